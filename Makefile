@@ -1,0 +1,95 @@
+# Swage. `make help` lists the targets; `make V=1` shows the commands.
+#
+# Objects live under build/<config>/, so sanitizer builds never mix with others.
+
+CONFIG  ?= release
+CC      ?= cc
+CUDA    ?= auto
+PREFIX  ?= /usr/local
+VERSION := 0.1.0
+Q       := $(if $(V),,@)
+
+BUILD := build/$(CONFIG)
+NVCC  := $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+
+# Every warning here has caught something; -Wconversion is left off in tests only.
+WARN := -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wundef \
+        -Wcast-qual -Wwrite-strings -Wdouble-promotion
+ifdef CI
+WARN += -Werror
+endif
+
+# -ffp-contract=off: the reference and the fast kernels must round alike on every compiler.
+BASE_FLAGS := -std=c11 -g -I. -D_GNU_SOURCE -DSW_VERSION='"$(VERSION)"' -ffp-contract=off \
+              -fno-math-errno -fopenmp
+OPT_release  := -O3
+OPT_portable := -O2 -DSW_NO_SIMD
+OPT_asan     := -O1 -fsanitize=address -fno-omit-frame-pointer
+OPT_ubsan    := -O1 -fsanitize=undefined -fno-sanitize-recover=all
+OPT_tsan     := -O1 -fsanitize=thread
+OPT_fuzz     := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+OPT_coverage := -O0 --coverage
+
+CFLAGS_ALL := $(BASE_FLAGS) $(OPT_$(CONFIG)) $(WARN) $(CFLAGS)
+LIBS := -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lm
+
+# ISA-specific files are named for what they need; everything else is baseline.
+%_avx2.o:   ISA_FLAGS := -mavx2 -mfma -mf16c
+%_avx512.o: ISA_FLAGS := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mavx512bf16 \
+                         -mfma -mf16c
+
+LIB_SRC   := $(sort $(shell find formats kernels quant verify -name '*.c'))
+TOOL_SRC  := $(sort $(wildcard tools/*.c))
+UNIT_SRC  := $(sort $(wildcard tests/unit/test_*.c tests/fault/test_*.c tests/property/test_*.c))
+TSUP_SRC  := $(sort $(wildcard tests/support/*.c))
+FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+LIB_OBJ   := $(LIB_SRC:%.c=$(BUILD)/%.o)
+TOOL_OBJ  := $(TOOL_SRC:%.c=$(BUILD)/%.o)
+TSUP_OBJ  := $(TSUP_SRC:%.c=$(BUILD)/%.o)
+UNIT_BIN  := $(UNIT_SRC:%.c=$(BUILD)/%)
+FUZZ_BIN  := $(FUZZ_SRC:%.c=$(BUILD)/%)
+REPLAY_BIN := $(FUZZ_SRC:tests/fuzz/fuzz_%.c=$(BUILD)/tests/fuzz/replay_%)
+LIB := $(BUILD)/libswage.a
+BIN := $(BUILD)/swage
+
+.PHONY: all
+all: $(BIN) ## build build/swage and build/libswage.a
+ifeq ($(CONFIG),release)
+	$(Q)ln -sfn release/swage build/swage
+	$(Q)ln -sfn release/libswage.a build/libswage.a
+endif
+
+include tests/make/deps.mk
+include tests/make/test.mk
+
+$(BUILD)/%.o: %.c | $(DEPS_STAMP)
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  CC   $(CONFIG) $<")
+	$(Q)$(CC) $(CFLAGS_ALL) $(ISA_FLAGS) -MMD -MP -c $< -o $@
+
+$(LIB): $(LIB_OBJ)
+	@$(if $(V),,echo "  AR   $@")
+	$(Q)rm -f $@ && ar rcs $@ $^
+
+$(BIN): $(TOOL_OBJ) $(LIB)
+	@$(if $(V),,echo "  LINK $@")
+	$(Q)$(CC) $(CFLAGS_ALL) $(TOOL_OBJ) $(LIB) $(LDFLAGS) $(LIBS) -o $@
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+
+.PHONY: install
+install: all ## install the program, the library and its headers under PREFIX (default /usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/swage
+	install -m 755 build/swage $(DESTDIR)$(PREFIX)/bin/swage
+	install -m 644 build/libswage.a $(DESTDIR)$(PREFIX)/lib/libswage.a
+	find formats kernels quant verify -name '*.h' -o -name '*.def' | \
+	  tar -cf - -T - | tar -xf - -C $(DESTDIR)$(PREFIX)/include/swage
+
+.PHONY: clean
+clean: ## remove everything that was built
+	rm -rf build
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z|%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
+	  awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'

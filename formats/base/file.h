@@ -1,0 +1,82 @@
+/* file.h - reading by mmap, writing that is complete or absent.
+ *
+ * Input is mapped read-only and never copied. Output goes to a temporary name in
+ * the same directory, is synced, and is renamed into place: a reader sees the
+ * whole new thing or none of it. A directory is published the same way.
+ * Errors name the path and what the system said.
+ */
+#ifndef SW_FORMATS_BASE_FILE_H
+#define SW_FORMATS_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SW_PATH_BYTES 4096
+
+typedef struct sw_map {
+    const unsigned char *data; /* never NULL once open; an empty file maps to a static byte */
+    size_t size_bytes;
+    bool is_mapped;
+} sw_map;
+
+/* SW_E_IO when the path cannot be opened, is not a regular file, or cannot be mapped. */
+sw_code sw_map_open(sw_map *out, const char *path, sw_err *err) SW_MUST_USE;
+void sw_map_close(sw_map *map); /* accepts a zeroed map */
+/* Tell the kernel that a range will not be read again soon, to keep the resident set small. */
+void sw_map_forget(const void *data, size_t size_bytes);
+
+bool sw_path_exists(const char *path);
+bool sw_path_is_dir(const char *path);
+/* "dir/name" into `out`; SW_E_IO when longer than SW_PATH_BYTES. */
+sw_code sw_path_join(char out[SW_PATH_BYTES], const char *dir, const char *name,
+                     sw_err *err) SW_MUST_USE;
+/* true for a plain file name: not empty, no '/', not "." or "..", no NUL or control bytes. */
+bool sw_path_is_plain_name(const char *name);
+
+/* One output file. Zero-initialise; open, write anywhere, then commit or abandon. */
+typedef struct sw_out_file {
+    int fd;
+    bool is_open;
+    char path[SW_PATH_BYTES];
+    char temp_path[SW_PATH_BYTES];
+} sw_out_file;
+
+sw_code sw_out_open(sw_out_file *out, const char *path, sw_err *err) SW_MUST_USE;
+/* Reserve space up front, so that a full disk is found before the work and not after. */
+sw_code sw_out_reserve(sw_out_file *out, uint64_t size_bytes, sw_err *err) SW_MUST_USE;
+sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
+                        sw_err *err) SW_MUST_USE;
+sw_code sw_out_commit(sw_out_file *out, sw_err *err) SW_MUST_USE; /* fsync, rename, fsync dir */
+void sw_out_abandon(sw_out_file *out); /* removes the temporary; accepts a closed one */
+
+/* Write a whole small file atomically. */
+sw_code sw_file_put(const char *path, const void *bytes, size_t n_bytes, sw_err *err) SW_MUST_USE;
+
+/* One output directory. Files are written under work_path; commit renames it to path. */
+typedef struct sw_out_dir {
+    bool is_open;
+    bool may_replace;
+    char path[SW_PATH_BYTES];
+    char work_path[SW_PATH_BYTES];
+} sw_out_dir;
+
+/* SW_E_USAGE when `path` exists and may_replace is false. `path` changes at commit only. */
+sw_code sw_out_dir_open(sw_out_dir *out, const char *path, bool may_replace,
+                        sw_err *err) SW_MUST_USE;
+sw_code sw_out_dir_commit(sw_out_dir *out, sw_err *err) SW_MUST_USE;
+void sw_out_dir_abandon(sw_out_dir *out); /* removes work_path and what is in it */
+
+/* Free bytes on the file system that holds `path` (or its nearest existing parent). */
+sw_code sw_disk_free_bytes(uint64_t *out, const char *path, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,53 @@
+/* json.h - cJSON behind caps, with typed reads that explain themselves.
+ *
+ * Text is checked before cJSON sees it (UTF-8, depth, key count, no embedded NUL)
+ * and after (no duplicate keys), because two readers that disagree about a
+ * duplicate disagree about the file. Numbers are doubles in cJSON: integers are
+ * accepted up to 2^53 in magnitude, exactly.
+ */
+#ifndef SW_FORMATS_BASE_JSON_H
+#define SW_FORMATS_BASE_JSON_H
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/status.h"
+
+typedef struct sw_json_caps {
+    size_t max_bytes;
+    int max_depth;
+    int64_t max_values; /* members and array elements in the whole text */
+} sw_json_caps;
+
+/* 1 MiB, depth 32: config.json and its like. */
+extern const sw_json_caps sw_json_caps_config;
+
+/* Parse n_bytes of text; *out is freed by cJSON_Delete. `what` names the text in messages.
+ * SW_E_FORMAT: too large, too deep, not UTF-8, not JSON, duplicate key, trailing bytes. */
+sw_code sw_json_parse(cJSON **out, const char *text, size_t n_bytes, const sw_json_caps *caps,
+                      const char *what, sw_err *err) SW_MUST_USE;
+/* Map the file at `path` and parse it. */
+sw_code sw_json_read(cJSON **out, const char *path, const sw_json_caps *caps,
+                     sw_err *err) SW_MUST_USE;
+
+/* Typed members. An absent or null member leaves *out alone (set the default first) and is
+ * SW_OK; a member of another type or out of range is SW_E_FORMAT and names the key. */
+sw_code sw_json_int(int64_t *out, const cJSON *object, const char *key, int64_t min, int64_t max,
+                    sw_err *err) SW_MUST_USE;
+sw_code sw_json_real(double *out, const cJSON *object, const char *key, sw_err *err) SW_MUST_USE;
+sw_code sw_json_bool(bool *out, const cJSON *object, const char *key, sw_err *err) SW_MUST_USE;
+/* *out is borrowed from the object. */
+sw_code sw_json_text(const char **out, const cJSON *object, const char *key,
+                     sw_err *err) SW_MUST_USE;
+/* The member if it is there and not null, else NULL. Case-sensitive. */
+const cJSON *sw_json_member(const cJSON *object, const char *key);
+/* One number as an integer; for array elements. `what` names it. */
+sw_code sw_json_as_int(int64_t *out, const cJSON *number, int64_t min, int64_t max,
+                       const char *what, sw_err *err) SW_MUST_USE;
+
+/* true when all n_bytes are well-formed UTF-8; else *bad_at is the first offending offset. */
+bool sw_utf8_is_valid(const char *text, size_t n_bytes, size_t *bad_at);
+
+#endif

@@ -1,0 +1,31 @@
+/* parallel.c - see parallel.h. OpenMP underneath. */
+#include "formats/base/parallel.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include "formats/base/size.h"
+
+void sw_parallel_for(int n_threads, int64_t n_items, int64_t chunk_items, sw_parallel_fn fn,
+                     void *ctx)
+{
+    int64_t n_chunks = sw_ceil_div(n_items, chunk_items);
+    int n_used = (int)sw_min_i64(n_threads, n_chunks);
+
+    if (n_used <= 1 || omp_in_parallel()) {
+        for (int64_t c = 0; c < n_chunks; c++)
+            fn(ctx, c * chunk_items, sw_min_i64((c + 1) * chunk_items, n_items), 0);
+        return;
+    }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(n_used)
+    for (int64_t c = 0; c < n_chunks; c++)
+        fn(ctx, c * chunk_items, sw_min_i64((c + 1) * chunk_items, n_items), omp_get_thread_num());
+}
+
+int sw_cpu_count(void)
+{
+    cpu_set_t set;
+
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
+}

@@ -1,0 +1,58 @@
+/* checkpoint.h - writing a finished quantized checkpoint directory, and reading one back.
+ *
+ * Writing starts from a source model directory: claimed linears are replaced by the dialect's
+ * tensors, every other tensor is copied bit-exactly, every side file (tokenizer, generation
+ * config, ...) comes along, and the byte count is reconciled. The directory is complete or absent.
+ */
+#ifndef SW_FORMATS_DIALECT_CHECKPOINT_H
+#define SW_FORMATS_DIALECT_CHECKPOINT_H
+
+#include "formats/base/progress.h"
+#include "formats/dialect/dialect.h"
+#include "formats/file/safetensors.h"
+#include "formats/model/model.h"
+
+/* A model directory that has been opened: config, description, tensors, dialect if quantized. */
+typedef struct sw_checkpoint {
+    char dir[SW_PATH_BYTES];
+    cJSON *config;
+    sw_model model;
+    sw_st *st;
+    const sw_dialect *dialect; /* NULL: dense */
+    sw_qconfig qconfig;        /* when quantized */
+    sw_arena arena;
+} sw_checkpoint;
+
+/* SW_E_FORMAT / SW_E_UNSUPPORTED / SW_E_IO with file and offender. */
+sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
+void sw_checkpoint_close(sw_checkpoint *ckpt); /* accepts a zeroed one */
+/* true when the linear at `module_path` is stored quantized. */
+bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_path);
+/* The logical weight of a quantized linear; q is allocated here, freed by sw_qtensor_free. */
+sw_code sw_checkpoint_qtensor(sw_qtensor *q, const sw_checkpoint *ckpt, const char *module_path,
+                              int64_t n_out, int64_t k_in, sw_err *err) SW_MUST_USE;
+
+typedef struct sw_ckpt_linear {
+    const char *module_path; /* "model.layers.0.self_attn.q_proj" */
+    int64_t n_out, k_in;
+} sw_ckpt_linear;
+
+typedef struct sw_ckpt_writer sw_ckpt_writer;
+
+/* Declare everything and reserve the space. `linears` are those that will be put quantized;
+ * each must exist in the source as "<module_path>.weight". shard_bytes as in safetensors.h.
+ * SW_E_USAGE when out_dir exists and may_replace is false or when it is the source directory. */
+sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, const char *out_dir,
+                           bool may_replace, const sw_dialect *dialect, const sw_qconfig *qconfig,
+                           const sw_ckpt_linear *linears, int64_t n_linears, uint64_t shard_bytes,
+                           sw_err *err) SW_MUST_USE;
+/* Encode and write one claimed linear, once each, in any order. Checks q first. */
+sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_qtensor *q,
+                           sw_err *err) SW_MUST_USE;
+/* Copy the unclaimed tensors and side files, write config.json and manifest.json (the caller's
+ * object plus "inputs" and "outputs" with the SHA-256 of every file), reconcile the byte count
+ * and publish. Consumes neither. */
+sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err) SW_MUST_USE;
+void sw_ckpt_writer_free(sw_ckpt_writer *w); /* abandons what was not committed; accepts NULL */
+
+#endif

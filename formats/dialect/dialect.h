@@ -1,0 +1,59 @@
+/* dialect.h - what an ecosystem's quantized checkpoint looks like, as table rows.
+ *
+ * A dialect turns one logical weight into named tensors and back, and writes and reads
+ * the quantization_config object. It knows nothing of algorithms, and opens no files.
+ */
+#ifndef SW_FORMATS_DIALECT_DIALECT_H
+#define SW_FORMATS_DIALECT_DIALECT_H
+
+#include "formats/base/json.h"
+#include "formats/base/mem.h"
+#include "formats/num/num.h"
+
+#define SW_DIALECT_TENSORS_MAX 6
+
+/* One stored tensor of a quantized linear, e.g. suffix "qweight". */
+typedef struct sw_part {
+    const char *suffix; /* joined to the module path by '.' */
+    sw_dtype dtype;
+    int32_t n_dims;
+    int64_t shape[SW_DIMS_MAX];
+} sw_part;
+
+/* What the whole checkpoint says about its scheme. */
+typedef struct sw_qconfig {
+    sw_qspec spec;             /* the scheme of every quantized linear */
+    bool desc_act;             /* gptq: rows were quantized by falling Hessian diagonal */
+    const char *const *ignore; /* full module paths of linears left unquantized */
+    int64_t n_ignore;
+    double damp;               /* smallest damping used; recorded where the dialect has a key */
+} sw_qconfig;
+
+typedef struct sw_dialect {
+    const char *name;
+    const char *summary;         /* one line for `swage list formats` and the README */
+    sw_dtype (*scale_dtype)(sw_dtype model_dtype); /* what scales are stored as */
+    /* SW_E_UNSUPPORTED with the reason and a remedy when the dialect cannot hold this weight. */
+    sw_code (*can_hold)(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err);
+    /* The tensors a weight becomes; returns how many of out[] are set. Pure. */
+    int (*declare)(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
+                   int64_t k_in);
+    /* Fill the declared tensors, in declare's order; buffers have exactly the declared sizes. */
+    sw_code (*encode)(void *const parts[], const sw_qtensor *q, sw_err *err);
+    /* Rebuild the logical weight from stored tensors: parts[i] belongs to declare's i-th tensor
+     * and has already been checked against its dtype and shape. q is allocated by the caller. */
+    sw_code (*decode)(sw_qtensor *q, const void *const parts[], sw_err *err);
+    /* Build the quantization_config object; owned by the caller. */
+    sw_code (*write_config)(cJSON **out, const sw_qconfig *config, sw_err *err);
+    /* Read one back; ignore[] is allocated from the arena. SW_E_UNSUPPORTED: not a scheme of
+     * ours. */
+    sw_code (*read_config)(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err);
+    /* true when this quantization_config is of this dialect. */
+    bool (*is_mine)(const cJSON *object);
+} sw_dialect;
+
+extern const sw_dialect *const sw_dialects[]; /* ends with NULL */
+const sw_dialect *sw_dialect_find(const char *name);            /* NULL when unknown */
+const sw_dialect *sw_dialect_detect(const cJSON *quant_config); /* NULL when nobody claims it */
+
+#endif

@@ -1,0 +1,65 @@
+/* safetensors.h - reading and writing the safetensors container and its sharded form.
+ *
+ * Reading maps the files and validates every byte of the header before anything is
+ * believed: caps, UTF-8, duplicate keys, known dtypes, overflow, offsets that overlap,
+ * leave holes or run past the end. Writing is declare-first: all names, dtypes and shapes
+ * are known before the first data byte, so the header is final, tensors may arrive in
+ * any order, and a tensor that never arrived is an error at the end.
+ */
+#ifndef SW_FORMATS_FILE_SAFETENSORS_H
+#define SW_FORMATS_FILE_SAFETENSORS_H
+
+#include "formats/base/file.h"
+#include "formats/base/view.h"
+
+#define SW_ST_HEADER_MAX_BYTES ((uint64_t)100000000)
+#define SW_ST_TENSORS_MAX ((int64_t)1000000)
+
+typedef struct sw_st_tensor {
+    const char *name;
+    sw_cview view;
+    int32_t shard; /* index into the checkpoint's files */
+} sw_st_tensor;
+
+typedef struct sw_st sw_st; /* an opened checkpoint: one or more mapped files */
+
+/* Open one .safetensors file, or a directory: model.safetensors.index.json and its shards when
+ * there is one, else model.safetensors, else the only *.safetensors in it.
+ * SW_E_IO: nothing to open. SW_E_FORMAT: names file and offender. */
+sw_code sw_st_open(sw_st **out, const char *path, sw_err *err) SW_MUST_USE;
+/* Parse a container that is already in memory (tests, fuzzing). Borrows `bytes`. */
+sw_code sw_st_open_bytes(sw_st **out, const void *bytes, size_t n_bytes, const char *what,
+                         sw_err *err) SW_MUST_USE;
+void sw_st_close(sw_st *st); /* accepts NULL */
+
+int64_t sw_st_count(const sw_st *st);
+const sw_st_tensor *sw_st_at(const sw_st *st, int64_t i); /* in name order */
+const sw_st_tensor *sw_st_find(const sw_st *st, const char *name); /* NULL when absent */
+int32_t sw_st_n_files(const sw_st *st);
+const char *sw_st_file_path(const sw_st *st, int32_t shard);
+/* __metadata__ of the first file; NULL when the key is absent. */
+const char *sw_st_metadata(const sw_st *st, const char *key);
+
+typedef struct sw_st_writer sw_st_writer;
+
+/* Shards of at most shard_bytes of tensor data (0: one file) in directory `dir`:
+ * model.safetensors, or model-00001-of-0000N.safetensors with model.safetensors.index.json. */
+sw_code sw_st_writer_new(sw_st_writer **out, const char *dir, uint64_t shard_bytes,
+                         sw_err *err) SW_MUST_USE;
+/* __metadata__ entry besides "format": "pt". Copies both. Before begin. */
+sw_code sw_st_writer_meta(sw_st_writer *w, const char *key, const char *value,
+                          sw_err *err) SW_MUST_USE;
+/* Announce a tensor; tensors are cut into shards in the order announced. Copies the name. */
+sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, int32_t n_dims,
+                             const int64_t *shape, sw_err *err) SW_MUST_USE;
+/* Fix the layout, reserve the disk space, write the headers. */
+sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err) SW_MUST_USE;
+/* The data of a declared tensor, once each. SW_E_BUG for an unknown name or a wrong size. */
+sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
+                         sw_err *err) SW_MUST_USE;
+/* SW_E_BUG names the first tensor that never arrived. Syncs, renames, writes the index. */
+sw_code sw_st_writer_commit(sw_st_writer *w, sw_err *err) SW_MUST_USE;
+uint64_t sw_st_writer_data_bytes(const sw_st_writer *w); /* declared so far */
+void sw_st_writer_free(sw_st_writer *w); /* removes what was not committed; accepts NULL */
+
+#endif

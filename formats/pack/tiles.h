@@ -1,0 +1,80 @@
+/* tiles.h - Swage tiles: the one physical order that every kernel of ours reads.
+ *
+ * A weight [n_out, k_in] is cut into tiles of 64 output channels x 64 inputs. Tiles
+ * lie in row-major order of (n_tile, k_tile); both counts are rounded up, padding holds
+ * code = zero point (value 0) and scale 0 and is recorded by n_out and k_in.
+ *
+ * Inside a tile the order is that of the A operand of mma.sync m16n8k16 (and of
+ * register-A wgmma on the transposed product): warp w = 0..3 owns channels 16w..16w+15,
+ * lane t = 4g + c (g = 0..7, c = 0..3) owns channels 16w+g and 16w+g+8, and k-step
+ * s = 0..3 covers inputs 16s..16s+15, of which the lane owns, in this order,
+ *      K(c) = { 2c, 2c+8, 2c+1, 2c+9 }  (+ 16s).
+ *
+ * 4-bit container, 2048 bytes: byte offset 512w + 16t + 4s holds one little-endian word;
+ *   its byte i (i = 0..3) has channel 16w+g   at input K(c)[i] in the low nibble
+ *                     and channel 16w+g+8 at the same input   in the high nibble.
+ *   So (word >> 4j) & 0x000f000f is the register a_j of the fragment, and 64 consecutive
+ *   bytes (c = 0..3) are two whole channel rows, which is what a CPU vector wants.
+ * 8-bit container, 4096 bytes: byte offset 2048*(s/2) + 512w + 16t + 8*(s%2) + i holds
+ *   channel 16w+g at input K(c)[i], and + 4 + i channel 16w+g+8.
+ *
+ * Scales: one record per (n_tile, group): 64 values of scale_dtype; slot 2*(8w+g)+h is
+ * channel 16w+g+8h, so that one 4-byte load gives a lane its two channels.
+ * Zeros (asymmetric only): one record per (n_tile, group): 64 bytes in the same slot order.
+ *
+ * 2- and 3-bit codes travel in the 4-bit container unchanged (code and zero keep their value).
+ */
+#ifndef SW_FORMATS_PACK_TILES_H
+#define SW_FORMATS_PACK_TILES_H
+
+#include <stdint.h>
+
+#include "formats/num/num.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SW_TILE_N 64
+#define SW_TILE_K 64
+#define SW_TILES_VERSION 1
+
+/* Borrowed view of a tiled weight. */
+typedef struct sw_tiles {
+    sw_qspec spec;
+    int64_t n_out, k_in, n_groups;
+    int container_bits;      /* 4 or 8 */
+    const uint8_t *codes;    /* [n_tiles, k_tiles, tile_bytes] */
+    const uint16_t *scales;  /* [n_tiles, n_groups, 64] raw bits of spec.scale_dtype */
+    const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */
+} sw_tiles;
+
+static inline int64_t sw_tiles_n(int64_t n_out) { return (n_out + SW_TILE_N - 1) / SW_TILE_N; }
+static inline int64_t sw_tiles_k(int64_t k_in) { return (k_in + SW_TILE_K - 1) / SW_TILE_K; }
+static inline int sw_tiles_container_bits(const sw_num *num) { return num->bits <= 4 ? 4 : 8; }
+static inline int64_t sw_tile_bytes(int container_bits)
+{
+    return (int64_t)SW_TILE_N * SW_TILE_K * container_bits / 8;
+}
+
+/* Byte offset inside a tile of the code of channel n, input k (both 0..63). For the 4-bit
+ * container *shift is 0 or 4; for the 8-bit one it is 0. */
+int64_t sw_tile_offset(int container_bits, int n, int k, int *shift);
+/* Slot 0..63 of channel n in a scale or zero record. */
+static inline int sw_tile_slot(int n) { return 2 * (8 * (n / 16) + n % 8) + (n % 16) / 8; }
+
+int64_t sw_tiles_codes_bytes(const sw_num *num, int64_t n_out, int64_t k_in);
+int64_t sw_tiles_scales_bytes(int64_t n_out, int64_t n_groups);
+int64_t sw_tiles_zeros_bytes(int64_t n_out, int64_t n_groups);
+
+/* q into caller-allocated buffers of the sizes above (zeros may be NULL when symmetric).
+ * SW_E_UNSUPPORTED: q->g_idx is set, or group_elems is no multiple of 32. */
+sw_code sw_tiles_pack(uint8_t *codes, uint16_t *scales, uint8_t *zeros, const sw_qtensor *q,
+                      sw_err *err) SW_MUST_USE;
+/* The exact inverse into an allocated q of the same spec and shape. */
+sw_code sw_tiles_unpack(sw_qtensor *q, const sw_tiles *tiles, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

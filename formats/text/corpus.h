@@ -1,0 +1,25 @@
+/* corpus.h - calibration and evaluation input: text files, or token files.
+ *
+ * By extension: .safetensors (one integer tensor, preferably "input_ids"), .u16 and .u32
+ * (raw little-endian ids), anything else is UTF-8 text for the tokenizer. Several files
+ * are joined in the order given.
+ */
+#ifndef SW_FORMATS_TEXT_CORPUS_H
+#define SW_FORMATS_TEXT_CORPUS_H
+
+#include "formats/base/hash.h"
+#include "formats/text/tokenizer.h"
+
+typedef struct sw_corpus {
+    sw_ids ids;
+    char sha256[SW_SHA256_HEX_BYTES]; /* of the ids as little-endian u32 */
+} sw_corpus;
+
+/* Append one file. `tok` may be NULL when only token files are given; text then is SW_E_USAGE.
+ * SW_E_FORMAT: an id at or beyond vocab_size (says which and where), odd byte counts, bad UTF-8. */
+sw_code sw_corpus_add(sw_corpus *corpus, sw_tokenizer *tok, int64_t vocab_size, const char *path,
+                      sw_err *err) SW_MUST_USE;
+sw_code sw_corpus_finish(sw_corpus *corpus, sw_err *err) SW_MUST_USE; /* fills sha256 */
+void sw_corpus_free(sw_corpus *corpus);
+
+#endif

@@ -1,0 +1,47 @@
+/* tokenizer.h - BPE tokenizers from tokenizer.json, byte-level and sentencepiece-style.
+ *
+ * The subset of the Hugging Face format that BPE language models use (formats.md names it
+ * section by section in the source files): added tokens, normalizers, pre-tokenizers with
+ * PCRE2 split patterns, BPE with ignore_merges and byte fallback, template post-processing.
+ */
+#ifndef SW_FORMATS_TEXT_TOKENIZER_H
+#define SW_FORMATS_TEXT_TOKENIZER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/status.h"
+
+typedef struct sw_tokenizer sw_tokenizer;
+
+/* Growable list of token ids; zero-initialise, free with sw_ids_free. */
+typedef struct sw_ids {
+    uint32_t *ids;
+    int64_t n, capacity;
+} sw_ids;
+sw_code sw_ids_push(sw_ids *list, uint32_t id, sw_err *err) SW_MUST_USE;
+void sw_ids_free(sw_ids *list);
+
+/* `path` is a tokenizer.json. SW_E_FORMAT, or SW_E_UNSUPPORTED naming the feature. */
+sw_code sw_tokenizer_open(sw_tokenizer **out, const char *path, sw_err *err) SW_MUST_USE;
+sw_code sw_tokenizer_open_bytes(sw_tokenizer **out, const char *json, size_t n_bytes,
+                                const char *what, sw_err *err) SW_MUST_USE;
+void sw_tokenizer_free(sw_tokenizer *tok); /* accepts NULL */
+
+/* Append the ids of n_bytes of UTF-8. with_template adds what the post-processor adds (BOS ...).
+ * SW_E_FORMAT: invalid UTF-8 (says at which byte), or a character the vocabulary cannot spell.
+ * One tokenizer may serve one thread at a time. */
+sw_code sw_tokenizer_encode(sw_tokenizer *tok, sw_ids *out, const char *text, size_t n_bytes,
+                            bool with_template, sw_err *err) SW_MUST_USE;
+/* Text of ids, zero-terminated, owned by the caller (sw_mem_put). skip_special leaves special
+ * tokens out. SW_E_FORMAT for an id beyond the vocabulary. */
+sw_code sw_tokenizer_decode(const sw_tokenizer *tok, char **out, size_t *out_bytes,
+                            const uint32_t *ids, int64_t n, bool skip_special,
+                            sw_err *err) SW_MUST_USE;
+
+int64_t sw_tokenizer_vocab(const sw_tokenizer *tok); /* one more than the largest id */
+/* true and *id when `content` is a token (added or of the vocabulary). */
+bool sw_tokenizer_id(const sw_tokenizer *tok, const char *content, uint32_t *id);
+
+#endif

@@ -1,0 +1,111 @@
+/* engine.h - a decoder block and a whole model out of kernel calls, on the CPU.
+ *
+ * Activations are float. Weights are whatever sw_weight holds: mapped bf16 straight from the
+ * checkpoint, floats, or Swage tiles; the engine runs the architecture's block program and lets
+ * the kernel table choose. Used by the quantizer (block by block, with a tap on the inputs of
+ * the linears) and by the verifier and `generate` (whole model, with a KV cache).
+ */
+#ifndef SW_KERNELS_ENGINE_ENGINE_H
+#define SW_KERNELS_ENGINE_ENGINE_H
+
+#include "formats/file/safetensors.h"
+#include "formats/model/model.h"
+#include "kernels/kernel.h"
+
+/* The weights of one block. Linears borrow; norms are floats owned by `arena`. */
+typedef struct sw_block {
+    int64_t layer;
+    sw_weight linear[SW_SLOT_COUNT];  /* dense-layer linears, the router */
+    sw_weight *experts[3];            /* gate, up, down: [n_experts] each, sparse layers only */
+    float *norm[SW_SLOT_COUNT];
+    sw_arena arena;
+} sw_block;
+
+/* Fill a block from a dense checkpoint: linears point into the mapping.
+ * SW_E_FORMAT names a missing tensor or one whose shape or dtype does not fit the config. */
+sw_code sw_block_load(sw_block *out, const sw_model *m, const sw_st *st, int64_t layer,
+                      sw_err *err) SW_MUST_USE;
+void sw_block_free(sw_block *block);
+/* The weight behind a reference, for replacing it. */
+sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert);
+
+/* Called with the inputs of linears as the program reaches them, one call per site (and per
+ * expert with routed tokens): x [n_tokens, k_in] dense rows. Runs on the calling thread. */
+typedef struct sw_tap {
+    void *self;
+    sw_code (*see)(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
+                   int64_t k_in, sw_err *err);
+} sw_tap;
+
+typedef struct sw_engine sw_engine; /* scratch buffers, rope tables; no weights */
+
+/* max_tokens: the most tokens one call will bring. Positions run to m->max_positions, or
+ * max_seq when that is larger. */
+sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, int64_t max_seq,
+                      int n_threads, sw_err *err) SW_MUST_USE;
+void sw_engine_free(sw_engine *e);
+
+/* Keys and values of one layer for one sequence; [n_cached, n_kv_heads * head_dim] each. */
+typedef struct sw_kv {
+    float *k, *v;
+    int64_t n_cached, capacity;
+} sw_kv;
+
+/* How far to run the block program: everything, or up to a site whose input is tapped (the
+ * linears reading that site are not run). */
+#define SW_RUN_ALL SW_SITE_COUNT
+
+/* x [n_seqs * seq_len, hidden] through one block, in place (x is untouched when stopping early).
+ * Sequences are independent; positions start at kv->n_cached, or 0 without a cache. A cache
+ * serves one sequence (n_seqs == 1) and grows by seq_len. `tap` may be NULL. */
+sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,
+                        int64_t seq_len, sw_kv *kv, const sw_tap *tap, sw_site stop_at,
+                        sw_err *err) SW_MUST_USE;
+
+/* A whole model: embedding, blocks, final norm, head. */
+typedef struct sw_lm {
+    const sw_model *model;
+    sw_weight embed;     /* [vocab, hidden], dense */
+    sw_weight head;      /* == embed when tied */
+    float *final_norm;
+    sw_block *blocks;    /* [n_layers] */
+    sw_arena arena;
+} sw_lm;
+
+/* All weights from a dense checkpoint; costs address space, not memory. */
+sw_code sw_lm_load(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err) SW_MUST_USE;
+/* Only embedding, final norm and head (blocks == NULL): for the quantizer, block by block. */
+sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err) SW_MUST_USE;
+void sw_lm_free(sw_lm *lm);
+
+/* x [n, hidden] = embedding rows. SW_E_FORMAT for an id beyond the vocabulary. */
+sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t *ids, int64_t n,
+                        sw_err *err) SW_MUST_USE;
+/* logits [n, vocab] of hidden rows x [n, hidden]; x is normalized into scratch, not changed. */
+sw_code sw_engine_head(sw_engine *e, const sw_lm *lm, float *logits, const float *x, int64_t n,
+                       sw_err *err) SW_MUST_USE;
+/* logits [n_seqs * seq_len, vocab] of whole sequences, no cache. */
+sw_code sw_engine_logits(sw_engine *e, const sw_lm *lm, float *logits, const uint32_t *ids,
+                         int64_t n_seqs, int64_t seq_len, sw_err *err) SW_MUST_USE;
+
+/* Incremental decoding of one sequence. */
+typedef struct sw_session sw_session;
+sw_code sw_session_new(sw_session **out, sw_engine *e, const sw_lm *lm, int64_t capacity,
+                       sw_err *err) SW_MUST_USE;
+void sw_session_free(sw_session *s);
+/* Feed n ids, get the logits [vocab] that follow the last one. SW_E_USAGE beyond capacity. */
+sw_code sw_session_feed(sw_session *s, float *logits, const uint32_t *ids, int64_t n,
+                        sw_err *err) SW_MUST_USE;
+
+typedef struct sw_sampling {
+    double temperature; /* 0: greedy */
+    int64_t top_k;      /* 0: all */
+    double top_p;       /* 1: all */
+    uint64_t seed;
+} sw_sampling;
+/* Next id from logits [vocab]; draws advance *state (start it at sampling->seed). Same bytes on
+ * every machine: ties go to the lower id, sums run in id order, the generator is SplitMix64. */
+sw_code sw_sample(uint32_t *out, const float *logits, int64_t vocab, const sw_sampling *sampling,
+                  uint64_t *state, sw_scratch *scratch, sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,22 @@
+#!/bin/sh
+# Each header compiles on its own as C11, and the shared ones with nvcc as C++17 when it is there.
+set -eu
+cd "$(dirname "$0")/../.."
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+bad=0
+for h in $(find formats kernels quant verify tools -name '*.h' ! -name '*avx*' | sort); do
+    echo "#include \"$h\"" >"$tmp/h.c"
+    "${CC:-cc}" -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Werror -fsyntax-only "$tmp/h.c" || bad=1
+done
+if [ -n "${NVCC:-}" ]; then
+    for h in formats/base/status.h formats/base/size.h formats/base/view.h formats/base/mem.h \
+             $(ls formats/pack/tiles.h formats/num/half.h kernels/kernel.h 2>/dev/null); do
+        echo "#include \"$h\""
+    done >"$tmp/all.cu"
+    "$NVCC" -std=c++17 -I. -c -arch=sm_90a "$tmp/all.cu" -o "$tmp/all.o" || bad=1
+    for cu in $(find kernels -name '*.cu' | sort); do
+        "$NVCC" -std=c++17 -I. -c -arch=sm_90a "$cu" -o "$tmp/cu.o" || bad=1
+    done
+fi
+exit $bad

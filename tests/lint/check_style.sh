@@ -1,0 +1,31 @@
+#!/bin/sh
+# House rules that a script can check: lengths, banned calls, includes from the root.
+# An exception is written where it applies: "lint: long, <reason>" above a function (max 120 lines).
+set -eu
+cd "$(dirname "$0")/../.."
+find formats kernels quant verify tools tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort | xargs awk '
+function bad(text) { print FILENAME ":" FNR ": " text; failed = 1 }
+FNR == 1 {
+    if (waived) bad("unused lint waiver in the file before this one")
+    waived = 0; start = 0; in_lib = FILENAME ~ /^(formats|kernels|quant|verify)\//
+    if ($0 !~ /^\/\*/ && FILENAME !~ /\.def$/) bad("a file begins with a comment saying what it is")
+}
+length($0) > 100 { bad("line of " length($0) " characters, at most 100") }
+FNR == 601 { bad("file longer than 600 lines") }
+/\t/ { bad("tab") }
+/[ \t]+$/ { bad("blank at the end of the line") }
+/lint: long, / { waived = 1 }
+/^\{/ { start = FNR }
+/^\}/ && start {
+    size = FNR - start - 1
+    if (size > 60 && !waived) bad("function of " size " lines, at most 60")
+    if (size > 120) bad("function of " size " lines, at most 120 even with a waiver")
+    if (size <= 60 && waived) bad("unused lint waiver")
+    waived = 0; start = 0
+}
+in_lib && /[^_a-z](printf|puts|exit|abort|perror)\(/ && !/[^a-z]v?snprintf\(/ { bad("the library never prints or exits") }
+/[^_a-zA-Z](strcpy|strcat|sprintf|gets|atoi|atof|rand)\(/ { bad("banned call") }
+in_lib && /[^_a-z](malloc|calloc|realloc|free)\(/ && FILENAME !~ /formats\/base\/mem\.c/ { bad("memory comes from mem.h") }
+/#include "\.\./ { bad("includes are written from the root") }
+/#if 0/ { bad("dead code") }
+END { exit failed }'

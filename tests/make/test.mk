@@ -1,0 +1,53 @@
+# Tests, sanitizers, fuzzing, lint. One cmocka program per tests/unit/test_*.c.
+
+FUZZ_SECONDS ?= 60
+comma := ,
+UNIT_LIBS := -lcmocka $(LIBS)
+# Every allocation and every write of the library goes through these, so tests can fail the N-th.
+WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc pwrite fsync rename)
+
+$(BUILD)/tests/%: tests/%.c $(LIB) $(TSUP_OBJ)
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  TEST $(CONFIG) $<")
+	$(Q)$(CC) $(CFLAGS_ALL) -Wno-conversion -Wno-missing-prototypes -MMD -MP $< $(TSUP_OBJ) \
+	  $(LIB) $(LDFLAGS) $(if $(findstring tests/fault,$@),$(WRAP)) $(UNIT_LIBS) -o $@
+
+$(BUILD)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -Wno-missing-prototypes $< $(LIB) $(LIBS) -o $@
+
+$(BUILD)/tests/fuzz/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(LIB)
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  TEST $(CONFIG) $< (replay)")
+	$(Q)$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< tests/fuzz/replay.c $(LIB) $(LDFLAGS) \
+	  $(LIBS) -o $@
+
+.PHONY: unit
+unit: $(UNIT_BIN) $(REPLAY_BIN) all ## unit, property and fault tests and the fuzz corpora
+	$(Q)BUILD=$(BUILD) sh tests/run.sh $(UNIT_BIN) $(REPLAY_BIN)
+
+.PHONY: test
+test: lint $(UNIT_BIN) $(REPLAY_BIN) all ## everything that must pass, with a count at the end
+	$(Q)BUILD=$(BUILD) sh tests/run.sh $(UNIT_BIN) $(REPLAY_BIN) $(sort $(wildcard tests/e2e/*.sh))
+
+.PHONY: asan ubsan tsan portable
+asan ubsan: build/.deps-sanitizers ## the tests under a sanitizer (asan, ubsan, tsan)
+	$(Q)$(MAKE) CONFIG=$@ unit
+tsan: build/.deps-sanitizers
+	$(Q)OMP_TOOL_LIBRARIES=$$(ls /usr/lib/llvm-*/lib/libarcher.so | tail -1) \
+	  TSAN_OPTIONS=ignore_noninstrumented_modules=1 $(MAKE) CC=clang CONFIG=tsan unit
+portable: ## the tests on a build without any SIMD
+	$(Q)$(MAKE) CONFIG=$@ unit
+
+fuzz-%: build/.deps-sanitizers ## fuzz one parser (FUZZ_SECONDS=60): make fuzz-safetensors
+	$(Q)$(MAKE) CC=clang CONFIG=fuzz build/fuzz/tests/fuzz/fuzz_$*
+	$(Q)mkdir -p build/fuzz/corpus/$* tests/fuzz/corpus/$*
+	$(Q)ASAN_OPTIONS=allocator_may_return_null=1 build/fuzz/tests/fuzz/fuzz_$* \
+	  -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+	  build/fuzz/corpus/$* tests/fuzz/corpus/$*
+
+.PHONY: lint
+lint: ## include direction, house style, headers on their own
+	$(Q)sh tests/lint/check_deps.sh
+	$(Q)sh tests/lint/check_style.sh
+	$(Q)CC="$(CC)" NVCC="$(NVCC)" sh tests/lint/check_headers.sh
