@@ -34,7 +34,7 @@ void sw_err_prefix(sw_err *err, const char *fmt, ...)
     if (n < 0) return;
     at = (size_t)n < sizeof joined ? (size_t)n : sizeof joined - 1;
     for (const char *tail = ": "; *tail && at + 1 < sizeof joined; tail++) joined[at++] = *tail;
-    for (const char *tail = err->text; *tail && at + 1 < sizeof joined; tail++) joined[at++] = *tail;
+    for (const char *p = err->text; *p && at + 1 < sizeof joined; p++) joined[at++] = *p;
     joined[at] = '\0';
     memcpy(err->text, joined, sizeof joined);
 }
