@@ -30,11 +30,14 @@ void sw_block_free(sw_block *block);
 sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert);
 
 /* Called with the inputs of linears as the program reaches them, one call per site (and per
- * expert with routed tokens): x [n_tokens, k_in] dense rows. Runs on the calling thread. */
+ * expert with routed tokens): x [n_tokens, k_in] dense rows. `residual` [n_tokens, hidden] is the
+ * residual stream as it is at that moment (before what this site leads to is added), for the
+ * same tokens; NULL at expert sites. token_ids [n_tokens] are the rows of the call's batch that
+ * were routed to an expert, NULL when x holds every row. Runs on the calling thread. */
 typedef struct sw_tap {
     void *self;
     sw_code (*see)(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
-                   int64_t k_in, sw_err *err);
+                   int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err);
 } sw_tap;
 
 typedef struct sw_engine sw_engine; /* scratch buffers, rope tables; no weights */
