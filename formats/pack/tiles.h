@@ -1,8 +1,9 @@
 /* tiles.h - Swage tiles: the one physical order that every kernel of ours reads.
  *
  * A weight [n_out, k_in] is cut into tiles of 64 output channels x 64 inputs. Tiles
- * lie in row-major order of (n_tile, k_tile); both counts are rounded up, padding holds
- * code = zero point (value 0) and scale 0 and is recorded by n_out and k_in.
+ * lie in row-major order of (n_tile, k_tile); both counts are rounded up, and n_out and k_in
+ * record how much is padding. Padding inputs of a real channel hold the zero point of its last
+ * group (value 0); padding channels hold code and zero point 2^(bits-1) and scale 0.
  *
  * Inside a tile the order is that of the A operand of mma.sync m16n8k16 (and of
  * register-A wgmma on the transposed product): warp w = 0..3 owns channels 16w..16w+15,

@@ -1,0 +1,213 @@
+/* tiles.c - see tiles.h. Every tile is staged as 64 x 64 plain codes, so that the ragged edge
+ * is handled in one place and the inner loops see whole tiles only. */
+#include "formats/pack/tiles.h"
+
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "formats/num/half.h"
+
+int64_t sw_tile_offset(int container_bits, int n, int k, int *shift)
+{
+    int warp = n / 16, upper = (n % 16) / 8, step = k / 16, in_step = k % 16;
+    int lane = 4 * (n % 8) + (in_step % 8) / 2;
+    int i = 2 * (in_step % 2) + in_step / 8;
+
+    if (container_bits == 4) {
+        *shift = 4 * upper;
+        return 512 * warp + 16 * lane + 4 * step + i;
+    }
+    *shift = 0;
+    return 2048 * (step / 2) + 512 * warp + 16 * lane + 8 * (step % 2) + 4 * upper + i;
+}
+
+int64_t sw_tiles_codes_bytes(const sw_num *num, int64_t n_out, int64_t k_in)
+{
+    return sw_tiles_n(n_out) * sw_tiles_k(k_in) * sw_tile_bytes(sw_tiles_container_bits(num));
+}
+
+int64_t sw_tiles_scales_bytes(int64_t n_out, int64_t n_groups)
+{
+    return sw_tiles_n(n_out) * n_groups * SW_TILE_N * (int64_t)sizeof(uint16_t);
+}
+
+int64_t sw_tiles_zeros_bytes(int64_t n_out, int64_t n_groups)
+{
+    return sw_tiles_n(n_out) * n_groups * SW_TILE_N;
+}
+
+typedef uint8_t staged_tile[SW_TILE_N][SW_TILE_K];
+
+/* The columns K(c) of one lane in one k-step, as the header draws them. */
+static const int lane_columns[4][4] = {
+    {0, 8, 1, 9}, {2, 10, 3, 11}, {4, 12, 5, 13}, {6, 14, 7, 15}};
+
+static uint8_t zero_of(const sw_qtensor *q, int64_t n, int64_t k)
+{
+    int64_t group = q->spec.group_elems ? k / q->spec.group_elems : 0;
+
+    if (!q->zeros || n >= q->n_out) return (uint8_t)q->spec.num->sym_zero;
+    return q->zeros[n * q->n_groups + sw_min_i64(group, q->n_groups - 1)];
+}
+
+static void stage(staged_tile tile, const sw_qtensor *q, int64_t n0, int64_t k0)
+{
+    int64_t k_here = sw_min_i64(SW_TILE_K, q->k_in - k0);
+
+    for (int64_t n = 0; n < SW_TILE_N; n++) {
+        int64_t k_valid = n0 + n < q->n_out ? k_here : 0;
+        if (k_valid) memcpy(tile[n], q->codes + (n0 + n) * q->k_in + k0, (size_t)k_valid);
+        for (int64_t k = k_valid; k < SW_TILE_K; k++) tile[n][k] = zero_of(q, n0 + n, k0 + k);
+    }
+}
+
+static void unstage(sw_qtensor *q, staged_tile tile, int64_t n0, int64_t k0)
+{
+    int64_t k_here = sw_min_i64(SW_TILE_K, q->k_in - k0);
+    int64_t n_here = sw_min_i64(SW_TILE_N, q->n_out - n0);
+
+    for (int64_t n = 0; n < n_here; n++)
+        memcpy(q->codes + (n0 + n) * q->k_in + k0, tile[n], (size_t)k_here);
+}
+
+static void tile_encode_4(uint8_t *dst, staged_tile tile)
+{
+    for (int warp = 0; warp < 4; warp++)
+        for (int lane = 0; lane < 32; lane++) {
+            const uint8_t *low = tile[16 * warp + lane / 4], *high = low + 8 * SW_TILE_K;
+            for (int step = 0; step < 4; step++)
+                for (int i = 0; i < 4; i++) {
+                    int k = 16 * step + lane_columns[lane % 4][i];
+                    *dst++ = (uint8_t)((low[k] & 15) | (high[k] << 4));
+                }
+        }
+}
+
+static void tile_decode_4(staged_tile tile, const uint8_t *src)
+{
+    for (int warp = 0; warp < 4; warp++)
+        for (int lane = 0; lane < 32; lane++) {
+            uint8_t *low = tile[16 * warp + lane / 4], *high = low + 8 * SW_TILE_K;
+            for (int step = 0; step < 4; step++)
+                for (int i = 0; i < 4; i++) {
+                    int k = 16 * step + lane_columns[lane % 4][i];
+                    low[k] = *src & 15;
+                    high[k] = (uint8_t)(*src++ >> 4);
+                }
+        }
+}
+
+static void tile_encode_8(uint8_t *dst, staged_tile tile)
+{
+    for (int half = 0; half < 2; half++)
+        for (int warp = 0; warp < 4; warp++)
+            for (int lane = 0; lane < 32; lane++) {
+                const uint8_t *low = tile[16 * warp + lane / 4], *high = low + 8 * SW_TILE_K;
+                for (int step = 2 * half; step < 2 * half + 2; step++, dst += 8)
+                    for (int i = 0; i < 4; i++) {
+                        int k = 16 * step + lane_columns[lane % 4][i];
+                        dst[i] = low[k];
+                        dst[4 + i] = high[k];
+                    }
+            }
+}
+
+static void tile_decode_8(staged_tile tile, const uint8_t *src)
+{
+    for (int half = 0; half < 2; half++)
+        for (int warp = 0; warp < 4; warp++)
+            for (int lane = 0; lane < 32; lane++) {
+                uint8_t *low = tile[16 * warp + lane / 4], *high = low + 8 * SW_TILE_K;
+                for (int step = 2 * half; step < 2 * half + 2; step++, src += 8)
+                    for (int i = 0; i < 4; i++) {
+                        int k = 16 * step + lane_columns[lane % 4][i];
+                        low[k] = src[i];
+                        high[k] = src[4 + i];
+                    }
+            }
+}
+
+static sw_code check_spec(const sw_qspec *spec, sw_err *err)
+{
+    if (spec->group_elems % 32)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "Swage tiles need groups of a multiple of 32, not "
+                       "%lld", (long long)spec->group_elems);
+    if (spec->scale_dtype != SW_DTYPE_F16 && spec->scale_dtype != SW_DTYPE_BF16)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "Swage tiles hold F16 or BF16 scales, not %s",
+                       sw_dtype_name(spec->scale_dtype));
+    return SW_OK;
+}
+
+static void pack_records(uint16_t *scales, uint8_t *zeros, const sw_qtensor *q, int64_t n)
+{
+    int64_t tile = n / SW_TILE_N;
+    int slot = sw_tile_slot((int)(n % SW_TILE_N));
+    bool is_f16 = q->spec.scale_dtype == SW_DTYPE_F16;
+
+    for (int64_t group = 0; group < q->n_groups; group++) {
+        int64_t at = (tile * q->n_groups + group) * SW_TILE_N + slot;
+        float scale = n < q->n_out ? q->scales[n * q->n_groups + group] : 0.0f;
+        scales[at] = is_f16 ? sw_f16_encode(scale) : sw_bf16_encode(scale);
+        if (q->zeros)
+            zeros[at] = n < q->n_out ? q->zeros[n * q->n_groups + group]
+                                     : (uint8_t)q->spec.num->sym_zero;
+    }
+}
+
+sw_code sw_tiles_pack(uint8_t *codes, uint16_t *scales, uint8_t *zeros, const sw_qtensor *q,
+                      sw_err *err)
+{
+    int container_bits = sw_tiles_container_bits(q->spec.num);
+    staged_tile tile;
+    sw_code rc;
+
+    if (q->g_idx)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "Swage tiles hold groups of neighbouring columns, "
+                       "and this weight has a g_idx that scatters them");
+    if ((rc = check_spec(&q->spec, err)) != SW_OK) return rc;
+    for (int64_t n0 = 0; n0 < q->n_out; n0 += SW_TILE_N)
+        for (int64_t k0 = 0; k0 < q->k_in; k0 += SW_TILE_K) {
+            stage(tile, q, n0, k0);
+            (container_bits == 4 ? tile_encode_4 : tile_encode_8)(codes, tile);
+            codes += sw_tile_bytes(container_bits);
+        }
+    for (int64_t n = 0; n < sw_tiles_n(q->n_out) * SW_TILE_N; n++)
+        pack_records(scales, zeros, q, n);
+    return SW_OK;
+}
+
+static void unpack_records(sw_qtensor *q, const sw_tiles *tiles, int64_t n)
+{
+    int64_t tile = n / SW_TILE_N;
+    int slot = sw_tile_slot((int)(n % SW_TILE_N));
+    bool is_f16 = q->spec.scale_dtype == SW_DTYPE_F16;
+
+    for (int64_t group = 0; group < q->n_groups; group++) {
+        int64_t at = (tile * q->n_groups + group) * SW_TILE_N + slot;
+        uint16_t bits = tiles->scales[at];
+        q->scales[n * q->n_groups + group] = is_f16 ? sw_f16_decode(bits) : sw_bf16_decode(bits);
+        if (q->zeros) q->zeros[n * q->n_groups + group] = tiles->zeros[at];
+    }
+}
+
+sw_code sw_tiles_unpack(sw_qtensor *q, const sw_tiles *tiles, sw_err *err)
+{
+    const uint8_t *codes = tiles->codes;
+    staged_tile tile;
+    sw_code rc;
+
+    if ((rc = check_spec(&tiles->spec, err)) != SW_OK) return rc;
+    if (q->n_out != tiles->n_out || q->k_in != tiles->k_in || q->n_groups != tiles->n_groups ||
+        q->spec.num != tiles->spec.num || q->spec.scale_dtype != tiles->spec.scale_dtype ||
+        q->g_idx || !q->zeros != !tiles->zeros ||
+        tiles->container_bits != sw_tiles_container_bits(tiles->spec.num))
+        return SW_FAIL(err, SW_E_BUG, "tiles unpacked into a weight of another scheme or shape");
+    for (int64_t n0 = 0; n0 < q->n_out; n0 += SW_TILE_N)
+        for (int64_t k0 = 0; k0 < q->k_in; k0 += SW_TILE_K) {
+            (tiles->container_bits == 4 ? tile_decode_4 : tile_decode_8)(tile, codes);
+            unstage(q, tile, n0, k0);
+            codes += sw_tile_bytes(tiles->container_bits);
+        }
+    for (int64_t n = 0; n < q->n_out; n++) unpack_records(q, tiles, n);
+    return SW_OK;
+}

@@ -1,0 +1,18 @@
+/* qtensor_gen.h - made-up quantized weights for tests: random, extreme, and how to compare them. */
+#ifndef SW_TESTS_SUPPORT_QTENSOR_GEN_H
+#define SW_TESTS_SUPPORT_QTENSOR_GEN_H
+
+#include "formats/num/num.h"
+
+uint64_t sw_gen_next(uint64_t *state); /* SplitMix64 */
+
+typedef enum sw_gen_content { SW_GEN_RANDOM, SW_GEN_LOWEST, SW_GEN_HIGHEST } sw_gen_content;
+
+/* Allocate and fill a weight; zeros are at least zero_min. Fails the test on no memory. */
+void sw_gen_qtensor(sw_qtensor *out, int bits, bool is_symmetric, int64_t group_elems,
+                    sw_dtype scale_dtype, int64_t n_out, int64_t k_in, sw_gen_content content,
+                    int zero_min, uint64_t seed);
+/* Fail the test at the first code, scale, zero or group index that differs. */
+void sw_gen_assert_same(const sw_qtensor *have, const sw_qtensor *want);
+
+#endif
