@@ -46,7 +46,7 @@ typedef struct sw_kernel {
     const char *name;       /* "w4a16_avx512", ... */
     sw_gemm_op op;
     const char *isa;        /* "any", "avx2", "avx512" */
-    double tolerance;       /* relative L2 error against the reference */
+    double tolerance;       /* L2 error of Y over the uncancelled size of Y, see kernels.def */
     bool (*can_run)(const sw_gemm *p);               /* cpu features and shape */
     size_t (*workspace_bytes)(const sw_gemm *p);
     void (*run)(const sw_gemm *p, void *workspace);  /* workspace is 64-byte aligned */

@@ -1,0 +1,12 @@
+/* features.h - what this processor can do, asked once per call at run time. */
+#ifndef SW_KERNELS_CPU_FEATURES_H
+#define SW_KERNELS_CPU_FEATURES_H
+
+#include <stdbool.h>
+
+/* All instruction sets that *_avx2.c and *_avx512.c files are compiled for. Always false in a
+ * build without vector rows. */
+bool sw_cpu_has_avx2(void);
+bool sw_cpu_has_avx512(void);
+
+#endif

@@ -1,0 +1,25 @@
+/* rows.h - what stands behind each row of kernels.def; private to kernels/.
+ *
+ * Row `id` brings sw_<id>_can_run, sw_<id>_workspace_bytes and sw_<id>_run. All of them are
+ * compiled for the baseline machine; only the inner loops they call carry an instruction set.
+ */
+#ifndef SW_KERNELS_ROWS_H
+#define SW_KERNELS_ROWS_H
+
+#include "kernels/kernel.h"
+
+/* CONFIG=portable and machines other than x86-64 build without the vector rows. */
+#if defined(__x86_64__) && !defined(SW_NO_SIMD)
+#define SW_X86_SIMD 1
+#else
+#define SW_X86_SIMD 0
+#endif
+
+#define SW_KERNEL(id, op, isa, tolerance)                 \
+    bool sw_##id##_can_run(const sw_gemm *p);             \
+    size_t sw_##id##_workspace_bytes(const sw_gemm *p);   \
+    void sw_##id##_run(const sw_gemm *p, void *workspace);
+#include "kernels/kernels.def"
+#undef SW_KERNEL
+
+#endif

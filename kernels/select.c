@@ -1,0 +1,94 @@
+/* select.c - the kernel table, the choice of a row, and the one way to run a product. */
+#include <limits.h>
+#include <string.h>
+
+#include "formats/base/mem.h"
+#include "formats/base/parallel.h"
+#include "kernels/rows.h"
+
+const sw_kernel sw_kernels[] = {
+#define SW_KERNEL(id, op_, isa_, tolerance_)                               \
+    {.name = #id, .op = SW_GEMM_##op_, .isa = isa_, .tolerance = tolerance_, \
+     .can_run = sw_##id##_can_run, .workspace_bytes = sw_##id##_workspace_bytes, \
+     .run = sw_##id##_run},
+#include "kernels/kernels.def"
+#undef SW_KERNEL
+};
+const int sw_n_kernels = (int)(sizeof sw_kernels / sizeof *sw_kernels);
+
+sw_gemm_op sw_gemm_op_of(const sw_weight *w)
+{
+    if (!w->tiles) return SW_GEMM_DENSE;
+    return w->tiles->container_bits == 4 ? SW_GEMM_W4A16 : SW_GEMM_W8A16;
+}
+
+const sw_kernel *sw_kernel_find(const char *name)
+{
+    for (int i = 0; i < sw_n_kernels; i++)
+        if (strcmp(sw_kernels[i].name, name) == 0) return &sw_kernels[i];
+    return NULL;
+}
+
+const sw_kernel *sw_kernel_select(const sw_gemm *p, const char *name)
+{
+    sw_gemm_op op = sw_gemm_op_of(p->w);
+    const sw_kernel *forced = name ? sw_kernel_find(name) : NULL, *found = NULL;
+
+    if (forced && forced->op == op && forced->can_run(p)) return forced;
+    for (int i = 0; i < sw_n_kernels && !found; i++)
+        if (sw_kernels[i].op == op && sw_kernels[i].can_run(p)) found = &sw_kernels[i];
+    return found;
+}
+
+typedef struct bias_job {
+    const sw_gemm *p;
+} bias_job;
+
+static void add_bias(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const sw_gemm *p = ((const bias_job *)ctx)->p;
+
+    (void)thread;
+    for (int64_t m = begin; m < end; m++) {
+        float *y = p->y + m * p->y_stride;
+
+        for (int64_t n = 0; n < p->w->n_out; n++) y[n] += p->w->bias[n];
+    }
+}
+
+static sw_code scratch_grow(sw_scratch *scratch, size_t size_bytes, sw_err *err)
+{
+    void *bytes;
+    sw_code rc;
+
+    if (scratch->size_bytes >= size_bytes) return SW_OK;
+    if (size_bytes > (size_t)INT64_MAX)
+        return SW_FAIL(err, SW_E_NOMEM, "kernel workspace of %zu bytes", size_bytes);
+    rc = sw_mem_get(&bytes, (int64_t)size_bytes, 1, "kernel workspace", err);
+    if (rc != SW_OK) return rc;
+    sw_mem_put(scratch->bytes);
+    scratch->bytes = bytes;
+    scratch->size_bytes = size_bytes;
+    return SW_OK;
+}
+
+sw_code sw_gemm_run(const sw_gemm *p, sw_scratch *scratch, sw_err *err)
+{
+    const sw_kernel *kernel;
+    bias_job job = {p};
+    sw_code rc;
+
+    if (p->m <= 0 || p->w->n_out <= 0) return SW_OK;
+    kernel = sw_kernel_select(p, NULL);
+    if ((rc = scratch_grow(scratch, kernel->workspace_bytes(p), err)) != SW_OK) return rc;
+    kernel->run(p, scratch->bytes);
+    if (p->w->bias) sw_parallel_for(p->n_threads, p->m, 16, add_bias, &job);
+    return SW_OK;
+}
+
+void sw_scratch_free(sw_scratch *scratch)
+{
+    sw_mem_put(scratch->bytes);
+    scratch->bytes = NULL;
+    scratch->size_bytes = 0;
+}
