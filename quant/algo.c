@@ -1,0 +1,19 @@
+/* algo.c - the method table. */
+#include "quant/algo.h"
+
+#include <string.h>
+
+const sw_algo sw_algos[] = {
+#define SW_ALGO(id, needs, fn, text) {#id, text, needs, fn},
+#include "quant/algo.def"
+#undef SW_ALGO
+};
+
+const int sw_n_algos = (int)(sizeof sw_algos / sizeof sw_algos[0]);
+
+const sw_algo *sw_algo_find(const char *name)
+{
+    for (int i = 0; i < sw_n_algos; i++)
+        if (!strcmp(sw_algos[i].name, name)) return &sw_algos[i];
+    return NULL;
+}

@@ -1,0 +1,55 @@
+/* algo.h - quantization methods as table rows: views in, views out.
+ *
+ * A method turns one weight into codes, scales and zeros. It knows no file, no model and no
+ * packing. Everything it decided on its own (damping, retries, fallbacks) is in the report.
+ */
+#ifndef SW_QUANT_ALGO_H
+#define SW_QUANT_ALGO_H
+
+#include "formats/num/num.h"
+#include "quant/factor.h"
+
+typedef struct sw_solve_report {
+    const char *method;      /* what really ran: "gptq", "rtn" */
+    bool is_fallback;        /* not the method that was asked for */
+    char why[120];           /* reason of the fallback */
+    double damp;             /* fraction of the mean diagonal that was added */
+    int n_damp_retries;
+    int64_t n_dead;          /* inputs that calibration never saw */
+    int64_t n_tokens;
+    double error_rtn;        /* relative output error tr(E H E^T) / tr(W H W^T) of plain rounding */
+    double error;            /* the same of what was written; -1 without statistics */
+    double scale_min, scale_max;
+} sw_solve_report;
+
+typedef struct sw_solve_problem {
+    const float *w;             /* [n_out, k_in] */
+    int64_t n_out, k_in;
+    sw_qspec spec;
+    const sw_factor *factor;    /* NULL when the method needs no statistics */
+    const double *target_shift; /* [n_out, k_in] added to w as the value to aim at, or NULL */
+    int refine_rounds;          /* see refine.h */
+    int n_threads;
+} sw_solve_problem;
+
+typedef struct sw_algo {
+    const char *name;
+    const char *summary;
+    bool needs_statistics;
+    /* q is allocated by the caller with the problem's spec and shape. */
+    sw_code (*solve)(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                     sw_err *err);
+} sw_algo;
+
+extern const sw_algo sw_algos[];
+extern const int sw_n_algos;
+const sw_algo *sw_algo_find(const char *name); /* NULL when unknown */
+
+/* Plain rounding: scale from the group's range, codes to nearest. */
+sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                     sw_err *err) SW_MUST_USE;
+/* GPTQ (Frantar et al., arXiv 2210.17323) with what it grew since: see gptq.c. */
+sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                      sw_err *err) SW_MUST_USE;
+
+#endif

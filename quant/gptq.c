@@ -1,0 +1,224 @@
+/* gptq.c - GPTQ on slabs of rows.
+ *
+ * Method: Frantar et al., "GPTQ" (arXiv 2210.17323), algorithm 1, with
+ *  - the inverse factor taken in double (factor.h);
+ *  - scales fitted with weights (grid.h): with static groups on the value aimed at, weighted by
+ *    the Hessian's diagonal; otherwise when the sweep reaches the group, on weights that hold all
+ *    updates so far, in-block ones included, weighted by the pivots (what an error really costs
+ *    once later columns have compensated it);
+ *  - refinement afterwards (refine.h): coordinate descent on the codes and a least-squares
+ *    re-fit of all scales of a row, both with the full Hessian;
+ *  - dead inputs rounded to nearest from the original weight, never zeroed.
+ */
+#include <cblas.h>
+#include <math.h>
+#include <string.h>
+
+#include "formats/base/hot.h"
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+#include "quant/algo.h"
+#include "quant/grid.h"
+#include "quant/refine.h"
+
+#define ROWS SW_SLAB_ROWS
+#define BLOCK_COLS 128 /* lazy-update block; a multiple of every group size below it */
+
+typedef struct gptq_job {
+    const sw_solve_problem *p;
+    sw_qtensor *q;
+    int64_t group_elems, n_groups;
+    const double *diagonal; /* [k] of H, stored order */
+    sw_code *codes;         /* one result per slab */
+    sw_err *errs;
+    double *loss, *loss_rtn, *power; /* per slab: tr(E H E^T) of result and of RTN, tr(W H W^T) */
+} gptq_job;
+
+/* Per-slab working memory. */
+typedef struct gptq_slab {
+    sw_slab s;
+    double *w;      /* [k] perm order, updated as the sweep goes */
+    double *errors; /* [BLOCK_COLS] */
+} gptq_slab;
+
+static void slab_free(gptq_slab *slab)
+{
+    sw_slab_free(&slab->s);
+    sw_mem_put(slab->w);
+}
+
+static sw_code slab_new(gptq_slab *out, const gptq_job *job, sw_err *err)
+{
+    int64_t k = job->p->k_in;
+    sw_code rc = SW_MEM_GET(&out->w, (k + BLOCK_COLS) * ROWS, "GPTQ slab", err);
+
+    if (rc != SW_OK) return rc;
+    out->errors = out->w + k * ROWS;
+    if ((rc = sw_slab_new(&out->s, &job->p->spec, k, err)) != SW_OK) sw_mem_put(out->w);
+    return rc;
+}
+
+static SW_HOT void subtract_scaled(double *w, int64_t n, const double *u, const double *e)
+{
+    for (int64_t c = 0; c < n; c++)
+        for (int r = 0; r < ROWS; r++) w[c * ROWS + r] -= u[c] * e[r];
+}
+
+/* Quantize the column at step i and spread its error over the rest of its block. */
+static void sweep_column(gptq_slab *slab, const sw_factor *f, int code_max, int64_t i,
+                         int64_t block_begin, int64_t block_end)
+{
+    int64_t col = f->perm[i], g = col / slab->s.group_elems;
+    const double *scale = slab->s.scales + g * ROWS, *zero = slab->s.zeros + g * ROWS;
+    double *code = slab->s.codes + col * ROWS, *w = slab->w + i * ROWS;
+    double *e = slab->errors + (i - block_begin) * ROWS;
+
+    sw_grid_codes(code, w, scale, zero, code_max);
+    for (int r = 0; r < ROWS; r++) e[r] = w[r] - scale[r] * (code[r] - zero[r]);
+    subtract_scaled(w + ROWS, block_end - i - 1, f->u + i * f->k_in + i + 1, e);
+}
+
+/* Fit the group that starts at step i on the weights as they are now. */
+static void fit_at(gptq_slab *slab, const sw_factor *f, const sw_qspec *spec, int64_t i)
+{
+    int64_t g = f->perm[i] / slab->s.group_elems;
+    int64_t n = sw_min_i64(slab->s.group_elems, f->k_in - g * slab->s.group_elems);
+
+    sw_grid_fit(slab->s.scales + g * ROWS, slab->s.zeros + g * ROWS, slab->w + i * ROWS,
+                f->pivot + i, n, spec);
+}
+
+static void sweep(gptq_slab *slab, const gptq_job *job, bool refit)
+{
+    const sw_factor *f = job->p->factor;
+    int64_t k = f->k_in, seen_group = -1;
+
+    for (int64_t i = 0; i < k; i++)
+        memcpy(slab->w + i * ROWS, slab->s.target + (int64_t)f->perm[i] * ROWS,
+               ROWS * sizeof *slab->w);
+    for (int64_t b = 0; b < k; b += BLOCK_COLS) {
+        int64_t end = sw_min_i64(b + BLOCK_COLS, k);
+        for (int64_t i = b; i < end; i++) {
+            int64_t g = f->perm[i] / slab->s.group_elems;
+            if (refit && g != seen_group) fit_at(slab, f, &job->p->spec, i);
+            seen_group = g;
+            sweep_column(slab, f, job->p->spec.num->code_max, i, b, end);
+        }
+        if (end < k)
+            cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(k - end), ROWS,
+                        (int)(end - b), -1.0, f->u + b * k + end, (int)k, slab->errors, ROWS, 1.0,
+                        slab->w + end * ROWS, ROWS);
+    }
+}
+
+/* Scales of all groups at once, on the target, weighted by the diagonal. */
+static void fit_all(gptq_slab *slab, const gptq_job *job)
+{
+    int64_t gs = slab->s.group_elems;
+
+    for (int64_t g = 0; g < slab->s.n_groups; g++)
+        sw_grid_fit(slab->s.scales + g * ROWS, slab->s.zeros + g * ROWS,
+                    slab->s.target + g * gs * ROWS, job->diagonal + g * gs,
+                    sw_min_i64(gs, slab->s.k - g * gs), &job->p->spec);
+}
+
+/* A dead input says nothing; should it wake up later, nearest rounding is the best there is. */
+static void round_dead(gptq_slab *slab, const gptq_job *job, int64_t row0, int64_t n_rows)
+{
+    const sw_solve_problem *p = job->p;
+
+    for (int64_t j = 0; j < slab->s.k && p->factor->n_dead; j++) {
+        int64_t g = j / slab->s.group_elems;
+        if (!p->factor->is_dead[j]) continue;
+        for (int64_t r = 0; r < n_rows; r++)
+            slab->s.target[j * ROWS + r] = (double)p->w[(row0 + r) * slab->s.k + j];
+        sw_grid_codes(slab->s.codes + j * ROWS, slab->s.target + j * ROWS,
+                      slab->s.scales + g * ROWS, slab->s.zeros + g * ROWS, p->spec.num->code_max);
+    }
+}
+
+static sw_code solve_slab(const gptq_job *job, int64_t row0, int64_t n_rows, int64_t at,
+                          sw_err *err)
+{
+    const sw_solve_problem *p = job->p;
+    int code_max = p->spec.num->code_max;
+    bool refit = p->factor->order != SW_ORDER_STATIC && job->group_elems <= BLOCK_COLS;
+    gptq_slab slab;
+    sw_code rc = slab_new(&slab, job, err);
+
+    if (rc != SW_OK) return rc;
+    sw_slab_load(&slab.s, p->w, NULL, row0, n_rows);
+    sw_slab_fit_range(&slab.s, &p->spec);
+    sw_slab_round(&slab.s, code_max);
+    if ((rc = sw_refine_loss(&slab.s, p->factor, &job->loss_rtn[at], &job->power[at], err)) !=
+        SW_OK)
+        goto done;
+    sw_slab_load(&slab.s, p->w, p->target_shift, row0, n_rows);
+    fit_all(&slab, job);
+    sweep(&slab, job, refit);
+    if ((rc = sw_refine(&slab.s, p->factor, &p->spec, p->refine_rounds, err)) != SW_OK) goto done;
+    round_dead(&slab, job, row0, n_rows);
+    sw_slab_store(&slab.s, job->q, row0, n_rows);
+    /* the figure is against the original weight on these inputs, whatever the target was */
+    sw_slab_load(&slab.s, p->w, NULL, row0, n_rows);
+    rc = sw_refine_loss(&slab.s, p->factor, &job->loss[at], NULL, err);
+done:
+    slab_free(&slab);
+    return rc;
+}
+
+static void solve_chunk(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    gptq_job *job = ctx;
+    int64_t at = begin / ROWS;
+
+    (void)thread;
+    job->codes[at] = solve_slab(job, begin, end - begin, at, &job->errs[at]);
+}
+
+static sw_code run_slabs(gptq_job *job, sw_solve_report *report, sw_err *err)
+{
+    int64_t n_slabs = sw_ceil_div(job->p->n_out, ROWS);
+    double loss = 0, loss_rtn = 0, power = 0;
+
+    sw_parallel_for(job->p->n_threads, job->p->n_out, ROWS, solve_chunk, job);
+    for (int64_t i = 0; i < n_slabs; i++) {
+        if (job->codes[i] != SW_OK) return SW_FAIL(err, job->codes[i], "%s", job->errs[i].text);
+        loss += job->loss[i];
+        loss_rtn += job->loss_rtn[i];
+        power += job->power[i];
+    }
+    report->error = power > 0 ? loss / power : 0;
+    report->error_rtn = power > 0 ? loss_rtn / power : 0;
+    return SW_OK;
+}
+
+sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                      sw_err *err)
+{
+    int64_t n_slabs = sw_ceil_div(p->n_out, ROWS), k = p->k_in;
+    gptq_job job = {.p = p, .q = q, .n_groups = sw_qspec_groups(&p->spec, k)};
+    double *diagonal = NULL;
+    sw_code rc;
+
+    job.group_elems = p->spec.group_elems ? p->spec.group_elems : k;
+    if ((rc = SW_MEM_GET(&diagonal, k + 3 * n_slabs, "GPTQ sums", err)) != SW_OK) goto done;
+    if ((rc = SW_MEM_GET(&job.codes, n_slabs, "GPTQ results", err)) != SW_OK) goto done;
+    if ((rc = SW_MEM_GET(&job.errs, n_slabs, "GPTQ results", err)) != SW_OK) goto done;
+    for (int64_t j = 0; j < k; j++) diagonal[j] = p->factor->h[j * k + j];
+    job.diagonal = diagonal;
+    job.loss = diagonal + k;
+    job.loss_rtn = job.loss + n_slabs;
+    job.power = job.loss_rtn + n_slabs;
+    report->method = "gptq";
+    report->damp = p->factor->damp;
+    report->n_damp_retries = p->factor->n_retries;
+    report->n_dead = p->factor->n_dead;
+    report->n_tokens = p->factor->n_tokens;
+    rc = run_slabs(&job, report, err);
+done:
+    sw_mem_put(diagonal);
+    sw_mem_put(job.codes);
+    sw_mem_put(job.errs);
+    return rc;
+}

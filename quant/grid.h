@@ -1,0 +1,27 @@
+/* grid.h - the quantization grid of a group: fitting its scale and zero point, rounding to it.
+ *
+ * Works on one group of a slab: n columns of SW_SLAB_ROWS rows. Scales are rounded to the dtype
+ * that will be stored before any code is chosen, so what is measured is what is written.
+ */
+#ifndef SW_QUANT_GRID_H
+#define SW_QUANT_GRID_H
+
+#include "quant/slab.h"
+
+/* Scale from the range alone: symmetric amax / (code_max / 2), asymmetric (max - min) / code_max
+ * with the range widened to hold 0. A group of zeros gets scale 1. */
+void sw_grid_range(double *scale, double *zero, const double *w, int64_t n, const sw_qspec *spec);
+
+/* Scale and zero that minimize sum_j weight[j] * (w[j] - Q(w[j]))^2 per row: a grid over
+ * shrunken ranges (and neighbouring zero points), polished by alternating least squares. */
+void sw_grid_fit(double *scale, double *zero, const double *w, const double *weight, int64_t n,
+                 const sw_qspec *spec);
+
+/* codes[r] = clamp(round(w[r] / scale[r]) + zero[r]); ties to even, division not reciprocal. */
+void sw_grid_codes(double *codes, const double *w, const double *scale, const double *zero,
+                   int code_max);
+
+/* The nearest scale that `dtype` can hold and a reader will accept: finite and above zero. */
+double sw_grid_stored_scale(double s, sw_dtype dtype);
+
+#endif

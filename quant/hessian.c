@@ -1,0 +1,119 @@
+/* hessian.c - see hessian.h. */
+#include "quant/hessian.h"
+
+#include <cblas.h>
+#include <string.h>
+
+#include "formats/base/hot.h"
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+
+#define STRIP_ROWS 128
+
+sw_code sw_hessian_new(sw_hessian *out, int64_t k_in, bool with_cross, int64_t n_out_residual,
+                       int n_threads, sw_err *err)
+{
+    sw_hessian hess = {.k_in = k_in, .n_out_residual = n_out_residual, .n_threads = n_threads};
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&hess.h, k_in * k_in, "Hessian", err)) != SW_OK) goto done;
+    if (with_cross && (rc = SW_MEM_GET(&hess.d, k_in * k_in, "cross term", err)) != SW_OK)
+        goto done;
+    if (n_out_residual &&
+        (rc = SW_MEM_GET(&hess.r, n_out_residual * k_in, "residual term", err)) != SW_OK)
+        goto done;
+    *out = hess;
+    return SW_OK;
+done:
+    sw_hessian_free(&hess);
+    return rc;
+}
+
+void sw_hessian_free(sw_hessian *hess)
+{
+    sw_mem_put(hess->h);
+    sw_mem_put(hess->d);
+    sw_mem_put(hess->r);
+    memset(hess, 0, sizeof *hess);
+}
+
+/* One product C += A^T B over a chunk of tokens, cut into strips of C's rows. */
+typedef struct gram_job {
+    double *c;       /* [n_a, n_b] */
+    const float *a;  /* [n_tokens, n_a] */
+    const float *b;  /* [n_tokens, n_b] */
+    int64_t n_a, n_b, n_tokens;
+    bool upper_only; /* a == b: columns left of the strip are not needed */
+    float *scratch;  /* [n_threads, STRIP_ROWS, n_b] */
+} gram_job;
+
+static SW_HOT void add_rows(double *to, int64_t to_stride, const float *from, int64_t n_rows,
+                            int64_t width)
+{
+    for (int64_t i = 0; i < n_rows; i++)
+        for (int64_t j = 0; j < width; j++) to[i * to_stride + j] += (double)from[i * width + j];
+}
+
+static void gram_strip(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const gram_job *job = ctx;
+    int64_t from = job->upper_only ? begin : 0, width = job->n_b - from;
+    float *part = job->scratch + (int64_t)thread * STRIP_ROWS * job->n_b;
+
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(end - begin), (int)width,
+                (int)job->n_tokens, 1.0f, job->a + begin, (int)job->n_a, job->b + from,
+                (int)job->n_b, 0.0f, part, (int)width);
+    add_rows(job->c + begin * job->n_b + from, job->n_b, part, end - begin, width);
+}
+
+static sw_code gram_add(gram_job job, int n_threads, sw_err *err)
+{
+    sw_code rc = SW_MEM_GET(&job.scratch, (int64_t)n_threads * STRIP_ROWS * job.n_b,
+                            "Hessian scratch", err);
+
+    if (rc != SW_OK) return rc;
+    sw_parallel_for(n_threads, job.n_a, STRIP_ROWS, gram_strip, &job);
+    sw_mem_put(job.scratch);
+    return SW_OK;
+}
+
+static sw_code check_finite(const float *x, int64_t n, sw_err *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(x[i] - x[i] == 0.0f))
+            return SW_FAIL(err, SW_E_FORMAT, "calibration activations hold a NaN or an infinity; "
+                                             "the model's weights are broken");
+    return SW_OK;
+}
+
+sw_code sw_hessian_add(sw_hessian *hess, const float *x, const float *dx, const float *dr,
+                       int64_t n_tokens, sw_err *err)
+{
+    int64_t k = hess->k_in, n_r = hess->n_out_residual;
+    sw_code rc;
+
+    if ((rc = check_finite(x, n_tokens * k, err)) != SW_OK) return rc;
+    for (int64_t at = 0; at < n_tokens; at += SW_HESSIAN_CHUNK_TOKENS) {
+        int64_t n = sw_min_i64(SW_HESSIAN_CHUNK_TOKENS, n_tokens - at);
+        gram_job h = {hess->h, x + at * k, x + at * k, k, k, n, true, NULL};
+        if ((rc = gram_add(h, hess->n_threads, err)) != SW_OK) return rc;
+        if (hess->d && dx) {
+            gram_job d = {hess->d, dx + at * k, x + at * k, k, k, n, false, NULL};
+            if ((rc = gram_add(d, hess->n_threads, err)) != SW_OK) return rc;
+        }
+        if (hess->r && dr) {
+            gram_job r = {hess->r, dr + at * n_r, x + at * k, n_r, k, n, false, NULL};
+            if ((rc = gram_add(r, hess->n_threads, err)) != SW_OK) return rc;
+        }
+    }
+    hess->n_tokens += n_tokens;
+    return SW_OK;
+}
+
+void sw_hessian_finish(sw_hessian *hess)
+{
+    int64_t k = hess->k_in;
+
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = i + 1; j < k; j++) hess->h[j * k + i] = hess->h[i * k + j];
+}

@@ -1,0 +1,45 @@
+/* hessian.h - second-order statistics of the inputs that a fused group of linears shares.
+ *
+ * H = sum x x^T over the calibration tokens, with x the inputs that the quantized model will
+ * see. Two cross terms say how those inputs differ from the original model's:
+ *     D = sum (x0 - x) x^T   and, for linears that write to the residual stream,
+ *     R = sum (r0 - r) x^T,
+ * where x0 and r0 are the original model's input and residual. They let a solver aim at what
+ * the original model computed instead of repeating the errors made upstream.
+ *
+ * Sums are float within a chunk of tokens and double across chunks, always in token order.
+ */
+#ifndef SW_QUANT_HESSIAN_H
+#define SW_QUANT_HESSIAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/mem.h"
+
+/* Tokens summed in float before they join the double sums; also bounds the scratch. */
+#define SW_HESSIAN_CHUNK_TOKENS 4096
+
+typedef struct sw_hessian {
+    int64_t k_in, n_out_residual; /* n_out_residual: rows of R, 0 without it */
+    int64_t n_tokens;
+    double *h;                    /* [k_in, k_in], upper triangle until finished */
+    double *d;                    /* [k_in, k_in] or NULL */
+    double *r;                    /* [n_out_residual, k_in] or NULL */
+    int n_threads;
+} sw_hessian;
+
+/* with_cross: keep D. n_out_residual > 0: keep R too. */
+sw_code sw_hessian_new(sw_hessian *out, int64_t k_in, bool with_cross, int64_t n_out_residual,
+                       int n_threads, sw_err *err) SW_MUST_USE;
+void sw_hessian_free(sw_hessian *hess); /* accepts a zeroed one */
+
+/* Add n_tokens rows: x [n, k_in]; dx [n, k_in] = x0 - x, or NULL; dr [n, n_out_residual] or NULL.
+ * SW_E_FORMAT when x holds a NaN or an infinity. */
+sw_code sw_hessian_add(sw_hessian *hess, const float *x, const float *dx, const float *dr,
+                       int64_t n_tokens, sw_err *err) SW_MUST_USE;
+
+/* Mirror the upper triangle; call once after the last add. */
+void sw_hessian_finish(sw_hessian *hess);
+
+#endif

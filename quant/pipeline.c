@@ -1,0 +1,296 @@
+/* pipeline.c - see pipeline.h. */
+#include "quant/pipeline.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "quant/streams.h"
+
+#define LINEARS_MAX (4 + 3 * SW_EXPERTS_MAX)
+/* An expert's own statistics are trusted from this many tokens per input channel. */
+#define EXPERT_TOKENS_PER_INPUT 0.25
+
+sw_quant_options sw_quant_defaults(void)
+{
+    sw_quant_options o = {0};
+
+    o.algo = sw_algo_find("gptq");
+    o.spec.num = sw_num_by_bits(4);
+    o.spec.is_symmetric = true;
+    o.spec.group_elems = 128;
+    o.spec.scale_dtype = SW_DTYPE_F16;
+    o.order = SW_ORDER_STATIC;
+    o.sequential = SW_SEQUENTIAL_SITE;
+    o.damp = 0.01;
+    o.refine_rounds = 2;
+    o.input_strength = 1.0;
+    o.residual_strength = 1.0;
+    o.n_threads = 1;
+    return o;
+}
+
+/* Everything that lives while one block is worked on. */
+typedef struct block_job {
+    const sw_model *model;
+    const sw_quant_options *options;
+    const sw_quant_sink *sink;
+    sw_block original, quantized;
+    sw_linear_ref *linears; /* those selected */
+    int64_t n_linears;
+    float **values;         /* [n_linears] decoded weights that `quantized` borrows */
+} block_job;
+
+static void block_job_free(block_job *job)
+{
+    for (int64_t i = 0; job->values && i < job->n_linears; i++) sw_mem_put(job->values[i]);
+    sw_mem_put(job->values);
+    sw_mem_put(job->linears);
+    sw_block_free(&job->original);
+    sw_block_free(&job->quantized);
+}
+
+static sw_code select_linears(block_job *job, int64_t layer, sw_err *err)
+{
+    int64_t n = sw_model_linears(job->model, layer, NULL, 0), n_kept = 0;
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&job->linears, n, "linears of a block", err)) != SW_OK) return rc;
+    (void)sw_model_linears(job->model, layer, job->linears, n);
+    for (int64_t i = 0; i < n; i++) {
+        char path[256];
+        const sw_linear_ref *ref = &job->linears[i];
+        if (!sw_model_slot_path(path, job->model, layer, ref->slot, ref->expert)) continue;
+        if (!job->sink->is_selected(job->sink->self, ref, path)) continue;
+        job->linears[n_kept++] = *ref;
+    }
+    job->n_linears = n_kept;
+    return SW_MEM_GET(&job->values, n_kept, "quantized values", err);
+}
+
+static sw_code block_job_new(block_job *job, const sw_st *st, int64_t layer, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = select_linears(job, layer, err)) != SW_OK) return rc;
+    if ((rc = sw_block_load(&job->original, job->model, st, layer, err)) != SW_OK) return rc;
+    return sw_block_load(&job->quantized, job->model, st, layer, err);
+}
+
+static sw_code check_weight(const float *w, int64_t n, sw_err *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(w[i]))
+            return SW_FAIL(err, SW_E_FORMAT,
+                           "element %lld is not finite; repair the checkpoint or leave the tensor "
+                           "out with --ignore",
+                           (long long)i);
+    return SW_OK;
+}
+
+static void scale_range(sw_solve_report *report, const sw_qtensor *q)
+{
+    report->scale_min = report->scale_max = (double)q->scales[0];
+    for (int64_t i = 1; i < q->n_out * q->n_groups; i++) {
+        double s = (double)q->scales[i];
+        if (s < report->scale_min) report->scale_min = s;
+        if (s > report->scale_max) report->scale_max = s;
+    }
+}
+
+/* Solve with `algo`; a Hessian that cannot serve falls back to rounding and says so. */
+static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, const block_job *job,
+                     const char *why_not, sw_solve_report *report, sw_err *err)
+{
+    const sw_algo *algo = job->options->algo;
+    sw_code rc;
+
+    report->error = report->error_rtn = -1;
+    if (algo->needs_statistics && !p->factor) {
+        rc = sw_rtn_solve(q, p, report, err);
+        report->is_fallback = true;
+        (void)snprintf(report->why, sizeof report->why, "%s", why_not);
+    } else {
+        rc = algo->solve(q, p, report, err);
+    }
+    if (rc == SW_OK) scale_range(report, q);
+    return rc;
+}
+
+/* One linear: decode, aim, solve, hand out, and let the block use the quantized value. */
+static sw_code solve_linear(block_job *job, int64_t i, const sw_factor *factor,
+                            const sw_hessian *hess, const char *why_not, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    const sw_quant_options *o = job->options;
+    const sw_weight *dense = sw_block_weight(&job->original, ref->slot, ref->expert);
+    sw_solve_problem p = {.n_out = ref->n_out, .k_in = ref->k_in, .spec = o->spec,
+                          .factor = factor, .refine_rounds = o->refine_rounds,
+                          .n_threads = o->n_threads};
+    sw_solve_report report = {0};
+    sw_qtensor q = {0};
+    float *w = NULL;
+    double *shift = NULL;
+    int64_t n = ref->n_out * ref->k_in;
+    sw_weight *slot;
+    char path[256];
+    sw_code rc;
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    if ((rc = SW_MEM_GET(&w, n, "weight", err)) != SW_OK) goto done;
+    if ((rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err)) != SW_OK) goto done;
+    if ((rc = check_weight(w, n, err)) != SW_OK) goto done;
+    if ((rc = sw_qtensor_alloc(&q, &o->spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
+    p.w = w;
+    if (factor && hess && hess->d) {
+        if ((rc = SW_MEM_GET(&shift, n, "target shift", err)) != SW_OK) goto done;
+        rc = sw_factor_target_shift(shift, factor, hess, w, ref->n_out, o->input_strength,
+                                    o->residual_strength, err);
+        if (rc != SW_OK) goto done;
+        p.target_shift = shift;
+    }
+    if ((rc = solve(&q, &p, job, why_not, &report, err)) != SW_OK) goto done;
+    if ((rc = job->sink->put(job->sink->self, ref, path, &q, &report, err)) != SW_OK) goto done;
+    sw_qtensor_decode(w, &q);
+    slot = sw_block_weight(&job->quantized, ref->slot, ref->expert);
+    slot->dense = job->values[i] = w;
+    slot->dense_dtype = SW_DTYPE_F32;
+    w = NULL;
+done:
+    sw_err_prefix(err, "%s", path);
+    sw_qtensor_free(&q);
+    sw_mem_put(shift);
+    sw_mem_put(w);
+    return rc;
+}
+
+/* Factorize one Hessian and solve the linears [of one expert, or all of the site] that share it. */
+static sw_code solve_sharing(block_job *job, sw_site site, int64_t expert, bool all_experts,
+                             const sw_hessian *hess, sw_err *err)
+{
+    const sw_quant_options *o = job->options;
+    sw_factor_options fo = {o->order, o->spec.group_elems, o->damp};
+    sw_factor factor = {0};
+    char why_not[120] = "";
+    bool can = hess && (double)hess->n_tokens >= EXPERT_TOKENS_PER_INPUT * (double)hess->k_in;
+    sw_code rc = SW_OK;
+
+    if (hess && !can)
+        (void)snprintf(why_not, sizeof why_not, "only %lld calibration tokens for %lld inputs",
+                       (long long)hess->n_tokens, (long long)hess->k_in);
+    if (can) {
+        sw_err local = {0};
+        rc = sw_factor_new(&factor, hess, &fo, &local);
+        if (rc == SW_E_FORMAT) { /* indefinite: fall back, loudly */
+            (void)snprintf(why_not, sizeof why_not, "%.110s", local.text);
+            can = false;
+        } else if (rc != SW_OK) {
+            return SW_FAIL(err, rc, "%s", local.text);
+        }
+    }
+    rc = SW_OK;
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
+        const sw_linear_ref *ref = &job->linears[i];
+        if (ref->site != site || (!all_experts && ref->expert != expert)) continue;
+        rc = solve_linear(job, i, can ? &factor : NULL, hess, why_not, err);
+    }
+    sw_factor_free(&factor);
+    return rc;
+}
+
+static sw_code solve_sites(block_job *job, const sw_site_stats *stats, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (!stats->is_wanted[site]) continue;
+        if (site == SW_SITE_DOWN_IN && stats->down_of_expert) {
+            for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
+                rc = solve_sharing(job, SW_SITE_DOWN_IN, e, false, &stats->down_of_expert[e], err);
+        } else {
+            rc = solve_sharing(job, (sw_site)site, -1, true, &stats->site[site], err);
+        }
+    }
+    return rc;
+}
+
+static bool block_uses_site(const block_job *job, int site)
+{
+    for (int64_t i = 0; i < job->n_linears; i++)
+        if ((int)job->linears[i].site == site) return true;
+    return false;
+}
+
+/* Observe and solve: one site after the other, or all in one pass. */
+static sw_code calibrate_block(block_job *job, sw_streams *streams, int64_t layer,
+                               const sw_progress *progress, sw_err *err)
+{
+    bool one_pass = job->options->sequential == SW_SEQUENTIAL_LAYER;
+    int n_steps = one_pass ? 1 : SW_SITE_COUNT;
+    sw_code rc = SW_OK;
+
+    for (int step = 0; step < n_steps && rc == SW_OK; step++) {
+        bool wanted[SW_SITE_COUNT], any = false;
+        sw_site_stats stats;
+        for (int site = 0; site < SW_SITE_COUNT; site++) {
+            wanted[site] = (one_pass || site == step) && block_uses_site(job, site);
+            any = any || wanted[site];
+        }
+        if (!any) continue;
+        rc = sw_site_stats_new(&stats, job->model, layer, wanted, streams->x0 != NULL,
+                               job->options->n_threads, err);
+        if (rc != SW_OK) return rc;
+        rc = sw_streams_observe(streams, &stats, &job->quantized, &job->original, progress, err);
+        if (rc == SW_OK) rc = solve_sites(job, &stats, err);
+        sw_site_stats_free(&stats);
+    }
+    return rc;
+}
+
+static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t layer,
+                              const sw_quant_options *options, const sw_quant_sink *sink,
+                              sw_streams *streams, const sw_progress *progress, sw_err *err)
+{
+    block_job job = {.model = model, .options = options, .sink = sink};
+    bool is_last = layer + 1 == model->n_layers;
+    sw_code rc;
+
+    if ((rc = block_job_new(&job, st, layer, err)) != SW_OK) goto done;
+    if (!streams) {
+        for (int64_t i = 0; i < job.n_linears && rc == SW_OK; i++)
+            rc = solve_linear(&job, i, NULL, NULL, "", err);
+        goto done;
+    }
+    if ((rc = calibrate_block(&job, streams, layer, progress, err)) != SW_OK) goto done;
+    if (!is_last)
+        rc = sw_streams_advance(streams, &job.quantized, &job.original, progress, err);
+done:
+    block_job_free(&job);
+    return rc;
+}
+
+sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *calib,
+                     const sw_quant_options *options, const sw_quant_sink *sink,
+                     const sw_progress *progress, sw_err *err)
+{
+    bool with_original = options->input_strength > 0 || options->residual_strength > 0;
+    sw_streams streams = {0};
+    sw_code rc = SW_OK;
+
+    if (options->algo->needs_statistics && !calib)
+        return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text", options->algo->name);
+    if (calib && (rc = sw_streams_new(&streams, model, st, calib,
+                                      with_original && options->algo->needs_statistics,
+                                      options->n_threads, err)) != SW_OK)
+        return rc;
+    for (int64_t layer = 0; layer < model->n_layers && rc == SW_OK; layer++) {
+        sw_progress_step(progress, "quantize", layer, model->n_layers);
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
+        rc = quantize_block(model, st, layer, options, sink, calib ? &streams : NULL, progress,
+                            err);
+    }
+    if (rc == SW_OK) sw_progress_step(progress, "quantize", model->n_layers, model->n_layers);
+    sw_streams_free(&streams);
+    return rc;
+}

@@ -1,0 +1,60 @@
+/* pipeline.h - quantize a model block by block, each fed by the quantized output of the last.
+ *
+ * Two streams of activations run side by side: the quantized model's and the original's. For
+ * each input site of a block (attention input, o, mlp input, down) the calibration tokens are
+ * run up to that site with everything before it already quantized; its Hessian and cross terms
+ * are summed; its linears are solved and take their quantized values; the next site follows.
+ * Memory is O(one block + the two streams). Knows no file format: weights come from an opened
+ * checkpoint's tensors, results go to a sink.
+ */
+#ifndef SW_QUANT_PIPELINE_H
+#define SW_QUANT_PIPELINE_H
+
+#include "formats/base/progress.h"
+#include "formats/file/safetensors.h"
+#include "formats/model/model.h"
+#include "quant/algo.h"
+
+typedef enum sw_sequential {
+    SW_SEQUENTIAL_SITE,  /* every site sees the sites before it quantized */
+    SW_SEQUENTIAL_LAYER, /* all sites of a block are observed in one pass: faster */
+    SW_SEQUENTIAL_COUNT
+} sw_sequential;
+
+typedef struct sw_quant_options {
+    const sw_algo *algo;
+    sw_qspec spec;
+    sw_order order;
+    sw_sequential sequential;
+    double damp;              /* first damping tried, fraction of the mean diagonal */
+    int refine_rounds;        /* see refine.h */
+    double input_strength;    /* how far targets follow the original inputs, 0..1 */
+    double residual_strength; /* how far o and down make good the residual error, 0..1 */
+    int n_threads;
+} sw_quant_options;
+
+/* GPTQ with the settings that measured best (tests/bench/quality.csv). */
+sw_quant_options sw_quant_defaults(void);
+
+/* Calibration tokens: n_seqs windows of seq_len ids; borrowed. */
+typedef struct sw_calib {
+    const uint32_t *ids;
+    int64_t n_seqs, seq_len;
+} sw_calib;
+
+/* Where results go, in block order. `ref` names the linear, `path` its module. */
+typedef struct sw_quant_sink {
+    void *self;
+    sw_code (*put)(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
+                   const sw_solve_report *report, sw_err *err);
+    /* false: leave this linear as it is */
+    bool (*is_selected)(void *self, const sw_linear_ref *ref, const char *path);
+} sw_quant_sink;
+
+/* `calib` may be NULL for methods that need no statistics. SW_E_FORMAT: a weight with a NaN or an
+ * infinity (named), an indefinite Hessian. SW_E_CANCELLED when the user stops it. */
+sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *calib,
+                     const sw_quant_options *options, const sw_quant_sink *sink,
+                     const sw_progress *progress, sw_err *err) SW_MUST_USE;
+
+#endif

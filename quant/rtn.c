@@ -1,0 +1,73 @@
+/* rtn.c - round to nearest: the baseline every other method must beat. */
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+#include "quant/algo.h"
+#include "quant/refine.h"
+
+typedef struct rtn_job {
+    const sw_solve_problem *p;
+    sw_qtensor *q;
+    sw_code *codes; /* one result per slab, as below */
+    sw_err *errs;
+    double *loss, *power;
+} rtn_job;
+
+static sw_code rtn_slab(const rtn_job *job, int64_t row0, int64_t n_rows, int64_t at, sw_err *err)
+{
+    const sw_solve_problem *p = job->p;
+    sw_slab slab;
+    sw_code rc = sw_slab_new(&slab, &p->spec, p->k_in, err);
+
+    if (rc != SW_OK) return rc;
+    sw_slab_load(&slab, p->w, NULL, row0, n_rows);
+    sw_slab_fit_range(&slab, &p->spec);
+    sw_slab_round(&slab, p->spec.num->code_max);
+    sw_slab_store(&slab, job->q, row0, n_rows);
+    if (p->factor) rc = sw_refine_loss(&slab, p->factor, &job->loss[at], &job->power[at], err);
+    sw_slab_free(&slab);
+    return rc;
+}
+
+static void rtn_chunk(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    rtn_job *job = ctx;
+    int64_t at = begin / SW_SLAB_ROWS;
+
+    (void)thread;
+    job->codes[at] = rtn_slab(job, begin, end - begin, at, &job->errs[at]);
+}
+
+static sw_code collect(const rtn_job *job, int64_t n_slabs, sw_solve_report *report, sw_err *err)
+{
+    double loss = 0, power = 0;
+
+    for (int64_t i = 0; i < n_slabs; i++) {
+        if (job->codes[i] != SW_OK) return SW_FAIL(err, job->codes[i], "%s", job->errs[i].text);
+        loss += job->loss[i];
+        power += job->power[i];
+    }
+    if (job->p->factor) report->error = report->error_rtn = power > 0 ? loss / power : 0;
+    return SW_OK;
+}
+
+sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                     sw_err *err)
+{
+    int64_t n_slabs = sw_ceil_div(p->n_out, SW_SLAB_ROWS);
+    rtn_job job = {.p = p, .q = q};
+    sw_code rc;
+
+    report->method = "rtn";
+    report->error = report->error_rtn = -1;
+    if ((rc = SW_MEM_GET(&job.loss, 2 * n_slabs, "rounding sums", err)) != SW_OK) goto done;
+    if ((rc = SW_MEM_GET(&job.codes, n_slabs, "rounding results", err)) != SW_OK) goto done;
+    if ((rc = SW_MEM_GET(&job.errs, n_slabs, "rounding results", err)) != SW_OK) goto done;
+    job.power = job.loss + n_slabs;
+    sw_parallel_for(p->n_threads, p->n_out, SW_SLAB_ROWS, rtn_chunk, &job);
+    rc = collect(&job, n_slabs, report, err);
+done:
+    sw_mem_put(job.loss);
+    sw_mem_put(job.codes);
+    sw_mem_put(job.errs);
+    return rc;
+}

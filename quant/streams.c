@@ -1,0 +1,259 @@
+/* streams.c - see streams.h. */
+#include "quant/streams.h"
+
+#include <string.h>
+
+#include "formats/base/size.h"
+
+static int64_t site_width(const sw_model *m, int64_t layer, sw_site site)
+{
+    static const sw_slot slot_at[SW_SITE_COUNT] = {SW_SLOT_Q, SW_SLOT_O, SW_SLOT_GATE,
+                                                   SW_SLOT_DOWN};
+    int64_t n_out, k_in;
+
+    sw_model_slot_shape(m, layer, slot_at[site], &n_out, &k_in);
+    return k_in;
+}
+
+static bool writes_residual(sw_site site)
+{
+    return site == SW_SITE_O_IN || site == SW_SITE_DOWN_IN;
+}
+
+sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
+                       const sw_calib *calib, bool with_original, int n_threads, sw_err *err)
+{
+    int64_t n_tokens = calib->n_seqs * calib->seq_len, chunk_tokens;
+    sw_streams s = {.model = model, .n_seqs = calib->n_seqs, .seq_len = calib->seq_len};
+    sw_lm ends;
+    sw_code rc;
+
+    memset(&ends, 0, sizeof ends);
+    s.chunk_seqs = sw_max_i64(1, SW_STREAM_CHUNK_TOKENS / calib->seq_len);
+    chunk_tokens = s.chunk_seqs * calib->seq_len;
+    rc = sw_engine_new(&s.engine, model, chunk_tokens, calib->seq_len, n_threads, err);
+    if (rc != SW_OK) goto done;
+    if ((rc = SW_MEM_GET(&s.x, n_tokens * model->hidden, "calibration stream", err)) != SW_OK)
+        goto done;
+    if ((rc = SW_MEM_GET(&s.work, chunk_tokens * model->hidden, "calibration chunk", err)) != SW_OK)
+        goto done;
+    if ((rc = sw_lm_load_ends(&ends, model, st, err)) != SW_OK) goto done;
+    rc = sw_engine_embed(s.engine, &ends, s.x, calib->ids, n_tokens, err);
+    if (rc != SW_OK || !with_original) goto done;
+    if ((rc = SW_MEM_GET(&s.x0, n_tokens * model->hidden, "original stream", err)) != SW_OK)
+        goto done;
+    memcpy(s.x0, s.x, (size_t)(n_tokens * model->hidden) * sizeof *s.x);
+done:
+    sw_lm_free(&ends);
+    if (rc != SW_OK)
+        sw_streams_free(&s);
+    else
+        *out = s;
+    return rc;
+}
+
+void sw_streams_free(sw_streams *s)
+{
+    sw_engine_free(s->engine);
+    sw_mem_put(s->x);
+    sw_mem_put(s->x0);
+    sw_mem_put(s->work);
+    memset(s, 0, sizeof *s);
+}
+
+static sw_code new_experts(sw_site_stats *stats, const sw_model *m, int64_t layer, int n_threads,
+                           sw_err *err)
+{
+    sw_code rc = SW_MEM_GET(&stats->down_of_expert, m->n_experts, "expert Hessians", err);
+
+    for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++) {
+        rc = sw_hessian_new(&stats->down_of_expert[e], site_width(m, layer, SW_SITE_DOWN_IN),
+                            false, 0, n_threads, err);
+        if (rc == SW_OK) stats->n_experts = e + 1;
+    }
+    return rc;
+}
+
+sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
+                          const bool is_wanted[SW_SITE_COUNT], bool with_cross, int n_threads,
+                          sw_err *err)
+{
+    bool is_sparse = sw_model_is_sparse(model, layer);
+    sw_site_stats stats;
+    sw_code rc = SW_OK;
+
+    memset(&stats, 0, sizeof stats);
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (!(stats.is_wanted[site] = is_wanted[site])) continue;
+        if (site == SW_SITE_DOWN_IN && is_sparse)
+            rc = new_experts(&stats, model, layer, n_threads, err);
+        else
+            rc = sw_hessian_new(&stats.site[site], site_width(model, layer, (sw_site)site),
+                                with_cross,
+                                with_cross && writes_residual((sw_site)site) ? model->hidden : 0,
+                                n_threads, err);
+    }
+    if (rc != SW_OK)
+        sw_site_stats_free(&stats);
+    else
+        *out = stats;
+    return rc;
+}
+
+void sw_site_stats_free(sw_site_stats *stats)
+{
+    for (int site = 0; site < SW_SITE_COUNT; site++) sw_hessian_free(&stats->site[site]);
+    for (int64_t e = 0; e < stats->n_experts; e++) sw_hessian_free(&stats->down_of_expert[e]);
+    sw_mem_put(stats->down_of_expert);
+    memset(stats, 0, sizeof *stats);
+}
+
+/* What the original model saw in this chunk, kept until the quantized model's turn. */
+typedef struct observer {
+    sw_site_stats *stats;
+    int64_t hidden;
+    bool has_original;
+    float *x0[SW_SITE_COUNT]; /* [chunk tokens, k_in] */
+    float *r0[SW_SITE_COUNT]; /* [chunk tokens, hidden], sites that write the residual */
+} observer;
+
+static sw_code see_original(void *self, sw_site site, int64_t expert, const float *x,
+                            int64_t n_tokens, int64_t k_in, const float *residual,
+                            const int32_t *token_ids, sw_err *err)
+{
+    observer *o = self;
+
+    (void)token_ids;
+    (void)err;
+    if (expert >= 0 || !o->stats->is_wanted[site] || !o->x0[site]) return SW_OK;
+    memcpy(o->x0[site], x, (size_t)(n_tokens * k_in) * sizeof *x);
+    if (o->r0[site] && residual)
+        memcpy(o->r0[site], residual, (size_t)(n_tokens * o->hidden) * sizeof *x);
+    return SW_OK;
+}
+
+static void subtract(float *from, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) from[i] -= x[i];
+}
+
+static sw_code see_quantized(void *self, sw_site site, int64_t expert, const float *x,
+                             int64_t n_tokens, int64_t k_in, const float *residual,
+                             const int32_t *token_ids, sw_err *err)
+{
+    observer *o = self;
+    const float *dx = NULL, *dr = NULL;
+
+    (void)token_ids;
+    if (!o->stats->is_wanted[site]) return SW_OK;
+    if (expert >= 0) {
+        if (site != SW_SITE_DOWN_IN || !o->stats->down_of_expert) return SW_OK;
+        return sw_hessian_add(&o->stats->down_of_expert[expert], x, NULL, NULL, n_tokens, err);
+    }
+    if (o->has_original && o->x0[site]) {
+        subtract(o->x0[site], x, n_tokens * k_in);
+        dx = o->x0[site];
+    }
+    if (o->has_original && o->r0[site] && residual) {
+        subtract(o->r0[site], residual, n_tokens * o->hidden);
+        dr = o->r0[site];
+    }
+    return sw_hessian_add(&o->stats->site[site], x, dx, dr, n_tokens, err);
+}
+
+static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
+{
+    int64_t n = s->chunk_seqs * s->seq_len;
+    sw_code rc = SW_OK;
+
+    memset(o, 0, sizeof *o);
+    o->stats = stats;
+    o->hidden = s->model->hidden;
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        const sw_hessian *h = &stats->site[site];
+        if (!h->d) continue;
+        o->has_original = true;
+        rc = SW_MEM_GET(&o->x0[site], n * h->k_in, "original inputs", err);
+        if (rc == SW_OK && h->r)
+            rc = SW_MEM_GET(&o->r0[site], n * o->hidden, "original residual", err);
+    }
+    return rc;
+}
+
+static void observer_free(observer *o)
+{
+    for (int site = 0; site < SW_SITE_COUNT; site++) {
+        sw_mem_put(o->x0[site]);
+        sw_mem_put(o->r0[site]);
+    }
+}
+
+static sw_site last_wanted(const sw_site_stats *stats)
+{
+    int last = 0;
+
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (stats->is_wanted[site]) last = site;
+    return (sw_site)last;
+}
+
+static int64_t chunk_seqs_at(const sw_streams *s, int64_t seq)
+{
+    return sw_min_i64(s->chunk_seqs, s->n_seqs - seq);
+}
+
+static sw_code run_chunk(sw_streams *s, const sw_block *block, const float *from, int64_t seq,
+                         const sw_tap *tap, sw_site stop_at, sw_err *err)
+{
+    int64_t n_seqs = chunk_seqs_at(s, seq), per_seq = s->seq_len * s->model->hidden;
+
+    memcpy(s->work, from + seq * per_seq, (size_t)(n_seqs * per_seq) * sizeof *from);
+    return sw_engine_block(s->engine, block, s->work, n_seqs, s->seq_len, NULL, tap, stop_at, err);
+}
+
+sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
+                           const sw_block *original, const sw_progress *progress, sw_err *err)
+{
+    sw_site stop_at = last_wanted(stats);
+    observer o;
+    sw_tap tap = {&o, see_original}, tap_q = {&o, see_quantized};
+    sw_code rc;
+
+    /* experts' inputs come after the site itself, so a sparse layer runs to its end */
+    if (stats->down_of_expert) stop_at = (sw_site)SW_RUN_ALL;
+    if ((rc = observer_new(&o, s, stats, err)) != SW_OK) goto done;
+    for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;
+        if (s->x0 && o.has_original &&
+            (rc = run_chunk(s, original, s->x0, seq, &tap, stop_at, err)) != SW_OK)
+            goto done;
+        if ((rc = run_chunk(s, quantized, s->x, seq, &tap_q, stop_at, err)) != SW_OK) goto done;
+    }
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (stats->site[site].h) sw_hessian_finish(&stats->site[site]);
+    for (int64_t e = 0; e < stats->n_experts; e++) sw_hessian_finish(&stats->down_of_expert[e]);
+done:
+    observer_free(&o);
+    return rc;
+}
+
+static sw_code advance_one(sw_streams *s, float *x, const sw_block *block, int64_t seq, sw_err *err)
+{
+    int64_t per_seq = s->seq_len * s->model->hidden;
+
+    return sw_engine_block(s->engine, block, x + seq * per_seq, chunk_seqs_at(s, seq), s->seq_len,
+                           NULL, NULL, (sw_site)SW_RUN_ALL, err);
+}
+
+sw_code sw_streams_advance(sw_streams *s, const sw_block *quantized, const sw_block *original,
+                           const sw_progress *progress, sw_err *err)
+{
+    sw_code rc;
+
+    for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
+        if ((rc = advance_one(s, s->x, quantized, seq, err)) != SW_OK) return rc;
+        if (s->x0 && (rc = advance_one(s, s->x0, original, seq, err)) != SW_OK) return rc;
+    }
+    return SW_OK;
+}

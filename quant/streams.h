@@ -1,0 +1,54 @@
+/* streams.h - the calibration activations of the quantized and of the original model.
+ *
+ * Both hold [n_tokens, hidden] floats at the input of the present block. Work goes chunk by
+ * chunk of whole sequences, in order, so scratch stays small and sums stay reproducible.
+ */
+#ifndef SW_QUANT_STREAMS_H
+#define SW_QUANT_STREAMS_H
+
+#include "kernels/engine/engine.h"
+#include "quant/hessian.h"
+#include "quant/pipeline.h"
+
+#define SW_STREAM_CHUNK_TOKENS 4096
+
+typedef struct sw_streams {
+    const sw_model *model;
+    int64_t n_seqs, seq_len, chunk_seqs;
+    float *x;        /* quantized stream */
+    float *x0;       /* original stream, or NULL when no cross term is wanted */
+    sw_engine *engine;
+    float *work;     /* [chunk tokens, hidden] what the engine runs on */
+} sw_streams;
+
+/* Embeds the calibration tokens. SW_E_FORMAT for ids beyond the vocabulary. */
+sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
+                       const sw_calib *calib, bool with_original, int n_threads,
+                       sw_err *err) SW_MUST_USE;
+void sw_streams_free(sw_streams *s);
+
+/* Hessians of a block's sites; per expert for the inputs of `down` in a sparse layer. */
+typedef struct sw_site_stats {
+    sw_hessian site[SW_SITE_COUNT];
+    bool is_wanted[SW_SITE_COUNT];
+    sw_hessian *down_of_expert; /* [n_experts] or NULL */
+    int64_t n_experts;
+} sw_site_stats;
+
+/* Allocate for the sites wanted in this layer. */
+sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
+                          const bool is_wanted[SW_SITE_COUNT], bool with_cross, int n_threads,
+                          sw_err *err) SW_MUST_USE;
+void sw_site_stats_free(sw_site_stats *stats);
+
+/* Run both streams up to the last wanted site, with `quantized` and `original` weights, and sum
+ * what the wanted sites see. The streams do not move. */
+sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
+                           const sw_block *original, const sw_progress *progress,
+                           sw_err *err) SW_MUST_USE;
+
+/* Move both streams to the output of the block. */
+sw_code sw_streams_advance(sw_streams *s, const sw_block *quantized, const sw_block *original,
+                           const sw_progress *progress, sw_err *err) SW_MUST_USE;
+
+#endif
