@@ -8,7 +8,8 @@
  *    once later columns have compensated it);
  *  - refinement afterwards (refine.h): coordinate descent on the codes and a least-squares
  *    re-fit of all scales of a row, both with the full Hessian;
- *  - dead inputs rounded to nearest from the original weight, never zeroed.
+ *  - dead inputs rounded to nearest, never zeroed: their row of H is a lone diagonal, so nothing
+ *    is spread from or to them.
  */
 #include <cblas.h>
 #include <math.h>
@@ -122,21 +123,6 @@ static void fit_all(gptq_slab *slab, const gptq_job *job)
                     sw_min_i64(gs, slab->s.k - g * gs), &job->p->spec);
 }
 
-/* A dead input says nothing; should it wake up later, nearest rounding is the best there is. */
-static void round_dead(gptq_slab *slab, const gptq_job *job, int64_t row0, int64_t n_rows)
-{
-    const sw_solve_problem *p = job->p;
-
-    for (int64_t j = 0; j < slab->s.k && p->factor->n_dead; j++) {
-        int64_t g = j / slab->s.group_elems;
-        if (!p->factor->is_dead[j]) continue;
-        for (int64_t r = 0; r < n_rows; r++)
-            slab->s.target[j * ROWS + r] = (double)p->w[(row0 + r) * slab->s.k + j];
-        sw_grid_codes(slab->s.codes + j * ROWS, slab->s.target + j * ROWS,
-                      slab->s.scales + g * ROWS, slab->s.zeros + g * ROWS, p->spec.num->code_max);
-    }
-}
-
 static sw_code solve_slab(const gptq_job *job, int64_t row0, int64_t n_rows, int64_t at,
                           sw_err *err)
 {
@@ -157,7 +143,6 @@ static sw_code solve_slab(const gptq_job *job, int64_t row0, int64_t n_rows, int
     fit_all(&slab, job);
     sweep(&slab, job, refit);
     if ((rc = sw_refine(&slab.s, p->factor, &p->spec, p->refine_rounds, err)) != SW_OK) goto done;
-    round_dead(&slab, job, row0, n_rows);
     sw_slab_store(&slab.s, job->q, row0, n_rows);
     /* the figure is against the original weight on these inputs, whatever the target was */
     sw_slab_load(&slab.s, p->w, NULL, row0, n_rows);
