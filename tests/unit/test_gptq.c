@@ -286,8 +286,8 @@ static void test_refined_codes_are_a_local_minimum(void **state)
 
 static void test_fit_beats_the_range(void **state)
 {
-    double w[32 * SW_SLAB_ROWS], weight[32], s[SW_SLAB_ROWS], z[SW_SLAB_ROWS], range_s[SW_SLAB_ROWS];
-    double range_z[SW_SLAB_ROWS];
+    double w[32 * SW_SLAB_ROWS], weight[32], s[SW_SLAB_ROWS], z[SW_SLAB_ROWS];
+    double range_s[SW_SLAB_ROWS], range_z[SW_SLAB_ROWS];
     test_rng rng = {3};
 
     (void)state;
