@@ -18,6 +18,7 @@
 
 #define SW_LAYERS_MAX 1024
 #define SW_EXPERTS_MAX 4096
+#define SW_EOS_MAX 16
 
 /* Weight slots of a block. Linears come first: they are what quantization is about. */
 typedef enum sw_slot {
@@ -85,7 +86,9 @@ typedef struct sw_model {
     bool is_window_layer[SW_LAYERS_MAX];
     double norm_eps;
     bool is_tied, has_qkv_bias, has_o_bias, has_mlp_bias;
-    int64_t bos_id, eos_id;   /* -1: none */
+    int64_t bos_id, eos_id;   /* -1: none; eos_id is eos_ids[0] */
+    int64_t eos_ids[SW_EOS_MAX];
+    int64_t n_eos;
     sw_rope rope;
 } sw_model;
 
@@ -93,6 +96,9 @@ struct sw_arch {
     const char *name;         /* config.json model_type */
     const char *hf_class;     /* architectures[0] */
     const char *notes;        /* one line for `swage list` */
+    double default_theta;     /* what the family's config classes assume when a key is absent */
+    double default_eps;
+    int64_t default_head_dim; /* 0: hidden / n_heads */
     const sw_op *dense_ops;   /* block program of a dense layer; n_dense_ops entries */
     int n_dense_ops;
     const sw_op *sparse_ops;  /* of a sparse layer, or NULL */
@@ -134,8 +140,14 @@ typedef struct sw_linear_ref {
 /* Fills at most `max` of out[] and returns how many there are. */
 int64_t sw_model_linears(const sw_model *m, int64_t layer, sw_linear_ref *out, int64_t max);
 
+/* The rope keys of either style into *out; max_positions and head_dim must be known.
+ * SW_E_UNSUPPORTED: another rope type, partial rotation, or layer types that disagree. */
+sw_code sw_rope_read(sw_rope *out, const cJSON *config, double default_theta,
+                     int64_t max_positions, int64_t head_dim, sw_err *err) SW_MUST_USE;
+const char *sw_rope_kind_name(sw_rope_kind kind);
+
 /* inv_freq[head_dim / 2] (float arithmetic as the original models use) and the factor on cos and
- * sin. seq_len matters to `dynamic` only. */
+ * sin. seq_len, the number of positions in use, matters to `dynamic` only. */
 void sw_rope_frequencies(float *inv_freq, float *cos_sin_scale, const sw_model *m,
                          int64_t seq_len);
 

@@ -1,0 +1,259 @@
+/* rope.c - rotary position embeddings: the config keys, and the frequencies they stand for.
+ *
+ * Base formula: Su et al., RoFormer (2021), section 3.4. linear: positions divided (Chen et al.
+ * 2023). dynamic: NTK-aware base by length. llama3: the Llama 3.1 report's wavelength bands.
+ * yarn: Peng et al. (2023), section 3. Arithmetic is single precision and in the order of the
+ * library the models were published with, since a frequency off by one ulp turns a far
+ * position by a visible angle.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "formats/model/model.h"
+
+#define POSITIONS_MAX ((int64_t)1 << 31)
+
+static const char *const kind_names[] = {
+    [SW_ROPE_DEFAULT] = "default", [SW_ROPE_LINEAR] = "linear", [SW_ROPE_DYNAMIC] = "dynamic",
+    [SW_ROPE_LLAMA3] = "llama3",   [SW_ROPE_YARN] = "yarn",
+};
+#define N_KINDS ((int)(sizeof kind_names / sizeof kind_names[0]))
+
+const char *sw_rope_kind_name(sw_rope_kind kind) { return kind_names[kind]; }
+
+/* Newer configs may hold one object per layer type; they must agree, since the engine has one
+ * table of angles. */
+static sw_code pick_object(const cJSON **out, const cJSON *config, sw_err *err)
+{
+    const cJSON *object = sw_json_member(config, "rope_parameters");
+    const char *key = object ? "rope_parameters" : "rope_scaling";
+    const cJSON *member, *picked = NULL;
+
+    if (!object) object = sw_json_member(config, "rope_scaling");
+    if (object && !cJSON_IsObject(object))
+        return SW_FAIL(err, SW_E_FORMAT, "%s: not an object", key);
+    cJSON_ArrayForEach(member, object)
+    {
+        if (!cJSON_IsObject(member)) continue;
+        if (picked && !cJSON_Compare(picked, member, true))
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: differs between layer types", key);
+        picked = member;
+    }
+    *out = picked ? picked : object;
+    return SW_OK;
+}
+
+static sw_code read_kind(sw_rope_kind *out, const cJSON *object, sw_err *err)
+{
+    const char *name = "default";
+    sw_code rc;
+
+    if ((rc = sw_json_text(&name, object, "type", err)) != SW_OK) return rc;
+    if ((rc = sw_json_text(&name, object, "rope_type", err)) != SW_OK) return rc;
+    for (int i = 0; i < N_KINDS; i++) {
+        if (strcmp(kind_names[i], name)) continue;
+        *out = (sw_rope_kind)i;
+        return SW_OK;
+    }
+    return SW_FAIL(err, SW_E_UNSUPPORTED,
+                   "rope_type: \"%.60s\" is not supported; there are default, linear, dynamic, "
+                   "llama3, yarn",
+                   name);
+}
+
+static sw_code read_theta(double *out, const cJSON *config, const cJSON *object, double theta,
+                          sw_err *err)
+{
+    double part = 1.0;
+    sw_code rc;
+
+    if ((rc = sw_json_real(&theta, config, "rope_theta", err)) != SW_OK) return rc;
+    if ((rc = sw_json_real(&theta, object, "rope_theta", err)) != SW_OK) return rc;
+    if (!(theta > 1.0 && theta <= 1e30))
+        return SW_FAIL(err, SW_E_FORMAT, "rope_theta: %g, must be above 1", theta);
+    if ((rc = sw_json_real(&part, config, "partial_rotary_factor", err)) != SW_OK) return rc;
+    if ((rc = sw_json_real(&part, object, "partial_rotary_factor", err)) != SW_OK) return rc;
+    if (part != 1.0)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "partial_rotary_factor: %g; only 1 is supported",
+                       part);
+    *out = theta;
+    return SW_OK;
+}
+
+static sw_code read_reals(sw_rope *rope, const cJSON *object, sw_err *err)
+{
+    const struct {
+        const char *key;
+        double *value;
+    } reals[] = {
+        {"factor", &rope->factor},
+        {"low_freq_factor", &rope->low_freq_factor},
+        {"high_freq_factor", &rope->high_freq_factor},
+        {"beta_fast", &rope->beta_fast},
+        {"beta_slow", &rope->beta_slow},
+        {"attention_factor", &rope->attention_factor},
+        {"mscale", &rope->mscale},
+        {"mscale_all_dim", &rope->mscale_all_dim},
+    };
+    sw_code rc;
+
+    for (size_t i = 0; i < sizeof reals / sizeof reals[0]; i++) {
+        rc = sw_json_real(reals[i].value, object, reals[i].key, err);
+        if (rc != SW_OK) return rc;
+        if (sw_json_member(object, reals[i].key) &&
+            !(*reals[i].value >= 0.0 && *reals[i].value <= 1e9))
+            return SW_FAIL(err, SW_E_FORMAT, "%s: %g, must be in [0, 1e9]", reals[i].key,
+                           *reals[i].value);
+    }
+    if (rope->beta_fast == 0.0) rope->beta_fast = 32.0;
+    if (rope->beta_slow == 0.0) rope->beta_slow = 1.0;
+    return sw_json_bool(&rope->truncate, object, "truncate", err);
+}
+
+static sw_code check_rope(const sw_rope *rope, int64_t head_dim, sw_err *err)
+{
+    if (rope->kind == SW_ROPE_DEFAULT) return SW_OK;
+    if (!(rope->factor > 0.0))
+        return SW_FAIL(err, SW_E_FORMAT, "factor: rope type %s needs one above 0",
+                       kind_names[rope->kind]);
+    if (rope->kind == SW_ROPE_LLAMA3 &&
+        !(rope->low_freq_factor > 0.0 && rope->high_freq_factor > rope->low_freq_factor))
+        return SW_FAIL(err, SW_E_FORMAT,
+                       "high_freq_factor: %g, must be above low_freq_factor = %g, above 0",
+                       rope->high_freq_factor, rope->low_freq_factor);
+    if (rope->kind == SW_ROPE_DYNAMIC && (head_dim <= 2 || rope->factor < 1.0))
+        return SW_FAIL(err, SW_E_FORMAT,
+                       "rope type dynamic needs a factor of at least 1 and head_dim above 2");
+    return SW_OK;
+}
+
+sw_code sw_rope_read(sw_rope *out, const cJSON *config, double default_theta,
+                     int64_t max_positions, int64_t head_dim, sw_err *err)
+{
+    sw_rope rope = {.attention_factor = -1.0, .truncate = true, .beta_fast = 32.0,
+                    .beta_slow = 1.0, .original_max_positions = max_positions};
+    const cJSON *object = NULL;
+    sw_code rc;
+
+    if ((rc = pick_object(&object, config, err)) != SW_OK) return rc;
+    if ((rc = read_kind(&rope.kind, object, err)) != SW_OK) return rc;
+    if ((rc = read_theta(&rope.theta, config, object, default_theta, err)) != SW_OK) return rc;
+    if ((rc = read_reals(&rope, object, err)) != SW_OK) return rc;
+    if ((rc = sw_json_int(&rope.original_max_positions, object,
+                          "original_max_position_embeddings", 1, POSITIONS_MAX, err)) != SW_OK)
+        return rc;
+    /* Some configs keep it beside the object; then that one is meant. */
+    if ((rc = sw_json_int(&rope.original_max_positions, config,
+                          "original_max_position_embeddings", 1, POSITIONS_MAX, err)) != SW_OK)
+        return rc;
+    if (rope.kind == SW_ROPE_YARN && !sw_json_member(object, "factor"))
+        rope.factor = (double)max_positions / (double)rope.original_max_positions;
+    if ((rc = check_rope(&rope, head_dim, err)) != SW_OK) return rc;
+    *out = rope;
+    return SW_OK;
+}
+
+/* theta^(2i/D), single precision throughout. */
+static float period(float theta, int64_t i, int64_t head_dim)
+{
+    return powf(theta, (float)(2 * i) / (float)head_dim);
+}
+
+static void plain_frequencies(float *inv_freq, float theta, int64_t head_dim)
+{
+    for (int64_t i = 0; i < head_dim / 2; i++) inv_freq[i] = 1.0f / period(theta, i, head_dim);
+}
+
+static void dynamic_frequencies(float *inv_freq, const sw_model *m, int64_t seq_len)
+{
+    const double dim = (double)m->head_dim;
+    const float factor = (float)m->rope.factor, max = (float)m->max_positions;
+    const float len = (float)(seq_len > m->max_positions ? seq_len : m->max_positions);
+    const float growth = factor * len / max - (float)(m->rope.factor - 1.0);
+    const float base = (float)m->rope.theta * powf(growth, (float)(dim / (dim - 2.0)));
+
+    plain_frequencies(inv_freq, base, m->head_dim);
+}
+
+static void llama3_frequencies(float *inv_freq, const sw_model *m)
+{
+    const sw_rope *rope = &m->rope;
+    const double old_len = (double)rope->original_max_positions;
+    const float low_wave = (float)(old_len / rope->low_freq_factor);
+    const float high_wave = (float)(old_len / rope->high_freq_factor);
+    const float low = (float)rope->low_freq_factor, factor = (float)rope->factor;
+    const float band = (float)(rope->high_freq_factor - rope->low_freq_factor);
+
+    plain_frequencies(inv_freq, (float)rope->theta, m->head_dim);
+    for (int64_t i = 0; i < m->head_dim / 2; i++) {
+        const float f = inv_freq[i];
+        const float wave = 1.0f / f * (float)(2.0 * M_PI);
+        const float smooth = (1.0f / wave * (float)old_len - low) / band;
+
+        if (wave > low_wave)
+            inv_freq[i] = f / factor;
+        else if (wave >= high_wave)
+            inv_freq[i] = (1.0f - smooth) * f / factor + smooth * f;
+    }
+}
+
+/* The dimension whose wavelength makes `turns` turns in the trained length. */
+static double yarn_dim(double turns, const sw_model *m)
+{
+    return (double)m->head_dim *
+           log((double)m->rope.original_max_positions / (turns * 2.0 * M_PI)) /
+           (2.0 * log(m->rope.theta));
+}
+
+static void yarn_frequencies(float *inv_freq, const sw_model *m)
+{
+    double low = yarn_dim(m->rope.beta_fast, m), high = yarn_dim(m->rope.beta_slow, m);
+
+    if (m->rope.truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0.0);
+    high = fmin(high, (double)(m->head_dim - 1));
+    if (low == high) high += 0.001; /* no division by zero in the ramp */
+    for (int64_t i = 0; i < m->head_dim / 2; i++) {
+        const float p = period((float)m->rope.theta, i, m->head_dim);
+        const float at = ((float)i - (float)low) / (float)(high - low);
+        const float keep = 1.0f - fminf(fmaxf(at, 0.0f), 1.0f);
+
+        inv_freq[i] =
+            1.0f / ((float)m->rope.factor * p) * (1.0f - keep) + 1.0f / p * keep;
+    }
+}
+
+static double yarn_mscale(double factor, double mscale)
+{
+    return factor <= 1.0 ? 1.0 : 0.1 * mscale * log(factor) + 1.0;
+}
+
+static double yarn_scale(const sw_rope *rope)
+{
+    if (rope->attention_factor >= 0.0) return rope->attention_factor;
+    if (rope->mscale != 0.0 && rope->mscale_all_dim != 0.0)
+        return yarn_mscale(rope->factor, rope->mscale) /
+               yarn_mscale(rope->factor, rope->mscale_all_dim);
+    return yarn_mscale(rope->factor, 1.0);
+}
+
+void sw_rope_frequencies(float *inv_freq, float *cos_sin_scale, const sw_model *m,
+                         int64_t seq_len)
+{
+    const sw_rope *rope = &m->rope;
+
+    *cos_sin_scale = rope->kind == SW_ROPE_YARN ? (float)yarn_scale(rope) : 1.0f;
+    if (rope->kind == SW_ROPE_DYNAMIC)
+        dynamic_frequencies(inv_freq, m, seq_len);
+    else if (rope->kind == SW_ROPE_LLAMA3)
+        llama3_frequencies(inv_freq, m);
+    else if (rope->kind == SW_ROPE_YARN)
+        yarn_frequencies(inv_freq, m);
+    else
+        plain_frequencies(inv_freq, (float)rope->theta, m->head_dim);
+    if (rope->kind == SW_ROPE_LINEAR)
+        for (int64_t i = 0; i < m->head_dim / 2; i++) inv_freq[i] /= (float)rope->factor;
+}

@@ -1,0 +1,290 @@
+/* test_model.c - config.json to a model description: keys of both styles, defaults, refusals. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/model/model.h"
+
+static sw_code read_text(sw_model *m, const char *text, sw_err *err)
+{
+    cJSON *config = NULL;
+    sw_code rc;
+
+    memset(err, 0, sizeof *err);
+    assert_int_equal(
+        sw_json_parse(&config, text, strlen(text), &sw_json_caps_config, "test", err), SW_OK);
+    rc = sw_model_read(m, config, err);
+    cJSON_Delete(config);
+    return rc;
+}
+
+/* A sound llama config plus `extra` members. */
+#define BASE                                                                               \
+    "\"hidden_size\":64,\"intermediate_size\":96,\"num_hidden_layers\":4,"                  \
+    "\"num_attention_heads\":8,\"vocab_size\":100,\"max_position_embeddings\":256"
+static sw_code read_with(sw_model *m, const char *type, const char *extra, sw_err *err)
+{
+    char text[2048];
+
+    (void)snprintf(text, sizeof text, "{\"model_type\":\"%s\",%s%s%s}", type, BASE,
+                   *extra ? "," : "", extra);
+    return read_text(m, text, err);
+}
+
+static void must_read(sw_model *m, const char *type, const char *extra)
+{
+    sw_err err = {0};
+    sw_code rc = read_with(m, type, extra, &err);
+
+    if (rc) fail_msg("%s + %s: %s", type, extra, err.text);
+}
+
+static void test_defaults(void **state)
+{
+    sw_model m;
+
+    (void)state;
+    must_read(&m, "llama", "");
+    assert_int_equal(m.n_kv_heads, 8);
+    assert_int_equal(m.head_dim, 8);
+    assert_int_equal(m.bos_id, -1);
+    assert_int_equal(m.eos_id, -1);
+    assert_int_equal(m.sliding_window, 0);
+    assert_int_equal(m.dtype, SW_DTYPE_F32);
+    assert_false(m.is_tied || m.has_qkv_bias || m.has_o_bias || m.has_mlp_bias);
+    assert_true(m.rope.kind == SW_ROPE_DEFAULT && m.rope.theta == 1e4 && m.norm_eps == 1e-6);
+    must_read(&m, "mixtral", "");
+    assert_true(m.rope.theta == 1e6 && m.norm_eps == 1e-5 && m.norm_topk);
+    assert_int_equal(m.n_experts, 8);
+    assert_int_equal(m.n_experts_used, 2);
+    assert_int_equal(m.moe_intermediate, 96);
+    must_read(&m, "qwen3", "");
+    assert_int_equal(m.head_dim, 128);
+    must_read(&m, "mistral", "");
+    assert_int_equal(m.sliding_window, 4096);
+    must_read(&m, "llama", "\"head_dim\":null,\"num_key_value_heads\":null");
+    assert_int_equal(m.head_dim, 8);
+}
+
+static void test_both_styles(void **state)
+{
+    sw_model older, newer;
+
+    (void)state;
+    must_read(&older, "llama",
+              "\"rope_theta\":500000.0,\"torch_dtype\":\"bfloat16\",\"rope_scaling\":{\"type\":"
+              "\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+              "\"original_max_position_embeddings\":32}");
+    must_read(&newer, "llama",
+              "\"dtype\":\"bfloat16\",\"rope_parameters\":{\"rope_type\":\"llama3\","
+              "\"rope_theta\":500000.0,\"factor\":8.0,\"low_freq_factor\":1.0,"
+              "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":32}");
+    assert_memory_equal(&older, &newer, sizeof older);
+    assert_int_equal(newer.rope.kind, SW_ROPE_LLAMA3);
+    assert_int_equal(newer.rope.original_max_positions, 32);
+    assert_int_equal(newer.dtype, SW_DTYPE_BF16);
+    must_read(&newer, "qwen3",
+              "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":2,"
+              "\"rope_theta\":777.0},\"sliding_attention\":null}");
+    assert_true(newer.rope.kind == SW_ROPE_LINEAR && newer.rope.theta == 777.0);
+    must_read(&newer, "llama",
+              "\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4.0},"
+              "\"original_max_position_embeddings\":64");
+    assert_int_equal(newer.rope.original_max_positions, 64);
+    assert_true(newer.rope.attention_factor < 0 && newer.rope.truncate);
+}
+
+static void test_family_keys(void **state)
+{
+    sw_model m;
+
+    (void)state;
+    must_read(&m, "llama", "\"attention_bias\":true,\"mlp_bias\":true");
+    assert_true(sw_model_slot_has_bias(&m, SW_SLOT_Q) && sw_model_slot_has_bias(&m, SW_SLOT_O));
+    assert_true(sw_model_slot_has_bias(&m, SW_SLOT_DOWN));
+    must_read(&m, "qwen2", "");
+    assert_true(sw_model_slot_has_bias(&m, SW_SLOT_V) && !sw_model_slot_has_bias(&m, SW_SLOT_O));
+    must_read(&m, "mistral", "\"sliding_window\":null");
+    assert_int_equal(m.sliding_window, 0);
+    must_read(&m, "qwen2", "\"sliding_window\":32,\"use_sliding_window\":false");
+    assert_int_equal(m.sliding_window, 0);
+    must_read(&m, "qwen2",
+              "\"sliding_window\":32,\"use_sliding_window\":true,\"max_window_layers\":3");
+    assert_int_equal(m.sliding_window, 32);
+    assert_true(!m.is_window_layer[2] && m.is_window_layer[3]);
+    must_read(&m, "qwen3",
+              "\"sliding_window\":32,\"use_sliding_window\":true,\"layer_types\":["
+              "\"sliding_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]");
+    assert_true(m.is_window_layer[0] && !m.is_window_layer[3]);
+    must_read(&m, "qwen3_moe", "\"sliding_window\":32,\"use_sliding_window\":true");
+    assert_true(m.is_window_layer[0] && m.is_window_layer[3]);
+    must_read(&m, "llama", "\"eos_token_id\":[5,7,9],\"bos_token_id\":[3]");
+    assert_true(m.n_eos == 3 && m.eos_id == 5 && m.eos_ids[2] == 9 && m.bos_id == 3);
+    must_read(&m, "llama", "\"eos_token_id\":null,\"bos_token_id\":-1");
+    assert_true(m.n_eos == 0 && m.eos_id == -1 && m.bos_id == -1);
+}
+
+static void test_sparse_layers(void **state)
+{
+    sw_model m;
+    sw_linear_ref refs[64];
+    int n_ops;
+    char path[256];
+
+    (void)state;
+    must_read(&m, "qwen3_moe",
+              "\"num_local_experts\":4,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
+              "\"decoder_sparse_step\":2,\"mlp_only_layers\":[3]");
+    assert_false(sw_model_is_sparse(&m, 0) || sw_model_is_sparse(&m, 3));
+    assert_true(sw_model_is_sparse(&m, 1));
+    assert_int_equal(sw_model_linears(&m, 0, refs, 64), 7);
+    assert_int_equal(sw_model_linears(&m, 1, refs, 64), 4 + 12);
+    assert_true(refs[4].slot == SW_SLOT_GATE && refs[4].expert == 0 && refs[4].n_out == 32);
+    assert_true(refs[15].slot == SW_SLOT_DOWN && refs[15].expert == 3 && refs[15].k_in == 32);
+    assert_int_equal(refs[15].site, SW_SITE_DOWN_IN);
+    assert_int_equal(sw_model_linears(&m, 1, refs, 5), 16); /* counts past the room given */
+    assert_int_equal(sw_model_ops(&m, 1, &n_ops)[n_ops - 2].kind, SW_OP_MOE);
+    assert_int_equal(sw_model_ops(&m, 0, &n_ops)[n_ops - 3].kind, SW_OP_SWIGLU);
+    assert_true(sw_model_slot_path(path, &m, 1, SW_SLOT_UP, 13));
+    assert_string_equal(path, "model.layers.1.mlp.experts.13.up_proj");
+    assert_true(sw_model_slot_path(path, &m, 0, SW_SLOT_UP, -1));
+    assert_string_equal(path, "model.layers.0.mlp.up_proj");
+    assert_true(sw_model_slot_path(path, &m, 1, SW_SLOT_ROUTER, -1));
+    assert_string_equal(path, "model.layers.1.mlp.gate");
+    must_read(&m, "mixtral", "");
+    assert_false(sw_model_slot_path(path, &m, 0, SW_SLOT_GATE, -1));
+    assert_false(sw_model_slot_path(path, &m, 0, SW_SLOT_Q, 0));
+    assert_true(sw_model_slot_path(path, &m, 0, SW_SLOT_DOWN, 7));
+    assert_string_equal(path, "model.layers.0.block_sparse_moe.experts.7.w2");
+}
+
+/* Every refusal: the right code, and a message that names the key. Outputs stay untouched. */
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *type, *extra, *word;
+        sw_code code;
+    } cases[] = {
+        {"gpt2", "", "qwen3_moe", SW_E_UNSUPPORTED},
+        {"llama", "\"hidden_act\":\"gelu\"", "hidden_act", SW_E_UNSUPPORTED},
+        {"llama", "\"torch_dtype\":\"float8_e4m3fn\"", "torch_dtype", SW_E_UNSUPPORTED},
+        {"llama", "\"num_key_value_heads\":3", "num_key_value_heads", SW_E_FORMAT},
+        {"llama", "\"num_key_value_heads\":0", "num_key_value_heads", SW_E_FORMAT},
+        {"llama", "\"head_dim\":7", "head_dim", SW_E_FORMAT},
+        {"llama", "\"head_dim\":\"8\"", "head_dim", SW_E_FORMAT},
+        {"llama", "\"rms_norm_eps\":-1", "rms_norm_eps", SW_E_FORMAT},
+        {"llama", "\"rope_theta\":0", "rope_theta", SW_E_FORMAT},
+        {"llama", "\"rope_scaling\":3", "rope_scaling", SW_E_FORMAT},
+        {"llama", "\"rope_scaling\":{\"type\":\"longrope\"}", "longrope", SW_E_UNSUPPORTED},
+        {"llama", "\"rope_scaling\":{\"type\":\"linear\"}", "factor", SW_E_FORMAT},
+        {"llama", "\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}", "high_freq_factor",
+         SW_E_FORMAT},
+        {"llama", "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":0.5}", "factor",
+         SW_E_FORMAT},
+        {"llama", "\"partial_rotary_factor\":0.5", "partial_rotary_factor", SW_E_UNSUPPORTED},
+        {"qwen3", "\"rope_parameters\":{\"a\":{\"rope_theta\":2},\"b\":{\"rope_theta\":3}}",
+         "layer types", SW_E_UNSUPPORTED},
+        {"llama", "\"eos_token_id\":\"x\"", "eos_token_id", SW_E_FORMAT},
+        {"llama", "\"eos_token_id\":[1,1.5]", "eos_token_id", SW_E_FORMAT},
+        {"llama", "\"attention_bias\":1", "attention_bias", SW_E_FORMAT},
+        {"mistral", "\"sliding_window\":0", "sliding_window", SW_E_FORMAT},
+        {"qwen3", "\"layer_types\":[\"full_attention\"]", "layer_types", SW_E_FORMAT},
+        {"qwen3", "\"layer_types\":[\"x\",\"x\",\"x\",\"x\"]", "layer_types", SW_E_UNSUPPORTED},
+        {"qwen3",
+         "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\","
+         "\"full_attention\"]",
+         "sliding_window", SW_E_FORMAT},
+        {"mixtral", "\"num_experts_per_tok\":9", "num_experts_per_tok", SW_E_FORMAT},
+        {"mixtral", "\"num_local_experts\":100000", "num_local_experts", SW_E_FORMAT},
+        {"qwen3_moe", "\"mlp_only_layers\":[-1]", "mlp_only_layers", SW_E_FORMAT},
+        {"qwen3_moe", "\"mlp_only_layers\":3", "mlp_only_layers", SW_E_FORMAT},
+        {"qwen3_moe", "\"decoder_sparse_step\":0", "decoder_sparse_step", SW_E_FORMAT},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sw_model m = {.hidden = 12345};
+        sw_err err = {0};
+        sw_code rc = read_with(&m, cases[i].type, cases[i].extra, &err);
+
+        if (rc != cases[i].code || !strstr(err.text, cases[i].word))
+            fail_msg("case %zu (%s): code %d, \"%s\", want %d and \"%s\"", i, cases[i].extra, rc,
+                     err.text, cases[i].code, cases[i].word);
+        assert_int_equal(m.hidden, 12345);
+    }
+}
+
+static void test_missing_sizes(void **state)
+{
+    static const char *const keys[] = {"hidden_size", "intermediate_size", "num_hidden_layers",
+                                       "num_attention_heads", "vocab_size",
+                                       "max_position_embeddings"};
+    static const char *const values[] = {"null", "0", "-4", "1.5", "1e300", "\"8\""};
+
+    (void)state;
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        for (size_t v = 0; v < sizeof values / sizeof values[0]; v++) {
+            char text[1024] = "{\"model_type\":\"llama\"";
+            sw_model m;
+            sw_err err = {0};
+
+            for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+                (void)snprintf(text + strlen(text), sizeof text - strlen(text), ",\"%s\":%s",
+                               keys[i], i == k ? values[v] : "64");
+            (void)snprintf(text + strlen(text), sizeof text - strlen(text), "}");
+            assert_int_equal(read_text(&m, text, &err), SW_E_FORMAT);
+            if (!strstr(err.text, keys[k])) fail_msg("%s: \"%s\"", keys[k], err.text);
+        }
+    }
+}
+
+static void test_class_name_decides_without_model_type(void **state)
+{
+    sw_model m;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(read_text(&m, "{\"architectures\":[\"Qwen2ForCausalLM\"]," BASE "}", &err),
+                     SW_OK);
+    assert_string_equal(m.arch->name, "qwen2");
+    assert_int_equal(read_text(&m, "{\"architectures\":[\"OPTForCausalLM\"]," BASE "}", &err),
+                     SW_E_UNSUPPORTED);
+    assert_int_equal(read_text(&m, "{" BASE "}", &err), SW_E_FORMAT);
+    assert_int_equal(read_text(&m, "[1]", &err), SW_E_FORMAT);
+}
+
+static void test_rows_are_sound(void **state)
+{
+    (void)state;
+    for (int i = 0; i < sw_n_archs; i++) {
+        const sw_arch *a = &sw_archs[i];
+
+        assert_ptr_equal(sw_arch_find(a->name), a);
+        assert_true(a->dense_ops || a->sparse_ops);
+        assert_true(!a->sparse_ops || (a->expert_names[0] && a->slot_names[SW_SLOT_ROUTER]));
+        for (int k = 0; k < a->n_dense_ops; k++)
+            if (a->dense_ops[k].slot != SW_SLOT_COUNT)
+                assert_non_null(a->slot_names[a->dense_ops[k].slot]);
+        for (int e = 0; e < 3; e++)
+            if (a->expert_names[e]) assert_non_null(strstr(a->expert_names[e], "%d"));
+    }
+    assert_null(sw_arch_find("llam"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_both_styles),
+        cmocka_unit_test(test_family_keys),
+        cmocka_unit_test(test_sparse_layers),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_missing_sizes),
+        cmocka_unit_test(test_class_name_decides_without_model_type),
+        cmocka_unit_test(test_rows_are_sound),
+    };
+    return cmocka_run_group_tests_name("model", tests, NULL, NULL);
+}
