@@ -1,0 +1,107 @@
+/* gemm.c - products with many tokens: decode a panel of W once, then dot it with all of them.
+ *
+ *        k ->            A panel is 64 channels x BLOCK_K inputs of W as floats, 256 KiB: it stays
+ *   n  [ panel ]         in the second-level cache. Tokens come in groups of 4 to 6 whose inputs
+ *   |  [ panel ] ...     (24 KiB) stay in the first; a group meets the panel four channels at a
+ *   v                    time, all partial sums in registers.
+ *
+ * Both operands are contiguous in k, so nothing is packed or transposed beyond bringing x into the
+ * order of the panel. Chunks are (row of tiles, TOKENS_PER_ITEM tokens); k runs in fixed blocks in
+ * order within a chunk, so the result does not depend on the thread count.
+ */
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+#include "kernels/cpu/features.h"
+#include "kernels/cpu/ops.h"
+
+#if SW_X86_SIMD
+
+#define BLOCK_K 1024
+#define TOKENS_PER_ITEM 384
+
+typedef struct gemm_job {
+    const sw_gemm *p;
+    const sw_cpu_ops *ops;
+    float *scratch; /* [n_threads, SCRATCH_ELEMS]: a panel, then the inputs of a group */
+} gemm_job;
+
+#define PANEL_ELEMS (SW_TILE_N * BLOCK_K)
+#define SCRATCH_ELEMS (PANEL_ELEMS + SW_GEMM_TOKENS_MAX * BLOCK_K)
+
+static void decode_panel(const gemm_job *job, float *panel, int64_t n0, int64_t n_rows, int64_t k0,
+                         int64_t n_k)
+{
+    const sw_weight *w = job->p->w;
+    size_t elem_bytes = w->dense_dtype == SW_DTYPE_F32 ? 4 : 2;
+
+    if (w->tiles) {
+        job->ops->decode_tiles(panel, BLOCK_K, w->tiles, n0 / SW_TILE_N, k0 / SW_TILE_K,
+                               sw_tiles_k(n_k));
+        return;
+    }
+    for (int64_t n = 0; n < n_rows; n++)
+        job->ops->decode_dense(
+            panel + n * BLOCK_K,
+            (const uint8_t *)w->dense + (size_t)((n0 + n) * w->k_in + k0) * elem_bytes,
+            w->dense_dtype, n_k);
+}
+
+static void run_item(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const gemm_job *job = (const gemm_job *)ctx;
+    const sw_gemm *p = job->p;
+    const sw_cpu_ops *ops = job->ops;
+    int64_t n_panels = sw_tiles_n(p->w->n_out), n0 = begin % n_panels * SW_TILE_N;
+    int64_t n_rows = sw_min_i64(SW_TILE_N, p->w->n_out - n0);
+    int64_t m_begin = begin / n_panels * TOKENS_PER_ITEM;
+    int64_t m_end = sw_min_i64(m_begin + TOKENS_PER_ITEM, p->m);
+    float *panel = job->scratch + (int64_t)thread * SCRATCH_ELEMS, *x = panel + PANEL_ELEMS;
+
+    (void)end;
+    for (int64_t k0 = 0; k0 < p->w->k_in; k0 += BLOCK_K) {
+        int64_t n_k = sw_min_i64(BLOCK_K, p->w->k_in - k0);
+
+        decode_panel(job, panel, n0, n_rows, k0, n_k);
+        for (int64_t m = m_begin; m < m_end; m += ops->gemm_tokens) {
+            int n_tokens = (int)sw_min_i64(ops->gemm_tokens, m_end - m);
+
+            for (int64_t i = 0; i < n_tokens; i++) {
+                const float *from = p->x + (m + i) * p->x_stride + k0;
+
+                if (p->w->tiles) ops->to_tile_order(x + i * BLOCK_K, from, n_k);
+                else ops->decode_dense(x + i * BLOCK_K, from, SW_DTYPE_F32, n_k);
+            }
+            ops->dot_panel(p->y + m * p->y_stride + n0, p->y_stride, x, BLOCK_K, n_tokens, panel,
+                           BLOCK_K, n_rows, sw_round_up(n_k, SW_TILE_K), k0 > 0);
+        }
+    }
+}
+
+static int threads_of(const sw_gemm *p) { return p->n_threads > 1 ? p->n_threads : 1; }
+
+static void run(const sw_gemm *p, void *workspace, const sw_cpu_ops *ops)
+{
+    gemm_job job = {p, ops, (float *)workspace};
+
+    sw_parallel_for(threads_of(p), sw_tiles_n(p->w->n_out) * sw_ceil_div(p->m, TOKENS_PER_ITEM), 1,
+                    run_item, &job);
+}
+
+static size_t workspace_bytes(const sw_gemm *p)
+{
+    return (size_t)threads_of(p) * SCRATCH_ELEMS * sizeof(float);
+}
+
+#define GEMM(id, isa)                                                                       \
+    bool sw_##id##_can_run(const sw_gemm *p) { return sw_cpu_has_##isa() && p->w->k_in > 0; } \
+    size_t sw_##id##_workspace_bytes(const sw_gemm *p) { return workspace_bytes(p); }       \
+    void sw_##id##_run(const sw_gemm *p, void *workspace) { run(p, workspace, &sw_cpu_ops_##isa); }
+
+GEMM(dense_gemm_avx512, avx512)
+GEMM(dense_gemm_avx2, avx2)
+GEMM(w4a16_gemm_avx512, avx512)
+GEMM(w4a16_gemm_avx2, avx2)
+GEMM(w8a16_gemm_avx512, avx512)
+GEMM(w8a16_gemm_avx2, avx2)
+
+#endif

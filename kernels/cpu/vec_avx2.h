@@ -1,0 +1,88 @@
+/* vec_avx2.h - the vector words that *_body_avx.h is written in: 8 lanes of float. */
+#ifndef SW_KERNELS_CPU_VEC_AVX2_H
+#define SW_KERNELS_CPU_VEC_AVX2_H
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define V_LANES 8
+#define V_NAME(name) name##_avx2
+#define V_INLINE static inline __attribute__((always_inline))
+
+typedef __m256 vec;
+typedef __m256i words;
+
+V_INLINE vec v_zero(void) { return _mm256_setzero_ps(); }
+V_INLINE vec v_load(const float *p) { return _mm256_loadu_ps(p); }
+V_INLINE void v_store(float *p, vec a) { _mm256_storeu_ps(p, a); }
+V_INLINE vec v_all(float a) { return _mm256_set1_ps(a); }
+V_INLINE vec v_fma(vec a, vec b, vec c) { return _mm256_fmadd_ps(a, b, c); }
+V_INLINE vec v_mul(vec a, vec b) { return _mm256_mul_ps(a, b); }
+V_INLINE words w_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+
+V_INLINE vec v_from_f16(const uint16_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+V_INLINE vec v_from_bf16(const uint16_t *p)
+{
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+V_INLINE vec v_from_u8(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+/* The upper and the lower halves of 32-bit words as bf16. */
+V_INLINE vec v_upper_bf16(words w)
+{
+    return _mm256_castsi256_ps(_mm256_and_si256(w, _mm256_set1_epi32((int)0xffff0000)));
+}
+V_INLINE vec v_lower_bf16(words w) { return _mm256_castsi256_ps(_mm256_slli_epi32(w, 16)); }
+
+/* Words of channel n (h = 0) and n + 8 (h = 1) out of the two halves of an 8-bit tile. */
+V_INLINE words w_channel8(words lower, words upper, int h)
+{
+    __m256 a = _mm256_castsi256_ps(lower), b = _mm256_castsi256_ps(upper);
+    return _mm256_castps_si256(h ? _mm256_shuffle_ps(a, b, 0xdd) : _mm256_shuffle_ps(a, b, 0x88));
+}
+
+/* How one channel of one tile decodes. */
+typedef struct channel {
+    vec scale, offset;
+} channel;
+
+V_INLINE channel channel4(float scale, float offset)
+{
+    channel c = {v_all(scale), v_all(offset)};
+    return c;
+}
+/* Two groups in a tile: inputs of k-steps 0 and 1 belong to the first, of 2 and 3 to the second;
+ * lane 4c + s is k-step s. */
+V_INLINE vec v_by_half(float first, float second)
+{
+    return _mm256_blend_ps(v_all(first), v_all(second), 0xcc);
+}
+V_INLINE vec v_code4(words w, int nibble)
+{
+    __m256i code = _mm256_and_si256(_mm256_srli_epi32(w, 4 * nibble), _mm256_set1_epi32(15));
+    return _mm256_cvtepi32_ps(code);
+}
+V_INLINE vec v_value4(words w, int nibble, channel c)
+{
+    return v_fma(v_code4(w, nibble), c.scale, c.offset);
+}
+V_INLINE vec v_code8(words w, int at)
+{
+    __m256i code = _mm256_and_si256(_mm256_srli_epi32(w, 8 * at), _mm256_set1_epi32(255));
+    return _mm256_cvtepi32_ps(code);
+}
+
+/* The sums of the lanes of four vectors. */
+V_INLINE __m128 v_sum4(vec a, vec b, vec c, vec d)
+{
+    __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
+    return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));
+}
+
+#endif
