@@ -15,6 +15,8 @@
 /* One stored tensor of a quantized linear, e.g. suffix "qweight". */
 typedef struct sw_part {
     const char *suffix; /* joined to the module path by '.' */
+    bool is_scale;      /* dtype is the spec's scale_dtype; a stored file may differ in it */
+    bool is_optional;   /* always written; a file without it is read as if it held the default */
     sw_dtype dtype;
     int32_t n_dims;
     int64_t shape[SW_DIMS_MAX];
@@ -23,7 +25,8 @@ typedef struct sw_part {
 /* What the whole checkpoint says about its scheme. */
 typedef struct sw_qconfig {
     sw_qspec spec;             /* the scheme of every quantized linear */
-    bool desc_act;             /* gptq: rows were quantized by falling Hessian diagonal */
+    bool desc_act;             /* gptq: some g_idx scatters groups over columns (act-order without
+                                  static groups); with static groups it stays false */
     const char *const *ignore; /* full module paths of linears left unquantized */
     int64_t n_ignore;
     double damp;               /* smallest damping used; recorded where the dialect has a key */
@@ -32,21 +35,28 @@ typedef struct sw_qconfig {
 typedef struct sw_dialect {
     const char *name;
     const char *summary;         /* one line for `swage list formats` and the README */
+    const char *side_config;     /* file that repeats quantization_config, or NULL */
+    const char *const *metadata; /* key, value, ..., NULL for the container's metadata; or NULL */
+    int zero_min;                /* smallest zero point that an asymmetric weight may have */
     sw_dtype (*scale_dtype)(sw_dtype model_dtype); /* what scales are stored as */
     /* SW_E_UNSUPPORTED with the reason and a remedy when the dialect cannot hold this weight. */
     sw_code (*can_hold)(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err);
     /* The tensors a weight becomes; returns how many of out[] are set. Pure. */
     int (*declare)(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
                    int64_t k_in);
-    /* Fill the declared tensors, in declare's order; buffers have exactly the declared sizes. */
+    /* Fill the declared tensors, in declare's order; buffers have exactly the declared sizes and
+     * start zeroed. SW_E_UNSUPPORTED: a zero point below zero_min. */
     sw_code (*encode)(void *const parts[], const sw_qtensor *q, sw_err *err);
     /* Rebuild the logical weight from stored tensors: parts[i] belongs to declare's i-th tensor
-     * and has already been checked against its dtype and shape. q is allocated by the caller. */
+     * and has already been checked against its dtype and shape; it is NULL for an absent optional
+     * one, and aligned to its dtype. q is allocated by the caller, with the scale dtype of the
+     * file. SW_E_FORMAT: the tensors contradict each other or the scheme. */
     sw_code (*decode)(sw_qtensor *q, const void *const parts[], sw_err *err);
     /* Build the quantization_config object; owned by the caller. */
     sw_code (*write_config)(cJSON **out, const sw_qconfig *config, sw_err *err);
-    /* Read one back; ignore[] is allocated from the arena. SW_E_UNSUPPORTED: not a scheme of
-     * ours. */
+    /* Read one back; ignore[] is allocated from the arena and holds what can be told as exact
+     * paths. spec.scale_dtype is left alone: only the stored tensors know it.
+     * SW_E_UNSUPPORTED: not a scheme of ours, with the reason. */
     sw_code (*read_config)(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err);
     /* true when this quantization_config is of this dialect. */
     bool (*is_mine)(const cJSON *object);

@@ -1,0 +1,184 @@
+/* dialect.c - the table of dialects and what its rows share. */
+#include "formats/dialect/dialect.h"
+
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "formats/dialect/dialect_common.h"
+#include "formats/num/half.h"
+
+const sw_dialect *const sw_dialects[] = {
+    &sw_dialect_gptq, &sw_dialect_gptq_v2, &sw_dialect_compressed_tensors, &sw_dialect_swage, NULL,
+};
+
+const sw_dialect *sw_dialect_find(const char *name)
+{
+    for (const sw_dialect *const *d = sw_dialects; *d; d++)
+        if (!strcmp((*d)->name, name)) return *d;
+    return NULL;
+}
+
+const sw_dialect *sw_dialect_detect(const cJSON *quant_config)
+{
+    for (const sw_dialect *const *d = sw_dialects; *d; d++)
+        if ((*d)->is_mine(quant_config)) return *d;
+    return NULL;
+}
+
+sw_part sw_part_1d(const char *suffix, sw_dtype dtype, int64_t a)
+{
+    sw_part part = {.suffix = suffix, .dtype = dtype, .n_dims = 1, .shape = {a}};
+    return part;
+}
+
+sw_part sw_part_2d(const char *suffix, sw_dtype dtype, int64_t a, int64_t b)
+{
+    sw_part part = {.suffix = suffix, .dtype = dtype, .n_dims = 2, .shape = {a, b}};
+    return part;
+}
+
+sw_part sw_part_3d(const char *suffix, sw_dtype dtype, int64_t a, int64_t b, int64_t c)
+{
+    sw_part part = {.suffix = suffix, .dtype = dtype, .n_dims = 3, .shape = {a, b, c}};
+    return part;
+}
+
+sw_dtype sw_scale_dtype_f16(sw_dtype model_dtype)
+{
+    (void)model_dtype;
+    return SW_DTYPE_F16;
+}
+
+sw_dtype sw_scale_dtype_like_model(sw_dtype model_dtype)
+{
+    return model_dtype == SW_DTYPE_BF16 ? SW_DTYPE_BF16 : SW_DTYPE_F16;
+}
+
+/* Stored position of the scale of channel n, group g. */
+static size_t scale_at(const sw_qtensor *q, int64_t n, int64_t g, bool is_transposed)
+{
+    return 2 * (size_t)(is_transposed ? g * q->n_out + n : n * q->n_groups + g);
+}
+
+void sw_scales_store(void *dst, const sw_qtensor *q, bool is_transposed)
+{
+    bool is_f16 = q->spec.scale_dtype == SW_DTYPE_F16;
+
+    for (int64_t n = 0; n < q->n_out; n++)
+        for (int64_t g = 0; g < q->n_groups; g++) {
+            float scale = q->scales[n * q->n_groups + g];
+            sw_store_le16((uint8_t *)dst + scale_at(q, n, g, is_transposed),
+                          is_f16 ? sw_f16_encode(scale) : sw_bf16_encode(scale));
+        }
+}
+
+void sw_scales_load(sw_qtensor *q, const void *src, bool is_transposed)
+{
+    bool is_f16 = q->spec.scale_dtype == SW_DTYPE_F16;
+
+    for (int64_t n = 0; n < q->n_out; n++)
+        for (int64_t g = 0; g < q->n_groups; g++) {
+            uint16_t bits = sw_load_le16((const uint8_t *)src + scale_at(q, n, g, is_transposed));
+            q->scales[n * q->n_groups + g] = is_f16 ? sw_f16_decode(bits) : sw_bf16_decode(bits);
+        }
+}
+
+sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err)
+{
+    if (!spec->num)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: no such weight width; 2, 3, 4 and 8 bits are",
+                       dialect);
+    if (spec->group_elems && k_in % spec->group_elems)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: group size %lld does not divide the %lld "
+                       "inputs; choose one that does, or --group-size channel", dialect,
+                       (long long)spec->group_elems, (long long)k_in);
+    if (spec->scale_dtype != SW_DTYPE_F16 && spec->scale_dtype != SW_DTYPE_BF16)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: scales are F16 or BF16, not %s", dialect,
+                       sw_dtype_name(spec->scale_dtype));
+    return SW_OK;
+}
+
+void sw_shape_store(void *dst, const sw_qtensor *q)
+{
+    sw_store_le64(dst, (uint64_t)q->n_out);
+    sw_store_le64((uint8_t *)dst + 8, (uint64_t)q->k_in);
+}
+
+sw_code sw_shape_check(const void *src, const char *suffix, const sw_qtensor *q, sw_err *err)
+{
+    uint64_t n_out = sw_load_le64(src), k_in = sw_load_le64((const uint8_t *)src + 8);
+
+    if (n_out != (uint64_t)q->n_out || k_in != (uint64_t)q->k_in)
+        return SW_FAIL(err, SW_E_FORMAT, "%s says [%lld, %lld], the model says [%lld, %lld]",
+                       suffix, (long long)n_out, (long long)k_in, (long long)q->n_out,
+                       (long long)q->k_in);
+    return SW_OK;
+}
+
+sw_code sw_config_bits(const sw_num **out, int64_t bits, sw_err *err)
+{
+    const sw_num *num = bits > 0 && bits <= 8 ? sw_num_by_bits((int)bits) : NULL;
+
+    if (!num)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld-bit integer weights; 2, 3, 4 and 8 bits can be "
+                       "read", (long long)bits);
+    *out = num;
+    return SW_OK;
+}
+
+sw_code sw_config_group(int64_t *out, const cJSON *object, const char *key, sw_err *err)
+{
+    int64_t group = -1;
+    sw_code rc;
+
+    if ((rc = sw_json_int(&group, object, key, -1, 1 << 24, err)) != SW_OK) return rc;
+    if (group != -1 && (group < 8 || group % 8))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s %lld: -1 or a positive multiple of 8 can be read",
+                       key, (long long)group);
+    *out = group == -1 ? 0 : group;
+    return SW_OK;
+}
+
+int64_t sw_config_group_value(const sw_qspec *spec)
+{
+    return spec->group_elems ? spec->group_elems : -1;
+}
+
+sw_code sw_config_done(cJSON **out, cJSON *object, bool is_complete, sw_err *err)
+{
+    if (!is_complete) {
+        cJSON_Delete(object);
+        return SW_FAIL(err, SW_E_NOMEM, "no memory for quantization_config");
+    }
+    *out = object;
+    return SW_OK;
+}
+
+bool sw_config_append(cJSON *array, const char *text)
+{
+    cJSON *item = cJSON_CreateString(text);
+
+    if (item && cJSON_AddItemToArray(array, item)) return true;
+    cJSON_Delete(item);
+    return false;
+}
+
+sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
+{
+    const cJSON *list = sw_json_member(object, "ignore"), *item;
+    const char **ignore = NULL;
+    char *text;
+    sw_code rc;
+
+    if (list && !cJSON_IsArray(list)) return SW_FAIL(err, SW_E_FORMAT, "ignore: not a list");
+    if ((rc = SW_ARENA_TAKE(&ignore, arena, cJSON_GetArraySize(list), err)) != SW_OK) return rc;
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsString(item)) return SW_FAIL(err, SW_E_FORMAT, "ignore: not a list of texts");
+        rc = sw_arena_text(&text, arena, item->valuestring, strlen(item->valuestring), err);
+        if (rc != SW_OK) return rc;
+        ignore[out->n_ignore++] = text;
+    }
+    out->ignore = ignore;
+    return SW_OK;
+}

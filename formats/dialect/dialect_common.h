@@ -1,0 +1,45 @@
+/* dialect_common.h - what the dialect rows share; for formats/dialect only. */
+#ifndef SW_FORMATS_DIALECT_DIALECT_COMMON_H
+#define SW_FORMATS_DIALECT_DIALECT_COMMON_H
+
+#include "formats/dialect/dialect.h"
+
+extern const sw_dialect sw_dialect_gptq;
+extern const sw_dialect sw_dialect_gptq_v2;
+extern const sw_dialect sw_dialect_compressed_tensors;
+extern const sw_dialect sw_dialect_swage;
+
+sw_part sw_part_1d(const char *suffix, sw_dtype dtype, int64_t a);
+sw_part sw_part_2d(const char *suffix, sw_dtype dtype, int64_t a, int64_t b);
+sw_part sw_part_3d(const char *suffix, sw_dtype dtype, int64_t a, int64_t b, int64_t c);
+
+sw_dtype sw_scale_dtype_f16(sw_dtype model_dtype);          /* F16, whatever the model */
+sw_dtype sw_scale_dtype_like_model(sw_dtype model_dtype);   /* BF16 for BF16, else F16 */
+
+/* Scales [n_out, n_groups] to and from stored order; is_transposed: [n_groups, n_out]. */
+void sw_scales_store(void *dst, const sw_qtensor *q, bool is_transposed);
+void sw_scales_load(sw_qtensor *q, const void *src, bool is_transposed);
+
+/* The rule all dialects share: a width with a row, groups that divide k_in.
+ * SW_E_UNSUPPORTED names the dialect and a remedy. */
+sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err);
+
+/* Stored I64 [n_out, k_in] against the weight it came with. */
+void sw_shape_store(void *dst, const sw_qtensor *q);
+sw_code sw_shape_check(const void *src, const char *suffix, const sw_qtensor *q, sw_err *err);
+
+/* Bits -> number row; SW_E_UNSUPPORTED lists the widths there are. */
+sw_code sw_config_bits(const sw_num **out, int64_t bits, sw_err *err);
+/* "group_size": -1 or null is one group per channel, else a positive multiple of 8. */
+sw_code sw_config_group(int64_t *out, const cJSON *object, const char *key, sw_err *err);
+int64_t sw_config_group_value(const sw_qspec *spec); /* -1 for one group per channel */
+
+/* "ignore": a list of exact paths (patterns, "re:...", are skipped) into out->ignore. */
+sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err);
+
+/* Finish a built object: hand it over, or free it and report that memory ran out. */
+sw_code sw_config_done(cJSON **out, cJSON *object, bool is_complete, sw_err *err);
+/* Append text to an array; false when memory is out. */
+bool sw_config_append(cJSON *array, const char *text);
+
+#endif

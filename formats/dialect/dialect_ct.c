@@ -1,0 +1,323 @@
+/* dialect_ct.c - compressed-tensors, format pack-quantized, as llm-compressor writes it.
+ *
+ * Per linear P of K inputs, N outputs, G groups, b bits:
+ *   P.weight_packed      I32      [N, ceil(K*b/32)]   codes, streams along k
+ *   P.weight_scale       F16|BF16 [N, G]              G = 1 for one group per channel
+ *   P.weight_shape       I64      [2]                 N, K
+ *   P.weight_zero_point  I32      [ceil(N*b/32), G]   asymmetric only, streams along n
+ * Codes and zero points are signed there and stored with 2^(b-1) added; that sum is exactly the
+ * unsigned code here. With 3 bits, 32 codes fill 3 words (files before version 0.16 put 10 in
+ * each word; their width gives them away and they are refused).
+ */
+#include <string.h>
+
+#include "formats/dialect/dialect_common.h"
+#include "formats/pack/words.h"
+
+/* The version whose layout is written: 3-bit streams are dense since then. */
+#define CT_VERSION "0.16.0"
+#define CT_FORMAT "pack-quantized"
+
+enum { PART_PACKED, PART_SCALE, PART_SHAPE, PART_ZERO_POINT };
+
+static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
+{
+    (void)n_out;
+    return sw_hold_groups("compressed-tensors", spec, k_in, err);
+}
+
+static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
+                   int64_t k_in)
+{
+    int bits = spec->num->bits;
+    int64_t n_groups = sw_qspec_groups(spec, k_in);
+
+    out[PART_PACKED] = sw_part_2d("weight_packed", SW_DTYPE_I32, n_out,
+                                  sw_words_count(k_in, bits));
+    out[PART_SCALE] = sw_part_2d("weight_scale", spec->scale_dtype, n_out, n_groups);
+    out[PART_SCALE].is_scale = true;
+    out[PART_SHAPE] = sw_part_1d("weight_shape", SW_DTYPE_I64, 2);
+    if (spec->is_symmetric) return PART_ZERO_POINT;
+    out[PART_ZERO_POINT] = sw_part_2d("weight_zero_point", SW_DTYPE_I32,
+                                      sw_words_count(n_out, bits), n_groups);
+    return PART_ZERO_POINT + 1;
+}
+
+static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
+{
+    sw_words at;
+
+    if (q->g_idx)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "compressed-tensors is written with groups of "
+                       "neighbouring columns, and a g_idx scatters these; use --format gptq");
+    sw_packs[SW_PACK_K_WORDS].layout(&at, q->n_out, q->k_in, q->spec.num->bits);
+    sw_words_pack(parts[PART_PACKED], q->codes, &at, 0);
+    sw_scales_store(parts[PART_SCALE], q, false);
+    sw_shape_store(parts[PART_SHAPE], q);
+    if (!q->zeros) return SW_OK;
+    sw_packs[SW_PACK_N_WORDS].layout(&at, q->n_out, q->n_groups, q->spec.num->bits);
+    sw_words_pack(parts[PART_ZERO_POINT], q->zeros, &at, 0);
+    return SW_OK;
+}
+
+static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
+{
+    sw_words at;
+    sw_code rc;
+
+    if ((rc = sw_shape_check(parts[PART_SHAPE], "weight_shape", q, err)) != SW_OK) return rc;
+    sw_packs[SW_PACK_K_WORDS].layout(&at, q->n_out, q->k_in, q->spec.num->bits);
+    sw_words_unpack(q->codes, parts[PART_PACKED], &at, 0);
+    sw_scales_load(q, parts[PART_SCALE], false);
+    if (!q->zeros) return SW_OK;
+    sw_packs[SW_PACK_N_WORDS].layout(&at, q->n_out, q->n_groups, q->spec.num->bits);
+    sw_words_unpack(q->zeros, parts[PART_ZERO_POINT], &at, 0);
+    return SW_OK;
+}
+
+static bool add_ignore(cJSON *root, const sw_qconfig *config)
+{
+    cJSON *ignore = cJSON_AddArrayToObject(root, "ignore");
+    bool ok = ignore != NULL, has_head = false;
+
+    for (int64_t i = 0; ok && i < config->n_ignore; i++) {
+        has_head = has_head || !strcmp(config->ignore[i], "lm_head");
+        ok = sw_config_append(ignore, config->ignore[i]);
+    }
+    /* the group targets every Linear, and the head is one even when it shares the embedding */
+    return ok && (has_head || sw_config_append(ignore, "lm_head"));
+}
+
+static bool add_weights(cJSON *group, const sw_qspec *spec)
+{
+    cJSON *w = cJSON_AddObjectToObject(group, "weights");
+    const char *strategy = spec->group_elems ? "group" : "channel";
+
+    return w && cJSON_AddNumberToObject(w, "num_bits", spec->num->bits) &&
+           cJSON_AddStringToObject(w, "type", "int") &&
+           cJSON_AddBoolToObject(w, "symmetric", spec->is_symmetric) &&
+           cJSON_AddStringToObject(w, "strategy", strategy) &&
+           (spec->group_elems ? cJSON_AddNumberToObject(w, "group_size", (double)spec->group_elems)
+                              : cJSON_AddNullToObject(w, "group_size")) &&
+           cJSON_AddNullToObject(w, "block_structure") &&
+           cJSON_AddBoolToObject(w, "dynamic", false) && cJSON_AddNullToObject(w, "actorder") &&
+           cJSON_AddStringToObject(w, "observer", "minmax") &&
+           cJSON_AddObjectToObject(w, "observer_kwargs");
+}
+
+static bool add_group(cJSON *root, const sw_qspec *spec)
+{
+    cJSON *groups = cJSON_AddObjectToObject(root, "config_groups");
+    cJSON *group = groups ? cJSON_AddObjectToObject(groups, "group_0") : NULL;
+    cJSON *targets = group ? cJSON_AddArrayToObject(group, "targets") : NULL;
+
+    return targets && sw_config_append(targets, "Linear") &&
+           cJSON_AddStringToObject(group, "format", CT_FORMAT) && add_weights(group, spec) &&
+           cJSON_AddNullToObject(group, "input_activations") &&
+           cJSON_AddNullToObject(group, "output_activations");
+}
+
+static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
+{
+    cJSON *root = cJSON_CreateObject();
+    bool ok = root && cJSON_AddStringToObject(root, "quant_method", "compressed-tensors") &&
+              cJSON_AddStringToObject(root, "version", CT_VERSION) &&
+              cJSON_AddStringToObject(root, "format", CT_FORMAT) &&
+              cJSON_AddStringToObject(root, "quantization_status", "compressed") &&
+              cJSON_AddNullToObject(root, "global_compression_ratio") &&
+              add_ignore(root, config) && cJSON_AddNullToObject(root, "kv_cache_scheme") &&
+              cJSON_AddObjectToObject(root, "sparsity_config") &&
+              cJSON_AddObjectToObject(root, "transform_config") && add_group(root, &config->spec);
+
+    return sw_config_done(out, root, ok, err);
+}
+
+/* Files before 0.11 have no format in the groups, and some none at all: it then follows from the
+ * scheme, and an integer scheme of weights alone is pack-quantized. */
+static sw_code check_format(const cJSON *object, sw_err *err)
+{
+    const char *format = CT_FORMAT;
+    sw_code rc;
+
+    if ((rc = sw_json_text(&format, object, "format", err)) != SW_OK) return rc;
+    if (strcmp(format, CT_FORMAT) && strcmp(format, "mixed-precision"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "compressed-tensors format \"%.60s\"; " CT_FORMAT
+                       " can be read", format);
+    return SW_OK;
+}
+
+static bool is_filled(const cJSON *object, const char *key)
+{
+    const cJSON *member = sw_json_member(object, key);
+
+    return member && !((cJSON_IsObject(member) || cJSON_IsArray(member)) && !member->child);
+}
+
+/* What changes the meaning of the weights or of the run, and is not carried here. */
+static sw_code refuse_extras(const cJSON *object, sw_err *err)
+{
+    static const struct { const char *key, *why; } extras[] = {
+        {"transform_config", "online transforms"},
+        {"kv_cache_scheme", "a quantized KV cache"},
+    };
+    const cJSON *sparsity = sw_json_member(object, "sparsity_config");
+    const char *status = "compressed", *sparse_format = "dense";
+    sw_code rc;
+
+    for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
+        if (is_filled(object, extras[i].key))
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s cannot be served", extras[i].key,
+                           extras[i].why);
+    if ((rc = sw_json_text(&sparse_format, sparsity, "format", err)) != SW_OK ||
+        (rc = sw_json_text(&status, object, "quantization_status", err)) != SW_OK)
+        return rc;
+    if (strcmp(sparse_format, "dense"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "sparsity_config: sparse weights (%.60s) cannot be "
+                       "served", sparse_format);
+    if (strcmp(status, "compressed"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "quantization_status \"%.60s\": only finished "
+                       "(compressed) checkpoints can be read", status);
+    return SW_OK;
+}
+
+/* Null strategies follow from the group size: none means one scale per tensor. */
+static sw_code read_strategy(sw_qspec *spec, const cJSON *weights, sw_err *err)
+{
+    const char *strategy = NULL;
+    int64_t group = 0;
+    sw_code rc;
+
+    if ((rc = sw_json_text(&strategy, weights, "strategy", err)) != SW_OK ||
+        (rc = sw_config_group(&group, weights, "group_size", err)) != SW_OK)
+        return rc;
+    if (!strategy) {
+        const cJSON *size = sw_json_member(weights, "group_size");
+        strategy = !size ? "tensor" : group ? "group" : "channel";
+    }
+    if (!strcmp(strategy, "channel")) {
+        spec->group_elems = 0;
+        return SW_OK;
+    }
+    if (strcmp(strategy, "group"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "weight strategy \"%.60s\"; group and channel can be "
+                       "read", strategy);
+    if (!group) return SW_FAIL(err, SW_E_FORMAT, "strategy \"group\" without a group_size");
+    spec->group_elems = group;
+    return SW_OK;
+}
+
+/* actorder "group" (also written true or "dynamic") moves columns between groups at run time;
+ * "weight" and "static" only changed the order of solving. */
+static sw_code check_actorder(const cJSON *weights, sw_err *err)
+{
+    const cJSON *order = sw_json_member(weights, "actorder");
+    bool is_static = !order || cJSON_IsFalse(order) ||
+                     (cJSON_IsString(order) && (!strcmp(order->valuestring, "weight") ||
+                                                !strcmp(order->valuestring, "static")));
+
+    if (!is_static)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "actorder \"group\" permutes columns at run time, "
+                       "which no kernel here does; re-export with actorder \"static\"");
+    return SW_OK;
+}
+
+static sw_code read_weights(sw_qspec *spec, const cJSON *weights, sw_err *err)
+{
+    const cJSON *dynamic = sw_json_member(weights, "dynamic");
+    const char *type = "int";
+    int64_t bits = 8;
+    sw_code rc;
+
+    spec->is_symmetric = true;
+    if ((rc = sw_json_text(&type, weights, "type", err)) != SW_OK) return rc;
+    if (strcmp(type, "int"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "weights of type \"%.60s\"; int can be read", type);
+    if (dynamic && !cJSON_IsFalse(dynamic))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "weights quantized at run time (dynamic)");
+    if ((rc = sw_json_int(&bits, weights, "num_bits", 1, 64, err)) != SW_OK ||
+        (rc = sw_config_bits(&spec->num, bits, err)) != SW_OK ||
+        (rc = sw_json_bool(&spec->is_symmetric, weights, "symmetric", err)) != SW_OK ||
+        (rc = check_actorder(weights, err)) != SW_OK)
+        return rc;
+    return read_strategy(spec, weights, err);
+}
+
+static sw_code read_group(sw_qspec *spec, const cJSON *group, sw_err *err)
+{
+    const cJSON *weights = sw_json_member(group, "weights");
+    const char *format = CT_FORMAT;
+    sw_code rc;
+
+    if (!cJSON_IsObject(weights))
+        return SW_FAIL(err, SW_E_FORMAT, "%.60s has no weights scheme", group->string);
+    if ((rc = sw_json_text(&format, group, "format", err)) != SW_OK) return rc;
+    if (strcmp(format, CT_FORMAT))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%.60s: format \"%.60s\"; " CT_FORMAT " can be read",
+                       group->string, format);
+    if (sw_json_member(group, "input_activations") || sw_json_member(group, "output_activations"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%.60s quantizes activations; weight-only schemes "
+                       "can be read", group->string);
+    rc = read_weights(spec, weights, err);
+    if (rc != SW_OK) sw_err_prefix(err, "%.60s", group->string);
+    return rc;
+}
+
+static bool same_scheme(const sw_qspec *a, const sw_qspec *b)
+{
+    return a->num == b->num && a->is_symmetric == b->is_symmetric &&
+           a->group_elems == b->group_elems;
+}
+
+static sw_code read_groups(sw_qspec *spec, const cJSON *object, sw_err *err)
+{
+    const cJSON *groups = sw_json_member(object, "config_groups"), *group;
+    bool is_first = true;
+    sw_code rc;
+
+    if (!cJSON_IsObject(groups) || !groups->child)
+        return SW_FAIL(err, SW_E_FORMAT, "quantization_config has no config_groups");
+    cJSON_ArrayForEach(group, groups)
+    {
+        sw_qspec one = *spec;
+        if ((rc = read_group(&one, group, err)) != SW_OK) return rc;
+        if (!is_first && !same_scheme(&one, spec))
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%.60s has another scheme than the group before; "
+                           "one scheme per checkpoint can be read", group->string);
+        *spec = one;
+        is_first = false;
+    }
+    return SW_OK;
+}
+
+static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
+{
+    sw_qconfig config = {.spec.scale_dtype = out->spec.scale_dtype};
+    sw_code rc;
+
+    if ((rc = check_format(object, err)) != SW_OK || (rc = refuse_extras(object, err)) != SW_OK ||
+        (rc = read_groups(&config.spec, object, err)) != SW_OK ||
+        (rc = sw_config_read_ignore(&config, object, arena, err)) != SW_OK)
+        return rc;
+    *out = config;
+    return SW_OK;
+}
+
+static bool is_mine(const cJSON *object)
+{
+    const cJSON *method = sw_json_member(object, "quant_method");
+
+    return cJSON_IsString(method) && !strcmp(method->valuestring, "compressed-tensors");
+}
+
+const sw_dialect sw_dialect_compressed_tensors = {
+    .name = "compressed-tensors",
+    .summary = "pack-quantized, as llm-compressor writes it: vLLM, SGLang, transformers",
+    .scale_dtype = sw_scale_dtype_like_model,
+    .can_hold = can_hold,
+    .declare = declare,
+    .encode = encode,
+    .decode = decode,
+    .write_config = write_config,
+    .read_config = read_config,
+    .is_mine = is_mine,
+};

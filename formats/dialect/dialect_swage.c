@@ -1,0 +1,137 @@
+/* dialect_swage.c - Swage tiles in a container, ready to be mapped and run.
+ *
+ * Per linear P of K inputs, N outputs, G groups (tiles.h has the inside of a tile):
+ *   P.tiles        U8       [ceil(N/64), ceil(K/64), 2048 or 4096]
+ *   P.tile_scales  F16|BF16 [ceil(N/64), G, 64]
+ *   P.tile_shape   I64      [2]                 N, K: what is padding follows from it
+ *   P.tile_zeros   U8       [ceil(N/64), G, 64] asymmetric only
+ * Layout name and version stand in quantization_config and in the container's metadata.
+ */
+#include <string.h>
+
+#include "formats/dialect/dialect_common.h"
+#include "formats/pack/tiles.h"
+
+#define LAYOUT "swage-tiles"
+#define LAYOUT_VERSION "1"
+_Static_assert(SW_TILES_VERSION == 1, "the texts here name version 1");
+
+enum { PART_TILES, PART_SCALES, PART_SHAPE, PART_ZEROS };
+
+static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
+{
+    sw_code rc = sw_hold_groups("swage", spec, k_in, err);
+
+    (void)n_out;
+    if (rc != SW_OK) return rc;
+    if (spec->group_elems % 32)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "swage: tiles need groups of a multiple of 32, not "
+                       "%lld; use 32, 64, 128 or channel", (long long)spec->group_elems);
+    return SW_OK;
+}
+
+static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
+                   int64_t k_in)
+{
+    int64_t n_tiles = sw_tiles_n(n_out), n_groups = sw_qspec_groups(spec, k_in);
+    int64_t tile_bytes = sw_tile_bytes(sw_tiles_container_bits(spec->num));
+
+    out[PART_TILES] = sw_part_3d("tiles", SW_DTYPE_U8, n_tiles, sw_tiles_k(k_in), tile_bytes);
+    out[PART_SCALES] = sw_part_3d("tile_scales", spec->scale_dtype, n_tiles, n_groups, SW_TILE_N);
+    out[PART_SCALES].is_scale = true;
+    out[PART_SHAPE] = sw_part_1d("tile_shape", SW_DTYPE_I64, 2);
+    if (spec->is_symmetric) return PART_ZEROS;
+    out[PART_ZEROS] = sw_part_3d("tile_zeros", SW_DTYPE_U8, n_tiles, n_groups, SW_TILE_N);
+    return PART_ZEROS + 1;
+}
+
+static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
+{
+    sw_shape_store(parts[PART_SHAPE], q);
+    return sw_tiles_pack(parts[PART_TILES], parts[PART_SCALES], q->zeros ? parts[PART_ZEROS] : NULL,
+                         q, err);
+}
+
+static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
+{
+    sw_tiles tiles = {q->spec, q->n_out, q->k_in, q->n_groups,
+                      sw_tiles_container_bits(q->spec.num), parts[PART_TILES], parts[PART_SCALES],
+                      q->zeros ? parts[PART_ZEROS] : NULL};
+    sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", q, err);
+
+    return rc == SW_OK ? sw_tiles_unpack(q, &tiles, err) : rc;
+}
+
+static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
+{
+    const sw_qspec *spec = &config->spec;
+    cJSON *root = cJSON_CreateObject(), *ignore = NULL;
+    bool ok = root && cJSON_AddStringToObject(root, "quant_method", "swage") &&
+              cJSON_AddStringToObject(root, "layout", LAYOUT) &&
+              cJSON_AddNumberToObject(root, "layout_version", SW_TILES_VERSION) &&
+              cJSON_AddNumberToObject(root, "bits", spec->num->bits) &&
+              cJSON_AddNumberToObject(root, "group_size", (double)sw_config_group_value(spec)) &&
+              cJSON_AddBoolToObject(root, "sym", spec->is_symmetric);
+
+    ignore = ok ? cJSON_AddArrayToObject(root, "ignore") : NULL;
+    ok = ignore != NULL;
+    for (int64_t i = 0; ok && i < config->n_ignore; i++)
+        ok = sw_config_append(ignore, config->ignore[i]);
+    return sw_config_done(out, root, ok, err);
+}
+
+static sw_code check_layout(const cJSON *object, sw_err *err)
+{
+    const char *layout = "absent";
+    int64_t version = 0;
+    sw_code rc;
+
+    if ((rc = sw_json_text(&layout, object, "layout", err)) != SW_OK ||
+        (rc = sw_json_int(&version, object, "layout_version", 0, 1 << 20, err)) != SW_OK)
+        return rc;
+    if (strcmp(layout, LAYOUT) || version != SW_TILES_VERSION)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "layout \"%.60s\" version %lld; " LAYOUT " version "
+                       LAYOUT_VERSION " can be read", layout, (long long)version);
+    return SW_OK;
+}
+
+static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
+{
+    sw_qconfig config = {.spec = {.scale_dtype = out->spec.scale_dtype, .is_symmetric = true}};
+    int64_t bits = 0;
+    sw_code rc;
+
+    if ((rc = check_layout(object, err)) != SW_OK ||
+        (rc = sw_json_int(&bits, object, "bits", 1, 64, err)) != SW_OK ||
+        (rc = sw_config_bits(&config.spec.num, bits, err)) != SW_OK ||
+        (rc = sw_config_group(&config.spec.group_elems, object, "group_size", err)) != SW_OK ||
+        (rc = sw_json_bool(&config.spec.is_symmetric, object, "sym", err)) != SW_OK ||
+        (rc = sw_config_read_ignore(&config, object, arena, err)) != SW_OK)
+        return rc;
+    *out = config;
+    return SW_OK;
+}
+
+static bool is_mine(const cJSON *object)
+{
+    const cJSON *method = sw_json_member(object, "quant_method");
+
+    return cJSON_IsString(method) && !strcmp(method->valuestring, "swage");
+}
+
+static const char *const metadata[] = {"swage.layout", LAYOUT, "swage.layout_version",
+                                       LAYOUT_VERSION, NULL};
+
+const sw_dialect sw_dialect_swage = {
+    .name = "swage",
+    .summary = "Swage tiles: one order that every kernel here reads, mapped as it lies",
+    .metadata = metadata,
+    .scale_dtype = sw_scale_dtype_f16,
+    .can_hold = can_hold,
+    .declare = declare,
+    .encode = encode,
+    .decode = decode,
+    .write_config = write_config,
+    .read_config = read_config,
+    .is_mine = is_mine,
+};
