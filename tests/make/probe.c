@@ -12,6 +12,7 @@
 #include <omp.h>
 #include <openssl/evp.h>
 #include <pcre2.h>
+#include <utf8proc.h>
 
 int main(void)
 {
@@ -19,7 +20,8 @@ int main(void)
     double a = 4;
 
     (void)pcre2_config_8(PCRE2_CONFIG_JIT, &have_jit);
-    return cJSON_Version() && EVP_sha256() && cblas_dnrm2(1, &a, 1) > 0 && omp_get_max_threads() &&
+    return cJSON_Version() && utf8proc_version() && EVP_sha256() &&
+                   cblas_dnrm2(1, &a, 1) > 0 && omp_get_max_threads() &&
                    !LAPACKE_dpotrf(LAPACK_ROW_MAJOR, 'U', 1, &a, 1)
                ? 0
                : 1;

@@ -1,0 +1,51 @@
+/* bpe.h - byte-pair encoding of one word: characters to symbols, symbols merged by rank.
+ *
+ * The result is that of the plain rule "merge the adjacent pair of lowest rank, leftmost
+ * first, until none is left" (Sennrich et al. 2016), in O(n log n) for a word of n symbols.
+ */
+#ifndef SW_FORMATS_TEXT_BPE_H
+#define SW_FORMATS_TEXT_BPE_H
+
+#include "formats/text/tokenizer.h"
+#include "formats/text/unicode.h"
+#include "formats/text/vocab.h"
+
+typedef struct sw_bpe_cache_entry sw_bpe_cache_entry;
+typedef struct sw_bpe_symbol sw_bpe_symbol;
+typedef struct sw_bpe_candidate sw_bpe_candidate;
+
+typedef struct sw_bpe {
+    sw_vocab vocab;
+    uint32_t unk_id; /* SW_NO_TOKEN: none */
+    bool fuse_unk, byte_fallback, ignore_merges;
+    bool map_bytes; /* the word is raw bytes, to be spelled in the byte-level alphabet */
+    const char *prefix, *suffix; /* continuing_subword_prefix, end_of_word_suffix; "" for none */
+    size_t prefix_bytes, suffix_bytes;
+    uint32_t byte_ids[256];  /* "<0xHH>" tokens; SW_NO_TOKEN where the vocabulary has none */
+    uint32_t ascii_ids[128]; /* single-character tokens */
+    bool may_cut_blocks; /* words may be encoded in pieces that begin with U+2581 */
+    uint32_t block_bloom[128]; /* characters that some merge joins to a following U+2581 */
+    sw_bpe_cache_entry *cache;
+    sw_bpe_symbol *symbols;
+    size_t symbols_capacity;
+    sw_bpe_candidate *heap;
+    size_t heap_capacity;
+    sw_text_buf mapped, decorated;
+} sw_bpe;
+
+/* After vocab and flags are set. */
+sw_code sw_bpe_prepare(sw_bpe *bpe, sw_err *err) SW_MUST_USE;
+void sw_bpe_free(sw_bpe *bpe);
+
+/* Append the ids of one word of valid UTF-8.
+ * SW_E_FORMAT: a character that neither the vocabulary, nor byte tokens, nor unk can spell. */
+sw_code sw_bpe_encode(sw_bpe *bpe, sw_ids *out, const char *word, size_t n_bytes,
+                      sw_err *err) SW_MUST_USE;
+
+/* The byte-level alphabet: 188 bytes stand for themselves, the others for U+0100 and on. */
+uint32_t sw_byte_to_char(unsigned char byte);
+int sw_char_to_byte(uint32_t code_point); /* -1 outside the alphabet */
+sw_code sw_bytes_to_chars(sw_text_buf *out, const char *text, size_t n_bytes,
+                          sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,198 @@
+/* normalizer.c - the "normalizer" of tokenizer.json: text to text, before it is cut. */
+#include <string.h>
+
+#include "formats/base/json.h"
+#include "formats/text/tokenizer_parts.h"
+
+sw_code sw_part_type(const char **type, const cJSON *json, const char *stage, sw_err *err)
+{
+    sw_code rc;
+
+    *type = NULL;
+    if (!cJSON_IsObject(json)) return SW_FAIL(err, SW_E_FORMAT, "%s: not an object", stage);
+    if ((rc = sw_json_text(type, json, "type", err)) != SW_OK) {
+        sw_err_prefix(err, "%s", stage);
+        return rc;
+    }
+    return *type ? SW_OK : SW_FAIL(err, SW_E_FORMAT, "%s: no \"type\"", stage);
+}
+
+sw_code sw_part_unsupported(const char *stage, const char *type, sw_err *err)
+{
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s of type \"%.60s\" is not supported", stage, type);
+}
+
+static sw_code run_form(sw_normalizer *owner, const sw_norm_step *step, sw_text_buf *out,
+                        const char *text, size_t n_bytes, sw_err *err)
+{
+    return sw_normalize(out, step->form, text, n_bytes, &owner->scratch, err);
+}
+
+static sw_code run_prepend(sw_normalizer *owner, const sw_norm_step *step, sw_text_buf *out,
+                           const char *text, size_t n_bytes, sw_err *err)
+{
+    sw_code rc;
+
+    (void)owner;
+    if (!n_bytes) return SW_OK;
+    if ((rc = sw_text_buf_add(out, step->content, strlen(step->content), err)) != SW_OK) return rc;
+    return sw_text_buf_add(out, text, n_bytes, err);
+}
+
+static sw_code run_replace(sw_normalizer *owner, const sw_norm_step *step, sw_text_buf *out,
+                           const char *text, size_t n_bytes, sw_err *err)
+{
+    return sw_pattern_replace(out, &step->pattern, owner->clock, text, n_bytes, step->content,
+                              strlen(step->content), err);
+}
+
+static sw_code run_lowercase(sw_normalizer *owner, const sw_norm_step *step, sw_text_buf *out,
+                             const char *text, size_t n_bytes, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    (void)owner;
+    (void)step;
+    for (size_t at = 0; at < n_bytes && rc == SW_OK;) {
+        uint32_t c, lower[2];
+        int n;
+        at = sw_utf8_next(&c, text, at);
+        n = sw_char_lower(lower, c);
+        for (int i = 0; i < n && rc == SW_OK; i++) rc = sw_text_buf_add_char(out, lower[i], err);
+    }
+    return rc;
+}
+
+static sw_code run_strip(sw_normalizer *owner, const sw_norm_step *step, sw_text_buf *out,
+                         const char *text, size_t n_bytes, sw_err *err)
+{
+    size_t begin = 0, end = n_bytes;
+
+    (void)owner;
+    while (step->strip_left && begin < end) {
+        uint32_t c;
+        size_t next = sw_utf8_next(&c, text, begin);
+        if (!sw_char_is_space(c)) break;
+        begin = next;
+    }
+    while (step->strip_right && end > begin) {
+        uint32_t c;
+        size_t at = sw_utf8_back(text, end);
+        (void)sw_utf8_next(&c, text, at);
+        if (!sw_char_is_space(c)) break;
+        end = at;
+    }
+    return sw_text_buf_add(out, text + begin, end - begin, err);
+}
+
+static sw_code parse_content(sw_norm_step *step, const cJSON *json, const char *key,
+                             sw_arena *arena, sw_err *err)
+{
+    const char *content = NULL;
+    char *copy = NULL;
+    sw_code rc = sw_json_text(&content, json, key, err);
+
+    if (rc != SW_OK) return rc;
+    if (!content) return SW_FAIL(err, SW_E_FORMAT, "no \"%s\"", key);
+    rc = sw_arena_text(&copy, arena, content, strlen(content), err);
+    step->content = copy;
+    return rc;
+}
+
+static sw_code parse_prepend(sw_norm_step *step, const cJSON *json, sw_arena *arena, sw_err *err)
+{
+    return parse_content(step, json, "prepend", arena, err);
+}
+
+static sw_code parse_replace(sw_norm_step *step, const cJSON *json, sw_arena *arena, sw_err *err)
+{
+    sw_code rc = parse_content(step, json, "content", arena, err);
+
+    if (rc != SW_OK) return rc;
+    return sw_pattern_parse(&step->pattern, sw_json_member(json, "pattern"), arena, err);
+}
+
+static sw_code parse_strip(sw_norm_step *step, const cJSON *json, sw_arena *arena, sw_err *err)
+{
+    sw_code rc;
+
+    (void)arena;
+    step->strip_left = step->strip_right = true;
+    if ((rc = sw_json_bool(&step->strip_left, json, "strip_left", err)) != SW_OK) return rc;
+    return sw_json_bool(&step->strip_right, json, "strip_right", err);
+}
+
+static const struct {
+    const char *type;
+    sw_code (*parse)(sw_norm_step *step, const cJSON *json, sw_arena *arena, sw_err *err);
+    sw_code (*run)(sw_normalizer *owner, const sw_norm_step *step, sw_text_buf *out,
+                   const char *text, size_t n_bytes, sw_err *err);
+} kinds[] = {
+    {"Prepend", parse_prepend, run_prepend}, {"Replace", parse_replace, run_replace},
+    {"Strip", parse_strip, run_strip},       {"Lowercase", NULL, run_lowercase},
+    {"NFC", NULL, run_form},                 {"NFD", NULL, run_form},
+    {"NFKC", NULL, run_form},                {"NFKD", NULL, run_form},
+};
+
+static sw_code parse_step(sw_normalizer *out, const cJSON *json, const char *type,
+                          sw_arena *arena, sw_err *err)
+{
+    sw_norm_step *step = &out->steps[out->n_steps];
+
+    if (out->n_steps == SW_STEPS_MAX)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "normalizer of more than %d steps", SW_STEPS_MAX);
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        sw_code rc = SW_OK;
+        if (strcmp(kinds[i].type, type) != 0) continue;
+        out->n_steps++;
+        step->run = kinds[i].run;
+        step->form = sw_normal_form_find(type);
+        if (kinds[i].parse) rc = kinds[i].parse(step, json, arena, err);
+        if (rc != SW_OK) sw_err_prefix(err, "normalizer %s", type);
+        return rc;
+    }
+    return sw_part_unsupported("normalizer", type, err);
+}
+
+/* Nesting is bounded by the depth cap on the JSON. */
+sw_code sw_normalizer_parse(sw_normalizer *out, const cJSON *json, sw_arena *arena, sw_err *err)
+{
+    const char *type;
+    const cJSON *member;
+    sw_code rc;
+
+    if (!json) return SW_OK;
+    if ((rc = sw_part_type(&type, json, "normalizer", err)) != SW_OK) return rc;
+    if (strcmp(type, "Sequence") != 0) return parse_step(out, json, type, arena, err);
+    member = sw_json_member(json, "normalizers");
+    if (!cJSON_IsArray(member))
+        return SW_FAIL(err, SW_E_FORMAT, "normalizer Sequence: no \"normalizers\"");
+    for (member = member->child; member; member = member->next)
+        if ((rc = sw_normalizer_parse(out, member, arena, err)) != SW_OK) return rc;
+    return SW_OK;
+}
+
+sw_code sw_normalizer_run(sw_normalizer *normalizer, const char **text, size_t *n_bytes,
+                          sw_err *err)
+{
+    for (int i = 0; i < normalizer->n_steps; i++) {
+        sw_text_buf *out = &normalizer->buf[i & 1];
+        const sw_norm_step *step = &normalizer->steps[i];
+        sw_code rc;
+        out->n_bytes = 0;
+        rc = step->run(normalizer, step, out, *text, *n_bytes, err);
+        if (rc != SW_OK) return rc;
+        *text = out->n_bytes ? out->bytes : "";
+        *n_bytes = out->n_bytes;
+    }
+    return SW_OK;
+}
+
+void sw_normalizer_free(sw_normalizer *normalizer)
+{
+    for (int i = 0; i < normalizer->n_steps; i++) sw_pattern_free(&normalizer->steps[i].pattern);
+    sw_text_buf_free(&normalizer->buf[0]);
+    sw_text_buf_free(&normalizer->buf[1]);
+    sw_normal_scratch_free(&normalizer->scratch);
+    memset(normalizer, 0, sizeof *normalizer);
+}
