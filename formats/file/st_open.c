@@ -1,0 +1,247 @@
+/* st_open.c - a checkpoint as its user sees it: one file, or a directory of shards. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/file/st_internal.h"
+
+struct sw_st {
+    sw_arena arena; /* names, tables, paths */
+    sw_map *maps;   /* n_files; all zero when the bytes are borrowed */
+    const char **paths;
+    int32_t n_files;
+    sw_st_tensor *tensors; /* by name */
+    int64_t n_tensors;
+    sw_st_meta *meta; /* of the first file */
+    int64_t n_meta;
+};
+
+static sw_code st_new(sw_st **out, int32_t n_files, sw_err *err)
+{
+    sw_st *st = NULL;
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&st, 1, "checkpoint", err)) != SW_OK) return rc;
+    if ((rc = SW_ARENA_TAKE(&st->maps, &st->arena, n_files, err)) != SW_OK) goto fail;
+    if ((rc = SW_ARENA_TAKE(&st->paths, &st->arena, n_files, err)) != SW_OK) goto fail;
+    st->n_files = n_files;
+    *out = st;
+    return SW_OK;
+fail:
+    sw_st_close(st);
+    return rc;
+}
+
+void sw_st_close(sw_st *st)
+{
+    if (!st) return;
+    for (int32_t i = 0; i < st->n_files; i++) sw_map_close(&st->maps[i]);
+    sw_arena_free(&st->arena);
+    sw_mem_put(st);
+}
+
+static void adopt(sw_st *st, const sw_st_part *part)
+{
+    st->tensors = part->tensors;
+    st->n_tensors = part->n_tensors;
+    st->meta = part->meta;
+    st->n_meta = part->n_meta;
+}
+
+sw_code sw_st_open_bytes(sw_st **out, const void *bytes, size_t n_bytes, const char *what,
+                         sw_err *err)
+{
+    sw_st_part part = {0};
+    char *path = NULL;
+    sw_st *st = NULL;
+    sw_code rc;
+
+    if ((rc = st_new(&st, 1, err)) != SW_OK) return rc;
+    if ((rc = sw_arena_text(&path, &st->arena, what, strlen(what), err)) != SW_OK) goto fail;
+    st->paths[0] = path;
+    if ((rc = sw_st_part_parse(&part, &st->arena, bytes, n_bytes, 0, what, err)) != SW_OK)
+        goto fail;
+    adopt(st, &part);
+    *out = st;
+    return SW_OK;
+fail:
+    sw_st_close(st);
+    return rc;
+}
+
+static sw_code map_part(sw_st *st, sw_st_part *part, int32_t shard, const char *path, sw_err *err)
+{
+    sw_map *map = &st->maps[shard];
+    char *copy = NULL;
+    sw_code rc;
+
+    if ((rc = sw_arena_text(&copy, &st->arena, path, strlen(path), err)) != SW_OK) return rc;
+    st->paths[shard] = copy;
+    if ((rc = sw_map_open(map, path, err)) != SW_OK) return rc;
+    return sw_st_part_parse(part, &st->arena, map->data, map->size_bytes, shard, path, err);
+}
+
+static sw_code open_single(sw_st **out, const char *path, sw_err *err)
+{
+    sw_st_part part = {0};
+    sw_st *st = NULL;
+    sw_code rc;
+
+    if ((rc = st_new(&st, 1, err)) != SW_OK) return rc;
+    if ((rc = map_part(st, &part, 0, path, err)) != SW_OK) {
+        sw_st_close(st);
+        return rc;
+    }
+    adopt(st, &part);
+    *out = st;
+    return SW_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const sw_st_tensor *)a)->name, ((const sw_st_tensor *)b)->name);
+}
+
+/* All shards in one table. Two tensors of one name would make the answer depend on the reader. */
+static sw_code merge_parts(sw_st *st, const sw_st_part *parts, const char *index_path, sw_err *err)
+{
+    int64_t n_tensors = 0, at = 0;
+    sw_code rc;
+
+    for (int32_t s = 0; s < st->n_files; s++) n_tensors += parts[s].n_tensors;
+    if ((rc = SW_ARENA_TAKE(&st->tensors, &st->arena, n_tensors, err)) != SW_OK) return rc;
+    for (int32_t s = 0; s < st->n_files; s++)
+        for (int64_t i = 0; i < parts[s].n_tensors; i++) st->tensors[at++] = parts[s].tensors[i];
+    st->n_tensors = n_tensors;
+    qsort(st->tensors, (size_t)n_tensors, sizeof *st->tensors, compare_names);
+    for (int64_t i = 1; i < n_tensors; i++) {
+        const sw_st_tensor *a = &st->tensors[i - 1], *b = &st->tensors[i];
+        if (!strcmp(a->name, b->name))
+            return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%.200s\" is in two shards, %s and %s",
+                           index_path, a->name, st->paths[a->shard], st->paths[b->shard]);
+    }
+    return SW_OK;
+}
+
+static sw_code check_map(const sw_st *st, const sw_st_index *index, const char *index_path,
+                         sw_err *err)
+{
+    for (int64_t i = 0; i < index->n_entries; i++) {
+        const sw_st_index_entry *entry = &index->entries[i];
+        const sw_st_tensor *tensor = sw_st_find(st, entry->name);
+        if (!tensor || tensor->shard != entry->file)
+            return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%.200s\" is not in its shard %s",
+                           index_path, entry->name, index->files[entry->file]);
+    }
+    return SW_OK;
+}
+
+static sw_code open_shards(sw_st *st, sw_st_part *parts, const sw_st_index *index, const char *dir,
+                           const char *index_path, sw_err *err)
+{
+    char path[SW_PATH_BYTES];
+    sw_code rc;
+
+    for (int32_t s = 0; s < index->n_files; s++) {
+        if ((rc = sw_path_join(path, dir, index->files[s], err)) != SW_OK) return rc;
+        if (!sw_path_exists(path))
+            return SW_FAIL(err, SW_E_IO, "%s: names the shard %s, which is missing", index_path,
+                           index->files[s]);
+        if ((rc = map_part(st, &parts[s], s, path, err)) != SW_OK) return rc;
+    }
+    if ((rc = merge_parts(st, parts, index_path, err)) != SW_OK) return rc;
+    st->meta = parts[0].meta;
+    st->n_meta = parts[0].n_meta;
+    return check_map(st, index, index_path, err);
+}
+
+static sw_code open_index(sw_st **out, const char *dir, const char *index_path, sw_err *err)
+{
+    sw_st_index index = {0};
+    sw_st_part *parts = NULL;
+    sw_arena arena = {0};
+    sw_map map = {0};
+    sw_st *st = NULL;
+    sw_code rc;
+
+    if ((rc = sw_map_open(&map, index_path, err)) != SW_OK) return rc;
+    rc = sw_st_index_parse(&index, &arena, (const char *)map.data, map.size_bytes, index_path, err);
+    if (rc != SW_OK) goto done;
+    if ((rc = st_new(&st, index.n_files, err)) != SW_OK) goto done;
+    if ((rc = SW_ARENA_TAKE(&parts, &arena, index.n_files, err)) != SW_OK) goto done;
+    if ((rc = open_shards(st, parts, &index, dir, index_path, err)) != SW_OK) goto done;
+    *out = st;
+    st = NULL;
+done:
+    sw_st_close(st);
+    sw_arena_free(&arena);
+    sw_map_close(&map);
+    return rc;
+}
+
+static bool is_container_name(const char *name)
+{
+    size_t n = strlen(name), suffix = strlen(SW_ST_SUFFIX);
+
+    return n > suffix && !strcmp(name + n - suffix, SW_ST_SUFFIX);
+}
+
+/* The only *.safetensors of a directory. */
+static sw_code find_only(char out[SW_PATH_BYTES], const char *dir, sw_err *err)
+{
+    char name[SW_PATH_BYTES] = "";
+    const struct dirent *entry;
+    int n_found = 0;
+    DIR *list = opendir(dir);
+
+    if (!list) return SW_FAIL(err, SW_E_IO, "%s: cannot list: %s", dir, strerror(errno));
+    while ((entry = readdir(list))) {
+        if (!is_container_name(entry->d_name)) continue;
+        n_found++;
+        memcpy(name, entry->d_name, strlen(entry->d_name) + 1);
+    }
+    closedir(list);
+    if (n_found == 0)
+        return SW_FAIL(err, SW_E_IO, "%s: no " SW_ST_INDEX_NAME " and no *.safetensors in it", dir);
+    if (n_found > 1)
+        return SW_FAIL(err, SW_E_IO,
+                       "%s: %d *.safetensors and no " SW_ST_INDEX_NAME "; name the file", dir,
+                       n_found);
+    return sw_path_join(out, dir, name, err);
+}
+
+sw_code sw_st_open(sw_st **out, const char *path, sw_err *err)
+{
+    char at[SW_PATH_BYTES];
+    sw_code rc;
+
+    if (!sw_path_is_dir(path)) return open_single(out, path, err);
+    if ((rc = sw_path_join(at, path, SW_ST_INDEX_NAME, err)) != SW_OK) return rc;
+    if (sw_path_exists(at)) return open_index(out, path, at, err);
+    if ((rc = sw_path_join(at, path, SW_ST_SINGLE_NAME, err)) != SW_OK) return rc;
+    if (!sw_path_exists(at) && (rc = find_only(at, path, err)) != SW_OK) return rc;
+    return open_single(out, at, err);
+}
+
+int64_t sw_st_count(const sw_st *st) { return st->n_tensors; }
+
+const sw_st_tensor *sw_st_at(const sw_st *st, int64_t i) { return &st->tensors[i]; }
+
+const sw_st_tensor *sw_st_find(const sw_st *st, const char *name)
+{
+    sw_st_tensor key = {.name = name};
+
+    return bsearch(&key, st->tensors, (size_t)st->n_tensors, sizeof *st->tensors, compare_names);
+}
+
+int32_t sw_st_n_files(const sw_st *st) { return st->n_files; }
+
+const char *sw_st_file_path(const sw_st *st, int32_t shard) { return st->paths[shard]; }
+
+const char *sw_st_metadata(const sw_st *st, const char *key)
+{
+    for (int64_t i = 0; i < st->n_meta; i++)
+        if (!strcmp(st->meta[i].key, key)) return st->meta[i].value;
+    return NULL;
+}

@@ -1,0 +1,86 @@
+/* scratch.c - see scratch.h. */
+#include "tests/support/scratch.h"
+
+#include <dirent.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+void scratch_open(scratch *s)
+{
+    const char *base = getenv("TMPDIR");
+
+    (void)snprintf(s->dir, sizeof s->dir, "%s/swage-test-XXXXXX", base ? base : "/tmp");
+    assert_non_null(mkdtemp(s->dir));
+}
+
+static int remove_entry(const char *path, const struct stat *info, int kind, struct FTW *walk)
+{
+    (void)info;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+void scratch_close(scratch *s)
+{
+    assert_int_equal(nftw(s->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+const char *scratch_path(const scratch *s, const char *name)
+{
+    static char ring[8][2 * SW_PATH_BYTES];
+    static unsigned next;
+    char *at = ring[next++ % 8];
+
+    (void)snprintf(at, sizeof ring[0], "%s/%s", s->dir, name);
+    return at;
+}
+
+void scratch_write(const scratch *s, const char *name, const void *bytes, size_t n_bytes)
+{
+    FILE *f = fopen(scratch_path(s, name), "wb");
+
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n_bytes, f), n_bytes);
+    assert_int_equal(fclose(f), 0);
+}
+
+int scratch_count(const scratch *s, const char *sub)
+{
+    DIR *list = opendir(sub ? scratch_path(s, sub) : s->dir);
+    const struct dirent *entry;
+    int n = 0;
+
+    if (!list) return 0;
+    while ((entry = readdir(list)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) n++;
+    closedir(list);
+    return n;
+}
+
+static bool dir_has(const char *dir, const char *part)
+{
+    DIR *list = opendir(dir);
+    const struct dirent *entry;
+    bool found = false;
+
+    while (list && !found && (entry = readdir(list))) {
+        char path[2 * SW_PATH_BYTES];
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
+        (void)snprintf(path, sizeof path, "%s/%s", dir, entry->d_name);
+        found = strstr(entry->d_name, part) || (entry->d_type == DT_DIR && dir_has(path, part));
+    }
+    if (list) closedir(list);
+    return found;
+}
+
+bool scratch_has(const scratch *s, const char *part) { return dir_has(s->dir, part); }

@@ -1,0 +1,25 @@
+/* scratch.h - a directory of its own for a test, and what tests look for in it. */
+#ifndef SW_TESTS_SUPPORT_SCRATCH_H
+#define SW_TESTS_SUPPORT_SCRATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "formats/base/file.h"
+
+typedef struct scratch {
+    char dir[SW_PATH_BYTES];
+} scratch;
+
+/* All of these fail the running cmocka test when the system refuses. */
+void scratch_open(scratch *s);  /* a fresh directory under $TMPDIR */
+void scratch_close(scratch *s); /* removes it with all that is in it */
+/* "dir/name"; the text lives until the next eight calls. */
+const char *scratch_path(const scratch *s, const char *name);
+void scratch_write(const scratch *s, const char *name, const void *bytes, size_t n_bytes);
+/* Names in the directory, or in its sub-directory when `sub` is not NULL, without . and .. */
+int scratch_count(const scratch *s, const char *sub);
+/* true when any name in the directory, at any depth, contains `part`. */
+bool scratch_has(const scratch *s, const char *part);
+
+#endif
