@@ -1,0 +1,67 @@
+/* decode_spec.h - the second decoder, written from the layout tables alone.
+ *
+ * It shares nothing with the packings, number formats and dialects it checks: its own half
+ * decoding, its own bit order, its own reading of quantization_config. Plain and slow on
+ * purpose; each dialect is one file and one row.
+ */
+#ifndef SW_VERIFY_DECODE_SPEC_H
+#define SW_VERIFY_DECODE_SPEC_H
+
+#include "formats/base/json.h"
+#include "formats/file/safetensors.h"
+
+#define SW_SPEC_SUFFIXES_MAX 6
+
+typedef struct sw_spec_reader sw_spec_reader;
+
+/* What quantization_config says, as far as decoding needs it. */
+typedef struct sw_spec_scheme {
+    const sw_spec_reader *reader;
+    int bits;             /* 2, 3, 4 or 8 */
+    bool is_symmetric;
+    int64_t group_elems;  /* along k_in; 0: one group per output channel */
+    bool wants_g_idx;     /* the config says that a group index is stored */
+} sw_spec_scheme;
+
+/* A decoded linear; values[n][k] = scales[n][g] * (codes[n][k] - zeros[n][g]), g = group_of[k]. */
+typedef struct sw_spec_weight {
+    int64_t n_out, k_in, n_groups;
+    int bits;
+    float *values;     /* [n_out, k_in] */
+    uint8_t *codes;    /* [n_out, k_in] */
+    float *scales;     /* [n_out, n_groups] */
+    int32_t *zeros;    /* [n_out, n_groups]; 2^(bits-1) when symmetric */
+    int32_t *group_of; /* [k_in] */
+} sw_spec_weight;
+
+struct sw_spec_reader {
+    const char *name;
+    const char *suffixes[SW_SPEC_SUFFIXES_MAX]; /* of the tensors a linear may have; NULL ends */
+    const char *marker;                         /* the suffix that says "quantized" */
+    bool (*is_mine)(const cJSON *config);
+    sw_code (*read_config)(sw_spec_scheme *out, const cJSON *config, sw_err *err);
+    /* Fill codes, scales, zeros and group_of of an allocated weight. */
+    sw_code (*decode)(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                      const char *module_path, sw_err *err);
+};
+
+extern const sw_spec_reader *const sw_spec_readers[]; /* ends with NULL */
+extern const sw_spec_reader sw_spec_gptq, sw_spec_gptq_v2, sw_spec_ct, sw_spec_swage;
+
+/* SW_E_UNSUPPORTED: a quantization_config that no reader knows, or a scheme beyond it. */
+sw_code sw_spec_scheme_read(sw_spec_scheme *out, const cJSON *quantization_config,
+                            sw_err *err) SW_MUST_USE;
+/* true when the linear at module_path is stored quantized. */
+bool sw_spec_is_quantized(const sw_spec_scheme *scheme, const sw_st *st, const char *module_path);
+/* true when `suffix` is a tensor that a quantized linear of this dialect may have. */
+bool sw_spec_is_part(const sw_spec_scheme *scheme, const char *suffix);
+
+/* Decode one linear. SW_E_FORMAT names the tensor: missing, wrong dtype or shape, a scale that is
+ * not finite, not above zero or too large, a zero point or group index out of range, a group with
+ * too many columns. `out` is freed by sw_spec_weight_free; set on success only. */
+sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
+                       const char *module_path, int64_t n_out, int64_t k_in,
+                       sw_err *err) SW_MUST_USE;
+void sw_spec_weight_free(sw_spec_weight *w); /* accepts a zeroed one */
+
+#endif
