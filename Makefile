@@ -20,7 +20,7 @@ WARN += -Werror
 endif
 
 # -ffp-contract=off: the reference and the fast kernels must round alike on every compiler.
-BASE_FLAGS := -std=c11 -g -I. -D_GNU_SOURCE -DSW_VERSION='"$(VERSION)"' -ffp-contract=off \
+BASE_FLAGS := -std=c11 -g -I. -D_GNU_SOURCE -DSW_VERSION='"$(VERSION)"' -DSW_CONFIG='"$(CONFIG)"' -ffp-contract=off \
               -fno-math-errno -fopenmp
 OPT_release  := -O3
 OPT_portable := -O2 -DSW_NO_SIMD

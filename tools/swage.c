@@ -1,8 +1,184 @@
-/* swage.c - the program's entry. */
+/* swage.c - the program's entry: find the command, parse its options, run it, report.
+ *
+ * Exit codes are sw_code values (formats/base/status.h). Help that was asked for goes to stdout
+ * with exit 0; help that corrects a mistake goes to stderr with exit 2.
+ */
+#include <cblas.h>
+#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
-int main(void)
+#include "formats/base/parallel.h"
+#include "tools/cmd.h"
+#include "tools/cpu_setup.h"
+
+#define SW_CMD(id) extern const sw_cmd sw_cmd_##id;
+#include "tools/cmds.def"
+#undef SW_CMD
+
+static const sw_cmd *const commands[] = {
+#define SW_CMD(id) &sw_cmd_##id,
+#include "tools/cmds.def"
+#undef SW_CMD
+    NULL,
+};
+
+static const char *command_name(int i)
 {
-    (void)puts("swage " SW_VERSION);
-    return 0;
+    return commands[i] ? commands[i]->name : NULL;
+}
+
+static const sw_cmd *find_command(const char *name)
+{
+    for (int i = 0; commands[i]; i++)
+        if (!strcmp(commands[i]->name, name)) return commands[i];
+    return NULL;
+}
+
+static void print_overview(FILE *out)
+{
+    (void)fputs("swage - quantize language models, write kernel-ready checkpoints, prove them\n\n"
+                "usage: swage COMMAND ...\n\n",
+                out);
+    for (int i = 0; commands[i]; i++)
+        (void)fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    (void)fputs("\nswage COMMAND --help has options and examples; swage --version.\n"
+                "Results on stdout, talk on stderr. Exit codes: 0 good, 1 a gate failed, 2 usage,\n"
+                "3 malformed input, 4 unsupported, 5 I/O, 6 memory, 7 CUDA, 70 a bug,\n"
+                "130 interrupted.\n",
+                out);
+}
+
+static void print_command_help(FILE *out, const sw_cmd *cmd)
+{
+    (void)fprintf(out, "swage %s - %s\n\nusage: swage %s %s\n", cmd->name, cmd->summary, cmd->name,
+                  cmd->args);
+    if (cmd->more) (void)fprintf(out, "\n%s", cmd->more);
+    (void)fputs("\noptions:\n", out);
+    sw_opt_print(out, cmd->options);
+    (void)fputs("\nexamples:\n", out);
+    for (int i = 0; cmd->examples[i]; i++) (void)fprintf(out, "  %s\n", cmd->examples[i]);
+}
+
+/* A pipeline that asked for JSON gets an object when the run fails as well. */
+static void print_json_error(sw_run *run, const sw_cmd *cmd, const sw_err *err)
+{
+    cJSON *object = NULL;
+    sw_err ignored = {0};
+
+    if (sw_cmd_json_new(&object, "error", &ignored) != SW_OK) return;
+    if (cJSON_AddStringToObject(object, "command", cmd->name) &&
+        cJSON_AddStringToObject(object, "code", sw_code_name(err->code)) &&
+        cJSON_AddNumberToObject(object, "exit", err->code) &&
+        cJSON_AddStringToObject(object, "message", err->text))
+        (void)!sw_cmd_json_print(run, object, &ignored);
+    cJSON_Delete(object);
+}
+
+static sw_code check_args(const sw_cmd *cmd, const sw_opt_args *args, sw_err *err)
+{
+    if (args->n < cmd->min_args)
+        return SW_FAIL(err, SW_E_USAGE, "too few arguments; usage: swage %s %s", cmd->name,
+                       cmd->args);
+    if (args->n > cmd->max_args)
+        return SW_FAIL(err, SW_E_USAGE, "'%s' is one argument too many; usage: swage %s %s",
+                       args->items[cmd->max_args], cmd->name, cmd->args);
+    return SW_OK;
+}
+
+/* Help wins over everything else on the line, so that asking never needs a valid command. */
+static bool asks_for_help(int argc, char *const argv[])
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) return true;
+    return false;
+}
+
+static sw_code flush_result(sw_err *err)
+{
+    int failed = ferror(stdout);
+
+    failed |= fflush(stdout);
+    return failed ? SW_FAIL(err, SW_E_IO, "cannot write the result to stdout") : SW_OK;
+}
+
+static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
+{
+    sw_arena arena = {0};
+    sw_term term;
+    sw_err err = {0};
+    sw_opt_args args = {0};
+    sw_run run = {.term = &term, .arena = &arena};
+    sw_cmd_common *common = NULL;
+    sw_code rc;
+
+    sw_term_init(&term, false);
+    if (asks_for_help(argc, argv)) {
+        print_command_help(stdout, cmd);
+        rc = flush_result(&err);
+        goto done;
+    }
+    if ((rc = sw_arena_take((void **)&common, &arena, 1, cmd->options_bytes, &err)) != SW_OK)
+        goto done;
+    if (cmd->defaults) memcpy(common, cmd->defaults, cmd->options_bytes);
+    if ((rc = sw_opt_parse(common, &args, cmd->options, argc, argv, &arena, &err)) != SW_OK ||
+        (rc = check_args(cmd, &args, &err)) != SW_OK)
+        goto done;
+    if (!common->threads) common->threads = sw_cpu_count();
+    term.is_quiet = common->quiet != 0;
+    run.options = common;
+    run.args = args.items;
+    run.n_args = args.n;
+    if (cmd->is_long) sw_term_catch_signals();
+    rc = cmd->run(&run, &err);
+    sw_term_clear(&term);
+    if (rc == SW_OK) rc = flush_result(&err);
+done:
+    if (rc != SW_OK && common && common->json && !run.has_result)
+        print_json_error(&run, cmd, &err);
+    if (rc != SW_OK) sw_term_error(&term, cmd->name, &err);
+    sw_arena_free(&arena);
+    return (int)rc;
+}
+
+static int misuse(const char *word)
+{
+    const char *near = sw_opt_nearest(word, command_name);
+
+    char guess[64] = "";
+
+    if (near) (void)snprintf(guess, sizeof guess, "; did you mean %s?", near);
+    (void)fprintf(stderr, "swage: unknown command '%s'%s (swage --help lists them)\n", word,
+                  guess);
+    return SW_E_USAGE;
+}
+
+int main(int argc, char *argv[])
+{
+    const sw_cmd *cmd;
+    sw_err err = {0};
+
+    sw_cpu_setup(argv);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is then a write that fails, not a death */
+    openblas_set_num_threads(1);    /* threads come from sw_parallel_for alone */
+    if (argc < 2) {
+        print_overview(stderr);
+        return SW_E_USAGE;
+    }
+    if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
+        (void)puts("swage " SW_VERSION " (" SW_CONFIG " build, compiler " __VERSION__
+                   ", CPU only)");
+        return flush_result(&err);
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        if (argc > 2 && argv[1][0] == 'h') {
+            if ((cmd = find_command(argv[2])) == NULL) return misuse(argv[2]);
+            print_command_help(stdout, cmd);
+        } else {
+            print_overview(stdout);
+        }
+        return flush_result(&err);
+    }
+    cmd = find_command(argv[1]);
+    return cmd ? run_command(cmd, argc - 2, argv + 2) : misuse(argv[1]);
 }

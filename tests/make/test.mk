@@ -2,14 +2,16 @@
 
 FUZZ_SECONDS ?= 60
 comma := ,
+# The program without its main, so that tests can reach commands and options.
+PART_OBJ := $(filter-out %/tools/swage.o,$(TOOL_OBJ))
 UNIT_LIBS := -lcmocka $(LIBS)
 # Every allocation and every write of the library goes through these, so tests can fail the N-th.
 WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc pwrite fsync rename)
 
-$(BUILD)/tests/%: tests/%.c $(LIB) $(TSUP_OBJ)
+$(BUILD)/tests/%: tests/%.c $(LIB) $(TSUP_OBJ) $(PART_OBJ)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST $(CONFIG) $<")
-	$(Q)$(CC) $(CFLAGS_ALL) -Wno-conversion -Wno-missing-prototypes -MMD -MP $< $(TSUP_OBJ) \
+	$(Q)$(CC) $(CFLAGS_ALL) -Wno-conversion -Wno-missing-prototypes -MMD -MP $< $(TSUP_OBJ) $(PART_OBJ) \
 	  $(LIB) $(LDFLAGS) $(if $(findstring tests/fault,$@),$(WRAP)) $(UNIT_LIBS) -o $@
 
 $(BUILD)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB)

@@ -1,0 +1,229 @@
+/* cmd_inspect.c - `swage inspect`: what a checkpoint holds and what is wrong with it. */
+#include <stdio.h>
+
+#include "tools/cmd.h"
+#include "tools/inspection.h"
+
+typedef struct inspect_options {
+    sw_cmd_common common;
+    int tensors, values;
+} inspect_options;
+
+static const sw_opt options[] = {
+    {.name = "tensors", .kind = SW_OPT_FLAG, .offset = offsetof(inspect_options, tensors),
+     .set_to = 1, .help = "list every tensor with its dtype and shape"},
+    {.name = "values", .kind = SW_OPT_FLAG, .offset = offsetof(inspect_options, values),
+     .set_to = 1, .help = "read every float weight and report what is not finite"},
+    SW_CMD_COMMON_ROWS,
+    {0},
+};
+
+static void describe_scheme(char out[96], const sw_inspection *in)
+{
+    const sw_qspec *spec = &in->qconfig.spec;
+    char group[24] = "per channel";
+
+    if (spec->group_elems)
+        (void)snprintf(group, sizeof group, "group %lld", (long long)spec->group_elems);
+    (void)snprintf(out, 96, "%d bits, %s, %s", spec->num->bits, group,
+                   spec->is_symmetric ? "symmetric" : "with zero points");
+}
+
+static void print_model(const sw_inspection *in)
+{
+    const sw_model *m = &in->model;
+    char scheme[96];
+
+    if (in->has_model) {
+        (void)printf("model      %s (%s), %lld layers, hidden %lld, %lld heads (%lld key/value), "
+                     "vocabulary %lld, context %lld\n",
+                     m->arch->name, m->arch->hf_class, (long long)m->n_layers,
+                     (long long)m->hidden, (long long)m->n_heads, (long long)m->n_kv_heads,
+                     (long long)m->vocab, (long long)m->max_positions);
+        if (m->n_experts)
+            (void)printf("experts    %lld, %lld used per token\n", (long long)m->n_experts,
+                         (long long)m->n_experts_used);
+    }
+    if (in->dialect) {
+        describe_scheme(scheme, in);
+        (void)printf("format     %s: %s; %lld linears quantized\n", in->dialect->name, scheme,
+                     (long long)in->n_quantized);
+    } else if (in->config) {
+        (void)printf("format     %s\n", sw_json_member(in->config, "quantization_config")
+                                            ? "quantized, not readable here"
+                                            : "dense");
+    }
+    if (in->tokenizer_vocab)
+        (void)printf("tokenizer  %lld tokens\n", (long long)in->tokenizer_vocab);
+}
+
+static void print_total(const char *name, const sw_dtype_total *t)
+{
+    char bytes[16];
+
+    sw_term_bytes(bytes, (double)t->n_bytes);
+    (void)printf("%-9s %9lld %15lld %10s\n", name, (long long)t->n_tensors, (long long)t->n_elems,
+                 bytes);
+}
+
+static void print_text(const sw_inspection *in, bool with_tensors)
+{
+    (void)printf("path       %s\n", in->path);
+    print_model(in);
+    (void)printf("files      %d\n\n%-9s %9s %15s %10s\n", (int)sw_st_n_files(in->st), "dtype",
+                 "tensors", "elements", "bytes");
+    for (int d = 0; d < SW_DTYPE_COUNT; d++)
+        if (in->by_dtype[d].n_tensors)
+            print_total(sw_dtype_name((sw_dtype)d), &in->by_dtype[d]);
+    print_total("total", &in->total);
+    if (with_tensors) (void)puts("");
+    for (int64_t i = 0; with_tensors && i < sw_st_count(in->st); i++) {
+        char text[96];
+        sw_view_describe(text, sizeof text, &sw_st_at(in->st, i)->view);
+        (void)printf("%-64s %s\n", sw_st_at(in->st, i)->name, text);
+    }
+    (void)printf("\nproblems%s\n", in->n_problems ? "" : "   none");
+    for (int64_t i = 0; i < in->n_problems && i < SW_PROBLEMS_MAX; i++)
+        (void)printf("  %s\n", in->problems[i].text);
+}
+
+static bool add_number(cJSON *object, const char *key, int64_t v)
+{
+    return cJSON_AddNumberToObject(object, key, (double)v) != NULL;
+}
+
+static bool add_total(cJSON *object, const char *name, const sw_dtype_total *t)
+{
+    cJSON *row = cJSON_AddObjectToObject(object, name);
+
+    return row && add_number(row, "tensors", t->n_tensors) &&
+           add_number(row, "elements", t->n_elems) && add_number(row, "bytes", (int64_t)t->n_bytes);
+}
+
+static bool add_model(cJSON *object, const sw_inspection *in)
+{
+    const sw_model *m = &in->model;
+    cJSON *row;
+
+    if (!in->has_model) return true;
+    row = cJSON_AddObjectToObject(object, "model");
+    return row && cJSON_AddStringToObject(row, "architecture", m->arch->name) &&
+           add_number(row, "layers", m->n_layers) && add_number(row, "hidden", m->hidden) &&
+           add_number(row, "heads", m->n_heads) && add_number(row, "kv_heads", m->n_kv_heads) &&
+           add_number(row, "vocab", m->vocab) && add_number(row, "context", m->max_positions) &&
+           add_number(row, "experts", m->n_experts) &&
+           cJSON_AddBoolToObject(row, "tied_embeddings", m->is_tied);
+}
+
+static bool add_format(cJSON *object, const sw_inspection *in)
+{
+    const sw_qspec *spec = &in->qconfig.spec;
+    cJSON *row;
+
+    if (!in->dialect) return true;
+    row = cJSON_AddObjectToObject(object, "quantized");
+    return row && cJSON_AddStringToObject(row, "format", in->dialect->name) &&
+           add_number(row, "bits", spec->num->bits) &&
+           add_number(row, "group", spec->group_elems) &&
+           cJSON_AddBoolToObject(row, "symmetric", spec->is_symmetric) &&
+           add_number(row, "linears", in->n_quantized);
+}
+
+static bool add_tensors(cJSON *object, const sw_inspection *in)
+{
+    cJSON *list = cJSON_AddArrayToObject(object, "tensors");
+
+    for (int64_t i = 0; list && i < sw_st_count(in->st); i++) {
+        const sw_st_tensor *t = sw_st_at(in->st, i);
+        cJSON *row = cJSON_CreateObject();
+        cJSON *shape;
+        if (!row || !cJSON_AddItemToArray(list, row)) return false;
+        if (!cJSON_AddStringToObject(row, "name", t->name) ||
+            !cJSON_AddStringToObject(row, "dtype", sw_dtype_name(t->view.dtype)) ||
+            !add_number(row, "bytes", (int64_t)t->view.size_bytes))
+            return false;
+        shape = cJSON_AddArrayToObject(row, "shape");
+        for (int d = 0; shape && d < t->view.n_dims; d++)
+            if (!cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->view.shape[d])))
+                return false;
+        if (!shape) return false;
+    }
+    return list != NULL;
+}
+
+static bool add_problems(cJSON *object, const sw_inspection *in)
+{
+    cJSON *list = cJSON_AddArrayToObject(object, "problems");
+
+    for (int64_t i = 0; list && i < in->n_problems && i < SW_PROBLEMS_MAX; i++) {
+        cJSON *row = cJSON_CreateObject();
+        if (!row || !cJSON_AddItemToArray(list, row) ||
+            !cJSON_AddStringToObject(row, "code", sw_code_name(in->problems[i].code)) ||
+            !cJSON_AddStringToObject(row, "message", in->problems[i].text))
+            return false;
+    }
+    return list != NULL;
+}
+
+static sw_code print_json(sw_run *run, const sw_inspection *in, bool with_tensors, sw_err *err)
+{
+    cJSON *object = NULL, *dtypes;
+    sw_code rc = sw_cmd_json_new(&object, "inspect", err);
+    bool ok;
+
+    if (rc != SW_OK) return rc;
+    ok = cJSON_AddStringToObject(object, "path", in->path) && add_model(object, in) &&
+         add_format(object, in) && add_number(object, "tokenizer_vocab", in->tokenizer_vocab) &&
+         add_number(object, "files", sw_st_n_files(in->st)) &&
+         add_total(object, "total", &in->total) &&
+         (dtypes = cJSON_AddObjectToObject(object, "dtypes")) != NULL;
+    for (int d = 0; ok && d < SW_DTYPE_COUNT; d++)
+        if (in->by_dtype[d].n_tensors)
+            ok = add_total(dtypes, sw_dtype_name((sw_dtype)d), &in->by_dtype[d]);
+    ok = ok && (!with_tensors || add_tensors(object, in)) && add_problems(object, in);
+    rc = ok ? sw_cmd_json_print(run, object, err) : sw_cmd_json_added(NULL, err);
+    cJSON_Delete(object);
+    return rc;
+}
+
+static sw_code run_inspect(sw_run *run, sw_err *err)
+{
+    const inspect_options *o = run->options;
+    sw_inspection *in = NULL;
+    sw_code rc = SW_ARENA_TAKE(&in, run->arena, 1, err);
+
+    if (rc != SW_OK) return rc;
+    rc = sw_inspection_open(in, run->args[0], o->values != 0, &run->term->progress, err);
+    if (rc != SW_OK) return rc;
+    sw_term_clear(run->term);
+    if (o->common.json)
+        rc = print_json(run, in, o->tensors != 0, err);
+    else
+        print_text(in, o->tensors != 0);
+    if (rc == SW_OK && in->n_problems)
+        rc = SW_FAIL(err, in->problems[0].code, "%lld problem%s; the first: %s",
+                     (long long)in->n_problems, in->n_problems > 1 ? "s" : "",
+                     in->problems[0].text);
+    sw_inspection_close(in);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "swage inspect calib_data/tiny-llama",
+    "swage inspect calib_data/tiny-llama --tensors --values",
+    "swage inspect calib_data/tiny-llama/model.safetensors --json", NULL};
+
+const sw_cmd sw_cmd_inspect = {
+    .name = "inspect",
+    .args = "PATH",
+    .summary = "what is in a checkpoint: tensors, format, sizes, problems",
+    .more = "PATH is a model directory or one .safetensors file. Everything is looked at before\n"
+            "anything is said; the exit code is that of the first problem, or 0.\n",
+    .options = options,
+    .options_bytes = sizeof(inspect_options),
+    .min_args = 1,
+    .max_args = 1,
+    .is_long = true,
+    .examples = examples,
+    .run = run_inspect,
+};

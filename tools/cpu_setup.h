@@ -1,0 +1,9 @@
+/* cpu_setup.h - settings that OpenBLAS reads only while the program is being loaded. */
+#ifndef SW_TOOLS_CPU_SETUP_H
+#define SW_TOOLS_CPU_SETUP_H
+
+/* May replace the process by itself, once, with the environment that suits this CPU; returns when
+ * there is nothing to do or it cannot be done. Call before anything else in main. */
+void sw_cpu_setup(char *argv[]);
+
+#endif

@@ -1,0 +1,14 @@
+/* names.c - see names.h. */
+#include "tools/names.h"
+
+#include "formats/dialect/dialect.h"
+#include "quant/algo.h"
+#include "quant/scheme.h"
+
+const char *sw_name_of_scheme(int i) { return i < sw_n_schemes ? sw_schemes[i].name : NULL; }
+const char *sw_name_of_method(int i) { return i < sw_n_algos ? sw_algos[i].name : NULL; }
+
+const char *sw_name_of_format(int i)
+{
+    return sw_dialects[i] ? sw_dialects[i]->name : NULL; /* the table ends with NULL */
+}
