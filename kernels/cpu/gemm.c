@@ -1,9 +1,9 @@
 /* gemm.c - products with many tokens: decode a panel of W once, then dot it with all of them.
  *
- *        k ->            A panel is 64 channels x BLOCK_K inputs of W as floats, 256 KiB: it stays
- *   n  [ panel ]         in the second-level cache. Tokens come in groups of 4 to 6 whose inputs
- *   |  [ panel ] ...     (24 KiB) stay in the first; a group meets the panel four channels at a
- *   v                    time, all partial sums in registers.
+ *        k ->            A panel is 16 channels x BLOCK_K inputs of W as floats. It is decoded into
+ *   n  [ panel ]         the first-level cache (24 KiB) and stays there, while the tokens of the
+ *   |  [ panel ] ...     chunk (192 x BLOCK_K, 300 KiB) stream from the second in groups of 3 or 6;
+ *   v                    four channels by one group at a time keep all partial sums in registers.
  *
  * Both operands are contiguous in k, so nothing is packed or transposed beyond bringing x into the
  * order of the panel. Chunks are (row of tiles, TOKENS_PER_ITEM tokens); k runs in fixed blocks in
@@ -16,17 +16,20 @@
 
 #if SW_X86_SIMD
 
-#define BLOCK_K 1024
-#define TOKENS_PER_ITEM 384
+#define BLOCK_K 384
+#define PANEL_ROWS 16
+#define TOKENS_PER_ITEM 192
+/* Rows lie a line more than BLOCK_K apart, so that they do not share cache sets. */
+#define ROW_ELEMS (BLOCK_K + 16)
 
 typedef struct gemm_job {
     const sw_gemm *p;
     const sw_cpu_ops *ops;
-    float *scratch; /* [n_threads, SCRATCH_ELEMS]: a panel, then the inputs of a group */
+    float *scratch; /* [n_threads, SCRATCH_ELEMS]: a panel, then the inputs of a chunk */
 } gemm_job;
 
-#define PANEL_ELEMS (SW_TILE_N * BLOCK_K)
-#define SCRATCH_ELEMS (PANEL_ELEMS + SW_GEMM_TOKENS_MAX * BLOCK_K)
+#define PANEL_ELEMS (PANEL_ROWS * ROW_ELEMS)
+#define SCRATCH_ELEMS (PANEL_ELEMS + TOKENS_PER_ITEM * ROW_ELEMS)
 
 static void decode_panel(const gemm_job *job, float *panel, int64_t n0, int64_t n_rows, int64_t k0,
                          int64_t n_k)
@@ -35,44 +38,55 @@ static void decode_panel(const gemm_job *job, float *panel, int64_t n0, int64_t 
     size_t elem_bytes = w->dense_dtype == SW_DTYPE_F32 ? 4 : 2;
 
     if (w->tiles) {
-        job->ops->decode_tiles(panel, BLOCK_K, w->tiles, n0 / SW_TILE_N, k0 / SW_TILE_K,
+        job->ops->decode_tiles(panel, ROW_ELEMS, w->tiles, n0 / SW_TILE_N,
+                               (int)(n0 % SW_TILE_N / PANEL_ROWS), k0 / SW_TILE_K,
                                sw_tiles_k(n_k));
         return;
     }
     for (int64_t n = 0; n < n_rows; n++)
         job->ops->decode_dense(
-            panel + n * BLOCK_K,
+            panel + n * ROW_ELEMS,
             (const uint8_t *)w->dense + (size_t)((n0 + n) * w->k_in + k0) * elem_bytes,
             w->dense_dtype, n_k);
+}
+
+static void bring_inputs(const gemm_job *job, float *x, int64_t m0, int64_t n_tokens, int64_t k0,
+                         int64_t n_k)
+{
+    const sw_gemm *p = job->p;
+
+    for (int64_t m = 0; m < n_tokens; m++) {
+        const float *from = p->x + (m0 + m) * p->x_stride + k0;
+
+        if (p->w->tiles) job->ops->to_tile_order(x + m * ROW_ELEMS, from, n_k);
+        else job->ops->decode_dense(x + m * ROW_ELEMS, from, SW_DTYPE_F32, n_k);
+    }
 }
 
 static void run_item(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const gemm_job *job = (const gemm_job *)ctx;
     const sw_gemm *p = job->p;
-    const sw_cpu_ops *ops = job->ops;
-    int64_t n_panels = sw_tiles_n(p->w->n_out), n0 = begin % n_panels * SW_TILE_N;
-    int64_t n_rows = sw_min_i64(SW_TILE_N, p->w->n_out - n0);
-    int64_t m_begin = begin / n_panels * TOKENS_PER_ITEM;
-    int64_t m_end = sw_min_i64(m_begin + TOKENS_PER_ITEM, p->m);
+    int64_t n_tiles = sw_tiles_n(p->w->n_out), n_begin = begin % n_tiles * SW_TILE_N;
+    int64_t n_end = sw_min_i64(n_begin + SW_TILE_N, p->w->n_out);
+    int64_t m0 = begin / n_tiles * TOKENS_PER_ITEM;
+    int64_t n_tokens = sw_min_i64(TOKENS_PER_ITEM, p->m - m0), group = job->ops->gemm_tokens;
     float *panel = job->scratch + (int64_t)thread * SCRATCH_ELEMS, *x = panel + PANEL_ELEMS;
 
     (void)end;
     for (int64_t k0 = 0; k0 < p->w->k_in; k0 += BLOCK_K) {
         int64_t n_k = sw_min_i64(BLOCK_K, p->w->k_in - k0);
 
-        decode_panel(job, panel, n0, n_rows, k0, n_k);
-        for (int64_t m = m_begin; m < m_end; m += ops->gemm_tokens) {
-            int n_tokens = (int)sw_min_i64(ops->gemm_tokens, m_end - m);
+        bring_inputs(job, x, m0, n_tokens, k0, n_k);
+        for (int64_t n0 = n_begin; n0 < n_end; n0 += PANEL_ROWS) {
+            int64_t n_rows = sw_min_i64(PANEL_ROWS, n_end - n0);
 
-            for (int64_t i = 0; i < n_tokens; i++) {
-                const float *from = p->x + (m + i) * p->x_stride + k0;
-
-                if (p->w->tiles) ops->to_tile_order(x + i * BLOCK_K, from, n_k);
-                else ops->decode_dense(x + i * BLOCK_K, from, SW_DTYPE_F32, n_k);
-            }
-            ops->dot_panel(p->y + m * p->y_stride + n0, p->y_stride, x, BLOCK_K, n_tokens, panel,
-                           BLOCK_K, n_rows, sw_round_up(n_k, SW_TILE_K), k0 > 0);
+            decode_panel(job, panel, n0, n_rows, k0, n_k);
+            for (int64_t m = 0; m < n_tokens; m += group)
+                job->ops->dot_panel(p->y + (m0 + m) * p->y_stride + n0, p->y_stride,
+                                    x + m * ROW_ELEMS, ROW_ELEMS,
+                                    (int)sw_min_i64(group, n_tokens - m), panel, ROW_ELEMS, n_rows,
+                                    sw_round_up(n_k, SW_TILE_K), k0 > 0);
         }
     }
 }

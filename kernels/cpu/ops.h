@@ -37,8 +37,9 @@ typedef struct sw_cpu_ops {
     void (*gemv_tiles)(float *sums, const sw_tiles *t, int64_t n_tile, const float *x,
                        int64_t x_stride, int n_tokens, void *scratch);
 
-    /* panel f32 [64, ld] = channels of one row of tiles, tile order; n_tiles from k_tile on. */
-    void (*decode_tiles)(float *panel, int64_t ld, const sw_tiles *t, int64_t n_tile,
+    /* panel f32 [16, ld] = channels 16 * quarter on of a row of tiles, in tile order; n_tiles from
+     * k_tile on. */
+    void (*decode_tiles)(float *panel, int64_t ld, const sw_tiles *t, int64_t n_tile, int quarter,
                          int64_t k_tile, int64_t n_tiles);
 
     /* y [n_tokens, n_rows] (+)= x [n_tokens, x_stride] times panel [n_rows up to a multiple of 4,

@@ -156,7 +156,7 @@ typedef void (*strip_fn)(float *acc, const uint8_t *tiles, int64_t n_tiles,
     {{strip_4_0_##n_tokens, strip_4_1_##n_tokens}, {strip_8_0_##n_tokens, strip_8_1_##n_tokens}}
 
 #if V_LANES == 16
-STRIPS(8, 1) STRIPS(4, 2) STRIPS(2, 3) STRIPS(2, 4) STRIPS(1, 5) STRIPS(1, 6) STRIPS(1, 7)
+STRIPS(8, 1) STRIPS(4, 2) STRIPS(2, 3) STRIPS(2, 4) STRIPS(2, 5) STRIPS(2, 6) STRIPS(1, 7)
 STRIPS(1, 8)
 static const strip_fn strips[][2][2] = {STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3), STRIP_ROW(4),
                                         STRIP_ROW(5), STRIP_ROW(6), STRIP_ROW(7), STRIP_ROW(8)};
@@ -198,12 +198,13 @@ static void gemv_tiles(float *sums, const sw_tiles *t, int64_t n_tile, const flo
 }
 
 V_INLINE void decode_block(float *panel, int64_t ld, const uint8_t *tiles, int64_t n_tiles,
-                           const sw_strip_params *params, int bits, bool is_split)
+                           const sw_strip_params *params, int quarter, int bits, bool is_split)
 {
     for (int64_t tile = 0; tile < n_tiles; tile++)
-        for (int pair = 0; pair < SW_TILE_N / 2; pair++) {
+        for (int g = 0; g < 8; g++) {
+            int pair = 8 * quarter + g;
             const uint8_t *bytes = tiles + tile * SW_TILE_N * SW_TILE_K * bits / 8;
-            float *low = panel + (16 * (pair / 8) + pair % 8) * ld + tile * SW_TILE_K;
+            float *low = panel + g * ld + tile * SW_TILE_K;
             channel a = load_channel(params, tile, 2 * pair, bits, is_split);
             channel b = load_channel(params, tile, 2 * pair + 1, bits, is_split);
 
@@ -221,7 +222,7 @@ V_INLINE void decode_block(float *panel, int64_t ld, const uint8_t *tiles, int64
         }
 }
 
-static void decode_tiles(float *panel, int64_t ld, const sw_tiles *t, int64_t n_tile,
+static void decode_tiles(float *panel, int64_t ld, const sw_tiles *t, int64_t n_tile, int quarter,
                          int64_t k_tile, int64_t n_tiles)
 {
     int64_t tile_bytes = sw_tile_bytes(t->container_bits);
@@ -234,11 +235,11 @@ static void decode_tiles(float *panel, int64_t ld, const sw_tiles *t, int64_t n_
 
         load_params(&params, t, n_tile, k_tile + k, n);
         if (t->container_bits == 4) {
-            if (is_split_group(t)) decode_block(to, ld, at, n, &params, 4, true);
-            else decode_block(to, ld, at, n, &params, 4, false);
+            if (is_split_group(t)) decode_block(to, ld, at, n, &params, quarter, 4, true);
+            else decode_block(to, ld, at, n, &params, quarter, 4, false);
         } else {
-            if (is_split_group(t)) decode_block(to, ld, at, n, &params, 8, true);
-            else decode_block(to, ld, at, n, &params, 8, false);
+            if (is_split_group(t)) decode_block(to, ld, at, n, &params, quarter, 8, true);
+            else decode_block(to, ld, at, n, &params, quarter, 8, false);
         }
     }
 }
