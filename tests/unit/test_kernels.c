@@ -109,12 +109,75 @@ static void integers_are_exact(void **state)
         }
 }
 
+/* The same bytes on 1, 2 and 3 threads and on a second run. */
+static void threads_do_not_matter(void **state)
+{
+    (void)state;
+    for (size_t v = 0; v < N_VARIANTS; v++)
+        for (int i = 0; i < sw_n_kernels; i++) {
+            gemm_shape shape = shape_of(&variants[v], 4, 333, 480);
+            size_t y_bytes = (size_t)(4 * 333) * sizeof(float);
+            float *first = malloc(y_bytes);
+            gemm_case c;
+
+            gemm_case_new(&c, &shape);
+            if (sw_kernels[i].op == shape.op && sw_kernels[i].can_run(&c.problem))
+                for (int run = 0; run < 4; run++) {
+                    (void)gemm_case_run(&c, &sw_kernels[i], run % 3 + 1);
+                    if (run == 0) memcpy(first, c.problem.y, y_bytes);
+                    if (memcmp(first, c.problem.y, y_bytes) != 0)
+                        fail_with(&c, &sw_kernels[i], "bytes differ on threads", run % 3 + 1);
+                }
+            gemm_case_free(&c);
+            free(first);
+        }
+}
+
+/* Blocks of k and chunks of tokens are cut and joined without a seam. */
+static void large_shapes(void **state)
+{
+    static const int64_t sizes[][3] = {{3, 70, 2500}, {200, 40, 800}, {390, 65, 420}};
+
+    (void)state;
+    for (size_t v = 0; v < N_VARIANTS; v += 3)
+        for (size_t s = 0; s < 3; s++) {
+            gemm_shape shape = shape_of(&variants[v], sizes[s][0], sizes[s][1], sizes[s][2]);
+
+            shape.y_gap = 2;
+            check_rows(&shape);
+        }
+}
+
+/* A row that this processor cannot run is named, not passed over in silence. */
+static void rows_not_tested_here(void **state)
+{
+    variant v = variants[0];
+    int n_skipped = 0;
+
+    (void)state;
+    for (int i = 0; i < sw_n_kernels; i++) {
+        gemm_shape shape;
+        gemm_case c;
+
+        for (size_t k = 0; k < N_VARIANTS; k++)
+            if (variants[k].op == sw_kernels[i].op) v = variants[k];
+        shape = shape_of(&v, 1, 64, 64);
+        gemm_case_new(&c, &shape);
+        if (!sw_kernels[i].can_run(&c.problem)) {
+            print_message("skipped here: %s needs %s\n", sw_kernels[i].name, sw_kernels[i].isa);
+            n_skipped++;
+        }
+        gemm_case_free(&c);
+    }
+    assert_true(n_skipped < sw_n_kernels);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_match_reference),
-        cmocka_unit_test(many_tokens),
-        cmocka_unit_test(integers_are_exact),
+        cmocka_unit_test(rows_not_tested_here),  cmocka_unit_test(rows_match_reference),
+        cmocka_unit_test(many_tokens),           cmocka_unit_test(large_shapes),
+        cmocka_unit_test(integers_are_exact),    cmocka_unit_test(threads_do_not_matter),
     };
 
     sw_blas_single_thread();
