@@ -138,6 +138,7 @@ sw_code sw_pattern_parse(sw_pattern *out, const cJSON *json, sw_arena *arena, sw
     if (!literal == !regex)
         return SW_FAIL(err, SW_E_FORMAT, "pattern: neither {\"String\":..} nor {\"Regex\":..}");
     if (regex) return sw_pattern_from_regex(out, regex, strlen(regex), err);
+    if (!literal[0]) return sw_pattern_from_regex(out, "", 0, err); /* matches everywhere */
     if ((rc = sw_arena_text(&copy, arena, literal, strlen(literal), err)) != SW_OK) return rc;
     out->literal = copy;
     out->literal_bytes = strlen(literal);
@@ -175,9 +176,8 @@ static void take_match(sw_finder *f, size_t begin, size_t end)
 static void search_literal(sw_finder *f)
 {
     const sw_pattern *p = f->pattern;
-    const char *hit = p->literal_bytes ? memmem(f->text + f->search_at, f->n_bytes - f->search_at,
-                                                p->literal, p->literal_bytes)
-                                       : NULL;
+    const char *hit = memmem(f->text + f->search_at, f->n_bytes - f->search_at, p->literal,
+                             p->literal_bytes);
 
     if (!hit) return;
     take_match(f, (size_t)(hit - f->text), (size_t)(hit - f->text) + p->literal_bytes);

@@ -21,7 +21,7 @@ typedef struct sw_regex sw_regex;
 /* Exactly one of regex, literal and class is set. */
 typedef struct sw_pattern {
     sw_regex *regex;
-    const char *literal; /* zero bytes long: matches nothing */
+    const char *literal; /* at least one byte */
     size_t literal_bytes;
     bool (*char_class)(uint32_t code_point); /* each such character is one match */
 } sw_pattern;
