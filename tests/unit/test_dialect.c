@@ -185,6 +185,39 @@ static void compressed_tensors_bytes_by_hand(void **state)
     sw_qtensor_free(&q);
 }
 
+/* 32 channels, two groups: orientation shows only when both counts exceed one. */
+static void two_groups_lie_where_the_shapes_say(void **state)
+{
+    uint32_t packed[8 * 32], zeros[8];
+    uint16_t scales[64];
+    uint8_t other[64 * 4];
+    void *const gptq[] = {packed, zeros, scales, other};
+    void *const ct[] = {packed, scales, other, zeros};
+    sw_qtensor q;
+    sw_err err = {0};
+
+    (void)state;
+    sw_gen_qtensor(&q, 4, false, 32, SW_DTYPE_F16, 32, 64, SW_GEN_RANDOM, 0, 1);
+    for (int n = 0; n < 32; n++)
+        for (int g = 0; g < 2; g++) {
+            q.scales[2 * n + g] = 1.0f + (float)n / 64.0f + (float)g;
+            q.zeros[2 * n + g] = (uint8_t)(g ? 15 - n % 16 : n % 16);
+        }
+    assert_int_equal(row("gptq_v2")->encode(gptq, &q, &err), SW_OK);
+    assert_int_equal(scales[1], 0x3c10);      /* group 0, channel 1: 1 + 1/64 */
+    assert_int_equal(scales[32 + 1], 0x4008); /* group 1, channel 1: 2 + 1/64 */
+    assert_int_equal(zeros[0], 0x76543210);   /* group 0, channels 0..7 */
+    assert_int_equal(zeros[1], 0xfedcba98);   /* group 0, channels 8..15 */
+    assert_int_equal(zeros[4], 0x89abcdef);   /* group 1, channels 0..7 */
+    assert_int_equal(row("compressed-tensors")->encode(ct, &q, &err), SW_OK);
+    assert_int_equal(scales[2], 0x3c10);      /* channel 1, group 0 */
+    assert_int_equal(scales[3], 0x4008);      /* channel 1, group 1 */
+    assert_int_equal(zeros[0], 0x76543210);   /* channels 0..7, group 0 */
+    assert_int_equal(zeros[1], 0x89abcdef);   /* channels 0..7, group 1 */
+    assert_int_equal(zeros[2], 0xfedcba98);   /* channels 8..15, group 0 */
+    sw_qtensor_free(&q);
+}
+
 static void declared_tensors(void **state)
 {
     static const struct { const char *dialect, *want; } rows[] = {
@@ -454,6 +487,7 @@ int main(void)
         cmocka_unit_test(symmetric_zeros_of_the_other_version_are_refused),
         cmocka_unit_test(a_g_idx_beyond_the_groups_is_refused),
         cmocka_unit_test(compressed_tensors_bytes_by_hand),
+        cmocka_unit_test(two_groups_lie_where_the_shapes_say),
         cmocka_unit_test(declared_tensors),
         cmocka_unit_test(what_a_dialect_cannot_hold_is_explained),
         cmocka_unit_test(written_configs_are_what_loaders_expect),
