@@ -1,0 +1,248 @@
+/* checkpoint.c - the reading half of checkpoint.h. */
+#include "formats/dialect/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/mem.h"
+#include "formats/base/size.h"
+
+#define TENSOR_NAME_BYTES 1024
+#define CONFIG_NAME "config.json"
+#define SIDE_CONFIG_NAME "quantize_config.json"
+
+/* Any stored scheme will do to ask a dialect for its tensor names. */
+static const char *weight_suffix(const sw_dialect *dialect)
+{
+    sw_qspec spec = {&sw_nums[0], true, 0, SW_DTYPE_F16};
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+
+    (void)dialect->declare(parts, &spec, 64, 64);
+    return parts[0].suffix;
+}
+
+static const sw_st_tensor *find_part(const sw_checkpoint *ckpt, const char *module_path,
+                                     const char *suffix)
+{
+    char name[TENSOR_NAME_BYTES];
+    int n = snprintf(name, sizeof name, "%s.%s", module_path, suffix);
+
+    return n > 0 && (size_t)n < sizeof name ? sw_st_find(ckpt->st, name) : NULL;
+}
+
+static bool has_suffix(const sw_checkpoint *ckpt, const char *suffix)
+{
+    size_t n = strlen(suffix);
+
+    for (int64_t i = 0; i < sw_st_count(ckpt->st); i++) {
+        const char *name = sw_st_at(ckpt->st, i)->name;
+        size_t m = strlen(name);
+        if (m > n && name[m - n - 1] == '.' && !strcmp(name + m - n, suffix)) return true;
+    }
+    return false;
+}
+
+/* AutoGPTQ may leave the scheme in a file of its own, without naming the method. It counts only
+ * when config.json is silent and such tensors are there: stale copies of it lie about. */
+static sw_code adopt_side_config(sw_checkpoint *ckpt, sw_err *err)
+{
+    char path[SW_PATH_BYTES];
+    cJSON *object = NULL;
+    bool is_gptq;
+    sw_code rc;
+
+    if ((rc = sw_path_join(path, ckpt->dir, SIDE_CONFIG_NAME, err)) != SW_OK) return rc;
+    if (!sw_path_exists(path) || !has_suffix(ckpt, "qweight")) return SW_OK;
+    if ((rc = sw_json_read(&object, path, &sw_json_caps_config, err)) != SW_OK) return rc;
+    is_gptq = !sw_json_member(object, "quant_method") && sw_json_member(object, "desc_act");
+    if ((is_gptq && !cJSON_AddStringToObject(object, "quant_method", "gptq")) ||
+        !cJSON_AddItemToObject(ckpt->config, "quantization_config", object)) {
+        cJSON_Delete(object);
+        return SW_FAIL(err, SW_E_NOMEM, "%s: no memory", path);
+    }
+    return SW_OK;
+}
+
+static sw_code refuse_dialect(const cJSON *object, sw_err *err)
+{
+    const cJSON *method = sw_json_member(object, "quant_method");
+    char names[256] = "";
+    size_t at = 0;
+
+    for (const sw_dialect *const *d = sw_dialects; *d && at < sizeof names; d++)
+        at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", at ? ", " : "", (*d)->name);
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "quant_method \"%.60s\" cannot be read; there are %s",
+                   cJSON_IsString(method) ? method->valuestring : "(absent)", names);
+}
+
+static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
+{
+    const cJSON *object;
+    sw_code rc = SW_OK;
+
+    if (!sw_json_member(ckpt->config, "quantization_config") &&
+        !sw_json_member(ckpt->config, "compression_config"))
+        rc = adopt_side_config(ckpt, err);
+    if (rc != SW_OK) return rc;
+    object = sw_json_member(ckpt->config, "quantization_config");
+    if (!object) object = sw_json_member(ckpt->config, "compression_config");
+    if (!object) return SW_OK;
+    ckpt->dialect = sw_dialect_detect(object);
+    if (!ckpt->dialect) return refuse_dialect(object, err);
+    ckpt->qconfig.spec.scale_dtype = ckpt->dialect->scale_dtype(ckpt->model.dtype);
+    rc = ckpt->dialect->read_config(&ckpt->qconfig, object, &ckpt->arena, err);
+    if (rc == SW_OK && !has_suffix(ckpt, weight_suffix(ckpt->dialect)))
+        rc = SW_FAIL(err, SW_E_FORMAT, "says %s, but no tensor is named *.%s", ckpt->dialect->name,
+                     weight_suffix(ckpt->dialect));
+    return rc;
+}
+
+sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err)
+{
+    sw_checkpoint ckpt = {0};
+    char path[SW_PATH_BYTES];
+    sw_code rc;
+
+    if (strlen(dir) >= sizeof ckpt.dir)
+        return SW_FAIL(err, SW_E_USAGE, "model path of %zu bytes is too long", strlen(dir));
+    memcpy(ckpt.dir, dir, strlen(dir) + 1);
+    if (!sw_path_is_dir(dir))
+        return SW_FAIL(err, SW_E_IO, "%s: no such directory; give the folder of a model", dir);
+    if ((rc = sw_path_join(path, dir, CONFIG_NAME, err)) != SW_OK) return rc;
+    if ((rc = sw_json_read(&ckpt.config, path, &sw_json_caps_config, err)) != SW_OK) goto done;
+    if ((rc = sw_model_read(&ckpt.model, ckpt.config, err)) != SW_OK) {
+        sw_err_prefix(err, "%s", path);
+        goto done;
+    }
+    if ((rc = sw_st_open(&ckpt.st, dir, err)) != SW_OK) goto done;
+    if ((rc = read_dialect(&ckpt, err)) != SW_OK) {
+        sw_err_prefix(err, "%s", path);
+        goto done;
+    }
+    *out = ckpt;
+done:
+    if (rc != SW_OK) sw_checkpoint_close(&ckpt);
+    return rc;
+}
+
+void sw_checkpoint_close(sw_checkpoint *ckpt)
+{
+    cJSON_Delete(ckpt->config);
+    sw_st_close(ckpt->st);
+    sw_arena_free(&ckpt->arena);
+    memset(ckpt, 0, sizeof *ckpt);
+}
+
+bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_path)
+{
+    return ckpt->dialect && find_part(ckpt, module_path, weight_suffix(ckpt->dialect)) != NULL;
+}
+
+/* The scheme as this linear stores it: only the tensor knows the dtype of its scales. */
+static sw_code stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
+                           int64_t n_out, int64_t k_in, sw_err *err)
+{
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    sw_qspec spec = ckpt->qconfig.spec;
+    int n_parts;
+
+    if (spec.group_elems && k_in % spec.group_elems)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "group size %" PRId64 " does not divide the %" PRId64
+                       " inputs", spec.group_elems, k_in);
+    n_parts = ckpt->dialect->declare(parts, &spec, n_out, k_in);
+    for (int i = 0; i < n_parts; i++) {
+        const sw_st_tensor *t = find_part(ckpt, module_path, parts[i].suffix);
+        if (parts[i].is_scale && t &&
+            (t->view.dtype == SW_DTYPE_F16 || t->view.dtype == SW_DTYPE_BF16))
+            spec.scale_dtype = t->view.dtype;
+    }
+    *out = spec;
+    return SW_OK;
+}
+
+static bool view_fits(const sw_cview *view, const sw_part *part)
+{
+    if (view->dtype != part->dtype || view->n_dims != part->n_dims) return false;
+    for (int i = 0; i < part->n_dims; i++)
+        if (view->shape[i] != part->shape[i]) return false;
+    return true;
+}
+
+static sw_code find_checked(const sw_st_tensor **out, const sw_checkpoint *ckpt,
+                            const char *module_path, const sw_part *part, sw_err *err)
+{
+    const sw_st_tensor *t = find_part(ckpt, module_path, part->suffix);
+    sw_cview want = {.dtype = part->dtype, .n_dims = part->n_dims};
+    char have_text[160], want_text[160];
+
+    if (!t && !part->is_optional)
+        return SW_FAIL(err, SW_E_FORMAT, "tensor \"%s.%s\" is missing", module_path, part->suffix);
+    if (t && !view_fits(&t->view, part)) {
+        memcpy(want.shape, part->shape, sizeof want.shape);
+        sw_view_describe(have_text, sizeof have_text, &t->view);
+        sw_view_describe(want_text, sizeof want_text, &want);
+        return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is %s, must be %s by config.json",
+                       sw_st_file_path(ckpt->st, t->shard), t->name, have_text, want_text);
+    }
+    *out = t;
+    return SW_OK;
+}
+
+/* Mapped bytes of one part, or a copy where a file puts them at an odd address. */
+static sw_code aligned_part(const void **out, void **copy, const sw_st_tensor *t, sw_err *err)
+{
+    size_t elem_bytes = (size_t)sw_dtype_bits(t->view.dtype) / 8;
+    sw_code rc;
+
+    *out = t->view.data;
+    if ((uintptr_t)t->view.data % elem_bytes == 0) return SW_OK;
+    rc = sw_mem_get(copy, (int64_t)t->view.size_bytes, 1, t->name, err);
+    if (rc != SW_OK) return rc;
+    memcpy(*copy, t->view.data, t->view.size_bytes);
+    *out = *copy;
+    return SW_OK;
+}
+
+static sw_code decode_parts(sw_qtensor *q, const sw_checkpoint *ckpt, const char *module_path,
+                            sw_err *err)
+{
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    const void *data[SW_DIALECT_TENSORS_MAX] = {NULL};
+    void *copies[SW_DIALECT_TENSORS_MAX] = {NULL};
+    int n_parts = ckpt->dialect->declare(parts, &q->spec, q->n_out, q->k_in);
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < n_parts && rc == SW_OK; i++) {
+        const sw_st_tensor *t = NULL;
+        rc = find_checked(&t, ckpt, module_path, &parts[i], err);
+        if (rc == SW_OK && t) rc = aligned_part(&data[i], &copies[i], t, err);
+    }
+    if (rc == SW_OK && ((rc = ckpt->dialect->decode(q, data, err)) != SW_OK ||
+                        (rc = sw_qtensor_check(q, err)) != SW_OK))
+        sw_err_prefix(err, "%s: %s", ckpt->dir, module_path);
+    for (int i = 0; i < n_parts; i++) sw_mem_put(copies[i]);
+    return rc;
+}
+
+sw_code sw_checkpoint_qtensor(sw_qtensor *out, const sw_checkpoint *ckpt, const char *module_path,
+                              int64_t n_out, int64_t k_in, sw_err *err)
+{
+    sw_qtensor q = {0};
+    sw_qspec spec;
+    sw_code rc;
+
+    if (!ckpt->dialect)
+        return SW_FAIL(err, SW_E_BUG, "%s is not quantized", module_path);
+    if ((rc = stored_spec(&spec, ckpt, module_path, n_out, k_in, err)) != SW_OK) {
+        sw_err_prefix(err, "%s: %s", ckpt->dir, module_path);
+        return rc;
+    }
+    if ((rc = sw_qtensor_alloc(&q, &spec, n_out, k_in, err)) != SW_OK) return rc;
+    if ((rc = decode_parts(&q, ckpt, module_path, err)) != SW_OK) {
+        sw_qtensor_free(&q);
+        return rc;
+    }
+    *out = q;
+    return SW_OK;
+}

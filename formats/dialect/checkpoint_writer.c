@@ -1,0 +1,493 @@
+/* checkpoint_writer.c - the writing half of checkpoint.h.
+ *
+ * Every source tensor is either claimed (it becomes the dialect's tensors of one linear) or
+ * copied; the tally at the end holds bytes copied + bytes claimed against the source, and bytes
+ * copied + bytes encoded against what the new containers declare.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/mem.h"
+#include "formats/base/size.h"
+#include "formats/dialect/checkpoint.h"
+#include "formats/dialect/config_text.h"
+#include "formats/dialect/manifest.h"
+#include "formats/dialect/side_files.h"
+
+#define TENSOR_NAME_BYTES 1024
+#define SLACK_BYTES ((uint64_t)4 << 20) /* headers, index, config and manifest */
+
+typedef struct claim {
+    const char *module_path;
+    int64_t n_out, k_in;
+    bool is_put;
+} claim;
+
+struct sw_ckpt_writer {
+    const sw_checkpoint *source;
+    const sw_dialect *dialect;
+    sw_qconfig qconfig;
+    claim *claims; /* in path order */
+    int64_t n_claims;
+    int32_t *claim_of; /* per source tensor: index of its claim, -1 when it is copied */
+    uint64_t source_bytes, claimed_bytes, copied_bytes, encoded_bytes;
+    sw_dir_list listing;
+    sw_out_dir dir;
+    sw_st_writer *st;
+    sw_arena arena;
+};
+
+static int compare_claims(const void *a, const void *b)
+{
+    return strcmp(((const claim *)a)->module_path, ((const claim *)b)->module_path);
+}
+
+static claim *find_claim(const sw_ckpt_writer *w, const char *module_path)
+{
+    claim key = {.module_path = module_path};
+
+    if (!w->n_claims) return NULL;
+    return bsearch(&key, w->claims, (size_t)w->n_claims, sizeof *w->claims, compare_claims);
+}
+
+static sw_code join_name(char out[TENSOR_NAME_BYTES], const char *module_path, const char *suffix,
+                         sw_err *err)
+{
+    int n = snprintf(out, TENSOR_NAME_BYTES, "%s.%s", module_path, suffix);
+
+    if (n < 0 || n >= TENSOR_NAME_BYTES)
+        return SW_FAIL(err, SW_E_FORMAT, "tensor name of %d bytes is too long", n);
+    return SW_OK;
+}
+
+static sw_code copy_claims(sw_ckpt_writer *w, const sw_ckpt_linear *linears, int64_t n,
+                           sw_err *err)
+{
+    sw_code rc = SW_ARENA_TAKE(&w->claims, &w->arena, n, err);
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        char *path;
+        const char *from = linears[i].module_path;
+        if ((rc = sw_arena_text(&path, &w->arena, from, strlen(from), err)) != SW_OK) return rc;
+        claim one = {path, linears[i].n_out, linears[i].k_in, false};
+        w->claims[i] = one;
+        rc = w->dialect->can_hold(&w->qconfig.spec, one.n_out, one.k_in, err);
+        if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    }
+    if (rc != SW_OK) return rc;
+    w->n_claims = n;
+    if (n) qsort(w->claims, (size_t)n, sizeof *w->claims, compare_claims);
+    for (int64_t i = 1; i < n; i++)
+        if (!strcmp(w->claims[i - 1].module_path, w->claims[i].module_path))
+            return SW_FAIL(err, SW_E_BUG, "%s is claimed twice", w->claims[i].module_path);
+    return SW_OK;
+}
+
+static int64_t tensor_at(const sw_ckpt_writer *w, const char *name)
+{
+    const sw_st_tensor *t = sw_st_find(w->source->st, name);
+
+    return t ? t - sw_st_at(w->source->st, 0) : -1;
+}
+
+static sw_code take_tensor(sw_ckpt_writer *w, int64_t at, int64_t claim_at, sw_err *err)
+{
+    uint64_t size_bytes = sw_st_at(w->source->st, at)->view.size_bytes;
+
+    if (w->claim_of[at] != -1)
+        return SW_FAIL(err, SW_E_BUG, "tensor \"%s\" is claimed twice",
+                       sw_st_at(w->source->st, at)->name);
+    w->claim_of[at] = (int32_t)claim_at;
+    w->claimed_bytes += size_bytes;
+    return SW_OK;
+}
+
+static sw_code claim_dense(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
+{
+    const claim *c = &w->claims[claim_at];
+    char name[TENSOR_NAME_BYTES];
+    const sw_cview *view;
+    sw_code rc;
+    int64_t at;
+
+    if ((rc = join_name(name, c->module_path, "weight", err)) != SW_OK) return rc;
+    if ((at = tensor_at(w, name)) < 0)
+        return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is missing", w->source->dir, name);
+    view = &sw_st_at(w->source->st, at)->view;
+    if (view->n_dims != 2 || view->shape[0] != c->n_out || view->shape[1] != c->k_in) {
+        char text[160];
+        sw_view_describe(text, sizeof text, view);
+        return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is %s, config.json makes it [%" PRId64
+                       ", %" PRId64 "]", w->source->dir, name, text, c->n_out, c->k_in);
+    }
+    return take_tensor(w, at, claim_at, err);
+}
+
+/* A source that is quantized already: all its tensors of the linear go. */
+static sw_code claim_quantized(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
+{
+    const claim *c = &w->claims[claim_at];
+    const sw_checkpoint *source = w->source;
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    int n = source->dialect->declare(parts, &source->qconfig.spec, c->n_out, c->k_in);
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < n && rc == SW_OK; i++) {
+        char name[TENSOR_NAME_BYTES];
+        int64_t at;
+        if ((rc = join_name(name, c->module_path, parts[i].suffix, err)) != SW_OK) return rc;
+        if ((at = tensor_at(w, name)) >= 0) rc = take_tensor(w, at, claim_at, err);
+    }
+    return rc;
+}
+
+/* What stays in the source's dialect would contradict the new quantization_config. */
+static sw_code refuse_leftovers(const sw_ckpt_writer *w, sw_err *err)
+{
+    const sw_checkpoint *source = w->source;
+
+    for (int64_t i = 0; source->dialect && i < sw_st_count(source->st); i++) {
+        char path[TENSOR_NAME_BYTES];
+        const char *name = sw_st_at(source->st, i)->name, *dot = strrchr(name, '.');
+        if (!dot || w->claim_of[i] != -1 || (size_t)(dot - name) >= sizeof path) continue;
+        memcpy(path, name, (size_t)(dot - name));
+        path[dot - name] = '\0';
+        if (sw_checkpoint_is_quantized(source, path))
+            return SW_FAIL(err, SW_E_USAGE, "%s: \"%s\" is quantized already and would stay as it "
+                           "is; convert all linears or none", source->dir, path);
+    }
+    return SW_OK;
+}
+
+static sw_code claim_tensors(sw_ckpt_writer *w, sw_err *err)
+{
+    int64_t n = sw_st_count(w->source->st);
+    sw_code rc = SW_ARENA_TAKE(&w->claim_of, &w->arena, n, err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < n; i++) {
+        w->claim_of[i] = -1;
+        w->source_bytes += sw_st_at(w->source->st, i)->view.size_bytes;
+    }
+    for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++)
+        rc = sw_checkpoint_is_quantized(w->source, w->claims[i].module_path)
+                 ? claim_quantized(w, i, err)
+                 : claim_dense(w, i, err);
+    return rc == SW_OK ? refuse_leftovers(w, err) : rc;
+}
+
+/* Loaders quantize every linear that they are not told to leave: tell them of each that is in
+ * the model and not claimed, besides what the caller names. */
+typedef struct ignore_list {
+    const char **paths;
+    int64_t n;
+    const char **given; /* the caller's, sorted */
+    int64_t n_given;
+} ignore_list;
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static sw_code add_ignore(ignore_list *list, sw_ckpt_writer *w, const char *path, sw_err *err)
+{
+    char *kept;
+    sw_code rc;
+
+    if (list->n_given && bsearch(&path, list->given, (size_t)list->n_given, sizeof *list->given,
+                                 compare_texts))
+        return SW_OK;
+    rc = sw_arena_text(&kept, &w->arena, path, strlen(path), err);
+    if (rc == SW_OK) list->paths[list->n++] = kept;
+    return rc;
+}
+
+static sw_code add_layer(ignore_list *list, sw_ckpt_writer *w, int64_t layer, sw_err *err)
+{
+    const sw_model *m = &w->source->model;
+    int64_t n = sw_model_linears(m, layer, NULL, 0);
+    sw_linear_ref *refs = NULL;
+    char path[256];
+    sw_code rc = SW_MEM_GET(&refs, n, "linears of a layer", err);
+
+    if (rc != SW_OK) return rc;
+    n = sw_model_linears(m, layer, refs, n);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        if (sw_model_slot_path(path, m, layer, refs[i].slot, refs[i].expert) &&
+            !find_claim(w, path))
+            rc = add_ignore(list, w, path, err);
+    if (rc == SW_OK && sw_model_is_sparse(m, layer) &&
+        sw_model_slot_path(path, m, layer, SW_SLOT_ROUTER, -1))
+        rc = add_ignore(list, w, path, err);
+    sw_mem_put(refs);
+    return rc;
+}
+
+static sw_code gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err *err)
+{
+    const sw_model *m = &w->source->model;
+    int64_t room = given->n_ignore + m->n_layers; /* one router a layer at most */
+    ignore_list list = {0};
+    sw_code rc = SW_OK;
+
+    for (int64_t layer = 0; layer < m->n_layers; layer++)
+        room += sw_model_linears(m, layer, NULL, 0);
+    if ((rc = SW_ARENA_TAKE(&list.paths, &w->arena, room, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&list.given, &w->arena, given->n_ignore, err)) != SW_OK)
+        return rc;
+    for (int64_t i = 0; i < given->n_ignore && rc == SW_OK; i++)
+        rc = add_ignore(&list, w, given->ignore[i], err);
+    if (rc != SW_OK) return rc;
+    list.n_given = list.n;
+    if (list.n) {
+        memcpy(list.given, list.paths, (size_t)list.n * sizeof *list.given);
+        qsort(list.given, (size_t)list.n, sizeof *list.given, compare_texts);
+    }
+    for (int64_t layer = 0; layer < m->n_layers && rc == SW_OK; layer++)
+        rc = add_layer(&list, w, layer, err);
+    w->qconfig.ignore = list.paths;
+    w->qconfig.n_ignore = list.n;
+    return rc;
+}
+
+static sw_code declare_claim(sw_ckpt_writer *w, claim *c, sw_err *err)
+{
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    int n = w->dialect->declare(parts, &w->qconfig.spec, c->n_out, c->k_in);
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < n && rc == SW_OK; i++) {
+        char name[TENSOR_NAME_BYTES];
+        if ((rc = join_name(name, c->module_path, parts[i].suffix, err)) == SW_OK)
+            rc = sw_st_writer_declare(w->st, name, parts[i].dtype, parts[i].n_dims, parts[i].shape,
+                                      err);
+    }
+    c->is_put = true; /* stands for "declared" here; cleared before any is put */
+    return rc;
+}
+
+/* In the source's order, shard by shard, so that what lay together stays together. */
+static sw_code declare_all(sw_ckpt_writer *w, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int32_t shard = 0; shard < sw_st_n_files(w->source->st); shard++)
+        for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
+            const sw_st_tensor *t = sw_st_at(w->source->st, i);
+            claim *c = w->claim_of[i] >= 0 ? &w->claims[w->claim_of[i]] : NULL;
+            if (t->shard != shard || (c && c->is_put)) continue;
+            rc = c ? declare_claim(w, c, err)
+                   : sw_st_writer_declare(w->st, t->name, t->view.dtype, t->view.n_dims,
+                                          t->view.shape, err);
+        }
+    for (int64_t i = 0; i < w->n_claims; i++) w->claims[i].is_put = false;
+    return rc;
+}
+
+static sw_code check_disk(const sw_ckpt_writer *w, sw_err *err)
+{
+    uint64_t need = sw_st_writer_data_bytes(w->st) + SLACK_BYTES, have = 0;
+    sw_code rc = sw_disk_free_bytes(&have, w->dir.work_path, err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < w->listing.n_entries; i++)
+        if (w->listing.entries[i].role == SW_DIR_SIDE) need += w->listing.entries[i].size_bytes;
+    if (need > have)
+        return SW_FAIL(err, SW_E_IO, "%s: %.1f MB needed on its file system, %.1f MB free",
+                       w->dir.path, (double)need / 1e6, (double)have / 1e6);
+    return SW_OK;
+}
+
+static sw_code start_output(sw_ckpt_writer *w, const char *out_dir, bool may_replace,
+                            uint64_t shard_bytes, sw_err *err)
+{
+    const char *const *meta = w->dialect->metadata;
+    sw_code rc;
+
+    if ((rc = sw_out_dir_open(&w->dir, out_dir, may_replace, err)) != SW_OK ||
+        (rc = sw_st_writer_new(&w->st, w->dir.work_path, shard_bytes, err)) != SW_OK)
+        return rc;
+    for (int i = 0; meta && meta[i]; i += 2)
+        if ((rc = sw_st_writer_meta(w->st, meta[i], meta[i + 1], err)) != SW_OK) return rc;
+    if ((rc = declare_all(w, err)) != SW_OK || (rc = check_disk(w, err)) != SW_OK) return rc;
+    return sw_st_writer_begin(w->st, err);
+}
+
+sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, const char *out_dir,
+                           bool may_replace, const sw_dialect *dialect, const sw_qconfig *qconfig,
+                           const sw_ckpt_linear *linears, int64_t n_linears, uint64_t shard_bytes,
+                           sw_err *err)
+{
+    sw_ckpt_writer *w = NULL;
+    sw_code rc;
+
+    if ((rc = sw_paths_keep_apart(source->dir, out_dir, err)) != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&w, 1, "checkpoint writer", err)) != SW_OK) return rc;
+    w->source = source;
+    w->dialect = dialect;
+    w->qconfig = *qconfig;
+    if ((rc = copy_claims(w, linears, n_linears, err)) != SW_OK ||
+        (rc = claim_tensors(w, err)) != SW_OK || (rc = gather_ignore(w, qconfig, err)) != SW_OK ||
+        (rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK ||
+        (rc = start_output(w, out_dir, may_replace, shard_bytes, err)) != SW_OK) {
+        sw_ckpt_writer_free(w);
+        return rc;
+    }
+    *out = w;
+    return SW_OK;
+}
+
+static sw_code check_put(const sw_ckpt_writer *w, const claim *c, const sw_qtensor *q, sw_err *err)
+{
+    const sw_qspec *want = &w->qconfig.spec;
+
+    if (c->is_put) return SW_FAIL(err, SW_E_BUG, "put twice");
+    if (q->n_out != c->n_out || q->k_in != c->k_in || q->spec.num != want->num ||
+        q->spec.is_symmetric != want->is_symmetric || q->spec.group_elems != want->group_elems ||
+        q->spec.scale_dtype != want->scale_dtype)
+        return SW_FAIL(err, SW_E_BUG, "put with another shape or scheme than declared");
+    if (q->g_idx && !w->qconfig.desc_act)
+        return SW_FAIL(err, SW_E_BUG, "has a g_idx, and the checkpoint does not say desc_act");
+    return sw_qtensor_check(q, err);
+}
+
+typedef struct encoded {
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    void *data[SW_DIALECT_TENSORS_MAX];
+    uint64_t bytes[SW_DIALECT_TENSORS_MAX];
+    int n;
+} encoded;
+
+static sw_code encode(encoded *out, const sw_ckpt_writer *w, const sw_qtensor *q, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    out->n = w->dialect->declare(out->parts, &q->spec, q->n_out, q->k_in);
+    for (int i = 0; i < out->n && rc == SW_OK; i++) {
+        const sw_part *part = &out->parts[i];
+        rc = sw_shape_bytes(&out->bytes[i], part->dtype, part->n_dims, part->shape, err);
+        if (rc == SW_OK)
+            rc = sw_mem_get(&out->data[i], (int64_t)out->bytes[i], 1, part->suffix, err);
+    }
+    return rc == SW_OK ? w->dialect->encode(out->data, q, err) : rc;
+}
+
+static sw_code write_encoded(sw_ckpt_writer *w, const char *module_path, const encoded *e,
+                             sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < e->n && rc == SW_OK; i++) {
+        char name[TENSOR_NAME_BYTES];
+        if ((rc = join_name(name, module_path, e->parts[i].suffix, err)) != SW_OK) return rc;
+        rc = sw_st_writer_put(w->st, name, e->data[i], (size_t)e->bytes[i], err);
+        if (rc == SW_OK) w->encoded_bytes += e->bytes[i];
+    }
+    return rc;
+}
+
+sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_qtensor *q,
+                           sw_err *err)
+{
+    claim *c = find_claim(w, module_path);
+    encoded e = {.n = 0};
+    sw_code rc;
+
+    if (!c) return SW_FAIL(err, SW_E_BUG, "%s was not declared", module_path);
+    if ((rc = check_put(w, c, q, err)) == SW_OK && (rc = encode(&e, w, q, err)) == SW_OK)
+        rc = write_encoded(w, module_path, &e, err);
+    if (rc == SW_OK) c->is_put = true;
+    if (rc != SW_OK) sw_err_prefix(err, "%s", module_path);
+    for (int i = 0; i < SW_DIALECT_TENSORS_MAX; i++) sw_mem_put(e.data[i]);
+    return rc;
+}
+
+static sw_code copy_unclaimed(sw_ckpt_writer *w, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
+        const sw_st_tensor *t = sw_st_at(w->source->st, i);
+        if (w->claim_of[i] != -1) continue;
+        rc = sw_st_writer_put(w->st, t->name, t->view.data, t->view.size_bytes, err);
+        w->copied_bytes += t->view.size_bytes;
+        sw_map_forget(t->view.data, t->view.size_bytes);
+    }
+    return rc;
+}
+
+static sw_code reconcile(const sw_ckpt_writer *w, sw_err *err)
+{
+    uint64_t declared = sw_st_writer_data_bytes(w->st);
+
+    if (w->copied_bytes + w->claimed_bytes != w->source_bytes ||
+        w->copied_bytes + w->encoded_bytes != declared)
+        return SW_FAIL(err, SW_E_BUG, "bytes do not add up: source %" PRIu64 " = claimed %" PRIu64
+                       " + copied %" PRIu64 "; output %" PRIu64 " = encoded %" PRIu64 " + copied",
+                       w->source_bytes, w->claimed_bytes, w->copied_bytes, declared,
+                       w->encoded_bytes);
+    return SW_OK;
+}
+
+static sw_code put_text_file(const sw_ckpt_writer *w, const char *name, const char *text,
+                             sw_err *err)
+{
+    char path[SW_PATH_BYTES];
+    sw_code rc = sw_path_join(path, w->dir.work_path, name, err);
+
+    return rc == SW_OK ? sw_file_put(path, text, strlen(text), err) : rc;
+}
+
+static sw_code write_configs(const sw_ckpt_writer *w, sw_err *err)
+{
+    char path[SW_PATH_BYTES], *spliced = NULL, *side = NULL;
+    cJSON *object = NULL;
+    sw_map map = {0};
+    sw_code rc;
+
+    if ((rc = w->dialect->write_config(&object, &w->qconfig, err)) != SW_OK) return rc;
+    if ((rc = sw_path_join(path, w->source->dir, "config.json", err)) != SW_OK ||
+        (rc = sw_map_open(&map, path, err)) != SW_OK ||
+        (rc = sw_config_splice(&spliced, (const char *)map.data, map.size_bytes, object, err)) !=
+            SW_OK ||
+        (rc = put_text_file(w, "config.json", spliced, err)) != SW_OK)
+        goto done;
+    if (!w->dialect->side_config) goto done;
+    if ((rc = sw_json_pretty(&side, object, 0, err)) == SW_OK)
+        rc = put_text_file(w, w->dialect->side_config, side, err);
+done:
+    sw_map_close(&map);
+    sw_mem_put(spliced);
+    sw_mem_put(side);
+    cJSON_Delete(object);
+    return rc;
+}
+
+sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err)
+{
+    sw_code rc;
+
+    for (int64_t i = 0; i < w->n_claims; i++)
+        if (!w->claims[i].is_put)
+            return SW_FAIL(err, SW_E_BUG, "%s was declared but never put",
+                           w->claims[i].module_path);
+    if ((rc = copy_unclaimed(w, err)) != SW_OK || (rc = reconcile(w, err)) != SW_OK ||
+        (rc = sw_st_writer_commit(w->st, err)) != SW_OK ||
+        (rc = sw_dir_copy_side(&w->listing, w->source->dir, w->dir.work_path, err)) != SW_OK ||
+        (rc = write_configs(w, err)) != SW_OK ||
+        (rc = sw_manifest_write(manifest, w->source, &w->listing, w->dir.work_path, err)) != SW_OK)
+        return rc;
+    return sw_out_dir_commit(&w->dir, err);
+}
+
+void sw_ckpt_writer_free(sw_ckpt_writer *w)
+{
+    if (!w) return;
+    sw_st_writer_free(w->st);
+    sw_out_dir_abandon(&w->dir);
+    sw_arena_free(&w->arena);
+    sw_mem_put(w);
+}

@@ -1,0 +1,129 @@
+/* manifest.c - see manifest.h. */
+#include "formats/dialect/manifest.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/dialect/config_text.h"
+
+static bool is_opened_file(const sw_checkpoint *source, const char *name)
+{
+    for (int32_t i = 0; i < sw_st_n_files(source->st); i++) {
+        const char *path = sw_st_file_path(source->st, i), *slash = strrchr(path, '/');
+        if (!strcmp(slash ? slash + 1 : path, name)) return true;
+    }
+    return !strcmp(name, "model.safetensors.index.json") && sw_st_n_files(source->st) > 1;
+}
+
+static cJSON *array_member(cJSON *root, const char *key)
+{
+    cJSON *array = cJSON_GetObjectItemCaseSensitive(root, key);
+
+    if (array && !cJSON_IsArray(array)) {
+        cJSON_DeleteItemFromObjectCaseSensitive(root, key);
+        array = NULL;
+    }
+    return array ? array : cJSON_AddArrayToObject(root, key);
+}
+
+static sw_code add_source(cJSON *inputs, cJSON *left, const sw_checkpoint *source,
+                          const sw_dir_list *list, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < list->n_entries && rc == SW_OK; i++) {
+        const sw_dir_entry *entry = &list->entries[i];
+        bool is_taken = entry->role == SW_DIR_SIDE || entry->role == SW_DIR_OWNED ||
+                        (entry->role == SW_DIR_WEIGHTS && is_opened_file(source, entry->name));
+        cJSON *name = NULL;
+        if (is_taken) {
+            rc = sw_dir_add_digest(inputs, source->dir, entry, err);
+        } else if (!(name = cJSON_CreateString(entry->name)) || !cJSON_AddItemToArray(left, name)) {
+            cJSON_Delete(name);
+            rc = SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+        }
+    }
+    return rc;
+}
+
+static sw_code add_outputs(cJSON *outputs, const char *work_dir, sw_err *err)
+{
+    sw_arena arena = {0};
+    sw_dir_list list = {0};
+    sw_code rc = sw_dir_read(&list, work_dir, &arena, err);
+
+    for (int64_t i = 0; i < list.n_entries && rc == SW_OK; i++)
+        rc = sw_dir_add_digest(outputs, work_dir, &list.entries[i], err);
+    sw_arena_free(&arena);
+    return rc;
+}
+
+sw_code sw_manifest_write(const cJSON *given, const sw_checkpoint *source,
+                          const sw_dir_list *source_list, const char *work_dir, sw_err *err)
+{
+    cJSON *root = given ? cJSON_Duplicate(given, true) : cJSON_CreateObject();
+    cJSON *inputs = root ? array_member(root, "inputs") : NULL;
+    cJSON *left = inputs ? array_member(root, "left_behind") : NULL;
+    cJSON *outputs = left ? array_member(root, "outputs") : NULL;
+    char path[SW_PATH_BYTES], *text = NULL;
+    sw_code rc;
+
+    if (!outputs) {
+        cJSON_Delete(root);
+        return SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+    }
+    if ((rc = add_source(inputs, left, source, source_list, err)) != SW_OK ||
+        (rc = add_outputs(outputs, work_dir, err)) != SW_OK ||
+        (rc = sw_json_pretty(&text, root, 0, err)) != SW_OK ||
+        (rc = sw_path_join(path, work_dir, "manifest.json", err)) != SW_OK)
+        goto done;
+    rc = sw_file_put(path, text, strlen(text), err);
+done:
+    sw_mem_put(text);
+    cJSON_Delete(root);
+    return rc;
+}
+
+/* realpath of the deepest part that exists, with the rest behind it as it is written. */
+static sw_code resolve(char out[SW_PATH_BYTES], const char *path, sw_err *err)
+{
+    char head[SW_PATH_BYTES], real[PATH_MAX];
+    size_t n = strlen(path), cut;
+
+    if (n >= sizeof head) return SW_FAIL(err, SW_E_USAGE, "path of %zu bytes is too long", n);
+    memcpy(head, path, n + 1);
+    while (n > 1 && head[n - 1] == '/') head[--n] = '\0';
+    for (cut = n; !realpath(cut ? head : ".", real);) {
+        if (errno != ENOENT || cut == 0)
+            return SW_FAIL(err, SW_E_IO, "%s: cannot resolve: %s", path, strerror(errno));
+        while (cut > 0 && head[cut - 1] != '/') cut--;
+        while (cut > 1 && head[cut - 1] == '/') cut--;
+        head[cut] = '\0';
+    }
+    while (path[cut] == '/') cut++;
+    return sw_path_join(out, real, path + cut, err);
+}
+
+static bool holds(const char *outer, const char *inner)
+{
+    size_t n = strlen(outer);
+
+    while (n > 1 && outer[n - 1] == '/') n--;
+    return !strncmp(outer, inner, n) && (inner[n] == '\0' || inner[n] == '/' || n == 1);
+}
+
+sw_code sw_paths_keep_apart(const char *source_dir, const char *out_dir, sw_err *err)
+{
+    char source[SW_PATH_BYTES], target[SW_PATH_BYTES];
+    sw_code rc;
+
+    if ((rc = resolve(source, source_dir, err)) != SW_OK ||
+        (rc = resolve(target, out_dir, err)) != SW_OK)
+        return rc;
+    if (holds(source, target) || holds(target, source))
+        return SW_FAIL(err, SW_E_USAGE, "%s: the output may not be the model's directory %s, nor "
+                       "lie inside it or around it", out_dir, source_dir);
+    return SW_OK;
+}

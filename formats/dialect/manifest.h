@@ -1,0 +1,23 @@
+/* manifest.h - what went into a checkpoint and what came out, by name, size and SHA-256.
+ *
+ * Names are base names and nothing tells a time, a machine or a process: the same inputs give
+ * the same manifest anywhere.
+ */
+#ifndef SW_FORMATS_DIALECT_MANIFEST_H
+#define SW_FORMATS_DIALECT_MANIFEST_H
+
+#include "formats/dialect/checkpoint.h"
+#include "formats/dialect/side_files.h"
+
+/* manifest.json in `work_dir`: `given` (or NULL) plus "inputs" (appended when given has some),
+ * "left_behind" (entries of the source that were not taken along) and "outputs" (everything in
+ * work_dir so far). */
+sw_code sw_manifest_write(const cJSON *given, const sw_checkpoint *source,
+                          const sw_dir_list *source_list, const char *work_dir,
+                          sw_err *err) SW_MUST_USE;
+
+/* SW_E_USAGE when out_dir is the source directory, lies inside it, or holds it: writing there
+ * would change or remove what is being read. out_dir need not exist. */
+sw_code sw_paths_keep_apart(const char *source_dir, const char *out_dir, sw_err *err) SW_MUST_USE;
+
+#endif
