@@ -147,16 +147,16 @@ static sw_code claim_quantized(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 static sw_code refuse_leftovers(const sw_ckpt_writer *w, sw_err *err)
 {
     const sw_checkpoint *source = w->source;
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
 
-    for (int64_t i = 0; source->dialect && i < sw_st_count(source->st); i++) {
-        char path[TENSOR_NAME_BYTES];
+    if (!source->dialect) return SW_OK;
+    (void)source->dialect->declare(parts, &source->qconfig.spec, 64, 64);
+    for (int64_t i = 0; i < sw_st_count(source->st); i++) {
         const char *name = sw_st_at(source->st, i)->name, *dot = strrchr(name, '.');
-        if (!dot || w->claim_of[i] != -1 || (size_t)(dot - name) >= sizeof path) continue;
-        memcpy(path, name, (size_t)(dot - name));
-        path[dot - name] = '\0';
-        if (sw_checkpoint_is_quantized(source, path))
-            return SW_FAIL(err, SW_E_USAGE, "%s: \"%s\" is quantized already and would stay as it "
-                           "is; convert all linears or none", source->dir, path);
+        if (dot && w->claim_of[i] == -1 && !strcmp(dot + 1, parts[0].suffix))
+            return SW_FAIL(err, SW_E_USAGE, "%s: \"%.*s\" is quantized already and would stay as "
+                           "it is; convert all linears or none", source->dir, (int)(dot - name),
+                           name);
     }
     return SW_OK;
 }
