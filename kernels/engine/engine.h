@@ -29,11 +29,13 @@ void sw_block_free(sw_block *block);
 /* The weight behind a reference, for replacing it. */
 sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert);
 
-/* Called with the inputs of linears as the program reaches them, one call per site (and per
- * expert with routed tokens): x [n_tokens, k_in] dense rows. `residual` [n_tokens, hidden] is the
- * residual stream as it is at that moment (before what this site leads to is added), for the
- * same tokens; NULL at expert sites. token_ids [n_tokens] are the rows of the call's batch that
- * were routed to an expert, NULL when x holds every row. Runs on the calling thread. */
+/* Called with the inputs of linears as the program reaches them, one call per site with expert -1
+ * (in a sparse layer MLP_IN is what the router reads, and DOWN_IN has no such call), then in a
+ * sparse layer MLP_IN and DOWN_IN of each expert that got tokens, in expert order:
+ * x [n_tokens, k_in] dense rows. `residual` [n_tokens, hidden] is the residual stream as it is at
+ * that moment (before what this site leads to is added), for the same tokens; NULL at expert
+ * sites. token_ids [n_tokens] are the rows of the call's batch that were routed to an expert,
+ * NULL when x holds every row. Runs on the calling thread. */
 typedef struct sw_tap {
     void *self;
     sw_code (*see)(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
@@ -48,19 +50,26 @@ sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, in
                       int n_threads, sw_err *err) SW_MUST_USE;
 void sw_engine_free(sw_engine *e);
 
-/* Keys and values of one layer for one sequence; [n_cached, n_kv_heads * head_dim] each. */
+/* Keys (already rotated) and values of one layer for one sequence; [n_cached, n_kv_heads *
+ * head_dim] each. Zero-initialise. */
 typedef struct sw_kv {
     float *k, *v;
     int64_t n_cached, capacity;
 } sw_kv;
+/* Room for at least n_tokens in all, doubling; what is cached stays. */
+sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t n_tokens, sw_err *err) SW_MUST_USE;
+void sw_kv_free(sw_kv *kv); /* accepts a zeroed one */
 
 /* How far to run the block program: everything, or up to a site whose input is tapped (the
- * linears reading that site are not run). */
+ * linears reading that site are not run). In a sparse layer MLP_IN stops before the router and
+ * DOWN_IN before each expert's down projection. */
 #define SW_RUN_ALL SW_SITE_COUNT
 
 /* x [n_seqs * seq_len, hidden] through one block, in place (x is untouched when stopping early).
  * Sequences are independent; positions start at kv->n_cached, or 0 without a cache. A cache
- * serves one sequence (n_seqs == 1) and grows by seq_len. `tap` may be NULL. */
+ * serves one sequence (n_seqs == 1), must have room, and grows by seq_len when everything ran.
+ * `tap` may be NULL. SW_E_USAGE: more tokens or positions than the engine was made for, or a
+ * full cache. The bytes do not depend on the thread count. */
 sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,
                         int64_t seq_len, sw_kv *kv, const sw_tap *tap, sw_site stop_at,
                         sw_err *err) SW_MUST_USE;
@@ -96,7 +105,10 @@ typedef struct sw_session sw_session;
 sw_code sw_session_new(sw_session **out, sw_engine *e, const sw_lm *lm, int64_t capacity,
                        sw_err *err) SW_MUST_USE;
 void sw_session_free(sw_session *s);
-/* Feed n ids, get the logits [vocab] that follow the last one. SW_E_USAGE beyond capacity. */
+int64_t sw_session_length(const sw_session *s); /* tokens fed so far */
+int64_t sw_session_room(const sw_session *s);   /* tokens it still takes */
+/* Feed n ids, get the logits [vocab] that follow the last one. SW_E_USAGE beyond capacity. After
+ * a failure the session is as it was. */
 sw_code sw_session_feed(sw_session *s, float *logits, const uint32_t *ids, int64_t n,
                         sw_err *err) SW_MUST_USE;
 

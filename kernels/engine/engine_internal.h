@@ -1,0 +1,74 @@
+/* engine_internal.h - the engine's state, shared by the files of kernels/engine alone. */
+#ifndef SW_KERNELS_ENGINE_ENGINE_INTERNAL_H
+#define SW_KERNELS_ENGINE_ENGINE_INTERNAL_H
+
+#include "kernels/engine/engine.h"
+#include "kernels/engine/vec.h"
+
+#define SW_TOKENS_PER_TASK 16 /* fixed chunk of the row-wise steps */
+
+/* Cosines and sines of positions [0, n_filled), a row of head_dim / 2 each. */
+typedef struct sw_angles {
+    float *cos, *sin, *inv_freq;
+    int64_t n_filled, capacity;
+} sw_angles;
+
+typedef struct sw_moe_scratch {
+    float *probs;      /* [max_tokens, n_experts] */
+    float *rows, *out; /* [max_tokens, hidden] one expert's tokens */
+    int32_t *chosen;   /* [max_tokens, n_experts_used] */
+    float *share;      /* likewise: the weight of each chosen expert */
+    int32_t *tokens;   /* [max_tokens * n_experts_used] by expert, then by token */
+    float *token_share;
+    int64_t *starts;   /* [n_experts + 1] into tokens */
+} sw_moe_scratch;
+
+struct sw_engine {
+    const sw_model *m;
+    const sw_vec *vec;
+    int n_threads;
+    int64_t max_tokens, max_positions;
+    float *buf[SW_BUF_COUNT]; /* [max_tokens, width]; X on first use, to keep a caller's x */
+    int64_t width[SW_BUF_COUNT];
+    float *hidden;            /* [max_tokens, hidden] of whole-model calls, on first use */
+    float *attention_scratch;
+    sw_angles angles;
+    sw_moe_scratch moe;
+    sw_scratch gemm;
+};
+
+/* One call of sw_engine_block on its way. */
+typedef struct sw_run {
+    sw_engine *e;
+    const sw_block *block;
+    float *x;
+    int64_t n_seqs, seq_len, n_tokens, first;
+    sw_kv *kv;
+    const sw_tap *tap;
+    sw_site stop_at;
+    bool is_seen[SW_SITE_COUNT], has_stopped;
+} sw_run;
+
+/* Show x to the tap once per site; sets has_stopped when the run ends here. */
+sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, sw_err *err) SW_MUST_USE;
+/* y [n, w->n_out] = x [n, w->k_in] * w^T + bias, dense rows. */
+sw_code sw_run_linear(sw_engine *e, float *y, const float *x, int64_t n, const sw_weight *w,
+                      sw_err *err) SW_MUST_USE;
+/* dst += routed experts of src, [n_tokens, hidden]; dst is overwritten. */
+sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err) SW_MUST_USE;
+sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens,
+                           sw_err *err) SW_MUST_USE;
+void sw_moe_scratch_free(sw_moe_scratch *moe);
+
+/* Angles of positions [first, end) in their rows. */
+sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, int64_t first, int64_t end,
+                       sw_err *err) SW_MUST_USE;
+void sw_angles_free(sw_angles *angles);
+
+/* g [n, width] = silu(g) * u */
+void sw_swiglu_rows(const sw_engine *e, float *g, const float *u, int64_t n, int64_t width);
+void sw_norm_rows(const sw_engine *e, float *dst, const float *x, const float *w, int64_t n,
+                  int64_t width);
+sw_code sw_engine_hidden(sw_engine *e, float **out, sw_err *err) SW_MUST_USE;
+
+#endif

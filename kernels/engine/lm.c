@@ -1,0 +1,80 @@
+/* lm.c - whole-model calls: embedding, head, logits of a batch. See engine.h. */
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+#include "kernels/engine/engine_internal.h"
+
+typedef struct embed_job {
+    const sw_lm *lm;
+    float *x;
+    const uint32_t *ids;
+} embed_job;
+
+static void embed_task(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const embed_job *job = ctx;
+    const sw_weight *w = &job->lm->embed;
+    const int64_t row_bytes = w->k_in * sw_dtype_bits(w->dense_dtype) / 8;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) /* the dtype was checked at load */
+        (void)!sw_float_decode_n(job->x + i * w->k_in,
+                                 (const char *)w->dense + (int64_t)job->ids[i] * row_bytes,
+                                 w->dense_dtype, w->k_in, NULL);
+}
+
+sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t *ids, int64_t n,
+                        sw_err *err)
+{
+    embed_job job = {lm, x, ids};
+
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] >= lm->embed.n_out)
+            return SW_FAIL(err, SW_E_FORMAT, "token %lld has id %lu, but the vocabulary has %lld",
+                           (long long)i, (unsigned long)ids[i], (long long)lm->embed.n_out);
+    sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, embed_task, &job);
+    return SW_OK;
+}
+
+sw_code sw_engine_head(sw_engine *e, const sw_lm *lm, float *logits, const float *x, int64_t n,
+                       sw_err *err)
+{
+    const int64_t hidden = e->m->hidden, vocab = lm->head.n_out;
+    float *normed = e->buf[SW_BUF_N];
+    sw_code rc = SW_OK;
+
+    for (int64_t t = 0; t < n && rc == SW_OK; t += e->max_tokens) {
+        const int64_t n_rows = sw_min_i64(e->max_tokens, n - t);
+
+        sw_norm_rows(e, normed, x + t * hidden, lm->final_norm, n_rows, hidden);
+        rc = sw_run_linear(e, logits + t * vocab, normed, n_rows, &lm->head, err);
+    }
+    return rc;
+}
+
+static sw_code logits_of_some(sw_engine *e, const sw_lm *lm, float *logits, const uint32_t *ids,
+                              int64_t n_seqs, int64_t seq_len, sw_err *err)
+{
+    float *x = NULL;
+    sw_code rc = sw_engine_hidden(e, &x, err);
+
+    if (rc == SW_OK) rc = sw_engine_embed(e, lm, x, ids, n_seqs * seq_len, err);
+    for (int64_t l = 0; l < e->m->n_layers && rc == SW_OK; l++)
+        rc = sw_engine_block(e, &lm->blocks[l], x, n_seqs, seq_len, NULL, NULL,
+                             (sw_site)SW_RUN_ALL, err);
+    return rc == SW_OK ? sw_engine_head(e, lm, logits, x, n_seqs * seq_len, err) : rc;
+}
+
+sw_code sw_engine_logits(sw_engine *e, const sw_lm *lm, float *logits, const uint32_t *ids,
+                         int64_t n_seqs, int64_t seq_len, sw_err *err)
+{
+    const int64_t at_once = seq_len > 0 ? e->max_tokens / seq_len : 0;
+    sw_code rc = SW_OK;
+
+    if (at_once < 1)
+        return SW_FAIL(err, SW_E_USAGE, "a sequence of %lld tokens; 1 to %lld fit",
+                       (long long)seq_len, (long long)e->max_tokens);
+    for (int64_t s = 0; s < n_seqs && rc == SW_OK; s += at_once)
+        rc = logits_of_some(e, lm, logits + s * seq_len * lm->head.n_out, ids + s * seq_len,
+                            sw_min_i64(at_once, n_seqs - s), seq_len, err);
+    return rc;
+}

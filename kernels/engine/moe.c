@@ -1,0 +1,186 @@
+/* moe.c - a sparse feed-forward layer: route, gather per expert, one product each, scatter back.
+ *
+ * Router arithmetic is f32: softmax over all experts, the n_experts_used largest (ties to the
+ * lower index), renormalized when the model says so. Experts run in index order, and so do the
+ * sums of their outputs.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "formats/base/parallel.h"
+#include "kernels/engine/engine_internal.h"
+
+sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens, sw_err *err)
+{
+    const int64_t n_used = max_tokens * m->n_experts_used;
+    sw_moe_scratch s = {0};
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&s.probs, max_tokens * m->n_experts, "router", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.rows, max_tokens * m->hidden, "expert inputs", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.out, max_tokens * m->hidden, "expert outputs", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.chosen, n_used, "chosen experts", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.share, n_used, "expert weights", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.tokens, n_used, "routed tokens", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.token_share, n_used, "routed weights", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.starts, m->n_experts + 1, "expert starts", err)) != SW_OK)
+        sw_moe_scratch_free(&s);
+    else
+        *out = s;
+    return rc;
+}
+
+void sw_moe_scratch_free(sw_moe_scratch *moe)
+{
+    sw_mem_put(moe->probs);
+    sw_mem_put(moe->rows);
+    sw_mem_put(moe->out);
+    sw_mem_put(moe->chosen);
+    sw_mem_put(moe->share);
+    sw_mem_put(moe->tokens);
+    sw_mem_put(moe->token_share);
+    sw_mem_put(moe->starts);
+    memset(moe, 0, sizeof *moe);
+}
+
+/* The next expert in order of falling probability, then rising index; -1 asks for the first.
+ * Probabilities are numbers. */
+static int32_t next_best(const float *probs, int64_t n, int32_t previous)
+{
+    int32_t best = -1;
+
+    for (int32_t i = 0; i < (int32_t)n; i++) {
+        const bool is_left = previous < 0 || probs[i] < probs[previous] ||
+                             (probs[i] == probs[previous] && i > previous);
+
+        if (is_left && (best < 0 || probs[i] > probs[best])) best = i;
+    }
+    return best;
+}
+
+static void choose_experts(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const sw_engine *e = ctx;
+    const int64_t n = e->m->n_experts, k = e->m->n_experts_used;
+
+    (void)thread;
+    for (int64_t t = begin; t < end; t++) {
+        float *probs = e->moe.probs + t * n, *share = e->moe.share + t * k, sum = 0.0f;
+        const float total = e->vec->exp_sum(probs, e->vec->max(probs, n), n);
+        int32_t best = -1;
+
+        e->vec->scale(probs, 1.0f / total, n);
+        for (int64_t i = 0; i < k; i++) {
+            /* where the input was not finite any experts will do, as long as they differ */
+            best = isfinite(total) ? next_best(probs, n, best) : (int32_t)i;
+            e->moe.chosen[t * k + i] = best;
+            share[i] = probs[best];
+            sum += share[i];
+        }
+        for (int64_t i = 0; i < k && e->m->norm_topk; i++) share[i] /= sum;
+    }
+}
+
+/* Counting sort by expert; token order stays within each. */
+static void list_tokens(sw_moe_scratch *moe, int64_t n_experts, int64_t n_tokens, int64_t k)
+{
+    memset(moe->starts, 0, (size_t)(n_experts + 1) * sizeof *moe->starts);
+    for (int64_t i = 0; i < n_tokens * k; i++) moe->starts[moe->chosen[i] + 1]++;
+    for (int64_t e = 0; e < n_experts; e++) moe->starts[e + 1] += moe->starts[e];
+    for (int64_t i = 0; i < n_tokens * k; i++) {
+        const int64_t at = moe->starts[moe->chosen[i]]++;
+
+        moe->tokens[at] = (int32_t)(i / k);
+        moe->token_share[at] = moe->share[i];
+    }
+    for (int64_t e = n_experts; e > 0; e--) moe->starts[e] = moe->starts[e - 1];
+    moe->starts[0] = 0;
+}
+
+typedef struct expert_job {
+    const sw_run *run;
+    const float *src;
+    float *dst;
+    const int32_t *tokens;
+    const float *share;
+} expert_job;
+
+static void gather_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const expert_job *job = ctx;
+    const sw_engine *e = job->run->e;
+    const int64_t hidden = e->m->hidden;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        memcpy(e->moe.rows + i * hidden, job->src + job->tokens[i] * hidden,
+               (size_t)hidden * sizeof(float));
+}
+
+/* A token meets an expert once, so the rows of a chunk are its own. */
+static void scatter_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const expert_job *job = ctx;
+    const sw_engine *e = job->run->e;
+    const int64_t hidden = e->m->hidden;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        e->vec->add_scaled(job->dst + job->tokens[i] * hidden, e->moe.out + i * hidden,
+                           job->share[i], hidden);
+}
+
+static sw_code show_expert(const sw_run *run, sw_site site, int64_t expert, const float *x,
+                           int64_t n, int64_t k_in, const int32_t *tokens, sw_err *err)
+{
+    if (!run->tap) return SW_OK;
+    return run->tap->see(run->tap->self, site, expert, x, n, k_in, NULL, tokens, err);
+}
+
+static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, int64_t n,
+                          sw_err *err)
+{
+    sw_engine *e = run->e;
+    sw_weight *const *w = run->block->experts;
+    float *gate = e->buf[SW_BUF_G], *up = e->buf[SW_BUF_U];
+    expert_job rows = *job;
+    sw_code rc;
+
+    sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, gather_rows, &rows);
+    if ((rc = show_expert(run, SW_SITE_MLP_IN, expert, e->moe.rows, n, e->m->hidden, job->tokens,
+                          err)) != SW_OK)
+        return rc;
+    if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[0][expert], err)) != SW_OK) return rc;
+    if ((rc = sw_run_linear(e, up, e->moe.rows, n, &w[1][expert], err)) != SW_OK) return rc;
+    sw_swiglu_rows(e, gate, up, n, w[0][expert].n_out);
+    if ((rc = show_expert(run, SW_SITE_DOWN_IN, expert, gate, n, w[2][expert].k_in, job->tokens,
+                          err)) != SW_OK)
+        return rc;
+    if (run->stop_at == SW_SITE_DOWN_IN) return SW_OK;
+    if ((rc = sw_run_linear(e, e->moe.out, gate, n, &w[2][expert], err)) != SW_OK) return rc;
+    sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, scatter_rows, &rows);
+    return SW_OK;
+}
+
+sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
+{
+    sw_engine *e = run->e;
+    sw_moe_scratch *moe = &e->moe;
+    sw_code rc;
+
+    if ((rc = sw_run_reach(run, SW_SITE_MLP_IN, src, err)) != SW_OK || run->has_stopped) return rc;
+    rc = sw_run_linear(e, moe->probs, src, run->n_tokens, &run->block->linear[SW_SLOT_ROUTER],
+                       err);
+    if (rc != SW_OK) return rc;
+    sw_parallel_for(e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, choose_experts, e);
+    list_tokens(moe, e->m->n_experts, run->n_tokens, e->m->n_experts_used);
+    memset(dst, 0, (size_t)(run->n_tokens * e->m->hidden) * sizeof *dst);
+    for (int64_t i = 0; i < e->m->n_experts; i++) {
+        const int64_t start = moe->starts[i], n = moe->starts[i + 1] - start;
+        const expert_job job = {run, src, dst, moe->tokens + start, moe->token_share + start};
+
+        if (n && (rc = run_expert(run, i, &job, n, err)) != SW_OK) return rc;
+    }
+    run->has_stopped = run->stop_at == SW_SITE_DOWN_IN;
+    return SW_OK;
+}

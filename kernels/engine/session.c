@@ -1,0 +1,120 @@
+/* session.c - key/value caches and the incremental decoding of one sequence. See engine.h. */
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "kernels/engine/engine_internal.h"
+
+#define KV_FIRST_TOKENS 256
+
+sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t n_tokens, sw_err *err)
+{
+    const int64_t width = m->n_kv_heads * m->head_dim;
+    int64_t capacity = sw_max_i64(kv->capacity, KV_FIRST_TOKENS);
+    float *k = NULL, *v = NULL;
+    sw_code rc;
+
+    if (n_tokens <= kv->capacity) return SW_OK;
+    if (n_tokens > INT64_MAX / 2 / width)
+        return SW_FAIL(err, SW_E_NOMEM, "a cache of %lld tokens", (long long)n_tokens);
+    while (capacity < n_tokens) capacity *= 2;
+    if ((rc = SW_MEM_GET(&k, capacity * width, "key cache", err)) != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&v, capacity * width, "value cache", err)) != SW_OK) {
+        sw_mem_put(k);
+        return rc;
+    }
+    if (kv->n_cached) {
+        memcpy(k, kv->k, (size_t)(kv->n_cached * width) * sizeof *k);
+        memcpy(v, kv->v, (size_t)(kv->n_cached * width) * sizeof *v);
+    }
+    sw_mem_put(kv->k);
+    sw_mem_put(kv->v);
+    kv->k = k;
+    kv->v = v;
+    kv->capacity = capacity;
+    return SW_OK;
+}
+
+void sw_kv_free(sw_kv *kv)
+{
+    sw_mem_put(kv->k);
+    sw_mem_put(kv->v);
+    memset(kv, 0, sizeof *kv);
+}
+
+struct sw_session {
+    sw_engine *e;
+    const sw_lm *lm;
+    sw_kv *kv; /* [n_layers] */
+    int64_t n_fed, capacity;
+};
+
+sw_code sw_session_new(sw_session **out, sw_engine *e, const sw_lm *lm, int64_t capacity,
+                       sw_err *err)
+{
+    sw_session *s = NULL;
+    sw_code rc;
+
+    if (capacity < 1 || capacity > e->max_positions)
+        return SW_FAIL(err, SW_E_USAGE, "a session of %lld tokens; the model has %lld positions",
+                       (long long)capacity, (long long)e->max_positions);
+    if ((rc = SW_MEM_GET(&s, 1, "session", err)) != SW_OK) return rc;
+    s->e = e;
+    s->lm = lm;
+    s->capacity = capacity;
+    if ((rc = SW_MEM_GET(&s->kv, e->m->n_layers, "caches", err)) != SW_OK) {
+        sw_mem_put(s);
+        return rc;
+    }
+    *out = s;
+    return SW_OK;
+}
+
+void sw_session_free(sw_session *s)
+{
+    if (!s) return;
+    for (int64_t l = 0; l < s->e->m->n_layers; l++) sw_kv_free(&s->kv[l]);
+    sw_mem_put(s->kv);
+    sw_mem_put(s);
+}
+
+int64_t sw_session_length(const sw_session *s) { return s->n_fed; }
+int64_t sw_session_room(const sw_session *s) { return s->capacity - s->n_fed; }
+
+/* After a failure every cache goes back to what was fed before, so the call may be repeated. */
+static sw_code feed_chunk(sw_session *s, float *x, const uint32_t *ids, int64_t n, sw_err *err)
+{
+    sw_code rc = sw_engine_embed(s->e, s->lm, x, ids, n, err);
+
+    for (int64_t l = 0; l < s->e->m->n_layers && rc == SW_OK; l++) {
+        rc = sw_kv_reserve(&s->kv[l], s->e->m, s->n_fed + n, err);
+        if (rc == SW_OK)
+            rc = sw_engine_block(s->e, &s->lm->blocks[l], x, 1, n, &s->kv[l], NULL,
+                                 (sw_site)SW_RUN_ALL, err);
+    }
+    return rc;
+}
+
+sw_code sw_session_feed(sw_session *s, float *logits, const uint32_t *ids, int64_t n, sw_err *err)
+{
+    const int64_t n_before = s->n_fed, hidden = s->e->m->hidden;
+    int64_t n_last = 0;
+    float *x = NULL;
+    sw_code rc;
+
+    if (n < 1 || n > s->capacity - s->n_fed)
+        return SW_FAIL(err, SW_E_USAGE, "%lld more tokens after %lld; the session holds %lld",
+                       (long long)n, (long long)s->n_fed, (long long)s->capacity);
+    if ((rc = sw_engine_hidden(s->e, &x, err)) != SW_OK) return rc;
+    for (int64_t t = 0; t < n && rc == SW_OK; t += n_last) {
+        n_last = sw_min_i64(n - t, s->e->max_tokens);
+        rc = feed_chunk(s, x, ids + t, n_last, err);
+        if (rc == SW_OK) s->n_fed += n_last;
+    }
+    if (rc == SW_OK)
+        rc = sw_engine_head(s->e, s->lm, logits, x + (n_last - 1) * hidden, 1, err);
+    if (rc != SW_OK) {
+        s->n_fed = n_before;
+        for (int64_t l = 0; l < s->e->m->n_layers; l++) s->kv[l].n_cached = n_before;
+    }
+    return rc;
+}
