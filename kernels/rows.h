@@ -22,4 +22,15 @@
 #include "kernels/kernels.def"
 #undef SW_KERNEL
 
+/* Below this many multiplications (some 20 us) waking a thread costs more than it brings. */
+#define SW_SERIAL_BELOW (1 << 20)
+
+/* Threads worth using: any number gives the same bytes. */
+static inline int sw_kernel_threads(const sw_gemm *p)
+{
+    bool is_small = p->m * p->w->n_out < SW_SERIAL_BELOW / (p->w->k_in > 0 ? p->w->k_in : 1);
+
+    return is_small || p->n_threads < 1 ? 1 : p->n_threads;
+}
+
 #endif

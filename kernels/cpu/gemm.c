@@ -91,19 +91,17 @@ static void run_item(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-static int threads_of(const sw_gemm *p) { return p->n_threads > 1 ? p->n_threads : 1; }
-
 static void run(const sw_gemm *p, void *workspace, const sw_cpu_ops *ops)
 {
     gemm_job job = {p, ops, (float *)workspace};
+    int64_t n_items = sw_tiles_n(p->w->n_out) * sw_ceil_div(p->m, TOKENS_PER_ITEM);
 
-    sw_parallel_for(threads_of(p), sw_tiles_n(p->w->n_out) * sw_ceil_div(p->m, TOKENS_PER_ITEM), 1,
-                    run_item, &job);
+    sw_parallel_for(sw_kernel_threads(p), n_items, 1, run_item, &job);
 }
 
 static size_t workspace_bytes(const sw_gemm *p)
 {
-    return (size_t)threads_of(p) * SCRATCH_ELEMS * sizeof(float);
+    return (size_t)sw_kernel_threads(p) * SCRATCH_ELEMS * sizeof(float);
 }
 
 #define GEMM(id, isa)                                                                       \

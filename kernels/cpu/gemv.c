@@ -13,8 +13,6 @@
 #if SW_X86_SIMD
 
 #define DENSE_ROWS_PER_CHUNK 32
-/* Below this many multiplications waking a thread costs more than it brings. */
-#define SERIAL_BELOW 65536
 
 typedef struct gemv_job {
     const sw_gemm *p;
@@ -26,13 +24,6 @@ typedef struct gemv_job {
 
 #define SUMS_BYTES (SW_STRIP_TOKENS_MAX * SW_TILE_N * sizeof(float))
 #define SCRATCH_BYTES (SW_GEMV_SCRATCH_BYTES + SUMS_BYTES)
-
-static int threads_for(const sw_gemm *p)
-{
-    bool is_small = p->m * p->w->n_out < SERIAL_BELOW / p->w->k_in;
-
-    return is_small || p->n_threads < 1 ? 1 : p->n_threads;
-}
 
 static size_t x_bytes(const sw_gemm *p)
 {
@@ -81,14 +72,14 @@ static void run(const sw_gemm *p, void *workspace, const sw_cpu_ops *ops)
         else ops->to_dense_order(to, from, p->w->dense_dtype, p->w->k_in);
     }
     if (p->w->tiles)
-        sw_parallel_for(threads_for(p), sw_tiles_n(p->w->n_out), 1, run_tiles, &job);
+        sw_parallel_for(sw_kernel_threads(p), sw_tiles_n(p->w->n_out), 1, run_tiles, &job);
     else
-        sw_parallel_for(threads_for(p), p->w->n_out, DENSE_ROWS_PER_CHUNK, run_dense, &job);
+        sw_parallel_for(sw_kernel_threads(p), p->w->n_out, DENSE_ROWS_PER_CHUNK, run_dense, &job);
 }
 
 static size_t workspace_bytes(const sw_gemm *p)
 {
-    return x_bytes(p) + (p->w->tiles ? (size_t)threads_for(p) * SCRATCH_BYTES : 0);
+    return x_bytes(p) + (p->w->tiles ? (size_t)sw_kernel_threads(p) * SCRATCH_BYTES : 0);
 }
 
 static bool fits(const sw_gemm *p, const sw_cpu_ops *ops)

@@ -70,15 +70,15 @@ static bool panel_can_run(const sw_gemm *p)
 static size_t panel_workspace_bytes(const sw_gemm *p)
 {
     if (is_float(p->w)) return 0;
-    return (size_t)(p->n_threads > 1 ? p->n_threads : 1) * PANEL_ROWS * PANEL_K * sizeof(float);
+    return (size_t)sw_kernel_threads(p) * PANEL_ROWS * PANEL_K * sizeof(float);
 }
 
 static void panel_run(const sw_gemm *p, void *workspace)
 {
     panel_job job = {p, (float *)workspace, sw_ceil_div(p->w->n_out, PANEL_ROWS)};
+    int64_t n_items = job.n_panels * sw_ceil_div(p->m, TOKENS_PER_ITEM);
 
-    sw_parallel_for(p->n_threads, job.n_panels * sw_ceil_div(p->m, TOKENS_PER_ITEM), 1, run_item,
-                    &job);
+    sw_parallel_for(sw_kernel_threads(p), n_items, 1, run_item, &job);
 }
 
 #define PANEL(id)                                                                          \

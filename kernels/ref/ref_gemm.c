@@ -82,14 +82,14 @@ static void run_rows(void *ctx, int64_t begin, int64_t end, int thread)
 
 static size_t ref_workspace_bytes(const sw_gemm *p)
 {
-    return (size_t)(p->n_threads > 1 ? p->n_threads : 1) * (size_t)p->w->k_in * sizeof(float);
+    return (size_t)sw_kernel_threads(p) * (size_t)p->w->k_in * sizeof(float);
 }
 
 static void ref_run(const sw_gemm *p, void *workspace)
 {
     ref_job job = {p, (float *)workspace};
 
-    sw_parallel_for(p->n_threads, p->w->n_out, ROWS_PER_CHUNK, run_rows, &job);
+    sw_parallel_for(sw_kernel_threads(p), p->w->n_out, ROWS_PER_CHUNK, run_rows, &job);
 }
 
 #define REFERENCE(id)                                                                    \

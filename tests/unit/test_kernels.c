@@ -115,8 +115,8 @@ static void threads_do_not_matter(void **state)
     (void)state;
     for (size_t v = 0; v < N_VARIANTS; v++)
         for (int i = 0; i < sw_n_kernels; i++) {
-            gemm_shape shape = shape_of(&variants[v], 4, 333, 480);
-            size_t y_bytes = (size_t)(4 * 333) * sizeof(float);
+            gemm_shape shape = shape_of(&variants[v], 4, 613, 480);
+            size_t y_bytes = (size_t)(4 * 613) * sizeof(float);
             float *first = malloc(y_bytes);
             gemm_case c;
 

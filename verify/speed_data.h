@@ -1,0 +1,34 @@
+/* speed_data.h - operands for speed.c: random weights in every storage the kernels read. */
+#ifndef SW_VERIFY_SPEED_DATA_H
+#define SW_VERIFY_SPEED_DATA_H
+
+#include "verify/speed.h"
+
+#define SW_SPEED_COPIES_MAX 1024
+
+typedef enum sw_speed_store { SW_STORE_F32, SW_STORE_BF16, SW_STORE_W4, SW_STORE_W8, SW_STORE_COUNT
+} sw_speed_store;
+
+/* Copies of one weight; one allocation per array, copies one after the other. */
+typedef struct sw_speed_weights {
+    const char *name;
+    int n_copies;
+    size_t copy_bytes;  /* what one product reads */
+    uint8_t *codes;     /* or the dense elements */
+    uint16_t *scales;
+    uint8_t *zeros;
+    sw_tiles tiles[SW_SPEED_COPIES_MAX];
+    sw_weight weights[SW_SPEED_COPIES_MAX];
+} sw_speed_weights;
+
+/* Random, finite, with scales that keep products near 1. cache_bytes decides the copies. */
+sw_code sw_speed_weights_new(sw_speed_weights *out, const sw_speed_options *options,
+                             sw_speed_store store, int64_t cache_bytes, sw_err *err) SW_MUST_USE;
+void sw_speed_weights_free(sw_speed_weights *w); /* accepts a zeroed one */
+
+/* A view of 64 channels from n_tile * 64 on (fewer at the end); *tiles is its storage. */
+sw_weight sw_speed_slice(const sw_weight *w, int64_t n_tile, sw_tiles *tiles);
+
+void sw_speed_random_floats(float *dst, int64_t n, uint64_t seed);
+
+#endif
