@@ -246,3 +246,41 @@ sw_code sw_checkpoint_qtensor(sw_qtensor *out, const sw_checkpoint *ckpt, const 
     *out = q;
     return SW_OK;
 }
+
+bool sw_checkpoint_has_tiles(const sw_checkpoint *ckpt)
+{
+    return ckpt->dialect && ckpt->dialect->map_tiles;
+}
+
+static sw_code map_parts(sw_tiles *out, const sw_checkpoint *ckpt, const sw_qspec *spec,
+                         const char *module_path, int64_t n_out, int64_t k_in, sw_err *err)
+{
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    const void *data[SW_DIALECT_TENSORS_MAX] = {NULL};
+    int n_parts = ckpt->dialect->declare(parts, spec, n_out, k_in);
+
+    for (int i = 0; i < n_parts; i++) {
+        const sw_st_tensor *t = NULL;
+        sw_code rc = find_checked(&t, ckpt, module_path, &parts[i], err);
+        if (rc != SW_OK) return rc;
+        data[i] = t->view.data;
+        if ((uintptr_t)data[i] % ((size_t)sw_dtype_bits(parts[i].dtype) / 8))
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "tensor \"%s\" starts at an odd address; write "
+                           "the checkpoint again", t->name);
+    }
+    return ckpt->dialect->map_tiles(out, spec, n_out, k_in, data, err);
+}
+
+sw_code sw_checkpoint_tiles(sw_tiles *out, const sw_checkpoint *ckpt, const char *module_path,
+                            int64_t n_out, int64_t k_in, sw_err *err)
+{
+    sw_qspec spec;
+    sw_code rc;
+
+    if (!sw_checkpoint_has_tiles(ckpt))
+        return SW_FAIL(err, SW_E_BUG, "%s is not stored as tiles", module_path);
+    if ((rc = stored_spec(&spec, ckpt, module_path, n_out, k_in, err)) != SW_OK ||
+        (rc = map_parts(out, ckpt, &spec, module_path, n_out, k_in, err)) != SW_OK)
+        sw_err_prefix(err, "%s: %s", ckpt->dir, module_path);
+    return rc;
+}

@@ -32,6 +32,12 @@ bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_pa
 sw_code sw_checkpoint_qtensor(sw_qtensor *q, const sw_checkpoint *ckpt, const char *module_path,
                               int64_t n_out, int64_t k_in, sw_err *err) SW_MUST_USE;
 
+/* true when kernels can read the quantized linears of this checkpoint where they lie. */
+bool sw_checkpoint_has_tiles(const sw_checkpoint *ckpt);
+/* A view into the mapping, checked for dtype, shape and scales; valid while ckpt is open. */
+sw_code sw_checkpoint_tiles(sw_tiles *out, const sw_checkpoint *ckpt, const char *module_path,
+                            int64_t n_out, int64_t k_in, sw_err *err) SW_MUST_USE;
+
 typedef struct sw_ckpt_linear {
     const char *module_path; /* "model.layers.0.self_attn.q_proj" */
     int64_t n_out, k_in;

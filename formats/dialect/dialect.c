@@ -104,14 +104,15 @@ void sw_shape_store(void *dst, const sw_qtensor *q)
     sw_store_le64((uint8_t *)dst + 8, (uint64_t)q->k_in);
 }
 
-sw_code sw_shape_check(const void *src, const char *suffix, const sw_qtensor *q, sw_err *err)
+sw_code sw_shape_check(const void *src, const char *suffix, int64_t n_out, int64_t k_in,
+                       sw_err *err)
 {
-    uint64_t n_out = sw_load_le64(src), k_in = sw_load_le64((const uint8_t *)src + 8);
+    uint64_t stored_n = sw_load_le64(src), stored_k = sw_load_le64((const uint8_t *)src + 8);
 
-    if (n_out != (uint64_t)q->n_out || k_in != (uint64_t)q->k_in)
+    if (stored_n != (uint64_t)n_out || stored_k != (uint64_t)k_in)
         return SW_FAIL(err, SW_E_FORMAT, "%s says [%lld, %lld], the model says [%lld, %lld]",
-                       suffix, (long long)n_out, (long long)k_in, (long long)q->n_out,
-                       (long long)q->k_in);
+                       suffix, (long long)stored_n, (long long)stored_k, (long long)n_out,
+                       (long long)k_in);
     return SW_OK;
 }
 

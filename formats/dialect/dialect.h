@@ -9,6 +9,7 @@
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
 #include "formats/num/num.h"
+#include "formats/pack/tiles.h"
 
 #define SW_DIALECT_TENSORS_MAX 6
 
@@ -52,6 +53,10 @@ typedef struct sw_dialect {
      * one, and aligned to its dtype. q is allocated by the caller, with the scale dtype of the
      * file. SW_E_FORMAT: the tensors contradict each other or the scheme. */
     sw_code (*decode)(sw_qtensor *q, const void *const parts[], sw_err *err);
+    /* Stored tensors that kernels can read where they lie: a view of them after a check of shape
+     * and scales. NULL for a dialect whose bytes must be repacked. */
+    sw_code (*map_tiles)(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
+                         const void *const parts[], sw_err *err);
     /* Build the quantization_config object; owned by the caller. */
     sw_code (*write_config)(cJSON **out, const sw_qconfig *config, sw_err *err);
     /* Read one back; ignore[] is allocated from the arena and holds what can be told as exact

@@ -26,7 +26,8 @@ sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, 
 
 /* Stored I64 [n_out, k_in] against the weight it came with. */
 void sw_shape_store(void *dst, const sw_qtensor *q);
-sw_code sw_shape_check(const void *src, const char *suffix, const sw_qtensor *q, sw_err *err);
+sw_code sw_shape_check(const void *src, const char *suffix, int64_t n_out, int64_t k_in,
+                       sw_err *err);
 
 /* Bits -> number row; SW_E_UNSUPPORTED lists the widths there are. */
 sw_code sw_config_bits(const sw_num **out, int64_t bits, sw_err *err);

@@ -65,7 +65,8 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     sw_words at;
     sw_code rc;
 
-    if ((rc = sw_shape_check(parts[PART_SHAPE], "weight_shape", q, err)) != SW_OK) return rc;
+    rc = sw_shape_check(parts[PART_SHAPE], "weight_shape", q->n_out, q->k_in, err);
+    if (rc != SW_OK) return rc;
     sw_packs[SW_PACK_K_WORDS].layout(&at, q->n_out, q->k_in, q->spec.num->bits);
     sw_words_unpack(q->codes, parts[PART_PACKED], &at, 0);
     sw_scales_load(q, parts[PART_SCALE], false);

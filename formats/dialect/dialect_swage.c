@@ -7,9 +7,11 @@
  *   P.tile_zeros   U8       [ceil(N/64), G, 64] asymmetric only
  * Layout name and version stand in quantization_config and in the container's metadata.
  */
+#include <math.h>
 #include <string.h>
 
 #include "formats/dialect/dialect_common.h"
+#include "formats/num/half.h"
 #include "formats/pack/tiles.h"
 
 #define LAYOUT "swage-tiles"
@@ -57,9 +59,42 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     sw_tiles tiles = {q->spec, q->n_out, q->k_in, q->n_groups,
                       sw_tiles_container_bits(q->spec.num), parts[PART_TILES], parts[PART_SCALES],
                       q->zeros ? parts[PART_ZEROS] : NULL};
-    sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", q, err);
+    sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", q->n_out, q->k_in, err);
 
     return rc == SW_OK ? sw_tiles_unpack(q, &tiles, err) : rc;
+}
+
+/* Scales of real channels must be finite and above zero, those of padding zero. */
+static sw_code check_scales(const sw_tiles *t, sw_err *err)
+{
+    bool is_f16 = t->spec.scale_dtype == SW_DTYPE_F16;
+
+    for (int64_t n = 0; n < sw_tiles_n(t->n_out) * SW_TILE_N; n++)
+        for (int64_t g = 0; g < t->n_groups; g++) {
+            int64_t at = (n / SW_TILE_N * t->n_groups + g) * SW_TILE_N +
+                         sw_tile_slot((int)(n % SW_TILE_N));
+            float scale = is_f16 ? sw_f16_decode(t->scales[at]) : sw_bf16_decode(t->scales[at]);
+            bool is_fit = isfinite(scale) && scale > 0.0f &&
+                          isfinite(scale * (float)t->spec.num->code_max);
+            if (n < t->n_out ? is_fit : scale == 0.0f) continue;
+            return SW_FAIL(err, SW_E_FORMAT, "scale %g at row %lld, group %lld; must be %s",
+                           (double)scale, (long long)n, (long long)g,
+                           n < t->n_out ? "finite and > 0" : "0 in padding");
+        }
+    return SW_OK;
+}
+
+static sw_code map_tiles(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
+                         const void *const parts[], sw_err *err)
+{
+    sw_tiles tiles = {*spec, n_out, k_in, sw_qspec_groups(spec, k_in),
+                      sw_tiles_container_bits(spec->num), parts[PART_TILES], parts[PART_SCALES],
+                      spec->is_symmetric ? NULL : parts[PART_ZEROS]};
+    sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", n_out, k_in, err);
+
+    if (rc != SW_OK || (rc = check_scales(&tiles, err)) != SW_OK) return rc;
+    *out = tiles;
+    return SW_OK;
 }
 
 static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
@@ -131,6 +166,7 @@ const sw_dialect sw_dialect_swage = {
     .declare = declare,
     .encode = encode,
     .decode = decode,
+    .map_tiles = map_tiles,
     .write_config = write_config,
     .read_config = read_config,
     .is_mine = is_mine,

@@ -25,6 +25,18 @@ typedef struct sw_block {
  * SW_E_FORMAT names a missing tensor or one whose shape or dtype does not fit the config. */
 sw_code sw_block_load(sw_block *out, const sw_model *m, const sw_st *st, int64_t layer,
                       sw_err *err) SW_MUST_USE;
+/* Where linears come from that a checkpoint does not store dense (see lm_open.h). */
+typedef struct sw_linear_source {
+    void *self;
+    /* Set out's tiles, or dense and dense_dtype, for the linear at `path`; what it points to lives
+     * in `arena` or longer. Leave both NULL for a linear that is stored dense after all. */
+    sw_code (*get)(void *self, sw_weight *out, sw_arena *arena, const char *path, int64_t n_out,
+                   int64_t k_in, sw_err *err);
+} sw_linear_source;
+/* The same with a source (or NULL) that is asked for each linear first, the router included. */
+sw_code sw_block_load_from(sw_block *out, const sw_model *m, const sw_st *st,
+                           const sw_linear_source *source, int64_t layer,
+                           sw_err *err) SW_MUST_USE;
 void sw_block_free(sw_block *block);
 /* The weight behind a reference, for replacing it. */
 sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert);

@@ -65,9 +65,17 @@ static sw_code load_weight(sw_weight *out, const sw_st *st, const char *path, in
     return SW_OK;
 }
 
-static sw_code load_linear(sw_weight *out, sw_block *block, const sw_model *m, const sw_st *st,
-                           sw_slot slot, int64_t expert, sw_err *err)
+/* What the linears of a block are loaded from. */
+typedef struct loader {
+    const sw_model *m;
+    const sw_st *st;
+    const sw_linear_source *source; /* or NULL */
+} loader;
+
+static sw_code load_linear(sw_weight *out, sw_block *block, const loader *from, sw_slot slot,
+                           int64_t expert, sw_err *err)
 {
+    const sw_model *m = from->m;
     char path[256];
     int64_t n_out, k_in;
     float *bias = NULL;
@@ -76,9 +84,15 @@ static sw_code load_linear(sw_weight *out, sw_block *block, const sw_model *m, c
     if (!sw_model_slot_path(path, m, block->layer, slot, expert))
         return SW_FAIL(err, SW_E_BUG, "slot %d has no name in %s", (int)slot, m->arch->name);
     sw_model_slot_shape(m, block->layer, slot, &n_out, &k_in);
-    if ((rc = load_weight(out, st, path, n_out, k_in, err)) != SW_OK) return rc;
-    if (sw_model_slot_has_bias(m, slot)) {
-        rc = load_floats(&bias, &block->arena, st, path, "bias", n_out, err);
+    *out = (sw_weight){.n_out = n_out, .k_in = k_in};
+    if (from->source)
+        rc = from->source->get(from->source->self, out, &block->arena, path, n_out, k_in, err);
+    else
+        rc = SW_OK;
+    if (rc == SW_OK && !out->tiles && !out->dense)
+        rc = load_weight(out, from->st, path, n_out, k_in, err);
+    if (rc == SW_OK && sw_model_slot_has_bias(m, slot)) {
+        rc = load_floats(&bias, &block->arena, from->st, path, "bias", n_out, err);
         out->bias = bias;
     }
     return rc;
@@ -96,23 +110,25 @@ static sw_code load_norm(sw_block *block, const sw_model *m, const sw_st *st, sw
     return load_floats(&block->norm[slot], &block->arena, st, path, "weight", width, err);
 }
 
-static sw_code load_experts(sw_block *block, const sw_model *m, const sw_st *st, sw_err *err)
+static sw_code load_experts(sw_block *block, const loader *from, sw_err *err)
 {
-    sw_code rc = load_linear(&block->linear[SW_SLOT_ROUTER], block, m, st, SW_SLOT_ROUTER, -1, err);
+    const sw_model *m = from->m;
+    sw_code rc = load_linear(&block->linear[SW_SLOT_ROUTER], block, from, SW_SLOT_ROUTER, -1, err);
 
     for (int i = 0; i < 3 && rc == SW_OK; i++) {
         rc = SW_ARENA_TAKE(&block->experts[i], &block->arena, m->n_experts, err);
         for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++)
-            rc = load_linear(&block->experts[i][e], block, m, st, (sw_slot)(SW_SLOT_GATE + i), e,
+            rc = load_linear(&block->experts[i][e], block, from, (sw_slot)(SW_SLOT_GATE + i), e,
                              err);
     }
     return rc;
 }
 
 /* Whatever slots the block's program names. */
-sw_code sw_block_load(sw_block *out, const sw_model *m, const sw_st *st, int64_t layer,
-                      sw_err *err)
+sw_code sw_block_load_from(sw_block *out, const sw_model *m, const sw_st *st,
+                           const sw_linear_source *source, int64_t layer, sw_err *err)
 {
+    const loader from = {m, st, source};
     sw_block block = {.layer = layer};
     int n_ops;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
@@ -122,17 +138,23 @@ sw_code sw_block_load(sw_block *out, const sw_model *m, const sw_st *st, int64_t
         const sw_op *op = &ops[i];
 
         if (op->kind == SW_OP_LINEAR)
-            rc = load_linear(&block.linear[op->slot], &block, m, st, op->slot, -1, err);
+            rc = load_linear(&block.linear[op->slot], &block, &from, op->slot, -1, err);
         else if (op->kind == SW_OP_RMS_NORM || op->kind == SW_OP_HEAD_NORM)
             rc = load_norm(&block, m, st, op->slot, err);
         else if (op->kind == SW_OP_MOE)
-            rc = load_experts(&block, m, st, err);
+            rc = load_experts(&block, &from, err);
     }
     if (rc == SW_OK)
         *out = block;
     else
         sw_block_free(&block);
     return rc;
+}
+
+sw_code sw_block_load(sw_block *out, const sw_model *m, const sw_st *st, int64_t layer,
+                      sw_err *err)
+{
+    return sw_block_load_from(out, m, st, NULL, layer, err);
 }
 
 void sw_block_free(sw_block *block)

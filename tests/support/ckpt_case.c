@@ -2,6 +2,7 @@
 #include "tests/support/ckpt_case.h"
 
 #include <dirent.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,6 +93,49 @@ void ckpt_open(ckpt_case *c, const scratch *s, const sw_dialect *dialect, int bi
                            refs[i].n_out, refs[i].k_in, SW_GEN_RANDOM, dialect->zero_min,
                            (uint64_t)c->n + 100);
         }
+    }
+}
+
+static void round_group(sw_qtensor *q, int64_t n, int64_t group, const float *w, int64_t n_w)
+{
+    float low = 0, high = 0, code_max = (float)q->spec.num->code_max, scale;
+    int64_t at = n * q->n_groups + group;
+    int zero = q->spec.num->sym_zero;
+
+    for (int64_t i = 0; i < n_w; i++) {
+        low = fminf(low, w[i]);
+        high = fmaxf(high, w[i]);
+    }
+    if (!q->zeros) low = -(high = fmaxf(high, -low));
+    scale = sw_num_round_to(fmaxf((high - low) / code_max, 1e-6f), q->spec.scale_dtype);
+    if (q->zeros) {
+        zero = (int)fminf(fmaxf(nearbyintf(-low / scale), 1.0f), code_max); /* 1: for gptq */
+        q->zeros[at] = (uint8_t)zero;
+    }
+    q->scales[at] = scale;
+    for (int64_t i = 0; i < n_w; i++) {
+        float code = nearbyintf(w[i] / scale) + (float)zero;
+        q->codes[n * q->k_in + group * n_w + i] = (uint8_t)fminf(fmaxf(code, 0.0f), code_max);
+    }
+}
+
+void ckpt_round(ckpt_case *c)
+{
+    for (int64_t i = 0; i < c->n; i++) {
+        sw_qtensor *q = &c->q[i];
+        char name[300];
+        float *w = NULL;
+        int64_t n_w = q->k_in / q->n_groups;
+        sw_err err = {0};
+        snprintf(name, sizeof name, "%s.weight", c->paths[i]);
+        const sw_st_tensor *t = sw_st_find(c->source.st, name);
+        assert_non_null(t);
+        must(SW_MEM_GET(&w, q->n_out * q->k_in, "w", &err), &err);
+        must(sw_float_decode_n(w, t->view.data, t->view.dtype, q->n_out * q->k_in, &err), &err);
+        for (int64_t n = 0; n < q->n_out; n++)
+            for (int64_t g = 0; g < q->n_groups; g++)
+                round_group(q, n, g, w + n * q->k_in + g * n_w, n_w);
+        sw_mem_put(w);
     }
 }
 

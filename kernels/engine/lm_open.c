@@ -1,0 +1,121 @@
+/* lm_open.c - see lm_open.h. */
+#include "kernels/engine/lm_open.h"
+
+#include "formats/base/mem.h"
+#include "formats/base/parallel.h"
+
+#define LINE_BYTES 64 /* tiles start on a cache line, as vector loads like it */
+
+typedef struct open_job {
+    const sw_checkpoint *ckpt;
+    const sw_lm_options *options;
+    sw_block *blocks;
+    sw_err *errs; /* [n_layers] */
+} open_job;
+
+static sw_code take_lines(void **out, sw_arena *arena, int64_t size_bytes, sw_err *err)
+{
+    void *taken;
+    sw_code rc = sw_arena_take(&taken, arena, size_bytes + LINE_BYTES, 1, err);
+
+    if (rc == SW_OK)
+        *out = (void *)(((uintptr_t)taken + LINE_BYTES - 1) & ~(uintptr_t)(LINE_BYTES - 1));
+    return rc;
+}
+
+static sw_code pack_tiles(sw_tiles *out, sw_arena *arena, const sw_qtensor *q, sw_err *err)
+{
+    void *codes, *scales, *zeros = NULL;
+    int64_t zeros_bytes = sw_tiles_zeros_bytes(q->n_out, q->n_groups);
+    sw_code rc;
+
+    rc = take_lines(&codes, arena, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in), err);
+    if (rc != SW_OK) return rc;
+    rc = take_lines(&scales, arena, sw_tiles_scales_bytes(q->n_out, q->n_groups), err);
+    if (rc != SW_OK) return rc;
+    if (q->zeros && (rc = take_lines(&zeros, arena, zeros_bytes, err)) != SW_OK) return rc;
+    if ((rc = sw_tiles_pack(codes, scales, zeros, q, err)) != SW_OK) return rc;
+    *out = (sw_tiles){q->spec, q->n_out, q->k_in, q->n_groups,
+                      sw_tiles_container_bits(q->spec.num), codes, scales, zeros};
+    return SW_OK;
+}
+
+static sw_code take_floats(sw_weight *out, sw_arena *arena, const sw_qtensor *q, sw_err *err)
+{
+    void *dense;
+    sw_code rc = take_lines(&dense, arena, q->n_out * q->k_in * (int64_t)sizeof(float), err);
+
+    if (rc != SW_OK) return rc;
+    sw_qtensor_decode(dense, q);
+    out->dense = dense;
+    out->dense_dtype = SW_DTYPE_F32;
+    return SW_OK;
+}
+
+static sw_code repack(sw_weight *out, sw_arena *arena, const open_job *job, const char *path,
+                      sw_err *err)
+{
+    sw_tiles *tiles = NULL;
+    sw_qtensor q;
+    sw_code rc = sw_checkpoint_qtensor(&q, job->ckpt, path, out->n_out, out->k_in, err);
+
+    if (rc != SW_OK) return rc;
+    if (job->options->dequantize) {
+        rc = take_floats(out, arena, &q, err);
+    } else if ((rc = SW_ARENA_TAKE(&tiles, arena, 1, err)) == SW_OK &&
+               (rc = pack_tiles(tiles, arena, &q, err)) == SW_OK) {
+        out->tiles = tiles;
+    }
+    if (rc != SW_OK) sw_err_prefix(err, "%s: %s", job->ckpt->dir, path);
+    sw_qtensor_free(&q);
+    return rc;
+}
+
+static sw_code get_linear(void *self, sw_weight *out, sw_arena *arena, const char *path,
+                          int64_t n_out, int64_t k_in, sw_err *err)
+{
+    const open_job *job = self;
+    sw_tiles *tiles = NULL;
+    sw_code rc;
+
+    if (!sw_checkpoint_is_quantized(job->ckpt, path)) return SW_OK;
+    if (job->options->dequantize || !sw_checkpoint_has_tiles(job->ckpt))
+        return repack(out, arena, job, path, err);
+    if ((rc = SW_ARENA_TAKE(&tiles, arena, 1, err)) != SW_OK) return rc;
+    rc = sw_checkpoint_tiles(tiles, job->ckpt, path, n_out, k_in, err);
+    if (rc == SW_OK) out->tiles = tiles;
+    return rc;
+}
+
+static void load_layers(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    open_job *job = ctx;
+    const sw_linear_source source = {job, get_linear};
+
+    (void)thread;
+    for (int64_t l = begin; l < end; l++) /* the code stays in errs */
+        (void)!sw_block_load_from(&job->blocks[l], &job->ckpt->model, job->ckpt->st, &source, l,
+                                  &job->errs[l]);
+}
+
+sw_code sw_lm_open(sw_lm *out, const sw_checkpoint *ckpt, const sw_lm_options *options, sw_err *err)
+{
+    const sw_model *m = &ckpt->model;
+    open_job job = {.ckpt = ckpt, .options = options};
+    sw_lm lm = {0};
+    sw_code rc;
+
+    if ((rc = sw_lm_load_ends(&lm, m, ckpt->st, err)) != SW_OK) return rc;
+    if ((rc = SW_ARENA_TAKE(&lm.blocks, &lm.arena, m->n_layers, err)) != SW_OK) goto done;
+    if ((rc = SW_MEM_GET(&job.errs, m->n_layers, "load errors", err)) != SW_OK) goto done;
+    job.blocks = lm.blocks;
+    sw_parallel_for(options->n_threads, m->n_layers, 1, load_layers, &job);
+    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++)
+        if (job.errs[l].code != SW_OK)
+            rc = SW_FAIL(err, job.errs[l].code, "%s", job.errs[l].text);
+    if (rc == SW_OK) *out = lm;
+done:
+    sw_mem_put(job.errs);
+    if (rc != SW_OK) sw_lm_free(&lm);
+    return rc;
+}

@@ -1,0 +1,23 @@
+/* lm_open.h - a whole model out of an opened checkpoint, dense or quantized.
+ *
+ * Tiles that lie in the mapping are used where they lie; other dialects are decoded to the
+ * logical form and packed to tiles once, here.
+ */
+#ifndef SW_KERNELS_ENGINE_LM_OPEN_H
+#define SW_KERNELS_ENGINE_LM_OPEN_H
+
+#include "formats/dialect/checkpoint.h"
+#include "kernels/engine/engine.h"
+
+typedef struct sw_lm_options {
+    bool dequantize; /* floats instead of tiles: what the integer kernels are measured against */
+    int n_threads;   /* layers are loaded side by side; the result does not depend on it */
+} sw_lm_options;
+
+/* Freed by sw_lm_free; ckpt must stay open as long. SW_E_UNSUPPORTED: a weight that tiles cannot
+ * hold (scattered groups), unless dequantize is set; otherwise as sw_lm_load and
+ * sw_checkpoint_qtensor. Of several failures, that of the lowest layer is reported. */
+sw_code sw_lm_open(sw_lm *out, const sw_checkpoint *ckpt, const sw_lm_options *options,
+                   sw_err *err) SW_MUST_USE;
+
+#endif
