@@ -15,7 +15,7 @@ for t in "$@"; do
     esac
     rc=$?
     ok=$(grep -c '^\[       OK \]' "$log")
-    bad=$(grep -c '^\[  FAILED  \] [A-Za-z_0-9]*$' "$log")
+    bad=$(sed -n 's/^ *\([0-9][0-9]*\) FAILED TEST(S)$/\1/p' "$log" | head -n 1)
     if [ "$rc" -eq 77 ]; then
         skipped=$((skipped + 1))
         echo "  SKIP $t: $(tail -n 1 "$log")"
@@ -24,7 +24,7 @@ for t in "$@"; do
         passed=$((passed + ok))
         echo "  PASS $t ($ok)"
     else
-        [ "$bad" -gt 0 ] || bad=1
+        [ "${bad:-0}" -gt 0 ] || bad=1
         passed=$((passed + ok))
         failed=$((failed + bad))
         echo "  FAIL $t (exit $rc)"

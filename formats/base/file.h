@@ -29,7 +29,8 @@ typedef struct sw_map {
 /* SW_E_IO when the path cannot be opened, is not a regular file, or cannot be mapped. */
 sw_code sw_map_open(sw_map *out, const char *path, sw_err *err) SW_MUST_USE;
 void sw_map_close(sw_map *map); /* accepts a zeroed map */
-/* Tell the kernel that a range will not be read again soon, to keep the resident set small. */
+/* Tell the kernel that a range will not be read again soon, to keep the resident set small. Only
+ * for ranges of a sw_map: memory of any other kind would lose its contents. */
 void sw_map_forget(const void *data, size_t size_bytes);
 
 bool sw_path_exists(const char *path);
@@ -40,7 +41,8 @@ sw_code sw_path_join(char out[SW_PATH_BYTES], const char *dir, const char *name,
 /* true for a plain file name: not empty, no '/', not "." or "..", no NUL or control bytes. */
 bool sw_path_is_plain_name(const char *name);
 
-/* One output file. Zero-initialise; open, write anywhere, then commit or abandon. */
+/* One output file. Zero-initialise; open, write anywhere, then commit or abandon. A symbolic link
+ * at `path` is replaced, not followed. */
 typedef struct sw_out_file {
     int fd;
     bool is_open;
@@ -53,23 +55,31 @@ sw_code sw_out_open(sw_out_file *out, const char *path, sw_err *err) SW_MUST_USE
 sw_code sw_out_reserve(sw_out_file *out, uint64_t size_bytes, sw_err *err) SW_MUST_USE;
 sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
                         sw_err *err) SW_MUST_USE;
-sw_code sw_out_commit(sw_out_file *out, sw_err *err) SW_MUST_USE; /* fsync, rename, fsync dir */
+/* fsync, rename, fsync of the directory. On failure nothing new is at `path`, except that an old
+ * file may already have been replaced when the very last step fails. Closes in any case. */
+sw_code sw_out_commit(sw_out_file *out, sw_err *err) SW_MUST_USE;
 void sw_out_abandon(sw_out_file *out); /* removes the temporary; accepts a closed one */
 
 /* Write a whole small file atomically. */
 sw_code sw_file_put(const char *path, const void *bytes, size_t n_bytes, sw_err *err) SW_MUST_USE;
 
-/* One output directory. Files are written under work_path; commit renames it to path. */
+/* One output directory. Files are written under work_path, a sibling "PATH.partial-PID"; commit
+ * renames it to path. The work directory is locked while its process lives, so that what a killed
+ * process left behind can be told from the work of one that runs. */
 typedef struct sw_out_dir {
     bool is_open;
     bool may_replace;
+    int lock_fd;
     char path[SW_PATH_BYTES];
     char work_path[SW_PATH_BYTES];
 } sw_out_dir;
 
-/* SW_E_USAGE when `path` exists and may_replace is false. `path` changes at commit only. */
+/* Also removes what killed processes left beside `path`. `path` changes at commit only.
+ * SW_E_USAGE: `path` exists and may_replace is false, or is nothing that we would have written
+ * (a file, or a directory with directories in it), which is never replaced. */
 sw_code sw_out_dir_open(sw_out_dir *out, const char *path, bool may_replace,
                         sw_err *err) SW_MUST_USE;
+/* Syncs all that is in it, then swaps it in. On failure `path` is what it was. Closes anyway. */
 sw_code sw_out_dir_commit(sw_out_dir *out, sw_err *err) SW_MUST_USE;
 void sw_out_dir_abandon(sw_out_dir *out); /* removes work_path and what is in it */
 

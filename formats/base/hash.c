@@ -6,26 +6,55 @@
 
 #include "formats/base/file.h"
 
+#define FILE_STEP_BYTES ((size_t)16 << 20)
+
+static sw_code crypto_failure(sw_err *err)
+{
+    return SW_FAIL(err, SW_E_NOMEM, "libcrypto could not compute a SHA-256");
+}
+
+static void print_hex(char out[SW_SHA256_HEX_BYTES], const unsigned char digest[32])
+{
+    for (int i = 0; i < 32; i++) (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
+}
+
 sw_code sw_sha256_hex(char out[SW_SHA256_HEX_BYTES], const void *bytes, size_t n_bytes,
                       sw_err *err)
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int digest_bytes = 0;
 
-    if (EVP_Digest(bytes, n_bytes, digest, &digest_bytes, EVP_sha256(), NULL) != 1 ||
-        digest_bytes != 32)
-        return SW_FAIL(err, SW_E_NOMEM, "libcrypto could not compute a SHA-256");
-    for (int i = 0; i < 32; i++) (void)snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    if (EVP_Digest(bytes, n_bytes, digest, NULL, EVP_sha256(), NULL) != 1)
+        return crypto_failure(err);
+    print_hex(out, digest);
     return SW_OK;
+}
+
+/* In steps that are let go of, so that hashing a checkpoint does not make it resident. */
+static int digest_map(unsigned char *digest, EVP_MD_CTX *ctx, const sw_map *map)
+{
+    if (!ctx || EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1) return 0;
+    for (size_t at = 0; at < map->size_bytes; at += FILE_STEP_BYTES) {
+        size_t left = map->size_bytes - at, n = left < FILE_STEP_BYTES ? left : FILE_STEP_BYTES;
+        if (EVP_DigestUpdate(ctx, map->data + at, n) != 1) return 0;
+        sw_map_forget(map->data + at, n);
+    }
+    return EVP_DigestFinal_ex(ctx, digest, NULL);
 }
 
 sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *err)
 {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    EVP_MD_CTX *ctx;
     sw_map map = {0};
     sw_code rc;
 
     if ((rc = sw_map_open(&map, path, err)) != SW_OK) return rc;
-    rc = sw_sha256_hex(out, map.data, map.size_bytes, err);
+    ctx = EVP_MD_CTX_new();
+    if (digest_map(digest, ctx, &map) == 1)
+        print_hex(out, digest);
+    else
+        rc = crypto_failure(err);
+    EVP_MD_CTX_free(ctx);
     sw_map_close(&map);
     return rc;
 }

@@ -1,9 +1,9 @@
 /* json.h - cJSON behind caps, with typed reads that explain themselves.
  *
- * Text is checked before cJSON sees it (UTF-8, depth, key count, no embedded NUL)
- * and after (no duplicate keys), because two readers that disagree about a
- * duplicate disagree about the file. Numbers are doubles in cJSON: integers are
- * accepted up to 2^53 in magnitude, exactly.
+ * Text is checked before cJSON sees it (UTF-8, grammar, depth, number of values, no NUL
+ * in any form) and after (no duplicate keys), because two readers that disagree about a
+ * text disagree about the file. Numbers are doubles in cJSON: integers are accepted
+ * below 2^53 in magnitude, where they are exact.
  */
 #ifndef SW_FORMATS_BASE_JSON_H
 #define SW_FORMATS_BASE_JSON_H
@@ -19,11 +19,16 @@ typedef struct sw_json_caps {
     size_t max_bytes;
     int max_depth;
     int64_t max_values; /* members and array elements in the whole text */
+    bool is_integer_only; /* refuse numbers written with a point or an exponent */
 } sw_json_caps;
 
 /* 1 MiB, depth 32: config.json and its like. */
 extern const sw_json_caps sw_json_caps_config;
 
+/* Strict RFC 8259 plus the caps; builds and allocates nothing. max_depth is at most 64.
+ * SW_E_FORMAT names the byte. Duplicate keys are left to sw_json_parse. */
+sw_code sw_json_check(const char *text, size_t n_bytes, const sw_json_caps *caps, const char *what,
+                      sw_err *err) SW_MUST_USE;
 /* Parse n_bytes of text; *out is freed by cJSON_Delete. `what` names the text in messages.
  * SW_E_FORMAT: too large, too deep, not UTF-8, not JSON, duplicate key, trailing bytes. */
 sw_code sw_json_parse(cJSON **out, const char *text, size_t n_bytes, const sw_json_caps *caps,

@@ -38,7 +38,11 @@ static sw_code map_fd(sw_map *out, int fd, const char *path, sw_err *err)
 sw_code sw_map_open(sw_map *out, const char *path, sw_err *err)
 {
     sw_code rc;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd;
+
+    /* a pipe would block until someone writes; it is refused below like all that is no file */
+    do fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    while (fd < 0 && errno == EINTR);
 
     if (fd < 0) return SW_FAIL(err, SW_E_IO, "%s: cannot open: %s", path, strerror(errno));
     rc = map_fd(out, fd, path, err);

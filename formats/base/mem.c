@@ -11,15 +11,15 @@
 sw_code sw_mem_get(void **out, int64_t n_elems, size_t elem_bytes, const char *what, sw_err *err)
 {
     uint64_t size_bytes;
-    void *buffer;
+    void *buffer = NULL;
 
     if (n_elems < 0 || !sw_mul_u64(&size_bytes, (uint64_t)n_elems, elem_bytes) ||
         size_bytes > (uint64_t)PTRDIFF_MAX - SW_MEM_ALIGN_BYTES)
         return SW_FAIL(err, SW_E_NOMEM, "%s: %lld elements of %zu bytes exceed the address space",
                        what, (long long)n_elems, elem_bytes);
-    size_bytes = (size_bytes + SW_MEM_ALIGN_BYTES) & ~(uint64_t)(SW_MEM_ALIGN_BYTES - 1);
-    buffer = aligned_alloc(SW_MEM_ALIGN_BYTES, (size_t)size_bytes);
-    if (!buffer)
+    size_bytes += size_bytes == 0;
+    /* not aligned_alloc, which wants a multiple of the alignment: the slack would hide overruns */
+    if (posix_memalign(&buffer, SW_MEM_ALIGN_BYTES, (size_t)size_bytes) != 0)
         return SW_FAIL(err, SW_E_NOMEM, "%s: no memory for %llu bytes", what,
                        (unsigned long long)size_bytes);
     memset(buffer, 0, (size_t)size_bytes);
@@ -60,7 +60,8 @@ sw_code sw_arena_take(void **out, sw_arena *arena, int64_t n_elems, size_t elem_
         size_bytes > (uint64_t)PTRDIFF_MAX / 2)
         return SW_FAIL(err, SW_E_NOMEM, "%lld elements of %zu bytes exceed the address space",
                        (long long)n_elems, elem_bytes);
-    size_bytes = (size_bytes + ARENA_ALIGN_BYTES) & ~(uint64_t)(ARENA_ALIGN_BYTES - 1);
+    size_bytes += size_bytes == 0;
+    size_bytes = (size_bytes + ARENA_ALIGN_BYTES - 1) & ~(uint64_t)(ARENA_ALIGN_BYTES - 1);
     if (!arena->head || arena->head->size_bytes - arena->head->used_bytes < size_bytes)
         if ((rc = arena_grow(arena, (size_t)size_bytes, err)) != SW_OK) return rc;
     *out = arena->head->bytes + arena->head->used_bytes;
@@ -104,12 +105,14 @@ void sw_arena_reset(sw_arena *arena, sw_arena_mark mark)
 {
     while (arena->head && arena->head != mark.head) {
         sw_arena_chunk *older = arena->head->older;
+        arena->taken_bytes -= arena->head->used_bytes;
         free(arena->head);
         arena->head = older;
     }
     if (!arena->head) return;
     /* takes promise zeroed memory, so what is given back is wiped */
     memset(arena->head->bytes + mark.used_bytes, 0, arena->head->used_bytes - mark.used_bytes);
+    arena->taken_bytes -= arena->head->used_bytes - mark.used_bytes;
     arena->head->used_bytes = mark.used_bytes;
 }
 
@@ -118,5 +121,4 @@ void sw_arena_free(sw_arena *arena)
     sw_arena_mark empty = {NULL, 0};
 
     sw_arena_reset(arena, empty);
-    arena->taken_bytes = 0;
 }

@@ -35,7 +35,7 @@ typedef struct sw_arena_chunk sw_arena_chunk;
 /* Bump allocator: zero-initialise, take, free all at once. Not for sharing between threads. */
 typedef struct sw_arena {
     sw_arena_chunk *head;
-    size_t taken_bytes;
+    size_t taken_bytes; /* handed out and not reset, each take rounded up to 16 */
 } sw_arena;
 
 typedef struct sw_arena_mark {

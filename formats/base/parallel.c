@@ -3,6 +3,7 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include "formats/base/size.h"
 
@@ -26,6 +27,8 @@ int sw_cpu_count(void)
 {
     cpu_set_t set;
 
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+    /* fails on machines with more processors than the set holds */
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return (int)sw_max_i64(sysconf(_SC_NPROCESSORS_ONLN), 1);
     return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
 }

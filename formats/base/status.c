@@ -5,6 +5,13 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Names from files end up here: a line feed or an escape sequence must not reach a terminal. */
+static void make_one_line(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f) *text = '?';
+}
+
 sw_code sw_fail_at(sw_err *err, sw_code code, const char *src_file, int src_line, const char *fmt,
                    ...)
 {
@@ -17,6 +24,7 @@ sw_code sw_fail_at(sw_err *err, sw_code code, const char *src_file, int src_line
     va_start(args, fmt);
     (void)vsnprintf(err->text, sizeof err->text, fmt, args);
     va_end(args);
+    make_one_line(err->text);
     return code;
 }
 
@@ -37,6 +45,7 @@ void sw_err_prefix(sw_err *err, const char *fmt, ...)
     for (const char *p = err->text; *p && at + 1 < sizeof joined; p++) joined[at++] = *p;
     joined[at] = '\0';
     memcpy(err->text, joined, sizeof joined);
+    make_one_line(err->text);
 }
 
 static const struct {

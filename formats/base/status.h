@@ -42,7 +42,8 @@ typedef struct sw_err {
     char text[SW_ERR_TEXT_BYTES];
 } sw_err;
 
-/* Record a failure and return `code`. Keeps an earlier failure. `err` may be NULL. */
+/* Record a failure and return `code`. Keeps an earlier failure. `err` may be NULL. The text is
+ * one line: control bytes, which names from files may hold, become '?'. */
 sw_code sw_fail_at(sw_err *err, sw_code code, const char *src_file, int src_line, const char *fmt,
                    ...) SW_PRINTF(5, 6);
 

@@ -11,7 +11,11 @@
 #include "formats/base/json.h"
 #include "formats/file/st_internal.h"
 
-static const sw_json_caps index_caps = {SW_ST_HEADER_MAX_BYTES, 8, 2 * SW_ST_TENSORS_MAX};
+static const sw_json_caps index_caps = {
+    .max_bytes = SW_ST_HEADER_MAX_BYTES,
+    .max_depth = 8,
+    .max_values = 2 * SW_ST_TENSORS_MAX,
+};
 
 static int compare_texts(const void *a, const void *b)
 {

@@ -15,7 +15,12 @@
 #include "formats/file/st_internal.h"
 
 /* {name: {"shape": [..]}} is three deep; values: a tensor of 8 dims has 4 keys and 10 numbers. */
-static const sw_json_caps header_caps = {SW_ST_HEADER_MAX_BYTES, 4, 16 * SW_ST_TENSORS_MAX};
+static const sw_json_caps header_caps = {
+    .max_bytes = SW_ST_HEADER_MAX_BYTES,
+    .max_depth = 4,
+    .max_values = 16 * SW_ST_TENSORS_MAX,
+    .is_integer_only = true,
+};
 
 /* Where the parts of one container are. */
 typedef struct st_span {

@@ -10,7 +10,8 @@
 #include "formats/text/tokenizer_parts.h"
 
 /* Vocabularies of 260,000 tokens with 580,000 merges take 35 MB and 2 million values. */
-static const sw_json_caps tokenizer_caps = {(size_t)128 << 20, 32, 8000000};
+static const sw_json_caps tokenizer_caps = {
+    .max_bytes = (size_t)128 << 20, .max_depth = 32, .max_values = 8000000};
 
 struct sw_tokenizer {
     sw_arena arena;

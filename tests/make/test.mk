@@ -5,14 +5,24 @@ comma := ,
 # The program without its main, so that tests can reach commands and options.
 PART_OBJ := $(filter-out %/tools/swage.o,$(TOOL_OBJ))
 UNIT_LIBS := -lcmocka $(LIBS)
-# Every allocation and every write of the library goes through these, so tests can fail the N-th.
-WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc pwrite fsync rename)
+# What the programs of tests/fault/ can make fail; fault.c there defines the wrappers.
+WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc posix_memalign free \
+          pwrite posix_fallocate fsync rename renameat2 mkdir mmap)
+FAULT_OBJ := $(BUILD)/tests/fault/fault.o
+
+.SECONDARY: $(TSUP_OBJ) $(FAULT_OBJ)
 
 $(BUILD)/tests/%: tests/%.c $(LIB) $(TSUP_OBJ) $(PART_OBJ)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST $(CONFIG) $<")
-	$(Q)$(CC) $(CFLAGS_ALL) -Wno-conversion -Wno-missing-prototypes -MMD -MP $< $(TSUP_OBJ) $(PART_OBJ) \
-	  $(LIB) $(LDFLAGS) $(if $(findstring tests/fault,$@),$(WRAP)) $(UNIT_LIBS) -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) -Wno-conversion -Wno-missing-prototypes -MMD -MP $< $(TSUP_OBJ) \
+	  $(PART_OBJ) $(LIB) $(LDFLAGS) $(UNIT_LIBS) -o $@
+
+$(BUILD)/tests/fault/test_%: tests/fault/test_%.c $(FAULT_OBJ) $(LIB) $(TSUP_OBJ) $(PART_OBJ)
+	@mkdir -p $(@D)
+	@$(if $(V),,echo "  TEST $(CONFIG) $<")
+	$(Q)$(CC) $(CFLAGS_ALL) -Wno-conversion -Wno-missing-prototypes -MMD -MP $< $(FAULT_OBJ) \
+	  $(TSUP_OBJ) $(PART_OBJ) $(LIB) $(LDFLAGS) $(WRAP) $(UNIT_LIBS) -o $@
 
 $(BUILD)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB)
 	@mkdir -p $(@D)

@@ -22,7 +22,8 @@
 #include "formats/text/tokenizer.h"
 
 static const char *golden_dir = "tests/golden/tokenizer";
-static const sw_json_caps golden_caps = {(size_t)256 << 20, 32, 64000000};
+static const sw_json_caps golden_caps = {
+    .max_bytes = (size_t)256 << 20, .max_depth = 32, .max_values = 64000000};
 
 static cJSON *read_json(const char *dir, const char *name)
 {

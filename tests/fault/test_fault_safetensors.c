@@ -1,0 +1,132 @@
+/* test_fault_safetensors.c - memory and disk failing while checkpoints are written and read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "formats/file/safetensors.h"
+#include "tests/fault/fault.h"
+#include "tests/support/scratch.h"
+
+#define N_TENSORS 70 /* more than the table of declarations holds at first */
+
+static const float data[] = {1, 2, 3, 4};
+
+static sw_code put_all(sw_st_writer *w, sw_err *err)
+{
+    const int64_t shape[] = {2, 2};
+    char name[32];
+    sw_code rc = sw_st_writer_meta(w, "key", "value", err);
+
+    for (int i = 0; i < N_TENSORS && rc == SW_OK; i++) {
+        (void)snprintf(name, sizeof name, "tensor.%d", i);
+        rc = sw_st_writer_declare(w, name, SW_DTYPE_F32, 2, shape, err);
+    }
+    if (rc == SW_OK) rc = sw_st_writer_begin(w, err);
+    for (int i = N_TENSORS; i-- > 0 && rc == SW_OK;) {
+        (void)snprintf(name, sizeof name, "tensor.%d", i);
+        rc = sw_st_writer_put(w, name, data, sizeof data, err);
+    }
+    return rc == SW_OK ? sw_st_writer_commit(w, err) : rc;
+}
+
+static sw_code write_shards(const scratch *s, uint64_t shard_bytes, sw_err *err)
+{
+    sw_st_writer *w = NULL;
+    sw_code rc = sw_st_writer_new(&w, s->dir, shard_bytes, err);
+
+    if (rc == SW_OK) rc = put_all(w, err);
+    sw_st_writer_free(w);
+    return rc;
+}
+
+static sw_code write_one(void *ctx, sw_err *err) { return write_shards(ctx, 0, err); }
+static sw_code write_three(void *ctx, sw_err *err)
+{
+    return write_shards(ctx, 30 * sizeof data, err);
+}
+
+static sw_code read_all(void *ctx, sw_err *err)
+{
+    sw_st *st = NULL;
+    sw_code rc = sw_st_open(&st, ((scratch *)ctx)->dir, err);
+
+    if (rc != SW_OK) {
+        assert_null(st);
+        return rc;
+    }
+    assert_int_equal(sw_st_count(st), N_TENSORS);
+    for (int64_t i = 0; i < N_TENSORS; i++)
+        assert_memory_equal(sw_st_at(st, i)->view.data, data, sizeof data);
+    sw_st_close(st);
+    return SW_OK;
+}
+
+static void empty(void *ctx)
+{
+    const scratch *s = ctx;
+
+    (void)unlink(scratch_path(s, "model.safetensors"));
+    (void)unlink(scratch_path(s, "model.safetensors.index.json"));
+    (void)unlink(scratch_path(s, "model-00001-of-00003.safetensors"));
+    (void)unlink(scratch_path(s, "model-00002-of-00003.safetensors"));
+    (void)unlink(scratch_path(s, "model-00003-of-00003.safetensors"));
+}
+
+static void expect_nothing(void *ctx) { assert_int_equal(scratch_count(ctx, NULL), 0); }
+
+static void expect_readable(void *ctx)
+{
+    sw_err err = {0};
+
+    assert_int_equal(read_all(ctx, &err), SW_OK);
+    assert_false(scratch_has(ctx, ".tmp-"));
+}
+
+static void test_write(void **state)
+{
+    scratch s;
+    fault_plan plan = {.name = "write one file", .kinds = FAULT_MEMORY | FAULT_OUTPUT,
+                       .attempt = write_one, .before = empty, .after_failure = expect_nothing,
+                       .after_success = expect_readable, .ctx = &s};
+
+    (void)state;
+    scratch_open(&s);
+    fault_run(&plan);
+    fault_run_slow_disk(&plan);
+    plan.name = "write three shards";
+    plan.attempt = write_three;
+    fault_run(&plan);
+    fault_run_slow_disk(&plan);
+    scratch_close(&s);
+}
+
+static void test_read(void **state)
+{
+    sw_err err = {0};
+    scratch s;
+    fault_plan plan = {.name = "read three shards", .kinds = FAULT_MEMORY | FAULT_READ,
+                       .attempt = read_all, .ctx = &s};
+
+    (void)state;
+    scratch_open(&s);
+    assert_int_equal(write_three(&s, &err), SW_OK);
+    fault_run(&plan);
+    scratch_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_read),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
