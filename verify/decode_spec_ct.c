@@ -1,0 +1,199 @@
+/* decode_spec_ct.c - the second reading of compressed-tensors, format "pack-quantized".
+ *
+ * For a linear P with K inputs, N outputs, G groups (1 per channel) of b-bit codes:
+ *   P.weight_packed     I32 [N, ceil(K*b/32)]   row n is a dense stream along k
+ *   P.weight_scale      F16, BF16 or F32 [N, G]
+ *   P.weight_shape      I64 [2] = N, K
+ *   P.weight_zero_point I32 [ceil(N*b/32), G]   asymmetric only; column g is a stream along n
+ *   P.weight_g_idx      I32 [K]                 activation order "group" only; -1: never set
+ * Codes and zero points are offset binary (stored = value + 2^(b-1)), so the offsets cancel:
+ * W[n][k] = scale * (stored code - stored zero). Older files leave 3-bit words unfilled
+ * (10 codes each); their shape tells.
+ */
+#include "formats/base/size.h"
+#include "verify/decode_spec_parts.h"
+
+#include <string.h>
+
+static bool is_mine(const cJSON *config) { return sw_spec_method_is(config, "compressed-tensors"); }
+
+static sw_code check_format(const cJSON *object, sw_err *err)
+{
+    const char *format = "pack-quantized";
+    sw_code rc = sw_json_text(&format, object, "format", err);
+
+    if (rc == SW_OK && strcmp(format, "pack-quantized") != 0)
+        rc = SW_FAIL(err, SW_E_UNSUPPORTED, "format \"%.60s\"; pack-quantized can be verified",
+                     format);
+    return rc;
+}
+
+/* The one group of the config. */
+static sw_code only_group(const cJSON **out, const cJSON *config, sw_err *err)
+{
+    const cJSON *groups = sw_json_member(config, "config_groups");
+    sw_code rc;
+
+    if (!cJSON_IsObject(groups) || cJSON_GetArraySize(groups) < 1)
+        return SW_FAIL(err, SW_E_FORMAT, "config_groups is missing or empty");
+    if (cJSON_GetArraySize(groups) > 1)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%d config_groups; one scheme for all can be "
+                       "verified", cJSON_GetArraySize(groups));
+    if ((rc = check_format(groups->child, err)) != SW_OK) return rc;
+    if (sw_json_member(groups->child, "input_activations"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "quantized input_activations");
+    *out = groups->child;
+    return SW_OK;
+}
+
+/* actorder: null, false, "weight", "static" store nothing; true, "group", "dynamic" a g_idx. */
+static bool stores_g_idx(const cJSON *weights)
+{
+    const cJSON *order = sw_json_member(weights, "actorder");
+
+    if (cJSON_IsString(order))
+        return !strcmp(order->valuestring, "group") || !strcmp(order->valuestring, "dynamic");
+    return cJSON_IsTrue(order);
+}
+
+static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err)
+{
+    int64_t bits = 0, group_size = -1;
+    const char *type = "int", *strategy = NULL;
+    const cJSON *group = NULL, *weights;
+    sw_code rc;
+
+    if ((rc = check_format(config, err)) != SW_OK ||
+        (rc = only_group(&group, config, err)) != SW_OK)
+        return rc;
+    weights = sw_json_member(group, "weights");
+    if (!cJSON_IsObject(weights))
+        return SW_FAIL(err, SW_E_FORMAT, "the config group says nothing of weights");
+    if ((rc = sw_json_int(&bits, weights, "num_bits", 0, 64, err)) != SW_OK ||
+        (rc = sw_json_text(&type, weights, "type", err)) != SW_OK ||
+        (rc = sw_json_text(&strategy, weights, "strategy", err)) != SW_OK ||
+        (rc = sw_json_bool(&out->is_symmetric, weights, "symmetric", err)) != SW_OK ||
+        (rc = sw_json_int(&group_size, weights, "group_size", -1, INT32_MAX, err)) != SW_OK)
+        return rc;
+    if (!strategy) strategy = group_size > 0 ? "group" : "channel";
+    if (strcmp(type, "int") != 0)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "weights of type \"%.30s\"", type);
+    if (strcmp(strategy, "group") != 0 && strcmp(strategy, "channel") != 0)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "strategy \"%.30s\"; group and channel can be "
+                       "verified", strategy);
+    if (!strcmp(strategy, "channel")) group_size = -1;
+    out->wants_g_idx = stores_g_idx(weights);
+    return sw_spec_sizes(out, bits, group_size, err);
+}
+
+/* Codes per word by the shape that is there: 0 is dense. */
+static int codes_per_word(const sw_st_tensor *t, int dim, int64_t n_codes, int bits)
+{
+    int whole = 32 / bits;
+    bool is_padded = t && t->view.n_dims == 2 && 32 % bits &&
+                     t->view.shape[dim] != sw_ceil_div(n_codes * bits, 32) &&
+                     t->view.shape[dim] == sw_ceil_div(n_codes, whole);
+
+    return is_padded ? whole : 0;
+}
+
+static int64_t words_for(int64_t n_codes, int bits, int per_word)
+{
+    return per_word ? sw_ceil_div(n_codes, per_word) : sw_ceil_div(n_codes * bits, 32);
+}
+
+static sw_code check_shape(const sw_spec_weight *w, const sw_st *st, const char *module_path,
+                           sw_err *err)
+{
+    static const int64_t two = 2;
+    const unsigned char *shape;
+    sw_code rc = sw_spec_part(&shape, st, module_path, "weight_shape", SW_DTYPE_I64, 1, &two, err);
+
+    if (rc != SW_OK) return rc;
+    if (sw_load_le64(shape) == (uint64_t)w->n_out && sw_load_le64(shape + 8) == (uint64_t)w->k_in)
+        return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "%s.weight_shape is [%lld, %lld], want [%lld, %lld]",
+                   module_path, (long long)sw_load_le64(shape), (long long)sw_load_le64(shape + 8),
+                   (long long)w->n_out, (long long)w->k_in);
+}
+
+static sw_code read_zeros(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                          const char *module_path, sw_err *err)
+{
+    const sw_st_tensor *t = sw_spec_find(st, module_path, "weight_zero_point");
+    sw_spec_stream zeros = {.stride = w->n_groups, .bits = w->bits};
+    const unsigned char *words;
+    int64_t shape[2];
+    sw_code rc;
+
+    if (scheme->is_symmetric) {
+        for (int64_t i = 0; i < w->n_out * w->n_groups; i++) w->zeros[i] = 1 << (w->bits - 1);
+        if (t) return SW_FAIL(err, SW_E_FORMAT, "%s.weight_zero_point is there, but the scheme is "
+                              "symmetric", module_path);
+        return SW_OK;
+    }
+    zeros.per_word = codes_per_word(t, 0, w->n_out, w->bits);
+    shape[0] = words_for(w->n_out, w->bits, zeros.per_word);
+    shape[1] = w->n_groups;
+    if ((rc = sw_spec_part(&words, st, module_path, "weight_zero_point", SW_DTYPE_I32, 2, shape,
+                           err)) != SW_OK)
+        return rc;
+    for (int64_t g = 0; g < w->n_groups; g++) {
+        zeros.words = words + 4 * g;
+        for (int64_t n = 0; n < w->n_out; n++)
+            w->zeros[n * w->n_groups + g] = (int32_t)sw_spec_code_at(&zeros, n);
+    }
+    return SW_OK;
+}
+
+static sw_code read_g_idx(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                          const char *module_path, sw_err *err)
+{
+    const unsigned char *g_idx;
+    sw_code rc;
+
+    if (!scheme->wants_g_idx && !sw_spec_find(st, module_path, "weight_g_idx")) return SW_OK;
+    if ((rc = sw_spec_part(&g_idx, st, module_path, "weight_g_idx", SW_DTYPE_I32, 1, &w->k_in,
+                           err)) != SW_OK)
+        return rc;
+    if (sw_load_le32(g_idx) == UINT32_MAX) return SW_OK; /* never initialised: contiguous groups */
+    for (int64_t k = 0; k < w->k_in; k++) w->group_of[k] = (int32_t)sw_load_le32(g_idx + 4 * k);
+    return SW_OK;
+}
+
+static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                      const char *module_path, sw_err *err)
+{
+    const sw_st_tensor *packed = sw_spec_find(st, module_path, "weight_packed");
+    sw_spec_stream codes = {.stride = 1, .bits = w->bits};
+    int64_t code_shape[2], scale_shape[2] = {w->n_out, w->n_groups};
+    const unsigned char *words;
+    sw_spec_floats scales;
+    sw_code rc;
+
+    codes.per_word = codes_per_word(packed, 1, w->k_in, w->bits);
+    code_shape[0] = w->n_out;
+    code_shape[1] = words_for(w->k_in, w->bits, codes.per_word);
+    if ((rc = check_shape(w, st, module_path, err)) != SW_OK ||
+        (rc = sw_spec_part(&words, st, module_path, "weight_packed", SW_DTYPE_I32, 2, code_shape,
+                           err)) != SW_OK ||
+        (rc = sw_spec_scales(&scales, st, module_path, "weight_scale", 2, scale_shape,
+                             err)) != SW_OK ||
+        (rc = read_zeros(w, scheme, st, module_path, err)) != SW_OK ||
+        (rc = read_g_idx(w, scheme, st, module_path, err)) != SW_OK)
+        return rc;
+    for (int64_t n = 0; n < w->n_out; n++) {
+        codes.words = words + 4 * n * code_shape[1];
+        for (int64_t k = 0; k < w->k_in; k++)
+            w->codes[n * w->k_in + k] = (uint8_t)sw_spec_code_at(&codes, k);
+    }
+    for (int64_t i = 0; i < w->n_out * w->n_groups; i++)
+        w->scales[i] = sw_spec_float_at(&scales, i);
+    return SW_OK;
+}
+
+const sw_spec_reader sw_spec_ct = {
+    "compressed-tensors",
+    {"weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx"},
+    "weight_packed", is_mine, read_config, decode,
+};

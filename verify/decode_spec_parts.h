@@ -1,0 +1,43 @@
+/* decode_spec_parts.h - what the dialect files of the second decoder share: finding a stored
+ * tensor of the right dtype and shape, reading half floats and code streams.
+ */
+#ifndef SW_VERIFY_DECODE_SPEC_PARTS_H
+#define SW_VERIFY_DECODE_SPEC_PARTS_H
+
+#include "verify/decode_spec.h"
+
+/* "<module_path>.<suffix>" with exactly this dtype and shape.
+ * SW_E_FORMAT names the tensor and says what it is and what it should be. */
+sw_code sw_spec_part(const unsigned char **out, const sw_st *st, const char *module_path,
+                     const char *suffix, sw_dtype dtype, int32_t n_dims, const int64_t *shape,
+                     sw_err *err) SW_MUST_USE;
+/* The tensor whatever it is, or NULL. */
+const sw_st_tensor *sw_spec_find(const sw_st *st, const char *module_path, const char *suffix);
+
+/* A stored scale tensor: any of F16, BF16, F32, exactly this shape. */
+typedef struct sw_spec_floats {
+    const unsigned char *bytes;
+    sw_dtype dtype;
+} sw_spec_floats;
+sw_code sw_spec_scales(sw_spec_floats *out, const sw_st *st, const char *module_path,
+                       const char *suffix, int32_t n_dims, const int64_t *shape,
+                       sw_err *err) SW_MUST_USE;
+float sw_spec_float_at(const sw_spec_floats *floats, int64_t i);
+
+/* Codes in little-endian 32-bit words that stand `stride` words apart. Dense (per_word 0): code i
+ * has bits [i*b, i*b + b) of the bit string of consecutive words, least significant first.
+ * Otherwise each word holds per_word codes and its top bits are unused. */
+typedef struct sw_spec_stream {
+    const unsigned char *words;
+    int64_t stride;
+    int bits, per_word;
+} sw_spec_stream;
+uint32_t sw_spec_code_at(const sw_spec_stream *stream, int64_t i);
+
+/* bits in {2,3,4,8} and a group size out of the config; -1 or absent means per channel. */
+sw_code sw_spec_sizes(sw_spec_scheme *scheme, int64_t bits, int64_t group_size,
+                      sw_err *err) SW_MUST_USE;
+/* quant_method == name */
+bool sw_spec_method_is(const cJSON *config, const char *name);
+
+#endif

@@ -1,0 +1,197 @@
+/* decode_spec_swage.c - the second reading of Swage tiles, version 1.
+ *
+ * For a linear P with K inputs, N outputs, G groups:
+ *   P.tiles       U8       [ceil(N/64), ceil(K/64), 2048 or 4096]
+ *   P.tile_scales F16|BF16 [ceil(N/64), G, 64]
+ *   P.tile_shape  I64      [2] = N, K
+ *   P.tile_zeros  U8       [ceil(N/64), G, 64]   asymmetric only
+ * A tile is walked here in storage order, warp by warp and lane by lane, and every code is put
+ * where the layout says it belongs:
+ *   4 bits: byte 512w + 16t + 4s + i holds channel 16w + g (low) and 16w + g + 8 (high) of input
+ *           16s + K(c)[i], with lane t = 4g + c and K(c) = {2c, 2c+8, 2c+1, 2c+9};
+ *   8 bits: byte 2048(s/2) + 512w + 16t + 8(s%2) + i holds channel 16w + g, and + 4 + i channel
+ *           16w + g + 8.
+ * Slot 2(8w + g) + h of a scale or zero record is channel 16w + g + 8h. Channels and inputs
+ * beyond N and K must hold code = zero point, and channels beyond N scale 0: a kernel that reads
+ * whole tiles would otherwise add what no model has.
+ */
+#include "formats/base/mem.h"
+#include "formats/base/size.h"
+#include "verify/decode_spec_parts.h"
+
+#include <string.h>
+
+#define TILE 64
+
+typedef struct tiled {
+    const unsigned char *codes, *zeros;
+    sw_spec_floats scales;
+    int64_t n_tiles, k_tiles, tile_bytes;
+    int middle; /* the zero point when none is stored */
+} tiled;
+
+static bool is_mine(const cJSON *config) { return sw_spec_method_is(config, "swage"); }
+
+static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err)
+{
+    int64_t bits = 0, group_size = -1, version = 0;
+    const char *layout = "";
+    sw_code rc;
+
+    if ((rc = sw_json_text(&layout, config, "layout", err)) != SW_OK ||
+        (rc = sw_json_int(&version, config, "layout_version", 0, INT32_MAX, err)) != SW_OK ||
+        (rc = sw_json_int(&bits, config, "bits", 0, 64, err)) != SW_OK ||
+        (rc = sw_json_int(&group_size, config, "group_size", -1, INT32_MAX, err)) != SW_OK ||
+        (rc = sw_json_bool(&out->is_symmetric, config, "sym", err)) != SW_OK)
+        return rc;
+    if (strcmp(layout, "swage-tiles") != 0 || version != 1)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "layout \"%.40s\" version %lld; swage-tiles version "
+                       "1 can be verified", layout, (long long)version);
+    return sw_spec_sizes(out, bits, group_size, err);
+}
+
+static int64_t record_slot(int64_t channel)
+{
+    int64_t w = channel / 16, g = channel % 8, h = channel / 8 % 2;
+
+    return 2 * (8 * w + g) + h;
+}
+
+static int64_t record_at(const sw_spec_weight *w, int64_t channel, int64_t group)
+{
+    return (channel / TILE * w->n_groups + group) * TILE + record_slot(channel % TILE);
+}
+
+static int zero_of(const tiled *t, const sw_spec_weight *w, int64_t channel, int64_t group)
+{
+    return t->zeros ? t->zeros[record_at(w, channel, group)] : t->middle;
+}
+
+/* One code of the padded weight: into its place, or checked to be padding. */
+static sw_code place(sw_spec_weight *w, const tiled *t, int64_t channel, int64_t input,
+                     uint8_t code, sw_err *err)
+{
+    int64_t group = input < w->k_in ? w->group_of[input] : w->n_groups - 1;
+
+    if (code >= 1 << w->bits)
+        return SW_FAIL(err, SW_E_FORMAT, "code of channel %lld, input %lld is %d, want 0..%d",
+                       (long long)channel, (long long)input, code, (1 << w->bits) - 1);
+    if (channel < w->n_out && input < w->k_in) {
+        w->codes[channel * w->k_in + input] = code;
+        return SW_OK;
+    }
+    if (code == zero_of(t, w, channel, group)) return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "padding at channel %lld, input %lld holds code %d, want the "
+                   "zero point %d", (long long)channel, (long long)input, code,
+                   zero_of(t, w, channel, group));
+}
+
+static const int lane_inputs[4][4] = {
+    {0, 8, 1, 9}, {2, 10, 3, 11}, {4, 12, 5, 13}, {6, 14, 7, 15},
+};
+
+/* The two codes of one place in a 64 x 64 tile; `at` counts warp, lane, step, byte. */
+typedef struct spot {
+    int warp, lane, step, byte;
+} spot;
+
+static void codes_at(uint8_t *low, uint8_t *high, const unsigned char *tile, bool is_wide,
+                     const spot *s)
+{
+    int offset = 512 * s->warp + 16 * s->lane;
+
+    if (!is_wide) {
+        uint8_t both = tile[offset + 4 * s->step + s->byte];
+        *low = both & 15;
+        *high = both >> 4;
+        return;
+    }
+    offset += 2048 * (s->step / 2) + 8 * (s->step % 2) + s->byte;
+    *low = tile[offset];
+    *high = tile[offset + 4];
+}
+
+static sw_code read_tile(sw_spec_weight *w, const tiled *t, int64_t tile_n, int64_t tile_k,
+                         sw_err *err)
+{
+    const unsigned char *tile = t->codes + (tile_n * t->k_tiles + tile_k) * t->tile_bytes;
+    uint8_t low, high;
+    sw_code rc;
+
+    for (int i = 0; i < 4 * 32 * 4 * 4; i++) {
+        spot s = {i / 512, i / 16 % 32, i / 4 % 4, i % 4};
+        int64_t channel = TILE * tile_n + 16 * s.warp + s.lane / 4;
+        int64_t input = TILE * tile_k + 16 * s.step + lane_inputs[s.lane % 4][s.byte];
+
+        codes_at(&low, &high, tile, w->bits == 8, &s);
+        if ((rc = place(w, t, channel, input, low, err)) != SW_OK ||
+            (rc = place(w, t, channel + 8, input, high, err)) != SW_OK)
+            return rc;
+    }
+    return SW_OK;
+}
+
+static sw_code read_records(sw_spec_weight *w, const tiled *t, sw_err *err)
+{
+    for (int64_t n = 0; n < t->n_tiles * TILE; n++)
+        for (int64_t g = 0; g < w->n_groups; g++) {
+            float scale = sw_spec_float_at(&t->scales, record_at(w, n, g));
+
+            if (n < w->n_out) {
+                w->scales[n * w->n_groups + g] = scale;
+                w->zeros[n * w->n_groups + g] = zero_of(t, w, n, g);
+            } else if (!(scale >= 0 && scale <= 0)) {
+                return SW_FAIL(err, SW_E_FORMAT, "padding channel %lld has scale %g, want 0",
+                               (long long)n, (double)scale);
+            }
+        }
+    return SW_OK;
+}
+
+static sw_code find_parts(tiled *t, const sw_spec_weight *w, const sw_spec_scheme *scheme,
+                          const sw_st *st, const char *module_path, sw_err *err)
+{
+    int64_t code_shape[3] = {t->n_tiles, t->k_tiles, t->tile_bytes};
+    int64_t record_shape[3] = {t->n_tiles, w->n_groups, TILE}, two = 2;
+    const unsigned char *shape;
+    sw_code rc;
+
+    if ((rc = sw_spec_part(&t->codes, st, module_path, "tiles", SW_DTYPE_U8, 3, code_shape,
+                           err)) != SW_OK ||
+        (rc = sw_spec_scales(&t->scales, st, module_path, "tile_scales", 3, record_shape,
+                             err)) != SW_OK ||
+        (rc = sw_spec_part(&shape, st, module_path, "tile_shape", SW_DTYPE_I64, 1, &two,
+                           err)) != SW_OK)
+        return rc;
+    if (sw_load_le64(shape) != (uint64_t)w->n_out || sw_load_le64(shape + 8) != (uint64_t)w->k_in)
+        return SW_FAIL(err, SW_E_FORMAT, "%s.tile_shape is [%lld, %lld], want [%lld, %lld]",
+                       module_path, (long long)sw_load_le64(shape),
+                       (long long)sw_load_le64(shape + 8), (long long)w->n_out,
+                       (long long)w->k_in);
+    if (scheme->is_symmetric && sw_spec_find(st, module_path, "tile_zeros"))
+        return SW_FAIL(err, SW_E_FORMAT, "%s.tile_zeros is there, but the scheme is symmetric",
+                       module_path);
+    if (scheme->is_symmetric) return SW_OK;
+    return sw_spec_part(&t->zeros, st, module_path, "tile_zeros", SW_DTYPE_U8, 3, record_shape,
+                        err);
+}
+
+static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                      const char *module_path, sw_err *err)
+{
+    tiled t = {.n_tiles = sw_ceil_div(w->n_out, TILE), .k_tiles = sw_ceil_div(w->k_in, TILE),
+               .tile_bytes = w->bits == 8 ? 4096 : 2048, .middle = 1 << (w->bits - 1)};
+    sw_code rc = find_parts(&t, w, scheme, st, module_path, err);
+
+    if (rc != SW_OK) return rc;
+    rc = read_records(w, &t, err);
+    for (int64_t i = 0; rc == SW_OK && i < t.n_tiles * t.k_tiles; i++)
+        rc = read_tile(w, &t, i / t.k_tiles, i % t.k_tiles, err);
+    if (rc != SW_OK) sw_err_prefix(err, "%s", module_path);
+    return rc;
+}
+
+const sw_spec_reader sw_spec_swage = {
+    "swage", {"tiles", "tile_scales", "tile_shape", "tile_zeros"}, "tiles", is_mine, read_config,
+    decode,
+};
