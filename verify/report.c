@@ -192,8 +192,8 @@ static void put_tensors(json_out *o, const sw_report *r)
         put_err(&j, "weight_error_bound", t->weight_bound);
         put_err(&j, "output_error", t->output_err);
         put_num(&j, "cosine", t->weight_err < 0 ? (double)NAN : t->cosine);
-        put_err(&j, "worst_slope", t->worst_slope);
-        put_err(&j, "worst_offset_steps", t->worst_offset);
+        put_err(&j, "error_over_rounding", t->step_rms);
+        put_err(&j, "worst_group_misfit", t->worst_cell);
         put_err(&j, "nearest_code_share", t->rounded);
         o->ok = o->ok && j.ok;
     }

@@ -31,9 +31,9 @@ typedef struct sw_report_tensor {
     double scale_min, scale_max;
     double weight_err;   /* ||W' - W|| / ||W||, W' decoded, W original */
     double weight_bound; /* what rounding and compensation can explain, see plausible.h */
+    double step_rms;     /* rms error over that of plain rounding, scale / sqrt(12) */
     double cosine;       /* of W' and W */
-    double worst_slope;  /* largest |<W,W'>/<W',W'> - 1| of a group of a row */
-    double worst_offset; /* largest |mean error| of a group of a row, in steps */
+    double worst_cell;   /* how much another scale and zero would help the worst group of a row */
     double rounded;      /* share of weights whose code is the nearest one */
     double output_err;   /* ||X (W' - W)^T|| / ||X W^T|| on the text's activations */
 } sw_report_tensor;

@@ -1,0 +1,238 @@
+/* plausible.c - see plausible.h. */
+#include "verify/plausible.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/mem.h"
+
+/* Error beyond this many times plain rounding's is no rounding. GPTQ trades weight error for
+ * output error; on trained models it stays below 2.5 at every width (tests/unit/test_plausible.c
+ * holds the sound cases). */
+#define STEP_RMS_MAX 4.0
+/* A group of a row whose error another scale and zero point would divide by this squared. */
+#define CELL_MISFIT_MAX 3.0
+#define COSINE_MIN 0.6
+/* A rival reading must be better by this share of the error, not by rounding noise. */
+#define RIVAL_MARGIN 0.02
+/* Above this share of nearest codes a weight was plainly rounded, and a code that is off by
+ * more than OUTLIER_STEPS was not. */
+#define PLAIN_SHARE 0.999
+#define OUTLIER_STEPS 0.75
+
+typedef enum rival {
+    NEXT_GROUP, PREV_GROUP, NEXT_CHANNEL, PREV_CHANNEL, ZERO_UP, ZERO_DOWN, SWAP_INPUTS,
+    SWAP_CHANNELS, SWAP_ROWS8, N_RIVALS
+} rival;
+
+static const char *const rival_text[N_RIVALS] = {
+    [NEXT_GROUP] = "the scales of the next group: scales are off by one group",
+    [PREV_GROUP] = "the scales of the previous group: scales are off by one group",
+    [NEXT_CHANNEL] = "the scales of the next channel: scales are off by one channel",
+    [PREV_CHANNEL] = "the scales of the previous channel: scales are off by one channel",
+    [ZERO_UP] = "every zero point one higher: zero points are wrong",
+    [ZERO_DOWN] = "every zero point one lower: zero points are wrong",
+    [SWAP_INPUTS] = "the codes of neighbouring inputs swapped: nibbles are swapped",
+    [SWAP_CHANNELS] = "the codes of neighbouring channels swapped: nibbles are swapped",
+    [SWAP_ROWS8] = "the codes of channels 8 apart swapped: nibbles are swapped",
+};
+
+/* Sums over the columns of one group of one row; c = code - zero. */
+typedef struct cell {
+    double n, w1, w2, c1, c2, wc;
+} cell;
+
+typedef struct sums {
+    sw_vec_sums vec;
+    double err2, round2;         /* squared error, and what rounding alone would give */
+    double gain[N_RIVALS];       /* squared error of the rival minus ours, where it exists */
+    double base[N_RIVALS];       /* our squared error over the same weights */
+    double worst_cell;
+    int64_t worst_n, worst_g;
+    int64_t n_nearest, n_outliers;
+    int64_t outlier_n, outlier_k; /* the first one */
+} sums;
+
+/* Squared error of a cell read with scale s and zero points moved by d. */
+static double cell_error(const cell *x, double s, double d)
+{
+    return x->w2 - 2 * s * (x->wc - d * x->w1) + s * s * (x->c2 - 2 * d * x->c1 + d * d * x->n);
+}
+
+/* Squared error of the best line w = a c + b. */
+static double cell_fit(const cell *x)
+{
+    double ww = x->w2 - x->w1 * x->w1 / x->n, cc = x->c2 - x->c1 * x->c1 / x->n;
+    double wc = x->wc - x->w1 * x->c1 / x->n, left = cc > 0 ? ww - wc * wc / cc : ww;
+
+    return left > 0 ? left : 0;
+}
+
+static void add_rival(sums *all, rival r, double rival_error, double own_error)
+{
+    all->gain[r] += rival_error - own_error;
+    all->base[r] += own_error;
+}
+
+static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t n, int64_t g)
+{
+    const float *scales = w->scales + n * w->n_groups;
+    double s = (double)scales[g], own = cell_error(x, s, 0), rounding = x->n * s * s / 12;
+    double fit = fmax(cell_fit(x), rounding), misfit = sqrt(fmax(own, 0) / fit);
+
+    if (x->n < 1) return;
+    all->round2 += rounding;
+    if (misfit > all->worst_cell) {
+        all->worst_cell = misfit;
+        all->worst_n = n;
+        all->worst_g = g;
+    }
+    if (g + 1 < w->n_groups)
+        add_rival(all, NEXT_GROUP, cell_error(x, (double)scales[g + 1], 0), own);
+    if (g > 0) add_rival(all, PREV_GROUP, cell_error(x, (double)scales[g - 1], 0), own);
+    if (n + 1 < w->n_out)
+        add_rival(all, NEXT_CHANNEL, cell_error(x, (double)scales[g + w->n_groups], 0), own);
+    if (n > 0)
+        add_rival(all, PREV_CHANNEL, cell_error(x, (double)scales[g - w->n_groups], 0), own);
+    add_rival(all, ZERO_UP, cell_error(x, s, 1), own);
+    add_rival(all, ZERO_DOWN, cell_error(x, s, -1), own);
+}
+
+static void add_swap(sums *all, rival r, const sw_spec_weight *w, double value, double scale,
+                     double zero, int64_t n, int64_t k, double own)
+{
+    double rival_error;
+
+    if (n >= w->n_out || k >= w->k_in) return;
+    rival_error = value - scale * ((double)w->codes[n * w->k_in + k] - zero);
+    add_rival(all, r, rival_error * rival_error, own);
+}
+
+/* Is the code the nearest one that the grid offers? */
+static void add_nearest(sums *all, const sw_spec_weight *w, int64_t n, int64_t k, double steps)
+{
+    int code = w->codes[n * w->k_in + k], code_max = (1 << w->bits) - 1;
+    bool is_clipped = (code == 0 && steps < 0) || (code == code_max && steps > 0);
+
+    if (is_clipped || fabs(steps) <= 0.5 + 1e-4) {
+        all->n_nearest++;
+    } else if (fabs(steps) > OUTLIER_STEPS) {
+        if (!all->n_outliers++) {
+            all->outlier_n = n;
+            all->outlier_k = k;
+        }
+    }
+}
+
+static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float *row, int64_t n)
+{
+    memset(cells, 0, (size_t)w->n_groups * sizeof *cells);
+    for (int64_t k = 0; k < w->k_in; k++) {
+        int64_t at = n * w->n_groups + w->group_of[k];
+        double v = (double)row[k], s = (double)w->scales[at], zero = w->zeros[at];
+        double c = (double)w->codes[n * w->k_in + k] - zero, err = v - s * c, own = err * err;
+        cell *x = &cells[w->group_of[k]];
+
+        x->n += 1;
+        x->w1 += v;
+        x->w2 += v * v;
+        x->c1 += c;
+        x->c2 += c * c;
+        x->wc += v * c;
+        all->err2 += own;
+        add_nearest(all, w, n, k, err / s);
+        add_swap(all, SWAP_INPUTS, w, v, s, zero, n, k ^ 1, own);
+        add_swap(all, SWAP_CHANNELS, w, v, s, zero, n ^ 1, k, own);
+        add_swap(all, SWAP_ROWS8, w, v, s, zero, n ^ 8, k, own);
+    }
+    for (int64_t g = 0; g < w->n_groups; g++) add_cell(all, w, &cells[g], n, g);
+    sw_vec_add(&all->vec, w->values + n * w->k_in, row, w->k_in);
+}
+
+/* The rival that is better by most, or N_RIVALS. */
+static rival best_rival(const sums *all)
+{
+    rival best = N_RIVALS;
+    double most = -RIVAL_MARGIN;
+
+    for (int r = 0; r < N_RIVALS; r++) {
+        double gain = all->base[r] > 0 ? all->gain[r] / all->base[r] : 0;
+
+        if (gain < most) {
+            most = gain;
+            best = (rival)r;
+        }
+    }
+    return best;
+}
+
+static bool is_transposed(const sw_spec_weight *w, const float *original)
+{
+    sw_vec_sums turned = {0};
+
+    if (w->n_out != w->k_in) return false;
+    for (int64_t n = 0; n < w->n_out; n++)
+        for (int64_t k = 0; k < w->k_in; k++)
+            sw_vec_add(&turned, w->values + k * w->k_in + n, original + n * w->k_in + k, 1);
+    return sw_vec_cosine(&turned) >= COSINE_MIN;
+}
+
+static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t, const sums *all,
+                    const sw_spec_weight *w, const float *original)
+{
+    rival best = best_rival(all);
+
+    why[0] = '\0';
+    if (t->cosine < COSINE_MIN && is_transposed(w, original))
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "fits the original better when transposed");
+    else if (best != N_RIVALS)
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "fits the original %.0f %% better with %s",
+                       -100 * all->gain[best] / all->base[best], rival_text[best]);
+    else if (!(t->cosine >= COSINE_MIN))
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "cosine to the original %.4f, want at least "
+                       "%.2f: not this weight, or in another order", t->cosine, COSINE_MIN);
+    else if (!(t->weight_err <= t->weight_bound))
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "relative error %.4g, want at most %.4g, "
+                       "which is %.0f times what rounding to %d bits explains", t->weight_err,
+                       t->weight_bound, STEP_RMS_MAX, t->bits);
+    else if (!(t->worst_cell <= CELL_MISFIT_MAX))
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "channel %lld, group %lld: the error is %.1f "
+                       "times that with its best scale and zero point, want at most %.1f",
+                       (long long)all->worst_n, (long long)all->worst_g, t->worst_cell,
+                       CELL_MISFIT_MAX);
+    else if (t->rounded >= PLAIN_SHARE && all->n_outliers)
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "plainly rounded, but %lld %s not the "
+                       "nearest, first at channel %lld, input %lld", (long long)all->n_outliers,
+                       all->n_outliers == 1 ? "code is" : "codes are", (long long)all->outlier_n,
+                       (long long)all->outlier_k);
+}
+
+sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES],
+                           const sw_spec_weight *w, const float *original, sw_err *err)
+{
+    int64_t n_cells = w->n_out * w->n_groups;
+    cell *cells = NULL;
+    sums all = {.worst_cell = 0};
+    sw_code rc = SW_OK;
+
+    why[0] = '\0';
+    t->scale_min = t->scale_max = (double)w->scales[0];
+    for (int64_t i = 1; i < n_cells; i++) {
+        t->scale_min = fmin(t->scale_min, (double)w->scales[i]);
+        t->scale_max = fmax(t->scale_max, (double)w->scales[i]);
+    }
+    t->weight_err = t->weight_bound = t->step_rms = t->worst_cell = t->rounded = -1;
+    if (!original) return SW_OK;
+    if ((rc = SW_MEM_GET(&cells, w->n_groups, "groups of a row", err)) != SW_OK) return rc;
+    for (int64_t n = 0; n < w->n_out; n++) add_row(&all, cells, w, original + n * w->k_in, n);
+    sw_mem_put(cells);
+    t->step_rms = sqrt(all.err2 / all.round2);
+    t->weight_err = sw_vec_rel_err(&all.vec);
+    t->weight_bound = STEP_RMS_MAX * sqrt(all.round2 / all.vec.want2);
+    t->cosine = sw_vec_cosine(&all.vec);
+    t->worst_cell = all.worst_cell;
+    t->rounded = (double)all.n_nearest / (double)(w->n_out * w->k_in);
+    explain(why, t, &all, w, original);
+    return SW_OK;
+}
