@@ -1,0 +1,106 @@
+/* subject.c - see subject.h. */
+#include "verify/subject.h"
+
+#include <string.h>
+
+#include "formats/base/file.h"
+
+sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err)
+{
+    sw_subject s = {.dir = dir};
+    char path[SW_PATH_BYTES];
+    const cJSON *quantization;
+    sw_code rc;
+
+    if ((rc = sw_path_join(path, dir, "config.json", err)) != SW_OK ||
+        (rc = sw_json_read(&s.config, path, &sw_json_caps_config, err)) != SW_OK)
+        goto done;
+    if ((rc = sw_model_read(&s.model, s.config, err)) != SW_OK) {
+        sw_err_prefix(err, "%s", path);
+        goto done;
+    }
+    quantization = sw_json_member(s.config, "quantization_config");
+    s.is_quantized = quantization != NULL;
+    if (quantization && (rc = sw_spec_scheme_read(&s.scheme, quantization, err)) != SW_OK) {
+        sw_err_prefix(err, "%s", path);
+        goto done;
+    }
+    if ((rc = sw_st_open(&s.st, dir, err)) != SW_OK) goto done;
+    *out = s;
+    memset(&s, 0, sizeof s);
+done:
+    sw_subject_close(&s);
+    return rc;
+}
+
+void sw_subject_close(sw_subject *s)
+{
+    cJSON_Delete(s->config);
+    sw_st_close(s->st);
+    memset(s, 0, sizeof *s);
+}
+
+sw_code sw_subject_linears(sw_subject_linear **out, int64_t *n_out, const sw_model *model,
+                           sw_arena *arena, sw_err *err)
+{
+    int64_t n = 0, at = 0, most = 0;
+    sw_subject_linear *linears;
+    sw_linear_ref *refs;
+    sw_code rc;
+
+    for (int64_t l = 0; l < model->n_layers; l++) {
+        int64_t in_block = sw_model_linears(model, l, NULL, 0);
+
+        n += in_block;
+        if (in_block > most) most = in_block;
+    }
+    if ((rc = SW_ARENA_TAKE(&linears, arena, n + 1, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&refs, arena, most + 1, err)) != SW_OK)
+        return rc;
+    for (int64_t l = 0; l < model->n_layers; l++) {
+        int64_t in_block = sw_model_linears(model, l, refs, most);
+
+        for (int64_t i = 0; i < in_block; i++) {
+            char path[256], *kept;
+
+            if (!sw_model_slot_path(path, model, l, refs[i].slot, refs[i].expert)) continue;
+            if ((rc = sw_arena_text(&kept, arena, path, strlen(path), err)) != SW_OK) return rc;
+            linears[at++] = (sw_subject_linear){refs[i], kept};
+        }
+    }
+    *out = linears;
+    *n_out = at;
+    return SW_OK;
+}
+
+sw_code sw_subject_match(const sw_subject *checkpoint, const sw_subject *original, sw_err *err)
+{
+    const sw_model *a = &checkpoint->model, *b = &original->model;
+    const struct {
+        const char *what;
+        int64_t have, want;
+    } sizes[] = {
+        {"hidden size", a->hidden, b->hidden},
+        {"layers", a->n_layers, b->n_layers},
+        {"intermediate size", a->intermediate, b->intermediate},
+        {"attention heads", a->n_heads, b->n_heads},
+        {"key-value heads", a->n_kv_heads, b->n_kv_heads},
+        {"head size", a->head_dim, b->head_dim},
+        {"vocabulary", a->vocab, b->vocab},
+        {"experts", a->n_experts, b->n_experts},
+        {"expert size", a->moe_intermediate, b->moe_intermediate},
+    };
+
+    if (a->arch != b->arch)
+        return SW_FAIL(err, SW_E_USAGE, "%s is a %s model, %s is %s: give the model that was "
+                       "quantized", checkpoint->dir, a->arch->name, original->dir, b->arch->name);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].have != sizes[i].want)
+            return SW_FAIL(err, SW_E_USAGE, "%s has %s %lld, %s has %lld: give the model that was "
+                           "quantized", checkpoint->dir, sizes[i].what, (long long)sizes[i].have,
+                           original->dir, (long long)sizes[i].want);
+    if (original->is_quantized)
+        return SW_FAIL(err, SW_E_USAGE, "%s is quantized itself: give the original",
+                       original->dir);
+    return SW_OK;
+}

@@ -1,0 +1,34 @@
+/* subject.h - a model directory as the judge opens it: on its own, without the dialects. */
+#ifndef SW_VERIFY_SUBJECT_H
+#define SW_VERIFY_SUBJECT_H
+
+#include "formats/model/model.h"
+#include "verify/decode_spec.h"
+
+typedef struct sw_subject {
+    const char *dir; /* borrowed */
+    cJSON *config;
+    sw_model model;
+    sw_st *st;
+    bool is_quantized;
+    sw_spec_scheme scheme; /* when quantized */
+} sw_subject;
+
+/* config.json, its description, the tensors and the scheme. */
+sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err) SW_MUST_USE;
+void sw_subject_close(sw_subject *s); /* accepts a zeroed one */
+
+/* A linear that quantization may touch. */
+typedef struct sw_subject_linear {
+    sw_linear_ref ref;
+    const char *path; /* module path, in the arena */
+} sw_subject_linear;
+
+/* All linears of all blocks, in block order; taken from the arena. */
+sw_code sw_subject_linears(sw_subject_linear **out, int64_t *n_out, const sw_model *model,
+                           sw_arena *arena, sw_err *err) SW_MUST_USE;
+/* SW_E_USAGE unless both describe a model of the same architecture and sizes. */
+sw_code sw_subject_match(const sw_subject *checkpoint, const sw_subject *original,
+                         sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,257 @@
+/* tensors.c - see tensors.h. */
+#include "verify/tensors.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+#include "formats/num/num.h"
+#include "verify/decode_spec_parts.h"
+#include "verify/plausible.h"
+
+/* Each thread holds one linear decoded twice over; more threads would cost more memory. */
+#define THREADS_MAX 8
+
+typedef struct tensor_slot {
+    const sw_subject_linear *linear;
+    sw_report_tensor figures;
+    char why[SW_PLAUSIBLE_TEXT_BYTES];
+    bool is_decoded; /* what failed then is not the checkpoint's fault */
+    sw_err err;
+} tensor_slot;
+
+typedef struct tensor_job {
+    const sw_subject *checkpoint, *original;
+    tensor_slot *slots;
+} tensor_job;
+
+/* The original weight as floats. */
+static sw_code load_original(float **out, const sw_subject *original, const sw_subject_linear *l,
+                             sw_err *err)
+{
+    const sw_st_tensor *t = sw_spec_find(original->st, l->path, "weight");
+    int64_t n = l->ref.n_out, k = l->ref.k_in;
+    float *values = NULL;
+    sw_code rc;
+
+    if (!t || t->view.n_dims != 2 || t->view.shape[0] != n || t->view.shape[1] != k)
+        return SW_FAIL(err, SW_E_FORMAT, "%s: %s.weight is missing or not [%lld, %lld]",
+                       original->dir, l->path, (long long)n, (long long)k);
+    if ((rc = SW_MEM_GET(&values, n * k, "original weight", err)) != SW_OK) return rc;
+    if ((rc = sw_float_decode_n(values, t->view.data, t->view.dtype, n * k, err)) != SW_OK) {
+        sw_err_prefix(err, "%s: %s.weight", original->dir, l->path);
+        sw_mem_put(values);
+        return rc;
+    }
+    *out = values;
+    return SW_OK;
+}
+
+static void judge_one(const tensor_job *job, tensor_slot *slot)
+{
+    const sw_subject_linear *l = slot->linear;
+    sw_spec_weight w = {0};
+    float *values = NULL;
+    sw_code rc;
+
+    rc = sw_spec_decode(&w, &job->checkpoint->scheme, job->checkpoint->st, l->path, l->ref.n_out,
+                        l->ref.k_in, &slot->err);
+    slot->is_decoded = rc == SW_OK;
+    if (rc == SW_OK && job->original) rc = load_original(&values, job->original, l, &slot->err);
+    if (rc == SW_OK) rc = sw_plausible_check(&slot->figures, slot->why, &w, values, &slot->err);
+    sw_mem_put(values);
+    sw_spec_weight_free(&w);
+}
+
+static void judge_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const tensor_job *job = ctx;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) judge_one(job, &job->slots[i]);
+}
+
+static sw_code take_slots(tensor_slot **out, int64_t *n_out, sw_report *report,
+                          const sw_subject *checkpoint, sw_arena *arena, sw_err *err)
+{
+    sw_subject_linear *linears;
+    tensor_slot *slots;
+    int64_t n_linears, n = 0;
+    sw_code rc;
+
+    if ((rc = sw_subject_linears(&linears, &n_linears, &checkpoint->model, &report->arena,
+                                 err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&slots, arena, n_linears + 1, err)) != SW_OK)
+        return rc;
+    for (int64_t i = 0; i < n_linears; i++) {
+        const sw_subject_linear *l = &linears[i];
+
+        if (!sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, l->path)) {
+            if (sw_spec_find(checkpoint->st, l->path, "weight")) continue;
+            if ((rc = sw_report_find(report, "missing", l->path, err, "%s is stored neither "
+                                     "quantized nor plain", l->path)) != SW_OK)
+                return rc;
+            continue;
+        }
+        slots[n++] = (tensor_slot){.linear = l, .figures = {
+            .name = l->path, .n_out = l->ref.n_out, .k_in = l->ref.k_in,
+            .group_elems = checkpoint->scheme.group_elems, .bits = checkpoint->scheme.bits,
+            .is_symmetric = checkpoint->scheme.is_symmetric, .scale_min = -1, .scale_max = -1,
+            .weight_err = -1, .weight_bound = -1, .step_rms = -1, .worst_cell = -1,
+            .rounded = -1, .output_err = -1}};
+    }
+    *out = slots;
+    *n_out = n;
+    return SW_OK;
+}
+
+/* What is malformed in the checkpoint is a finding; all else ends the run. */
+static sw_code collect(sw_report *report, const tensor_slot *slot, sw_err *err)
+{
+    const char *name = slot->linear->path;
+
+    if (slot->err.code == SW_E_FORMAT && !slot->is_decoded)
+        return sw_report_find(report, "decode", name, err, "%s", slot->err.text);
+    if (slot->err.code != SW_OK) {
+        *err = slot->err;
+        return slot->err.code;
+    }
+    if (slot->why[0])
+        return sw_report_find(report, "implausible", name, err, "%s: %s", name, slot->why);
+    return SW_OK;
+}
+
+sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
+                          const sw_subject *original, int n_threads, const sw_progress *progress,
+                          sw_err *err)
+{
+    tensor_job job = {checkpoint, original, NULL};
+    int64_t n = 0, n_threads_used = sw_min_i64(n_threads, THREADS_MAX);
+    sw_arena arena = {0};
+    sw_code rc;
+
+    if ((rc = take_slots(&job.slots, &n, report, checkpoint, &arena, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&report->tensors, &report->arena, n + 1, err)) != SW_OK)
+        goto done;
+    for (int64_t at = 0; at < n; at += 4 * n_threads_used) {
+        int64_t batch = sw_min_i64(4 * n_threads_used, n - at);
+        tensor_job part = {checkpoint, original, job.slots + at};
+
+        sw_progress_step(progress, "tensors", at, n);
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;
+        sw_parallel_for((int)n_threads_used, batch, 1, judge_some, &part);
+    }
+    sw_progress_step(progress, "tensors", n, n);
+    for (int64_t i = 0; i < n; i++) {
+        if ((rc = collect(report, &job.slots[i], err)) != SW_OK) goto done;
+        report->tensors[i] = job.slots[i].figures;
+    }
+    report->n_tensors = n;
+done:
+    sw_arena_free(&arena);
+    return rc;
+}
+
+static bool is_same_view(const sw_cview *a, const sw_cview *b)
+{
+    if (a->dtype != b->dtype || a->n_dims != b->n_dims || a->size_bytes != b->size_bytes)
+        return false;
+    for (int32_t i = 0; i < a->n_dims; i++)
+        if (a->shape[i] != b->shape[i]) return false;
+    return !a->size_bytes || !memcmp(a->data, b->data, a->size_bytes);
+}
+
+/* The module path of "<path>.<suffix>" into path[]; the suffix, or NULL without a dot. */
+static const char *split_name(char path[512], const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    if (!dot || (size_t)(dot - name) >= 512) return NULL;
+    memcpy(path, name, (size_t)(dot - name));
+    path[dot - name] = '\0';
+    return dot + 1;
+}
+
+static sw_code cover_original(sw_report *report, const sw_subject *checkpoint,
+                              const sw_st_tensor *t, sw_err *err)
+{
+    sw_report_coverage *c = &report->coverage;
+    const sw_st_tensor *kept = sw_st_find(checkpoint->st, t->name);
+    char path[512], have[160], want[160];
+    const char *suffix = split_name(path, t->name);
+
+    c->n_original++;
+    c->original_bytes += t->view.size_bytes;
+    if (kept && is_same_view(&kept->view, &t->view)) {
+        c->n_identical++;
+        c->identical_bytes += t->view.size_bytes;
+        return SW_OK;
+    }
+    if (!kept && suffix && !strcmp(suffix, "weight") &&
+        sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)) {
+        c->n_quantized++;
+        return SW_OK;
+    }
+    if (!kept) {
+        c->n_missing++;
+        return sw_report_find(report, "missing", t->name, err, "%s of the original is not in the "
+                              "checkpoint", t->name);
+    }
+    c->n_differing++;
+    sw_view_describe(have, sizeof have, &kept->view);
+    sw_view_describe(want, sizeof want, &t->view);
+    return sw_report_find(report, "differs", t->name, err, "%s is not quantized, but differs from "
+                          "the original: have %s, want %s%s", t->name, have, want,
+                          strcmp(have, want) ? "" : " with other bytes");
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The names of the quantized linears, sorted. */
+static sw_code sorted_linears(const char ***out, const sw_report *report, sw_err *err)
+{
+    sw_code rc = SW_MEM_GET(out, report->n_tensors, "names of linears", err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < report->n_tensors; i++) (*out)[i] = report->tensors[i].name;
+    qsort(*out, (size_t)report->n_tensors, sizeof **out, compare_names);
+    return SW_OK;
+}
+
+/* A tensor of the checkpoint that is neither the original's nor part of a quantized linear. */
+static sw_code cover_checkpoint(sw_report *report, const sw_subject *checkpoint,
+                                const sw_subject *original, const char *const *linears,
+                                const sw_st_tensor *t, sw_err *err)
+{
+    char path[512];
+    const char *key = path, *suffix = split_name(path, t->name);
+
+    report->coverage.checkpoint_bytes += t->view.size_bytes;
+    if (sw_st_find(original->st, t->name)) return SW_OK;
+    if (suffix && sw_spec_is_part(&checkpoint->scheme, suffix) &&
+        bsearch(&key, linears, (size_t)report->n_tensors, sizeof *linears, compare_names))
+        return SW_OK;
+    report->coverage.n_unexpected++;
+    return sw_report_find(report, "unexpected", t->name, err, "%s is neither in the original nor "
+                          "part of a quantized linear", t->name);
+}
+
+sw_code sw_verify_coverage(sw_report *report, const sw_subject *checkpoint,
+                           const sw_subject *original, sw_err *err)
+{
+    const char **linears = NULL;
+    sw_code rc = sorted_linears(&linears, report, err);
+
+    report->coverage = (sw_report_coverage){.is_measured = true};
+    for (int64_t i = 0; rc == SW_OK && i < sw_st_count(original->st); i++)
+        rc = cover_original(report, checkpoint, sw_st_at(original->st, i), err);
+    for (int64_t i = 0; rc == SW_OK && i < sw_st_count(checkpoint->st); i++)
+        rc = cover_checkpoint(report, checkpoint, original, linears,
+                              sw_st_at(checkpoint->st, i), err);
+    sw_mem_put(linears);
+    return rc;
+}
