@@ -21,12 +21,16 @@ const char *sw_gate_name(sw_gate_id id) { return gate_rows[id].name; }
 
 void sw_report_judge(sw_report *report)
 {
-    report->gates[SW_GATE_MAX_KL].have = report->eval.kl.at;
-    report->gates[SW_GATE_MAX_PPL_RATIO].have = report->eval.ppl_ratio.at;
-    report->gates[SW_GATE_MIN_TOP1].have = report->eval.top1.at;
+    const sw_report_eval *e = &report->eval;
+    bool is_measured = e->is_measured && e->has_original;
+
+    report->gates[SW_GATE_MAX_KL].have = e->kl.at;
+    report->gates[SW_GATE_MAX_PPL_RATIO].have = e->ppl_ratio.at;
+    report->gates[SW_GATE_MIN_TOP1].have = e->top1.at;
     for (int i = 0; i < SW_GATE_COUNT; i++) {
         sw_gate *gate = &report->gates[i];
 
+        if (!is_measured) gate->have = (double)NAN;
         /* written so that a NaN fails */
         gate->has_passed = gate_rows[i].is_minimum ? gate->have >= gate->limit
                                                    : gate->have <= gate->limit;

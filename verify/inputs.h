@@ -1,0 +1,19 @@
+/* inputs.h - which bytes were judged: SHA-256 of every input, held against manifest.json.
+ */
+#ifndef SW_VERIFY_INPUTS_H
+#define SW_VERIFY_INPUTS_H
+
+#include "formats/base/progress.h"
+#include "verify/report.h"
+#include "verify/subject.h"
+#include "verify/verify.h"
+
+/* Fill report->files: weights, config.json and tokenizer.json of both models, the texts, and
+ * whatever else the checkpoint's manifest.json lists. Findings: "differs" for a file that is not
+ * what the manifest says, "missing" for one that is gone, "other original" when the manifest
+ * names another hash for a file of the original. A checkpoint without a manifest is fine. */
+sw_code sw_verify_inputs(sw_report *report, const sw_subject *checkpoint,
+                         const sw_subject *original, const sw_verify_options *options,
+                         sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,276 @@
+/* verify.c - see verify.h: the order of the judgement. */
+#include "verify/verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "formats/base/file.h"
+#include "formats/base/parallel.h"
+#include "formats/text/corpus.h"
+#include "kernels/engine/lm_open.h"
+#include "verify/gap.h"
+#include "verify/inputs.h"
+#include "verify/perplexity.h"
+#include "verify/tensors.h"
+
+#define GAP_WINDOWS 4
+/* Kernels and dequantized weights differ by float rounding and, on machines with BF16 units, by
+ * activations rounded to 8 bits of fraction; a packing or decoding fault moves logits by O(1). */
+#define GAP_MAX 0.05
+#define SAMPLES 1000
+#define LEVEL 0.95
+
+/* Mean KL beyond which a model of so many bits is broken, not quantized; nats per token. Plain
+ * rounding of a small trained model measures 0.0005 (8), 0.14 (4) and 0.7 (3). */
+static const struct {
+    int bits;
+    double kl;
+} broken_kl[] = {{8, 0.1}, {4, 1.5}, {3, 4.0}};
+
+typedef struct verifier {
+    const sw_verify_options *options;
+    int n_threads;
+    sw_subject checkpoint, original;
+    bool has_original;
+    sw_corpus corpus;
+    sw_checkpoint served; /* the checkpoint again, through the first decoder */
+    sw_lm kernels, dense;
+    bool is_float; /* kernels holds floats, see open_served */
+    sw_report report;
+} verifier;
+
+static void verifier_free(verifier *v)
+{
+    sw_lm_free(&v->kernels);
+    sw_lm_free(&v->dense);
+    sw_checkpoint_close(&v->served);
+    sw_corpus_free(&v->corpus);
+    sw_subject_close(&v->checkpoint);
+    sw_subject_close(&v->original);
+    sw_report_free(&v->report);
+}
+
+static sw_code check_options(const sw_verify_options *o, sw_err *err)
+{
+    for (int g = 0; g < SW_GATE_COUNT; g++) {
+        if (!o->has_gate[g]) continue;
+        if (!o->original_dir || !o->n_texts)
+            return SW_FAIL(err, SW_E_USAGE, "gate %s compares two models on a text: give the "
+                           "original and a text", sw_gate_name((sw_gate_id)g));
+        if (!isfinite(o->gate[g]) || o->gate[g] < 0)
+            return SW_FAIL(err, SW_E_USAGE, "gate %s: %g is no limit",
+                           sw_gate_name((sw_gate_id)g), o->gate[g]);
+    }
+    return SW_OK;
+}
+
+static sw_code open_subjects(verifier *v, sw_err *err)
+{
+    const sw_verify_options *o = v->options;
+    sw_code rc;
+
+    if ((rc = sw_subject_open(&v->checkpoint, o->checkpoint_dir, err)) != SW_OK) return rc;
+    if (!v->checkpoint.is_quantized)
+        return SW_FAIL(err, SW_E_USAGE, "%s is not quantized: its config.json has no "
+                       "quantization_config", o->checkpoint_dir);
+    if (!o->original_dir) return SW_OK;
+    if ((rc = sw_subject_open(&v->original, o->original_dir, err)) != SW_OK) return rc;
+    v->has_original = true;
+    return sw_subject_match(&v->checkpoint, &v->original, err);
+}
+
+static sw_code keep_text(const char **out, sw_report *r, const char *text, sw_err *err)
+{
+    char *kept;
+    sw_code rc = sw_arena_text(&kept, &r->arena, text, strlen(text), err);
+
+    if (rc == SW_OK) *out = kept;
+    return rc;
+}
+
+static sw_code describe(verifier *v, sw_err *err)
+{
+    const sw_spec_scheme *s = &v->checkpoint.scheme;
+    sw_report *r = &v->report;
+    char group[40] = "per channel", scheme[120];
+    sw_code rc;
+
+    if (s->group_elems)
+        (void)snprintf(group, sizeof group, "group %lld", (long long)s->group_elems);
+    (void)snprintf(scheme, sizeof scheme, "%d bits, %s, %s", s->bits, group,
+                   s->is_symmetric ? "symmetric" : "asymmetric");
+    if ((rc = keep_text(&r->scheme, r, scheme, err)) != SW_OK ||
+        (rc = keep_text(&r->checkpoint_dir, r, v->options->checkpoint_dir, err)) != SW_OK)
+        return rc;
+    if (v->has_original &&
+        (rc = keep_text(&r->original_dir, r, v->options->original_dir, err)) != SW_OK)
+        return rc;
+    r->dialect = s->reader->name;
+    r->architecture = v->checkpoint.model.arch->name;
+    for (int g = 0; g < SW_GATE_COUNT; g++) {
+        r->gates[g].is_set = v->options->has_gate[g];
+        r->gates[g].limit = v->options->gate[g];
+    }
+    return SW_OK;
+}
+
+/* The original's tokenizer when there is one: it made the original's figures. */
+static sw_code read_corpus(verifier *v, sw_err *err)
+{
+    const char *dir = v->has_original ? v->original.dir : v->checkpoint.dir;
+    char path[SW_PATH_BYTES];
+    sw_tokenizer *tok = NULL;
+    sw_code rc;
+
+    if ((rc = sw_path_join(path, dir, "tokenizer.json", err)) != SW_OK) return rc;
+    if (sw_path_exists(path) && (rc = sw_tokenizer_open(&tok, path, err)) != SW_OK) return rc;
+    for (int64_t i = 0; rc == SW_OK && i < v->options->n_texts; i++)
+        rc = sw_corpus_add(&v->corpus, tok, v->checkpoint.model.vocab, v->options->text_paths[i],
+                           err);
+    sw_tokenizer_free(tok);
+    return rc;
+}
+
+/* The checkpoint in integer kernels; a layout that tiles cannot hold (scattered groups) runs in
+ * floats instead, and the report says so. */
+static sw_code open_served(verifier *v, sw_err *err)
+{
+    sw_lm_options options = {.n_threads = v->n_threads};
+    sw_err why = {0};
+    sw_code rc = sw_lm_open(&v->kernels, &v->served, &options, &why);
+
+    if (rc == SW_E_UNSUPPORTED) {
+        v->is_float = options.dequantize = true;
+        v->report.note = "no integer kernel holds this layout (scattered groups): the checkpoint "
+                         "was run with dequantized weights";
+        return sw_lm_open(&v->kernels, &v->served, &options, err);
+    }
+    if (rc != SW_OK) *err = why;
+    return rc;
+}
+
+static sw_code open_models(verifier *v, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = sw_checkpoint_open(&v->served, v->checkpoint.dir, err)) != SW_OK ||
+        (rc = open_served(v, err)) != SW_OK)
+        return rc;
+    return v->has_original ? sw_lm_load(&v->dense, &v->original.model, v->original.st, err) : SW_OK;
+}
+
+static sw_code measure_gap(verifier *v, const sw_windows *windows, sw_err *err)
+{
+    sw_report_gap *gap = &v->report.eval.gap;
+    int64_t n = v->options->gap_windows ? v->options->gap_windows : GAP_WINDOWS;
+    sw_code rc;
+
+    if (n < 0 || v->is_float) return SW_OK;
+    rc = sw_kernel_gap(gap, &v->kernels, &v->checkpoint, windows, n, v->n_threads, err);
+    if (rc != SW_OK || gap->logits_err <= GAP_MAX) return rc;
+    return sw_report_find(&v->report, "kernel gap", "logits", err, "logits of the integer kernels "
+                          "are %.3g from those of dequantized weights, relative; want at most %g: "
+                          "the two decoders disagree", gap->logits_err, GAP_MAX);
+}
+
+static sw_code check_eval(verifier *v, sw_err *err)
+{
+    const sw_report_eval *e = &v->report.eval;
+    int bits = v->checkpoint.scheme.bits;
+
+    if (!isfinite(e->nll.at) || (e->has_original && !isfinite(e->kl.at)))
+        return sw_report_find(&v->report, "not finite", "logits", err, "the checkpoint's NLL is "
+                              "%g and its KL %g", e->nll.at, e->kl.at);
+    for (size_t i = 0; e->has_original && i < sizeof broken_kl / sizeof *broken_kl; i++)
+        if (broken_kl[i].bits == bits && e->kl.at > broken_kl[i].kl)
+            return sw_report_find(&v->report, "implausible", "logits", err, "mean KL %.4g, want at "
+                                  "most %g: more than %d bits explain", e->kl.at, broken_kl[i].kl,
+                                  bits);
+    return SW_OK;
+}
+
+static sw_code evaluate(verifier *v, sw_err *err)
+{
+    const sw_verify_options *o = v->options;
+    sw_eval_job job = {.bootstrap = o->bootstrap, .n_threads = v->n_threads,
+                       .progress = o->progress};
+    sw_code rc;
+
+    if ((rc = read_corpus(v, err)) != SW_OK ||
+        (rc = sw_windows_cut(&job.windows, v->corpus.ids.ids, v->corpus.ids.n, o->window,
+                             o->max_windows, o->with_bos, &v->checkpoint.model, err)) != SW_OK ||
+        (rc = open_models(v, err)) != SW_OK)
+        return rc;
+    if (!job.bootstrap.n_samples) job.bootstrap.n_samples = SAMPLES;
+    if (job.bootstrap.level <= 0) job.bootstrap.level = LEVEL;
+    job.checkpoint = &v->kernels;
+    job.original = v->has_original ? &v->dense : NULL;
+    v->report.eval.n_tokens = v->corpus.ids.n;
+    if ((rc = measure_gap(v, &job.windows, err)) != SW_OK) return rc;
+    if (v->has_original &&
+        (rc = sw_output_errors(&v->report, &v->dense, &v->checkpoint, &job.windows, v->n_threads,
+                               err)) != SW_OK)
+        return rc;
+    if ((rc = sw_evaluate(&v->report.eval, &job, err)) != SW_OK) return rc;
+    return check_eval(v, err);
+}
+
+static bool has_finding(const sw_report *r, const char *what)
+{
+    for (int64_t i = 0; i < r->n_findings && i < SW_FINDINGS_MAX; i++)
+        if (!strcmp(r->findings[i].what, what)) return true;
+    return false;
+}
+
+static sw_code judge(verifier *v, sw_err *err)
+{
+    const sw_subject *original = v->has_original ? &v->original : NULL;
+    sw_report *r = &v->report;
+    sw_code rc;
+
+    if ((rc = describe(v, err)) != SW_OK ||
+        (rc = sw_verify_inputs(r, &v->checkpoint, original, v->options, err)) != SW_OK ||
+        (rc = sw_verify_tensors(r, &v->checkpoint, original, v->n_threads, v->options->progress,
+                                err)) != SW_OK)
+        return rc;
+    if (original && (rc = sw_verify_coverage(r, &v->checkpoint, original, err)) != SW_OK) return rc;
+    if (!r->n_tensors &&
+        (rc = sw_report_find(r, "missing", "quantized linears", err, "config.json says %s, but no "
+                             "linear is stored quantized", r->dialect)) != SW_OK)
+        return rc;
+    if (!v->options->n_texts) return SW_OK;
+    if (has_finding(r, "decode") || has_finding(r, "missing")) {
+        r->note = "the models were not run: the checkpoint does not decode or is not complete";
+        return SW_OK;
+    }
+    return evaluate(v, err);
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *err)
+{
+    verifier v = {.options = options};
+    double started = seconds_now();
+    sw_code rc;
+
+    v.n_threads = options->n_threads > 0 ? options->n_threads : sw_cpu_count();
+    if ((rc = check_options(options, err)) != SW_OK || (rc = open_subjects(&v, err)) != SW_OK ||
+        (rc = judge(&v, err)) != SW_OK)
+        goto done;
+    sw_report_judge(&v.report);
+    v.report.seconds = seconds_now() - started;
+    *out = v.report;
+    memset(&v.report, 0, sizeof v.report);
+done:
+    verifier_free(&v);
+    return rc;
+}
