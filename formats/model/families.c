@@ -113,8 +113,13 @@ static sw_code read_experts(sw_model *model, const cJSON *config, int64_t n_defa
     if ((rc = sw_json_int(&model->n_experts, config, "num_experts", 1, SW_EXPERTS_MAX, err)) ||
         (rc = sw_json_int(&model->n_experts, config, "num_local_experts", 1, SW_EXPERTS_MAX, err)))
         return rc;
-    return sw_json_int(&model->n_experts_used, config, "num_experts_per_tok", 1,
-                       model->n_experts, err);
+    if ((rc = sw_json_int(&model->n_experts_used, config, "num_experts_per_tok", 1,
+                          SW_EXPERTS_MAX, err)) != SW_OK)
+        return rc;
+    if (model->n_experts_used > model->n_experts) /* the default counts as well */
+        return SW_FAIL(err, SW_E_FORMAT, "num_experts_per_tok: %lld, but there are %lld experts",
+                       (long long)model->n_experts_used, (long long)model->n_experts);
+    return SW_OK;
 }
 
 sw_code sw_family_read_llama(sw_model *model, const cJSON *config, sw_err *err)

@@ -198,6 +198,7 @@ static void test_refusals(void **state)
          "\"full_attention\"]",
          "sliding_window", SW_E_FORMAT},
         {"mixtral", "\"num_experts_per_tok\":9", "num_experts_per_tok", SW_E_FORMAT},
+        {"qwen3_moe", "\"num_experts\":4", "num_experts_per_tok", SW_E_FORMAT},
         {"mixtral", "\"num_local_experts\":100000", "num_local_experts", SW_E_FORMAT},
         {"qwen3_moe", "\"mlp_only_layers\":[-1]", "mlp_only_layers", SW_E_FORMAT},
         {"qwen3_moe", "\"mlp_only_layers\":3", "mlp_only_layers", SW_E_FORMAT},
