@@ -9,7 +9,8 @@
 #define MANIFEST "manifest.json"
 
 /* Figures per tensor make manifests of large models long. */
-static const sw_json_caps manifest_caps = {(size_t)64 << 20, 32, 4000000};
+static const sw_json_caps manifest_caps = {
+    .max_bytes = (size_t)64 << 20, .max_depth = 32, .max_values = 4000000};
 
 static const char *const side_files[] = {"config.json", "tokenizer.json"};
 
