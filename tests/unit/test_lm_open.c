@@ -114,6 +114,11 @@ static void tiles_are_read_where_they_lie(void **state)
     assert_ptr_equal(tiles->zeros,
                      sw_st_find(ckpt.st, "model.layers.1.mlp.down_proj.tile_zeros")->view.data);
     sw_lm_free(&lm);
+    options.dequantize = true;
+    must(sw_lm_open(&lm, &ckpt, &options, &err), &err);
+    assert_null(lm.blocks[1].linear[SW_SLOT_DOWN].tiles);
+    assert_int_equal(lm.blocks[1].linear[SW_SLOT_DOWN].dense_dtype, SW_DTYPE_F32);
+    sw_lm_free(&lm);
     sw_checkpoint_close(&ckpt);
     ckpt_close(&c);
     scratch_close(&s);
