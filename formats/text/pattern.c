@@ -11,16 +11,18 @@
 
 #define REGEX_SOURCE_MAX_BYTES ((size_t)32768)
 #define JIT_STACK_START_BYTES ((size_t)32768)
-#define JIT_STACK_MAX_BYTES ((size_t)8 << 20)
+#define JIT_STACK_MAX_BYTES ((size_t)1 << 20) /* also bounds what one start position can cost */
 #define HEAP_LIMIT_KIB 65536u
 #define DEPTH_LIMIT 100000u
 #define MATCH_LIMIT_BASE ((uint64_t)1000000) /* plus a few per byte: a long blank run backs off */
-#define START_WINDOW_BYTES ((size_t)4096)    /* starts tried per call, so that calls return */
+#define START_WINDOW_BYTES ((size_t)256)     /* starts tried per call, so that calls return */
 #define CLOCK_BASE_NS ((int64_t)5000000000)
 #define CLOCK_PER_BYTE_NS ((int64_t)4000)
-#define CLOCK_CALLS 16u
+#define CLOCK_CALLS 16u /* between looks at the clock, when every call finds something */
 
 struct sw_regex {
+    pcre2_general_context *memory;
+    bool is_out_of_memory; /* set by the allocator: a code of PCRE2 can have several causes */
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *context;
@@ -47,11 +49,31 @@ void sw_pattern_clock_start(sw_pattern_clock *clock, size_t text_bytes)
 }
 
 /* The coarse clock costs a few nanoseconds; processor time, which decides, costs a system call. */
-static bool is_out_of_time(sw_pattern_clock *clock)
+static bool is_out_of_time(const sw_pattern_clock *clock)
 {
-    if (++clock->n_calls % CLOCK_CALLS || now_ns(CLOCK_MONOTONIC_COARSE) < clock->wall_limit_ns)
-        return false;
+    if (now_ns(CLOCK_MONOTONIC_COARSE) < clock->wall_limit_ns) return false;
     return now_ns(CLOCK_THREAD_CPUTIME_ID) - clock->cpu_start_ns > clock->cpu_allowed_ns;
+}
+
+/* PCRE2 takes its memory where everything else does. */
+static void *regex_take(PCRE2_SIZE n_bytes, void *regex)
+{
+    void *block = NULL;
+
+    if (sw_mem_get(&block, (int64_t)n_bytes, 1, "expression", NULL) == SW_OK) return block;
+    ((sw_regex *)regex)->is_out_of_memory = true;
+    return NULL;
+}
+
+static void regex_put(void *block, void *regex)
+{
+    (void)regex;
+    sw_mem_put(block);
+}
+
+static sw_code no_memory(sw_err *err)
+{
+    return SW_FAIL(err, SW_E_NOMEM, "no memory for an expression");
 }
 
 static void regex_free(sw_regex *regex)
@@ -61,6 +83,7 @@ static void regex_free(sw_regex *regex)
     pcre2_match_data_free(regex->match);
     pcre2_match_context_free(regex->context);
     pcre2_jit_stack_free(regex->stack);
+    pcre2_general_context_free(regex->memory);
     sw_mem_put(regex);
 }
 
@@ -69,9 +92,9 @@ static sw_code compile(sw_regex *regex, const sw_text_buf *source, sw_err *err)
     int problem = 0;
     size_t at = 0;
     unsigned char text[160] = "";
-    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    pcre2_compile_context *context = pcre2_compile_context_create(regex->memory);
 
-    if (!context) return SW_FAIL(err, SW_E_NOMEM, "no memory for an expression");
+    if (!context) return no_memory(err);
     (void)pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     (void)pcre2_set_bsr(context, PCRE2_BSR_UNICODE);
     regex->code = pcre2_compile((PCRE2_SPTR)source->bytes, source->n_bytes,
@@ -80,23 +103,26 @@ static sw_code compile(sw_regex *regex, const sw_text_buf *source, sw_err *err)
                                 &problem, &at, context);
     pcre2_compile_context_free(context);
     if (regex->code) return SW_OK;
+    if (regex->is_out_of_memory) return no_memory(err);
     (void)pcre2_get_error_message(problem, text, sizeof text);
     return SW_FAIL(err, SW_E_FORMAT, "expression does not compile: %s (near byte %zu)",
                    (const char *)text, at);
 }
 
+/* Where the system forbids executable memory the interpreter does, with the same limits. */
 static sw_code prepare(sw_regex *regex, sw_err *err)
 {
-    regex->match = pcre2_match_data_create_from_pattern(regex->code, NULL);
-    regex->context = pcre2_match_context_create(NULL);
-    if (!regex->match || !regex->context)
-        return SW_FAIL(err, SW_E_NOMEM, "no memory for an expression");
+    regex->match = pcre2_match_data_create_from_pattern(regex->code, regex->memory);
+    regex->context = pcre2_match_context_create(regex->memory);
+    if (!regex->match || !regex->context) return no_memory(err);
     (void)pcre2_set_heap_limit(regex->context, HEAP_LIMIT_KIB);
     (void)pcre2_set_depth_limit(regex->context, DEPTH_LIMIT);
     regex->is_jit = pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0;
+    if (regex->is_out_of_memory) return no_memory(err);
     if (!regex->is_jit) return SW_OK;
-    regex->stack = pcre2_jit_stack_create(JIT_STACK_START_BYTES, JIT_STACK_MAX_BYTES, NULL);
-    if (!regex->stack) return SW_FAIL(err, SW_E_NOMEM, "no memory for an expression's stack");
+    regex->stack = pcre2_jit_stack_create(JIT_STACK_START_BYTES, JIT_STACK_MAX_BYTES,
+                                          regex->memory);
+    if (!regex->stack) return no_memory(err);
     pcre2_jit_stack_assign(regex->context, NULL, regex->stack);
     return SW_OK;
 }
@@ -115,6 +141,11 @@ sw_code sw_pattern_from_regex(sw_pattern *out, const char *onig_source, size_t n
     if ((rc = sw_text_buf_add(&source, "", 1, err)) != SW_OK) goto done;
     source.n_bytes--;
     if ((rc = SW_MEM_GET(&regex, 1, "expression", err)) != SW_OK) goto done;
+    regex->memory = pcre2_general_context_create(regex_take, regex_put, regex);
+    if (!regex->memory) {
+        rc = no_memory(err);
+        goto done;
+    }
     if ((rc = compile(regex, &source, err)) != SW_OK) goto done;
     if ((rc = prepare(regex, err)) != SW_OK) goto done;
     out->regex = regex;
@@ -214,13 +245,14 @@ static sw_code try_window(sw_finder *f, size_t at, size_t limit, int *got, sw_er
     const sw_regex *r = f->pattern->regex;
     PCRE2_SPTR text = (PCRE2_SPTR)f->text;
 
-    if (is_out_of_time(f->clock))
-        return SW_FAIL(err, SW_E_FORMAT, "expression takes too long on this text");
     (void)pcre2_set_offset_limit(r->context, limit);
     *got = r->is_jit ? pcre2_jit_match(r->code, text, f->n_bytes, at, 0, r->match, r->context)
                      : pcre2_match(r->code, text, f->n_bytes, at, PCRE2_NO_UTF_CHECK, r->match,
                                    r->context);
     if (*got < 0 && *got != PCRE2_ERROR_NOMATCH) return run_failure(*got, err);
+    if ((*got == PCRE2_ERROR_NOMATCH || ++f->clock->n_calls % CLOCK_CALLS == 0) &&
+        is_out_of_time(f->clock))
+        return SW_FAIL(err, SW_E_FORMAT, "expression takes too long on this text");
     return SW_OK;
 }
 
