@@ -342,6 +342,24 @@ static void what_does_not_fit_is_refused_up_front(void **state)
     scratch_close(&s);
 }
 
+static void a_disk_too_small_is_found_before_the_work(void **state)
+{
+    scratch s;
+    ckpt_case c;
+
+    (void)state;
+    scratch_open(&s);
+    ckpt_source(&s, "llama");
+    /* a side file with a hole: it takes no room here, but a copy would */
+    scratch_write(&s, "source/notes.txt", "x", 1);
+    if (truncate(scratch_path(&s, "source/notes.txt"), (off_t)1 << 43) != 0) skip();
+    ckpt_open(&c, &s, row("gptq"), 4, true, 32);
+    expect_refused(&c, &s, "out", false, SW_E_IO, "8796");
+    assert_int_equal(scratch_count(&s, NULL), 1);
+    ckpt_close(&c);
+    scratch_close(&s);
+}
+
 static void misuse_is_caught_and_leaves_nothing(void **state)
 {
     const char *out;
@@ -387,6 +405,7 @@ int main(void)
         cmocka_unit_test(a_quantized_source_is_converted),
         cmocka_unit_test(out_never_touches_the_source),
         cmocka_unit_test(what_does_not_fit_is_refused_up_front),
+        cmocka_unit_test(a_disk_too_small_is_found_before_the_work),
         cmocka_unit_test(misuse_is_caught_and_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
