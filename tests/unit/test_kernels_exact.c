@@ -47,7 +47,7 @@ static void columns_come_back_exactly(void **state)
         for (int g = 0; g < 5; g++)
             for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
                 const sw_kernel *kernel = &sw_kernels[i];
-                gemm_shape shape = {.op = kernel->op, .m = tokens[t], .n_out = 75, .k_in = 200,
+                gemm_shape shape = {.op = kernel->op, .m = tokens[t], .n_out = 75, .k_in = 136,
                                     .bits = kernel->op == SW_GEMM_W8A16 ? 8 : 4,
                                     .dtype = (g + t) % 2 ? SW_DTYPE_BF16 : SW_DTYPE_F16,
                                     .group_elems = groups[g], .is_asymmetric = t % 2 == 0,
