@@ -67,8 +67,8 @@ static void check_rows(const gemm_shape *shape)
 
 static void rows_match_reference(void **state)
 {
-    static const int64_t sizes[][2] = {{64, 64}, {128, 256}, {1, 32}, {65, 96}, {70, 200},
-                                       {200, 1100}};
+    static const int64_t sizes[][2] = {{64, 64}, {128, 256}, {1, 32},     {65, 96},
+                                       {70, 200}, {9, 129}, {200, 1100}};
     (void)state;
     for (size_t v = 0; v < N_VARIANTS; v++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
