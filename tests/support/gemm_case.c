@@ -148,7 +148,7 @@ static void fill_tiles(gemm_case *c, uint32_t *state)
     c->scales = room(s->n_out * n_groups * 4);
     c->tile_codes = room(n_pad * sw_tiles_k(s->k_in) * 64);
     c->tile_scales = room(n_records * 2);
-    for (int64_t i = 0; i < 32; i++) c->tile_scales[n_records + i] = 0x7fc0; /* NaN behind the end */
+    for (int64_t i = 0; i < 32; i++) c->tile_scales[n_records + i] = 0x7fc0; /* NaN */
     c->tile_zeros = room(n_records);
     for (int64_t i = 0; i < s->n_out * s->k_in; i++)
         c->codes[i] = (uint8_t)(gemm_random(state) & (uint32_t)c->tiles.spec.num->code_max);
