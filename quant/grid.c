@@ -36,9 +36,9 @@ double sw_grid_stored_scale(double s, sw_dtype dtype)
     return rounded;
 }
 
-static double clamp_zero(double z, int code_max)
+static double clamp_zero(double z, const sw_qspec *spec)
 {
-    return z < 0 ? 0 : z > code_max ? code_max : z;
+    return z < spec->zero_min ? spec->zero_min : z > spec->num->code_max ? spec->num->code_max : z;
 }
 
 /* Scale and zero of one row for a range shrunk to `shrink` of [low, high]. */
@@ -54,7 +54,7 @@ static void shrunk(double *scale, double *zero, double low, double high, double 
         return;
     }
     *scale = sw_grid_stored_scale(shrink * (high - low) / code_max, spec->scale_dtype);
-    *zero = clamp_zero(rint(0.5 * code_max - 0.5 * (low + high) / *scale) + shift, code_max);
+    *zero = clamp_zero(rint(0.5 * code_max - 0.5 * (low + high) / *scale) + shift, spec);
 }
 
 void sw_grid_range(double *scale, double *zero, const double *w, int64_t n, const sw_qspec *spec)

@@ -22,6 +22,6 @@ const sw_scheme *sw_scheme_find(const char *name)
 sw_qspec sw_scheme_spec(const sw_scheme *scheme)
 {
     sw_qspec spec = {sw_num_by_bits(scheme->bits), scheme->is_symmetric, scheme->group_elems,
-                     SW_DTYPE_F16};
+                     SW_DTYPE_F16, 0};
     return spec;
 }

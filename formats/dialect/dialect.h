@@ -38,7 +38,7 @@ typedef struct sw_dialect {
     const char *summary;         /* one line for `swage list formats` and the README */
     const char *side_config;     /* file that repeats quantization_config, or NULL */
     const char *const *metadata; /* key, value, ..., NULL for the container's metadata; or NULL */
-    int zero_min;                /* smallest zero point that an asymmetric weight may have */
+    int zero_min;                /* for sw_qspec.zero_min; can_hold refuses a smaller one */
     sw_dtype (*scale_dtype)(sw_dtype model_dtype); /* what scales are stored as */
     /* SW_E_UNSUPPORTED with the reason and a remedy when the dialect cannot hold this weight. */
     sw_code (*can_hold)(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err);

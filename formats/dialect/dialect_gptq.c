@@ -42,6 +42,9 @@ static sw_code hold(const char *name, const sw_qspec *spec, int64_t n_out, int64
 
 static sw_code v1_can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
 {
+    if (!spec->is_symmetric && spec->zero_min < 1)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "gptq cannot store zero point 0, which an asymmetric "
+                       "weight may have; use --format gptq_v2");
     return hold("gptq", spec, n_out, k_in, err);
 }
 

@@ -38,6 +38,7 @@ typedef struct sw_qspec {
     bool is_symmetric;
     int64_t group_elems;  /* along k_in; 0 means one group per output channel */
     sw_dtype scale_dtype; /* F16 or BF16: what the dialect will store */
+    int zero_min;         /* smallest zero point an asymmetric weight may get: the dialect's */
 } sw_qspec;
 
 static inline int64_t sw_qspec_groups(const sw_qspec *spec, int64_t k_in)

@@ -79,6 +79,7 @@ void ckpt_open(ckpt_case *c, const scratch *s, const sw_dialect *dialect, int bi
     c->config.spec.is_symmetric = is_symmetric;
     c->config.spec.group_elems = group_elems;
     c->config.spec.scale_dtype = dialect->scale_dtype(c->source.model.dtype);
+    c->config.spec.zero_min = dialect->zero_min;
     for (int64_t layer = 0; layer < c->source.model.n_layers; layer++) {
         sw_linear_ref refs[64];
         int64_t n = sw_model_linears(&c->source.model, layer, refs, 64);

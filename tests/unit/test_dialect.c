@@ -226,7 +226,7 @@ static void declared_tensors(void **state)
                                "weight_shape I64 2; weight_zero_point I32 6x4; "},
         {"swage", "tiles U8 1x2x2048; tile_scales F16 1x4x64; tile_shape I64 2; "
                   "tile_zeros U8 1x4x64; "}};
-    sw_qspec spec = {sw_num_by_bits(3), false, 32, SW_DTYPE_F16};
+    sw_qspec spec = {sw_num_by_bits(3), false, 32, SW_DTYPE_F16, 0};
 
     (void)state;
     for (int r = 0; r < 3; r++) {
@@ -246,6 +246,21 @@ static void declared_tensors(void **state)
     }
 }
 
+static void gptq_v1_wants_zero_points_from_one(void **state)
+{
+    sw_qspec spec = {sw_num_by_bits(4), false, 32, SW_DTYPE_F16, 0};
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(row("gptq")->can_hold(&spec, 64, 64, &err), SW_E_UNSUPPORTED);
+    expect_text(err.text, "use --format gptq_v2");
+    spec.zero_min = row("gptq")->zero_min;
+    err.code = SW_OK;
+    assert_int_equal(row("gptq")->can_hold(&spec, 64, 64, &err), SW_OK);
+    spec.zero_min = 0;
+    assert_int_equal(row("gptq_v2")->can_hold(&spec, 64, 64, &err), SW_OK);
+}
+
 static void what_a_dialect_cannot_hold_is_explained(void **state)
 {
     static const struct { const char *dialect; int group; int n_out, k_in; const char *reason; }
@@ -260,7 +275,7 @@ static void what_a_dialect_cannot_hold_is_explained(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        sw_qspec spec = {sw_num_by_bits(4), true, rows[i].group, SW_DTYPE_F16};
+        sw_qspec spec = {sw_num_by_bits(4), true, rows[i].group, SW_DTYPE_F16, 0};
         sw_err err = {0};
         assert_int_equal(row(rows[i].dialect)->can_hold(&spec, rows[i].n_out, rows[i].k_in, &err),
                          SW_E_UNSUPPORTED);
@@ -300,7 +315,7 @@ static void written_configs_are_what_loaders_expect(void **state)
                   "\"bits\":4,\"group_size\":128,\"sym\":true,"
                   "\"ignore\":[\"model.layers.0.mlp.gate\"]}"}};
     const char *ignore[] = {"model.layers.0.mlp.gate"};
-    sw_qconfig config = {{sw_num_by_bits(4), true, 128, SW_DTYPE_F16}, false, ignore, 1, 0.01};
+    sw_qconfig config = {{sw_num_by_bits(4), true, 128, SW_DTYPE_F16, 0}, false, ignore, 1, 0.01};
 
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -324,8 +339,8 @@ static void configs_come_back(void **state)
     for (const sw_dialect *const *d = sw_dialects; *d; d++)
         for (int i = 0; i < 32; i++) {
             sw_qconfig config = {{sw_num_by_bits(widths[i % 4]), i / 4 % 2, groups[i / 8],
-                                  SW_DTYPE_F16}, false, ignore, 2, 0};
-            sw_qconfig back = {.spec.scale_dtype = SW_DTYPE_F16};
+                                  SW_DTYPE_F16, 1}, false, ignore, 2, 0};
+            sw_qconfig back = {.spec.scale_dtype = SW_DTYPE_F16, 0};
             sw_arena arena = {0};
             sw_err err = {0};
             cJSON *object = NULL;
@@ -489,6 +504,7 @@ int main(void)
         cmocka_unit_test(compressed_tensors_bytes_by_hand),
         cmocka_unit_test(two_groups_lie_where_the_shapes_say),
         cmocka_unit_test(declared_tensors),
+        cmocka_unit_test(gptq_v1_wants_zero_points_from_one),
         cmocka_unit_test(what_a_dialect_cannot_hold_is_explained),
         cmocka_unit_test(written_configs_are_what_loaders_expect),
         cmocka_unit_test(configs_come_back),

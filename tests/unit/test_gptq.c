@@ -51,7 +51,7 @@ static void free_fixture(fixture *f)
 
 static sw_qspec spec_of(int bits, bool is_symmetric, int64_t group)
 {
-    sw_qspec spec = {sw_num_by_bits(bits), is_symmetric, group, SW_DTYPE_F16};
+    sw_qspec spec = {sw_num_by_bits(bits), is_symmetric, group, SW_DTYPE_F16, 0};
     return spec;
 }
 
@@ -312,6 +312,25 @@ static void test_fit_beats_the_range(void **state)
     }
 }
 
+/* Groups of one sign want zero point 0, which some formats cannot store. */
+static void test_zero_points_keep_to_the_smallest_allowed(void **state)
+{
+    double w[32 * SW_SLAB_ROWS], weight[32], s[SW_SLAB_ROWS], z[SW_SLAB_ROWS];
+    test_rng rng = {4};
+
+    (void)state;
+    for (int i = 0; i < 32 * SW_SLAB_ROWS; i++) w[i] = 0.1 + test_uniform(&rng);
+    for (int j = 0; j < 32; j++) weight[j] = 1;
+    for (int zero_min = 0; zero_min < 2; zero_min++) {
+        sw_qspec spec = spec_of(4, false, 32);
+        double lowest = 15;
+        spec.zero_min = zero_min;
+        sw_grid_fit(s, z, w, weight, 32, &spec);
+        for (int r = 0; r < SW_SLAB_ROWS; r++) lowest = fmin(lowest, z[r]);
+        assert_true(lowest == zero_min);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -323,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_dead_inputs_are_rounded_not_lost),
         cmocka_unit_test(test_refined_codes_are_a_local_minimum),
         cmocka_unit_test(test_fit_beats_the_range),
+        cmocka_unit_test(test_zero_points_keep_to_the_smallest_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

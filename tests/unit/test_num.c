@@ -34,7 +34,7 @@ static void decode_is_scale_times_code_minus_zero(void **state)
     uint8_t codes[] = {0, 7, 8, 15, 1, 2, 3, 4}, zeros[] = {0, 15, 8, 3};
     float scales[] = {0.5f, 2.0f, 0.25f, 1.0f}, have[8];
     int32_t g_idx[] = {1, 0, 0, 1};
-    sw_qtensor q = {{sw_num_by_bits(4), true, 2, SW_DTYPE_F16}, 2, 4, 2, codes, scales, NULL,
+    sw_qtensor q = {{sw_num_by_bits(4), true, 2, SW_DTYPE_F16, 0}, 2, 4, 2, codes, scales, NULL,
                     NULL};
     static const float sym[] = {-4, -0.5f, 0, 14, -1.75f, -1.5f, -5, -4};
     static const float asym[] = {0, 3.5f, -14, 0, -1.75f, -1.5f, 0, 1};
@@ -59,7 +59,7 @@ static void decode_is_scale_times_code_minus_zero(void **state)
 
 static void alloc_gives_zeroed_buffers_and_refuses_nonsense(void **state)
 {
-    sw_qspec spec = {sw_num_by_bits(4), false, 32, SW_DTYPE_F16};
+    sw_qspec spec = {sw_num_by_bits(4), false, 32, SW_DTYPE_F16, 0};
     sw_qtensor q = {0}, untouched = {0};
     sw_err err = {0};
 
@@ -151,7 +151,7 @@ static void floats_round_to_nearest_even(void **state)
 static void stored_floats_come_and_go_unchanged(void **state)
 {
     static const float values[] = {0.0f, -1.5f, 0x1p-24f, 65504.0f, 3.140625f};
-    static const sw_dtype dtypes[] = {SW_DTYPE_F32, SW_DTYPE_F16};
+    static const sw_dtype dtypes[] = {SW_DTYPE_F32, SW_DTYPE_F16, 0};
     float back[5];
     uint8_t stored[20];
     sw_err err = {0};
