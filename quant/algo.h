@@ -15,6 +15,8 @@ typedef struct sw_solve_report {
     char why[120];           /* reason of the fallback */
     double damp;             /* fraction of the mean diagonal that was added */
     int n_damp_retries;
+    double input_strength;   /* see target.h; 0 without cross terms */
+    double residual_strength;
     int64_t n_dead;          /* inputs that calibration never saw */
     int64_t n_tokens;
     double error_rtn;        /* relative output error tr(E H E^T) / tr(W H W^T) of plain rounding */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/parallel.h"
 #include "formats/base/size.h"
 
 #define DAMP_RETRIES_MAX 12
@@ -191,64 +190,19 @@ void sw_factor_free(sw_factor *factor)
     memset(factor, 0, sizeof *factor);
 }
 
-/* Rows are independent, so chunks of them are the unit of parallel work. */
-#define SHIFT_ROWS 64
-
-typedef struct shift_job {
-    double *shift;
-    const sw_factor *f;
-    const double *d, *r; /* NULL: counts as zero */
-    const float *w;
-    double input_strength, residual_strength;
-    double *scratch;     /* [n_threads, 2, SHIFT_ROWS, k] */
-} shift_job;
-
-/* rows [n, k] <- rows inv(H), with inv(H) = U^T diag(1/pivot) U in perm order, U unit upper. */
-static void times_inverse(double *rows, double *ordered, const sw_factor *f, int64_t n)
+/* inv(H) = U^T diag(1/pivot) U in perm order, U unit upper. */
+void sw_factor_times_inverse(double *rows, double *scratch, const sw_factor *factor, int64_t n)
 {
-    int64_t k = f->k_in;
+    int64_t k = factor->k_in;
 
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < k; j++) ordered[i * k + j] = rows[i * k + f->perm[j]];
+        for (int64_t j = 0; j < k; j++) scratch[i * k + j] = rows[i * k + factor->perm[j]];
     cblas_dtrmm(CblasRowMajor, CblasRight, CblasUpper, CblasTrans, CblasUnit, (int)n, (int)k, 1.0,
-                f->u, (int)k, ordered, (int)k);
+                factor->u, (int)k, scratch, (int)k);
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < k; j++) ordered[i * k + j] /= f->pivot[j];
+        for (int64_t j = 0; j < k; j++) scratch[i * k + j] /= factor->pivot[j];
     cblas_dtrmm(CblasRowMajor, CblasRight, CblasUpper, CblasNoTrans, CblasUnit, (int)n, (int)k, 1.0,
-                f->u, (int)k, ordered, (int)k);
+                factor->u, (int)k, scratch, (int)k);
     for (int64_t i = 0; i < n; i++)
-        for (int64_t j = 0; j < k; j++) rows[i * k + f->perm[j]] = ordered[i * k + j];
-}
-
-static void shift_chunk(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const shift_job *job = ctx;
-    int64_t k = job->f->k_in, n = end - begin;
-    double *wide = job->scratch + (int64_t)thread * 2 * SHIFT_ROWS * k;
-    double *rows = job->shift + begin * k;
-
-    for (int64_t i = 0; i < n * k; i++) {
-        wide[i] = (double)job->w[begin * k + i];
-        rows[i] = job->r ? job->residual_strength * job->r[begin * k + i] : 0.0;
-    }
-    if (job->d)
-        cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)n, (int)k, (int)k,
-                    job->input_strength, wide, (int)k, job->d, (int)k, 1.0, rows, (int)k);
-    times_inverse(rows, wide, job->f, n);
-}
-
-sw_code sw_factor_target_shift(double *shift, const sw_factor *factor, const sw_hessian *hess,
-                               const float *w, int64_t n_out, double input_strength,
-                               double residual_strength, sw_err *err)
-{
-    shift_job job = {shift, factor, NULL, NULL, w, input_strength, residual_strength, NULL};
-    sw_code rc = SW_MEM_GET(&job.scratch, hess->n_threads * 2 * SHIFT_ROWS * factor->k_in,
-                            "target shift", err);
-
-    if (rc != SW_OK) return rc;
-    if (input_strength > 0) job.d = hess->d;
-    if (residual_strength > 0 && hess->n_out_residual == n_out) job.r = hess->r;
-    sw_parallel_for(hess->n_threads, n_out, SHIFT_ROWS, shift_chunk, &job);
-    sw_mem_put(job.scratch);
-    return SW_OK;
+        for (int64_t j = 0; j < k; j++) rows[i * k + factor->perm[j]] = scratch[i * k + j];
 }

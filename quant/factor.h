@@ -41,13 +41,7 @@ sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_op
                       sw_err *err) SW_MUST_USE;
 void sw_factor_free(sw_factor *factor); /* accepts a zeroed one */
 
-/* shift [n_out, k_in] = (a W D + b R) inv(H): what to add to W [n_out, k_in] so that the linear,
- * fed with the quantized model's inputs, lands as near as it can to what the original model
- * computed (a, input_strength) and makes good the residual stream's error (b,
- * residual_strength; R has n_out rows). The least-squares form of GPTAQ's correction
- * (Li et al., arXiv 2504.02692). Terms that the Hessian does not hold count as zero. */
-sw_code sw_factor_target_shift(double *shift, const sw_factor *factor, const sw_hessian *hess,
-                               const float *w, int64_t n_out, double input_strength,
-                               double residual_strength, sw_err *err) SW_MUST_USE;
+/* rows [n, k_in] <- rows inv(H), in place; scratch [n, k_in]. */
+void sw_factor_times_inverse(double *rows, double *scratch, const sw_factor *factor, int64_t n);
 
 #endif

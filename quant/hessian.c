@@ -117,3 +117,20 @@ void sw_hessian_finish(sw_hessian *hess)
     for (int64_t i = 0; i < k; i++)
         for (int64_t j = i + 1; j < k; j++) hess->h[j * k + i] = hess->h[i * k + j];
 }
+
+static void add_all(double *into, const double *from, int64_t n)
+{
+    for (int64_t i = 0; into && from && i < n; i++) into[i] += from[i];
+}
+
+void sw_hessian_merge_inputs(sw_hessian *into, const sw_hessian *from)
+{
+    add_all(into->h, from->h, into->k_in * into->k_in);
+    into->n_tokens += from->n_tokens;
+}
+
+void sw_hessian_merge_cross(sw_hessian *into, const sw_hessian *from)
+{
+    add_all(into->d, from->d, into->k_in * into->k_in);
+    add_all(into->r, from->r, into->n_out_residual * into->k_in);
+}

@@ -42,4 +42,8 @@ sw_code sw_hessian_add(sw_hessian *hess, const float *x, const float *dx, const 
 /* Mirror the upper triangle; call once after the last add. */
 void sw_hessian_finish(sw_hessian *hess);
 
+/* into += from, of one shape: H and the token count, resp. D and R. */
+void sw_hessian_merge_inputs(sw_hessian *into, const sw_hessian *from);
+void sw_hessian_merge_cross(sw_hessian *into, const sw_hessian *from);
+
 #endif

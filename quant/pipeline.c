@@ -25,8 +25,8 @@ sw_quant_options sw_quant_defaults(void)
     o.sequential = SW_SEQUENTIAL_SITE;
     o.damp = 0.01;
     o.refine_rounds = 2;
-    o.input_strength = 1.0;
-    o.residual_strength = 1.0;
+    o.cap.input = 1.0;
+    o.cap.residual = 1.0;
     o.n_threads = 1;
     return o;
 }
@@ -118,88 +118,170 @@ static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, const block_job *
     return rc;
 }
 
-/* One linear: decode, aim, solve, hand out, and let the block use the quantized value. */
-static sw_code solve_linear(block_job *job, int64_t i, const sw_factor *factor,
-                            const sw_hessian *hess, const char *why_not, sw_err *err)
+/* The statistics that a set of linears shares. */
+typedef struct shared_stats {
+    sw_hessian *all;         /* every token; NULL: none */
+    const sw_factor *factor; /* of `all`; NULL when it cannot serve, and then why */
+    const sw_strengths *strengths; /* [n_linears] chosen beforehand, or NULL */
+    char why_not[120];
+} shared_stats;
+
+static sw_code load_weight(float **out, const block_job *job, const sw_linear_ref *ref, sw_err *err)
+{
+    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
+                                             ref->expert);
+    int64_t n = ref->n_out * ref->k_in;
+    float *w = NULL;
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&w, n, "weight", err)) != SW_OK) return rc;
+    if ((rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err)) == SW_OK)
+        rc = check_weight(w, n, err);
+    if (rc == SW_OK)
+        *out = w;
+    else
+        sw_mem_put(w);
+    return rc;
+}
+
+/* One linear: aim, solve, hand out, and let the block use the quantized value. */
+static sw_code solve_loaded(block_job *job, int64_t i, const char *path, float *w,
+                            const shared_stats *shared, sw_err *err)
 {
     const sw_linear_ref *ref = &job->linears[i];
     const sw_quant_options *o = job->options;
-    const sw_weight *dense = sw_block_weight(&job->original, ref->slot, ref->expert);
-    sw_solve_problem p = {.n_out = ref->n_out, .k_in = ref->k_in, .spec = o->spec,
-                          .factor = factor, .refine_rounds = o->refine_rounds,
+    sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = o->spec,
+                          .factor = shared->factor, .refine_rounds = o->refine_rounds,
                           .n_threads = o->n_threads};
     sw_solve_report report = {0};
     sw_qtensor q = {0};
-    float *w = NULL;
     double *shift = NULL;
-    int64_t n = ref->n_out * ref->k_in;
+    sw_code rc;
+
+    if ((rc = sw_qtensor_alloc(&q, &o->spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
+    if (shared->factor && shared->strengths) {
+        rc = SW_MEM_GET(&shift, ref->n_out * ref->k_in, "target shift", err);
+        if (rc != SW_OK) goto done;
+        report.input_strength = shared->strengths[i].input;
+        report.residual_strength = shared->strengths[i].residual;
+        rc = sw_target_shift(shift, shared->factor, shared->all, w, ref->n_out,
+                             shared->strengths[i], err);
+        if (rc != SW_OK) goto done;
+        p.target_shift = shift;
+    }
+    if ((rc = solve(&q, &p, job, shared->why_not, &report, err)) != SW_OK) goto done;
+    if ((rc = job->sink->put(job->sink->self, ref, path, &q, &report, err)) != SW_OK) goto done;
+    sw_qtensor_decode(w, &q);
+done:
+    sw_qtensor_free(&q);
+    sw_mem_put(shift);
+    return rc;
+}
+
+static sw_code solve_linear(block_job *job, int64_t i, const shared_stats *shared, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    float *w = NULL;
     sw_weight *slot;
     char path[256];
     sw_code rc;
 
     (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    if ((rc = SW_MEM_GET(&w, n, "weight", err)) != SW_OK) goto done;
-    if ((rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err)) != SW_OK) goto done;
-    if ((rc = check_weight(w, n, err)) != SW_OK) goto done;
-    if ((rc = sw_qtensor_alloc(&q, &o->spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
-    p.w = w;
-    if (factor && hess && hess->d) {
-        if ((rc = SW_MEM_GET(&shift, n, "target shift", err)) != SW_OK) goto done;
-        rc = sw_factor_target_shift(shift, factor, hess, w, ref->n_out, o->input_strength,
-                                    o->residual_strength, err);
-        if (rc != SW_OK) goto done;
-        p.target_shift = shift;
-    }
-    if ((rc = solve(&q, &p, job, why_not, &report, err)) != SW_OK) goto done;
-    if ((rc = job->sink->put(job->sink->self, ref, path, &q, &report, err)) != SW_OK) goto done;
-    sw_qtensor_decode(w, &q);
+    if ((rc = load_weight(&w, job, ref, err)) != SW_OK) goto done;
+    if ((rc = solve_loaded(job, i, path, w, shared, err)) != SW_OK) goto done;
     slot = sw_block_weight(&job->quantized, ref->slot, ref->expert);
     slot->dense = job->values[i] = w;
     slot->dense_dtype = SW_DTYPE_F32;
     w = NULL;
 done:
     sw_err_prefix(err, "%s", path);
-    sw_qtensor_free(&q);
-    sw_mem_put(shift);
     sw_mem_put(w);
     return rc;
 }
 
-/* Factorize one Hessian and solve the linears [of one expert, or all of the site] that share it. */
-static sw_code solve_sharing(block_job *job, sw_site site, int64_t expert, bool all_experts,
-                             const sw_hessian *hess, sw_err *err)
+/* A factor, or the reason why there is none. */
+static sw_code try_factor(sw_factor *factor, bool *can, shared_stats *shared,
+                          const sw_quant_options *o, sw_err *err)
 {
-    const sw_quant_options *o = job->options;
+    const sw_hessian *h = shared->all;
     sw_factor_options fo = {o->order, o->spec.group_elems, o->damp};
-    sw_factor factor = {0};
-    char why_not[120] = "";
-    bool can = hess && (double)hess->n_tokens >= EXPERT_TOKENS_PER_INPUT * (double)hess->k_in;
+    sw_err local = {0};
+    sw_code rc;
+
+    *can = false;
+    if ((double)h->n_tokens < EXPERT_TOKENS_PER_INPUT * (double)h->k_in) {
+        (void)snprintf(shared->why_not, sizeof shared->why_not,
+                       "only %lld calibration tokens for %lld inputs", (long long)h->n_tokens,
+                       (long long)h->k_in);
+        return SW_OK;
+    }
+    rc = sw_factor_new(factor, h, &fo, &local);
+    if (rc == SW_E_FORMAT) /* indefinite: fall back, loudly */
+        (void)snprintf(shared->why_not, sizeof shared->why_not, "%.110s", local.text);
+    else if (rc != SW_OK)
+        return SW_FAIL(err, rc, "%s", local.text);
+    *can = rc == SW_OK;
+    return SW_OK;
+}
+
+static bool shares(const sw_linear_ref *ref, sw_site site, int64_t expert)
+{
+    return ref->site == site && (expert < 0 || ref->expert == expert);
+}
+
+/* Strengths for every linear of a site, before the kept-back tokens join the rest. */
+static sw_code choose_strengths(sw_strengths *out, const block_job *job, sw_site site,
+                                const sw_factor *factor, const sw_hessian *seen,
+                                const sw_hessian *held, sw_err *err)
+{
     sw_code rc = SW_OK;
 
-    if (hess && !can)
-        (void)snprintf(why_not, sizeof why_not, "only %lld calibration tokens for %lld inputs",
-                       (long long)hess->n_tokens, (long long)hess->k_in);
-    if (can) {
-        sw_err local = {0};
-        rc = sw_factor_new(&factor, hess, &fo, &local);
-        if (rc == SW_E_FORMAT) { /* indefinite: fall back, loudly */
-            (void)snprintf(why_not, sizeof why_not, "%.110s", local.text);
-            can = false;
-        } else if (rc != SW_OK) {
-            return SW_FAIL(err, rc, "%s", local.text);
-        }
-    }
-    rc = SW_OK;
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
         const sw_linear_ref *ref = &job->linears[i];
-        if (ref->site != site || (!all_experts && ref->expert != expert)) continue;
-        rc = solve_linear(job, i, can ? &factor : NULL, hess, why_not, err);
+        float *w = NULL;
+        if (!shares(ref, site, -1)) continue;
+        if ((rc = load_weight(&w, job, ref, err)) == SW_OK)
+            rc = sw_target_strengths(&out[i], factor, seen, held, w, ref->n_out, job->options->cap,
+                                     err);
+        sw_mem_put(w);
     }
+    return rc;
+}
+
+/* Factorize what the linears of a site (or of one expert) share, and solve them. `held` may be
+ * empty. The sums of both are merged for the factor; cross terms meet only after the choice. */
+static sw_code solve_sharing(block_job *job, sw_site site, int64_t expert, sw_hessian *hess,
+                             const sw_hessian *held, sw_err *err)
+{
+    bool with_cross = hess->d && held && held->n_tokens > 0, can = false;
+    sw_hessian seen = *hess;
+    shared_stats shared = {.all = hess};
+    sw_strengths *strengths = NULL;
+    sw_factor factor = {0};
+    sw_code rc = SW_OK;
+
+    if (with_cross) {
+        rc = SW_MEM_GET(&strengths, job->n_linears, "strengths", err);
+        if (rc != SW_OK) goto done;
+        sw_hessian_merge_inputs(hess, held);
+    }
+    if ((rc = try_factor(&factor, &can, &shared, job->options, err)) != SW_OK) goto done;
+    if (can && with_cross) {
+        rc = choose_strengths(strengths, job, site, &factor, &seen, held, err);
+        if (rc != SW_OK) goto done;
+        sw_hessian_merge_cross(hess, held);
+        shared.strengths = strengths;
+    }
+    if (can) shared.factor = &factor;
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+        if (shares(&job->linears[i], site, expert)) rc = solve_linear(job, i, &shared, err);
+done:
+    sw_mem_put(strengths);
     sw_factor_free(&factor);
     return rc;
 }
 
-static sw_code solve_sites(block_job *job, const sw_site_stats *stats, sw_err *err)
+static sw_code solve_sites(block_job *job, sw_site_stats *stats, sw_err *err)
 {
     sw_code rc = SW_OK;
 
@@ -207,9 +289,10 @@ static sw_code solve_sites(block_job *job, const sw_site_stats *stats, sw_err *e
         if (!stats->is_wanted[site]) continue;
         if (site == SW_SITE_DOWN_IN && stats->down_of_expert) {
             for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
-                rc = solve_sharing(job, SW_SITE_DOWN_IN, e, false, &stats->down_of_expert[e], err);
+                rc = solve_sharing(job, SW_SITE_DOWN_IN, e, &stats->down_of_expert[e], NULL, err);
         } else {
-            rc = solve_sharing(job, (sw_site)site, -1, true, &stats->site[site], err);
+            rc = solve_sharing(job, (sw_site)site, -1, &stats->site[site], &stats->held[site],
+                               err);
         }
     }
     return rc;
@@ -254,12 +337,13 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
 {
     block_job job = {.model = model, .options = options, .sink = sink};
     bool is_last = layer + 1 == model->n_layers;
+    shared_stats none = {0};
     sw_code rc;
 
     if ((rc = block_job_new(&job, st, layer, err)) != SW_OK) goto done;
     if (!streams) {
         for (int64_t i = 0; i < job.n_linears && rc == SW_OK; i++)
-            rc = solve_linear(&job, i, NULL, NULL, "", err);
+            rc = solve_linear(&job, i, &none, err);
         goto done;
     }
     if ((rc = calibrate_block(&job, streams, layer, progress, err)) != SW_OK) goto done;
@@ -274,7 +358,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
                      const sw_quant_options *options, const sw_quant_sink *sink,
                      const sw_progress *progress, sw_err *err)
 {
-    bool with_original = options->input_strength > 0 || options->residual_strength > 0;
+    bool with_original = options->cap.input > 0 || options->cap.residual > 0;
     sw_streams streams = {0};
     sw_code rc = SW_OK;
 

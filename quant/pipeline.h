@@ -14,6 +14,7 @@
 #include "formats/file/safetensors.h"
 #include "formats/model/model.h"
 #include "quant/algo.h"
+#include "quant/target.h"
 
 typedef enum sw_sequential {
     SW_SEQUENTIAL_SITE,  /* every site sees the sites before it quantized */
@@ -28,8 +29,7 @@ typedef struct sw_quant_options {
     sw_sequential sequential;
     double damp;              /* first damping tried, fraction of the mean diagonal */
     int refine_rounds;        /* see refine.h */
-    double input_strength;    /* how far targets follow the original inputs, 0..1 */
-    double residual_strength; /* how far o and down make good the residual error, 0..1 */
+    sw_strengths cap;         /* most that a target may lean on the cross terms; 0, 0: off */
     int n_threads;
 } sw_quant_options;
 

@@ -61,6 +61,18 @@ void sw_streams_free(sw_streams *s)
     memset(s, 0, sizeof *s);
 }
 
+static sw_code new_site(sw_site_stats *stats, const sw_model *m, int64_t layer, sw_site site,
+                        bool with_cross, int n_threads, sw_err *err)
+{
+    int64_t k_in = site_width(m, layer, site);
+    int64_t n_residual = with_cross && writes_residual(site) ? m->hidden : 0;
+    sw_code rc;
+
+    rc = sw_hessian_new(&stats->site[site], k_in, with_cross, n_residual, n_threads, err);
+    if (rc != SW_OK || !with_cross) return rc;
+    return sw_hessian_new(&stats->held[site], k_in, true, n_residual, n_threads, err);
+}
+
 static sw_code new_experts(sw_site_stats *stats, const sw_model *m, int64_t layer, int n_threads,
                            sw_err *err)
 {
@@ -88,10 +100,7 @@ sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t lay
         if (site == SW_SITE_DOWN_IN && is_sparse)
             rc = new_experts(&stats, model, layer, n_threads, err);
         else
-            rc = sw_hessian_new(&stats.site[site], site_width(model, layer, (sw_site)site),
-                                with_cross,
-                                with_cross && writes_residual((sw_site)site) ? model->hidden : 0,
-                                n_threads, err);
+            rc = new_site(&stats, model, layer, (sw_site)site, with_cross, n_threads, err);
     }
     if (rc != SW_OK)
         sw_site_stats_free(&stats);
@@ -102,7 +111,10 @@ sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t lay
 
 void sw_site_stats_free(sw_site_stats *stats)
 {
-    for (int site = 0; site < SW_SITE_COUNT; site++) sw_hessian_free(&stats->site[site]);
+    for (int site = 0; site < SW_SITE_COUNT; site++) {
+        sw_hessian_free(&stats->site[site]);
+        sw_hessian_free(&stats->held[site]);
+    }
     for (int64_t e = 0; e < stats->n_experts; e++) sw_hessian_free(&stats->down_of_expert[e]);
     sw_mem_put(stats->down_of_expert);
     memset(stats, 0, sizeof *stats);
@@ -113,6 +125,7 @@ typedef struct observer {
     sw_site_stats *stats;
     int64_t hidden;
     bool has_original;
+    bool is_held; /* this chunk is kept back */
     float *x0[SW_SITE_COUNT]; /* [chunk tokens, k_in] */
     float *r0[SW_SITE_COUNT]; /* [chunk tokens, hidden], sites that write the residual */
 } observer;
@@ -158,7 +171,8 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const flo
         subtract(o->r0[site], residual, n_tokens * o->hidden);
         dr = o->r0[site];
     }
-    return sw_hessian_add(&o->stats->site[site], x, dx, dr, n_tokens, err);
+    return sw_hessian_add(o->is_held ? &o->stats->held[site] : &o->stats->site[site], x, dx, dr,
+                          n_tokens, err);
 }
 
 static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
@@ -211,6 +225,15 @@ static sw_code run_chunk(sw_streams *s, const sw_block *block, const float *from
     return sw_engine_block(s->engine, block, s->work, n_seqs, s->seq_len, NULL, tap, stop_at, err);
 }
 
+/* Every eighth chunk, or the last one when there are fewer. */
+static bool is_held_chunk(const sw_streams *s, int64_t seq)
+{
+    int64_t chunk = seq / s->chunk_seqs, n_chunks = sw_ceil_div(s->n_seqs, s->chunk_seqs);
+
+    if (n_chunks < SW_STREAM_HELD_EVERY) return n_chunks > 1 && chunk == n_chunks - 1;
+    return chunk % SW_STREAM_HELD_EVERY == SW_STREAM_HELD_EVERY - 1;
+}
+
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
@@ -224,13 +247,16 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
     if ((rc = observer_new(&o, s, stats, err)) != SW_OK) goto done;
     for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;
+        o.is_held = o.has_original && is_held_chunk(s, seq);
         if (s->x0 && o.has_original &&
             (rc = run_chunk(s, original, s->x0, seq, &tap, stop_at, err)) != SW_OK)
             goto done;
         if ((rc = run_chunk(s, quantized, s->x, seq, &tap_q, stop_at, err)) != SW_OK) goto done;
     }
-    for (int site = 0; site < SW_SITE_COUNT; site++)
+    for (int site = 0; site < SW_SITE_COUNT; site++) {
         if (stats->site[site].h) sw_hessian_finish(&stats->site[site]);
+        if (stats->held[site].h) sw_hessian_finish(&stats->held[site]);
+    }
     for (int64_t e = 0; e < stats->n_experts; e++) sw_hessian_finish(&stats->down_of_expert[e]);
 done:
     observer_free(&o);

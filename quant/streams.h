@@ -11,6 +11,7 @@
 #include "quant/pipeline.h"
 
 #define SW_STREAM_CHUNK_TOKENS 4096
+#define SW_STREAM_HELD_EVERY 8 /* one chunk in so many is kept back; at least one if there are 2 */
 
 typedef struct sw_streams {
     const sw_model *model;
@@ -29,7 +30,8 @@ void sw_streams_free(sw_streams *s);
 
 /* Hessians of a block's sites; per expert for the inputs of `down` in a sparse layer. */
 typedef struct sw_site_stats {
-    sw_hessian site[SW_SITE_COUNT];
+    sw_hessian site[SW_SITE_COUNT]; /* tokens seen; all of them once merged */
+    sw_hessian held[SW_SITE_COUNT]; /* tokens kept back for choosing strengths (target.h) */
     bool is_wanted[SW_SITE_COUNT];
     sw_hessian *down_of_expert; /* [n_experts] or NULL */
     int64_t n_experts;

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "quant/factor.h"
+#include "quant/target.h"
 #include "tests/support/random.h"
 
 /* K spans two strips of the sums, TOKENS two chunks. */
@@ -208,25 +208,64 @@ static void test_target_shift_solves(void **state)
     data *d = make_data();
     sw_hessian h = observe(d, 2);
     sw_factor_options o = {SW_ORDER_STATIC, 16, 0.02};
+    sw_strengths s = {0.7, 0.4};
     double shift[OUT * K];
     sw_factor f;
     sw_err err = {0};
 
     (void)state;
     assert_int_equal(sw_factor_new(&f, &h, &o, &err), SW_OK);
-    assert_int_equal(sw_factor_target_shift(shift, &f, &h, d->w, OUT, 0.7, 0.4, &err), SW_OK);
+    assert_int_equal(sw_target_shift(shift, &f, &h, d->w, OUT, s, &err), SW_OK);
     for (int i = 0; i < OUT; i++)
         for (int j = 0; j < K; j++) {
             double have = 0, want = 0.4 * h.r[i * K + j];
-            for (int s = 0; s < K; s++) {
-                have += shift[i * K + s] * f.h[s * K + j];
-                want += 0.7 * (double)d->w[i * K + s] * h.d[s * K + j];
+            for (int c = 0; c < K; c++) {
+                have += shift[i * K + c] * f.h[c * K + j];
+                want += 0.7 * (double)d->w[i * K + c] * h.d[c * K + j];
             }
             if (fabs(have - want) > 1e-7 * (1 + fabs(want)))
                 fail_msg("(%d, %d): have %.9g, want %.9g", i, j, have, want);
         }
     sw_factor_free(&f);
     sw_hessian_free(&h);
+    free(d);
+}
+
+/* Strengths come from tokens that the sums did not see: signal is followed, noise is not. */
+static void test_strengths_follow_signal_only(void **state)
+{
+    data *d = make_data();
+    sw_factor_options o = {SW_ORDER_STATIC, 16, 0.01};
+    sw_strengths cap = {1, 1}, s;
+    test_rng rng = {5};
+    sw_err err = {0};
+
+    (void)state;
+    for (int is_noise = 0; is_noise < 2; is_noise++) {
+        sw_hessian seen, held;
+        sw_factor f;
+        for (int i = 0; i < TOKENS * K && is_noise; i++) d->dx[i] = (float)test_gauss(&rng);
+        for (int t = 0; t < TOKENS; t++) /* residual: a linear map of x, or noise */
+            for (int i = 0; i < OUT; i++)
+                d->dr[t * OUT + i] = is_noise ? (float)test_gauss(&rng) : 0.3f * d->x[t * K + i];
+        assert_int_equal(sw_hessian_new(&seen, K, true, OUT, 1, &err), SW_OK);
+        assert_int_equal(sw_hessian_new(&held, K, true, OUT, 1, &err), SW_OK);
+        assert_int_equal(sw_hessian_add(&seen, d->x, d->dx, d->dr, 600, &err), SW_OK);
+        assert_int_equal(sw_hessian_add(&held, d->x + 600 * K, d->dx + 600 * K, d->dr + 600 * OUT,
+                                        TOKENS - 600, &err),
+                         SW_OK);
+        sw_hessian_finish(&seen);
+        sw_hessian_finish(&held);
+        sw_hessian_merge_inputs(&seen, &held);
+        assert_int_equal(sw_factor_new(&f, &seen, &o, &err), SW_OK);
+        seen.n_tokens = 600; /* the cross terms' count; the factor keeps the merged one */
+        assert_int_equal(sw_target_strengths(&s, &f, &seen, &held, d->w, OUT, cap, &err), SW_OK);
+        if (is_noise ? s.input > 0.2 || s.residual > 0.2 : s.input < 0.7 || s.residual < 0.7)
+            fail_msg("noise %d: strengths %.3f and %.3f", is_noise, s.input, s.residual);
+        sw_factor_free(&f);
+        sw_hessian_free(&seen);
+        sw_hessian_free(&held);
+    }
     free(d);
 }
 
@@ -240,6 +279,7 @@ int main(void)
         cmocka_unit_test(test_dead_inputs),
         cmocka_unit_test(test_damping_adapts_or_refuses),
         cmocka_unit_test(test_target_shift_solves),
+        cmocka_unit_test(test_strengths_follow_signal_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

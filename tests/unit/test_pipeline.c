@@ -1,0 +1,242 @@
+/* test_pipeline.c - whole runs of the quantizer on a toy model: what reaches the sink. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "kernels/blas.h"
+#include "quant/pipeline.h"
+#include "tests/support/random.h"
+
+enum { SEQS = 40, LEN = 128, LINEARS_MAX = 64 };
+
+typedef struct toy {
+    cJSON *config;
+    sw_model model;
+    sw_st *st;
+    uint32_t ids[SEQS * LEN];
+    sw_calib calib;
+} toy;
+
+/* What the sink got: codes and scales one after the other, and a figure or two. */
+typedef struct take {
+    int n;
+    char path[LINEARS_MAX][256];
+    double error[LINEARS_MAX], error_rtn[LINEARS_MAX];
+    bool is_fallback[LINEARS_MAX];
+    uint8_t *bytes;
+    size_t n_bytes;
+    const char *skip; /* paths that contain this are not selected */
+} take;
+
+static void toy_open(toy *t, const char *arch)
+{
+    char path[256];
+    test_rng rng = {17};
+    sw_err err = {0};
+
+    memset(t, 0, sizeof *t);
+    sw_blas_single_thread();
+    (void)snprintf(path, sizeof path, "tests/golden/arch/%s/config.json", arch);
+    assert_int_equal(sw_json_read(&t->config, path, &sw_json_caps_config, &err), SW_OK);
+    assert_int_equal(sw_model_read(&t->model, t->config, &err), SW_OK);
+    (void)snprintf(path, sizeof path, "tests/golden/arch/%s", arch);
+    assert_int_equal(sw_st_open(&t->st, path, &err), SW_OK);
+    for (int i = 0; i < SEQS * LEN; i++)
+        t->ids[i] = (uint32_t)(test_uniform(&rng) * test_uniform(&rng) * (double)t->model.vocab);
+    t->calib = (sw_calib){t->ids, SEQS, LEN};
+}
+
+static void toy_close(toy *t)
+{
+    cJSON_Delete(t->config);
+    sw_st_close(t->st);
+}
+
+static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
+                   const sw_solve_report *report, sw_err *err)
+{
+    take *k = self;
+    size_t n_codes = (size_t)(q->n_out * q->k_in);
+    size_t n_scales = (size_t)(q->n_out * q->n_groups) * sizeof *q->scales;
+
+    assert_int_equal(q->n_out, ref->n_out);
+    assert_int_equal(sw_qtensor_check(q, err), SW_OK);
+    (void)snprintf(k->path[k->n], sizeof k->path[0], "%s", path);
+    k->error[k->n] = report->error;
+    k->error_rtn[k->n] = report->error_rtn;
+    k->is_fallback[k->n++] = report->is_fallback;
+    k->bytes = realloc(k->bytes, k->n_bytes + n_codes + n_scales);
+    memcpy(k->bytes + k->n_bytes, q->codes, n_codes);
+    memcpy(k->bytes + k->n_bytes + n_codes, q->scales, n_scales);
+    k->n_bytes += n_codes + n_scales;
+    return SW_OK;
+}
+
+static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
+{
+    const take *k = self;
+
+    (void)ref;
+    return !k->skip || !strstr(path, k->skip);
+}
+
+static sw_quant_options options_of(const char *method, int n_threads)
+{
+    sw_quant_options o = sw_quant_defaults();
+
+    o.algo = sw_algo_find(method);
+    o.spec.group_elems = 32;
+    o.n_threads = n_threads;
+    return o;
+}
+
+static sw_code run(take *k, const toy *t, const sw_quant_options *o, bool with_calib, sw_err *err)
+{
+    sw_quant_sink sink = {k, put, is_selected};
+
+    return sw_quant_run(&t->model, t->st, with_calib ? &t->calib : NULL, o, &sink, NULL, err);
+}
+
+static void test_every_linear_once_in_block_order(void **state)
+{
+    static const char *const want[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj",
+                                       "self_attn.o_proj", "mlp.gate_proj",    "mlp.up_proj",
+                                       "mlp.down_proj"};
+    sw_quant_options o = options_of("gptq", 2);
+    take k = {0};
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    toy_open(&t, "llama");
+    assert_int_equal(run(&k, &t, &o, true, &err), SW_OK);
+    assert_int_equal(k.n, 14);
+    for (int i = 0; i < k.n; i++) {
+        char path[256];
+        (void)snprintf(path, sizeof path, "model.layers.%d.%s", i / 7, want[i % 7]);
+        assert_string_equal(k.path[i], path);
+        assert_false(k.is_fallback[i]);
+        assert_true(k.error[i] < 0.9 * k.error_rtn[i]);
+    }
+    free(k.bytes);
+    toy_close(&t);
+}
+
+static void test_threads_and_runs_give_the_same_bytes(void **state)
+{
+    static const char *const archs[] = {"llama", "qwen3_moe"};
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    for (int a = 0; a < 2; a++) {
+        sw_quant_options one = options_of("gptq", 1), three = options_of("gptq", 3);
+        take x = {0}, y = {0};
+        toy_open(&t, archs[a]);
+        assert_int_equal(run(&x, &t, &one, true, &err), SW_OK);
+        assert_int_equal(run(&y, &t, &three, true, &err), SW_OK);
+        assert_int_equal(x.n_bytes, y.n_bytes);
+        assert_memory_equal(x.bytes, y.bytes, x.n_bytes);
+        free(x.bytes);
+        free(y.bytes);
+        toy_close(&t);
+    }
+}
+
+static void test_each_mode_differs_and_serves(void **state)
+{
+    sw_quant_options a = options_of("gptq", 2), b = a, c = a;
+    take x = {0}, y = {0}, z = {0};
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    toy_open(&t, "qwen2");
+    b.sequential = SW_SEQUENTIAL_LAYER;
+    c.cap.input = c.cap.residual = 0;
+    assert_int_equal(run(&x, &t, &a, true, &err), SW_OK);
+    assert_int_equal(run(&y, &t, &b, true, &err), SW_OK);
+    assert_int_equal(run(&z, &t, &c, true, &err), SW_OK);
+    assert_int_equal(x.n, 14);
+    assert_int_equal(y.n, 14);
+    assert_memory_not_equal(x.bytes, y.bytes, x.n_bytes); /* o sees quantized q, k, v or not */
+    assert_memory_not_equal(x.bytes, z.bytes, x.n_bytes);
+    free(x.bytes);
+    free(y.bytes);
+    free(z.bytes);
+    toy_close(&t);
+}
+
+static void test_rtn_needs_no_text_and_gptq_does(void **state)
+{
+    sw_quant_options rtn = options_of("rtn", 1), gptq = options_of("gptq", 1);
+    take k = {0};
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    toy_open(&t, "mistral");
+    assert_int_equal(run(&k, &t, &rtn, false, &err), SW_OK);
+    assert_int_equal(k.n, 14);
+    assert_int_equal(run(&k, &t, &gptq, false, &err), SW_E_USAGE);
+    free(k.bytes);
+    toy_close(&t);
+}
+
+static void test_unselected_linears_stay(void **state)
+{
+    sw_quant_options o = options_of("rtn", 1);
+    take k = {.skip = "mlp"};
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    toy_open(&t, "llama");
+    assert_int_equal(run(&k, &t, &o, false, &err), SW_OK);
+    assert_int_equal(k.n, 8);
+    free(k.bytes);
+    toy_close(&t);
+}
+
+static void test_starved_experts_fall_back_and_say_so(void **state)
+{
+    sw_quant_options o = options_of("gptq", 1);
+    int n_fallback = 0;
+    take k = {0};
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    toy_open(&t, "mixtral");
+    t.calib.n_seqs = 1;
+    t.calib.seq_len = 80; /* 256 inputs of down want 64 tokens; an expert gets about half of 80 */
+    assert_int_equal(run(&k, &t, &o, true, &err), SW_OK);
+    assert_int_equal(k.n, 2 * (4 + 3 * 4));
+    for (int i = 0; i < k.n; i++) {
+        if (!k.is_fallback[i]) continue;
+        n_fallback++;
+        assert_non_null(strstr(k.path[i], ".w2"));
+    }
+    assert_true(n_fallback > 0);
+    free(k.bytes);
+    toy_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_linear_once_in_block_order),
+        cmocka_unit_test(test_threads_and_runs_give_the_same_bytes),
+        cmocka_unit_test(test_each_mode_differs_and_serves),
+        cmocka_unit_test(test_rtn_needs_no_text_and_gptq_does),
+        cmocka_unit_test(test_unselected_linears_stay),
+        cmocka_unit_test(test_starved_experts_fall_back_and_say_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
