@@ -1,0 +1,147 @@
+/* cmd_verify.c - `swage verify`: judge a quantized checkpoint; gates decide the exit code. */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/file.h"
+#include "tools/cmd.h"
+#include "verify/verify.h"
+
+#define NO_GATE (-1.0)
+
+typedef struct verify_options {
+    sw_cmd_common common;
+    const char *against, *report;
+    sw_opt_list texts;
+    int64_t window, max_windows, gap_windows, seed;
+    int with_bos, no_gap;
+    double gate[SW_GATE_COUNT];
+} verify_options;
+
+#define GATE_ROW(id, option, limit, text)                                                   \
+    {.name = option, .kind = SW_OPT_REAL, .offset = offsetof(verify_options, gate[id]),     \
+     .arg = "X", .min = 0, .max = limit, .help = text}
+
+static const sw_opt options[] = {
+    {.name = "against", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, against),
+     .arg = "MODEL", .help = "the original model directory, to compare with"},
+    {.name = "text", .kind = SW_OPT_LIST, .offset = offsetof(verify_options, texts),
+     .arg = "FILE", .help = "held-out text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
+    GATE_ROW(SW_GATE_MAX_KL, "max-kl", 1e9,
+             "fail when the mean KL divergence from the original is above X nats"),
+    GATE_ROW(SW_GATE_MAX_PPL_RATIO, "max-ppl-ratio", 1e9,
+             "fail when perplexity grows by more than this factor"),
+    GATE_ROW(SW_GATE_MIN_TOP1, "min-top1", 1,
+             "fail when the share of unchanged best tokens is below X (0..1)"),
+    {.name = "window", .kind = SW_OPT_INT, .offset = offsetof(verify_options, window), .arg = "L",
+     .min = 2, .max = 1 << 20, .help = "tokens per window (default: 2048 or the model's context)"},
+    {.name = "max-windows", .kind = SW_OPT_INT, .offset = offsetof(verify_options, max_windows),
+     .arg = "N", .min = 1, .max = 1e9, .help = "use the first N windows only"},
+    {.name = "bos", .kind = SW_OPT_FLAG, .offset = offsetof(verify_options, with_bos), .set_to = 1,
+     .help = "begin every window with the BOS token"},
+    {.name = "gap-windows", .kind = SW_OPT_INT, .offset = offsetof(verify_options, gap_windows),
+     .arg = "N", .min = 1, .max = 1e9,
+     .help = "windows on which kernels are held against dequantized weights (default 4)"},
+    {.name = "no-gap", .kind = SW_OPT_FLAG, .offset = offsetof(verify_options, no_gap),
+     .set_to = 1, .help = "do not measure that gap"},
+    {.name = "seed", .kind = SW_OPT_INT, .offset = offsetof(verify_options, seed), .arg = "N",
+     .min = 0, .max = 9e15, .help = "seed of the bootstrap (default 0)"},
+    {.name = "report", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, report),
+     .arg = "FILE", .help = "also write the JSON report to FILE"},
+    SW_CMD_THREADS_ROW,
+    SW_CMD_COMMON_ROWS,
+    {0},
+};
+
+static const verify_options defaults = {
+    .gate = {NO_GATE, NO_GATE, NO_GATE},
+};
+
+static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
+{
+    sw_verify_options v = {0};
+
+    v.checkpoint_dir = run->args[0];
+    v.original_dir = o->against;
+    v.text_paths = o->texts.items;
+    v.n_texts = o->texts.n;
+    v.window = o->window;
+    v.max_windows = o->max_windows;
+    v.with_bos = o->with_bos != 0;
+    v.gap_windows = o->no_gap ? -1 : o->gap_windows;
+    v.bootstrap.seed = (uint64_t)o->seed;
+    for (int g = 0; g < SW_GATE_COUNT; g++) {
+        v.has_gate[g] = o->gate[g] >= 0;
+        v.gate[g] = o->gate[g];
+    }
+    v.n_threads = (int)o->common.threads;
+    v.progress = &run->term->progress;
+    return v;
+}
+
+static sw_code write_report(const char *path, const cJSON *object, sw_err *err)
+{
+    char *text = cJSON_Print(object);
+    sw_code rc;
+
+    if (!text) return sw_cmd_json_added(NULL, err);
+    rc = sw_file_put(path, text, strlen(text), err);
+    cJSON_free(text);
+    return rc;
+}
+
+static sw_code show(sw_run *run, const verify_options *o, const sw_report *report, sw_err *err)
+{
+    cJSON *object = NULL;
+    char *text = NULL;
+    sw_code rc;
+
+    if ((rc = sw_report_json(&object, report, err)) != SW_OK) goto done;
+    if (o->report && (rc = write_report(o->report, object, err)) != SW_OK) goto done;
+    if (o->common.json) {
+        rc = sw_cmd_json_print(run, object, err);
+    } else if ((rc = sw_report_text(&text, report, err)) == SW_OK) {
+        (void)fputs(text, stdout);
+        run->has_result = true;
+    }
+done:
+    sw_mem_put(text);
+    cJSON_Delete(object);
+    return rc;
+}
+
+static sw_code run_verify(sw_run *run, sw_err *err)
+{
+    const verify_options *o = run->options;
+    sw_verify_options settings = settings_of(o, run);
+    sw_report report = {0};
+    sw_code rc;
+
+    if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK) return rc;
+    sw_term_clear(run->term);
+    rc = show(run, o, &report, err);
+    if (rc == SW_OK) rc = sw_report_verdict(&report, err);
+    sw_report_free(&report);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "swage verify build/demo/gptq --against calib_data/tiny-llama --text calib_data/eval.u16",
+    "swage verify OUT --against MODEL --text heldout.txt --max-kl 0.1 --min-top1 0.85",
+    "swage verify OUT --json --report report.json", NULL};
+
+const sw_cmd sw_cmd_verify = {
+    .name = "verify",
+    .args = "CHECKPOINT [--against MODEL] [--text FILE...]",
+    .summary = "judge a quantized checkpoint with a decoder that shares no code with quantize",
+    .more = "Integrity of every tensor always; its error with --against; perplexity with --text,\n"
+            "KL divergence and agreement with both, through the integer kernels. Exit code 1 when\n"
+            "a gate fails or a tensor is broken.\n",
+    .options = options,
+    .options_bytes = sizeof(verify_options),
+    .defaults = &defaults,
+    .min_args = 1,
+    .max_args = 1,
+    .is_long = true,
+    .examples = examples,
+    .run = run_verify,
+};

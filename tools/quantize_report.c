@@ -1,0 +1,215 @@
+/* quantize_report.c - see quantize_report.h. */
+#include "tools/quantize_report.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "formats/base/file.h"
+
+static bool add_number(cJSON *object, const char *key, double v)
+{
+    return cJSON_AddNumberToObject(object, key, v) != NULL;
+}
+
+static bool add_text(cJSON *object, const char *key, const char *text)
+{
+    return cJSON_AddStringToObject(object, key, text) != NULL;
+}
+
+static bool add_settings(cJSON *root, const sw_quantize_settings *s)
+{
+    const sw_quant_options *q = &s->quant;
+    cJSON *o = cJSON_AddObjectToObject(root, "settings");
+    bool ok = o && add_text(o, "scheme", s->scheme) && add_text(o, "method", s->method) &&
+              add_text(o, "format", s->format) && add_number(o, "bits", q->spec.num->bits) &&
+              cJSON_AddBoolToObject(o, "symmetric", q->spec.is_symmetric) &&
+              add_number(o, "group_size", (double)q->spec.group_elems) &&
+              add_text(o, "scale_dtype", sw_dtype_name(q->spec.scale_dtype));
+
+    if (!ok || !q->algo->needs_statistics) return ok;
+    return add_text(o, "act_order", s->order) && add_text(o, "sequential", s->sequential) &&
+           add_number(o, "damp", q->damp) && add_number(o, "refine_rounds", q->refine_rounds) &&
+           add_number(o, "input_strength", q->input_strength) &&
+           add_number(o, "residual_strength", q->residual_strength) &&
+           add_number(o, "seed", (double)s->seed);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static sw_code add_calibration(cJSON *root, const sw_calibration *c, const sw_opt_list *files,
+                               sw_err *err)
+{
+    cJSON *o = cJSON_AddObjectToObject(root, "calibration");
+    cJSON *list = o ? cJSON_AddArrayToObject(o, "files") : NULL;
+    char digest[SW_SHA256_HEX_BYTES];
+    sw_code rc;
+
+    for (int i = 0; list && i < files->n; i++) {
+        cJSON *row = cJSON_CreateObject();
+        if ((rc = sw_sha256_file(digest, files->items[i], err)) != SW_OK) {
+            cJSON_Delete(row);
+            return rc;
+        }
+        if (!row || !cJSON_AddItemToArray(list, row) ||
+            !add_text(row, "name", base_name(files->items[i])) || !add_text(row, "sha256", digest))
+            return sw_cmd_json_added(NULL, err);
+    }
+    if (!list || !add_text(o, "ids_sha256", c->corpus.sha256) ||
+        !add_number(o, "tokens_given", (double)c->corpus.ids.n) ||
+        !add_number(o, "samples", (double)c->calib.n_seqs) ||
+        !add_number(o, "seq_len", (double)c->calib.seq_len))
+        return sw_cmd_json_added(NULL, err);
+    return SW_OK;
+}
+
+static bool add_ignored(cJSON *root, const sw_selection *selection)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "ignored");
+
+    for (int64_t i = 0; list && i < selection->n_ignored; i++)
+        if (!cJSON_AddItemToArray(list, cJSON_CreateString(selection->ignored[i]))) return false;
+    return list != NULL;
+}
+
+sw_code sw_quantize_report_new(sw_quantize_report *out, const sw_quantize_settings *settings,
+                               const sw_calibration *calibration, const sw_opt_list *files,
+                               const sw_selection *selection, sw_err *err)
+{
+    sw_code rc;
+    cJSON *root = NULL;
+
+    memset(out, 0, sizeof *out);
+    if ((rc = sw_cmd_json_new(&root, "manifest", err)) != SW_OK) return rc;
+    if (!add_settings(root, settings) || !add_ignored(root, selection))
+        rc = sw_cmd_json_added(NULL, err);
+    if (rc == SW_OK && calibration) rc = add_calibration(root, calibration, files, err);
+    if (rc == SW_OK) {
+        out->tensors = cJSON_AddArrayToObject(root, "tensors");
+        rc = sw_cmd_json_added(out->tensors, err);
+    }
+    if (rc != SW_OK) {
+        cJSON_Delete(root);
+        return rc;
+    }
+    out->manifest = root;
+    return SW_OK;
+}
+
+void sw_quantize_report_free(sw_quantize_report *report)
+{
+    cJSON_Delete(report->manifest);
+    memset(report, 0, sizeof *report);
+}
+
+static void count(sw_quantize_report *r, const char *path, const sw_solve_report *solve)
+{
+    r->n_linears++;
+    if (solve->is_fallback && r->n_fallbacks++ == 0)
+        (void)snprintf(r->first_fallback, sizeof r->first_fallback, "%s used %s: %s", path,
+                       solve->method, solve->why);
+    if (solve->error < 0) return;
+    r->n_errors++;
+    r->error_sum += solve->error;
+    r->rtn_sum += solve->error_rtn;
+    if (solve->error <= r->error_max && r->worst[0]) return;
+    r->error_max = solve->error;
+    (void)snprintf(r->worst, sizeof r->worst, "%s", path);
+}
+
+sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
+                               const sw_linear_ref *ref, const sw_solve_report *solve, sw_err *err)
+{
+    cJSON *row = cJSON_CreateObject();
+    bool ok = row && cJSON_AddItemToArray(report->tensors, row) && add_text(row, "name", path) &&
+              add_number(row, "n_out", (double)ref->n_out) &&
+              add_number(row, "k_in", (double)ref->k_in) &&
+              add_text(row, "method", solve->method) &&
+              add_number(row, "scale_min", solve->scale_min) &&
+              add_number(row, "scale_max", solve->scale_max);
+
+    if (ok && solve->error >= 0)
+        ok = add_number(row, "output_error", solve->error) &&
+             add_number(row, "output_error_rtn", solve->error_rtn) &&
+             add_number(row, "damp", solve->damp) &&
+             add_number(row, "damp_retries", solve->n_damp_retries) &&
+             add_number(row, "dead_inputs", (double)solve->n_dead) &&
+             add_number(row, "tokens", (double)solve->n_tokens);
+    if (ok && solve->is_fallback) ok = add_text(row, "fallback", solve->why);
+    if (!ok) return sw_cmd_json_added(NULL, err);
+    count(report, path, solve);
+    return SW_OK;
+}
+
+static double peak_bytes(void)
+{
+    struct rusage usage;
+
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (double)usage.ru_maxrss * 1024 : 0;
+}
+
+static void print_text(const sw_quantize_report *r, const sw_quantize_settings *s,
+                       const sw_quantize_outcome *o)
+{
+    char before[16], after[16], peak[16], group[24] = "channel";
+
+    sw_term_bytes(before, (double)o->source_bytes);
+    sw_term_bytes(after, (double)o->out_bytes);
+    sw_term_bytes(peak, peak_bytes());
+    if (s->quant.spec.group_elems)
+        (void)snprintf(group, sizeof group, "%lld", (long long)s->quant.spec.group_elems);
+    (void)printf("output      %s (%s)\n"
+                 "scheme      %s: %d bits, %s, group %s, by %s\n"
+                 "linears     %lld quantized, %lld by a fallback\n"
+                 "tensors     %s -> %s\n",
+                 o->out_dir, s->format, s->scheme, s->quant.spec.num->bits,
+                 s->quant.spec.is_symmetric ? "symmetric" : "with zero points", group, s->method,
+                 (long long)r->n_linears, (long long)r->n_fallbacks, before, after);
+    if (r->n_errors)
+        (void)printf("error       %.5f mean of the outputs (rounding alone: %.5f); largest %.5f in "
+                     "%s\n",
+                     r->error_sum / (double)r->n_errors, r->rtn_sum / (double)r->n_errors,
+                     r->error_max, r->worst);
+    (void)printf("time        %.1f s, peak memory %s\n", o->seconds, peak);
+}
+
+static sw_code print_json(sw_run *run, const sw_quantize_report *r,
+                          const sw_quantize_outcome *o, sw_err *err)
+{
+    static const char *const repeated[] = {"settings", "calibration", "ignored", "tensors"};
+    cJSON *object = NULL;
+    sw_code rc = sw_cmd_json_new(&object, "quantize", err);
+    bool ok;
+
+    if (rc != SW_OK) return rc;
+    ok = add_text(object, "output", o->out_dir) &&
+         add_number(object, "linears", (double)r->n_linears) &&
+         add_number(object, "fallbacks", (double)r->n_fallbacks) &&
+         add_number(object, "tensor_bytes_before", (double)o->source_bytes) &&
+         add_number(object, "tensor_bytes_after", (double)o->out_bytes) &&
+         add_number(object, "seconds", o->seconds) &&
+         add_number(object, "peak_bytes", peak_bytes());
+    for (size_t i = 0; ok && i < sizeof repeated / sizeof repeated[0]; i++) {
+        cJSON *part = cJSON_GetObjectItemCaseSensitive(r->manifest, repeated[i]);
+        if (part) ok = cJSON_AddItemReferenceToObject(object, repeated[i], part) != 0;
+    }
+    rc = ok ? sw_cmd_json_print(run, object, err) : sw_cmd_json_added(NULL, err);
+    cJSON_Delete(object);
+    return rc;
+}
+
+sw_code sw_quantize_report_print(sw_run *run, const sw_quantize_report *report,
+                                 const sw_quantize_settings *settings,
+                                 const sw_quantize_outcome *outcome, sw_err *err)
+{
+    const sw_cmd_common *common = run->options;
+
+    if (common->json) return print_json(run, report, outcome, err);
+    print_text(report, settings, outcome);
+    run->has_result = true;
+    return SW_OK;
+}

@@ -1,0 +1,49 @@
+/* quantize_report.h - what `swage quantize` writes into manifest.json and says at the end. */
+#ifndef SW_TOOLS_QUANTIZE_REPORT_H
+#define SW_TOOLS_QUANTIZE_REPORT_H
+
+#include "quant/pipeline.h"
+#include "tools/calibration.h"
+#include "tools/cmd.h"
+#include "tools/selection.h"
+
+/* Everything that was decided, in the words of the command line. */
+typedef struct sw_quantize_settings {
+    const char *scheme, *method, *format, *order, *sequential;
+    sw_quant_options quant;
+    int64_t seed;
+} sw_quantize_settings;
+
+typedef struct sw_quantize_report {
+    cJSON *manifest; /* owned; "tensors" grows as linears are finished */
+    cJSON *tensors;  /* inside manifest */
+    int64_t n_linears, n_fallbacks;
+    char first_fallback[400];
+    double error_sum, error_max, rtn_sum; /* relative output errors, where measured */
+    int64_t n_errors;
+    char worst[256];
+} sw_quantize_report;
+
+/* Start the manifest: tool version, settings, calibration, selection. It says nothing of times,
+ * threads or output paths, so that the same inputs give the same bytes.
+ * calibration is NULL for methods that need none. */
+sw_code sw_quantize_report_new(sw_quantize_report *out, const sw_quantize_settings *settings,
+                               const sw_calibration *calibration, const sw_opt_list *files,
+                               const sw_selection *selection, sw_err *err) SW_MUST_USE;
+void sw_quantize_report_free(sw_quantize_report *report); /* accepts a zeroed one */
+sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
+                               const sw_linear_ref *ref, const sw_solve_report *solve,
+                               sw_err *err) SW_MUST_USE;
+
+typedef struct sw_quantize_outcome {
+    const char *out_dir;
+    uint64_t source_bytes, out_bytes; /* of tensors */
+    double seconds;
+} sw_quantize_outcome;
+
+/* The result on stdout: a few lines, or one object that repeats the manifest's figures. */
+sw_code sw_quantize_report_print(sw_run *run, const sw_quantize_report *report,
+                                 const sw_quantize_settings *settings,
+                                 const sw_quantize_outcome *outcome, sw_err *err) SW_MUST_USE;
+
+#endif
