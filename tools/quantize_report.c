@@ -30,8 +30,8 @@ static bool add_settings(cJSON *root, const sw_quantize_settings *s)
     if (!ok || !q->algo->needs_statistics) return ok;
     return add_text(o, "act_order", s->order) && add_text(o, "sequential", s->sequential) &&
            add_number(o, "damp", q->damp) && add_number(o, "refine_rounds", q->refine_rounds) &&
-           add_number(o, "input_strength", q->input_strength) &&
-           add_number(o, "residual_strength", q->residual_strength) &&
+           add_number(o, "input_strength_cap", q->cap.input) &&
+           add_number(o, "residual_strength_cap", q->cap.residual) &&
            add_number(o, "seed", (double)s->seed);
 }
 
@@ -137,6 +137,8 @@ sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
              add_number(row, "output_error_rtn", solve->error_rtn) &&
              add_number(row, "damp", solve->damp) &&
              add_number(row, "damp_retries", solve->n_damp_retries) &&
+             add_number(row, "input_strength", solve->input_strength) &&
+             add_number(row, "residual_strength", solve->residual_strength) &&
              add_number(row, "dead_inputs", (double)solve->n_dead) &&
              add_number(row, "tokens", (double)solve->n_tokens);
     if (ok && solve->is_fallback) ok = add_text(row, "fallback", solve->why);
