@@ -302,13 +302,14 @@ static sw_code measure_sgemm(bench *b, sw_err *err)
 {
     const int64_t size = SGEMM_SIZE;
     double us[9];
+    int n = (int)sw_min_i64(b->o->rounds, 9);
     float *a = NULL;
     sw_code rc = SW_MEM_GET(&a, 3 * size * size, "bench sgemm", err);
 
     if (rc != SW_OK) return rc;
     sw_speed_random_floats(a, 2 * size * size, 5);
     openblas_set_num_threads(b->o->n_threads);
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i <= n; i++) {
         double start = now_us();
 
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SGEMM_SIZE, SGEMM_SIZE, SGEMM_SIZE,
@@ -317,7 +318,7 @@ static sw_code measure_sgemm(bench *b, sw_err *err)
         if (i) us[i - 1] = now_us() - start;
     }
     sw_blas_single_thread();
-    b->report->sgemm_gflop_s = 2 * pow((double)size, 3) / timing_of(us, 9).median_us * 1e-3;
+    b->report->sgemm_gflop_s = 2 * pow((double)size, 3) / timing_of(us, n).median_us * 1e-3;
     sw_mem_put(a);
     return SW_OK;
 }
@@ -347,7 +348,7 @@ static sw_code check_options(const sw_speed_options *o, int64_t *m_max, sw_err *
 static sw_code prepare(bench *b, int64_t m_max, sw_err *err)
 {
     const sw_speed_options *o = b->o;
-    int64_t cache_bytes = find_cache_bytes();
+    int64_t cache_bytes = o->cache_bytes ? o->cache_bytes : find_cache_bytes();
     /* Y also holds the partial sums of the reading loop, one word per chunk of weights */
     int64_t y_elems = m_max * o->n_out + o->n_out * o->k_in / READ_CHUNK_WORDS + 16;
     sw_code rc;

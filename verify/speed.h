@@ -25,6 +25,7 @@ typedef struct sw_speed_options {
     int n_threads;
     int rounds;            /* at least this many timed rounds of each M ... */
     double seconds;        /* ... and more while an M has taken less than this, up to the maximum */
+    int64_t cache_bytes;   /* of the last level; 0: find out */
     const sw_progress *progress;
 } sw_speed_options;
 

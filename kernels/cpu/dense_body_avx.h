@@ -8,6 +8,7 @@
 V_INLINE void put_sums(float *y, int64_t y_stride, vec sum[4][SW_GEMM_TOKENS_MAX], int n_tokens,
                        int64_t n_valid, bool is_added)
 {
+#pragma GCC unroll 8 /* else the accumulators go through memory */
     for (int m = 0; m < n_tokens; m++) {
         __m128 four = v_sum4(sum[0][m], sum[1][m], sum[2][m], sum[3][m]);
         float *to = y + m * y_stride, each[4];
@@ -21,8 +22,10 @@ V_INLINE void put_sums(float *y, int64_t y_stride, vec sum[4][SW_GEMM_TOKENS_MAX
     }
 }
 
+/* `next` is fetched ahead: two rows, x_stride apart, of the tokens that come after these. */
 V_INLINE void dot_rows(float *y, int64_t y_stride, const float *x, int64_t x_stride, int n_tokens,
-                       const float *w, int64_t ld, int64_t n_valid, int64_t k, bool is_added)
+                       const float *w, int64_t ld, int64_t n_valid, int64_t k, bool is_added,
+                       const float *next)
 {
     vec sum[4][SW_GEMM_TOKENS_MAX];
 
@@ -31,6 +34,8 @@ V_INLINE void dot_rows(float *y, int64_t y_stride, const float *x, int64_t x_str
     for (int64_t at = 0; at < k; at += V_LANES) {
         vec row[4];
 
+        _mm_prefetch((const char *)(next + at), _MM_HINT_T0);
+        _mm_prefetch((const char *)(next + x_stride + at), _MM_HINT_T0);
         for (int r = 0; r < 4; r++) row[r] = v_load(w + r * ld + at);
         for (int m = 0; m < n_tokens; m++) {
             vec in = v_load(x + m * x_stride + at);
@@ -50,7 +55,7 @@ typedef void (*dot_fn)(float *y, int64_t y_stride, const float *x, int64_t x_str
     {                                                                                         \
         for (int64_t n = 0; n < n_rows; n += 4)                                               \
             dot_rows(y + n, y_stride, x, x_stride, n_tokens, panel + n * ld, ld, n_rows - n, k, \
-                     is_added);                                                               \
+                     is_added, x + (n_tokens + n / 2 % n_tokens) * x_stride);                  \
     }
 #if V_LANES == 16
 DOT(1) DOT(2) DOT(3) DOT(4) DOT(5) DOT(6)

@@ -6,8 +6,8 @@
  *   v                    four channels by one group at a time keep all partial sums in registers.
  *
  * Both operands are contiguous in k, so nothing is packed or transposed beyond bringing x into the
- * order of the panel. Chunks are (row of tiles, TOKENS_PER_ITEM tokens); k runs in fixed blocks in
- * order within a chunk, so the result does not depend on the thread count.
+ * order of the panel. Chunks are (ROWS_PER_ITEM channels, TOKENS_PER_ITEM tokens); k runs in fixed
+ * blocks in order within a chunk, so the result does not depend on the thread count.
  */
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
@@ -19,6 +19,11 @@
 #define BLOCK_K 384
 #define PANEL_ROWS 16
 #define TOKENS_PER_ITEM 192
+/* Channels of a chunk: bringing x into order is paid once for all of them. Small weights are cut
+ * finer, or there would not be enough chunks to share. */
+#define ROWS_PER_ITEM 256
+#define ROWS_PER_ITEM_SMALL 64
+#define SMALL_ROWS 2048
 /* Rows lie a line more than BLOCK_K apart, so that they do not share cache sets. */
 #define ROW_ELEMS (BLOCK_K + 16)
 
@@ -63,13 +68,20 @@ static void bring_inputs(const gemm_job *job, float *x, int64_t m0, int64_t n_to
     }
 }
 
+static int64_t rows_per_item(const sw_weight *w)
+{
+    return w->n_out < SMALL_ROWS ? ROWS_PER_ITEM_SMALL : ROWS_PER_ITEM;
+}
+
+static int64_t row_chunks(const sw_weight *w) { return sw_ceil_div(w->n_out, rows_per_item(w)); }
+
 static void run_item(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const gemm_job *job = (const gemm_job *)ctx;
     const sw_gemm *p = job->p;
-    int64_t n_tiles = sw_tiles_n(p->w->n_out), n_begin = begin % n_tiles * SW_TILE_N;
-    int64_t n_end = sw_min_i64(n_begin + SW_TILE_N, p->w->n_out);
-    int64_t m0 = begin / n_tiles * TOKENS_PER_ITEM;
+    int64_t n_chunks = row_chunks(p->w), rows = rows_per_item(p->w);
+    int64_t n_begin = begin % n_chunks * rows, n_end = sw_min_i64(n_begin + rows, p->w->n_out);
+    int64_t m0 = begin / n_chunks * TOKENS_PER_ITEM;
     int64_t n_tokens = sw_min_i64(TOKENS_PER_ITEM, p->m - m0), group = job->ops->gemm_tokens;
     float *panel = job->scratch + (int64_t)thread * SCRATCH_ELEMS, *x = panel + PANEL_ELEMS;
 
@@ -94,7 +106,7 @@ static void run_item(void *ctx, int64_t begin, int64_t end, int thread)
 static void run(const sw_gemm *p, void *workspace, const sw_cpu_ops *ops)
 {
     gemm_job job = {p, ops, (float *)workspace};
-    int64_t n_items = sw_tiles_n(p->w->n_out) * sw_ceil_div(p->m, TOKENS_PER_ITEM);
+    int64_t n_items = row_chunks(p->w) * sw_ceil_div(p->m, TOKENS_PER_ITEM);
 
     sw_parallel_for(sw_kernel_threads(p), n_items, 1, run_item, &job);
 }
