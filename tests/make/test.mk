@@ -58,6 +58,11 @@ fuzz-%: build/.deps-sanitizers ## fuzz one parser (FUZZ_SECONDS=60): make fuzz-s
 	  -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
 	  build/fuzz/corpus/$* tests/fuzz/corpus/$*
 
+.PHONY: bench
+bench: all ## the matrix kernels against OpenBLAS and the memory, in both directions of a large weight
+	$(Q)build/swage bench
+	$(Q)build/swage bench --shape 14336x4096 --m 1,4
+
 .PHONY: lint
 lint: ## include direction, house style, headers on their own
 	$(Q)sh tests/lint/check_deps.sh
