@@ -148,6 +148,20 @@ static void added_token_keeps_the_vocabulary_id(void **state)
     sw_tokenizer_free(tok);
 }
 
+/* An added token is met as written only: the model does not know it, whatever a word is
+ * spelled like after its bytes are mapped. */
+static void model_does_not_know_added_tokens(void **state)
+{
+    sw_tokenizer *tok = open_text(
+        "{\"added_tokens\":[{\"id\":2,\"content\":\"\xC4\xA0t\"}],"
+        "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+        "\"model\":{\"vocab\":{\"\xC4\xA0\":0,\"t\":1},\"merges\":[],\"ignore_merges\":true}}");
+
+    (void)state;
+    EXPECT_IDS(tok, " t\xC4\xA0t", false, 0, 1, 2);
+    sw_tokenizer_free(tok);
+}
+
 /* One long word takes the heap; unlike a quadratic merge it is done in well under a second. */
 static void megabyte_word(void **state)
 {
@@ -350,6 +364,7 @@ int main(void)
         cmocka_unit_test(decode_refuses_what_is_no_token),
         cmocka_unit_test(merges_in_both_spellings),
         cmocka_unit_test(added_token_keeps_the_vocabulary_id),
+        cmocka_unit_test(model_does_not_know_added_tokens),
         cmocka_unit_test(megabyte_word),
         cmocka_unit_test(byte_alphabet),
         cmocka_unit_test(malformed_files),

@@ -4,7 +4,8 @@
  * bases with parts replaced, and the bundled one), texts with the ids and the decoded text that
  * the Python package tokenizers 0.23.3 (Hugging Face) gave for them. The texts are fixed edge
  * cases and random Unicode. A row is [text, ids, decoded, ids with the template if different];
- * decoded is null where that package spells an added token as normalized and this one as written.
+ * decoded is null where that package spells an added token as normalized and this one as
+ * written. "decodes" has [ids, text] for random ids.
  * Another directory of the same make-up can be named on the command line.
  */
 #include <setjmp.h>
@@ -120,6 +121,24 @@ static int check_decode(const sw_tokenizer *tok, const char *name, const sw_ids 
     return bad;
 }
 
+/* [ids, text] pairs: ids at random, many of them single bytes that make up no UTF-8. */
+static int check_decodes(const sw_tokenizer *tok, const char *name, const cJSON *rows)
+{
+    const cJSON *row, *id;
+    int n_bad = 0;
+
+    cJSON_ArrayForEach(row, rows)
+    {
+        sw_ids ids = {0};
+        sw_err err = {0};
+        cJSON_ArrayForEach(id, row->child)
+            assert_int_equal(sw_ids_push(&ids, (uint32_t)id->valuedouble, &err), SW_OK);
+        n_bad += check_decode(tok, name, &ids, row->child->next->valuestring);
+        sw_ids_free(&ids);
+    }
+    return n_bad;
+}
+
 static int check_case(const cJSON *test_case)
 {
     const char *name = cJSON_GetObjectItem(test_case, "name")->valuestring;
@@ -139,6 +158,7 @@ static int check_case(const cJSON *test_case)
             n_bad += check_decode(tok, name, &ids, decoded->valuestring);
         if (n_bad > 20) break;
     }
+    n_bad += check_decodes(tok, name, cJSON_GetObjectItem(test_case, "decodes"));
     if (n_bad) print_error("%s: %d wrong in %d rows\n", name, n_bad, n_rows);
     assert_true(n_bad || n_rows > 20);
     sw_ids_free(&ids);
