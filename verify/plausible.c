@@ -11,8 +11,12 @@
  * output error: on trained models it measures 1.2 (8 bits) to 1.8 (2 bits). */
 #define STEP_RMS_MAX 4.0
 /* How much smaller the error of a group of n weights of a row may become by another scale and
- * zero point. Sound weights, GPTQ's too, measure at most 1.7 (n = 32), 1.5 (64), 1.3 (128 on). */
-static double misfit_max(double n) { return 1.25 + 8 / sqrt(n); }
+ * zero point. Sound weights, GPTQ's too, measure at most 1.5 (n = 32), 1.4 (64), 1.2 (128 on);
+ * at 2 bits 2.3, 2.1 and 2.0. */
+static double misfit_max(double n, int bits)
+{
+    return (1.25 + 8 / sqrt(n)) * (bits == 2 ? 1.5 : 1);
+}
 #define COSINE_MIN 0.6
 /* A rival reading must be better by this share of the error, not by rounding noise. */
 #define RIVAL_MARGIN 0.02
@@ -46,18 +50,18 @@ typedef struct cell {
 typedef struct sums {
     sw_vec_sums vec;
     double err2, round2;         /* squared error, and what rounding alone would give */
-    double gain[N_RIVALS];       /* squared error of the rival minus ours, where it exists */
-    double base[N_RIVALS];       /* our squared error over the same weights */
+    sw_vec_sums rival[N_RIVALS]; /* the rival against the original, where it exists */
+    sw_vec_sums own[N_RIVALS];   /* ours over the same weights; dot, have2, want2 of both */
     double worst_cell, worst_over; /* misfit, and misfit over its limit */
     int64_t worst_n, worst_g;
     int64_t n_nearest, n_outliers;
     int64_t outlier_n, outlier_k; /* the first one */
 } sums;
 
-/* Squared error of a cell read with scale s and zero points moved by d. */
-static double cell_error(const cell *x, double s, double d)
+/* Squared error of a cell. */
+static double cell_error(const cell *x, double s)
 {
-    return x->w2 - 2 * s * (x->wc - d * x->w1) + s * s * (x->c2 - 2 * d * x->c1 + d * d * x->n);
+    return x->w2 - 2 * s * x->wc + s * s * x->c2;
 }
 
 /* Squared error of the best line w = a c + b. */
@@ -69,46 +73,56 @@ static double cell_fit(const cell *x)
     return left > 0 ? left : 0;
 }
 
-static void add_rival(sums *all, rival r, double rival_error, double own_error)
+static void add_reading(sw_vec_sums *reading, double dot, double have2, double want2)
 {
-    all->gain[r] += rival_error - own_error;
-    all->base[r] += own_error;
+    reading->dot += dot;
+    reading->have2 += have2;
+    reading->want2 += want2;
+}
+
+/* A cell read with scale s and zero points moved by d, beside itself as stored. */
+static void add_cell_rival(sums *all, rival r, const cell *x, double own_scale, double s, double d)
+{
+    add_reading(&all->own[r], own_scale * x->wc, own_scale * own_scale * x->c2, x->w2);
+    add_reading(&all->rival[r], s * (x->wc - d * x->w1),
+                s * s * (x->c2 - 2 * d * x->c1 + d * d * x->n), x->w2);
 }
 
 static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t n, int64_t g)
 {
     const float *scales = w->scales + n * w->n_groups;
-    double s = (double)scales[g], rounding = x->n * s * s / 12, own, misfit;
+    double s = (double)scales[g], rounding = x->n * s * s / 12, own, misfit, over;
 
     if (x->n < 1) return;
-    own = cell_error(x, s, 0);
+    own = cell_error(x, s);
     misfit = sqrt(fmax(own, 0) / fmax(cell_fit(x), rounding));
     all->round2 += rounding;
-    if (!(misfit / misfit_max(x->n) <= all->worst_over)) {
-        all->worst_over = misfit / misfit_max(x->n);
+    over = misfit / misfit_max(x->n, w->bits);
+    if (!(over <= all->worst_over)) {
+        all->worst_over = over;
         all->worst_cell = misfit;
         all->worst_n = n;
         all->worst_g = g;
     }
-    if (g + 1 < w->n_groups)
-        add_rival(all, NEXT_GROUP, cell_error(x, (double)scales[g + 1], 0), own);
-    if (g > 0) add_rival(all, PREV_GROUP, cell_error(x, (double)scales[g - 1], 0), own);
+    if (g + 1 < w->n_groups) add_cell_rival(all, NEXT_GROUP, x, s, (double)scales[g + 1], 0);
+    if (g > 0) add_cell_rival(all, PREV_GROUP, x, s, (double)scales[g - 1], 0);
     if (n + 1 < w->n_out)
-        add_rival(all, NEXT_CHANNEL, cell_error(x, (double)scales[g + w->n_groups], 0), own);
-    if (n > 0)
-        add_rival(all, PREV_CHANNEL, cell_error(x, (double)scales[g - w->n_groups], 0), own);
-    add_rival(all, ZERO_UP, cell_error(x, s, 1), own);
-    add_rival(all, ZERO_DOWN, cell_error(x, s, -1), own);
+        add_cell_rival(all, NEXT_CHANNEL, x, s, (double)scales[g + w->n_groups], 0);
+    if (n > 0) add_cell_rival(all, PREV_CHANNEL, x, s, (double)scales[g - w->n_groups], 0);
+    add_cell_rival(all, ZERO_UP, x, s, s, 1);
+    add_cell_rival(all, ZERO_DOWN, x, s, s, -1);
 }
 
-static void add_swap(sums *all, rival r, const sw_spec_weight *w, double value, double scale,
-                     double zero, int64_t n, int64_t k, double own)
+/* The code that stands at n, k instead of the one that belongs to `value`, decoded as `have`. */
+static void add_swap(sums *all, rival r, const sw_spec_weight *w, double value, double have,
+                     double scale, double zero, int64_t n, int64_t k)
 {
-    double rival_error;
+    double other;
 
     if (n >= w->n_out || k >= w->k_in) return;
-    rival_error = value - scale * ((double)w->codes[n * w->k_in + k] - zero);
-    add_rival(all, r, rival_error * rival_error, own);
+    other = scale * ((double)w->codes[n * w->k_in + k] - zero);
+    add_reading(&all->own[r], value * have, have * have, value * value);
+    add_reading(&all->rival[r], value * other, other * other, value * value);
 }
 
 /* Is the code the nearest one that the grid offers? */
@@ -133,7 +147,7 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
     for (int64_t k = 0; k < w->k_in; k++) {
         int64_t at = n * w->n_groups + w->group_of[k];
         double v = (double)row[k], s = (double)w->scales[at], zero = w->zeros[at];
-        double c = (double)w->codes[n * w->k_in + k] - zero, err = v - s * c, own = err * err;
+        double c = (double)w->codes[n * w->k_in + k] - zero, err = v - s * c;
         cell *x = &cells[w->group_of[k]];
 
         x->n += 1;
@@ -142,27 +156,38 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
         x->c1 += c;
         x->c2 += c * c;
         x->wc += v * c;
-        all->err2 += own;
+        all->err2 += err * err;
         add_nearest(all, w, n, k, err / s);
-        add_swap(all, SWAP_INPUTS, w, v, s, zero, n, k ^ 1, own);
-        add_swap(all, SWAP_CHANNELS, w, v, s, zero, n ^ 1, k, own);
-        add_swap(all, SWAP_ROWS8, w, v, s, zero, n ^ 8, k, own);
+        add_swap(all, SWAP_INPUTS, w, v, s * c, s, zero, n, k ^ 1);
+        add_swap(all, SWAP_CHANNELS, w, v, s * c, s, zero, n ^ 1, k);
+        add_swap(all, SWAP_ROWS8, w, v, s * c, s, zero, n ^ 8, k);
     }
     for (int64_t g = 0; g < w->n_groups; g++) add_cell(all, w, &cells[g], n, g);
     sw_vec_add(&all->vec, w->values + n * w->k_in, row, w->k_in);
 }
 
-/* The rival that is better by most, or N_RIVALS. */
-static rival best_rival(const sums *all)
+/* Share of the original's power that a reading leaves unexplained, whatever its overall scale:
+ * GPTQ fits scales to outputs, which at 2 bits shrinks or stretches the whole weight. */
+static double unexplained(const sw_vec_sums *s)
+{
+    double cosine = sw_vec_cosine(s);
+
+    return 1 - cosine * cosine;
+}
+
+/* The rival that explains most of what the stored reading does not, or N_RIVALS; *gain is the
+ * share of it. */
+static rival best_rival(double *gain, const sums *all)
 {
     rival best = N_RIVALS;
-    double most = -RIVAL_MARGIN;
 
+    *gain = RIVAL_MARGIN;
     for (int r = 0; r < N_RIVALS; r++) {
-        double gain = all->base[r] > 0 ? all->gain[r] / all->base[r] : 0;
+        double own = unexplained(&all->own[r]);
+        double share = own > 0 ? 1 - unexplained(&all->rival[r]) / own : 0;
 
-        if (gain < most) {
-            most = gain;
+        if (share > *gain && all->rival[r].dot > 0) {
+            *gain = share;
             best = (rival)r;
         }
     }
@@ -183,14 +208,15 @@ static bool is_transposed(const sw_spec_weight *w, const float *original)
 static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t, const sums *all,
                     const sw_spec_weight *w, const float *original)
 {
-    rival best = best_rival(all);
+    double gain;
+    rival best = best_rival(&gain, all);
 
     why[0] = '\0';
     if (t->cosine < COSINE_MIN && is_transposed(w, original))
         (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "fits the original better when transposed");
     else if (best != N_RIVALS)
-        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "fits the original %.0f %% better with %s",
-                       -100 * all->gain[best] / all->base[best], rival_text[best]);
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "%.0f %% of its error goes with %s",
+                       100 * gain, rival_text[best]);
     else if (!(t->cosine >= COSINE_MIN))
         (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "cosine to the original %.4f, want at least "
                        "%.2f: not this weight, or in another order", t->cosine, COSINE_MIN);
