@@ -1,0 +1,548 @@
+/* test_verify.c - whole directories judged: sound ones pass with the right figures, spoilt ones
+ * fail for the right reason, and neither depends on the thread count. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "formats/base/size.h"
+#include "formats/file/safetensors.h"
+#include "tests/support/quantized_dir.h"
+#include "tests/support/scratch.h"
+#include "verify/verify.h"
+#include "verify/windows.h"
+
+#define MODEL "tests/golden/arch/llama"
+#define TOKENS MODEL "/reference.safetensors"
+#define MOE "tests/golden/arch/qwen3_moe"
+#define MOE_TOKENS MOE "/reference.safetensors"
+enum { WINDOW = 48 };
+
+static const char *const tokens = TOKENS;
+
+static sw_verify_options options_for(const char *dir)
+{
+    sw_verify_options o = {.checkpoint_dir = dir, .original_dir = MODEL, .text_paths = &tokens,
+                           .n_texts = 1, .window = WINDOW, .n_threads = 2};
+
+    return o;
+}
+
+/* Judge, expecting a report. */
+static void run(sw_report *r, const sw_verify_options *o)
+{
+    sw_err err = {0};
+
+    if (sw_verify_run(r, o, &err) != SW_OK) fail_msg("%s", err.text);
+}
+
+static void expect_pass(const sw_report *r)
+{
+    sw_err err = {0};
+
+    if (sw_report_verdict(r, &err) != SW_OK) fail_msg("%s", err.text);
+}
+
+static void expect_fail(const sw_report *r, const char *what, const char *says)
+{
+    sw_err err = {0};
+
+    assert_int_equal(sw_report_verdict(r, &err), SW_E_GATE);
+    for (int64_t i = 0; i < r->n_findings; i++)
+        if (!strcmp(r->findings[i].what, what) && strstr(r->findings[i].text, says)) return;
+    fail_msg("have \"%s\", want %s: %s", err.text, what, says);
+}
+
+static const struct {
+    const char *dialect;
+    int bits;
+    bool is_symmetric;
+    int64_t group;
+} schemes[] = {
+    {"gptq", 4, true, 64}, {"gptq_v2", 3, false, 32}, {"compressed-tensors", 4, false, 128},
+    {"compressed-tensors", 8, true, 0}, {"swage", 4, true, 128}, {"swage", 2, false, 32},
+};
+
+static void sound_checkpoints_pass(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        scratch s;
+        const char *dir;
+        sw_verify_options o;
+        sw_report r;
+
+        scratch_open(&s);
+        dir = scratch_path(&s, "q");
+        quantized_dir_make(dir, MODEL, schemes[i].dialect, schemes[i].bits,
+                           schemes[i].is_symmetric, schemes[i].group);
+        o = options_for(dir);
+        run(&r, &o);
+        expect_pass(&r);
+        assert_string_equal(r.dialect, schemes[i].dialect);
+        assert_int_equal(r.n_tensors, 14);
+        assert_int_equal(r.coverage.n_quantized, 14);
+        assert_int_equal(r.coverage.n_identical + 14, r.coverage.n_original);
+        for (int64_t t = 0; t < r.n_tensors; t++) {
+            assert_true(r.tensors[t].rounded >= 0.9999);
+            assert_true(r.tensors[t].weight_err > 0 && r.tensors[t].output_err > 0);
+            assert_true(r.tensors[t].step_rms < 1.1);
+        }
+        assert_int_equal(r.eval.n_predictions, 2 * (WINDOW - 1));
+        assert_true(r.eval.gap.is_measured && r.eval.gap.logits_err < 1e-2);
+        assert_true(r.eval.kl.at > 0 && r.eval.kl.low <= r.eval.kl.at);
+        assert_true(r.eval.kl_p99 <= r.eval.kl_max && r.eval.kl_p99 > r.eval.kl.at);
+        sw_report_free(&r);
+        scratch_close(&s);
+    }
+}
+
+/* The original's NLL out of the logits that another implementation computed. */
+static double reference_nll(void)
+{
+    const sw_st_tensor *ids, *logits;
+    sw_st *st = NULL;
+    sw_err err = {0};
+    double sum = 0;
+
+    assert_int_equal(sw_st_open(&st, TOKENS, &err), SW_OK);
+    ids = sw_st_find(st, "input_ids");
+    logits = sw_st_find(st, "logits");
+    for (int64_t row = 0; row < 2 * WINDOW; row++) {
+        int64_t vocab = logits->view.shape[2];
+        const float *x = (const float *)logits->view.data + row * vocab;
+
+        if (row % WINDOW == WINDOW - 1) continue;
+        sum += sw_nll(x, vocab, sw_load_le32((const uint8_t *)ids->view.data + 4 * (row + 1)));
+    }
+    sw_st_close(st);
+    return sum / (2 * (WINDOW - 1));
+}
+
+static void figures_follow_from_each_other(void **state)
+{
+    scratch s;
+    sw_verify_options o;
+    sw_report r, alone;
+    sw_report_eval *e = &r.eval;
+
+    (void)state;
+    scratch_open(&s);
+    o = options_for(scratch_path(&s, "q"));
+    quantized_dir_make(o.checkpoint_dir, MODEL, "swage", 4, true, 32);
+    run(&r, &o);
+    assert_true(fabs(e->nll_original.at - reference_nll()) < 1e-5);
+    assert_true(fabs(e->nll.at - e->nll_original.at - e->nll_diff.at) < 1e-12);
+    assert_true(fabs(e->ppl_ratio.at - exp(e->nll_diff.at)) < 1e-12);
+    assert_true(fabs(e->ppl.at - exp(e->nll.at)) < 1e-9);
+    assert_int_equal(e->is_significant, !sw_interval_has_zero(&e->nll_diff));
+    o.original_dir = NULL; /* the checkpoint's own figures stay what they were */
+    run(&alone, &o);
+    expect_pass(&alone);
+    assert_true(fabs(alone.eval.nll.at - e->nll.at) < 1e-12);
+    assert_false(alone.eval.has_original);
+    assert_true(alone.tensors[0].weight_err < 0 && alone.tensors[0].scale_min > 0);
+    sw_report_free(&alone);
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
+static char *json_text(const sw_report *r)
+{
+    cJSON *json = NULL;
+    sw_err err = {0};
+    char *text;
+
+    assert_int_equal(sw_report_json(&json, r, &err), SW_OK);
+    cJSON_DeleteItemFromObject(json, "seconds");
+    text = cJSON_Print(json);
+    cJSON_Delete(json);
+    assert_non_null(text);
+    return text;
+}
+
+static void the_report_does_not_depend_on_threads(void **state)
+{
+    static const int threads[] = {1, 2, 3};
+    scratch s;
+    sw_verify_options o;
+    char *first = NULL;
+
+    (void)state;
+    scratch_open(&s);
+    o = options_for(scratch_path(&s, "q"));
+    quantized_dir_make(o.checkpoint_dir, MODEL, "compressed-tensors", 4, false, 32);
+    for (int i = 0; i < 3; i++) {
+        sw_report r;
+        char *text;
+
+        o.n_threads = threads[i];
+        run(&r, &o);
+        text = json_text(&r);
+        if (first) assert_string_equal(text, first);
+        else first = strdup(text);
+        cJSON_free(text);
+        sw_report_free(&r);
+    }
+    free(first);
+    scratch_close(&s);
+}
+
+static void experts_are_judged_one_by_one(void **state)
+{
+    const char *text = MOE_TOKENS;
+    scratch s;
+    sw_verify_options o;
+    sw_report r;
+    int n_seen = 0;
+
+    (void)state;
+    scratch_open(&s);
+    o = options_for(scratch_path(&s, "q"));
+    o.original_dir = MOE;
+    o.text_paths = &text;
+    quantized_dir_make(o.checkpoint_dir, MOE, "swage", 4, true, 32);
+    run(&r, &o);
+    expect_pass(&r);
+    for (int64_t i = 0; i < r.n_tensors; i++) n_seen += r.tensors[i].output_err > 0;
+    assert_true(r.n_tensors > 20 && n_seen > 10);
+    assert_true(r.eval.gap.is_measured && r.eval.gap.logits_err < 1e-2);
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
+static void gates_decide(void **state)
+{
+    scratch s;
+    sw_verify_options o;
+    sw_report r;
+    sw_err err = {0}, err2 = {0};
+
+    (void)state;
+    scratch_open(&s);
+    o = options_for(scratch_path(&s, "q"));
+    quantized_dir_make(o.checkpoint_dir, MODEL, "swage", 4, true, 32);
+    o.has_gate[SW_GATE_MAX_KL] = o.has_gate[SW_GATE_MIN_TOP1] = true;
+    o.gate[SW_GATE_MAX_KL] = 1e-9;
+    o.gate[SW_GATE_MIN_TOP1] = 0;
+    run(&r, &o);
+    assert_int_equal(sw_report_verdict(&r, &err), SW_E_GATE);
+    assert_non_null(strstr(err.text, "--max-kl failed: have "));
+    assert_non_null(strstr(err.text, "want at most 1e-09"));
+    assert_null(strstr(err.text, "top1"));
+    r.gates[SW_GATE_MAX_KL].limit = 10;
+    r.gates[SW_GATE_MIN_TOP1].limit = 1.01;
+    sw_report_judge(&r);
+    assert_int_equal(sw_report_verdict(&r, &err2), SW_E_GATE);
+    assert_non_null(strstr(err2.text, "--min-top1 failed"));
+    assert_null(strstr(err2.text, "max-kl"));
+    r.eval.kl.at = (double)NAN; /* a figure that is none never passes */
+    r.gates[SW_GATE_MIN_TOP1].limit = 0;
+    sw_report_judge(&r);
+    assert_false(r.gates[SW_GATE_MAX_KL].has_passed);
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
+static void join(char path[SW_PATH_BYTES], const char *dir, const char *name)
+{
+    sw_err err = {0};
+
+    assert_int_equal(sw_path_join(path, dir, name, &err), SW_OK);
+}
+
+/* The one weights file of a directory. */
+static void file_bytes(uint8_t **out, size_t *n, const char *dir)
+{
+    char path[SW_PATH_BYTES];
+    sw_err err = {0};
+    sw_map map;
+
+    join(path, dir, "model.safetensors");
+    assert_int_equal(sw_map_open(&map, path, &err), SW_OK);
+    *out = malloc(map.size_bytes);
+    memcpy(*out, map.data, map.size_bytes);
+    *n = map.size_bytes;
+    sw_map_close(&map);
+}
+
+static void put_file(const char *dir, const char *name, const void *bytes, size_t n)
+{
+    char path[SW_PATH_BYTES];
+    FILE *f;
+
+    join(path, dir, name);
+    f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, n, f), n);
+    fclose(f);
+}
+
+/* Where in the file a tensor's data lies. */
+static size_t offset_of(const char *dir, const char *tensor)
+{
+    char path[SW_PATH_BYTES];
+    const sw_st_tensor *t;
+    const unsigned char *first = NULL;
+    uint8_t *bytes;
+    size_t n, data;
+    sw_st *st = NULL;
+    sw_err err = {0};
+
+    join(path, dir, "model.safetensors");
+    assert_int_equal(sw_st_open(&st, path, &err), SW_OK);
+    for (int64_t i = 0; i < sw_st_count(st); i++) {
+        const unsigned char *at = sw_st_at(st, i)->view.data;
+        if (!first || at < first) first = at;
+    }
+    t = sw_st_find(st, tensor);
+    assert_non_null(t);
+    file_bytes(&bytes, &n, dir);
+    data = 8 + (size_t)sw_load_le64(bytes) + (size_t)((const unsigned char *)t->view.data - first);
+    free(bytes);
+    sw_st_close(st);
+    return data;
+}
+
+typedef struct spoil {
+    const char *tensor; /* its bytes at `at` become `value` */
+    size_t at;
+    uint16_t value;
+    bool is_inverted;   /* flip all bits there instead */
+    const char *what, *says;
+    bool runs;          /* the models are still run */
+} spoil;
+
+static const spoil spoils[] = {
+    {"model.layers.1.mlp.down_proj.tile_scales", 20, 0x7e00, false, "decode", "is nan", false},
+    {"model.layers.0.self_attn.q_proj.tile_scales", 0, 0, false, "decode", "is 0", false},
+    {"model.norm.weight", 6, 0, true, "differs", "model.norm.weight is not quantized", true},
+    {"model.layers.0.self_attn.o_proj.tiles", 40, 0, true, "differs", "changed after", true},
+    {"model.layers.0.self_attn.o_proj.tiles", 40, 0, true, "implausible",
+     "model.layers.0.self_attn.o_proj", true},
+};
+
+static void spoilt_bytes_are_found(void **state)
+{
+    scratch s;
+    const char *dir;
+    uint8_t *bytes;
+    size_t n;
+
+    (void)state;
+    scratch_open(&s);
+    dir = scratch_path(&s, "q");
+    quantized_dir_make(dir, MODEL, "swage", 4, true, 32);
+    file_bytes(&bytes, &n, dir);
+    for (size_t i = 0; i < sizeof spoils / sizeof *spoils; i++) {
+        size_t at = offset_of(dir, spoils[i].tensor) + spoils[i].at;
+        uint16_t kept = sw_load_le16(bytes + at);
+        sw_verify_options o = options_for(dir);
+        sw_report r;
+
+        sw_store_le16(bytes + at, spoils[i].is_inverted ? (uint16_t)~kept : spoils[i].value);
+        put_file(dir, "model.safetensors", bytes, n);
+        run(&r, &o);
+        expect_fail(&r, spoils[i].what, spoils[i].says);
+        assert_int_equal(r.eval.is_measured, spoils[i].runs);
+        assert_int_equal(r.note == NULL, spoils[i].runs);
+        sw_report_free(&r);
+        sw_store_le16(bytes + at, kept);
+    }
+    free(bytes);
+    scratch_close(&s);
+}
+
+/* The directory's tensors again, one left out, one added. */
+static void rewrite(const char *dir, const char *leave_out, const char *add)
+{
+    const int64_t shape[1] = {4};
+    const float data[4] = {1, 2, 3, 4};
+    sw_st_writer *w = NULL;
+    sw_st *st = NULL;
+    sw_err err = {0};
+    scratch s;
+    char path[SW_PATH_BYTES];
+    uint8_t *bytes;
+    size_t n;
+
+    scratch_open(&s);
+    assert_int_equal(sw_st_open(&st, dir, &err), SW_OK);
+    assert_int_equal(sw_st_writer_new(&w, s.dir, 0, &err), SW_OK);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int64_t i = 0; i < sw_st_count(st); i++) {
+            const sw_st_tensor *t = sw_st_at(st, i);
+            sw_code rc;
+
+            if (!strcmp(t->name, leave_out)) continue;
+            rc = pass ? sw_st_writer_put(w, t->name, t->view.data, t->view.size_bytes, &err)
+                      : sw_st_writer_declare(w, t->name, t->view.dtype, t->view.n_dims,
+                                             t->view.shape, &err);
+            assert_int_equal(rc, SW_OK);
+        }
+        if (!pass && *add)
+            assert_int_equal(sw_st_writer_declare(w, add, SW_DTYPE_F32, 1, shape, &err), SW_OK);
+        if (!pass) assert_int_equal(sw_st_writer_begin(w, &err), SW_OK);
+        if (pass && *add)
+            assert_int_equal(sw_st_writer_put(w, add, data, sizeof data, &err), SW_OK);
+    }
+    assert_int_equal(sw_st_writer_commit(w, &err), SW_OK);
+    sw_st_writer_free(w);
+    sw_st_close(st);
+    file_bytes(&bytes, &n, s.dir);
+    put_file(dir, "model.safetensors", bytes, n);
+    join(path, dir, "manifest.json");
+    unlink(path); /* it would say that the file was changed, which is not what is tested */
+    free(bytes);
+    scratch_close(&s);
+}
+
+static void tensors_that_came_or_went_are_found(void **state)
+{
+    static const struct {
+        const char *leave_out, *add, *what, *says;
+    } rows[] = {
+        {"model.norm.weight", "", "missing", "model.norm.weight of the original"},
+        {"model.layers.0.mlp.up_proj.tiles", "", "missing", "model.layers.0.mlp.up_proj"},
+        {"model.layers.0.mlp.up_proj.tile_scales", "", "decode", "tile_scales is missing"},
+        {"", "extra.weight", "unexpected", "extra.weight"},
+        {"", "model.layers.7.mlp.up_proj.tiles", "unexpected", "layers.7"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        scratch s;
+        sw_verify_options o;
+        sw_report r;
+
+        scratch_open(&s);
+        o = options_for(scratch_path(&s, "q"));
+        quantized_dir_make(o.checkpoint_dir, MODEL, "swage", 4, true, 32);
+        rewrite(o.checkpoint_dir, rows[i].leave_out, rows[i].add);
+        run(&r, &o);
+        expect_fail(&r, rows[i].what, rows[i].says);
+        sw_report_free(&r);
+        scratch_close(&s);
+    }
+}
+
+static void manifests_are_held_to_account(void **state)
+{
+    static const struct {
+        const char *text, *what, *says;
+    } rows[] = {
+        {"{\"outputs\":[{\"name\":\"config.json\",\"sha256\":\"00\"}]}", "differs", "config.json"},
+        {"{\"outputs\":[{\"name\":\"gone.txt\",\"sha256\":\"00\"}]}", "missing", "gone.txt"},
+        {"{\"outputs\":[{\"name\":\"../up\",\"sha256\":\"00\"}]}", "manifest", "plain name"},
+        {"{\"outputs\":[{\"name\":7}]}", "manifest", "plain name"},
+        {"{\"inputs\":[{\"name\":\"model.safetensors\",\"sha256\":\"00\"}]}", "other original",
+         "made from one with 00"},
+        {"not json", "manifest", "JSON"},
+    };
+    scratch s;
+    sw_verify_options o;
+
+    (void)state;
+    scratch_open(&s);
+    o = options_for(scratch_path(&s, "q"));
+    o.n_texts = 0;
+    quantized_dir_make(o.checkpoint_dir, MODEL, "swage", 4, true, 32);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sw_report r;
+
+        put_file(o.checkpoint_dir, "manifest.json", rows[i].text, strlen(rows[i].text));
+        run(&r, &o);
+        expect_fail(&r, rows[i].what, rows[i].says);
+        assert_int_equal(r.n_findings, 1);
+        sw_report_free(&r);
+    }
+    scratch_close(&s);
+}
+
+static void wrong_requests_are_refused(void **state)
+{
+    scratch s;
+    sw_report r;
+    sw_verify_options good, o;
+    sw_err errs[7] = {{0}};
+
+    (void)state;
+    scratch_open(&s);
+    good = options_for(scratch_path(&s, "q"));
+    quantized_dir_make(good.checkpoint_dir, MODEL, "swage", 4, true, 32);
+    o = good;
+    o.checkpoint_dir = MODEL;
+    assert_int_equal(sw_verify_run(&r, &o, &errs[0]), SW_E_USAGE);
+    assert_non_null(strstr(errs[0].text, "is not quantized"));
+    o = good;
+    o.original_dir = MOE;
+    assert_int_equal(sw_verify_run(&r, &o, &errs[1]), SW_E_USAGE);
+    assert_non_null(strstr(errs[1].text, "qwen3_moe"));
+    o = good;
+    o.original_dir = good.checkpoint_dir;
+    assert_int_equal(sw_verify_run(&r, &o, &errs[2]), SW_E_USAGE);
+    assert_non_null(strstr(errs[2].text, "quantized itself"));
+    o = good;
+    o.n_texts = 0;
+    o.has_gate[SW_GATE_MAX_KL] = true;
+    assert_int_equal(sw_verify_run(&r, &o, &errs[3]), SW_E_USAGE);
+    assert_non_null(strstr(errs[3].text, "max_kl"));
+    o = good;
+    o.window = 513;
+    assert_int_equal(sw_verify_run(&r, &o, &errs[4]), SW_E_USAGE);
+    assert_non_null(strstr(errs[4].text, "513"));
+    o = good;
+    o.checkpoint_dir = "nowhere";
+    assert_int_equal(sw_verify_run(&r, &o, &errs[5]), SW_E_IO);
+    scratch_close(&s);
+}
+
+static void windows_are_cut_by_the_protocol(void **state)
+{
+    static uint32_t ids[1000], cut[64];
+    sw_model m = {.max_positions = 512, .bos_id = 9};
+    sw_windows w;
+    sw_err errs[3] = {{0}};
+
+    (void)state;
+    for (uint32_t i = 0; i < 1000; i++) ids[i] = 100 + i;
+    assert_int_equal(sw_windows_cut(&w, ids, 1000, 0, 0, false, &m, NULL), SW_OK);
+    assert_true(w.length == 512 && w.n == 1);
+    assert_int_equal(sw_windows_cut(&w, ids, 1000, 32, 0, false, &m, NULL), SW_OK);
+    assert_true(w.length == 32 && w.n == 31); /* the last 8 tokens are left out */
+    sw_windows_copy(cut, &w, 30, 1);
+    assert_true(cut[0] == 100 + 960 && cut[31] == 100 + 991);
+    assert_int_equal(sw_windows_cut(&w, ids, 1000, 32, 5, true, &m, NULL), SW_OK);
+    assert_true(w.n == 5 && w.stride == 31);
+    sw_windows_copy(cut, &w, 1, 2);
+    assert_true(cut[0] == 9 && cut[1] == 131 && cut[31] == 161 && cut[32] == 9 && cut[33] == 162);
+    assert_int_equal(sw_windows_cut(&w, ids, 20, 32, 0, false, &m, NULL), SW_OK);
+    assert_true(w.length == 20 && w.n == 1);
+    assert_int_equal(sw_windows_cut(&w, ids, 1, 32, 0, false, &m, &errs[0]), SW_E_USAGE);
+    assert_int_equal(sw_windows_cut(&w, ids, 1000, 1, 0, false, &m, &errs[1]), SW_E_USAGE);
+    m.bos_id = -1;
+    assert_int_equal(sw_windows_cut(&w, ids, 1000, 32, 0, true, &m, &errs[2]), SW_E_USAGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sound_checkpoints_pass),
+        cmocka_unit_test(figures_follow_from_each_other),
+        cmocka_unit_test(the_report_does_not_depend_on_threads),
+        cmocka_unit_test(experts_are_judged_one_by_one),
+        cmocka_unit_test(gates_decide),
+        cmocka_unit_test(spoilt_bytes_are_found),
+        cmocka_unit_test(tensors_that_came_or_went_are_found),
+        cmocka_unit_test(manifests_are_held_to_account),
+        cmocka_unit_test(wrong_requests_are_refused),
+        cmocka_unit_test(windows_are_cut_by_the_protocol),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
