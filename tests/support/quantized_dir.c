@@ -64,8 +64,9 @@ void quantized_dir_make(const char *out_dir, const char *source_dir, const char 
     assert_true(d && source && linears && paths);
     if (sw_checkpoint_open(source, source_dir, &err) != SW_OK) fail_msg("%s", err.text);
     options.algo = sw_algo_find("rtn");
-    options.spec = (sw_qspec){sw_num_by_bits(bits), is_symmetric, group_elems,
-                              d->scale_dtype(source->model.dtype)};
+    options.spec = (sw_qspec){.num = sw_num_by_bits(bits), .is_symmetric = is_symmetric,
+                              .group_elems = group_elems, .zero_min = d->zero_min,
+                              .scale_dtype = d->scale_dtype(source->model.dtype)};
     options.n_threads = 2;
     config.spec = options.spec;
     n = list_linears(linears, paths, &source->model);

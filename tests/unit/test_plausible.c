@@ -165,7 +165,8 @@ static void expect(const sw_dialect *d, const sw_qtensor *q, const char *fault, 
 /* Every dialect stores F16 scales. */
 static sw_qspec spec_of(int bits, bool is_symmetric, int64_t group)
 {
-    sw_qspec spec = {sw_num_by_bits(bits), is_symmetric, group, SW_DTYPE_F16};
+    sw_qspec spec = {.num = sw_num_by_bits(bits), .is_symmetric = is_symmetric,
+                     .group_elems = group, .scale_dtype = SW_DTYPE_F16};
 
     return spec;
 }
