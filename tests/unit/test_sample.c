@@ -58,6 +58,25 @@ static void test_shares(void **state)
     expect_shares(&(sw_sampling){0.0, 0, 1.0, 8}, (double[]){0, 0, 1, 0, 0});
 }
 
+/* Equal weights make the sums exact: half of four tokens is two of them, not three. */
+static void test_nucleus_is_no_larger_than_asked(void **state)
+{
+    const float logits[4] = {0};
+    const sw_sampling half = {1.0, 0, 0.5, 9};
+    uint64_t rng = 9;
+    int64_t seen[4] = {0};
+    sw_scratch scratch = {0};
+    uint32_t id;
+
+    (void)state;
+    for (int i = 0; i < 1000; i++) {
+        assert_int_equal(sw_sample(&id, logits, 4, &half, &rng, &scratch, NULL), SW_OK);
+        seen[id]++;
+    }
+    assert_true(seen[0] > 400 && seen[1] > 400 && seen[2] == 0 && seen[3] == 0);
+    sw_scratch_free(&scratch);
+}
+
 static void test_seed_decides(void **state)
 {
     const float logits[8] = {0};
@@ -117,6 +136,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_nucleus_is_no_larger_than_asked),
         cmocka_unit_test(test_seed_decides),
         cmocka_unit_test(test_greedy_ties_and_refusals),
     };
