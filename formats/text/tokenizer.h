@@ -23,14 +23,16 @@ typedef struct sw_ids {
 sw_code sw_ids_push(sw_ids *list, uint32_t id, sw_err *err) SW_MUST_USE;
 void sw_ids_free(sw_ids *list);
 
-/* `path` is a tokenizer.json. SW_E_FORMAT, or SW_E_UNSUPPORTED naming the feature. */
+/* `path` is a tokenizer.json. SW_E_FORMAT, or SW_E_UNSUPPORTED naming the feature.
+ * "truncation" and "padding" are not applied: a corpus is encoded whole. */
 sw_code sw_tokenizer_open(sw_tokenizer **out, const char *path, sw_err *err) SW_MUST_USE;
 sw_code sw_tokenizer_open_bytes(sw_tokenizer **out, const char *json, size_t n_bytes,
                                 const char *what, sw_err *err) SW_MUST_USE;
 void sw_tokenizer_free(sw_tokenizer *tok); /* accepts NULL */
 
 /* Append the ids of n_bytes of UTF-8. with_template adds what the post-processor adds (BOS ...).
- * SW_E_FORMAT: invalid UTF-8 (says at which byte), or a character the vocabulary cannot spell.
+ * SW_E_FORMAT: invalid UTF-8 (says at which byte), a character the vocabulary cannot spell, or a
+ * split expression that backtracks without bound on this text. `out` is then as it was.
  * One tokenizer may serve one thread at a time. */
 sw_code sw_tokenizer_encode(sw_tokenizer *tok, sw_ids *out, const char *text, size_t n_bytes,
                             bool with_template, sw_err *err) SW_MUST_USE;
