@@ -208,6 +208,7 @@ static sw_code plan(job *j, sw_err *err)
     if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
     if ((rc = check_source(j, err)) != SW_OK) return rc;
     j->settings.quant.spec.scale_dtype = j->dialect->scale_dtype(j->source.model.dtype);
+    j->settings.quant.spec.zero_min = j->dialect->zero_min;
     rc = sw_selection_new(&j->selection, &j->source.model, &j->settings.quant.spec, j->dialect,
                           &o->ignore, err);
     if (rc != SW_OK) return rc;
