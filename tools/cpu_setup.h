@@ -1,4 +1,4 @@
-/* cpu_setup.h - settings that OpenBLAS reads only while the program is being loaded. */
+/* cpu_setup.h - settings that libraries read only while the program is being loaded. */
 #ifndef SW_TOOLS_CPU_SETUP_H
 #define SW_TOOLS_CPU_SETUP_H
 
