@@ -51,12 +51,21 @@ sw_code sw_bytes_to_chars(sw_text_buf *out, const char *text, size_t n_bytes, sw
     return rc;
 }
 
-static uint32_t *bloom_word(sw_bpe *bpe, uint32_t code_point, uint32_t *bit)
-{
-    uint32_t hash = (code_point * 0x9E3779B1u) >> 20; /* 12 bits */
+/* Place of a character in the filter, 12 bits. */
+static uint32_t bloom_place(uint32_t code_point) { return (code_point * 0x9E3779B1u) >> 20; }
 
-    *bit = 1u << (hash & 31);
-    return &bpe->block_bloom[hash >> 5];
+static void bloom_add(sw_bpe *bpe, uint32_t code_point)
+{
+    uint32_t place = bloom_place(code_point);
+
+    bpe->block_bloom[place >> 5] |= 1u << (place & 31);
+}
+
+static bool bloom_has(const sw_bpe *bpe, uint32_t code_point)
+{
+    uint32_t place = bloom_place(code_point);
+
+    return (bpe->block_bloom[place >> 5] >> (place & 31)) & 1;
 }
 
 static bool looks_like_byte(const sw_token_text *token)
@@ -78,7 +87,7 @@ static void find_cuts(sw_bpe *bpe)
         const sw_merge *merge = &v->merges[i];
         uint32_t left_id = (uint32_t)(merge->pair >> 32), right_id = (uint32_t)merge->pair;
         const sw_token_text *left = &v->by_id[left_id], *right = &v->by_id[right_id];
-        uint32_t c, bit;
+        uint32_t c;
         if (!merge->rank_plus_one) continue;
         /* a byte or unk symbol is not spelled by its text, so its neighbours are unknown */
         if (left_id == bpe->unk_id || right_id == bpe->unk_id || !left->n_bytes ||
@@ -87,7 +96,7 @@ static void find_cuts(sw_bpe *bpe)
         if (right->n_bytes < 3 || memcmp(right->text, BLOCK_TEXT, 3) != 0 || !left->n_bytes)
             continue;
         (void)sw_utf8_next(&c, left->text, sw_utf8_back(left->text, left->n_bytes));
-        *bloom_word(bpe, c, &bit) |= bit;
+        bloom_add(bpe, c);
     }
 }
 
@@ -260,15 +269,15 @@ static sw_code encode_cached(sw_bpe *bpe, sw_ids *out, const char *word, size_t 
 }
 
 /* End of the piece that starts at `begin`: in front of the next U+2581 where a cut is safe. */
-static size_t next_cut(sw_bpe *bpe, const char *word, size_t begin, size_t n_bytes)
+static size_t next_cut(const sw_bpe *bpe, const char *word, size_t begin, size_t n_bytes)
 {
     for (size_t at = begin + 1; at + 3 <= n_bytes; at++) {
-        uint32_t before, bit;
+        uint32_t before;
         const char *hit = memmem(word + at, n_bytes - at, BLOCK_TEXT, 3);
         if (!hit) break;
         at = (size_t)(hit - word);
         (void)sw_utf8_next(&before, word, sw_utf8_back(word, at));
-        if (!(*bloom_word(bpe, before, &bit) & bit)) return at;
+        if (!bloom_has(bpe, before)) return at;
     }
     return n_bytes;
 }
