@@ -10,8 +10,6 @@
 #include "kernels/cpu/features.h"
 #include "kernels/cpu/ops.h"
 
-#if SW_X86_SIMD
-
 #define DENSE_ROWS_PER_CHUNK 32
 
 typedef struct gemv_job {
@@ -95,11 +93,14 @@ static bool fits(const sw_gemm *p, const sw_cpu_ops *ops)
     size_t sw_##id##_workspace_bytes(const sw_gemm *p) { return workspace_bytes(p); }       \
     void sw_##id##_run(const sw_gemm *p, void *workspace) { run(p, workspace, &sw_cpu_ops_##isa); }
 
+GEMV(dense_gemv_any, any)
+GEMV(w4a16_gemv_any, any)
+GEMV(w8a16_gemv_any, any)
+#if SW_X86_SIMD
 GEMV(dense_gemv_avx512, avx512)
 GEMV(dense_gemv_avx2, avx2)
 GEMV(w4a16_gemv_avx512, avx512)
 GEMV(w4a16_gemv_avx2, avx2)
 GEMV(w8a16_gemv_avx512, avx512)
 GEMV(w8a16_gemv_avx2, avx2)
-
 #endif

@@ -61,6 +61,7 @@ typedef struct sw_cpu_ops {
 #define SW_GEMV_SCRATCH_BYTES \
     (sizeof(sw_strip_params) + SW_TILE_N * SW_STRIP_TOKENS_MAX * 16 * sizeof(float))
 
+extern const sw_cpu_ops sw_cpu_ops_any;
 #if SW_X86_SIMD
 extern const sw_cpu_ops sw_cpu_ops_avx2, sw_cpu_ops_avx512;
 #endif

@@ -4,6 +4,6 @@
 #if SW_X86_SIMD
 #include "kernels/cpu/vec_avx2.h"
 /* the bodies are written in the words of the header above */
-#include "kernels/cpu/tiles_body_avx.h"
-#include "kernels/cpu/dense_body_avx.h"
+#include "kernels/cpu/tiles_body.h"
+#include "kernels/cpu/dense_body.h"
 #endif

@@ -1,14 +1,17 @@
-/* vec_avx2.h - the vector words that *_body_avx.h is written in: 8 lanes of float. */
+/* vec_avx2.h - the vector words that *_body.h is written in: 8 lanes of float. */
 #ifndef SW_KERNELS_CPU_VEC_AVX2_H
 #define SW_KERNELS_CPU_VEC_AVX2_H
 
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "kernels/cpu/transpose_avx.h"
+
 #define V_LANES 8
 #define V_NAME(name) name##_avx2
 #define V_INLINE static inline __attribute__((always_inline))
 
+typedef __m128 four;
 typedef __m256 vec;
 typedef __m256i words;
 
@@ -79,7 +82,7 @@ V_INLINE vec v_code8(words w, int at)
 }
 
 /* The sums of the lanes of four vectors. */
-V_INLINE __m128 v_sum4(vec a, vec b, vec c, vec d)
+V_INLINE four v_sum4(vec a, vec b, vec c, vec d)
 {
     __m256 all = _mm256_hadd_ps(_mm256_hadd_ps(a, b), _mm256_hadd_ps(c, d));
     return _mm_add_ps(_mm256_castps256_ps128(all), _mm256_extractf128_ps(all, 1));

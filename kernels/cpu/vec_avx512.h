@@ -1,4 +1,4 @@
-/* vec_avx512.h - the vector words that *_body_avx.h is written in: 16 lanes of float.
+/* vec_avx512.h - the vector words that *_body.h is written in: 16 lanes of float.
  *
  * A permute with a float per lane as its table ignores all but the low four index bits, so a
  * 4-bit code anywhere in a word costs one shift, and the table can hold the decoded values.
@@ -9,10 +9,13 @@
 #include <immintrin.h>
 #include <stdint.h>
 
+#include "kernels/cpu/transpose_avx.h"
+
 #define V_LANES 16
 #define V_NAME(name) name##_avx512
 #define V_INLINE static inline __attribute__((always_inline))
 
+typedef __m128 four;
 typedef __m512 vec;
 typedef __m512i words;
 
@@ -91,7 +94,7 @@ V_INLINE vec v_code8(words w, int at)
 }
 
 /* The sums of the lanes of four vectors. */
-V_INLINE __m128 v_sum4(vec a, vec b, vec c, vec d)
+V_INLINE four v_sum4(vec a, vec b, vec c, vec d)
 {
     vec ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     vec cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));

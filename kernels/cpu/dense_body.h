@@ -1,6 +1,6 @@
-/* dense_body_avx.h - dense weights, and float panels of any weight, against activations.
+/* dense_body.h - dense weights, and float panels of any weight, against activations.
  *
- * Included once per instruction set, after tiles_body_avx.h. Every sum is a vector of partial sums
+ * Included once per instruction set, after tiles_body.h. Every sum is a vector of partial sums
  * over k, added up at the end: rows of W are contiguous in k, so nothing is ever transposed.
  */
 
@@ -10,15 +10,18 @@ V_INLINE void put_sums(float *y, int64_t y_stride, vec sum[4][SW_GEMM_TOKENS_MAX
 {
 #pragma GCC unroll 8 /* else the accumulators go through memory */
     for (int m = 0; m < n_tokens; m++) {
-        __m128 four = v_sum4(sum[0][m], sum[1][m], sum[2][m], sum[3][m]);
-        float *to = y + m * y_stride, each[4];
+        four sums = v_sum4(sum[0][m], sum[1][m], sum[2][m], sum[3][m]), before;
+        float *to = y + m * y_stride;
 
         if (n_valid >= 4) {
-            _mm_storeu_ps(to, is_added ? _mm_add_ps(_mm_loadu_ps(to), four) : four);
+            if (is_added) {
+                memcpy(&before, to, sizeof before);
+                sums = before + sums;
+            }
+            memcpy(to, &sums, sizeof sums);
             continue;
         }
-        _mm_storeu_ps(each, four);
-        for (int64_t n = 0; n < n_valid; n++) to[n] = is_added ? to[n] + each[n] : each[n];
+        for (int64_t n = 0; n < n_valid; n++) to[n] = is_added ? to[n] + sums[n] : sums[n];
     }
 }
 
@@ -34,8 +37,8 @@ V_INLINE void dot_rows(float *y, int64_t y_stride, const float *x, int64_t x_str
     for (int64_t at = 0; at < k; at += V_LANES) {
         vec row[4];
 
-        _mm_prefetch((const char *)(next + at), _MM_HINT_T0);
-        _mm_prefetch((const char *)(next + x_stride + at), _MM_HINT_T0);
+        __builtin_prefetch(next + at);
+        __builtin_prefetch(next + x_stride + at);
         for (int r = 0; r < 4; r++) row[r] = v_load(w + r * ld + at);
         for (int m = 0; m < n_tokens; m++) {
             vec in = v_load(x + m * x_stride + at);

@@ -1,4 +1,4 @@
-/* tiles_body_avx.h - Swage tiles against activations, in the words of vec_avx2.h or vec_avx512.h.
+/* tiles_body.h - Swage tiles against activations, in the words of vec_avx2.h or vec_avx512.h.
  *
  * Included once per instruction set. `bits`, `is_split` (a tile spans two groups), `n_pairs` and
  * `n_tokens` are constants wherever these functions are called, so every loop over them unrolls
@@ -102,7 +102,7 @@ V_INLINE void strip_pairs(float *acc, const uint8_t *tiles, int64_t n_tiles,
             channel low = load_channel(params, tile, slot, bits, is_split);
             channel high = load_channel(params, tile, slot + 1, bits, is_split);
 
-            for (int line = 0; line < bits / 4; line++, next += 64) _mm_prefetch(next, _MM_HINT_T0);
+            for (int line = 0; line < bits / 4; line++, next += 64) __builtin_prefetch(next);
             for (int u = 0; u < 16 / V_LANES; u++) {
                 words w[2];
 
@@ -160,8 +160,11 @@ STRIPS(8, 1) STRIPS(4, 2) STRIPS(2, 3) STRIPS(2, 4) STRIPS(2, 5) STRIPS(2, 6) ST
 STRIPS(1, 8)
 static const strip_fn strips[][2][2] = {STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3), STRIP_ROW(4),
                                         STRIP_ROW(5), STRIP_ROW(6), STRIP_ROW(7), STRIP_ROW(8)};
-#else
+#elif V_LANES == 8
 STRIPS(4, 1) STRIPS(2, 2) STRIPS(1, 3) STRIPS(1, 4)
+static const strip_fn strips[][2][2] = {STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3), STRIP_ROW(4)};
+#else
+STRIPS(2, 1) STRIPS(1, 2) STRIPS(1, 3) STRIPS(1, 4)
 static const strip_fn strips[][2][2] = {STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3), STRIP_ROW(4)};
 #endif
 #define GEMV_TOKENS ((int)(sizeof strips / sizeof *strips))
@@ -189,11 +192,10 @@ static void gemv_tiles(float *sums, const sw_tiles *t, int64_t n_tile, const flo
         for (int m = 0; m < n_tokens; m++) {
             const float *at = acc + (slot * n_tokens + m) * V_LANES;
             int64_t step = (int64_t)n_tokens * V_LANES;
-            float four[4];
+            four sum = v_sum4(v_load(at), v_load(at + step), v_load(at + 2 * step),
+                              v_load(at + 3 * step));
 
-            _mm_storeu_ps(four, v_sum4(v_load(at), v_load(at + step), v_load(at + 2 * step),
-                                       v_load(at + 3 * step)));
-            for (int i = 0; i < 4; i++) sums[m * SW_TILE_N + channel_of(slot + i)] = four[i];
+            for (int i = 0; i < 4; i++) sums[m * SW_TILE_N + channel_of(slot + i)] = sum[i];
         }
 }
 
@@ -244,26 +246,6 @@ static void decode_tiles(float *panel, int64_t ld, const sw_tiles *t, int64_t n_
     }
 }
 
-/* Eight inputs each of the four k-steps of a tile into the order [k][step], two k at a time. */
-static void transpose_half(float *even, float *odd, const float *x)
-{
-    __m256 s0 = _mm256_loadu_ps(x), s1 = _mm256_loadu_ps(x + 16);
-    __m256 s2 = _mm256_loadu_ps(x + 32), s3 = _mm256_loadu_ps(x + 48);
-    __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(s0, s1));
-    __m256d b = _mm256_castps_pd(_mm256_unpacklo_ps(s2, s3));
-    __m256d c = _mm256_castps_pd(_mm256_unpackhi_ps(s0, s1));
-    __m256d d = _mm256_castps_pd(_mm256_unpackhi_ps(s2, s3));
-    __m256 k04 = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
-    __m256 k15 = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
-    __m256 k26 = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
-    __m256 k37 = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
-
-    _mm256_storeu_ps(even, _mm256_permute2f128_ps(k04, k26, 0x20));
-    _mm256_storeu_ps(even + 8, _mm256_permute2f128_ps(k04, k26, 0x31));
-    _mm256_storeu_ps(odd, _mm256_permute2f128_ps(k15, k37, 0x20));
-    _mm256_storeu_ps(odd + 8, _mm256_permute2f128_ps(k15, k37, 0x31));
-}
-
 static void to_tile_order(float *dst, const float *x, int64_t n)
 {
     float last[SW_TILE_K] = {0};
@@ -275,7 +257,7 @@ static void to_tile_order(float *dst, const float *x, int64_t n)
             memcpy(last, from, (size_t)(n - k) * sizeof *last);
             from = last;
         }
-        transpose_half(dst + k, dst + k + 32, from); /* inputs 0..7: vectors i = 0 and i = 2 */
-        transpose_half(dst + k + 16, dst + k + 48, from + 8);
+        v_transpose(dst + k, dst + k + 32, from); /* inputs 0..7: vectors i = 0 and i = 2 */
+        v_transpose(dst + k + 16, dst + k + 48, from + 8);
     }
 }

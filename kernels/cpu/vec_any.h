@@ -1,0 +1,126 @@
+/* vec_any.h - the vector words that *_body.h is written in, for every machine: 4 lanes in the
+ * generic vectors of GCC and clang, which become SSE2, NEON or plain arithmetic.
+ */
+#ifndef SW_KERNELS_CPU_VEC_ANY_H
+#define SW_KERNELS_CPU_VEC_ANY_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "formats/num/half.h"
+
+#define V_LANES 4
+#define V_NAME(name) name##_any
+#define V_INLINE static inline __attribute__((always_inline))
+
+typedef float vec __attribute__((vector_size(16)));
+typedef vec four;
+typedef uint32_t words __attribute__((vector_size(16)));
+typedef int32_t signed_words __attribute__((vector_size(16)));
+
+V_INLINE vec v_all(float a)
+{
+    vec v = {a, a, a, a};
+    return v;
+}
+V_INLINE vec v_zero(void) { return v_all(0); }
+V_INLINE vec v_load(const float *p)
+{
+    vec v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+V_INLINE void v_store(float *p, vec a) { memcpy(p, &a, sizeof a); }
+V_INLINE vec v_fma(vec a, vec b, vec c) { return a * b + c; }
+V_INLINE vec v_mul(vec a, vec b) { return a * b; }
+V_INLINE words w_load(const void *p)
+{
+    const uint8_t *bytes = (const uint8_t *)p;
+    words w = {sw_load_le32(bytes), sw_load_le32(bytes + 4), sw_load_le32(bytes + 8),
+               sw_load_le32(bytes + 12)};
+    return w;
+}
+V_INLINE vec v_of_bits(words w)
+{
+    vec v;
+    memcpy(&v, &w, sizeof v);
+    return v;
+}
+
+V_INLINE vec v_from_f16(const uint16_t *p)
+{
+    vec v = {sw_f16_decode(p[0]), sw_f16_decode(p[1]), sw_f16_decode(p[2]), sw_f16_decode(p[3])};
+    return v;
+}
+V_INLINE vec v_from_bf16(const uint16_t *p)
+{
+    words w = {p[0], p[1], p[2], p[3]};
+    return v_of_bits(w << 16);
+}
+V_INLINE vec v_from_u8(const uint8_t *p)
+{
+    vec v = {p[0], p[1], p[2], p[3]};
+    return v;
+}
+/* The upper and the lower halves of 32-bit words as bf16. */
+V_INLINE vec v_upper_bf16(words w) { return v_of_bits(w & 0xffff0000u); }
+V_INLINE vec v_lower_bf16(words w) { return v_of_bits(w << 16); }
+
+/* Words of channel n (h = 0) and n + 8 (h = 1) out of the two halves of an 8-bit tile. */
+V_INLINE words w_channel8(words lower, words upper, int h)
+{
+    words w = {lower[h], lower[2 + h], upper[h], upper[2 + h]};
+    return w;
+}
+
+/* How one channel of one tile decodes. */
+typedef struct channel {
+    vec scale, offset;
+} channel;
+
+V_INLINE channel channel4(float scale, float offset)
+{
+    channel c = {v_all(scale), v_all(offset)};
+    return c;
+}
+/* Two groups in a tile: inputs of k-steps 0 and 1 belong to the first, of 2 and 3 to the second;
+ * lane 4c + s is k-step s. */
+V_INLINE vec v_by_half(float first, float second)
+{
+    vec v = {first, first, second, second};
+    return v;
+}
+V_INLINE vec v_code4(words w, int nibble)
+{
+    return __builtin_convertvector((signed_words)((w >> (uint32_t)(4 * nibble)) & 15u), vec);
+}
+V_INLINE vec v_value4(words w, int nibble, channel c)
+{
+    return v_fma(v_code4(w, nibble), c.scale, c.offset);
+}
+V_INLINE vec v_code8(words w, int at)
+{
+    return __builtin_convertvector((signed_words)((w >> (uint32_t)(8 * at)) & 255u), vec);
+}
+
+/* The sums of the lanes of four vectors. */
+V_INLINE four v_sum4(vec a, vec b, vec c, vec d)
+{
+    four v = {(a[0] + a[1]) + (a[2] + a[3]), (b[0] + b[1]) + (b[2] + b[3]),
+              (c[0] + c[1]) + (c[2] + c[3]), (d[0] + d[1]) + (d[2] + d[3])};
+    return v;
+}
+
+/* Inputs k = 0..7 of the four k-steps of a tile (x + 16s + k) into the order [k / 2][s]: `even`
+ * gets k = 0, 2, 4, 6 and `odd` the others. */
+static inline void v_transpose(float *even, float *odd, const float *x)
+{
+    for (int k = 0; k < 4; k++)
+        for (int s = 0; s < 4; s++) {
+            even[4 * k + s] = x[16 * s + 2 * k];
+            odd[4 * k + s] = x[16 * s + 2 * k + 1];
+        }
+}
+
+#endif
