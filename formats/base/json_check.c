@@ -211,6 +211,6 @@ sw_code sw_json_check(const char *text, size_t n_bytes, const sw_json_caps *caps
         else
             return SW_OK;
     }
-    return SW_FAIL(err, SW_E_FORMAT, "%s: not valid JSON at byte %zu of %zu: %s", what, s.at,
-                   n_bytes, s.complaint);
+    return SW_FAIL(err, SW_E_FORMAT, "%s: not valid JSON at byte %zu of %zu: %s", what,
+                   s.at < n_bytes ? s.at : n_bytes, n_bytes, s.complaint);
 }
