@@ -120,7 +120,7 @@ sw_code sw_report_find(sw_report *report, const char *what, const char *name, sw
 
 /* The versioned object; freed by cJSON_Delete. */
 sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err) SW_MUST_USE;
-/* A table for people, lines of at most 100 columns; freed by sw_mem_put. */
+/* A table for people, figures in lines of at most 100 columns; freed by sw_mem_put. */
 sw_code sw_report_text(char **out, const sw_report *report, sw_err *err) SW_MUST_USE;
 void sw_report_free(sw_report *report); /* accepts a zeroed one */
 
