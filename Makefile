@@ -60,6 +60,7 @@ endif
 
 include tests/make/deps.mk
 include tests/make/test.mk
+include tests/make/demo.mk
 
 $(BUILD)/%.o: %.c | $(DEPS_STAMP)
 	@mkdir -p $(@D)

@@ -68,3 +68,4 @@ lint: ## include direction, house style, headers on their own
 	$(Q)sh tests/lint/check_deps.sh
 	$(Q)sh tests/lint/check_style.sh
 	$(Q)CC="$(CC)" NVCC="$(NVCC)" sh tests/lint/check_headers.sh
+	$(Q)sh tests/lint/check_calib_data.sh
