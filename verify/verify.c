@@ -16,9 +16,9 @@
 #include "verify/tensors.h"
 
 #define GAP_WINDOWS 4
-/* Kernels and dequantized weights differ by float rounding and, on machines with BF16 units, by
- * activations rounded to 8 bits of fraction; a packing or decoding fault moves logits by O(1). */
-#define GAP_MAX 0.05
+/* Kernels and dequantized weights differ by the rounding of float sums, which measures 3e-7; a
+ * single group that the two decoders read differently moves the logits by more than this. */
+#define GAP_MAX 1e-3
 #define SAMPLES 1000
 #define LEVEL 0.95
 
