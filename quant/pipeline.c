@@ -239,10 +239,13 @@ static sw_code choose_strengths(sw_strengths *out, const block_job *job, sw_site
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
         const sw_linear_ref *ref = &job->linears[i];
         float *w = NULL;
+        char path[256];
         if (!shares(ref, site, -1)) continue;
         if ((rc = load_weight(&w, job, ref, err)) == SW_OK)
             rc = sw_target_strengths(&out[i], factor, seen, held, w, ref->n_out, job->options->cap,
                                      err);
+        if (rc != SW_OK && sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert))
+            sw_err_prefix(err, "%s", path);
         sw_mem_put(w);
     }
     return rc;

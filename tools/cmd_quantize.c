@@ -9,10 +9,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "kernels/engine/engine.h"
 #include "quant/scheme.h"
 #include "tools/cmd.h"
 #include "tools/names.h"
 #include "tools/quantize_report.h"
+#include "tools/values.h"
 #include "verify/verify.h"
 
 typedef struct quantize_options {
@@ -189,6 +191,27 @@ static sw_code check_source(const job *j, sw_err *err)
                    quantized);
 }
 
+/* Embedding, norms and head fit the config, and what is only copied holds numbers: weights are
+ * looked at when they are quantized. */
+static sw_code check_rest(const job *j, sw_err *err)
+{
+    sw_lm ends = {0};
+    sw_code rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st, err);
+
+    sw_lm_free(&ends);
+    for (int64_t i = 0; i < sw_st_count(j->source.st) && rc == SW_OK; i++) {
+        const sw_st_tensor *t = sw_st_at(j->source.st, i);
+        char path[256];
+        size_t n = strlen(t->name), n_end = strlen(".weight");
+        if (n > n_end && n - n_end < sizeof path && !strcmp(t->name + n - n_end, ".weight")) {
+            (void)snprintf(path, sizeof path, "%.*s", (int)(n - n_end), t->name);
+            if (sw_selection_has(&j->selection, path)) continue;
+        }
+        rc = sw_values_check(t, err);
+    }
+    return rc;
+}
+
 /* Everything up to the first weight. */
 static sw_code plan(job *j, sw_err *err)
 {
@@ -212,6 +235,7 @@ static sw_code plan(job *j, sw_err *err)
     rc = sw_selection_new(&j->selection, &j->source.model, &j->settings.quant.spec, j->dialect,
                           &o->ignore, err);
     if (rc != SW_OK) return rc;
+    if ((rc = check_rest(j, err)) != SW_OK) return rc;
     if (algo->needs_statistics) {
         sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed};
         if ((rc = sw_calibration_read(&j->calibration, &j->source.model, &c, err)) != SW_OK)

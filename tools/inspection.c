@@ -1,14 +1,11 @@
 /* inspection.c - see inspection.h. */
 #include "tools/inspection.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/size.h"
 #include "formats/text/tokenizer.h"
-
-#define VALUES_CHUNK_ELEMS ((int64_t)65536)
+#include "tools/values.h"
 
 /* Keep a failure as a problem and go on. */
 static void add_problem(sw_inspection *in, const sw_err *problem)
@@ -139,48 +136,20 @@ static void check_tokenizer(sw_inspection *in)
     sw_tokenizer_free(tok);
 }
 
-static bool is_float(sw_dtype dtype)
-{
-    return dtype == SW_DTYPE_F32 || dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16;
-}
-
-static sw_code check_values_of(sw_inspection *in, const sw_st_tensor *t, float *chunk, sw_err *err)
-{
-    int64_t n = sw_view_elems(&t->view), n_bad = 0, first_bad = 0;
-    int64_t elem_bytes = sw_dtype_bits(t->view.dtype) / 8;
-    sw_err problem = {0};
-
-    for (int64_t at = 0; at < n; at += VALUES_CHUNK_ELEMS) {
-        int64_t part = sw_min_i64(VALUES_CHUNK_ELEMS, n - at);
-        sw_code rc = sw_float_decode_n(chunk, (const char *)t->view.data + at * elem_bytes,
-                                       t->view.dtype, part, err);
-        if (rc != SW_OK) return rc;
-        for (int64_t i = 0; i < part; i++)
-            if (!isfinite(chunk[i]) && n_bad++ == 0) first_bad = at + i;
-    }
-    if (n_bad)
-        (void)SW_FAIL(&problem, SW_E_FORMAT,
-                      "tensor %s: %lld of %lld values are not finite, the first is element %lld",
-                      t->name, (long long)n_bad, (long long)n, (long long)first_bad);
-    add_problem(in, &problem);
-    sw_map_forget(t->view.data, t->view.size_bytes);
-    return SW_OK;
-}
-
 static sw_code check_values(sw_inspection *in, const sw_progress *progress, sw_err *err)
 {
     int64_t n = sw_st_count(in->st);
-    float *chunk = NULL;
-    sw_code rc = SW_MEM_GET(&chunk, VALUES_CHUNK_ELEMS, "values", err);
 
-    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
-        const sw_st_tensor *t = sw_st_at(in->st, i);
+    for (int64_t i = 0; i < n; i++) {
+        sw_err problem = {0};
+        sw_code rc;
         sw_progress_step(progress, "values", i, n);
-        if ((rc = sw_progress_check(progress, err)) == SW_OK && is_float(t->view.dtype))
-            rc = check_values_of(in, t, chunk, err);
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
+        rc = sw_values_check(sw_st_at(in->st, i), &problem);
+        if (rc != SW_OK && rc != SW_E_FORMAT) return SW_FAIL(err, rc, "%s", problem.text);
+        add_problem(in, &problem);
     }
-    sw_mem_put(chunk);
-    return rc;
+    return SW_OK;
 }
 
 sw_code sw_inspection_open(sw_inspection *out, const char *path, bool with_values,
@@ -199,9 +168,9 @@ sw_code sw_inspection_open(sw_inspection *out, const char *path, bool with_value
         if (rc != SW_OK) goto done;
         read_model(out, config_path);
         if ((rc = check_model(out, err)) != SW_OK) goto done;
-        check_tokenizer(out);
     }
-    if (with_values) rc = check_values(out, progress, err);
+    if (with_values && (rc = check_values(out, progress, err)) != SW_OK) goto done;
+    if (out->config) check_tokenizer(out);
 done:
     if (rc != SW_OK) sw_inspection_close(out);
     return rc;

@@ -1,0 +1,87 @@
+# lib.bash - what the end-to-end scripts share. Source it; it makes $T, a directory of the test's own.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+SWAGE=$PWD/${BUILD:-build/release}/swage
+TINY=$PWD/calib_data/tiny-llama
+TOY=$PWD/tests/golden/arch/llama # two layers, random weights, no tokenizer
+T=$(mktemp -d "${TMPDIR:-/tmp}/swage-e2e.XXXXXX") || exit 1
+trap 'rm -rf "$T"' EXIT
+failures=0
+# Each line on stderr counts, so nothing but errors may be there.
+unset SWAGE_EXEC
+
+fail() {
+    echo "FAIL ${BASH_SOURCE[-1]##*/}:${BASH_LINENO[1]}: $*"
+    failures=$((failures + 1))
+}
+
+# expect CODE TEXT COMMAND... : the exit code, and one line on stderr that holds TEXT (a glob).
+# TEXT "" means that stderr is empty. stdout is left in $T/stdout.
+expect() {
+    local code=$1 text=$2 have line
+    shift 2
+    "$@" >"$T/stdout" 2>"$T/stderr"
+    have=$?
+    [ "$have" -eq "$code" ] || fail "exit $have, want $code: $* ($(head -c 300 "$T/stderr"))"
+    if [ -z "$text" ]; then
+        [ ! -s "$T/stderr" ] || fail "stderr is not empty: $* ($(head -c 300 "$T/stderr"))"
+        return
+    fi
+    [ "$(wc -l <"$T/stderr")" -eq 1 ] || fail "not one line: $* ($(head -c 600 "$T/stderr"))"
+    line=$(cat "$T/stderr")
+    # shellcheck disable=SC2053
+    [[ $line == *$text* ]] || fail "message of $*"$'\n'"  have $line"$'\n'"  want $text"
+}
+
+# Nothing by this name, nor a temporary of it.
+absent() {
+    local left
+    left=$(compgen -G "$1*")
+    [ -z "$left" ] || fail "left behind: $left"
+}
+
+# A copy of a model directory that may be broken: model NAME [SOURCE].
+model() {
+    rm -rf "${T:?}/$1"
+    mkdir "$T/$1"
+    cp "${2:-$TOY}"/*.json "${2:-$TOY}"/model*.safetensors "$T/$1/"
+    chmod -R u+w "$T/$1"
+}
+
+# n as 8 little-endian bytes.
+le64() {
+    local n=$1 i
+    for i in 1 2 3 4 5 6 7 8; do
+        # shellcheck disable=SC2059
+        printf "\\x$(printf %02x $((n & 255)))"
+        n=$((n >> 8))
+    done
+}
+
+# A safetensors file: container HEADER DATA_BYTES >FILE.
+container() {
+    le64 ${#1}
+    printf %s "$1"
+    head -c "$2" /dev/zero
+}
+
+# Where a tensor's data begins in a file: offset_of FILE NAME.
+offset_of() {
+    local n begin
+    n=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    begin=$(head -c $((8 + n)) "$1" | tail -c "$n" | tr '{' '\n' | grep -A1 -F "\"$2\":" | tail -n 1 |
+        grep -o '"data_offsets":\[[0-9]*' | head -n 1 | grep -o '[0-9]*$')
+    [ -n "$begin" ] || fail "no tensor $2 in $1"
+    echo $((8 + n + begin))
+}
+
+# Overwrite bytes: poke FILE OFFSET '\x01\x02'.
+poke() {
+    # shellcheck disable=SC2059
+    printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+finish() {
+    [ "$failures" -eq 0 ] || { echo "$failures failures"; exit 1; }
+    exit 0
+}
