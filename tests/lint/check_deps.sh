@@ -40,7 +40,7 @@ function folder(path, parts) {
     if (from != "kernels" && quoted[2] ~ /^kernels\/(cpu|cuda|ref)\//) {
         print FILENAME ": only kernels/ may include " quoted[2]; bad = 1
     }
-    if (from == "verify" && quoted[2] ~ /^formats\/pack\/|^formats\/num\// &&
+    if (from == "verify" && quoted[2] ~ /^formats\/(pack|num|dialect)\// &&
         FILENAME ~ /decode_spec/) {
         print FILENAME ": the second decoder may not use " quoted[2]; bad = 1
     }
