@@ -168,7 +168,7 @@ int main(int argc, char *argv[])
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
         (void)puts("swage " SW_VERSION " (" SW_CONFIG " build, compiler " __VERSION__
                    ", CPU only)");
-        return flush_result(&err);
+        return (int)flush_result(&err);
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         if (argc > 2 && argv[1][0] == 'h') {
@@ -177,7 +177,7 @@ int main(int argc, char *argv[])
         } else {
             print_overview(stdout);
         }
-        return flush_result(&err);
+        return (int)flush_result(&err);
     }
     cmd = find_command(argv[1]);
     return cmd ? run_command(cmd, argc - 2, argv + 2) : misuse(argv[1]);

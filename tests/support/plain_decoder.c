@@ -168,7 +168,7 @@ static double dot(const double *a, const double *b, int64_t n)
 static void attend(double *out, const double *q, const double *k, const double *v, int64_t stride,
                    int64_t d, int64_t first, int64_t last)
 {
-    double *p = calloc((size_t)last + 1, sizeof *p), top = -INFINITY, sum = 0.0;
+    double *p = calloc((size_t)last + 1, sizeof *p), top = -HUGE_VAL, sum = 0.0;
 
     for (int64_t j = first; j <= last; j++) {
         p[j] = dot(q, k + j * stride, d) / sqrt((double)d);
@@ -254,7 +254,7 @@ static double *sparse(const sw_model *m, const sw_st *st, int64_t layer, const d
     double *y = calloc((size_t)(n * m->hidden), sizeof *y), *p = linear(st, layer, router, x, n);
 
     for (int64_t t = 0; t < n; t++) {
-        double *row = p + t * m->n_experts, top = -INFINITY, sum = 0.0, taken = 0.0;
+        double *row = p + t * m->n_experts, top = -HUGE_VAL, sum = 0.0, taken = 0.0;
         int64_t order[SW_EXPERTS_MAX];
 
         for (int64_t e = 0; e < m->n_experts; e++) top = fmax(top, row[e]);

@@ -148,7 +148,7 @@ __attribute__((target("f16c"))) static float hardware_decode(uint16_t v)
 static void test_hardware(void **state)
 {
     (void)state;
-    if (!__builtin_cpu_supports("f16c")) skip();
+    if (!__builtin_cpu_supports("avx2")) skip(); /* came after F16C, which clang 14 cannot ask */
     for (uint32_t code = 0; code < 65536; code++) {
         float have = sw_f16_decode((uint16_t)code), want = hardware_decode((uint16_t)code);
         if ((code & 0x7fff) > 0x7c00)

@@ -108,7 +108,7 @@ static void test_greedy_ties_and_refusals(void **state)
 {
     float logits[4] = {1, 3, 3, -INFINITY};
     const sw_sampling greedy = {0, 0, 1, 0}, warm = {1, 0, 1, 0};
-    const sw_sampling bad[] = {{-1, 0, 1, 0}, {NAN, 0, 1, 0}, {1, -1, 1, 0}, {1, 0, 0, 0},
+    const sw_sampling bad[] = {{-1, 0, 1, 0}, {(double)NAN, 0, 1, 0}, {1, -1, 1, 0}, {1, 0, 0, 0},
                                {1, 0, 1.5, 0}};
     sw_scratch scratch = {0};
     uint64_t rng = 0;

@@ -77,7 +77,7 @@ static void fill(float *x, int64_t n, double size, test_rng *rng)
 static void check_formulas(const sw_vec *vec, int64_t n, test_rng *rng)
 {
     float x[N_MAX], w[N_MAX], y[N_MAX], u[N_MAX];
-    double squares = 0.0, sum = 0.0, top = -INFINITY;
+    double squares = 0.0, sum = 0.0, top = -HUGE_VAL;
 
     fill(x, n, 3.0, rng);
     fill(w, n, 1.0, rng);
