@@ -69,6 +69,8 @@ static void test_cache_equals_prefill(void **state)
     check_cache("calib_data/tiny-llama", 300, 1e-5); /* past the first growth of the cache */
 }
 
+/* An expert gets more tokens from a batch than from one sequence, and so perhaps another kernel
+ * row, which adds up in another order; all else has the same shapes and must be the same bits. */
 static void test_batch_equals_one_by_one(void **state)
 {
     (void)state;
@@ -81,13 +83,13 @@ static void test_batch_equals_one_by_one(void **state)
         ids = some_ids(5 * SEQ, m.model.vocab, 11);
         all = model_logits(&m, 1, ids, 5, SEQ);
         for (int64_t s = 0; s < 5; s++) {
+            int64_t n = SEQ * m.model.vocab;
             float *one = model_logits(&m, 1, ids + s * SEQ, 1, SEQ);
+            double differs = relative_l2(one, all + s * n, n);
 
-            if (memcmp(one, all + s * SEQ * m.model.vocab,
-                       (size_t)(SEQ * m.model.vocab) * sizeof *one))
+            if (!(differs <= (m.model.n_experts ? 1e-6 : 0.0)))
                 fail_msg("%s: sequence %lld of a batch differs from itself alone, by %g",
-                         toy_dirs[i], (long long)s,
-                         relative_l2(one, all + s * SEQ * m.model.vocab, SEQ * m.model.vocab));
+                         toy_dirs[i], (long long)s, differs);
             sw_mem_put(one);
         }
         sw_mem_put(all);
