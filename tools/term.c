@@ -137,6 +137,10 @@ void sw_term_error(sw_term *term, const char *command, const sw_err *err)
     if (err->code == SW_E_BUG)
         (void)fprintf(stderr, "bug at %s:%d, please report it: ",
                       err->src_file ? err->src_file : "?", err->src_line);
+    if (err->code == SW_E_CANCELLED) { /* wherever it was noticed */
+        print_clean("interrupted; nothing was written");
+        return;
+    }
     print_clean(err->text[0] ? err->text : "failed without saying why, which is a bug");
 }
 

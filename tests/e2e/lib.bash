@@ -11,7 +11,7 @@ failures=0
 unset SWAGE_EXEC
 
 fail() {
-    echo "FAIL ${BASH_SOURCE[-1]##*/}:${BASH_LINENO[1]}: $*"
+    echo "FAIL ${BASH_SOURCE[-1]##*/}:${BASH_LINENO[-2]}: $*"
     failures=$((failures + 1))
 }
 
@@ -46,6 +46,11 @@ model() {
     mkdir "$T/$1"
     cp "${2:-$TOY}"/*.json "${2:-$TOY}"/model*.safetensors "$T/$1/"
     chmod -R u+w "$T/$1"
+}
+
+# Token ids below 128 as .u16, one per printable character of the bundled text: for $TOY.
+toy_tokens() {
+    tr -cd ' -~' <"$PWD/calib_data/calib.txt" | head -c "$1" | sed 's/./&\x00/g'
 }
 
 # n as 8 little-endian bytes.

@@ -1,0 +1,52 @@
+#!/bin/bash
+# Every format, scheme and method: quantize, read back, judge; and every planted fault is caught.
+. "$(dirname "$0")/lib.bash"
+toy_tokens 4096 >"$T/calib.u16"
+toy_tokens 8192 | tail -c 4096 >"$T/eval.u16"
+names() { "$SWAGE" list "$1" | tail -n +2 | cut -d' ' -f1; }
+judge() { "$SWAGE" verify "$1" --against "$TOY" --text "$T/eval.u16" --window 128 --quiet "${@:2}"; }
+quantize() { "$SWAGE" quantize "$TOY" --quiet --calib "$T/calib.u16" --seq-len 128 --samples 16 "$@"; }
+
+for format in $(names formats); do
+    for scheme in $(names schemes); do
+        rm -rf "$T/out"
+        quantize -o "$T/out" --format "$format" --scheme "$scheme" >"$T/stdout" 2>"$T/stderr"
+        case $? in
+            0) ;;
+            4) # a format may refuse a scheme, with the reason and a remedy, before any work
+                [ "$(wc -l <"$T/stderr")" -eq 1 ] || fail "$format $scheme: $(cat "$T/stderr")"
+                grep -q -e '--' -e use "$T/stderr" || fail "no remedy: $(cat "$T/stderr")"
+                absent "$T/out"
+                echo "refused: $format $scheme: $(cat "$T/stderr")"
+                continue ;;
+            *) fail "$format $scheme: $(cat "$T/stderr")"; continue ;;
+        esac
+        expect 0 '' judge "$T/out"
+        expect 0 '' "$SWAGE" inspect "$T/out/model.safetensors"
+        grep -q "\"format\": *\"$format\"" "$T/out/manifest.json" || fail "manifest of $format"
+    done
+done
+
+# groups and widths that a scheme does not name
+for set in '--bits 8 --group-size 64' '--bits 3 --group-size 32 --asym' '--bits 2 --group-size channel' \
+    '--act-order gar' '--act-order none --sequential layer' '--method rtn --group-size channel'; do
+    rm -rf "$T/out"
+    # shellcheck disable=SC2086
+    expect 0 '' quantize -o "$T/out" $set
+    expect 0 '' judge "$T/out"
+done
+
+# shards, ignored linears, and tensors that are copied bit by bit
+rm -rf "$T/out"
+expect 0 '' quantize -o "$T/out" --shard-size 100K --ignore 'layers\.0\.mlp' --format gptq
+[ "$(find "$T/out" -name '*.safetensors' | wc -l)" -gt 2 ] || fail 'not sharded'
+expect 0 '' judge "$T/out" --json
+grep -Eq '"missing":[[:space:]]*0,' "$T/stdout" || fail 'coverage'
+
+# gates decide the exit code
+expect 1 '--max-kl failed' judge "$T/out" --max-kl 0.0000001
+expect 1 '--min-top1 failed' judge "$T/out" --min-top1 1
+expect 1 '--max-ppl-ratio failed' judge "$T/out" --max-ppl-ratio 0.5
+expect 0 '' judge "$T/out" --max-kl 1000 --min-top1 0 --max-ppl-ratio 1000
+expect 2 'give the original and a text' "$SWAGE" verify "$T/out" --max-kl 1 --quiet
+finish

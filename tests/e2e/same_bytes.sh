@@ -1,0 +1,40 @@
+#!/bin/bash
+# The same inputs give the same bytes: one and two threads, two runs, two directories.
+. "$(dirname "$0")/lib.bash"
+
+# every file of two directories, manifest included
+same() {
+    diff -r "$1" "$2" >/dev/null || fail "$1 and $2 differ: $(diff -rq "$1" "$2" | head -n 3)"
+}
+toy_tokens 8192 >"$T/toy.u16"
+mkdir -p "$T/elsewhere/deep"
+cp -r "$TOY" "$T/elsewhere/toy"
+cp "$T/toy.u16" "$T/elsewhere/"
+
+for format in swage gptq gptq_v2 compressed-tensors; do
+    for kind in --sym --asym; do
+        set -- --format $format $kind --samples 16 --seq-len 128 --quiet
+        expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/one" --threads 1 --calib "$T/toy.u16" "$@"
+        expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/two" --threads 2 --calib "$T/toy.u16" "$@"
+        same "$T/one" "$T/two"
+        expect 0 '' env -C "$T/elsewhere" "$SWAGE" quantize toy -o deep/three --threads 3 \
+            --calib toy.u16 "$@"
+        same "$T/one" "$T/elsewhere/deep/three"
+        rm -r "$T/two" "$T/elsewhere/deep/three"
+        [ $kind = --sym ] && rm -r "$T/one"
+    done
+    # a run that should differ does
+    expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/two" --calib "$T/toy.u16" "$@" --seed 1
+    cmp -s "$T/one/model.safetensors" "$T/two/model.safetensors" && fail 'the seed has no effect'
+    rm -r "$T/one" "$T/two"
+done
+
+for threads in 1 2; do
+    expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/$threads" --threads $threads --quiet \
+        --calib "$PWD/calib_data/calib.u16" --samples 2
+    expect 0 '' "$SWAGE" generate "$T/$threads" -n 64 --samples 2 --temperature 1 --seed 5 \
+        --threads $threads -o "$T/$threads.u16" --quiet
+done
+same "$T/1" "$T/2"
+cmp "$T/1.u16" "$T/2.u16" || fail 'generate depends on the number of threads'
+finish
