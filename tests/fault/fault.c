@@ -41,7 +41,7 @@ void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 /* Wrappers have no argument to carry state in, hence the one mutable object of its kind. */
 static struct {
     pthread_mutex_t lock;
-    bool is_armed, is_persistent, is_slow_disk;
+    bool is_armed, is_persistent, is_slow_disk, has_no_exchange;
     unsigned kind;
     int64_t n_calls, fail_at; /* fail_at < 0: count only */
     int64_t n_writes, n_syncs;
@@ -194,6 +194,10 @@ int __wrap_rename(const char *from, const char *to)
 
 int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags)
 {
+    if (fault.has_no_exchange) {
+        errno = EINVAL;
+        return -1;
+    }
     return must_fail(FAULT_NAME) ? name_failure()
                                  : __real_renameat2(from_fd, from, to_fd, to, flags);
 }
@@ -237,6 +241,7 @@ static sw_code run_once(const fault_plan *plan, unsigned kind, int64_t fail_at, 
     fault.kind = kind;
     fault.fail_at = fail_at;
     fault.is_persistent = is_persistent;
+    fault.has_no_exchange = plan->has_no_exchange;
     fault.is_armed = true;
     rc = plan->attempt(plan->ctx, &err);
     fault.is_armed = false;

@@ -37,6 +37,7 @@ typedef struct fault_plan {
     void (*after_failure)(void *ctx); /* nothing half-written? outputs untouched? */
     void (*after_success)(void *ctx); /* complete? */
     void *ctx;
+    bool has_no_exchange; /* an old file system: renameat2 says EINVAL, as on NFS */
     int64_t max_runs; /* per kind; more calls than this are sampled evenly. 0: 2000 */
 } fault_plan;
 

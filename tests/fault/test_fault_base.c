@@ -158,6 +158,9 @@ static void test_dir_over_old(void **state)
     (void)state;
     scratch_open(&s);
     fault_run(&plan);
+    plan.name = "directory over old, without exchange";
+    plan.has_no_exchange = true;
+    fault_run(&plan);
     scratch_close(&s);
 }
 
