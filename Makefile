@@ -91,5 +91,5 @@ clean: ## remove everything that was built
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z|%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
+	@grep -hE '^[a-z %-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
 	  awk -F'\t' '{printf "  make %-16s %s\n", $$1, $$2}'
