@@ -1,0 +1,193 @@
+/* w4a16.cu - check, plan and launch the W4A16 kernels. */
+#include <cuda_runtime.h>
+#include <cudaTypedefs.h>
+
+#include "kernels/cuda/cuda_gemm.h"
+#include "kernels/cuda/w4a16_args.h"
+#include "kernels/cuda/w4a16_kernels.h"
+
+const sw_cuda_tile sw_cuda_tiles[] = {
+#define SW_W4_TILE(name, T, MT, NWG, ST, PER_SM) {#name, T, 64 * MT * NWG, ST, PER_SM},
+#include "kernels/cuda/w4a16_tiles.def"
+#undef SW_W4_TILE
+};
+const int sw_cuda_n_tiles = (int)(sizeof sw_cuda_tiles / sizeof *sw_cuda_tiles);
+
+#define SW_STAGE_K 128 /* inputs in a k-stage */
+
+/* Groups in a stage as 0, 1, 2 for 1, 2, 4; -1 when no kernel cuts groups so. */
+static int cut_of(const sw_tiles *t)
+{
+    int64_t group = t->spec.group_elems;
+
+    if (group == 0 || group % SW_STAGE_K == 0) return 0;
+    return group == 64 ? 1 : group == 32 ? 2 : -1;
+}
+
+static sw_code check(const sw_cuda_gemm *p, sw_err *err)
+{
+    const sw_tiles *t = &p->tiles;
+
+    if (p->dtype != SW_DTYPE_BF16 && p->dtype != SW_DTYPE_F16)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "X and Y must be BF16 or F16");
+    if (t->container_bits != 4)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "tiles of %d bits, need 4", t->container_bits);
+    if (cut_of(t) < 0)
+        return SW_FAIL(err, SW_E_UNSUPPORTED,
+                       "groups of %lld inputs; the device kernels take 32, 64 and multiples of 128",
+                       (long long)t->spec.group_elems);
+    if (p->m > INT32_MAX || t->n_out > INT32_MAX - 64 || t->k_in > INT32_MAX - 64)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "a dimension beyond 2^31");
+    return SW_OK;
+}
+
+static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+extern "C" sw_code sw_cuda_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, int n_sms,
+                                      sw_err *err)
+{
+    sw_code rc = check(p, err);
+    sw_cuda_plan plan = {0, 1};
+    int64_t blocks, stages = divide_up(p->tiles.k_in, SW_STAGE_K);
+
+    if (rc) return rc;
+    while (plan.tile + 1 < sw_cuda_n_tiles && sw_cuda_tiles[plan.tile].n_tokens < p->m) plan.tile++;
+    blocks = divide_up(p->tiles.n_out, sw_cuda_tiles[plan.tile].n_channels) *
+             divide_up(p->m, sw_cuda_tiles[plan.tile].n_tokens);
+    while (plan.split < 8 && blocks * (plan.split + 1) <= n_sms && plan.split < stages) plan.split++;
+    *out = plan;
+    return SW_OK;
+}
+
+/* The copy engine wants rows that start at multiples of 16 bytes. */
+static bool x_is_aligned(const sw_cuda_gemm *p)
+{
+    return (uintptr_t)p->d_x % 16 == 0 && p->x_stride % 8 == 0;
+}
+
+static int64_t padded_k(const sw_cuda_gemm *p) { return divide_up(p->tiles.k_in, 8) * 8; }
+
+extern "C" size_t sw_cuda_w4a16_workspace_bytes(const sw_cuda_gemm *p)
+{
+    return x_is_aligned(p) ? 0 : (size_t)(p->m * padded_k(p)) * 2;
+}
+
+/* grid (tokens), any block: one row of X to where its pitch is a multiple of 16 bytes. */
+__global__ void swk_w4a16_realign_x(uint16_t *to, int64_t to_stride, const uint16_t *from,
+                                    int64_t from_stride, int64_t k_in)
+{
+    int64_t row = blockIdx.x;
+
+    for (int64_t k = threadIdx.x; k < to_stride; k += blockDim.x)
+        to[row * to_stride + k] = k < k_in ? from[row * from_stride + k] : 0;
+}
+
+static sw_code cuda_check(cudaError_t e, const char *what, sw_err *err)
+{
+    if (e == cudaSuccess) return SW_OK;
+    return SW_FAIL(err, SW_E_CUDA, "%s: %s", what, cudaGetErrorString(e));
+}
+
+/* X as [m][k_in] in boxes of n_tokens x 64, 128-byte swizzle, zeros outside. */
+static sw_code x_map(CUtensorMap *map, const sw_cuda_gemm *p, const void *d_x, int64_t x_stride,
+                     int n_tokens, sw_err *err)
+{
+    cuuint64_t dims[2] = {(cuuint64_t)p->tiles.k_in, (cuuint64_t)p->m};
+    cuuint64_t strides[1] = {(cuuint64_t)x_stride * 2};
+    cuuint32_t box[2] = {64, (cuuint32_t)n_tokens}, steps[2] = {1, 1};
+    PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
+    cudaDriverEntryPointQueryResult found;
+    sw_code rc = cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled",
+                                                             (void **)&encode, 12000,
+                                                             cudaEnableDefault, &found),
+                            "cuTensorMapEncodeTiled", err);
+
+    if (rc) return rc;
+    if (found != cudaDriverEntryPointSuccess)
+        return SW_FAIL(err, SW_E_CUDA, "the driver has no cuTensorMapEncodeTiled");
+    if (encode(map, p->dtype == SW_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                              : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+               2, (void *)d_x, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+        return SW_FAIL(err, SW_E_CUDA, "no tensor map for X of %lld x %lld, stride %lld",
+                       (long long)p->m, (long long)p->tiles.k_in, (long long)x_stride);
+    return SW_OK;
+}
+
+static w4_args args_of(const sw_cuda_gemm *p)
+{
+    const sw_tiles *t = &p->tiles;
+    w4_args a = {};
+    int64_t group = t->spec.group_elems, per_stage = group ? divide_up(SW_STAGE_K, group) : 1;
+
+    a.codes = t->codes;
+    a.scales = t->scales;
+    a.zeros = t->spec.is_symmetric ? NULL : t->zeros;
+    a.y = (uint16_t *)p->d_y;
+    a.y_stride = p->y_stride;
+    a.n_tokens = (int)p->m;
+    a.n_out = (int)t->n_out;
+    a.n_tiles = (int)sw_tiles_n(t->n_out);
+    a.k_tiles = (int)sw_tiles_k(t->k_in);
+    a.n_groups = (int)t->n_groups;
+    a.group_stages = (int)(group / SW_STAGE_K);
+    a.scales_are_bf16 = t->spec.scale_dtype == SW_DTYPE_BF16;
+    a.y_is_aligned = (uintptr_t)p->d_y % 16 == 0 && p->y_stride % 8 == 0;
+    a.has_ragged_groups = t->n_groups % per_stage != 0;
+    return a;
+}
+
+static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const CUtensorMap *map,
+                      void *stream, sw_err *err)
+{
+    const sw_cuda_tile *tile = &sw_cuda_tiles[plan->tile];
+    const w4_kernel *k = p->dtype == SW_DTYPE_BF16
+                             ? sw_w4a16_kernel_bf16(plan->tile, cut_of(&p->tiles))
+                             : sw_w4a16_kernel_f16(plan->tile, cut_of(&p->tiles));
+    int64_t blocks = divide_up(p->tiles.n_out, tile->n_channels) * divide_up(p->m, tile->n_tokens);
+    w4_args args = args_of(p);
+    void *params[] = {(void *)map, &args};
+    cudaLaunchAttribute attrs[2] = {};
+    cudaLaunchConfig_t config = {};
+    sw_code rc;
+
+    attrs[0].id = cudaLaunchAttributeClusterDimension;
+    attrs[0].val.clusterDim.x = (unsigned)plan->split;
+    attrs[0].val.clusterDim.y = attrs[0].val.clusterDim.z = 1;
+    attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)(blocks * plan->split));
+    config.blockDim = dim3((unsigned)k->n_threads);
+    config.dynamicSmemBytes = (size_t)k->shared_bytes;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = attrs;
+    config.numAttrs = p->may_overlap ? 2 : 1;
+    rc = cuda_check(cudaFuncSetAttribute(k->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         k->shared_bytes),
+                    tile->name, err);
+    if (rc) return rc;
+    return cuda_check(cudaLaunchKernelExC(&config, k->entry, params), tile->name, err);
+}
+
+extern "C" sw_code sw_cuda_w4a16_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
+                                     void *d_workspace, void *stream, sw_err *err)
+{
+    sw_code rc = check(p, err);
+    const void *d_x = p->d_x;
+    int64_t x_stride = p->x_stride;
+    CUtensorMap map;
+
+    if (rc || p->m == 0) return rc;
+    if (!x_is_aligned(p)) {
+        x_stride = padded_k(p);
+        swk_w4a16_realign_x<<<(unsigned)p->m, 256, 0, (cudaStream_t)stream>>>(
+            (uint16_t *)d_workspace, x_stride, (const uint16_t *)p->d_x, p->x_stride,
+            p->tiles.k_in);
+        rc = cuda_check(cudaGetLastError(), "swk_w4a16_realign_x", err);
+        d_x = d_workspace;
+    }
+    if (!rc)
+        rc = x_map(&map, p, d_x, x_stride, sw_cuda_tiles[plan->tile].n_tokens, err);
+    return rc ? rc : launch(p, plan, &map, stream, err);
+}

@@ -1,0 +1,17 @@
+/* w4a16_f16.cu - the W4A16 wgmma kernels for X and Y in f16, one for each tile and group cut. */
+#include "kernels/cuda/w4a16_kernels.h"
+#include "kernels/cuda/w4a16_wgmma.cuh"
+
+static const w4_kernel kernels[][3] = {
+#define SW_W4_ENTRY(T, MT, NWG, GPS, ST, PER_SM)                                 \
+    {(const void *)swk_w4a16_wgmma_sm90<T, MT, NWG, GPS, ST, PER_SM, false>, \
+     w4_shared_bytes<T, MT, NWG, GPS, ST>(), NWG * 128 + SW_COPY_THREADS}
+#define SW_W4_TILE(name, T, MT, NWG, ST, PER_SM)                                       \
+    {SW_W4_ENTRY(T, MT, NWG, 1, ST, PER_SM), SW_W4_ENTRY(T, MT, NWG, 2, ST, PER_SM), \
+     SW_W4_ENTRY(T, MT, NWG, 4, ST, PER_SM)},
+#include "kernels/cuda/w4a16_tiles.def"
+#undef SW_W4_TILE
+#undef SW_W4_ENTRY
+};
+
+extern "C" const w4_kernel *sw_w4a16_kernel_f16(int tile, int cut) { return &kernels[tile][cut]; }

@@ -1,0 +1,483 @@
+/* w4a16_wgmma.cuh - W4A16 on Swage tiles with warpgroup matrix products (sm_90a).
+ *
+ * Computes the transposed product: 64 channels of a tile are the rows of A, which each lane
+ * converts from its 16 bytes into registers; T tokens of X are the columns of B in shared memory.
+ *
+ *   grid:    clusters of `split` CTAs; a cluster owns C = 64 * MT * NWG channels x T tokens, and each
+ *            of its CTAs a run of k-stages (128 inputs); n-blocks run fastest, then token blocks
+ *   CTA:     NWG consumer warpgroups, MT tiles of 64 channels each, and one that copies
+ *   stage:   W  [C/64][2 k-tiles] tiles of 2 KB        (bulk copy, contiguous along k)
+ *            X  [2 k-tiles][T][64] 16-bit, 128 B swizzle   (tensor copy, zeros outside [m, k_in])
+ *            scales [C/64][GPS] records of 128 B, zeros [C/64][GPS] records of 64 B
+ *   batch:   the inputs converted and issued at once: a k-tile, or half of one
+ *
+ * A holds the integers code - zero, which bf16 and fp16 represent exactly; a group's sum is kept
+ * apart in fp32, multiplied by the scale in fp32 and added to the total. So no weight is rounded,
+ * a one-hot X returns scale * (code - zero) rounded once, and the order of every sum is fixed.
+ * While a batch is in the tensor cores the next one is converted; while a group is scaled, the
+ * other warpgroups keep the tensor cores busy.
+ */
+#ifndef SW_KERNELS_CUDA_W4A16_WGMMA_CUH
+#define SW_KERNELS_CUDA_W4A16_WGMMA_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/w4a16_args.h"
+
+#define SW_COPY_THREADS 128 /* a whole warpgroup, so that it can give registers away */
+#define SW_TILE4_BYTES 2048
+#define SW_STAGE_TILES 2 /* k-tiles in a stage */
+
+/* Byte offsets inside a stage and the size of the whole. */
+template <int T, int NT, int GPS> struct w4_stage {
+    static constexpr int x_tile_bytes = T * 128;
+    static constexpr int x_bytes = SW_STAGE_TILES * x_tile_bytes;
+    static constexpr int w_at = x_bytes;
+    static constexpr int w_bytes = NT * SW_STAGE_TILES * SW_TILE4_BYTES;
+    static constexpr int s_at = w_at + w_bytes;
+    static constexpr int z_at = s_at + NT * GPS * 128;
+    static constexpr int bytes = (z_at + NT * GPS * 64 + 1023) / 1024 * 1024;
+};
+
+/* What a CTA works on. */
+struct w4_place {
+    int n_tile0, token0;    /* first tile of channels, first token */
+    int stage0, n_stages;   /* its run of k-stages */
+    uint32_t rank, split;   /* in the cluster */
+};
+
+template <int T, int NT>
+__device__ __forceinline__ w4_place w4_place_of(const w4_args &args)
+{
+    w4_place p;
+    int all = (args.k_tiles + SW_STAGE_TILES - 1) / SW_STAGE_TILES, tile, n_blocks;
+
+    p.split = sw_cluster_size();
+    p.rank = sw_cluster_rank();
+    tile = (int)(blockIdx.x / p.split);
+    n_blocks = (args.n_tiles + NT - 1) / NT;
+    p.n_tile0 = tile % n_blocks * NT;
+    p.token0 = tile / n_blocks * T;
+    p.stage0 = (int)((int64_t)all * p.rank / p.split);
+    p.n_stages = (int)((int64_t)all * (p.rank + 1) / p.split) - p.stage0;
+    return p;
+}
+
+/* ---- phase 1: one warp brings stage after stage ---- */
+
+template <int T, int NT, int GPS>
+__device__ __forceinline__ void w4_copy_weights(const w4_args &args, const w4_place &p, int it,
+                                                uint32_t stage, uint32_t bar, uint64_t policy)
+{
+    using at = w4_stage<T, NT, GPS>;
+    int lane = (int)threadIdx.x % 32, n_tile = p.n_tile0 + lane;
+    int ks = p.stage0 + it, k_tile = ks * SW_STAGE_TILES, left = args.k_tiles - k_tile;
+    int n_tiles = min(NT, args.n_tiles - p.n_tile0), k_tiles = min(SW_STAGE_TILES, left);
+    int group = GPS > 1 ? ks * GPS : args.group_stages ? ks / args.group_stages : 0;
+    int groups = min(GPS, args.n_groups - group);
+
+    if (lane == 0) {
+        uint32_t per_tile = (uint32_t)(k_tiles * SW_TILE4_BYTES + groups * 128);
+
+        if (args.zeros) per_tile += (uint32_t)groups * 64;
+        sw_mbar_expect(bar, (uint32_t)(n_tiles * per_tile + at::x_bytes));
+    }
+    __syncwarp();
+    if (lane < n_tiles) {
+        int64_t tile = (int64_t)n_tile * args.k_tiles + k_tile;
+        int64_t record = ((int64_t)n_tile * args.n_groups + group) * 64;
+
+        sw_bulk_load(stage + at::w_at + lane * SW_STAGE_TILES * SW_TILE4_BYTES,
+                     args.codes + tile * SW_TILE4_BYTES, (uint32_t)k_tiles * SW_TILE4_BYTES, bar,
+                     policy);
+        sw_bulk_load(stage + at::s_at + lane * GPS * 128, args.scales + record,
+                     (uint32_t)groups * 128, bar, policy);
+        if (args.zeros)
+            sw_bulk_load(stage + at::z_at + lane * GPS * 64, args.zeros + record,
+                         (uint32_t)groups * 64, bar, policy);
+    }
+}
+
+template <int T>
+__device__ __forceinline__ void w4_copy_x(const CUtensorMap *map, const w4_place &p, int it,
+                                          uint32_t stage, uint32_t bar, uint64_t policy)
+{
+    int kt = (int)threadIdx.x % 32 - 16, k_tile = (p.stage0 + it) * SW_STAGE_TILES + kt;
+
+    /* A k-tile past the end comes as zeros, which whatever codes lie there cannot hurt. */
+    if (kt >= 0 && kt < SW_STAGE_TILES)
+        sw_tensor_load_2d(stage + (uint32_t)(kt * T * 128), map, k_tile * 64, p.token0, bar,
+                          policy);
+}
+
+template <int T, int NT, int GPS, int STAGES>
+__device__ __forceinline__ void w4_copy_all(const CUtensorMap *map, const w4_args &args,
+                                            const w4_place &p, uint32_t ring, uint32_t full,
+                                            uint32_t empty)
+{
+    constexpr uint32_t bytes = w4_stage<T, NT, GPS>::bytes;
+    uint64_t w_policy = args.n_tokens > T ? sw_policy_evict_last() : sw_policy_evict_first();
+    uint64_t x_policy = sw_policy_evict_last();
+    int first = min(STAGES, p.n_stages);
+
+    /* Weights depend on no earlier kernel: they are on their way before we wait for one. */
+    for (int it = 0; it < first; it++)
+        w4_copy_weights<T, NT, GPS>(args, p, it, ring + it * bytes, full + 8 * it, w_policy);
+    sw_grid_wait_previous();
+    for (int it = 0; it < first; it++)
+        w4_copy_x<T>(map, p, it, ring + it * bytes, full + 8 * it, x_policy);
+    for (int it = first, s = 0, turn = 0; it < p.n_stages; it++) {
+        sw_mbar_wait(empty + 8 * s, turn);
+        w4_copy_weights<T, NT, GPS>(args, p, it, ring + s * bytes, full + 8 * s, w_policy);
+        w4_copy_x<T>(map, p, it, ring + s * bytes, full + 8 * s, x_policy);
+        if (++s == STAGES) s = 0, turn ^= 1;
+    }
+}
+
+/* ---- phase 2: codes to the A operand ---- */
+
+/* 0x4300 is 128 in bf16 and 0x6400 is 1024 in fp16; both have code bits to spare below. */
+template <bool BF16> __device__ __forceinline__ uint32_t w4_magic(void)
+{
+    return BF16 ? 0x43004300u : 0x64006400u;
+}
+
+template <bool BF16> __device__ __forceinline__ uint32_t w4_subtract(uint32_t a, uint32_t b)
+{
+    if constexpr (BF16) {
+        __nv_bfloat162 d = __hsub2(*(__nv_bfloat162 *)&a, *(__nv_bfloat162 *)&b);
+        return *(uint32_t *)&d;
+    } else {
+        __half2 d = __hsub2(*(__half2 *)&a, *(__half2 *)&b);
+        return *(uint32_t *)&d;
+    }
+}
+
+/* One word of codes to the four registers of a k-step; zero[h] is magic | zero of channel g + 8h. */
+template <bool BF16>
+__device__ __forceinline__ void w4_convert(uint32_t *frag, uint32_t word, const uint32_t *zero)
+{
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        frag[j] = w4_subtract<BF16>((word >> (4 * j) & 0x000f000fu) | w4_magic<BF16>(),
+                                    zero[j & 1]);
+}
+
+/* 4 bytes of a record: the pair of this lane's channels. */
+__device__ __forceinline__ uint32_t w4_shared32(uint32_t addr)
+{
+    uint32_t v;
+
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(addr));
+    return v;
+}
+
+__device__ __forceinline__ uint32_t w4_shared16(uint32_t addr)
+{
+    uint16_t v;
+
+    asm volatile("ld.shared.u16 %0, [%1];" : "=h"(v) : "r"(addr));
+    return v;
+}
+
+/* Words of this lane for k-steps s0 .. s0 + STEPS - 1 of one tile. */
+template <int STEPS>
+__device__ __forceinline__ void w4_words(uint32_t *w, uint32_t addr)
+{
+    if constexpr (STEPS == 4)
+        asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "r"(addr));
+    else
+        asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(w[0]), "=r"(w[1]) : "r"(addr));
+}
+
+__device__ __forceinline__ void w4_scale_pair(float *s, uint32_t bits, bool is_bf16)
+{
+    if (is_bf16) {
+        s[0] = __uint_as_float(bits << 16);
+        s[1] = __uint_as_float(bits & 0xffff0000u);
+    } else {
+        float2 f = __half22float2(*(__half2 *)&bits);
+        s[0] = f.x;
+        s[1] = f.y;
+    }
+}
+
+/* ---- phase 3: the main loop of a consumer warpgroup ---- */
+
+/* How a stage is cut into batches, all known at compile time. */
+template <int T, int MT, int GPS> struct w4_cut {
+    static constexpr int steps = T >= 128 || GPS == 4 ? 2 : 4; /* k-steps of 16 in a batch */
+    static constexpr int per_tile = 4 / steps;
+    static constexpr int per_row = SW_STAGE_TILES * per_tile;  /* batches of one m-tile */
+    static constexpr int n = MT * per_row;
+    static constexpr int per_group = per_row / GPS;
+};
+
+/* Convert batch b of the stage at `stage`. */
+template <int T, int MT, int NT, int GPS, bool BF16>
+__device__ __forceinline__ void w4_prepare(uint32_t *frag, int b, uint32_t stage, int tile0,
+                                           bool has_zeros)
+{
+    using at = w4_stage<T, NT, GPS>;
+    using cut = w4_cut<T, MT, GPS>;
+    constexpr uint32_t zero8 = BF16 ? 0x43084308u : 0x64086408u;
+    int thread = (int)threadIdx.x % 128, lane = thread % 32, warp = thread / 32;
+    int tile = tile0 + b / cut::per_row, in_row = b % cut::per_row;
+    uint32_t words[cut::steps], zero[2] = {zero8, zero8};
+
+    w4_words<cut::steps>(words, stage + at::w_at +
+                                    (tile * SW_STAGE_TILES + in_row / cut::per_tile) *
+                                        SW_TILE4_BYTES +
+                                    16 * thread + in_row % cut::per_tile * 4 * cut::steps);
+    if (has_zeros) {
+        uint32_t z = w4_shared16(stage + at::z_at + (tile * GPS + in_row / cut::per_group) * 64 +
+                                 2 * (8 * warp + lane / 4));
+        zero[0] = w4_magic<BF16>() | (z & 0xff) * 0x10001u;
+        zero[1] = w4_magic<BF16>() | (z >> 8) * 0x10001u;
+    }
+#pragma unroll
+    for (int s = 0; s < cut::steps; s++) w4_convert<BF16>(frag + 4 * s, words[s], zero);
+}
+
+template <int T, int MT, int GPS, bool BF16>
+__device__ __forceinline__ void w4_issue(float (&sum)[T / 2], const uint32_t *frag, int b,
+                                         uint32_t stage)
+{
+    using cut = w4_cut<T, MT, GPS>;
+    int in_row = b % cut::per_row;
+    uint32_t x = stage + (uint32_t)(in_row / cut::per_tile * T * 128 +
+                                    in_row % cut::per_tile * cut::steps * 32);
+
+    sw_wgmma_fence();
+#pragma unroll
+    for (int s = 0; s < cut::steps; s++)
+        sw_wgmma<BF16>(sum, frag + 4 * s, sw_wgmma_desc(x + 32 * s),
+                       in_row % cut::per_group || s);
+    sw_wgmma_commit();
+}
+
+/* total += scale * sum, for the lane's two channels. */
+template <int N>
+__device__ __forceinline__ void w4_add_group(float (&total)[N], float (&sum)[N], const float *scale)
+{
+    sw_hold(sum);
+#pragma unroll
+    for (int i = 0; i < N; i++) total[i] = fmaf(scale[i / 2 % 2], sum[i], total[i]);
+}
+
+/* The zero comes from shared memory, so that the compiler cannot hoist 128 of them above the point
+ * where the warpgroup gets the registers to hold them, which made it spill. */
+template <int MT, int N>
+__device__ __forceinline__ void w4_clear(float (&total)[MT][N], uint32_t zero_addr)
+{
+    float zero = __uint_as_float(w4_shared32(zero_addr));
+
+#pragma unroll
+    for (int row = 0; row < MT; row++)
+#pragma unroll
+        for (int i = 0; i < N; i++) total[row][i] = zero;
+}
+
+/* lint: long, one software pipeline: splitting it would hide the order of issue and wait */
+template <int T, int MT, int NWG, int GPS, int STAGES, bool BF16>
+__device__ __forceinline__ void w4_multiply(float (&total)[MT][T / 2], const w4_args &args,
+                                            const w4_place &p, uint32_t ring, uint32_t full,
+                                            uint32_t empty)
+{
+    constexpr int NT = MT * NWG;
+    using at = w4_stage<T, NT, GPS>;
+    using cut = w4_cut<T, MT, GPS>;
+    int group_id = (int)threadIdx.x / 128, tile0 = group_id * MT, s = 0;
+    uint32_t frag[2][4 * cut::steps], parity = 0;
+    uint32_t slot = (threadIdx.x % 128 / 32 * 8 + threadIdx.x % 32 / 4) * 4;
+    bool has_zeros = args.zeros != NULL, is_bf16 = args.scales_are_bf16;
+    float sum[T / 2];
+
+    if (p.n_stages == 0) return;
+    sw_mbar_wait(full, 0);
+    w4_prepare<T, MT, NT, GPS, BF16>(frag[0], 0, ring, tile0, has_zeros);
+    for (int it = 0; it < p.n_stages; it++) {
+        uint32_t stage = ring + s * at::bytes, bar = empty + 8 * s;
+
+#pragma unroll
+        for (int b = 0; b < cut::n; b++) {
+            w4_issue<T, MT, GPS, BF16>(sum, frag[b & 1], b, stage);
+            if (b + 1 < cut::n) {
+                sw_wgmma_wait<1>();
+                w4_prepare<T, MT, NT, GPS, BF16>(frag[(b + 1) & 1], b + 1, stage, tile0, has_zeros);
+            } else if (it + 1 < p.n_stages) {
+                if (++s == STAGES) s = 0, parity ^= 1;
+                sw_mbar_wait(full + 8 * s, parity);
+                sw_wgmma_wait<1>();
+                w4_prepare<T, MT, NT, GPS, BF16>(frag[0], 0, ring + s * at::bytes, tile0,
+                                                 has_zeros);
+            }
+            if ((b + 1) % cut::per_group == 0) {
+                int row = b / cut::per_row, group = b % cut::per_row / cut::per_group;
+                float scale[2];
+
+                w4_scale_pair(scale, w4_shared32(stage + at::s_at +
+                                                 ((tile0 + row) * GPS + group) * 128 + slot),
+                              is_bf16);
+                sw_wgmma_wait<0>();
+                w4_add_group(total[row], sum, scale);
+            }
+        }
+        if (threadIdx.x % 128 == 0) sw_mbar_arrive(bar);
+    }
+}
+
+/* ---- phase 4: sum over the cluster, round, store ---- */
+
+/* Pitch of the [T][C] partial sums: two tokens apart must be 8 banks apart. */
+template <int C> struct w4_pitch { static constexpr int elems = C + 4; };
+
+template <int T, int MT, int C>
+__device__ __forceinline__ void w4_park(const float (&total)[MT][T / 2], float *partial)
+{
+    int thread = (int)threadIdx.x % 128, lane = thread % 32;
+    int channel0 = (int)threadIdx.x / 128 * MT * 64 + thread / 32 * 16 + lane / 4;
+
+#pragma unroll
+    for (int row = 0; row < MT; row++)
+#pragma unroll
+        for (int i = 0; i < T / 2; i++) {
+            int token = i / 4 * 8 + lane % 4 * 2 + i % 2;
+
+            partial[token * w4_pitch<C>::elems + channel0 + row * 64 + i / 2 % 2 * 8] =
+                total[row][i];
+        }
+}
+
+template <bool BF16> __device__ __forceinline__ uint16_t w4_round(float v)
+{
+    if constexpr (BF16) return __bfloat16_as_ushort(__float2bfloat16_rn(v));
+    return __half_as_ushort(__float2half_rn(v));
+}
+
+/* Eight channels of one token, from all CTAs of the cluster in the order of their rank. */
+template <bool BF16>
+__device__ __forceinline__ void w4_store8(const w4_args &args, const w4_place &p, uint32_t addr,
+                                          int token, int channel)
+{
+    float4 lo = {0, 0, 0, 0}, hi = {0, 0, 0, 0};
+    int64_t at = (int64_t)token * args.y_stride + channel;
+
+    for (uint32_t r = 0; r < p.split; r++) {
+        uint32_t there = sw_cluster_map(addr, r);
+        float4 a = sw_cluster_load4(there), b = sw_cluster_load4(there + 16);
+
+        lo.x += a.x, lo.y += a.y, lo.z += a.z, lo.w += a.w;
+        hi.x += b.x, hi.y += b.y, hi.z += b.z, hi.w += b.w;
+    }
+    float v[8] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
+    if (args.y_is_aligned && channel + 8 <= args.n_out) {
+        uint32_t out[4];
+
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            out[i] = w4_round<BF16>(v[2 * i]) | (uint32_t)w4_round<BF16>(v[2 * i + 1]) << 16;
+        *(uint4 *)(args.y + at) = make_uint4(out[0], out[1], out[2], out[3]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (channel + i < args.n_out) args.y[at + i] = w4_round<BF16>(v[i]);
+    }
+}
+
+template <int T, int C, int THREADS, bool BF16>
+__device__ __forceinline__ void w4_store(const w4_args &args, const w4_place &p, uint32_t partial)
+{
+    int n_tokens = min(T, args.n_tokens - p.token0);
+
+    for (int i = (int)(p.rank * THREADS + threadIdx.x); i < n_tokens * (C / 8);
+         i += (int)(p.split * THREADS)) {
+        int token = i / (C / 8), channel = i % (C / 8) * 8;
+
+        if (p.n_tile0 * 64 + channel < args.n_out)
+            w4_store8<BF16>(args, p, partial + (token * w4_pitch<C>::elems + channel) * 4,
+                            p.token0 + token, p.n_tile0 * 64 + channel);
+    }
+}
+
+template <int T, int MT, int NWG, int GPS, int STAGES>
+constexpr int w4_shared_bytes(void)
+{
+    using at = w4_stage<T, MT * NWG, GPS>;
+    int ring = STAGES * at::bytes, partial = T * w4_pitch<64 * MT * NWG>::elems * 4;
+
+    return (ring > partial ? ring : partial) + 1024;
+}
+
+/* Registers that a consumer thread can have: what the launch gives each thread of the CTA, rounded
+ * down to 8, pooled, less what the copying warpgroup keeps. */
+template <int T, int NWG, int PER_SM> struct w4_registers {
+    static constexpr int copier = T >= 128 ? 32 : 40;
+    static constexpr int threads = NWG * 128 + SW_COPY_THREADS;
+    static constexpr int at_entry = 65536 / PER_SM / threads / 8 * 8;
+    static constexpr int free = at_entry * threads - copier * SW_COPY_THREADS;
+    static constexpr int consumer = free / (NWG * 128) / 8 * 8 > 240 ? 240
+                                                                     : free / (NWG * 128) / 8 * 8;
+};
+
+/* Barriers, and zeros where the copies may leave gaps in what is multiplied. */
+template <int NWG, int STAGES, int BYTES>
+__device__ __forceinline__ void w4_begin(const w4_args &args, uint32_t *ring, uint32_t full,
+                                         uint32_t empty)
+{
+    if (args.has_ragged_groups) {
+        for (int i = (int)threadIdx.x; i < STAGES * BYTES / 4; i += (int)blockDim.x) ring[i] = 0;
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+    }
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < STAGES; i++) {
+            sw_mbar_init(full + 8 * i, 1);
+            sw_mbar_init(empty + 8 * i, NWG);
+        }
+        sw_mbar_init_fence();
+    }
+    __syncthreads();
+}
+
+template <int T, int MT, int NWG, int GPS, int STAGES, int PER_SM, bool BF16>
+__global__ void __launch_bounds__(NWG * 128 + SW_COPY_THREADS, PER_SM)
+    swk_w4a16_wgmma_sm90(const __grid_constant__ CUtensorMap x_map, const w4_args args)
+{
+    constexpr int NT = MT * NWG;
+    extern __shared__ uint8_t s_bytes[];
+    __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
+    __shared__ float s_zero;
+    uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
+    uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
+    float *partial = (float *)(s_bytes + (ring - sw_smem_addr(s_bytes)));
+    w4_place p = w4_place_of<T, NT>(args);
+
+    sw_grid_launch_next();
+    if (threadIdx.x == 0) s_zero = 0;
+    w4_begin<NWG, STAGES, w4_stage<T, NT, GPS>::bytes>(args, (uint32_t *)partial, full, empty);
+    if (threadIdx.x >= NWG * 128) {
+        sw_fewer_registers<w4_registers<T, NWG, PER_SM>::copier>();
+        if (threadIdx.x < NWG * 128 + 32)
+            w4_copy_all<T, NT, GPS, STAGES>(&x_map, args, p, ring, full, empty);
+        if (p.split > 1) sw_cluster_sync();
+        if (p.split > 1) sw_cluster_sync();
+    } else {
+        sw_more_registers<w4_registers<T, NWG, PER_SM>::consumer>();
+        float total[MT][T / 2];
+
+        w4_clear(total, sw_smem_addr(&s_zero));
+        w4_multiply<T, MT, NWG, GPS, STAGES, BF16>(total, args, p, ring, full, empty);
+        sw_named_sync(1, NWG * 128);
+        w4_park<T, MT, 64 * NT>(total, partial);
+        if (p.split > 1) sw_cluster_sync();
+        else sw_named_sync(1, NWG * 128);
+        w4_store<T, 64 * NT, NWG * 128, BF16>(args, p, ring);
+        if (p.split > 1) sw_cluster_sync();
+    }
+}
+
+#endif

@@ -1,0 +1,40 @@
+/* gpu_ref.cu - the product that the device kernels must give, in double, from the logical codes. */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include "tests/gpu/gpu_ref.h"
+
+static __device__ double x_at(const uint16_t *x, int64_t i, bool is_bf16)
+{
+    return is_bf16 ? (double)__bfloat162float(__ushort_as_bfloat16(x[i]))
+                   : (double)__half2float(__ushort_as_half(x[i]));
+}
+
+/* grid (n, m / 8), 32 threads: one channel, 8 tokens; lanes share k. */
+static __global__ void ref_gemm(double *y, gpu_ref_args a)
+{
+    int64_t n = (int64_t)blockIdx.x * a.n_step, m0 = (int64_t)blockIdx.y * 8;
+    double sum[8] = {};
+
+    for (int64_t k = threadIdx.x; k < a.k_in; k += 32) {
+        int64_t g = n * a.n_groups + k / a.group_elems;
+        double w = (double)a.scales[g] * ((double)a.codes[n * a.k_in + k] - (double)a.zeros[g]);
+
+        for (int i = 0; i < 8 && m0 + i < a.m; i++)
+            sum[i] += w * x_at(a.x, (m0 + i) * a.x_stride + k, a.is_bf16);
+    }
+    for (int i = 0; i < 8 && m0 + i < a.m; i++) {
+        for (int d = 16; d; d /= 2) sum[i] += __shfl_down_sync(~0u, sum[i], d);
+        if (threadIdx.x == 0) y[(m0 + i) * gridDim.x + blockIdx.x] = sum[i];
+    }
+}
+
+extern "C" int gpu_ref_gemm(double *d_y, const gpu_ref_args *args)
+{
+    dim3 grid((unsigned)((args->n_out + args->n_step - 1) / args->n_step),
+              (unsigned)((args->m + 7) / 8));
+
+    ref_gemm<<<grid, 32>>>(d_y, *args);
+    return cudaGetLastError() != cudaSuccess || cudaDeviceSynchronize() != cudaSuccess;
+}

@@ -1,0 +1,29 @@
+/* gpu_ref.h - reference product on the device, for tests and for the check before a timing. */
+#ifndef SW_TESTS_GPU_REF_H
+#define SW_TESTS_GPU_REF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gpu_ref_args {
+    const uint16_t *x;       /* [m, k_in], pitch x_stride */
+    int64_t x_stride;
+    bool is_bf16;
+    const uint8_t *codes;    /* [n_out, k_in] */
+    const float *scales;     /* [n_out, n_groups] */
+    const uint8_t *zeros;    /* [n_out, n_groups], also when symmetric */
+    int64_t m, n_out, k_in, n_groups, group_elems;
+    int64_t n_step;          /* channels 0, n_step, 2 n_step, ... */
+} gpu_ref_args;
+
+/* d_y double [m][ceil(n_out / n_step)]; 0 on success. Pointers are to device memory. */
+int gpu_ref_gemm(double *d_y, const gpu_ref_args *args);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
