@@ -61,6 +61,7 @@ endif
 include tests/make/deps.mk
 include tests/make/test.mk
 include tests/make/demo.mk
+include tests/make/cuda.mk
 
 $(BUILD)/%.o: %.c | $(DEPS_STAMP)
 	@mkdir -p $(@D)

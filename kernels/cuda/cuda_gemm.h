@@ -40,6 +40,7 @@ typedef struct sw_cuda_tile {
 typedef struct sw_cuda_plan {
     int tile;          /* index into sw_cuda_tiles */
     int split;         /* CTAs of a cluster that share k, 1..8 */
+    bool overlap;      /* starting before the kernel ahead has ended pays, if allowed */
 } sw_cuda_plan;
 
 extern const sw_cuda_tile sw_cuda_tiles[];

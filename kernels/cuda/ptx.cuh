@@ -153,6 +153,15 @@ __device__ __forceinline__ float4 sw_cluster_load4(uint32_t addr)
     return v;
 }
 
+/* (a & mask) | b in one instruction; the compiler makes two when mask and b are both constants. */
+__device__ __forceinline__ uint32_t sw_and_or(uint32_t a, uint32_t mask, uint32_t b)
+{
+    uint32_t v;
+
+    asm volatile("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(v) : "r"(a), "r"(mask), "r"(b));
+    return v;
+}
+
 /* ---- barriers of part of a CTA ---- */
 
 __device__ __forceinline__ void sw_named_sync(int id, int n_threads)
@@ -199,8 +208,7 @@ template <int N> __device__ __forceinline__ void sw_hold(float (&d)[N])
 /* K-major operand with the 128-byte swizzle: rows of 128 bytes, 8 rows to a 1024-byte atom. */
 __device__ __forceinline__ uint64_t sw_wgmma_desc(uint32_t addr)
 {
-    return (uint64_t)(addr >> 4 & 0x3fff) | (uint64_t)1 << 16 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
+    return (addr >> 4 | 1u << 16) | (uint64_t)(1024 >> 4 | 1u << 30) << 32;
 }
 
 #define SW_WGMMA_N8(type) \

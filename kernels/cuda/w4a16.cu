@@ -1,6 +1,7 @@
 /* w4a16.cu - check, plan and launch the W4A16 kernels. */
 #include <cuda_runtime.h>
 #include <cudaTypedefs.h>
+#include <string.h>
 
 #include "kernels/cuda/cuda_gemm.h"
 #include "kernels/cuda/w4a16_args.h"
@@ -43,19 +44,81 @@ static sw_code check(const sw_cuda_gemm *p, sw_err *err)
 
 static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/* Tiles for up to so many tokens, for weights of up to 8192 x 8192 and for larger ones: the best of
+ * those measured on an H200 (tests/bench/h200-w4a16.csv). */
+static const struct {
+    int64_t m_max;
+    const char *tile, *large;
+} tile_by_m[] = {
+    {8, "t8_c256", "t8_c256"},    {16, "t16_c256", "t16_c256"},
+    {32, "t32_c128", "t32_c256"}, {64, "t64_c128", "t64_c128"},
+    {128, "t64_c128", "t128_c256"}, {INT64_MAX, "t128_c256", "t128_c256"},
+};
+
+/* Where measuring found better than the rule below. */
+static const struct {
+    int64_t k, n, m_min, m_max;
+    const char *tile;
+    int split;
+    bool overlap;
+} measured[] = {
+    {8192, 8192, 33, 64, "t64_c128", 2, false},
+    {4096, 4096, 9, 16, "t16_c256", 4, true},
+    {4096, 4096, 17, 32, "t32_c128", 4, true},
+    {4096, 4096, 33, 64, "t64_c128", 3, false},
+    {4096, 4096, 65, 128, "t64_c128", 2, false},
+    {14336, 4096, 9, 16, "t32_c128", 7, true},
+};
+
+static int tile_named(const char *name)
+{
+    int tile = 0;
+
+    while (tile + 1 < sw_cuda_n_tiles && strcmp(sw_cuda_tiles[tile].name, name) != 0) tile++;
+    return tile;
+}
+
+/* Split k as long as it shortens the longest run of stages on a multiprocessor. A CTA costs some
+ * stages beside its own, more with more tokens to add up and store; of the slots, clusters can use
+ * about 6 in 7, since each must lie in one GPC. */
+static int split_for(const sw_cuda_tile *tile, int64_t n_blocks, int64_t n_stages, int64_t slots)
+{
+    int64_t best = INT64_MAX;
+    int split = 1;
+
+    for (int s = 1; s <= 8 && s <= n_stages; s++) {
+        int64_t usable = s <= 2 ? slots : slots * 6 / 7;
+        int64_t cost = divide_up(n_blocks * s, usable) *
+                       (divide_up(n_stages, s) + 4 + tile->n_tokens / 16);
+
+        if (cost < best) {
+            best = cost;
+            split = s;
+        }
+    }
+    return split;
+}
+
 extern "C" sw_code sw_cuda_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, int n_sms,
                                       sw_err *err)
 {
     sw_code rc = check(p, err);
-    sw_cuda_plan plan = {0, 1};
-    int64_t blocks, stages = divide_up(p->tiles.k_in, SW_STAGE_K);
+    int64_t n = p->tiles.n_out, k = p->tiles.k_in, blocks;
+    const sw_cuda_tile *tile;
+    int row = 0;
 
     if (rc) return rc;
-    while (plan.tile + 1 < sw_cuda_n_tiles && sw_cuda_tiles[plan.tile].n_tokens < p->m) plan.tile++;
-    blocks = divide_up(p->tiles.n_out, sw_cuda_tiles[plan.tile].n_channels) *
-             divide_up(p->m, sw_cuda_tiles[plan.tile].n_tokens);
-    while (plan.split < 8 && blocks * (plan.split + 1) <= n_sms && plan.split < stages) plan.split++;
-    *out = plan;
+    for (const auto &e : measured)
+        if (e.k == k && e.n == n && e.m_min <= p->m && p->m <= e.m_max) {
+            *out = {tile_named(e.tile), e.split, e.overlap};
+            return SW_OK;
+        }
+    while (p->m > tile_by_m[row].m_max) row++;
+    out->tile = tile_named(n * k > 8192 * 8192 ? tile_by_m[row].large : tile_by_m[row].tile);
+    tile = &sw_cuda_tiles[out->tile];
+    blocks = divide_up(n, tile->n_channels) * divide_up(p->m, tile->n_tokens);
+    out->split = split_for(tile, blocks, divide_up(k, SW_STAGE_K), (int64_t)n_sms * tile->per_sm);
+    out->overlap = true;
     return SW_OK;
 }
 
@@ -142,9 +205,11 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const CUt
                       void *stream, sw_err *err)
 {
     const sw_cuda_tile *tile = &sw_cuda_tiles[plan->tile];
+    int cut = cut_of(&p->tiles);
+    bool has_zeros = !p->tiles.spec.is_symmetric;
     const w4_kernel *k = p->dtype == SW_DTYPE_BF16
-                             ? sw_w4a16_kernel_bf16(plan->tile, cut_of(&p->tiles))
-                             : sw_w4a16_kernel_f16(plan->tile, cut_of(&p->tiles));
+                             ? sw_w4a16_kernel_bf16(plan->tile, cut, has_zeros)
+                             : sw_w4a16_kernel_f16(plan->tile, cut, has_zeros);
     int64_t blocks = divide_up(p->tiles.n_out, tile->n_channels) * divide_up(p->m, tile->n_tokens);
     w4_args args = args_of(p);
     void *params[] = {(void *)map, &args};
@@ -162,7 +227,7 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const CUt
     config.dynamicSmemBytes = (size_t)k->shared_bytes;
     config.stream = (cudaStream_t)stream;
     config.attrs = attrs;
-    config.numAttrs = p->may_overlap ? 2 : 1;
+    config.numAttrs = p->may_overlap && plan->overlap ? 2 : 1;
     rc = cuda_check(cudaFuncSetAttribute(k->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          k->shared_bytes),
                     tile->name, err);

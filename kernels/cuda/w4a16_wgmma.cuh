@@ -3,7 +3,7 @@
  * Computes the transposed product: 64 channels of a tile are the rows of A, which each lane
  * converts from its 16 bytes into registers; T tokens of X are the columns of B in shared memory.
  *
- *   grid:    clusters of `split` CTAs; a cluster owns C = 64 * MT * NWG channels x T tokens, and each
+ *   grid:    clusters of `split` CTAs; a cluster owns C = 64 * MT * NWG channels x T tokens, each
  *            of its CTAs a run of k-stages (128 inputs); n-blocks run fastest, then token blocks
  *   CTA:     NWG consumer warpgroups, MT tiles of 64 channels each, and one that copies
  *   stage:   W  [C/64][2 k-tiles] tiles of 2 KB        (bulk copy, contiguous along k)
@@ -26,7 +26,9 @@
 #include "kernels/cuda/ptx.cuh"
 #include "kernels/cuda/w4a16_args.h"
 
-#define SW_COPY_THREADS 128 /* a whole warpgroup, so that it can give registers away */
+/* One warp copies; where a CTA has an SM for itself, a whole warpgroup, so that it can give away
+ * registers. */
+__host__ __device__ constexpr int w4_copy_threads(int per_sm) { return per_sm == 1 ? 128 : 32; }
 #define SW_TILE4_BYTES 2048
 #define SW_STAGE_TILES 2 /* k-tiles in a stage */
 
@@ -144,24 +146,24 @@ template <bool BF16> __device__ __forceinline__ uint32_t w4_magic(void)
     return BF16 ? 0x43004300u : 0x64006400u;
 }
 
+/* Volatile, as all of the conversion is: else the compiler moves it behind the wait that it is to
+ * hide. */
 template <bool BF16> __device__ __forceinline__ uint32_t w4_subtract(uint32_t a, uint32_t b)
 {
-    if constexpr (BF16) {
-        __nv_bfloat162 d = __hsub2(*(__nv_bfloat162 *)&a, *(__nv_bfloat162 *)&b);
-        return *(uint32_t *)&d;
-    } else {
-        __half2 d = __hsub2(*(__half2 *)&a, *(__half2 *)&b);
-        return *(uint32_t *)&d;
-    }
+    uint32_t d;
+
+    if constexpr (BF16) asm volatile("sub.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    else asm volatile("sub.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
 }
 
-/* One word of codes to the four registers of a k-step; zero[h] is magic | zero of channel g + 8h. */
+/* One word of codes to the four registers of a k-step; zero[h] is magic | zero of channel g+8h. */
 template <bool BF16>
 __device__ __forceinline__ void w4_convert(uint32_t *frag, uint32_t word, const uint32_t *zero)
 {
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        frag[j] = w4_subtract<BF16>((word >> (4 * j) & 0x000f000fu) | w4_magic<BF16>(),
+        frag[j] = w4_subtract<BF16>(sw_and_or(word >> (4 * j), 0x000f000fu, w4_magic<BF16>()),
                                     zero[j & 1]);
 }
 
@@ -210,7 +212,8 @@ __device__ __forceinline__ void w4_scale_pair(float *s, uint32_t bits, bool is_b
 
 /* How a stage is cut into batches, all known at compile time. */
 template <int T, int MT, int GPS> struct w4_cut {
-    static constexpr int steps = T >= 128 || GPS == 4 ? 2 : 4; /* k-steps of 16 in a batch */
+    /* k-steps of 16 in a batch */
+    static constexpr int steps = T * 2 / MT >= 128 || GPS == 4 ? 2 : 4;
     static constexpr int per_tile = 4 / steps;
     static constexpr int per_row = SW_STAGE_TILES * per_tile;  /* batches of one m-tile */
     static constexpr int n = MT * per_row;
@@ -218,9 +221,8 @@ template <int T, int MT, int GPS> struct w4_cut {
 };
 
 /* Convert batch b of the stage at `stage`. */
-template <int T, int MT, int NT, int GPS, bool BF16>
-__device__ __forceinline__ void w4_prepare(uint32_t *frag, int b, uint32_t stage, int tile0,
-                                           bool has_zeros)
+template <int T, int MT, int NT, int GPS, bool BF16, bool ZEROS>
+__device__ __forceinline__ void w4_prepare(uint32_t *frag, int b, uint32_t stage, int tile0)
 {
     using at = w4_stage<T, NT, GPS>;
     using cut = w4_cut<T, MT, GPS>;
@@ -233,7 +235,7 @@ __device__ __forceinline__ void w4_prepare(uint32_t *frag, int b, uint32_t stage
                                     (tile * SW_STAGE_TILES + in_row / cut::per_tile) *
                                         SW_TILE4_BYTES +
                                     16 * thread + in_row % cut::per_tile * 4 * cut::steps);
-    if (has_zeros) {
+    if constexpr (ZEROS) {
         uint32_t z = w4_shared16(stage + at::z_at + (tile * GPS + in_row / cut::per_group) * 64 +
                                  2 * (8 * warp + lane / 4));
         zero[0] = w4_magic<BF16>() | (z & 0xff) * 0x10001u;
@@ -251,11 +253,12 @@ __device__ __forceinline__ void w4_issue(float (&sum)[T / 2], const uint32_t *fr
     int in_row = b % cut::per_row;
     uint32_t x = stage + (uint32_t)(in_row / cut::per_tile * T * 128 +
                                     in_row % cut::per_tile * cut::steps * 32);
+    uint64_t desc = sw_wgmma_desc(x);
 
     sw_wgmma_fence();
 #pragma unroll
     for (int s = 0; s < cut::steps; s++)
-        sw_wgmma<BF16>(sum, frag + 4 * s, sw_wgmma_desc(x + 32 * s),
+        sw_wgmma<BF16>(sum, frag + 4 * s, desc + 2 * (uint64_t)s,
                        in_row % cut::per_group || s);
     sw_wgmma_commit();
 }
@@ -282,8 +285,8 @@ __device__ __forceinline__ void w4_clear(float (&total)[MT][N], uint32_t zero_ad
         for (int i = 0; i < N; i++) total[row][i] = zero;
 }
 
-/* lint: long, one software pipeline: splitting it would hide the order of issue and wait */
-template <int T, int MT, int NWG, int GPS, int STAGES, bool BF16>
+/* One software pipeline: splitting it would hide the order of issue and wait. */
+template <int T, int MT, int NWG, int GPS, int STAGES, bool BF16, bool ZEROS>
 __device__ __forceinline__ void w4_multiply(float (&total)[MT][T / 2], const w4_args &args,
                                             const w4_place &p, uint32_t ring, uint32_t full,
                                             uint32_t empty)
@@ -294,12 +297,12 @@ __device__ __forceinline__ void w4_multiply(float (&total)[MT][T / 2], const w4_
     int group_id = (int)threadIdx.x / 128, tile0 = group_id * MT, s = 0;
     uint32_t frag[2][4 * cut::steps], parity = 0;
     uint32_t slot = (threadIdx.x % 128 / 32 * 8 + threadIdx.x % 32 / 4) * 4;
-    bool has_zeros = args.zeros != NULL, is_bf16 = args.scales_are_bf16;
+    bool is_bf16 = args.scales_are_bf16;
     float sum[T / 2];
 
     if (p.n_stages == 0) return;
     sw_mbar_wait(full, 0);
-    w4_prepare<T, MT, NT, GPS, BF16>(frag[0], 0, ring, tile0, has_zeros);
+    w4_prepare<T, MT, NT, GPS, BF16, ZEROS>(frag[0], 0, ring, tile0);
     for (int it = 0; it < p.n_stages; it++) {
         uint32_t stage = ring + s * at::bytes, bar = empty + 8 * s;
 
@@ -308,13 +311,13 @@ __device__ __forceinline__ void w4_multiply(float (&total)[MT][T / 2], const w4_
             w4_issue<T, MT, GPS, BF16>(sum, frag[b & 1], b, stage);
             if (b + 1 < cut::n) {
                 sw_wgmma_wait<1>();
-                w4_prepare<T, MT, NT, GPS, BF16>(frag[(b + 1) & 1], b + 1, stage, tile0, has_zeros);
+                w4_prepare<T, MT, NT, GPS, BF16, ZEROS>(frag[(b + 1) & 1], b + 1, stage, tile0);
             } else if (it + 1 < p.n_stages) {
                 if (++s == STAGES) s = 0, parity ^= 1;
                 sw_mbar_wait(full + 8 * s, parity);
                 sw_wgmma_wait<1>();
-                w4_prepare<T, MT, NT, GPS, BF16>(frag[0], 0, ring + s * at::bytes, tile0,
-                                                 has_zeros);
+                w4_prepare<T, MT, NT, GPS, BF16, ZEROS>(frag[0], 0, ring + s * at::bytes,
+                                                        tile0);
             }
             if ((b + 1) % cut::per_group == 0) {
                 int row = b / cut::per_row, group = b % cut::per_row / cut::per_group;
@@ -327,7 +330,11 @@ __device__ __forceinline__ void w4_multiply(float (&total)[MT][T / 2], const w4_
                 w4_add_group(total[row], sum, scale);
             }
         }
-        if (threadIdx.x % 128 == 0) sw_mbar_arrive(bar);
+        /* Each warp for itself, and only when its scales have arrived: an arrival does not wait for
+         * loads in flight, and without the fence the next stage's scales came in their place. */
+        __threadfence_block();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) sw_mbar_arrive(bar);
     }
 }
 
@@ -413,13 +420,12 @@ constexpr int w4_shared_bytes(void)
     return (ring > partial ? ring : partial) + 1024;
 }
 
-/* Registers that a consumer thread can have: what the launch gives each thread of the CTA, rounded
- * down to 8, pooled, less what the copying warpgroup keeps. */
-template <int T, int NWG, int PER_SM> struct w4_registers {
+/* Registers that a consumer thread can have when the CTA is alone on its SM: what the launch gives
+ * each thread, rounded down to 8, pooled, less what the copying warpgroup keeps. */
+template <int T, int NWG> struct w4_registers {
     static constexpr int copier = T >= 128 ? 32 : 40;
-    static constexpr int threads = NWG * 128 + SW_COPY_THREADS;
-    static constexpr int at_entry = 65536 / PER_SM / threads / 8 * 8;
-    static constexpr int free = at_entry * threads - copier * SW_COPY_THREADS;
+    static constexpr int at_entry = 65536 / (NWG * 128 + 128) / 8 * 8;
+    static constexpr int free = at_entry * (NWG * 128 + 128) - copier * 128;
     static constexpr int consumer = free / (NWG * 128) / 8 * 8 > 240 ? 240
                                                                      : free / (NWG * 128) / 8 * 8;
 };
@@ -436,15 +442,15 @@ __device__ __forceinline__ void w4_begin(const w4_args &args, uint32_t *ring, ui
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             sw_mbar_init(full + 8 * i, 1);
-            sw_mbar_init(empty + 8 * i, NWG);
+            sw_mbar_init(empty + 8 * i, 4 * NWG);
         }
         sw_mbar_init_fence();
     }
     __syncthreads();
 }
 
-template <int T, int MT, int NWG, int GPS, int STAGES, int PER_SM, bool BF16>
-__global__ void __launch_bounds__(NWG * 128 + SW_COPY_THREADS, PER_SM)
+template <int T, int MT, int NWG, int GPS, int STAGES, int PER_SM, bool BF16, bool ZEROS>
+__global__ void __launch_bounds__(NWG * 128 + w4_copy_threads(PER_SM), PER_SM)
     swk_w4a16_wgmma_sm90(const __grid_constant__ CUtensorMap x_map, const w4_args args)
 {
     constexpr int NT = MT * NWG;
@@ -455,27 +461,30 @@ __global__ void __launch_bounds__(NWG * 128 + SW_COPY_THREADS, PER_SM)
     uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
     float *partial = (float *)(s_bytes + (ring - sw_smem_addr(s_bytes)));
     w4_place p = w4_place_of<T, NT>(args);
+    /* From lane 0, so that the compiler knows that a warp does not diverge here. */
+    int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
     sw_grid_launch_next();
     if (threadIdx.x == 0) s_zero = 0;
     w4_begin<NWG, STAGES, w4_stage<T, NT, GPS>::bytes>(args, (uint32_t *)partial, full, empty);
-    if (threadIdx.x >= NWG * 128) {
-        sw_fewer_registers<w4_registers<T, NWG, PER_SM>::copier>();
-        if (threadIdx.x < NWG * 128 + 32)
-            w4_copy_all<T, NT, GPS, STAGES>(&x_map, args, p, ring, full, empty);
+    if (warp >= NWG * 4) {
+        if constexpr (PER_SM == 1) sw_fewer_registers<w4_registers<T, NWG>::copier>();
+        if (warp == NWG * 4) w4_copy_all<T, NT, GPS, STAGES>(&x_map, args, p, ring, full, empty);
+        __syncwarp();
         if (p.split > 1) sw_cluster_sync();
         if (p.split > 1) sw_cluster_sync();
     } else {
-        sw_more_registers<w4_registers<T, NWG, PER_SM>::consumer>();
+        if constexpr (PER_SM == 1) sw_more_registers<w4_registers<T, NWG>::consumer>();
         float total[MT][T / 2];
 
         w4_clear(total, sw_smem_addr(&s_zero));
-        w4_multiply<T, MT, NWG, GPS, STAGES, BF16>(total, args, p, ring, full, empty);
+        w4_multiply<T, MT, NWG, GPS, STAGES, BF16, ZEROS>(total, args, p, ring, full, empty);
         sw_named_sync(1, NWG * 128);
         w4_park<T, MT, 64 * NT>(total, partial);
         if (p.split > 1) sw_cluster_sync();
         else sw_named_sync(1, NWG * 128);
         w4_store<T, 64 * NT, NWG * 128, BF16>(args, p, ring);
+        __syncwarp();
         if (p.split > 1) sw_cluster_sync();
     }
 }

@@ -10,6 +10,7 @@ typedef struct gpu_shape {
     sw_dtype dtype, scale_dtype;
     int64_t x_gap, y_gap;                /* elements between rows */
     uint64_t seed;
+    bool has_any_scale;                  /* every finite scale, else those that weights have */
 } gpu_shape;
 
 typedef struct gpu_case {

@@ -22,6 +22,8 @@ typedef struct gpu_ref_args {
 
 /* d_y double [m][ceil(n_out / n_step)]; 0 on success. Pointers are to device memory. */
 int gpu_ref_gemm(double *d_y, const gpu_ref_args *args);
+/* Enqueue a copy, for the bandwidth that a kernel can have; n_bytes a multiple of 16. */
+int gpu_ref_copy(void *d_to, const void *d_from, int64_t n_bytes, void *stream);
 
 #ifdef __cplusplus
 }

@@ -91,7 +91,8 @@ static void every_cut(void **state)
     (void)state;
     for (int v = 0; v < N_VARIANTS; v++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-            gpu_shape s = shape_of(v, 1 + (int64_t)(v * 7 + i * 31) % 140, sizes[i][0], sizes[i][1]);
+            gpu_shape s = shape_of(v, 1 + (int64_t)(v * 7 + i * 31) % 140, sizes[i][0],
+                                   sizes[i][1]);
             gpu_case c;
 
             s.x_gap = v % 3 * 4;
@@ -100,12 +101,31 @@ static void every_cut(void **state)
             gpu_case_expect(&c);
             for (int t = 0; t < sw_cuda_n_tiles; t++)
                 for (int split = 1; split <= 8; split += 1 + (t + split) % 3) {
-                    sw_cuda_plan plan = {t, split};
+                    sw_cuda_plan plan = {t, split, true};
 
                     check(&c, &plan);
                 }
             gpu_case_free(&c);
         }
+}
+
+/* Every tile and split with all slots of the card busy and the ring turned over many times: what a
+ * stage is refilled with too early shows only then. */
+static void full_card(void **state)
+{
+    gpu_shape s = shape_of(0, 64, 8192, 16384);
+    gpu_case c;
+
+    (void)state;
+    gpu_case_new(&c, &s);
+    gpu_case_expect(&c);
+    for (int t = 0; t < sw_cuda_n_tiles; t++)
+        for (int split = 1; split <= 8; split++) {
+            sw_cuda_plan plan = {t, split, true};
+
+            check(&c, &plan);
+        }
+    gpu_case_free(&c);
 }
 
 /* X = rows of the identity: Y must be the dequantized weights, rounded once. */
@@ -120,13 +140,14 @@ static void one_hot_is_exact(void **state)
         sw_err err = {0};
 
         s.x_gap = 4;
+        s.has_any_scale = true;
         gpu_case_new(&c, &s);
         for (int64_t m = 0; m < 300; m++)
             for (int64_t k = 0; k < 300; k++) c.x[m * 304 + k] = m == k ? one : 0;
         gpu_case_upload(&c);
         sw_qtensor_decode(w, &c.q);
         for (int t = 0; t < sw_cuda_n_tiles; t++) {
-            sw_cuda_plan plan = {t, 1 + t % 3};
+            sw_cuda_plan plan = {t, 1 + t % 3, true};
 
             assert_true(gpu_case_run(&c, &plan));
             for (int64_t m = 0; m < 300; m++)
@@ -150,7 +171,7 @@ static void swap_nibbles(gpu_case *c)
     for (int i = 512; i < 576; i++) c->codes[i] = (uint8_t)(c->codes[i] << 4 | c->codes[i] >> 4);
 }
 
-static void wrong_zero(gpu_case *c) { c->zeros[3] ^= 1; }
+static void wrong_zero(gpu_case *c) { c->zeros[3] ^= 8; }
 static void shift_scales(gpu_case *c)
 {
     memmove(c->scales, c->scales + 64, c->scales_bytes - 128);
@@ -164,7 +185,7 @@ static void faults_show(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof spoils / sizeof *spoils; i++) {
         gpu_shape s = shape_of(2, 64, 64, 256);
-        sw_cuda_plan plan = {9, 1};
+        sw_cuda_plan plan = {0, 1, true};
         gpu_case c;
 
         gpu_case_new(&c, &s);
@@ -197,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_hot_is_exact), cmocka_unit_test(faults_show),
         cmocka_unit_test(every_cut), cmocka_unit_test(every_m),
+        cmocka_unit_test(full_card),
         cmocka_unit_test(refuses_what_it_cannot),
     };
 
