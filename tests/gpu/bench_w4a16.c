@@ -239,7 +239,7 @@ static double error_of(bench *b, const sw_cuda_plan *plan)
     MUST(cudaFree(d_want));
     free(want);
     free(y);
-    return isfinite(wrong) ? sqrt(wrong / size) : INFINITY;
+    return isfinite(wrong) ? sqrt(wrong / size) : (double)INFINITY;
 }
 
 /* ---- cuBLASLt, bf16 ---- */
@@ -272,7 +272,7 @@ static double time_dense(bench *b)
     cublasLtMatmulHeuristicResult_t found[6];
     size_t work = WORK_BYTES;
     int n_found = 0;
-    double best = INFINITY;
+    double best = (double)INFINITY;
 
     MUST(cublasLtCreate(&d.lt));
     MUST(cublasLtMatmulDescCreate(&d.op, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -338,7 +338,7 @@ static void run_m(bench *b, int64_t m, bool sweep, bool with_dense)
     sw_err err = {0};
 
     b->m = m;
-    dense_us = with_dense ? time_dense(b) : NAN;
+    dense_us = with_dense ? time_dense(b) : (double)NAN;
     p = problem_of(b, 0);
     if (sw_cuda_w4a16_plan(&plan, &p, 132, &err)) must(1, err.text);
     if (b->forced.split) plan = b->forced;

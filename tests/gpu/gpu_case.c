@@ -231,7 +231,7 @@ double gpu_case_error(const gpu_case *c)
         }
     }
     free(row);
-    return isfinite(wrong) ? sqrt(wrong / size) : INFINITY;
+    return isfinite(wrong) ? sqrt(wrong / size) : (double)INFINITY;
 }
 
 double gpu_case_bound(const gpu_case *c)

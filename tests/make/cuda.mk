@@ -33,12 +33,12 @@ $(BUILD)/%.cu.o: %.cu
 $(CUDA_LIB): $(CUDA_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(BUILD)/tests/gpu/gpu_case.o: CFLAGS += -I$(CUDA_HOME)/include -Wno-conversion
+$(BUILD)/tests/gpu/gpu_case.o: CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
 
 $(GPU_BIN): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_LIB) $(LIB) $(TSUP_OBJ)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST $(CONFIG) $<")
-	$(Q)$(CC) $(CFLAGS_ALL) -I$(CUDA_HOME)/include -Wno-conversion -Wno-missing-prototypes -MMD -MP \
+	$(Q)$(CC) $(CFLAGS_ALL) -isystem $(CUDA_HOME)/include -Wno-conversion -Wno-missing-prototypes -MMD -MP \
 	  $< $(GPU_SUP) $(CUDA_LIB) $(TSUP_OBJ) $(LIB) $(LDFLAGS) $(UNIT_LIBS) $(GPU_LIBS) -o $@
 
 .PHONY: gpu-test
