@@ -1,0 +1,175 @@
+/* test_fault_commands.c - whole commands with memory, reads and writes failing: the right code, no
+ * leak, and an output that is complete or absent. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tests/fault/fault.h"
+#include "tests/support/quantized_dir.h"
+#include "tests/support/scratch.h"
+#include "tools/cmd.h"
+
+#define MODEL "tests/golden/arch/llama"
+#define TOKENS MODEL "/reference.safetensors" /* 2 windows of 48 */
+#define WORDS_MAX 24
+
+#define SW_CMD(id) extern const sw_cmd sw_cmd_##id;
+#include "tools/cmds.def"
+#undef SW_CMD
+
+typedef struct command_case {
+    const sw_cmd *cmd;
+    char *argv[WORDS_MAX];
+    int argc;
+    scratch s;
+} command_case;
+
+/* As the program runs it, but for signals and the printing of errors. */
+static sw_code run_command(command_case *c, sw_err *err)
+{
+    sw_arena arena = {0};
+    sw_term term;
+    sw_opt_args args = {0};
+    sw_run run = {.term = &term, .arena = &arena};
+    sw_cmd_common *common = NULL;
+    sw_code rc = sw_arena_take((void **)&common, &arena, 1, c->cmd->options_bytes, err);
+
+    if (rc != SW_OK) goto done;
+    if (c->cmd->defaults) memcpy(common, c->cmd->defaults, c->cmd->options_bytes);
+    rc = sw_opt_parse(common, &args, c->cmd->options, c->argc, c->argv, &arena, err);
+    if (rc != SW_OK) goto done;
+    common->threads = 1;
+    sw_term_init(&term, true);
+    run.options = common;
+    run.args = args.items;
+    run.n_args = args.n;
+    rc = c->cmd->run(&run, err);
+done:
+    sw_arena_free(&arena);
+    return rc;
+}
+
+static sw_code attempt(void *ctx, sw_err *err)
+{
+    int real, null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    sw_code rc;
+
+    fflush(stdout);
+    real = dup(STDOUT_FILENO);
+    dup2(null, STDOUT_FILENO);
+    rc = run_command(ctx, err);
+    fflush(stdout);
+    dup2(real, STDOUT_FILENO);
+    close(real);
+    close(null);
+    return rc;
+}
+
+static void whole_or_absent(void *ctx)
+{
+    command_case *c = ctx;
+
+    assert_false(scratch_has(&c->s, ".partial"));
+    assert_false(scratch_has(&c->s, ".tmp"));
+    if (sw_path_exists(scratch_path(&c->s, "out"))) /* only the reading back can fail then */
+        assert_true(sw_path_exists(scratch_path(&c->s, "out/manifest.json")));
+}
+
+static void drop_output(void *ctx)
+{
+    command_case *c = ctx;
+    char line[SW_PATH_BYTES + 16];
+
+    snprintf(line, sizeof line, "rm -rf '%s'", scratch_path(&c->s, "out"));
+    assert_int_equal(system(line), 0);
+}
+
+/* Words up to NULL; "@name" is a path in the scratch directory. */
+static void set_words(command_case *c, const sw_cmd *cmd, const char *const *words)
+{
+    c->cmd = cmd;
+    c->argc = 0;
+    for (; *words; words++) {
+        const char *path = (*words)[0] == '@' ? scratch_path(&c->s, *words + 1) : NULL;
+        assert_true(c->argc < WORDS_MAX);
+        c->argv[c->argc++] = strdup(path ? path : *words);
+    }
+}
+
+static void free_words(command_case *c)
+{
+    for (int i = 0; i < c->argc; i++) free(c->argv[i]);
+}
+
+static void fail_all(const sw_cmd *cmd, unsigned kinds, int64_t max_runs, const char *const *words)
+{
+    command_case c;
+    fault_plan plan = {.name = cmd->name, .kinds = kinds, .attempt = attempt,
+                       .before = drop_output, .after_failure = whole_or_absent, .ctx = &c,
+                       .max_runs = max_runs};
+
+    scratch_open(&c.s);
+    quantized_dir_make(scratch_path(&c.s, "q"), MODEL, "swage", 4, true, 32);
+    set_words(&c, cmd, words);
+    fault_run(&plan);
+    free_words(&c);
+    scratch_close(&c.s);
+}
+
+static void quantize_survives_faults(void **state)
+{
+    static const char *const gptq[] = {MODEL, "-o", "@out", "--calib", TOKENS, "--samples", "2", "--seq-len", "48",
+                    "--ignore", "layers.1", "--json", NULL};
+    static const char *const rtn[] = {MODEL, "-o", "@out", "--method", "rtn", "--format", "gptq", "--shard-size",
+                   "100K", NULL};
+
+    (void)state;
+    fail_all(&sw_cmd_quantize, FAULT_MEMORY | FAULT_READ, 60, gptq);
+    fail_all(&sw_cmd_quantize, FAULT_ALL, 60, rtn);
+}
+
+static void verify_survives_faults(void **state)
+{
+    static const char *const words[] = {"@q", "--against", MODEL, "--text", TOKENS, "--window", "48", "--report",
+                     "@report.json", "--max-kl", "100", NULL};
+
+    (void)state;
+    fail_all(&sw_cmd_verify, FAULT_ALL, 60, words);
+}
+
+static void looking_survives_faults(void **state)
+{
+    static const char *const inspect[] = {"calib_data/tiny-llama", "--tensors", "--values", "--json", NULL};
+    static const char *const list[] = {"--json", NULL};
+
+    (void)state;
+    fail_all(&sw_cmd_inspect, FAULT_MEMORY | FAULT_READ, 60, inspect);
+    fail_all(&sw_cmd_list, FAULT_MEMORY, 500, list);
+}
+
+static void generate_survives_faults(void **state)
+{
+    static const char *const words[] = {"calib_data/tiny-llama", "-n", "4", "--temperature", "1", "--out",
+                     "@out.u16", "--json", NULL};
+
+    (void)state;
+    fail_all(&sw_cmd_generate, FAULT_ALL, 25, words);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantize_survives_faults),
+        cmocka_unit_test(verify_survives_faults),
+        cmocka_unit_test(looking_survives_faults),
+        cmocka_unit_test(generate_survives_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
