@@ -125,10 +125,13 @@ static void fail_all(const sw_cmd *cmd, unsigned kinds, int64_t max_runs, const 
 
 static void quantize_survives_faults(void **state)
 {
-    static const char *const gptq[] = {MODEL, "-o", "@out", "--calib", TOKENS, "--samples", "2", "--seq-len", "48",
-                    "--ignore", "layers.1", "--json", NULL};
-    static const char *const rtn[] = {MODEL, "-o", "@out", "--method", "rtn", "--format", "gptq", "--shard-size",
-                   "100K", NULL};
+    static const char *const gptq[] = {
+        MODEL, "-o", "@out", "--calib", TOKENS, "--samples", "2", "--seq-len", "48", "--ignore",
+        "layers.1", "--json", NULL
+    };
+    static const char *const rtn[] = {
+        MODEL, "-o", "@out", "--method", "rtn", "--format", "gptq", "--shard-size", "100K", NULL
+    };
 
     (void)state;
     fail_all(&sw_cmd_quantize, FAULT_MEMORY | FAULT_READ, 60, gptq);
@@ -137,8 +140,10 @@ static void quantize_survives_faults(void **state)
 
 static void verify_survives_faults(void **state)
 {
-    static const char *const words[] = {"@q", "--against", MODEL, "--text", TOKENS, "--window", "48", "--report",
-                     "@report.json", "--max-kl", "100", NULL};
+    static const char *const words[] = {
+        "@q", "--against", MODEL, "--text", TOKENS, "--window", "48", "--report", "@report.json",
+        "--max-kl", "100", NULL
+    };
 
     (void)state;
     fail_all(&sw_cmd_verify, FAULT_ALL, 60, words);
@@ -146,7 +151,9 @@ static void verify_survives_faults(void **state)
 
 static void looking_survives_faults(void **state)
 {
-    static const char *const inspect[] = {"calib_data/tiny-llama", "--tensors", "--values", "--json", NULL};
+    static const char *const inspect[] = {
+        "calib_data/tiny-llama", "--tensors", "--values", "--json", NULL
+    };
     static const char *const list[] = {"--json", NULL};
 
     (void)state;
@@ -156,8 +163,10 @@ static void looking_survives_faults(void **state)
 
 static void generate_survives_faults(void **state)
 {
-    static const char *const words[] = {"calib_data/tiny-llama", "-n", "4", "--temperature", "1", "--out",
-                     "@out.u16", "--json", NULL};
+    static const char *const words[] = {
+        "calib_data/tiny-llama", "-n", "4", "--temperature", "1", "--out", "@out.u16", "--json",
+        NULL
+    };
 
     (void)state;
     fail_all(&sw_cmd_generate, FAULT_ALL, 25, words);
