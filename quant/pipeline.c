@@ -8,7 +8,6 @@
 #include "formats/base/size.h"
 #include "quant/streams.h"
 
-#define LINEARS_MAX (4 + 3 * SW_EXPERTS_MAX)
 /* An expert's own statistics are trusted from this many tokens per input channel. */
 #define EXPERT_TOKENS_PER_INPUT 0.25
 

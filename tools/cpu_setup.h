@@ -2,8 +2,8 @@
 #ifndef SW_TOOLS_CPU_SETUP_H
 #define SW_TOOLS_CPU_SETUP_H
 
-/* May replace the process by itself, once, with the environment that suits this CPU; returns when
- * there is nothing to do or it cannot be done. Call before anything else in main. */
+/* May replace the process by itself, once, with waiting threads set to sleep; returns when the
+ * user has chosen a policy or it cannot be done. Call before anything else in main. */
 void sw_cpu_setup(char *argv[]);
 
 #endif
