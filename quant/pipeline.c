@@ -323,6 +323,11 @@ static sw_code calibrate_block(block_job *job, sw_streams *streams, int64_t laye
             any = any || wanted[site];
         }
         if (!any) continue;
+        if (step >= SW_SITE_MLP_IN && streams->ahead == SW_HALF_BOTH) {
+            rc = sw_streams_advance(streams, &job->quantized, &job->original, SW_HALF_ATTENTION,
+                                    progress, err);
+            if (rc != SW_OK) return rc;
+        }
         rc = sw_site_stats_new(&stats, job->model, layer, wanted, streams->x0 != NULL,
                                job->options->n_threads, err);
         if (rc != SW_OK) return rc;
@@ -350,7 +355,8 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
     }
     if ((rc = calibrate_block(&job, streams, layer, progress, err)) != SW_OK) goto done;
     if (!is_last)
-        rc = sw_streams_advance(streams, &job.quantized, &job.original, progress, err);
+        rc = sw_streams_advance(streams, &job.quantized, &job.original, SW_HALF_BOTH, progress,
+                                err);
 done:
     block_job_free(&job);
     return rc;

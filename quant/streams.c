@@ -222,7 +222,8 @@ static sw_code run_chunk(sw_streams *s, const sw_block *block, const float *from
     int64_t n_seqs = chunk_seqs_at(s, seq), per_seq = s->seq_len * s->model->hidden;
 
     memcpy(s->work, from + seq * per_seq, (size_t)(n_seqs * per_seq) * sizeof *from);
-    return sw_engine_block(s->engine, block, s->work, n_seqs, s->seq_len, NULL, tap, stop_at, err);
+    return sw_engine_half(s->engine, block, s->work, n_seqs, s->seq_len, s->ahead, tap, stop_at,
+                          err);
 }
 
 /* Every eighth chunk, or the last one when there are fewer. */
@@ -263,23 +264,26 @@ done:
     return rc;
 }
 
-static sw_code advance_one(sw_streams *s, float *x, const sw_block *block, int64_t seq, sw_err *err)
+static sw_code advance_one(sw_streams *s, float *x, const sw_block *block, int64_t seq,
+                           sw_half half, sw_err *err)
 {
     int64_t per_seq = s->seq_len * s->model->hidden;
 
-    return sw_engine_block(s->engine, block, x + seq * per_seq, chunk_seqs_at(s, seq), s->seq_len,
-                           NULL, NULL, (sw_site)SW_RUN_ALL, err);
+    return sw_engine_half(s->engine, block, x + seq * per_seq, chunk_seqs_at(s, seq), s->seq_len,
+                          half, NULL, (sw_site)SW_RUN_ALL, err);
 }
 
 sw_code sw_streams_advance(sw_streams *s, const sw_block *quantized, const sw_block *original,
-                           const sw_progress *progress, sw_err *err)
+                           sw_half to, const sw_progress *progress, sw_err *err)
 {
+    sw_half half = to == SW_HALF_ATTENTION ? to : s->ahead;
     sw_code rc;
 
     for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
-        if ((rc = advance_one(s, s->x, quantized, seq, err)) != SW_OK) return rc;
-        if (s->x0 && (rc = advance_one(s, s->x0, original, seq, err)) != SW_OK) return rc;
+        if ((rc = advance_one(s, s->x, quantized, seq, half, err)) != SW_OK) return rc;
+        if (s->x0 && (rc = advance_one(s, s->x0, original, seq, half, err)) != SW_OK) return rc;
     }
+    s->ahead = to == SW_HALF_ATTENTION ? SW_HALF_MLP : SW_HALF_BOTH;
     return SW_OK;
 }

@@ -1,7 +1,9 @@
 /* streams.h - the calibration activations of the quantized and of the original model.
  *
  * Both hold [n_tokens, hidden] floats at the input of the present block. Work goes chunk by
- * chunk of whole sequences, in order, so scratch stays small and sums stay reproducible.
+ * chunk of whole sequences, in order, so scratch stays small and sums stay reproducible. Once
+ * the attention half of a block is settled they may move to the middle of the block, so that
+ * what follows does not run it again.
  */
 #ifndef SW_QUANT_STREAMS_H
 #define SW_QUANT_STREAMS_H
@@ -20,6 +22,7 @@ typedef struct sw_streams {
     float *x0;       /* original stream, or NULL when no cross term is wanted */
     sw_engine *engine;
     float *work;     /* [chunk tokens, hidden] what the engine runs on */
+    sw_half ahead;   /* what is left of the present block */
 } sw_streams;
 
 /* Embeds the calibration tokens. SW_E_FORMAT for ids beyond the vocabulary. */
@@ -49,8 +52,9 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
                            const sw_block *original, const sw_progress *progress,
                            sw_err *err) SW_MUST_USE;
 
-/* Move both streams to the output of the block. */
+/* Move both streams to the middle of the block (`to` SW_HALF_ATTENTION), or to its output
+ * (SW_HALF_BOTH) from wherever they are. */
 sw_code sw_streams_advance(sw_streams *s, const sw_block *quantized, const sw_block *original,
-                           const sw_progress *progress, sw_err *err) SW_MUST_USE;
+                           sw_half to, const sw_progress *progress, sw_err *err) SW_MUST_USE;
 
 #endif

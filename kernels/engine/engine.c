@@ -299,6 +299,28 @@ static sw_code keep_x(sw_run *run, sw_err *err)
     return SW_OK;
 }
 
+/* Ops of the attention half: up to and with the first addition to the residual stream. */
+static int attention_ops(const sw_op *ops, int n_ops)
+{
+    int i = 0;
+
+    while (i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X)) i++;
+    return i < n_ops ? i + 1 : n_ops;
+}
+
+static sw_code run_ops(sw_run *run, sw_half half, sw_err *err)
+{
+    int n_ops, middle;
+    const sw_op *ops = sw_model_ops(run->e->m, run->block->layer, &n_ops);
+    sw_code rc = SW_OK;
+
+    middle = attention_ops(ops, n_ops);
+    for (int i = half == SW_HALF_MLP ? middle : 0;
+         i < (half == SW_HALF_ATTENTION ? middle : n_ops) && rc == SW_OK && !run->has_stopped; i++)
+        rc = op_table[ops[i].kind](run, &ops[i], err);
+    return rc;
+}
+
 sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,
                         int64_t seq_len, sw_kv *kv, const sw_tap *tap, sw_site stop_at,
                         sw_err *err)
@@ -306,15 +328,25 @@ sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n
     sw_run run = {.e = e, .block = block, .x = x, .n_seqs = n_seqs, .seq_len = seq_len,
                   .n_tokens = n_seqs * seq_len, .first = kv ? kv->n_cached : 0, .kv = kv,
                   .tap = tap, .stop_at = stop_at};
-    const sw_op *ops;
-    int n_ops;
     sw_code rc;
 
     if ((rc = check_call(&run, err)) != SW_OK) return rc;
     if ((rc = keep_x(&run, err)) != SW_OK) return rc;
-    ops = sw_model_ops(e->m, block->layer, &n_ops);
-    for (int i = 0; i < n_ops && rc == SW_OK && !run.has_stopped; i++)
-        rc = op_table[ops[i].kind](&run, &ops[i], err);
+    rc = run_ops(&run, SW_HALF_BOTH, err);
     if (rc == SW_OK && kv && !run.has_stopped) kv->n_cached += seq_len;
     return rc;
+}
+
+sw_code sw_engine_half(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,
+                       int64_t seq_len, sw_half half, const sw_tap *tap, sw_site stop_at,
+                       sw_err *err)
+{
+    sw_run run = {.e = e, .block = block, .x = x, .n_seqs = n_seqs, .seq_len = seq_len,
+                  .n_tokens = n_seqs * seq_len, .tap = tap, .stop_at = stop_at};
+    sw_code rc;
+
+    if (half == SW_HALF_BOTH)
+        return sw_engine_block(e, block, x, n_seqs, seq_len, NULL, tap, stop_at, err);
+    if ((rc = check_call(&run, err)) != SW_OK) return rc;
+    return run_ops(&run, half, err);
 }

@@ -86,6 +86,13 @@ sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n
                         int64_t seq_len, sw_kv *kv, const sw_tap *tap, sw_site stop_at,
                         sw_err *err) SW_MUST_USE;
 
+/* A block in two steps: x to x + o(attention(norm(x))), and from there to the output. */
+typedef enum sw_half { SW_HALF_BOTH, SW_HALF_ATTENTION, SW_HALF_MLP } sw_half;
+/* sw_engine_block without a cache, for a half; a stop in the other half is never reached. */
+sw_code sw_engine_half(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,
+                       int64_t seq_len, sw_half half, const sw_tap *tap, sw_site stop_at,
+                       sw_err *err) SW_MUST_USE;
+
 /* A whole model: embedding, blocks, final norm, head. */
 typedef struct sw_lm {
     const sw_model *model;

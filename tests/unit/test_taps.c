@@ -125,6 +125,49 @@ static void test_stops(void **state)
     check_stops("tests/golden/arch/qwen3_moe", true);
 }
 
+/* The halves one after the other give the bytes and the calls of the whole. */
+static void check_halves(const char *dir)
+{
+    open_model m;
+    record whole = {0}, halves = {0};
+    sw_tap tap = {&halves, see};
+    test_rng rng = {41};
+    sw_engine *engine;
+    int64_t n;
+    float *x, *y;
+
+    open_model_dir(&m, dir);
+    n = TOKENS * m.model.hidden;
+    x = calloc((size_t)n, sizeof *x);
+    y = calloc((size_t)n, sizeof *y);
+    assert_int_equal(run(&m, &whole, (sw_site)SW_RUN_ALL, x), SW_OK);
+    halves.hidden = m.model.hidden;
+    for (int64_t i = 0; i < n; i++) y[i] = (float)test_gauss(&rng);
+    engine = open_engine(&m, TOKENS, 2);
+    assert_int_equal(sw_engine_half(engine, &m.lm.blocks[1], y, 2, TOKENS / 2, SW_HALF_ATTENTION,
+                                    &tap, (sw_site)SW_RUN_ALL, NULL), SW_OK);
+    assert_int_equal(halves.n, 2);
+    assert_int_equal(sw_engine_half(engine, &m.lm.blocks[1], y, 2, TOKENS / 2, SW_HALF_MLP, &tap,
+                                    (sw_site)SW_RUN_ALL, NULL), SW_OK);
+    assert_memory_equal(x, y, (size_t)n * sizeof *x);
+    assert_int_equal(halves.n, whole.n);
+    for (int i = 0; i < whole.n; i++)
+        same_call(&halves.calls[i], &whole.calls[i], m.model.hidden);
+    sw_engine_free(engine);
+    forget(&whole);
+    forget(&halves);
+    free(x);
+    free(y);
+    open_model_close(&m);
+}
+
+static void test_halves(void **state)
+{
+    (void)state;
+    check_halves("tests/golden/arch/qwen3");
+    check_halves("tests/golden/arch/mixtral");
+}
+
 static void test_sites_of_a_dense_block(void **state)
 {
     static const int64_t widths[SW_SITE_COUNT] = {128, 256, 128, 256};
@@ -227,6 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_halves),
         cmocka_unit_test(test_sites_of_a_dense_block),
         cmocka_unit_test(test_experts_get_their_tokens),
         cmocka_unit_test(test_router_ties_and_nan),
