@@ -30,6 +30,9 @@ typedef struct sw_weight {
     sw_dtype dense_dtype;
     const sw_tiles *tiles;
     const float *bias;      /* [n_out] or NULL */
+    sw_act act;             /* quantize x so before the product; a dense weight may have one too
+                               (then the rounded x is multiplied in float). Zeroed: none */
+    float input_scale;      /* as in sw_qtensor */
 } sw_weight;
 
 typedef struct sw_gemm {

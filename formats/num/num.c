@@ -8,19 +8,20 @@
 #include "formats/num/half.h"
 
 const sw_num sw_nums[SW_NUM_COUNT] = {
-#define SW_NUM(id, text, n_bits)                                                              \
+#define SW_NUM(id, text, kind_, n_bits)                                                       \
     [SW_NUM_##id] = {.name = text,                                                            \
+                     .kind = SW_NUM_##kind_,                                                  \
                      .bits = n_bits,                                                          \
                      .code_max = (1 << (n_bits)) - 1,                                         \
                      .sym_zero = 1 << ((n_bits) - 1)},
-#include "formats/num/int_formats.def"
+#include "formats/num/formats.def"
 #undef SW_NUM
 };
 
 const sw_num *sw_num_by_bits(int bits)
 {
     for (int i = 0; i < SW_NUM_COUNT; i++)
-        if (sw_nums[i].bits == bits) return &sw_nums[i];
+        if (sw_nums[i].kind == SW_NUM_INT && sw_nums[i].bits == bits) return &sw_nums[i];
     return NULL;
 }
 

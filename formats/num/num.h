@@ -16,29 +16,55 @@ extern "C" {
 #endif
 
 typedef enum sw_num_id {
-#define SW_NUM(id, name, bits) SW_NUM_##id,
-#include "formats/num/int_formats.def"
+#define SW_NUM(id, name, kind, bits) SW_NUM_##id,
+#include "formats/num/formats.def"
 #undef SW_NUM
     SW_NUM_COUNT
 } sw_num_id;
 
+typedef enum sw_num_kind { SW_NUM_INT, SW_NUM_FLOAT } sw_num_kind;
+
 typedef struct sw_num {
     const char *name;
+    sw_num_kind kind;
     int bits;
     int code_max; /* 2^bits - 1 */
-    int sym_zero; /* 2^(bits-1) */
+    int sym_zero; /* 2^(bits-1); INT only */
 } sw_num;
 
 extern const sw_num sw_nums[SW_NUM_COUNT];
-const sw_num *sw_num_by_bits(int bits); /* NULL when no row has that width */
+const sw_num *sw_num_by_bits(int bits); /* the INT row of that width; NULL when there is none */
+
+/* How activations are quantized on their way into a product. */
+typedef enum sw_act_scope {
+    SW_ACT_NONE,   /* floats */
+    SW_ACT_TENSOR, /* one scale for all tokens, found by calibration and stored */
+    SW_ACT_TOKEN,  /* one scale per token, found as it comes */
+    SW_ACT_GROUP,  /* one scale per token and group of inputs, found as it comes */
+    SW_ACT_SCOPE_COUNT
+} sw_act_scope;
+
+typedef struct sw_act {
+    const sw_num *num;    /* NULL with SW_ACT_NONE */
+    sw_act_scope scope;
+    int64_t group_elems;  /* SW_ACT_GROUP */
+    sw_dtype scale_dtype; /* what a dynamic scale is rounded to: F32, F8_E4M3 or F8_E8M0 */
+} sw_act;
+
+#define SW_ROWS_ALL (-1)
 
 /* How one weight is cut into groups and stored. Shared by plan, algorithms and dialects. */
 typedef struct sw_qspec {
     const sw_num *num;
-    bool is_symmetric;
+    bool is_symmetric;    /* always true for FLOAT */
     int64_t group_elems;  /* along k_in; 0 means one group per output channel */
-    sw_dtype scale_dtype; /* F16 or BF16: what the dialect will store */
+    sw_dtype scale_dtype; /* F16, BF16, F32, F8_E4M3 or F8_E8M0: what the dialect will store */
     int zero_min;         /* smallest zero point an asymmetric weight may get: the dialect's */
+    int64_t scale_rows;   /* output channels that share their scales; 0 or 1: none,
+                             SW_ROWS_ALL: the whole tensor */
+    bool is_pow2_scale;   /* scales are powers of two, whatever scale_dtype they are stored in */
+    bool has_global;      /* scales are relative to one float of the tensor (NVFP4) */
+    sw_act act;
 } sw_qspec;
 
 static inline int64_t sw_qspec_groups(const sw_qspec *spec, int64_t k_in)
@@ -46,7 +72,9 @@ static inline int64_t sw_qspec_groups(const sw_qspec *spec, int64_t k_in)
     return spec->group_elems ? (k_in + spec->group_elems - 1) / spec->group_elems : 1;
 }
 
-/* Borrowed arrays; value[n][k] = scales[n][g] * (codes[n][k] - zeros[n][g]), g = k's group. */
+/* Borrowed arrays; value[n][k] = scales[n][g] * (codes[n][k] - zeros[n][g]), g = k's group, or
+ * scales[n][g] * float(codes[n][k]); times global_scale when the spec has one. Rows that share
+ * their scales hold copies of them. */
 typedef struct sw_qtensor {
     sw_qspec spec;
     int64_t n_out, k_in, n_groups;
@@ -54,6 +82,9 @@ typedef struct sw_qtensor {
     float *scales;   /* [n_out, n_groups], each exactly representable in spec.scale_dtype */
     uint8_t *zeros;  /* [n_out, n_groups], 0..code_max; NULL when symmetric */
     int32_t *g_idx;  /* [k_in] group of each column, or NULL for k / group_elems */
+    float global_scale; /* multiplier; read only when spec.has_global */
+    float input_scale;  /* multiplier of SW_ACT_TENSOR codes, or the global one of SW_ACT_GROUP
+                           with E4M3 scales; 0: none */
 } sw_qtensor;
 
 /* Buffers for an n_out x k_in weight, zeroed; freed by sw_qtensor_free (accepts a zeroed one). */

@@ -19,6 +19,9 @@
  * 8-bit container, 4096 bytes: byte offset 2048*(s/2) + 512w + 16t + 8*(s%2) + i holds
  *   channel 16w+g at input K(c)[i], and + 4 + i channel 16w+g+8.
  *
+ * Codes of small floats (E2M1 in the 4-bit container, E4M3 and E5M2 in the 8-bit one) are their raw
+ * bits; their padding is code 0.
+ *
  * Scales: one record per (n_tile, group): 64 values of scale_dtype; slot 2*(8w+g)+h is
  * channel 16w+g+8h, so that one 4-byte load gives a lane its two channels.
  * Zeros (asymmetric only): one record per (n_tile, group): 64 bytes in the same slot order.
@@ -48,6 +51,8 @@ typedef struct sw_tiles {
     const uint8_t *codes;    /* [n_tiles, k_tiles, tile_bytes] */
     const uint16_t *scales;  /* [n_tiles, n_groups, 64] raw bits of spec.scale_dtype */
     const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */
+    float global_scale;      /* as in sw_qtensor */
+    float input_scale;
 } sw_tiles;
 
 static inline int64_t sw_tiles_n(int64_t n_out) { return (n_out + SW_TILE_N - 1) / SW_TILE_N; }
