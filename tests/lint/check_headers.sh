@@ -7,7 +7,7 @@ trap 'rm -rf "$tmp"' EXIT
 bad=0
 for h in $(find formats kernels quant verify tools -name '*.h' ! -name '*avx*' ! -name '*_body.h' | sort); do
     echo "#include \"$h\"" >"$tmp/h.c"
-    "${CC:-cc}" -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Werror -fsyntax-only "$tmp/h.c" || bad=1
+    ${CC:-cc} -std=c11 -D_GNU_SOURCE -I. -Wall -Wextra -Werror -fsyntax-only "$tmp/h.c" || bad=1
 done
 if [ -n "${NVCC:-}" ]; then
     for h in formats/base/status.h formats/base/size.h formats/base/view.h formats/base/mem.h \

@@ -3,8 +3,8 @@
 set -eu
 here=$(dirname "$0")
 probe() {
-    command -v "${CC:-cc}" >/dev/null 2>&1 || return 1
-    "${CC:-cc}" -fopenmp "$here/probe.c" -o /dev/null -llapacke -lopenblas -lcjson -lcrypto \
+    command -v ${CC:-cc} >/dev/null 2>&1 || return 1
+    ${CC:-cc} -fopenmp "$here/probe.c" -o /dev/null -llapacke -lopenblas -lcjson -lcrypto \
         -lpcre2-8 -lutf8proc -lcmocka -lm >/dev/null 2>&1
 }
 probe && exit 0
