@@ -21,7 +21,7 @@ const sw_scheme *sw_scheme_find(const char *name)
 
 sw_qspec sw_scheme_spec(const sw_scheme *scheme)
 {
-    sw_qspec spec = {sw_num_by_bits(scheme->bits), scheme->is_symmetric, scheme->group_elems,
-                     SW_DTYPE_F16, 0};
+    sw_qspec spec = {.num = sw_num_by_bits(scheme->bits), .is_symmetric = scheme->is_symmetric,
+                     .group_elems = scheme->group_elems, .scale_dtype = SW_DTYPE_F16};
     return spec;
 }

@@ -15,7 +15,8 @@
 /* Any stored scheme will do to ask a dialect for its tensor names. */
 static const char *weight_suffix(const sw_dialect *dialect)
 {
-    sw_qspec spec = {&sw_nums[0], true, 0, SW_DTYPE_F16, 0};
+    sw_qspec spec = {.num = &sw_nums[0], .is_symmetric = true, .group_elems = 0,
+                     .scale_dtype = SW_DTYPE_F16};
     sw_part parts[SW_DIALECT_TENSORS_MAX];
 
     (void)dialect->declare(parts, &spec, 64, 64);

@@ -56,9 +56,11 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 
 static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
 {
-    sw_tiles tiles = {q->spec, q->n_out, q->k_in, q->n_groups,
-                      sw_tiles_container_bits(q->spec.num), parts[PART_TILES], parts[PART_SCALES],
-                      q->zeros ? parts[PART_ZEROS] : NULL};
+    sw_tiles tiles = {.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in,
+                      .n_groups = q->n_groups,
+                      .container_bits = sw_tiles_container_bits(q->spec.num),
+                      .codes = parts[PART_TILES], .scales = parts[PART_SCALES],
+                      .zeros = q->zeros ? parts[PART_ZEROS] : NULL};
     sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", q->n_out, q->k_in, err);
 
     return rc == SW_OK ? sw_tiles_unpack(q, &tiles, err) : rc;
@@ -87,9 +89,11 @@ static sw_code check_scales(const sw_tiles *t, sw_err *err)
 static sw_code map_tiles(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
                          const void *const parts[], sw_err *err)
 {
-    sw_tiles tiles = {*spec, n_out, k_in, sw_qspec_groups(spec, k_in),
-                      sw_tiles_container_bits(spec->num), parts[PART_TILES], parts[PART_SCALES],
-                      spec->is_symmetric ? NULL : parts[PART_ZEROS]};
+    sw_tiles tiles = {.spec = *spec, .n_out = n_out, .k_in = k_in,
+                      .n_groups = sw_qspec_groups(spec, k_in),
+                      .container_bits = sw_tiles_container_bits(spec->num),
+                      .codes = parts[PART_TILES], .scales = parts[PART_SCALES],
+                      .zeros = spec->is_symmetric ? NULL : parts[PART_ZEROS]};
     sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", n_out, k_in, err);
 
     if (rc != SW_OK || (rc = check_scales(&tiles, err)) != SW_OK) return rc;

@@ -35,8 +35,10 @@ static sw_code pack_tiles(sw_tiles *out, sw_arena *arena, const sw_qtensor *q, s
     if (rc != SW_OK) return rc;
     if (q->zeros && (rc = take_lines(&zeros, arena, zeros_bytes, err)) != SW_OK) return rc;
     if ((rc = sw_tiles_pack(codes, scales, zeros, q, err)) != SW_OK) return rc;
-    *out = (sw_tiles){q->spec, q->n_out, q->k_in, q->n_groups,
-                      sw_tiles_container_bits(q->spec.num), codes, scales, zeros};
+    *out = (sw_tiles){.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in,
+                      .n_groups = q->n_groups,
+                      .container_bits = sw_tiles_container_bits(q->spec.num), .codes = codes,
+                      .scales = scales, .zeros = zeros};
     return SW_OK;
 }
 

@@ -146,7 +146,8 @@ static void make_weights(bench *b, bool with_dense)
     uint16_t *tile_scales;
     test_rng rng = {42};
 
-    q.spec = (sw_qspec){sw_num_by_bits(4), true, GROUP, SW_DTYPE_BF16, 0};
+    q.spec = (sw_qspec){.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = GROUP,
+                        .scale_dtype = SW_DTYPE_BF16};
     q.codes = b->codes = malloc((size_t)(b->n * b->k));
     q.scales = b->scales = malloc(sizeof(float) * (size_t)(b->n * groups));
     for (int64_t i = 0; i < b->n * b->k; i += 8) {
@@ -164,8 +165,10 @@ static void make_weights(bench *b, bool with_dense)
     b->n_copies = (int)(ROTATE_BYTES / (int64_t)codes_bytes + 1);
     if (b->n_copies > 16) b->n_copies = 16;
     for (int i = 0; i < b->n_copies; i++)
-        b->tiles[i] = (sw_tiles){q.spec, b->n, b->k, groups, 4, upload(tile_codes, codes_bytes),
-                                 upload(tile_scales, scales_bytes), NULL};
+        b->tiles[i] = (sw_tiles){.spec = q.spec, .n_out = b->n, .k_in = b->k,
+                                 .n_groups = groups, .container_bits = 4,
+                                 .codes = upload(tile_codes, codes_bytes),
+                                 .scales = upload(tile_scales, scales_bytes), .zeros = NULL};
     b->d_codes = upload(q.codes, (size_t)(b->n * b->k));
     b->d_scales = upload(q.scales, sizeof(float) * (size_t)(b->n * groups));
     MUST(cudaMalloc((void **)&b->d_eights, (size_t)(b->n * groups)));

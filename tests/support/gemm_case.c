@@ -15,8 +15,8 @@
 #define CANARY_ELEMS 64
 #define CANARY 0x7fa5c3e1u /* a NaN that no arithmetic makes */
 
-static const sw_num nums[] = {{"u2", 2, 3, 2},   {"u3", 3, 7, 4},   {"u4", 4, 15, 8},
-                              {"u8", 8, 255, 128}};
+static const sw_num nums[] = {{"u2", SW_NUM_INT, 2, 3, 2}, {"u3", SW_NUM_INT, 3, 7, 4},
+                              {"u4", SW_NUM_INT, 4, 15, 8}, {"u8", SW_NUM_INT, 8, 255, 128}};
 
 uint32_t gemm_random(uint32_t *state)
 {

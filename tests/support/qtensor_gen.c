@@ -40,7 +40,9 @@ void sw_gen_qtensor(sw_qtensor *out, int bits, bool is_symmetric, int64_t group_
                     sw_dtype scale_dtype, int64_t n_out, int64_t k_in, sw_gen_content content,
                     int zero_min, uint64_t seed)
 {
-    sw_qspec spec = {sw_num_by_bits(bits), is_symmetric, group_elems, scale_dtype, zero_min};
+    sw_qspec spec = {.num = sw_num_by_bits(bits), .is_symmetric = is_symmetric,
+                     .group_elems = group_elems, .scale_dtype = scale_dtype,
+                     .zero_min = zero_min};
     uint64_t state = seed;
     sw_err err = {0};
 

@@ -226,7 +226,8 @@ static void declared_tensors(void **state)
                                "weight_shape I64 2; weight_zero_point I32 6x4; "},
         {"swage", "tiles U8 1x2x2048; tile_scales F16 1x4x64; tile_shape I64 2; "
                   "tile_zeros U8 1x4x64; "}};
-    sw_qspec spec = {sw_num_by_bits(3), false, 32, SW_DTYPE_F16, 0};
+    sw_qspec spec = {.num = sw_num_by_bits(3), .is_symmetric = false, .group_elems = 32,
+                     .scale_dtype = SW_DTYPE_F16};
 
     (void)state;
     for (int r = 0; r < 3; r++) {
@@ -248,7 +249,8 @@ static void declared_tensors(void **state)
 
 static void gptq_v1_wants_zero_points_from_one(void **state)
 {
-    sw_qspec spec = {sw_num_by_bits(4), false, 32, SW_DTYPE_F16, 0};
+    sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = false, .group_elems = 32,
+                     .scale_dtype = SW_DTYPE_F16};
     sw_err err = {0};
 
     (void)state;
@@ -275,7 +277,8 @@ static void what_a_dialect_cannot_hold_is_explained(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        sw_qspec spec = {sw_num_by_bits(4), true, rows[i].group, SW_DTYPE_F16, 0};
+        sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true,
+                         .group_elems = rows[i].group, .scale_dtype = SW_DTYPE_F16};
         sw_err err = {0};
         assert_int_equal(row(rows[i].dialect)->can_hold(&spec, rows[i].n_out, rows[i].k_in, &err),
                          SW_E_UNSUPPORTED);
@@ -315,7 +318,8 @@ static void written_configs_are_what_loaders_expect(void **state)
                   "\"bits\":4,\"group_size\":128,\"sym\":true,"
                   "\"ignore\":[\"model.layers.0.mlp.gate\"]}"}};
     const char *ignore[] = {"model.layers.0.mlp.gate"};
-    sw_qconfig config = {{sw_num_by_bits(4), true, 128, SW_DTYPE_F16, 0}, false, ignore, 1, 0.01};
+    sw_qconfig config = {{.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 128,
+                          .scale_dtype = SW_DTYPE_F16}, false, ignore, 1, 0.01};
 
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -338,8 +342,9 @@ static void configs_come_back(void **state)
     (void)state;
     for (const sw_dialect *const *d = sw_dialects; *d; d++)
         for (int i = 0; i < 32; i++) {
-            sw_qconfig config = {{sw_num_by_bits(widths[i % 4]), i / 4 % 2, groups[i / 8],
-                                  SW_DTYPE_F16, 1}, false, ignore, 2, 0};
+            sw_qconfig config = {{.num = sw_num_by_bits(widths[i % 4]),
+                                  .is_symmetric = i / 4 % 2, .group_elems = groups[i / 8],
+                                  .scale_dtype = SW_DTYPE_F16, .zero_min = 1}, false, ignore, 2, 0};
             sw_qconfig back = {.spec.scale_dtype = SW_DTYPE_F16, 0};
             sw_arena arena = {0};
             sw_err err = {0};

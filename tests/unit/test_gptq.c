@@ -51,7 +51,8 @@ static void free_fixture(fixture *f)
 
 static sw_qspec spec_of(int bits, bool is_symmetric, int64_t group)
 {
-    sw_qspec spec = {sw_num_by_bits(bits), is_symmetric, group, SW_DTYPE_F16, 0};
+    sw_qspec spec = {.num = sw_num_by_bits(bits), .is_symmetric = is_symmetric,
+                     .group_elems = group, .scale_dtype = SW_DTYPE_F16};
     return spec;
 }
 

@@ -34,8 +34,9 @@ static void decode_is_scale_times_code_minus_zero(void **state)
     uint8_t codes[] = {0, 7, 8, 15, 1, 2, 3, 4}, zeros[] = {0, 15, 8, 3};
     float scales[] = {0.5f, 2.0f, 0.25f, 1.0f}, have[8];
     int32_t g_idx[] = {1, 0, 0, 1};
-    sw_qtensor q = {{sw_num_by_bits(4), true, 2, SW_DTYPE_F16, 0}, 2, 4, 2, codes, scales, NULL,
-                    NULL};
+    sw_qtensor q = {.spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 2,
+                             .scale_dtype = SW_DTYPE_F16},
+                    .n_out = 2, .k_in = 4, .n_groups = 2, .codes = codes, .scales = scales};
     static const float sym[] = {-4, -0.5f, 0, 14, -1.75f, -1.5f, -5, -4};
     static const float asym[] = {0, 3.5f, -14, 0, -1.75f, -1.5f, 0, 1};
     static const float scattered[] = {-30, 3.5f, 4, 0, -2, -1.5f, -1.25f, 1};
@@ -59,7 +60,8 @@ static void decode_is_scale_times_code_minus_zero(void **state)
 
 static void alloc_gives_zeroed_buffers_and_refuses_nonsense(void **state)
 {
-    sw_qspec spec = {sw_num_by_bits(4), false, 32, SW_DTYPE_F16, 0};
+    sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = false, .group_elems = 32,
+                     .scale_dtype = SW_DTYPE_F16};
     sw_qtensor q = {0}, untouched = {0};
     sw_err err = {0};
 

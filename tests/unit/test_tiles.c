@@ -145,8 +145,9 @@ static void try_one(int bits, bool is_symmetric, int64_t group, sw_dtype dtype, 
                    (uint64_t)(n_out * 1000 + k_in));
     pack(&p, &q);
     check_contents(&q, &p);
-    sw_tiles tiles = {q.spec, n_out, k_in, q.n_groups, bits <= 4 ? 4 : 8, p.codes, p.scales,
-                      p.zeros};
+    sw_tiles tiles = {.spec = q.spec, .n_out = n_out, .k_in = k_in, .n_groups = q.n_groups,
+                      .container_bits = bits <= 4 ? 4 : 8, .codes = p.codes, .scales = p.scales,
+                      .zeros = p.zeros};
     assert_int_equal(sw_qtensor_alloc(&back, &q.spec, n_out, k_in, &err), SW_OK);
     assert_int_equal(sw_tiles_unpack(&back, &tiles, &err), SW_OK);
     sw_gen_assert_same(&back, &q);
