@@ -37,6 +37,7 @@ typedef struct block_job {
     const sw_quant_sink *sink;
     sw_block original, quantized;
     sw_linear_ref *linears; /* those selected */
+    sw_qspec *specs;        /* [n_linears] what each becomes */
     int64_t n_linears;
     float **values;         /* [n_linears] decoded weights that `quantized` borrows */
 } block_job;
@@ -46,6 +47,7 @@ static void block_job_free(block_job *job)
     for (int64_t i = 0; job->values && i < job->n_linears; i++) sw_mem_put(job->values[i]);
     sw_mem_put(job->values);
     sw_mem_put(job->linears);
+    sw_mem_put(job->specs);
     sw_block_free(&job->original);
     sw_block_free(&job->quantized);
 }
@@ -55,13 +57,18 @@ static sw_code select_linears(block_job *job, int64_t layer, sw_err *err)
     int64_t n = sw_model_linears(job->model, layer, NULL, 0), n_kept = 0;
     sw_code rc;
 
-    if ((rc = SW_MEM_GET(&job->linears, n, "linears of a block", err)) != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&job->linears, n, "linears of a block", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&job->specs, n, "specs of a block", err)) != SW_OK)
+        return rc;
     (void)sw_model_linears(job->model, layer, job->linears, n);
     for (int64_t i = 0; i < n; i++) {
         char path[256];
+        const sw_quant_sink *sink = job->sink;
         const sw_linear_ref *ref = &job->linears[i];
         if (!sw_model_slot_path(path, job->model, layer, ref->slot, ref->expert)) continue;
-        if (!job->sink->is_selected(job->sink->self, ref, path)) continue;
+        if (!sink->is_selected(sink->self, ref, path)) continue;
+        job->specs[n_kept] = sink->spec_of ? *sink->spec_of(sink->self, ref, path)
+                                           : job->options->spec;
         job->linears[n_kept++] = *ref;
     }
     job->n_linears = n_kept;
@@ -148,8 +155,9 @@ static sw_code solve_loaded(block_job *job, int64_t i, const char *path, float *
                             const shared_stats *shared, sw_err *err)
 {
     const sw_linear_ref *ref = &job->linears[i];
+    const sw_qspec *spec = &job->specs[i];
     const sw_quant_options *o = job->options;
-    sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = o->spec,
+    sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = *spec,
                           .factor = shared->factor, .refine_rounds = o->refine_rounds,
                           .n_threads = o->n_threads};
     sw_solve_report report = {0};
@@ -157,7 +165,7 @@ static sw_code solve_loaded(block_job *job, int64_t i, const char *path, float *
     double *shift = NULL;
     sw_code rc;
 
-    if ((rc = sw_qtensor_alloc(&q, &o->spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
+    if ((rc = sw_qtensor_alloc(&q, spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
     if (shared->factor && shared->strengths) {
         rc = SW_MEM_GET(&shift, ref->n_out * ref->k_in, "target shift", err);
         if (rc != SW_OK) goto done;
@@ -198,12 +206,39 @@ done:
     return rc;
 }
 
+static bool shares(const sw_linear_ref *ref, sw_site site, int64_t expert)
+{
+    return ref->site == site && (expert < 0 || ref->expert == expert);
+}
+
+/* GAR keeps groups together in the order of solving, so one order cannot serve two sizes. */
+static sw_code shared_group(int64_t *out, const block_job *job, sw_site site, int64_t expert,
+                            sw_err *err)
+{
+    int64_t first = -1;
+
+    for (int64_t i = 0; i < job->n_linears; i++) {
+        if (!shares(&job->linears[i], site, expert)) continue;
+        if (first < 0) first = i;
+        if (job->options->order == SW_ORDER_GAR &&
+            job->specs[i].group_elems != job->specs[first].group_elems)
+            return SW_FAIL(err, SW_E_UNSUPPORTED,
+                           "block %lld: linears that share an input have groups of %lld and of "
+                           "%lld; act-order gar wants one size, static takes any",
+                           (long long)job->linears[i].layer,
+                           (long long)job->specs[first].group_elems,
+                           (long long)job->specs[i].group_elems);
+    }
+    *out = first < 0 ? 0 : job->specs[first].group_elems;
+    return SW_OK;
+}
+
 /* A factor, or the reason why there is none. */
 static sw_code try_factor(sw_factor *factor, bool *can, shared_stats *shared,
-                          const sw_quant_options *o, sw_err *err)
+                          const sw_quant_options *o, int64_t group_elems, sw_err *err)
 {
     const sw_hessian *h = shared->all;
-    sw_factor_options fo = {o->order, o->spec.group_elems, o->damp};
+    sw_factor_options fo = {o->order, group_elems, o->damp};
     sw_err local = {0};
     sw_code rc;
 
@@ -221,11 +256,6 @@ static sw_code try_factor(sw_factor *factor, bool *can, shared_stats *shared,
         return SW_FAIL(err, rc, "%s", local.text);
     *can = rc == SW_OK;
     return SW_OK;
-}
-
-static bool shares(const sw_linear_ref *ref, sw_site site, int64_t expert)
-{
-    return ref->site == site && (expert < 0 || ref->expert == expert);
 }
 
 /* Strengths for every linear of a site, before the kept-back tokens join the rest. */
@@ -260,14 +290,17 @@ static sw_code solve_sharing(block_job *job, sw_site site, int64_t expert, sw_he
     shared_stats shared = {.all = hess};
     sw_strengths *strengths = NULL;
     sw_factor factor = {0};
-    sw_code rc = SW_OK;
+    int64_t group_elems = 0;
+    sw_code rc = shared_group(&group_elems, job, site, expert, err);
 
+    if (rc != SW_OK) return rc;
     if (with_cross) {
         rc = SW_MEM_GET(&strengths, job->n_linears, "strengths", err);
         if (rc != SW_OK) goto done;
         sw_hessian_merge_inputs(hess, held);
     }
-    if ((rc = try_factor(&factor, &can, &shared, job->options, err)) != SW_OK) goto done;
+    rc = try_factor(&factor, &can, &shared, job->options, group_elems, err);
+    if (rc != SW_OK) goto done;
     if (can && with_cross) {
         rc = choose_strengths(strengths, job, site, &factor, &seen, held, err);
         if (rc != SW_OK) goto done;

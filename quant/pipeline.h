@@ -49,6 +49,8 @@ typedef struct sw_quant_sink {
                    const sw_solve_report *report, sw_err *err);
     /* false: leave this linear as it is */
     bool (*is_selected)(void *self, const sw_linear_ref *ref, const char *path);
+    /* what a selected linear becomes, borrowed until the run ends; NULL: options->spec for all */
+    const sw_qspec *(*spec_of)(void *self, const sw_linear_ref *ref, const char *path);
 } sw_quant_sink;
 
 /* `calib` may be NULL for methods that need no statistics. SW_E_FORMAT: a weight with a NaN or an

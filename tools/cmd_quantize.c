@@ -162,7 +162,7 @@ static sw_code put_linear(void *self, const sw_linear_ref *ref, const char *path
                           const sw_qtensor *q, const sw_solve_report *report, sw_err *err)
 {
     job *j = self;
-    sw_code rc = sw_quantize_report_add(&j->report, path, ref, report, err);
+    sw_code rc = sw_quantize_report_add(&j->report, path, ref, &q->spec, report, err);
 
     if (rc != SW_OK) return rc;
     if (report->is_fallback)
@@ -178,6 +178,14 @@ static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
 
     (void)ref;
     return sw_selection_has(&j->selection, path);
+}
+
+static const sw_qspec *spec_of(void *self, const sw_linear_ref *ref, const char *path)
+{
+    const job *j = self;
+
+    (void)ref;
+    return sw_selection_spec(&j->selection, path);
 }
 
 static sw_code check_source(const job *j, sw_err *err)
@@ -212,6 +220,13 @@ static sw_code check_rest(const job *j, sw_err *err)
     return rc;
 }
 
+static sw_code select_linears(job *j, sw_err *err)
+{
+    sw_selection_request request = {.spec = &j->settings.quant.spec, .ignore = &j->o->ignore};
+
+    return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
+}
+
 /* Everything up to the first weight. */
 static sw_code plan(job *j, sw_err *err)
 {
@@ -232,8 +247,7 @@ static sw_code plan(job *j, sw_err *err)
     if ((rc = check_source(j, err)) != SW_OK) return rc;
     j->settings.quant.spec.scale_dtype = j->dialect->scale_dtype(j->source.model.dtype);
     j->settings.quant.spec.zero_min = j->dialect->zero_min;
-    rc = sw_selection_new(&j->selection, &j->source.model, &j->settings.quant.spec, j->dialect,
-                          &o->ignore, err);
+    rc = select_linears(j, err);
     if (rc != SW_OK) return rc;
     if ((rc = check_rest(j, err)) != SW_OK) return rc;
     if (algo->needs_statistics) {
@@ -264,7 +278,7 @@ static sw_code open_writer(job *j, sw_err *err)
 
 static sw_code work(job *j, sw_err *err)
 {
-    sw_quant_sink sink = {j, put_linear, is_selected};
+    sw_quant_sink sink = {j, put_linear, is_selected, spec_of};
     const sw_calib *calib = j->settings.quant.algo->needs_statistics ? &j->calibration.calib : NULL;
     sw_code rc;
 

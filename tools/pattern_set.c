@@ -56,19 +56,24 @@ void sw_pattern_set_free(sw_pattern_set *set)
     memset(set, 0, sizeof *set);
 }
 
+bool sw_pattern_set_match_at(sw_pattern_set *set, int at, const char *text)
+{
+    sw_pattern_item *item = &set->items[at];
+    int rc = pcre2_match(item->code, (PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, 0, 0, item->match,
+                         NULL);
+
+    if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) item->has_failed = true;
+    if (rc < 0) return false;
+    item->has_matched = true;
+    return true;
+}
+
 bool sw_pattern_set_match(sw_pattern_set *set, const char *text)
 {
     bool any = false;
 
-    for (int i = 0; i < set->n; i++) {
-        sw_pattern_item *item = &set->items[i];
-        int rc = pcre2_match(item->code, (PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, 0, 0,
-                             item->match, NULL);
-        if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) item->has_failed = true;
-        if (rc < 0) continue;
-        item->has_matched = true;
-        any = true;
-    }
+    for (int i = 0; i < set->n; i++)
+        if (sw_pattern_set_match_at(set, i, text)) any = true;
     return any;
 }
 

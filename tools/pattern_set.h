@@ -20,6 +20,8 @@ sw_code sw_pattern_set_new(sw_pattern_set *out, const char *const *texts, int n,
 void sw_pattern_set_free(sw_pattern_set *set); /* accepts a zeroed one */
 /* true when any matches somewhere in `text`; every one that does is marked as used. */
 bool sw_pattern_set_match(sw_pattern_set *set, const char *text);
+/* The same for one of them, by position. */
+bool sw_pattern_set_match_at(sw_pattern_set *set, int at, const char *text);
 /* SW_E_USAGE names the first that never matched, or that ran into PCRE2's backtracking limit. */
 sw_code sw_pattern_set_check(const sw_pattern_set *set, sw_err *err) SW_MUST_USE;
 

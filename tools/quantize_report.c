@@ -122,12 +122,16 @@ static void count(sw_quantize_report *r, const char *path, const sw_solve_report
 }
 
 sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
-                               const sw_linear_ref *ref, const sw_solve_report *solve, sw_err *err)
+                               const sw_linear_ref *ref, const sw_qspec *spec,
+                               const sw_solve_report *solve, sw_err *err)
 {
     cJSON *row = cJSON_CreateObject();
     bool ok = row && cJSON_AddItemToArray(report->tensors, row) && add_text(row, "name", path) &&
               add_number(row, "n_out", (double)ref->n_out) &&
               add_number(row, "k_in", (double)ref->k_in) &&
+              add_number(row, "bits", spec->num->bits) &&
+              add_number(row, "group_size", (double)spec->group_elems) &&
+              cJSON_AddBoolToObject(row, "symmetric", spec->is_symmetric) &&
               add_text(row, "method", solve->method) &&
               add_number(row, "scale_min", solve->scale_min) &&
               add_number(row, "scale_max", solve->scale_max);

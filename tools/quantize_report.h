@@ -32,8 +32,8 @@ sw_code sw_quantize_report_new(sw_quantize_report *out, const sw_quantize_settin
                                const sw_selection *selection, sw_err *err) SW_MUST_USE;
 void sw_quantize_report_free(sw_quantize_report *report); /* accepts a zeroed one */
 sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
-                               const sw_linear_ref *ref, const sw_solve_report *solve,
-                               sw_err *err) SW_MUST_USE;
+                               const sw_linear_ref *ref, const sw_qspec *spec,
+                               const sw_solve_report *solve, sw_err *err) SW_MUST_USE;
 
 typedef struct sw_quantize_outcome {
     const char *out_dir;

@@ -1,6 +1,7 @@
 /* selection.c - see selection.h. */
 #include "tools/selection.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,11 +10,17 @@
 typedef struct builder {
     sw_selection *out;
     const sw_model *model;
-    const sw_qspec *spec;
+    const sw_selection_request *request;
     const sw_dialect *dialect;
-    sw_pattern_set patterns;
+    sw_pattern_set ignore, overrides;
     sw_err *err;
 } builder;
+
+/* What becomes of one linear of a layer. */
+typedef struct fate {
+    bool is_kept;
+    const sw_qspec *spec; /* when kept */
+} fate;
 
 static int compare_linears(const void *a, const void *b)
 {
@@ -26,9 +33,21 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static sw_code check_fit(const builder *b, const sw_linear_ref *ref, const char *path)
+char *sw_qspec_text(char out[64], const sw_qspec *spec)
 {
-    int64_t group = b->spec->group_elems;
+    char group[32] = "per channel";
+
+    if (spec->group_elems)
+        (void)snprintf(group, sizeof group, "group %lld", (long long)spec->group_elems);
+    (void)snprintf(out, 64, "%d bits, %s, %s", spec->num->bits, group,
+                   spec->is_symmetric ? "symmetric" : "with zero points");
+    return out;
+}
+
+static sw_code check_fit(const builder *b, const sw_linear_ref *ref, const sw_qspec *spec,
+                         const char *path)
+{
+    int64_t group = spec->group_elems;
     sw_code rc;
 
     if (group && ref->k_in % group != 0)
@@ -36,51 +55,79 @@ static sw_code check_fit(const builder *b, const sw_linear_ref *ref, const char 
                        "%s: groups of %lld do not divide its %lld inputs; use another "
                        "--group-size or leave it out with --ignore",
                        path, (long long)group, (long long)ref->k_in);
-    rc = b->dialect->can_hold(b->spec, ref->n_out, ref->k_in, b->err);
+    rc = b->dialect->can_hold(spec, ref->n_out, ref->k_in, b->err);
     if (rc != SW_OK) sw_err_prefix(b->err, "%s", path);
     return rc;
 }
 
+static void apply(sw_qspec *spec, bool *is_ignored, const sw_override *o)
+{
+    if (o->is_ignored) *is_ignored = true;
+    if (o->bits) spec->num = sw_num_by_bits(o->bits);
+    if (o->group_elems != SW_GROUP_KEEP) spec->group_elems = o->group_elems;
+    if (o->symmetry) spec->is_symmetric = o->symmetry == 1;
+}
+
+/* Every pattern is tried on every path, so that one which never matches is found out. */
+static void decide(sw_qspec *spec, bool *is_ignored, builder *b, const char *path)
+{
+    *spec = *b->request->spec;
+    *is_ignored = sw_pattern_set_match(&b->ignore, path);
+    for (int i = 0; i < b->request->n_overrides; i++)
+        if (sw_pattern_set_match_at(&b->overrides, i, path))
+            apply(spec, is_ignored, &b->request->overrides[i]);
+}
+
 /* One linear: into the list of those to quantize, or of those left alone. */
-static sw_code add_linear(builder *b, const sw_linear_ref *ref, bool *is_kept)
+static sw_code add_linear(builder *b, const sw_linear_ref *ref, fate *fate_out)
 {
     sw_selection *out = b->out;
+    bool is_ignored;
     char path[256];
     char *copy;
+    sw_qspec *spec;
     sw_code rc;
 
     if (!sw_model_slot_path(path, b->model, ref->layer, ref->slot, ref->expert))
         return SW_FAIL(b->err, SW_E_BUG, "a linear without a path");
     if ((rc = sw_arena_text(&copy, &out->arena, path, strlen(path), b->err)) != SW_OK) return rc;
-    if (sw_pattern_set_match(&b->patterns, path)) {
+    if ((rc = SW_ARENA_TAKE(&spec, &out->arena, 1, b->err)) != SW_OK) return rc;
+    decide(spec, &is_ignored, b, path);
+    if (is_ignored) {
         out->ignored[out->n_ignored++] = copy;
-        *is_kept = false;
         return SW_OK;
     }
-    if ((rc = check_fit(b, ref, path)) != SW_OK) return rc;
+    if ((rc = check_fit(b, ref, spec, path)) != SW_OK) return rc;
     out->linears[out->n_linears].module_path = copy;
     out->linears[out->n_linears].n_out = ref->n_out;
+    out->linears[out->n_linears].spec = spec;
     out->linears[out->n_linears++].k_in = ref->k_in;
     out->n_weights += ref->n_out * ref->k_in;
-    *is_kept = true;
+    *fate_out = (fate){true, spec};
     return SW_OK;
 }
 
 /* Engines load q, k, v (and gate, up) as one matrix, so they share one scheme or none. */
-static sw_code check_fused(const builder *b, const sw_linear_ref *refs, const bool *kept,
+static sw_code check_fused(const builder *b, const sw_linear_ref *refs, const fate *fates,
                            int64_t i)
 {
-    char path[256], other[256];
+    char path[256], other[256], text[64], other_text[64];
 
     for (int64_t j = i - 1; j >= 0 && refs[j].site == refs[i].site &&
                             refs[j].expert == refs[i].expert; j--) {
-        if (kept[j] == kept[i]) continue;
+        bool is_same = fates[j].is_kept == fates[i].is_kept;
+        if (is_same && (!fates[i].is_kept || sw_qspec_same(fates[i].spec, fates[j].spec))) continue;
         (void)sw_model_slot_path(path, b->model, refs[i].layer, refs[i].slot, refs[i].expert);
         (void)sw_model_slot_path(other, b->model, refs[j].layer, refs[j].slot, refs[j].expert);
+        if (is_same)
+            return SW_FAIL(b->err, SW_E_USAGE,
+                           "overrides give %s %s, but %s %s; engines load the two as one, so give "
+                           "both the same", other, sw_qspec_text(other_text, fates[j].spec), path,
+                           sw_qspec_text(text, fates[i].spec));
         return SW_FAIL(b->err, SW_E_USAGE,
-                       "--ignore takes %s but not %s; engines load the two as one, so ignore both "
+                       "%s is left alone but not %s; engines load the two as one, so ignore both "
                        "or neither",
-                       kept[i] ? other : path, kept[i] ? path : other);
+                       fates[i].is_kept ? other : path, fates[i].is_kept ? path : other);
     }
     return SW_OK;
 }
@@ -104,19 +151,20 @@ static sw_code add_layer(builder *b, int64_t layer)
 {
     int64_t n = sw_model_linears(b->model, layer, NULL, 0);
     sw_linear_ref *refs = NULL;
-    bool *kept = NULL;
+    fate *fates = NULL;
     sw_code rc;
 
     if ((rc = SW_MEM_GET(&refs, n, "linears of a block", b->err)) != SW_OK ||
-        (rc = SW_MEM_GET(&kept, n, "linears of a block", b->err)) != SW_OK)
+        (rc = SW_MEM_GET(&fates, n, "linears of a block", b->err)) != SW_OK)
         goto done;
     (void)sw_model_linears(b->model, layer, refs, n);
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
-        if ((rc = add_linear(b, &refs[i], &kept[i])) == SW_OK) rc = check_fused(b, refs, kept, i);
+        if ((rc = add_linear(b, &refs[i], &fates[i])) == SW_OK)
+            rc = check_fused(b, refs, fates, i);
     if (rc == SW_OK) rc = add_router(b, layer);
 done:
     sw_mem_put(refs);
-    sw_mem_put(kept);
+    sw_mem_put(fates);
     return rc;
 }
 
@@ -133,7 +181,9 @@ static sw_code build(builder *b)
         return rc;
     for (int64_t layer = 0; layer < b->model->n_layers; layer++)
         if ((rc = add_layer(b, layer)) != SW_OK) return rc;
-    if ((rc = sw_pattern_set_check(&b->patterns, b->err)) != SW_OK) return rc;
+    if ((rc = sw_pattern_set_check(&b->ignore, b->err)) != SW_OK ||
+        (rc = sw_pattern_set_check(&b->overrides, b->err)) != SW_OK)
+        return rc;
     if (!out->n_linears)
         return SW_FAIL(b->err, SW_E_USAGE, "--ignore leaves nothing to quantize");
     if (!b->model->is_tied) out->ignored[out->n_ignored++] = "lm_head";
@@ -142,17 +192,30 @@ static sw_code build(builder *b)
     return SW_OK;
 }
 
-sw_code sw_selection_new(sw_selection *out, const sw_model *model, const sw_qspec *spec,
-                         const sw_dialect *dialect, const sw_opt_list *patterns, sw_err *err)
+static sw_code compile_overrides(builder *b)
 {
-    builder b = {.out = out, .model = model, .spec = spec, .dialect = dialect, .err = err};
+    const sw_selection_request *r = b->request;
+    const char **texts = NULL;
+    sw_code rc = SW_ARENA_TAKE(&texts, &b->out->arena, r->n_overrides, b->err);
+
+    if (rc != SW_OK) return rc;
+    for (int i = 0; i < r->n_overrides; i++) texts[i] = r->overrides[i].match;
+    return sw_pattern_set_new(&b->overrides, texts, r->n_overrides, "override", b->err);
+}
+
+sw_code sw_selection_new(sw_selection *out, const sw_model *model,
+                         const sw_selection_request *request, const sw_dialect *dialect,
+                         sw_err *err)
+{
+    builder b = {.out = out, .model = model, .request = request, .dialect = dialect, .err = err};
+    const sw_opt_list *ignore = request->ignore;
     sw_code rc;
 
     memset(out, 0, sizeof *out);
-    if ((rc = sw_pattern_set_new(&b.patterns, patterns->items, patterns->n, "--ignore", err)) ==
-        SW_OK)
-        rc = build(&b);
-    sw_pattern_set_free(&b.patterns);
+    rc = sw_pattern_set_new(&b.ignore, ignore->items, ignore->n, "--ignore", err);
+    if (rc == SW_OK && (rc = compile_overrides(&b)) == SW_OK) rc = build(&b);
+    sw_pattern_set_free(&b.ignore);
+    sw_pattern_set_free(&b.overrides);
     if (rc != SW_OK) sw_selection_free(out);
     return rc;
 }
@@ -163,11 +226,24 @@ void sw_selection_free(sw_selection *selection)
     memset(selection, 0, sizeof *selection);
 }
 
+const sw_qspec *sw_selection_spec(const sw_selection *selection, const char *module_path)
+{
+    sw_ckpt_linear key = {.module_path = module_path}, *at = NULL;
+
+    if (selection->n_linears)
+        at = bsearch(&key, selection->linears, (size_t)selection->n_linears,
+                     sizeof *selection->linears, compare_linears);
+    return at ? at->spec : NULL;
+}
+
 bool sw_selection_has(const sw_selection *selection, const char *module_path)
 {
-    sw_ckpt_linear key = {.module_path = module_path};
+    return sw_selection_spec(selection, module_path) != NULL;
+}
 
-    return selection->n_linears &&
-           bsearch(&key, selection->linears, (size_t)selection->n_linears,
-                   sizeof *selection->linears, compare_linears) != NULL;
+bool sw_selection_is_mixed(const sw_selection *selection)
+{
+    for (int64_t i = 1; i < selection->n_linears; i++)
+        if (!sw_qspec_same(selection->linears[i].spec, selection->linears[0].spec)) return true;
+    return false;
 }

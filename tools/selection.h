@@ -10,8 +10,26 @@
 #include "formats/dialect/checkpoint.h"
 #include "tools/opt.h"
 
+/* What a recipe changes for the linears whose path a pattern matches. */
+typedef struct sw_override {
+    const char *match;   /* PCRE2, searched anywhere in a module path */
+    bool is_ignored;     /* leave them alone */
+    int bits;            /* 0: as all others */
+    int64_t group_elems; /* SW_GROUP_KEEP: as all others; 0: one group per channel */
+    int symmetry;        /* 0: as all others, 1: symmetric, 2: with zero points */
+} sw_override;
+#define SW_GROUP_KEEP (-1)
+
+/* What is asked for: a scheme for all, what differs from it, and what is left alone. Borrowed. */
+typedef struct sw_selection_request {
+    const sw_qspec *spec;
+    const sw_override *overrides; /* applied in order, each over those before it */
+    int n_overrides;
+    const sw_opt_list *ignore;    /* patterns like sw_override.match */
+} sw_selection_request;
+
 typedef struct sw_selection {
-    sw_ckpt_linear *linears; /* to be quantized, in path order */
+    sw_ckpt_linear *linears; /* to be quantized, in path order, each with its spec */
     int64_t n_linears;
     const char **ignored;    /* module paths of linears that stay as they are, in path order */
     int64_t n_ignored;
@@ -19,14 +37,20 @@ typedef struct sw_selection {
     sw_arena arena;
 } sw_selection;
 
-/* `patterns` are PCRE2 expressions searched anywhere in a module path; a plain piece of a path is
- * one too. SW_E_USAGE: a pattern that is wrong or matches no linear, a fused group that is only
- * partly ignored, nothing left to quantize. SW_E_UNSUPPORTED: a linear that the group size or the
- * dialect cannot serve; says which and what to do. */
-sw_code sw_selection_new(sw_selection *out, const sw_model *model, const sw_qspec *spec,
-                         const sw_dialect *dialect, const sw_opt_list *patterns,
+/* A plain piece of a path is a pattern too. SW_E_USAGE: a pattern that is wrong or matches no
+ * linear, a fused group that is only partly ignored or gets two schemes, nothing left to quantize.
+ * SW_E_UNSUPPORTED: a linear that the group size or the dialect cannot serve; says which and what
+ * to do. */
+sw_code sw_selection_new(sw_selection *out, const sw_model *model,
+                         const sw_selection_request *request, const sw_dialect *dialect,
                          sw_err *err) SW_MUST_USE;
 void sw_selection_free(sw_selection *selection); /* accepts a zeroed one */
 bool sw_selection_has(const sw_selection *selection, const char *module_path);
+/* What the linear becomes; NULL when it is not selected. */
+const sw_qspec *sw_selection_spec(const sw_selection *selection, const char *module_path);
+/* true when not all linears become the same. */
+bool sw_selection_is_mixed(const sw_selection *selection);
+/* "4 bits, group 128, symmetric"; returns `out`. */
+char *sw_qspec_text(char out[64], const sw_qspec *spec);
 
 #endif

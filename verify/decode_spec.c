@@ -36,12 +36,30 @@ sw_code sw_spec_scheme_read(sw_spec_scheme *out, const cJSON *quantization_confi
             sw_err_prefix(err, "quantization_config (%s)", scheme.reader->name);
             return rc;
         }
+        if (!scheme.mixed) scheme.bits_min = scheme.bits;
         *out = scheme;
         return SW_OK;
     }
     if ((rc = sw_json_text(&method, quantization_config, "quant_method", err)) != SW_OK) return rc;
     return SW_FAIL(err, SW_E_UNSUPPORTED, "quantization_config: quant_method \"%.60s\" with this "
                    "format is none that can be verified", method);
+}
+
+sw_code sw_spec_scheme_of(sw_spec_scheme *out, const sw_spec_scheme *scheme,
+                          const char *module_path, sw_err *err)
+{
+    sw_spec_scheme one = *scheme;
+    sw_code rc = SW_OK;
+
+    if (scheme->mixed)
+        rc = scheme->reader->read_linear(&one, scheme->mixed, module_path, err);
+    if (rc != SW_OK) {
+        sw_err_prefix(err, "quantization_config (%s): %s", scheme->reader->name, module_path);
+        return rc;
+    }
+    one.mixed = NULL;
+    *out = one;
+    return SW_OK;
 }
 
 sw_code sw_spec_sizes(sw_spec_scheme *scheme, int64_t bits, int64_t group_size, sw_err *err)
@@ -234,12 +252,16 @@ static void fill_values(sw_spec_weight *w)
     }
 }
 
-sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
+sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *all, const sw_st *st,
                        const char *module_path, int64_t n_out, int64_t k_in, sw_err *err)
 {
-    sw_spec_weight w = {.n_out = n_out, .k_in = k_in, .bits = scheme->bits, .n_groups = 1};
+    sw_spec_weight w = {.n_out = n_out, .k_in = k_in, .n_groups = 1};
+    sw_spec_scheme one;
+    const sw_spec_scheme *scheme = &one;
     sw_code rc;
 
+    if ((rc = sw_spec_scheme_of(&one, all, module_path, err)) != SW_OK) return rc;
+    w.bits = one.bits;
     if (scheme->group_elems) w.n_groups = sw_ceil_div(k_in, scheme->group_elems);
     if ((rc = weight_alloc(&w, err)) != SW_OK) goto done;
     for (int64_t k = 0; k < k_in; k++)

@@ -14,13 +14,16 @@
 
 typedef struct sw_spec_reader sw_spec_reader;
 
-/* What quantization_config says, as far as decoding needs it. */
+/* What quantization_config says, as far as decoding needs it: of every linear, or of all those
+ * that no rule of a mixed checkpoint names. */
 typedef struct sw_spec_scheme {
     const sw_spec_reader *reader;
     int bits;             /* 2, 3, 4 or 8 */
     bool is_symmetric;
     int64_t group_elems;  /* along k_in; 0: one group per output channel */
     bool wants_g_idx;     /* the config says that a group index is stored */
+    int bits_min;         /* smallest width of any linear */
+    const cJSON *mixed;   /* quantization_config of several schemes, borrowed; NULL: one for all */
 } sw_spec_scheme;
 
 /* A decoded linear; values[n][k] = scales[n][g] * (codes[n][k] - zeros[n][g]), g = group_of[k]. */
@@ -40,6 +43,9 @@ struct sw_spec_reader {
     const char *marker;                         /* the suffix that says "quantized" */
     bool (*is_mine)(const cJSON *config);
     sw_code (*read_config)(sw_spec_scheme *out, const cJSON *config, sw_err *err);
+    /* The scheme of one linear of a mixed checkpoint, over a copy of the whole one's. */
+    sw_code (*read_linear)(sw_spec_scheme *out, const cJSON *config, const char *module_path,
+                           sw_err *err);
     /* Fill codes, scales, zeros and group_of of an allocated weight. */
     sw_code (*decode)(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
                       const char *module_path, sw_err *err);
@@ -51,6 +57,9 @@ extern const sw_spec_reader sw_spec_gptq, sw_spec_gptq_v2, sw_spec_ct, sw_spec_s
 /* SW_E_UNSUPPORTED: a quantization_config that no reader knows, or a scheme beyond it. */
 sw_code sw_spec_scheme_read(sw_spec_scheme *out, const cJSON *quantization_config,
                             sw_err *err) SW_MUST_USE;
+/* The scheme of the linear at module_path. SW_E_FORMAT: the config names none for it. */
+sw_code sw_spec_scheme_of(sw_spec_scheme *out, const sw_spec_scheme *scheme,
+                          const char *module_path, sw_err *err) SW_MUST_USE;
 /* true when the linear at module_path is stored quantized. */
 bool sw_spec_is_quantized(const sw_spec_scheme *scheme, const sw_st *st, const char *module_path);
 /* true when `suffix` is a tensor that a quantized linear of this dialect may have. */

@@ -28,24 +28,6 @@ static sw_code check_format(const cJSON *object, sw_err *err)
     return rc;
 }
 
-/* The one group of the config. */
-static sw_code only_group(const cJSON **out, const cJSON *config, sw_err *err)
-{
-    const cJSON *groups = sw_json_member(config, "config_groups");
-    sw_code rc;
-
-    if (!cJSON_IsObject(groups) || cJSON_GetArraySize(groups) < 1)
-        return SW_FAIL(err, SW_E_FORMAT, "config_groups is missing or empty");
-    if (cJSON_GetArraySize(groups) > 1)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%d config_groups; one scheme for all can be "
-                       "verified", cJSON_GetArraySize(groups));
-    if ((rc = check_format(groups->child, err)) != SW_OK) return rc;
-    if (sw_json_member(groups->child, "input_activations"))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "quantized input_activations");
-    *out = groups->child;
-    return SW_OK;
-}
-
 /* actorder: null, false, "weight", "static" store nothing; true, "group", "dynamic" a g_idx. */
 static bool stores_g_idx(const cJSON *weights)
 {
@@ -56,16 +38,16 @@ static bool stores_g_idx(const cJSON *weights)
     return cJSON_IsTrue(order);
 }
 
-static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err)
+static sw_code read_group(sw_spec_scheme *out, const cJSON *group, sw_err *err)
 {
     int64_t bits = 0, group_size = -1;
     const char *type = "int", *strategy = NULL;
-    const cJSON *group = NULL, *weights;
+    const cJSON *weights;
     sw_code rc;
 
-    if ((rc = check_format(config, err)) != SW_OK ||
-        (rc = only_group(&group, config, err)) != SW_OK)
-        return rc;
+    if ((rc = check_format(group, err)) != SW_OK) return rc;
+    if (sw_json_member(group, "input_activations"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "quantized input_activations");
     weights = sw_json_member(group, "weights");
     if (!cJSON_IsObject(weights))
         return SW_FAIL(err, SW_E_FORMAT, "the config group says nothing of weights");
@@ -84,6 +66,76 @@ static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err
     if (!strcmp(strategy, "channel")) group_size = -1;
     out->wants_g_idx = stores_g_idx(weights);
     return sw_spec_sizes(out, bits, group_size, err);
+}
+
+/* One group stands for everything that is stored quantized; of several, the scheme of a linear is
+ * that of the group that targets it. */
+static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err)
+{
+    const cJSON *groups = sw_json_member(config, "config_groups"), *group;
+    int bits_min = 8;
+    sw_code rc;
+
+    if ((rc = check_format(config, err)) != SW_OK) return rc;
+    if (!cJSON_IsObject(groups) || cJSON_GetArraySize(groups) < 1)
+        return SW_FAIL(err, SW_E_FORMAT, "config_groups is missing or empty");
+    cJSON_ArrayForEach(group, groups)
+    {
+        sw_spec_scheme one = {.reader = out->reader, .is_symmetric = true};
+
+        if ((rc = read_group(&one, group, err)) != SW_OK) {
+            sw_err_prefix(err, "%.60s", group->string);
+            return rc;
+        }
+        if (one.bits < bits_min) bits_min = one.bits;
+        if (group == groups->child) *out = one;
+    }
+    out->bits_min = bits_min;
+    out->mixed = cJSON_GetArraySize(groups) > 1 ? config : NULL;
+    return SW_OK;
+}
+
+/* "re:pattern" from the start of the path, or the path itself; "Linear" takes what is left. */
+static sw_code targets(bool *named, bool *by_class, const cJSON *group, const char *module_path,
+                       sw_err *err)
+{
+    const cJSON *target;
+    sw_code rc = SW_OK;
+
+    cJSON_ArrayForEach(target, sw_json_member(group, "targets"))
+    {
+        const char *text = cJSON_IsString(target) ? target->valuestring : "";
+
+        if (!strncmp(text, "re:", 3))
+            rc = sw_spec_match(named, text + 3, module_path, err);
+        else
+            *named = !strcmp(text, module_path);
+        if (rc != SW_OK || *named) return rc;
+        *by_class = *by_class || !strcmp(text, "Linear");
+    }
+    return SW_OK;
+}
+
+static sw_code read_linear(sw_spec_scheme *out, const cJSON *config, const char *module_path,
+                           sw_err *err)
+{
+    const cJSON *group, *of_class = NULL, *mine = NULL;
+    sw_spec_scheme one = {.reader = out->reader, .is_symmetric = true, .bits_min = out->bits_min};
+    sw_code rc;
+
+    cJSON_ArrayForEach(group, sw_json_member(config, "config_groups"))
+    {
+        bool named = false, by_class = false;
+
+        if ((rc = targets(&named, &by_class, group, module_path, err)) != SW_OK) return rc;
+        if (by_class && !of_class) of_class = group;
+        if (named) mine = group;
+        if (named) break;
+    }
+    if (!mine) mine = of_class;
+    if (!mine) return SW_FAIL(err, SW_E_FORMAT, "no config group targets it");
+    if ((rc = read_group(&one, mine, err)) == SW_OK) *out = one;
+    return rc;
 }
 
 /* Codes per word by the shape that is there: 0 is dense. */
@@ -195,5 +247,6 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
 const sw_spec_reader sw_spec_ct = {
     "compressed-tensors",
     {"weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx"},
-    "weight_packed", is_mine, read_config, decode,
+    "weight_packed", is_mine, read_config,
+    read_linear, decode,
 };

@@ -31,16 +31,44 @@ static bool is_v2(const cJSON *config)
     return sw_spec_method_is(config, "gptq") && has_format(config, "gptq_v2", false);
 }
 
-/* `dynamic` maps patterns to other schemes; entries that begin with "-:" only exclude. */
-static sw_code check_dynamic(const cJSON *config, sw_err *err)
+/* `dynamic` maps patterns to other schemes: "+:pattern" or "pattern" with the keys that change.
+ * Entries that begin with "-:" only exclude. */
+static sw_code read_dynamic(sw_spec_scheme *out, const cJSON *config, sw_err *err)
 {
     const cJSON *entry;
+    sw_code rc;
+
+    out->bits_min = out->bits;
+    cJSON_ArrayForEach(entry, sw_json_member(config, "dynamic"))
+    {
+        sw_spec_scheme one = *out;
+
+        if (!strncmp(entry->string, "-:", 2)) continue;
+        if ((rc = sw_spec_override(&one, entry, err)) != SW_OK) {
+            sw_err_prefix(err, "dynamic \"%.80s\"", entry->string);
+            return rc;
+        }
+        out->mixed = config;
+        if (one.bits < out->bits_min) out->bits_min = one.bits;
+    }
+    return SW_OK;
+}
+
+/* The first entry that matches the module from its start decides. */
+static sw_code read_linear(sw_spec_scheme *out, const cJSON *config, const char *module_path,
+                           sw_err *err)
+{
+    const cJSON *entry;
+    sw_code rc;
 
     cJSON_ArrayForEach(entry, sw_json_member(config, "dynamic"))
     {
-        if (strncmp(entry->string, "-:", 2) != 0)
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "dynamic \"%.80s\" changes the scheme of some "
-                           "modules; one scheme for all can be verified", entry->string);
+        const char *pattern = entry->string + (strncmp(entry->string, "+:", 2) ? 0 : 2);
+        bool is_match = false;
+
+        if (!strncmp(entry->string, "-:", 2)) continue;
+        if ((rc = sw_spec_match(&is_match, pattern, module_path, err)) != SW_OK) return rc;
+        if (is_match) return sw_spec_override(out, entry, err);
     }
     return SW_OK;
 }
@@ -54,9 +82,9 @@ static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err
         (rc = sw_json_int(&group_size, config, "group_size", -1, INT32_MAX, err)) != SW_OK ||
         (rc = sw_json_bool(&out->is_symmetric, config, "sym", err)) != SW_OK ||
         (rc = sw_json_bool(&out->wants_g_idx, config, "desc_act", err)) != SW_OK ||
-        (rc = check_dynamic(config, err)) != SW_OK)
+        (rc = sw_spec_sizes(out, bits, group_size, err)) != SW_OK)
         return rc;
-    return sw_spec_sizes(out, bits, group_size, err);
+    return read_dynamic(out, config, err);
 }
 
 static sw_code read_g_idx(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
@@ -106,9 +134,11 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
 }
 
 const sw_spec_reader sw_spec_gptq = {
-    "gptq", {"qweight", "qzeros", "scales", "g_idx"}, "qweight", is_v1, read_config, decode,
+    "gptq", {"qweight", "qzeros", "scales", "g_idx"}, "qweight", is_v1, read_config,
+    read_linear, decode,
 };
 
 const sw_spec_reader sw_spec_gptq_v2 = {
-    "gptq_v2", {"qweight", "qzeros", "scales", "g_idx"}, "qweight", is_v2, read_config, decode,
+    "gptq_v2", {"qweight", "qzeros", "scales", "g_idx"}, "qweight", is_v2, read_config,
+    read_linear, decode,
 };

@@ -34,6 +34,11 @@ typedef struct sw_spec_stream {
 } sw_spec_stream;
 uint32_t sw_spec_code_at(const sw_spec_stream *stream, int64_t i);
 
+/* Keys "bits", "group_size", "sym" of an object over the scheme; absent ones leave it. */
+sw_code sw_spec_override(sw_spec_scheme *scheme, const cJSON *object, sw_err *err) SW_MUST_USE;
+/* Whether PCRE2 `pattern` matches `text` from its first character on.
+ * SW_E_FORMAT: it is no pattern, or one too expensive to match. */
+sw_code sw_spec_match(bool *out, const char *pattern, const char *text, sw_err *err) SW_MUST_USE;
 /* bits in {2,3,4,8} and a group size out of the config; -1 or absent means per channel. */
 sw_code sw_spec_sizes(sw_spec_scheme *scheme, int64_t bits, int64_t group_size,
                       sw_err *err) SW_MUST_USE;

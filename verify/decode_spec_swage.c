@@ -32,6 +32,28 @@ typedef struct tiled {
 
 static bool is_mine(const cJSON *config) { return sw_spec_method_is(config, "swage"); }
 
+/* Linears with a scheme of their own, by module path. */
+static sw_code read_modules(sw_spec_scheme *out, const cJSON *config, sw_err *err)
+{
+    const cJSON *modules = sw_json_member(config, "modules"), *module;
+    sw_code rc;
+
+    if (!modules) return SW_OK;
+    if (!cJSON_IsObject(modules)) return SW_FAIL(err, SW_E_FORMAT, "modules is not an object");
+    out->mixed = config;
+    out->bits_min = out->bits;
+    cJSON_ArrayForEach(module, modules)
+    {
+        sw_spec_scheme one = *out;
+        if ((rc = sw_spec_override(&one, module, err)) != SW_OK) {
+            sw_err_prefix(err, "modules: %.100s", module->string);
+            return rc;
+        }
+        if (one.bits < out->bits_min) out->bits_min = one.bits;
+    }
+    return SW_OK;
+}
+
 static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err)
 {
     int64_t bits = 0, group_size = -1, version = 0;
@@ -47,7 +69,16 @@ static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err
     if (strcmp(layout, "swage-tiles") != 0 || version != 1)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "layout \"%.40s\" version %lld; swage-tiles version "
                        "1 can be verified", layout, (long long)version);
-    return sw_spec_sizes(out, bits, group_size, err);
+    if ((rc = sw_spec_sizes(out, bits, group_size, err)) != SW_OK) return rc;
+    return read_modules(out, config, err);
+}
+
+static sw_code read_linear(sw_spec_scheme *out, const cJSON *config, const char *module_path,
+                           sw_err *err)
+{
+    const cJSON *module = sw_json_member(sw_json_member(config, "modules"), module_path);
+
+    return module ? sw_spec_override(out, module, err) : SW_OK;
 }
 
 static int64_t record_slot(int64_t channel)
@@ -193,5 +224,5 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
 
 const sw_spec_reader sw_spec_swage = {
     "swage", {"tiles", "tile_scales", "tile_shape", "tile_zeros"}, "tiles", is_mine, read_config,
-    decode,
+    read_linear, decode,
 };

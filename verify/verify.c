@@ -99,8 +99,8 @@ static sw_code describe(verifier *v, sw_err *err)
 
     if (s->group_elems)
         (void)snprintf(group, sizeof group, "group %lld", (long long)s->group_elems);
-    (void)snprintf(scheme, sizeof scheme, "%d bits, %s, %s", s->bits, group,
-                   s->is_symmetric ? "symmetric" : "asymmetric");
+    (void)snprintf(scheme, sizeof scheme, "%s%d bits, %s, %s", s->mixed ? "mixed; most " : "",
+                   s->bits, group, s->is_symmetric ? "symmetric" : "asymmetric");
     if ((rc = keep_text(&r->scheme, r, scheme, err)) != SW_OK ||
         (rc = keep_text(&r->checkpoint_dir, r, v->options->checkpoint_dir, err)) != SW_OK)
         return rc;
@@ -178,7 +178,7 @@ static sw_code measure_gap(verifier *v, const sw_windows *windows, sw_err *err)
 static sw_code check_eval(verifier *v, sw_err *err)
 {
     const sw_report_eval *e = &v->report.eval;
-    int bits = v->checkpoint.scheme.bits;
+    int bits = v->checkpoint.scheme.bits_min;
 
     if (!isfinite(e->nll.at) || (e->has_original && !isfinite(e->kl.at)))
         return sw_report_find(&v->report, "not finite", "logits", err, "the checkpoint's NLL is "

@@ -121,7 +121,12 @@ sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err)
         sw_err_prefix(err, "%s", path);
         goto done;
     }
-    *out = ckpt;
+    *out = ckpt; /* before the rules, which borrow its config */
+    if (!ckpt.qconfig.n_rules) goto done;
+    if ((rc = sw_rules_new(&out->rules, &out->qconfig, err)) != SW_OK) {
+        sw_err_prefix(err, "%s", path);
+        memset(out, 0, sizeof *out);
+    }
 done:
     if (rc != SW_OK) sw_checkpoint_close(&ckpt);
     return rc;
@@ -131,6 +136,7 @@ void sw_checkpoint_close(sw_checkpoint *ckpt)
 {
     cJSON_Delete(ckpt->config);
     sw_st_close(ckpt->st);
+    sw_rules_free(ckpt->rules);
     sw_arena_free(&ckpt->arena);
     memset(ckpt, 0, sizeof *ckpt);
 }
@@ -140,14 +146,24 @@ bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_pa
     return ckpt->dialect && find_part(ckpt, module_path, weight_suffix(ckpt->dialect)) != NULL;
 }
 
+sw_code sw_checkpoint_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
+                           sw_err *err)
+{
+    if (ckpt->rules) return sw_rules_find(out, ckpt->rules, module_path, err);
+    *out = ckpt->qconfig.spec;
+    return SW_OK;
+}
+
 /* The scheme as this linear stores it: only the tensor knows the dtype of its scales. */
 static sw_code stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
                            int64_t n_out, int64_t k_in, sw_err *err)
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
-    sw_qspec spec = ckpt->qconfig.spec;
+    sw_qspec spec;
     int n_parts;
+    sw_code rc = sw_checkpoint_spec(&spec, ckpt, module_path, err);
 
+    if (rc != SW_OK) return rc;
     if (spec.group_elems && k_in % spec.group_elems)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "group size %" PRId64 " does not divide the %" PRId64
                        " inputs", spec.group_elems, k_in);

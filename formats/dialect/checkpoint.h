@@ -9,6 +9,7 @@
 
 #include "formats/base/progress.h"
 #include "formats/dialect/dialect.h"
+#include "formats/dialect/rules.h"
 #include "formats/file/safetensors.h"
 #include "formats/model/model.h"
 
@@ -20,6 +21,7 @@ typedef struct sw_checkpoint {
     sw_st *st;
     const sw_dialect *dialect; /* NULL: dense */
     sw_qconfig qconfig;        /* when quantized */
+    sw_rules *rules;           /* of a mixed one, else NULL */
     sw_arena arena;
 } sw_checkpoint;
 
@@ -28,6 +30,9 @@ sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err) SW_
 void sw_checkpoint_close(sw_checkpoint *ckpt); /* accepts a zeroed one */
 /* true when the linear at `module_path` is stored quantized. */
 bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_path);
+/* The scheme that quantization_config gives the linear at `module_path`. SW_E_FORMAT: none. */
+sw_code sw_checkpoint_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
+                           sw_err *err) SW_MUST_USE;
 /* The logical weight of a quantized linear; q is allocated here, freed by sw_qtensor_free. */
 sw_code sw_checkpoint_qtensor(sw_qtensor *q, const sw_checkpoint *ckpt, const char *module_path,
                               int64_t n_out, int64_t k_in, sw_err *err) SW_MUST_USE;
@@ -41,6 +46,7 @@ sw_code sw_checkpoint_tiles(sw_tiles *out, const sw_checkpoint *ckpt, const char
 typedef struct sw_ckpt_linear {
     const char *module_path; /* "model.layers.0.self_attn.q_proj" */
     int64_t n_out, k_in;
+    const sw_qspec *spec;    /* NULL: that of the whole checkpoint */
 } sw_ckpt_linear;
 
 typedef struct sw_ckpt_writer sw_ckpt_writer;

@@ -22,6 +22,7 @@
 typedef struct claim {
     const char *module_path;
     int64_t n_out, k_in;
+    sw_qspec spec;
     bool is_put;
 } claim;
 
@@ -71,9 +72,10 @@ static sw_code copy_claims(sw_ckpt_writer *w, const sw_ckpt_linear *linears, int
         char *path;
         const char *from = linears[i].module_path;
         if ((rc = sw_arena_text(&path, &w->arena, from, strlen(from), err)) != SW_OK) return rc;
-        claim one = {path, linears[i].n_out, linears[i].k_in, false};
+        claim one = {path, linears[i].n_out, linears[i].k_in,
+                     linears[i].spec ? *linears[i].spec : w->qconfig.spec, false};
         w->claims[i] = one;
-        rc = w->dialect->can_hold(&w->qconfig.spec, one.n_out, one.k_in, err);
+        rc = w->dialect->can_hold(&one.spec, one.n_out, one.k_in, err);
         if (rc != SW_OK) sw_err_prefix(err, "%s", path);
     }
     if (rc != SW_OK) return rc;
@@ -82,6 +84,24 @@ static sw_code copy_claims(sw_ckpt_writer *w, const sw_ckpt_linear *linears, int
     for (int64_t i = 1; i < n; i++)
         if (!strcmp(w->claims[i - 1].module_path, w->claims[i].module_path))
             return SW_FAIL(err, SW_E_BUG, "%s is claimed twice", w->claims[i].module_path);
+    return SW_OK;
+}
+
+/* A checkpoint of several schemes names each of its linears. */
+static sw_code gather_rules(sw_ckpt_writer *w, sw_err *err)
+{
+    sw_qrule *rules = NULL;
+    bool is_mixed = false;
+    sw_code rc;
+
+    for (int64_t i = 0; i < w->n_claims; i++)
+        is_mixed = is_mixed || !sw_qspec_same(&w->claims[i].spec, &w->qconfig.spec);
+    if (!is_mixed) return SW_OK;
+    if ((rc = SW_ARENA_TAKE(&rules, &w->arena, w->n_claims, err)) != SW_OK) return rc;
+    for (int64_t i = 0; i < w->n_claims; i++)
+        rules[i] = (sw_qrule){w->claims[i].module_path, true, w->claims[i].spec};
+    w->qconfig.rules = rules;
+    w->qconfig.n_rules = w->n_claims;
     return SW_OK;
 }
 
@@ -131,8 +151,9 @@ static sw_code claim_quantized(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
     const claim *c = &w->claims[claim_at];
     const sw_checkpoint *source = w->source;
     sw_part parts[SW_DIALECT_TENSORS_MAX];
-    int n = source->dialect->declare(parts, &source->qconfig.spec, c->n_out, c->k_in);
-    sw_code rc = SW_OK;
+    sw_qspec spec;
+    sw_code rc = sw_checkpoint_spec(&spec, source, c->module_path, err);
+    int n = rc == SW_OK ? source->dialect->declare(parts, &spec, c->n_out, c->k_in) : 0;
 
     for (int i = 0; i < n && rc == SW_OK; i++) {
         char name[TENSOR_NAME_BYTES];
@@ -256,7 +277,7 @@ static sw_code gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err 
 static sw_code declare_claim(sw_ckpt_writer *w, claim *c, sw_err *err)
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
-    int n = w->dialect->declare(parts, &w->qconfig.spec, c->n_out, c->k_in);
+    int n = w->dialect->declare(parts, &c->spec, c->n_out, c->k_in);
     sw_code rc = SW_OK;
 
     for (int i = 0; i < n && rc == SW_OK; i++) {
@@ -329,7 +350,10 @@ sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, co
     w->source = source;
     w->dialect = dialect;
     w->qconfig = *qconfig;
+    w->qconfig.rules = NULL;
+    w->qconfig.n_rules = 0;
     if ((rc = copy_claims(w, linears, n_linears, err)) != SW_OK ||
+        (rc = gather_rules(w, err)) != SW_OK ||
         (rc = claim_tensors(w, err)) != SW_OK || (rc = gather_ignore(w, qconfig, err)) != SW_OK ||
         (rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK ||
         (rc = start_output(w, out_dir, may_replace, shard_bytes, err)) != SW_OK) {
@@ -342,12 +366,8 @@ sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, co
 
 static sw_code check_put(const sw_ckpt_writer *w, const claim *c, const sw_qtensor *q, sw_err *err)
 {
-    const sw_qspec *want = &w->qconfig.spec;
-
     if (c->is_put) return SW_FAIL(err, SW_E_BUG, "put twice");
-    if (q->n_out != c->n_out || q->k_in != c->k_in || q->spec.num != want->num ||
-        q->spec.is_symmetric != want->is_symmetric || q->spec.group_elems != want->group_elems ||
-        q->spec.scale_dtype != want->scale_dtype)
+    if (q->n_out != c->n_out || q->k_in != c->k_in || !sw_qspec_same(&q->spec, &c->spec))
         return SW_FAIL(err, SW_E_BUG, "put with another shape or scheme than declared");
     if (q->g_idx && !w->qconfig.desc_act)
         return SW_FAIL(err, SW_E_BUG, "has a g_idx, and the checkpoint does not say desc_act");

@@ -145,6 +145,33 @@ int64_t sw_config_group_value(const sw_qspec *spec)
     return spec->group_elems ? spec->group_elems : -1;
 }
 
+bool sw_config_add_spec(cJSON *object, const sw_qspec *spec)
+{
+    return cJSON_AddNumberToObject(object, "bits", spec->num->bits) &&
+           cJSON_AddNumberToObject(object, "group_size", (double)sw_config_group_value(spec)) &&
+           cJSON_AddBoolToObject(object, "sym", spec->is_symmetric);
+}
+
+sw_code sw_config_read_spec(sw_qspec *spec, const cJSON *object, sw_err *err)
+{
+    int64_t bits = spec->num ? spec->num->bits : 0;
+    sw_code rc;
+
+    if ((rc = sw_json_int(&bits, object, "bits", 1, 64, err)) != SW_OK ||
+        (rc = sw_config_bits(&spec->num, bits, err)) != SW_OK ||
+        (rc = sw_json_bool(&spec->is_symmetric, object, "sym", err)) != SW_OK)
+        return rc;
+    if (!sw_json_member(object, "group_size")) return SW_OK;
+    return sw_config_group(&spec->group_elems, object, "group_size", err);
+}
+
+bool sw_config_is_first(const sw_qconfig *config, int64_t at)
+{
+    for (int64_t i = 0; i < at; i++)
+        if (sw_qspec_same(&config->rules[i].spec, &config->rules[at].spec)) return false;
+    return true;
+}
+
 sw_code sw_config_done(cJSON **out, cJSON *object, bool is_complete, sw_err *err)
 {
     if (!is_complete) {

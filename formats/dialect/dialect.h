@@ -23,14 +23,25 @@ typedef struct sw_part {
     int64_t shape[SW_DIMS_MAX];
 } sw_part;
 
+/* One rule of a mixed checkpoint: the first that fits a module path decides its scheme. */
+typedef struct sw_qrule {
+    const char *pattern; /* a module path; or PCRE2, to match from the first character on */
+    bool is_exact;
+    sw_qspec spec;
+} sw_qrule;
+
 /* What the whole checkpoint says about its scheme. */
 typedef struct sw_qconfig {
-    sw_qspec spec;             /* the scheme of every quantized linear */
+    sw_qspec spec;             /* the scheme of every quantized linear that no rule names */
     bool desc_act;             /* gptq: some g_idx scatters groups over columns (act-order without
                                   static groups); with static groups it stays false */
     const char *const *ignore; /* full module paths of linears left unquantized */
     int64_t n_ignore;
     double damp;               /* smallest damping used; recorded where the dialect has a key */
+    const sw_qrule *rules;     /* none: one scheme for all. Writing takes exact rules alone, one
+                                  for every quantized linear */
+    int64_t n_rules;
+    bool has_no_default;       /* a linear that no rule names is not quantized; spec is unused */
 } sw_qconfig;
 
 typedef struct sw_dialect {

@@ -9,6 +9,7 @@
  * unsigned code here. With 3 bits, 32 codes fill 3 words (files before version 0.16 put 10 in
  * each word; their width gives them away and they are refused).
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/dialect/dialect_common.h"
@@ -106,16 +107,43 @@ static bool add_weights(cJSON *group, const sw_qspec *spec)
            cJSON_AddObjectToObject(w, "observer_kwargs");
 }
 
-static bool add_group(cJSON *root, const sw_qspec *spec)
+/* With one scheme the targets are the class; of a mixed checkpoint, every module that has this
+ * scheme, by name: loaders that fuse q, k and v ask for the class before they ask for the parts,
+ * so a group for "Linear" would take what another group names. */
+static bool add_targets(cJSON *group, const sw_qconfig *config, const sw_qspec *spec)
 {
-    cJSON *groups = cJSON_AddObjectToObject(root, "config_groups");
-    cJSON *group = groups ? cJSON_AddObjectToObject(groups, "group_0") : NULL;
-    cJSON *targets = group ? cJSON_AddArrayToObject(group, "targets") : NULL;
+    cJSON *targets = cJSON_AddArrayToObject(group, "targets");
+    bool ok = targets != NULL;
 
-    return targets && sw_config_append(targets, "Linear") &&
+    if (ok && !config->n_rules) return sw_config_append(targets, "Linear");
+    for (int64_t i = 0; ok && i < config->n_rules; i++)
+        if (sw_qspec_same(&config->rules[i].spec, spec))
+            ok = sw_config_append(targets, config->rules[i].pattern);
+    return ok;
+}
+
+static bool add_group(cJSON *groups, const sw_qconfig *config, const sw_qspec *spec)
+{
+    char name[32];
+    cJSON *group;
+
+    (void)snprintf(name, sizeof name, "group_%d", cJSON_GetArraySize(groups));
+    group = cJSON_AddObjectToObject(groups, name);
+    return group && add_targets(group, config, spec) &&
            cJSON_AddStringToObject(group, "format", CT_FORMAT) && add_weights(group, spec) &&
            cJSON_AddNullToObject(group, "input_activations") &&
            cJSON_AddNullToObject(group, "output_activations");
+}
+
+static bool add_groups(cJSON *root, const sw_qconfig *config)
+{
+    cJSON *groups = cJSON_AddObjectToObject(root, "config_groups");
+    bool ok = groups != NULL;
+
+    if (ok && !config->n_rules) return add_group(groups, config, &config->spec);
+    for (int64_t i = 0; ok && i < config->n_rules; i++)
+        if (sw_config_is_first(config, i)) ok = add_group(groups, config, &config->rules[i].spec);
+    return ok;
 }
 
 static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
@@ -128,7 +156,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
               cJSON_AddNullToObject(root, "global_compression_ratio") &&
               add_ignore(root, config) && cJSON_AddNullToObject(root, "kv_cache_scheme") &&
               cJSON_AddObjectToObject(root, "sparsity_config") &&
-              cJSON_AddObjectToObject(root, "transform_config") && add_group(root, &config->spec);
+              cJSON_AddObjectToObject(root, "transform_config") && add_groups(root, config);
 
     return sw_config_done(out, root, ok, err);
 }
@@ -263,30 +291,69 @@ static sw_code read_group(sw_qspec *spec, const cJSON *group, sw_err *err)
     return rc;
 }
 
-static bool same_scheme(const sw_qspec *a, const sw_qspec *b)
+/* Its targets as rules: "re:" patterns, module names, and the class that stands for all. */
+static sw_code read_targets(sw_qconfig *out, sw_qrule *rules, const cJSON *group,
+                            const sw_qspec *spec, sw_arena *arena, sw_err *err)
 {
-    return a->num == b->num && a->is_symmetric == b->is_symmetric &&
-           a->group_elems == b->group_elems;
+    const cJSON *targets = sw_json_member(group, "targets"), *target;
+    sw_code rc;
+
+    cJSON_ArrayForEach(target, targets)
+    {
+        sw_qrule *rule = &rules[out->n_rules];
+        const char *text = cJSON_IsString(target) ? target->valuestring : NULL;
+        char *kept;
+        if (!text) return SW_FAIL(err, SW_E_FORMAT, "%.60s: targets hold no text", group->string);
+        if (!strcmp(text, "Linear")) {
+            if (out->has_no_default) out->spec = *spec;
+            out->has_no_default = false;
+            continue;
+        }
+        rule->is_exact = strncmp(text, "re:", 3) != 0;
+        text += rule->is_exact ? 0 : 3;
+        if ((rc = sw_arena_text(&kept, arena, text, strlen(text), err)) != SW_OK) return rc;
+        rule->pattern = kept;
+        rule->spec = *spec;
+        out->n_rules++;
+    }
+    return SW_OK;
 }
 
-static sw_code read_groups(sw_qspec *spec, const cJSON *object, sw_err *err)
+static int64_t count_targets(const cJSON *groups)
+{
+    const cJSON *group;
+    int64_t n = 0;
+
+    cJSON_ArrayForEach(group, groups) n += cJSON_GetArraySize(sw_json_member(group, "targets"));
+    return n;
+}
+
+static sw_code read_groups(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
 {
     const cJSON *groups = sw_json_member(object, "config_groups"), *group;
-    bool is_first = true;
+    sw_qspec first = out->spec;
+    bool is_mixed = false;
+    sw_qrule *rules = NULL;
     sw_code rc;
 
     if (!cJSON_IsObject(groups) || !groups->child)
         return SW_FAIL(err, SW_E_FORMAT, "quantization_config has no config_groups");
+    if ((rc = SW_ARENA_TAKE(&rules, arena, count_targets(groups), err)) != SW_OK) return rc;
+    out->has_no_default = true;
     cJSON_ArrayForEach(group, groups)
     {
-        sw_qspec one = *spec;
+        sw_qspec one = {.scale_dtype = out->spec.scale_dtype};
         if ((rc = read_group(&one, group, err)) != SW_OK) return rc;
-        if (!is_first && !same_scheme(&one, spec))
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "%.60s has another scheme than the group before; "
-                           "one scheme per checkpoint can be read", group->string);
-        *spec = one;
-        is_first = false;
+        if (group == groups->child) first = one;
+        is_mixed = is_mixed || !sw_qspec_same(&one, &first);
+        if ((rc = read_targets(out, rules, group, &one, arena, err)) != SW_OK) return rc;
     }
+    if (out->has_no_default) out->spec = first;
+    out->rules = rules;
+    if (is_mixed) return SW_OK;
+    out->has_no_default = false; /* one scheme: whatever is stored quantized has it */
+    out->rules = NULL;
+    out->n_rules = 0;
     return SW_OK;
 }
 
@@ -296,7 +363,7 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
     sw_code rc;
 
     if ((rc = check_format(object, err)) != SW_OK || (rc = refuse_extras(object, err)) != SW_OK ||
-        (rc = read_groups(&config.spec, object, err)) != SW_OK ||
+        (rc = read_groups(&config, object, arena, err)) != SW_OK ||
         (rc = sw_config_read_ignore(&config, object, arena, err)) != SW_OK)
         return rc;
     *out = config;

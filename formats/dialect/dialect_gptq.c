@@ -9,6 +9,7 @@
  * v1 form (three writers corrupt it in three ways, and readers disagree whether to mask), so v1
  * refuses it here; gptq_v2 stores zero points as they are.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -180,22 +181,24 @@ static sw_code v2_decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     return decode(q, parts, 0, err);
 }
 
-/* "-:^model\.layers\.0\.mlp\.gate$": {} is how loaders are told to leave a module alone. */
-#define RULE_HEAD "-:^"
+/* "-:^model\.layers\.0\.mlp\.gate$": {} is how loaders are told to leave a module alone, and
+ * "+:^...$": {"bits": 8, "group_size": 64, "sym": true} to give it another scheme. */
+#define IGNORE_HEAD "-:^"
+#define OTHER_HEAD "+:^"
 
-static bool add_rule(cJSON *dynamic, const char *path)
+static cJSON *add_rule(cJSON *dynamic, const char *head, const char *path)
 {
-    char rule[1024] = RULE_HEAD;
-    size_t at = strlen(rule);
+    char rule[1024];
+    size_t at = (size_t)snprintf(rule, sizeof rule, "%s", head);
 
     for (const char *p = path; *p; p++) {
-        if (at + 4 > sizeof rule) return false;
+        if (at + 4 > sizeof rule) return NULL;
         if (strchr(".^$*+?()[]{}|\\", *p)) rule[at++] = '\\';
         rule[at++] = *p;
     }
     rule[at++] = '$';
     rule[at] = '\0';
-    return cJSON_AddObjectToObject(dynamic, rule) != NULL;
+    return cJSON_AddObjectToObject(dynamic, rule);
 }
 
 static bool add_dynamic(cJSON *object, const sw_qconfig *config)
@@ -203,10 +206,18 @@ static bool add_dynamic(cJSON *object, const sw_qconfig *config)
     cJSON *dynamic;
     bool ok = true;
 
-    if (!config->n_ignore) return cJSON_AddNullToObject(object, "dynamic") != NULL;
+    if (!config->n_ignore && !config->n_rules)
+        return cJSON_AddNullToObject(object, "dynamic") != NULL;
     dynamic = cJSON_AddObjectToObject(object, "dynamic");
     for (int64_t i = 0; dynamic && ok && i < config->n_ignore; i++)
-        ok = add_rule(dynamic, config->ignore[i]);
+        ok = add_rule(dynamic, IGNORE_HEAD, config->ignore[i]) != NULL;
+    for (int64_t i = 0; dynamic && ok && i < config->n_rules; i++) {
+        const sw_qrule *rule = &config->rules[i];
+        cJSON *entry;
+        if (sw_qspec_same(&rule->spec, &config->spec)) continue;
+        entry = add_rule(dynamic, OTHER_HEAD, rule->pattern);
+        ok = entry && sw_config_add_spec(entry, &rule->spec);
+    }
     return dynamic && ok;
 }
 
@@ -243,16 +254,16 @@ static sw_code v2_write_config(cJSON **out, const sw_qconfig *config, sw_err *er
     return write_config(out, config, "gptq_v2", err);
 }
 
-/* The path a rule of our own form names, or NULL: other patterns stay with who wrote them. */
-static sw_code rule_path(char **out, const char *rule, sw_arena *arena, sw_err *err)
+/* The path a pattern of our own form, ^path$, names, or NULL. */
+static sw_code rule_path(char **out, const char *pattern, sw_arena *arena, sw_err *err)
 {
-    size_t n = strlen(rule), head = strlen(RULE_HEAD);
+    size_t n = strlen(pattern);
     char *path = NULL, *to;
     sw_code rc;
 
     *out = NULL;
-    if (strncmp(rule, RULE_HEAD, head) || n <= head + 1 || rule[n - 1] != '$') return SW_OK;
-    if ((rc = sw_arena_text(&path, arena, rule + head, n - head - 1, err)) != SW_OK) return rc;
+    if (n < 3 || pattern[0] != '^' || pattern[n - 1] != '$') return SW_OK;
+    if ((rc = sw_arena_text(&path, arena, pattern + 1, n - 2, err)) != SW_OK) return rc;
     to = path;
     for (const char *p = path; *p; p++) {
         if (*p == '\\' && p[1]) p++;
@@ -264,25 +275,56 @@ static sw_code rule_path(char **out, const char *rule, sw_arena *arena, sw_err *
     return SW_OK;
 }
 
+/* A rule with or without "+:": another scheme for what the pattern matches from its start on. */
+static sw_code read_other(sw_qrule *out, const cJSON *object, const sw_qspec *all, sw_arena *arena,
+                          sw_err *err)
+{
+    const char *pattern = object->string + (strncmp(object->string, "+:", 2) ? 0 : 2);
+    bool desc_act = false;
+    char *text = NULL;
+    sw_code rc;
+
+    out->spec = *all;
+    if ((rc = sw_config_read_spec(&out->spec, object, err)) != SW_OK ||
+        (rc = sw_json_bool(&desc_act, object, "desc_act", err)) != SW_OK)
+        return rc;
+    if ((rc = rule_path(&text, pattern, arena, err)) != SW_OK) return rc;
+    out->is_exact = text != NULL;
+    if (!text && (rc = sw_arena_text(&text, arena, pattern, strlen(pattern), err)) != SW_OK)
+        return rc;
+    out->pattern = text;
+    return SW_OK;
+}
+
 static sw_code read_dynamic(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
 {
     const cJSON *dynamic = sw_json_member(object, "dynamic"), *rule;
     const char **ignore = NULL;
+    sw_qrule *rules = NULL;
     char *path;
     sw_code rc;
 
     if (!dynamic) return SW_OK;
     if (!cJSON_IsObject(dynamic)) return SW_FAIL(err, SW_E_FORMAT, "dynamic: not an object");
-    if ((rc = SW_ARENA_TAKE(&ignore, arena, cJSON_GetArraySize(dynamic), err)) != SW_OK) return rc;
+    if ((rc = SW_ARENA_TAKE(&ignore, arena, cJSON_GetArraySize(dynamic), err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&rules, arena, cJSON_GetArraySize(dynamic), err)) != SW_OK)
+        return rc;
     cJSON_ArrayForEach(rule, dynamic)
     {
-        if (strncmp(rule->string, "-:", 2))
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "dynamic rule \"%.100s\" gives some modules "
-                           "another scheme; one scheme per checkpoint can be read", rule->string);
-        if ((rc = rule_path(&path, rule->string, arena, err)) != SW_OK) return rc;
+        if (strncmp(rule->string, "-:", 2)) {
+            rc = read_other(&rules[out->n_rules], rule, &out->spec, arena, err);
+            if (rc != SW_OK) {
+                sw_err_prefix(err, "dynamic rule \"%.100s\"", rule->string);
+                return rc;
+            }
+            out->n_rules++;
+            continue;
+        }
+        if ((rc = rule_path(&path, rule->string + 2, arena, err)) != SW_OK) return rc;
         if (path) ignore[out->n_ignore++] = path;
     }
     out->ignore = ignore;
+    out->rules = rules;
     return SW_OK;
 }
 

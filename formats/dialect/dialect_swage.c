@@ -101,6 +101,25 @@ static sw_code map_tiles(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int
     return SW_OK;
 }
 
+/* "modules": {"model.layers.0.mlp.down_proj": {"bits": 8, "group_size": 64, "sym": true}, ...}
+ * for those that differ from the scheme of all. */
+static bool add_modules(cJSON *root, const sw_qconfig *config)
+{
+    cJSON *modules = NULL;
+    bool ok = true;
+
+    if (!config->n_rules) return true;
+    modules = cJSON_AddObjectToObject(root, "modules");
+    for (int64_t i = 0; modules && ok && i < config->n_rules; i++) {
+        const sw_qrule *rule = &config->rules[i];
+        cJSON *object;
+        if (sw_qspec_same(&rule->spec, &config->spec)) continue;
+        object = cJSON_AddObjectToObject(modules, rule->pattern);
+        ok = object && sw_config_add_spec(object, &rule->spec);
+    }
+    return modules && ok;
+}
+
 static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
 {
     const sw_qspec *spec = &config->spec;
@@ -108,9 +127,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
     bool ok = root && cJSON_AddStringToObject(root, "quant_method", "swage") &&
               cJSON_AddStringToObject(root, "layout", LAYOUT) &&
               cJSON_AddNumberToObject(root, "layout_version", SW_TILES_VERSION) &&
-              cJSON_AddNumberToObject(root, "bits", spec->num->bits) &&
-              cJSON_AddNumberToObject(root, "group_size", (double)sw_config_group_value(spec)) &&
-              cJSON_AddBoolToObject(root, "sym", spec->is_symmetric);
+              sw_config_add_spec(root, spec) && add_modules(root, config);
 
     ignore = ok ? cJSON_AddArrayToObject(root, "ignore") : NULL;
     ok = ignore != NULL;
@@ -134,6 +151,34 @@ static sw_code check_layout(const cJSON *object, sw_err *err)
     return SW_OK;
 }
 
+static sw_code read_modules(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
+{
+    const cJSON *modules = sw_json_member(object, "modules"), *module;
+    sw_qrule *rules = NULL;
+    char *path;
+    sw_code rc;
+
+    if (!modules) return SW_OK;
+    if (!cJSON_IsObject(modules)) return SW_FAIL(err, SW_E_FORMAT, "modules: not an object");
+    if ((rc = SW_ARENA_TAKE(&rules, arena, cJSON_GetArraySize(modules), err)) != SW_OK) return rc;
+    cJSON_ArrayForEach(module, modules)
+    {
+        const char *name = module->string;
+        sw_qrule rule = {.is_exact = true, .spec = out->spec};
+        if (!cJSON_IsObject(module))
+            return SW_FAIL(err, SW_E_FORMAT, "modules: %.100s: not an object", name);
+        if ((rc = sw_config_read_spec(&rule.spec, module, err)) != SW_OK) {
+            sw_err_prefix(err, "modules: %.100s", name);
+            return rc;
+        }
+        if ((rc = sw_arena_text(&path, arena, name, strlen(name), err)) != SW_OK) return rc;
+        rule.pattern = path;
+        rules[out->n_rules++] = rule;
+    }
+    out->rules = rules;
+    return SW_OK;
+}
+
 static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
 {
     sw_qconfig config = {.spec = {.scale_dtype = out->spec.scale_dtype, .is_symmetric = true}};
@@ -145,7 +190,8 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
         (rc = sw_config_bits(&config.spec.num, bits, err)) != SW_OK ||
         (rc = sw_config_group(&config.spec.group_elems, object, "group_size", err)) != SW_OK ||
         (rc = sw_json_bool(&config.spec.is_symmetric, object, "sym", err)) != SW_OK ||
-        (rc = sw_config_read_ignore(&config, object, arena, err)) != SW_OK)
+        (rc = sw_config_read_ignore(&config, object, arena, err)) != SW_OK ||
+        (rc = read_modules(&config, object, arena, err)) != SW_OK)
         return rc;
     *out = config;
     return SW_OK;

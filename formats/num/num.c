@@ -25,6 +25,26 @@ const sw_num *sw_num_by_bits(int bits)
     return NULL;
 }
 
+static bool same_act(const sw_act *a, const sw_act *b)
+{
+    if (a->scope == SW_ACT_NONE && b->scope == SW_ACT_NONE) return true;
+    return a->num == b->num && a->scope == b->scope && a->group_elems == b->group_elems &&
+           a->scale_dtype == b->scale_dtype;
+}
+
+static int64_t n_shared_rows(const sw_qspec *spec)
+{
+    return spec->scale_rows ? spec->scale_rows : 1;
+}
+
+bool sw_qspec_same(const sw_qspec *a, const sw_qspec *b)
+{
+    return a->num == b->num && a->is_symmetric == b->is_symmetric &&
+           a->group_elems == b->group_elems && a->scale_dtype == b->scale_dtype &&
+           n_shared_rows(a) == n_shared_rows(b) && a->is_pow2_scale == b->is_pow2_scale &&
+           a->has_global == b->has_global && same_act(&a->act, &b->act);
+}
+
 sw_code sw_qtensor_alloc(sw_qtensor *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
                          sw_err *err)
 {

@@ -67,6 +67,9 @@ typedef struct sw_qspec {
     sw_act act;
 } sw_qspec;
 
+/* true when both store a weight alike; zero_min, a limit of the dialect, does not count. */
+bool sw_qspec_same(const sw_qspec *a, const sw_qspec *b);
+
 static inline int64_t sw_qspec_groups(const sw_qspec *spec, int64_t k_in)
 {
     return spec->group_elems ? (k_in + spec->group_elems - 1) / spec->group_elems : 1;

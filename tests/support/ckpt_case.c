@@ -88,7 +88,7 @@ void ckpt_open(ckpt_case *c, const scratch *s, const sw_dialect *dialect, int bi
             assert_in_range(c->n, 0, CKPT_LINEARS_MAX - 1);
             assert_true(sw_model_slot_path(c->paths[c->n], &c->source.model, layer, refs[i].slot,
                                            refs[i].expert));
-            sw_ckpt_linear one = {c->paths[c->n], refs[i].n_out, refs[i].k_in};
+            sw_ckpt_linear one = {c->paths[c->n], refs[i].n_out, refs[i].k_in, NULL};
             c->linears[c->n] = one;
             sw_gen_qtensor(&c->q[c->n], bits, is_symmetric, group_elems, c->config.spec.scale_dtype,
                            refs[i].n_out, refs[i].k_in, SW_GEN_RANDOM, dialect->zero_min,

@@ -40,7 +40,7 @@ static int64_t list_linears(sw_ckpt_linear *out, char (*paths)[256], const sw_mo
         assert_in_range(n + in_block, 1, LINEARS_MAX);
         for (int64_t i = 0; i < in_block; i++) {
             assert_true(sw_model_slot_path(paths[n], m, l, refs[i].slot, refs[i].expert));
-            out[n] = (sw_ckpt_linear){paths[n], refs[i].n_out, refs[i].k_in};
+            out[n] = (sw_ckpt_linear){paths[n], refs[i].n_out, refs[i].k_in, NULL};
             n++;
         }
     }
@@ -55,7 +55,7 @@ void quantized_dir_make(const char *out_dir, const char *source_dir, const char 
     sw_ckpt_linear *linears = calloc(LINEARS_MAX, sizeof *linears);
     char (*paths)[256] = calloc(LINEARS_MAX, sizeof *paths);
     sw_quant_options options = sw_quant_defaults();
-    sw_quant_sink sink = {NULL, put, is_selected};
+    sw_quant_sink sink = {NULL, put, is_selected, NULL};
     sw_ckpt_writer *writer = NULL;
     sw_qconfig config = {.damp = 0};
     sw_err err = {0};

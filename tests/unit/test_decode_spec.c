@@ -253,7 +253,7 @@ static void configs_beyond_the_decoder_are_refused(void **state)
         {"{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":0}", SW_E_FORMAT, "group_size 0"},
         {"{\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"marlin\"}",
          SW_E_UNSUPPORTED, "gptq"},
-        {"{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\".*down\":{\"bits\":8}}}",
+        {"{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\".*down\":{\"bits\":5}}}",
          SW_E_UNSUPPORTED, ".*down"},
         {"{\"quant_method\":\"gptq\",\"bits\":\"4\"}", SW_E_FORMAT, "bits"},
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"int-quantized\"}",

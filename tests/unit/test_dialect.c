@@ -318,8 +318,9 @@ static void written_configs_are_what_loaders_expect(void **state)
                   "\"bits\":4,\"group_size\":128,\"sym\":true,"
                   "\"ignore\":[\"model.layers.0.mlp.gate\"]}"}};
     const char *ignore[] = {"model.layers.0.mlp.gate"};
-    sw_qconfig config = {{.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 128,
-                          .scale_dtype = SW_DTYPE_F16}, false, ignore, 1, 0.01};
+    sw_qconfig config = {.spec = {.num = sw_num_by_bits(4), .is_symmetric = true,
+                                  .group_elems = 128, .scale_dtype = SW_DTYPE_F16},
+                         .ignore = ignore, .n_ignore = 1, .damp = 0.01};
 
     (void)state;
     for (int i = 0; i < 3; i++) {
@@ -342,9 +343,10 @@ static void configs_come_back(void **state)
     (void)state;
     for (const sw_dialect *const *d = sw_dialects; *d; d++)
         for (int i = 0; i < 32; i++) {
-            sw_qconfig config = {{.num = sw_num_by_bits(widths[i % 4]),
+            sw_qconfig config = {.spec = {.num = sw_num_by_bits(widths[i % 4]),
                                   .is_symmetric = i / 4 % 2, .group_elems = groups[i / 8],
-                                  .scale_dtype = SW_DTYPE_F16, .zero_min = 1}, false, ignore, 2, 0};
+                                  .scale_dtype = SW_DTYPE_F16, .zero_min = 1},
+                                 .ignore = ignore, .n_ignore = 2};
             sw_qconfig back = {.spec.scale_dtype = SW_DTYPE_F16, 0};
             sw_arena arena = {0};
             sw_err err = {0};
@@ -429,7 +431,6 @@ static const refusal refusals[] = {
     {GPTQ "\"is_marlin_format\":true}", SW_E_UNSUPPORTED, "\"marlin\""},
     {GPTQ "\"lm_head\":true}", SW_E_UNSUPPORTED, "lm_head"},
     {GPTQ "\"pack_dtype\":\"int16\"}", SW_E_UNSUPPORTED, "int16"},
-    {GPTQ "\"dynamic\":{\"+:.*down.*\":{\"bits\":8}}}", SW_E_UNSUPPORTED, "another scheme"},
     {GPTQ "\"dynamic\":[1]}", SW_E_FORMAT, "dynamic"},
     {"{\"quant_method\":\"compressed-tensors\"}", SW_E_FORMAT, "no config_groups"},
     {"{\"quant_method\":\"compressed-tensors\",\"format\":\"float-quantized\"}",
@@ -447,8 +448,6 @@ static const refusal refusals[] = {
      SW_E_UNSUPPORTED, "activations"},
     {CT_HEAD "{\"weights\":" CT_W4 ",\"format\":\"int-quantized\"}}}", SW_E_UNSUPPORTED,
      "int-quantized"},
-    {CT_HEAD "{\"weights\":" CT_W4 "},\"group_1\":{\"weights\":{\"num_bits\":8,"
-     "\"group_size\":128}}}}", SW_E_UNSUPPORTED, "group_1 has another scheme"},
     {CT_HEAD "{\"weights\":" CT_W4 "}},\"kv_cache_scheme\":{\"num_bits\":8}}",
      SW_E_UNSUPPORTED, "KV cache"},
     {CT_HEAD "{\"weights\":" CT_W4 "}},\"transform_config\":{\"a\":1}}", SW_E_UNSUPPORTED,

@@ -98,7 +98,7 @@ static sw_quant_options options_of(const char *method, int n_threads)
 
 static sw_code run(take *k, const toy *t, const sw_quant_options *o, bool with_calib, sw_err *err)
 {
-    sw_quant_sink sink = {k, put, is_selected};
+    sw_quant_sink sink = {k, put, is_selected, NULL};
 
     return sw_quant_run(&t->model, t->st, with_calib ? &t->calib : NULL, o, &sink, NULL, err);
 }

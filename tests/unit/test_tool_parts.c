@@ -57,20 +57,83 @@ static void test_pattern_that_explodes_is_an_error(void **state)
     sw_pattern_set_free(&set);
 }
 
-static sw_code select_from(sw_selection *out, const char *dir, const char *format,
-                           const char *pattern, int64_t group, sw_err *err)
+static sw_code select_over(sw_selection *out, const char *dir, const char *format,
+                           const char *pattern, int64_t group, const sw_override *overrides,
+                           int n_overrides, sw_err *err)
 {
     const char *items[1] = {pattern};
     sw_opt_list patterns = {items, pattern ? 1 : 0};
     sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = group,
                      .scale_dtype = SW_DTYPE_F16};
+    sw_selection_request request = {&spec, overrides, n_overrides, &patterns};
     sw_checkpoint ckpt = {0};
     sw_code rc = sw_checkpoint_open(&ckpt, dir, err);
 
     if (rc == SW_OK)
-        rc = sw_selection_new(out, &ckpt.model, &spec, sw_dialect_find(format), &patterns, err);
+        rc = sw_selection_new(out, &ckpt.model, &request, sw_dialect_find(format), err);
     sw_checkpoint_close(&ckpt);
     return rc;
+}
+
+static sw_code select_from(sw_selection *out, const char *dir, const char *format,
+                           const char *pattern, int64_t group, sw_err *err)
+{
+    return select_over(out, dir, format, pattern, group, NULL, 0, err);
+}
+
+static void test_overrides_change_what_they_match(void **state)
+{
+    static const sw_override overrides[] = {
+        {"down_proj", false, 8, SW_GROUP_KEEP, 0},
+        {"layers.1.mlp", false, 0, 32, 2},
+        {"layers.0.self_attn.o_proj", true, 0, SW_GROUP_KEEP, 0},
+    };
+    const sw_qspec *spec;
+    sw_selection s;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(select_over(&s, ARCH "llama", "swage", NULL, 128, overrides, 3, &err), SW_OK);
+    assert_true(sw_selection_is_mixed(&s));
+    assert_null(sw_selection_spec(&s, "model.layers.0.self_attn.o_proj"));
+    spec = sw_selection_spec(&s, "model.layers.1.mlp.down_proj"); /* both, one over the other */
+    assert_int_equal(spec->num->bits, 8);
+    assert_int_equal(spec->group_elems, 32);
+    assert_false(spec->is_symmetric);
+    spec = sw_selection_spec(&s, "model.layers.0.mlp.down_proj");
+    assert_int_equal(spec->num->bits, 8);
+    assert_int_equal(spec->group_elems, 128);
+    spec = sw_selection_spec(&s, "model.layers.0.mlp.up_proj");
+    assert_int_equal(spec->num->bits, 4);
+    sw_selection_free(&s);
+}
+
+static void test_overrides_that_cannot_be_are_refused(void **state)
+{
+    static const struct {
+        sw_override override;
+        sw_code want;
+        const char *says;
+    } cases[] = {
+        {{"layers.1.self_attn.k_proj", false, 8, SW_GROUP_KEEP, 0}, SW_E_USAGE,
+         "overrides give model.layers.1.self_attn.q_proj 4 bits, group 128, symmetric, but "
+         "model.layers.1.self_attn.k_proj 8 bits"},
+        {{"mlp.up_proj", false, 0, 64, 0}, SW_E_USAGE, "mlp.gate_proj"},
+        {{"mlp.up_proj", true, 0, SW_GROUP_KEEP, 0}, SW_E_USAGE, "ignore both"},
+        {{"expert", false, 8, SW_GROUP_KEEP, 0}, SW_E_USAGE, "matches no linear"},
+        {{"(", false, 8, SW_GROUP_KEEP, 0}, SW_E_USAGE, "override '('"},
+        {{"down_proj", false, 0, 96, 0}, SW_E_UNSUPPORTED, "down_proj: groups of 96"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sw_selection s;
+        sw_err err = {0};
+        sw_code have = select_over(&s, ARCH "llama", "swage", NULL, 128, &cases[i].override, 1,
+                                   &err);
+        if (have != cases[i].want || !strstr(err.text, cases[i].says))
+            fail_msg("%zu: %d %s", i, have, err.text);
+    }
 }
 
 static void test_selection_takes_all_but_ignored(void **state)
@@ -248,6 +311,8 @@ int main(void)
         cmocka_unit_test(test_patterns_know_what_matched),
         cmocka_unit_test(test_pattern_that_explodes_is_an_error),
         cmocka_unit_test(test_selection_takes_all_but_ignored),
+        cmocka_unit_test(test_overrides_change_what_they_match),
+        cmocka_unit_test(test_overrides_that_cannot_be_are_refused),
         cmocka_unit_test(test_selection_leaves_routers),
         cmocka_unit_test(test_selection_refuses_half_a_fused_group),
         cmocka_unit_test(test_windows_come_from_the_start_or_are_drawn),
