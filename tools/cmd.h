@@ -36,6 +36,7 @@ typedef struct sw_run {
     const void *options; /* the command's struct */
     const char *const *args;
     int n_args;
+    const bool *is_set; /* per row of the command's options: given on the line */
     sw_term *term;
     sw_arena *arena;  /* freed after the command */
     bool has_result;  /* set once a result is on stdout */

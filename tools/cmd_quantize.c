@@ -14,12 +14,14 @@
 #include "tools/cmd.h"
 #include "tools/names.h"
 #include "tools/quantize_report.h"
+#include "tools/recipe.h"
 #include "tools/values.h"
 #include "verify/verify.h"
 
 typedef struct quantize_options {
     sw_cmd_common common;
-    const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential;
+    const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
+        *recipe;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
     double damp;
@@ -65,6 +67,9 @@ static const sw_opt options[] = {
      .choices = sw_name_of_method, .help = "how they are rounded (default gptq)"},
     {.name = "format", .letter = 'f', .kind = SW_OPT_CHOICE, AT(format), .arg = "F",
      .choices = sw_name_of_format, .help = "whose checkpoint it is (default swage)"},
+    {.name = "recipe", .kind = SW_OPT_TEXT, AT(recipe), .arg = "FILE.json",
+     .help = "take the options from a file, and what differs per linear: \"overrides\"; options on "
+             "the line go first"},
     {.name = "calib", .kind = SW_OPT_LIST, AT(calib), .arg = "FILE",
      .help = "calibration text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
     {.name = "samples", .kind = SW_OPT_INT, AT(samples), .arg = "N", .min = 1, .max = 1e7,
@@ -137,8 +142,9 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
 
 /* What one run holds. */
 typedef struct job {
-    const quantize_options *o;
+    quantize_options *o;
     const char *model_dir;
+    sw_recipe recipe;
     sw_checkpoint source;
     sw_quantize_settings settings;
     const sw_dialect *dialect;
@@ -222,7 +228,9 @@ static sw_code check_rest(const job *j, sw_err *err)
 
 static sw_code select_linears(job *j, sw_err *err)
 {
-    sw_selection_request request = {.spec = &j->settings.quant.spec, .ignore = &j->o->ignore};
+    sw_selection_request request = {.spec = &j->settings.quant.spec, .ignore = &j->o->ignore,
+                                    .overrides = j->recipe.overrides,
+                                    .n_overrides = j->recipe.n_overrides};
 
     return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
 }
@@ -335,6 +343,18 @@ static sw_code finish(job *j, sw_run *run, double start_s, sw_err *err)
     return rc;
 }
 
+/* A copy of the options, over what the recipe says where the line is silent. */
+static sw_code read_recipe(job *j, sw_run *run, sw_err *err)
+{
+    const quantize_options *given = run->options;
+    sw_code rc = SW_ARENA_TAKE(&j->o, run->arena, 1, err);
+
+    if (rc != SW_OK) return rc;
+    *j->o = *given;
+    if (!given->recipe) return SW_OK;
+    return sw_recipe_read(&j->recipe, j->o, options, run->is_set, given->recipe, run->arena, err);
+}
+
 static sw_code run_quantize(sw_run *run, sw_err *err)
 {
     struct timespec start;
@@ -343,7 +363,7 @@ static sw_code run_quantize(sw_run *run, sw_err *err)
 
     (void)clock_gettime(CLOCK_MONOTONIC, &start);
     if ((rc = SW_ARENA_TAKE(&j, run->arena, 1, err)) != SW_OK) return rc; /* too large a frame */
-    j->o = run->options;
+    if ((rc = read_recipe(j, run, err)) != SW_OK) return rc;
     j->model_dir = run->args[0];
     j->progress = &run->term->progress;
     if ((rc = plan(j, err)) == SW_OK && (rc = work(j, err)) == SW_OK &&

@@ -8,6 +8,7 @@ typedef struct parser {
     void *fields;
     const sw_opt *table;
     int argc, at;
+    bool *is_set;
     char *const *argv;
     sw_arena *arena;
     sw_err *err;
@@ -126,6 +127,7 @@ static sw_code take_option(parser *p)
     sw_code rc;
 
     if (!row) return unknown_option(p, word);
+    p->is_set[row - p->table] = true;
     (void)snprintf(what, sizeof what, "%.*s", (int)n_bytes, word);
     if (row->kind == SW_OPT_FLAG) {
         if (equals) return SW_FAIL(p->err, SW_E_USAGE, "%s takes no value", what);
@@ -143,6 +145,22 @@ static sw_code take_option(parser *p)
     return SW_OK;
 }
 
+sw_code sw_opt_store(void *fields, const sw_opt *row, const char *what, const char *value,
+                     sw_arena *arena, int list_room, sw_err *err)
+{
+    parser p = {.fields = fields, .table = row, .argc = list_room, .arena = arena, .err = err};
+
+    return stores[row->kind](&p, row, what, value);
+}
+
+static int64_t count_rows(const sw_opt *table)
+{
+    int64_t n = 0;
+
+    while (table[n].name) n++;
+    return n;
+}
+
 sw_code sw_opt_parse(void *fields, sw_opt_args *args, const sw_opt *table, int argc,
                      char *const argv[], sw_arena *arena, sw_err *err)
 {
@@ -152,7 +170,10 @@ sw_code sw_opt_parse(void *fields, sw_opt_args *args, const sw_opt *table, int a
     sw_code rc;
 
     args->n = 0;
-    if ((rc = SW_ARENA_TAKE(&args->items, arena, argc + 1, err)) != SW_OK) return rc;
+    if ((rc = SW_ARENA_TAKE(&args->items, arena, argc + 1, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&args->is_set, arena, count_rows(table) + 1, err)) != SW_OK)
+        return rc;
+    p.is_set = args->is_set;
     while (p.at < argc) {
         if (!only_words && !strcmp(argv[p.at], "--")) {
             only_words = true;

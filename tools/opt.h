@@ -51,12 +51,18 @@ typedef struct sw_opt {
 typedef struct sw_opt_args {
     const char **items;
     int n;
+    bool *is_set; /* per row of the table: it was on the line */
 } sw_opt_args;
 
 /* Parse argv[0..argc) (without program and command) into `fields`, which holds the defaults.
  * Lists and `args` live in `arena`, their texts in argv. *fields is undefined on failure. */
 sw_code sw_opt_parse(void *fields, sw_opt_args *args, const sw_opt *table, int argc,
                      char *const argv[], sw_arena *arena, sw_err *err) SW_MUST_USE;
+
+/* Put one value where the row says, as if `what` had been given it on the line; a list has room
+ * for list_room of them and keeps `value`, which must outlive it. Not for flags. */
+sw_code sw_opt_store(void *fields, const sw_opt *row, const char *what, const char *value,
+                     sw_arena *arena, int list_room, sw_err *err) SW_MUST_USE;
 
 /* One line per row, wrapped; choices are listed. */
 void sw_opt_print(FILE *out, const sw_opt *table);

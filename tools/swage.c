@@ -129,6 +129,7 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     run.options = common;
     run.args = args.items;
     run.n_args = args.n;
+    run.is_set = args.is_set;
     if (cmd->is_long) sw_term_catch_signals();
     rc = cmd->run(&run, &err);
     sw_term_clear(&term);

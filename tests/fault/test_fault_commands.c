@@ -50,6 +50,7 @@ static sw_code run_command(command_case *c, sw_err *err)
     run.options = common;
     run.args = args.items;
     run.n_args = args.n;
+    run.is_set = args.is_set;
     rc = c->cmd->run(&run, err);
 done:
     sw_arena_free(&arena);

@@ -24,15 +24,16 @@ $(BUILD)/tests/fault/test_%: tests/fault/test_%.c $(FAULT_OBJ) $(LIB) $(TSUP_OBJ
 	$(Q)$(CC) $(CFLAGS_ALL) -Wno-conversion -Wno-missing-prototypes -MMD -MP $< $(FAULT_OBJ) \
 	  $(TSUP_OBJ) $(PART_OBJ) $(LIB) $(LDFLAGS) $(WRAP) $(UNIT_LIBS) -o $@
 
-$(BUILD)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB)
+$(BUILD)/tests/fuzz/fuzz_%: tests/fuzz/fuzz_%.c $(LIB) $(PART_OBJ)
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -Wno-missing-prototypes $< $(LIB) $(LIBS) -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) -fsanitize=fuzzer -Wno-missing-prototypes $< $(PART_OBJ) $(LIB) \
+	  $(LIBS) -o $@
 
-$(BUILD)/tests/fuzz/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(LIB)
+$(BUILD)/tests/fuzz/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(LIB) $(PART_OBJ)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST $(CONFIG) $< (replay)")
-	$(Q)$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< tests/fuzz/replay.c $(LIB) $(LDFLAGS) \
-	  $(LIBS) -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< tests/fuzz/replay.c $(PART_OBJ) $(LIB) \
+	  $(LDFLAGS) $(LIBS) -o $@
 
 .PHONY: unit
 unit: $(UNIT_BIN) $(REPLAY_BIN) all ## unit, property and fault tests and the fuzz corpora

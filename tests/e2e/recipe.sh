@@ -1,0 +1,53 @@
+#!/bin/bash
+# Recipes and mixed precision, from the file to the checkpoint that verify reads.
+. "$(dirname "$0")/lib.bash"
+
+OUT=$T/out
+R=$T/recipe.json
+quantize() { "$SWAGE" quantize --quiet "$TOY" -o "$OUT" --recipe "$R" "$@"; }
+refuse() { # CODE TEXT RECIPE OPTIONS...
+    local code=$1 text=$2
+    printf '%s' "$3" >"$R"
+    shift 3
+    expect "$code" "$text" quantize "$@"
+    absent "$OUT"
+}
+
+# --- every dialect holds several schemes, and the second decoder agrees
+for format in swage gptq gptq_v2 compressed-tensors; do
+    rm -rf "$OUT"
+    cat >"$R" <<EOF
+{"method": "rtn", "group_size": 32, "format": "$format",
+ "overrides": [{"match": "down_proj", "bits": 8}, {"match": "layers.0.self_attn.[qkv]_", "group_size": 64},
+               {"match": "layers.1.self_attn.o_proj", "ignore": true}]}
+EOF
+    expect 0 '' quantize
+    expect 0 '' "$SWAGE" verify --quiet "$OUT" --against "$TOY"
+    grep -q 'mixed' "$T/stdout" || fail "verify does not say that $format is mixed"
+    [ "$(grep -c '"bits": *8' "$OUT/manifest.json")" -eq 2 ] || fail "$format: not two at 8 bits"
+done
+
+# --- the command line goes first
+rm -rf "$OUT"
+printf '{"method": "rtn", "bits": 8, "group_size": 64}' >"$R"
+expect 0 '' quantize --bits 4
+grep -q '"bits": *4' "$OUT/manifest.json" || fail "--bits 4 did not win over the recipe"
+grep -q '"group_size": *64' "$OUT/manifest.json" || fail "the recipe's group size was lost"
+# --- the same as flags, byte by byte
+expect 0 '' "$SWAGE" quantize --quiet "$TOY" -o "$T/flags" --method rtn --bits 4 --group-size 64
+cmp -s "$OUT/model.safetensors" "$T/flags/model.safetensors" || fail "a recipe differs from its flags"
+rm -rf "$OUT"
+
+# --- what is wrong is said before any work
+refuse 3 "$R: unknown key \"mehtod\"; did you mean \"method\"?" '{"mehtod": "rtn"}'
+refuse 3 "$R: overrides*0*: unknown key \"group\"" '{"overrides": [{"match": "a", "group": 4}]}'
+refuse 3 'duplicate' '{"bits": 4, "bits": 8}'
+refuse 3 "$R" '{"bits": 4'
+refuse 5 "$T/none.json" '{}' --recipe "$T/none.json"
+refuse 2 'matches no linear' '{"method": "rtn", "overrides": [{"match": "experts", "bits": 8}]}'
+refuse 2 'layers.0.self_attn.q_proj 4 bits*layers.0.self_attn.k_proj 8 bits' \
+    '{"method": "rtn", "overrides": [{"match": "k_proj", "bits": 8}]}'
+refuse 2 'mlp.up_proj is left alone but not*mlp.gate_proj' \
+    '{"method": "rtn", "overrides": [{"match": "up_proj", "ignore": true}]}'
+refuse 4 'groups of 96' '{"method": "rtn", "overrides": [{"match": "o_proj", "group_size": 96}]}'
+finish
