@@ -1,5 +1,4 @@
-        if (distance >= best_distance || sw_recipe_is_among(row->name, sw_recipe_not_keys))
-            continue;/* recipe.c - see recipe.h: reading. Writing is in recipe_write.c. */
+/* recipe.c - see recipe.h: reading. Writing is in recipe_write.c. */
 #include "tools/recipe.h"
 
 #include <math.h>
@@ -46,7 +45,8 @@ static sw_code unknown_key(const reader *r, const char *key)
     for (const sw_opt *row = r->table; row->name; row++) {
         int distance = sw_opt_distance(key, row->name);
         if (distance >= best_distance || sw_recipe_is_among(row->name, sw_recipe_not_keys)) continue;
-        best_distance = distance;
+        if (distance >= best_distance || sw_recipe_is_among(row->name, sw_recipe_not_keys))
+            continue;
         best = row->name;
     }
     if (best)
