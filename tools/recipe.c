@@ -44,7 +44,6 @@ static sw_code unknown_key(const reader *r, const char *key)
 
     for (const sw_opt *row = r->table; row->name; row++) {
         int distance = sw_opt_distance(key, row->name);
-        if (distance >= best_distance || sw_recipe_is_among(row->name, sw_recipe_not_keys)) continue;
         if (distance >= best_distance || sw_recipe_is_among(row->name, sw_recipe_not_keys))
             continue;
         best = row->name;
