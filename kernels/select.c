@@ -4,6 +4,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
+#include "formats/num/act.h"
 #include "kernels/rows.h"
 
 const sw_kernel sw_kernels[] = {
@@ -22,6 +23,16 @@ sw_gemm_op sw_gemm_op_of(const sw_weight *w)
     return w->tiles->container_bits == 4 ? SW_GEMM_W4A16 : SW_GEMM_W8A16;
 }
 
+/* What the fast rows of W4A16 and W8A16 know: integers with scales of two bytes. Everything else
+ * goes to the last row of its operation, the reference, which reads all that tiles hold. */
+static bool is_plain(const sw_tiles *t)
+{
+    sw_dtype dtype = t->spec.scale_dtype;
+
+    return t->spec.num->kind == SW_NUM_INT && !t->spec.has_global &&
+           t->spec.group_elems % 32 == 0 && (dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16);
+}
+
 const sw_kernel *sw_kernel_find(const char *name)
 {
     for (int i = 0; i < sw_n_kernels; i++)
@@ -32,12 +43,15 @@ const sw_kernel *sw_kernel_find(const char *name)
 const sw_kernel *sw_kernel_select(const sw_gemm *p, const char *name)
 {
     sw_gemm_op op = sw_gemm_op_of(p->w);
-    const sw_kernel *forced = name ? sw_kernel_find(name) : NULL, *found = NULL;
+    const sw_kernel *forced = name ? sw_kernel_find(name) : NULL, *found = NULL, *last = NULL;
 
     if (forced && forced->op == op && forced->can_run(p)) return forced;
-    for (int i = 0; i < sw_n_kernels && !found; i++)
-        if (sw_kernels[i].op == op && sw_kernels[i].can_run(p)) found = &sw_kernels[i];
-    return found;
+    for (int i = 0; i < sw_n_kernels; i++) {
+        if (sw_kernels[i].op != op) continue;
+        if (!found && sw_kernels[i].can_run(p)) found = &sw_kernels[i];
+        last = &sw_kernels[i];
+    }
+    return p->w->tiles && !is_plain(p->w->tiles) ? last : found;
 }
 
 typedef struct bias_job {
@@ -72,6 +86,41 @@ static sw_code scratch_grow(sw_scratch *scratch, size_t size_bytes, sw_err *err)
     return SW_OK;
 }
 
+typedef struct round_job {
+    const sw_gemm *p;
+    float *x; /* [m, k_in] */
+} round_job;
+
+static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const round_job *job = ctx;
+    const sw_gemm *p = job->p;
+    int64_t k = p->w->k_in;
+
+    (void)thread;
+    sw_act_round(job->x + begin * k, k, p->x + begin * p->x_stride, p->x_stride, end - begin, k,
+                 &p->w->act, p->w->input_scale);
+}
+
+/* Quantized activations, as floats: rounded rows stand behind the kernel's workspace. */
+static sw_code run_rounded(const sw_gemm *p, const sw_kernel *kernel, sw_scratch *scratch,
+                           sw_err *err)
+{
+    size_t workspace = (kernel->workspace_bytes(p) + 63) / 64 * 64;
+    size_t x_bytes = (size_t)p->m * (size_t)p->w->k_in * sizeof(float);
+    sw_gemm rounded = *p;
+    round_job job = {.p = p};
+    sw_code rc = scratch_grow(scratch, workspace + x_bytes, err);
+
+    if (rc != SW_OK) return rc;
+    job.x = (float *)((char *)scratch->bytes + workspace);
+    sw_parallel_for(p->n_threads, p->m, 16, round_rows, &job);
+    rounded.x = job.x;
+    rounded.x_stride = p->w->k_in;
+    kernel->run(&rounded, scratch->bytes);
+    return SW_OK;
+}
+
 sw_code sw_gemm_run(const sw_gemm *p, sw_scratch *scratch, sw_err *err)
 {
     const sw_kernel *kernel;
@@ -80,8 +129,12 @@ sw_code sw_gemm_run(const sw_gemm *p, sw_scratch *scratch, sw_err *err)
 
     if (p->m <= 0 || p->w->n_out <= 0) return SW_OK;
     kernel = sw_kernel_select(p, NULL);
-    if ((rc = scratch_grow(scratch, kernel->workspace_bytes(p), err)) != SW_OK) return rc;
-    kernel->run(p, scratch->bytes);
+    if (p->w->act.scope != SW_ACT_NONE) {
+        if ((rc = run_rounded(p, kernel, scratch, err)) != SW_OK) return rc;
+    } else {
+        if ((rc = scratch_grow(scratch, kernel->workspace_bytes(p), err)) != SW_OK) return rc;
+        kernel->run(p, scratch->bytes);
+    }
     if (p->w->bias) sw_parallel_for(p->n_threads, p->m, 16, add_bias, &job);
     return SW_OK;
 }

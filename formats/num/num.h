@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 typedef enum sw_num_id {
-#define SW_NUM(id, name, kind, bits) SW_NUM_##id,
+#define SW_NUM(id, name, kind, bits, top, values, encode) SW_NUM_##id,
 #include "formats/num/formats.def"
 #undef SW_NUM
     SW_NUM_COUNT
@@ -30,9 +30,13 @@ typedef struct sw_num {
     int bits;
     int code_max; /* 2^bits - 1 */
     int sym_zero; /* 2^(bits-1); INT only */
+    float top;    /* largest finite value; of signed codes for INT */
+    const float *values;        /* FLOAT only: [2^bits] what each code means, see small.h */
+    uint8_t (*encode)(float v); /* FLOAT only: nearest code, ties to even, saturating */
 } sw_num;
 
 extern const sw_num sw_nums[SW_NUM_COUNT];
+const sw_num *sw_num_find(const char *name); /* NULL when unknown */
 const sw_num *sw_num_by_bits(int bits); /* the INT row of that width; NULL when there is none */
 
 /* How activations are quantized on their way into a product. */
@@ -50,6 +54,13 @@ typedef struct sw_act {
     int64_t group_elems;  /* SW_ACT_GROUP */
     sw_dtype scale_dtype; /* what a dynamic scale is rounded to: F32, F8_E4M3 or F8_E8M0 */
 } sw_act;
+
+/* Is part of the scale found by calibration and stored with the weight? */
+static inline bool sw_act_needs_input_scale(const sw_act *act)
+{
+    return act->scope == SW_ACT_TENSOR ||
+           (act->scope == SW_ACT_GROUP && act->scale_dtype == SW_DTYPE_F8_E4M3);
+}
 
 #define SW_ROWS_ALL (-1)
 
@@ -75,6 +86,13 @@ static inline int64_t sw_qspec_groups(const sw_qspec *spec, int64_t k_in)
     return spec->group_elems ? (k_in + spec->group_elems - 1) / spec->group_elems : 1;
 }
 
+/* Rows that share their scales: at least 1. */
+static inline int64_t sw_qspec_rows(const sw_qspec *spec, int64_t n_out)
+{
+    if (spec->scale_rows == SW_ROWS_ALL) return n_out;
+    return spec->scale_rows > 1 ? spec->scale_rows : 1;
+}
+
 /* Borrowed arrays; value[n][k] = scales[n][g] * (codes[n][k] - zeros[n][g]), g = k's group, or
  * scales[n][g] * float(codes[n][k]); times global_scale when the spec has one. Rows that share
  * their scales hold copies of them. */
@@ -95,20 +113,29 @@ sw_code sw_qtensor_alloc(sw_qtensor *out, const sw_qspec *spec, int64_t n_out, i
                          sw_err *err) SW_MUST_USE;
 void sw_qtensor_free(sw_qtensor *q);
 
-/* Nearest value that `dtype` (F16, BF16, F32) holds, ties to even. */
+/* Nearest value that `dtype` (F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0) holds, ties to even; the
+ * small floats saturate, and E8M0 knows no value below 2^-127. */
 float sw_num_round_to(float v, sw_dtype dtype);
 
-/* dst f32 [n_out, k_in] = the exact values. Plain C; this defines what a code means. */
+/* dst f32 [n_out, k_in] = scale * (code - zero) or scale * float(code), then times global_scale:
+ * one float rounding a product. Plain C; this defines what a code means. */
 void sw_qtensor_decode(float *dst, const sw_qtensor *q);
 
-/* Every scale finite and above zero, every zero and code within range, every g_idx in range.
+/* Every scale finite and above zero (an E4M3 one may be zero), of its dtype, a power of two and
+ * shared where the spec says so; every zero and code within range and a number; every g_idx in
+ * range; global and input scale finite and above zero where the spec asks for them.
  * SW_E_FORMAT names the first offender by row and group. */
 sw_code sw_qtensor_check(const sw_qtensor *q, sw_err *err) SW_MUST_USE;
 
-/* n stored F32, F16 or BF16 elements into floats. SW_E_UNSUPPORTED for another dtype. */
+/* The same for the scale of one row and group alone; global_scale counts when the spec has one. */
+sw_code sw_scale_check(float scale, const sw_qspec *spec, float global_scale, int64_t n,
+                       int64_t group, sw_err *err) SW_MUST_USE;
+
+/* n stored F32, F16, BF16, F8_E4M3, F8_E5M2 or F8_E8M0 elements into floats. SW_E_UNSUPPORTED for
+ * another dtype. */
 sw_code sw_float_decode_n(float *dst, const void *src, sw_dtype dtype, int64_t n,
                           sw_err *err) SW_MUST_USE;
-/* n floats into stored F32, F16 or BF16, nearest even. SW_E_UNSUPPORTED for another dtype. */
+/* n floats into the same, as sw_num_round_to rounds. SW_E_UNSUPPORTED for another dtype. */
 sw_code sw_float_encode_n(void *dst, sw_dtype dtype, const float *src, int64_t n,
                           sw_err *err) SW_MUST_USE;
 

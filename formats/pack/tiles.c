@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/base/size.h"
-#include "formats/num/half.h"
 
 int64_t sw_tile_offset(int container_bits, int n, int k, int *shift)
 {
@@ -26,9 +25,9 @@ int64_t sw_tiles_codes_bytes(const sw_num *num, int64_t n_out, int64_t k_in)
     return sw_tiles_n(n_out) * sw_tiles_k(k_in) * sw_tile_bytes(sw_tiles_container_bits(num));
 }
 
-int64_t sw_tiles_scales_bytes(int64_t n_out, int64_t n_groups)
+int64_t sw_tiles_scales_bytes(sw_dtype scale_dtype, int64_t n_out, int64_t n_groups)
 {
-    return sw_tiles_n(n_out) * n_groups * SW_TILE_N * (int64_t)sizeof(uint16_t);
+    return sw_tiles_n(n_out) * n_groups * SW_TILE_N * sw_dtype_bits(scale_dtype) / 8;
 }
 
 int64_t sw_tiles_zeros_bytes(int64_t n_out, int64_t n_groups)
@@ -42,10 +41,12 @@ typedef uint8_t staged_tile[SW_TILE_N][SW_TILE_K];
 static const int lane_columns[4][4] = {
     {0, 8, 1, 9}, {2, 10, 3, 11}, {4, 12, 5, 13}, {6, 14, 7, 15}};
 
-static uint8_t zero_of(const sw_qtensor *q, int64_t n, int64_t k)
+/* What a padding position holds, so that it counts as 0. */
+static uint8_t padding_of(const sw_qtensor *q, int64_t n, int64_t k)
 {
     int64_t group = q->spec.group_elems ? k / q->spec.group_elems : 0;
 
+    if (q->spec.num->kind == SW_NUM_FLOAT) return 0;
     if (!q->zeros || n >= q->n_out) return (uint8_t)q->spec.num->sym_zero;
     return q->zeros[n * q->n_groups + sw_min_i64(group, q->n_groups - 1)];
 }
@@ -57,7 +58,7 @@ static void stage(staged_tile tile, const sw_qtensor *q, int64_t n0, int64_t k0)
     for (int64_t n = 0; n < SW_TILE_N; n++) {
         int64_t k_valid = n0 + n < q->n_out ? k_here : 0;
         if (k_valid) memcpy(tile[n], q->codes + (n0 + n) * q->k_in + k0, (size_t)k_valid);
-        for (int64_t k = k_valid; k < SW_TILE_K; k++) tile[n][k] = zero_of(q, n0 + n, k0 + k);
+        for (int64_t k = k_valid; k < SW_TILE_K; k++) tile[n][k] = padding_of(q, n0 + n, k0 + k);
     }
 }
 
@@ -129,32 +130,56 @@ static void tile_decode_8(staged_tile tile, const uint8_t *src)
 
 static sw_code check_spec(const sw_qspec *spec, sw_err *err)
 {
-    if (spec->group_elems % 32)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "Swage tiles need groups of a multiple of 32, not "
+    static const sw_dtype held[] = {SW_DTYPE_F32, SW_DTYPE_F16, SW_DTYPE_BF16, SW_DTYPE_F8_E4M3,
+                                    SW_DTYPE_F8_E8M0};
+
+    if (spec->group_elems % 16)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "Swage tiles need groups of a multiple of 16, not "
                        "%lld", (long long)spec->group_elems);
-    if (spec->scale_dtype != SW_DTYPE_F16 && spec->scale_dtype != SW_DTYPE_BF16)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "Swage tiles hold F16 or BF16 scales, not %s",
-                       sw_dtype_name(spec->scale_dtype));
-    return SW_OK;
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        if (spec->scale_dtype == held[i]) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "Swage tiles hold F32, F16, BF16, F8_E4M3 or F8_E8M0 "
+                   "scales, not %s", sw_dtype_name(spec->scale_dtype));
 }
 
-static void pack_records(uint16_t *scales, uint8_t *zeros, const sw_qtensor *q, int64_t n)
+/* The scale record of one (n_tile, group). Padding stays zero bits, which E8M0 could not say. */
+static sw_code pack_scales(uint8_t *record, const sw_qtensor *q, int64_t tile, int64_t group,
+                           sw_err *err)
 {
-    int64_t tile = n / SW_TILE_N;
-    int slot = sw_tile_slot((int)(n % SW_TILE_N));
-    bool is_f16 = q->spec.scale_dtype == SW_DTYPE_F16;
+    int64_t n0 = tile * SW_TILE_N, n_here = sw_min_i64(SW_TILE_N, q->n_out - n0);
+    size_t bytes = (size_t)sw_dtype_bits(q->spec.scale_dtype) / 8;
+    sw_code rc = SW_OK;
 
-    for (int64_t group = 0; group < q->n_groups; group++) {
-        int64_t at = (tile * q->n_groups + group) * SW_TILE_N + slot;
-        float scale = n < q->n_out ? q->scales[n * q->n_groups + group] : 0.0f;
-        scales[at] = is_f16 ? sw_f16_encode(scale) : sw_bf16_encode(scale);
-        if (q->zeros)
-            zeros[at] = n < q->n_out ? q->zeros[n * q->n_groups + group]
-                                     : (uint8_t)q->spec.num->sym_zero;
+    memset(record, 0, SW_TILE_N * bytes);
+    for (int n = 0; n < n_here && rc == SW_OK; n++)
+        rc = sw_float_encode_n(record + (size_t)sw_tile_slot(n) * bytes, q->spec.scale_dtype,
+                               &q->scales[(n0 + n) * q->n_groups + group], 1, err);
+    return rc;
+}
+
+static void pack_zeros(uint8_t *record, const sw_qtensor *q, int64_t tile, int64_t group)
+{
+    for (int n = 0; n < SW_TILE_N; n++) {
+        int64_t row = tile * SW_TILE_N + n;
+        record[sw_tile_slot(n)] = row < q->n_out ? q->zeros[row * q->n_groups + group]
+                                                 : (uint8_t)q->spec.num->sym_zero;
     }
 }
 
-sw_code sw_tiles_pack(uint8_t *codes, uint16_t *scales, uint8_t *zeros, const sw_qtensor *q,
+static sw_code pack_records(uint8_t *scales, uint8_t *zeros, const sw_qtensor *q, sw_err *err)
+{
+    int64_t record = SW_TILE_N * sw_dtype_bits(q->spec.scale_dtype) / 8;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < sw_tiles_n(q->n_out) * q->n_groups && rc == SW_OK; i++) {
+        int64_t tile = i / q->n_groups, group = i % q->n_groups;
+        rc = pack_scales(scales + i * record, q, tile, group, err);
+        if (q->zeros) pack_zeros(zeros + i * SW_TILE_N, q, tile, group);
+    }
+    return rc;
+}
+
+sw_code sw_tiles_pack(uint8_t *codes, void *scales, uint8_t *zeros, const sw_qtensor *q,
                       sw_err *err)
 {
     int container_bits = sw_tiles_container_bits(q->spec.num);
@@ -171,23 +196,25 @@ sw_code sw_tiles_pack(uint8_t *codes, uint16_t *scales, uint8_t *zeros, const sw
             (container_bits == 4 ? tile_encode_4 : tile_encode_8)(codes, tile);
             codes += sw_tile_bytes(container_bits);
         }
-    for (int64_t n = 0; n < sw_tiles_n(q->n_out) * SW_TILE_N; n++)
-        pack_records(scales, zeros, q, n);
-    return SW_OK;
+    return pack_records(scales, zeros, q, err);
 }
 
-static void unpack_records(sw_qtensor *q, const sw_tiles *tiles, int64_t n)
+static sw_code unpack_record(sw_qtensor *q, const sw_tiles *tiles, int64_t tile, int64_t group,
+                             sw_err *err)
 {
-    int64_t tile = n / SW_TILE_N;
-    int slot = sw_tile_slot((int)(n % SW_TILE_N));
-    bool is_f16 = q->spec.scale_dtype == SW_DTYPE_F16;
+    int64_t n0 = tile * SW_TILE_N, n_here = sw_min_i64(SW_TILE_N, q->n_out - n0);
+    int64_t at = (tile * q->n_groups + group) * SW_TILE_N;
+    float scales[SW_TILE_N];
+    sw_code rc = sw_float_decode_n(
+        scales, (const uint8_t *)tiles->scales + at * sw_dtype_bits(q->spec.scale_dtype) / 8,
+        q->spec.scale_dtype, SW_TILE_N, err);
 
-    for (int64_t group = 0; group < q->n_groups; group++) {
-        int64_t at = (tile * q->n_groups + group) * SW_TILE_N + slot;
-        uint16_t bits = tiles->scales[at];
-        q->scales[n * q->n_groups + group] = is_f16 ? sw_f16_decode(bits) : sw_bf16_decode(bits);
-        if (q->zeros) q->zeros[n * q->n_groups + group] = tiles->zeros[at];
+    for (int n = 0; n < n_here && rc == SW_OK; n++) {
+        int64_t to = (n0 + n) * q->n_groups + group;
+        q->scales[to] = scales[sw_tile_slot(n)];
+        if (q->zeros) q->zeros[to] = tiles->zeros[at + sw_tile_slot(n)];
     }
+    return rc;
 }
 
 sw_code sw_tiles_unpack(sw_qtensor *q, const sw_tiles *tiles, sw_err *err)
@@ -208,6 +235,10 @@ sw_code sw_tiles_unpack(sw_qtensor *q, const sw_tiles *tiles, sw_err *err)
             unstage(q, tile, n0, k0);
             codes += sw_tile_bytes(tiles->container_bits);
         }
-    for (int64_t n = 0; n < q->n_out; n++) unpack_records(q, tiles, n);
+    for (int64_t i = 0; i < sw_tiles_n(q->n_out) * q->n_groups && rc == SW_OK; i++)
+        rc = unpack_record(q, tiles, i / q->n_groups, i % q->n_groups, err);
+    if (rc != SW_OK) return rc;
+    q->global_scale = tiles->global_scale;
+    q->input_scale = tiles->input_scale;
     return SW_OK;
 }

@@ -20,10 +20,11 @@
  *   channel 16w+g at input K(c)[i], and + 4 + i channel 16w+g+8.
  *
  * Codes of small floats (E2M1 in the 4-bit container, E4M3 and E5M2 in the 8-bit one) are their raw
- * bits; their padding is code 0.
+ * bits; their padding is code 0 everywhere.
  *
- * Scales: one record per (n_tile, group): 64 values of scale_dtype; slot 2*(8w+g)+h is
- * channel 16w+g+8h, so that one 4-byte load gives a lane its two channels.
+ * Scales: one record per (n_tile, group): 64 values of scale_dtype (1, 2 or 4 bytes each); slot
+ * 2*(8w+g)+h is channel 16w+g+8h, so that one load of two gives a lane its two channels.
+ * Rows that share their scales hold copies. Padding scales are zero bits.
  * Zeros (asymmetric only): one record per (n_tile, group): 64 bytes in the same slot order.
  *
  * 2- and 3-bit codes travel in the 4-bit container unchanged (code and zero keep their value).
@@ -49,7 +50,7 @@ typedef struct sw_tiles {
     int64_t n_out, k_in, n_groups;
     int container_bits;      /* 4 or 8 */
     const uint8_t *codes;    /* [n_tiles, k_tiles, tile_bytes] */
-    const uint16_t *scales;  /* [n_tiles, n_groups, 64] raw bits of spec.scale_dtype */
+    const void *scales;      /* [n_tiles, n_groups, 64] raw bits of spec.scale_dtype */
     const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */
     float global_scale;      /* as in sw_qtensor */
     float input_scale;
@@ -70,12 +71,13 @@ int64_t sw_tile_offset(int container_bits, int n, int k, int *shift);
 static inline int sw_tile_slot(int n) { return 2 * (8 * (n / 16) + n % 8) + (n % 16) / 8; }
 
 int64_t sw_tiles_codes_bytes(const sw_num *num, int64_t n_out, int64_t k_in);
-int64_t sw_tiles_scales_bytes(int64_t n_out, int64_t n_groups);
+int64_t sw_tiles_scales_bytes(sw_dtype scale_dtype, int64_t n_out, int64_t n_groups);
 int64_t sw_tiles_zeros_bytes(int64_t n_out, int64_t n_groups);
 
 /* q into caller-allocated buffers of the sizes above (zeros may be NULL when symmetric).
- * SW_E_UNSUPPORTED: q->g_idx is set, or group_elems is no multiple of 32. */
-sw_code sw_tiles_pack(uint8_t *codes, uint16_t *scales, uint8_t *zeros, const sw_qtensor *q,
+ * SW_E_UNSUPPORTED: q->g_idx is set, group_elems is no multiple of 16, or scale_dtype is none of
+ * F32, F16, BF16, F8_E4M3, F8_E8M0. */
+sw_code sw_tiles_pack(uint8_t *codes, void *scales, uint8_t *zeros, const sw_qtensor *q,
                       sw_err *err) SW_MUST_USE;
 /* The exact inverse into an allocated q of the same spec and shape. */
 sw_code sw_tiles_unpack(sw_qtensor *q, const sw_tiles *tiles, sw_err *err) SW_MUST_USE;

@@ -14,7 +14,7 @@
 
 static void load_slots(float *scale, float *offset, const sw_tiles *t, int64_t record)
 {
-    const uint16_t *scales = t->scales + record * SW_TILE_N;
+    const uint16_t *scales = (const uint16_t *)t->scales + record * SW_TILE_N;
     vec all_zero = v_all((float)-t->spec.num->sym_zero);
 
     for (int i = 0; i < SW_TILE_N; i += V_LANES) {

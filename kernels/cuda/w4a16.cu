@@ -185,7 +185,7 @@ static w4_args args_of(const sw_cuda_gemm *p)
     int64_t group = t->spec.group_elems, per_stage = group ? divide_up(SW_STAGE_K, group) : 1;
 
     a.codes = t->codes;
-    a.scales = t->scales;
+    a.scales = (const uint16_t *)t->scales;
     a.zeros = t->spec.is_symmetric ? NULL : t->zeros;
     a.y = (uint16_t *)p->d_y;
     a.y_stride = p->y_stride;

@@ -26,19 +26,20 @@ static sw_code take_lines(void **out, sw_arena *arena, int64_t size_bytes, sw_er
 static sw_code pack_tiles(sw_tiles *out, sw_arena *arena, const sw_qtensor *q, sw_err *err)
 {
     void *codes, *scales, *zeros = NULL;
+    int64_t scales_bytes = sw_tiles_scales_bytes(q->spec.scale_dtype, q->n_out, q->n_groups);
     int64_t zeros_bytes = sw_tiles_zeros_bytes(q->n_out, q->n_groups);
     sw_code rc;
 
     rc = take_lines(&codes, arena, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in), err);
     if (rc != SW_OK) return rc;
-    rc = take_lines(&scales, arena, sw_tiles_scales_bytes(q->n_out, q->n_groups), err);
-    if (rc != SW_OK) return rc;
+    if ((rc = take_lines(&scales, arena, scales_bytes, err)) != SW_OK) return rc;
     if (q->zeros && (rc = take_lines(&zeros, arena, zeros_bytes, err)) != SW_OK) return rc;
     if ((rc = sw_tiles_pack(codes, scales, zeros, q, err)) != SW_OK) return rc;
     *out = (sw_tiles){.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in,
                       .n_groups = q->n_groups,
                       .container_bits = sw_tiles_container_bits(q->spec.num), .codes = codes,
-                      .scales = scales, .zeros = zeros};
+                      .scales = scales, .zeros = zeros, .global_scale = q->global_scale,
+                      .input_scale = q->input_scale};
     return SW_OK;
 }
 
@@ -68,7 +69,12 @@ static sw_code repack(sw_weight *out, sw_arena *arena, const open_job *job, cons
                (rc = pack_tiles(tiles, arena, &q, err)) == SW_OK) {
         out->tiles = tiles;
     }
-    if (rc != SW_OK) sw_err_prefix(err, "%s: %s", job->ckpt->dir, path);
+    if (rc == SW_OK) {
+        out->act = q.spec.act;
+        out->input_scale = q.input_scale;
+    } else {
+        sw_err_prefix(err, "%s: %s", job->ckpt->dir, path);
+    }
     sw_qtensor_free(&q);
     return rc;
 }
@@ -85,8 +91,11 @@ static sw_code get_linear(void *self, sw_weight *out, sw_arena *arena, const cha
         return repack(out, arena, job, path, err);
     if ((rc = SW_ARENA_TAKE(&tiles, arena, 1, err)) != SW_OK) return rc;
     rc = sw_checkpoint_tiles(tiles, job->ckpt, path, n_out, k_in, err);
-    if (rc == SW_OK) out->tiles = tiles;
-    return rc;
+    if (rc != SW_OK) return rc;
+    out->tiles = tiles;
+    out->act = tiles->spec.act;
+    out->input_scale = tiles->input_scale;
+    return SW_OK;
 }
 
 static void load_layers(void *ctx, int64_t begin, int64_t end, int thread)

@@ -24,9 +24,13 @@ static int code_at(const uint8_t *tile, int container_bits, int n, int k)
 
 static float scale_at(const sw_tiles *t, int64_t record, int slot)
 {
-    uint16_t raw = t->scales[record * SW_TILE_N + slot];
+    int64_t at = (record * SW_TILE_N + slot) * sw_dtype_bits(t->spec.scale_dtype) / 8;
+    float scale = 0.0f;
+    sw_err err = {0};
 
-    return t->spec.scale_dtype == SW_DTYPE_BF16 ? sw_bf16_decode(raw) : sw_f16_decode(raw);
+    /* every dtype that tiles hold can be decoded */
+    (void)!sw_float_decode_n(&scale, (const uint8_t *)t->scales + at, t->spec.scale_dtype, 1, &err);
+    return scale;
 }
 
 static void tiles_row(float *dst, const sw_tiles *t, int64_t n)
@@ -34,6 +38,7 @@ static void tiles_row(float *dst, const sw_tiles *t, int64_t n)
     int64_t n_tile = n / SW_TILE_N, k_tiles = sw_tiles_k(t->k_in);
     int64_t tile_bytes = sw_tile_bytes(t->container_bits);
     int in_tile = (int)(n % SW_TILE_N), slot = sw_tile_slot(in_tile);
+    const float *values = t->spec.num->values;
 
     for (int64_t k = 0; k < t->k_in; k++) {
         const uint8_t *tile = t->codes + (n_tile * k_tiles + k / SW_TILE_K) * tile_bytes;
@@ -42,7 +47,9 @@ static void tiles_row(float *dst, const sw_tiles *t, int64_t n)
         int zero = t->zeros ? t->zeros[record * SW_TILE_N + slot] : t->spec.num->sym_zero;
         int code = code_at(tile, t->container_bits, in_tile, (int)(k % SW_TILE_K));
 
-        dst[k] = scale_at(t, record, slot) * (float)(code - zero);
+        dst[k] = scale_at(t, record, slot) *
+                 (values ? values[code] : (float)(code - zero));
+        if (t->spec.has_global) dst[k] *= t->global_scale;
     }
 }
 

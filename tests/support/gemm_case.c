@@ -15,8 +15,11 @@
 #define CANARY_ELEMS 64
 #define CANARY 0x7fa5c3e1u /* a NaN that no arithmetic makes */
 
-static const sw_num nums[] = {{"u2", SW_NUM_INT, 2, 3, 2}, {"u3", SW_NUM_INT, 3, 7, 4},
-                              {"u4", SW_NUM_INT, 4, 15, 8}, {"u8", SW_NUM_INT, 8, 255, 128}};
+#define INT_NUM(text, b) \
+    {.name = text, .kind = SW_NUM_INT, .bits = b, .code_max = (1 << b) - 1, \
+     .sym_zero = 1 << (b - 1)}
+static const sw_num nums[] = {INT_NUM("u2", 2), INT_NUM("u3", 3), INT_NUM("u4", 4),
+                              INT_NUM("u8", 8)};
 
 uint32_t gemm_random(uint32_t *state)
 {

@@ -1,6 +1,7 @@
 /* qtensor_gen.c - see qtensor_gen.h. */
 #include "tests/support/qtensor_gen.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,6 +57,60 @@ void sw_gen_qtensor(sw_qtensor *out, int bits, bool is_symmetric, int64_t group_
     }
 }
 
+#define NUM(id) &sw_nums[SW_NUM_##id]
+#define FLOATS .is_symmetric = true
+
+static const sw_qspec float_specs[SW_GEN_FLOATS] = {
+    {.num = NUM(E4M3), FLOATS, .scale_dtype = SW_DTYPE_F32, .scale_rows = SW_ROWS_ALL,
+     .act = {NUM(E4M3), SW_ACT_TENSOR, 0, SW_DTYPE_F32}},
+    {.num = NUM(E4M3), FLOATS, .scale_dtype = SW_DTYPE_BF16,
+     .act = {NUM(E4M3), SW_ACT_TOKEN, 0, SW_DTYPE_F32}},
+    {.num = NUM(E5M2), FLOATS, .scale_dtype = SW_DTYPE_F16},
+    {.num = NUM(E4M3), FLOATS, .scale_dtype = SW_DTYPE_F32, .group_elems = 128, .scale_rows = 128,
+     .act = {NUM(E4M3), SW_ACT_GROUP, 128, SW_DTYPE_F32}},
+    {.num = NUM(E4M3), FLOATS, .scale_dtype = SW_DTYPE_F32, .group_elems = 128, .scale_rows = 128,
+     .is_pow2_scale = true, .act = {NUM(E4M3), SW_ACT_GROUP, 128, SW_DTYPE_F8_E8M0}},
+    {.num = NUM(E2M1), FLOATS, .scale_dtype = SW_DTYPE_F8_E8M0, .group_elems = 32,
+     .is_pow2_scale = true},
+    {.num = NUM(E4M3), FLOATS, .scale_dtype = SW_DTYPE_F8_E8M0, .group_elems = 32,
+     .is_pow2_scale = true, .act = {NUM(E4M3), SW_ACT_GROUP, 32, SW_DTYPE_F8_E8M0}},
+    {.num = NUM(E2M1), FLOATS, .scale_dtype = SW_DTYPE_F8_E4M3, .group_elems = 16,
+     .has_global = true},
+    {.num = NUM(E2M1), FLOATS, .scale_dtype = SW_DTYPE_F8_E4M3, .group_elems = 16,
+     .has_global = true, .act = {NUM(E2M1), SW_ACT_GROUP, 16, SW_DTYPE_F8_E4M3}},
+};
+
+const sw_qspec *sw_gen_float_spec(int which) { return &float_specs[which]; }
+
+/* Scales from 2^-9 to 2^2, of the dtype and the spec. */
+static float gen_float_scale(uint64_t *state, const sw_qspec *spec)
+{
+    float power = 1.0f / (float)(1u << sw_gen_next(state) % 10);
+    float mantissa = 1.0f + (float)(sw_gen_next(state) % 4096) / 4096.0f;
+
+    return spec->is_pow2_scale ? power : sw_num_round_to(power * mantissa, spec->scale_dtype);
+}
+
+void sw_gen_float_qtensor(sw_qtensor *out, int which, int64_t n_out, int64_t k_in, uint64_t seed)
+{
+    const sw_qspec *spec = &float_specs[which];
+    int64_t rows = sw_qspec_rows(spec, n_out);
+    sw_err err = {0};
+
+    if (sw_qtensor_alloc(out, spec, n_out, k_in, &err) != SW_OK) fail_msg("%s", err.text);
+    for (int64_t i = 0; i < n_out * k_in; i++) {
+        do out->codes[i] = gen_code(&seed, SW_GEN_RANDOM, 0, spec->num->code_max);
+        while (!isfinite(spec->num->values[out->codes[i]]));
+    }
+    for (int64_t n = 0; n < n_out; n++)
+        for (int64_t g = 0; g < out->n_groups; g++)
+            out->scales[n * out->n_groups + g] =
+                n % rows ? out->scales[(n - 1) * out->n_groups + g] : gen_float_scale(&seed, spec);
+    if (spec->has_global) out->global_scale = 1.0f / 896.0f;
+    if (sw_act_needs_input_scale(&spec->act)) out->input_scale = 0.0625f;
+    if (sw_qtensor_check(out, &err) != SW_OK) fail_msg("%s", err.text);
+}
+
 void sw_gen_assert_same(const sw_qtensor *have, const sw_qtensor *want)
 {
     assert_int_equal(have->n_out, want->n_out);
@@ -75,6 +130,8 @@ void sw_gen_assert_same(const sw_qtensor *have, const sw_qtensor *want)
             fail_msg("zero [%lld, %lld]: have %d, want %d", (long long)(i / want->n_groups),
                      (long long)(i % want->n_groups), have->zeros[i], want->zeros[i]);
     }
+    if (want->spec.has_global) assert_true(have->global_scale == want->global_scale);
+    assert_true(have->input_scale == want->input_scale);
     for (int64_t k = 0; want->g_idx && k < want->k_in; k++)
         assert_int_equal(have->g_idx[k], want->g_idx[k]);
 }

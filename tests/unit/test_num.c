@@ -140,6 +140,59 @@ static void a_scale_that_makes_infinite_weights_is_refused(void **state)
     sw_qtensor_free(&q);
 }
 
+static void float_codes_decode_under_all_their_scales(void **state)
+{
+    uint8_t codes[] = {0x7, 0xf, 0x1, 0x0, 0x2, 0x3, 0xc, 0x6};
+    float scales[] = {448.0f, 0.5f, 1.0f, 0.25f}, have[8];
+    sw_qtensor q = {.spec = {.num = &sw_nums[SW_NUM_E2M1], .is_symmetric = true, .group_elems = 2,
+                             .scale_dtype = SW_DTYPE_F8_E4M3, .has_global = true},
+                    .n_out = 2, .k_in = 4, .n_groups = 2, .codes = codes, .scales = scales,
+                    .global_scale = 0.125f};
+    static const float want[] = {336, -336, 0.03125f, 0, 0.125f, 0.1875f, -0.0625f, 0.125f};
+    sw_err err = {0};
+
+    (void)state;
+    sw_qtensor_decode(have, &q);
+    assert_memory_equal(have, want, sizeof want);
+    assert_int_equal(sw_qtensor_check(&q, &err), SW_OK);
+}
+
+static void check_knows_what_floats_and_shared_scales_must_be(void **state)
+{
+    sw_qtensor q;
+
+    (void)state;
+    sw_gen_float_qtensor(&q, 4, 130, 256, 9); /* 128 x 128, powers of two */
+    q.codes[256 + 3] = 0x7f;
+    expect_refusal(&q, "code 0x7f at row 1, column 3 is no finite e4m3");
+    q.codes[256 + 3] = 0;
+    q.scales[2 * 5 + 1] *= 2.0f;
+    expect_refusal(&q, "row 0, which shares it");
+    q.scales[2 * 5 + 1] /= 2.0f;
+    for (int64_t n = 0; n < 128; n++) q.scales[2 * n] = 0.75f;
+    expect_refusal(&q, "no power of two");
+    sw_qtensor_free(&q);
+    sw_gen_float_qtensor(&q, 8, 4, 64, 9); /* NVFP4 with activations */
+    q.scales[3] = 0.0f; /* a block too small for its scale */
+    assert_int_equal(sw_qtensor_check(&q, &(sw_err){0}), SW_OK);
+    q.global_scale = NAN;
+    expect_refusal(&q, "global scale nan");
+    q.global_scale = 1e38f;
+    expect_refusal(&q, "infinite weights");
+    q.global_scale = 1.0f;
+    q.input_scale = 0.0f;
+    expect_refusal(&q, "input scale 0");
+    sw_qtensor_free(&q);
+}
+
+static void specs_are_the_same_in_every_field_or_not_at_all(void **state)
+{
+    (void)state;
+    for (int a = 0; a < SW_GEN_FLOATS; a++)
+        for (int b = 0; b < SW_GEN_FLOATS; b++)
+            assert_int_equal(sw_qspec_same(sw_gen_float_spec(a), sw_gen_float_spec(b)), a == b);
+}
+
 static void floats_round_to_nearest_even(void **state)
 {
     (void)state;
@@ -181,6 +234,9 @@ int main(void)
         cmocka_unit_test(alloc_gives_zeroed_buffers_and_refuses_nonsense),
         cmocka_unit_test(check_names_the_first_offender),
         cmocka_unit_test(a_scale_that_makes_infinite_weights_is_refused),
+        cmocka_unit_test(float_codes_decode_under_all_their_scales),
+        cmocka_unit_test(check_knows_what_floats_and_shared_scales_must_be),
+        cmocka_unit_test(specs_are_the_same_in_every_field_or_not_at_all),
         cmocka_unit_test(floats_round_to_nearest_even),
         cmocka_unit_test(stored_floats_come_and_go_unchanged),
     };

@@ -9,13 +9,11 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
-#include "formats/num/half.h"
 #include "formats/pack/tiles.h"
 #include "tests/support/qtensor_gen.h"
 
 typedef struct packed {
-    uint8_t *codes, *zeros;
-    uint16_t *scales;
+    uint8_t *codes, *zeros, *scales;
 } packed;
 
 static void pack(packed *out, const sw_qtensor *q)
@@ -24,7 +22,8 @@ static void pack(packed *out, const sw_qtensor *q)
 
     memset(out, 0, sizeof *out);
     if (SW_MEM_GET(&out->codes, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in), "c", &err) ||
-        SW_MEM_GET(&out->scales, sw_tiles_scales_bytes(q->n_out, q->n_groups) / 2, "s", &err) ||
+        SW_MEM_GET(&out->scales,
+                   sw_tiles_scales_bytes(q->spec.scale_dtype, q->n_out, q->n_groups), "s", &err) ||
         (q->zeros &&
          SW_MEM_GET(&out->zeros, sw_tiles_zeros_bytes(q->n_out, q->n_groups), "z", &err)))
         fail_msg("%s", err.text);
@@ -103,7 +102,10 @@ static void a_word_unfolds_into_the_mma_fragment(void **state)
 /* Ragged in both directions; found through sw_tile_offset, which the tests above pin down. */
 static void check_contents(const sw_qtensor *q, const packed *p)
 {
+    sw_err err = {0};
     int container = q->spec.num->bits <= 4 ? 4 : 8;
+    bool is_float = q->spec.num->kind == SW_NUM_FLOAT;
+    size_t bytes = (size_t)sw_dtype_bits(q->spec.scale_dtype) / 8;
     int64_t n_all = (q->n_out + 63) / 64 * 64, k_all = (q->k_in + 63) / 64 * 64;
 
     for (int64_t n = 0; n < n_all; n++)
@@ -113,7 +115,7 @@ static void check_contents(const sw_qtensor *q, const packed *p)
             int64_t at = sw_tile_offset(container, (int)(n % 64), (int)(k % 64), &shift);
             int byte = p->codes[tile * sw_tile_bytes(container) + at];
             int have = container == 4 ? (byte >> shift) & 15 : byte;
-            int want = q->spec.num->sym_zero; /* padding */
+            int want = is_float ? 0 : q->spec.num->sym_zero; /* padding */
             if (n < q->n_out && k < q->k_in) want = q->codes[n * q->k_in + k];
             else if (n < q->n_out && q->zeros)
                 want = q->zeros[n * q->n_groups + q->n_groups - 1];
@@ -124,37 +126,64 @@ static void check_contents(const sw_qtensor *q, const packed *p)
         for (int64_t group = 0; group < q->n_groups; group++) {
             int64_t channel = n % 64, h = channel % 16 / 8, g = channel % 8, w = channel / 16;
             int64_t at = (n / 64 * q->n_groups + group) * 64 + 2 * (8 * w + g) + h;
-            float want = n < q->n_out ? q->scales[n * q->n_groups + group] : 0.0f;
-            float have = q->spec.scale_dtype == SW_DTYPE_F16 ? sw_f16_decode(p->scales[at])
-                                                             : sw_bf16_decode(p->scales[at]);
-            assert_true(have == want);
+            const uint8_t *stored = p->scales + (size_t)at * bytes;
+            float have;
+            assert_int_equal(sw_float_decode_n(&have, stored, q->spec.scale_dtype, 1, &err), SW_OK);
+            if (n < q->n_out)
+                assert_true(have == q->scales[n * q->n_groups + group]);
+            else
+                assert_memory_equal(stored, "\0\0\0\0", bytes);
             if (q->zeros)
                 assert_int_equal(p->zeros[at], n < q->n_out ? q->zeros[n * q->n_groups + group]
                                                             : q->spec.num->sym_zero);
         }
 }
 
-static void try_one(int bits, bool is_symmetric, int64_t group, sw_dtype dtype, int64_t n_out,
-                    int64_t k_in, sw_gen_content content)
+static void try_tensor(const sw_qtensor *q)
 {
-    sw_qtensor q, back;
+    sw_qtensor back;
     packed p;
     sw_err err = {0};
 
-    sw_gen_qtensor(&q, bits, is_symmetric, group, dtype, n_out, k_in, content, 0,
-                   (uint64_t)(n_out * 1000 + k_in));
-    pack(&p, &q);
-    check_contents(&q, &p);
-    sw_tiles tiles = {.spec = q.spec, .n_out = n_out, .k_in = k_in, .n_groups = q.n_groups,
-                      .container_bits = bits <= 4 ? 4 : 8, .codes = p.codes, .scales = p.scales,
-                      .zeros = p.zeros};
-    assert_int_equal(sw_qtensor_alloc(&back, &q.spec, n_out, k_in, &err), SW_OK);
+    pack(&p, q);
+    check_contents(q, &p);
+    sw_tiles tiles = {.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in,
+                      .n_groups = q->n_groups,
+                      .container_bits = q->spec.num->bits <= 4 ? 4 : 8, .codes = p.codes,
+                      .scales = p.scales, .zeros = p.zeros, .global_scale = q->global_scale,
+                      .input_scale = q->input_scale};
+    assert_int_equal(sw_qtensor_alloc(&back, &q->spec, q->n_out, q->k_in, &err), SW_OK);
     assert_int_equal(sw_tiles_unpack(&back, &tiles, &err), SW_OK);
-    sw_gen_assert_same(&back, &q);
+    sw_gen_assert_same(&back, q);
     sw_qtensor_free(&back);
-    sw_qtensor_free(&q);
     unpack(&p);
 }
+
+static void try_one(int bits, bool is_symmetric, int64_t group, sw_dtype dtype, int64_t n_out,
+                    int64_t k_in, sw_gen_content content)
+{
+    sw_qtensor q;
+
+    sw_gen_qtensor(&q, bits, is_symmetric, group, dtype, n_out, k_in, content, 0,
+                   (uint64_t)(n_out * 1000 + k_in));
+    try_tensor(&q);
+    sw_qtensor_free(&q);
+}
+
+static void small_floats_and_their_scales_too(void **state)
+{
+    static const int64_t shapes[][2] = {{1, 32}, {64, 64}, {65, 96}, {130, 320}};
+
+    (void)state;
+    for (int s = 0; s < 4; s++)
+        for (int f = 0; f < SW_GEN_FLOATS; f++) {
+            sw_qtensor q;
+            sw_gen_float_qtensor(&q, f, shapes[s][0], shapes[s][1], (uint64_t)(7 * s + f));
+            try_tensor(&q);
+            sw_qtensor_free(&q);
+        }
+}
+
 
 static void unpack_undoes_pack(void **state)
 {
@@ -181,15 +210,15 @@ static void what_tiles_cannot_hold_is_refused(void **state)
     sw_err err = {0};
 
     (void)state;
-    sw_gen_qtensor(&q, 4, true, 16, SW_DTYPE_F16, 64, 64, SW_GEN_RANDOM, 0, 3);
+    sw_gen_qtensor(&q, 4, true, 8, SW_DTYPE_F16, 64, 64, SW_GEN_RANDOM, 0, 3);
     assert_int_equal(sw_tiles_pack(codes, scales, NULL, &q, &err), SW_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "multiple of 32"));
+    assert_non_null(strstr(err.text, "multiple of 16"));
     q.spec.group_elems = 0;
     q.n_groups = 1;
-    q.spec.scale_dtype = SW_DTYPE_F32;
+    q.spec.scale_dtype = SW_DTYPE_F64;
     err.code = SW_OK;
     assert_int_equal(sw_tiles_pack(codes, scales, NULL, &q, &err), SW_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "F32"));
+    assert_non_null(strstr(err.text, "F64"));
     q.spec.scale_dtype = SW_DTYPE_F16;
     q.g_idx = (int32_t[64]){0};
     err.code = SW_OK;
@@ -206,6 +235,7 @@ int main(void)
         cmocka_unit_test(offsets_worked_by_hand),
         cmocka_unit_test(a_word_unfolds_into_the_mma_fragment),
         cmocka_unit_test(unpack_undoes_pack),
+        cmocka_unit_test(small_floats_and_their_scales_too),
         cmocka_unit_test(what_tiles_cannot_hold_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
