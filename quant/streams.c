@@ -5,21 +5,6 @@
 
 #include "formats/base/size.h"
 
-static int64_t site_width(const sw_model *m, int64_t layer, sw_site site)
-{
-    static const sw_slot slot_at[SW_SITE_COUNT] = {SW_SLOT_Q, SW_SLOT_O, SW_SLOT_GATE,
-                                                   SW_SLOT_DOWN};
-    int64_t n_out, k_in;
-
-    sw_model_slot_shape(m, layer, slot_at[site], &n_out, &k_in);
-    return k_in;
-}
-
-static bool writes_residual(sw_site site)
-{
-    return site == SW_SITE_O_IN || site == SW_SITE_DOWN_IN;
-}
-
 sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
                        const sw_calib *calib, bool with_original, int n_threads, sw_err *err)
 {
@@ -38,7 +23,7 @@ sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
     if ((rc = SW_MEM_GET(&s.work, chunk_tokens * model->hidden, "calibration chunk", err)) != SW_OK)
         goto done;
     if ((rc = sw_lm_load_ends(&ends, model, st, err)) != SW_OK) goto done;
-    rc = sw_engine_embed(s.engine, &ends, s.x, calib->ids, n_tokens, err);
+    rc = sw_engine_embed(s.engine, &ends, s.x, calib->ids, calib->n_seqs, calib->seq_len, 0, err);
     if (rc != SW_OK || !with_original) goto done;
     if ((rc = SW_MEM_GET(&s.x0, n_tokens * model->hidden, "original stream", err)) != SW_OK)
         goto done;
@@ -64,8 +49,9 @@ void sw_streams_free(sw_streams *s)
 static sw_code new_site(sw_site_stats *stats, const sw_model *m, int64_t layer, sw_site site,
                         bool with_cross, int n_threads, sw_err *err)
 {
-    int64_t k_in = site_width(m, layer, site);
-    int64_t n_residual = with_cross && writes_residual(site) ? m->hidden : 0;
+    int64_t k_in = sw_model_site_width(m, layer, site);
+    bool writes = sw_model_site_writes_residual(m, layer, site);
+    int64_t n_residual = with_cross && writes ? m->hidden : 0;
     sw_code rc;
 
     rc = sw_hessian_new(&stats->site[site], k_in, with_cross, n_residual, n_threads, err);
@@ -79,8 +65,9 @@ static sw_code new_experts(sw_site_stats *stats, const sw_model *m, int64_t laye
     sw_code rc = SW_MEM_GET(&stats->down_of_expert, m->n_experts, "expert Hessians", err);
 
     for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++) {
-        rc = sw_hessian_new(&stats->down_of_expert[e], site_width(m, layer, SW_SITE_DOWN_IN),
-                            false, 0, n_threads, err);
+        rc = sw_hessian_new(&stats->down_of_expert[e],
+                            sw_model_site_width(m, layer, SW_SITE_DOWN_IN), false, 0,
+                            n_threads, err);
         if (rc == SW_OK) stats->n_experts = e + 1;
     }
     return rc;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/model/stored.h"
 #include "formats/text/tokenizer.h"
 #include "tools/values.h"
 
@@ -52,19 +53,15 @@ static void read_model(sw_inspection *in, const char *config_path)
     add_problem(in, &problem);
 }
 
-static void check_tensor(sw_inspection *in, const char *name, int64_t rows, int64_t columns)
+static void check_table(sw_inspection *in, const char *path, int64_t rows, int64_t columns)
 {
-    const sw_st_tensor *t = sw_st_find(in->st, name);
+    const int64_t shape[] = {rows, columns};
+    const sw_st_tensor *t;
     sw_err problem = {0};
-    char text[96];
+    char name[320];
 
-    if (!t) {
-        (void)SW_FAIL(&problem, SW_E_FORMAT, "tensor %s is missing", name);
-    } else if (t->view.n_dims != 2 || t->view.shape[0] != rows || t->view.shape[1] != columns) {
-        sw_view_describe(text, sizeof text, &t->view);
-        (void)SW_FAIL(&problem, SW_E_FORMAT, "tensor %s is %s, config.json says [%lld, %lld]",
-                      name, text, (long long)rows, (long long)columns);
-    }
+    (void)snprintf(name, sizeof name, "%s.weight", path);
+    (void)!sw_stored_tensor(&t, in->st, name, 2, shape, &problem); /* the code stays in problem */
     add_problem(in, &problem);
 }
 
@@ -90,14 +87,17 @@ static sw_code check_layer(sw_inspection *in, int64_t layer, sw_err *err)
     if (rc != SW_OK) return rc;
     (void)sw_model_linears(&in->model, layer, refs, n);
     for (int64_t i = 0; i < n; i++) {
-        char path[256], name[320];
+        sw_err problem = {0};
+        sw_stored stored;
+        char path[256];
         if (!sw_model_slot_path(path, &in->model, layer, refs[i].slot, refs[i].expert)) continue;
         if (is_quantized(in, path)) {
             in->n_quantized++;
             continue;
         }
-        (void)snprintf(name, sizeof name, "%s.weight", path);
-        check_tensor(in, name, refs[i].n_out, refs[i].k_in);
+        (void)!sw_stored_weight(&stored, &in->model, in->st, layer, refs[i].slot, refs[i].expert,
+                                &problem);
+        add_problem(in, &problem);
     }
     sw_arena_reset(&in->arena, mark);
     return SW_OK;
@@ -105,12 +105,15 @@ static sw_code check_layer(sw_inspection *in, int64_t layer, sw_err *err)
 
 static sw_code check_model(sw_inspection *in, sw_err *err)
 {
+    const sw_arch_ends *ends;
     sw_code rc = SW_OK;
 
     if (!in->has_model) return SW_OK;
-    check_tensor(in, "model.embed_tokens.weight", in->model.vocab, in->model.hidden);
-    if (!in->model.is_tied)
-        check_tensor(in, "lm_head.weight", in->model.vocab, in->model.hidden);
+    ends = &in->model.arch->ends;
+    check_table(in, ends->embed, in->model.vocab, in->model.hidden);
+    if (!in->model.is_tied) check_table(in, ends->head, in->model.vocab, in->model.hidden);
+    if (in->model.n_position_rows)
+        check_table(in, ends->positions, in->model.n_position_rows, in->model.hidden);
     for (int64_t layer = 0; layer < in->model.n_layers && rc == SW_OK; layer++)
         rc = check_layer(in, layer, err);
     return rc;

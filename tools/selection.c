@@ -186,7 +186,7 @@ static sw_code build(builder *b)
         return rc;
     if (!out->n_linears)
         return SW_FAIL(b->err, SW_E_USAGE, "--ignore leaves nothing to quantize");
-    if (!b->model->is_tied) out->ignored[out->n_ignored++] = "lm_head";
+    if (!b->model->is_tied) out->ignored[out->n_ignored++] = b->model->arch->ends.head;
     qsort(out->linears, (size_t)out->n_linears, sizeof *out->linears, compare_linears);
     qsort(out->ignored, (size_t)out->n_ignored, sizeof *out->ignored, compare_paths);
     return SW_OK;

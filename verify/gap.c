@@ -85,7 +85,7 @@ static sw_code run_both(sw_runner *kernels, sw_runner *floats, const sw_subject 
     sw_code rc = sw_runner_blocks(kernels, ids, n_seqs, length, err);
 
     if (rc != SW_OK) return rc;
-    rc = sw_engine_embed(floats->engine, floats->lm, floats->x, ids, n_seqs * length, err);
+    rc = sw_engine_embed(floats->engine, floats->lm, floats->x, ids, n_seqs, length, 0, err);
     for (int64_t l = 0; rc == SW_OK && l < checkpoint->model.n_layers; l++) {
         float_block f = {.n_linears = 0};
 

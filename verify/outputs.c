@@ -119,7 +119,7 @@ static sw_code run_tapped(output_job *job, sw_runner *r, const sw_windows *windo
     n_seqs = sw_min_i64(n_seqs, sw_windows_batch(windows));
     if ((rc = SW_MEM_GET(&ids, n_seqs * windows->length, "windows", err)) != SW_OK) return rc;
     sw_windows_copy(ids, windows, 0, n_seqs);
-    rc = sw_engine_embed(r->engine, r->lm, r->x, ids, n_seqs * windows->length, err);
+    rc = sw_engine_embed(r->engine, r->lm, r->x, ids, n_seqs, windows->length, 0, err);
     for (job->layer = 0; rc == SW_OK && job->layer < r->lm->model->n_layers; job->layer++)
         rc = sw_engine_block(r->engine, &r->lm->blocks[job->layer], r->x, n_seqs,
                              windows->length, NULL, &tap, SW_RUN_ALL, err);

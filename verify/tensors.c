@@ -26,12 +26,26 @@ typedef struct tensor_job {
     tensor_slot *slots;
 } tensor_job;
 
-/* The original weight as floats. */
+/* turned [cols, rows] from values [rows, cols], which are freed. */
+static sw_code turn(float **values, int64_t rows, int64_t cols, sw_err *err)
+{
+    float *turned = NULL;
+    sw_code rc = SW_MEM_GET(&turned, rows * cols, "original weight", err);
+
+    for (int64_t i = 0; rc == SW_OK && i < rows * cols; i++)
+        turned[i % cols * rows + i / cols] = (*values)[i];
+    sw_mem_put(*values);
+    *values = turned;
+    return rc;
+}
+
+/* The original weight as floats [n_out, k_in], however it is stored. */
 static sw_code load_original(float **out, const sw_subject *original, const sw_subject_linear *l,
                              sw_err *err)
 {
     const sw_st_tensor *t = sw_spec_find(original->st, l->path, "weight");
-    int64_t n = l->ref.n_out, k = l->ref.k_in;
+    const bool is_turned = original->model.arch->has_transposed_linears;
+    int64_t n = is_turned ? l->ref.k_in : l->ref.n_out, k = is_turned ? l->ref.n_out : l->ref.k_in;
     float *values = NULL;
     sw_code rc;
 
@@ -44,6 +58,7 @@ static sw_code load_original(float **out, const sw_subject *original, const sw_s
         sw_mem_put(values);
         return rc;
     }
+    if (is_turned && (rc = turn(&values, n, k, err)) != SW_OK) return rc;
     *out = values;
     return SW_OK;
 }

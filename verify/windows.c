@@ -68,7 +68,7 @@ void sw_runner_free(sw_runner *r)
 sw_code sw_runner_blocks(sw_runner *r, const uint32_t *ids, int64_t n_seqs, int64_t length,
                          sw_err *err)
 {
-    sw_code rc = sw_engine_embed(r->engine, r->lm, r->x, ids, n_seqs * length, err);
+    sw_code rc = sw_engine_embed(r->engine, r->lm, r->x, ids, n_seqs, length, 0, err);
 
     for (int64_t l = 0; rc == SW_OK && l < r->lm->model->n_layers; l++)
         rc = sw_engine_block(r->engine, &r->lm->blocks[l], r->x, n_seqs, length, NULL, NULL,

@@ -127,6 +127,8 @@ static sw_code take_tensor(sw_ckpt_writer *w, int64_t at, int64_t claim_at, sw_e
 static sw_code claim_dense(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 {
     const claim *c = &w->claims[claim_at];
+    const bool is_turned = w->source->model.arch->has_transposed_linears;
+    const int64_t rows = is_turned ? c->k_in : c->n_out, cols = is_turned ? c->n_out : c->k_in;
     char name[TENSOR_NAME_BYTES];
     const sw_cview *view;
     sw_code rc;
@@ -136,11 +138,11 @@ static sw_code claim_dense(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
     if ((at = tensor_at(w, name)) < 0)
         return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is missing", w->source->dir, name);
     view = &sw_st_at(w->source->st, at)->view;
-    if (view->n_dims != 2 || view->shape[0] != c->n_out || view->shape[1] != c->k_in) {
+    if (view->n_dims != 2 || view->shape[0] != rows || view->shape[1] != cols) {
         char text[160];
         sw_view_describe(text, sizeof text, view);
         return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is %s, config.json makes it [%" PRId64
-                       ", %" PRId64 "]", w->source->dir, name, text, c->n_out, c->k_in);
+                       ", %" PRId64 "]", w->source->dir, name, text, rows, cols);
     }
     return take_tensor(w, at, claim_at, err);
 }

@@ -9,35 +9,63 @@
 #include "formats/model/families.h"
 #include "formats/model/model.h"
 
-#define OPS_QKV                                                                            \
-    {SW_OP_RMS_NORM, SW_BUF_N, SW_BUF_X, SW_SLOT_NORM_ATTN, SW_SITE_COUNT},                \
-    {SW_OP_LINEAR, SW_BUF_Q, SW_BUF_N, SW_SLOT_Q, SW_SITE_ATTN_IN},                        \
-    {SW_OP_LINEAR, SW_BUF_K, SW_BUF_N, SW_SLOT_K, SW_SITE_ATTN_IN},                        \
-    {SW_OP_LINEAR, SW_BUF_V, SW_BUF_N, SW_SLOT_V, SW_SITE_ATTN_IN}
-#define OPS_HEAD_NORM                                                                      \
-    {SW_OP_HEAD_NORM, SW_BUF_Q, SW_BUF_Q, SW_SLOT_NORM_Q, SW_SITE_COUNT},                  \
-    {SW_OP_HEAD_NORM, SW_BUF_K, SW_BUF_K, SW_SLOT_NORM_K, SW_SITE_COUNT}
+/* Short forms of the operations: NONE where a slot or a site is not meant. */
+#define NO_SLOT SW_SLOT_COUNT
+#define NO_SITE SW_SITE_COUNT
+#define NORM(dst, src, slot) {SW_OP_RMS_NORM, SW_BUF_##dst, SW_BUF_##src, SW_SLOT_##slot, NO_SITE}
+#define MEAN_NORM(dst, src, slot) \
+    {SW_OP_LAYER_NORM, SW_BUF_##dst, SW_BUF_##src, SW_SLOT_##slot, NO_SITE}
+#define HEAD_NORM(dst, slot) {SW_OP_HEAD_NORM, SW_BUF_##dst, SW_BUF_##dst, SW_SLOT_##slot, NO_SITE}
+#define LINEAR(dst, src, slot, site) \
+    {SW_OP_LINEAR, SW_BUF_##dst, SW_BUF_##src, SW_SLOT_##slot, SW_SITE_##site}
+#define PLAIN_OP(kind, dst, src) {SW_OP_##kind, SW_BUF_##dst, SW_BUF_##src, NO_SLOT, NO_SITE}
+#define ATTENTION(slot) {SW_OP_ATTENTION, SW_BUF_A, SW_BUF_Q, slot, NO_SITE}
+#define ROUTED(kind) {SW_OP_##kind, SW_BUF_T, SW_BUF_N, SW_SLOT_ROUTER, SW_SITE_MLP_IN}
+
+#define OPS_LINEAR_QKV(src)                                                                \
+    LINEAR(Q, src, Q, ATTN_IN), LINEAR(K, src, K, ATTN_IN), LINEAR(V, src, V, ATTN_IN)
+#define OPS_QKV NORM(N, X, NORM_ATTN), OPS_LINEAR_QKV(N)
+#define OPS_HEAD_NORM HEAD_NORM(Q, NORM_Q), HEAD_NORM(K, NORM_K)
+#define OPS_ROPE PLAIN_OP(ROPE, Q, Q), PLAIN_OP(ROPE, K, K)
+#define OPS_O LINEAR(T, A, O, O_IN)
+#define OPS_ADD PLAIN_OP(ADD, X, T)
 #define OPS_ATTENTION                                                                      \
-    {SW_OP_ROPE, SW_BUF_Q, SW_BUF_Q, SW_SLOT_COUNT, SW_SITE_COUNT},                        \
-    {SW_OP_ROPE, SW_BUF_K, SW_BUF_K, SW_SLOT_COUNT, SW_SITE_COUNT},                        \
-    {SW_OP_ATTENTION, SW_BUF_A, SW_BUF_Q, SW_SLOT_COUNT, SW_SITE_COUNT},                   \
-    {SW_OP_LINEAR, SW_BUF_T, SW_BUF_A, SW_SLOT_O, SW_SITE_O_IN},                           \
-    {SW_OP_ADD, SW_BUF_X, SW_BUF_T, SW_SLOT_COUNT, SW_SITE_COUNT},                         \
-    {SW_OP_RMS_NORM, SW_BUF_N, SW_BUF_X, SW_SLOT_NORM_MLP, SW_SITE_COUNT}
-#define OPS_MLP                                                                            \
-    {SW_OP_LINEAR, SW_BUF_G, SW_BUF_N, SW_SLOT_GATE, SW_SITE_MLP_IN},                      \
-    {SW_OP_LINEAR, SW_BUF_U, SW_BUF_N, SW_SLOT_UP, SW_SITE_MLP_IN},                        \
-    {SW_OP_SWIGLU, SW_BUF_G, SW_BUF_U, SW_SLOT_COUNT, SW_SITE_COUNT},                      \
-    {SW_OP_LINEAR, SW_BUF_T, SW_BUF_G, SW_SLOT_DOWN, SW_SITE_DOWN_IN},                     \
-    {SW_OP_ADD, SW_BUF_X, SW_BUF_T, SW_SLOT_COUNT, SW_SITE_COUNT}
-#define OPS_MOE                                                                            \
-    {SW_OP_MOE, SW_BUF_T, SW_BUF_N, SW_SLOT_ROUTER, SW_SITE_MLP_IN},                       \
-    {SW_OP_ADD, SW_BUF_X, SW_BUF_T, SW_SLOT_COUNT, SW_SITE_COUNT}
+    OPS_ROPE, ATTENTION(NO_SLOT), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
+#define OPS_GATED(src)                                                                     \
+    LINEAR(G, src, GATE, MLP_IN), LINEAR(U, src, UP, MLP_IN), PLAIN_OP(GLU, G, U),         \
+    LINEAR(T, G, DOWN, DOWN_IN)
+#define OPS_MLP OPS_GATED(N), OPS_ADD
+#define OPS_MOE ROUTED(MOE), OPS_ADD
+#define OPS_UNGATED                                                                        \
+    LINEAR(U, N, UP, MLP_IN), PLAIN_OP(ACT, U, U), LINEAR(T, U, DOWN, DOWN_IN), OPS_ADD
+#define OPS_GEMMA_REST                                                                     \
+    OPS_ROPE, ATTENTION(NO_SLOT), OPS_O, NORM(T, T, NORM_AFTER_ATTN), OPS_ADD,             \
+    NORM(N, X, NORM_MLP), OPS_GATED(N), NORM(T, T, NORM_AFTER_MLP), OPS_ADD
 
 static const sw_op ops_plain[] = {OPS_QKV, OPS_ATTENTION, OPS_MLP};
 static const sw_op ops_plain_moe[] = {OPS_QKV, OPS_ATTENTION, OPS_MOE};
 static const sw_op ops_head_norm[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MLP};
 static const sw_op ops_head_norm_moe[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MOE};
+static const sw_op ops_after_norm[] = {
+    OPS_LINEAR_QKV(X), NORM(Q, Q, NORM_Q_ROW), NORM(K, K, NORM_K_ROW), OPS_ROPE,
+    ATTENTION(NO_SLOT), OPS_O, NORM(T, T, NORM_AFTER_ATTN), OPS_ADD,
+    OPS_GATED(X), NORM(T, T, NORM_AFTER_MLP), OPS_ADD,
+};
+static const sw_op ops_gemma2[] = {OPS_QKV, OPS_GEMMA_REST};
+static const sw_op ops_gemma3[] = {OPS_QKV, OPS_HEAD_NORM, OPS_GEMMA_REST};
+static const sw_op ops_fused[] = {
+    NORM(N, X, NORM_ATTN), LINEAR(QKV, N, QKV, ATTN_IN), PLAIN_OP(SPLIT, Q, QKV), OPS_ATTENTION,
+    LINEAR(GATE_UP, N, GATE_UP, MLP_IN), PLAIN_OP(SPLIT, G, GATE_UP), PLAIN_OP(GLU, G, U),
+    LINEAR(T, G, DOWN, DOWN_IN), OPS_ADD,
+};
+static const sw_op ops_opt[] = {
+    MEAN_NORM(N, X, NORM_ATTN), OPS_LINEAR_QKV(N), ATTENTION(NO_SLOT), OPS_O, OPS_ADD,
+    MEAN_NORM(N, X, NORM_MLP), OPS_UNGATED,
+};
+static const sw_op ops_gpt2[] = {
+    MEAN_NORM(N, X, NORM_ATTN), LINEAR(QKV, N, QKV, ATTN_IN), PLAIN_OP(SPLIT, Q, QKV),
+    ATTENTION(NO_SLOT), OPS_O, OPS_ADD, MEAN_NORM(N, X, NORM_MLP), OPS_UNGATED,
+};
 
 #define N_OPS(ops) ((int)(sizeof(ops) / sizeof((ops)[0])))
 #define PROGRAM_none NULL, 0
@@ -45,30 +73,73 @@ static const sw_op ops_head_norm_moe[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION,
 #define PROGRAM_plain_moe ops_plain_moe, N_OPS(ops_plain_moe)
 #define PROGRAM_head_norm ops_head_norm, N_OPS(ops_head_norm)
 #define PROGRAM_head_norm_moe ops_head_norm_moe, N_OPS(ops_head_norm_moe)
+#define PROGRAM_after_norm ops_after_norm, N_OPS(ops_after_norm)
+#define PROGRAM_gemma2 ops_gemma2, N_OPS(ops_gemma2)
+#define PROGRAM_gemma3 ops_gemma3, N_OPS(ops_gemma3)
+#define PROGRAM_fused ops_fused, N_OPS(ops_fused)
+#define PROGRAM_opt ops_opt, N_OPS(ops_opt)
+#define PROGRAM_gpt2 ops_gpt2, N_OPS(ops_gpt2)
 
-#define NAMES_ATTENTION                                                                    \
+#define NAMES_LINEARS                                                                      \
     [SW_SLOT_Q] = "self_attn.q_proj", [SW_SLOT_K] = "self_attn.k_proj",                    \
-    [SW_SLOT_V] = "self_attn.v_proj", [SW_SLOT_O] = "self_attn.o_proj",                    \
-    [SW_SLOT_NORM_ATTN] = "input_layernorm", [SW_SLOT_NORM_MLP] = "post_attention_layernorm", \
+    [SW_SLOT_V] = "self_attn.v_proj", [SW_SLOT_O] = "self_attn.o_proj"
+#define NAMES_ATTENTION                                                                    \
+    NAMES_LINEARS, [SW_SLOT_NORM_ATTN] = "input_layernorm",                                \
+    [SW_SLOT_NORM_MLP] = "post_attention_layernorm",                                       \
     [SW_SLOT_NORM_Q] = "self_attn.q_norm", [SW_SLOT_NORM_K] = "self_attn.k_norm"
 #define NAMES_MLP                                                                          \
     [SW_SLOT_GATE] = "mlp.gate_proj", [SW_SLOT_UP] = "mlp.up_proj",                        \
     [SW_SLOT_DOWN] = "mlp.down_proj"
+#define NAMES_AFTER                                                                        \
+    [SW_SLOT_NORM_AFTER_ATTN] = "post_attention_layernorm",                                \
+    [SW_SLOT_NORM_AFTER_MLP] = "post_feedforward_layernorm"
 
 #define NAMES_plain {NAMES_ATTENTION, NAMES_MLP}
 #define NAMES_qwen3_moe {NAMES_ATTENTION, NAMES_MLP, [SW_SLOT_ROUTER] = "mlp.gate"}
 #define NAMES_mixtral {NAMES_ATTENTION, [SW_SLOT_ROUTER] = "block_sparse_moe.gate"}
-#define EXPERTS_none {NULL, NULL, NULL}
-#define EXPERTS_qwen3_moe \
-    {"mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj"}
+#define NAMES_olmo2                                                                        \
+    {NAMES_LINEARS, NAMES_MLP, NAMES_AFTER, [SW_SLOT_NORM_Q_ROW] = "self_attn.q_norm",     \
+     [SW_SLOT_NORM_K_ROW] = "self_attn.k_norm"}
+#define NAMES_gemma                                                                        \
+    {NAMES_LINEARS, NAMES_MLP, NAMES_AFTER, [SW_SLOT_NORM_ATTN] = "input_layernorm",       \
+     [SW_SLOT_NORM_MLP] = "pre_feedforward_layernorm",                                     \
+     [SW_SLOT_NORM_Q] = "self_attn.q_norm", [SW_SLOT_NORM_K] = "self_attn.k_norm"}
+#define NAMES_phi3                                                                         \
+    {[SW_SLOT_QKV] = "self_attn.qkv_proj", [SW_SLOT_O] = "self_attn.o_proj",               \
+     [SW_SLOT_GATE_UP] = "mlp.gate_up_proj", [SW_SLOT_DOWN] = "mlp.down_proj",             \
+     [SW_SLOT_NORM_ATTN] = "input_layernorm", [SW_SLOT_NORM_MLP] = "post_attention_layernorm"}
+#define NAMES_opt                                                                          \
+    {[SW_SLOT_Q] = "self_attn.q_proj", [SW_SLOT_K] = "self_attn.k_proj",                   \
+     [SW_SLOT_V] = "self_attn.v_proj", [SW_SLOT_O] = "self_attn.out_proj",                 \
+     [SW_SLOT_UP] = "fc1", [SW_SLOT_DOWN] = "fc2",                                         \
+     [SW_SLOT_NORM_ATTN] = "self_attn_layer_norm", [SW_SLOT_NORM_MLP] = "final_layer_norm"}
+#define NAMES_gpt2                                                                         \
+    {[SW_SLOT_QKV] = "attn.c_attn", [SW_SLOT_O] = "attn.c_proj", [SW_SLOT_UP] = "mlp.c_fc",  \
+     [SW_SLOT_DOWN] = "mlp.c_proj", [SW_SLOT_NORM_ATTN] = "ln_1", [SW_SLOT_NORM_MLP] = "ln_2"}
+
+#define EXPERTS_none {NULL, NULL, NULL}, {NULL, NULL}
+#define EXPERTS_gated                                                                      \
+    {"mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj"},    \
+    {NULL, NULL}
 #define EXPERTS_mixtral                                                                    \
     {"block_sparse_moe.experts.%d.w1", "block_sparse_moe.experts.%d.w3",                   \
-     "block_sparse_moe.experts.%d.w2"}
+     "block_sparse_moe.experts.%d.w2"},                                                    \
+    {NULL, NULL}
+
+#define ENDS_plain \
+    {"model.layers", "model.embed_tokens", NULL, "model.norm", "lm_head", false}
+#define ENDS_opt                                                                           \
+    {"model.decoder.layers", "model.decoder.embed_tokens", "model.decoder.embed_positions", \
+     "model.decoder.final_layer_norm", "lm_head", true}
+#define ENDS_gpt2 \
+    {"transformer.h", "transformer.wte", "transformer.wpe", "transformer.ln_f", "lm_head", true}
 
 const sw_arch sw_archs[] = {
-#define SW_ARCH(id, hf, dense, sparse, names, experts, theta, eps, dim, reader, note)       \
-    {#id, hf, note, theta, eps, dim, PROGRAM_##dense, PROGRAM_##sparse, NAMES_##names,      \
-     EXPERTS_##experts, sw_family_##reader},
+#define SW_ARCH(id, hf, dense, sparse, names, experts, tips, theta, eps, dim, activation,   \
+                mlp_factor, tied, transposed, reader, note)                                 \
+    {#id, hf, note, theta, eps, dim, mlp_factor, SW_MLP_##activation, tied, transposed,     \
+     ENDS_##tips, PROGRAM_##dense, PROGRAM_##sparse, NAMES_##names, EXPERTS_##experts,      \
+     sw_family_##reader},
 #include "formats/model/archs.def"
 #undef SW_ARCH
 };
@@ -99,69 +170,162 @@ static bool is_mlp_slot(sw_slot slot)
     return slot == SW_SLOT_GATE || slot == SW_SLOT_UP || slot == SW_SLOT_DOWN;
 }
 
+/* In latent attention the part of a head that is not rotated. */
+static int64_t unrotated(const sw_model *m) { return m->head_dim - m->rope_dim; }
+
 void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t *n_out,
                          int64_t *k_in)
 {
     const int64_t q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
     const int64_t mlp = sw_model_is_sparse(m, layer) ? m->moe_intermediate : m->intermediate;
+    const int64_t h = m->hidden, shared = m->shared_intermediate;
     const int64_t shapes[SW_SLOT_COUNT][2] = {
-        [SW_SLOT_Q] = {q, m->hidden},          [SW_SLOT_K] = {kv, m->hidden},
-        [SW_SLOT_V] = {kv, m->hidden},         [SW_SLOT_O] = {m->hidden, q},
-        [SW_SLOT_GATE] = {mlp, m->hidden},     [SW_SLOT_UP] = {mlp, m->hidden},
-        [SW_SLOT_DOWN] = {m->hidden, mlp},     [SW_SLOT_ROUTER] = {m->n_experts, m->hidden},
-        [SW_SLOT_NORM_ATTN] = {1, m->hidden},  [SW_SLOT_NORM_MLP] = {1, m->hidden},
+        [SW_SLOT_Q] = {q, h},                  [SW_SLOT_K] = {kv, h},
+        [SW_SLOT_V] = {kv, h},                 [SW_SLOT_O] = {h, m->n_heads * m->v_head_dim},
+        [SW_SLOT_GATE] = {mlp, h},             [SW_SLOT_UP] = {mlp, h},
+        [SW_SLOT_DOWN] = {h, mlp},             [SW_SLOT_ROUTER] = {m->n_experts, h},
+        [SW_SLOT_QKV] = {q + 2 * kv, h},       [SW_SLOT_GATE_UP] = {2 * mlp, h},
+        [SW_SLOT_Q_A] = {m->q_rank, h},        [SW_SLOT_Q_B] = {q, m->q_rank},
+        [SW_SLOT_KV_A] = {m->kv_rank + m->rope_dim, h},
+        [SW_SLOT_KV_B] = {m->n_heads * (unrotated(m) + m->v_head_dim), m->kv_rank},
+        [SW_SLOT_SHARED_GATE] = {shared, h},   [SW_SLOT_SHARED_UP] = {shared, h},
+        [SW_SLOT_SHARED_DOWN] = {h, shared},   [SW_SLOT_ROUTER_SHIFT] = {1, m->n_experts},
+        [SW_SLOT_NORM_ATTN] = {1, h},          [SW_SLOT_NORM_MLP] = {1, h},
+        [SW_SLOT_NORM_AFTER_ATTN] = {1, h},    [SW_SLOT_NORM_AFTER_MLP] = {1, h},
         [SW_SLOT_NORM_Q] = {1, m->head_dim},   [SW_SLOT_NORM_K] = {1, m->head_dim},
+        [SW_SLOT_NORM_Q_ROW] = {1, q},         [SW_SLOT_NORM_K_ROW] = {1, kv},
+        [SW_SLOT_NORM_Q_A] = {1, m->q_rank},   [SW_SLOT_NORM_KV_A] = {1, m->kv_rank},
+        [SW_SLOT_SINKS] = {1, m->n_heads},
     };
 
     *n_out = shapes[slot][0];
     *k_in = shapes[slot][1];
 }
 
+static bool uses_buf(const sw_op *ops, int n_ops, sw_buf buf)
+{
+    for (int i = 0; i < n_ops; i++) {
+        const bool is_second = ops[i].kind == SW_OP_SPLIT && buf > ops[i].dst &&
+                               buf <= (ops[i].dst == SW_BUF_Q ? SW_BUF_V : ops[i].dst + 1);
+
+        if (ops[i].dst == buf || ops[i].src == buf || is_second) return true;
+        if (ops[i].kind == SW_OP_LATENT_KV && (buf == SW_BUF_V || buf == SW_BUF_K_ROPE))
+            return true;
+    }
+    return false;
+}
+
+int64_t sw_model_buf_width(const sw_model *m, sw_buf buf)
+{
+    const sw_arch *a = m->arch;
+    const int64_t q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
+    const int64_t widths[SW_BUF_COUNT] = {
+        [SW_BUF_X] = m->hidden, [SW_BUF_N] = m->hidden, [SW_BUF_T] = m->hidden,
+        [SW_BUF_Q] = q, [SW_BUF_K] = kv, [SW_BUF_V] = m->n_kv_heads * m->v_head_dim,
+        [SW_BUF_A] = m->n_heads * m->v_head_dim,
+        [SW_BUF_G] = m->intermediate, [SW_BUF_U] = m->intermediate,
+        [SW_BUF_QKV] = q + 2 * kv, [SW_BUF_GATE_UP] = 2 * m->intermediate,
+        [SW_BUF_Q_A] = m->q_rank, [SW_BUF_KV_A] = m->kv_rank + m->rope_dim,
+        [SW_BUF_LATENT] = m->kv_rank, [SW_BUF_K_ROPE] = m->rope_dim,
+        [SW_BUF_KV_B] = m->n_heads * (unrotated(m) + m->v_head_dim),
+        [SW_BUF_SHARED_G] = m->shared_intermediate, [SW_BUF_SHARED_U] = m->shared_intermediate,
+    };
+
+    if (buf == SW_BUF_N) return widths[buf]; /* the final norm needs it as well */
+    return uses_buf(a->dense_ops, a->n_dense_ops, buf) ||
+                   uses_buf(a->sparse_ops, a->n_sparse_ops, buf)
+               ? widths[buf]
+               : 0;
+}
+
+/* "<layers>.L.<name>", with the expert in the name's gap. */
+static void slot_text(char out[256], const sw_model *m, int64_t layer, const char *name,
+                      int64_t expert)
+{
+    const char *gap = strstr(name, "%d"), *layers = m->arch->ends.layers;
+
+    if (gap)
+        (void)snprintf(out, 256, "%s.%lld.%.*s%lld%s", layers, (long long)layer,
+                       (int)(gap - name), name, (long long)expert, gap + 2);
+    else
+        (void)snprintf(out, 256, "%s.%lld.%s", layers, (long long)layer, name);
+}
+
 bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot slot,
                         int64_t expert)
 {
     const char *name = m->arch->slot_names[slot];
-    const char *gap;
 
     if (expert >= 0) name = is_mlp_slot(slot) ? m->arch->expert_names[slot - SW_SLOT_GATE] : NULL;
     if (!name) return false;
-    gap = strstr(name, "%d");
-    if (gap)
-        (void)snprintf(out, 256, "model.layers.%lld.%.*s%lld%s", (long long)layer,
-                       (int)(gap - name), name, (long long)expert, gap + 2);
-    else
-        (void)snprintf(out, 256, "model.layers.%lld.%s", (long long)layer, name);
+    slot_text(out, m, layer, name, expert);
     return true;
 }
 
 bool sw_model_slot_has_bias(const sw_model *m, sw_slot slot)
 {
-    if (slot == SW_SLOT_Q || slot == SW_SLOT_K || slot == SW_SLOT_V) return m->has_qkv_bias;
+    if (slot == SW_SLOT_Q || slot == SW_SLOT_K || slot == SW_SLOT_V || slot == SW_SLOT_QKV)
+        return m->has_qkv_bias;
     if (slot == SW_SLOT_O) return m->has_o_bias;
-    return is_mlp_slot(slot) && m->has_mlp_bias;
+    if (slot == SW_SLOT_ROUTER) return m->has_router_bias;
+    return (is_mlp_slot(slot) || slot == SW_SLOT_GATE_UP) && m->has_mlp_bias;
+}
+
+static sw_linear_ref make_ref(const sw_model *m, int64_t layer, sw_slot slot, int64_t expert,
+                              sw_site site)
+{
+    sw_linear_ref ref = {.layer = layer, .slot = slot, .expert = expert, .site = site};
+
+    sw_model_slot_shape(m, layer, slot, &ref.n_out, &ref.k_in);
+    return ref;
+}
+
+static bool is_routed(const sw_op *op)
+{
+    return op->kind == SW_OP_MOE || op->kind == SW_OP_MOE_ADD;
 }
 
 int64_t sw_model_linears(const sw_model *m, int64_t layer, sw_linear_ref *out, int64_t max)
 {
-    static const sw_site sites[] = {
-        [SW_SLOT_Q] = SW_SITE_ATTN_IN,   [SW_SLOT_K] = SW_SITE_ATTN_IN,
-        [SW_SLOT_V] = SW_SITE_ATTN_IN,   [SW_SLOT_O] = SW_SITE_O_IN,
-        [SW_SLOT_GATE] = SW_SITE_MLP_IN, [SW_SLOT_UP] = SW_SITE_MLP_IN,
-        [SW_SLOT_DOWN] = SW_SITE_DOWN_IN,
-    };
-    const bool is_sparse = sw_model_is_sparse(m, layer);
-    const int64_t n_mlps = is_sparse ? m->n_experts : 1;
-    const int64_t n = SW_SLOT_GATE + 3 * n_mlps;
+    int n_ops;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+    int64_t n = 0;
 
-    for (int64_t i = 0; i < n && i < max; i++) {
-        const int64_t in_mlp = i - SW_SLOT_GATE;
-        sw_linear_ref *ref = &out[i];
-
-        ref->layer = layer;
-        ref->slot = (sw_slot)(in_mlp < 0 ? i : SW_SLOT_GATE + in_mlp % 3);
-        ref->expert = is_sparse && in_mlp >= 0 ? in_mlp / 3 : -1;
-        ref->site = sites[ref->slot];
-        sw_model_slot_shape(m, layer, ref->slot, &ref->n_out, &ref->k_in);
+    for (int i = 0; i < n_ops; i++) {
+        if (ops[i].kind == SW_OP_LINEAR && n++ < max)
+            out[n - 1] = make_ref(m, layer, ops[i].slot, -1, ops[i].site);
+        if (!is_routed(&ops[i])) continue;
+        for (int64_t e = 0; e < 3 * m->n_experts; e++)
+            if (n++ < max)
+                out[n - 1] = make_ref(m, layer, (sw_slot)(SW_SLOT_GATE + e % 3), e / 3,
+                                      e % 3 == 2 ? SW_SITE_DOWN_IN : SW_SITE_MLP_IN);
     }
     return n;
+}
+
+int64_t sw_model_site_width(const sw_model *m, int64_t layer, sw_site site)
+{
+    int n_ops;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+    for (int i = 0; i < n_ops; i++) {
+        if (ops[i].kind == SW_OP_LINEAR && ops[i].site == site)
+            return make_ref(m, layer, ops[i].slot, -1, site).k_in;
+        if (is_routed(&ops[i]) && site == SW_SITE_MLP_IN) return m->hidden;
+        if (is_routed(&ops[i]) && site == SW_SITE_DOWN_IN) return m->moe_intermediate;
+    }
+    return 0;
+}
+
+bool sw_model_site_writes_residual(const sw_model *m, int64_t layer, sw_site site)
+{
+    int n_ops, at = 0;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+    while (at < n_ops && !(ops[at].kind == SW_OP_LINEAR && ops[at].site == site)) at++;
+    for (int i = at + 1; i < n_ops; i++) {
+        if (ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X) return ops[i].src == ops[at].dst;
+        if (ops[i].dst == ops[at].dst && !is_routed(&ops[i])) return false;
+    }
+    return false;
 }

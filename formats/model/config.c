@@ -4,6 +4,7 @@
  * enough that a product of any three of them fits in 63 bits, so nothing below here has to
  * check a weight's shape for overflow again.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,25 +50,38 @@ static sw_code find_arch(const sw_arch **out, const cJSON *config, sw_err *err)
     return *out ? SW_OK : unknown_arch(class_name->valuestring, err);
 }
 
+/* The key of a size, or the older name that some families give it; NULL when neither is there. */
+static const char *size_key(const cJSON *config, const char *const keys[3])
+{
+    for (int i = 0; i < 3 && keys[i]; i++)
+        if (sw_json_member(config, keys[i])) return keys[i];
+    return NULL;
+}
+
 static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
 {
     const struct {
-        const char *key;
+        const char *keys[3];
         int64_t *value, max;
     } sizes[] = {
-        {"hidden_size", &m->hidden, HIDDEN_MAX},
-        {"intermediate_size", &m->intermediate, MLP_MAX},
-        {"num_hidden_layers", &m->n_layers, SW_LAYERS_MAX},
-        {"num_attention_heads", &m->n_heads, HEADS_MAX},
-        {"vocab_size", &m->vocab, VOCAB_MAX},
-        {"max_position_embeddings", &m->max_positions, POSITIONS_MAX},
+        {{"hidden_size", "n_embd"}, &m->hidden, HIDDEN_MAX},
+        {{"num_hidden_layers", "n_layer"}, &m->n_layers, SW_LAYERS_MAX},
+        {{"num_attention_heads", "n_head"}, &m->n_heads, HEADS_MAX},
+        {{"vocab_size"}, &m->vocab, VOCAB_MAX},
+        {{"max_position_embeddings", "n_positions"}, &m->max_positions, POSITIONS_MAX},
+        {{"intermediate_size", "ffn_dim", "n_inner"}, &m->intermediate, MLP_MAX},
     };
     sw_code rc;
 
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        if (!sw_json_member(config, sizes[i].key))
-            return SW_FAIL(err, SW_E_FORMAT, "%s: missing", sizes[i].key);
-        rc = sw_json_int(sizes[i].value, config, sizes[i].key, 1, sizes[i].max, err);
+        const char *key = size_key(config, sizes[i].keys);
+
+        if (!key && sizes[i].value == &m->intermediate && m->arch->default_mlp_factor) {
+            m->intermediate = m->arch->default_mlp_factor * m->hidden;
+            continue;
+        }
+        if (!key) return SW_FAIL(err, SW_E_FORMAT, "%s: missing", sizes[i].keys[0]);
+        rc = sw_json_int(sizes[i].value, config, key, 1, sizes[i].max, err);
         if (rc != SW_OK) return rc;
     }
     return SW_OK;
@@ -128,24 +142,46 @@ static sw_code read_dtype(sw_dtype *out, const cJSON *config, sw_err *err)
 
 static sw_code read_eps(double *out, const cJSON *config, double eps, sw_err *err)
 {
-    sw_code rc = sw_json_real(&eps, config, "rms_norm_eps", err);
+    static const char *const keys[] = {"rms_norm_eps", "layer_norm_epsilon"};
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
-    if (!(eps >= 0.0 && eps < 1.0))
-        return SW_FAIL(err, SW_E_FORMAT, "rms_norm_eps: %g, must be in [0, 1)", eps);
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if ((rc = sw_json_real(&eps, config, keys[i], err)) != SW_OK) return rc;
+        if (!(eps >= 0.0 && eps < 1.0))
+            return SW_FAIL(err, SW_E_FORMAT, "%s: %g, must be in [0, 1)", keys[i], eps);
+    }
     *out = eps;
     return SW_OK;
 }
 
-static sw_code check_activation(const cJSON *config, sw_err *err)
+/* Families name the key differently; where two are given, the later in this list is meant. */
+static sw_code read_activation(sw_mlp_act *out, const cJSON *config, sw_err *err)
 {
-    const char *name = "silu";
-    sw_code rc = sw_json_text(&name, config, "hidden_act", err);
+    static const char *const keys[] = {"activation_function", "hidden_act", "hidden_activation"};
+    static const struct {
+        const char *name;
+        sw_mlp_act act;
+    } rows[] = {
+        {"silu", SW_MLP_SILU},          {"swish", SW_MLP_SILU},
+        {"gelu", SW_MLP_GELU},          {"gelu_pytorch_tanh", SW_MLP_GELU_TANH},
+        {"gelu_new", SW_MLP_GELU_TANH}, {"relu", SW_MLP_RELU},
+    };
+    const size_t n_rows = sizeof rows / sizeof rows[0];
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
-    if (strcmp(name, "silu") && strcmp(name, "swish"))
-        return SW_FAIL(err, SW_E_UNSUPPORTED,
-                       "hidden_act: \"%.60s\" is not supported; there is silu", name);
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) {
+        const char *name = NULL;
+        size_t i = 0;
+
+        if ((rc = sw_json_text(&name, config, keys[k], err)) != SW_OK) return rc;
+        while (name && i < n_rows && strcmp(rows[i].name, name)) i++;
+        if (i == n_rows)
+            return SW_FAIL(err, SW_E_UNSUPPORTED,
+                           "%s: \"%.60s\" is not supported; there are silu, gelu, "
+                           "gelu_pytorch_tanh, gelu_new, relu",
+                           keys[k], name);
+        if (name) *out = rows[i].act;
+    }
     return SW_OK;
 }
 
@@ -184,24 +220,36 @@ static sw_code read_special_ids(sw_model *m, const cJSON *config, sw_err *err)
     return SW_OK;
 }
 
+/* What a family without a word on it has. */
+static void set_defaults(sw_model *m)
+{
+    m->sparse_step = 1;
+    m->n_expert_groups = m->n_groups_used = 1;
+    m->route_scale = m->embed_scale = 1.0;
+    m->act = m->arch->default_act;
+    m->is_tied = m->arch->is_tied_by_default;
+}
+
 sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err)
 {
-    sw_model m = {.sparse_step = 1};
+    sw_model m;
     sw_code rc;
 
+    memset(&m, 0, sizeof m); /* padding too, so that equal models are equal bytes */
     if (!cJSON_IsObject(config))
         return SW_FAIL(err, SW_E_FORMAT, "the model configuration is not a JSON object");
     if ((rc = find_arch(&m.arch, config, err)) != SW_OK) return rc;
+    set_defaults(&m);
     if ((rc = read_sizes(&m, config, err)) != SW_OK) return rc;
     if ((rc = read_heads(&m, config, err)) != SW_OK) return rc;
+    m.v_head_dim = m.head_dim;
+    m.attention_scale = 1.0 / sqrt((double)m.head_dim);
     if ((rc = read_dtype(&m.dtype, config, err)) != SW_OK) return rc;
     if ((rc = read_eps(&m.norm_eps, config, m.arch->default_eps, err)) != SW_OK) return rc;
-    if ((rc = check_activation(config, err)) != SW_OK) return rc;
+    if ((rc = read_activation(&m.act, config, err)) != SW_OK) return rc;
     if ((rc = sw_json_bool(&m.is_tied, config, "tie_word_embeddings", err)) != SW_OK) return rc;
     if ((rc = read_special_ids(&m, config, err)) != SW_OK) return rc;
-    if ((rc = sw_rope_read(&m.rope, config, m.arch->default_theta, m.max_positions, m.head_dim,
-                           err)) != SW_OK)
-        return rc;
+    if ((rc = sw_rope_read(&m, config, err)) != SW_OK) return rc;
     if (m.arch->read_extra && (rc = m.arch->read_extra(&m, config, err)) != SW_OK) return rc;
     *out = m;
     return SW_OK;

@@ -6,14 +6,13 @@
 #define WINDOW_MAX ((int64_t)1 << 31)
 #define EXPERT_WIDTH_MAX ((int64_t)1 << 22)
 
-static void window_everywhere(sw_model *model)
+void sw_family_window_everywhere(sw_model *model)
 {
     for (int64_t i = 0; i < model->n_layers; i++)
         model->is_window_layer[i] = model->sliding_window > 0;
 }
 
-/* A present null means "no window"; an absent key means the family's default. */
-static sw_code read_window(int64_t *out, const cJSON *config, int64_t when_absent, sw_err *err)
+sw_code sw_family_window(int64_t *out, const cJSON *config, int64_t when_absent, sw_err *err)
 {
     bool is_present = cJSON_GetObjectItemCaseSensitive(config, "sliding_window") != NULL;
     int64_t window = is_present ? 0 : when_absent;
@@ -29,7 +28,7 @@ static sw_code read_optional_window(sw_model *model, const cJSON *config, sw_err
     sw_code rc = sw_json_bool(&is_used, config, "use_sliding_window", err);
 
     if (rc != SW_OK || !is_used) return rc;
-    return read_window(&model->sliding_window, config, 4096, err);
+    return sw_family_window(&model->sliding_window, config, 4096, err);
 }
 
 static sw_code read_layer_types(sw_model *model, const cJSON *types, sw_err *err)
@@ -57,6 +56,16 @@ static sw_code read_layer_types(sw_model *model, const cJSON *types, sw_err *err
     return SW_OK;
 }
 
+sw_code sw_family_layer_types(sw_model *model, const cJSON *config, int64_t period, sw_err *err)
+{
+    const cJSON *types = sw_json_member(config, "layer_types");
+
+    if (types) return read_layer_types(model, types, err);
+    for (int64_t i = 0; i < model->n_layers; i++)
+        model->is_window_layer[i] = model->sliding_window > 0 && (i + 1) % period != 0;
+    return SW_OK;
+}
+
 /* Qwen 2 and 3: layers from max_window_layers on have the window, unless layer_types says. */
 static sw_code read_layered_window(sw_model *model, const cJSON *config, sw_err *err)
 {
@@ -73,7 +82,7 @@ static sw_code read_layered_window(sw_model *model, const cJSON *config, sw_err 
     return SW_OK;
 }
 
-static sw_code read_attention_bias(sw_model *model, const cJSON *config, sw_err *err)
+sw_code sw_family_attention_bias(sw_model *model, const cJSON *config, sw_err *err)
 {
     bool has_bias = false;
     sw_code rc = sw_json_bool(&has_bias, config, "attention_bias", err);
@@ -102,9 +111,8 @@ static sw_code read_dense_layers(sw_model *model, const cJSON *config, sw_err *e
     return SW_OK;
 }
 
-/* Both spellings of the expert count exist for every family; the program reads either. */
-static sw_code read_experts(sw_model *model, const cJSON *config, int64_t n_default,
-                            int64_t used_default, sw_err *err)
+sw_code sw_family_experts(sw_model *model, const cJSON *config, int64_t n_default,
+                          int64_t used_default, sw_err *err)
 {
     sw_code rc;
 
@@ -124,16 +132,16 @@ static sw_code read_experts(sw_model *model, const cJSON *config, int64_t n_defa
 
 sw_code sw_family_read_llama(sw_model *model, const cJSON *config, sw_err *err)
 {
-    sw_code rc = read_attention_bias(model, config, err);
+    sw_code rc = sw_family_attention_bias(model, config, err);
 
     return rc ? rc : sw_json_bool(&model->has_mlp_bias, config, "mlp_bias", err);
 }
 
 sw_code sw_family_read_mistral(sw_model *model, const cJSON *config, sw_err *err)
 {
-    sw_code rc = read_window(&model->sliding_window, config, 4096, err);
+    sw_code rc = sw_family_window(&model->sliding_window, config, 4096, err);
 
-    window_everywhere(model);
+    sw_family_window_everywhere(model);
     return rc;
 }
 
@@ -145,7 +153,7 @@ sw_code sw_family_read_qwen2(sw_model *model, const cJSON *config, sw_err *err)
 
 sw_code sw_family_read_qwen3(sw_model *model, const cJSON *config, sw_err *err)
 {
-    sw_code rc = read_attention_bias(model, config, err);
+    sw_code rc = sw_family_attention_bias(model, config, err);
 
     return rc ? rc : read_layered_window(model, config, err);
 }
@@ -155,10 +163,10 @@ sw_code sw_family_read_qwen3_moe(sw_model *model, const cJSON *config, sw_err *e
     sw_code rc;
 
     model->moe_intermediate = 768;
-    if ((rc = read_attention_bias(model, config, err)) != SW_OK) return rc;
+    if ((rc = sw_family_attention_bias(model, config, err)) != SW_OK) return rc;
     if ((rc = read_optional_window(model, config, err)) != SW_OK) return rc;
-    window_everywhere(model);
-    if ((rc = read_experts(model, config, 128, 8, err)) != SW_OK) return rc;
+    sw_family_window_everywhere(model);
+    if ((rc = sw_family_experts(model, config, 128, 8, err)) != SW_OK) return rc;
     if ((rc = sw_json_int(&model->moe_intermediate, config, "moe_intermediate_size", 1,
                           EXPERT_WIDTH_MAX, err)) != SW_OK)
         return rc;
@@ -171,11 +179,11 @@ sw_code sw_family_read_qwen3_moe(sw_model *model, const cJSON *config, sw_err *e
 
 sw_code sw_family_read_mixtral(sw_model *model, const cJSON *config, sw_err *err)
 {
-    sw_code rc = read_window(&model->sliding_window, config, 0, err);
+    sw_code rc = sw_family_window(&model->sliding_window, config, 0, err);
 
     if (rc != SW_OK) return rc;
-    window_everywhere(model);
+    sw_family_window_everywhere(model);
     model->norm_topk = true;
     model->moe_intermediate = model->intermediate;
-    return read_experts(model, config, 8, 2, err);
+    return sw_family_experts(model, config, 8, 2, err);
 }

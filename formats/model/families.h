@@ -10,7 +10,26 @@ sw_code sw_family_read_llama(sw_model *model, const cJSON *config, sw_err *err) 
 sw_code sw_family_read_mistral(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_qwen2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_qwen3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_olmo2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gemma2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gemma3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_phi3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_opt(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gpt2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_qwen3_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_mixtral(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+
+/* Pieces that several families are read by. */
+/* A present null means "no window"; an absent key means `when_absent`. */
+sw_code sw_family_window(int64_t *out, const cJSON *config, int64_t when_absent,
+                         sw_err *err) SW_MUST_USE;
+void sw_family_window_everywhere(sw_model *model);
+/* layer_types, or when there is none every layer but each `period`-th a window layer. */
+sw_code sw_family_layer_types(sw_model *model, const cJSON *config, int64_t period,
+                              sw_err *err) SW_MUST_USE;
+sw_code sw_family_attention_bias(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+/* Both spellings of the expert count exist for every family; the program reads either. */
+sw_code sw_family_experts(sw_model *model, const cJSON *config, int64_t n_default,
+                          int64_t used_default, sw_err *err) SW_MUST_USE;
 
 #endif

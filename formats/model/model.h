@@ -24,31 +24,52 @@
 typedef enum sw_slot {
     SW_SLOT_Q, SW_SLOT_K, SW_SLOT_V, SW_SLOT_O,
     SW_SLOT_GATE, SW_SLOT_UP, SW_SLOT_DOWN, /* per expert in a sparse layer */
+    SW_SLOT_QKV, SW_SLOT_GATE_UP,           /* stored as one: rows q, k, v; rows gate, up */
+    SW_SLOT_Q_A, SW_SLOT_Q_B, SW_SLOT_KV_A, SW_SLOT_KV_B, /* low-rank (latent) attention */
+    SW_SLOT_SHARED_GATE, SW_SLOT_SHARED_UP, SW_SLOT_SHARED_DOWN, /* expert of every token */
     SW_SLOT_ROUTER,                         /* linear, never quantized */
-    SW_SLOT_NORM_ATTN, SW_SLOT_NORM_MLP, SW_SLOT_NORM_Q, SW_SLOT_NORM_K,
+    SW_SLOT_NORM_ATTN, SW_SLOT_NORM_MLP,    /* before each half of the block */
+    SW_SLOT_NORM_AFTER_ATTN, SW_SLOT_NORM_AFTER_MLP, /* on a half's output */
+    SW_SLOT_NORM_Q, SW_SLOT_NORM_K,         /* per head */
+    SW_SLOT_NORM_Q_ROW, SW_SLOT_NORM_K_ROW, /* over all heads */
+    SW_SLOT_NORM_Q_A, SW_SLOT_NORM_KV_A,
+    SW_SLOT_SINKS,                          /* a score per head that takes weight, not value */
+    SW_SLOT_ROUTER_SHIFT,                   /* added to scores for the choice alone */
     SW_SLOT_COUNT
 } sw_slot;
 
-/* Inputs that several linears share: one Hessian each. */
+/* Inputs that several linears share: one Hessian each. In program order, those of the attention
+ * half before MLP_IN. */
 typedef enum sw_site {
-    SW_SITE_ATTN_IN, SW_SITE_O_IN, SW_SITE_MLP_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
+    SW_SITE_ATTN_IN, SW_SITE_Q_B_IN, SW_SITE_KV_B_IN, SW_SITE_O_IN,
+    SW_SITE_MLP_IN, SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
 } sw_site;
 
 /* Buffers of a block program; all are [n_tokens, width]. */
 typedef enum sw_buf {
     SW_BUF_X, SW_BUF_N, SW_BUF_Q, SW_BUF_K, SW_BUF_V, SW_BUF_A, SW_BUF_G, SW_BUF_U, SW_BUF_T,
+    SW_BUF_QKV, SW_BUF_GATE_UP,      /* outputs of fused linears */
+    SW_BUF_Q_A, SW_BUF_KV_A,         /* outputs of the first low-rank factors */
+    SW_BUF_LATENT, SW_BUF_K_ROPE,    /* KV_A in its two parts */
+    SW_BUF_KV_B,                     /* per head: the key's unrotated part, then the value */
+    SW_BUF_SHARED_G, SW_BUF_SHARED_U,
     SW_BUF_COUNT
 } sw_buf;
 
 typedef enum sw_op_kind {
-    SW_OP_RMS_NORM,  /* dst = norm(src) * slot */
-    SW_OP_LINEAR,    /* dst = src * slot^T + bias; `site` is the site src is observed at */
-    SW_OP_HEAD_NORM, /* dst = per-head rms norm of dst with slot */
-    SW_OP_ROPE,      /* rotate dst */
-    SW_OP_ATTENTION, /* dst = attention(Q, K, V) with the cache */
-    SW_OP_SWIGLU,    /* dst = silu(dst) * src */
-    SW_OP_ADD,       /* dst += src */
-    SW_OP_MOE        /* dst = routed experts of src; only in sparse layers */
+    SW_OP_RMS_NORM,   /* dst = norm(src) * slot; dst may be src */
+    SW_OP_LAYER_NORM, /* dst = (src - mean) / deviation * slot + its bias */
+    SW_OP_LINEAR,     /* dst = src * slot^T + bias; `site` is the site src is observed at */
+    SW_OP_HEAD_NORM,  /* dst = per-head rms norm of dst with slot */
+    SW_OP_SPLIT,      /* columns of src into dst and the buffers after it, until used up */
+    SW_OP_ROPE,       /* rotate the last rope_dim of each head of dst, or the first */
+    SW_OP_ATTENTION,  /* dst = attention(Q, K, V) with the cache; slot: sinks, or none */
+    SW_OP_LATENT_KV,  /* K, V = KV_B by head, every head's key completed with K_ROPE */
+    SW_OP_GLU,        /* dst = act(dst) * src */
+    SW_OP_ACT,        /* dst = act(dst) */
+    SW_OP_ADD,        /* dst += src */
+    SW_OP_MOE,        /* dst = routed experts of src; only in sparse layers */
+    SW_OP_MOE_ADD     /* dst += the same */
 } sw_op_kind;
 
 typedef struct sw_op {
@@ -74,23 +95,60 @@ typedef struct sw_rope {
 
 typedef struct sw_arch sw_arch;
 
+/* What an MLP does to its gate (or to its only branch). */
+typedef enum sw_mlp_act {
+    SW_MLP_SILU, SW_MLP_GELU, SW_MLP_GELU_TANH, SW_MLP_RELU,
+    SW_MLP_SWIGLU_CLAMPED /* g = min(g, limit), u within +-limit: g sigmoid(1.702 g) (u + 1) */
+} sw_mlp_act;
+
+typedef enum sw_router_kind {
+    SW_ROUTER_SOFTMAX, /* softmax over all experts, the largest are used */
+    SW_ROUTER_SIGMOID  /* sigmoid; chosen by groups after a shift that the weights do not see */
+} sw_router_kind;
+
 typedef struct sw_model {
     const sw_arch *arch;
     sw_dtype dtype;           /* what config.json says weights are: BF16, F16 or F32 */
     int64_t hidden, intermediate, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_positions;
+    int64_t v_head_dim;       /* head_dim but in latent attention */
+    int64_t q_rank, kv_rank;  /* latent attention: widths of the low-rank factors; 0: none */
+    int64_t rope_dim;         /* rotated part of a head, at its start; in latent attention at its */
+    bool is_rope_paired;      /* end, where neighbours may turn together instead of halves */
     int64_t n_experts, n_experts_used, moe_intermediate; /* 0 in a dense model */
+    int64_t shared_intermediate; /* width of the shared expert, 0: none */
+    sw_router_kind router;
+    int64_t n_expert_groups, n_groups_used; /* sigmoid router; 1, 1: no groups */
+    double route_scale;       /* on the weights of the chosen experts */
     bool norm_topk;           /* router weights are renormalized over the chosen experts */
     int64_t sparse_step;      /* layer l is sparse when (l+1) % sparse_step == 0 ... */
     bool is_dense_layer[SW_LAYERS_MAX]; /* ... and not listed as dense */
     int64_t sliding_window;   /* 0: none */
     bool is_window_layer[SW_LAYERS_MAX];
     double norm_eps;
-    bool is_tied, has_qkv_bias, has_o_bias, has_mlp_bias;
+    double norm_offset;       /* 1: norm weights are stored less one */
+    sw_mlp_act act;
+    double act_limit;         /* of SW_MLP_SWIGLU_CLAMPED */
+    double attention_scale;   /* on the products of queries and keys */
+    double attention_cap;     /* scores become cap * tanh(score / cap); 0: they stay */
+    double logits_cap;        /* likewise the logits */
+    double embed_scale;       /* on embedding rows */
+    int64_t n_position_rows;  /* rows of the table of learned positions, 0: none ... */
+    int64_t first_position_row; /* ... and the row of position 0 */
+    bool is_tied, has_qkv_bias, has_o_bias, has_mlp_bias, has_router_bias;
     int64_t bos_id, eos_id;   /* -1: none; eos_id is eos_ids[0] */
     int64_t eos_ids[SW_EOS_MAX];
     int64_t n_eos;
     sw_rope rope;
+    bool has_window_rope;     /* window layers turn by another table: */
+    sw_rope window_rope;
 } sw_model;
+
+/* Where an architecture keeps what is not in a slot; NULL: it has no such tensor. */
+typedef struct sw_arch_ends {
+    const char *layers;       /* "model.layers": what comes before the layer's number */
+    const char *embed, *positions, *norm, *head; /* without ".weight" */
+    bool has_norm_bias;       /* of the final norm, which then is a layer norm */
+} sw_arch_ends;
 
 struct sw_arch {
     const char *name;         /* config.json model_type */
@@ -99,13 +157,19 @@ struct sw_arch {
     double default_theta;     /* what the family's config classes assume when a key is absent */
     double default_eps;
     int64_t default_head_dim; /* 0: hidden / n_heads */
+    int64_t default_mlp_factor; /* intermediate / hidden when no key says; 0: one must */
+    sw_mlp_act default_act;
+    bool is_tied_by_default;
+    bool has_transposed_linears; /* stored [k_in, n_out] */
+    sw_arch_ends ends;
     const sw_op *dense_ops;   /* block program of a dense layer; n_dense_ops entries */
     int n_dense_ops;
     const sw_op *sparse_ops;  /* of a sparse layer, or NULL */
     int n_sparse_ops;
-    /* Name of each slot inside "model.layers.L.", without ".weight"; "%d" is the expert. */
+    /* Name of each slot inside "<ends.layers>.L.", without ".weight"; "%d" is the expert. */
     const char *slot_names[SW_SLOT_COUNT];
     const char *expert_names[3]; /* gate, up, down inside a sparse layer, or NULL */
+    const char *fused_experts[2]; /* tensors of all experts' gate and up, and down; or NULL */
     sw_code (*read_extra)(sw_model *model, const cJSON *config, sw_err *err); /* or NULL */
 };
 
@@ -139,16 +203,23 @@ typedef struct sw_linear_ref {
 } sw_linear_ref;
 /* Fills at most `max` of out[] and returns how many there are. */
 int64_t sw_model_linears(const sw_model *m, int64_t layer, sw_linear_ref *out, int64_t max);
+/* Width of the rows that the linears at a site read; 0 where the layer has none. */
+int64_t sw_model_site_width(const sw_model *m, int64_t layer, sw_site site);
+/* true when what a linear at this site puts out is added to the residual stream as it is (by one
+ * linear for all tokens: not by experts, not through another norm). */
+bool sw_model_site_writes_residual(const sw_model *m, int64_t layer, sw_site site);
+/* Row width of a buffer; 0 when no program of the model uses it. */
+int64_t sw_model_buf_width(const sw_model *m, sw_buf buf);
 
-/* The rope keys of either style into *out; max_positions and head_dim must be known.
- * SW_E_UNSUPPORTED: another rope type, partial rotation, or layer types that disagree. */
-sw_code sw_rope_read(sw_rope *out, const cJSON *config, double default_theta,
-                     int64_t max_positions, int64_t head_dim, sw_err *err) SW_MUST_USE;
+/* The rope keys of either style into *m: rope, rope_dim, window_rope; the sizes must be known.
+ * SW_E_UNSUPPORTED: another rope type, or layer types that disagree and are not the two known. */
+sw_code sw_rope_read(sw_model *m, const cJSON *config, sw_err *err) SW_MUST_USE;
 const char *sw_rope_kind_name(sw_rope_kind kind);
 
-/* inv_freq[head_dim / 2] (float arithmetic as the original models use) and the factor on cos and
- * sin. seq_len, the number of positions in use, matters to `dynamic` only. */
+/* inv_freq[rope_dim / 2] (float arithmetic as the original models use) and the factor on cos and
+ * sin, of m->rope or m->window_rope. seq_len, the number of positions in use, matters to `dynamic`
+ * only. */
 void sw_rope_frequencies(float *inv_freq, float *cos_sin_scale, const sw_model *m,
-                         int64_t seq_len);
+                         const sw_rope *rope, int64_t seq_len);
 
 #endif

@@ -21,13 +21,18 @@ static const char *const kind_names[] = {
 
 const char *sw_rope_kind_name(sw_rope_kind kind) { return kind_names[kind]; }
 
-/* Newer configs may hold one object per layer type; they must agree, since the engine has one
- * table of angles. */
-static sw_code pick_object(const cJSON **out, const cJSON *config, sw_err *err)
+/* The rope keys: one object, or in newer configs one per layer type. window is NULL unless there
+ * are two that differ. */
+typedef struct rope_objects {
+    const cJSON *all, *window;
+} rope_objects;
+
+static sw_code pick_objects(rope_objects *out, const cJSON *config, sw_err *err)
 {
     const cJSON *object = sw_json_member(config, "rope_parameters");
     const char *key = object ? "rope_parameters" : "rope_scaling";
-    const cJSON *member, *picked = NULL;
+    const cJSON *full, *window, *member, *picked = NULL;
+    bool is_same = true;
 
     if (!object) object = sw_json_member(config, "rope_scaling");
     if (object && !cJSON_IsObject(object))
@@ -35,11 +40,17 @@ static sw_code pick_object(const cJSON **out, const cJSON *config, sw_err *err)
     cJSON_ArrayForEach(member, object)
     {
         if (!cJSON_IsObject(member)) continue;
-        if (picked && !cJSON_Compare(picked, member, true))
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: differs between layer types", key);
+        is_same = is_same && (!picked || cJSON_Compare(picked, member, true));
         picked = member;
     }
-    *out = picked ? picked : object;
+    *out = (rope_objects){picked ? picked : object, NULL};
+    if (is_same) return SW_OK;
+    full = sw_json_member(object, "full_attention");
+    window = sw_json_member(object, "sliding_attention");
+    if (!cJSON_IsObject(full) || !cJSON_IsObject(window))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: differs between layer types that are not "
+                       "full_attention and sliding_attention", key);
+    *out = (rope_objects){full, window};
     return SW_OK;
 }
 
@@ -64,19 +75,32 @@ static sw_code read_kind(sw_rope_kind *out, const cJSON *object, sw_err *err)
 static sw_code read_theta(double *out, const cJSON *config, const cJSON *object, double theta,
                           sw_err *err)
 {
-    double part = 1.0;
     sw_code rc;
 
     if ((rc = sw_json_real(&theta, config, "rope_theta", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&theta, object, "rope_theta", err)) != SW_OK) return rc;
     if (!(theta > 1.0 && theta <= 1e30))
         return SW_FAIL(err, SW_E_FORMAT, "rope_theta: %g, must be above 1", theta);
+    *out = theta;
+    return SW_OK;
+}
+
+/* How much of each head turns: an even number of elements from its start. */
+static sw_code read_part(int64_t *rope_dim, const cJSON *config, const cJSON *object,
+                         int64_t head_dim, sw_err *err)
+{
+    double part = 1.0;
+    int64_t dim;
+    sw_code rc;
+
     if ((rc = sw_json_real(&part, config, "partial_rotary_factor", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&part, object, "partial_rotary_factor", err)) != SW_OK) return rc;
-    if (part != 1.0)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "partial_rotary_factor: %g; only 1 is supported",
-                       part);
-    *out = theta;
+    dim = part > 0.0 && part <= 1.0 ? (int64_t)((double)head_dim * part) : 0;
+    if (dim < 2 || dim % 2)
+        return SW_FAIL(err, SW_E_FORMAT,
+                       "partial_rotary_factor: %g turns %lld of the %lld elements of a head, must "
+                       "be an even number above 0", part, (long long)dim, (long long)head_dim);
+    *rope_dim = dim;
     return SW_OK;
 }
 
@@ -110,7 +134,7 @@ static sw_code read_reals(sw_rope *rope, const cJSON *object, sw_err *err)
     return sw_json_bool(&rope->truncate, object, "truncate", err);
 }
 
-static sw_code check_rope(const sw_rope *rope, int64_t head_dim, sw_err *err)
+static sw_code check_rope(const sw_rope *rope, int64_t rope_dim, sw_err *err)
 {
     if (rope->kind == SW_ROPE_DEFAULT) return SW_OK;
     if (!(rope->factor > 0.0))
@@ -121,23 +145,22 @@ static sw_code check_rope(const sw_rope *rope, int64_t head_dim, sw_err *err)
         return SW_FAIL(err, SW_E_FORMAT,
                        "high_freq_factor: %g, must be above low_freq_factor = %g, above 0",
                        rope->high_freq_factor, rope->low_freq_factor);
-    if (rope->kind == SW_ROPE_DYNAMIC && (head_dim <= 2 || rope->factor < 1.0))
+    if (rope->kind == SW_ROPE_DYNAMIC && (rope_dim <= 2 || rope->factor < 1.0))
         return SW_FAIL(err, SW_E_FORMAT,
                        "rope type dynamic needs a factor of at least 1 and head_dim above 2");
     return SW_OK;
 }
 
-sw_code sw_rope_read(sw_rope *out, const cJSON *config, double default_theta,
-                     int64_t max_positions, int64_t head_dim, sw_err *err)
+static sw_code read_one(sw_rope *out, const sw_model *m, const cJSON *config,
+                        const cJSON *object, sw_err *err)
 {
     sw_rope rope = {.attention_factor = -1.0, .truncate = true, .beta_fast = 32.0,
-                    .beta_slow = 1.0, .original_max_positions = max_positions};
-    const cJSON *object = NULL;
+                    .beta_slow = 1.0, .original_max_positions = m->max_positions};
     sw_code rc;
 
-    if ((rc = pick_object(&object, config, err)) != SW_OK) return rc;
     if ((rc = read_kind(&rope.kind, object, err)) != SW_OK) return rc;
-    if ((rc = read_theta(&rope.theta, config, object, default_theta, err)) != SW_OK) return rc;
+    if ((rc = read_theta(&rope.theta, config, object, m->arch->default_theta, err)) != SW_OK)
+        return rc;
     if ((rc = read_reals(&rope, object, err)) != SW_OK) return rc;
     if ((rc = sw_json_int(&rope.original_max_positions, object,
                           "original_max_position_embeddings", 1, POSITIONS_MAX, err)) != SW_OK)
@@ -147,10 +170,22 @@ sw_code sw_rope_read(sw_rope *out, const cJSON *config, double default_theta,
                           "original_max_position_embeddings", 1, POSITIONS_MAX, err)) != SW_OK)
         return rc;
     if (rope.kind == SW_ROPE_YARN && !sw_json_member(object, "factor"))
-        rope.factor = (double)max_positions / (double)rope.original_max_positions;
-    if ((rc = check_rope(&rope, head_dim, err)) != SW_OK) return rc;
+        rope.factor = (double)m->max_positions / (double)rope.original_max_positions;
+    if ((rc = check_rope(&rope, m->rope_dim, err)) != SW_OK) return rc;
     *out = rope;
     return SW_OK;
+}
+
+sw_code sw_rope_read(sw_model *m, const cJSON *config, sw_err *err)
+{
+    rope_objects objects = {NULL, NULL};
+    sw_code rc;
+
+    if ((rc = pick_objects(&objects, config, err)) != SW_OK) return rc;
+    if ((rc = read_part(&m->rope_dim, config, objects.all, m->head_dim, err)) != SW_OK) return rc;
+    if ((rc = read_one(&m->rope, m, config, objects.all, err)) != SW_OK) return rc;
+    m->has_window_rope = objects.window != NULL;
+    return objects.window ? read_one(&m->window_rope, m, config, objects.window, err) : SW_OK;
 }
 
 /* theta^(2i/D), single precision throughout. */
@@ -164,28 +199,28 @@ static void plain_frequencies(float *inv_freq, float theta, int64_t head_dim)
     for (int64_t i = 0; i < head_dim / 2; i++) inv_freq[i] = 1.0f / period(theta, i, head_dim);
 }
 
-static void dynamic_frequencies(float *inv_freq, const sw_model *m, int64_t seq_len)
+static void dynamic_frequencies(float *inv_freq, const sw_model *m, const sw_rope *rope,
+                                int64_t seq_len)
 {
-    const double dim = (double)m->head_dim;
-    const float factor = (float)m->rope.factor, max = (float)m->max_positions;
+    const double dim = (double)m->rope_dim;
+    const float factor = (float)rope->factor, max = (float)m->max_positions;
     const float len = (float)(seq_len > m->max_positions ? seq_len : m->max_positions);
-    const float growth = factor * len / max - (float)(m->rope.factor - 1.0);
-    const float base = (float)m->rope.theta * powf(growth, (float)(dim / (dim - 2.0)));
+    const float growth = factor * len / max - (float)(rope->factor - 1.0);
+    const float base = (float)rope->theta * powf(growth, (float)(dim / (dim - 2.0)));
 
-    plain_frequencies(inv_freq, base, m->head_dim);
+    plain_frequencies(inv_freq, base, m->rope_dim);
 }
 
-static void llama3_frequencies(float *inv_freq, const sw_model *m)
+static void llama3_frequencies(float *inv_freq, const sw_rope *rope, int64_t dim)
 {
-    const sw_rope *rope = &m->rope;
     const double old_len = (double)rope->original_max_positions;
     const float low_wave = (float)(old_len / rope->low_freq_factor);
     const float high_wave = (float)(old_len / rope->high_freq_factor);
     const float low = (float)rope->low_freq_factor, factor = (float)rope->factor;
     const float band = (float)(rope->high_freq_factor - rope->low_freq_factor);
 
-    plain_frequencies(inv_freq, (float)rope->theta, m->head_dim);
-    for (int64_t i = 0; i < m->head_dim / 2; i++) {
+    plain_frequencies(inv_freq, (float)rope->theta, dim);
+    for (int64_t i = 0; i < dim / 2; i++) {
         const float f = inv_freq[i];
         const float wave = 1.0f / f * (float)(2.0 * M_PI);
         const float smooth = (1.0f / wave * (float)old_len - low) / band;
@@ -198,31 +233,31 @@ static void llama3_frequencies(float *inv_freq, const sw_model *m)
 }
 
 /* The dimension whose wavelength makes `turns` turns in the trained length. */
-static double yarn_dim(double turns, const sw_model *m)
+static double yarn_dim(double turns, const sw_rope *rope, int64_t dim)
 {
-    return (double)m->head_dim *
-           log((double)m->rope.original_max_positions / (turns * 2.0 * M_PI)) /
-           (2.0 * log(m->rope.theta));
+    return (double)dim *
+           log((double)rope->original_max_positions / (turns * 2.0 * M_PI)) /
+           (2.0 * log(rope->theta));
 }
 
-static void yarn_frequencies(float *inv_freq, const sw_model *m)
+static void yarn_frequencies(float *inv_freq, const sw_rope *rope, int64_t dim)
 {
-    double low = yarn_dim(m->rope.beta_fast, m), high = yarn_dim(m->rope.beta_slow, m);
+    double low = yarn_dim(rope->beta_fast, rope, dim), high = yarn_dim(rope->beta_slow, rope, dim);
 
-    if (m->rope.truncate) {
+    if (rope->truncate) {
         low = floor(low);
         high = ceil(high);
     }
     low = fmax(low, 0.0);
-    high = fmin(high, (double)(m->head_dim - 1));
+    high = fmin(high, (double)(dim - 1));
     if (low == high) high += 0.001; /* no division by zero in the ramp */
-    for (int64_t i = 0; i < m->head_dim / 2; i++) {
-        const float p = period((float)m->rope.theta, i, m->head_dim);
+    for (int64_t i = 0; i < dim / 2; i++) {
+        const float p = period((float)rope->theta, i, dim);
         const float at = ((float)i - (float)low) / (float)(high - low);
         const float keep = 1.0f - fminf(fmaxf(at, 0.0f), 1.0f);
 
         inv_freq[i] =
-            1.0f / ((float)m->rope.factor * p) * (1.0f - keep) + 1.0f / p * keep;
+            1.0f / ((float)rope->factor * p) * (1.0f - keep) + 1.0f / p * keep;
     }
 }
 
@@ -241,19 +276,19 @@ static double yarn_scale(const sw_rope *rope)
 }
 
 void sw_rope_frequencies(float *inv_freq, float *cos_sin_scale, const sw_model *m,
-                         int64_t seq_len)
+                         const sw_rope *rope, int64_t seq_len)
 {
-    const sw_rope *rope = &m->rope;
+    const int64_t dim = m->rope_dim;
 
     *cos_sin_scale = rope->kind == SW_ROPE_YARN ? (float)yarn_scale(rope) : 1.0f;
     if (rope->kind == SW_ROPE_DYNAMIC)
-        dynamic_frequencies(inv_freq, m, seq_len);
+        dynamic_frequencies(inv_freq, m, rope, seq_len);
     else if (rope->kind == SW_ROPE_LLAMA3)
-        llama3_frequencies(inv_freq, m);
+        llama3_frequencies(inv_freq, rope, dim);
     else if (rope->kind == SW_ROPE_YARN)
-        yarn_frequencies(inv_freq, m);
+        yarn_frequencies(inv_freq, rope, dim);
     else
-        plain_frequencies(inv_freq, (float)rope->theta, m->head_dim);
+        plain_frequencies(inv_freq, (float)rope->theta, dim);
     if (rope->kind == SW_ROPE_LINEAR)
-        for (int64_t i = 0; i < m->head_dim / 2; i++) inv_freq[i] /= (float)rope->factor;
+        for (int64_t i = 0; i < dim / 2; i++) inv_freq[i] /= (float)rope->factor;
 }

@@ -47,13 +47,13 @@ static void fill_rows(sw_angles *angles, int64_t half, int64_t first, int64_t en
         }
 }
 
-sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, int64_t first, int64_t end,
-                       sw_err *err)
+sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, const sw_rope *rope, int64_t first,
+                       int64_t end, sw_err *err)
 {
     /* Beyond the trained length `dynamic` has other frequencies for every length, so its rows
      * hold for one call only. */
-    const bool is_stretched = m->rope.kind == SW_ROPE_DYNAMIC && end > m->max_positions;
-    const int64_t half = m->head_dim / 2;
+    const bool is_stretched = rope->kind == SW_ROPE_DYNAMIC && end > m->max_positions;
+    const int64_t half = m->rope_dim / 2;
     int64_t begin = is_stretched ? first : angles->n_filled;
     float scale;
     sw_code rc;
@@ -63,7 +63,7 @@ sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, int64_t first, int6
         (rc = SW_MEM_GET(&angles->inv_freq, half, "rotary frequencies", err)) != SW_OK)
         return rc;
     if ((rc = reserve(angles, half, end, err)) != SW_OK) return rc;
-    sw_rope_frequencies(angles->inv_freq, &scale, m, end);
+    sw_rope_frequencies(angles->inv_freq, &scale, m, rope, end);
     fill_rows(angles, half, begin, end, scale);
     angles->n_filled = is_stretched ? 0 : end;
     return SW_OK;

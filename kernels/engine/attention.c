@@ -17,8 +17,9 @@
 typedef struct query_rows {
     const float *q, *k, *v;
     float *out;
-    int64_t n_rows, stride;
+    int64_t n_rows, stride, out_stride;
     int64_t position, position_step;
+    int64_t head, head_step;
 } query_rows;
 
 size_t sw_attention_scratch_bytes(int n_threads)
@@ -33,13 +34,15 @@ static query_rows rows_of_tokens(const sw_attention *a, int64_t item)
     const int64_t n_blocks = sw_ceil_div(a->seq_len, BLOCK_ROWS);
     const int64_t block = item % n_blocks, head = item / n_blocks % a->n_heads;
     const int64_t seq = item / n_blocks / a->n_heads, token = block * BLOCK_ROWS;
-    const int64_t stride = a->n_heads * a->head_dim, kv_stride = a->n_kv_heads * a->head_dim;
-    const int64_t at = (seq * a->seq_len + token) * stride + head * a->head_dim;
-    const int64_t kv_at = seq * (a->first + a->seq_len) * kv_stride +
-                          head / group_heads(a) * a->head_dim;
+    const int64_t row = (seq * a->seq_len + token) * a->n_heads + head;
+    const int64_t kv_row = seq * (a->first + a->seq_len) * a->n_kv_heads + head / group_heads(a);
 
-    return (query_rows){a->q + at, a->k + kv_at, a->v + kv_at, a->out + at,
-                        sw_min_i64(BLOCK_ROWS, a->seq_len - token), stride, a->first + token, 1};
+    return (query_rows){.q = a->q + row * a->head_dim, .k = a->k + kv_row * a->head_dim,
+                        .v = a->v + kv_row * a->v_head_dim, .out = a->out + row * a->v_head_dim,
+                        .n_rows = sw_min_i64(BLOCK_ROWS, a->seq_len - token),
+                        .stride = a->n_heads * a->head_dim,
+                        .out_stride = a->n_heads * a->v_head_dim,
+                        .position = a->first + token, .position_step = 1, .head = head};
 }
 
 static query_rows rows_of_heads(const sw_attention *a, int64_t item)
@@ -48,12 +51,14 @@ static query_rows rows_of_heads(const sw_attention *a, int64_t item)
     const int64_t block = item % n_blocks, kv_head = item / n_blocks % a->n_kv_heads;
     const int64_t seq = item / n_blocks / a->n_kv_heads;
     const int64_t head = kv_head * group_heads(a) + block * BLOCK_ROWS;
-    const int64_t at = (seq * a->n_heads + head) * a->head_dim;
-    const int64_t kv_at = (seq * (a->first + 1) * a->n_kv_heads + kv_head) * a->head_dim;
+    const int64_t row = seq * a->n_heads + head;
+    const int64_t kv_row = seq * (a->first + 1) * a->n_kv_heads + kv_head;
 
-    return (query_rows){a->q + at, a->k + kv_at, a->v + kv_at, a->out + at,
-                        sw_min_i64(BLOCK_ROWS, group_heads(a) - block * BLOCK_ROWS), a->head_dim,
-                        a->first, 0};
+    return (query_rows){.q = a->q + row * a->head_dim, .k = a->k + kv_row * a->head_dim,
+                        .v = a->v + kv_row * a->v_head_dim, .out = a->out + row * a->v_head_dim,
+                        .n_rows = sw_min_i64(BLOCK_ROWS, group_heads(a) - block * BLOCK_ROWS),
+                        .stride = a->head_dim, .out_stride = a->v_head_dim,
+                        .position = a->first, .head = head, .head_step = 1};
 }
 
 /* Scores of keys [key, key + n_keys) into weights relative to the running maximum; rescales what
@@ -70,43 +75,56 @@ static void weigh_row(const sw_attention *a, const query_rows *rows, int64_t row
     memset(scores, 0, (size_t)begin * sizeof *scores);
     memset(scores + end, 0, (size_t)(n_keys - end) * sizeof *scores);
     if (begin == end) return;
+    if (a->cap > 0.0) a->vec->softcap(scores + begin, (float)a->cap, end - begin);
     peak = a->vec->max(scores + begin, end - begin);
     if (*top > peak) peak = *top;
     if (*top > -INFINITY) {
         shrink = *top - peak;
         a->vec->exp(&shrink, &shrink, 1);
-        if (shrink != 1.0f) a->vec->scale(rows->out + row * rows->stride, shrink, a->head_dim);
+        if (shrink != 1.0f)
+            a->vec->scale(rows->out + row * rows->out_stride, shrink, a->v_head_dim);
     }
     *sum = *sum * shrink + a->vec->exp_sum(scores + begin, peak, end - begin);
     *top = peak;
 }
 
+/* A sink is a key seen before all others: it has a score, and its value is zero. */
+static void start_row(const sw_attention *a, const query_rows *rows, int64_t row, float *top,
+                      float *sum)
+{
+    *top = -INFINITY;
+    *sum = 0.0f;
+    if (!a->sinks) return;
+    *top = a->sinks[rows->head + row * rows->head_step];
+    *sum = 1.0f;
+    memset(rows->out + row * rows->out_stride, 0, (size_t)a->v_head_dim * sizeof(float));
+}
+
 static void attend(const sw_attention *a, const query_rows *rows, float *scratch)
 {
     const blasint n_rows = (blasint)rows->n_rows, dim = (blasint)a->head_dim;
-    const blasint stride = (blasint)rows->stride, ld = (blasint)(a->n_kv_heads * a->head_dim);
+    const blasint v_dim = (blasint)a->v_head_dim;
+    const blasint stride = (blasint)rows->stride, out_stride = (blasint)rows->out_stride;
+    const blasint ld = (blasint)a->n_kv_heads * dim, v_ld = (blasint)a->n_kv_heads * v_dim;
     const int64_t last = rows->position + (rows->n_rows - 1) * rows->position_step;
     const int64_t first_key = a->window ? sw_max_i64(0, rows->position - a->window + 1) : 0;
-    const float scale = (float)(1.0 / sqrt((double)a->head_dim));
     float *scores = scratch, *top = scratch + BLOCK_ROWS * BLOCK_KEYS, *sum = top + BLOCK_ROWS;
 
-    for (int64_t r = 0; r < rows->n_rows; r++) {
-        top[r] = -INFINITY;
-        sum[r] = 0.0f;
-    }
+    for (int64_t r = 0; r < rows->n_rows; r++) start_row(a, rows, r, &top[r], &sum[r]);
     for (int64_t key = first_key; key <= last; key += BLOCK_KEYS) {
         const blasint n_keys = (blasint)sw_min_i64(BLOCK_KEYS, last + 1 - key);
 
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n_rows, n_keys, dim, scale, rows->q,
-                    stride, rows->k + key * ld, ld, 0.0f, scores, BLOCK_KEYS);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, n_rows, n_keys, dim,
+                    (float)a->scale, rows->q, stride, rows->k + key * ld, ld, 0.0f, scores,
+                    BLOCK_KEYS);
         for (int64_t r = 0; r < rows->n_rows; r++)
             weigh_row(a, rows, r, scores + r * BLOCK_KEYS, key, n_keys, &top[r], &sum[r]);
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n_rows, dim, n_keys, 1.0f, scores,
-                    BLOCK_KEYS, rows->v + key * ld, ld, key == first_key ? 0.0f : 1.0f, rows->out,
-                    stride);
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n_rows, v_dim, n_keys, 1.0f, scores,
+                    BLOCK_KEYS, rows->v + key * v_ld, v_ld, key == first_key ? 0.0f : 1.0f,
+                    rows->out, out_stride);
     }
     for (int64_t r = 0; r < rows->n_rows; r++)
-        a->vec->scale(rows->out + r * rows->stride, 1.0f / sum[r], a->head_dim);
+        a->vec->scale(rows->out + r * rows->out_stride, 1.0f / sum[r], a->v_head_dim);
 }
 
 static void attend_tokens(void *ctx, int64_t begin, int64_t end, int thread)

@@ -9,11 +9,15 @@
 
 typedef struct sw_attention {
     const float *q;      /* [n_seqs * seq_len, n_heads * head_dim] */
-    const float *k, *v;  /* [n_seqs * n_keys, n_kv_heads * head_dim]; n_keys = first + seq_len */
-    float *out;          /* like q */
+    const float *k;      /* [n_seqs * n_keys, n_kv_heads * head_dim]; n_keys = first + seq_len */
+    const float *v;      /* likewise, v_head_dim to a head */
+    float *out;          /* [n_seqs * seq_len, n_heads * v_head_dim] */
     int64_t n_seqs, seq_len;
     int64_t first;       /* position of each sequence's first query; keys start at position 0 */
-    int64_t n_heads, n_kv_heads, head_dim;
+    int64_t n_heads, n_kv_heads, head_dim, v_head_dim;
+    double scale;        /* on the products of queries and keys */
+    double cap;          /* scores become cap * tanh(score / cap); 0: they stay */
+    const float *sinks;  /* [n_heads] scores of keys without a value, or NULL */
     int64_t window;      /* query i sees key j iff 0 <= i - j < window; 0: no window */
     const sw_vec *vec;
     float *scratch;      /* sw_attention_scratch_bytes(n_threads) */

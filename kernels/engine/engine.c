@@ -7,18 +7,6 @@
 #include "kernels/engine/attention.h"
 #include "kernels/engine/engine_internal.h"
 
-/* All programs use every buffer but X at least once, or leave it small. */
-static void set_widths(int64_t width[SW_BUF_COUNT], const sw_model *m)
-{
-    const int64_t q = m->n_heads * m->head_dim, kv = m->n_kv_heads * m->head_dim;
-    const int64_t mlp = sw_max_i64(m->arch->dense_ops ? m->intermediate : 0, m->moe_intermediate);
-
-    for (int b = 0; b < SW_BUF_COUNT; b++) width[b] = m->hidden;
-    width[SW_BUF_Q] = width[SW_BUF_A] = q;
-    width[SW_BUF_K] = width[SW_BUF_V] = kv;
-    width[SW_BUF_G] = width[SW_BUF_U] = mlp;
-}
-
 sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, int64_t max_seq,
                       int n_threads, sw_err *err)
 {
@@ -34,10 +22,11 @@ sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, in
     e->vec = sw_vec_best();
     e->n_threads = n_threads;
     e->max_tokens = max_tokens;
-    e->max_positions = sw_max_i64(m->max_positions, max_seq);
-    set_widths(e->width, m);
+    e->max_positions = m->n_position_rows ? m->max_positions
+                                          : sw_max_i64(m->max_positions, max_seq);
+    for (int b = 0; b < SW_BUF_COUNT; b++) e->width[b] = sw_model_buf_width(m, (sw_buf)b);
     for (int b = 0; b < SW_BUF_COUNT && rc == SW_OK; b++)
-        if (b != SW_BUF_X)
+        if (b != SW_BUF_X && e->width[b])
             rc = SW_MEM_GET(&e->buf[b], max_tokens * e->width[b], "activations", err);
     if (rc == SW_OK)
         rc = sw_mem_get((void **)&e->attention_scratch,
@@ -57,6 +46,7 @@ void sw_engine_free(sw_engine *e)
     sw_mem_put(e->hidden);
     sw_mem_put(e->attention_scratch);
     sw_angles_free(&e->angles);
+    sw_angles_free(&e->window_angles);
     sw_moe_scratch_free(&e->moe);
     sw_scratch_free(&e->gemm);
     sw_mem_put(e);
@@ -76,7 +66,8 @@ sw_code sw_engine_hidden(sw_engine *e, float **out, sw_err *err)
 typedef struct row_job {
     const sw_engine *e;
     float *dst;
-    const float *src, *w;
+    const float *src, *w, *bias;
+    const sw_angles *angles;
     int64_t width, seq_len, first;
 } row_job;
 
@@ -85,33 +76,60 @@ static void norm_task(void *ctx, int64_t begin, int64_t end, int thread)
     const row_job *j = ctx;
 
     (void)thread;
-    for (int64_t t = begin; t < end; t++)
-        j->e->vec->rms_norm(j->dst + t * j->width, j->src + t * j->width, j->w, j->width,
-                            (float)j->e->m->norm_eps);
-}
-
-static void rope_task(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const row_job *j = ctx;
-    const int64_t dim = j->e->m->head_dim;
-
-    (void)thread;
     for (int64_t t = begin; t < end; t++) {
-        const int64_t angles = (j->first + t % j->seq_len) * (dim / 2);
+        float *dst = j->dst + t * j->width;
+        const float *src = j->src + t * j->width, eps = (float)j->e->m->norm_eps;
 
-        for (int64_t h = 0; h < j->width; h += dim)
-            j->e->vec->rotate(j->dst + t * j->width + h, j->e->angles.cos + angles,
-                              j->e->angles.sin + angles, dim / 2);
+        if (j->bias)
+            j->e->vec->layer_norm(dst, src, j->w, j->bias, j->width, eps);
+        else
+            j->e->vec->rms_norm(dst, src, j->w, j->width, eps);
     }
 }
 
-static void swiglu_task(void *ctx, int64_t begin, int64_t end, int thread)
+/* In latent attention heads end with what turns; elsewhere they start with it. */
+static void rope_task(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const row_job *j = ctx;
+    const sw_model *m = j->e->m;
+    const bool is_alone = j->width == m->rope_dim; /* one rotated part that all heads share */
+    const int64_t head = is_alone ? m->rope_dim : m->head_dim, half = m->rope_dim / 2;
+    const int64_t at = m->kv_rank && !is_alone ? m->head_dim - m->rope_dim : 0;
+    void (*const turn)(float *, const float *, const float *, int64_t) =
+        m->is_rope_paired ? j->e->vec->rotate_pairs : j->e->vec->rotate;
 
     (void)thread;
-    j->e->vec->swiglu(j->dst + begin * j->width, j->src + begin * j->width,
-                      (end - begin) * j->width);
+    for (int64_t t = begin; t < end; t++) {
+        const int64_t angles = (j->first + t % j->seq_len) * half;
+
+        for (int64_t h = 0; h < j->width; h += head)
+            turn(j->dst + t * j->width + h + at, j->angles->cos + angles, j->angles->sin + angles,
+                 half);
+    }
+}
+
+static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *j = ctx;
+    const sw_vec *vec = j->e->vec;
+    void (*const acts[])(float *, int64_t) = {
+        [SW_MLP_SILU] = vec->silu, [SW_MLP_GELU] = vec->gelu, [SW_MLP_GELU_TANH] = vec->gelu_tanh,
+        [SW_MLP_RELU] = vec->relu,
+    };
+    const sw_mlp_act act = j->e->m->act;
+    const int64_t n = (end - begin) * j->width;
+    float *g = j->dst + begin * j->width;
+    const float *u = j->src ? j->src + begin * j->width : NULL;
+
+    (void)thread;
+    if (u && act == SW_MLP_SILU) {
+        vec->swiglu(g, u, n);
+    } else if (u && act == SW_MLP_SWIGLU_CLAMPED) {
+        vec->swiglu_clamped(g, u, (float)j->e->m->act_limit, n);
+    } else {
+        acts[act](g, n);
+        if (u) vec->mul(g, u, n);
+    }
 }
 
 static void add_task(void *ctx, int64_t begin, int64_t end, int thread)
@@ -123,19 +141,19 @@ static void add_task(void *ctx, int64_t begin, int64_t end, int thread)
                    (end - begin) * j->width);
 }
 
-void sw_norm_rows(const sw_engine *e, float *dst, const float *x, const float *w, int64_t n,
-                  int64_t width)
+void sw_norm_rows(const sw_engine *e, float *dst, const float *x, const float *w,
+                  const float *bias, int64_t n, int64_t width)
 {
-    row_job job = {.e = e, .dst = dst, .src = x, .w = w, .width = width};
+    row_job job = {.e = e, .dst = dst, .src = x, .w = w, .bias = bias, .width = width};
 
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, norm_task, &job);
 }
 
-void sw_swiglu_rows(const sw_engine *e, float *g, const float *u, int64_t n, int64_t width)
+void sw_act_rows(const sw_engine *e, float *g, const float *u, int64_t n, int64_t width)
 {
     row_job job = {.e = e, .dst = g, .src = u, .width = width};
 
-    sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, swiglu_task, &job);
+    sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, act_task, &job);
 }
 
 static float *buffer(const sw_run *run, sw_buf b)
@@ -143,21 +161,13 @@ static float *buffer(const sw_run *run, sw_buf b)
     return b == SW_BUF_X ? run->x : run->e->buf[b];
 }
 
-sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, sw_err *err)
+sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, int64_t k_in, sw_err *err)
 {
-    const int64_t widths[SW_SITE_COUNT] = {
-        [SW_SITE_ATTN_IN] = run->e->m->hidden,
-        [SW_SITE_O_IN] = run->e->m->n_heads * run->e->m->head_dim,
-        [SW_SITE_MLP_IN] = run->e->m->hidden,
-        [SW_SITE_DOWN_IN] = run->e->m->intermediate,
-    };
-
     if (run->is_seen[site]) return SW_OK;
     run->is_seen[site] = true;
     run->has_stopped = run->stop_at == site;
     if (!run->tap) return SW_OK;
-    return run->tap->see(run->tap->self, site, -1, x, run->n_tokens, widths[site], run->x, NULL,
-                         err);
+    return run->tap->see(run->tap->self, site, -1, x, run->n_tokens, k_in, run->x, NULL, err);
 }
 
 sw_code sw_run_linear(sw_engine *e, float *y, const float *x, int64_t n, const sw_weight *w,
@@ -169,22 +179,22 @@ sw_code sw_run_linear(sw_engine *e, float *y, const float *x, int64_t n, const s
     return sw_gemm_run(&gemm, &e->gemm, err);
 }
 
-static sw_code op_rms_norm(sw_run *run, const sw_op *op, sw_err *err)
+static sw_code op_norm(sw_run *run, const sw_op *op, sw_err *err)
 {
     (void)err;
     sw_norm_rows(run->e, buffer(run, op->dst), buffer(run, op->src), run->block->norm[op->slot],
-                 run->n_tokens, run->e->width[op->src]);
+                 run->block->norm_bias[op->slot], run->n_tokens, run->e->width[op->src]);
     return SW_OK;
 }
 
 static sw_code op_linear(sw_run *run, const sw_op *op, sw_err *err)
 {
+    const sw_weight *w = &run->block->linear[op->slot];
     const float *x = buffer(run, op->src);
-    sw_code rc = sw_run_reach(run, op->site, x, err);
+    sw_code rc = sw_run_reach(run, op->site, x, w->k_in, err);
 
     if (rc != SW_OK || run->has_stopped) return rc;
-    return sw_run_linear(run->e, buffer(run, op->dst), x, run->n_tokens,
-                         &run->block->linear[op->slot], err);
+    return sw_run_linear(run->e, buffer(run, op->dst), x, run->n_tokens, w, err);
 }
 
 /* Heads lie one after the other in a row, so a head norm is a norm of shorter rows. */
@@ -194,21 +204,76 @@ static sw_code op_head_norm(sw_run *run, const sw_op *op, sw_err *err)
     float *x = buffer(run, op->dst);
 
     (void)err;
-    sw_norm_rows(run->e, x, x, run->block->norm[op->slot],
+    sw_norm_rows(run->e, x, x, run->block->norm[op->slot], NULL,
                  run->n_tokens * (run->e->width[op->dst] / dim), dim);
+    return SW_OK;
+}
+
+static sw_code op_split(sw_run *run, const sw_op *op, sw_err *err)
+{
+    const int64_t width = run->e->width[op->src];
+    const float *src = buffer(run, op->src);
+    int64_t at = 0;
+
+    (void)err;
+    for (int b = op->dst; at < width; b++) {
+        const int64_t part = run->e->width[b];
+
+        for (int64_t t = 0; t < run->n_tokens; t++)
+            memcpy(buffer(run, (sw_buf)b) + t * part, src + t * width + at,
+                   (size_t)part * sizeof *src);
+        at += part;
+    }
     return SW_OK;
 }
 
 static sw_code op_rope(sw_run *run, const sw_op *op, sw_err *err)
 {
-    row_job job = {.e = run->e, .dst = buffer(run, op->dst), .width = run->e->width[op->dst],
-                   .seq_len = run->seq_len, .first = run->first};
-    sw_code rc = sw_angles_fill(&run->e->angles, run->e->m, run->first,
+    sw_engine *e = run->e;
+    const sw_model *m = e->m;
+    const bool is_other = m->has_window_rope && m->is_window_layer[run->block->layer];
+    sw_angles *angles = is_other ? &e->window_angles : &e->angles;
+    row_job job = {.e = e, .dst = buffer(run, op->dst), .width = e->width[op->dst],
+                   .angles = angles, .seq_len = run->seq_len, .first = run->first};
+    sw_code rc = sw_angles_fill(angles, m, is_other ? &m->window_rope : &m->rope, run->first,
                                 run->first + run->seq_len, err);
 
     if (rc == SW_OK)
-        sw_parallel_for(run->e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, rope_task, &job);
+        sw_parallel_for(e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, rope_task, &job);
     return rc;
+}
+
+/* KV_B holds for each head the key's part that does not turn and the value; the part that does is
+ * one for all heads. */
+static sw_code op_latent_kv(sw_run *run, const sw_op *op, sw_err *err)
+{
+    const sw_engine *e = run->e;
+    const sw_model *m = e->m;
+    const int64_t plain = m->head_dim - m->rope_dim, both = plain + m->v_head_dim;
+    const float *src = e->buf[SW_BUF_KV_B], *turned = e->buf[SW_BUF_K_ROPE];
+
+    (void)op;
+    (void)err;
+    for (int64_t i = 0; i < run->n_tokens * m->n_heads; i++) {
+        float *k = e->buf[SW_BUF_K] + i * m->head_dim;
+
+        memcpy(k, src + i * both, (size_t)plain * sizeof *k);
+        memcpy(k + plain, turned + i / m->n_heads * m->rope_dim, (size_t)m->rope_dim * sizeof *k);
+        memcpy(e->buf[SW_BUF_V] + i * m->v_head_dim, src + i * both + plain,
+               (size_t)m->v_head_dim * sizeof *k);
+    }
+    return SW_OK;
+}
+
+/* Keys and values of this call into the cache. */
+static void remember(const sw_run *run)
+{
+    const int64_t k_width = run->e->width[SW_BUF_K], v_width = run->e->width[SW_BUF_V];
+
+    memcpy(run->kv->k + run->first * k_width, run->e->buf[SW_BUF_K],
+           (size_t)(run->seq_len * k_width) * sizeof(float));
+    memcpy(run->kv->v + run->first * v_width, run->e->buf[SW_BUF_V],
+           (size_t)(run->seq_len * v_width) * sizeof(float));
 }
 
 static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
@@ -220,16 +285,15 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
                       .out = buffer(run, op->dst), .n_seqs = run->n_seqs,
                       .seq_len = run->seq_len, .first = run->first, .n_heads = m->n_heads,
                       .n_kv_heads = m->n_kv_heads, .head_dim = m->head_dim,
-                      .window = is_window ? m->sliding_window : 0, .vec = e->vec,
-                      .scratch = e->attention_scratch, .n_threads = e->n_threads};
+                      .v_head_dim = m->v_head_dim, .scale = m->attention_scale,
+                      .cap = m->attention_cap, .window = is_window ? m->sliding_window : 0,
+                      .vec = e->vec, .scratch = e->attention_scratch,
+                      .n_threads = e->n_threads};
 
     (void)err;
+    if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
     if (run->kv) {
-        const int64_t width = e->width[SW_BUF_K], at = run->first * width;
-        const size_t n_bytes = (size_t)(run->seq_len * width) * sizeof(float);
-
-        memcpy(run->kv->k + at, a.k, n_bytes);
-        memcpy(run->kv->v + at, a.v, n_bytes);
+        remember(run);
         a.k = run->kv->k;
         a.v = run->kv->v;
     }
@@ -237,11 +301,18 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
     return SW_OK;
 }
 
-static sw_code op_swiglu(sw_run *run, const sw_op *op, sw_err *err)
+static sw_code op_glu(sw_run *run, const sw_op *op, sw_err *err)
 {
     (void)err;
-    sw_swiglu_rows(run->e, buffer(run, op->dst), buffer(run, op->src), run->n_tokens,
-                   run->e->m->intermediate);
+    sw_act_rows(run->e, buffer(run, op->dst), buffer(run, op->src), run->n_tokens,
+                run->e->width[op->dst]);
+    return SW_OK;
+}
+
+static sw_code op_act(sw_run *run, const sw_op *op, sw_err *err)
+{
+    (void)err;
+    sw_act_rows(run->e, buffer(run, op->dst), NULL, run->n_tokens, run->e->width[op->dst]);
     return SW_OK;
 }
 
@@ -255,16 +326,26 @@ static sw_code op_add(sw_run *run, const sw_op *op, sw_err *err)
     return SW_OK;
 }
 
-static sw_code op_moe(sw_run *run, const sw_op *op, sw_err *err)
+static sw_code op_moe_add(sw_run *run, const sw_op *op, sw_err *err)
 {
     return sw_run_moe(run, buffer(run, op->dst), buffer(run, op->src), err);
 }
 
+static sw_code op_moe(sw_run *run, const sw_op *op, sw_err *err)
+{
+    memset(buffer(run, op->dst), 0,
+           (size_t)(run->n_tokens * run->e->width[op->dst]) * sizeof(float));
+    return op_moe_add(run, op, err);
+}
+
 static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = {
-    [SW_OP_RMS_NORM] = op_rms_norm,   [SW_OP_LINEAR] = op_linear,
-    [SW_OP_HEAD_NORM] = op_head_norm, [SW_OP_ROPE] = op_rope,
-    [SW_OP_ATTENTION] = op_attention, [SW_OP_SWIGLU] = op_swiglu,
+    [SW_OP_RMS_NORM] = op_norm,       [SW_OP_LAYER_NORM] = op_norm,
+    [SW_OP_LINEAR] = op_linear,       [SW_OP_HEAD_NORM] = op_head_norm,
+    [SW_OP_SPLIT] = op_split,         [SW_OP_ROPE] = op_rope,
+    [SW_OP_ATTENTION] = op_attention, [SW_OP_LATENT_KV] = op_latent_kv,
+    [SW_OP_GLU] = op_glu,             [SW_OP_ACT] = op_act,
     [SW_OP_ADD] = op_add,             [SW_OP_MOE] = op_moe,
+    [SW_OP_MOE_ADD] = op_moe_add,
 };
 
 static sw_code check_call(const sw_run *run, sw_err *err)
@@ -290,7 +371,7 @@ static sw_code keep_x(sw_run *run, sw_err *err)
     sw_engine *e = run->e;
     sw_code rc = SW_OK;
 
-    if (run->stop_at != SW_SITE_MLP_IN && run->stop_at != SW_SITE_DOWN_IN) return SW_OK;
+    if (run->stop_at < SW_SITE_MLP_IN || run->stop_at >= SW_SITE_COUNT) return SW_OK;
     if (!e->buf[SW_BUF_X])
         rc = SW_MEM_GET(&e->buf[SW_BUF_X], e->max_tokens * e->m->hidden, "activations", err);
     if (rc != SW_OK) return rc;

@@ -12,12 +12,15 @@
 #include "formats/model/model.h"
 #include "kernels/kernel.h"
 
-/* The weights of one block. Linears borrow; norms are floats owned by `arena`. */
+/* The weights of one block. Linears borrow, unless the checkpoint stores them transposed or in
+ * one tensor of all experts: then they are copies in `arena`. Norms, their biases, and the other
+ * vectors (sinks, the router's shift) are floats owned by `arena`. */
 typedef struct sw_block {
     int64_t layer;
     sw_weight linear[SW_SLOT_COUNT];  /* dense-layer linears, the router */
     sw_weight *experts[3];            /* gate, up, down: [n_experts] each, sparse layers only */
     float *norm[SW_SLOT_COUNT];
+    float *norm_bias[SW_SLOT_COUNT];  /* of layer norms */
     sw_arena arena;
 } sw_block;
 
@@ -57,7 +60,7 @@ typedef struct sw_tap {
 typedef struct sw_engine sw_engine; /* scratch buffers, rope tables; no weights */
 
 /* max_tokens: the most tokens one call will bring. Positions run to m->max_positions, or
- * max_seq when that is larger. */
+ * max_seq when that is larger and positions are not learned. */
 sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, int64_t max_seq,
                       int n_threads, sw_err *err) SW_MUST_USE;
 void sw_engine_free(sw_engine *e);
@@ -98,7 +101,9 @@ typedef struct sw_lm {
     const sw_model *model;
     sw_weight embed;     /* [vocab, hidden], dense */
     sw_weight head;      /* == embed when tied */
+    sw_weight positions; /* [n_position_rows, hidden] where positions are learned, else empty */
     float *final_norm;
+    float *final_norm_bias; /* NULL: an rms norm */
     sw_block *blocks;    /* [n_layers] */
     sw_arena arena;
 } sw_lm;
@@ -109,9 +114,10 @@ sw_code sw_lm_load(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err) 
 sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err) SW_MUST_USE;
 void sw_lm_free(sw_lm *lm);
 
-/* x [n, hidden] = embedding rows. SW_E_FORMAT for an id beyond the vocabulary. */
-sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t *ids, int64_t n,
-                        sw_err *err) SW_MUST_USE;
+/* x [n_seqs * seq_len, hidden] = embedding rows, of sequences that start at position `first`.
+ * SW_E_FORMAT for an id beyond the vocabulary; SW_E_USAGE for a position beyond those learned. */
+sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t *ids,
+                        int64_t n_seqs, int64_t seq_len, int64_t first, sw_err *err) SW_MUST_USE;
 /* logits [n, vocab] of hidden rows x [n, hidden]; x is normalized into scratch, not changed. */
 sw_code sw_engine_head(sw_engine *e, const sw_lm *lm, float *logits, const float *x, int64_t n,
                        sw_err *err) SW_MUST_USE;

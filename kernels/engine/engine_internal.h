@@ -7,7 +7,7 @@
 
 #define SW_TOKENS_PER_TASK 16 /* fixed chunk of the row-wise steps */
 
-/* Cosines and sines of positions [0, n_filled), a row of head_dim / 2 each. */
+/* Cosines and sines of positions [0, n_filled), a row of rope_dim / 2 each. */
 typedef struct sw_angles {
     float *cos, *sin, *inv_freq;
     int64_t n_filled, capacity;
@@ -16,6 +16,7 @@ typedef struct sw_angles {
 typedef struct sw_moe_scratch {
     float *probs;      /* [max_tokens, n_experts] */
     float *rows, *out; /* [max_tokens, hidden] one expert's tokens */
+    float *gate, *up;  /* [max_tokens, moe_intermediate] likewise */
     int32_t *chosen;   /* [max_tokens, n_experts_used] */
     float *share;      /* likewise: the weight of each chosen expert */
     int32_t *tokens;   /* [max_tokens * n_experts_used] by expert, then by token */
@@ -32,7 +33,7 @@ struct sw_engine {
     int64_t width[SW_BUF_COUNT];
     float *hidden;            /* [max_tokens, hidden] of whole-model calls, on first use */
     float *attention_scratch;
-    sw_angles angles;
+    sw_angles angles, window_angles; /* the second where window layers turn differently */
     sw_moe_scratch moe;
     sw_scratch gemm;
 };
@@ -49,26 +50,28 @@ typedef struct sw_run {
     bool is_seen[SW_SITE_COUNT], has_stopped;
 } sw_run;
 
-/* Show x to the tap once per site; sets has_stopped when the run ends here. */
-sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, sw_err *err) SW_MUST_USE;
+/* Show x [n_tokens, k_in] to the tap once per site; sets has_stopped when the run ends here. */
+sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, int64_t k_in,
+                     sw_err *err) SW_MUST_USE;
 /* y [n, w->n_out] = x [n, w->k_in] * w^T + bias, dense rows. */
 sw_code sw_run_linear(sw_engine *e, float *y, const float *x, int64_t n, const sw_weight *w,
                       sw_err *err) SW_MUST_USE;
-/* dst += routed experts of src, [n_tokens, hidden]; dst is overwritten. */
+/* dst += routed experts of src, [n_tokens, hidden]. */
 sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err) SW_MUST_USE;
 sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens,
                            sw_err *err) SW_MUST_USE;
 void sw_moe_scratch_free(sw_moe_scratch *moe);
 
-/* Angles of positions [first, end) in their rows. */
-sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, int64_t first, int64_t end,
-                       sw_err *err) SW_MUST_USE;
+/* Angles of positions [first, end) in their rows, by one of the model's ropes. */
+sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, const sw_rope *rope, int64_t first,
+                       int64_t end, sw_err *err) SW_MUST_USE;
 void sw_angles_free(sw_angles *angles);
 
-/* g [n, width] = silu(g) * u */
-void sw_swiglu_rows(const sw_engine *e, float *g, const float *u, int64_t n, int64_t width);
-void sw_norm_rows(const sw_engine *e, float *dst, const float *x, const float *w, int64_t n,
-                  int64_t width);
+/* g [n, width] = act(g) * u, or act(g) alone without u; the activation is the model's. */
+void sw_act_rows(const sw_engine *e, float *g, const float *u, int64_t n, int64_t width);
+/* dst = x / sqrt(mean(x^2) + eps) * w, or with a bias dst = (x - mean) / deviation * w + bias. */
+void sw_norm_rows(const sw_engine *e, float *dst, const float *x, const float *w,
+                  const float *bias, int64_t n, int64_t width);
 sw_code sw_engine_hidden(sw_engine *e, float **out, sw_err *err) SW_MUST_USE;
 
 #endif

@@ -7,26 +7,59 @@ typedef struct embed_job {
     const sw_lm *lm;
     float *x;
     const uint32_t *ids;
+    const sw_vec *vec;
+    int64_t seq_len, first;
 } embed_job;
+
+static void decode_row(float *out, const sw_weight *w, int64_t row)
+{
+    const int64_t row_bytes = w->k_in * sw_dtype_bits(w->dense_dtype) / 8;
+
+    /* the dtype was checked at load */
+    (void)!sw_float_decode_n(out, (const char *)w->dense + row * row_bytes, w->dense_dtype,
+                             w->k_in, NULL);
+}
+
+/* Learned positions, element by element so that a task needs no scratch. */
+static void add_position(float *x, const sw_weight *w, int64_t row)
+{
+    const int64_t elem_bytes = sw_dtype_bits(w->dense_dtype) / 8;
+    const char *from = (const char *)w->dense + row * w->k_in * elem_bytes;
+
+    for (int64_t i = 0; i < w->k_in; i++) {
+        float one = 0.0f;
+
+        (void)!sw_float_decode_n(&one, from + i * elem_bytes, w->dense_dtype, 1, NULL);
+        x[i] += one;
+    }
+}
 
 static void embed_task(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const embed_job *job = ctx;
-    const sw_weight *w = &job->lm->embed;
-    const int64_t row_bytes = w->k_in * sw_dtype_bits(w->dense_dtype) / 8;
+    const sw_model *m = job->lm->model;
 
     (void)thread;
-    for (int64_t i = begin; i < end; i++) /* the dtype was checked at load */
-        (void)!sw_float_decode_n(job->x + i * w->k_in,
-                                 (const char *)w->dense + (int64_t)job->ids[i] * row_bytes,
-                                 w->dense_dtype, w->k_in, NULL);
+    for (int64_t i = begin; i < end; i++) {
+        float *row = job->x + i * m->hidden;
+
+        decode_row(row, &job->lm->embed, (int64_t)job->ids[i]);
+        if (m->embed_scale != 1.0) job->vec->scale(row, (float)m->embed_scale, m->hidden);
+        if (job->lm->positions.dense)
+            add_position(row, &job->lm->positions,
+                         m->first_position_row + job->first + i % job->seq_len);
+    }
 }
 
-sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t *ids, int64_t n,
-                        sw_err *err)
+sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t *ids,
+                        int64_t n_seqs, int64_t seq_len, int64_t first, sw_err *err)
 {
-    embed_job job = {lm, x, ids};
+    embed_job job = {lm, x, ids, e->vec, seq_len, first};
+    const int64_t n = n_seqs * seq_len, end = first + seq_len;
 
+    if (lm->positions.dense && end > lm->positions.n_out - e->m->first_position_row)
+        return SW_FAIL(err, SW_E_USAGE, "position %lld; the model has %lld", (long long)end - 1,
+                       (long long)(lm->positions.n_out - e->m->first_position_row));
     for (int64_t i = 0; i < n; i++)
         if (ids[i] >= lm->embed.n_out)
             return SW_FAIL(err, SW_E_FORMAT, "token %lld has id %lu, but the vocabulary has %lld",
@@ -45,8 +78,11 @@ sw_code sw_engine_head(sw_engine *e, const sw_lm *lm, float *logits, const float
     for (int64_t t = 0; t < n && rc == SW_OK; t += e->max_tokens) {
         const int64_t n_rows = sw_min_i64(e->max_tokens, n - t);
 
-        sw_norm_rows(e, normed, x + t * hidden, lm->final_norm, n_rows, hidden);
+        sw_norm_rows(e, normed, x + t * hidden, lm->final_norm, lm->final_norm_bias, n_rows,
+                     hidden);
         rc = sw_run_linear(e, logits + t * vocab, normed, n_rows, &lm->head, err);
+        if (rc == SW_OK && e->m->logits_cap > 0.0)
+            e->vec->softcap(logits + t * vocab, (float)e->m->logits_cap, n_rows * vocab);
     }
     return rc;
 }
@@ -57,7 +93,7 @@ static sw_code logits_of_some(sw_engine *e, const sw_lm *lm, float *logits, cons
     float *x = NULL;
     sw_code rc = sw_engine_hidden(e, &x, err);
 
-    if (rc == SW_OK) rc = sw_engine_embed(e, lm, x, ids, n_seqs * seq_len, err);
+    if (rc == SW_OK) rc = sw_engine_embed(e, lm, x, ids, n_seqs, seq_len, 0, err);
     for (int64_t l = 0; l < e->m->n_layers && rc == SW_OK; l++)
         rc = sw_engine_block(e, &lm->blocks[l], x, n_seqs, seq_len, NULL, NULL,
                              (sw_site)SW_RUN_ALL, err);

@@ -2,66 +2,45 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/model/stored.h"
 #include "kernels/engine/engine.h"
 
-static bool is_float_dtype(sw_dtype dtype)
-{
-    return dtype == SW_DTYPE_F32 || dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16;
-}
-
-/* The tensor `path`.`leaf`, [rows, cols], or [cols] when rows is 0. */
-static sw_code find(const sw_cview **out, const sw_st *st, const char *path, const char *leaf,
-                    int64_t rows, int64_t cols, sw_err *err)
-{
-    char name[300], have[128], want[64];
-    const sw_st_tensor *tensor;
-    const sw_cview *view;
-    const int n_dims = rows ? 2 : 1;
-
-    (void)snprintf(name, sizeof name, "%s.%s", path, leaf);
-    if (!(tensor = sw_st_find(st, name)))
-        return SW_FAIL(err, SW_E_FORMAT, "%s: missing from the checkpoint", name);
-    view = &tensor->view;
-    if (!is_float_dtype(view->dtype))
-        return SW_FAIL(err, SW_E_FORMAT, "%s: %s, but the engine needs F32, F16 or BF16; is this "
-                       "checkpoint quantized already?", name, sw_dtype_name(view->dtype));
-    if (view->n_dims != n_dims || view->shape[n_dims - 1] != cols ||
-        (rows && view->shape[0] != rows)) {
-        sw_view_describe(have, sizeof have, view);
-        if (rows)
-            (void)snprintf(want, sizeof want, "[%lld, %lld]", (long long)rows, (long long)cols);
-        else
-            (void)snprintf(want, sizeof want, "[%lld]", (long long)cols);
-        return SW_FAIL(err, SW_E_FORMAT, "%s: %s, but config.json asks for %s", name, have, want);
-    }
-    *out = view;
-    return SW_OK;
-}
-
 /* Norms and biases are small and read often, so they are kept as floats. */
-static sw_code load_floats(float **out, sw_arena *arena, const sw_st *st, const char *path,
-                           const char *leaf, int64_t n, sw_err *err)
+static sw_code decode_floats(float **out, sw_arena *arena, const sw_cview *view, int64_t n,
+                             sw_err *err)
 {
-    const sw_cview *view = NULL;
     float *values = NULL;
     sw_code rc;
 
-    if ((rc = find(&view, st, path, leaf, 0, n, err)) != SW_OK) return rc;
     if ((rc = SW_ARENA_TAKE(&values, arena, n, err)) != SW_OK) return rc;
-    if ((rc = sw_float_decode_n(values, view->data, view->dtype, n, err)) != SW_OK) return rc;
-    *out = values;
-    return SW_OK;
+    if ((rc = sw_float_decode_n(values, view->data, view->dtype, n, err)) == SW_OK) *out = values;
+    return rc;
 }
 
-static sw_code load_weight(sw_weight *out, const sw_st *st, const char *path, int64_t n_out,
-                           int64_t k_in, sw_err *err)
+static sw_code load_floats(float **out, sw_arena *arena, const sw_st *st, const char *path,
+                           const char *suffix, int64_t n, sw_err *err)
 {
-    const sw_cview *view = NULL;
-    sw_code rc = find(&view, st, path, "weight", n_out, k_in, err);
+    const sw_st_tensor *tensor = NULL;
+    char name[300];
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
-    *out = (sw_weight){.n_out = n_out, .k_in = k_in, .dense = view->data,
-                       .dense_dtype = view->dtype};
+    (void)snprintf(name, sizeof name, "%s%s", path, suffix);
+    if ((rc = sw_stored_tensor(&tensor, st, name, 1, &n, err)) != SW_OK) return rc;
+    return decode_floats(out, arena, &tensor->view, n, err);
+}
+
+static sw_code load_table(sw_weight *out, const sw_st *st, const char *path, int64_t n_rows,
+                          int64_t width, sw_err *err)
+{
+    const int64_t shape[] = {n_rows, width};
+    const sw_st_tensor *tensor = NULL;
+    char name[300];
+    sw_code rc;
+
+    (void)snprintf(name, sizeof name, "%s.weight", path);
+    if ((rc = sw_stored_tensor(&tensor, st, name, 2, shape, err)) != SW_OK) return rc;
+    *out = (sw_weight){.n_out = n_rows, .k_in = width, .dense = tensor->view.data,
+                       .dense_dtype = tensor->view.dtype};
     return SW_OK;
 }
 
@@ -72,14 +51,56 @@ typedef struct loader {
     const sw_linear_source *source; /* or NULL */
 } loader;
 
+/* A linear in the mapping where it lies as rows, else a copy that does. */
+static sw_code load_dense(sw_weight *out, sw_block *block, const loader *from, sw_slot slot,
+                          int64_t expert, sw_err *err)
+{
+    sw_stored stored = {0};
+    char *rows = NULL;
+    sw_code rc = sw_stored_weight(&stored, from->m, from->st, block->layer, slot, expert, err);
+
+    if (rc != SW_OK) return rc;
+    out->dense_dtype = stored.tensor->view.dtype;
+    out->dense = stored.tensor->view.data;
+    if (sw_stored_is_plain(&stored)) return SW_OK;
+    out->dense = NULL;
+    rc = SW_ARENA_TAKE(&rows, &block->arena,
+                       out->n_out * out->k_in * sw_dtype_bits(out->dense_dtype) / 8, err);
+    if (rc != SW_OK) return rc;
+    sw_stored_copy(rows, &stored);
+    out->dense = rows;
+    return SW_OK;
+}
+
+static sw_code load_bias(sw_weight *out, sw_block *block, const loader *from, sw_slot slot,
+                         int64_t expert, sw_err *err)
+{
+    sw_stored stored = {0};
+    sw_cview view;
+    char *values = NULL;
+    float *bias = NULL;
+    sw_code rc = sw_stored_bias(&stored, from->m, from->st, block->layer, slot, expert, err);
+
+    if (rc != SW_OK) return rc;
+    view = stored.tensor->view;
+    if (!sw_stored_is_plain(&stored) || stored.first) {
+        rc = SW_ARENA_TAKE(&values, &block->arena, out->n_out * sw_dtype_bits(view.dtype) / 8, err);
+        if (rc != SW_OK) return rc;
+        sw_stored_copy(values, &stored);
+        view.data = values;
+    }
+    if ((rc = decode_floats(&bias, &block->arena, &view, out->n_out, err)) == SW_OK)
+        out->bias = bias;
+    return rc;
+}
+
 static sw_code load_linear(sw_weight *out, sw_block *block, const loader *from, sw_slot slot,
                            int64_t expert, sw_err *err)
 {
     const sw_model *m = from->m;
     char path[256];
     int64_t n_out, k_in;
-    float *bias = NULL;
-    sw_code rc;
+    sw_code rc = SW_OK;
 
     if (!sw_model_slot_path(path, m, block->layer, slot, expert))
         return SW_FAIL(err, SW_E_BUG, "slot %d has no name in %s", (int)slot, m->arch->name);
@@ -87,27 +108,47 @@ static sw_code load_linear(sw_weight *out, sw_block *block, const loader *from, 
     *out = (sw_weight){.n_out = n_out, .k_in = k_in};
     if (from->source)
         rc = from->source->get(from->source->self, out, &block->arena, path, n_out, k_in, err);
-    else
-        rc = SW_OK;
     if (rc == SW_OK && !out->tiles && !out->dense)
-        rc = load_weight(out, from->st, path, n_out, k_in, err);
-    if (rc == SW_OK && sw_model_slot_has_bias(m, slot)) {
-        rc = load_floats(&bias, &block->arena, from->st, path, "bias", n_out, err);
-        out->bias = bias;
-    }
+        rc = load_dense(out, block, from, slot, expert, err);
+    if (rc == SW_OK && sw_model_slot_has_bias(m, slot))
+        rc = load_bias(out, block, from, slot, expert, err);
     return rc;
 }
 
-static sw_code load_norm(sw_block *block, const sw_model *m, const sw_st *st, sw_slot slot,
-                         sw_err *err)
+/* A norm's weight and perhaps bias, or a vector that has the name of its slot and no suffix. */
+static sw_code load_vector(sw_block *block, const loader *from, sw_slot slot, const char *suffix,
+                           bool has_bias, sw_err *err)
 {
+    const sw_model *m = from->m;
     char path[256];
     int64_t one, width;
+    sw_code rc;
 
     if (!sw_model_slot_path(path, m, block->layer, slot, -1))
         return SW_FAIL(err, SW_E_BUG, "slot %d has no name in %s", (int)slot, m->arch->name);
     sw_model_slot_shape(m, block->layer, slot, &one, &width);
-    return load_floats(&block->norm[slot], &block->arena, st, path, "weight", width, err);
+    rc = load_floats(&block->norm[slot], &block->arena, from->st, path, suffix, width, err);
+    if (rc == SW_OK && has_bias)
+        rc = load_floats(&block->norm_bias[slot], &block->arena, from->st, path, ".bias", width,
+                         err);
+    return rc;
+}
+
+static void add_offset(float *norm, double offset, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) norm[i] = (float)offset + norm[i];
+}
+
+static sw_code load_norm(sw_block *block, const loader *from, sw_slot slot, bool has_bias,
+                         sw_err *err)
+{
+    int64_t one, width;
+    sw_code rc = load_vector(block, from, slot, ".weight", has_bias, err);
+
+    if (rc != SW_OK) return rc;
+    sw_model_slot_shape(from->m, block->layer, slot, &one, &width);
+    add_offset(block->norm[slot], from->m->norm_offset, width);
+    return SW_OK;
 }
 
 static sw_code load_experts(sw_block *block, const loader *from, sw_err *err)
@@ -115,6 +156,8 @@ static sw_code load_experts(sw_block *block, const loader *from, sw_err *err)
     const sw_model *m = from->m;
     sw_code rc = load_linear(&block->linear[SW_SLOT_ROUTER], block, from, SW_SLOT_ROUTER, -1, err);
 
+    if (rc == SW_OK && m->arch->slot_names[SW_SLOT_ROUTER_SHIFT])
+        rc = load_vector(block, from, SW_SLOT_ROUTER_SHIFT, "", false, err);
     for (int i = 0; i < 3 && rc == SW_OK; i++) {
         rc = SW_ARENA_TAKE(&block->experts[i], &block->arena, m->n_experts, err);
         for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++)
@@ -124,7 +167,27 @@ static sw_code load_experts(sw_block *block, const loader *from, sw_err *err)
     return rc;
 }
 
-/* Whatever slots the block's program names. */
+/* Whatever slots an operation names. */
+static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_err *err)
+{
+    switch (op->kind) {
+    case SW_OP_LINEAR:
+        return load_linear(&block->linear[op->slot], block, from, op->slot, -1, err);
+    case SW_OP_RMS_NORM:
+    case SW_OP_HEAD_NORM:
+    case SW_OP_LAYER_NORM:
+        return load_norm(block, from, op->slot, op->kind == SW_OP_LAYER_NORM, err);
+    case SW_OP_MOE:
+    case SW_OP_MOE_ADD:
+        return load_experts(block, from, err);
+    case SW_OP_ATTENTION:
+        return op->slot == SW_SLOT_COUNT ? SW_OK
+                                         : load_vector(block, from, op->slot, "", false, err);
+    default:
+        return SW_OK;
+    }
+}
+
 sw_code sw_block_load_from(sw_block *out, const sw_model *m, const sw_st *st,
                            const sw_linear_source *source, int64_t layer, sw_err *err)
 {
@@ -134,16 +197,7 @@ sw_code sw_block_load_from(sw_block *out, const sw_model *m, const sw_st *st,
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
     sw_code rc = SW_OK;
 
-    for (int i = 0; i < n_ops && rc == SW_OK; i++) {
-        const sw_op *op = &ops[i];
-
-        if (op->kind == SW_OP_LINEAR)
-            rc = load_linear(&block.linear[op->slot], &block, &from, op->slot, -1, err);
-        else if (op->kind == SW_OP_RMS_NORM || op->kind == SW_OP_HEAD_NORM)
-            rc = load_norm(&block, m, st, op->slot, err);
-        else if (op->kind == SW_OP_MOE)
-            rc = load_experts(&block, &from, err);
-    }
+    for (int i = 0; i < n_ops && rc == SW_OK; i++) rc = load_op(&block, &from, &ops[i], err);
     if (rc == SW_OK)
         *out = block;
     else
@@ -170,19 +224,26 @@ sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert)
 
 sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
 {
+    const sw_arch_ends *ends = &m->arch->ends;
     sw_lm lm = {.model = m};
     sw_code rc;
 
-    rc = load_weight(&lm.embed, st, "model.embed_tokens", m->vocab, m->hidden, err);
+    rc = load_table(&lm.embed, st, ends->embed, m->vocab, m->hidden, err);
     lm.head = lm.embed;
     if (rc == SW_OK && !m->is_tied)
-        rc = load_weight(&lm.head, st, "lm_head", m->vocab, m->hidden, err);
+        rc = load_table(&lm.head, st, ends->head, m->vocab, m->hidden, err);
+    if (rc == SW_OK && m->n_position_rows)
+        rc = load_table(&lm.positions, st, ends->positions, m->n_position_rows, m->hidden, err);
     if (rc == SW_OK)
-        rc = load_floats(&lm.final_norm, &lm.arena, st, "model.norm", "weight", m->hidden, err);
-    if (rc == SW_OK)
+        rc = load_floats(&lm.final_norm, &lm.arena, st, ends->norm, ".weight", m->hidden, err);
+    if (rc == SW_OK && ends->has_norm_bias)
+        rc = load_floats(&lm.final_norm_bias, &lm.arena, st, ends->norm, ".bias", m->hidden, err);
+    if (rc == SW_OK) {
+        add_offset(lm.final_norm, m->norm_offset, m->hidden);
         *out = lm;
-    else
+    } else {
         sw_lm_free(&lm);
+    }
     return rc;
 }
 

@@ -19,6 +19,8 @@ sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_t
     if ((rc = SW_MEM_GET(&s.probs, max_tokens * m->n_experts, "router", err)) != SW_OK ||
         (rc = SW_MEM_GET(&s.rows, max_tokens * m->hidden, "expert inputs", err)) != SW_OK ||
         (rc = SW_MEM_GET(&s.out, max_tokens * m->hidden, "expert outputs", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.gate, max_tokens * m->moe_intermediate, "expert gates", err)) ||
+        (rc = SW_MEM_GET(&s.up, max_tokens * m->moe_intermediate, "expert ups", err)) ||
         (rc = SW_MEM_GET(&s.chosen, n_used, "chosen experts", err)) != SW_OK ||
         (rc = SW_MEM_GET(&s.share, n_used, "expert weights", err)) != SW_OK ||
         (rc = SW_MEM_GET(&s.tokens, n_used, "routed tokens", err)) != SW_OK ||
@@ -35,6 +37,8 @@ void sw_moe_scratch_free(sw_moe_scratch *moe)
     sw_mem_put(moe->probs);
     sw_mem_put(moe->rows);
     sw_mem_put(moe->out);
+    sw_mem_put(moe->gate);
+    sw_mem_put(moe->up);
     sw_mem_put(moe->chosen);
     sw_mem_put(moe->share);
     sw_mem_put(moe->tokens);
@@ -142,7 +146,7 @@ static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, in
 {
     sw_engine *e = run->e;
     sw_weight *const *w = run->block->experts;
-    float *gate = e->buf[SW_BUF_G], *up = e->buf[SW_BUF_U];
+    float *gate = e->moe.gate, *up = e->moe.up;
     expert_job rows = *job;
     sw_code rc;
 
@@ -152,7 +156,7 @@ static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, in
         return rc;
     if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[0][expert], err)) != SW_OK) return rc;
     if ((rc = sw_run_linear(e, up, e->moe.rows, n, &w[1][expert], err)) != SW_OK) return rc;
-    sw_swiglu_rows(e, gate, up, n, w[0][expert].n_out);
+    sw_act_rows(e, gate, up, n, w[0][expert].n_out);
     if ((rc = show_expert(run, SW_SITE_DOWN_IN, expert, gate, n, w[2][expert].k_in, job->tokens,
                           err)) != SW_OK)
         return rc;
@@ -168,13 +172,14 @@ sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
     sw_moe_scratch *moe = &e->moe;
     sw_code rc;
 
-    if ((rc = sw_run_reach(run, SW_SITE_MLP_IN, src, err)) != SW_OK || run->has_stopped) return rc;
+    if ((rc = sw_run_reach(run, SW_SITE_MLP_IN, src, e->m->hidden, err)) != SW_OK ||
+        run->has_stopped)
+        return rc;
     rc = sw_run_linear(e, moe->probs, src, run->n_tokens, &run->block->linear[SW_SLOT_ROUTER],
                        err);
     if (rc != SW_OK) return rc;
     sw_parallel_for(e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, choose_experts, e);
     list_tokens(moe, e->m->n_experts, run->n_tokens, e->m->n_experts_used);
-    memset(dst, 0, (size_t)(run->n_tokens * e->m->hidden) * sizeof *dst);
     for (int64_t i = 0; i < e->m->n_experts; i++) {
         const int64_t start = moe->starts[i], n = moe->starts[i + 1] - start;
         const expert_job job = {run, src, dst, moe->tokens + start, moe->token_share + start};

@@ -8,23 +8,23 @@
 
 sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t n_tokens, sw_err *err)
 {
-    const int64_t width = m->n_kv_heads * m->head_dim;
+    const int64_t k_width = m->n_kv_heads * m->head_dim, v_width = m->n_kv_heads * m->v_head_dim;
     int64_t capacity = sw_max_i64(kv->capacity, KV_FIRST_TOKENS);
     float *k = NULL, *v = NULL;
     sw_code rc;
 
     if (n_tokens <= kv->capacity) return SW_OK;
-    if (n_tokens > INT64_MAX / 2 / width)
+    if (n_tokens > INT64_MAX / 2 / sw_max_i64(k_width, v_width))
         return SW_FAIL(err, SW_E_NOMEM, "a cache of %lld tokens", (long long)n_tokens);
     while (capacity < n_tokens) capacity *= 2;
-    if ((rc = SW_MEM_GET(&k, capacity * width, "key cache", err)) != SW_OK) return rc;
-    if ((rc = SW_MEM_GET(&v, capacity * width, "value cache", err)) != SW_OK) {
+    if ((rc = SW_MEM_GET(&k, capacity * k_width, "key cache", err)) != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&v, capacity * v_width, "value cache", err)) != SW_OK) {
         sw_mem_put(k);
         return rc;
     }
     if (kv->n_cached) {
-        memcpy(k, kv->k, (size_t)(kv->n_cached * width) * sizeof *k);
-        memcpy(v, kv->v, (size_t)(kv->n_cached * width) * sizeof *v);
+        memcpy(k, kv->k, (size_t)(kv->n_cached * k_width) * sizeof *k);
+        memcpy(v, kv->v, (size_t)(kv->n_cached * v_width) * sizeof *v);
     }
     sw_mem_put(kv->k);
     sw_mem_put(kv->v);
@@ -83,7 +83,7 @@ int64_t sw_session_room(const sw_session *s) { return s->capacity - s->n_fed; }
 /* After a failure every cache goes back to what was fed before, so the call may be repeated. */
 static sw_code feed_chunk(sw_session *s, float *x, const uint32_t *ids, int64_t n, sw_err *err)
 {
-    sw_code rc = sw_engine_embed(s->e, s->lm, x, ids, n, err);
+    sw_code rc = sw_engine_embed(s->e, s->lm, x, ids, 1, n, s->n_fed, err);
 
     for (int64_t l = 0; l < s->e->m->n_layers && rc == SW_OK; l++) {
         rc = sw_kv_reserve(&s->kv[l], s->e->m, s->n_fed + n, err);

@@ -43,6 +43,21 @@ static inline float exp_one(float x)
            sw_f32_from_bits((steps - half + 127u) << 23);
 }
 
+/* tanh: a polynomial where the exponential form would cancel (Cody and Waite, chapter 13, with
+ * minimax coefficients for floats), from there on 1 - 2 / (exp(2 x) + 1). */
+static inline float tanh_one(float x)
+{
+    const float size = fabsf(x), z = x * x;
+    const float large = 1.0f - 2.0f / (exp_one(size + size) + 1.0f);
+    float p = -5.70498872745e-3f;
+
+    p = p * z + 2.06390887954e-2f;
+    p = p * z - 5.37397155531e-2f;
+    p = p * z + 1.33314422036e-1f;
+    p = p * z - 3.33332819422e-1f;
+    return size < 0.625f ? p * z * x + x : copysignf(large, x);
+}
+
 static inline float lanes_sum(const float *acc)
 {
     float eight[8], four[4];
@@ -72,6 +87,40 @@ static void vec_rms_norm(float *dst, const float *x, const float *w, int64_t n, 
     for (int64_t i = 0; i < n; i++) dst[i] = w[i] * (x[i] * factor);
 }
 
+static double plain_sum(const float *x, int64_t n)
+{
+    double acc[LANES] = {0}, sum = 0.0;
+    int64_t i = 0;
+
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) acc[j] += (double)x[i + j];
+    for (int j = 0; i < n; i++, j++) acc[j] += (double)x[i];
+    for (int j = 0; j < LANES; j++) sum += acc[j];
+    return sum;
+}
+
+/* The deviation from the mean of float sums in double: exact enough for one pass over squares. */
+static void vec_layer_norm(float *dst, const float *x, const float *w, const float *b, int64_t n,
+                           float eps)
+{
+    const double mean = plain_sum(x, n) / (double)n;
+    const double spread = square_sum(x, n) / (double)n - mean * mean;
+    const float shift = (float)mean;
+    const float factor = 1.0f / sqrtf((float)(spread > 0.0 ? spread : 0.0) + eps);
+
+    for (int64_t i = 0; i < n; i++) dst[i] = w[i] * ((x[i] - shift) * factor) + b[i];
+}
+
+static void vec_rotate_pairs(float *x, const float *cos, const float *sin, int64_t half)
+{
+    for (int64_t i = 0; i < half; i++) {
+        const float low = x[2 * i], high = x[2 * i + 1];
+
+        x[2 * i] = low * cos[i] - high * sin[i];
+        x[2 * i + 1] = high * cos[i] + low * sin[i];
+    }
+}
+
 static void vec_rotate(float *x, const float *cos, const float *sin, int64_t half)
 {
     float *restrict a = x, *restrict b = x + half;
@@ -87,6 +136,59 @@ static void vec_rotate(float *x, const float *cos, const float *sin, int64_t hal
 static void vec_swiglu(float *g, const float *u, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) g[i] = g[i] / (1.0f + exp_one(-g[i])) * u[i];
+}
+
+static void vec_swiglu_clamped(float *g, const float *u, float limit, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float gate = g[i] > limit ? limit : g[i];
+        const float capped = u[i] > limit ? limit : u[i];
+        const float up = capped < -limit ? -limit : capped;
+
+        g[i] = gate / (1.0f + exp_one(-1.702f * gate)) * (up + 1.0f);
+    }
+}
+
+static void vec_silu(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = x[i] / (1.0f + exp_one(-x[i]));
+}
+
+static void vec_sigmoid(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = 1.0f / (1.0f + exp_one(-x[i]));
+}
+
+static void vec_relu(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = x[i] < 0.0f ? 0.0f : x[i];
+}
+
+/* Rounded from double, since far on the negative side 1 + erf would cancel. */
+static void vec_gelu(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = (float)(0.5 * (double)x[i] * erfc((double)x[i] * -0.70710678118654752440));
+}
+
+/* x (1 + tanh z) / 2 = x / (1 + exp(-2 z)), which does not cancel. */
+static void vec_gelu_tanh(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float z = 0.79788456080286535588f * (x[i] + 0.044715f * (x[i] * x[i] * x[i]));
+
+        x[i] = x[i] / (1.0f + exp_one(-(z + z)));
+    }
+}
+
+static void vec_softcap(float *x, float cap, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) x[i] = cap * tanh_one(x[i] / cap);
+}
+
+static void vec_mul(float *dst, const float *src, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) dst[i] *= src[i];
 }
 
 static void vec_add(float *dst, const float *src, int64_t n)
@@ -141,8 +243,18 @@ static void vec_exp(float *y, const float *x, int64_t n)
 
 const sw_vec SW_VEC_TABLE = {
     .rms_norm = vec_rms_norm,
+    .layer_norm = vec_layer_norm,
     .rotate = vec_rotate,
+    .rotate_pairs = vec_rotate_pairs,
     .swiglu = vec_swiglu,
+    .swiglu_clamped = vec_swiglu_clamped,
+    .silu = vec_silu,
+    .sigmoid = vec_sigmoid,
+    .relu = vec_relu,
+    .gelu = vec_gelu,
+    .gelu_tanh = vec_gelu_tanh,
+    .softcap = vec_softcap,
+    .mul = vec_mul,
     .add = vec_add,
     .add_scaled = vec_add_scaled,
     .scale = vec_scale,

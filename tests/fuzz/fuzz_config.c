@@ -27,7 +27,7 @@ static void check_layer(const sw_model *m, int64_t layer)
     int n_ops;
 
     insist(sw_model_ops(m, layer, &n_ops) && n_ops > 0);
-    insist(n >= 7);
+    insist(n >= 4);
     for (int64_t i = 0; i < n && i < LINEARS_MAX; i++) {
         insist(refs[i].n_out > 0 && refs[i].k_in > 0);
         insist(refs[i].n_out <= INT64_MAX / refs[i].k_in / (int64_t)sizeof(double));
@@ -36,15 +36,15 @@ static void check_layer(const sw_model *m, int64_t layer)
     }
 }
 
-static void check_rope(const sw_model *m)
+static void check_rope(const sw_model *m, const sw_rope *rope)
 {
     float *inv_freq = NULL, scale = 0;
 
-    insist(SW_MEM_GET(&inv_freq, m->head_dim / 2, "frequencies", NULL) == SW_OK);
+    insist(SW_MEM_GET(&inv_freq, m->rope_dim / 2, "frequencies", NULL) == SW_OK);
     for (int i = 0; i < 2; i++) {
-        sw_rope_frequencies(inv_freq, &scale, m, i ? 2 * m->max_positions : 1);
+        sw_rope_frequencies(inv_freq, &scale, m, rope, i ? 2 * m->max_positions : 1);
         insist(isfinite(scale));
-        for (int64_t k = 0; k < m->head_dim / 2; k++)
+        for (int64_t k = 0; k < m->rope_dim / 2; k++)
             insist(isfinite(inv_freq[k]) && inv_freq[k] >= 0);
     }
     sw_mem_put(inv_freq);
@@ -62,9 +62,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sw_model_read(&m, config, &err) == SW_OK) {
         insist(m.n_heads % m.n_kv_heads == 0 && m.head_dim % 2 == 0 && m.n_eos <= SW_EOS_MAX);
         insist(m.n_experts_used <= m.n_experts);
+        insist(m.rope_dim > 0 && m.rope_dim % 2 == 0 && m.rope_dim <= m.head_dim);
+        insist(isfinite(m.attention_scale) && m.attention_scale > 0 && isfinite(m.embed_scale));
+        insist(m.attention_cap >= 0 && m.logits_cap >= 0 && m.first_position_row >= 0);
+        insist(m.sliding_window >= 0 && m.v_head_dim > 0);
         check_layer(&m, 0);
         check_layer(&m, m.n_layers - 1);
-        check_rope(&m);
+        check_rope(&m, &m.rope);
+        if (m.has_window_rope) check_rope(&m, &m.window_rope);
     } else {
         insist(m.hidden == -77 && err.text[0]);
     }

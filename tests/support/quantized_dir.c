@@ -50,6 +50,13 @@ static int64_t list_linears(sw_ckpt_linear *out, char (*paths)[256], const sw_mo
 void quantized_dir_make(const char *out_dir, const char *source_dir, const char *dialect, int bits,
                         bool is_symmetric, int64_t group_elems)
 {
+    quantized_dir_calibrate(out_dir, source_dir, dialect, bits, is_symmetric, group_elems, NULL);
+}
+
+void quantized_dir_calibrate(const char *out_dir, const char *source_dir, const char *dialect,
+                             int bits, bool is_symmetric, int64_t group_elems,
+                             const sw_calib *calib)
+{
     const sw_dialect *d = sw_dialect_find(dialect);
     sw_checkpoint *source = calloc(1, sizeof *source);
     sw_ckpt_linear *linears = calloc(LINEARS_MAX, sizeof *linears);
@@ -63,7 +70,7 @@ void quantized_dir_make(const char *out_dir, const char *source_dir, const char 
 
     assert_true(d && source && linears && paths);
     if (sw_checkpoint_open(source, source_dir, &err) != SW_OK) fail_msg("%s", err.text);
-    options.algo = sw_algo_find("rtn");
+    options.algo = sw_algo_find(calib ? "gptq" : "rtn");
     options.spec = (sw_qspec){.num = sw_num_by_bits(bits), .is_symmetric = is_symmetric,
                               .group_elems = group_elems, .zero_min = d->zero_min,
                               .scale_dtype = d->scale_dtype(source->model.dtype)};
@@ -74,7 +81,7 @@ void quantized_dir_make(const char *out_dir, const char *source_dir, const char 
                            &err) != SW_OK)
         fail_msg("%s", err.text);
     sink.self = writer;
-    if (sw_quant_run(&source->model, source->st, NULL, &options, &sink, NULL, &err) != SW_OK ||
+    if (sw_quant_run(&source->model, source->st, calib, &options, &sink, NULL, &err) != SW_OK ||
         sw_ckpt_writer_commit(writer, NULL, &err) != SW_OK)
         fail_msg("%s", err.text);
     sw_ckpt_writer_free(writer);

@@ -1,12 +1,19 @@
-/* quantized_dir.h - a finished quantized checkpoint for tests: a model directory, just rounded. */
+/* quantized_dir.h - a finished quantized checkpoint for tests: a model directory, just rounded, or
+ * calibrated. */
 #ifndef SW_TESTS_SUPPORT_QUANTIZED_DIR_H
 #define SW_TESTS_SUPPORT_QUANTIZED_DIR_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "quant/pipeline.h"
+
 /* Writes `out_dir`; fails the running cmocka test on any error. */
 void quantized_dir_make(const char *out_dir, const char *source_dir, const char *dialect, int bits,
                         bool is_symmetric, int64_t group_elems);
+/* The same by gptq, from calibration tokens. */
+void quantized_dir_calibrate(const char *out_dir, const char *source_dir, const char *dialect,
+                             int bits, bool is_symmetric, int64_t group_elems,
+                             const sw_calib *calib);
 
 #endif

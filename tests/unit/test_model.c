@@ -127,6 +127,79 @@ static void test_family_keys(void **state)
     assert_true(m.n_eos == 0 && m.eos_id == -1 && m.bos_id == -1);
 }
 
+static void test_keys_of_norms_and_scores(void **state)
+{
+    sw_model m;
+
+    (void)state;
+    must_read(&m, "gemma2", "\"head_dim\":16,\"query_pre_attn_scalar\":64");
+    assert_true(m.norm_offset == 1.0 && m.embed_scale == 8.0 && m.attention_scale == 0.125);
+    assert_true(m.attention_cap == 50.0 && m.logits_cap == 30.0 && m.is_tied);
+    assert_true(m.act == SW_MLP_GELU_TANH && m.is_window_layer[0] && !m.is_window_layer[1]);
+    assert_true(m.is_window_layer[2] && !m.has_window_rope);
+    must_read(&m, "gemma2", "\"attn_logit_softcapping\":null,\"tie_word_embeddings\":false");
+    assert_true(m.attention_cap == 0.0 && m.logits_cap == 30.0 && !m.is_tied);
+    must_read(&m, "gemma3_text", "\"sliding_window_pattern\":3,\"rope_local_base_freq\":5000");
+    assert_true(m.is_window_layer[1] && !m.is_window_layer[2] && m.is_window_layer[3]);
+    assert_true(m.has_window_rope && m.window_rope.theta == 5000 && m.rope.theta == 1e6);
+    assert_true(m.attention_cap == 0.0 && m.head_dim == 256 && m.attention_scale == 1.0 / 16);
+    must_read(&m, "gemma3_text",
+              "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"linear\",\"factor\":8,"
+              "\"rope_theta\":1e6},\"sliding_attention\":{\"rope_theta\":9000}}");
+    assert_true(m.rope.kind == SW_ROPE_LINEAR && m.window_rope.kind == SW_ROPE_DEFAULT);
+    assert_true(m.has_window_rope && m.window_rope.theta == 9000);
+    must_read(&m, "phi3", "\"head_dim\":16,\"partial_rotary_factor\":0.75");
+    assert_true(m.rope_dim == 12 && m.head_dim == 16 && m.sliding_window == 0);
+    must_read(&m, "opt", "\"activation_function\":\"gelu\"");
+    assert_true(m.act == SW_MLP_GELU && m.n_position_rows == 258 && m.first_position_row == 2);
+    assert_true(sw_model_slot_has_bias(&m, SW_SLOT_UP) && sw_model_slot_has_bias(&m, SW_SLOT_O));
+}
+
+/* gpt2 has names of its own for every size. */
+static void test_other_names_of_sizes(void **state)
+{
+    static const char text[] = "{\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":3,"
+                               "\"n_head\":4,\"n_positions\":32,\"vocab_size\":10%s}";
+    char full[256];
+    sw_linear_ref refs[8];
+    sw_model m;
+    sw_err err = {0};
+
+    (void)state;
+    (void)snprintf(full, sizeof full, text, ",\"n_inner\":null");
+    assert_int_equal(read_text(&m, full, &err), SW_OK);
+    assert_true(m.hidden == 64 && m.n_layers == 3 && m.head_dim == 16 && m.intermediate == 256);
+    assert_true(m.max_positions == 32 && m.n_position_rows == 32 && m.is_tied);
+    assert_int_equal(sw_model_linears(&m, 0, refs, 8), 4);
+    assert_true(refs[0].slot == SW_SLOT_QKV && refs[0].n_out == 192 && refs[0].k_in == 64);
+    (void)snprintf(full, sizeof full, text, ",\"n_inner\":96");
+    assert_int_equal(read_text(&m, full, &err), SW_OK);
+    assert_int_equal(m.intermediate, 96);
+}
+
+/* What the target of a linear may make good: only what goes to the residual stream unchanged. */
+static void test_sites(void **state)
+{
+    sw_model m;
+
+    (void)state;
+    must_read(&m, "llama", "");
+    assert_true(sw_model_site_writes_residual(&m, 0, SW_SITE_O_IN));
+    assert_true(sw_model_site_writes_residual(&m, 0, SW_SITE_DOWN_IN));
+    assert_false(sw_model_site_writes_residual(&m, 0, SW_SITE_ATTN_IN));
+    assert_false(sw_model_site_writes_residual(&m, 0, SW_SITE_MLP_IN));
+    assert_int_equal(sw_model_site_width(&m, 0, SW_SITE_DOWN_IN), 96);
+    assert_int_equal(sw_model_site_width(&m, 0, SW_SITE_KV_B_IN), 0);
+    must_read(&m, "olmo2", "");
+    assert_false(sw_model_site_writes_residual(&m, 0, SW_SITE_O_IN));
+    assert_false(sw_model_site_writes_residual(&m, 0, SW_SITE_DOWN_IN));
+    must_read(&m, "gemma2", "");
+    assert_false(sw_model_site_writes_residual(&m, 0, SW_SITE_O_IN));
+    must_read(&m, "phi3", "");
+    assert_true(sw_model_site_writes_residual(&m, 0, SW_SITE_DOWN_IN));
+    assert_int_equal(sw_model_site_width(&m, 0, SW_SITE_ATTN_IN), 64);
+}
+
 static void test_sparse_layers(void **state)
 {
     sw_model m;
@@ -147,7 +220,7 @@ static void test_sparse_layers(void **state)
     assert_int_equal(refs[15].site, SW_SITE_DOWN_IN);
     assert_int_equal(sw_model_linears(&m, 1, refs, 5), 16); /* counts past the room given */
     assert_int_equal(sw_model_ops(&m, 1, &n_ops)[n_ops - 2].kind, SW_OP_MOE);
-    assert_int_equal(sw_model_ops(&m, 0, &n_ops)[n_ops - 3].kind, SW_OP_SWIGLU);
+    assert_int_equal(sw_model_ops(&m, 0, &n_ops)[n_ops - 3].kind, SW_OP_GLU);
     assert_true(sw_model_slot_path(path, &m, 1, SW_SLOT_UP, 13));
     assert_string_equal(path, "model.layers.1.mlp.experts.13.up_proj");
     assert_true(sw_model_slot_path(path, &m, 0, SW_SLOT_UP, -1));
@@ -161,59 +234,74 @@ static void test_sparse_layers(void **state)
     assert_string_equal(path, "model.layers.0.block_sparse_moe.experts.7.w2");
 }
 
+static const struct {
+    const char *type, *extra, *word;
+    sw_code code;
+} refusals[] = {
+    {"gpt9", "", "qwen3_moe", SW_E_UNSUPPORTED},
+    {"llama", "\"hidden_act\":\"tanh\"", "hidden_act", SW_E_UNSUPPORTED},
+    {"llama", "\"torch_dtype\":\"float8_e4m3fn\"", "torch_dtype", SW_E_UNSUPPORTED},
+    {"llama", "\"num_key_value_heads\":3", "num_key_value_heads", SW_E_FORMAT},
+    {"llama", "\"num_key_value_heads\":0", "num_key_value_heads", SW_E_FORMAT},
+    {"llama", "\"head_dim\":7", "head_dim", SW_E_FORMAT},
+    {"llama", "\"head_dim\":\"8\"", "head_dim", SW_E_FORMAT},
+    {"llama", "\"rms_norm_eps\":-1", "rms_norm_eps", SW_E_FORMAT},
+    {"llama", "\"rope_theta\":0", "rope_theta", SW_E_FORMAT},
+    {"llama", "\"rope_scaling\":3", "rope_scaling", SW_E_FORMAT},
+    {"llama", "\"rope_scaling\":{\"type\":\"longrope\"}", "longrope", SW_E_UNSUPPORTED},
+    {"llama", "\"rope_scaling\":{\"type\":\"linear\"}", "factor", SW_E_FORMAT},
+    {"llama", "\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}", "high_freq_factor",
+     SW_E_FORMAT},
+    {"llama", "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":0.5}", "factor",
+     SW_E_FORMAT},
+    {"llama", "\"partial_rotary_factor\":0.4", "partial_rotary_factor", SW_E_FORMAT},
+    {"phi3", "\"partial_rotary_factor\":1.5", "partial_rotary_factor", SW_E_FORMAT},
+    {"gemma2", "\"hidden_activation\":\"mish\"", "hidden_activation", SW_E_UNSUPPORTED},
+    {"gemma2", "\"query_pre_attn_scalar\":0", "query_pre_attn_scalar", SW_E_FORMAT},
+    {"gemma2", "\"attn_logit_softcapping\":-50", "attn_logit_softcapping", SW_E_FORMAT},
+    {"gemma2", "\"final_logit_softcapping\":1e9", "final_logit_softcapping", SW_E_FORMAT},
+    {"gemma2", "\"use_bidirectional_attention\":true", "use_bidirectional_attention",
+     SW_E_UNSUPPORTED},
+    {"gemma3_text", "\"sliding_window_pattern\":0", "sliding_window_pattern", SW_E_FORMAT},
+    {"gemma3_text", "\"rope_local_base_freq\":0.5", "rope_local_base_freq", SW_E_FORMAT},
+    {"opt", "\"do_layer_norm_before\":false", "do_layer_norm_before", SW_E_UNSUPPORTED},
+    {"opt", "\"word_embed_proj_dim\":32", "word_embed_proj_dim", SW_E_UNSUPPORTED},
+    {"opt", "\"enable_bias\":false", "enable_bias", SW_E_UNSUPPORTED},
+    {"gpt2", "\"scale_attn_by_inverse_layer_idx\":true", "scale_attn_by_inverse_layer_idx",
+     SW_E_UNSUPPORTED},
+    {"gpt2", "\"layer_norm_epsilon\":2", "layer_norm_epsilon", SW_E_FORMAT},
+    {"qwen3", "\"rope_parameters\":{\"a\":{\"rope_theta\":2},\"b\":{\"rope_theta\":3}}",
+     "layer types", SW_E_UNSUPPORTED},
+    {"llama", "\"eos_token_id\":\"x\"", "eos_token_id", SW_E_FORMAT},
+    {"llama", "\"eos_token_id\":[1,1.5]", "eos_token_id", SW_E_FORMAT},
+    {"llama", "\"attention_bias\":1", "attention_bias", SW_E_FORMAT},
+    {"mistral", "\"sliding_window\":0", "sliding_window", SW_E_FORMAT},
+    {"qwen3", "\"layer_types\":[\"full_attention\"]", "layer_types", SW_E_FORMAT},
+    {"qwen3", "\"layer_types\":[\"x\",\"x\",\"x\",\"x\"]", "layer_types", SW_E_UNSUPPORTED},
+    {"qwen3",
+     "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\","
+     "\"full_attention\"]",
+     "sliding_window", SW_E_FORMAT},
+    {"mixtral", "\"num_experts_per_tok\":9", "num_experts_per_tok", SW_E_FORMAT},
+    {"qwen3_moe", "\"num_experts\":4", "num_experts_per_tok", SW_E_FORMAT},
+    {"mixtral", "\"num_local_experts\":100000", "num_local_experts", SW_E_FORMAT},
+    {"qwen3_moe", "\"mlp_only_layers\":[-1]", "mlp_only_layers", SW_E_FORMAT},
+    {"qwen3_moe", "\"mlp_only_layers\":3", "mlp_only_layers", SW_E_FORMAT},
+    {"qwen3_moe", "\"decoder_sparse_step\":0", "decoder_sparse_step", SW_E_FORMAT},
+};
+
 /* Every refusal: the right code, and a message that names the key. Outputs stay untouched. */
 static void test_refusals(void **state)
 {
-    static const struct {
-        const char *type, *extra, *word;
-        sw_code code;
-    } cases[] = {
-        {"gpt2", "", "qwen3_moe", SW_E_UNSUPPORTED},
-        {"llama", "\"hidden_act\":\"gelu\"", "hidden_act", SW_E_UNSUPPORTED},
-        {"llama", "\"torch_dtype\":\"float8_e4m3fn\"", "torch_dtype", SW_E_UNSUPPORTED},
-        {"llama", "\"num_key_value_heads\":3", "num_key_value_heads", SW_E_FORMAT},
-        {"llama", "\"num_key_value_heads\":0", "num_key_value_heads", SW_E_FORMAT},
-        {"llama", "\"head_dim\":7", "head_dim", SW_E_FORMAT},
-        {"llama", "\"head_dim\":\"8\"", "head_dim", SW_E_FORMAT},
-        {"llama", "\"rms_norm_eps\":-1", "rms_norm_eps", SW_E_FORMAT},
-        {"llama", "\"rope_theta\":0", "rope_theta", SW_E_FORMAT},
-        {"llama", "\"rope_scaling\":3", "rope_scaling", SW_E_FORMAT},
-        {"llama", "\"rope_scaling\":{\"type\":\"longrope\"}", "longrope", SW_E_UNSUPPORTED},
-        {"llama", "\"rope_scaling\":{\"type\":\"linear\"}", "factor", SW_E_FORMAT},
-        {"llama", "\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}", "high_freq_factor",
-         SW_E_FORMAT},
-        {"llama", "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":0.5}", "factor",
-         SW_E_FORMAT},
-        {"llama", "\"partial_rotary_factor\":0.5", "partial_rotary_factor", SW_E_UNSUPPORTED},
-        {"qwen3", "\"rope_parameters\":{\"a\":{\"rope_theta\":2},\"b\":{\"rope_theta\":3}}",
-         "layer types", SW_E_UNSUPPORTED},
-        {"llama", "\"eos_token_id\":\"x\"", "eos_token_id", SW_E_FORMAT},
-        {"llama", "\"eos_token_id\":[1,1.5]", "eos_token_id", SW_E_FORMAT},
-        {"llama", "\"attention_bias\":1", "attention_bias", SW_E_FORMAT},
-        {"mistral", "\"sliding_window\":0", "sliding_window", SW_E_FORMAT},
-        {"qwen3", "\"layer_types\":[\"full_attention\"]", "layer_types", SW_E_FORMAT},
-        {"qwen3", "\"layer_types\":[\"x\",\"x\",\"x\",\"x\"]", "layer_types", SW_E_UNSUPPORTED},
-        {"qwen3",
-         "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"full_attention\","
-         "\"full_attention\"]",
-         "sliding_window", SW_E_FORMAT},
-        {"mixtral", "\"num_experts_per_tok\":9", "num_experts_per_tok", SW_E_FORMAT},
-        {"qwen3_moe", "\"num_experts\":4", "num_experts_per_tok", SW_E_FORMAT},
-        {"mixtral", "\"num_local_experts\":100000", "num_local_experts", SW_E_FORMAT},
-        {"qwen3_moe", "\"mlp_only_layers\":[-1]", "mlp_only_layers", SW_E_FORMAT},
-        {"qwen3_moe", "\"mlp_only_layers\":3", "mlp_only_layers", SW_E_FORMAT},
-        {"qwen3_moe", "\"decoder_sparse_step\":0", "decoder_sparse_step", SW_E_FORMAT},
-    };
-
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         sw_model m = {.hidden = 12345};
         sw_err err = {0};
-        sw_code rc = read_with(&m, cases[i].type, cases[i].extra, &err);
+        sw_code rc = read_with(&m, refusals[i].type, refusals[i].extra, &err);
 
-        if (rc != cases[i].code || !strstr(err.text, cases[i].word))
-            fail_msg("case %zu (%s): code %d, \"%s\", want %d and \"%s\"", i, cases[i].extra, rc,
-                     err.text, cases[i].code, cases[i].word);
+        if (rc != refusals[i].code || !strstr(err.text, refusals[i].word))
+            fail_msg("case %zu (%s): code %d, \"%s\", want %d and \"%s\"", i, refusals[i].extra, rc,
+                     err.text, refusals[i].code, refusals[i].word);
         assert_int_equal(m.hidden, 12345);
     }
 }
@@ -251,7 +339,7 @@ static void test_class_name_decides_without_model_type(void **state)
     assert_int_equal(read_text(&m, "{\"architectures\":[\"Qwen2ForCausalLM\"]," BASE "}", &err),
                      SW_OK);
     assert_string_equal(m.arch->name, "qwen2");
-    assert_int_equal(read_text(&m, "{\"architectures\":[\"OPTForCausalLM\"]," BASE "}", &err),
+    assert_int_equal(read_text(&m, "{\"architectures\":[\"OPUSForCausalLM\"]," BASE "}", &err),
                      SW_E_UNSUPPORTED);
     assert_int_equal(read_text(&m, "{" BASE "}", &err), SW_E_FORMAT);
     assert_int_equal(read_text(&m, "[1]", &err), SW_E_FORMAT);
@@ -269,6 +357,10 @@ static void test_rows_are_sound(void **state)
         for (int k = 0; k < a->n_dense_ops; k++)
             if (a->dense_ops[k].slot != SW_SLOT_COUNT)
                 assert_non_null(a->slot_names[a->dense_ops[k].slot]);
+        for (int k = 0; k < a->n_sparse_ops; k++)
+            if (a->sparse_ops[k].slot != SW_SLOT_COUNT)
+                assert_non_null(a->slot_names[a->sparse_ops[k].slot]);
+        assert_true(a->ends.layers && a->ends.embed && a->ends.norm && a->ends.head);
         for (int e = 0; e < 3; e++)
             if (a->expert_names[e]) assert_non_null(strstr(a->expert_names[e], "%d"));
     }
@@ -281,6 +373,9 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_both_styles),
         cmocka_unit_test(test_family_keys),
+        cmocka_unit_test(test_keys_of_norms_and_scores),
+        cmocka_unit_test(test_other_names_of_sizes),
+        cmocka_unit_test(test_sites),
         cmocka_unit_test(test_sparse_layers),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_missing_sizes),

@@ -13,7 +13,7 @@
 
 static sw_model with(sw_rope rope, int64_t max_positions)
 {
-    sw_model m = {.head_dim = 2 * HALF, .max_positions = max_positions};
+    sw_model m = {.head_dim = 2 * HALF, .rope_dim = 2 * HALF, .max_positions = max_positions};
 
     m.rope = rope;
     return m;
@@ -23,7 +23,7 @@ static void check(const sw_model *m, int64_t n_positions)
 {
     float f[HALF], scale;
 
-    sw_rope_frequencies(f, &scale, m, n_positions);
+    sw_rope_frequencies(f, &scale, m, &m->rope, n_positions);
     for (int64_t i = 0; i < HALF; i++) {
         const double want = plain_frequency(m, i, n_positions);
 
@@ -77,27 +77,27 @@ static void test_by_hand(void **state)
     sw_model m = with((sw_rope){.kind = SW_ROPE_DEFAULT, .theta = 1e4}, 512);
 
     (void)state;
-    sw_rope_frequencies(f, &scale, &m, 1);
+    sw_rope_frequencies(f, &scale, &m, &m.rope, 1);
     assert_true(f[0] == 1.0f && fabsf(f[8] - 0.1f) < 1e-8f && fabsf(f[24] - 1e-3f) < 1e-9f);
     m = with((sw_rope){.kind = SW_ROPE_LINEAR, .theta = 1e4, .factor = 4}, 512);
-    sw_rope_frequencies(f, &scale, &m, 1);
+    sw_rope_frequencies(f, &scale, &m, &m.rope, 1);
     assert_true(f[0] == 0.25f && fabsf(f[16] - 0.0025f) < 1e-9f);
     /* 2 * 1024 / 512 - 1 = 3, times theta to the power 64/62: base 31082.24; pair 16: base^-0.5 */
     m = with((sw_rope){.kind = SW_ROPE_DYNAMIC, .theta = 1e4, .factor = 2}, 512);
-    sw_rope_frequencies(f, &scale, &m, 1024);
+    sw_rope_frequencies(f, &scale, &m, &m.rope, 1024);
     assert_true(fabsf(f[16] - 5.67210e-3f) < 2e-8f);
-    sw_rope_frequencies(f, &scale, &m, 512);
+    sw_rope_frequencies(f, &scale, &m, &m.rope, 512);
     assert_true(fabsf(f[16] - 1e-2f) < 1e-8f);
     /* llama3: wavelength 2 pi below 8192 / 4 keeps, far above 8192 divides by 8 */
     m = with((sw_rope){.kind = SW_ROPE_LLAMA3, .theta = 5e5, .factor = 8, .low_freq_factor = 1,
                        .high_freq_factor = 4, .original_max_positions = 8192}, 131072);
-    sw_rope_frequencies(f, &scale, &m, 1);
+    sw_rope_frequencies(f, &scale, &m, &m.rope, 1);
     assert_true(f[0] == 1.0f && fabsf(f[31] / (float)pow(5e5, -62.0 / 64) - 0.125f) < 1e-6f);
     /* yarn: 0.1 ln 4 + 1 on cosines; pair 0 turns often, so it is kept; pair 31 is divided by 4 */
     m = with((sw_rope){.kind = SW_ROPE_YARN, .theta = 1e4, .factor = 4, .beta_fast = 32,
                        .beta_slow = 1, .attention_factor = -1, .truncate = true,
                        .original_max_positions = 2048}, 8192);
-    sw_rope_frequencies(f, &scale, &m, 1);
+    sw_rope_frequencies(f, &scale, &m, &m.rope, 1);
     assert_true(fabsf(scale - 1.1386294f) < 1e-6f && f[0] == 1.0f);
     assert_true(fabsf(f[31] / (float)pow(1e4, -62.0 / 64) - 0.25f) < 1e-6f);
 }

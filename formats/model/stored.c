@@ -1,0 +1,151 @@
+/* stored.c - see stored.h. */
+#include "formats/model/stored.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool is_float_dtype(sw_dtype dtype)
+{
+    return dtype == SW_DTYPE_F32 || dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16;
+}
+
+static void describe_shape(char text[96], int32_t n_dims, const int64_t *shape)
+{
+    int used = snprintf(text, 96, "[");
+
+    for (int32_t i = 0; i < n_dims; i++)
+        used += snprintf(text + used, (size_t)(96 - used), "%s%lld", i ? ", " : "",
+                         (long long)shape[i]);
+    (void)snprintf(text + used, (size_t)(96 - used), "]");
+}
+
+sw_code sw_stored_tensor(const sw_st_tensor **out, const sw_st *st, const char *name,
+                         int32_t n_dims, const int64_t *shape, sw_err *err)
+{
+    const sw_st_tensor *tensor = sw_st_find(st, name);
+    char have[128], want[96];
+    bool fits;
+
+    if (!tensor) return SW_FAIL(err, SW_E_FORMAT, "%s: missing from the checkpoint", name);
+    if (!is_float_dtype(tensor->view.dtype))
+        return SW_FAIL(err, SW_E_FORMAT, "%s: %s, but the engine needs F32, F16 or BF16; is this "
+                       "checkpoint quantized already?", name, sw_dtype_name(tensor->view.dtype));
+    fits = tensor->view.n_dims == n_dims;
+    for (int32_t i = 0; i < n_dims && fits; i++) fits = tensor->view.shape[i] == shape[i];
+    if (!fits) {
+        sw_view_describe(have, sizeof have, &tensor->view);
+        describe_shape(want, n_dims, shape);
+        return SW_FAIL(err, SW_E_FORMAT, "%s: %s, but config.json asks for %s", name, have, want);
+    }
+    *out = tensor;
+    return SW_OK;
+}
+
+/* The tensor of all experts that holds this slot, or NULL: the family has none, or the checkpoint
+ * keeps experts apart. */
+static const char *fused_name(char out[300], const sw_model *m, const sw_st *st, int64_t layer,
+                              sw_slot slot, int64_t expert, const char *suffix)
+{
+    const char *name = m->arch->fused_experts[slot == SW_SLOT_DOWN];
+    char path[256], own[300];
+
+    if (expert < 0 || !name) return NULL;
+    if (!sw_model_slot_path(path, m, layer, slot, expert)) return NULL;
+    (void)snprintf(own, sizeof own, "%s.%s", path, *suffix ? "bias" : "weight");
+    if (sw_st_find(st, own)) return NULL;
+    (void)snprintf(out, 300, "%s.%lld.%s%s", m->arch->ends.layers, (long long)layer, name, suffix);
+    return out;
+}
+
+/* Experts' tensors hold inputs by rows; gate and up channels take turns in one of double width. */
+static sw_code find_fused(sw_stored *out, const sw_model *m, const sw_st *st, const char *name,
+                          sw_slot slot, int64_t expert, bool is_bias, sw_err *err)
+{
+    const int64_t turns = slot == SW_SLOT_DOWN ? 1 : 2, width = out->n_out * turns;
+    const int64_t weight_shape[] = {m->n_experts, out->k_in, width};
+    const int64_t bias_shape[] = {m->n_experts, width};
+    sw_code rc = is_bias ? sw_stored_tensor(&out->tensor, st, name, 2, bias_shape, err)
+                         : sw_stored_tensor(&out->tensor, st, name, 3, weight_shape, err);
+
+    out->first = expert * width * (is_bias ? 1 : out->k_in) + (slot == SW_SLOT_UP);
+    out->row_step = turns;
+    out->col_step = width;
+    return rc;
+}
+
+static sw_code plain_name(char out[300], const sw_model *m, int64_t layer, sw_slot slot,
+                          int64_t expert, const char *leaf, sw_err *err)
+{
+    char path[256];
+
+    if (!sw_model_slot_path(path, m, layer, slot, expert))
+        return SW_FAIL(err, SW_E_BUG, "slot %d has no name in %s", (int)slot, m->arch->name);
+    (void)snprintf(out, 300, "%s.%s", path, leaf);
+    return SW_OK;
+}
+
+sw_code sw_stored_weight(sw_stored *out, const sw_model *m, const sw_st *st, int64_t layer,
+                         sw_slot slot, int64_t expert, sw_err *err)
+{
+    const bool is_turned = m->arch->has_transposed_linears;
+    sw_stored s = {.row_step = 1, .col_step = 1};
+    char name[300];
+    sw_code rc;
+
+    sw_model_slot_shape(m, layer, slot, &s.n_out, &s.k_in);
+    if (fused_name(name, m, st, layer, slot, expert, "")) {
+        rc = find_fused(&s, m, st, name, slot, expert, false, err);
+    } else if ((rc = plain_name(name, m, layer, slot, expert, "weight", err)) == SW_OK) {
+        const int64_t shape[] = {is_turned ? s.k_in : s.n_out, is_turned ? s.n_out : s.k_in};
+
+        *(is_turned ? &s.col_step : &s.row_step) = shape[1];
+        rc = sw_stored_tensor(&s.tensor, st, name, 2, shape, err);
+    }
+    if (rc == SW_OK) *out = s;
+    return rc;
+}
+
+sw_code sw_stored_bias(sw_stored *out, const sw_model *m, const sw_st *st, int64_t layer,
+                       sw_slot slot, int64_t expert, sw_err *err)
+{
+    sw_stored s = {.row_step = 1, .col_step = 1};
+    char name[300];
+    sw_code rc;
+
+    sw_model_slot_shape(m, layer, slot, &s.n_out, &s.k_in);
+    if (fused_name(name, m, st, layer, slot, expert, "_bias")) {
+        rc = find_fused(&s, m, st, name, slot, expert, true, err);
+    } else if ((rc = plain_name(name, m, layer, slot, expert, "bias", err)) == SW_OK) {
+        rc = sw_stored_tensor(&s.tensor, st, name, 1, &s.n_out, err);
+    }
+    s.k_in = 1;
+    if (rc == SW_OK) *out = s;
+    return rc;
+}
+
+bool sw_stored_is_plain(const sw_stored *s)
+{
+    return s->row_step == s->k_in && (s->col_step == 1 || s->k_in == 1);
+}
+
+/* Element by element through the transpose, in squares that stay in the cache. */
+#define SQUARE 64
+
+static void copy_square(char *to, const char *from, const sw_stored *s, int64_t n0, int64_t k0,
+                        size_t elem_bytes)
+{
+    for (int64_t n = n0; n < s->n_out && n < n0 + SQUARE; n++)
+        for (int64_t k = k0; k < s->k_in && k < k0 + SQUARE; k++)
+            memcpy(to + (size_t)(n * s->k_in + k) * elem_bytes,
+                   from + (size_t)(s->first + n * s->row_step + k * s->col_step) * elem_bytes,
+                   elem_bytes);
+}
+
+void sw_stored_copy(void *dst, const sw_stored *s)
+{
+    const size_t elem_bytes = (size_t)sw_dtype_bits(s->tensor->view.dtype) / 8;
+
+    for (int64_t n = 0; n < s->n_out; n += SQUARE)
+        for (int64_t k = 0; k < s->k_in; k += SQUARE)
+            copy_square(dst, s->tensor->view.data, s, n, k, elem_bytes);
+}
