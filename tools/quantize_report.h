@@ -5,6 +5,7 @@
 #include "quant/pipeline.h"
 #include "tools/calibration.h"
 #include "tools/cmd.h"
+#include "tools/expert_report.h"
 #include "tools/selection.h"
 
 /* Everything that was decided, in the words of the command line. */
@@ -22,6 +23,8 @@ typedef struct sw_quantize_report {
     double error_sum, error_max, rtn_sum; /* relative output errors, where measured */
     int64_t n_errors;
     char worst[256];
+    sw_experts policy;
+    sw_expert_report experts;
 } sw_quantize_report;
 
 /* Start the manifest: tool version, settings, calibration, selection. It says nothing of times,
