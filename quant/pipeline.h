@@ -14,7 +14,6 @@
 #include "formats/file/safetensors.h"
 #include "formats/model/model.h"
 #include "quant/algo.h"
-#include "quant/experts.h"
 #include "quant/target.h"
 
 typedef enum sw_sequential {
@@ -31,7 +30,6 @@ typedef struct sw_quant_options {
     double damp;              /* first damping tried, fraction of the mean diagonal */
     int refine_rounds;        /* see refine.h */
     sw_strengths cap;         /* most that a target may lean on the cross terms; 0, 0: off */
-    sw_experts experts;       /* what the experts of a sparse layer are calibrated on */
     int n_threads;
 } sw_quant_options;
 
@@ -53,6 +51,10 @@ typedef struct sw_quant_sink {
     bool (*is_selected)(void *self, const sw_linear_ref *ref, const char *path);
     /* what a selected linear becomes, borrowed until the run ends; NULL: options->spec for all */
     const sw_qspec *(*spec_of)(void *self, const sw_linear_ref *ref, const char *path);
+    /* All three or none: what lets a run continue. */
+    int64_t (*n_done)(void *self); /* blocks, from the first on, that an earlier run put */
+    sw_code (*get)(void *self, sw_qtensor *q, const char *path, sw_err *err); /* as it was put */
+    sw_code (*end_block)(void *self, int64_t layer, sw_err *err); /* all of a block is put */
 } sw_quant_sink;
 
 /* `calib` may be NULL for methods that need no statistics. SW_E_FORMAT: a weight with a NaN or an

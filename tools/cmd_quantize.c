@@ -21,12 +21,12 @@
 typedef struct quantize_options {
     sw_cmd_common common;
     const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
-        *recipe, *experts;
+        *recipe;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
     double damp;
     int symmetry; /* 0: as the scheme says, 1: symmetric, 2: not */
-    int may_replace, allow_fallback;
+    int may_replace, allow_fallback, is_restart;
     uint64_t shard_bytes;
 } quantize_options;
 
@@ -92,16 +92,14 @@ static const sw_opt options[] = {
      .choices = sequential_name,
      .help = "observe each input site after those before it are quantized, or a whole layer at "
              "once: faster, worse (default site)"},
-    {.name = "experts", .kind = SW_OPT_CHOICE, AT(experts), .arg = "E",
-     .choices = sw_name_of_experts,
-     .help = "calibrate each expert on the tokens routed to it, on all tokens, or on a blend by "
-             "evidence (default shrink)"},
     {.name = "damp", .kind = SW_OPT_REAL, AT(damp), .arg = "X", .min = 1e-6, .max = 1,
      .help = "first damping of the Hessian, as a share of its mean diagonal (default 0.01)"},
     {.name = "shard-size", .kind = SW_OPT_SIZE, AT(shard_bytes), .arg = "BYTES",
      .help = "cut the output into files of at most this (default: 5G)"},
     {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
      .help = "replace an existing output"},
+    {.name = "restart", .kind = SW_OPT_FLAG, AT(is_restart), .set_to = 1,
+     .help = "drop what an unfinished run left in DIR.partial instead of continuing it"},
     {.name = "allow-fallback", .kind = SW_OPT_FLAG, AT(allow_fallback), .set_to = 1,
      .help = "exit 0 even if a linear could not be done by the method asked for"},
     SW_CMD_THREADS_ROW,
@@ -111,7 +109,7 @@ static const sw_opt options[] = {
 
 static const quantize_options defaults = {
     .scheme = "W4A16", .method = "gptq", .format = "swage", .act_order = "static",
-    .sequential = "site", .experts = "shrink", .damp = 0.01, .shard_bytes = (uint64_t)5 << 30};
+    .sequential = "site", .damp = 0.01, .shard_bytes = (uint64_t)5 << 30};
 
 static int index_of(sw_opt_choice_fn names, const char *name)
 {
@@ -134,7 +132,6 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     q->algo = sw_algo_find(o->method);
     q->order = (sw_order)index_of(order_name, o->act_order);
     q->sequential = (sw_sequential)index_of(sequential_name, o->sequential);
-    q->experts = (sw_experts)index_of(sw_name_of_experts, o->experts);
     q->damp = o->damp;
     q->n_threads = (int)o->common.threads;
     s->scheme = o->scheme;
@@ -179,8 +176,6 @@ static sw_code put_linear(void *self, const sw_linear_ref *ref, const char *path
     if (report->is_fallback)
         sw_progress_note(j->progress, "%s: fell back to %s: %s", path, report->method,
                          report->why);
-    if (report->n_routed == 0 && ref->slot == SW_SLOT_DOWN)
-        sw_progress_note(j->progress, "%s: no calibration token reached this expert", path);
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
     return sw_ckpt_writer_put(j->writer, path, q, err);
 }
@@ -199,6 +194,23 @@ static const sw_qspec *spec_of(void *self, const sw_linear_ref *ref, const char 
 
     (void)ref;
     return sw_selection_spec(&j->selection, path);
+}
+
+static int64_t n_done(void *self) { return sw_ckpt_writer_n_done(((const job *)self)->writer); }
+
+static sw_code get_linear(void *self, sw_qtensor *q, const char *path, sw_err *err)
+{
+    return sw_ckpt_writer_get(q, ((const job *)self)->writer, path, err);
+}
+
+static sw_code end_block(void *self, int64_t layer, sw_err *err)
+{
+    job *j = self;
+    cJSON *gained = NULL;
+    sw_code rc = sw_quantize_report_gained(&gained, &j->report, err);
+
+    (void)layer;
+    return rc == SW_OK ? sw_ckpt_writer_end_block(j->writer, gained, err) : rc;
 }
 
 static sw_code check_source(const job *j, sw_err *err)
@@ -278,26 +290,89 @@ static sw_code plan(job *j, sw_err *err)
                                   &j->selection, err);
 }
 
+/* What the manifest says at the start decides the bytes, and what overrides make of a linear. */
+static sw_code build_key(cJSON **out, const job *j, sw_err *err)
+{
+    cJSON *key = cJSON_Duplicate(j->report.manifest, true);
+    cJSON *linears = key ? cJSON_AddObjectToObject(key, "linears") : NULL;
+    bool ok = linears != NULL;
+
+    for (int64_t i = 0; ok && i < j->selection.n_linears; i++) {
+        const sw_ckpt_linear *linear = &j->selection.linears[i];
+        char text[64], spec[128];
+        if (sw_qspec_same(linear->spec, &j->settings.quant.spec)) continue;
+        (void)snprintf(spec, sizeof spec, "%s, %s", linear->spec->num->name,
+                       sw_qspec_text(text, linear->spec));
+        ok = cJSON_AddStringToObject(linears, linear->module_path, spec) != NULL;
+    }
+    if (ok)
+        *out = key;
+    else
+        cJSON_Delete(key);
+    return ok ? SW_OK : sw_cmd_json_added(NULL, err);
+}
+
 static sw_code open_writer(job *j, sw_err *err)
 {
     sw_qconfig qconfig = {0};
+    sw_ckpt_keep keep = {NULL, j->o->is_restart != 0, j->progress};
+    cJSON *key = NULL;
+    sw_code rc;
 
     qconfig.spec = j->settings.quant.spec;
     qconfig.ignore = j->selection.ignored;
     qconfig.n_ignore = j->selection.n_ignored;
     qconfig.damp = j->settings.quant.damp;
-    return sw_ckpt_writer_new(&j->writer, &j->source, j->o->out, j->o->may_replace != 0,
-                              j->dialect, &qconfig, j->selection.linears, j->selection.n_linears,
-                              j->o->shard_bytes, err);
+    if ((rc = build_key(&key, j, err)) != SW_OK) return rc;
+    keep.key = key;
+    rc = sw_ckpt_writer_new_kept(&j->writer, &j->source, j->o->out, j->o->may_replace != 0,
+                                   j->dialect, &qconfig, j->selection.linears,
+                                   j->selection.n_linears, j->o->shard_bytes, &keep, err);
+    cJSON_Delete(key);
+    return rc;
+}
+
+/* What an earlier run finished goes into the report as if it had been done now. */
+static sw_code take_up(job *j, sw_err *err)
+{
+    int64_t n = sw_ckpt_writer_n_done(j->writer);
+    sw_code rc = SW_OK;
+
+    if (n)
+        sw_progress_note(j->progress, "%s.partial: continuing, %lld of %lld blocks are finished",
+                         j->o->out, (long long)n, (long long)j->source.model.n_layers);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        rc = sw_quantize_report_restore(&j->report, sw_ckpt_writer_figures(j->writer, i), err);
+    return rc;
+}
+
+/* Bad input stays bad: its work goes. Whatever else stops a run, finished blocks stay. */
+static void keep_work(job *j, sw_err *err)
+{
+    int64_t n = j->writer ? sw_ckpt_writer_n_done(j->writer) : 0;
+    const char *where;
+    size_t at = strlen(err->text);
+
+    if (!n || err->code == SW_E_FORMAT || err->code == SW_E_UNSUPPORTED ||
+        !(where = sw_ckpt_writer_leave(j->writer)))
+        return;
+    if (err->code == SW_E_CANCELLED) at = strlen("interrupted");
+    (void)snprintf(err->text + at, sizeof err->text - at,
+                   "; %lld of %lld blocks are in %.*s%s: the same command continues, --restart "
+                   "starts over",
+                   (long long)n, (long long)j->source.model.n_layers, 80, where,
+                   strlen(where) > 80 ? "..." : "");
 }
 
 static sw_code work(job *j, sw_err *err)
 {
-    sw_quant_sink sink = {j, put_linear, is_selected, spec_of};
+    sw_quant_sink sink = {.self = j, .put = put_linear, .is_selected = is_selected,
+                          .spec_of = spec_of, .n_done = n_done, .get = get_linear,
+                          .end_block = end_block};
     const sw_calib *calib = j->settings.quant.algo->needs_statistics ? &j->calibration.calib : NULL;
     sw_code rc;
 
-    if ((rc = open_writer(j, err)) != SW_OK) return rc;
+    if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK) return rc;
     rc = sw_quant_run(&j->source.model, j->source.st, calib, &j->settings.quant, &sink,
                       j->progress, err);
     if (rc != SW_OK) return rc;
@@ -373,8 +448,8 @@ static sw_code run_quantize(sw_run *run, sw_err *err)
     if ((rc = read_recipe(j, run, err)) != SW_OK) return rc;
     j->model_dir = run->args[0];
     j->progress = &run->term->progress;
-    if ((rc = plan(j, err)) == SW_OK && (rc = work(j, err)) == SW_OK &&
-        (rc = read_back(j, err)) == SW_OK)
+    if ((rc = plan(j, err)) == SW_OK && (rc = work(j, err)) != SW_OK) keep_work(j, err);
+    if (rc == SW_OK && (rc = read_back(j, err)) == SW_OK)
         rc = finish(j, run, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec, err);
     job_free(j);
     return rc;
@@ -392,7 +467,9 @@ const sw_cmd sw_cmd_quantize = {
     .args = "MODEL -o OUT [--scheme S] --calib FILE...",
     .summary = "press a model into few bits, calibrated block by block",
     .more = "MODEL is a Hugging Face model directory. Tensors that are not quantized are copied\n"
-            "bit by bit. The same inputs give the same bytes, whatever the number of threads.\n",
+            "bit by bit. The same inputs give the same bytes, whatever the number of threads.\n"
+            "A run that is stopped or killed is continued by the same command, after its last\n"
+            "finished decoder block, from DIR.partial; not if any input has changed.\n",
     .options = options,
     .options_bytes = sizeof(quantize_options),
     .defaults = &defaults,

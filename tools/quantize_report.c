@@ -76,6 +76,23 @@ static bool add_ignored(cJSON *root, const sw_selection *selection)
     return list != NULL;
 }
 
+static sw_code set_seen(sw_quantize_report *report, sw_err *err)
+{
+    cJSON *seen = cJSON_CreateObject();
+    const cJSON *list;
+
+    cJSON_ArrayForEach(list, report->manifest)
+        if (seen && cJSON_IsArray(list) &&
+            !add_number(seen, list->string, cJSON_GetArraySize(list))) {
+            cJSON_Delete(seen);
+            seen = NULL;
+        }
+    if (!seen) return sw_cmd_json_added(NULL, err);
+    cJSON_Delete(report->seen);
+    report->seen = seen;
+    return SW_OK;
+}
+
 sw_code sw_quantize_report_new(sw_quantize_report *out, const sw_quantize_settings *settings,
                                const sw_calibration *calibration, const sw_opt_list *files,
                                const sw_selection *selection, sw_err *err)
@@ -97,29 +114,39 @@ sw_code sw_quantize_report_new(sw_quantize_report *out, const sw_quantize_settin
         return rc;
     }
     out->manifest = root;
-    out->policy = settings->quant.experts;
-    return SW_OK;
+    if ((rc = set_seen(out, err)) != SW_OK) sw_quantize_report_free(out);
+    return rc;
 }
 
 void sw_quantize_report_free(sw_quantize_report *report)
 {
     cJSON_Delete(report->manifest);
+    cJSON_Delete(report->seen);
     memset(report, 0, sizeof *report);
 }
 
-static void count(sw_quantize_report *r, const char *path, const sw_solve_report *solve)
+/* The summary at the end is made of the manifest's rows, so that a continued run has the same. */
+static void count(sw_quantize_report *r, const cJSON *row)
 {
+    const cJSON *error = sw_json_member(row, "output_error");
+    const cJSON *rtn = sw_json_member(row, "output_error_rtn");
+    const cJSON *why = sw_json_member(row, "fallback");
+    const char *path = NULL, *method = NULL;
+    sw_err ignored = {0};
+
+    (void)!sw_json_text(&path, row, "name", &ignored);
+    (void)!sw_json_text(&method, row, "method", &ignored);
     r->n_linears++;
-    if (solve->is_fallback && r->n_fallbacks++ == 0)
-        (void)snprintf(r->first_fallback, sizeof r->first_fallback, "%s used %s: %s", path,
-                       solve->method, solve->why);
-    if (solve->error < 0) return;
+    if (cJSON_IsString(why) && r->n_fallbacks++ == 0)
+        (void)snprintf(r->first_fallback, sizeof r->first_fallback, "%s used %s: %s",
+                       path ? path : "?", method ? method : "?", why->valuestring);
+    if (!cJSON_IsNumber(error) || !cJSON_IsNumber(rtn)) return;
     r->n_errors++;
-    r->error_sum += solve->error;
-    r->rtn_sum += solve->error_rtn;
-    if (solve->error <= r->error_max && r->worst[0]) return;
-    r->error_max = solve->error;
-    (void)snprintf(r->worst, sizeof r->worst, "%s", path);
+    r->error_sum += error->valuedouble;
+    r->rtn_sum += rtn->valuedouble;
+    if (error->valuedouble <= r->error_max && r->worst[0]) return;
+    r->error_max = error->valuedouble;
+    (void)snprintf(r->worst, sizeof r->worst, "%s", path ? path : "?");
 }
 
 sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
@@ -127,7 +154,6 @@ sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
                                const sw_solve_report *solve, sw_err *err)
 {
     cJSON *row = cJSON_CreateObject();
-    sw_code rc;
     bool ok = row && cJSON_AddItemToArray(report->tensors, row) && add_text(row, "name", path) &&
               add_number(row, "n_out", (double)ref->n_out) &&
               add_number(row, "k_in", (double)ref->k_in) &&
@@ -149,11 +175,59 @@ sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
              add_number(row, "tokens", (double)solve->n_tokens);
     if (ok && solve->is_fallback) ok = add_text(row, "fallback", solve->why);
     if (!ok) return sw_cmd_json_added(NULL, err);
-    rc = sw_expert_report_add(&report->experts, report->manifest, row, report->policy, ref, solve,
-                              err);
-    if (rc != SW_OK) return rc;
-    count(report, path, solve);
+    count(report, row);
     return SW_OK;
+}
+
+/* Copies of the items of `from` at `begin` and beyond, behind those of `to`. */
+static bool copy_items(cJSON *to, const cJSON *from, int begin)
+{
+    const cJSON *item;
+    int i = 0;
+
+    cJSON_ArrayForEach(item, from) {
+        cJSON *copy = i++ < begin ? NULL : cJSON_Duplicate(item, true);
+        if (i > begin && (!copy || !cJSON_AddItemToArray(to, copy))) return false;
+    }
+    return true;
+}
+
+sw_code sw_quantize_report_gained(cJSON **out, sw_quantize_report *report, sw_err *err)
+{
+    cJSON *gained = cJSON_CreateObject();
+    cJSON *rows = gained ? cJSON_AddObjectToObject(gained, "rows") : NULL;
+    const cJSON *list;
+    bool ok = rows != NULL;
+    sw_code rc;
+
+    cJSON_ArrayForEach(list, report->manifest) {
+        const cJSON *n_seen = sw_json_member(report->seen, list->string);
+        int begin = n_seen ? n_seen->valueint : 0;
+        cJSON *to = NULL;
+        if (!ok || !cJSON_IsArray(list) || cJSON_GetArraySize(list) <= begin) continue;
+        to = cJSON_AddArrayToObject(rows, list->string);
+        ok = to && copy_items(to, list, begin);
+    }
+    rc = ok ? set_seen(report, err) : sw_cmd_json_added(NULL, err);
+    if (rc == SW_OK)
+        *out = gained;
+    else
+        cJSON_Delete(gained);
+    return rc;
+}
+
+sw_code sw_quantize_report_restore(sw_quantize_report *report, const cJSON *gained, sw_err *err)
+{
+    const cJSON *list, *row;
+
+    cJSON_ArrayForEach(list, sw_json_member(gained, "rows")) {
+        cJSON *to = cJSON_GetObjectItemCaseSensitive(report->manifest, list->string);
+        if (!to) to = cJSON_AddArrayToObject(report->manifest, list->string);
+        if (!to || !copy_items(to, list, 0)) return sw_cmd_json_added(NULL, err);
+        if (to != report->tensors) continue;
+        cJSON_ArrayForEach(row, list) count(report, row);
+    }
+    return set_seen(report, err);
 }
 
 static double peak_bytes(void)
@@ -185,15 +259,13 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
                      "%s\n",
                      r->error_sum / (double)r->n_errors, r->rtn_sum / (double)r->n_errors,
                      r->error_max, r->worst);
-    sw_expert_report_print(stdout, &r->experts);
     (void)printf("time        %.1f s, peak memory %s\n", o->seconds, peak);
 }
 
 static sw_code print_json(sw_run *run, const sw_quantize_report *r,
                           const sw_quantize_outcome *o, sw_err *err)
 {
-    static const char *const repeated[] = {"settings", "calibration", "ignored", "experts",
-                                           "tensors"};
+    static const char *const repeated[] = {"settings", "calibration", "ignored", "tensors"};
     cJSON *object = NULL;
     sw_code rc = sw_cmd_json_new(&object, "quantize", err);
     bool ok;

@@ -5,7 +5,6 @@
 #include "quant/pipeline.h"
 #include "tools/calibration.h"
 #include "tools/cmd.h"
-#include "tools/expert_report.h"
 #include "tools/selection.h"
 
 /* Everything that was decided, in the words of the command line. */
@@ -23,8 +22,7 @@ typedef struct sw_quantize_report {
     double error_sum, error_max, rtn_sum; /* relative output errors, where measured */
     int64_t n_errors;
     char worst[256];
-    sw_experts policy;
-    sw_expert_report experts;
+    cJSON *seen; /* lengths of the manifest's lists at the last call of gained or restore */
 } sw_quantize_report;
 
 /* Start the manifest: tool version, settings, calibration, selection. It says nothing of times,
@@ -37,6 +35,12 @@ void sw_quantize_report_free(sw_quantize_report *report); /* accepts a zeroed on
 sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
                                const sw_linear_ref *ref, const sw_qspec *spec,
                                const sw_solve_report *solve, sw_err *err) SW_MUST_USE;
+
+/* {"rows": {...}}: what the manifest's lists have gained since the last call, list by list, for
+ * the journal; freed by cJSON_Delete. restore appends it again in a later run. */
+sw_code sw_quantize_report_gained(cJSON **out, sw_quantize_report *report, sw_err *err) SW_MUST_USE;
+sw_code sw_quantize_report_restore(sw_quantize_report *report, const cJSON *gained,
+                                   sw_err *err) SW_MUST_USE;
 
 typedef struct sw_quantize_outcome {
     const char *out_dir;

@@ -138,7 +138,8 @@ void sw_term_error(sw_term *term, const char *command, const sw_err *err)
         (void)fprintf(stderr, "bug at %s:%d, please report it: ",
                       err->src_file ? err->src_file : "?", err->src_line);
     if (err->code == SW_E_CANCELLED) { /* wherever it was noticed */
-        print_clean("interrupted; nothing was written");
+        const char *text = strstr(err->text, "interrupted");
+        print_clean(text ? text : "interrupted; nothing was written");
         return;
     }
     print_clean(err->text[0] ? err->text : "failed without saying why, which is a bug");

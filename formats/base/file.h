@@ -46,19 +46,28 @@ bool sw_path_is_plain_name(const char *name);
 typedef struct sw_out_file {
     int fd;
     bool is_open;
+    bool is_kept; /* opened by sw_out_open_kept: abandon leaves the temporary */
     char path[SW_PATH_BYTES];
     char temp_path[SW_PATH_BYTES];
 } sw_out_file;
 
 sw_code sw_out_open(sw_out_file *out, const char *path, sw_err *err) SW_MUST_USE;
+/* The temporary is PATH.part, outlives the process, and is taken up with what is in it when it is
+ * there already; a PATH that was renamed into place becomes PATH.part again. */
+sw_code sw_out_open_kept(sw_out_file *out, const char *path, sw_err *err) SW_MUST_USE;
 /* Reserve space up front, so that a full disk is found before the work and not after. */
 sw_code sw_out_reserve(sw_out_file *out, uint64_t size_bytes, sw_err *err) SW_MUST_USE;
 sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
                         sw_err *err) SW_MUST_USE;
+/* SW_E_IO also when the file ends before. */
+sw_code sw_out_read_at(const sw_out_file *out, uint64_t offset, void *bytes, size_t n_bytes,
+                       sw_err *err) SW_MUST_USE;
+sw_code sw_out_sync(const sw_out_file *out, sw_err *err) SW_MUST_USE;
 /* fsync, rename, fsync of the directory. On failure nothing new is at `path`, except that an old
  * file may already have been replaced when the very last step fails. Closes in any case. */
 sw_code sw_out_commit(sw_out_file *out, sw_err *err) SW_MUST_USE;
-void sw_out_abandon(sw_out_file *out); /* removes the temporary; accepts a closed one */
+/* Closes and, unless it is kept, removes the temporary. Accepts a closed one. */
+void sw_out_abandon(sw_out_file *out);
 
 /* Write a whole small file atomically. */
 sw_code sw_file_put(const char *path, const void *bytes, size_t n_bytes, sw_err *err) SW_MUST_USE;
@@ -72,6 +81,8 @@ typedef struct sw_out_dir {
     int lock_fd;
     char path[SW_PATH_BYTES];
     char work_path[SW_PATH_BYTES];
+    char hold_path[SW_PATH_BYTES]; /* kept: what holds work_path; else empty */
+    bool is_resumed;               /* kept: a journal was there */
 } sw_out_dir;
 
 /* Also removes what killed processes left beside `path`. `path` changes at commit only.
@@ -82,6 +93,17 @@ sw_code sw_out_dir_open(sw_out_dir *out, const char *path, bool may_replace,
 /* Syncs all that is in it, then swaps it in. On failure `path` is what it was. Closes anyway. */
 sw_code sw_out_dir_commit(sw_out_dir *out, sw_err *err) SW_MUST_USE;
 void sw_out_dir_abandon(sw_out_dir *out); /* removes work_path and what is in it */
+
+#define SW_HOLD_JOURNAL "journal" /* inside hold_path: says what the rest is good for */
+
+/* An output whose work survives the process: it lies in PATH.partial, under a name that the next
+ * run finds, and is taken up there if it has a journal. is_restart: what it holds is dropped.
+ * SW_E_USAGE besides: another run works on it, or it is nothing that we would have written. */
+sw_code sw_out_dir_open_kept(sw_out_dir *out, const char *path, bool may_replace, bool is_restart,
+                             sw_err *err) SW_MUST_USE;
+void sw_out_dir_leave(sw_out_dir *out); /* closes; a kept one stays for the next run */
+/* Bytes on disk of the regular files of a directory; 0 when there is none. */
+uint64_t sw_dir_used_bytes(const char *path);
 
 /* Free bytes on the file system that holds `path` (or its nearest existing parent). */
 sw_code sw_disk_free_bytes(uint64_t *out, const char *path, sw_err *err) SW_MUST_USE;

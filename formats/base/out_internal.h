@@ -15,4 +15,12 @@ int sw_sync_path(const char *path);
 /* A rename is durable only once the directory that holds the name is synced. */
 sw_code sw_sync_parent(const char *path, sw_err *err) SW_MUST_USE;
 
+/* All of a directory, as far as it can be removed. */
+void sw_remove_tree(const char *path);
+/* Open and lock a directory; -1 when someone else holds it or it is gone. */
+int sw_lock_dir(const char *path);
+/* out->path from the caller's, checked; removes what killed processes left beside it. */
+sw_code sw_out_dir_settle(sw_out_dir *out, const char *path, bool may_replace,
+                          sw_err *err) SW_MUST_USE;
+
 #endif

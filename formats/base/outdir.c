@@ -33,13 +33,12 @@ static int remove_entry(const char *path, const struct stat *info, int kind, str
     return remove(path);
 }
 
-static void remove_tree(const char *path)
+void sw_remove_tree(const char *path)
 {
     (void)nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Open and lock a directory; -1 when someone else holds it or it is gone. */
-static int lock_dir(const char *path)
+int sw_lock_dir(const char *path)
 {
     struct stat opened, named;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
@@ -77,7 +76,7 @@ static void sweep(const char *path)
         if (sw_path_join(found, dir, entry->d_name, NULL) != SW_OK) continue;
         fd = open(found, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
         if (fd < 0) continue;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) remove_tree(found);
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) sw_remove_tree(found);
         close(fd);
     }
     closedir(list);
@@ -149,20 +148,28 @@ static sw_code make_work_dir(sw_out_dir *out, sw_err *err)
             if (errno == EEXIST) continue;
             return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", out->work_path, strerror(errno));
         }
-        if ((out->lock_fd = lock_dir(out->work_path)) >= 0) return SW_OK;
+        if ((out->lock_fd = sw_lock_dir(out->work_path)) >= 0) return SW_OK;
         (void)rmdir(out->work_path);
     }
     return SW_FAIL(err, SW_E_IO, "%s: cannot create and lock a work directory beside it",
                    out->path);
 }
 
-sw_code sw_out_dir_open(sw_out_dir *out, const char *path, bool may_replace, sw_err *err)
+sw_code sw_out_dir_settle(sw_out_dir *out, const char *path, bool may_replace, sw_err *err)
 {
     sw_code rc;
 
     if ((rc = settle_path(out, path, err)) != SW_OK) return rc;
     if ((rc = check_existing(out->path, may_replace, err)) != SW_OK) return rc;
     sweep(out->path);
+    return SW_OK;
+}
+
+sw_code sw_out_dir_open(sw_out_dir *out, const char *path, bool may_replace, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = sw_out_dir_settle(out, path, may_replace, err)) != SW_OK) return rc;
     if ((rc = make_work_dir(out, err)) != SW_OK) return rc;
     out->may_replace = may_replace;
     out->is_open = true;
@@ -236,14 +243,22 @@ sw_code sw_out_dir_commit(sw_out_dir *out, sw_err *err)
     else
         (void)rename(out->path, out->work_path);
 done:
-    sw_out_dir_abandon(out); /* after an exchange this removes the old output */
+    if (rc != SW_OK && out->hold_path[0])
+        sw_out_dir_leave(out);
+    else
+        sw_out_dir_abandon(out); /* after an exchange this removes the old output */
     return rc;
 }
 
 void sw_out_dir_abandon(sw_out_dir *out)
 {
+    char journal[SW_PATH_BYTES];
+
     if (!out->is_open) return;
-    remove_tree(out->work_path);
+    if (out->hold_path[0] && /* first, so that half a removal is not taken for work */
+        sw_path_join(journal, out->hold_path, SW_HOLD_JOURNAL, NULL) == SW_OK)
+        (void)unlink(journal);
+    sw_remove_tree(out->hold_path[0] ? out->hold_path : out->work_path);
     close(out->lock_fd);
     out->is_open = false;
 }

@@ -85,6 +85,24 @@ sw_code sw_out_open(sw_out_file *out, const char *path, sw_err *err)
     return SW_OK;
 }
 
+sw_code sw_out_open_kept(sw_out_file *out, const char *path, sw_err *err)
+{
+    int n = snprintf(out->temp_path, sizeof out->temp_path, "%s.part", path);
+
+    if (n < 0 || (size_t)n >= sizeof out->temp_path)
+        return SW_FAIL(err, SW_E_IO, "%s: path too long", path);
+    memcpy(out->path, path, strlen(path) + 1);
+    if (!sw_path_exists(out->temp_path) && sw_path_exists(path) &&
+        rename(path, out->temp_path) != 0)
+        return SW_FAIL(err, SW_E_IO, "%s: cannot rename: %s", path, strerror(errno));
+    do out->fd = open(out->temp_path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+    while (out->fd < 0 && errno == EINTR);
+    if (out->fd < 0)
+        return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", out->temp_path, strerror(errno));
+    out->is_open = out->is_kept = true;
+    return SW_OK;
+}
+
 sw_code sw_out_reserve(sw_out_file *out, uint64_t size_bytes, sw_err *err)
 {
     int failed;
@@ -120,17 +138,48 @@ sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, si
     return SW_OK;
 }
 
-/* Sync and close; the temporary name then holds the whole file. */
-static sw_code finish(sw_out_file *out, sw_err *err)
+sw_code sw_out_read_at(const sw_out_file *out, uint64_t offset, void *bytes, size_t n_bytes,
+                       sw_err *err)
+{
+    unsigned char *to = bytes;
+
+    while (n_bytes) {
+        size_t part = n_bytes < WRITE_CHUNK_BYTES ? n_bytes : WRITE_CHUNK_BYTES;
+        ssize_t n = pread(out->fd, to, part, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0)
+            return SW_FAIL(err, SW_E_IO, "%s: cannot read: %s", out->temp_path,
+                           n < 0 ? strerror(errno) : "it ends too early");
+        to += n;
+        offset += (uint64_t)n;
+        n_bytes -= (size_t)n;
+    }
+    return SW_OK;
+}
+
+sw_code sw_out_sync(const sw_out_file *out, sw_err *err)
 {
     int failed = sw_sync_fd(out->fd);
 
-    if (failed)
-        return SW_FAIL(err, SW_E_IO, "%s: cannot sync: %s", out->path, strerror(failed));
+    if (!failed) return SW_OK;
+    return SW_FAIL(err, SW_E_IO, "%s: cannot sync: %s", out->path, strerror(failed));
+}
+
+static void drop_temp(const sw_out_file *out)
+{
+    if (!out->is_kept) (void)unlink(out->temp_path);
+}
+
+/* Sync and close; the temporary name then holds the whole file. */
+static sw_code finish(sw_out_file *out, sw_err *err)
+{
+    sw_code rc = sw_out_sync(out, err);
+
+    if (rc != SW_OK) return rc;
     out->is_open = false;
     if (close(out->fd) == 0 || errno == EINTR) return SW_OK;
     (void)SW_FAIL(err, SW_E_IO, "%s: cannot close: %s", out->path, strerror(errno));
-    (void)unlink(out->temp_path);
+    drop_temp(out);
     return SW_E_IO;
 }
 
@@ -147,11 +196,11 @@ sw_code sw_out_commit(sw_out_file *out, sw_err *err)
     if (rename(out->temp_path, out->path) != 0) {
         (void)SW_FAIL(err, SW_E_IO, "%s: cannot rename into place: %s", out->path,
                       strerror(errno));
-        (void)unlink(out->temp_path);
+        drop_temp(out);
         return SW_E_IO;
     }
     rc = sw_sync_parent(out->path, err);
-    if (rc != SW_OK && is_new) (void)unlink(out->path);
+    if (rc != SW_OK && is_new && !out->is_kept) (void)unlink(out->path);
     return rc;
 }
 
@@ -159,7 +208,7 @@ void sw_out_abandon(sw_out_file *out)
 {
     if (!out->is_open) return;
     close(out->fd);
-    (void)unlink(out->temp_path);
+    drop_temp(out);
     out->is_open = false;
 }
 

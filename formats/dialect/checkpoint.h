@@ -58,6 +58,34 @@ sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, co
                            bool may_replace, const sw_dialect *dialect, const sw_qconfig *qconfig,
                            const sw_ckpt_linear *linears, int64_t n_linears, uint64_t shard_bytes,
                            sw_err *err) SW_MUST_USE;
+
+/* What makes a run continuable: see keeper.h. */
+typedef struct sw_ckpt_keep {
+    const cJSON *key;  /* an object: what decides the bytes besides the source and shard_bytes */
+    bool is_restart;   /* drop what an earlier run left */
+    const sw_progress *progress; /* or NULL */
+} sw_ckpt_keep;
+/* The same, with the work in OUT.partial, where a later run with the same inputs takes it up.
+ * keep NULL: as above. SW_E_USAGE besides: an unfinished run from other inputs lies there, said
+ * which. SW_E_FORMAT: its journal or a tensor is damaged. Either leaves it as it was. */
+sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *source,
+                                const char *out_dir, bool may_replace, const sw_dialect *dialect,
+                                const sw_qconfig *qconfig, const sw_ckpt_linear *linears,
+                                int64_t n_linears, uint64_t shard_bytes, const sw_ckpt_keep *keep,
+                                sw_err *err) SW_MUST_USE;
+/* Decoder blocks that are finished already, from the first on. */
+int64_t sw_ckpt_writer_n_done(const sw_ckpt_writer *w);
+/* The object that end_block was given for a finished block, with "tensors" added; borrowed. */
+const cJSON *sw_ckpt_writer_figures(const sw_ckpt_writer *w, int64_t block);
+/* The logical weight of a linear that is written; q is allocated here. SW_E_BUG: it is not. */
+sw_code sw_ckpt_writer_get(sw_qtensor *q, const sw_ckpt_writer *w, const char *module_path,
+                           sw_err *err) SW_MUST_USE;
+/* All of the next block has been put. `figures`, an object with an object "rows" of what the
+ * manifest says of it, is consumed in any case. */
+sw_code sw_ckpt_writer_end_block(sw_ckpt_writer *w, cJSON *figures, sw_err *err) SW_MUST_USE;
+/* free then leaves the work for a later run; OUT.partial, or NULL when nothing is kept. */
+const char *sw_ckpt_writer_leave(sw_ckpt_writer *w);
+
 /* Encode and write one claimed linear, once each, in any order. Checks q first. */
 sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_qtensor *q,
                            sw_err *err) SW_MUST_USE;

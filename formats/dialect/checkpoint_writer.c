@@ -13,52 +13,29 @@
 #include "formats/base/size.h"
 #include "formats/dialect/checkpoint.h"
 #include "formats/dialect/config_text.h"
-#include "formats/dialect/manifest.h"
-#include "formats/dialect/side_files.h"
+#include "formats/dialect/writer_internal.h"
 
-#define TENSOR_NAME_BYTES 1024
 #define SLACK_BYTES ((uint64_t)4 << 20) /* headers, index, config and manifest */
-
-typedef struct claim {
-    const char *module_path;
-    int64_t n_out, k_in;
-    sw_qspec spec;
-    bool is_put;
-} claim;
-
-struct sw_ckpt_writer {
-    const sw_checkpoint *source;
-    const sw_dialect *dialect;
-    sw_qconfig qconfig;
-    claim *claims; /* in path order */
-    int64_t n_claims;
-    int32_t *claim_of; /* per source tensor: index of its claim, -1 when it is copied */
-    uint64_t source_bytes, claimed_bytes, copied_bytes, encoded_bytes;
-    sw_dir_list listing;
-    sw_out_dir dir;
-    sw_st_writer *st;
-    sw_arena arena;
-};
 
 static int compare_claims(const void *a, const void *b)
 {
-    return strcmp(((const claim *)a)->module_path, ((const claim *)b)->module_path);
+    return strcmp(((const sw_claim *)a)->module_path, ((const sw_claim *)b)->module_path);
 }
 
-static claim *find_claim(const sw_ckpt_writer *w, const char *module_path)
+sw_claim *sw_claim_find(const sw_ckpt_writer *w, const char *module_path)
 {
-    claim key = {.module_path = module_path};
+    sw_claim key = {.module_path = module_path};
 
     if (!w->n_claims) return NULL;
     return bsearch(&key, w->claims, (size_t)w->n_claims, sizeof *w->claims, compare_claims);
 }
 
-static sw_code join_name(char out[TENSOR_NAME_BYTES], const char *module_path, const char *suffix,
-                         sw_err *err)
+sw_code sw_part_name(char out[SW_PART_NAME_BYTES], const char *module_path, const char *suffix,
+                     sw_err *err)
 {
-    int n = snprintf(out, TENSOR_NAME_BYTES, "%s.%s", module_path, suffix);
+    int n = snprintf(out, SW_PART_NAME_BYTES, "%s.%s", module_path, suffix);
 
-    if (n < 0 || n >= TENSOR_NAME_BYTES)
+    if (n < 0 || n >= SW_PART_NAME_BYTES)
         return SW_FAIL(err, SW_E_FORMAT, "tensor name of %d bytes is too long", n);
     return SW_OK;
 }
@@ -72,8 +49,8 @@ static sw_code copy_claims(sw_ckpt_writer *w, const sw_ckpt_linear *linears, int
         char *path;
         const char *from = linears[i].module_path;
         if ((rc = sw_arena_text(&path, &w->arena, from, strlen(from), err)) != SW_OK) return rc;
-        claim one = {path, linears[i].n_out, linears[i].k_in,
-                     linears[i].spec ? *linears[i].spec : w->qconfig.spec, false};
+        sw_claim one = {path, linears[i].n_out, linears[i].k_in,
+                        linears[i].spec ? *linears[i].spec : w->qconfig.spec, false};
         w->claims[i] = one;
         rc = w->dialect->can_hold(&one.spec, one.n_out, one.k_in, err);
         if (rc != SW_OK) sw_err_prefix(err, "%s", path);
@@ -126,15 +103,15 @@ static sw_code take_tensor(sw_ckpt_writer *w, int64_t at, int64_t claim_at, sw_e
 
 static sw_code claim_dense(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 {
-    const claim *c = &w->claims[claim_at];
+    const sw_claim *c = &w->claims[claim_at];
     const bool is_turned = w->source->model.arch->has_transposed_linears;
     const int64_t rows = is_turned ? c->k_in : c->n_out, cols = is_turned ? c->n_out : c->k_in;
-    char name[TENSOR_NAME_BYTES];
+    char name[SW_PART_NAME_BYTES];
     const sw_cview *view;
     sw_code rc;
     int64_t at;
 
-    if ((rc = join_name(name, c->module_path, "weight", err)) != SW_OK) return rc;
+    if ((rc = sw_part_name(name, c->module_path, "weight", err)) != SW_OK) return rc;
     if ((at = tensor_at(w, name)) < 0)
         return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is missing", w->source->dir, name);
     view = &sw_st_at(w->source->st, at)->view;
@@ -150,7 +127,7 @@ static sw_code claim_dense(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 /* A source that is quantized already: all its tensors of the linear go. */
 static sw_code claim_quantized(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 {
-    const claim *c = &w->claims[claim_at];
+    const sw_claim *c = &w->claims[claim_at];
     const sw_checkpoint *source = w->source;
     sw_part parts[SW_DIALECT_TENSORS_MAX];
     sw_qspec spec;
@@ -158,9 +135,9 @@ static sw_code claim_quantized(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
     int n = rc == SW_OK ? source->dialect->declare(parts, &spec, c->n_out, c->k_in) : 0;
 
     for (int i = 0; i < n && rc == SW_OK; i++) {
-        char name[TENSOR_NAME_BYTES];
+        char name[SW_PART_NAME_BYTES];
         int64_t at;
-        if ((rc = join_name(name, c->module_path, parts[i].suffix, err)) != SW_OK) return rc;
+        if ((rc = sw_part_name(name, c->module_path, parts[i].suffix, err)) != SW_OK) return rc;
         if ((at = tensor_at(w, name)) >= 0) rc = take_tensor(w, at, claim_at, err);
     }
     return rc;
@@ -240,7 +217,7 @@ static sw_code add_layer(ignore_list *list, sw_ckpt_writer *w, int64_t layer, sw
     n = sw_model_linears(m, layer, refs, n);
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         if (sw_model_slot_path(path, m, layer, refs[i].slot, refs[i].expert) &&
-            !find_claim(w, path))
+            !sw_claim_find(w, path))
             rc = add_ignore(list, w, path, err);
     if (rc == SW_OK && sw_model_is_sparse(m, layer) &&
         sw_model_slot_path(path, m, layer, SW_SLOT_ROUTER, -1))
@@ -276,15 +253,15 @@ static sw_code gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err 
     return rc;
 }
 
-static sw_code declare_claim(sw_ckpt_writer *w, claim *c, sw_err *err)
+static sw_code declare_claim(sw_ckpt_writer *w, sw_claim *c, sw_err *err)
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
     int n = w->dialect->declare(parts, &c->spec, c->n_out, c->k_in);
     sw_code rc = SW_OK;
 
     for (int i = 0; i < n && rc == SW_OK; i++) {
-        char name[TENSOR_NAME_BYTES];
-        if ((rc = join_name(name, c->module_path, parts[i].suffix, err)) == SW_OK)
+        char name[SW_PART_NAME_BYTES];
+        if ((rc = sw_part_name(name, c->module_path, parts[i].suffix, err)) == SW_OK)
             rc = sw_st_writer_declare(w->st, name, parts[i].dtype, parts[i].n_dims, parts[i].shape,
                                       err);
     }
@@ -300,7 +277,7 @@ static sw_code declare_all(sw_ckpt_writer *w, sw_err *err)
     for (int32_t shard = 0; shard < sw_st_n_files(w->source->st); shard++)
         for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
             const sw_st_tensor *t = sw_st_at(w->source->st, i);
-            claim *c = w->claim_of[i] >= 0 ? &w->claims[w->claim_of[i]] : NULL;
+            sw_claim *c = w->claim_of[i] >= 0 ? &w->claims[w->claim_of[i]] : NULL;
             if (t->shard != shard || (c && c->is_put)) continue;
             rc = c ? declare_claim(w, c, err)
                    : sw_st_writer_declare(w->st, t->name, t->view.dtype, t->view.n_dims,
@@ -316,6 +293,7 @@ static sw_code check_disk(const sw_ckpt_writer *w, sw_err *err)
     sw_code rc = sw_disk_free_bytes(&have, w->dir.work_path, err);
 
     if (rc != SW_OK) return rc;
+    if (w->dir.hold_path[0]) have += sw_dir_used_bytes(w->dir.work_path);
     for (int64_t i = 0; i < w->listing.n_entries; i++)
         if (w->listing.entries[i].role == SW_DIR_SIDE) need += w->listing.entries[i].size_bytes;
     if (need > have)
@@ -325,24 +303,41 @@ static sw_code check_disk(const sw_ckpt_writer *w, sw_err *err)
 }
 
 static sw_code start_output(sw_ckpt_writer *w, const char *out_dir, bool may_replace,
-                            uint64_t shard_bytes, sw_err *err)
+                            const sw_ckpt_keep *keep, sw_err *err)
 {
     const char *const *meta = w->dialect->metadata;
     sw_code rc;
 
-    if ((rc = sw_out_dir_open(&w->dir, out_dir, may_replace, err)) != SW_OK ||
-        (rc = sw_st_writer_new(&w->st, w->dir.work_path, shard_bytes, err)) != SW_OK)
-        return rc;
+    rc = keep ? sw_out_dir_open_kept(&w->dir, out_dir, may_replace, keep->is_restart, err)
+              : sw_out_dir_open(&w->dir, out_dir, may_replace, err);
+    if (rc != SW_OK) return rc;
+    w->is_left = w->dir.is_resumed; /* nobody's work is lost to an error at its resumption */
+    if ((rc = sw_st_writer_new(&w->st, w->dir.work_path, w->shard_bytes, err)) != SW_OK) return rc;
     for (int i = 0; meta && meta[i]; i += 2)
         if ((rc = sw_st_writer_meta(w->st, meta[i], meta[i + 1], err)) != SW_OK) return rc;
     if ((rc = declare_all(w, err)) != SW_OK || (rc = check_disk(w, err)) != SW_OK) return rc;
-    return sw_st_writer_begin(w->st, err);
+    if (!keep) return sw_st_writer_begin(w->st, err);
+    sw_st_writer_keep(w->st);
+    if ((rc = sw_writer_begin_keeping(w, keep, err)) != SW_OK ||
+        (rc = sw_st_writer_begin(w->st, err)) != SW_OK)
+        return rc;
+    return sw_writer_check_kept(w, keep, err);
 }
 
 sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, const char *out_dir,
                            bool may_replace, const sw_dialect *dialect, const sw_qconfig *qconfig,
                            const sw_ckpt_linear *linears, int64_t n_linears, uint64_t shard_bytes,
                            sw_err *err)
+{
+    return sw_ckpt_writer_new_kept(out, source, out_dir, may_replace, dialect, qconfig, linears,
+                                   n_linears, shard_bytes, NULL, err);
+}
+
+sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *source,
+                                const char *out_dir, bool may_replace, const sw_dialect *dialect,
+                                const sw_qconfig *qconfig, const sw_ckpt_linear *linears,
+                                int64_t n_linears, uint64_t shard_bytes, const sw_ckpt_keep *keep,
+                                sw_err *err)
 {
     sw_ckpt_writer *w = NULL;
     sw_code rc;
@@ -354,11 +349,12 @@ sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, co
     w->qconfig = *qconfig;
     w->qconfig.rules = NULL;
     w->qconfig.n_rules = 0;
+    w->shard_bytes = shard_bytes;
     if ((rc = copy_claims(w, linears, n_linears, err)) != SW_OK ||
         (rc = gather_rules(w, err)) != SW_OK ||
         (rc = claim_tensors(w, err)) != SW_OK || (rc = gather_ignore(w, qconfig, err)) != SW_OK ||
         (rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK ||
-        (rc = start_output(w, out_dir, may_replace, shard_bytes, err)) != SW_OK) {
+        (rc = start_output(w, out_dir, may_replace, keep, err)) != SW_OK) {
         sw_ckpt_writer_free(w);
         return rc;
     }
@@ -366,7 +362,8 @@ sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, co
     return SW_OK;
 }
 
-static sw_code check_put(const sw_ckpt_writer *w, const claim *c, const sw_qtensor *q, sw_err *err)
+static sw_code check_put(const sw_ckpt_writer *w, const sw_claim *c, const sw_qtensor *q,
+                         sw_err *err)
 {
     if (c->is_put) return SW_FAIL(err, SW_E_BUG, "put twice");
     if (q->n_out != c->n_out || q->k_in != c->k_in || !sw_qspec_same(&q->spec, &c->spec))
@@ -403,9 +400,10 @@ static sw_code write_encoded(sw_ckpt_writer *w, const char *module_path, const e
     sw_code rc = SW_OK;
 
     for (int i = 0; i < e->n && rc == SW_OK; i++) {
-        char name[TENSOR_NAME_BYTES];
-        if ((rc = join_name(name, module_path, e->parts[i].suffix, err)) != SW_OK) return rc;
+        char name[SW_PART_NAME_BYTES];
+        if ((rc = sw_part_name(name, module_path, e->parts[i].suffix, err)) != SW_OK) return rc;
         rc = sw_st_writer_put(w->st, name, e->data[i], (size_t)e->bytes[i], err);
+        if (rc == SW_OK) rc = sw_keeper_note(&w->keeper, name, e->data[i], e->bytes[i], err);
         if (rc == SW_OK) w->encoded_bytes += e->bytes[i];
     }
     return rc;
@@ -414,7 +412,7 @@ static sw_code write_encoded(sw_ckpt_writer *w, const char *module_path, const e
 sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_qtensor *q,
                            sw_err *err)
 {
-    claim *c = find_claim(w, module_path);
+    sw_claim *c = sw_claim_find(w, module_path);
     encoded e = {.n = 0};
     sw_code rc;
 
@@ -490,17 +488,20 @@ done:
 
 sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err)
 {
-    sw_code rc;
+    sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < w->n_claims; i++)
         if (!w->claims[i].is_put)
             return SW_FAIL(err, SW_E_BUG, "%s was declared but never put",
                            w->claims[i].module_path);
+    if (!w->sources)
+        rc = sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);
+    if (rc != SW_OK) return rc;
     if ((rc = copy_unclaimed(w, err)) != SW_OK || (rc = reconcile(w, err)) != SW_OK ||
         (rc = sw_st_writer_commit(w->st, err)) != SW_OK ||
         (rc = sw_dir_copy_side(&w->listing, w->source->dir, w->dir.work_path, err)) != SW_OK ||
         (rc = write_configs(w, err)) != SW_OK ||
-        (rc = sw_manifest_write(manifest, w->source, &w->listing, w->dir.work_path, err)) != SW_OK)
+        (rc = sw_manifest_write(manifest, w->sources, w->dir.work_path, err)) != SW_OK)
         return rc;
     return sw_out_dir_commit(&w->dir, err);
 }
@@ -509,7 +510,12 @@ void sw_ckpt_writer_free(sw_ckpt_writer *w)
 {
     if (!w) return;
     sw_st_writer_free(w->st);
-    sw_out_dir_abandon(&w->dir);
+    sw_keeper_free(&w->keeper);
+    cJSON_Delete(w->sources);
+    if (w->is_left)
+        sw_out_dir_leave(&w->dir);
+    else
+        sw_out_dir_abandon(&w->dir);
     sw_arena_free(&w->arena);
     sw_mem_put(w);
 }

@@ -29,11 +29,13 @@ static cJSON *array_member(cJSON *root, const char *key)
 }
 
 static sw_code add_source(cJSON *inputs, cJSON *left, const sw_checkpoint *source,
-                          const sw_dir_list *list, sw_err *err)
+                          const sw_dir_list *list, const sw_progress *progress, sw_err *err)
 {
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < list->n_entries && rc == SW_OK; i++) {
+        sw_progress_step(progress, "digest inputs", i, list->n_entries);
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
         const sw_dir_entry *entry = &list->entries[i];
         bool is_taken = entry->role == SW_DIR_SIDE || entry->role == SW_DIR_OWNED ||
                         (entry->role == SW_DIR_WEIGHTS && is_opened_file(source, entry->name));
@@ -60,22 +62,61 @@ static sw_code add_outputs(cJSON *outputs, const char *work_dir, sw_err *err)
     return rc;
 }
 
-sw_code sw_manifest_write(const cJSON *given, const sw_checkpoint *source,
-                          const sw_dir_list *source_list, const char *work_dir, sw_err *err)
+static sw_code no_memory(sw_err *err)
 {
-    cJSON *root = given ? cJSON_Duplicate(given, true) : cJSON_CreateObject();
+    return SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+}
+
+sw_code sw_manifest_sources(cJSON **out, const sw_checkpoint *source,
+                            const sw_dir_list *source_list, const sw_progress *progress,
+                            sw_err *err)
+{
+    cJSON *root = cJSON_CreateObject();
     cJSON *inputs = root ? array_member(root, "inputs") : NULL;
     cJSON *left = inputs ? array_member(root, "left_behind") : NULL;
-    cJSON *outputs = left ? array_member(root, "outputs") : NULL;
+    sw_code rc = left ? SW_OK : no_memory(err);
+
+    if (rc == SW_OK) rc = add_source(inputs, left, source, source_list, progress, err);
+    if (rc == SW_OK)
+        *out = root;
+    else
+        cJSON_Delete(root);
+    return rc;
+}
+
+/* The items of sources[key] behind those of root[key]. */
+static sw_code append_items(cJSON *root, const cJSON *sources, const char *key, sw_err *err)
+{
+    cJSON *to = array_member(root, key), *copy;
+    const cJSON *item;
+
+    if (!to) return no_memory(err);
+    cJSON_ArrayForEach(item, sw_json_member(sources, key)) {
+        if (!(copy = cJSON_Duplicate(item, true)) || !cJSON_AddItemToArray(to, copy)) {
+            cJSON_Delete(copy);
+            return no_memory(err);
+        }
+    }
+    return SW_OK;
+}
+
+sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *work_dir,
+                          sw_err *err)
+{
+    cJSON *root = given ? cJSON_Duplicate(given, true) : cJSON_CreateObject();
+    cJSON *outputs = NULL;
     char path[SW_PATH_BYTES], *text = NULL;
     sw_code rc;
 
-    if (!outputs) {
-        cJSON_Delete(root);
-        return SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+    if (!root) return no_memory(err);
+    if ((rc = append_items(root, sources, "inputs", err)) != SW_OK ||
+        (rc = append_items(root, sources, "left_behind", err)) != SW_OK)
+        goto done;
+    if (!(outputs = array_member(root, "outputs"))) {
+        rc = no_memory(err);
+        goto done;
     }
-    if ((rc = add_source(inputs, left, source, source_list, err)) != SW_OK ||
-        (rc = add_outputs(outputs, work_dir, err)) != SW_OK ||
+    if ((rc = add_outputs(outputs, work_dir, err)) != SW_OK ||
         (rc = sw_json_pretty(&text, root, 0, err)) != SW_OK ||
         (rc = sw_path_join(path, work_dir, "manifest.json", err)) != SW_OK)
         goto done;

@@ -9,11 +9,15 @@
 #include "formats/dialect/checkpoint.h"
 #include "formats/dialect/side_files.h"
 
-/* manifest.json in `work_dir`: `given` (or NULL) plus "inputs" (appended when given has some),
- * "left_behind" (entries of the source that were not taken along) and "outputs" (everything in
- * work_dir so far). */
-sw_code sw_manifest_write(const cJSON *given, const sw_checkpoint *source,
-                          const sw_dir_list *source_list, const char *work_dir,
+/* {"inputs": what is read of the source, "left_behind": entries of it that are not taken along}.
+ * Reads every byte of the inputs. Freed by cJSON_Delete. */
+sw_code sw_manifest_sources(cJSON **out, const sw_checkpoint *source,
+                            const sw_dir_list *source_list, const sw_progress *progress,
+                            sw_err *err) SW_MUST_USE;
+
+/* manifest.json in `work_dir`: `given` (or NULL) plus the members of `sources` (appended to those
+ * that given has) and "outputs" (everything in work_dir so far). */
+sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *work_dir,
                           sw_err *err) SW_MUST_USE;
 
 /* SW_E_USAGE when out_dir is the source directory, lies inside it, or holds it: writing there

@@ -52,14 +52,23 @@ sw_code sw_st_writer_meta(sw_st_writer *w, const char *key, const char *value,
 /* Announce a tensor; tensors are cut into shards in the order announced. Copies the name. */
 sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, int32_t n_dims,
                              const int64_t *shape, sw_err *err) SW_MUST_USE;
+/* Before begin: shards grow as NAME.part, free leaves them, and begin takes up those that lie in
+ * `dir` already. Their tensors count as missing until put or taken. */
+void sw_st_writer_keep(sw_st_writer *w);
 /* Fix the layout, reserve the disk space, write the headers. */
 sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* The data of a declared tensor, once each. SW_E_BUG for an unknown name or a wrong size. */
 sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
                          sw_err *err) SW_MUST_USE;
+/* Read back a tensor: one that was put, or that an earlier run put, which then counts as put. */
+sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t n_bytes,
+                          sw_err *err) SW_MUST_USE;
+/* What was put so far reaches the disk. */
+sw_code sw_st_writer_sync(const sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* SW_E_BUG names the first tensor that never arrived. Syncs, renames, writes the index. */
 sw_code sw_st_writer_commit(sw_st_writer *w, sw_err *err) SW_MUST_USE;
 uint64_t sw_st_writer_data_bytes(const sw_st_writer *w); /* declared so far */
-void sw_st_writer_free(sw_st_writer *w); /* removes what was not committed; accepts NULL */
+/* Removes what was not committed, unless it is kept. Accepts NULL. */
+void sw_st_writer_free(sw_st_writer *w);
 
 #endif

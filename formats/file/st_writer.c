@@ -32,6 +32,7 @@ struct sw_st_writer {
     sw_out_file *files;
     int32_t n_files, n_published;
     bool has_begun, is_ready; /* ready: headers written, not yet committed */
+    bool is_kept;
     uint64_t shard_bytes, data_bytes;
 };
 
@@ -252,7 +253,9 @@ static sw_code begin_file(sw_st_writer *w, int32_t file, st_decl *const *tensors
     if ((rc = file_name(name, sizeof name, w, file, err)) != SW_OK) return rc;
     if ((rc = sw_path_join(path, w->dir, name, err)) != SW_OK) return rc;
     if ((rc = build_header(&text, w, tensors, n, &file_bytes, err)) != SW_OK) goto done;
-    if ((rc = sw_out_open(&w->files[file], path, err)) != SW_OK) goto done;
+    rc = w->is_kept ? sw_out_open_kept(&w->files[file], path, err)
+                    : sw_out_open(&w->files[file], path, err);
+    if (rc != SW_OK) goto done;
     if ((rc = sw_out_reserve(&w->files[file], file_bytes, err)) != SW_OK) goto done;
     rc = sw_out_write_at(&w->files[file], 0, text.at, text.n_bytes, err);
 done:
@@ -266,6 +269,7 @@ static sw_code check_disk(const sw_st_writer *w, sw_err *err)
     sw_code rc;
 
     if ((rc = sw_disk_free_bytes(&free_bytes, w->dir, err)) != SW_OK) return rc;
+    if (w->is_kept) free_bytes += sw_dir_used_bytes(w->dir);
     if (w->data_bytes <= free_bytes) return SW_OK;
     return SW_FAIL(err, SW_E_IO, "%s: %llu bytes to write, %llu bytes free on that disk", w->dir,
                    (unsigned long long)w->data_bytes, (unsigned long long)free_bytes);
@@ -310,20 +314,53 @@ sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err)
     return SW_OK;
 }
 
-sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
+/* The declaration that fits a name and a size. */
+static sw_code find_decl(st_decl **out, const sw_st_writer *w, const char *name, size_t n_bytes,
                          sw_err *err)
 {
     st_decl key = {.name = name}, *decl = NULL;
-    sw_code rc;
 
     if (w->is_ready && w->n_decls)
         decl = bsearch(&key, w->decls, (size_t)w->n_decls, sizeof *w->decls, compare_names);
     if (!decl)
         return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" is not declared, or not yet begun", name);
-    if (decl->is_put) return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" put twice", name);
     if (decl->size_bytes != n_bytes)
         return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\": %zu bytes put, %llu declared", name,
                        n_bytes, (unsigned long long)decl->size_bytes);
+    *out = decl;
+    return SW_OK;
+}
+
+void sw_st_writer_keep(sw_st_writer *w) { w->is_kept = true; }
+
+sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t n_bytes,
+                          sw_err *err)
+{
+    st_decl *decl = NULL;
+    sw_code rc;
+
+    if ((rc = find_decl(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
+    rc = sw_out_read_at(&w->files[decl->file], decl->offset, data, n_bytes, err);
+    if (rc == SW_OK) decl->is_put = true;
+    return rc;
+}
+
+sw_code sw_st_writer_sync(const sw_st_writer *w, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int32_t i = 0; i < w->n_files && rc == SW_OK; i++) rc = sw_out_sync(&w->files[i], err);
+    return rc;
+}
+
+sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
+                         sw_err *err)
+{
+    st_decl *decl = NULL;
+    sw_code rc;
+
+    if ((rc = find_decl(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
+    if (decl->is_put) return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" put twice", name);
     rc = sw_out_write_at(&w->files[decl->file], decl->offset, data, n_bytes, err);
     if (rc == SW_OK) decl->is_put = true;
     return rc;
@@ -374,6 +411,6 @@ sw_code sw_st_writer_commit(sw_st_writer *w, sw_err *err)
     for (int32_t i = 0; i < w->n_files && rc == SW_OK; i++)
         if ((rc = sw_out_commit(&w->files[i], err)) == SW_OK) w->n_published = i + 1;
     if (rc == SW_OK && w->n_files > 1) rc = write_index(w, err);
-    if (rc != SW_OK) withdraw(w);
+    if (rc != SW_OK && !w->is_kept) withdraw(w);
     return rc;
 }

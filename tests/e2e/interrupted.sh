@@ -1,38 +1,41 @@
 #!/bin/bash
-# SIGINT and SIGTERM in the middle, a full disk, a file size limit: nothing half-written stays.
+# SIGINT and SIGTERM in the middle, a full disk, a file size limit: nothing half-written appears
+# under the output's name, and what is finished is there for the next run.
 . "$(dirname "$0")/lib.bash"
 OUT=$T/out
 CALIB=$PWD/calib_data/calib.u16
 
-stop_with() { # SIGNAL: begin a long run, stop it when its temporary is there
-    "$SWAGE" quantize "$TINY" -o "$OUT" --calib "$CALIB" --samples 64 --quiet 2>"$T/stderr" &
+stop_with() { # SIGNAL BLOCKS: begin a long run, stop it when so many blocks are finished
+    "$SWAGE" quantize "$TINY" -o "$OUT" --calib "$CALIB" --samples 16 --seq-len 256 --quiet 2>"$T/stderr" &
     local pid=$! i
-    for i in {1..200}; do
-        compgen -G "$OUT.partial-*" >/dev/null && break
-        sleep 0.05
+    for i in {1..1000}; do
+        [ -f "$OUT.partial/journal" ] && [ "$(wc -l <"$OUT.partial/journal")" -gt "$2" ] && break
+        sleep 0.02
     done
-    compgen -G "$OUT.partial-*" >/dev/null || fail "the run never began"
-    sleep 0.3
+    [ -f "$OUT.partial/journal" ] || fail "the run never began"
     kill "-$1" $pid
     wait $pid
     local have=$?
     [ $have -eq 130 ] || fail "exit $have after SIG$1, want 130"
-    [ "$(cat "$T/stderr")" = "swage quantize: interrupted; nothing was written" ] ||
-        fail "message: $(cat "$T/stderr")"
-    absent "$OUT"
+    absent "$OUT/"
 }
-stop_with INT
-stop_with TERM
-
+stop_with INT 0
+[[ $(cat "$T/stderr") == "swage quantize: interrupted; "* ]] || fail "message: $(cat "$T/stderr")"
+rm -rf "$OUT.partial" # a block may have been finished between the look and the signal
+stop_with TERM 1
+[[ $(cat "$T/stderr") == "swage quantize: interrupted; "?" of 6 blocks are in $OUT.partial: the same "* ]] ||
+    fail "message: $(cat "$T/stderr")"
+stop_with INT $(wc -l <"$OUT.partial/journal") # and again, in a run that continues
+rm -r "$OUT.partial"
 # the old output stays whole when a run that would replace it is stopped
 mkdir "$OUT" && echo mine >"$OUT/precious"
-"$SWAGE" quantize "$TINY" -o "$OUT" --force --calib "$CALIB" --samples 64 --quiet 2>/dev/null &
+"$SWAGE" quantize "$TINY" -o "$OUT" --force --calib "$CALIB" --samples 16 --seq-len 256 --quiet 2>/dev/null &
 pid=$!
 sleep 0.7
 kill -INT $pid
 wait $pid
 [ "$(ls "$OUT")" = precious ] || fail "an interrupted --force touched the old output"
-rm -r "$OUT"
+rm -rf "$OUT" "$OUT.partial"
 absent "$OUT"
 
 # a limit on file size stands for a disk that fills while it is written

@@ -62,7 +62,7 @@ void quantized_dir_calibrate(const char *out_dir, const char *source_dir, const 
     sw_ckpt_linear *linears = calloc(LINEARS_MAX, sizeof *linears);
     char (*paths)[256] = calloc(LINEARS_MAX, sizeof *paths);
     sw_quant_options options = sw_quant_defaults();
-    sw_quant_sink sink = {NULL, put, is_selected, NULL};
+    sw_quant_sink sink = {.self = NULL, .put = put, .is_selected = is_selected};
     sw_ckpt_writer *writer = NULL;
     sw_qconfig config = {.damp = 0};
     sw_err err = {0};

@@ -1,0 +1,46 @@
+/* writer_internal.h - what the files of the checkpoint writer share. Not for others. */
+#ifndef SW_FORMATS_DIALECT_WRITER_INTERNAL_H
+#define SW_FORMATS_DIALECT_WRITER_INTERNAL_H
+
+#include "formats/dialect/checkpoint.h"
+#include "formats/dialect/keeper.h"
+#include "formats/dialect/manifest.h"
+#include "formats/dialect/side_files.h"
+
+#define SW_PART_NAME_BYTES 1024
+
+typedef struct sw_claim {
+    const char *module_path;
+    int64_t n_out, k_in;
+    sw_qspec spec;
+    bool is_put;
+} sw_claim;
+
+struct sw_ckpt_writer {
+    const sw_checkpoint *source;
+    const sw_dialect *dialect;
+    sw_qconfig qconfig;
+    sw_claim *claims; /* in path order */
+    int64_t n_claims;
+    int32_t *claim_of; /* per source tensor: index of its claim, -1 when it is copied */
+    uint64_t source_bytes, claimed_bytes, copied_bytes, encoded_bytes, shard_bytes;
+    sw_dir_list listing;
+    cJSON *sources; /* what went in, by digest; NULL until it is known */
+    sw_out_dir dir;
+    sw_st_writer *st;
+    sw_keeper keeper;
+    bool is_left; /* the work stays for a later run */
+    sw_arena arena;
+};
+
+sw_claim *sw_claim_find(const sw_ckpt_writer *w, const char *module_path);
+sw_code sw_part_name(char out[SW_PART_NAME_BYTES], const char *module_path, const char *suffix,
+                     sw_err *err) SW_MUST_USE;
+
+/* Digest the source, then take up or start the journal. Before any shard is touched. */
+sw_code sw_writer_begin_keeping(sw_ckpt_writer *w, const sw_ckpt_keep *keep,
+                                sw_err *err) SW_MUST_USE;
+/* Once the shards are open: hold what is finished to the journal. */
+sw_code sw_writer_check_kept(sw_ckpt_writer *w, const sw_ckpt_keep *keep, sw_err *err) SW_MUST_USE;
+
+#endif
