@@ -35,6 +35,7 @@ typedef struct sw_cuda_tile {
     const char *name;
     int n_tokens, n_channels; /* of a CTA */
     int n_stages, per_sm;
+    bool is_scaled; /* weights are scaled before the product: scales must be of the type of X */
 } sw_cuda_tile;
 
 typedef struct sw_cuda_plan {

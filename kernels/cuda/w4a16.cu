@@ -8,7 +8,8 @@
 #include "kernels/cuda/w4a16_kernels.h"
 
 const sw_cuda_tile sw_cuda_tiles[] = {
-#define SW_W4_TILE(name, T, MT, NWG, ST, PER_SM) {#name, T, 64 * MT * NWG, ST, PER_SM},
+#define SW_W4_TILE(name, T, MT, NWG, ST, PER_SM, SCALED) \
+    {#name, T, 64 * MT * NWG, ST, PER_SM, SCALED},
 #include "kernels/cuda/w4a16_tiles.def"
 #undef SW_W4_TILE
 };
@@ -48,11 +49,15 @@ static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
  * those measured on an H200 (tests/bench/h200-w4a16.csv). */
 static const struct {
     int64_t m_max;
-    const char *tile, *large;
+    const char *tile, *large, *scaled; /* `scaled`, or NULL, where scales are of the type of X */
 } tile_by_m[] = {
-    {8, "t8_c256", "t8_c256"},    {16, "t16_c256", "t16_c256"},
-    {32, "t32_c128", "t32_c256"}, {64, "t64_c128", "t64_c128"},
-    {128, "t64_c128", "t128_c256"}, {INT64_MAX, "t128_c256", "t128_c256"},
+    {8, "t8_c256", "t8_c256", NULL},
+    {16, "t16_c256", "t16_c256", NULL},
+    {32, "t32_c128", "t32_c256", NULL},
+    {64, "t64_c128", "t64_c128", NULL},
+    {128, "t64_c128", "t128_c256", "s128_c128"},
+    {256, "t128_c256", "t128_c256", "s128_c256"},
+    {INT64_MAX, "t128_c256", "t128_c256", NULL},
 };
 
 /* Where measuring found better than the rule below. */
@@ -63,6 +68,8 @@ static const struct {
     bool overlap;
 } measured[] = {
     {8192, 8192, 33, 64, "t64_c128", 2, false},
+    {8192, 8192, 65, 128, "s128_c128", 2, true},
+    {8192, 8192, 129, 256, "s128_c256", 2, false},
     {4096, 4096, 9, 16, "t16_c256", 4, true},
     {4096, 4096, 17, 32, "t32_c128", 4, true},
     {4096, 4096, 33, 64, "t64_c128", 3, false},
@@ -76,6 +83,11 @@ static int tile_named(const char *name)
 
     while (tile + 1 < sw_cuda_n_tiles && strcmp(sw_cuda_tiles[tile].name, name) != 0) tile++;
     return tile;
+}
+
+static bool suits(const sw_cuda_gemm *p, int tile)
+{
+    return !sw_cuda_tiles[tile].is_scaled || p->tiles.spec.scale_dtype == p->dtype;
 }
 
 /* Split k as long as it shortens the longest run of stages on a multiprocessor. A CTA costs some
@@ -109,12 +121,15 @@ extern "C" sw_code sw_cuda_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, 
 
     if (rc) return rc;
     for (const auto &e : measured)
-        if (e.k == k && e.n == n && e.m_min <= p->m && p->m <= e.m_max) {
+        if (e.k == k && e.n == n && e.m_min <= p->m && p->m <= e.m_max &&
+            suits(p, tile_named(e.tile))) {
             *out = {tile_named(e.tile), e.split, e.overlap};
             return SW_OK;
         }
     while (p->m > tile_by_m[row].m_max) row++;
     out->tile = tile_named(n * k > 8192 * 8192 ? tile_by_m[row].large : tile_by_m[row].tile);
+    if (tile_by_m[row].scaled && suits(p, tile_named(tile_by_m[row].scaled)))
+        out->tile = tile_named(tile_by_m[row].scaled);
     tile = &sw_cuda_tiles[out->tile];
     blocks = divide_up(n, tile->n_channels) * divide_up(p->m, tile->n_tokens);
     out->split = split_for(tile, blocks, divide_up(k, SW_STAGE_K), (int64_t)n_sms * tile->per_sm);
@@ -244,6 +259,9 @@ extern "C" sw_code sw_cuda_w4a16_run(const sw_cuda_gemm *p, const sw_cuda_plan *
     CUtensorMap map;
 
     if (rc || p->m == 0) return rc;
+    if (!suits(p, plan->tile))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "tile %s wants scales of the type of X",
+                       sw_cuda_tiles[plan->tile].name);
     if (!x_is_aligned(p)) {
         x_stride = padded_k(p);
         swk_w4a16_realign_x<<<(unsigned)p->m, 256, 0, (cudaStream_t)stream>>>(

@@ -4,15 +4,15 @@
 
 /* By tile, cut, and whether there are zero points. */
 static const w4_kernel kernels[][3][2] = {
-#define SW_W4_ENTRY(T, MT, NWG, GPS, ST, PER_SM, ZEROS)                                 \
-    {(const void *)swk_w4a16_wgmma_sm90<T, MT, NWG, GPS, ST, PER_SM, false, ZEROS>, \
+#define SW_W4_ENTRY(T, MT, NWG, GPS, ST, PER_SM, SCALED, ZEROS)                         \
+    {(const void *)swk_w4a16_wgmma_sm90<T, MT, NWG, GPS, ST, PER_SM, SCALED, false, ZEROS>, \
      w4_shared_bytes<T, MT, NWG, GPS, ST>(), NWG * 128 + w4_copy_threads(PER_SM)}
-#define SW_W4_BOTH(T, MT, NWG, GPS, ST, PER_SM)   \
-    {SW_W4_ENTRY(T, MT, NWG, GPS, ST, PER_SM, false), \
-     SW_W4_ENTRY(T, MT, NWG, GPS, ST, PER_SM, true)}
-#define SW_W4_TILE(name, T, MT, NWG, ST, PER_SM)                                     \
-    {SW_W4_BOTH(T, MT, NWG, 1, ST, PER_SM), SW_W4_BOTH(T, MT, NWG, 2, ST, PER_SM), \
-     SW_W4_BOTH(T, MT, NWG, 4, ST, PER_SM)},
+#define SW_W4_BOTH(T, MT, NWG, GPS, ST, PER_SM, SCALED) \
+    {SW_W4_ENTRY(T, MT, NWG, GPS, ST, PER_SM, SCALED, false), \
+     SW_W4_ENTRY(T, MT, NWG, GPS, ST, PER_SM, SCALED, true)}
+#define SW_W4_TILE(name, T, MT, NWG, ST, PER_SM, SCALED)                             \
+    {SW_W4_BOTH(T, MT, NWG, 1, ST, PER_SM, SCALED), SW_W4_BOTH(T, MT, NWG, 2, ST, PER_SM, SCALED), \
+     SW_W4_BOTH(T, MT, NWG, 4, ST, PER_SM, SCALED)},
 #include "kernels/cuda/w4a16_tiles.def"
 #undef SW_W4_TILE
 #undef SW_W4_BOTH

@@ -16,6 +16,10 @@
  * a one-hot X returns scale * (code - zero) rounded once, and the order of every sum is fixed.
  * While a batch is in the tensor cores the next one is converted; while a group is scaled, the
  * other warpgroups keep the tensor cores busy.
+ *
+ * SCALED versions, for many tokens: A holds scale * (code - zero), rounded once to the type of X,
+ * which must be that of the scales; products go straight into the total, and the tensor cores
+ * seldom drain.
  */
 #ifndef SW_KERNELS_CUDA_W4A16_WGMMA_CUH
 #define SW_KERNELS_CUDA_W4A16_WGMMA_CUH
@@ -23,120 +27,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "kernels/cuda/ptx.cuh"
-#include "kernels/cuda/w4a16_args.h"
-
-/* One warp copies; where a CTA has an SM for itself, a whole warpgroup, so that it can give away
- * registers. */
-__host__ __device__ constexpr int w4_copy_threads(int per_sm) { return per_sm == 1 ? 128 : 32; }
-#define SW_TILE4_BYTES 2048
-#define SW_STAGE_TILES 2 /* k-tiles in a stage */
-
-/* Byte offsets inside a stage and the size of the whole. */
-template <int T, int NT, int GPS> struct w4_stage {
-    static constexpr int x_tile_bytes = T * 128;
-    static constexpr int x_bytes = SW_STAGE_TILES * x_tile_bytes;
-    static constexpr int w_at = x_bytes;
-    static constexpr int w_bytes = NT * SW_STAGE_TILES * SW_TILE4_BYTES;
-    static constexpr int s_at = w_at + w_bytes;
-    static constexpr int z_at = s_at + NT * GPS * 128;
-    static constexpr int bytes = (z_at + NT * GPS * 64 + 1023) / 1024 * 1024;
-};
-
-/* What a CTA works on. */
-struct w4_place {
-    int n_tile0, token0;    /* first tile of channels, first token */
-    int stage0, n_stages;   /* its run of k-stages */
-    uint32_t rank, split;   /* in the cluster */
-};
-
-template <int T, int NT>
-__device__ __forceinline__ w4_place w4_place_of(const w4_args &args)
-{
-    w4_place p;
-    int all = (args.k_tiles + SW_STAGE_TILES - 1) / SW_STAGE_TILES, tile, n_blocks;
-
-    p.split = sw_cluster_size();
-    p.rank = sw_cluster_rank();
-    tile = (int)(blockIdx.x / p.split);
-    n_blocks = (args.n_tiles + NT - 1) / NT;
-    p.n_tile0 = tile % n_blocks * NT;
-    p.token0 = tile / n_blocks * T;
-    p.stage0 = (int)((int64_t)all * p.rank / p.split);
-    p.n_stages = (int)((int64_t)all * (p.rank + 1) / p.split) - p.stage0;
-    return p;
-}
-
-/* ---- phase 1: one warp brings stage after stage ---- */
-
-template <int T, int NT, int GPS>
-__device__ __forceinline__ void w4_copy_weights(const w4_args &args, const w4_place &p, int it,
-                                                uint32_t stage, uint32_t bar, uint64_t policy)
-{
-    using at = w4_stage<T, NT, GPS>;
-    int lane = (int)threadIdx.x % 32, n_tile = p.n_tile0 + lane;
-    int ks = p.stage0 + it, k_tile = ks * SW_STAGE_TILES, left = args.k_tiles - k_tile;
-    int n_tiles = min(NT, args.n_tiles - p.n_tile0), k_tiles = min(SW_STAGE_TILES, left);
-    int group = GPS > 1 ? ks * GPS : args.group_stages ? ks / args.group_stages : 0;
-    int groups = min(GPS, args.n_groups - group);
-
-    if (lane == 0) {
-        uint32_t per_tile = (uint32_t)(k_tiles * SW_TILE4_BYTES + groups * 128);
-
-        if (args.zeros) per_tile += (uint32_t)groups * 64;
-        sw_mbar_expect(bar, (uint32_t)(n_tiles * per_tile + at::x_bytes));
-    }
-    __syncwarp();
-    if (lane < n_tiles) {
-        int64_t tile = (int64_t)n_tile * args.k_tiles + k_tile;
-        int64_t record = ((int64_t)n_tile * args.n_groups + group) * 64;
-
-        sw_bulk_load(stage + at::w_at + lane * SW_STAGE_TILES * SW_TILE4_BYTES,
-                     args.codes + tile * SW_TILE4_BYTES, (uint32_t)k_tiles * SW_TILE4_BYTES, bar,
-                     policy);
-        sw_bulk_load(stage + at::s_at + lane * GPS * 128, args.scales + record,
-                     (uint32_t)groups * 128, bar, policy);
-        if (args.zeros)
-            sw_bulk_load(stage + at::z_at + lane * GPS * 64, args.zeros + record,
-                         (uint32_t)groups * 64, bar, policy);
-    }
-}
-
-template <int T>
-__device__ __forceinline__ void w4_copy_x(const CUtensorMap *map, const w4_place &p, int it,
-                                          uint32_t stage, uint32_t bar, uint64_t policy)
-{
-    int kt = (int)threadIdx.x % 32 - 16, k_tile = (p.stage0 + it) * SW_STAGE_TILES + kt;
-
-    /* A k-tile past the end comes as zeros, which whatever codes lie there cannot hurt. */
-    if (kt >= 0 && kt < SW_STAGE_TILES)
-        sw_tensor_load_2d(stage + (uint32_t)(kt * T * 128), map, k_tile * 64, p.token0, bar,
-                          policy);
-}
-
-template <int T, int NT, int GPS, int STAGES>
-__device__ __forceinline__ void w4_copy_all(const CUtensorMap *map, const w4_args &args,
-                                            const w4_place &p, uint32_t ring, uint32_t full,
-                                            uint32_t empty)
-{
-    constexpr uint32_t bytes = w4_stage<T, NT, GPS>::bytes;
-    uint64_t w_policy = args.n_tokens > T ? sw_policy_evict_last() : sw_policy_evict_first();
-    uint64_t x_policy = sw_policy_evict_last();
-    int first = min(STAGES, p.n_stages);
-
-    /* Weights depend on no earlier kernel: they are on their way before we wait for one. */
-    for (int it = 0; it < first; it++)
-        w4_copy_weights<T, NT, GPS>(args, p, it, ring + it * bytes, full + 8 * it, w_policy);
-    sw_grid_wait_previous();
-    for (int it = 0; it < first; it++)
-        w4_copy_x<T>(map, p, it, ring + it * bytes, full + 8 * it, x_policy);
-    for (int it = first, s = 0, turn = 0; it < p.n_stages; it++) {
-        sw_mbar_wait(empty + 8 * s, turn);
-        w4_copy_weights<T, NT, GPS>(args, p, it, ring + s * bytes, full + 8 * s, w_policy);
-        w4_copy_x<T>(map, p, it, ring + s * bytes, full + 8 * s, x_policy);
-        if (++s == STAGES) s = 0, turn ^= 1;
-    }
-}
+#include "kernels/cuda/w4a16_copy.cuh"
 
 /* ---- phase 2: codes to the A operand ---- */
 
@@ -220,8 +111,32 @@ template <int T, int MT, int GPS> struct w4_cut {
     static constexpr int per_group = per_row / GPS;
 };
 
+template <bool BF16> __device__ __forceinline__ uint32_t w4_times(uint32_t a, uint32_t b)
+{
+    uint32_t d;
+
+    if constexpr (BF16) asm volatile("mul.rn.bf16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    else asm volatile("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
+    return d;
+}
+
+/* Multiply what batch b became by the scales of its group, each channel's in both halves. */
+template <int T, int MT, int NT, int GPS, bool BF16>
+__device__ __forceinline__ void w4_scale_batch(uint32_t *frag, int b, uint32_t stage, int tile0)
+{
+    using at = w4_stage<T, NT, GPS>;
+    using cut = w4_cut<T, MT, GPS>;
+    uint32_t slot = (threadIdx.x % 128 / 32 * 8 + threadIdx.x % 32 / 4) * 4;
+    int record = (tile0 + b / cut::per_row) * GPS + b % cut::per_row / cut::per_group;
+    uint32_t pair = w4_shared32(stage + at::s_at + record * 128 + slot);
+    uint32_t scale[2] = {__byte_perm(pair, 0, 0x1010), __byte_perm(pair, 0, 0x3232)};
+
+#pragma unroll
+    for (int i = 0; i < 4 * cut::steps; i++) frag[i] = w4_times<BF16>(frag[i], scale[i & 1]);
+}
+
 /* Convert batch b of the stage at `stage`. */
-template <int T, int MT, int NT, int GPS, bool BF16, bool ZEROS>
+template <int T, int MT, int NT, int GPS, bool BF16, bool ZEROS, bool SCALED>
 __device__ __forceinline__ void w4_prepare(uint32_t *frag, int b, uint32_t stage, int tile0)
 {
     using at = w4_stage<T, NT, GPS>;
@@ -243,9 +158,10 @@ __device__ __forceinline__ void w4_prepare(uint32_t *frag, int b, uint32_t stage
     }
 #pragma unroll
     for (int s = 0; s < cut::steps; s++) w4_convert<BF16>(frag + 4 * s, words[s], zero);
+    if constexpr (SCALED) w4_scale_batch<T, MT, NT, GPS, BF16>(frag, b, stage, tile0);
 }
 
-template <int T, int MT, int GPS, bool BF16>
+template <int T, int MT, int GPS, bool BF16, bool SCALED>
 __device__ __forceinline__ void w4_issue(float (&sum)[T / 2], const uint32_t *frag, int b,
                                          uint32_t stage)
 {
@@ -259,7 +175,7 @@ __device__ __forceinline__ void w4_issue(float (&sum)[T / 2], const uint32_t *fr
 #pragma unroll
     for (int s = 0; s < cut::steps; s++)
         sw_wgmma<BF16>(sum, frag + 4 * s, desc + 2 * (uint64_t)s,
-                       in_row % cut::per_group || s);
+                       SCALED || in_row % cut::per_group || s);
     sw_wgmma_commit();
 }
 
@@ -302,21 +218,22 @@ __device__ __forceinline__ void w4_multiply(float (&total)[MT][T / 2], const w4_
 
     if (p.n_stages == 0) return;
     sw_mbar_wait(full, 0);
-    w4_prepare<T, MT, NT, GPS, BF16, ZEROS>(frag[0], 0, ring, tile0);
+    w4_prepare<T, MT, NT, GPS, BF16, ZEROS, false>(frag[0], 0, ring, tile0);
     for (int it = 0; it < p.n_stages; it++) {
         uint32_t stage = ring + s * at::bytes, bar = empty + 8 * s;
 
 #pragma unroll
         for (int b = 0; b < cut::n; b++) {
-            w4_issue<T, MT, GPS, BF16>(sum, frag[b & 1], b, stage);
+            w4_issue<T, MT, GPS, BF16, false>(sum, frag[b & 1], b, stage);
             if (b + 1 < cut::n) {
                 sw_wgmma_wait<1>();
-                w4_prepare<T, MT, NT, GPS, BF16, ZEROS>(frag[(b + 1) & 1], b + 1, stage, tile0);
+                w4_prepare<T, MT, NT, GPS, BF16, ZEROS, false>(frag[(b + 1) & 1], b + 1, stage,
+                                                               tile0);
             } else if (it + 1 < p.n_stages) {
                 if (++s == STAGES) s = 0, parity ^= 1;
                 sw_mbar_wait(full + 8 * s, parity);
                 sw_wgmma_wait<1>();
-                w4_prepare<T, MT, NT, GPS, BF16, ZEROS>(frag[0], 0, ring + s * at::bytes,
+                w4_prepare<T, MT, NT, GPS, BF16, ZEROS, false>(frag[0], 0, ring + s * at::bytes,
                                                         tile0);
             }
             if ((b + 1) % cut::per_group == 0) {
@@ -335,6 +252,91 @@ __device__ __forceinline__ void w4_multiply(float (&total)[MT][T / 2], const w4_
         __threadfence_block();
         __syncwarp();
         if (threadIdx.x % 32 == 0) sw_mbar_arrive(bar);
+    }
+}
+
+/* ---- phase 3 for weights that carry their scales ---- */
+
+/* The ring as a consumer goes through it. */
+template <int STAGES> struct w4_ring {
+    uint32_t stages, full, empty, bytes;
+    uint32_t parity;
+    int s;
+
+    __device__ __forceinline__ uint32_t stage(void) const { return stages + s * bytes; }
+    __device__ __forceinline__ void turn(void)
+    {
+        if (++s == STAGES) s = 0, parity ^= 1;
+    }
+};
+
+__device__ __forceinline__ void w4_release(uint32_t bar)
+{
+    if (threadIdx.x % 32 == 0) sw_mbar_arrive(bar);
+}
+
+/* All products of the stage that `ring` stands at, and the first batch of the one after, to which
+ * it moves. The last batch is left in the tensor cores. `before`: the stage before, in which all
+ * products have ended once the first batch here is the only one on its way; 0: none. */
+template <int T, int MT, int NT, int GPS, int STAGES, bool BF16, bool ZEROS>
+__device__ __forceinline__ void w4_one_stage(float (&total)[MT][T / 2],
+                                             uint32_t (&frag)[2][4 * w4_cut<T, MT, GPS>::steps],
+                                             w4_ring<STAGES> &ring, int tile0, bool is_last,
+                                             uint32_t before)
+{
+    using cut = w4_cut<T, MT, GPS>;
+    uint32_t stage = ring.stage();
+
+    ring.turn();
+#pragma unroll
+    for (int b = 0; b < cut::n; b++) {
+        w4_issue<T, MT, GPS, BF16, true>(total[b / cut::per_row], frag[b & 1], b, stage);
+        if (b + 1 == cut::n && !is_last) sw_mbar_wait(ring.full + 8 * ring.s, ring.parity);
+        sw_wgmma_wait<1>();
+        if (b == 0 && before) w4_release(before);
+        if (b + 1 < cut::n)
+            w4_prepare<T, MT, NT, GPS, BF16, ZEROS, true>(frag[(b + 1) & 1], b + 1, stage, tile0);
+        else if (!is_last)
+            w4_prepare<T, MT, NT, GPS, BF16, ZEROS, true>(frag[0], 0, ring.stage(), tile0);
+    }
+}
+
+/* Nothing may be in flight where a loop turns: the compiler would move accumulators that are being
+ * written, and serialize all products to be safe. */
+template <int MT, int N> __device__ __forceinline__ void w4_drain(float (&total)[MT][N])
+{
+    sw_wgmma_wait<0>();
+#pragma unroll
+    for (int row = 0; row < MT; row++) sw_hold(total[row]);
+}
+
+/* At most two batches are in the tensor cores; they drain every second stage. */
+template <int T, int MT, int NWG, int GPS, int STAGES, bool BF16, bool ZEROS>
+__device__ __forceinline__ void w4_multiply_scaled(float (&total)[MT][T / 2], const w4_place &p,
+                                                   uint32_t stages, uint32_t full, uint32_t empty)
+{
+    constexpr int NT = MT * NWG;
+    int tile0 = (int)threadIdx.x / 128 * MT, left = p.n_stages;
+    uint32_t frag[2][4 * w4_cut<T, MT, GPS>::steps];
+    w4_ring<STAGES> ring = {stages, full, empty, w4_stage<T, NT, GPS>::bytes, 0, 0};
+
+    if (left == 0) return;
+    sw_mbar_wait(full, 0);
+    w4_prepare<T, MT, NT, GPS, BF16, ZEROS, true>(frag[0], 0, stages, tile0);
+#pragma unroll 1
+    for (; left >= 2; left -= 2) {
+        uint32_t first = empty + 8 * ring.s, second;
+
+        w4_one_stage<T, MT, NT, GPS, STAGES, BF16, ZEROS>(total, frag, ring, tile0, false, 0);
+        second = empty + 8 * ring.s;
+        w4_one_stage<T, MT, NT, GPS, STAGES, BF16, ZEROS>(total, frag, ring, tile0, left == 2,
+                                                          first);
+        w4_drain(total);
+        w4_release(second);
+    }
+    if (left) {
+        w4_one_stage<T, MT, NT, GPS, STAGES, BF16, ZEROS>(total, frag, ring, tile0, true, 0);
+        w4_drain(total);
     }
 }
 
@@ -449,7 +451,8 @@ __device__ __forceinline__ void w4_begin(const w4_args &args, uint32_t *ring, ui
     __syncthreads();
 }
 
-template <int T, int MT, int NWG, int GPS, int STAGES, int PER_SM, bool BF16, bool ZEROS>
+template <int T, int MT, int NWG, int GPS, int STAGES, int PER_SM, bool SCALED, bool BF16,
+          bool ZEROS>
 __global__ void __launch_bounds__(NWG * 128 + w4_copy_threads(PER_SM), PER_SM)
     swk_w4a16_wgmma_sm90(const __grid_constant__ CUtensorMap x_map, const w4_args args)
 {
@@ -478,7 +481,10 @@ __global__ void __launch_bounds__(NWG * 128 + w4_copy_threads(PER_SM), PER_SM)
         float total[MT][T / 2];
 
         w4_clear(total, sw_smem_addr(&s_zero));
-        w4_multiply<T, MT, NWG, GPS, STAGES, BF16, ZEROS>(total, args, p, ring, full, empty);
+        if constexpr (SCALED)
+            w4_multiply_scaled<T, MT, NWG, GPS, STAGES, BF16, ZEROS>(total, p, ring, full, empty);
+        else
+            w4_multiply<T, MT, NWG, GPS, STAGES, BF16, ZEROS>(total, args, p, ring, full, empty);
         sw_named_sync(1, NWG * 128);
         w4_park<T, MT, 64 * NT>(total, partial);
         if (p.split > 1) sw_cluster_sync();
