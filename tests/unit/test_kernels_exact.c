@@ -127,7 +127,8 @@ static void faults_are_noticed(void **state)
         for (size_t f = 0; f < sizeof faults / sizeof *faults; f++)
             for (int t = 0; t < 3; t++) {
                 gemm_shape shape = {.op = sw_kernels[i].op, .m = tokens[t], .n_out = 96,
-                                    .k_in = 192, .bits = 4, .dtype = SW_DTYPE_F16, .group_elems = 64,
+                                    .k_in = 192, .bits = 4, .dtype = SW_DTYPE_F16,
+                                    .group_elems = 64,
                                     .is_asymmetric = true, .seed = 3};
                 double error;
                 gemm_case c;
