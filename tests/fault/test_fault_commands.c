@@ -142,6 +142,44 @@ static void quantize_survives_faults(void **state)
     fail_all(&sw_cmd_quantize, FAULT_ALL, 60, rtn);
 }
 
+/* What a failed run left is continued by the next one, to the bytes of an undisturbed run. */
+static void continue_and_compare(void *ctx)
+{
+    command_case *c = ctx;
+    char line[3 * SW_PATH_BYTES];
+    sw_err err = {0};
+
+    whole_or_absent(ctx);
+    if (!sw_path_exists(scratch_path(&c->s, "out")) && attempt(ctx, &err) != SW_OK)
+        fail_msg("continuing: %s", err.text);
+    assert_false(sw_path_exists(scratch_path(&c->s, "out.partial")));
+    snprintf(line, sizeof line, "diff -r '%s' '%s'", scratch_path(&c->s, "whole"),
+             scratch_path(&c->s, "out"));
+    assert_int_equal(system(line), 0);
+}
+
+static void quantize_continues_after_faults(void **state)
+{
+    static const char *const words[] = {
+        MODEL, "-o", "@out", "--calib", TOKENS, "--samples", "2", "--seq-len", "48",
+        "--shard-size", "200K", NULL
+    };
+    command_case c;
+    fault_plan plan = {.name = "continue", .kinds = FAULT_OUTPUT | FAULT_MEMORY,
+                       .attempt = attempt, .before = drop_output,
+                       .after_failure = continue_and_compare, .ctx = &c, .max_runs = 40};
+    sw_err err = {0};
+
+    (void)state;
+    scratch_open(&c.s);
+    set_words(&c, &sw_cmd_quantize, words);
+    assert_int_equal(attempt(&c, &err), SW_OK);
+    assert_int_equal(rename(scratch_path(&c.s, "out"), scratch_path(&c.s, "whole")), 0);
+    fault_run(&plan);
+    free_words(&c);
+    scratch_close(&c.s);
+}
+
 static void verify_survives_faults(void **state)
 {
     static const char *const words[] = {
@@ -180,6 +218,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantize_survives_faults),
+        cmocka_unit_test(quantize_continues_after_faults),
         cmocka_unit_test(verify_survives_faults),
         cmocka_unit_test(looking_survives_faults),
         cmocka_unit_test(generate_survives_faults),
