@@ -26,6 +26,7 @@ typedef struct sw_solve_report {
 
 typedef struct sw_solve_problem {
     const float *w;             /* [n_out, k_in] */
+    double fused_amax;          /* see frame.h; 0: of w alone */
     int64_t n_out, k_in;
     sw_qspec spec;
     const sw_factor *factor;    /* NULL when the method needs no statistics */
@@ -47,7 +48,8 @@ extern const sw_algo sw_algos[];
 extern const int sw_n_algos;
 const sw_algo *sw_algo_find(const char *name); /* NULL when unknown */
 
-/* Plain rounding: scale from the group's range, codes to nearest. */
+/* Plain rounding, codes to nearest. Scales come from the group's range; those of small floats that
+ * no rows share are searched for the least squared error of the weights. */
 sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                      sw_err *err) SW_MUST_USE;
 /* GPTQ (Frantar et al., arXiv 2210.17323) with what it grew since: see gptq.c. */

@@ -29,6 +29,7 @@ typedef struct gptq_job {
     const sw_solve_problem *p;
     sw_qtensor *q;
     int64_t group_elems, n_groups;
+    sw_frame frame;
     const double *diagonal; /* [k] of H, stored order */
     sw_code *codes;         /* one result per slab */
     sw_err *errs;
@@ -66,7 +67,7 @@ static SW_HOT void subtract_scaled(double *w, int64_t n, const double *u, const 
 }
 
 /* Quantize the column at step i and spread its error over the rest of its block. */
-static void sweep_column(gptq_slab *slab, const sw_factor *f, int code_max, int64_t i,
+static void sweep_column(gptq_slab *slab, const sw_factor *f, const sw_num *num, int64_t i,
                          int64_t block_begin, int64_t block_end)
 {
     int64_t col = f->perm[i], g = col / slab->s.group_elems;
@@ -74,7 +75,7 @@ static void sweep_column(gptq_slab *slab, const sw_factor *f, int code_max, int6
     double *code = slab->s.codes + col * ROWS, *w = slab->w + i * ROWS;
     double *e = slab->errors + (i - block_begin) * ROWS;
 
-    sw_grid_codes(code, w, scale, zero, code_max);
+    sw_grid_codes(code, w, scale, zero, num);
     for (int r = 0; r < ROWS; r++) e[r] = w[r] - scale[r] * (code[r] - zero[r]);
     subtract_scaled(w + ROWS, block_end - i - 1, f->u + i * f->k_in + i + 1, e);
 }
@@ -103,7 +104,7 @@ static void sweep(gptq_slab *slab, const gptq_job *job, bool refit)
             int64_t g = f->perm[i] / slab->s.group_elems;
             if (refit && g != seen_group) fit_at(slab, f, &job->p->spec, i);
             seen_group = g;
-            sweep_column(slab, f, job->p->spec.num->code_max, i, b, end);
+            sweep_column(slab, f, job->p->spec.num, i, b, end);
         }
         if (end < k)
             cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(k - end), ROWS,
@@ -112,35 +113,26 @@ static void sweep(gptq_slab *slab, const gptq_job *job, bool refit)
     }
 }
 
-/* Scales of all groups at once, on the target, weighted by the diagonal. */
-static void fit_all(gptq_slab *slab, const gptq_job *job)
-{
-    int64_t gs = slab->s.group_elems;
-
-    for (int64_t g = 0; g < slab->s.n_groups; g++)
-        sw_grid_fit(slab->s.scales + g * ROWS, slab->s.zeros + g * ROWS,
-                    slab->s.target + g * gs * ROWS, job->diagonal + g * gs,
-                    sw_min_i64(gs, slab->s.k - g * gs), &job->p->spec);
-}
-
 static sw_code solve_slab(const gptq_job *job, int64_t row0, int64_t n_rows, int64_t at,
                           sw_err *err)
 {
     const sw_solve_problem *p = job->p;
-    int code_max = p->spec.num->code_max;
-    bool refit = p->factor->order != SW_ORDER_STATIC && job->group_elems <= BLOCK_COLS;
+    bool refit = p->factor->order != SW_ORDER_STATIC && job->group_elems <= BLOCK_COLS &&
+                 !job->frame.shared;
     gptq_slab slab;
     sw_code rc = slab_new(&slab, job, err);
 
     if (rc != SW_OK) return rc;
+    slab.s.frame = &job->frame;
     sw_slab_load(&slab.s, p->w, NULL, row0, n_rows);
     sw_slab_fit_range(&slab.s, &p->spec);
-    sw_slab_round(&slab.s, code_max);
+    sw_slab_round(&slab.s, p->spec.num);
     if ((rc = sw_refine_loss(&slab.s, p->factor, &job->loss_rtn[at], &job->power[at], err)) !=
         SW_OK)
         goto done;
     sw_slab_load(&slab.s, p->w, p->target_shift, row0, n_rows);
-    fit_all(&slab, job);
+    /* scales of all groups at once, on the target, weighted by the diagonal */
+    sw_slab_fit(&slab.s, job->diagonal, &p->spec);
     sweep(&slab, job, refit);
     if ((rc = sw_refine(&slab.s, p->factor, &p->spec, p->refine_rounds, err)) != SW_OK) goto done;
     sw_slab_store(&slab.s, job->q, row0, n_rows);
@@ -187,6 +179,9 @@ sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report 
     sw_code rc;
 
     job.group_elems = p->spec.group_elems ? p->spec.group_elems : k;
+    rc = sw_frame_new(&job.frame, p->w, p->n_out, k, p->fused_amax, &p->spec, err);
+    if (rc != SW_OK) goto done;
+    q->global_scale = p->spec.has_global ? job.frame.global : 0.0f;
     if ((rc = SW_MEM_GET(&diagonal, k + 3 * n_slabs, "GPTQ sums", err)) != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&job.codes, n_slabs, "GPTQ results", err)) != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&job.errs, n_slabs, "GPTQ results", err)) != SW_OK) goto done;
@@ -202,6 +197,7 @@ sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report 
     report->n_tokens = p->factor->n_tokens;
     rc = run_slabs(&job, report, err);
 done:
+    sw_frame_free(&job.frame);
     sw_mem_put(diagonal);
     sw_mem_put(job.codes);
     sw_mem_put(job.errs);

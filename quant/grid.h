@@ -8,7 +8,11 @@
 
 #include "quant/slab.h"
 
-/* Scale from the range alone: symmetric amax / (code_max / 2), asymmetric (max - min) / code_max
+/* Small floats: "codes" are the values of the codes and zeros are 0, so that scale * (code - zero)
+ * is the decoded value for every format; sw_slab_store turns them into bits. */
+
+/* Scale from the range alone: symmetric amax / (code_max / 2), small floats amax / top or, for
+ * powers of two, the rule of sw_pow2_scale, asymmetric (max - min) / code_max
  * with the range widened to hold 0. A group of zeros gets scale 1. */
 void sw_grid_range(double *scale, double *zero, const double *w, int64_t n, const sw_qspec *spec);
 
@@ -17,11 +21,17 @@ void sw_grid_range(double *scale, double *zero, const double *w, int64_t n, cons
 void sw_grid_fit(double *scale, double *zero, const double *w, const double *weight, int64_t n,
                  const sw_qspec *spec);
 
-/* codes[r] = clamp(round(w[r] / scale[r]) + zero[r]); ties to even, division not reciprocal. */
+/* codes[r] = clamp(round(w[r] / scale[r]) + zero[r]), or the nearest value of the small float; ties
+ * to even, division not reciprocal. */
 void sw_grid_codes(double *codes, const double *w, const double *scale, const double *zero,
-                   int code_max);
+                   const sw_num *num);
 
-/* The nearest scale that `dtype` can hold and a reader will accept: finite and above zero. */
-double sw_grid_stored_scale(double s, sw_dtype dtype);
+/* Move each code to the one nearest to wish[r] (+ zero[r]); step[r] = how far its value goes.
+ * Returns whether any moved. */
+bool sw_grid_step(double *code, double *step, const double *wish, const double *scale,
+                  const double *zero, const sw_num *num);
+
+/* The nearest scale that the spec can hold and a reader will accept: finite and above zero. */
+double sw_grid_stored_scale(double s, const sw_qspec *spec);
 
 #endif

@@ -16,6 +16,7 @@
 #define SCALE_STEP_MIN 0.6 /* a re-fitted scale beyond these is an ill-posed system speaking */
 #define SCALE_STEP_MAX 1.6
 #define SCALE_RIDGE 1e-7
+#define FLOAT_GROUPS_MAX 256
 
 typedef struct refine_work {
     double *error;    /* [k] V - T */
@@ -29,12 +30,14 @@ typedef struct refine_work {
     void *bytes;
 } refine_work;
 
-static sw_code work_new(refine_work *out, int64_t k, int64_t g, sw_err *err)
+/* g: groups whose scales are solved for, 0 for none; n_groups: all of them. */
+static sw_code work_new(refine_work *out, int64_t k, int64_t g, int64_t n_groups, sw_err *err)
 {
     refine_work w;
     double *at;
     sw_code rc =
-        SW_MEM_GET(&at, (4 * k + BLOCK_COLS + g * g + 2 * g) * ROWS + g * g + g, "refinement", err);
+        SW_MEM_GET(&at, (4 * k + BLOCK_COLS + g * g + g + n_groups) * ROWS + g * g + g,
+                   "refinement", err);
 
     if (rc != SW_OK) return rc;
     w.bytes = at;
@@ -82,36 +85,26 @@ static SW_HOT void add_scaled(double *slope, int64_t n, const double *h, const d
         for (int r = 0; r < ROWS; r++) slope[c * ROWS + r] += h[c] * step[r];
 }
 
-/* Best code of one column with all others fixed; step = how far its value moves. */
-static SW_HOT bool move_column(double *code, double *step, const double *slope, const double *scale,
-                               const double *zero, double curvature, double top)
+/* Where each code of one column would go with all others fixed. */
+static SW_HOT void wishes(double *wish, const double *code, const double *slope,
+                          const double *scale, const double *zero, double curvature)
 {
-    double moved = 0.0;
-
-    for (int r = 0; r < ROWS; r++) {
-        double wish = code[r] - zero[r] - slope[r] / (curvature * scale[r]);
-        double c = rint(wish) + zero[r];
-        c = c < 0.0 ? 0.0 : c;
-        c = c > top ? top : c;
-        step[r] = scale[r] * (c - code[r]);
-        moved += fabs(c - code[r]);
-        code[r] = c;
-    }
-    return moved > 0.0;
+    for (int r = 0; r < ROWS; r++)
+        wish[r] = code[r] - zero[r] - slope[r] / (curvature * scale[r]);
 }
 
 static void descend_block(sw_slab *s, const sw_factor *f, refine_work *w, int64_t begin,
-                          int64_t end, int code_max)
+                          int64_t end, const sw_num *num)
 {
     int64_t k = s->k;
     bool any = false;
 
     for (int64_t j = begin; j < end; j++) {
         int64_t g = j / s->group_elems;
-        double *step = w->step + (j - begin) * ROWS;
-        if (!move_column(s->codes + j * ROWS, step, w->slope + j * ROWS, s->scales + g * ROWS,
-                         s->zeros + g * ROWS, f->h[j * k + j], code_max))
-            continue;
+        const double *scale = s->scales + g * ROWS, *zero = s->zeros + g * ROWS;
+        double *step = w->step + (j - begin) * ROWS, *code = s->codes + j * ROWS, wish[ROWS];
+        wishes(wish, code, w->slope + j * ROWS, scale, zero, f->h[j * k + j]);
+        if (!sw_grid_step(code, step, wish, scale, zero, num)) continue;
         any = true;
         add_scaled(w->slope + begin * ROWS, end - begin, f->h + j * k + begin, step);
     }
@@ -125,13 +118,13 @@ static void descend_block(sw_slab *s, const sw_factor *f, refine_work *w, int64_
                     w->slope + end * ROWS, ROWS);
 }
 
-static void descend(sw_slab *s, const sw_factor *f, refine_work *w, int code_max)
+static void descend(sw_slab *s, const sw_factor *f, refine_work *w, const sw_num *num)
 {
     value_errors(w->error, s);
     multiply_h(w->slope, f, w->error);
     for (int sweep = 0; sweep < SWEEPS_PER_ROUND; sweep++)
         for (int64_t b = 0; b < s->k; b += BLOCK_COLS)
-            descend_block(s, f, w, b, sw_min_i64(b + BLOCK_COLS, s->k), code_max);
+            descend_block(s, f, w, b, sw_min_i64(b + BLOCK_COLS, s->k), num);
 }
 
 /* System of all rows: A[g][h] = c_g H c_h, rhs[g] = c_g H t, with c = code - zero of a group. */
@@ -154,7 +147,7 @@ static void build_system(const sw_slab *s, const sw_factor *f, refine_work *w)
 }
 
 /* Solve one row's system in place of its scales; an implausible answer leaves a scale alone. */
-static void solve_row(sw_slab *s, refine_work *w, int r, sw_dtype dtype)
+static void solve_row(sw_slab *s, refine_work *w, int r, const sw_qspec *spec)
 {
     int64_t n_g = s->n_groups;
     double *a = w->row, *b = w->row + n_g * n_g, trace = 0;
@@ -177,7 +170,7 @@ static void solve_row(sw_slab *s, refine_work *w, int r, sw_dtype dtype)
     for (int64_t g = 0; g < n_g; g++) {
         double old = s->scales[g * ROWS + r];
         if (!(b[g] > SCALE_STEP_MIN * old && b[g] < SCALE_STEP_MAX * old)) continue;
-        s->scales[g * ROWS + r] = sw_grid_stored_scale(b[g], dtype);
+        s->scales[g * ROWS + r] = sw_grid_stored_scale(b[g], spec);
     }
 }
 
@@ -195,6 +188,14 @@ static void restore_row(sw_slab *s, const refine_work *w, int r)
         s->scales[g * ROWS + r] = w->old_scales[g * ROWS + r];
 }
 
+/* Can each row's scales move to where least squares wants them? Not when rows share them or they
+ * are powers of two; and of many small groups the system would outgrow the weight. */
+static bool has_free_scales(const sw_slab *s, const sw_qspec *spec)
+{
+    if (spec->is_pow2_scale || (s->frame && s->frame->shared)) return false;
+    return !spec->num->values || s->n_groups <= FLOAT_GROUPS_MAX;
+}
+
 /* One alternation; returns whether any row gained more than a rounding error's worth. */
 static bool refine_round(sw_slab *s, const sw_factor *f, refine_work *w, const sw_qspec *spec,
                          double *loss)
@@ -204,9 +205,11 @@ static bool refine_round(sw_slab *s, const sw_factor *f, refine_work *w, const s
 
     memcpy(w->old_codes, s->codes, (size_t)(s->k * ROWS) * sizeof *s->codes);
     memcpy(w->old_scales, s->scales, (size_t)(s->n_groups * ROWS) * sizeof *s->scales);
-    build_system(s, f, w);
-    for (int r = 0; r < ROWS; r++) solve_row(s, w, r, spec->scale_dtype);
-    descend(s, f, w, spec->num->code_max);
+    if (has_free_scales(s, spec)) {
+        build_system(s, f, w);
+        for (int r = 0; r < ROWS; r++) solve_row(s, w, r, spec);
+    }
+    descend(s, f, w, spec->num);
     row_losses(now, s, f, w);
     for (int r = 0; r < ROWS; r++) {
         if (now[r] < loss[r]) {
@@ -223,11 +226,12 @@ sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, 
                   sw_err *err)
 {
     double loss[ROWS];
+    int64_t n_free = has_free_scales(slab, spec) ? slab->n_groups : 0;
     refine_work w;
     sw_code rc;
 
     if (rounds <= 0) return SW_OK;
-    if ((rc = work_new(&w, slab->k, slab->n_groups, err)) != SW_OK) return rc;
+    if ((rc = work_new(&w, slab->k, n_free, slab->n_groups, err)) != SW_OK) return rc;
     row_losses(loss, slab, factor, &w);
     while (rounds-- > 0 && refine_round(slab, factor, &w, spec, loss)) continue;
     sw_mem_put(w.bytes);
@@ -239,7 +243,7 @@ sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *los
 {
     double rows[ROWS];
     refine_work w;
-    sw_code rc = work_new(&w, slab->k, 1, err);
+    sw_code rc = work_new(&w, slab->k, 0, 0, err);
 
     if (rc != SW_OK) return rc;
     row_losses(rows, slab, factor, &w);

@@ -7,6 +7,8 @@
 typedef struct rtn_job {
     const sw_solve_problem *p;
     sw_qtensor *q;
+    sw_frame frame;
+    const double *ones; /* [k_in] */
     sw_code *codes; /* one result per slab, as below */
     sw_err *errs;
     double *loss, *power;
@@ -19,9 +21,11 @@ static sw_code rtn_slab(const rtn_job *job, int64_t row0, int64_t n_rows, int64_
     sw_code rc = sw_slab_new(&slab, &p->spec, p->k_in, err);
 
     if (rc != SW_OK) return rc;
+    slab.frame = &job->frame;
     sw_slab_load(&slab, p->w, NULL, row0, n_rows);
-    sw_slab_fit_range(&slab, &p->spec);
-    sw_slab_round(&slab, p->spec.num->code_max);
+    if (p->spec.num->values) sw_slab_fit(&slab, job->ones, &p->spec);
+    else sw_slab_fit_range(&slab, &p->spec);
+    sw_slab_round(&slab, p->spec.num);
     sw_slab_store(&slab, job->q, row0, n_rows);
     if (p->factor) rc = sw_refine_loss(&slab, p->factor, &job->loss[at], &job->power[at], err);
     sw_slab_free(&slab);
@@ -55,10 +59,17 @@ sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *
 {
     int64_t n_slabs = sw_ceil_div(p->n_out, SW_SLAB_ROWS);
     rtn_job job = {.p = p, .q = q};
+    double *ones = NULL;
     sw_code rc;
 
     report->method = "rtn";
     report->error = report->error_rtn = -1;
+    rc = sw_frame_new(&job.frame, p->w, p->n_out, p->k_in, p->fused_amax, &p->spec, err);
+    if (rc != SW_OK) goto done;
+    q->global_scale = p->spec.has_global ? job.frame.global : 0.0f;
+    if ((rc = SW_MEM_GET(&ones, p->k_in, "rounding weights", err)) != SW_OK) goto done;
+    for (int64_t k = 0; k < p->k_in; k++) ones[k] = 1.0;
+    job.ones = ones;
     if ((rc = SW_MEM_GET(&job.loss, 2 * n_slabs, "rounding sums", err)) != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&job.codes, n_slabs, "rounding results", err)) != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&job.errs, n_slabs, "rounding results", err)) != SW_OK) goto done;
@@ -66,6 +77,8 @@ sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *
     sw_parallel_for(p->n_threads, p->n_out, SW_SLAB_ROWS, rtn_chunk, &job);
     rc = collect(&job, n_slabs, report, err);
 done:
+    sw_frame_free(&job.frame);
+    sw_mem_put(ones);
     sw_mem_put(job.loss);
     sw_mem_put(job.codes);
     sw_mem_put(job.errs);

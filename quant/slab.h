@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #include "formats/base/mem.h"
-#include "formats/num/num.h"
+#include "quant/frame.h"
 
 #define SW_SLAB_ROWS 64
 
@@ -18,21 +18,26 @@
 typedef struct sw_slab {
     int64_t k, n_groups, group_elems; /* group_elems >= 1 even per channel */
     double *target;  /* [k] value to aim at */
-    double *codes;   /* [k] integers 0..code_max */
+    double *codes;   /* [k] integers 0..code_max, or values of a small float (grid.h) */
     double *scales;  /* [n_groups], representable in the stored dtype */
     double *zeros;   /* [n_groups] integers */
+    const sw_frame *frame; /* NULL: nothing is settled beforehand; borrowed */
+    int64_t row0, n_rows;  /* rows loaded */
 } sw_slab;
 
 sw_code sw_slab_new(sw_slab *out, const sw_qspec *spec, int64_t k, sw_err *err) SW_MUST_USE;
 void sw_slab_free(sw_slab *slab);
 
-/* target = rows row0.. of w [n_out, k] (+ the same rows of shift unless NULL). */
+/* target = rows row0.. of w [n_out, k] (+ the same rows of shift unless NULL), divided by the
+ * frame's global scale. */
 void sw_slab_load(sw_slab *slab, const float *w, const double *shift, int64_t row0,
                   int64_t n_rows);
-/* Scales and zeros of every group from its range. */
+/* Scales and zeros of every group: those rows share, or from its range. */
 void sw_slab_fit_range(sw_slab *slab, const sw_qspec *spec);
+/* The same, unshared ones fitted (grid.h) with one weight per column. */
+void sw_slab_fit(sw_slab *slab, const double *weight, const sw_qspec *spec);
 /* Codes of every column: the target rounded to the present grid. */
-void sw_slab_round(sw_slab *slab, int code_max);
+void sw_slab_round(sw_slab *slab, const sw_num *num);
 /* Codes, scales and zeros into rows row0.. of q. */
 void sw_slab_store(const sw_slab *slab, sw_qtensor *q, int64_t row0, int64_t n_rows);
 

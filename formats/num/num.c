@@ -7,13 +7,15 @@
 #include "formats/num/small.h"
 
 const sw_num sw_nums[SW_NUM_COUNT] = {
-#define SW_NUM(id, text, kind_, n_bits, top_, values_, encode_)                               \
+#define SW_NUM(id, text, kind_, n_bits, top_, mantissa_, normal_, values_, encode_)        \
     [SW_NUM_##id] = {.name = text,                                                            \
                      .kind = SW_NUM_##kind_,                                                  \
                      .bits = n_bits,                                                          \
                      .code_max = (1 << (n_bits)) - 1,                                         \
                      .sym_zero = 1 << ((n_bits) - 1),                                         \
                      .top = top_,                                                             \
+                     .mantissa_bits = mantissa_,                                              \
+                     .normal = normal_,                                                       \
                      .values = values_,                                                       \
                      .encode = encode_},
 #include "formats/num/formats.def"

@@ -16,7 +16,7 @@ extern "C" {
 #endif
 
 typedef enum sw_num_id {
-#define SW_NUM(id, name, kind, bits, top, values, encode) SW_NUM_##id,
+#define SW_NUM(id, name, kind, bits, top, mantissa, normal, values, encode) SW_NUM_##id,
 #include "formats/num/formats.def"
 #undef SW_NUM
     SW_NUM_COUNT
@@ -31,6 +31,8 @@ typedef struct sw_num {
     int code_max; /* 2^bits - 1 */
     int sym_zero; /* 2^(bits-1); INT only */
     float top;    /* largest finite value; of signed codes for INT */
+    int mantissa_bits;          /* FLOAT only: stored ones */
+    float normal;               /* FLOAT only: smallest normal value */
     const float *values;        /* FLOAT only: [2^bits] what each code means, see small.h */
     uint8_t (*encode)(float v); /* FLOAT only: nearest code, ties to even, saturating */
 } sw_num;
