@@ -8,8 +8,8 @@
 #include "formats/base/size.h"
 #include "quant/streams.h"
 
-/* An expert's own statistics are trusted from this many tokens per input channel. */
-#define EXPERT_TOKENS_PER_INPUT 0.25
+/* Statistics without anything to lean on are trusted from this many tokens per input channel. */
+#define TOKENS_PER_INPUT_MIN 0.25
 
 sw_quant_options sw_quant_defaults(void)
 {
@@ -128,7 +128,10 @@ static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, const block_job *
 typedef struct shared_stats {
     sw_hessian *all;         /* every token; NULL: none */
     const sw_factor *factor; /* of `all`; NULL when it cannot serve, and then why */
+    const sw_factor *cross;  /* of what the cross terms belong to; NULL: factor */
     const sw_strengths *strengths; /* [n_linears] chosen beforehand, or NULL */
+    int64_t n_routed;        /* tokens that reached the expert; -1: no expert */
+    double shared_weight;    /* see experts.h */
     char why_not[120];
 } shared_stats;
 
@@ -160,7 +163,7 @@ static sw_code solve_loaded(block_job *job, int64_t i, const char *path, float *
     sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = *spec,
                           .factor = shared->factor, .refine_rounds = o->refine_rounds,
                           .n_threads = o->n_threads};
-    sw_solve_report report = {0};
+    sw_solve_report report = {.n_routed = shared->n_routed, .shared_weight = shared->shared_weight};
     sw_qtensor q = {0};
     double *shift = NULL;
     sw_code rc;
@@ -171,8 +174,8 @@ static sw_code solve_loaded(block_job *job, int64_t i, const char *path, float *
         if (rc != SW_OK) goto done;
         report.input_strength = shared->strengths[i].input;
         report.residual_strength = shared->strengths[i].residual;
-        rc = sw_target_shift(shift, shared->factor, shared->all, w, ref->n_out,
-                             shared->strengths[i], err);
+        rc = sw_target_shift(shift, shared->cross ? shared->cross : shared->factor, shared->all, w,
+                             ref->n_out, shared->strengths[i], err);
         if (rc != SW_OK) goto done;
         p.target_shift = shift;
     }
@@ -235,15 +238,16 @@ static sw_code shared_group(int64_t *out, const block_job *job, sw_site site, in
 
 /* A factor, or the reason why there is none. */
 static sw_code try_factor(sw_factor *factor, bool *can, shared_stats *shared,
-                          const sw_quant_options *o, int64_t group_elems, sw_err *err)
+                          const sw_hessian *h, const sw_quant_options *o, int64_t group_elems,
+                          sw_err *err)
 {
-    const sw_hessian *h = shared->all;
     sw_factor_options fo = {o->order, group_elems, o->damp};
     sw_err local = {0};
     sw_code rc;
 
     *can = false;
-    if ((double)h->n_tokens < EXPERT_TOKENS_PER_INPUT * (double)h->k_in) {
+    if (!(shared->shared_weight > 0) &&
+        (double)h->n_tokens < TOKENS_PER_INPUT_MIN * (double)h->k_in) {
         (void)snprintf(shared->why_not, sizeof shared->why_not,
                        "only %lld calibration tokens for %lld inputs", (long long)h->n_tokens,
                        (long long)h->k_in);
@@ -280,18 +284,78 @@ static sw_code choose_strengths(sw_strengths *out, const block_job *job, sw_site
     return rc;
 }
 
-/* Factorize what the linears of a site (or of one expert) share, and solve them. `held` may be
- * empty. The sums of both are merged for the factor; cross terms meet only after the choice. */
-static sw_code solve_sharing(block_job *job, sw_site site, int64_t expert, sw_hessian *hess,
-                             const sw_hessian *held, sw_err *err)
+/* One expert: own statistics, all-token ones, or both, as the options say. */
+static sw_code solve_expert(block_job *job, sw_site site, int64_t expert, sw_expert_site *own,
+                            const sw_hessian *all, const sw_prior *prior, shared_stats shared,
+                            sw_err *err)
 {
-    bool with_cross = hess->d && held && held->n_tokens > 0, can = false;
+    sw_experts policy = job->options->experts;
+    sw_factor factor = {0};
+    sw_hessian h = *all;
+    int64_t group_elems = 0;
+    bool can = false;
+    sw_code rc = SW_OK;
+
+    shared.shared_weight = policy == SW_EXPERTS_ROUTED ? 0.0 : 1.0;
+    if (policy == SW_EXPERTS_SHRINK) {
+        rc = sw_prior_weight(&shared.shared_weight, prior, own->half, err);
+        if (rc != SW_OK) return rc;
+    }
+    if (policy != SW_EXPERTS_ALL) {
+        sw_expert_blend(own->half, all, shared.shared_weight);
+        h = own->half[0];
+    }
+    if ((rc = shared_group(&group_elems, job, site, expert, err)) != SW_OK) return rc;
+    rc = try_factor(&factor, &can, &shared, &h, job->options, group_elems, err);
+    if (rc != SW_OK) return rc;
+    shared.factor = can ? &factor : NULL;
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+        if (shares(&job->linears[i], site, expert)) rc = solve_linear(job, i, &shared, err);
+    sw_factor_free(&factor);
+    return rc;
+}
+
+/* The experts' gate and up, which all read the same tokens' inputs, or their downs. */
+static sw_code solve_experts(block_job *job, sw_site site, sw_site_stats *stats,
+                             const shared_stats *shared, sw_err *err)
+{
+    bool is_in = site == SW_SITE_MLP_IN;
+    sw_prior prior = {0};
+    sw_code rc = SW_OK;
+
+    if (is_in && job->options->experts == SW_EXPERTS_SHRINK)
+        rc = sw_prior_new(&prior, &stats->site[site], stats->n_text, err);
+    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
+        sw_expert_stats *x = &stats->experts[e];
+        sw_expert_site *own = is_in ? &x->in : &x->down;
+        shared_stats mine = *shared;
+        mine.n_routed = x->n_tokens;
+        if (!is_in && own->all.h && job->options->experts == SW_EXPERTS_SHRINK)
+            rc = sw_prior_new(&prior, &own->all, stats->n_text, err);
+        if (rc == SW_OK)
+            rc = solve_expert(job, site, e, own,
+                              is_in ? &stats->site[site] : own->all.h ? &own->all : &own->half[0],
+                              &prior, mine, err);
+        if (!is_in) sw_prior_free(&prior);
+    }
+    sw_prior_free(&prior);
+    return rc;
+}
+
+/* Factorize what the linears of a site share, and solve them. The tokens kept back are merged
+ * for the factor; cross terms meet only after the choice. */
+static sw_code solve_site(block_job *job, sw_site site, sw_site_stats *stats, sw_err *err)
+{
+    sw_hessian *hess = &stats->site[site];
+    const sw_hessian *held = &stats->held[site];
+    bool with_cross = hess->d && held->n_tokens > 0, can = false;
+    bool by_expert = stats->experts && stats->experts[0].in.half[0].h && site == SW_SITE_MLP_IN;
     sw_hessian seen = *hess;
-    shared_stats shared = {.all = hess};
+    shared_stats shared = {.all = hess, .n_routed = -1};
     sw_strengths *strengths = NULL;
     sw_factor factor = {0};
     int64_t group_elems = 0;
-    sw_code rc = shared_group(&group_elems, job, site, expert, err);
+    sw_code rc = shared_group(&group_elems, job, site, -1, err);
 
     if (rc != SW_OK) return rc;
     if (with_cross) {
@@ -299,7 +363,7 @@ static sw_code solve_sharing(block_job *job, sw_site site, int64_t expert, sw_he
         if (rc != SW_OK) goto done;
         sw_hessian_merge_inputs(hess, held);
     }
-    rc = try_factor(&factor, &can, &shared, job->options, group_elems, err);
+    rc = try_factor(&factor, &can, &shared, hess, job->options, group_elems, err);
     if (rc != SW_OK) goto done;
     if (can && with_cross) {
         rc = choose_strengths(strengths, job, site, &factor, &seen, held, err);
@@ -307,9 +371,14 @@ static sw_code solve_sharing(block_job *job, sw_site site, int64_t expert, sw_he
         sw_hessian_merge_cross(hess, held);
         shared.strengths = strengths;
     }
+    if (by_expert) {
+        shared.cross = can ? &factor : NULL;
+        rc = solve_experts(job, site, stats, &shared, err);
+        goto done;
+    }
     if (can) shared.factor = &factor;
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-        if (shares(&job->linears[i], site, expert)) rc = solve_linear(job, i, &shared, err);
+        if (job->linears[i].site == site) rc = solve_linear(job, i, &shared, err);
 done:
     sw_mem_put(strengths);
     sw_factor_free(&factor);
@@ -318,17 +387,15 @@ done:
 
 static sw_code solve_sites(block_job *job, sw_site_stats *stats, sw_err *err)
 {
+    const shared_stats none = {.n_routed = -1};
     sw_code rc = SW_OK;
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (!stats->is_wanted[site]) continue;
-        if (site == SW_SITE_DOWN_IN && stats->down_of_expert) {
-            for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
-                rc = solve_sharing(job, SW_SITE_DOWN_IN, e, &stats->down_of_expert[e], NULL, err);
-        } else {
-            rc = solve_sharing(job, (sw_site)site, -1, &stats->site[site], &stats->held[site],
-                               err);
-        }
+        if (site == SW_SITE_DOWN_IN && stats->experts)
+            rc = solve_experts(job, SW_SITE_DOWN_IN, stats, &none, err);
+        else
+            rc = solve_site(job, (sw_site)site, stats, err);
     }
     return rc;
 }
@@ -362,7 +429,7 @@ static sw_code calibrate_block(block_job *job, sw_streams *streams, int64_t laye
             if (rc != SW_OK) return rc;
         }
         rc = sw_site_stats_new(&stats, job->model, layer, wanted, streams->x0 != NULL,
-                               job->options->n_threads, err);
+                               job->options->experts, job->options->n_threads, err);
         if (rc != SW_OK) return rc;
         rc = sw_streams_observe(streams, &stats, &job->quantized, &job->original, progress, err);
         if (rc == SW_OK) rc = solve_sites(job, &stats, err);
@@ -421,7 +488,7 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
 {
     block_job job = {.model = model, .options = options, .sink = sink};
     bool is_last = layer + 1 == model->n_layers;
-    shared_stats none = {0};
+    shared_stats none = {.n_routed = -1};
     sw_code rc;
 
     if ((rc = block_job_new(&job, st, layer, err)) != SW_OK) goto done;

@@ -14,6 +14,7 @@
 #include "formats/file/safetensors.h"
 #include "formats/model/model.h"
 #include "quant/algo.h"
+#include "quant/experts.h"
 #include "quant/target.h"
 
 typedef enum sw_sequential {
@@ -30,6 +31,7 @@ typedef struct sw_quant_options {
     double damp;              /* first damping tried, fraction of the mean diagonal */
     int refine_rounds;        /* see refine.h */
     sw_strengths cap;         /* most that a target may lean on the cross terms; 0, 0: off */
+    sw_experts experts;       /* what the experts of a sparse layer are calibrated on */
     int n_threads;
 } sw_quant_options;
 

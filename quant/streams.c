@@ -5,6 +5,9 @@
 
 #include "formats/base/size.h"
 
+#define STRETCHES_MIN 8 /* alternate parts of the text for the halves of experts.h */
+#define ALL_TOKENS_PER_INPUT 16 /* rows that a prior is made of, at least */
+
 sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
                        const sw_calib *calib, bool with_original, int n_threads, sw_err *err)
 {
@@ -59,23 +62,40 @@ static sw_code new_site(sw_site_stats *stats, const sw_model *m, int64_t layer, 
     return sw_hessian_new(&stats->held[site], k_in, true, n_residual, n_threads, err);
 }
 
-static sw_code new_experts(sw_site_stats *stats, const sw_model *m, int64_t layer, int n_threads,
-                           sw_err *err)
+static sw_code new_expert(sw_expert_stats *x, const sw_model *m, int64_t layer,
+                          const bool is_wanted[SW_SITE_COUNT], sw_experts policy, int n_threads,
+                          sw_err *err)
 {
-    sw_code rc = SW_MEM_GET(&stats->down_of_expert, m->n_experts, "expert Hessians", err);
+    int64_t k = sw_model_site_width(m, layer, SW_SITE_DOWN_IN);
+    bool with_own = policy != SW_EXPERTS_ALL, with_all = policy != SW_EXPERTS_ROUTED;
+    sw_code rc = SW_OK;
 
-    for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++) {
-        rc = sw_hessian_new(&stats->down_of_expert[e],
-                            sw_model_site_width(m, layer, SW_SITE_DOWN_IN), false, 0,
-                            n_threads, err);
-        if (rc == SW_OK) stats->n_experts = e + 1;
+    for (int i = 0; i < 2 && with_own && rc == SW_OK; i++) {
+        if (is_wanted[SW_SITE_MLP_IN])
+            rc = sw_hessian_new(&x->in.half[i], m->hidden, false, 0, n_threads, err);
+        if (rc == SW_OK && is_wanted[SW_SITE_DOWN_IN])
+            rc = sw_hessian_new(&x->down.half[i], k, false, 0, n_threads, err);
     }
+    if (rc == SW_OK && with_all && is_wanted[SW_SITE_DOWN_IN])
+        rc = sw_hessian_new(&x->down.all, k, false, 0, n_threads, err);
+    return rc;
+}
+
+static sw_code new_experts(sw_site_stats *stats, const sw_model *m, int64_t layer,
+                           sw_experts policy, int n_threads, sw_err *err)
+{
+    sw_code rc = SW_MEM_GET(&stats->experts, m->n_experts, "expert statistics", err);
+
+    stats->policy = policy;
+    if (rc == SW_OK) stats->n_experts = m->n_experts;
+    for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++)
+        rc = new_expert(&stats->experts[e], m, layer, stats->is_wanted, policy, n_threads, err);
     return rc;
 }
 
 sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
-                          const bool is_wanted[SW_SITE_COUNT], bool with_cross, int n_threads,
-                          sw_err *err)
+                          const bool is_wanted[SW_SITE_COUNT], bool with_cross, sw_experts policy,
+                          int n_threads, sw_err *err)
 {
     bool is_sparse = sw_model_is_sparse(model, layer);
     sw_site_stats stats;
@@ -84,11 +104,11 @@ sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t lay
     memset(&stats, 0, sizeof stats);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (!(stats.is_wanted[site] = is_wanted[site])) continue;
-        if (site == SW_SITE_DOWN_IN && is_sparse)
-            rc = new_experts(&stats, model, layer, n_threads, err);
-        else
+        if (site != SW_SITE_DOWN_IN || !is_sparse)
             rc = new_site(&stats, model, layer, (sw_site)site, with_cross, n_threads, err);
     }
+    if (rc == SW_OK && is_sparse && (is_wanted[SW_SITE_MLP_IN] || is_wanted[SW_SITE_DOWN_IN]))
+        rc = new_experts(&stats, model, layer, policy, n_threads, err);
     if (rc != SW_OK)
         sw_site_stats_free(&stats);
     else
@@ -102,8 +122,8 @@ void sw_site_stats_free(sw_site_stats *stats)
         sw_hessian_free(&stats->site[site]);
         sw_hessian_free(&stats->held[site]);
     }
-    for (int64_t e = 0; e < stats->n_experts; e++) sw_hessian_free(&stats->down_of_expert[e]);
-    sw_mem_put(stats->down_of_expert);
+    for (int64_t e = 0; e < stats->n_experts; e++) sw_expert_stats_free(&stats->experts[e]);
+    sw_mem_put(stats->experts);
     memset(stats, 0, sizeof *stats);
 }
 
@@ -113,6 +133,9 @@ typedef struct observer {
     int64_t hidden;
     bool has_original;
     bool is_held; /* this chunk is kept back */
+    int64_t first_token;      /* of this chunk */
+    int64_t stretch;          /* tokens that go to one half of an expert's statistics */
+    float *rows;              /* [chunk tokens, k_in] of one expert and half */
     float *x0[SW_SITE_COUNT]; /* [chunk tokens, k_in] */
     float *r0[SW_SITE_COUNT]; /* [chunk tokens, hidden], sites that write the residual */
 } observer;
@@ -137,6 +160,35 @@ static void subtract(float *from, const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) from[i] -= x[i];
 }
 
+/* Rows of an expert, each to the half of the text that its token lies in. */
+static sw_code see_expert(observer *o, sw_site site, int64_t expert, const float *x,
+                          int64_t n_tokens, int64_t k_in, const int32_t *token_ids, sw_err *err)
+{
+    sw_expert_stats *stats = &o->stats->experts[expert];
+    sw_hessian *half = site == SW_SITE_MLP_IN ? stats->in.half : stats->down.half;
+    sw_code rc = SW_OK;
+
+    if (site == SW_SITE_MLP_IN) stats->n_tokens += n_tokens;
+    for (int i = 0; i < 2 && half[i].h && rc == SW_OK; i++) {
+        int64_t n = 0;
+        for (int64_t t = 0; t < n_tokens; t++) {
+            if ((o->first_token + token_ids[t]) / o->stretch % 2 != i) continue;
+            memcpy(o->rows + n++ * k_in, x + t * k_in, (size_t)k_in * sizeof *x);
+        }
+        if (n) rc = sw_hessian_add(&half[i], o->rows, NULL, NULL, n, err);
+    }
+    return rc;
+}
+
+static sw_code see_all(void *self, int64_t expert, const float *x, int64_t n_tokens, int64_t k_in,
+                       sw_err *err)
+{
+    observer *o = self;
+
+    (void)k_in;
+    return sw_hessian_add(&o->stats->experts[expert].down.all, x, NULL, NULL, n_tokens, err);
+}
+
 static sw_code see_quantized(void *self, sw_site site, int64_t expert, const float *x,
                              int64_t n_tokens, int64_t k_in, const float *residual,
                              const int32_t *token_ids, sw_err *err)
@@ -144,12 +196,8 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const flo
     observer *o = self;
     const float *dx = NULL, *dr = NULL;
 
-    (void)token_ids;
+    if (expert >= 0) return see_expert(o, site, expert, x, n_tokens, k_in, token_ids, err);
     if (!o->stats->is_wanted[site]) return SW_OK;
-    if (expert >= 0) {
-        if (site != SW_SITE_DOWN_IN || !o->stats->down_of_expert) return SW_OK;
-        return sw_hessian_add(&o->stats->down_of_expert[expert], x, NULL, NULL, n_tokens, err);
-    }
     if (o->has_original && o->x0[site]) {
         subtract(o->x0[site], x, n_tokens * k_in);
         dx = o->x0[site];
@@ -170,6 +218,10 @@ static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *sta
     memset(o, 0, sizeof *o);
     o->stats = stats;
     o->hidden = s->model->hidden;
+    o->stretch = sw_max_i64(1, sw_min_i64(s->seq_len, s->n_seqs * s->seq_len / STRETCHES_MIN));
+    if (stats->experts)
+        rc = SW_MEM_GET(&o->rows, n * sw_max_i64(o->hidden, s->model->moe_intermediate),
+                        "expert inputs", err);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         const sw_hessian *h = &stats->site[site];
         if (!h->d) continue;
@@ -183,6 +235,7 @@ static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *sta
 
 static void observer_free(observer *o)
 {
+    sw_mem_put(o->rows);
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         sw_mem_put(o->x0[site]);
         sw_mem_put(o->r0[site]);
@@ -222,20 +275,39 @@ static bool is_held_chunk(const sw_streams *s, int64_t seq)
     return chunk % SW_STREAM_HELD_EVERY == SW_STREAM_HELD_EVERY - 1;
 }
 
+/* Every token through every expert costs n_experts / n_experts_used times the layer: for a prior,
+ * so many rows as an expert gets on average will do, if they are enough for its inputs. */
+static int64_t all_token_stride(const sw_streams *s, sw_experts policy)
+{
+    const sw_model *m = s->model;
+    int64_t n = s->n_seqs * s->seq_len;
+    int64_t wanted = sw_max_i64(ALL_TOKENS_PER_INPUT * m->moe_intermediate,
+                                n / m->n_experts * m->n_experts_used);
+
+    return policy == SW_EXPERTS_ALL ? 1 : sw_max_i64(1, n / wanted);
+}
+
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
     sw_site stop_at = last_wanted(stats);
     observer o;
-    sw_tap tap = {&o, see_original}, tap_q = {&o, see_quantized};
+    sw_tap tap = {.self = &o, .see = see_original};
+    sw_tap tap_q = {.self = &o, .see = see_quantized};
     sw_code rc;
 
     /* experts' inputs come after the site itself, so a sparse layer runs to its end */
-    if (stats->down_of_expert) stop_at = (sw_site)SW_RUN_ALL;
+    if (stats->experts) stop_at = SW_SITE_DOWN_IN;
+    if (stats->experts && stats->experts[0].down.all.h) {
+        tap_q.see_all = see_all;
+        tap_q.all_every = all_token_stride(s, stats->policy);
+    }
+    stats->n_text = s->n_seqs * s->seq_len;
     if ((rc = observer_new(&o, s, stats, err)) != SW_OK) goto done;
     for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;
         o.is_held = o.has_original && is_held_chunk(s, seq);
+        o.first_token = seq * s->seq_len;
         if (s->x0 && o.has_original &&
             (rc = run_chunk(s, original, s->x0, seq, &tap, stop_at, err)) != SW_OK)
             goto done;
@@ -245,7 +317,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
         if (stats->site[site].h) sw_hessian_finish(&stats->site[site]);
         if (stats->held[site].h) sw_hessian_finish(&stats->held[site]);
     }
-    for (int64_t e = 0; e < stats->n_experts; e++) sw_hessian_finish(&stats->down_of_expert[e]);
+    for (int64_t e = 0; e < stats->n_experts; e++) sw_expert_stats_finish(&stats->experts[e]);
 done:
     observer_free(&o);
     return rc;

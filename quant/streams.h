@@ -9,7 +9,7 @@
 #define SW_QUANT_STREAMS_H
 
 #include "kernels/engine/engine.h"
-#include "quant/hessian.h"
+#include "quant/experts.h"
 #include "quant/pipeline.h"
 
 #define SW_STREAM_CHUNK_TOKENS 4096
@@ -31,19 +31,21 @@ sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
                        sw_err *err) SW_MUST_USE;
 void sw_streams_free(sw_streams *s);
 
-/* Hessians of a block's sites; per expert for the inputs of `down` in a sparse layer. */
+/* Hessians of a block's sites; in a sparse layer also per expert, as `policy` wants them. */
 typedef struct sw_site_stats {
     sw_hessian site[SW_SITE_COUNT]; /* tokens seen; all of them once merged */
     sw_hessian held[SW_SITE_COUNT]; /* tokens kept back for choosing strengths (target.h) */
     bool is_wanted[SW_SITE_COUNT];
-    sw_hessian *down_of_expert; /* [n_experts] or NULL */
+    sw_expert_stats *experts; /* [n_experts] of a sparse layer, or NULL */
     int64_t n_experts;
+    sw_experts policy;
+    int64_t n_text; /* tokens of the calibration text */
 } sw_site_stats;
 
 /* Allocate for the sites wanted in this layer. */
 sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
-                          const bool is_wanted[SW_SITE_COUNT], bool with_cross, int n_threads,
-                          sw_err *err) SW_MUST_USE;
+                          const bool is_wanted[SW_SITE_COUNT], bool with_cross, sw_experts policy,
+                          int n_threads, sw_err *err) SW_MUST_USE;
 void sw_site_stats_free(sw_site_stats *stats);
 
 /* Run both streams up to the last wanted site, with `quantized` and `original` weights, and sum

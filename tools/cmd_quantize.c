@@ -21,7 +21,7 @@
 typedef struct quantize_options {
     sw_cmd_common common;
     const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
-        *recipe;
+        *recipe, *experts;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
     double damp;
@@ -92,6 +92,10 @@ static const sw_opt options[] = {
      .choices = sequential_name,
      .help = "observe each input site after those before it are quantized, or a whole layer at "
              "once: faster, worse (default site)"},
+    {.name = "experts", .kind = SW_OPT_CHOICE, AT(experts), .arg = "E",
+     .choices = sw_name_of_experts,
+     .help = "calibrate each expert on the tokens routed to it, on all tokens, or on a blend by "
+             "evidence (default shrink)"},
     {.name = "damp", .kind = SW_OPT_REAL, AT(damp), .arg = "X", .min = 1e-6, .max = 1,
      .help = "first damping of the Hessian, as a share of its mean diagonal (default 0.01)"},
     {.name = "shard-size", .kind = SW_OPT_SIZE, AT(shard_bytes), .arg = "BYTES",
@@ -109,7 +113,7 @@ static const sw_opt options[] = {
 
 static const quantize_options defaults = {
     .scheme = "W4A16", .method = "gptq", .format = "swage", .act_order = "static",
-    .sequential = "site", .damp = 0.01, .shard_bytes = (uint64_t)5 << 30};
+    .sequential = "site", .experts = "shrink", .damp = 0.01, .shard_bytes = (uint64_t)5 << 30};
 
 static int index_of(sw_opt_choice_fn names, const char *name)
 {
@@ -132,6 +136,7 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     q->algo = sw_algo_find(o->method);
     q->order = (sw_order)index_of(order_name, o->act_order);
     q->sequential = (sw_sequential)index_of(sequential_name, o->sequential);
+    q->experts = (sw_experts)index_of(sw_name_of_experts, o->experts);
     q->damp = o->damp;
     q->n_threads = (int)o->common.threads;
     s->scheme = o->scheme;
@@ -176,6 +181,8 @@ static sw_code put_linear(void *self, const sw_linear_ref *ref, const char *path
     if (report->is_fallback)
         sw_progress_note(j->progress, "%s: fell back to %s: %s", path, report->method,
                          report->why);
+    if (report->n_routed == 0 && ref->slot == SW_SLOT_DOWN)
+        sw_progress_note(j->progress, "%s: no calibration token reached this expert", path);
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
     return sw_ckpt_writer_put(j->writer, path, q, err);
 }

@@ -29,6 +29,7 @@ static bool add_settings(cJSON *root, const sw_quantize_settings *s)
 
     if (!ok || !q->algo->needs_statistics) return ok;
     return add_text(o, "act_order", s->order) && add_text(o, "sequential", s->sequential) &&
+           add_text(o, "experts", sw_name_of_experts((int)q->experts)) &&
            add_number(o, "damp", q->damp) && add_number(o, "refine_rounds", q->refine_rounds) &&
            add_number(o, "input_strength_cap", q->cap.input) &&
            add_number(o, "residual_strength_cap", q->cap.residual) &&
@@ -154,6 +155,7 @@ sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
                                const sw_solve_report *solve, sw_err *err)
 {
     cJSON *row = cJSON_CreateObject();
+    sw_code rc;
     bool ok = row && cJSON_AddItemToArray(report->tensors, row) && add_text(row, "name", path) &&
               add_number(row, "n_out", (double)ref->n_out) &&
               add_number(row, "k_in", (double)ref->k_in) &&
@@ -175,6 +177,8 @@ sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
              add_number(row, "tokens", (double)solve->n_tokens);
     if (ok && solve->is_fallback) ok = add_text(row, "fallback", solve->why);
     if (!ok) return sw_cmd_json_added(NULL, err);
+    rc = sw_expert_report_add(report->manifest, row, ref, solve, err);
+    if (rc != SW_OK) return rc;
     count(report, row);
     return SW_OK;
 }
@@ -259,13 +263,15 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
                      "%s\n",
                      r->error_sum / (double)r->n_errors, r->rtn_sum / (double)r->n_errors,
                      r->error_max, r->worst);
+    sw_expert_report_print(stdout, r->manifest);
     (void)printf("time        %.1f s, peak memory %s\n", o->seconds, peak);
 }
 
 static sw_code print_json(sw_run *run, const sw_quantize_report *r,
                           const sw_quantize_outcome *o, sw_err *err)
 {
-    static const char *const repeated[] = {"settings", "calibration", "ignored", "tensors"};
+    static const char *const repeated[] = {"settings", "calibration", "ignored", "experts",
+                                           "tensors"};
     cJSON *object = NULL;
     sw_code rc = sw_cmd_json_new(&object, "quantize", err);
     bool ok;

@@ -5,6 +5,7 @@
 #include "quant/pipeline.h"
 #include "tools/calibration.h"
 #include "tools/cmd.h"
+#include "tools/expert_report.h"
 #include "tools/selection.h"
 
 /* Everything that was decided, in the words of the command line. */

@@ -112,7 +112,7 @@ static sw_code match_tensors(output_job *job, sw_arena *arena, sw_err *err)
 static sw_code run_tapped(output_job *job, sw_runner *r, const sw_windows *windows, sw_err *err)
 {
     int64_t n_seqs = sw_max_i64(1, TOKENS_WANTED / windows->length);
-    sw_tap tap = {job, see};
+    sw_tap tap = {.self = job, .see = see};
     uint32_t *ids = NULL;
     sw_code rc;
 

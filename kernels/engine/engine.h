@@ -55,6 +55,11 @@ typedef struct sw_tap {
     void *self;
     sw_code (*see)(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
                    int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err);
+    /* Unless NULL: what `down` of each expert would read, had the router sent it rows 0, all_every,
+     * 2 all_every, ... of the batch; in expert order, before the calls above. */
+    sw_code (*see_all)(void *self, int64_t expert, const float *x, int64_t n_tokens, int64_t k_in,
+                       sw_err *err);
+    int64_t all_every;
 } sw_tap;
 
 typedef struct sw_engine sw_engine; /* scratch buffers, rope tables; no weights */

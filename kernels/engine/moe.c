@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "formats/base/parallel.h"
+#include "formats/base/size.h"
 #include "kernels/engine/engine_internal.h"
 
 sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens, sw_err *err)
@@ -141,27 +142,53 @@ static sw_code show_expert(const sw_run *run, sw_site site, int64_t expert, cons
     return run->tap->see(run->tap->self, site, expert, x, n, k_in, NULL, tokens, err);
 }
 
-static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, int64_t n,
-                          sw_err *err)
+/* moe.gate = what `down` of the expert reads, from the n rows gathered. */
+static sw_code run_gate_up(sw_run *run, int64_t expert, int64_t n, sw_err *err)
 {
     sw_engine *e = run->e;
     sw_weight *const *w = run->block->experts;
     float *gate = e->moe.gate, *up = e->moe.up;
+    sw_code rc;
+
+    if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[0][expert], err)) != SW_OK) return rc;
+    if ((rc = sw_run_linear(e, up, e->moe.rows, n, &w[1][expert], err)) != SW_OK) return rc;
+    sw_act_rows(e, gate, up, n, w[0][expert].n_out);
+    return SW_OK;
+}
+
+/* Rows of the whole batch through an expert, whether they are routed to it or not. */
+static sw_code show_all(sw_run *run, int64_t expert, const float *src, sw_err *err)
+{
+    sw_engine *e = run->e;
+    const sw_tap *tap = run->tap;
+    const int64_t hidden = e->m->hidden, every = tap->all_every;
+    const int64_t n = sw_ceil_div(run->n_tokens, every);
+    sw_code rc;
+
+    for (int64_t i = 0; i < n; i++)
+        memcpy(e->moe.rows + i * hidden, src + i * every * hidden, (size_t)hidden * sizeof(float));
+    if ((rc = run_gate_up(run, expert, n, err)) != SW_OK) return rc;
+    return tap->see_all(tap->self, expert, e->moe.gate, n, run->block->experts[2][expert].k_in,
+                        err);
+}
+
+static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, int64_t n,
+                          sw_err *err)
+{
+    sw_engine *e = run->e;
+    const sw_weight *down = &run->block->experts[2][expert];
     expert_job rows = *job;
     sw_code rc;
 
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, gather_rows, &rows);
     if ((rc = show_expert(run, SW_SITE_MLP_IN, expert, e->moe.rows, n, e->m->hidden, job->tokens,
-                          err)) != SW_OK)
-        return rc;
-    if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[0][expert], err)) != SW_OK) return rc;
-    if ((rc = sw_run_linear(e, up, e->moe.rows, n, &w[1][expert], err)) != SW_OK) return rc;
-    sw_act_rows(e, gate, up, n, w[0][expert].n_out);
-    if ((rc = show_expert(run, SW_SITE_DOWN_IN, expert, gate, n, w[2][expert].k_in, job->tokens,
-                          err)) != SW_OK)
+                          err)) != SW_OK ||
+        (rc = run_gate_up(run, expert, n, err)) != SW_OK ||
+        (rc = show_expert(run, SW_SITE_DOWN_IN, expert, e->moe.gate, n, down->k_in,
+                          job->tokens, err)) != SW_OK)
         return rc;
     if (run->stop_at == SW_SITE_DOWN_IN) return SW_OK;
-    if ((rc = sw_run_linear(e, e->moe.out, gate, n, &w[2][expert], err)) != SW_OK) return rc;
+    if ((rc = sw_run_linear(e, e->moe.out, e->moe.gate, n, down, err)) != SW_OK) return rc;
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, scatter_rows, &rows);
     return SW_OK;
 }
@@ -184,6 +211,7 @@ sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
         const int64_t start = moe->starts[i], n = moe->starts[i + 1] - start;
         const expert_job job = {run, src, dst, moe->tokens + start, moe->token_share + start};
 
+        if (run->tap && run->tap->see_all && (rc = show_all(run, i, src, err)) != SW_OK) return rc;
         if (n && (rc = run_expert(run, i, &job, n, err)) != SW_OK) return rc;
     }
     run->has_stopped = run->stop_at == SW_SITE_DOWN_IN;

@@ -29,6 +29,8 @@ typedef struct take {
     char path[LINEARS_MAX][256];
     double error[LINEARS_MAX], error_rtn[LINEARS_MAX];
     bool is_fallback[LINEARS_MAX];
+    int64_t n_routed[LINEARS_MAX];
+    double shared_weight[LINEARS_MAX];
     uint8_t *bytes;
     size_t n_bytes;
     const char *skip; /* paths that contain this are not selected */
@@ -70,6 +72,8 @@ static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const
     (void)snprintf(k->path[k->n], sizeof k->path[0], "%s", path);
     k->error[k->n] = report->error;
     k->error_rtn[k->n] = report->error_rtn;
+    k->n_routed[k->n] = report->n_routed;
+    k->shared_weight[k->n] = report->shared_weight;
     k->is_fallback[k->n++] = report->is_fallback;
     k->bytes = realloc(k->bytes, k->n_bytes + n_codes + n_scales);
     memcpy(k->bytes + k->n_bytes, q->codes, n_codes);
@@ -205,27 +209,98 @@ static void test_unselected_linears_stay(void **state)
     toy_close(&t);
 }
 
-static void test_starved_experts_fall_back_and_say_so(void **state)
+/* 256 inputs of down want 64 tokens; an expert gets about half of 80. Alone it falls back, and
+ * says so; leaning on all tokens it never does. */
+static void test_starved_experts_lean_on_all_tokens(void **state)
 {
     sw_quant_options o = options_of("gptq", 1);
-    int n_fallback = 0;
-    take k = {0};
     sw_err err = {0};
     toy t;
 
     (void)state;
     toy_open(&t, "mixtral");
     t.calib.n_seqs = 1;
-    t.calib.seq_len = 80; /* 256 inputs of down want 64 tokens; an expert gets about half of 80 */
-    assert_int_equal(run(&k, &t, &o, true, &err), SW_OK);
-    assert_int_equal(k.n, 2 * (4 + 3 * 4));
-    for (int i = 0; i < k.n; i++) {
-        if (!k.is_fallback[i]) continue;
-        n_fallback++;
-        assert_non_null(strstr(k.path[i], ".w2"));
+    t.calib.seq_len = 80;
+    for (int policy = 0; policy < SW_EXPERTS_COUNT; policy++) {
+        int n_fallback = 0;
+        take k = {0};
+        o.experts = (sw_experts)policy;
+        assert_int_equal(run(&k, &t, &o, true, &err), SW_OK);
+        assert_int_equal(k.n, 2 * (4 + 3 * 4));
+        for (int i = 0; i < k.n; i++) {
+            if (!k.is_fallback[i]) continue;
+            n_fallback++;
+            assert_non_null(strstr(k.path[i], ".experts."));
+        }
+        assert_true(policy == SW_EXPERTS_ROUTED ? n_fallback > 0 : n_fallback == 0);
+        free(k.bytes);
     }
-    assert_true(n_fallback > 0);
+    toy_close(&t);
+}
+
+/* One word over and over goes to the same two of four experts; the others have no token at all,
+ * and are still solved, better than by rounding. */
+static void test_experts_without_a_token(void **state)
+{
+    sw_quant_options o = options_of("gptq", 1);
+    int n_unreached = 0, n_reached = 0;
+    take k = {0};
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    toy_open(&t, "mixtral");
+    for (int i = 0; i < SEQS * LEN; i++) t.ids[i] = 5;
+    t.calib.n_seqs = 4;
+    assert_int_equal(run(&k, &t, &o, true, &err), SW_OK);
+    for (int i = 0; i < k.n; i++) {
+        bool is_expert = strstr(k.path[i], ".experts.") != NULL;
+        assert_false(k.is_fallback[i]);
+        assert_int_equal(k.n_routed[i] >= 0, is_expert);
+        if (is_expert) assert_true(k.error[i] <= k.error_rtn[i]);
+        n_reached += k.n_routed[i] == 4 * LEN;
+        if (k.n_routed[i] != 0) continue;
+        n_unreached++;
+        assert_true(k.shared_weight[i] == 1.0);
+    }
+    assert_int_equal(n_unreached, 2 * 2 * 3);
+    assert_int_equal(n_reached, 2 * 2 * 3);
     free(k.bytes);
+    toy_close(&t);
+}
+
+/* With much text of its own an expert is hardly pulled, and the three ways differ. */
+static void test_expert_policies_differ(void **state)
+{
+    take k[SW_EXPERTS_COUNT] = {{0}};
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    toy_open(&t, "qwen3_moe");
+    t.calib.n_seqs = 16;
+    for (int policy = 0; policy < SW_EXPERTS_COUNT; policy++) {
+        sw_quant_options o = options_of("gptq", 1);
+        int64_t n_layer = 0;
+        int n_own = 0;
+        take *x = &k[policy];
+        o.experts = (sw_experts)policy;
+        assert_int_equal(run(x, &t, &o, true, &err), SW_OK);
+        for (int i = 0; i < x->n; i++) {
+            if (x->n_routed[i] < 0) continue;
+            assert_true(policy != SW_EXPERTS_ROUTED || x->shared_weight[i] == 0.0);
+            assert_true(policy != SW_EXPERTS_ALL || x->shared_weight[i] == 1.0);
+            n_own += policy == SW_EXPERTS_SHRINK && x->shared_weight[i] < 1.0;
+            if (strstr(x->path[i], "layers.0") && strstr(x->path[i], "down"))
+                n_layer += x->n_routed[i];
+        }
+        assert_int_equal(n_layer, t.calib.n_seqs * LEN * t.model.n_experts_used);
+        assert_true(policy != SW_EXPERTS_SHRINK || n_own > 0);
+    }
+    for (int a = 0; a < SW_EXPERTS_COUNT; a++)
+        for (int b = 0; b < a; b++)
+            assert_memory_not_equal(k[a].bytes, k[b].bytes, k[a].n_bytes);
+    for (int a = 0; a < SW_EXPERTS_COUNT; a++) free(k[a].bytes);
     toy_close(&t);
 }
 
@@ -237,7 +312,9 @@ int main(void)
         cmocka_unit_test(test_each_mode_differs_and_serves),
         cmocka_unit_test(test_rtn_needs_no_text_and_gptq_does),
         cmocka_unit_test(test_unselected_linears_stay),
-        cmocka_unit_test(test_starved_experts_fall_back_and_say_so),
+        cmocka_unit_test(test_starved_experts_lean_on_all_tokens),
+        cmocka_unit_test(test_experts_without_a_token),
+        cmocka_unit_test(test_expert_policies_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -61,7 +61,7 @@ static void forget(record *r)
 static sw_code run(const open_model *m, record *r, sw_site stop_at, float *x)
 {
     sw_engine *engine = open_engine(m, TOKENS, 2);
-    sw_tap tap = {r, see};
+    sw_tap tap = {.self = r, .see = see};
     test_rng rng = {41};
     sw_code rc;
 
@@ -134,7 +134,7 @@ static void check_halves(const char *dir)
 {
     open_model m;
     record whole = {0}, halves = {0};
-    sw_tap tap = {&halves, see};
+    sw_tap tap = {.self = &halves, .see = see};
     test_rng rng = {41};
     sw_engine *engine;
     int64_t n;
@@ -235,6 +235,69 @@ static void test_experts_get_their_tokens(void **state)
 }
 
 /* Equal router logits: the lower index wins, and NaN inputs still reach different experts. */
+typedef struct all_seen {
+    record *routed;
+    int n, every;
+} all_seen;
+
+static sw_code see_every_token(void *self, int64_t expert, const float *x, int64_t n_tokens,
+                               int64_t k_in, sw_err *err)
+{
+    all_seen *a = self;
+    (void)err;
+    assert_int_equal(expert, a->n++);
+    assert_int_equal(n_tokens, (TOKENS + a->every - 1) / a->every);
+    for (int i = 0; i < a->routed->n; i++) {
+        const seen *s = &a->routed->calls[i];
+        if (s->site != SW_SITE_DOWN_IN || s->expert != expert) continue;
+        for (int64_t t = 0; t < s->n_tokens; t++)
+            if (s->tokens[t] % a->every == 0)
+                assert_true(relative_l2(x + s->tokens[t] / a->every * k_in, s->x + t * k_in,
+                                        k_in) < 1e-5);
+    }
+    return SW_OK;
+}
+
+static sw_code see_nothing(void *self, sw_site site, int64_t expert, const float *x,
+                           int64_t n_tokens, int64_t k_in, const float *residual,
+                           const int32_t *token_ids, sw_err *err)
+{
+    (void)self, (void)site, (void)expert, (void)x, (void)n_tokens, (void)k_in, (void)residual;
+    (void)token_ids, (void)err;
+    return SW_OK;
+}
+
+/* What every expert would make of every token agrees, where it was routed, with what it made. */
+static void test_every_token_through_every_expert(void **state)
+{
+    open_model m;
+    record r = {0};
+    float *x, *y;
+
+    (void)state;
+    open_model_dir(&m, "tests/golden/arch/mixtral");
+    x = calloc(TOKENS * 128, sizeof *x);
+    y = calloc(TOKENS * 128, sizeof *y);
+    assert_int_equal(run(&m, &r, (sw_site)SW_RUN_ALL, x), SW_OK);
+    for (int every = 1; every < 4; every += 2) {
+        all_seen a = {&r, 0, every};
+        sw_tap tap = {.self = &a, .see = see_nothing, .see_all = see_every_token,
+                      .all_every = every};
+        sw_engine *engine = open_engine(&m, TOKENS, 2);
+        test_rng rng = {41};
+        for (int i = 0; i < TOKENS * 128; i++) y[i] = (float)test_gauss(&rng);
+        assert_int_equal(sw_engine_block(engine, &m.lm.blocks[1], y, 2, TOKENS / 2, NULL, &tap,
+                                         (sw_site)SW_RUN_ALL, NULL), SW_OK);
+        assert_int_equal(a.n, m.model.n_experts);
+        assert_memory_equal(x, y, TOKENS * 128 * sizeof *x); /* looking changes nothing */
+        sw_engine_free(engine);
+    }
+    forget(&r);
+    free(x);
+    free(y);
+    open_model_close(&m);
+}
+
 static void test_router_ties_and_nan(void **state)
 {
     open_model m;
@@ -283,6 +346,7 @@ int main(void)
         cmocka_unit_test(test_halves),
         cmocka_unit_test(test_sites_of_a_dense_block),
         cmocka_unit_test(test_experts_get_their_tokens),
+        cmocka_unit_test(test_every_token_through_every_expert),
         cmocka_unit_test(test_router_ties_and_nan),
         cmocka_unit_test(test_a_tap_can_refuse),
     };

@@ -1,0 +1,112 @@
+/* experts.c - see experts.h. */
+#include "quant/experts.h"
+
+#include <cblas.h>
+#include <lapacke.h>
+#include <string.h>
+
+/* Of the mean diagonal: directions that calibration never saw count little. */
+#define PRIOR_DAMP 0.01
+
+static void site_free(sw_expert_site *site)
+{
+    sw_hessian_free(&site->half[0]);
+    sw_hessian_free(&site->half[1]);
+    sw_hessian_free(&site->all);
+}
+
+void sw_expert_stats_free(sw_expert_stats *stats)
+{
+    site_free(&stats->in);
+    site_free(&stats->down);
+    stats->n_tokens = 0;
+}
+
+static void site_finish(sw_expert_site *site)
+{
+    for (int i = 0; i < 2; i++)
+        if (site->half[i].h) sw_hessian_finish(&site->half[i]);
+    if (site->all.h) sw_hessian_finish(&site->all);
+}
+
+void sw_expert_stats_finish(sw_expert_stats *stats)
+{
+    site_finish(&stats->in);
+    site_finish(&stats->down);
+}
+
+sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, int64_t n_text, sw_err *err)
+{
+    int64_t k = all->k_in;
+    sw_prior prior = {.all = all, .n_text = n_text};
+    double trace = 0, damp;
+    sw_code rc = SW_MEM_GET(&prior.root, k * k, "all-token statistics", err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < k; i++) trace += all->h[i * k + i] / (double)all->n_tokens;
+    damp = trace > 0 ? PRIOR_DAMP * trace / (double)k : 1.0;
+    for (int64_t i = 0; i < k * k; i++) prior.root[i] = all->h[i] / (double)all->n_tokens;
+    for (int64_t i = 0; i < k; i++) prior.root[i * k + i] += damp;
+    if (LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'L', (lapack_int)k, prior.root, (lapack_int)k) != 0) {
+        sw_prior_free(&prior);
+        return SW_FAIL(err, SW_E_FORMAT, "the all-token statistics are indefinite");
+    }
+    *out = prior;
+    return SW_OK;
+}
+
+void sw_prior_free(sw_prior *prior)
+{
+    sw_mem_put(prior->root);
+    memset(prior, 0, sizeof *prior);
+}
+
+/* out [k, k] = inv(L) (H / n - T) inv(L)^T: the difference where T is the identity. */
+static void whiten(double *out, const sw_prior *prior, const sw_hessian *hess)
+{
+    int64_t k = hess->k_in;
+    double own = 1.0 / (double)hess->n_tokens, every = 1.0 / (double)prior->all->n_tokens;
+
+    for (int64_t i = 0; i < k * k; i++) out[i] = own * hess->h[i] - every * prior->all->h[i];
+    cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, (int)k, (int)k,
+                1.0, prior->root, (int)k, out, (int)k);
+    cblas_dtrsm(CblasColMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, (int)k, (int)k,
+                1.0, prior->root, (int)k, out, (int)k);
+}
+
+sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian half[2], sw_err *err)
+{
+    int64_t k = prior->all->k_in;
+    double n[2] = {(double)half[0].n_tokens, (double)half[1].n_tokens}, n_own = n[0] + n[1];
+    double first, second, both, between, distance, noise;
+    double *a = NULL, *b;
+    sw_code rc;
+
+    *out = 1.0;
+    if (!half[0].n_tokens || !half[1].n_tokens) return SW_OK;
+    if ((rc = SW_MEM_GET(&a, 2 * k * k, "expert comparison", err)) != SW_OK) return rc;
+    b = a + k * k;
+    whiten(a, prior, &half[0]);
+    whiten(b, prior, &half[1]);
+    first = cblas_ddot((int)(k * k), a, 1, a, 1);
+    second = cblas_ddot((int)(k * k), b, 1, b, 1);
+    both = cblas_ddot((int)(k * k), a, 1, b, 1);
+    sw_mem_put(a);
+    between = first + second - 2 * both;
+    distance = (n[0] * n[0] * first + n[1] * n[1] * second + 2 * n[0] * n[1] * both) /
+               (n_own * n_own);
+    noise = between * n[0] * n[1] / n_own * (1 / n_own - 1 / (double)prior->n_text);
+    if (distance > noise) *out = noise > 0 ? noise / distance : 0.0;
+    return SW_OK;
+}
+
+void sw_expert_blend(sw_hessian half[2], const sw_hessian *all, double d)
+{
+    int64_t n_elems = all->k_in * all->k_in, n_own = half[0].n_tokens + half[1].n_tokens;
+    double scale = n_own ? (double)n_own : 1.0;
+    double every = all->n_tokens ? d * scale / (double)all->n_tokens : 0.0;
+
+    for (int64_t i = 0; i < n_elems; i++)
+        half[0].h[i] = (1.0 - d) * (half[0].h[i] + half[1].h[i]) + every * all->h[i];
+    half[0].n_tokens = n_own;
+}
