@@ -31,7 +31,7 @@ OPT_fuzz     := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-re
 OPT_coverage := -O0 --coverage
 
 CFLAGS_ALL := $(BASE_FLAGS) $(OPT_$(CONFIG)) $(WARN) $(CFLAGS)
-LIBS := -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lutf8proc -lm
+LIBS := -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lutf8proc -lzstd -lm
 
 # ISA-specific files are named for what they need; everything else is baseline.
 %_avx2.o:   ISA_FLAGS := -mavx2 -mfma -mf16c

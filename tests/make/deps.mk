@@ -2,7 +2,7 @@
 
 DEPS_STAMP := build/.deps
 DEPS_PACKAGES := gcc libc6-dev libopenblas-dev liblapacke-dev libcjson-dev libssl-dev \
-                 libpcre2-dev libutf8proc-dev libcmocka-dev
+                 libpcre2-dev libutf8proc-dev libzstd-dev libcmocka-dev
 SANITIZER_PACKAGES := clang libclang-rt-14-dev libomp-dev
 
 $(DEPS_STAMP):

@@ -5,7 +5,7 @@ here=$(dirname "$0")
 probe() {
     command -v ${CC:-cc} >/dev/null 2>&1 || return 1
     ${CC:-cc} -fopenmp "$here/probe.c" -o /dev/null -llapacke -lopenblas -lcjson -lcrypto \
-        -lpcre2-8 -lutf8proc -lcmocka -lm >/dev/null 2>&1
+        -lpcre2-8 -lutf8proc -lzstd -lcmocka -lm >/dev/null 2>&1
 }
 probe && exit 0
 sh "$here/apt_install.sh" "$@"

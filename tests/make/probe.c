@@ -13,6 +13,7 @@
 #include <openssl/evp.h>
 #include <pcre2.h>
 #include <utf8proc.h>
+#include <zstd.h>
 
 int main(void)
 {
@@ -20,7 +21,7 @@ int main(void)
     double a = 4;
 
     (void)pcre2_config_8(PCRE2_CONFIG_JIT, &have_jit);
-    return cJSON_Version() && utf8proc_version() && EVP_sha256() &&
+    return cJSON_Version() && utf8proc_version() && ZSTD_versionNumber() && EVP_sha256() &&
                    cblas_dnrm2(1, &a, 1) > 0 && omp_get_max_threads() &&
                    !LAPACKE_dpotrf(LAPACK_ROW_MAJOR, 'U', 1, &a, 1)
                ? 0
