@@ -371,14 +371,14 @@ static sw_code solve_site(block_job *job, sw_site site, sw_site_stats *stats, sw
         sw_hessian_merge_cross(hess, held);
         shared.strengths = strengths;
     }
-    if (by_expert) {
-        shared.cross = can ? &factor : NULL;
-        rc = solve_experts(job, site, stats, &shared, err);
-        goto done;
-    }
     if (can) shared.factor = &factor;
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-        if (job->linears[i].site == site) rc = solve_linear(job, i, &shared, err);
+        if (job->linears[i].site == site && !(by_expert && job->linears[i].expert >= 0))
+            rc = solve_linear(job, i, &shared, err); /* the shared expert's among them */
+    if (by_expert && rc == SW_OK) {
+        shared.cross = shared.factor;
+        rc = solve_experts(job, site, stats, &shared, err);
+    }
 done:
     sw_mem_put(strengths);
     sw_factor_free(&factor);

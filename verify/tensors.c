@@ -8,6 +8,7 @@
 #include "formats/base/size.h"
 #include "formats/num/num.h"
 #include "verify/decode_spec_parts.h"
+#include "verify/original.h"
 #include "verify/plausible.h"
 
 /* Each thread holds one linear decoded twice over; more threads would cost more memory. */
@@ -26,43 +27,6 @@ typedef struct tensor_job {
     tensor_slot *slots;
 } tensor_job;
 
-/* turned [cols, rows] from values [rows, cols], which are freed. */
-static sw_code turn(float **values, int64_t rows, int64_t cols, sw_err *err)
-{
-    float *turned = NULL;
-    sw_code rc = SW_MEM_GET(&turned, rows * cols, "original weight", err);
-
-    for (int64_t i = 0; rc == SW_OK && i < rows * cols; i++)
-        turned[i % cols * rows + i / cols] = (*values)[i];
-    sw_mem_put(*values);
-    *values = turned;
-    return rc;
-}
-
-/* The original weight as floats [n_out, k_in], however it is stored. */
-static sw_code load_original(float **out, const sw_subject *original, const sw_subject_linear *l,
-                             sw_err *err)
-{
-    const sw_st_tensor *t = sw_spec_find(original->st, l->path, "weight");
-    const bool is_turned = original->model.arch->has_transposed_linears;
-    int64_t n = is_turned ? l->ref.k_in : l->ref.n_out, k = is_turned ? l->ref.n_out : l->ref.k_in;
-    float *values = NULL;
-    sw_code rc;
-
-    if (!t || t->view.n_dims != 2 || t->view.shape[0] != n || t->view.shape[1] != k)
-        return SW_FAIL(err, SW_E_FORMAT, "%s: %s.weight is missing or not [%lld, %lld]",
-                       original->dir, l->path, (long long)n, (long long)k);
-    if ((rc = SW_MEM_GET(&values, n * k, "original weight", err)) != SW_OK) return rc;
-    if ((rc = sw_float_decode_n(values, t->view.data, t->view.dtype, n * k, err)) != SW_OK) {
-        sw_err_prefix(err, "%s: %s.weight", original->dir, l->path);
-        sw_mem_put(values);
-        return rc;
-    }
-    if (is_turned && (rc = turn(&values, n, k, err)) != SW_OK) return rc;
-    *out = values;
-    return SW_OK;
-}
-
 static void judge_one(const tensor_job *job, tensor_slot *slot)
 {
     const sw_subject_linear *l = slot->linear;
@@ -73,7 +37,8 @@ static void judge_one(const tensor_job *job, tensor_slot *slot)
     rc = sw_spec_decode(&w, &job->checkpoint->scheme, job->checkpoint->st, l->path, l->ref.n_out,
                         l->ref.k_in, &slot->err);
     slot->is_decoded = rc == SW_OK;
-    if (rc == SW_OK && job->original) rc = load_original(&values, job->original, l, &slot->err);
+    if (rc == SW_OK && job->original) rc = sw_original_weight(&values, job->original, l,
+                                                               &slot->err);
     if (rc == SW_OK) rc = sw_plausible_check(&slot->figures, slot->why, &w, values, &slot->err);
     sw_mem_put(values);
     sw_spec_weight_free(&w);
@@ -103,7 +68,7 @@ static sw_code take_slots(tensor_slot **out, int64_t *n_out, sw_report *report,
         const sw_subject_linear *l = &linears[i];
 
         if (!sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, l->path)) {
-            if (sw_spec_find(checkpoint->st, l->path, "weight")) continue;
+            if (sw_original_holds(checkpoint, l)) continue; /* left as it was */
             if ((rc = sw_report_find(report, "missing", l->path, err, "%s is stored neither "
                                      "quantized nor plain", l->path)) != SW_OK)
                 return rc;
@@ -193,8 +158,9 @@ static sw_code cover_original(sw_report *report, const sw_subject *checkpoint,
 {
     sw_report_coverage *c = &report->coverage;
     const sw_st_tensor *kept = sw_st_find(checkpoint->st, t->name);
-    char path[512], have[160], want[160];
+    char path[512], have[160], want[160], where[300];
     const char *suffix = split_name(path, t->name);
+    sw_original_split split;
 
     c->n_original++;
     c->original_bytes += t->view.size_bytes;
@@ -207,6 +173,17 @@ static sw_code cover_original(sw_report *report, const sw_subject *checkpoint,
         sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)) {
         c->n_quantized++;
         return SW_OK;
+    }
+    split = kept ? SW_ORIGINAL_OTHER : sw_original_is_split(t, checkpoint, where);
+    if (split == SW_ORIGINAL_SPLIT) {
+        c->n_quantized++;
+        return SW_OK;
+    }
+    if (split == SW_ORIGINAL_SPOILT) {
+        c->n_differing++;
+        return sw_report_find(report, "differs", t->name, err, "%s of the original should be found "
+                              "expert by expert; %s is missing or has other values", t->name,
+                              where);
     }
     if (!kept) {
         c->n_missing++;
@@ -250,6 +227,7 @@ static sw_code cover_checkpoint(sw_report *report, const sw_subject *checkpoint,
     if (suffix && sw_spec_is_part(&checkpoint->scheme, suffix) &&
         bsearch(&key, linears, (size_t)report->n_tensors, sizeof *linears, compare_names))
         return SW_OK;
+    if (sw_original_is_split_bias(t->name, original)) return SW_OK; /* compared above */
     report->coverage.n_unexpected++;
     return sw_report_find(report, "unexpected", t->name, err, "%s is neither in the original nor "
                           "part of a quantized linear", t->name);

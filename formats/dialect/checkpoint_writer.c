@@ -50,7 +50,8 @@ static sw_code copy_claims(sw_ckpt_writer *w, const sw_ckpt_linear *linears, int
         const char *from = linears[i].module_path;
         if ((rc = sw_arena_text(&path, &w->arena, from, strlen(from), err)) != SW_OK) return rc;
         sw_claim one = {path, linears[i].n_out, linears[i].k_in,
-                        linears[i].spec ? *linears[i].spec : w->qconfig.spec, false};
+                        linears[i].spec ? *linears[i].spec : w->qconfig.spec, false,
+                        {.tensor = NULL}, {.tensor = NULL}};
         w->claims[i] = one;
         rc = w->dialect->can_hold(&one.spec, one.n_out, one.k_in, err);
         if (rc != SW_OK) sw_err_prefix(err, "%s", path);
@@ -124,6 +125,20 @@ static sw_code claim_dense(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
     return take_tensor(w, at, claim_at, err);
 }
 
+/* One of several in a tensor: the first to come takes it for all. */
+static sw_code claim_fused(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
+{
+    const sw_st_tensor *first = sw_st_at(w->source->st, 0);
+    const sw_claim *c = &w->claims[claim_at];
+    const sw_st_tensor *tensors[] = {c->fused.tensor, c->fused_bias.tensor};
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < 2 && rc == SW_OK; i++)
+        if (tensors[i] && w->claim_of[tensors[i] - first] == -1)
+            rc = take_tensor(w, tensors[i] - first, claim_at, err);
+    return rc;
+}
+
 /* A source that is quantized already: all its tensors of the linear go. */
 static sw_code claim_quantized(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 {
@@ -161,6 +176,15 @@ static sw_code refuse_leftovers(const sw_ckpt_writer *w, sw_err *err)
     return SW_OK;
 }
 
+static sw_code claim_one(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
+{
+    const sw_claim *c = &w->claims[claim_at];
+
+    if (c->fused.tensor) return claim_fused(w, claim_at, err);
+    return sw_checkpoint_is_quantized(w->source, c->module_path) ? claim_quantized(w, claim_at, err)
+                                                                 : claim_dense(w, claim_at, err);
+}
+
 static sw_code claim_tensors(sw_ckpt_writer *w, sw_err *err)
 {
     int64_t n = sw_st_count(w->source->st);
@@ -171,10 +195,7 @@ static sw_code claim_tensors(sw_ckpt_writer *w, sw_err *err)
         w->claim_of[i] = -1;
         w->source_bytes += sw_st_at(w->source->st, i)->view.size_bytes;
     }
-    for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++)
-        rc = sw_checkpoint_is_quantized(w->source, w->claims[i].module_path)
-                 ? claim_quantized(w, i, err)
-                 : claim_dense(w, i, err);
+    for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++) rc = claim_one(w, i, err);
     return rc == SW_OK ? refuse_leftovers(w, err) : rc;
 }
 
@@ -266,6 +287,20 @@ static sw_code declare_claim(sw_ckpt_writer *w, sw_claim *c, sw_err *err)
                                       err);
     }
     c->is_put = true; /* stands for "declared" here; cleared before any is put */
+    return rc == SW_OK ? sw_writer_declare_bias(w, c, err) : rc;
+}
+
+/* The claim that took tensor i, or all claims that lie in it. */
+static sw_code declare_claimed(sw_ckpt_writer *w, int64_t i, sw_err *err)
+{
+    const sw_st_tensor *t = sw_st_at(w->source->st, i);
+    sw_claim *c = &w->claims[w->claim_of[i]];
+    sw_code rc = SW_OK;
+
+    if (!c->fused.tensor) return c->is_put ? SW_OK : declare_claim(w, c, err);
+    for (int64_t k = 0; k < w->n_claims && rc == SW_OK; k++)
+        if (!w->claims[k].is_put && sw_claim_lies_in(&w->claims[k], t))
+            rc = declare_claim(w, &w->claims[k], err);
     return rc;
 }
 
@@ -277,11 +312,10 @@ static sw_code declare_all(sw_ckpt_writer *w, sw_err *err)
     for (int32_t shard = 0; shard < sw_st_n_files(w->source->st); shard++)
         for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
             const sw_st_tensor *t = sw_st_at(w->source->st, i);
-            sw_claim *c = w->claim_of[i] >= 0 ? &w->claims[w->claim_of[i]] : NULL;
-            if (t->shard != shard || (c && c->is_put)) continue;
-            rc = c ? declare_claim(w, c, err)
-                   : sw_st_writer_declare(w->st, t->name, t->view.dtype, t->view.n_dims,
-                                          t->view.shape, err);
+            if (t->shard != shard) continue;
+            rc = w->claim_of[i] >= 0 ? declare_claimed(w, i, err)
+                                     : sw_st_writer_declare(w->st, t->name, t->view.dtype,
+                                                            t->view.n_dims, t->view.shape, err);
         }
     for (int64_t i = 0; i < w->n_claims; i++) w->claims[i].is_put = false;
     return rc;
@@ -352,6 +386,7 @@ sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *sourc
     w->shard_bytes = shard_bytes;
     if ((rc = copy_claims(w, linears, n_linears, err)) != SW_OK ||
         (rc = gather_rules(w, err)) != SW_OK ||
+        (rc = sw_writer_find_fused(w, err)) != SW_OK ||
         (rc = claim_tensors(w, err)) != SW_OK || (rc = gather_ignore(w, qconfig, err)) != SW_OK ||
         (rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK ||
         (rc = start_output(w, out_dir, may_replace, keep, err)) != SW_OK) {
@@ -497,7 +532,8 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
     if (!w->sources)
         rc = sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);
     if (rc != SW_OK) return rc;
-    if ((rc = copy_unclaimed(w, err)) != SW_OK || (rc = reconcile(w, err)) != SW_OK ||
+    if ((rc = copy_unclaimed(w, err)) != SW_OK || (rc = sw_writer_put_biases(w, err)) != SW_OK ||
+        (rc = reconcile(w, err)) != SW_OK ||
         (rc = sw_st_writer_commit(w->st, err)) != SW_OK ||
         (rc = sw_dir_copy_side(&w->listing, w->source->dir, w->dir.work_path, err)) != SW_OK ||
         (rc = write_configs(w, err)) != SW_OK ||

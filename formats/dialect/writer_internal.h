@@ -6,6 +6,7 @@
 #include "formats/dialect/keeper.h"
 #include "formats/dialect/manifest.h"
 #include "formats/dialect/side_files.h"
+#include "formats/model/stored.h"
 
 #define SW_PART_NAME_BYTES 1024
 
@@ -14,6 +15,8 @@ typedef struct sw_claim {
     int64_t n_out, k_in;
     sw_qspec spec;
     bool is_put;
+    /* An expert out of a tensor of all experts; NULL tensors: it is not, or has no bias. */
+    sw_stored fused, fused_bias;
 } sw_claim;
 
 struct sw_ckpt_writer {
@@ -32,6 +35,15 @@ struct sw_ckpt_writer {
     bool is_left; /* the work stays for a later run */
     sw_arena arena;
 };
+
+/* Experts that the source keeps in one tensor (stored.h) become modules of their own: their claims
+ * learn where they lie. SW_E_USAGE: some experts of such a tensor are claimed and others not. */
+sw_code sw_writer_find_fused(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* true when tensor `t` of the source is where this claim's weight or bias lies among others. */
+bool sw_claim_lies_in(const sw_claim *c, const sw_st_tensor *t);
+/* "<module>.bias" of such experts: declare it, and in the end write it. */
+sw_code sw_writer_declare_bias(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
+sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
 sw_claim *sw_claim_find(const sw_ckpt_writer *w, const char *module_path);
 sw_code sw_part_name(char out[SW_PART_NAME_BYTES], const char *module_path, const char *suffix,

@@ -67,6 +67,24 @@ static const sw_op ops_gpt2[] = {
     ATTENTION(NO_SLOT), OPS_O, OPS_ADD, MEAN_NORM(N, X, NORM_MLP), OPS_UNGATED,
 };
 
+static const sw_op ops_sinks_moe[] = {
+    OPS_QKV, OPS_ROPE, ATTENTION(SW_SLOT_SINKS), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP), OPS_MOE,
+};
+/* Queries and keys through low-rank factors; one rotated key part for all heads. */
+#define OPS_LATENT                                                                         \
+    NORM(N, X, NORM_ATTN), LINEAR(Q_A, N, Q_A, ATTN_IN), NORM(Q_A, Q_A, NORM_Q_A),         \
+    LINEAR(Q, Q_A, Q_B, Q_B_IN), LINEAR(KV_A, N, KV_A, ATTN_IN),                           \
+    PLAIN_OP(SPLIT, LATENT, KV_A), NORM(LATENT, LATENT, NORM_KV_A),                        \
+    LINEAR(KV_B, LATENT, KV_B, KV_B_IN), PLAIN_OP(ROPE, Q, Q), PLAIN_OP(ROPE, K_ROPE, K_ROPE), \
+    PLAIN_OP(LATENT_KV, K, KV_B), ATTENTION(NO_SLOT), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
+static const sw_op ops_latent[] = {OPS_LATENT, OPS_MLP};
+static const sw_op ops_latent_moe[] = {
+    OPS_LATENT,
+    LINEAR(SHARED_G, N, SHARED_GATE, MLP_IN), LINEAR(SHARED_U, N, SHARED_UP, MLP_IN),
+    PLAIN_OP(GLU, SHARED_G, SHARED_U), LINEAR(T, SHARED_G, SHARED_DOWN, SHARED_DOWN_IN),
+    ROUTED(MOE_ADD), OPS_ADD,
+};
+
 #define N_OPS(ops) ((int)(sizeof(ops) / sizeof((ops)[0])))
 #define PROGRAM_none NULL, 0
 #define PROGRAM_plain ops_plain, N_OPS(ops_plain)
@@ -77,6 +95,9 @@ static const sw_op ops_gpt2[] = {
 #define PROGRAM_gemma2 ops_gemma2, N_OPS(ops_gemma2)
 #define PROGRAM_gemma3 ops_gemma3, N_OPS(ops_gemma3)
 #define PROGRAM_fused ops_fused, N_OPS(ops_fused)
+#define PROGRAM_sinks_moe ops_sinks_moe, N_OPS(ops_sinks_moe)
+#define PROGRAM_latent ops_latent, N_OPS(ops_latent)
+#define PROGRAM_latent_moe ops_latent_moe, N_OPS(ops_latent_moe)
 #define PROGRAM_opt ops_opt, N_OPS(ops_opt)
 #define PROGRAM_gpt2 ops_gpt2, N_OPS(ops_gpt2)
 
@@ -117,10 +138,26 @@ static const sw_op ops_gpt2[] = {
     {[SW_SLOT_QKV] = "attn.c_attn", [SW_SLOT_O] = "attn.c_proj", [SW_SLOT_UP] = "mlp.c_fc",  \
      [SW_SLOT_DOWN] = "mlp.c_proj", [SW_SLOT_NORM_ATTN] = "ln_1", [SW_SLOT_NORM_MLP] = "ln_2"}
 
+#define NAMES_gpt_oss \
+    {NAMES_ATTENTION, [SW_SLOT_ROUTER] = "mlp.router", [SW_SLOT_SINKS] = "self_attn.sinks"}
+#define NAMES_deepseek_v3                                                                  \
+    {NAMES_MLP, [SW_SLOT_Q_A] = "self_attn.q_a_proj", [SW_SLOT_Q_B] = "self_attn.q_b_proj",  \
+     [SW_SLOT_KV_A] = "self_attn.kv_a_proj_with_mqa", [SW_SLOT_KV_B] = "self_attn.kv_b_proj", \
+     [SW_SLOT_O] = "self_attn.o_proj", [SW_SLOT_NORM_Q_A] = "self_attn.q_a_layernorm",     \
+     [SW_SLOT_NORM_KV_A] = "self_attn.kv_a_layernorm",                                     \
+     [SW_SLOT_NORM_ATTN] = "input_layernorm", [SW_SLOT_NORM_MLP] = "post_attention_layernorm", \
+     [SW_SLOT_SHARED_GATE] = "mlp.shared_experts.gate_proj",                               \
+     [SW_SLOT_SHARED_UP] = "mlp.shared_experts.up_proj",                                   \
+     [SW_SLOT_SHARED_DOWN] = "mlp.shared_experts.down_proj", [SW_SLOT_ROUTER] = "mlp.gate",  \
+     [SW_SLOT_ROUTER_SHIFT] = "mlp.gate.e_score_correction_bias"}
+
 #define EXPERTS_none {NULL, NULL, NULL}, {NULL, NULL}
 #define EXPERTS_gated                                                                      \
     {"mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj"},    \
     {NULL, NULL}
+#define EXPERTS_gpt_oss                                                                    \
+    {"mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj"},    \
+    {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}
 #define EXPERTS_mixtral                                                                    \
     {"block_sparse_moe.experts.%d.w1", "block_sparse_moe.experts.%d.w3",                   \
      "block_sparse_moe.experts.%d.w2"},                                                    \

@@ -119,6 +119,7 @@ sw_code sw_family_experts(sw_model *model, const cJSON *config, int64_t n_defaul
     model->n_experts = n_default;
     model->n_experts_used = used_default;
     if ((rc = sw_json_int(&model->n_experts, config, "num_experts", 1, SW_EXPERTS_MAX, err)) ||
+        (rc = sw_json_int(&model->n_experts, config, "n_routed_experts", 1, SW_EXPERTS_MAX, err)) ||
         (rc = sw_json_int(&model->n_experts, config, "num_local_experts", 1, SW_EXPERTS_MAX, err)))
         return rc;
     if ((rc = sw_json_int(&model->n_experts_used, config, "num_experts_per_tok", 1,

@@ -6,9 +6,8 @@
 #define CAP_MAX 1e6
 #define SCALAR_MAX 1e6
 
-/* A positive number, or null or absent for "none": *out stays. */
-static sw_code read_positive(double *out, const cJSON *config, const char *key, double max,
-                             sw_err *err)
+sw_code sw_family_positive(double *out, const cJSON *config, const char *key, double max,
+                           sw_err *err)
 {
     double value = 1.0;
     sw_code rc = sw_json_real(&value, config, key, err);
@@ -20,8 +19,7 @@ static sw_code read_positive(double *out, const cJSON *config, const char *key, 
     return SW_OK;
 }
 
-/* A key that must have one value, whether said or not. */
-static sw_code insist(const cJSON *config, const char *key, bool want, sw_err *err)
+sw_code sw_family_insist(const cJSON *config, const char *key, bool want, sw_err *err)
 {
     bool have = want;
     sw_code rc = sw_json_bool(&have, config, key, err);
@@ -47,9 +45,10 @@ static sw_code read_gemma(sw_model *model, const cJSON *config, int64_t window, 
     model->norm_offset = 1.0;
     model->embed_scale = (double)(float)sqrt((double)model->hidden);
     if ((rc = sw_family_attention_bias(model, config, err)) != SW_OK) return rc;
-    if ((rc = insist(config, "use_bidirectional_attention", false, err)) != SW_OK) return rc;
-    if ((rc = read_positive(&scalar, config, "query_pre_attn_scalar", SCALAR_MAX, err)) != SW_OK)
-        return rc;
+    rc = sw_family_insist(config, "use_bidirectional_attention", false, err);
+    if (rc != SW_OK) return rc;
+    rc = sw_family_positive(&scalar, config, "query_pre_attn_scalar", SCALAR_MAX, err);
+    if (rc != SW_OK) return rc;
     model->attention_scale = 1.0 / sqrt(scalar);
     if ((rc = sw_family_window(&model->sliding_window, config, window, err)) != SW_OK) return rc;
     return sw_family_layer_types(model, config, period, err);
@@ -60,7 +59,7 @@ static sw_code read_cap(double *out, const cJSON *config, const char *key, doubl
                         sw_err *err)
 {
     *out = cJSON_GetObjectItemCaseSensitive(config, key) ? 0.0 : when_absent;
-    return read_positive(out, config, key, CAP_MAX, err);
+    return sw_family_positive(out, config, key, CAP_MAX, err);
 }
 
 sw_code sw_family_read_gemma2(sw_model *model, const cJSON *config, sw_err *err)
@@ -119,10 +118,10 @@ sw_code sw_family_read_opt(sw_model *model, const cJSON *config, sw_err *err)
     has_biases(model);
     model->first_position_row = 2; /* the table starts with two rows for padding */
     model->n_position_rows = model->max_positions + 2;
-    if ((rc = insist(config, "do_layer_norm_before", true, err)) != SW_OK ||
-        (rc = insist(config, "enable_bias", true, err)) != SW_OK ||
-        (rc = insist(config, "layer_norm_elementwise_affine", true, err)) != SW_OK ||
-        (rc = insist(config, "_remove_final_layer_norm", false, err)) != SW_OK)
+    if ((rc = sw_family_insist(config, "do_layer_norm_before", true, err)) != SW_OK ||
+        (rc = sw_family_insist(config, "enable_bias", true, err)) != SW_OK ||
+        (rc = sw_family_insist(config, "layer_norm_elementwise_affine", true, err)) != SW_OK ||
+        (rc = sw_family_insist(config, "_remove_final_layer_norm", false, err)) != SW_OK)
         return rc;
     rc = sw_json_int(&width, config, "word_embed_proj_dim", 1, (int64_t)1 << 31, err);
     if (rc == SW_OK && width != model->hidden)
@@ -138,8 +137,8 @@ sw_code sw_family_read_gpt2(sw_model *model, const cJSON *config, sw_err *err)
 
     has_biases(model);
     model->n_position_rows = model->max_positions;
-    if ((rc = insist(config, "scale_attn_weights", true, err)) != SW_OK ||
-        (rc = insist(config, "scale_attn_by_inverse_layer_idx", false, err)) != SW_OK)
+    if ((rc = sw_family_insist(config, "scale_attn_weights", true, err)) != SW_OK ||
+        (rc = sw_family_insist(config, "scale_attn_by_inverse_layer_idx", false, err)) != SW_OK)
         return rc;
-    return insist(config, "add_cross_attention", false, err);
+    return sw_family_insist(config, "add_cross_attention", false, err);
 }

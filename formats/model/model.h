@@ -125,6 +125,7 @@ typedef struct sw_model {
     int64_t sliding_window;   /* 0: none */
     bool is_window_layer[SW_LAYERS_MAX];
     double norm_eps;
+    double rank_norm_eps;     /* of the norms between low-rank factors */
     double norm_offset;       /* 1: norm weights are stored less one */
     sw_mlp_act act;
     double act_limit;         /* of SW_MLP_SWIGLU_CLAMPED */

@@ -69,6 +69,7 @@ typedef struct row_job {
     const float *src, *w, *bias;
     const sw_angles *angles;
     int64_t width, seq_len, first;
+    float eps;
 } row_job;
 
 static void norm_task(void *ctx, int64_t begin, int64_t end, int thread)
@@ -78,12 +79,12 @@ static void norm_task(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
         float *dst = j->dst + t * j->width;
-        const float *src = j->src + t * j->width, eps = (float)j->e->m->norm_eps;
+        const float *src = j->src + t * j->width;
 
         if (j->bias)
-            j->e->vec->layer_norm(dst, src, j->w, j->bias, j->width, eps);
+            j->e->vec->layer_norm(dst, src, j->w, j->bias, j->width, j->eps);
         else
-            j->e->vec->rms_norm(dst, src, j->w, j->width, eps);
+            j->e->vec->rms_norm(dst, src, j->w, j->width, j->eps);
     }
 }
 
@@ -142,9 +143,10 @@ static void add_task(void *ctx, int64_t begin, int64_t end, int thread)
 }
 
 void sw_norm_rows(const sw_engine *e, float *dst, const float *x, const float *w,
-                  const float *bias, int64_t n, int64_t width)
+                  const float *bias, int64_t n, int64_t width, double eps)
 {
-    row_job job = {.e = e, .dst = dst, .src = x, .w = w, .bias = bias, .width = width};
+    row_job job = {.e = e, .dst = dst, .src = x, .w = w, .bias = bias, .width = width,
+                   .eps = (float)eps};
 
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, norm_task, &job);
 }
@@ -181,9 +183,13 @@ sw_code sw_run_linear(sw_engine *e, float *y, const float *x, int64_t n, const s
 
 static sw_code op_norm(sw_run *run, const sw_op *op, sw_err *err)
 {
+    const sw_model *m = run->e->m;
+    const bool is_between = op->slot == SW_SLOT_NORM_Q_A || op->slot == SW_SLOT_NORM_KV_A;
+
     (void)err;
     sw_norm_rows(run->e, buffer(run, op->dst), buffer(run, op->src), run->block->norm[op->slot],
-                 run->block->norm_bias[op->slot], run->n_tokens, run->e->width[op->src]);
+                 run->block->norm_bias[op->slot], run->n_tokens, run->e->width[op->src],
+                 is_between ? m->rank_norm_eps : m->norm_eps);
     return SW_OK;
 }
 
@@ -205,7 +211,7 @@ static sw_code op_head_norm(sw_run *run, const sw_op *op, sw_err *err)
 
     (void)err;
     sw_norm_rows(run->e, x, x, run->block->norm[op->slot], NULL,
-                 run->n_tokens * (run->e->width[op->dst] / dim), dim);
+                 run->n_tokens * (run->e->width[op->dst] / dim), dim, run->e->m->norm_eps);
     return SW_OK;
 }
 

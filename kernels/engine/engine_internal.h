@@ -15,6 +15,8 @@ typedef struct sw_angles {
 
 typedef struct sw_moe_scratch {
     float *probs;      /* [max_tokens, n_experts] */
+    float *ranks;      /* likewise, what experts are chosen by; a sigmoid router's alone */
+    float *groups;     /* [max_tokens, n_expert_groups] likewise */
     float *rows, *out; /* [max_tokens, hidden] one expert's tokens */
     float *gate, *up;  /* [max_tokens, moe_intermediate] likewise */
     int32_t *chosen;   /* [max_tokens, n_experts_used] */
@@ -71,7 +73,7 @@ void sw_angles_free(sw_angles *angles);
 void sw_act_rows(const sw_engine *e, float *g, const float *u, int64_t n, int64_t width);
 /* dst = x / sqrt(mean(x^2) + eps) * w, or with a bias dst = (x - mean) / deviation * w + bias. */
 void sw_norm_rows(const sw_engine *e, float *dst, const float *x, const float *w,
-                  const float *bias, int64_t n, int64_t width);
+                  const float *bias, int64_t n, int64_t width, double eps);
 sw_code sw_engine_hidden(sw_engine *e, float **out, sw_err *err) SW_MUST_USE;
 
 #endif

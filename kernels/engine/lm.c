@@ -79,7 +79,7 @@ sw_code sw_engine_head(sw_engine *e, const sw_lm *lm, float *logits, const float
         const int64_t n_rows = sw_min_i64(e->max_tokens, n - t);
 
         sw_norm_rows(e, normed, x + t * hidden, lm->final_norm, lm->final_norm_bias, n_rows,
-                     hidden);
+                     hidden, e->m->norm_eps);
         rc = sw_run_linear(e, logits + t * vocab, normed, n_rows, &lm->head, err);
         if (rc == SW_OK && e->m->logits_cap > 0.0)
             e->vec->softcap(logits + t * vocab, (float)e->m->logits_cap, n_rows * vocab);

@@ -1,8 +1,10 @@
 /* moe.c - a sparse feed-forward layer: route, gather per expert, one product each, scatter back.
  *
- * Router arithmetic is f32: softmax over all experts, the n_experts_used largest (ties to the
- * lower index), renormalized when the model says so. Experts run in index order, and so do the
- * sums of their outputs.
+ * Router arithmetic is f32. One kind takes a softmax over all experts and the n_experts_used
+ * largest (ties to the lower index), renormalized when the model says so. The other takes
+ * sigmoids, adds a shift, keeps the groups whose two best sum highest, and the best experts in
+ * them; weights are the sigmoids without the shift (DeepSeek-V3 report, 2024, section 2.1.2).
+ * Experts run in index order, and so do the sums of their outputs.
  */
 #include <math.h>
 #include <string.h>
@@ -18,6 +20,9 @@ sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_t
     sw_code rc;
 
     if ((rc = SW_MEM_GET(&s.probs, max_tokens * m->n_experts, "router", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.ranks, m->router == SW_ROUTER_SIGMOID ? max_tokens * m->n_experts : 0,
+                         "router", err)) ||
+        (rc = SW_MEM_GET(&s.groups, max_tokens * m->n_expert_groups, "router", err)) ||
         (rc = SW_MEM_GET(&s.rows, max_tokens * m->hidden, "expert inputs", err)) != SW_OK ||
         (rc = SW_MEM_GET(&s.out, max_tokens * m->hidden, "expert outputs", err)) != SW_OK ||
         (rc = SW_MEM_GET(&s.gate, max_tokens * m->moe_intermediate, "expert gates", err)) ||
@@ -36,6 +41,8 @@ sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_t
 void sw_moe_scratch_free(sw_moe_scratch *moe)
 {
     sw_mem_put(moe->probs);
+    sw_mem_put(moe->ranks);
+    sw_mem_put(moe->groups);
     sw_mem_put(moe->rows);
     sw_mem_put(moe->out);
     sw_mem_put(moe->gate);
@@ -63,26 +70,90 @@ static int32_t next_best(const float *probs, int64_t n, int32_t previous)
     return best;
 }
 
+/* The sum of the two largest of n >= 2. */
+static float best_two(const float *x, int64_t n)
+{
+    float first = x[0] > x[1] ? x[0] : x[1], second = x[0] > x[1] ? x[1] : x[0];
+
+    for (int64_t i = 2; i < n; i++) {
+        if (x[i] > first) {
+            second = first;
+            first = x[i];
+        } else if (x[i] > second) {
+            second = x[i];
+        }
+    }
+    return first + second;
+}
+
+/* Only the experts of the best groups stay in the running. */
+static void drop_groups(const sw_model *m, float *ranks, float *groups)
+{
+    const int64_t n = m->n_expert_groups, size = m->n_experts / n;
+    int32_t best = -1;
+
+    if (m->n_groups_used == n) return;
+    for (int64_t g = 0; g < n; g++) groups[g] = best_two(ranks + g * size, size);
+    for (int64_t i = 0; i < m->n_groups_used; i++) best = next_best(groups, n, best);
+    for (int64_t g = 0; g < n; g++) { /* `best` is the last that stays */
+        if (groups[g] > groups[best] || (groups[g] == groups[best] && g <= best)) continue;
+        for (int64_t e = g * size; e < (g + 1) * size; e++) ranks[e] = -INFINITY;
+    }
+}
+
+typedef struct route_job {
+    const sw_engine *e;
+    const float *shift; /* [n_experts] of a sigmoid router, or NULL */
+} route_job;
+
+/* Logits of token t into the weights its experts may get; *ranks is what they are chosen by.
+ * false: the input was not finite. */
+static bool weigh_experts(const route_job *job, float **ranks, int64_t t)
+{
+    const sw_engine *e = job->e;
+    const int64_t n = e->m->n_experts;
+    float *probs = e->moe.probs + t * n, total = 0.0f;
+
+    *ranks = probs;
+    if (e->m->router == SW_ROUTER_SOFTMAX) {
+        total = e->vec->exp_sum(probs, e->vec->max(probs, n), n);
+        e->vec->scale(probs, 1.0f / total, n);
+        return isfinite(total);
+    }
+    *ranks = e->moe.ranks + t * n;
+    e->vec->sigmoid(probs, n);
+    for (int64_t i = 0; i < n; i++) {
+        (*ranks)[i] = job->shift ? probs[i] + job->shift[i] : probs[i];
+        total += (*ranks)[i];
+    }
+    if (!isfinite(total)) return false;
+    drop_groups(e->m, *ranks, e->moe.groups + t * e->m->n_expert_groups);
+    return true;
+}
+
 static void choose_experts(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const sw_engine *e = ctx;
-    const int64_t n = e->m->n_experts, k = e->m->n_experts_used;
+    const route_job *job = ctx;
+    const sw_engine *e = job->e;
+    const sw_model *m = e->m;
+    const int64_t n = m->n_experts, k = m->n_experts_used;
+    const float tiny = m->router == SW_ROUTER_SIGMOID ? 1e-20f : 0.0f; /* they may all be 0 */
 
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
-        float *probs = e->moe.probs + t * n, *share = e->moe.share + t * k, sum = 0.0f;
-        const float total = e->vec->exp_sum(probs, e->vec->max(probs, n), n);
+        float *probs = e->moe.probs + t * n, *share = e->moe.share + t * k, sum = tiny, *ranks;
+        const bool is_finite = weigh_experts(job, &ranks, t);
         int32_t best = -1;
 
-        e->vec->scale(probs, 1.0f / total, n);
         for (int64_t i = 0; i < k; i++) {
             /* where the input was not finite any experts will do, as long as they differ */
-            best = isfinite(total) ? next_best(probs, n, best) : (int32_t)i;
+            best = is_finite ? next_best(ranks, n, best) : (int32_t)i;
             e->moe.chosen[t * k + i] = best;
             share[i] = probs[best];
             sum += share[i];
         }
-        for (int64_t i = 0; i < k && e->m->norm_topk; i++) share[i] /= sum;
+        for (int64_t i = 0; i < k && m->norm_topk; i++) share[i] /= sum;
+        if (m->route_scale != 1.0) e->vec->scale(share, (float)m->route_scale, k);
     }
 }
 
@@ -197,6 +268,7 @@ sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
 {
     sw_engine *e = run->e;
     sw_moe_scratch *moe = &e->moe;
+    route_job route = {e, run->block->norm[SW_SLOT_ROUTER_SHIFT]};
     sw_code rc;
 
     if ((rc = sw_run_reach(run, SW_SITE_MLP_IN, src, e->m->hidden, err)) != SW_OK ||
@@ -205,7 +277,8 @@ sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
     rc = sw_run_linear(e, moe->probs, src, run->n_tokens, &run->block->linear[SW_SLOT_ROUTER],
                        err);
     if (rc != SW_OK) return rc;
-    sw_parallel_for(e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, choose_experts, e);
+    sw_parallel_for(e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, choose_experts,
+                    &route);
     list_tokens(moe, e->m->n_experts, run->n_tokens, e->m->n_experts_used);
     for (int64_t i = 0; i < e->m->n_experts; i++) {
         const int64_t start = moe->starts[i], n = moe->starts[i + 1] - start;

@@ -22,12 +22,14 @@
 typedef struct arch_case {
     const char *name;
     int64_t n_linears; /* in the toy of two layers */
+    int64_t group;
 } arch_case;
 
 static const arch_case archs[] = {
-    {"llama", 14}, {"mistral", 14},     {"qwen2", 14},     {"qwen3", 14}, {"olmo2", 14},
-    {"gemma2", 14}, {"gemma3_text", 14}, {"phi3", 8},       {"opt", 12},   {"gpt2", 8},
-    {"mixtral", 32}, {"qwen3_moe", 32},
+    {"llama", 14, 32},   {"mistral", 14, 32},     {"qwen2", 14, 32},     {"qwen3", 14, 32},
+    {"olmo2", 14, 32},   {"gemma2", 14, 32},      {"gemma3_text", 14, 32}, {"phi3", 8, 32},
+    {"opt", 12, 32},     {"gpt2", 8, 32},         {"mixtral", 32, 32},   {"qwen3_moe", 32, 32},
+    {"gpt_oss", 32, 32}, {"deepseek_v3", 8 + 5 + 3 + 12, 0}, /* dense first; a rank of 48 */
 };
 #define N_ARCHS (sizeof archs / sizeof archs[0])
 
@@ -63,7 +65,7 @@ static void test_rounded(void **state)
 
     scratch_open(&s);
     (void)snprintf(source, sizeof source, DIR_OF "%s", a->name);
-    quantized_dir_make(scratch_path(&s, "q"), source, "swage", 8, true, 32);
+    quantized_dir_make(scratch_path(&s, "q"), source, "swage", 8, true, a->group);
     judge(a, scratch_path(&s, "q"), MAX_KL);
     scratch_close(&s);
 }
@@ -81,7 +83,7 @@ static void test_calibrated(void **state)
     (void)snprintf(path, sizeof path, "%s/reference.safetensors", source);
     reference_open(&ref, path);
     calib = (sw_calib){ref.ids, ref.n_seqs, ref.seq_len};
-    quantized_dir_calibrate(scratch_path(&s, "q"), source, "compressed-tensors", 8, true, 32,
+    quantized_dir_calibrate(scratch_path(&s, "q"), source, "compressed-tensors", 8, true, a->group,
                             &calib);
     judge(a, scratch_path(&s, "q"), MAX_KL);
     reference_close(&ref);

@@ -18,6 +18,7 @@ static const char *const toy_dirs[] = {
     "tests/golden/arch/qwen3", "tests/golden/arch/qwen3_moe", "tests/golden/arch/mixtral",
     "tests/golden/arch/olmo2", "tests/golden/arch/gemma2", "tests/golden/arch/gemma3_text",
     "tests/golden/arch/phi3", "tests/golden/arch/opt", "tests/golden/arch/gpt2",
+    "tests/golden/arch/gpt_oss", "tests/golden/arch/deepseek_v3",
 };
 #define N_TOYS (sizeof toy_dirs / sizeof toy_dirs[0])
 

@@ -49,6 +49,8 @@ static const golden_model models[] = {
     {ARCH("phi3"), REFERENCE, FILE_LIMIT, false},
     {ARCH("opt"), REFERENCE, FILE_LIMIT, false},
     {ARCH("gpt2"), REFERENCE, FILE_LIMIT, false},
+    {ARCH("gpt_oss"), REFERENCE, FILE_LIMIT, false},
+    {ARCH("deepseek_v3"), REFERENCE, FILE_LIMIT, false},
     {"calib_data/tiny-llama", "tests/golden/tiny-llama", EXACT, FILE_LIMIT, true},
     {"calib_data/tiny-llama", "tests/golden/tiny-llama", REFERENCE, LOOSE_LIMIT, true},
     {MODEL("small-llama"), EXACT, FILE_LIMIT, true},

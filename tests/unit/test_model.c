@@ -127,6 +127,39 @@ static void test_family_keys(void **state)
     assert_true(m.n_eos == 0 && m.eos_id == -1 && m.bos_id == -1);
 }
 
+#define LATENT "\"q_lora_rank\":48"
+static void test_keys_of_sparse_families(void **state)
+{
+    sw_linear_ref refs[32];
+    sw_model m;
+
+    (void)state;
+    must_read(&m, "gpt_oss", "");
+    assert_true(m.n_experts == 128 && m.n_experts_used == 4 && m.moe_intermediate == 96);
+    assert_true(m.act == SW_MLP_SWIGLU_CLAMPED && m.act_limit == 7.0 && m.sliding_window == 128);
+    assert_true(m.is_window_layer[0] && !m.is_window_layer[1] && m.head_dim == 64);
+    assert_true(sw_model_slot_has_bias(&m, SW_SLOT_ROUTER) && m.has_qkv_bias && m.has_o_bias);
+    must_read(&m, "deepseek_v3",
+              LATENT ",\"n_shared_experts\":2,\"rope_scaling\":{\"type\":\"yarn\","
+              "\"factor\":40,\"mscale\":1.0,\"mscale_all_dim\":1.0,"
+              "\"original_max_position_embeddings\":64}");
+    assert_true(m.q_rank == 48 && m.kv_rank == 512 && m.head_dim == 192 && m.rope_dim == 64);
+    assert_true(m.n_kv_heads == 8 && m.v_head_dim == 128 && m.is_rope_paired);
+    assert_true(m.n_experts == 256 && m.n_expert_groups == 8 && m.n_groups_used == 4);
+    assert_true(m.route_scale == 2.5 && m.norm_topk && m.shared_intermediate == 4096);
+    /* 1/sqrt(192) * (0.1 ln 40 + 1)^2 */
+    assert_true(m.attention_scale > 0.13523 && m.attention_scale < 0.13524);
+    assert_false(sw_model_is_sparse(&m, 2));
+    assert_true(sw_model_is_sparse(&m, 3));
+    assert_int_equal(sw_model_linears(&m, 0, refs, 32), 5 + 3);
+    assert_int_equal(sw_model_linears(&m, 3, refs, 32), 5 + 3 + 3 * 256);
+    assert_true(refs[7].slot == SW_SLOT_SHARED_DOWN && refs[7].site == SW_SITE_SHARED_DOWN_IN);
+    assert_true(refs[3].slot == SW_SLOT_KV_B && refs[3].n_out == 8 * 256 && refs[3].k_in == 512);
+    assert_true(sw_model_site_writes_residual(&m, 3, SW_SITE_SHARED_DOWN_IN));
+    assert_false(sw_model_site_writes_residual(&m, 3, SW_SITE_DOWN_IN));
+    assert_false(sw_model_site_writes_residual(&m, 3, SW_SITE_KV_B_IN));
+}
+
 static void test_keys_of_norms_and_scores(void **state)
 {
     sw_model m;
@@ -270,6 +303,25 @@ static const struct {
     {"gpt2", "\"scale_attn_by_inverse_layer_idx\":true", "scale_attn_by_inverse_layer_idx",
      SW_E_UNSUPPORTED},
     {"gpt2", "\"layer_norm_epsilon\":2", "layer_norm_epsilon", SW_E_FORMAT},
+    {"gpt_oss", "\"swiglu_limit\":-7", "swiglu_limit", SW_E_FORMAT},
+    {"gpt_oss", "\"num_experts_per_tok\":129", "num_experts_per_tok", SW_E_FORMAT},
+    {"gpt_oss", "\"sliding_window\":\"x\"", "sliding_window", SW_E_FORMAT},
+    {"deepseek_v3", "", "q_lora_rank", SW_E_UNSUPPORTED},
+    {"deepseek_v3", LATENT ",\"kv_lora_rank\":0", "kv_lora_rank", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"qk_rope_head_dim\":9", "qk_rope_head_dim", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"v_head_dim\":1000000", "v_head_dim", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"attention_bias\":true", "attention_bias", SW_E_UNSUPPORTED},
+    {"deepseek_v3", LATENT ",\"scoring_func\":\"softmax\"", "scoring_func", SW_E_UNSUPPORTED},
+    {"deepseek_v3", LATENT ",\"topk_method\":\"greedy\"", "topk_method", SW_E_UNSUPPORTED},
+    {"deepseek_v3", LATENT ",\"n_group\":7", "n_group", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"n_group\":256", "n_group", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"topk_group\":9", "topk_group", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"n_group\":64,\"topk_group\":1", "topk_group", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"moe_layer_freq\":2", "moe_layer_freq", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"n_shared_experts\":0", "n_shared_experts", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"routed_scaling_factor\":0", "routed_scaling_factor", SW_E_FORMAT},
+    {"deepseek_v3", LATENT ",\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}",
+     "rope_type", SW_E_UNSUPPORTED},
     {"qwen3", "\"rope_parameters\":{\"a\":{\"rope_theta\":2},\"b\":{\"rope_theta\":3}}",
      "layer types", SW_E_UNSUPPORTED},
     {"llama", "\"eos_token_id\":\"x\"", "eos_token_id", SW_E_FORMAT},
@@ -373,6 +425,7 @@ int main(void)
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_both_styles),
         cmocka_unit_test(test_family_keys),
+        cmocka_unit_test(test_keys_of_sparse_families),
         cmocka_unit_test(test_keys_of_norms_and_scores),
         cmocka_unit_test(test_other_names_of_sizes),
         cmocka_unit_test(test_sites),
