@@ -46,6 +46,7 @@ static sw_code unknown_key(const reader *r, const char *key)
         int distance = sw_opt_distance(key, row->name);
         if (distance >= best_distance || sw_recipe_is_among(row->name, sw_recipe_not_keys))
             continue;
+        best_distance = distance;
         best = row->name;
     }
     if (best)

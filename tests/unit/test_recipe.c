@@ -120,6 +120,7 @@ static void what_is_wrong_is_named(void **state)
         const char *text, *says;
     } rows[] = {
         {"{\"sampels\": 3}", "r.json: unknown key \"sampels\"; did you mean \"samples\"?"},
+        {"{\"syn\": true}", "did you mean \"sym\"?"}, /* not asym, which comes later */
         {"{\"override\": []}", "did you mean \"overrides\"?"},
         {"{\"colour\": 3}", "unknown key \"colour\"; keys are"},
         {"{\"recipe\": \"x\"}", "unknown key \"recipe\""},
