@@ -21,6 +21,7 @@ typedef struct sw_solve_report {
     int64_t n_tokens;        /* that the statistics rest on */
     int64_t n_routed;        /* tokens that reached the expert; -1 for what is no expert */
     double shared_weight;    /* of the all-token statistics in an expert's, 0..1 (experts.h) */
+    double power;            /* tr(W H W^T), what the relative errors are relative to */
     double error_rtn;        /* relative output error tr(E H E^T) / tr(W H W^T) of plain rounding */
     double error;            /* the same of what was written; -1 without statistics */
     double scale_min, scale_max;

@@ -165,6 +165,7 @@ static sw_code run_slabs(gptq_job *job, sw_solve_report *report, sw_err *err)
         loss_rtn += job->loss_rtn[i];
         power += job->power[i];
     }
+    report->power = power;
     report->error = power > 0 ? loss / power : 0;
     report->error_rtn = power > 0 ? loss_rtn / power : 0;
     return SW_OK;

@@ -15,6 +15,7 @@
 #include "tools/names.h"
 #include "tools/quantize_report.h"
 #include "tools/recipe.h"
+#include "tools/target_bits.h"
 #include "tools/values.h"
 #include "verify/verify.h"
 
@@ -24,7 +25,7 @@ typedef struct quantize_options {
         *recipe, *experts;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
-    double damp;
+    double damp, target_bits;
     int symmetry; /* 0: as the scheme says, 1: symmetric, 2: not */
     int may_replace, allow_fallback, is_restart;
     uint64_t shard_bytes;
@@ -82,6 +83,9 @@ static const sw_opt options[] = {
      .help = "instead of the scheme's"},
     {.name = "group-size", .kind = SW_OPT_CHOICE, AT(group_size), .arg = "G",
      .choices = group_name, .help = "weights per scale, instead of the scheme's"},
+    {.name = "target-bits", .kind = SW_OPT_REAL, AT(target_bits), .arg = "X", .min = 1, .max = 16,
+     .help = "bits per weight, scales included: choose width and group size of every linear by "
+             "what it costs the model"},
     {.name = "sym", .kind = SW_OPT_FLAG, AT(symmetry), .set_to = 1, .help = "no zero points"},
     {.name = "asym", .kind = SW_OPT_FLAG, AT(symmetry), .set_to = 2, .help = "with zero points"},
     {.name = "ignore", .kind = SW_OPT_LIST, AT(ignore), .arg = "PATTERN",
@@ -261,11 +265,33 @@ static sw_code select_linears(job *j, sw_err *err)
     return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
 }
 
+/* --target-bits: measure what each linear loses, and let each have what it needs. */
+static sw_code choose_specs(job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    const sw_quant_options *q = &j->settings.quant;
+    sw_target_request request = {
+        .bits = o->target_bits, .spec = &q->spec, .keep_group = o->group_size != NULL,
+        .keep_symmetry = o->symmetry != 0, .dialect = j->dialect, .algo = q->algo,
+        .calib = &j->calibration.calib, .damp = q->damp, .n_threads = q->n_threads};
+    sw_target_outcome outcome;
+    sw_code rc = sw_target_bits_choose(&outcome, &j->selection, &j->source.model, j->source.st,
+                                       &request, j->progress, err);
+
+    if (rc != SW_OK) return rc;
+    j->settings.target_bits = o->target_bits;
+    j->settings.predicted_kl = outcome.loss;
+    sw_progress_note(j->progress, "%.3f bits per weight; predicted divergence %.4f nats per token "
+                     "before refinement", outcome.bits, outcome.loss);
+    return SW_OK;
+}
+
 /* Everything up to the first weight. */
 static sw_code plan(job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
     const sw_algo *algo;
+    bool with_text;
     sw_code rc;
 
     settings_of(&j->settings, o);
@@ -274,9 +300,17 @@ static sw_code plan(job *j, sw_err *err)
     if (!o->out) return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
     if (!o->may_replace && sw_path_exists(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
-    if (algo->needs_statistics && !o->calib.n)
-        return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text: --calib FILE",
-                       algo->name);
+    with_text = algo->needs_statistics || o->target_bits > 0;
+    if (with_text && !o->calib.n)
+        return SW_FAIL(err, SW_E_USAGE, "%s%s needs calibration text: --calib FILE",
+                       algo->needs_statistics ? "method " : "--target-bits",
+                       algo->needs_statistics ? algo->name : "");
+    if (o->target_bits > 0 && o->bits)
+        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses the widths; leave --bits out");
+    if (o->target_bits > 0 && (j->settings.quant.spec.num->kind != SW_NUM_INT ||
+                               j->settings.quant.spec.act.scope != SW_ACT_NONE))
+        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses among integer weights; scheme %s "
+                       "is another kind", o->scheme);
     if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
     if ((rc = check_source(j, err)) != SW_OK) return rc;
     j->settings.quant.spec.scale_dtype = j->dialect->scale_dtype(j->source.model.dtype);
@@ -284,7 +318,7 @@ static sw_code plan(job *j, sw_err *err)
     rc = select_linears(j, err);
     if (rc != SW_OK) return rc;
     if ((rc = check_rest(j, err)) != SW_OK) return rc;
-    if (algo->needs_statistics) {
+    if (with_text) {
         sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed};
         if ((rc = sw_calibration_read(&j->calibration, &j->source.model, &c, err)) != SW_OK)
             return rc;
@@ -292,9 +326,9 @@ static sw_code plan(job *j, sw_err *err)
         sw_progress_note(j->progress, "method %s needs no calibration; --calib is not read",
                          algo->name);
     }
-    return sw_quantize_report_new(&j->report, &j->settings,
-                                  algo->needs_statistics ? &j->calibration : NULL, &o->calib,
-                                  &j->selection, err);
+    if (o->target_bits > 0 && (rc = choose_specs(j, err)) != SW_OK) return rc;
+    return sw_quantize_report_new(&j->report, &j->settings, with_text ? &j->calibration : NULL,
+                                  &o->calib, &j->selection, err);
 }
 
 /* What the manifest says at the start decides the bytes, and what overrides make of a linear. */
@@ -411,7 +445,10 @@ static uint64_t tensor_bytes(const sw_st *st)
 static sw_code finish(job *j, sw_run *run, double start_s, sw_err *err)
 {
     sw_quantize_outcome outcome = {.out_dir = j->o->out,
-                                   .source_bytes = tensor_bytes(j->source.st)};
+                                   .source_bytes = tensor_bytes(j->source.st),
+                                   .is_mixed = sw_selection_is_mixed(&j->selection),
+                                   .bits_per_weight =
+                                       sw_target_bits_of(&j->selection, j->dialect)};
     struct timespec now;
     sw_st *written = NULL;
     sw_code rc;
@@ -465,6 +502,8 @@ static sw_code run_quantize(sw_run *run, sw_err *err)
 static const char *const examples[] = {
     "swage quantize calib_data/tiny-llama -o build/out --calib calib_data/calib.u16 --samples 64",
     "swage quantize MODEL -o OUT --scheme W4A16_ASYM --format gptq_v2 --calib text.txt",
+    "swage quantize MODEL -o OUT --target-bits 3.5 --format gptq_v2 --calib text.txt",
+    "swage quantize MODEL -o OUT --recipe recipe.json --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W8A16 --method rtn --format compressed-tensors",
     "swage quantize MODEL -o OUT --calib *.txt --group-size 32 --ignore 'layers.0' down_proj",
     NULL};

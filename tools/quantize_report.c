@@ -27,6 +27,10 @@ static bool add_settings(cJSON *root, const sw_quantize_settings *s)
               add_number(o, "group_size", (double)q->spec.group_elems) &&
               add_text(o, "scale_dtype", sw_dtype_name(q->spec.scale_dtype));
 
+    if (ok && s->target_bits > 0)
+        ok = add_number(o, "target_bits", s->target_bits) &&
+             add_number(o, "predicted_kl", s->predicted_kl);
+
     if (!ok || !q->algo->needs_statistics) return ok;
     return add_text(o, "act_order", s->order) && add_text(o, "sequential", s->sequential) &&
            add_text(o, "experts", sw_name_of_experts((int)q->experts)) &&
@@ -252,12 +256,14 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
     if (s->quant.spec.group_elems)
         (void)snprintf(group, sizeof group, "%lld", (long long)s->quant.spec.group_elems);
     (void)printf("output      %s (%s)\n"
-                 "scheme      %s: %d bits, %s, group %s, by %s\n"
-                 "linears     %lld quantized, %lld by a fallback\n"
+                 "scheme      %s: %s%d bits, %s, group %s, by %s\n"
+                 "linears     %lld quantized, %lld by a fallback, %.3f bits per weight\n"
                  "tensors     %s -> %s\n",
-                 o->out_dir, s->format, s->scheme, s->quant.spec.num->bits,
+                 o->out_dir, s->format, s->scheme, o->is_mixed ? "mixed, from " : "",
+                 s->quant.spec.num->bits,
                  s->quant.spec.is_symmetric ? "symmetric" : "with zero points", group, s->method,
-                 (long long)r->n_linears, (long long)r->n_fallbacks, before, after);
+                 (long long)r->n_linears, (long long)r->n_fallbacks,
+                 o->bits_per_weight, before, after);
     if (r->n_errors)
         (void)printf("error       %.5f mean of the outputs (rounding alone: %.5f); largest %.5f in "
                      "%s\n",
@@ -282,6 +288,7 @@ static sw_code print_json(sw_run *run, const sw_quantize_report *r,
          add_number(object, "fallbacks", (double)r->n_fallbacks) &&
          add_number(object, "tensor_bytes_before", (double)o->source_bytes) &&
          add_number(object, "tensor_bytes_after", (double)o->out_bytes) &&
+         add_number(object, "bits_per_weight", o->bits_per_weight) &&
          add_number(object, "seconds", o->seconds) &&
          add_number(object, "peak_bytes", peak_bytes());
     for (size_t i = 0; ok && i < sizeof repeated / sizeof repeated[0]; i++) {

@@ -12,6 +12,7 @@
 typedef struct sw_quantize_settings {
     const char *scheme, *method, *format, *order, *sequential;
     sw_quant_options quant;
+    double target_bits, predicted_kl; /* 0: no --target-bits */
     int64_t seed;
 } sw_quantize_settings;
 
@@ -47,6 +48,8 @@ typedef struct sw_quantize_outcome {
     const char *out_dir;
     uint64_t source_bytes, out_bytes; /* of tensors */
     double seconds;
+    double bits_per_weight; /* stored for the quantized linears, scales and all */
+    bool is_mixed;          /* they have several schemes */
 } sw_quantize_outcome;
 
 /* The result on stdout: a few lines, or one object that repeats the manifest's figures. */

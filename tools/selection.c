@@ -226,14 +226,27 @@ void sw_selection_free(sw_selection *selection)
     memset(selection, 0, sizeof *selection);
 }
 
+static sw_ckpt_linear *find_linear(const sw_selection *selection, const char *module_path)
+{
+    sw_ckpt_linear key = {.module_path = module_path};
+
+    if (!selection->n_linears) return NULL;
+    return bsearch(&key, selection->linears, (size_t)selection->n_linears,
+                   sizeof *selection->linears, compare_linears);
+}
+
 const sw_qspec *sw_selection_spec(const sw_selection *selection, const char *module_path)
 {
-    sw_ckpt_linear key = {.module_path = module_path}, *at = NULL;
+    const sw_ckpt_linear *at = find_linear(selection, module_path);
 
-    if (selection->n_linears)
-        at = bsearch(&key, selection->linears, (size_t)selection->n_linears,
-                     sizeof *selection->linears, compare_linears);
     return at ? at->spec : NULL;
+}
+
+void sw_selection_assign(sw_selection *selection, const char *module_path, const sw_qspec *spec)
+{
+    sw_ckpt_linear *at = find_linear(selection, module_path);
+
+    if (at) at->spec = spec;
 }
 
 bool sw_selection_has(const sw_selection *selection, const char *module_path)

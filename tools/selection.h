@@ -48,6 +48,8 @@ void sw_selection_free(sw_selection *selection); /* accepts a zeroed one */
 bool sw_selection_has(const sw_selection *selection, const char *module_path);
 /* What the linear becomes; NULL when it is not selected. */
 const sw_qspec *sw_selection_spec(const sw_selection *selection, const char *module_path);
+/* Give a selected linear another spec, borrowed; the caller has checked that it fits. */
+void sw_selection_assign(sw_selection *selection, const char *module_path, const sw_qspec *spec);
 /* true when not all linears become the same. */
 bool sw_selection_is_mixed(const sw_selection *selection);
 /* "4 bits, group 128, symmetric"; returns `out`. */

@@ -262,6 +262,7 @@ sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *all, const sw_
 
     if ((rc = sw_spec_scheme_of(&one, all, module_path, err)) != SW_OK) return rc;
     w.bits = one.bits;
+    w.bits_min = one.bits_min;
     if (scheme->group_elems) w.n_groups = sw_ceil_div(k_in, scheme->group_elems);
     if ((rc = weight_alloc(&w, err)) != SW_OK) goto done;
     for (int64_t k = 0; k < k_in; k++)

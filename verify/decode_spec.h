@@ -30,6 +30,7 @@ typedef struct sw_spec_scheme {
 typedef struct sw_spec_weight {
     int64_t n_out, k_in, n_groups;
     int bits;
+    int bits_min;      /* of any linear of the checkpoint; 0: `bits` */
     float *values;     /* [n_out, k_in] */
     uint8_t *codes;    /* [n_out, k_in] */
     float *scales;     /* [n_out, n_groups] */

@@ -50,4 +50,27 @@ refuse 2 'layers.0.self_attn.q_proj 4 bits*layers.0.self_attn.k_proj 8 bits' \
 refuse 2 'mlp.up_proj is left alone but not*mlp.gate_proj' \
     '{"method": "rtn", "overrides": [{"match": "up_proj", "ignore": true}]}'
 refuse 4 'groups of 96' '{"method": "rtn", "overrides": [{"match": "o_proj", "group_size": 96}]}'
+
+# --- a size as target: kept, reached by several schemes, the same for any number of threads
+toy_tokens 4096 >"$T/ids.u16"
+target() { "$SWAGE" quantize "$TOY" --calib "$T/ids.u16" --samples 8 --seq-len 32 --quiet "$@"; }
+for bits in 4.5 3.7; do
+    rm -rf "$OUT" "$T/again"
+    expect 0 '' target -o "$OUT" --format compressed-tensors --target-bits $bits --threads 1
+    have=$(sed -n 's/.*fallback, \([0-9.]*\) bits per weight.*/\1/p' "$T/stdout")
+    awk -v have="$have" -v want=$bits 'BEGIN { exit !(have <= want && have > want - 0.4) }' ||
+        fail "--target-bits $bits came out at '$have'"
+    grep -q 'mixed' "$T/stdout" || fail "--target-bits $bits: one scheme for all"
+    expect 0 '' target -o "$T/again" --format compressed-tensors --target-bits $bits --threads 3
+    diff -r "$OUT" "$T/again" >/dev/null || fail "--target-bits $bits differs with the threads"
+    expect 0 '' "$SWAGE" verify --quiet "$OUT" --against "$TOY"
+done
+rm -rf "$OUT"
+expect 2 '--target-bits 2: compressed-tensors needs at least 2.*bits per weight' \
+    target -o "$OUT" --format compressed-tensors --target-bits 2
+expect 2 '--target-bits 3.5: swage needs at least 4' target -o "$OUT" --target-bits 3.5
+expect 2 'leave --bits out' target -o "$OUT" --target-bits 4.5 --bits 4
+expect 2 '--target-bits needs calibration text' \
+    "$SWAGE" quantize --quiet "$TOY" -o "$OUT" --target-bits 5 --method rtn
+absent "$OUT"
 finish

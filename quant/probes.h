@@ -1,0 +1,36 @@
+/* probes.h - what a change in one place of a model does to its predictions.
+ *
+ * One forward pass over the blocks carries several streams of the same few calibration tokens:
+ * the original model's, and one per probe, which differs from it in one block. At the end each
+ * probe's predictions are compared with the original's. Every block is loaded once; memory is
+ * O(one block + streams), and the number of tokens is chosen so that the streams stay small.
+ */
+#ifndef SW_QUANT_PROBES_H
+#define SW_QUANT_PROBES_H
+
+#include "kernels/engine/engine.h"
+#include "quant/pipeline.h"
+
+typedef struct sw_probes {
+    const sw_model *model;
+    int64_t n_seqs, seq_len;
+    sw_engine *engine;
+    float *base;         /* [n_seqs * seq_len, hidden], at the input of the present block */
+    float **streams;     /* [n] those of blocks before; at the same place */
+    int64_t n, n_max, n_settled; /* n_settled: those that the present block has not begun */
+} sw_probes;
+
+/* Tokens from the first windows of `calib`, at most n_max probes. */
+sw_code sw_probes_new(sw_probes *out, const sw_model *model, const sw_st *st,
+                      const sw_calib *calib, int64_t n_max, int n_threads,
+                      sw_err *err) SW_MUST_USE;
+void sw_probes_free(sw_probes *p); /* accepts a zeroed one */
+
+/* One more probe: the present block as `changed`, everything else as it is. */
+sw_code sw_probes_add(sw_probes *p, const sw_block *changed, sw_err *err) SW_MUST_USE;
+/* All streams through the present block; call once a block, after its probes were added. */
+sw_code sw_probes_advance(sw_probes *p, const sw_block *original, sw_err *err) SW_MUST_USE;
+/* After the last block: kl [n] = mean over the tokens of KL(original || probe), in nats. */
+sw_code sw_probes_finish(double *kl, sw_probes *p, const sw_st *st, sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,261 @@
+/* target_bits.c - see target_bits.h. */
+#include "tools/target_bits.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "quant/allocate.h"
+
+/* Windows that the measuring pass reads: statistics for a choice, not for solving. */
+#define WINDOWS_MAX 32
+#define SPECS_MAX 32
+
+/* Linears of one block that share input and scheme: one item of the allocation. */
+typedef struct group {
+    int64_t layer, expert;
+    sw_site site;
+    bool is_fixed; /* an override decided */
+} group;
+
+typedef struct chooser {
+    sw_selection *selection;
+    const sw_model *model;
+    const sw_target_request *request;
+    sw_qspec specs[SPECS_MAX];
+    int64_t n_specs;
+    group *groups;       /* in block order */
+    int64_t n_groups, at; /* at: the one that figures are arriving for */
+    sw_choice *choices;  /* [n_groups, n_specs + 1]; the last: the scheme that is fixed */
+    int32_t *taken;      /* [n_groups] */
+    sw_arena arena;
+} chooser;
+
+/* Stored bytes of a linear; 0 when the dialect cannot hold it so. */
+static uint64_t stored_bytes(const sw_dialect *dialect, const sw_qspec *spec, int64_t n_out,
+                             int64_t k_in)
+{
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    uint64_t sum = 0;
+    sw_err ignored = {0};
+    int n;
+
+    if (spec->group_elems && k_in % spec->group_elems) return 0;
+    if (dialect->can_hold(spec, n_out, k_in, &ignored) != SW_OK) return 0;
+    n = dialect->declare(parts, spec, n_out, k_in);
+    for (int i = 0; i < n; i++) {
+        uint64_t bytes = 0;
+        if (sw_shape_bytes(&bytes, parts[i].dtype, parts[i].n_dims, parts[i].shape, &ignored) !=
+            SW_OK)
+            return 0;
+        sum += bytes;
+    }
+    return sum;
+}
+
+double sw_target_bits_of(const sw_selection *selection, const sw_dialect *dialect)
+{
+    double bytes = 0;
+
+    for (int64_t i = 0; i < selection->n_linears; i++) {
+        const sw_ckpt_linear *l = &selection->linears[i];
+        bytes += (double)stored_bytes(dialect, l->spec, l->n_out, l->k_in);
+    }
+    return selection->n_weights ? 8 * bytes / (double)selection->n_weights : 0;
+}
+
+/* Widths, group sizes and symmetries to choose from; the wider option first at equal merit. */
+static void list_specs(chooser *c)
+{
+    static const int widths[] = {4, 8, 3, 2};
+    static const int64_t sizes[] = {128, 64, 32};
+    const sw_target_request *r = c->request;
+
+    for (size_t w = 0; w < sizeof widths / sizeof *widths; w++)
+        for (size_t g = 0; g < (r->keep_group ? 1 : sizeof sizes / sizeof *sizes); g++)
+            for (int s = 0; s < (r->keep_symmetry || widths[w] == 8 ? 1 : 2); s++) {
+                sw_qspec *spec = &c->specs[c->n_specs++];
+                *spec = *r->spec;
+                spec->num = sw_num_by_bits(widths[w]);
+                if (!r->keep_group) spec->group_elems = sizes[g];
+                if (!r->keep_symmetry) spec->is_symmetric = s == 0;
+            }
+}
+
+static bool is_in(const group *g, const sw_linear_ref *ref)
+{
+    return g->layer == ref->layer && g->site == ref->site && g->expert == ref->expert;
+}
+
+static sw_choice *choice_of(const chooser *c, int64_t group_at, int64_t option)
+{
+    return &c->choices[group_at * (c->n_specs + 1) + option];
+}
+
+/* Sizes of one linear, added to its group's; what does not fit one does not fit the group. */
+static void add_sizes(chooser *c, int64_t at, const sw_linear_ref *ref, const sw_qspec *own)
+{
+    bool is_fixed = c->groups[at].is_fixed;
+
+    for (int64_t o = 0; o <= c->n_specs; o++) {
+        sw_choice *choice = choice_of(c, at, o);
+        const sw_qspec *spec = o < c->n_specs ? &c->specs[o] : own;
+        uint64_t bytes = stored_bytes(c->request->dialect, spec, ref->n_out, ref->k_in);
+        if (!bytes || is_fixed != (o == c->n_specs)) choice->loss = (double)INFINITY;
+        choice->size += bytes;
+    }
+}
+
+static sw_code add_layer(chooser *c, int64_t layer, sw_err *err)
+{
+    int64_t n = sw_model_linears(c->model, layer, NULL, 0);
+    sw_linear_ref *refs = NULL;
+    char path[256];
+    sw_code rc = SW_MEM_GET(&refs, n, "linears of a block", err);
+
+    if (rc != SW_OK) return rc;
+    (void)sw_model_linears(c->model, layer, refs, n);
+    for (int64_t i = 0; i < n; i++) {
+        const sw_qspec *own;
+        if (!sw_model_slot_path(path, c->model, layer, refs[i].slot, refs[i].expert)) continue;
+        if (!(own = sw_selection_spec(c->selection, path))) continue;
+        if (!c->n_groups || !is_in(&c->groups[c->n_groups - 1], &refs[i]))
+            c->groups[c->n_groups++] = (group){layer, refs[i].expert, refs[i].site,
+                                               !sw_qspec_same(own, c->request->spec)};
+        add_sizes(c, c->n_groups - 1, &refs[i], own);
+    }
+    sw_mem_put(refs);
+    return SW_OK;
+}
+
+static sw_code list_groups(chooser *c, sw_err *err)
+{
+    int64_t n = c->selection->n_linears;
+    sw_code rc;
+
+    if ((rc = SW_ARENA_TAKE(&c->groups, &c->arena, n, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&c->choices, &c->arena, n * (c->n_specs + 1), err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&c->taken, &c->arena, n, err)) != SW_OK)
+        return rc;
+    for (int64_t layer = 0; layer < c->model->n_layers && rc == SW_OK; layer++)
+        rc = add_layer(c, layer, err);
+    return rc;
+}
+
+static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
+{
+    const chooser *c = self;
+
+    (void)ref;
+    return sw_selection_has(c->selection, path);
+}
+
+static sw_code put_losses(void *self, const sw_linear_ref *ref, const char *path,
+                          const double *loss, sw_err *err)
+{
+    chooser *c = self;
+
+    while (c->at < c->n_groups && !is_in(&c->groups[c->at], ref)) c->at++;
+    if (c->at == c->n_groups) return SW_FAIL(err, SW_E_BUG, "%s came out of order", path);
+    for (int64_t o = 0; o < c->n_specs; o++) choice_of(c, c->at, o)->loss += loss[o];
+    return SW_OK;
+}
+
+static uint64_t budget_bytes(const chooser *c)
+{
+    return (uint64_t)(c->request->bits * (double)c->selection->n_weights / 8);
+}
+
+static sw_code check_target(const chooser *c, sw_err *err)
+{
+    uint64_t least = sw_allocate_least(c->choices, c->n_groups, c->n_specs + 1);
+
+    if (least <= budget_bytes(c)) return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE,
+                   "--target-bits %g: %s needs at least %.3f bits per weight for these linears, "
+                   "scales included; raise it, or see swage list formats", c->request->bits,
+                   c->request->dialect->name, 8 * (double)least / (double)c->selection->n_weights);
+}
+
+static bool fits_all(const chooser *c, int64_t option)
+{
+    for (int64_t g = 0; g < c->n_groups; g++)
+        if (!c->groups[g].is_fixed && !isfinite(choice_of(c, g, option)->loss)) return false;
+    return true;
+}
+
+/* The scheme for measuring: three bits show what matters without breaking the model. */
+static int64_t probe_spec(const chooser *c)
+{
+    int64_t last = 0;
+
+    for (int64_t o = 0; o < c->n_specs; o++) {
+        if (c->specs[o].num->bits != 3) continue;
+        last = o;
+        if (fits_all(c, o)) break;
+    }
+    return last;
+}
+
+static sw_code measure(chooser *c, const sw_st *st, const sw_progress *progress, sw_err *err)
+{
+    const sw_target_request *r = c->request;
+    sw_sensitivity_sink sink = {c, is_selected, put_losses};
+    sw_calib calib = *r->calib;
+    sw_sensitivity_options o = {.algo = r->algo, .specs = c->specs, .n_specs = c->n_specs,
+                                .probe = probe_spec(c), .damp = r->damp,
+                                .n_threads = r->n_threads};
+
+    if (calib.n_seqs > WINDOWS_MAX) calib.n_seqs = WINDOWS_MAX;
+    return sw_sensitivity_run(c->model, st, &calib, &o, &sink, progress, err);
+}
+
+/* The chosen schemes into the selection, which keeps its own copies. */
+static sw_code assign(chooser *c, sw_err *err)
+{
+    sw_qspec *kept = NULL;
+    sw_linear_ref *refs = NULL;
+    char path[256];
+    int64_t at = 0;
+    sw_code rc = SW_ARENA_TAKE(&kept, &c->selection->arena, c->n_specs, err);
+
+    if (rc != SW_OK) return rc;
+    memcpy(kept, c->specs, (size_t)c->n_specs * sizeof *kept);
+    for (int64_t layer = 0; layer < c->model->n_layers; layer++) {
+        int64_t n = sw_model_linears(c->model, layer, NULL, 0);
+        if ((rc = SW_MEM_GET(&refs, n, "linears of a block", err)) != SW_OK) return rc;
+        (void)sw_model_linears(c->model, layer, refs, n);
+        for (int64_t i = 0; i < n; i++) {
+            if (!sw_model_slot_path(path, c->model, layer, refs[i].slot, refs[i].expert)) continue;
+            if (!sw_selection_has(c->selection, path)) continue;
+            while (!is_in(&c->groups[at], &refs[i])) at++;
+            if (c->taken[at] < c->n_specs)
+                sw_selection_assign(c->selection, path, &kept[c->taken[at]]);
+        }
+        sw_mem_put(refs);
+    }
+    return SW_OK;
+}
+
+sw_code sw_target_bits_choose(sw_target_outcome *out, sw_selection *selection,
+                              const sw_model *model, const sw_st *st,
+                              const sw_target_request *request, const sw_progress *progress,
+                              sw_err *err)
+{
+    chooser c = {.selection = selection, .model = model, .request = request};
+    sw_target_outcome outcome = {0, 0};
+    sw_code rc;
+
+    list_specs(&c);
+    if ((rc = list_groups(&c, err)) != SW_OK || (rc = check_target(&c, err)) != SW_OK ||
+        (rc = measure(&c, st, progress, err)) != SW_OK ||
+        (rc = sw_allocate(c.taken, c.choices, c.n_groups, c.n_specs + 1, budget_bytes(&c), err)) !=
+            SW_OK ||
+        (rc = assign(&c, err)) != SW_OK)
+        goto done;
+    for (int64_t g = 0; g < c.n_groups; g++) outcome.loss += choice_of(&c, g, c.taken[g])->loss;
+    outcome.bits = sw_target_bits_of(selection, request->dialect);
+    *out = outcome;
+done:
+    sw_arena_free(&c.arena);
+    return rc;
+}

@@ -1,0 +1,39 @@
+/* target_bits.h - give every linear the scheme with which the model loses least at a size.
+ *
+ * The size is what the dialect stores for the selected linears - codes, scales, zero points and
+ * whatever else it keeps beside them - in bits per weight. Linears that an override has given a
+ * scheme of their own keep it; fused groups stay equal.
+ */
+#ifndef SW_TOOLS_TARGET_BITS_H
+#define SW_TOOLS_TARGET_BITS_H
+
+#include "quant/sensitivity.h"
+#include "tools/selection.h"
+
+typedef struct sw_target_request {
+    double bits;          /* per weight, at most */
+    const sw_qspec *spec; /* the scheme of all that no override names */
+    bool keep_group, keep_symmetry; /* asked for by the user: only the width varies */
+    const sw_dialect *dialect;
+    const sw_algo *algo;
+    const sw_calib *calib;
+    double damp;
+    int n_threads;
+} sw_target_request;
+
+typedef struct sw_target_outcome {
+    double bits;  /* per weight, as it came out */
+    double loss;  /* predicted divergence from the original, nats per token; without overrides' */
+} sw_target_outcome;
+
+/* Bits per weight that `dialect` stores for the selected linears as they are now. */
+double sw_target_bits_of(const sw_selection *selection, const sw_dialect *dialect);
+
+/* Measure, allocate, and put the schemes into the selection. SW_E_USAGE: a target below what the
+ * dialect can hold, with the least there is; found before anything is measured. */
+sw_code sw_target_bits_choose(sw_target_outcome *out, sw_selection *selection,
+                              const sw_model *model, const sw_st *st,
+                              const sw_target_request *request, const sw_progress *progress,
+                              sw_err *err) SW_MUST_USE;
+
+#endif
