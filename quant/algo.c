@@ -3,8 +3,14 @@
 
 #include <string.h>
 
+#include "quant/transform.h"
+
+#define TRANSFORM_none NULL
+#define TRANSFORM_awq &sw_transform_awq
+
 const sw_algo sw_algos[] = {
-#define SW_ALGO(id, needs, fn, text) {#id, text, needs, fn},
+#define SW_ALGO(name, needs, repairs, transform, fn, text) \
+    {name, text, needs, repairs, TRANSFORM_##transform, fn},
 #include "quant/algo.def"
 #undef SW_ALGO
 };

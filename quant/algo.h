@@ -10,7 +10,7 @@
 #include "quant/factor.h"
 
 typedef struct sw_solve_report {
-    const char *method;      /* what really ran: "gptq", "rtn" */
+    const char *method;      /* what really ran: "gptq", "rtn", "clip" */
     bool is_fallback;        /* not the method that was asked for */
     char why[120];           /* reason of the fallback */
     double damp;             /* fraction of the mean diagonal that was added */
@@ -38,10 +38,14 @@ typedef struct sw_solve_problem {
     int n_threads;
 } sw_solve_problem;
 
+typedef struct sw_transform sw_transform; /* transform.h */
+
 typedef struct sw_algo {
     const char *name;
     const char *summary;
     bool needs_statistics;
+    bool repairs_errors;           /* later columns make good what earlier ones lost */
+    const sw_transform *transform; /* of the block before its linears are solved, or NULL */
     /* q is allocated by the caller with the problem's spec and shape. */
     sw_code (*solve)(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                      sw_err *err);
@@ -55,6 +59,9 @@ const sw_algo *sw_algo_find(const char *name); /* NULL when unknown */
  * no rows share are searched for the least squared error of the weights. */
 sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                      sw_err *err) SW_MUST_USE;
+/* Rounding on searched ranges: see clip.c. */
+sw_code sw_clip_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                      sw_err *err) SW_MUST_USE;
 /* GPTQ (Frantar et al., arXiv 2210.17323) with what it grew since: see gptq.c. */
 sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                       sw_err *err) SW_MUST_USE;

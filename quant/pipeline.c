@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "quant/fold.h"
 #include "quant/streams.h"
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
@@ -33,9 +34,11 @@ sw_quant_options sw_quant_defaults(void)
 /* Everything that lives while one block is worked on. */
 typedef struct block_job {
     const sw_model *model;
+    const sw_st *st;
     const sw_quant_options *options;
     const sw_quant_sink *sink;
     sw_block original, quantized;
+    sw_block untouched;     /* as stored; loaded when a transform changes `original` */
     sw_linear_ref *linears; /* those selected */
     sw_qspec *specs;        /* [n_linears] what each becomes */
     int64_t n_linears;
@@ -50,6 +53,7 @@ static void block_job_free(block_job *job)
     sw_mem_put(job->specs);
     sw_block_free(&job->original);
     sw_block_free(&job->quantized);
+    sw_block_free(&job->untouched);
 }
 
 static sw_code select_linears(block_job *job, int64_t layer, sw_err *err)
@@ -81,7 +85,17 @@ static sw_code block_job_new(block_job *job, const sw_st *st, int64_t layer, sw_
 
     if ((rc = select_linears(job, layer, err)) != SW_OK) return rc;
     if ((rc = sw_block_load(&job->original, job->model, st, layer, err)) != SW_OK) return rc;
+    if (job->options->algo->transform &&
+        (rc = sw_block_load(&job->untouched, job->model, st, layer, err)) != SW_OK)
+        return rc;
     return sw_block_load(&job->quantized, job->model, st, layer, err);
+}
+
+/* Moves the original stream: a transformed block rounds otherwise, and a continued run, which does
+ * not search again, would not get the same bytes. */
+static const sw_block *mover(const block_job *job)
+{
+    return job->options->algo->transform ? &job->untouched : &job->original;
 }
 
 static sw_code check_weight(const float *w, int64_t n, sw_err *err)
@@ -407,6 +421,25 @@ static bool block_uses_site(const block_job *job, int site)
     return false;
 }
 
+static sw_transform_job transform_job(block_job *job, sw_streams *streams)
+{
+    sw_transform_job t = {.model = job->model, .st = job->st, .options = job->options,
+                          .sink = job->sink, .streams = streams, .original = &job->original,
+                          .quantized = &job->quantized, .linears = job->linears,
+                          .specs = job->specs, .n_linears = job->n_linears};
+
+    return t;
+}
+
+/* Change the block before the sites of a step are observed. */
+static sw_code transform(block_job *job, sw_streams *streams, const bool wanted[SW_SITE_COUNT],
+                         sw_err *err)
+{
+    sw_transform_job t = transform_job(job, streams);
+
+    return job->options->algo->transform ? sw_transform_sites(&t, wanted, err) : SW_OK;
+}
+
 /* Observe and solve: one site after the other, or all in one pass. */
 static sw_code calibrate_block(block_job *job, sw_streams *streams, int64_t layer,
                                const sw_progress *progress, sw_err *err)
@@ -424,10 +457,11 @@ static sw_code calibrate_block(block_job *job, sw_streams *streams, int64_t laye
         }
         if (!any) continue;
         if (step >= SW_SITE_MLP_IN && streams->ahead == SW_HALF_BOTH) {
-            rc = sw_streams_advance(streams, &job->quantized, &job->original, SW_HALF_ATTENTION,
+            rc = sw_streams_advance(streams, &job->quantized, mover(job), SW_HALF_ATTENTION,
                                     progress, err);
             if (rc != SW_OK) return rc;
         }
+        if ((rc = transform(job, streams, wanted, err)) != SW_OK) return rc;
         rc = sw_site_stats_new(&stats, job->model, layer, wanted, streams->x0 != NULL,
                                job->options->experts, job->options->n_threads, err);
         if (rc != SW_OK) return rc;
@@ -468,15 +502,17 @@ static sw_code restore_block(const sw_model *model, const sw_st *st, int64_t lay
                              const sw_quant_options *options, const sw_quant_sink *sink,
                              sw_streams *streams, const sw_progress *progress, sw_err *err)
 {
-    block_job job = {.model = model, .options = options, .sink = sink};
+    block_job job = {.model = model, .st = st, .options = options, .sink = sink};
+    sw_transform_job t;
     sw_code rc;
 
     if (!streams || layer + 1 == model->n_layers) return SW_OK;
     if ((rc = block_job_new(&job, st, layer, err)) != SW_OK) goto done;
     for (int64_t i = 0; i < job.n_linears && rc == SW_OK; i++) rc = restore_linear(&job, i, err);
+    t = transform_job(&job, streams);
+    if (rc == SW_OK && options->algo->transform) rc = sw_fold_restore(&t, err);
     if (rc == SW_OK)
-        rc = sw_streams_advance(streams, &job.quantized, &job.original, SW_HALF_BOTH, progress,
-                                err);
+        rc = sw_streams_advance(streams, &job.quantized, mover(&job), SW_HALF_BOTH, progress, err);
 done:
     block_job_free(&job);
     return rc;
@@ -486,7 +522,7 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
                               const sw_quant_options *options, const sw_quant_sink *sink,
                               sw_streams *streams, const sw_progress *progress, sw_err *err)
 {
-    block_job job = {.model = model, .options = options, .sink = sink};
+    block_job job = {.model = model, .st = st, .options = options, .sink = sink};
     bool is_last = layer + 1 == model->n_layers;
     shared_stats none = {.n_routed = -1};
     sw_code rc;
@@ -499,8 +535,7 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
     }
     if ((rc = calibrate_block(&job, streams, layer, progress, err)) != SW_OK) goto done;
     if (!is_last)
-        rc = sw_streams_advance(streams, &job.quantized, &job.original, SW_HALF_BOTH, progress,
-                                err);
+        rc = sw_streams_advance(streams, &job.quantized, mover(&job), SW_HALF_BOTH, progress, err);
 done:
     block_job_free(&job);
     return rc;
@@ -518,7 +553,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
     if (options->algo->needs_statistics && !calib)
         return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text", options->algo->name);
     if (calib && (rc = sw_streams_new(&streams, model, st, calib,
-                                      with_original && options->algo->needs_statistics,
+                                      with_original && options->algo->repairs_errors,
                                       options->n_threads, err)) != SW_OK)
         return rc;
     for (int64_t layer = 0; layer < model->n_layers && rc == SW_OK; layer++) {

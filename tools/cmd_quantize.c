@@ -191,6 +191,17 @@ static sw_code put_linear(void *self, const sw_linear_ref *ref, const char *path
     return sw_ckpt_writer_put(j->writer, path, q, err);
 }
 
+static sw_code change_tensor(void *self, const char *name, const float *values, int64_t n,
+                             sw_err *err)
+{
+    return sw_ckpt_writer_change(((job *)self)->writer, name, values, n, err);
+}
+
+static sw_code note_transform(void *self, const sw_transform_report *transform, sw_err *err)
+{
+    return sw_quantize_report_transform(&((job *)self)->report, transform, err);
+}
+
 static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
 {
     const job *j = self;
@@ -212,6 +223,13 @@ static int64_t n_done(void *self) { return sw_ckpt_writer_n_done(((const job *)s
 static sw_code get_linear(void *self, sw_qtensor *q, const char *path, sw_err *err)
 {
     return sw_ckpt_writer_get(q, ((const job *)self)->writer, path, err);
+}
+
+static sw_code get_changed(void *self, bool *is_changed, float *values, int64_t n,
+                           const char *name, sw_err *err)
+{
+    return sw_ckpt_writer_get_changed(is_changed, values, n, ((const job *)self)->writer, name,
+                                      err);
 }
 
 static sw_code end_block(void *self, int64_t layer, sw_err *err)
@@ -408,8 +426,9 @@ static void keep_work(job *j, sw_err *err)
 static sw_code work(job *j, sw_err *err)
 {
     sw_quant_sink sink = {.self = j, .put = put_linear, .is_selected = is_selected,
-                          .spec_of = spec_of, .n_done = n_done, .get = get_linear,
-                          .end_block = end_block};
+                          .spec_of = spec_of, .change = change_tensor,
+                          .transformed = note_transform, .n_done = n_done, .get = get_linear,
+                          .get_changed = get_changed, .end_block = end_block};
     const sw_calib *calib = j->settings.quant.algo->needs_statistics ? &j->calibration.calib : NULL;
     sw_code rc;
 

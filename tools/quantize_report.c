@@ -238,6 +238,43 @@ sw_code sw_quantize_report_restore(sw_quantize_report *report, const cJSON *gain
     return set_seen(report, err);
 }
 
+sw_code sw_quantize_report_transform(sw_quantize_report *report,
+                                     const sw_transform_report *t, sw_err *err)
+{
+    cJSON *list = cJSON_GetObjectItemCaseSensitive(report->manifest, "transforms");
+    cJSON *row = cJSON_CreateObject();
+    bool ok;
+
+    if (!list) list = cJSON_AddArrayToObject(report->manifest, "transforms");
+    ok = row && list && cJSON_AddItemToArray(list, row) &&
+         add_text(row, "folded_into", t->producer) &&
+         add_text(row, "method", t->method) &&
+         cJSON_AddBoolToObject(row, "accepted", t->is_accepted);
+    if (ok && t->choice[0])
+        ok = add_text(row, "scale", t->choice) && add_number(row, "loss_without", t->loss_before) &&
+             add_number(row, "loss_with", t->loss);
+    if (ok && t->is_accepted)
+        ok = add_number(row, "scale_min", t->scale_min) &&
+             add_number(row, "scale_max", t->scale_max) &&
+             cJSON_AddBoolToObject(row, "powers_of_two", t->is_pow2);
+    if (ok && !t->is_accepted) ok = add_text(row, "why_not", t->why_not);
+    return ok ? SW_OK : sw_cmd_json_added(NULL, err);
+}
+
+static void print_transforms(const sw_quantize_report *r)
+{
+    const cJSON *list = sw_json_member(r->manifest, "transforms"), *row;
+    int n = 0, n_accepted = 0;
+
+    cJSON_ArrayForEach(row, list) {
+        n++;
+        n_accepted += cJSON_IsTrue(sw_json_member(row, "accepted"));
+    }
+    if (n)
+        (void)printf("transform   %d of %d groups scaled; the others gain nothing held out\n",
+                     n_accepted, n);
+}
+
 static double peak_bytes(void)
 {
     struct rusage usage;
@@ -264,6 +301,7 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
                  s->quant.spec.is_symmetric ? "symmetric" : "with zero points", group, s->method,
                  (long long)r->n_linears, (long long)r->n_fallbacks,
                  o->bits_per_weight, before, after);
+    print_transforms(r);
     if (r->n_errors)
         (void)printf("error       %.5f mean of the outputs (rounding alone: %.5f); largest %.5f in "
                      "%s\n",
@@ -276,8 +314,8 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
 static sw_code print_json(sw_run *run, const sw_quantize_report *r,
                           const sw_quantize_outcome *o, sw_err *err)
 {
-    static const char *const repeated[] = {"settings", "calibration", "ignored", "experts",
-                                           "tensors"};
+    static const char *const repeated[] = {"settings", "calibration", "ignored", "transforms",
+                                           "experts", "tensors"};
     cJSON *object = NULL;
     sw_code rc = sw_cmd_json_new(&object, "quantize", err);
     bool ok;

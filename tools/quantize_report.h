@@ -43,6 +43,10 @@ sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
 sw_code sw_quantize_report_gained(cJSON **out, sw_quantize_report *report, sw_err *err) SW_MUST_USE;
 sw_code sw_quantize_report_restore(sw_quantize_report *report, const cJSON *gained,
                                    sw_err *err) SW_MUST_USE;
+/* A group that a transform looked at, whether it was taken or not. */
+sw_code sw_quantize_report_transform(sw_quantize_report *report,
+                                     const sw_transform_report *transform,
+                                     sw_err *err) SW_MUST_USE;
 
 typedef struct sw_quantize_outcome {
     const char *out_dir;

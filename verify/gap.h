@@ -5,6 +5,7 @@
 #define SW_VERIFY_GAP_H
 
 #include "verify/report.h"
+#include "verify/rescale.h"
 #include "verify/subject.h"
 #include "verify/windows.h"
 
@@ -16,9 +17,10 @@ sw_code sw_kernel_gap(sw_report_gap *out, const sw_lm *kernels, const sw_subject
                       sw_err *err) SW_MUST_USE;
 
 /* Fill output_err of every tensor of the report: the original's activations over a first stretch
- * of the text (about 1000 tokens) go through W and through the decoded W'. An expert that got no
- * token keeps -1. */
+ * of the text (about 1000 tokens) go through W and through the decoded W', rescaled back. An
+ * expert that got no token keeps -1. */
 sw_code sw_output_errors(sw_report *report, const sw_lm *original, const sw_subject *checkpoint,
-                         const sw_windows *windows, int n_threads, sw_err *err) SW_MUST_USE;
+                         const sw_rescale *rescale, const sw_windows *windows, int n_threads,
+                         sw_err *err) SW_MUST_USE;
 
 #endif

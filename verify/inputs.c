@@ -122,6 +122,21 @@ static sw_code check_input(sw_report *report, const cJSON *entry, sw_err *err)
                           f->sha256, want);
 }
 
+sw_code sw_verify_manifest(cJSON **out, const sw_subject *checkpoint, sw_err *err)
+{
+    char path[SW_PATH_BYTES];
+    sw_err why = {0};
+    sw_code rc;
+
+    *out = NULL;
+    if ((rc = sw_path_join(path, checkpoint->dir, MANIFEST, err)) != SW_OK) return rc;
+    if (!sw_path_exists(path)) return SW_OK;
+    rc = sw_json_read(out, path, &manifest_caps, &why);
+    if (rc == SW_E_FORMAT) return SW_OK;
+    if (rc != SW_OK) *err = why;
+    return rc;
+}
+
 /* The manifest, or NULL where there is none; an unreadable one is a finding. */
 static sw_code open_manifest(cJSON **out, sw_report *report, const sw_subject *checkpoint,
                              sw_err *err)

@@ -16,4 +16,8 @@ sw_code sw_verify_inputs(sw_report *report, const sw_subject *checkpoint,
                          const sw_subject *original, const sw_verify_options *options,
                          sw_err *err) SW_MUST_USE;
 
+/* manifest.json of a checkpoint; NULL where there is none, or none that can be read, which
+ * sw_verify_inputs reports. Freed by cJSON_Delete. */
+sw_code sw_verify_manifest(cJSON **out, const sw_subject *checkpoint, sw_err *err) SW_MUST_USE;
+
 #endif

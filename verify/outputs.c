@@ -11,6 +11,7 @@
 typedef struct output_job {
     sw_report *report;
     const sw_subject *checkpoint;
+    const sw_rescale *rescale;
     const sw_lm *original;
     int n_threads;
     sw_subject_linear *linears; /* of the whole model, in block order */
@@ -54,6 +55,7 @@ static sw_code add_linear(output_job *job, int64_t i, const float *x, int64_t n_
         (rc = SW_MEM_GET(&original, n, "original weight", err)) != SW_OK ||
         (rc = sw_float_decode_n(original, w->dense, w->dense_dtype, n, err)) != SW_OK)
         goto done;
+    sw_rescale_back(decoded.values, job->rescale, ref);
     for (int64_t j = 0; j < n; j++) decoded.values[j] -= original[j];
     diff.dense = decoded.values;
     if ((rc = product(&y, job, w, x, n_tokens, err)) != SW_OK ||
@@ -128,10 +130,11 @@ static sw_code run_tapped(output_job *job, sw_runner *r, const sw_windows *windo
 }
 
 sw_code sw_output_errors(sw_report *report, const sw_lm *original, const sw_subject *checkpoint,
-                         const sw_windows *windows, int n_threads, sw_err *err)
+                         const sw_rescale *rescale, const sw_windows *windows, int n_threads,
+                         sw_err *err)
 {
-    output_job job = {.report = report, .checkpoint = checkpoint, .original = original,
-                      .n_threads = n_threads};
+    output_job job = {.report = report, .checkpoint = checkpoint, .rescale = rescale,
+                      .original = original, .n_threads = n_threads};
     sw_arena arena = {0};
     sw_runner r = {0};
     sw_code rc;

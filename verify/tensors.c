@@ -1,6 +1,8 @@
 /* tensors.c - see tensors.h. */
 #include "verify/tensors.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +26,20 @@ typedef struct tensor_slot {
 
 typedef struct tensor_job {
     const sw_subject *checkpoint, *original;
+    const sw_rescale *rescale;
     tensor_slot *slots;
 } tensor_job;
+
+/* A producer that was changed without this reader shows in single columns. */
+static void judge_columns(tensor_slot *slot, const sw_spec_weight *w, const float *want)
+{
+    sw_rescale_column worst = sw_rescale_worst_column(w, want);
+
+    if (slot->why[0] || fabs(worst.multiple - 1) <= worst.limit) return;
+    (void)snprintf(slot->why, sizeof slot->why, "input %lld is %.3g times what its rescaled "
+                   "producer asks for, want 1 +- %.2g: one was changed without the other",
+                   (long long)worst.at, worst.multiple, worst.limit);
+}
 
 static void judge_one(const tensor_job *job, tensor_slot *slot)
 {
@@ -37,9 +51,13 @@ static void judge_one(const tensor_job *job, tensor_slot *slot)
     rc = sw_spec_decode(&w, &job->checkpoint->scheme, job->checkpoint->st, l->path, l->ref.n_out,
                         l->ref.k_in, &slot->err);
     slot->is_decoded = rc == SW_OK;
-    if (rc == SW_OK && job->original) rc = sw_original_weight(&values, job->original, l,
-                                                               &slot->err);
+    if (rc == SW_OK && job->original)
+        rc = sw_original_weight(&values, job->original, l, &slot->err);
+    if (rc == SW_OK && values) sw_rescale_forward(values, job->rescale, &l->ref);
     if (rc == SW_OK) rc = sw_plausible_check(&slot->figures, slot->why, &w, values, &slot->err);
+    if (rc == SW_OK && values &&
+        (job->rescale->is_claimed || sw_rescale_columns(job->rescale, &l->ref)))
+        judge_columns(slot, &w, values);
     sw_mem_put(values);
     sw_spec_weight_free(&w);
 }
@@ -103,10 +121,10 @@ static sw_code collect(sw_report *report, const tensor_slot *slot, sw_err *err)
 }
 
 sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
-                          const sw_subject *original, int n_threads, const sw_progress *progress,
-                          sw_err *err)
+                          const sw_subject *original, const sw_rescale *rescale, int n_threads,
+                          const sw_progress *progress, sw_err *err)
 {
-    tensor_job job = {checkpoint, original, NULL};
+    tensor_job job = {checkpoint, original, rescale, NULL};
     int64_t n = 0, n_threads_used = sw_min_i64(n_threads, THREADS_MAX);
     sw_arena arena = {0};
     sw_code rc;
@@ -116,7 +134,7 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
         goto done;
     for (int64_t at = 0; at < n; at += 4 * n_threads_used) {
         int64_t batch = sw_min_i64(4 * n_threads_used, n - at);
-        tensor_job part = {checkpoint, original, job.slots + at};
+        tensor_job part = {checkpoint, original, rescale, job.slots + at};
 
         sw_progress_step(progress, "tensors", at, n);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;
@@ -154,7 +172,7 @@ static const char *split_name(char path[512], const char *name)
 }
 
 static sw_code cover_original(sw_report *report, const sw_subject *checkpoint,
-                              const sw_st_tensor *t, sw_err *err)
+                              const sw_rescale *rescale, const sw_st_tensor *t, sw_err *err)
 {
     sw_report_coverage *c = &report->coverage;
     const sw_st_tensor *kept = sw_st_find(checkpoint->st, t->name);
@@ -189,6 +207,10 @@ static sw_code cover_original(sw_report *report, const sw_subject *checkpoint,
         c->n_missing++;
         return sw_report_find(report, "missing", t->name, err, "%s of the original is not in the "
                               "checkpoint", t->name);
+    }
+    if (sw_rescale_explains(rescale, checkpoint, t->name, &kept->view, &t->view)) {
+        c->n_rescaled++;
+        return SW_OK;
     }
     c->n_differing++;
     sw_view_describe(have, sizeof have, &kept->view);
@@ -234,14 +256,14 @@ static sw_code cover_checkpoint(sw_report *report, const sw_subject *checkpoint,
 }
 
 sw_code sw_verify_coverage(sw_report *report, const sw_subject *checkpoint,
-                           const sw_subject *original, sw_err *err)
+                           const sw_subject *original, const sw_rescale *rescale, sw_err *err)
 {
     const char **linears = NULL;
     sw_code rc = sorted_linears(&linears, report, err);
 
     report->coverage = (sw_report_coverage){.is_measured = true};
     for (int64_t i = 0; rc == SW_OK && i < sw_st_count(original->st); i++)
-        rc = cover_original(report, checkpoint, sw_st_at(original->st, i), err);
+        rc = cover_original(report, checkpoint, rescale, sw_st_at(original->st, i), err);
     for (int64_t i = 0; rc == SW_OK && i < sw_st_count(checkpoint->st); i++)
         rc = cover_checkpoint(report, checkpoint, original, linears,
                               sw_st_at(checkpoint->st, i), err);

@@ -34,6 +34,7 @@ typedef struct verifier {
     int n_threads;
     sw_subject checkpoint, original;
     bool has_original;
+    sw_rescale rescale; /* what moved between norms and linears */
     sw_corpus corpus;
     sw_checkpoint served; /* the checkpoint again, through the first decoder */
     sw_lm kernels, dense;
@@ -49,6 +50,7 @@ static void verifier_free(verifier *v)
     sw_corpus_free(&v->corpus);
     sw_subject_close(&v->checkpoint);
     sw_subject_close(&v->original);
+    sw_rescale_free(&v->rescale);
     sw_report_free(&v->report);
 }
 
@@ -210,8 +212,8 @@ static sw_code evaluate(verifier *v, sw_err *err)
     v->report.eval.n_tokens = v->corpus.ids.n;
     if ((rc = measure_gap(v, &job.windows, err)) != SW_OK) return rc;
     if (v->has_original &&
-        (rc = sw_output_errors(&v->report, &v->dense, &v->checkpoint, &job.windows, v->n_threads,
-                               err)) != SW_OK)
+        (rc = sw_output_errors(&v->report, &v->dense, &v->checkpoint, &v->rescale, &job.windows,
+                               v->n_threads, err)) != SW_OK)
         return rc;
     if ((rc = sw_evaluate(&v->report.eval, &job, err)) != SW_OK) return rc;
     return check_eval(v, err);
@@ -231,11 +233,17 @@ static sw_code judge(verifier *v, sw_err *err)
     sw_code rc;
 
     if ((rc = describe(v, err)) != SW_OK ||
-        (rc = sw_verify_inputs(r, &v->checkpoint, original, v->options, err)) != SW_OK ||
-        (rc = sw_verify_tensors(r, &v->checkpoint, original, v->n_threads, v->options->progress,
-                                err)) != SW_OK)
+        (rc = sw_verify_inputs(r, &v->checkpoint, original, v->options, err)) != SW_OK)
         return rc;
-    if (original && (rc = sw_verify_coverage(r, &v->checkpoint, original, err)) != SW_OK) return rc;
+    if (original &&
+        (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, err)) != SW_OK)
+        return rc;
+    if ((rc = sw_verify_tensors(r, &v->checkpoint, original, &v->rescale, v->n_threads,
+                                v->options->progress, err)) != SW_OK)
+        return rc;
+    if (original &&
+        (rc = sw_verify_coverage(r, &v->checkpoint, original, &v->rescale, err)) != SW_OK)
+        return rc;
     if (!r->n_tensors &&
         (rc = sw_report_find(r, "missing", "quantized linears", err, "config.json says %s, but no "
                              "linear is stored quantized", r->dialect)) != SW_OK)

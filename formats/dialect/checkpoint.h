@@ -89,6 +89,14 @@ const char *sw_ckpt_writer_leave(sw_ckpt_writer *w);
 /* Encode and write one claimed linear, once each, in any order. Checks q first. */
 sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_qtensor *q,
                            sw_err *err) SW_MUST_USE;
+/* Other values for a tensor that stays in floats: n of them, stored in the source's dtype and
+ * shape instead of a copy. Once each. SW_E_UNSUPPORTED: it is not stored in floats. */
+sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const float *values,
+                              int64_t n, sw_err *err) SW_MUST_USE;
+/* The n values of a tensor as they were changed, when it was, by this run or an earlier one. */
+sw_code sw_ckpt_writer_get_changed(bool *is_changed, float *values, int64_t n,
+                                   const sw_ckpt_writer *w, const char *tensor_name,
+                                   sw_err *err) SW_MUST_USE;
 /* Copy the unclaimed tensors and side files, write config.json and manifest.json (the caller's
  * object plus "inputs" and "outputs" with the SHA-256 of every file), reconcile the byte count
  * and publish. Consumes neither. */

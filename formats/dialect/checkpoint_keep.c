@@ -46,9 +46,16 @@ static sw_code count_kept(void *self, const char *name, uint64_t n_bytes, sw_err
     sw_ckpt_writer *w = self;
     const char *dot = strrchr(name, '.');
     char path[SW_PART_NAME_BYTES];
+    const sw_st_tensor *t = sw_st_find(w->source->st, name);
+    int64_t at = t ? t - sw_st_at(w->source->st, 0) : -1;
     sw_claim *claim;
 
     (void)err;
+    if (at >= 0 && w->claim_of[at] == SW_COPIED) {
+        w->claim_of[at] = SW_CHANGED;
+        w->changed_bytes += n_bytes;
+        return SW_OK;
+    }
     w->encoded_bytes += n_bytes;
     if (!dot || (size_t)(dot - name) >= sizeof path) return SW_OK;
     (void)snprintf(path, sizeof path, "%.*s", (int)(dot - name), name);
@@ -103,6 +110,23 @@ const char *sw_ckpt_writer_leave(sw_ckpt_writer *w)
     if (!w->keeper.is_on) return NULL;
     w->is_left = true;
     return w->dir.hold_path;
+}
+
+sw_code sw_ckpt_writer_get_changed(bool *is_changed, float *values, int64_t n,
+                                   const sw_ckpt_writer *w, const char *tensor_name, sw_err *err)
+{
+    const sw_st_tensor *t = sw_st_find(w->source->st, tensor_name);
+    void *stored = NULL;
+    sw_code rc;
+
+    *is_changed = t && w->claim_of[t - sw_st_at(w->source->st, 0)] == SW_CHANGED;
+    if (!*is_changed) return SW_OK;
+    if ((rc = sw_mem_get(&stored, (int64_t)t->view.size_bytes, 1, "changed tensor", err)) != SW_OK)
+        return rc;
+    rc = sw_st_writer_take(w->st, tensor_name, stored, t->view.size_bytes, err);
+    if (rc == SW_OK) rc = sw_float_decode_n(values, stored, t->view.dtype, n, err);
+    sw_mem_put(stored);
+    return rc;
 }
 
 /* The tensors of one linear, read back. */

@@ -1,8 +1,9 @@
 /* checkpoint_writer.c - the writing half of checkpoint.h.
  *
  * Every source tensor is either claimed (it becomes the dialect's tensors of one linear) or
- * copied; the tally at the end holds bytes copied + bytes claimed against the source, and bytes
- * copied + bytes encoded against what the new containers declare.
+ * copied, or written with the values that a transform gave it; the tally at the end holds bytes
+ * copied, changed and claimed against the source, and bytes copied, changed and encoded against
+ * what the new containers declare.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -94,7 +95,7 @@ static sw_code take_tensor(sw_ckpt_writer *w, int64_t at, int64_t claim_at, sw_e
 {
     uint64_t size_bytes = sw_st_at(w->source->st, at)->view.size_bytes;
 
-    if (w->claim_of[at] != -1)
+    if (w->claim_of[at] != SW_COPIED)
         return SW_FAIL(err, SW_E_BUG, "tensor \"%s\" is claimed twice",
                        sw_st_at(w->source->st, at)->name);
     w->claim_of[at] = (int32_t)claim_at;
@@ -168,7 +169,7 @@ static sw_code refuse_leftovers(const sw_ckpt_writer *w, sw_err *err)
     (void)source->dialect->declare(parts, &source->qconfig.spec, 64, 64);
     for (int64_t i = 0; i < sw_st_count(source->st); i++) {
         const char *name = sw_st_at(source->st, i)->name, *dot = strrchr(name, '.');
-        if (dot && w->claim_of[i] == -1 && !strcmp(dot + 1, parts[0].suffix))
+        if (dot && w->claim_of[i] == SW_COPIED && !strcmp(dot + 1, parts[0].suffix))
             return SW_FAIL(err, SW_E_USAGE, "%s: \"%.*s\" is quantized already and would stay as "
                            "it is; convert all linears or none", source->dir, (int)(dot - name),
                            name);
@@ -192,7 +193,7 @@ static sw_code claim_tensors(sw_ckpt_writer *w, sw_err *err)
 
     if (rc != SW_OK) return rc;
     for (int64_t i = 0; i < n; i++) {
-        w->claim_of[i] = -1;
+        w->claim_of[i] = SW_COPIED;
         w->source_bytes += sw_st_at(w->source->st, i)->view.size_bytes;
     }
     for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++) rc = claim_one(w, i, err);
@@ -460,13 +461,42 @@ sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_
     return rc;
 }
 
+sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const float *values,
+                              int64_t n, sw_err *err)
+{
+    int64_t at = tensor_at(w, tensor_name);
+    const sw_cview *view;
+    void *stored = NULL;
+    sw_code rc;
+
+    if (at < 0 || w->claim_of[at] != SW_COPIED)
+        return SW_FAIL(err, SW_E_BUG, "tensor \"%s\" cannot be changed: %s", tensor_name,
+                       at < 0 ? "the source has none"
+                              : w->claim_of[at] == SW_CHANGED ? "changed twice" : "claimed");
+    view = &sw_st_at(w->source->st, at)->view;
+    if (sw_dtype_bits(view->dtype) * n != 8 * (int64_t)view->size_bytes)
+        return SW_FAIL(err, SW_E_BUG, "tensor \"%s\" changed with %" PRId64 " values",
+                       tensor_name, n);
+    rc = sw_mem_get(&stored, (int64_t)view->size_bytes, 1, "changed tensor", err);
+    if (rc == SW_OK) rc = sw_float_encode_n(stored, view->dtype, values, n, err);
+    if (rc == SW_OK) rc = sw_st_writer_put(w->st, tensor_name, stored, view->size_bytes, err);
+    if (rc == SW_OK)
+        rc = sw_keeper_note(&w->keeper, tensor_name, stored, view->size_bytes, err);
+    if (rc == SW_OK) {
+        w->claim_of[at] = SW_CHANGED;
+        w->changed_bytes += view->size_bytes;
+    }
+    sw_mem_put(stored);
+    return rc;
+}
+
 static sw_code copy_unclaimed(sw_ckpt_writer *w, sw_err *err)
 {
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
         const sw_st_tensor *t = sw_st_at(w->source->st, i);
-        if (w->claim_of[i] != -1) continue;
+        if (w->claim_of[i] != SW_COPIED) continue;
         rc = sw_st_writer_put(w->st, t->name, t->view.data, t->view.size_bytes, err);
         w->copied_bytes += t->view.size_bytes;
         sw_map_forget(t->view.data, t->view.size_bytes);
@@ -477,13 +507,14 @@ static sw_code copy_unclaimed(sw_ckpt_writer *w, sw_err *err)
 static sw_code reconcile(const sw_ckpt_writer *w, sw_err *err)
 {
     uint64_t declared = sw_st_writer_data_bytes(w->st);
+    uint64_t kept = w->copied_bytes + w->changed_bytes;
 
-    if (w->copied_bytes + w->claimed_bytes != w->source_bytes ||
-        w->copied_bytes + w->encoded_bytes != declared)
+    if (kept + w->claimed_bytes != w->source_bytes || kept + w->encoded_bytes != declared)
         return SW_FAIL(err, SW_E_BUG, "bytes do not add up: source %" PRIu64 " = claimed %" PRIu64
-                       " + copied %" PRIu64 "; output %" PRIu64 " = encoded %" PRIu64 " + copied",
-                       w->source_bytes, w->claimed_bytes, w->copied_bytes, declared,
-                       w->encoded_bytes);
+                       " + copied %" PRIu64 " + changed %" PRIu64 "; output %" PRIu64
+                       " = encoded %" PRIu64 " + copied + changed",
+                       w->source_bytes, w->claimed_bytes, w->copied_bytes, w->changed_bytes,
+                       declared, w->encoded_bytes);
     return SW_OK;
 }
 

@@ -9,6 +9,8 @@
 #include "formats/model/stored.h"
 
 #define SW_PART_NAME_BYTES 1024
+#define SW_COPIED (-1)  /* claim_of: bit by bit */
+#define SW_CHANGED (-2) /* written already, with other values */
 
 typedef struct sw_claim {
     const char *module_path;
@@ -25,8 +27,8 @@ struct sw_ckpt_writer {
     sw_qconfig qconfig;
     sw_claim *claims; /* in path order */
     int64_t n_claims;
-    int32_t *claim_of; /* per source tensor: index of its claim, -1 when it is copied */
-    uint64_t source_bytes, claimed_bytes, copied_bytes, encoded_bytes, shard_bytes;
+    int32_t *claim_of; /* per source tensor: index of its claim, SW_COPIED or SW_CHANGED */
+    uint64_t source_bytes, claimed_bytes, copied_bytes, changed_bytes, encoded_bytes, shard_bytes;
     sw_dir_list listing;
     cJSON *sources; /* what went in, by digest; NULL until it is known */
     sw_out_dir dir;

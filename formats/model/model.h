@@ -194,6 +194,26 @@ bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot
                         int64_t expert);
 bool sw_model_slot_has_bias(const sw_model *m, sw_slot slot);
 
+/* A site whose input can be divided by a factor per channel, with nothing else changed, once the
+ * linears reading it are multiplied: the factor goes into what makes the channels. */
+typedef enum sw_fold_kind {
+    SW_FOLD_NORM, /* the weight (and bias) of a norm */
+    SW_FOLD_ROWS  /* the rows (and bias) of a linear */
+} sw_fold_kind;
+typedef struct sw_fold {
+    sw_fold_kind kind;
+    sw_slot producer;
+    sw_site producer_site; /* of SW_FOLD_ROWS: where the producer reads */
+    sw_site site;          /* every linear that reads it is a consumer, a router too */
+    bool is_per_expert;    /* producer and consumer are one expert's */
+} sw_fold;
+#define SW_FOLDS_MAX 8
+/* The folds of a layer, in block order; returns how many. They follow from the block program: a
+ * factor above 0 passes through what is linear in it (up through a gated activation, v through
+ * attention unless heads share it) and through relu; a producer that anything else reads has
+ * none. */
+int sw_model_folds(sw_fold out[SW_FOLDS_MAX], const sw_model *m, int64_t layer);
+
 /* The linears of a block that quantization may touch, in block order; experts one by one. */
 typedef struct sw_linear_ref {
     int64_t layer;

@@ -1,0 +1,411 @@
+/* awq.c - scales that give the channels that matter a finer grid.
+ *
+ * After "AWQ" (Lin et al., arXiv 2306.00978): s = a^r, or a^r / w^(1-r) with the mean relative
+ * size w of the weights reading the channel, r on a grid. What is different here:
+ *  - what a channel is worth is asked of the solver. For rounding, a is the channel's rms and an
+ *    error costs the Hessian's diagonal; for GPTQ, which repairs most of an error in the columns
+ *    that follow, it costs the pivot, what is left of the diagonal once they are accounted for;
+ *  - the grid is scored on sampled rows with fitted scales, which is cheap; the best candidates
+ *    and identity are then solved in full by the solver that will run, and the output of the
+ *    half block that the group is in decides, on windows that the search did not see.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+#include "quant/fold.h"
+#include "quant/grid.h"
+#include "quant/slab.h"
+#include "quant/transform.h"
+
+#define ROWS SW_SLAB_ROWS
+#define SAMPLES_MAX 12 /* linears that are sampled, one slab of rows each */
+#define FINALISTS 3
+#define TOKENS_PER_INPUT 0.25 /* fewer than so many say nothing */
+#define GAIN_MIN 0.005        /* a held-out gain below this is noise */
+
+/* Trained models want small ones; 0, which is identity for a scale without weights, is on the
+ * grid too. */
+static const double exponents[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0};
+#define STEPS (int)(sizeof exponents / sizeof exponents[0])
+#define CANDIDATES_MAX (4 * 10 + 1)
+
+/* The kinds of scale on the grid. */
+typedef enum kind { BY_RMS, BY_RMS_DUO, BY_PIVOT, BY_PIVOT_DUO, KIND_COUNT } kind;
+
+typedef struct candidate {
+    kind kind;
+    double exponent;
+    double loss; /* on the sample */
+} candidate;
+
+typedef struct search {
+    const sw_group *g;
+    double *rms, *pivot, *worth, *weight_size; /* [k] */
+    float *sample;                             /* [n_samples][ROWS, k] */
+    int64_t n_samples;
+    candidate list[CANDIDATES_MAX]; /* the last is identity */
+    int n;
+    sw_code codes[CANDIDATES_MAX];
+    sw_err errs[CANDIDATES_MAX];
+} search;
+
+static void search_free(search *s)
+{
+    sw_mem_put(s->rms);
+    sw_mem_put(s->sample);
+}
+
+static void scale_of(double *out, const search *s, const candidate *c)
+{
+    bool is_duo = c->kind == BY_RMS_DUO || c->kind == BY_PIVOT_DUO;
+    const double *a = c->kind == BY_RMS || c->kind == BY_RMS_DUO ? s->rms : s->pivot;
+
+    for (int64_t j = 0; j < s->g->k; j++) {
+        out[j] = a[j] > 0 ? pow(a[j], c->exponent) : 0;
+        if (is_duo) out[j] /= pow(s->weight_size[j] + 1e-4, 1 - c->exponent);
+    }
+    sw_scale_normalize(out, s->g->k);
+}
+
+/* Mean over the readers' rows of |w| relative to the largest of its quantization group. */
+static void measure_weights(double *size, const sw_group *g)
+{
+    int64_t group = g->specs[0].group_elems ? g->specs[0].group_elems : g->k;
+    double n_rows = 0;
+
+    for (int64_t i = 0; i < g->n_readers; i++) {
+        const float *w = g->weights[i];
+        n_rows += (double)g->readers[i].n_out;
+        for (int64_t at = 0; at < g->readers[i].n_out * g->k; at += g->k)
+            for (int64_t from = 0; from < g->k; from += group) {
+                int64_t to = sw_min_i64(from + group, g->k);
+                double top = 0;
+                for (int64_t j = from; j < to; j++) top = fmax(top, fabs((double)w[at + j]));
+                for (int64_t j = from; j < to && top > 0; j++)
+                    size[j] += fabs((double)w[at + j]) / top;
+            }
+    }
+    for (int64_t j = 0; j < g->k; j++) size[j] /= n_rows;
+}
+
+/* Rows at an even distance, of readers at an even distance. */
+static void take_sample(search *s)
+{
+    const sw_group *g = s->g;
+
+    for (int64_t i = 0; i < s->n_samples; i++) {
+        int64_t at = i * g->n_readers / s->n_samples, n_out = g->readers[at].n_out;
+        int64_t n = sw_min_i64(ROWS, n_out);
+        for (int64_t r = 0; r < n; r++)
+            memcpy(s->sample + (i * ROWS + r) * g->k, g->weights[at] + r * n_out / n * g->k,
+                   (size_t)g->k * sizeof(float));
+    }
+}
+
+static sw_code search_new(search *s, const sw_group *g, const sw_factor *factor, sw_err *err)
+{
+    const sw_algo *algo = g->options->algo;
+    int64_t k = g->k;
+    sw_code rc;
+
+    s->g = g;
+    s->n_samples = sw_min_i64(SAMPLES_MAX, g->n_readers);
+    if ((rc = SW_MEM_GET(&s->rms, 4 * k, "scale search", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s->sample, s->n_samples * ROWS * k, "sampled rows", err)) != SW_OK)
+        return rc;
+    s->pivot = s->rms + k;
+    s->worth = s->pivot + k;
+    s->weight_size = s->worth + k;
+    for (int64_t j = 0; j < k; j++) {
+        int64_t column = factor->perm[j];
+        s->rms[j] = sqrt(g->hess->h[j * k + j]);
+        s->pivot[column] = sqrt(factor->pivot[j]);
+        s->worth[column] = algo->repairs_errors ? factor->pivot[j] : factor->h[column * (k + 1)];
+    }
+    measure_weights(s->weight_size, g);
+    take_sample(s);
+    for (int kind_at = 0; kind_at < KIND_COUNT; kind_at++)
+        for (int i = 0; i < STEPS; i++) {
+            if (kind_at >= BY_PIVOT && !algo->repairs_errors) continue;
+            s->list[s->n++] = (candidate){(kind)kind_at, exponents[i], 0};
+        }
+    s->list[s->n++] = (candidate){BY_RMS, 0, 0};
+    return SW_OK;
+}
+
+/* What a slab's rounding errors cost in the unscaled weight. */
+static double slab_loss(const sw_slab *slab, const double *worth, const double *scale)
+{
+    double loss = 0;
+
+    for (int64_t j = 0; j < slab->k; j++) {
+        const double *step = slab->scales + j / slab->group_elems * ROWS;
+        const double *zero = slab->zeros + j / slab->group_elems * ROWS;
+        double sum = 0;
+        for (int r = 0; r < ROWS; r++) {
+            double e = step[r] * (slab->codes[j * ROWS + r] - zero[r]) - slab->target[j * ROWS + r];
+            sum += e * e;
+        }
+        loss += worth[j] / (scale[j] * scale[j]) * sum;
+    }
+    return loss;
+}
+
+static const sw_qspec *spec_of(const search *s, int64_t sample)
+{
+    return &s->g->specs[sample * s->g->n_readers / s->n_samples];
+}
+
+/* One sample's rows under a scale: fitted, rounded, and what that costs. */
+static sw_code score_rows(double *loss, sw_slab *slab, float *rows, const search *s, int64_t at,
+                          const double *scale, sw_err *err)
+{
+    const sw_qspec *spec = spec_of(s, at);
+    int64_t k = s->g->k;
+    sw_frame frame = {0};
+    sw_code rc;
+
+    for (int64_t i = 0; i < ROWS * k; i++)
+        rows[i] = (float)((double)s->sample[at * ROWS * k + i] * scale[i % k]);
+    if ((rc = sw_frame_new(&frame, rows, ROWS, k, 0, spec, err)) != SW_OK) return rc;
+    slab->frame = &frame;
+    sw_slab_load(slab, rows, NULL, 0, ROWS);
+    sw_slab_fit(slab, scale + k, spec);
+    sw_slab_round(slab, spec->num);
+    *loss += slab_loss(slab, s->worth, scale) * (double)frame.global * (double)frame.global;
+    slab->frame = NULL;
+    sw_frame_free(&frame);
+    return SW_OK;
+}
+
+static sw_code score(candidate *c, const search *s, sw_err *err)
+{
+    int64_t k = s->g->k;
+    double *scale = NULL;
+    float *rows = NULL;
+    sw_slab slab = {0};
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&scale, 2 * k, "scale", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&rows, ROWS * k, "scaled rows", err)) != SW_OK ||
+        (rc = sw_slab_new(&slab, &s->g->specs[0], k, err)) != SW_OK)
+        goto done;
+    scale_of(scale, s, c);
+    for (int64_t j = 0; j < k; j++) scale[k + j] = s->worth[j] / (scale[j] * scale[j]);
+    for (int64_t i = 0; i < s->n_samples && rc == SW_OK; i++)
+        rc = score_rows(&c->loss, &slab, rows, s, i, scale, err);
+done:
+    sw_slab_free(&slab);
+    sw_mem_put(scale);
+    sw_mem_put(rows);
+    return rc;
+}
+
+static void score_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    search *s = ctx;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) s->codes[i] = score(&s->list[i], s, &s->errs[i]);
+}
+
+static sw_code score_all(search *s, sw_err *err)
+{
+    sw_parallel_for(s->g->options->n_threads, s->n, 1, score_some, s);
+    for (int i = 0; i < s->n; i++)
+        if (s->codes[i] != SW_OK) return SW_FAIL(err, s->codes[i], "%s", s->errs[i].text);
+    return SW_OK;
+}
+
+/* The best of each kind that beats identity, best first; returns how many. */
+static int choose_finalists(candidate out[KIND_COUNT], const search *s)
+{
+    const double identity = s->list[s->n - 1].loss;
+    int n = 0;
+
+    for (int k = 0; k < KIND_COUNT; k++) {
+        const candidate *best = NULL;
+        int at;
+        for (int i = 0; i < s->n - 1; i++)
+            if ((int)s->list[i].kind == k && (!best || s->list[i].loss < best->loss))
+                best = &s->list[i];
+        if (!best || !(best->loss < identity)) continue;
+        for (at = n++; at > 0 && out[at - 1].loss > best->loss; at--) out[at] = out[at - 1];
+        out[at] = *best;
+    }
+    return n < FINALISTS ? n : FINALISTS;
+}
+
+/* A run of the half block against the original weights, on the windows of two parts. */
+typedef struct trial {
+    const sw_group *g;
+    float **values;                  /* [n_readers] quantized weights */
+    float *want[SW_PROBE_PARTS], *have;
+} trial;
+
+static void trial_free(trial *t)
+{
+    for (int64_t i = 0; t->values && i < t->g->n_readers; i++) sw_mem_put(t->values[i]);
+    sw_mem_put(t->values);
+    for (int part = 0; part < SW_PROBE_PARTS; part++) sw_mem_put(t->want[part]);
+    sw_mem_put(t->have);
+}
+
+static int64_t output_elems(const sw_group *g, sw_probe_part part)
+{
+    return sw_probe_tokens(g->probe, part) * g->model->hidden;
+}
+
+static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
+{
+    int64_t n_most = sw_max_i64(output_elems(g, SW_PROBE_TRIAL), output_elems(g, SW_PROBE_HELD));
+    sw_code rc;
+
+    t->g = g;
+    if ((rc = SW_MEM_GET(&t->values, g->n_readers, "trial weights", err)) != SW_OK) return rc;
+    for (int64_t i = 0; i < g->n_readers; i++) {
+        rc = SW_MEM_GET(&t->values[i], g->readers[i].n_out * g->k, "trial weights", err);
+        if (rc != SW_OK) return rc;
+    }
+    if ((rc = SW_MEM_GET(&t->have, n_most, "trial outputs", err)) != SW_OK) return rc;
+    for (int part = SW_PROBE_TRIAL; part <= SW_PROBE_HELD && rc == SW_OK; part++) {
+        rc = SW_MEM_GET(&t->want[part], n_most, "trial outputs", err);
+        if (rc == SW_OK)
+            rc = sw_probe_output(t->want[part], g->probe, (sw_probe_part)part, g->original,
+                                 g->fold.site, err);
+    }
+    return rc;
+}
+
+static sw_code measure(double *loss, const trial *t, sw_probe_part part, sw_err *err)
+{
+    int64_t n = output_elems(t->g, part);
+    double sum = 0;
+    sw_code rc = sw_probe_output(t->have, t->g->probe, part, t->g->quantized, t->g->fold.site, err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < n; i++) {
+        double e = (double)t->have[i] - (double)t->want[part][i];
+        sum += e * e;
+    }
+    *loss = sum / (double)n;
+    return SW_OK;
+}
+
+/* Mean squared errors of the half block's output with this scale (NULL: none). */
+static sw_code run_trial(double loss[SW_PROBE_PARTS], const trial *t, const double *scale,
+                         sw_err *err)
+{
+    sw_code rc = sw_group_solve(t->values, t->g, scale, err);
+
+    if (rc != SW_OK) return rc;
+    sw_group_lend(t->g, t->values);
+    for (int part = SW_PROBE_TRIAL; part <= SW_PROBE_HELD && rc == SW_OK; part++)
+        rc = measure(&loss[part], t, (sw_probe_part)part, err);
+    sw_group_lend(t->g, NULL);
+    return rc;
+}
+
+_Static_assert(KIND_COUNT * sizeof exponents / sizeof exponents[0] < CANDIDATES_MAX, "grid");
+
+static void describe(sw_proposal *out, const candidate *c)
+{
+    bool is_duo = c->kind == BY_RMS_DUO || c->kind == BY_PIVOT_DUO;
+    const char *base = c->kind == BY_RMS || c->kind == BY_RMS_DUO ? "activations" : "pivots";
+
+    if (is_duo)
+        (void)snprintf(out->choice, sizeof out->choice, "%s^%.2f / weights^%.2f", base,
+                       c->exponent, 1 - c->exponent);
+    else
+        (void)snprintf(out->choice, sizeof out->choice, "%s^%.2f", base, c->exponent);
+}
+
+static sw_code judge(sw_proposal *out, const search *s, const candidate *list, int n, sw_err *err)
+{
+    double identity[SW_PROBE_PARTS], loss[SW_PROBE_PARTS], best = INFINITY;
+    const sw_group *g = s->g;
+    double *scale = NULL;
+    trial t = {0};
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&scale, g->k, "scale", err)) != SW_OK ||
+        (rc = trial_new(&t, g, err)) != SW_OK ||
+        (rc = run_trial(identity, &t, NULL, err)) != SW_OK)
+        goto done;
+    for (int i = 0; i < n; i++) {
+        scale_of(scale, s, &list[i]);
+        if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK ||
+            (rc = run_trial(loss, &t, scale, err)) != SW_OK)
+            goto done;
+        if (!(loss[SW_PROBE_TRIAL] < best)) continue;
+        best = loss[SW_PROBE_TRIAL];
+        out->loss = loss[SW_PROBE_HELD];
+        memcpy(out->scale, scale, (size_t)g->k * sizeof *scale);
+        describe(out, &list[i]);
+    }
+    out->loss_before = identity[SW_PROBE_HELD];
+    out->is_better = best < identity[SW_PROBE_TRIAL] &&
+                     out->loss < (1 - GAIN_MIN) * identity[SW_PROBE_HELD];
+    if (!out->is_better)
+        (void)snprintf(out->why_not, sizeof out->why_not,
+                       "held-out windows do not improve: %.4g, without it %.4g", out->loss,
+                       out->loss_before);
+done:
+    sw_mem_put(scale);
+    trial_free(&t);
+    return rc;
+}
+
+static sw_code search_group(sw_proposal *out, const sw_group *g, const sw_factor *factor,
+                            sw_err *err)
+{
+    candidate finalists[KIND_COUNT];
+    search s = {0};
+    int n;
+    sw_code rc;
+
+    if ((rc = search_new(&s, g, factor, err)) != SW_OK || (rc = score_all(&s, err)) != SW_OK)
+        goto done;
+    n = choose_finalists(finalists, &s);
+    if (n)
+        rc = judge(out, &s, finalists, n, err);
+    else
+        (void)snprintf(out->why_not, sizeof out->why_not, "no scale on the grid beats none");
+done:
+    search_free(&s);
+    return rc;
+}
+
+static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
+{
+    const sw_quant_options *o = g->options;
+    sw_factor_options fo = {o->order, g->specs[0].group_elems, o->damp};
+    sw_factor factor = {0};
+    sw_err local = {0};
+    sw_code rc;
+
+    if (!g->probe->n_seqs[SW_PROBE_HELD]) {
+        (void)snprintf(out->why_not, sizeof out->why_not,
+                       "a single calibration window leaves none to hold out");
+        return SW_OK;
+    }
+    if ((double)g->hess->n_tokens < TOKENS_PER_INPUT * (double)g->k) {
+        (void)snprintf(out->why_not, sizeof out->why_not, "only %lld tokens for %lld channels",
+                       (long long)g->hess->n_tokens, (long long)g->k);
+        return SW_OK;
+    }
+    rc = sw_factor_new(&factor, g->hess, &fo, &local);
+    if (rc == SW_E_FORMAT) {
+        (void)snprintf(out->why_not, sizeof out->why_not, "%.110s", local.text);
+        return SW_OK;
+    }
+    if (rc != SW_OK) return SW_FAIL(err, rc, "%s", local.text);
+    rc = search_group(out, g, &factor, err);
+    sw_factor_free(&factor);
+    return rc;
+}
+
+const sw_transform sw_transform_awq = {"awq", true, propose};

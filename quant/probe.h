@@ -1,0 +1,44 @@
+/* probe.h - calibration windows set aside for choosing a transform and for judging it.
+ *
+ * A choice is searched on some windows of the quantized model's stream and accepted on others:
+ * every eighth window is held out, so what looks better by chance is not written. Windows run
+ * through the half of a block that the streams have before them; the streams do not move.
+ */
+#ifndef SW_QUANT_PROBE_H
+#define SW_QUANT_PROBE_H
+
+#include "quant/streams.h"
+
+typedef enum sw_probe_part {
+    SW_PROBE_SEARCH, /* for statistics: at most 16384 tokens */
+    SW_PROBE_TRIAL,  /* some of them, for running candidates: at most 4096 */
+    SW_PROBE_HELD,   /* none of them, for accepting one: at most 4096 */
+    SW_PROBE_PARTS
+} sw_probe_part;
+
+typedef struct sw_probe {
+    sw_streams *streams;
+    int64_t *seqs[SW_PROBE_PARTS]; /* windows of the streams */
+    int64_t n_seqs[SW_PROBE_PARTS];
+} sw_probe;
+
+/* With a single calibration window nothing is held out, and n_seqs[SW_PROBE_HELD] is 0. */
+sw_code sw_probe_new(sw_probe *out, sw_streams *streams, sw_err *err) SW_MUST_USE;
+void sw_probe_free(sw_probe *probe); /* accepts a zeroed one */
+int64_t sw_probe_tokens(const sw_probe *probe, sw_probe_part part);
+
+/* Show `tap` what a site's linears read, up to and with `site`. */
+sw_code sw_probe_tap(const sw_probe *probe, sw_probe_part part, const sw_block *block,
+                     sw_site site, const sw_tap *tap, sw_err *err) SW_MUST_USE;
+
+/* y [n_tokens, hidden] = the residual stream after the half of the block that `site` is in. */
+sw_code sw_probe_output(float *y, const sw_probe *probe, sw_probe_part part,
+                        const sw_block *block, sw_site site, sw_err *err) SW_MUST_USE;
+
+/* Hessians of a site: hess[0], or hess[e] per expert for the inputs of `down` in a sparse layer;
+ * finished. The caller made them and frees them. */
+sw_code sw_probe_hessians(sw_hessian *hess, int64_t n_hess, const sw_probe *probe,
+                          sw_probe_part part, const sw_block *block, sw_site site,
+                          sw_err *err) SW_MUST_USE;
+
+#endif
