@@ -13,6 +13,7 @@ static void site_free(sw_expert_site *site)
     sw_hessian_free(&site->half[0]);
     sw_hessian_free(&site->half[1]);
     sw_hessian_free(&site->all);
+    sw_channels_free(&site->sizes);
 }
 
 void sw_expert_stats_free(sw_expert_stats *stats)
@@ -100,6 +101,36 @@ sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian hal
     return SW_OK;
 }
 
+static sw_code weigh_downs(sw_expert_stats *experts, int64_t n_experts, int64_t n_text,
+                           sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t e = 0; e < n_experts && rc == SW_OK; e++) {
+        sw_expert_site *site = &experts[e].down;
+        sw_prior prior = {0};
+        if (!site->half[0].h || !site->all.h) continue;
+        if ((rc = sw_prior_new(&prior, &site->all, n_text, err)) != SW_OK) break;
+        rc = sw_prior_weight(&site->weight, &prior, site->half, err);
+        sw_prior_free(&prior);
+    }
+    return rc;
+}
+
+sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
+                         int64_t n_text, sw_err *err)
+{
+    sw_prior prior = {0};
+    sw_code rc = SW_OK;
+
+    if (n_experts && experts[0].in.half[0].h) rc = sw_prior_new(&prior, in_all, n_text, err);
+    for (int64_t e = 0; e < n_experts && rc == SW_OK; e++)
+        if (experts[e].in.half[0].h)
+            rc = sw_prior_weight(&experts[e].in.weight, &prior, experts[e].in.half, err);
+    sw_prior_free(&prior);
+    return rc == SW_OK ? weigh_downs(experts, n_experts, n_text, err) : rc;
+}
+
 void sw_expert_blend(sw_hessian half[2], const sw_hessian *all, double d)
 {
     int64_t n_elems = all->k_in * all->k_in, n_own = half[0].n_tokens + half[1].n_tokens;
@@ -107,6 +138,7 @@ void sw_expert_blend(sw_hessian half[2], const sw_hessian *all, double d)
     double every = all->n_tokens ? d * scale / (double)all->n_tokens : 0.0;
 
     for (int64_t i = 0; i < n_elems; i++)
-        half[0].h[i] = (1.0 - d) * (half[0].h[i] + half[1].h[i]) + every * all->h[i];
+        half[0].h[i] = (1.0 - d) * (half[0].h[i] + (half[1].h ? half[1].h[i] : 0.0)) +
+                       every * all->h[i];
     half[0].n_tokens = n_own;
 }

@@ -16,6 +16,7 @@
 #ifndef SW_QUANT_EXPERTS_H
 #define SW_QUANT_EXPERTS_H
 
+#include "quant/channels.h"
 #include "quant/hessian.h"
 
 /* What an expert is calibrated on. */
@@ -30,6 +31,8 @@ typedef enum sw_experts {
 typedef struct sw_expert_site {
     sw_hessian half[2]; /* routed tokens, of alternate stretches of the text */
     sw_hessian all;     /* every token, or empty when the experts share one */
+    double weight;      /* d, once weighed */
+    sw_channels sizes;  /* of the routed tokens, where wanted */
 } sw_expert_site;
 
 typedef struct sw_expert_stats {
@@ -56,8 +59,13 @@ void sw_prior_free(sw_prior *prior); /* accepts a zeroed one */
 sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian half[2],
                         sw_err *err) SW_MUST_USE;
 
+/* Set the weight of every site that the experts hold, `in` against in_all (may be empty where no
+ * expert holds one) and `down` against its own: of a text of n_text tokens, all finished. */
+sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
+                         int64_t n_text, sw_err *err) SW_MUST_USE;
+
 /* half[0] becomes the blend with weight d of the prior, scaled as a sum over n_tokens (at least 1):
- * those of both halves. d = 1 is the prior alone. */
+ * those of both halves; half[1] may be empty. d = 1 is the prior alone. */
 void sw_expert_blend(sw_hessian half[2], const sw_hessian *all, double d);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include "formats/base/size.h"
 #include "quant/fold.h"
+#include "quant/stats.h"
 #include "quant/streams.h"
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
@@ -300,21 +301,16 @@ static sw_code choose_strengths(sw_strengths *out, const block_job *job, sw_site
 
 /* One expert: own statistics, all-token ones, or both, as the options say. */
 static sw_code solve_expert(block_job *job, sw_site site, int64_t expert, sw_expert_site *own,
-                            const sw_hessian *all, const sw_prior *prior, shared_stats shared,
-                            sw_err *err)
+                            const sw_hessian *all, shared_stats shared, sw_err *err)
 {
     sw_experts policy = job->options->experts;
     sw_factor factor = {0};
     sw_hessian h = *all;
     int64_t group_elems = 0;
     bool can = false;
-    sw_code rc = SW_OK;
+    sw_code rc;
 
-    shared.shared_weight = policy == SW_EXPERTS_ROUTED ? 0.0 : 1.0;
-    if (policy == SW_EXPERTS_SHRINK) {
-        rc = sw_prior_weight(&shared.shared_weight, prior, own->half, err);
-        if (rc != SW_OK) return rc;
-    }
+    shared.shared_weight = policy == SW_EXPERTS_SHRINK ? own->weight : policy == SW_EXPERTS_ALL;
     if (policy != SW_EXPERTS_ALL) {
         sw_expert_blend(own->half, all, shared.shared_weight);
         h = own->half[0];
@@ -334,25 +330,21 @@ static sw_code solve_experts(block_job *job, sw_site site, sw_site_stats *stats,
                              const shared_stats *shared, sw_err *err)
 {
     bool is_in = site == SW_SITE_MLP_IN;
-    sw_prior prior = {0};
     sw_code rc = SW_OK;
 
-    if (is_in && job->options->experts == SW_EXPERTS_SHRINK)
-        rc = sw_prior_new(&prior, &stats->site[site], stats->n_text, err);
+    if (job->options->experts == SW_EXPERTS_SHRINK && !stats->is_weighed)
+        rc = sw_experts_weigh(stats->experts, stats->n_experts, &stats->site[SW_SITE_MLP_IN],
+                              stats->n_text, err);
+    stats->is_weighed = true;
     for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
         sw_expert_stats *x = &stats->experts[e];
         sw_expert_site *own = is_in ? &x->in : &x->down;
         shared_stats mine = *shared;
         mine.n_routed = x->n_tokens;
-        if (!is_in && own->all.h && job->options->experts == SW_EXPERTS_SHRINK)
-            rc = sw_prior_new(&prior, &own->all, stats->n_text, err);
-        if (rc == SW_OK)
-            rc = solve_expert(job, site, e, own,
-                              is_in ? &stats->site[site] : own->all.h ? &own->all : &own->half[0],
-                              &prior, mine, err);
-        if (!is_in) sw_prior_free(&prior);
+        rc = solve_expert(job, site, e, own,
+                          is_in ? &stats->site[site] : own->all.h ? &own->all : &own->half[0],
+                          mine, err);
     }
-    sw_prior_free(&prior);
     return rc;
 }
 
@@ -538,6 +530,43 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
         rc = sw_streams_advance(streams, &job.quantized, mover(&job), SW_HALF_BOTH, progress, err);
 done:
     block_job_free(&job);
+    return rc;
+}
+
+/* A block from stored statistics: site after site, so that only one is in memory. */
+static sw_code quantize_from_stats(const sw_model *model, const sw_st *st, int64_t layer,
+                                   const sw_zpack *stats_file, const sw_quant_options *options,
+                                   const sw_quant_sink *sink, sw_err *err)
+{
+    block_job job = {.model = model, .options = options, .sink = sink};
+    sw_code rc = block_job_new(&job, st, layer, err);
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        sw_site_stats stats;
+        if (!block_uses_site(&job, site)) continue;
+        rc = sw_stats_read(&stats, stats_file, model, layer, (sw_site)site, options, err);
+        if (rc != SW_OK) break;
+        rc = solve_sites(&job, &stats, err);
+        sw_site_stats_free(&stats);
+    }
+    block_job_free(&job);
+    return rc;
+}
+
+sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpack *stats,
+                           const sw_quant_options *options, const sw_quant_sink *sink,
+                           const sw_progress *progress, sw_err *err)
+{
+    int64_t n_done = sink->n_done ? sink->n_done(sink->self) : 0;
+    sw_code rc = SW_OK;
+
+    for (int64_t layer = n_done; layer < model->n_layers && rc == SW_OK; layer++) {
+        sw_progress_step(progress, "quantize", layer, model->n_layers);
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
+        rc = quantize_from_stats(model, st, layer, stats, options, sink, err);
+        if (rc == SW_OK && sink->end_block) rc = sink->end_block(sink->self, layer, err);
+    }
+    if (rc == SW_OK) sw_progress_step(progress, "quantize", model->n_layers, model->n_layers);
     return rc;
 }
 

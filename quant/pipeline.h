@@ -12,6 +12,7 @@
 
 #include "formats/base/progress.h"
 #include "formats/file/safetensors.h"
+#include "formats/file/zpack.h"
 #include "formats/model/model.h"
 #include "quant/algo.h"
 #include "quant/experts.h"
@@ -83,5 +84,11 @@ typedef struct sw_quant_sink {
 sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *calib,
                      const sw_quant_options *options, const sw_quant_sink *sink,
                      const sw_progress *progress, sw_err *err) SW_MUST_USE;
+
+/* The same from statistics of this model (stats.h, checked with sw_stats_check): no calibration
+ * text is run, and no block sees what quantizing the blocks before it has changed. */
+sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpack *stats,
+                           const sw_quant_options *options, const sw_quant_sink *sink,
+                           const sw_progress *progress, sw_err *err) SW_MUST_USE;
 
 #endif

@@ -116,11 +116,28 @@ sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t lay
     return rc;
 }
 
+sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
+        if (stats->site[site].h)
+            rc = sw_channels_new(&stats->sizes[site], stats->site[site].k_in, err);
+    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
+        sw_expert_site *in = &stats->experts[e].in, *down = &stats->experts[e].down;
+        int64_t k_down = down->half[0].h ? down->half[0].k_in : down->all.k_in;
+        if (in->half[0].h) rc = sw_channels_new(&in->sizes, in->half[0].k_in, err);
+        if (rc == SW_OK && k_down) rc = sw_channels_new(&down->sizes, k_down, err);
+    }
+    return rc;
+}
+
 void sw_site_stats_free(sw_site_stats *stats)
 {
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         sw_hessian_free(&stats->site[site]);
         sw_hessian_free(&stats->held[site]);
+        sw_channels_free(&stats->sizes[site]);
     }
     for (int64_t e = 0; e < stats->n_experts; e++) sw_expert_stats_free(&stats->experts[e]);
     sw_mem_put(stats->experts);
@@ -165,10 +182,12 @@ static sw_code see_expert(observer *o, sw_site site, int64_t expert, const float
                           int64_t n_tokens, int64_t k_in, const int32_t *token_ids, sw_err *err)
 {
     sw_expert_stats *stats = &o->stats->experts[expert];
-    sw_hessian *half = site == SW_SITE_MLP_IN ? stats->in.half : stats->down.half;
+    sw_expert_site *own = site == SW_SITE_MLP_IN ? &stats->in : &stats->down;
+    sw_hessian *half = own->half;
     sw_code rc = SW_OK;
 
     if (site == SW_SITE_MLP_IN) stats->n_tokens += n_tokens;
+    if (own->sizes.abs_max) sw_channels_add(&own->sizes, x, n_tokens);
     for (int i = 0; i < 2 && half[i].h && rc == SW_OK; i++) {
         int64_t n = 0;
         for (int64_t t = 0; t < n_tokens; t++) {
@@ -198,6 +217,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const flo
 
     if (expert >= 0) return see_expert(o, site, expert, x, n_tokens, k_in, token_ids, err);
     if (!o->stats->is_wanted[site]) return SW_OK;
+    if (o->stats->sizes[site].abs_max) sw_channels_add(&o->stats->sizes[site], x, n_tokens);
     if (o->has_original && o->x0[site]) {
         subtract(o->x0[site], x, n_tokens * k_in);
         dx = o->x0[site];

@@ -35,17 +35,21 @@ void sw_streams_free(sw_streams *s);
 typedef struct sw_site_stats {
     sw_hessian site[SW_SITE_COUNT]; /* tokens seen; all of them once merged */
     sw_hessian held[SW_SITE_COUNT]; /* tokens kept back for choosing strengths (target.h) */
+    sw_channels sizes[SW_SITE_COUNT]; /* where wanted */
     bool is_wanted[SW_SITE_COUNT];
     sw_expert_stats *experts; /* [n_experts] of a sparse layer, or NULL */
     int64_t n_experts;
     sw_experts policy;
     int64_t n_text; /* tokens of the calibration text */
+    bool is_weighed; /* the experts' weights are known */
 } sw_site_stats;
 
 /* Allocate for the sites wanted in this layer. */
 sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], bool with_cross, sw_experts policy,
                           int n_threads, sw_err *err) SW_MUST_USE;
+/* Also keep the sizes of every channel, of all sites and experts that have Hessians. */
+sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err) SW_MUST_USE;
 void sw_site_stats_free(sw_site_stats *stats);
 
 /* Run both streams up to the last wanted site, with `quantized` and `original` weights, and sum

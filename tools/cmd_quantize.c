@@ -14,6 +14,7 @@
 #include "tools/cmd.h"
 #include "tools/names.h"
 #include "tools/quantize_report.h"
+#include "tools/stats_input.h"
 #include "tools/recipe.h"
 #include "tools/target_bits.h"
 #include "tools/values.h"
@@ -22,7 +23,7 @@
 typedef struct quantize_options {
     sw_cmd_common common;
     const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
-        *recipe, *experts;
+        *recipe, *experts, *stats;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
     double damp, target_bits;
@@ -73,6 +74,8 @@ static const sw_opt options[] = {
              "the line go first"},
     {.name = "calib", .kind = SW_OPT_LIST, AT(calib), .arg = "FILE",
      .help = "calibration text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
+    {.name = "stats", .kind = SW_OPT_TEXT, AT(stats), .arg = "FILE",
+     .help = "statistics that `swage calibrate` wrote, in the place of --calib"},
     {.name = "samples", .kind = SW_OPT_INT, AT(samples), .arg = "N", .min = 1, .max = 1e7,
      .help = "calibration windows (default 128)"},
     {.name = "seq-len", .kind = SW_OPT_INT, AT(seq_len), .arg = "L", .min = 8, .max = 1 << 20,
@@ -161,6 +164,7 @@ typedef struct job {
     const sw_dialect *dialect;
     sw_selection selection;
     sw_calibration calibration;
+    sw_zpack *stats; /* in its place */
     sw_quantize_report report;
     sw_ckpt_writer *writer;
     const sw_progress *progress;
@@ -170,6 +174,7 @@ static void job_free(job *j)
 {
     sw_ckpt_writer_free(j->writer);
     sw_quantize_report_free(&j->report);
+    sw_zpack_close(j->stats);
     sw_calibration_free(&j->calibration);
     sw_selection_free(&j->selection);
     sw_checkpoint_close(&j->source);
@@ -304,6 +309,19 @@ static sw_code choose_specs(job *j, sw_err *err)
     return SW_OK;
 }
 
+static sw_code check_stats(const job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+
+    if (!o->stats) return SW_OK;
+    if (o->calib.n) return SW_FAIL(err, SW_E_USAGE, "give --calib or --stats, not both");
+    if (o->target_bits > 0 || j->settings.quant.algo->transform)
+        return SW_FAIL(err, SW_E_USAGE, "%s tries candidates on calibration text, which statistics "
+                       "do not hold; give --calib", o->target_bits > 0 ? "--target-bits" :
+                       o->method);
+    return SW_OK;
+}
+
 /* Everything up to the first weight. */
 static sw_code plan(job *j, sw_err *err)
 {
@@ -318,7 +336,8 @@ static sw_code plan(job *j, sw_err *err)
     if (!o->out) return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
     if (!o->may_replace && sw_path_exists(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
-    with_text = algo->needs_statistics || o->target_bits > 0;
+    with_text = (algo->needs_statistics && !o->stats) || o->target_bits > 0;
+    if ((rc = check_stats(j, err)) != SW_OK) return rc;
     if (with_text && !o->calib.n)
         return SW_FAIL(err, SW_E_USAGE, "%s%s needs calibration text: --calib FILE",
                        algo->needs_statistics ? "method " : "--target-bits",
@@ -336,17 +355,23 @@ static sw_code plan(job *j, sw_err *err)
     rc = select_linears(j, err);
     if (rc != SW_OK) return rc;
     if ((rc = check_rest(j, err)) != SW_OK) return rc;
-    if (with_text) {
+    if (algo->needs_statistics && o->stats) {
+        rc = sw_stats_input_open(&j->stats, o->stats, &j->source, j->settings.quant.experts, err);
+        if (rc != SW_OK) return rc;
+    } else if (with_text) {
         sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed};
         if ((rc = sw_calibration_read(&j->calibration, &j->source.model, &c, err)) != SW_OK)
             return rc;
-    } else if (o->calib.n) {
-        sw_progress_note(j->progress, "method %s needs no calibration; --calib is not read",
-                         algo->name);
+    } else if (o->calib.n || o->stats) {
+        sw_progress_note(j->progress, "method %s needs no calibration; --%s is not read",
+                         algo->name, o->stats ? "stats" : "calib");
     }
     if (o->target_bits > 0 && (rc = choose_specs(j, err)) != SW_OK) return rc;
-    return sw_quantize_report_new(&j->report, &j->settings, with_text ? &j->calibration : NULL,
-                                  &o->calib, &j->selection, err);
+    rc = sw_quantize_report_new(&j->report, &j->settings, with_text ? &j->calibration : NULL,
+                                &o->calib, &j->selection, err);
+    if (rc == SW_OK && j->stats)
+        rc = sw_stats_input_describe(j->report.manifest, j->stats, err);
+    return rc;
 }
 
 /* What the manifest says at the start decides the bytes, and what overrides make of a linear. */
@@ -433,8 +458,12 @@ static sw_code work(job *j, sw_err *err)
     sw_code rc;
 
     if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK) return rc;
-    rc = sw_quant_run(&j->source.model, j->source.st, calib, &j->settings.quant, &sink,
-                      j->progress, err);
+    if (j->stats)
+        rc = sw_quant_run_stats(&j->source.model, j->source.st, j->stats, &j->settings.quant,
+                                &sink, j->progress, err);
+    else
+        rc = sw_quant_run(&j->source.model, j->source.st, calib, &j->settings.quant, &sink,
+                          j->progress, err);
     if (rc != SW_OK) return rc;
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
     return sw_ckpt_writer_commit(j->writer, j->report.manifest, err);
@@ -529,7 +558,7 @@ static const char *const examples[] = {
 
 const sw_cmd sw_cmd_quantize = {
     .name = "quantize",
-    .args = "MODEL -o OUT [--scheme S] --calib FILE...",
+    .args = "MODEL -o OUT [--scheme S] (--calib FILE... | --stats FILE)",
     .summary = "press a model into few bits, calibrated block by block",
     .more = "MODEL is a Hugging Face model directory. Tensors that are not quantized are copied\n"
             "bit by bit. The same inputs give the same bytes, whatever the number of threads.\n"
