@@ -68,10 +68,11 @@ typedef struct sw_zpack_writer sw_zpack_writer;
  * replaced. */
 sw_code sw_zpack_writer_new(sw_zpack_writer **out, const char *path, bool may_replace,
                             sw_err *err) SW_MUST_USE;
-/* Copies both. SW_E_BUG: a key twice, text that is not UTF-8, more than fits. */
+/* Copies both. SW_E_BUG: text that is not UTF-8, more than fits. */
 sw_code sw_zpack_writer_meta(sw_zpack_writer *w, const char *key, const char *value,
                              sw_err *err) SW_MUST_USE;
-/* Compress and append. SW_E_BUG: a name twice (found at commit), a size that is not the shape's. */
+/* Compress and append. SW_E_BUG: a size that is not the shape's. A name twice makes
+ * a file that is refused. */
 sw_code sw_zpack_writer_put(sw_zpack_writer *w, const char *name, sw_dtype dtype, int32_t n_dims,
                             const int64_t *shape, const void *data, size_t n_bytes,
                             sw_err *err) SW_MUST_USE;
