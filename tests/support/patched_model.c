@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,6 +45,28 @@ static bool ends_with(const char *text, const char *end)
     const size_t n = strlen(text), n_end = strlen(end);
 
     return n >= n_end && !strcmp(text + n - n_end, end);
+}
+
+void patched_config_make(const char *dir, const char *from, const char *have, const char *want)
+{
+    size_t n_config, n_model;
+    char *config = slurp(&n_config, from, "config.json"), *at, *text;
+    char *model = slurp(&n_model, from, "model.safetensors");
+    const size_t room = n_config + strlen(want) + 1;
+
+    config = realloc(config, n_config + 1);
+    text = malloc(room);
+    assert_true(config && text);
+    config[n_config] = '\0';
+    at = strstr(config, have);
+    assert_non_null(at);
+    (void)snprintf(text, room, "%.*s%s%s", (int)(at - config), config, want, at + strlen(have));
+    assert_int_equal(mkdir(dir, 0755), 0);
+    spill(dir, "config.json", text, strlen(text));
+    spill(dir, "model.safetensors", model, n_model);
+    free(config);
+    free(text);
+    free(model);
 }
 
 void patched_model_make(const char *dir, const char *from, const char *end, double size,

@@ -1,4 +1,4 @@
-/* patched_model.h - a toy model with other values in some of its tensors.
+/* patched_model.h - a toy model with other values in some of its tensors or in its config.
  *
  * The fixtures of some families have zeros where published models have numbers: what is read from
  * the wrong place would not show.
@@ -13,5 +13,7 @@
  * there are none. */
 void patched_model_make(const char *dir, const char *from, const char *end, double size,
                         uint64_t seed);
+/* The same with the first text `have` of the config replaced by `want` instead. */
+void patched_config_make(const char *dir, const char *from, const char *have, const char *want);
 
 #endif

@@ -11,13 +11,9 @@
 #include <string.h>
 
 #include "formats/num/num.h"
+#include "tests/support/plain_parts.h"
 
-typedef struct matrix {
-    double *v;
-    int64_t rows, cols;
-} matrix;
-
-static matrix tensor(const sw_st *st, const char *name)
+matrix plain_tensor(const sw_st *st, const char *name)
 {
     const sw_st_tensor *t = sw_st_find(st, name);
     matrix m = {0};
@@ -25,8 +21,8 @@ static matrix tensor(const sw_st *st, const char *name)
     int64_t n;
 
     if (!t) fail_msg("no tensor %s", name);
-    m.rows = t->view.n_dims == 2 ? t->view.shape[0] : 1;
     m.cols = t->view.shape[t->view.n_dims - 1];
+    m.rows = sw_view_elems(&t->view) / m.cols;
     n = m.rows * m.cols;
     f = calloc((size_t)n, sizeof *f);
     m.v = calloc((size_t)n, sizeof *m.v);
@@ -41,7 +37,7 @@ static matrix in_layer(const sw_st *st, int64_t layer, const char *name)
     char full[600];
 
     (void)snprintf(full, sizeof full, "model.layers.%lld.%s", (long long)layer, name);
-    return tensor(st, full);
+    return plain_tensor(st, full);
 }
 
 /* y [n, rows] = x [n, cols] w^T, plus the bias beside it when the checkpoint has one. */
@@ -54,7 +50,7 @@ static double *linear(const sw_st *st, int64_t layer, const char *name, const do
     (void)snprintf(leaf, sizeof leaf, "%s.weight", name);
     w = in_layer(st, layer, leaf);
     (void)snprintf(leaf, sizeof leaf, "model.layers.%lld.%s.bias", (long long)layer, name);
-    if (sw_st_find(st, leaf)) b = tensor(st, leaf);
+    if (sw_st_find(st, leaf)) b = plain_tensor(st, leaf);
     y = calloc((size_t)(n * w.rows), sizeof *y);
     for (int64_t t = 0; t < n; t++)
         for (int64_t r = 0; r < w.rows; r++) {
@@ -68,7 +64,7 @@ static double *linear(const sw_st *st, int64_t layer, const char *name, const do
     return y;
 }
 
-static void norm(double *y, const double *x, const matrix *w, int64_t n, double eps)
+void plain_norm(double *y, const double *x, const matrix *w, int64_t n, double eps)
 {
     for (int64_t t = 0; t < n; t++) {
         double sum = 0.0;
@@ -82,7 +78,7 @@ static void norm(double *y, const double *x, const matrix *w, int64_t n, double 
 
 static double yarn_ramp(const sw_model *m, int64_t i)
 {
-    const double d = (double)m->head_dim, orig = (double)m->rope.original_max_positions;
+    const double d = (double)m->rope_dim, orig = (double)m->rope.original_max_positions;
     double low = d * log(orig / (2 * M_PI * m->rope.beta_fast)) / (2 * log(m->rope.theta));
     double high = d * log(orig / (2 * M_PI * m->rope.beta_slow)) / (2 * log(m->rope.theta));
     double r;
@@ -97,7 +93,7 @@ static double yarn_ramp(const sw_model *m, int64_t i)
 
 double plain_frequency(const sw_model *m, int64_t i, int64_t n_positions)
 {
-    const double d = (double)m->head_dim, factor = m->rope.factor, max = (double)m->max_positions;
+    const double d = (double)m->rope_dim, factor = m->rope.factor, max = (double)m->max_positions;
     const double f = pow(m->rope.theta, -2.0 * (double)i / d);
     const double turns = (double)m->rope.original_max_positions * f / (2 * M_PI);
 
@@ -156,7 +152,7 @@ static void rotate(double *x, const sw_model *m, int64_t n, int64_t n_heads)
             }
 }
 
-static double dot(const double *a, const double *b, int64_t n)
+double plain_dot(const double *a, const double *b, int64_t n)
 {
     double sum = 0.0;
 
@@ -171,7 +167,7 @@ static void attend(double *out, const double *q, const double *k, const double *
     double *p = calloc((size_t)last + 1, sizeof *p), top = -HUGE_VAL, sum = 0.0;
 
     for (int64_t j = first; j <= last; j++) {
-        p[j] = dot(q, k + j * stride, d) / sqrt((double)d);
+        p[j] = plain_dot(q, k + j * stride, d) / sqrt((double)d);
         if (p[j] > top) top = p[j];
     }
     for (int64_t j = first; j <= last; j++) sum += p[j] = exp(p[j] - top);
@@ -196,8 +192,8 @@ static double *attention(const sw_model *m, const sw_st *st, int64_t layer, cons
         matrix wq = in_layer(st, layer, "self_attn.q_norm.weight");
         matrix wk = in_layer(st, layer, "self_attn.k_norm.weight");
 
-        norm(q, q, &wq, n * m->n_heads, m->norm_eps);
-        norm(k, k, &wk, n * m->n_kv_heads, m->norm_eps);
+        plain_norm(q, q, &wq, n * m->n_heads, m->norm_eps);
+        plain_norm(k, k, &wk, n * m->n_kv_heads, m->norm_eps);
         free(wq.v);
         free(wk.v);
     }
@@ -280,11 +276,12 @@ static void half_block(double *x, double *branch, int64_t n)
     free(branch);
 }
 
-void plain_logits(double *logits, const sw_model *m, const sw_st *st, const uint32_t *ids,
-                  int64_t n)
+static void llama_logits(double *logits, const sw_model *m, const sw_st *st, const uint32_t *ids,
+                         int64_t n)
 {
-    matrix embed = tensor(st, "model.embed_tokens.weight"), last = tensor(st, "model.norm.weight");
-    matrix head = m->is_tied ? embed : tensor(st, "lm_head.weight");
+    matrix embed = plain_tensor(st, "model.embed_tokens.weight");
+    matrix last = plain_tensor(st, "model.norm.weight");
+    matrix head = m->is_tied ? embed : plain_tensor(st, "lm_head.weight");
     double *x = calloc((size_t)(n * m->hidden), sizeof *x), *y = calloc((size_t)(n * m->hidden), 8);
 
     for (int64_t t = 0; t < n; t++)
@@ -293,9 +290,9 @@ void plain_logits(double *logits, const sw_model *m, const sw_st *st, const uint
         matrix w1 = in_layer(st, l, "input_layernorm.weight");
         matrix w2 = in_layer(st, l, "post_attention_layernorm.weight");
 
-        norm(y, x, &w1, n, m->norm_eps);
+        plain_norm(y, x, &w1, n, m->norm_eps);
         half_block(x, attention(m, st, l, y, n), n * m->hidden);
-        norm(y, x, &w2, n, m->norm_eps);
+        plain_norm(y, x, &w2, n, m->norm_eps);
         if (sw_model_is_sparse(m, l))
             half_block(x, sparse(m, st, l, y, n), n * m->hidden);
         else
@@ -304,13 +301,20 @@ void plain_logits(double *logits, const sw_model *m, const sw_st *st, const uint
         free(w1.v);
         free(w2.v);
     }
-    norm(y, x, &last, n, m->norm_eps);
+    plain_norm(y, x, &last, n, m->norm_eps);
     for (int64_t t = 0; t < n; t++)
         for (int64_t i = 0; i < m->vocab; i++)
-            logits[t * m->vocab + i] = dot(y + t * m->hidden, head.v + i * m->hidden, m->hidden);
+            logits[t * m->vocab + i] =
+                plain_dot(y + t * m->hidden, head.v + i * m->hidden, m->hidden);
     if (!m->is_tied) free(head.v);
     free(embed.v);
     free(last.v);
     free(x);
     free(y);
+}
+
+void plain_logits(double *logits, const sw_model *m, const sw_st *st, const uint32_t *ids,
+                  int64_t n)
+{
+    if (!plain_family_logits(logits, m, st, ids, n)) llama_logits(logits, m, st, ids, n);
 }
