@@ -8,6 +8,7 @@
 #include "formats/base/size.h"
 #include "quant/fold.h"
 #include "quant/stats.h"
+#include "quant/ranges.h"
 #include "quant/streams.h"
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
@@ -44,6 +45,7 @@ typedef struct block_job {
     sw_qspec *specs;        /* [n_linears] what each becomes */
     int64_t n_linears;
     float **values;         /* [n_linears] decoded weights that `quantized` borrows */
+    float input_scale[SW_SITE_COUNT]; /* calibrated, for linears whose spec asks for one */
 } block_job;
 
 static void block_job_free(block_job *job)
@@ -168,6 +170,27 @@ static sw_code load_weight(float **out, const block_job *job, const sw_linear_re
     return rc;
 }
 
+static sw_code take_input_scale(sw_qtensor *q, const block_job *job, const sw_linear_ref *ref,
+                                sw_err *err)
+{
+    if (!sw_act_needs_input_scale(&q->spec.act)) return SW_OK;
+    q->input_scale = job->input_scale[ref->site];
+    if (q->input_scale > 0.0f) return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "inputs under a stored scale need calibration text");
+}
+
+/* Let the block run on the values that were written, with inputs rounded as they will be. */
+static void use_values(block_job *job, int64_t i, float *w)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    sw_weight *slot = sw_block_weight(&job->quantized, ref->slot, ref->expert);
+
+    slot->dense = job->values[i] = w;
+    slot->dense_dtype = SW_DTYPE_F32;
+    slot->act = job->specs[i].act;
+    slot->input_scale = job->input_scale[ref->site];
+}
+
 /* One linear: aim, solve, hand out, and let the block use the quantized value. */
 static sw_code solve_loaded(block_job *job, int64_t i, const char *path, float *w,
                             const shared_stats *shared, sw_err *err)
@@ -184,6 +207,9 @@ static sw_code solve_loaded(block_job *job, int64_t i, const char *path, float *
     sw_code rc;
 
     if ((rc = sw_qtensor_alloc(&q, spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
+    if ((rc = take_input_scale(&q, job, ref, err)) != SW_OK) goto done;
+    rc = sw_fused_amax(&p.fused_amax, &job->original, job->linears, spec, job->n_linears, i, err);
+    if (rc != SW_OK) goto done;
     if (shared->factor && shared->strengths) {
         rc = SW_MEM_GET(&shift, ref->n_out * ref->k_in, "target shift", err);
         if (rc != SW_OK) goto done;
@@ -207,16 +233,13 @@ static sw_code solve_linear(block_job *job, int64_t i, const shared_stats *share
 {
     const sw_linear_ref *ref = &job->linears[i];
     float *w = NULL;
-    sw_weight *slot;
     char path[256];
     sw_code rc;
 
     (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
     if ((rc = load_weight(&w, job, ref, err)) != SW_OK) goto done;
     if ((rc = solve_loaded(job, i, path, w, shared, err)) != SW_OK) goto done;
-    slot = sw_block_weight(&job->quantized, ref->slot, ref->expert);
-    slot->dense = job->values[i] = w;
-    slot->dense_dtype = SW_DTYPE_F32;
+    use_values(job, i, w);
     w = NULL;
 done:
     sw_err_prefix(err, "%s", path);
@@ -457,7 +480,11 @@ static sw_code calibrate_block(block_job *job, sw_streams *streams, int64_t laye
         rc = sw_site_stats_new(&stats, job->model, layer, wanted, streams->x0 != NULL,
                                job->options->experts, job->options->n_threads, err);
         if (rc != SW_OK) return rc;
-        rc = sw_streams_observe(streams, &stats, &job->quantized, &job->original, progress, err);
+        rc = sw_inputs_settle(job->input_scale, &stats, streams, job->linears, job->specs,
+                              job->n_linears, &job->quantized, progress, err);
+        if (rc == SW_OK)
+            rc = sw_streams_observe(streams, &stats, &job->quantized, &job->original, progress,
+                                    err);
         if (rc == SW_OK) rc = solve_sites(job, &stats, err);
         sw_site_stats_free(&stats);
     }
@@ -471,7 +498,6 @@ static sw_code restore_linear(block_job *job, int64_t i, sw_err *err)
     const sw_linear_ref *ref = &job->linears[i];
     sw_qtensor q = {0};
     float *w = NULL;
-    sw_weight *slot;
     char path[256];
     sw_code rc;
 
@@ -482,10 +508,9 @@ static sw_code restore_linear(block_job *job, int64_t i, sw_err *err)
         return rc;
     }
     sw_qtensor_decode(w, &q);
+    job->input_scale[ref->site] = q.input_scale;
     sw_qtensor_free(&q);
-    slot = sw_block_weight(&job->quantized, ref->slot, ref->expert);
-    slot->dense = job->values[i] = w;
-    slot->dense_dtype = SW_DTYPE_F32;
+    use_values(job, i, w);
     return SW_OK;
 }
 

@@ -1,11 +1,25 @@
 /* scheme.c - see scheme.h. */
 #include "quant/scheme.h"
 
+#include <stdio.h>
 #include <strings.h>
 
+#define NO_ACT {0}
+#define ACT(num_, scope_, group, scales) \
+    {&sw_nums[SW_NUM_##num_], SW_ACT_##scope_, group, SW_DTYPE_##scales}
+
+#define MODEL .scale_dtype = SW_DTYPE_F16
+#define F32 .scale_dtype = SW_DTYPE_F32
+#define POW2 .scale_dtype = SW_DTYPE_F32, .is_pow2_scale = true
+#define E8M0 .scale_dtype = SW_DTYPE_F8_E8M0, .is_pow2_scale = true
+#define E4M3 .scale_dtype = SW_DTYPE_F8_E4M3, .has_global = true
+
 const sw_scheme sw_schemes[] = {
-#define SW_SCHEME(name, bits, symmetric, group, acts, text) \
-    {name, bits, symmetric, group, acts, text},
+#define SW_SCHEME(name_, num_, symmetric, group, rows, scales, inputs, text)                    \
+    {.name = name_,                                                                             \
+     .spec = {.num = &sw_nums[SW_NUM_##num_], .is_symmetric = symmetric, .group_elems = group,  \
+              .scale_rows = rows, scales, .act = inputs},                                       \
+     .summary = text},
 #include "quant/schemes.def"
 #undef SW_SCHEME
 };
@@ -19,9 +33,18 @@ const sw_scheme *sw_scheme_find(const char *name)
     return NULL;
 }
 
-sw_qspec sw_scheme_spec(const sw_scheme *scheme)
+sw_qspec sw_scheme_spec(const sw_scheme *scheme) { return scheme->spec; }
+
+char *sw_act_text(char out[48], const sw_act *act)
 {
-    sw_qspec spec = {.num = sw_num_by_bits(scheme->bits), .is_symmetric = scheme->is_symmetric,
-                     .group_elems = scheme->group_elems, .scale_dtype = SW_DTYPE_F16};
-    return spec;
+    static const char *const scopes[SW_ACT_SCOPE_COUNT] = {
+        [SW_ACT_TENSOR] = "tensor", [SW_ACT_TOKEN] = "token", [SW_ACT_GROUP] = "group of"};
+
+    if (act->scope == SW_ACT_NONE)
+        (void)snprintf(out, 48, "16 bit");
+    else if (act->scope == SW_ACT_GROUP)
+        (void)snprintf(out, 48, "%s per %lld", act->num->name, (long long)act->group_elems);
+    else
+        (void)snprintf(out, 48, "%s per %s", act->num->name, scopes[act->scope]);
+    return out;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/num/act.h"
 
 #define STRETCHES_MIN 8 /* alternate parts of the text for the halves of experts.h */
 #define ALL_TOKENS_PER_INPUT 16 /* rows that a prior is made of, at least */
@@ -102,6 +103,7 @@ sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t lay
     sw_code rc = SW_OK;
 
     memset(&stats, 0, sizeof stats);
+    stats.layer = layer;
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (!(stats.is_wanted[site] = is_wanted[site])) continue;
         if (site != SW_SITE_DOWN_IN || !is_sparse)
@@ -155,6 +157,7 @@ typedef struct observer {
     float *rows;              /* [chunk tokens, k_in] of one expert and half */
     float *x0[SW_SITE_COUNT]; /* [chunk tokens, k_in] */
     float *r0[SW_SITE_COUNT]; /* [chunk tokens, hidden], sites that write the residual */
+    float *rounded;           /* [chunk tokens, widest site], NULL when inputs stay floats */
 } observer;
 
 static sw_code see_original(void *self, sw_site site, int64_t expert, const float *x,
@@ -208,6 +211,18 @@ static sw_code see_all(void *self, int64_t expert, const float *x, int64_t n_tok
     return sw_hessian_add(&o->stats->experts[expert].down.all, x, NULL, NULL, n_tokens, err);
 }
 
+/* What the quantized linears will really multiply with. */
+static const float *rounded_inputs(observer *o, sw_site site, const float *x, int64_t n_tokens,
+                                   int64_t k_in)
+{
+    const sw_site_stats *stats = o->stats;
+
+    if (!o->rounded || !stats->is_wanted[site] || stats->act[site].scope == SW_ACT_NONE) return x;
+    sw_act_round(o->rounded, k_in, x, k_in, n_tokens, k_in, &stats->act[site],
+                 stats->input_scale[site]);
+    return o->rounded;
+}
+
 static sw_code see_quantized(void *self, sw_site site, int64_t expert, const float *x,
                              int64_t n_tokens, int64_t k_in, const float *residual,
                              const int32_t *token_ids, sw_err *err)
@@ -215,6 +230,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const flo
     observer *o = self;
     const float *dx = NULL, *dr = NULL;
 
+    x = rounded_inputs(o, site, x, n_tokens, k_in);
     if (expert >= 0) return see_expert(o, site, expert, x, n_tokens, k_in, token_ids, err);
     if (!o->stats->is_wanted[site]) return SW_OK;
     if (o->stats->sizes[site].abs_max) sw_channels_add(&o->stats->sizes[site], x, n_tokens);
@@ -232,7 +248,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const flo
 
 static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
 {
-    int64_t n = s->chunk_seqs * s->seq_len;
+    int64_t n = s->chunk_seqs * s->seq_len, width = 0;
     sw_code rc = SW_OK;
 
     memset(o, 0, sizeof *o);
@@ -242,6 +258,10 @@ static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *sta
     if (stats->experts)
         rc = SW_MEM_GET(&o->rows, n * sw_max_i64(o->hidden, s->model->moe_intermediate),
                         "expert inputs", err);
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (stats->act[site].scope != SW_ACT_NONE)
+            width = sw_max_i64(width, sw_model_site_width(s->model, stats->layer, (sw_site)site));
+    if (width && rc == SW_OK) rc = SW_MEM_GET(&o->rounded, n * width, "rounded inputs", err);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         const sw_hessian *h = &stats->site[site];
         if (!h->d) continue;
@@ -256,6 +276,7 @@ static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *sta
 static void observer_free(observer *o)
 {
     sw_mem_put(o->rows);
+    sw_mem_put(o->rounded);
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         sw_mem_put(o->x0[site]);
         sw_mem_put(o->r0[site]);
@@ -284,6 +305,21 @@ static sw_code run_chunk(sw_streams *s, const sw_block *block, const float *from
     memcpy(s->work, from + seq * per_seq, (size_t)(n_seqs * per_seq) * sizeof *from);
     return sw_engine_half(s->engine, block, s->work, n_seqs, s->seq_len, s->ahead, tap, stop_at,
                           err);
+}
+
+sw_code sw_streams_visit(sw_streams *s, const sw_block *quantized, const sw_tap *tap,
+                         const bool is_wanted[SW_SITE_COUNT], const sw_progress *progress,
+                         sw_err *err)
+{
+    sw_site stop_at = (sw_site)0;
+    sw_code rc = SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (is_wanted[site]) stop_at = (sw_site)site;
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs)
+        if ((rc = sw_progress_check(progress, err)) == SW_OK)
+            rc = run_chunk(s, quantized, s->x, seq, tap, stop_at, err);
+    return rc;
 }
 
 /* Every eighth chunk, or the last one when there are fewer. */

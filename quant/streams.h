@@ -37,6 +37,9 @@ typedef struct sw_site_stats {
     sw_hessian held[SW_SITE_COUNT]; /* tokens kept back for choosing strengths (target.h) */
     sw_channels sizes[SW_SITE_COUNT]; /* where wanted */
     bool is_wanted[SW_SITE_COUNT];
+    sw_act act[SW_SITE_COUNT];      /* how linears will round their inputs; set before observing */
+    float input_scale[SW_SITE_COUNT];
+    int64_t layer;
     sw_expert_stats *experts; /* [n_experts] of a sparse layer, or NULL */
     int64_t n_experts;
     sw_experts policy;
@@ -57,6 +60,11 @@ void sw_site_stats_free(sw_site_stats *stats);
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress,
                            sw_err *err) SW_MUST_USE;
+
+/* Run the quantized stream with a tap, up to the last wanted site. It does not move. */
+sw_code sw_streams_visit(sw_streams *s, const sw_block *quantized, const sw_tap *tap,
+                         const bool is_wanted[SW_SITE_COUNT], const sw_progress *progress,
+                         sw_err *err) SW_MUST_USE;
 
 /* Move both streams to the middle of the block (`to` SW_HALF_ATTENTION), or to its output
  * (SW_HALF_BOTH) from wherever they are. */

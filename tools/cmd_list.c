@@ -40,15 +40,28 @@ static void put_group(char out[CELL_BYTES], int64_t group_elems)
         put(out, "channel");
 }
 
+static void put_scope(char out[CELL_BYTES], const sw_qspec *spec)
+{
+    if (spec->scale_rows == SW_ROWS_ALL)
+        put(out, "tensor");
+    else if (spec->scale_rows > 1)
+        (void)snprintf(out, CELL_BYTES, "%lld x %lld", (long long)spec->scale_rows,
+                       (long long)spec->group_elems);
+    else
+        put_group(out, spec->group_elems);
+}
+
 static bool scheme_row(cells out, int i)
 {
     const sw_scheme *s = &sw_schemes[i];
+    char inputs[48];
 
     if (i >= sw_n_schemes) return false;
     put(out[0], s->name);
-    (void)snprintf(out[1], CELL_BYTES, "%d%s", s->bits, s->is_symmetric ? "" : " + zero");
-    put_group(out[2], s->group_elems);
-    put(out[3], s->activations);
+    (void)snprintf(out[1], CELL_BYTES, "%s%s", s->spec.num->name,
+                   s->spec.is_symmetric ? "" : " + zero");
+    put_scope(out[2], &s->spec);
+    put(out[3], sw_act_text(inputs, &s->spec.act));
     put(out[4], s->summary);
     return true;
 }
@@ -117,7 +130,7 @@ static bool architecture_row(cells out, int i)
 }
 
 static const listing listings[] = {
-    {"schemes", {"scheme", "bits", "group", "activations", "summary"}, scheme_row},
+    {"schemes", {"scheme", "weights", "group", "inputs", "summary"}, scheme_row},
     {"methods", {"method", "calibration", "summary"}, method_row},
     {"formats", {"format", "scales (F16 model)", "scales (BF16 model)", "summary"},
      format_row},

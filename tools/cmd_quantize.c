@@ -319,7 +319,29 @@ static sw_code check_stats(const job *j, sw_err *err)
         return SW_FAIL(err, SW_E_USAGE, "%s tries candidates on calibration text, which statistics "
                        "do not hold; give --calib", o->target_bits > 0 ? "--target-bits" :
                        o->method);
+    if (sw_act_needs_input_scale(&j->settings.quant.spec.act))
+        return SW_FAIL(err, SW_E_USAGE, "scheme %s needs the range of its inputs, which statistics "
+                       "do not hold; give --calib", o->scheme);
     return SW_OK;
+}
+
+/* Is there anything to be found out from text: statistics, or the range of inputs? */
+static bool needs_calibration(const job *j)
+{
+    const sw_quant_options *q = &j->settings.quant;
+
+    return (q->algo->needs_statistics && !j->o->stats) || sw_act_needs_input_scale(&q->spec.act);
+}
+
+/* Small floats come as their formats define them; only integers have widths and groups to choose. */
+static sw_code check_scheme(const quantize_options *o, sw_err *err)
+{
+    const sw_scheme *scheme = sw_scheme_find(o->scheme);
+
+    if (scheme->spec.num->kind == SW_NUM_INT || !(o->bits || o->group_size || o->symmetry))
+        return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "scheme %s fixes width, groups and symmetry; leave out --bits, "
+                   "--group-size, --sym and --asym", scheme->name);
 }
 
 /* Everything up to the first weight. */
@@ -336,12 +358,14 @@ static sw_code plan(job *j, sw_err *err)
     if (!o->out) return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
     if (!o->may_replace && sw_path_exists(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
-    with_text = (algo->needs_statistics && !o->stats) || o->target_bits > 0;
+    with_text = needs_calibration(j) || o->target_bits > 0;
     if ((rc = check_stats(j, err)) != SW_OK) return rc;
     if (with_text && !o->calib.n)
         return SW_FAIL(err, SW_E_USAGE, "%s%s needs calibration text: --calib FILE",
-                       algo->needs_statistics ? "method " : "--target-bits",
-                       algo->needs_statistics ? algo->name : "");
+                       algo->needs_statistics ? "method "
+                       : needs_calibration(j) ? "scheme " : "--target-bits",
+                       algo->needs_statistics ? algo->name
+                       : needs_calibration(j) ? o->scheme : "");
     if (o->target_bits > 0 && o->bits)
         return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses the widths; leave --bits out");
     if (o->target_bits > 0 && (j->settings.quant.spec.num->kind != SW_NUM_INT ||
@@ -350,8 +374,8 @@ static sw_code plan(job *j, sw_err *err)
                        "is another kind", o->scheme);
     if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
     if ((rc = check_source(j, err)) != SW_OK) return rc;
-    j->settings.quant.spec.scale_dtype = j->dialect->scale_dtype(j->source.model.dtype);
-    j->settings.quant.spec.zero_min = j->dialect->zero_min;
+    if ((rc = check_scheme(o, err)) != SW_OK) return rc;
+    sw_dialect_fit_spec(&j->settings.quant.spec, j->dialect, j->source.model.dtype);
     rc = select_linears(j, err);
     if (rc != SW_OK) return rc;
     if ((rc = check_rest(j, err)) != SW_OK) return rc;
@@ -454,7 +478,7 @@ static sw_code work(job *j, sw_err *err)
                           .spec_of = spec_of, .change = change_tensor,
                           .transformed = note_transform, .n_done = n_done, .get = get_linear,
                           .get_changed = get_changed, .end_block = end_block};
-    const sw_calib *calib = j->settings.quant.algo->needs_statistics ? &j->calibration.calib : NULL;
+    const sw_calib *calib = needs_calibration(j) ? &j->calibration.calib : NULL;
     sw_code rc;
 
     if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK) return rc;

@@ -133,7 +133,9 @@ sw_code sw_spec_scales(sw_spec_floats *out, const sw_st *st, const char *module_
     sw_dtype dtype = t ? t->view.dtype : SW_DTYPE_F16;
     sw_code rc;
 
-    if (dtype != SW_DTYPE_BF16 && dtype != SW_DTYPE_F32) dtype = SW_DTYPE_F16;
+    if (dtype != SW_DTYPE_BF16 && dtype != SW_DTYPE_F32 && dtype != SW_DTYPE_F8_E4M3 &&
+        dtype != SW_DTYPE_F8_E8M0 && dtype != SW_DTYPE_U8)
+        dtype = SW_DTYPE_F16;
     if ((rc = check_part(t, module_path, suffix, dtype, n_dims, shape, err)) != SW_OK) return rc;
     out->bytes = t->view.data;
     out->dtype = dtype;
@@ -161,6 +163,10 @@ static float half_value(uint16_t h)
 
 float sw_spec_float_at(const sw_spec_floats *floats, int64_t i)
 {
+    if (floats->dtype == SW_DTYPE_F8_E4M3)
+        return (float)sw_spec_small_float(floats->bytes[i], 4, 3);
+    if (floats->dtype == SW_DTYPE_F8_E8M0 || floats->dtype == SW_DTYPE_U8)
+        return floats->bytes[i] == 255 ? NAN : ldexpf(1.0f, floats->bytes[i] - 127);
     if (floats->dtype == SW_DTYPE_F32) return float_of_bits(sw_load_le32(floats->bytes + 4 * i));
     if (floats->dtype == SW_DTYPE_BF16)
         return float_of_bits((uint32_t)sw_load_le16(floats->bytes + 2 * i) << 16);
@@ -199,6 +205,7 @@ static sw_code check_grid(const sw_spec_weight *w, const sw_spec_scheme *scheme,
 {
     int32_t code_max = (1 << w->bits) - 1, middle = 1 << (w->bits - 1);
 
+    if (scheme->exponent_bits) return sw_spec_check_floats(w, scheme, err);
     for (int64_t i = 0; i < w->n_out * w->n_groups; i++) {
         long long n = i / w->n_groups, g = i % w->n_groups;
 
@@ -246,8 +253,8 @@ static void fill_values(sw_spec_weight *w)
 
         for (int64_t k = 0; k < w->k_in; k++) {
             int32_t g = w->group_of[k];
-            w->values[n * w->k_in + k] =
-                scales[g] * (float)((int32_t)w->codes[n * w->k_in + k] - zeros[g]);
+            double level = sw_spec_level(w, w->codes[n * w->k_in + k], zeros[g]);
+            w->values[n * w->k_in + k] = scales[g] * (float)level * w->global;
         }
     }
 }
@@ -255,7 +262,7 @@ static void fill_values(sw_spec_weight *w)
 sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *all, const sw_st *st,
                        const char *module_path, int64_t n_out, int64_t k_in, sw_err *err)
 {
-    sw_spec_weight w = {.n_out = n_out, .k_in = k_in, .n_groups = 1};
+    sw_spec_weight w = {.n_out = n_out, .k_in = k_in, .n_groups = 1, .global = 1.0f};
     sw_spec_scheme one;
     const sw_spec_scheme *scheme = &one;
     sw_code rc;
@@ -263,6 +270,8 @@ sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *all, const sw_
     if ((rc = sw_spec_scheme_of(&one, all, module_path, err)) != SW_OK) return rc;
     w.bits = one.bits;
     w.bits_min = one.bits_min;
+    w.exponent_bits = one.exponent_bits;
+    w.mantissa_bits = one.mantissa_bits;
     if (scheme->group_elems) w.n_groups = sw_ceil_div(k_in, scheme->group_elems);
     if ((rc = weight_alloc(&w, err)) != SW_OK) goto done;
     for (int64_t k = 0; k < k_in; k++)

@@ -19,6 +19,11 @@ typedef struct sw_spec_reader sw_spec_reader;
 typedef struct sw_spec_scheme {
     const sw_spec_reader *reader;
     int bits;             /* 2, 3, 4 or 8 */
+    int exponent_bits, mantissa_bits; /* of small-float codes; 0, 0: integers */
+    int64_t scale_rows;   /* channels that share their scales; 0: none, -1: all */
+    bool is_pow2;         /* scales are powers of two */
+    bool has_global;      /* scales count relative to one of the tensor */
+    bool has_input_scale; /* one is stored: inputs are quantized under it */
     bool is_symmetric;
     int64_t group_elems;  /* along k_in; 0: one group per output channel */
     bool wants_g_idx;     /* the config says that a group index is stored */
@@ -26,7 +31,8 @@ typedef struct sw_spec_scheme {
     const cJSON *mixed;   /* quantization_config of several schemes, borrowed; NULL: one for all */
 } sw_spec_scheme;
 
-/* A decoded linear; values[n][k] = scales[n][g] * (codes[n][k] - zeros[n][g]), g = group_of[k]. */
+/* A decoded linear; values[n][k] = scales[n][g] * level, g = group_of[k], times global; the level is
+ * codes[n][k] - zeros[n][g], or what a small float's code means. */
 typedef struct sw_spec_weight {
     int64_t n_out, k_in, n_groups;
     int bits;
@@ -36,6 +42,9 @@ typedef struct sw_spec_weight {
     float *scales;     /* [n_out, n_groups] */
     int32_t *zeros;    /* [n_out, n_groups]; 2^(bits-1) when symmetric */
     int32_t *group_of; /* [k_in] */
+    int exponent_bits, mantissa_bits;
+    float global;      /* 1 without one */
+    float input_scale; /* 0 without one */
 } sw_spec_weight;
 
 struct sw_spec_reader {
@@ -72,6 +81,12 @@ bool sw_spec_is_part(const sw_spec_scheme *scheme, const char *suffix);
 sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
                        const char *module_path, int64_t n_out, int64_t k_in,
                        sw_err *err) SW_MUST_USE;
+/* What a code counts in steps of its scale: sign, exponent with bias 2^(e-1) - 1, fraction; below
+ * the smallest exponent without the hidden bit. NaN for codes that are none. */
+double sw_spec_level(const sw_spec_weight *w, int code, int zero);
+/* How far the level's neighbours above are from it: 1 for integers. */
+double sw_spec_step(const sw_spec_weight *w, double level);
+
 void sw_spec_weight_free(sw_spec_weight *w); /* accepts a zeroed one */
 
 #endif

@@ -14,7 +14,8 @@ sw_code sw_spec_part(const unsigned char **out, const sw_st *st, const char *mod
 /* The tensor whatever it is, or NULL. */
 const sw_st_tensor *sw_spec_find(const sw_st *st, const char *module_path, const char *suffix);
 
-/* A stored scale tensor: any of F16, BF16, F32, exactly this shape. */
+/* A stored scale tensor: any of F16, BF16, F32, F8_E4M3, F8_E8M0 or U8 (an E8M0 by another name),
+ * exactly this shape. */
 typedef struct sw_spec_floats {
     const unsigned char *bytes;
     sw_dtype dtype;
@@ -23,6 +24,18 @@ sw_code sw_spec_scales(sw_spec_floats *out, const sw_st *st, const char *module_
                        const char *suffix, int32_t n_dims, const int64_t *shape,
                        sw_err *err) SW_MUST_USE;
 float sw_spec_float_at(const sw_spec_floats *floats, int64_t i);
+
+/* A float of one element, finite and above zero. */
+sw_code sw_spec_single(float *out, const sw_st *st, const char *module_path, const char *suffix,
+                       sw_err *err) SW_MUST_USE;
+
+/* "e2m1", "e4m3" or "e5m2" into the scheme. */
+sw_code sw_spec_float_kind(sw_spec_scheme *scheme, const char *name, sw_err *err) SW_MUST_USE;
+/* Value of a code: sign, exponent, fraction from the top bit down; NaN and infinity too. */
+double sw_spec_small_float(int code, int exponent_bits, int mantissa_bits);
+/* Codes are numbers; scales finite, above zero, shared and powers of two as the scheme says. */
+sw_code sw_spec_check_floats(const sw_spec_weight *w, const sw_spec_scheme *scheme,
+                             sw_err *err) SW_MUST_USE;
 
 /* Codes in little-endian 32-bit words that stand `stride` words apart. Dense (per_word 0): code i
  * has bits [i*b, i*b + b) of the bit string of consecutive words, least significant first.

@@ -5,6 +5,11 @@
  *   P.tile_scales F16|BF16 [ceil(N/64), G, 64]
  *   P.tile_shape  I64      [2] = N, K
  *   P.tile_zeros  U8       [ceil(N/64), G, 64]   asymmetric only
+ *   P.tile_global F32      [1]   "global_scale" in the config: multiplies all values
+ *   P.input_scale F32      [1]   "inputs" under a stored scale
+ * "weights" names a small float ("e4m3"): codes are its bits, padding is 0 and scales may be F32,
+ * F8_E4M3 or F8_E8M0; "scale_rows" channels (-1: all) share theirs, "pow2_scales": all are
+ * powers of two.
  * A tile is walked here in storage order, warp by warp and lane by lane, and every code is put
  * where the layout says it belongs:
  *   4 bits: byte 512w + 16t + 4s + i holds channel 16w + g (low) and 16w + g + 8 (high) of input
@@ -32,6 +37,28 @@ typedef struct tiled {
 
 static bool is_mine(const cJSON *config) { return sw_spec_method_is(config, "swage"); }
 
+/* What goes beyond integers under scales of their own. Absent keys leave the scheme as it is. */
+static sw_code read_beyond(sw_spec_scheme *out, const cJSON *config, sw_err *err)
+{
+    const cJSON *inputs = sw_json_member(config, "inputs");
+    const char *weights = NULL, *scope = "none", *dtype = "F32";
+    sw_code rc;
+
+    if ((rc = sw_json_text(&weights, config, "weights", err)) != SW_OK ||
+        (rc = sw_json_int(&out->scale_rows, config, "scale_rows", -1, INT32_MAX, err)) != SW_OK ||
+        (rc = sw_json_bool(&out->is_pow2, config, "pow2_scales", err)) != SW_OK ||
+        (rc = sw_json_bool(&out->has_global, config, "global_scale", err)) != SW_OK ||
+        (rc = sw_json_text(&scope, inputs, "scope", err)) != SW_OK ||
+        (rc = sw_json_text(&dtype, inputs, "scale_dtype", err)) != SW_OK)
+        return rc;
+    if (sw_json_member(config, "inputs"))
+        out->has_input_scale = !strcmp(scope, "tensor") ||
+                               (!strcmp(scope, "group") && !strcmp(dtype, "F8_E4M3"));
+    if (!weights) return SW_OK;
+    out->exponent_bits = out->mantissa_bits = 0;
+    return strncmp(weights, "int", 3) ? sw_spec_float_kind(out, weights, err) : SW_OK;
+}
+
 /* Linears with a scheme of their own, by module path. */
 static sw_code read_modules(sw_spec_scheme *out, const cJSON *config, sw_err *err)
 {
@@ -45,7 +72,8 @@ static sw_code read_modules(sw_spec_scheme *out, const cJSON *config, sw_err *er
     cJSON_ArrayForEach(module, modules)
     {
         sw_spec_scheme one = *out;
-        if ((rc = sw_spec_override(&one, module, err)) != SW_OK) {
+        if ((rc = sw_spec_override(&one, module, err)) != SW_OK ||
+            (rc = read_beyond(&one, module, err)) != SW_OK) {
             sw_err_prefix(err, "modules: %.100s", module->string);
             return rc;
         }
@@ -70,6 +98,7 @@ static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err
         return SW_FAIL(err, SW_E_UNSUPPORTED, "layout \"%.40s\" version %lld; swage-tiles version "
                        "1 can be verified", layout, (long long)version);
     if ((rc = sw_spec_sizes(out, bits, group_size, err)) != SW_OK) return rc;
+    if ((rc = read_beyond(out, config, err)) != SW_OK) return rc;
     return read_modules(out, config, err);
 }
 
@@ -78,7 +107,9 @@ static sw_code read_linear(sw_spec_scheme *out, const cJSON *config, const char 
 {
     const cJSON *module = sw_json_member(sw_json_member(config, "modules"), module_path);
 
-    return module ? sw_spec_override(out, module, err) : SW_OK;
+    sw_code rc = module ? sw_spec_override(out, module, err) : SW_OK;
+
+    return rc == SW_OK && module ? read_beyond(out, module, err) : rc;
 }
 
 static int64_t record_slot(int64_t channel)
@@ -162,6 +193,15 @@ static sw_code read_tile(sw_spec_weight *w, const tiled *t, int64_t tile_n, int6
     return SW_OK;
 }
 
+static bool is_zero_record(const tiled *t, int64_t at)
+{
+    int64_t bytes = sw_dtype_bits(t->scales.dtype) / 8;
+
+    for (int64_t i = 0; i < bytes; i++)
+        if (t->scales.bytes[at * bytes + i]) return false;
+    return true;
+}
+
 static sw_code read_records(sw_spec_weight *w, const tiled *t, sw_err *err)
 {
     for (int64_t n = 0; n < t->n_tiles * TILE; n++)
@@ -171,7 +211,7 @@ static sw_code read_records(sw_spec_weight *w, const tiled *t, sw_err *err)
             if (n < w->n_out) {
                 w->scales[n * w->n_groups + g] = scale;
                 w->zeros[n * w->n_groups + g] = zero_of(t, w, n, g);
-            } else if (!(scale >= 0 && scale <= 0)) {
+            } else if (!is_zero_record(t, record_at(w, n, g))) {
                 return SW_FAIL(err, SW_E_FORMAT, "padding channel %lld has scale %g, want 0",
                                (long long)n, (double)scale);
             }
@@ -211,10 +251,17 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
                       const char *module_path, sw_err *err)
 {
     tiled t = {.n_tiles = sw_ceil_div(w->n_out, TILE), .k_tiles = sw_ceil_div(w->k_in, TILE),
-               .tile_bytes = w->bits == 8 ? 4096 : 2048, .middle = 1 << (w->bits - 1)};
+               .tile_bytes = w->bits == 8 ? 4096 : 2048,
+               .middle = w->exponent_bits ? 0 : 1 << (w->bits - 1)};
     sw_code rc = find_parts(&t, w, scheme, st, module_path, err);
 
     if (rc != SW_OK) return rc;
+    if (scheme->has_global &&
+        (rc = sw_spec_single(&w->global, st, module_path, "tile_global", err)) != SW_OK)
+        return rc;
+    if (scheme->has_input_scale &&
+        (rc = sw_spec_single(&w->input_scale, st, module_path, "input_scale", err)) != SW_OK)
+        return rc;
     rc = read_records(w, &t, err);
     for (int64_t i = 0; rc == SW_OK && i < t.n_tiles * t.k_tiles; i++)
         rc = read_tile(w, &t, i / t.k_tiles, i % t.k_tiles, err);
@@ -223,6 +270,7 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
 }
 
 const sw_spec_reader sw_spec_swage = {
-    "swage", {"tiles", "tile_scales", "tile_shape", "tile_zeros"}, "tiles", is_mine, read_config,
+    "swage", {"tiles", "tile_scales", "tile_shape", "tile_zeros", "tile_global",
+              "input_scale"}, "tiles", is_mine, read_config,
     read_linear, decode,
 };

@@ -60,9 +60,10 @@ static const char *const rival_text[N_RIVALS] = {
     [SWAP_ROWS8] = "the codes of channels 8 apart swapped: nibbles are swapped",
 };
 
-/* Sums over the columns of one group of one row; c = code - zero. */
+/* Sums over the columns of one group of one row; c = level of the code (decode_spec.h), r2 the
+ * squares of the steps around it. */
 typedef struct cell {
-    double n, w1, w2, c1, c2, wc;
+    double n, w1, w2, c1, c2, wc, r2;
 } cell;
 
 typedef struct sums {
@@ -109,7 +110,8 @@ static void add_cell_rival(sums *all, rival r, const cell *x, double own_scale, 
 static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t n, int64_t g)
 {
     const float *scales = w->scales + n * w->n_groups;
-    double s = (double)scales[g], rounding = x->n * s * s / 12, own, misfit, over;
+    double global = (double)w->global, s = (double)scales[g] * global;
+    double rounding = x->r2 * s * s / 12, own, misfit, over;
 
     if (x->n < 1) return;
     own = cell_error(x, s);
@@ -122,32 +124,46 @@ static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t 
         all->worst_n = n;
         all->worst_g = g;
     }
-    if (g + 1 < w->n_groups) add_cell_rival(all, NEXT_GROUP, x, s, (double)scales[g + 1], 0);
-    if (g > 0) add_cell_rival(all, PREV_GROUP, x, s, (double)scales[g - 1], 0);
+    if (g + 1 < w->n_groups)
+        add_cell_rival(all, NEXT_GROUP, x, s, (double)scales[g + 1] * global, 0);
+    if (g > 0) add_cell_rival(all, PREV_GROUP, x, s, (double)scales[g - 1] * global, 0);
     if (n + 1 < w->n_out)
-        add_cell_rival(all, NEXT_CHANNEL, x, s, (double)scales[g + w->n_groups], 0);
-    if (n > 0) add_cell_rival(all, PREV_CHANNEL, x, s, (double)scales[g - w->n_groups], 0);
+        add_cell_rival(all, NEXT_CHANNEL, x, s, (double)scales[g + w->n_groups] * global, 0);
+    if (n > 0) add_cell_rival(all, PREV_CHANNEL, x, s, (double)scales[g - w->n_groups] * global, 0);
+    if (w->exponent_bits) return;
     add_cell_rival(all, ZERO_UP, x, s, s, 1);
     add_cell_rival(all, ZERO_DOWN, x, s, s, -1);
 }
 
 /* The code that stands at n, k instead of the one that belongs to `value`, decoded as `have`. */
 static void add_swap(sums *all, rival r, const sw_spec_weight *w, double value, double have,
-                     double scale, double zero, int64_t n, int64_t k)
+                     double scale, int zero, int64_t n, int64_t k)
 {
     double other;
 
     if (n >= w->n_out || k >= w->k_in) return;
-    other = scale * ((double)w->codes[n * w->k_in + k] - zero);
+    other = scale * sw_spec_level(w, w->codes[n * w->k_in + k], zero);
     add_reading(&all->own[r], value * have, have * have, value * value);
     add_reading(&all->rival[r], value * other, other * other, value * value);
+}
+
+static int highest_code(const sw_spec_weight *w)
+{
+    static const int of_exponent_bits[] = {[2] = 0x7, [4] = 0x7e, [5] = 0x7b};
+
+    return w->exponent_bits ? of_exponent_bits[w->exponent_bits] : (1 << w->bits) - 1;
+}
+
+static int lowest_code(const sw_spec_weight *w)
+{
+    return w->exponent_bits ? highest_code(w) | 1 << (w->bits - 1) : 0;
 }
 
 /* Is the code the nearest one that the grid offers? */
 static void add_nearest(sums *all, const sw_spec_weight *w, int64_t n, int64_t k, double steps)
 {
-    int code = w->codes[n * w->k_in + k], code_max = (1 << w->bits) - 1;
-    bool is_clipped = (code == 0 && steps < 0) || (code == code_max && steps > 0);
+    int code = w->codes[n * w->k_in + k];
+    bool is_clipped = code == lowest_code(w) ? steps < 0 : code == highest_code(w) && steps > 0;
 
     if (is_clipped || fabs(steps) <= 0.5 + 1e-4) {
         all->n_nearest++;
@@ -164,8 +180,10 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
     memset(cells, 0, (size_t)w->n_groups * sizeof *cells);
     for (int64_t k = 0; k < w->k_in; k++) {
         int64_t at = n * w->n_groups + w->group_of[k];
-        double v = (double)row[k], s = (double)w->scales[at], zero = w->zeros[at];
-        double c = (double)w->codes[n * w->k_in + k] - zero, err = v - s * c;
+        double v = (double)row[k], s = (double)w->scales[at] * (double)w->global;
+        int zero = w->zeros[at];
+        double c = sw_spec_level(w, w->codes[n * w->k_in + k], zero), err = v - s * c;
+        double step = sw_spec_step(w, c);
         cell *x = &cells[w->group_of[k]];
 
         x->n += 1;
@@ -174,8 +192,9 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
         x->c1 += c;
         x->c2 += c * c;
         x->wc += v * c;
+        x->r2 += step * step;
         all->err2 += err * err;
-        add_nearest(all, w, n, k, err / s);
+        add_nearest(all, w, n, k, err / (s * step));
         add_swap(all, SWAP_INPUTS, w, v, s * c, s, zero, n, k ^ 1);
         add_swap(all, SWAP_CHANNELS, w, v, s * c, s, zero, n ^ 1, k);
         add_swap(all, SWAP_ROWS8, w, v, s * c, s, zero, n ^ 8, k);

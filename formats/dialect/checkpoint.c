@@ -7,6 +7,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "formats/dialect/dialect_common.h"
 
 #define TENSOR_NAME_BYTES 1024
 #define CONFIG_NAME "config.json"
@@ -154,6 +155,13 @@ sw_code sw_checkpoint_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char 
     return SW_OK;
 }
 
+/* Scales that no format fixes come in what the writer liked. */
+static bool is_free_dtype(sw_dtype dtype, const sw_qspec *spec)
+{
+    return dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16 ||
+           (dtype == SW_DTYPE_F32 && !sw_spec_is_classic(spec));
+}
+
 /* The scheme as this linear stores it: only the tensor knows the dtype of its scales. */
 static sw_code stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
                            int64_t n_out, int64_t k_in, sw_err *err)
@@ -170,8 +178,8 @@ static sw_code stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char 
     n_parts = ckpt->dialect->declare(parts, &spec, n_out, k_in);
     for (int i = 0; i < n_parts; i++) {
         const sw_st_tensor *t = find_part(ckpt, module_path, parts[i].suffix);
-        if (parts[i].is_scale && t &&
-            (t->view.dtype == SW_DTYPE_F16 || t->view.dtype == SW_DTYPE_BF16))
+        if (parts[i].is_scale && t && is_free_dtype(t->view.dtype, &spec) &&
+            is_free_dtype(spec.scale_dtype, &spec))
             spec.scale_dtype = t->view.dtype;
     }
     *out = spec;

@@ -5,7 +5,6 @@
 
 #include "formats/base/size.h"
 #include "formats/dialect/dialect_common.h"
-#include "formats/num/half.h"
 
 const sw_dialect *const sw_dialects[] = {
     &sw_dialect_gptq, &sw_dialect_gptq_v2, &sw_dialect_compressed_tensors, &sw_dialect_swage, NULL,
@@ -23,6 +22,13 @@ const sw_dialect *sw_dialect_detect(const cJSON *quant_config)
     for (const sw_dialect *const *d = sw_dialects; *d; d++)
         if ((*d)->is_mine(quant_config)) return *d;
     return NULL;
+}
+
+void sw_dialect_fit_spec(sw_qspec *spec, const sw_dialect *dialect, sw_dtype model_dtype)
+{
+    if (spec->scale_dtype == SW_DTYPE_F16 || spec->scale_dtype == SW_DTYPE_BF16)
+        spec->scale_dtype = dialect->scale_dtype(model_dtype);
+    spec->zero_min = dialect->zero_min;
 }
 
 sw_part sw_part_1d(const char *suffix, sw_dtype dtype, int64_t a)
@@ -54,44 +60,67 @@ sw_dtype sw_scale_dtype_like_model(sw_dtype model_dtype)
     return model_dtype == SW_DTYPE_BF16 ? SW_DTYPE_BF16 : SW_DTYPE_F16;
 }
 
-/* Stored position of the scale of channel n, group g. */
-static size_t scale_at(const sw_qtensor *q, int64_t n, int64_t g, bool is_transposed)
-{
-    return 2 * (size_t)(is_transposed ? g * q->n_out + n : n * q->n_groups + g);
-}
-
 void sw_scales_store(void *dst, const sw_qtensor *q, bool is_transposed)
 {
-    bool is_f16 = q->spec.scale_dtype == SW_DTYPE_F16;
+    size_t bytes = (size_t)sw_dtype_bits(q->spec.scale_dtype) / 8;
+    sw_err err = {0};
 
     for (int64_t n = 0; n < q->n_out; n++)
         for (int64_t g = 0; g < q->n_groups; g++) {
-            float scale = q->scales[n * q->n_groups + g];
-            sw_store_le16((uint8_t *)dst + scale_at(q, n, g, is_transposed),
-                          is_f16 ? sw_f16_encode(scale) : sw_bf16_encode(scale));
+            int64_t at = is_transposed ? g * q->n_out + n : n * q->n_groups + g;
+            /* can_hold let no other dtype pass */
+            (void)!sw_float_encode_n((uint8_t *)dst + (size_t)at * bytes, q->spec.scale_dtype,
+                                     &q->scales[n * q->n_groups + g], 1, &err);
         }
 }
 
 void sw_scales_load(sw_qtensor *q, const void *src, bool is_transposed)
 {
-    bool is_f16 = q->spec.scale_dtype == SW_DTYPE_F16;
+    size_t bytes = (size_t)sw_dtype_bits(q->spec.scale_dtype) / 8;
+    sw_err err = {0};
 
     for (int64_t n = 0; n < q->n_out; n++)
         for (int64_t g = 0; g < q->n_groups; g++) {
-            uint16_t bits = sw_load_le16((const uint8_t *)src + scale_at(q, n, g, is_transposed));
-            q->scales[n * q->n_groups + g] = is_f16 ? sw_f16_decode(bits) : sw_bf16_decode(bits);
+            int64_t at = is_transposed ? g * q->n_out + n : n * q->n_groups + g;
+            (void)!sw_float_decode_n(&q->scales[n * q->n_groups + g],
+                                     (const uint8_t *)src + (size_t)at * bytes,
+                                     q->spec.scale_dtype, 1, &err);
         }
 }
 
-sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err)
+sw_code sw_hold_division(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err)
 {
     if (!spec->num)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: no such weight width; 2, 3, 4 and 8 bits are",
                        dialect);
+    if (spec->num->kind == SW_NUM_INT &&
+        (spec->has_global || sw_dtype_bits(spec->scale_dtype) < 16))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s weights under %s scales; an override cannot "
+                       "change the width of a small float", dialect, spec->num->name,
+                       sw_dtype_name(spec->scale_dtype));
+    if (spec->num->kind == SW_NUM_FLOAT && !spec->is_symmetric)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s weights have no zero points", dialect,
+                       spec->num->name);
     if (spec->group_elems && k_in % spec->group_elems)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: group size %lld does not divide the %lld "
                        "inputs; choose one that does, or --group-size channel", dialect,
                        (long long)spec->group_elems, (long long)k_in);
+    return SW_OK;
+}
+
+sw_code sw_hold_classic(const char *dialect, const sw_qspec *spec, sw_err *err)
+{
+    if (!spec->num || sw_spec_is_classic(spec)) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: holds integer weights under scales of their own, "
+                   "with inputs as they are; for other schemes use --format compressed-tensors or "
+                   "swage", dialect);
+}
+
+sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err)
+{
+    sw_code rc = sw_hold_classic(dialect, spec, err);
+
+    if (rc != SW_OK || (rc = sw_hold_division(dialect, spec, k_in, err)) != SW_OK) return rc;
     if (spec->scale_dtype != SW_DTYPE_F16 && spec->scale_dtype != SW_DTYPE_BF16)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: scales are F16 or BF16, not %s", dialect,
                        sw_dtype_name(spec->scale_dtype));

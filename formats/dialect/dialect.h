@@ -81,5 +81,7 @@ typedef struct sw_dialect {
 extern const sw_dialect *const sw_dialects[]; /* ends with NULL */
 const sw_dialect *sw_dialect_find(const char *name);            /* NULL when unknown */
 const sw_dialect *sw_dialect_detect(const cJSON *quant_config); /* NULL when nobody claims it */
+/* What the dialect decides of a scheme: the dtype of scales that no format fixes, and zero_min. */
+void sw_dialect_fit_spec(sw_qspec *spec, const sw_dialect *dialect, sw_dtype model_dtype);
 
 #endif

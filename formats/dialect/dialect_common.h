@@ -24,6 +24,12 @@ void sw_scales_load(sw_qtensor *q, const void *src, bool is_transposed);
  * SW_E_UNSUPPORTED names the dialect and a remedy. */
 sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err);
 
+/* Only that: group sizes divide k_in. And that the weight is integers under scales of their own,
+ * with inputs as they are: what the older dialects know. */
+sw_code sw_hold_division(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err);
+sw_code sw_hold_classic(const char *dialect, const sw_qspec *spec, sw_err *err);
+bool sw_spec_is_classic(const sw_qspec *spec);
+
 /* Stored I64 [n_out, k_in] against the weight it came with. */
 void sw_shape_store(void *dst, const sw_qtensor *q);
 sw_code sw_shape_check(const void *src, const char *suffix, int64_t n_out, int64_t k_in,
@@ -42,6 +48,9 @@ sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, sw_arena *ar
 bool sw_config_add_spec(cJSON *object, const sw_qspec *spec);
 /* Read them over what *spec has; absent keys leave it. */
 sw_code sw_config_read_spec(sw_qspec *spec, const cJSON *object, sw_err *err);
+/* What goes beyond them, see config_beyond.c; absent keys leave *spec. */
+bool sw_config_add_beyond(cJSON *object, const sw_qspec *spec);
+sw_code sw_config_read_beyond(sw_qspec *spec, const cJSON *object, sw_err *err);
 /* true when no rule before config->rules[at] has its scheme. */
 bool sw_config_is_first(const sw_qconfig *config, int64_t at);
 

@@ -2,31 +2,55 @@
  *
  * Per linear P of K inputs, N outputs, G groups (tiles.h has the inside of a tile):
  *   P.tiles        U8       [ceil(N/64), ceil(K/64), 2048 or 4096]
- *   P.tile_scales  F16|BF16 [ceil(N/64), G, 64]
+ *   P.tile_scales  F16, ...  [ceil(N/64), G, 64]        or what the format fixes
  *   P.tile_shape   I64      [2]                 N, K: what is padding follows from it
  *   P.tile_zeros   U8       [ceil(N/64), G, 64] asymmetric only
+ *   P.tile_global  F32      [1]                 multiplies all values; with a global scale only
+ *   P.input_scale  F32      [1]                 inputs under a stored scale only
  * Layout name and version stand in quantization_config and in the container's metadata.
  */
 #include <string.h>
 
+#include "formats/base/size.h"
 #include "formats/dialect/dialect_common.h"
+#include "formats/num/half.h"
 #include "formats/pack/tiles.h"
 
 #define LAYOUT "swage-tiles"
 #define LAYOUT_VERSION "1"
 _Static_assert(SW_TILES_VERSION == 1, "the texts here name version 1");
 
-enum { PART_TILES, PART_SCALES, PART_SHAPE, PART_ZEROS };
+enum { PART_TILES, PART_SCALES, PART_SHAPE, PART_REST };
+
+/* Where the parts lie that not every scheme has; -1: nowhere. */
+typedef struct rest_parts {
+    int zeros, global, input, n;
+} rest_parts;
+
+static rest_parts rest_of(const sw_qspec *spec)
+{
+    rest_parts at = {-1, -1, -1, PART_REST};
+
+    if (!spec->is_symmetric) at.zeros = at.n++;
+    if (spec->has_global) at.global = at.n++;
+    if (sw_act_needs_input_scale(&spec->act)) at.input = at.n++;
+    return at;
+}
+
+static float single_of(const void *const parts[], int at)
+{
+    return at < 0 ? 0.0f : sw_f32_from_bits(sw_load_le32(parts[at]));
+}
 
 static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
 {
-    sw_code rc = sw_hold_groups("swage", spec, k_in, err);
+    sw_code rc = sw_hold_division("swage", spec, k_in, err);
 
     (void)n_out;
     if (rc != SW_OK) return rc;
-    if (spec->group_elems % 32)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "swage: tiles need groups of a multiple of 32, not "
-                       "%lld; use 32, 64, 128 or channel", (long long)spec->group_elems);
+    if (spec->group_elems % 16)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "swage: tiles need groups of a multiple of 16, not "
+                       "%lld; use 16, 32, 64, 128 or channel", (long long)spec->group_elems);
     return SW_OK;
 }
 
@@ -35,30 +59,49 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
 {
     int64_t n_tiles = sw_tiles_n(n_out), n_groups = sw_qspec_groups(spec, k_in);
     int64_t tile_bytes = sw_tile_bytes(sw_tiles_container_bits(spec->num));
+    rest_parts at = rest_of(spec);
 
     out[PART_TILES] = sw_part_3d("tiles", SW_DTYPE_U8, n_tiles, sw_tiles_k(k_in), tile_bytes);
     out[PART_SCALES] = sw_part_3d("tile_scales", spec->scale_dtype, n_tiles, n_groups, SW_TILE_N);
     out[PART_SCALES].is_scale = true;
     out[PART_SHAPE] = sw_part_1d("tile_shape", SW_DTYPE_I64, 2);
-    if (spec->is_symmetric) return PART_ZEROS;
-    out[PART_ZEROS] = sw_part_3d("tile_zeros", SW_DTYPE_U8, n_tiles, n_groups, SW_TILE_N);
-    return PART_ZEROS + 1;
+    if (at.zeros >= 0)
+        out[at.zeros] = sw_part_3d("tile_zeros", SW_DTYPE_U8, n_tiles, n_groups, SW_TILE_N);
+    if (at.global >= 0) out[at.global] = sw_part_1d("tile_global", SW_DTYPE_F32, 1);
+    if (at.input >= 0) out[at.input] = sw_part_1d("input_scale", SW_DTYPE_F32, 1);
+    return at.n;
 }
 
 static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 {
+    rest_parts at = rest_of(&q->spec);
+
     sw_shape_store(parts[PART_SHAPE], q);
-    return sw_tiles_pack(parts[PART_TILES], parts[PART_SCALES], q->zeros ? parts[PART_ZEROS] : NULL,
+    if (at.global >= 0) sw_store_le32(parts[at.global], sw_f32_bits(q->global_scale));
+    if (at.input >= 0) sw_store_le32(parts[at.input], sw_f32_bits(q->input_scale));
+    return sw_tiles_pack(parts[PART_TILES], parts[PART_SCALES], q->zeros ? parts[at.zeros] : NULL,
                          q, err);
+}
+
+/* The stored parts as tiles; nothing is checked. */
+static sw_tiles tiles_of(const sw_qspec *spec, int64_t n_out, int64_t k_in,
+                         const void *const parts[])
+{
+    rest_parts at = rest_of(spec);
+    sw_tiles tiles = {.spec = *spec, .n_out = n_out, .k_in = k_in,
+                      .n_groups = sw_qspec_groups(spec, k_in),
+                      .container_bits = sw_tiles_container_bits(spec->num),
+                      .codes = parts[PART_TILES], .scales = parts[PART_SCALES],
+                      .zeros = at.zeros < 0 ? NULL : parts[at.zeros],
+                      .global_scale = single_of(parts, at.global),
+                      .input_scale = single_of(parts, at.input)};
+
+    return tiles;
 }
 
 static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
 {
-    sw_tiles tiles = {.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in,
-                      .n_groups = q->n_groups,
-                      .container_bits = sw_tiles_container_bits(q->spec.num),
-                      .codes = parts[PART_TILES], .scales = parts[PART_SCALES],
-                      .zeros = q->zeros ? parts[PART_ZEROS] : NULL};
+    sw_tiles tiles = tiles_of(&q->spec, q->n_out, q->k_in, parts);
     sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", q->n_out, q->k_in, err);
 
     return rc == SW_OK ? sw_tiles_unpack(q, &tiles, err) : rc;
@@ -93,11 +136,7 @@ static sw_code check_scales(const sw_tiles *t, sw_err *err)
 static sw_code map_tiles(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
                          const void *const parts[], sw_err *err)
 {
-    sw_tiles tiles = {.spec = *spec, .n_out = n_out, .k_in = k_in,
-                      .n_groups = sw_qspec_groups(spec, k_in),
-                      .container_bits = sw_tiles_container_bits(spec->num),
-                      .codes = parts[PART_TILES], .scales = parts[PART_SCALES],
-                      .zeros = spec->is_symmetric ? NULL : parts[PART_ZEROS]};
+    sw_tiles tiles = tiles_of(spec, n_out, k_in, parts);
     sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", n_out, k_in, err);
 
     if (rc != SW_OK || (rc = check_scales(&tiles, err)) != SW_OK) return rc;
@@ -107,6 +146,16 @@ static sw_code map_tiles(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int
 
 /* "modules": {"model.layers.0.mlp.down_proj": {"bits": 8, "group_size": 64, "sym": true}, ...}
  * for those that differ from the scheme of all. */
+/* Is there anything that the keys of integer schemes do not say? */
+static bool is_beyond(const sw_qconfig *config)
+{
+    bool is = !sw_spec_is_classic(&config->spec);
+
+    for (int64_t i = 0; i < config->n_rules; i++)
+        is = is || !sw_spec_is_classic(&config->rules[i].spec);
+    return is;
+}
+
 static bool add_modules(cJSON *root, const sw_qconfig *config)
 {
     cJSON *modules = NULL;
@@ -119,7 +168,8 @@ static bool add_modules(cJSON *root, const sw_qconfig *config)
         cJSON *object;
         if (sw_qspec_same(&rule->spec, &config->spec)) continue;
         object = cJSON_AddObjectToObject(modules, rule->pattern);
-        ok = object && sw_config_add_spec(object, &rule->spec);
+        ok = object && sw_config_add_spec(object, &rule->spec) &&
+             (!is_beyond(config) || sw_config_add_beyond(object, &rule->spec));
     }
     return modules && ok;
 }
@@ -131,7 +181,8 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
     bool ok = root && cJSON_AddStringToObject(root, "quant_method", "swage") &&
               cJSON_AddStringToObject(root, "layout", LAYOUT) &&
               cJSON_AddNumberToObject(root, "layout_version", SW_TILES_VERSION) &&
-              sw_config_add_spec(root, spec) && add_modules(root, config);
+              sw_config_add_spec(root, spec) &&
+              (!is_beyond(config) || sw_config_add_beyond(root, spec)) && add_modules(root, config);
 
     ignore = ok ? cJSON_AddArrayToObject(root, "ignore") : NULL;
     ok = ignore != NULL;
@@ -171,7 +222,8 @@ static sw_code read_modules(sw_qconfig *out, const cJSON *object, sw_arena *aren
         sw_qrule rule = {.is_exact = true, .spec = out->spec};
         if (!cJSON_IsObject(module))
             return SW_FAIL(err, SW_E_FORMAT, "modules: %.100s: not an object", name);
-        if ((rc = sw_config_read_spec(&rule.spec, module, err)) != SW_OK) {
+        if ((rc = sw_config_read_spec(&rule.spec, module, err)) != SW_OK ||
+            (rc = sw_config_read_beyond(&rule.spec, module, err)) != SW_OK) {
             sw_err_prefix(err, "modules: %.100s", name);
             return rc;
         }
@@ -194,6 +246,7 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
         (rc = sw_config_bits(&config.spec.num, bits, err)) != SW_OK ||
         (rc = sw_config_group(&config.spec.group_elems, object, "group_size", err)) != SW_OK ||
         (rc = sw_json_bool(&config.spec.is_symmetric, object, "sym", err)) != SW_OK ||
+        (rc = sw_config_read_beyond(&config.spec, object, err)) != SW_OK ||
         (rc = sw_config_read_ignore(&config, object, arena, err)) != SW_OK ||
         (rc = read_modules(&config, object, arena, err)) != SW_OK)
         return rc;

@@ -272,7 +272,7 @@ static void what_a_dialect_cannot_hold_is_explained(void **state)
         {"gptq_v2", 32, 33, 64, "33 outputs are no multiple of 32"},
         {"gptq", 48, 64, 96, "no loader takes group size 48"},
         {"compressed-tensors", 128, 64, 192, "does not divide"},
-        {"swage", 16, 64, 64, "multiple of 32"},
+        {"swage", 8, 64, 64, "multiple of 16"},
     };
 
     (void)state;
