@@ -4,7 +4,7 @@
  * its own earlier layers make; in exchange one file serves any scheme. Tensors, with L the layer,
  * E the expert, k the width of the site, all float32 unless said otherwise:
  *
- *   layers.L.SITE.hessian      [k (k + 1) / 2] mean of x x^T over the tokens: upper triangle, by rows
+ *   layers.L.SITE.hessian      [k (k + 1) / 2] mean of x x^T over tokens: upper triangle, by rows
  *   layers.L.SITE.abs_max      [k] largest |x| of each channel
  *   layers.L.SITE.abs_mean     [k] mean |x|
  *   layers.L.SITE.tokens       I64 [1]

@@ -13,7 +13,8 @@
 #include "formats/dialect/journal.h"
 #include "tests/support/scratch.h"
 
-#define KEY "{\"settings\":{\"damp\":0.01,\"seed\":3},\"files\":[{\"name\":\"a\",\"sha256\":\"1\"}]}"
+#define KEY "{\"settings\":{\"damp\":0.01,\"seed\":3},"  \
+            "\"files\":[{\"name\":\"a\",\"sha256\":\"1\"}]}"
 #define DIGEST "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define BLOCK "{\"tensors\":[{\"name\":\"q.tiles\",\"bytes\":3,\"sha256\":\"" DIGEST "\"}]," \
               "\"rows\":{\"tensors\":[{\"damp\":0.1}]}}"
@@ -200,7 +201,8 @@ static void says_what_differs(void **state)
          "files.a.sha256 was \"1\" and is \"2\""},
         {"{\"settings\":{\"damp\":0.01,\"seed\":3},\"files\":[]}",
          "files.a was {\"name\":\"a\",\"sha256\":\"1\"} and is absent"},
-        {"{\"settings\":{\"damp\":0.01,\"seed\":3},\"files\":[{\"name\":\"a\",\"sha256\":\"1\"},2]}",
+        {"{\"settings\":{\"damp\":0.01,\"seed\":3},"
+         "\"files\":[{\"name\":\"a\",\"sha256\":\"1\"},2]}",
          "files.items was 1 and is 2"},
         {"{\"settings\":{\"damp\":\"0.01\",\"seed\":3},\"files\":[]}",
          "settings.damp was 0.01 and is \"0.01\""},

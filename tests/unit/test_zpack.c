@@ -1,4 +1,4 @@
-/* test_zpack.c - named tensors in one compressed file: what goes in comes out, nothing else does. */
+/* test_zpack.c - named tensors in one compressed file: what goes in comes out, nothing else. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
