@@ -57,13 +57,14 @@ static sw_code take_number(uint64_t *out, cursor *c, size_t n_bytes)
 static sw_code take_text(const char **out, cursor *c, size_t length_bytes)
 {
     const unsigned char *from = NULL;
+    size_t bad_at;
     uint64_t n = 0;
     char *copy;
     sw_code rc;
 
     if ((rc = take_number(&n, c, length_bytes)) != SW_OK) return rc;
     if ((rc = take(&from, c, (size_t)n)) != SW_OK) return rc;
-    if (memchr(from, 0, (size_t)n) || !sw_utf8_is_valid((const char *)from, (size_t)n, NULL))
+    if (memchr(from, 0, (size_t)n) || !sw_utf8_is_valid((const char *)from, (size_t)n, &bad_at))
         return SW_FAIL(c->err, SW_E_FORMAT, "%s: its directory holds text that is not UTF-8",
                        c->z->what);
     rc = sw_arena_text(&copy, &c->z->arena, (const char *)from, (size_t)n, c->err);
