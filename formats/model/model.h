@@ -19,6 +19,7 @@
 #define SW_LAYERS_MAX 1024
 #define SW_EXPERTS_MAX 4096
 #define SW_EOS_MAX 16
+#define SW_ROPE_PAIRS_MAX 256 /* where each has a factor of its own */
 
 /* Weight slots of a block. Linears come first: they are what quantization is about. */
 typedef enum sw_slot {
@@ -80,7 +81,8 @@ typedef struct sw_op {
 } sw_op;
 
 typedef enum sw_rope_kind {
-    SW_ROPE_DEFAULT, SW_ROPE_LINEAR, SW_ROPE_DYNAMIC, SW_ROPE_LLAMA3, SW_ROPE_YARN
+    SW_ROPE_DEFAULT, SW_ROPE_LINEAR, SW_ROPE_DYNAMIC, SW_ROPE_LLAMA3, SW_ROPE_YARN,
+    SW_ROPE_LONGROPE
 } sw_rope_kind;
 
 typedef struct sw_rope {
@@ -90,6 +92,8 @@ typedef struct sw_rope {
     double beta_fast, beta_slow, attention_factor;   /* yarn; attention_factor < 0: derive it */
     double mscale, mscale_all_dim;                   /* yarn; 0: absent */
     bool truncate;                                   /* yarn */
+    float short_factors[SW_ROPE_PAIRS_MAX];          /* longrope: of each pair, within the */
+    float long_factors[SW_ROPE_PAIRS_MAX];           /* trained length and beyond it */
     int64_t original_max_positions;
 } sw_rope;
 
@@ -237,9 +241,12 @@ int64_t sw_model_buf_width(const sw_model *m, sw_buf buf);
 sw_code sw_rope_read(sw_model *m, const cJSON *config, sw_err *err) SW_MUST_USE;
 const char *sw_rope_kind_name(sw_rope_kind kind);
 
+/* true when frequencies at this length are not those of shorter sequences: dynamic and longrope
+ * beyond the trained length. */
+bool sw_rope_depends_on(const sw_model *m, const sw_rope *rope, int64_t seq_len);
 /* inv_freq[rope_dim / 2] (float arithmetic as the original models use) and the factor on cos and
- * sin, of m->rope or m->window_rope. seq_len, the number of positions in use, matters to `dynamic`
- * only. */
+ * sin, of m->rope or m->window_rope. seq_len, the number of positions in use, matters where
+ * sw_rope_depends_on says so. */
 void sw_rope_frequencies(float *inv_freq, float *cos_sin_scale, const sw_model *m,
                          const sw_rope *rope, int64_t seq_len);
 

@@ -2,7 +2,8 @@
  *
  * Base formula: Su et al., RoFormer (2021), section 3.4. linear: positions divided (Chen et al.
  * 2023). dynamic: NTK-aware base by length. llama3: the Llama 3.1 report's wavelength bands.
- * yarn: Peng et al. (2023), section 3. Arithmetic is single precision and in the order of the
+ * yarn: Peng et al. (2023), section 3. longrope: Ding et al. (2024), with the Phi-3 models'
+ * factor on cosines and sines. Arithmetic is single precision and in the order of the
  * library the models were published with, since a frequency off by one ulp turns a far
  * position by a visible angle.
  */
@@ -15,7 +16,7 @@
 
 static const char *const kind_names[] = {
     [SW_ROPE_DEFAULT] = "default", [SW_ROPE_LINEAR] = "linear", [SW_ROPE_DYNAMIC] = "dynamic",
-    [SW_ROPE_LLAMA3] = "llama3",   [SW_ROPE_YARN] = "yarn",
+    [SW_ROPE_LLAMA3] = "llama3",   [SW_ROPE_YARN] = "yarn",     [SW_ROPE_LONGROPE] = "longrope",
 };
 #define N_KINDS ((int)(sizeof kind_names / sizeof kind_names[0]))
 
@@ -61,6 +62,7 @@ static sw_code read_kind(sw_rope_kind *out, const cJSON *object, sw_err *err)
 
     if ((rc = sw_json_text(&name, object, "type", err)) != SW_OK) return rc;
     if ((rc = sw_json_text(&name, object, "rope_type", err)) != SW_OK) return rc;
+    if (!strcmp(name, "su")) name = "longrope"; /* as it was called first */
     for (int i = 0; i < N_KINDS; i++) {
         if (strcmp(kind_names[i], name)) continue;
         *out = (sw_rope_kind)i;
@@ -68,7 +70,7 @@ static sw_code read_kind(sw_rope_kind *out, const cJSON *object, sw_err *err)
     }
     return SW_FAIL(err, SW_E_UNSUPPORTED,
                    "rope_type: \"%.60s\" is not supported; there are default, linear, dynamic, "
-                   "llama3, yarn",
+                   "llama3, yarn, longrope",
                    name);
 }
 
@@ -134,6 +136,40 @@ static sw_code read_reals(sw_rope *rope, const cJSON *object, sw_err *err)
     return sw_json_bool(&rope->truncate, object, "truncate", err);
 }
 
+static sw_code read_list(float *out, const cJSON *object, const char *key, int64_t n, sw_err *err)
+{
+    const cJSON *list = sw_json_member(object, key), *item;
+    int64_t i = 0;
+
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) != n || n > SW_ROPE_PAIRS_MAX)
+        return SW_FAIL(err, SW_E_FORMAT, "%s: not a list of %lld numbers, at most %d", key,
+                       (long long)n, SW_ROPE_PAIRS_MAX);
+    cJSON_ArrayForEach(item, list)
+    {
+        if (!cJSON_IsNumber(item) || !(item->valuedouble > 1e-6 && item->valuedouble < 1e6))
+            return SW_FAIL(err, SW_E_FORMAT, "%s: entry %lld is no number above 0", key,
+                           (long long)i);
+        out[i++] = (float)item->valuedouble;
+    }
+    return SW_OK;
+}
+
+/* How far the context was stretched is told by the two lengths. */
+static sw_code read_longrope(sw_rope *rope, const sw_model *m, const cJSON *object, sw_err *err)
+{
+    sw_code rc;
+
+    if (rope->kind != SW_ROPE_LONGROPE) return SW_OK;
+    if ((rc = read_list(rope->short_factors, object, "short_factor", m->rope_dim / 2, err)) ||
+        (rc = read_list(rope->long_factors, object, "long_factor", m->rope_dim / 2, err)))
+        return rc;
+    if (rope->original_max_positions < 2)
+        return SW_FAIL(err, SW_E_FORMAT, "original_max_position_embeddings: %lld, must be 2 or "
+                       "more", (long long)rope->original_max_positions);
+    rope->factor = (double)m->max_positions / (double)rope->original_max_positions;
+    return SW_OK;
+}
+
 static sw_code check_rope(const sw_rope *rope, int64_t rope_dim, sw_err *err)
 {
     if (rope->kind == SW_ROPE_DEFAULT) return SW_OK;
@@ -171,6 +207,7 @@ static sw_code read_one(sw_rope *out, const sw_model *m, const cJSON *config,
         return rc;
     if (rope.kind == SW_ROPE_YARN && !sw_json_member(object, "factor"))
         rope.factor = (double)m->max_positions / (double)rope.original_max_positions;
+    if ((rc = read_longrope(&rope, m, object, err)) != SW_OK) return rc;
     if ((rc = check_rope(&rope, m->rope_dim, err)) != SW_OK) return rc;
     *out = rope;
     return SW_OK;
@@ -275,13 +312,38 @@ static double yarn_scale(const sw_rope *rope)
     return yarn_mscale(rope->factor, 1.0);
 }
 
+static double longrope_scale(const sw_rope *rope)
+{
+    if (rope->attention_factor >= 0.0) return rope->attention_factor;
+    if (rope->factor <= 1.0) return 1.0;
+    return sqrt(1.0 + log(rope->factor) / log((double)rope->original_max_positions));
+}
+
+static void longrope_frequencies(float *inv_freq, const sw_rope *rope, int64_t dim, bool is_long)
+{
+    const float *factors = is_long ? rope->long_factors : rope->short_factors;
+
+    for (int64_t i = 0; i < dim / 2; i++)
+        inv_freq[i] = 1.0f / (factors[i] * period((float)rope->theta, i, dim));
+}
+
+bool sw_rope_depends_on(const sw_model *m, const sw_rope *rope, int64_t seq_len)
+{
+    if (rope->kind == SW_ROPE_DYNAMIC) return seq_len > m->max_positions;
+    return rope->kind == SW_ROPE_LONGROPE && seq_len > rope->original_max_positions;
+}
+
 void sw_rope_frequencies(float *inv_freq, float *cos_sin_scale, const sw_model *m,
                          const sw_rope *rope, int64_t seq_len)
 {
     const int64_t dim = m->rope_dim;
 
-    *cos_sin_scale = rope->kind == SW_ROPE_YARN ? (float)yarn_scale(rope) : 1.0f;
-    if (rope->kind == SW_ROPE_DYNAMIC)
+    *cos_sin_scale = rope->kind == SW_ROPE_YARN       ? (float)yarn_scale(rope)
+                     : rope->kind == SW_ROPE_LONGROPE ? (float)longrope_scale(rope)
+                                                      : 1.0f;
+    if (rope->kind == SW_ROPE_LONGROPE)
+        longrope_frequencies(inv_freq, rope, dim, sw_rope_depends_on(m, rope, seq_len));
+    else if (rope->kind == SW_ROPE_DYNAMIC)
         dynamic_frequencies(inv_freq, m, rope, seq_len);
     else if (rope->kind == SW_ROPE_LLAMA3)
         llama3_frequencies(inv_freq, rope, dim);

@@ -50,9 +50,9 @@ static void fill_rows(sw_angles *angles, int64_t half, int64_t first, int64_t en
 sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, const sw_rope *rope, int64_t first,
                        int64_t end, sw_err *err)
 {
-    /* Beyond the trained length `dynamic` has other frequencies for every length, so its rows
-     * hold for one call only. */
-    const bool is_stretched = rope->kind == SW_ROPE_DYNAMIC && end > m->max_positions;
+    /* Beyond the trained length some ropes have other frequencies, `dynamic` for every length, so
+     * rows hold for one call only. */
+    const bool is_stretched = sw_rope_depends_on(m, rope, end);
     const int64_t half = m->rope_dim / 2;
     int64_t begin = is_stretched ? first : angles->n_filled;
     float scale;

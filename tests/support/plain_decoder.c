@@ -117,6 +117,9 @@ double plain_frequency(const sw_model *m, int64_t i, int64_t n_positions)
 
         return f / factor * r + f * (1 - r);
     }
+    case SW_ROPE_LONGROPE:
+        return f / (double)(n_positions > m->rope.original_max_positions
+                                ? m->rope.long_factors[i] : m->rope.short_factors[i]);
     default: return f;
     }
 }
@@ -125,9 +128,11 @@ double plain_rope_scale(const sw_model *m)
 {
     const sw_rope *r = &m->rope;
 
-    if (r->kind != SW_ROPE_YARN) return 1.0;
+    if (r->kind != SW_ROPE_YARN && r->kind != SW_ROPE_LONGROPE) return 1.0;
     if (r->attention_factor >= 0) return r->attention_factor;
     if (r->factor <= 1) return 1.0;
+    if (r->kind == SW_ROPE_LONGROPE)
+        return sqrt(1 + log(r->factor) / log((double)r->original_max_positions));
     if (r->mscale != 0 && r->mscale_all_dim != 0)
         return (0.1 * r->mscale * log(r->factor) + 1) /
                (0.1 * r->mscale_all_dim * log(r->factor) + 1);

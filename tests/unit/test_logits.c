@@ -117,6 +117,9 @@ static const struct {
     {"deepseek_v3", "\"topk_group\": 1", 0, "\"topk_group\": 2"},
     {"deepseek_v3", "\"routed_scaling_factor\": 1.5", 0, "\"routed_scaling_factor\": 0.5"},
     {"phi3", "\"partial_rotary_factor\": 1.0", 0, "\"partial_rotary_factor\": 0.75"},
+    {"phi3", "\"rope_type\": \"default\"", 0,
+     "\"rope_type\":\"longrope\",\"short_factor\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1],"
+     "\"long_factor\":[1,2,3,4,5,6,7,8,9,8,7,6,5,4,3,2],\"attention_factor\":1.2"},
     {"gemma3_text", "\"rope_theta\": 10000.0", 0, "\"rope_theta\": 50.0"},
     {"gemma2", "\"query_pre_attn_scalar\": 32", 0, "\"query_pre_attn_scalar\": 128"},
     {"gemma2", "\"sliding_window\": 16", 0, "\"sliding_window\": 5"},

@@ -127,6 +127,9 @@ static void test_family_keys(void **state)
     assert_true(m.n_eos == 0 && m.eos_id == -1 && m.bos_id == -1);
 }
 
+#define LONGROPE(short_list, long_list)                                                    \
+    "\"original_max_position_embeddings\":64,\"rope_scaling\":{\"type\":\"su\",\"short_factor\":["  \
+    short_list "],\"long_factor\":[" long_list "]}"
 #define LATENT "\"q_lora_rank\":48"
 static void test_keys_of_sparse_families(void **state)
 {
@@ -183,6 +186,10 @@ static void test_keys_of_norms_and_scores(void **state)
     assert_true(m.has_window_rope && m.window_rope.theta == 9000);
     must_read(&m, "phi3", "\"head_dim\":16,\"partial_rotary_factor\":0.75");
     assert_true(m.rope_dim == 12 && m.head_dim == 16 && m.sliding_window == 0);
+    must_read(&m, "phi3", LONGROPE("1,1.5,2,2.5", "1,4,9,16"));
+    assert_true(m.rope.kind == SW_ROPE_LONGROPE && m.rope.factor == 4 &&
+                m.rope.original_max_positions == 64);
+    assert_true(m.rope.short_factors[3] == 2.5f && m.rope.long_factors[2] == 9.0f);
     must_read(&m, "opt", "\"activation_function\":\"gelu\"");
     assert_true(m.act == SW_MLP_GELU && m.n_position_rows == 258 && m.first_position_row == 2);
     assert_true(sw_model_slot_has_bias(&m, SW_SLOT_UP) && sw_model_slot_has_bias(&m, SW_SLOT_O));
@@ -281,7 +288,11 @@ static const struct {
     {"llama", "\"rms_norm_eps\":-1", "rms_norm_eps", SW_E_FORMAT},
     {"llama", "\"rope_theta\":0", "rope_theta", SW_E_FORMAT},
     {"llama", "\"rope_scaling\":3", "rope_scaling", SW_E_FORMAT},
-    {"llama", "\"rope_scaling\":{\"type\":\"longrope\"}", "longrope", SW_E_UNSUPPORTED},
+    {"llama", "\"rope_scaling\":{\"type\":\"stretch\"}", "stretch", SW_E_UNSUPPORTED},
+    {"phi3", "\"rope_scaling\":{\"type\":\"longrope\"}", "short_factor", SW_E_FORMAT},
+    {"phi3", LONGROPE("1,1,1", "1,1,1,1"), "short_factor", SW_E_FORMAT},
+    {"phi3", LONGROPE("1,1,1,1", "1,1,0,1"), "long_factor", SW_E_FORMAT},
+    {"phi3", LONGROPE("1,1,1,1", "1,1,\"a\",1"), "long_factor", SW_E_FORMAT},
     {"llama", "\"rope_scaling\":{\"type\":\"linear\"}", "factor", SW_E_FORMAT},
     {"llama", "\"rope_scaling\":{\"type\":\"llama3\",\"factor\":8}", "high_freq_factor",
      SW_E_FORMAT},

@@ -70,6 +70,31 @@ static void test_every_kind(void **state)
     m = with(other, 131072), check(&m, 1);
 }
 
+static void test_longrope(void **state)
+{
+    sw_rope rope = {.kind = SW_ROPE_LONGROPE, .theta = 1e4, .factor = 32, .attention_factor = -1,
+                    .original_max_positions = 4096};
+    sw_model m;
+    float f[HALF], scale;
+
+    (void)state;
+    for (int i = 0; i < HALF; i++) {
+        rope.short_factors[i] = 1.0f + 0.01f * (float)i;
+        rope.long_factors[i] = 1.0f + (float)i;
+    }
+    m = with(rope, 131072), check(&m, 4096);
+    check(&m, 4097);
+    assert_true(!sw_rope_depends_on(&m, &m.rope, 4096) && sw_rope_depends_on(&m, &m.rope, 4097));
+    /* sqrt(1 + 5 ln 2 / 12 ln 2); pair 16 is a hundredth over its factor */
+    sw_rope_frequencies(f, &scale, &m, &m.rope, 5000);
+    assert_true(fabsf(scale - 1.1902381f) < 1e-6f && fabsf(f[16] - 1e-2f / 17) < 1e-9f);
+    rope.attention_factor = 1.5;
+    m = with(rope, 131072), check(&m, 1);
+    rope.attention_factor = -1;
+    rope.factor = 1;
+    m = with(rope, 4096), check(&m, 1);
+}
+
 /* Worked by hand, so that both programs being wrong alike would show. theta 10000, D 64. */
 static void test_by_hand(void **state)
 {
@@ -106,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_kind),
+        cmocka_unit_test(test_longrope),
         cmocka_unit_test(test_by_hand),
     };
     return cmocka_run_group_tests_name("rope", tests, NULL, NULL);
