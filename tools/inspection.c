@@ -38,6 +38,7 @@ static void read_model(sw_inspection *in, const char *config_path)
     sw_err problem = {0};
 
     in->has_model = sw_model_read(&in->model, in->config, &problem) == SW_OK;
+    if (in->has_model) sw_model_fit_names(&in->model, in->st);
     sw_err_prefix(&problem, "%s", config_path);
     add_problem(in, &problem);
     if (!quant) return;
@@ -110,10 +111,11 @@ static sw_code check_model(sw_inspection *in, sw_err *err)
 
     if (!in->has_model) return SW_OK;
     ends = &in->model.arch->ends;
-    check_table(in, ends->embed, in->model.vocab, in->model.hidden);
+    check_table(in, sw_model_end(&in->model, ends->embed), in->model.vocab, in->model.hidden);
     if (!in->model.is_tied) check_table(in, ends->head, in->model.vocab, in->model.hidden);
     if (in->model.n_position_rows)
-        check_table(in, ends->positions, in->model.n_position_rows, in->model.hidden);
+        check_table(in, sw_model_end(&in->model, ends->positions), in->model.n_position_rows,
+                    in->model.hidden);
     for (int64_t layer = 0; layer < in->model.n_layers && rc == SW_OK; layer++)
         rc = check_layer(in, layer, err);
     return rc;

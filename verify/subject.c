@@ -26,6 +26,7 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err)
         goto done;
     }
     if ((rc = sw_st_open(&s.st, dir, err)) != SW_OK) goto done;
+    sw_model_fit_names(&s.model, s.st);
     *out = s;
     memset(&s, 0, sizeof s);
 done:

@@ -118,6 +118,7 @@ sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err)
         goto done;
     }
     if ((rc = sw_st_open(&ckpt.st, dir, err)) != SW_OK) goto done;
+    sw_model_fit_names(&ckpt.model, ckpt.st);
     if ((rc = read_dialect(&ckpt, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
         goto done;

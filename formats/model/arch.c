@@ -164,12 +164,13 @@ static const sw_op ops_latent_moe[] = {
     {NULL, NULL}
 
 #define ENDS_plain \
-    {"model.layers", "model.embed_tokens", NULL, "model.norm", "lm_head", false}
+    {"model.", "model.layers", "model.embed_tokens", NULL, "model.norm", "lm_head", false}
 #define ENDS_opt                                                                           \
-    {"model.decoder.layers", "model.decoder.embed_tokens", "model.decoder.embed_positions", \
-     "model.decoder.final_layer_norm", "lm_head", true}
-#define ENDS_gpt2 \
-    {"transformer.h", "transformer.wte", "transformer.wpe", "transformer.ln_f", "lm_head", true}
+    {"model.", "model.decoder.layers", "model.decoder.embed_tokens",                       \
+     "model.decoder.embed_positions", "model.decoder.final_layer_norm", "lm_head", true}
+#define ENDS_gpt2                                                                          \
+    {"transformer.", "transformer.h", "transformer.wte", "transformer.wpe", "transformer.ln_f", \
+     "lm_head", true}
 
 const sw_arch sw_archs[] = {
 #define SW_ARCH(id, hf, dense, sparse, names, experts, tips, theta, eps, dim, activation,   \
@@ -275,11 +276,34 @@ int64_t sw_model_buf_width(const sw_model *m, sw_buf buf)
                : 0;
 }
 
+static bool has_weight(const sw_st *st, const char *path)
+{
+    char name[300];
+
+    (void)snprintf(name, sizeof name, "%s.weight", path);
+    return sw_st_find(st, name) != NULL;
+}
+
+void sw_model_fit_names(sw_model *m, const sw_st *st)
+{
+    const sw_arch_ends *ends = &m->arch->ends;
+
+    m->has_bare_names =
+        !has_weight(st, ends->embed) && has_weight(st, ends->embed + strlen(ends->prefix));
+}
+
+const char *sw_model_end(const sw_model *m, const char *name)
+{
+    const size_t n = strlen(m->arch->ends.prefix);
+
+    return m->has_bare_names && !strncmp(name, m->arch->ends.prefix, n) ? name + n : name;
+}
+
 /* "<layers>.L.<name>", with the expert in the name's gap. */
 static void slot_text(char out[256], const sw_model *m, int64_t layer, const char *name,
                       int64_t expert)
 {
-    const char *gap = strstr(name, "%d"), *layers = m->arch->ends.layers;
+    const char *gap = strstr(name, "%d"), *layers = sw_model_end(m, m->arch->ends.layers);
 
     if (gap)
         (void)snprintf(out, 256, "%s.%lld.%.*s%lld%s", layers, (long long)layer,

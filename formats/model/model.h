@@ -146,10 +146,12 @@ typedef struct sw_model {
     sw_rope rope;
     bool has_window_rope;     /* window layers turn by another table: */
     sw_rope window_rope;
+    bool has_bare_names;      /* of tensors, see sw_model_fit_names */
 } sw_model;
 
 /* Where an architecture keeps what is not in a slot; NULL: it has no such tensor. */
 typedef struct sw_arch_ends {
+    const char *prefix;       /* "model.": what bare checkpoints leave out of all but the head */
     const char *layers;       /* "model.layers": what comes before the layer's number */
     const char *embed, *positions, *norm, *head; /* without ".weight" */
     bool has_norm_bias;       /* of the final norm, which then is a layer norm */
@@ -186,6 +188,12 @@ const sw_arch *sw_arch_find(const char *model_type); /* NULL when unknown */
  * SW_E_UNSUPPORTED: an architecture or rope type without a row (lists what there is).
  * SW_E_FORMAT: missing or senseless sizes, naming the key. */
 sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err) SW_MUST_USE;
+
+/* Some checkpoints, most of gpt2, hold the decoder without what is around it: "h.0.ln_1.weight"
+ * and not "transformer.h.0.ln_1.weight". Look which `st` has, and call everything like that. */
+void sw_model_fit_names(sw_model *m, const sw_st *st);
+/* One of the names in m->arch->ends, as this checkpoint has it. */
+const char *sw_model_end(const sw_model *m, const char *name);
 
 bool sw_model_is_sparse(const sw_model *m, int64_t layer);
 const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops);

@@ -225,19 +225,21 @@ sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert)
 sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
 {
     const sw_arch_ends *ends = &m->arch->ends;
+    const char *norm = sw_model_end(m, ends->norm);
     sw_lm lm = {.model = m};
     sw_code rc;
 
-    rc = load_table(&lm.embed, st, ends->embed, m->vocab, m->hidden, err);
+    rc = load_table(&lm.embed, st, sw_model_end(m, ends->embed), m->vocab, m->hidden, err);
     lm.head = lm.embed;
     if (rc == SW_OK && !m->is_tied)
         rc = load_table(&lm.head, st, ends->head, m->vocab, m->hidden, err);
     if (rc == SW_OK && m->n_position_rows)
-        rc = load_table(&lm.positions, st, ends->positions, m->n_position_rows, m->hidden, err);
+        rc = load_table(&lm.positions, st, sw_model_end(m, ends->positions), m->n_position_rows,
+                        m->hidden, err);
     if (rc == SW_OK)
-        rc = load_floats(&lm.final_norm, &lm.arena, st, ends->norm, ".weight", m->hidden, err);
+        rc = load_floats(&lm.final_norm, &lm.arena, st, norm, ".weight", m->hidden, err);
     if (rc == SW_OK && ends->has_norm_bias)
-        rc = load_floats(&lm.final_norm_bias, &lm.arena, st, ends->norm, ".bias", m->hidden, err);
+        rc = load_floats(&lm.final_norm_bias, &lm.arena, st, norm, ".bias", m->hidden, err);
     if (rc == SW_OK) {
         add_offset(lm.final_norm, m->norm_offset, m->hidden);
         *out = lm;

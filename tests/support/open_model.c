@@ -29,6 +29,7 @@ void open_model_dir(open_model *out, const char *dir)
     if (!sw_path_exists(path)) (void)snprintf(path, sizeof path, "%s/model.safetensors", dir);
     else (void)snprintf(path, sizeof path, "%s", dir);
     MUST(sw_st_open(&out->st, path, err));
+    sw_model_fit_names(&out->model, out->st);
     MUST(sw_lm_load(&out->lm, &out->model, out->st, err));
 }
 

@@ -47,6 +47,30 @@ static bool ends_with(const char *text, const char *end)
     return n >= n_end && !strcmp(text + n - n_end, end);
 }
 
+/* The header stays as long as it was: it may end with blanks. */
+void patched_names_make(const char *dir, const char *from, const char *prefix)
+{
+    size_t n_config, n_model, n_header = 0, at = 8;
+    char *config = slurp(&n_config, from, "config.json");
+    char *model = slurp(&n_model, from, "model.safetensors"), quoted[64];
+
+    for (int i = 7; i >= 0; i--) n_header = n_header << 8 | (unsigned char)model[i];
+    (void)snprintf(quoted, sizeof quoted, "\"%s", prefix);
+    for (size_t i = 8; i < 8 + n_header;) {
+        const bool is_cut = !strncmp(model + i, quoted, strlen(quoted));
+
+        model[at++] = model[i];
+        i += is_cut ? strlen(quoted) : 1;
+    }
+    assert_true(at < 8 + n_header);
+    memset(model + at, ' ', 8 + n_header - at);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    spill(dir, "config.json", config, n_config);
+    spill(dir, "model.safetensors", model, n_model);
+    free(config);
+    free(model);
+}
+
 void patched_config_make(const char *dir, const char *from, const char *have, const char *want)
 {
     size_t n_config, n_model;

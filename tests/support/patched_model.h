@@ -15,5 +15,7 @@ void patched_model_make(const char *dir, const char *from, const char *end, doub
                         uint64_t seed);
 /* The same with the first text `have` of the config replaced by `want` instead. */
 void patched_config_make(const char *dir, const char *from, const char *have, const char *want);
+/* The same with `prefix` taken off the names of all tensors that have it. */
+void patched_names_make(const char *dir, const char *from, const char *prefix);
 
 #endif

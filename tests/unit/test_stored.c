@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,12 +170,53 @@ static void test_spoilt_bias_is_found(void **state)
     scratch_close(&s);
 }
 
+/* Checkpoints of the decoder alone: the same numbers under shorter names, quantized and judged. */
+static void test_bare_names(void **state)
+{
+    static const char *const cases[][2] = {{"gpt2", "transformer."}, {"opt", "model."},
+                                           {"gpt_oss", "model."}};
+    static const uint32_t ids[6] = {5, 17, 99, 200, 3, 41};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char from[128];
+        open_model full, bare;
+        float *have, *want;
+        sw_verify_options o;
+        sw_report r;
+        scratch s;
+
+        scratch_open(&s);
+        (void)snprintf(from, sizeof from, "tests/golden/arch/%s", cases[i][0]);
+        patched_names_make(scratch_path(&s, "m"), from, cases[i][1]);
+        open_model_dir(&full, from);
+        open_model_dir(&bare, scratch_path(&s, "m"));
+        assert_true(bare.model.has_bare_names && !full.model.has_bare_names);
+        want = model_logits(&full, 1, ids, 1, 6);
+        have = model_logits(&bare, 1, ids, 1, 6);
+        assert_memory_equal(have, want, (size_t)(6 * full.model.vocab) * sizeof *have);
+        quantized_dir_make(scratch_path(&s, "q"), scratch_path(&s, "m"), "swage", 8, true, 32);
+        o = verify_options_for(scratch_path(&s, "q"));
+        o.original_dir = scratch_path(&s, "m");
+        o.n_texts = 0;
+        verify_run(&r, &o);
+        verify_expect_pass(&r);
+        assert_true(r.n_tensors > 7);
+        sw_report_free(&r);
+        sw_mem_put(want);
+        sw_mem_put(have);
+        open_model_close(&full);
+        open_model_close(&bare);
+        scratch_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fused_experts),      cmocka_unit_test(test_transposed),
         cmocka_unit_test(test_misfits),            cmocka_unit_test(test_half_of_the_experts),
-        cmocka_unit_test(test_spoilt_bias_is_found),
+        cmocka_unit_test(test_spoilt_bias_is_found), cmocka_unit_test(test_bare_names),
     };
     return cmocka_run_group_tests_name("stored", tests, NULL, NULL);
 }
