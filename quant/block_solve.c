@@ -1,0 +1,339 @@
+/* block_solve.c - the solving of a block's linears: what they share, what they aim at, what an
+ * expert gets. See block_job.h.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "quant/block_job.h"
+#include "quant/ranges.h"
+
+/* Statistics without anything to lean on are trusted from this many tokens per input channel. */
+#define TOKENS_PER_INPUT_MIN 0.25
+
+static sw_code check_weight(const float *w, int64_t n, sw_err *err)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(w[i]))
+            return SW_FAIL(err, SW_E_FORMAT,
+                           "element %lld is not finite; repair the checkpoint or leave the tensor "
+                           "out with --ignore",
+                           (long long)i);
+    return SW_OK;
+}
+
+static void scale_range(sw_solve_report *report, const sw_qtensor *q)
+{
+    report->scale_min = report->scale_max = (double)q->scales[0];
+    for (int64_t i = 1; i < q->n_out * q->n_groups; i++) {
+        double s = (double)q->scales[i];
+        if (s < report->scale_min) report->scale_min = s;
+        if (s > report->scale_max) report->scale_max = s;
+    }
+}
+
+/* Solve with `algo`; a Hessian that cannot serve falls back to rounding and says so. */
+static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, const sw_block_job *job,
+                     const char *why_not, sw_solve_report *report, sw_err *err)
+{
+    const sw_algo *algo = job->options->algo;
+    sw_code rc;
+
+    report->error = report->error_rtn = -1;
+    if (algo->needs_statistics && !p->factor) {
+        rc = sw_rtn_solve(q, p, report, err);
+        report->is_fallback = true;
+        (void)snprintf(report->why, sizeof report->why, "%s", why_not);
+    } else {
+        rc = algo->solve(q, p, report, err);
+    }
+    if (rc == SW_OK) scale_range(report, q);
+    return rc;
+}
+
+/* The statistics that a set of linears shares. */
+typedef struct shared_stats {
+    sw_hessian *all;         /* every token; NULL: none */
+    const sw_factor *factor; /* of `all`; NULL when it cannot serve, and then why */
+    const sw_factor *cross;  /* of what the cross terms belong to; NULL: factor */
+    const sw_strengths *strengths; /* [n_linears] chosen beforehand, or NULL */
+    int64_t n_routed;        /* tokens that reached the expert; -1: no expert */
+    double shared_weight;    /* see experts.h */
+    char why_not[120];
+} shared_stats;
+
+static sw_code load_weight(float **out, const sw_block_job *job, const sw_linear_ref *ref, sw_err *err)
+{
+    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
+                                             ref->expert);
+    int64_t n = ref->n_out * ref->k_in;
+    float *w = NULL;
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&w, n, "weight", err)) != SW_OK) return rc;
+    if ((rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err)) == SW_OK)
+        rc = check_weight(w, n, err);
+    if (rc == SW_OK)
+        *out = w;
+    else
+        sw_mem_put(w);
+    return rc;
+}
+
+static sw_code take_input_scale(sw_qtensor *q, const sw_block_job *job, const sw_linear_ref *ref,
+                                sw_err *err)
+{
+    if (!sw_act_needs_input_scale(&q->spec.act)) return SW_OK;
+    q->input_scale = job->input_scale[ref->site];
+    if (q->input_scale > 0.0f) return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "inputs under a stored scale need calibration text");
+}
+
+/* One linear: aim, solve, hand out, and let the block use the quantized value. */
+static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, float *w,
+                            const shared_stats *shared, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    const sw_qspec *spec = &job->specs[i];
+    const sw_quant_options *o = job->options;
+    sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = *spec,
+                          .factor = shared->factor, .refine_rounds = o->refine_rounds,
+                          .n_threads = o->n_threads};
+    sw_solve_report report = {.n_routed = shared->n_routed, .shared_weight = shared->shared_weight};
+    sw_qtensor q = {0};
+    double *shift = NULL;
+    sw_code rc;
+
+    if ((rc = sw_qtensor_alloc(&q, spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
+    if ((rc = take_input_scale(&q, job, ref, err)) != SW_OK) goto done;
+    rc = sw_fused_amax(&p.fused_amax, &job->original, job->linears, spec, job->n_linears, i, err);
+    if (rc != SW_OK) goto done;
+    if (shared->factor && shared->strengths) {
+        rc = SW_MEM_GET(&shift, ref->n_out * ref->k_in, "target shift", err);
+        if (rc != SW_OK) goto done;
+        report.input_strength = shared->strengths[i].input;
+        report.residual_strength = shared->strengths[i].residual;
+        rc = sw_target_shift(shift, shared->cross ? shared->cross : shared->factor, shared->all, w,
+                             ref->n_out, shared->strengths[i], err);
+        if (rc != SW_OK) goto done;
+        p.target_shift = shift;
+    }
+    if ((rc = solve(&q, &p, job, shared->why_not, &report, err)) != SW_OK) goto done;
+    if ((rc = job->sink->put(job->sink->self, ref, path, &q, &report, err)) != SW_OK) goto done;
+    sw_qtensor_decode(w, &q);
+done:
+    sw_qtensor_free(&q);
+    sw_mem_put(shift);
+    return rc;
+}
+
+static sw_code solve_linear(sw_block_job *job, int64_t i, const shared_stats *shared, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    float *w = NULL;
+    char path[256];
+    sw_code rc;
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    if ((rc = load_weight(&w, job, ref, err)) != SW_OK) goto done;
+    if ((rc = solve_loaded(job, i, path, w, shared, err)) != SW_OK) goto done;
+    sw_block_job_use(job, i, w);
+    w = NULL;
+done:
+    sw_err_prefix(err, "%s", path);
+    sw_mem_put(w);
+    return rc;
+}
+
+static bool shares(const sw_linear_ref *ref, sw_site site, int64_t expert)
+{
+    return ref->site == site && (expert < 0 || ref->expert == expert);
+}
+
+/* GAR keeps groups together in the order of solving, so one order cannot serve two sizes. */
+static sw_code shared_group(int64_t *out, const sw_block_job *job, sw_site site, int64_t expert,
+                            sw_err *err)
+{
+    int64_t first = -1;
+
+    for (int64_t i = 0; i < job->n_linears; i++) {
+        if (!shares(&job->linears[i], site, expert)) continue;
+        if (first < 0) first = i;
+        if (job->options->order == SW_ORDER_GAR &&
+            job->specs[i].group_elems != job->specs[first].group_elems)
+            return SW_FAIL(err, SW_E_UNSUPPORTED,
+                           "block %lld: linears that share an input have groups of %lld and of "
+                           "%lld; act-order gar wants one size, static takes any",
+                           (long long)job->linears[i].layer,
+                           (long long)job->specs[first].group_elems,
+                           (long long)job->specs[i].group_elems);
+    }
+    *out = first < 0 ? 0 : job->specs[first].group_elems;
+    return SW_OK;
+}
+
+/* A factor, or the reason why there is none. */
+static sw_code try_factor(sw_factor *factor, bool *can, shared_stats *shared,
+                          const sw_hessian *h, const sw_quant_options *o, int64_t group_elems,
+                          sw_err *err)
+{
+    sw_factor_options fo = {o->order, group_elems, o->damp};
+    sw_err local = {0};
+    sw_code rc;
+
+    *can = false;
+    if (!(shared->shared_weight > 0) &&
+        (double)h->n_tokens < TOKENS_PER_INPUT_MIN * (double)h->k_in) {
+        (void)snprintf(shared->why_not, sizeof shared->why_not,
+                       "only %lld calibration tokens for %lld inputs", (long long)h->n_tokens,
+                       (long long)h->k_in);
+        return SW_OK;
+    }
+    rc = sw_factor_new(factor, h, &fo, &local);
+    if (rc == SW_E_FORMAT) /* indefinite: fall back, loudly */
+        (void)snprintf(shared->why_not, sizeof shared->why_not, "%.110s", local.text);
+    else if (rc != SW_OK)
+        return SW_FAIL(err, rc, "%s", local.text);
+    *can = rc == SW_OK;
+    return SW_OK;
+}
+
+/* Strengths for every linear of a site, before the kept-back tokens join the rest. */
+static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_site site,
+                                const sw_factor *factor, const sw_hessian *seen,
+                                const sw_hessian *held, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
+        const sw_linear_ref *ref = &job->linears[i];
+        float *w = NULL;
+        char path[256];
+        if (!shares(ref, site, -1)) continue;
+        if ((rc = load_weight(&w, job, ref, err)) == SW_OK)
+            rc = sw_target_strengths(&out[i], factor, seen, held, w, ref->n_out, job->options->cap,
+                                     err);
+        if (rc != SW_OK && sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert))
+            sw_err_prefix(err, "%s", path);
+        sw_mem_put(w);
+    }
+    return rc;
+}
+
+/* One expert: own statistics, all-token ones, or both, as the options say. */
+static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_expert_site *own,
+                            const sw_hessian *all, shared_stats shared, sw_err *err)
+{
+    sw_experts policy = job->options->experts;
+    sw_factor factor = {0};
+    sw_hessian h = *all;
+    int64_t group_elems = 0;
+    bool can = false;
+    sw_code rc;
+
+    shared.shared_weight = policy == SW_EXPERTS_SHRINK ? own->weight : policy == SW_EXPERTS_ALL;
+    if (policy != SW_EXPERTS_ALL) {
+        sw_expert_blend(own->half, all, shared.shared_weight);
+        h = own->half[0];
+    }
+    if ((rc = shared_group(&group_elems, job, site, expert, err)) != SW_OK) return rc;
+    rc = try_factor(&factor, &can, &shared, &h, job->options, group_elems, err);
+    if (rc != SW_OK) return rc;
+    shared.factor = can ? &factor : NULL;
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+        if (shares(&job->linears[i], site, expert)) rc = solve_linear(job, i, &shared, err);
+    sw_factor_free(&factor);
+    return rc;
+}
+
+/* The experts' gate and up, which all read the same tokens' inputs, or their downs. */
+static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *stats,
+                             const shared_stats *shared, sw_err *err)
+{
+    bool is_in = site == SW_SITE_MLP_IN;
+    sw_code rc = SW_OK;
+
+    if (job->options->experts == SW_EXPERTS_SHRINK && !stats->is_weighed)
+        rc = sw_experts_weigh(stats->experts, stats->n_experts, &stats->site[SW_SITE_MLP_IN],
+                              stats->n_text, err);
+    stats->is_weighed = true;
+    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
+        sw_expert_stats *x = &stats->experts[e];
+        sw_expert_site *own = is_in ? &x->in : &x->down;
+        shared_stats mine = *shared;
+        mine.n_routed = x->n_tokens;
+        rc = solve_expert(job, site, e, own,
+                          is_in ? &stats->site[site] : own->all.h ? &own->all : &own->half[0],
+                          mine, err);
+    }
+    return rc;
+}
+
+/* Factorize what the linears of a site share, and solve them. The tokens kept back are merged
+ * for the factor; cross terms meet only after the choice. */
+static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats, sw_err *err)
+{
+    sw_hessian *hess = &stats->site[site];
+    const sw_hessian *held = &stats->held[site];
+    bool with_cross = hess->d && held->n_tokens > 0, can = false;
+    bool by_expert = stats->experts && stats->experts[0].in.half[0].h && site == SW_SITE_MLP_IN;
+    sw_hessian seen = *hess;
+    shared_stats shared = {.all = hess, .n_routed = -1};
+    sw_strengths *strengths = NULL;
+    sw_factor factor = {0};
+    int64_t group_elems = 0;
+    sw_code rc = shared_group(&group_elems, job, site, -1, err);
+
+    if (rc != SW_OK) return rc;
+    if (with_cross) {
+        rc = SW_MEM_GET(&strengths, job->n_linears, "strengths", err);
+        if (rc != SW_OK) goto done;
+        sw_hessian_merge_inputs(hess, held);
+    }
+    rc = try_factor(&factor, &can, &shared, hess, job->options, group_elems, err);
+    if (rc != SW_OK) goto done;
+    if (can && with_cross) {
+        rc = choose_strengths(strengths, job, site, &factor, &seen, held, err);
+        if (rc != SW_OK) goto done;
+        sw_hessian_merge_cross(hess, held);
+        shared.strengths = strengths;
+    }
+    if (can) shared.factor = &factor;
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+        if (job->linears[i].site == site && !(by_expert && job->linears[i].expert >= 0))
+            rc = solve_linear(job, i, &shared, err); /* the shared expert's among them */
+    if (by_expert && rc == SW_OK) {
+        shared.cross = shared.factor;
+        rc = solve_experts(job, site, stats, &shared, err);
+    }
+done:
+    sw_mem_put(strengths);
+    sw_factor_free(&factor);
+    return rc;
+}
+
+sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
+{
+    const shared_stats none = {.n_routed = -1};
+    sw_code rc = SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (!stats->is_wanted[site]) continue;
+        if (site == SW_SITE_DOWN_IN && stats->experts)
+            rc = solve_experts(job, SW_SITE_DOWN_IN, stats, &none, err);
+        else
+            rc = solve_site(job, (sw_site)site, stats, err);
+    }
+    return rc;
+}
+
+sw_code sw_solve_without_stats(sw_block_job *job, sw_err *err)
+{
+    const shared_stats none = {.n_routed = -1};
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+        rc = solve_linear(job, i, &none, err);
+    return rc;
+}
