@@ -36,6 +36,7 @@ LIBS := -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lutf8proc -lzstd -lm
 # ISA-specific files are named for what they need; everything else is baseline.
 %_avx2.o:   ISA_FLAGS := -mavx2 -mfma -mf16c
 %_avx512.o: ISA_FLAGS := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
+%_vnni.o:   ISA_FLAGS := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
 
 LIB_SRC   := $(sort $(shell find formats kernels quant verify -name '*.c'))
 TOOL_SRC  := $(sort $(wildcard tools/*.c))

@@ -20,7 +20,8 @@ extern "C" {
 #endif
 
 typedef enum sw_gemm_op {
-    SW_GEMM_DENSE, SW_GEMM_W4A16, SW_GEMM_W8A16, SW_GEMM_OP_COUNT
+    SW_GEMM_DENSE, SW_GEMM_W4A16, SW_GEMM_W8A16, SW_GEMM_W4A8, SW_GEMM_W8A8,
+    SW_GEMM_OP_COUNT
 } sw_gemm_op;
 
 /* What a matrix product reads as W; borrowed. `tiles` or `dense`, never both. */
@@ -48,7 +49,7 @@ typedef struct sw_gemm {
 typedef struct sw_kernel {
     const char *name;       /* "w4a16_avx512", ... */
     sw_gemm_op op;
-    const char *isa;        /* "any", "avx2", "avx512" */
+    const char *isa;        /* "any", "avx2", "avx512", "vnni" */
     double tolerance;       /* L2 error of Y over the uncancelled size of Y, see kernels.def */
     bool (*can_run)(const sw_gemm *p);               /* cpu features and shape */
     size_t (*workspace_bytes)(const sw_gemm *p);

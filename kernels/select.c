@@ -17,11 +17,35 @@ const sw_kernel sw_kernels[] = {
 };
 const int sw_n_kernels = (int)(sizeof sw_kernels / sizeof *sw_kernels);
 
+/* Activations whose codes meet integer codes of weights: one scale per token or for all. */
+static bool is_int8(const sw_act *act)
+{
+    return (act->scope == SW_ACT_TENSOR || act->scope == SW_ACT_TOKEN) &&
+           act->num == &sw_nums[SW_NUM_INT8];
+}
+
 sw_gemm_op sw_gemm_op_of(const sw_weight *w)
 {
-    if (!w->tiles) return SW_GEMM_DENSE;
-    return w->tiles->container_bits == 4 ? SW_GEMM_W4A16 : SW_GEMM_W8A16;
+    static const struct {
+        sw_num_kind kind;
+        int container_bits;
+        sw_gemm_op op, int8_op; /* with float, and with int8 activations */
+    } rows[] = {
+        {SW_NUM_INT, 4, SW_GEMM_W4A16, SW_GEMM_W4A8},
+        {SW_NUM_INT, 8, SW_GEMM_W8A16, SW_GEMM_W8A8},
+        {SW_NUM_FLOAT, 4, SW_GEMM_W4A16, SW_GEMM_W4A16},
+        {SW_NUM_FLOAT, 8, SW_GEMM_W8A16, SW_GEMM_W8A16},
+    };
+    const sw_tiles *t = w->tiles;
+
+    for (size_t i = 0; t && i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].kind == t->spec.num->kind && rows[i].container_bits == t->container_bits)
+            return is_int8(&w->act) && !t->spec.has_global ? rows[i].int8_op : rows[i].op;
+    return SW_GEMM_DENSE;
 }
+
+/* Does the operation quantize its own inputs? */
+static bool is_integer(sw_gemm_op op) { return op == SW_GEMM_W4A8 || op == SW_GEMM_W8A8; }
 
 /* What the fast rows of W4A16 and W8A16 know: integers with scales of two bytes. Everything else
  * goes to the last row of its operation, the reference, which reads all that tiles hold. */
@@ -51,7 +75,7 @@ const sw_kernel *sw_kernel_select(const sw_gemm *p, const char *name)
         if (!found && sw_kernels[i].can_run(p)) found = &sw_kernels[i];
         last = &sw_kernels[i];
     }
-    return p->w->tiles && !is_plain(p->w->tiles) ? last : found;
+    return p->w->tiles && !is_integer(op) && !is_plain(p->w->tiles) ? last : found;
 }
 
 typedef struct bias_job {
@@ -129,7 +153,7 @@ sw_code sw_gemm_run(const sw_gemm *p, sw_scratch *scratch, sw_err *err)
 
     if (p->m <= 0 || p->w->n_out <= 0) return SW_OK;
     kernel = sw_kernel_select(p, NULL);
-    if (p->w->act.scope != SW_ACT_NONE) {
+    if (p->w->act.scope != SW_ACT_NONE && !is_integer(kernel->op)) {
         if ((rc = run_rounded(p, kernel, scratch, err)) != SW_OK) return rc;
     } else {
         if ((rc = scratch_grow(scratch, kernel->workspace_bytes(p), err)) != SW_OK) return rc;

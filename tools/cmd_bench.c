@@ -10,7 +10,7 @@
 
 typedef struct bench_options {
     sw_cmd_common common;
-    const char *shape, *tokens;
+    const char *shape, *tokens, *weights;
     int64_t group_size, rounds;
     double seconds;
     int is_asymmetric, csv, all;
@@ -25,6 +25,8 @@ static const sw_opt options[] = {
      .help = "inputs x outputs of the weight (default: 4096x14336)"},
     {.name = "m", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, tokens), .arg = "M,M,...",
      .help = "tokens per product (default: 1,4,16,64,256)"},
+    {.name = "weights", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, weights),
+     .arg = "W,W,...", .help = "only these: bf16, w4a16, w8a16, w4a8, w8a8, ... (default: all)"},
     {.name = "group-size", .kind = SW_OPT_INT, .offset = offsetof(bench_options, group_size),
      .arg = "N", .min = 0, .max = 1 << 20,
      .help = "weights per scale, 0 for one per channel (default: 128)"},
@@ -179,7 +181,8 @@ static sw_code run_bench(sw_run *run, sw_err *err)
     sw_speed_report report = {0};
     sw_speed_options speed = {
         .group_elems = o->group_size, .is_asymmetric = o->is_asymmetric != 0,
-        .is_all = o->all != 0, .tokens = tokens, .n_threads = (int)o->common.threads,
+        .is_all = o->all != 0, .tokens = tokens,
+        .weights = o->weights, .n_threads = (int)o->common.threads,
         .rounds = (int)o->rounds, .seconds = o->seconds,
         .progress = &run->term->progress};
     sw_code rc;
@@ -197,6 +200,7 @@ static sw_code run_bench(sw_run *run, sw_err *err)
 
 static const char *const examples[] = {
     "swage bench", "swage bench --shape 14336x4096 --m 1,8 --threads 1 --all",
+    "swage bench --shape 4096x4096 --weights w8a16,w8a8 --m 1,64",
     "swage bench --shape 4096x4096 --group-size 32 --asym --json", NULL};
 
 const sw_cmd sw_cmd_bench = {

@@ -29,7 +29,7 @@ typedef struct candidate {
 typedef struct bench {
     const sw_speed_options *o;
     sw_speed_report *report;
-    sw_speed_weights stores[SW_STORE_COUNT];
+    sw_speed_weights stores[SW_SPEED_STORES_MAX]; /* those not asked for are empty */
     candidate candidates[CANDIDATES_MAX];
     int n_candidates;
     float *x, *y, *want; /* x [m_max, k_in], y [m_max, n_out], want [m_max, 64] */
@@ -116,7 +116,7 @@ static void read_chunk(void *ctx, int64_t begin, int64_t end, int thread)
 /* Read the f32 weights once with all threads; microseconds. */
 static double time_read(bench *b, int round)
 {
-    const sw_speed_weights *s = &b->stores[SW_STORE_F32];
+    const sw_speed_weights *s = &b->stores[SW_SPEED_BASELINE];
     const uint8_t *bytes = (const uint8_t *)s->weights[round % s->n_copies].dense;
     int64_t n_words = (int64_t)(s->copy_bytes / 8);
     read_job job = {(const uint64_t *)(const void *)bytes, n_words, (uint64_t *)(void *)b->y};
@@ -210,30 +210,19 @@ static sw_code check_candidate(bench *b, candidate *c, int64_t m, sw_err *err)
     return SW_OK;
 }
 
-static sw_speed_weights *store_of(bench *b, sw_gemm_op op)
+/* The rows that read weights of one store. */
+static sw_code gather_store(bench *b, sw_speed_weights *store, int64_t m, sw_err *err)
 {
-    static const sw_speed_store stores[SW_GEMM_OP_COUNT] = {
-        [SW_GEMM_DENSE] = SW_STORE_BF16, [SW_GEMM_W4A16] = SW_STORE_W4,
-        [SW_GEMM_W8A16] = SW_STORE_W8};
-
-    return &b->stores[stores[op]];
-}
-
-/* OpenBLAS and the rows to time; the references never are. */
-static sw_code gather(bench *b, int64_t m, sw_err *err)
-{
+    sw_gemm p = problem_of(b, &store->weights[0], m);
+    sw_gemm_op op = sw_gemm_op_of(p.w);
     sw_code rc;
 
-    memset(&b->candidates[0], 0, sizeof b->candidates[0]);
-    b->candidates[0].store = &b->stores[SW_STORE_F32];
-    b->n_candidates = 1;
     for (int i = 0; i < sw_n_kernels && b->n_candidates < CANDIDATES_MAX; i++) {
         const sw_kernel *kernel = &sw_kernels[i];
-        sw_speed_weights *store = store_of(b, kernel->op);
-        sw_gemm p = problem_of(b, &store->weights[0], m);
         bool is_reference = i + 1 == sw_n_kernels || sw_kernels[i + 1].op != kernel->op;
         candidate *c = &b->candidates[b->n_candidates];
 
+        if (kernel->op != op) continue;
         if ((rc = grow_scratch(b, kernel->workspace_bytes(&p), err)) != SW_OK) return rc;
         if (is_reference || !kernel->can_run(&p)) continue;
         memset(c, 0, sizeof *c);
@@ -243,6 +232,19 @@ static sw_code gather(bench *b, int64_t m, sw_err *err)
         if (c->is_selected || b->o->is_all) b->n_candidates++;
     }
     return SW_OK;
+}
+
+/* OpenBLAS and the rows to time; the references never are. */
+static sw_code gather(bench *b, int64_t m, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    memset(&b->candidates[0], 0, sizeof b->candidates[0]);
+    b->candidates[0].store = &b->stores[SW_SPEED_BASELINE];
+    b->n_candidates = 1;
+    for (int i = SW_SPEED_BASELINE + 1; i < sw_n_speed_stores && rc == SW_OK; i++)
+        if (b->stores[i].n_copies) rc = gather_store(b, &b->stores[i], m, err);
+    return rc;
 }
 
 static void put_row(bench *b, const candidate *c, int64_t m, sw_timing time, double blas_us,
@@ -265,7 +267,8 @@ static void put_row(bench *b, const candidate *c, int64_t m, sw_timing time, dou
 
 static sw_code measure(bench *b, int64_t m, sw_err *err)
 {
-    double start, blas_us = 0, read_bytes = (double)b->stores[SW_STORE_F32].copy_bytes, read_gb_s;
+    double read_bytes = (double)b->stores[SW_SPEED_BASELINE].copy_bytes;
+    double start, blas_us = 0, read_gb_s;
     sw_timing read;
     int n = 0;
     sw_code rc;
@@ -323,6 +326,28 @@ static sw_code measure_sgemm(bench *b, sw_err *err)
     return SW_OK;
 }
 
+/* Every listed name is a store's. */
+static sw_code check_weights(const char *list, sw_err *err)
+{
+    char names[256] = "";
+
+    for (int i = 0; i < sw_n_speed_stores; i++) {
+        (void)strncat(names, i ? ", " : "", sizeof names - strlen(names) - 1);
+        (void)strncat(names, sw_speed_stores[i].name, sizeof names - strlen(names) - 1);
+    }
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',') {
+        int n = (int)strcspn(at, ","), i = 0;
+
+        while (i < sw_n_speed_stores && ((int)strlen(sw_speed_stores[i].name) != n ||
+                                         strncmp(sw_speed_stores[i].name, at, (size_t)n) != 0))
+            i++;
+        if (i == sw_n_speed_stores)
+            return SW_FAIL(err, SW_E_USAGE, "no weights called '%.*s' to measure; there are %s", n,
+                           at, names);
+    }
+    return SW_OK;
+}
+
 static sw_code check_options(const sw_speed_options *o, int64_t *m_max, sw_err *err)
 {
     *m_max = 1;
@@ -342,7 +367,17 @@ static sw_code check_options(const sw_speed_options *o, int64_t *m_max, sw_err *
                            (long long)o->tokens[i]);
         *m_max = sw_max_i64(*m_max, o->tokens[i]);
     }
-    return SW_OK;
+    return o->weights ? check_weights(o->weights, err) : SW_OK;
+}
+
+/* Is `name` one of the words between commas? */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strcspn(at, ",") == n && strncmp(at, name, n) == 0) return true;
+    return false;
 }
 
 static sw_code prepare(bench *b, int64_t m_max, sw_err *err)
@@ -361,8 +396,10 @@ static sw_code prepare(bench *b, int64_t m_max, sw_err *err)
                             (int64_t)o->n_tokens * CANDIDATES_MAX, err)) != SW_OK)
         return rc;
     sw_speed_random_floats(b->x, m_max * o->k_in, 4);
-    for (int i = 0; i < SW_STORE_COUNT; i++) {
-        rc = sw_speed_weights_new(&b->stores[i], o, (sw_speed_store)i, cache_bytes, err);
+    for (int i = 0; i < sw_n_speed_stores; i++) {
+        if (i != SW_SPEED_BASELINE && o->weights && !is_listed(o->weights, sw_speed_stores[i].name))
+            continue;
+        rc = sw_speed_weights_new(&b->stores[i], o, i, cache_bytes, err);
         if (rc != SW_OK) return rc;
     }
     return SW_OK;
@@ -392,7 +429,7 @@ sw_code sw_speed_run(sw_speed_report *out, const sw_speed_options *options, sw_e
     *out = report;
     report.arena = (sw_arena){0};
 done:
-    for (int i = 0; i < SW_STORE_COUNT; i++) sw_speed_weights_free(&b->stores[i]);
+    for (int i = 0; i < sw_n_speed_stores; i++) sw_speed_weights_free(&b->stores[i]);
     sw_mem_put(b->x);
     sw_mem_put(b->y);
     sw_mem_put(b->want);

@@ -21,6 +21,7 @@ typedef struct sw_speed_options {
     bool is_asymmetric;
     const int64_t *tokens; /* M of each measurement, at most SW_SPEED_TOKENS_MAX of them */
     int n_tokens;
+    const char *weights;   /* names of weight stores to measure, separated by commas; NULL: all */
     bool is_all;           /* also rows that selection would not take */
     int n_threads;
     int rounds;            /* at least this many timed rounds of each M ... */
@@ -37,7 +38,7 @@ typedef struct sw_timing {
 /* One candidate at one M. */
 typedef struct sw_speed_row {
     const char *name;     /* the kernel's, or "openblas" */
-    const char *weights;  /* "f32", "bf16", "w4a16", "w8a16" */
+    const char *weights;  /* "f32", "bf16", "w4a16", ...: sw_speed_stores */
     int64_t m;
     bool is_selected;     /* the row that sw_kernel_select takes for this problem */
     sw_timing time;
@@ -61,9 +62,10 @@ typedef struct sw_speed_report {
     sw_arena arena;
 } sw_speed_report;
 
-/* SW_E_USAGE: a size below 1. SW_E_GATE: a kernel left its tolerance; names it.
- * SW_E_CANCELLED between rounds. Needs about 12 bytes per weight. `out` is set on success only
- * and freed by sw_speed_free. Runs OpenBLAS with n_threads threads; afterwards it has one. */
+/* SW_E_USAGE: a size below 1, or weights of an unknown name. SW_E_GATE: a kernel left its
+ * tolerance; names it. SW_E_CANCELLED between rounds. Needs about 16 bytes per weight. `out` is set
+ * on success only and freed by sw_speed_free. Runs OpenBLAS with n_threads threads; afterwards it
+ * has one. */
 sw_code sw_speed_run(sw_speed_report *out, const sw_speed_options *options,
                      sw_err *err) SW_MUST_USE;
 void sw_speed_free(sw_speed_report *report);

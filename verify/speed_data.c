@@ -5,6 +5,16 @@
 
 #include "formats/base/size.h"
 
+const sw_speed_store sw_speed_stores[] = {
+    {"f32", SW_DTYPE_F32, -1, 0, 0, false, false},
+    {"bf16", SW_DTYPE_BF16, -1, 0, 0, false, false},
+    {"w4a16", 0, SW_NUM_INT4, SW_DTYPE_F16, -1, false, false},
+    {"w8a16", 0, SW_NUM_INT8, SW_DTYPE_F16, -1, false, false},
+    {"w4a8", 0, SW_NUM_INT4, SW_DTYPE_F16, -1, false, true},
+    {"w8a8", 0, SW_NUM_INT8, SW_DTYPE_F32, 0, false, true},
+};
+const int sw_n_speed_stores = (int)(sizeof sw_speed_stores / sizeof *sw_speed_stores);
+
 static uint64_t next_random(uint64_t *state) /* SplitMix64 (Steele, Lea, Flood 2014) */
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -64,54 +74,88 @@ static sw_code fill_dense(sw_speed_weights *out, const sw_speed_options *o, bool
     return SW_OK;
 }
 
-static sw_code fill_tiles(sw_speed_weights *out, const sw_speed_options *o, int bits,
-                          int64_t cache_bytes, sw_err *err)
+/* What a weight of this store and these options is. */
+static sw_qspec spec_of(const sw_speed_store *store, const sw_speed_options *o)
 {
-    sw_qspec spec = {.num = sw_num_by_bits(bits), .is_symmetric = !o->is_asymmetric,
-                     .group_elems = o->group_elems, .scale_dtype = SW_DTYPE_F16};
+    sw_qspec spec = {.num = &sw_nums[store->num], .is_symmetric = true,
+                     .group_elems = store->group_elems, .scale_dtype = store->scale_dtype,
+                     .has_global = store->has_global};
+
+    if (store->group_elems < 0) spec.group_elems = o->group_elems;
+    if (spec.num->kind == SW_NUM_INT) spec.is_symmetric = !o->is_asymmetric;
+    if (store->is_int8_act)
+        spec.act = (sw_act){.num = &sw_nums[SW_NUM_INT8], .scope = SW_ACT_TOKEN,
+                            .scale_dtype = SW_DTYPE_F32};
+    return spec;
+}
+
+/* Codes without a NaN, scales between 1/16 and 1 out of random bits. */
+static void tame(sw_speed_weights *out, const sw_qspec *spec, int64_t n_codes, int64_t n_params)
+{
+    for (int64_t i = 0; spec->num->kind == SW_NUM_FLOAT && i < n_codes; i++)
+        if (spec->num->bits == 8 && (out->codes[i] & 0x7f) == 0x7f) out->codes[i] ^= 1;
+    for (int64_t i = 0; i < n_params; i++) {
+        uint8_t *byte = out->scales + i;
+
+        if (spec->scale_dtype == SW_DTYPE_F16) {
+            byte += i;
+            byte[1] = (uint8_t)(0x2c | (byte[1] & 3));
+        } else if (spec->scale_dtype == SW_DTYPE_F32) {
+            byte += 3 * i;
+            byte[2] = (uint8_t)(0x80 | byte[2]);
+            byte[3] = 0x3d;
+        } else {
+            *byte = (uint8_t)(spec->scale_dtype == SW_DTYPE_F8_E8M0 ? 123 + (*byte & 3)
+                                                                    : 0x20 | (*byte & 7));
+        }
+        out->zeros[i] = (uint8_t)(out->zeros[i] & spec->num->code_max);
+    }
+}
+
+static sw_code fill_tiles(sw_speed_weights *out, const sw_speed_options *o,
+                          const sw_speed_store *store, int64_t cache_bytes, sw_err *err)
+{
+    sw_qspec spec = spec_of(store, o);
     int64_t n_groups = sw_qspec_groups(&spec, o->k_in);
-    int64_t n_codes = sw_tiles_codes_bytes(spec.num, o->n_out, o->k_in);
-    int64_t n_params = sw_tiles_n(o->n_out) * n_groups * SW_TILE_N;
-    int64_t n_copies;
+    int64_t n_codes = sw_tiles_codes_bytes(spec.num, o->n_out, o->k_in), n_copies;
+    int64_t n_scales = sw_tiles_scales_bytes(spec.scale_dtype, o->n_out, n_groups);
+    int64_t n_params = sw_tiles_zeros_bytes(o->n_out, n_groups);
     sw_code rc;
 
-    out->copy_bytes = (size_t)(n_codes + n_params * (o->is_asymmetric ? 3 : 2));
+    out->copy_bytes = (size_t)(n_codes + n_scales + (spec.is_symmetric ? 0 : n_params));
     out->n_copies = copies_for(out->copy_bytes, cache_bytes);
     n_copies = out->n_copies;
     if ((rc = SW_MEM_GET(&out->codes, n_codes * n_copies, "bench codes", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&out->scales, n_params * n_copies, "bench scales", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&out->scales, n_scales * n_copies, "bench scales", err)) != SW_OK ||
         (rc = SW_MEM_GET(&out->zeros, n_params * n_copies, "bench zeros", err)) != SW_OK)
         return rc;
     random_bytes(out->codes, (size_t)(n_codes * n_copies), 1);
-    random_bytes(out->scales, (size_t)(n_params * n_copies) * sizeof *out->scales, 2);
+    random_bytes(out->scales, (size_t)(n_scales * n_copies), 2);
     random_bytes(out->zeros, (size_t)(n_params * n_copies), 3);
-    for (int64_t i = 0; i < n_params * n_copies; i++) {
-        out->scales[i] = (uint16_t)(0x2c00u + (out->scales[i] & 0x3ffu)); /* f16 in [1/16, 1/8) */
-        out->zeros[i] = (uint8_t)(out->zeros[i] & spec.num->code_max);
-    }
+    tame(out, &spec, n_codes * n_copies, n_params * n_copies);
     for (int64_t c = 0; c < n_copies; c++) {
         out->tiles[c] = (sw_tiles){
             .spec = spec, .n_out = o->n_out, .k_in = o->k_in, .n_groups = n_groups,
             .container_bits = sw_tiles_container_bits(spec.num), .codes = out->codes + c * n_codes,
-            .scales = out->scales + c * n_params,
-            .zeros = o->is_asymmetric ? out->zeros + c * n_params : NULL};
-        out->weights[c] =
-            (sw_weight){.n_out = o->n_out, .k_in = o->k_in, .tiles = &out->tiles[c]};
+            .scales = out->scales + c * n_scales, .global_scale = 0.75f,
+            .zeros = spec.is_symmetric ? NULL : out->zeros + c * n_params};
+        out->weights[c] = (sw_weight){
+            .n_out = o->n_out, .k_in = o->k_in, .tiles = &out->tiles[c], .act = spec.act};
     }
     return SW_OK;
 }
 
-sw_code sw_speed_weights_new(sw_speed_weights *out, const sw_speed_options *options,
-                             sw_speed_store store, int64_t cache_bytes, sw_err *err)
+sw_code sw_speed_weights_new(sw_speed_weights *out, const sw_speed_options *options, int store,
+                             int64_t cache_bytes, sw_err *err)
 {
-    static const char *const names[SW_STORE_COUNT] = {"f32", "bf16", "w4a16", "w8a16"};
+    const sw_speed_store *row = &sw_speed_stores[store];
     sw_code rc;
 
-    out->name = names[store];
-    if (store == SW_STORE_F32 || store == SW_STORE_BF16)
-        rc = fill_dense(out, options, store == SW_STORE_BF16, cache_bytes, err);
+    out->name = row->name;
+    if (row->num < 0)
+        rc = fill_dense(out, options, row->dense_dtype == SW_DTYPE_BF16, cache_bytes, err);
     else
-        rc = fill_tiles(out, options, store == SW_STORE_W4 ? 4 : 8, cache_bytes, err);
+        rc = fill_tiles(out, options, row, cache_bytes, err);
     if (rc != SW_OK) sw_speed_weights_free(out);
     return rc;
 }
@@ -140,7 +184,8 @@ sw_weight sw_speed_slice(const sw_weight *w, int64_t n_tile, sw_tiles *tiles)
     *tiles = *w->tiles;
     tiles->n_out = out.n_out;
     tiles->codes += n_tile * sw_tiles_k(w->k_in) * sw_tile_bytes(tiles->container_bits);
-    tiles->scales += n_tile * tiles->n_groups * SW_TILE_N;
+    tiles->scales = (const uint8_t *)tiles->scales + sw_tiles_scales_bytes(
+        tiles->spec.scale_dtype, n_tile * SW_TILE_N, tiles->n_groups);
     if (tiles->zeros) tiles->zeros += n_tile * tiles->n_groups * SW_TILE_N;
     out.tiles = tiles;
     return out;

@@ -16,7 +16,13 @@ bool sw_cpu_has_avx512(void)
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512dq");
 }
+
+bool sw_cpu_has_vnni(void)
+{
+    return sw_cpu_has_avx512() && __builtin_cpu_supports("avx512vnni");
+}
 #else
 bool sw_cpu_has_avx2(void) { return false; }
 bool sw_cpu_has_avx512(void) { return false; }
+bool sw_cpu_has_vnni(void) { return false; }
 #endif

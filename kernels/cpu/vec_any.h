@@ -9,6 +9,7 @@
 
 #include "formats/base/size.h"
 #include "formats/num/half.h"
+#include "formats/num/small.h"
 
 #define V_LANES 4
 #define V_NAME(name) name##_any
@@ -63,6 +64,13 @@ V_INLINE vec v_from_u8(const uint8_t *p)
     vec v = {p[0], p[1], p[2], p[3]};
     return v;
 }
+V_INLINE vec v_from_table(const float *values, const uint8_t *p)
+{
+    vec v = {values[p[0]], values[p[1]], values[p[2]], values[p[3]]};
+    return v;
+}
+V_INLINE vec v_from_e8m0(const uint8_t *p) { return v_from_table(sw_e8m0_values, p); }
+V_INLINE vec v_from_e4m3(const uint8_t *p) { return v_from_table(sw_e4m3_values, p); }
 /* The upper and the lower halves of 32-bit words as bf16. */
 V_INLINE vec v_upper_bf16(words w) { return v_of_bits(w & 0xffff0000u); }
 V_INLINE vec v_lower_bf16(words w) { return v_of_bits(w << 16); }

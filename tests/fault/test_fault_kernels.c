@@ -52,7 +52,7 @@ static void expect_untouched(void *ctx)
 
 static void workspace_runs_out(void **state)
 {
-    gemm_shape shape = {.op = SW_GEMM_W4A16, .m = 40, .n_out = 70, .k_in = 96, .bits = 4,
+    gemm_shape shape = {.op = SW_GEMM_W4A16, .m = 40, .n_out = 70, .k_in = 96, .num = SW_NUM_INT4,
                         .dtype = SW_DTYPE_F16, .group_elems = 32};
     product p = {.grow_to = 40};
     fault_plan plan = {.name = "product", .kinds = FAULT_MEMORY, .attempt = attempt_product,

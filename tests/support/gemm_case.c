@@ -15,12 +15,6 @@
 #define CANARY_ELEMS 64
 #define CANARY 0x7fa5c3e1u /* a NaN that no arithmetic makes */
 
-#define INT_NUM(text, b) \
-    {.name = text, .kind = SW_NUM_INT, .bits = b, .code_max = (1 << b) - 1, \
-     .sym_zero = 1 << (b - 1)}
-static const sw_num nums[] = {INT_NUM("u2", 2), INT_NUM("u3", 3), INT_NUM("u4", 4),
-                              INT_NUM("u8", 8)};
-
 uint32_t gemm_random(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
@@ -104,11 +98,41 @@ void gemm_case_pack(gemm_case *c)
     }
 }
 
+bool gemm_op_is_int8(sw_gemm_op op) { return op == SW_GEMM_W4A8 || op == SW_GEMM_W8A8; }
+
+sw_num_id gemm_op_num(sw_gemm_op op)
+{
+    static const sw_num_id nums[SW_GEMM_OP_COUNT] = {
+        [SW_GEMM_W4A16] = SW_NUM_INT4, [SW_GEMM_W8A16] = SW_NUM_INT8, [SW_GEMM_W4A8] = SW_NUM_INT4,
+        [SW_GEMM_W8A8] = SW_NUM_INT8};
+    return nums[op];
+}
+
+/* One token as act.h words it: scale max |x| / 127 or the given one, nearest code, ties to even. */
+static void see_token(gemm_case *c, int64_t m)
+{
+    const float *x = c->problem.x + m * c->problem.x_stride;
+    double *seen = c->x_seen + m * c->shape.k_in;
+    float scale = 0;
+
+    for (int64_t k = 0; k < c->shape.k_in; k++)
+        scale = fabsf(x[k]) > scale ? fabsf(x[k]) : scale;
+    scale = c->shape.is_static ? c->weight.input_scale : scale > 0 ? scale / 127 : 1;
+    for (int64_t k = 0; k < c->shape.k_in; k++) {
+        double code = rint((double)(x[k] / scale));
+
+        code = code > 127 ? 127 : code < -127 ? -127 : code;
+        seen[k] = gemm_op_is_int8(c->shape.op) ? code * (double)scale : (double)x[k];
+    }
+}
+
 void gemm_case_expect(gemm_case *c)
 {
     const gemm_shape *s = &c->shape;
     int64_t n_groups = groups_of(s);
     double squares = 0;
+
+    for (int64_t m = 0; m < s->m; m++) see_token(c, m);
 
     for (int64_t n = 0; s->op != SW_GEMM_DENSE && n < s->n_out; n++)
         for (int64_t k = 0; k < s->k_in; k++) {
@@ -120,8 +144,7 @@ void gemm_case_expect(gemm_case *c)
         for (int64_t n = 0; n < s->n_out; n++) {
             double sum = 0;
             for (int64_t k = 0; k < s->k_in; k++) {
-                double term = (double)c->problem.x[m * c->problem.x_stride + k] *
-                              (double)c->values[n * s->k_in + k];
+                double term = c->x_seen[m * s->k_in + k] * (double)c->values[n * s->k_in + k];
 
                 sum += term;
                 squares += term * term;
@@ -137,15 +160,14 @@ static void fill_tiles(gemm_case *c, uint32_t *state)
     int64_t n_groups = groups_of(s), n_pad = sw_tiles_n(s->n_out) * 64;
     int64_t n_records = sw_tiles_n(s->n_out) * n_groups * 64;
 
-    for (size_t i = 0; i < sizeof nums / sizeof *nums; i++)
-        if (nums[i].bits == s->bits) c->tiles.spec.num = &nums[i];
+    c->tiles.spec.num = &sw_nums[s->num];
     c->tiles.spec.is_symmetric = !s->is_asymmetric;
     c->tiles.spec.group_elems = s->group_elems;
     c->tiles.spec.scale_dtype = s->dtype;
     c->tiles.n_out = s->n_out;
     c->tiles.k_in = s->k_in;
     c->tiles.n_groups = n_groups;
-    c->tiles.container_bits = s->op == SW_GEMM_W4A16 ? 4 : 8;
+    c->tiles.container_bits = sw_tiles_container_bits(c->tiles.spec.num);
     c->codes = room(s->n_out * s->k_in);
     c->zeros = room(s->n_out * n_groups);
     c->scales = room(s->n_out * n_groups * 4);
@@ -200,6 +222,7 @@ void gemm_case_new(gemm_case *c, const gemm_shape *shape)
     c->weight.k_in = s->k_in;
     c->values = room(s->n_out * s->k_in * 4);
     c->want = room(s->m * s->n_out * 8);
+    c->x_seen = room(s->m * s->k_in * 8);
     c->x = room((s->m * x_stride + CANARY_ELEMS) * 4);
     c->y_bytes = room((s->m * y_stride + 2 * CANARY_ELEMS) * 4);
     for (int64_t i = 0; i < s->m * x_stride + CANARY_ELEMS; i++) c->x[i] = NAN;
@@ -207,6 +230,14 @@ void gemm_case_new(gemm_case *c, const gemm_shape *shape)
         for (int64_t k = 0; k < s->k_in; k++)
             c->x[m * x_stride + k] = s->is_integer ? (float)(gemm_random(&state) % 9) - 4.0f
                                                    : random_float(&state);
+    /* the largest input makes the scale of int8 codes 1, so that integers stay what they are */
+    for (int64_t m = 0; s->is_integer && gemm_op_is_int8(s->op) && m < s->m; m++)
+        c->x[m * x_stride + m % s->k_in] = m % 2 ? -127 : 127;
+    if (gemm_op_is_int8(s->op))
+        c->weight.act = (sw_act){.num = &sw_nums[SW_NUM_INT8],
+                                 .scope = s->is_static ? SW_ACT_TENSOR : SW_ACT_TOKEN,
+                                 .scale_dtype = SW_DTYPE_F32};
+    c->weight.input_scale = s->is_integer ? 1.0f : 0.0125f; /* some random inputs are beyond it */
     c->problem.m = s->m;
     c->problem.x = c->x;
     c->problem.x_stride = x_stride;
@@ -229,6 +260,7 @@ void gemm_case_free(gemm_case *c)
     free(c->tile_zeros);
     free(c->tile_scales);
     free(c->dense);
+    free(c->x_seen);
     free(c->x);
     free(c->y_bytes);
     free(c->want);
@@ -295,8 +327,10 @@ void gemm_case_describe(char *text, size_t text_bytes, const gemm_case *c)
     const gemm_shape *s = &c->shape;
 
     (void)snprintf(text, text_bytes,
-                   "op %d m %lld n %lld k %lld gaps %lld/%lld %s bits %d group %lld %s seed %u",
+                   "op %d m %lld n %lld k %lld gaps %lld/%lld %s %s group %lld %s%s seed %u",
                    (int)s->op, (long long)s->m, (long long)s->n_out, (long long)s->k_in,
-                   (long long)s->x_gap, (long long)s->y_gap, sw_dtype_name(s->dtype), s->bits,
-                   (long long)s->group_elems, s->is_asymmetric ? "asym" : "sym", s->seed);
+                   (long long)s->x_gap, (long long)s->y_gap, sw_dtype_name(s->dtype),
+                   sw_nums[s->num].name,
+                   (long long)s->group_elems, s->is_asymmetric ? "asym" : "sym",
+                   s->is_static ? " static" : "", s->seed);
 }

@@ -13,9 +13,10 @@ typedef struct gemm_shape {
     int64_t m, n_out, k_in;
     int64_t x_gap, y_gap;     /* elements between rows beyond k_in resp. n_out */
     sw_dtype dtype;           /* dense: of the weights; tiles: of the scales */
-    int bits;                 /* tiles only */
+    sw_num_id num;            /* tiles only */
     int64_t group_elems;
     bool is_asymmetric, is_integer; /* integer: every product and sum is exact in float */
+    bool is_static;           /* int8 activations with one scale for all tokens */
     uint32_t seed;
 } gemm_shape;
 
@@ -28,6 +29,7 @@ typedef struct gemm_case {
     uint16_t *tile_scales;
     void *dense;
     float *x, *y_bytes;       /* x with NaN between rows; y inside canaries */
+    double *x_seen;           /* [m, k_in]: x as the product sees it, rounded where it is */
     double *want;             /* [m, n_out] */
     double size;              /* sqrt of the sum of (x w)^2 over all m, n, k */
     sw_tiles tiles;
@@ -48,6 +50,11 @@ double gemm_case_run(gemm_case *c, const sw_kernel *kernel, int n_threads);
 /* Bytes of Y that differ from the float nearest to what it must be. */
 int64_t gemm_case_inexact(const gemm_case *c);
 void gemm_case_describe(char *text, size_t text_bytes, const gemm_case *c);
+
+/* Do weight codes meet int8 codes of activations in this operation? */
+bool gemm_op_is_int8(sw_gemm_op op);
+/* The codes that a test of this operation uses where it says nothing else. */
+sw_num_id gemm_op_num(sw_gemm_op op);
 
 uint32_t gemm_random(uint32_t *state);
 

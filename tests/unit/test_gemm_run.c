@@ -9,8 +9,8 @@
 #include "kernels/blas.h"
 #include "tests/support/gemm_case.h"
 
-static const gemm_shape small = {.op = SW_GEMM_W4A16, .m = 3, .n_out = 70, .k_in = 96, .bits = 4,
-                                 .dtype = SW_DTYPE_F16, .group_elems = 32};
+static const gemm_shape small = {.op = SW_GEMM_W4A16, .m = 3, .n_out = 70, .k_in = 96,
+                                 .num = SW_NUM_INT4, .dtype = SW_DTYPE_F16, .group_elems = 32};
 
 static void first_row_that_can(void **state)
 {

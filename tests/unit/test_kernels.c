@@ -11,30 +11,49 @@
 #include "kernels/blas.h"
 #include "tests/support/gemm_case.h"
 
+typedef enum flavour { SYM, ASYM, STATIC } flavour; /* STATIC: symmetric, one scale for all of x */
+
 typedef struct variant {
     sw_gemm_op op;
     sw_dtype dtype;
-    int bits;
+    sw_num_id num;
     int64_t group_elems;
-    bool is_asymmetric;
+    flavour flavour;
 } variant;
 
 static const variant variants[] = {
-    {SW_GEMM_DENSE, SW_DTYPE_F32, 0, 0, false},   {SW_GEMM_DENSE, SW_DTYPE_F16, 0, 0, false},
-    {SW_GEMM_DENSE, SW_DTYPE_BF16, 0, 0, false},  {SW_GEMM_W4A16, SW_DTYPE_F16, 4, 128, false},
-    {SW_GEMM_W4A16, SW_DTYPE_BF16, 4, 64, true},  {SW_GEMM_W4A16, SW_DTYPE_F16, 4, 32, true},
-    {SW_GEMM_W4A16, SW_DTYPE_BF16, 4, 0, false},  {SW_GEMM_W4A16, SW_DTYPE_F16, 3, 32, false},
-    {SW_GEMM_W4A16, SW_DTYPE_F16, 2, 96, true},   {SW_GEMM_W4A16, SW_DTYPE_F16, 4, 0, true},
-    {SW_GEMM_W8A16, SW_DTYPE_F16, 8, 128, false}, {SW_GEMM_W8A16, SW_DTYPE_BF16, 8, 64, true},
-    {SW_GEMM_W8A16, SW_DTYPE_F16, 8, 32, true},   {SW_GEMM_W8A16, SW_DTYPE_BF16, 8, 0, true},
+    {SW_GEMM_DENSE, SW_DTYPE_F32, SW_NUM_INT8, 0, SYM},
+    {SW_GEMM_DENSE, SW_DTYPE_F16, SW_NUM_INT8, 0, SYM},
+    {SW_GEMM_DENSE, SW_DTYPE_BF16, SW_NUM_INT8, 0, SYM},
+    {SW_GEMM_W4A16, SW_DTYPE_F16, SW_NUM_INT4, 128, SYM},
+    {SW_GEMM_W4A16, SW_DTYPE_BF16, SW_NUM_INT4, 64, ASYM},
+    {SW_GEMM_W4A16, SW_DTYPE_F16, SW_NUM_INT4, 32, ASYM},
+    {SW_GEMM_W4A16, SW_DTYPE_BF16, SW_NUM_INT4, 0, SYM},
+    {SW_GEMM_W4A16, SW_DTYPE_F16, SW_NUM_INT3, 32, SYM},
+    {SW_GEMM_W4A16, SW_DTYPE_F16, SW_NUM_INT2, 96, ASYM},
+    {SW_GEMM_W4A16, SW_DTYPE_F16, SW_NUM_INT4, 0, ASYM},
+    {SW_GEMM_W8A16, SW_DTYPE_F16, SW_NUM_INT8, 128, SYM},
+    {SW_GEMM_W8A16, SW_DTYPE_BF16, SW_NUM_INT8, 64, ASYM},
+    {SW_GEMM_W8A16, SW_DTYPE_F16, SW_NUM_INT8, 32, ASYM},
+    {SW_GEMM_W8A16, SW_DTYPE_BF16, SW_NUM_INT8, 0, ASYM},
+    {SW_GEMM_W4A8, SW_DTYPE_F16, SW_NUM_INT4, 128, SYM},
+    {SW_GEMM_W4A8, SW_DTYPE_BF16, SW_NUM_INT4, 32, ASYM},
+    {SW_GEMM_W4A8, SW_DTYPE_F16, SW_NUM_INT3, 0, ASYM},
+    {SW_GEMM_W4A8, SW_DTYPE_F16, SW_NUM_INT4, 0, STATIC},
+    {SW_GEMM_W8A8, SW_DTYPE_BF16, SW_NUM_INT8, 0, SYM},
+    {SW_GEMM_W8A8, SW_DTYPE_F16, SW_NUM_INT8, 0, ASYM},
+    {SW_GEMM_W8A8, SW_DTYPE_F16, SW_NUM_INT8, 96, ASYM},
+    {SW_GEMM_W8A8, SW_DTYPE_BF16, SW_NUM_INT8, 0, STATIC},
 };
 #define N_VARIANTS (sizeof variants / sizeof *variants)
 
 static gemm_shape shape_of(const variant *v, int64_t m, int64_t n_out, int64_t k_in)
 {
     gemm_shape s = {.op = v->op, .m = m, .n_out = n_out, .k_in = k_in, .dtype = v->dtype,
-                    .bits = v->bits, .group_elems = v->group_elems,
-                    .is_asymmetric = v->is_asymmetric, .seed = (uint32_t)(m * 7 + n_out + k_in)};
+                    .num = v->num, .group_elems = v->group_elems,
+                    .is_asymmetric = v->flavour == ASYM,
+                    .is_static = v->flavour == STATIC,
+                    .seed = (uint32_t)(m * 7 + n_out + k_in)};
     return s;
 }
 

@@ -12,10 +12,12 @@
 #include "kernels/blas.h"
 #include "tests/support/gemm_case.h"
 
-/* A one-hot x picks one column of W: Y must be that column, bit for bit. m tokens at a time, so
+/* A one-hot x picks one column of W: Y must be that column, bit for bit; 127 times that where x
+ * becomes int8 codes, so that their scale is 1. m tokens at a time, so
  * that both the rows for few and for many tokens see every (n, k). */
 static void check_one_hot(const gemm_shape *shape, const sw_kernel *kernel)
 {
+    float hot = gemm_op_is_int8(shape->op) ? 127.0f : 1.0f;
     gemm_case c;
 
     gemm_case_new(&c, shape);
@@ -23,11 +25,12 @@ static void check_one_hot(const gemm_shape *shape, const sw_kernel *kernel)
     for (int64_t k0 = 0; k0 < shape->k_in; k0 += shape->m) {
         for (int64_t m = 0; m < shape->m; m++)
             for (int64_t k = 0; k < shape->k_in; k++)
-                c.x[m * c.problem.x_stride + k] = k == k0 + m ? 1.0f : 0.0f;
+                c.x[m * c.problem.x_stride + k] = k == k0 + m ? hot : 0.0f;
         memset(c.want, 0, (size_t)(shape->m * shape->n_out) * sizeof *c.want);
         for (int64_t m = 0; m < shape->m && k0 + m < shape->k_in; m++)
             for (int64_t n = 0; n < shape->n_out; n++)
-                c.want[m * shape->n_out + n] = (double)c.values[n * shape->k_in + k0 + m];
+                c.want[m * shape->n_out + n] =
+                    (double)hot * (double)c.values[n * shape->k_in + k0 + m];
         (void)gemm_case_run(&c, kernel, 1);
         if (gemm_case_inexact(&c))
             fail_msg("%s: %lld elements of columns from %lld are inexact", kernel->name,
@@ -48,7 +51,7 @@ static void columns_come_back_exactly(void **state)
             for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
                 const sw_kernel *kernel = &sw_kernels[i];
                 gemm_shape shape = {.op = kernel->op, .m = tokens[t], .n_out = 75, .k_in = 136,
-                                    .bits = kernel->op == SW_GEMM_W8A16 ? 8 : 4,
+                                    .num = gemm_op_num(kernel->op),
                                     .dtype = (g + t) % 2 ? SW_DTYPE_BF16 : SW_DTYPE_F16,
                                     .group_elems = groups[g], .is_asymmetric = t % 2 == 0,
                                     .seed = (uint32_t)(10 * g + i)};
@@ -68,9 +71,9 @@ static void all_codes_occur(void **state)
 
     (void)state;
     for (int b = 0; b < 2; b++) {
-        gemm_shape shape = {.op = b ? SW_GEMM_W8A16 : SW_GEMM_W4A16, .m = 1, .n_out = 75,
-                            .k_in = 200, .bits = bits[b], .dtype = SW_DTYPE_F16,
-                            .group_elems = 32, .is_asymmetric = true};
+        gemm_shape shape = {.op = b ? SW_GEMM_W8A16 : SW_GEMM_W4A16, .m = 1,
+                            .n_out = 75, .k_in = 200, .num = b ? SW_NUM_INT8 : SW_NUM_INT4,
+                            .dtype = SW_DTYPE_F16, .group_elems = 32, .is_asymmetric = true};
         bool seen[256] = {false}, zero_seen[256] = {false};
         int n_seen = 0, n_zeros = 0;
         gemm_case c;
@@ -127,7 +130,7 @@ static void faults_are_noticed(void **state)
         for (size_t f = 0; f < sizeof faults / sizeof *faults; f++)
             for (int t = 0; t < 3; t++) {
                 gemm_shape shape = {.op = sw_kernels[i].op, .m = tokens[t], .n_out = 96,
-                                    .k_in = 192, .bits = 4, .dtype = SW_DTYPE_F16,
+                                    .k_in = 192, .num = SW_NUM_INT4, .dtype = SW_DTYPE_F16,
                                     .group_elems = 64,
                                     .is_asymmetric = true, .seed = 3};
                 double error;
@@ -155,7 +158,7 @@ static void not_a_number_stays_in_its_token(void **state)
     for (int i = 0; i < sw_n_kernels; i++)
         for (int64_t m = 2; m <= 20; m += 3) {
             gemm_shape shape = {.op = sw_kernels[i].op, .m = m, .n_out = 66, .k_in = 130,
-                                .bits = sw_kernels[i].op == SW_GEMM_W8A16 ? 8 : 4,
+                                .num = gemm_op_num(sw_kernels[i].op),
                                 .dtype = SW_DTYPE_F16, .group_elems = 32, .seed = 9};
             gemm_case c;
 

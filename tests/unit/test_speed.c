@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/blas.h"
-#include "verify/speed.h"
+#include "verify/speed_data.h"
 
 static const int64_t tokens[] = {1, 5, 20};
 
@@ -30,7 +30,7 @@ static void one_selected_row_per_operation(void **state)
     (void)state;
     o.is_all = true;
     assert_int_equal(sw_speed_run(&r, &o, &err), SW_OK);
-    assert_true(r.n_rows > 3 * (1 + SW_GEMM_OP_COUNT) - 1);
+    assert_true(r.n_rows > 3 * sw_n_speed_stores - 1);
     assert_true(r.read_gb_s > 0 && r.sgemm_gflop_s > 0 && r.cache_bytes > 0);
     for (int i = 0; i < r.n_rows; i++) {
         const sw_speed_row *row = &r.rows[i];
@@ -48,7 +48,7 @@ static void one_selected_row_per_operation(void **state)
             assert_true(fabs(row->gb_s * row->time.median_us * 1e3 - (192 * 192 / 2 + 192 * 15)) <
                         1);
     }
-    assert_int_equal(n_selected, 3 * SW_GEMM_OP_COUNT);
+    assert_int_equal(n_selected, 3 * (sw_n_speed_stores - 1));
     assert_int_equal(n_blas, 3);
     sw_speed_free(&r);
     sw_speed_free(&r);
@@ -64,11 +64,11 @@ static void bad_options_and_cancel(void **state)
 {
     static const int64_t zero = 0;
     sw_progress stop = {.is_cancelled = always};
-    sw_speed_options bad[6];
+    sw_speed_options bad[7];
     sw_speed_report r = {0};
 
     (void)state;
-    for (int i = 0; i < 6; i++) bad[i] = small_options();
+    for (int i = 0; i < 7; i++) bad[i] = small_options();
     bad[0].n_out = 0;
     bad[1].k_in = -1;
     bad[2].group_elems = 48;
@@ -76,7 +76,8 @@ static void bad_options_and_cancel(void **state)
     bad[4].rounds = SW_SPEED_ROUNDS_MAX + 1;
     bad[5].tokens = &zero;
     bad[5].n_tokens = 1;
-    for (int i = 0; i < 6; i++) {
+    bad[6].weights = "w4a16,w9";
+    for (int i = 0; i < 7; i++) {
         sw_err err = {0};
 
         assert_int_equal(sw_speed_run(&r, &bad[i], &err), SW_E_USAGE);
