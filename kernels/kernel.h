@@ -21,7 +21,7 @@ extern "C" {
 
 typedef enum sw_gemm_op {
     SW_GEMM_DENSE, SW_GEMM_W4A16, SW_GEMM_W8A16, SW_GEMM_W4A8, SW_GEMM_W8A8,
-    SW_GEMM_OP_COUNT
+    SW_GEMM_FP4A16, SW_GEMM_FP8A16, SW_GEMM_OP_COUNT
 } sw_gemm_op;
 
 /* What a matrix product reads as W; borrowed. `tiles` or `dense`, never both. */

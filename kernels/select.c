@@ -33,8 +33,8 @@ sw_gemm_op sw_gemm_op_of(const sw_weight *w)
     } rows[] = {
         {SW_NUM_INT, 4, SW_GEMM_W4A16, SW_GEMM_W4A8},
         {SW_NUM_INT, 8, SW_GEMM_W8A16, SW_GEMM_W8A8},
-        {SW_NUM_FLOAT, 4, SW_GEMM_W4A16, SW_GEMM_W4A16},
-        {SW_NUM_FLOAT, 8, SW_GEMM_W8A16, SW_GEMM_W8A16},
+        {SW_NUM_FLOAT, 4, SW_GEMM_FP4A16, SW_GEMM_FP4A16},
+        {SW_NUM_FLOAT, 8, SW_GEMM_FP8A16, SW_GEMM_FP8A16},
     };
     const sw_tiles *t = w->tiles;
 
@@ -47,16 +47,6 @@ sw_gemm_op sw_gemm_op_of(const sw_weight *w)
 /* Does the operation quantize its own inputs? */
 static bool is_integer(sw_gemm_op op) { return op == SW_GEMM_W4A8 || op == SW_GEMM_W8A8; }
 
-/* What the fast rows of W4A16 and W8A16 know: integers with scales of two bytes. Everything else
- * goes to the last row of its operation, the reference, which reads all that tiles hold. */
-static bool is_plain(const sw_tiles *t)
-{
-    sw_dtype dtype = t->spec.scale_dtype;
-
-    return t->spec.num->kind == SW_NUM_INT && !t->spec.has_global &&
-           t->spec.group_elems % 32 == 0 && (dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16);
-}
-
 const sw_kernel *sw_kernel_find(const char *name)
 {
     for (int i = 0; i < sw_n_kernels; i++)
@@ -67,15 +57,12 @@ const sw_kernel *sw_kernel_find(const char *name)
 const sw_kernel *sw_kernel_select(const sw_gemm *p, const char *name)
 {
     sw_gemm_op op = sw_gemm_op_of(p->w);
-    const sw_kernel *forced = name ? sw_kernel_find(name) : NULL, *found = NULL, *last = NULL;
+    const sw_kernel *forced = name ? sw_kernel_find(name) : NULL, *found = NULL;
 
     if (forced && forced->op == op && forced->can_run(p)) return forced;
-    for (int i = 0; i < sw_n_kernels; i++) {
-        if (sw_kernels[i].op != op) continue;
-        if (!found && sw_kernels[i].can_run(p)) found = &sw_kernels[i];
-        last = &sw_kernels[i];
-    }
-    return p->w->tiles && !is_integer(op) && !is_plain(p->w->tiles) ? last : found;
+    for (int i = 0; i < sw_n_kernels && !found; i++)
+        if (sw_kernels[i].op == op && sw_kernels[i].can_run(p)) found = &sw_kernels[i];
+    return found;
 }
 
 typedef struct bias_job {

@@ -107,7 +107,8 @@ static bool number_row(cells out, int i)
 
 static const char *const op_names[SW_GEMM_OP_COUNT] = {
     [SW_GEMM_DENSE] = "dense", [SW_GEMM_W4A16] = "W4A16", [SW_GEMM_W8A16] = "W8A16",
-    [SW_GEMM_W4A8] = "W4A8", [SW_GEMM_W8A8] = "W8A8"};
+    [SW_GEMM_W4A8] = "W4A8", [SW_GEMM_W8A8] = "W8A8",
+    [SW_GEMM_FP4A16] = "FP4A16", [SW_GEMM_FP8A16] = "FP8A16"};
 
 static bool kernel_row(cells out, int i)
 {

@@ -12,6 +12,11 @@ const sw_speed_store sw_speed_stores[] = {
     {"w8a16", 0, SW_NUM_INT8, SW_DTYPE_F16, -1, false, false},
     {"w4a8", 0, SW_NUM_INT4, SW_DTYPE_F16, -1, false, true},
     {"w8a8", 0, SW_NUM_INT8, SW_DTYPE_F32, 0, false, true},
+    {"fp8", 0, SW_NUM_E4M3, SW_DTYPE_F32, 0, false, false},
+    {"fp8_block", 0, SW_NUM_E4M3, SW_DTYPE_F32, 128, false, false},
+    {"mxfp8", 0, SW_NUM_E4M3, SW_DTYPE_F8_E8M0, 32, false, false},
+    {"mxfp4", 0, SW_NUM_E2M1, SW_DTYPE_F8_E8M0, 32, false, false},
+    {"nvfp4", 0, SW_NUM_E2M1, SW_DTYPE_F8_E4M3, 16, true, false},
 };
 const int sw_n_speed_stores = (int)(sizeof sw_speed_stores / sizeof *sw_speed_stores);
 

@@ -127,5 +127,9 @@ GEMM(w4a16_gemm_avx512, avx512)
 GEMM(w4a16_gemm_avx2, avx2)
 GEMM(w8a16_gemm_avx512, avx512)
 GEMM(w8a16_gemm_avx2, avx2)
+GEMM(fp4a16_gemm_avx512, avx512)
+GEMM(fp4a16_gemm_avx2, avx2)
+GEMM(fp8a16_gemm_avx512, avx512)
+GEMM(fp8a16_gemm_avx2, avx2)
 
 #endif

@@ -17,11 +17,11 @@
 #define SW_STRIP_TOKENS_MAX 8
 #define SW_GEMM_TOKENS_MAX 6
 
-/* Scales and -zero * scale of up to SW_STRIP_TILES tiles in slot order. With an even number of
- * half tiles per group only [2 * tile] is filled. All products are exact in float. */
+/* Scales and, of integers, -zero * scale of up to SW_STRIP_TILES tiles. Where a tile has one group,
+ * [tile][slot]; where groups change inside tiles, [tile][4 * slot + k-step]. */
 typedef struct sw_strip_params {
-    float scale[2 * SW_STRIP_TILES][SW_TILE_N];
-    float offset[2 * SW_STRIP_TILES][SW_TILE_N];
+    float scale[SW_STRIP_TILES][4 * SW_TILE_N];
+    float offset[SW_STRIP_TILES][4 * SW_TILE_N];
 } sw_strip_params;
 
 typedef struct sw_cpu_ops {

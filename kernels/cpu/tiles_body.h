@@ -1,70 +1,158 @@
-/* tiles_body.h - Swage tiles against activations, in the words of vec_avx2.h or vec_avx512.h.
+/* tiles_body.h - Swage tiles against activations, in the words of a vec_*.h.
  *
- * Included once per instruction set. `bits`, `is_split` (a tile spans two groups), `n_pairs` and
- * `n_tokens` are constants wherever these functions are called, so every loop over them unrolls
- * and the accumulators live in registers.
+ * Included once per instruction set. `code` (what a code is), `is_split` (groups change inside
+ * tiles), `n_pairs` and `n_tokens` are constants wherever these functions are called, so every loop
+ * over them unrolls and the accumulators live in registers.
  *
- * A weight decodes to code * scale - zero * scale with one rounding of an exact result, that is,
- * to exactly the value the checkpoint means.
+ * An integer decodes to code * scale - zero * scale with one rounding of an exact result, a small
+ * float to value * scale with one rounding: with stored scales that is exactly what the checkpoint
+ * means. A global scale is multiplied into the others first, which may cost one rounding more.
  */
 #include <string.h>
 
 #include "formats/base/size.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/scales_body.h"
 
-static void load_slots(float *scale, float *offset, const sw_tiles *t, int64_t record)
+#define UNROLL _Pragma("GCC unroll 8") /* else the sums may go through memory */
+
+typedef enum code_kind { CODE_INT4, CODE_INT8, CODE_E2M1, CODE_E4M3, CODE_E5M2, CODE_KINDS
+} code_kind;
+
+V_INLINE int bits_of(code_kind code) { return code == CODE_INT4 || code == CODE_E2M1 ? 4 : 8; }
+V_INLINE bool is_int(code_kind code) { return code == CODE_INT4 || code == CODE_INT8; }
+
+static code_kind code_of(const sw_tiles *t)
 {
-    const uint16_t *scales = (const uint16_t *)t->scales + record * SW_TILE_N;
-    vec all_zero = v_all((float)-t->spec.num->sym_zero);
-
-    for (int i = 0; i < SW_TILE_N; i += V_LANES) {
-        vec s = t->spec.scale_dtype == SW_DTYPE_BF16 ? v_from_bf16(scales + i)
-                                                     : v_from_f16(scales + i);
-        vec minus_zero = t->zeros ? v_mul(v_from_u8(t->zeros + record * SW_TILE_N + i), v_all(-1))
-                                  : all_zero;
-        v_store(scale + i, s);
-        v_store(offset + i, v_mul(minus_zero, s));
-    }
+    if (t->spec.num->kind == SW_NUM_INT) return t->container_bits == 4 ? CODE_INT4 : CODE_INT8;
+    if (t->container_bits == 4) return CODE_E2M1;
+    return t->spec.num == &sw_nums[SW_NUM_E5M2] ? CODE_E5M2 : CODE_E4M3;
 }
 
 static bool is_split_group(const sw_tiles *t) { return t->spec.group_elems % SW_TILE_K != 0; }
 
+/* Group of the inputs from k on; that of padding is the last. */
+static int64_t group_at(const sw_tiles *t, int64_t k)
+{
+    int64_t group = t->spec.group_elems ? k / t->spec.group_elems : 0;
+
+    return sw_min_i64(group, t->n_groups - 1);
+}
+
+/* Scales of V_LANES slots from `slot` on. */
+V_INLINE vec scales_at(const sw_tiles *t, int64_t record, int slot, sw_dtype dtype)
+{
+    int64_t at = (record * SW_TILE_N + slot) * scale_bytes(dtype);
+    vec scale = v_scales((const uint8_t *)t->scales + at, dtype);
+
+    return t->spec.has_global ? v_mul(scale, v_all(t->global_scale)) : scale;
+}
+
+V_INLINE vec offsets_at(const sw_tiles *t, int64_t record, int slot, vec scale)
+{
+    vec zero = t->zeros ? v_from_u8(t->zeros + record * SW_TILE_N + slot)
+                        : v_all((float)t->spec.num->sym_zero);
+    return v_mul(v_mul(zero, v_all(-1)), scale);
+}
+
+V_INLINE void load_whole(float *scale, float *offset, const sw_tiles *t, int64_t record,
+                         sw_dtype dtype)
+{
+    for (int slot = 0; slot < SW_TILE_N; slot += V_LANES) {
+        vec s = scales_at(t, record, slot, dtype);
+
+        v_store(scale + slot, s);
+        if (t->spec.num->kind == SW_NUM_INT)
+            v_store(offset + slot, offsets_at(t, record, slot, s));
+    }
+}
+
+V_INLINE void load_quads(float *scale, float *offset, const sw_tiles *t, const int64_t records[4],
+                         sw_dtype dtype)
+{
+    bool is_by_half = records[0] == records[1] && records[2] == records[3];
+
+    for (int slot = 0; slot < SW_TILE_N; slot += V_LANES) {
+        vec s[4], o[4];
+
+        s[0] = s[1] = scales_at(t, records[0], slot, dtype);
+        s[2] = s[3] = scales_at(t, records[2], slot, dtype);
+        if (!is_by_half) {
+            s[1] = scales_at(t, records[1], slot, dtype);
+            s[3] = scales_at(t, records[3], slot, dtype);
+        }
+        v_put_quads(scale + 4 * slot, s[0], s[1], s[2], s[3]);
+        if (t->spec.num->kind != SW_NUM_INT) continue;
+        for (int i = 0; i < 4; i++) o[i] = offsets_at(t, records[i], slot, s[i]);
+        v_put_quads(offset + 4 * slot, o[0], o[1], o[2], o[3]);
+    }
+}
+
+V_INLINE void load_params_of(sw_strip_params *out, const sw_tiles *t, int64_t n_tile,
+                             int64_t k_tile, int64_t n_tiles, sw_dtype dtype)
+{
+    for (int64_t tile = 0; tile < n_tiles; tile++) {
+        int64_t k = (k_tile + tile) * SW_TILE_K, first = n_tile * t->n_groups;
+
+        if (is_split_group(t)) {
+            int64_t records[4];
+
+            for (int s = 0; s < 4; s++) records[s] = first + group_at(t, k + 16 * s);
+            load_quads(out->scale[tile], out->offset[tile], t, records, dtype);
+        } else {
+            load_whole(out->scale[tile], out->offset[tile], t, first + group_at(t, k), dtype);
+        }
+    }
+}
+
+/* One loop for each dtype, or its choice is made anew for every vector. */
 static void load_params(sw_strip_params *out, const sw_tiles *t, int64_t n_tile, int64_t k_tile,
                         int64_t n_tiles)
 {
-    int64_t step = is_split_group(t) ? 1 : 2;
+    sw_dtype dtype = t->spec.scale_dtype;
 
-    for (int64_t half = 0; half < 2 * n_tiles; half += step) {
-        int64_t k = k_tile * SW_TILE_K + half * 32;
-        int64_t group = t->spec.group_elems ? k / t->spec.group_elems : 0;
-
-        group = sw_min_i64(group, t->n_groups - 1); /* of a half tile that is all padding */
-        load_slots(out->scale[half], out->offset[half], t, n_tile * t->n_groups + group);
-    }
+    if (dtype == SW_DTYPE_F8_E4M3)
+        load_params_of(out, t, n_tile, k_tile, n_tiles, SW_DTYPE_F8_E4M3);
+    else if (dtype == SW_DTYPE_F8_E8M0)
+        load_params_of(out, t, n_tile, k_tile, n_tiles, SW_DTYPE_F8_E8M0);
+    else if (dtype == SW_DTYPE_BF16)
+        load_params_of(out, t, n_tile, k_tile, n_tiles, SW_DTYPE_BF16);
+    else if (dtype == SW_DTYPE_F16)
+        load_params_of(out, t, n_tile, k_tile, n_tiles, SW_DTYPE_F16);
+    else
+        load_params_of(out, t, n_tile, k_tile, n_tiles, SW_DTYPE_F32);
 }
 
-V_INLINE channel load_channel(const sw_strip_params *params, int64_t tile, int slot, int bits,
-                              bool is_split)
+V_INLINE channel load_channel(const sw_strip_params *params, int64_t tile, int slot,
+                              code_kind code, bool is_split)
 {
-    const float *scale = &params->scale[2 * tile][slot], *offset = &params->offset[2 * tile][slot];
+    const float *scale = params->scale[tile], *offset = params->offset[tile];
     channel c;
 
     if (is_split) {
-        c.scale = v_by_half(scale[0], scale[SW_TILE_N]);
-        c.offset = v_by_half(offset[0], offset[SW_TILE_N]);
+        c.scale = v_by_step(scale + 4 * slot);
+        c.offset = is_int(code) ? v_by_step(offset + 4 * slot) : v_zero();
         return c;
     }
-    if (bits == 4) return channel4(scale[0], offset[0]);
-    c.scale = v_all(scale[0]);
-    c.offset = v_all(offset[0]);
+    if (code == CODE_INT4) return channel4(scale[slot], offset[slot]);
+    c.scale = v_all(scale[slot]);
+    c.offset = is_int(code) ? v_all(offset[slot]) : v_zero();
     return c;
 }
 
-/* Vector i (0..3) of channel n + 8h out of its words. */
-V_INLINE vec value_of(words w, int i, int h, channel c, int bits, bool is_split)
+/* Vector i (0..3) of the small floats of channel n + 8h, not yet scaled. */
+V_INLINE vec plain_of(words w, int i, int h, code_kind code)
 {
-    if (bits == 4 && !is_split) return v_value4(w, 2 * i + h, c);
-    return v_fma(bits == 4 ? v_code4(w, 2 * i + h) : v_code8(w, i), c.scale, c.offset);
+    if (code == CODE_E2M1) return v_e2m1(w, 2 * i + h);
+    return code == CODE_E4M3 ? v_e4m3(w, i) : v_e5m2(w, i);
+}
+
+/* Vector i of channel n + 8h. */
+V_INLINE vec value_of(words w, int i, int h, channel c, code_kind code, bool is_split)
+{
+    if (!is_int(code)) return v_mul(plain_of(w, i, h, code), c.scale);
+    if (code == CODE_INT4 && !is_split) return v_value4(w, 2 * i + h, c);
+    return v_fma(code == CODE_INT4 ? v_code4(w, 2 * i + h) : v_code8(w, i), c.scale, c.offset);
 }
 
 /* The words of a pair of channels, lanes from 16u on: equal for both channels with 4 bits. */
@@ -82,36 +170,62 @@ V_INLINE void pair_words(words out[2], const uint8_t *tile, int pair, int u, int
     }
 }
 
+/* With few tokens it is cheaper to scale four products at once than four weights. */
+V_INLINE bool is_scaled_last(code_kind code, int n_tokens) { return !is_int(code) && n_tokens < 4; }
+
+V_INLINE void add_plain(vec sum[SW_STRIP_TOKENS_MAX], words w, int h, vec scale, const float *x,
+                        int64_t x_stride, code_kind code, int n_tokens)
+{
+    vec plain[4];
+
+    UNROLL for (int i = 0; i < 4; i++) plain[i] = plain_of(w, i, h, code);
+    UNROLL for (int m = 0; m < n_tokens; m++) {
+        const float *in = x + m * x_stride;
+        vec part = v_mul(plain[0], v_load(in));
+
+        UNROLL for (int i = 1; i < 4; i++) part = v_fma(plain[i], v_load(in + 16 * i), part);
+        sum[m] = v_fma(part, scale, sum[m]);
+    }
+}
+
 /* n_tiles tiles into the accumulators of n_pairs pairs of channels. Each tile read asks for as
  * many lines of the block that comes next: the reads here stride, so hardware would not see it. */
 V_INLINE void strip_pairs(float *acc, const uint8_t *tiles, int64_t n_tiles,
                           const sw_strip_params *params, const float *x, int64_t x_stride,
-                          int pair0, int bits, bool is_split, int n_pairs, int n_tokens)
+                          int pair0, code_kind code, bool is_split, int n_pairs, int n_tokens)
 {
+    int bits = bits_of(code);
     int64_t tile_bytes = SW_TILE_N * SW_TILE_K * bits / 8;
     const char *next = (const char *)tiles + n_tiles * tile_bytes + n_tiles * pair0 * 16 * bits;
     vec sum[8][2][SW_STRIP_TOKENS_MAX];
 
-    for (int p = 0; p < n_pairs; p++)
-        for (int h = 0; h < 2; h++)
-            for (int m = 0; m < n_tokens; m++)
+    UNROLL for (int p = 0; p < n_pairs; p++)
+        UNROLL for (int h = 0; h < 2; h++)
+            UNROLL for (int m = 0; m < n_tokens; m++)
                 sum[p][h][m] = v_load(acc + ((2 * (pair0 + p) + h) * n_tokens + m) * V_LANES);
     for (int64_t tile = 0; tile < n_tiles; tile++) {
-        for (int p = 0; p < n_pairs; p++) {
+        UNROLL for (int p = 0; p < n_pairs; p++) {
             int slot = 2 * (pair0 + p);
-            channel low = load_channel(params, tile, slot, bits, is_split);
-            channel high = load_channel(params, tile, slot + 1, bits, is_split);
+            channel low = load_channel(params, tile, slot, code, is_split);
+            channel high = load_channel(params, tile, slot + 1, code, is_split);
 
             for (int line = 0; line < bits / 4; line++, next += 64) __builtin_prefetch(next);
-            for (int u = 0; u < 16 / V_LANES; u++) {
+            UNROLL for (int u = 0; u < 16 / V_LANES; u++) {
                 words w[2];
 
                 pair_words(w, tiles + tile * tile_bytes, pair0 + p, u, bits);
-                for (int i = 0; i < 4; i++) {
-                    vec a = value_of(w[0], i, 0, low, bits, is_split);
-                    vec b = value_of(w[1], i, 1, high, bits, is_split);
+                if (is_scaled_last(code, n_tokens)) {
+                    add_plain(sum[p][0], w[0], 0, low.scale, x + tile * 64 + V_LANES * u,
+                              x_stride, code, n_tokens);
+                    add_plain(sum[p][1], w[1], 1, high.scale, x + tile * 64 + V_LANES * u,
+                              x_stride, code, n_tokens);
+                    continue;
+                }
+                UNROLL for (int i = 0; i < 4; i++) {
+                    vec a = value_of(w[0], i, 0, low, code, is_split);
+                    vec b = value_of(w[1], i, 1, high, code, is_split);
 
-                    for (int m = 0; m < n_tokens; m++) {
+                    UNROLL for (int m = 0; m < n_tokens; m++) {
                         vec in = v_load(x + m * x_stride + tile * 64 + 16 * i + V_LANES * u);
 
                         sum[p][0][m] = v_fma(a, in, sum[p][0][m]);
@@ -121,51 +235,61 @@ V_INLINE void strip_pairs(float *acc, const uint8_t *tiles, int64_t n_tiles,
             }
         }
     }
-    for (int p = 0; p < n_pairs; p++)
-        for (int h = 0; h < 2; h++)
-            for (int m = 0; m < n_tokens; m++)
+    UNROLL for (int p = 0; p < n_pairs; p++)
+        UNROLL for (int h = 0; h < 2; h++)
+            UNROLL for (int m = 0; m < n_tokens; m++)
                 v_store(acc + ((2 * (pair0 + p) + h) * n_tokens + m) * V_LANES, sum[p][h][m]);
 }
 
 /* All 32 pairs of a row of tiles, as many at a time as there are registers for. */
 V_INLINE void strip_block(float *acc, const uint8_t *tiles, int64_t n_tiles,
-                          const sw_strip_params *params, const float *x, int64_t x_stride, int bits,
-                          bool is_split, int n_pairs, int n_tokens)
+                          const sw_strip_params *params, const float *x, int64_t x_stride,
+                          code_kind code, bool is_split, int n_pairs, int n_tokens)
 {
     for (int pair = 0; pair < SW_TILE_N / 2; pair += n_pairs)
-        strip_pairs(acc, tiles, n_tiles, params, x, x_stride, pair, bits, is_split, n_pairs,
+        strip_pairs(acc, tiles, n_tiles, params, x, x_stride, pair, code, is_split, n_pairs,
                     n_tokens);
 }
 
 typedef void (*strip_fn)(float *acc, const uint8_t *tiles, int64_t n_tiles,
                          const sw_strip_params *params, const float *x, int64_t x_stride);
 
-#define STRIP(bits, is_split, n_pairs, n_tokens)                                              \
-    static void strip_##bits##_##is_split##_##n_tokens(                                       \
+#define STRIP(code, is_split, n_pairs, n_tokens)                                              \
+    static void strip_##code##_##is_split##_##n_tokens(                                       \
         float *acc, const uint8_t *tiles, int64_t n_tiles, const sw_strip_params *params,     \
         const float *x, int64_t x_stride)                                                     \
     {                                                                                         \
-        strip_block(acc, tiles, n_tiles, params, x, x_stride, bits, is_split, n_pairs, n_tokens); \
+        strip_block(acc, tiles, n_tiles, params, x, x_stride, CODE_##code, is_split, n_pairs, \
+                    n_tokens);                                                                \
     }
-#define STRIPS(n_pairs, n_tokens)  \
-    STRIP(4, 0, n_pairs, n_tokens) \
-    STRIP(4, 1, n_pairs, n_tokens) \
-    STRIP(8, 0, n_pairs, n_tokens) \
-    STRIP(8, 1, n_pairs, n_tokens)
-#define STRIP_ROW(n_tokens)                                                           \
-    {{strip_4_0_##n_tokens, strip_4_1_##n_tokens}, {strip_8_0_##n_tokens, strip_8_1_##n_tokens}}
+#define STRIP_BOTH(code, n_pairs, n_tokens) \
+    STRIP(code, 0, n_pairs, n_tokens)       \
+    STRIP(code, 1, n_pairs, n_tokens)
+#define STRIPS(n_pairs, n_tokens)       \
+    STRIP_BOTH(INT4, n_pairs, n_tokens) \
+    STRIP_BOTH(INT8, n_pairs, n_tokens) \
+    STRIP_BOTH(E2M1, n_pairs, n_tokens) \
+    STRIP_BOTH(E4M3, n_pairs, n_tokens) \
+    STRIP_BOTH(E5M2, n_pairs, n_tokens)
+#define STRIP_PAIR(code, n_tokens) {strip_##code##_0_##n_tokens, strip_##code##_1_##n_tokens}
+#define STRIP_ROW(n_tokens)                                                              \
+    {STRIP_PAIR(INT4, n_tokens), STRIP_PAIR(INT8, n_tokens), STRIP_PAIR(E2M1, n_tokens), \
+     STRIP_PAIR(E4M3, n_tokens), STRIP_PAIR(E5M2, n_tokens)}
 
 #if V_LANES == 16
 STRIPS(8, 1) STRIPS(4, 2) STRIPS(2, 3) STRIPS(2, 4) STRIPS(2, 5) STRIPS(2, 6) STRIPS(1, 7)
 STRIPS(1, 8)
-static const strip_fn strips[][2][2] = {STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3), STRIP_ROW(4),
-                                        STRIP_ROW(5), STRIP_ROW(6), STRIP_ROW(7), STRIP_ROW(8)};
+static const strip_fn strips[][CODE_KINDS][2] = {
+    STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3), STRIP_ROW(4),
+    STRIP_ROW(5), STRIP_ROW(6), STRIP_ROW(7), STRIP_ROW(8)};
 #elif V_LANES == 8
 STRIPS(4, 1) STRIPS(2, 2) STRIPS(1, 3) STRIPS(1, 4)
-static const strip_fn strips[][2][2] = {STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3), STRIP_ROW(4)};
+static const strip_fn strips[][CODE_KINDS][2] = {STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3),
+                                                 STRIP_ROW(4)};
 #else
 STRIPS(2, 1) STRIPS(1, 2) STRIPS(1, 3) STRIPS(1, 4)
-static const strip_fn strips[][2][2] = {STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3), STRIP_ROW(4)};
+static const strip_fn strips[][CODE_KINDS][2] = {STRIP_ROW(1), STRIP_ROW(2), STRIP_ROW(3),
+                                                 STRIP_ROW(4)};
 #endif
 #define GEMV_TOKENS ((int)(sizeof strips / sizeof *strips))
 
@@ -179,7 +303,7 @@ static void gemv_tiles(float *sums, const sw_tiles *t, int64_t n_tile, const flo
     float *acc = (float *)(params + 1);
     int64_t k_tiles = sw_tiles_k(t->k_in), tile_bytes = sw_tile_bytes(t->container_bits);
     const uint8_t *row = t->codes + n_tile * k_tiles * tile_bytes;
-    strip_fn strip = strips[n_tokens - 1][t->container_bits == 8][is_split_group(t)];
+    strip_fn strip = strips[n_tokens - 1][code_of(t)][is_split_group(t)];
 
     memset(acc, 0, (size_t)(SW_TILE_N * n_tokens * V_LANES) * sizeof *acc);
     for (int64_t k = 0; k < k_tiles; k += SW_STRIP_TILES) {
@@ -200,15 +324,18 @@ static void gemv_tiles(float *sums, const sw_tiles *t, int64_t n_tile, const flo
 }
 
 V_INLINE void decode_block(float *panel, int64_t ld, const uint8_t *tiles, int64_t n_tiles,
-                           const sw_strip_params *params, int quarter, int bits, bool is_split)
+                           const sw_strip_params *params, int quarter, code_kind code,
+                           bool is_split)
 {
+    int bits = bits_of(code);
+
     for (int64_t tile = 0; tile < n_tiles; tile++)
         for (int g = 0; g < 8; g++) {
             int pair = 8 * quarter + g;
             const uint8_t *bytes = tiles + tile * SW_TILE_N * SW_TILE_K * bits / 8;
             float *low = panel + g * ld + tile * SW_TILE_K;
-            channel a = load_channel(params, tile, 2 * pair, bits, is_split);
-            channel b = load_channel(params, tile, 2 * pair + 1, bits, is_split);
+            channel a = load_channel(params, tile, 2 * pair, code, is_split);
+            channel b = load_channel(params, tile, 2 * pair + 1, code, is_split);
 
             for (int u = 0; u < 16 / V_LANES; u++) {
                 words w[2];
@@ -217,32 +344,43 @@ V_INLINE void decode_block(float *panel, int64_t ld, const uint8_t *tiles, int64
                 for (int i = 0; i < 4; i++) {
                     float *at = low + 16 * i + V_LANES * u;
 
-                    v_store(at, value_of(w[0], i, 0, a, bits, is_split));
-                    v_store(at + 8 * ld, value_of(w[1], i, 1, b, bits, is_split));
+                    v_store(at, value_of(w[0], i, 0, a, code, is_split));
+                    v_store(at + 8 * ld, value_of(w[1], i, 1, b, code, is_split));
                 }
             }
         }
 }
+
+typedef void (*block_fn)(float *panel, int64_t ld, const uint8_t *tiles, int64_t n_tiles,
+                         const sw_strip_params *params, int quarter);
+#define BLOCK(code, is_split)                                                                    \
+    static void block_##code##_##is_split(float *panel, int64_t ld, const uint8_t *tiles,        \
+                                          int64_t n_tiles, const sw_strip_params *params,        \
+                                          int quarter)                                           \
+    {                                                                                            \
+        decode_block(panel, ld, tiles, n_tiles, params, quarter, CODE_##code, is_split);         \
+    }
+BLOCK(INT4, 0) BLOCK(INT4, 1) BLOCK(INT8, 0) BLOCK(INT8, 1) BLOCK(E2M1, 0) BLOCK(E2M1, 1)
+BLOCK(E4M3, 0) BLOCK(E4M3, 1) BLOCK(E5M2, 0) BLOCK(E5M2, 1)
+static const block_fn blocks[CODE_KINDS][2] = {{block_INT4_0, block_INT4_1},
+                                               {block_INT8_0, block_INT8_1},
+                                               {block_E2M1_0, block_E2M1_1},
+                                               {block_E4M3_0, block_E4M3_1},
+                                               {block_E5M2_0, block_E5M2_1}};
 
 static void decode_tiles(float *panel, int64_t ld, const sw_tiles *t, int64_t n_tile, int quarter,
                          int64_t k_tile, int64_t n_tiles)
 {
     int64_t tile_bytes = sw_tile_bytes(t->container_bits);
     const uint8_t *at = t->codes + (n_tile * sw_tiles_k(t->k_in) + k_tile) * tile_bytes;
+    block_fn block = blocks[code_of(t)][is_split_group(t)];
     sw_strip_params params;
 
     for (int64_t k = 0; k < n_tiles; k += SW_STRIP_TILES, at += SW_STRIP_TILES * tile_bytes) {
         int64_t n = sw_min_i64(SW_STRIP_TILES, n_tiles - k);
-        float *to = panel + k * SW_TILE_K;
 
         load_params(&params, t, n_tile, k_tile + k, n);
-        if (t->container_bits == 4) {
-            if (is_split_group(t)) decode_block(to, ld, at, n, &params, quarter, 4, true);
-            else decode_block(to, ld, at, n, &params, quarter, 4, false);
-        } else {
-            if (is_split_group(t)) decode_block(to, ld, at, n, &params, quarter, 8, true);
-            else decode_block(to, ld, at, n, &params, quarter, 8, false);
-        }
+        block(panel + k * SW_TILE_K, ld, at, n, &params, quarter);
     }
 }
 

@@ -92,12 +92,15 @@ V_INLINE channel channel4(float scale, float offset)
     channel c = {v_all(scale), v_all(offset)};
     return c;
 }
-/* Two groups in a tile: inputs of k-steps 0 and 1 belong to the first, of 2 and 3 to the second;
- * lane 4c + s is k-step s. */
-V_INLINE vec v_by_half(float first, float second)
+/* One value for each k-step: lane 4c + s is k-step s. */
+V_INLINE vec v_by_step(const float *four_steps) { return v_load(four_steps); }
+/* Four vectors of 4 slots, one per k-step, side by side: dst[4 * slot + s]. */
+V_INLINE void v_put_quads(float *dst, vec s0, vec s1, vec s2, vec s3)
 {
-    vec v = {first, first, second, second};
-    return v;
+    for (int slot = 0; slot < 4; slot++) {
+        vec quad = {s0[slot], s1[slot], s2[slot], s3[slot]};
+        v_store(dst + 4 * slot, quad);
+    }
 }
 V_INLINE vec v_code4(words w, int nibble)
 {
@@ -111,6 +114,16 @@ V_INLINE vec v_code8(words w, int at)
 {
     return __builtin_convertvector((signed_words)((w >> (uint32_t)(8 * at)) & 255u), vec);
 }
+
+V_INLINE vec v_lookup(const float *values, words w, int shift, uint32_t mask)
+{
+    vec v = {values[w[0] >> shift & mask], values[w[1] >> shift & mask],
+             values[w[2] >> shift & mask], values[w[3] >> shift & mask]};
+    return v;
+}
+V_INLINE vec v_e2m1(words w, int nibble) { return v_lookup(sw_e2m1_values, w, 4 * nibble, 15); }
+V_INLINE vec v_e4m3(words w, int at) { return v_lookup(sw_e4m3_values, w, 8 * at, 255); }
+V_INLINE vec v_e5m2(words w, int at) { return v_lookup(sw_e5m2_values, w, 8 * at, 255); }
 
 /* The sums of the lanes of four vectors. */
 V_INLINE four v_sum4(vec a, vec b, vec c, vec d)

@@ -81,11 +81,27 @@ V_INLINE channel channel4(float scale, float offset)
     channel c = {v_all(scale), v_all(offset)};
     return c;
 }
-/* Two groups in a tile: inputs of k-steps 0 and 1 belong to the first, of 2 and 3 to the second;
- * lane 4c + s is k-step s. */
-V_INLINE vec v_by_half(float first, float second)
+/* One value for each k-step: lane 4c + s is k-step s. */
+V_INLINE vec v_by_step(const float *four_steps)
 {
-    return _mm256_blend_ps(v_all(first), v_all(second), 0xcc);
+    return _mm256_broadcast_ps((const __m128 *)(const void *)four_steps);
+}
+/* Four vectors of 8 slots, one per k-step, side by side: dst[4 * slot + s]. */
+V_INLINE void v_put_quads(float *dst, vec s0, vec s1, vec s2, vec s3)
+{
+    __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(s0, s1));
+    __m256d b = _mm256_castps_pd(_mm256_unpacklo_ps(s2, s3));
+    __m256d c = _mm256_castps_pd(_mm256_unpackhi_ps(s0, s1));
+    __m256d d = _mm256_castps_pd(_mm256_unpackhi_ps(s2, s3));
+    vec p = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b)); /* slots 0 4 */
+    vec q = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)); /* 1 5 */
+    vec r = _mm256_castpd_ps(_mm256_unpacklo_pd(c, d));
+    vec t = _mm256_castpd_ps(_mm256_unpackhi_pd(c, d));
+
+    v_store(dst, _mm256_permute2f128_ps(p, q, 0x20));
+    v_store(dst + 8, _mm256_permute2f128_ps(r, t, 0x20));
+    v_store(dst + 16, _mm256_permute2f128_ps(p, q, 0x31));
+    v_store(dst + 24, _mm256_permute2f128_ps(r, t, 0x31));
 }
 V_INLINE vec v_code4(words w, int nibble)
 {
@@ -100,6 +116,31 @@ V_INLINE vec v_code8(words w, int at)
 {
     __m256i code = _mm256_and_si256(_mm256_srli_epi32(w, 8 * at), _mm256_set1_epi32(255));
     return _mm256_cvtepi32_ps(code);
+}
+
+/* Three bits choose the size, the fourth is the sign. */
+V_INLINE vec v_e2m1(words w, int nibble)
+{
+    vec sizes = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+    vec size = _mm256_permutevar8x32_ps(sizes, _mm256_srli_epi32(w, 4 * nibble));
+    __m256i sign = _mm256_and_si256(_mm256_slli_epi32(w, 28 - 4 * nibble),
+                                    _mm256_set1_epi32((int)0x80000000));
+    return _mm256_xor_ps(size, _mm256_castsi256_ps(sign));
+}
+/* Byte `at` of each word with its exponent and mantissa moved to where a float has them; the
+ * multiplication mends the exponent, of denormals too. Codes that are no numbers are not expected:
+ * sw_qtensor_check refuses them. */
+V_INLINE vec v_e4m3(words w, int at)
+{
+    __m256i bits = _mm256_srai_epi32(_mm256_slli_epi32(w, 24 - 8 * at), 4);
+    bits = _mm256_and_si256(bits, _mm256_set1_epi32((int)0x87f00000));
+    return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0x1p120f));
+}
+V_INLINE vec v_e5m2(words w, int at)
+{
+    __m256i bits = _mm256_srai_epi32(_mm256_slli_epi32(w, 24 - 8 * at), 3);
+    bits = _mm256_and_si256(bits, _mm256_set1_epi32((int)0x8fe00000));
+    return _mm256_mul_ps(_mm256_castsi256_ps(bits), _mm256_set1_ps(0x1p112f));
 }
 
 /* The sums of the lanes of four vectors. */

@@ -86,11 +86,29 @@ V_INLINE channel channel4(float scale, float offset)
     channel c = {v_fma(v_iota(), v_all(scale), v_all(offset)), v_zero()};
     return c;
 }
-/* Two groups in a tile: inputs of k-steps 0 and 1 belong to the first, of 2 and 3 to the second;
- * lane 4c + s is k-step s. */
-V_INLINE vec v_by_half(float first, float second)
+/* One value for each k-step: lane 4c + s is k-step s. */
+V_INLINE vec v_by_step(const float *four_steps)
 {
-    return _mm512_mask_blend_ps(0xcccc, v_all(first), v_all(second));
+    return _mm512_broadcast_f32x4(_mm_loadu_ps(four_steps));
+}
+/* Four vectors of 16 slots, one per k-step, side by side: dst[4 * slot + s]. */
+V_INLINE void v_put_quads(float *dst, vec s0, vec s1, vec s2, vec s3)
+{
+    __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(s0, s1));
+    __m512d b = _mm512_castps_pd(_mm512_unpacklo_ps(s2, s3));
+    __m512d c = _mm512_castps_pd(_mm512_unpackhi_ps(s0, s1));
+    __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(s2, s3));
+    vec p = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b)); /* slots 0 4 8 12 */
+    vec q = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)); /* 1 5 9 13 */
+    vec r = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d));
+    vec t = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
+    vec pq = _mm512_shuffle_f32x4(p, q, 0x88), rt = _mm512_shuffle_f32x4(r, t, 0x88);
+    vec pq_odd = _mm512_shuffle_f32x4(p, q, 0xdd), rt_odd = _mm512_shuffle_f32x4(r, t, 0xdd);
+
+    v_store(dst, _mm512_shuffle_f32x4(pq, rt, 0x88));
+    v_store(dst + 16, _mm512_shuffle_f32x4(pq_odd, rt_odd, 0x88));
+    v_store(dst + 32, _mm512_shuffle_f32x4(pq, rt, 0xdd));
+    v_store(dst + 48, _mm512_shuffle_f32x4(pq_odd, rt_odd, 0xdd));
 }
 V_INLINE vec v_value4(words w, int nibble, channel c)
 {
@@ -109,6 +127,28 @@ V_INLINE vec v_code8(words w, int at)
     __m512i magic = _mm512_set1_epi32(0x4b000000);
     __m512i sum = _mm512_mask_shuffle_epi8(magic, 0x1111111111111111ull, w, pick);
     return _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_castsi512_ps(magic));
+}
+
+V_INLINE vec v_e2m1(words w, int nibble)
+{
+    vec table = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f,
+                               -1.5f, -2.0f, -3.0f, -4.0f, -6.0f);
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(w, (unsigned)(4 * nibble)), table);
+}
+/* Byte `at` of each word with its exponent and mantissa moved to where a float has them; the
+ * multiplication mends the exponent, of denormals too. Codes that are no numbers are not expected:
+ * sw_qtensor_check refuses them. */
+V_INLINE vec v_e4m3(words w, int at)
+{
+    __m512i bits = _mm512_srai_epi32(_mm512_slli_epi32(w, (unsigned)(24 - 8 * at)), 4);
+    bits = _mm512_and_si512(bits, _mm512_set1_epi32((int)0x87f00000));
+    return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p120f));
+}
+V_INLINE vec v_e5m2(words w, int at)
+{
+    __m512i bits = _mm512_srai_epi32(_mm512_slli_epi32(w, (unsigned)(24 - 8 * at)), 3);
+    bits = _mm512_and_si512(bits, _mm512_set1_epi32((int)0x8fe00000));
+    return _mm512_mul_ps(_mm512_castsi512_ps(bits), _mm512_set1_ps(0x1p112f));
 }
 
 /* The sums of the lanes of four vectors. */

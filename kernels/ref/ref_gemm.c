@@ -7,49 +7,26 @@
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "formats/num/half.h"
+#include "kernels/ref/ref_tiles.h"
 #include "kernels/rows.h"
 
 #define ROWS_PER_CHUNK 8
 
-/* Code of channel n, input k (within their tile), as the header of tiles.h places it. */
-static int code_at(const uint8_t *tile, int container_bits, int n, int k)
-{
-    int w = n / 16, g = n % 8, h = n % 16 / 8, s = k / 16, in_step = k % 16;
-    int c = in_step % 8 / 2, i = 2 * (in_step % 2) + in_step / 8;
-    int t = 4 * g + c;
-
-    if (container_bits == 4) return tile[512 * w + 16 * t + 4 * s + i] >> (4 * h) & 15;
-    return tile[2048 * (s / 2) + 512 * w + 16 * t + 8 * (s % 2) + 4 * h + i];
-}
-
-static float scale_at(const sw_tiles *t, int64_t record, int slot)
-{
-    int64_t at = (record * SW_TILE_N + slot) * sw_dtype_bits(t->spec.scale_dtype) / 8;
-    float scale = 0.0f;
-    sw_err err = {0};
-
-    /* every dtype that tiles hold can be decoded */
-    (void)!sw_float_decode_n(&scale, (const uint8_t *)t->scales + at, t->spec.scale_dtype, 1, &err);
-    return scale;
-}
-
 static void tiles_row(float *dst, const sw_tiles *t, int64_t n)
 {
-    int64_t n_tile = n / SW_TILE_N, k_tiles = sw_tiles_k(t->k_in);
-    int64_t tile_bytes = sw_tile_bytes(t->container_bits);
-    int in_tile = (int)(n % SW_TILE_N), slot = sw_tile_slot(in_tile);
+    int64_t group_elems = t->spec.group_elems ? t->spec.group_elems : t->k_in;
     const float *values = t->spec.num->values;
 
-    for (int64_t k = 0; k < t->k_in; k++) {
-        const uint8_t *tile = t->codes + (n_tile * k_tiles + k / SW_TILE_K) * tile_bytes;
-        int64_t group = t->spec.group_elems ? k / t->spec.group_elems : 0;
-        int64_t record = n_tile * t->n_groups + group;
-        int zero = t->zeros ? t->zeros[record * SW_TILE_N + slot] : t->spec.num->sym_zero;
-        int code = code_at(tile, t->container_bits, in_tile, (int)(k % SW_TILE_K));
+    for (int64_t g = 0; g < t->n_groups; g++) {
+        int64_t begin = g * group_elems, end = sw_min_i64(begin + group_elems, t->k_in);
+        float scale = sw_ref_scale(t, n, g);
 
-        dst[k] = scale_at(t, record, slot) *
-                 (values ? values[code] : (float)(code - zero));
-        if (t->spec.has_global) dst[k] *= t->global_scale;
+        for (int64_t k = begin; k < end; k++) {
+            int code = sw_ref_code(t, n, k);
+
+            dst[k] = scale * (values ? values[code] : (float)(code - sw_ref_zero(t, n, g)));
+            if (t->spec.has_global) dst[k] *= t->global_scale;
+        }
     }
 }
 
@@ -107,3 +84,5 @@ static void ref_run(const sw_gemm *p, void *workspace)
 REFERENCE(dense_ref)
 REFERENCE(w4a16_ref)
 REFERENCE(w8a16_ref)
+REFERENCE(fp4a16_ref)
+REFERENCE(fp8a16_ref)

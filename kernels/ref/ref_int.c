@@ -72,9 +72,12 @@ static void run_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const sw_gemm *p = job->p;
     int16_t *row = job->rows + thread * p->w->k_in;
 
+    const sw_tiles *t = p->w->tiles;
+    int64_t group_elems = t->spec.group_elems ? t->spec.group_elems : t->k_in;
+
     for (int64_t n = begin; n < end; n++) {
-        for (int64_t k = 0; k < p->w->k_in; k++)
-            row[k] = (int16_t)(sw_ref_code(p->w->tiles, n, k) - sw_ref_zero(p->w->tiles, n, k));
+        for (int64_t k = 0; k < t->k_in; k++)
+            row[k] = (int16_t)(sw_ref_code(t, n, k) - sw_ref_zero(t, n, k / group_elems));
         for (int64_t m = 0; m < p->m; m++)
             p->y[m * p->y_stride + n] = (float)dot(job, row, m, n);
     }

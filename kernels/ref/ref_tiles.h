@@ -35,10 +35,8 @@ static inline float sw_ref_scale(const sw_tiles *t, int64_t n, int64_t group)
     return scale;
 }
 
-static inline int sw_ref_zero(const sw_tiles *t, int64_t n, int64_t k)
+static inline int sw_ref_zero(const sw_tiles *t, int64_t n, int64_t group)
 {
-    int64_t group = t->spec.group_elems ? k / t->spec.group_elems : 0;
-
     return t->zeros ? t->zeros[sw_ref_record(t, n, group)] : t->spec.num->sym_zero;
 }
 

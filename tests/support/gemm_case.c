@@ -48,6 +48,50 @@ static float from_half(uint16_t v, sw_dtype dtype)
     return dtype == SW_DTYPE_BF16 ? sw_bf16_decode(v) : sw_f16_decode(v);
 }
 
+float gemm_small_float(sw_num_id num, int code)
+{
+    static const struct {
+        int mantissa_bits, bias;
+    } rows[SW_NUM_COUNT] = {
+        [SW_NUM_E2M1] = {1, 1}, [SW_NUM_E4M3] = {3, 7}, [SW_NUM_E5M2] = {2, 15}};
+    int bits = sw_nums[num].bits, n = rows[num].mantissa_bits;
+    int mantissa = code & ((1 << n) - 1), exponent = (code & ((1 << (bits - 1)) - 1)) >> n;
+    float size = exponent ? ldexpf((float)(mantissa + (1 << n)), exponent - rows[num].bias - n)
+                          : ldexpf((float)mantissa, 1 - rows[num].bias - n);
+
+    return code >> (bits - 1) ? -size : size;
+}
+
+/* A random scale of the dtype: its raw bits at `raw`, little-endian, its value returned. */
+static float random_scale(uint8_t *raw, uint32_t *state, sw_dtype dtype, bool is_integer)
+{
+    float v = is_integer ? ldexpf(1.0f, -(int)(gemm_random(state) % 3))
+                         : 0.01f + fabsf(random_float(state)) * 0.02f;
+    uint32_t bits;
+    uint16_t half;
+
+    if (dtype == SW_DTYPE_F8_E8M0) {
+        raw[0] = (uint8_t)(is_integer ? 125 + gemm_random(state) % 3
+                                      : 118 + gemm_random(state) % 5);
+        return ldexpf(1.0f, raw[0] - 127);
+    }
+    if (dtype == SW_DTYPE_F8_E4M3) { /* a denormal now and then */
+        raw[0] = (uint8_t)(is_integer ? 40 + 8 * (gemm_random(state) % 3)
+                                      : 3 + gemm_random(state) % 60);
+        return gemm_small_float(SW_NUM_E4M3, raw[0]);
+    }
+    if (dtype == SW_DTYPE_F32) {
+        bits = sw_f32_bits(v);
+        memcpy(raw, &bits, sizeof bits);
+        return v;
+    }
+    half = to_half(v, dtype);
+    memcpy(raw, &half, sizeof half);
+    return from_half(half, dtype);
+}
+
+static int64_t scale_bytes(const gemm_shape *s) { return sw_dtype_bits(s->dtype) / 8; }
+
 static int64_t groups_of(const gemm_shape *s)
 {
     return s->group_elems ? (s->k_in + s->group_elems - 1) / s->group_elems : 1;
@@ -79,19 +123,23 @@ void gemm_case_pack(gemm_case *c)
     const gemm_shape *s = &c->shape;
     int64_t n_pad = sw_tiles_n(s->n_out) * 64, k_pad = sw_tiles_k(s->k_in) * 64;
     int64_t n_groups = c->tiles.n_groups;
-    int zero_default = c->tiles.spec.num->sym_zero;
+    bool is_float = c->tiles.spec.num->kind == SW_NUM_FLOAT;
+    int zero_default = is_float ? 0 : c->tiles.spec.num->sym_zero;
 
     for (int64_t n = 0; n < n_pad; n++) {
         for (int64_t g = 0; g < n_groups; g++) {
             int64_t at = (n / 64 * n_groups + g) * 64 + sw_tile_slot((int)(n % 64));
             int inside = n < s->n_out;
 
-            c->tile_scales[at] = inside ? to_half(c->scales[n * n_groups + g], s->dtype) : 0;
+            memset(c->tile_scales + at * scale_bytes(s), 0, (size_t)scale_bytes(s));
+            if (inside)
+                memcpy(c->tile_scales + at * scale_bytes(s),
+                       c->raw_scales + (n * n_groups + g) * scale_bytes(s), (size_t)scale_bytes(s));
             c->tile_zeros[at] = inside ? c->zeros[n * n_groups + g] : (uint8_t)zero_default;
         }
         for (int64_t k = 0; k < k_pad; k++) {
             int64_t g = s->group_elems ? k / s->group_elems : 0;
-            uint8_t pad = n < s->n_out && g < n_groups ? c->zeros[n * n_groups + g]
+            uint8_t pad = n < s->n_out && g < n_groups && !is_float ? c->zeros[n * n_groups + g]
                                                        : (uint8_t)zero_default;
             put_code(c, n, k, n < s->n_out && k < s->k_in ? c->codes[n * s->k_in + k] : pad);
         }
@@ -104,7 +152,8 @@ sw_num_id gemm_op_num(sw_gemm_op op)
 {
     static const sw_num_id nums[SW_GEMM_OP_COUNT] = {
         [SW_GEMM_W4A16] = SW_NUM_INT4, [SW_GEMM_W8A16] = SW_NUM_INT8, [SW_GEMM_W4A8] = SW_NUM_INT4,
-        [SW_GEMM_W8A8] = SW_NUM_INT8};
+        [SW_GEMM_W8A8] = SW_NUM_INT8, [SW_GEMM_FP4A16] = SW_NUM_E2M1,
+        [SW_GEMM_FP8A16] = SW_NUM_E4M3};
     return nums[op];
 }
 
@@ -137,8 +186,10 @@ void gemm_case_expect(gemm_case *c)
     for (int64_t n = 0; s->op != SW_GEMM_DENSE && n < s->n_out; n++)
         for (int64_t k = 0; k < s->k_in; k++) {
             int64_t g = n * n_groups + (s->group_elems ? k / s->group_elems : 0);
-            c->values[n * s->k_in + k] =
-                c->scales[g] * (float)((int)c->codes[n * s->k_in + k] - (int)c->zeros[g]);
+            int code = c->codes[n * s->k_in + k];
+            float v = c->tiles.spec.num->kind == SW_NUM_FLOAT ? gemm_small_float(s->num, code)
+                                                              : (float)(code - (int)c->zeros[g]);
+            c->values[n * s->k_in + k] = c->scales[g] * v * c->tiles.global_scale;
         }
     for (int64_t m = 0; m < s->m; m++)
         for (int64_t n = 0; n < s->n_out; n++) {
@@ -152,6 +203,19 @@ void gemm_case_expect(gemm_case *c)
             c->want[m * s->n_out + n] = sum;
         }
     c->size = sqrt(squares);
+}
+
+/* The code without NaN and infinity; where integers are wanted, of a number near 1, so that sums
+ * stay exact. */
+static uint8_t small_code(int code, const gemm_shape *s)
+{
+    bool is_e5m2 = s->num == SW_NUM_E5M2;
+    int n = is_e5m2 ? 2 : 3, bias = is_e5m2 ? 15 : 7, top = is_e5m2 ? 0x7b : 0x7e;
+    int sign = code & 0x80, size = code & 0x7f;
+
+    if (s->num != SW_NUM_E4M3 && !is_e5m2) return (uint8_t)code;
+    if (s->is_integer) size = ((bias + (size >> n) % 4) << n) | (size & ((1 << n) - 1));
+    return (uint8_t)(sign | (size > top ? top : size));
 }
 
 static void fill_tiles(gemm_case *c, uint32_t *state)
@@ -172,19 +236,23 @@ static void fill_tiles(gemm_case *c, uint32_t *state)
     c->zeros = room(s->n_out * n_groups);
     c->scales = room(s->n_out * n_groups * 4);
     c->tile_codes = room(n_pad * sw_tiles_k(s->k_in) * 64);
-    c->tile_scales = room(n_records * 2);
-    for (int64_t i = 0; i < 32; i++) c->tile_scales[n_records + i] = 0x7fc0; /* NaN */
+    c->tile_scales = room((n_records + 32) * scale_bytes(s));
+    c->raw_scales = room(s->n_out * n_groups * scale_bytes(s));
+    memset(c->tile_scales + n_records * scale_bytes(s), 0xff, (size_t)(32 * scale_bytes(s)));
     c->tile_zeros = room(n_records);
-    for (int64_t i = 0; i < s->n_out * s->k_in; i++)
+    for (int64_t i = 0; i < s->n_out * s->k_in; i++) {
         c->codes[i] = (uint8_t)(gemm_random(state) & (uint32_t)c->tiles.spec.num->code_max);
+        c->codes[i] = small_code(c->codes[i], s);
+    }
     for (int64_t i = 0; i < s->n_out * n_groups; i++) {
-        float v = s->is_integer ? ldexpf(1.0f, -(int)(gemm_random(state) % 3))
-                                : 0.01f + fabsf(random_float(state)) * 0.02f;
-        c->scales[i] = from_half(to_half(v, s->dtype), s->dtype);
+        c->scales[i] = random_scale(c->raw_scales + i * scale_bytes(s), state, s->dtype,
+                                    s->is_integer);
         c->zeros[i] = (uint8_t)(s->is_asymmetric ? gemm_random(state) &
                                                        (uint32_t)c->tiles.spec.num->code_max
                                                  : (uint32_t)c->tiles.spec.num->sym_zero);
     }
+    c->tiles.spec.has_global = s->has_global;
+    c->tiles.global_scale = s->has_global ? 0.5f : 1.0f;
     gemm_case_pack(c);
     c->tiles.codes = c->tile_codes;
     c->tiles.scales = c->tile_scales;
@@ -259,6 +327,7 @@ void gemm_case_free(gemm_case *c)
     free(c->tile_codes);
     free(c->tile_zeros);
     free(c->tile_scales);
+    free(c->raw_scales);
     free(c->dense);
     free(c->x_seen);
     free(c->x);

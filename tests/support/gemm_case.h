@@ -17,6 +17,7 @@ typedef struct gemm_shape {
     int64_t group_elems;
     bool is_asymmetric, is_integer; /* integer: every product and sum is exact in float */
     bool is_static;           /* int8 activations with one scale for all tokens */
+    bool has_global;          /* scales are multiplied by one of the tensor */
     uint32_t seed;
 } gemm_shape;
 
@@ -24,9 +25,10 @@ typedef struct gemm_case {
     gemm_shape shape;
     uint8_t *codes, *zeros;   /* logical: [n_out, k_in], [n_out, n_groups] */
     float *scales;            /* [n_out, n_groups] */
+    uint8_t *raw_scales;      /* the same as they are stored */
     float *values;            /* [n_out, k_in]: what W is, exactly */
     uint8_t *tile_codes, *tile_zeros;
-    uint16_t *tile_scales;
+    uint8_t *tile_scales;     /* raw, of shape.dtype */
     void *dense;
     float *x, *y_bytes;       /* x with NaN between rows; y inside canaries */
     double *x_seen;           /* [m, k_in]: x as the product sees it, rounded where it is */
@@ -55,6 +57,8 @@ void gemm_case_describe(char *text, size_t text_bytes, const gemm_case *c);
 bool gemm_op_is_int8(sw_gemm_op op);
 /* The codes that a test of this operation uses where it says nothing else. */
 sw_num_id gemm_op_num(sw_gemm_op op);
+/* A small float by the definition of its bits (small.h), without a table. */
+float gemm_small_float(sw_num_id num, int code);
 
 uint32_t gemm_random(uint32_t *state);
 

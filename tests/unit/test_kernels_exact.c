@@ -94,7 +94,7 @@ static void swap_nibbles(gemm_case *c)
 }
 static void shift_scale_by_a_group(gemm_case *c)
 {
-    memmove(c->tile_scales + 64, c->tile_scales, 64 * sizeof *c->tile_scales);
+    memmove(c->tile_scales + 128, c->tile_scales, 128);
 }
 static void change_a_zero(gemm_case *c) { c->tile_zeros[5] ^= 1; }
 static void transpose_a_tile(gemm_case *c)
