@@ -193,7 +193,8 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
                      const sw_quant_options *options, const sw_quant_sink *sink,
                      const sw_progress *progress, sw_err *err)
 {
-    bool with_original = options->cap.input > 0 || options->cap.residual > 0;
+    bool with_original = (options->cap.input > 0 || options->cap.residual > 0) && calib &&
+                         sw_streams_hold_back(calib);
     int64_t n_done = sink->n_done ? sink->n_done(sink->self) : 0;
     sw_streams streams = {0};
     sw_code rc = SW_OK;
@@ -202,13 +203,14 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
         return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text", options->algo->name);
     if (calib && (rc = sw_streams_new(&streams, model, st, calib,
                                       with_original && options->algo->repairs_errors,
-                                      options->n_threads, err)) != SW_OK)
+                                      options->spill_dir, options->n_threads, err)) != SW_OK)
         return rc;
     for (int64_t layer = 0; layer < model->n_layers && rc == SW_OK; layer++) {
         sw_progress_step(progress, "quantize", layer, model->n_layers);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = (layer < n_done ? restore_block : quantize_block)(
             model, st, layer, options, sink, calib ? &streams : NULL, progress, err);
+        sw_st_forget(st);
         if (rc == SW_OK && layer >= n_done && sink->end_block)
             rc = sink->end_block(sink->self, layer, err);
     }

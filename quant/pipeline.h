@@ -33,6 +33,7 @@ typedef struct sw_quant_options {
     int refine_rounds;        /* see refine.h */
     sw_strengths cap;         /* most that a target may lean on the cross terms; 0, 0: off */
     sw_experts experts;       /* what the experts of a sparse layer are calibrated on */
+    const char *spill_dir;    /* activations live in a file there; NULL: in memory. Same bytes */
     int n_threads;
 } sw_quant_options;
 

@@ -357,7 +357,8 @@ static sw_code start(run *all, const sw_st *st, const sw_calib *calib, sw_err *e
         (rc = sw_probes_new(&all->probes, all->model, st, calib, n_probes, all->o->n_threads,
                             err)) != SW_OK)
         return rc;
-    return sw_streams_new(&all->streams, all->model, st, calib, false, all->o->n_threads, err);
+    return sw_streams_new(&all->streams, all->model, st, calib, false, NULL, all->o->n_threads,
+                          err);
 }
 
 sw_code sw_sensitivity_run(const sw_model *model, const sw_st *st, const sw_calib *calib,

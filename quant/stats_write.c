@@ -167,7 +167,7 @@ sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st 
                          const sw_progress *progress, sw_err *err)
 {
     sw_streams streams = {0};
-    sw_code rc = sw_streams_new(&streams, model, st, calib, false, options->n_threads, err);
+    sw_code rc = sw_streams_new(&streams, model, st, calib, false, NULL, options->n_threads, err);
 
     if (rc != SW_OK) return rc;
     for (int64_t layer = 0; layer < model->n_layers && rc == SW_OK; layer++) {

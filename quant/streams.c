@@ -9,31 +9,73 @@
 #define STRETCHES_MIN 8 /* alternate parts of the text for the halves of experts.h */
 #define ALL_TOKENS_PER_INPUT 16 /* rows that a prior is made of, at least */
 
-sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
-                       const sw_calib *calib, bool with_original, int n_threads, sw_err *err)
+int64_t sw_streams_chunk_seqs(const sw_calib *calib)
 {
-    int64_t n_tokens = calib->n_seqs * calib->seq_len, chunk_tokens;
-    sw_streams s = {.model = model, .n_seqs = calib->n_seqs, .seq_len = calib->seq_len};
-    sw_lm ends;
+    return sw_min_i64(calib->n_seqs, sw_max_i64(1, SW_STREAM_CHUNK_TOKENS / calib->seq_len));
+}
+
+bool sw_streams_hold_back(const sw_calib *calib)
+{
+    return calib->n_seqs > sw_streams_chunk_seqs(calib);
+}
+
+static sw_code take_stream(float **out, sw_spill *spill, int64_t n, const char *spill_dir,
+                           sw_err *err)
+{
     sw_code rc;
 
-    memset(&ends, 0, sizeof ends);
-    s.chunk_seqs = sw_max_i64(1, SW_STREAM_CHUNK_TOKENS / calib->seq_len);
+    if (!spill_dir) return SW_MEM_GET(out, n, "calibration stream", err);
+    rc = sw_spill_open(spill, spill_dir, (size_t)n * sizeof **out, err);
+    if (rc == SW_OK) *out = spill->data;
+    return rc;
+}
+
+/* Done with a chunk of a stream, for now. */
+static void release(const sw_streams *s, const sw_spill *spill, const float *x, int64_t seq)
+{
+    int64_t per_seq = s->seq_len * s->model->hidden;
+    int64_t n_seqs = sw_min_i64(s->chunk_seqs, s->n_seqs - seq);
+
+    sw_spill_release(spill, x + seq * per_seq, (size_t)(n_seqs * per_seq) * sizeof *x);
+}
+
+static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_err *err)
+{
+    int64_t per_seq = s->seq_len * s->model->hidden;
+    sw_lm ends = {0};
+    sw_code rc = sw_lm_load_ends(&ends, s->model, st, err);
+
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
+        int64_t n_seqs = sw_min_i64(s->chunk_seqs, s->n_seqs - seq);
+        float *x = s->x + seq * per_seq;
+        rc = sw_engine_embed(s->engine, &ends, x, calib->ids + seq * s->seq_len, n_seqs,
+                             s->seq_len, 0, err);
+        if (rc == SW_OK && s->x0)
+            memcpy(s->x0 + seq * per_seq, x, (size_t)(n_seqs * per_seq) * sizeof *x);
+        release(s, &s->spill, s->x, seq);
+        if (s->x0) release(s, &s->spill0, s->x0, seq);
+    }
+    sw_lm_free(&ends);
+    sw_st_forget(st);
+    return rc;
+}
+
+sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
+                       const sw_calib *calib, bool with_original, const char *spill_dir,
+                       int n_threads, sw_err *err)
+{
+    int64_t n = calib->n_seqs * calib->seq_len * model->hidden, chunk_tokens;
+    sw_streams s = {.model = model, .n_seqs = calib->n_seqs, .seq_len = calib->seq_len};
+    sw_code rc;
+
+    s.chunk_seqs = sw_streams_chunk_seqs(calib);
     chunk_tokens = s.chunk_seqs * calib->seq_len;
     rc = sw_engine_new(&s.engine, model, chunk_tokens, calib->seq_len, n_threads, err);
-    if (rc != SW_OK) goto done;
-    if ((rc = SW_MEM_GET(&s.x, n_tokens * model->hidden, "calibration stream", err)) != SW_OK)
-        goto done;
-    if ((rc = SW_MEM_GET(&s.work, chunk_tokens * model->hidden, "calibration chunk", err)) != SW_OK)
-        goto done;
-    if ((rc = sw_lm_load_ends(&ends, model, st, err)) != SW_OK) goto done;
-    rc = sw_engine_embed(s.engine, &ends, s.x, calib->ids, calib->n_seqs, calib->seq_len, 0, err);
-    if (rc != SW_OK || !with_original) goto done;
-    if ((rc = SW_MEM_GET(&s.x0, n_tokens * model->hidden, "original stream", err)) != SW_OK)
-        goto done;
-    memcpy(s.x0, s.x, (size_t)(n_tokens * model->hidden) * sizeof *s.x);
-done:
-    sw_lm_free(&ends);
+    if (rc == SW_OK)
+        rc = SW_MEM_GET(&s.work, chunk_tokens * model->hidden, "calibration chunk", err);
+    if (rc == SW_OK) rc = take_stream(&s.x, &s.spill, n, spill_dir, err);
+    if (rc == SW_OK && with_original) rc = take_stream(&s.x0, &s.spill0, n, spill_dir, err);
+    if (rc == SW_OK) rc = embed(&s, st, calib, err);
     if (rc != SW_OK)
         sw_streams_free(&s);
     else
@@ -44,8 +86,10 @@ done:
 void sw_streams_free(sw_streams *s)
 {
     sw_engine_free(s->engine);
-    sw_mem_put(s->x);
-    sw_mem_put(s->x0);
+    if (!s->spill.data) sw_mem_put(s->x);
+    if (!s->spill0.data) sw_mem_put(s->x0);
+    sw_spill_close(&s->spill);
+    sw_spill_close(&s->spill0);
     sw_mem_put(s->work);
     memset(s, 0, sizeof *s);
 }
@@ -368,6 +412,8 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
             (rc = run_chunk(s, original, s->x0, seq, &tap, stop_at, err)) != SW_OK)
             goto done;
         if ((rc = run_chunk(s, quantized, s->x, seq, &tap_q, stop_at, err)) != SW_OK) goto done;
+        release(s, &s->spill, s->x, seq);
+        if (s->x0) release(s, &s->spill0, s->x0, seq);
     }
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         if (stats->site[site].h) sw_hessian_finish(&stats->site[site]);
@@ -398,6 +444,8 @@ sw_code sw_streams_advance(sw_streams *s, const sw_block *quantized, const sw_bl
         if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
         if ((rc = advance_one(s, s->x, quantized, seq, half, err)) != SW_OK) return rc;
         if (s->x0 && (rc = advance_one(s, s->x0, original, seq, half, err)) != SW_OK) return rc;
+        release(s, &s->spill, s->x, seq);
+        if (s->x0) release(s, &s->spill0, s->x0, seq);
     }
     s->ahead = to == SW_HALF_ATTENTION ? SW_HALF_MLP : SW_HALF_BOTH;
     return SW_OK;

@@ -8,6 +8,7 @@
 #ifndef SW_QUANT_STREAMS_H
 #define SW_QUANT_STREAMS_H
 
+#include "formats/base/spill.h"
 #include "kernels/engine/engine.h"
 #include "quant/experts.h"
 #include "quant/pipeline.h"
@@ -18,6 +19,7 @@
 typedef struct sw_streams {
     const sw_model *model;
     int64_t n_seqs, seq_len, chunk_seqs;
+    sw_spill spill, spill0; /* behind x and x0 when they do not live in memory */
     float *x;        /* quantized stream */
     float *x0;       /* original stream, or NULL when no cross term is wanted */
     sw_engine *engine;
@@ -25,10 +27,15 @@ typedef struct sw_streams {
     sw_half ahead;   /* what is left of the present block */
 } sw_streams;
 
-/* Embeds the calibration tokens. SW_E_FORMAT for ids beyond the vocabulary. */
+/* Embeds the calibration tokens. spill_dir: both streams live in a file there, one chunk of each
+ * in memory; NULL: in memory. SW_E_FORMAT for ids beyond the vocabulary. */
 sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
-                       const sw_calib *calib, bool with_original, int n_threads,
-                       sw_err *err) SW_MUST_USE;
+                       const sw_calib *calib, bool with_original, const char *spill_dir,
+                       int n_threads, sw_err *err) SW_MUST_USE;
+/* Whole sequences of one chunk: no more than there are, and at least one. */
+int64_t sw_streams_chunk_seqs(const sw_calib *calib);
+/* false: too few tokens for any to be kept back, so that no cross term will be used. */
+bool sw_streams_hold_back(const sw_calib *calib);
 void sw_streams_free(sw_streams *s);
 
 /* Hessians of a block's sites; in a sparse layer also per expert, as `policy` wants them. */

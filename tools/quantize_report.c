@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
 
 #include "formats/base/file.h"
+#include "tools/needs.h"
 
 static bool add_number(cJSON *object, const char *key, double v)
 {
@@ -275,13 +275,6 @@ static void print_transforms(const sw_quantize_report *r)
                      n_accepted, n);
 }
 
-static double peak_bytes(void)
-{
-    struct rusage usage;
-
-    return getrusage(RUSAGE_SELF, &usage) == 0 ? (double)usage.ru_maxrss * 1024 : 0;
-}
-
 static void print_text(const sw_quantize_report *r, const sw_quantize_settings *s,
                        const sw_quantize_outcome *o)
 {
@@ -289,7 +282,7 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
 
     sw_term_bytes(before, (double)o->source_bytes);
     sw_term_bytes(after, (double)o->out_bytes);
-    sw_term_bytes(peak, peak_bytes());
+    sw_term_bytes(peak, sw_peak_bytes());
     if (s->quant.spec.group_elems)
         (void)snprintf(group, sizeof group, "%lld", (long long)s->quant.spec.group_elems);
     (void)printf("output      %s (%s)\n"
@@ -328,7 +321,7 @@ static sw_code print_json(sw_run *run, const sw_quantize_report *r,
          add_number(object, "tensor_bytes_after", (double)o->out_bytes) &&
          add_number(object, "bits_per_weight", o->bits_per_weight) &&
          add_number(object, "seconds", o->seconds) &&
-         add_number(object, "peak_bytes", peak_bytes());
+         add_number(object, "peak_bytes", sw_peak_bytes());
     for (size_t i = 0; ok && i < sizeof repeated / sizeof repeated[0]; i++) {
         cJSON *part = cJSON_GetObjectItemCaseSensitive(r->manifest, repeated[i]);
         if (part) ok = cJSON_AddItemReferenceToObject(object, repeated[i], part) != 0;

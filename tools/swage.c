@@ -4,6 +4,7 @@
  * with exit 0; help that corrects a mistake goes to stderr with exit 2.
  */
 #include <cblas.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include "formats/base/parallel.h"
 #include "tools/cmd.h"
 #include "tools/cpu_setup.h"
+
+#define MMAP_THRESHOLD_BYTES (1 << 20)
 
 #define SW_CMD(id) extern const sw_cmd sw_cmd_##id;
 #include "tools/cmds.def"
@@ -160,6 +163,8 @@ int main(int argc, char *argv[])
     sw_err err = {0};
 
     sw_cpu_setup(argv);
+    /* matrices go back to the system when they are freed; the C library would learn to keep them */
+    (void)mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD_BYTES);
     (void)signal(SIGXFSZ, SIG_IGN); /* a file size limit is then a write that fails, not a death */
     openblas_set_num_threads(1);    /* threads come from sw_parallel_for alone */
     if (argc < 2) {

@@ -49,11 +49,11 @@ static sw_code add_file(sw_report *report, const char *role, const char *path,
         (rc = sw_arena_text(&kept, &report->arena, path, strlen(path), err)) != SW_OK ||
         (rc = sw_map_open(&map, path, err)) != SW_OK)
         return rc;
-    rc = sw_sha256_hex(f->sha256, map.data, map.size_bytes, err);
     f->role = role;
     f->path = kept;
     f->size_bytes = map.size_bytes;
     sw_map_close(&map);
+    rc = sw_sha256_file(f->sha256, path, err);
     if (rc == SW_OK) report->n_files++;
     sw_progress_step(progress, "hashes", report->n_files, 0);
     return rc;

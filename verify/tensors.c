@@ -139,6 +139,8 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
         sw_progress_step(progress, "tensors", at, n);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;
         sw_parallel_for((int)n_threads_used, batch, 1, judge_some, &part);
+        sw_st_forget(checkpoint->st);
+        if (original) sw_st_forget(original->st);
     }
     sw_progress_step(progress, "tensors", n, n);
     for (int64_t i = 0; i < n; i++) {

@@ -32,6 +32,9 @@ sw_code sw_st_open_bytes(sw_st **out, const void *bytes, size_t n_bytes, const c
                          sw_err *err) SW_MUST_USE;
 void sw_st_close(sw_st *st); /* accepts NULL */
 
+/* What has been read of the files need not stay in memory; views stay valid. */
+void sw_st_forget(const sw_st *st);
+
 int64_t sw_st_count(const sw_st *st);
 const sw_st_tensor *sw_st_at(const sw_st *st, int64_t i); /* in name order */
 const sw_st_tensor *sw_st_find(const sw_st *st, const char *name); /* NULL when absent */

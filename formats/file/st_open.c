@@ -41,6 +41,12 @@ void sw_st_close(sw_st *st)
     sw_mem_put(st);
 }
 
+void sw_st_forget(const sw_st *st)
+{
+    for (int32_t i = 0; i < st->n_files; i++)
+        if (st->maps[i].is_mapped) sw_map_forget(st->maps[i].data, st->maps[i].size_bytes);
+}
+
 static void adopt(sw_st *st, const sw_st_part *part)
 {
     st->tensors = part->tensors;

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "formats/base/file.h"
+#include "formats/base/spill.h"
 #include "tests/support/scratch.h"
 
 static void expect_content(const scratch *s, const char *name, const char *want)
@@ -377,9 +378,35 @@ static void test_disk_free(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+static void test_spill_keeps_what_was_written(void **state)
+{
+    const size_t n = 3u << 20;
+    scratch s;
+    sw_spill spill = {0};
+    sw_err err = {0};
+    unsigned char *at;
+
+    (void)state;
+    scratch_open(&s);
+    assert_int_equal(sw_spill_open(&spill, s.dir, n, &err), SW_OK);
+    at = spill.data;
+    assert_int_equal(at[n - 1], 0);
+    for (size_t i = 0; i < n; i++) at[i] = (unsigned char)(i * 7 + (i >> 12));
+    sw_spill_release(&spill, at + 100, n - 200);
+    for (size_t i = 0; i < n; i++)
+        if (at[i] != (unsigned char)(i * 7 + (i >> 12))) fail_msg("byte %zu has changed", i);
+    assert_int_equal(scratch_count(&s, NULL), 0); /* no name, so nothing stays behind */
+    sw_spill_close(&spill);
+    sw_spill_close(&spill);
+    assert_int_equal(sw_spill_open(&spill, s.dir, (size_t)1 << 60, &err), SW_E_IO);
+    assert_null(spill.data);
+    scratch_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spill_keeps_what_was_written),
         TEST(test_map),                  TEST(test_forget),
         TEST(test_paths),                TEST(test_out_file),
         TEST(test_out_file_refusals),    TEST(test_out_file_ignores_links),

@@ -13,7 +13,8 @@
 #include "formats/dialect/journal.h"
 #include "tests/support/scratch.h"
 
-#define KEY "{\"settings\":{\"damp\":0.01,\"seed\":3},"  \
+#define KEY \
+    "{\"settings\":{\"damp\":0.01,\"seed\":3},"  \
             "\"files\":[{\"name\":\"a\",\"sha256\":\"1\"}]}"
 #define DIGEST "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define BLOCK "{\"tensors\":[{\"name\":\"q.tiles\",\"bytes\":3,\"sha256\":\"" DIGEST "\"}]," \

@@ -154,6 +154,29 @@ static void test_threads_and_runs_give_the_same_bytes(void **state)
     }
 }
 
+static void test_streams_on_disk_give_the_same_bytes(void **state)
+{
+    sw_quant_options in_memory = options_of("gptq", 2), on_disk = in_memory, nowhere = in_memory;
+    take x = {0}, y = {0}, z = {0};
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    toy_open(&t, "llama");
+    on_disk.spill_dir = ".";
+    nowhere.spill_dir = "/nonexistent";
+    assert_int_equal(run(&x, &t, &in_memory, true, &err), SW_OK);
+    assert_int_equal(run(&y, &t, &on_disk, true, &err), SW_OK);
+    assert_int_equal(x.n_bytes, y.n_bytes);
+    assert_memory_equal(x.bytes, y.bytes, x.n_bytes);
+    assert_int_equal(run(&z, &t, &nowhere, true, &err), SW_E_IO);
+    assert_non_null(strstr(err.text, "/nonexistent"));
+    assert_int_equal(z.n, 0);
+    free(x.bytes);
+    free(y.bytes);
+    toy_close(&t);
+}
+
 static void test_each_mode_differs_and_serves(void **state)
 {
     sw_quant_options a = options_of("gptq", 2), b = a, c = a;
@@ -309,6 +332,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_linear_once_in_block_order),
         cmocka_unit_test(test_threads_and_runs_give_the_same_bytes),
+        cmocka_unit_test(test_streams_on_disk_give_the_same_bytes),
         cmocka_unit_test(test_each_mode_differs_and_serves),
         cmocka_unit_test(test_rtn_needs_no_text_and_gptq_does),
         cmocka_unit_test(test_unselected_linears_stay),

@@ -1,0 +1,56 @@
+/* quantize_job.h - a quantization asked for: what `quantize` does and `plan` foresees.
+ *
+ * Both take their options from one table and prepare the job with one function, so that whatever
+ * can be known to fail fails in both, with the same words.
+ */
+#ifndef SW_TOOLS_QUANTIZE_JOB_H
+#define SW_TOOLS_QUANTIZE_JOB_H
+
+#include "tools/cmd.h"
+#include "tools/quantize_report.h"
+#include "tools/recipe.h"
+#include "tools/stats_input.h"
+
+/* What the command line or a recipe says. */
+typedef struct sw_quantize_options {
+    sw_cmd_common common;
+    const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
+        *recipe, *experts, *stats;
+    sw_opt_list calib, ignore;
+    int64_t samples, seq_len, seed;
+    double damp, target_bits;
+    int symmetry; /* 0: as the scheme says, 1: symmetric, 2: not */
+    int may_replace, allow_fallback, is_restart;
+    uint64_t shard_bytes, memory_bytes;
+} sw_quantize_options;
+
+extern const sw_opt sw_quantize_rows[]; /* the options, with those of every command */
+extern const sw_quantize_options sw_quantize_defaults;
+
+/* What one run holds. is_dry: nothing will be written, and no weight is read. */
+typedef struct sw_quantize_job {
+    sw_quantize_options *o;
+    const char *model_dir;
+    sw_recipe recipe;
+    sw_checkpoint source;
+    sw_quantize_settings settings;
+    const sw_dialect *dialect;
+    sw_selection selection;
+    sw_calibration calibration;
+    sw_zpack *stats; /* in its place */
+    sw_quantize_report report;
+    sw_ckpt_writer *writer;
+    const sw_progress *progress;
+    bool is_dry;
+} sw_quantize_job;
+
+/* A copy of the options in the arena, over what the recipe says where the line is silent. */
+sw_code sw_quantize_job_options(sw_quantize_job *job, sw_run *run,
+                                const sw_quantize_options *given, sw_err *err) SW_MUST_USE;
+/* Everything up to the first weight: the model, what becomes of its linears, calibration. */
+sw_code sw_quantize_job_prepare(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
+/* Is there anything to be found out from calibration text: statistics, or the range of inputs? */
+bool sw_quantize_job_needs_text(const sw_quantize_job *job);
+void sw_quantize_job_free(sw_quantize_job *job); /* accepts a zeroed one */
+
+#endif
