@@ -4,7 +4,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
-#include "formats/num/act.h"
+#include "kernels/cpu/round.h"
 #include "kernels/rows.h"
 
 const sw_kernel sw_kernels[] = {
@@ -97,22 +97,6 @@ static sw_code scratch_grow(sw_scratch *scratch, size_t size_bytes, sw_err *err)
     return SW_OK;
 }
 
-typedef struct round_job {
-    const sw_gemm *p;
-    float *x; /* [m, k_in] */
-} round_job;
-
-static void round_rows(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const round_job *job = ctx;
-    const sw_gemm *p = job->p;
-    int64_t k = p->w->k_in;
-
-    (void)thread;
-    sw_act_round(job->x + begin * k, k, p->x + begin * p->x_stride, p->x_stride, end - begin, k,
-                 &p->w->act, p->w->input_scale);
-}
-
 /* Quantized activations, as floats: rounded rows stand behind the kernel's workspace. */
 static sw_code run_rounded(const sw_gemm *p, const sw_kernel *kernel, sw_scratch *scratch,
                            sw_err *err)
@@ -120,13 +104,13 @@ static sw_code run_rounded(const sw_gemm *p, const sw_kernel *kernel, sw_scratch
     size_t workspace = (kernel->workspace_bytes(p) + 63) / 64 * 64;
     size_t x_bytes = (size_t)p->m * (size_t)p->w->k_in * sizeof(float);
     sw_gemm rounded = *p;
-    round_job job = {.p = p};
+    float *x;
     sw_code rc = scratch_grow(scratch, workspace + x_bytes, err);
 
     if (rc != SW_OK) return rc;
-    job.x = (float *)((char *)scratch->bytes + workspace);
-    sw_parallel_for(p->n_threads, p->m, 16, round_rows, &job);
-    rounded.x = job.x;
+    x = (float *)(void *)((char *)scratch->bytes + workspace);
+    sw_round_inputs(x, p);
+    rounded.x = x;
     rounded.x_stride = p->w->k_in;
     kernel->run(&rounded, scratch->bytes);
     return SW_OK;

@@ -71,19 +71,22 @@ static const sw_op ops_sinks_moe[] = {
     OPS_QKV, OPS_ROPE, ATTENTION(SW_SLOT_SINKS), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP), OPS_MOE,
 };
 /* Queries and keys through low-rank factors; one rotated key part for all heads. */
-#define OPS_LATENT                                                                         \
-    NORM(N, X, NORM_ATTN), LINEAR(Q_A, N, Q_A, ATTN_IN), NORM(Q_A, Q_A, NORM_Q_A),         \
-    LINEAR(Q, Q_A, Q_B, Q_B_IN), LINEAR(KV_A, N, KV_A, ATTN_IN),                           \
+#define OPS_LATENT_Q                                                                       \
+    LINEAR(Q_A, N, Q_A, ATTN_IN), NORM(Q_A, Q_A, NORM_Q_A), LINEAR(Q, Q_A, Q_B, Q_B_IN)
+#define OPS_LATENT(queries)                                                                \
+    NORM(N, X, NORM_ATTN), queries, LINEAR(KV_A, N, KV_A, ATTN_IN),                           \
     PLAIN_OP(SPLIT, LATENT, KV_A), NORM(LATENT, LATENT, NORM_KV_A),                        \
     LINEAR(KV_B, LATENT, KV_B, KV_B_IN), PLAIN_OP(ROPE, Q, Q), PLAIN_OP(ROPE, K_ROPE, K_ROPE), \
     PLAIN_OP(LATENT_KV, K, KV_B), ATTENTION(NO_SLOT), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
-static const sw_op ops_latent[] = {OPS_LATENT, OPS_MLP};
-static const sw_op ops_latent_moe[] = {
-    OPS_LATENT,
-    LINEAR(SHARED_G, N, SHARED_GATE, MLP_IN), LINEAR(SHARED_U, N, SHARED_UP, MLP_IN),
-    PLAIN_OP(GLU, SHARED_G, SHARED_U), LINEAR(T, SHARED_G, SHARED_DOWN, SHARED_DOWN_IN),
-    ROUTED(MOE_ADD), OPS_ADD,
-};
+#define OPS_SHARED_MOE                                                                     \
+    LINEAR(SHARED_G, N, SHARED_GATE, MLP_IN), LINEAR(SHARED_U, N, SHARED_UP, MLP_IN),      \
+    PLAIN_OP(GLU, SHARED_G, SHARED_U), LINEAR(T, SHARED_G, SHARED_DOWN, SHARED_DOWN_IN),   \
+    ROUTED(MOE_ADD), OPS_ADD
+static const sw_op ops_latent[] = {OPS_LATENT(OPS_LATENT_Q), OPS_MLP};
+static const sw_op ops_latent_moe[] = {OPS_LATENT(OPS_LATENT_Q), OPS_SHARED_MOE};
+/* The same with queries from one linear, for models without a rank for them. */
+static const sw_op ops_latent_kv[] = {OPS_LATENT(LINEAR(Q, N, Q, ATTN_IN)), OPS_MLP};
+static const sw_op ops_latent_kv_moe[] = {OPS_LATENT(LINEAR(Q, N, Q, ATTN_IN)), OPS_SHARED_MOE};
 
 #define N_OPS(ops) ((int)(sizeof(ops) / sizeof((ops)[0])))
 #define PROGRAM_none NULL, 0
@@ -141,7 +144,8 @@ static const sw_op ops_latent_moe[] = {
 #define NAMES_gpt_oss \
     {NAMES_ATTENTION, [SW_SLOT_ROUTER] = "mlp.router", [SW_SLOT_SINKS] = "self_attn.sinks"}
 #define NAMES_deepseek_v3                                                                  \
-    {NAMES_MLP, [SW_SLOT_Q_A] = "self_attn.q_a_proj", [SW_SLOT_Q_B] = "self_attn.q_b_proj",  \
+    {NAMES_MLP, [SW_SLOT_Q] = "self_attn.q_proj",                                          \
+     [SW_SLOT_Q_A] = "self_attn.q_a_proj", [SW_SLOT_Q_B] = "self_attn.q_b_proj",           \
      [SW_SLOT_KV_A] = "self_attn.kv_a_proj_with_mqa", [SW_SLOT_KV_B] = "self_attn.kv_b_proj", \
      [SW_SLOT_O] = "self_attn.o_proj", [SW_SLOT_NORM_Q_A] = "self_attn.q_a_layernorm",     \
      [SW_SLOT_NORM_KV_A] = "self_attn.kv_a_layernorm",                                     \
@@ -199,6 +203,10 @@ const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops)
 {
     bool is_sparse = sw_model_is_sparse(m, layer);
 
+    if (m->kv_rank && !m->q_rank) {
+        *n_ops = is_sparse ? N_OPS(ops_latent_kv_moe) : N_OPS(ops_latent_kv);
+        return is_sparse ? ops_latent_kv_moe : ops_latent_kv;
+    }
     *n_ops = is_sparse ? m->arch->n_sparse_ops : m->arch->n_dense_ops;
     return is_sparse ? m->arch->sparse_ops : m->arch->dense_ops;
 }

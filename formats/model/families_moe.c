@@ -43,10 +43,9 @@ static sw_code read_latent(sw_model *model, const cJSON *config, sw_err *err)
     int64_t plain;
     sw_code rc;
 
-    if (!sw_json_member(config, "q_lora_rank"))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "q_lora_rank: missing; queries without low-rank "
-                       "factors are not supported");
-    if ((rc = read_int(&model->q_rank, config, "q_lora_rank", 1536, 1, RANK_MAX, err)) ||
+    /* a present null means that queries have no rank: one linear makes them */
+    model->q_rank = cJSON_GetObjectItemCaseSensitive(config, "q_lora_rank") ? 0 : 1536;
+    if ((rc = sw_json_int(&model->q_rank, config, "q_lora_rank", 1, RANK_MAX, err)) ||
         (rc = read_int(&model->kv_rank, config, "kv_lora_rank", 512, 1, RANK_MAX, err)) ||
         (rc = read_int(&plain, config, "qk_nope_head_dim", 128, 1, HEAD_PART_MAX, err)) ||
         (rc = read_int(&model->rope_dim, config, "qk_rope_head_dim", 64, 2, HEAD_PART_MAX, err)) ||
@@ -68,7 +67,8 @@ static sw_code set_scale(sw_model *model, sw_err *err)
     const sw_rope *rope = &model->rope;
     double sharpen = 1.0;
 
-    if (rope->kind == SW_ROPE_DYNAMIC || rope->kind == SW_ROPE_LONGROPE || model->has_window_rope)
+    if (rope->kind == SW_ROPE_DYNAMIC || rope->kind == SW_ROPE_LONGROPE ||
+        model->has_window_rope)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "rope_type: dynamic, longrope, or one per layer type, "
                        "is not supported with latent attention");
     if (rope->kind != SW_ROPE_DEFAULT && rope->mscale_all_dim > 0.0 && rope->factor > 1.0)

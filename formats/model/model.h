@@ -115,7 +115,8 @@ typedef struct sw_model {
     sw_dtype dtype;           /* what config.json says weights are: BF16, F16 or F32 */
     int64_t hidden, intermediate, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_positions;
     int64_t v_head_dim;       /* head_dim but in latent attention */
-    int64_t q_rank, kv_rank;  /* latent attention: widths of the low-rank factors; 0: none */
+    int64_t q_rank, kv_rank;  /* latent attention: widths of the low-rank factors; 0: none (q_rank
+                               * alone: queries are made by one linear) */
     int64_t rope_dim;         /* rotated part of a head, at its start; in latent attention at its */
     bool is_rope_paired;      /* end, where neighbours may turn together instead of halves */
     int64_t n_experts, n_experts_used, moe_intermediate; /* 0 in a dense model */

@@ -419,15 +419,15 @@ static double *latent(const walk *w, const double *x, const scores *s)
 {
     const sw_model *m = w->m;
     const int64_t r = m->rope_dim, plain = s->d - r, both = plain + s->v_d, heads = m->n_heads;
-    double *qa = linear(w, "self_attn.q_a_proj", x), *q, *a, *y;
+    double *qa = m->q_rank ? linear(w, "self_attn.q_a_proj", x) : NULL, *q, *a, *y;
     double *kva = linear(w, "self_attn.kv_a_proj_with_mqa", x), *kvb;
     double *c = columns(kva, w->n, m->kv_rank + r, 0, m->kv_rank);
     double *kr = columns(kva, w->n, m->kv_rank + r, m->kv_rank, r);
     double *k = zeros(w->n * heads * s->d), *v = zeros(w->n * heads * s->v_d);
 
-    norm(w, "self_attn.q_a_layernorm", qa, w->n, 1e-6);
+    if (qa) norm(w, "self_attn.q_a_layernorm", qa, w->n, 1e-6);
     norm(w, "self_attn.kv_a_layernorm", c, w->n, 1e-6);
-    q = linear(w, "self_attn.q_b_proj", qa);
+    q = qa ? linear(w, "self_attn.q_b_proj", qa) : linear(w, "self_attn.q_proj", x);
     kvb = linear(w, "self_attn.kv_b_proj", c);
     turn(w, q, heads, s->d, plain, r, true);
     turn(w, kr, 1, r, 0, r, true);

@@ -16,11 +16,14 @@
 #include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/support/open_model.h"
 #include "tests/support/patched_model.h"
 #include "tests/support/plain_decoder.h"
+#include "tests/support/random.h"
 #include "tests/support/scratch.h"
+#include "tests/support/st_build.h"
 
 #define LOOSE_LIMIT 5e-4
 #define FILE_LIMIT 1e-5
@@ -158,11 +161,59 @@ static void test_patched(void **state)
     }
 }
 
+/* The fixture with one random linear in place of the two that make queries. */
+static void test_queries_without_a_rank(void **state)
+{
+    static const int64_t shape[2] = {128, 128};
+    static const uint32_t ids[8] = {7, 300, 12, 55, 201, 9, 9, 31};
+    st_build *b = calloc(1, sizeof *b);
+    test_rng rng = {77};
+    open_model from, m;
+    sw_err err = {0};
+    float *logits;
+    double error;
+
+    (void)state;
+    open_model_dir(&from, "tests/golden/arch/deepseek_v3");
+    m = from;
+    m.model.q_rank = 0;
+    for (int64_t i = 0; i < sw_st_count(from.st); i++) {
+        const sw_st_tensor *t = sw_st_at(from.st, i);
+        char *q = strstr(t->name, "q_b_proj"), name[160];
+        uint8_t *values;
+
+        if (strstr(t->name, "q_a_")) continue;
+        if (!q) {
+            st_build_add(b, t->name, t->view.dtype, t->view.n_dims, t->view.shape, t->view.data);
+            continue;
+        }
+        (void)snprintf(name, sizeof name, "%.*sq_proj.weight", (int)(q - t->name), t->name);
+        values = st_build_add(b, name, SW_DTYPE_F32, 2, shape, NULL);
+        for (int k = 0; k < 128 * 128; k++) {
+            const float v = (float)(0.15 * test_gauss(&rng));
+
+            memcpy(values + 4 * k, &v, 4);
+        }
+    }
+    m.st = (sw_st *)(uintptr_t)st_build_open(b);
+    if (sw_lm_load(&m.lm, &m.model, m.st, &err) != SW_OK) fail_msg("%s", err.text);
+    logits = model_logits(&m, 1, ids, 1, 8);
+    error = against_plain(&m, logits, ids, 8);
+    print_message("queries without a rank: %.2e\n", error);
+    assert_true(error <= EXACT_LIMIT);
+    sw_mem_put(logits);
+    sw_lm_free(&m.lm);
+    open_model_close(&from);
+    st_build_free(b);
+    free(b);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[N_MODELS + 1];
+    struct CMUnitTest tests[N_MODELS + 2];
 
     tests[N_MODELS] = (struct CMUnitTest)cmocka_unit_test(test_patched);
+    tests[N_MODELS + 1] = (struct CMUnitTest)cmocka_unit_test(test_queries_without_a_rank);
     for (size_t i = 0; i < N_MODELS; i++)
         tests[i] = (struct CMUnitTest){.name = models[i].dir, .test_func = test_model,
                                        .initial_state = (void *)(uintptr_t)&models[i]};

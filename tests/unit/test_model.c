@@ -159,6 +159,12 @@ static void test_keys_of_sparse_families(void **state)
     assert_true(refs[7].slot == SW_SLOT_SHARED_DOWN && refs[7].site == SW_SITE_SHARED_DOWN_IN);
     assert_true(refs[3].slot == SW_SLOT_KV_B && refs[3].n_out == 8 * 256 && refs[3].k_in == 512);
     assert_true(sw_model_site_writes_residual(&m, 3, SW_SITE_SHARED_DOWN_IN));
+    must_read(&m, "deepseek_v3", "");
+    assert_int_equal(m.q_rank, 1536);
+    must_read(&m, "deepseek_v3", "\"q_lora_rank\":null");
+    assert_int_equal(sw_model_linears(&m, 0, refs, 32), 4 + 3);
+    assert_true(refs[0].slot == SW_SLOT_Q && refs[0].n_out == 8 * 192 && refs[0].k_in == 64);
+    assert_int_equal(sw_model_buf_width(&m, SW_BUF_Q_A), 0);
     assert_false(sw_model_site_writes_residual(&m, 3, SW_SITE_DOWN_IN));
     assert_false(sw_model_site_writes_residual(&m, 3, SW_SITE_KV_B_IN));
 }
@@ -317,7 +323,7 @@ static const struct {
     {"gpt_oss", "\"swiglu_limit\":-7", "swiglu_limit", SW_E_FORMAT},
     {"gpt_oss", "\"num_experts_per_tok\":129", "num_experts_per_tok", SW_E_FORMAT},
     {"gpt_oss", "\"sliding_window\":\"x\"", "sliding_window", SW_E_FORMAT},
-    {"deepseek_v3", "", "q_lora_rank", SW_E_UNSUPPORTED},
+    {"deepseek_v3", "\"q_lora_rank\":0", "q_lora_rank", SW_E_FORMAT},
     {"deepseek_v3", LATENT ",\"kv_lora_rank\":0", "kv_lora_rank", SW_E_FORMAT},
     {"deepseek_v3", LATENT ",\"qk_rope_head_dim\":9", "qk_rope_head_dim", SW_E_FORMAT},
     {"deepseek_v3", LATENT ",\"v_head_dim\":1000000", "v_head_dim", SW_E_FORMAT},
