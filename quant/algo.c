@@ -7,6 +7,7 @@
 
 #define TRANSFORM_none NULL
 #define TRANSFORM_awq &sw_transform_awq
+#define TRANSFORM_smooth &sw_transform_smooth
 
 const sw_algo sw_algos[] = {
 #define SW_ALGO(name, needs, repairs, transform, fn, text) \

@@ -408,4 +408,4 @@ static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
     return rc;
 }
 
-const sw_transform sw_transform_awq = {"awq", true, propose};
+const sw_transform sw_transform_awq = {"awq", true, false, propose};

@@ -201,6 +201,10 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
 
     if (options->algo->needs_statistics && !calib)
         return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text", options->algo->name);
+    if (options->algo->transform && options->algo->transform->needs_acts &&
+        options->spec.act.scope == SW_ACT_NONE)
+        return SW_FAIL(err, SW_E_USAGE, "method %s is for schemes that quantize activations too, "
+                       "and this one leaves them in floats; try awq", options->algo->name);
     if (calib && (rc = sw_streams_new(&streams, model, st, calib,
                                       with_original && options->algo->repairs_errors,
                                       options->spill_dir, options->n_threads, err)) != SW_OK)

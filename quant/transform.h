@@ -42,6 +42,7 @@ typedef struct sw_proposal {
 struct sw_transform {
     const char *name;
     bool is_for_rows;      /* folds into linears too, not only into norms */
+    bool needs_acts;       /* nothing to do where activations stay in floats */
     sw_code (*propose)(sw_proposal *out, const sw_group *group, sw_err *err);
 };
 

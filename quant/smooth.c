@@ -1,0 +1,330 @@
+/* smooth.c - scales that move the outliers of activations into the weights.
+ *
+ * After "SmoothQuant" (Xiao et al., arXiv 2211.10438): s = max|x|^alpha / max|w|^(1 - alpha) per
+ * channel, divided out of the input before it is quantized and multiplied into the weights. The
+ * paper fixes alpha for a whole model; here every group searches its own, and the loss is the
+ * real one: inputs rounded as the kernels will round them, weights too, the product compared with
+ * that of the originals. Static scales of a tensor and those of a token (or a group of inputs)
+ * want different alphas, which comes out by itself.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "formats/num/act.h"
+#include "quant/fold.h"
+#include "quant/transform.h"
+
+/* Alphas in twentieths: a coarse grid, then the neighbours of its best. */
+static const int coarse[] = {3, 6, 9, 12, 15, 18}, fine[] = {-2, -1, 1, 2};
+#define N(list) (int)(sizeof(list) / sizeof(list)[0])
+#define ROWS_MAX 1024  /* tokens that a candidate runs on */
+#define GAIN_MIN 0.005 /* a held-out gain below this is noise */
+
+/* What a tap keeps of a site: the largest input of each channel and of all, and some rows. */
+typedef struct keeper {
+    sw_site site;
+    int64_t expert, k, n_seen, every;
+    float *amax; /* [k] */
+    float *rows; /* [ROWS_MAX, k] */
+    int64_t n_rows;
+} keeper;
+
+typedef struct search {
+    const sw_group *g;
+    keeper part[SW_PROBE_PARTS];   /* SEARCH and HELD */
+    float *want[SW_PROBE_PARTS];   /* products of the originals, reader after reader */
+    double *wmax;                  /* [k] */
+    float **values;                /* [n_readers] a candidate's weights */
+    float *rows, *have;            /* a candidate's inputs and product */
+    sw_scratch scratch;
+} search;
+
+static void search_free(search *s)
+{
+    for (int part = 0; part < SW_PROBE_PARTS; part++) {
+        sw_mem_put(s->part[part].amax);
+        sw_mem_put(s->part[part].rows);
+        sw_mem_put(s->want[part]);
+    }
+    for (int64_t i = 0; s->values && i < s->g->n_readers; i++) sw_mem_put(s->values[i]);
+    sw_mem_put(s->values);
+    sw_mem_put(s->wmax);
+    sw_mem_put(s->rows);
+    sw_mem_put(s->have);
+    sw_scratch_free(&s->scratch);
+}
+
+static sw_code keep(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
+                    int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err)
+{
+    keeper *kept = self;
+
+    (void)residual;
+    (void)token_ids;
+    if (site != kept->site || expert != kept->expert) return SW_OK;
+    for (int64_t t = 0; t < n_tokens; t++) {
+        const float *row = x + t * k_in;
+        for (int64_t j = 0; j < k_in; j++) {
+            float a = fabsf(row[j]);
+            if (!(a <= 3.4e38f))
+                return SW_FAIL(err, SW_E_FORMAT, "calibration activations hold a NaN or an "
+                               "infinity; the model's weights are broken");
+            if (a > kept->amax[j]) kept->amax[j] = a;
+        }
+        if (kept->n_seen++ % kept->every == 0 && kept->n_rows < ROWS_MAX)
+            memcpy(kept->rows + kept->n_rows++ * k_in, row, (size_t)k_in * sizeof *row);
+    }
+    return SW_OK;
+}
+
+static sw_code keep_part(search *s, sw_probe_part part, sw_err *err)
+{
+    const sw_group *g = s->g;
+    keeper *kept = &s->part[part];
+    sw_tap tap = {.self = kept, .see = keep};
+    sw_code rc;
+
+    kept->site = g->fold.site;
+    kept->expert = g->expert;
+    kept->k = g->k;
+    kept->every = sw_max_i64(1, sw_probe_tokens(g->probe, part) / ROWS_MAX);
+    if ((rc = SW_MEM_GET(&kept->amax, g->k, "input ranges", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&kept->rows, ROWS_MAX * g->k, "input rows", err)) != SW_OK)
+        return rc;
+    return sw_probe_tap(g->probe, part, g->original, g->fold.site, &tap, err);
+}
+
+static int64_t n_outputs(const sw_group *g)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < g->n_readers; i++) n += g->readers[i].n_out;
+    return n;
+}
+
+/* y [n_rows, n_out] of every reader, one after the other. */
+static sw_code multiply(float *y, search *s, const float *x, int64_t n_rows, float *const *values,
+                        const float *input_scale, sw_err *err)
+{
+    const sw_group *g = s->g;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++) {
+        int64_t n_out = g->readers[i].n_out;
+        sw_weight w = {.n_out = n_out, .k_in = g->k, .dense = values[i],
+                       .dense_dtype = SW_DTYPE_F32};
+        sw_gemm p = {.m = n_rows, .x = x, .x_stride = g->k, .y = y, .y_stride = n_out, .w = &w,
+                     .n_threads = g->options->n_threads};
+        if (input_scale) {
+            w.act = g->specs[i].act;
+            w.input_scale = *input_scale;
+        }
+        rc = sw_gemm_run(&p, &s->scratch, err);
+        y += n_rows * n_out;
+    }
+    return rc;
+}
+
+static sw_code search_new(search *s, const sw_group *g, sw_err *err)
+{
+    int64_t n_y = ROWS_MAX * n_outputs(g);
+    sw_code rc;
+
+    s->g = g;
+    if ((rc = SW_MEM_GET(&s->wmax, g->k, "weight ranges", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s->rows, ROWS_MAX * g->k, "input rows", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s->have, n_y, "outputs", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s->values, g->n_readers, "trial weights", err)) != SW_OK)
+        return rc;
+    for (int64_t i = 0; i < g->n_readers; i++) {
+        int64_t n = g->readers[i].n_out * g->k;
+        if ((rc = SW_MEM_GET(&s->values[i], n, "trial weights", err)) != SW_OK) return rc;
+        for (int64_t at = 0; at < n; at++)
+            s->wmax[at % g->k] = fmax(s->wmax[at % g->k], fabs((double)g->weights[i][at]));
+    }
+    for (int part = 0; part < SW_PROBE_PARTS; part++) {
+        if (part == SW_PROBE_TRIAL) continue;
+        if ((rc = keep_part(s, (sw_probe_part)part, err)) != SW_OK ||
+            (rc = SW_MEM_GET(&s->want[part], n_y, "outputs", err)) != SW_OK ||
+            (rc = multiply(s->want[part], s, s->part[part].rows, s->part[part].n_rows, g->weights,
+                           NULL, err)) != SW_OK)
+            return rc;
+    }
+    return SW_OK;
+}
+
+static void scale_for(double *scale, const search *s, double alpha)
+{
+    for (int64_t j = 0; j < s->g->k; j++) {
+        double x = (double)s->part[SW_PROBE_SEARCH].amax[j], w = s->wmax[j];
+        scale[j] = x > 0 && w > 0 ? pow(x, alpha) / pow(w, 1 - alpha) : 0;
+    }
+    sw_scale_normalize(scale, s->g->k);
+}
+
+/* The stored scale of a tensor's inputs (or the one that E4M3 scales are relative to), from the
+ * largest that calibration saw; what dynamic scales do not need is harmless. */
+static float input_scale_for(const search *s, const double *scale)
+{
+    const sw_act *act = &s->g->specs[0].act;
+    double top = 0, largest = act->num->kind == SW_NUM_INT ? act->num->sym_zero - 1 : 448.0;
+
+    for (int64_t j = 0; j < s->g->k; j++)
+        top = fmax(top, (double)s->part[SW_PROBE_SEARCH].amax[j] / scale[j]);
+    return top > 0 ? (float)(top / largest) : 1.0f;
+}
+
+/* Relative squared error of the products with inputs divided by scale, and weights as they are in
+ * s->values: quantized, in their unscaled meaning. */
+static sw_code measure(double *loss, search *s, sw_probe_part part, const double *scale,
+                       sw_err *err)
+{
+    const keeper *kept = &s->part[part];
+    float input_scale = input_scale_for(s, scale);
+    int64_t k = s->g->k, n = kept->n_rows * n_outputs(s->g);
+    double err2 = 0, want2 = 0;
+    sw_code rc;
+
+    for (int64_t at = 0; at < kept->n_rows * k; at++)
+        s->rows[at] = (float)((double)kept->rows[at] / scale[at % k]);
+    rc = multiply(s->have, s, s->rows, kept->n_rows, s->values, &input_scale, err);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        double e = (double)s->have[i] - (double)s->want[part][i];
+        err2 += e * e;
+        want2 += (double)s->want[part][i] * (double)s->want[part][i];
+    }
+    if (rc == SW_OK) *loss = want2 > 0 ? err2 / want2 : 0;
+    return rc;
+}
+
+/* Weights times scale, rounded plainly: what the search looks at. */
+static sw_code round_weights(search *s, const double *scale, sw_err *err)
+{
+    const sw_group *g = s->g;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++) {
+        int64_t n_out = g->readers[i].n_out;
+        sw_solve_problem p = {.w = s->values[i], .n_out = n_out, .k_in = g->k,
+                              .spec = g->specs[i], .n_threads = g->options->n_threads};
+        sw_solve_report report = {0};
+        sw_qtensor q = {0};
+        for (int64_t at = 0; at < n_out * g->k; at++)
+            s->values[i][at] = (float)((double)g->weights[i][at] * scale[at % g->k]);
+        if ((rc = sw_qtensor_alloc(&q, &g->specs[i], n_out, g->k, err)) != SW_OK) break;
+        rc = sw_rtn_solve(&q, &p, &report, err);
+        if (rc == SW_OK) sw_qtensor_decode(s->values[i], &q);
+        sw_qtensor_free(&q);
+    }
+    return rc;
+}
+
+/* The same by the solver that will run, on the windows held out. */
+static sw_code judge(double *loss, search *s, const double *scale, sw_err *err)
+{
+    const sw_group *g = s->g;
+    sw_code rc;
+
+    if (!g->options->algo->repairs_errors) {
+        if ((rc = round_weights(s, scale, err)) != SW_OK) return rc;
+        return measure(loss, s, SW_PROBE_HELD, scale, err);
+    }
+    if ((rc = sw_group_solve(s->values, g, scale, err)) != SW_OK) return rc;
+    for (int64_t i = 0; i < g->n_readers; i++)
+        for (int64_t at = 0; at < g->readers[i].n_out * g->k; at++)
+            s->values[i][at] = (float)((double)s->values[i][at] * scale[at % g->k]);
+    return measure(loss, s, SW_PROBE_HELD, scale, err);
+}
+
+/* The step so far becomes `step` if its loss is lower. */
+static sw_code try_alpha(int *best_step, double *best, int step, search *s, double *scale,
+                         sw_err *err)
+{
+    double loss;
+    sw_code rc;
+
+    scale_for(scale, s, step / 20.0);
+    if ((rc = round_weights(s, scale, err)) != SW_OK ||
+        (rc = measure(&loss, s, SW_PROBE_SEARCH, scale, err)) != SW_OK || !(loss < *best))
+        return rc;
+    *best = loss;
+    *best_step = step;
+    return SW_OK;
+}
+
+static sw_code find_alpha(double *alpha, search *s, double *scale, sw_err *err)
+{
+    double best = INFINITY;
+    int step = 10, middle;
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < N(coarse) && rc == SW_OK; i++)
+        rc = try_alpha(&step, &best, coarse[i], s, scale, err);
+    middle = step;
+    for (int i = 0; i < N(fine) && rc == SW_OK; i++)
+        rc = try_alpha(&step, &best, middle + fine[i], s, scale, err);
+    *alpha = step / 20.0;
+    return rc;
+}
+
+static sw_code search_group(sw_proposal *out, search *s, sw_err *err)
+{
+    const sw_group *g = s->g;
+    double *scale = NULL, alpha = 0;
+    sw_code rc = SW_MEM_GET(&scale, g->k, "scale", err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t j = 0; j < g->k; j++) scale[j] = 1.0;
+    if ((rc = judge(&out->loss_before, s, scale, err)) != SW_OK ||
+        (rc = find_alpha(&alpha, s, scale, err)) != SW_OK)
+        goto done;
+    scale_for(scale, s, alpha);
+    if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK ||
+        (rc = judge(&out->loss, s, scale, err)) != SW_OK)
+        goto done;
+    memcpy(out->scale, scale, (size_t)g->k * sizeof *scale);
+    (void)snprintf(out->choice, sizeof out->choice, "alpha %.2f", alpha);
+    out->is_better = out->loss < (1 - GAIN_MIN) * out->loss_before;
+    if (!out->is_better)
+        (void)snprintf(out->why_not, sizeof out->why_not,
+                       "held-out windows do not improve: %.4g, without it %.4g", out->loss,
+                       out->loss_before);
+done:
+    sw_mem_put(scale);
+    return rc;
+}
+
+/* A reason why there is nothing to search for, or NULL. */
+static const char *reason_against(const search *s)
+{
+    const keeper *seen = &s->part[SW_PROBE_SEARCH];
+    float top = 0;
+
+    if (!seen->n_rows || !s->part[SW_PROBE_HELD].n_rows)
+        return "no tokens to search on and to hold out";
+    for (int64_t j = 0; j < seen->k; j++) top = fmaxf(top, seen->amax[j]);
+    return top > 0 ? NULL : "calibration saw only zeros here: the inputs have no range";
+}
+
+static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
+{
+    const char *against = NULL;
+    search s = {0};
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < g->n_readers && !against; i++)
+        if (g->specs[i].act.scope == SW_ACT_NONE) against = "activations stay in floats";
+    if (!against && !g->probe->n_seqs[SW_PROBE_HELD])
+        against = "a single calibration window leaves none to hold out";
+    if (!against && (rc = search_new(&s, g, err)) == SW_OK) against = reason_against(&s);
+    if (against)
+        (void)snprintf(out->why_not, sizeof out->why_not, "%s", against);
+    else if (rc == SW_OK)
+        rc = search_group(out, &s, err);
+    if (s.g) search_free(&s);
+    return rc;
+}
+
+const sw_transform sw_transform_smooth = {"smoothquant", true, true, propose};
