@@ -222,7 +222,7 @@ static sw_code op_split(sw_run *run, const sw_op *op, sw_err *err)
     int64_t at = 0;
 
     (void)err;
-    for (int b = op->dst; at < width; b++) {
+    for (int b = (int)op->dst; at < width; b++) {
         const int64_t part = run->e->width[b];
 
         for (int64_t t = 0; t < run->n_tokens; t++)
