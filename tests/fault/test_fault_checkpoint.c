@@ -99,12 +99,12 @@ static void expect_whole(void *ctx)
     if (read_checkpoint(f, &err) != SW_OK) fail_msg("%s", err.text);
 }
 
-static void open_case(fault_case *f, const char *dialect)
+static void open_case(fault_case *f, const char *arch, const char *dialect)
 {
     memset(f, 0, sizeof *f);
     f->dialect = sw_dialect_find(dialect);
     scratch_open(&f->s);
-    ckpt_source(&f->s, "llama");
+    ckpt_source(&f->s, arch);
     ckpt_open(&f->c, &f->s, f->dialect, 4, false, 64);
     strncpy(f->source_dir, scratch_path(&f->s, "source"), sizeof f->source_dir - 1);
     strncpy(f->out_dir, scratch_path(&f->s, "out"), sizeof f->out_dir - 1);
@@ -127,11 +127,27 @@ static void writing_is_complete_or_absent(void **state)
                            .attempt = write_checkpoint, .before = clear,
                            .after_failure = expect_only_source, .after_success = expect_whole,
                            .ctx = &f, .max_runs = 80};
-        open_case(&f, dialects[i]);
+        open_case(&f, "llama", dialects[i]);
         fault_run(&plan);
         if (i == 0) fault_run_slow_disk(&plan);
         close_case(&f);
     }
+}
+
+/* Experts out of one tensor, whose biases are written at the end. */
+static void writing_fused_experts_is_complete_or_absent(void **state)
+{
+    static fault_case f;
+    const fault_plan plan = {.name = "fused experts",
+                             .kinds = FAULT_MEMORY | FAULT_OUTPUT | FAULT_READ,
+                             .attempt = write_checkpoint, .before = clear,
+                             .after_failure = expect_only_source, .after_success = expect_whole,
+                             .ctx = &f, .max_runs = 80};
+
+    (void)state;
+    open_case(&f, "gpt_oss", "swage");
+    fault_run(&plan);
+    close_case(&f);
 }
 
 /* The old output is there, whole, until the new one is. */
@@ -144,7 +160,7 @@ static void replacing_keeps_the_old_until_the_new_is_whole(void **state)
     sw_err err = {0};
 
     (void)state;
-    open_case(&f, "gptq_v2");
+    open_case(&f, "llama", "gptq_v2");
     assert_int_equal(write_checkpoint(&f, &err), SW_OK);
     f.may_replace = true;
     fault_run(&plan);
@@ -161,7 +177,7 @@ static void reading_gives_back_what_it_took(void **state)
     for (int i = 0; i < 3; i++) {
         fault_plan plan = {.name = dialects[i], .kinds = FAULT_MEMORY | FAULT_READ,
                            .attempt = read_checkpoint, .ctx = &f, .max_runs = 300};
-        open_case(&f, dialects[i]);
+        open_case(&f, "llama", dialects[i]);
         assert_int_equal(write_checkpoint(&f, &err), SW_OK);
         fault_run(&plan);
         close_case(&f);
@@ -172,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writing_is_complete_or_absent),
+        cmocka_unit_test(writing_fused_experts_is_complete_or_absent),
         cmocka_unit_test(replacing_keeps_the_old_until_the_new_is_whole),
         cmocka_unit_test(reading_gives_back_what_it_took),
     };

@@ -96,11 +96,32 @@ static void test_sparse(void **state)
                             .attempt = attempt, .ctx = dir, .max_runs = 400});
 }
 
+/* Copies of transposed experts, biases, sinks. */
+static void test_fused_experts(void **state)
+{
+    static char dir[] = "tests/golden/arch/gpt_oss";
+
+    (void)state;
+    fault_run(&(fault_plan){.name = "fused experts", .kinds = FAULT_MEMORY | FAULT_READ,
+                            .attempt = attempt, .ctx = dir, .max_runs = 400});
+}
+
+static void test_latent(void **state)
+{
+    static char dir[] = "tests/golden/arch/deepseek_v3";
+
+    (void)state;
+    fault_run(&(fault_plan){.name = "latent attention", .kinds = FAULT_MEMORY | FAULT_READ,
+                            .attempt = attempt, .ctx = dir, .max_runs = 400});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dense),
         cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_fused_experts),
+        cmocka_unit_test(test_latent),
     };
     return cmocka_run_group_tests_name("fault: engine", tests, NULL, NULL);
 }
