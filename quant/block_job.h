@@ -11,6 +11,9 @@ typedef struct sw_block_job {
     const sw_st *st;
     const sw_quant_options *options;
     const sw_quant_sink *sink;
+    sw_streams *streams;        /* where experts are observed, with progress; or ... */
+    const sw_progress *progress;
+    const sw_zpack *stats_file; /* ... what they are read from */
     sw_block original, quantized;
     sw_block untouched;     /* as stored; loaded when a transform changes `original` */
     sw_linear_ref *linears; /* those selected */

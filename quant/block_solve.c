@@ -8,6 +8,7 @@
 #include "formats/base/size.h"
 #include "quant/block_job.h"
 #include "quant/ranges.h"
+#include "quant/stats.h"
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
 #define TOKENS_PER_INPUT_MIN 0.25
@@ -247,27 +248,77 @@ static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_
     return rc;
 }
 
-/* The experts' gate and up, which all read the same tokens' inputs, or their downs. */
-static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *stats,
-                             const shared_stats *shared, sw_err *err)
+/* The experts of `part`: gate and up, which all read tokens of one site, or down. */
+static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats,
+                           sw_site_stats *part, const shared_stats *shared, sw_err *err)
 {
     bool is_in = site == SW_SITE_MLP_IN;
     sw_code rc = SW_OK;
 
-    if (job->options->experts == SW_EXPERTS_SHRINK && !stats->is_weighed)
-        rc = sw_experts_weigh(stats->experts, stats->n_experts, &stats->site[SW_SITE_MLP_IN],
-                              stats->n_text, err);
-    stats->is_weighed = true;
-    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
-        sw_expert_stats *x = &stats->experts[e];
+    if (job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
+        rc = sw_experts_weigh(part->experts, part->n_experts, &stats->site[SW_SITE_MLP_IN],
+                              part->n_text, err);
+    for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
+        sw_expert_stats *x = &part->experts[e];
         sw_expert_site *own = is_in ? &x->in : &x->down;
         shared_stats mine = *shared;
         mine.n_routed = x->n_tokens;
-        rc = solve_expert(job, site, e, own,
+        rc = solve_expert(job, site, part->expert_begin + e, own,
                           is_in ? &stats->site[site] : own->all.h ? &own->all : &own->half[0],
                           mine, err);
     }
     return rc;
+}
+
+/* Statistics of some experts, from where they come from. */
+static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site site,
+                          const sw_site_stats *stats, int64_t begin, int64_t end, sw_err *err)
+{
+    const sw_quant_options *o = job->options;
+    int64_t layer = job->original.layer;
+    bool wanted[SW_SITE_COUNT] = {false};
+    sw_code rc;
+
+    if (job->stats_file)
+        return sw_stats_read_experts(out, job->stats_file, job->model, layer, site, o, begin, end,
+                                     err);
+    wanted[site] = true;
+    rc = sw_site_stats_new_experts(out, job->model, layer, wanted, o->experts, begin, end,
+                                   o->n_threads, err);
+    if (rc != SW_OK) return rc;
+    out->act[site] = stats->act[site];
+    out->input_scale[site] = stats->input_scale[site];
+    rc = sw_streams_observe(job->streams, out, &job->quantized, &job->original, job->progress, err);
+    if (rc != SW_OK) sw_site_stats_free(out);
+    return rc;
+}
+
+/* All experts of a layer, so many at a time as memory may hold. */
+static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *stats,
+                             const shared_stats *shared, sw_err *err)
+{
+    bool wanted[SW_SITE_COUNT] = {false};
+    int64_t n = job->model->n_experts, n_at_a_time;
+    sw_code rc = SW_OK;
+
+    wanted[site] = true;
+    n_at_a_time = sw_experts_at_a_time(job->model, job->original.layer, wanted,
+                                       job->options->experts);
+    for (int64_t begin = 0; begin < n && rc == SW_OK; begin += n_at_a_time) {
+        sw_site_stats part;
+        rc = experts_of(&part, job, site, stats, begin, sw_min_i64(begin + n_at_a_time, n), err);
+        if (rc != SW_OK) break;
+        rc = solve_group(job, site, stats, &part, shared, err);
+        sw_site_stats_free(&part);
+    }
+    return rc;
+}
+
+static bool is_by_expert(const sw_block_job *job, sw_site site)
+{
+    if (!sw_model_is_sparse(job->model, job->original.layer)) return false;
+    return site == SW_SITE_DOWN_IN ||
+           (site == SW_SITE_MLP_IN && job->options->experts != SW_EXPERTS_ALL);
 }
 
 /* Factorize what the linears of a site share, and solve them. The tokens kept back are merged
@@ -277,7 +328,7 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     sw_hessian *hess = &stats->site[site];
     const sw_hessian *held = &stats->held[site];
     bool with_cross = hess->d && held->n_tokens > 0, can = false;
-    bool by_expert = stats->experts && stats->experts[0].in.half[0].h && site == SW_SITE_MLP_IN;
+    bool by_expert = is_by_expert(job, site);
     sw_hessian seen = *hess;
     shared_stats shared = {.all = hess, .n_routed = -1};
     sw_strengths *strengths = NULL;
@@ -320,7 +371,7 @@ sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (!stats->is_wanted[site]) continue;
-        if (site == SW_SITE_DOWN_IN && stats->experts)
+        if (site == SW_SITE_DOWN_IN && is_by_expert(job, SW_SITE_DOWN_IN))
             rc = solve_experts(job, SW_SITE_DOWN_IN, stats, &none, err);
         else
             rc = solve_site(job, (sw_site)site, stats, err);

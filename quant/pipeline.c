@@ -74,7 +74,7 @@ static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t l
         }
         if ((rc = transform(job, streams, wanted, err)) != SW_OK) return rc;
         rc = sw_site_stats_new(&stats, job->model, layer, wanted, streams->x0 != NULL,
-                               job->options->experts, job->options->n_threads, err);
+                               SW_EXPERTS_COUNT, job->options->n_threads, err);
         if (rc != SW_OK) return rc;
         rc = sw_inputs_settle(job->input_scale, &stats, streams, job->linears, job->specs,
                               job->n_linears, &job->quantized, progress, err);
@@ -135,7 +135,8 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
                               const sw_quant_options *options, const sw_quant_sink *sink,
                               sw_streams *streams, const sw_progress *progress, sw_err *err)
 {
-    sw_block_job job = {.model = model, .st = st, .options = options, .sink = sink};
+    sw_block_job job = {.model = model, .st = st, .options = options, .sink = sink,
+                        .streams = streams, .progress = progress};
     bool is_last = layer + 1 == model->n_layers;
     sw_code rc;
 
@@ -157,7 +158,8 @@ static sw_code quantize_from_stats(const sw_model *model, const sw_st *st, int64
                                    const sw_zpack *stats_file, const sw_quant_options *options,
                                    const sw_quant_sink *sink, sw_err *err)
 {
-    sw_block_job job = {.model = model, .options = options, .sink = sink};
+    sw_block_job job = {.model = model, .options = options, .sink = sink,
+                        .stats_file = stats_file};
     sw_code rc = sw_block_job_new(&job, st, layer, err);
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {

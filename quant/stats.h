@@ -8,7 +8,7 @@
  *   layers.L.SITE.abs_max      [k] largest |x| of each channel
  *   layers.L.SITE.abs_mean     [k] mean |x|
  *   layers.L.SITE.tokens       I64 [1]
- *   layers.L.experts.tokens    I64 [n_experts] routed to each
+ *   layers.L.experts.E.tokens  I64 [1] routed to it
  *   layers.L.experts.E.in.*    hessian, abs_max, abs_mean of the routed tokens, and weight F64 [1]
  *                              (experts.h); hessian and weight are not there with policy `all`
  *   layers.L.experts.E.down.*  the same, and all [k (k + 1) / 2], all_tokens I64 [1] of every token
@@ -32,7 +32,7 @@ sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st 
                          const sw_calib *calib, const sw_quant_options *options,
                          const sw_progress *progress, sw_err *err) SW_MUST_USE;
 
-/* Finished statistics of one layer. */
+/* Finished statistics of one layer, or of some of its experts. */
 sw_code sw_stats_write(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer,
                        sw_err *err) SW_MUST_USE;
 
@@ -41,11 +41,16 @@ sw_code sw_stats_write(sw_zpack_writer *w, const sw_site_stats *stats, int64_t l
 sw_code sw_stats_check(const sw_zpack *z, const char *model_sha256, const sw_model *model,
                        sw_experts policy, sw_err *err) SW_MUST_USE;
 
-/* What a layer's site (and, at MLP_IN and DOWN_IN, its experts) needs for solving. Freed by
- * sw_site_stats_free. SW_E_FORMAT names a tensor that is missing, has the wrong shape, or holds
+/* What a layer's site needs for solving, without what is kept per expert; nothing at DOWN_IN of a
+ * sparse layer. Freed by sw_site_stats_free. SW_E_FORMAT names a tensor that is missing, has the wrong shape, or holds
  * what no statistics hold: a NaN, an infinity, a negative diagonal, no token. */
 sw_code sw_stats_read(sw_site_stats *out, const sw_zpack *z, const sw_model *model, int64_t layer,
                       sw_site site, const sw_quant_options *options, sw_err *err) SW_MUST_USE;
+
+/* The same for experts [begin, end) at MLP_IN or DOWN_IN of a sparse layer. */
+sw_code sw_stats_read_experts(sw_site_stats *out, const sw_zpack *z, const sw_model *model,
+                              int64_t layer, sw_site site, const sw_quant_options *options,
+                              int64_t begin, int64_t end, sw_err *err) SW_MUST_USE;
 
 const char *sw_site_name(sw_site site);
 

@@ -104,46 +104,52 @@ static sw_code load_expert_site(sw_expert_site *out, const place *p, int64_t k, 
     return load_mean(&out->all, p, "all", k, n_all, o->n_threads, err);
 }
 
-static sw_code load_experts(sw_site_stats *out, const sw_zpack *z, const sw_model *m,
-                            int64_t layer, sw_site site, const sw_quant_options *o, sw_err *err)
+sw_code sw_stats_read_experts(sw_site_stats *out, const sw_zpack *z, const sw_model *model,
+                              int64_t layer, sw_site site, const sw_quant_options *options,
+                              int64_t begin, int64_t end, sw_err *err)
 {
     bool is_in = site == SW_SITE_MLP_IN;
-    int64_t k = sw_model_site_width(m, layer, site), *tokens = NULL;
-    place p = {.z = z};
-    sw_code rc = SW_MEM_GET(&out->experts, m->n_experts, "expert statistics", err);
+    int64_t k = sw_model_site_width(model, layer, site);
+    sw_site_stats stats;
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
-    out->n_experts = m->n_experts;
-    out->policy = o->experts;
-    out->is_weighed = true;
-    if ((rc = SW_MEM_GET(&tokens, m->n_experts, "tokens of experts", err)) != SW_OK) return rc;
-    (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts", (long long)layer);
-    rc = load_tokens(tokens, &p, "tokens", m->n_experts, 0, err);
-    for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++) {
-        sw_expert_stats *x = &out->experts[e];
-        x->n_tokens = tokens[e];
+    memset(&stats, 0, sizeof stats);
+    stats.layer = layer;
+    if ((rc = SW_MEM_GET(&stats.experts, end - begin, "expert statistics", err)) != SW_OK) return rc;
+    stats.expert_begin = begin;
+    stats.n_experts = end - begin;
+    stats.policy = options->experts;
+    stats.is_weighed = true;
+    for (int64_t e = begin; e < end && rc == SW_OK; e++) {
+        sw_expert_stats *x = &stats.experts[e - begin];
+        place p = {.z = z};
+        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld", (long long)layer,
+                       (long long)e);
+        if ((rc = load_tokens(&x->n_tokens, &p, "tokens", 1, 0, err)) != SW_OK) break;
         (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.%s", (long long)layer,
                        (long long)e, is_in ? "in" : "down");
-        if (!is_in || o->experts != SW_EXPERTS_ALL)
-            rc = load_expert_site(is_in ? &x->in : &x->down, &p, k, tokens[e], !is_in, o, err);
+        if (!is_in || options->experts != SW_EXPERTS_ALL)
+            rc = load_expert_site(is_in ? &x->in : &x->down, &p, k, x->n_tokens, !is_in, options,
+                                  err);
     }
-    sw_mem_put(tokens);
+    if (rc != SW_OK)
+        sw_site_stats_free(&stats);
+    else
+        *out = stats;
     return rc;
 }
 
 sw_code sw_stats_read(sw_site_stats *out, const sw_zpack *z, const sw_model *model, int64_t layer,
                       sw_site site, const sw_quant_options *options, sw_err *err)
 {
-    bool is_sparse = sw_model_is_sparse(model, layer);
     sw_site_stats stats;
     sw_code rc = SW_OK;
 
     memset(&stats, 0, sizeof stats);
     stats.is_wanted[site] = true;
-    if (!is_sparse || site != SW_SITE_DOWN_IN)
+    stats.layer = layer;
+    if (site != SW_SITE_DOWN_IN || !sw_model_is_sparse(model, layer))
         rc = load_site(&stats, z, model, layer, site, options->n_threads, err);
-    if (rc == SW_OK && is_sparse && (site == SW_SITE_MLP_IN || site == SW_SITE_DOWN_IN))
-        rc = load_experts(&stats, z, model, layer, site, options, err);
     if (rc != SW_OK)
         sw_site_stats_free(&stats);
     else

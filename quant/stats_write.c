@@ -89,22 +89,21 @@ static sw_code put_expert(const place *p, const sw_expert_site *site, sw_err *er
 static sw_code put_experts(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer,
                            sw_err *err)
 {
-    place p = {.w = w};
-    int64_t *tokens = NULL;
-    sw_code rc = SW_MEM_GET(&tokens, stats->n_experts, "tokens of experts", err);
+    sw_code rc = SW_OK;
 
     for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
-        tokens[e] = stats->experts[e].n_tokens;
+        long long expert = (long long)(stats->expert_begin + e);
+        place p = {.w = w};
+        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld", (long long)layer,
+                       expert);
+        rc = put(&p, "tokens", SW_DTYPE_I64, 1, &stats->experts[e].n_tokens, err);
         (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.in", (long long)layer,
-                       (long long)e);
-        if ((rc = put_expert(&p, &stats->experts[e].in, err)) != SW_OK) break;
+                       expert);
+        if (rc == SW_OK) rc = put_expert(&p, &stats->experts[e].in, err);
         (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.down",
-                       (long long)layer, (long long)e);
-        rc = put_expert(&p, &stats->experts[e].down, err);
+                       (long long)layer, expert);
+        if (rc == SW_OK) rc = put_expert(&p, &stats->experts[e].down, err);
     }
-    (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts", (long long)layer);
-    if (rc == SW_OK) rc = put(&p, "tokens", SW_DTYPE_I64, stats->n_experts, tokens, err);
-    sw_mem_put(tokens);
     return rc;
 }
 
@@ -138,6 +137,32 @@ static sw_code sites_of_layer(bool is_used[SW_SITE_COUNT], const sw_model *model
     return SW_OK;
 }
 
+static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
+                               const sw_site_stats *all, const sw_quant_options *options,
+                               const sw_progress *progress, sw_err *err)
+{
+    const sw_model *m = streams->model;
+    int64_t layer = block->layer, n_at_a_time;
+    sw_code rc = SW_OK;
+
+    n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts);
+    for (int64_t begin = 0; begin < m->n_experts && rc == SW_OK; begin += n_at_a_time) {
+        sw_site_stats part;
+        rc = sw_site_stats_new_experts(&part, m, layer, all->is_wanted, options->experts, begin,
+                                       sw_min_i64(begin + n_at_a_time, m->n_experts),
+                                       options->n_threads, err);
+        if (rc != SW_OK) break;
+        rc = sw_site_stats_add_sizes(&part, err);
+        if (rc == SW_OK) rc = sw_streams_observe(streams, &part, block, block, progress, err);
+        if (rc == SW_OK)
+            rc = sw_experts_weigh(part.experts, part.n_experts, &all->site[SW_SITE_MLP_IN],
+                                  part.n_text, err);
+        if (rc == SW_OK) rc = sw_stats_write(w, &part, layer, err);
+        sw_site_stats_free(&part);
+    }
+    return rc;
+}
+
 static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
                              const sw_quant_options *options, const sw_progress *progress,
                              sw_err *err)
@@ -148,15 +173,14 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
     sw_code rc = sites_of_layer(is_used, model, block->layer, err);
 
     if (rc != SW_OK) return rc;
-    rc = sw_site_stats_new(&stats, model, block->layer, is_used, false, options->experts,
+    rc = sw_site_stats_new(&stats, model, block->layer, is_used, false, SW_EXPERTS_COUNT,
                            options->n_threads, err);
     if (rc != SW_OK) return rc;
     rc = sw_site_stats_add_sizes(&stats, err);
     if (rc == SW_OK) rc = sw_streams_observe(streams, &stats, block, block, progress, err);
-    if (rc == SW_OK && stats.n_experts)
-        rc = sw_experts_weigh(stats.experts, stats.n_experts, &stats.site[SW_SITE_MLP_IN],
-                              stats.n_text, err);
     if (rc == SW_OK) rc = sw_stats_write(w, &stats, block->layer, err);
+    if (rc == SW_OK && sw_model_is_sparse(model, block->layer))
+        rc = collect_experts(w, streams, block, &stats, options, progress, err);
     sw_site_stats_free(&stats);
     if (rc != SW_OK || block->layer + 1 == model->n_layers) return rc;
     return sw_streams_advance(streams, block, block, SW_HALF_BOTH, progress, err);

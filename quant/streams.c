@@ -8,6 +8,7 @@
 
 #define STRETCHES_MIN 8 /* alternate parts of the text for the halves of experts.h */
 #define ALL_TOKENS_PER_INPUT 16 /* rows that a prior is made of, at least */
+#define EXPERT_ELEMS_MAX ((int64_t)1 << 27) /* doubles held for experts at a time: 1 GiB */
 
 int64_t sw_streams_chunk_seqs(const sw_calib *calib)
 {
@@ -126,15 +127,18 @@ static sw_code new_expert(sw_expert_stats *x, const sw_model *m, int64_t layer,
     return rc;
 }
 
-static sw_code new_experts(sw_site_stats *stats, const sw_model *m, int64_t layer,
-                           sw_experts policy, int n_threads, sw_err *err)
+static sw_code new_experts(sw_site_stats *stats, const sw_model *m, sw_experts policy,
+                           int64_t begin, int64_t end, int n_threads, sw_err *err)
 {
-    sw_code rc = SW_MEM_GET(&stats->experts, m->n_experts, "expert statistics", err);
+    sw_code rc = SW_MEM_GET(&stats->experts, end - begin, "expert statistics", err);
 
+    if (rc != SW_OK) return rc;
     stats->policy = policy;
-    if (rc == SW_OK) stats->n_experts = m->n_experts;
-    for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++)
-        rc = new_expert(&stats->experts[e], m, layer, stats->is_wanted, policy, n_threads, err);
+    stats->expert_begin = begin;
+    stats->n_experts = end - begin;
+    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
+        rc = new_expert(&stats->experts[e], m, stats->layer, stats->is_wanted, policy, n_threads,
+                        err);
     return rc;
 }
 
@@ -153,13 +157,45 @@ sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t lay
         if (site != SW_SITE_DOWN_IN || !is_sparse)
             rc = new_site(&stats, model, layer, (sw_site)site, with_cross, n_threads, err);
     }
-    if (rc == SW_OK && is_sparse && (is_wanted[SW_SITE_MLP_IN] || is_wanted[SW_SITE_DOWN_IN]))
-        rc = new_experts(&stats, model, layer, policy, n_threads, err);
+    if (rc == SW_OK && is_sparse && policy != SW_EXPERTS_COUNT &&
+        (is_wanted[SW_SITE_MLP_IN] || is_wanted[SW_SITE_DOWN_IN]))
+        rc = new_experts(&stats, model, policy, 0, model->n_experts, n_threads, err);
     if (rc != SW_OK)
         sw_site_stats_free(&stats);
     else
         *out = stats;
     return rc;
+}
+
+sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int64_t layer,
+                                  const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
+                                  int64_t begin, int64_t end, int n_threads, sw_err *err)
+{
+    sw_site_stats stats;
+    sw_code rc;
+
+    memset(&stats, 0, sizeof stats);
+    stats.layer = layer;
+    stats.is_wanted[SW_SITE_MLP_IN] = is_wanted[SW_SITE_MLP_IN];
+    stats.is_wanted[SW_SITE_DOWN_IN] = is_wanted[SW_SITE_DOWN_IN];
+    if ((rc = new_experts(&stats, model, policy, begin, end, n_threads, err)) != SW_OK)
+        sw_site_stats_free(&stats);
+    else
+        *out = stats;
+    return rc;
+}
+
+int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
+                             const bool is_wanted[SW_SITE_COUNT], sw_experts policy)
+{
+    static const int n_hessians[SW_EXPERTS_COUNT] = {
+        [SW_EXPERTS_SHRINK] = 3, [SW_EXPERTS_ROUTED] = 2, [SW_EXPERTS_ALL] = 1};
+    int64_t k = sw_model_site_width(model, layer, SW_SITE_DOWN_IN), n_elems = 1;
+
+    if (is_wanted[SW_SITE_DOWN_IN]) n_elems += n_hessians[policy] * k * k;
+    if (is_wanted[SW_SITE_MLP_IN] && policy != SW_EXPERTS_ALL)
+        n_elems += 2 * model->hidden * model->hidden;
+    return sw_max_i64(1, sw_min_i64(model->n_experts, EXPERT_ELEMS_MAX / n_elems));
 }
 
 sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err)
@@ -228,7 +264,7 @@ static void subtract(float *from, const float *x, int64_t n)
 static sw_code see_expert(observer *o, sw_site site, int64_t expert, const float *x,
                           int64_t n_tokens, int64_t k_in, const int32_t *token_ids, sw_err *err)
 {
-    sw_expert_stats *stats = &o->stats->experts[expert];
+    sw_expert_stats *stats = &o->stats->experts[expert - o->stats->expert_begin];
     sw_expert_site *own = site == SW_SITE_MLP_IN ? &stats->in : &stats->down;
     sw_hessian *half = own->half;
     sw_code rc = SW_OK;
@@ -246,15 +282,6 @@ static sw_code see_expert(observer *o, sw_site site, int64_t expert, const float
     return rc;
 }
 
-static sw_code see_all(void *self, int64_t expert, const float *x, int64_t n_tokens, int64_t k_in,
-                       sw_err *err)
-{
-    observer *o = self;
-
-    (void)k_in;
-    return sw_hessian_add(&o->stats->experts[expert].down.all, x, NULL, NULL, n_tokens, err);
-}
-
 /* What the quantized linears will really multiply with. */
 static const float *rounded_inputs(observer *o, sw_site site, const float *x, int64_t n_tokens,
                                    int64_t k_in)
@@ -267,6 +294,16 @@ static const float *rounded_inputs(observer *o, sw_site site, const float *x, in
     return o->rounded;
 }
 
+static sw_code see_all(void *self, int64_t expert, const float *x, int64_t n_tokens, int64_t k_in,
+                       sw_err *err)
+{
+    observer *o = self;
+
+    x = rounded_inputs(o, SW_SITE_DOWN_IN, x, n_tokens, k_in);
+    return sw_hessian_add(&o->stats->experts[expert - o->stats->expert_begin].down.all, x, NULL,
+                          NULL, n_tokens, err);
+}
+
 static sw_code see_quantized(void *self, sw_site site, int64_t expert, const float *x,
                              int64_t n_tokens, int64_t k_in, const float *residual,
                              const int32_t *token_ids, sw_err *err)
@@ -275,8 +312,10 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const flo
     const float *dx = NULL, *dr = NULL;
 
     x = rounded_inputs(o, site, x, n_tokens, k_in);
-    if (expert >= 0) return see_expert(o, site, expert, x, n_tokens, k_in, token_ids, err);
-    if (!o->stats->is_wanted[site]) return SW_OK;
+    if (expert >= 0)
+        return o->stats->experts ? see_expert(o, site, expert, x, n_tokens, k_in, token_ids, err)
+                                 : SW_OK;
+    if (!o->stats->site[site].h) return SW_OK;
     if (o->stats->sizes[site].abs_max) sw_channels_add(&o->stats->sizes[site], x, n_tokens);
     if (o->has_original && o->x0[site]) {
         subtract(o->x0[site], x, n_tokens * k_in);
@@ -387,6 +426,14 @@ static int64_t all_token_stride(const sw_streams *s, sw_experts policy)
     return policy == SW_EXPERTS_ALL ? 1 : sw_max_i64(1, n / wanted);
 }
 
+static bool has_any(const sw_site_stats *stats)
+{
+    bool any = stats->experts != NULL;
+
+    for (int site = 0; site < SW_SITE_COUNT; site++) any = any || stats->site[site].h;
+    return any;
+}
+
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
@@ -396,8 +443,13 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
     sw_tap tap_q = {.self = &o, .see = see_quantized};
     sw_code rc;
 
-    /* experts' inputs come after the site itself, so a sparse layer runs to its end */
-    if (stats->experts) stop_at = SW_SITE_DOWN_IN;
+    if (!has_any(stats)) return SW_OK;
+    if (stats->experts) { /* what they read comes after the router */
+        stop_at = SW_SITE_DOWN_IN;
+        tap_q.expert_begin = stats->expert_begin;
+        tap_q.expert_end = stats->expert_begin + stats->n_experts;
+        tap_q.is_in_only = !stats->is_wanted[SW_SITE_DOWN_IN];
+    }
     if (stats->experts && stats->experts[0].down.all.h) {
         tap_q.see_all = see_all;
         tap_q.all_every = all_token_stride(s, stats->policy);

@@ -47,19 +47,29 @@ typedef struct sw_site_stats {
     sw_act act[SW_SITE_COUNT];      /* how linears will round their inputs; set before observing */
     float input_scale[SW_SITE_COUNT];
     int64_t layer;
-    sw_expert_stats *experts; /* [n_experts] of a sparse layer, or NULL */
-    int64_t n_experts;
+    sw_expert_stats *experts; /* [n_experts] of a sparse layer from expert_begin on, or NULL */
+    int64_t expert_begin, n_experts;
     sw_experts policy;
     int64_t n_text; /* tokens of the calibration text */
     bool is_weighed; /* the experts' weights are known */
 } sw_site_stats;
 
-/* Allocate for the sites wanted in this layer. */
+/* Allocate for the sites wanted in this layer; in a sparse one for all its experts too, unless
+ * policy is SW_EXPERTS_COUNT. */
 sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], bool with_cross, sw_experts policy,
                           int n_threads, sw_err *err) SW_MUST_USE;
 /* Also keep the sizes of every channel, of all sites and experts that have Hessians. */
 sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err) SW_MUST_USE;
+/* The same for experts [begin, end) of a sparse layer, and nothing but them. */
+sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int64_t layer,
+                                  const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
+                                  int64_t begin, int64_t end, int n_threads,
+                                  sw_err *err) SW_MUST_USE;
+/* Experts whose statistics of these sites should be held at a time: at least 1. It bounds what a
+ * layer of many experts holds, at the price of passes over the tokens. */
+int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
+                             const bool is_wanted[SW_SITE_COUNT], sw_experts policy);
 void sw_site_stats_free(sw_site_stats *stats);
 
 /* Run both streams up to the last wanted site, with `quantized` and `original` weights, and sum

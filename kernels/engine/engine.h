@@ -60,6 +60,10 @@ typedef struct sw_tap {
     sw_code (*see_all)(void *self, int64_t expert, const float *x, int64_t n_tokens, int64_t k_in,
                        sw_err *err);
     int64_t all_every;
+    /* A run that stops at DOWN_IN runs and shows these experts alone; 0, 0: all of them. With
+     * is_in_only it does not show, nor make, what their downs read. */
+    int64_t expert_begin, expert_end;
+    bool is_in_only;
 } sw_tap;
 
 typedef struct sw_engine sw_engine; /* scratch buffers, rope tables; no weights */

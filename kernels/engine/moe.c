@@ -253,8 +253,10 @@ static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, in
 
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, gather_rows, &rows);
     if ((rc = show_expert(run, SW_SITE_MLP_IN, expert, e->moe.rows, n, e->m->hidden, job->tokens,
-                          err)) != SW_OK ||
-        (rc = run_gate_up(run, expert, n, err)) != SW_OK ||
+                          err)) != SW_OK)
+        return rc;
+    if (run->stop_at == SW_SITE_DOWN_IN && run->tap && run->tap->is_in_only) return SW_OK;
+    if ((rc = run_gate_up(run, expert, n, err)) != SW_OK ||
         (rc = show_expert(run, SW_SITE_DOWN_IN, expert, e->moe.gate, n, down->k_in,
                           job->tokens, err)) != SW_OK)
         return rc;
@@ -262,6 +264,14 @@ static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, in
     if ((rc = sw_run_linear(e, e->moe.out, e->moe.gate, n, down, err)) != SW_OK) return rc;
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, scatter_rows, &rows);
     return SW_OK;
+}
+
+static bool is_asked_for(const sw_run *run, int64_t expert)
+{
+    const sw_tap *tap = run->tap;
+
+    return !tap || !tap->expert_end || run->stop_at != SW_SITE_DOWN_IN ||
+           (expert >= tap->expert_begin && expert < tap->expert_end);
 }
 
 sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
@@ -284,6 +294,7 @@ sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
         const int64_t start = moe->starts[i], n = moe->starts[i + 1] - start;
         const expert_job job = {run, src, dst, moe->tokens + start, moe->token_share + start};
 
+        if (!is_asked_for(run, i)) continue;
         if (run->tap && run->tap->see_all && (rc = show_all(run, i, src, err)) != SW_OK) return rc;
         if (n && (rc = run_expert(run, i, &job, n, err)) != SW_OK) return rc;
     }

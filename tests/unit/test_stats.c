@@ -94,6 +94,30 @@ static void assert_same_mean(const sw_hessian *have, const sw_hessian *a, const 
     assert_true(sqrt(error) <= 1e-7 * sqrt(power));
 }
 
+/* Read alone, and with the one after it. */
+static void check_expert(const sw_site_stats *direct, const sw_zpack *z, const sw_model *m,
+                         sw_site site, int64_t e, const sw_quant_options *o)
+{
+    bool is_in = site == SW_SITE_MLP_IN;
+    const sw_expert_site *want = is_in ? &direct->experts[e].in : &direct->experts[e].down;
+    const sw_expert_site *have;
+    sw_site_stats read;
+    sw_err err = {0};
+
+    if (!is_in && site != SW_SITE_DOWN_IN) return;
+    assert_int_equal(sw_stats_read_experts(&read, z, m, 0, site, o, e,
+                                           e + 1 < m->n_experts ? e + 2 : e + 1, &err), SW_OK);
+    assert_int_equal(read.expert_begin, e);
+    have = is_in ? &read.experts[0].in : &read.experts[0].down;
+    assert_int_equal(read.experts[0].n_tokens, direct->experts[e].n_tokens);
+    assert_int_equal(!have->half[0].h, !want->half[0].h);
+    assert_int_equal(!have->all.h, !want->all.h);
+    if (want->half[0].h) assert_same_mean(&have->half[0], &want->half[0], &want->half[1]);
+    if (want->all.h) assert_same_mean(&have->all, &want->all, NULL);
+    assert_true(have->weight >= 0 && have->weight <= 1);
+    sw_site_stats_free(&read);
+}
+
 /* Layer 0 observed directly, against what comes back. */
 static void check_first_layer(toy *t, const sw_zpack *z, const sw_quant_options *o)
 {
@@ -105,7 +129,8 @@ static void check_first_layer(toy *t, const sw_zpack *z, const sw_quant_options 
     sw_block block = {0};
     sw_err err = {0};
 
-    assert_int_equal(sw_streams_new(&streams, m, t->ckpt.st, &t->calib, false, 1, &err), SW_OK);
+    assert_int_equal(sw_streams_new(&streams, m, t->ckpt.st, &t->calib, false, NULL, 1, &err),
+                     SW_OK);
     assert_int_equal(sw_block_load(&block, m, t->ckpt.st, 0, &err), SW_OK);
     assert_int_equal(sw_site_stats_new(&direct, m, 0, wanted, false, o->experts, 1, &err), SW_OK);
     assert_int_equal(sw_streams_observe(&streams, &direct, &block, &block, NULL, &err), SW_OK);
@@ -113,18 +138,9 @@ static void check_first_layer(toy *t, const sw_zpack *z, const sw_quant_options 
         if (!wanted[site]) continue;
         assert_int_equal(sw_stats_read(&read, z, m, 0, (sw_site)site, o, &err), SW_OK);
         if (direct.site[site].h) assert_same_mean(&read.site[site], &direct.site[site], NULL);
-        for (int64_t e = 0; e < read.n_experts; e++) {
-            bool is_in = site == SW_SITE_MLP_IN;
-            const sw_expert_site *have = is_in ? &read.experts[e].in : &read.experts[e].down;
-            const sw_expert_site *want = is_in ? &direct.experts[e].in : &direct.experts[e].down;
-            assert_int_equal(read.experts[e].n_tokens, direct.experts[e].n_tokens);
-            assert_int_equal(!have->half[0].h, !want->half[0].h);
-            assert_int_equal(!have->all.h, !want->all.h);
-            if (want->half[0].h) assert_same_mean(&have->half[0], &want->half[0], &want->half[1]);
-            if (want->all.h) assert_same_mean(&have->all, &want->all, NULL);
-            assert_true(have->weight >= 0 && have->weight <= 1);
-        }
         sw_site_stats_free(&read);
+        for (int64_t e = 0; e < direct.n_experts; e++)
+            check_expert(&direct, z, m, (sw_site)site, e, o);
     }
     sw_site_stats_free(&direct);
     sw_block_free(&block);
@@ -149,6 +165,50 @@ static void test_what_is_read_is_what_was_seen(void **state)
         check_first_layer(&t, z, &o);
         sw_zpack_close(z);
     }
+    toy_close(&t);
+}
+
+/* In however many passes: the same sums, bit by bit. */
+static void test_experts_some_at_a_time(void **state)
+{
+    const bool wanted[SW_SITE_COUNT] = {[SW_SITE_MLP_IN] = true, [SW_SITE_DOWN_IN] = true};
+    sw_site_stats whole, part;
+    sw_streams streams = {0};
+    sw_block block = {0};
+    const sw_model *m;
+    sw_err err = {0};
+    toy t;
+
+    (void)state;
+    toy_open(&t, "mixtral");
+    m = &t.ckpt.model;
+    assert_int_equal(sw_streams_new(&streams, m, t.ckpt.st, &t.calib, false, NULL, 1, &err),
+                     SW_OK);
+    assert_int_equal(sw_block_load(&block, m, t.ckpt.st, 0, &err), SW_OK);
+    assert_int_equal(sw_site_stats_new(&whole, m, 0, wanted, false, SW_EXPERTS_SHRINK, 1, &err),
+                     SW_OK);
+    assert_int_equal(sw_streams_observe(&streams, &whole, &block, &block, NULL, &err), SW_OK);
+    for (int64_t begin = 0; begin < 4; begin += 3) {
+        int64_t end = begin ? 4 : 3;
+        assert_int_equal(sw_site_stats_new_experts(&part, m, 0, wanted, SW_EXPERTS_SHRINK, begin,
+                                                   end, 1, &err), SW_OK);
+        assert_int_equal(sw_streams_observe(&streams, &part, &block, &block, NULL, &err), SW_OK);
+        for (int64_t e = begin; e < end; e++) {
+            const sw_expert_stats *a = &whole.experts[e], *b = &part.experts[e - begin];
+            size_t in = (size_t)(m->hidden * m->hidden) * sizeof(double);
+            size_t down = (size_t)(m->intermediate * m->intermediate) * sizeof(double);
+            assert_int_equal(a->n_tokens, b->n_tokens);
+            for (int i = 0; i < 2; i++) {
+                assert_memory_equal(a->in.half[i].h, b->in.half[i].h, in);
+                assert_memory_equal(a->down.half[i].h, b->down.half[i].h, down);
+            }
+            assert_memory_equal(a->down.all.h, b->down.all.h, down);
+        }
+        sw_site_stats_free(&part);
+    }
+    sw_site_stats_free(&whole);
+    sw_block_free(&block);
+    sw_streams_free(&streams);
     toy_close(&t);
 }
 
@@ -329,7 +389,7 @@ static void test_numbers_that_no_statistics_hold(void **state)
         {"layers.0.attn_in.hessian", SW_SITE_ATTN_IN, 12345, "have no \"layers.0.attn_in.hessian"},
         {"layers.0.o_in.tokens", SW_SITE_O_IN, 0, "a count that cannot be"},
         {"layers.0.o_in.tokens", SW_SITE_O_IN, -3, "a count that cannot be"},
-        {"layers.0.experts.tokens", SW_SITE_MLP_IN, -1, "a count that cannot be"},
+        {"layers.0.experts.1.tokens", SW_SITE_MLP_IN, -1, "a count that cannot be"},
         {"layers.0.experts.2.down.weight", SW_SITE_DOWN_IN, NAN, "not in 0..1"},
         {"layers.0.experts.2.in.weight", SW_SITE_MLP_IN, 1.5, "not in 0..1"},
         {"layers.0.experts.3.down.all", SW_SITE_DOWN_IN, NAN, "NaN"},
@@ -347,8 +407,14 @@ static void test_numbers_that_no_statistics_hold(void **state)
         sw_zpack *spoilt = spoil(&t, z, bad[i].name, bad[i].value);
         sw_site_stats read;
         sw_err err = {0};
-        assert_int_equal(sw_stats_read(&read, spoilt, &t.ckpt.model, 0, bad[i].site, &o, &err),
-                         SW_E_FORMAT);
+        sw_code rc = sw_stats_read(&read, spoilt, &t.ckpt.model, 0, bad[i].site, &o, &err);
+        if (strstr(bad[i].name, "experts")) {
+            assert_int_equal(rc, SW_OK);
+            sw_site_stats_free(&read);
+            rc = sw_stats_read_experts(&read, spoilt, &t.ckpt.model, 0, bad[i].site, &o, 0, 4,
+                                       &err);
+        }
+        assert_int_equal(rc, SW_E_FORMAT);
         assert_non_null(strstr(err.text, bad[i].says));
         assert_non_null(strstr(err.text, bad[i].name));
         sw_zpack_close(spoilt);
@@ -361,6 +427,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_read_is_what_was_seen),
+        cmocka_unit_test(test_experts_some_at_a_time),
         cmocka_unit_test(test_sizes_of_channels),
         cmocka_unit_test(test_one_file_any_scheme),
         cmocka_unit_test(test_threads_give_the_same_file),
