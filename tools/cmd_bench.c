@@ -26,7 +26,7 @@ static const sw_opt options[] = {
     {.name = "m", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, tokens), .arg = "M,M,...",
      .help = "tokens per product (default: 1,4,16,64,256)"},
     {.name = "weights", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, weights),
-     .arg = "W,W,...", .help = "only these: bf16, w4a16, w8a16, w4a8, w8a8, ... (default: all)"},
+     .arg = "W,W,...", .help = "only these: bf16, w4a16, w8a8, fp8, nvfp4a16, ... (default: all)"},
     {.name = "group-size", .kind = SW_OPT_INT, .offset = offsetof(bench_options, group_size),
      .arg = "N", .min = 0, .max = 1 << 20,
      .help = "weights per scale, 0 for one per channel (default: 128)"},

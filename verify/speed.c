@@ -10,6 +10,7 @@
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "formats/num/act.h"
 #include "kernels/blas.h"
 #include "verify/speed_data.h"
 
@@ -21,7 +22,7 @@
 typedef struct candidate {
     const sw_kernel *kernel; /* NULL: OpenBLAS on the f32 store */
     sw_speed_weights *store;
-    bool is_selected;
+    bool is_selected, is_rounded; /* rounded: inputs are, before the kernel sees them */
     double error;
     double us[SW_SPEED_ROUNDS_MAX];
 } candidate;
@@ -32,6 +33,7 @@ typedef struct bench {
     sw_speed_weights stores[SW_SPEED_STORES_MAX]; /* those not asked for are empty */
     candidate candidates[CANDIDATES_MAX];
     int n_candidates;
+    float *rounded;      /* x as a weight wants it, for the reference */
     float *x, *y, *want; /* x [m_max, k_in], y [m_max, n_out], want [m_max, 64] */
     sw_scratch scratch;
     uint64_t sums[2]; /* what the reading loop found: keeps it from being optimized away */
@@ -156,7 +158,8 @@ static double time_candidate(bench *b, const candidate *c, int64_t m, int round)
     sw_gemm p = problem_of(b, w, m);
     double start = now_us();
 
-    if (c->kernel) c->kernel->run(&p, b->scratch.bytes);
+    if (c->is_rounded) (void)!sw_gemm_run(&p, &b->scratch, NULL); /* grown when it was checked */
+    else if (c->kernel) c->kernel->run(&p, b->scratch.bytes);
     else run_blas(b, w, m);
     return now_us() - start;
 }
@@ -190,6 +193,10 @@ static sw_code check_candidate(bench *b, candidate *c, int64_t m, sw_err *err)
 
         for (int k = 0; k < sw_n_kernels; k++)
             if (sw_kernels[k].op == c->kernel->op) reference = &sw_kernels[k];
+        if (c->is_rounded) {
+            sw_act_round(b->rounded, w->k_in, b->x, w->k_in, m, w->k_in, &w->act, w->input_scale);
+            p.x = b->rounded;
+        }
         p.y = b->want;
         p.y_stride = SW_TILE_N;
         reference->run(&p, b->scratch.bytes);
@@ -229,7 +236,8 @@ static sw_code gather_store(bench *b, sw_speed_weights *store, int64_t m, sw_err
         c->kernel = kernel;
         c->store = store;
         c->is_selected = sw_kernel_select(&p, NULL) == kernel;
-        if (c->is_selected || b->o->is_all) b->n_candidates++;
+        c->is_rounded = p.w->act.scope != SW_ACT_NONE && op != SW_GEMM_W4A8 && op != SW_GEMM_W8A8;
+        if (c->is_selected || (b->o->is_all && !c->is_rounded)) b->n_candidates++;
     }
     return SW_OK;
 }
@@ -390,6 +398,7 @@ static sw_code prepare(bench *b, int64_t m_max, sw_err *err)
 
     b->report->cache_bytes = cache_bytes;
     if ((rc = SW_MEM_GET(&b->x, m_max * o->k_in, "bench inputs", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&b->rounded, m_max * o->k_in, "bench inputs", err)) != SW_OK ||
         (rc = SW_MEM_GET(&b->y, y_elems, "bench outputs", err)) != SW_OK ||
         (rc = SW_MEM_GET(&b->want, m_max * SW_TILE_N, "bench reference", err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&b->report->rows, &b->report->arena,
@@ -431,6 +440,7 @@ sw_code sw_speed_run(sw_speed_report *out, const sw_speed_options *options, sw_e
 done:
     for (int i = 0; i < sw_n_speed_stores; i++) sw_speed_weights_free(&b->stores[i]);
     sw_mem_put(b->x);
+    sw_mem_put(b->rounded);
     sw_mem_put(b->y);
     sw_mem_put(b->want);
     sw_scratch_free(&b->scratch);

@@ -5,18 +5,25 @@
 
 #include "formats/base/size.h"
 
+#define NONE SW_ACT_NONE, 0, 0, 0
+#define TOKEN(num) SW_ACT_TOKEN, SW_NUM_##num, 0, SW_DTYPE_F32
+#define GROUP(num, n, dtype) SW_ACT_GROUP, SW_NUM_##num, n, SW_DTYPE_##dtype
+
 const sw_speed_store sw_speed_stores[] = {
-    {"f32", SW_DTYPE_F32, -1, 0, 0, false, false},
-    {"bf16", SW_DTYPE_BF16, -1, 0, 0, false, false},
-    {"w4a16", 0, SW_NUM_INT4, SW_DTYPE_F16, -1, false, false},
-    {"w8a16", 0, SW_NUM_INT8, SW_DTYPE_F16, -1, false, false},
-    {"w4a8", 0, SW_NUM_INT4, SW_DTYPE_F16, -1, false, true},
-    {"w8a8", 0, SW_NUM_INT8, SW_DTYPE_F32, 0, false, true},
-    {"fp8", 0, SW_NUM_E4M3, SW_DTYPE_F32, 0, false, false},
-    {"fp8_block", 0, SW_NUM_E4M3, SW_DTYPE_F32, 128, false, false},
-    {"mxfp8", 0, SW_NUM_E4M3, SW_DTYPE_F8_E8M0, 32, false, false},
-    {"mxfp4", 0, SW_NUM_E2M1, SW_DTYPE_F8_E8M0, 32, false, false},
-    {"nvfp4", 0, SW_NUM_E2M1, SW_DTYPE_F8_E4M3, 16, true, false},
+    {"f32", SW_DTYPE_F32, -1, 0, 0, false, NONE},
+    {"bf16", SW_DTYPE_BF16, -1, 0, 0, false, NONE},
+    {"w4a16", 0, SW_NUM_INT4, SW_DTYPE_F16, -1, false, NONE},
+    {"w8a16", 0, SW_NUM_INT8, SW_DTYPE_F16, -1, false, NONE},
+    {"w4a8", 0, SW_NUM_INT4, SW_DTYPE_F16, -1, false, TOKEN(INT8)},
+    {"w8a8", 0, SW_NUM_INT8, SW_DTYPE_F32, 0, false, TOKEN(INT8)},
+    {"fp8a16", 0, SW_NUM_E4M3, SW_DTYPE_F32, 0, false, NONE},
+    {"fp8", 0, SW_NUM_E4M3, SW_DTYPE_F32, 0, false, TOKEN(E4M3)},
+    {"fp8_block", 0, SW_NUM_E4M3, SW_DTYPE_F32, 128, false, GROUP(E4M3, 128, F32)},
+    {"mxfp8", 0, SW_NUM_E4M3, SW_DTYPE_F8_E8M0, 32, false, GROUP(E4M3, 32, F8_E8M0)},
+    {"mxfp4a16", 0, SW_NUM_E2M1, SW_DTYPE_F8_E8M0, 32, false, NONE},
+    {"mxfp4", 0, SW_NUM_E2M1, SW_DTYPE_F8_E8M0, 32, false, GROUP(E2M1, 32, F8_E8M0)},
+    {"nvfp4a16", 0, SW_NUM_E2M1, SW_DTYPE_F8_E4M3, 16, true, NONE},
+    {"nvfp4", 0, SW_NUM_E2M1, SW_DTYPE_F8_E4M3, 16, true, GROUP(E2M1, 16, F8_E4M3)},
 };
 const int sw_n_speed_stores = (int)(sizeof sw_speed_stores / sizeof *sw_speed_stores);
 
@@ -88,9 +95,10 @@ static sw_qspec spec_of(const sw_speed_store *store, const sw_speed_options *o)
 
     if (store->group_elems < 0) spec.group_elems = o->group_elems;
     if (spec.num->kind == SW_NUM_INT) spec.is_symmetric = !o->is_asymmetric;
-    if (store->is_int8_act)
-        spec.act = (sw_act){.num = &sw_nums[SW_NUM_INT8], .scope = SW_ACT_TOKEN,
-                            .scale_dtype = SW_DTYPE_F32};
+    if (store->act_scope != SW_ACT_NONE)
+        spec.act = (sw_act){.num = &sw_nums[store->act_num], .scope = store->act_scope,
+                            .group_elems = store->act_group_elems,
+                            .scale_dtype = store->act_scale_dtype};
     return spec;
 }
 
@@ -145,7 +153,8 @@ static sw_code fill_tiles(sw_speed_weights *out, const sw_speed_options *o,
             .scales = out->scales + c * n_scales, .global_scale = 0.75f,
             .zeros = spec.is_symmetric ? NULL : out->zeros + c * n_params};
         out->weights[c] = (sw_weight){
-            .n_out = o->n_out, .k_in = o->k_in, .tiles = &out->tiles[c], .act = spec.act};
+            .n_out = o->n_out, .k_in = o->k_in, .tiles = &out->tiles[c], .act = spec.act,
+            .input_scale = 0.01f};
     }
     return SW_OK;
 }

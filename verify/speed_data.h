@@ -14,7 +14,10 @@ typedef struct sw_speed_store {
     sw_dtype scale_dtype;
     int64_t group_elems;    /* -1: what the options say */
     bool has_global;
-    bool is_int8_act;
+    sw_act_scope act_scope; /* of the inputs, with what follows */
+    int act_num;            /* sw_num_id */
+    int64_t act_group_elems;
+    sw_dtype act_scale_dtype;
 } sw_speed_store;
 
 #define SW_SPEED_BASELINE 0 /* f32, what OpenBLAS reads */
