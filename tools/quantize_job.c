@@ -235,7 +235,7 @@ bool sw_quantize_job_needs_text(const sw_quantize_job *j)
     return (q->algo->needs_statistics && !j->o->stats) || sw_act_needs_input_scale(&q->spec.act);
 }
 
-/* Small floats come as their formats define them; only integers have widths and groups to choose. */
+/* Small floats come as their formats define them; only integers have widths to choose. */
 static sw_code check_scheme(const quantize_options *o, sw_err *err)
 {
     const sw_scheme *scheme = sw_scheme_find(o->scheme);

@@ -10,7 +10,7 @@
 #include "formats/base/json.h"
 #include "formats/file/safetensors.h"
 
-#define SW_SPEC_SUFFIXES_MAX 6
+#define SW_SPEC_SUFFIXES_MAX 10
 
 typedef struct sw_spec_reader sw_spec_reader;
 
@@ -24,6 +24,7 @@ typedef struct sw_spec_scheme {
     bool is_pow2;         /* scales are powers of two */
     bool has_global;      /* scales count relative to one of the tensor */
     bool has_input_scale; /* one is stored: inputs are quantized under it */
+    bool quantizes_inputs;
     bool is_symmetric;
     int64_t group_elems;  /* along k_in; 0: one group per output channel */
     bool wants_g_idx;     /* the config says that a group index is stored */
@@ -31,8 +32,8 @@ typedef struct sw_spec_scheme {
     const cJSON *mixed;   /* quantization_config of several schemes, borrowed; NULL: one for all */
 } sw_spec_scheme;
 
-/* A decoded linear; values[n][k] = scales[n][g] * level, g = group_of[k], times global; the level is
- * codes[n][k] - zeros[n][g], or what a small float's code means. */
+/* A decoded linear; values[n][k] = scales[n][g] * level, g = group_of[k], times global; the level
+ * is codes[n][k] - zeros[n][g], or what a small float's code means. */
 typedef struct sw_spec_weight {
     int64_t n_out, k_in, n_groups;
     int bits;

@@ -19,12 +19,17 @@ static bool is_mine(const cJSON *config) { return sw_spec_method_is(config, "com
 
 static sw_code check_format(const cJSON *object, sw_err *err)
 {
+    static const char *const known[] = {
+        "pack-quantized", "int-quantized", "float-quantized", "mxfp8-quantized",
+        "nvfp4-pack-quantized", "mxfp4-pack-quantized", "mixed-precision"};
     const char *format = "pack-quantized";
     sw_code rc = sw_json_text(&format, object, "format", err);
 
-    if (rc == SW_OK && strcmp(format, "pack-quantized") != 0)
-        rc = SW_FAIL(err, SW_E_UNSUPPORTED, "format \"%.60s\"; pack-quantized can be verified",
-                     format);
+    for (size_t i = 0; rc == SW_OK && i < sizeof known / sizeof *known; i++)
+        if (!strcmp(format, known[i])) return SW_OK;
+    if (rc == SW_OK)
+        rc = SW_FAIL(err, SW_E_UNSUPPORTED, "format \"%.60s\"; pack-quantized, int-, float- and "
+                     "mxfp8-quantized, nvfp4- and mxfp4-pack-quantized can be verified", format);
     return rc;
 }
 
@@ -38,6 +43,53 @@ static bool stores_g_idx(const cJSON *weights)
     return cJSON_IsTrue(order);
 }
 
+/* Whether codes are plain bytes, and which scale of the inputs is stored. */
+static sw_code read_inputs(sw_spec_scheme *out, const cJSON *inputs, sw_err *err)
+{
+    const cJSON *dynamic = sw_json_member(inputs, "dynamic");
+    const char *strategy = "token";
+    sw_code rc;
+
+    out->has_input_scale = out->quantizes_inputs = false;
+    if (!inputs) return SW_OK;
+    if ((rc = sw_json_text(&strategy, inputs, "strategy", err)) != SW_OK) return rc;
+    out->quantizes_inputs = true;
+    out->has_input_scale = !dynamic || cJSON_IsFalse(dynamic) || !strcmp(strategy, "tensor_group");
+    return SW_OK;
+}
+
+/* Small floats: one scale a tensor, a channel, a block, or a group of 32 (E8M0) or 16 (E4M3 under
+ * a global one). */
+static sw_code read_float(sw_spec_scheme *out, const cJSON *weights, int64_t bits,
+                          int64_t group_size, const char *strategy, sw_err *err)
+{
+    const cJSON *sides = sw_json_member(weights, "block_structure");
+    sw_code rc = bits == 4 || bits == 8
+                     ? sw_spec_float_kind(out, bits == 4 ? "e2m1" : "e4m3", err)
+                     : SW_FAIL(err, SW_E_UNSUPPORTED, "floats of %lld bits", (long long)bits);
+
+    if (rc != SW_OK) return rc;
+    out->group_elems = out->scale_rows = 0;
+    out->has_global = !strcmp(strategy, "tensor_group");
+    if (!strcmp(strategy, "channel")) return SW_OK;
+    if (!strcmp(strategy, "tensor")) {
+        out->scale_rows = -1;
+        return SW_OK;
+    }
+    if (!strcmp(strategy, "block") && cJSON_GetArraySize(sides) == 2) {
+        out->scale_rows = cJSON_GetArrayItem(sides, 0)->valueint;
+        group_size = cJSON_GetArrayItem(sides, 1)->valueint;
+        if (out->scale_rows < 2) return SW_FAIL(err, SW_E_FORMAT, "block_structure");
+    } else if (strcmp(strategy, "group") && !out->has_global) {
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "strategy \"%.30s\" of float weights", strategy);
+    }
+    if (group_size < 1)
+        return SW_FAIL(err, SW_E_FORMAT, "strategy \"%s\" without a size", strategy);
+    out->group_elems = group_size;
+    out->is_pow2 = !strcmp(strategy, "group") && group_size == 32;
+    return SW_OK;
+}
+
 static sw_code read_group(sw_spec_scheme *out, const cJSON *group, sw_err *err)
 {
     int64_t bits = 0, group_size = -1;
@@ -46,8 +98,6 @@ static sw_code read_group(sw_spec_scheme *out, const cJSON *group, sw_err *err)
     sw_code rc;
 
     if ((rc = check_format(group, err)) != SW_OK) return rc;
-    if (sw_json_member(group, "input_activations"))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "quantized input_activations");
     weights = sw_json_member(group, "weights");
     if (!cJSON_IsObject(weights))
         return SW_FAIL(err, SW_E_FORMAT, "the config group says nothing of weights");
@@ -58,6 +108,9 @@ static sw_code read_group(sw_spec_scheme *out, const cJSON *group, sw_err *err)
         (rc = sw_json_int(&group_size, weights, "group_size", -1, INT32_MAX, err)) != SW_OK)
         return rc;
     if (!strategy) strategy = group_size > 0 ? "group" : "channel";
+    if ((rc = read_inputs(out, sw_json_member(group, "input_activations"), err)) != SW_OK)
+        return rc;
+    if (!strcmp(type, "float")) return read_float(out, weights, bits, group_size, strategy, err);
     if (strcmp(type, "int") != 0)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "weights of type \"%.30s\"", type);
     if (strcmp(strategy, "group") != 0 && strcmp(strategy, "channel") != 0)
@@ -213,7 +266,7 @@ static sw_code read_g_idx(sw_spec_weight *w, const sw_spec_scheme *scheme, const
     return SW_OK;
 }
 
-static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+static sw_code decode_packed(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
                       const char *module_path, sw_err *err)
 {
     const sw_st_tensor *packed = sw_spec_find(st, module_path, "weight_packed");
@@ -244,9 +297,88 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
     return SW_OK;
 }
 
+/* Codes one a byte (integers in two's complement) or two, low nibble first. */
+static sw_code read_plain_codes(sw_spec_weight *w, const sw_st *st, const char *module_path,
+                                sw_err *err)
+{
+    bool is_paired = w->exponent_bits && w->bits == 4;
+    int64_t shape[2] = {w->n_out, is_paired ? w->k_in / 2 : w->k_in}, n = w->n_out * w->k_in;
+    int middle = w->exponent_bits ? 0 : 1 << (w->bits - 1);
+    const unsigned char *bytes;
+    sw_code rc = sw_spec_part(&bytes, st, module_path, is_paired ? "weight_packed" : "weight",
+                              is_paired ? SW_DTYPE_U8
+                              : w->exponent_bits ? SW_DTYPE_F8_E4M3 : SW_DTYPE_I8,
+                              2, shape, err);
+
+    if (rc != SW_OK) return rc;
+    if (is_paired && w->k_in % 2) return SW_FAIL(err, SW_E_FORMAT, "%s: odd inputs", module_path);
+    for (int64_t i = 0; i < n; i++) {
+        int code = is_paired ? bytes[i / 2] >> (i % 2 ? 4 : 0) & 15
+                   : middle ? (signed char)bytes[i] + middle : bytes[i];
+        if (code < 0 || code >= 1 << w->bits)
+            return SW_FAIL(err, SW_E_FORMAT, "%s.weight holds %d at channel %lld, which %d bits do "
+                           "not", module_path, code - middle, (long long)(i / w->k_in), w->bits);
+        w->codes[i] = (uint8_t)code;
+    }
+    return SW_OK;
+}
+
+static sw_code read_plain_scales(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                                 const char *module_path, sw_err *err)
+{
+    int64_t rows = scheme->scale_rows < 0   ? w->n_out
+                   : scheme->scale_rows > 1 ? scheme->scale_rows
+                                            : 1;
+    int64_t shape[2] = {sw_ceil_div(w->n_out, rows), w->n_groups};
+    const sw_st_tensor *t = sw_spec_find(st, module_path, "weight_scale");
+    bool is_flat = scheme->scale_rows < 0 && t && t->view.n_dims < 2;
+    sw_spec_floats scales;
+    sw_code rc = sw_spec_scales(&scales, st, module_path, "weight_scale",
+                                is_flat ? t->view.n_dims : 2, shape, err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t n = 0; n < w->n_out; n++)
+        for (int64_t g = 0; g < w->n_groups; g++) {
+            w->scales[n * w->n_groups + g] = sw_spec_float_at(&scales, n / rows * w->n_groups + g);
+            w->zeros[n * w->n_groups + g] = w->exponent_bits ? 0 : 1 << (w->bits - 1);
+        }
+    return SW_OK;
+}
+
+/* Global scales of nvfp4 are stored as what values are divided by. */
+static sw_code read_singles(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                            const char *module_path, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    if (scheme->has_global) {
+        rc = sw_spec_single(&w->global, st, module_path, "weight_global_scale", err);
+        w->global = 1.0f / w->global;
+    }
+    if (rc != SW_OK || !scheme->has_input_scale) return rc;
+    rc = sw_spec_single(&w->input_scale, st, module_path,
+                        scheme->has_global ? "input_global_scale" : "input_scale", err);
+    if (scheme->has_global) w->input_scale = 1.0f / w->input_scale;
+    return rc;
+}
+
+static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                      const char *module_path, sw_err *err)
+{
+    sw_code rc;
+
+    if (!scheme->exponent_bits && !scheme->quantizes_inputs)
+        return decode_packed(w, scheme, st, module_path, err);
+    if ((rc = read_plain_codes(w, st, module_path, err)) != SW_OK ||
+        (rc = read_plain_scales(w, scheme, st, module_path, err)) != SW_OK)
+        return rc;
+    return read_singles(w, scheme, st, module_path, err);
+}
+
 const sw_spec_reader sw_spec_ct = {
     "compressed-tensors",
-    {"weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx"},
-    "weight_packed", is_mine, read_config,
+    {"weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx", "weight",
+     "weight_global_scale", "input_scale", "input_global_scale"},
+    "weight_scale", is_mine, read_config,
     read_linear, decode,
 };

@@ -73,7 +73,8 @@ static sw_code check_one(const sw_spec_weight *w, const sw_spec_scheme *s, int64
                          sw_err *err)
 {
     int64_t rows = s->scale_rows < 0 ? w->n_out : s->scale_rows > 1 ? s->scale_rows : 1;
-    float scale = w->scales[n * w->n_groups + g], first = w->scales[n / rows * rows * w->n_groups + g];
+    float scale = w->scales[n * w->n_groups + g];
+    float first = w->scales[n / rows * rows * w->n_groups + g];
     double top = sw_spec_small_float((1 << (w->bits - 1)) - 1 - (w->exponent_bits == 4) -
                                          4 * (w->exponent_bits == 5),
                                      w->exponent_bits, w->mantissa_bits);

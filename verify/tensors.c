@@ -189,7 +189,8 @@ static sw_code cover_original(sw_report *report, const sw_subject *checkpoint,
         c->identical_bytes += t->view.size_bytes;
         return SW_OK;
     }
-    if (!kept && suffix && !strcmp(suffix, "weight") &&
+    if (suffix && !strcmp(suffix, "weight") &&
+        (!kept || sw_spec_is_part(&checkpoint->scheme, suffix)) &&
         sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)) {
         c->n_quantized++;
         return SW_OK;

@@ -20,6 +20,7 @@ static const char *weight_suffix(const sw_dialect *dialect)
                      .scale_dtype = SW_DTYPE_F16};
     sw_part parts[SW_DIALECT_TENSORS_MAX];
 
+    if (dialect->marker) return dialect->marker;
     (void)dialect->declare(parts, &spec, 64, 64);
     return parts[0].suffix;
 }

@@ -1,4 +1,5 @@
-/* dialect_ct.c - compressed-tensors, format pack-quantized, as llm-compressor writes it.
+/* dialect_ct.c - compressed-tensors as llm-compressor writes it: the format pack-quantized, and the
+ * quantization_config of all of them (ct_layouts.h has the others).
  *
  * Per linear P of K inputs, N outputs, G groups, b bits:
  *   P.weight_packed      I32      [N, ceil(K*b/32)]   codes, streams along k
@@ -12,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/dialect/dialect_common.h"
+#include "formats/dialect/ct_layouts.h"
 #include "formats/pack/words.h"
 
 /* The version whose layout is written: 3-bit streams are dense since then. */
@@ -21,10 +22,21 @@
 
 enum { PART_PACKED, PART_SCALE, PART_SHAPE, PART_ZERO_POINT };
 
+static bool is_pack_quantized(const sw_qspec *spec)
+{
+    const char *format = sw_ct_format(spec);
+
+    return format && !strcmp(format, CT_FORMAT);
+}
+
 static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
 {
+    const char *format = spec->num ? sw_ct_format(spec) : CT_FORMAT;
+
     (void)n_out;
-    return sw_hold_groups("compressed-tensors", spec, k_in, err);
+    if (format && !strcmp(format, CT_FORMAT))
+        return sw_hold_groups("compressed-tensors", spec, k_in, err);
+    return sw_ct_can_hold(spec, k_in, err);
 }
 
 static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
@@ -33,6 +45,7 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
     int bits = spec->num->bits;
     int64_t n_groups = sw_qspec_groups(spec, k_in);
 
+    if (!is_pack_quantized(spec)) return sw_ct_declare(out, spec, n_out, k_in);
     out[PART_PACKED] = sw_part_2d("weight_packed", SW_DTYPE_I32, n_out,
                                   sw_words_count(k_in, bits));
     out[PART_SCALE] = sw_part_2d("weight_scale", spec->scale_dtype, n_out, n_groups);
@@ -48,6 +61,7 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 {
     sw_words at;
 
+    if (!is_pack_quantized(&q->spec)) return sw_ct_encode(parts, q, err);
     if (q->g_idx)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "compressed-tensors is written with groups of "
                        "neighbouring columns, and a g_idx scatters these; use --format gptq");
@@ -66,6 +80,7 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     sw_words at;
     sw_code rc;
 
+    if (!is_pack_quantized(&q->spec)) return sw_ct_decode(q, parts, err);
     rc = sw_shape_check(parts[PART_SHAPE], "weight_shape", q->n_out, q->k_in, err);
     if (rc != SW_OK) return rc;
     sw_packs[SW_PACK_K_WORDS].layout(&at, q->n_out, q->k_in, q->spec.num->bits);
@@ -88,23 +103,6 @@ static bool add_ignore(cJSON *root, const sw_qconfig *config)
     }
     /* the group targets every Linear, and the head is one even when it shares the embedding */
     return ok && (has_head || sw_config_append(ignore, "lm_head"));
-}
-
-static bool add_weights(cJSON *group, const sw_qspec *spec)
-{
-    cJSON *w = cJSON_AddObjectToObject(group, "weights");
-    const char *strategy = spec->group_elems ? "group" : "channel";
-
-    return w && cJSON_AddNumberToObject(w, "num_bits", spec->num->bits) &&
-           cJSON_AddStringToObject(w, "type", "int") &&
-           cJSON_AddBoolToObject(w, "symmetric", spec->is_symmetric) &&
-           cJSON_AddStringToObject(w, "strategy", strategy) &&
-           (spec->group_elems ? cJSON_AddNumberToObject(w, "group_size", (double)spec->group_elems)
-                              : cJSON_AddNullToObject(w, "group_size")) &&
-           cJSON_AddNullToObject(w, "block_structure") &&
-           cJSON_AddBoolToObject(w, "dynamic", false) && cJSON_AddNullToObject(w, "actorder") &&
-           cJSON_AddStringToObject(w, "observer", "minmax") &&
-           cJSON_AddObjectToObject(w, "observer_kwargs");
 }
 
 /* With one scheme the targets are the class; of a mixed checkpoint, every module that has this
@@ -130,8 +128,8 @@ static bool add_group(cJSON *groups, const sw_qconfig *config, const sw_qspec *s
     (void)snprintf(name, sizeof name, "group_%d", cJSON_GetArraySize(groups));
     group = cJSON_AddObjectToObject(groups, name);
     return group && add_targets(group, config, spec) &&
-           cJSON_AddStringToObject(group, "format", CT_FORMAT) && add_weights(group, spec) &&
-           cJSON_AddNullToObject(group, "input_activations") &&
+           cJSON_AddStringToObject(group, "format", sw_ct_format(spec)) &&
+           sw_ct_add_weights(group, spec) && sw_ct_add_inputs(group, spec) &&
            cJSON_AddNullToObject(group, "output_activations");
 }
 
@@ -146,12 +144,22 @@ static bool add_groups(cJSON *root, const sw_qconfig *config)
     return ok;
 }
 
+/* The format of all groups, or the word for several. */
+static const char *format_of(const sw_qconfig *config)
+{
+    const char *format = sw_ct_format(config->n_rules ? &config->rules[0].spec : &config->spec);
+
+    for (int64_t i = 1; i < config->n_rules; i++)
+        if (strcmp(sw_ct_format(&config->rules[i].spec), format)) return "mixed-precision";
+    return format;
+}
+
 static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
 {
     cJSON *root = cJSON_CreateObject();
     bool ok = root && cJSON_AddStringToObject(root, "quant_method", "compressed-tensors") &&
               cJSON_AddStringToObject(root, "version", CT_VERSION) &&
-              cJSON_AddStringToObject(root, "format", CT_FORMAT) &&
+              cJSON_AddStringToObject(root, "format", format_of(config)) &&
               cJSON_AddStringToObject(root, "quantization_status", "compressed") &&
               cJSON_AddNullToObject(root, "global_compression_ratio") &&
               add_ignore(root, config) && cJSON_AddNullToObject(root, "kv_cache_scheme") &&
@@ -169,9 +177,10 @@ static sw_code check_format(const cJSON *object, sw_err *err)
     sw_code rc;
 
     if ((rc = sw_json_text(&format, object, "format", err)) != SW_OK) return rc;
-    if (strcmp(format, CT_FORMAT) && strcmp(format, "mixed-precision"))
+    if (!sw_ct_is_format(format) && strcmp(format, "mixed-precision"))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "compressed-tensors format \"%.60s\"; " CT_FORMAT
-                       " can be read", format);
+                       ", int-, float-, mxfp8-quantized, mxfp4- and nvfp4-pack-quantized can be "
+                       "read", format);
     return SW_OK;
 }
 
@@ -209,32 +218,6 @@ static sw_code refuse_extras(const cJSON *object, sw_err *err)
     return SW_OK;
 }
 
-/* Null strategies follow from the group size: none means one scale per tensor. */
-static sw_code read_strategy(sw_qspec *spec, const cJSON *weights, sw_err *err)
-{
-    const char *strategy = NULL;
-    int64_t group = 0;
-    sw_code rc;
-
-    if ((rc = sw_json_text(&strategy, weights, "strategy", err)) != SW_OK ||
-        (rc = sw_config_group(&group, weights, "group_size", err)) != SW_OK)
-        return rc;
-    if (!strategy) {
-        const cJSON *size = sw_json_member(weights, "group_size");
-        strategy = !size ? "tensor" : group ? "group" : "channel";
-    }
-    if (!strcmp(strategy, "channel")) {
-        spec->group_elems = 0;
-        return SW_OK;
-    }
-    if (strcmp(strategy, "group"))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "weight strategy \"%.60s\"; group and channel can be "
-                       "read", strategy);
-    if (!group) return SW_FAIL(err, SW_E_FORMAT, "strategy \"group\" without a group_size");
-    spec->group_elems = group;
-    return SW_OK;
-}
-
 /* actorder "group" (also written true or "dynamic") moves columns between groups at run time;
  * "weight" and "static" only changed the order of solving. */
 static sw_code check_actorder(const cJSON *weights, sw_err *err)
@@ -253,22 +236,28 @@ static sw_code check_actorder(const cJSON *weights, sw_err *err)
 static sw_code read_weights(sw_qspec *spec, const cJSON *weights, sw_err *err)
 {
     const cJSON *dynamic = sw_json_member(weights, "dynamic");
-    const char *type = "int";
-    int64_t bits = 8;
     sw_code rc;
 
     spec->is_symmetric = true;
-    if ((rc = sw_json_text(&type, weights, "type", err)) != SW_OK) return rc;
-    if (strcmp(type, "int"))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "weights of type \"%.60s\"; int can be read", type);
     if (dynamic && !cJSON_IsFalse(dynamic))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "weights quantized at run time (dynamic)");
-    if ((rc = sw_json_int(&bits, weights, "num_bits", 1, 64, err)) != SW_OK ||
-        (rc = sw_config_bits(&spec->num, bits, err)) != SW_OK ||
+    if ((rc = sw_ct_read_num(&spec->num, weights, err)) != SW_OK ||
         (rc = sw_json_bool(&spec->is_symmetric, weights, "symmetric", err)) != SW_OK ||
         (rc = check_actorder(weights, err)) != SW_OK)
         return rc;
-    return read_strategy(spec, weights, err);
+    return sw_ct_read_strategy(spec, weights, err);
+}
+
+/* A named format must be that of the scheme: it says where the tensors are. */
+static sw_code check_group_format(const cJSON *group, const sw_qspec *spec, sw_err *err)
+{
+    const char *mine = sw_ct_format(spec), *format = mine;
+    sw_code rc = sw_json_text(&format, group, "format", err);
+
+    if (rc != SW_OK) return rc;
+    if (mine && format && !strcmp(mine, format)) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "format \"%.60s\" holds %s weights otherwise than \"%s\"",
+                   format ? format : "(none)", spec->num->name, mine ? mine : "any known format");
 }
 
 static sw_code read_group(sw_qspec *spec, const cJSON *group, sw_err *err)
@@ -280,13 +269,16 @@ static sw_code read_group(sw_qspec *spec, const cJSON *group, sw_err *err)
     if (!cJSON_IsObject(weights))
         return SW_FAIL(err, SW_E_FORMAT, "%.60s has no weights scheme", group->string);
     if ((rc = sw_json_text(&format, group, "format", err)) != SW_OK) return rc;
-    if (strcmp(format, CT_FORMAT))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%.60s: format \"%.60s\"; " CT_FORMAT " can be read",
+    if (!sw_ct_is_format(format))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%.60s: format \"%.60s\" cannot be read",
                        group->string, format);
-    if (sw_json_member(group, "input_activations") || sw_json_member(group, "output_activations"))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%.60s quantizes activations; weight-only schemes "
-                       "can be read", group->string);
+    if (sw_json_member(group, "output_activations"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%.60s quantizes output activations, which no kernel "
+                       "here does", group->string);
     rc = read_weights(spec, weights, err);
+    if (rc == SW_OK && sw_json_member(group, "input_activations"))
+        rc = sw_ct_read_inputs(&spec->act, sw_json_member(group, "input_activations"), err);
+    if (rc == SW_OK) rc = check_group_format(group, spec, err);
     if (rc != SW_OK) sw_err_prefix(err, "%.60s", group->string);
     return rc;
 }
@@ -379,7 +371,8 @@ static bool is_mine(const cJSON *object)
 
 const sw_dialect sw_dialect_compressed_tensors = {
     .name = "compressed-tensors",
-    .summary = "pack-quantized, as llm-compressor writes it: vLLM, SGLang, transformers",
+    .summary = "as llm-compressor writes it: vLLM, SGLang, transformers",
+    .marker = "weight_scale",
     .scale_dtype = sw_scale_dtype_like_model,
     .can_hold = can_hold,
     .declare = declare,

@@ -119,6 +119,28 @@ static void every_row_returns_what_it_was_given(void **state)
     }
 }
 
+static void small_floats_come_back_from_every_row_that_holds_them(void **state)
+{
+    static const int64_t shapes[][2] = {{64, 128}, {130, 256}, {33, 384}};
+    int n_held = 0;
+
+    (void)state;
+    for (const sw_dialect *const *d = sw_dialects; *d; d++)
+        for (int i = 0; i < 3 * SW_GEN_FLOATS; i++) {
+            sw_qtensor q;
+            sw_err err = {0};
+            sw_gen_float_qtensor(&q, i / 3, shapes[i % 3][0], shapes[i % 3][1], (uint64_t)i);
+            if ((*d)->can_hold(&q.spec, q.n_out, q.k_in, &err) == SW_OK) {
+                round_trip(*d, &q);
+                n_held++;
+            } else {
+                assert_int_equal(err.code, SW_E_UNSUPPORTED);
+            }
+            sw_qtensor_free(&q);
+        }
+    assert_true(n_held >= 3 * SW_GEN_FLOATS + 3 * 7); /* all in tiles, seven as compressed-tensors */
+}
+
 static void a_scattered_g_idx_survives_gptq_and_is_refused_elsewhere(void **state)
 {
     (void)state;
@@ -165,6 +187,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_row_returns_what_it_was_given),
+        cmocka_unit_test(small_floats_come_back_from_every_row_that_holds_them),
         cmocka_unit_test(a_scattered_g_idx_survives_gptq_and_is_refused_elsewhere),
         cmocka_unit_test(encoding_is_deterministic),
     };
