@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/model/stored.h"
 #include "quant/slab.h"
 #include "quant/streams.h"
 
@@ -14,6 +15,7 @@ typedef struct site_need {
     bool is_used;
     int64_t k_in, n_max, n_linears, n_experts;
     int64_t weights; /* elements of its linears */
+    int64_t n_copied; /* of them those that a block copies out of the mapping */
     bool writes_residual;
 } site_need;
 
@@ -34,6 +36,7 @@ static void add_linear(site_need needs[SW_SITE_COUNT], const sw_model *m, const 
     need->n_linears++;
     need->n_experts = sw_max_i64(need->n_experts, ref->expert + 1);
     need->weights += ref->n_out * ref->k_in;
+    if (sw_stored_may_copy(m, ref)) need->n_copied += ref->n_out * ref->k_in;
     need->writes_residual = sw_model_site_writes_residual(m, ref->layer, ref->site);
 }
 
@@ -127,6 +130,8 @@ static void take_layer(forecaster *f, int64_t layer, const site_need needs[SW_SI
     bool one_pass = f->r->options->sequential == SW_SEQUENTIAL_LAYER;
     int64_t block = 0, all_stats = 0, peak = 0, worst_block = 0, read = 0;
 
+    for (int site = 0; site < SW_SITE_COUNT; site++) /* the original's block and the other's */
+        block += 2 * 2 * needs[site].n_copied;
     for (int site = 0; site < SW_SITE_COUNT; site++)
         if (one_pass && needs[site].is_used) all_stats += stats_of(f, &needs[site]);
     for (int site = 0; site < SW_SITE_COUNT; site++) {

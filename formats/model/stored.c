@@ -124,6 +124,12 @@ sw_code sw_stored_bias(sw_stored *out, const sw_model *m, const sw_st *st, int64
     return rc;
 }
 
+bool sw_stored_may_copy(const sw_model *m, const sw_linear_ref *ref)
+{
+    return m->arch->has_transposed_linears ||
+           (ref->expert >= 0 && m->arch->fused_experts[0] != NULL);
+}
+
 bool sw_stored_is_plain(const sw_stored *s)
 {
     return s->row_step == s->k_in && (s->col_step == 1 || s->k_in == 1);

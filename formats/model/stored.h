@@ -29,6 +29,8 @@ sw_code sw_stored_weight(sw_stored *out, const sw_model *m, const sw_st *st, int
                          sw_slot slot, int64_t expert, sw_err *err) SW_MUST_USE;
 sw_code sw_stored_bias(sw_stored *out, const sw_model *m, const sw_st *st, int64_t layer,
                        sw_slot slot, int64_t expert, sw_err *err) SW_MUST_USE;
+/* true for a linear whose rows, as this family is published, do not lie in the file. */
+bool sw_stored_may_copy(const sw_model *m, const sw_linear_ref *ref);
 /* true when the rows lie in the file as they are meant. */
 bool sw_stored_is_plain(const sw_stored *stored);
 /* dst = the rows, dense, in the tensor's dtype. */
