@@ -220,10 +220,12 @@ static sw_code score_all(search *s, sw_err *err)
     return SW_OK;
 }
 
-/* The best of each kind that beats identity, best first; returns how many. */
+/* The best of each kind, best first; returns how many. They must beat identity where the readers'
+ * outputs add up; what errors of queries and keys do to a block, only the block can say. */
 static int choose_finalists(candidate out[KIND_COUNT], const search *s)
 {
-    const double identity = s->list[s->n - 1].loss;
+    const double identity =
+        s->g->fold.site == SW_SITE_ATTN_IN ? (double)INFINITY : s->list[s->n - 1].loss;
     int n = 0;
 
     for (int k = 0; k < KIND_COUNT; k++) {
