@@ -40,6 +40,20 @@ done:
     gemm_case_free(&c);
 }
 
+/* Shape number i of those that differ in how a weight of this operation is stored. */
+static void set_storage(gemm_shape *shape, int i)
+{
+    static const sw_dtype dtypes[] = {SW_DTYPE_F16, SW_DTYPE_BF16, SW_DTYPE_F32, SW_DTYPE_F8_E8M0,
+                                      SW_DTYPE_F8_E4M3};
+    bool is_float = sw_nums[shape->num].kind == SW_NUM_FLOAT;
+
+    shape->dtype = dtypes[i % (is_float ? 5 : 2)];
+    shape->is_asymmetric = !is_float && shape->is_asymmetric;
+    if (shape->num == SW_NUM_E4M3 && i % 2) shape->num = SW_NUM_E5M2;
+    if (is_float && shape->group_elems == 96) shape->group_elems = 16;
+    shape->has_global = is_float && i % 3 == 0; /* a power of two: still exact */
+}
+
 static void columns_come_back_exactly(void **state)
 {
     static const int64_t groups[] = {32, 64, 96, 128, 0};
@@ -51,11 +65,11 @@ static void columns_come_back_exactly(void **state)
             for (size_t t = 0; t < sizeof tokens / sizeof *tokens; t++) {
                 const sw_kernel *kernel = &sw_kernels[i];
                 gemm_shape shape = {.op = kernel->op, .m = tokens[t], .n_out = 75, .k_in = 136,
-                                    .num = gemm_op_num(kernel->op),
-                                    .dtype = (g + t) % 2 ? SW_DTYPE_BF16 : SW_DTYPE_F16,
-                                    .group_elems = groups[g], .is_asymmetric = t % 2 == 0,
+                                    .num = gemm_op_num(kernel->op), .group_elems = groups[g],
+                                    .is_asymmetric = t % 2 == 0,
                                     .seed = (uint32_t)(10 * g + i)};
 
+                set_storage(&shape, g + (int)t);
                 if (kernel->op == SW_GEMM_DENSE && g > 0) continue;
                 /* whether a tile spans two groups makes another loop; how many do not */
                 if (groups[g] != 32 && groups[g] != 128 && tokens[t] != 1 && tokens[t] != 33)
@@ -84,6 +98,35 @@ static void all_codes_occur(void **state)
         for (int i = 0; i < 256; i++) n_seen += seen[i], n_zeros += zero_seen[i];
         assert_int_equal(n_seen, 1 << bits[b]);
         assert_true(n_zeros > (b ? 150 : 15));
+        gemm_case_free(&c);
+    }
+}
+
+/* The same of small floats, but for what is no number. */
+static void all_small_floats_occur(void **state)
+{
+    static const struct {
+        sw_gemm_op op;
+        sw_num_id num;
+        int n_codes;
+    } rows[] = {{SW_GEMM_FP4A16, SW_NUM_E2M1, 16}, {SW_GEMM_FP8A16, SW_NUM_E4M3, 254},
+                {SW_GEMM_FP8A16, SW_NUM_E5M2, 248}};
+
+    (void)state;
+    for (int r = 0; r < 3; r++) {
+        gemm_shape shape = {.op = rows[r].op, .m = 1, .n_out = 75, .k_in = 136,
+                            .num = rows[r].num, .dtype = SW_DTYPE_F32, .group_elems = 32};
+        bool seen[256] = {false};
+        int n_seen = 0;
+        gemm_case c;
+
+        gemm_case_new(&c, &shape);
+        for (int64_t i = 0; i < 75 * 136; i++) seen[c.codes[i]] = true;
+        for (int i = 0; i < 256; i++) n_seen += seen[i];
+        assert_int_equal(n_seen, rows[r].n_codes);
+        for (int i = 0; i < rows[r].n_codes; i++) /* two ways to read the bits */
+            assert_true(!seen[i] || gemm_small_float(rows[r].num, i) ==
+                                        sw_nums[rows[r].num].values[i]);
         gemm_case_free(&c);
     }
 }
@@ -179,6 +222,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(columns_come_back_exactly), cmocka_unit_test(all_codes_occur),
+        cmocka_unit_test(all_small_floats_occur),
         cmocka_unit_test(faults_are_noticed), cmocka_unit_test(not_a_number_stays_in_its_token),
     };
 
