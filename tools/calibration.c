@@ -94,6 +94,20 @@ done:
     return rc;
 }
 
+sw_code sw_calibration_assume(sw_calibration *out, const sw_model *model,
+                              const sw_calibration_options *o, sw_err *err)
+{
+    sw_calib *calib = &out->calib;
+
+    memset(out, 0, sizeof *out);
+    calib->n_seqs = o->n_samples ? o->n_samples : DEFAULT_SAMPLES;
+    calib->seq_len = o->seq_len ? o->seq_len : sw_min_i64(DEFAULT_SEQ_LEN, model->max_positions);
+    if (calib->seq_len > model->max_positions)
+        return SW_FAIL(err, SW_E_USAGE, "--seq-len %lld is beyond the model's context of %lld",
+                       (long long)calib->seq_len, (long long)model->max_positions);
+    return SW_OK;
+}
+
 static sw_code cut_windows(sw_calibration *out, const sw_model *model,
                            const sw_calibration_options *o, sw_err *err)
 {

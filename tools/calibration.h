@@ -24,6 +24,9 @@ typedef struct sw_calibration_options {
  * tokens than the embedding has rows. */
 sw_code sw_calibration_read(sw_calibration *out, const sw_model *model,
                             const sw_calibration_options *options, sw_err *err) SW_MUST_USE;
+/* Only its measures, for foreseeing a run: ids stay NULL. SW_E_USAGE for seq_len. */
+sw_code sw_calibration_assume(sw_calibration *out, const sw_model *model,
+                              const sw_calibration_options *options, sw_err *err) SW_MUST_USE;
 void sw_calibration_free(sw_calibration *calibration); /* accepts a zeroed one */
 
 /* tokenizer.json of a model directory, checked against the model's embedding. */

@@ -7,6 +7,7 @@
 
 #include "kernels/engine/engine.h"
 #include "quant/scheme.h"
+#include "tools/devices.h"
 #include "tools/names.h"
 #include "tools/needs.h"
 #include "tools/target_bits.h"
@@ -44,68 +45,30 @@ static const char *sequential_name(int i)
 #define AT(field) .offset = offsetof(quantize_options, field)
 
 const sw_opt sw_quantize_rows[] = {
-    {.name = "out", .letter = 'o', .kind = SW_OPT_TEXT, AT(out), .arg = "DIR",
-     .help = "where the checkpoint goes; complete or absent"},
-    {.name = "scheme", .letter = 's', .kind = SW_OPT_CHOICE, AT(scheme), .arg = "S",
-     .choices = sw_name_of_scheme, .help = "what weights become (default W4A16)"},
-    {.name = "method", .letter = 'm', .kind = SW_OPT_CHOICE, AT(method), .arg = "M",
-     .choices = sw_name_of_method, .help = "how they are rounded (default gptq)"},
-    {.name = "format", .letter = 'f', .kind = SW_OPT_CHOICE, AT(format), .arg = "F",
-     .choices = sw_name_of_format, .help = "whose checkpoint it is (default swage)"},
-    {.name = "recipe", .kind = SW_OPT_TEXT, AT(recipe), .arg = "FILE.json",
-     .help = "take the options from a file, and what differs per linear: \"overrides\"; options on "
-             "the line go first"},
-    {.name = "calib", .kind = SW_OPT_LIST, AT(calib), .arg = "FILE",
-     .help = "calibration text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
-    {.name = "stats", .kind = SW_OPT_TEXT, AT(stats), .arg = "FILE",
-     .help = "statistics that `swage calibrate` wrote, in the place of --calib"},
-    {.name = "samples", .kind = SW_OPT_INT, AT(samples), .arg = "N", .min = 1, .max = 1e7,
-     .help = "calibration windows (default 128)"},
-    {.name = "seq-len", .kind = SW_OPT_INT, AT(seq_len), .arg = "L", .min = 8, .max = 1 << 20,
-     .help = "tokens per window (default 2048 or the model's context)"},
-    {.name = "seed", .kind = SW_OPT_INT, AT(seed), .arg = "N", .min = 0, .max = 9e15,
-     .help = "draw the windows from the whole text (default 0: its first ones)"},
-    {.name = "bits", .kind = SW_OPT_CHOICE, AT(bits), .arg = "B", .choices = bits_name,
-     .help = "instead of the scheme's"},
-    {.name = "group-size", .kind = SW_OPT_CHOICE, AT(group_size), .arg = "G",
-     .choices = group_name, .help = "weights per scale, instead of the scheme's"},
-    {.name = "target-bits", .kind = SW_OPT_REAL, AT(target_bits), .arg = "X", .min = 1, .max = 16,
-     .help = "bits per weight, scales included: choose width and group size of every linear by "
-             "what it costs the model"},
-    {.name = "sym", .kind = SW_OPT_FLAG, AT(symmetry), .set_to = 1, .help = "no zero points"},
-    {.name = "asym", .kind = SW_OPT_FLAG, AT(symmetry), .set_to = 2, .help = "with zero points"},
-    {.name = "ignore", .kind = SW_OPT_LIST, AT(ignore), .arg = "PATTERN",
-     .help = "leave linears alone whose path matches (PCRE2, anywhere in it)"},
-    {.name = "act-order", .kind = SW_OPT_CHOICE, AT(act_order), .arg = "A", .choices = order_name,
-     .help = "order in which gptq goes through the inputs (default static)"},
-    {.name = "sequential", .kind = SW_OPT_CHOICE, AT(sequential), .arg = "S",
-     .choices = sequential_name,
-     .help = "observe each input site after those before it are quantized, or a whole layer at "
-             "once: faster, worse (default site)"},
-    {.name = "experts", .kind = SW_OPT_CHOICE, AT(experts), .arg = "E",
-     .choices = sw_name_of_experts,
-     .help = "calibrate each expert on the tokens routed to it, on all tokens, or on a blend by "
-             "evidence (default shrink)"},
-    {.name = "damp", .kind = SW_OPT_REAL, AT(damp), .arg = "X", .min = 1e-6, .max = 1,
-     .help = "first damping of the Hessian, as a share of its mean diagonal (default 0.01)"},
-    {.name = "shard-size", .kind = SW_OPT_SIZE, AT(shard_bytes), .arg = "BYTES",
-     .help = "cut the output into files of at most this (default: 5G)"},
-    {.name = "memory", .kind = SW_OPT_SIZE, AT(memory_bytes), .arg = "BYTES",
-     .help = "keep to so much memory, with activations on disk where that helps; same output"},
-    {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
-     .help = "replace an existing output"},
-    {.name = "restart", .kind = SW_OPT_FLAG, AT(is_restart), .set_to = 1,
-     .help = "drop what an unfinished run left in DIR.partial instead of continuing it"},
-    {.name = "allow-fallback", .kind = SW_OPT_FLAG, AT(allow_fallback), .set_to = 1,
-     .help = "exit 0 even if a linear could not be done by the method asked for"},
+#include "tools/quantize_rows.def"
     SW_CMD_THREADS_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
 };
 
-const sw_quantize_options sw_quantize_defaults = {
-    .scheme = "W4A16", .method = "gptq", .format = "swage", .act_order = "static",
-    .sequential = "site", .experts = "shrink", .damp = 0.01, .shard_bytes = (uint64_t)5 << 30};
+#define PLAN_AT(field) .offset = offsetof(sw_plan_options, field)
+
+const sw_opt sw_plan_rows[] = {
+#include "tools/quantize_rows.def"
+    {.name = "tp", .kind = SW_OPT_TEXT, PLAN_AT(tp), .arg = "N,...",
+     .help = "tensor-parallel degrees to look at (default 1,2,4,8)"},
+    {.name = "device", .kind = SW_OPT_CHOICE, PLAN_AT(device), .arg = "D",
+     .choices = sw_name_of_device, .help = "whose memory decoding is predicted for (default h200)"},
+    {.name = "bandwidth", .kind = SW_OPT_REAL, PLAN_AT(bandwidth), .arg = "GB/S", .min = 1,
+     .max = 1e6, .help = "of some other device, without overheads"},
+    {.name = "emit-recipe", .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe), .arg = "FILE",
+     .help = "write the options as a recipe for quantize"},
+    SW_CMD_THREADS_ROW,
+    SW_CMD_COMMON_ROWS,
+    {0},
+};
+
+const sw_quantize_options sw_quantize_defaults = {SW_QUANTIZE_DEFAULTS};
 
 static int index_of(sw_opt_choice_fn names, const char *name)
 {
@@ -168,6 +131,7 @@ static sw_code check_rest(const job *j, sw_err *err)
     sw_code rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st, err);
 
     sw_lm_free(&ends);
+    if (j->is_dry) return rc;
     for (int64_t i = 0; i < sw_st_count(j->source.st) && rc == SW_OK; i++) {
         const sw_st_tensor *t = sw_st_at(j->source.st, i);
         char path[256];
@@ -270,12 +234,13 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     settings_of(&j->settings, o);
     algo = j->settings.quant.algo;
     j->dialect = sw_dialect_find(o->format);
-    if (!o->out) return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
-    if (!o->may_replace && sw_path_exists(o->out))
+    if (!o->out && !j->is_dry)
+        return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
+    if (o->out && !o->may_replace && sw_path_exists(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
     with_text = sw_quantize_job_needs_text(j) || o->target_bits > 0;
     if ((rc = check_stats(j, err)) != SW_OK) return rc;
-    if (with_text && !o->calib.n)
+    if (with_text && !o->calib.n && !j->is_dry)
         return SW_FAIL(err, SW_E_USAGE, "%s%s needs calibration text: --calib FILE",
                        algo->needs_statistics ? "method "
                        : sw_quantize_job_needs_text(j) ? "scheme " : "--target-bits",
@@ -299,13 +264,15 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
         if (rc != SW_OK) return rc;
     } else if (with_text) {
         sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed};
-        if ((rc = sw_calibration_read(&j->calibration, &j->source.model, &c, err)) != SW_OK)
-            return rc;
+        rc = o->calib.n ? sw_calibration_read(&j->calibration, &j->source.model, &c, err)
+                        : sw_calibration_assume(&j->calibration, &j->source.model, &c, err);
+        if (rc != SW_OK) return rc;
     } else if (o->calib.n || o->stats) {
         sw_progress_note(j->progress, "method %s needs no calibration; --%s is not read",
                          algo->name, o->stats ? "stats" : "calib");
     }
     if ((rc = bound_memory(j, with_text, err)) != SW_OK) return rc;
+    if (j->is_dry) return SW_OK;
     if (o->target_bits > 0 && (rc = choose_specs(j, err)) != SW_OK) return rc;
     rc = sw_quantize_report_new(&j->report, &j->settings, with_text ? &j->calibration : NULL,
                                 &o->calib, &j->selection, err);
@@ -315,12 +282,13 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
 }
 
 sw_code sw_quantize_job_options(sw_quantize_job *j, sw_run *run,
-                                const sw_quantize_options *given, sw_err *err)
+                                const sw_quantize_options *given, const sw_opt *table,
+                                sw_err *err)
 {
     sw_code rc = SW_ARENA_TAKE(&j->o, run->arena, 1, err);
 
     if (rc != SW_OK) return rc;
     *j->o = *given;
     if (!given->recipe) return SW_OK;
-    return sw_recipe_read(&j->recipe, j->o, sw_quantize_rows, run->is_set, given->recipe, run->arena, err);
+    return sw_recipe_read(&j->recipe, j->o, table, run->is_set, given->recipe, run->arena, err);
 }

@@ -24,6 +24,19 @@ typedef struct sw_quantize_options {
     uint64_t shard_bytes, memory_bytes;
 } sw_quantize_options;
 
+/* What is not given. */
+#define SW_QUANTIZE_DEFAULTS \
+    .scheme = "W4A16", .method = "gptq", .format = "swage", .act_order = "static", \
+    .sequential = "site", .experts = "shrink", .damp = 0.01, .shard_bytes = (uint64_t)5 << 30
+
+/* Those of `plan`: what quantize takes, and more. */
+typedef struct sw_plan_options {
+    sw_quantize_options quantize;
+    const char *tp, *device, *emit_recipe;
+    double bandwidth; /* GB/s; 0: the device's */
+} sw_plan_options;
+
+extern const sw_opt sw_plan_rows[];
 extern const sw_opt sw_quantize_rows[]; /* the options, with those of every command */
 extern const sw_quantize_options sw_quantize_defaults;
 
@@ -44,9 +57,11 @@ typedef struct sw_quantize_job {
     bool is_dry;
 } sw_quantize_job;
 
-/* A copy of the options in the arena, over what the recipe says where the line is silent. */
+/* A copy of the options, as `table` describes them, in the arena, over what the recipe says where
+ * the line is silent. */
 sw_code sw_quantize_job_options(sw_quantize_job *job, sw_run *run,
-                                const sw_quantize_options *given, sw_err *err) SW_MUST_USE;
+                                const sw_quantize_options *given, const sw_opt *table,
+                                sw_err *err) SW_MUST_USE;
 /* Everything up to the first weight: the model, what becomes of its linears, calibration. */
 sw_code sw_quantize_job_prepare(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 /* Is there anything to be found out from calibration text: statistics, or the range of inputs? */

@@ -1,0 +1,57 @@
+#!/bin/bash
+# What plan says holds when quantize does it, and what quantize refuses up front plan refuses.
+. "$(dirname "$0")/lib.bash"
+
+field() { grep -o "\"$1\":[^,}]*" "$T/stdout" | head -n 1 | cut -d: -f2 | tr -d ' \t'; }
+spaced() { tr -d ' \t\n' <"$T/stdout" >"$T/flat" && mv "$T/flat" "$T/stdout"; }
+
+# sizes, for every format and width
+for options in '--format swage' '--format gptq --bits 8' '--format gptq_v2 --bits 2 --asym' \
+    '--format compressed-tensors --asym' '--format swage --group-size channel --ignore layers.1'; do
+    # shellcheck disable=SC2086
+    set -- "$TOY" --method rtn --quiet --json $options
+    expect 0 '' "$SWAGE" plan "$@"
+    spaced
+    before=$(field tensor_bytes_before) after=$(field tensor_bytes_after)
+    rm -rf "$T/out"
+    expect 0 '' "$SWAGE" quantize "$@" -o "$T/out"
+    spaced
+    [ "$(field tensor_bytes_before)" = "$before" ] || fail "before: planned $before ($options)"
+    [ "$(field tensor_bytes_after)" = "$after" ] ||
+        fail "after: planned $after, have $(field tensor_bytes_after) ($options)"
+done
+
+# refusals are word by word those of quantize
+alike() { # TEXT OPTION...
+    expect 2 "$1" "$SWAGE" quantize "$TOY" -o "$T/no" --method rtn "${@:2}"
+    sed 's/^swage [a-z]*: //' "$T/stderr" >"$T/want"
+    expect 2 "$1" "$SWAGE" plan "$TOY" --method rtn "${@:2}"
+    sed 's/^swage [a-z]*: //' "$T/stderr" | cmp -s - "$T/want" || fail "another message for ${*:2}"
+}
+alike 'ignore both' --ignore q_proj
+alike 'matches no' --ignore nosuch
+alike 'did you mean' --ignroe x
+expect 4 'groups of 128' "$SWAGE" plan tests/golden/arch/deepseek_v3 --method rtn
+expect 5 'no such directory' "$SWAGE" plan "$T/nowhere"
+expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/q" --method rtn --quiet
+expect 4 'quantized already' "$SWAGE" plan "$T/q"
+expect 2 'beyond the model' "$SWAGE" plan "$TINY" --seq-len 100000
+expect 2 'degrees' "$SWAGE" plan "$TINY" --tp 1,x
+expect 2 'degrees' "$SWAGE" plan "$TINY" --tp 0
+
+# cuts: tiny-llama has 2 heads of keys and 4 of queries, 256 wide
+expect 0 '' "$SWAGE" plan "$TINY" --quiet --tp 1,2,3,16
+grep -q '^tp 2 *legal$' "$T/stdout" || fail "tp 2: $(grep '^tp' "$T/stdout")"
+grep -q '^tp 3 *no: q_proj: 256 outputs are not divisible by 3$' "$T/stdout" || fail 'tp 3'
+grep -q '^tp 16 *no: ' "$T/stdout" || fail 'tp 16'
+grep -q '^warning .*eat the win' "$T/stdout" || fail 'no warning for products of a microsecond'
+expect 0 '' "$SWAGE" plan "$TINY" --quiet --group-size 64 --ignore mlp --tp 4
+grep -q 'left as it is' "$T/stdout" || fail 'what is ignored is not shown'
+
+# a recipe that plan writes makes quantize do what plan was asked
+set -- --method rtn --bits 8 --group-size 32 --format gptq --ignore layers.0
+expect 0 '' "$SWAGE" plan "$TOY" "$@" --quiet --emit-recipe "$T/recipe.json"
+expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/direct" --quiet "$@"
+expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/by_recipe" --quiet --recipe "$T/recipe.json"
+diff -r "$T/direct" "$T/by_recipe" >/dev/null || fail 'the recipe says something else'
+finish
