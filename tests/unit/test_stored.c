@@ -76,6 +76,14 @@ static void test_transposed(void **state)
         for (int64_t k = 0; k < 128; k++)
             assert_int_equal(rows[n * 128 + k],
                              at(m.st, "transformer.h.0.attn.c_attn.weight", k * 384 + n));
+    s.n_out = 101; /* no multiple of any block */
+    s.k_in = 77;
+    s.first = 5;
+    sw_stored_copy(rows, &s);
+    for (int64_t n = 0; n < 101; n++)
+        for (int64_t k = 0; k < 77; k++)
+            assert_int_equal(rows[n * 77 + k],
+                             at(m.st, "transformer.h.0.attn.c_attn.weight", 5 + k * 384 + n));
     assert_int_equal(sw_stored_bias(&s, &m.model, m.st, 0, SW_SLOT_QKV, -1, &err), SW_OK);
     assert_true(sw_stored_is_plain(&s) && s.n_out == 384);
     open_model_close(&m);
