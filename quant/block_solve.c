@@ -257,7 +257,7 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
 
     if (job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
         rc = sw_experts_weigh(part->experts, part->n_experts, &stats->site[SW_SITE_MLP_IN],
-                              part->n_text, err);
+                              err);
     for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
         sw_expert_stats *x = &part->experts[e];
         sw_expert_site *own = is_in ? &x->in : &x->down;

@@ -36,10 +36,10 @@ void sw_expert_stats_finish(sw_expert_stats *stats)
     site_finish(&stats->down);
 }
 
-sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, int64_t n_text, sw_err *err)
+sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, sw_err *err)
 {
     int64_t k = all->k_in;
-    sw_prior prior = {.all = all, .n_text = n_text};
+    sw_prior prior = {.all = all};
     double trace = 0, damp;
     sw_code rc = SW_MEM_GET(&prior.root, k * k, "all-token statistics", err);
 
@@ -96,13 +96,12 @@ sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian hal
     between = first + second - 2 * both;
     distance = (n[0] * n[0] * first + n[1] * n[1] * second + 2 * n[0] * n[1] * both) /
                (n_own * n_own);
-    noise = between * n[0] * n[1] / n_own * (1 / n_own - 1 / (double)prior->n_text);
+    noise = between * n[0] * n[1] / n_own / n_own;
     if (distance > noise) *out = noise > 0 ? noise / distance : 0.0;
     return SW_OK;
 }
 
-static sw_code weigh_downs(sw_expert_stats *experts, int64_t n_experts, int64_t n_text,
-                           sw_err *err)
+static sw_code weigh_downs(sw_expert_stats *experts, int64_t n_experts, sw_err *err)
 {
     sw_code rc = SW_OK;
 
@@ -110,7 +109,7 @@ static sw_code weigh_downs(sw_expert_stats *experts, int64_t n_experts, int64_t 
         sw_expert_site *site = &experts[e].down;
         sw_prior prior = {0};
         if (!site->half[0].h || !site->all.h) continue;
-        if ((rc = sw_prior_new(&prior, &site->all, n_text, err)) != SW_OK) break;
+        if ((rc = sw_prior_new(&prior, &site->all, err)) != SW_OK) break;
         rc = sw_prior_weight(&site->weight, &prior, site->half, err);
         sw_prior_free(&prior);
     }
@@ -118,17 +117,17 @@ static sw_code weigh_downs(sw_expert_stats *experts, int64_t n_experts, int64_t 
 }
 
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
-                         int64_t n_text, sw_err *err)
+                         sw_err *err)
 {
     sw_prior prior = {0};
     sw_code rc = SW_OK;
 
-    if (n_experts && experts[0].in.half[0].h) rc = sw_prior_new(&prior, in_all, n_text, err);
+    if (n_experts && experts[0].in.half[0].h) rc = sw_prior_new(&prior, in_all, err);
     for (int64_t e = 0; e < n_experts && rc == SW_OK; e++)
         if (experts[e].in.half[0].h)
             rc = sw_prior_weight(&experts[e].in.weight, &prior, experts[e].in.half, err);
     sw_prior_free(&prior);
-    return rc == SW_OK ? weigh_downs(experts, n_experts, n_text, err) : rc;
+    return rc == SW_OK ? weigh_downs(experts, n_experts, err) : rc;
 }
 
 void sw_expert_blend(sw_hessian half[2], const sw_hessian *all, double d)

@@ -3,15 +3,15 @@
  * What an expert reads is H_e, the sum over the tokens routed to it. A rare expert has few, and
  * H_e is then noise; the sum over all tokens is solid, but is not what the expert reads. Between
  * means S = H_e / n_e and T = H_all / n_all the estimate is
- *     (1 - d) S + d T,    d = (var(S) - cov(S, T)) / |S - T|^2 within 0..1,
+ *     (1 - d) S + d T,    d = var(S) / |S - T|^2, at most 1,
  * the shrinkage of Ledoit and Wolf (J. Multivariate Anal. 88, 2004) towards a given target
  * (Schaefer and Strimmer, Stat. Appl. Genet. Mol. Biol. 4, 2005, section 2.2). Two things differ.
  * Norms are taken where T is the identity, because what rounding costs depends on the small
  * directions of H as on the large. And var(S) is not taken token by token, since neighbours in a
  * text are alike, but from how far the two halves of the calibration text disagree:
- *     v = |S_1 - S_2|^2 n_1 n_2 / n_e,   var(S) = v / n_e,   cov(S, T) = v / n,
- * the latter because the expert's tokens are among the n that T is drawn from. Without tokens in
- * either half there is no evidence and d = 1.
+ *     var(S) = |S_1 - S_2|^2 n_1 n_2 / n_e^2.
+ * That T is drawn from the same text is left out: the correction trusts S more, and models came
+ * out worse with it (tests/bench/moe.csv). Without tokens in either half d = 1.
  */
 #ifndef SW_QUANT_EXPERTS_H
 #define SW_QUANT_EXPERTS_H
@@ -46,13 +46,11 @@ void sw_expert_stats_finish(sw_expert_stats *stats); /* sw_hessian_finish of all
 /* All-token statistics made ready for comparing experts with them. */
 typedef struct sw_prior {
     const sw_hessian *all; /* borrowed */
-    int64_t n_text;        /* tokens that experts and `all` are drawn from */
     double *root;          /* [k, k] lower Cholesky factor of the damped mean, by columns */
 } sw_prior;
 
-/* `all` must be finished and hold tokens: those of a text of n_text, or a sample of them. */
-sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, int64_t n_text,
-                     sw_err *err) SW_MUST_USE;
+/* `all` must be finished and hold tokens. */
+sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, sw_err *err) SW_MUST_USE;
 void sw_prior_free(sw_prior *prior); /* accepts a zeroed one */
 
 /* The d of the head comment for finished halves. */
@@ -60,9 +58,9 @@ sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian hal
                         sw_err *err) SW_MUST_USE;
 
 /* Set the weight of every site that the experts hold, `in` against in_all (may be empty where no
- * expert holds one) and `down` against its own: of a text of n_text tokens, all finished. */
+ * expert holds one) and `down` against its own, all finished. */
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
-                         int64_t n_text, sw_err *err) SW_MUST_USE;
+                         sw_err *err) SW_MUST_USE;
 
 /* half[0] becomes the blend with weight d of the prior, scaled as a sum over n_tokens (at least 1):
  * those of both halves; half[1] may be empty. d = 1 is the prior alone. */

@@ -82,7 +82,6 @@ static sw_code load_site(sw_site_stats *out, const sw_zpack *z, const sw_model *
     (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.%s", (long long)layer,
                    sw_site_name(site));
     if ((rc = load_tokens(&n_tokens, &p, "tokens", 1, 1, err)) != SW_OK) return rc;
-    out->n_text = n_tokens;
     return load_mean(&out->site[site], &p, "hessian", sw_model_site_width(m, layer, site),
                      n_tokens, n_threads, err);
 }

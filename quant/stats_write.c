@@ -156,7 +156,7 @@ static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw
         if (rc == SW_OK) rc = sw_streams_observe(streams, &part, block, block, progress, err);
         if (rc == SW_OK)
             rc = sw_experts_weigh(part.experts, part.n_experts, &all->site[SW_SITE_MLP_IN],
-                                  part.n_text, err);
+                              err);
         if (rc == SW_OK) rc = sw_stats_write(w, &part, layer, err);
         sw_site_stats_free(&part);
     }

@@ -454,7 +454,6 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
         tap_q.see_all = see_all;
         tap_q.all_every = all_token_stride(s, stats->policy);
     }
-    stats->n_text = s->n_seqs * s->seq_len;
     if ((rc = observer_new(&o, s, stats, err)) != SW_OK) goto done;
     for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;

@@ -50,7 +50,6 @@ typedef struct sw_site_stats {
     sw_expert_stats *experts; /* [n_experts] of a sparse layer from expert_begin on, or NULL */
     int64_t expert_begin, n_experts;
     sw_experts policy;
-    int64_t n_text; /* tokens of the calibration text */
     bool is_weighed; /* the experts' weights are known */
 } sw_site_stats;
 

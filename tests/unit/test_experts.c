@@ -74,7 +74,7 @@ static void world_open(world *w, double tilt)
     sum_rows(&w->all, rows, ALL_TOKENS);
     draw(rows, TOKENS_MAX, tilt, &w->rng);
     sum_rows(&w->truth, rows, TOKENS_MAX);
-    assert_int_equal(sw_prior_new(&w->prior, &w->all, 1000 * ALL_TOKENS, &err), SW_OK);
+    assert_int_equal(sw_prior_new(&w->prior, &w->all, &err), SW_OK);
 }
 
 static void world_close(world *w)
@@ -219,7 +219,7 @@ static void test_dead_inputs(void **state)
     sum_rows(&all, rows, 2000);
     sum_rows(&half[0], rows, 30);
     sum_rows(&half[1], rows + 30 * K, 30);
-    assert_int_equal(sw_prior_new(&prior, &all, 2000, &err), SW_OK);
+    assert_int_equal(sw_prior_new(&prior, &all, &err), SW_OK);
     assert_int_equal(sw_prior_weight(&d, &prior, half, &err), SW_OK);
     assert_true(d >= 0 && d <= 1);
     sw_prior_free(&prior);

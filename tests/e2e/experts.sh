@@ -1,0 +1,25 @@
+#!/bin/bash
+# Experts on little text: what they are calibrated on decides, and the blend is no worse than either
+# part. 1024 tokens: some experts get a few dozen.
+. "$(dirname "$0")/lib.bash"
+MOE=$PWD/tests/golden/models/tiny-moe
+
+kl_of() {
+    "$SWAGE" verify "$T/$1" --against "$MOE" --text "$PWD/calib_data/eval.txt" --window 512 \
+        --max-windows 6 --no-gap --json --quiet |
+        grep -A1 '"kl_mean"' | tail -n 1 | grep -o '[0-9][0-9.e-]*'
+}
+for experts in routed all shrink; do
+    expect 0 '' "$SWAGE" quantize "$MOE" -o "$T/$experts" --experts $experts --allow-fallback --quiet \
+        --calib "$PWD/calib_data/calib.txt" --samples 2 --seq-len 512
+    cp "$T/stdout" "$T/$experts.said"
+    eval "kl_$experts=$(kl_of $experts)"
+done
+# shellcheck disable=SC2154
+awk -v r="$kl_routed" -v a="$kl_all" -v s="$kl_shrink" \
+    'BEGIN { exit !(s > 0 && s < 0.9 * r && s < 1.03 * a) }' ||
+    fail "KL routed $kl_routed, all $kl_all, shrink $kl_shrink"
+grep -q '^experts  *32, .* calibration tokens each' "$T/shrink.said" || fail 'tokens are not reported'
+grep -q '0 by a fallback' "$T/shrink.said" || fail 'an expert fell back'
+grep -q '"routed_tokens"' "$T/shrink/manifest.json" || fail 'no tokens in the rows of the manifest'
+finish
