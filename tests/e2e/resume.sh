@@ -160,4 +160,13 @@ if kill -STOP $pid 2>/dev/null && [ -d "$PART" ]; then
 fi
 wait $pid || fail 'the first of two runs failed'
 same "$T/whole" "$OUT"
+
+# factors that were folded into norms come back with their blocks
+rm -r "$OUT" "$T/whole"
+Q+=(--method awq --samples 4)
+expect 0 '' quantize "$T/whole"
+tr -d ' \n' <"$T/whole/manifest.json" | grep -q '"accepted":true' || fail 'no factor was taken'
+kill_after 2
+expect 0 'continuing' "${Q[@]}" -o "$OUT"
+same "$T/whole" "$OUT"
 finish

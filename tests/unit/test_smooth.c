@@ -1,5 +1,5 @@
 /* test_smooth.c - SmoothQuant on a model with outliers in its activations: what plain W8A8 loses
- * there, and how much of it comes back. Activations are rounded as the kernels round them. */
+ * there through the integer kernel, and how much of it comes back. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,15 +18,15 @@
 #include "verify/metrics.h"
 
 #define MODEL "calib_data/tiny-llama"
-enum { SEQS = 4, LEN = 96, TOKENS = SEQS * LEN, EVAL = 192, REPORTS_MAX = 64 };
+enum { SEQS = 4, LEN = 96, TOKENS = SEQS * LEN, EVAL = 192, REPORTS_MAX = 64, LINEARS_MAX = 64 };
 
-/* A model whose linears are replaced by what the quantizer put. */
+/* A model whose linears are what the quantizer put, packed for the kernel. */
 typedef struct served {
     open_model m;
-    float *values[256];
-    int n_values, n_reports, n_accepted, n_changed;
+    sw_tiles tiles[LINEARS_MAX];
+    void *bytes[2 * LINEARS_MAX];
+    int n_linears, n_reports, n_accepted, n_changed;
     sw_transform_report reports[REPORTS_MAX];
-    bool is_static;
 } served;
 
 static void read_ids(uint32_t *ids, int n, const char *path)
@@ -42,23 +42,34 @@ static void read_ids(uint32_t *ids, int n, const char *path)
     fclose(f);
 }
 
+/* Tiles for the integer kernel; scales are floats of whatever the spec says. */
 static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
                    const sw_solve_report *report, sw_err *err)
 {
     served *s = self;
     sw_weight *w = sw_block_weight(&s->m.lm.blocks[ref->layer], ref->slot, ref->expert);
-    float *values = malloc((size_t)(q->n_out * q->k_in) * sizeof *values);
+    sw_tiles *t = &s->tiles[s->n_linears];
+    void *codes = NULL, *scales = NULL;
 
     (void)path;
     (void)report;
-    (void)err;
-    assert_non_null(values);
-    sw_qtensor_decode(values, q);
-    s->values[s->n_values++] = values;
-    w->dense = values;
-    w->dense_dtype = SW_DTYPE_F32;
+    assert_true(s->n_linears < LINEARS_MAX);
+    assert_int_equal(sw_mem_get(&codes, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in), 1,
+                                "codes", err), SW_OK);
+    assert_int_equal(sw_mem_get(&scales, sw_tiles_scales_bytes(q->spec.scale_dtype, q->n_out,
+                                                               q->n_groups), 1, "scales", err),
+                     SW_OK);
+    s->bytes[2 * s->n_linears] = codes;
+    s->bytes[2 * s->n_linears++ + 1] = scales;
+    if (sw_tiles_pack(codes, scales, NULL, q, err) != SW_OK) fail_msg("%s", err->text);
+    *t = (sw_tiles){.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in, .n_groups = q->n_groups,
+                    .container_bits = sw_tiles_container_bits(q->spec.num), .codes = codes,
+                    .scales = scales, .input_scale = q->input_scale};
+    w->dense = NULL;
+    w->tiles = t;
     w->act = q->spec.act;
     w->input_scale = q->input_scale;
+    assert_int_equal(sw_gemm_op_of(w), SW_GEMM_W8A8);
     return SW_OK;
 }
 
@@ -92,60 +103,6 @@ static sw_code transformed(void *self, const sw_transform_report *report, sw_err
     return SW_OK;
 }
 
-/* Largest input of each site, layer after layer, for scales that the run did not settle. */
-typedef struct ranges {
-    float amax[SW_SITE_COUNT];
-} ranges;
-
-static sw_code see_range(void *self, sw_site site, int64_t expert, const float *x,
-                         int64_t n_tokens, int64_t k_in, const float *residual,
-                         const int32_t *token_ids, sw_err *err)
-{
-    ranges *r = self;
-
-    (void)expert;
-    (void)residual;
-    (void)token_ids;
-    (void)err;
-    for (int64_t i = 0; i < n_tokens * k_in; i++) r->amax[site] = fmaxf(r->amax[site], fabsf(x[i]));
-    return SW_OK;
-}
-
-static void settle_inputs(served *s, const uint32_t *ids)
-{
-    sw_engine *e = open_engine(&s->m, TOKENS, 2);
-    float *x = NULL;
-    sw_err err = {0};
-
-    assert_int_equal(SW_MEM_GET(&x, TOKENS * s->m.model.hidden, "stream", &err), SW_OK);
-    assert_int_equal(sw_engine_embed(e, &s->m.lm, x, ids, SEQS, LEN, 0, &err), SW_OK);
-    for (int64_t l = 0; l < s->m.model.n_layers; l++) {
-        static const sw_site site_of[] = {
-            [SW_SLOT_Q] = SW_SITE_ATTN_IN,   [SW_SLOT_K] = SW_SITE_ATTN_IN,
-            [SW_SLOT_V] = SW_SITE_ATTN_IN,   [SW_SLOT_O] = SW_SITE_O_IN,
-            [SW_SLOT_GATE] = SW_SITE_MLP_IN, [SW_SLOT_UP] = SW_SITE_MLP_IN,
-            [SW_SLOT_DOWN] = SW_SITE_DOWN_IN};
-        sw_block *block = &s->m.lm.blocks[l];
-        ranges r = {{0}};
-        sw_tap tap = {.self = &r, .see = see_range};
-        sw_act acts[SW_SLOT_COUNT];
-
-        for (int i = SW_SLOT_Q; i <= SW_SLOT_DOWN; i++) {
-            acts[i] = block->linear[i].act;
-            block->linear[i].act = (sw_act){0};
-        }
-        assert_int_equal(sw_engine_block(e, block, x, SEQS, LEN, NULL, &tap, SW_RUN_ALL, &err),
-                         SW_OK);
-        for (int i = SW_SLOT_Q; i <= SW_SLOT_DOWN; i++) {
-            block->linear[i].act = acts[i];
-            if (!(block->linear[i].input_scale > 0))
-                block->linear[i].input_scale = r.amax[site_of[i]] / 127;
-        }
-    }
-    sw_mem_put(x);
-    sw_engine_free(e);
-}
-
 static void serve(served *s, const char *dir, const char *method, sw_act_scope scope)
 {
     sw_quant_options o = sw_quant_defaults();
@@ -161,19 +118,18 @@ static void serve(served *s, const char *dir, const char *method, sw_act_scope s
     o.algo = sw_algo_find(method);
     o.spec.num = sw_num_by_bits(8);
     o.spec.group_elems = 0;
-    o.spec.scale_dtype = SW_DTYPE_F32;
+    o.spec.scale_dtype = SW_DTYPE_F16;
     o.spec.act = (sw_act){.num = sw_num_by_bits(8), .scope = scope, .scale_dtype = SW_DTYPE_F32};
     o.cap = (sw_strengths){0, 0};
     o.n_threads = 2;
     if (sw_quant_run(&s->m.model, s->m.st, &calib, &o, &sink, NULL, &err) != SW_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(s->n_values, 7 * s->m.model.n_layers);
-    if (scope == SW_ACT_TENSOR) settle_inputs(s, ids);
+    assert_int_equal(s->n_linears, 7 * s->m.model.n_layers);
 }
 
 static void served_free(served *s)
 {
-    for (int i = 0; i < s->n_values; i++) free(s->values[i]);
+    for (int i = 0; i < 2 * s->n_linears; i++) sw_mem_put(s->bytes[i]);
     open_model_close(&s->m);
 }
 
