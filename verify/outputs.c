@@ -19,6 +19,7 @@ typedef struct output_job {
     int64_t n_linears;
     int64_t layer;
     sw_vec_sums *sums;          /* [report->n_tensors] */
+    int64_t *routed;            /* [n_layers, n_experts] tokens, or NULL */
     sw_scratch scratch;
 } output_job;
 
@@ -81,6 +82,8 @@ static sw_code see(void *self, sw_site site, int64_t expert, const float *x, int
 
     (void)residual;
     (void)token_ids;
+    if (expert >= 0 && site == SW_SITE_MLP_IN)
+        job->routed[job->layer * job->original->model->n_experts + expert] += n_tokens;
     for (int64_t i = 0; rc == SW_OK && i < job->n_linears; i++) {
         const sw_linear_ref *ref = &job->linears[i].ref;
 
@@ -94,13 +97,15 @@ static sw_code see(void *self, sw_site site, int64_t expert, const float *x, int
 /* Report rows stand in the order of the linears, with those left out that are not quantized. */
 static sw_code match_tensors(output_job *job, sw_arena *arena, sw_err *err)
 {
-    int64_t at = 0;
+    const sw_model *m = job->original->model;
+    int64_t at = 0, n_routed = m->n_layers * m->n_experts;
     sw_code rc;
 
     if ((rc = sw_subject_linears(&job->linears, &job->n_linears, &job->checkpoint->model, arena,
                                  err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&job->tensor_of, arena, job->n_linears + 1, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&job->sums, arena, job->report->n_tensors + 1, err)) != SW_OK)
+        (rc = SW_ARENA_TAKE(&job->sums, arena, job->report->n_tensors + 1, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&job->routed, arena, n_routed + 1, err)) != SW_OK)
         return rc;
     for (int64_t i = 0; i < job->n_linears; i++) {
         bool is_next = at < job->report->n_tensors &&
@@ -109,6 +114,22 @@ static sw_code match_tensors(output_job *job, sw_arena *arena, sw_err *err)
         job->tensor_of[i] = is_next ? at++ : -1;
     }
     return SW_OK;
+}
+
+/* Into the report: how many tokens each expert got. */
+static void count_routed(const output_job *job, int64_t n_tokens)
+{
+    const sw_model *m = job->original->model;
+    sw_report_experts *x = &job->report->experts;
+
+    x->n_tokens = n_tokens;
+    for (int64_t i = 0; i < m->n_layers * m->n_experts; i++) {
+        if (!sw_model_is_sparse(m, i / m->n_experts)) continue;
+        if (!x->n_experts || job->routed[i] < x->tokens_min) x->tokens_min = job->routed[i];
+        x->tokens_max = sw_max_i64(x->tokens_max, job->routed[i]);
+        x->n_unreached += job->routed[i] == 0;
+        x->n_experts++;
+    }
 }
 
 static sw_code run_tapped(output_job *job, sw_runner *r, const sw_windows *windows, sw_err *err)
@@ -125,6 +146,7 @@ static sw_code run_tapped(output_job *job, sw_runner *r, const sw_windows *windo
     for (job->layer = 0; rc == SW_OK && job->layer < r->lm->model->n_layers; job->layer++)
         rc = sw_engine_block(r->engine, &r->lm->blocks[job->layer], r->x, n_seqs,
                              windows->length, NULL, &tap, SW_RUN_ALL, err);
+    if (rc == SW_OK) count_routed(job, n_seqs * windows->length);
     sw_mem_put(ids);
     return rc;
 }

@@ -296,6 +296,20 @@ static void put_eval(json_out *o, const sw_report_eval *e)
     o->ok = o->ok && j.ok && b.ok;
 }
 
+static void put_experts(json_out *o, const sw_report_experts *x)
+{
+    json_out j;
+
+    if (!x->n_experts) return;
+    j = sub_object(o, "experts");
+    put_num(&j, "tokens", (double)x->n_tokens);
+    put_num(&j, "experts", (double)x->n_experts);
+    put_num(&j, "unreached", (double)x->n_unreached);
+    put_num(&j, "tokens_min", (double)x->tokens_min);
+    put_num(&j, "tokens_max", (double)x->tokens_max);
+    o->ok = o->ok && j.ok;
+}
+
 static void put_gates(json_out *o, const sw_report *r)
 {
     json_out gates = sub_object(o, "gates");
@@ -336,6 +350,7 @@ sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err)
     put_findings(&o, report);
     put_coverage(&o, &report->coverage);
     put_eval(&o, &report->eval);
+    put_experts(&o, &report->experts);
     put_tensors(&o, report);
     put_files(&o, report);
     if (!o.ok) {

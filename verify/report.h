@@ -79,6 +79,12 @@ typedef struct sw_report_eval {
     sw_report_gap gap;
 } sw_report_eval;
 
+/* What the original's router did with the tokens that output errors were measured on. */
+typedef struct sw_report_experts {
+    int64_t n_tokens, n_experts; /* experts of all layers; 0: none, or not measured */
+    int64_t n_unreached, tokens_min, tokens_max;
+} sw_report_experts;
+
 typedef enum sw_gate_id {
     SW_GATE_MAX_KL, SW_GATE_MAX_PPL_RATIO, SW_GATE_MIN_TOP1, SW_GATE_COUNT
 } sw_gate_id;
@@ -101,6 +107,7 @@ typedef struct sw_report {
     int64_t n_findings;      /* found in all; at most SW_FINDINGS_MAX are kept in findings[] */
     sw_report_coverage coverage;
     sw_report_eval eval;
+    sw_report_experts experts;
     sw_gate gates[SW_GATE_COUNT];
     const char *note;        /* why a part was not run, or NULL */
     double seconds;

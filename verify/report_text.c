@@ -167,12 +167,22 @@ static void print_verdict(text_out *o, const sw_report *r)
     else print(o, "verdict     FAILED: %s\n", verdict.text);
 }
 
+static void print_experts(text_out *o, const sw_report_experts *x)
+{
+    if (!x->n_experts) return;
+    print(o, "\nexperts     %lld got %lld to %lld of %lld tokens, %lld got none%s\n",
+          (long long)x->n_experts, (long long)x->tokens_min, (long long)x->tokens_max,
+          (long long)x->n_tokens, (long long)x->n_unreached,
+          x->n_unreached ? ", so that their output errors are unknown" : "");
+}
+
 sw_code sw_report_text(char **out, const sw_report *report, sw_err *err)
 {
     text_out o = {.rc = SW_OK, .err = err};
 
     print_head(&o, report);
     print_tensors(&o, report);
+    print_experts(&o, &report->experts);
     print_eval(&o, &report->eval);
     print_verdict(&o, report);
     if (o.rc != SW_OK) {

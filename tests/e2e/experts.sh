@@ -21,5 +21,10 @@ awk -v r="$kl_routed" -v a="$kl_all" -v s="$kl_shrink" \
     fail "KL routed $kl_routed, all $kl_all, shrink $kl_shrink"
 grep -q '^experts  *32, .* calibration tokens each' "$T/shrink.said" || fail 'tokens are not reported'
 grep -q '0 by a fallback' "$T/shrink.said" || fail 'an expert fell back'
+# 16 tokens cannot reach all: verify says how many it could not judge
+head -c 32 "$PWD/calib_data/eval.u16" >"$T/short.u16"
+expect 0 '' "$SWAGE" verify "$T/shrink" --against "$MOE" --text "$T/short.u16" --window 16 --no-gap --quiet
+grep -q '^experts  *32 got 0 to [0-9]* of 16 tokens, [1-9][0-9]* got none' "$T/stdout" ||
+    fail "verify on tokens of experts: $(grep ^experts "$T/stdout")"
 grep -q '"routed_tokens"' "$T/shrink/manifest.json" || fail 'no tokens in the rows of the manifest'
 finish
