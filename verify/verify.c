@@ -19,6 +19,9 @@
 /* Kernels and dequantized weights differ by the rounding of float sums, which measures 3e-7; a
  * single group that the two decoders read differently moves the logits by more than this. */
 #define GAP_MAX 1e-3
+/* Where inputs are rounded, a float sum next to the middle of two codes falls to either side, and
+ * what follows with it: up to 1.5e-2 on toy models with random weights. */
+#define GAP_MAX_ROUNDED 3e-2
 #define SAMPLES 1000
 #define LEVEL 0.95
 
@@ -167,14 +170,16 @@ static sw_code measure_gap(verifier *v, const sw_windows *windows, sw_err *err)
 {
     sw_report_gap *gap = &v->report.eval.gap;
     int64_t n = v->options->gap_windows ? v->options->gap_windows : GAP_WINDOWS;
+    bool is_rounded = v->served.qconfig.spec.act.scope != SW_ACT_NONE;
+    double most = is_rounded ? GAP_MAX_ROUNDED : GAP_MAX;
     sw_code rc;
 
     if (n < 0 || v->is_float) return SW_OK;
     rc = sw_kernel_gap(gap, &v->kernels, &v->checkpoint, windows, n, v->n_threads, err);
-    if (rc != SW_OK || gap->logits_err <= GAP_MAX) return rc;
+    if (rc != SW_OK || gap->logits_err <= most) return rc;
     return sw_report_find(&v->report, "kernel gap", "logits", err, "logits of the integer kernels "
                           "are %.3g from those of dequantized weights, relative; want at most %g: "
-                          "the two decoders disagree", gap->logits_err, GAP_MAX);
+                          "the two decoders disagree", gap->logits_err, most);
 }
 
 static sw_code check_eval(verifier *v, sw_err *err)
