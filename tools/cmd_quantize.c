@@ -249,6 +249,8 @@ static const char *const examples[] = {
     "swage quantize MODEL -o OUT --scheme W4A16_ASYM --format gptq_v2 --calib text.txt",
     "swage quantize MODEL -o OUT --target-bits 3.5 --format gptq_v2 --calib text.txt",
     "swage quantize MODEL -o OUT --recipe recipe.json --calib text.txt",
+    "swage quantize MODEL -o OUT --method awq+gptq --calib text.txt",
+    "swage quantize MODEL -o OUT --scheme W8A8 --method smoothquant --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W8A16 --method rtn --format compressed-tensors",
     "swage quantize MODEL -o OUT --calib *.txt --group-size 32 --ignore 'layers.0' down_proj",
     NULL};
