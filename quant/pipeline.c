@@ -182,8 +182,9 @@ sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpac
     sw_code rc = SW_OK;
 
     if (options->algo->transform)
-        return SW_FAIL(err, SW_E_USAGE, "method %s tries its scales on activations, which statistics "
-                       "do not hold: give calibration text instead", options->algo->name);
+        return SW_FAIL(err, SW_E_USAGE, "method %s tries its scales on activations, which "
+                       "statistics do not hold: give calibration text instead",
+                       options->algo->name);
     for (int64_t layer = n_done; layer < model->n_layers && rc == SW_OK; layer++) {
         sw_progress_step(progress, "quantize", layer, model->n_layers);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
