@@ -64,7 +64,8 @@ typedef struct shared_stats {
     char why_not[120];
 } shared_stats;
 
-static sw_code load_weight(float **out, const sw_block_job *job, const sw_linear_ref *ref, sw_err *err)
+static sw_code load_weight(float **out, const sw_block_job *job, const sw_linear_ref *ref,
+                           sw_err *err)
 {
     const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
                                              ref->expert);

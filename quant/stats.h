@@ -42,8 +42,9 @@ sw_code sw_stats_check(const sw_zpack *z, const char *model_sha256, const sw_mod
                        sw_experts policy, sw_err *err) SW_MUST_USE;
 
 /* What a layer's site needs for solving, without what is kept per expert; nothing at DOWN_IN of a
- * sparse layer. Freed by sw_site_stats_free. SW_E_FORMAT names a tensor that is missing, has the wrong shape, or holds
- * what no statistics hold: a NaN, an infinity, a negative diagonal, no token. */
+ * sparse layer. Freed by sw_site_stats_free. SW_E_FORMAT names a tensor that is missing, has the
+ * wrong shape, or holds what no statistics hold: a NaN, an infinity, a negative diagonal, no
+ * token. */
 sw_code sw_stats_read(sw_site_stats *out, const sw_zpack *z, const sw_model *model, int64_t layer,
                       sw_site site, const sw_quant_options *options, sw_err *err) SW_MUST_USE;
 

@@ -114,7 +114,8 @@ sw_code sw_stats_read_experts(sw_site_stats *out, const sw_zpack *z, const sw_mo
 
     memset(&stats, 0, sizeof stats);
     stats.layer = layer;
-    if ((rc = SW_MEM_GET(&stats.experts, end - begin, "expert statistics", err)) != SW_OK) return rc;
+    rc = SW_MEM_GET(&stats.experts, end - begin, "expert statistics", err);
+    if (rc != SW_OK) return rc;
     stats.expert_begin = begin;
     stats.n_experts = end - begin;
     stats.policy = options->experts;
