@@ -8,6 +8,7 @@
 #if SW_X86_SIMD
 #include "kernels/cpu/int_ops.h"
 #include "kernels/cpu/unpack_any.h"
+#include "kernels/cpu/unroll.h"
 #include "kernels/cpu/vec_avx2.h"
 
 #define INT_TOKENS 4
@@ -16,8 +17,6 @@ static void unpack(uint8_t *panel, const uint8_t *tiles, int64_t n_tiles, int co
 {
     unpack_any(panel, tiles, n_tiles, container_bits);
 }
-
-#define UNROLL _Pragma("GCC unroll 8") /* else the sums go through memory */
 
 /* 16 slots: two vectors of four codes a lane. */
 V_INLINE void dot_slots(int32_t *sums, const uint8_t *panel, int64_t n_words, const int8_t *x,

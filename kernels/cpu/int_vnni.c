@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/cpu/int_ops.h"
+#include "kernels/cpu/unroll.h"
 #include "kernels/cpu/vec_avx512.h"
 #undef V_NAME
 #define V_NAME(name) name##_vnni
@@ -87,8 +88,6 @@ static void unpack(uint8_t *panel, const uint8_t *tiles, int64_t n_tiles, int co
         else unpack_tile8(to, tile);
     }
 }
-
-#define UNROLL _Pragma("GCC unroll 8") /* else the sums go through memory */
 
 V_INLINE void dot_tokens(int32_t *sums, const uint8_t *panel, int64_t n_words, const int8_t *x,
                          int64_t x_stride, bool is_added, int n_tokens)

@@ -13,8 +13,7 @@
 #include "formats/base/size.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/scales_body.h"
-
-#define UNROLL _Pragma("GCC unroll 8") /* else the sums may go through memory */
+#include "kernels/cpu/unroll.h"
 
 typedef enum code_kind { CODE_INT4, CODE_INT8, CODE_E2M1, CODE_E4M3, CODE_E5M2, CODE_KINDS
 } code_kind;
