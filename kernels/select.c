@@ -5,6 +5,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
 #include "kernels/cpu/round.h"
+#include "kernels/outliers.h"
 #include "kernels/rows.h"
 
 const sw_kernel sw_kernels[] = {
@@ -129,6 +130,11 @@ sw_code sw_gemm_run(const sw_gemm *p, sw_scratch *scratch, sw_err *err)
     } else {
         if ((rc = scratch_grow(scratch, kernel->workspace_bytes(p), err)) != SW_OK) return rc;
         kernel->run(p, scratch->bytes);
+    }
+    if (p->w->tiles && p->w->tiles->spec.n_outliers) { /* of the inputs as they came */
+        rc = scratch_grow(scratch, sw_outliers_workspace_bytes(p), err);
+        if (rc != SW_OK) return rc;
+        sw_outliers_add(p, scratch->bytes);
     }
     if (p->w->bias) sw_parallel_for(p->n_threads, p->m, 16, add_bias, &job);
     return SW_OK;

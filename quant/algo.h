@@ -36,6 +36,8 @@ typedef struct sw_solve_problem {
     const double *target_shift; /* [n_out, k_in] added to w as the value to aim at, or NULL */
     int refine_rounds;          /* see refine.h */
     int n_threads;
+    const bool *is_exact;       /* [k_in] columns that are kept elsewhere: 0 in w and shift, and
+                                   their codes stay at the zero point; or NULL */
 } sw_solve_problem;
 
 typedef struct sw_transform sw_transform; /* transform.h */

@@ -75,6 +75,11 @@ static void sweep_column(gptq_slab *slab, const sw_factor *f, const sw_num *num,
     double *code = slab->s.codes + col * ROWS, *w = slab->w + i * ROWS;
     double *e = slab->errors + (i - block_begin) * ROWS;
 
+    if (slab->s.is_exact && slab->s.is_exact[col]) {
+        memcpy(code, zero, ROWS * sizeof *code);
+        memset(e, 0, ROWS * sizeof *e);
+        return;
+    }
     sw_grid_codes(code, w, scale, zero, num);
     for (int r = 0; r < ROWS; r++) e[r] = w[r] - scale[r] * (code[r] - zero[r]);
     subtract_scaled(w + ROWS, block_end - i - 1, f->u + i * f->k_in + i + 1, e);
@@ -124,6 +129,7 @@ static sw_code solve_slab(const gptq_job *job, int64_t row0, int64_t n_rows, int
 
     if (rc != SW_OK) return rc;
     slab.s.frame = &job->frame;
+    slab.s.is_exact = p->is_exact;
     sw_slab_load(&slab.s, p->w, NULL, row0, n_rows);
     sw_slab_fit_range(&slab.s, &p->spec);
     sw_slab_round(&slab.s, p->spec.num);

@@ -103,6 +103,10 @@ static void descend_block(sw_slab *s, const sw_factor *f, refine_work *w, int64_
         int64_t g = j / s->group_elems;
         const double *scale = s->scales + g * ROWS, *zero = s->zeros + g * ROWS;
         double *step = w->step + (j - begin) * ROWS, *code = s->codes + j * ROWS, wish[ROWS];
+        if (s->is_exact && s->is_exact[j]) {
+            memset(step, 0, ROWS * sizeof *step);
+            continue;
+        }
         wishes(wish, code, w->slope + j * ROWS, scale, zero, f->h[j * k + j]);
         if (!sw_grid_step(code, step, wish, scale, zero, num)) continue;
         any = true;

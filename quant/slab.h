@@ -14,13 +14,14 @@
 
 #define SW_SLAB_ROWS 64
 
-/* All arrays are [columns or groups][SW_SLAB_ROWS], in stored column order. */
+/* All arrays but is_exact are [columns or groups][SW_SLAB_ROWS], in stored column order. */
 typedef struct sw_slab {
     int64_t k, n_groups, group_elems; /* group_elems >= 1 even per channel */
     double *target;  /* [k] value to aim at */
     double *codes;   /* [k] integers 0..code_max, or values of a small float (grid.h) */
     double *scales;  /* [n_groups], representable in the stored dtype */
     double *zeros;   /* [n_groups] integers */
+    const bool *is_exact; /* [k] columns whose codes stay at the zero point; NULL: none; borrowed */
     const sw_frame *frame; /* NULL: nothing is settled beforehand; borrowed */
     int64_t row0, n_rows;  /* rows loaded */
 } sw_slab;

@@ -149,7 +149,8 @@ static sw_code select_linears(job *j, sw_err *err)
 {
     sw_selection_request request = {.spec = &j->settings.quant.spec, .ignore = &j->o->ignore,
                                     .overrides = j->recipe.overrides,
-                                    .n_overrides = j->recipe.n_overrides};
+                                    .n_overrides = j->recipe.n_overrides,
+                                    .outlier_share = j->o->outliers};
 
     return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
 }
@@ -246,6 +247,8 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
                        : sw_quantize_job_needs_text(j) ? "scheme " : "--target-bits",
                        algo->needs_statistics ? algo->name
                        : sw_quantize_job_needs_text(j) ? o->scheme : "");
+    if (o->target_bits > 0 && o->outliers > 0)
+        return SW_FAIL(err, SW_E_USAGE, "--target-bits weighs no outliers; give one of the two");
     if (o->target_bits > 0 && o->bits)
         return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses the widths; leave --bits out");
     if (o->target_bits > 0 && (j->settings.quant.spec.num->kind != SW_NUM_INT ||

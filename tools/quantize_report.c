@@ -166,6 +166,7 @@ sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
               add_number(row, "bits", spec->num->bits) &&
               add_number(row, "group_size", (double)spec->group_elems) &&
               cJSON_AddBoolToObject(row, "symmetric", spec->is_symmetric) &&
+              (!spec->n_outliers || add_number(row, "outliers", (double)spec->n_outliers)) &&
               add_text(row, "method", solve->method) &&
               add_number(row, "scale_min", solve->scale_min) &&
               add_number(row, "scale_max", solve->scale_max);

@@ -162,7 +162,7 @@ static sw_code read_bits(int *out, const cJSON *object, sw_err *err)
 static const char *override_key(int i)
 {
     static const char *const keys[] = {"match", "ignore", "bits", "group_size", "group-size",
-                                       "sym", NULL};
+                                       "sym", "outliers", NULL};
     return keys[i];
 }
 
@@ -178,7 +178,8 @@ static sw_code check_override_keys(const cJSON *object, sw_err *err)
         if (override_key(i)) continue;
         const char *near = sw_opt_nearest(member->string, override_key);
         return SW_FAIL(err, SW_E_FORMAT, "unknown key \"%.60s\"; %s%s", member->string,
-                       near ? "did you mean " : "there are match, ignore, bits, group_size, sym",
+                       near ? "did you mean " : "there are match, ignore, bits, group_size, sym, "
+                                                            "outliers",
                        near ? near : "");
     }
     return SW_OK;
@@ -186,7 +187,7 @@ static sw_code check_override_keys(const cJSON *object, sw_err *err)
 
 static sw_code read_override(sw_override *out, const reader *r, const cJSON *object)
 {
-    sw_override one = {.group_elems = SW_GROUP_KEEP};
+    sw_override one = {.group_elems = SW_GROUP_KEEP, .outlier_share = SW_SHARE_KEEP};
     const char *match = NULL;
     bool is_symmetric = false;
     char *kept;
@@ -196,6 +197,7 @@ static sw_code read_override(sw_override *out, const reader *r, const cJSON *obj
         (rc = sw_json_text(&match, object, "match", r->err)) != SW_OK ||
         (rc = sw_json_bool(&one.is_ignored, object, "ignore", r->err)) != SW_OK ||
         (rc = sw_json_bool(&is_symmetric, object, "sym", r->err)) != SW_OK ||
+        (rc = sw_json_real(&one.outlier_share, object, "outliers", r->err)) != SW_OK ||
         (rc = read_bits(&one.bits, object, r->err)) != SW_OK ||
         (rc = read_group(&one.group_elems, object, r->err)) != SW_OK)
         return rc;
@@ -203,9 +205,14 @@ static sw_code read_override(sw_override *out, const reader *r, const cJSON *obj
         return SW_FAIL(r->err, SW_E_FORMAT,
                        "has no \"match\", the pattern of the linears it is for");
     if (sw_json_member(object, "sym")) one.symmetry = is_symmetric ? 1 : 2;
-    if (!one.is_ignored && !one.bits && !one.symmetry && one.group_elems == SW_GROUP_KEEP)
+    if (sw_json_member(object, "outliers") &&
+        !(one.outlier_share >= 0 && one.outlier_share <= SW_OUTLIER_SHARE_MAX))
+        return SW_FAIL(r->err, SW_E_FORMAT, "outliers %g: a share from 0 to %g", one.outlier_share,
+                       SW_OUTLIER_SHARE_MAX);
+    if (!one.is_ignored && !one.bits && !one.symmetry && one.group_elems == SW_GROUP_KEEP &&
+        one.outlier_share < 0)
         return SW_FAIL(r->err, SW_E_FORMAT,
-                       "changes nothing: give bits, group_size, sym or ignore");
+                       "changes nothing: give bits, group_size, sym, outliers or ignore");
     if ((rc = sw_arena_text(&kept, r->arena, match, strlen(match), r->err)) != SW_OK) return rc;
     one.match = kept;
     *out = one;

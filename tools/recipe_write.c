@@ -106,6 +106,8 @@ static bool add_override(cJSON *list, const sw_override *o)
         ok = cJSON_AddNumberToObject(row, "group_size", (double)o->group_elems) != NULL;
     if (ok && o->group_elems == 0)
         ok = cJSON_AddStringToObject(row, "group_size", "channel") != NULL;
+    if (ok && o->outlier_share >= 0)
+        ok = cJSON_AddNumberToObject(row, "outliers", o->outlier_share) != NULL;
     if (ok && o->symmetry) ok = cJSON_AddBoolToObject(row, "sym", o->symmetry == 1) != NULL;
     return ok;
 }

@@ -1,6 +1,7 @@
 /* selection.c - see selection.h. */
 #include "tools/selection.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,12 +36,14 @@ static int compare_paths(const void *a, const void *b)
 
 char *sw_qspec_text(char out[64], const sw_qspec *spec)
 {
-    char group[32] = "per channel";
+    char group[32] = "per channel", kept[32] = "";
 
     if (spec->group_elems)
         (void)snprintf(group, sizeof group, "group %lld", (long long)spec->group_elems);
-    (void)snprintf(out, 64, "%d bits, %s, %s", spec->num->bits, group,
-                   spec->is_symmetric ? "symmetric" : "with zero points");
+    if (spec->n_outliers)
+        (void)snprintf(kept, sizeof kept, ", %lld outliers", (long long)spec->n_outliers);
+    (void)snprintf(out, 64, "%d bits, %s, %s%s", spec->num->bits, group,
+                   spec->is_symmetric ? "symmetric" : "with zero points", kept);
     return out;
 }
 
@@ -60,8 +63,9 @@ static sw_code check_fit(const builder *b, const sw_linear_ref *ref, const sw_qs
     return rc;
 }
 
-static void apply(sw_qspec *spec, bool *is_ignored, const sw_override *o)
+static void apply(sw_qspec *spec, bool *is_ignored, double *outlier_share, const sw_override *o)
 {
+    if (o->outlier_share >= 0) *outlier_share = o->outlier_share;
     if (o->is_ignored) *is_ignored = true;
     if (o->bits) spec->num = sw_num_by_bits(o->bits);
     if (o->group_elems != SW_GROUP_KEEP) spec->group_elems = o->group_elems;
@@ -69,13 +73,17 @@ static void apply(sw_qspec *spec, bool *is_ignored, const sw_override *o)
 }
 
 /* Every pattern is tried on every path, so that one which never matches is found out. */
-static void decide(sw_qspec *spec, bool *is_ignored, builder *b, const char *path)
+static void decide(sw_qspec *spec, bool *is_ignored, builder *b, const sw_linear_ref *ref,
+                   const char *path)
 {
+    double outlier_share = b->request->outlier_share;
+
     *spec = *b->request->spec;
     *is_ignored = sw_pattern_set_match(&b->ignore, path);
     for (int i = 0; i < b->request->n_overrides; i++)
         if (sw_pattern_set_match_at(&b->overrides, i, path))
-            apply(spec, is_ignored, &b->request->overrides[i]);
+            apply(spec, is_ignored, &outlier_share, &b->request->overrides[i]);
+    spec->n_outliers = llround(outlier_share * (double)ref->k_in);
 }
 
 /* One linear: into the list of those to quantize, or of those left alone. */
@@ -92,7 +100,7 @@ static sw_code add_linear(builder *b, const sw_linear_ref *ref, fate *fate_out)
         return SW_FAIL(b->err, SW_E_BUG, "a linear without a path");
     if ((rc = sw_arena_text(&copy, &out->arena, path, strlen(path), b->err)) != SW_OK) return rc;
     if ((rc = SW_ARENA_TAKE(&spec, &out->arena, 1, b->err)) != SW_OK) return rc;
-    decide(spec, &is_ignored, b, path);
+    decide(spec, &is_ignored, b, ref, path);
     if (is_ignored) {
         out->ignored[out->n_ignored++] = copy;
         return SW_OK;

@@ -17,7 +17,10 @@ typedef struct sw_override {
     int bits;            /* 0: as all others */
     int64_t group_elems; /* SW_GROUP_KEEP: as all others; 0: one group per channel */
     int symmetry;        /* 0: as all others, 1: symmetric, 2: with zero points */
+    double outlier_share; /* of the input channels; SW_SHARE_KEEP: as all others */
 } sw_override;
+#define SW_SHARE_KEEP (-1.0)
+#define SW_OUTLIER_SHARE_MAX 0.25 /* beyond it, more bits serve better */
 #define SW_GROUP_KEEP (-1)
 
 /* What is asked for: a scheme for all, what differs from it, and what is left alone. Borrowed. */
@@ -26,6 +29,7 @@ typedef struct sw_selection_request {
     const sw_override *overrides; /* applied in order, each over those before it */
     int n_overrides;
     const sw_opt_list *ignore;    /* patterns like sw_override.match */
+    double outlier_share;         /* of the input channels of each linear */
 } sw_selection_request;
 
 typedef struct sw_selection {

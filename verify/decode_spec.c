@@ -198,6 +198,7 @@ static sw_code weight_alloc(sw_spec_weight *w, sw_err *err)
         (rc = SW_MEM_GET(&w->scales, w->n_out * w->n_groups, "decoded scales", err)) != SW_OK ||
         (rc = SW_MEM_GET(&w->zeros, w->n_out * w->n_groups, "decoded zeros", err)) != SW_OK)
         return rc;
+    if ((rc = SW_MEM_GET(&w->is_outlier, w->k_in, "outlier mask", err)) != SW_OK) return rc;
     return SW_MEM_GET(&w->group_of, w->k_in, "group index", err);
 }
 
@@ -253,6 +254,7 @@ static void fill_values(sw_spec_weight *w)
 
         for (int64_t k = 0; k < w->k_in; k++) {
             int32_t g = w->group_of[k];
+            if (w->is_outlier[k]) continue;
             double level = sw_spec_level(w, w->codes[n * w->k_in + k], zeros[g]);
             w->values[n * w->k_in + k] = scales[g] * (float)level * w->global;
         }
@@ -297,5 +299,6 @@ void sw_spec_weight_free(sw_spec_weight *w)
     sw_mem_put(w->scales);
     sw_mem_put(w->zeros);
     sw_mem_put(w->group_of);
+    sw_mem_put(w->is_outlier);
     memset(w, 0, sizeof *w);
 }

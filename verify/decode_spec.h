@@ -27,13 +27,14 @@ typedef struct sw_spec_scheme {
     bool quantizes_inputs;
     bool is_symmetric;
     int64_t group_elems;  /* along k_in; 0: one group per output channel */
+    int64_t n_outliers;   /* input channels stored as floats beside the codes */
     bool wants_g_idx;     /* the config says that a group index is stored */
     int bits_min;         /* smallest width of any linear */
     const cJSON *mixed;   /* quantization_config of several schemes, borrowed; NULL: one for all */
 } sw_spec_scheme;
 
 /* A decoded linear; values[n][k] = scales[n][g] * level, g = group_of[k], times global; the level
- * is codes[n][k] - zeros[n][g], or what a small float's code means. */
+ * is codes[n][k] - zeros[n][g], or what a small float's code means. Not where is_outlier[k]. */
 typedef struct sw_spec_weight {
     int64_t n_out, k_in, n_groups;
     int bits;
@@ -46,6 +47,7 @@ typedef struct sw_spec_weight {
     int exponent_bits, mantissa_bits;
     float global;      /* 1 without one */
     float input_scale; /* 0 without one */
+    bool *is_outlier;  /* [k_in] channels whose values are stored as they are */
 } sw_spec_weight;
 
 struct sw_spec_reader {

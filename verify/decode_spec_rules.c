@@ -18,7 +18,8 @@ sw_code sw_spec_override(sw_spec_scheme *scheme, const cJSON *object, sw_err *er
         (rc = sw_json_bool(&scheme->is_symmetric, object, "sym", err)) != SW_OK ||
         (rc = sw_json_bool(&scheme->wants_g_idx, object, "desc_act", err)) != SW_OK)
         return rc;
-    return sw_spec_sizes(scheme, bits, group_size, err);
+    rc = sw_json_int(&scheme->n_outliers, object, "outliers", 0, INT32_MAX, err);
+    return rc == SW_OK ? sw_spec_sizes(scheme, bits, group_size, err) : rc;
 }
 
 static int match(pcre2_code *code, const char *text)

@@ -10,6 +10,8 @@
  * "weights" names a small float ("e4m3"): codes are its bits, padding is 0 and scales may be F32,
  * F8_E4M3 or F8_E8M0; "scale_rows" channels (-1: all) share theirs, "pow2_scales": all are
  * powers of two.
+ *   P.outlier_index  I32 [n], P.outlier_values F16 [N, n]   with n "outliers" only: inputs whose
+ *                 weights are these values; their codes must be the zero point
  * A tile is walked here in storage order, warp by warp and lane by lane, and every code is put
  * where the layout says it belongs:
  *   4 bits: byte 512w + 16t + 4s + i holds channel 16w + g (low) and 16w + g + 8 (high) of input
@@ -24,6 +26,7 @@
 #include "formats/base/size.h"
 #include "verify/decode_spec_parts.h"
 
+#include <math.h>
 #include <string.h>
 
 #define TILE 64
@@ -92,7 +95,8 @@ static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err
         (rc = sw_json_int(&version, config, "layout_version", 0, INT32_MAX, err)) != SW_OK ||
         (rc = sw_json_int(&bits, config, "bits", 0, 64, err)) != SW_OK ||
         (rc = sw_json_int(&group_size, config, "group_size", -1, INT32_MAX, err)) != SW_OK ||
-        (rc = sw_json_bool(&out->is_symmetric, config, "sym", err)) != SW_OK)
+        (rc = sw_json_bool(&out->is_symmetric, config, "sym", err)) != SW_OK ||
+        (rc = sw_json_int(&out->n_outliers, config, "outliers", 0, INT32_MAX, err)) != SW_OK)
         return rc;
     if (strcmp(layout, "swage-tiles") != 0 || version != 1)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "layout \"%.40s\" version %lld; swage-tiles version "
@@ -247,6 +251,56 @@ static sw_code find_parts(tiled *t, const sw_spec_weight *w, const sw_spec_schem
                         err);
 }
 
+/* Channels of the index rise; every code of theirs adds nothing; values are finite. */
+static sw_code place_outlier(sw_spec_weight *w, int64_t i, int64_t n_outliers, int64_t k,
+                             const sw_spec_floats *values, sw_err *err)
+{
+    for (int64_t n = 0; n < w->n_out; n++) {
+        float v = sw_spec_float_at(values, n * n_outliers + i);
+        int32_t zero = w->zeros[n * w->n_groups + w->group_of[k]];
+
+        if (w->codes[n * w->k_in + k] != zero)
+            return SW_FAIL(err, SW_E_FORMAT, "input %lld is an outlier, but channel %lld has code "
+                           "%d there, want the zero point %d", (long long)k, (long long)n,
+                           w->codes[n * w->k_in + k], zero);
+        if (!isfinite(v))
+            return SW_FAIL(err, SW_E_FORMAT, "outlier_values of channel %lld, input %lld is %g",
+                           (long long)n, (long long)k, (double)v);
+        w->values[n * w->k_in + k] = v;
+    }
+    w->is_outlier[k] = true;
+    return SW_OK;
+}
+
+static sw_code read_outliers(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                             const char *module_path, sw_err *err)
+{
+    int64_t n = scheme->n_outliers, shape[2] = {w->n_out, n}, last = -1;
+    const unsigned char *index;
+    sw_spec_floats values = {.dtype = SW_DTYPE_F16};
+    sw_code rc;
+
+    if (!n && sw_spec_find(st, module_path, "outlier_index"))
+        return SW_FAIL(err, SW_E_FORMAT, "outlier_index is there, but the scheme has no outliers");
+    if (!n) return SW_OK;
+    if ((rc = sw_spec_part(&index, st, module_path, "outlier_index", SW_DTYPE_I32, 1, &n, err)) !=
+            SW_OK ||
+        (rc = sw_spec_part(&values.bytes, st, module_path, "outlier_values", SW_DTYPE_F16, 2,
+                           shape, err)) != SW_OK)
+        return rc;
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        int64_t k = (int32_t)sw_load_le32(index + 4 * i);
+
+        if (k <= last || k >= w->k_in)
+            return SW_FAIL(err, SW_E_FORMAT, "outlier_index[%lld] is %lld after %lld; must rise, "
+                           "and stay below %lld", (long long)i, (long long)k, (long long)last,
+                           (long long)w->k_in);
+        rc = place_outlier(w, i, n, k, &values, err);
+        last = k;
+    }
+    return rc;
+}
+
 static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
                       const char *module_path, sw_err *err)
 {
@@ -265,12 +319,14 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
     rc = read_records(w, &t, err);
     for (int64_t i = 0; rc == SW_OK && i < t.n_tiles * t.k_tiles; i++)
         rc = read_tile(w, &t, i / t.k_tiles, i % t.k_tiles, err);
+    if (rc == SW_OK) rc = read_outliers(w, scheme, st, module_path, err);
     if (rc != SW_OK) sw_err_prefix(err, "%s", module_path);
     return rc;
 }
 
 const sw_spec_reader sw_spec_swage = {
-    "swage", {"tiles", "tile_scales", "tile_shape", "tile_zeros", "tile_global",
-              "input_scale"}, "tiles", is_mine, read_config,
-    read_linear, decode,
+    "swage",
+    {"tiles", "tile_scales", "tile_shape", "tile_zeros", "tile_global", "input_scale",
+     "outlier_index", "outlier_values"},
+    "tiles", is_mine, read_config, read_linear, decode,
 };

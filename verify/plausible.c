@@ -186,6 +186,7 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
         double step = sw_spec_step(w, c);
         cell *x = &cells[w->group_of[k]];
 
+        if (w->is_outlier && w->is_outlier[k]) continue; /* its codes say nothing */
         x->n += 1;
         x->w1 += v;
         x->w2 += v * v;

@@ -90,6 +90,9 @@ void sw_scales_load(sw_qtensor *q, const void *src, bool is_transposed)
 
 sw_code sw_hold_division(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err)
 {
+    if (spec->n_outliers)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s has no place for outlier channels; use --format "
+                       "swage, or --outliers 0", dialect);
     if (!spec->num)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: no such weight width; 2, 3, 4 and 8 bits are",
                        dialect);
@@ -178,7 +181,9 @@ bool sw_config_add_spec(cJSON *object, const sw_qspec *spec)
 {
     return cJSON_AddNumberToObject(object, "bits", spec->num->bits) &&
            cJSON_AddNumberToObject(object, "group_size", (double)sw_config_group_value(spec)) &&
-           cJSON_AddBoolToObject(object, "sym", spec->is_symmetric);
+           cJSON_AddBoolToObject(object, "sym", spec->is_symmetric) &&
+           (!spec->n_outliers ||
+            cJSON_AddNumberToObject(object, "outliers", (double)spec->n_outliers));
 }
 
 sw_code sw_config_read_spec(sw_qspec *spec, const cJSON *object, sw_err *err)
@@ -188,7 +193,8 @@ sw_code sw_config_read_spec(sw_qspec *spec, const cJSON *object, sw_err *err)
 
     if ((rc = sw_json_int(&bits, object, "bits", 1, 64, err)) != SW_OK ||
         (rc = sw_config_bits(&spec->num, bits, err)) != SW_OK ||
-        (rc = sw_json_bool(&spec->is_symmetric, object, "sym", err)) != SW_OK)
+        (rc = sw_json_bool(&spec->is_symmetric, object, "sym", err)) != SW_OK ||
+        (rc = sw_json_int(&spec->n_outliers, object, "outliers", 0, INT32_MAX, err)) != SW_OK)
         return rc;
     if (!sw_json_member(object, "group_size")) return SW_OK;
     return sw_config_group(&spec->group_elems, object, "group_size", err);

@@ -11,7 +11,7 @@
 #include "formats/num/num.h"
 #include "formats/pack/tiles.h"
 
-#define SW_DIALECT_TENSORS_MAX 6
+#define SW_DIALECT_TENSORS_MAX 8
 
 /* One stored tensor of a quantized linear, e.g. suffix "qweight". */
 typedef struct sw_part {

@@ -44,7 +44,8 @@ int64_t sw_config_group_value(const sw_qspec *spec); /* -1 for one group per cha
 /* "ignore": a list of exact paths (patterns, "re:...", are skipped) into out->ignore. */
 sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err);
 
-/* The three keys of an integer scheme: "bits", "group_size" (-1: one group per channel), "sym". */
+/* The keys of an integer scheme: "bits", "group_size" (-1: one group per channel), "sym", and
+ * "outliers", the number of channels, when there are any. */
 bool sw_config_add_spec(cJSON *object, const sw_qspec *spec);
 /* Read them over what *spec has; absent keys leave it. */
 sw_code sw_config_read_spec(sw_qspec *spec, const cJSON *object, sw_err *err);

@@ -7,8 +7,11 @@
  *   P.tile_zeros   U8       [ceil(N/64), G, 64] asymmetric only
  *   P.tile_global  F32      [1]                 multiplies all values; with a global scale only
  *   P.input_scale  F32      [1]                 inputs under a stored scale only
+ *   P.outlier_index  I32    [n]                 n input channels, rising; with outliers only
+ *   P.outlier_values F16    [N, n]              their weights; their codes stand for 0
  * Layout name and version stand in quantization_config and in the container's metadata.
  */
+#include <math.h>
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -24,16 +27,20 @@ enum { PART_TILES, PART_SCALES, PART_SHAPE, PART_REST };
 
 /* Where the parts lie that not every scheme has; -1: nowhere. */
 typedef struct rest_parts {
-    int zeros, global, input, n;
+    int zeros, global, input, outliers, n; /* two of the outliers, index first */
 } rest_parts;
 
 static rest_parts rest_of(const sw_qspec *spec)
 {
-    rest_parts at = {-1, -1, -1, PART_REST};
+    rest_parts at = {-1, -1, -1, -1, PART_REST};
 
     if (!spec->is_symmetric) at.zeros = at.n++;
     if (spec->has_global) at.global = at.n++;
     if (sw_act_needs_input_scale(&spec->act)) at.input = at.n++;
+    if (spec->n_outliers) {
+        at.outliers = at.n;
+        at.n += 2;
+    }
     return at;
 }
 
@@ -44,10 +51,15 @@ static float single_of(const void *const parts[], int at)
 
 static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
 {
-    sw_code rc = sw_hold_division("swage", spec, k_in, err);
+    sw_qspec codes = *spec;
+    sw_code rc;
 
     (void)n_out;
-    if (rc != SW_OK) return rc;
+    codes.n_outliers = 0;
+    if ((rc = sw_hold_division("swage", &codes, k_in, err)) != SW_OK) return rc;
+    if (spec->n_outliers < 0 || spec->n_outliers > k_in)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "swage: %lld outlier channels of %lld",
+                       (long long)spec->n_outliers, (long long)k_in);
     if (spec->group_elems % 16)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "swage: tiles need groups of a multiple of 16, not "
                        "%lld; use 16, 32, 64, 128 or channel", (long long)spec->group_elems);
@@ -69,7 +81,48 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
         out[at.zeros] = sw_part_3d("tile_zeros", SW_DTYPE_U8, n_tiles, n_groups, SW_TILE_N);
     if (at.global >= 0) out[at.global] = sw_part_1d("tile_global", SW_DTYPE_F32, 1);
     if (at.input >= 0) out[at.input] = sw_part_1d("input_scale", SW_DTYPE_F32, 1);
+    if (at.outliers < 0) return at.n;
+    out[at.outliers] = sw_part_1d("outlier_index", SW_DTYPE_I32, spec->n_outliers);
+    out[at.outliers + 1] = sw_part_2d("outlier_values", SW_DTYPE_F16, n_out, spec->n_outliers);
     return at.n;
+}
+
+static void store_outliers(void *const parts[], const sw_qtensor *q)
+{
+    int at = rest_of(&q->spec).outliers;
+
+    for (int64_t i = 0; i < q->spec.n_outliers; i++)
+        sw_store_le32((uint8_t *)parts[at] + 4 * i, (uint32_t)q->outlier_cols[i]);
+    for (int64_t i = 0; i < q->n_out * q->spec.n_outliers; i++)
+        sw_store_le16((uint8_t *)parts[at + 1] + 2 * i, sw_f16_encode(q->outlier_values[i]));
+}
+
+static void load_outliers(sw_qtensor *q, const void *const parts[])
+{
+    int at = rest_of(&q->spec).outliers;
+
+    for (int64_t i = 0; i < q->spec.n_outliers; i++)
+        q->outlier_cols[i] = (int32_t)sw_load_le32((const uint8_t *)parts[at] + 4 * i);
+    for (int64_t i = 0; i < q->n_out * q->spec.n_outliers; i++)
+        q->outlier_values[i] =
+            sw_f16_decode(sw_load_le16((const uint8_t *)parts[at + 1] + 2 * i));
+}
+
+/* What a kernel reads without looking: channels within the weight, finite values. */
+static sw_code check_outliers(const sw_tiles *t, sw_err *err)
+{
+    int64_t n = t->spec.n_outliers;
+
+    for (int64_t i = 0; i < n; i++)
+        if (t->outlier_cols[i] < 0 || t->outlier_cols[i] >= t->k_in ||
+            (i && t->outlier_cols[i] <= t->outlier_cols[i - 1]))
+            return SW_FAIL(err, SW_E_FORMAT, "outlier_index[%lld] is %d; must rise, and stay below "
+                           "%lld", (long long)i, t->outlier_cols[i], (long long)t->k_in);
+    for (int64_t i = 0; i < t->n_out * n; i++)
+        if (!isfinite(sw_f16_decode(t->outlier_values[i])))
+            return SW_FAIL(err, SW_E_FORMAT, "outlier_values of row %lld, column %d is not finite",
+                           (long long)(i / n), t->outlier_cols[i % n]);
+    return SW_OK;
 }
 
 static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
@@ -79,6 +132,7 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
     sw_shape_store(parts[PART_SHAPE], q);
     if (at.global >= 0) sw_store_le32(parts[at.global], sw_f32_bits(q->global_scale));
     if (at.input >= 0) sw_store_le32(parts[at.input], sw_f32_bits(q->input_scale));
+    store_outliers(parts, q);
     return sw_tiles_pack(parts[PART_TILES], parts[PART_SCALES], q->zeros ? parts[at.zeros] : NULL,
                          q, err);
 }
@@ -94,7 +148,9 @@ static sw_tiles tiles_of(const sw_qspec *spec, int64_t n_out, int64_t k_in,
                       .codes = parts[PART_TILES], .scales = parts[PART_SCALES],
                       .zeros = at.zeros < 0 ? NULL : parts[at.zeros],
                       .global_scale = single_of(parts, at.global),
-                      .input_scale = single_of(parts, at.input)};
+                      .input_scale = single_of(parts, at.input),
+                      .outlier_cols = at.outliers < 0 ? NULL : parts[at.outliers],
+                      .outlier_values = at.outliers < 0 ? NULL : parts[at.outliers + 1]};
 
     return tiles;
 }
@@ -104,7 +160,9 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     sw_tiles tiles = tiles_of(&q->spec, q->n_out, q->k_in, parts);
     sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", q->n_out, q->k_in, err);
 
-    return rc == SW_OK ? sw_tiles_unpack(q, &tiles, err) : rc;
+    if (rc != SW_OK) return rc;
+    load_outliers(q, parts);
+    return sw_tiles_unpack(q, &tiles, err);
 }
 
 /* Scales of real channels must be legal, those of padding zero bits. */
@@ -139,13 +197,13 @@ static sw_code map_tiles(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int
     sw_tiles tiles = tiles_of(spec, n_out, k_in, parts);
     sw_code rc = sw_shape_check(parts[PART_SHAPE], "tile_shape", n_out, k_in, err);
 
-    if (rc != SW_OK || (rc = check_scales(&tiles, err)) != SW_OK) return rc;
+    if (rc != SW_OK || (rc = check_scales(&tiles, err)) != SW_OK ||
+        (rc = check_outliers(&tiles, err)) != SW_OK)
+        return rc;
     *out = tiles;
     return SW_OK;
 }
 
-/* "modules": {"model.layers.0.mlp.down_proj": {"bits": 8, "group_size": 64, "sym": true}, ...}
- * for those that differ from the scheme of all. */
 /* Is there anything that the keys of integer schemes do not say? */
 static bool is_beyond(const sw_qconfig *config)
 {
@@ -156,6 +214,8 @@ static bool is_beyond(const sw_qconfig *config)
     return is;
 }
 
+/* "modules": {"model.layers.0.mlp.down_proj": {"bits": 8, "group_size": 64, "sym": true}, ...}
+ * for those that differ from the scheme of all. */
 static bool add_modules(cJSON *root, const sw_qconfig *config)
 {
     cJSON *modules = NULL;
@@ -246,6 +306,8 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
         (rc = sw_config_bits(&config.spec.num, bits, err)) != SW_OK ||
         (rc = sw_config_group(&config.spec.group_elems, object, "group_size", err)) != SW_OK ||
         (rc = sw_json_bool(&config.spec.is_symmetric, object, "sym", err)) != SW_OK ||
+        (rc = sw_json_int(&config.spec.n_outliers, object, "outliers", 0, INT32_MAX, err)) !=
+            SW_OK ||
         (rc = sw_config_read_beyond(&config.spec, object, err)) != SW_OK ||
         (rc = sw_config_read_ignore(&config, object, arena, err)) != SW_OK ||
         (rc = read_modules(&config, object, arena, err)) != SW_OK)

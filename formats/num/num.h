@@ -78,6 +78,7 @@ typedef struct sw_qspec {
     bool is_pow2_scale;   /* scales are powers of two, whatever scale_dtype they are stored in */
     bool has_global;      /* scales are relative to one float of the tensor (NVFP4) */
     sw_act act;
+    int64_t n_outliers;   /* input channels whose weights stay F16, beside the codes */
 } sw_qspec;
 
 /* true when both store a weight alike; zero_min, a limit of the dialect, does not count. */
@@ -97,7 +98,8 @@ static inline int64_t sw_qspec_rows(const sw_qspec *spec, int64_t n_out)
 
 /* Borrowed arrays; value[n][k] = scales[n][g] * (codes[n][k] - zeros[n][g]), g = k's group, or
  * scales[n][g] * float(codes[n][k]); times global_scale when the spec has one. Rows that share
- * their scales hold copies of them. */
+ * their scales hold copies of them. An outlier channel has the value outlier_values says, and
+ * codes that stand for 0. */
 typedef struct sw_qtensor {
     sw_qspec spec;
     int64_t n_out, k_in, n_groups;
@@ -108,6 +110,8 @@ typedef struct sw_qtensor {
     float global_scale; /* multiplier; read only when spec.has_global */
     float input_scale;  /* multiplier of SW_ACT_TENSOR codes, or the global one of SW_ACT_GROUP
                            with E4M3 scales; 0: none */
+    int32_t *outlier_cols;   /* [spec.n_outliers] input channels, rising; NULL without any */
+    float *outlier_values;   /* [n_out, spec.n_outliers], each an F16 */
 } sw_qtensor;
 
 /* Buffers for an n_out x k_in weight, zeroed; freed by sw_qtensor_free (accepts a zeroed one). */
@@ -122,10 +126,13 @@ float sw_num_round_to(float v, sw_dtype dtype);
 /* dst f32 [n_out, k_in] = scale * (code - zero) or scale * float(code), then times global_scale:
  * one float rounding a product. Plain C; this defines what a code means. */
 void sw_qtensor_decode(float *dst, const sw_qtensor *q);
+/* The same for n_rows rows from row0 on: dst [n_rows, k_in]. */
+void sw_qtensor_decode_rows(float *dst, const sw_qtensor *q, int64_t row0, int64_t n_rows);
 
 /* Every scale finite and above zero (an E4M3 one may be zero), of its dtype, a power of two and
  * shared where the spec says so; every zero and code within range and a number; every g_idx in
- * range; global and input scale finite and above zero where the spec asks for them.
+ * range; outlier channels rising and in range, their values finite and F16, their codes for 0;
+ * global and input scale finite and above zero where the spec asks for them.
  * SW_E_FORMAT names the first offender by row and group. */
 sw_code sw_qtensor_check(const sw_qtensor *q, sw_err *err) SW_MUST_USE;
 

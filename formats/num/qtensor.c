@@ -24,7 +24,23 @@ bool sw_qspec_same(const sw_qspec *a, const sw_qspec *b)
     return a->num == b->num && a->is_symmetric == b->is_symmetric &&
            a->group_elems == b->group_elems && a->scale_dtype == b->scale_dtype &&
            n_shared_rows(a) == n_shared_rows(b) && a->is_pow2_scale == b->is_pow2_scale &&
-           a->has_global == b->has_global && same_act(&a->act, &b->act);
+           a->has_global == b->has_global && a->n_outliers == b->n_outliers &&
+           same_act(&a->act, &b->act);
+}
+
+/* The first channels until somebody chooses: a legal weight of zeros. */
+static sw_code take_outliers(sw_qtensor *q, sw_err *err)
+{
+    int64_t n = q->spec.n_outliers;
+    sw_code rc;
+
+    if (n < 0 || n > q->k_in)
+        return SW_FAIL(err, SW_E_FORMAT, "%lld outlier channels of %lld", (long long)n,
+                       (long long)q->k_in);
+    if (!n) return SW_OK;
+    if ((rc = SW_MEM_GET(&q->outlier_cols, n, "outlier channels", err)) != SW_OK) return rc;
+    for (int64_t i = 0; i < n; i++) q->outlier_cols[i] = (int32_t)i;
+    return SW_MEM_GET(&q->outlier_values, q->n_out * n, "outlier values", err);
 }
 
 sw_code sw_qtensor_alloc(sw_qtensor *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
@@ -48,6 +64,7 @@ sw_code sw_qtensor_alloc(sw_qtensor *out, const sw_qspec *spec, int64_t n_out, i
     if ((rc = SW_MEM_GET(&q.scales, n_scales, "scales", err)) != SW_OK) goto done;
     if (!spec->is_symmetric && (rc = SW_MEM_GET(&q.zeros, n_scales, "zeros", err)) != SW_OK)
         goto done;
+    if ((rc = take_outliers(&q, err)) != SW_OK) goto done;
     if (spec->has_global) q.global_scale = 1.0f;
     *out = q;
 done:
@@ -61,6 +78,10 @@ void sw_qtensor_free(sw_qtensor *q)
     sw_mem_put(q->scales);
     sw_mem_put(q->zeros);
     sw_mem_put(q->g_idx);
+    sw_mem_put(q->outlier_cols);
+    sw_mem_put(q->outlier_values);
+    q->outlier_cols = NULL;
+    q->outlier_values = NULL;
     q->codes = q->zeros = NULL;
     q->scales = NULL;
     q->g_idx = NULL;
@@ -82,13 +103,24 @@ static float value_of(const sw_qtensor *q, int64_t n, int64_t k)
     return q->scales[at] * (values ? values[code] : (float)(code - zero));
 }
 
-void sw_qtensor_decode(float *dst, const sw_qtensor *q)
+void sw_qtensor_decode_rows(float *dst, const sw_qtensor *q, int64_t row0, int64_t n_rows)
 {
-    for (int64_t n = 0; n < q->n_out; n++)
+    int64_t n_outliers = q->spec.n_outliers;
+
+    for (int64_t n = row0; n < row0 + n_rows; n++) {
+        float *row = dst + (n - row0) * q->k_in;
         for (int64_t k = 0; k < q->k_in; k++) {
             float v = value_of(q, n, k);
-            dst[n * q->k_in + k] = q->spec.has_global ? v * q->global_scale : v;
+            row[k] = q->spec.has_global ? v * q->global_scale : v;
         }
+        for (int64_t i = 0; i < n_outliers; i++)
+            row[q->outlier_cols[i]] = q->outlier_values[n * n_outliers + i];
+    }
+}
+
+void sw_qtensor_decode(float *dst, const sw_qtensor *q)
+{
+    sw_qtensor_decode_rows(dst, q, 0, q->n_out);
 }
 
 /* The largest magnitude that any code stands for. */
@@ -174,6 +206,38 @@ static sw_code check_single(float scale, const char *what, sw_err *err)
     return SW_FAIL(err, SW_E_FORMAT, "%s scale %g; must be finite and > 0", what, (double)scale);
 }
 
+static sw_code check_outlier(const sw_qtensor *q, int64_t n, int64_t i, sw_err *err)
+{
+    float v = q->outlier_values[n * q->spec.n_outliers + i];
+    int64_t k = q->outlier_cols[i];
+
+    if (!isfinite(v) || sw_num_round_to(v, SW_DTYPE_F16) != v)
+        return SW_FAIL(err, SW_E_FORMAT, "outlier %g at row %lld, column %lld is no finite F16",
+                       (double)v, (long long)n, (long long)k);
+    if (value_of(q, n, k) == 0.0f) return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "code %d at row %lld, column %lld is not the zero point, and "
+                   "the column is an outlier", q->codes[n * q->k_in + k], (long long)n,
+                   (long long)k);
+}
+
+static sw_code check_outliers(const sw_qtensor *q, sw_err *err)
+{
+    int64_t last = -1;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < q->spec.n_outliers; i++) {
+        int64_t k = q->outlier_cols[i];
+        if (k <= last || k >= q->k_in)
+            return SW_FAIL(err, SW_E_FORMAT, "outlier channel %lld after %lld; must rise, and stay "
+                           "below %lld", (long long)k, (long long)last, (long long)q->k_in);
+        last = k;
+    }
+    for (int64_t n = 0; n < q->n_out; n++)
+        for (int64_t i = 0; i < q->spec.n_outliers && rc == SW_OK; i++)
+            rc = check_outlier(q, n, i, err);
+    return rc;
+}
+
 sw_code sw_qtensor_check(const sw_qtensor *q, sw_err *err)
 {
     sw_code rc;
@@ -193,5 +257,5 @@ sw_code sw_qtensor_check(const sw_qtensor *q, sw_err *err)
                            (long long)k, q->g_idx[k], (long long)q->n_groups);
     for (int64_t n = 0; n < q->n_out; n++)
         if ((rc = check_row(q, n, err)) != SW_OK) return rc;
-    return SW_OK;
+    return check_outliers(q, err);
 }

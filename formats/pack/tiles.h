@@ -54,6 +54,8 @@ typedef struct sw_tiles {
     const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */
     float global_scale;      /* as in sw_qtensor */
     float input_scale;
+    const int32_t *outlier_cols;    /* as in sw_qtensor; NULL without any */
+    const uint16_t *outlier_values; /* [n_out, spec.n_outliers] F16 */
 } sw_tiles;
 
 static inline int64_t sw_tiles_n(int64_t n_out) { return (n_out + SW_TILE_N - 1) / SW_TILE_N; }

@@ -51,6 +51,21 @@ refuse 2 'mlp.up_proj is left alone but not*mlp.gate_proj' \
     '{"method": "rtn", "overrides": [{"match": "up_proj", "ignore": true}]}'
 refuse 4 'groups of 96' '{"method": "rtn", "overrides": [{"match": "o_proj", "group_size": 96}]}'
 
+# --- outlier channels: stored, run, judged; elsewhere refused
+rm -rf "$OUT"
+printf '{"method": "rtn", "bits": 2, "group_size": 32, "outliers": 0.05,
+    "overrides": [{"match": "down_proj", "bits": 8, "outliers": 0}]}' >"$R"
+expect 0 '' quantize
+expect 0 '' "$SWAGE" verify --quiet "$OUT" --against "$TOY"
+[ "$(grep -c '"outliers": *[1-9]' "$OUT/manifest.json")" -eq 12 ] || fail 'not 12 with outliers'
+rm -rf "$OUT"
+refuse 4 'q_proj: gptq has no place for outlier channels; use --format swage' \
+    '{"method": "rtn", "format": "gptq", "outliers": 0.05}'
+refuse 3 'outliers 0.5: a share from 0 to 0.25' \
+    '{"overrides": [{"match": "o_proj", "outliers": 0.5}]}'
+refuse 2 'q_proj 4 bits*k_proj 4 bits, group 32, symmetric, * outliers' \
+    '{"method": "rtn", "group_size": 32, "overrides": [{"match": "k_proj", "outliers": 0.1}]}'
+
 # --- a size as target: kept, reached by several schemes, the same for any number of threads
 toy_tokens 4096 >"$T/ids.u16"
 target() { "$SWAGE" quantize "$TOY" --calib "$T/ids.u16" --samples 8 --seq-len 32 --quiet "$@"; }
