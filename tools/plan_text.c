@@ -63,8 +63,11 @@ void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
     print_classes(plan);
     (void)printf("copied      %lld tensors, %s\n", (long long)plan->n_copied, copied);
     (void)printf("tensors     %s -> %s\n", before, after);
-    (void)printf("memory      %s at the peak; %s with activations on disk (--memory)\n", peak,
-                 spilled);
+    if (plan->needs.peak_spilled_bytes < plan->needs.peak_bytes)
+        (void)printf("memory      %s at the peak; %s with activations on disk (--memory)\n", peak,
+                     spilled);
+    else
+        (void)printf("memory      %s at the peak\n", peak);
     (void)printf("disk        %s\n", disk);
     print_eta(plan->seconds);
     for (int i = 0; i < plan->n_tp; i++)
@@ -115,7 +118,8 @@ static bool add_classes(cJSON *root, const sw_plan *plan)
         const sw_plan_class *c = &plan->classes[i];
         cJSON *row = cJSON_CreateObject();
         if (!cJSON_AddItemToArray(list, row) || !text(row, "linear", c->slot) ||
-            !number(row, "count", (double)c->n_linears) || !number(row, "n_out", (double)c->n_out) ||
+            !number(row, "count", (double)c->n_linears) ||
+            !number(row, "n_out", (double)c->n_out) ||
             !number(row, "k_in", (double)c->k_in) ||
             !text(row, "becomes", spec_text(spec, c->spec)) ||
             !number(row, "bytes_before", c->bytes_before) ||
@@ -161,7 +165,8 @@ sw_code sw_plan_add_json(cJSON *root, const sw_plan *plan, const sw_quantize_job
               number(root, "disk_bytes", plan->disk_bytes) &&
               number(root, "seconds", plan->seconds) && add_classes(root, plan) &&
               add_tensors(root, job) && add_tp(root, plan) &&
-              add_speed(root, "decode", &plan->device) && add_speed(root, "decode_here", &plan->here);
+              add_speed(root, "decode", &plan->device) &&
+              add_speed(root, "decode_here", &plan->here);
 
     return ok ? SW_OK : sw_cmd_json_added(NULL, err);
 }
