@@ -234,10 +234,12 @@ static sw_code run_quantize(sw_run *run, sw_err *err)
 
     (void)clock_gettime(CLOCK_MONOTONIC, &start);
     if ((rc = SW_ARENA_TAKE(&j, run->arena, 1, err)) != SW_OK) return rc; /* too large a frame */
-    if ((rc = sw_quantize_job_options(j, run, run->options, sw_quantize_rows, err)) != SW_OK) return rc;
+    rc = sw_quantize_job_options(j, run, run->options, sw_quantize_rows, err);
+    if (rc != SW_OK) return rc;
     j->model_dir = run->args[0];
     j->progress = &run->term->progress;
-    if ((rc = sw_quantize_job_prepare(j, err)) == SW_OK && (rc = work(j, err)) != SW_OK) keep_work(j, err);
+    if ((rc = sw_quantize_job_prepare(j, err)) == SW_OK && (rc = work(j, err)) != SW_OK)
+        keep_work(j, err);
     if (rc == SW_OK && (rc = read_back(j, err)) == SW_OK)
         rc = finish(j, run, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec, err);
     sw_quantize_job_free(j);

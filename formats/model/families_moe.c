@@ -69,8 +69,8 @@ static sw_code set_scale(sw_model *model, sw_err *err)
 
     if (rope->kind == SW_ROPE_DYNAMIC || rope->kind == SW_ROPE_LONGROPE ||
         model->has_window_rope)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "rope_type: dynamic, longrope, or one per layer type, "
-                       "is not supported with latent attention");
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "rope_type: dynamic, longrope, or one per layer "
+                       "type, is not supported with latent attention");
     if (rope->kind != SW_ROPE_DEFAULT && rope->mscale_all_dim > 0.0 && rope->factor > 1.0)
         sharpen = 0.1 * rope->mscale_all_dim * log(rope->factor) + 1.0;
     model->attention_scale = sharpen * sharpen / sqrt((double)model->head_dim);

@@ -138,7 +138,8 @@ static void small_floats_come_back_from_every_row_that_holds_them(void **state)
             }
             sw_qtensor_free(&q);
         }
-    assert_true(n_held >= 3 * SW_GEN_FLOATS + 3 * 7); /* all in tiles, seven as compressed-tensors */
+    /* all in tiles, seven as compressed-tensors */
+    assert_true(n_held >= 3 * SW_GEN_FLOATS + 3 * 7);
 }
 
 static void a_scattered_g_idx_survives_gptq_and_is_refused_elsewhere(void **state)

@@ -128,8 +128,8 @@ static void test_family_keys(void **state)
 }
 
 #define LONGROPE(short_list, long_list)                                                    \
-    "\"original_max_position_embeddings\":64,\"rope_scaling\":{\"type\":\"su\",\"short_factor\":["  \
-    short_list "],\"long_factor\":[" long_list "]}"
+    "\"original_max_position_embeddings\":64,\"rope_scaling\":{\"type\":\"su\","           \
+    "\"short_factor\":[" short_list "],\"long_factor\":[" long_list "]}"
 #define LATENT "\"q_lora_rank\":48"
 static void test_keys_of_sparse_families(void **state)
 {
