@@ -27,7 +27,8 @@ sw_code sw_needs_new(sw_needs *out, const sw_model *model, const sw_st *st,
                      const sw_calib *calib, sw_err *err) SW_MUST_USE;
 
 /* Fit into `bound` bytes: *spill_dir, in `arena`, becomes the directory of `out_dir` when the
- * streams must go to disk, and is left alone when they need not. SW_E_USAGE names the least that serves. */
+ * streams must go to disk, and is left alone when they need not. SW_E_USAGE names the least that
+ * serves. */
 sw_code sw_needs_bound(const char **spill_dir, const sw_needs *needs, uint64_t bound,
                        const char *out_dir, sw_arena *arena, const sw_progress *progress,
                        sw_err *err) SW_MUST_USE;
