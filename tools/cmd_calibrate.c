@@ -176,9 +176,9 @@ done:
 }
 
 static const char *const examples[] = {
-    "swage calibrate calib_data/tiny-llama --calib calib_data/calib.u16 --samples 16 "
-    "-o build/tiny.stats",
-    "swage quantize calib_data/tiny-llama --stats build/tiny.stats -o build/out64 --group-size 64",
+    "swage calibrate calib_data/tiny-llama --calib calib_data/calib.u16 --samples 9 "
+    "-o build/t.stats",
+    "swage quantize calib_data/tiny-llama --stats build/t.stats -o build/out64 --group-size 64",
     "swage calibrate MODEL --calib *.txt --samples 256 --seq-len 2048 -o MODEL.stats", NULL};
 
 const sw_cmd sw_cmd_calibrate = {
