@@ -92,7 +92,7 @@ static sw_code build_key(cJSON **out, const job *j, sw_err *err)
 
     for (int64_t i = 0; ok && i < j->selection.n_linears; i++) {
         const sw_ckpt_linear *linear = &j->selection.linears[i];
-        char text[64], spec[128];
+        char text[SW_SPEC_TEXT_BYTES], spec[SW_SPEC_TEXT_BYTES + 32];
         if (sw_qspec_same(linear->spec, &j->settings.quant.spec)) continue;
         (void)snprintf(spec, sizeof spec, "%s, %s", linear->spec->num->name,
                        sw_qspec_text(text, linear->spec));

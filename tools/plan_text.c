@@ -6,7 +6,7 @@
 
 static const char *spec_text(char out[96], const sw_qspec *spec)
 {
-    char text[64];
+    char text[SW_SPEC_TEXT_BYTES];
 
     if (spec)
         (void)snprintf(out, 96, "%s", sw_qspec_text(text, spec));

@@ -34,7 +34,7 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-char *sw_qspec_text(char out[64], const sw_qspec *spec)
+char *sw_qspec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
 {
     char group[32] = "per channel", kept[32] = "";
 
@@ -42,7 +42,7 @@ char *sw_qspec_text(char out[64], const sw_qspec *spec)
         (void)snprintf(group, sizeof group, "group %lld", (long long)spec->group_elems);
     if (spec->n_outliers)
         (void)snprintf(kept, sizeof kept, ", %lld outliers", (long long)spec->n_outliers);
-    (void)snprintf(out, 64, "%d bits, %s, %s%s", spec->num->bits, group,
+    (void)snprintf(out, SW_SPEC_TEXT_BYTES, "%d bits, %s, %s%s", spec->num->bits, group,
                    spec->is_symmetric ? "symmetric" : "with zero points", kept);
     return out;
 }
@@ -119,7 +119,7 @@ static sw_code add_linear(builder *b, const sw_linear_ref *ref, fate *fate_out)
 static sw_code check_fused(const builder *b, const sw_linear_ref *refs, const fate *fates,
                            int64_t i)
 {
-    char path[256], other[256], text[64], other_text[64];
+    char path[256], other[256], text[SW_SPEC_TEXT_BYTES], other_text[SW_SPEC_TEXT_BYTES];
 
     for (int64_t j = i - 1; j >= 0 && refs[j].site == refs[i].site &&
                             refs[j].expert == refs[i].expert; j--) {

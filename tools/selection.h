@@ -56,7 +56,8 @@ const sw_qspec *sw_selection_spec(const sw_selection *selection, const char *mod
 void sw_selection_assign(sw_selection *selection, const char *module_path, const sw_qspec *spec);
 /* true when not all linears become the same. */
 bool sw_selection_is_mixed(const sw_selection *selection);
+#define SW_SPEC_TEXT_BYTES 128
 /* "4 bits, group 128, symmetric"; returns `out`. */
-char *sw_qspec_text(char out[64], const sw_qspec *spec);
+char *sw_qspec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec);
 
 #endif
