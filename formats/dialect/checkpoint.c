@@ -13,16 +13,15 @@
 #define CONFIG_NAME "config.json"
 #define SIDE_CONFIG_NAME "quantize_config.json"
 
-/* Any stored scheme will do to ask a dialect for its tensor names. */
-static const char *weight_suffix(const sw_dialect *dialect)
+/* What only quantized linears have: the suffix of their first tensor, or of their scale. Any shape
+ * will do to ask the dialect for names. */
+static const char *marker_suffix(const sw_checkpoint *ckpt)
 {
-    sw_qspec spec = {.num = &sw_nums[0], .is_symmetric = true, .group_elems = 0,
-                     .scale_dtype = SW_DTYPE_F16};
-    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    sw_part parts[SW_DIALECT_TENSORS_MAX] = {{0}};
+    int n = ckpt->dialect->declare(parts, &ckpt->qconfig.spec, 64, 64), at = 0;
 
-    if (dialect->marker) return dialect->marker;
-    (void)dialect->declare(parts, &spec, 64, 64);
-    return parts[0].suffix;
+    while (ckpt->dialect->is_known_by_scale && at < n - 1 && !parts[at].is_scale) at++;
+    return parts[at].suffix;
 }
 
 static const sw_st_tensor *find_part(const sw_checkpoint *ckpt, const char *module_path,
@@ -95,9 +94,9 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
     if (!ckpt->dialect) return refuse_dialect(object, err);
     ckpt->qconfig.spec.scale_dtype = ckpt->dialect->scale_dtype(ckpt->model.dtype);
     rc = ckpt->dialect->read_config(&ckpt->qconfig, object, &ckpt->arena, err);
-    if (rc == SW_OK && !has_suffix(ckpt, weight_suffix(ckpt->dialect)))
+    if (rc == SW_OK && !has_suffix(ckpt, marker_suffix(ckpt)))
         rc = SW_FAIL(err, SW_E_FORMAT, "says %s, but no tensor is named *.%s", ckpt->dialect->name,
-                     weight_suffix(ckpt->dialect));
+                     marker_suffix(ckpt));
     return rc;
 }
 
@@ -146,7 +145,7 @@ void sw_checkpoint_close(sw_checkpoint *ckpt)
 
 bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_path)
 {
-    return ckpt->dialect && find_part(ckpt, module_path, weight_suffix(ckpt->dialect)) != NULL;
+    return ckpt->dialect && find_part(ckpt, module_path, marker_suffix(ckpt)) != NULL;
 }
 
 sw_code sw_checkpoint_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
@@ -188,8 +187,12 @@ static sw_code stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char 
     return SW_OK;
 }
 
+/* A single element may also be stored without dimensions. */
 static bool view_fits(const sw_cview *view, const sw_part *part)
 {
+    bool is_single = part->n_dims == 1 && part->shape[0] == 1;
+
+    if (view->dtype == part->dtype && is_single && !view->n_dims) return true;
     if (view->dtype != part->dtype || view->n_dims != part->n_dims) return false;
     for (int i = 0; i < part->n_dims; i++)
         if (view->shape[i] != part->shape[i]) return false;

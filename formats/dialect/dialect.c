@@ -7,7 +7,8 @@
 #include "formats/dialect/dialect_common.h"
 
 const sw_dialect *const sw_dialects[] = {
-    &sw_dialect_gptq, &sw_dialect_gptq_v2, &sw_dialect_compressed_tensors, &sw_dialect_swage, NULL,
+    &sw_dialect_gptq, &sw_dialect_gptq_v2, &sw_dialect_compressed_tensors, &sw_dialect_fp8,
+    &sw_dialect_swage, NULL,
 };
 
 const sw_dialect *sw_dialect_find(const char *name)
@@ -226,18 +227,20 @@ bool sw_config_append(cJSON *array, const char *text)
     return false;
 }
 
-sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
+sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, const char *key,
+                              sw_arena *arena, sw_err *err)
 {
-    const cJSON *list = sw_json_member(object, "ignore"), *item;
+    const cJSON *list = sw_json_member(object, key), *item;
     const char **ignore = NULL;
     char *text;
     sw_code rc;
 
-    if (list && !cJSON_IsArray(list)) return SW_FAIL(err, SW_E_FORMAT, "ignore: not a list");
+    if (list && !cJSON_IsArray(list)) return SW_FAIL(err, SW_E_FORMAT, "%s: not a list", key);
     if ((rc = SW_ARENA_TAKE(&ignore, arena, cJSON_GetArraySize(list), err)) != SW_OK) return rc;
     cJSON_ArrayForEach(item, list)
     {
-        if (!cJSON_IsString(item)) return SW_FAIL(err, SW_E_FORMAT, "ignore: not a list of texts");
+        if (!cJSON_IsString(item))
+            return SW_FAIL(err, SW_E_FORMAT, "%s: not a list of texts", key);
         rc = sw_arena_text(&text, arena, item->valuestring, strlen(item->valuestring), err);
         if (rc != SW_OK) return rc;
         ignore[out->n_ignore++] = text;

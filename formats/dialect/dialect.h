@@ -47,8 +47,8 @@ typedef struct sw_qconfig {
 typedef struct sw_dialect {
     const char *name;
     const char *summary;         /* one line for `swage list formats` and the README */
-    const char *marker;          /* suffix of a tensor that only quantized linears have; NULL: that
-                                    of the first declared one */
+    bool is_known_by_scale;      /* quantized linears are told by their scale, since codes have the
+                                    name of a dense weight; false: by the first declared part */
     const char *side_config;     /* file that repeats quantization_config, or NULL */
     const char *const *metadata; /* key, value, ..., NULL for the container's metadata; or NULL */
     int zero_min;                /* for sw_qspec.zero_min; can_hold refuses a smaller one */

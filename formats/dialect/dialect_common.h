@@ -7,6 +7,7 @@
 extern const sw_dialect sw_dialect_gptq;
 extern const sw_dialect sw_dialect_gptq_v2;
 extern const sw_dialect sw_dialect_compressed_tensors;
+extern const sw_dialect sw_dialect_fp8;
 extern const sw_dialect sw_dialect_swage;
 
 sw_part sw_part_1d(const char *suffix, sw_dtype dtype, int64_t a);
@@ -41,8 +42,9 @@ sw_code sw_config_bits(const sw_num **out, int64_t bits, sw_err *err);
 sw_code sw_config_group(int64_t *out, const cJSON *object, const char *key, sw_err *err);
 int64_t sw_config_group_value(const sw_qspec *spec); /* -1 for one group per channel */
 
-/* "ignore": a list of exact paths (patterns, "re:...", are skipped) into out->ignore. */
-sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err);
+/* A list of paths (or patterns, "re:...") by the name of `key` into out->ignore. */
+sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, const char *key,
+                              sw_arena *arena, sw_err *err);
 
 /* The keys of an integer scheme: "bits", "group_size" (-1: one group per channel), "sym", and
  * "outliers", the number of channels, when there are any. */

@@ -356,7 +356,7 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
 
     if ((rc = check_format(object, err)) != SW_OK || (rc = refuse_extras(object, err)) != SW_OK ||
         (rc = read_groups(&config, object, arena, err)) != SW_OK ||
-        (rc = sw_config_read_ignore(&config, object, arena, err)) != SW_OK)
+        (rc = sw_config_read_ignore(&config, object, "ignore", arena, err)) != SW_OK)
         return rc;
     *out = config;
     return SW_OK;
@@ -372,7 +372,7 @@ static bool is_mine(const cJSON *object)
 const sw_dialect sw_dialect_compressed_tensors = {
     .name = "compressed-tensors",
     .summary = "as llm-compressor writes it: vLLM, SGLang, transformers",
-    .marker = "weight_scale",
+    .is_known_by_scale = true,
     .scale_dtype = sw_scale_dtype_like_model,
     .can_hold = can_hold,
     .declare = declare,

@@ -309,7 +309,7 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
         (rc = sw_json_int(&config.spec.n_outliers, object, "outliers", 0, INT32_MAX, err)) !=
             SW_OK ||
         (rc = sw_config_read_beyond(&config.spec, object, err)) != SW_OK ||
-        (rc = sw_config_read_ignore(&config, object, arena, err)) != SW_OK ||
+        (rc = sw_config_read_ignore(&config, object, "ignore", arena, err)) != SW_OK ||
         (rc = read_modules(&config, object, arena, err)) != SW_OK)
         return rc;
     *out = config;

@@ -66,6 +66,11 @@ caught swage $W $W.tile_zeros 1536 add_one
 caught gptq $W $W.qzeros 768 add_one
 caught gptq_v2 $W $W.qzeros 768 add_one
 caught compressed-tensors $W $W.weight_zero_point 768 add_one
+# block scales and codes of fp8
+expect 0 '' "$SWAGE" quantize "$TINY" --quiet --method rtn -s FP8_BLOCK -f fp8 -o "$T/fp8"
+caught fp8 $W $W.weight_scale_inv 48 rotate 4
+caught fp8 $W $W.weight 98304 rotate 256
+caught fp8 'scale of channel 0' $W.weight_scale_inv 48 tr '\0-\377' '\377'
 # a tensor that should have been copied
 caught swage model.norm.weight model.norm.weight 512 rotate 2
 caught gptq model.embed_tokens.weight model.embed_tokens.weight 4194304 rotate 512

@@ -43,6 +43,14 @@ expect 0 '' quantize -o "$T/out" --shard-size 100K --ignore 'layers\.0\.mlp' --f
 expect 0 '' judge "$T/out" --json
 grep -Eq '"missing":[[:space:]]*0,' "$T/stdout" || fail 'coverage'
 
+# scalars without dimensions, as other writers store scales of a tensor
+rm -rf "$T/out"
+expect 0 '' quantize -o "$T/out" --format fp8 --scheme FP8
+rm "$T/out/manifest.json"
+LC_ALL=C sed -i 's/"shape":\[1\]/"shape":[] /g' "$T/out/model.safetensors"
+grep -aq '"shape":\[\] ' "$T/out/model.safetensors" || fail "no scalar"
+expect 0 '' judge "$T/out"
+
 # gates decide the exit code
 expect 1 '--max-kl failed' judge "$T/out" --max-kl 0.0000001
 expect 1 '--min-top1 failed' judge "$T/out" --min-top1 1

@@ -126,6 +126,7 @@ static void the_second_decoder_reads_what_the_first_wrote(void **state)
 {
     (void)state;
     for (const sw_dialect *const *d = sw_dialects; *d; d++) {
+        if (!strcmp((*d)->name, "fp8")) continue; /* holds no integers */
         assert_int_equal(read_all_back(*d, 32, 128), N_COMBOS);
         assert_int_equal(read_all_back(*d, 96, 384), N_COMBOS);
         assert_in_range(read_all_back(*d, 160, 224), 1, N_COMBOS);
@@ -153,7 +154,7 @@ static void small_floats_are_read_alike(void **state)
             }
             sw_qtensor_free(&q);
         }
-    assert_true(n_read >= 2 * SW_GEN_FLOATS + 2 * 7);
+    assert_true(n_read >= 2 * SW_GEN_FLOATS + 2 * (7 + 3));
 }
 
 static void scattered_groups_are_read_alike(void **state)

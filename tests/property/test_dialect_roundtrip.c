@@ -108,6 +108,7 @@ static void every_row_returns_what_it_was_given(void **state)
 {
     (void)state;
     for (const sw_dialect *const *d = sw_dialects; *d; d++) {
+        if (!strcmp((*d)->name, "fp8")) continue; /* holds no integers */
         bool is_gptq = strncmp((*d)->name, "gptq", 4) == 0;
         assert_int_equal(held(*d, 32, 128), N_COMBOS);
         assert_int_equal(held(*d, 96, 384), N_COMBOS);
@@ -138,8 +139,8 @@ static void small_floats_come_back_from_every_row_that_holds_them(void **state)
             }
             sw_qtensor_free(&q);
         }
-    /* all in tiles, seven as compressed-tensors */
-    assert_true(n_held >= 3 * SW_GEN_FLOATS + 3 * 7);
+    /* all in tiles, seven as compressed-tensors, three as fp8 */
+    assert_true(n_held >= 3 * SW_GEN_FLOATS + 3 * (7 + 3));
 }
 
 static void a_scattered_g_idx_survives_gptq_and_is_refused_elsewhere(void **state)

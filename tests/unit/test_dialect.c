@@ -34,7 +34,7 @@ static void the_table_is_complete(void **state)
         assert_ptr_equal(sw_dialect_find((*d)->name), *d);
         assert_true(strlen((*d)->summary) > 20 && strlen((*d)->summary) < 90);
     }
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 5);
     assert_null(sw_dialect_find("gptq_v3"));
     assert_int_equal(row("gptq")->scale_dtype(SW_DTYPE_BF16), SW_DTYPE_F16);
     assert_int_equal(row("compressed-tensors")->scale_dtype(SW_DTYPE_BF16), SW_DTYPE_BF16);
@@ -343,6 +343,7 @@ static void configs_come_back(void **state)
     (void)state;
     for (const sw_dialect *const *d = sw_dialects; *d; d++)
         for (int i = 0; i < 32; i++) {
+            if (!strcmp((*d)->name, "fp8")) continue; /* holds no integers */
             sw_qconfig config = {.spec = {.num = sw_num_by_bits(widths[i % 4]),
                                   .is_symmetric = i / 4 % 2, .group_elems = groups[i / 8],
                                   .scale_dtype = SW_DTYPE_F16, .zero_min = 1},

@@ -180,7 +180,8 @@ static void sound_weights_pass(void **state)
     (void)state;
     for (int i = 0; i < 4 * 2 * 3 * 2; i++) {
         /* the codes are the same in all dialects, so each gets its share of the schemes */
-        const sw_dialect *d = sw_dialects[i % 4];
+        static const char *const names[] = {"gptq", "gptq_v2", "compressed-tensors", "swage"};
+        const sw_dialect *d = sw_dialect_find(names[i % 4]);
         sw_qspec spec = spec_of(widths[i / 2 % 4], i / 8 % 2, groups[i / 16]);
         sw_qtensor q;
         subject s;
