@@ -169,7 +169,10 @@ static sw_code refuse_leftovers(const sw_ckpt_writer *w, sw_err *err)
     (void)source->dialect->declare(parts, &source->qconfig.spec, 64, 64);
     for (int64_t i = 0; i < sw_st_count(source->st); i++) {
         const char *name = sw_st_at(source->st, i)->name, *dot = strrchr(name, '.');
-        if (dot && w->claim_of[i] == SW_COPIED && !strcmp(dot + 1, parts[0].suffix))
+        char path[SW_PART_NAME_BYTES];
+        if (!dot || w->claim_of[i] != SW_COPIED || strcmp(dot + 1, parts[0].suffix) != 0) continue;
+        (void)snprintf(path, sizeof path, "%.*s", (int)(dot - name), name);
+        if (sw_checkpoint_is_quantized(source, path))
             return SW_FAIL(err, SW_E_USAGE, "%s: \"%.*s\" is quantized already and would stay as "
                            "it is; convert all linears or none", source->dir, (int)(dot - name),
                            name);
