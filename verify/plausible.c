@@ -14,10 +14,12 @@
 
 /* How much smaller the error of a group of n weights of a row may become by another scale and
  * zero point. Sound weights, GPTQ's too, measure at most 1.5 (n = 32), 1.4 (64), 1.2 (128 on);
- * at 2 bits 2.3, 2.1 and 2.0. */
-static double misfit_max(double n, int bits)
+ * at 2 bits 2.3, 2.1 and 2.0; at fp4 for rounded inputs 2.9 (n = 32) and 3.9 (16). */
+static double misfit_max(double n, const sw_spec_weight *w)
 {
-    return (1.25 + 8 / sqrt(n)) * (bits == 2 ? 1.5 : 1);
+    bool is_coarse = w->bits == 2 || (w->bits == 4 && w->exponent_bits);
+
+    return (1.25 + 8 / sqrt(n)) * (is_coarse ? 1.5 : 1);
 }
 
 /* Sound weights measure at least 0.69 (2 bits), 0.91 (3), 0.97 (4), 0.9999 (8). */
@@ -117,7 +119,7 @@ static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t 
     own = cell_error(x, s);
     misfit = sqrt(fmax(own, 0) / fmax(cell_fit(x), rounding));
     all->round2 += rounding;
-    over = misfit / misfit_max(x->n, w->bits);
+    over = misfit / misfit_max(x->n, w);
     if (!(over <= all->worst_over)) {
         all->worst_over = over;
         all->worst_cell = misfit;
