@@ -3,6 +3,7 @@
 
 #include "quant/block_job.h"
 #include "quant/fold.h"
+#include "quant/kv_scales.h"
 #include "quant/ranges.h"
 #include "quant/stats.h"
 
@@ -51,6 +52,18 @@ static sw_code transform(sw_block_job *job, sw_streams *streams, const bool want
     return job->options->algo->transform ? sw_transform_sites(&t, wanted, err) : SW_OK;
 }
 
+/* Scales of the cache: once what makes keys and values is settled, before the streams move. */
+static sw_code put_kv(sw_block_job *job, sw_streams *streams, int64_t layer,
+                      const sw_progress *progress, sw_err *err)
+{
+    float k_scale = 0, v_scale = 0;
+    sw_code rc;
+
+    if (!job->options->has_kv_scales) return SW_OK;
+    rc = sw_kv_scales_find(&k_scale, &v_scale, streams, &job->quantized, progress, err);
+    return rc == SW_OK ? job->sink->put_kv(job->sink->self, layer, k_scale, v_scale, err) : rc;
+}
+
 /* Observe and solve: one site after the other, or all in one pass. */
 static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t layer,
                                const sw_progress *progress, sw_err *err)
@@ -68,6 +81,7 @@ static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t l
         }
         if (!any) continue;
         if (step >= SW_SITE_MLP_IN && streams->ahead == SW_HALF_BOTH) {
+            if ((rc = put_kv(job, streams, layer, progress, err)) != SW_OK) return rc;
             rc = sw_streams_advance(streams, &job->quantized, mover(job), SW_HALF_ATTENTION,
                                     progress, err);
             if (rc != SW_OK) return rc;
@@ -84,6 +98,8 @@ static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t l
         if (rc == SW_OK) rc = sw_solve_sites(job, &stats, err);
         sw_site_stats_free(&stats);
     }
+    if (rc == SW_OK && streams->ahead == SW_HALF_BOTH)
+        rc = put_kv(job, streams, layer, progress, err);
     return rc;
 }
 

@@ -33,6 +33,7 @@ typedef struct sw_quant_options {
     int refine_rounds;        /* see refine.h */
     sw_strengths cap;         /* most that a target may lean on the cross terms; 0, 0: off */
     sw_experts experts;       /* what the experts of a sparse layer are calibrated on */
+    bool has_kv_scales;       /* find scales for a cache in e4m3; needs calib and sink->put_kv */
     const char *spill_dir;    /* activations live in a file there; NULL: in memory. Same bytes */
     int n_threads;
 } sw_quant_options;
@@ -72,6 +73,8 @@ typedef struct sw_quant_sink {
     sw_code (*change)(void *self, const char *tensor_name, const float *values, int64_t n,
                       sw_err *err);
     sw_code (*transformed)(void *self, const sw_transform_report *report, sw_err *err);
+    /* Where options->has_kv_scales: those of a layer, before the block ends (kv_scales.h). */
+    sw_code (*put_kv)(void *self, int64_t layer, float k_scale, float v_scale, sw_err *err);
     /* What lets a run continue: all of these or none, get_changed only for a transform. */
     int64_t (*n_done)(void *self); /* blocks, from the first on, that an earlier run put */
     sw_code (*get)(void *self, sw_qtensor *q, const char *path, sw_err *err); /* as it was put */

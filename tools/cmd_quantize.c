@@ -43,6 +43,14 @@ static sw_code note_transform(void *self, const sw_transform_report *transform, 
     return sw_quantize_report_transform(&((job *)self)->report, transform, err);
 }
 
+static sw_code put_kv(void *self, int64_t layer, float k_scale, float v_scale, sw_err *err)
+{
+    job *j = self;
+    sw_code rc = sw_quantize_report_kv(&j->report, layer, k_scale, v_scale, err);
+
+    return rc == SW_OK ? sw_ckpt_writer_put_kv(j->writer, layer, k_scale, v_scale, err) : rc;
+}
+
 static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
 {
     const job *j = self;
@@ -116,6 +124,7 @@ static sw_code open_writer(job *j, sw_err *err)
     qconfig.ignore = j->selection.ignored;
     qconfig.n_ignore = j->selection.n_ignored;
     qconfig.damp = j->settings.quant.damp;
+    qconfig.has_kv_scales = j->settings.quant.has_kv_scales;
     if ((rc = build_key(&key, j, err)) != SW_OK) return rc;
     keep.key = key;
     rc = sw_ckpt_writer_new_kept(&j->writer, &j->source, j->o->out, j->o->may_replace != 0,
@@ -162,7 +171,7 @@ static sw_code work(job *j, sw_err *err)
     sw_quant_sink sink = {.self = j, .put = put_linear, .is_selected = is_selected,
                           .spec_of = spec_of, .change = change_tensor,
                           .transformed = note_transform, .n_done = n_done, .get = get_linear,
-                          .get_changed = get_changed, .end_block = end_block};
+                          .get_changed = get_changed, .end_block = end_block, .put_kv = put_kv};
     const sw_calib *calib = sw_quantize_job_needs_text(j) ? &j->calibration.calib : NULL;
     sw_code rc;
 

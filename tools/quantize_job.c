@@ -42,6 +42,12 @@ static const char *sequential_name(int i)
     return names[i];
 }
 
+static const char *kv_name(int i)
+{
+    static const char *const names[] = {"none", "fp8", NULL};
+    return names[i];
+}
+
 #define AT(field) .offset = offsetof(quantize_options, field)
 
 const sw_opt sw_quantize_rows[] = {
@@ -92,6 +98,7 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     q->order = (sw_order)index_of(order_name, o->act_order);
     q->sequential = (sw_sequential)index_of(sequential_name, o->sequential);
     q->experts = (sw_experts)index_of(sw_name_of_experts, o->experts);
+    q->has_kv_scales = o->kv_cache && !strcmp(o->kv_cache, "fp8");
     q->damp = o->damp;
     q->n_threads = (int)o->common.threads;
     s->scheme = o->scheme;
@@ -176,10 +183,23 @@ static sw_code choose_specs(job *j, sw_err *err)
     return SW_OK;
 }
 
+static sw_code check_kv(const job *j, sw_err *err)
+{
+    if (!j->settings.quant.has_kv_scales) return SW_OK;
+    if (!j->dialect->holds_kv_scales)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized "
+                       "cache; use --format compressed-tensors or fp8", j->dialect->name);
+    if (j->o->calib.n || j->is_dry) return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "--kv-cache needs the range of keys and values: give "
+                   "calibration text, --calib FILE");
+}
+
 static sw_code check_stats(const job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
+    sw_code rc = check_kv(j, err);
 
+    if (rc != SW_OK) return rc;
     if (!o->stats) return SW_OK;
     if (o->calib.n) return SW_FAIL(err, SW_E_USAGE, "give --calib or --stats, not both");
     if (o->target_bits > 0 || j->settings.quant.algo->transform)
@@ -197,7 +217,8 @@ bool sw_quantize_job_needs_text(const sw_quantize_job *j)
 {
     const sw_quant_options *q = &j->settings.quant;
 
-    return (q->algo->needs_statistics && !j->o->stats) || sw_act_needs_input_scale(&q->spec.act);
+    return (q->algo->needs_statistics && !j->o->stats) || sw_act_needs_input_scale(&q->spec.act) ||
+           q->has_kv_scales;
 }
 
 /* Small floats come as their formats define them; only integers have widths to choose. */

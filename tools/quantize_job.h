@@ -15,7 +15,7 @@
 typedef struct sw_quantize_options {
     sw_cmd_common common;
     const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
-        *recipe, *experts, *stats;
+        *recipe, *experts, *stats, *kv_cache;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
     double damp, target_bits, outliers;
@@ -27,7 +27,8 @@ typedef struct sw_quantize_options {
 /* What is not given. */
 #define SW_QUANTIZE_DEFAULTS \
     .scheme = "W4A16", .method = "gptq", .format = "swage", .act_order = "static", \
-    .sequential = "site", .experts = "shrink", .damp = 0.01, .shard_bytes = (uint64_t)5 << 30
+    .sequential = "site", .experts = "shrink", .kv_cache = "none", .damp = 0.01, \
+    .shard_bytes = (uint64_t)5 << 30
 
 /* Those of `plan`: what quantize takes, and more. */
 typedef struct sw_plan_options {

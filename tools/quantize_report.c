@@ -27,6 +27,7 @@ static bool add_settings(cJSON *root, const sw_quantize_settings *s)
               add_number(o, "group_size", (double)q->spec.group_elems) &&
               add_text(o, "scale_dtype", sw_dtype_name(q->spec.scale_dtype));
 
+    if (ok && q->has_kv_scales) ok = add_text(o, "kv_cache", "fp8");
     if (ok && s->target_bits > 0)
         ok = add_number(o, "target_bits", s->target_bits) &&
              add_number(o, "predicted_kl", s->predicted_kl);
@@ -262,6 +263,23 @@ sw_code sw_quantize_report_transform(sw_quantize_report *report,
     return ok ? SW_OK : sw_cmd_json_added(NULL, err);
 }
 
+sw_code sw_quantize_report_kv(sw_quantize_report *report, int64_t layer, float k_scale,
+                              float v_scale, sw_err *err)
+{
+    cJSON *list = cJSON_GetObjectItemCaseSensitive(report->manifest, "kv_scales");
+    cJSON *row = cJSON_CreateObject();
+
+    if (!list) list = cJSON_AddArrayToObject(report->manifest, "kv_scales");
+    if (!row || !list || !cJSON_AddItemToArray(list, row)) {
+        cJSON_Delete(row);
+        return sw_cmd_json_added(NULL, err);
+    }
+    if (add_number(row, "layer", (double)layer) && add_number(row, "k_scale", (double)k_scale) &&
+        add_number(row, "v_scale", (double)v_scale))
+        return SW_OK;
+    return sw_cmd_json_added(NULL, err);
+}
+
 static void print_transforms(const sw_quantize_report *r)
 {
     const cJSON *list = sw_json_member(r->manifest, "transforms"), *row;
@@ -309,7 +327,7 @@ static sw_code print_json(sw_run *run, const sw_quantize_report *r,
                           const sw_quantize_outcome *o, sw_err *err)
 {
     static const char *const repeated[] = {"settings", "calibration", "ignored", "transforms",
-                                           "experts", "tensors"};
+                                           "experts", "kv_scales", "tensors"};
     cJSON *object = NULL;
     sw_code rc = sw_cmd_json_new(&object, "quantize", err);
     bool ok;

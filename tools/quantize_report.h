@@ -48,6 +48,10 @@ sw_code sw_quantize_report_transform(sw_quantize_report *report,
                                      const sw_transform_report *transform,
                                      sw_err *err) SW_MUST_USE;
 
+/* Scales of a layer's cache. */
+sw_code sw_quantize_report_kv(sw_quantize_report *report, int64_t layer, float k_scale,
+                              float v_scale, sw_err *err) SW_MUST_USE;
+
 typedef struct sw_quantize_outcome {
     const char *out_dir;
     uint64_t source_bytes, out_bytes; /* of tensors */

@@ -10,6 +10,7 @@
 #include "formats/base/size.h"
 #include "formats/num/num.h"
 #include "verify/decode_spec_parts.h"
+#include "verify/kv_scales.h"
 #include "verify/original.h"
 #include "verify/plausible.h"
 
@@ -252,6 +253,7 @@ static sw_code cover_checkpoint(sw_report *report, const sw_subject *checkpoint,
     if (suffix && sw_spec_is_part(&checkpoint->scheme, suffix) &&
         bsearch(&key, linears, (size_t)report->n_tensors, sizeof *linears, compare_names))
         return SW_OK;
+    if (suffix && sw_is_kv_scale(checkpoint, path, suffix)) return SW_OK; /* read by itself */
     if (sw_original_is_split_bias(t->name, original)) return SW_OK; /* compared above */
     report->coverage.n_unexpected++;
     return sw_report_find(report, "unexpected", t->name, err, "%s is neither in the original nor "

@@ -12,6 +12,7 @@
 #include "kernels/engine/lm_open.h"
 #include "verify/gap.h"
 #include "verify/inputs.h"
+#include "verify/kv_scales.h"
 #include "verify/perplexity.h"
 #include "verify/tensors.h"
 
@@ -246,6 +247,7 @@ static sw_code judge(verifier *v, sw_err *err)
     if ((rc = sw_verify_tensors(r, &v->checkpoint, original, &v->rescale, v->n_threads,
                                 v->options->progress, err)) != SW_OK)
         return rc;
+    if ((rc = sw_verify_kv_scales(r, &v->checkpoint, err)) != SW_OK) return rc;
     if (original &&
         (rc = sw_verify_coverage(r, &v->checkpoint, original, &v->rescale, err)) != SW_OK)
         return rc;

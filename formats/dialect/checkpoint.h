@@ -89,6 +89,9 @@ const char *sw_ckpt_writer_leave(sw_ckpt_writer *w);
 /* Encode and write one claimed linear, once each, in any order. Checks q first. */
 sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_qtensor *q,
                            sw_err *err) SW_MUST_USE;
+/* Scales for a cache in e4m3, of every layer once, where qconfig.has_kv_scales. */
+sw_code sw_ckpt_writer_put_kv(sw_ckpt_writer *w, int64_t layer, float k_scale, float v_scale,
+                              sw_err *err) SW_MUST_USE;
 /* Other values for a tensor that stays in floats: n of them, stored in the source's dtype and
  * shape instead of a copy. Once each. SW_E_UNSUPPORTED: it is not stored in floats. */
 sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const float *values,

@@ -353,7 +353,9 @@ static sw_code start_output(sw_ckpt_writer *w, const char *out_dir, bool may_rep
     if ((rc = sw_st_writer_new(&w->st, w->dir.work_path, w->shard_bytes, err)) != SW_OK) return rc;
     for (int i = 0; meta && meta[i]; i += 2)
         if ((rc = sw_st_writer_meta(w->st, meta[i], meta[i + 1], err)) != SW_OK) return rc;
-    if ((rc = declare_all(w, err)) != SW_OK || (rc = check_disk(w, err)) != SW_OK) return rc;
+    if ((rc = declare_all(w, err)) != SW_OK || (rc = sw_writer_declare_kv(w, err)) != SW_OK ||
+        (rc = check_disk(w, err)) != SW_OK)
+        return rc;
     if (!keep) return sw_st_writer_begin(w->st, err);
     sw_st_writer_keep(w->st);
     if ((rc = sw_writer_begin_keeping(w, keep, err)) != SW_OK ||

@@ -37,6 +37,7 @@ typedef struct sw_qconfig {
                                   static groups); with static groups it stays false */
     const char *const *ignore; /* full module paths of linears left unquantized */
     int64_t n_ignore;
+    bool has_kv_scales;        /* every layer has k_scale and v_scale, for a cache in e4m3 */
     double damp;               /* smallest damping used; recorded where the dialect has a key */
     const sw_qrule *rules;     /* none: one scheme for all. Writing takes exact rules alone, one
                                   for every quantized linear */
@@ -49,6 +50,7 @@ typedef struct sw_dialect {
     const char *summary;         /* one line for `swage list formats` and the README */
     bool is_known_by_scale;      /* quantized linears are told by their scale, since codes have the
                                     name of a dense weight; false: by the first declared part */
+    bool holds_kv_scales;        /* loaders look for k_scale and v_scale of attention */
     const char *side_config;     /* file that repeats quantization_config, or NULL */
     const char *const *metadata; /* key, value, ..., NULL for the container's metadata; or NULL */
     int zero_min;                /* for sw_qspec.zero_min; can_hold refuses a smaller one */

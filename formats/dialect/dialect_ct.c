@@ -162,7 +162,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
               cJSON_AddStringToObject(root, "format", format_of(config)) &&
               cJSON_AddStringToObject(root, "quantization_status", "compressed") &&
               cJSON_AddNullToObject(root, "global_compression_ratio") &&
-              add_ignore(root, config) && cJSON_AddNullToObject(root, "kv_cache_scheme") &&
+              add_ignore(root, config) && sw_ct_add_kv_scheme(root, config->has_kv_scales) &&
               cJSON_AddObjectToObject(root, "sparsity_config") &&
               cJSON_AddObjectToObject(root, "transform_config") && add_groups(root, config);
 
@@ -196,12 +196,12 @@ static sw_code refuse_extras(const cJSON *object, sw_err *err)
 {
     static const struct { const char *key, *why; } extras[] = {
         {"transform_config", "online transforms"},
-        {"kv_cache_scheme", "a quantized KV cache"},
     };
     const cJSON *sparsity = sw_json_member(object, "sparsity_config");
     const char *status = "compressed", *sparse_format = "dense";
-    sw_code rc;
+    sw_code rc = sw_ct_check_kv_scheme(sw_json_member(object, "kv_cache_scheme"), err);
 
+    if (rc != SW_OK) return rc;
     for (size_t i = 0; i < sizeof extras / sizeof *extras; i++)
         if (is_filled(object, extras[i].key))
             return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s cannot be served", extras[i].key,
@@ -373,6 +373,7 @@ const sw_dialect sw_dialect_compressed_tensors = {
     .name = "compressed-tensors",
     .summary = "as llm-compressor writes it: vLLM, SGLang, transformers",
     .is_known_by_scale = true,
+    .holds_kv_scales = true,
     .scale_dtype = sw_scale_dtype_like_model,
     .can_hold = can_hold,
     .declare = declare,

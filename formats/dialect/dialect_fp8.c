@@ -211,6 +211,7 @@ const sw_dialect sw_dialect_fp8 = {
     .name = "fp8",
     .summary = "blocks as DeepSeek and Qwen3 publish them, or static per tensor: vLLM, SGLang",
     .is_known_by_scale = true,
+    .holds_kv_scales = true,
     .scale_dtype = scale_dtype,
     .can_hold = can_hold,
     .declare = declare,

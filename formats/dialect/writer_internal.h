@@ -47,6 +47,9 @@ bool sw_claim_lies_in(const sw_claim *c, const sw_st_tensor *t);
 sw_code sw_writer_declare_bias(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
 sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
+/* The scales of a quantized cache. SW_E_UNSUPPORTED: the dialect has no place for them. */
+sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
 sw_claim *sw_claim_find(const sw_ckpt_writer *w, const char *module_path);
 sw_code sw_part_name(char out[SW_PART_NAME_BYTES], const char *module_path, const char *suffix,
                      sw_err *err) SW_MUST_USE;

@@ -331,6 +331,16 @@ bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot
     return true;
 }
 
+bool sw_model_attention_path(char out[256], const sw_model *m, int64_t layer)
+{
+    char *dot;
+
+    if (m->kv_rank || !sw_model_slot_path(out, m, layer, SW_SLOT_O, -1)) return false;
+    dot = strrchr(out, '.');
+    if (dot) *dot = '\0';
+    return dot;
+}
+
 bool sw_model_slot_has_bias(const sw_model *m, sw_slot slot)
 {
     if (slot == SW_SLOT_Q || slot == SW_SLOT_K || slot == SW_SLOT_V || slot == SW_SLOT_QKV)

@@ -297,6 +297,9 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
                       .n_threads = e->n_threads};
 
     (void)err;
+    if (run->tap && run->tap->see_kv)
+        run->tap->see_kv(run->tap->self, a.k, run->n_tokens * e->width[SW_BUF_K], a.v,
+                         run->n_tokens * e->width[SW_BUF_V]);
     if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
     if (run->kv) {
         remember(run);

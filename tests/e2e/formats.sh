@@ -51,6 +51,25 @@ LC_ALL=C sed -i 's/"shape":\[1\]/"shape":[] /g' "$T/out/model.safetensors"
 grep -aq '"shape":\[\] ' "$T/out/model.safetensors" || fail "no scalar"
 expect 0 '' judge "$T/out"
 
+# scales of an eight-bit cache: written, judged, and missed when one is gone or broken
+for format in compressed-tensors fp8; do
+    rm -rf "$T/out" "$T/again"
+    scheme=FP8
+    [ $format = fp8 ] || scheme=W4A16
+    expect 0 '' quantize -o "$T/out" --format $format --scheme $scheme --kv-cache fp8 --threads 1
+    expect 0 '' quantize -o "$T/again" --format $format --scheme $scheme --kv-cache fp8 --threads 3
+    cmp "$T/out/model.safetensors" "$T/again/model.safetensors" || fail 'threads change the scales'
+    expect 0 '' judge "$T/out"
+    rm "$T/out/manifest.json"
+    sed -i 's/layers\.1\.self_attn\.v_scale/layers.1.self_attn.v_scal_/' "$T/out/model.safetensors"
+    expect 1 'self_attn.v_scale is missing' judge "$T/out"
+done
+expect 4 'use --format compressed-tensors or fp8' quantize -o "$T/kv" --format gptq --kv-cache fp8
+absent "$T/kv"
+expect 2 'give calibration text' "$SWAGE" quantize "$TOY" -o "$T/kv" --quiet --method rtn \
+    --format compressed-tensors --kv-cache fp8
+absent "$T/kv"
+
 # gates decide the exit code
 expect 1 '--max-kl failed' judge "$T/out" --max-kl 0.0000001
 expect 1 '--min-top1 failed' judge "$T/out" --min-top1 1

@@ -450,7 +450,7 @@ static const refusal refusals[] = {
     {CT_HEAD "{\"weights\":" CT_W4 ",\"format\":\"int-quantized\"}}}", SW_E_UNSUPPORTED,
      "int-quantized"},
     {CT_HEAD "{\"weights\":" CT_W4 "}},\"kv_cache_scheme\":{\"num_bits\":8}}",
-     SW_E_UNSUPPORTED, "KV cache"},
+     SW_E_UNSUPPORTED, "kv_cache_scheme: floats of 8 bits"},
     {CT_HEAD "{\"weights\":" CT_W4 "}},\"transform_config\":{\"a\":1}}", SW_E_UNSUPPORTED,
      "transforms"},
     {CT_HEAD "{\"weights\":" CT_W4 "}},\"sparsity_config\":{\"format\":\"sparse-24\"}}",
