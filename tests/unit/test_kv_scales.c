@@ -28,9 +28,9 @@ typedef struct toy {
     const char *skip; /* paths that contain this stay */
 } toy;
 
-static void toy_open(toy *t)
+static void toy_open(toy *t, unsigned seed)
 {
-    test_rng rng = {29};
+    test_rng rng = {seed};
     sw_err err = {0};
 
     memset(t, 0, sizeof *t);
@@ -157,7 +157,7 @@ static void scales_are_those_of_the_cache(void **state)
         float want[LAYERS][2], plain[LAYERS][2];
         toy t;
 
-        toy_open(&t);
+        toy_open(&t, 29 + (unsigned)r);
         t.skip = rows[r].skip;
         quantize(&t, rows[r].sequential);
         caches_hold(want, &t, true);
