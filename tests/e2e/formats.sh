@@ -53,16 +53,16 @@ expect 0 '' judge "$T/out"
 
 # scales of an eight-bit cache: written, judged, and missed when one is gone or broken
 for format in compressed-tensors fp8; do
-    rm -rf "$T/out" "$T/again"
+    rm -rf "$T/cached" "$T/again"
     scheme=FP8
     [ $format = fp8 ] || scheme=W4A16
-    expect 0 '' quantize -o "$T/out" --format $format --scheme $scheme --kv-cache fp8 --threads 1
+    expect 0 '' quantize -o "$T/cached" --format $format --scheme $scheme --kv-cache fp8 --threads 1
     expect 0 '' quantize -o "$T/again" --format $format --scheme $scheme --kv-cache fp8 --threads 3
-    cmp "$T/out/model.safetensors" "$T/again/model.safetensors" || fail 'threads change the scales'
-    expect 0 '' judge "$T/out"
-    rm "$T/out/manifest.json"
-    sed -i 's/layers\.1\.self_attn\.v_scale/layers.1.self_attn.v_scal_/' "$T/out/model.safetensors"
-    expect 1 'self_attn.v_scale is missing' judge "$T/out"
+    cmp "$T/cached/model.safetensors" "$T/again/model.safetensors" || fail 'threads change the scales'
+    expect 0 '' judge "$T/cached"
+    rm "$T/cached/manifest.json"
+    sed -i 's/layers\.1\.self_attn\.v_scale/layers.1.self_attn.v_scal_/' "$T/cached/model.safetensors"
+    expect 1 'self_attn.v_scale is missing' judge "$T/cached"
 done
 expect 4 'use --format compressed-tensors or fp8' quantize -o "$T/kv" --format gptq --kv-cache fp8
 absent "$T/kv"
