@@ -77,19 +77,17 @@ typedef int32_t words4 __attribute__((vector_size(16)));
  * becomes word 2c + s. */
 static inline void words_of(int8_t *dst, const int8_t *src)
 {
-    const bytes16 pick = {0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15};
-    const words4 first = {0, 4, 1, 5}, second = {2, 6, 3, 7};
     bytes16 a, b;
     words4 step0, step1, out[2];
 
     memcpy(&a, src, sizeof a);
     memcpy(&b, src + 16, sizeof b);
-    a = __builtin_shuffle(a, pick);
-    b = __builtin_shuffle(b, pick);
+    a = __builtin_shufflevector(a, a, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    b = __builtin_shufflevector(b, b, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
     memcpy(&step0, &a, sizeof step0);
     memcpy(&step1, &b, sizeof step1);
-    out[0] = __builtin_shuffle(step0, step1, first);
-    out[1] = __builtin_shuffle(step0, step1, second);
+    out[0] = __builtin_shufflevector(step0, step1, 0, 4, 1, 5);
+    out[1] = __builtin_shufflevector(step0, step1, 2, 6, 3, 7);
     memcpy(dst, out, sizeof out);
 }
 
