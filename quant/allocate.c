@@ -231,7 +231,7 @@ sw_code sw_allocate(int32_t *taken, const sw_choice *choices, int64_t n_items, i
                     uint64_t budget, sw_err *err)
 {
     solver s = {.choices = choices, .n_items = n_items, .n_options = n_options,
-                .best_loss = INFINITY};
+                .best_loss = (double)INFINITY};
     bool *is_closed = NULL;
     sw_arena arena = {0};
     sw_code rc;

@@ -327,7 +327,7 @@ static void describe(sw_proposal *out, const candidate *c)
 
 static sw_code judge(sw_proposal *out, const search *s, const candidate *list, int n, sw_err *err)
 {
-    double identity[SW_PROBE_PARTS], loss[SW_PROBE_PARTS], best = INFINITY;
+    double identity[SW_PROBE_PARTS], loss[SW_PROBE_PARTS], best = (double)INFINITY;
     const sw_group *g = s->g;
     double *scale = NULL;
     trial t = {0};

@@ -256,7 +256,7 @@ static sw_code try_alpha(int *best_step, double *best, int step, search *s, doub
 
 static sw_code find_alpha(double *alpha, search *s, double *scale, sw_err *err)
 {
-    double best = INFINITY;
+    double best = (double)INFINITY;
     int step = 10, middle;
     sw_code rc = SW_OK;
 

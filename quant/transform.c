@@ -10,7 +10,7 @@
 
 void sw_scale_normalize(double *scale, int64_t k)
 {
-    double low = INFINITY, high = 0, middle;
+    double low = (double)INFINITY, high = 0, middle;
 
     for (int64_t j = 0; j < k; j++) {
         if (!(isfinite(scale[j]) && scale[j] > 0)) continue;

@@ -35,8 +35,9 @@ double sw_spec_small_float(int code, int exponent_bits, int mantissa_bits)
     bool is_top = exponent == (1 << exponent_bits) - 1;
     double v;
 
-    if (exponent_bits == 4 && is_top && fraction == 7) return NAN; /* e4m3: only this one */
-    if (exponent_bits == 5 && is_top) return fraction ? NAN : sign ? -INFINITY : INFINITY;
+    if (exponent_bits == 4 && is_top && fraction == 7) return (double)NAN; /* e4m3: only this one */
+    if (exponent_bits == 5 && is_top && fraction) return (double)NAN;
+    if (exponent_bits == 5 && is_top) return sign ? -(double)INFINITY : (double)INFINITY;
     v = exponent ? ldexp((1 << mantissa_bits) + fraction, exponent - bias - mantissa_bits)
                  : ldexp(fraction, 1 - bias - mantissa_bits);
     return sign ? -v : v;

@@ -272,7 +272,7 @@ void sw_rescale_back(float *w, const sw_rescale *rescale, const sw_linear_ref *r
 
 sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const float *want)
 {
-    sw_rescale_column worst = {0, 1, INFINITY};
+    sw_rescale_column worst = {0, 1, (double)INFINITY};
     double most = 0;
 
     for (int64_t j = 0; j < have->k_in; j++) {
