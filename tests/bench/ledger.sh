@@ -50,8 +50,11 @@ grep -E '^[A-Z0-9_]+,' "$ledger" | cut -d, -f1-3 | sort -u | grep -E "${ROW:-.}"
 if [ "$mode" = record ]; then
     { grep -vE '^[A-Z0-9_]+,' "$ledger"; { cat "$work/have"; [ -z "${ROW:-}" ] ||
         grep -E '^[A-Z0-9_]+,' "$ledger" | grep -vE "$ROW"; } | sort -u; } >"$work/new"
+    wanted=$(($(grep -E '^[A-Z0-9_]+,' "$ledger" | cut -d, -f1-3 | sort -u | grep -cE "${ROW:-.}") * ${#texts[@]}))
+    lost=$((wanted - $(wc -l <"$work/have")))
     cp "$work/new" "$ledger"
-    echo "$(wc -l <"$work/have") passed, 0 failed"
+    echo "$(wc -l <"$work/have") passed, $lost failed"
+    [ "$lost" -eq 0 ]
     exit
 fi
 awk -F, -v only="${ROW:-.}" '
