@@ -158,7 +158,8 @@ static void keep_work(job *j, sw_err *err)
     if (!n || err->code == SW_E_FORMAT || err->code == SW_E_UNSUPPORTED ||
         !(where = sw_ckpt_writer_leave(j->writer)))
         return;
-    if (err->code == SW_E_CANCELLED) at = strlen("interrupted");
+    if (err->code == SW_E_CANCELLED) /* whatever was going on is of no interest then */
+        at = (size_t)snprintf(err->text, sizeof err->text, "interrupted");
     (void)snprintf(err->text + at, sizeof err->text - at,
                    "; %lld of %lld blocks are in %.*s%s: the same command continues, --restart "
                    "starts over",
