@@ -122,35 +122,37 @@ static sw_code check_input(sw_report *report, const cJSON *entry, sw_err *err)
                           f->sha256, want);
 }
 
-sw_code sw_verify_manifest(cJSON **out, const sw_subject *checkpoint, sw_err *err)
+/* The manifest, or NULL where there is none or none that can be read: `why` says so then. */
+static sw_code read_manifest(cJSON **out, sw_err *why, const sw_subject *checkpoint, sw_err *err)
 {
     char path[SW_PATH_BYTES];
-    sw_err why = {0};
     sw_code rc;
 
     *out = NULL;
     if ((rc = sw_path_join(path, checkpoint->dir, MANIFEST, err)) != SW_OK) return rc;
     if (!sw_path_exists(path)) return SW_OK;
-    rc = sw_json_read(out, path, &manifest_caps, &why);
-    if (rc == SW_E_FORMAT) return SW_OK;
-    if (rc != SW_OK) *err = why;
+    rc = sw_json_read(out, path, &manifest_caps, why);
+    if (rc == SW_OK || rc == SW_E_FORMAT) return SW_OK;
+    *err = *why;
     return rc;
 }
 
-/* The manifest, or NULL where there is none; an unreadable one is a finding. */
+sw_code sw_verify_manifest(cJSON **out, const sw_subject *checkpoint, sw_err *err)
+{
+    sw_err why = {0};
+
+    return read_manifest(out, &why, checkpoint, err);
+}
+
+/* The same; an unreadable one is a finding. */
 static sw_code open_manifest(cJSON **out, sw_report *report, const sw_subject *checkpoint,
                              sw_err *err)
 {
-    char path[SW_PATH_BYTES];
     sw_err why = {0};
-    sw_code rc;
+    sw_code rc = read_manifest(out, &why, checkpoint, err);
 
-    if ((rc = sw_path_join(path, checkpoint->dir, MANIFEST, err)) != SW_OK) return rc;
-    if (!sw_path_exists(path)) return SW_OK;
-    rc = sw_json_read(out, path, &manifest_caps, &why);
-    if (rc == SW_E_FORMAT) return sw_report_find(report, "manifest", MANIFEST, err, "%s", why.text);
-    if (rc != SW_OK) *err = why;
-    return rc;
+    if (rc != SW_OK || why.code != SW_E_FORMAT) return rc;
+    return sw_report_find(report, "manifest", MANIFEST, err, "%s", why.text);
 }
 
 sw_code sw_verify_inputs(sw_report *report, const sw_subject *checkpoint,
