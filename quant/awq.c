@@ -24,7 +24,6 @@
 #define SAMPLES_MAX 12 /* linears that are sampled, one slab of rows each */
 #define FINALISTS 3
 #define TOKENS_PER_INPUT 0.25 /* fewer than so many say nothing */
-#define GAIN_MIN 0.005        /* a held-out gain below this is noise */
 
 /* Trained models want small ones; 0, which is identity for a scale without weights, is on the
  * grid too. */
@@ -349,12 +348,7 @@ static sw_code judge(sw_proposal *out, const search *s, const candidate *list, i
         describe(out, &list[i]);
     }
     out->loss_before = identity[SW_PROBE_HELD];
-    out->is_better = best < identity[SW_PROBE_TRIAL] &&
-                     out->loss < (1 - GAIN_MIN) * identity[SW_PROBE_HELD];
-    if (!out->is_better)
-        (void)snprintf(out->why_not, sizeof out->why_not,
-                       "held-out windows do not improve: %.4g, without it %.4g", out->loss,
-                       out->loss_before);
+    sw_proposal_judge(out, best < identity[SW_PROBE_TRIAL]);
 done:
     sw_mem_put(scale);
     trial_free(&t);

@@ -16,11 +16,11 @@
 #include <string.h>
 
 #include "formats/base/hot.h"
-#include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "quant/algo.h"
 #include "quant/grid.h"
 #include "quant/refine.h"
+#include "quant/row_work.h"
 
 #define ROWS SW_SLAB_ROWS
 #define BLOCK_COLS 128 /* lazy-update block; a multiple of every group size below it */
@@ -31,9 +31,6 @@ typedef struct gptq_job {
     int64_t group_elems, n_groups;
     sw_frame frame;
     const double *diagonal; /* [k] of H, stored order */
-    sw_code *codes;         /* one result per slab */
-    sw_err *errs;
-    double *loss, *loss_rtn, *power; /* per slab: tr(E H E^T) of result and of RTN, tr(W H W^T) */
 } gptq_job;
 
 /* Per-slab working memory. */
@@ -118,9 +115,10 @@ static void sweep(gptq_slab *slab, const gptq_job *job, bool refit)
     }
 }
 
-static sw_code solve_slab(const gptq_job *job, int64_t row0, int64_t n_rows, int64_t at,
+static sw_code solve_slab(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows,
                           sw_err *err)
 {
+    const gptq_job *job = ctx;
     const sw_solve_problem *p = job->p;
     bool refit = p->factor->order != SW_ORDER_STATIC && job->group_elems <= BLOCK_COLS &&
                  !job->frame.shared;
@@ -133,8 +131,7 @@ static sw_code solve_slab(const gptq_job *job, int64_t row0, int64_t n_rows, int
     sw_slab_load(&slab.s, p->w, NULL, row0, n_rows);
     sw_slab_fit_range(&slab.s, &p->spec);
     sw_slab_round(&slab.s, p->spec.num);
-    if ((rc = sw_refine_loss(&slab.s, p->factor, &job->loss_rtn[at], &job->power[at], err)) !=
-        SW_OK)
+    if ((rc = sw_refine_loss(&slab.s, p->factor, &out->loss_rtn, &out->power, err)) != SW_OK)
         goto done;
     sw_slab_load(&slab.s, p->w, p->target_shift, row0, n_rows);
     /* scales of all groups at once, on the target, weighted by the diagonal */
@@ -144,44 +141,18 @@ static sw_code solve_slab(const gptq_job *job, int64_t row0, int64_t n_rows, int
     sw_slab_store(&slab.s, job->q, row0, n_rows);
     /* the figure is against the original weight on these inputs, whatever the target was */
     sw_slab_load(&slab.s, p->w, NULL, row0, n_rows);
-    rc = sw_refine_loss(&slab.s, p->factor, &job->loss[at], NULL, err);
+    rc = sw_refine_loss(&slab.s, p->factor, &out->loss, NULL, err);
 done:
     slab_free(&slab);
     return rc;
 }
 
-static void solve_chunk(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    gptq_job *job = ctx;
-    int64_t at = begin / ROWS;
-
-    (void)thread;
-    job->codes[at] = solve_slab(job, begin, end - begin, at, &job->errs[at]);
-}
-
-static sw_code run_slabs(gptq_job *job, sw_solve_report *report, sw_err *err)
-{
-    int64_t n_slabs = sw_ceil_div(job->p->n_out, ROWS);
-    double loss = 0, loss_rtn = 0, power = 0;
-
-    sw_parallel_for(job->p->n_threads, job->p->n_out, ROWS, solve_chunk, job);
-    for (int64_t i = 0; i < n_slabs; i++) {
-        if (job->codes[i] != SW_OK) return SW_FAIL(err, job->codes[i], "%s", job->errs[i].text);
-        loss += job->loss[i];
-        loss_rtn += job->loss_rtn[i];
-        power += job->power[i];
-    }
-    report->power = power;
-    report->error = power > 0 ? loss / power : 0;
-    report->error_rtn = power > 0 ? loss_rtn / power : 0;
-    return SW_OK;
-}
-
 sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                       sw_err *err)
 {
-    int64_t n_slabs = sw_ceil_div(p->n_out, ROWS), k = p->k_in;
+    int64_t k = p->k_in;
     gptq_job job = {.p = p, .q = q, .n_groups = sw_qspec_groups(&p->spec, k)};
+    sw_row_figures sum;
     double *diagonal = NULL;
     sw_code rc;
 
@@ -189,24 +160,18 @@ sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report 
     rc = sw_frame_new(&job.frame, p->w, p->n_out, k, p->fused_amax, &p->spec, err);
     if (rc != SW_OK) goto done;
     q->global_scale = p->spec.has_global ? job.frame.global : 0.0f;
-    if ((rc = SW_MEM_GET(&diagonal, k + 3 * n_slabs, "GPTQ sums", err)) != SW_OK) goto done;
-    if ((rc = SW_MEM_GET(&job.codes, n_slabs, "GPTQ results", err)) != SW_OK) goto done;
-    if ((rc = SW_MEM_GET(&job.errs, n_slabs, "GPTQ results", err)) != SW_OK) goto done;
+    if ((rc = SW_MEM_GET(&diagonal, k, "GPTQ weights", err)) != SW_OK) goto done;
     for (int64_t j = 0; j < k; j++) diagonal[j] = p->factor->h[j * k + j];
     job.diagonal = diagonal;
-    job.loss = diagonal + k;
-    job.loss_rtn = job.loss + n_slabs;
-    job.power = job.loss_rtn + n_slabs;
     report->method = "gptq";
     report->damp = p->factor->damp;
     report->n_damp_retries = p->factor->n_retries;
     report->n_dead = p->factor->n_dead;
     report->n_tokens = p->factor->n_tokens;
-    rc = run_slabs(&job, report, err);
+    rc = sw_rows_solve(&sum, solve_slab, &job, p->n_out, p->n_threads, err);
+    if (rc == SW_OK) sw_rows_report(report, &sum);
 done:
     sw_frame_free(&job.frame);
     sw_mem_put(diagonal);
-    sw_mem_put(job.codes);
-    sw_mem_put(job.errs);
     return rc;
 }

@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/parallel.h"
-#include "formats/base/size.h"
+#include "quant/row_work.h"
 
-#define ROWS 64 /* rows of one piece of work */
 #define DAMP_AGAIN 1e-8 /* the Hessian is damped already */
 
 typedef struct scored {
@@ -23,9 +21,6 @@ typedef struct outlier_job {
     sw_qtensor *q;
     const float *rounded; /* [n_out, k] all columns rounded to nearest */
     double *h_oo, *h_o;   /* see take_h */
-    double *loss, *loss_rtn, *power; /* per piece */
-    sw_code *codes;
-    sw_err *errs;
 } outlier_job;
 
 static int by_falling_score(const void *a, const void *b)
@@ -232,24 +227,26 @@ static double cost(const double *e, double *scratch, const sw_factor *f, int64_t
     return sum;
 }
 
-static void figures(outlier_job *job, int64_t row0, int64_t n_rows, int64_t at, double *e,
-                    double *scratch, float *values)
+static void measure(sw_row_figures *out, const outlier_job *job, int64_t row0, int64_t n_rows,
+                    double *e, double *scratch, float *values)
 {
     const sw_solve_problem *p = job->p;
     int64_t k = p->k_in;
 
     row_errors(e, values, job, row0, n_rows, false);
-    job->loss[at] = cost(e, scratch, p->factor, n_rows);
+    out->loss = cost(e, scratch, p->factor, n_rows);
     for (int64_t i = 0; i < n_rows * k; i++)
         e[i] = (double)job->rounded[row0 * k + i] - (double)p->w[row0 * k + i];
-    job->loss_rtn[at] = cost(e, scratch, p->factor, n_rows);
+    out->loss_rtn = cost(e, scratch, p->factor, n_rows);
     for (int64_t i = 0; i < n_rows * k; i++) e[i] = (double)p->w[row0 * k + i];
-    job->power[at] = cost(e, scratch, p->factor, n_rows);
+    out->power = cost(e, scratch, p->factor, n_rows);
 }
 
 /* The kept values of some rows, and what those rows cost. */
-static sw_code finish_rows(outlier_job *job, int64_t row0, int64_t n_rows, int64_t at, sw_err *err)
+static sw_code finish_rows(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows,
+                           sw_err *err)
 {
+    const outlier_job *job = ctx;
     int64_t k = job->p->k_in, n = job->q->spec.n_outliers;
     double *e = NULL, *scratch, *moves;
     float *values = NULL;
@@ -271,52 +268,28 @@ static sw_code finish_rows(outlier_job *job, int64_t row0, int64_t n_rows, int64
         goto done;
     }
     store_values(job, row0, n_rows, moves);
-    figures(job, row0, n_rows, at, e, scratch, values);
+    measure(out, job, row0, n_rows, e, scratch, values);
 done:
     sw_mem_put(e);
     sw_mem_put(values);
     return rc;
 }
 
-static void finish_chunk(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    outlier_job *job = ctx;
-    int64_t at = begin / ROWS;
-
-    (void)thread;
-    job->codes[at] = finish_rows(job, begin, end - begin, at, &job->errs[at]);
-}
-
 static sw_code finish_all(outlier_job *job, sw_solve_report *report, sw_err *err)
 {
-    int64_t n = job->q->spec.n_outliers, n_pieces = sw_ceil_div(job->p->n_out, ROWS);
-    double loss = 0, loss_rtn = 0, power = 0;
+    int64_t n = job->q->spec.n_outliers;
+    sw_row_figures sum;
     sw_arena arena = {0};
     sw_code rc;
 
     if ((rc = SW_ARENA_TAKE(&job->h_oo, &arena, n * n, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&job->h_o, &arena, n * job->p->k_in, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&job->loss, &arena, 3 * n_pieces, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&job->codes, &arena, n_pieces, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&job->errs, &arena, n_pieces, err)) != SW_OK ||
         (rc = take_h(job->h_oo, job->h_o, job->p->factor, job->q->outlier_cols, n, err)) !=
+            SW_OK ||
+        (rc = sw_rows_solve(&sum, finish_rows, job, job->p->n_out, job->p->n_threads, err)) !=
             SW_OK)
         goto done;
-    job->loss_rtn = job->loss + n_pieces;
-    job->power = job->loss_rtn + n_pieces;
-    sw_parallel_for(job->p->n_threads, job->p->n_out, ROWS, finish_chunk, job);
-    for (int64_t i = 0; i < n_pieces; i++) {
-        if (job->codes[i] != SW_OK) {
-            rc = SW_FAIL(err, job->codes[i], "%s", job->errs[i].text);
-            goto done;
-        }
-        loss += job->loss[i];
-        loss_rtn += job->loss_rtn[i];
-        power += job->power[i];
-    }
-    report->power = power;
-    report->error = power > 0 ? loss / power : 0;
-    report->error_rtn = power > 0 ? loss_rtn / power : 0;
+    sw_rows_report(report, &sum);
 done:
     sw_arena_free(&arena);
     return rc;

@@ -19,8 +19,7 @@
 /* Alphas in twentieths: a coarse grid, then the neighbours of its best. */
 static const int coarse[] = {3, 6, 9, 12, 15, 18}, fine[] = {-2, -1, 1, 2};
 #define N(list) (int)(sizeof(list) / sizeof(list)[0])
-#define ROWS_MAX 1024  /* tokens that a candidate runs on */
-#define GAIN_MIN 0.005 /* a held-out gain below this is noise */
+#define ROWS_MAX 1024 /* tokens that a candidate runs on */
 
 /* What a tap keeps of a site: the largest input of each channel and of all, and some rows. */
 typedef struct keeper {
@@ -286,11 +285,7 @@ static sw_code search_group(sw_proposal *out, search *s, sw_err *err)
         goto done;
     memcpy(out->scale, scale, (size_t)g->k * sizeof *scale);
     (void)snprintf(out->choice, sizeof out->choice, "alpha %.2f", alpha);
-    out->is_better = out->loss < (1 - GAIN_MIN) * out->loss_before;
-    if (!out->is_better)
-        (void)snprintf(out->why_not, sizeof out->why_not,
-                       "held-out windows do not improve: %.4g, without it %.4g", out->loss,
-                       out->loss_before);
+    sw_proposal_judge(out, true);
 done:
     sw_mem_put(scale);
     return rc;

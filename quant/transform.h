@@ -72,6 +72,8 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
                        sw_err *err) SW_MUST_USE;
 /* Let the block read `values` (NULL: the original weights) for the group's readers. */
 void sw_group_lend(const sw_group *group, float *const *values);
+/* Set is_better, or why_not, by the two losses; never better where the search itself saw none. */
+void sw_proposal_judge(sw_proposal *proposal, bool is_found);
 /* s /= sqrt(max * min) over channels that are finite and above 0; the rest become 1. */
 void sw_scale_normalize(double *scale, int64_t k);
 
