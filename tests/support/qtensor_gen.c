@@ -111,6 +111,20 @@ void sw_gen_float_qtensor(sw_qtensor *out, int which, int64_t n_out, int64_t k_i
     if (sw_qtensor_check(out, &err) != SW_OK) fail_msg("%s", err.text);
 }
 
+bool sw_gen_holds_integers(const sw_dialect *dialect)
+{
+    static const int widths[] = {2, 3, 4, 8};
+
+    for (int i = 0; i < 8; i++) {
+        sw_qspec spec = {.num = sw_num_by_bits(widths[i / 2]), .is_symmetric = i % 2,
+                         .group_elems = 32, .scale_dtype = SW_DTYPE_F16,
+                         .zero_min = dialect->zero_min};
+        sw_err err = {0};
+        if (dialect->can_hold(&spec, 96, 384, &err) != SW_OK) return false;
+    }
+    return true;
+}
+
 void sw_gen_assert_same(const sw_qtensor *have, const sw_qtensor *want)
 {
     assert_int_equal(have->n_out, want->n_out);

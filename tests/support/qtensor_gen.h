@@ -2,7 +2,7 @@
 #ifndef SW_TESTS_SUPPORT_QTENSOR_GEN_H
 #define SW_TESTS_SUPPORT_QTENSOR_GEN_H
 
-#include "formats/num/num.h"
+#include "formats/dialect/dialect.h"
 
 uint64_t sw_gen_next(uint64_t *state); /* SplitMix64 */
 
@@ -17,6 +17,9 @@ void sw_gen_qtensor(sw_qtensor *out, int bits, bool is_symmetric, int64_t group_
 enum { SW_GEN_FLOATS = 9 };
 const sw_qspec *sw_gen_float_spec(int which);
 void sw_gen_float_qtensor(sw_qtensor *out, int which, int64_t n_out, int64_t k_in, uint64_t seed);
+/* true when the dialect holds integers of every width, with and without zero points: what the tests
+ * over all rows make. The others have tests of their own. */
+bool sw_gen_holds_integers(const sw_dialect *dialect);
 /* Fail the test at the first code, scale, zero or group index that differs. */
 void sw_gen_assert_same(const sw_qtensor *have, const sw_qtensor *want);
 
