@@ -14,7 +14,7 @@
 
 const sw_spec_reader *const sw_spec_readers[] = {
     &sw_spec_gptq, &sw_spec_gptq_v2, &sw_spec_ct, &sw_spec_fp8_blocks, &sw_spec_fp8_tensor,
-    &sw_spec_swage, NULL,
+    &sw_spec_modelopt, &sw_spec_swage, NULL,
 };
 
 bool sw_spec_method_is(const cJSON *config, const char *name)

@@ -5,6 +5,23 @@
 
 #include "formats/base/file.h"
 
+/* Some exporters leave the scheme in a file of its own; config.json counts before it. */
+static sw_code adopt_side_config(sw_subject *s, sw_err *err)
+{
+    char path[SW_PATH_BYTES];
+    cJSON *object = NULL;
+    sw_code rc;
+
+    if (sw_json_member(s->config, "quantization_config")) return SW_OK;
+    if ((rc = sw_path_join(path, s->dir, "hf_quant_config.json", err)) != SW_OK) return rc;
+    if (!sw_path_exists(path)) return SW_OK;
+    if ((rc = sw_json_read(&object, path, &sw_json_caps_config, err)) != SW_OK) return rc;
+    cJSON_DeleteItemFromObjectCaseSensitive(s->config, "quantization_config"); /* a null */
+    if (cJSON_AddItemToObject(s->config, "quantization_config", object)) return SW_OK;
+    cJSON_Delete(object);
+    return SW_FAIL(err, SW_E_NOMEM, "%s: no memory", path);
+}
+
 sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err)
 {
     sw_subject s = {.dir = dir};
@@ -19,6 +36,7 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err)
         sw_err_prefix(err, "%s", path);
         goto done;
     }
+    if ((rc = adopt_side_config(&s, err)) != SW_OK) goto done;
     quantization = sw_json_member(s.config, "quantization_config");
     s.is_quantized = quantization != NULL;
     if (quantization && (rc = sw_spec_scheme_read(&s.scheme, quantization, err)) != SW_OK) {

@@ -11,7 +11,6 @@
 
 #define TENSOR_NAME_BYTES 1024
 #define CONFIG_NAME "config.json"
-#define SIDE_CONFIG_NAME "quantize_config.json"
 
 /* What only quantized linears have: the suffix of their first tensor, or of their scale. Any shape
  * will do to ask the dialect for names. */
@@ -45,25 +44,48 @@ static bool has_suffix(const sw_checkpoint *ckpt, const char *suffix)
     return false;
 }
 
-/* AutoGPTQ may leave the scheme in a file of its own, without naming the method. It counts only
- * when config.json is silent and such tensors are there: stale copies of it lie about. */
-static sw_code adopt_side_config(sw_checkpoint *ckpt, sw_err *err)
+/* AutoGPTQ and others leave the scheme in a file of their own, perhaps without naming the method.
+ * It counts only when config.json is silent and such tensors are there: stale copies lie about. */
+typedef struct side_row {
+    const char *file, *marker; /* a suffix that its tensors have */
+    const char *key, *method;  /* no quant_method, but this key: it is this method */
+} side_row;
+
+static const side_row side_rows[] = {
+    {"quantize_config.json", "qweight", "desc_act", "gptq"},
+    {"hf_quant_config.json", "weight_scale", NULL, NULL},
+};
+
+static sw_code adopt_side_row(sw_checkpoint *ckpt, const side_row *row, sw_err *err)
 {
     char path[SW_PATH_BYTES];
     cJSON *object = NULL;
-    bool is_gptq;
+    bool is_silent;
     sw_code rc;
 
-    if ((rc = sw_path_join(path, ckpt->dir, SIDE_CONFIG_NAME, err)) != SW_OK) return rc;
-    if (!sw_path_exists(path) || !has_suffix(ckpt, "qweight")) return SW_OK;
+    if ((rc = sw_path_join(path, ckpt->dir, row->file, err)) != SW_OK) return rc;
+    if (!sw_path_exists(path) || !has_suffix(ckpt, row->marker)) return SW_OK;
     if ((rc = sw_json_read(&object, path, &sw_json_caps_config, err)) != SW_OK) return rc;
-    is_gptq = !sw_json_member(object, "quant_method") && sw_json_member(object, "desc_act");
-    if ((is_gptq && !cJSON_AddStringToObject(object, "quant_method", "gptq")) ||
+    is_silent = row->key && !sw_json_member(object, "quant_method") &&
+                sw_json_member(object, row->key);
+    cJSON_DeleteItemFromObjectCaseSensitive(ckpt->config, "quantization_config"); /* a null */
+    if ((is_silent && !cJSON_AddStringToObject(object, "quant_method", row->method)) ||
         !cJSON_AddItemToObject(ckpt->config, "quantization_config", object)) {
         cJSON_Delete(object);
         return SW_FAIL(err, SW_E_NOMEM, "%s: no memory", path);
     }
     return SW_OK;
+}
+
+/* The first that applies. */
+static sw_code adopt_side_config(sw_checkpoint *ckpt, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (size_t i = 0; i < sizeof side_rows / sizeof *side_rows && rc == SW_OK; i++)
+        if (!sw_json_member(ckpt->config, "quantization_config"))
+            rc = adopt_side_row(ckpt, &side_rows[i], err);
+    return rc;
 }
 
 static sw_code refuse_dialect(const cJSON *object, sw_err *err)
@@ -187,12 +209,17 @@ static sw_code stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char 
     return SW_OK;
 }
 
-/* A single element may also be stored without dimensions. */
+static bool is_single(int32_t n_dims, const int64_t *shape)
+{
+    return n_dims == 0 || (n_dims == 1 && shape[0] == 1);
+}
+
+/* A single element is stored with one dimension or with none, as the writer liked. */
 static bool view_fits(const sw_cview *view, const sw_part *part)
 {
-    bool is_single = part->n_dims == 1 && part->shape[0] == 1;
-
-    if (view->dtype == part->dtype && is_single && !view->n_dims) return true;
+    if (view->dtype == part->dtype && is_single(part->n_dims, part->shape) &&
+        is_single(view->n_dims, view->shape))
+        return true;
     if (view->dtype != part->dtype || view->n_dims != part->n_dims) return false;
     for (int i = 0; i < part->n_dims; i++)
         if (view->shape[i] != part->shape[i]) return false;

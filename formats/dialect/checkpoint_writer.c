@@ -547,6 +547,11 @@ static sw_code write_configs(const sw_ckpt_writer *w, sw_err *err)
         (rc = put_text_file(w, "config.json", spliced, err)) != SW_OK)
         goto done;
     if (!w->dialect->side_config) goto done;
+    if (w->dialect->write_side) {
+        cJSON_Delete(object);
+        object = NULL;
+        if ((rc = w->dialect->write_side(&object, &w->qconfig, err)) != SW_OK) goto done;
+    }
     if ((rc = sw_json_pretty(&side, object, 0, err)) == SW_OK)
         rc = put_text_file(w, w->dialect->side_config, side, err);
 done:

@@ -138,37 +138,44 @@ static sw_code store_rest(void *const parts[], const sw_qtensor *q, sw_err *err)
     return SW_OK;
 }
 
-static void store_scales(uint8_t *dst, const sw_qtensor *q)
+void sw_ct_store_scales(void *dst, const sw_qtensor *q)
 {
     int64_t rows = sw_qspec_rows(&q->spec, q->n_out);
     size_t row_bytes = (size_t)(q->n_groups * sw_dtype_bits(q->spec.scale_dtype) / 8);
     sw_err err = {0};
 
     for (int64_t n = 0; n < q->n_out; n += rows) /* every dtype that can_hold lets pass */
-        (void)!sw_float_encode_n(dst + (size_t)(n / rows) * row_bytes, q->spec.scale_dtype,
-                                 q->scales + n * q->n_groups, q->n_groups, &err);
+        (void)!sw_float_encode_n((uint8_t *)dst + (size_t)(n / rows) * row_bytes,
+                                 q->spec.scale_dtype, q->scales + n * q->n_groups, q->n_groups,
+                                 &err);
 }
 
-sw_code sw_ct_encode(void *const parts[], const sw_qtensor *q, sw_err *err)
+void sw_ct_store_codes(void *bytes, const sw_qtensor *q)
 {
-    uint8_t *dst = parts[PART_WEIGHT];
+    uint8_t *dst = bytes;
     int64_t n_codes = q->n_out * q->k_in;
     int zero = q->spec.num->values ? 0 : q->spec.num->sym_zero;
 
-    if (q->g_idx)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "compressed-tensors is written with groups of "
-                       "neighbouring columns, and a g_idx scatters these");
     if (is_packed(&q->spec))
         for (int64_t i = 0; i < n_codes / 2; i++)
             dst[i] = (uint8_t)(q->codes[2 * i] | q->codes[2 * i + 1] << 4);
     else
         for (int64_t i = 0; i < n_codes; i++) dst[i] = (uint8_t)(q->codes[i] - zero);
-    store_scales(parts[PART_SCALE], q);
+}
+
+sw_code sw_ct_encode(void *const parts[], const sw_qtensor *q, sw_err *err)
+{
+    if (q->g_idx)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "compressed-tensors is written with groups of "
+                       "neighbouring columns, and a g_idx scatters these");
+    sw_ct_store_codes(parts[PART_WEIGHT], q);
+    sw_ct_store_scales(parts[PART_SCALE], q);
     return store_rest(parts, q, err);
 }
 
-static sw_code load_codes(sw_qtensor *q, const uint8_t *src, sw_err *err)
+sw_code sw_ct_load_codes(sw_qtensor *q, const void *bytes, sw_err *err)
 {
+    const uint8_t *src = bytes;
     int64_t n_codes = q->n_out * q->k_in;
     const sw_num *num = q->spec.num;
 
@@ -194,17 +201,25 @@ static float load_single(const void *part, bool is_divisor)
     return is_divisor ? 1.0f / v : v;
 }
 
-sw_code sw_ct_decode(sw_qtensor *q, const void *const parts[], sw_err *err)
+sw_code sw_ct_load_scales(sw_qtensor *q, const void *src, sw_err *err)
 {
-    rest_parts at = rest_of(&q->spec);
     int64_t rows = sw_qspec_rows(&q->spec, q->n_out);
     size_t row_bytes = (size_t)(q->n_groups * sw_dtype_bits(q->spec.scale_dtype) / 8);
-    sw_code rc = load_codes(q, parts[PART_WEIGHT], err);
+    sw_code rc = SW_OK;
 
     for (int64_t n = 0; n < q->n_out && rc == SW_OK; n++)
         rc = sw_float_decode_n(q->scales + n * q->n_groups,
-                               (const uint8_t *)parts[PART_SCALE] + (size_t)(n / rows) * row_bytes,
+                               (const uint8_t *)src + (size_t)(n / rows) * row_bytes,
                                q->spec.scale_dtype, q->n_groups, err);
+    return rc;
+}
+
+sw_code sw_ct_decode(sw_qtensor *q, const void *const parts[], sw_err *err)
+{
+    rest_parts at = rest_of(&q->spec);
+    sw_code rc = sw_ct_load_codes(q, parts[PART_WEIGHT], err);
+
+    if (rc == SW_OK) rc = sw_ct_load_scales(q, parts[PART_SCALE], err);
     if (rc != SW_OK) return rc;
     if (at.global >= 0) q->global_scale = load_single(parts[at.global], true);
     if (at.input >= 0) q->input_scale = load_single(parts[at.input], q->spec.has_global);

@@ -27,6 +27,12 @@ int sw_ct_declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int
                   int64_t k_in);
 sw_code sw_ct_encode(void *const parts[], const sw_qtensor *q, sw_err *err);
 sw_code sw_ct_decode(sw_qtensor *q, const void *const parts[], sw_err *err);
+/* Their halves, for dialects that lay codes and scales alike: codes one a byte or two (low nibble
+ * first), scales by rows of groups, once for channels that share them. */
+void sw_ct_store_codes(void *bytes, const sw_qtensor *q);
+void sw_ct_store_scales(void *dst, const sw_qtensor *q);
+sw_code sw_ct_load_codes(sw_qtensor *q, const void *bytes, sw_err *err);
+sw_code sw_ct_load_scales(sw_qtensor *q, const void *src, sw_err *err);
 
 /* The "weights" and "input_activations" members of a config group. */
 bool sw_ct_add_weights(cJSON *group, const sw_qspec *spec);

@@ -8,7 +8,7 @@
 
 const sw_dialect *const sw_dialects[] = {
     &sw_dialect_gptq, &sw_dialect_gptq_v2, &sw_dialect_compressed_tensors, &sw_dialect_fp8,
-    &sw_dialect_swage, NULL,
+    &sw_dialect_modelopt, &sw_dialect_swage, NULL,
 };
 
 const sw_dialect *sw_dialect_find(const char *name)
@@ -30,6 +30,12 @@ void sw_dialect_fit_spec(sw_qspec *spec, const sw_dialect *dialect, sw_dtype mod
     if (spec->scale_dtype == SW_DTYPE_F16 || spec->scale_dtype == SW_DTYPE_BF16)
         spec->scale_dtype = dialect->scale_dtype(model_dtype);
     spec->zero_min = dialect->zero_min;
+}
+
+sw_part sw_part_single(const char *suffix, sw_dtype dtype)
+{
+    sw_part part = {.suffix = suffix, .dtype = dtype};
+    return part;
 }
 
 sw_part sw_part_1d(const char *suffix, sw_dtype dtype, int64_t a)

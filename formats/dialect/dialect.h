@@ -51,7 +51,7 @@ typedef struct sw_dialect {
     bool is_known_by_scale;      /* quantized linears are told by their scale, since codes have the
                                     name of a dense weight; false: by the first declared part */
     bool holds_kv_scales;        /* loaders look for k_scale and v_scale of attention */
-    const char *side_config;     /* file that repeats quantization_config, or NULL */
+    const char *side_config;     /* file beside config.json that says the scheme too, or NULL */
     const char *const *metadata; /* key, value, ..., NULL for the container's metadata; or NULL */
     int zero_min;                /* for sw_qspec.zero_min; can_hold refuses a smaller one */
     sw_dtype (*scale_dtype)(sw_dtype model_dtype); /* what scales are stored as */
@@ -74,6 +74,8 @@ typedef struct sw_dialect {
                          const void *const parts[], sw_err *err);
     /* Build the quantization_config object; owned by the caller. */
     sw_code (*write_config)(cJSON **out, const sw_qconfig *config, sw_err *err);
+    /* What side_config holds instead, where it does not repeat that object; or NULL. */
+    sw_code (*write_side)(cJSON **out, const sw_qconfig *config, sw_err *err);
     /* Read one back; ignore[] is allocated from the arena and holds what can be told as exact
      * paths. spec.scale_dtype is left alone: only the stored tensors know it.
      * SW_E_UNSUPPORTED: not a scheme of ours, with the reason. */

@@ -8,8 +8,10 @@ extern const sw_dialect sw_dialect_gptq;
 extern const sw_dialect sw_dialect_gptq_v2;
 extern const sw_dialect sw_dialect_compressed_tensors;
 extern const sw_dialect sw_dialect_fp8;
+extern const sw_dialect sw_dialect_modelopt;
 extern const sw_dialect sw_dialect_swage;
 
+sw_part sw_part_single(const char *suffix, sw_dtype dtype); /* without dimensions */
 sw_part sw_part_1d(const char *suffix, sw_dtype dtype, int64_t a);
 sw_part sw_part_2d(const char *suffix, sw_dtype dtype, int64_t a, int64_t b);
 sw_part sw_part_3d(const char *suffix, sw_dtype dtype, int64_t a, int64_t b, int64_t c);

@@ -49,10 +49,11 @@ static void build(container *out, const sw_dialect *dialect, const sw_qspec *spe
         const sw_part *p = &parts[i];
         insist(sw_shape_bytes(&n_bytes, p->dtype, p->n_dims, p->shape, NULL) == SW_OK);
         n += (size_t)snprintf(header + n, HEADER_BYTES - n,
-                              "%s\"p.%s\":{\"dtype\":\"%s\",\"shape\":[%lld", i ? "," : "",
-                              p->suffix, sw_dtype_name(p->dtype), (long long)p->shape[0]);
-        for (int32_t d = 1; d < p->n_dims; d++)
-            n += (size_t)snprintf(header + n, HEADER_BYTES - n, ",%lld", (long long)p->shape[d]);
+                              "%s\"p.%s\":{\"dtype\":\"%s\",\"shape\":[", i ? "," : "",
+                              p->suffix, sw_dtype_name(p->dtype));
+        for (int32_t d = 0; d < p->n_dims; d++)
+            n += (size_t)snprintf(header + n, HEADER_BYTES - n, "%s%lld", d ? "," : "",
+                                  (long long)p->shape[d]);
         n += (size_t)snprintf(header + n, HEADER_BYTES - n, "],\"data_offsets\":[%llu,%llu]}",
                               (unsigned long long)at, (unsigned long long)(at + n_bytes));
         out->offsets[i] = 8 + HEADER_BYTES + at;

@@ -78,6 +78,8 @@ static const sw_qspec float_specs[SW_GEN_FLOATS] = {
      .has_global = true},
     {.num = NUM(E2M1), FLOATS, .scale_dtype = SW_DTYPE_F8_E4M3, .group_elems = 16,
      .has_global = true, .act = {NUM(E2M1), SW_ACT_GROUP, 16, SW_DTYPE_F8_E4M3}},
+    {.num = NUM(E4M3), FLOATS, .scale_dtype = SW_DTYPE_F32,
+     .act = {NUM(E4M3), SW_ACT_TOKEN, 0, SW_DTYPE_F32}},
 };
 
 const sw_qspec *sw_gen_float_spec(int which) { return &float_specs[which]; }

@@ -12,13 +12,13 @@ typedef enum sw_gen_content { SW_GEN_RANDOM, SW_GEN_LOWEST, SW_GEN_HIGHEST } sw_
 void sw_gen_qtensor(sw_qtensor *out, int bits, bool is_symmetric, int64_t group_elems,
                     sw_dtype scale_dtype, int64_t n_out, int64_t k_in, sw_gen_content content,
                     int zero_min, uint64_t seed);
-/* Small-float weights as schemes make them: per tensor, per channel, 128 x 128 with any and with
- * power-of-two scales, MX and NVFP4, with the activations that go with them. */
-enum { SW_GEN_FLOATS = 9 };
+/* Small-float weights as schemes make them: per tensor, per channel (BF16, F16), 128 x 128 with any
+ * and with power-of-two scales, MX, NVFP4, per channel (F32), with their activations. */
+enum { SW_GEN_FLOATS = 10 };
 const sw_qspec *sw_gen_float_spec(int which);
 void sw_gen_float_qtensor(sw_qtensor *out, int which, int64_t n_out, int64_t k_in, uint64_t seed);
-/* true when the dialect holds integers of every width, with and without zero points: what the tests
- * over all rows make. The others have tests of their own. */
+/* true when the dialect holds integers of every width, with and without zero points: what the
+ * tests over all rows make. The others have tests of their own. */
 bool sw_gen_holds_integers(const sw_dialect *dialect);
 /* Fail the test at the first code, scale, zero or group index that differs. */
 void sw_gen_assert_same(const sw_qtensor *have, const sw_qtensor *want);
