@@ -101,12 +101,16 @@ __device__ __forceinline__ void sw_tensor_prefetch(const CUtensorMap *map)
 /* The next kernel of the stream may start now; it still waits before it reads what we write. */
 __device__ __forceinline__ void sw_grid_launch_next(void)
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 __device__ __forceinline__ void sw_grid_wait_previous(void)
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 /* ---- clusters ---- */

@@ -1,19 +1,19 @@
-/* w4a16.cu - check, plan and launch the W4A16 kernels. */
+/* w4a16.cu - plan and launch the W4A16 kernels: one row of the table. */
 #include <cuda_runtime.h>
 #include <cudaTypedefs.h>
 #include <string.h>
 
-#include "kernels/cuda/cuda_gemm.h"
+#include "kernels/cuda/gemm_rows.h"
 #include "kernels/cuda/w4a16_args.h"
 #include "kernels/cuda/w4a16_kernels.h"
 
-const sw_cuda_tile sw_cuda_tiles[] = {
+extern "C" const sw_cuda_tile sw_w4a16_tiles[] = {
 #define SW_W4_TILE(name, T, MT, NWG, ST, PER_SM, SCALED) \
     {#name, T, 64 * MT * NWG, ST, PER_SM, SCALED},
 #include "kernels/cuda/w4a16_tiles.def"
 #undef SW_W4_TILE
 };
-const int sw_cuda_n_tiles = (int)(sizeof sw_cuda_tiles / sizeof *sw_cuda_tiles);
+extern "C" const int sw_w4a16_n_tiles = (int)(sizeof sw_w4a16_tiles / sizeof *sw_w4a16_tiles);
 
 #define SW_STAGE_K 128 /* inputs in a k-stage */
 
@@ -26,24 +26,24 @@ static int cut_of(const sw_tiles *t)
     return group == 64 ? 1 : group == 32 ? 2 : -1;
 }
 
-static sw_code check(const sw_cuda_gemm *p, sw_err *err)
+static bool suits_scales(const sw_cuda_gemm *p, int tile)
 {
-    const sw_tiles *t = &p->tiles;
-
-    if (p->dtype != SW_DTYPE_BF16 && p->dtype != SW_DTYPE_F16)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "X and Y must be BF16 or F16");
-    if (t->container_bits != 4)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "tiles of %d bits, need 4", t->container_bits);
-    if (cut_of(t) < 0)
-        return SW_FAIL(err, SW_E_UNSUPPORTED,
-                       "groups of %lld inputs; the device kernels take 32, 64 and multiples of 128",
-                       (long long)t->spec.group_elems);
-    if (p->m > INT32_MAX || t->n_out > INT32_MAX - 64 || t->k_in > INT32_MAX - 64)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "a dimension beyond 2^31");
-    return SW_OK;
+    return !sw_w4a16_tiles[tile].is_scaled || p->tiles.spec.scale_dtype == p->dtype;
 }
 
-static int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+extern "C" bool sw_w4a16_can_run(const sw_cuda_gemm *p, int tile)
+{
+    return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
+           cut_of(&p->tiles) >= 0 && p->tiles.spec.scale_dtype != SW_DTYPE_F32 &&
+           suits_scales(p, tile);
+}
+
+extern "C" bool sw_w4a16_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    (void)p;
+    (void)card;
+    return true;
+}
 
 /* Tiles for up to so many tokens, for weights of up to 8192 x 8192 and for larger ones: the best of
  * those measured on an H200 (tests/bench/h200-w4a16.csv). */
@@ -81,13 +81,8 @@ static int tile_named(const char *name)
 {
     int tile = 0;
 
-    while (tile + 1 < sw_cuda_n_tiles && strcmp(sw_cuda_tiles[tile].name, name) != 0) tile++;
+    while (tile + 1 < sw_w4a16_n_tiles && strcmp(sw_w4a16_tiles[tile].name, name) != 0) tile++;
     return tile;
-}
-
-static bool suits(const sw_cuda_gemm *p, int tile)
-{
-    return !sw_cuda_tiles[tile].is_scaled || p->tiles.spec.scale_dtype == p->dtype;
 }
 
 /* Split k as long as it shortens the longest run of stages on a multiprocessor. A CTA costs some
@@ -100,8 +95,8 @@ static int split_for(const sw_cuda_tile *tile, int64_t n_blocks, int64_t n_stage
 
     for (int s = 1; s <= 8 && s <= n_stages; s++) {
         int64_t usable = s <= 2 ? slots : slots * 6 / 7;
-        int64_t cost = divide_up(n_blocks * s, usable) *
-                       (divide_up(n_stages, s) + 4 + tile->n_tokens / 16);
+        int64_t cost = sw_cuda_up(n_blocks * s, usable) *
+                       (sw_cuda_up(n_stages, s) + 4 + tile->n_tokens / 16);
 
         if (cost < best) {
             best = cost;
@@ -111,30 +106,27 @@ static int split_for(const sw_cuda_tile *tile, int64_t n_blocks, int64_t n_stage
     return split;
 }
 
-extern "C" sw_code sw_cuda_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, int n_sms,
-                                      sw_err *err)
+extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
-    sw_code rc = check(p, err);
     int64_t n = p->tiles.n_out, k = p->tiles.k_in, blocks;
     const sw_cuda_tile *tile;
     int row = 0;
 
-    if (rc) return rc;
     for (const auto &e : measured)
         if (e.k == k && e.n == n && e.m_min <= p->m && p->m <= e.m_max &&
-            suits(p, tile_named(e.tile))) {
-            *out = {tile_named(e.tile), e.split, e.overlap};
-            return SW_OK;
+            suits_scales(p, tile_named(e.tile))) {
+            *out = {0, tile_named(e.tile), e.split, e.overlap};
+            return;
         }
     while (p->m > tile_by_m[row].m_max) row++;
     out->tile = tile_named(n * k > 8192 * 8192 ? tile_by_m[row].large : tile_by_m[row].tile);
-    if (tile_by_m[row].scaled && suits(p, tile_named(tile_by_m[row].scaled)))
+    if (tile_by_m[row].scaled && suits_scales(p, tile_named(tile_by_m[row].scaled)))
         out->tile = tile_named(tile_by_m[row].scaled);
-    tile = &sw_cuda_tiles[out->tile];
-    blocks = divide_up(n, tile->n_channels) * divide_up(p->m, tile->n_tokens);
-    out->split = split_for(tile, blocks, divide_up(k, SW_STAGE_K), (int64_t)n_sms * tile->per_sm);
+    tile = &sw_w4a16_tiles[out->tile];
+    blocks = sw_cuda_up(n, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
+    out->split = split_for(tile, blocks, sw_cuda_up(k, SW_STAGE_K),
+                           (int64_t)card->n_sms * tile->per_sm);
     out->overlap = true;
-    return SW_OK;
 }
 
 /* The copy engine wants rows that start at multiples of 16 bytes. */
@@ -143,10 +135,11 @@ static bool x_is_aligned(const sw_cuda_gemm *p)
     return (uintptr_t)p->d_x % 16 == 0 && p->x_stride % 8 == 0;
 }
 
-static int64_t padded_k(const sw_cuda_gemm *p) { return divide_up(p->tiles.k_in, 8) * 8; }
+static int64_t padded_k(const sw_cuda_gemm *p) { return sw_cuda_up(p->tiles.k_in, 8) * 8; }
 
-extern "C" size_t sw_cuda_w4a16_workspace_bytes(const sw_cuda_gemm *p)
+extern "C" size_t sw_w4a16_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
 {
+    (void)plan;
     return x_is_aligned(p) ? 0 : (size_t)(p->m * padded_k(p)) * 2;
 }
 
@@ -160,12 +153,6 @@ __global__ void swk_w4a16_realign_x(uint16_t *to, int64_t to_stride, const uint1
         to[row * to_stride + k] = k < k_in ? from[row * from_stride + k] : 0;
 }
 
-static sw_code cuda_check(cudaError_t e, const char *what, sw_err *err)
-{
-    if (e == cudaSuccess) return SW_OK;
-    return SW_FAIL(err, SW_E_CUDA, "%s: %s", what, cudaGetErrorString(e));
-}
-
 /* X as [m][k_in] in boxes of n_tokens x 64, 128-byte swizzle, zeros outside. */
 static sw_code x_map(CUtensorMap *map, const sw_cuda_gemm *p, const void *d_x, int64_t x_stride,
                      int n_tokens, sw_err *err)
@@ -175,7 +162,7 @@ static sw_code x_map(CUtensorMap *map, const sw_cuda_gemm *p, const void *d_x, i
     cuuint32_t box[2] = {64, (cuuint32_t)n_tokens}, steps[2] = {1, 1};
     PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
     cudaDriverEntryPointQueryResult found;
-    sw_code rc = cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled",
+    sw_code rc = sw_cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled",
                                                              (void **)&encode, 12000,
                                                              cudaEnableDefault, &found),
                             "cuTensorMapEncodeTiled", err);
@@ -197,7 +184,7 @@ static w4_args args_of(const sw_cuda_gemm *p)
 {
     const sw_tiles *t = &p->tiles;
     w4_args a = {};
-    int64_t group = t->spec.group_elems, per_stage = group ? divide_up(SW_STAGE_K, group) : 1;
+    int64_t group = t->spec.group_elems, per_stage = group ? sw_cuda_up(SW_STAGE_K, group) : 1;
 
     a.codes = t->codes;
     a.scales = (const uint16_t *)t->scales;
@@ -219,13 +206,14 @@ static w4_args args_of(const sw_cuda_gemm *p)
 static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const CUtensorMap *map,
                       void *stream, sw_err *err)
 {
-    const sw_cuda_tile *tile = &sw_cuda_tiles[plan->tile];
+    const sw_cuda_tile *tile = &sw_w4a16_tiles[plan->tile];
     int cut = cut_of(&p->tiles);
     bool has_zeros = !p->tiles.spec.is_symmetric;
     const w4_kernel *k = p->dtype == SW_DTYPE_BF16
                              ? sw_w4a16_kernel_bf16(plan->tile, cut, has_zeros)
                              : sw_w4a16_kernel_f16(plan->tile, cut, has_zeros);
-    int64_t blocks = divide_up(p->tiles.n_out, tile->n_channels) * divide_up(p->m, tile->n_tokens);
+    int64_t blocks =
+        sw_cuda_up(p->tiles.n_out, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
     w4_args args = args_of(p);
     void *params[] = {(void *)map, &args};
     cudaLaunchAttribute attrs[2] = {};
@@ -243,34 +231,30 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const CUt
     config.stream = (cudaStream_t)stream;
     config.attrs = attrs;
     config.numAttrs = p->may_overlap && plan->overlap ? 2 : 1;
-    rc = cuda_check(cudaFuncSetAttribute(k->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+    rc = sw_cuda_check(cudaFuncSetAttribute(k->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                          k->shared_bytes),
                     tile->name, err);
     if (rc) return rc;
-    return cuda_check(cudaLaunchKernelExC(&config, k->entry, params), tile->name, err);
+    return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry, params), tile->name, err);
 }
 
-extern "C" sw_code sw_cuda_w4a16_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
-                                     void *d_workspace, void *stream, sw_err *err)
+extern "C" sw_code sw_w4a16_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                                void *stream, sw_err *err)
 {
-    sw_code rc = check(p, err);
+    sw_code rc = SW_OK;
     const void *d_x = p->d_x;
     int64_t x_stride = p->x_stride;
     CUtensorMap map;
 
-    if (rc || p->m == 0) return rc;
-    if (!suits(p, plan->tile))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "tile %s wants scales of the type of X",
-                       sw_cuda_tiles[plan->tile].name);
     if (!x_is_aligned(p)) {
         x_stride = padded_k(p);
         swk_w4a16_realign_x<<<(unsigned)p->m, 256, 0, (cudaStream_t)stream>>>(
             (uint16_t *)d_workspace, x_stride, (const uint16_t *)p->d_x, p->x_stride,
             p->tiles.k_in);
-        rc = cuda_check(cudaGetLastError(), "swk_w4a16_realign_x", err);
+        rc = sw_cuda_check(cudaGetLastError(), "swk_w4a16_realign_x", err);
         d_x = d_workspace;
     }
     if (!rc)
-        rc = x_map(&map, p, d_x, x_stride, sw_cuda_tiles[plan->tile].n_tokens, err);
+        rc = x_map(&map, p, d_x, x_stride, sw_w4a16_tiles[plan->tile].n_tokens, err);
     return rc ? rc : launch(p, plan, &map, stream, err);
 }

@@ -158,7 +158,7 @@ static void make_weights(bench *b, bool with_dense)
     for (int64_t i = 0; i < b->n * groups; i++)
         q.scales[i] = sw_num_round_to((float)(0.002 + 0.002 * test_uniform(&rng)), SW_DTYPE_BF16);
     codes_bytes = (size_t)sw_tiles_codes_bytes(q.spec.num, b->n, b->k);
-    scales_bytes = (size_t)sw_tiles_scales_bytes(b->n, groups);
+    scales_bytes = (size_t)sw_tiles_scales_bytes(SW_DTYPE_BF16, b->n, groups);
     tile_codes = malloc(codes_bytes);
     tile_scales = malloc(scales_bytes);
     MUST(sw_tiles_pack(tile_codes, tile_scales, NULL, &q, &err));
@@ -206,7 +206,7 @@ static void w4_call(bench *b, int copy, void *arg)
     sw_cuda_gemm p = problem_of(b, copy);
     sw_err err = {0};
 
-    if (sw_cuda_w4a16_run(&p, arg, NULL, b->stream, &err)) must(1, err.text);
+    if (sw_cuda_gemm_run(&p, arg, NULL, b->stream, &err)) must(1, err.text);
 }
 
 /* Relative L2 error over up to 256 channels and the last 64 tokens. */
@@ -322,12 +322,12 @@ static void report(bench *b, const sw_cuda_plan *plan, double dense_us)
 
     if (!(error <= 4e-3)) {
         printf("%lld %lld %lld %s/%d WRONG error %g\n", (long long)b->k, (long long)b->n,
-               (long long)b->m, sw_cuda_tiles[plan->tile].name, plan->split, error);
+               (long long)b->m, sw_cuda_kernels[0].tiles[plan->tile].name, plan->split, error);
         return;
     }
     us = time_graph(b, w4_call, (void *)(uintptr_t)plan, b->n_copies);
     printf("%lld,%lld,%lld,%s,%d,%d,%.2f,%.3f,%.1f,%.2f,%.0f,%.2f,%.2f,%.1e\n", (long long)b->k,
-           (long long)b->n, (long long)b->m, sw_cuda_tiles[plan->tile].name, plan->split,
+           (long long)b->n, (long long)b->m, sw_cuda_kernels[0].tiles[plan->tile].name, plan->split,
            b->may_overlap, us, bytes / us * 1e-6, flop / us * 1e-6, floor_us, 100 * floor_us / us,
            dense_us, dense_us / us, error);
     fflush(stdout);
@@ -343,7 +343,7 @@ static void run_m(bench *b, int64_t m, bool sweep, bool with_dense)
     b->m = m;
     dense_us = with_dense ? time_dense(b) : (double)NAN;
     p = problem_of(b, 0);
-    if (sw_cuda_w4a16_plan(&plan, &p, 132, &err)) must(1, err.text);
+    if (sw_cuda_gemm_plan(&plan, &p, &(sw_cuda_card){90, 132}, NULL, &err)) must(1, err.text);
     if (b->forced.split) plan = b->forced;
     if (!sweep) {
         for (int overlap = 0; overlap < 2; overlap++) {
@@ -352,13 +352,13 @@ static void run_m(bench *b, int64_t m, bool sweep, bool with_dense)
         }
         return;
     }
-    for (int t = 0; t < sw_cuda_n_tiles; t++)
+    for (int t = 0; t < *sw_cuda_kernels[0].n_tiles; t++)
         for (int split = 1; split <= 8; split++) {
-            const sw_cuda_tile *tile = &sw_cuda_tiles[t];
+            const sw_cuda_tile *tile = &sw_cuda_kernels[0].tiles[t];
             int64_t rows = (m + tile->n_tokens - 1) / tile->n_tokens;
             int64_t ctas = rows * ((b->n + tile->n_channels - 1) / tile->n_channels) * split;
 
-            plan = (sw_cuda_plan){t, split, true};
+            plan = (sw_cuda_plan){0, t, split, true};
             if (tile->n_tokens > 4 * m && tile->n_tokens > 8) continue;
             if (rows > 8 && tile->n_tokens < 128) continue;
             if (split > 1 && ctas > 132 * tile->per_sm) continue;

@@ -65,7 +65,7 @@ static void pack(gpu_case *c)
     sw_err err = {0};
 
     c->codes_bytes = (size_t)sw_tiles_codes_bytes(c->q.spec.num, s->n_out, s->k_in);
-    c->scales_bytes = (size_t)sw_tiles_scales_bytes(s->n_out, c->q.n_groups);
+    c->scales_bytes = (size_t)sw_tiles_scales_bytes(s->scale_dtype, s->n_out, c->q.n_groups);
     c->zeros_bytes = s->is_asymmetric ? (size_t)sw_tiles_zeros_bytes(s->n_out, c->q.n_groups) : 0;
     c->codes = malloc(c->codes_bytes);
     c->scales = malloc(c->scales_bytes);
@@ -89,7 +89,7 @@ static void describe(gpu_case *c)
     p->tiles.scales = device_copy(c->scales, c->scales_bytes);
     if (s->is_asymmetric) p->tiles.zeros = device_copy(c->zeros, c->zeros_bytes);
     c->y_bytes = (size_t)(s->m * p->y_stride) * 2;
-    c->work_bytes = sw_cuda_w4a16_workspace_bytes(p);
+    c->work_bytes = sw_cuda_gemm_workspace_bytes(p, &(sw_cuda_plan){0});
     MUST(cudaMalloc((void **)&c->d_y_guarded, c->y_bytes + 2 * GUARD_BYTES));
     MUST(cudaMalloc((void **)&c->d_work_guarded, c->work_bytes + 2 * GUARD_BYTES));
     p->d_y = c->d_y_guarded + GUARD_BYTES;
@@ -201,7 +201,7 @@ bool gpu_case_run(gpu_case *c, const sw_cuda_plan *plan)
     MUST(cudaMemset(c->d_y_guarded, POISON, c->y_bytes + 2 * GUARD_BYTES));
     MUST(cudaMemset(c->d_work_guarded, POISON, c->work_bytes + 2 * GUARD_BYTES));
     MUST(cudaDeviceSynchronize());
-    if (sw_cuda_w4a16_run(&c->problem, plan, c->d_work_guarded + GUARD_BYTES, NULL, &err))
+    if (sw_cuda_gemm_run(&c->problem, plan, c->d_work_guarded + GUARD_BYTES, NULL, &err))
         fail_msg("%s", err.text);
     MUST(cudaDeviceSynchronize());
     is_good = guards_hold(c->d_y_guarded, c->y_bytes) &&

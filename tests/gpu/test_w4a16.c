@@ -23,6 +23,7 @@ static const variant variants[] = {
     {0, false, SW_DTYPE_BF16, SW_DTYPE_F16},    {0, true, SW_DTYPE_F16, SW_DTYPE_F16},
     {256, true, SW_DTYPE_BF16, SW_DTYPE_F16},
 };
+static const sw_cuda_card h200 = {90, 132};
 #define N_VARIANTS (int)(sizeof variants / sizeof *variants)
 
 static gpu_shape shape_of(int v, int64_t m, int64_t n_out, int64_t k_in)
@@ -45,7 +46,7 @@ static void check(gpu_case *c, const sw_cuda_plan *plan)
     memcpy(before, c->y, c->y_bytes);
     if (!is_good || !(error <= gpu_case_bound(c)))
         fail_msg("%s split %d: error %g%s at m %lld n %lld k %lld group %lld %s",
-                 sw_cuda_tiles[plan->tile].name, plan->split, error,
+                 sw_cuda_kernels[0].tiles[plan->tile].name, plan->split, error,
                  is_good ? "" : ", a guard broke", (long long)s->m, (long long)s->n_out,
                  (long long)s->k_in, (long long)s->group_elems, s->is_asymmetric ? "asym" : "sym");
     assert_true(gpu_case_run(c, plan));
@@ -61,14 +62,14 @@ static void check_plan(const gpu_shape *shape)
 
     gpu_case_new(&c, shape);
     gpu_case_expect(&c);
-    assert_int_equal(sw_cuda_w4a16_plan(&plan, &c.problem, 132, &err), SW_OK);
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err), SW_OK);
     check(&c, &plan);
     gpu_case_free(&c);
 }
 
 static bool can_use(const gpu_shape *s, int tile)
 {
-    return !sw_cuda_tiles[tile].is_scaled || s->dtype == s->scale_dtype;
+    return !sw_cuda_kernels[0].tiles[tile].is_scaled || s->dtype == s->scale_dtype;
 }
 
 static void every_m(void **state)
@@ -104,10 +105,10 @@ static void every_cut(void **state)
             s.y_gap = v % 4 * 4;
             gpu_case_new(&c, &s);
             gpu_case_expect(&c);
-            for (int t = 0; t < sw_cuda_n_tiles; t++)
+            for (int t = 0; t < *sw_cuda_kernels[0].n_tiles; t++)
                 for (int split = 1; can_use(&s, t) && split <= 8;
                      split += 1 + (t + split) % 3) {
-                    sw_cuda_plan plan = {t, split, true};
+                    sw_cuda_plan plan = {0, t, split, true};
 
                     check(&c, &plan);
                 }
@@ -125,9 +126,9 @@ static void full_card(void **state)
     (void)state;
     gpu_case_new(&c, &s);
     gpu_case_expect(&c);
-    for (int t = 0; t < sw_cuda_n_tiles; t++)
+    for (int t = 0; t < *sw_cuda_kernels[0].n_tiles; t++)
         for (int split = 1; split <= 8; split++) {
-            sw_cuda_plan plan = {t, split, true};
+            sw_cuda_plan plan = {0, t, split, true};
 
             check(&c, &plan);
         }
@@ -153,8 +154,8 @@ static void one_hot_is_exact(void **state)
             for (int64_t k = 0; k < 300; k++) c.x[m * 304 + k] = m == k ? one : 0;
         gpu_case_upload(&c);
         sw_qtensor_decode(w, &c.q);
-        for (int t = 0; t < sw_cuda_n_tiles; t++) {
-            sw_cuda_plan plan = {t, 1 + t % 3, true};
+        for (int t = 0; t < *sw_cuda_kernels[0].n_tiles; t++) {
+            sw_cuda_plan plan = {0, t, 1 + t % 3, true};
 
             if (!can_use(&s, t)) continue;
             assert_true(gpu_case_run(&c, &plan));
@@ -163,8 +164,8 @@ static void one_hot_is_exact(void **state)
                     value = w[n * 300 + m];
                     assert_int_equal(sw_float_encode_n(&want, s.dtype, &value, 1, &err), SW_OK);
                     if (c.y[m * 200 + n] != want && (c.y[m * 200 + n] | want) != 0x8000)
-                        fail_msg("%s: w[%lld][%lld] is %04x, must be %04x", sw_cuda_tiles[t].name,
-                                 (long long)n, (long long)m, c.y[m * 200 + n], want);
+                        fail_msg("%s: w[%lld][%lld] is %04x, must be %04x",
+                                 sw_cuda_kernels[0].tiles[t].name, (long long)n, (long long)m, c.y[m * 200 + n], want);
                 }
         }
         free(w);
@@ -193,7 +194,7 @@ static void faults_show(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof spoils / sizeof *spoils; i++) {
         gpu_shape s = shape_of(2, 64, 64, 256);
-        sw_cuda_plan plan = {0, 1, true};
+        sw_cuda_plan plan = {0, 0, 1, true};
         gpu_case c;
 
         gpu_case_new(&c, &s);
@@ -217,12 +218,12 @@ static void refuses_what_it_cannot(void **state)
     (void)state;
     gpu_case_new(&c, &s);
     c.problem.tiles.spec.group_elems = 96;
-    assert_int_equal(sw_cuda_w4a16_plan(&plan, &c.problem, 132, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err), SW_E_UNSUPPORTED);
     c.problem.tiles.spec.group_elems = 32;
     c.problem.tiles.spec.scale_dtype = SW_DTYPE_F16;
-    plan = (sw_cuda_plan){sw_cuda_n_tiles - 1, 1, true};
-    assert_true(sw_cuda_tiles[plan.tile].is_scaled);
-    assert_int_equal(sw_cuda_w4a16_run(&c.problem, &plan, NULL, NULL, &err), SW_E_UNSUPPORTED);
+    plan = (sw_cuda_plan){0, *sw_cuda_kernels[0].n_tiles - 1, 1, true};
+    assert_true(sw_cuda_kernels[0].tiles[plan.tile].is_scaled);
+    assert_int_equal(sw_cuda_gemm_run(&c.problem, &plan, NULL, NULL, &err), SW_E_UNSUPPORTED);
     gpu_case_free(&c);
 }
 

@@ -1,0 +1,42 @@
+/* gemm_rows.h - what the rows of the device's kernel table share. */
+#ifndef SW_KERNELS_CUDA_GEMM_ROWS_H
+#define SW_KERNELS_CUDA_GEMM_ROWS_H
+
+#include "kernels/cuda/cuda_gemm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* How the codes of a weight are to be read. */
+typedef enum sw_cuda_weights {
+    SW_CUDA_W_INT4, SW_CUDA_W_INT8, SW_CUDA_W_E4M3, SW_CUDA_W_NONE
+} sw_cuda_weights;
+
+/* What the kernels multiply by them: X as it is, or its codes. */
+typedef enum sw_cuda_inputs {
+    SW_CUDA_X_FLOAT, SW_CUDA_X_INT8, SW_CUDA_X_E4M3, SW_CUDA_X_E4M3_GROUPS, SW_CUDA_X_NONE
+} sw_cuda_inputs;
+
+sw_cuda_weights sw_cuda_weights_of(const sw_tiles *tiles);
+sw_cuda_inputs sw_cuda_inputs_of(const sw_act *act);
+
+static inline int64_t sw_cuda_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+/* SW_E_CUDA with the runtime's words when `e` (a cudaError_t) is not success. */
+sw_code sw_cuda_check(int e, const char *what, sw_err *err) SW_MUST_USE;
+
+/* Rows of the table; one set of functions each. */
+extern const sw_cuda_tile sw_w4a16_tiles[];
+extern const int sw_w4a16_n_tiles;
+bool sw_w4a16_can_run(const sw_cuda_gemm *p, int tile);
+bool sw_w4a16_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);
+void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
+size_t sw_w4a16_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
+sw_code sw_w4a16_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                     void *stream, sw_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
