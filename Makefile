@@ -38,7 +38,9 @@ LIBS := -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lutf8proc -lzstd -lm
 %_avx512.o: ISA_FLAGS := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 %_vnni.o:   ISA_FLAGS := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
 
-LIB_SRC   := $(sort $(shell find formats kernels quant verify -name '*.c'))
+# kernels/cuda is linked in by tests/make/cuda.mk; the library itself holds its stubs.
+LIB_SRC   := $(sort $(shell find formats kernels quant verify -name '*.c' ! -path 'kernels/cuda/*') \
+               $(wildcard kernels/cuda/stub_*.c))
 TOOL_SRC  := $(sort $(wildcard tools/*.c))
 UNIT_SRC  := $(sort $(wildcard tests/unit/test_*.c tests/fault/test_*.c tests/property/test_*.c))
 TSUP_SRC  := $(sort $(wildcard tests/support/*.c))
@@ -73,9 +75,9 @@ $(LIB): $(LIB_OBJ)
 	@$(if $(V),,echo "  AR   $@")
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(BIN): $(TOOL_OBJ) $(LIB)
+$(BIN): $(TOOL_OBJ) $(CUDA_OBJ) $(LIB)
 	@$(if $(V),,echo "  LINK $@")
-	$(Q)$(CC) $(CFLAGS_ALL) $(TOOL_OBJ) $(LIB) $(LDFLAGS) $(LIBS) -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) $(TOOL_OBJ) $(CUDA_OBJ) $(LIB) $(LDFLAGS) $(LIBS) $(CUDA_LIBS) -o $@
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 

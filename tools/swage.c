@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "formats/base/parallel.h"
+#include "kernels/gpu.h"
 #include "tools/cmd.h"
 #include "tools/cpu_setup.h"
 
@@ -172,8 +173,8 @@ int main(int argc, char *argv[])
         return SW_E_USAGE;
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
-        (void)puts("swage " SW_VERSION " (" SW_CONFIG " build, compiler " __VERSION__
-                   ", CPU only)");
+        (void)printf("swage " SW_VERSION " (" SW_CONFIG " build, compiler " __VERSION__
+                     ", %s)\n", sw_gpu_is_built() ? "CPU and CUDA" : "CPU only");
         return (int)flush_result(&err);
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {

@@ -1,49 +1,65 @@
-# The CUDA kernels, their tests and bench. CUDA=auto builds them where nvcc is, 0 never, 1 or fail.
-# Nothing here is part of `make` or `make test`: neither needs a compiler for it, nor a card.
+# The CUDA half of the program, its tests and bench. CUDA=auto takes it in where nvcc is, 0 never, 1 or fail.
+# Only the release build has it: in the others, and without nvcc, kernels/cuda/stub_*.c answer. The
+# runtime is linked statically and finds the driver when asked, so one binary runs with and without.
 
-GPU_ARCH  := -gencode=arch=compute_90a,code=sm_90a
-NVFLAGS   := -std=c++17 -O3 -I. $(GPU_ARCH)
-CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
-CUDA_SRC  := $(sort $(wildcard kernels/cuda/*.cu))
-CUDA_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o)
-CUDA_LIB  := $(BUILD)/libswage_cuda.a
-GPU_BIN   := $(BUILD)/tests/gpu/test_w4a16 $(BUILD)/tests/gpu/bench_w4a16
-GPU_LIBS  := -L$(CUDA_HOME)/lib64 -lcudart_static -lcublasLt -lstdc++ -ldl -lrt -lpthread
-GPU_SUP   := $(BUILD)/tests/gpu/gpu_ref.cu.o $(BUILD)/tests/gpu/gpu_case.o
-
-ifeq ($(CUDA),0)
-WITH_CUDA :=
-else
+ifneq ($(filter release,$(CONFIG)),)
+ifneq ($(CUDA),0)
 WITH_CUDA := $(NVCC)
+endif
+endif
+ifeq ($(CUDA),1)
+ifeq ($(NVCC),)
+$(error CUDA=1, but there is no nvcc)
+endif
 endif
 
 ifeq ($(WITH_CUDA),)
 .PHONY: cuda gpu-test gpu-bench
 cuda gpu-test gpu-bench:
-	@echo "skipped: $(if $(filter 0,$(CUDA)),CUDA=0,no nvcc found)"; $(if $(filter 1,$(CUDA)),exit 1,exit 0)
+	@echo "skipped: $(if $(filter 0,$(CUDA)),CUDA=0,$(if $(NVCC),a $(CONFIG) build,no nvcc found))"
 else
-.PHONY: cuda
-cuda: $(CUDA_LIB) $(GPU_BIN) ## the CUDA kernels, their tests and bench (CUDA=auto|0|1)
+# wgmma exists on sm_90a alone; what is not named here is for every card from sm_80 on.
+ARCH_90A  := -gencode=arch=compute_90a,code=sm_90a
+ARCH_ALL  := -gencode=arch=compute_80,code=[sm_80,compute_80] -gencode=arch=compute_89,code=sm_89 $(ARCH_90A)
+# No exceptions and no guards, so that the program needs no C++ library.
+NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fno-exceptions,-fno-threadsafe-statics
+NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
+CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
+CUDA_SRC  := $(sort $(wildcard kernels/cuda/*.cu))
+CUDA_C    := $(filter-out kernels/cuda/stub_%,$(sort $(wildcard kernels/cuda/*.c)))
+CUDA_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o) $(CUDA_C:%.c=$(BUILD)/%.o)
+CUDA_LIB  := $(BUILD)/libswage_cuda.a
+CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
+GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
+GPU_BENCH := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/bench_*.c)))
+GPU_SUP   := $(BUILD)/tests/gpu/gpu_ref.cu.o $(BUILD)/tests/gpu/gpu_case.o
 
+.PHONY: cuda
+cuda: $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) ## the CUDA kernels, their tests and bench (CUDA=auto|0|1)
+
+$(BUILD)/%.cu.o: GPU_ARCH := $(ARCH_90A)
+$(BUILD)/kernels/cuda/engine_%.cu.o: GPU_ARCH := $(ARCH_ALL)
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  NVCC $<")
-	$(Q)$(NVCC) $(NVFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@
+	$(Q)$(NVCC_RUN) $(NVFLAGS) $(GPU_ARCH) -MD -MP -MF $(@:.o=.d) -c $< -o $@
 
 $(CUDA_LIB): $(CUDA_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
+$(CUDA_C:%.c=$(BUILD)/%.o): CFLAGS += -isystem $(CUDA_HOME)/include
 $(BUILD)/tests/gpu/gpu_case.o: CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
 
-$(GPU_BIN): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_LIB) $(LIB) $(TSUP_OBJ)
+# Objects, not the archive: what they define must win over the stubs of $(LIB).
+$(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(TSUP_OBJ)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST $(CONFIG) $<")
 	$(Q)$(CC) $(CFLAGS_ALL) -isystem $(CUDA_HOME)/include -Wno-conversion -Wno-missing-prototypes -MMD -MP \
-	  $< $(GPU_SUP) $(CUDA_LIB) $(TSUP_OBJ) $(LIB) $(LDFLAGS) $(UNIT_LIBS) $(GPU_LIBS) -o $@
+	  $< $(GPU_SUP) $(CUDA_OBJ) $(TSUP_OBJ) $(LIB) $(LDFLAGS) $(UNIT_LIBS) $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
 
 .PHONY: gpu-test
-gpu-test: $(BUILD)/tests/gpu/test_w4a16 ## the kernels against their reference, on the card; skips without one
-	$(Q)rc=0; $< || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
+gpu-test: $(GPU_TESTS) ## the kernels and the engine against their references, on the card; skips without one
+	$(Q)for t in $(GPU_TESTS); do rc=0; $$t || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ] || exit 1; done
 
 .PHONY: gpu-bench
 gpu-bench: $(BUILD)/tests/gpu/bench_w4a16 ## time the kernels on the card; skips without one

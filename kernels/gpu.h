@@ -1,0 +1,69 @@
+/* gpu.h - one CUDA device: opened, its memory in one pool with a cap, its errors as sw_code.
+ *
+ * Everything here links in a build without CUDA too and then says so. Device memory is plain
+ * (never unified) and comes from one stream-ordered pool; whoever needs much asks sw_gpu_room
+ * first, so that a model that does not fit is refused before anything is copied.
+ */
+#ifndef SW_KERNELS_GPU_H
+#define SW_KERNELS_GPU_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_gpu sw_gpu;
+
+typedef struct sw_gpu_info {
+    char name[256];
+    int index;             /* N of cuda:N */
+    int arch;              /* compute capability as 80, 89, 90 */
+    int n_sms;
+    int64_t total_bytes;   /* of the card */
+    int64_t cap_bytes;     /* of the pool: what was asked for, or what was free less a reserve */
+    int64_t l2_bytes;
+} sw_gpu_info;
+
+bool sw_gpu_is_built(void);  /* with the CUDA kernels inside */
+/* Cards that the driver shows; 0 without a driver or a build for it. */
+int sw_gpu_count(void);
+
+/* Open card `index`. cap_bytes 0: what is free, less a reserve for the driver.
+ * SW_E_CUDA: no build with CUDA, no driver or too old a one, no such card, too old a card, or
+ * what the runtime said; the text says what to do. */
+sw_code sw_gpu_open(sw_gpu **out, int index, int64_t cap_bytes, sw_err *err) SW_MUST_USE;
+void sw_gpu_close(sw_gpu *gpu); /* accepts NULL; frees the pool with all that was taken */
+const sw_gpu_info *sw_gpu_about(const sw_gpu *gpu);
+/* The stream all work is enqueued on, a cudaStream_t. */
+void *sw_gpu_stream(const sw_gpu *gpu);
+
+/* SW_E_NOMEM unless the pool can give so much on top of what is taken; names `what`, both sizes
+ * and the remedy. The plan of whoever is about to take it. */
+sw_code sw_gpu_room(const sw_gpu *gpu, int64_t size_bytes, const char *what,
+                    sw_err *err) SW_MUST_USE;
+/* n_elems * elem_bytes of device memory, at least one byte, 256-byte aligned, not zeroed, usable
+ * by what is enqueued after. SW_E_NOMEM beyond the cap, SW_E_CUDA for anything else. */
+sw_code sw_gpu_take(void **out, sw_gpu *gpu, int64_t n_elems, int64_t elem_bytes,
+                    const char *what, sw_err *err) SW_MUST_USE;
+void sw_gpu_put(sw_gpu *gpu, void *taken); /* accepts NULL; after what is enqueued so far */
+int64_t sw_gpu_taken_bytes(const sw_gpu *gpu);
+int64_t sw_gpu_peak_bytes(const sw_gpu *gpu);
+
+/* Copies and fills are enqueued; upload and download have ended when they return. */
+sw_code sw_gpu_upload(sw_gpu *gpu, void *d_to, const void *from, int64_t size_bytes,
+                      sw_err *err) SW_MUST_USE;
+sw_code sw_gpu_download(sw_gpu *gpu, void *to, const void *d_from, int64_t size_bytes,
+                        sw_err *err) SW_MUST_USE;
+sw_code sw_gpu_fill(sw_gpu *gpu, void *d_to, int byte, int64_t size_bytes,
+                    sw_err *err) SW_MUST_USE;
+/* Wait for the stream; SW_E_CUDA for what went wrong in anything enqueued so far. */
+sw_code sw_gpu_sync(sw_gpu *gpu, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,23 @@
+/* device_opt.c - see device_opt.h. */
+#include "tools/device_opt.h"
+
+#include <string.h>
+
+#define CUDA "cuda"
+#define INDEX_MAX 1023
+
+sw_code sw_device_open(sw_gpu **out, const char *word, sw_err *err)
+{
+    const size_t n = strlen(CUDA);
+    int64_t index = 0;
+    sw_code rc;
+
+    *out = NULL;
+    if (!word || !strcmp(word, "cpu") || (!strcmp(word, "auto") && !sw_gpu_count())) return SW_OK;
+    if (strcmp(word, "auto") && (strncmp(word, CUDA, n) || (word[n] && word[n] != ':')))
+        return SW_FAIL(err, SW_E_USAGE, "--device %s: there are cpu, cuda, cuda:N and auto", word);
+    if (strcmp(word, "auto") && word[n] &&
+        (rc = sw_opt_int(&index, word + n + 1, 0, INDEX_MAX, "--device cuda:N", err)) != SW_OK)
+        return rc;
+    return sw_gpu_open(out, (int)index, 0, err);
+}

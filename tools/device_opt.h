@@ -1,0 +1,17 @@
+/* device_opt.h - the --device option: where a command computes. */
+#ifndef SW_TOOLS_DEVICE_OPT_H
+#define SW_TOOLS_DEVICE_OPT_H
+
+#include "kernels/gpu.h"
+#include "tools/opt.h"
+
+/* A row for a `const char *` field; NULL or "cpu" is the CPU. */
+#define SW_DEVICE_ROW(type, field)                                                                 \
+    {.name = "device", .kind = SW_OPT_TEXT, .offset = offsetof(type, field), .arg = "D",           \
+     .help = "cpu (default), cuda, cuda:N, or auto: the first card if there is one, else cpu"}
+
+/* *out = an opened card, or NULL for the CPU. SW_E_USAGE: no such word; SW_E_CUDA (exit code 7):
+ * the card cannot be used, and why. */
+sw_code sw_device_open(sw_gpu **out, const char *word, sw_err *err) SW_MUST_USE;
+
+#endif
