@@ -14,7 +14,7 @@
 
 const sw_spec_reader *const sw_spec_readers[] = {
     &sw_spec_gptq, &sw_spec_gptq_v2, &sw_spec_ct, &sw_spec_fp8_blocks, &sw_spec_fp8_tensor,
-    &sw_spec_modelopt, &sw_spec_swage, NULL,
+    &sw_spec_modelopt, &sw_spec_mxfp4, &sw_spec_swage, NULL,
 };
 
 bool sw_spec_method_is(const cJSON *config, const char *name)
@@ -86,7 +86,9 @@ const sw_st_tensor *sw_spec_find(const sw_st *st, const char *module_path, const
 
 bool sw_spec_is_quantized(const sw_spec_scheme *scheme, const sw_st *st, const char *module_path)
 {
-    return sw_spec_find(st, module_path, scheme->reader->marker) != NULL;
+    const sw_spec_reader *r = scheme->reader;
+
+    return (r->find ? r->find : sw_spec_find)(st, module_path, r->marker) != NULL;
 }
 
 bool sw_spec_is_part(const sw_spec_scheme *scheme, const char *suffix)

@@ -62,11 +62,13 @@ struct sw_spec_reader {
     /* Fill codes, scales, zeros and group_of of an allocated weight. */
     sw_code (*decode)(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
                       const char *module_path, sw_err *err);
+    /* A stored tensor of a linear where its name is not "<module_path>.<suffix>"; NULL: it is. */
+    const sw_st_tensor *(*find)(const sw_st *st, const char *module_path, const char *suffix);
 };
 
 extern const sw_spec_reader *const sw_spec_readers[]; /* ends with NULL */
 extern const sw_spec_reader sw_spec_gptq, sw_spec_gptq_v2, sw_spec_ct, sw_spec_fp8_blocks,
-    sw_spec_fp8_tensor, sw_spec_modelopt, sw_spec_swage;
+    sw_spec_fp8_tensor, sw_spec_modelopt, sw_spec_mxfp4, sw_spec_swage;
 
 /* SW_E_UNSUPPORTED: a quantization_config that no reader knows, or a scheme beyond it. */
 sw_code sw_spec_scheme_read(sw_spec_scheme *out, const cJSON *quantization_config,

@@ -380,5 +380,5 @@ const sw_spec_reader sw_spec_ct = {
     {"weight_packed", "weight_scale", "weight_shape", "weight_zero_point", "weight_g_idx", "weight",
      "weight_global_scale", "input_scale", "input_global_scale"},
     "weight_scale", is_mine, read_config,
-    read_linear, decode,
+    read_linear, decode, NULL,
 };

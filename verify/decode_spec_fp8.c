@@ -115,10 +115,10 @@ static sw_code decode_tensor(sw_spec_weight *w, const sw_spec_scheme *scheme, co
 
 const sw_spec_reader sw_spec_fp8_blocks = {
     "fp8", {"weight", "weight_scale_inv"}, "weight_scale_inv", is_blocks, read_config, read_linear,
-    decode_blocks,
+    decode_blocks, NULL,
 };
 
 const sw_spec_reader sw_spec_fp8_tensor = {
     "fp8", {"weight", "weight_scale", "input_scale"}, "weight_scale", is_tensor, read_config,
-    read_linear, decode_tensor,
+    read_linear, decode_tensor, NULL,
 };

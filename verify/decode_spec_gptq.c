@@ -135,10 +135,10 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
 
 const sw_spec_reader sw_spec_gptq = {
     "gptq", {"qweight", "qzeros", "scales", "g_idx"}, "qweight", is_v1, read_config,
-    read_linear, decode,
+    read_linear, decode, NULL,
 };
 
 const sw_spec_reader sw_spec_gptq_v2 = {
     "gptq_v2", {"qweight", "qzeros", "scales", "g_idx"}, "qweight", is_v2, read_config,
-    read_linear, decode,
+    read_linear, decode, NULL,
 };

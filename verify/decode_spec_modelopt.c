@@ -172,5 +172,5 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
 
 const sw_spec_reader sw_spec_modelopt = {
     "modelopt", {"weight", "weight_scale", "weight_scale_2", "input_scale"}, "weight_scale",
-    is_mine, read_config, read_linear, decode,
+    is_mine, read_config, read_linear, decode, NULL,
 };

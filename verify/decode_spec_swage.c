@@ -328,5 +328,5 @@ const sw_spec_reader sw_spec_swage = {
     "swage",
     {"tiles", "tile_scales", "tile_shape", "tile_zeros", "tile_global", "input_scale",
      "outlier_index", "outlier_values"},
-    "tiles", is_mine, read_config, read_linear, decode,
+    "tiles", is_mine, read_config, read_linear, decode, NULL,
 };

@@ -251,7 +251,8 @@ static sw_code cover_checkpoint(sw_report *report, const sw_subject *checkpoint,
     report->coverage.checkpoint_bytes += t->view.size_bytes;
     if (sw_st_find(original->st, t->name)) return SW_OK;
     if (suffix && sw_spec_is_part(&checkpoint->scheme, suffix) &&
-        bsearch(&key, linears, (size_t)report->n_tensors, sizeof *linears, compare_names))
+        (checkpoint->scheme.reader->find || /* its parts are of no one linear */
+         bsearch(&key, linears, (size_t)report->n_tensors, sizeof *linears, compare_names)))
         return SW_OK;
     if (suffix && sw_is_kv_scale(checkpoint, path, suffix)) return SW_OK; /* read by itself */
     if (sw_original_is_split_bias(t->name, original)) return SW_OK; /* compared above */

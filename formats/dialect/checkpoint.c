@@ -8,6 +8,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/dialect/dialect_common.h"
+#include "formats/dialect/expert_stack.h"
 
 #define TENSOR_NAME_BYTES 1024
 #define CONFIG_NAME "config.json"
@@ -27,8 +28,12 @@ static const sw_st_tensor *find_part(const sw_checkpoint *ckpt, const char *modu
                                      const char *suffix)
 {
     char name[TENSOR_NAME_BYTES];
-    int n = snprintf(name, sizeof name, "%s.%s", module_path, suffix);
+    sw_stack_place place;
+    int n;
 
+    if (ckpt->dialect->is_stacked)
+        return sw_stack_find(&place, module_path, suffix) ? sw_st_find(ckpt->st, place.name) : NULL;
+    n = snprintf(name, sizeof name, "%s.%s", module_path, suffix);
     return n > 0 && (size_t)n < sizeof name ? sw_st_find(ckpt->st, name) : NULL;
 }
 
@@ -39,7 +44,8 @@ static bool has_suffix(const sw_checkpoint *ckpt, const char *suffix)
     for (int64_t i = 0; i < sw_st_count(ckpt->st); i++) {
         const char *name = sw_st_at(ckpt->st, i)->name;
         size_t m = strlen(name);
-        if (m > n && name[m - n - 1] == '.' && !strcmp(name + m - n, suffix)) return true;
+        char joint = ckpt->dialect && ckpt->dialect->is_stacked ? '_' : '.';
+        if (m > n && name[m - n - 1] == joint && !strcmp(name + m - n, suffix)) return true;
     }
     return false;
 }
@@ -226,9 +232,20 @@ static bool view_fits(const sw_cview *view, const sw_part *part)
     return true;
 }
 
-static sw_code find_checked(const sw_st_tensor **out, const sw_checkpoint *ckpt,
-                            const char *module_path, const sw_part *part, sw_err *err)
+/* Part of one linear, or of all that lie in the same tensor. */
+static sw_part stored_part(const sw_checkpoint *ckpt, const char *module_path, const sw_part *part)
 {
+    sw_stack_place place;
+
+    if (!ckpt->dialect->is_stacked || !sw_stack_find(&place, module_path, part->suffix))
+        return *part;
+    return sw_stack_part(part, &place, ckpt->model.n_experts);
+}
+
+static sw_code find_checked(const sw_st_tensor **out, const sw_checkpoint *ckpt,
+                            const char *module_path, const sw_part *one, sw_err *err)
+{
+    const sw_part whole = stored_part(ckpt, module_path, one), *part = &whole;
     const sw_st_tensor *t = find_part(ckpt, module_path, part->suffix);
     sw_cview want = {.dtype = part->dtype, .n_dims = part->n_dims};
     char have_text[160], want_text[160];
@@ -261,6 +278,25 @@ static sw_code aligned_part(const void **out, void **copy, const sw_st_tensor *t
     return SW_OK;
 }
 
+/* The rows of one expert, as a copy. */
+static sw_code gather_part(const void **out, void **copy, const sw_checkpoint *ckpt,
+                           const char *module_path, const sw_part *part, const sw_st_tensor *t,
+                           sw_err *err)
+{
+    sw_stack_place place;
+    uint64_t n_bytes = 0;
+    sw_code rc;
+
+    if (!sw_stack_find(&place, module_path, part->suffix) || place.expert >= ckpt->model.n_experts)
+        return SW_FAIL(err, SW_E_FORMAT, "no expert of this model");
+    if ((rc = sw_shape_bytes(&n_bytes, part->dtype, part->n_dims, part->shape, err)) != SW_OK ||
+        (rc = sw_mem_get(copy, (int64_t)n_bytes, 1, t->name, err)) != SW_OK)
+        return rc;
+    sw_stack_gather(*copy, t->view.data, part, &place);
+    *out = *copy;
+    return SW_OK;
+}
+
 static sw_code decode_parts(sw_qtensor *q, const sw_checkpoint *ckpt, const char *module_path,
                             sw_err *err)
 {
@@ -273,7 +309,10 @@ static sw_code decode_parts(sw_qtensor *q, const sw_checkpoint *ckpt, const char
     for (int i = 0; i < n_parts && rc == SW_OK; i++) {
         const sw_st_tensor *t = NULL;
         rc = find_checked(&t, ckpt, module_path, &parts[i], err);
-        if (rc == SW_OK && t) rc = aligned_part(&data[i], &copies[i], t, err);
+        if (rc != SW_OK || !t) continue;
+        rc = ckpt->dialect->is_stacked
+                 ? gather_part(&data[i], &copies[i], ckpt, module_path, &parts[i], t, err)
+                 : aligned_part(&data[i], &copies[i], t, err);
     }
     if (rc == SW_OK && ((rc = ckpt->dialect->decode(q, data, err)) != SW_OK ||
                         (rc = sw_qtensor_check(q, err)) != SW_OK))

@@ -8,7 +8,7 @@
 
 const sw_dialect *const sw_dialects[] = {
     &sw_dialect_gptq, &sw_dialect_gptq_v2, &sw_dialect_compressed_tensors, &sw_dialect_fp8,
-    &sw_dialect_modelopt, &sw_dialect_swage, NULL,
+    &sw_dialect_modelopt, &sw_dialect_mxfp4, &sw_dialect_swage, NULL,
 };
 
 const sw_dialect *sw_dialect_find(const char *name)

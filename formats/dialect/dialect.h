@@ -50,6 +50,8 @@ typedef struct sw_dialect {
     const char *summary;         /* one line for `swage list formats` and the README */
     bool is_known_by_scale;      /* quantized linears are told by their scale, since codes have the
                                     name of a dense weight; false: by the first declared part */
+    bool is_stacked;             /* experts alone, all of a layer in one tensor a part: see
+                                    expert_stack.h */
     bool holds_kv_scales;        /* loaders look for k_scale and v_scale of attention */
     const char *side_config;     /* file beside config.json that says the scheme too, or NULL */
     const char *const *metadata; /* key, value, ..., NULL for the container's metadata; or NULL */

@@ -9,6 +9,7 @@ extern const sw_dialect sw_dialect_gptq_v2;
 extern const sw_dialect sw_dialect_compressed_tensors;
 extern const sw_dialect sw_dialect_fp8;
 extern const sw_dialect sw_dialect_modelopt;
+extern const sw_dialect sw_dialect_mxfp4;
 extern const sw_dialect sw_dialect_swage;
 
 sw_part sw_part_single(const char *suffix, sw_dtype dtype); /* without dimensions */

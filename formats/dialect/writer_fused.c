@@ -70,6 +70,9 @@ sw_code sw_writer_find_fused(sw_ckpt_writer *w, sw_err *err)
     const sw_model *m = &w->source->model;
     sw_code rc = SW_OK;
 
+    if (w->dialect->is_stacked)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is read and not written; use --format "
+                       "compressed-tensors or swage", w->dialect->name);
     if (!m->arch->fused_experts[0]) return SW_OK;
     for (int64_t layer = 0; layer < m->n_layers && rc == SW_OK; layer++) {
         int64_t n = sw_model_linears(m, layer, NULL, 0);

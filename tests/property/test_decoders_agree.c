@@ -145,6 +145,7 @@ static void small_floats_are_read_alike(void **state)
         for (int i = 0; i < 2 * SW_GEN_FLOATS; i++) {
             sw_qtensor q;
             sw_err err = {0};
+            if ((*d)->is_stacked) continue; /* many linears a tensor: test_dialect_mxfp4.c */
             sw_gen_float_qtensor(&q, i / 2, shapes[i % 2][0], shapes[i % 2][1], (uint64_t)i);
             for (int64_t k = 0; k < q.n_out * q.n_groups && q.spec.num->top > 1000; k++)
                 q.scales[k] = 0.5f; /* e5m2 reaches beyond half precision by itself */
