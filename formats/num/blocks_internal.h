@@ -1,0 +1,31 @@
+/* blocks_internal.h - what the files of the block codecs share. Not for others. */
+#ifndef SW_FORMATS_NUM_BLOCKS_INTERNAL_H
+#define SW_FORMATS_NUM_BLOCKS_INTERNAL_H
+
+#include "formats/base/size.h"
+#include "formats/num/blocks.h"
+#include "formats/num/half.h"
+
+static inline float sw_load_f16(const uint8_t *p) { return sw_f16_decode(sw_load_le16(p)); }
+static inline void sw_store_f16(uint8_t *p, float v) { sw_store_le16(p, sw_f16_encode(v)); }
+
+/* One block of each type. */
+typedef void (*sw_block_decode_fn)(float *x, const uint8_t *b);
+void sw_q2_k_decode(float *x, const uint8_t *b);
+void sw_q3_k_decode(float *x, const uint8_t *b);
+void sw_q4_k_decode(float *x, const uint8_t *b);
+void sw_q5_k_decode(float *x, const uint8_t *b);
+void sw_q6_k_decode(float *x, const uint8_t *b);
+void sw_iq4_nl_decode(float *x, const uint8_t *b);
+void sw_iq4_xs_decode(float *x, const uint8_t *b);
+
+/* x [elems], importance [elems] or NULL. */
+typedef void (*sw_block_encode_fn)(uint8_t *b, const float *x, const float *importance,
+                                   sw_block_how how);
+void sw_q4_0_encode(uint8_t *b, const float *x, const float *importance, sw_block_how how);
+void sw_q4_1_encode(uint8_t *b, const float *x, const float *importance, sw_block_how how);
+void sw_q8_0_encode(uint8_t *b, const float *x, const float *importance, sw_block_how how);
+void sw_q4_k_encode(uint8_t *b, const float *x, const float *importance, sw_block_how how);
+void sw_q6_k_encode(uint8_t *b, const float *x, const float *importance, sw_block_how how);
+
+#endif

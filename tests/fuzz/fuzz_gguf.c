@@ -1,0 +1,81 @@
+/* fuzz_gguf.c - any bytes as a GGUF: refused with a message, or every key and view is sound. */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/file/gguf.h"
+#include "formats/num/blocks.h"
+
+#define MUST(condition)            \
+    do {                           \
+        if (!(condition)) abort(); \
+    } while (0)
+
+static void check_tensors(const sw_gguf *g, const uint8_t *data, size_t size)
+{
+    for (int64_t i = 0; i < sw_gguf_count(g); i++) {
+        const sw_gguf_tensor *t = sw_gguf_at(g, i);
+        const uint8_t *begin = t->data;
+        float block[SW_BLOCK_ELEMS_MAX];
+        uint64_t n = 1;
+
+        MUST(i == 0 || strcmp(sw_gguf_at(g, i - 1)->name, t->name) < 0);
+        MUST(sw_gguf_find(g, t->name) == t);
+        MUST(begin >= data && begin <= data + size);
+        MUST(t->size_bytes <= (uint64_t)(data + size - begin));
+        for (int d = 0; d < t->n_dims; d++) n *= (uint64_t)t->shape[d];
+        MUST((uint64_t)sw_block_bytes(t->type, (int64_t)n) == t->size_bytes);
+        sw_block_decode(block, t->data, t->type, sw_block_sizes[t->type].elems);
+    }
+}
+
+/* Every element of every key, by every way there is to ask. */
+static void read_keys(const sw_gguf *g)
+{
+    sw_arena arena = {0};
+
+    for (int64_t i = 0; i < sw_gguf_n_keys(g); i++) {
+        const sw_gguf_value *v = sw_gguf_key_at(g, i), *array = NULL;
+        const unsigned char *at = v->data;
+        const char *text = NULL;
+        int64_t number = 0;
+        double real = 0;
+        bool flag = false, is_real;
+
+        MUST(sw_gguf_key(g, v->key) == v);
+        (void)!sw_gguf_int(&number, g, v->key, INT64_MIN, INT64_MAX, NULL);
+        (void)!sw_gguf_real(&real, g, v->key, NULL);
+        (void)!sw_gguf_bool(&flag, g, v->key, NULL);
+        (void)!sw_gguf_text(&text, g, v->key, &arena, NULL);
+        if (v->kind != SW_GGUF_ARRAY) continue;
+        MUST(sw_gguf_array(&array, g, v->key, v->elem_kind, NULL) == SW_OK && array == v);
+        for (uint64_t e = 0; e < v->n && v->elem_kind == SW_GGUF_TEXT; e++) {
+            uint64_t n = 0;
+            const char *elem = sw_gguf_next_text(&at, &n);
+            for (uint64_t b = 0; b < n; b++) number += elem[b];
+        }
+        is_real = v->elem_kind == SW_GGUF_F32 || v->elem_kind == SW_GGUF_F64;
+        if (v->elem_kind == SW_GGUF_TEXT || v->elem_kind == SW_GGUF_ARRAY) continue;
+        for (uint64_t e = 0; e < v->n; e++)
+            real += is_real ? sw_gguf_elem_real(v, e) : (double)sw_gguf_elem_int(v, e);
+    }
+    sw_arena_free(&arena);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    sw_err err = {0};
+    sw_gguf *g = NULL;
+    sw_code rc = sw_gguf_open_bytes(&g, data, size, "fuzz", &err);
+
+    if (rc == SW_OK) {
+        MUST(g && err.code == SW_OK);
+        check_tensors(g, data, size);
+        read_keys(g);
+        sw_gguf_close(g);
+    } else {
+        MUST((rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED) && err.code == rc);
+        MUST(!strncmp(err.text, "fuzz: ", 6) && !g);
+    }
+    return 0;
+}
