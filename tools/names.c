@@ -12,3 +12,12 @@ const char *sw_name_of_format(int i)
 {
     return sw_dialects[i] ? sw_dialects[i]->name : NULL; /* the table ends with NULL */
 }
+
+const char *sw_name_of_target(int i)
+{
+    int n = 0;
+
+    while (sw_dialects[n]) n++;
+    if (i < n) return sw_dialects[i]->name;
+    return sw_dense_dialects[i - n] ? sw_dense_dialects[i - n]->name : NULL;
+}

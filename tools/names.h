@@ -8,5 +8,6 @@
 const char *sw_name_of_scheme(int i);
 const char *sw_name_of_method(int i);
 const char *sw_name_of_format(int i);
+const char *sw_name_of_target(int i); /* of a conversion: formats, then plain floats */
 
 #endif

@@ -191,8 +191,22 @@ static bool is_free_dtype(sw_dtype dtype, const sw_qspec *spec)
            (dtype == SW_DTYPE_F32 && !sw_spec_is_classic(spec));
 }
 
-/* The scheme as this linear stores it: only the tensor knows the dtype of its scales. */
-static sw_code stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
+/* A g_idx that says no more than the group size does, or was never filled in, is none. */
+static bool scatters(const sw_st_tensor *t, const sw_qspec *spec, int64_t k_in)
+{
+    const uint8_t *stored = t->view.data;
+    bool scattered = false;
+
+    if (t->view.dtype != SW_DTYPE_I32 || t->view.size_bytes != 4 * (uint64_t)k_in) return false;
+    for (int64_t k = 0; k < k_in; k++) {
+        int32_t group = (int32_t)sw_load_le32(stored + 4 * k);
+        if (group < 0) return false;
+        if (group != (spec->group_elems ? k / spec->group_elems : 0)) scattered = true;
+    }
+    return scattered;
+}
+
+sw_code sw_checkpoint_stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
                            int64_t n_out, int64_t k_in, sw_err *err)
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
@@ -205,8 +219,11 @@ static sw_code stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char 
         return SW_FAIL(err, SW_E_UNSUPPORTED, "group size %" PRId64 " does not divide the %" PRId64
                        " inputs", spec.group_elems, k_in);
     n_parts = ckpt->dialect->declare(parts, &spec, n_out, k_in);
+    spec.is_scattered = false;
+    if (!spec.is_symmetric) spec.zero_min = ckpt->dialect->zero_min;
     for (int i = 0; i < n_parts; i++) {
         const sw_st_tensor *t = find_part(ckpt, module_path, parts[i].suffix);
+        if (parts[i].is_g_idx && t) spec.is_scattered = scatters(t, &spec, k_in);
         if (parts[i].is_scale && t && is_free_dtype(t->view.dtype, &spec) &&
             is_free_dtype(spec.scale_dtype, &spec))
             spec.scale_dtype = t->view.dtype;
@@ -330,7 +347,7 @@ sw_code sw_checkpoint_qtensor(sw_qtensor *out, const sw_checkpoint *ckpt, const 
 
     if (!ckpt->dialect)
         return SW_FAIL(err, SW_E_BUG, "%s is not quantized", module_path);
-    if ((rc = stored_spec(&spec, ckpt, module_path, n_out, k_in, err)) != SW_OK) {
+    if ((rc = sw_checkpoint_stored_spec(&spec, ckpt, module_path, n_out, k_in, err)) != SW_OK) {
         sw_err_prefix(err, "%s: %s", ckpt->dir, module_path);
         return rc;
     }
@@ -375,7 +392,7 @@ sw_code sw_checkpoint_tiles(sw_tiles *out, const sw_checkpoint *ckpt, const char
 
     if (!sw_checkpoint_has_tiles(ckpt))
         return SW_FAIL(err, SW_E_BUG, "%s is not stored as tiles", module_path);
-    if ((rc = stored_spec(&spec, ckpt, module_path, n_out, k_in, err)) != SW_OK ||
+    if ((rc = sw_checkpoint_stored_spec(&spec, ckpt, module_path, n_out, k_in, err)) != SW_OK ||
         (rc = map_parts(out, ckpt, &spec, module_path, n_out, k_in, err)) != SW_OK)
         sw_err_prefix(err, "%s: %s", ckpt->dir, module_path);
     return rc;

@@ -33,6 +33,11 @@ bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_pa
 /* The scheme that quantization_config gives the linear at `module_path`. SW_E_FORMAT: none. */
 sw_code sw_checkpoint_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
                            sw_err *err) SW_MUST_USE;
+/* The same as the linear is stored: with the dtype of its scales, and is_scattered when it has a
+ * g_idx that says more than the group size does. Reads no codes. */
+sw_code sw_checkpoint_stored_spec(sw_qspec *out, const sw_checkpoint *ckpt,
+                                  const char *module_path, int64_t n_out, int64_t k_in,
+                                  sw_err *err) SW_MUST_USE;
 /* The logical weight of a quantized linear; q is allocated here, freed by sw_qtensor_free. */
 sw_code sw_checkpoint_qtensor(sw_qtensor *q, const sw_checkpoint *ckpt, const char *module_path,
                               int64_t n_out, int64_t k_in, sw_err *err) SW_MUST_USE;

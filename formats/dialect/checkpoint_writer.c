@@ -13,7 +13,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/dialect/checkpoint.h"
-#include "formats/dialect/config_text.h"
+#include "formats/dialect/dialect_common.h"
 #include "formats/dialect/writer_internal.h"
 
 #define SLACK_BYTES ((uint64_t)4 << 20) /* headers, index, config and manifest */
@@ -74,7 +74,7 @@ static sw_code gather_rules(sw_ckpt_writer *w, sw_err *err)
     sw_code rc;
 
     for (int64_t i = 0; i < w->n_claims; i++)
-        is_mixed = is_mixed || !sw_qspec_same(&w->claims[i].spec, &w->qconfig.spec);
+        is_mixed = is_mixed || !sw_config_is_one(&w->claims[i].spec, &w->qconfig.spec);
     if (!is_mixed) return SW_OK;
     if ((rc = SW_ARENA_TAKE(&rules, &w->arena, w->n_claims, err)) != SW_OK) return rc;
     for (int64_t i = 0; i < w->n_claims; i++)
@@ -170,7 +170,7 @@ static sw_code refuse_leftovers(const sw_ckpt_writer *w, sw_err *err)
     for (int64_t i = 0; i < sw_st_count(source->st); i++) {
         const char *name = sw_st_at(source->st, i)->name, *dot = strrchr(name, '.');
         char path[SW_PART_NAME_BYTES];
-        if (!dot || w->claim_of[i] != SW_COPIED || strcmp(dot + 1, parts[0].suffix) != 0) continue;
+        if (!dot || w->claim_of[i] >= 0 || strcmp(dot + 1, parts[0].suffix) != 0) continue;
         (void)snprintf(path, sizeof path, "%.*s", (int)(dot - name), name);
         if (sw_checkpoint_is_quantized(source, path))
             return SW_FAIL(err, SW_E_USAGE, "%s: \"%.*s\" is quantized already and would stay as "
@@ -200,6 +200,11 @@ static sw_code claim_tensors(sw_ckpt_writer *w, sw_err *err)
         w->source_bytes += sw_st_at(w->source->st, i)->view.size_bytes;
     }
     for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++) rc = claim_one(w, i, err);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        const sw_st_tensor *t = sw_st_at(w->source->st, i);
+        if (w->claim_of[i] == SW_COPIED && sw_writer_dtype(w, t) != t->view.dtype)
+            w->claim_of[i] = SW_CAST;
+    }
     return rc == SW_OK ? refuse_leftovers(w, err) : rc;
 }
 
@@ -278,10 +283,16 @@ static sw_code gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err 
     return rc;
 }
 
+static bool is_turned(const sw_ckpt_writer *w)
+{
+    return w->dialect->is_dense && w->source->model.arch->has_transposed_linears;
+}
+
 static sw_code declare_claim(sw_ckpt_writer *w, sw_claim *c, sw_err *err)
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
-    int n = w->dialect->declare(parts, &c->spec, c->n_out, c->k_in);
+    int n = is_turned(w) ? w->dialect->declare(parts, &c->spec, c->k_in, c->n_out)
+                         : w->dialect->declare(parts, &c->spec, c->n_out, c->k_in);
     sw_code rc = SW_OK;
 
     for (int i = 0; i < n && rc == SW_OK; i++) {
@@ -318,7 +329,7 @@ static sw_code declare_all(sw_ckpt_writer *w, sw_err *err)
             const sw_st_tensor *t = sw_st_at(w->source->st, i);
             if (t->shard != shard) continue;
             rc = w->claim_of[i] >= 0 ? declare_claimed(w, i, err)
-                                     : sw_st_writer_declare(w->st, t->name, t->view.dtype,
+                                     : sw_st_writer_declare(w->st, t->name, sw_writer_dtype(w, t),
                                                             t->view.n_dims, t->view.shape, err);
         }
     for (int64_t i = 0; i < w->n_claims; i++) w->claims[i].is_put = false;
@@ -432,7 +443,9 @@ static sw_code encode(encoded *out, const sw_ckpt_writer *w, const sw_qtensor *q
         if (rc == SW_OK)
             rc = sw_mem_get(&out->data[i], (int64_t)out->bytes[i], 1, part->suffix, err);
     }
-    return rc == SW_OK ? w->dialect->encode(out->data, q, err) : rc;
+    if (rc == SW_OK) rc = w->dialect->encode(out->data, q, err);
+    if (rc != SW_OK || !is_turned(w)) return rc;
+    return sw_writer_turn(&out->data[0], q->n_out, q->k_in, out->parts[0].dtype, err);
 }
 
 static sw_code write_encoded(sw_ckpt_writer *w, const char *module_path, const encoded *e,
@@ -501,9 +514,13 @@ static sw_code copy_unclaimed(sw_ckpt_writer *w, sw_err *err)
 
     for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
         const sw_st_tensor *t = sw_st_at(w->source->st, i);
-        if (w->claim_of[i] != SW_COPIED) continue;
-        rc = sw_st_writer_put(w->st, t->name, t->view.data, t->view.size_bytes, err);
-        w->copied_bytes += t->view.size_bytes;
+        if (w->claim_of[i] != SW_COPIED && w->claim_of[i] != SW_CAST) continue;
+        if (w->claim_of[i] == SW_CAST) {
+            rc = sw_writer_put_cast(w, t, err);
+        } else {
+            rc = sw_st_writer_put(w->st, t->name, t->view.data, t->view.size_bytes, err);
+            w->copied_bytes += t->view.size_bytes;
+        }
         sw_map_forget(t->view.data, t->view.size_bytes);
     }
     return rc;
@@ -523,45 +540,6 @@ static sw_code reconcile(const sw_ckpt_writer *w, sw_err *err)
     return SW_OK;
 }
 
-static sw_code put_text_file(const sw_ckpt_writer *w, const char *name, const char *text,
-                             sw_err *err)
-{
-    char path[SW_PATH_BYTES];
-    sw_code rc = sw_path_join(path, w->dir.work_path, name, err);
-
-    return rc == SW_OK ? sw_file_put(path, text, strlen(text), err) : rc;
-}
-
-static sw_code write_configs(const sw_ckpt_writer *w, sw_err *err)
-{
-    char path[SW_PATH_BYTES], *spliced = NULL, *side = NULL;
-    cJSON *object = NULL;
-    sw_map map = {0};
-    sw_code rc;
-
-    if ((rc = w->dialect->write_config(&object, &w->qconfig, err)) != SW_OK) return rc;
-    if ((rc = sw_path_join(path, w->source->dir, "config.json", err)) != SW_OK ||
-        (rc = sw_map_open(&map, path, err)) != SW_OK ||
-        (rc = sw_config_splice(&spliced, (const char *)map.data, map.size_bytes, object, err)) !=
-            SW_OK ||
-        (rc = put_text_file(w, "config.json", spliced, err)) != SW_OK)
-        goto done;
-    if (!w->dialect->side_config) goto done;
-    if (w->dialect->write_side) {
-        cJSON_Delete(object);
-        object = NULL;
-        if ((rc = w->dialect->write_side(&object, &w->qconfig, err)) != SW_OK) goto done;
-    }
-    if ((rc = sw_json_pretty(&side, object, 0, err)) == SW_OK)
-        rc = put_text_file(w, w->dialect->side_config, side, err);
-done:
-    sw_map_close(&map);
-    sw_mem_put(spliced);
-    sw_mem_put(side);
-    cJSON_Delete(object);
-    return rc;
-}
-
 sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err)
 {
     sw_code rc = SW_OK;
@@ -577,7 +555,7 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
         (rc = reconcile(w, err)) != SW_OK ||
         (rc = sw_st_writer_commit(w->st, err)) != SW_OK ||
         (rc = sw_dir_copy_side(&w->listing, w->source->dir, w->dir.work_path, err)) != SW_OK ||
-        (rc = write_configs(w, err)) != SW_OK ||
+        (rc = sw_writer_put_configs(w, err)) != SW_OK ||
         (rc = sw_manifest_write(manifest, w->sources, w->dir.work_path, err)) != SW_OK)
         return rc;
     return sw_out_dir_commit(&w->dir, err);

@@ -72,17 +72,26 @@ static size_t skip_value(const char *text, size_t at, size_t n)
     return n;
 }
 
-static bool is_quant_key(const char *key, size_t n)
+/* Texts come with their quotes. */
+static bool is_one_of(const char *const names[2], const char *key, size_t n)
 {
-    static const char *const names[] = {"\"quantization_config\"", "\"compression_config\""};
-
     for (int i = 0; i < 2; i++)
         if (n == strlen(names[i]) && !memcmp(key, names[i], n)) return true;
     return false;
 }
 
+static const char *const quant_keys[2] = {"\"quantization_config\"", "\"compression_config\""};
+static const char *const dtype_keys[2] = {"\"torch_dtype\"", "\"dtype\""};
+
+static void put_text(char *to, size_t *n, const char *text)
+{
+    memcpy(to + *n, text, strlen(text));
+    *n += strlen(text);
+}
+
 /* Copy the members to keep, each with the blanks before it; returns how much was written. */
-static size_t copy_members(char *to, const char *text, size_t at, size_t n_bytes)
+static size_t copy_members(char *to, const char *text, size_t at, size_t n_bytes,
+                           const char *dtype)
 {
     size_t n = 0;
 
@@ -93,10 +102,16 @@ static size_t copy_members(char *to, const char *text, size_t at, size_t n_bytes
         end = skip_blanks(text, key_end, n_bytes);
         if (end < n_bytes && text[end] == ':') end = skip_blanks(text, end + 1, n_bytes);
         end = skip_value(text, end, n_bytes);
-        if (!is_quant_key(text + key, key_end - key)) {
+        if (!is_one_of(quant_keys, text + key, key_end - key)) {
+            bool is_dtype = dtype && is_one_of(dtype_keys, text + key, key_end - key);
             if (n) to[n++] = ',';
-            memcpy(to + n, text + from, end - from);
-            n += end - from;
+            memcpy(to + n, text + from, (is_dtype ? key_end : end) - from);
+            n += (is_dtype ? key_end : end) - from;
+            if (is_dtype) {
+                put_text(to, &n, ": \"");
+                put_text(to, &n, dtype);
+                put_text(to, &n, "\"");
+            }
         }
         at = skip_blanks(text, end, n_bytes);
         if (at < n_bytes && text[at] == ',') at++;
@@ -104,14 +119,8 @@ static size_t copy_members(char *to, const char *text, size_t at, size_t n_bytes
     return n;
 }
 
-static void put_text(char *to, size_t *n, const char *text)
-{
-    memcpy(to + *n, text, strlen(text));
-    *n += strlen(text);
-}
-
 sw_code sw_config_splice(char **out, const char *text, size_t n_bytes, const cJSON *quant_config,
-                         sw_err *err)
+                         const char *dtype, sw_err *err)
 {
     size_t start = skip_blanks(text, 0, n_bytes), n = 0, kept;
     char *pretty = NULL, *spliced = NULL;
@@ -120,15 +129,17 @@ sw_code sw_config_splice(char **out, const char *text, size_t n_bytes, const cJS
 
     if (start >= n_bytes || text[start] != '{')
         return SW_FAIL(err, SW_E_FORMAT, "config.json is not an object");
-    if ((rc = sw_json_pretty(&pretty, quant_config, 2, err)) != SW_OK) return rc;
-    rc = SW_MEM_GET(&spliced, n_bytes + strlen(pretty) + 64, "config.json", err);
+    if (quant_config && (rc = sw_json_pretty(&pretty, quant_config, 2, err)) != SW_OK) return rc;
+    rc = SW_MEM_GET(&spliced, n_bytes + (pretty ? strlen(pretty) : 0) + 128, "config.json", err);
     if (rc != SW_OK) goto done;
     spliced[n++] = '{';
-    kept = copy_members(spliced + n, text, start + 1, n_bytes);
+    kept = copy_members(spliced + n, text, start + 1, n_bytes, dtype);
     n += kept;
-    put_text(spliced, &n, kept ? "," : "");
-    put_text(spliced, &n, "\n  \"quantization_config\": ");
-    put_text(spliced, &n, pretty);
+    if (pretty) {
+        put_text(spliced, &n, kept ? "," : "");
+        put_text(spliced, &n, "\n  \"quantization_config\": ");
+        put_text(spliced, &n, pretty);
+    }
     put_text(spliced, &n, "\n}\n");
     /* an escaped spelling of the key would slip through above and show here as a duplicate */
     rc = sw_json_parse(&parsed, spliced, n, &sw_json_caps_config, "new config.json", err);

@@ -11,9 +11,10 @@
 sw_code sw_json_pretty(char **out, const cJSON *value, int indent, sw_err *err) SW_MUST_USE;
 
 /* The object in `text` (n_bytes, already parsed once) with its quantization_config, under either
- * of the names in use, removed and `quant_config` as its last member. Freed by sw_mem_put.
+ * of the names in use, removed and `quant_config`, unless it is NULL, as its last member. With a
+ * `dtype` ("bfloat16") its top-level torch_dtype or dtype says that instead. Freed by sw_mem_put.
  * SW_E_FORMAT: not an object. */
 sw_code sw_config_splice(char **out, const char *text, size_t n_bytes, const cJSON *quant_config,
-                         sw_err *err) SW_MUST_USE;
+                         const char *dtype, sw_err *err) SW_MUST_USE;
 
 #endif

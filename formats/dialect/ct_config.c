@@ -59,7 +59,8 @@ bool sw_ct_add_weights(cJSON *group, const sw_qspec *spec)
     return w &&
            add_common(w, spec->num, spec->is_symmetric, strategy, is_block ? 0 : spec->group_elems,
                       spec) &&
-           cJSON_AddBoolToObject(w, "dynamic", false) && cJSON_AddNullToObject(w, "actorder") &&
+           cJSON_AddBoolToObject(w, "dynamic", false) &&
+           add_text_or_null(w, "actorder", spec->is_scattered ? "group" : NULL) &&
            cJSON_AddStringToObject(w, "observer", "minmax") &&
            cJSON_AddObjectToObject(w, "observer_kwargs") &&
            (!dtype || cJSON_AddStringToObject(w, "scale_dtype", dtype));

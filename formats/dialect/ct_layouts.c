@@ -53,7 +53,10 @@ sw_code sw_ct_can_hold(const sw_qspec *spec, int64_t k_in, sw_err *err)
 {
     sw_code rc = sw_hold_division("compressed-tensors", spec, k_in, err);
 
-    if (rc != SW_OK) return rc;
+    if (rc != SW_OK || (rc = sw_hold_neighbours(sw_ct_format(spec) ? sw_ct_format(spec)
+                                                                   : "compressed-tensors",
+                                                spec, err)) != SW_OK)
+        return rc;
     if (!sw_ct_format(spec))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "compressed-tensors: has no format for %s weights; "
                        "use --format swage", spec->num->name);

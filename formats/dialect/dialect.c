@@ -126,6 +126,14 @@ sw_code sw_hold_classic(const char *dialect, const sw_qspec *spec, sw_err *err)
                    "swage", dialect);
 }
 
+sw_code sw_hold_neighbours(const char *dialect, const sw_qspec *spec, sw_err *err)
+{
+    if (!spec->is_scattered) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has groups of neighbouring columns, and act-order "
+                   "(a g_idx) scatters these; use --format gptq, gptq_v2 or compressed-tensors",
+                   dialect);
+}
+
 sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err)
 {
     sw_code rc = sw_hold_classic(dialect, spec, err);
@@ -134,6 +142,35 @@ sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, 
     if (spec->scale_dtype != SW_DTYPE_F16 && spec->scale_dtype != SW_DTYPE_BF16)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: scales are F16 or BF16, not %s", dialect,
                        sw_dtype_name(spec->scale_dtype));
+    return SW_OK;
+}
+
+void sw_g_idx_store(void *dst, const sw_qtensor *q)
+{
+    for (int64_t k = 0; k < q->k_in; k++) {
+        int64_t group = q->spec.group_elems ? k / q->spec.group_elems : 0;
+        sw_store_le32((uint8_t *)dst + 4 * k, q->g_idx ? (uint32_t)q->g_idx[k] : (uint32_t)group);
+    }
+}
+
+/* Keep a g_idx only when it says more than k / group. */
+sw_code sw_g_idx_load(sw_qtensor *q, const void *src, sw_err *err)
+{
+    const uint8_t *stored = src;
+    bool is_plain = true;
+    sw_code rc;
+
+    for (int64_t k = 0; k < q->k_in; k++) {
+        int32_t group = (int32_t)sw_load_le32(stored + 4 * k);
+        if (group < 0 || group >= q->n_groups)
+            return SW_FAIL(err, SW_E_FORMAT, "g_idx[%lld] = %d, there are %lld groups",
+                           (long long)k, group, (long long)q->n_groups);
+        if (group != (q->spec.group_elems ? k / q->spec.group_elems : 0)) is_plain = false;
+    }
+    q->spec.is_scattered = !is_plain;
+    if (is_plain) return SW_OK;
+    if (!q->g_idx && (rc = SW_MEM_GET(&q->g_idx, q->k_in, "g_idx", err)) != SW_OK) return rc;
+    for (int64_t k = 0; k < q->k_in; k++) q->g_idx[k] = (int32_t)sw_load_le32(stored + 4 * k);
     return SW_OK;
 }
 
@@ -207,10 +244,15 @@ sw_code sw_config_read_spec(sw_qspec *spec, const cJSON *object, sw_err *err)
     return sw_config_group(&spec->group_elems, object, "group_size", err);
 }
 
+bool sw_config_is_one(const sw_qspec *a, const sw_qspec *b)
+{
+    return sw_qspec_same(a, b) && a->is_scattered == b->is_scattered;
+}
+
 bool sw_config_is_first(const sw_qconfig *config, int64_t at)
 {
     for (int64_t i = 0; i < at; i++)
-        if (sw_qspec_same(&config->rules[i].spec, &config->rules[at].spec)) return false;
+        if (sw_config_is_one(&config->rules[i].spec, &config->rules[at].spec)) return false;
     return true;
 }
 

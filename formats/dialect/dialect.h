@@ -18,6 +18,7 @@ typedef struct sw_part {
     const char *suffix; /* joined to the module path by '.' */
     bool is_scale;      /* dtype is the spec's scale_dtype; a stored file may differ in it */
     bool is_optional;   /* always written; a file without it is read as if it held the default */
+    bool is_g_idx;      /* I32 [k_in], group of each column; any below 0: never filled in */
     sw_dtype dtype;
     int32_t n_dims;
     int64_t shape[SW_DIMS_MAX];
@@ -53,6 +54,7 @@ typedef struct sw_dialect {
     bool is_stacked;             /* experts alone, all of a layer in one tensor a part: see
                                     expert_stack.h */
     bool holds_kv_scales;        /* loaders look for k_scale and v_scale of attention */
+    bool is_dense;               /* "weight" in floats of scale_dtype: written, never detected */
     const char *side_config;     /* file beside config.json that says the scheme too, or NULL */
     const char *const *metadata; /* key, value, ..., NULL for the container's metadata; or NULL */
     int zero_min;                /* for sw_qspec.zero_min; can_hold refuses a smaller one */
@@ -89,6 +91,9 @@ typedef struct sw_dialect {
 extern const sw_dialect *const sw_dialects[]; /* ends with NULL */
 const sw_dialect *sw_dialect_find(const char *name);            /* NULL when unknown */
 const sw_dialect *sw_dialect_detect(const cJSON *quant_config); /* NULL when nobody claims it */
+/* "bf16", "f16", "f32": plain floats, as targets of a conversion; see dialect_dense.c. */
+extern const sw_dialect *const sw_dense_dialects[]; /* ends with NULL */
+const sw_dialect *sw_dense_find(const char *name);  /* NULL when unknown */
 /* What the dialect decides of a scheme: the dtype of scales that no format fixes, and zero_min. */
 void sw_dialect_fit_spec(sw_qspec *spec, const sw_dialect *dialect, sw_dtype model_dtype);
 

@@ -32,7 +32,14 @@ sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, 
  * with inputs as they are: what the older dialects know. */
 sw_code sw_hold_division(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err);
 sw_code sw_hold_classic(const char *dialect, const sw_qspec *spec, sw_err *err);
+/* And that groups are of neighbouring columns. */
+sw_code sw_hold_neighbours(const char *dialect, const sw_qspec *spec, sw_err *err);
 bool sw_spec_is_classic(const sw_qspec *spec);
+
+/* Stored I32 [k_in], the group of each column. load keeps it, and says is_scattered, only when it
+ * says more than the group size does; SW_E_FORMAT: a group that there is not. */
+void sw_g_idx_store(void *dst, const sw_qtensor *q);
+sw_code sw_g_idx_load(sw_qtensor *q, const void *src, sw_err *err);
 
 /* Stored I64 [n_out, k_in] against the weight it came with. */
 void sw_shape_store(void *dst, const sw_qtensor *q);
@@ -57,6 +64,8 @@ sw_code sw_config_read_spec(sw_qspec *spec, const cJSON *object, sw_err *err);
 /* What goes beyond them, see config_beyond.c; absent keys leave *spec. */
 bool sw_config_add_beyond(cJSON *object, const sw_qspec *spec);
 sw_code sw_config_read_beyond(sw_qspec *spec, const cJSON *object, sw_err *err);
+/* Same scheme, and both with a g_idx or both without. */
+bool sw_config_is_one(const sw_qspec *a, const sw_qspec *b);
 /* true when no rule before config->rules[at] has its scheme. */
 bool sw_config_is_first(const sw_qconfig *config, int64_t at);
 

@@ -6,6 +6,7 @@
  *   P.weight_scale       F16|BF16 [N, G]              G = 1 for one group per channel
  *   P.weight_shape       I64      [2]                 N, K
  *   P.weight_zero_point  I32      [ceil(N*b/32), G]   asymmetric only, streams along n
+ *   P.weight_g_idx       I32      [K]                 actorder "group" only; -1: never filled in
  * Codes and zero points are signed there and stored with 2^(b-1) added; that sum is exactly the
  * unsigned code here. With 3 bits, 32 codes fill 3 words (files before version 0.16 put 10 in
  * each word; their width gives them away and they are refused).
@@ -20,7 +21,13 @@
 #define CT_VERSION "0.16.0"
 #define CT_FORMAT "pack-quantized"
 
-enum { PART_PACKED, PART_SCALE, PART_SHAPE, PART_ZERO_POINT };
+enum { PART_PACKED, PART_SCALE, PART_SHAPE, PART_REST };
+
+static int zero_part(const sw_qspec *spec) { return spec->is_symmetric ? -1 : PART_REST; }
+static int g_idx_part(const sw_qspec *spec)
+{
+    return spec->is_scattered ? PART_REST + !spec->is_symmetric : -1;
+}
 
 static bool is_pack_quantized(const sw_qspec *spec)
 {
@@ -51,10 +58,13 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
     out[PART_SCALE] = sw_part_2d("weight_scale", spec->scale_dtype, n_out, n_groups);
     out[PART_SCALE].is_scale = true;
     out[PART_SHAPE] = sw_part_1d("weight_shape", SW_DTYPE_I64, 2);
-    if (spec->is_symmetric) return PART_ZERO_POINT;
-    out[PART_ZERO_POINT] = sw_part_2d("weight_zero_point", SW_DTYPE_I32,
-                                      sw_words_count(n_out, bits), n_groups);
-    return PART_ZERO_POINT + 1;
+    if (zero_part(spec) >= 0)
+        out[zero_part(spec)] = sw_part_2d("weight_zero_point", SW_DTYPE_I32,
+                                          sw_words_count(n_out, bits), n_groups);
+    if (g_idx_part(spec) < 0) return PART_REST + !spec->is_symmetric;
+    out[g_idx_part(spec)] = sw_part_1d("weight_g_idx", SW_DTYPE_I32, k_in);
+    out[g_idx_part(spec)].is_g_idx = true;
+    return g_idx_part(spec) + 1;
 }
 
 static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
@@ -62,16 +72,16 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
     sw_words at;
 
     if (!is_pack_quantized(&q->spec)) return sw_ct_encode(parts, q, err);
-    if (q->g_idx)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "compressed-tensors is written with groups of "
-                       "neighbouring columns, and a g_idx scatters these; use --format gptq");
+    if (q->g_idx && !q->spec.is_scattered)
+        return SW_FAIL(err, SW_E_BUG, "a g_idx, and a spec that does not say so");
     sw_packs[SW_PACK_K_WORDS].layout(&at, q->n_out, q->k_in, q->spec.num->bits);
     sw_words_pack(parts[PART_PACKED], q->codes, &at, 0);
     sw_scales_store(parts[PART_SCALE], q, false);
     sw_shape_store(parts[PART_SHAPE], q);
+    if (q->g_idx) sw_g_idx_store(parts[g_idx_part(&q->spec)], q);
     if (!q->zeros) return SW_OK;
     sw_packs[SW_PACK_N_WORDS].layout(&at, q->n_out, q->n_groups, q->spec.num->bits);
-    sw_words_pack(parts[PART_ZERO_POINT], q->zeros, &at, 0);
+    sw_words_pack(parts[zero_part(&q->spec)], q->zeros, &at, 0);
     return SW_OK;
 }
 
@@ -86,10 +96,11 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     sw_packs[SW_PACK_K_WORDS].layout(&at, q->n_out, q->k_in, q->spec.num->bits);
     sw_words_unpack(q->codes, parts[PART_PACKED], &at, 0);
     sw_scales_load(q, parts[PART_SCALE], false);
-    if (!q->zeros) return SW_OK;
-    sw_packs[SW_PACK_N_WORDS].layout(&at, q->n_out, q->n_groups, q->spec.num->bits);
-    sw_words_unpack(q->zeros, parts[PART_ZERO_POINT], &at, 0);
-    return SW_OK;
+    if (q->zeros) {
+        sw_packs[SW_PACK_N_WORDS].layout(&at, q->n_out, q->n_groups, q->spec.num->bits);
+        sw_words_unpack(q->zeros, parts[zero_part(&q->spec)], &at, 0);
+    }
+    return q->spec.is_scattered ? sw_g_idx_load(q, parts[g_idx_part(&q->spec)], err) : SW_OK;
 }
 
 static bool add_ignore(cJSON *root, const sw_qconfig *config)
@@ -115,7 +126,7 @@ static bool add_targets(cJSON *group, const sw_qconfig *config, const sw_qspec *
 
     if (ok && !config->n_rules) return sw_config_append(targets, "Linear");
     for (int64_t i = 0; ok && i < config->n_rules; i++)
-        if (sw_qspec_same(&config->rules[i].spec, spec))
+        if (sw_config_is_one(&config->rules[i].spec, spec))
             ok = sw_config_append(targets, config->rules[i].pattern);
     return ok;
 }
@@ -220,17 +231,13 @@ static sw_code refuse_extras(const cJSON *object, sw_err *err)
 
 /* actorder "group" (also written true or "dynamic") moves columns between groups at run time;
  * "weight" and "static" only changed the order of solving. */
-static sw_code check_actorder(const cJSON *weights, sw_err *err)
+static bool stores_g_idx(const cJSON *weights)
 {
     const cJSON *order = sw_json_member(weights, "actorder");
-    bool is_static = !order || cJSON_IsFalse(order) ||
-                     (cJSON_IsString(order) && (!strcmp(order->valuestring, "weight") ||
-                                                !strcmp(order->valuestring, "static")));
 
-    if (!is_static)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "actorder \"group\" permutes columns at run time, "
-                       "which no kernel here does; re-export with actorder \"static\"");
-    return SW_OK;
+    return order && !cJSON_IsFalse(order) &&
+           !(cJSON_IsString(order) && (!strcmp(order->valuestring, "weight") ||
+                                       !strcmp(order->valuestring, "static")));
 }
 
 static sw_code read_weights(sw_qspec *spec, const cJSON *weights, sw_err *err)
@@ -242,9 +249,9 @@ static sw_code read_weights(sw_qspec *spec, const cJSON *weights, sw_err *err)
     if (dynamic && !cJSON_IsFalse(dynamic))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "weights quantized at run time (dynamic)");
     if ((rc = sw_ct_read_num(&spec->num, weights, err)) != SW_OK ||
-        (rc = sw_json_bool(&spec->is_symmetric, weights, "symmetric", err)) != SW_OK ||
-        (rc = check_actorder(weights, err)) != SW_OK)
+        (rc = sw_json_bool(&spec->is_symmetric, weights, "symmetric", err)) != SW_OK)
         return rc;
+    spec->is_scattered = stores_g_idx(weights);
     return sw_ct_read_strategy(spec, weights, err);
 }
 
@@ -337,7 +344,7 @@ static sw_code read_groups(sw_qconfig *out, const cJSON *object, sw_arena *arena
         sw_qspec one = {.scale_dtype = out->spec.scale_dtype};
         if ((rc = read_group(&one, group, err)) != SW_OK) return rc;
         if (group == groups->child) first = one;
-        is_mixed = is_mixed || !sw_qspec_same(&one, &first);
+        is_mixed = is_mixed || !sw_config_is_one(&one, &first);
         if ((rc = read_targets(out, rules, group, &one, arena, err)) != SW_OK) return rc;
     }
     if (out->has_no_default) out->spec = first;

@@ -49,7 +49,7 @@ static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_er
     sw_code rc = sw_hold_division("fp8", spec, k_in, err);
 
     (void)n_out;
-    if (rc != SW_OK) return rc;
+    if (rc != SW_OK || (rc = sw_hold_neighbours("fp8", spec, err)) != SW_OK) return rc;
     if (spec->num != &sw_nums[SW_NUM_E4M3])
         return SW_FAIL(err, SW_E_UNSUPPORTED, "fp8: holds e4m3 weights, not %s; " ELSEWHERE,
                        spec->num->name);

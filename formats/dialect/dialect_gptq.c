@@ -66,6 +66,7 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
     out[PART_SCALES].is_scale = true;
     out[PART_G_IDX] = sw_part_1d("g_idx", SW_DTYPE_I32, k_in);
     out[PART_G_IDX].is_optional = true;
+    out[PART_G_IDX].is_g_idx = true;
     return PART_COUNT;
 }
 
@@ -80,7 +81,6 @@ static void zeros_layout(sw_words *at, const sw_qtensor *q)
 static sw_code encode(void *const parts[], const sw_qtensor *q, int zero_offset, sw_err *err)
 {
     uint8_t sym_zero = (uint8_t)q->spec.num->sym_zero;
-    uint8_t *g_idx = parts[PART_G_IDX];
     sw_words at;
 
     for (int64_t i = 0; zero_offset && q->zeros && i < q->n_out * q->n_groups; i++)
@@ -93,10 +93,7 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, int zero_offset,
     zeros_layout(&at, q);
     sw_words_pack(parts[PART_QZEROS], q->zeros ? q->zeros : &sym_zero, &at, -zero_offset);
     sw_scales_store(parts[PART_SCALES], q, true);
-    for (int64_t k = 0; k < q->k_in; k++) {
-        int64_t group = q->spec.group_elems ? k / q->spec.group_elems : 0;
-        sw_store_le32(g_idx + 4 * k, q->g_idx ? (uint32_t)q->g_idx[k] : (uint32_t)group);
-    }
+    sw_g_idx_store(parts[PART_G_IDX], q);
     return SW_OK;
 }
 
@@ -124,31 +121,12 @@ static sw_code check_symmetric(const sw_qtensor *q, const void *words, int zero_
     return SW_OK;
 }
 
-/* Keep a g_idx only when it says more than k / group. */
-static sw_code decode_g_idx(sw_qtensor *q, const uint8_t *stored, sw_err *err)
-{
-    bool is_plain = true;
-    sw_code rc;
-
-    for (int64_t k = 0; k < q->k_in; k++) {
-        int32_t group = (int32_t)sw_load_le32(stored + 4 * k);
-        if (group < 0 || group >= q->n_groups)
-            return SW_FAIL(err, SW_E_FORMAT, "g_idx[%lld] = %d, there are %lld groups",
-                           (long long)k, group, (long long)q->n_groups);
-        if (group != (q->spec.group_elems ? k / q->spec.group_elems : 0)) is_plain = false;
-    }
-    if (is_plain) return SW_OK;
-    if (!q->g_idx && (rc = SW_MEM_GET(&q->g_idx, q->k_in, "g_idx", err)) != SW_OK) return rc;
-    for (int64_t k = 0; k < q->k_in; k++) q->g_idx[k] = (int32_t)sw_load_le32(stored + 4 * k);
-    return SW_OK;
-}
-
 static sw_code decode(sw_qtensor *q, const void *const parts[], int zero_offset, sw_err *err)
 {
     sw_words at;
     sw_code rc;
 
-    if (parts[PART_G_IDX] && (rc = decode_g_idx(q, parts[PART_G_IDX], err)) != SW_OK) return rc;
+    if (parts[PART_G_IDX] && (rc = sw_g_idx_load(q, parts[PART_G_IDX], err)) != SW_OK) return rc;
     if (!q->zeros && (rc = check_symmetric(q, parts[PART_QZEROS], zero_offset, err)) != SW_OK)
         return rc;
     sw_packs[SW_PACK_K_WORDS_T].layout(&at, q->n_out, q->k_in, q->spec.num->bits);

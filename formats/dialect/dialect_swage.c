@@ -56,7 +56,9 @@ static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_er
 
     (void)n_out;
     codes.n_outliers = 0;
-    if ((rc = sw_hold_division("swage", &codes, k_in, err)) != SW_OK) return rc;
+    if ((rc = sw_hold_division("swage", &codes, k_in, err)) != SW_OK ||
+        (rc = sw_hold_neighbours("swage", spec, err)) != SW_OK)
+        return rc;
     if (spec->n_outliers < 0 || spec->n_outliers > k_in)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "swage: %lld outlier channels of %lld",
                        (long long)spec->n_outliers, (long long)k_in);

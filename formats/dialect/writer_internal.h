@@ -11,6 +11,7 @@
 #define SW_PART_NAME_BYTES 1024
 #define SW_COPIED (-1)  /* claim_of: bit by bit */
 #define SW_CHANGED (-2) /* written already, with other values */
+#define SW_CAST (-3)    /* written in another dtype */
 
 typedef struct sw_claim {
     const char *module_path;
@@ -46,6 +47,18 @@ bool sw_claim_lies_in(const sw_claim *c, const sw_st_tensor *t);
 /* "<module>.bias" of such experts: declare it, and in the end write it. */
 sw_code sw_writer_declare_bias(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
 sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
+/* config.json, that of the source with another quantization_config, and what repeats it. */
+sw_code sw_writer_put_configs(const sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
+/* What a tensor that no linear claims becomes; its own dtype but where the target is dense. */
+sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t);
+sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err) SW_MUST_USE;
+/* What config.json calls the dtype of a dense target; NULL: leave it. */
+const char *sw_writer_dtype_text(const sw_ckpt_writer *w);
+/* Replace a buffer [rows, cols] by its transpose: how some architectures store linears. */
+sw_code sw_writer_turn(void **data, int64_t rows, int64_t cols, sw_dtype dtype,
+                       sw_err *err) SW_MUST_USE;
 
 /* The scales of a quantized cache. SW_E_UNSUPPORTED: the dialect has no place for them. */
 sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;

@@ -30,7 +30,8 @@ sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized "
                        "cache; use --format compressed-tensors or fp8", w->dialect->name);
     for (int64_t i = 0; i < 2 * w->source->model.n_layers && rc == SW_OK; i++)
-        if ((rc = kv_name(name, w, i / 2, (int)(i % 2), err)) == SW_OK)
+        if ((rc = kv_name(name, w, i / 2, (int)(i % 2), err)) == SW_OK &&
+            !sw_st_find(w->source->st, name)) /* those of a source are copied */
             rc = sw_st_writer_declare(w->st, name, SW_DTYPE_F32, 1, &one, err);
     return rc;
 }

@@ -14,6 +14,9 @@
 extern "C" {
 #endif
 
+/* Floats from here on have no finite F16: halfway beyond 65504. */
+#define SW_F16_OVERFLOW 65520.0f
+
 static inline uint32_t sw_f32_bits(float v)
 {
     uint32_t bits;

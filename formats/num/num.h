@@ -79,9 +79,11 @@ typedef struct sw_qspec {
     bool has_global;      /* scales are relative to one float of the tensor (NVFP4) */
     sw_act act;
     int64_t n_outliers;   /* input channels whose weights stay F16, beside the codes */
+    bool is_scattered;    /* a g_idx says which group a column is in (act-order) */
 } sw_qspec;
 
-/* true when both store a weight alike; zero_min, a limit of the dialect, does not count. */
+/* true when both store a weight alike; zero_min, a limit of the dialect, does not count, nor does
+ * is_scattered, which dialects with a g_idx store beside it. */
 bool sw_qspec_same(const sw_qspec *a, const sw_qspec *b);
 
 static inline int64_t sw_qspec_groups(const sw_qspec *spec, int64_t k_in)

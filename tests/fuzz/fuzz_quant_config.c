@@ -117,7 +117,7 @@ static void splice(const char *text, size_t size)
     char *spliced = NULL;
     sw_err err = {0};
 
-    if (quant && sw_config_splice(&spliced, text, size, quant, &err) == SW_OK) {
+    if (quant && sw_config_splice(&spliced, text, size, quant, NULL, &err) == SW_OK) {
         insist(sw_json_parse(&parsed, spliced, strlen(spliced), &sw_json_caps_config, "spliced",
                              &err) == SW_OK);
         insist(sw_json_member(parsed, "quantization_config") != NULL);

@@ -389,6 +389,10 @@ static void what_others_write_is_read(void **state)
         {CT_HEAD "{\"weights\":{\"num_bits\":8,\"group_size\":-1,\"symmetric\":false,"
          "\"actorder\":\"static\"},\"input_activations\":null}},\"format\":\"pack-quantized\"}",
          "compressed-tensors", 8, 0, false},
+        {CT_HEAD "{\"weights\":{\"num_bits\":4,\"group_size\":128,\"actorder\":\"group\"}}}}",
+         "compressed-tensors", 4, 128, true},
+        {CT_HEAD "{\"weights\":{\"num_bits\":4,\"group_size\":128,\"actorder\":true}}}}",
+         "compressed-tensors", 4, 128, true},
         {CT_HEAD "{\"weights\":" CT_W4 ",\"format\":\"pack-quantized\"},\"group_1\":{\"weights\":"
          CT_W4 "}},\"format\":\"mixed-precision\",\"sparsity_config\":{\"format\":\"dense\"}}",
          "compressed-tensors", 4, 128, true},
@@ -441,10 +445,6 @@ static const refusal refusals[] = {
     {CT_HEAD "{\"weights\":{\"num_bits\":8}}}}", SW_E_UNSUPPORTED, "\"tensor\""},
     {CT_HEAD "{\"weights\":{\"num_bits\":4,\"strategy\":\"group\"}}}}", SW_E_FORMAT,
      "without a group_size"},
-    {CT_HEAD "{\"weights\":{\"num_bits\":4,\"group_size\":128,\"actorder\":\"group\"}}}}",
-     SW_E_UNSUPPORTED, "actorder"},
-    {CT_HEAD "{\"weights\":{\"num_bits\":4,\"group_size\":128,\"actorder\":true}}}}",
-     SW_E_UNSUPPORTED, "actorder"},
     {CT_HEAD "{\"weights\":" CT_W4 ",\"input_activations\":{\"num_bits\":8}}}}",
      SW_E_UNSUPPORTED, "input_activations"},
     {CT_HEAD "{\"weights\":" CT_W4 ",\"format\":\"int-quantized\"}}}", SW_E_UNSUPPORTED,

@@ -1,0 +1,177 @@
+/* cmd_convert.c - `swage convert`: one dialect into another, exact or an explained refusal. */
+#include <stdio.h>
+#include <time.h>
+
+#include "formats/base/file.h"
+#include "tools/cmd.h"
+#include "tools/convert_job.h"
+#include "tools/names.h"
+#include "verify/verify.h"
+
+typedef struct convert_options {
+    sw_cmd_common common;
+    const char *out, *to, *scheme;
+    int may_replace, may_requantize, weights_only, checks;
+    uint64_t shard_bytes;
+} convert_options;
+
+#define AT(field) .offset = offsetof(convert_options, field)
+
+static const sw_opt options[] = {
+    {.name = "to", .letter = 't', .kind = SW_OPT_CHOICE, AT(to), .arg = "F",
+     .choices = sw_name_of_target, .help = "whose checkpoint it becomes"},
+    {.name = "format", .letter = 'f', .kind = SW_OPT_CHOICE, AT(to), .arg = "F",
+     .choices = sw_name_of_target, .help = "the same, as `quantize` calls it"},
+    {.name = "out", .letter = 'o', .kind = SW_OPT_TEXT, AT(out), .arg = "DIR",
+     .help = "where the checkpoint goes; complete or absent"},
+    {.name = "allow-requantize", .kind = SW_OPT_FLAG, AT(may_requantize), .set_to = 1,
+     .help = "where F cannot hold a weight as it is: decode it and round it to the nearest scheme "
+             "that F can hold"},
+    {.name = "scheme", .letter = 's', .kind = SW_OPT_CHOICE, AT(scheme), .arg = "S",
+     .choices = sw_name_of_scheme, .help = "what such weights become, instead of the nearest"},
+    {.name = "weights-only", .kind = SW_OPT_FLAG, AT(weights_only), .set_to = 1,
+     .help = "leave out how the source quantizes inputs: they stay as they come"},
+    {.name = "verify", .kind = SW_OPT_FLAG, AT(checks), .set_to = 1,
+     .help = "afterwards read the output back with the second decoder"},
+    {.name = "shard-size", .kind = SW_OPT_SIZE, AT(shard_bytes), .arg = "BYTES",
+     .help = "cut the output into files of at most this (default: 5G)"},
+    {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
+     .help = "replace an existing output"},
+    SW_CMD_THREADS_ROW,
+    SW_CMD_COMMON_ROWS,
+    {0},
+};
+
+static const convert_options defaults = {.shard_bytes = (uint64_t)5 << 30};
+
+static sw_code check_line(const convert_options *o, sw_err *err)
+{
+    if (!o->to) return SW_FAIL(err, SW_E_USAGE, "say what the checkpoint becomes: --to F");
+    if (!o->out) return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
+    if (o->scheme && !o->may_requantize)
+        return SW_FAIL(err, SW_E_USAGE, "--scheme says what to requantize to: give "
+                       "--allow-requantize as well");
+    if (!o->may_replace && sw_path_exists(o->out))
+        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
+    return SW_OK;
+}
+
+static sw_code read_back(const sw_convert_job *job, sw_err *err)
+{
+    sw_verify_options v = {.checkpoint_dir = job->options.out_dir,
+                           .n_threads = job->options.n_threads};
+    sw_report report = {0};
+    sw_code rc = sw_verify_run(&report, &v, err);
+
+    if (rc == SW_OK) rc = sw_report_verdict(&report, err);
+    sw_report_free(&report);
+    if (rc != SW_OK)
+        sw_err_prefix(err, "%s was written, but does not read back", job->options.out_dir);
+    return rc;
+}
+
+static sw_code print_json(sw_run *run, const sw_convert_job *job, double seconds, sw_err *err)
+{
+    cJSON *object = NULL;
+    sw_code rc = sw_convert_json(&object, job, "convert", true, err);
+
+    if (rc != SW_OK) return rc;
+    if (!cJSON_AddStringToObject(object, "out", job->options.out_dir) ||
+        !cJSON_AddNumberToObject(object, "source_bytes", (double)job->source_bytes) ||
+        !cJSON_AddNumberToObject(object, "out_bytes", (double)job->out_bytes) ||
+        !cJSON_AddNumberToObject(object, "seconds", seconds))
+        rc = sw_cmd_json_added(NULL, err);
+    if (rc == SW_OK) rc = sw_cmd_json_print(run, object, err);
+    cJSON_Delete(object);
+    return rc;
+}
+
+static const sw_convert_linear *worst(const sw_convert_job *job)
+{
+    const sw_convert_linear *worst = NULL;
+
+    for (int64_t i = 0; i < job->n_linears; i++)
+        if (job->linears[i].fate == SW_FATE_REQUANTIZED &&
+            (!worst || job->linears[i].error > worst->error))
+            worst = &job->linears[i];
+    return worst;
+}
+
+static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds)
+{
+    const sw_convert_linear *bad = worst(job);
+    const char *from = job->source.dialect ? job->source.dialect->name
+                                           : sw_dtype_name(job->source.model.dtype);
+    char in[16], out[16];
+
+    sw_term_bytes(in, (double)job->source_bytes);
+    sw_term_bytes(out, (double)job->out_bytes);
+    (void)printf("%s: %s -> %s, %s -> %s in %.1f s\n", job->options.out_dir, from,
+                 job->options.target->name, in, out, seconds);
+    for (int i = 0; i < SW_FATE_COUNT; i++)
+        if (job->n_of[i])
+            (void)printf("  %lld linears %s\n", (long long)job->n_of[i],
+                         sw_fate_name((sw_fate)i));
+    if (bad)
+        (void)printf("  largest relative error %.4f, of %s: %s\n", bad->error, bad->path, bad->why);
+    run->has_result = true;
+    return SW_OK;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static sw_code run_convert(sw_run *run, sw_err *err)
+{
+    const convert_options *o = run->options;
+    sw_convert_options c = {.source_dir = run->args[0], .out_dir = o->out,
+                            .may_replace = o->may_replace != 0,
+                            .may_requantize = o->may_requantize != 0,
+                            .weights_only = o->weights_only != 0,
+                            .shard_bytes = o->shard_bytes,
+                            .n_threads = (int)o->common.threads};
+    double start_s = now_s();
+    sw_convert_job *job = NULL;
+    sw_code rc = check_line(o, err);
+
+    if (rc != SW_OK || (rc = SW_ARENA_TAKE(&job, run->arena, 1, err)) != SW_OK) return rc;
+    c.target = sw_dialect_find(o->to) ? sw_dialect_find(o->to) : sw_dense_find(o->to);
+    c.scheme = o->scheme ? sw_scheme_find(o->scheme) : NULL;
+    if ((rc = sw_convert_plan(job, &c, &run->term->progress, err)) == SW_OK)
+        rc = sw_convert_run(job, err);
+    if (rc == SW_OK && o->checks && !c.target->is_dense) rc = read_back(job, err);
+    sw_term_clear(run->term);
+    if (rc == SW_OK)
+        rc = o->common.json ? print_json(run, job, now_s() - start_s, err)
+                            : print_text(run, job, now_s() - start_s);
+    sw_convert_free(job);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "swage convert MODEL-gptq --to compressed-tensors -o OUT",
+    "swage convert MODEL-fp8 --to bf16 -o OUT",
+    "swage convert MODEL-w8a8 --to gptq_v2 --weights-only -o OUT",
+    "swage convert MODEL-mxfp4 --to gptq --allow-requantize --scheme W4A16 -o OUT", NULL};
+
+const sw_cmd sw_cmd_convert = {
+    .name = "convert",
+    .args = "IN --to F -o OUT [--allow-requantize]",
+    .summary = "turn a checkpoint into another dialect, exact or an explained refusal",
+    .more = "IN is a model directory, quantized or not. Codes, scales, zero points and g_idx are\n"
+            "carried over unchanged; where F has no place for them, the refusal names the tensor,\n"
+            "the reason and what to do. The manifest says of every tensor what became of it.\n",
+    .options = options,
+    .options_bytes = sizeof(convert_options),
+    .defaults = &defaults,
+    .min_args = 1,
+    .max_args = 1,
+    .is_long = true,
+    .examples = examples,
+    .run = run_convert,
+};

@@ -1,0 +1,199 @@
+/* convert_job.c - see convert_job.h: the work. */
+#include "tools/convert_job.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/mem.h"
+#include "quant/frame.h"
+#include "tools/requantize.h"
+
+const char *sw_fate_name(sw_fate fate)
+{
+    static const char *const names[SW_FATE_COUNT] = {
+        [SW_FATE_EXACT] = "exact", [SW_FATE_DECODED] = "decoded",
+        [SW_FATE_REQUANTIZED] = "requantized"};
+
+    return names[fate];
+}
+
+void sw_convert_free(sw_convert_job *job)
+{
+    sw_checkpoint_close(&job->source);
+    sw_arena_free(&job->arena);
+    memset(job, 0, sizeof *job);
+}
+
+/* --- the writer --- */
+
+/* Module paths that the source leaves alone; patterns mean nothing to other dialects. */
+static sw_code plain_ignores(sw_qconfig *config, sw_convert_job *job, sw_err *err)
+{
+    const sw_qconfig *from = &job->source.qconfig;
+    const char **paths = NULL;
+    sw_code rc = SW_ARENA_TAKE(&paths, &job->arena, from->n_ignore, err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < from->n_ignore; i++)
+        if (!strpbrk(from->ignore[i], "*:^$[("))
+            paths[config->n_ignore++] = from->ignore[i];
+    config->ignore = paths;
+    return SW_OK;
+}
+
+/* true when the source holds scales for a cache in e4m3 of every layer. */
+static bool has_kv_scales(const sw_checkpoint *source)
+{
+    char path[256], name[300];
+
+    for (int64_t layer = 0; layer < source->model.n_layers; layer++) {
+        if (!sw_model_attention_path(path, &source->model, layer)) return false;
+        for (int i = 0; i < 2; i++) {
+            (void)snprintf(name, sizeof name, "%s.%s", path, i ? "v_scale" : "k_scale");
+            if (!sw_st_find(source->st, name)) return false;
+        }
+    }
+    return source->model.n_layers > 0;
+}
+
+static sw_code open_writer(sw_ckpt_writer **out, sw_convert_job *job, sw_err *err)
+{
+    const sw_convert_options *o = &job->options;
+    sw_qconfig config = {.damp = job->source.qconfig.damp};
+    sw_ckpt_linear *linears = NULL;
+    sw_code rc;
+
+    if ((rc = SW_ARENA_TAKE(&linears, &job->arena, job->n_linears, err)) != SW_OK ||
+        (rc = plain_ignores(&config, job, err)) != SW_OK)
+        return rc;
+    for (int64_t i = 0; i < job->n_linears; i++) {
+        const sw_convert_linear *l = &job->linears[i];
+        linears[i] = (sw_ckpt_linear){l->path, l->ref.n_out, l->ref.k_in, &l->to};
+        config.desc_act = config.desc_act || l->to.is_scattered;
+    }
+    if (job->n_linears) config.spec = job->linears[0].to;
+    config.has_kv_scales = o->target->holds_kv_scales && has_kv_scales(&job->source);
+    return sw_ckpt_writer_new(out, &job->source, o->out_dir, o->may_replace, o->target, &config,
+                              linears, job->n_linears, o->shard_bytes, err);
+}
+
+/* --- one linear --- */
+
+static sw_code decode_linear(float **out, const sw_convert_job *job, const sw_convert_linear *l,
+                             sw_err *err)
+{
+    sw_qtensor q = {0};
+    float *w = NULL;
+    sw_code rc = sw_checkpoint_qtensor(&q, &job->source, l->path, l->ref.n_out, l->ref.k_in, err);
+
+    if (rc == SW_OK)
+        rc = SW_MEM_GET(&w, l->ref.n_out * l->ref.k_in, "decoded weight", err);
+    if (rc == SW_OK) sw_qtensor_decode(w, &q);
+    sw_qtensor_free(&q);
+    *out = w;
+    return rc;
+}
+
+/* Largest magnitude over all that engines load as one with this linear, where they share one. */
+static sw_code fused_amax(double *out, const sw_convert_job *job, const sw_convert_linear *l,
+                          sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    *out = 0;
+    if (!l->to.has_global && l->to.scale_rows != SW_ROWS_ALL) return SW_OK;
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
+        const sw_convert_linear *other = &job->linears[i];
+        float *w = NULL;
+        if (other->ref.layer != l->ref.layer || other->ref.site != l->ref.site ||
+            other->ref.expert != l->ref.expert)
+            continue;
+        if ((rc = decode_linear(&w, job, other, err)) == SW_OK)
+            *out = fmax(*out, sw_weight_amax(w, other->ref.n_out * other->ref.k_in));
+        sw_mem_put(w);
+    }
+    return rc;
+}
+
+static sw_code round_again(sw_qtensor *q, sw_convert_job *job, sw_convert_linear *l, sw_err *err)
+{
+    double amax = 0;
+    float *w = NULL;
+    sw_code rc = fused_amax(&amax, job, l, err);
+
+    if (rc == SW_OK) rc = decode_linear(&w, job, l, err);
+    if (rc == SW_OK)
+        rc = sw_requantize(q, &l->error, w, l->ref.n_out, l->ref.k_in, &l->to, amax,
+                           job->options.n_threads, err);
+    sw_mem_put(w);
+    return rc;
+}
+
+/* The same weight under the words of the target: nothing of it changes. */
+static sw_code carry(sw_qtensor *q, const sw_convert_job *job, const sw_convert_linear *l,
+                     sw_err *err)
+{
+    sw_code rc = sw_checkpoint_qtensor(q, &job->source, l->path, l->ref.n_out, l->ref.k_in, err);
+
+    if (rc == SW_OK) q->spec = l->to;
+    return rc;
+}
+
+static sw_code convert_linear(sw_ckpt_writer *writer, sw_convert_job *job, sw_convert_linear *l,
+                              sw_err *err)
+{
+    sw_qtensor q = {0};
+    sw_code rc = l->fate == SW_FATE_REQUANTIZED ? round_again(&q, job, l, err)
+                                                : carry(&q, job, l, err);
+
+    if (rc == SW_OK) rc = sw_ckpt_writer_put(writer, l->path, &q, err);
+    sw_qtensor_free(&q);
+    sw_st_forget(job->source.st);
+    return rc;
+}
+
+/* --- the whole --- */
+
+static sw_code commit(sw_ckpt_writer *writer, sw_convert_job *job, sw_err *err)
+{
+    cJSON *manifest = NULL;
+    sw_code rc = sw_convert_json(&manifest, job, "manifest", true, err);
+
+    if (rc == SW_OK) rc = sw_ckpt_writer_commit(writer, manifest, err);
+    cJSON_Delete(manifest);
+    return rc;
+}
+
+static sw_code weigh(sw_convert_job *job, sw_err *err)
+{
+    sw_st *written = NULL;
+    sw_code rc = sw_st_open(&written, job->options.out_dir, err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < sw_st_count(written); i++)
+        job->out_bytes += sw_st_at(written, i)->view.size_bytes;
+    sw_st_close(written);
+    return SW_OK;
+}
+
+sw_code sw_convert_run(sw_convert_job *job, sw_err *err)
+{
+    sw_ckpt_writer *writer = NULL;
+    int64_t done = 0, total = 0;
+    sw_code rc = open_writer(&writer, job, err);
+
+    for (int64_t i = 0; i < job->n_linears; i++)
+        total += job->linears[i].ref.n_out * job->linears[i].ref.k_in;
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
+        sw_convert_linear *l = &job->linears[i];
+        sw_progress_step(job->progress, "convert", done, total);
+        if ((rc = sw_progress_check(job->progress, err)) != SW_OK) break;
+        rc = convert_linear(writer, job, l, err);
+        done += l->ref.n_out * l->ref.k_in;
+    }
+    if (rc == SW_OK) sw_progress_step(job->progress, "convert", total, total);
+    if (rc == SW_OK) rc = commit(writer, job, err);
+    sw_ckpt_writer_free(writer);
+    return rc == SW_OK ? weigh(job, err) : rc;
+}
