@@ -32,13 +32,14 @@ CUDA_LIB  := $(BUILD)/libswage_cuda.a
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_BENCH := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/bench_*.c)))
-GPU_SUP   := $(BUILD)/tests/gpu/gpu_ref.cu.o $(BUILD)/tests/gpu/gpu_case.o
+GPU_SUP   := $(BUILD)/tests/gpu/gpu_ref.cu.o $(BUILD)/tests/gpu/gpu_case.o $(BUILD)/tests/gpu/solver_case.o
 
 .PHONY: cuda
 cuda: $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) ## the CUDA kernels, their tests and bench (CUDA=auto|0|1)
 
 $(BUILD)/%.cu.o: GPU_ARCH := $(ARCH_90A)
 $(BUILD)/kernels/cuda/engine_%.cu.o: GPU_ARCH := $(ARCH_ALL)
+$(BUILD)/kernels/cuda/solver_%.cu.o: GPU_ARCH := $(ARCH_ALL)
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  NVCC $<")
@@ -48,7 +49,7 @@ $(CUDA_LIB): $(CUDA_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(CUDA_C:%.c=$(BUILD)/%.o): CFLAGS += -isystem $(CUDA_HOME)/include
-$(BUILD)/tests/gpu/gpu_case.o: CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
+$(BUILD)/tests/gpu/gpu_case.o $(BUILD)/tests/gpu/solver_case.o: CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
 
 # Objects, not the archive: what they define must win over the stubs of $(LIB).
 $(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(TSUP_OBJ)

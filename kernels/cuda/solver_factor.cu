@@ -1,0 +1,184 @@
+/* solver_factor.cu - the damped Hessian's inverse factor. See quant/factor.h for the method and
+ * kernels/solver.h.
+ */
+#include <string.h>
+
+#include "kernels/cuda/solver_math.cuh"
+
+/* 256 threads an element each. */
+__global__ void swk_factor_diagonal(double *h, const double *diagonal, double lambda, int64_t k)
+{
+    int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
+
+    if (i < k) h[i * k + i] = add(diagonal ? diagonal[i] : h[i * k + i], lambda);
+}
+
+extern "C" sw_code sw_device_factor_new(sw_device_factor *out, sw_solver *s, const double *d_h,
+                                        const double *diagonal, const int32_t *perm, int64_t k,
+                                        sw_err *err)
+{
+    sw_device_factor f = {};
+    sw_code rc;
+
+    f.k_in = k;
+    TRY(SW_SOLVER_TAKE(&f.d_perm, s, k, "column order", err));
+    TRY(SW_SOLVER_TAKE(&f.d_pivot, s, k, "pivots", err));
+    TRY(SW_SOLVER_TAKE(&f.d_h, s, k * k, "damped Hessian", err));
+    TRY(SW_SOLVER_TAKE(&f.d_u, s, k * k, "inverse factor", err));
+    TRY(sw_gpu_upload(s->gpu, f.d_perm, perm, k * (int64_t)sizeof *perm, err));
+    TRY(sw_gpu_upload(s->gpu, f.d_pivot, diagonal, k * (int64_t)sizeof *diagonal, err));
+    CUDA(cudaMemcpyAsync(f.d_h, d_h, (size_t)(k * k) * sizeof *d_h, cudaMemcpyDeviceToDevice,
+                         s->stream));
+    swk_factor_diagonal<<<blocks_for(k, 256), 256, 0, s->stream>>>(f.d_h, f.d_pivot, 0.0, k);
+    TRY(launched("swk_factor_diagonal", err));
+    TRY(sw_gpu_sync(s->gpu, err)); /* perm and diagonal are the caller's */
+    *out = f;
+    return SW_OK;
+done:
+    sw_device_factor_free(&f, s);
+    return rc;
+}
+
+extern "C" void sw_device_factor_free(sw_device_factor *f, sw_solver *s)
+{
+    sw_gpu_put(s->gpu, f->d_perm);
+    sw_gpu_put(s->gpu, f->d_pivot);
+    sw_gpu_put(s->gpu, f->d_h);
+    sw_gpu_put(s->gpu, f->d_u);
+    memset(f, 0, sizeof *f);
+}
+
+/* grid (rows, columns / 256), 256 threads: u = reversed and permuted H, lambda on the diagonal; its
+ * upper triangle is 0. */
+__global__ void swk_factor_reverse(double *u, const double *h, const int32_t *perm, double lambda,
+                                   int64_t k)
+{
+    int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * 256 + threadIdx.x;
+
+    if (j >= k) return;
+    if (j > i) {
+        u[i * k + j] = 0.0;
+        return;
+    }
+    double v = h[(int64_t)perm[k - 1 - i] * k + perm[k - 1 - j]];
+    u[i * k + j] = i == j ? add(v, lambda) : v;
+}
+
+static sw_code info_of(int *info, sw_solver *s, sw_err *err)
+{
+    return sw_gpu_download(s->gpu, info, s->d_info, sizeof *info, err);
+}
+
+extern "C" sw_code sw_device_factor_try(bool *is_definite, sw_device_factor *f, sw_solver *s,
+                                        double lambda, sw_err *err)
+{
+    int64_t k = f->k_in;
+    size_t n_bytes = 0, n_host_bytes = 0;
+    void *d_work = NULL, *work = NULL;
+    int info = 0;
+    sw_code rc;
+
+    swk_factor_reverse<<<dim3((unsigned)k, blocks_for(k, 256)), 256, 0, s->stream>>>(
+        f->d_u, f->d_h, f->d_perm, lambda, k);
+    TRY(launched("swk_factor_reverse", err));
+    /* lower by rows is upper by columns */
+    LIB(s->libs.cusolverDnXpotrf_bufferSize_fn(s->lapack, s->params, CUBLAS_FILL_MODE_UPPER, k,
+                                               CUDA_R_64F, f->d_u, k, CUDA_R_64F, &n_bytes,
+                                               &n_host_bytes));
+    TRY(sw_gpu_take(&d_work, s->gpu, (int64_t)n_bytes, 1, "Cholesky", err));
+    TRY(sw_mem_get(&work, (int64_t)n_host_bytes, 1, "Cholesky", err));
+    LIB(s->libs.cusolverDnXpotrf_fn(s->lapack, s->params, CUBLAS_FILL_MODE_UPPER, k, CUDA_R_64F,
+                                    f->d_u, k, CUDA_R_64F, d_work, n_bytes, work, n_host_bytes,
+                                    s->d_info));
+    TRY(info_of(&info, s, err));
+    *is_definite = info == 0;
+done:
+    sw_gpu_put(s->gpu, d_work);
+    sw_mem_put(work);
+    return rc;
+}
+
+static sw_code invert(sw_device_factor *f, sw_solver *s, sw_err *err)
+{
+    int64_t k = f->k_in;
+    size_t n_bytes = 0, n_host_bytes = 0;
+    void *d_work = NULL, *work = NULL;
+    int info = 0;
+    sw_code rc;
+
+    LIB(s->libs.cusolverDnXtrtri_bufferSize_fn(s->lapack, CUBLAS_FILL_MODE_UPPER,
+                                               CUBLAS_DIAG_NON_UNIT, k, CUDA_R_64F, f->d_u, k,
+                                               &n_bytes, &n_host_bytes));
+    TRY(sw_gpu_take(&d_work, s->gpu, (int64_t)n_bytes, 1, "inverse", err));
+    TRY(sw_mem_get(&work, (int64_t)n_host_bytes, 1, "inverse", err));
+    LIB(s->libs.cusolverDnXtrtri_fn(s->lapack, CUBLAS_FILL_MODE_UPPER, CUBLAS_DIAG_NON_UNIT, k,
+                                    CUDA_R_64F, f->d_u, k, d_work, n_bytes, work, n_host_bytes,
+                                    s->d_info));
+    TRY(info_of(&info, s, err));
+    if (info != 0)
+        rc = SW_FAIL(err, SW_E_FORMAT, "the Hessian's factor has a zero on its diagonal");
+done:
+    sw_gpu_put(s->gpu, d_work);
+    sw_mem_put(work);
+    return rc;
+}
+
+/* Any grid, 256 threads: rotate by half a turn, (i, j) <-> (k-1-i, k-1-j). */
+__global__ void swk_factor_rotate(double *u, int64_t k)
+{
+    int64_t n = k * k;
+
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n / 2;
+         i += (int64_t)gridDim.x * blockDim.x) {
+        double a = u[i], b = u[n - 1 - i];
+        u[i] = b;
+        u[n - 1 - i] = a;
+    }
+}
+
+/* grid (rows, columns / 256), 256 threads: rows to a unit diagonal, zeros below. `unit` is the
+ * diagonal as it was. */
+__global__ void swk_factor_unit(double *u, const double *unit, int64_t k)
+{
+    int64_t i = blockIdx.x, j = (int64_t)blockIdx.y * 256 + threadIdx.x;
+
+    if (j < k) u[i * k + j] = j < i ? 0.0 : __ddiv_rn(u[i * k + j], unit[i]);
+}
+
+/* 256 threads an element each: pivot = 1 / unit^2. */
+__global__ void swk_factor_pivots(double *pivot, int64_t k)
+{
+    int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
+
+    if (i < k) pivot[i] = __ddiv_rn(1.0, mul(pivot[i], pivot[i]));
+}
+
+/* 256 threads an element each. */
+__global__ void swk_factor_units(double *unit, const double *u, int64_t k)
+{
+    int64_t i = (int64_t)blockIdx.x * 256 + threadIdx.x;
+
+    if (i < k) unit[i] = u[i * k + i];
+}
+
+extern "C" sw_code sw_device_factor_finish(sw_device_factor *f, sw_solver *s, double lambda,
+                                           sw_err *err)
+{
+    int64_t k = f->k_in;
+    unsigned n_blocks = blocks_for(k, 256);
+    sw_code rc;
+
+    TRY(invert(f, s, err));
+    swk_factor_rotate<<<blocks_for(k * k / 2, 256 * 8), 256, 0, s->stream>>>(f->d_u, k);
+    TRY(launched("swk_factor_rotate", err));
+    swk_factor_units<<<n_blocks, 256, 0, s->stream>>>(f->d_pivot, f->d_u, k);
+    TRY(launched("swk_factor_units", err));
+    swk_factor_unit<<<dim3((unsigned)k, n_blocks), 256, 0, s->stream>>>(f->d_u, f->d_pivot, k);
+    TRY(launched("swk_factor_unit", err));
+    swk_factor_pivots<<<n_blocks, 256, 0, s->stream>>>(f->d_pivot, k);
+    TRY(launched("swk_factor_pivots", err));
+    swk_factor_diagonal<<<n_blocks, 256, 0, s->stream>>>(f->d_h, NULL, lambda, k);
+    TRY(launched("swk_factor_diagonal", err));
+done:
+    return rc;
+}

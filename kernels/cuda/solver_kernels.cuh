@@ -1,0 +1,93 @@
+/* solver_kernels.cuh - what solver_gptq.cu launches. For the files solver_*.cu alone.
+ *
+ * Row-major device arrays, n rows: targets and weights in double [n, k], codes in bytes [n, k],
+ * scales and zeros in float [n, n_groups] (every stored scale is a float, every zero an integer).
+ */
+#ifndef SW_KERNELS_CUDA_SOLVER_KERNELS_CUH
+#define SW_KERNELS_CUDA_SOLVER_KERNELS_CUH
+
+#include "kernels/cuda/solver_internal.cuh"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A grid as kernels need it: sw_qspec without pointers to the host. */
+typedef struct grid_shape {
+    int code_max, sym_zero, zero_min;
+    int scale_kind; /* 0 F32, 1 F16, 2 BF16 */
+    bool is_symmetric;
+} grid_shape;
+
+/* The state of a chunk of rows. */
+typedef struct solve_rows {
+    int64_t n, k, n_groups, group_elems;
+    const float *w;      /* [n, k] original */
+    const double *shift; /* [n, k] or NULL */
+    double *target;      /* [n, k] */
+    double *work;        /* [n, k] perm order during the sweep; products afterwards */
+    double *slope;       /* [n, k] H times the error of each row */
+    double *error;       /* [n, k] */
+    double *aim;         /* [n, k] H times the target */
+    double *block;       /* [n, 128] errors or steps of a block */
+    uint8_t *codes, *old_codes;  /* [n, k] */
+    float *scales, *old_scales;  /* [n, n_groups] */
+    float *zeros;                /* [n, n_groups] */
+    double *loss, *new_loss, *loss_rtn, *power; /* [n] */
+    double *system;      /* [some rows, n_groups, n_groups] or NULL */
+    double *rhs;         /* [n, n_groups] */
+    double **system_at, **rhs_at; /* [some rows] for the batched routines */
+    int *info;           /* [some rows] */
+    int *is_settled;     /* [n / 64] slabs whose refinement has ended (refine.h) */
+    int64_t system_rows;
+} solve_rows;
+
+/* Groups to fit: group i (0..n_fit) covers columns col0 + i * group_elems up to col_end of v. */
+typedef struct fit_span {
+    const double *v;      /* row stride k */
+    const double *weight; /* by column of v; unused for ranges */
+    int64_t col0, col_end, n_fit;
+    int64_t out0;         /* scale of group 0 */
+} fit_span;
+
+/* d_out [k] = the diagonal of d_h [k, k]. */
+sw_code sw_solver_take_diagonal(double *d_out, sw_solver *s, const double *d_h, int64_t k,
+                                sw_err *err) SW_MUST_USE;
+sw_code sw_rows_target(const solve_rows *r, bool with_shift, cudaStream_t stream,
+                       sw_err *err) SW_MUST_USE;
+sw_code sw_rows_fit(const solve_rows *r, const fit_span *span, const grid_shape *g, bool search,
+                    cudaStream_t stream, sw_err *err) SW_MUST_USE;
+sw_code sw_rows_round(const solve_rows *r, const grid_shape *g, cudaStream_t stream,
+                      sw_err *err) SW_MUST_USE;
+/* error = scale * (code - zero) - target, or the codes less their zeros alone. */
+sw_code sw_rows_error(const solve_rows *r, bool codes_alone, cudaStream_t stream,
+                      sw_err *err) SW_MUST_USE;
+/* out [n] = a . b by rows. */
+sw_code sw_rows_dot(double *d_out, const double *d_a, const double *d_b, int64_t n, int64_t k,
+                    cudaStream_t stream, sw_err *err) SW_MUST_USE;
+sw_code sw_rows_permute(const solve_rows *r, const int32_t *d_perm, cudaStream_t stream,
+                        sw_err *err) SW_MUST_USE;
+
+/* Columns [begin, end) of a block that ends at block_end, at most 128 from begin on: codes in
+ * stored order, errors into r->block at column begin - block_begin. */
+sw_code sw_rows_sweep(const solve_rows *r, const double *d_u, const int32_t *d_perm,
+                      const grid_shape *g, int64_t block_begin, int64_t begin, int64_t end,
+                      int64_t block_end, cudaStream_t stream, sw_err *err) SW_MUST_USE;
+/* One pass of coordinate descent over columns [begin, end): codes move, steps into r->block. */
+sw_code sw_rows_descend(const solve_rows *r, const double *d_h, const grid_shape *g, int64_t begin,
+                        int64_t end, cudaStream_t stream, sw_err *err) SW_MUST_USE;
+/* Rows of system and rhs of groups [g, g + 1) from products r->work [n, (g + 1) * group]. */
+sw_code sw_rows_system(const solve_rows *r, int64_t g, int64_t row0, int64_t n_rows,
+                       cudaStream_t stream, sw_err *err) SW_MUST_USE;
+/* A light pull towards the present scales; pointers for the batched routines. */
+sw_code sw_rows_ridge(const solve_rows *r, int64_t row0, int64_t n_rows, cudaStream_t stream,
+                      sw_err *err) SW_MUST_USE;
+sw_code sw_rows_take_scales(const solve_rows *r, const grid_shape *g, int64_t row0, int64_t n_rows,
+                            cudaStream_t stream, sw_err *err) SW_MUST_USE;
+/* Keep a round where the loss fell; settle slabs that gained nothing. */
+sw_code sw_rows_accept(const solve_rows *r, cudaStream_t stream, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

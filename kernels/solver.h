@@ -1,0 +1,136 @@
+/* solver.h - the dense algebra of calibration on a CUDA device: sums of products, factorization,
+ * GPTQ with refinement, packing.
+ *
+ * What quant/ does in double on the CPU is done in double here, in the same order wherever an order
+ * shows in the result: scales, zeros and codes are decided by the same operations, and only the
+ * matrix products sum otherwise, which moves results by 1e-13 and a code once in millions. Data
+ * centre cards multiply doubles as fast as floats, so nothing is lost by it.
+ *
+ * Everything is enqueued on the device's stream; functions that hand results to the host wait for
+ * it. Two runs give the same bytes. A build without CUDA has no device to open a solver on.
+ * Device pointers begin with d_. Valid as C11 and as C++17.
+ */
+#ifndef SW_KERNELS_SOLVER_H
+#define SW_KERNELS_SOLVER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/num/num.h"
+#include "kernels/gpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_solver sw_solver; /* a device with cuBLAS and cuSOLVER */
+
+typedef enum sw_stage {
+    SW_STAGE_FIT,     /* scales of groups */
+    SW_STAGE_SWEEP,   /* columns of GPTQ, one launch a block of 128 */
+    SW_STAGE_UPDATE,  /* what a block's errors do to later columns */
+    SW_STAGE_REFINE,  /* refine.h of quant/ */
+    SW_STAGE_LOSS,    /* the report's figures */
+    SW_STAGE_COPY,    /* weights in, codes and scales out */
+    SW_STAGE_COUNT
+} sw_stage;
+extern const char *const sw_stage_names[SW_STAGE_COUNT];
+
+/* On an opened device, borrowed, and on its stream. cuBLAS and cuSOLVER are loaded now, not linked;
+ * SW_E_CUDA names what is missing. work_bytes: most that a solve may take beside its operands (rows
+ * are then solved in chunks); 0: a default. */
+sw_code sw_solver_open(sw_solver **out, sw_gpu *gpu, int64_t work_bytes, sw_err *err) SW_MUST_USE;
+void sw_solver_close(sw_solver *s); /* accepts NULL */
+sw_gpu *sw_solver_gpu(const sw_solver *s);
+/* d_to [n] BF16 = d_x, or d_x - d_y; floats. */
+sw_code sw_solver_to_bf16(sw_solver *s, uint16_t *d_to, const float *d_x, const float *d_y,
+                          int64_t n, sw_err *err) SW_MUST_USE;
+
+/* ---- sums of products: G [n_rows, n_cols] += a^T b over tokens ---- */
+
+/* Tokens summed in float before they join the double sums. */
+#define SW_GRAM_CHUNK_TOKENS 32768
+
+typedef struct sw_gram {
+    int64_t n_rows, n_cols;
+    bool is_symmetric;  /* a is b: only the upper triangle is summed */
+    int64_t strip_rows; /* of a symmetric one; the default measured best */
+    double *d_sum;      /* [n_rows, n_cols] */
+    float *d_part;      /* the chunk under way */
+    int64_t n_part;     /* tokens in it */
+    int64_t n_tokens;   /* in all */
+} sw_gram;
+
+sw_code sw_gram_new(sw_gram *out, sw_solver *s, int64_t n_rows, int64_t n_cols, bool is_symmetric,
+                    sw_err *err) SW_MUST_USE;
+void sw_gram_free(sw_gram *g, sw_solver *s); /* accepts a zeroed one */
+/* d_a BF16 [n_tokens, n_rows], d_b BF16 [n_tokens, n_cols], dense, the same pointer when symmetric.
+ * Products are exact and summed in float on the tensor cores. */
+sw_code sw_gram_add(sw_gram *g, sw_solver *s, const uint16_t *d_a, const uint16_t *d_b,
+                    int64_t n_tokens, sw_err *err) SW_MUST_USE;
+/* Add what is in float and mirror the upper triangle; more may be added afterwards. */
+sw_code sw_gram_finish(sw_gram *g, sw_solver *s, sw_err *err) SW_MUST_USE;
+/* into += from; both finished. */
+sw_code sw_gram_merge(sw_gram *into, const sw_gram *from, sw_solver *s, sw_err *err) SW_MUST_USE;
+/* diagonal [k] of d_h [k, k] to the host. */
+sw_code sw_solver_diagonal(double *diagonal, sw_solver *s, const double *d_h, int64_t k,
+                           sw_err *err) SW_MUST_USE;
+
+/* ---- factorization: see quant/factor.h, whose fields these are ---- */
+
+typedef struct sw_device_factor {
+    int64_t k_in;
+    int32_t *d_perm;   /* [k] */
+    double *d_h;       /* [k, k] damped, stored order */
+    double *d_u;       /* [k, k] unit upper, perm order */
+    double *d_pivot;   /* [k] */
+} sw_device_factor;
+
+/* Copies d_h [k, k] with its diagonal replaced, and perm, both from the host. */
+sw_code sw_device_factor_new(sw_device_factor *out, sw_solver *s, const double *d_h,
+                             const double *diagonal, const int32_t *perm, int64_t k,
+                             sw_err *err) SW_MUST_USE;
+void sw_device_factor_free(sw_device_factor *f, sw_solver *s); /* accepts a zeroed one */
+/* Cholesky of H + lambda in perm order; is_definite false: try a larger one. */
+sw_code sw_device_factor_try(bool *is_definite, sw_device_factor *f, sw_solver *s, double lambda,
+                             sw_err *err) SW_MUST_USE;
+/* After a try that succeeded: U, the pivots, and the damped H. SW_E_FORMAT: a zero on the
+ * factor's diagonal. */
+sw_code sw_device_factor_finish(sw_device_factor *f, sw_solver *s, double lambda,
+                                sw_err *err) SW_MUST_USE;
+
+/* ---- a weight ---- */
+
+typedef struct sw_device_problem {
+    const float *w;                 /* host, [n_out, k_in] */
+    int64_t n_out, k_in;
+    sw_qspec spec;                  /* integers, one scale a row and group: see sw_solver_can */
+    const sw_device_factor *factor; /* NULL: plain rounding, no sums */
+    const double *d_shift;          /* [n_out, k_in] added to w as the value to aim at, or NULL */
+    bool refit;                     /* fit a group when the sweep reaches it (gptq.c) */
+    int refine_rounds;
+} sw_device_problem;
+
+typedef struct sw_device_sums { /* over all rows: see sw_solve_report */
+    double loss, loss_rtn, power;
+} sw_device_sums;
+
+/* Can the device solve weights of this spec? */
+bool sw_solver_can(const sw_qspec *spec);
+/* Fill codes, scales and zeros of q (on the host, allocated with the problem's spec and shape).
+ * stage_s [SW_STAGE_COUNT], or NULL: seconds by stage are added; it costs a wait a stage. */
+sw_code sw_solver_gptq(sw_qtensor *q, sw_device_sums *sums, sw_solver *s,
+                       const sw_device_problem *p, double *stage_s, sw_err *err) SW_MUST_USE;
+sw_code sw_solver_rtn(sw_qtensor *q, sw_device_sums *sums, sw_solver *s,
+                      const sw_device_problem *p, double *stage_s, sw_err *err) SW_MUST_USE;
+
+/* d_codes [n_out, k_in], d_scales [n_out, n_groups] floats and d_zeros (likewise, floats, or NULL
+ * when symmetric) into Swage tiles: the bytes of sw_tiles_pack. */
+sw_code sw_solver_pack(uint8_t *d_tiles, void *d_tile_scales, uint8_t *d_tile_zeros, sw_solver *s,
+                       const sw_qspec *spec, int64_t n_out, int64_t k_in, const uint8_t *d_codes,
+                       const float *d_scales, const float *d_zeros, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,468 @@
+/* test_solver.c - calibration on the device against the CPU's, on the same numbers.
+ * Exit 77 without a GPU. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <cblas.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "formats/pack/tiles.h"
+#include "tests/gpu/solver_case.h"
+#include "tests/support/qtensor_gen.h"
+#include "tests/support/random.h"
+
+#define MUST(call) \
+    do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
+
+static sw_gpu *gpu;
+static sw_solver *solver;
+
+static int open_all(void **state)
+{
+    (void)state;
+    MUST(sw_gpu_open(&gpu, 0, 0, &err));
+    MUST(sw_solver_open(&solver, gpu, 0, &err));
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    sw_solver_close(solver);
+    assert_int_equal(sw_gpu_taken_bytes(gpu), 0); /* nothing of any test is left */
+    sw_gpu_close(gpu);
+    return 0;
+}
+
+static double *fetch(const double *d, int64_t n)
+{
+    double *host = malloc(sizeof *host * (size_t)n);
+
+    MUST(sw_gpu_download(gpu, host, d, n * 8, &err));
+    return host;
+}
+
+static double distance(const double *have, const double *want, int64_t n)
+{
+    double wrong = 0, size = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        wrong += (have[i] - want[i]) * (have[i] - want[i]);
+        size += want[i] * want[i];
+    }
+    return isfinite(wrong) ? sqrt(wrong / size) : (double)INFINITY;
+}
+
+/* Sums in float against sums in double; twice the same bytes. */
+static void sums_of_products(void **state)
+{
+    static const int64_t sizes[][2] = {{64, 100}, {200, 3000}, {1032, 700}, {264, 33000}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t k = sizes[i][0], n = sizes[i][1], k2 = k * k;
+        solver_case c;
+        double *want = calloc((size_t)k2, sizeof *want), *have, *again, error;
+        sw_gram pieces = {0};
+
+        solver_case_new(&c, gpu, solver, k, n, 7 + (uint64_t)k);
+        have = fetch(c.gram.d_sum, k2);
+        double *wide = malloc(sizeof *wide * (size_t)(n * k));
+        for (int64_t j = 0; j < n * k; j++) wide[j] = (double)c.x[j];
+        cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)k, (int)k, (int)n, 1.0, wide,
+                    (int)k, wide, (int)k, 0.0, want, (int)k);
+        free(wide);
+        error = distance(have, want, k2);
+        printf("sums: k %lld, %lld tokens: error %.2e, of the CPU's %.2e\n", (long long)k,
+               (long long)n, error, distance(c.hess.h, want, k2));
+        /* tensor cores cut sums off instead of rounding them, once for 16 tokens */
+        assert_true(error < 1e-6 + 1.5e-9 * (double)sw_min_i64(n, SW_GRAM_CHUNK_TOKENS));
+        for (int64_t a = 0; a < k2; a++)
+            if (have[a] != have[a % k * k + a / k]) fail_msg("not symmetric at %lld", (long long)a);
+        MUST(sw_gram_new(&pieces, solver, k, k, true, &err));
+        MUST(sw_gram_add(&pieces, solver, c.d_x, c.d_x, n, &err));
+        MUST(sw_gram_finish(&pieces, solver, &err));
+        again = fetch(pieces.d_sum, k2);
+        assert_memory_equal(have, again, sizeof *have * (size_t)k2);
+        assert_int_equal(pieces.n_tokens, n);
+        sw_gram_free(&pieces, solver);
+        free(again);
+        free(have);
+        free(want);
+        solver_case_free(&c);
+    }
+}
+
+/* Small integers: exact, whatever the order; a rectangular sum; two halves merged. */
+static void sums_of_integers_are_exact(void **state)
+{
+    enum { T = 5000, A = 72, B = 200 };
+    uint16_t *a = malloc(2 * T * A), *b = malloc(2 * T * B), *d_a = NULL, *d_b = NULL;
+    float *fa = malloc(4 * T * A), *fb = malloc(4 * T * B);
+    double *want = calloc(A * B, 8), *have;
+    sw_gram whole = {0}, rest = {0};
+    test_rng rng = {5};
+
+    (void)state;
+    for (int i = 0; i < T * A; i++) fa[i] = (float)((int)(test_u64(&rng) % 9) - 4);
+    for (int i = 0; i < T * B; i++) fb[i] = (float)((int)(test_u64(&rng) % 9) - 4);
+    MUST(sw_float_encode_n(a, SW_DTYPE_BF16, fa, T * A, &err));
+    MUST(sw_float_encode_n(b, SW_DTYPE_BF16, fb, T * B, &err));
+    for (int t = 0; t < T; t++)
+        for (int i = 0; i < A; i++)
+            for (int j = 0; j < B; j++) want[i * B + j] += (double)(fa[t * A + i] * fb[t * B + j]);
+    MUST(sw_gpu_take((void **)&d_a, gpu, T * A, 2, "a", &err));
+    MUST(sw_gpu_take((void **)&d_b, gpu, T * B, 2, "b", &err));
+    MUST(sw_gpu_upload(gpu, d_a, a, 2 * T * A, &err));
+    MUST(sw_gpu_upload(gpu, d_b, b, 2 * T * B, &err));
+    MUST(sw_gram_new(&whole, solver, A, B, false, &err));
+    MUST(sw_gram_new(&rest, solver, A, B, false, &err));
+    for (int at = 0; at < T; at += 1000) {
+        sw_gram *to = at < 3000 ? &whole : &rest;
+        MUST(sw_gram_add(to, solver, d_a + at * A, d_b + at * B, 1000, &err));
+    }
+    MUST(sw_gram_finish(&whole, solver, &err));
+    MUST(sw_gram_finish(&rest, solver, &err));
+    MUST(sw_gram_merge(&whole, &rest, solver, &err));
+    assert_int_equal(whole.n_tokens, T);
+    have = fetch(whole.d_sum, A * B);
+    assert_memory_equal(have, want, 8 * A * B);
+    sw_gram_free(&whole, solver);
+    sw_gram_free(&rest, solver);
+    sw_gpu_put(gpu, d_a);
+    sw_gpu_put(gpu, d_b);
+    free(a), free(b), free(fa), free(fb), free(want), free(have);
+}
+
+static void floats_to_bf16(void **state)
+{
+    enum { N = 100001 };
+    float *x = malloc(4 * N), *y = malloc(4 * N), *d_x = NULL, *d_y = NULL;
+    uint16_t *have = malloc(2 * N), *want = malloc(2 * N), *d = NULL;
+    test_rng rng = {9};
+
+    (void)state;
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)test_gauss(&rng);
+        y[i] = (float)test_gauss(&rng);
+    }
+    MUST(sw_gpu_take((void **)&d_x, gpu, N, 4, "x", &err));
+    MUST(sw_gpu_take((void **)&d_y, gpu, N, 4, "y", &err));
+    MUST(sw_gpu_take((void **)&d, gpu, N, 2, "bf16", &err));
+    MUST(sw_gpu_upload(gpu, d_x, x, 4 * N, &err));
+    MUST(sw_gpu_upload(gpu, d_y, y, 4 * N, &err));
+    for (int with_y = 0; with_y < 2; with_y++) {
+        MUST(sw_solver_to_bf16(solver, d, d_x, with_y ? d_y : NULL, N, &err));
+        MUST(sw_gpu_download(gpu, have, d, 2 * N, &err));
+        if (with_y) for (int i = 0; i < N; i++) x[i] -= y[i];
+        MUST(sw_float_encode_n(want, SW_DTYPE_BF16, x, N, &err));
+        assert_memory_equal(have, want, 2 * N);
+    }
+    sw_gpu_put(gpu, d_x);
+    sw_gpu_put(gpu, d_y);
+    sw_gpu_put(gpu, d);
+    free(x), free(y), free(have), free(want);
+}
+
+static void factors(void **state)
+{
+    static const int64_t sizes[] = {64, 200, 777};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int64_t k = sizes[i];
+        solver_case c;
+        solver_case_new(&c, gpu, solver, k, 2 * k, (uint64_t)k);
+        for (int order = 0; order < SW_ORDER_COUNT; order++) {
+            double *u, *pivot, *h;
+            solver_case_factor(&c, (sw_order)order, 64);
+            u = fetch(c.device.d_u, k * k);
+            pivot = fetch(c.device.d_pivot, k);
+            h = fetch(c.device.d_h, k * k);
+            printf("factor: k %lld order %d: U %.1e, pivots %.1e\n", (long long)k, order,
+                   distance(u, c.factor.u, k * k), distance(pivot, c.factor.pivot, k));
+            assert_true(distance(u, c.factor.u, k * k) < 1e-11);
+            assert_true(distance(pivot, c.factor.pivot, k) < 1e-11);
+            assert_memory_equal(h, c.factor.h, 8 * (size_t)(k * k));
+            free(u), free(pivot), free(h);
+        }
+        solver_case_free(&c);
+    }
+}
+
+static void indefinite_is_told(void **state)
+{
+    double h[4] = {1, 2, 2, 1}, diagonal[2] = {1, 1}, *d_h = NULL;
+    int32_t perm[2] = {1, 0};
+    sw_device_factor f = {0};
+    bool is_definite = true;
+
+    (void)state;
+    MUST(sw_gpu_take((void **)&d_h, gpu, 4, 8, "h", &err));
+    MUST(sw_gpu_upload(gpu, d_h, h, sizeof h, &err));
+    MUST(sw_device_factor_new(&f, solver, d_h, diagonal, perm, 2, &err));
+    MUST(sw_device_factor_try(&is_definite, &f, solver, 0.5, &err));
+    assert_false(is_definite);
+    MUST(sw_device_factor_try(&is_definite, &f, solver, 1.5, &err));
+    assert_true(is_definite);
+    sw_device_factor_free(&f, solver);
+    sw_gpu_put(gpu, d_h);
+}
+
+typedef struct variant {
+    int bits;
+    bool is_symmetric;
+    int64_t group_elems;
+    sw_dtype scale_dtype;
+    int zero_min;
+} variant;
+
+static const variant variants[] = {
+    {4, true, 128, SW_DTYPE_F16, 0},  {4, false, 128, SW_DTYPE_BF16, 0},
+    {4, true, 32, SW_DTYPE_BF16, 0},  {4, false, 64, SW_DTYPE_F16, 1},
+    {4, true, 0, SW_DTYPE_F16, 0},    {8, true, 0, SW_DTYPE_F32, 0},
+    {8, false, 128, SW_DTYPE_F16, 0}, {3, true, 64, SW_DTYPE_F16, 0},
+    {2, false, 32, SW_DTYPE_F32, 0},
+};
+#define N_VARIANTS (int)(sizeof variants / sizeof *variants)
+
+static sw_qspec spec_of(const variant *v)
+{
+    return (sw_qspec){.num = sw_num_by_bits(v->bits), .is_symmetric = v->is_symmetric,
+                      .group_elems = v->group_elems, .scale_dtype = v->scale_dtype,
+                      .zero_min = v->zero_min};
+}
+
+/* Weights with a few large ones, a row of zeros, a group of zeros and denormals. */
+static float *make_weight(int64_t n, int64_t k, uint64_t seed)
+{
+    float *w = malloc(sizeof *w * (size_t)(n * k));
+    test_rng rng = {seed};
+
+    for (int64_t i = 0; i < n * k; i++)
+        w[i] = (float)(0.02 * test_gauss(&rng) * (i % 97 ? 1 : 6));
+    for (int64_t j = 0; j < k; j++) w[2 * k + j] = 0;
+    for (int64_t j = 0; j < 32 && j < k; j++) w[5 * k + j] = j % 2 ? 0 : 1e-42f;
+    return w;
+}
+
+static int64_t n_different(const sw_qtensor *a, const sw_qtensor *b, int64_t *n_scales)
+{
+    int64_t n = 0, n_g = a->n_out * a->n_groups;
+
+    for (int64_t i = 0; i < a->n_out * a->k_in; i++) n += a->codes[i] != b->codes[i];
+    *n_scales = 0;
+    for (int64_t i = 0; i < n_g; i++)
+        *n_scales += a->scales[i] != b->scales[i] || (a->zeros && a->zeros[i] != b->zeros[i]);
+    return n;
+}
+
+static void plain_rounding_is_the_cpus(void **state)
+{
+    (void)state;
+    for (int v = 0; v < N_VARIANTS; v++) {
+        enum { N = 67, K = 328 };
+        sw_qspec spec = spec_of(&variants[v]);
+        float *w = make_weight(N, K, 40 + (uint64_t)v);
+        sw_qtensor have = {0}, want = {0};
+        sw_solve_problem p = {.w = w, .n_out = N, .k_in = K, .spec = spec, .n_threads = 2};
+        sw_device_problem d = {.w = w, .n_out = N, .k_in = K, .spec = spec};
+        sw_solve_report report = {0};
+        sw_device_sums sums;
+        MUST(sw_qtensor_alloc(&have, &spec, N, K, &err));
+        MUST(sw_qtensor_alloc(&want, &spec, N, K, &err));
+        MUST(sw_rtn_solve(&want, &p, &report, &err));
+        MUST(sw_solver_rtn(&have, &sums, solver, &d, NULL, &err));
+        sw_gen_assert_same(&have, &want);
+        sw_qtensor_free(&have);
+        sw_qtensor_free(&want);
+        free(w);
+    }
+}
+
+typedef struct gptq_run {
+    int variant;
+    sw_order order;
+    int rounds;
+    bool with_shift;
+} gptq_run;
+
+static bool refits(const gptq_run *run, int64_t k)
+{
+    int64_t group = variants[run->variant].group_elems;
+
+    return run->order != SW_ORDER_STATIC && (group ? group : k) <= 128;
+}
+
+/* Codes of the CPU, save where a value lay within rounding of a tie; the loss says so too. */
+static void check_gptq(solver_case *c, const gptq_run *run, int64_t n_out)
+{
+    int64_t k = c->k_in, n = n_out * k, n_scales, n_codes;
+    sw_qspec spec = spec_of(&variants[run->variant]);
+    float *w = make_weight(n_out, k, 90 + (uint64_t)run->variant);
+    double *shift = calloc((size_t)n, sizeof *shift), *d_shift = NULL;
+    test_rng rng = {3};
+    sw_qtensor have = {0}, again = {0}, want = {0};
+    sw_solve_problem p = {.w = w, .n_out = n_out, .k_in = k, .spec = spec, .factor = &c->factor,
+                          .refine_rounds = run->rounds, .n_threads = 2};
+    sw_device_problem d = {.w = w, .n_out = n_out, .k_in = k, .spec = spec, .factor = &c->device,
+                           .refit = refits(run, k), .refine_rounds = run->rounds};
+    sw_solve_report report = {0};
+    sw_device_sums sums, sums2;
+
+    if (run->with_shift) {
+        for (int64_t i = 0; i < n; i++) shift[i] = 0.002 * test_gauss(&rng);
+        MUST(sw_gpu_take((void **)&d_shift, gpu, n, 8, "shift", &err));
+        MUST(sw_gpu_upload(gpu, d_shift, shift, n * 8, &err));
+        p.target_shift = shift;
+        d.d_shift = d_shift;
+    }
+    MUST(sw_qtensor_alloc(&have, &spec, n_out, k, &err));
+    MUST(sw_qtensor_alloc(&again, &spec, n_out, k, &err));
+    MUST(sw_qtensor_alloc(&want, &spec, n_out, k, &err));
+    MUST(sw_gptq_solve(&want, &p, &report, &err));
+    MUST(sw_solver_gptq(&have, &sums, solver, &d, NULL, &err));
+    MUST(sw_solver_gptq(&again, &sums2, solver, &d, NULL, &err));
+    sw_gen_assert_same(&have, &again);
+    assert_memory_equal(&sums, &sums2, sizeof sums);
+    n_codes = n_different(&have, &want, &n_scales);
+    printf("gptq: k %lld %d bits %s group %lld order %d rounds %d%s: %lld codes, %lld scales differ"
+           " of %lld; error %.6e, CPU %.6e, plain %.6e\n", (long long)k,
+           spec.num->bits, spec.is_symmetric ? "sym" : "asym", (long long)spec.group_elems,
+           (int)run->order, run->rounds, run->with_shift ? " shift" : "", (long long)n_codes,
+           (long long)n_scales, (long long)n, sums.loss / sums.power, report.error,
+           report.error_rtn);
+    assert_true(fabs(sums.power / report.power - 1) < 1e-10);
+    assert_true(fabs(sums.loss_rtn / sums.power / report.error_rtn - 1) < 1e-10);
+    assert_true(fabs(sums.loss / sums.power / report.error - 1) < 1e-3);
+    assert_true(n_codes <= n / 1000 && n_scales <= have.n_out * have.n_groups / 50);
+    sw_gpu_put(gpu, d_shift);
+    sw_qtensor_free(&have);
+    sw_qtensor_free(&again);
+    sw_qtensor_free(&want);
+    free(shift);
+    free(w);
+}
+
+static void gptq_is_the_cpus(void **state)
+{
+    enum { K = 456, N = 150 };
+    solver_case c;
+
+    (void)state;
+    solver_case_new(&c, gpu, solver, K, 3 * K, 21);
+    for (int order = 0; order < SW_ORDER_COUNT; order++)
+        for (int v = 0; v < N_VARIANTS; v++) {
+            gptq_run run = {v, (sw_order)order, v % 3, v % 2};
+            solver_case_factor(&c, run.order, variants[v].group_elems);
+            check_gptq(&c, &run, N);
+        }
+    solver_case_free(&c);
+}
+
+/* Rows in many chunks: memory for 64 at a time. */
+static void chunks_change_nothing(void **state)
+{
+    enum { K = 320, N = 200 };
+    gptq_run run = {0, SW_ORDER_STATIC, 2, true};
+    sw_solver *all = solver, *small = NULL;
+    solver_case c;
+
+    (void)state;
+    MUST(sw_solver_open(&small, gpu, 1, &err));
+    solver_case_new(&c, gpu, small, K, 3 * K, 22);
+    solver_case_factor(&c, run.order, 128);
+    solver = small;
+    check_gptq(&c, &run, N);
+    solver = all;
+    solver_case_free(&c);
+    sw_solver_close(small);
+}
+
+static void packs_the_cpus_bytes(void **state)
+{
+    (void)state;
+    for (int v = 0; v < N_VARIANTS; v++) {
+        enum { N = 130, K = 416 };
+        const variant *a = &variants[v];
+        sw_qtensor q = {0};
+        int64_t n_g, n_codes, n_scales, n_zeros;
+        uint8_t *want[3], *have[3], *d[3], *d_codes;
+        float *zeros, *d_scales, *d_zeros;
+        sw_gen_qtensor(&q, a->bits, a->is_symmetric, a->group_elems, a->scale_dtype, N, K,
+                       SW_GEN_RANDOM, a->zero_min, 60 + (uint64_t)v);
+        n_g = N * q.n_groups;
+        n_codes = sw_tiles_codes_bytes(q.spec.num, N, K);
+        n_scales = sw_tiles_scales_bytes(a->scale_dtype, N, q.n_groups);
+        n_zeros = sw_tiles_zeros_bytes(N, q.n_groups);
+        int64_t sizes[3] = {n_codes, n_scales, a->is_symmetric ? 0 : n_zeros};
+        zeros = calloc((size_t)n_g, sizeof *zeros);
+        for (int64_t i = 0; i < n_g && q.zeros; i++) zeros[i] = q.zeros[i];
+        for (int i = 0; i < 3; i++) {
+            want[i] = malloc((size_t)sizes[i] + 1);
+            have[i] = malloc((size_t)sizes[i] + 1);
+            MUST(sw_gpu_take((void **)&d[i], gpu, sizes[i], 1, "packed", &err));
+            MUST(sw_gpu_fill(gpu, d[i], 0xff, sizes[i], &err));
+        }
+        MUST(sw_gpu_take((void **)&d_codes, gpu, N * K, 1, "codes", &err));
+        MUST(sw_gpu_take((void **)&d_scales, gpu, n_g, 4, "scales", &err));
+        MUST(sw_gpu_take((void **)&d_zeros, gpu, n_g, 4, "zeros", &err));
+        MUST(sw_gpu_upload(gpu, d_codes, q.codes, N * K, &err));
+        MUST(sw_gpu_upload(gpu, d_scales, q.scales, n_g * 4, &err));
+        MUST(sw_gpu_upload(gpu, d_zeros, zeros, n_g * 4, &err));
+        MUST(sw_tiles_pack(want[0], want[1], q.zeros ? want[2] : NULL, &q, &err));
+        MUST(sw_solver_pack(d[0], d[1], d[2], solver, &q.spec, N, K, d_codes, d_scales, d_zeros,
+                            &err));
+        for (int i = 0; i < 3; i++) {
+            if (sizes[i]) MUST(sw_gpu_download(gpu, have[i], d[i], sizes[i], &err));
+            assert_memory_equal(have[i], want[i], (size_t)sizes[i]);
+            sw_gpu_put(gpu, d[i]);
+            free(have[i]), free(want[i]);
+        }
+        sw_gpu_put(gpu, d_codes);
+        sw_gpu_put(gpu, d_scales);
+        sw_gpu_put(gpu, d_zeros);
+        free(zeros);
+        sw_qtensor_free(&q);
+    }
+}
+
+static void refuses_what_it_cannot(void **state)
+{
+    sw_qspec spec = spec_of(&variants[0]);
+    sw_qtensor q = {0};
+    sw_device_sums sums;
+    float w[64] = {0};
+    sw_device_problem d = {.w = w, .n_out = 1, .k_in = 64};
+    sw_err err = {0};
+
+    (void)state;
+    assert_true(sw_solver_can(&spec));
+    spec.n_outliers = 4;
+    assert_false(sw_solver_can(&spec));
+    for (int i = 0; i < SW_GEN_FLOATS; i++) assert_false(sw_solver_can(sw_gen_float_spec(i)));
+    d.spec = *sw_gen_float_spec(0);
+    assert_int_equal(sw_solver_rtn(&q, &sums, solver, &d, NULL, &err), SW_E_UNSUPPORTED);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_of_products), cmocka_unit_test(sums_of_integers_are_exact),
+        cmocka_unit_test(floats_to_bf16), cmocka_unit_test(factors),
+        cmocka_unit_test(indefinite_is_told), cmocka_unit_test(plain_rounding_is_the_cpus),
+        cmocka_unit_test(gptq_is_the_cpus), cmocka_unit_test(chunks_change_nothing),
+        cmocka_unit_test(packs_the_cpus_bytes), cmocka_unit_test(refuses_what_it_cannot),
+    };
+
+    if (sw_gpu_count() == 0) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
