@@ -245,6 +245,8 @@ typedef struct trial {
     const sw_group *g;
     float **values;                  /* [n_readers] quantized weights */
     float *want[SW_PROBE_PARTS], *have;
+    sw_evidence evidence;            /* after: of the scale that is best so far */
+    double *now;                     /* [evidence.n] of the present one */
 } trial;
 
 static void trial_free(trial *t)
@@ -253,11 +255,25 @@ static void trial_free(trial *t)
     sw_mem_put(t->values);
     for (int part = 0; part < SW_PROBE_PARTS; part++) sw_mem_put(t->want[part]);
     sw_mem_put(t->have);
+    sw_mem_put(t->now);
+    sw_evidence_free(&t->evidence);
 }
 
 static int64_t output_elems(const sw_group *g, sw_probe_part part)
 {
     return sw_probe_tokens(g->probe, part) * g->model->hidden;
+}
+
+/* GPTQ has fitted its codes to the windows searched, the trial windows among them: how well it does
+ * there says little, so that for it only what is held out is evidence. */
+static sw_code evidence_new(sw_evidence *out, const sw_group *g, sw_err *err)
+{
+    bool has_trial = !g->options->algo->repairs_errors;
+
+    return sw_evidence_new(out, has_trial ? sw_probe_tokens(g->probe, SW_PROBE_TRIAL) : 0,
+                           sw_probe_tokens(g->probe, SW_PROBE_HELD),
+                           (has_trial ? g->probe->n_seqs[SW_PROBE_TRIAL] : 0) +
+                               g->probe->n_seqs[SW_PROBE_HELD], err);
 }
 
 static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
@@ -271,7 +287,10 @@ static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
         rc = SW_MEM_GET(&t->values[i], g->readers[i].n_out * g->k, "trial weights", err);
         if (rc != SW_OK) return rc;
     }
-    if ((rc = SW_MEM_GET(&t->have, n_most, "trial outputs", err)) != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&t->have, n_most, "trial outputs", err)) != SW_OK ||
+        (rc = evidence_new(&t->evidence, g, err)) != SW_OK ||
+        (rc = SW_MEM_GET(&t->now, t->evidence.n, "evidence", err)) != SW_OK)
+        return rc;
     for (int part = SW_PROBE_TRIAL; part <= SW_PROBE_HELD && rc == SW_OK; part++) {
         rc = SW_MEM_GET(&t->want[part], n_most, "trial outputs", err);
         if (rc == SW_OK)
@@ -281,31 +300,37 @@ static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
     return rc;
 }
 
-static sw_code measure(double *loss, const trial *t, sw_probe_part part, sw_err *err)
+/* Run a part through the half block; its squared errors are added to pieces, their sum is *loss. */
+static sw_code run_part(double *loss, double *pieces, trial *t, sw_probe_part part, sw_err *err)
 {
-    int64_t n = output_elems(t->g, part);
+    const sw_group *g = t->g;
+    int64_t n_tokens = sw_probe_tokens(g->probe, part), width = g->model->hidden;
     double sum = 0;
-    sw_code rc = sw_probe_output(t->have, t->g->probe, part, t->g->quantized, t->g->fold.site, err);
+    sw_code rc = sw_probe_output(t->have, g->probe, part, g->quantized, g->fold.site, err);
 
     if (rc != SW_OK) return rc;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n_tokens * width; i++) {
         double e = (double)t->have[i] - (double)t->want[part][i];
         sum += e * e;
     }
-    *loss = sum / (double)n;
+    *loss = sum;
+    if (pieces) sw_evidence_add(pieces, t->have, t->want[part], n_tokens, width);
     return SW_OK;
 }
 
-/* Mean squared errors of the half block's output with this scale (NULL: none). */
-static sw_code run_trial(double loss[SW_PROBE_PARTS], const trial *t, const double *scale,
-                         sw_err *err)
+/* With this scale (NULL: none), the squared error of the half block's output on the trial windows,
+ * and piece by piece as the evidence has them. */
+static sw_code run_trial(double *loss, double *pieces, trial *t, const double *scale, sw_err *err)
 {
+    int64_t n_chosen_by = t->evidence.n_chosen_by;
+    double held;
     sw_code rc = sw_group_solve(t->values, t->g, scale, err);
 
     if (rc != SW_OK) return rc;
     sw_group_lend(t->g, t->values);
-    for (int part = SW_PROBE_TRIAL; part <= SW_PROBE_HELD && rc == SW_OK; part++)
-        rc = measure(&loss[part], t, (sw_probe_part)part, err);
+    memset(pieces, 0, (size_t)t->evidence.n * sizeof *pieces);
+    rc = run_part(loss, n_chosen_by ? pieces : NULL, t, SW_PROBE_TRIAL, err);
+    if (rc == SW_OK) rc = run_part(&held, pieces + n_chosen_by, t, SW_PROBE_HELD, err);
     sw_group_lend(t->g, NULL);
     return rc;
 }
@@ -326,7 +351,7 @@ static void describe(sw_proposal *out, const candidate *c)
 
 static sw_code judge(sw_proposal *out, const search *s, const candidate *list, int n, sw_err *err)
 {
-    double identity[SW_PROBE_PARTS], loss[SW_PROBE_PARTS], best = (double)INFINITY;
+    double identity = 0, loss = 0, best = (double)INFINITY;
     const sw_group *g = s->g;
     double *scale = NULL;
     trial t = {0};
@@ -334,21 +359,20 @@ static sw_code judge(sw_proposal *out, const search *s, const candidate *list, i
 
     if ((rc = SW_MEM_GET(&scale, g->k, "scale", err)) != SW_OK ||
         (rc = trial_new(&t, g, err)) != SW_OK ||
-        (rc = run_trial(identity, &t, NULL, err)) != SW_OK)
+        (rc = run_trial(&identity, t.evidence.before, &t, NULL, err)) != SW_OK)
         goto done;
     for (int i = 0; i < n; i++) {
         scale_of(scale, s, &list[i]);
         if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK ||
-            (rc = run_trial(loss, &t, scale, err)) != SW_OK)
+            (rc = run_trial(&loss, t.now, &t, scale, err)) != SW_OK)
             goto done;
-        if (!(loss[SW_PROBE_TRIAL] < best)) continue;
-        best = loss[SW_PROBE_TRIAL];
-        out->loss = loss[SW_PROBE_HELD];
+        if (!(loss < best)) continue;
+        best = loss;
+        memcpy(t.evidence.after, t.now, (size_t)t.evidence.n * sizeof *t.now);
         memcpy(out->scale, scale, (size_t)g->k * sizeof *scale);
         describe(out, &list[i]);
     }
-    out->loss_before = identity[SW_PROBE_HELD];
-    sw_proposal_judge(out, best < identity[SW_PROBE_TRIAL]);
+    sw_proposal_judge(out, &t.evidence, (double)output_elems(g, SW_PROBE_HELD), best < identity);
 done:
     sw_mem_put(scale);
     trial_free(&t);

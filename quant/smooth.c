@@ -37,6 +37,7 @@ typedef struct search {
     double *wmax;                  /* [k] */
     float **values;                /* [n_readers] a candidate's weights */
     float *rows, *have;            /* a candidate's inputs and product */
+    sw_evidence evidence;
     sw_scratch scratch;
 } search;
 
@@ -52,6 +53,7 @@ static void search_free(search *s)
     sw_mem_put(s->wmax);
     sw_mem_put(s->rows);
     sw_mem_put(s->have);
+    sw_evidence_free(&s->evidence);
     sw_scratch_free(&s->scratch);
 }
 
@@ -175,26 +177,40 @@ static float input_scale_for(const search *s, const double *scale)
     return top > 0 ? (float)(top / largest) : 1.0f;
 }
 
-/* Relative squared error of the products with inputs divided by scale, and weights as they are in
- * s->values: quantized, in their unscaled meaning. */
-static sw_code measure(double *loss, search *s, sw_probe_part part, const double *scale,
-                       sw_err *err)
+/* The products with inputs divided by scale, and weights as they are in s->values: quantized, in
+ * their unscaled meaning. */
+static sw_code run_part(search *s, sw_probe_part part, const double *scale, sw_err *err)
 {
     const keeper *kept = &s->part[part];
     float input_scale = input_scale_for(s, scale);
-    int64_t k = s->g->k, n = kept->n_rows * n_outputs(s->g);
-    double err2 = 0, want2 = 0;
-    sw_code rc;
 
-    for (int64_t at = 0; at < kept->n_rows * k; at++)
-        s->rows[at] = (float)((double)kept->rows[at] / scale[at % k]);
-    rc = multiply(s->have, s, s->rows, kept->n_rows, s->values, &input_scale, err);
+    for (int64_t at = 0; at < kept->n_rows * s->g->k; at++)
+        s->rows[at] = (float)((double)kept->rows[at] / scale[at % s->g->k]);
+    return multiply(s->have, s, s->rows, kept->n_rows, s->values, &input_scale, err);
+}
+
+/* Sum of squares of the products of the originals. */
+static double power_of(const search *s, sw_probe_part part)
+{
+    int64_t n = s->part[part].n_rows * n_outputs(s->g);
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) sum += (double)s->want[part][i] * (double)s->want[part][i];
+    return sum > 0 ? sum : 1;
+}
+
+/* Relative squared error of the products on the windows searched. */
+static sw_code measure(double *loss, search *s, const double *scale, sw_err *err)
+{
+    int64_t n = s->part[SW_PROBE_SEARCH].n_rows * n_outputs(s->g);
+    double sum = 0;
+    sw_code rc = run_part(s, SW_PROBE_SEARCH, scale, err);
+
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
-        double e = (double)s->have[i] - (double)s->want[part][i];
-        err2 += e * e;
-        want2 += (double)s->want[part][i] * (double)s->want[part][i];
+        double e = (double)s->have[i] - (double)s->want[SW_PROBE_SEARCH][i];
+        sum += e * e;
     }
-    if (rc == SW_OK) *loss = want2 > 0 ? err2 / want2 : 0;
+    if (rc == SW_OK) *loss = sum / power_of(s, SW_PROBE_SEARCH);
     return rc;
 }
 
@@ -220,21 +236,46 @@ static sw_code round_weights(search *s, const double *scale, sw_err *err)
     return rc;
 }
 
-/* The same by the solver that will run, on the windows held out. */
-static sw_code judge(double *loss, search *s, const double *scale, sw_err *err)
+/* The same by the solver that will run. */
+static sw_code solve_weights(search *s, const double *scale, sw_err *err)
 {
     const sw_group *g = s->g;
     sw_code rc;
 
-    if (!g->options->algo->repairs_errors) {
-        if ((rc = round_weights(s, scale, err)) != SW_OK) return rc;
-        return measure(loss, s, SW_PROBE_HELD, scale, err);
-    }
+    if (!g->options->algo->repairs_errors) return round_weights(s, scale, err);
     if ((rc = sw_group_solve(s->values, g, scale, err)) != SW_OK) return rc;
     for (int64_t i = 0; i < g->n_readers; i++)
         for (int64_t at = 0; at < g->readers[i].n_out * g->k; at++)
             s->values[i][at] = (float)((double)s->values[i][at] * scale[at % g->k]);
-    return measure(loss, s, SW_PROBE_HELD, scale, err);
+    return SW_OK;
+}
+
+/* Squared errors of what is in s->have, piece by piece. */
+static void add_pieces(double *pieces, const search *s, sw_probe_part part)
+{
+    const float *have = s->have, *want = s->want[part];
+    int64_t n_rows = s->part[part].n_rows;
+
+    for (int64_t i = 0; i < s->g->n_readers; i++) {
+        int64_t n_out = s->g->readers[i].n_out;
+        sw_evidence_add(pieces, have, want, n_rows, n_out);
+        have += n_rows * n_out;
+        want += n_rows * n_out;
+    }
+}
+
+/* Evidence of a scale, on the windows searched and on those held out. */
+static sw_code judge(double *pieces, search *s, const double *scale, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = solve_weights(s, scale, err)) != SW_OK ||
+        (rc = run_part(s, SW_PROBE_SEARCH, scale, err)) != SW_OK)
+        return rc;
+    add_pieces(pieces, s, SW_PROBE_SEARCH);
+    if ((rc = run_part(s, SW_PROBE_HELD, scale, err)) != SW_OK) return rc;
+    add_pieces(pieces + s->evidence.n_chosen_by, s, SW_PROBE_HELD);
+    return SW_OK;
 }
 
 /* The step so far becomes `step` if its loss is lower. */
@@ -246,7 +287,7 @@ static sw_code try_alpha(int *best_step, double *best, int step, search *s, doub
 
     scale_for(scale, s, step / 20.0);
     if ((rc = round_weights(s, scale, err)) != SW_OK ||
-        (rc = measure(&loss, s, SW_PROBE_SEARCH, scale, err)) != SW_OK || !(loss < *best))
+        (rc = measure(&loss, s, scale, err)) != SW_OK || !(loss < *best))
         return rc;
     *best = loss;
     *best_step = step;
@@ -276,16 +317,20 @@ static sw_code search_group(sw_proposal *out, search *s, sw_err *err)
 
     if (rc != SW_OK) return rc;
     for (int64_t j = 0; j < g->k; j++) scale[j] = 1.0;
-    if ((rc = judge(&out->loss_before, s, scale, err)) != SW_OK ||
+    if ((rc = sw_evidence_new(&s->evidence, s->part[SW_PROBE_SEARCH].n_rows,
+                              s->part[SW_PROBE_HELD].n_rows,
+                              g->probe->n_seqs[SW_PROBE_SEARCH] + g->probe->n_seqs[SW_PROBE_HELD],
+                              err)) != SW_OK ||
+        (rc = judge(s->evidence.before, s, scale, err)) != SW_OK ||
         (rc = find_alpha(&alpha, s, scale, err)) != SW_OK)
         goto done;
     scale_for(scale, s, alpha);
     if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK ||
-        (rc = judge(&out->loss, s, scale, err)) != SW_OK)
+        (rc = judge(s->evidence.after, s, scale, err)) != SW_OK)
         goto done;
     memcpy(out->scale, scale, (size_t)g->k * sizeof *scale);
     (void)snprintf(out->choice, sizeof out->choice, "alpha %.2f", alpha);
-    sw_proposal_judge(out, true);
+    sw_proposal_judge(out, &s->evidence, power_of(s, SW_PROBE_HELD), true);
 done:
     sw_mem_put(scale);
     return rc;

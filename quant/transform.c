@@ -8,15 +8,17 @@
 #include "formats/base/size.h"
 #include "quant/fold.h"
 
-#define GAIN_MIN 0.005 /* a held-out gain below this is noise */
-
-void sw_proposal_judge(sw_proposal *p, bool is_found)
+void sw_proposal_judge(sw_proposal *p, const sw_evidence *evidence, double unit, bool is_found)
 {
-    p->is_better = is_found && p->loss < (1 - GAIN_MIN) * p->loss_before;
-    if (!p->is_better)
-        (void)snprintf(p->why_not, sizeof p->why_not,
-                       "held-out windows do not improve: %.4g, without it %.4g", p->loss,
-                       p->loss_before);
+    sw_verdict v = sw_evidence_judge(evidence);
+
+    p->loss_before = v.before / unit;
+    p->loss = v.after / unit;
+    p->is_better = is_found && v.is_better;
+    if (p->is_better) return;
+    (void)snprintf(p->why_not, sizeof p->why_not,
+                   "held-out windows do not improve: %.4g, without it %.4g%s", p->loss,
+                   p->loss_before, v.after < v.before ? ", too little to be sure" : "");
 }
 
 void sw_scale_normalize(double *scale, int64_t k)

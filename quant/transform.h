@@ -11,6 +11,7 @@
 #ifndef SW_QUANT_TRANSFORM_H
 #define SW_QUANT_TRANSFORM_H
 
+#include "quant/evidence.h"
 #include "quant/probe.h"
 
 /* Linears that read one site, and what makes their input. */
@@ -34,7 +35,7 @@ typedef struct sw_group {
 typedef struct sw_proposal {
     double *scale;         /* [k], allocated by the caller; all 1 is identity */
     bool is_better;        /* on the held-out windows */
-    double loss_before, loss; /* relative squared error there, without and with it */
+    double loss_before, loss; /* mean or relative squared error there, without and with it */
     char choice[64];       /* "activations^0.45 / weights^0.55" */
     char why_not[120];     /* when it is not better */
 } sw_proposal;
@@ -72,8 +73,10 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
                        sw_err *err) SW_MUST_USE;
 /* Let the block read `values` (NULL: the original weights) for the group's readers. */
 void sw_group_lend(const sw_group *group, float *const *values);
-/* Set is_better, or why_not, by the two losses; never better where the search itself saw none. */
-void sw_proposal_judge(sw_proposal *proposal, bool is_found);
+/* Set the losses, in the given unit, and is_better or why_not by what held-out text says; never
+ * better where the search itself saw no gain. */
+void sw_proposal_judge(sw_proposal *proposal, const sw_evidence *evidence, double unit,
+                       bool is_found);
 /* s /= sqrt(max * min) over channels that are finite and above 0; the rest become 1. */
 void sw_scale_normalize(double *scale, int64_t k);
 

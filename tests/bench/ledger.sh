@@ -7,7 +7,7 @@
 # A ledger's rows are scheme,method,options,text,kl,top1. `record` runs every row that LEDGER names
 # and rewrites its figures; `check` compares instead: a KL may be worse than recorded by a tenth and
 # 0.0005 nats (processors round differently), and no method may be worse than plain rounding (rtn)
-# with the same scheme, options and text by more than that.
+# with the same scheme, options and text by more than that, nor a transform with GPTQ than GPTQ.
 # ROW=REGEX takes matching rows alone, JOBS=N runs N at a time. Last line: "N passed, N failed".
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -60,16 +60,19 @@ fi
 awk -F, -v only="${ROW:-.}" '
     function bound(kl) { return kl * 1.1 + 0.0005 }
     FNR == NR { if ($0 ~ /^[A-Z0-9_]+,/) want[$1 "," $2 "," $3 "," $4] = $5; next }
-    { have[$1 "," $2 "," $3 "," $4] = $5; rtn[$1 "," $3 "," $4 "," $2] = $5 }
+    { have[$1 "," $2 "," $3 "," $4] = $5; of[$1 "," $3 "," $4 "," $2] = $5 }
     END {
         for (k in want) {
             split(k, part, ",")
             if (part[1] "," part[2] "," part[3] !~ only) continue
             plain = part[1] "," part[3] "," part[4] ",rtn"
+            alone = part[2] ~ /\+gptq$/ ? part[1] "," part[3] "," part[4] ",gptq" : plain
             if (!(k in have)) { print k ": no figure"; bad++ }
             else if (have[k] > bound(want[k])) { print k ": KL " have[k] ", recorded " want[k]; bad++ }
-            else if ((plain in rtn) && have[k] > bound(rtn[plain])) {
-                print k ": KL " have[k] ", worse than rounding, " rtn[plain]; bad++ }
+            else if ((plain in of) && have[k] > bound(of[plain])) {
+                print k ": KL " have[k] ", worse than rounding, " of[plain]; bad++ }
+            else if ((alone in of) && have[k] > bound(of[alone])) {
+                print k ": KL " have[k] ", worse than gptq alone, " of[alone]; bad++ }
             else good++
         }
         printf "%d passed, %d failed\n", good, bad
