@@ -35,7 +35,7 @@ sw_code sw_spill_open(sw_spill *out, const char *dir, size_t size_bytes, sw_err 
     while (failed == EINTR);
     if (failed) {
         close(fd);
-        return SW_FAIL(err, SW_E_IO, "%s: cannot reserve %zu bytes for activations: %s", dir, n,
+        return SW_FAIL(err, SW_E_IO, "%s: cannot reserve %zu bytes of working memory: %s", dir, n,
                        strerror(failed));
     }
     data = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -57,4 +57,11 @@ void sw_spill_close(sw_spill *spill)
 void sw_spill_release(const sw_spill *spill, const void *data, size_t size_bytes)
 {
     if (spill->data) sw_map_forget(data, size_bytes); /* shared pages keep what was written */
+}
+
+const char *sw_spill_temp_dir(void)
+{
+    const char *dir = getenv("TMPDIR");
+
+    return dir && dir[0] ? dir : "/var/tmp";
 }

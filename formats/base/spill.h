@@ -22,4 +22,7 @@ void sw_spill_close(sw_spill *spill); /* accepts a zeroed one */
 /* The range keeps its contents and need not stay in memory. Nothing for a zeroed spill. */
 void sw_spill_release(const sw_spill *spill, const void *data, size_t size_bytes);
 
+/* Where to put what no option names a place for: $TMPDIR, else /var/tmp, which outlives memory. */
+const char *sw_spill_temp_dir(void);
+
 #endif

@@ -23,8 +23,10 @@ typedef struct sw_st_tensor {
 
 typedef struct sw_st sw_st; /* an opened checkpoint: one or more mapped files */
 
-/* Open one .safetensors file, or a directory: model.safetensors.index.json and its shards when
- * there is one, else model.safetensors, else the only *.safetensors in it.
+/* Open one file, or a directory: model.safetensors.index.json and its shards when there is one,
+ * else model.safetensors, else the only *.safetensors in it, else pytorch_model.bin.index.json or
+ * pytorch_model.bin. A container may be compressed (*.safetensors.zst); archives of torch.save are
+ * read as pt_read.h says.
  * SW_E_IO: nothing to open. SW_E_FORMAT: names file and offender. */
 sw_code sw_st_open(sw_st **out, const char *path, sw_err *err) SW_MUST_USE;
 /* Parse a container that is already in memory (tests, fuzzing). Borrows `bytes`. */

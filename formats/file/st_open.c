@@ -1,14 +1,20 @@
-/* st_open.c - a checkpoint as its user sees it: one file, or a directory of shards. */
+/* st_open.c - a checkpoint as its user sees it: one file, or a directory of shards; containers of
+ * safetensors, such containers compressed, or archives of torch.save. */
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/file/pt_read.h"
 #include "formats/file/st_internal.h"
+#include "formats/file/st_zstd.h"
+#include "formats/file/zip_read.h"
 
 struct sw_st {
     sw_arena arena; /* names, tables, paths */
     sw_map *maps;   /* n_files; all zero when the bytes are borrowed */
+    sw_spill *spills; /* n_files; what was unpacked or copied, else zero */
     const char **paths;
     int32_t n_files;
     sw_st_tensor *tensors; /* by name */
@@ -24,6 +30,7 @@ static sw_code st_new(sw_st **out, int32_t n_files, sw_err *err)
 
     if ((rc = SW_MEM_GET(&st, 1, "checkpoint", err)) != SW_OK) return rc;
     if ((rc = SW_ARENA_TAKE(&st->maps, &st->arena, n_files, err)) != SW_OK) goto fail;
+    if ((rc = SW_ARENA_TAKE(&st->spills, &st->arena, n_files, err)) != SW_OK) goto fail;
     if ((rc = SW_ARENA_TAKE(&st->paths, &st->arena, n_files, err)) != SW_OK) goto fail;
     st->n_files = n_files;
     *out = st;
@@ -36,7 +43,10 @@ fail:
 void sw_st_close(sw_st *st)
 {
     if (!st) return;
-    for (int32_t i = 0; i < st->n_files; i++) sw_map_close(&st->maps[i]);
+    for (int32_t i = 0; i < st->n_files; i++) {
+        sw_map_close(&st->maps[i]);
+        sw_spill_close(&st->spills[i]);
+    }
     sw_arena_free(&st->arena);
     sw_mem_put(st);
 }
@@ -76,6 +86,31 @@ fail:
     return rc;
 }
 
+static bool ends_with(const char *name, const char *ending)
+{
+    size_t n = strlen(name), m = strlen(ending);
+
+    return n > m && !strcmp(name + n - m, ending);
+}
+
+/* By the name, and by how it begins where the name is none of safetensors'. */
+static sw_code parse_part(sw_st *st, sw_st_part *part, int32_t shard, const char *path, sw_err *err)
+{
+    const sw_map *map = &st->maps[shard];
+    sw_spill *spill = &st->spills[shard];
+    bool is_other = ends_with(path, ".bin") || ends_with(path, ".pt") || ends_with(path, ".pth") ||
+                    (!ends_with(path, SW_ST_SUFFIX) && sw_zip_is_one(map->data, map->size_bytes));
+    sw_code rc;
+
+    if (is_other)
+        return sw_pt_part_parse(part, spill, &st->arena, map->data, map->size_bytes, shard, path,
+                                err);
+    if (!ends_with(path, SW_ST_ZSTD_SUFFIX))
+        return sw_st_part_parse(part, &st->arena, map->data, map->size_bytes, shard, path, err);
+    if ((rc = sw_st_unpack(spill, map->data, map->size_bytes, path, err)) != SW_OK) return rc;
+    return sw_st_part_parse(part, &st->arena, spill->data, spill->size_bytes, shard, path, err);
+}
+
 static sw_code map_part(sw_st *st, sw_st_part *part, int32_t shard, const char *path, sw_err *err)
 {
     sw_map *map = &st->maps[shard];
@@ -85,7 +120,7 @@ static sw_code map_part(sw_st *st, sw_st_part *part, int32_t shard, const char *
     if ((rc = sw_arena_text(&copy, &st->arena, path, strlen(path), err)) != SW_OK) return rc;
     st->paths[shard] = copy;
     if ((rc = sw_map_open(map, path, err)) != SW_OK) return rc;
-    return sw_st_part_parse(part, &st->arena, map->data, map->size_bytes, shard, path, err);
+    return parse_part(st, part, shard, path, err);
 }
 
 static sw_code open_single(sw_st **out, const char *path, sw_err *err)
@@ -143,6 +178,17 @@ static sw_code check_map(const sw_st *st, const sw_st_index *index, const char *
     return SW_OK;
 }
 
+/* A shard that an index names may lie compressed beside it. */
+static sw_code find_packed(char path[SW_PATH_BYTES], const char *dir, const char *file, sw_err *err)
+{
+    char name[SW_PATH_BYTES];
+    int n = snprintf(name, sizeof name, "%s" SW_ST_ZSTD_SUFFIX, file);
+
+    if (n < 0 || n >= SW_PATH_BYTES)
+        return SW_FAIL(err, SW_E_FORMAT, "%s: a shard's name is too long", dir);
+    return sw_path_join(path, dir, name, err);
+}
+
 static sw_code open_shards(sw_st *st, sw_st_part *parts, const sw_st_index *index, const char *dir,
                            const char *index_path, sw_err *err)
 {
@@ -151,6 +197,8 @@ static sw_code open_shards(sw_st *st, sw_st_part *parts, const sw_st_index *inde
 
     for (int32_t s = 0; s < index->n_files; s++) {
         if ((rc = sw_path_join(path, dir, index->files[s], err)) != SW_OK) return rc;
+        if (!sw_path_exists(path) && (rc = find_packed(path, dir, index->files[s], err)) != SW_OK)
+            return rc;
         if (!sw_path_exists(path))
             return SW_FAIL(err, SW_E_IO, "%s: names the shard %s, which is missing", index_path,
                            index->files[s]);
@@ -188,15 +236,12 @@ done:
 
 static bool is_container_name(const char *name)
 {
-    size_t n = strlen(name), suffix = strlen(SW_ST_SUFFIX);
-
-    return n > suffix && !strcmp(name + n - suffix, SW_ST_SUFFIX);
+    return ends_with(name, SW_ST_SUFFIX) || ends_with(name, SW_ST_SUFFIX SW_ST_ZSTD_SUFFIX);
 }
 
-/* The only *.safetensors of a directory. */
-static sw_code find_only(char out[SW_PATH_BYTES], const char *dir, sw_err *err)
+/* How many a directory has, and the name of one. */
+static sw_code count_containers(int *n_out, char name[SW_PATH_BYTES], const char *dir, sw_err *err)
 {
-    char name[SW_PATH_BYTES] = "";
     const struct dirent *entry;
     int n_found = 0;
     DIR *list = opendir(dir);
@@ -208,13 +253,32 @@ static sw_code find_only(char out[SW_PATH_BYTES], const char *dir, sw_err *err)
         memcpy(name, entry->d_name, strlen(entry->d_name) + 1);
     }
     closedir(list);
-    if (n_found == 0)
-        return SW_FAIL(err, SW_E_IO, "%s: no " SW_ST_INDEX_NAME " and no *.safetensors in it", dir);
+    *n_out = n_found;
+    return SW_OK;
+}
+
+/* Without an index: the only container, or else what PyTorch itself writes. */
+static sw_code open_loose(sw_st **out, const char *dir, sw_err *err)
+{
+    char at[SW_PATH_BYTES], name[SW_PATH_BYTES] = "";
+    int n_found = 0;
+    sw_code rc;
+
+    if ((rc = count_containers(&n_found, name, dir, err)) != SW_OK) return rc;
     if (n_found > 1)
         return SW_FAIL(err, SW_E_IO,
                        "%s: %d *.safetensors and no " SW_ST_INDEX_NAME "; name the file", dir,
                        n_found);
-    return sw_path_join(out, dir, name, err);
+    if (n_found == 1) {
+        rc = sw_path_join(at, dir, name, err);
+        return rc == SW_OK ? open_single(out, at, err) : rc;
+    }
+    if ((rc = sw_path_join(at, dir, SW_PT_INDEX_NAME, err)) != SW_OK) return rc;
+    if (sw_path_exists(at)) return open_index(out, dir, at, err);
+    if ((rc = sw_path_join(at, dir, SW_PT_SINGLE_NAME, err)) != SW_OK) return rc;
+    if (sw_path_exists(at)) return open_single(out, at, err);
+    return SW_FAIL(err, SW_E_IO, "%s: no " SW_ST_INDEX_NAME ", no *.safetensors and no "
+                   SW_PT_SINGLE_NAME " in it", dir);
 }
 
 sw_code sw_st_open(sw_st **out, const char *path, sw_err *err)
@@ -226,8 +290,7 @@ sw_code sw_st_open(sw_st **out, const char *path, sw_err *err)
     if ((rc = sw_path_join(at, path, SW_ST_INDEX_NAME, err)) != SW_OK) return rc;
     if (sw_path_exists(at)) return open_index(out, path, at, err);
     if ((rc = sw_path_join(at, path, SW_ST_SINGLE_NAME, err)) != SW_OK) return rc;
-    if (!sw_path_exists(at) && (rc = find_only(at, path, err)) != SW_OK) return rc;
-    return open_single(out, at, err);
+    return sw_path_exists(at) ? open_single(out, at, err) : open_loose(out, path, err);
 }
 
 int64_t sw_st_count(const sw_st *st) { return st->n_tensors; }
