@@ -178,8 +178,8 @@ static sw_code place_all(placed *places, uint64_t *copy_bytes, const pt_source *
     }
     /* many views of one storage must not grow a file without bound */
     if (rc == SW_OK && *copy_bytes > from->n_bytes + (uint64_t)n * 2 * COPY_ALIGN)
-        rc = SW_FAIL(err, SW_E_FORMAT, "%s: tensors that lie turned or cut in shared storages would "
-                     "take %llu bytes, more than the file; save them contiguous", from->what,
+        rc = SW_FAIL(err, SW_E_FORMAT, "%s: tensors that lie turned or cut in shared storages "
+                     "would take %llu bytes, more than the file; save them contiguous", from->what,
                      (unsigned long long)*copy_bytes);
     return rc;
 }
@@ -220,8 +220,8 @@ sw_code sw_pt_part_parse(sw_st_part *out, sw_spill *copies, sw_arena *arena, con
     sw_code rc;
 
     if (!sw_zip_is_one(bytes, n_bytes))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: no archive of torch.save; files of PyTorch before "
-                       "1.6 must be saved again, best as safetensors", what);
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: no archive of torch.save; files of PyTorch "
+                       "before 1.6 must be saved again, best as safetensors", what);
     if ((rc = sw_zip_parse(&from.zip, &scratch, bytes, n_bytes, what, err)) != SW_OK ||
         (rc = find_folder(folder, &from.zip, what, err)) != SW_OK ||
         (rc = check_kind(&from.zip, folder, what, err)) != SW_OK)

@@ -58,7 +58,8 @@ static sw_code size_of(uint64_t *out, const unsigned char *bytes, size_t n_bytes
     for (size_t at = 0; at < n_bytes;) {
         unsigned long long size = ZSTD_getFrameContentSize(bytes + at, n_bytes - at);
         size_t packed = ZSTD_findFrameCompressedSize(bytes + at, n_bytes - at);
-        if (size == ZSTD_CONTENTSIZE_UNKNOWN) return stream(out, NULL, 0, bytes, n_bytes, what, err);
+        if (size == ZSTD_CONTENTSIZE_UNKNOWN)
+            return stream(out, NULL, 0, bytes, n_bytes, what, err);
         if (size == ZSTD_CONTENTSIZE_ERROR || ZSTD_isError(packed))
             return SW_FAIL(err, SW_E_FORMAT, "%s: no whole zstd frame at byte %zu", what, at);
         if (!sw_add_u64(&total, total, size) || total > (uint64_t)INT64_MAX)

@@ -1,12 +1,13 @@
 /* zip_read.c - see zip_read.h. The parts of an archive, little-endian, from its end:
  *
- *   end record       "PK\5\6"  4 disks  2 entries here  2 entries  4 size  4 offset of directory
- *                    2 length of a comment, the comment
- *   zip64 locator    "PK\6\7"  4 disk  8 offset of the zip64 end record  4 disks    before it, or not
- *   zip64 end        "PK\6\6"  8 size  2 2 versions  4 4 disks  8 8 entries  8 size  8 offset
- *   directory entry  "PK\1\2"  2 2 versions  2 flags  2 method  4 time  4 crc  4 stored size  4 size
- *                    2 name  2 extra  2 comment  2 disk  2 4 attributes  4 offset of local header
- *   local header     "PK\3\4"  2 version  2 flags  2 method  4 time  4 crc  4 4 sizes  2 name  2 extra
+ *   end record      "PK\5\6"  4 disks  2 entries here  2 entries  4 size  4 offset of directory
+ *                   2 length of a comment, the comment
+ *   zip64 locator   "PK\6\7"  4 disk  8 offset of the zip64 end record  4 disks; may be absent
+ *   zip64 end       "PK\6\6"  8 size  2 2 versions  4 4 disks  8 8 entries  8 size  8 offset
+ *   directory entry "PK\1\2"  2 2 versions  2 flags  2 method  4 time  4 crc  4 stored size
+ *                   4 size  2 name  2 extra  2 comment  2 disk  2 4 attributes  4 local header at
+ *   local header    "PK\3\4"  2 version  2 flags  2 method  4 time  4 crc  4 4 sizes  2 name
+ *                   2 extra
  * A size or offset of all ones stands in the extra field 1 instead, in this order: size, stored
  * size, offset.
  */

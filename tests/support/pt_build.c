@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,8 +80,7 @@ void pt_tensor(pt_bytes *p, const char *type, const char *key, int64_t n_elems, 
 {
     char storage[64];
 
-    strcpy(storage, type);
-    strcat(storage, "Storage");
+    (void)snprintf(storage, sizeof storage, "%sStorage", type);
     pt_global(p, "torch._utils", "_rebuild_tensor_v2");
     pt_text(p, "((");
     pt_string(p, "storage");
