@@ -25,8 +25,8 @@ typedef struct sw_pickle_tensor {
 
 /* All tensors of the dictionary that the pickle builds, or of the one inside it under "state_dict",
  * "model" or "module"; other values in it that hold no tensors are passed over. Each lies within
- * its storage. SW_E_UNSUPPORTED: it names something else than tensors are made of. SW_E_FORMAT: not a
- * pickle, or tensors in other places. Everything lives in the arena. */
+ * its storage. SW_E_UNSUPPORTED: it names something else than tensors are made of. SW_E_FORMAT:
+ * not a pickle, or tensors in other places. Everything lives in the arena. */
 sw_code sw_pickle_read(sw_pickle_tensor **out, int64_t *n_out, sw_arena *arena, const void *bytes,
                        size_t n_bytes, const char *what, sw_err *err) SW_MUST_USE;
 

@@ -165,7 +165,8 @@ static void one_hot_is_exact(void **state)
                     assert_int_equal(sw_float_encode_n(&want, s.dtype, &value, 1, &err), SW_OK);
                     if (c.y[m * 200 + n] != want && (c.y[m * 200 + n] | want) != 0x8000)
                         fail_msg("%s: w[%lld][%lld] is %04x, must be %04x",
-                                 sw_cuda_kernels[0].tiles[t].name, (long long)n, (long long)m, c.y[m * 200 + n], want);
+                                 sw_cuda_kernels[0].tiles[t].name, (long long)n, (long long)m,
+                                 c.y[m * 200 + n], want);
                 }
         }
         free(w);
