@@ -59,6 +59,7 @@ typedef struct side_row {
 
 static const side_row side_rows[] = {
     {"quantize_config.json", "qweight", "desc_act", "gptq"},
+    {"quant_config.json", "qweight", "w_bit", "awq"},
     {"hf_quant_config.json", "weight_scale", NULL, NULL},
 };
 

@@ -4,6 +4,9 @@
 
 #include "formats/dialect/dialect.h"
 
+extern const sw_dialect sw_dialect_awq;
+extern const sw_dialect sw_dialect_awq_gemv;
+extern const sw_dialect sw_dialect_marlin;
 extern const sw_dialect sw_dialect_gptq;
 extern const sw_dialect sw_dialect_gptq_v2;
 extern const sw_dialect sw_dialect_compressed_tensors;

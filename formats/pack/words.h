@@ -12,6 +12,8 @@
  *   n_words       one stream per column, its words a row apart  [n_words, k]   (compressed-tensors
  *                                                                               zero points)
  *   n_words_t     one stream per column, its words adjacent     [k, n_words]   (gptq zero points)
+ *   interleave    words of eight channels, see interleave.h  (awq)
+ *   marlin4/8     tiles of 16 x 64, see marlin.h
  *   tiles4/tiles8 Swage tiles, see tiles.h
  *
  * Words are bit patterns; safetensors calls them I32.
@@ -49,6 +51,7 @@ typedef struct sw_pack {
 
 typedef enum sw_pack_id {
     SW_PACK_K_WORDS, SW_PACK_K_WORDS_T, SW_PACK_N_WORDS, SW_PACK_N_WORDS_T,
+    SW_PACK_INTERLEAVE, SW_PACK_MARLIN4, SW_PACK_MARLIN8,
     SW_PACK_TILES4, SW_PACK_TILES8, SW_PACK_COUNT
 } sw_pack_id;
 

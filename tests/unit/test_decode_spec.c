@@ -247,11 +247,11 @@ static void configs_beyond_the_decoder_are_refused(void **state)
         sw_code code;
         const char *says;
     } rows[] = {
-        {"{\"quant_method\":\"awq\",\"bits\":4}", SW_E_UNSUPPORTED, "\"awq\""},
+        {"{\"quant_method\":\"exl3\",\"bits\":4}", SW_E_UNSUPPORTED, "\"exl3\""},
         {"{}", SW_E_UNSUPPORTED, "quant_method"},
         {"{\"quant_method\":\"gptq\",\"bits\":5}", SW_E_UNSUPPORTED, "5 bits"},
         {"{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":0}", SW_E_FORMAT, "group_size 0"},
-        {"{\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"marlin\"}",
+        {"{\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq_p\"}",
          SW_E_UNSUPPORTED, "gptq"},
         {"{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\".*down\":{\"bits\":5}}}",
          SW_E_UNSUPPORTED, ".*down"},

@@ -432,8 +432,8 @@ static const refusal refusals[] = {
     {"{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":0}", SW_E_UNSUPPORTED, "group_size"},
     {"{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":-2}", SW_E_FORMAT, "group_size"},
     {GPTQ "\"sym\":\"yes\"}", SW_E_FORMAT, "sym"},
-    {GPTQ "\"checkpoint_format\":\"marlin\"}", SW_E_UNSUPPORTED, "\"marlin\""},
-    {GPTQ "\"is_marlin_format\":true}", SW_E_UNSUPPORTED, "\"marlin\""},
+    {GPTQ "\"checkpoint_format\":\"marlin_24\"}", SW_E_UNSUPPORTED, "\"marlin_24\""},
+    {GPTQ "\"is_marlin_format\":true,\"desc_act\":true}", SW_E_UNSUPPORTED, "desc_act"},
     {GPTQ "\"lm_head\":true}", SW_E_UNSUPPORTED, "lm_head"},
     {GPTQ "\"pack_dtype\":\"int16\"}", SW_E_UNSUPPORTED, "int16"},
     {GPTQ "\"dynamic\":[1]}", SW_E_FORMAT, "dynamic"},
@@ -487,7 +487,7 @@ static void what_cannot_be_served_is_refused_by_name(void **state)
 static void what_nobody_claims(void **state)
 {
     static const char *const rows[] = {
-        "{}", "[]", "null", "{\"quant_method\":\"awq\"}", "{\"quant_method\":4}",
+        "{}", "[]", "null", "{\"quant_method\":\"exl3\"}", "{\"quant_method\":4}",
         "{\"bits\":4,\"group_size\":128}"};
 
     (void)state;
