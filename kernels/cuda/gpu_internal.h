@@ -1,0 +1,123 @@
+/* gpu_internal.h - the state of the engine on the card, shared by the gpu_*.c files of cuda/. */
+#ifndef SW_KERNELS_CUDA_GPU_INTERNAL_H
+#define SW_KERNELS_CUDA_GPU_INTERNAL_H
+
+#include "kernels/cuda/cuda_gemm.h"
+#include "kernels/cuda/engine_ops.h"
+#include "kernels/cuda/lt.h"
+#include "kernels/engine/engine_internal.h"
+#include "kernels/engine/gpu_engine.h"
+
+/* Device memory of one lifetime: freed all at once. Zero-initialise. */
+typedef struct sw_gpu_store {
+    sw_gpu *gpu;
+    sw_arena arena; /* the list of what was taken */
+    struct sw_gpu_taken *last;
+} sw_gpu_store;
+sw_code sw_gpu_store_take(void **out, sw_gpu_store *store, int64_t n_elems, int64_t elem_bytes,
+                          const char *what, sw_err *err) SW_MUST_USE;
+/* The same with a copy of host memory in it. */
+sw_code sw_gpu_store_copy(void **out, sw_gpu_store *store, const void *from, int64_t size_bytes,
+                          const char *what, sw_err *err) SW_MUST_USE;
+void sw_gpu_store_free(sw_gpu_store *store);
+#define SW_STORE_TAKE(out_ptr, store, n_elems, what, err) \
+    sw_gpu_store_take((void **)(out_ptr), (store), (int64_t)(n_elems), sizeof **(out_ptr), (what), \
+                      (err))
+
+/* A linear on the card, perhaps several that share their input, one below the other. */
+typedef struct sw_gpu_weight {
+    int64_t n_out, k_in; /* n_out 0: not there */
+    sw_bf16 *d_dense;    /* or */
+    sw_tiles tiles;      /* with device pointers, when tiles.codes is set */
+    sw_act act;
+    float input_scale;
+    float *d_bias;
+} sw_gpu_weight;
+
+/* `parts` (1 to 3 with the same k_in) as one weight. SW_OK with out->n_out 0 when they cannot be
+ * put together; one part always can. */
+sw_code sw_gpu_weight_load(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
+                           const sw_weight *const *parts, int n_parts, sw_err *err) SW_MUST_USE;
+
+struct sw_gpu_block {
+    sw_gpu_engine *e;
+    int64_t layer;
+    sw_gpu_weight linear[SW_SLOT_COUNT]; /* Q holds q, k and v, and GATE gate and up, when fused */
+    bool is_qkv_fused, is_gate_fused;
+    sw_gpu_weight *experts[3];           /* gate (with up when is_expert_fused), up, down */
+    bool is_expert_fused;
+    float *norm[SW_SLOT_COUNT], *norm_bias[SW_SLOT_COUNT];
+    sw_gpu_store store;
+};
+
+/* A rope's angles: filled on the host as the CPU engine does, copied as far as they are new. */
+typedef struct sw_gpu_angles {
+    sw_angles host;
+    float *d_cos, *d_sin;
+    int64_t n_copied;
+} sw_gpu_angles;
+
+typedef struct sw_gpu_moe {
+    float *d_logits;              /* [max_tokens, n_experts] */
+    int32_t *d_chosen, *d_tokens; /* [max_tokens * n_used] */
+    float *d_share, *d_token_share, *d_sum; /* sum: [max_tokens, hidden] */
+    sw_bf16 *d_rows, *d_gate, *d_out;       /* [max_tokens * n_used, ...] by expert */
+    sw_moe_scratch host;                    /* chosen, share, tokens, token_share, starts */
+} sw_gpu_moe;
+
+struct sw_gpu_engine {
+    sw_gpu *gpu;
+    const sw_model *m;
+    sw_lt *lt;
+    sw_cuda_card card;
+    sw_launch how;
+    int64_t max_tokens, max_positions;
+    sw_bf16_rows buf[SW_BUF_COUNT]; /* X excepted */
+    int64_t width[SW_BUF_COUNT];
+    float *d_x;                     /* [max_tokens, hidden] of whole-model calls, on first use */
+    sw_gpu_angles angles, window_angles;
+    sw_gpu_moe moe;
+    void *d_gemm_work; /* grows; addresses in a graph hold as long as work_generation stays */
+    int64_t gemm_work_bytes, work_generation;
+    sw_gpu_store store;
+};
+
+/* Keys and values of a layer: [n_seqs, capacity, width]. */
+typedef struct sw_gpu_kv {
+    sw_bf16 *d_k, *d_v;
+    int64_t capacity;
+} sw_gpu_kv;
+
+typedef struct sw_gpu_run {
+    sw_gpu_engine *e;
+    const sw_gpu_block *block;
+    float *d_x;
+    int64_t n_seqs, seq_len, n_tokens;
+    const int32_t *d_first; /* [n_seqs] or NULL */
+    const sw_gpu_kv *kv;    /* or NULL */
+    bool is_decode;         /* one query a sequence against the cache, */
+    void *d_decode_scratch; /* which needs this */
+    const sw_gpu_tap *tap;
+    sw_site stop_at;
+    bool is_seen[SW_SITE_COUNT], has_stopped;
+    bool is_add_pending;    /* X += T has not been made yet */
+    bool keeps_pending;     /* and may be left to the next block */
+    const float *q_norm, *k_norm; /* head norms met, made with the turning */
+    bool turns_q, turns_k;
+} sw_gpu_run;
+
+/* The block program of run->block. */
+sw_code sw_gpu_run_block(sw_gpu_run *run, sw_err *err) SW_MUST_USE;
+/* y = x w^T + bias, n rows; y_is_f32 (dense weights only): y is dense FP32. */
+sw_code sw_gpu_linear(sw_gpu_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
+                      sw_bf16_rows x, int64_t n, const sw_gpu_weight *w, sw_err *err) SW_MUST_USE;
+sw_code sw_gpu_run_moe(sw_gpu_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
+                       sw_err *err) SW_MUST_USE;
+sw_code sw_gpu_moe_new(sw_gpu_engine *e, sw_err *err) SW_MUST_USE;
+/* Show rows to the tap once per site. */
+sw_code sw_gpu_run_reach(sw_gpu_run *run, sw_site site, sw_bf16_rows x, int64_t k_in,
+                         sw_err *err) SW_MUST_USE;
+/* Angles of positions [first, end) on the card, by the rope of this kind of layer. */
+sw_code sw_gpu_angles_fill(sw_gpu_engine *e, int64_t first, int64_t end, sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,215 @@
+/* gpu_lm.c - a whole model on the card: embedding, blocks, head. See gpu_engine.h. */
+#include "kernels/cuda/gpu_lm.h"
+
+#include <string.h>
+
+#include "formats/base/size.h"
+
+#define HEAD_BYTES ((int64_t)64 << 20) /* of logits on the card at a time */
+
+/* ---- what it takes ---- */
+
+static int64_t weight_bytes(const sw_weight *w)
+{
+    const sw_tiles *t = w->tiles;
+
+    if (!t) return w->n_out * w->k_in * 2;
+    return sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in) +
+           sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups) +
+           (t->zeros ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0);
+}
+
+int64_t sw_gpu_lm_bytes(const sw_lm *lm)
+{
+    const sw_model *m = lm->model;
+    int64_t sum = weight_bytes(&lm->embed) + weight_bytes(&lm->positions);
+
+    if (lm->head.dense != lm->embed.dense) sum += weight_bytes(&lm->head);
+    for (int64_t l = 0; lm->blocks && l < m->n_layers; l++) {
+        const sw_block *b = &lm->blocks[l];
+
+        for (int s = 0; s < SW_SLOT_COUNT; s++) sum += weight_bytes(&b->linear[s]);
+        for (int i = 0; i < 3 && b->experts[i]; i++)
+            for (int64_t x = 0; x < m->n_experts; x++) sum += weight_bytes(&b->experts[i][x]);
+    }
+    return sum;
+}
+
+/* ---- loading ---- */
+
+static sw_code load_table(sw_gpu_weight *out, sw_gpu_lm *lm, const sw_weight *from, sw_err *err)
+{
+    return sw_gpu_weight_load(out, lm->e, &lm->store, &from, 1, err);
+}
+
+static sw_code load_norm(float **out, sw_gpu_lm *lm, const float *from, sw_err *err)
+{
+    void *d = NULL;
+    sw_code rc;
+
+    if (!from) return SW_OK;
+    rc = sw_gpu_store_copy(&d, &lm->store, from, lm->e->m->hidden * (int64_t)sizeof *from,
+                           "final norm", err);
+    if (rc == SW_OK) *out = d;
+    return rc;
+}
+
+static sw_code load_ends(sw_gpu_lm *lm, const sw_lm *from, sw_err *err)
+{
+    sw_gpu_engine *e = lm->e;
+    sw_code rc;
+
+    lm->head_rows = sw_max_i64(1, sw_min_i64(e->max_tokens, HEAD_BYTES / (4 * from->head.n_out)));
+    if ((rc = load_table(&lm->embed, lm, &from->embed, err)) != SW_OK) return rc;
+    if (from->head.dense == from->embed.dense && !from->head.tiles)
+        lm->head = lm->embed;
+    else if ((rc = load_table(&lm->head, lm, &from->head, err)) != SW_OK)
+        return rc;
+    if (from->positions.dense && (rc = load_table(&lm->positions, lm, &from->positions, err)))
+        return rc;
+    if ((rc = load_norm(&lm->norm, lm, from->final_norm, err)) != SW_OK ||
+        (rc = load_norm(&lm->norm_bias, lm, from->final_norm_bias, err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&lm->d_ids, &lm->store, e->max_tokens, "tokens", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&lm->d_x, &lm->store, e->max_tokens * e->m->hidden, "hidden rows",
+                            err)) != SW_OK)
+        return rc;
+    return SW_STORE_TAKE(&lm->d_logits, &lm->store, lm->head_rows * lm->head.n_out, "logits", err);
+}
+
+sw_code sw_gpu_lm_new(sw_gpu_lm **out, sw_gpu_engine *e, const sw_lm *from, sw_err *err)
+{
+    const int64_t n_layers = e->m->n_layers;
+    sw_gpu_lm *lm = NULL;
+    sw_code rc = sw_gpu_room(e->gpu, sw_gpu_lm_bytes(from), "the model", err);
+
+    if (rc != SW_OK || (rc = SW_MEM_GET(&lm, 1, "model", err)) != SW_OK) return rc;
+    lm->e = e;
+    lm->store.gpu = e->gpu;
+    if ((rc = SW_MEM_GET(&lm->blocks, n_layers, "blocks", err)) != SW_OK) goto done;
+    if ((rc = load_ends(lm, from, err)) != SW_OK) goto done;
+    for (int64_t l = 0; l < n_layers && rc == SW_OK; l++)
+        rc = sw_gpu_block_load(&lm->blocks[l], e, &from->blocks[l], err);
+    if (rc == SW_OK) {
+        *out = lm;
+        lm = NULL;
+    }
+done:
+    sw_gpu_lm_free(lm);
+    return rc;
+}
+
+void sw_gpu_lm_free(sw_gpu_lm *lm)
+{
+    if (!lm) return;
+    for (int64_t l = 0; lm->blocks && l < lm->e->m->n_layers; l++)
+        sw_gpu_block_free(lm->blocks[l]);
+    sw_mem_put(lm->blocks);
+    sw_gpu_store_free(&lm->store);
+    sw_mem_put(lm);
+}
+
+/* ---- running ---- */
+
+sw_code sw_gpu_lm_check_ids(const sw_gpu_lm *lm, const uint32_t *ids, int64_t n, int64_t end,
+                            sw_err *err)
+{
+    const sw_model *m = lm->e->m;
+
+    if (m->n_position_rows && end > m->n_position_rows - m->first_position_row)
+        return SW_FAIL(err, SW_E_USAGE, "position %lld; the model has %lld", (long long)end - 1,
+                       (long long)(m->n_position_rows - m->first_position_row));
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] >= lm->embed.n_out)
+            return SW_FAIL(err, SW_E_FORMAT, "token %lld has id %lu, but the vocabulary has %lld",
+                           (long long)i, (unsigned long)ids[i], (long long)lm->embed.n_out);
+    return SW_OK;
+}
+
+sw_code sw_gpu_lm_run(sw_gpu_lm *lm, sw_gpu_run *run, const sw_gpu_kv *kv, int64_t seq,
+                      const uint32_t *d_ids, sw_err *err)
+{
+    sw_gpu_engine *e = lm->e;
+    const sw_model *m = e->m;
+    const sw_embed_args embed = {.x = run->d_x, .embed = lm->embed.d_dense,
+                                 .positions = lm->positions.d_dense, .ids = d_ids,
+                                 .first = run->d_first, .n = run->n_tokens, .hidden = m->hidden,
+                                 .seq_len = run->seq_len, .first_row = m->first_position_row,
+                                 .scale = (float)m->embed_scale};
+    sw_code rc = sw_cuda_embed(&embed, e->how, err);
+
+    run->e = e;
+    run->stop_at = (sw_site)SW_RUN_ALL;
+    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) {
+        sw_gpu_kv layer = {0};
+
+        if (kv) {
+            layer = kv[l];
+            layer.d_k += seq * layer.capacity * m->n_kv_heads * m->head_dim;
+            layer.d_v += seq * layer.capacity * m->n_kv_heads * m->v_head_dim;
+            run->kv = &layer;
+        }
+        run->block = lm->blocks[l];
+        run->keeps_pending = l + 1 < m->n_layers;
+        rc = sw_gpu_run_block(run, err);
+        run->kv = NULL;
+    }
+    return rc;
+}
+
+sw_code sw_gpu_lm_forward(sw_gpu_lm *lm, const uint32_t *ids, int64_t n_seqs, int64_t seq_len,
+                          sw_err *err)
+{
+    sw_gpu_engine *e = lm->e;
+    sw_gpu_run run = {.d_x = lm->d_x, .n_seqs = n_seqs, .seq_len = seq_len,
+                      .n_tokens = n_seqs * seq_len};
+    sw_code rc;
+
+    if (n_seqs < 1 || seq_len < 1 || seq_len > e->max_tokens / n_seqs)
+        return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
+                       (long long)n_seqs, (long long)seq_len, (long long)e->max_tokens);
+    lm->n_rows = 0;
+    if ((rc = sw_gpu_lm_check_ids(lm, ids, run.n_tokens, seq_len, err)) != SW_OK ||
+        (rc = sw_gpu_angles_fill(e, 0, seq_len, err)) != SW_OK ||
+        (rc = sw_gpu_upload(e->gpu, lm->d_ids, ids, 4 * run.n_tokens, err)) != SW_OK ||
+        (rc = sw_gpu_lm_run(lm, &run, NULL, 0, lm->d_ids, err)) != SW_OK)
+        return rc;
+    lm->n_rows = run.n_tokens;
+    return SW_OK;
+}
+
+sw_code sw_gpu_lm_logits(sw_gpu_lm *lm, float *d_logits, const float *d_x, int64_t n, sw_err *err)
+{
+    sw_gpu_engine *e = lm->e;
+    const sw_model *m = e->m;
+    const int64_t vocab = lm->head.n_out;
+    const sw_bf16_rows normed = e->buf[SW_BUF_N];
+    const sw_norm_args norm = {.dst = normed, .x = (float *)(uintptr_t)d_x, .weight = lm->norm,
+                               .bias = lm->norm_bias, .n = n, .width = m->hidden,
+                               .eps = (float)m->norm_eps};
+    sw_code rc;
+
+    if ((rc = sw_cuda_norm(&norm, e->how, err)) != SW_OK ||
+        (rc = sw_gpu_linear(e, d_logits, vocab, true, normed, n, &lm->head, err)) != SW_OK)
+        return rc;
+    if (m->logits_cap <= 0.0) return SW_OK;
+    return sw_cuda_softcap(d_logits, (float)m->logits_cap, n * vocab, e->how, err);
+}
+
+sw_code sw_gpu_lm_head(sw_gpu_lm *lm, float *logits, int64_t row0, int64_t n, sw_err *err)
+{
+    const int64_t vocab = lm->head.n_out, hidden = lm->e->m->hidden;
+    sw_code rc = SW_OK;
+
+    if (row0 < 0 || n < 0 || n > lm->n_rows - row0)
+        return SW_FAIL(err, SW_E_BUG, "rows %lld to %lld of %lld", (long long)row0,
+                       (long long)(row0 + n), (long long)lm->n_rows);
+    for (int64_t at = 0; at < n && rc == SW_OK; at += lm->head_rows) {
+        const int64_t some = sw_min_i64(lm->head_rows, n - at);
+
+        rc = sw_gpu_lm_logits(lm, lm->d_logits, lm->d_x + (row0 + at) * hidden, some, err);
+        if (rc == SW_OK)
+            rc = sw_gpu_download(lm->e->gpu, logits + at * vocab, lm->d_logits, 4 * some * vocab,
+                                 err);
+    }
+    return rc;
+}

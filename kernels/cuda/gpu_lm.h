@@ -1,0 +1,28 @@
+/* gpu_lm.h - a model on the card, shared by gpu_lm.c and gpu_session.c; inside cuda/. */
+#ifndef SW_KERNELS_CUDA_GPU_LM_H
+#define SW_KERNELS_CUDA_GPU_LM_H
+
+#include "kernels/cuda/gpu_internal.h"
+
+struct sw_gpu_lm {
+    sw_gpu_engine *e;
+    sw_gpu_weight embed, head, positions;
+    float *norm, *norm_bias;
+    sw_gpu_block **blocks; /* [n_layers] */
+    uint32_t *d_ids;       /* [max_tokens] */
+    float *d_x;            /* [max_tokens, hidden], of which n_rows are from the last forward */
+    float *d_logits;       /* [head_rows, vocab] */
+    int64_t n_rows, head_rows;
+    sw_gpu_store store;
+};
+
+sw_code sw_gpu_lm_check_ids(const sw_gpu_lm *lm, const uint32_t *ids, int64_t n, int64_t end,
+                            sw_err *err) SW_MUST_USE;
+/* Embedding and all blocks into run->d_x; kv [n_layers] (or NULL) from sequence `seq` on. */
+sw_code sw_gpu_lm_run(sw_gpu_lm *lm, sw_gpu_run *run, const sw_gpu_kv *kv, int64_t seq,
+                      const uint32_t *d_ids, sw_err *err) SW_MUST_USE;
+/* d_logits [n, vocab] of hidden rows d_x. */
+sw_code sw_gpu_lm_logits(sw_gpu_lm *lm, float *d_logits, const float *d_x, int64_t n,
+                         sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,148 @@
+/* gpu_moe.c - a sparse feed-forward layer on the card: routed there, listed by expert on the host,
+ * one product an expert. See kernels/engine/moe.c for what it computes. */
+#include <string.h>
+
+#include "kernels/cuda/gpu_internal.h"
+
+sw_code sw_gpu_moe_new(sw_gpu_engine *e, sw_err *err)
+{
+    const sw_model *m = e->m;
+    const int64_t n = e->max_tokens, n_used = n * m->n_experts_used;
+    sw_gpu_store *s = &e->store;
+    sw_gpu_moe *moe = &e->moe;
+    sw_moe_scratch *host = &moe->host;
+    sw_code rc;
+
+    if (m->moe_intermediate % 8)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "experts of %lld; on the card they are multiples of "
+                       "8; use --device cpu", (long long)m->moe_intermediate);
+    if ((rc = SW_STORE_TAKE(&moe->d_logits, s, n * m->n_experts, "router", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_chosen, s, n_used, "chosen experts", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_share, s, n_used, "expert weights", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_tokens, s, n_used, "routed tokens", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_token_share, s, n_used, "routed weights", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_sum, s, n * m->hidden, "expert sums", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_rows, s, n_used * m->hidden, "expert inputs", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_out, s, n_used * m->hidden, "expert outputs", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_gate, s, n_used * 2 * m->moe_intermediate, "expert gates",
+                            err)) != SW_OK ||
+        (rc = SW_MEM_GET(&host->chosen, n_used, "chosen experts", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&host->share, n_used, "expert weights", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&host->tokens, n_used, "routed tokens", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&host->token_share, n_used, "routed weights", err)) != SW_OK)
+        return rc;
+    return SW_MEM_GET(&host->starts, m->n_experts + 1, "expert starts", err);
+}
+
+static sw_code choose(sw_gpu_run *run, sw_bf16_rows src, sw_err *err)
+{
+    sw_gpu_engine *e = run->e;
+    const sw_model *m = e->m;
+    const sw_route_args a = {.logits = e->moe.d_logits,
+                             .shift = run->block->norm[SW_SLOT_ROUTER_SHIFT],
+                             .chosen = e->moe.d_chosen, .share = e->moe.d_share,
+                             .n = run->n_tokens, .n_experts = (int)m->n_experts,
+                             .n_used = (int)m->n_experts_used,
+                             .n_groups = (int)m->n_expert_groups,
+                             .n_groups_used = (int)m->n_groups_used,
+                             .is_sigmoid = m->router == SW_ROUTER_SIGMOID,
+                             .norm_topk = m->norm_topk, .route_scale = (float)m->route_scale};
+    sw_code rc = sw_gpu_linear(e, e->moe.d_logits, m->n_experts, true, src, run->n_tokens,
+                               &run->block->linear[SW_SLOT_ROUTER], err);
+
+    return rc == SW_OK ? sw_cuda_route(&a, e->how, err) : rc;
+}
+
+/* Counting sort by expert; token order stays within each. */
+static void list_tokens(sw_moe_scratch *moe, int64_t n_experts, int64_t n_used, int64_t k)
+{
+    memset(moe->starts, 0, (size_t)(n_experts + 1) * sizeof *moe->starts);
+    for (int64_t i = 0; i < n_used; i++) moe->starts[moe->chosen[i] + 1]++;
+    for (int64_t e = 0; e < n_experts; e++) moe->starts[e + 1] += moe->starts[e];
+    for (int64_t i = 0; i < n_used; i++) {
+        const int64_t at = moe->starts[moe->chosen[i]]++;
+
+        moe->tokens[at] = (int32_t)(i / k);
+        moe->token_share[at] = moe->share[i];
+    }
+    for (int64_t e = n_experts; e > 0; e--) moe->starts[e] = moe->starts[e - 1];
+    moe->starts[0] = 0;
+}
+
+static sw_code list_on_host(sw_gpu_run *run, sw_err *err)
+{
+    sw_gpu_engine *e = run->e;
+    sw_gpu_moe *moe = &e->moe;
+    const int64_t k = e->m->n_experts_used, n = run->n_tokens * k, size_bytes = 4 * n;
+    sw_code rc;
+
+    if ((rc = sw_gpu_download(e->gpu, moe->host.chosen, moe->d_chosen, size_bytes, err)) != SW_OK ||
+        (rc = sw_gpu_download(e->gpu, moe->host.share, moe->d_share, size_bytes, err)) != SW_OK)
+        return rc;
+    list_tokens(&moe->host, e->m->n_experts, n, k);
+    if ((rc = sw_gpu_upload(e->gpu, moe->d_tokens, moe->host.tokens, size_bytes, err)) != SW_OK)
+        return rc;
+    return sw_gpu_upload(e->gpu, moe->d_token_share, moe->host.token_share, size_bytes, err);
+}
+
+static sw_code show(const sw_gpu_run *run, sw_site site, int64_t expert, sw_bf16_rows x, int64_t n,
+                    int64_t k_in, const int32_t *d_tokens, sw_err *err)
+{
+    if (!run->tap) return SW_OK;
+    return run->tap->see(run->tap->self, site, expert, x.d, n, k_in, x.stride, d_tokens, err);
+}
+
+/* Rows [start, start + n) of the sorted ones through their expert. */
+static sw_code run_expert(sw_gpu_run *run, int64_t x, int64_t start, int64_t n, sw_err *err)
+{
+    sw_gpu_engine *e = run->e;
+    const int64_t hidden = e->m->hidden, wide = e->m->moe_intermediate;
+    sw_gpu_weight *const *w = run->block->experts;
+    const sw_bf16_rows rows = {e->moe.d_rows + start * hidden, hidden};
+    const sw_bf16_rows gate = {e->moe.d_gate + start * 2 * wide, 2 * wide};
+    const sw_bf16_rows up = {gate.d + wide, gate.stride};
+    const sw_bf16_rows out = {e->moe.d_out + start * hidden, hidden};
+    const sw_act_args act = {.g = gate, .u = up, .n = n, .width = wide, .act = (int)e->m->act,
+                             .limit = (float)e->m->act_limit};
+    const int32_t *d_tokens = e->moe.d_tokens + start;
+    sw_code rc;
+
+    if ((rc = show(run, SW_SITE_MLP_IN, x, rows, n, hidden, d_tokens, err)) != SW_OK ||
+        (rc = sw_gpu_linear(e, gate.d, gate.stride, false, rows, n, &w[0][x], err)) != SW_OK)
+        return rc;
+    if (!run->block->is_expert_fused &&
+        (rc = sw_gpu_linear(e, up.d, up.stride, false, rows, n, &w[1][x], err)) != SW_OK)
+        return rc;
+    if ((rc = sw_cuda_act(&act, e->how, err)) != SW_OK ||
+        (rc = show(run, SW_SITE_DOWN_IN, x, gate, n, wide, d_tokens, err)) != SW_OK ||
+        run->stop_at == SW_SITE_DOWN_IN)
+        return rc;
+    if ((rc = sw_gpu_linear(e, out.d, out.stride, false, gate, n, &w[2][x], err)) != SW_OK)
+        return rc;
+    return sw_cuda_scatter(e->moe.d_sum, out, d_tokens, e->moe.d_token_share + start, n, hidden,
+                           e->how, err);
+}
+
+sw_code sw_gpu_run_moe(sw_gpu_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds, sw_err *err)
+{
+    sw_gpu_engine *e = run->e;
+    const int64_t hidden = e->m->hidden, n_used = run->n_tokens * e->m->n_experts_used;
+    const int64_t *starts = e->moe.host.starts;
+    const sw_bf16_rows rows = {e->moe.d_rows, hidden};
+    sw_code rc;
+
+    if ((rc = sw_gpu_run_reach(run, SW_SITE_MLP_IN, src, hidden, err)) != SW_OK ||
+        run->has_stopped)
+        return rc;
+    if ((rc = choose(run, src, err)) != SW_OK || (rc = list_on_host(run, err)) != SW_OK ||
+        (rc = sw_cuda_gather(rows, src, e->moe.d_tokens, n_used, hidden, e->how, err)) != SW_OK ||
+        (rc = sw_gpu_fill(e->gpu, e->moe.d_sum, 0, run->n_tokens * hidden * 4, err)) != SW_OK)
+        return rc;
+    for (int64_t x = 0; x < e->m->n_experts && rc == SW_OK; x++)
+        if (starts[x + 1] > starts[x])
+            rc = run_expert(run, x, starts[x], starts[x + 1] - starts[x], err);
+    run->has_stopped = run->stop_at == SW_SITE_DOWN_IN;
+    if (rc != SW_OK || run->has_stopped) return rc;
+    return sw_cuda_to_bf16(dst, e->moe.d_sum, adds ? dst : (sw_bf16_rows){0}, run->n_tokens, hidden,
+                           e->how, err);
+}

@@ -1,0 +1,373 @@
+/* gpu_weights.c - weights of a block onto the card. See gpu_internal.h. */
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "kernels/cuda/gpu_internal.h"
+
+/* ---- memory of one lifetime ---- */
+
+typedef struct sw_gpu_taken {
+    void *d;
+    struct sw_gpu_taken *before;
+} sw_gpu_taken;
+
+sw_code sw_gpu_store_take(void **out, sw_gpu_store *store, int64_t n_elems, int64_t elem_bytes,
+                          const char *what, sw_err *err)
+{
+    sw_gpu_taken *entry = NULL;
+    sw_code rc = SW_ARENA_TAKE(&entry, &store->arena, 1, err);
+
+    if (rc == SW_OK) rc = sw_gpu_take(&entry->d, store->gpu, n_elems, elem_bytes, what, err);
+    if (rc != SW_OK) return rc;
+    entry->before = store->last;
+    store->last = entry;
+    *out = entry->d;
+    return SW_OK;
+}
+
+sw_code sw_gpu_store_copy(void **out, sw_gpu_store *store, const void *from, int64_t size_bytes,
+                          const char *what, sw_err *err)
+{
+    void *d = NULL;
+    sw_code rc = sw_gpu_store_take(&d, store, size_bytes, 1, what, err);
+
+    if (rc == SW_OK) rc = sw_gpu_upload(store->gpu, d, from, size_bytes, err);
+    if (rc == SW_OK) *out = d;
+    return rc;
+}
+
+void sw_gpu_store_free(sw_gpu_store *store)
+{
+    for (const sw_gpu_taken *t = store->last; t; t = t->before) sw_gpu_put(store->gpu, t->d);
+    sw_arena_free(&store->arena);
+    store->last = NULL;
+}
+
+/* ---- linears ---- */
+
+#define CHUNK_ELEMS ((int64_t)1 << 20)
+
+/* n stored elements to BF16 on the card; through a buffer unless they are BF16 already. */
+static sw_code copy_as_bf16(sw_gpu *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype, int64_t n,
+                            sw_err *err)
+{
+    const int64_t elem_bytes = sw_dtype_bits(dtype) / 8;
+    float *values = NULL;
+    uint16_t *rounded = NULL;
+    sw_code rc = SW_OK;
+
+    if (dtype == SW_DTYPE_BF16) return sw_gpu_upload(gpu, d_to, from, 2 * n, err);
+    if ((rc = SW_MEM_GET(&values, CHUNK_ELEMS, "conversion", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&rounded, CHUNK_ELEMS, "conversion", err)) != SW_OK)
+        goto done;
+    for (int64_t at = 0; at < n && rc == SW_OK; at += CHUNK_ELEMS) {
+        const int64_t some = sw_min_i64(CHUNK_ELEMS, n - at);
+
+        rc = sw_float_decode_n(values, (const char *)from + at * elem_bytes, dtype, some, err);
+        if (rc == SW_OK) rc = sw_float_encode_n(rounded, SW_DTYPE_BF16, values, some, err);
+        if (rc == SW_OK) rc = sw_gpu_upload(gpu, d_to + at, rounded, 2 * some, err);
+    }
+done:
+    sw_mem_put(values);
+    sw_mem_put(rounded);
+    return rc;
+}
+
+/* Whether a product of the card takes these tiles and activations as they are. */
+static bool has_product(const sw_gpu_engine *e, const sw_weight *w)
+{
+    const sw_cuda_gemm probe = {.m = 1, .x_stride = w->k_in, .y_stride = w->n_out,
+                                .dtype = SW_DTYPE_BF16, .tiles = *w->tiles, .act = w->act};
+    sw_cuda_plan plan;
+    sw_err ignored = {0};
+
+    if (w->tiles->spec.n_outliers || w->tiles->spec.has_global) return false;
+    return sw_cuda_gemm_plan(&plan, &probe, &e->card, NULL, &ignored) == SW_OK;
+}
+
+static bool same_act(const sw_weight *a, const sw_weight *b)
+{
+    return a->act.scope == b->act.scope && a->act.num == b->act.num &&
+           a->act.group_elems == b->act.group_elems &&
+           a->act.scale_dtype == b->act.scale_dtype && a->input_scale == b->input_scale;
+}
+
+/* Rows of tiles can be put below each other where all but the last fill theirs. */
+static bool can_join(const sw_gpu_engine *e, const sw_weight *const *parts, int n_parts)
+{
+    for (int i = 0; i < n_parts; i++) {
+        const sw_weight *w = parts[i], *first = parts[0];
+
+        if (w->k_in != first->k_in || !w->tiles != !first->tiles || !w->bias != !first->bias ||
+            !same_act(w, first))
+            return false;
+        if (!w->tiles) continue;
+        if (has_product(e, w) != has_product(e, first) ||
+            !sw_qspec_same(&w->tiles->spec, &first->tiles->spec) ||
+            (i + 1 < n_parts && w->n_out % SW_TILE_N))
+            return false;
+    }
+    return true;
+}
+
+/* The values of tiles with outliers or of a kind that only the host decodes. */
+static sw_code decode_on_host(sw_gpu *gpu, sw_bf16 *d_to, const sw_weight *w, sw_err *err)
+{
+    sw_qtensor q = {0};
+    float *values = NULL;
+    sw_code rc = sw_qtensor_alloc(&q, &w->tiles->spec, w->n_out, w->k_in, err);
+
+    if (rc == SW_OK) rc = sw_tiles_unpack(&q, w->tiles, err);
+    if (rc == SW_OK) rc = SW_MEM_GET(&values, w->n_out * w->k_in, "decoded weight", err);
+    if (rc == SW_OK) {
+        sw_qtensor_decode(values, &q);
+        rc = copy_as_bf16(gpu, d_to, values, SW_DTYPE_F32, w->n_out * w->k_in, err);
+    }
+    sw_mem_put(values);
+    sw_qtensor_free(&q);
+    return rc;
+}
+
+static sw_code decode_tiles(sw_gpu_engine *e, sw_bf16 *d_to, const sw_weight *w, sw_err *err)
+{
+    const sw_tiles *t = w->tiles;
+    sw_gpu_store store = {.gpu = e->gpu};
+    sw_tiles there = *t;
+    void *codes = NULL, *scales = NULL, *zeros = NULL;
+    sw_code rc;
+
+    if (t->spec.n_outliers) return decode_on_host(e->gpu, d_to, w, err);
+    rc = sw_gpu_store_copy(&codes, &store, t->codes,
+                           sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in), "codes", err);
+    if (rc == SW_OK)
+        rc = sw_gpu_store_copy(&scales, &store, t->scales,
+                               sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups),
+                               "scales", err);
+    if (rc == SW_OK && t->zeros)
+        rc = sw_gpu_store_copy(&zeros, &store, t->zeros,
+                               sw_tiles_zeros_bytes(t->n_out, t->n_groups), "zero points", err);
+    there.codes = codes;
+    there.scales = scales;
+    there.zeros = zeros;
+    if (rc == SW_OK) rc = sw_cuda_tiles_decode(d_to, &there, e->how, err);
+    sw_gpu_store_free(&store);
+    return rc;
+}
+
+static sw_code load_dense(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
+                          const sw_weight *const *parts, int n_parts, sw_err *err)
+{
+    int64_t row = 0;
+    sw_code rc = SW_STORE_TAKE(&out->d_dense, store, out->n_out * out->k_in, "weights", err);
+
+    for (int i = 0; i < n_parts && rc == SW_OK; i++) {
+        sw_bf16 *d_to = out->d_dense + row * out->k_in;
+
+        rc = parts[i]->tiles ? decode_tiles(e, d_to, parts[i], err)
+                             : copy_as_bf16(e->gpu, d_to, parts[i]->dense, parts[i]->dense_dtype,
+                                            parts[i]->n_out * parts[i]->k_in, err);
+        row += parts[i]->n_out;
+    }
+    return rc;
+}
+
+/* One array of the parts' tiles, which lie one after the other. */
+typedef enum tile_array { CODES, SCALES, ZEROS } tile_array;
+
+static int64_t array_bytes(const sw_tiles *t, tile_array which)
+{
+    if (which == CODES) return sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in);
+    if (which == SCALES) return sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups);
+    return t->zeros ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0;
+}
+
+static sw_code join_array(void **out, sw_gpu_store *store, const sw_weight *const *parts,
+                          int n_parts, tile_array which, sw_err *err)
+{
+    int64_t size_bytes = 0, at = 0;
+    char *d = NULL;
+    sw_code rc;
+
+    for (int i = 0; i < n_parts; i++) size_bytes += array_bytes(parts[i]->tiles, which);
+    *out = NULL;
+    if (!size_bytes) return SW_OK;
+    rc = sw_gpu_store_take((void **)&d, store, size_bytes, 1, "weights", err);
+    for (int i = 0; i < n_parts && rc == SW_OK; i++) {
+        const sw_tiles *t = parts[i]->tiles;
+        const void *const from[] = {t->codes, t->scales, t->zeros};
+
+        rc = sw_gpu_upload(store->gpu, d + at, from[which], array_bytes(t, which), err);
+        at += array_bytes(t, which);
+    }
+    if (rc == SW_OK) *out = d;
+    return rc;
+}
+
+static sw_code load_tiles(sw_gpu_weight *out, sw_gpu_store *store, const sw_weight *const *parts,
+                          int n_parts, sw_err *err)
+{
+    void *codes, *scales, *zeros;
+    sw_code rc;
+
+    if ((rc = join_array(&codes, store, parts, n_parts, CODES, err)) != SW_OK ||
+        (rc = join_array(&scales, store, parts, n_parts, SCALES, err)) != SW_OK ||
+        (rc = join_array(&zeros, store, parts, n_parts, ZEROS, err)) != SW_OK)
+        return rc;
+    out->tiles = *parts[0]->tiles;
+    out->tiles.n_out = out->n_out;
+    out->tiles.codes = codes;
+    out->tiles.scales = scales;
+    out->tiles.zeros = zeros;
+    return SW_OK;
+}
+
+static sw_code load_bias(sw_gpu_weight *out, sw_gpu_store *store, const sw_weight *const *parts,
+                         int n_parts, sw_err *err)
+{
+    int64_t at = 0;
+    sw_code rc;
+
+    if (!parts[0]->bias) return SW_OK;
+    rc = SW_STORE_TAKE(&out->d_bias, store, out->n_out, "bias", err);
+    for (int i = 0; i < n_parts && rc == SW_OK; i++) {
+        rc = sw_gpu_upload(store->gpu, out->d_bias + at, parts[i]->bias,
+                           parts[i]->n_out * (int64_t)sizeof(float), err);
+        at += parts[i]->n_out;
+    }
+    return rc;
+}
+
+sw_code sw_gpu_weight_load(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
+                           const sw_weight *const *parts, int n_parts, sw_err *err)
+{
+    sw_gpu_weight w = {.k_in = parts[0]->k_in, .act = parts[0]->act,
+                       .input_scale = parts[0]->input_scale};
+    const bool is_tiled = parts[0]->tiles && has_product(e, parts[0]);
+    sw_code rc;
+
+    memset(out, 0, sizeof *out);
+    if (n_parts > 1 && !can_join(e, parts, n_parts)) return SW_OK;
+    if (!is_tiled && w.act.scope != SW_ACT_NONE && parts[0]->tiles &&
+        parts[0]->tiles->spec.n_outliers)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "outlier channels beside quantized activations are "
+                       "not on the card yet; use --device cpu");
+    for (int i = 0; i < n_parts; i++) w.n_out += parts[i]->n_out;
+    rc = is_tiled ? load_tiles(&w, store, parts, n_parts, err)
+                  : load_dense(&w, e, store, parts, n_parts, err);
+    if (rc == SW_OK) rc = load_bias(&w, store, parts, n_parts, err);
+    if (rc == SW_OK) *out = w;
+    return rc;
+}
+
+/* ---- blocks ---- */
+
+static sw_code load_vector(float **out, sw_gpu_block *b, const float *from, sw_slot slot,
+                           sw_err *err)
+{
+    int64_t one, width;
+    void *d = NULL;
+    sw_code rc;
+
+    if (!from) return SW_OK;
+    sw_model_slot_shape(b->e->m, b->layer, slot, &one, &width);
+    rc = sw_gpu_store_copy(&d, &b->store, from, width * (int64_t)sizeof *from, "norms", err);
+    if (rc == SW_OK) *out = d;
+    return rc;
+}
+
+/* Linears of slots first .. first + n - 1 as one if they are there and can be. */
+static sw_code load_joined(bool *is_joined, sw_gpu_block *b, const sw_block *from, sw_slot first,
+                           int n, sw_err *err)
+{
+    const sw_weight *parts[3];
+    sw_code rc;
+
+    for (int i = 0; i < n; i++) {
+        parts[i] = &from->linear[(int)first + i];
+        if (!parts[i]->n_out) return SW_OK;
+    }
+    rc = sw_gpu_weight_load(&b->linear[first], b->e, &b->store, parts, n, err);
+    *is_joined = rc == SW_OK && b->linear[first].n_out > 0;
+    return rc;
+}
+
+static bool is_loaded(const sw_gpu_block *b, int slot)
+{
+    return b->linear[slot].n_out || (b->is_qkv_fused && (slot == SW_SLOT_K || slot == SW_SLOT_V)) ||
+           (b->is_gate_fused && slot == SW_SLOT_UP);
+}
+
+static sw_code load_expert(sw_gpu_block *b, const sw_block *from, int64_t x, sw_err *err)
+{
+    const sw_weight *parts[2] = {&from->experts[0][x], &from->experts[1][x]};
+    const sw_weight *down = &from->experts[2][x];
+    sw_code rc;
+
+    if (x == 0 || b->is_expert_fused) {
+        rc = sw_gpu_weight_load(&b->experts[0][x], b->e, &b->store, parts, 2, err);
+        if (rc != SW_OK) return rc;
+        if (x == 0) b->is_expert_fused = b->experts[0][x].n_out > 0;
+        if (b->is_expert_fused && !b->experts[0][x].n_out)
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "expert %lld is stored otherwise than the first",
+                           (long long)x);
+    }
+    for (int i = 0; i < 2 && !b->is_expert_fused; i++)
+        if ((rc = sw_gpu_weight_load(&b->experts[i][x], b->e, &b->store, &parts[i], 1, err)) !=
+            SW_OK)
+            return rc;
+    return sw_gpu_weight_load(&b->experts[2][x], b->e, &b->store, &down, 1, err);
+}
+
+static sw_code load_experts(sw_gpu_block *b, const sw_block *from, sw_err *err)
+{
+    const int64_t n = b->e->m->n_experts;
+    sw_code rc = SW_OK;
+
+    if (!from->experts[0]) return SW_OK;
+    for (int i = 0; i < 3 && rc == SW_OK; i++)
+        rc = SW_ARENA_TAKE(&b->experts[i], &b->store.arena, n, err);
+    for (int64_t x = 0; x < n && rc == SW_OK; x++) rc = load_expert(b, from, x, err);
+    return rc;
+}
+
+static sw_code load_block(sw_gpu_block *b, const sw_block *from, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = load_joined(&b->is_qkv_fused, b, from, SW_SLOT_Q, 3, err)) != SW_OK ||
+        (rc = load_joined(&b->is_gate_fused, b, from, SW_SLOT_GATE, 2, err)) != SW_OK ||
+        (rc = load_experts(b, from, err)) != SW_OK)
+        return rc;
+    for (int s = 0; s < SW_SLOT_COUNT && rc == SW_OK; s++) {
+        const sw_weight *w = &from->linear[s];
+
+        if (w->n_out && !is_loaded(b, s))
+            rc = sw_gpu_weight_load(&b->linear[s], b->e, &b->store, &w, 1, err);
+        if (rc == SW_OK) rc = load_vector(&b->norm[s], b, from->norm[s], (sw_slot)s, err);
+        if (rc == SW_OK) rc = load_vector(&b->norm_bias[s], b, from->norm_bias[s], (sw_slot)s, err);
+    }
+    return rc == SW_OK ? sw_gpu_sync(b->e->gpu, err) : rc;
+}
+
+sw_code sw_gpu_block_load(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *from, sw_err *err)
+{
+    sw_gpu_block *b = NULL;
+    sw_code rc = SW_MEM_GET(&b, 1, "block", err);
+
+    if (rc != SW_OK) return rc;
+    b->e = e;
+    b->layer = from->layer;
+    b->store.gpu = e->gpu;
+    if ((rc = load_block(b, from, err)) == SW_OK)
+        *out = b;
+    else
+        sw_gpu_block_free(b);
+    return rc;
+}
+
+void sw_gpu_block_free(sw_gpu_block *block)
+{
+    if (!block) return;
+    sw_gpu_store_free(&block->store);
+    sw_mem_put(block);
+}

@@ -1,0 +1,35 @@
+/* lt.h - dense products on the card by cuBLASLt, which is looked for when it is needed: the program
+ * starts without it. Inside cuda/. */
+#ifndef SW_KERNELS_CUDA_LT_H
+#define SW_KERNELS_CUDA_LT_H
+
+#include "kernels/gpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_lt sw_lt;
+
+/* SW_E_CUDA: the library is not to be found (names the package) or does not start. */
+sw_code sw_lt_open(sw_lt **out, sw_gpu *gpu, sw_err *err) SW_MUST_USE;
+void sw_lt_close(sw_lt *lt); /* accepts NULL */
+
+/* Y [m, n_out] = X [m, k_in] W^T [n_out, k_in]; X and W BF16, Y BF16 or (y_is_f32) FP32, sums in
+ * FP32; strides in elements. */
+typedef struct sw_lt_gemm {
+    int64_t m, n_out, k_in;
+    const void *d_x, *d_w;
+    void *d_y;
+    int64_t x_stride, y_stride;
+    bool y_is_f32;
+} sw_lt_gemm;
+
+/* Enqueue on the card's stream; may be captured. The choice of an algorithm is made at the first
+ * call of a shape and kept, so the same call gives the same bytes. */
+sw_code sw_lt_run(sw_lt *lt, const sw_lt_gemm *p, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

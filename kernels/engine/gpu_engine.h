@@ -1,0 +1,95 @@
+/* gpu_engine.h - a decoder block and a whole model on a CUDA card.
+ *
+ * The same block programs as the CPU engine (engine.h), in BF16 with sums in FP32 and a residual
+ * stream in FP32. Weights are copied to the card: dense ones as BF16, Swage tiles as they are
+ * where a product of kernels/cuda takes them, and as BF16 where none does. Everything is enqueued
+ * on the card's one stream; the same calls give the same bytes. In a build without CUDA all of
+ * these answer SW_E_CUDA.
+ */
+#ifndef SW_KERNELS_ENGINE_GPU_ENGINE_H
+#define SW_KERNELS_ENGINE_GPU_ENGINE_H
+
+#include "kernels/engine/engine.h"
+#include "kernels/gpu.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_gpu_engine sw_gpu_engine; /* scratch, rope tables, handles; no weights */
+
+/* max_tokens: the most that one call will bring; max_seq: positions it will reach (at least the
+ * model's, unless those are learned). SW_E_UNSUPPORTED: widths that are no multiples of 8, heads
+ * wider than 256. SW_E_NOMEM: the scratch does not fit. */
+sw_code sw_gpu_engine_new(sw_gpu_engine **out, sw_gpu *gpu, const sw_model *m, int64_t max_tokens,
+                          int64_t max_seq, sw_err *err) SW_MUST_USE;
+void sw_gpu_engine_free(sw_gpu_engine *e); /* accepts NULL; blocks and models must be gone */
+
+/* ---- one block: for calibration, and for models that do not fit ---- */
+
+typedef struct sw_gpu_block sw_gpu_block;
+
+/* Copy the weights of a block; `block` is not needed afterwards. */
+sw_code sw_gpu_block_load(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *block,
+                          sw_err *err) SW_MUST_USE;
+void sw_gpu_block_free(sw_gpu_block *block); /* accepts NULL */
+
+/* As sw_tap, with BF16 rows on the card, `stride` elements apart, valid until the call returns:
+ * what is enqueued on the card's stream may read them. Experts are shown with their tokens only:
+ * d_token_ids [n_tokens] are rows of the batch. */
+typedef struct sw_gpu_tap {
+    void *self;
+    sw_code (*see)(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
+                   int64_t k_in, int64_t stride, const int32_t *d_token_ids, sw_err *err);
+} sw_gpu_tap;
+
+/* d_x FP32 [n_seqs * seq_len, hidden] through the block, in place; sequences begin at position 0.
+ * A run that stops at a site leaves d_x undefined. `tap` may be NULL. */
+sw_code sw_gpu_engine_block(sw_gpu_engine *e, const sw_gpu_block *block, float *d_x,
+                            int64_t n_seqs, int64_t seq_len, const sw_gpu_tap *tap,
+                            sw_site stop_at, sw_err *err) SW_MUST_USE;
+
+/* ---- a whole model ---- */
+
+typedef struct sw_gpu_lm sw_gpu_lm;
+
+/* Device bytes that sw_gpu_lm_new will take for the weights of `lm`. */
+int64_t sw_gpu_lm_bytes(const sw_lm *lm);
+/* Copy all weights; `lm` must live as long. SW_E_NOMEM before anything is copied. */
+sw_code sw_gpu_lm_new(sw_gpu_lm **out, sw_gpu_engine *e, const sw_lm *lm,
+                      sw_err *err) SW_MUST_USE;
+void sw_gpu_lm_free(sw_gpu_lm *lm); /* accepts NULL */
+
+/* Whole sequences through all blocks; the hidden rows stay on the card for sw_gpu_lm_head. Errors
+ * as sw_engine_embed and sw_engine_block. */
+sw_code sw_gpu_lm_forward(sw_gpu_lm *lm, const uint32_t *ids, int64_t n_seqs, int64_t seq_len,
+                          sw_err *err) SW_MUST_USE;
+/* logits [n, vocab], on the host, of rows row0 .. row0 + n - 1 of the last forward. */
+sw_code sw_gpu_lm_head(sw_gpu_lm *lm, float *logits, int64_t row0, int64_t n,
+                       sw_err *err) SW_MUST_USE;
+
+/* ---- decoding ---- */
+
+/* Sequences side by side, each with its place in the cache (BF16). A step of all of them is one
+ * graph, sampling included. */
+typedef struct sw_gpu_session sw_gpu_session;
+
+/* capacity: tokens of each sequence. Sequence i draws with seed sampling->seed + i. */
+sw_code sw_gpu_session_new(sw_gpu_session **out, sw_gpu_lm *lm, int64_t n_seqs, int64_t capacity,
+                           const sw_sampling *sampling, sw_err *err) SW_MUST_USE;
+void sw_gpu_session_free(sw_gpu_session *s); /* accepts NULL */
+/* Tokens into sequence `seq`, after what it holds. */
+sw_code sw_gpu_session_feed(sw_gpu_session *s, int64_t seq, const uint32_t *ids, int64_t n,
+                            sw_err *err) SW_MUST_USE;
+/* Draw n_steps tokens for every sequence, each fed again: ids [n_steps, n_seqs]. All sequences
+ * must hold something. SW_E_FORMAT: logits that are not finite. */
+sw_code sw_gpu_session_step(sw_gpu_session *s, uint32_t *ids, int64_t n_steps,
+                            sw_err *err) SW_MUST_USE;
+/* The logits [n_seqs, vocab] that follow what each sequence holds, on the host. */
+sw_code sw_gpu_session_logits(sw_gpu_session *s, float *logits, sw_err *err) SW_MUST_USE;
+int64_t sw_gpu_session_room(const sw_gpu_session *s); /* steps that still fit all sequences */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,194 @@
+/* test_engine_gpu.c - whole models on the card: logits against the references of test_logits.c,
+ * decoding against prefill, NLL against the CPU engine. Exit 77 without a GPU.
+ *
+ * Bounds are of BF16 arithmetic with sums in FP32: activations are rounded to 8 bits some dozen
+ * times a layer. What was measured is printed.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/engine/gpu_engine.h"
+#include "tests/support/open_model.h"
+
+#define LOGITS_LIMIT 2e-2  /* relative L2 from float32 logits, over all tokens, */
+#define ROUTED_LIMIT 1e-1  /* or, where rounding may send a token to other experts, this and */
+#define ROUTED_SHARE 0.2   /* at most so many tokens above the other */
+#define NLL_LIMIT 2e-3     /* nats a token, of trained models */
+#define PROMPT 20
+#define STEPS 12
+
+#define ARCH(name) "tests/golden/arch/" name, "tests/golden/arch/" name, "reference.safetensors"
+#define MODEL(name) "tests/golden/models/" name, "tests/golden/models/" name, "exact.safetensors"
+
+static const char *const models[][3] = { /* the last three are trained */
+    {ARCH("llama")}, {ARCH("llama3")}, {ARCH("mistral")}, {ARCH("qwen2")}, {ARCH("qwen3")},
+    {ARCH("gemma2")}, {ARCH("gemma3_text")}, {ARCH("phi3")}, {ARCH("olmo2")}, {ARCH("opt")},
+    {ARCH("gpt2")}, {ARCH("qwen3_moe")}, {ARCH("mixtral")}, {ARCH("gpt_oss")},
+    {ARCH("deepseek_v3")},
+    {"calib_data/tiny-llama", "tests/golden/tiny-llama", "exact.safetensors"},
+    {MODEL("small-llama")}, {MODEL("tiny-moe")},
+};
+#define N_MODELS (sizeof models / sizeof models[0])
+#define N_TRAINED 3
+
+static sw_gpu *gpu;
+
+#define MUST(call)                                        \
+    do {                                                  \
+        sw_err e_text = {0}, *err = &e_text;              \
+        if ((call) != SW_OK) fail_msg("%s", err->text);   \
+    } while (0)
+
+typedef struct on_card {
+    sw_gpu_engine *engine;
+    sw_gpu_lm *lm;
+} on_card;
+
+static void on_card_new(on_card *c, const open_model *m, int64_t max_tokens, int64_t max_seq)
+{
+    MUST(sw_gpu_engine_new(&c->engine, gpu, &m->model, max_tokens, max_seq, err));
+    MUST(sw_gpu_lm_new(&c->lm, c->engine, &m->lm, err));
+}
+
+static void on_card_free(on_card *c)
+{
+    sw_gpu_lm_free(c->lm);
+    sw_gpu_engine_free(c->engine);
+}
+
+static double nll_of(const float *logits, int64_t vocab, uint32_t id)
+{
+    double top = -INFINITY, sum = 0;
+
+    for (int64_t i = 0; i < vocab; i++) top = fmax(top, (double)logits[i]);
+    for (int64_t i = 0; i < vocab; i++) sum += exp((double)logits[i] - top);
+    return top + log(sum) - (double)logits[id];
+}
+
+static double mean_nll(const float *logits, const reference_logits *ref)
+{
+    double sum = 0;
+    int64_t n = 0;
+
+    for (int64_t s = 0; s < ref->n_seqs; s++)
+        for (int64_t t = 0; t + 1 < ref->seq_len; t++, n++) {
+            const int64_t row = s * ref->seq_len + t;
+
+            sum += nll_of(logits + row * ref->vocab, ref->vocab, ref->ids[row + 1]);
+        }
+    return sum / (double)n;
+}
+
+/* Tokens that went to other experts are few; the rest is as near as in a dense model. */
+static void check_tokens(const float *have, const reference_logits *ref)
+{
+    const int64_t n = ref->n_seqs * ref->seq_len, vocab = ref->vocab;
+    int64_t n_far = 0;
+
+    for (int64_t t = 0; t < n; t++)
+        n_far += !(relative_l2(have + t * vocab, ref->logits + t * vocab, vocab) <= LOGITS_LIMIT);
+    print_message("  %lld of %lld tokens above %g\n", (long long)n_far, (long long)n,
+                  LOGITS_LIMIT);
+    if ((double)n_far > ROUTED_SHARE * (double)n) fail_msg("%lld tokens are off", (long long)n_far);
+}
+
+/* Prompt, then greedy steps (the last ones from a graph), against whole sequences at once. */
+static void check_decode(const open_model *m, on_card *c, const reference_logits *ref)
+{
+    const sw_sampling greedy = {0, 0, 1, 0};
+    const int64_t vocab = ref->vocab, n = PROMPT + STEPS;
+    uint32_t *ids = malloc(4 * (size_t)(2 * STEPS)), *all = malloc(4 * (size_t)(2 * n));
+    float *have = malloc(4 * (size_t)(2 * vocab)), *want = malloc(4 * (size_t)(2 * n * vocab));
+    sw_gpu_session *s = NULL;
+
+    MUST(sw_gpu_session_new(&s, c->lm, 2, n, &greedy, err));
+    for (int i = 0; i < 2; i++) { /* the second one in two pieces */
+        const uint32_t *prompt = ref->ids + i * 3;
+
+        MUST(sw_gpu_session_feed(s, i, prompt, i ? 7 : PROMPT, err));
+        if (i) MUST(sw_gpu_session_feed(s, i, prompt + 7, PROMPT - 7, err));
+        memcpy(all + i * n, prompt, 4 * PROMPT);
+    }
+    MUST(sw_gpu_session_step(s, ids, STEPS, err));
+    MUST(sw_gpu_session_logits(s, have, err));
+    for (int i = 0; i < 2; i++)
+        for (int t = 0; t < STEPS; t++) all[i * n + PROMPT + t] = ids[t * 2 + i];
+    MUST(sw_gpu_lm_forward(c->lm, all, 2, n, err));
+    MUST(sw_gpu_lm_head(c->lm, want, 0, 2 * n, err));
+    for (int i = 0; i < 2; i++) {
+        const double error = relative_l2(have + i * vocab, want + ((i + 1) * n - 1) * vocab, vocab);
+
+        print_message("  sequence %d decoded: %.2e from prefill\n", i, error);
+        if (!(error <= (m->model.n_experts ? ROUTED_LIMIT : LOGITS_LIMIT)))
+            fail_msg("decode: %g", error);
+    }
+    assert_int_equal(sw_gpu_session_room(s), 0);
+    sw_gpu_session_free(s);
+    free(ids), free(all), free(have), free(want);
+}
+
+static void test_model(void **state)
+{
+    const char *const *paths = *state;
+    char path[256];
+    reference_logits ref;
+    open_model m;
+    on_card c;
+    int64_t n, n_rows;
+    float *have, *again;
+    double error, nll;
+
+    open_model_dir(&m, paths[0]);
+    (void)snprintf(path, sizeof path, "%s/%s", paths[1], paths[2]);
+    reference_open(&ref, path);
+    n_rows = ref.n_seqs * ref.seq_len;
+    n = n_rows * ref.vocab;
+    have = malloc(4 * (size_t)n), again = malloc(4 * (size_t)n);
+    on_card_new(&c, &m, n_rows < 64 ? 64 : n_rows, ref.seq_len < 64 ? 64 : ref.seq_len);
+    MUST(sw_gpu_lm_forward(c.lm, ref.ids, ref.n_seqs, ref.seq_len, err));
+    MUST(sw_gpu_lm_head(c.lm, have, 0, n_rows, err));
+    MUST(sw_gpu_lm_forward(c.lm, ref.ids, ref.n_seqs, ref.seq_len, err));
+    MUST(sw_gpu_lm_head(c.lm, again, 0, n_rows, err));
+    error = relative_l2(have, ref.logits, n);
+    nll = mean_nll(have, &ref) - mean_nll(ref.logits, &ref);
+    print_message("%s: logits %.2e, NLL %+.1e from float32\n", paths[0], error, nll);
+    assert_memory_equal(have, again, 4 * (size_t)n);
+    if (!(error <= (m.model.n_experts ? ROUTED_LIMIT : LOGITS_LIMIT)))
+        fail_msg("%s: %g", paths[0], error);
+    if (m.model.n_experts) check_tokens(have, &ref);
+    if (paths >= models[N_MODELS - N_TRAINED] && !(fabs(nll) <= NLL_LIMIT))
+        fail_msg("%s: NLL %g", paths[0], nll);
+    check_decode(&m, &c, &ref);
+    on_card_free(&c);
+    free(have), free(again);
+    reference_close(&ref);
+    open_model_close(&m);
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[N_MODELS];
+    sw_err err = {0};
+    int failed;
+
+    if (!sw_gpu_count()) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    if (sw_gpu_open(&gpu, 0, 0, &err) != SW_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    for (size_t i = 0; i < N_MODELS; i++)
+        tests[i] = (struct CMUnitTest){.name = models[i][0], .test_func = test_model,
+                                       .initial_state = (void *)(uintptr_t)models[i]};
+    failed = cmocka_run_group_tests_name("engine on the card", tests, NULL, NULL);
+    sw_gpu_close(gpu);
+    return failed;
+}

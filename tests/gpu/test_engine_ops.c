@@ -1,0 +1,366 @@
+/* test_engine_ops.c - the engine's device kernels one by one against what the CPU computes.
+ * Exit 77 without a GPU. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/num/act.h"
+#include "kernels/cuda/engine_ops.h"
+#include "kernels/engine/attention.h"
+#include "kernels/engine/engine.h"
+#include "kernels/gpu.h"
+#include "tests/support/open_model.h"
+#include "tests/support/qtensor_gen.h"
+#include "tests/support/random.h"
+
+#define ROUNDING 4e-3 /* relative L2 of one rounding to BF16 and what attention adds to it */
+
+static sw_gpu *gpu;
+static sw_launch how;
+
+#define MUST(call)                                        \
+    do {                                                  \
+        sw_err e_text = {0}, *err = &e_text;              \
+        if ((call) != SW_OK) fail_msg("%s", err->text);   \
+    } while (0)
+
+static void *device_copy(const void *from, int64_t size_bytes)
+{
+    void *d = NULL;
+
+    MUST(sw_gpu_take(&d, gpu, size_bytes, 1, "test", err));
+    MUST(sw_gpu_upload(gpu, d, from, size_bytes, err));
+    return d;
+}
+
+/* n normal values that BF16 holds, as floats, and a copy on the card. */
+static sw_bf16 *random_rows(float *values, int64_t n, double size, uint64_t seed)
+{
+    uint16_t *rounded = malloc((size_t)n * 2);
+    test_rng rng = {seed};
+    sw_bf16 *d;
+
+    for (int64_t i = 0; i < n; i++) values[i] = (float)(size * test_gauss(&rng));
+    MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, values, n, err));
+    MUST(sw_float_decode_n(values, rounded, SW_DTYPE_BF16, n, err));
+    d = device_copy(rounded, n * 2);
+    free(rounded);
+    return d;
+}
+
+static float *fetch(const sw_bf16 *d, int64_t n)
+{
+    uint16_t *rounded = malloc((size_t)n * 2);
+    float *values = malloc((size_t)n * sizeof *values);
+
+    MUST(sw_gpu_download(gpu, rounded, d, n * 2, err));
+    MUST(sw_float_decode_n(values, rounded, SW_DTYPE_BF16, n, err));
+    free(rounded);
+    return values;
+}
+
+/* ---- attention ---- */
+
+typedef struct attn_case {
+    int heads, kv_heads, dim, v_dim;
+    int64_t n_seqs, seq_len, first, window;
+    double cap;
+    bool has_sinks;
+} attn_case;
+
+static const attn_case prefills[] = {
+    {8, 2, 128, 128, 2, 300, 0, 0, 0, false},  {4, 4, 64, 64, 1, 130, 0, 50, 0, false},
+    {2, 1, 256, 256, 1, 200, 0, 0, 30, false}, {4, 4, 192, 128, 1, 97, 0, 0, 0, false},
+    {4, 2, 80, 80, 3, 64, 0, 0, 0, true},      {2, 2, 96, 96, 1, 1, 0, 0, 0, false},
+    {8, 1, 128, 128, 1, 70, 450, 0, 0, false}, {4, 2, 32, 32, 1, 600, 100, 64, 20, true},
+};
+static const attn_case decodes[] = {
+    {8, 2, 128, 128, 3, 1, 299, 0, 0, false}, {4, 4, 64, 64, 1, 1, 1000, 50, 0, false},
+    {2, 1, 256, 256, 2, 1, 77, 0, 30, false}, {7, 1, 128, 128, 1, 1, 2047, 0, 0, true},
+    {16, 1, 64, 64, 2, 1, 513, 0, 0, false},  {4, 4, 192, 128, 1, 1, 63, 0, 0, false},
+    {3, 1, 80, 80, 1, 1, 64, 0, 0, true},     {4, 2, 32, 32, 5, 1, 0, 0, 0, false},
+    {24, 2, 96, 96, 1, 1, 700, 100, 20, true},
+};
+
+static float *expect_attention(const attn_case *c, const float *q, const float *k, const float *v,
+                               const float *sinks)
+{
+    float *out = calloc((size_t)(c->n_seqs * c->seq_len * c->heads * c->v_dim), sizeof *out);
+    sw_attention a = {.q = q, .k = k, .v = v, .out = out, .n_seqs = c->n_seqs,
+                      .seq_len = c->seq_len, .first = c->first, .n_heads = c->heads,
+                      .n_kv_heads = c->kv_heads, .head_dim = c->dim, .v_head_dim = c->v_dim,
+                      .scale = 1 / sqrt(c->dim), .cap = c->cap, .sinks = sinks,
+                      .window = c->window, .vec = sw_vec_best(), .n_threads = 4};
+
+    a.scratch = malloc(sw_attention_scratch_bytes(4));
+    sw_attention_run(&a);
+    free(a.scratch);
+    return out;
+}
+
+static void check_attention(const attn_case *c, bool is_decode)
+{
+    const int64_t n_keys = c->first + c->seq_len, rows = c->n_seqs * c->seq_len;
+    const int64_t n_q = rows * c->heads * c->dim, n_k = c->n_seqs * n_keys * c->kv_heads * c->dim;
+    const int64_t n_v = c->n_seqs * n_keys * c->kv_heads * c->v_dim;
+    const int64_t n_out = rows * c->heads * c->v_dim;
+    float *q = malloc(4 * (size_t)n_q), *k = malloc(4 * (size_t)n_k), *v = malloc(4 * (size_t)n_v);
+    float sinks[64], *want, *have, *again;
+    int32_t first[8];
+    void *d_out = NULL, *d_scratch = NULL;
+    sw_attn_args a = {.n_seqs = c->n_seqs, .seq_len = c->seq_len, .capacity = n_keys,
+                      .n_heads = c->heads, .n_kv_heads = c->kv_heads, .head_dim = c->dim,
+                      .v_head_dim = c->v_dim, .window = c->window,
+                      .scale = (float)(1 / sqrt(c->dim)), .cap = (float)c->cap, .n_sms = 132};
+    double error;
+
+    for (int h = 0; h < c->heads; h++) sinks[h] = (float)h / 4 - 1;
+    for (int i = 0; i < 8; i++) first[i] = (int32_t)c->first;
+    a.q = (sw_bf16_rows){random_rows(q, n_q, 1.5, 1), c->heads * c->dim};
+    a.k = (sw_bf16_rows){random_rows(k, n_k, 1.5, 2), c->kv_heads * c->dim};
+    a.v = (sw_bf16_rows){random_rows(v, n_v, 1, 3), c->kv_heads * c->v_dim};
+    a.k_seq = n_keys * a.k.stride;
+    a.v_seq = n_keys * a.v.stride;
+    a.first = device_copy(first, sizeof first);
+    if (c->has_sinks) a.sinks = device_copy(sinks, sizeof sinks);
+    MUST(sw_gpu_take(&d_out, gpu, n_out, 2, "test", err));
+    MUST(sw_gpu_fill(gpu, d_out, 0xff, n_out * 2, err));
+    a.out = (sw_bf16_rows){d_out, c->heads * c->v_dim};
+    if (is_decode) {
+        MUST(sw_gpu_take(&d_scratch, gpu, sw_cuda_decode_scratch_bytes(&a), 1, "test", err));
+        MUST(sw_gpu_fill(gpu, d_scratch, 0, sw_cuda_decode_scratch_bytes(&a), err));
+        a.scratch = d_scratch;
+    }
+    MUST((is_decode ? sw_cuda_attention_decode : sw_cuda_attention)(&a, how, err));
+    have = fetch(d_out, n_out);
+    MUST(sw_gpu_fill(gpu, d_out, 0xff, n_out * 2, err));
+    MUST((is_decode ? sw_cuda_attention_decode : sw_cuda_attention)(&a, how, err));
+    again = fetch(d_out, n_out);
+    want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL);
+    error = relative_l2(have, want, n_out);
+    print_message("%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
+                  is_decode ? "decode" : "prefill", c->heads, c->kv_heads, c->dim, c->v_dim, (long long)c->seq_len,
+                  (long long)c->first, error);
+    if (!(error <= ROUNDING)) fail_msg("error %g", error);
+    assert_memory_equal(have, again, (size_t)n_out * 4);
+    free(q), free(k), free(v), free(want), free(have), free(again);
+}
+
+static void test_prefill(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof prefills / sizeof *prefills; i++)
+        check_attention(&prefills[i], false);
+}
+
+static void test_decode(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof decodes / sizeof *decodes; i++) check_attention(&decodes[i], true);
+}
+
+/* ---- tiles and rounding: bit by bit ---- */
+
+static void check_tiles(const sw_qtensor *q)
+{
+    const int64_t n = q->n_out * q->k_in;
+    uint8_t *codes = malloc((size_t)sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in));
+    uint8_t *zeros = malloc((size_t)sw_tiles_zeros_bytes(q->n_out, q->n_groups));
+    const int64_t scales_bytes =
+        sw_tiles_scales_bytes(q->spec.scale_dtype, q->n_out, q->n_groups);
+    void *scales = malloc((size_t)scales_bytes), *d_out = NULL;
+    uint16_t *want = malloc(2 * (size_t)n), *have = malloc(2 * (size_t)n);
+    float *values = malloc(4 * (size_t)n);
+    sw_tiles t = {.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in, .n_groups = q->n_groups,
+                  .container_bits = sw_tiles_container_bits(q->spec.num),
+                  .global_scale = q->global_scale};
+
+    MUST(sw_tiles_pack(codes, scales, q->zeros ? zeros : NULL, q, err));
+    t.codes = device_copy(codes, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in));
+    t.scales = device_copy(scales, scales_bytes);
+    if (q->zeros) t.zeros = device_copy(zeros, sw_tiles_zeros_bytes(q->n_out, q->n_groups));
+    MUST(sw_gpu_take(&d_out, gpu, n, 2, "test", err));
+    MUST(sw_gpu_fill(gpu, d_out, 0xff, 2 * n, err));
+    MUST(sw_cuda_tiles_decode(d_out, &t, how, err));
+    MUST(sw_gpu_download(gpu, have, d_out, 2 * n, err));
+    sw_qtensor_decode(values, q);
+    MUST(sw_float_encode_n(want, SW_DTYPE_BF16, values, n, err));
+    for (int64_t i = 0; i < n; i++)
+        if (have[i] != want[i] && values[i] != 0)
+            fail_msg("%s at %lld: %04x, want %04x", q->spec.num->name, (long long)i, have[i],
+                     want[i]);
+    free(codes), free(zeros), free(scales), free(want), free(have), free(values);
+}
+
+static void test_tiles(void **state)
+{
+    static const int bits[] = {2, 3, 4, 8};
+    sw_qtensor q;
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        sw_gen_qtensor(&q, bits[i / 2], i % 2, i % 3 ? 64 : 0, i % 2 ? SW_DTYPE_F16 : SW_DTYPE_BF16,
+                       200, 192 + 16 * i, SW_GEN_RANDOM, 0, (uint64_t)i);
+        check_tiles(&q);
+        sw_qtensor_free(&q);
+    }
+    for (int i = 0; i < SW_GEN_FLOATS; i++) {
+        sw_gen_float_qtensor(&q, i, 256, 256, (uint64_t)i);
+        check_tiles(&q);
+        sw_qtensor_free(&q);
+    }
+}
+
+static void check_rounding(const sw_act *act, float input_scale)
+{
+    enum { ROWS = 5, K = 256 };
+    float x[ROWS * K], want[ROWS * K], *have;
+    uint16_t rounded[ROWS * K];
+    void *d_out = NULL;
+    const sw_bf16_rows src = {random_rows(x, ROWS * K, 3, 9), K};
+
+    MUST(sw_gpu_take(&d_out, gpu, ROWS * K, 2, "test", err));
+    MUST(sw_cuda_act_round((sw_bf16_rows){d_out, K}, src, ROWS, K, act, input_scale, how, err));
+    have = fetch(d_out, ROWS * K);
+    sw_act_round(want, K, x, K, ROWS, K, act, input_scale);
+    MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, want, ROWS * K, err));
+    MUST(sw_float_decode_n(want, rounded, SW_DTYPE_BF16, ROWS * K, err));
+    for (int i = 0; i < ROWS * K; i++)
+        if (have[i] != want[i])
+            fail_msg("%s scope %d: %g at %d, want %g of %g", act->num->name, (int)act->scope,
+                     (double)have[i], i, (double)want[i], (double)x[i]);
+    free(have);
+}
+
+static void test_rounding(void **state)
+{
+    const sw_num *int8 = &sw_nums[SW_NUM_INT8], *e4m3 = &sw_nums[SW_NUM_E4M3];
+    const sw_num *e2m1 = &sw_nums[SW_NUM_E2M1];
+    const struct {
+        sw_act act;
+        float input_scale;
+    } cases[] = {
+        {{int8, SW_ACT_TOKEN, 0, SW_DTYPE_F32}, 0},
+        {{int8, SW_ACT_TENSOR, 0, SW_DTYPE_F32}, 0.07f},
+        {{e4m3, SW_ACT_TOKEN, 0, SW_DTYPE_F32}, 0},
+        {{e4m3, SW_ACT_TENSOR, 0, SW_DTYPE_F32}, 0.01f},
+        {{e4m3, SW_ACT_GROUP, 128, SW_DTYPE_F32}, 0},
+        {{e4m3, SW_ACT_GROUP, 32, SW_DTYPE_F8_E8M0}, 0},
+        {{e2m1, SW_ACT_GROUP, 32, SW_DTYPE_F8_E8M0}, 0},
+        {{e2m1, SW_ACT_GROUP, 16, SW_DTYPE_F8_E4M3}, 0.01f},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_rounding(&cases[i].act, cases[i].input_scale);
+}
+
+/* ---- sampling ---- */
+
+#define VOCAB 5000
+#define DRAWS 300
+
+/* The same draws as the CPU's from the same logits; its exponentials are other ones, so that a
+ * draw may fall on the other side of a border now and then. */
+static void check_pick(double temperature, int64_t top_k, double top_p)
+{
+    const sw_sampling sampling = {temperature, top_k, top_p, 77};
+    float *logits = malloc(4 * VOCAB);
+    test_rng rng = {5};
+    sw_scratch scratch = {0};
+    uint64_t state = 77;
+    uint32_t have[DRAWS];
+    int32_t bad = 0, zero = 0;
+    int n_other = 0;
+    sw_pick_args a = {.n_seqs = 1, .vocab = VOCAB, .log_capacity = DRAWS,
+                      .temperature = (float)temperature, .top_k = top_k, .top_p = top_p};
+
+    for (int i = 0; i < VOCAB; i++) logits[i] = (float)(3 * test_gauss(&rng));
+    a.logits = device_copy(logits, 4 * VOCAB);
+    a.ids = device_copy(have, 4);
+    a.first = device_copy(&zero, 4);
+    a.log = device_copy(have, sizeof have);
+    a.n_logged = device_copy(&zero, 4);
+    a.not_finite = device_copy(&zero, 4);
+    a.state = device_copy(&state, 8);
+    for (int i = 0; i < DRAWS; i++) MUST(sw_cuda_pick(&a, how, err));
+    MUST(sw_gpu_download(gpu, have, a.log, sizeof have, err));
+    MUST(sw_gpu_download(gpu, &bad, a.not_finite, 4, err));
+    assert_int_equal(bad, 0);
+    MUST(sw_gpu_download(gpu, &zero, a.first, 4, err));
+    assert_int_equal(zero, DRAWS);
+    for (int i = 0; i < DRAWS; i++) {
+        uint32_t want;
+
+        assert_int_equal(sw_sample(&want, logits, VOCAB, &sampling, &state, &scratch, NULL), SW_OK);
+        n_other += have[i] != want;
+    }
+    print_message("temperature %g, top-k %lld, top-p %g: %d of %d draws differ\n", temperature,
+                  (long long)top_k, top_p, n_other, DRAWS);
+    assert_true(n_other <= 1);
+    logits[VOCAB / 2] = NAN;
+    MUST(sw_gpu_upload(gpu, (void *)(uintptr_t)a.logits, logits, 4 * VOCAB, err));
+    MUST(sw_cuda_pick(&a, how, err));
+    MUST(sw_gpu_download(gpu, &bad, a.not_finite, 4, err));
+    assert_int_equal(bad, 1);
+    sw_scratch_free(&scratch);
+    free(logits);
+}
+
+static void test_pick(void **state)
+{
+    (void)state;
+    check_pick(0, 0, 1);
+    check_pick(1, 0, 1);
+    check_pick(0.7, 40, 1);
+    check_pick(1.3, 0, 0.9);
+    check_pick(1, 100, 0.5);
+    check_pick(1, 1, 1);
+}
+
+/* ---- memory ---- */
+
+static void test_limits(void **state)
+{
+    const int64_t cap = sw_gpu_about(gpu)->cap_bytes;
+    sw_err err = {0};
+    void *d = NULL;
+
+    (void)state;
+    assert_int_equal(sw_gpu_room(gpu, cap + 1, "too much", &err), SW_E_NOMEM);
+    assert_non_null(strstr(err.text, "too much"));
+    memset(&err, 0, sizeof err);
+    assert_int_equal(sw_gpu_take(&d, gpu, INT64_MAX, 2, "too much", &err), SW_E_NOMEM);
+    memset(&err, 0, sizeof err);
+    assert_int_equal(sw_gpu_open(&gpu, 1000, 0, &err), SW_E_CUDA);
+    assert_non_null(strstr(err.text, "cuda:1000"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_limits),   cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_rounding), cmocka_unit_test(test_pick),
+        cmocka_unit_test(test_decode),   cmocka_unit_test(test_prefill),
+    };
+    sw_err err = {0};
+    int failed;
+
+    if (!sw_gpu_count()) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    if (sw_gpu_open(&gpu, 0, 0, &err) != SW_OK) {
+        fprintf(stderr, "%s\n", err.text);
+        return 1;
+    }
+    how = (sw_launch){sw_gpu_stream(gpu), sw_gpu_about(gpu)->arch >= 90};
+    failed = cmocka_run_group_tests_name("engine ops", tests, NULL, NULL);
+    sw_gpu_close(gpu);
+    return failed;
+}
