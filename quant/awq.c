@@ -66,6 +66,7 @@ static void scale_of(double *out, const search *s, const candidate *c)
         out[j] = a[j] > 0 ? pow(a[j], c->exponent) : 0;
         if (is_duo) out[j] /= pow(s->weight_size[j] + 1e-4, 1 - c->exponent);
     }
+    sw_fold_tie(out, &s->g->fold, s->g->k);
     sw_scale_normalize(out, s->g->k);
 }
 
@@ -349,6 +350,13 @@ static void describe(sw_proposal *out, const candidate *c)
         (void)snprintf(out->choice, sizeof out->choice, "%s^%.2f", base, c->exponent);
 }
 
+static bool is_identity(const double *scale, int64_t k)
+{
+    for (int64_t j = 0; j < k; j++)
+        if (scale[j] != 1.0) return false;
+    return true;
+}
+
 static sw_code judge(sw_proposal *out, const search *s, const candidate *list, int n, sw_err *err)
 {
     double identity = 0, loss = 0, best = (double)INFINITY;
@@ -363,16 +371,22 @@ static sw_code judge(sw_proposal *out, const search *s, const candidate *list, i
         goto done;
     for (int i = 0; i < n; i++) {
         scale_of(scale, s, &list[i]);
-        if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK ||
-            (rc = run_trial(&loss, t.now, &t, scale, err)) != SW_OK)
+        if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK)
             goto done;
+        if (is_identity(scale, g->k)) continue;
+        if ((rc = run_trial(&loss, t.now, &t, scale, err)) != SW_OK) goto done;
         if (!(loss < best)) continue;
         best = loss;
         memcpy(t.evidence.after, t.now, (size_t)t.evidence.n * sizeof *t.now);
         memcpy(out->scale, scale, (size_t)g->k * sizeof *scale);
         describe(out, &list[i]);
     }
-    sw_proposal_judge(out, &t.evidence, (double)output_elems(g, SW_PROBE_HELD), best < identity);
+    if (isfinite(best))
+        sw_proposal_judge(out, &t.evidence, (double)output_elems(g, SW_PROBE_HELD),
+                          best < identity);
+    else
+        (void)snprintf(out->why_not, sizeof out->why_not,
+                       "of the scales found nothing can be stored");
 done:
     sw_mem_put(scale);
     trial_free(&t);

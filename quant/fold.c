@@ -14,8 +14,43 @@ typedef struct fold_job {
     const sw_transform_job *job;
     const sw_fold *fold;
     int64_t expert, k;
-    const double *scale;
+    const double *scale; /* [k] */
+    double *rows;        /* of SW_FOLD_ROWS: the same by the producer's rows */
 } fold_job;
+
+void sw_fold_tie(double *scale, const sw_fold *fold, int64_t k)
+{
+    const int64_t width = fold->width, n = fold->n_sharing;
+
+    for (int64_t at = 0; at < k && n > 1; at++) {
+        bool is_one = false, is_same = true;
+        double sum = 0, mean;
+        if (at / width % n) continue; /* reached from the first that shares */
+        for (int64_t i = 0; i < n; i++) {
+            double s = scale[at + i * width];
+            is_one = is_one || s == 1.0;
+            is_same = is_same && s == scale[at];
+            sum += log(s);
+        }
+        mean = is_one ? 1.0 : is_same ? scale[at] : exp(sum / (double)n);
+        for (int64_t i = 0; i < n; i++) scale[at + i * width] = mean;
+    }
+}
+
+/* What each row of the producer is divided by: 1 where no channel comes from it. Freed by
+ * sw_mem_put. */
+static sw_code rows_of(double **out, const sw_transform_job *job, const sw_fold *fold,
+                       const double *scale, int64_t k, sw_err *err)
+{
+    int64_t n_out, k_in;
+    sw_code rc;
+
+    sw_model_slot_shape(job->model, job->original->layer, fold->producer, &n_out, &k_in);
+    if ((rc = SW_MEM_GET(out, n_out, "factors of rows", err)) != SW_OK) return rc;
+    for (int64_t i = 0; i < n_out; i++) (*out)[i] = 1.0;
+    for (int64_t j = 0; j < k; j++) (*out)[sw_fold_row(fold, j)] = scale[j];
+    return SW_OK;
+}
 
 static bool is_selected(const sw_transform_job *job, sw_slot slot, int64_t expert)
 {
@@ -185,6 +220,19 @@ static sw_code round_for(double *scale, const sw_transform_job *job, sw_slot slo
     return rc;
 }
 
+/* The rows of a producer where they, or its bias, will be stored scaled. */
+static sw_code round_rows(double *scale, const sw_transform_job *job, const sw_fold *fold,
+                          int64_t expert, int64_t k, sw_err *err)
+{
+    double *rows = NULL;
+    sw_code rc = rows_of(&rows, job, fold, scale, k, err);
+
+    if (rc == SW_OK) rc = round_for(rows, job, fold->producer, expert, true, err);
+    for (int64_t j = 0; j < k && rc == SW_OK; j++) scale[j] = rows[sw_fold_row(fold, j)];
+    sw_mem_put(rows);
+    return rc;
+}
+
 static sw_code round_pow2(double *scale, const sw_transform_job *job, const sw_fold *fold,
                           int64_t expert, int64_t k, sw_err *err)
 {
@@ -197,10 +245,11 @@ static sw_code round_pow2(double *scale, const sw_transform_job *job, const sw_f
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         if (!is_selected(job, readers[i].slot, readers[i].expert))
             rc = round_for(scale, job, readers[i].slot, readers[i].expert, false, err);
+    sw_fold_tie(scale, fold, k);
     if (rc == SW_OK && fold->kind == SW_FOLD_ROWS &&
         (!is_selected(job, fold->producer, expert) ||
          sw_block_weight(job->original, fold->producer, expert)->bias))
-        rc = round_for(scale, job, fold->producer, expert, true, err);
+        rc = round_rows(scale, job, fold, expert, k, err);
     sw_mem_put(readers);
     return rc;
 }
@@ -215,6 +264,7 @@ sw_code sw_fold_round(double *scale, const sw_transform_job *job, const sw_fold 
 
     for (int64_t j = 0; j < k; j++)
         if (!(scale[j] >= 1 / SCALE_MAX && scale[j] <= SCALE_MAX)) scale[j] = 1.0;
+    sw_fold_tie(scale, fold, k);
     if (needs_pow2 && (rc = round_pow2(scale, job, fold, expert, k, err)) != SW_OK) return rc;
     if (fold->kind != SW_FOLD_NORM) return SW_OK;
     if ((rc = tensor_dtype(&dtype, job, fold->producer, -1, "weight", name, err)) != SW_OK)
@@ -246,7 +296,7 @@ static sw_code scale_weight(const fold_job *f, sw_slot slot, int64_t expert, boo
         return rc;
     for (int64_t i = 0; i < n_out; i++)
         for (int64_t j = 0; j < k; j++)
-            values[i * k + j] = (float)(by_rows ? (double)values[i * k + j] / f->scale[i]
+            values[i * k + j] = (float)(by_rows ? (double)values[i * k + j] / f->rows[i]
                                                 : (double)values[i * k + j] * f->scale[j]);
     w->dense = q->dense = values;
     w->dense_dtype = q->dense_dtype = SW_DTYPE_F32;
@@ -276,13 +326,14 @@ static sw_code scale_reader(const fold_job *f, const sw_linear_ref *ref, sw_err 
                     ref->n_out * ref->k_in, err);
 }
 
-/* values = from / scale in the arena, for both blocks. */
-static sw_code divide(float **out, const fold_job *f, const float *from, sw_err *err)
+/* values [n] = from / scale in the arena, for both blocks. */
+static sw_code divide(float **out, const fold_job *f, const float *from, const double *scale,
+                      int64_t n, sw_err *err)
 {
-    sw_code rc = SW_ARENA_TAKE(out, &f->job->original->arena, f->k, err);
+    sw_code rc = SW_ARENA_TAKE(out, &f->job->original->arena, n, err);
 
-    for (int64_t j = 0; j < f->k && rc == SW_OK; j++)
-        (*out)[j] = (float)((double)from[j] / f->scale[j]);
+    for (int64_t j = 0; j < n && rc == SW_OK; j++)
+        (*out)[j] = (float)((double)from[j] / scale[j]);
     return rc;
 }
 
@@ -291,7 +342,7 @@ static sw_code scale_norm(const fold_job *f, sw_err *err)
     const sw_transform_job *job = f->job;
     float offset = (float)job->model->norm_offset, *norm = NULL, *bias = NULL, *stored = NULL;
     sw_slot slot = f->fold->producer;
-    sw_code rc = divide(&norm, f, job->original->norm[slot], err);
+    sw_code rc = divide(&norm, f, job->original->norm[slot], f->scale, f->k, err);
 
     if (rc == SW_OK) rc = SW_ARENA_TAKE(&stored, &job->original->arena, f->k, err);
     if (rc != SW_OK) return rc;
@@ -299,7 +350,8 @@ static sw_code scale_norm(const fold_job *f, sw_err *err)
     job->original->norm[slot] = job->quantized->norm[slot] = norm;
     rc = hand_out(f, slot, -1, "weight", stored, f->k, err);
     if (rc != SW_OK || !job->original->norm_bias[slot]) return rc;
-    if ((rc = divide(&bias, f, job->original->norm_bias[slot], err)) != SW_OK) return rc;
+    rc = divide(&bias, f, job->original->norm_bias[slot], f->scale, f->k, err);
+    if (rc != SW_OK) return rc;
     job->original->norm_bias[slot] = job->quantized->norm_bias[slot] = bias;
     return hand_out(f, slot, -1, "bias", bias, f->k, err);
 }
@@ -315,23 +367,26 @@ static sw_code scale_producer_rows(const fold_job *f, sw_err *err)
     if (rc == SW_OK && !is_selected(job, slot, f->expert))
         rc = hand_out(f, slot, f->expert, "weight", w->dense, w->n_out * w->k_in, err);
     if (rc != SW_OK || !w->bias) return rc;
-    if ((rc = divide(&bias, f, w->bias, err)) != SW_OK) return rc;
+    if ((rc = divide(&bias, f, w->bias, f->rows, w->n_out, err)) != SW_OK) return rc;
     w->bias = sw_block_weight(job->quantized, slot, f->expert)->bias = bias;
-    return hand_out(f, slot, f->expert, "bias", bias, f->k, err);
+    return hand_out(f, slot, f->expert, "bias", bias, w->n_out, err);
 }
 
 sw_code sw_fold_apply(const sw_transform_job *job, const sw_fold *fold, int64_t expert,
                       const double *scale, int64_t k, sw_err *err)
 {
-    fold_job f = {job, fold, expert, k, scale};
+    fold_job f = {job, fold, expert, k, scale, NULL};
     sw_linear_ref *readers = NULL;
     int64_t n = 0;
     sw_code rc = list_readers(&readers, &n, job, fold, expert, err);
 
+    if (rc == SW_OK && fold->kind == SW_FOLD_ROWS)
+        rc = rows_of(&f.rows, job, fold, scale, k, err);
     for (int64_t i = 0; i < n && rc == SW_OK; i++) rc = scale_reader(&f, &readers[i], err);
     if (rc == SW_OK)
         rc = fold->kind == SW_FOLD_NORM ? scale_norm(&f, err) : scale_producer_rows(&f, err);
     sw_mem_put(readers);
+    sw_mem_put(f.rows);
     return rc;
 }
 

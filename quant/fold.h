@@ -11,8 +11,12 @@ bool sw_fold_is_possible(const sw_transform_job *job, const sw_fold *fold, int64
 /* true when something that stays in floats takes part, so that only powers of two are exact. */
 bool sw_fold_needs_pow2(const sw_transform_job *job, const sw_fold *fold, int64_t expert);
 
-/* Bring scale [k] to what can be stored: powers of two where needed, the quotient of the norm as
- * it is and as it will be stored, 1 where neither holds. Pure. */
+/* One factor for all channels that come from one row: the geometric mean of theirs, or 1 where
+ * one of them is 1. */
+void sw_fold_tie(double *scale, const sw_fold *fold, int64_t k);
+
+/* Bring scale [k] to what can be stored: tied, powers of two where needed, the quotient of the
+ * norm as it is and as it will be stored, 1 where neither holds. Pure. */
 sw_code sw_fold_round(double *scale, const sw_transform_job *job, const sw_fold *fold,
                       int64_t expert, int64_t k, sw_err *err) SW_MUST_USE;
 

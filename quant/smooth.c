@@ -162,6 +162,7 @@ static void scale_for(double *scale, const search *s, double alpha)
         double x = (double)s->part[SW_PROBE_SEARCH].amax[j], w = s->wmax[j];
         scale[j] = x > 0 && w > 0 ? pow(x, alpha) / pow(w, 1 - alpha) : 0;
     }
+    sw_fold_tie(scale, &s->g->fold, s->g->k);
     sw_scale_normalize(scale, s->g->k);
 }
 

@@ -43,18 +43,24 @@ static sw_code load(float **out, const sw_st *st, const char *path, const char *
     return SW_OK;
 }
 
-static sw_code add_group(builder *b, const sw_fold *fold, int64_t layer, int64_t expert, int64_t k,
-                         const double *scale)
+/* Of a norm, scale [n_rows] is what its channels were divided by; of a linear, its rows. */
+static sw_code add_group(builder *b, const sw_fold *fold, int64_t layer, int64_t expert,
+                         const double *scale, int64_t n_rows)
 {
-    double *kept;
-    bool is_one = true;
+    bool is_norm = fold->kind == SW_FOLD_NORM, is_one = true;
+    int64_t k = is_norm ? n_rows : sw_model_site_width(&b->original->model, layer, fold->site);
+    double *columns, *rows;
     sw_code rc;
 
-    for (int64_t j = 0; j < k; j++) is_one = is_one && scale[j] == 1.0;
+    for (int64_t j = 0; j < n_rows; j++) is_one = is_one && scale[j] == 1.0;
     if (is_one) return SW_OK;
-    if ((rc = SW_ARENA_TAKE(&kept, &b->out->arena, k, b->err)) != SW_OK) return rc;
-    memcpy(kept, scale, (size_t)k * sizeof *kept);
-    b->out->groups[b->out->n_groups++] = (sw_rescale_group){*fold, layer, expert, k, kept};
+    if ((rc = SW_ARENA_TAKE(&columns, &b->out->arena, k, b->err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&rows, &b->out->arena, n_rows, b->err)) != SW_OK)
+        return rc;
+    memcpy(rows, scale, (size_t)n_rows * sizeof *rows);
+    for (int64_t j = 0; j < k; j++) columns[j] = scale[is_norm ? j : sw_fold_row(fold, j)];
+    b->out->groups[b->out->n_groups++] =
+        (sw_rescale_group){*fold, layer, expert, k, columns, rows, n_rows};
     return SW_OK;
 }
 
@@ -82,7 +88,7 @@ static sw_code add_norm(builder *b, const sw_fold *fold, int64_t layer, const ch
                             (long long)j, (double)have[j], (double)want[j]);
         goto done;
     }
-    rc = add_group(b, fold, layer, -1, k, scale);
+    rc = add_group(b, fold, layer, -1, scale, k);
 done:
     sw_mem_put(have);
     sw_mem_put(want);
@@ -126,13 +132,17 @@ static sw_code load_stored(float **out, const sw_subject *s, const char *path, i
     return SW_OK;
 }
 
-/* Each row's least-squares multiple between what is stored and the original. */
-static void fit_rows(double *scale, const float *have, const float *want, int64_t n_out, int64_t k)
+/* Each row's least-squares multiple between what is stored and the original, of the
+ * rows that a factor can be in; 1 of all others. */
+static void fit_rows(double *scale, const bool *is_row, const float *have, const float *want,
+                     int64_t n_out, int64_t k)
 {
     for (int64_t i = 0; i < n_out; i++) {
         sw_vec_sums sums = {0};
         double q;
 
+        scale[i] = 1.0;
+        if (!is_row[i]) continue;
         sw_vec_add(&sums, have + i * k, want + i * k, k);
         q = sums.dot > 0 ? sums.want2 / sums.dot : 1.0;
         scale[i] = q >= 1 / FACTOR_MAX && q <= FACTOR_MAX ? q : 1.0;
@@ -146,20 +156,26 @@ static sw_code add_rows(builder *b, const sw_fold *fold, int64_t layer, int64_t 
     sw_subject_linear linear;
     float *have = NULL, *want = NULL;
     double *scale = NULL;
+    bool *is_row = NULL;
+    int64_t k;
     sw_code rc;
 
     if (!is_listed(b->transforms, path)) return SW_OK;
+    k = sw_model_site_width(&b->original->model, layer, fold->site);
     ref.site = fold->producer_site;
     sw_model_slot_shape(&b->original->model, layer, ref.slot, &ref.n_out, &ref.k_in);
     linear = (sw_subject_linear){ref, path};
     if ((rc = load_stored(&have, b->checkpoint, path, ref.n_out, ref.k_in, b->err)) != SW_OK ||
         (rc = sw_original_weight(&want, b->original, &linear, b->err)) != SW_OK ||
-        (rc = SW_MEM_GET(&scale, ref.n_out, "factors", b->err)) != SW_OK || !have || !want)
+        (rc = SW_MEM_GET(&scale, ref.n_out, "factors", b->err)) != SW_OK ||
+        (rc = SW_MEM_GET(&is_row, ref.n_out, "rows", b->err)) != SW_OK || !have || !want)
         goto done;
+    for (int64_t j = 0; j < k; j++) is_row[sw_fold_row(fold, j)] = true;
     sw_rescale_forward(want, b->out, &ref); /* its own inputs may be rescaled */
-    fit_rows(scale, have, want, ref.n_out, ref.k_in);
-    rc = add_group(b, fold, layer, expert, ref.n_out, scale);
+    fit_rows(scale, is_row, have, want, ref.n_out, ref.k_in);
+    rc = add_group(b, fold, layer, expert, scale, ref.n_out);
 done:
+    sw_mem_put(is_row);
     sw_mem_put(have);
     sw_mem_put(want);
     sw_mem_put(scale);
@@ -242,8 +258,8 @@ const double *sw_rescale_rows(const sw_rescale *rescale, const sw_linear_ref *re
     for (int64_t i = 0; i < rescale->n_groups; i++) {
         const sw_rescale_group *g = &rescale->groups[i];
         if (g->fold.kind == SW_FOLD_ROWS && g->layer == ref->layer &&
-            g->fold.producer == ref->slot && g->expert == ref->expert && g->k == ref->n_out)
-            return g->scale;
+            g->fold.producer == ref->slot && g->expert == ref->expert && g->n_rows == ref->n_out)
+            return g->rows;
     }
     return NULL;
 }

@@ -18,6 +18,8 @@ typedef struct sw_rescale_group {
     sw_fold fold;
     int64_t layer, expert, k;
     const double *scale; /* [k] what readers were multiplied by */
+    const double *rows;  /* [n_rows] what the producer's were divided by, of SW_FOLD_ROWS */
+    int64_t n_rows;
 } sw_rescale_group;
 
 typedef struct sw_rescale {

@@ -3,30 +3,42 @@
 
 #include "formats/model/model.h"
 
-/* What made the channels of each buffer, one for one; `is_known` when a factor can reach it. */
+#define PARTS_MAX 3 /* that a linear's output is split into */
+
+/* What made the channels of each buffer, if a factor can reach it. */
 typedef struct origin {
     bool is_known;
-    sw_fold_kind kind;
-    sw_slot slot;
-    sw_site site; /* of a linear: where it reads */
+    sw_fold from; /* but for its site */
+    int part;     /* of what the slot makes */
 } origin;
 
 typedef struct walk {
     const sw_model *m;
+    int64_t layer;
     origin of[SW_BUF_COUNT];
-    bool is_spoilt[SW_SLOT_COUNT]; /* something that is no consumer reads what the slot makes */
+    /* something that is no consumer reads the part of what the slot makes */
+    bool is_spoilt[SW_SLOT_COUNT][PARTS_MAX];
     sw_fold folds[SW_FOLDS_MAX];
+    int parts[SW_FOLDS_MAX]; /* of the producers */
     int n;
 } walk;
 
 static void spoil(walk *w, sw_buf buf)
 {
-    if (w->of[buf].is_known) w->is_spoilt[w->of[buf].slot] = true;
+    const origin *from = &w->of[buf];
+
+    if (from->is_known) w->is_spoilt[from->from.producer][from->part] = true;
 }
 
 static void make(walk *w, const sw_op *op, sw_fold_kind kind)
 {
-    w->of[op->dst] = (origin){true, kind, op->slot, op->site};
+    int64_t n_out, k_in;
+
+    sw_model_slot_shape(w->m, w->layer, op->slot, &n_out, &k_in);
+    w->of[op->dst] = (origin){.is_known = true,
+                              .from = {.kind = kind, .producer = op->slot,
+                                       .producer_site = op->site, .n_sharing = 1,
+                                       .width = kind == SW_FOLD_NORM ? k_in : n_out}};
 }
 
 static void consume(walk *w, sw_buf buf, sw_site site)
@@ -36,21 +48,56 @@ static void consume(walk *w, sw_buf buf, sw_site site)
     if (!from->is_known || w->n == SW_FOLDS_MAX) return;
     for (int i = 0; i < w->n; i++)
         if (w->folds[i].site == site) return;
-    w->folds[w->n++] = (sw_fold){from->kind, from->slot, from->site, site, false};
+    w->parts[w->n] = from->part;
+    w->folds[w->n] = from->from;
+    w->folds[w->n++].site = site;
 }
 
-/* Each head's rows of v come out again in a head of the attention's output, unless several heads
- * share them. */
+static void pass_split(walk *w, const sw_op *op)
+{
+    const int n = op->dst == SW_BUF_Q ? 3 : 2;
+    int64_t first = 0;
+
+    for (int i = 0; i < n; i++) {
+        origin *part = &w->of[(int)op->dst + i];
+        *part = w->of[op->src];
+        part->part = i;
+        part->from.first = first;
+        part->from.width = sw_model_buf_width(w->m, (sw_buf)((int)op->dst + i));
+        first += part->from.width;
+    }
+}
+
+/* Per head: the key's unrotated part, then the value. */
+static void pass_latent(walk *w, const sw_op *op)
+{
+    const int64_t unrotated = w->m->head_dim - w->m->rope_dim;
+    origin *value = &w->of[SW_BUF_V];
+
+    *value = w->of[op->src];
+    value->part = 1;
+    value->from.first = unrotated;
+    value->from.width = w->m->v_head_dim;
+    value->from.stride = unrotated + w->m->v_head_dim;
+    w->of[op->dst].is_known = false;
+}
+
+/* Each head's rows of v come out again in the heads of the attention's output that share it. */
 static void pass_attention(walk *w, const sw_op *op)
 {
+    const origin *value = &w->of[SW_BUF_V];
+    sw_fold *from = &w->of[op->dst].from;
+
     spoil(w, op->src);
     spoil(w, SW_BUF_K);
-    if (w->m->n_heads == w->m->n_kv_heads && w->of[SW_BUF_V].kind == SW_FOLD_ROWS) {
-        w->of[op->dst] = w->of[SW_BUF_V];
+    if (!value->is_known || value->from.kind != SW_FOLD_ROWS) {
+        spoil(w, SW_BUF_V);
+        w->of[op->dst].is_known = false;
         return;
     }
-    spoil(w, SW_BUF_V);
-    w->of[op->dst].is_known = false;
+    w->of[op->dst] = *value;
+    from->n_sharing = w->m->n_heads / w->m->n_kv_heads;
+    if (!from->stride) from->stride = from->width = w->m->v_head_dim;
 }
 
 static void forget(walk *w, const sw_op *op)
@@ -64,8 +111,10 @@ static void pass_moe(walk *w, const sw_op *op)
 {
     consume(w, op->src, SW_SITE_MLP_IN);
     if (w->n < SW_FOLDS_MAX && w->m->act != SW_MLP_SWIGLU_CLAMPED)
-        w->folds[w->n++] =
-            (sw_fold){SW_FOLD_ROWS, SW_SLOT_UP, SW_SITE_MLP_IN, SW_SITE_DOWN_IN, true};
+        w->folds[w->n++] = (sw_fold){.kind = SW_FOLD_ROWS, .producer = SW_SLOT_UP,
+                                     .producer_site = SW_SITE_MLP_IN, .site = SW_SITE_DOWN_IN,
+                                     .is_per_expert = true, .n_sharing = 1,
+                                     .width = w->m->moe_intermediate};
     if (op->kind == SW_OP_MOE_ADD) spoil(w, op->dst);
     w->of[op->dst].is_known = false;
 }
@@ -86,6 +135,10 @@ static void step(walk *w, const sw_op *op)
         w->of[op->dst] = w->of[op->src];
     } else if (op->kind == SW_OP_ATTENTION) {
         pass_attention(w, op);
+    } else if (op->kind == SW_OP_SPLIT) {
+        pass_split(w, op);
+    } else if (op->kind == SW_OP_LATENT_KV) {
+        pass_latent(w, op);
     } else if (op->kind == SW_OP_MOE || op->kind == SW_OP_MOE_ADD) {
         pass_moe(w, op);
     } else if (op->kind != SW_OP_ACT || act != SW_MLP_RELU) {
@@ -95,12 +148,20 @@ static void step(walk *w, const sw_op *op)
 
 int sw_model_folds(sw_fold out[SW_FOLDS_MAX], const sw_model *m, int64_t layer)
 {
-    walk w = {.m = m};
+    walk w = {.m = m, .layer = layer};
     int n_ops, n = 0;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
 
     for (int i = 0; i < n_ops; i++) step(&w, &ops[i]);
     for (int i = 0; i < w.n; i++)
-        if (!w.is_spoilt[w.folds[i].producer] || w.folds[i].is_per_expert) out[n++] = w.folds[i];
+        if (!w.is_spoilt[w.folds[i].producer][w.parts[i]] || w.folds[i].is_per_expert)
+            out[n++] = w.folds[i];
     return n;
+}
+
+int64_t sw_fold_row(const sw_fold *fold, int64_t channel)
+{
+    int64_t run = channel / (fold->width * fold->n_sharing);
+
+    return fold->first + run * fold->stride + channel % fold->width;
 }

@@ -221,13 +221,19 @@ typedef struct sw_fold {
     sw_site producer_site; /* of SW_FOLD_ROWS: where the producer reads */
     sw_site site;          /* every linear that reads it is a consumer, a router too */
     bool is_per_expert;    /* producer and consumer are one expert's */
+    /* Of SW_FOLD_ROWS, which row makes a channel (sw_fold_row): runs of `width` rows, one every
+     * `stride` rows from `first` on, each making n_sharing runs of channels. Heads of values that
+     * several heads of queries share are such runs, and so is a part of a fused linear. */
+    int64_t first, stride, width, n_sharing;
 } sw_fold;
 #define SW_FOLDS_MAX 8
 /* The folds of a layer, in block order; returns how many. They follow from the block program: a
  * factor above 0 passes through what is linear in it (up through a gated activation, v through
- * attention unless heads share it) and through relu; a producer that anything else reads has
- * none. */
+ * attention) and through relu; what anything else reads has none, be it a producer or a part of
+ * one. Channels that come from one row must have one factor. */
 int sw_model_folds(sw_fold out[SW_FOLDS_MAX], const sw_model *m, int64_t layer);
+/* The producer's row behind a channel of the site; for a norm, the channel. */
+int64_t sw_fold_row(const sw_fold *fold, int64_t channel);
 
 /* The linears of a block that quantization may touch, in block order; experts one by one. */
 typedef struct sw_linear_ref {

@@ -24,7 +24,7 @@ typedef struct folding {
     sw_linear_ref linears[LINEARS_MAX];
     int64_t n_linears;
     const char *skip; /* slots whose path holds this are not selected */
-    int n_changed, n_scaled, n_folds;
+    int n_changed, n_scaled, n_folds, n_shared;
 } folding;
 
 static sw_code see_change(void *self, const char *name, const float *values, int64_t n, sw_err *err)
@@ -59,19 +59,27 @@ static void select_linears(folding *f, int64_t layer)
     }
 }
 
-/* Channels of what a fold is folded into. */
-static int64_t channels(const folding *f, const sw_fold *fold, int64_t layer)
+/* Channels of one row have one factor; rows stay within the producer and parts within theirs. */
+static void expect_tied(folding *f, const double *scale, const sw_fold *fold, int64_t k)
 {
-    int64_t n_out, k_in;
+    double of_row[LINEARS_MAX * 4] = {0};
+    int64_t n_rows = 0;
 
-    sw_model_slot_shape(&f->m.model, layer, fold->producer, &n_out, &k_in);
-    return fold->kind == SW_FOLD_NORM ? k_in : n_out;
+    for (int64_t j = 0; j < k; j++) {
+        int64_t row = sw_fold_row(fold, j);
+        assert_true(row >= fold->first && row < LINEARS_MAX * 4);
+        n_rows += of_row[row] == 0;
+        assert_true(of_row[row] == 0 || of_row[row] == scale[j]);
+        of_row[row] = scale[j];
+    }
+    assert_int_equal(n_rows * fold->n_sharing, k);
+    f->n_shared += fold->n_sharing > 1;
 }
 
 static void fold_one(folding *f, const sw_transform_job *job, const sw_fold *fold, int64_t expert,
                      test_rng *rng)
 {
-    int64_t k = channels(f, fold, job->original->layer);
+    int64_t k = sw_model_site_width(&f->m.model, job->original->layer, fold->site);
     double *scale = malloc((size_t)k * sizeof *scale);
     sw_err err = {0};
 
@@ -82,6 +90,7 @@ static void fold_one(folding *f, const sw_transform_job *job, const sw_fold *fol
     if (sw_fold_round(scale, job, fold, expert, k, &err) != SW_OK) fail_msg("%s", err.text);
     for (int64_t j = 0; j < k; j++) f->n_scaled += scale[j] < 0.9 || scale[j] > 1.1;
     assert_true(scale[0] == 1 && scale[1] == 1 && scale[2] == 1);
+    expect_tied(f, scale, fold, k);
     if (sw_fold_apply(job, fold, expert, scale, k, &err) != SW_OK) fail_msg("%s", err.text);
     f->n_folds++;
     free(scale);
@@ -139,6 +148,7 @@ static void run_dir(const char *dir, const char *skip, int n_folds_min)
     f->skip = skip;
     expect_unchanged(f);
     assert_true(f->n_folds >= n_folds_min * f->m.model.n_layers);
+    assert_true(f->n_shared == (f->m.model.n_kv_heads < f->m.model.n_heads) * f->m.model.n_layers);
     assert_true(f->n_changed > 0 || strstr(dir, "olmo2")); /* which has rows to fold into alone */
     open_model_close(&f->m);
     open_model_close(&f->twin);
@@ -179,7 +189,7 @@ static void test_unquantized_readers_and_producers(void **state)
 static void test_a_trained_model(void **state)
 {
     (void)state;
-    run_dir("calib_data/tiny-llama", NULL, 3);
+    run_dir("calib_data/tiny-llama", NULL, 4);
 }
 
 /* The llama fixture with every key-value head written out for each of its queries. */
@@ -216,7 +226,7 @@ static void open_without_sharing(open_model *out, st_build *b)
     if (sw_lm_load(&out->lm, &out->model, out->st, &err) != SW_OK) fail_msg("%s", err.text);
 }
 
-static void test_values_fold_only_where_heads_are_not_shared(void **state)
+static void test_values_that_heads_do_not_share(void **state)
 {
     folding *f = calloc(1, sizeof *f);
     st_build *a = calloc(1, sizeof *a), *b = calloc(1, sizeof *b);
@@ -229,6 +239,7 @@ static void test_values_fold_only_where_heads_are_not_shared(void **state)
     assert_int_equal(sw_model_folds(folds, &f->m.model, 0), 4);
     assert_int_equal(folds[1].producer, SW_SLOT_V);
     assert_int_equal(folds[1].site, SW_SITE_O_IN);
+    assert_int_equal(folds[1].n_sharing, 1);
     expect_unchanged(f);
     assert_int_equal(f->n_folds, 4 * f->m.model.n_layers);
     sw_lm_free(&f->m.lm);
@@ -247,17 +258,55 @@ static void test_maps_follow_the_programs(void **state)
 
     (void)state;
     open_model_dir(&m, "tests/golden/arch/llama");
-    assert_int_equal(sw_model_folds(folds, &m.model, 0), 3); /* heads share their values */
+    assert_int_equal(sw_model_folds(folds, &m.model, 0), 4);
     assert_true(folds[0].kind == SW_FOLD_NORM && folds[0].producer == SW_SLOT_NORM_ATTN &&
                 folds[0].site == SW_SITE_ATTN_IN);
-    assert_true(folds[1].kind == SW_FOLD_NORM && folds[1].producer == SW_SLOT_NORM_MLP &&
-                folds[1].site == SW_SITE_MLP_IN);
-    assert_true(folds[2].kind == SW_FOLD_ROWS && folds[2].producer == SW_SLOT_UP &&
-                folds[2].site == SW_SITE_DOWN_IN && !folds[2].is_per_expert);
+    assert_true(folds[1].kind == SW_FOLD_ROWS && folds[1].producer == SW_SLOT_V &&
+                folds[1].site == SW_SITE_O_IN && folds[1].producer_site == SW_SITE_ATTN_IN);
+    assert_true(folds[2].kind == SW_FOLD_NORM && folds[2].producer == SW_SLOT_NORM_MLP &&
+                folds[2].site == SW_SITE_MLP_IN);
+    assert_true(folds[3].kind == SW_FOLD_ROWS && folds[3].producer == SW_SLOT_UP &&
+                folds[3].site == SW_SITE_DOWN_IN && !folds[3].is_per_expert);
+    /* four heads of 32 share two: 0 and 1 read the first */
+    assert_int_equal(sw_fold_row(&folds[1], 5), 5);
+    assert_int_equal(sw_fold_row(&folds[1], 32 + 5), 5);
+    assert_int_equal(sw_fold_row(&folds[1], 64 + 5), 32 + 5);
+    assert_int_equal(sw_fold_row(&folds[1], 96 + 31), 32 + 31);
     open_model_close(&m);
     open_model_dir(&m, "tests/golden/arch/mixtral");
+    assert_int_equal(sw_model_folds(folds, &m.model, 0), 4);
+    assert_true(folds[3].is_per_expert);
+    open_model_close(&m);
+}
+
+/* Rows of a fused linear, and of one that makes keys and values head by head. */
+static void test_parts_of_linears(void **state)
+{
+    open_model m;
+    sw_fold folds[SW_FOLDS_MAX];
+    int64_t kv, q;
+
+    (void)state;
+    open_model_dir(&m, "tests/golden/arch/phi3");
+    q = m.model.n_heads * m.model.head_dim;
+    kv = m.model.n_kv_heads * m.model.head_dim;
+    assert_int_equal(sw_model_folds(folds, &m.model, 0), 4);
+    assert_true(folds[0].site == SW_SITE_ATTN_IN && folds[2].site == SW_SITE_MLP_IN);
+    assert_true(folds[1].producer == SW_SLOT_QKV && folds[1].site == SW_SITE_O_IN);
+    assert_int_equal(sw_fold_row(&folds[1], 0), q + kv);
+    assert_int_equal(sw_fold_row(&folds[1], q - 1), q + 2 * kv - 1);
+    assert_true(folds[3].producer == SW_SLOT_GATE_UP && folds[3].site == SW_SITE_DOWN_IN);
+    assert_int_equal(sw_fold_row(&folds[3], 7), m.model.intermediate + 7);
+    open_model_close(&m);
+    open_model_dir(&m, "tests/golden/arch/gpt2"); /* an ungated MLP passes nothing */
     assert_int_equal(sw_model_folds(folds, &m.model, 0), 3);
-    assert_true(folds[2].is_per_expert);
+    open_model_close(&m);
+    open_model_dir(&m, "tests/golden/arch/deepseek_v3");
+    assert_int_equal(sw_model_folds(folds, &m.model, 0), 6);
+    assert_true(folds[3].producer == SW_SLOT_KV_B && folds[3].site == SW_SITE_O_IN);
+    assert_int_equal(sw_fold_row(&folds[3], 0), m.model.head_dim - m.model.rope_dim);
+    assert_int_equal(sw_fold_row(&folds[3], m.model.v_head_dim),
+                     2 * (m.model.head_dim - m.model.rope_dim) + m.model.v_head_dim);
     open_model_close(&m);
 }
 
@@ -265,10 +314,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_maps_follow_the_programs),
+        cmocka_unit_test(test_parts_of_linears),
         cmocka_unit_test(test_every_architecture),
         cmocka_unit_test(test_unquantized_readers_and_producers),
         cmocka_unit_test(test_a_trained_model),
-        cmocka_unit_test(test_values_fold_only_where_heads_are_not_shared),
+        cmocka_unit_test(test_values_that_heads_do_not_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,8 +22,9 @@
 static sw_code propose_random(sw_proposal *out, const sw_group *g, sw_err *err)
 {
     test_rng rng = {(uint64_t)g->fold.site + 3};
+    double width = sw_fold_needs_pow2(g->job, &g->fold, g->expert) ? 0.8 : 0.35;
 
-    for (int64_t j = 0; j < g->k; j++) out->scale[j] = exp(0.35 * test_gauss(&rng));
+    for (int64_t j = 0; j < g->k; j++) out->scale[j] = exp(width * test_gauss(&rng));
     out->is_better = true;
     return sw_fold_round(out->scale, g->job, &g->fold, g->expert, g->k, err);
 }
@@ -72,6 +73,38 @@ static void test_sound_checkpoints_pass(void **state)
             sw_report_free(&r);
             scratch_close(&s);
         }
+}
+
+/* Values that several heads share, values with a bias, and parts of fused linears. */
+static void test_shared_heads_and_parts_pass(void **state)
+{
+    static const char *const archs[] = {"phi3", "gemma2", "qwen2"};
+
+    (void)state;
+    for (int a = 0; a < 3; a++) {
+        char model[128], text[160];
+        const char *dir, *texts = text;
+        sw_verify_options o;
+        sw_report r;
+        scratch s;
+
+        (void)snprintf(model, sizeof model, "tests/golden/arch/%s", archs[a]);
+        (void)snprintf(text, sizeof text, "%s/reference.safetensors", model);
+        scratch_open(&s);
+        dir = scratch_path(&s, "q");
+        quantized_dir_by(dir, model, "swage", 4, true, 32, &rtn_on_random, NULL);
+        o = verify_options_for(dir);
+        o.original_dir = model;
+        o.text_paths = &texts;
+        verify_run(&r, &o);
+        verify_expect_pass(&r);
+        assert_int_equal(r.coverage.n_rescaled, 4); /* norms; biases are zero here */
+        for (int64_t i = 0; i < r.n_tensors; i++)
+            if (!(r.tensors[i].output_err < 0.3))
+                fail_msg("%s, tensor %lld: %g", archs[a], (long long)i, r.tensors[i].output_err);
+        sw_report_free(&r);
+        scratch_close(&s);
+    }
 }
 
 /* The stored tensor, in the mapped-in file; changed and written back by `edit`. */
@@ -215,6 +248,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sound_checkpoints_pass),
+        cmocka_unit_test(test_shared_heads_and_parts_pass),
         cmocka_unit_test(test_changed_norms_are_found),
         cmocka_unit_test(test_unscaled_readers_are_found),
         cmocka_unit_test(test_rows_need_the_manifest),

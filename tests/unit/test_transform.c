@@ -170,7 +170,7 @@ static void expect_gains_alone(const toy *t, int n_reports)
 static void test_awq_takes_gains_alone(void **state)
 {
     static const char *const archs[] = {"llama", "gemma2"};
-    static const int n_groups[] = {6, 6};
+    static const int n_groups[] = {8, 8};
 
     (void)state;
     for (int a = 0; a < 2; a++) {
@@ -193,7 +193,7 @@ static void test_experts(void **state)
 
     (void)state;
     must_run(t, "awq", SW_ACT_NONE, 1);
-    expect_gains_alone(t, 2 * (2 + (int)t->model.n_experts));
+    expect_gains_alone(t, 2 * (3 + (int)t->model.n_experts));
     for (int i = 0; i < t->n_reports; i++) /* the router stays in floats */
         assert_int_equal(t->reports[i].is_pow2,
                          strstr(t->reports[i].producer, "post_attention") != NULL);
@@ -227,7 +227,7 @@ static void test_smoothing_by_scope(void **state)
         toy *t = toy_new("llama");
         roughen(t, "model.layers.0.input_layernorm.weight");
         must_run(t, "smoothquant", scopes[i], 1);
-        expect_gains_alone(t, 6);
+        expect_gains_alone(t, 8);
         assert_true(t->reports[0].is_accepted);
         assert_non_null(strstr(t->reports[0].choice, "alpha"));
         assert_true(t->n_changed > 0);
