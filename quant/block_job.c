@@ -7,6 +7,7 @@ void sw_block_job_free(sw_block_job *job)
     sw_mem_put(job->values);
     sw_mem_put(job->linears);
     sw_mem_put(job->specs);
+    sw_site_scales_free(&job->scales);
     sw_block_free(&job->original);
     sw_block_free(&job->quantized);
     sw_block_free(&job->untouched);
@@ -52,6 +53,17 @@ bool sw_block_job_uses_site(const sw_block_job *job, int site)
     for (int64_t i = 0; i < job->n_linears; i++)
         if ((int)job->linears[i].site == site) return true;
     return false;
+}
+
+sw_transform_job sw_block_job_transform(sw_block_job *job, sw_streams *streams)
+{
+    sw_transform_job t = {.model = job->model, .st = job->st, .options = job->options,
+                          .sink = job->sink, .streams = streams, .original = &job->original,
+                          .quantized = &job->quantized, .linears = job->linears,
+                          .specs = job->specs, .n_linears = job->n_linears,
+                          .scales = &job->scales};
+
+    return t;
 }
 
 /* Let the block run on the values that were written, with inputs rounded as they will be. */

@@ -3,7 +3,7 @@
 #define SW_QUANT_BLOCK_JOB_H
 
 #include "quant/pipeline.h"
-#include "quant/streams.h"
+#include "quant/transform.h"
 
 /* Everything that lives while one block is worked on. */
 typedef struct sw_block_job {
@@ -14,6 +14,7 @@ typedef struct sw_block_job {
     sw_streams *streams;        /* where experts are observed, with progress; or ... */
     const sw_progress *progress;
     const sw_zpack *stats_file; /* ... what they are read from */
+    sw_site_scales scales;      /* what their inputs were divided by since */
     sw_block original, quantized;
     sw_block untouched;     /* as stored; loaded when a transform changes `original` */
     sw_linear_ref *linears; /* those selected */
@@ -28,6 +29,12 @@ sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer,
                          sw_err *err) SW_MUST_USE;
 void sw_block_job_free(sw_block_job *job);
 bool sw_block_job_uses_site(const sw_block_job *job, int site);
+
+/* SW_E_USAGE: the method does nothing for the scheme. */
+sw_code sw_quant_check_method(const sw_quant_options *options, sw_err *err) SW_MUST_USE;
+
+/* What a transform of the block gets: lends, does not own. */
+sw_transform_job sw_block_job_transform(sw_block_job *job, sw_streams *streams);
 
 /* Solve the linears of the wanted sites, hand them out, and let job->quantized use the result.
  * Merges and blends what `stats` holds in place. */

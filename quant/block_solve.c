@@ -274,6 +274,16 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
     return rc;
 }
 
+static sw_code read_experts(sw_site_stats *out, const sw_block_job *job, sw_site site,
+                            int64_t begin, int64_t end, sw_err *err)
+{
+    sw_code rc = sw_stats_read_experts(out, job->stats_file, job->model, job->original.layer, site,
+                                       job->options, begin, end, err);
+
+    if (rc == SW_OK) sw_site_scales_apply(out, &job->scales);
+    return rc;
+}
+
 /* Statistics of some experts, from where they come from. */
 static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site site,
                           const sw_site_stats *stats, int64_t begin, int64_t end, sw_err *err)
@@ -284,8 +294,7 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
     sw_code rc;
 
     if (job->stats_file)
-        return sw_stats_read_experts(out, job->stats_file, job->model, layer, site, o, begin, end,
-                                     err);
+        return read_experts(out, job, site, begin, end, err);
     wanted[site] = true;
     rc = sw_site_stats_new_experts(out, job->model, layer, wanted, o->experts, begin, end,
                                    o->n_threads, err);

@@ -120,17 +120,19 @@ static bool can_change(const sw_transform_job *job, sw_slot slot, int64_t expert
     return t && t->view.n_dims == 2 && t->view.shape[0] == n_out && t->view.shape[1] == k_in;
 }
 
-bool sw_fold_is_possible(const sw_transform_job *job, const sw_fold *fold, int64_t expert)
+sw_code sw_fold_is_possible(bool *can, const sw_transform_job *job, const sw_fold *fold,
+                            int64_t expert, sw_err *err)
 {
+    bool all = fold->kind == SW_FOLD_NORM || can_change(job, fold->producer, expert);
     sw_linear_ref *readers = NULL;
-    sw_err ignored = {0};
     int64_t n = 0;
-    bool can = list_readers(&readers, &n, job, fold, expert, &ignored) == SW_OK;
+    sw_code rc = list_readers(&readers, &n, job, fold, expert, err);
 
-    for (int64_t i = 0; i < n && can; i++)
-        can = can_change(job, readers[i].slot, readers[i].expert);
+    for (int64_t i = 0; i < n && all; i++)
+        all = can_change(job, readers[i].slot, readers[i].expert);
     sw_mem_put(readers);
-    return can && (fold->kind == SW_FOLD_NORM || can_change(job, fold->producer, expert));
+    if (rc == SW_OK) *can = all;
+    return rc;
 }
 
 static sw_code tensor_dtype(sw_dtype *out, const sw_transform_job *job, sw_slot slot,

@@ -4,9 +4,10 @@
 
 #include "quant/transform.h"
 
-/* false when something that stays in floats takes part and is not stored as a tensor of its own
- * with a row per output: all experts' in one, or transposed. */
-bool sw_fold_is_possible(const sw_transform_job *job, const sw_fold *fold, int64_t expert);
+/* *can is false when something that stays in floats takes part and is not stored as a tensor of its
+ * own with a row per output: all experts' in one, or transposed. */
+sw_code sw_fold_is_possible(bool *can, const sw_transform_job *job, const sw_fold *fold,
+                            int64_t expert, sw_err *err) SW_MUST_USE;
 
 /* true when something that stays in floats takes part, so that only powers of two are exact. */
 bool sw_fold_needs_pow2(const sw_transform_job *job, const sw_fold *fold, int64_t expert);

@@ -5,7 +5,6 @@
 #include "quant/fold.h"
 #include "quant/kv_scales.h"
 #include "quant/ranges.h"
-#include "quant/stats.h"
 
 sw_quant_options sw_quant_defaults(void)
 {
@@ -33,21 +32,11 @@ static const sw_block *mover(const sw_block_job *job)
     return job->options->algo->transform ? &job->untouched : &job->original;
 }
 
-static sw_transform_job transform_job(sw_block_job *job, sw_streams *streams)
-{
-    sw_transform_job t = {.model = job->model, .st = job->st, .options = job->options,
-                          .sink = job->sink, .streams = streams, .original = &job->original,
-                          .quantized = &job->quantized, .linears = job->linears,
-                          .specs = job->specs, .n_linears = job->n_linears};
-
-    return t;
-}
-
 /* Change the block before the sites of a step are observed. */
 static sw_code transform(sw_block_job *job, sw_streams *streams, const bool wanted[SW_SITE_COUNT],
                          sw_err *err)
 {
-    sw_transform_job t = transform_job(job, streams);
+    sw_transform_job t = sw_block_job_transform(job, streams);
 
     return job->options->algo->transform ? sw_transform_sites(&t, wanted, err) : SW_OK;
 }
@@ -138,7 +127,7 @@ static sw_code restore_block(const sw_model *model, const sw_st *st, int64_t lay
     if (!streams || layer + 1 == model->n_layers) return SW_OK;
     if ((rc = sw_block_job_new(&job, st, layer, err)) != SW_OK) goto done;
     for (int64_t i = 0; i < job.n_linears && rc == SW_OK; i++) rc = restore_linear(&job, i, err);
-    t = transform_job(&job, streams);
+    t = sw_block_job_transform(&job, streams);
     if (rc == SW_OK && options->algo->transform) rc = sw_fold_restore(&t, err);
     if (rc == SW_OK)
         rc = sw_streams_advance(streams, &job.quantized, mover(&job), SW_HALF_BOTH, progress, err);
@@ -169,46 +158,13 @@ done:
     return rc;
 }
 
-/* A block from stored statistics: site after site, so that only one is in memory. */
-static sw_code quantize_from_stats(const sw_model *model, const sw_st *st, int64_t layer,
-                                   const sw_zpack *stats_file, const sw_quant_options *options,
-                                   const sw_quant_sink *sink, sw_err *err)
+sw_code sw_quant_check_method(const sw_quant_options *options, sw_err *err)
 {
-    sw_block_job job = {.model = model, .options = options, .sink = sink,
-                        .stats_file = stats_file};
-    sw_code rc = sw_block_job_new(&job, st, layer, err);
-
-    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
-        sw_site_stats stats;
-        if (!sw_block_job_uses_site(&job, site)) continue;
-        rc = sw_stats_read(&stats, stats_file, model, layer, (sw_site)site, options, err);
-        if (rc != SW_OK) break;
-        rc = sw_solve_sites(&job, &stats, err);
-        sw_site_stats_free(&stats);
-    }
-    sw_block_job_free(&job);
-    return rc;
-}
-
-sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpack *stats,
-                           const sw_quant_options *options, const sw_quant_sink *sink,
-                           const sw_progress *progress, sw_err *err)
-{
-    int64_t n_done = sink->n_done ? sink->n_done(sink->self) : 0;
-    sw_code rc = SW_OK;
-
-    if (options->algo->transform)
-        return SW_FAIL(err, SW_E_USAGE, "method %s tries its scales on activations, which "
-                       "statistics do not hold: give calibration text instead",
-                       options->algo->name);
-    for (int64_t layer = n_done; layer < model->n_layers && rc == SW_OK; layer++) {
-        sw_progress_step(progress, "quantize", layer, model->n_layers);
-        if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
-        rc = quantize_from_stats(model, st, layer, stats, options, sink, err);
-        if (rc == SW_OK && sink->end_block) rc = sink->end_block(sink->self, layer, err);
-    }
-    if (rc == SW_OK) sw_progress_step(progress, "quantize", model->n_layers, model->n_layers);
-    return rc;
+    if (options->algo->transform && options->algo->transform->needs_acts &&
+        options->spec.act.scope == SW_ACT_NONE)
+        return SW_FAIL(err, SW_E_USAGE, "method %s is for schemes that quantize activations too, "
+                       "and this one leaves them in floats; try awq", options->algo->name);
+    return SW_OK;
 }
 
 sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *calib,
@@ -223,10 +179,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
 
     if (options->algo->needs_statistics && !calib)
         return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text", options->algo->name);
-    if (options->algo->transform && options->algo->transform->needs_acts &&
-        options->spec.act.scope == SW_ACT_NONE)
-        return SW_FAIL(err, SW_E_USAGE, "method %s is for schemes that quantize activations too, "
-                       "and this one leaves them in floats; try awq", options->algo->name);
+    if ((rc = sw_quant_check_method(options, err)) != SW_OK) return rc;
     if (calib && (rc = sw_streams_new(&streams, model, st, calib,
                                       with_original && options->algo->repairs_errors,
                                       options->spill_dir, options->n_threads, err)) != SW_OK)

@@ -14,32 +14,48 @@ static bool is_held(int64_t seq, int64_t n_seqs)
 }
 
 /* At most `cap` of the windows of a part, evenly spread. */
-static void pick(sw_probe *p, sw_probe_part part, int64_t n_seqs, int64_t cap)
+static void pick(uint8_t *parts, sw_probe_part part, int64_t n_seqs, int64_t cap)
 {
     int64_t n_all = 0, at = 0, n_kept = 0;
 
     for (int64_t i = 0; i < n_seqs; i++) n_all += is_held(i, n_seqs) == (part == SW_PROBE_HELD);
     for (int64_t i = 0; i < n_seqs; i++) {
         if (is_held(i, n_seqs) != (part == SW_PROBE_HELD)) continue;
-        if (at * cap / n_all >= n_kept && n_kept < cap) p->seqs[part][n_kept++] = i;
+        if (at * cap / n_all >= n_kept && n_kept < cap) {
+            parts[i] |= (uint8_t)(1 << part);
+            n_kept++;
+        }
         at++;
     }
-    p->n_seqs[part] = n_kept;
+}
+
+void sw_probe_parts(uint8_t *parts, int64_t n_seqs, int64_t seq_len)
+{
+    static const int64_t tokens_max[SW_PROBE_PARTS] = {
+        [SW_PROBE_SEARCH] = 16384, [SW_PROBE_TRIAL] = 4096, [SW_PROBE_HELD] = 4096};
+
+    memset(parts, 0, (size_t)n_seqs);
+    for (int part = 0; part < SW_PROBE_PARTS; part++)
+        pick(parts, (sw_probe_part)part, n_seqs, sw_max_i64(1, tokens_max[part] / seq_len));
 }
 
 sw_code sw_probe_new(sw_probe *out, sw_streams *streams, sw_err *err)
 {
-    static const int64_t tokens_max[SW_PROBE_PARTS] = {
-        [SW_PROBE_SEARCH] = 16384, [SW_PROBE_TRIAL] = 4096, [SW_PROBE_HELD] = 4096};
+    const uint8_t *parts = streams->parts;
+    uint8_t *own = NULL;
     sw_probe p = {.streams = streams};
     sw_code rc = SW_OK;
 
+    if (!parts && (rc = SW_MEM_GET(&own, streams->n_seqs, "probe windows", err)) == SW_OK) {
+        sw_probe_parts(own, streams->n_seqs, streams->seq_len);
+        parts = own;
+    }
     for (int part = 0; part < SW_PROBE_PARTS && rc == SW_OK; part++) {
         rc = SW_MEM_GET(&p.seqs[part], streams->n_seqs, "probe windows", err);
-        if (rc == SW_OK)
-            pick(&p, (sw_probe_part)part, streams->n_seqs,
-                 sw_max_i64(1, tokens_max[part] / streams->seq_len));
+        for (int64_t i = 0; i < streams->n_seqs && rc == SW_OK; i++)
+            if (parts[i] >> part & 1) p.seqs[part][p.n_seqs[part]++] = i;
     }
+    sw_mem_put(own);
     if (rc == SW_OK)
         *out = p;
     else

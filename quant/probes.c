@@ -16,6 +16,11 @@ static int64_t stream_elems(const sw_probes *p)
     return p->n_seqs * p->seq_len * p->model->hidden;
 }
 
+int64_t sw_probes_windows(int64_t seq_len)
+{
+    return sw_max_i64(1, TOKENS_MAX / sw_min_i64(seq_len, SEQ_TOKENS_MAX));
+}
+
 /* Short pieces of many windows say more than one long one. */
 static void choose_tokens(sw_probes *p, const sw_calib *calib, int64_t n_max)
 {

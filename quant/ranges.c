@@ -2,6 +2,7 @@
 #include "quant/ranges.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "quant/frame.h"
 
@@ -10,11 +11,35 @@
 #define CLIP_STEPS 60 /* the scale shrinks to 40 % of the range in steps of 1 % */
 #define BLOCK_SCALE_TOP 448.0
 
-static int bin_of(double magnitude)
-{
-    double at = (log2(magnitude) - LOWEST_OCTAVE) * BINS_PER_OCTAVE;
+/* 2^(i / 32): where the bins of an octave begin. */
+static const double bin_begins[BINS_PER_OCTAVE + 1] = {
+    1.0, 1.0218971486541166, 1.0442737824274138, 1.0671404006768237,
+    1.0905077326652577, 1.1143867425958924, 1.1387886347566916, 1.1637248587775775,
+    1.189207115002721, 1.215247359980469, 1.241857812073484, 1.2690509571917332,
+    1.2968395546510096, 1.3252366431597413, 1.3542555469368927, 1.383909881963832,
+    1.4142135623730951, 1.4451808069770467, 1.4768261459394993, 1.5091644275934228,
+    1.5422108254079407, 1.5759808451078865, 1.6104903319492543, 1.645755478153965,
+    1.681792830507429, 1.718619298122478, 1.7562521603732995, 1.7947090750031072,
+    1.8340080864093424, 1.8741676341103, 1.9152065613971474, 1.9571441241754002,
+    2.0};
 
-    return at < 0 ? 0 : at >= SW_RANGE_BINS ? SW_RANGE_BINS - 1 : (int)at;
+/* floor(32 log2 |x|), counted from the lowest octave: the mantissa's first five bits are at most
+ * three bins short of it. */
+static int bin_of(float magnitude)
+{
+    uint32_t bits, one;
+    int octave, i, bin;
+    float mantissa;
+
+    memcpy(&bits, &magnitude, sizeof bits);
+    octave = (int)(bits >> 23) - 127;
+    if (octave < LOWEST_OCTAVE) return 0;
+    one = (bits & 0x7fffffu) | 0x3f800000u;
+    memcpy(&mantissa, &one, sizeof mantissa);
+    i = (int)(bits >> 18 & 31);
+    for (int step = 0; step < 3; step++) i += (double)mantissa >= bin_begins[i + 1];
+    bin = (octave - LOWEST_OCTAVE) * BINS_PER_OCTAVE + i;
+    return bin < SW_RANGE_BINS ? bin : SW_RANGE_BINS - 1;
 }
 
 static double middle_of(int bin)
@@ -24,11 +49,14 @@ static double middle_of(int bin)
 
 void sw_range_add(sw_range *range, const float *x, int64_t n)
 {
+    float amax = (float)range->amax; /* it came from a float */
+
     for (int64_t i = 0; i < n; i++) {
-        double magnitude = fabs((double)x[i]);
-        if (magnitude > range->amax) range->amax = magnitude;
+        float magnitude = fabsf(x[i]);
+        if (magnitude > amax) amax = magnitude;
         if (magnitude > 0) range->counts[bin_of(magnitude)]++;
     }
+    range->amax = (double)amax;
 }
 
 /* Squared error of rounding to steps of `scale` and clipping beyond `top` of them. */
@@ -89,21 +117,30 @@ static sw_code watch(void *self, sw_site site, int64_t expert, const float *x, i
     return SW_OK;
 }
 
+sw_code sw_ranges_find(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,
+                       const bool is_wanted[SW_SITE_COUNT], const sw_block *block,
+                       const sw_progress *progress, sw_err *err)
+{
+    watcher w = {ranges, is_wanted};
+    sw_tap tap = {.self = &w, .see = watch};
+
+    return sw_streams_visit(streams, block, &tap, is_wanted, progress, err);
+}
+
 static sw_code find_scales(float *input_scale, sw_site_stats *stats, sw_streams *streams,
                            const bool needs_range[SW_SITE_COUNT], const sw_block *quantized,
                            const sw_progress *progress, sw_err *err)
 {
-    watcher w = {.is_wanted = needs_range};
-    sw_tap tap = {.self = &w, .see = watch};
-    sw_code rc = SW_MEM_GET(&w.ranges, SW_SITE_COUNT, "input ranges", err);
+    sw_range *ranges = NULL;
+    sw_code rc = SW_MEM_GET(&ranges, SW_SITE_COUNT, "input ranges", err);
 
     if (rc != SW_OK) return rc;
-    rc = sw_streams_visit(streams, quantized, &tap, needs_range, progress, err);
+    rc = sw_ranges_find(ranges, streams, needs_range, quantized, progress, err);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
         if (needs_range[site])
             input_scale[site] = stats->input_scale[site] =
-                sw_range_scale(&w.ranges[site], &stats->act[site]);
-    sw_mem_put(w.ranges);
+                sw_range_scale(&ranges[site], &stats->act[site]);
+    sw_mem_put(ranges);
     return rc;
 }
 

@@ -15,12 +15,18 @@
 
 #define SW_RANGE_BINS 2048 /* 64 octaves: 2^-40 to 2^24 */
 
+/* Zero-initialise. */
 typedef struct sw_range {
     double amax;
     int64_t counts[SW_RANGE_BINS];
 } sw_range;
 
 void sw_range_add(sw_range *range, const float *x, int64_t n);
+
+/* The ranges of the wanted sites, where the quantized stream is; experts share one. */
+sw_code sw_ranges_find(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,
+                       const bool is_wanted[SW_SITE_COUNT], const sw_block *block,
+                       const sw_progress *progress, sw_err *err) SW_MUST_USE;
 
 /* input_scale of sw_qtensor for what the range saw; 1 when it saw only zeros. */
 float sw_range_scale(const sw_range *range, const sw_act *act);

@@ -6,7 +6,7 @@
 
 #include "formats/base/size.h"
 #include "quant/probes.h"
-#include "quant/streams.h"
+#include "quant/stats.h"
 
 #define SAMPLE_ROWS 64 /* of each linear: one slab */
 /* An expert's own statistics are trusted from this many tokens per input channel. */
@@ -269,16 +269,65 @@ static sw_code list_linears(block_run *b, int64_t layer, sw_err *err)
     return rc == SW_OK ? SW_MEM_GET(&b->values, b->n, "quantized values", err) : rc;
 }
 
-static sw_code measure_sites(block_run *b, sw_site_stats *stats, sw_err *err)
+static sw_code measure_site(block_run *b, sw_site site, sw_site_stats *stats, sw_err *err)
+{
+    sw_code rc = stats->experts && (site == SW_SITE_MLP_IN || site == SW_SITE_DOWN_IN)
+                     ? measure_experts(b, site, stats, err)
+                     : measure_sharing(b, site, -1, &stats->site[site], 0, err);
+
+    return rc == SW_OK ? probe_site(b, site, err) : rc;
+}
+
+/* All sites of a block in one pass over the text. */
+static sw_code measure_observed(block_run *b, const bool wanted[SW_SITE_COUNT],
+                                const sw_progress *progress, sw_err *err)
+{
+    run *all = b->all;
+    sw_site_stats stats;
+    sw_code rc = sw_site_stats_new(&stats, all->model, b->original.layer, wanted, false,
+                                   SW_EXPERTS_ROUTED, all->o->n_threads, err);
+
+    if (rc != SW_OK) return rc;
+    rc = sw_streams_observe(&all->streams, &stats, &b->original, &b->original, progress, err);
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
+        if (wanted[site]) rc = measure_site(b, (sw_site)site, &stats, err);
+    sw_site_stats_free(&stats);
+    return rc;
+}
+
+/* One site from the file; its experts' as well. */
+static sw_code read_site(sw_site_stats *out, const block_run *b, sw_site site, sw_err *err)
+{
+    const sw_model *m = b->all->model;
+    int64_t layer = b->original.layer;
+    sw_quant_options o = {.experts = SW_EXPERTS_ROUTED, .n_threads = b->all->o->n_threads};
+    const sw_zpack *file = b->all->o->stats;
+    sw_site_stats part;
+    sw_code rc = sw_stats_read(out, file, m, layer, site, &o, err);
+
+    if (rc != SW_OK || !sw_model_is_sparse(m, layer) ||
+        (site != SW_SITE_MLP_IN && site != SW_SITE_DOWN_IN))
+        return rc;
+    rc = sw_stats_read_experts(&part, file, m, layer, site, &o, 0, m->n_experts, err);
+    if (rc != SW_OK) {
+        sw_site_stats_free(out);
+        return rc;
+    }
+    out->experts = part.experts; /* all that it holds */
+    out->n_experts = part.n_experts;
+    return SW_OK;
+}
+
+static sw_code measure_stored(block_run *b, const bool wanted[SW_SITE_COUNT], sw_err *err)
 {
     sw_code rc = SW_OK;
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
-        if (!stats->is_wanted[site]) continue;
-        rc = stats->experts && (site == SW_SITE_MLP_IN || site == SW_SITE_DOWN_IN)
-                 ? measure_experts(b, (sw_site)site, stats, err)
-                 : measure_sharing(b, (sw_site)site, -1, &stats->site[site], 0, err);
-        if (rc == SW_OK) rc = probe_site(b, (sw_site)site, err);
+        sw_site_stats stats;
+        if (!wanted[site]) continue;
+        if ((rc = read_site(&stats, b, (sw_site)site, err)) != SW_OK) break;
+        rc = measure_site(b, (sw_site)site, &stats, err);
+        sw_site_stats_free(&stats);
     }
     return rc;
 }
@@ -288,30 +337,21 @@ static sw_code run_block(run *all, const sw_st *st, int64_t layer, const sw_prog
 {
     block_run b = {.all = all};
     bool wanted[SW_SITE_COUNT] = {false};
-    sw_site_stats stats;
     sw_code rc;
 
-    memset(&stats, 0, sizeof stats);
     if ((rc = list_linears(&b, layer, err)) != SW_OK ||
         (rc = sw_block_load(&b.original, all->model, st, layer, err)) != SW_OK ||
         (rc = sw_block_load(&b.changed, all->model, st, layer, err)) != SW_OK)
         goto done;
     for (int64_t i = 0; i < b.n; i++) wanted[b.records[i].ref.site] = true;
-    if (b.n) {
-        rc = sw_site_stats_new(&stats, all->model, layer, wanted, false, SW_EXPERTS_ROUTED,
-                               all->o->n_threads, err);
-        if (rc != SW_OK ||
-            (rc = sw_streams_observe(&all->streams, &stats, &b.original, &b.original, progress,
-                                     err)) != SW_OK ||
-            (rc = measure_sites(&b, &stats, err)) != SW_OK)
-            goto done;
-    }
-    if ((rc = sw_probes_advance(&all->probes, &b.original, err)) != SW_OK) goto done;
-    if (layer + 1 < all->model->n_layers)
+    if (b.n)
+        rc = all->o->stats ? measure_stored(&b, wanted, err)
+                           : measure_observed(&b, wanted, progress, err);
+    if (rc != SW_OK || (rc = sw_probes_advance(&all->probes, &b.original, err)) != SW_OK) goto done;
+    if (!all->o->stats && layer + 1 < all->model->n_layers)
         rc = sw_streams_advance(&all->streams, &b.original, &b.original, SW_HALF_BOTH, progress,
                                 err);
 done:
-    sw_site_stats_free(&stats);
     block_run_free(&b);
     return rc;
 }
@@ -355,7 +395,7 @@ static sw_code start(run *all, const sw_st *st, const sw_calib *calib, sw_err *e
     if ((rc = SW_ARENA_TAKE(&all->records, &all->arena, n_linears + 1, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&all->kl, &all->arena, n_probes, err)) != SW_OK ||
         (rc = sw_probes_new(&all->probes, all->model, st, calib, n_probes, all->o->n_threads,
-                            err)) != SW_OK)
+                            err)) != SW_OK || all->o->stats)
         return rc;
     return sw_streams_new(&all->streams, all->model, st, calib, false, NULL, all->o->n_threads,
                           err);

@@ -1,12 +1,12 @@
 /* sensitivity.h - what each linear of a model loses under each of several schemes.
  *
- * One pass over the calibration data in the original model. Per linear and scheme the output
- * error tr((W - Q) H (W - Q)^T) is measured on a sample of rows, rounded to nearest or by GPTQ
- * without refinement; rows are independent given H. What such an error is worth is measured as
- * well, per block and input site: with all linears of the site at one scheme and everything else
- * as it is, the KL divergence of the model's predictions (probes.h). Errors are small, so the
- * divergence goes with their square and those of different places add up; the loss of a linear
- * is its share of its site's divergence, scaled by its error.
+ * One pass over the calibration data in the original model, or its statistics from a file. Per
+ * linear and scheme the output error tr((W - Q) H (W - Q)^T) is measured on a sample of rows,
+ * rounded to nearest or by GPTQ without refinement; rows are independent given H. What such an
+ * error is worth is measured as well, per block and input site: with all linears of the site at
+ * one scheme and everything else as it is, the KL divergence of the model's predictions
+ * (probes.h). Errors are small, so the divergence goes with their square and those of different
+ * places add up; the loss of a linear is its share of its site's divergence, scaled by its error.
  */
 #ifndef SW_QUANT_SENSITIVITY_H
 #define SW_QUANT_SENSITIVITY_H
@@ -18,6 +18,7 @@ typedef struct sw_sensitivity_options {
     const sw_qspec *specs; /* [n_specs] schemes to try; a group size may divide some linears only */
     int64_t n_specs, probe; /* the scheme whose divergence is measured: must fit every linear */
     double damp;
+    const sw_zpack *stats; /* NULL, or stats.h: `calib` is then for the divergence alone */
     int n_threads;
 } sw_sensitivity_options;
 

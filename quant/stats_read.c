@@ -157,13 +157,78 @@ sw_code sw_stats_read(sw_site_stats *out, const sw_zpack *z, const sw_model *mod
     return rc;
 }
 
-sw_code sw_stats_check(const sw_zpack *z, const char *model_sha256, const sw_model *model,
-                       sw_experts policy, sw_err *err)
+/* Raise *top to the largest magnitude of the channels, each over its scale. */
+static sw_code raise_to(double *top, const place *p, int64_t k, const double *scale, sw_err *err)
+{
+    float *most = NULL;
+    sw_code rc = SW_MEM_GET(&most, k, "channel ranges", err);
+
+    if (rc == SW_OK) rc = load(most, p, "abs_max", SW_DTYPE_F32, k, err);
+    for (int64_t j = 0; j < k && rc == SW_OK; j++) {
+        if (!(most[j] >= 0) || !isfinite(most[j]))
+            rc = bad(p, "abs_max", "no magnitude", err);
+        else
+            *top = fmax(*top, (double)most[j] / (scale ? scale[j] : 1.0));
+    }
+    sw_mem_put(most);
+    return rc;
+}
+
+sw_code sw_stats_read_range(sw_range *out, const sw_zpack *z, const sw_model *model, int64_t layer,
+                            sw_site site, const sw_site_scales *scales, sw_err *err)
+{
+    bool by_expert = site == SW_SITE_DOWN_IN && sw_model_is_sparse(model, layer);
+    int64_t k = sw_model_site_width(model, layer, site);
+    place p = {.z = z};
+    double top = 0;
+    sw_code rc;
+
+    (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.%s", (long long)layer,
+                   sw_site_name(site));
+    rc = load_tokens(out->counts, &p, "range", SW_RANGE_BINS, 0, err);
+    for (int64_t e = 0; e < (by_expert ? model->n_experts : 1) && rc == SW_OK; e++) {
+        if (by_expert)
+            (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.down",
+                           (long long)layer, (long long)e);
+        rc = raise_to(&top, &p, k, sw_site_scales_of(scales, site, by_expert ? e : -1), err);
+    }
+    if (rc == SW_OK) out->amax = top;
+    return rc;
+}
+
+sw_code sw_stats_read_kv(sw_kv_range *out, const sw_zpack *z, int64_t layer, sw_err *err)
+{
+    place p = {.z = z};
+    float kv[2] = {0, 0};
+    sw_code rc;
+
+    (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld", (long long)layer);
+    if ((rc = load(kv, &p, "kv_abs_max", SW_DTYPE_F32, 2, err)) != SW_OK) return rc;
+    for (int i = 0; i < 2; i++)
+        if (!(kv[i] >= 0) || !isfinite(kv[i])) return bad(&p, "kv_abs_max", "no magnitude", err);
+    *out = (sw_kv_range){.k_amax = kv[0], .v_amax = kv[1]};
+    return SW_OK;
+}
+
+sw_code sw_stats_check_experts(const sw_zpack *z, const sw_model *model, sw_experts policy,
+                               sw_err *err)
 {
     static const char *const names[SW_EXPERTS_COUNT] = {
         [SW_EXPERTS_SHRINK] = "shrink", [SW_EXPERTS_ROUTED] = "routed", [SW_EXPERTS_ALL] = "all"};
-    const char *kind = sw_zpack_meta(z, "kind"), *owner = sw_zpack_meta(z, "model_sha256");
     const char *has = sw_zpack_meta(z, "experts");
+
+    /* what was stored for a blend serves all three */
+    if (!model->n_experts || policy == SW_EXPERTS_COUNT ||
+        (has && (!strcmp(has, names[policy]) || !strcmp(has, names[SW_EXPERTS_SHRINK]))))
+        return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "the statistics were taken with --experts %.20s and cannot "
+                   "serve %s", has ? has : "?", names[policy]);
+}
+
+sw_code sw_stats_check(const sw_zpack *z, const char *model_sha256, const sw_model *model,
+                       sw_experts policy, sw_err *err)
+{
+    const char *kind = sw_zpack_meta(z, "kind"), *owner = sw_zpack_meta(z, "model_sha256");
 
     if (!kind || strcmp(kind, SW_STATS_KIND) != 0)
         return SW_FAIL(err, SW_E_FORMAT, "no statistics of this version (kind \"%.40s\", not "
@@ -172,10 +237,5 @@ sw_code sw_stats_check(const sw_zpack *z, const char *model_sha256, const sw_mod
         return SW_FAIL(err, SW_E_FORMAT, "statistics of another model (%.12s..., this one is "
                        "%.12s...): config.json or a tensor differs; calibrate this one",
                        owner ? owner : "", model_sha256);
-    /* what was stored for a blend serves all three */
-    if (model->n_experts && policy != SW_EXPERTS_COUNT &&
-        (!has || (strcmp(has, names[policy]) != 0 && strcmp(has, names[SW_EXPERTS_SHRINK]) != 0)))
-        return SW_FAIL(err, SW_E_USAGE, "the statistics were taken with --experts %.20s and cannot "
-                       "serve %s", has ? has : "?", names[policy]);
-    return SW_OK;
+    return sw_stats_check_experts(z, model, policy, err);
 }

@@ -122,6 +122,27 @@ sw_code sw_stats_write(sw_zpack_writer *w, const sw_site_stats *stats, int64_t l
     return rc;
 }
 
+static sw_code put_ranges(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer,
+                          sw_err *err)
+{
+    float kv[2] = {stats->kv->k_amax, stats->kv->v_amax};
+    place p = {.w = w};
+    sw_code rc = SW_OK;
+
+    (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld", (long long)layer);
+    if (stats->kv->is_broken)
+        return SW_FAIL(err, SW_E_FORMAT, "layer %lld: a key or a value is not finite",
+                       (long long)layer);
+    rc = put(&p, "kv_abs_max", SW_DTYPE_F32, 2, kv, err);
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (!stats->is_wanted[site]) continue;
+        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.%s", (long long)layer,
+                       sw_site_name((sw_site)site));
+        rc = put(&p, "range", SW_DTYPE_I64, SW_RANGE_BINS, stats->ranges[site].counts, err);
+    }
+    return rc;
+}
+
 static sw_code sites_of_layer(bool is_used[SW_SITE_COUNT], const sw_model *model, int64_t layer,
                               sw_err *err)
 {
@@ -152,6 +173,7 @@ static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw
                                        sw_min_i64(begin + n_at_a_time, m->n_experts),
                                        options->n_threads, err);
         if (rc != SW_OK) break;
+        part.ranges = all->ranges;
         rc = sw_site_stats_add_sizes(&part, err);
         if (rc == SW_OK) rc = sw_streams_observe(streams, &part, block, block, progress, err);
         if (rc == SW_OK)
@@ -169,6 +191,8 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
 {
     const sw_model *model = streams->model;
     bool is_used[SW_SITE_COUNT];
+    sw_range *ranges = NULL;
+    sw_kv_range kv = {0};
     sw_site_stats stats;
     sw_code rc = sites_of_layer(is_used, model, block->layer, err);
 
@@ -176,12 +200,17 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
     rc = sw_site_stats_new(&stats, model, block->layer, is_used, false, SW_EXPERTS_COUNT,
                            options->n_threads, err);
     if (rc != SW_OK) return rc;
-    rc = sw_site_stats_add_sizes(&stats, err);
+    if ((rc = SW_MEM_GET(&ranges, SW_SITE_COUNT, "input ranges", err)) == SW_OK)
+        rc = sw_site_stats_add_sizes(&stats, err);
+    stats.ranges = ranges;
+    stats.kv = &kv;
     if (rc == SW_OK) rc = sw_streams_observe(streams, &stats, block, block, progress, err);
     if (rc == SW_OK) rc = sw_stats_write(w, &stats, block->layer, err);
     if (rc == SW_OK && sw_model_is_sparse(model, block->layer))
         rc = collect_experts(w, streams, block, &stats, options, progress, err);
+    if (rc == SW_OK) rc = put_ranges(w, &stats, block->layer, err);
     sw_site_stats_free(&stats);
+    sw_mem_put(ranges);
     if (rc != SW_OK || block->layer + 1 == model->n_layers) return rc;
     return sw_streams_advance(streams, block, block, SW_HALF_BOTH, progress, err);
 }

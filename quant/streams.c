@@ -5,6 +5,8 @@
 
 #include "formats/base/size.h"
 #include "formats/num/act.h"
+#include "quant/kv_scales.h"
+#include "quant/ranges.h"
 
 #define STRETCHES_MIN 8 /* alternate parts of the text for the halves of experts.h */
 #define ALL_TOKENS_PER_INPUT 16 /* rows that a prior is made of, at least */
@@ -271,6 +273,8 @@ static sw_code see_expert(observer *o, sw_site site, int64_t expert, const float
 
     if (site == SW_SITE_MLP_IN) stats->n_tokens += n_tokens;
     if (own->sizes.abs_max) sw_channels_add(&own->sizes, x, n_tokens);
+    if (o->stats->ranges && site == SW_SITE_DOWN_IN) /* what `in` reads is counted once, for all */
+        sw_range_add(&o->stats->ranges[site], x, n_tokens * k_in);
     for (int i = 0; i < 2 && half[i].h && rc == SW_OK; i++) {
         int64_t n = 0;
         for (int64_t t = 0; t < n_tokens; t++) {
@@ -292,6 +296,13 @@ static const float *rounded_inputs(observer *o, sw_site site, const float *x, in
     sw_act_round(o->rounded, k_in, x, k_in, n_tokens, k_in, &stats->act[site],
                  stats->input_scale[site]);
     return o->rounded;
+}
+
+static void see_kv(void *self, const float *k, int64_t n_k, const float *v, int64_t n_v)
+{
+    const observer *o = self;
+
+    sw_kv_range_add(o->stats->kv, k, n_k, v, n_v);
 }
 
 static sw_code see_all(void *self, int64_t expert, const float *x, int64_t n_tokens, int64_t k_in,
@@ -317,6 +328,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const flo
                                  : SW_OK;
     if (!o->stats->site[site].h) return SW_OK;
     if (o->stats->sizes[site].abs_max) sw_channels_add(&o->stats->sizes[site], x, n_tokens);
+    if (o->stats->ranges) sw_range_add(&o->stats->ranges[site], x, n_tokens * k_in);
     if (o->has_original && o->x0[site]) {
         subtract(o->x0[site], x, n_tokens * k_in);
         dx = o->x0[site];
@@ -450,6 +462,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
         tap_q.expert_end = stats->expert_begin + stats->n_experts;
         tap_q.is_in_only = !stats->is_wanted[SW_SITE_DOWN_IN];
     }
+    if (stats->kv) tap_q.see_kv = see_kv;
     if (stats->experts && stats->experts[0].down.all.h) {
         tap_q.see_all = see_all;
         tap_q.all_every = all_token_stride(s, stats->policy);

@@ -25,6 +25,7 @@ typedef struct sw_streams {
     sw_engine *engine;
     float *work;     /* [chunk tokens, hidden] what the engine runs on */
     sw_half ahead;   /* what is left of the present block */
+    const uint8_t *parts; /* [n_seqs] what each window is for (probe.h), borrowed, or NULL */
 } sw_streams;
 
 /* Embeds the calibration tokens. spill_dir: both streams live in a file there, one chunk of each
@@ -46,6 +47,8 @@ typedef struct sw_site_stats {
     bool is_wanted[SW_SITE_COUNT];
     sw_act act[SW_SITE_COUNT];      /* how linears will round their inputs; set before observing */
     float input_scale[SW_SITE_COUNT];
+    struct sw_range *ranges;        /* [SW_SITE_COUNT] to count |x| into, or NULL; borrowed */
+    struct sw_kv_range *kv;         /* to note keys and values in, or NULL; borrowed */
     int64_t layer;
     sw_expert_stats *experts; /* [n_experts] of a sparse layer from expert_begin on, or NULL */
     int64_t expert_begin, n_experts;

@@ -171,6 +171,9 @@ static sw_code conclude(const sw_transform_job *job, const sw_group *g, const sw
     (void)snprintf(r.why_not, sizeof r.why_not, "%s", p->why_not);
     report_scale(&r, p->scale, g->k);
     if (p->is_better) rc = sw_fold_apply(job, &g->fold, g->expert, p->scale, g->k, err);
+    if (p->is_better && rc == SW_OK && job->scales)
+        rc = sw_site_scales_add(job->scales, g->fold.site, g->expert, g->model->n_experts,
+                                p->scale, g->k, err);
     if (rc == SW_OK && job->sink->transformed)
         rc = job->sink->transformed(job->sink->self, &r, err);
     return rc;
@@ -183,6 +186,7 @@ static sw_code transform_group(const sw_transform_job *job, const sw_probe *prob
 {
     readers r = {0};
     sw_proposal p = {0};
+    bool can = false;
     sw_code rc = readers_new(&r, job, fold, expert, err);
     sw_group g = {.model = job->model, .options = job->options, .fold = *fold, .expert = expert,
                   .k = hess->k_in, .readers = r.refs, .specs = r.specs, .n_readers = r.n,
@@ -190,7 +194,8 @@ static sw_code transform_group(const sw_transform_job *job, const sw_probe *prob
                   .hess = hess, .probe = probe, .original = job->original,
                   .quantized = job->quantized, .job = job};
 
-    if (rc != SW_OK || !r.n || !sw_fold_is_possible(job, fold, expert)) goto done;
+    if (rc != SW_OK || !r.n) goto done;
+    if ((rc = sw_fold_is_possible(&can, job, fold, expert, err)) != SW_OK || !can) goto done;
     if ((rc = SW_MEM_GET(&p.scale, g.k, "scale", err)) != SW_OK) goto done;
     for (int64_t j = 0; j < g.k; j++) p.scale[j] = 1.0;
     if ((rc = job->options->algo->transform->propose(&p, &g, err)) != SW_OK) goto done;

@@ -13,6 +13,7 @@
 
 #include "quant/evidence.h"
 #include "quant/probe.h"
+#include "quant/site_scales.h"
 
 /* Linears that read one site, and what makes their input. */
 typedef struct sw_group {
@@ -60,6 +61,7 @@ typedef struct sw_transform_job {
     const sw_linear_ref *linears;   /* those that will be quantized */
     const sw_qspec *specs;          /* [n_linears] what they become */
     int64_t n_linears;
+    sw_site_scales *scales;         /* unless NULL: gets what was accepted */
 } sw_transform_job;
 
 /* Transform the groups whose producers are solved, or folded into, at the wanted sites: before

@@ -14,7 +14,7 @@ typedef struct calibrate_options {
     const char *out, *experts;
     sw_opt_list calib;
     int64_t samples, seq_len, seed;
-    int may_replace;
+    int may_replace, has_no_text;
 } calibrate_options;
 
 #define AT(field) .offset = offsetof(calibrate_options, field)
@@ -33,6 +33,9 @@ static const sw_opt options[] = {
     {.name = "experts", .kind = SW_OPT_CHOICE, AT(experts), .arg = "E",
      .choices = sw_name_of_experts,
      .help = "what to keep of each expert; what shrink keeps serves all three (default shrink)"},
+    {.name = "no-text", .kind = SW_OPT_FLAG, AT(has_no_text), .set_to = 1,
+     .help = "keep no windows of the text in the file; awq, smoothquant and --target-bits cannot "
+             "use it then"},
     {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
      .help = "replace an existing file"},
     SW_CMD_THREADS_ROW,
@@ -163,6 +166,9 @@ static sw_code run_calibrate(sw_run *run, sw_err *err)
     if ((rc = open_inputs(j, err)) != SW_OK) goto done;
     rc = sw_zpack_writer_new(&j->writer, j->o->out, j->o->may_replace != 0, err);
     if (rc != SW_OK || (rc = write_keys(j, err)) != SW_OK) goto done;
+    if (!j->o->has_no_text &&
+        (rc = sw_stats_put_windows(j->writer, &j->calibration.calib, err)) != SW_OK)
+        goto done;
     rc = sw_stats_collect(j->writer, &j->source.model, j->source.st, &j->calibration.calib,
                           &j->quant, &run->term->progress, err);
     if (rc != SW_OK || (rc = sw_progress_check(&run->term->progress, err)) != SW_OK) goto done;
@@ -185,9 +191,12 @@ const sw_cmd sw_cmd_calibrate = {
     .name = "calibrate",
     .args = "MODEL --calib FILE... -o STATS",
     .summary = "run calibration text once, keep the statistics for any number of schemes",
-    .more = "The statistics (Hessians, sizes of every channel, tokens per expert) belong to this\n"
-            "model, which `quantize --stats` checks. They are taken with all linears unquantized:\n"
-            "`quantize --calib` also makes up for errors of earlier layers and is more accurate.\n",
+    .more = "The statistics (Hessians, sizes of channels, ranges of inputs, tokens per expert)\n"
+            "belong to this model, which `quantize --stats` checks. They are taken with all\n"
+            "linears unquantized: `quantize --calib` also makes up for errors of earlier layers\n"
+            "and is more accurate. What has to try its choices (awq, smoothquant,\n"
+            "--target-bits) does so on windows of the text that the file holds as token ids, at\n"
+            "most some 20 thousand: whoever has the file can read them, unless --no-text.\n",
     .options = options,
     .options_bytes = sizeof(calibrate_options),
     .defaults = &defaults,

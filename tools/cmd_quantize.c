@@ -173,11 +173,12 @@ static sw_code work(job *j, sw_err *err)
                           .spec_of = spec_of, .change = change_tensor,
                           .transformed = note_transform, .n_done = n_done, .get = get_linear,
                           .get_changed = get_changed, .end_block = end_block, .put_kv = put_kv};
-    const sw_calib *calib = sw_quantize_job_needs_text(j) ? &j->calibration.calib : NULL;
+    bool needs_data = sw_quantize_job_needs_data(j);
+    const sw_calib *calib = needs_data ? &j->calibration.calib : NULL;
     sw_code rc;
 
     if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK) return rc;
-    if (j->stats)
+    if (j->stats && needs_data)
         rc = sw_quant_run_stats(&j->source.model, j->source.st, j->stats, &j->settings.quant,
                                 &sink, j->progress, err);
     else

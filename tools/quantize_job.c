@@ -113,6 +113,8 @@ void sw_quantize_job_free(sw_quantize_job *j)
 {
     sw_ckpt_writer_free(j->writer);
     sw_quantize_report_free(&j->report);
+    sw_stats_windows_free(&j->windows);
+    sw_stats_windows_free(&j->lead);
     sw_zpack_close(j->stats);
     sw_calibration_free(&j->calibration);
     sw_selection_free(&j->selection);
@@ -170,7 +172,8 @@ static sw_code choose_specs(job *j, sw_err *err)
     sw_target_request request = {
         .bits = o->target_bits, .spec = &q->spec, .keep_group = o->group_size != NULL,
         .keep_symmetry = o->symmetry != 0, .dialect = j->dialect, .algo = q->algo,
-        .calib = &j->calibration.calib, .damp = q->damp, .n_threads = q->n_threads};
+        .calib = j->stats ? &j->lead.calib : &j->calibration.calib, .stats = j->stats,
+        .damp = q->damp, .n_threads = q->n_threads};
     sw_target_outcome outcome;
     sw_code rc = sw_target_bits_choose(&outcome, &j->selection, &j->source.model, j->source.st,
                                        &request, j->progress, err);
@@ -183,42 +186,73 @@ static sw_code choose_specs(job *j, sw_err *err)
     return SW_OK;
 }
 
-static sw_code check_kv(const job *j, sw_err *err)
-{
-    if (!j->settings.quant.has_kv_scales) return SW_OK;
-    if (!j->dialect->holds_kv_scales)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized "
-                       "cache; use --format compressed-tensors or fp8", j->dialect->name);
-    if (j->o->calib.n || j->is_dry) return SW_OK;
-    return SW_FAIL(err, SW_E_USAGE, "--kv-cache needs the range of keys and values: give "
-                   "calibration text, --calib FILE");
-}
-
-static sw_code check_stats(const job *j, sw_err *err)
-{
-    const quantize_options *o = j->o;
-    sw_code rc = check_kv(j, err);
-
-    if (rc != SW_OK) return rc;
-    if (!o->stats) return SW_OK;
-    if (o->calib.n) return SW_FAIL(err, SW_E_USAGE, "give --calib or --stats, not both");
-    if (o->target_bits > 0 || j->settings.quant.algo->transform)
-        return SW_FAIL(err, SW_E_USAGE, "%s tries candidates on calibration text, which statistics "
-                       "do not hold; give --calib", o->target_bits > 0 ? "--target-bits" :
-                       o->method);
-    if (sw_act_needs_input_scale(&j->settings.quant.spec.act))
-        return SW_FAIL(err, SW_E_USAGE, "scheme %s needs the range of its inputs, which statistics "
-                       "do not hold; give --calib", o->scheme);
-    return SW_OK;
-}
-
-/* Is there anything to be found out from text: statistics, or the range of inputs? */
-bool sw_quantize_job_needs_text(const sw_quantize_job *j)
+/* Is there anything to be found out about activations: statistics, or the range of inputs? */
+bool sw_quantize_job_needs_data(const sw_quantize_job *j)
 {
     const sw_quant_options *q = &j->settings.quant;
 
-    return (q->algo->needs_statistics && !j->o->stats) || sw_act_needs_input_scale(&q->spec.act) ||
+    return q->algo->needs_statistics || sw_act_needs_input_scale(&q->spec.act) ||
            q->has_kv_scales;
+}
+
+/* Who asks for calibration, as an error names it. */
+static sw_code check_data(const job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    const sw_quant_options *q = &j->settings.quant;
+
+    if (o->stats && o->calib.n)
+        return SW_FAIL(err, SW_E_USAGE, "give --calib or --stats, not both");
+    if (o->stats || o->calib.n || j->is_dry) return SW_OK;
+    if (q->algo->needs_statistics)
+        return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text: --calib FILE",
+                       q->algo->name);
+    if (q->has_kv_scales)
+        return SW_FAIL(err, SW_E_USAGE, "--kv-cache needs the range of keys and values: give "
+                       "calibration text, --calib FILE");
+    if (sw_quantize_job_needs_data(j))
+        return SW_FAIL(err, SW_E_USAGE, "scheme %s needs calibration text: --calib FILE",
+                       o->scheme);
+    if (o->target_bits > 0)
+        return SW_FAIL(err, SW_E_USAGE, "--target-bits needs calibration text: --calib FILE");
+    return SW_OK;
+}
+
+static sw_code check_kv(const job *j, sw_err *err)
+{
+    if (!j->settings.quant.has_kv_scales || j->dialect->holds_kv_scales) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized cache; "
+                   "use --format compressed-tensors or fp8", j->dialect->name);
+}
+
+static sw_code check_target(const job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    const sw_qspec *spec = &j->settings.quant.spec;
+
+    if (!(o->target_bits > 0)) return SW_OK;
+    if (o->outliers > 0)
+        return SW_FAIL(err, SW_E_USAGE, "--target-bits weighs no outliers; give one of the two");
+    if (o->bits)
+        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses the widths; leave --bits out");
+    if (spec->num->kind != SW_NUM_INT || spec->act.scope != SW_ACT_NONE)
+        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses among integer weights; scheme %s "
+                       "is another kind", o->scheme);
+    return SW_OK;
+}
+
+/* What options say of each other, before anything is opened. */
+static sw_code check_request(const job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    sw_code rc;
+
+    if (!o->out && !j->is_dry)
+        return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
+    if (o->out && !o->may_replace && sw_path_exists(o->out))
+        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
+    if ((rc = check_kv(j, err)) != SW_OK || (rc = check_data(j, err)) != SW_OK) return rc;
+    return check_target(j, err);
 }
 
 /* Small floats come as their formats define them; only integers have widths to choose. */
@@ -232,74 +266,83 @@ static sw_code check_scheme(const quantize_options *o, sw_err *err)
                    "--group-size, --sym and --asym", scheme->name);
 }
 
+/* What is run of the text: all that --calib gave, or the windows that a transform tries on. */
+static const sw_calib *streamed(const job *j)
+{
+    if (j->windows.calib.n_seqs) return &j->windows.calib;
+    return j->calibration.calib.n_seqs ? &j->calibration.calib : NULL;
+}
+
 /* --memory: the streams go to disk when they do not fit beside the rest. */
-static sw_code bound_memory(job *j, bool with_text, sw_err *err)
+static sw_code bound_memory(job *j, sw_err *err)
 {
     sw_needs needs;
     sw_code rc;
 
     if (!j->o->memory_bytes) return SW_OK;
     rc = sw_needs_new(&needs, &j->source.model, j->source.st, &j->selection, &j->settings.quant,
-                      with_text ? &j->calibration.calib : NULL, err);
+                      streamed(j), err);
     if (rc != SW_OK) return rc;
     return sw_needs_bound(&j->settings.quant.spill_dir, &needs, j->o->memory_bytes, j->o->out,
                           &j->selection.arena, j->progress, err);
 }
 
+/* The statistics, and the windows in them that something will be tried on. */
+static sw_code open_stats(job *j, sw_err *err)
+{
+    const sw_algo *algo = j->settings.quant.algo;
+    sw_code rc = sw_stats_input_open(&j->stats, j->o->stats, &j->source,
+                                     j->settings.quant.experts, err);
+
+    if (rc == SW_OK && algo->transform)
+        rc = sw_stats_windows_read(&j->windows, j->stats, &j->source.model, SW_STATS_PROBES,
+                                   algo->name, err);
+    if (rc != SW_OK || !(j->o->target_bits > 0)) return rc;
+    rc = sw_stats_check_experts(j->stats, &j->source.model, SW_EXPERTS_ROUTED, err);
+    if (rc == SW_OK)
+        rc = sw_stats_windows_read(&j->lead, j->stats, &j->source.model, SW_STATS_LEAD,
+                                   "--target-bits", err);
+    return rc;
+}
+
+/* What is to be known about activations, from where it is to come. */
+static sw_code open_data(job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed};
+
+    if (!sw_quantize_job_needs_data(j) && !(o->target_bits > 0)) {
+        if (o->calib.n || o->stats)
+            sw_progress_note(j->progress, "method %s needs no calibration; --%s is not read",
+                             o->method, o->stats ? "stats" : "calib");
+        return SW_OK;
+    }
+    if (o->stats) return open_stats(j, err);
+    return o->calib.n ? sw_calibration_read(&j->calibration, &j->source.model, &c, err)
+                      : sw_calibration_assume(&j->calibration, &j->source.model, &c, err);
+}
+
 sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
-    const sw_algo *algo;
-    bool with_text;
+    const sw_calibration *text;
     sw_code rc;
 
     settings_of(&j->settings, o);
-    algo = j->settings.quant.algo;
     j->dialect = sw_dialect_find(o->format);
-    if (!o->out && !j->is_dry)
-        return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
-    if (o->out && !o->may_replace && sw_path_exists(o->out))
-        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
-    with_text = sw_quantize_job_needs_text(j) || o->target_bits > 0;
-    if ((rc = check_stats(j, err)) != SW_OK) return rc;
-    if (with_text && !o->calib.n && !j->is_dry)
-        return SW_FAIL(err, SW_E_USAGE, "%s%s needs calibration text: --calib FILE",
-                       algo->needs_statistics ? "method "
-                       : sw_quantize_job_needs_text(j) ? "scheme " : "--target-bits",
-                       algo->needs_statistics ? algo->name
-                       : sw_quantize_job_needs_text(j) ? o->scheme : "");
-    if (o->target_bits > 0 && o->outliers > 0)
-        return SW_FAIL(err, SW_E_USAGE, "--target-bits weighs no outliers; give one of the two");
-    if (o->target_bits > 0 && o->bits)
-        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses the widths; leave --bits out");
-    if (o->target_bits > 0 && (j->settings.quant.spec.num->kind != SW_NUM_INT ||
-                               j->settings.quant.spec.act.scope != SW_ACT_NONE))
-        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses among integer weights; scheme %s "
-                       "is another kind", o->scheme);
+    if ((rc = check_request(j, err)) != SW_OK) return rc;
     if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
     if ((rc = check_source(j, err)) != SW_OK) return rc;
     if ((rc = check_scheme(o, err)) != SW_OK) return rc;
     sw_dialect_fit_spec(&j->settings.quant.spec, j->dialect, j->source.model.dtype);
-    rc = select_linears(j, err);
-    if (rc != SW_OK) return rc;
+    if ((rc = select_linears(j, err)) != SW_OK) return rc;
     if ((rc = check_rest(j, err)) != SW_OK) return rc;
-    if (algo->needs_statistics && o->stats) {
-        rc = sw_stats_input_open(&j->stats, o->stats, &j->source, j->settings.quant.experts, err);
-        if (rc != SW_OK) return rc;
-    } else if (with_text) {
-        sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed};
-        rc = o->calib.n ? sw_calibration_read(&j->calibration, &j->source.model, &c, err)
-                        : sw_calibration_assume(&j->calibration, &j->source.model, &c, err);
-        if (rc != SW_OK) return rc;
-    } else if (o->calib.n || o->stats) {
-        sw_progress_note(j->progress, "method %s needs no calibration; --%s is not read",
-                         algo->name, o->stats ? "stats" : "calib");
-    }
-    if ((rc = bound_memory(j, with_text, err)) != SW_OK) return rc;
+    if ((rc = open_data(j, err)) != SW_OK) return rc;
+    if ((rc = bound_memory(j, err)) != SW_OK) return rc;
     if (j->is_dry) return SW_OK;
     if (o->target_bits > 0 && (rc = choose_specs(j, err)) != SW_OK) return rc;
-    rc = sw_quantize_report_new(&j->report, &j->settings, with_text ? &j->calibration : NULL,
-                                &o->calib, &j->selection, err);
+    text = j->calibration.calib.n_seqs ? &j->calibration : NULL;
+    rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
     if (rc == SW_OK && j->stats)
         rc = sw_stats_input_describe(j->report.manifest, j->stats, err);
     return rc;

@@ -52,6 +52,7 @@ typedef struct sw_quantize_job {
     sw_selection selection;
     sw_calibration calibration;
     sw_zpack *stats; /* in its place */
+    sw_stats_windows windows, lead; /* of them: what transforms, what --target-bits tries on */
     sw_quantize_report report;
     sw_ckpt_writer *writer;
     const sw_progress *progress;
@@ -65,8 +66,8 @@ sw_code sw_quantize_job_options(sw_quantize_job *job, sw_run *run,
                                 sw_err *err) SW_MUST_USE;
 /* Everything up to the first weight: the model, what becomes of its linears, calibration. */
 sw_code sw_quantize_job_prepare(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
-/* Is there anything to be found out from calibration text: statistics, or the range of inputs? */
-bool sw_quantize_job_needs_text(const sw_quantize_job *job);
+/* Is there anything to be found out about activations: statistics, or the range of inputs? */
+bool sw_quantize_job_needs_data(const sw_quantize_job *job);
 void sw_quantize_job_free(sw_quantize_job *job); /* accepts a zeroed one */
 
 #endif

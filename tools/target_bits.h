@@ -17,6 +17,7 @@ typedef struct sw_target_request {
     const sw_dialect *dialect;
     const sw_algo *algo;
     const sw_calib *calib;
+    const sw_zpack *stats; /* as in sw_sensitivity_options */
     double damp;
     int n_threads;
 } sw_target_request;

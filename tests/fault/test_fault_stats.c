@@ -45,6 +45,7 @@ static sw_code collect(void *ctx, sw_err *err)
     if (rc == SW_OK) rc = sw_zpack_writer_meta(w, "kind", SW_STATS_KIND, err);
     if (rc == SW_OK) rc = sw_zpack_writer_meta(w, "model_sha256", c->identity, err);
     if (rc == SW_OK) rc = sw_zpack_writer_meta(w, "experts", "shrink", err);
+    if (rc == SW_OK) rc = sw_stats_put_windows(w, &calib, err);
     if (rc == SW_OK)
         rc = sw_stats_collect(w, &c->ckpt.model, c->ckpt.st, &calib, &o, NULL, err);
     if (rc == SW_OK) rc = sw_zpack_writer_commit(w, err);
@@ -75,6 +76,36 @@ static sw_code use(void *ctx, sw_err *err)
     sw_code rc = sw_zpack_open(&z, scratch_path(&c->s, "stats"), err);
 
     if (rc == SW_OK) rc = sw_stats_check(z, c->identity, &c->ckpt.model, o.experts, err);
+    if (rc == SW_OK)
+        rc = sw_quant_run_stats(&c->ckpt.model, c->ckpt.st, z, &o, &sink, NULL, err);
+    sw_zpack_close(z);
+    return rc;
+}
+
+static sw_code change(void *self, const char *name, const float *values, int64_t n, sw_err *err)
+{
+    (void)self, (void)name, (void)values, (void)n, (void)err;
+    return SW_OK;
+}
+
+static sw_code put_kv(void *self, int64_t layer, float k_scale, float v_scale, sw_err *err)
+{
+    (void)self, (void)layer, (void)k_scale, (void)v_scale, (void)err;
+    return SW_OK;
+}
+
+/* With windows of the text: scales that are tried, and those of a cache. */
+static sw_code search(void *ctx, sw_err *err)
+{
+    stats_case *c = ctx;
+    sw_quant_options o = options();
+    sw_quant_sink sink = {.put = put, .is_selected = is_selected, .change = change,
+                          .put_kv = put_kv};
+    sw_zpack *z = NULL;
+    sw_code rc = sw_zpack_open(&z, scratch_path(&c->s, "stats"), err);
+
+    o.algo = sw_algo_find("awq");
+    o.has_kv_scales = true;
     if (rc == SW_OK)
         rc = sw_quant_run_stats(&c->ckpt.model, c->ckpt.st, z, &o, &sink, NULL, err);
     sw_zpack_close(z);
@@ -130,6 +161,8 @@ static void test_collect(void **state)
 static void test_use(void **state)
 {
     stats_case c;
+    fault_plan searching = {.name = "search with statistics", .kinds = FAULT_MEMORY,
+                            .attempt = search, .ctx = &c, .max_runs = 24};
     fault_plan plan = {.name = "use statistics", .kinds = FAULT_MEMORY | FAULT_READ,
                        .attempt = use, .ctx = &c, .max_runs = 24};
     sw_err err = {0};
@@ -138,6 +171,7 @@ static void test_use(void **state)
     open_case(&c);
     assert_int_equal(collect(&c, &err), SW_OK);
     fault_run(&plan);
+    fault_run(&searching);
     close_case(&c);
 }
 

@@ -73,6 +73,31 @@ static void check_tensors(const sw_zpack *z, size_t size)
     }
 }
 
+/* How large the inputs of such a model get, and the windows of its text. */
+static void check_ranges(const sw_zpack *z, const sw_model *model)
+{
+    static sw_range range;
+    const sw_site_scales none = {.scale = {NULL}};
+    sw_stats_windows windows = {.ids = NULL};
+    sw_kv_range kv;
+    sw_err err = {0};
+    sw_code rc = sw_stats_read_range(&range, z, model, 0, SW_SITE_ATTN_IN, &none, &err);
+
+    MUST(rc == SW_OK ? range.amax >= 0 && isfinite(range.amax) && range.counts[7] >= 0
+                     : rc == SW_E_FORMAT && err.text[0]);
+    err = (sw_err){0};
+    rc = sw_stats_read_kv(&kv, z, 0, &err);
+    MUST(rc == SW_OK ? kv.k_amax >= 0 && kv.v_amax >= 0 : rc == SW_E_FORMAT && err.text[0]);
+    err = (sw_err){0};
+    rc = sw_stats_windows_read(&windows, z, model, SW_STATS_PROBES, "fuzz", &err);
+    MUST(rc == SW_OK || ((rc == SW_E_FORMAT || rc == SW_E_USAGE || rc == SW_E_NOMEM) &&
+                         err.text[0] && !windows.ids));
+    for (int64_t i = 0; i < windows.calib.n_seqs * windows.calib.seq_len; i++)
+        MUST(windows.calib.ids[i] < model->vocab);
+    for (int64_t i = 0; i < windows.calib.n_seqs; i++) MUST(windows.parts[i] & SW_STATS_PROBES);
+    sw_stats_windows_free(&windows);
+}
+
 /* What a model of two channels would be solved from. */
 static void check_stats(const sw_zpack *z)
 {
@@ -83,6 +108,8 @@ static void check_stats(const sw_zpack *z)
     model.hidden = model.intermediate = model.moe_intermediate = model.head_dim = 2;
     model.n_heads = model.n_kv_heads = model.n_layers = model.sparse_step = 1;
     model.n_experts = model.n_experts_used = 2;
+    model.vocab = 100;
+    check_ranges(z, &model);
     (void)!sw_stats_check(z, "model", &model, SW_EXPERTS_SHRINK, NULL);
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         sw_site_stats stats;

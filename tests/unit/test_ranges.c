@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -50,6 +51,32 @@ static double error_under(const float *x, double scale, double top)
         sum += d * d;
     }
     return sum;
+}
+
+/* Every magnitude in the bin that its logarithm says: over all octaves, and just about the edges of
+ * bins. */
+static void values_fall_into_the_bin_of_their_logarithm(void **state)
+{
+    sw_range *range = calloc(1, sizeof *range);
+    test_rng rng = {3};
+
+    (void)state;
+    assert_non_null(range);
+    for (int i = 0; i < 40000; i++) {
+        double at = 64 * test_uniform(&rng) - 40, edge = rint(at * 32) / 32;
+        float x = i % 2 ? (float)exp2(at) : nextafterf((float)exp2(edge), i % 4 ? 0 : INFINITY);
+        int bin = (int)floor((log2((double)x) + 40) * 32);
+        bin = bin < 0 ? 0 : bin >= SW_RANGE_BINS ? SW_RANGE_BINS - 1 : bin;
+        memset(range, 0, sizeof *range);
+        sw_range_add(range, &x, 1);
+        assert_int_equal(range->counts[bin], 1);
+        assert_true(range->amax == (double)x);
+    }
+    memset(range, 0, sizeof *range);
+    sw_range_add(range, (const float[]){0.0f, -0.0f, 0x1p-140f, -0x1p-41f, 0x1p30f, -3.0e38f}, 6);
+    assert_int_equal(range->counts[0], 2);
+    assert_int_equal(range->counts[SW_RANGE_BINS - 1], 2);
+    free(range);
 }
 
 static void floats_take_the_whole_range(void **state)
@@ -105,6 +132,7 @@ static void nothing_seen_gives_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_fall_into_the_bin_of_their_logarithm),
         cmocka_unit_test(floats_take_the_whole_range),
         cmocka_unit_test(integers_are_clipped_where_that_pays),
         cmocka_unit_test(nothing_seen_gives_one),

@@ -9,75 +9,9 @@
 
 #include <cmocka.h>
 
-#include "formats/dialect/identity.h"
-#include "kernels/blas.h"
-#include "quant/stats.h"
-#include "tests/support/random.h"
-#include "tests/support/scratch.h"
+#include "tests/support/stats_case.h"
 
-enum { SEQS = 12, LEN = 64 };
-
-typedef struct toy {
-    sw_checkpoint ckpt;
-    char identity[SW_SHA256_HEX_BYTES];
-    uint32_t ids[SEQS * LEN];
-    sw_calib calib;
-    scratch s;
-} toy;
-
-static void toy_open(toy *t, const char *arch)
-{
-    char path[256];
-    test_rng rng = {23};
-    sw_err err = {0};
-
-    memset(t, 0, sizeof *t);
-    sw_blas_single_thread();
-    (void)snprintf(path, sizeof path, "tests/golden/arch/%s", arch);
-    assert_int_equal(sw_checkpoint_open(&t->ckpt, path, &err), SW_OK);
-    assert_int_equal(sw_checkpoint_identity(t->identity, &t->ckpt, &err), SW_OK);
-    for (int i = 0; i < SEQS * LEN; i++)
-        t->ids[i] = (uint32_t)(test_uniform(&rng) * test_uniform(&rng) *
-                               (double)t->ckpt.model.vocab);
-    t->calib = (sw_calib){t->ids, SEQS, LEN};
-    scratch_open(&t->s);
-}
-
-static void toy_close(toy *t)
-{
-    sw_checkpoint_close(&t->ckpt);
-    scratch_close(&t->s);
-}
-
-static sw_quant_options options_of(sw_experts policy, int n_threads)
-{
-    sw_quant_options o = sw_quant_defaults();
-
-    o.spec.group_elems = 32;
-    o.experts = policy;
-    o.n_threads = n_threads;
-    return o;
-}
-
-static sw_zpack *collect(toy *t, const char *name, const sw_quant_options *o)
-{
-    static const char *const policies[] = {"shrink", "routed", "all"};
-    sw_zpack_writer *w = NULL;
-    sw_zpack *z = NULL;
-    sw_err err = {0};
-
-    assert_int_equal(sw_zpack_writer_new(&w, scratch_path(&t->s, name), true, &err), SW_OK);
-    assert_int_equal(sw_zpack_writer_meta(w, "kind", SW_STATS_KIND, &err), SW_OK);
-    assert_int_equal(sw_zpack_writer_meta(w, "model_sha256", t->identity, &err), SW_OK);
-    assert_int_equal(sw_zpack_writer_meta(w, "experts", policies[o->experts], &err), SW_OK);
-    assert_int_equal(sw_stats_collect(w, &t->ckpt.model, t->ckpt.st, &t->calib, o, NULL, &err),
-                     SW_OK);
-    assert_int_equal(sw_zpack_writer_commit(w, &err), SW_OK);
-    sw_zpack_writer_free(w);
-    assert_int_equal(sw_zpack_open(&z, scratch_path(&t->s, name), &err), SW_OK);
-    assert_int_equal(sw_stats_check(z, t->identity, &t->ckpt.model, o->experts, &err), SW_OK);
-    return z;
-}
+typedef stats_case toy;
 
 static void assert_same_mean(const sw_hessian *have, const sw_hessian *a, const sw_hessian *b)
 {
@@ -152,20 +86,20 @@ static void test_what_is_read_is_what_was_seen(void **state)
     toy t;
 
     (void)state;
-    toy_open(&t, "qwen2");
-    sw_quant_options o = options_of(SW_EXPERTS_SHRINK, 1);
-    sw_zpack *z = collect(&t, "stats", &o);
+    stats_case_open(&t, "qwen2");
+    sw_quant_options o = stats_case_options(SW_EXPERTS_SHRINK, 1);
+    sw_zpack *z = stats_case_collect(&t, "stats", &o, true);
     check_first_layer(&t, z, &o);
     sw_zpack_close(z);
-    toy_close(&t);
-    toy_open(&t, "mixtral");
+    stats_case_close(&t);
+    stats_case_open(&t, "mixtral");
     for (int policy = 0; policy < SW_EXPERTS_COUNT; policy++) {
         o.experts = (sw_experts)policy;
-        z = collect(&t, "stats", &o);
+        z = stats_case_collect(&t, "stats", &o, true);
         check_first_layer(&t, z, &o);
         sw_zpack_close(z);
     }
-    toy_close(&t);
+    stats_case_close(&t);
 }
 
 /* In however many passes: the same sums, bit by bit. */
@@ -180,7 +114,7 @@ static void test_experts_some_at_a_time(void **state)
     toy t;
 
     (void)state;
-    toy_open(&t, "mixtral");
+    stats_case_open(&t, "mixtral");
     m = &t.ckpt.model;
     assert_int_equal(sw_streams_new(&streams, m, t.ckpt.st, &t.calib, false, NULL, 1, &err),
                      SW_OK);
@@ -209,12 +143,12 @@ static void test_experts_some_at_a_time(void **state)
     sw_site_stats_free(&whole);
     sw_block_free(&block);
     sw_streams_free(&streams);
-    toy_close(&t);
+    stats_case_close(&t);
 }
 
 static void test_sizes_of_channels(void **state)
 {
-    sw_quant_options o = options_of(SW_EXPERTS_SHRINK, 1);
+    sw_quant_options o = stats_case_options(SW_EXPERTS_SHRINK, 1);
     float most[1024], mean[1024];
     sw_site_stats read;
     sw_err err = {0};
@@ -222,8 +156,8 @@ static void test_sizes_of_channels(void **state)
     toy t;
 
     (void)state;
-    toy_open(&t, "mixtral");
-    z = collect(&t, "stats", &o);
+    stats_case_open(&t, "mixtral");
+    z = stats_case_collect(&t, "stats", &o, true);
     assert_int_equal(sw_stats_read(&read, z, &t.ckpt.model, 1, SW_SITE_MLP_IN, &o, &err), SW_OK);
     assert_int_equal(sw_zpack_load(most, z, sw_zpack_find(z, "layers.1.mlp_in.abs_max"), &err),
                      SW_OK);
@@ -232,13 +166,13 @@ static void test_sizes_of_channels(void **state)
     /* mean of |x| lies below the root of the mean square, and the largest above */
     for (int64_t j = 0; j < t.ckpt.model.hidden; j++) {
         double rms = sqrt(read.site[SW_SITE_MLP_IN].h[j * t.ckpt.model.hidden + j] /
-                          (double)(SEQS * LEN));
+                          (double)(STATS_SEQS * STATS_LEN));
         assert_true((double)mean[j] <= rms * (1 + 1e-6) && (double)most[j] >= rms * (1 - 1e-6));
         assert_true((double)mean[j] > 0.3 * rms);
     }
     sw_site_stats_free(&read);
     sw_zpack_close(z);
-    toy_close(&t);
+    stats_case_close(&t);
 }
 
 typedef struct take {
@@ -286,12 +220,12 @@ static void test_one_file_any_scheme(void **state)
     toy t;
 
     (void)state;
-    toy_open(&t, "qwen3_moe");
-    sw_quant_options o = options_of(SW_EXPERTS_SHRINK, 2);
-    sw_zpack *z = collect(&t, "stats", &o);
+    stats_case_open(&t, "qwen3_moe");
+    sw_quant_options o = stats_case_options(SW_EXPERTS_SHRINK, 2);
+    sw_zpack *z = stats_case_collect(&t, "stats", &o, true);
     for (int b = 0; b < 4; b++)
         for (int policy = 0; policy < SW_EXPERTS_COUNT; policy++) {
-            sw_quant_options one = options_of((sw_experts)policy, 1);
+            sw_quant_options one = stats_case_options((sw_experts)policy, 1);
             take k;
             one.spec.num = sw_num_by_bits(bits[b]);
             one.order = (sw_order)(b % SW_ORDER_COUNT);
@@ -307,7 +241,7 @@ static void test_one_file_any_scheme(void **state)
             if (b == 2) assert_true(solve_all(&t, z, &one).hash == k.hash);
         }
     sw_zpack_close(z);
-    toy_close(&t);
+    stats_case_close(&t);
 }
 
 static void test_threads_give_the_same_file(void **state)
@@ -315,14 +249,15 @@ static void test_threads_give_the_same_file(void **state)
     toy t;
 
     (void)state;
-    toy_open(&t, "mixtral");
-    sw_quant_options one = options_of(SW_EXPERTS_SHRINK, 1), three = one;
+    stats_case_open(&t, "mixtral");
+    sw_quant_options one = stats_case_options(SW_EXPERTS_SHRINK, 1), three = one;
     three.n_threads = 3;
-    sw_zpack *a = collect(&t, "a", &one), *b = collect(&t, "b", &three);
+    sw_zpack *a = stats_case_collect(&t, "a", &one, true);
+    sw_zpack *b = stats_case_collect(&t, "b", &three, true);
     assert_string_equal(sw_zpack_sha256(a), sw_zpack_sha256(b));
     sw_zpack_close(a);
     sw_zpack_close(b);
-    toy_close(&t);
+    stats_case_close(&t);
 }
 
 static void test_what_cannot_serve_is_refused(void **state)
@@ -331,9 +266,9 @@ static void test_what_cannot_serve_is_refused(void **state)
     toy t;
 
     (void)state;
-    toy_open(&t, "mixtral");
-    sw_quant_options o = options_of(SW_EXPERTS_ALL, 1);
-    sw_zpack *z = collect(&t, "stats", &o);
+    stats_case_open(&t, "mixtral");
+    sw_quant_options o = stats_case_options(SW_EXPERTS_ALL, 1);
+    sw_zpack *z = stats_case_collect(&t, "stats", &o, true);
     assert_int_equal(sw_stats_check(z, t.identity, &t.ckpt.model, SW_EXPERTS_ROUTED, &err),
                      SW_E_USAGE);
     assert_non_null(strstr(err.text, "--experts all and cannot serve routed"));
@@ -343,7 +278,7 @@ static void test_what_cannot_serve_is_refused(void **state)
                      SW_E_FORMAT);
     assert_non_null(strstr(err.text, "another model"));
     sw_zpack_close(z);
-    toy_close(&t);
+    stats_case_close(&t);
 }
 
 /* A copy of a file in which one tensor is left out, or changed in one number. */
@@ -396,13 +331,13 @@ static void test_numbers_that_no_statistics_hold(void **state)
         {"layers.0.experts.3.down.all_tokens", SW_SITE_DOWN_IN, 0, "a count that cannot be"},
         {"layers.0.experts.1.in.hessian", SW_SITE_MLP_IN, 12345, "calibrate again"},
     };
-    sw_quant_options o = options_of(SW_EXPERTS_SHRINK, 1);
+    sw_quant_options o = stats_case_options(SW_EXPERTS_SHRINK, 1);
     sw_zpack *z;
     toy t;
 
     (void)state;
-    toy_open(&t, "mixtral");
-    z = collect(&t, "stats", &o);
+    stats_case_open(&t, "mixtral");
+    z = stats_case_collect(&t, "stats", &o, true);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         sw_zpack *spoilt = spoil(&t, z, bad[i].name, bad[i].value);
         sw_site_stats read;
@@ -420,7 +355,49 @@ static void test_numbers_that_no_statistics_hold(void **state)
         sw_zpack_close(spoilt);
     }
     sw_zpack_close(z);
-    toy_close(&t);
+    stats_case_close(&t);
+}
+
+static void test_ranges_that_cannot_be(void **state)
+{
+    static const struct {
+        const char *name;
+        double value; /* 12345: leave it out */
+        const char *says;
+    } bad[] = {
+        {"layers.0.attn_in.range", -1, "a count that cannot be"},
+        {"layers.0.attn_in.range", 12345, "calibrate again"},
+        {"layers.0.attn_in.abs_max", NAN, "no magnitude"},
+        {"layers.0.attn_in.abs_max", -1, "no magnitude"},
+        {"layers.0.experts.3.down.abs_max", INFINITY, "no magnitude"},
+        {"layers.0.kv_abs_max", NAN, "no magnitude"},
+        {"layers.0.kv_abs_max", 12345, "calibrate again"},
+    };
+    sw_quant_options o = stats_case_options(SW_EXPERTS_SHRINK, 1);
+    sw_range *range = calloc(1, sizeof *range);
+    const sw_site_scales none = {.scale = {NULL}};
+    sw_zpack *z;
+    toy t;
+
+    (void)state;
+    stats_case_open(&t, "mixtral");
+    z = stats_case_collect(&t, "stats", &o, true);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        sw_zpack *spoilt = spoil(&t, z, bad[i].name, bad[i].value);
+        sw_site site = strstr(bad[i].name, "down") ? SW_SITE_DOWN_IN : SW_SITE_ATTN_IN;
+        sw_kv_range kv;
+        sw_err err = {0};
+        sw_code rc = strstr(bad[i].name, "kv")
+                         ? sw_stats_read_kv(&kv, spoilt, 0, &err)
+                         : sw_stats_read_range(range, spoilt, &t.ckpt.model, 0, site, &none, &err);
+        assert_int_equal(rc, SW_E_FORMAT);
+        assert_non_null(strstr(err.text, bad[i].says));
+        assert_non_null(strstr(err.text, bad[i].name));
+        sw_zpack_close(spoilt);
+    }
+    sw_zpack_close(z);
+    stats_case_close(&t);
+    free(range);
 }
 
 int main(void)
@@ -433,6 +410,7 @@ int main(void)
         cmocka_unit_test(test_threads_give_the_same_file),
         cmocka_unit_test(test_what_cannot_serve_is_refused),
         cmocka_unit_test(test_numbers_that_no_statistics_hold),
+        cmocka_unit_test(test_ranges_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
