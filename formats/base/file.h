@@ -38,6 +38,11 @@ bool sw_path_is_dir(const char *path);
 /* "dir/name" into `out`; SW_E_IO when longer than SW_PATH_BYTES. */
 sw_code sw_path_join(char out[SW_PATH_BYTES], const char *dir, const char *name,
                      sw_err *err) SW_MUST_USE;
+/* The same for a file that somebody else put there: SW_E_IO when it is a symbolic link that leads
+ * out of `dir`, so that no model can have other files of its reader copied or shown. Links into the
+ * blobs of a hub's cache are followed. A name that is not there passes. */
+sw_code sw_path_join_inside(char out[SW_PATH_BYTES], const char *dir, const char *name,
+                            sw_err *err) SW_MUST_USE;
 /* true for a plain file name: not empty, no '/', not "." or "..", no NUL or control bytes. */
 bool sw_path_is_plain_name(const char *name);
 

@@ -31,6 +31,7 @@ typedef struct json_scan {
     int depth;
     json_want want;
     char closers[DEPTH_MAX];
+    int64_t n_inside[DEPTH_MAX]; /* members or elements so far */
 } json_scan;
 
 static bool complain(json_scan *s, const char *complaint)
@@ -141,6 +142,7 @@ static bool open_container(json_scan *s, char closer)
 {
     if (s->depth == s->caps->max_depth || s->depth == DEPTH_MAX)
         return complain(s, "nested deeper than is allowed");
+    s->n_inside[s->depth] = 0;
     s->closers[s->depth++] = closer;
     s->want = closer == ']' ? WANT_VALUE_OR_END : WANT_KEY_OR_END;
     s->at++;
@@ -155,6 +157,9 @@ static bool scan_value(json_scan *s)
     bool ok;
 
     if (++s->n_values > s->caps->max_values) return complain(s, "more values than are allowed");
+    if (s->depth && ++s->n_inside[s->depth - 1] > s->caps->max_inside && s->depth > 1 &&
+        s->caps->max_inside)
+        return complain(s, "an object or array inside holds more than is allowed");
     if (c == '{') return open_container(s, '}');
     if (c == '[') return open_container(s, ']');
     ok = c == '"' ? scan_string(s) : c == '-' || is_digit(s, s->at) ? scan_number(s) : scan_word(s);

@@ -70,7 +70,7 @@ static sw_code adopt_side_row(sw_checkpoint *ckpt, const side_row *row, sw_err *
     bool is_silent;
     sw_code rc;
 
-    if ((rc = sw_path_join(path, ckpt->dir, row->file, err)) != SW_OK) return rc;
+    if ((rc = sw_path_join_inside(path, ckpt->dir, row->file, err)) != SW_OK) return rc;
     if (!sw_path_exists(path) || !has_suffix(ckpt, row->marker)) return SW_OK;
     if ((rc = sw_json_read(&object, path, &sw_json_caps_config, err)) != SW_OK) return rc;
     is_silent = row->key && !sw_json_member(object, "quant_method") &&
@@ -140,7 +140,7 @@ sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err)
     memcpy(ckpt.dir, dir, strlen(dir) + 1);
     if (!sw_path_is_dir(dir))
         return SW_FAIL(err, SW_E_IO, "%s: no such directory; give the folder of a model", dir);
-    if ((rc = sw_path_join(path, dir, CONFIG_NAME, err)) != SW_OK) return rc;
+    if ((rc = sw_path_join_inside(path, dir, CONFIG_NAME, err)) != SW_OK) return rc;
     if ((rc = sw_json_read(&ckpt.config, path, &sw_json_caps_config, err)) != SW_OK) goto done;
     if ((rc = sw_model_read(&ckpt.model, ckpt.config, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);

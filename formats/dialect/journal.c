@@ -12,7 +12,8 @@
 #define DIGEST_BYTES ((size_t)64)
 #define REMEDY "; --restart starts over"
 
-static const sw_json_caps line_caps = {SW_JOURNAL_MAX_BYTES, 32, (int64_t)20000000, false};
+static const sw_json_caps line_caps = {
+    .max_bytes = SW_JOURNAL_MAX_BYTES, .max_depth = 32, .max_values = (int64_t)20000000};
 
 /* Digest of a line: that of the line before it, then the object. */
 static sw_code chain(char out[SW_SHA256_HEX_BYTES], const char *last, const char *json,

@@ -59,7 +59,7 @@ static sw_code read_entry(sw_dir_entry *out, const char *dir, const char *name, 
     out->name = kept;
     out->role = S_ISREG(info.st_mode) ? role_of(name) : SW_DIR_OTHER;
     out->size_bytes = S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0;
-    return SW_OK;
+    return out->role == SW_DIR_OTHER ? SW_OK : sw_path_join_inside(path, dir, name, err);
 }
 
 /* The next entry but "." and ".."; NULL at the end. */

@@ -10,6 +10,7 @@
 #define SW_ST_SINGLE_NAME "model.safetensors"
 #define SW_ST_SUFFIX ".safetensors"
 #define SW_ST_FILES_MAX 10000
+#define SW_ST_METADATA_MAX 10000
 #define SW_ST_PREFIX_BYTES 8 /* little-endian length of the header */
 
 typedef struct sw_st_meta {

@@ -186,7 +186,7 @@ static sw_code find_packed(char path[SW_PATH_BYTES], const char *dir, const char
 
     if (n < 0 || n >= SW_PATH_BYTES)
         return SW_FAIL(err, SW_E_FORMAT, "%s: a shard's name is too long", dir);
-    return sw_path_join(path, dir, name, err);
+    return sw_path_join_inside(path, dir, name, err);
 }
 
 static sw_code open_shards(sw_st *st, sw_st_part *parts, const sw_st_index *index, const char *dir,
@@ -196,7 +196,7 @@ static sw_code open_shards(sw_st *st, sw_st_part *parts, const sw_st_index *inde
     sw_code rc;
 
     for (int32_t s = 0; s < index->n_files; s++) {
-        if ((rc = sw_path_join(path, dir, index->files[s], err)) != SW_OK) return rc;
+        if ((rc = sw_path_join_inside(path, dir, index->files[s], err)) != SW_OK) return rc;
         if (!sw_path_exists(path) && (rc = find_packed(path, dir, index->files[s], err)) != SW_OK)
             return rc;
         if (!sw_path_exists(path))
@@ -270,12 +270,12 @@ static sw_code open_loose(sw_st **out, const char *dir, sw_err *err)
                        "%s: %d *.safetensors and no " SW_ST_INDEX_NAME "; name the file", dir,
                        n_found);
     if (n_found == 1) {
-        rc = sw_path_join(at, dir, name, err);
+        rc = sw_path_join_inside(at, dir, name, err);
         return rc == SW_OK ? open_single(out, at, err) : rc;
     }
-    if ((rc = sw_path_join(at, dir, SW_PT_INDEX_NAME, err)) != SW_OK) return rc;
+    if ((rc = sw_path_join_inside(at, dir, SW_PT_INDEX_NAME, err)) != SW_OK) return rc;
     if (sw_path_exists(at)) return open_index(out, dir, at, err);
-    if ((rc = sw_path_join(at, dir, SW_PT_SINGLE_NAME, err)) != SW_OK) return rc;
+    if ((rc = sw_path_join_inside(at, dir, SW_PT_SINGLE_NAME, err)) != SW_OK) return rc;
     if (sw_path_exists(at)) return open_single(out, at, err);
     return SW_FAIL(err, SW_E_IO, "%s: no " SW_ST_INDEX_NAME ", no *.safetensors and no "
                    SW_PT_SINGLE_NAME " in it", dir);
@@ -287,9 +287,9 @@ sw_code sw_st_open(sw_st **out, const char *path, sw_err *err)
     sw_code rc;
 
     if (!sw_path_is_dir(path)) return open_single(out, path, err);
-    if ((rc = sw_path_join(at, path, SW_ST_INDEX_NAME, err)) != SW_OK) return rc;
+    if ((rc = sw_path_join_inside(at, path, SW_ST_INDEX_NAME, err)) != SW_OK) return rc;
     if (sw_path_exists(at)) return open_index(out, path, at, err);
-    if ((rc = sw_path_join(at, path, SW_ST_SINGLE_NAME, err)) != SW_OK) return rc;
+    if ((rc = sw_path_join_inside(at, path, SW_ST_SINGLE_NAME, err)) != SW_OK) return rc;
     return sw_path_exists(at) ? open_single(out, at, err) : open_loose(out, path, err);
 }
 

@@ -20,6 +20,7 @@ static const sw_json_caps header_caps = {
     .max_depth = 4,
     .max_values = 16 * SW_ST_TENSORS_MAX,
     .is_integer_only = true,
+    .max_inside = SW_ST_METADATA_MAX,
 };
 
 /* Where the parts of one container are. */

@@ -12,6 +12,7 @@
 
 #include "formats/file/safetensors.h"
 #include "tests/fault/fault.h"
+#include "tests/support/pt_build.h"
 #include "tests/support/scratch.h"
 
 #define N_TENSORS 70 /* more than the table of declarations holds at first */
@@ -121,11 +122,60 @@ static void test_read(void **state)
     scratch_close(&s);
 }
 
+/* A turned tensor has a copy, in a file of its own. */
+static void write_archive(const scratch *s)
+{
+    static const int64_t shape[2] = {4, 6}, plain[2] = {6, 1}, turned[2] = {1, 4};
+    static const float storage[24];
+    pt_bytes items = {.n = 0};
+    pt_zip zip = {.flags = 0};
+
+    pt_string(&items, "a");
+    pt_tensor(&items, "Float", "0", 24, 0, 2, shape, plain);
+    pt_string(&items, "b");
+    pt_tensor(&items, "Float", "0", 24, 0, 2, shape, turned);
+    pt_zip_pickle(&zip, &items);
+    pt_zip_add(&zip, "archive/data/0", storage, sizeof storage, 0);
+    pt_zip_end(&zip);
+    scratch_write(s, "pytorch_model.bin", zip.bytes.at, zip.bytes.n);
+    pt_zip_free(&zip);
+    pt_free(&items);
+}
+
+static sw_code read_archive(void *ctx, sw_err *err)
+{
+    const scratch *s = ctx;
+    sw_st *st = NULL;
+    sw_code rc = sw_st_open(&st, s->dir, err);
+
+    if (rc != SW_OK) {
+        assert_null(st);
+        return rc;
+    }
+    assert_int_equal(sw_st_count(st), 2);
+    sw_st_close(st);
+    return SW_OK;
+}
+
+static void test_read_archive(void **state)
+{
+    scratch s;
+    fault_plan plan = {.name = "read an archive of PyTorch", .kinds = FAULT_MEMORY | FAULT_READ,
+                       .attempt = read_archive, .ctx = &s};
+
+    (void)state;
+    scratch_open(&s);
+    write_archive(&s);
+    fault_run(&plan);
+    scratch_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write),
         cmocka_unit_test(test_read),
+        cmocka_unit_test(test_read_archive),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
