@@ -38,14 +38,15 @@ static sw_code select_linears(sw_block_job *job, int64_t layer, sw_err *err)
 
 sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer, sw_err *err)
 {
+    const sw_linear_source *from = job->options->source;
     sw_code rc;
 
     if ((rc = select_linears(job, layer, err)) != SW_OK) return rc;
-    if ((rc = sw_block_load(&job->original, job->model, st, layer, err)) != SW_OK) return rc;
-    if (job->options->algo->transform &&
-        (rc = sw_block_load(&job->untouched, job->model, st, layer, err)) != SW_OK)
-        return rc;
-    return sw_block_load(&job->quantized, job->model, st, layer, err);
+    rc = sw_block_load_from(&job->original, job->model, st, from, layer, err);
+    if (rc == SW_OK && job->options->algo->transform)
+        rc = sw_block_load_from(&job->untouched, job->model, st, from, layer, err);
+    if (rc != SW_OK) return rc;
+    return sw_block_load_from(&job->quantized, job->model, st, from, layer, err);
 }
 
 bool sw_block_job_uses_site(const sw_block_job *job, int site)

@@ -14,6 +14,7 @@
 #include "formats/file/safetensors.h"
 #include "formats/file/zpack.h"
 #include "formats/model/model.h"
+#include "kernels/engine/engine.h"
 #include "quant/algo.h"
 #include "quant/experts.h"
 #include "quant/target.h"
@@ -34,6 +35,8 @@ typedef struct sw_quant_options {
     sw_strengths cap;         /* most that a target may lean on the cross terms; 0, 0: off */
     sw_experts experts;       /* what the experts of a sparse layer are calibrated on */
     bool has_kv_scales;       /* find scales for a cache in e4m3; needs calib and sink->put_kv */
+    const sw_linear_source *source; /* of linears that the checkpoint does not store as floats;
+                                       NULL: it stores all so */
     const char *spill_dir;    /* activations live in a file there; NULL: in memory. Same bytes */
     int n_threads;
 } sw_quant_options;

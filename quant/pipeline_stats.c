@@ -147,7 +147,8 @@ static sw_code pass_block(feed *f, int64_t layer, sw_err *err)
     sw_code rc;
 
     if (!has_streams(f) || layer + 1 == f->model->n_layers) return SW_OK;
-    if ((rc = sw_block_load(&block, f->model, f->st, layer, err)) == SW_OK)
+    rc = sw_block_load_from(&block, f->model, f->st, f->options->source, layer, err);
+    if (rc == SW_OK)
         rc = sw_streams_advance(&f->streams, &block, &block, SW_HALF_BOTH, f->progress, err);
     sw_block_free(&block);
     return rc;

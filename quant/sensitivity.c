@@ -340,8 +340,9 @@ static sw_code run_block(run *all, const sw_st *st, int64_t layer, const sw_prog
     sw_code rc;
 
     if ((rc = list_linears(&b, layer, err)) != SW_OK ||
-        (rc = sw_block_load(&b.original, all->model, st, layer, err)) != SW_OK ||
-        (rc = sw_block_load(&b.changed, all->model, st, layer, err)) != SW_OK)
+        (rc = sw_block_load_from(&b.original, all->model, st, all->o->source, layer, err)) !=
+            SW_OK ||
+        (rc = sw_block_load_from(&b.changed, all->model, st, all->o->source, layer, err)) != SW_OK)
         goto done;
     for (int64_t i = 0; i < b.n; i++) wanted[b.records[i].ref.site] = true;
     if (b.n)

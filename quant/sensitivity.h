@@ -19,6 +19,7 @@ typedef struct sw_sensitivity_options {
     int64_t n_specs, probe; /* the scheme whose divergence is measured: must fit every linear */
     double damp;
     const sw_zpack *stats; /* NULL, or stats.h: `calib` is then for the divergence alone */
+    const sw_linear_source *source; /* as in sw_quant_options */
     int n_threads;
 } sw_sensitivity_options;
 

@@ -227,7 +227,7 @@ sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st 
         sw_block block = {0};
         sw_progress_step(progress, "calibrate", layer, model->n_layers);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
-        if ((rc = sw_block_load(&block, model, st, layer, err)) == SW_OK)
+        if ((rc = sw_block_load_from(&block, model, st, options->source, layer, err)) == SW_OK)
             rc = collect_layer(w, &streams, &block, options, progress, err);
         sw_block_free(&block);
     }

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "formats/dialect/identity.h"
+#include "kernels/engine/lm_open.h"
 #include "quant/stats.h"
 #include "tools/calibration.h"
 #include "tools/cmd.h"
@@ -53,6 +54,7 @@ typedef struct job {
     sw_calibration calibration;
     sw_zpack_writer *writer;
     sw_quant_options quant;
+    sw_linear_source decoding; /* of a source that is quantized itself */
     int64_t n_tensors;
 } job;
 
@@ -76,9 +78,10 @@ static sw_code open_inputs(job *j, sw_err *err)
     if (sw_path_is_dir(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: is a directory; name a file", o->out);
     if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
-    if (j->source.dialect || sw_json_member(j->source.config, "quantization_config"))
-        return SW_FAIL(err, SW_E_UNSUPPORTED,
-                       "%s is quantized already; calibrate the original instead", j->model_dir);
+    if (!j->source.dialect && sw_json_member(j->source.config, "quantization_config"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized already, in a format that is not "
+                       "known; calibrate the original instead", j->model_dir);
+    j->decoding = sw_decoding_source(&j->source);
     return sw_calibration_read(&j->calibration, &j->source.model, &c, err);
 }
 
@@ -161,6 +164,7 @@ static sw_code run_calibrate(sw_run *run, sw_err *err)
     j->o = run->options;
     j->model_dir = run->args[0];
     j->quant = sw_quant_defaults();
+    j->quant.source = &j->decoding;
     j->quant.experts = (sw_experts)policy_of(j->o->experts);
     j->quant.n_threads = (int)j->o->common.threads;
     if ((rc = open_inputs(j, err)) != SW_OK) goto done;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/engine/engine.h"
+#include "kernels/engine/lm_open.h"
 #include "quant/scheme.h"
 #include "tools/devices.h"
 #include "tools/names.h"
@@ -121,15 +121,18 @@ void sw_quantize_job_free(sw_quantize_job *j)
     sw_checkpoint_close(&j->source);
 }
 
-static sw_code check_source(const job *j, sw_err *err)
+/* A quantized source is decoded linear by linear as it is read. */
+static sw_code take_source(job *j, sw_err *err)
 {
-    const char *quantized = j->source.dialect ? j->source.dialect->name : "an unknown format";
-
-    if (!j->source.dialect && !sw_json_member(j->source.config, "quantization_config"))
-        return SW_OK;
-    return SW_FAIL(err, SW_E_UNSUPPORTED,
-                   "%s is quantized already (%s); quantize the original instead", j->model_dir,
-                   quantized);
+    if (!j->source.dialect && sw_json_member(j->source.config, "quantization_config"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized already, in a format that is not "
+                       "known; quantize the original instead", j->model_dir);
+    if (!j->source.dialect) return SW_OK;
+    j->decoding = sw_decoding_source(&j->source);
+    j->settings.quant.source = &j->decoding;
+    sw_progress_note(j->progress, "%s is quantized (%s): what is pressed are its decoded weights, "
+                     "not the original's", j->model_dir, j->source.dialect->name);
+    return SW_OK;
 }
 
 /* Embedding, norms and head fit the config, and what is only copied holds numbers: weights are
@@ -173,7 +176,7 @@ static sw_code choose_specs(job *j, sw_err *err)
         .bits = o->target_bits, .spec = &q->spec, .keep_group = o->group_size != NULL,
         .keep_symmetry = o->symmetry != 0, .dialect = j->dialect, .algo = q->algo,
         .calib = j->stats ? &j->lead.calib : &j->calibration.calib, .stats = j->stats,
-        .damp = q->damp, .n_threads = q->n_threads};
+        .damp = q->damp, .source = q->source, .n_threads = q->n_threads};
     sw_target_outcome outcome;
     sw_code rc = sw_target_bits_choose(&outcome, &j->selection, &j->source.model, j->source.st,
                                        &request, j->progress, err);
@@ -332,7 +335,7 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     j->dialect = sw_dialect_find(o->format);
     if ((rc = check_request(j, err)) != SW_OK) return rc;
     if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
-    if ((rc = check_source(j, err)) != SW_OK) return rc;
+    if ((rc = take_source(j, err)) != SW_OK) return rc;
     if ((rc = check_scheme(o, err)) != SW_OK) return rc;
     sw_dialect_fit_spec(&j->settings.quant.spec, j->dialect, j->source.model.dtype);
     if ((rc = select_linears(j, err)) != SW_OK) return rc;

@@ -47,6 +47,7 @@ typedef struct sw_quantize_job {
     const char *model_dir;
     sw_recipe recipe;
     sw_checkpoint source;
+    sw_linear_source decoding; /* of a source that is quantized itself */
     sw_quantize_settings settings;
     const sw_dialect *dialect;
     sw_selection selection;

@@ -203,7 +203,8 @@ static sw_code measure(chooser *c, const sw_st *st, const sw_progress *progress,
     sw_calib calib = *r->calib;
     sw_sensitivity_options o = {.algo = r->algo, .specs = c->specs, .n_specs = c->n_specs,
                                 .probe = probe_spec(c), .damp = r->damp,
-                                .stats = r->stats, .n_threads = r->n_threads};
+                                .stats = r->stats, .source = r->source,
+                                .n_threads = r->n_threads};
 
     if (calib.n_seqs > WINDOWS_MAX) calib.n_seqs = WINDOWS_MAX;
     return sw_sensitivity_run(c->model, st, &calib, &o, &sink, progress, err);

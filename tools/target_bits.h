@@ -19,6 +19,7 @@ typedef struct sw_target_request {
     const sw_calib *calib;
     const sw_zpack *stats; /* as in sw_sensitivity_options */
     double damp;
+    const sw_linear_source *source; /* as in sw_quant_options */
     int n_threads;
 } sw_target_request;
 

@@ -5,11 +5,10 @@
  * w = 0..3 of a tile, the channels c = 64 nt + 16 w + t / 4 and c + 8 at the inputs
  *      r = 16 kt + 2 (t % 4) + {0, 1, 8, 9},
  * which is what mma.sync m16n8k16 wants in its B registers.
- *   4 bits: word nt * 128 + 4 t + w; its nibble i holds value {0, 2, 4, 6, 1, 3, 5, 7}[i] of the
- *           eight (four inputs of c, then four of c + 8).
- *   8 bits: word nt * 256 + 8 t + 2 w + h is channel c + 8 h; its byte i holds input {0, 2, 1, 3}[i]
- *           of the four.
- * Codes are unsigned: 2^(bits-1) stands for 0 where there are no zero points.
+ *   4 bits: word nt * 128 + 4 t + w; its nibble i holds value {0, 2, 4, 6, 1, 3, 5, 7}[i] of
+ *           the eight (four inputs of c, then four of c + 8).
+ *   8 bits: word nt * 256 + 8 t + 2 w + h is channel c + 8 h; its byte i holds input
+ *           {0, 2, 1, 3}[i] of the four.
  *
  * Scales [groups, n_out] are permuted in chunks of 64 channels, out[8 i + j] = in[i + 8 j]; with
  * one group alone in chunks of 32, out[8 i + j] = in[2 i + {0, 1, 8, 9, 16, 17, 24, 25}[j]]. Both

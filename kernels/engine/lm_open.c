@@ -130,3 +130,24 @@ done:
     if (rc != SW_OK) sw_lm_free(&lm);
     return rc;
 }
+
+static sw_code get_decoded(void *self, sw_weight *out, sw_arena *arena, const char *path,
+                           int64_t n_out, int64_t k_in, sw_err *err)
+{
+    const sw_checkpoint *ckpt = self;
+    sw_qtensor q;
+    sw_code rc;
+
+    if (!sw_checkpoint_is_quantized(ckpt, path)) return SW_OK;
+    if ((rc = sw_checkpoint_qtensor(&q, ckpt, path, n_out, k_in, err)) != SW_OK) return rc;
+    rc = take_floats(out, arena, &q, err);
+    sw_qtensor_free(&q);
+    return rc;
+}
+
+sw_linear_source sw_decoding_source(sw_checkpoint *ckpt)
+{
+    sw_linear_source source = {ckpt, get_decoded};
+
+    return source;
+}

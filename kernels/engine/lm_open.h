@@ -20,4 +20,8 @@ typedef struct sw_lm_options {
 sw_code sw_lm_open(sw_lm *out, const sw_checkpoint *ckpt, const sw_lm_options *options,
                    sw_err *err) SW_MUST_USE;
 
+/* Quantized linears of a checkpoint as floats, decoded when a block is loaded: for reading it as if
+ * it were dense. How it quantizes inputs is left out. Borrows ckpt. */
+sw_linear_source sw_decoding_source(sw_checkpoint *ckpt);
+
 #endif

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "formats/base/mem.h"
+#include "kernels/engine/lm_open.h"
 #include "tests/support/ckpt_case.h"
 #include "tests/support/qtensor_gen.h"
 #include "tools/convert_job.h"
@@ -272,6 +273,44 @@ static void a_dense_model_changes_its_dtype(void **state)
     scratch_close(&s);
 }
 
+/* What `quantize` sees of a quantized source are the floats that `convert --to f32` writes. */
+static void a_quantized_source_is_its_decoded_weights(void **state)
+{
+    static const char *const dialects[] = {"gptq", "compressed-tensors", "swage"};
+
+    (void)state;
+    for (int d = 0; d < 3; d++) {
+        sw_checkpoint coded, plain;
+        sw_linear_source source;
+        sw_err err = {0};
+        scratch s;
+        ckpt_case c;
+        scratch_open(&s);
+        make(&c, &s, "qwen2", dialects[d], 8, true, 32, d < 2);
+        must(convert(NULL, &s, "a", "b", "f32", false, &err), &err);
+        must(sw_checkpoint_open(&coded, scratch_path(&s, "a"), &err), &err);
+        must(sw_checkpoint_open(&plain, scratch_path(&s, "b"), &err), &err);
+        source = sw_decoding_source(&coded);
+        for (int64_t layer = 0; layer < coded.model.n_layers; layer++) {
+            sw_block x, y;
+            must(sw_block_load_from(&x, &coded.model, coded.st, &source, layer, &err), &err);
+            must(sw_block_load(&y, &plain.model, plain.st, layer, &err), &err);
+            for (int slot = SW_SLOT_Q; slot <= SW_SLOT_DOWN; slot++) {
+                const sw_weight *a = &x.linear[slot], *b = &y.linear[slot];
+                assert_int_equal(a->dense_dtype, SW_DTYPE_F32);
+                assert_int_equal(b->dense_dtype, SW_DTYPE_F32);
+                assert_memory_equal(a->dense, b->dense, (size_t)(4 * a->n_out * a->k_in));
+            }
+            sw_block_free(&x);
+            sw_block_free(&y);
+        }
+        sw_checkpoint_close(&coded);
+        sw_checkpoint_close(&plain);
+        ckpt_close(&c);
+        scratch_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -280,6 +319,7 @@ int main(void)
         cmocka_unit_test(rounding_again_is_said_and_near),
         cmocka_unit_test(plain_floats_are_the_values_of_the_codes),
         cmocka_unit_test(a_dense_model_changes_its_dtype),
+        cmocka_unit_test(a_quantized_source_is_its_decoded_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
