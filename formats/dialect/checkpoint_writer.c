@@ -50,9 +50,8 @@ static sw_code copy_claims(sw_ckpt_writer *w, const sw_ckpt_linear *linears, int
         char *path;
         const char *from = linears[i].module_path;
         if ((rc = sw_arena_text(&path, &w->arena, from, strlen(from), err)) != SW_OK) return rc;
-        sw_claim one = {path, linears[i].n_out, linears[i].k_in,
-                        linears[i].spec ? *linears[i].spec : w->qconfig.spec, false,
-                        {.tensor = NULL}, {.tensor = NULL}};
+        sw_claim one = {.module_path = path, .n_out = linears[i].n_out, .k_in = linears[i].k_in,
+                        .spec = linears[i].spec ? *linears[i].spec : w->qconfig.spec};
         w->claims[i] = one;
         rc = w->dialect->can_hold(&one.spec, one.n_out, one.k_in, err);
         if (rc != SW_OK) sw_err_prefix(err, "%s", path);
@@ -131,12 +130,11 @@ static sw_code claim_fused(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 {
     const sw_st_tensor *first = sw_st_at(w->source->st, 0);
     const sw_claim *c = &w->claims[claim_at];
-    const sw_st_tensor *tensors[] = {c->fused.tensor, c->fused_bias.tensor};
     sw_code rc = SW_OK;
 
-    for (int i = 0; i < 2 && rc == SW_OK; i++)
-        if (tensors[i] && w->claim_of[tensors[i] - first] == -1)
-            rc = take_tensor(w, tensors[i] - first, claim_at, err);
+    for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++)
+        if (sw_claim_lies_in(c, first + i) && w->claim_of[i] == SW_COPIED)
+            rc = take_tensor(w, i, claim_at, err);
     return rc;
 }
 
@@ -184,7 +182,7 @@ static sw_code claim_one(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 {
     const sw_claim *c = &w->claims[claim_at];
 
-    if (c->fused.tensor) return claim_fused(w, claim_at, err);
+    if (sw_claim_is_shared(c)) return claim_fused(w, claim_at, err);
     return sw_checkpoint_is_quantized(w->source, c->module_path) ? claim_quantized(w, claim_at, err)
                                                                  : claim_dense(w, claim_at, err);
 }
@@ -312,7 +310,7 @@ static sw_code declare_claimed(sw_ckpt_writer *w, int64_t i, sw_err *err)
     sw_claim *c = &w->claims[w->claim_of[i]];
     sw_code rc = SW_OK;
 
-    if (!c->fused.tensor) return c->is_put ? SW_OK : declare_claim(w, c, err);
+    if (!sw_claim_is_shared(c)) return c->is_put ? SW_OK : declare_claim(w, c, err);
     for (int64_t k = 0; k < w->n_claims && rc == SW_OK; k++)
         if (!w->claims[k].is_put && sw_claim_lies_in(&w->claims[k], t))
             rc = declare_claim(w, &w->claims[k], err);

@@ -8,12 +8,18 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/dialect/expert_stack.h"
 #include "formats/dialect/writer_internal.h"
 
 bool sw_claim_lies_in(const sw_claim *c, const sw_st_tensor *t)
 {
-    return c->fused.tensor == t || c->fused_bias.tensor == t;
+    bool lies_in = c->fused.tensor == t || c->fused_bias.tensor == t;
+
+    for (int i = 0; i < SW_DIALECT_TENSORS_MAX; i++) lies_in = lies_in || c->stack[i] == t;
+    return lies_in;
 }
+
+bool sw_claim_is_shared(const sw_claim *c) { return c->fused.tensor || c->stack[0]; }
 
 /* Where an expert lies among others; *stored stays empty when it has a tensor of its own. */
 static sw_code find_one(sw_stored *stored, sw_stored *bias, const sw_ckpt_writer *w,
@@ -32,6 +38,26 @@ static sw_code find_one(sw_stored *stored, sw_stored *bias, const sw_ckpt_writer
     return rc;
 }
 
+/* An expert of a source that keeps them quantized in one tensor a part. */
+static sw_code find_stacked(sw_claim *c, const sw_ckpt_writer *w, const sw_linear_ref *ref,
+                            sw_err *err)
+{
+    const sw_checkpoint *source = w->source;
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    sw_qspec spec;
+    sw_stack_place place;
+    sw_code rc = sw_checkpoint_spec(&spec, source, c->module_path, err);
+    int n = rc == SW_OK ? source->dialect->declare(parts, &spec, c->n_out, c->k_in) : 0;
+
+    for (int i = 0; i < n; i++)
+        if (sw_stack_find(&place, c->module_path, parts[i].suffix))
+            c->stack[i] = sw_st_find(source->st, place.name);
+    if (rc == SW_OK && sw_model_slot_has_bias(&source->model, ref->slot))
+        rc = sw_stored_bias(&c->fused_bias, &source->model, source->st, ref->layer, ref->slot,
+                            ref->expert, err);
+    return rc;
+}
+
 /* The experts of one layer; per tensor (gate and up, down) all are claimed or none. */
 static sw_code find_layer(sw_ckpt_writer *w, const sw_linear_ref *refs, int64_t n, sw_err *err)
 {
@@ -47,6 +73,13 @@ static sw_code find_layer(sw_ckpt_writer *w, const sw_linear_ref *refs, int64_t 
         if (refs[i].expert < 0 || !sw_model_slot_path(path, &w->source->model, refs[i].layer,
                                                       refs[i].slot, refs[i].expert))
             continue;
+        if (w->source->dialect && w->source->dialect->is_stacked &&
+            sw_checkpoint_is_quantized(w->source, path)) {
+            n_all[which]++;
+            if ((c = sw_claim_find(w, path))) rc = find_stacked(c, w, &refs[i], err);
+            n_claimed[which] += c != NULL;
+            continue;
+        }
         if ((rc = find_one(&stored, &bias, w, &refs[i], path, err)) != SW_OK || !stored.tensor)
             continue;
         n_all[which]++;

@@ -20,6 +20,8 @@ typedef struct sw_claim {
     bool is_put;
     /* An expert out of a tensor of all experts; NULL tensors: it is not, or has no bias. */
     sw_stored fused, fused_bias;
+    /* The same of a source that keeps them quantized (expert_stack.h); NULL: it does not. */
+    const sw_st_tensor *stack[SW_DIALECT_TENSORS_MAX];
 } sw_claim;
 
 struct sw_ckpt_writer {
@@ -44,6 +46,7 @@ struct sw_ckpt_writer {
 sw_code sw_writer_find_fused(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* true when tensor `t` of the source is where this claim's weight or bias lies among others. */
 bool sw_claim_lies_in(const sw_claim *c, const sw_st_tensor *t);
+bool sw_claim_is_shared(const sw_claim *c); /* its tensors are others' too */
 /* "<module>.bias" of such experts: declare it, and in the end write it. */
 sw_code sw_writer_declare_bias(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
 sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;

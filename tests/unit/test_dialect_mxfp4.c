@@ -18,6 +18,7 @@
 #include "tests/support/ckpt_case.h"
 #include "tests/support/open_model.h"
 #include "tests/support/qtensor_gen.h"
+#include "tools/convert_job.h"
 #include "verify/subject.h"
 
 #define FLOATS_MX 5 /* sw_gen_float_spec: e2m1 in groups of 32 */
@@ -282,6 +283,43 @@ static void a_published_checkpoint_is_read(void **state)
     free_published(&p);
 }
 
+/* Experts come out as modules of their own, bias and all, and compute the same. */
+static void it_converts_exactly(void **state)
+{
+    sw_convert_options o = {.target = sw_dialect_find("compressed-tensors"), .n_threads = 1};
+    sw_convert_job *job = NULL;
+    published p;
+    scratch out;
+    sw_checkpoint ckpt;
+    int64_t n_a, n_b;
+    float *a, *b;
+    sw_err err = {0};
+
+    (void)state;
+    make_published(&p);
+    scratch_open(&out);
+    o.source_dir = p.s.dir;
+    o.out_dir = scratch_path(&out, "ct");
+    must(SW_MEM_GET(&job, 1, "job", &err), &err);
+    must(sw_convert_plan(job, &o, NULL, &err), &err);
+    assert_int_equal(job->n_of[SW_FATE_EXACT], p.c.n);
+    must(sw_convert_run(job, &err), &err);
+    must(sw_checkpoint_open(&ckpt, o.out_dir, &err), &err);
+    for (int64_t i = 0; i < sw_st_count(ckpt.st); i++)
+        assert_null(strstr(sw_st_at(ckpt.st, i)->name, "_blocks"));
+    sw_checkpoint_close(&ckpt);
+    a = logits_of(p.s.dir, &n_a);
+    b = logits_of(o.out_dir, &n_b);
+    assert_int_equal(n_a, n_b);
+    assert_memory_equal(a, b, (size_t)n_a * sizeof *a);
+    sw_mem_put(a);
+    sw_mem_put(b);
+    sw_convert_free(job);
+    sw_mem_put(job);
+    scratch_close(&out);
+    free_published(&p);
+}
+
 /* What is wrong with the file is said by both. */
 static bool spoil_dtype(void *ctx, const char *name, sw_cview *view)
 {
@@ -367,6 +405,7 @@ int main(void)
         cmocka_unit_test(the_worked_block),
         cmocka_unit_test(paths_say_where_rows_lie),
         cmocka_unit_test(a_published_checkpoint_is_read),
+        cmocka_unit_test(it_converts_exactly),
         cmocka_unit_test(spoilt_files_are_named),
         cmocka_unit_test(other_schemes_are_refused),
     };
