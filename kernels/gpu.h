@@ -60,6 +60,9 @@ sw_code sw_gpu_download(sw_gpu *gpu, void *to, const void *d_from, int64_t size_
                         sw_err *err) SW_MUST_USE;
 sw_code sw_gpu_fill(sw_gpu *gpu, void *d_to, int byte, int64_t size_bytes,
                     sw_err *err) SW_MUST_USE;
+/* What a large copy on the card reaches, reads and writes counted, in GB/s: the measure of its
+ * memory. Takes 2 GB for the while, less where less is left. */
+sw_code sw_gpu_copy_rate(sw_gpu *gpu, double *gb_s, sw_err *err) SW_MUST_USE;
 /* Wait for the stream; SW_E_CUDA for what went wrong in anything enqueued so far. */
 sw_code sw_gpu_sync(sw_gpu *gpu, sw_err *err) SW_MUST_USE;
 

@@ -5,20 +5,22 @@
 #include <string.h>
 
 #include "kernels/kernel.h"
+#include "tools/bench_decode.h"
 #include "tools/cmd.h"
+#include "tools/device_opt.h"
 #include "verify/speed.h"
 
 typedef struct bench_options {
     sw_cmd_common common;
-    const char *shape, *tokens, *weights;
-    int64_t group_size, rounds;
+    const char *shape, *tokens, *weights, *device, *decode;
+    int64_t group_size, rounds, context, steps;
     double seconds;
     int is_asymmetric, csv, all;
 } bench_options;
 
 static const bench_options defaults = {
     .shape = "4096x14336", .tokens = "1,4,16,64,256", .group_size = 128, .rounds = 7,
-    .seconds = 2.0};
+    .seconds = 2.0, .context = 128, .steps = 128};
 
 static const sw_opt options[] = {
     {.name = "shape", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, shape), .arg = "KxN",
@@ -39,6 +41,14 @@ static const sw_opt options[] = {
      .help = "more rounds while an M took less than this (default: 2)"},
     {.name = "all", .kind = SW_OPT_FLAG, .offset = offsetof(bench_options, all), .set_to = 1,
      .help = "also the kernels that would not be chosen here"},
+    SW_DEVICE_ROW(bench_options, device),
+    {.name = "decode", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, decode),
+     .arg = "SHAPE", .help = "instead: a whole model of this shape (1b, 8b, 70b) decoding on a "
+     "card, --m sequences side by side"},
+    {.name = "context", .kind = SW_OPT_INT, .offset = offsetof(bench_options, context), .arg = "N",
+     .min = 1, .max = 1 << 20, .help = "tokens each sequence holds before (default: 128)"},
+    {.name = "steps", .kind = SW_OPT_INT, .offset = offsetof(bench_options, steps), .arg = "N",
+     .min = 1, .max = 1 << 20, .help = "tokens decoded a round (default: 128)"},
     {.name = "csv", .kind = SW_OPT_FLAG, .offset = offsetof(bench_options, csv), .set_to = 1,
      .help = "comma-separated lines without a heading"},
     SW_CMD_THREADS_ROW,
@@ -174,6 +184,17 @@ static sw_code print_json(sw_run *run, const bench_options *o, const sw_speed_re
     return rc;
 }
 
+static sw_code bench_decode(sw_run *run, const bench_options *o, const int64_t *batches,
+                            int n_batches, sw_err *err)
+{
+    const sw_bench_decode b = {.shape = o->decode, .device = o->device, .weights = o->weights,
+                               .group_elems = o->group_size, .context = o->context,
+                               .steps = o->steps, .batches = batches, .n_batches = n_batches,
+                               .rounds = (int)o->rounds, .is_csv = o->csv != 0};
+
+    return sw_bench_decode_run(run, &b, err);
+}
+
 static sw_code run_bench(sw_run *run, sw_err *err)
 {
     const bench_options *o = run->options;
@@ -185,10 +206,14 @@ static sw_code run_bench(sw_run *run, sw_err *err)
         .weights = o->weights, .n_threads = (int)o->common.threads,
         .rounds = (int)o->rounds, .seconds = o->seconds,
         .progress = &run->term->progress};
-    sw_code rc;
+    sw_code rc = read_tokens(tokens, &speed.n_tokens, o->tokens, err);
 
+    if (rc != SW_OK) return rc;
+    if (o->decode) return bench_decode(run, o, tokens, speed.n_tokens, err);
+    if (o->device && strcmp(o->device, "cpu") != 0)
+        return SW_FAIL(err, SW_E_USAGE, "on a card there is --decode so far; the matrix kernels "
+                       "there are timed by make gpu-bench");
     if ((rc = read_shape(&speed, o->shape, err)) != SW_OK ||
-        (rc = read_tokens(tokens, &speed.n_tokens, o->tokens, err)) != SW_OK ||
         (rc = sw_speed_run(&report, &speed, err)) != SW_OK)
         return rc;
     sw_term_clear(run->term);
@@ -201,7 +226,8 @@ static sw_code run_bench(sw_run *run, sw_err *err)
 static const char *const examples[] = {
     "swage bench", "swage bench --shape 14336x4096 --m 1,8 --threads 1 --all",
     "swage bench --shape 4096x4096 --weights w8a16,w8a8 --m 1,64",
-    "swage bench --shape 4096x4096 --group-size 32 --asym --json", NULL};
+    "swage bench --shape 4096x4096 --group-size 32 --asym --json",
+    "swage bench --decode 8b --device cuda --m 1,8,64 --weights w4a16,bf16", NULL};
 
 const sw_cmd sw_cmd_bench = {
     .name = "bench",

@@ -7,15 +7,16 @@
 #include <time.h>
 
 #include "formats/base/size.h"
-#include "kernels/engine/generate.h"
+#include "kernels/engine/gpu_engine.h"
 #include "kernels/engine/lm_open.h"
 #include "tools/calibration.h"
 #include "tools/cmd.h"
+#include "tools/device_opt.h"
 #include "tools/sample_file.h"
 
 typedef struct generate_options {
     sw_cmd_common common;
-    const char *prompt, *out;
+    const char *prompt, *out, *device;
     int64_t n_tokens, top_k, seed, samples;
     double temperature, top_p;
     int ids, ignore_eos;
@@ -48,6 +49,7 @@ static const sw_opt options[] = {
      .help = "print token ids instead of text"},
     {.name = "ignore-eos", .kind = SW_OPT_FLAG, AT(ignore_eos), .set_to = 1,
      .help = "go on past the end token; implied by token files"},
+    SW_DEVICE_ROW(generate_options, device),
     SW_CMD_THREADS_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
@@ -61,6 +63,9 @@ typedef struct job {
     sw_tokenizer *tok;
     sw_lm lm;
     sw_engine *engine;
+    sw_gpu *gpu; /* NULL: the CPU, else in place of engine: */
+    sw_gpu_engine *gpu_engine;
+    sw_gpu_lm *gpu_lm;
     sw_ids prompt, sample; /* sample: new tokens of the one being drawn */
     sw_sample_file file;
     size_t printed_bytes;
@@ -74,6 +79,9 @@ static void job_free(job *j)
     sw_ids_free(&j->prompt);
     sw_ids_free(&j->sample);
     sw_engine_free(j->engine);
+    sw_gpu_lm_free(j->gpu_lm);
+    sw_gpu_engine_free(j->gpu_engine);
+    sw_gpu_close(j->gpu);
     sw_lm_free(&j->lm);
     sw_tokenizer_free(j->tok);
     sw_checkpoint_close(&j->ckpt);
@@ -92,13 +100,28 @@ static bool wants_tokens(const generate_options *o)
     return o->out && sw_sample_file_id_bytes(o->out) > 0;
 }
 
+#define GPU_CHUNK 2048 /* tokens of a prompt at a time */
+
+static sw_code make_engine(job *j, sw_err *err)
+{
+    const sw_model *m = &j->ckpt.model;
+    const int64_t n = j->prompt.n, length = n + j->o->n_tokens;
+    sw_code rc;
+
+    if (!j->gpu) return sw_engine_new(&j->engine, m, n, length, (int)j->o->common.threads, err);
+    rc = sw_gpu_engine_new(&j->gpu_engine, j->gpu, m, sw_min_i64(n, GPU_CHUNK), length, err);
+    return rc == SW_OK ? sw_gpu_lm_new(&j->gpu_lm, j->gpu_engine, &j->lm, err) : rc;
+}
+
 static sw_code load(job *j, sw_err *err)
 {
     sw_lm_options how = {.n_threads = (int)j->o->common.threads};
     const sw_model *m;
     sw_code rc;
 
-    if ((rc = sw_checkpoint_open(&j->ckpt, j->model_dir, err)) != SW_OK) return rc;
+    if ((rc = sw_device_open(&j->gpu, j->o->device, err)) != SW_OK ||
+        (rc = sw_checkpoint_open(&j->ckpt, j->model_dir, err)) != SW_OK)
+        return rc;
     m = &j->ckpt.model;
     if ((rc = sw_tokenizer_of_model(&j->tok, j->model_dir, m->vocab, err)) != SW_OK) return rc;
     rc = sw_tokenizer_encode(j->tok, &j->prompt, j->o->prompt, strlen(j->o->prompt), true, err);
@@ -111,8 +134,7 @@ static sw_code load(job *j, sw_err *err)
         return SW_FAIL(err, SW_E_USAGE, "--n-tokens %lld leaves nothing beyond a prompt of %lld",
                        (long long)j->o->n_tokens, (long long)j->prompt.n);
     if ((rc = sw_lm_open(&j->lm, &j->ckpt, &how, err)) != SW_OK) return rc;
-    return sw_engine_new(&j->engine, m, j->prompt.n, j->prompt.n + j->o->n_tokens,
-                         (int)j->o->common.threads, err);
+    return make_engine(j, err);
 }
 
 /* Text is printed as it comes; a character whose bytes are not all there yet waits. */
@@ -145,6 +167,32 @@ static sw_code take_token(void *self, uint32_t id, sw_err *err)
     return SW_OK;
 }
 
+static sw_code draw_here(job *j, const sw_generate_options *g, const sw_token_sink *sink,
+                         sw_err *err)
+{
+    sw_session *session = NULL;
+    sw_code rc = sw_session_new(&session, j->engine, &j->lm, j->prompt.n + g->max_new, err);
+
+    if (rc == SW_OK)
+        rc = sw_generate(session, &j->lm, j->prompt.ids, j->prompt.n, g, sink, &j->result, err);
+    sw_session_free(session);
+    return rc;
+}
+
+static sw_code draw_on_card(job *j, const sw_generate_options *g, const sw_token_sink *sink,
+                            sw_err *err)
+{
+    sw_gpu_session *session = NULL;
+    sw_code rc = sw_gpu_session_new(&session, j->gpu_lm, 1, j->prompt.n + g->max_new,
+                                    &g->sampling, err);
+
+    if (rc == SW_OK)
+        rc = sw_gpu_generate(session, &j->ckpt.model, j->prompt.ids, j->prompt.n, g, sink,
+                             &j->result, err);
+    sw_gpu_session_free(session);
+    return rc;
+}
+
 static sw_code draw_sample(job *j, int64_t i, sw_err *err)
 {
     const generate_options *o = j->o;
@@ -154,16 +202,12 @@ static sw_code draw_sample(job *j, int64_t i, sw_err *err)
         .max_new = is_token_file ? o->n_tokens - j->prompt.n : o->n_tokens,
         .ignores_eos = o->ignore_eos || is_token_file};
     sw_token_sink sink = {j, take_token};
-    sw_session *session = NULL;
     double start = now_s();
     sw_code rc;
 
     j->sample.n = 0;
     j->printed_bytes = 0;
-    rc = sw_session_new(&session, j->engine, &j->lm, j->prompt.n + g.max_new, err);
-    if (rc == SW_OK)
-        rc = sw_generate(session, &j->lm, j->prompt.ids, j->prompt.n, &g, &sink, &j->result, err);
-    sw_session_free(session);
+    rc = (j->gpu ? draw_on_card : draw_here)(j, &g, &sink, err);
     j->seconds += now_s() - start;
     return rc;
 }
@@ -259,6 +303,7 @@ static sw_code run_generate(sw_run *run, sw_err *err)
 static const char *const examples[] = {
     "swage generate calib_data/tiny-llama --prompt 'The function returns' -n 40",
     "swage generate OUT --prompt 'Once' --temperature 0.8 --top-p 0.95 --seed 7",
+    "swage generate OUT --prompt 'Once' --device cuda",
     "swage generate MODEL --samples 64 -n 512 --temperature 1 --seed 1000 -o build/calib.u16",
     NULL};
 

@@ -4,13 +4,14 @@
 
 #include "formats/base/file.h"
 #include "tools/cmd.h"
+#include "tools/device_opt.h"
 #include "verify/verify.h"
 
 #define NO_GATE (-1.0)
 
 typedef struct verify_options {
     sw_cmd_common common;
-    const char *against, *report;
+    const char *against, *report, *device;
     sw_opt_list texts;
     int64_t window, max_windows, gap_windows, seed;
     int with_bos, no_gap;
@@ -47,6 +48,7 @@ static const sw_opt options[] = {
      .min = 0, .max = 9e15, .help = "seed of the bootstrap (default 0)"},
     {.name = "report", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, report),
      .arg = "FILE", .help = "also write the JSON report to FILE"},
+    SW_DEVICE_ROW(verify_options, device),
     SW_CMD_THREADS_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
@@ -116,17 +118,21 @@ static sw_code run_verify(sw_run *run, sw_err *err)
     sw_report report = {0};
     sw_code rc;
 
-    if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK) return rc;
+    if ((rc = sw_device_open(&settings.gpu, o->device, err)) != SW_OK) return rc;
+    if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK) goto done;
     sw_term_clear(run->term);
     rc = show(run, o, &report, err);
     if (rc == SW_OK) rc = sw_report_verdict(&report, err);
+done:
     sw_report_free(&report);
+    sw_gpu_close(settings.gpu);
     return rc;
 }
 
 static const char *const examples[] = {
     "swage verify build/demo/gptq --against calib_data/tiny-llama --text calib_data/eval.u16",
     "swage verify OUT --against MODEL --text heldout.txt --max-kl 0.1 --min-top1 0.85",
+    "swage verify OUT --against MODEL --text heldout.txt --device cuda",
     "swage verify OUT --json --report report.json", NULL};
 
 const sw_cmd sw_cmd_verify = {
@@ -135,7 +141,8 @@ const sw_cmd sw_cmd_verify = {
     .summary = "judge a quantized checkpoint with a decoder that shares no code with quantize",
     .more = "Integrity of every tensor always; its error with --against; perplexity with --text,\n"
             "KL divergence and agreement with both, through the integer kernels. Exit code 1 when\n"
-            "a gate fails or a tensor is broken.\n",
+            "a gate fails or a tensor is broken. With --device cuda both models run over the text\n"
+            "there, in bf16; kernel gap and output errors are measured on the CPU all the same.\n",
     .options = options,
     .options_bytes = sizeof(verify_options),
     .defaults = &defaults,

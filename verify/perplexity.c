@@ -2,6 +2,7 @@
 #include "verify/perplexity.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/base/parallel.h"
@@ -37,6 +38,12 @@ static void eval_free(eval *e)
     memset(e, 0, sizeof *e);
 }
 
+static sw_code runner_new(sw_runner *out, const sw_eval_job *job, const sw_lm *lm, sw_err *err)
+{
+    if (job->gpu) return sw_runner_new_on(out, job->gpu, lm, &job->windows, err);
+    return sw_runner_new(out, lm, &job->windows, job->n_threads, err);
+}
+
 static sw_code eval_new(eval *e, const sw_eval_job *job, sw_err *err)
 {
     const sw_windows *w = &job->windows;
@@ -50,7 +57,7 @@ static sw_code eval_new(eval *e, const sw_eval_job *job, sw_err *err)
         (rc = SW_MEM_GET(&e->have_logits, e->head_rows * e->vocab, "logits", err)) != SW_OK ||
         (rc = SW_MEM_GET(&e->scratch, job->n_threads * e->vocab, "softmax", err)) != SW_OK ||
         (rc = SW_MEM_GET(&e->positions, n_tokens, "positions", err)) != SW_OK ||
-        (rc = sw_runner_new(&e->have, job->checkpoint, w, job->n_threads, err)) != SW_OK)
+        (rc = runner_new(&e->have, job, job->checkpoint, err)) != SW_OK)
         return rc;
     for (int s = 0; s < N_STATS; s++)
         if ((rc = SW_MEM_GET(&e->stats[s], w->n, "window means", err)) != SW_OK) return rc;
@@ -58,7 +65,7 @@ static sw_code eval_new(eval *e, const sw_eval_job *job, sw_err *err)
     if ((rc = SW_MEM_GET(&e->ref_logits, e->head_rows * e->vocab, "logits", err)) != SW_OK ||
         (rc = SW_MEM_GET(&e->kl_all, w->n * (w->length - 1), "KL of positions", err)) != SW_OK)
         return rc;
-    return sw_runner_new(&e->ref, job->original, w, job->n_threads, err);
+    return runner_new(&e->ref, job, job->original, err);
 }
 
 /* Rows [begin, end) of the logits at hand. */
@@ -83,18 +90,14 @@ static void score_rows(void *ctx, int64_t begin, int64_t end, int thread)
 
 static sw_code score_batch(eval *e, int64_t n_rows, sw_err *err)
 {
-    int64_t hidden = e->have.lm->model->hidden;
     sw_code rc;
 
     for (e->row0 = 0; e->row0 < n_rows; e->row0 += e->head_rows) {
         int64_t n = sw_min_i64(e->head_rows, n_rows - e->row0);
 
-        if ((rc = sw_engine_head(e->have.engine, e->have.lm, e->have_logits,
-                                 e->have.x + e->row0 * hidden, n, err)) != SW_OK)
-            return rc;
+        if ((rc = sw_runner_head(&e->have, e->have_logits, e->row0, n, err)) != SW_OK) return rc;
         if (e->ref_logits &&
-            (rc = sw_engine_head(e->ref.engine, e->ref.lm, e->ref_logits,
-                                 e->ref.x + e->row0 * hidden, n, err)) != SW_OK)
+            (rc = sw_runner_head(&e->ref, e->ref_logits, e->row0, n, err)) != SW_OK)
             return rc;
         sw_parallel_for(e->job->n_threads, n, 4, score_rows, e);
     }
@@ -165,6 +168,8 @@ static sw_code summarize(sw_report_eval *out, eval *e, sw_err *err)
     out->n_predictions = w->n * (w->length - 1);
     out->vocab = e->vocab;
     out->has_bos = w->has_bos;
+    if (e->job->gpu)
+        (void)snprintf(out->device, sizeof out->device, "%s", sw_gpu_about(e->job->gpu)->name);
     out->bootstrap = e->job->bootstrap;
     out->nll = means[NLL_HAVE];
     out->ppl = exp_of(&means[NLL_HAVE]);

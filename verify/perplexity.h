@@ -14,6 +14,7 @@
 typedef struct sw_eval_job {
     const sw_lm *checkpoint; /* as it will be served: integer kernels */
     const sw_lm *original;   /* or NULL: then only the checkpoint's NLL */
+    sw_gpu *gpu;             /* run both there; NULL: here */
     sw_windows windows;
     sw_bootstrap bootstrap;
     int n_threads;

@@ -285,6 +285,7 @@ static void put_eval(json_out *o, const sw_report_eval *e)
     put_num(&j, "windows", (double)e->n_windows);
     put_num(&j, "predictions", (double)e->n_predictions);
     put_bool(&j, "bos", e->has_bos);
+    put_text(&j, "device", e->device[0] ? e->device : "cpu");
     b = sub_object(&j, "bootstrap");
     put_num(&b, "seed", (double)e->bootstrap.seed);
     put_num(&b, "samples", (double)e->bootstrap.n_samples);

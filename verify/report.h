@@ -67,6 +67,7 @@ typedef struct sw_report_eval {
     int64_t n_tokens;  /* in the text */
     int64_t window, n_windows, n_predictions, vocab;
     bool has_bos;
+    char device[256];  /* the card that both models ran on; "": the CPU */
     sw_bootstrap bootstrap;
     sw_interval nll, ppl;                   /* of the checkpoint, integer kernels */
     sw_interval nll_original, ppl_original; /* the rest only with an original */

@@ -131,6 +131,7 @@ static void print_eval(text_out *o, const sw_report_eval *e)
     print(o, "\n%lld predictions in %lld windows of %lld tokens%s; brackets: %.0f %% interval over "
           "windows\n", (long long)e->n_predictions, (long long)e->n_windows, (long long)e->window,
           e->has_bos ? " with BOS" : "", 100 * e->bootstrap.level);
+    if (e->device[0]) print(o, "on %s, in bf16\n", e->device);
     print_interval(o, "perplexity", &e->ppl, "");
     if (e->has_original) {
         print_interval(o, "perplexity, original", &e->ppl_original, "");

@@ -203,7 +203,7 @@ static sw_code evaluate(verifier *v, sw_err *err)
 {
     const sw_verify_options *o = v->options;
     sw_eval_job job = {.bootstrap = o->bootstrap, .n_threads = v->n_threads,
-                       .progress = o->progress};
+                       .gpu = o->gpu, .progress = o->progress};
     sw_code rc;
 
     if ((rc = read_corpus(v, err)) != SW_OK ||

@@ -10,6 +10,7 @@
 #define SW_VERIFY_VERIFY_H
 
 #include "formats/base/progress.h"
+#include "kernels/gpu.h"
 #include "verify/report.h"
 
 typedef struct sw_verify_options {
@@ -25,6 +26,7 @@ typedef struct sw_verify_options {
     bool has_gate[SW_GATE_COUNT];  /* --max-kl, --max-ppl-ratio, --min-top1 */
     double gate[SW_GATE_COUNT];
     int n_threads;
+    sw_gpu *gpu;                   /* the models run over the text there; NULL: here */
     const sw_progress *progress;   /* stages "tensors", "hashes", "perplexity"; may be NULL */
 } sw_verify_options;
 

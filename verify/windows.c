@@ -58,8 +58,26 @@ sw_code sw_runner_new(sw_runner *out, const sw_lm *lm, const sw_windows *w, int 
     return SW_OK;
 }
 
+sw_code sw_runner_new_on(sw_runner *out, sw_gpu *gpu, const sw_lm *lm, const sw_windows *w,
+                         sw_err *err)
+{
+    int64_t n_tokens = sw_windows_batch(w) * w->length;
+    sw_runner r = {.lm = lm};
+    sw_code rc;
+
+    rc = sw_gpu_engine_new(&r.gpu_engine, gpu, lm->model, n_tokens, w->length, err);
+    if (rc == SW_OK) rc = sw_gpu_lm_new(&r.gpu_lm, r.gpu_engine, lm, err);
+    if (rc == SW_OK)
+        *out = r;
+    else
+        sw_runner_free(&r);
+    return rc;
+}
+
 void sw_runner_free(sw_runner *r)
 {
+    sw_gpu_lm_free(r->gpu_lm);
+    sw_gpu_engine_free(r->gpu_engine);
     sw_engine_free(r->engine);
     sw_mem_put(r->x);
     memset(r, 0, sizeof *r);
@@ -68,12 +86,20 @@ void sw_runner_free(sw_runner *r)
 sw_code sw_runner_blocks(sw_runner *r, const uint32_t *ids, int64_t n_seqs, int64_t length,
                          sw_err *err)
 {
-    sw_code rc = sw_engine_embed(r->engine, r->lm, r->x, ids, n_seqs, length, 0, err);
+    sw_code rc;
 
+    if (r->gpu_lm) return sw_gpu_lm_forward(r->gpu_lm, ids, n_seqs, length, err);
+    rc = sw_engine_embed(r->engine, r->lm, r->x, ids, n_seqs, length, 0, err);
     for (int64_t l = 0; rc == SW_OK && l < r->lm->model->n_layers; l++)
         rc = sw_engine_block(r->engine, &r->lm->blocks[l], r->x, n_seqs, length, NULL, NULL,
                              SW_RUN_ALL, err);
     return rc;
+}
+
+sw_code sw_runner_head(sw_runner *r, float *logits, int64_t row0, int64_t n, sw_err *err)
+{
+    if (r->gpu_lm) return sw_gpu_lm_head(r->gpu_lm, logits, row0, n, err);
+    return sw_engine_head(r->engine, r->lm, logits, r->x + row0 * r->lm->model->hidden, n, err);
 }
 
 int64_t sw_runner_head_rows(int64_t vocab)

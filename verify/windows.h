@@ -6,7 +6,7 @@
 #ifndef SW_VERIFY_WINDOWS_H
 #define SW_VERIFY_WINDOWS_H
 
-#include "kernels/engine/engine.h"
+#include "kernels/engine/gpu_engine.h"
 
 typedef struct sw_windows {
     const uint32_t *ids; /* borrowed */
@@ -33,19 +33,27 @@ static inline int64_t sw_windows_batch(const sw_windows *w)
     return n < 1 ? 1 : n < w->n ? n : w->n;
 }
 
-/* A model with room to run batches of windows. */
+/* A model with room to run batches of windows, here or on a card. */
 typedef struct sw_runner {
     const sw_lm *lm;
     sw_engine *engine;
     float *x; /* [batch * length, hidden] */
+    sw_gpu_engine *gpu_engine; /* in place of engine and x */
+    sw_gpu_lm *gpu_lm;
 } sw_runner;
 
+/* On a card: the weights are copied there, and sw_runner_head is the only way to the logits. */
+sw_code sw_runner_new_on(sw_runner *out, sw_gpu *gpu, const sw_lm *lm, const sw_windows *w,
+                         sw_err *err) SW_MUST_USE;
 sw_code sw_runner_new(sw_runner *out, const sw_lm *lm, const sw_windows *w, int n_threads,
                       sw_err *err) SW_MUST_USE;
 void sw_runner_free(sw_runner *r); /* accepts a zeroed one */
-/* x = hidden rows of n_seqs windows after the last block; head them with sw_engine_head. */
+/* x = hidden rows of n_seqs windows after the last block. */
 sw_code sw_runner_blocks(sw_runner *r, const uint32_t *ids, int64_t n_seqs, int64_t length,
                          sw_err *err) SW_MUST_USE;
+/* logits [n, vocab] of rows row0 .. row0 + n - 1 of the last sw_runner_blocks. */
+sw_code sw_runner_head(sw_runner *r, float *logits, int64_t row0, int64_t n,
+                       sw_err *err) SW_MUST_USE;
 /* Rows of logits that fit 32 MB at a time, 8 .. 512. */
 int64_t sw_runner_head_rows(int64_t vocab);
 

@@ -215,3 +215,47 @@ sw_code sw_gpu_sync(sw_gpu *gpu, sw_err *err)
 {
     return CHECK(cudaStreamSynchronize(gpu->stream), err);
 }
+
+#define COPY_BYTES ((int64_t)1 << 30)
+#define N_COPIES 9
+
+static sw_code time_copies(sw_gpu *gpu, char *d, int64_t size_bytes, float *best_ms, sw_err *err)
+{
+    cudaEvent_t begin = NULL, end = NULL;
+    sw_code rc;
+
+    if ((rc = CHECK(cudaEventCreate(&begin), err)) != SW_OK ||
+        (rc = CHECK(cudaEventCreate(&end), err)) != SW_OK)
+        goto done;
+    for (int i = 0; i < N_COPIES && rc == SW_OK; i++) {
+        float ms = 0;
+
+        (void)cudaEventRecord(begin, gpu->stream);
+        (void)cudaMemcpyAsync(d, d + size_bytes, (size_t)size_bytes, cudaMemcpyDeviceToDevice,
+                              gpu->stream);
+        (void)cudaEventRecord(end, gpu->stream);
+        if ((rc = CHECK(cudaEventSynchronize(end), err)) != SW_OK ||
+            (rc = CHECK(cudaEventElapsedTime(&ms, begin, end), err)) != SW_OK)
+            break;
+        if (i == 0 || ms < *best_ms) *best_ms = ms;
+    }
+done:
+    if (begin) (void)cudaEventDestroy(begin);
+    if (end) (void)cudaEventDestroy(end);
+    return rc;
+}
+
+sw_code sw_gpu_copy_rate(sw_gpu *gpu, double *gb_s, sw_err *err)
+{
+    const int64_t left = gpu->info.cap_bytes - sw_gpu_taken_bytes(gpu);
+    const int64_t size_bytes = sw_min_i64(COPY_BYTES, left / 4);
+    float best_ms = 0;
+    void *d = NULL;
+    sw_code rc = sw_gpu_take(&d, gpu, 2, size_bytes, "copy", err);
+
+    if (rc == SW_OK) rc = sw_gpu_fill(gpu, d, 0x5a, 2 * size_bytes, err);
+    if (rc == SW_OK) rc = time_copies(gpu, d, size_bytes, &best_ms, err);
+    if (rc == SW_OK) *gb_s = 2e-6 * (double)size_bytes / (double)best_ms;
+    sw_gpu_put(gpu, d);
+    return rc;
+}

@@ -104,3 +104,10 @@ sw_code sw_gpu_sync(sw_gpu *gpu, sw_err *err)
     (void)gpu;
     return absent(err);
 }
+
+sw_code sw_gpu_copy_rate(sw_gpu *gpu, double *gb_s, sw_err *err)
+{
+    (void)gpu;
+    (void)gb_s;
+    return absent(err);
+}

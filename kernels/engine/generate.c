@@ -1,7 +1,7 @@
 /* generate.c - see generate.h. */
 #include "kernels/engine/generate.h"
 
-static bool is_eos(const sw_model *m, uint32_t id)
+bool sw_is_eos(const sw_model *m, uint32_t id)
 {
     for (int64_t i = 0; i < m->n_eos; i++)
         if (m->eos_ids[i] == (int64_t)id) return true;
@@ -25,7 +25,7 @@ sw_code sw_generate(sw_session *session, const sw_lm *lm, const uint32_t *prompt
 
         rc = sw_sample(&id, logits, lm->head.n_out, &options->sampling, &state, &scratch, err);
         if (rc != SW_OK) goto done;
-        if (is_eos(lm->model, id) && !options->ignores_eos) {
+        if (sw_is_eos(lm->model, id) && !options->ignores_eos) {
             r.met_eos = true;
             r.eos = id;
             break;

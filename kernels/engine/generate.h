@@ -17,6 +17,8 @@ typedef struct sw_token_sink {
     sw_code (*take)(void *self, uint32_t id, sw_err *err);
 } sw_token_sink;
 
+bool sw_is_eos(const sw_model *m, uint32_t id);
+
 typedef struct sw_generate_result {
     int64_t n_new;      /* tokens handed out */
     bool met_eos;       /* ended by an end token, which is not handed out */

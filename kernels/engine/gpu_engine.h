@@ -9,7 +9,7 @@
 #ifndef SW_KERNELS_ENGINE_GPU_ENGINE_H
 #define SW_KERNELS_ENGINE_GPU_ENGINE_H
 
-#include "kernels/engine/engine.h"
+#include "kernels/engine/generate.h"
 #include "kernels/gpu.h"
 
 #ifdef __cplusplus
@@ -88,6 +88,13 @@ sw_code sw_gpu_session_step(sw_gpu_session *s, uint32_t *ids, int64_t n_steps,
 /* The logits [n_seqs, vocab] that follow what each sequence holds, on the host. */
 sw_code sw_gpu_session_logits(sw_gpu_session *s, float *logits, sw_err *err) SW_MUST_USE;
 int64_t sw_gpu_session_room(const sw_gpu_session *s); /* steps that still fit all sequences */
+
+/* sw_generate on a card, for a session of one sequence; sampling is the session's. The room must
+ * take the prompt and max_new. */
+sw_code sw_gpu_generate(sw_gpu_session *s, const sw_model *m, const uint32_t *prompt,
+                        int64_t n_prompt, const sw_generate_options *options,
+                        const sw_token_sink *sink, sw_generate_result *result,
+                        sw_err *err) SW_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -144,8 +144,8 @@ static void check_attention(const attn_case *c, bool is_decode)
     want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL);
     error = relative_l2(have, want, n_out);
     print_message("%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
-                  is_decode ? "decode" : "prefill", c->heads, c->kv_heads, c->dim, c->v_dim, (long long)c->seq_len,
-                  (long long)c->first, error);
+                  is_decode ? "decode" : "prefill", c->heads, c->kv_heads, c->dim, c->v_dim,
+                  (long long)c->seq_len, (long long)c->first, error);
     if (!(error <= ROUNDING)) fail_msg("error %g", error);
     assert_memory_equal(have, again, (size_t)n_out * 4);
     free(q), free(k), free(v), free(want), free(have), free(again);
