@@ -44,13 +44,11 @@ static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, const sw_block_jo
 
     report->error = report->error_rtn = -1;
     if (algo->needs_statistics && !p->factor) {
-        rc = p->spec.n_outliers ? sw_outliers_solve(q, p, sw_rtn_solve, report, err)
-                                : sw_rtn_solve(q, p, report, err);
+        rc = sw_outliers_solve(q, p, sw_rtn_solve, report, err);
         report->is_fallback = true;
         (void)snprintf(report->why, sizeof report->why, "%s", why_not);
     } else {
-        rc = p->spec.n_outliers ? sw_outliers_solve(q, p, algo->solve, report, err)
-                                : algo->solve(q, p, report, err);
+        rc = sw_outliers_solve(q, p, algo->solve, report, err);
     }
     if (rc == SW_OK) scale_range(report, q);
     return rc;

@@ -300,9 +300,10 @@ sw_code sw_outliers_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_fn 
 {
     outlier_job job = {.p = p, .q = q};
     float *rounded = NULL;
-    sw_code rc = SW_MEM_GET(&rounded, p->n_out * p->k_in, "rounded weight", err);
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
+    if (!p->spec.n_outliers) return solve(q, p, report, err);
+    if ((rc = SW_MEM_GET(&rounded, p->n_out * p->k_in, "rounded weight", err)) != SW_OK) return rc;
     job.rounded = rounded;
     if ((rc = round_all(rounded, p, err)) != SW_OK ||
         (rc = choose(q->outlier_cols, p, rounded, err)) != SW_OK ||

@@ -19,10 +19,10 @@
 typedef sw_code (*sw_solve_fn)(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                                sw_err *err);
 
-/* Solve with p->spec.n_outliers columns kept; q is allocated with that spec. The report's figures
- * are of the whole weight, error_rtn without any column kept. Without a factor the columns of the
- * largest rounding error stay as they are. Errors as `solve`; SW_E_FORMAT for a weight beyond
- * half precision. */
+/* Solve with p->spec.n_outliers columns kept, or just solve when that is 0; q is allocated with
+ * that spec. The report's figures are of the whole weight, error_rtn without any column kept.
+ * Without a factor the columns of the largest rounding error stay as they are. Errors as `solve`;
+ * SW_E_FORMAT for a weight beyond half precision. */
 sw_code sw_outliers_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_fn solve,
                           sw_solve_report *report, sw_err *err) SW_MUST_USE;
 

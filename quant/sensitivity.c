@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "quant/outliers.h"
 #include "quant/probes.h"
 #include "quant/stats.h"
 
@@ -79,17 +80,14 @@ static sw_code plain_error(double *out, const sw_solve_problem *p, const sw_qten
 static sw_code try_spec(double *error, float *values, const sw_solve_problem *p,
                         const inputs *in, bool is_rounding, sw_err *err)
 {
+    sw_solve_fn solve = is_rounding || !in->factor ? sw_rtn_solve : sw_gptq_solve;
     sw_solve_report report = {0};
     sw_qtensor q = {0};
     sw_code rc = sw_qtensor_alloc(&q, &p->spec, p->n_out, p->k_in, err);
 
     if (rc != SW_OK) return rc;
-    if (in->factor) { /* measures rounding to nearest as well */
-        rc = sw_gptq_solve(&q, p, &report, err);
-        *error = (is_rounding ? report.error_rtn : report.error) * report.power;
-    }
-    if (rc == SW_OK && (!in->factor || (is_rounding && values)))
-        rc = sw_rtn_solve(&q, p, &report, err);
+    rc = sw_outliers_solve(&q, p, solve, &report, err);
+    if (rc == SW_OK && in->factor) *error = report.error * report.power;
     if (rc == SW_OK && !in->factor) rc = plain_error(error, p, &q, in->mean_square, err);
     if (rc == SW_OK && values) sw_qtensor_decode(values, &q);
     sw_qtensor_free(&q);
@@ -106,6 +104,11 @@ static int64_t sample_rows(float *out, const float *w, int64_t n_out, int64_t k)
     return n;
 }
 
+static int64_t kept_by(const sw_sensitivity_options *o, int64_t spec, int64_t k_in)
+{
+    return o->shares ? llround(o->shares[spec] * (double)k_in) : 0;
+}
+
 static sw_code measure(record *r, float *values, const float *w, const inputs *in,
                        const sw_sensitivity_options *o, sw_err *err)
 {
@@ -114,15 +117,17 @@ static sw_code measure(record *r, float *values, const float *w, const inputs *i
                           .n_threads = o->n_threads};
     bool is_rounding = !o->algo->needs_statistics;
     float *sample = NULL;
-    sw_code rc = try_spec(&r->error, values, &p, in, is_rounding, err);
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
+    p.spec.n_outliers = kept_by(o, o->probe, p.k_in);
+    if ((rc = try_spec(&r->error, values, &p, in, is_rounding, err)) != SW_OK) return rc;
     rc = SW_MEM_GET(&sample, SAMPLE_ROWS * p.k_in, "sampled rows", err);
     if (rc != SW_OK) return rc;
     p.n_out = sample_rows(sample, w, p.n_out, p.k_in);
     p.w = sample;
     for (int64_t s = 0; s < o->n_specs && rc == SW_OK; s++) {
         p.spec = o->specs[s];
+        p.spec.n_outliers = kept_by(o, s, p.k_in);
         r->errors[s] = (double)INFINITY;
         if (p.spec.group_elems && p.k_in % p.spec.group_elems) continue;
         rc = try_spec(&r->errors[s], NULL, &p, in, is_rounding, err);

@@ -16,6 +16,7 @@
 typedef struct sw_sensitivity_options {
     const sw_algo *algo;   /* rounding is measured for one without statistics, else GPTQ */
     const sw_qspec *specs; /* [n_specs] schemes to try; a group size may divide some linears only */
+    const double *shares;  /* [n_specs] of the inputs that each keeps as outliers; NULL: none */
     int64_t n_specs, probe; /* the scheme whose divergence is measured: must fit every linear */
     double damp;
     const sw_zpack *stats; /* NULL, or stats.h: `calib` is then for the divergence alone */

@@ -66,7 +66,12 @@ static sw_code store_int(const parser *p, const sw_opt *row, const char *what, c
 
 static sw_code store_real(const parser *p, const sw_opt *row, const char *what, const char *value)
 {
-    return sw_opt_real(field_of(p, row), value, row->min, row->max, what, p->err);
+    double *field = field_of(p, row);
+
+    if (!row->word || strcmp(row->word, value) != 0)
+        return sw_opt_real(field, value, row->min, row->max, what, p->err);
+    *field = SW_OPT_WORD;
+    return SW_OK;
 }
 
 static sw_code store_size(const parser *p, const sw_opt *row, const char *what, const char *value)

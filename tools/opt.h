@@ -45,7 +45,9 @@ typedef struct sw_opt {
     double min, max;       /* INT and REAL */
     int set_to;            /* FLAG */
     sw_opt_choice_fn choices;
+    const char *word;      /* REAL: taken as well, and stands for SW_OPT_WORD; or NULL */
 } sw_opt;
+#define SW_OPT_WORD (-1.0)
 
 /* Words that are not options. */
 typedef struct sw_opt_args {

@@ -76,8 +76,9 @@ void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
     (void)printf("fused       groups are whole and alike\n"); /* else preparing has refused it */
     print_speed(&plan->device);
     print_speed(&plan->here);
-    if (job->o->target_bits > 0)
-        (void)printf("note        --target-bits measures before it chooses; shown without it\n");
+    if (sw_quantize_chooser(job->o))
+        (void)printf("note        %s measures before it chooses; shown without it\n",
+                     sw_quantize_chooser(job->o));
 }
 
 static bool number(cJSON *o, const char *key, double v)

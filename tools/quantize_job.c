@@ -157,24 +157,41 @@ static sw_code check_rest(const job *j, sw_err *err)
     return rc;
 }
 
+static bool chooses_outliers(const quantize_options *o)
+{
+    return o->outliers < 0; /* auto */
+}
+
+static double shared_outliers(const quantize_options *o)
+{
+    return chooses_outliers(o) ? 0 : o->outliers;
+}
+
+const char *sw_quantize_chooser(const sw_quantize_options *o)
+{
+    return o->target_bits > 0 ? "--target-bits" : chooses_outliers(o) ? "--outliers auto" : NULL;
+}
+
 static sw_code select_linears(job *j, sw_err *err)
 {
     sw_selection_request request = {.spec = &j->settings.quant.spec, .ignore = &j->o->ignore,
                                     .overrides = j->recipe.overrides,
                                     .n_overrides = j->recipe.n_overrides,
-                                    .outlier_share = j->o->outliers};
+                                    .outlier_share = shared_outliers(j->o)};
 
     return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
 }
 
-/* --target-bits: measure what each linear loses, and let each have what it needs. */
+/* --target-bits, --outliers auto: measure what each linear loses, and let each have what it
+ * needs. */
 static sw_code choose_specs(job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
     const sw_quant_options *q = &j->settings.quant;
     sw_target_request request = {
         .bits = o->target_bits, .spec = &q->spec, .keep_group = o->group_size != NULL,
-        .keep_symmetry = o->symmetry != 0, .dialect = j->dialect, .algo = q->algo,
+        .keep_symmetry = o->symmetry != 0, .outlier_share = shared_outliers(o),
+        .chooses_outliers = chooses_outliers(o), .dialect = j->dialect, .algo = q->algo,
         .calib = j->stats ? &j->lead.calib : &j->calibration.calib, .stats = j->stats,
         .damp = q->damp, .source = q->source, .n_threads = q->n_threads};
     sw_target_outcome outcome;
@@ -183,6 +200,7 @@ static sw_code choose_specs(job *j, sw_err *err)
 
     if (rc != SW_OK) return rc;
     j->settings.target_bits = o->target_bits;
+    j->settings.has_chosen_outliers = chooses_outliers(o);
     j->settings.predicted_kl = outcome.loss;
     sw_progress_note(j->progress, "%.3f bits per weight; predicted divergence %.4f nats per token "
                      "before refinement", outcome.bits, outcome.loss);
@@ -216,8 +234,9 @@ static sw_code check_data(const job *j, sw_err *err)
     if (sw_quantize_job_needs_data(j))
         return SW_FAIL(err, SW_E_USAGE, "scheme %s needs calibration text: --calib FILE",
                        o->scheme);
-    if (o->target_bits > 0)
-        return SW_FAIL(err, SW_E_USAGE, "--target-bits needs calibration text: --calib FILE");
+    if (sw_quantize_chooser(o))
+        return SW_FAIL(err, SW_E_USAGE, "%s needs calibration text: --calib FILE",
+                       sw_quantize_chooser(o));
     return SW_OK;
 }
 
@@ -232,15 +251,14 @@ static sw_code check_target(const job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
     const sw_qspec *spec = &j->settings.quant.spec;
+    const char *chooser = sw_quantize_chooser(o);
 
-    if (!(o->target_bits > 0)) return SW_OK;
-    if (o->outliers > 0)
-        return SW_FAIL(err, SW_E_USAGE, "--target-bits weighs no outliers; give one of the two");
-    if (o->bits)
+    if (!chooser) return SW_OK;
+    if (o->target_bits > 0 && o->bits)
         return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses the widths; leave --bits out");
     if (spec->num->kind != SW_NUM_INT || spec->act.scope != SW_ACT_NONE)
-        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses among integer weights; scheme %s "
-                       "is another kind", o->scheme);
+        return SW_FAIL(err, SW_E_USAGE, "%s chooses among integer weights; scheme %s is another "
+                       "kind", chooser, o->scheme);
     return SW_OK;
 }
 
@@ -300,11 +318,11 @@ static sw_code open_stats(job *j, sw_err *err)
     if (rc == SW_OK && algo->transform)
         rc = sw_stats_windows_read(&j->windows, j->stats, &j->source.model, SW_STATS_PROBES,
                                    algo->name, err);
-    if (rc != SW_OK || !(j->o->target_bits > 0)) return rc;
+    if (rc != SW_OK || !sw_quantize_chooser(j->o)) return rc;
     rc = sw_stats_check_experts(j->stats, &j->source.model, SW_EXPERTS_ROUTED, err);
     if (rc == SW_OK)
         rc = sw_stats_windows_read(&j->lead, j->stats, &j->source.model, SW_STATS_LEAD,
-                                   "--target-bits", err);
+                                   sw_quantize_chooser(j->o), err);
     return rc;
 }
 
@@ -314,7 +332,7 @@ static sw_code open_data(job *j, sw_err *err)
     const quantize_options *o = j->o;
     sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed};
 
-    if (!sw_quantize_job_needs_data(j) && !(o->target_bits > 0)) {
+    if (!sw_quantize_job_needs_data(j) && !sw_quantize_chooser(o)) {
         if (o->calib.n || o->stats)
             sw_progress_note(j->progress, "method %s needs no calibration; --%s is not read",
                              o->method, o->stats ? "stats" : "calib");
@@ -343,7 +361,7 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     if ((rc = open_data(j, err)) != SW_OK) return rc;
     if ((rc = bound_memory(j, err)) != SW_OK) return rc;
     if (j->is_dry) return SW_OK;
-    if (o->target_bits > 0 && (rc = choose_specs(j, err)) != SW_OK) return rc;
+    if (sw_quantize_chooser(o) && (rc = choose_specs(j, err)) != SW_OK) return rc;
     text = j->calibration.calib.n_seqs ? &j->calibration : NULL;
     rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
     if (rc == SW_OK && j->stats)

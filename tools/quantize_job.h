@@ -69,6 +69,8 @@ sw_code sw_quantize_job_options(sw_quantize_job *job, sw_run *run,
 sw_code sw_quantize_job_prepare(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 /* Is there anything to be found out about activations: statistics, or the range of inputs? */
 bool sw_quantize_job_needs_data(const sw_quantize_job *job);
+/* The option, if any, that chooses schemes by measuring what linears lose. */
+const char *sw_quantize_chooser(const sw_quantize_options *o);
 void sw_quantize_job_free(sw_quantize_job *job); /* accepts a zeroed one */
 
 #endif

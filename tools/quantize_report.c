@@ -28,10 +28,9 @@ static bool add_settings(cJSON *root, const sw_quantize_settings *s)
               add_text(o, "scale_dtype", sw_dtype_name(q->spec.scale_dtype));
 
     if (ok && q->has_kv_scales) ok = add_text(o, "kv_cache", "fp8");
-    if (ok && s->target_bits > 0)
-        ok = add_number(o, "target_bits", s->target_bits) &&
-             add_number(o, "predicted_kl", s->predicted_kl);
-
+    if (ok && s->target_bits > 0) ok = add_number(o, "target_bits", s->target_bits);
+    if (ok && s->has_chosen_outliers) ok = add_text(o, "outliers", "auto");
+    if (ok && s->predicted_kl > 0) ok = add_number(o, "predicted_kl", s->predicted_kl);
     if (!ok || !q->algo->needs_statistics) return ok;
     return add_text(o, "act_order", s->order) && add_text(o, "sequential", s->sequential) &&
            add_text(o, "experts", sw_name_of_experts((int)q->experts)) &&

@@ -12,7 +12,8 @@
 typedef struct sw_quantize_settings {
     const char *scheme, *method, *format, *order, *sequential;
     sw_quant_options quant;
-    double target_bits, predicted_kl; /* 0: no --target-bits */
+    double target_bits, predicted_kl; /* 0: no --target-bits; nothing was chosen by measuring */
+    bool has_chosen_outliers;         /* --outliers auto */
     int64_t seed;
 } sw_quantize_settings;
 

@@ -36,8 +36,9 @@ static bool add_real(const writer *w, const char *key, const sw_opt *row)
     double v;
 
     memcpy(&v, w->fields + row->offset, sizeof v);
-    return !memcmp(w->fields + row->offset, w->defaults + row->offset, sizeof v) ||
-           cJSON_AddNumberToObject(w->object, key, v);
+    if (!memcmp(w->fields + row->offset, w->defaults + row->offset, sizeof v)) return true;
+    return row->word && v < 0 ? cJSON_AddStringToObject(w->object, key, row->word) != NULL
+                              : cJSON_AddNumberToObject(w->object, key, v) != NULL;
 }
 
 static bool add_text(const writer *w, const char *key, const sw_opt *row)

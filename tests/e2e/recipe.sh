@@ -81,6 +81,23 @@ for bits in 4.5 3.7; do
     expect 0 '' "$SWAGE" verify --quiet "$OUT" --against "$TOY"
 done
 rm -rf "$OUT"
+
+# --- outliers by what they are worth: alone, within a size, or a share that all of a size keep
+for how in '--outliers auto' '--target-bits 4.8 --outliers auto' '--target-bits 5 --outliers 0.03'; do
+    rm -rf "$OUT" "$T/again"
+    # shellcheck disable=SC2086
+    expect 0 '' target -o "$OUT" $how --threads 1
+    # shellcheck disable=SC2086
+    expect 0 '' target -o "$T/again" $how --threads 3
+    diff -r "$OUT" "$T/again" >/dev/null || fail "$how differs with the threads"
+    expect 0 '' "$SWAGE" verify --quiet "$OUT" --against "$TOY"
+done
+[ "$(grep -c '"outliers": *[1-9]' "$OUT/manifest.json")" -eq 14 ] || fail 'not all with outliers'
+rm -rf "$OUT"
+expect 2 '--outliers auto needs calibration text' \
+    "$SWAGE" quantize --quiet "$TOY" -o "$OUT" --outliers auto --method rtn
+expect 4 'proj: gptq has no place for outlier channels.*swage' \
+    target -o "$OUT" --format gptq --outliers auto
 expect 2 '--target-bits 2: compressed-tensors needs at least 2.*bits per weight' \
     target -o "$OUT" --format compressed-tensors --target-bits 2
 expect 2 '--target-bits 3.5: swage needs at least 4' target -o "$OUT" --target-bits 3.5

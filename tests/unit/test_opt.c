@@ -35,7 +35,7 @@ static const sw_opt table[] = {
     {.name = "count", .letter = 'c', .kind = SW_OPT_INT, .offset = offsetof(fields, count),
      .arg = "N", .min = -5, .max = 10, .help = "h-count"},
     {.name = "rate", .kind = SW_OPT_REAL, .offset = offsetof(fields, rate), .arg = "R", .min = 0,
-     .max = 1, .help = "h-rate"},
+     .max = 1, .help = "h-rate", .word = "auto"},
     {.name = "text", .kind = SW_OPT_TEXT, .offset = offsetof(fields, text), .arg = "T",
      .help = "h-text"},
     {.name = "size", .kind = SW_OPT_SIZE, .offset = offsetof(fields, size), .arg = "S",
@@ -89,6 +89,9 @@ static void test_values_land(void **state)
     assert_int_equal(p.args.n, 2);
     assert_string_equal(p.args.items[0], "a");
     assert_string_equal(p.args.items[1], "b");
+    sw_arena_free(&p.arena);
+    parse(&p, words, "--rate auto");
+    assert_true(p.rc == SW_OK && p.f.rate == SW_OPT_WORD);
     sw_arena_free(&p.arena);
 }
 
