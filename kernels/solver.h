@@ -42,6 +42,13 @@ extern const char *const sw_stage_names[SW_STAGE_COUNT];
 sw_code sw_solver_open(sw_solver **out, sw_gpu *gpu, int64_t work_bytes, sw_err *err) SW_MUST_USE;
 void sw_solver_close(sw_solver *s); /* accepts NULL */
 sw_gpu *sw_solver_gpu(const sw_solver *s);
+/* Enqueue a copy on the device. */
+sw_code sw_solver_copy(sw_solver *s, void *d_to, const void *d_from, int64_t n_bytes,
+                       sw_err *err) SW_MUST_USE;
+/* d_to [n, k] BF16 = rows of d_x, stride elements apart, or d_from [n, k] less these; d_from may be
+ * d_to, or NULL. */
+sw_code sw_solver_keep(sw_solver *s, uint16_t *d_to, const uint16_t *d_from, const void *d_x,
+                       int64_t stride, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
 /* d_to [n] BF16 = d_x, or d_x - d_y; floats. */
 sw_code sw_solver_to_bf16(sw_solver *s, uint16_t *d_to, const float *d_x, const float *d_y,
                           int64_t n, sw_err *err) SW_MUST_USE;
@@ -64,10 +71,12 @@ typedef struct sw_gram {
 sw_code sw_gram_new(sw_gram *out, sw_solver *s, int64_t n_rows, int64_t n_cols, bool is_symmetric,
                     sw_err *err) SW_MUST_USE;
 void sw_gram_free(sw_gram *g, sw_solver *s); /* accepts a zeroed one */
-/* d_a BF16 [n_tokens, n_rows], d_b BF16 [n_tokens, n_cols], dense, the same pointer when symmetric.
+/* d_a BF16 [n_tokens, n_rows] and d_b BF16 [n_tokens, n_cols], rows so many elements apart; the
+ * same pointer when symmetric.
  * Products are exact and summed in float on the tensor cores. */
-sw_code sw_gram_add(sw_gram *g, sw_solver *s, const uint16_t *d_a, const uint16_t *d_b,
-                    int64_t n_tokens, sw_err *err) SW_MUST_USE;
+sw_code sw_gram_add(sw_gram *g, sw_solver *s, const uint16_t *d_a, int64_t a_stride,
+                    const uint16_t *d_b, int64_t b_stride, int64_t n_tokens,
+                    sw_err *err) SW_MUST_USE;
 /* Add what is in float and mirror the upper triangle; more may be added afterwards. */
 sw_code sw_gram_finish(sw_gram *g, sw_solver *s, sw_err *err) SW_MUST_USE;
 /* into += from; both finished. */
@@ -98,6 +107,26 @@ sw_code sw_device_factor_try(bool *is_definite, sw_device_factor *f, sw_solver *
  * factor's diagonal. */
 sw_code sw_device_factor_finish(sw_device_factor *f, sw_solver *s, double lambda,
                                 sw_err *err) SW_MUST_USE;
+
+/* ---- rows in doubles, of a weight's width ---- */
+
+/* How many of n rows to work on at a time when each takes so many bytes. */
+int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes);
+/* d_to [n] doubles = floats of the host. */
+sw_code sw_solver_widen(sw_solver *s, double *d_to, const float *from, int64_t n,
+                        sw_err *err) SW_MUST_USE;
+/* d_out [n, k] = alpha d_a [n, k] d_b [k, k] + beta d_out */
+sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, double alpha, const double *d_a,
+                        const double *d_b, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
+/* d_rows [n, k] <- d_rows inv(H), in place; d_scratch [n, k]. */
+sw_code sw_solver_times_inverse(sw_solver *s, double *d_rows, double *d_scratch,
+                                const sw_device_factor *f, int64_t n, sw_err *err) SW_MUST_USE;
+/* *sum += the inner product of d_a and d_b [n, k], summed in the order of rows. */
+sw_code sw_solver_inner(double *sum, sw_solver *s, const double *d_a, const double *d_b, int64_t n,
+                        int64_t k, sw_err *err) SW_MUST_USE;
+/* d_to [n] += scale * d_from */
+sw_code sw_solver_axpy(sw_solver *s, double *d_to, double scale, const double *d_from, int64_t n,
+                       sw_err *err) SW_MUST_USE;
 
 /* ---- a weight ---- */
 

@@ -33,7 +33,9 @@ typedef struct sw_solve_problem {
     int64_t n_out, k_in;
     sw_qspec spec;
     const sw_factor *factor;    /* NULL when the method needs no statistics */
-    const double *target_shift; /* [n_out, k_in] added to w as the value to aim at, or NULL */
+    const double *target_shift; /* [n_out, k_in] added to w as the value to aim at, on the side
+                                   where the factor is; or NULL */
+    sw_solver *solver;          /* a device for problems without a factor, or NULL */
     int refine_rounds;          /* see refine.h */
     int n_threads;
     const bool *is_exact;       /* [k_in] columns that are kept elsewhere: 0 in w and shift, and

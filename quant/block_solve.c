@@ -102,7 +102,7 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
     const sw_quant_options *o = job->options;
     sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = *spec,
                           .factor = shared->factor, .refine_rounds = o->refine_rounds,
-                          .n_threads = o->n_threads};
+                          .n_threads = o->n_threads, .solver = o->solver};
     sw_solve_report report = {.n_routed = shared->n_routed, .shared_weight = shared->shared_weight};
     sw_qtensor q = {0};
     double *shift = NULL;
@@ -113,7 +113,7 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
     rc = sw_fused_amax(&p.fused_amax, &job->original, job->linears, spec, job->n_linears, i, err);
     if (rc != SW_OK) goto done;
     if (shared->factor && shared->strengths) {
-        rc = SW_MEM_GET(&shift, ref->n_out * ref->k_in, "target shift", err);
+        rc = sw_target_shift_new(&shift, shared->factor, ref->n_out, err);
         if (rc != SW_OK) goto done;
         report.input_strength = shared->strengths[i].input;
         report.residual_strength = shared->strengths[i].residual;
@@ -127,7 +127,7 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
     sw_qtensor_decode(w, &q);
 done:
     sw_qtensor_free(&q);
-    sw_mem_put(shift);
+    sw_target_shift_free(shift, shared->factor);
     return rc;
 }
 
@@ -338,7 +338,7 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
 {
     sw_hessian *hess = &stats->site[site];
     const sw_hessian *held = &stats->held[site];
-    bool with_cross = hess->d && held->n_tokens > 0, can = false;
+    bool with_cross = (hess->d || hess->on_d.d_sum) && held->n_tokens > 0, can = false;
     bool by_expert = is_by_expert(job, site);
     sw_hessian seen = *hess;
     shared_stats shared = {.all = hess, .n_routed = -1};
@@ -351,14 +351,14 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     if (with_cross) {
         rc = SW_MEM_GET(&strengths, job->n_linears, "strengths", err);
         if (rc != SW_OK) goto done;
-        sw_hessian_merge_inputs(hess, held);
+        if ((rc = sw_hessian_merge_inputs(hess, held, err)) != SW_OK) goto done;
     }
     rc = try_factor(&factor, &can, &shared, hess, job->options, group_elems, err);
     if (rc != SW_OK) goto done;
     if (can && with_cross) {
         rc = choose_strengths(strengths, job, site, &factor, &seen, held, err);
         if (rc != SW_OK) goto done;
-        sw_hessian_merge_cross(hess, held);
+        if ((rc = sw_hessian_merge_cross(hess, held, err)) != SW_OK) goto done;
         shared.strengths = strengths;
     }
     if (can) shared.factor = &factor;

@@ -26,17 +26,17 @@ static int by_falling_diagonal(const void *a, const void *b)
     return x->column < y->column ? -1 : 1;
 }
 
-static void rank_columns(column_rank *ranks, const double *h, int64_t k, int64_t from, int64_t to)
+static void rank_columns(column_rank *ranks, const double *diagonal, int64_t from, int64_t to)
 {
     for (int64_t j = from; j < to; j++) {
-        ranks[j].diagonal = h[j * k + j];
+        ranks[j].diagonal = diagonal[j];
         ranks[j].column = (int32_t)j;
     }
     qsort(ranks + from, (size_t)(to - from), sizeof *ranks, by_falling_diagonal);
 }
 
 /* Sort inside each group, then emit the groups by their largest diagonal. */
-static sw_code order_gar(int32_t *perm, column_rank *ranks, const double *h, int64_t k,
+static sw_code order_gar(int32_t *perm, column_rank *ranks, const double *diagonal, int64_t k,
                          int64_t group_elems, sw_err *err)
 {
     int64_t n_groups = sw_ceil_div(k, group_elems), at = 0;
@@ -46,7 +46,7 @@ static sw_code order_gar(int32_t *perm, column_rank *ranks, const double *h, int
     if (rc != SW_OK) return rc;
     for (int64_t g = 0; g < n_groups; g++) {
         int64_t from = g * group_elems, to = sw_min_i64(from + group_elems, k);
-        rank_columns(ranks, h, k, from, to);
+        rank_columns(ranks, diagonal, from, to);
         heads[g].diagonal = ranks[from].diagonal;
         heads[g].column = (int32_t)g;
     }
@@ -59,7 +59,8 @@ static sw_code order_gar(int32_t *perm, column_rank *ranks, const double *h, int
     return SW_OK;
 }
 
-static sw_code choose_order(sw_factor *f, const sw_factor_options *options, sw_err *err)
+static sw_code choose_order(sw_factor *f, const double *diagonal, const sw_factor_options *options,
+                            sw_err *err)
 {
     int64_t k = f->k_in, group = options->group_elems ? options->group_elems : k;
     column_rank *ranks = NULL;
@@ -68,10 +69,10 @@ static sw_code choose_order(sw_factor *f, const sw_factor_options *options, sw_e
     if (rc != SW_OK) return rc;
     for (int64_t j = 0; j < k; j++) f->perm[j] = (int32_t)j;
     if (options->order == SW_ORDER_STATIC) {
-        rank_columns(ranks, f->h, k, 0, k);
+        rank_columns(ranks, diagonal, 0, k);
         for (int64_t j = 0; j < k; j++) f->perm[j] = ranks[j].column;
     } else if (options->order == SW_ORDER_GAR) {
-        rc = order_gar(f->perm, ranks, f->h, k, group, err);
+        rc = order_gar(f->perm, ranks, diagonal, k, group, err);
     }
     sw_mem_put(ranks);
     return rc;
@@ -89,14 +90,26 @@ static void load_reversed(sw_factor *f, double lambda)
     }
 }
 
-static sw_code factorize(sw_factor *f, double mean_diagonal, sw_err *err)
+/* Does H + lambda have a Cholesky factor? */
+static sw_code try_damp(bool *is_definite, sw_factor *f, double lambda, sw_err *err)
 {
     lapack_int k = (lapack_int)f->k_in;
 
+    if (f->solver) return sw_device_factor_try(is_definite, &f->on, f->solver, lambda, err);
+    load_reversed(f, lambda);
+    /* lower by rows is upper by columns: no transposed copy */
+    *is_definite = LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'U', k, f->u, k) == 0;
+    return SW_OK;
+}
+
+static sw_code factorize(sw_factor *f, double mean_diagonal, sw_err *err)
+{
+    bool is_definite = false;
+    sw_code rc;
+
     for (f->n_retries = 0; f->n_retries <= DAMP_RETRIES_MAX; f->n_retries++) {
-        load_reversed(f, f->damp * mean_diagonal);
-        /* lower by rows is upper by columns: no transposed copy */
-        if (LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'U', k, f->u, k) == 0) return SW_OK;
+        rc = try_damp(&is_definite, f, f->damp * mean_diagonal, err);
+        if (rc != SW_OK || is_definite) return rc;
         f->damp = f->damp > 0 ? f->damp * DAMP_GROWTH : 1e-4;
         if (f->damp > DAMP_CEILING) break;
     }
@@ -136,21 +149,61 @@ static sw_code invert(sw_factor *f, sw_err *err)
 }
 
 /* A dead input gets the unit of the others, so that it neither steers nor breaks anything. */
-static double mark_dead(sw_factor *f)
+static double mark_dead(sw_factor *f, double *diagonal)
 {
     int64_t k = f->k_in, n_live = 0;
     double sum = 0, mean;
 
     for (int64_t j = 0; j < k; j++) {
-        f->is_dead[j] = !(f->h[j * k + j] > 0);
+        f->is_dead[j] = !(diagonal[j] > 0);
         f->n_dead += f->is_dead[j];
         n_live += !f->is_dead[j];
-        sum += f->h[j * k + j];
+        sum += diagonal[j];
     }
     mean = n_live ? sum / (double)n_live : 1.0;
     for (int64_t j = 0; j < k; j++)
-        if (f->is_dead[j]) f->h[j * k + j] = mean;
+        if (f->is_dead[j]) diagonal[j] = mean;
     return mean;
+}
+
+static sw_code get_diagonal(double *diagonal, const sw_hessian *hess, sw_err *err)
+{
+    int64_t k = hess->k_in;
+    sw_code rc = SW_OK;
+
+    if (hess->solver) rc = sw_solver_diagonal(diagonal, hess->solver, hess->on_h.d_sum, k, err);
+    for (int64_t j = 0; j < k && !hess->solver; j++) diagonal[j] = hess->h[j * k + j];
+    return rc;
+}
+
+/* H with the diagonal in its place, and room for the factor. */
+static sw_code take_matrices(sw_factor *f, const sw_hessian *hess, const double *diagonal,
+                             sw_err *err)
+{
+    int64_t k = f->k_in;
+    sw_code rc;
+
+    if (hess->solver) {
+        f->solver = hess->solver;
+        return sw_device_factor_new(&f->on, f->solver, hess->on_h.d_sum, diagonal, f->perm, k, err);
+    }
+    if ((rc = SW_MEM_GET(&f->pivot, k, "pivots", err)) != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&f->h, k * k, "damped Hessian", err)) != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&f->u, k * k, "inverse factor", err)) != SW_OK) return rc;
+    memcpy(f->h, hess->h, (size_t)(k * k) * sizeof *f->h);
+    for (int64_t j = 0; j < k; j++) f->h[j * k + j] = diagonal[j];
+    return SW_OK;
+}
+
+static sw_code finish(sw_factor *f, double lambda, sw_err *err)
+{
+    int64_t k = f->k_in;
+    sw_code rc;
+
+    if (f->solver) return sw_device_factor_finish(&f->on, f->solver, lambda, err);
+    if ((rc = invert(f, err)) != SW_OK) return rc;
+    for (int64_t j = 0; j < k; j++) f->h[j * k + j] += lambda;
+    return SW_OK;
 }
 
 sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_options *options,
@@ -159,24 +212,23 @@ sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_op
     int64_t k = hess->k_in;
     sw_factor f = {.k_in = k, .n_tokens = hess->n_tokens, .order = options->order,
                    .damp = options->damp};
-    double mean_diagonal;
+    double *diagonal = NULL, mean_diagonal;
     sw_code rc;
 
+    if ((rc = SW_MEM_GET(&diagonal, k, "diagonal", err)) != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&f.perm, k, "column order", err)) != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&f.is_dead, k, "dead columns", err)) != SW_OK) goto done;
-    if ((rc = SW_MEM_GET(&f.pivot, k, "pivots", err)) != SW_OK) goto done;
-    if ((rc = SW_MEM_GET(&f.h, k * k, "damped Hessian", err)) != SW_OK) goto done;
-    if ((rc = SW_MEM_GET(&f.u, k * k, "inverse factor", err)) != SW_OK) goto done;
-    memcpy(f.h, hess->h, (size_t)(k * k) * sizeof *f.h);
-    mean_diagonal = mark_dead(&f);
-    if ((rc = choose_order(&f, options, err)) != SW_OK) goto done;
+    if ((rc = get_diagonal(diagonal, hess, err)) != SW_OK) goto done;
+    mean_diagonal = mark_dead(&f, diagonal);
+    if ((rc = choose_order(&f, diagonal, options, err)) != SW_OK) goto done;
+    if ((rc = take_matrices(&f, hess, diagonal, err)) != SW_OK) goto done;
     if ((rc = factorize(&f, mean_diagonal, err)) != SW_OK) goto done;
-    if ((rc = invert(&f, err)) != SW_OK) goto done;
-    for (int64_t j = 0; j < k; j++) f.h[j * k + j] += f.damp * mean_diagonal;
+    if ((rc = finish(&f, f.damp * mean_diagonal, err)) != SW_OK) goto done;
     *out = f;
-    return SW_OK;
+    memset(&f, 0, sizeof f);
 done:
     sw_factor_free(&f);
+    sw_mem_put(diagonal);
     return rc;
 }
 
@@ -187,6 +239,7 @@ void sw_factor_free(sw_factor *factor)
     sw_mem_put(factor->pivot);
     sw_mem_put(factor->h);
     sw_mem_put(factor->u);
+    if (factor->solver) sw_device_factor_free(&factor->on, factor->solver);
     memset(factor, 0, sizeof *factor);
 }
 

@@ -34,14 +34,17 @@ typedef struct sw_factor {
     double *h;         /* [k_in, k_in] damped, stored order */
     double *u;         /* [k_in, k_in] upper, perm order, rows scaled to a unit diagonal */
     double *pivot;     /* [k_in] perm order: 1 / U_ii^2, what an error at this step costs */
+    sw_solver *solver; /* NULL, or where h, u and pivot live instead: the last three are NULL */
+    sw_device_factor on;
 } sw_factor;
 
-/* SW_E_FORMAT when no damping up to the mean diagonal makes the matrix definite. */
+/* On the side where the Hessian is. SW_E_FORMAT when no damping up to the mean diagonal makes the
+ * matrix definite. */
 sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_options *options,
                       sw_err *err) SW_MUST_USE;
 void sw_factor_free(sw_factor *factor); /* accepts a zeroed one */
 
-/* rows [n, k_in] <- rows inv(H), in place; scratch [n, k_in]. */
+/* rows [n, k_in] <- rows inv(H), in place; scratch [n, k_in]; of a factor on the host. */
 void sw_factor_times_inverse(double *rows, double *scratch, const sw_factor *factor, int64_t n);
 
 #endif

@@ -21,6 +21,7 @@
 #include "quant/grid.h"
 #include "quant/refine.h"
 #include "quant/row_work.h"
+#include "quant/solve_device.h"
 
 #define ROWS SW_SLAB_ROWS
 #define BLOCK_COLS 128 /* lazy-update block; a multiple of every group size below it */
@@ -115,13 +116,18 @@ static void sweep(gptq_slab *slab, const gptq_job *job, bool refit)
     }
 }
 
+/* Are scales fitted when the sweep reaches their group? */
+static bool refits(const sw_solve_problem *p, int64_t group_elems)
+{
+    return p->factor->order != SW_ORDER_STATIC && group_elems <= BLOCK_COLS;
+}
+
 static sw_code solve_slab(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows,
                           sw_err *err)
 {
     const gptq_job *job = ctx;
     const sw_solve_problem *p = job->p;
-    bool refit = p->factor->order != SW_ORDER_STATIC && job->group_elems <= BLOCK_COLS &&
-                 !job->frame.shared;
+    bool refit = refits(p, job->group_elems) && !job->frame.shared;
     gptq_slab slab;
     sw_code rc = slab_new(&slab, job, err);
 
@@ -157,17 +163,19 @@ sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report 
     sw_code rc;
 
     job.group_elems = p->spec.group_elems ? p->spec.group_elems : k;
+    report->method = "gptq";
+    report->damp = p->factor->damp;
+    report->n_damp_retries = p->factor->n_retries;
+    report->n_dead = p->factor->n_dead;
+    report->n_tokens = p->factor->n_tokens;
+    if (sw_solve_has_device(p))
+        return sw_solve_gptq_device(q, p, refits(p, job.group_elems), report, err);
     rc = sw_frame_new(&job.frame, p->w, p->n_out, k, p->fused_amax, &p->spec, err);
     if (rc != SW_OK) goto done;
     q->global_scale = p->spec.has_global ? job.frame.global : 0.0f;
     if ((rc = SW_MEM_GET(&diagonal, k, "GPTQ weights", err)) != SW_OK) goto done;
     for (int64_t j = 0; j < k; j++) diagonal[j] = p->factor->h[j * k + j];
     job.diagonal = diagonal;
-    report->method = "gptq";
-    report->damp = p->factor->damp;
-    report->n_damp_retries = p->factor->n_retries;
-    report->n_dead = p->factor->n_dead;
-    report->n_tokens = p->factor->n_tokens;
     rc = sw_rows_solve(&sum, solve_slab, &job, p->n_out, p->n_threads, err);
     if (rc == SW_OK) sw_rows_report(report, &sum);
 done:

@@ -38,6 +38,7 @@ typedef struct sw_quant_options {
     const sw_linear_source *source; /* of linears that the checkpoint does not store as floats;
                                        NULL: it stores all so */
     const char *spill_dir;    /* activations live in a file there; NULL: in memory. Same bytes */
+    sw_solver *solver;        /* a device for what it can solve, borrowed; NULL: none */
     int n_threads;
 } sw_quant_options;
 

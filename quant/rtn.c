@@ -2,6 +2,7 @@
 #include "quant/refine.h"
 #include "quant/rounding.h"
 #include "quant/row_work.h"
+#include "quant/solve_device.h"
 
 typedef struct rtn_job {
     const sw_solve_problem *p;
@@ -73,5 +74,7 @@ sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *
                      sw_err *err)
 {
     report->method = "rtn";
+    report->error = report->error_rtn = -1;
+    if (sw_solve_has_device(p)) return sw_solve_rtn_device(q, p, report, err);
     return sw_round_solve(q, p, NULL, report, err);
 }

@@ -7,6 +7,7 @@
 #include "formats/num/act.h"
 #include "quant/kv_scales.h"
 #include "quant/ranges.h"
+#include "quant/streams_device.h"
 
 #define STRETCHES_MIN 8 /* alternate parts of the text for the halves of experts.h */
 #define ALL_TOKENS_PER_INPUT 16 /* rows that a prior is made of, at least */
@@ -42,6 +43,20 @@ static void release(const sw_streams *s, const sw_spill *spill, const float *x, 
     sw_spill_release(spill, x + seq * per_seq, (size_t)(n_seqs * per_seq) * sizeof *x);
 }
 
+/* A chunk of embeddings is in x: where the streams live. */
+static sw_code put_chunk(sw_streams *s, const float *x, int64_t seq, sw_err *err)
+{
+    int64_t n = sw_min_i64(s->chunk_seqs, s->n_seqs - seq) * s->seq_len * s->model->hidden;
+
+    if (s->on) return sw_device_streams_put(s, x, seq, err);
+    if (s->x0) {
+        memcpy(s->x0 + seq * s->seq_len * s->model->hidden, x, (size_t)n * sizeof *x);
+        release(s, &s->spill0, s->x0, seq);
+    }
+    release(s, &s->spill, s->x, seq);
+    return SW_OK;
+}
+
 static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_err *err)
 {
     int64_t per_seq = s->seq_len * s->model->hidden;
@@ -50,13 +65,10 @@ static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_e
 
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         int64_t n_seqs = sw_min_i64(s->chunk_seqs, s->n_seqs - seq);
-        float *x = s->x + seq * per_seq;
+        float *x = s->on ? s->work : s->x + seq * per_seq;
         rc = sw_engine_embed(s->engine, &ends, x, calib->ids + seq * s->seq_len, n_seqs,
                              s->seq_len, 0, err);
-        if (rc == SW_OK && s->x0)
-            memcpy(s->x0 + seq * per_seq, x, (size_t)(n_seqs * per_seq) * sizeof *x);
-        release(s, &s->spill, s->x, seq);
-        if (s->x0) release(s, &s->spill0, s->x0, seq);
+        if (rc == SW_OK) rc = put_chunk(s, x, seq, err);
     }
     sw_lm_free(&ends);
     sw_st_forget(st);
@@ -86,8 +98,36 @@ sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
     return rc;
 }
 
+sw_code sw_streams_new_device(sw_streams *out, const sw_model *model, const sw_st *st,
+                              const sw_calib *calib, bool with_original, sw_solver *solver,
+                              sw_err *err)
+{
+    int64_t chunk_tokens;
+    sw_streams s = {.model = model, .n_seqs = calib->n_seqs, .seq_len = calib->seq_len};
+    sw_code rc;
+
+    s.chunk_seqs = sw_streams_chunk_seqs(calib);
+    chunk_tokens = s.chunk_seqs * calib->seq_len;
+    rc = sw_device_streams_new(&s.on, &s, with_original, solver, err);
+    if (rc == SW_OK) rc = sw_engine_new(&s.engine, model, chunk_tokens, calib->seq_len, 1, err);
+    if (rc == SW_OK)
+        rc = SW_MEM_GET(&s.work, chunk_tokens * model->hidden, "calibration chunk", err);
+    if (rc == SW_OK) rc = embed(&s, st, calib, err);
+    if (rc != SW_OK)
+        sw_streams_free(&s);
+    else
+        *out = s;
+    return rc;
+}
+
+bool sw_streams_have_original(const sw_streams *s)
+{
+    return s->on ? s->on->d_x0 != NULL : s->x0 != NULL;
+}
+
 void sw_streams_free(sw_streams *s)
 {
+    sw_device_streams_free(s->on);
     sw_engine_free(s->engine);
     if (!s->spill.data) sw_mem_put(s->x);
     if (!s->spill0.data) sw_mem_put(s->x0);
@@ -97,17 +137,25 @@ void sw_streams_free(sw_streams *s)
     memset(s, 0, sizeof *s);
 }
 
+/* On the solver's device, or in memory without one. */
+static sw_code new_hessian(sw_hessian *out, sw_solver *solver, int64_t k_in, bool with_cross,
+                           int64_t n_residual, int n_threads, sw_err *err)
+{
+    return solver ? sw_hessian_new_device(out, solver, k_in, with_cross, n_residual, err)
+                  : sw_hessian_new(out, k_in, with_cross, n_residual, n_threads, err);
+}
+
 static sw_code new_site(sw_site_stats *stats, const sw_model *m, int64_t layer, sw_site site,
-                        bool with_cross, int n_threads, sw_err *err)
+                        bool with_cross, sw_solver *solver, int n_threads, sw_err *err)
 {
     int64_t k_in = sw_model_site_width(m, layer, site);
     bool writes = sw_model_site_writes_residual(m, layer, site);
     int64_t n_residual = with_cross && writes ? m->hidden : 0;
     sw_code rc;
 
-    rc = sw_hessian_new(&stats->site[site], k_in, with_cross, n_residual, n_threads, err);
+    rc = new_hessian(&stats->site[site], solver, k_in, with_cross, n_residual, n_threads, err);
     if (rc != SW_OK || !with_cross) return rc;
-    return sw_hessian_new(&stats->held[site], k_in, true, n_residual, n_threads, err);
+    return new_hessian(&stats->held[site], solver, k_in, true, n_residual, n_threads, err);
 }
 
 static sw_code new_expert(sw_expert_stats *x, const sw_model *m, int64_t layer,
@@ -157,11 +205,31 @@ sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t lay
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (!(stats.is_wanted[site] = is_wanted[site])) continue;
         if (site != SW_SITE_DOWN_IN || !is_sparse)
-            rc = new_site(&stats, model, layer, (sw_site)site, with_cross, n_threads, err);
+            rc = new_site(&stats, model, layer, (sw_site)site, with_cross, NULL, n_threads, err);
     }
     if (rc == SW_OK && is_sparse && policy != SW_EXPERTS_COUNT &&
         (is_wanted[SW_SITE_MLP_IN] || is_wanted[SW_SITE_DOWN_IN]))
         rc = new_experts(&stats, model, policy, 0, model->n_experts, n_threads, err);
+    if (rc != SW_OK)
+        sw_site_stats_free(&stats);
+    else
+        *out = stats;
+    return rc;
+}
+
+sw_code sw_site_stats_new_device(sw_site_stats *out, const sw_model *model, int64_t layer,
+                                 const bool is_wanted[SW_SITE_COUNT], bool with_cross,
+                                 sw_solver *solver, sw_err *err)
+{
+    sw_site_stats stats;
+    sw_code rc = SW_OK;
+
+    memset(&stats, 0, sizeof stats);
+    stats.layer = layer;
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (!(stats.is_wanted[site] = is_wanted[site])) continue;
+        rc = new_site(&stats, model, layer, (sw_site)site, with_cross, solver, 1, err);
+    }
     if (rc != SW_OK)
         sw_site_stats_free(&stats);
     else
@@ -205,7 +273,7 @@ sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err)
     sw_code rc = SW_OK;
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
-        if (stats->site[site].h)
+        if (stats->site[site].k_in)
             rc = sw_channels_new(&stats->sizes[site], stats->site[site].k_in, err);
     for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
         sw_expert_site *in = &stats->experts[e].in, *down = &stats->experts[e].down;
@@ -326,7 +394,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const flo
     if (expert >= 0)
         return o->stats->experts ? see_expert(o, site, expert, x, n_tokens, k_in, token_ids, err)
                                  : SW_OK;
-    if (!o->stats->site[site].h) return SW_OK;
+    if (!o->stats->site[site].k_in) return SW_OK;
     if (o->stats->sizes[site].abs_max) sw_channels_add(&o->stats->sizes[site], x, n_tokens);
     if (o->stats->ranges) sw_range_add(&o->stats->ranges[site], x, n_tokens * k_in);
     if (o->has_original && o->x0[site]) {
@@ -359,10 +427,10 @@ static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *sta
     if (width && rc == SW_OK) rc = SW_MEM_GET(&o->rounded, n * width, "rounded inputs", err);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         const sw_hessian *h = &stats->site[site];
-        if (!h->d) continue;
+        if (!h->d && !h->on_d.d_sum) continue;
         o->has_original = true;
         rc = SW_MEM_GET(&o->x0[site], n * h->k_in, "original inputs", err);
-        if (rc == SW_OK && h->r)
+        if (rc == SW_OK && h->n_out_residual)
             rc = SW_MEM_GET(&o->r0[site], n * o->hidden, "original residual", err);
     }
     return rc;
@@ -409,6 +477,7 @@ sw_code sw_streams_visit(sw_streams *s, const sw_block *quantized, const sw_tap 
     sw_site stop_at = (sw_site)0;
     sw_code rc = SW_OK;
 
+    if (s->on) return SW_FAIL(err, SW_E_BUG, "a visit to streams on a card");
     for (int site = 0; site < SW_SITE_COUNT; site++)
         if (is_wanted[site]) stop_at = (sw_site)site;
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs)
@@ -418,7 +487,7 @@ sw_code sw_streams_visit(sw_streams *s, const sw_block *quantized, const sw_tap 
 }
 
 /* Every eighth chunk, or the last one when there are fewer. */
-static bool is_held_chunk(const sw_streams *s, int64_t seq)
+bool sw_streams_is_held(const sw_streams *s, int64_t seq)
 {
     int64_t chunk = seq / s->chunk_seqs, n_chunks = sw_ceil_div(s->n_seqs, s->chunk_seqs);
 
@@ -442,7 +511,7 @@ static bool has_any(const sw_site_stats *stats)
 {
     bool any = stats->experts != NULL;
 
-    for (int site = 0; site < SW_SITE_COUNT; site++) any = any || stats->site[site].h;
+    for (int site = 0; site < SW_SITE_COUNT; site++) any = any || stats->site[site].k_in;
     return any;
 }
 
@@ -456,6 +525,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
     sw_code rc;
 
     if (!has_any(stats)) return SW_OK;
+    if (s->on) return sw_device_streams_observe(s, stats, quantized, original, progress, err);
     if (stats->experts) { /* what they read comes after the router */
         stop_at = SW_SITE_DOWN_IN;
         tap_q.expert_begin = stats->expert_begin;
@@ -470,7 +540,7 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
     if ((rc = observer_new(&o, s, stats, err)) != SW_OK) goto done;
     for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;
-        o.is_held = o.has_original && is_held_chunk(s, seq);
+        o.is_held = o.has_original && sw_streams_is_held(s, seq);
         o.first_token = seq * s->seq_len;
         if (s->x0 && o.has_original &&
             (rc = run_chunk(s, original, s->x0, seq, &tap, stop_at, err)) != SW_OK)
@@ -479,9 +549,9 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
         release(s, &s->spill, s->x, seq);
         if (s->x0) release(s, &s->spill0, s->x0, seq);
     }
-    for (int site = 0; site < SW_SITE_COUNT; site++) {
-        if (stats->site[site].h) sw_hessian_finish(&stats->site[site]);
-        if (stats->held[site].h) sw_hessian_finish(&stats->held[site]);
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
+        if (rc == SW_OK && stats->held[site].k_in) rc = sw_hessian_settle(&stats->held[site], err);
     }
     for (int64_t e = 0; e < stats->n_experts; e++) sw_expert_stats_finish(&stats->experts[e]);
 done:
@@ -504,6 +574,7 @@ sw_code sw_streams_advance(sw_streams *s, const sw_block *quantized, const sw_bl
     sw_half half = to == SW_HALF_ATTENTION ? to : s->ahead;
     sw_code rc;
 
+    if (s->on) return sw_device_streams_advance(s, quantized, original, progress, err);
     for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
         if ((rc = advance_one(s, s->x, quantized, seq, half, err)) != SW_OK) return rc;

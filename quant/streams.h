@@ -16,6 +16,8 @@
 #define SW_STREAM_CHUNK_TOKENS 4096
 #define SW_STREAM_HELD_EVERY 8 /* one chunk in so many is kept back; at least one if there are 2 */
 
+typedef struct sw_device_streams sw_device_streams; /* streams_device.h */
+
 typedef struct sw_streams {
     const sw_model *model;
     int64_t n_seqs, seq_len, chunk_seqs;
@@ -26,6 +28,8 @@ typedef struct sw_streams {
     float *work;     /* [chunk tokens, hidden] what the engine runs on */
     sw_half ahead;   /* what is left of the present block */
     const uint8_t *parts; /* [n_seqs] what each window is for (probe.h), borrowed, or NULL */
+    sw_device_streams *on; /* NULL, or where the streams live instead of x and x0: they move by
+                              whole blocks there */
 } sw_streams;
 
 /* Embeds the calibration tokens. spill_dir: both streams live in a file there, one chunk of each
@@ -33,6 +37,15 @@ typedef struct sw_streams {
 sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
                        const sw_calib *calib, bool with_original, const char *spill_dir,
                        int n_threads, sw_err *err) SW_MUST_USE;
+/* The same on a card, with blocks run there: for statistics on the same solver, of linears whose
+ * inputs stay floats; visits are not for these. SW_E_UNSUPPORTED, SW_E_NOMEM: the model is not for
+ * this card, and nothing was done. */
+sw_code sw_streams_new_device(sw_streams *out, const sw_model *model, const sw_st *st,
+                              const sw_calib *calib, bool with_original, sw_solver *solver,
+                              sw_err *err) SW_MUST_USE;
+bool sw_streams_have_original(const sw_streams *s);
+/* Is the chunk that begins with sequence `seq` kept back? */
+bool sw_streams_is_held(const sw_streams *s, int64_t seq);
 /* Whole sequences of one chunk: no more than there are, and at least one. */
 int64_t sw_streams_chunk_seqs(const sw_calib *calib);
 /* false: too few tokens for any to be kept back, so that no cross term will be used. */
@@ -61,6 +74,10 @@ typedef struct sw_site_stats {
 sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], bool with_cross, sw_experts policy,
                           int n_threads, sw_err *err) SW_MUST_USE;
+/* The same without experts, on a device: for layers that are not sparse, or sites that are not. */
+sw_code sw_site_stats_new_device(sw_site_stats *out, const sw_model *model, int64_t layer,
+                                 const bool is_wanted[SW_SITE_COUNT], bool with_cross,
+                                 sw_solver *solver, sw_err *err) SW_MUST_USE;
 /* Also keep the sizes of every channel, of all sites and experts that have Hessians. */
 sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err) SW_MUST_USE;
 /* The same for experts [begin, end) of a sparse layer, and nothing but them. */

@@ -6,6 +6,7 @@
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "quant/target_device.h"
 
 #define ROWS 64 /* rows are independent: the unit of parallel work */
 
@@ -101,30 +102,48 @@ static sw_strengths minimize(const double q[5], sw_strengths cap)
     return s;
 }
 
+/* The form over all rows, summed chunk by chunk, in the scale of the factor. */
+static sw_code sum_forms(double form[5], target_job *job, int64_t n_out, double scale, sw_err *err)
+{
+    int64_t n_chunks = sw_ceil_div(n_out, ROWS);
+    int n_threads = job->seen->n_threads;
+    double sums[5] = {0};
+    sw_code rc;
+
+    if (job->f->solver) {
+        rc = sw_target_form_device(sums, job->f, job->seen, job->held, job->w, n_out,
+                                   job->with_residual, err);
+        for (int i = 0; i < 5; i++) form[i] = sums[i] * (i < 3 ? scale * scale : scale);
+        return rc;
+    }
+    rc = SW_MEM_GET(&job->scratch, n_threads * job->n_buffers * ROWS * job->f->k_in,
+                    "target search", err);
+    if (rc != SW_OK) goto done;
+    if ((rc = SW_MEM_GET(&job->forms, n_chunks, "target search", err)) != SW_OK) goto done;
+    sw_parallel_for(n_threads, n_out, ROWS, form_chunk, job);
+    for (int64_t c = 0; c < n_chunks; c++)
+        for (int i = 0; i < 5; i++) sums[i] += job->forms[c][i] * (i < 3 ? scale * scale : scale);
+    memcpy(form, sums, sizeof sums);
+done:
+    sw_mem_put(job->scratch);
+    sw_mem_put(job->forms);
+    return rc;
+}
+
 sw_code sw_target_strengths(sw_strengths *out, const sw_factor *factor, const sw_hessian *seen,
                             const sw_hessian *held, const float *w, int64_t n_out,
                             sw_strengths cap, sw_err *err)
 {
-    int64_t n_chunks = sw_ceil_div(n_out, ROWS);
     /* the factor is of all tokens, the cross terms of those seen: bring them to one scale */
     double scale = (double)(seen->n_tokens + held->n_tokens) / (double)seen->n_tokens;
-    double q[5] = {0};
+    double q[5];
     target_job job = {.f = factor, .seen = seen, .held = held, .w = w, .n_buffers = 5};
     sw_code rc;
 
-    job.with_residual = cap.residual > 0 && seen->r && seen->n_out_residual == n_out;
-    rc = SW_MEM_GET(&job.scratch, seen->n_threads * job.n_buffers * ROWS * factor->k_in,
-                    "target search", err);
-    if (rc != SW_OK) goto done;
-    if ((rc = SW_MEM_GET(&job.forms, n_chunks, "target search", err)) != SW_OK) goto done;
-    sw_parallel_for(seen->n_threads, n_out, ROWS, form_chunk, &job);
-    for (int64_t c = 0; c < n_chunks; c++)
-        for (int i = 0; i < 5; i++) q[i] += job.forms[c][i] * (i < 3 ? scale * scale : scale);
+    job.with_residual = cap.residual > 0 && seen->n_out_residual == n_out;
+    if ((rc = sum_forms(q, &job, n_out, scale, err)) != SW_OK) return rc;
     *out = minimize(q, cap);
-done:
-    sw_mem_put(job.scratch);
-    sw_mem_put(job.forms);
-    return rc;
+    return SW_OK;
 }
 
 sw_code sw_target_shift(double *shift, const sw_factor *factor, const sw_hessian *hess,
@@ -132,12 +151,31 @@ sw_code sw_target_shift(double *shift, const sw_factor *factor, const sw_hessian
 {
     target_job job = {.f = factor, .seen = hess, .w = w, .shift = shift, .strengths = strengths,
                       .n_buffers = 1};
-    sw_code rc = SW_MEM_GET(&job.scratch, hess->n_threads * ROWS * factor->k_in, "target shift",
-                            err);
+    sw_code rc;
 
+    job.with_residual = strengths.residual > 0 && hess->n_out_residual == n_out;
+    if (factor->solver)
+        return sw_target_shift_device(shift, factor, hess, w, n_out, strengths, job.with_residual,
+                                      err);
+    rc = SW_MEM_GET(&job.scratch, hess->n_threads * ROWS * factor->k_in, "target shift", err);
     if (rc != SW_OK) return rc;
-    job.with_residual = strengths.residual > 0 && hess->r && hess->n_out_residual == n_out;
     sw_parallel_for(hess->n_threads, n_out, ROWS, shift_chunk, &job);
     sw_mem_put(job.scratch);
     return SW_OK;
+}
+
+sw_code sw_target_shift_new(double **out, const sw_factor *factor, int64_t n_out, sw_err *err)
+{
+    int64_t n = n_out * factor->k_in;
+
+    if (!factor->solver) return SW_MEM_GET(out, n, "target shift", err);
+    return sw_gpu_take((void **)out, sw_solver_gpu(factor->solver), n, (int64_t)sizeof **out,
+                       "target shift", err);
+}
+
+void sw_target_shift_free(double *shift, const sw_factor *factor)
+{
+    if (!shift) return;
+    if (factor->solver) sw_gpu_put(sw_solver_gpu(factor->solver), shift);
+    else sw_mem_put(shift);
 }

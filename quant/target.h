@@ -24,6 +24,10 @@ sw_code sw_target_strengths(sw_strengths *out, const sw_factor *factor, const sw
                             const sw_hessian *held, const float *w, int64_t n_out,
                             sw_strengths cap, sw_err *err) SW_MUST_USE;
 
+/* Room for S on the side where the factor is. */
+sw_code sw_target_shift_new(double **out, const sw_factor *factor, int64_t n_out,
+                            sw_err *err) SW_MUST_USE;
+void sw_target_shift_free(double *shift, const sw_factor *factor); /* accepts NULL */
 /* shift [n_out, k_in] = S for these strengths; terms that `hess` does not hold count as zero. */
 sw_code sw_target_shift(double *shift, const sw_factor *factor, const sw_hessian *hess,
                         const float *w, int64_t n_out, sw_strengths strengths,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "tools/device_opt.h"
 #include "tools/quantize_job.h"
 #include "tools/target_bits.h"
 #include "verify/verify.h"
@@ -237,6 +238,17 @@ static sw_code finish(job *j, sw_run *run, double start_s, sw_err *err)
     return rc;
 }
 
+/* The card that sums and solves, if one is asked for. */
+static sw_code open_device(job *j, sw_err *err)
+{
+    sw_code rc = sw_device_open(&j->gpu, j->o->device, err);
+
+    if (rc != SW_OK || !j->gpu) return rc;
+    sw_progress_note(j->progress, "device: cuda:%d, %s", sw_gpu_about(j->gpu)->index,
+                     sw_gpu_about(j->gpu)->name);
+    return sw_solver_open(&j->settings.quant.solver, j->gpu, 0, err);
+}
+
 static sw_code run_quantize(sw_run *run, sw_err *err)
 {
     struct timespec start;
@@ -249,7 +261,8 @@ static sw_code run_quantize(sw_run *run, sw_err *err)
     if (rc != SW_OK) return rc;
     j->model_dir = run->args[0];
     j->progress = &run->term->progress;
-    if ((rc = sw_quantize_job_prepare(j, err)) == SW_OK && (rc = work(j, err)) != SW_OK)
+    if ((rc = sw_quantize_job_prepare(j, err)) == SW_OK && (rc = open_device(j, err)) == SW_OK &&
+        (rc = work(j, err)) != SW_OK)
         keep_work(j, err);
     if (rc == SW_OK && (rc = read_back(j, err)) == SW_OK)
         rc = finish(j, run, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec, err);
@@ -263,6 +276,7 @@ static const char *const examples[] = {
     "swage quantize MODEL -o OUT --target-bits 3.5 --format gptq_v2 --calib text.txt",
     "swage quantize MODEL -o OUT --recipe recipe.json --calib text.txt",
     "swage quantize MODEL -o OUT --method awq+gptq --calib text.txt",
+    "swage quantize MODEL -o OUT --device cuda --calib text.txt --samples 512",
     "swage quantize MODEL -o OUT --scheme W8A8 --method smoothquant --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W8A16 --method rtn --format compressed-tensors",
     "swage quantize MODEL -o OUT --calib *.txt --group-size 32 --ignore 'layers.0' down_proj",

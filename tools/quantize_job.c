@@ -7,6 +7,7 @@
 
 #include "kernels/engine/lm_open.h"
 #include "quant/scheme.h"
+#include "tools/device_opt.h"
 #include "tools/devices.h"
 #include "tools/names.h"
 #include "tools/needs.h"
@@ -52,6 +53,7 @@ static const char *kv_name(int i)
 
 const sw_opt sw_quantize_rows[] = {
 #include "tools/quantize_rows.def"
+    SW_DEVICE_ROW(sw_quantize_options, device),
     SW_CMD_THREADS_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
@@ -119,6 +121,8 @@ void sw_quantize_job_free(sw_quantize_job *j)
     sw_calibration_free(&j->calibration);
     sw_selection_free(&j->selection);
     sw_checkpoint_close(&j->source);
+    sw_solver_close(j->settings.quant.solver);
+    sw_gpu_close(j->gpu);
 }
 
 /* A quantized source is decoded linear by linear as it is read. */

@@ -6,6 +6,7 @@
 #ifndef SW_TOOLS_QUANTIZE_JOB_H
 #define SW_TOOLS_QUANTIZE_JOB_H
 
+#include "kernels/gpu.h"
 #include "tools/cmd.h"
 #include "tools/quantize_report.h"
 #include "tools/recipe.h"
@@ -15,7 +16,7 @@
 typedef struct sw_quantize_options {
     sw_cmd_common common;
     const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
-        *recipe, *experts, *stats, *kv_cache;
+        *recipe, *experts, *stats, *kv_cache, *device;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
     double damp, target_bits, outliers;
@@ -56,6 +57,7 @@ typedef struct sw_quantize_job {
     sw_stats_windows windows, lead; /* of them: what transforms, what --target-bits tries on */
     sw_quantize_report report;
     sw_ckpt_writer *writer;
+    sw_gpu *gpu; /* NULL: everything on the CPU */
     const sw_progress *progress;
     bool is_dry;
 } sw_quantize_job;

@@ -90,6 +90,7 @@ static sw_code op_linear(sw_gpu_run *run, const sw_op *op, sw_err *err)
 
     if (is_made_already(run->block, op->slot)) return SW_OK;
     if ((rc = input_of(&x, run, op, err)) != SW_OK ||
+        (run->tap && (rc = flush(run, err)) != SW_OK) || /* taps may read the residual stream */
         (rc = sw_gpu_run_reach(run, op->site, x, w->k_in, err)) != SW_OK || run->has_stopped ||
         (rc = settle(run, op->dst, err)) != SW_OK)
         return rc;

@@ -61,8 +61,8 @@ static sw_code flush(sw_gram *g, sw_solver *s, sw_err *err)
 }
 
 /* part += a^T b for tokens of one chunk. */
-static sw_code add_chunk(sw_gram *g, sw_solver *s, const uint16_t *d_a, const uint16_t *d_b,
-                         int64_t n_tokens, sw_err *err)
+static sw_code add_chunk(sw_gram *g, sw_solver *s, const uint16_t *d_a, int64_t a_stride,
+                         const uint16_t *d_b, int64_t b_stride, int64_t n_tokens, sw_err *err)
 {
     float one = 1.0f, beta = g->n_part ? 1.0f : 0.0f;
     int64_t step = g->strip_rows;
@@ -72,7 +72,7 @@ static sw_code add_chunk(sw_gram *g, sw_solver *s, const uint16_t *d_a, const ui
         int64_t from = g->is_symmetric ? row : 0, n = at_most(step, g->n_rows - row);
         LIB(s->libs.cublasGemmEx_64_fn(
             s->blas, CUBLAS_OP_N, CUBLAS_OP_T, g->n_cols - from, n, n_tokens,
-            &one, d_b + from, CUDA_R_16BF, g->n_cols, d_a + row, CUDA_R_16BF, g->n_rows,
+            &one, d_b + from, CUDA_R_16BF, b_stride, d_a + row, CUDA_R_16BF, a_stride,
             &beta, g->d_part + row * g->n_cols + from, CUDA_R_32F, g->n_cols,
             CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     }
@@ -81,14 +81,15 @@ done:
     return rc;
 }
 
-extern "C" sw_code sw_gram_add(sw_gram *g, sw_solver *s, const uint16_t *d_a, const uint16_t *d_b,
-                               int64_t n_tokens, sw_err *err)
+extern "C" sw_code sw_gram_add(sw_gram *g, sw_solver *s, const uint16_t *d_a, int64_t a_stride,
+                               const uint16_t *d_b, int64_t b_stride, int64_t n_tokens,
+                               sw_err *err)
 {
     sw_code rc = SW_OK;
 
     for (int64_t at = 0; at < n_tokens && rc == SW_OK;) {
         int64_t n = at_most(SW_GRAM_CHUNK_TOKENS - g->n_part, n_tokens - at);
-        rc = add_chunk(g, s, d_a + at * g->n_rows, d_b + at * g->n_cols, n, err);
+        rc = add_chunk(g, s, d_a + at * a_stride, a_stride, d_b + at * b_stride, b_stride, n, err);
         if (rc == SW_OK && g->n_part == SW_GRAM_CHUNK_TOKENS) rc = flush(g, s, err);
         at += n;
     }
@@ -184,4 +185,36 @@ extern "C" sw_code sw_solver_to_bf16(sw_solver *s, uint16_t *d_to, const float *
     swk_solver_to_bf16<<<blocks_for(n, 256 * 8), 256, 0, s->stream>>>((__nv_bfloat16 *)d_to, d_x,
                                                                      d_y, n);
     return launched("swk_solver_to_bf16", err);
+}
+
+extern "C" sw_code sw_solver_copy(sw_solver *s, void *d_to, const void *d_from, int64_t n_bytes,
+                                  sw_err *err)
+{
+    return sw_gpu_check((int)cudaMemcpyAsync(d_to, d_from, (size_t)n_bytes,
+                                             cudaMemcpyDeviceToDevice, s->stream),
+                        "a copy on the device", err);
+}
+
+/* grid (rows, columns / 1024), 256 threads. */
+__global__ void swk_solver_keep(__nv_bfloat16 *to, const __nv_bfloat16 *from,
+                                const __nv_bfloat16 *x, int64_t stride, int64_t k)
+{
+    int64_t row = blockIdx.x, begin = (int64_t)blockIdx.y * 1024;
+
+    for (int64_t c = begin + threadIdx.x; c < begin + 1024 && c < k; c += 256) {
+        float v = __bfloat162float(x[row * stride + c]);
+        if (from) v = __fsub_rn(__bfloat162float(from[row * k + c]), v);
+        to[row * k + c] = __float2bfloat16_rn(v);
+    }
+}
+
+extern "C" sw_code sw_solver_keep(sw_solver *s, uint16_t *d_to, const uint16_t *d_from,
+                                  const void *d_x, int64_t stride, int64_t n, int64_t k,
+                                  sw_err *err)
+{
+    if (n <= 0) return SW_OK;
+    swk_solver_keep<<<dim3((unsigned)n, blocks_for(k, 1024)), 256, 0, s->stream>>>(
+        (__nv_bfloat16 *)d_to, (const __nv_bfloat16 *)d_from, (const __nv_bfloat16 *)d_x, stride,
+        k);
+    return launched("swk_solver_keep", err);
 }

@@ -25,8 +25,8 @@ ABSENT(sw_solver_to_bf16, sw_solver *s, uint16_t *d_to, const float *d_x, const 
        int64_t n)
 ABSENT(sw_gram_new, sw_gram *out, sw_solver *s, int64_t n_rows, int64_t n_cols, bool is_symmetric)
 void sw_gram_free(sw_gram *g, sw_solver *s) {}
-ABSENT(sw_gram_add, sw_gram *g, sw_solver *s, const uint16_t *d_a, const uint16_t *d_b,
-       int64_t n_tokens)
+ABSENT(sw_gram_add, sw_gram *g, sw_solver *s, const uint16_t *d_a, int64_t a_stride,
+       const uint16_t *d_b, int64_t b_stride, int64_t n_tokens)
 ABSENT(sw_gram_finish, sw_gram *g, sw_solver *s)
 ABSENT(sw_gram_merge, sw_gram *into, const sw_gram *from, sw_solver *s)
 ABSENT(sw_solver_diagonal, double *diagonal, sw_solver *s, const double *d_h, int64_t k)
@@ -43,3 +43,15 @@ ABSENT(sw_solver_rtn, sw_qtensor *q, sw_device_sums *sums, sw_solver *s,
 ABSENT(sw_solver_pack, uint8_t *d_tiles, void *d_tile_scales, uint8_t *d_tile_zeros, sw_solver *s,
        const sw_qspec *spec, int64_t n_out, int64_t k_in, const uint8_t *d_codes,
        const float *d_scales, const float *d_zeros)
+int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes) { return n; }
+ABSENT(sw_solver_widen, sw_solver *s, double *d_to, const float *from, int64_t n)
+ABSENT(sw_solver_times, sw_solver *s, double *d_out, double beta, double alpha, const double *d_a,
+       const double *d_b, int64_t n, int64_t k)
+ABSENT(sw_solver_times_inverse, sw_solver *s, double *d_rows, double *d_scratch,
+       const sw_device_factor *f, int64_t n)
+ABSENT(sw_solver_inner, double *sum, sw_solver *s, const double *d_a, const double *d_b, int64_t n,
+       int64_t k)
+ABSENT(sw_solver_axpy, sw_solver *s, double *d_to, double scale, const double *d_from, int64_t n)
+ABSENT(sw_solver_copy, sw_solver *s, void *d_to, const void *d_from, int64_t n_bytes)
+ABSENT(sw_solver_keep, sw_solver *s, uint16_t *d_to, const uint16_t *d_from, const void *d_x,
+       int64_t stride, int64_t n, int64_t k)

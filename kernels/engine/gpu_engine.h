@@ -36,7 +36,8 @@ void sw_gpu_block_free(sw_gpu_block *block); /* accepts NULL */
 
 /* As sw_tap, with BF16 rows on the card, `stride` elements apart, valid until the call returns:
  * what is enqueued on the card's stream may read them. Experts are shown with their tokens only:
- * d_token_ids [n_tokens] are rows of the batch. */
+ * d_token_ids [n_tokens] are rows of the batch. The residual stream is in the call's d_x then, for
+ * reading, as sw_tap has it. */
 typedef struct sw_gpu_tap {
     void *self;
     sw_code (*see)(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,

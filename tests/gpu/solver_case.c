@@ -45,7 +45,7 @@ void solver_case_new(solver_case *c, sw_gpu *gpu, sw_solver *solver, int64_t k_i
     MUST(sw_hessian_add(&c->hess, c->x, NULL, NULL, n_tokens, &err));
     sw_hessian_finish(&c->hess);
     MUST(sw_gram_new(&c->gram, solver, k_in, k_in, true, &err));
-    MUST(sw_gram_add(&c->gram, solver, c->d_x, c->d_x, n_tokens, &err));
+    MUST(sw_gram_add(&c->gram, solver, c->d_x, k_in, c->d_x, k_in, n_tokens, &err));
     MUST(sw_gram_finish(&c->gram, solver, &err));
     free(bf16);
 }

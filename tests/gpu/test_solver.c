@@ -12,6 +12,7 @@
 
 #include "formats/base/size.h"
 #include "formats/pack/tiles.h"
+#include "quant/target.h"
 #include "tests/gpu/solver_case.h"
 #include "tests/support/qtensor_gen.h"
 #include "tests/support/random.h"
@@ -85,7 +86,7 @@ static void sums_of_products(void **state)
         for (int64_t a = 0; a < k2; a++)
             if (have[a] != have[a % k * k + a / k]) fail_msg("not symmetric at %lld", (long long)a);
         MUST(sw_gram_new(&pieces, solver, k, k, true, &err));
-        MUST(sw_gram_add(&pieces, solver, c.d_x, c.d_x, n, &err));
+        MUST(sw_gram_add(&pieces, solver, c.d_x, k, c.d_x, k, n, &err));
         MUST(sw_gram_finish(&pieces, solver, &err));
         again = fetch(pieces.d_sum, k2);
         assert_memory_equal(have, again, sizeof *have * (size_t)k2);
@@ -124,7 +125,7 @@ static void sums_of_integers_are_exact(void **state)
     MUST(sw_gram_new(&rest, solver, A, B, false, &err));
     for (int at = 0; at < T; at += 1000) {
         sw_gram *to = at < 3000 ? &whole : &rest;
-        MUST(sw_gram_add(to, solver, d_a + at * A, d_b + at * B, 1000, &err));
+        MUST(sw_gram_add(to, solver, d_a + at * A, A, d_b + at * B, B, 1000, &err));
     }
     MUST(sw_gram_finish(&whole, solver, &err));
     MUST(sw_gram_finish(&rest, solver, &err));
@@ -384,6 +385,97 @@ static void chunks_change_nothing(void **state)
     sw_solver_close(small);
 }
 
+/* lint: long, one story told on both sides */
+/* Sums of inputs, cross terms and residuals on both sides; then, from the same sums, the factor,
+ * the strengths and the shift of the target, and what GPTQ makes of them. */
+static void statistics_and_targets(void **state)
+{
+    enum { K = 200, N = 136, T = 900 };
+    float *x = malloc(4 * T * K), *dx = malloc(4 * T * K), *dr = malloc(4 * T * N);
+    float *w = make_weight(N, K, 77);
+    sw_factor_options options = {SW_ORDER_STATIC, 64, 0.01};
+    sw_strengths cap = {1, 1}, s[2];
+    sw_hessian seen[2] = {{0}}, held[2] = {{0}};
+    sw_factor factor[2] = {{0}};
+    double *shift[2] = {0}, *have;
+    test_rng rng = {31};
+
+    (void)state;
+    for (int i = 0; i < T * K; i++) {
+        x[i] = sw_num_round_to((float)(test_gauss(&rng) * (1 + i % K % 7)), SW_DTYPE_BF16);
+        dx[i] = sw_num_round_to(0.1f * x[i] + (float)(0.05 * test_gauss(&rng)), SW_DTYPE_BF16);
+    }
+    for (int i = 0; i < T * N; i++)
+        dr[i] = sw_num_round_to((float)(0.1 * test_gauss(&rng)) + 0.02f * x[i / N * K + i % N],
+                                SW_DTYPE_BF16);
+    for (int side = 0; side < 2; side++) {
+        sw_hessian *part[] = {&seen[side], &held[side]};
+        for (int i = 0; i < 2; i++) {
+            int at = i ? 700 : 0, n = i ? T - 700 : 700;
+            if (side) MUST(sw_hessian_new_device(part[i], solver, K, true, N, &err));
+            else MUST(sw_hessian_new(part[i], K, true, N, 2, &err));
+            MUST(sw_hessian_add(part[i], x + at * K, dx + at * K, dr + at * N, n, &err));
+            MUST(sw_hessian_settle(part[i], &err));
+        }
+    }
+    for (int i = 0; i < 2; i++) { /* each sum by itself, then the host's on both sides */
+        sw_hessian *host = i ? &held[0] : &seen[0], *device = i ? &held[1] : &seen[1];
+        double *sums[] = {host->h, host->d, host->r};
+        sw_gram *grams[] = {&device->on_h, &device->on_d, &device->on_r};
+        for (int j = 0; j < 3; j++) {
+            int64_t n = (j == 2 ? N : K) * K;
+            have = fetch(grams[j]->d_sum, n);
+            assert_true(distance(have, sums[j], n) < 3e-6);
+            MUST(sw_gpu_upload(gpu, grams[j]->d_sum, sums[j], n * 8, &err));
+            free(have);
+        }
+    }
+    for (int side = 0; side < 2; side++) {
+        sw_hessian before = seen[side];
+        MUST(sw_hessian_merge_inputs(&seen[side], &held[side], &err));
+        MUST(sw_factor_new(&factor[side], &seen[side], &options, &err));
+        MUST(sw_target_strengths(&s[side], &factor[side], &before, &held[side], w, N, cap, &err));
+        MUST(sw_hessian_merge_cross(&seen[side], &held[side], &err));
+        MUST(sw_target_shift_new(&shift[side], &factor[side], N, &err));
+        MUST(sw_target_shift(shift[side], &factor[side], &seen[side], w, N, s[side], &err));
+    }
+    have = fetch(shift[1], N * K);
+    printf("target: strengths %.12g %.12g, CPU %.12g %.12g; shift differs by %.1e\n", s[1].input,
+           s[1].residual, s[0].input, s[0].residual, distance(have, shift[0], N * K));
+    assert_true(s[0].input > 0.05 && s[0].residual > 0.05);
+    assert_true(fabs(s[1].input - s[0].input) < 1e-10);
+    assert_true(fabs(s[1].residual - s[0].residual) < 1e-10);
+    assert_true(distance(have, shift[0], N * K) < 1e-10);
+    assert_memory_equal(factor[0].perm, factor[1].perm, 4 * K);
+    for (int v = 0; v < N_VARIANTS; v++) {
+        sw_qspec spec = spec_of(&variants[v]);
+        sw_qtensor q[2];
+        sw_solve_report report[2] = {{0}};
+        int64_t n_scales;
+        memset(q, 0, sizeof q);
+        for (int side = 0; side < 2; side++) {
+            sw_solve_problem p = {.w = w, .n_out = N, .k_in = K, .spec = spec, .n_threads = 2,
+                                  .factor = &factor[side], .target_shift = shift[side],
+                                  .refine_rounds = 1};
+            MUST(sw_qtensor_alloc(&q[side], &spec, N, K, &err));
+            MUST(sw_gptq_solve(&q[side], &p, &report[side], &err));
+        }
+        assert_true(n_different(&q[0], &q[1], &n_scales) <= N * K / 1000);
+        assert_true(fabs(report[1].error / report[0].error - 1) < 1e-3);
+        assert_true(report[1].damp == report[0].damp && report[1].n_tokens == T);
+        sw_qtensor_free(&q[0]);
+        sw_qtensor_free(&q[1]);
+    }
+    for (int side = 0; side < 2; side++) {
+        sw_target_shift_free(shift[side], &factor[side]);
+        sw_factor_free(&factor[side]);
+        sw_hessian_free(&seen[side]);
+        sw_hessian_free(&held[side]);
+    }
+    free(have), free(x), free(dx), free(dr), free(w);
+}
+
+
 static void packs_the_cpus_bytes(void **state)
 {
     (void)state;
@@ -457,7 +549,8 @@ int main(void)
         cmocka_unit_test(floats_to_bf16), cmocka_unit_test(factors),
         cmocka_unit_test(indefinite_is_told), cmocka_unit_test(plain_rounding_is_the_cpus),
         cmocka_unit_test(gptq_is_the_cpus), cmocka_unit_test(chunks_change_nothing),
-        cmocka_unit_test(packs_the_cpus_bytes), cmocka_unit_test(refuses_what_it_cannot),
+        cmocka_unit_test(statistics_and_targets), cmocka_unit_test(packs_the_cpus_bytes),
+        cmocka_unit_test(refuses_what_it_cannot),
     };
 
     if (sw_gpu_count() == 0) {

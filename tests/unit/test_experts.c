@@ -161,7 +161,8 @@ static void test_the_blend_beats_both(void **state)
             draw_expert(half, &w, 0.5, counts[c], 1);
             sum_rows(&own[0], NULL, 0);
             sum_rows(&own[1], NULL, 0);
-            for (int i = 0; i < 2; i++) sw_hessian_merge_inputs(&own[i], &half[i]);
+            for (int i = 0; i < 2; i++)
+                assert_int_equal(sw_hessian_merge_inputs(&own[i], &half[i], &err), SW_OK);
             assert_int_equal(sw_prior_weight(&d, &w.prior, half, &err), SW_OK);
             sw_expert_blend(half, &w.all, d);
             sw_expert_blend(own, &w.all, 0.0);

@@ -256,7 +256,7 @@ static void test_strengths_follow_signal_only(void **state)
                          SW_OK);
         sw_hessian_finish(&seen);
         sw_hessian_finish(&held);
-        sw_hessian_merge_inputs(&seen, &held);
+        assert_int_equal(sw_hessian_merge_inputs(&seen, &held, &err), SW_OK);
         assert_int_equal(sw_factor_new(&f, &seen, &o, &err), SW_OK);
         seen.n_tokens = 600; /* the cross terms' count; the factor keeps the merged one */
         assert_int_equal(sw_target_strengths(&s, &f, &seen, &held, d->w, OUT, cap, &err), SW_OK);

@@ -1,0 +1,229 @@
+/* streams_device.c - see streams_device.h. */
+#include "quant/streams_device.h"
+
+#include "formats/base/size.h"
+
+static int64_t seqs_at(const sw_streams *s, int64_t seq)
+{
+    return sw_min_i64(s->chunk_seqs, s->n_seqs - seq);
+}
+
+static int64_t row_elems(const sw_streams *s) { return s->seq_len * s->model->hidden; }
+
+static sw_code take(void *out, sw_gpu *gpu, int64_t n, int64_t elem_bytes, sw_err *err)
+{
+    return sw_gpu_take((void **)out, gpu, n, elem_bytes, "calibration streams", err);
+}
+
+sw_code sw_device_streams_new(sw_device_streams **out, const sw_streams *s, bool with_original,
+                              sw_solver *solver, sw_err *err)
+{
+    int64_t n = s->n_seqs * row_elems(s), n_chunk = s->chunk_seqs * row_elems(s);
+    sw_device_streams *on = NULL;
+    sw_code rc = SW_MEM_GET(&on, 1, "calibration streams", err);
+
+    if (rc != SW_OK) return rc;
+    on->solver = solver;
+    on->gpu = sw_solver_gpu(solver);
+    rc = sw_gpu_engine_new(&on->engine, on->gpu, s->model, s->chunk_seqs * s->seq_len, s->seq_len,
+                           err);
+    if (rc == SW_OK)
+        rc = sw_gpu_room(on->gpu, (n * (with_original ? 2 : 1) + n_chunk) * (int64_t)sizeof(float),
+                         "calibration streams", err);
+    if (rc == SW_OK) rc = take(&on->d_x, on->gpu, n, (int64_t)sizeof *on->d_x, err);
+    if (rc == SW_OK && with_original)
+        rc = take(&on->d_x0, on->gpu, n, (int64_t)sizeof *on->d_x0, err);
+    if (rc == SW_OK) rc = take(&on->d_work, on->gpu, n_chunk, (int64_t)sizeof *on->d_work, err);
+    if (rc == SW_OK)
+        *out = on;
+    else
+        sw_device_streams_free(on);
+    return rc;
+}
+
+void sw_device_streams_free(sw_device_streams *on)
+{
+    if (!on) return;
+    sw_gpu_block_free(on->original);
+    sw_gpu_engine_free(on->engine);
+    sw_gpu_put(on->gpu, on->d_x);
+    sw_gpu_put(on->gpu, on->d_x0);
+    sw_gpu_put(on->gpu, on->d_work);
+    sw_mem_put(on);
+}
+
+sw_code sw_device_streams_put(sw_streams *s, const float *x, int64_t seq, sw_err *err)
+{
+    sw_device_streams *on = s->on;
+    int64_t at = seq * row_elems(s), n_bytes = seqs_at(s, seq) * row_elems(s) * 4;
+    sw_code rc = sw_gpu_upload(on->gpu, on->d_x + at, x, n_bytes, err);
+
+    if (rc == SW_OK && on->d_x0)
+        rc = sw_solver_copy(on->solver, on->d_x0 + at, on->d_x + at, n_bytes, err);
+    return rc;
+}
+
+/* What the original model saw in a chunk, kept until the quantized model's turn. */
+typedef struct watcher {
+    const sw_streams *s;
+    sw_site_stats *stats;
+    uint16_t *d_x0[SW_SITE_COUNT]; /* [chunk tokens, k_in]; then x0 - x */
+    float *d_r0[SW_SITE_COUNT];    /* [chunk tokens, hidden], sites that write the residual */
+    uint16_t *d_dr;                /* [chunk tokens, hidden] */
+    bool has_original, is_held;
+} watcher;
+
+static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
+{
+    int64_t n = s->chunk_seqs * s->seq_len, hidden = s->model->hidden;
+    sw_gpu *gpu = s->on->gpu;
+    sw_code rc = SW_OK;
+
+    *o = (watcher){.s = s, .stats = stats};
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        const sw_hessian *h = &stats->site[site];
+        if (!h->on_d.d_sum) continue;
+        o->has_original = true;
+        rc = take(&o->d_x0[site], gpu, n * h->k_in, 2, err);
+        if (rc == SW_OK && h->n_out_residual) rc = take(&o->d_r0[site], gpu, n * hidden, 4, err);
+        if (rc == SW_OK && h->n_out_residual && !o->d_dr)
+            rc = take(&o->d_dr, gpu, n * hidden, 2, err);
+    }
+    return rc;
+}
+
+static void watcher_free(watcher *o)
+{
+    for (int site = 0; site < SW_SITE_COUNT; site++) {
+        sw_gpu_put(o->s->on->gpu, o->d_x0[site]);
+        sw_gpu_put(o->s->on->gpu, o->d_r0[site]);
+    }
+    sw_gpu_put(o->s->on->gpu, o->d_dr);
+}
+
+static sw_code see_original(void *self, sw_site site, int64_t expert, const void *d_x,
+                            int64_t n_tokens, int64_t k_in, int64_t stride,
+                            const int32_t *d_token_ids, sw_err *err)
+{
+    watcher *o = self;
+    const sw_device_streams *on = o->s->on;
+    sw_code rc;
+
+    (void)d_token_ids;
+    if (expert >= 0 || !o->d_x0[site]) return SW_OK;
+    rc = sw_solver_keep(on->solver, o->d_x0[site], NULL, d_x, stride, n_tokens, k_in, err);
+    if (rc != SW_OK || !o->d_r0[site]) return rc;
+    return sw_solver_copy(on->solver, o->d_r0[site], on->d_work, n_tokens * o->s->model->hidden * 4,
+                          err);
+}
+
+static sw_code see_quantized(void *self, sw_site site, int64_t expert, const void *d_x,
+                             int64_t n_tokens, int64_t k_in, int64_t stride,
+                             const int32_t *d_token_ids, sw_err *err)
+{
+    watcher *o = self;
+    const sw_device_streams *on = o->s->on;
+    sw_hessian *h = o->is_held ? &o->stats->held[site] : &o->stats->site[site];
+    uint16_t *d_dr = NULL;
+    sw_code rc = SW_OK;
+
+    (void)d_token_ids;
+    if (expert >= 0 || !h->k_in) return SW_OK;
+    if (o->d_x0[site])
+        rc = sw_solver_keep(on->solver, o->d_x0[site], o->d_x0[site], d_x, stride, n_tokens, k_in,
+                            err);
+    if (rc == SW_OK && o->d_r0[site]) {
+        d_dr = o->d_dr;
+        rc = sw_solver_to_bf16(on->solver, d_dr, o->d_r0[site], on->d_work,
+                               n_tokens * o->s->model->hidden, err);
+    }
+    return rc == SW_OK ? sw_hessian_add_device(h, d_x, stride, o->d_x0[site], d_dr, n_tokens, err)
+                       : rc;
+}
+
+/* A chunk of a stream, copied, up to a site. */
+static sw_code run_copy(sw_streams *s, const sw_gpu_block *block, const float *d_from, int64_t seq,
+                        const sw_gpu_tap *tap, sw_site stop_at, sw_err *err)
+{
+    sw_device_streams *on = s->on;
+    int64_t n_seqs = seqs_at(s, seq);
+    sw_code rc = sw_solver_copy(on->solver, on->d_work, d_from + seq * row_elems(s),
+                                n_seqs * row_elems(s) * 4, err);
+
+    return rc == SW_OK ? sw_gpu_engine_block(on->engine, block, on->d_work, n_seqs, s->seq_len,
+                                             tap, stop_at, err)
+                       : rc;
+}
+
+static sw_code load_original(sw_streams *s, const sw_block *original, sw_err *err)
+{
+    if (s->on->original || !s->on->d_x0) return SW_OK;
+    return sw_gpu_block_load(&s->on->original, s->on->engine, original, err);
+}
+
+static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_gpu_block *quantized,
+                              sw_site stop_at, const sw_progress *progress, sw_err *err)
+{
+    sw_gpu_tap tap = {o, see_original}, tap_q = {o, see_quantized};
+    sw_code rc = SW_OK;
+
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
+        o->is_held = o->has_original && sw_streams_is_held(s, seq);
+        if (o->has_original)
+            rc = run_copy(s, s->on->original, s->on->d_x0, seq, &tap, stop_at, err);
+        if (rc == SW_OK) rc = run_copy(s, quantized, s->on->d_x, seq, &tap_q, stop_at, err);
+    }
+    return rc;
+}
+
+sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
+                                  const sw_block *original, const sw_progress *progress,
+                                  sw_err *err)
+{
+    sw_gpu_block *block = NULL;
+    int stop_at = 0;
+    watcher o;
+    sw_code rc = watcher_new(&o, s, stats, err);
+
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (stats->is_wanted[site]) stop_at = site;
+    if (rc == SW_OK && o.has_original) rc = load_original(s, original, err);
+    if (rc == SW_OK) rc = sw_gpu_block_load(&block, s->on->engine, quantized, err);
+    if (rc == SW_OK) rc = observe_chunks(s, &o, block, (sw_site)stop_at, progress, err);
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
+        if (rc == SW_OK && stats->held[site].k_in) rc = sw_hessian_settle(&stats->held[site], err);
+    }
+    sw_gpu_block_free(block);
+    watcher_free(&o);
+    return rc;
+}
+
+static sw_code advance_one(sw_streams *s, float *d_x, const sw_gpu_block *block, int64_t seq,
+                           sw_err *err)
+{
+    return sw_gpu_engine_block(s->on->engine, block, d_x + seq * row_elems(s), seqs_at(s, seq),
+                               s->seq_len, NULL, (sw_site)SW_RUN_ALL, err);
+}
+
+sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
+                                  const sw_block *original, const sw_progress *progress,
+                                  sw_err *err)
+{
+    sw_device_streams *on = s->on;
+    sw_gpu_block *block = NULL;
+    sw_code rc = load_original(s, original, err);
+
+    if (rc == SW_OK) rc = sw_gpu_block_load(&block, on->engine, quantized, err);
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
+        rc = advance_one(s, on->d_x, block, seq, err);
+        if (rc == SW_OK && on->d_x0) rc = advance_one(s, on->d_x0, on->original, seq, err);
+    }
+    if (rc == SW_OK) rc = sw_gpu_sync(on->gpu, err);
+    sw_gpu_block_free(block);
+    sw_gpu_block_free(on->original);
+    on->original = NULL;
+    return rc;
+}

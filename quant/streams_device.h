@@ -1,0 +1,36 @@
+/* streams_device.h - the streams of streams.h on a card, blocks and all. For streams.c alone.
+ *
+ * Weights of one block at a time come from the host, activations never go back there. A chunk of
+ * tokens is run on a copy, so that observing a site does not move a stream.
+ */
+#ifndef SW_QUANT_STREAMS_DEVICE_H
+#define SW_QUANT_STREAMS_DEVICE_H
+
+#include "kernels/engine/gpu_engine.h"
+#include "quant/streams.h"
+
+struct sw_device_streams {
+    sw_solver *solver;
+    sw_gpu *gpu;
+    sw_gpu_engine *engine;
+    float *d_x, *d_x0;      /* [n_tokens, hidden]; d_x0 NULL without the original */
+    float *d_work;          /* [chunk tokens, hidden] what a chunk runs on */
+    sw_gpu_block *original; /* of the present block, once loaded */
+};
+
+/* Room for the streams and an engine. SW_E_UNSUPPORTED: the card cannot run this architecture. */
+sw_code sw_device_streams_new(sw_device_streams **out, const sw_streams *s, bool with_original,
+                              sw_solver *solver, sw_err *err) SW_MUST_USE;
+void sw_device_streams_free(sw_device_streams *on); /* accepts NULL */
+/* Rows of the embedding, [chunk tokens, hidden], to where sequence `seq` begins. */
+sw_code sw_device_streams_put(sw_streams *s, const float *x, int64_t seq, sw_err *err) SW_MUST_USE;
+/* As sw_streams_observe, into statistics on the same device; inputs stay floats. */
+sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
+                                  const sw_block *original, const sw_progress *progress,
+                                  sw_err *err) SW_MUST_USE;
+/* Both streams to the output of the block. */
+sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
+                                  const sw_block *original, const sw_progress *progress,
+                                  sw_err *err) SW_MUST_USE;
+
+#endif
