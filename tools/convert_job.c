@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/base/parallel.h"
 #include "quant/frame.h"
 #include "tools/requantize.h"
 
@@ -177,22 +178,77 @@ static sw_code weigh(sw_convert_job *job, sw_err *err)
     return SW_OK;
 }
 
+/* Linears side by side; the digest of the source is one more piece of work, the first. */
+typedef struct crew {
+    sw_convert_job *job;
+    sw_ckpt_writer *writer;
+    sw_code *codes; /* [n_linears + 1] */
+    sw_err *errs;
+    int64_t done, total; /* weights */
+    bool has_failed;
+} crew;
+
+static bool may_go_on(crew *c)
+{
+    sw_err ignored = {0};
+    bool ok;
+
+#pragma omp critical(convert_crew)
+    {
+        if (sw_progress_check(c->job->progress, &ignored) != SW_OK) c->has_failed = true;
+        ok = !c->has_failed;
+    }
+    return ok;
+}
+
+static void note_done(crew *c, sw_code rc, int64_t n_weights)
+{
+#pragma omp critical(convert_crew)
+    {
+        c->has_failed = c->has_failed || rc != SW_OK;
+        c->done += n_weights;
+        if (!c->has_failed) sw_progress_step(c->job->progress, "convert", c->done, c->total);
+    }
+}
+
+static void do_piece(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    crew *c = ctx;
+
+    (void)thread;
+    for (int64_t i = begin; i < end && may_go_on(c); i++) {
+        sw_convert_linear *l = i ? &c->job->linears[i - 1] : NULL;
+        c->codes[i] = l ? convert_linear(c->writer, c->job, l, &c->errs[i])
+                        : sw_ckpt_writer_digest(c->writer, &c->errs[i]);
+        note_done(c, c->codes[i], l ? l->ref.n_out * l->ref.k_in : 0);
+    }
+}
+
+static sw_code do_all(sw_convert_job *job, sw_ckpt_writer *writer, sw_err *err)
+{
+    crew c = {.job = job, .writer = writer};
+    int64_t n = job->n_linears + 1;
+    sw_code rc;
+
+    for (int64_t i = 0; i < job->n_linears; i++)
+        c.total += job->linears[i].ref.n_out * job->linears[i].ref.k_in;
+    if ((rc = SW_MEM_GET(&c.codes, n, "results", err)) != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&c.errs, n, "results", err)) == SW_OK)
+        sw_parallel_for(job->options.n_threads, n, 1, do_piece, &c);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        if (c.codes[i] != SW_OK) rc = SW_FAIL(err, c.codes[i], "%s", c.errs[i].text);
+    if (rc == SW_OK) rc = sw_progress_check(job->progress, err);
+    sw_mem_put(c.codes);
+    sw_mem_put(c.errs);
+    return rc;
+}
+
 sw_code sw_convert_run(sw_convert_job *job, sw_err *err)
 {
     sw_ckpt_writer *writer = NULL;
-    int64_t done = 0, total = 0;
     sw_code rc = open_writer(&writer, job, err);
 
-    for (int64_t i = 0; i < job->n_linears; i++)
-        total += job->linears[i].ref.n_out * job->linears[i].ref.k_in;
-    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
-        sw_convert_linear *l = &job->linears[i];
-        sw_progress_step(job->progress, "convert", done, total);
-        if ((rc = sw_progress_check(job->progress, err)) != SW_OK) break;
-        rc = convert_linear(writer, job, l, err);
-        done += l->ref.n_out * l->ref.k_in;
-    }
-    if (rc == SW_OK) sw_progress_step(job->progress, "convert", total, total);
+    if (rc == SW_OK) rc = do_all(job, writer, err);
     if (rc == SW_OK) rc = commit(writer, job, err);
     sw_ckpt_writer_free(writer);
     return rc == SW_OK ? weigh(job, err) : rc;

@@ -9,6 +9,7 @@
 
 #include "formats/base/out_internal.h"
 
+#define WRITE_BEHIND_BYTES ((size_t)1 << 20)
 #define WRITE_CHUNK_BYTES ((size_t)1 << 30) /* below the system's limit for one call */
 
 void sw_path_parent(char out[SW_PATH_BYTES], const char *path)
@@ -123,6 +124,8 @@ sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, si
                         sw_err *err)
 {
     const unsigned char *from = bytes;
+    const uint64_t start = offset;
+    const size_t n_all = n_bytes;
 
     while (n_bytes) {
         size_t part = n_bytes < WRITE_CHUNK_BYTES ? n_bytes : WRITE_CHUNK_BYTES;
@@ -135,6 +138,9 @@ sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, si
         offset += (uint64_t)n;
         n_bytes -= (size_t)n;
     }
+    /* the disk can begin while the next tensor is made; what fails here fails again at the sync */
+    if (n_all >= WRITE_BEHIND_BYTES)
+        (void)sync_file_range(out->fd, (off_t)start, (off_t)n_all, SYNC_FILE_RANGE_WRITE);
     return SW_OK;
 }
 

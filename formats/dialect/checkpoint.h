@@ -91,7 +91,8 @@ sw_code sw_ckpt_writer_end_block(sw_ckpt_writer *w, cJSON *figures, sw_err *err)
 /* free then leaves the work for a later run; OUT.partial, or NULL when nothing is kept. */
 const char *sw_ckpt_writer_leave(sw_ckpt_writer *w);
 
-/* Encode and write one claimed linear, once each, in any order. Checks q first. */
+/* Encode and write one claimed linear, once each, in any order. Checks q first. Without `keep`,
+ * threads may put different linears at a time. */
 sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_qtensor *q,
                            sw_err *err) SW_MUST_USE;
 /* Scales for a cache in e4m3, of every layer once, where qconfig.has_kv_scales. */
@@ -105,6 +106,8 @@ sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const 
 sw_code sw_ckpt_writer_get_changed(bool *is_changed, float *values, int64_t n,
                                    const sw_ckpt_writer *w, const char *tensor_name,
                                    sw_err *err) SW_MUST_USE;
+/* Digest the source for the manifest now, beside the work, instead of at the commit. */
+sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* Copy the unclaimed tensors and side files, write config.json and manifest.json (the caller's
  * object plus "inputs" and "outputs" with the SHA-256 of every file), reconcile the byte count
  * and publish. Consumes neither. */

@@ -456,7 +456,9 @@ static sw_code write_encoded(sw_ckpt_writer *w, const char *module_path, const e
         if ((rc = sw_part_name(name, module_path, e->parts[i].suffix, err)) != SW_OK) return rc;
         rc = sw_st_writer_put(w->st, name, e->data[i], (size_t)e->bytes[i], err);
         if (rc == SW_OK) rc = sw_keeper_note(&w->keeper, name, e->data[i], e->bytes[i], err);
-        if (rc == SW_OK) w->encoded_bytes += e->bytes[i];
+        if (rc != SW_OK) return rc;
+#pragma omp atomic
+        w->encoded_bytes += e->bytes[i];
     }
     return rc;
 }
@@ -538,6 +540,11 @@ static sw_code reconcile(const sw_ckpt_writer *w, sw_err *err)
     return SW_OK;
 }
 
+sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err)
+{
+    return w->sources ? SW_OK : sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);
+}
+
 sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err)
 {
     sw_code rc = SW_OK;
@@ -546,8 +553,7 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
         if (!w->claims[i].is_put)
             return SW_FAIL(err, SW_E_BUG, "%s was declared but never put",
                            w->claims[i].module_path);
-    if (!w->sources)
-        rc = sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);
+    if (rc == SW_OK) rc = sw_ckpt_writer_digest(w, err);
     if (rc != SW_OK) return rc;
     if ((rc = copy_unclaimed(w, err)) != SW_OK || (rc = sw_writer_put_biases(w, err)) != SW_OK ||
         (rc = reconcile(w, err)) != SW_OK ||
