@@ -5,6 +5,7 @@
 #include "formats/base/file.h"
 #include "tools/cmd.h"
 #include "tools/convert_job.h"
+#include "tools/loader_notes.h"
 #include "tools/names.h"
 #include "verify/verify.h"
 
@@ -64,6 +65,7 @@ static sw_code read_back(const sw_convert_job *job, sw_err *err)
     sw_code rc = sw_verify_run(&report, &v, err);
 
     if (rc == SW_OK) rc = sw_report_verdict(&report, err);
+    sw_loader_notes(&report.loaders, job->progress);
     sw_report_free(&report);
     if (rc != SW_OK)
         sw_err_prefix(err, "%s was written, but does not read back", job->options.out_dir);

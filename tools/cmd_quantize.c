@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "tools/device_opt.h"
+#include "tools/loader_notes.h"
 #include "tools/quantize_job.h"
 #include "tools/target_bits.h"
 #include "verify/verify.h"
@@ -198,6 +199,7 @@ static sw_code read_back(const job *j, sw_err *err)
     sw_code rc = sw_verify_run(&report, &v, err);
 
     if (rc == SW_OK) rc = sw_report_verdict(&report, err);
+    sw_loader_notes(&report.loaders, j->progress);
     sw_report_free(&report);
     if (rc != SW_OK) sw_err_prefix(err, "%s was written, but does not read back", j->o->out);
     return rc;

@@ -94,6 +94,7 @@ sw_code sw_report_find(sw_report *report, const char *what, const char *name, sw
 
 void sw_report_free(sw_report *report)
 {
+    sw_loaders_free(&report->loaders);
     sw_arena_free(&report->arena);
     memset(report, 0, sizeof *report);
 }
@@ -217,6 +218,11 @@ static void put_findings(json_out *o, const sw_report *r)
         put_text(&f, "text", r->findings[i].text);
         o->ok = o->ok && f.ok;
     }
+}
+
+static void put_loaders(json_out *o, const sw_report *r)
+{
+    if (o->ok) o->ok = sw_loaders_json(o->at, &r->loaders);
 }
 
 static void put_coverage(json_out *o, const sw_report_coverage *c)
@@ -349,6 +355,7 @@ sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err)
     put_gates(&o, report);
     put_num(&o, "n_findings", (double)report->n_findings);
     put_findings(&o, report);
+    put_loaders(&o, report);
     put_coverage(&o, &report->coverage);
     put_eval(&o, &report->eval);
     put_experts(&o, &report->experts);

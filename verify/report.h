@@ -10,6 +10,7 @@
 #include "formats/base/hash.h"
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
+#include "verify/loaders.h"
 #include "verify/metrics.h"
 
 #define SW_REPORT_VERSION 1
@@ -110,6 +111,7 @@ typedef struct sw_report {
     sw_report_eval eval;
     sw_report_experts experts;
     sw_gate gates[SW_GATE_COUNT];
+    sw_load_findings loaders; /* what engines would refuse or misread; no verdict depends on it */
     const char *note;        /* why a part was not run, or NULL */
     double seconds;
     sw_arena arena;

@@ -157,6 +157,10 @@ static void print_verdict(text_out *o, const sw_report *r)
         print(o, "%-11s %s\n", r->findings[i].what, r->findings[i].text);
     if (r->n_findings > n_shown)
         print(o, "            and %lld more\n", (long long)(r->n_findings - n_shown));
+    for (int64_t i = 0; i < r->loaders.n; i++) {
+        char text[SW_LOAD_TEXT_BYTES];
+        print(o, "loaders     %s\n", sw_load_text(text, &r->loaders.at[i]));
+    }
     for (int i = 0; i < SW_GATE_COUNT; i++) {
         const sw_gate *gate = &r->gates[i];
 

@@ -232,6 +232,20 @@ static bool has_finding(const sw_report *r, const char *what)
     return false;
 }
 
+/* What this program cannot open itself says so by its tensors. */
+static sw_code check_loaders(verifier *v, sw_err *err)
+{
+    sw_checkpoint ckpt;
+    sw_err why = {0};
+    sw_code rc = sw_checkpoint_open(&ckpt, v->checkpoint.dir, &why);
+
+    if (rc == SW_E_NOMEM) return SW_FAIL(err, rc, "%s", why.text);
+    if (rc != SW_OK) return SW_OK;
+    rc = sw_loaders_check(&v->report.loaders, &ckpt, err);
+    sw_checkpoint_close(&ckpt);
+    return rc;
+}
+
 static sw_code judge(verifier *v, sw_err *err)
 {
     const sw_subject *original = v->has_original ? &v->original : NULL;
@@ -255,6 +269,7 @@ static sw_code judge(verifier *v, sw_err *err)
         (rc = sw_report_find(r, "missing", "quantized linears", err, "config.json says %s, but no "
                              "linear is stored quantized", r->dialect)) != SW_OK)
         return rc;
+    if ((rc = check_loaders(v, err)) != SW_OK) return rc;
     if (!v->options->n_texts) return SW_OK;
     if (has_finding(r, "decode") || has_finding(r, "missing")) {
         r->note = "the models were not run: the checkpoint does not decode or is not complete";

@@ -28,14 +28,11 @@ static sw_dtype scale_dtype(sw_dtype model_dtype)
 
 static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
 {
-    sw_code rc = sw_hold_division("mxfp4", spec, k_in, err);
-
     (void)n_out;
-    if (rc != SW_OK) return rc;
-    if (!sw_qspec_same(spec, &the_spec))
+    if (spec->num && !spec->n_outliers && !sw_qspec_same(spec, &the_spec))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "mxfp4: holds e2m1 weights in groups of 32 under "
                        "E8M0 scales, with inputs as they are (MXFP4A16); for others " ELSEWHERE);
-    return SW_OK;
+    return sw_hold_division("mxfp4", spec, k_in, err);
 }
 
 static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,

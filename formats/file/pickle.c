@@ -79,8 +79,8 @@ static sw_code pop_marked(const sw_pk_value **out, int64_t *n, sw_pk_vm *vm)
     if (!vm->n_marks)
         return SW_FAIL(vm->err, SW_E_FORMAT, "the pickle goes back to a mark that it did not set");
     height = vm->marks[--vm->n_marks];
-    *out = vm->stack + height;
     *n = vm->n_stack - height;
+    *out = *n ? vm->stack + height : NULL; /* perhaps there is no stack yet */
     vm->n_stack = height;
     return SW_OK;
 }

@@ -226,7 +226,7 @@ sw_code sw_pt_part_parse(sw_st_part *out, sw_spill *copies, sw_arena *arena, con
         (rc = find_folder(folder, &from.zip, what, err)) != SW_OK ||
         (rc = check_kind(&from.zip, folder, what, err)) != SW_OK)
         goto done;
-    pickle = entry_of(&from.zip, folder, PICKLE + 1);
+    pickle = entry_of(&from.zip, folder, "data.pkl");
     rc = sw_pickle_read(&tensors, &n, arena, pickle->data, (size_t)pickle->size_bytes, what, err);
     if (rc == SW_OK) rc = fill_part(&part, copies, arena, &from, tensors, n, err);
     if (rc == SW_OK) *out = part;

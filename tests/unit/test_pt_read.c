@@ -272,6 +272,7 @@ static void broken_pickles_are_refused(void **state)
         {PICKLE("\x80\x02}}."), SW_E_FORMAT, "behind"},
         {PICKLE("\x80\x02(}."), SW_E_FORMAT, "behind"},
         {PICKLE("\x80\x02]."), SW_E_FORMAT, "no dictionary of tensors"},
+        {PICKLE("\x80\x02(t."), SW_E_FORMAT, "no dictionary of tensors"},
         {PICKLE("\x80\x02u."), SW_E_FORMAT, "mark that it did not set"},
         {PICKLE("\x80\x02s."), SW_E_FORMAT, "not there"},
         {PICKLE("\x80\x02}(K"), SW_E_FORMAT, "ends inside an operation"},
