@@ -15,9 +15,10 @@
 #include "quant/algo.h"
 #include "quant/scheme.h"
 #include "tools/cmd.h"
+#include "tools/conversions.h"
 
 #define COLUMNS_MAX 5
-#define CELL_BYTES 128
+#define CELL_BYTES 192
 
 typedef char cells[COLUMNS_MAX][CELL_BYTES];
 
@@ -87,6 +88,16 @@ static bool format_row(cells out, int i)
     return true;
 }
 
+/* Plain floats are a target for all. */
+static bool conversion_row(cells out, int i)
+{
+    if (!sw_dialects[i]) return false;
+    put(out[0], sw_dialects[i]->name);
+    for (int kind = 0; kind < SW_CONVERSION_COUNT; kind++)
+        sw_conversion_list(out[1 + kind], CELL_BYTES, i, (sw_conversion)kind);
+    return true;
+}
+
 static bool packing_row(cells out, int i)
 {
     if (i >= SW_PACK_COUNT) return false;
@@ -136,6 +147,8 @@ static const listing listings[] = {
     {"methods", {"method", "calibration", "summary"}, method_row},
     {"formats", {"format", "scales (F16 model)", "scales (BF16 model)", "summary"},
      format_row},
+    {"conversions", {"from", "exact to", "exact for some schemes", "rounded again", "never"},
+     conversion_row},
     {"packings", {"packing", "order"}, packing_row},
     {"numbers", {"number", "bits", "codes", "zero when symmetric"}, number_row},
     {"kernels", {"kernel", "operation", "needs", "tolerance"}, kernel_row},
@@ -276,7 +289,7 @@ static const char *const examples[] = {
 
 const sw_cmd sw_cmd_list = {
     .name = "list",
-    .args = "[schemes|methods|formats|packings|numbers|kernels|architectures]",
+    .args = "[schemes|methods|formats|conversions|packings|numbers|kernels|architectures]",
     .summary = "what this build knows: the tables behind everything",
     .options = options,
     .options_bytes = sizeof(list_options),

@@ -8,7 +8,7 @@ fresh=$(mktemp)
 trap 'rm -f "$fresh"' EXIT
 {
     sed '/^<!-- tables: begin/q' README.md
-    for table in schemes methods formats architectures; do
+    for table in schemes methods formats conversions architectures; do
         echo
         "$swage" list $table --markdown
     done

@@ -1,0 +1,57 @@
+/* conversions.c - see conversions.h. */
+#include "tools/conversions.h"
+
+#include <stdio.h>
+
+#include "formats/dialect/lattice.h"
+#include "quant/scheme.h"
+
+#define SIDE 4096 /* a shape that every format takes */
+#define SCHEMES_MAX 64
+
+static bool rounds(const sw_qspec *spec, const sw_dialect *to)
+{
+    sw_qspec all[SCHEMES_MAX], nearest;
+    sw_err ignored = {0};
+    int n = 0;
+
+    for (; n < sw_n_schemes && n < SCHEMES_MAX; n++) all[n] = sw_scheme_spec(&sw_schemes[n]);
+    return sw_lattice_nearest(&nearest, spec, to, all, n, SIDE, SIDE, SW_DTYPE_BF16, &ignored) ==
+           SW_OK;
+}
+
+sw_conversion sw_conversion_of(int from_at, int to_at)
+{
+    const sw_dialect *from = sw_dialects[from_at], *to = sw_dialects[to_at];
+    int n_held = 0, n_exact = 0, n_some = 0, n_rounded = 0;
+
+    for (int i = 0; i < sw_n_schemes; i++) {
+        sw_qspec spec = sw_scheme_spec(&sw_schemes[i]), target;
+        bool is_conditional = false;
+        sw_err ignored = {0};
+        sw_dialect_fit_spec(&spec, from, SW_DTYPE_BF16);
+        if (from->can_hold(&spec, SIDE, SIDE, &ignored) != SW_OK) continue;
+        n_held++;
+        if (sw_lattice_exact(&target, &is_conditional, &spec, to, SIDE, SIDE, &ignored) != SW_OK)
+            n_rounded += rounds(&spec, to);
+        else if (is_conditional)
+            n_some++;
+        else
+            n_exact++;
+    }
+    if (n_exact && n_exact == n_held) return SW_CONVERSION_EXACT;
+    if (n_exact || n_some) return SW_CONVERSION_SOME;
+    return n_rounded ? SW_CONVERSION_REQUANTIZE : SW_CONVERSION_NONE;
+}
+
+void sw_conversion_list(char *text, size_t text_bytes, int from, sw_conversion kind)
+{
+    size_t at = 0;
+
+    (void)snprintf(text, text_bytes, "-");
+    for (int to = 0; sw_dialects[to]; to++) {
+        if (to == from || sw_conversion_of(from, to) != kind || at >= text_bytes) continue;
+        at += (size_t)snprintf(text + at, text_bytes - at, "%s%s", at ? ", " : "",
+                               sw_dialects[to]->name);
+    }
+}
