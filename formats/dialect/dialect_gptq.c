@@ -121,6 +121,18 @@ static sw_code check_symmetric(const sw_qtensor *q, const void *words, int zero_
     return SW_OK;
 }
 
+/* v1: a field of all ones means 2^b to some readers and 0 to others. */
+static sw_code refuse_wrapped(const sw_qtensor *q, int zero_offset, sw_err *err)
+{
+    for (int64_t i = 0; i < q->n_out * q->n_groups; i++)
+        if (q->zeros[i] < zero_offset)
+            return SW_FAIL(err, SW_E_FORMAT, "qzeros hold %d at row %lld, group %lld, which "
+                           "readers of gptq take for 0 or for %d; was it written as gptq_v2?",
+                           q->spec.num->code_max, (long long)(i / q->n_groups),
+                           (long long)(i % q->n_groups), q->spec.num->code_max + 1);
+    return SW_OK;
+}
+
 static sw_code decode(sw_qtensor *q, const void *const parts[], int zero_offset, sw_err *err)
 {
     sw_words at;
@@ -136,7 +148,7 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], int zero_offset,
         sw_words_unpack(q->zeros, parts[PART_QZEROS], &at, zero_offset);
     }
     sw_scales_load(q, parts[PART_SCALES], true);
-    return SW_OK;
+    return q->zeros ? refuse_wrapped(q, zero_offset, err) : SW_OK;
 }
 
 static sw_code v1_encode(void *const parts[], const sw_qtensor *q, sw_err *err)
