@@ -89,14 +89,14 @@ static void gptq_bytes_by_hand(void **state)
     sw_qtensor_free(&q);
 }
 
-static void gptq_v1_fields_are_masked_one_by_one(void **state)
+static void gptq_v1_zero_points_are_read_field_by_field(void **state)
 {
-    /* zeros 0, 5, 8, 15, 1, 2, 3, 4 as a writer of fields modulo 16 stores them: field + 1 must
-     * stay within the field, or the first zero reads as 16 */
-    uint32_t qweight[4 * 32] = {0}, qzeros[4] = {0x3210e74f, 0, 0, 0};
+    /* 1, 5, 8, 15, 1, 2, 3, 4, less one each; then the first as 0, by a writer of fields modulo
+     * 16: readers take that for 0 or for 16 */
+    uint32_t qweight[4 * 32] = {0}, qzeros[4] = {0x3210e740, 0, 0, 0};
     uint16_t scales[32];
     const void *const parts[] = {qweight, qzeros, scales, NULL};
-    static const uint8_t want[] = {0, 5, 8, 15, 1, 2, 3, 4, 1};
+    static const uint8_t want[] = {1, 5, 8, 15, 1, 2, 3, 4, 1};
     sw_qtensor q;
     sw_err err = {0};
 
@@ -106,6 +106,10 @@ static void gptq_v1_fields_are_masked_one_by_one(void **state)
     assert_int_equal(row("gptq")->decode(&q, parts, &err), SW_OK);
     assert_memory_equal(q.zeros, want, sizeof want);
     assert_null(q.g_idx); /* an absent one means k / group */
+    qzeros[0] = 0x3210e74f;
+    assert_int_equal(row("gptq")->decode(&q, parts, &err), SW_E_FORMAT);
+    expect_text(err.text, "qzeros hold 15 at row 0, group 0");
+    expect_text(err.text, "written as gptq_v2");
     sw_qtensor_free(&q);
 }
 
@@ -503,7 +507,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_table_is_complete),
         cmocka_unit_test(gptq_bytes_by_hand),
-        cmocka_unit_test(gptq_v1_fields_are_masked_one_by_one),
+        cmocka_unit_test(gptq_v1_zero_points_are_read_field_by_field),
         cmocka_unit_test(symmetric_zeros_of_the_other_version_are_refused),
         cmocka_unit_test(a_g_idx_beyond_the_groups_is_refused),
         cmocka_unit_test(compressed_tensors_bytes_by_hand),
