@@ -96,7 +96,7 @@ done
 rm -rf "$OUT"
 expect 2 '--outliers auto needs calibration text' \
     "$SWAGE" quantize --quiet "$TOY" -o "$OUT" --outliers auto --method rtn
-expect 4 'proj: gptq has no place for outlier channels.*swage' \
+expect 4 'proj: gptq has no place for outlier channels*swage' \
     target -o "$OUT" --format gptq --outliers auto
 expect 2 '--target-bits 2: compressed-tensors needs at least 2.*bits per weight' \
     target -o "$OUT" --format compressed-tensors --target-bits 2
