@@ -63,7 +63,7 @@ typedef struct sw_gram {
     bool is_symmetric;  /* a is b: only the upper triangle is summed */
     int64_t strip_rows; /* of a symmetric one; the default measured best */
     double *d_sum;      /* [n_rows, n_cols] */
-    float *d_part;      /* the chunk under way */
+    float *d_part;      /* the chunk under way, NULL between finish and add */
     int64_t n_part;     /* tokens in it */
     int64_t n_tokens;   /* in all */
 } sw_gram;

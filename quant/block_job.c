@@ -74,7 +74,7 @@ void sw_block_job_use(sw_block_job *job, int64_t i, float *values)
     sw_weight *slot = sw_block_weight(&job->quantized, ref->slot, ref->expert);
 
     slot->dense = job->values[i] = values;
-    slot->dense_dtype = SW_DTYPE_F32;
+    slot->dense_dtype = job->streams && job->streams->on ? SW_DTYPE_BF16 : SW_DTYPE_F32;
     slot->act = job->specs[i].act;
     slot->input_scale = job->input_scale[ref->site];
 }

@@ -1,7 +1,6 @@
 /* block_solve.c - the solving of a block's linears: what they share, what they aim at, what an
  * expert gets. See block_job.h.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,20 +9,10 @@
 #include "quant/outliers.h"
 #include "quant/ranges.h"
 #include "quant/stats.h"
+#include "quant/weight_rows.h"
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
 #define TOKENS_PER_INPUT_MIN 0.25
-
-static sw_code check_weight(const float *w, int64_t n, sw_err *err)
-{
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(w[i]))
-            return SW_FAIL(err, SW_E_FORMAT,
-                           "element %lld is not finite; repair the checkpoint or leave the tensor "
-                           "out with --ignore",
-                           (long long)i);
-    return SW_OK;
-}
 
 static void scale_range(sw_solve_report *report, const sw_qtensor *q)
 {
@@ -70,18 +59,8 @@ static sw_code load_weight(float **out, const sw_block_job *job, const sw_linear
 {
     const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
                                              ref->expert);
-    int64_t n = ref->n_out * ref->k_in;
-    float *w = NULL;
-    sw_code rc;
 
-    if ((rc = SW_MEM_GET(&w, n, "weight", err)) != SW_OK) return rc;
-    if ((rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err)) == SW_OK)
-        rc = check_weight(w, n, err);
-    if (rc == SW_OK)
-        *out = w;
-    else
-        sw_mem_put(w);
-    return rc;
+    return sw_weight_values(out, dense, ref->n_out, ref->k_in, job->options->n_threads, err);
 }
 
 static sw_code take_input_scale(sw_qtensor *q, const sw_block_job *job, const sw_linear_ref *ref,
@@ -124,7 +103,8 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
     }
     if ((rc = solve(&q, &p, job, shared->why_not, &report, err)) != SW_OK) goto done;
     if ((rc = job->sink->put(job->sink->self, ref, path, &q, &report, err)) != SW_OK) goto done;
-    sw_qtensor_decode(w, &q);
+    if (job->streams && job->streams->on) sw_weight_decode_bf16(w, &q, o->n_threads);
+    else sw_weight_decode(w, &q, o->n_threads);
 done:
     sw_qtensor_free(&q);
     sw_target_shift_free(shift, shared->factor);

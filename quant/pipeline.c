@@ -96,7 +96,7 @@ static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t l
             any = any || wanted[site];
         }
         if (!any) continue;
-        if (step >= SW_SITE_MLP_IN && streams->ahead == SW_HALF_BOTH && !streams->on) {
+        if (step >= SW_SITE_MLP_IN && streams->ahead == SW_HALF_BOTH) {
             if ((rc = put_kv(job, streams, layer, progress, err)) != SW_OK) return rc;
             rc = sw_streams_advance(streams, &job->quantized, mover(job), SW_HALF_ATTENTION,
                                     progress, err);

@@ -574,7 +574,12 @@ sw_code sw_streams_advance(sw_streams *s, const sw_block *quantized, const sw_bl
     sw_half half = to == SW_HALF_ATTENTION ? to : s->ahead;
     sw_code rc;
 
-    if (s->on) return sw_device_streams_advance(s, quantized, original, progress, err);
+    if (s->on) {
+        rc = sw_device_streams_advance(s, quantized, original, half, progress, err);
+        if (rc != SW_OK) return rc;
+        s->ahead = to == SW_HALF_ATTENTION ? SW_HALF_MLP : SW_HALF_BOTH;
+        return SW_OK;
+    }
     for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
         if ((rc = advance_one(s, s->x, quantized, seq, half, err)) != SW_OK) return rc;

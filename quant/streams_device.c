@@ -150,8 +150,8 @@ static sw_code run_copy(sw_streams *s, const sw_gpu_block *block, const float *d
     sw_code rc = sw_solver_copy(on->solver, on->d_work, d_from + seq * row_elems(s),
                                 n_seqs * row_elems(s) * 4, err);
 
-    return rc == SW_OK ? sw_gpu_engine_block(on->engine, block, on->d_work, n_seqs, s->seq_len,
-                                             tap, stop_at, err)
+    return rc == SW_OK ? sw_gpu_engine_half(on->engine, block, on->d_work, n_seqs, s->seq_len,
+                                            s->ahead, tap, stop_at, err)
                        : rc;
 }
 
@@ -201,15 +201,15 @@ sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_
 }
 
 static sw_code advance_one(sw_streams *s, float *d_x, const sw_gpu_block *block, int64_t seq,
-                           sw_err *err)
+                           sw_half half, sw_err *err)
 {
-    return sw_gpu_engine_block(s->on->engine, block, d_x + seq * row_elems(s), seqs_at(s, seq),
-                               s->seq_len, NULL, (sw_site)SW_RUN_ALL, err);
+    return sw_gpu_engine_half(s->on->engine, block, d_x + seq * row_elems(s), seqs_at(s, seq),
+                              s->seq_len, half, NULL, (sw_site)SW_RUN_ALL, err);
 }
 
 sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
-                                  const sw_block *original, const sw_progress *progress,
-                                  sw_err *err)
+                                  const sw_block *original, sw_half half,
+                                  const sw_progress *progress, sw_err *err)
 {
     sw_device_streams *on = s->on;
     sw_gpu_block *block = NULL;
@@ -218,11 +218,12 @@ sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
     if (rc == SW_OK) rc = sw_gpu_block_load(&block, on->engine, quantized, err);
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
-        rc = advance_one(s, on->d_x, block, seq, err);
-        if (rc == SW_OK && on->d_x0) rc = advance_one(s, on->d_x0, on->original, seq, err);
+        rc = advance_one(s, on->d_x, block, seq, half, err);
+        if (rc == SW_OK && on->d_x0) rc = advance_one(s, on->d_x0, on->original, seq, half, err);
     }
     if (rc == SW_OK) rc = sw_gpu_sync(on->gpu, err);
     sw_gpu_block_free(block);
+    if (half == SW_HALF_ATTENTION && rc == SW_OK) return SW_OK;
     sw_gpu_block_free(on->original);
     on->original = NULL;
     return rc;

@@ -28,9 +28,9 @@ sw_code sw_device_streams_put(sw_streams *s, const float *x, int64_t seq, sw_err
 sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                                   const sw_block *original, const sw_progress *progress,
                                   sw_err *err) SW_MUST_USE;
-/* Both streams to the output of the block. */
+/* Both streams through `half` of the block. */
 sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
-                                  const sw_block *original, const sw_progress *progress,
-                                  sw_err *err) SW_MUST_USE;
+                                  const sw_block *original, sw_half half,
+                                  const sw_progress *progress, sw_err *err) SW_MUST_USE;
 
 #endif

@@ -5,8 +5,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "formats/base/size.h"
+
+#define HUGE_BYTES ((size_t)8 << 20)
+#define PAGE_BYTES ((uintptr_t)4096)
+
+/* Zeroing gigabytes page by page costs as much as what is done with them. A wish, no more. */
+static void prefer_huge_pages(void *buffer, size_t size_bytes)
+{
+    uintptr_t from = ((uintptr_t)buffer + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    uintptr_t end = ((uintptr_t)buffer + size_bytes) / PAGE_BYTES * PAGE_BYTES;
+
+    if (size_bytes >= HUGE_BYTES && end > from)
+        (void)madvise((void *)from, (size_t)(end - from), MADV_HUGEPAGE);
+}
 
 sw_code sw_mem_get(void **out, int64_t n_elems, size_t elem_bytes, const char *what, sw_err *err)
 {
@@ -22,6 +36,7 @@ sw_code sw_mem_get(void **out, int64_t n_elems, size_t elem_bytes, const char *w
     if (posix_memalign(&buffer, SW_MEM_ALIGN_BYTES, (size_t)size_bytes) != 0)
         return SW_FAIL(err, SW_E_NOMEM, "%s: no memory for %llu bytes", what,
                        (unsigned long long)size_bytes);
+    prefer_huge_pages(buffer, (size_t)size_bytes);
     memset(buffer, 0, (size_t)size_bytes);
     *out = buffer;
     return SW_OK;

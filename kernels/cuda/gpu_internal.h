@@ -97,6 +97,7 @@ typedef struct sw_gpu_run {
     const sw_gpu_kv *kv;    /* or NULL */
     bool is_decode;         /* one query a sequence against the cache, */
     void *d_decode_scratch; /* which needs this */
+    sw_half half;
     const sw_gpu_tap *tap;
     sw_site stop_at;
     bool is_seen[SW_SITE_COUNT], has_stopped;

@@ -281,9 +281,12 @@ sw_code sw_gpu_run_block(sw_gpu_run *run, sw_err *err)
 {
     int n_ops;
     const sw_op *ops = sw_model_ops(run->e->m, run->block->layer, &n_ops);
+    const int middle = sw_ops_of_attention(ops, n_ops);
+    const int begin = run->half == SW_HALF_MLP ? middle : 0;
+    const int end = run->half == SW_HALF_ATTENTION ? middle : n_ops;
     sw_code rc = SW_OK;
 
-    for (int i = 0; i < n_ops && rc == SW_OK && !run->has_stopped; i++)
+    for (int i = begin; i < end && rc == SW_OK && !run->has_stopped; i++)
         rc = op_table[ops[i].kind](run, &ops[i], err);
     if (rc == SW_OK && !run->has_stopped && !run->keeps_pending) rc = flush(run, err);
     return rc;
@@ -293,8 +296,15 @@ sw_code sw_gpu_engine_block(sw_gpu_engine *e, const sw_gpu_block *block, float *
                             int64_t n_seqs, int64_t seq_len, const sw_gpu_tap *tap,
                             sw_site stop_at, sw_err *err)
 {
+    return sw_gpu_engine_half(e, block, d_x, n_seqs, seq_len, SW_HALF_BOTH, tap, stop_at, err);
+}
+
+sw_code sw_gpu_engine_half(sw_gpu_engine *e, const sw_gpu_block *block, float *d_x, int64_t n_seqs,
+                           int64_t seq_len, sw_half half, const sw_gpu_tap *tap, sw_site stop_at,
+                           sw_err *err)
+{
     sw_gpu_run run = {.e = e, .block = block, .d_x = d_x, .n_seqs = n_seqs, .seq_len = seq_len,
-                      .n_tokens = n_seqs * seq_len, .tap = tap, .stop_at = stop_at};
+                      .n_tokens = n_seqs * seq_len, .half = half, .tap = tap, .stop_at = stop_at};
     sw_code rc;
 
     if (n_seqs < 1 || seq_len < 1 || seq_len > e->max_tokens / n_seqs)

@@ -4,7 +4,7 @@
 #include "kernels/cuda/solver_internal.cuh"
 
 #define BLAS_WORK_BYTES ((int64_t)64 << 20) /* fixed, so that cuBLAS chooses alike in every run */
-#define WORK_BYTES_DEFAULT ((int64_t)16 << 30)
+#define WORK_BYTES_DEFAULT ((int64_t)8 << 30)
 
 const char *const sw_stage_names[SW_STAGE_COUNT] = {"fit", "sweep", "update", "refine", "loss",
                                                     "copy"};

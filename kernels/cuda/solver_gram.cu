@@ -24,7 +24,6 @@ extern "C" sw_code sw_gram_new(sw_gram *out, sw_solver *s, int64_t n_rows, int64
     g.is_symmetric = is_symmetric;
     g.strip_rows = is_symmetric ? STRIP_ROWS : n_rows;
     TRY(SW_SOLVER_TAKE(&g.d_sum, s, n, "Hessian", err));
-    TRY(SW_SOLVER_TAKE(&g.d_part, s, n, "Hessian of a chunk", err));
     CUDA(cudaMemsetAsync(g.d_sum, 0, (size_t)n * sizeof *g.d_sum, s->stream));
     *out = g;
     return SW_OK;
@@ -67,6 +66,9 @@ static sw_code add_chunk(sw_gram *g, sw_solver *s, const uint16_t *d_a, int64_t 
     float one = 1.0f, beta = g->n_part ? 1.0f : 0.0f;
     int64_t step = g->strip_rows;
     sw_code rc = SW_OK;
+
+    if (!g->d_part)
+        TRY(SW_SOLVER_TAKE(&g->d_part, s, g->n_rows * g->n_cols, "Hessian of a chunk", err));
 
     for (int64_t row = 0; row < g->n_rows; row += step) {
         int64_t from = g->is_symmetric ? row : 0, n = at_most(step, g->n_rows - row);
@@ -119,6 +121,8 @@ extern "C" sw_code sw_gram_finish(sw_gram *g, sw_solver *s, sw_err *err)
     unsigned tiles = blocks_for(g->n_rows, 32);
     sw_code rc = flush(g, s, err);
 
+    sw_gpu_put(s->gpu, g->d_part);
+    g->d_part = NULL;
     if (rc != SW_OK || !g->is_symmetric) return rc;
     swk_gram_mirror<<<dim3(tiles, tiles), dim3(32, 8), 0, s->stream>>>(g->d_sum, g->n_rows);
     return launched("swk_gram_mirror", err);

@@ -12,12 +12,13 @@
 
 #define SW_CUBLAS_FNS(X) \
     X(cublasCreate_v2) X(cublasDestroy_v2) X(cublasSetStream_v2) X(cublasSetWorkspace_v2) \
-    X(cublasGemmEx_64) X(cublasDgemm_v2_64) X(cublasDtrmm_v2_64)
+    X(cublasGemmEx_64) X(cublasDgemm_v2_64) X(cublasDtrmm_v2_64) \
+    X(cublasDgemmStridedBatched_64)
 #define SW_CUSOLVER_FNS(X) \
     X(cusolverDnCreate) X(cusolverDnDestroy) X(cusolverDnSetStream) \
     X(cusolverDnCreateParams) X(cusolverDnDestroyParams) \
-    X(cusolverDnXpotrf_bufferSize) X(cusolverDnXpotrf) X(cusolverDnXtrtri_bufferSize) \
-    X(cusolverDnXtrtri) X(cusolverDnDpotrfBatched) X(cusolverDnDpotrsBatched)
+    X(cusolverDnXpotrf_bufferSize) X(cusolverDnXpotrf) X(cusolverDnDpotrfBatched) \
+    X(cusolverDnDpotrsBatched)
 
 typedef struct sw_solver_libs {
     void *blas_file, *lapack_file;

@@ -33,6 +33,15 @@ sw_code sw_gpu_engine_block(sw_gpu_engine *e, const sw_gpu_block *block, float *
     return absent(err);
 }
 
+sw_code sw_gpu_engine_half(sw_gpu_engine *e, const sw_gpu_block *block, float *d_x, int64_t n_seqs,
+                           int64_t seq_len, sw_half half, const sw_gpu_tap *tap, sw_site stop_at,
+                           sw_err *err)
+{
+    (void)e, (void)block, (void)d_x, (void)n_seqs, (void)seq_len, (void)half, (void)tap;
+    (void)stop_at;
+    return absent(err);
+}
+
 int64_t sw_gpu_lm_bytes(const sw_lm *lm)
 {
     (void)lm;

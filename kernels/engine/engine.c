@@ -389,8 +389,7 @@ static sw_code keep_x(sw_run *run, sw_err *err)
     return SW_OK;
 }
 
-/* Ops of the attention half: up to and with the first addition to the residual stream. */
-static int attention_ops(const sw_op *ops, int n_ops)
+int sw_ops_of_attention(const sw_op *ops, int n_ops)
 {
     int i = 0;
 
@@ -404,7 +403,7 @@ static sw_code run_ops(sw_run *run, sw_half half, sw_err *err)
     const sw_op *ops = sw_model_ops(run->e->m, run->block->layer, &n_ops);
     sw_code rc = SW_OK;
 
-    middle = attention_ops(ops, n_ops);
+    middle = sw_ops_of_attention(ops, n_ops);
     for (int i = half == SW_HALF_MLP ? middle : 0;
          i < (half == SW_HALF_ATTENTION ? middle : n_ops) && rc == SW_OK && !run->has_stopped; i++)
         rc = op_table[ops[i].kind](run, &ops[i], err);

@@ -52,6 +52,8 @@ typedef struct sw_run {
     bool is_seen[SW_SITE_COUNT], has_stopped;
 } sw_run;
 
+/* How many ops are the attention half: up to and with the first addition to the residual stream. */
+int sw_ops_of_attention(const sw_op *ops, int n_ops);
 /* Show x [n_tokens, k_in] to the tap once per site; sets has_stopped when the run ends here. */
 sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, int64_t k_in,
                      sw_err *err) SW_MUST_USE;

@@ -50,6 +50,11 @@ sw_code sw_gpu_engine_block(sw_gpu_engine *e, const sw_gpu_block *block, float *
                             int64_t n_seqs, int64_t seq_len, const sw_gpu_tap *tap,
                             sw_site stop_at, sw_err *err) SW_MUST_USE;
 
+/* The same for one half of the block, as sw_engine_half. */
+sw_code sw_gpu_engine_half(sw_gpu_engine *e, const sw_gpu_block *block, float *d_x, int64_t n_seqs,
+                           int64_t seq_len, sw_half half, const sw_gpu_tap *tap, sw_site stop_at,
+                           sw_err *err) SW_MUST_USE;
+
 /* ---- a whole model ---- */
 
 typedef struct sw_gpu_lm sw_gpu_lm;
