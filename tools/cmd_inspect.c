@@ -3,10 +3,12 @@
 
 #include "tools/cmd.h"
 #include "tools/inspection.h"
+#include "tools/tensor_look.h"
 
 typedef struct inspect_options {
     sw_cmd_common common;
     int tensors, values;
+    const char *tensor;
 } inspect_options;
 
 static const sw_opt options[] = {
@@ -14,25 +16,15 @@ static const sw_opt options[] = {
      .set_to = 1, .help = "list every tensor with its dtype and shape"},
     {.name = "values", .kind = SW_OPT_FLAG, .offset = offsetof(inspect_options, values),
      .set_to = 1, .help = "read every float weight and report what is not finite"},
+    {.name = "tensor", .kind = SW_OPT_TEXT, .offset = offsetof(inspect_options, tensor),
+     .arg = "NAME", .help = "a tensor, or a quantized linear: its figures and histograms instead"},
     SW_CMD_COMMON_ROWS,
     {0},
 };
 
-static void describe_scheme(char out[96], const sw_inspection *in)
-{
-    const sw_qspec *spec = &in->qconfig.spec;
-    char group[24] = "per channel";
-
-    if (spec->group_elems)
-        (void)snprintf(group, sizeof group, "group %lld", (long long)spec->group_elems);
-    (void)snprintf(out, 96, "%d bits, %s, %s", spec->num->bits, group,
-                   spec->is_symmetric ? "symmetric" : "with zero points");
-}
-
 static void print_model(const sw_inspection *in)
 {
     const sw_model *m = &in->model;
-    char scheme[96];
 
     if (in->has_model) {
         (void)printf("model      %s (%s), %lld layers, hidden %lld, %lld heads (%lld key/value), "
@@ -44,15 +36,13 @@ static void print_model(const sw_inspection *in)
             (void)printf("experts    %lld, %lld used per token\n", (long long)m->n_experts,
                          (long long)m->n_experts_used);
     }
-    if (in->dialect) {
-        describe_scheme(scheme, in);
-        (void)printf("format     %s: %s; %lld linears quantized\n", in->dialect->name, scheme,
-                     (long long)in->n_quantized);
-    } else if (in->config) {
+    if (in->dialect)
+        (void)printf("format     %s%s%s: %s\n", in->dialect->name, in->version[0] ? " " : "",
+                     in->version, in->dialect->summary);
+    else if (in->config)
         (void)printf("format     %s\n", sw_json_member(in->config, "quantization_config")
                                             ? "quantized, not readable here"
                                             : "dense");
-    }
     if (in->tokenizer_vocab)
         (void)printf("tokenizer  %lld tokens\n", (long long)in->tokenizer_vocab);
 }
@@ -66,6 +56,34 @@ static void print_total(const char *name, const sw_dtype_total *t)
                  bytes);
 }
 
+static void print_groups(const sw_inspection *in)
+{
+    if (!in->n_groups) return;
+    (void)printf("\n%8s %8s %10s  %s\n", "linears", "bits", "bytes", "scheme");
+    for (int64_t i = 0; i < in->n_groups; i++) {
+        const sw_scheme_group *g = &in->groups[i];
+        char text[160], bytes[16];
+        sw_term_bytes(bytes, (double)g->n_bytes);
+        (void)printf("%8lld %8.3f %10s  %s: %s\n", (long long)g->n_linears,
+                     8.0 * (double)g->n_bytes / (double)g->n_weights, bytes,
+                     sw_group_text(text, g), g->leaves);
+    }
+}
+
+static void print_faults(const sw_inspection *in)
+{
+    char text[SW_LOAD_TEXT_BYTES];
+
+    if (in->loaders.n) (void)puts("\nloaders");
+    for (int64_t i = 0; i < in->loaders.n; i++)
+        (void)printf("  %s\n", sw_load_text(text, &in->loaders.at[i]));
+    if (in->n_notes) (void)puts("\nnotes");
+    for (int i = 0; i < in->n_notes; i++) (void)printf("  %s\n", in->notes[i]);
+    (void)printf("\nproblems%s\n", in->n_problems ? "" : "   none");
+    for (int64_t i = 0; i < in->n_problems && i < SW_PROBLEMS_MAX; i++)
+        (void)printf("  %s\n", in->problems[i].text);
+}
+
 static void print_text(const sw_inspection *in, bool with_tensors)
 {
     (void)printf("path       %s\n", in->path);
@@ -76,15 +94,14 @@ static void print_text(const sw_inspection *in, bool with_tensors)
         if (in->by_dtype[d].n_tensors)
             print_total(sw_dtype_name((sw_dtype)d), &in->by_dtype[d]);
     print_total("total", &in->total);
+    print_groups(in);
     if (with_tensors) (void)puts("");
     for (int64_t i = 0; with_tensors && i < sw_st_count(in->st); i++) {
         char text[96];
         sw_view_describe(text, sizeof text, &sw_st_at(in->st, i)->view);
         (void)printf("%-64s %s\n", sw_st_at(in->st, i)->name, text);
     }
-    (void)printf("\nproblems%s\n", in->n_problems ? "" : "   none");
-    for (int64_t i = 0; i < in->n_problems && i < SW_PROBLEMS_MAX; i++)
-        (void)printf("  %s\n", in->problems[i].text);
+    print_faults(in);
 }
 
 static bool add_number(cJSON *object, const char *key, int64_t v)
@@ -115,14 +132,29 @@ static bool add_model(cJSON *object, const sw_inspection *in)
            cJSON_AddBoolToObject(row, "tied_embeddings", m->is_tied);
 }
 
+static bool add_group(cJSON *list, const sw_scheme_group *g)
+{
+    cJSON *row = cJSON_CreateObject();
+    char text[160];
+
+    return row && cJSON_AddItemToArray(list, row) &&
+           cJSON_AddStringToObject(row, "scheme", sw_group_text(text, g)) &&
+           add_number(row, "linears", g->n_linears) && add_number(row, "weights", g->n_weights) &&
+           add_number(row, "bytes", (int64_t)g->n_bytes) &&
+           cJSON_AddStringToObject(row, "of", g->leaves);
+}
+
 static bool add_format(cJSON *object, const sw_inspection *in)
 {
     const sw_qspec *spec = &in->qconfig.spec;
-    cJSON *row;
+    cJSON *row, *list = cJSON_AddArrayToObject(object, "schemes");
 
-    if (!in->dialect) return true;
+    for (int64_t i = 0; list && i < in->n_groups; i++)
+        if (!add_group(list, &in->groups[i])) return false;
+    if (!list || !in->dialect) return list != NULL;
     row = cJSON_AddObjectToObject(object, "quantized");
     return row && cJSON_AddStringToObject(row, "format", in->dialect->name) &&
+           (!in->version[0] || cJSON_AddStringToObject(row, "version", in->version)) &&
            add_number(row, "bits", spec->num->bits) &&
            add_number(row, "group", spec->group_elems) &&
            cJSON_AddBoolToObject(row, "symmetric", spec->is_symmetric) &&
@@ -165,6 +197,19 @@ static bool add_problems(cJSON *object, const sw_inspection *in)
     return list != NULL;
 }
 
+static bool add_notes(cJSON *object, const sw_inspection *in)
+{
+    cJSON *list = cJSON_AddArrayToObject(object, "notes");
+
+    for (int i = 0; list && i < in->n_notes; i++) {
+        cJSON *note = cJSON_CreateString(in->notes[i]);
+        if (note && cJSON_AddItemToArray(list, note)) continue;
+        cJSON_Delete(note);
+        return false;
+    }
+    return list != NULL;
+}
+
 static sw_code print_json(sw_run *run, const sw_inspection *in, bool with_tensors, sw_err *err)
 {
     cJSON *object = NULL, *dtypes;
@@ -180,8 +225,33 @@ static sw_code print_json(sw_run *run, const sw_inspection *in, bool with_tensor
     for (int d = 0; ok && d < SW_DTYPE_COUNT; d++)
         if (in->by_dtype[d].n_tensors)
             ok = add_total(dtypes, sw_dtype_name((sw_dtype)d), &in->by_dtype[d]);
-    ok = ok && (!with_tensors || add_tensors(object, in)) && add_problems(object, in);
+    ok = ok && (!with_tensors || add_tensors(object, in)) &&
+         sw_loaders_json(object, &in->loaders) && add_notes(object, in) &&
+         add_problems(object, in);
     rc = ok ? sw_cmd_json_print(run, object, err) : sw_cmd_json_added(NULL, err);
+    cJSON_Delete(object);
+    return rc;
+}
+
+/* One tensor, in a checkpoint that need not be whole. */
+static sw_code look_at_tensor(sw_run *run, const sw_inspection *in, sw_err *err)
+{
+    const inspect_options *o = run->options;
+    sw_tensor_look *look = NULL;
+    cJSON *object = NULL;
+    sw_code rc = SW_ARENA_TAKE(&look, run->arena, 1, err);
+
+    if (rc != SW_OK ||
+        (rc = sw_tensor_look_at(look, in->st, in->is_open && in->dialect ? &in->ckpt : NULL,
+                                o->tensor, err)) != SW_OK)
+        return rc;
+    if (!o->common.json) {
+        sw_tensor_look_print(look);
+        return SW_OK;
+    }
+    if ((rc = sw_cmd_json_new(&object, "inspect", err)) != SW_OK) return rc;
+    rc = sw_tensor_look_json(object, look) ? sw_cmd_json_print(run, object, err)
+                                           : sw_cmd_json_added(NULL, err);
     cJSON_Delete(object);
     return rc;
 }
@@ -196,6 +266,11 @@ static sw_code run_inspect(sw_run *run, sw_err *err)
     rc = sw_inspection_open(in, run->args[0], o->values != 0, &run->term->progress, err);
     if (rc != SW_OK) return rc;
     sw_term_clear(run->term);
+    if (o->tensor) {
+        rc = look_at_tensor(run, in, err);
+        sw_inspection_close(in);
+        return rc;
+    }
     if (o->common.json)
         rc = print_json(run, in, o->tensors != 0, err);
     else
@@ -211,14 +286,16 @@ static sw_code run_inspect(sw_run *run, sw_err *err)
 static const char *const examples[] = {
     "swage inspect calib_data/tiny-llama",
     "swage inspect calib_data/tiny-llama --tensors --values",
+    "swage inspect build/demo/gptq --tensor model.layers.0.mlp.down_proj",
     "swage inspect calib_data/tiny-llama/model.safetensors --json", NULL};
 
 const sw_cmd sw_cmd_inspect = {
     .name = "inspect",
     .args = "PATH",
     .summary = "what is in a checkpoint: tensors, format, sizes, problems",
-    .more = "PATH is a model directory or one .safetensors file. Everything is looked at before\n"
-            "anything is said; the exit code is that of the first problem, or 0.\n",
+    .more = "PATH is a model directory or one file: safetensors, also as .zst, or of torch.save.\n"
+            "Everything is looked at before anything is said; the exit code is that of the first\n"
+            "problem, or 0. What engines would refuse or misread, and notes, change no code.\n",
     .options = options,
     .options_bytes = sizeof(inspect_options),
     .min_args = 1,

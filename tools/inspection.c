@@ -1,6 +1,7 @@
 /* inspection.c - see inspection.h. */
 #include "tools/inspection.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -66,59 +67,88 @@ static void check_table(sw_inspection *in, const char *path, int64_t rows, int64
     add_problem(in, &problem);
 }
 
-static bool is_quantized(const sw_inspection *in, const char *path)
-{
-    sw_part parts[SW_DIALECT_TENSORS_MAX];
-    char name[320];
-
-    if (!in->dialect) return false;
-    /* the first declared tensor is the codes in every dialect */
-    if (in->dialect->declare(parts, &in->qconfig.spec, 64, 64) < 1) return false;
-    (void)snprintf(name, sizeof name, "%s.%s", path, parts[0].suffix);
-    return sw_st_find(in->st, name) != NULL;
-}
-
-static sw_code check_layer(sw_inspection *in, int64_t layer, sw_err *err)
-{
-    sw_arena_mark mark = sw_arena_save(&in->arena);
-    int64_t n = sw_model_linears(&in->model, layer, NULL, 0);
-    sw_linear_ref *refs;
-    sw_code rc = SW_ARENA_TAKE(&refs, &in->arena, n, err);
-
-    if (rc != SW_OK) return rc;
-    (void)sw_model_linears(&in->model, layer, refs, n);
-    for (int64_t i = 0; i < n; i++) {
-        sw_err problem = {0};
-        sw_stored stored;
-        char path[256];
-        if (!sw_model_slot_path(path, &in->model, layer, refs[i].slot, refs[i].expert)) continue;
-        if (is_quantized(in, path)) {
-            in->n_quantized++;
-            continue;
-        }
-        (void)!sw_stored_weight(&stored, &in->model, in->st, layer, refs[i].slot, refs[i].expert,
-                                &problem);
-        add_problem(in, &problem);
-    }
-    sw_arena_reset(&in->arena, mark);
-    return SW_OK;
-}
-
-static sw_code check_model(sw_inspection *in, sw_err *err)
+static void check_ends(sw_inspection *in)
 {
     const sw_arch_ends *ends;
-    sw_code rc = SW_OK;
 
-    if (!in->has_model) return SW_OK;
+    if (!in->has_model) return;
     ends = &in->model.arch->ends;
     check_table(in, sw_model_end(&in->model, ends->embed), in->model.vocab, in->model.hidden);
     if (!in->model.is_tied) check_table(in, ends->head, in->model.vocab, in->model.hidden);
     if (in->model.n_position_rows)
         check_table(in, sw_model_end(&in->model, ends->positions), in->model.n_position_rows,
                     in->model.hidden);
-    for (int64_t layer = 0; layer < in->model.n_layers && rc == SW_OK; layer++)
-        rc = check_layer(in, layer, err);
-    return rc;
+}
+
+static void report_problem(void *self, const sw_err *problem) { add_problem(self, problem); }
+
+static void add_note(sw_inspection *in, const char *fmt, ...) SW_PRINTF(2, 3);
+static void add_note(sw_inspection *in, const char *fmt, ...)
+{
+    va_list args;
+
+    if (in->n_notes == SW_NOTES_MAX) return;
+    va_start(args, fmt);
+    (void)vsnprintf(in->notes[in->n_notes++], SW_NOTE_BYTES, fmt, args);
+    va_end(args);
+}
+
+/* A head that repeats the embedding it is tied to. One that differs breaks a rule of loaders. */
+static void check_tie(sw_inspection *in)
+{
+    const sw_model *m = &in->model;
+    char head_name[320], embed_name[320];
+    const sw_st_tensor *head, *embed;
+
+    (void)snprintf(head_name, sizeof head_name, "%s.weight", m->arch->ends.head);
+    (void)snprintf(embed_name, sizeof embed_name, "%s.weight",
+                   sw_model_end(m, m->arch->ends.embed));
+    head = sw_st_find(in->st, head_name);
+    embed = sw_st_find(in->st, embed_name);
+    if (!head || !embed || head->view.dtype != embed->view.dtype ||
+        head->view.size_bytes != embed->view.size_bytes ||
+        memcmp(head->view.data, embed->view.data, head->view.size_bytes) != 0)
+        return;
+    if (m->is_tied)
+        add_note(in, "%s repeats %s, which the config ties it to: %.1f MB that could go", head_name,
+                 embed_name, (double)head->view.size_bytes / 1e6);
+    else
+        add_note(in, "%s is %s byte for byte, and the config does not tie them", head_name,
+                 embed_name);
+}
+
+static sw_code check_opened(sw_inspection *in, sw_err *err)
+{
+    const char *unknown = NULL;
+    int64_t n_unknown = 0;
+    sw_code rc;
+
+    rc = sw_inspect_linears(in->groups, &in->n_groups, &in->n_quantized, &in->ckpt, report_problem,
+                            in, err);
+    if (rc != SW_OK || (rc = sw_inspect_unknown(&n_unknown, &unknown, &in->ckpt, err)) != SW_OK ||
+        (rc = sw_loaders_check(&in->loaders, &in->ckpt, err)) != SW_OK)
+        return rc;
+    if (n_unknown)
+        add_note(in, "%lld tensors belong to nothing that a %s has, first %s", (long long)n_unknown,
+                 in->model.arch->name, unknown);
+    check_tie(in);
+    return SW_OK;
+}
+
+/* The version that the config names, of the format or of the program that wrote it. */
+static void find_version(sw_inspection *in)
+{
+    static const char *const keys[] = {"version", "checkpoint_format", "layout_version", NULL};
+    const cJSON *quant = sw_json_member(in->config, "quantization_config");
+    const cJSON *producer = sw_json_member(sw_json_member(quant, "producer"), "version");
+    const cJSON *member = cJSON_IsString(producer) ? producer : NULL;
+
+    for (int i = 0; keys[i] && !member; i++) {
+        member = sw_json_member(quant, keys[i]);
+        if (!cJSON_IsString(member)) member = NULL;
+    }
+    if (member && in->dialect && strcmp(member->valuestring, in->dialect->name) != 0)
+        (void)snprintf(in->version, sizeof in->version, "%.60s", member->valuestring);
 }
 
 static void check_tokenizer(sw_inspection *in)
@@ -157,23 +187,55 @@ static sw_code check_values(sw_inspection *in, const sw_progress *progress, sw_e
     return SW_OK;
 }
 
-sw_code sw_inspection_open(sw_inspection *out, const char *path, bool with_values,
-                           const sw_progress *progress, sw_err *err)
+/* All of a directory at once; *why says what is against it. */
+static sw_code open_whole(sw_inspection *in, sw_err *why)
+{
+    sw_code rc = sw_checkpoint_open(&in->ckpt, in->path, why);
+
+    if (rc != SW_OK) return rc;
+    in->is_open = in->has_model = true;
+    in->st = in->ckpt.st;
+    in->config = in->ckpt.config;
+    in->model = in->ckpt.model;
+    in->dialect = in->ckpt.dialect;
+    in->qconfig = in->ckpt.qconfig;
+    return SW_OK;
+}
+
+/* Its parts one by one, as far as they go. */
+static sw_code open_parts(sw_inspection *in, bool is_dir, const sw_err *why, sw_err *err)
 {
     char config_path[SW_PATH_BYTES];
     sw_code rc;
 
+    if ((rc = sw_st_open(&in->st, in->path, err)) != SW_OK || !is_dir) return rc;
+    if ((rc = sw_path_join_inside(config_path, in->path, "config.json", err)) != SW_OK ||
+        (rc = sw_json_read(&in->config, config_path, &sw_json_caps_config, err)) != SW_OK)
+        return rc;
+    read_model(in, config_path);
+    if (!in->n_problems) add_problem(in, why);
+    return SW_OK;
+}
+
+sw_code sw_inspection_open(sw_inspection *out, const char *path, bool with_values,
+                           const sw_progress *progress, sw_err *err)
+{
+    bool is_dir = sw_path_is_dir(path);
+    sw_err why = {0};
+    sw_code rc;
+
     memset(out, 0, sizeof *out);
     out->path = path;
-    if ((rc = sw_st_open(&out->st, path, err)) != SW_OK) goto done;
-    total_up(out);
-    if (sw_path_is_dir(path)) {
-        if ((rc = sw_path_join(config_path, path, "config.json", err)) != SW_OK) goto done;
-        rc = sw_json_read(&out->config, config_path, &sw_json_caps_config, err);
-        if (rc != SW_OK) goto done;
-        read_model(out, config_path);
-        if ((rc = check_model(out, err)) != SW_OK) goto done;
+    rc = is_dir ? open_whole(out, &why) : SW_OK;
+    if (rc == SW_E_NOMEM) {
+        rc = SW_FAIL(err, rc, "%s", why.text);
+        goto done;
     }
+    if (!out->is_open && (rc = open_parts(out, is_dir, &why, err)) != SW_OK) goto done;
+    total_up(out);
+    check_ends(out);
+    find_version(out);
+    if (out->is_open && (rc = check_opened(out, err)) != SW_OK) goto done;
     if (with_values && (rc = check_values(out, progress, err)) != SW_OK) goto done;
     if (out->config) check_tokenizer(out);
 done:
@@ -183,8 +245,13 @@ done:
 
 void sw_inspection_close(sw_inspection *in)
 {
-    sw_st_close(in->st);
-    cJSON_Delete(in->config);
+    sw_loaders_free(&in->loaders);
+    if (in->is_open) {
+        sw_checkpoint_close(&in->ckpt);
+    } else {
+        sw_st_close(in->st);
+        cJSON_Delete(in->config);
+    }
     sw_arena_free(&in->arena);
     memset(in, 0, sizeof *in);
 }

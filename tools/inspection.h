@@ -6,8 +6,12 @@
 #include "formats/dialect/dialect.h"
 #include "formats/file/safetensors.h"
 #include "formats/model/model.h"
+#include "tools/inspect_linears.h"
+#include "verify/loaders.h"
 
 #define SW_PROBLEMS_MAX 64
+#define SW_NOTES_MAX 8
+#define SW_NOTE_BYTES 400
 
 typedef struct sw_dtype_total {
     int64_t n_tensors, n_elems;
@@ -16,13 +20,21 @@ typedef struct sw_dtype_total {
 
 typedef struct sw_inspection {
     const char *path;
+    bool is_open;              /* ckpt is, and the three below are its own */
+    sw_checkpoint ckpt;
     sw_st *st;
     cJSON *config;             /* NULL for a lone container */
     bool has_model;
     sw_model model;            /* when has_model */
     const sw_dialect *dialect; /* NULL: dense, or not one of ours */
     sw_qconfig qconfig;        /* when dialect */
+    char version[64];          /* of the dialect or of what wrote it; may be empty */
     int64_t n_quantized;       /* linears stored quantized */
+    sw_scheme_group groups[SW_GROUPS_MAX];
+    int64_t n_groups;
+    sw_load_findings loaders;
+    char notes[SW_NOTES_MAX][SW_NOTE_BYTES]; /* what is odd and no fault */
+    int n_notes;
     int64_t tokenizer_vocab;   /* 0: none */
     sw_dtype_total by_dtype[SW_DTYPE_COUNT];
     sw_dtype_total total;
