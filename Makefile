@@ -86,6 +86,7 @@ install: all ## install the program, the library and its headers under PREFIX (d
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/swage
 	install -m 755 build/swage $(DESTDIR)$(PREFIX)/bin/swage
 	install -m 644 build/libswage.a $(DESTDIR)$(PREFIX)/lib/libswage.a
+	$(if $(CUDA_LIB),install -m 644 $(CUDA_LIB) $(DESTDIR)$(PREFIX)/lib/libswage_cuda.a)
 	find formats kernels quant verify -name '*.h' -o -name '*.def' | \
 	  tar -cf - -T - | tar -xf - -C $(DESTDIR)$(PREFIX)/include/swage
 

@@ -58,6 +58,13 @@ $(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA
 	$(Q)$(CC) $(CFLAGS_ALL) -isystem $(CUDA_HOME)/include -Wno-conversion -Wno-missing-prototypes -MMD -MP \
 	  $< $(GPU_SUP) $(CUDA_OBJ) $(TSUP_OBJ) $(LIB) $(LDFLAGS) $(UNIT_LIBS) $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
 
+# What an engine author would link: the archives alone.
+$(BUILD)/tests/gpu/example: tests/gpu/example.c $(CUDA_LIB) $(LIB)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) -isystem $(CUDA_HOME)/include -Wno-conversion $< $(CUDA_LIB) $(LIB) $(LDFLAGS) $(LIBS) \
+	  $(CUDA_LIBS) -o $@
+all: $(BUILD)/tests/gpu/example
+
 .PHONY: gpu-test
 gpu-test: $(GPU_TESTS) ## the kernels and the engine against their references, on the card; skips without one
 	$(Q)for t in $(GPU_TESTS); do rc=0; $$t || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ] || exit 1; done
