@@ -180,6 +180,23 @@ static void quantize_continues_after_faults(void **state)
     scratch_close(&c.s);
 }
 
+static void convert_survives_faults(void **state)
+{
+    static const char *const exact[] = {
+        "@q", "--to", "compressed-tensors", "-o", "@out", "--shard-size", "100K", NULL
+    };
+    static const char *const rounded[] = {
+        "@q", "--to", "gptq", "-o", "@out", "--allow-requantize", "--scheme", "W8A16", "--json",
+        NULL
+    };
+    static const char *const plain[] = {"@q", "--to", "f32", "-o", "@out", NULL};
+
+    (void)state;
+    fail_all(&sw_cmd_convert, FAULT_ALL, 40, exact);
+    fail_all(&sw_cmd_convert, FAULT_ALL, 30, rounded);
+    fail_all(&sw_cmd_convert, FAULT_ALL, 30, plain);
+}
+
 static void verify_survives_faults(void **state)
 {
     static const char *const words[] = {
@@ -219,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantize_survives_faults),
         cmocka_unit_test(quantize_continues_after_faults),
+        cmocka_unit_test(convert_survives_faults),
         cmocka_unit_test(verify_survives_faults),
         cmocka_unit_test(looking_survives_faults),
         cmocka_unit_test(generate_survives_faults),
