@@ -89,7 +89,7 @@ static void both_decoders_read_every_dialect(void **state)
         scratch_open(&s);
         ckpt_source(&s, "llama");
         ckpt_open(&c, &s, *d, 4, true, 32);
-        if ((*d)->can_hold(&c.config.spec, 128, 128, &err) != SW_OK) goto next;
+        if (!sw_gen_holds_integers(*d)) goto next;
         mix(&c, specs);
         must(ckpt_write(&c, &s, "out", *d, false, 0, false, &err), &err);
         must(sw_checkpoint_open(&back, scratch_path(&s, "out"), &err), &err);
