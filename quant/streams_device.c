@@ -3,6 +3,10 @@
 
 #include "formats/base/size.h"
 
+/* What a site's solve takes: sums, factor and their scratch for every pair of inputs, and rows. */
+#define SOLVE_BYTES_PER_ELEM 40
+#define KEEP_SPARE_BYTES ((int64_t)16 << 30)
+
 static int64_t seqs_at(const sw_streams *s, int64_t seq)
 {
     return sw_min_i64(s->chunk_seqs, s->n_seqs - seq);
@@ -41,9 +45,17 @@ sw_code sw_device_streams_new(sw_device_streams **out, const sw_streams *s, bool
     return rc;
 }
 
+static void drop_kept(sw_device_streams *on)
+{
+    sw_gpu_put(on->gpu, on->d_kept);
+    sw_gpu_put(on->gpu, on->d_kept0);
+    on->d_kept = on->d_kept0 = NULL;
+}
+
 void sw_device_streams_free(sw_device_streams *on)
 {
     if (!on) return;
+    drop_kept(on);
     sw_gpu_block_free(on->original);
     sw_gpu_engine_free(on->engine);
     sw_gpu_put(on->gpu, on->d_x);
@@ -71,6 +83,7 @@ typedef struct watcher {
     float *d_r0[SW_SITE_COUNT];    /* [chunk tokens, hidden], sites that write the residual */
     uint16_t *d_dr;                /* [chunk tokens, hidden] */
     bool has_original, is_held;
+    int64_t first_token;           /* of this chunk */
 } watcher;
 
 static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
@@ -101,17 +114,26 @@ static void watcher_free(watcher *o)
     sw_gpu_put(o->s->on->gpu, o->d_dr);
 }
 
+/* Where rows of this chunk are kept until the streams move; NULL: nowhere. */
+static uint16_t *kept_rows(const watcher *o, uint16_t *d_kept, sw_site site, int64_t k_in)
+{
+    return d_kept && o->s->on->kept_at == site ? d_kept + o->first_token * k_in : NULL;
+}
+
 static sw_code see_original(void *self, sw_site site, int64_t expert, const void *d_x,
                             int64_t n_tokens, int64_t k_in, int64_t stride,
                             const int32_t *d_token_ids, sw_err *err)
 {
     watcher *o = self;
     const sw_device_streams *on = o->s->on;
+    uint16_t *d_to;
     sw_code rc;
 
     (void)d_token_ids;
     if (expert >= 0 || !o->d_x0[site]) return SW_OK;
-    rc = sw_solver_keep(on->solver, o->d_x0[site], NULL, d_x, stride, n_tokens, k_in, err);
+    d_to = kept_rows(o, on->d_kept0, site, k_in);
+    rc = sw_solver_keep(on->solver, d_to ? d_to : o->d_x0[site], NULL, d_x, stride, n_tokens, k_in,
+                        err);
     if (rc != SW_OK || !o->d_r0[site]) return rc;
     return sw_solver_copy(on->solver, o->d_r0[site], on->d_work, n_tokens * o->s->model->hidden * 4,
                           err);
@@ -124,14 +146,16 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
     watcher *o = self;
     const sw_device_streams *on = o->s->on;
     sw_hessian *h = o->is_held ? &o->stats->held[site] : &o->stats->site[site];
-    uint16_t *d_dr = NULL;
+    const uint16_t *d_x0 = kept_rows(o, on->d_kept0, site, k_in);
+    uint16_t *d_dr = NULL, *d_to = kept_rows(o, on->d_kept, site, k_in);
     sw_code rc = SW_OK;
 
     (void)d_token_ids;
     if (expert >= 0 || !h->k_in) return SW_OK;
-    if (o->d_x0[site])
-        rc = sw_solver_keep(on->solver, o->d_x0[site], o->d_x0[site], d_x, stride, n_tokens, k_in,
-                            err);
+    if (d_to) rc = sw_solver_keep(on->solver, d_to, NULL, d_x, stride, n_tokens, k_in, err);
+    if (rc == SW_OK && o->d_x0[site])
+        rc = sw_solver_keep(on->solver, o->d_x0[site], d_x0 ? d_x0 : o->d_x0[site], d_x, stride,
+                            n_tokens, k_in, err);
     if (rc == SW_OK && o->d_r0[site]) {
         d_dr = o->d_dr;
         rc = sw_solver_to_bf16(on->solver, d_dr, o->d_r0[site], on->d_work,
@@ -170,6 +194,7 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_gpu_block *qua
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         o->is_held = o->has_original && sw_streams_is_held(s, seq);
+        o->first_token = seq * s->seq_len;
         if (o->has_original)
             rc = run_copy(s, s->on->original, s->on->d_x0, seq, &tap, stop_at, err);
         if (rc == SW_OK) rc = run_copy(s, quantized, s->on->d_x, seq, &tap_q, stop_at, err);
@@ -177,17 +202,44 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_gpu_block *qua
     return rc;
 }
 
+/* What the last linear of a half reads need not be made again when the streams move, if there is
+ * room for it beside what solving will take. All before it is settled when it is seen alone. */
+static void keep_inputs(sw_streams *s, const sw_site_stats *stats, sw_err *err)
+{
+    static const sw_site last[] = {SW_SITE_O_IN, SW_SITE_DOWN_IN};
+    sw_device_streams *on = s->on;
+    int64_t n_tokens = s->n_seqs * s->seq_len;
+    int n_wanted = 0;
+
+    drop_kept(on);
+    for (int site = 0; site < SW_SITE_COUNT; site++) n_wanted += stats->is_wanted[site];
+    for (size_t i = 0; n_wanted == 1 && i < sizeof last / sizeof *last; i++) {
+        int64_t k = stats->site[last[i]].k_in, n_bytes = 2 * n_tokens * k;
+        if (!k) continue;
+        if (sw_gpu_room(on->gpu, 2 * n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k,
+                        "inputs", err) != SW_OK)
+            return;
+        on->kept_at = last[i];
+        on->kept_width = k;
+        if (take(&on->d_kept, on->gpu, n_bytes, 1, err) != SW_OK ||
+            (on->d_x0 && take(&on->d_kept0, on->gpu, n_bytes, 1, err) != SW_OK))
+            drop_kept(on);
+    }
+}
+
 sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                                   const sw_block *original, const sw_progress *progress,
                                   sw_err *err)
 {
     sw_gpu_block *block = NULL;
+    sw_err no_room = {0};
     int stop_at = 0;
     watcher o;
     sw_code rc = watcher_new(&o, s, stats, err);
 
     for (int site = 0; site < SW_SITE_COUNT; site++)
         if (stats->is_wanted[site]) stop_at = site;
+    keep_inputs(s, stats, &no_room);
     if (rc == SW_OK && o.has_original) rc = load_original(s, original, err);
     if (rc == SW_OK) rc = sw_gpu_block_load(&block, s->on->engine, quantized, err);
     if (rc == SW_OK) rc = observe_chunks(s, &o, block, (sw_site)stop_at, progress, err);
@@ -200,9 +252,15 @@ sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_
     return rc;
 }
 
-static sw_code advance_one(sw_streams *s, float *d_x, const sw_gpu_block *block, int64_t seq,
-                           sw_half half, sw_err *err)
+static sw_code advance_one(sw_streams *s, float *d_x, const sw_gpu_block *block,
+                           const uint16_t *d_kept, int64_t seq, sw_half half, sw_err *err)
 {
+    bool is_end = s->on->kept_at == (half == SW_HALF_ATTENTION ? SW_SITE_O_IN : SW_SITE_DOWN_IN);
+
+    if (d_kept && is_end && half != SW_HALF_BOTH)
+        return sw_gpu_engine_rest(s->on->engine, block, d_x + seq * row_elems(s), seqs_at(s, seq),
+                                  s->seq_len, half, s->on->kept_at,
+                                  d_kept + seq * s->seq_len * s->on->kept_width, err);
     return sw_gpu_engine_half(s->on->engine, block, d_x + seq * row_elems(s), seqs_at(s, seq),
                               s->seq_len, half, NULL, (sw_site)SW_RUN_ALL, err);
 }
@@ -218,9 +276,11 @@ sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
     if (rc == SW_OK) rc = sw_gpu_block_load(&block, on->engine, quantized, err);
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
-        rc = advance_one(s, on->d_x, block, seq, half, err);
-        if (rc == SW_OK && on->d_x0) rc = advance_one(s, on->d_x0, on->original, seq, half, err);
+        rc = advance_one(s, on->d_x, block, on->d_kept, seq, half, err);
+        if (rc == SW_OK && on->d_x0)
+            rc = advance_one(s, on->d_x0, on->original, on->d_kept0, seq, half, err);
     }
+    drop_kept(on);
     if (rc == SW_OK) rc = sw_gpu_sync(on->gpu, err);
     sw_gpu_block_free(block);
     if (half == SW_HALF_ATTENTION && rc == SW_OK) return SW_OK;

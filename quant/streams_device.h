@@ -16,6 +16,9 @@ struct sw_device_streams {
     float *d_x, *d_x0;      /* [n_tokens, hidden]; d_x0 NULL without the original */
     float *d_work;          /* [chunk tokens, hidden] what a chunk runs on */
     sw_gpu_block *original; /* of the present block, once loaded */
+    uint16_t *d_kept, *d_kept0; /* [n_tokens, k_in] inputs of kept_at, of both models; or NULL */
+    sw_site kept_at;
+    int64_t kept_width;         /* its k_in */
 };
 
 /* Room for the streams and an engine. SW_E_UNSUPPORTED: the card cannot run this architecture. */

@@ -98,6 +98,8 @@ typedef struct sw_gpu_run {
     bool is_decode;         /* one query a sequence against the cache, */
     void *d_decode_scratch; /* which needs this */
     sw_half half;
+    sw_site from;           /* begin at the linear that reads it, */
+    const void *d_given;    /* with these rows; NULL: begin at the beginning */
     const sw_gpu_tap *tap;
     sw_site stop_at;
     bool is_seen[SW_SITE_COUNT], has_stopped;

@@ -68,6 +68,12 @@ static sw_code input_of(sw_bf16_rows *out, sw_gpu_run *run, const sw_op *op, sw_
     sw_code rc;
 
     *out = buffer(run, op->src);
+    if (run->d_given) {
+        *out = (sw_bf16_rows){(sw_bf16 *)(uintptr_t)run->d_given,
+                              run->block->linear[op->slot].k_in};
+        run->d_given = NULL;
+        return SW_OK;
+    }
     if (op->src != SW_BUF_X) return SW_OK;
     if ((rc = flush(run, err)) != SW_OK) return rc;
     *out = buffer(run, SW_BUF_N);
@@ -282,10 +288,13 @@ sw_code sw_gpu_run_block(sw_gpu_run *run, sw_err *err)
     int n_ops;
     const sw_op *ops = sw_model_ops(run->e->m, run->block->layer, &n_ops);
     const int middle = sw_ops_of_attention(ops, n_ops);
-    const int begin = run->half == SW_HALF_MLP ? middle : 0;
     const int end = run->half == SW_HALF_ATTENTION ? middle : n_ops;
+    int begin = run->half == SW_HALF_MLP ? middle : 0;
     sw_code rc = SW_OK;
 
+    if (run->d_given)
+        while (begin < end && !(ops[begin].kind == SW_OP_LINEAR && ops[begin].site == run->from))
+            begin++;
     for (int i = begin; i < end && rc == SW_OK && !run->has_stopped; i++)
         rc = op_table[ops[i].kind](run, &ops[i], err);
     if (rc == SW_OK && !run->has_stopped && !run->keeps_pending) rc = flush(run, err);
@@ -299,6 +308,25 @@ sw_code sw_gpu_engine_block(sw_gpu_engine *e, const sw_gpu_block *block, float *
     return sw_gpu_engine_half(e, block, d_x, n_seqs, seq_len, SW_HALF_BOTH, tap, stop_at, err);
 }
 
+static sw_code check_call(const sw_gpu_engine *e, int64_t n_seqs, int64_t seq_len, sw_err *err)
+{
+    if (n_seqs >= 1 && seq_len >= 1 && seq_len <= e->max_tokens / n_seqs) return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
+                   (long long)n_seqs, (long long)seq_len, (long long)e->max_tokens);
+}
+
+sw_code sw_gpu_engine_rest(sw_gpu_engine *e, const sw_gpu_block *block, float *d_x, int64_t n_seqs,
+                           int64_t seq_len, sw_half half, sw_site site, const void *d_rows,
+                           sw_err *err)
+{
+    sw_gpu_run run = {.e = e, .block = block, .d_x = d_x, .n_seqs = n_seqs, .seq_len = seq_len,
+                      .n_tokens = n_seqs * seq_len, .half = half, .from = site, .d_given = d_rows,
+                      .stop_at = (sw_site)SW_RUN_ALL};
+    sw_code rc = check_call(e, n_seqs, seq_len, err);
+
+    return rc == SW_OK ? sw_gpu_run_block(&run, err) : rc;
+}
+
 sw_code sw_gpu_engine_half(sw_gpu_engine *e, const sw_gpu_block *block, float *d_x, int64_t n_seqs,
                            int64_t seq_len, sw_half half, const sw_gpu_tap *tap, sw_site stop_at,
                            sw_err *err)
@@ -307,9 +335,7 @@ sw_code sw_gpu_engine_half(sw_gpu_engine *e, const sw_gpu_block *block, float *d
                       .n_tokens = n_seqs * seq_len, .half = half, .tap = tap, .stop_at = stop_at};
     sw_code rc;
 
-    if (n_seqs < 1 || seq_len < 1 || seq_len > e->max_tokens / n_seqs)
-        return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
-                       (long long)n_seqs, (long long)seq_len, (long long)e->max_tokens);
+    if ((rc = check_call(e, n_seqs, seq_len, err)) != SW_OK) return rc;
     if ((rc = sw_gpu_angles_fill(e, 0, seq_len, err)) != SW_OK) return rc;
     return sw_gpu_run_block(&run, err);
 }

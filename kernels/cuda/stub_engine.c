@@ -42,6 +42,15 @@ sw_code sw_gpu_engine_half(sw_gpu_engine *e, const sw_gpu_block *block, float *d
     return absent(err);
 }
 
+sw_code sw_gpu_engine_rest(sw_gpu_engine *e, const sw_gpu_block *block, float *d_x, int64_t n_seqs,
+                           int64_t seq_len, sw_half half, sw_site site, const void *d_rows,
+                           sw_err *err)
+{
+    (void)e, (void)block, (void)d_x, (void)n_seqs, (void)seq_len, (void)half, (void)site;
+    (void)d_rows;
+    return absent(err);
+}
+
 int64_t sw_gpu_lm_bytes(const sw_lm *lm)
 {
     (void)lm;

@@ -55,6 +55,12 @@ sw_code sw_gpu_engine_half(sw_gpu_engine *e, const sw_gpu_block *block, float *d
                            int64_t seq_len, sw_half half, const sw_gpu_tap *tap, sw_site stop_at,
                            sw_err *err) SW_MUST_USE;
 
+/* The rest of that half from the one linear that reads `site` (O_IN or DOWN_IN): d_rows BF16
+ * [n_seqs * seq_len, its k_in], dense, as a tap was shown them, and d_x as it was then. */
+sw_code sw_gpu_engine_rest(sw_gpu_engine *e, const sw_gpu_block *block, float *d_x, int64_t n_seqs,
+                           int64_t seq_len, sw_half half, sw_site site, const void *d_rows,
+                           sw_err *err) SW_MUST_USE;
+
 /* ---- a whole model ---- */
 
 typedef struct sw_gpu_lm sw_gpu_lm;

@@ -44,9 +44,6 @@ void solver_case_new(solver_case *c, sw_gpu *gpu, sw_solver *solver, int64_t k_i
     MUST(sw_hessian_new(&c->hess, k_in, false, 0, 2, &err));
     MUST(sw_hessian_add(&c->hess, c->x, NULL, NULL, n_tokens, &err));
     sw_hessian_finish(&c->hess);
-    MUST(sw_gram_new(&c->gram, solver, k_in, k_in, true, &err));
-    MUST(sw_gram_add(&c->gram, solver, c->d_x, k_in, c->d_x, k_in, n_tokens, &err));
-    MUST(sw_gram_finish(&c->gram, solver, &err));
     free(bf16);
 }
 
@@ -83,7 +80,6 @@ void solver_case_free(solver_case *c)
 {
     sw_factor_free(&c->factor);
     sw_device_factor_free(&c->device, c->solver);
-    sw_gram_free(&c->gram, c->solver);
     sw_hessian_free(&c->hess);
     sw_gpu_put(c->gpu, c->d_x);
     free(c->x);

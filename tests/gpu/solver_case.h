@@ -12,7 +12,6 @@ typedef struct solver_case {
     float *x;            /* [n_tokens, k_in], every value a BF16 */
     uint16_t *d_x;       /* the same on the device */
     sw_hessian hess;     /* on the host, finished */
-    sw_gram gram;        /* on the device, finished */
     sw_factor factor;
     sw_device_factor device;
 } solver_case;

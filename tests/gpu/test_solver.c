@@ -59,6 +59,21 @@ static double distance(const double *have, const double *want, int64_t n)
     return isfinite(wrong) ? sqrt(wrong / size) : (double)INFINITY;
 }
 
+static double *sum_of(const solver_case *c)
+{
+    int64_t k = c->k_in;
+    sw_gram g = {0};
+    double *sum;
+
+    MUST(sw_gram_new(&g, solver, k, k, true, &err));
+    MUST(sw_gram_add(&g, solver, c->d_x, k, c->d_x, k, c->n_tokens, &err));
+    MUST(sw_gram_finish(&g, solver, &err));
+    assert_int_equal(g.n_tokens, c->n_tokens);
+    sum = fetch(g.d_sum, k * k);
+    sw_gram_free(&g, solver);
+    return sum;
+}
+
 /* Sums in float against sums in double; twice the same bytes. */
 static void sums_of_products(void **state)
 {
@@ -69,10 +84,9 @@ static void sums_of_products(void **state)
         int64_t k = sizes[i][0], n = sizes[i][1], k2 = k * k;
         solver_case c;
         double *want = calloc((size_t)k2, sizeof *want), *have, *again, error;
-        sw_gram pieces = {0};
 
         solver_case_new(&c, gpu, solver, k, n, 7 + (uint64_t)k);
-        have = fetch(c.gram.d_sum, k2);
+        have = sum_of(&c);
         double *wide = malloc(sizeof *wide * (size_t)(n * k));
         for (int64_t j = 0; j < n * k; j++) wide[j] = (double)c.x[j];
         cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)k, (int)k, (int)n, 1.0, wide,
@@ -85,13 +99,8 @@ static void sums_of_products(void **state)
         assert_true(error < 1e-6 + 1.5e-9 * (double)sw_min_i64(n, SW_GRAM_CHUNK_TOKENS));
         for (int64_t a = 0; a < k2; a++)
             if (have[a] != have[a % k * k + a / k]) fail_msg("not symmetric at %lld", (long long)a);
-        MUST(sw_gram_new(&pieces, solver, k, k, true, &err));
-        MUST(sw_gram_add(&pieces, solver, c.d_x, k, c.d_x, k, n, &err));
-        MUST(sw_gram_finish(&pieces, solver, &err));
-        again = fetch(pieces.d_sum, k2);
+        again = sum_of(&c);
         assert_memory_equal(have, again, sizeof *have * (size_t)k2);
-        assert_int_equal(pieces.n_tokens, n);
-        sw_gram_free(&pieces, solver);
         free(again);
         free(have);
         free(want);
@@ -542,7 +551,8 @@ static void refuses_what_it_cannot(void **state)
     assert_int_equal(sw_solver_rtn(&q, &sums, solver, &d, NULL, &err), SW_E_UNSUPPORTED);
 }
 
-int main(void)
+/* test_solver [PATTERN]: only tests whose names match. */
+int main(int argc, char *argv[])
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_of_products), cmocka_unit_test(sums_of_integers_are_exact),
@@ -557,5 +567,6 @@ int main(void)
         printf("skipped: no GPU\n");
         return 77;
     }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, open_all, close_all);
 }

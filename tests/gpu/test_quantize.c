@@ -1,0 +1,219 @@
+/* test_quantize.c - whole runs of the quantizer with streams and solves on a card, against the same
+ * on the CPU. Exit 77 without a GPU. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/blas.h"
+#include "quant/pipeline.h"
+#include "tests/support/random.h"
+
+enum { SEQS = 80, LEN = 128 };
+
+static sw_gpu *gpu, *small_gpu;
+static sw_solver *solver, *small_solver;
+
+typedef struct toy {
+    cJSON *config;
+    sw_model model;
+    sw_st *st;
+    uint32_t *ids;
+    sw_calib calib;
+} toy;
+
+typedef struct take {
+    int n, n_fallbacks;
+    double error, error_rtn; /* sums over linears */
+    uint8_t *bytes;          /* codes and scales one after the other */
+    size_t n_bytes;
+} take;
+
+#define MUST(call) \
+    do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
+
+static void toy_open(toy *t, const char *arch)
+{
+    char path[256];
+    test_rng rng = {17};
+
+    memset(t, 0, sizeof *t);
+    (void)snprintf(path, sizeof path, "tests/golden/arch/%s/config.json", arch);
+    MUST(sw_json_read(&t->config, path, &sw_json_caps_config, &err));
+    MUST(sw_model_read(&t->model, t->config, &err));
+    (void)snprintf(path, sizeof path, "tests/golden/arch/%s", arch);
+    MUST(sw_st_open(&t->st, path, &err));
+    t->ids = malloc(sizeof *t->ids * SEQS * LEN);
+    for (int i = 0; i < SEQS * LEN; i++)
+        t->ids[i] = (uint32_t)(test_uniform(&rng) * test_uniform(&rng) * (double)t->model.vocab);
+    t->calib = (sw_calib){t->ids, SEQS, LEN};
+}
+
+static void toy_close(toy *t)
+{
+    cJSON_Delete(t->config);
+    sw_st_close(t->st);
+    free(t->ids);
+}
+
+static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
+                   const sw_solve_report *report, sw_err *err)
+{
+    take *k = self;
+    size_t n_codes = (size_t)(q->n_out * q->k_in);
+    size_t n_scales = (size_t)(q->n_out * q->n_groups) * sizeof *q->scales;
+
+    (void)ref;
+    (void)path;
+    assert_int_equal(sw_qtensor_check(q, err), SW_OK);
+    k->n++;
+    k->n_fallbacks += report->is_fallback;
+    k->error += report->error;
+    k->error_rtn += report->error_rtn;
+    k->bytes = realloc(k->bytes, k->n_bytes + n_codes + n_scales);
+    memcpy(k->bytes + k->n_bytes, q->codes, n_codes);
+    memcpy(k->bytes + k->n_bytes + n_codes, q->scales, n_scales);
+    k->n_bytes += n_codes + n_scales;
+    return SW_OK;
+}
+
+static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
+{
+    (void)self;
+    (void)ref;
+    (void)path;
+    return true;
+}
+
+static sw_code change(void *self, const char *name, const float *values, int64_t n, sw_err *err)
+{
+    (void)self, (void)name, (void)values, (void)n, (void)err;
+    return SW_OK;
+}
+
+static sw_code transformed(void *self, const sw_transform_report *report, sw_err *err)
+{
+    (void)self, (void)report, (void)err;
+    return SW_OK;
+}
+
+static take run(const toy *t, const char *method, sw_solver *on, sw_sequential sequential)
+{
+    sw_quant_options o = sw_quant_defaults();
+    take k = {0};
+    sw_quant_sink sink = {.self = &k, .put = put, .is_selected = is_selected, .change = change,
+                          .transformed = transformed};
+
+    o.algo = sw_algo_find(method);
+    o.spec.group_elems = 32;
+    o.sequential = sequential;
+    o.n_threads = 4;
+    o.solver = on;
+    MUST(sw_quant_run(&t->model, t->st, o.algo->needs_statistics ? &t->calib : NULL, &o, &sink,
+                      NULL, &err));
+    return k;
+}
+
+static void assert_same(take *a, take *b)
+{
+    assert_int_equal(a->n_bytes, b->n_bytes);
+    assert_memory_equal(a->bytes, b->bytes, a->n_bytes);
+}
+
+/* Rounding of activations to BF16 is all that sets the two apart. */
+static void check_arch(const char *arch, sw_sequential sequential)
+{
+    take cpu, card, again, small;
+    toy t;
+
+    toy_open(&t, arch);
+    cpu = run(&t, "gptq", NULL, sequential);
+    card = run(&t, "gptq", solver, sequential);
+    again = run(&t, "gptq", solver, sequential);
+    small = run(&t, "gptq", small_solver, sequential); /* no room to keep inputs */
+    printf("%s: mean error %.5e on the card, %.5e on the CPU, %.5e by rounding\n", arch,
+           card.error / card.n, cpu.error / cpu.n, cpu.error_rtn / cpu.n);
+    assert_int_equal(card.n, cpu.n);
+    assert_int_equal(card.n_fallbacks, cpu.n_fallbacks);
+    assert_true(fabs(card.error / cpu.error - 1) < 0.05);
+    assert_true(fabs(card.error_rtn / cpu.error_rtn - 1) < 0.05);
+    assert_same(&card, &again);
+    assert_same(&card, &small);
+    free(cpu.bytes), free(card.bytes), free(again.bytes), free(small.bytes);
+    toy_close(&t);
+}
+
+static void every_dense_architecture(void **state)
+{
+    static const char *const archs[] = {"llama", "qwen2", "gemma2", "phi3"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        check_arch(archs[i], SW_SEQUENTIAL_SITE);
+    check_arch("llama", SW_SEQUENTIAL_LAYER);
+}
+
+/* Experts and transforms: the CPU as ever, what can be handed over on the card. */
+static void what_the_card_cannot(void **state)
+{
+    take cpu, card;
+    toy t;
+
+    (void)state;
+    toy_open(&t, "mixtral");
+    cpu = run(&t, "gptq", NULL, SW_SEQUENTIAL_SITE);
+    card = run(&t, "gptq", solver, SW_SEQUENTIAL_SITE);
+    assert_int_equal(card.n, cpu.n);
+    assert_true(fabs(card.error / cpu.error - 1) < 0.05);
+    free(cpu.bytes), free(card.bytes);
+    toy_close(&t);
+    toy_open(&t, "llama");
+    cpu = run(&t, "awq", NULL, SW_SEQUENTIAL_SITE);
+    card = run(&t, "awq", solver, SW_SEQUENTIAL_SITE);
+    assert_same(&cpu, &card);
+    free(cpu.bytes), free(card.bytes);
+    cpu = run(&t, "rtn", NULL, SW_SEQUENTIAL_SITE);
+    card = run(&t, "rtn", solver, SW_SEQUENTIAL_SITE);
+    assert_same(&cpu, &card);
+    free(cpu.bytes), free(card.bytes);
+    toy_close(&t);
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    sw_blas_single_thread();
+    MUST(sw_gpu_open(&gpu, 0, 0, &err));
+    MUST(sw_gpu_open(&small_gpu, 0, (int64_t)2 << 30, &err));
+    MUST(sw_solver_open(&solver, gpu, 0, &err));
+    MUST(sw_solver_open(&small_solver, small_gpu, 0, &err));
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    sw_solver_close(solver);
+    sw_solver_close(small_solver);
+    assert_int_equal(sw_gpu_taken_bytes(gpu), 0);
+    assert_int_equal(sw_gpu_taken_bytes(small_gpu), 0);
+    sw_gpu_close(gpu);
+    sw_gpu_close(small_gpu);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_dense_architecture),
+                                       cmocka_unit_test(what_the_card_cannot)};
+
+    if (sw_gpu_count() == 0) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
