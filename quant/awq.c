@@ -442,4 +442,15 @@ static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
     return rc;
 }
 
-const sw_transform sw_transform_awq = {"awq", true, false, propose};
+/* A factor for the search, sampled rows, and the trial: quantized readers, and what the half block
+ * puts out with them and should. */
+static int64_t bytes(const sw_transform_need *need)
+{
+    int64_t n_samples = sw_min_i64(SAMPLES_MAX, need->n_readers);
+
+    return 16 * need->k * need->k + 4 * n_samples * ROWS * need->k +
+           4 * need->n_outputs * need->k + 3 * 4 * need->probe_elems +
+           sw_group_solve_bytes(need);
+}
+
+const sw_transform sw_transform_awq = {"awq", true, false, propose, bytes};

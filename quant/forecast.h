@@ -12,7 +12,10 @@
 typedef struct sw_forecast_request {
     const sw_model *model;
     const sw_quant_options *options;
-    const sw_calib *calib; /* its ids are not looked at; NULL: none is used */
+    const sw_calib *calib; /* run through the model; its ids are not looked at; NULL: none is */
+    bool has_stats;        /* Hessians come from a file; calib is then what transforms try on */
+    const sw_calib *measured; /* what sensitivities are measured on before; NULL: they are not */
+    bool is_measured_on_stats; /* with Hessians from a file */
     void *self;            /* of is_selected, as in sw_quant_sink */
     bool (*is_selected)(void *self, const sw_linear_ref *ref, const char *path);
 } sw_forecast_request;
@@ -25,6 +28,7 @@ typedef struct sw_forecast {
     int64_t block_bytes;   /* weights of a block: read, decoded and solved */
     int64_t stats_bytes;   /* Hessians, cross terms and factors of the worst site */
     int64_t worst_layer;
+    int64_t measure_bytes; /* of measuring sensitivities: before all that, not beside it */
     /* work */
     double forward_flops;  /* matrix products of the streams */
     double gram_flops;     /* sums of Hessians and cross terms */
@@ -38,7 +42,7 @@ typedef struct sw_forecast {
 sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request,
                         sw_err *err) SW_MUST_USE;
 
-/* The peak of it, besides what the process holds before. */
+/* The peak of it, measuring aside, besides what the process holds before. */
 int64_t sw_forecast_peak(const sw_forecast *forecast, bool is_spilled);
 
 #endif

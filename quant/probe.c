@@ -29,10 +29,18 @@ static void pick(uint8_t *parts, sw_probe_part part, int64_t n_seqs, int64_t cap
     }
 }
 
+static const int64_t tokens_max[SW_PROBE_PARTS] = {
+    [SW_PROBE_SEARCH] = 16384, [SW_PROBE_TRIAL] = 4096, [SW_PROBE_HELD] = 4096};
+
+int64_t sw_probe_trial_tokens(int64_t n_seqs, int64_t seq_len)
+{
+    int64_t cap = sw_max_i64(1, tokens_max[SW_PROBE_TRIAL] / seq_len);
+
+    return seq_len * sw_min_i64(n_seqs, cap);
+}
+
 void sw_probe_parts(uint8_t *parts, int64_t n_seqs, int64_t seq_len)
 {
-    static const int64_t tokens_max[SW_PROBE_PARTS] = {
-        [SW_PROBE_SEARCH] = 16384, [SW_PROBE_TRIAL] = 4096, [SW_PROBE_HELD] = 4096};
 
     memset(parts, 0, (size_t)n_seqs);
     for (int part = 0; part < SW_PROBE_PARTS; part++)

@@ -25,6 +25,9 @@ typedef struct sw_probe {
 /* parts [n_seqs]: bit 1 << part of each window that serves a part. Pure. */
 void sw_probe_parts(uint8_t *parts, int64_t n_seqs, int64_t seq_len);
 
+/* Tokens of the larger of the parts that candidates run on. */
+int64_t sw_probe_trial_tokens(int64_t n_seqs, int64_t seq_len);
+
 /* Windows as sw_probe_parts says, unless the streams bring their own parts. With a single
  * calibration window nothing is held out, and n_seqs[SW_PROBE_HELD] is 0. */
 sw_code sw_probe_new(sw_probe *out, sw_streams *streams, sw_err *err) SW_MUST_USE;

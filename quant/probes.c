@@ -31,6 +31,14 @@ static void choose_tokens(sw_probes *p, const sw_calib *calib, int64_t n_max)
     p->n_seqs = sw_max_i64(1, sw_min_i64(calib->n_seqs, n_tokens / p->seq_len));
 }
 
+int64_t sw_probes_tokens(const sw_model *model, const sw_calib *calib, int64_t n_max)
+{
+    sw_probes p = {.model = model};
+
+    choose_tokens(&p, calib, n_max);
+    return p.n_seqs * p.seq_len;
+}
+
 static sw_code embed(sw_probes *p, const sw_st *st, const sw_calib *calib, sw_err *err)
 {
     sw_lm ends;

@@ -23,6 +23,9 @@ typedef struct sw_probes {
 /* How many windows of so many tokens a run looks at, at most. */
 int64_t sw_probes_windows(int64_t seq_len);
 
+/* How many tokens of `calib` n_max probes get. */
+int64_t sw_probes_tokens(const sw_model *model, const sw_calib *calib, int64_t n_max);
+
 /* Tokens from the first windows of `calib`, at most n_max probes. */
 sw_code sw_probes_new(sw_probes *out, const sw_model *model, const sw_st *st,
                       const sw_calib *calib, int64_t n_max, int n_threads,

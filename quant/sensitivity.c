@@ -418,6 +418,7 @@ sw_code sw_sensitivity_run(const sw_model *model, const sw_st *st, const sw_cali
         sw_progress_step(progress, "sensitivity", layer, model->n_layers);
         if ((rc = sw_progress_check(progress, err)) == SW_OK)
             rc = run_block(&all, st, layer, progress, err);
+        sw_st_forget(st);
     }
     if (rc == SW_OK) rc = sw_probes_finish(all.kl, &all.probes, st, err);
     if (rc == SW_OK) sw_progress_step(progress, "sensitivity", model->n_layers, model->n_layers);

@@ -368,4 +368,11 @@ static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
     return rc;
 }
 
-const sw_transform sw_transform_smooth = {"smoothquant", true, true, propose};
+/* Kept rows and one candidate's, their products by the originals and the candidate, its weights. */
+static int64_t bytes(const sw_transform_need *need)
+{
+    return 3 * 4 * ROWS_MAX * (need->k + need->n_outputs) + 4 * need->n_outputs * need->k +
+           sw_group_solve_bytes(need);
+}
+
+const sw_transform sw_transform_smooth = {"smoothquant", true, true, propose, bytes};

@@ -7,6 +7,7 @@
 
 #include "formats/base/size.h"
 #include "quant/fold.h"
+#include "quant/slab.h"
 
 void sw_proposal_judge(sw_proposal *p, const sw_evidence *evidence, double unit, bool is_found)
 {
@@ -103,6 +104,15 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
         rc = solve_reader(values[i], group, i, scale, &factor, err);
     sw_factor_free(&factor);
     return rc;
+}
+
+int64_t sw_group_solve_bytes(const sw_transform_need *need)
+{
+    int64_t k = need->k, one = 2 * need->n_max * k; /* codes and scales of one reader */
+    int64_t slabs = need->n_threads * 8 * 10 * SW_SLAB_ROWS * k;
+
+    /* the scaled Hessian beside the factor made from it, then the factor beside a solution */
+    return need->is_solved ? sw_max_i64(24 * k * k, 16 * k * k + one + slabs) : one + slabs;
 }
 
 /* The selected linears that read a fold's site, with their weights. */

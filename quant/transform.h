@@ -41,11 +41,22 @@ typedef struct sw_proposal {
     char why_not[120];     /* when it is not better */
 } sw_proposal;
 
+/* A group as its method needs it to say what memory it will take. */
+typedef struct sw_transform_need {
+    int64_t k, n_max;    /* inputs, outputs of the widest reader */
+    int64_t n_outputs;   /* of all readers */
+    int64_t n_readers;
+    int64_t probe_elems; /* [tokens, hidden] of the larger of the parts that candidates run on */
+    bool is_solved;      /* by a solver that factorizes */
+    int n_threads;
+} sw_transform_need;
+
 struct sw_transform {
     const char *name;
     bool is_for_rows;      /* folds into linears too, not only into norms */
     bool needs_acts;       /* nothing to do where activations stay in floats */
     sw_code (*propose)(sw_proposal *out, const sw_group *group, sw_err *err);
+    int64_t (*bytes)(const sw_transform_need *need); /* that propose allocates at its peak */
 };
 
 extern const sw_transform sw_transform_awq, sw_transform_smooth;
@@ -73,6 +84,8 @@ sw_code sw_transform_sites(const sw_transform_job *job, const bool is_wanted[SW_
  * the options' solver, in their unscaled meaning: values [n_readers] of [n_out, k]. */
 sw_code sw_group_solve(float *const *values, const sw_group *group, const double *scale,
                        sw_err *err) SW_MUST_USE;
+/* What it allocates at its peak, besides `values`. */
+int64_t sw_group_solve_bytes(const sw_transform_need *need);
 /* Let the block read `values` (NULL: the original weights) for the group's readers. */
 void sw_group_lend(const sw_group *group, float *const *values);
 /* Set the losses, in the given unit, and is_better or why_not by what held-out text says; never

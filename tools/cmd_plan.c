@@ -74,8 +74,9 @@ const sw_cmd sw_cmd_plan = {
     .args = "MODEL [options of quantize]",
     .summary = "what quantize would do: sizes, memory, time, cuts, kernels, decoding speed",
     .more = "Takes the options of quantize and refuses what it would refuse; reads no weight.\n"
-            "Without --calib it assumes text enough. Memory is the resident set; times come from\n"
-            "a second of trials with the real kernels. Decoding counts weights alone: it is what\n"
+            "Works without --calib: it assumes --samples windows of --seq-len tokens. Memory is\n"
+            "the resident set, with what is tried before anything is chosen; times come from a\n"
+            "second of trials with the real kernels. Decoding counts weights alone: it is what\n"
             "reading them takes, without attention, cache and head.\n",
     .options = sw_plan_rows,
     .options_bytes = sizeof(sw_plan_options),

@@ -10,6 +10,8 @@
 
 /* What BLAS and the threads' stacks touch once the work begins, per thread. */
 #define THREAD_BYTES 6e6
+/* The writer, the journal and what the allocator does not give back. */
+#define RUN_BYTES 8e6
 /* The second decoder at work: codes, values and the original's, per element. */
 #define CHECK_BYTES_PER_WEIGHT 9.0
 #define CHECK_BATCH 4
@@ -67,27 +69,34 @@ static double largest_linear(const sw_selection *selection)
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-sw_code sw_needs_new(sw_needs *out, const sw_model *model, const sw_st *st,
-                     const sw_selection *selection, const sw_quant_options *options,
-                     const sw_calib *calib, sw_err *err)
+sw_code sw_needs_new(sw_needs *out, const sw_needs_request *request, sw_err *err)
 {
-    sw_forecast_request r = {.model = model, .options = options, .calib = calib,
+    const sw_selection *selection = request->selection;
+    sw_forecast_request r = {.model = request->model, .options = request->options,
+                             .calib = request->calib, .has_stats = request->has_stats,
+                             .is_measured_on_stats = request->is_measured_on_stats,
+                             .measured = request->measured,
                              .self = (void *)(uintptr_t)selection, .is_selected = is_selected};
-    double n_threads = options->n_threads, other;
+    double n_threads = request->options->n_threads, other;
     sw_needs needs = {0};
     sw_code rc = sw_forecast_new(&needs.forecast, &r, err);
 
     if (rc != SW_OK) return rc;
     needs.base_bytes = sw_resident_bytes();
-    needs.copy_bytes = largest_copied(st, selection);
+    needs.copy_bytes = largest_copied(request->st, selection);
     needs.check_bytes = largest_linear(selection) * n_threads *
                         (CHECK_BYTES_PER_WEIGHT + CHECK_BATCH);
     needs.solve_bytes = (double)sw_forecast_peak(&needs.forecast, false) + n_threads * THREAD_BYTES;
     needs.spilled_bytes = (double)sw_forecast_peak(&needs.forecast, true) +
                           n_threads * THREAD_BYTES;
+    if (request->measured)
+        needs.measure_bytes = (double)needs.forecast.measure_bytes + n_threads * THREAD_BYTES;
     other = larger(needs.copy_bytes, needs.check_bytes);
-    needs.peak_bytes = needs.base_bytes + larger(needs.solve_bytes, other);
-    needs.peak_spilled_bytes = needs.base_bytes + larger(needs.spilled_bytes, other);
+    needs.peak_bytes = needs.base_bytes + larger(needs.measure_bytes,
+                                                 RUN_BYTES + larger(needs.solve_bytes, other));
+    needs.peak_spilled_bytes =
+        needs.base_bytes + larger(needs.measure_bytes,
+                                  RUN_BYTES + larger(needs.spilled_bytes, other));
     *out = needs;
     return SW_OK;
 }

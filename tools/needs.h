@@ -13,7 +13,8 @@
 
 typedef struct sw_needs {
     sw_forecast forecast;
-    double base_bytes;    /* the process itself, before */
+    double base_bytes;    /* the process itself */
+    double measure_bytes; /* of sensitivities, before the pipeline */
     double copy_bytes;    /* looking at the largest tensor that is only copied */
     double solve_bytes;   /* the pipeline, with its streams in memory */
     double spilled_bytes; /* with its streams on disk */
@@ -21,10 +22,17 @@ typedef struct sw_needs {
     double peak_bytes, peak_spilled_bytes;
 } sw_needs;
 
-/* `calib` NULL: none is used; its ids are not looked at. */
-sw_code sw_needs_new(sw_needs *out, const sw_model *model, const sw_st *st,
-                     const sw_selection *selection, const sw_quant_options *options,
-                     const sw_calib *calib, sw_err *err) SW_MUST_USE;
+/* What a run will be given. */
+typedef struct sw_needs_request {
+    const sw_model *model;
+    const sw_st *st;
+    const sw_selection *selection;
+    const sw_quant_options *options;
+    const sw_calib *calib, *measured; /* these as in sw_forecast_request */
+    bool has_stats, is_measured_on_stats;
+} sw_needs_request;
+
+sw_code sw_needs_new(sw_needs *out, const sw_needs_request *request, sw_err *err) SW_MUST_USE;
 
 /* Fit into `bound` bytes: *spill_dir, in `arena`, becomes the directory of `out_dir` when the
  * streams must go to disk, and is left alone when they need not. SW_E_USAGE names the least that

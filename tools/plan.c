@@ -254,15 +254,13 @@ sw_code sw_plan_new(sw_plan *out, const sw_quantize_job *job, const sw_plan_opti
                     sw_err *err)
 {
     planner p = {out, job, options};
-    const sw_calib *calib = job->calibration.calib.n_seqs ? &job->calibration.calib : NULL;
     sw_code rc = SW_OK;
 
     memset(out, 0, sizeof *out);
     for (int64_t layer = 0; layer < job->source.model.n_layers && rc == SW_OK; layer++)
         rc = add_layer(&p, layer, err);
     if (rc != SW_OK || (rc = add_tp(&p, err)) != SW_OK) return rc;
-    rc = sw_needs_new(&out->needs, &job->source.model, job->source.st, &job->selection,
-                      &job->settings.quant, calib, err);
+    rc = sw_quantize_job_needs(&out->needs, job, err);
     if (rc != SW_OK) return rc;
     add_totals(&p);
     if ((rc = sw_rates_measure(&out->rates, &job->settings.quant, widest(out), err)) != SW_OK)

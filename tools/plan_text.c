@@ -4,15 +4,9 @@
 
 #include "tools/plan.h"
 
-static const char *spec_text(char out[96], const sw_qspec *spec)
+static const char *spec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
 {
-    char text[SW_SPEC_TEXT_BYTES];
-
-    if (spec)
-        (void)snprintf(out, 96, "%s", sw_qspec_text(text, spec));
-    else
-        (void)snprintf(out, 96, "left as it is");
-    return out;
+    return spec ? sw_qspec_text(out, spec) : "left as it is";
 }
 
 static void print_classes(const sw_plan *plan)
@@ -21,7 +15,7 @@ static void print_classes(const sw_plan *plan)
                  "before", "after", "kernel here, 1 token / 64");
     for (int i = 0; i < plan->n_classes; i++) {
         const sw_plan_class *c = &plan->classes[i];
-        char shape[48], spec[96], before[16], after[16];
+        char shape[48], spec[SW_SPEC_TEXT_BYTES], before[16], after[16];
         (void)snprintf(shape, sizeof shape, "[%lld, %lld]", (long long)c->n_out,
                        (long long)c->k_in);
         sw_term_bytes(before, c->bytes_before);
@@ -94,7 +88,7 @@ static bool text(cJSON *o, const char *key, const char *v)
 static bool add_tensors(cJSON *root, const sw_quantize_job *job)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "tensors");
-    char spec[96];
+    char spec[SW_SPEC_TEXT_BYTES];
 
     for (int64_t i = 0; list && i < job->selection.n_linears; i++) {
         const sw_ckpt_linear *l = &job->selection.linears[i];
@@ -113,7 +107,7 @@ static bool add_tensors(cJSON *root, const sw_quantize_job *job)
 static bool add_classes(cJSON *root, const sw_plan *plan)
 {
     cJSON *list = cJSON_AddArrayToObject(root, "classes");
-    char spec[96];
+    char spec[SW_SPEC_TEXT_BYTES];
 
     for (int i = 0; list && i < plan->n_classes; i++) {
         const sw_plan_class *c = &plan->classes[i];

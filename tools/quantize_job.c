@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/engine/lm_open.h"
+#include "formats/base/size.h"
 #include "quant/scheme.h"
 #include "tools/device_opt.h"
 #include "tools/devices.h"
@@ -298,6 +299,20 @@ static const sw_calib *streamed(const job *j)
     return j->calibration.calib.n_seqs ? &j->calibration.calib : NULL;
 }
 
+sw_code sw_quantize_job_needs(sw_needs *out, const job *j, sw_err *err)
+{
+    const sw_calib *text = &j->calibration.calib;
+    sw_calib first = {NULL, sw_min_i64(text->n_seqs, SW_TARGET_WINDOWS_MAX), text->seq_len};
+    sw_needs_request r = {.model = &j->source.model, .st = j->source.st,
+                          .selection = &j->selection, .options = &j->settings.quant,
+                          .calib = sw_quantize_job_needs_data(j) ? streamed(j) : NULL,
+                          .has_stats = j->stats && sw_quantize_job_needs_data(j)};
+
+    r.is_measured_on_stats = j->stats != NULL;
+    if (sw_quantize_chooser(j->o)) r.measured = j->stats ? &j->lead.calib : &first;
+    return sw_needs_new(out, &r, err);
+}
+
 /* --memory: the streams go to disk when they do not fit beside the rest. */
 static sw_code bound_memory(job *j, sw_err *err)
 {
@@ -305,8 +320,7 @@ static sw_code bound_memory(job *j, sw_err *err)
     sw_code rc;
 
     if (!j->o->memory_bytes) return SW_OK;
-    rc = sw_needs_new(&needs, &j->source.model, j->source.st, &j->selection, &j->settings.quant,
-                      streamed(j), err);
+    rc = sw_quantize_job_needs(&needs, j, err);
     if (rc != SW_OK) return rc;
     return sw_needs_bound(&j->settings.quant.spill_dir, &needs, j->o->memory_bytes, j->o->out,
                           &j->selection.arena, j->progress, err);

@@ -8,6 +8,7 @@
 
 #include "kernels/gpu.h"
 #include "tools/cmd.h"
+#include "tools/needs.h"
 #include "tools/quantize_report.h"
 #include "tools/recipe.h"
 #include "tools/stats_input.h"
@@ -73,6 +74,8 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 bool sw_quantize_job_needs_data(const sw_quantize_job *job);
 /* The option, if any, that chooses schemes by measuring what linears lose. */
 const char *sw_quantize_chooser(const sw_quantize_options *o);
+/* The memory that the run will take. */
+sw_code sw_quantize_job_needs(sw_needs *out, const sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 void sw_quantize_job_free(sw_quantize_job *job); /* accepts a zeroed one */
 
 #endif

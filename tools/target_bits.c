@@ -7,8 +7,6 @@
 #include "quant/allocate.h"
 #include "tools/candidates.h"
 
-/* Windows that the measuring pass reads: statistics for a choice, not for solving. */
-#define WINDOWS_MAX 32
 
 /* Linears of one block that share input and scheme: one item of the allocation. */
 typedef struct group {
@@ -269,7 +267,7 @@ static sw_code measure(chooser *c, const sw_st *st, const sw_progress *progress,
                                 .stats = r->stats, .source = r->source,
                                 .n_threads = r->n_threads};
 
-    if (calib.n_seqs > WINDOWS_MAX) calib.n_seqs = WINDOWS_MAX;
+    if (calib.n_seqs > SW_TARGET_WINDOWS_MAX) calib.n_seqs = SW_TARGET_WINDOWS_MAX;
     return sw_sensitivity_run(c->model, st, &calib, &o, &sink, progress, err);
 }
 

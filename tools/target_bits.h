@@ -18,6 +18,9 @@
 #include "quant/sensitivity.h"
 #include "tools/selection.h"
 
+/* Windows that the measuring pass reads: statistics for a choice, not for solving. */
+#define SW_TARGET_WINDOWS_MAX 32
+
 typedef struct sw_target_request {
     double bits;          /* per weight, at most; 0: no size, outliers alone are chosen */
     const sw_qspec *spec; /* the scheme of all that no override names */

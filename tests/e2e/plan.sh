@@ -48,6 +48,23 @@ grep -q '^warning .*eat the win' "$T/stdout" || fail 'no warning for products of
 expect 0 '' "$SWAGE" plan "$TINY" --quiet --group-size 64 --ignore mlp --tp 4
 grep -q 'left as it is' "$T/stdout" || fail 'what is ignored is not shown'
 
+# what candidates are tried on counts too; against a real run
+planned() {
+    expect 0 '' "$SWAGE" plan "$TINY" "$@" --threads 2 --quiet --json
+    spaced
+    field peak_bytes
+}
+set -- --calib calib_data/calib.u16 --samples 4 --seq-len 128
+plain=$(planned "$@" --method rtn) awq=$(planned "$@" --method awq)
+bits=$(planned "$@" --method rtn --target-bits 4)
+[ "$plain" -lt "$awq" ] && [ "$plain" -lt "$bits" ] ||
+    fail "peaks of rtn $plain, awq $awq, of target bits $bits"
+expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/awq" "$@" --method awq --threads 2 --quiet --json
+spaced
+have=$(field peak_bytes)
+[ $((have * 85)) -lt $((awq * 100)) ] && [ $((awq * 100)) -lt $((have * 115)) ] ||
+    fail "awq: planned $awq bytes at the peak, measured $have"
+
 # a recipe that plan writes makes quantize do what plan was asked
 set -- --method rtn --bits 8 --group-size 32 --format gptq --ignore layers.0
 expect 0 '' "$SWAGE" plan "$TOY" "$@" --quiet --emit-recipe "$T/recipe.json"
