@@ -57,6 +57,7 @@ static sw_code count_kept(void *self, const char *name, uint64_t n_bytes, sw_err
         return SW_OK;
     }
     w->encoded_bytes += n_bytes;
+    if (sw_writer_count_stack(w, name)) return SW_OK;
     if (!dot || (size_t)(dot - name) >= sizeof path) return SW_OK;
     (void)snprintf(path, sizeof path, "%.*s", (int)(dot - name), name);
     if ((claim = sw_claim_find(w, path))) claim->is_put = true;
@@ -148,6 +149,8 @@ static sw_code read_part(stored *s, int i, const sw_ckpt_writer *w, const char *
         (rc = sw_shape_bytes(&n_bytes, part->dtype, part->n_dims, part->shape, err)) != SW_OK ||
         (rc = sw_mem_get(&s->data[i], (int64_t)n_bytes, 1, part->suffix, err)) != SW_OK)
         return rc;
+    if (w->dialect->is_stacked)
+        return sw_writer_take_stacked(s->data[i], w, module_path, part, err);
     return sw_st_writer_take(w->st, name, s->data[i], (size_t)n_bytes, err);
 }
 

@@ -293,7 +293,8 @@ static sw_code declare_claim(sw_ckpt_writer *w, sw_claim *c, sw_err *err)
                          : w->dialect->declare(parts, &c->spec, c->n_out, c->k_in);
     sw_code rc = SW_OK;
 
-    for (int i = 0; i < n && rc == SW_OK; i++) {
+    if (w->dialect->is_stacked) rc = sw_writer_declare_stacks(w, c, err);
+    for (int i = 0; i < n && rc == SW_OK && !w->dialect->is_stacked; i++) {
         char name[SW_PART_NAME_BYTES];
         if ((rc = sw_part_name(name, c->module_path, parts[i].suffix, err)) == SW_OK)
             rc = sw_st_writer_declare(w->st, name, parts[i].dtype, parts[i].n_dims, parts[i].shape,
@@ -453,6 +454,10 @@ static sw_code write_encoded(sw_ckpt_writer *w, const char *module_path, const e
 
     for (int i = 0; i < e->n && rc == SW_OK; i++) {
         char name[SW_PART_NAME_BYTES];
+        if (w->dialect->is_stacked) {
+            rc = sw_writer_put_stacked(w, module_path, &e->parts[i], e->data[i], err);
+            continue;
+        }
         if ((rc = sw_part_name(name, module_path, e->parts[i].suffix, err)) != SW_OK) return rc;
         rc = sw_st_writer_put(w->st, name, e->data[i], (size_t)e->bytes[i], err);
         if (rc == SW_OK) rc = sw_keeper_note(&w->keeper, name, e->data[i], e->bytes[i], err);
@@ -568,6 +573,7 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
 void sw_ckpt_writer_free(sw_ckpt_writer *w)
 {
     if (!w) return;
+    sw_writer_free_stacks(w);
     sw_st_writer_free(w->st);
     sw_keeper_free(&w->keeper);
     cJSON_Delete(w->sources);

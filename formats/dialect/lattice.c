@@ -48,14 +48,6 @@ static int attempts(attempt out[ATTEMPTS_MAX], const sw_qspec *source, const sw_
     return n;
 }
 
-/* Many linears to a tensor: nobody makes such checkpoints but their publisher. */
-static sw_code refuse_unwritten(const sw_dialect *target, sw_err *err)
-{
-    if (!target->is_stacked) return SW_OK;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: is read and not written; use --format "
-                   "compressed-tensors or swage", target->name);
-}
-
 sw_code sw_lattice_exact(sw_qspec *out, bool *is_conditional, const sw_qspec *source,
                          const sw_dialect *target, int64_t n_out, int64_t k_in, sw_err *err)
 {
@@ -63,7 +55,6 @@ sw_code sw_lattice_exact(sw_qspec *out, bool *is_conditional, const sw_qspec *so
     int n = attempts(tries, source, target, k_in);
     sw_err why = {0};
 
-    if (refuse_unwritten(target, err) != SW_OK) return SW_E_UNSUPPORTED;
     for (int i = 0; i < n; i++) {
         sw_err one = {0};
         if (target->can_hold(&tries[i].spec, n_out, k_in, &one) == SW_OK) {
@@ -163,7 +154,6 @@ sw_code sw_lattice_nearest(sw_qspec *out, const sw_qspec *source, const sw_diale
     search s = {.source = source, .target = target, .n_out = n_out, .k_in = k_in,
                 .best = INT_MAX};
 
-    if (refuse_unwritten(target, err) != SW_OK) return SW_E_UNSUPPORTED;
     for (int i = 0; i < n_candidates; i++) {
         sw_qspec spec = candidates[i];
         if (sw_act_needs_input_scale(&spec.act)) continue;

@@ -33,7 +33,7 @@ static sw_code find_one(sw_stored *stored, sw_stored *bias, const sw_ckpt_writer
     if ((rc = sw_part_name(own, path, "weight", err)) != SW_OK) return rc;
     if (sw_checkpoint_is_quantized(w->source, path) || sw_st_find(st, own)) return SW_OK;
     rc = sw_stored_weight(stored, m, st, ref->layer, ref->slot, ref->expert, err);
-    if (rc == SW_OK && sw_model_slot_has_bias(m, ref->slot))
+    if (rc == SW_OK && sw_model_slot_has_bias(m, ref->slot) && !w->dialect->is_stacked)
         rc = sw_stored_bias(bias, m, st, ref->layer, ref->slot, ref->expert, err);
     return rc;
 }
@@ -52,7 +52,7 @@ static sw_code find_stacked(sw_claim *c, const sw_ckpt_writer *w, const sw_linea
     for (int i = 0; i < n; i++)
         if (sw_stack_find(&place, c->module_path, parts[i].suffix))
             c->stack[i] = sw_st_find(source->st, place.name);
-    if (rc == SW_OK && sw_model_slot_has_bias(&source->model, ref->slot))
+    if (rc == SW_OK && sw_model_slot_has_bias(&source->model, ref->slot) && !w->dialect->is_stacked)
         rc = sw_stored_bias(&c->fused_bias, &source->model, source->st, ref->layer, ref->slot,
                             ref->expert, err);
     return rc;
@@ -103,10 +103,7 @@ sw_code sw_writer_find_fused(sw_ckpt_writer *w, sw_err *err)
     const sw_model *m = &w->source->model;
     sw_code rc = SW_OK;
 
-    if (w->dialect->is_stacked)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is read and not written; use --format "
-                       "compressed-tensors or swage", w->dialect->name);
-    if (!m->arch->fused_experts[0]) return SW_OK;
+    if ((rc = sw_writer_find_stacks(w, err)) != SW_OK || !m->arch->fused_experts[0]) return rc;
     for (int64_t layer = 0; layer < m->n_layers && rc == SW_OK; layer++) {
         int64_t n = sw_model_linears(m, layer, NULL, 0);
         sw_linear_ref *refs = NULL;

@@ -24,12 +24,16 @@ typedef struct sw_claim {
     const sw_st_tensor *stack[SW_DIALECT_TENSORS_MAX];
 } sw_claim;
 
+typedef struct sw_stack_out sw_stack_out;
+
 struct sw_ckpt_writer {
     const sw_checkpoint *source;
     const sw_dialect *dialect;
     sw_qconfig qconfig;
     sw_claim *claims; /* in path order */
     int64_t n_claims;
+    sw_stack_out *stacks; /* of a target that keeps experts in one tensor a part */
+    int64_t n_stacks;
     int32_t *claim_of; /* per source tensor: index of its claim, SW_COPIED or SW_CHANGED */
     uint64_t source_bytes, claimed_bytes, copied_bytes, changed_bytes, encoded_bytes, shard_bytes;
     sw_dir_list listing;
@@ -62,6 +66,18 @@ const char *sw_writer_dtype_text(const sw_ckpt_writer *w);
 /* Replace a buffer [rows, cols] by its transpose: how some architectures store linears. */
 sw_code sw_writer_turn(void **data, int64_t rows, int64_t cols, sw_dtype dtype,
                        sw_err *err) SW_MUST_USE;
+
+/* A target that is_stacked, see writer_stack.c; the first does nothing for others.
+ * SW_E_UNSUPPORTED: a claim that is no expert; SW_E_USAGE: some experts and others not. */
+sw_code sw_writer_find_stacks(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+sw_code sw_writer_declare_stacks(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
+/* Any number of threads may put linears. */
+sw_code sw_writer_put_stacked(sw_ckpt_writer *w, const char *module_path, const sw_part *part,
+                              const void *data, sw_err *err) SW_MUST_USE;
+sw_code sw_writer_take_stacked(void *data, const sw_ckpt_writer *w, const char *module_path,
+                               const sw_part *part, sw_err *err) SW_MUST_USE;
+bool sw_writer_count_stack(sw_ckpt_writer *w, const char *name); /* false: it is none */
+void sw_writer_free_stacks(sw_ckpt_writer *w);
 
 /* The scales of a quantized cache. SW_E_UNSUPPORTED: the dialect has no place for them. */
 sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;

@@ -320,6 +320,114 @@ static void it_converts_exactly(void **state)
     free_published(&p);
 }
 
+/* The writer gathers experts, whatever order they come in, into just those tensors. */
+static void a_written_checkpoint_is_the_published_one(void **state)
+{
+    published p;
+    sw_st *want = NULL, *have = NULL;
+    sw_err err = {0};
+
+    (void)state;
+    make_published(&p);
+    must(sw_st_open(&want, p.s.dir, &err), &err);
+    for (int reverse = 0; reverse < 2; reverse++) {
+        must(ckpt_write(&p.c, &p.s, "mx", mxfp4(), reverse, 0, reverse, &err), &err);
+        must(sw_st_open(&have, scratch_path(&p.s, "mx"), &err), &err);
+        assert_int_equal(sw_st_count(have), sw_st_count(want));
+        for (int64_t i = 0; i < sw_st_count(want); i++) {
+            const sw_cview *a = &sw_st_at(have, i)->view, *b = &sw_st_at(want, i)->view;
+            assert_string_equal(sw_st_at(have, i)->name, sw_st_at(want, i)->name);
+            assert_int_equal(a->n_dims, b->n_dims);
+            assert_memory_equal(a->shape, b->shape, (size_t)b->n_dims * sizeof *b->shape);
+            assert_memory_equal(a->data, b->data, b->size_bytes);
+        }
+        sw_st_close(have);
+        have = NULL;
+    }
+    sw_st_close(want);
+    free_published(&p);
+}
+
+static void what_has_no_place_is_refused_before_the_work(void **state)
+{
+    published p;
+    sw_ckpt_linear attention = {"model.layers.0.self_attn.q_proj", 128, 128, NULL};
+    sw_err err = {0};
+    int64_t n;
+
+    (void)state;
+    make_published(&p);
+    n = p.c.n;
+    p.c.n = n - 1;
+    assert_int_equal(ckpt_write(&p.c, &p.s, "mx", mxfp4(), false, 0, false, &err), SW_E_USAGE);
+    if (!strstr(err.text, "quantize all or none")) fail_msg("%s", err.text);
+    p.c.n = n;
+    p.c.linears[n - 1] = attention;
+    memset(&err, 0, sizeof err);
+    assert_int_equal(ckpt_write(&p.c, &p.s, "mx", mxfp4(), false, 0, false, &err),
+                     SW_E_UNSUPPORTED);
+    if (!strstr(err.text, "holds experts alone")) fail_msg("%s", err.text);
+    assert_false(scratch_has(&p.s, "partial"));
+    free_published(&p);
+}
+
+static sw_ckpt_writer *open_kept(published *p, const cJSON *key)
+{
+    const sw_ckpt_keep keep = {.key = key};
+    sw_ckpt_writer *w = NULL;
+    sw_err err = {0};
+
+    must(sw_ckpt_writer_new_kept(&w, &p->c.source, scratch_path(&p->s, "kept"), false, mxfp4(),
+                                 &p->c.config, p->c.linears, p->c.n, 0, &keep, &err), &err);
+    return w;
+}
+
+/* A run that stops after a block: the next finds its experts in the tensors of all. */
+static void an_unfinished_run_is_taken_up(void **state)
+{
+    cJSON *key = cJSON_CreateObject(), *figures = cJSON_CreateObject(), *manifest;
+    sw_ckpt_writer *w;
+    sw_st *whole = NULL, *kept = NULL;
+    published p;
+    sw_qtensor q;
+    sw_err err = {0};
+
+    (void)state;
+    make_published(&p);
+    w = open_kept(&p, key);
+    for (int64_t i = 0; i < p.c.n; i++)
+        if (strstr(p.c.paths[i], "layers.0."))
+            must(sw_ckpt_writer_put(w, p.c.paths[i], &p.c.q[i], &err), &err);
+    cJSON_AddObjectToObject(figures, "rows");
+    must(sw_ckpt_writer_end_block(w, figures, &err), &err);
+    assert_non_null(sw_ckpt_writer_leave(w));
+    sw_ckpt_writer_free(w);
+    w = open_kept(&p, key);
+    assert_int_equal(sw_ckpt_writer_n_done(w), 1);
+    for (int64_t i = 0; i < p.c.n; i++) {
+        if (!strstr(p.c.paths[i], "layers.0.")) {
+            must(sw_ckpt_writer_put(w, p.c.paths[i], &p.c.q[i], &err), &err);
+            continue;
+        }
+        must(sw_ckpt_writer_get(&q, w, p.c.paths[i], &err), &err);
+        sw_gen_assert_same(&q, &p.c.q[i]);
+        sw_qtensor_free(&q);
+    }
+    manifest = cJSON_CreateObject();
+    must(sw_ckpt_writer_commit(w, manifest, &err), &err);
+    sw_ckpt_writer_free(w);
+    must(sw_st_open(&whole, p.s.dir, &err), &err);
+    must(sw_st_open(&kept, scratch_path(&p.s, "kept"), &err), &err);
+    for (int64_t i = 0; i < sw_st_count(whole); i++)
+        assert_memory_equal(sw_st_at(kept, i)->view.data, sw_st_at(whole, i)->view.data,
+                            sw_st_at(whole, i)->view.size_bytes);
+    sw_st_close(whole);
+    sw_st_close(kept);
+    cJSON_Delete(key);
+    cJSON_Delete(manifest);
+    free_published(&p);
+}
+
 /* What is wrong with the file is said by both. */
 static bool spoil_dtype(void *ctx, const char *name, sw_cview *view)
 {
@@ -406,6 +514,9 @@ int main(void)
         cmocka_unit_test(paths_say_where_rows_lie),
         cmocka_unit_test(a_published_checkpoint_is_read),
         cmocka_unit_test(it_converts_exactly),
+        cmocka_unit_test(a_written_checkpoint_is_the_published_one),
+        cmocka_unit_test(what_has_no_place_is_refused_before_the_work),
+        cmocka_unit_test(an_unfinished_run_is_taken_up),
         cmocka_unit_test(spoilt_files_are_named),
         cmocka_unit_test(other_schemes_are_refused),
     };
