@@ -8,7 +8,7 @@
  */
 #include <math.h>
 
-#include "kernels/cuda/engine_launch.cuh"
+#include "kernels/cuda/engine_heads.cuh"
 
 #define N_THREADS 256
 #define N_KEYS 64
@@ -160,7 +160,7 @@ static __device__ void combine(const sw_attn_args &a, const float *partial, int 
 
 template <int H> struct job {
     int seq, kv_head, head0, n_heads; /* heads of this CTA */
-    int64_t begin, end;               /* its keys */
+    int64_t begin, end, there;        /* its keys, of so many */
     int n_parts;                      /* CTAs of the group that have keys */
 };
 
@@ -180,18 +180,22 @@ template <int H> static __device__ job<H> job_of(const sw_attn_args &a, int spli
     j.n_parts = (int)((there - oldest + each - 1) / each);
     j.begin = oldest + blockIdx.x * each;
     j.end = min(there, j.begin + each);
+    j.there = there;
     return j;
 }
 
+/* A warp to a head; norm and rotation as `heads` says. */
 template <int H> static __device__ void load_queries(shared_state<H> &s, const sw_attn_args &a,
-                                                     const job<H> &j)
+                                                     const sw_heads_args &heads, const job<H> &j)
 {
-    const sw_bf16 *q = a.q.d + j.seq * a.q.stride + (int64_t)j.head0 * a.head_dim;
+    const int h = threadIdx.x / 32;
+    const sw_bf16 *q = a.q.d + j.seq * a.q.stride + (int64_t)(j.head0 + h) * a.head_dim;
 
-    for (int i = (int)threadIdx.x; i < H * a.head_dim; i += N_THREADS) {
-        const int h = i / a.head_dim, d = i % a.head_dim;
-
-        s.q[h][d] = h < j.n_heads ? sw_float(q[h * a.head_dim + d]) : 0.0f;
+    if (h < j.n_heads) {
+        sw_load_head(s.q[h], q, a.head_dim);
+        if (heads.q.d) sw_prepare_head(s.q[h], heads, heads.q_norm, j.there - 1);
+    } else if (h < H) {
+        for (int i = (int)threadIdx.x % 32; i < a.head_dim; i += 32) s.q[h][i] = 0;
     }
     if (threadIdx.x < H) {
         s.top[threadIdx.x] = -INFINITY;
@@ -199,13 +203,34 @@ template <int H> static __device__ void load_queries(shared_state<H> &s, const s
     }
 }
 
-/* The sums of all key groups of the CTA into its place in scratch. */
+/* The new key and value into the cache, by the CTA that has the last keys. Tiles of heads that
+ * share them write the same. */
 template <int H>
-static __device__ void store_partial(float *partial, shared_state<H> &s, const sw_attn_args &a,
-                                     const float (&sum)[H][2], int n_heads, int pair, int group,
-                                     int n_groups)
+static __device__ void remember(shared_state<H> &s, const sw_heads_args &heads, const job<H> &j)
 {
-    const int dim = a.v_head_dim;
+    const int warp = threadIdx.x / 32;
+    const int64_t at = (j.seq * heads.capacity + j.there - 1) * heads.n_kv_heads + j.kv_head;
+
+    if (warp == N_THREADS / 32 - 1) { /* the last warps have the fewest heads of q */
+        sw_load_head(s.values, heads.k.d + j.seq * heads.k.stride + j.kv_head * heads.head_dim,
+                     heads.head_dim);
+        sw_prepare_head(s.values, heads, heads.k_norm, j.there - 1);
+        sw_store_head(heads.k_cache + at * heads.head_dim, s.values, heads.head_dim);
+    } else if (warp == N_THREADS / 32 - 2) {
+        sw_move_head(heads.v_cache + at * heads.v_head_dim,
+                     heads.v.d + j.seq * heads.v.stride + j.kv_head * heads.v_head_dim,
+                     heads.v_head_dim);
+    }
+}
+
+/* The sums of all key groups of the CTA into its place in scratch, or to `out` when no other has
+ * keys of these heads. */
+template <int H>
+static __device__ void store_sums(float *partial, sw_bf16 *out, shared_state<H> &s,
+                                  const sw_attn_args &a, const float (&sum)[H][2], const job<H> &j,
+                                  int pair, int group, int n_groups)
+{
+    const int dim = a.v_head_dim, n_heads = j.n_heads;
 
     if (group < n_groups)
 #pragma unroll
@@ -218,8 +243,22 @@ static __device__ void store_partial(float *partial, shared_state<H> &s, const s
         float value = 0;
 
         for (int g = 0; g < n_groups; g++) value += s.values[(g * H + i / dim) * dim + i % dim];
-        partial[i / dim * (dim + 2) + i % dim] = value;
+        if (j.n_parts > 1) {
+            partial[i / dim * (dim + 2) + i % dim] = value;
+            continue;
+        }
+        const int h = i / dim;
+        float total = s.sum[h], shrink = 1;
+
+        if (a.sinks) {
+            const float sink = a.sinks[j.head0 + h] * LOG2_E, top = fmaxf(sink, s.top[h]);
+
+            shrink = exp2f(s.top[h] - top);
+            total = total * shrink + exp2f(sink - top);
+        }
+        out[i] = sw_round16(value * shrink / total);
     }
+    if (j.n_parts == 1) return;
     if ((int)threadIdx.x < n_heads) {
         partial[threadIdx.x * (dim + 2) + dim] = s.top[threadIdx.x];
         partial[threadIdx.x * (dim + 2) + dim + 1] = s.sum[threadIdx.x];
@@ -229,7 +268,7 @@ static __device__ void store_partial(float *partial, shared_state<H> &s, const s
 /* grid (splits, kv heads x tiles of heads, sequences) */
 template <int H>
 static __global__ void __launch_bounds__(N_THREADS)
-    swk_attention_decode(sw_attn_args a, int splits, int64_t counters)
+    swk_attention_decode(sw_attn_args a, sw_heads_args heads, int splits, int64_t counters)
 {
     extern __shared__ __align__(16) char s_bytes[];
     shared_state<H> &s = *(shared_state<H> *)s_bytes;
@@ -244,7 +283,8 @@ static __global__ void __launch_bounds__(N_THREADS)
     float sum[H][2] = {};
 
     if (blockIdx.x >= j.n_parts) return;
-    load_queries<H>(s, a, j);
+    load_queries<H>(s, a, heads, j);
+    if (heads.k.d && j.end == j.there) remember<H>(s, heads, j);
     for (int64_t key = j.begin; key < j.end; key += N_KEYS) {
         const int n_keys = (int)min((int64_t)N_KEYS, j.end - key);
         const sw_bf16 *k = a.k.d + j.seq * a.k_seq + key * a.k.stride + j.kv_head * a.head_dim;
@@ -257,35 +297,40 @@ static __global__ void __launch_bounds__(N_THREADS)
         __syncthreads();
         if (group < n_groups) add_values<H>(sum, s, a, v, n_keys, pair, group, n_groups);
     }
-    store_partial<H>(partial + blockIdx.x * partial_floats(&a), s, a, sum, j.n_heads, pair, group,
-                     n_groups);
+    sw_bf16 *out = a.out.d + j.seq * a.out.stride + (int64_t)j.head0 * a.v_head_dim;
+
+    store_sums<H>(partial + blockIdx.x * partial_floats(&a), out, s, a, sum, j, pair, group,
+                  n_groups);
+    if (j.n_parts == 1) return;
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0) s.is_last = atomicInc(counter, j.n_parts - 1) == j.n_parts - 1u;
     __syncthreads();
     if (!s.is_last) return;
     __threadfence();
-    combine(a, partial, j.n_parts, j.head0, j.n_heads,
-            a.out.d + j.seq * a.out.stride + (int64_t)j.head0 * a.v_head_dim);
+    combine(a, partial, j.n_parts, j.head0, j.n_heads, out);
 }
 
-template <int H> static sw_code run(const sw_attn_args *a, sw_launch how, sw_err *err)
+template <int H>
+static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how, sw_err *err)
 {
+    const sw_heads_args none = {};
     const dim3 grid((unsigned)n_splits(a), (unsigned)(a->n_kv_heads * head_tiles(a)),
                     (unsigned)a->n_seqs);
 
     return sw_start("attention", swk_attention_decode<H>, grid, N_THREADS, sizeof(shared_state<H>),
-                    how, err, *a, n_splits(a), counter_bytes(a));
+                    how, err, *a, heads ? *heads : none, n_splits(a), counter_bytes(a));
 }
 
-extern "C" sw_code sw_cuda_attention_decode(const sw_attn_args *a, sw_launch how, sw_err *err)
+extern "C" sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads,
+                                            sw_launch how, sw_err *err)
 {
-    const int heads = a->n_heads / a->n_kv_heads;
+    const int shared = a->n_heads / a->n_kv_heads;
 
     if (a->head_dim > DIM_MAX || a->v_head_dim > DIM_MAX || a->head_dim % 8 || a->v_head_dim % 8)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the card they are multiples "
                        "of 8 up to %d", a->head_dim, a->v_head_dim, DIM_MAX);
-    if (heads == 1) return run<1>(a, how, err);
-    if (heads == 2) return run<2>(a, how, err);
-    return heads <= 4 ? run<4>(a, how, err) : run<8>(a, how, err);
+    if (shared == 1) return run<1>(a, heads, how, err);
+    if (shared == 2) return run<2>(a, heads, how, err);
+    return shared <= 4 ? run<4>(a, heads, how, err) : run<8>(a, heads, how, err);
 }

@@ -123,9 +123,39 @@ typedef struct sw_attn_args {
 
 /* Heads of up to 256, a multiple of 8. Causal; keys 0 .. first + seq_len - 1 are there. */
 sw_code sw_cuda_attention(const sw_attn_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
-/* seq_len 1: one query a sequence, keys cut over the card. */
-sw_code sw_cuda_attention_decode(const sw_attn_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
+/* seq_len 1: one query a sequence, keys cut over the card. With `heads` (else NULL) first what
+ * sw_cuda_heads does: q as it came from its product, the new k and v into the cache. */
+sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+                                 sw_err *err) SW_MUST_USE;
 int64_t sw_cuda_decode_scratch_bytes(const sw_attn_args *a);
+
+/* ---- products of few tokens ---- */
+
+typedef enum sw_lean_out {
+    SW_LEAN_STORE, /* y = product */
+    SW_LEAN_ADD,   /* sum += product */
+    SW_LEAN_GLU    /* y = act(first half of the channels) * second half */
+} sw_lean_out;
+
+/* A product of 4-bit tiles with what stands around it in a block: the rms norm of the residual
+ * stream before it, its addition to the stream or the gate behind it. Made for one token, where
+ * every kernel more costs as much as a small product. */
+typedef struct sw_lean_args {
+    const float *x, *norm; /* input: norm(x [n, k_in]) * norm, or */
+    sw_bf16_rows rows;     /* these, when x is NULL */
+    float eps;
+    sw_tiles tiles;        /* INT, 4-bit container, groups of multiples of 64, scales of 16 bits */
+    const float *bias;     /* [n_out] or NULL */
+    sw_lean_out out;
+    sw_bf16_rows y;
+    float *sum;            /* [n, n_out] */
+    int act;               /* an sw_mlp_act */
+    float limit;
+    int64_t n;
+    int n_sms;
+} sw_lean_args;
+bool sw_cuda_lean_can(const sw_lean_args *a);
+sw_code sw_cuda_lean(const sw_lean_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 
 /* ---- experts ---- */
 

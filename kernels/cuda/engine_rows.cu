@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "formats/model/model.h"
-#include "kernels/cuda/engine_launch.cuh"
+#include "kernels/cuda/engine_heads.cuh"
 
 #define N_THREADS 256
 #define EIGHTS_MAX 4 /* eights of a row that a thread of a norm keeps: rows of up to 32768 */
@@ -119,47 +119,13 @@ extern "C" sw_code sw_cuda_norm(const sw_norm_args *a, sw_launch how, sw_err *er
 
 /* ---- heads ---- */
 
-#define HEAD_DIM_MAX 256
 #define HEADS_PER_BLOCK 8
-
-/* One head in shared memory: norm, turn. */
-static __device__ void prepare_head(float *s_head, const sw_heads_args &a, const float *norm,
-                                    int64_t position)
-{
-    const int lane = threadIdx.x % 32, dim = a.head_dim, half = a.rope_dim / 2;
-
-    if (norm) {
-        float sum = 0;
-
-        for (int i = lane; i < dim; i += 32) sum += s_head[i] * s_head[i];
-        const float scale = 1.0f / sqrtf(sw_warp_sum(sum) / (float)dim + a.eps);
-
-        for (int i = lane; i < dim; i += 32) s_head[i] *= scale * norm[i];
-        __syncwarp();
-    }
-    for (int i = lane; a.cos && i < half; i += 32) {
-        const int one = a.rope_at + (a.is_paired ? 2 * i : i);
-        const int two = a.is_paired ? one + 1 : one + half;
-        const float c = a.cos[position * half + i], s = a.sin[position * half + i];
-        const float x = s_head[one], y = s_head[two];
-
-        s_head[one] = x * c - y * s;
-        s_head[two] = y * c + x * s;
-    }
-    __syncwarp();
-}
-
-static __device__ void move_head(sw_bf16 *to, const sw_bf16 *from, int dim)
-{
-    for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64)
-        *(uint32_t *)(to + i) = *(const uint32_t *)(from + i);
-}
 
 /* A warp to a head: of each token first the queries, then keys, then values. */
 static __global__ void swk_heads(sw_heads_args a, int64_t n_items, int per_token)
 {
     __shared__ float s_heads[HEADS_PER_BLOCK][HEAD_DIM_MAX];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int warp = threadIdx.x / 32;
     const int64_t item = blockIdx.x * (int64_t)HEADS_PER_BLOCK + warp;
     float *s_head = s_heads[warp];
 
@@ -173,8 +139,8 @@ static __global__ void swk_heads(sw_heads_args a, int64_t n_items, int per_token
     if (head >= n_q + n_k) {
         const int h = head - n_q - n_k;
 
-        move_head(a.v_cache + (cached * a.n_kv_heads + h) * a.v_head_dim,
-                  a.v.d + row * a.v.stride + (int64_t)h * a.v_head_dim, a.v_head_dim);
+        sw_move_head(a.v_cache + (cached * a.n_kv_heads + h) * a.v_head_dim,
+                     a.v.d + row * a.v.stride + (int64_t)h * a.v_head_dim, a.v_head_dim);
         return;
     }
     const bool is_q = head < n_q;
@@ -184,16 +150,9 @@ static __global__ void swk_heads(sw_heads_args a, int64_t n_items, int per_token
     sw_bf16 *to = is_q || !a.k_cache ? from
                                      : a.k_cache + (cached * a.n_kv_heads + h) * a.head_dim;
 
-    for (int i = 2 * lane; i < a.head_dim; i += 64) {
-        const uint32_t two = *(const uint32_t *)(from + i);
-
-        s_head[i] = __uint_as_float(two << 16);
-        s_head[i + 1] = __uint_as_float(two & 0xffff0000u);
-    }
-    __syncwarp();
-    prepare_head(s_head, a, is_q ? a.q_norm : a.k_norm, position);
-    for (int i = 2 * lane; i < a.head_dim; i += 64)
-        *(uint32_t *)(to + i) = sw_pack2(s_head[i], s_head[i + 1]);
+    sw_load_head(s_head, from, a.head_dim);
+    sw_prepare_head(s_head, a, is_q ? a.q_norm : a.k_norm, position);
+    sw_store_head(to, s_head, a.head_dim);
 }
 
 extern "C" sw_code sw_cuda_heads(const sw_heads_args *a, sw_launch how, sw_err *err)

@@ -107,6 +107,10 @@ typedef struct sw_gpu_run {
     bool keeps_pending;     /* and may be left to the next block */
     const float *q_norm, *k_norm; /* head norms met, made with the turning */
     bool turns_q, turns_k;
+    bool is_lean;           /* few tokens: products take in what stands around them */
+    bool is_norm_pending;   /* N = norm(X) has not been made yet, by this slot */
+    sw_slot norm_slot;
+    bool is_gate_made, is_sum_made; /* by the product before */
 } sw_gpu_run;
 
 /* The block program of run->block. */

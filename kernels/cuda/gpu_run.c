@@ -46,6 +46,14 @@ static sw_code settle(sw_gpu_run *run, sw_buf dst, sw_err *err)
     return dst == SW_BUF_T ? flush(run, err) : SW_OK;
 }
 
+/* N, when whoever reads it next does not make it along the way. */
+static sw_code make_norm(sw_gpu_run *run, sw_err *err)
+{
+    if (!run->is_norm_pending) return SW_OK;
+    run->is_norm_pending = false;
+    return norm_stream(run, buffer(run, SW_BUF_N), run->norm_slot, err);
+}
+
 static sw_code op_norm(sw_gpu_run *run, const sw_op *op, sw_err *err)
 {
     const sw_model *m = run->e->m;
@@ -57,6 +65,11 @@ static sw_code op_norm(sw_gpu_run *run, const sw_op *op, sw_err *err)
                       .eps = (float)(is_between ? m->rank_norm_eps : m->norm_eps)};
     sw_code rc;
 
+    if (run->is_lean && op->src == SW_BUF_X && op->dst == SW_BUF_N && !a.bias) {
+        run->is_norm_pending = true;
+        run->norm_slot = op->slot;
+        return flush(run, err);
+    }
     if (op->src == SW_BUF_X) return norm_stream(run, a.dst, op->slot, err);
     if ((rc = settle(run, op->dst, err)) != SW_OK) return rc;
     return sw_cuda_norm(&a, run->e->how, err);
@@ -81,6 +94,43 @@ static sw_code input_of(sw_bf16_rows *out, sw_gpu_run *run, const sw_op *op, sw_
                            run->e->how, err);
 }
 
+/* The whole width of gates and ups comes out of one product of this slot. */
+static bool makes_gates(const sw_gpu_run *run, sw_slot slot)
+{
+    return slot == SW_SLOT_GATE_UP || (slot == SW_SLOT_GATE && run->block->is_gate_fused);
+}
+
+/* A product with what stands around it, when it is one that can; *is_done says so. */
+static sw_code try_lean(bool *is_done, sw_gpu_run *run, const sw_op *op, sw_err *err)
+{
+    const sw_model *m = run->e->m;
+    const sw_gpu_weight *w = &run->block->linear[op->slot];
+    sw_lean_args a = {.rows = buffer(run, op->src), .tiles = w->tiles, .bias = w->d_bias,
+                      .y = buffer(run, op->dst), .act = (int)m->act,
+                      .limit = (float)m->act_limit, .n = run->n_tokens,
+                      .n_sms = run->e->card.n_sms, .eps = (float)m->norm_eps};
+    sw_code rc;
+
+    if (!run->is_lean || w->act.scope != SW_ACT_NONE || op->src == SW_BUF_X) return SW_OK;
+    if (makes_gates(run, op->slot)) {
+        a.out = SW_LEAN_GLU;
+        a.y = buffer(run, SW_BUF_G);
+    } else if (sw_model_site_writes_residual(m, run->block->layer, op->site)) {
+        a.out = SW_LEAN_ADD;
+        a.sum = run->d_x;
+    }
+    if (op->src == SW_BUF_N && run->is_norm_pending) {
+        a.x = run->d_x;
+        a.norm = run->block->norm[run->norm_slot];
+    }
+    if (!sw_cuda_lean_can(&a)) return SW_OK;
+    if (a.out == SW_LEAN_STORE && (rc = settle(run, op->dst, err)) != SW_OK) return rc;
+    *is_done = true;
+    run->is_gate_made = a.out == SW_LEAN_GLU;
+    run->is_sum_made = a.out == SW_LEAN_ADD;
+    return sw_cuda_lean(&a, run->e->how, err);
+}
+
 static bool is_made_already(const sw_gpu_block *b, sw_slot slot)
 {
     return (b->is_qkv_fused && (slot == SW_SLOT_K || slot == SW_SLOT_V)) ||
@@ -92,9 +142,12 @@ static sw_code op_linear(sw_gpu_run *run, const sw_op *op, sw_err *err)
     const sw_gpu_weight *w = &run->block->linear[op->slot];
     const sw_bf16_rows y = buffer(run, op->dst);
     sw_bf16_rows x = {0};
+    bool is_done = false;
     sw_code rc;
 
     if (is_made_already(run->block, op->slot)) return SW_OK;
+    if ((rc = try_lean(&is_done, run, op, err)) != SW_OK || is_done) return rc;
+    if (op->src == SW_BUF_N && (rc = make_norm(run, err)) != SW_OK) return rc;
     if ((rc = input_of(&x, run, op, err)) != SW_OK ||
         (run->tap && (rc = flush(run, err)) != SW_OK) || /* taps may read the residual stream */
         (rc = sw_gpu_run_reach(run, op->site, x, w->k_in, err)) != SW_OK || run->has_stopped ||
@@ -175,8 +228,8 @@ static sw_code op_latent_kv(sw_gpu_run *run, const sw_op *op, sw_err *err)
     return sw_cuda_latent_kv(&a, run->e->how, err);
 }
 
-/* Head norms, rotations, and keys and values into the cache. */
-static sw_code prepare_heads(sw_gpu_run *run, sw_err *err)
+/* Head norms, rotations, and keys and values into the cache: what is left to do of them. */
+static sw_heads_args take_heads(sw_gpu_run *run)
 {
     sw_heads_args a = heads_of(run);
 
@@ -193,7 +246,7 @@ static sw_code prepare_heads(sw_gpu_run *run, sw_err *err)
     }
     run->q_norm = run->k_norm = NULL;
     run->turns_q = run->turns_k = false;
-    return a.q.d || a.k.d ? sw_cuda_heads(&a, run->e->how, err) : SW_OK;
+    return a;
 }
 
 static sw_code op_attention(sw_gpu_run *run, const sw_op *op, sw_err *err)
@@ -209,9 +262,12 @@ static sw_code op_attention(sw_gpu_run *run, const sw_op *op, sw_err *err)
                       .window = m->is_window_layer[run->block->layer] ? m->sliding_window : 0,
                       .scale = (float)m->attention_scale, .cap = (float)m->attention_cap,
                       .scratch = run->d_decode_scratch, .n_sms = e->card.n_sms};
-    sw_code rc = prepare_heads(run, err);
+    const sw_heads_args heads = take_heads(run);
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
+    if (!run->is_decode && (heads.q.d || heads.k.d) &&
+        (rc = sw_cuda_heads(&heads, e->how, err)) != SW_OK)
+        return rc;
     if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
     a.k_seq = run->seq_len * a.k.stride;
     a.v_seq = run->seq_len * a.v.stride;
@@ -222,7 +278,7 @@ static sw_code op_attention(sw_gpu_run *run, const sw_op *op, sw_err *err)
         a.k_seq = a.capacity * k_width;
         a.v_seq = a.capacity * v_width;
     }
-    return run->is_decode ? sw_cuda_attention_decode(&a, e->how, err)
+    return run->is_decode ? sw_cuda_attention_decode(&a, &heads, e->how, err)
                           : sw_cuda_attention(&a, e->how, err);
 }
 
@@ -237,6 +293,10 @@ static sw_code act_on(sw_gpu_run *run, sw_buf dst, sw_bf16_rows up, sw_err *err)
 
 static sw_code op_glu(sw_gpu_run *run, const sw_op *op, sw_err *err)
 {
+    if (run->is_gate_made && op->dst == SW_BUF_G) {
+        run->is_gate_made = false;
+        return SW_OK;
+    }
     return act_on(run, op->dst, buffer(run, op->src), err);
 }
 
@@ -247,8 +307,13 @@ static sw_code op_act(sw_gpu_run *run, const sw_op *op, sw_err *err)
 
 static sw_code op_add(sw_gpu_run *run, const sw_op *op, sw_err *err)
 {
-    sw_code rc = flush(run, err);
+    sw_code rc;
 
+    if (run->is_sum_made) {
+        run->is_sum_made = false;
+        return SW_OK;
+    }
+    rc = flush(run, err);
     if (op->dst != SW_BUF_X || op->src != SW_BUF_T)
         return SW_FAIL(err, SW_E_BUG, "an addition beside the residual stream");
     run->is_add_pending = rc == SW_OK;
@@ -259,7 +324,7 @@ static sw_code route(sw_gpu_run *run, const sw_op *op, bool adds, sw_err *err)
 {
     sw_code rc = settle(run, op->dst, err);
 
-    if (rc != SW_OK) return rc;
+    if (rc != SW_OK || (rc = make_norm(run, err)) != SW_OK) return rc;
     return sw_gpu_run_moe(run, buffer(run, op->dst), buffer(run, op->src), adds, err);
 }
 

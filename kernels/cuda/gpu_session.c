@@ -11,6 +11,7 @@
 #include "kernels/cuda/gpu_check.h"
 #include "kernels/cuda/gpu_lm.h"
 
+#define LEAN_MAX 4       /* sequences up to which products take in what stands around them */
 #define LOG_CAPACITY 256 /* steps between two looks at what was drawn */
 
 struct sw_gpu_session {
@@ -196,7 +197,7 @@ static sw_code enqueue_step(sw_gpu_session *s, sw_err *err)
                                .temperature = (float)s->sampling.temperature,
                                .top_k = s->sampling.top_k, .top_p = s->sampling.top_p};
     sw_gpu_run run = {.d_x = s->d_x, .n_seqs = s->n_seqs, .seq_len = 1, .n_tokens = s->n_seqs,
-                      .d_first = s->d_first, .is_decode = true,
+                      .d_first = s->d_first, .is_decode = true, .is_lean = s->n_seqs <= LEAN_MAX,
                       .d_decode_scratch = s->d_decode_scratch};
     sw_code rc;
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/model/model.h"
 #include "formats/num/act.h"
 #include "kernels/cuda/engine_ops.h"
 #include "kernels/engine/attention.h"
@@ -103,6 +104,11 @@ static float *expect_attention(const attn_case *c, const float *q, const float *
     return out;
 }
 
+static sw_code attend(const sw_attn_args *a, bool is_decode, sw_err *err)
+{
+    return is_decode ? sw_cuda_attention_decode(a, NULL, how, err) : sw_cuda_attention(a, how, err);
+}
+
 static void check_attention(const attn_case *c, bool is_decode)
 {
     const int64_t n_keys = c->first + c->seq_len, rows = c->n_seqs * c->seq_len;
@@ -136,10 +142,10 @@ static void check_attention(const attn_case *c, bool is_decode)
         MUST(sw_gpu_fill(gpu, d_scratch, 0, sw_cuda_decode_scratch_bytes(&a), err));
         a.scratch = d_scratch;
     }
-    MUST((is_decode ? sw_cuda_attention_decode : sw_cuda_attention)(&a, how, err));
+    MUST(attend(&a, is_decode, err));
     have = fetch(d_out, n_out);
     MUST(sw_gpu_fill(gpu, d_out, 0xff, n_out * 2, err));
-    MUST((is_decode ? sw_cuda_attention_decode : sw_cuda_attention)(&a, how, err));
+    MUST(attend(&a, is_decode, err));
     again = fetch(d_out, n_out);
     want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL);
     error = relative_l2(have, want, n_out);
@@ -161,7 +167,8 @@ static void test_prefill(void **state)
 static void test_decode(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof decodes / sizeof *decodes; i++) check_attention(&decodes[i], true);
+    for (size_t i = 0; i < sizeof decodes / sizeof *decodes; i++)
+        check_attention(&decodes[i], true);
 }
 
 /* ---- tiles and rounding: bit by bit ---- */
@@ -260,6 +267,125 @@ static void test_rounding(void **state)
         check_rounding(&cases[i].act, cases[i].input_scale);
 }
 
+/* ---- products of few tokens ---- */
+
+typedef struct lean_case {
+    int64_t n, n_out, k_in, group;
+    bool is_asymmetric, has_norm, has_bias;
+    sw_lean_out out;
+    sw_dtype scale_dtype;
+} lean_case;
+
+static const lean_case leans[] = {
+    {1, 4096, 4096, 128, false, true, false, SW_LEAN_STORE, SW_DTYPE_F16},
+    {1, 4096, 14336, 128, false, false, false, SW_LEAN_ADD, SW_DTYPE_BF16},
+    {1, 28672, 4096, 128, true, true, false, SW_LEAN_GLU, SW_DTYPE_F16},
+    {4, 320, 1000, 64, true, true, true, SW_LEAN_STORE, SW_DTYPE_BF16},
+    {3, 96, 768, 256, false, false, true, SW_LEAN_GLU, SW_DTYPE_BF16},
+    {2, 48, 584, 0, true, false, true, SW_LEAN_ADD, SW_DTYPE_F16},
+};
+
+/* Rows of the product in double, of the rounded input. */
+static void expect_lean(double *want, const lean_case *c, const sw_qtensor *q, const float *x,
+                        const float *bias)
+{
+    float *w = malloc(4 * (size_t)(q->n_out * q->k_in));
+
+    sw_qtensor_decode(w, q);
+    for (int64_t t = 0; t < c->n; t++)
+        for (int64_t n = 0; n < c->n_out; n++) {
+            double sum = c->has_bias ? (double)bias[n] : 0;
+
+            for (int64_t k = 0; k < c->k_in; k++)
+                sum += (double)w[n * c->k_in + k] * (double)x[t * c->k_in + k];
+            want[t * c->n_out + n] = sum;
+        }
+    free(w);
+}
+
+static void norm_rows(float *x, const lean_case *c, const float *norm)
+{
+    uint16_t *rounded = malloc(2 * (size_t)(c->n * c->k_in));
+
+    for (int64_t t = 0; t < c->n; t++)
+        sw_vec_any.rms_norm(x + t * c->k_in, x + t * c->k_in, norm, c->k_in, 1e-5f);
+    MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, x, c->n * c->k_in, err));
+    MUST(sw_float_decode_n(x, rounded, SW_DTYPE_BF16, c->n * c->k_in, err));
+    free(rounded);
+}
+
+static double glu_of(double g, double u) { return g / (1 + exp(-g)) * u; }
+
+static void check_lean(const lean_case *c)
+{
+    const int64_t n_x = c->n * c->k_in, n_y = c->n * c->n_out, wide = c->n_out / 2;
+    const int64_t n_have = c->out == SW_LEAN_GLU ? n_y / 2 : n_y;
+    float *x = malloc(4 * (size_t)n_x), *norm = malloc(4 * (size_t)c->k_in), *have;
+    float *bias = malloc(4 * (size_t)c->n_out), *sum = malloc(4 * (size_t)n_y);
+    double *want = malloc(8 * (size_t)n_y);
+    sw_lean_args a = {.eps = 1e-5f, .out = c->out, .act = SW_MLP_SILU, .n = c->n, .n_sms = 132};
+    uint8_t *codes, *zeros, *scales;
+    test_rng rng = {3};
+    sw_qtensor q;
+    void *d_y = NULL;
+    double error;
+
+    sw_gen_qtensor(&q, 4, !c->is_asymmetric, c->group, c->scale_dtype, c->n_out, c->k_in,
+                   SW_GEN_RANDOM, 0, 11);
+    for (int64_t i = 0; i < q.n_out * q.n_groups; i++)
+        q.scales[i] = sw_num_round_to((float)(0.002 + 0.01 * test_uniform(&rng)), c->scale_dtype);
+    for (int64_t i = 0; i < c->k_in; i++) norm[i] = (float)(0.5 + test_uniform(&rng));
+    for (int64_t i = 0; i < c->n_out; i++) bias[i] = (float)test_gauss(&rng);
+    for (int64_t i = 0; i < n_y; i++) sum[i] = (float)test_gauss(&rng);
+    codes = malloc((size_t)sw_tiles_codes_bytes(q.spec.num, q.n_out, q.k_in));
+    zeros = malloc((size_t)sw_tiles_zeros_bytes(q.n_out, q.n_groups));
+    scales = malloc((size_t)sw_tiles_scales_bytes(c->scale_dtype, q.n_out, q.n_groups));
+    MUST(sw_tiles_pack(codes, scales, q.zeros ? zeros : NULL, &q, err));
+    a.tiles = (sw_tiles){.spec = q.spec, .n_out = q.n_out, .k_in = q.k_in, .n_groups = q.n_groups,
+                         .container_bits = 4};
+    a.tiles.codes = device_copy(codes, sw_tiles_codes_bytes(q.spec.num, q.n_out, q.k_in));
+    a.tiles.scales = device_copy(scales,
+                                 sw_tiles_scales_bytes(c->scale_dtype, q.n_out, q.n_groups));
+    if (q.zeros) a.tiles.zeros = device_copy(zeros, sw_tiles_zeros_bytes(q.n_out, q.n_groups));
+    a.rows = (sw_bf16_rows){random_rows(x, n_x, 1, 4), c->k_in};
+    if (c->has_norm) {
+        a.x = device_copy(x, 4 * n_x);
+        a.norm = device_copy(norm, 4 * c->k_in);
+        norm_rows(x, c, norm);
+    }
+    if (c->has_bias) a.bias = device_copy(bias, 4 * c->n_out);
+    a.sum = device_copy(sum, 4 * n_y);
+    MUST(sw_gpu_take(&d_y, gpu, n_y, 2, "test", err));
+    MUST(sw_gpu_fill(gpu, d_y, 0xff, 2 * n_y, err));
+    a.y = (sw_bf16_rows){d_y, c->out == SW_LEAN_GLU ? wide : c->n_out};
+    assert_true(sw_cuda_lean_can(&a));
+    MUST(sw_cuda_lean(&a, how, err));
+    expect_lean(want, c, &q, x, bias);
+    if (c->out == SW_LEAN_ADD) {
+        have = malloc(4 * (size_t)n_y);
+        MUST(sw_gpu_download(gpu, have, a.sum, 4 * n_y, err));
+        for (int64_t i = 0; i < n_y; i++) want[i] += (double)sum[i];
+    } else {
+        have = fetch(d_y, n_have);
+    }
+    for (int64_t i = 0; c->out == SW_LEAN_GLU && i < n_have; i++)
+        want[i] = glu_of(want[i / wide * c->n_out + i % wide],
+                         want[i / wide * c->n_out + wide + i % wide]);
+    error = relative_l2_double(have, want, n_have);
+    print_message("%lld x %lld x %lld, group %lld: %.2e\n", (long long)c->n, (long long)c->n_out,
+                  (long long)c->k_in, (long long)c->group, error);
+    if (!(error <= (c->out == SW_LEAN_ADD ? 1e-4 : ROUNDING))) fail_msg("error %g", error);
+    free(x), free(norm), free(bias), free(sum), free(want), free(codes), free(zeros), free(scales);
+    free(have);
+    sw_qtensor_free(&q);
+}
+
+static void test_lean(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof leans / sizeof *leans; i++) check_lean(&leans[i]);
+}
+
 /* ---- sampling ---- */
 
 #define VOCAB 5000
@@ -347,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_limits),   cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_rounding), cmocka_unit_test(test_pick),
         cmocka_unit_test(test_decode),   cmocka_unit_test(test_prefill),
+        cmocka_unit_test(test_lean),
     };
     sw_err err = {0};
     int failed;
