@@ -296,20 +296,17 @@ static void print_transforms(const sw_quantize_report *r)
 static void print_text(const sw_quantize_report *r, const sw_quantize_settings *s,
                        const sw_quantize_outcome *o)
 {
-    char before[16], after[16], peak[16], group[24] = "channel";
+    char before[16], after[16], peak[16], spec[SW_SPEC_TEXT_BYTES];
 
     sw_term_bytes(before, (double)o->source_bytes);
     sw_term_bytes(after, (double)o->out_bytes);
     sw_term_bytes(peak, sw_peak_bytes());
-    if (s->quant.spec.group_elems)
-        (void)snprintf(group, sizeof group, "%lld", (long long)s->quant.spec.group_elems);
     (void)printf("output      %s (%s)\n"
-                 "scheme      %s: %s%d bits, %s, group %s, by %s\n"
+                 "scheme      %s: %s%s, by %s\n"
                  "linears     %lld quantized, %lld by a fallback, %.3f bits per weight\n"
                  "tensors     %s -> %s\n",
                  o->out_dir, s->format, s->scheme, o->is_mixed ? "mixed, from " : "",
-                 s->quant.spec.num->bits,
-                 s->quant.spec.is_symmetric ? "symmetric" : "with zero points", group, s->method,
+                 sw_qspec_text(spec, &s->quant.spec), s->method,
                  (long long)r->n_linears, (long long)r->n_fallbacks,
                  o->bits_per_weight, before, after);
     print_transforms(r);

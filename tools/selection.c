@@ -34,16 +34,34 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+/* Which weights share a scale. */
+static void scope_text(char *out, size_t size, const sw_qspec *spec)
+{
+    long long group = (long long)spec->group_elems, rows = (long long)spec->scale_rows;
+
+    if (spec->scale_rows == SW_ROWS_ALL)
+        (void)snprintf(out, size, "per tensor");
+    else if (rows > 1)
+        (void)snprintf(out, size, "blocks of %lld x %lld", rows, group);
+    else if (group)
+        (void)snprintf(out, size, "group %lld", group);
+    else
+        (void)snprintf(out, size, "per channel");
+}
+
 char *sw_qspec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
 {
-    char group[32] = "per channel", kept[32] = "";
+    char scope[56], kept[40] = "";
 
-    if (spec->group_elems)
-        (void)snprintf(group, sizeof group, "group %lld", (long long)spec->group_elems);
+    scope_text(scope, sizeof scope, spec);
     if (spec->n_outliers)
         (void)snprintf(kept, sizeof kept, ", %lld outliers", (long long)spec->n_outliers);
-    (void)snprintf(out, SW_SPEC_TEXT_BYTES, "%d bits, %s, %s%s", spec->num->bits, group,
-                   spec->is_symmetric ? "symmetric" : "with zero points", kept);
+    if (spec->num->kind == SW_NUM_INT)
+        (void)snprintf(out, SW_SPEC_TEXT_BYTES, "%d bits, %s, %s%s", spec->num->bits, scope,
+                       spec->is_symmetric ? "symmetric" : "with zero points", kept);
+    else
+        (void)snprintf(out, SW_SPEC_TEXT_BYTES, "%s, %s%s%s", spec->num->name, scope,
+                       spec->is_pow2_scale ? ", scales powers of two" : "", kept);
     return out;
 }
 

@@ -57,7 +57,7 @@ void sw_selection_assign(sw_selection *selection, const char *module_path, const
 /* true when not all linears become the same. */
 bool sw_selection_is_mixed(const sw_selection *selection);
 #define SW_SPEC_TEXT_BYTES 128
-/* "4 bits, group 128, symmetric"; returns `out`. */
+/* "4 bits, group 128, symmetric", "e4m3, per tensor"; returns `out`. */
 char *sw_qspec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec);
 
 #endif

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "formats/base/size.h"
+#include "quant/scheme.h"
 #include "tests/support/scratch.h"
 #include "tools/calibration.h"
 #include "tools/pattern_set.h"
@@ -306,6 +307,37 @@ static void test_bytes_for_people(void **state)
     }
 }
 
+/* What a scheme makes of a weight, in words; the longest there can be fits. */
+static void test_specs_for_people(void **state)
+{
+    static const struct {
+        const char *scheme, *want;
+    } cases[] = {{"W4A16", "4 bits, group 128, symmetric"},
+                 {"W2A16", "2 bits, group 64, with zero points"},
+                 {"W8A8", "8 bits, per channel, symmetric"},
+                 {"FP8", "e4m3, per tensor"},
+                 {"FP8_DYNAMIC", "e4m3, per channel"},
+                 {"FP8_BLOCK", "e4m3, blocks of 128 x 128"},
+                 {"MXFP4", "e2m1, group 32, scales powers of two"},
+                 {"NVFP4", "e2m1, group 16"}};
+    sw_qspec spec = sw_scheme_spec(sw_scheme_find("W4A16"));
+    char text[SW_SPEC_TEXT_BYTES];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        sw_qspec one = sw_scheme_spec(sw_scheme_find(cases[i].scheme));
+        assert_string_equal(sw_qspec_text(text, &one), cases[i].want);
+    }
+    spec.is_symmetric = false;
+    spec.group_elems = spec.n_outliers = INT64_MAX;
+    assert_string_equal(sw_qspec_text(text, &spec), "4 bits, group 9223372036854775807, with zero "
+                        "points, 9223372036854775807 outliers");
+    spec = sw_scheme_spec(sw_scheme_find("MXFP4"));
+    spec.scale_rows = spec.group_elems = spec.n_outliers = INT64_MAX;
+    assert_string_equal(sw_qspec_text(text, &spec), "e2m1, blocks of 9223372036854775807 x "
+                        "9223372036854775807, scales powers of two, 9223372036854775807 outliers");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +352,7 @@ int main(void)
         cmocka_unit_test(test_sample_files),
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_bytes_for_people),
+        cmocka_unit_test(test_specs_for_people),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
