@@ -276,6 +276,7 @@ static const char *const examples[] = {
     "swage quantize calib_data/tiny-llama -o build/out --calib calib_data/calib.u16 --samples 64",
     "swage quantize MODEL -o OUT --scheme W4A16_ASYM --format gptq_v2 --calib text.txt",
     "swage quantize MODEL -o OUT --target-bits 3.5 --format gptq_v2 --calib text.txt",
+    "swage quantize MODEL -o OUT --scheme W3A16 --outliers auto --calib text.txt",
     "swage quantize MODEL -o OUT --recipe recipe.json --calib text.txt",
     "swage quantize MODEL -o OUT --method awq+gptq --calib text.txt",
     "swage quantize MODEL -o OUT --device cuda --calib text.txt --samples 512",
