@@ -7,12 +7,13 @@
 #include "tools/convert_job.h"
 #include "tools/loader_notes.h"
 #include "tools/names.h"
+#include "tools/sidecar.h"
 #include "verify/verify.h"
 
 typedef struct convert_options {
     sw_cmd_common common;
     const char *out, *to, *scheme;
-    int may_replace, may_requantize, weights_only, checks;
+    int may_replace, may_requantize, weights_only, checks, with_sidecar;
     uint64_t shard_bytes;
 } convert_options;
 
@@ -32,6 +33,8 @@ static const sw_opt options[] = {
      .choices = sw_name_of_scheme, .help = "what such weights become, instead of the nearest"},
     {.name = "weights-only", .kind = SW_OPT_FLAG, AT(weights_only), .set_to = 1,
      .help = "leave out how the source quantizes inputs: they stay as they come"},
+    {.name = "sidecar", .kind = SW_OPT_FLAG, AT(with_sidecar), .set_to = 1,
+     .help = "also write the kernel-ready tiles of every linear, as " SW_SIDECAR_NAME},
     {.name = "verify", .kind = SW_OPT_FLAG, AT(checks), .set_to = 1,
      .help = "afterwards read the output back with the second decoder"},
     {.name = "shard-size", .kind = SW_OPT_SIZE, AT(shard_bytes), .arg = "BYTES",
@@ -135,6 +138,7 @@ static sw_code run_convert(sw_run *run, sw_err *err)
                             .may_replace = o->may_replace != 0,
                             .may_requantize = o->may_requantize != 0,
                             .weights_only = o->weights_only != 0,
+                            .with_sidecar = o->with_sidecar != 0,
                             .shard_bytes = o->shard_bytes,
                             .n_threads = (int)o->common.threads};
     double start_s = now_s();

@@ -9,6 +9,7 @@
 #include "formats/base/parallel.h"
 #include "quant/frame.h"
 #include "tools/requantize.h"
+#include "tools/sidecar.h"
 
 const char *sw_fate_name(sw_fate fate)
 {
@@ -58,7 +59,13 @@ static bool has_kv_scales(const sw_checkpoint *source)
     return source->model.n_layers > 0;
 }
 
-static sw_code open_writer(sw_ckpt_writer **out, sw_convert_job *job, sw_err *err)
+/* What writes: the checkpoint, and the tiles beside it where they are wanted. */
+typedef struct outputs {
+    sw_ckpt_writer *writer;
+    sw_sidecar *sidecar;
+} outputs;
+
+static sw_code open_outputs(outputs *out, sw_convert_job *job, sw_err *err)
 {
     const sw_convert_options *o = &job->options;
     sw_qconfig config = {.damp = job->source.qconfig.damp};
@@ -75,8 +82,11 @@ static sw_code open_writer(sw_ckpt_writer **out, sw_convert_job *job, sw_err *er
     }
     if (job->n_linears) config.spec = job->linears[0].to;
     config.has_kv_scales = o->target->holds_kv_scales && has_kv_scales(&job->source);
-    return sw_ckpt_writer_new(out, &job->source, o->out_dir, o->may_replace, o->target, &config,
-                              linears, job->n_linears, o->shard_bytes, err);
+    rc = sw_ckpt_writer_new(&out->writer, &job->source, o->out_dir, o->may_replace, o->target,
+                            &config, linears, job->n_linears, o->shard_bytes, err);
+    if (rc != SW_OK || !o->with_sidecar) return rc;
+    return sw_sidecar_new(&out->sidecar, sw_ckpt_writer_work_dir(out->writer), linears,
+                          job->n_linears, err);
 }
 
 /* --- one linear --- */
@@ -141,14 +151,15 @@ static sw_code carry(sw_qtensor *q, const sw_convert_job *job, const sw_convert_
     return rc;
 }
 
-static sw_code convert_linear(sw_ckpt_writer *writer, sw_convert_job *job, sw_convert_linear *l,
+static sw_code convert_linear(const outputs *out, sw_convert_job *job, sw_convert_linear *l,
                               sw_err *err)
 {
     sw_qtensor q = {0};
     sw_code rc = l->fate == SW_FATE_REQUANTIZED ? round_again(&q, job, l, err)
                                                 : carry(&q, job, l, err);
 
-    if (rc == SW_OK) rc = sw_ckpt_writer_put(writer, l->path, &q, err);
+    if (rc == SW_OK) rc = sw_ckpt_writer_put(out->writer, l->path, &q, err);
+    if (rc == SW_OK && out->sidecar) rc = sw_sidecar_put(out->sidecar, l->path, &q, err);
     sw_qtensor_free(&q);
     sw_st_forget(job->source.st);
     return rc;
@@ -156,12 +167,13 @@ static sw_code convert_linear(sw_ckpt_writer *writer, sw_convert_job *job, sw_co
 
 /* --- the whole --- */
 
-static sw_code commit(sw_ckpt_writer *writer, sw_convert_job *job, sw_err *err)
+static sw_code commit(const outputs *out, sw_convert_job *job, sw_err *err)
 {
     cJSON *manifest = NULL;
     sw_code rc = sw_convert_json(&manifest, job, "manifest", true, err);
 
-    if (rc == SW_OK) rc = sw_ckpt_writer_commit(writer, manifest, err);
+    if (rc == SW_OK && out->sidecar) rc = sw_sidecar_commit(out->sidecar, err);
+    if (rc == SW_OK) rc = sw_ckpt_writer_commit(out->writer, manifest, err);
     cJSON_Delete(manifest);
     return rc;
 }
@@ -181,7 +193,7 @@ static sw_code weigh(sw_convert_job *job, sw_err *err)
 /* Linears side by side; the digest of the source is one more piece of work, the first. */
 typedef struct crew {
     sw_convert_job *job;
-    sw_ckpt_writer *writer;
+    const outputs *out;
     sw_code *codes; /* [n_linears + 1] */
     sw_err *errs;
     int64_t done, total; /* weights */
@@ -218,15 +230,15 @@ static void do_piece(void *ctx, int64_t begin, int64_t end, int thread)
     (void)thread;
     for (int64_t i = begin; i < end && may_go_on(c); i++) {
         sw_convert_linear *l = i ? &c->job->linears[i - 1] : NULL;
-        c->codes[i] = l ? convert_linear(c->writer, c->job, l, &c->errs[i])
-                        : sw_ckpt_writer_digest(c->writer, &c->errs[i]);
+        c->codes[i] = l ? convert_linear(c->out, c->job, l, &c->errs[i])
+                        : sw_ckpt_writer_digest(c->out->writer, &c->errs[i]);
         note_done(c, c->codes[i], l ? l->ref.n_out * l->ref.k_in : 0);
     }
 }
 
-static sw_code do_all(sw_convert_job *job, sw_ckpt_writer *writer, sw_err *err)
+static sw_code do_all(sw_convert_job *job, const outputs *out, sw_err *err)
 {
-    crew c = {.job = job, .writer = writer};
+    crew c = {.job = job, .out = out};
     int64_t n = job->n_linears + 1;
     sw_code rc;
 
@@ -245,11 +257,12 @@ static sw_code do_all(sw_convert_job *job, sw_ckpt_writer *writer, sw_err *err)
 
 sw_code sw_convert_run(sw_convert_job *job, sw_err *err)
 {
-    sw_ckpt_writer *writer = NULL;
-    sw_code rc = open_writer(&writer, job, err);
+    outputs out = {NULL, NULL};
+    sw_code rc = open_outputs(&out, job, err);
 
-    if (rc == SW_OK) rc = do_all(job, writer, err);
-    if (rc == SW_OK) rc = commit(writer, job, err);
-    sw_ckpt_writer_free(writer);
+    if (rc == SW_OK) rc = do_all(job, &out, err);
+    if (rc == SW_OK) rc = commit(&out, job, err);
+    sw_sidecar_free(out.sidecar); /* first: it grows in the writer's directory */
+    sw_ckpt_writer_free(out.writer);
     return rc == SW_OK ? weigh(job, err) : rc;
 }

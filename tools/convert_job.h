@@ -34,6 +34,7 @@ typedef struct sw_convert_options {
     const sw_dialect *target;
     const sw_scheme *scheme; /* what to requantize to; NULL: the nearest */
     bool may_replace, may_requantize, weights_only;
+    bool with_sidecar;       /* see sidecar.h */
     uint64_t shard_bytes;
     int n_threads;
 } sw_convert_options;

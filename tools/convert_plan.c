@@ -207,6 +207,10 @@ static sw_code check_request(const sw_convert_job *job, sw_err *err)
     if (!job->source.dialect && sw_json_member(job->source.config, "quantization_config"))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized in a way that is not known",
                        o->source_dir);
+    if (o->with_sidecar && (o->target->is_dense || o->target->map_tiles))
+        return SW_FAIL(err, SW_E_USAGE, "--sidecar: %s, so there are no tiles to write beside",
+                       o->target->is_dense ? "plain floats have no codes"
+                                           : "the output itself is tiles");
     if (!job->source.dialect && !o->target->is_dense)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is not quantized: `swage quantize --format %s` "
                        "makes it so", o->source_dir, o->target->name);

@@ -106,6 +106,8 @@ sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const 
 sw_code sw_ckpt_writer_get_changed(bool *is_changed, float *values, int64_t n,
                                    const sw_ckpt_writer *w, const char *tensor_name,
                                    sw_err *err) SW_MUST_USE;
+/* Where the output grows until the commit: what else is put there becomes part of it. */
+const char *sw_ckpt_writer_work_dir(const sw_ckpt_writer *w);
 /* Digest the source for the manifest now, beside the work, instead of at the commit. */
 sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* Copy the unclaimed tensors and side files, write config.json and manifest.json (the caller's

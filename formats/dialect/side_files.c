@@ -18,7 +18,7 @@ static const char *const owned_names[] = {"config.json", "quantize_config.json",
 
 static const char *const weight_endings[] = {
     ".safetensors", ".safetensors.index.json", ".bin", ".bin.index.json", ".pt", ".pth", ".ckpt",
-    ".gguf", ".ggml", ".onnx", ".onnx_data", ".msgpack", ".msgpack.index.json", ".h5",
+    ".gguf", ".ggml", ".tiles", ".onnx", ".onnx_data", ".msgpack", ".msgpack.index.json", ".h5",
     ".h5.index.json", ".npz", ".mlmodel", ".tflite"};
 
 static bool ends_with(const char *name, const char *ending)

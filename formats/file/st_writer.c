@@ -34,6 +34,7 @@ struct sw_st_writer {
     bool has_begun, is_ready; /* ready: headers written, not yet committed */
     bool is_kept;
     uint64_t shard_bytes, data_bytes;
+    const char *single_name; /* of a file that is not cut; NULL: the usual one */
 };
 
 sw_code sw_st_writer_new(sw_st_writer **out, const char *dir, uint64_t shard_bytes, sw_err *err)
@@ -142,6 +143,17 @@ sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, 
 uint64_t sw_st_writer_data_bytes(const sw_st_writer *w) { return w->data_bytes; }
 
 /* Cut the tensors, as announced, into files of at most shard_bytes of data. */
+sw_code sw_st_writer_name(sw_st_writer *w, const char *name, sw_err *err)
+{
+    char *kept;
+    sw_code rc = sw_arena_text(&kept, &w->arena, name, strlen(name), err);
+
+    if (rc != SW_OK) return rc;
+    w->single_name = kept;
+    w->shard_bytes = 0;
+    return SW_OK;
+}
+
 static int32_t assign_files(sw_st_writer *w)
 {
     uint64_t used = 0;
@@ -177,7 +189,8 @@ static int compare_places(const void *a, const void *b)
 static sw_code file_name(char *out, size_t out_bytes, const sw_st_writer *w, int32_t file,
                          sw_err *err)
 {
-    int n = w->n_files == 1 ? snprintf(out, out_bytes, SW_ST_SINGLE_NAME)
+    const char *single = w->single_name ? w->single_name : SW_ST_SINGLE_NAME;
+    int n = w->n_files == 1 ? snprintf(out, out_bytes, "%s", single)
                             : snprintf(out, out_bytes, "model-%05d-of-%05d" SW_ST_SUFFIX, file + 1,
                                        w->n_files);
 

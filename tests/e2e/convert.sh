@@ -42,6 +42,10 @@ grep -q '"fate": "requantized"' "$T/r/manifest.json" || fail 'manifest'
 expect 0 '' "$SWAGE" convert "$T/a" --to gptq_v2 -o "$T/w" -q --allow-requantize --scheme W8A16
 rm -rf "$T/r" "$T/w" "$T/m"
 
+expect 0 '' "$SWAGE" convert "$T/a" --to gptq_v2 -o "$T/s" -q --sidecar --verify
+[ -s "$T/s/model.tiles" ] || fail 'no sidecar'
+expect 2 'no tiles' "$SWAGE" convert "$T/a" --to swage -o "$T/x" -q --sidecar
+
 # inputs that were quantized need a word before they are not
 expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/i" -q --method rtn --format swage --scheme W8A8
 expect 4 'with inputs as they are' "$SWAGE" convert "$T/i" --to gptq -o "$T/o" -q

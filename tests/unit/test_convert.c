@@ -311,6 +311,60 @@ static void a_quantized_source_is_its_decoded_weights(void **state)
     }
 }
 
+/* The tiles beside are those that a conversion to tiles gives, and no later one copies them. */
+static void a_sidecar_holds_the_same_tiles(void **state)
+{
+    sw_convert_options o = {.target = sw_dialect_find("gptq_v2"), .with_sidecar = true,
+                            .n_threads = 2};
+    char source[SW_PATH_BYTES], out[SW_PATH_BYTES];
+    size_t n_a, n_b;
+    sw_convert_job *job = NULL;
+    sw_err err = {0};
+    scratch s;
+    ckpt_case c;
+    sw_st *side = NULL, *tiles = NULL;
+
+    (void)state;
+    scratch_open(&s);
+    make(&c, &s, "qwen2", "compressed-tensors", 4, false, 32, false);
+    (void)snprintf(source, sizeof source, "%s", scratch_path(&s, "a"));
+    (void)snprintf(out, sizeof out, "%s", scratch_path(&s, "b"));
+    o.source_dir = source;
+    o.out_dir = out;
+    must(SW_MEM_GET(&job, 1, "job", &err), &err);
+    must(sw_convert_plan(job, &o, NULL, &err), &err);
+    must(sw_convert_run(job, &err), &err);
+    sw_convert_free(job);
+    must(convert(NULL, &s, "b", "t", "swage", false, &err), &err);
+    assert_false(ckpt_has(&s, "t", "model.tiles"));
+    char *bytes = ckpt_text(&s, "b", "model.tiles", &n_a);
+    must(sw_st_open_bytes(&side, bytes, n_a, "tiles", &err), &err);
+    must(sw_st_open(&tiles, scratch_path(&s, "t"), &err), &err);
+    assert_in_range(sw_st_count(side), 3 * c.n, 8 * c.n);
+    assert_string_equal(sw_st_metadata(side, "layout") ? sw_st_metadata(side, "layout") : "",
+                        sw_st_metadata(tiles, "layout") ? sw_st_metadata(tiles, "layout") : "");
+    for (int64_t i = 0; i < sw_st_count(side); i++) {
+        const sw_st_tensor *a = sw_st_at(side, i), *b = sw_st_find(tiles, a->name);
+        assert_non_null(b);
+        assert_int_equal(a->view.size_bytes, b->view.size_bytes);
+        assert_memory_equal(a->view.data, b->view.data, a->view.size_bytes);
+    }
+    char *manifest = ckpt_text(&s, "b", "manifest.json", &n_b);
+    assert_non_null(strstr(manifest, "model.tiles"));
+    sw_mem_put(manifest);
+    sw_st_close(side);
+    sw_st_close(tiles);
+    sw_mem_put(bytes);
+    sw_mem_put(job);
+    o.target = sw_dialect_find("swage");
+    must(SW_MEM_GET(&job, 1, "job", &err), &err);
+    assert_int_equal(sw_convert_plan(job, &o, NULL, &err), SW_E_USAGE);
+    sw_convert_free(job);
+    sw_mem_put(job);
+    ckpt_close(&c);
+    scratch_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -320,6 +374,7 @@ int main(void)
         cmocka_unit_test(plain_floats_are_the_values_of_the_codes),
         cmocka_unit_test(a_dense_model_changes_its_dtype),
         cmocka_unit_test(a_quantized_source_is_its_decoded_weights),
+        cmocka_unit_test(a_sidecar_holds_the_same_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
