@@ -181,7 +181,11 @@ static sw_code refuse_leftovers(const sw_ckpt_writer *w, sw_err *err)
 static sw_code claim_one(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 {
     const sw_claim *c = &w->claims[claim_at];
+    const sw_st_tensor *bias = sw_writer_own_bias(w, c);
+    sw_code rc = SW_OK;
 
+    if (bias) rc = take_tensor(w, bias - sw_st_at(w->source->st, 0), claim_at, err);
+    if (rc != SW_OK) return rc;
     if (sw_claim_is_shared(c)) return claim_fused(w, claim_at, err);
     return sw_checkpoint_is_quantized(w->source, c->module_path) ? claim_quantized(w, claim_at, err)
                                                                  : claim_dense(w, claim_at, err);

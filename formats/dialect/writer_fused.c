@@ -144,7 +144,7 @@ static sw_code put_bias(sw_ckpt_writer *w, const sw_claim *c, sw_err *err)
 
 sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    sw_code rc = sw_writer_put_own_biases(w, err);
 
     for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++)
         if (w->claims[i].fused_bias.tensor) rc = put_bias(w, &w->claims[i], err);

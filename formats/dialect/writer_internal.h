@@ -76,6 +76,9 @@ sw_code sw_writer_put_stacked(sw_ckpt_writer *w, const char *module_path, const 
                               const void *data, sw_err *err) SW_MUST_USE;
 sw_code sw_writer_take_stacked(void *data, const sw_ckpt_writer *w, const char *module_path,
                                const sw_part *part, sw_err *err) SW_MUST_USE;
+/* A bias that this expert has to itself and the target keeps with all others; NULL: none. */
+const sw_st_tensor *sw_writer_own_bias(const sw_ckpt_writer *w, const sw_claim *c);
+sw_code sw_writer_put_own_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 bool sw_writer_count_stack(sw_ckpt_writer *w, const char *name); /* false: it is none */
 void sw_writer_free_stacks(sw_ckpt_writer *w);
 

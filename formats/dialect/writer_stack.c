@@ -17,6 +17,7 @@ struct sw_stack_out {
     uint64_t n_bytes;
     void *data;     /* while some have come and some not */
     int64_t n_left; /* linears that are still to come */
+    bool is_bias;
 };
 
 static sw_stack_out *find_out(const sw_ckpt_writer *w, const char *name)
@@ -38,28 +39,43 @@ static sw_code add_out(sw_ckpt_writer *w, const sw_stack_place *place, const sw_
     out->name = name;
     out->part = sw_stack_part(part, place, n_experts);
     out->n_left = n_experts * place->turns;
+    out->is_bias = !strcmp(part->suffix, "bias");
     if ((rc = sw_shape_bytes(&out->n_bytes, part->dtype, out->part.n_dims, out->part.shape, err)) ==
         SW_OK)
         w->n_stacks++;
     return rc;
 }
 
-/* One bias of all experts stays as it is; loaders know no others. */
-static sw_code refuse_apart(const sw_ckpt_writer *w, const sw_claim *c, sw_err *err)
+/* An expert's own bias goes where the loaders of such tensors want it: into one of all experts. A
+ * bias that lies there already is copied like anything. */
+const sw_st_tensor *sw_writer_own_bias(const sw_ckpt_writer *w, const sw_claim *c)
 {
     char name[SW_PART_NAME_BYTES];
-    sw_code rc = sw_part_name(name, c->module_path, "bias", err);
+    const sw_st_tensor *t;
 
-    if (rc != SW_OK || !sw_st_find(w->source->st, name)) return rc;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s wants one bias of all experts, and the source "
-                   "has one for each; use --format compressed-tensors or swage", c->module_path,
-                   w->dialect->name);
+    if (!w->dialect->is_stacked || sw_part_name(name, c->module_path, "bias", NULL) != SW_OK)
+        return NULL;
+    t = sw_st_find(w->source->st, name);
+    return t && t->view.n_dims == 1 && t->view.shape[0] == c->n_out ? t : NULL;
+}
+
+/* The tensors of one linear, and its bias when it has one of its own. */
+static int declare_all(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_ckpt_writer *w,
+                       const sw_claim *c)
+{
+    int n = w->dialect->declare(out, &c->spec, c->n_out, c->k_in);
+    const sw_st_tensor *bias = sw_writer_own_bias(w, c);
+
+    if (!bias) return n;
+    out[n] = (sw_part){.suffix = "bias", .dtype = bias->view.dtype, .n_dims = 1,
+                       .shape = {c->n_out}};
+    return n + 1;
 }
 
 static sw_code find_claim(sw_ckpt_writer *w, const sw_claim *c, int64_t *n_seen, sw_err *err)
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
-    int n = w->dialect->declare(parts, &c->spec, c->n_out, c->k_in);
+    int n = declare_all(parts, w, c);
     sw_code rc = SW_OK;
 
     for (int i = 0; i < n && rc == SW_OK; i++) {
@@ -77,12 +93,12 @@ static sw_code find_claim(sw_ckpt_writer *w, const sw_claim *c, int64_t *n_seen,
         }
         if (rc == SW_OK) n_seen[out - w->stacks]++;
     }
-    return rc == SW_OK ? refuse_apart(w, c, err) : rc;
+    return rc;
 }
 
 sw_code sw_writer_find_stacks(sw_ckpt_writer *w, sw_err *err)
 {
-    int64_t room = w->n_claims * 2 + 1, *n_seen = NULL;
+    int64_t room = w->n_claims * 3 + 1, *n_seen = NULL;
     sw_code rc;
 
     if (!w->dialect->is_stacked) return SW_OK;
@@ -103,7 +119,7 @@ sw_code sw_writer_find_stacks(sw_ckpt_writer *w, sw_err *err)
 sw_code sw_writer_declare_stacks(sw_ckpt_writer *w, const sw_claim *c, sw_err *err)
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
-    int n = w->dialect->declare(parts, &c->spec, c->n_out, c->k_in);
+    int n = declare_all(parts, w, c);
     sw_code rc = SW_OK;
 
     for (int i = 0; i < n && rc == SW_OK; i++) {
@@ -122,7 +138,8 @@ static sw_code write_out(sw_ckpt_writer *w, sw_stack_out *out, sw_err *err)
 {
     sw_code rc = sw_st_writer_put(w->st, out->name, out->data, (size_t)out->n_bytes, err);
 
-    if (rc == SW_OK) rc = sw_keeper_note(&w->keeper, out->name, out->data, out->n_bytes, err);
+    if (rc == SW_OK && !out->is_bias) /* these come at the end of every run */
+        rc = sw_keeper_note(&w->keeper, out->name, out->data, out->n_bytes, err);
     if (rc == SW_OK) {
 #pragma omp atomic
         w->encoded_bytes += out->n_bytes;
@@ -186,6 +203,21 @@ bool sw_writer_count_stack(sw_ckpt_writer *w, const char *name)
                 c->is_put = true;
     }
     return true;
+}
+
+sw_code sw_writer_put_own_biases(sw_ckpt_writer *w, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < w->n_claims && rc == SW_OK; i++) {
+        const sw_claim *c = &w->claims[i];
+        const sw_st_tensor *bias = sw_writer_own_bias(w, c);
+        if (!bias) continue;
+        sw_part part = {.suffix = "bias", .dtype = bias->view.dtype, .n_dims = 1,
+                        .shape = {c->n_out}};
+        rc = sw_writer_put_stacked(w, c->module_path, &part, bias->view.data, err);
+    }
+    return rc;
 }
 
 void sw_writer_free_stacks(sw_ckpt_writer *w)

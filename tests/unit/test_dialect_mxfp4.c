@@ -371,6 +371,47 @@ static void what_has_no_place_is_refused_before_the_work(void **state)
     free_published(&p);
 }
 
+/* From a checkpoint whose experts have tensors and biases of their own, back to what it came of. */
+static void experts_that_lay_apart_come_together(void **state)
+{
+    static const char *const dialects[] = {"compressed-tensors", "swage"};
+
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        published p;
+        sw_checkpoint apart;
+        sw_ckpt_writer *w = NULL;
+        sw_st *want = NULL, *have = NULL;
+        cJSON *manifest = cJSON_CreateObject();
+        sw_err err = {0};
+
+        make_published(&p);
+        must(ckpt_write(&p.c, &p.s, "apart", sw_dialect_find(dialects[d]), false, 0, false, &err),
+             &err);
+        must(sw_checkpoint_open(&apart, scratch_path(&p.s, "apart"), &err), &err);
+        assert_non_null(sw_st_find(apart.st, MODULE "3.up_proj.bias"));
+        must(sw_ckpt_writer_new(&w, &apart, scratch_path(&p.s, "mx"), false, mxfp4(), &p.c.config,
+                                p.c.linears, p.c.n, 0, &err), &err);
+        for (int64_t i = 0; i < p.c.n; i++)
+            must(sw_ckpt_writer_put(w, p.c.paths[i], &p.c.q[i], &err), &err);
+        must(sw_ckpt_writer_commit(w, manifest, &err), &err);
+        sw_ckpt_writer_free(w);
+        must(sw_st_open(&want, p.s.dir, &err), &err);
+        must(sw_st_open(&have, scratch_path(&p.s, "mx"), &err), &err);
+        assert_int_equal(sw_st_count(have), sw_st_count(want));
+        for (int64_t i = 0; i < sw_st_count(want); i++) {
+            assert_string_equal(sw_st_at(have, i)->name, sw_st_at(want, i)->name);
+            assert_memory_equal(sw_st_at(have, i)->view.data, sw_st_at(want, i)->view.data,
+                                sw_st_at(want, i)->view.size_bytes);
+        }
+        sw_st_close(want);
+        sw_st_close(have);
+        sw_checkpoint_close(&apart);
+        cJSON_Delete(manifest);
+        free_published(&p);
+    }
+}
+
 static sw_ckpt_writer *open_kept(published *p, const cJSON *key)
 {
     const sw_ckpt_keep keep = {.key = key};
@@ -516,6 +557,7 @@ int main(void)
         cmocka_unit_test(it_converts_exactly),
         cmocka_unit_test(a_written_checkpoint_is_the_published_one),
         cmocka_unit_test(what_has_no_place_is_refused_before_the_work),
+        cmocka_unit_test(experts_that_lay_apart_come_together),
         cmocka_unit_test(an_unfinished_run_is_taken_up),
         cmocka_unit_test(spoilt_files_are_named),
         cmocka_unit_test(other_schemes_are_refused),
