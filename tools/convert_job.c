@@ -7,9 +7,12 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
+#include "formats/base/size.h"
 #include "quant/frame.h"
 #include "tools/requantize.h"
 #include "tools/sidecar.h"
+
+#define CREW_BYTES ((int64_t)768 << 20) /* of linears that are worked on side by side */
 
 const char *sw_fate_name(sw_fate fate)
 {
@@ -236,6 +239,28 @@ static void do_piece(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* Bytes that a linear takes while it is converted: codes, what they are encoded to, and floats where
+ * it is decoded. */
+static int64_t piece_bytes(const sw_convert_job *job, const sw_convert_linear *l)
+{
+    static const int64_t per_weight[SW_FATE_COUNT] = {
+        [SW_FATE_EXACT] = 2, [SW_FATE_DECODED] = 5, [SW_FATE_REQUANTIZED] = 8};
+
+    return l->ref.n_out * l->ref.k_in *
+           (per_weight[l->fate] + (job->options.with_sidecar ? 1 : 0));
+}
+
+/* As many side by side as the memory is worth, however many processors there are. */
+static int crew_size(const sw_convert_job *job)
+{
+    int64_t largest = 1, n;
+
+    for (int64_t i = 0; i < job->n_linears; i++)
+        largest = sw_max_i64(largest, piece_bytes(job, &job->linears[i]));
+    n = sw_min_i64(CREW_BYTES / largest, job->options.n_threads);
+    return (int)sw_max_i64(n, 1);
+}
+
 static sw_code do_all(sw_convert_job *job, const outputs *out, sw_err *err)
 {
     crew c = {.job = job, .out = out};
@@ -246,7 +271,7 @@ static sw_code do_all(sw_convert_job *job, const outputs *out, sw_err *err)
         c.total += job->linears[i].ref.n_out * job->linears[i].ref.k_in;
     if ((rc = SW_MEM_GET(&c.codes, n, "results", err)) != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&c.errs, n, "results", err)) == SW_OK)
-        sw_parallel_for(job->options.n_threads, n, 1, do_piece, &c);
+        sw_parallel_for(crew_size(job), n, 1, do_piece, &c);
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         if (c.codes[i] != SW_OK) rc = SW_FAIL(err, c.codes[i], "%s", c.errs[i].text);
     if (rc == SW_OK) rc = sw_progress_check(job->progress, err);

@@ -51,7 +51,7 @@ typedef struct sw_st_writer sw_st_writer;
  * model.safetensors, or model-00001-of-0000N.safetensors with model.safetensors.index.json. */
 sw_code sw_st_writer_new(sw_st_writer **out, const char *dir, uint64_t shard_bytes,
                          sw_err *err) SW_MUST_USE;
-/* One file by this name, whatever the size, instead of model.safetensors. Copies it. Before begin. */
+/* One file by this name, whatever its size, instead of model.safetensors. Before begin. */
 sw_code sw_st_writer_name(sw_st_writer *w, const char *name, sw_err *err) SW_MUST_USE;
 /* __metadata__ entry besides "format": "pt". Copies both. Before begin. */
 sw_code sw_st_writer_meta(sw_st_writer *w, const char *key, const char *value,
