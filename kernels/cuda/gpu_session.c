@@ -11,7 +11,8 @@
 #include "kernels/cuda/gpu_check.h"
 #include "kernels/cuda/gpu_lm.h"
 
-#define LEAN_MAX 4       /* sequences up to which products take in what stands around them */
+#define LEAN_MAX 1 /* sequences up to which products take in what stands around them: from two on
+                      the products of cuda_gemm.h are as fast (tests/bench/h200-decode.csv) */
 #define LOG_CAPACITY 256 /* steps between two looks at what was drawn */
 
 struct sw_gpu_session {
