@@ -33,11 +33,12 @@
 #define SECONDS_MAX (IS_SLOW ? 20.0 : 1.0)
 #define MEMORY_KB_MAX 200000
 
+/* Of this process: other work on the machine does not count. */
 static double now_s(void)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -130,7 +131,7 @@ static void pickles_that_grow(void **state)
         pt_bytes p = {.n = 0};
         pt_zip zip = {.flags = 0};
         pt_text(&p, "\x80\x04N");
-        for (int i = 0; i < rows[r].times / (IS_SLOW ? 4 : 1); i++)
+        for (int i = 0; i < rows[r].times / (IS_SLOW ? 2 : 1); i++)
             pt_put(&p, rows[r].unit, rows[r].n);
         pt_zip_add(&zip, "a/data.pkl", p.at, p.n, 0);
         pt_zip_end(&zip);
