@@ -239,8 +239,8 @@ static void do_piece(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
-/* Bytes that a linear takes while it is converted: codes, what they are encoded to, and floats where
- * it is decoded. */
+/* Bytes that a linear takes while it is converted: codes, what they are encoded to, and floats
+ * where it is decoded. */
 static int64_t piece_bytes(const sw_convert_job *job, const sw_convert_linear *l)
 {
     static const int64_t per_weight[SW_FATE_COUNT] = {

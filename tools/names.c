@@ -15,9 +15,7 @@ const char *sw_name_of_format(int i)
 
 const char *sw_name_of_target(int i)
 {
-    int n = 0;
-
-    while (sw_dialects[n]) n++;
-    if (i < n) return sw_dialects[i]->name;
-    return sw_dense_dialects[i - n] ? sw_dense_dialects[i - n]->name : NULL;
+    for (const sw_dialect *const *d = sw_dialects; *d; d++)
+        if (!(*d)->is_stacked && i-- == 0) return (*d)->name; /* stacked ones are read alone */
+    return sw_dense_dialects[i] ? sw_dense_dialects[i]->name : NULL;
 }
