@@ -41,7 +41,7 @@ unit: $(UNIT_BIN) $(REPLAY_BIN) all ## unit, property and fault tests and the fu
 
 .PHONY: test
 test: lint $(UNIT_BIN) $(REPLAY_BIN) all ## everything that must pass, with a count at the end
-	$(Q)BUILD=$(BUILD) sh tests/run.sh $(UNIT_BIN) $(REPLAY_BIN) $(sort $(wildcard tests/e2e/*.sh))
+	$(Q)BUILD=$(BUILD) sh tests/run.sh $(UNIT_BIN) $(REPLAY_BIN) $(GPU_TESTS) $(sort $(wildcard tests/e2e/*.sh))
 
 .PHONY: asan ubsan tsan portable
 asan ubsan: build/.deps-sanitizers ## the tests under a sanitizer (asan, ubsan, tsan)
