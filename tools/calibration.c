@@ -6,6 +6,7 @@
 #include "formats/base/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "formats/dialect/model_tokenizer.h"
 
 #define DEFAULT_SAMPLES 128
 #define DEFAULT_SEQ_LEN 2048
@@ -13,16 +14,15 @@
 sw_code sw_tokenizer_of_model(sw_tokenizer **out, const char *model_dir, int64_t vocab,
                               sw_err *err)
 {
-    char path[SW_PATH_BYTES];
     sw_tokenizer *tok = NULL;
-    sw_code rc;
+    sw_code rc = sw_model_tokenizer(&tok, model_dir, err);
 
-    if ((rc = sw_path_join(path, model_dir, "tokenizer.json", err)) != SW_OK) return rc;
-    if ((rc = sw_tokenizer_open(&tok, path, err)) != SW_OK) return rc;
+    if (rc != SW_OK) return rc;
     if (sw_tokenizer_vocab(tok) > vocab) {
         rc = SW_FAIL(err, SW_E_FORMAT,
-                     "%s: has %lld tokens, but the model embeds %lld; it belongs to another model",
-                     path, (long long)sw_tokenizer_vocab(tok), (long long)vocab);
+                     "%s: its tokenizer has %lld tokens, but the model embeds %lld; it belongs to "
+                     "another model", model_dir, (long long)sw_tokenizer_vocab(tok),
+                     (long long)vocab);
         sw_tokenizer_free(tok);
         return rc;
     }

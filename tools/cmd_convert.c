@@ -1,9 +1,11 @@
 /* cmd_convert.c - `swage convert`: one dialect into another, exact or an explained refusal. */
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "formats/base/file.h"
 #include "tools/cmd.h"
+#include "tools/convert_gguf.h"
 #include "tools/convert_job.h"
 #include "tools/loader_notes.h"
 #include "tools/names.h"
@@ -12,8 +14,9 @@
 
 typedef struct convert_options {
     sw_cmd_common common;
-    const char *out, *to, *scheme;
+    const char *out, *to, *scheme, *type, *embed_type;
     int may_replace, may_requantize, weights_only, checks, with_sidecar;
+    int plain_rule, no_tokenizer; /* gguf */
     uint64_t shard_bytes;
 } convert_options;
 
@@ -25,7 +28,17 @@ static const sw_opt options[] = {
     {.name = "format", .letter = 'f', .kind = SW_OPT_CHOICE, AT(to), .arg = "F",
      .choices = sw_name_of_target, .help = "the same, as `quantize` calls it"},
     {.name = "out", .letter = 'o', .kind = SW_OPT_TEXT, AT(out), .arg = "DIR",
-     .help = "where the checkpoint goes; complete or absent"},
+     .help = "where the checkpoint goes; complete or absent (FILE.gguf for gguf)"},
+    {.name = "type", .kind = SW_OPT_CHOICE, AT(type), .arg = "T",
+     .choices = sw_name_of_block_type,
+     .help = "gguf: how linears are stored (default: as the source has them)"},
+    {.name = "embed-type", .kind = SW_OPT_CHOICE, AT(embed_type), .arg = "T",
+     .choices = sw_name_of_block_type,
+     .help = "gguf: how embedding and head are (default: as linears; Q6_K for those of 4 bits)"},
+    {.name = "plain-rule", .kind = SW_OPT_FLAG, AT(plain_rule), .set_to = 1,
+     .help = "gguf: scales of Q4_0 and Q4_1 from the largest magnitude, without a search"},
+    {.name = "no-tokenizer", .kind = SW_OPT_FLAG, AT(no_tokenizer), .set_to = 1,
+     .help = "gguf: leave the tokenizer out"},
     {.name = "allow-requantize", .kind = SW_OPT_FLAG, AT(may_requantize), .set_to = 1,
      .help = "where F cannot hold a weight as it is: decode it and round it to the nearest scheme "
              "that F can hold"},
@@ -131,6 +144,62 @@ static double now_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* --- one file instead of a directory --- */
+
+static bool is_gguf(const convert_options *o) { return o->to && !strcmp(o->to, SW_GGUF_TARGET); }
+
+static sw_code print_gguf_json(sw_run *run, const sw_gguf_job *job, double seconds, sw_err *err)
+{
+    const sw_gguf_report *r = &job->report;
+    const struct {
+        const char *key;
+        double v;
+    } rows[] = {{"exact", (double)r->n_exact}, {"rounded", (double)r->n_rounded},
+                {"requantized", (double)r->n_requantized}, {"fallback", (double)r->n_fallback},
+                {"data_bytes", (double)r->data_bytes}, {"seconds", seconds}};
+    cJSON *object = NULL;
+    sw_code rc = sw_cmd_json_new(&object, "convert", err);
+    bool ok = rc == SW_OK && cJSON_AddStringToObject(object, "out", job->out) &&
+              cJSON_AddStringToObject(object, "to", SW_GGUF_TARGET) &&
+              cJSON_AddStringToObject(object, "type", sw_block_sizes[job->types[0]].name) &&
+              cJSON_AddStringToObject(object, "embed_type", sw_block_sizes[job->types[1]].name);
+
+    for (size_t i = 0; ok && i < sizeof rows / sizeof *rows; i++)
+        ok = cJSON_AddNumberToObject(object, rows[i].key, rows[i].v) != NULL;
+    if (rc == SW_OK)
+        rc = ok ? sw_cmd_json_print(run, object, err) : sw_cmd_json_added(NULL, err);
+    cJSON_Delete(object);
+    return rc;
+}
+
+static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
+{
+    sw_gguf_job job = {.source = run->args[0], .out = o->out, .type = o->type,
+                       .embed_type = o->embed_type, .may_requantize = o->may_requantize != 0,
+                       .plain_rule = o->plain_rule != 0, .no_tokenizer = o->no_tokenizer != 0,
+                       .n_threads = (int)o->common.threads, .progress = &run->term->progress};
+    double start_s = now_s();
+    char bytes[16];
+    sw_code rc;
+
+    if (o->scheme)
+        return SW_FAIL(err, SW_E_USAGE, "--scheme is for checkpoints; give --type TYPE");
+    if ((rc = sw_gguf_job_run(&job, err)) != SW_OK) return rc;
+    sw_term_clear(run->term);
+    if (o->common.json) return print_gguf_json(run, &job, now_s() - start_s, err);
+    sw_term_bytes(bytes, (double)job.report.data_bytes);
+    (void)printf("%s: %s, embedding %s, %s in %.1f s\n", o->out, sw_block_sizes[job.types[0]].name,
+                 sw_block_sizes[job.types[1]].name, bytes, now_s() - start_s);
+    (void)printf("  %lld tensors exact, %lld rounded, %lld requantized\n",
+                 (long long)job.report.n_exact, (long long)job.report.n_rounded,
+                 (long long)job.report.n_requantized);
+    if (job.report.n_fallback)
+        (void)printf("  %lld linears in a wider type: their rows are no whole blocks\n",
+                     (long long)job.report.n_fallback);
+    run->has_result = true;
+    return SW_OK;
+}
+
 static sw_code run_convert(sw_run *run, sw_err *err)
 {
     const convert_options *o = run->options;
@@ -145,6 +214,9 @@ static sw_code run_convert(sw_run *run, sw_err *err)
     sw_convert_job *job = NULL;
     sw_code rc = check_line(o, err);
 
+    if (rc == SW_OK && is_gguf(o)) return run_gguf(run, o, err);
+    if (rc == SW_OK && (o->type || o->embed_type))
+        rc = SW_FAIL(err, SW_E_USAGE, "--type and --embed-type are for --to gguf");
     if (rc != SW_OK || (rc = SW_ARENA_TAKE(&job, run->arena, 1, err)) != SW_OK) return rc;
     c.target = sw_dialect_find(o->to) ? sw_dialect_find(o->to) : sw_dense_find(o->to);
     c.scheme = o->scheme ? sw_scheme_find(o->scheme) : NULL;
@@ -163,15 +235,18 @@ static const char *const examples[] = {
     "swage convert MODEL-gptq --to compressed-tensors -o OUT",
     "swage convert MODEL-fp8 --to bf16 -o OUT",
     "swage convert MODEL-w8a8 --to gptq_v2 --weights-only -o OUT",
+    "swage convert MODEL --to gguf --type Q4_K -o MODEL.gguf",
+    "swage convert MODEL.gguf --to bf16 -o OUT",
     "swage convert MODEL-mxfp4 --to gptq --allow-requantize --scheme W4A16 -o OUT", NULL};
 
 const sw_cmd sw_cmd_convert = {
     .name = "convert",
     .args = "IN --to F -o OUT [--allow-requantize]",
     .summary = "turn a checkpoint into another dialect, exact or an explained refusal",
-    .more = "IN is a model directory, quantized or not. Codes, scales, zero points and g_idx are\n"
-            "carried over unchanged; where F has no place for them, the refusal names the tensor,\n"
-            "the reason and what to do. The manifest says of every tensor what became of it.\n",
+    .more = "IN is a model directory or a GGUF, quantized or not. Codes, scales, zero points and\n"
+            "g_idx are carried over unchanged; where F has no place for them, the refusal names\n"
+            "the tensor, the reason and what to do. The manifest says of every tensor what became\n"
+            "of it.\n",
     .options = options,
     .options_bytes = sizeof(convert_options),
     .defaults = &defaults,

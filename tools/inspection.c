@@ -5,8 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/dialect/gguf_model.h"
+#include "formats/dialect/model_tokenizer.h"
 #include "formats/model/stored.h"
-#include "formats/text/tokenizer.h"
 #include "tools/values.h"
 
 /* Keep a failure as a problem and go on. */
@@ -105,7 +106,8 @@ static void check_tie(sw_inspection *in)
                    sw_model_end(m, m->arch->ends.embed));
     head = sw_st_find(in->st, head_name);
     embed = sw_st_find(in->st, embed_name);
-    if (!head || !embed || head->view.dtype != embed->view.dtype ||
+    if (!head || !embed || head->maker || embed->maker ||
+        head->view.dtype != embed->view.dtype ||
         head->view.size_bytes != embed->view.size_bytes ||
         memcmp(head->view.data, embed->view.data, head->view.size_bytes) != 0)
         return;
@@ -153,12 +155,10 @@ static void find_version(sw_inspection *in)
 
 static void check_tokenizer(sw_inspection *in)
 {
-    char path[SW_PATH_BYTES];
     sw_tokenizer *tok = NULL;
     sw_err problem = {0};
 
-    if (sw_path_join(path, in->path, "tokenizer.json", &problem) != SW_OK ||
-        sw_tokenizer_open(&tok, path, &problem) != SW_OK) {
+    if (sw_model_tokenizer(&tok, in->path, &problem) != SW_OK) {
         add_problem(in, &problem);
         return;
     }
@@ -226,6 +226,9 @@ sw_code sw_inspection_open(sw_inspection *out, const char *path, bool with_value
 
     memset(out, 0, sizeof *out);
     out->path = path;
+    if (sw_gguf_is(path)) { /* it is opened or it is not */
+        if ((rc = open_whole(out, err)) != SW_OK) goto done;
+    }
     rc = is_dir ? open_whole(out, &why) : SW_OK;
     if (rc == SW_E_NOMEM) {
         rc = SW_FAIL(err, rc, "%s", why.text);

@@ -4,6 +4,7 @@
 #include "formats/dialect/dialect.h"
 #include "quant/algo.h"
 #include "quant/scheme.h"
+#include "tools/convert_gguf.h"
 
 const char *sw_name_of_scheme(int i) { return i < sw_n_schemes ? sw_schemes[i].name : NULL; }
 const char *sw_name_of_method(int i) { return i < sw_n_algos ? sw_algos[i].name : NULL; }
@@ -17,5 +18,7 @@ const char *sw_name_of_target(int i)
 {
     for (const sw_dialect *const *d = sw_dialects; *d; d++)
         if (!(*d)->is_stacked && i-- == 0) return (*d)->name; /* stacked ones are read alone */
-    return sw_dense_dialects[i] ? sw_dense_dialects[i]->name : NULL;
+    for (const sw_dialect *const *d = sw_dense_dialects; *d; d++)
+        if (i-- == 0) return (*d)->name;
+    return i == 0 ? SW_GGUF_TARGET : NULL;
 }

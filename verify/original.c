@@ -85,9 +85,15 @@ static sw_code plain_weight(float *out, const sw_st_tensor *t, int64_t n_out, in
                             bool is_turned, sw_err *err)
 {
     float *stored = NULL;
+    sw_st_bytes bytes = {0};
     sw_code rc;
 
-    if (!is_turned) return sw_float_decode_n(out, t->view.data, t->view.dtype, n_out * k_in, err);
+    if (!is_turned) {
+        if ((rc = sw_st_fetch(&bytes, t, err)) == SW_OK)
+            rc = sw_float_decode_n(out, bytes.data, t->view.dtype, n_out * k_in, err);
+        sw_st_drop(&bytes);
+        return rc;
+    }
     if ((rc = SW_MEM_GET(&stored, n_out * k_in, "original weight", err)) != SW_OK) return rc;
     rc = sw_float_decode_n(stored, t->view.data, t->view.dtype, n_out * k_in, err);
     for (int64_t n = 0; n < n_out && rc == SW_OK; n++)

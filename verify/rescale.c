@@ -29,18 +29,21 @@ static sw_code load(float **out, const sw_st *st, const char *path, const char *
                     sw_err *err)
 {
     const sw_st_tensor *t = sw_spec_find(st, path, leaf);
+    sw_st_bytes bytes = {0};
     float *values = NULL;
     sw_code rc;
 
     *out = NULL;
     if (!t || (int64_t)t->view.size_bytes * 8 != n * sw_dtype_bits(t->view.dtype)) return SW_OK;
     if ((rc = SW_MEM_GET(&values, n, "float tensor", err)) != SW_OK) return rc;
-    if (sw_float_decode_n(values, t->view.data, t->view.dtype, n, NULL) == SW_OK) {
+    if ((rc = sw_st_fetch(&bytes, t, err)) == SW_OK &&
+        sw_float_decode_n(values, bytes.data, t->view.dtype, n, NULL) == SW_OK) {
         *out = values;
-        return SW_OK;
+        values = NULL;
     }
     sw_mem_put(values);
-    return SW_OK;
+    sw_st_drop(&bytes);
+    return rc;
 }
 
 /* Of a norm, scale [n_rows] is what its channels were divided by; of a linear, its rows. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/file.h"
+#include "formats/dialect/gguf_model.h"
 
 /* Some exporters leave the scheme in a file of its own; config.json counts before it. */
 static sw_code adopt_side_config(sw_subject *s, sw_err *err)
@@ -30,20 +31,21 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err)
     sw_code rc;
 
     if ((rc = sw_path_join(path, dir, "config.json", err)) != SW_OK ||
-        (rc = sw_json_read(&s.config, path, &sw_json_caps_config, err)) != SW_OK)
+        (rc = sw_gguf_is(dir) ? sw_gguf_model_open(&s.config, &s.st, dir, err)
+                              : sw_json_read(&s.config, path, &sw_json_caps_config, err)) != SW_OK)
         goto done;
     if ((rc = sw_model_read(&s.model, s.config, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
         goto done;
     }
-    if ((rc = adopt_side_config(&s, err)) != SW_OK) goto done;
+    if (!s.st && (rc = adopt_side_config(&s, err)) != SW_OK) goto done;
     quantization = sw_json_member(s.config, "quantization_config");
     s.is_quantized = quantization != NULL;
     if (quantization && (rc = sw_spec_scheme_read(&s.scheme, quantization, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
         goto done;
     }
-    if ((rc = sw_st_open(&s.st, dir, err)) != SW_OK) goto done;
+    if (!s.st && (rc = sw_st_open(&s.st, dir, err)) != SW_OK) goto done;
     sw_model_fit_names(&s.model, s.st);
     *out = s;
     memset(&s, 0, sizeof s);

@@ -8,6 +8,7 @@
 
 #include "formats/base/file.h"
 #include "formats/base/parallel.h"
+#include "formats/dialect/model_tokenizer.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
 #include "verify/gap.h"
@@ -157,12 +158,11 @@ static sw_code describe(verifier *v, sw_err *err)
 static sw_code read_corpus(verifier *v, sw_err *err)
 {
     const char *dir = v->has_original ? v->original.dir : v->checkpoint.dir;
-    char path[SW_PATH_BYTES];
     sw_tokenizer *tok = NULL;
-    sw_code rc;
+    sw_code rc = SW_OK;
 
-    if ((rc = sw_path_join(path, dir, "tokenizer.json", err)) != SW_OK) return rc;
-    if (sw_path_exists(path) && (rc = sw_tokenizer_open(&tok, path, err)) != SW_OK) return rc;
+    if (sw_model_has_tokenizer(dir)) rc = sw_model_tokenizer(&tok, dir, err);
+    if (rc != SW_OK) return rc;
     for (int64_t i = 0; rc == SW_OK && i < v->options->n_texts; i++)
         rc = sw_corpus_add(&v->corpus, tok, v->checkpoint.model.vocab, v->options->text_paths[i],
                            err);

@@ -30,7 +30,7 @@ typedef struct sw_map {
 sw_code sw_map_open(sw_map *out, const char *path, sw_err *err) SW_MUST_USE;
 void sw_map_close(sw_map *map); /* accepts a zeroed map */
 /* Tell the kernel that a range will not be read again soon, to keep the resident set small. Only
- * for ranges of a sw_map: memory of any other kind would lose its contents. */
+ * for ranges of a sw_map: memory of any other kind would lose its contents. Accepts NULL. */
 void sw_map_forget(const void *data, size_t size_bytes);
 
 bool sw_path_exists(const char *path);

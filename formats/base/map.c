@@ -62,7 +62,7 @@ void sw_map_forget(const void *data, size_t size_bytes)
     uintptr_t begin = ((uintptr_t)data + page - 1) & ~(page - 1);
     uintptr_t end = ((uintptr_t)data + size_bytes) & ~(page - 1);
 
-    if (end > begin) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    if (data && end > begin) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 bool sw_path_exists(const char *path)

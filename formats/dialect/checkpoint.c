@@ -8,6 +8,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/dialect/dialect_common.h"
+#include "formats/dialect/gguf_model.h"
 #include "formats/dialect/expert_stack.h"
 
 #define TENSOR_NAME_BYTES 1024
@@ -112,6 +113,7 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
     const cJSON *object;
     sw_code rc = SW_OK;
 
+    if (ckpt->is_file) return SW_OK; /* what is in blocks comes out as floats */
     if (!sw_json_member(ckpt->config, "quantization_config") &&
         !sw_json_member(ckpt->config, "compression_config"))
         rc = adopt_side_config(ckpt, err);
@@ -138,15 +140,21 @@ sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err)
     if (strlen(dir) >= sizeof ckpt.dir)
         return SW_FAIL(err, SW_E_USAGE, "model path of %zu bytes is too long", strlen(dir));
     memcpy(ckpt.dir, dir, strlen(dir) + 1);
-    if (!sw_path_is_dir(dir))
-        return SW_FAIL(err, SW_E_IO, "%s: no such directory; give the folder of a model", dir);
-    if ((rc = sw_path_join_inside(path, dir, CONFIG_NAME, err)) != SW_OK) return rc;
-    if ((rc = sw_json_read(&ckpt.config, path, &sw_json_caps_config, err)) != SW_OK) goto done;
+    ckpt.is_file = sw_gguf_is(dir);
+    if (!ckpt.is_file && !sw_path_is_dir(dir))
+        return SW_FAIL(err, SW_E_IO, "%s: no such directory; give the folder of a model, or a GGUF",
+                       dir);
+    rc = ckpt.is_file ? sw_path_join(path, dir, "metadata", err)
+                      : sw_path_join_inside(path, dir, CONFIG_NAME, err);
+    if (rc != SW_OK) return rc;
+    if ((rc = ckpt.is_file ? sw_gguf_model_open(&ckpt.config, &ckpt.st, dir, err)
+                           : sw_json_read(&ckpt.config, path, &sw_json_caps_config, err)) != SW_OK)
+        goto done;
     if ((rc = sw_model_read(&ckpt.model, ckpt.config, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
         goto done;
     }
-    if ((rc = sw_st_open(&ckpt.st, dir, err)) != SW_OK) goto done;
+    if (!ckpt.st && (rc = sw_st_open(&ckpt.st, dir, err)) != SW_OK) goto done;
     sw_model_fit_names(&ckpt.model, ckpt.st);
     if ((rc = read_dialect(&ckpt, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);

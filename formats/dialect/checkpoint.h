@@ -13,9 +13,11 @@
 #include "formats/file/safetensors.h"
 #include "formats/model/model.h"
 
-/* A model directory that has been opened: config, description, tensors, dialect if quantized. */
+/* A model directory, or a GGUF, that has been opened: config, description, tensors, dialect if
+ * quantized (never of a GGUF, whose blocks are read as floats). */
 typedef struct sw_checkpoint {
-    char dir[SW_PATH_BYTES];
+    char dir[SW_PATH_BYTES]; /* or the path of a GGUF ... */
+    bool is_file;            /* ... then */
     cJSON *config;
     sw_model model;
     sw_st *st;

@@ -408,7 +408,8 @@ sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *sourc
         (rc = gather_rules(w, err)) != SW_OK ||
         (rc = sw_writer_find_fused(w, err)) != SW_OK ||
         (rc = claim_tensors(w, err)) != SW_OK || (rc = gather_ignore(w, qconfig, err)) != SW_OK ||
-        (rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK ||
+        (!source->is_file && /* what lies beside a file is none of its */
+         (rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK) ||
         (rc = start_output(w, out_dir, may_replace, keep, err)) != SW_OK) {
         sw_ckpt_writer_free(w);
         return rc;
@@ -523,11 +524,15 @@ static sw_code copy_unclaimed(sw_ckpt_writer *w, sw_err *err)
 
     for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
         const sw_st_tensor *t = sw_st_at(w->source->st, i);
+        sw_st_bytes bytes = {0};
         if (w->claim_of[i] != SW_COPIED && w->claim_of[i] != SW_CAST) continue;
         if (w->claim_of[i] == SW_CAST) {
             rc = sw_writer_put_cast(w, t, err);
         } else {
-            rc = sw_st_writer_put(w->st, t->name, t->view.data, t->view.size_bytes, err);
+            rc = sw_st_fetch(&bytes, t, err);
+            if (rc == SW_OK)
+                rc = sw_st_writer_put(w->st, t->name, bytes.data, t->view.size_bytes, err);
+            sw_st_drop(&bytes);
             w->copied_bytes += t->view.size_bytes;
         }
         sw_map_forget(t->view.data, t->view.size_bytes);
@@ -571,6 +576,7 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
         (rc = sw_st_writer_commit(w->st, err)) != SW_OK ||
         (rc = sw_dir_copy_side(&w->listing, w->source->dir, w->dir.work_path, err)) != SW_OK ||
         (rc = sw_writer_put_configs(w, err)) != SW_OK ||
+        (rc = sw_writer_put_made_files(w, err)) != SW_OK ||
         (rc = sw_manifest_write(manifest, w->sources, w->dir.work_path, err)) != SW_OK)
         return rc;
     return sw_out_dir_commit(&w->dir, err);

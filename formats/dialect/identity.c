@@ -11,8 +11,11 @@
 static sw_code add_tensor(char **lines, sw_arena *arena, const sw_st_tensor *t, sw_err *err)
 {
     char digest[SW_SHA256_HEX_BYTES], what[160];
-    sw_code rc = sw_sha256_hex(digest, t->view.data, t->view.size_bytes, err);
+    sw_st_bytes bytes = {0};
+    sw_code rc = sw_st_fetch(&bytes, t, err);
 
+    if (rc == SW_OK) rc = sw_sha256_hex(digest, bytes.data, t->view.size_bytes, err);
+    sw_st_drop(&bytes);
     if (rc != SW_OK) return rc;
     sw_map_forget(t->view.data, t->view.size_bytes);
     sw_view_describe(what, sizeof what, &t->view);

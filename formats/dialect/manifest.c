@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,23 @@ static sw_code add_source(cJSON *inputs, cJSON *left, const sw_checkpoint *sourc
     return rc;
 }
 
+/* A source that is a file: by its name alone, as entries of a directory are. */
+static sw_code add_file(cJSON *inputs, const char *path, sw_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    sw_dir_entry entry = {.name = slash ? slash + 1 : path};
+    char dir[SW_PATH_BYTES];
+    sw_map map = {0};
+    sw_code rc = sw_map_open(&map, path, err);
+
+    if (rc != SW_OK) return rc;
+    entry.size_bytes = map.size_bytes;
+    sw_map_close(&map);
+    (void)snprintf(dir, sizeof dir, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1,
+                   slash ? path : ".");
+    return sw_dir_add_digest(inputs, dir, &entry, err);
+}
+
 static sw_code add_outputs(cJSON *outputs, const char *work_dir, sw_err *err)
 {
     sw_arena arena = {0};
@@ -76,6 +94,8 @@ sw_code sw_manifest_sources(cJSON **out, const sw_checkpoint *source,
     cJSON *left = inputs ? array_member(root, "left_behind") : NULL;
     sw_code rc = left ? SW_OK : no_memory(err);
 
+    for (int32_t i = 0; rc == SW_OK && source->is_file && i < sw_st_n_files(source->st); i++)
+        rc = add_file(inputs, sw_st_file_path(source->st, i), err);
     if (rc == SW_OK) rc = add_source(inputs, left, source, source_list, progress, err);
     if (rc == SW_OK)
         *out = root;

@@ -37,7 +37,7 @@ static sw_code cast_chunk(void *to, sw_dtype to_dtype, const void *from, sw_dtyp
     return rc == SW_OK ? sw_float_encode_n(to, to_dtype, floats, n, err) : rc;
 }
 
-static sw_code cast(void *to, sw_dtype dtype, const sw_cview *from, sw_err *err)
+static sw_code cast(void *to, sw_dtype dtype, const sw_cview *from, const void *data, sw_err *err)
 {
     const size_t to_bytes = (size_t)sw_dtype_bits(dtype) / 8;
     const size_t from_bytes = (size_t)sw_dtype_bits(from->dtype) / 8;
@@ -50,7 +50,7 @@ static sw_code cast(void *to, sw_dtype dtype, const sw_cview *from, sw_err *err)
     aligned = floats + CHUNK_ELEMS;
     for (int64_t i = 0; i < n && rc == SW_OK; i += CHUNK_ELEMS) {
         int64_t here = n - i < CHUNK_ELEMS ? n - i : CHUNK_ELEMS;
-        memcpy(aligned, (const uint8_t *)from->data + (size_t)i * from_bytes,
+        memcpy(aligned, (const uint8_t *)data + (size_t)i * from_bytes,
                (size_t)here * from_bytes);
         rc = cast_chunk((uint8_t *)to + (size_t)i * to_bytes, dtype, aligned, from->dtype, floats,
                         here, err);
@@ -63,17 +63,20 @@ sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err
 {
     sw_dtype dtype = sw_writer_dtype(w, t);
     uint64_t n_bytes = 0;
+    sw_st_bytes bytes = {0};
     void *data = NULL;
     sw_code rc = sw_shape_bytes(&n_bytes, dtype, t->view.n_dims, t->view.shape, err);
 
     if (rc == SW_OK) rc = sw_mem_get(&data, (int64_t)n_bytes, 1, t->name, err);
-    if (rc == SW_OK && (rc = cast(data, dtype, &t->view, err)) != SW_OK)
+    if (rc == SW_OK) rc = sw_st_fetch(&bytes, t, err);
+    if (rc == SW_OK && (rc = cast(data, dtype, &t->view, bytes.data, err)) != SW_OK)
         sw_err_prefix(err, "tensor \"%s\"", t->name);
     if (rc == SW_OK) rc = sw_st_writer_put(w->st, t->name, data, (size_t)n_bytes, err);
     if (rc == SW_OK) {
         w->claimed_bytes += t->view.size_bytes;
         w->encoded_bytes += n_bytes;
     }
+    sw_st_drop(&bytes);
     sw_mem_put(data);
     return rc;
 }

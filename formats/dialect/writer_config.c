@@ -3,6 +3,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/dialect/config_text.h"
+#include "formats/dialect/gguf_model.h"
 #include "formats/dialect/writer_internal.h"
 
 static sw_code put_text_file(const sw_ckpt_writer *w, const char *name, const char *text,
@@ -16,15 +17,20 @@ static sw_code put_text_file(const sw_ckpt_writer *w, const char *name, const ch
 
 sw_code sw_writer_put_configs(const sw_ckpt_writer *w, sw_err *err)
 {
-    char path[SW_PATH_BYTES], *spliced = NULL, *side = NULL;
+    char path[SW_PATH_BYTES], *spliced = NULL, *side = NULL, *printed = NULL;
     cJSON *object = NULL;
     sw_map map = {0};
     sw_code rc;
 
     if ((rc = w->dialect->write_config(&object, &w->qconfig, err)) != SW_OK) return rc;
-    if ((rc = sw_path_join(path, w->source->dir, "config.json", err)) != SW_OK ||
-        (rc = sw_map_open(&map, path, err)) != SW_OK ||
-        (rc = sw_config_splice(&spliced, (const char *)map.data, map.size_bytes, object,
+    if (w->source->is_file) {
+        rc = sw_json_pretty(&printed, w->source->config, 0, err);
+    } else if ((rc = sw_path_join(path, w->source->dir, "config.json", err)) == SW_OK) {
+        rc = sw_map_open(&map, path, err);
+    }
+    if (rc != SW_OK ||
+        (rc = sw_config_splice(&spliced, printed ? printed : (const char *)map.data,
+                               printed ? strlen(printed) : map.size_bytes, object,
                                sw_writer_dtype_text(w), err)) != SW_OK ||
         (rc = put_text_file(w, "config.json", spliced, err)) != SW_OK)
         goto done;
@@ -38,8 +44,29 @@ sw_code sw_writer_put_configs(const sw_ckpt_writer *w, sw_err *err)
         rc = put_text_file(w, w->dialect->side_config, side, err);
 done:
     sw_map_close(&map);
+    sw_mem_put(printed);
     sw_mem_put(spliced);
     sw_mem_put(side);
     cJSON_Delete(object);
+    return rc;
+}
+
+sw_code sw_writer_put_made_files(const sw_ckpt_writer *w, sw_err *err)
+{
+    char *tokenizer = NULL, *config = NULL;
+    size_t n_bytes = 0;
+    sw_gguf *g = NULL;
+    sw_code rc;
+
+    if (!w->source->is_file) return SW_OK;
+    if ((rc = sw_gguf_open(&g, w->source->dir, err)) != SW_OK) return rc;
+    if (sw_gguf_key(g, "tokenizer.ggml.tokens") &&
+        (rc = sw_gguf_tokenizer(&tokenizer, &n_bytes, g, err)) == SW_OK &&
+        (rc = sw_gguf_tokenizer_config(&config, g, err)) == SW_OK &&
+        (rc = put_text_file(w, "tokenizer.json", tokenizer, err)) == SW_OK)
+        rc = put_text_file(w, "tokenizer_config.json", config, err);
+    sw_mem_put(tokenizer);
+    sw_mem_put(config);
+    sw_gguf_close(g);
     return rc;
 }

@@ -82,6 +82,9 @@ sw_code sw_writer_put_own_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 bool sw_writer_count_stack(sw_ckpt_writer *w, const char *name); /* false: it is none */
 void sw_writer_free_stacks(sw_ckpt_writer *w);
 
+/* Of a GGUF, whose metadata they come from: tokenizer.json and tokenizer_config.json. */
+sw_code sw_writer_put_made_files(const sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
 /* The scales of a quantized cache. SW_E_UNSUPPORTED: the dialect has no place for them. */
 sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 

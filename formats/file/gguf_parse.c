@@ -252,9 +252,9 @@ static sw_code read_align(uint64_t *out, const sw_gguf_part *part, sw_err *err)
         return SW_FAIL(err, SW_E_FORMAT, SW_GGUF_ALIGN_KEY " is of type %s, must be u32",
                        kinds[v->kind].name);
     if (v) align = sw_load_le32(v->data);
-    if (align == 0 || (align & (align - 1)) || align > SW_GGUF_ALIGN_MAX)
+    if (align < SW_GGUF_ALIGN_MIN || (align & (align - 1)) || align > SW_GGUF_ALIGN_MAX)
         return SW_FAIL(err, SW_E_FORMAT, SW_GGUF_ALIGN_KEY " is %" PRIu64 ", must be a power of "
-                       "two up to %" PRIu64, align, SW_GGUF_ALIGN_MAX);
+                       "two from %d to %" PRIu64, align, SW_GGUF_ALIGN_MIN, SW_GGUF_ALIGN_MAX);
     *out = align;
     return SW_OK;
 }

@@ -8,15 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/print_buf.h"
 #include "formats/base/size.h"
 #include "formats/file/gguf_internal.h"
 
 #define WRITTEN_NAME_BYTES_MAX 63
-
-typedef struct byte_buf {
-    unsigned char *at;
-    size_t n, room;
-} byte_buf;
 
 typedef struct gguf_decl {
     const char *name;
@@ -29,7 +25,7 @@ typedef struct gguf_decl {
 struct sw_gguf_writer {
     sw_out_file file;
     sw_arena arena; /* names */
-    byte_buf keys;
+    sw_print_buf keys;
     uint64_t n_keys;
     sw_gguf_kind elem_kind; /* of the array that is being put */
     uint64_t n_elems_left;
@@ -40,53 +36,27 @@ struct sw_gguf_writer {
     bool has_begun;
 };
 
-static sw_code reserve(byte_buf *buf, size_t n_more, sw_err *err)
-{
-    size_t room = buf->room ? buf->room : 4096;
-    void *moved = NULL;
-    sw_code rc;
-
-    if (n_more <= buf->room - buf->n) return SW_OK;
-    while (room - buf->n < n_more) room *= 2;
-    if ((rc = sw_mem_get(&moved, (int64_t)room, 1, "GGUF header", err)) != SW_OK) return rc;
-    if (buf->n) memcpy(moved, buf->at, buf->n);
-    sw_mem_put(buf->at);
-    buf->at = moved;
-    buf->room = room;
-    return SW_OK;
-}
-
-static sw_code add_bytes(byte_buf *buf, const void *bytes, size_t n, sw_err *err)
-{
-    sw_code rc = reserve(buf, n, err);
-
-    if (rc != SW_OK) return rc;
-    if (n) memcpy(buf->at + buf->n, bytes, n);
-    buf->n += n;
-    return SW_OK;
-}
-
-static sw_code add_u32(byte_buf *buf, uint32_t v, sw_err *err)
+static sw_code add_u32(sw_print_buf *buf, uint32_t v, sw_err *err)
 {
     unsigned char bytes[4];
 
     sw_store_le32(bytes, v);
-    return add_bytes(buf, bytes, sizeof bytes, err);
+    return sw_print_add(buf, (const char *)bytes, sizeof bytes, err);
 }
 
-static sw_code add_u64(byte_buf *buf, uint64_t v, sw_err *err)
+static sw_code add_u64(sw_print_buf *buf, uint64_t v, sw_err *err)
 {
     unsigned char bytes[8];
 
     sw_store_le64(bytes, v);
-    return add_bytes(buf, bytes, sizeof bytes, err);
+    return sw_print_add(buf, (const char *)bytes, sizeof bytes, err);
 }
 
-static sw_code add_text(byte_buf *buf, const char *text, size_t n, sw_err *err)
+static sw_code add_text(sw_print_buf *buf, const char *text, size_t n, sw_err *err)
 {
     sw_code rc = add_u64(buf, n, err);
 
-    return rc ? rc : add_bytes(buf, text, n, err);
+    return rc ? rc : sw_print_add(buf, text, n, err);
 }
 
 sw_code sw_gguf_writer_new(sw_gguf_writer **out, const char *path, sw_err *err)
@@ -138,7 +108,7 @@ static sw_code add_int(sw_gguf_writer *w, sw_gguf_kind kind, int64_t v, sw_err *
     unsigned char bytes[8];
 
     sw_store_le64(bytes, (uint64_t)v);
-    return add_bytes(&w->keys, bytes, (size_t)sw_gguf_kind_bytes(kind), err);
+    return sw_print_add(&w->keys, (const char *)bytes, (size_t)sw_gguf_kind_bytes(kind), err);
 }
 
 static sw_code add_f32(sw_gguf_writer *w, double v, sw_err *err)
@@ -231,8 +201,10 @@ static sw_code grow_decls(sw_gguf_writer *w, sw_err *err)
     return SW_OK;
 }
 
-static uint64_t aligned(uint64_t n) { return (n + SW_GGUF_ALIGN_DEFAULT - 1) &
-                                             ~(uint64_t)(SW_GGUF_ALIGN_DEFAULT - 1); }
+static uint64_t aligned(uint64_t n)
+{
+    return (n + SW_GGUF_ALIGN_DEFAULT - 1) & ~(uint64_t)(SW_GGUF_ALIGN_DEFAULT - 1);
+}
 
 sw_code sw_gguf_declare(sw_gguf_writer *w, const char *name, sw_block_type type, int32_t n_dims,
                         const int64_t *shape, sw_err *err)
@@ -290,7 +262,7 @@ static sw_code sort_decls(sw_gguf_writer *w, sw_err *err)
     return SW_OK;
 }
 
-static sw_code add_infos(byte_buf *buf, const sw_gguf_writer *w, sw_err *err)
+static sw_code add_infos(sw_print_buf *buf, const sw_gguf_writer *w, sw_err *err)
 {
     sw_code rc = SW_OK;
 
@@ -308,37 +280,37 @@ static sw_code add_infos(byte_buf *buf, const sw_gguf_writer *w, sw_err *err)
     return rc;
 }
 
-static sw_code build_header(byte_buf *buf, const sw_gguf_writer *w, sw_err *err)
+static sw_code build_header(sw_print_buf *buf, const sw_gguf_writer *w, sw_err *err)
 {
-    static const unsigned char zeros[SW_GGUF_ALIGN_DEFAULT];
-    sw_code rc = add_bytes(buf, "GGUF", 4, err);
+    static const char zeros[SW_GGUF_ALIGN_DEFAULT];
+    sw_code rc = sw_print_add(buf, "GGUF", 4, err);
 
     if (rc == SW_OK) rc = add_u32(buf, SW_GGUF_VERSION, err);
     if (rc == SW_OK) rc = add_u64(buf, (uint64_t)w->n_decls, err);
     if (rc == SW_OK) rc = add_u64(buf, w->n_keys, err);
-    if (rc == SW_OK) rc = add_bytes(buf, w->keys.at, w->keys.n, err);
+    if (rc == SW_OK) rc = sw_print_add(buf, w->keys.at, w->keys.n_bytes, err);
     if (rc == SW_OK) rc = add_infos(buf, w, err);
-    if (rc == SW_OK) rc = add_bytes(buf, zeros, (size_t)(aligned(buf->n) - buf->n), err);
+    if (rc == SW_OK) rc = sw_print_add(buf, zeros, aligned(buf->n_bytes) - buf->n_bytes, err);
     return rc;
 }
 
 /* Loaders want the last tensor padded too. Reserved space reads as zeros. */
-static sw_code lay_out(sw_gguf_writer *w, const byte_buf *header, sw_err *err)
+static sw_code lay_out(sw_gguf_writer *w, const sw_print_buf *header, sw_err *err)
 {
-    const uint64_t file_bytes = header->n + aligned(w->data_bytes);
+    const uint64_t file_bytes = header->n_bytes + aligned(w->data_bytes);
     const unsigned char zero = 0;
     sw_code rc = sw_out_reserve(&w->file, file_bytes, err);
 
-    if (rc == SW_OK) rc = sw_out_write_at(&w->file, 0, header->at, header->n, err);
+    if (rc == SW_OK) rc = sw_out_write_at(&w->file, 0, header->at, header->n_bytes, err);
     if (rc == SW_OK && w->data_bytes)
         rc = sw_out_write_at(&w->file, file_bytes - 1, &zero, 1, err);
-    w->data_at = header->n;
+    w->data_at = header->n_bytes;
     return rc;
 }
 
 sw_code sw_gguf_begin(sw_gguf_writer *w, sw_err *err)
 {
-    byte_buf header = {0};
+    sw_print_buf header = {0};
     sw_code rc;
 
     if (w->has_begun || w->n_elems_left)

@@ -15,10 +15,18 @@
 #define SW_ST_HEADER_MAX_BYTES ((uint64_t)100000000)
 #define SW_ST_TENSORS_MAX ((int64_t)1000000)
 
+/* Makes the bytes of one tensor out of what a file stores otherwise: decoded blocks, rows in
+ * another order. May be called from several threads at once. */
+typedef struct sw_st_maker sw_st_maker;
+struct sw_st_maker {
+    sw_code (*make)(const sw_st_maker *self, void *dst, sw_err *err);
+};
+
 typedef struct sw_st_tensor {
     const char *name;
-    sw_cview view;
-    int32_t shard; /* index into the checkpoint's files */
+    sw_cview view;            /* data is NULL when there is a maker */
+    int32_t shard;            /* index into the checkpoint's files */
+    const sw_st_maker *maker; /* NULL: the bytes lie in the file */
 } sw_st_tensor;
 
 typedef struct sw_st sw_st; /* an opened checkpoint: one or more mapped files */
@@ -33,6 +41,28 @@ sw_code sw_st_open(sw_st **out, const char *path, sw_err *err) SW_MUST_USE;
 sw_code sw_st_open_bytes(sw_st **out, const void *bytes, size_t n_bytes, const char *what,
                          sw_err *err) SW_MUST_USE;
 void sw_st_close(sw_st *st); /* accepts NULL */
+
+/* The same out of tensors that another container brings (dialect/gguf_model.h): copies the table
+ * and sorts it; names, views and makers live as long as `backing`, which is closed with it (on
+ * success alone). SW_E_FORMAT: a name is there twice. */
+typedef struct sw_st_backing {
+    void *self;
+    void (*close)(void *self);
+    void (*forget)(const void *self);
+    const char *const *paths; /* [n_files] */
+    int32_t n_files;
+} sw_st_backing;
+sw_code sw_st_open_made(sw_st **out, const sw_st_tensor *tensors, int64_t n_tensors,
+                        const sw_st_backing *backing, sw_err *err) SW_MUST_USE;
+
+/* The bytes of a tensor where they lie, or made into memory of their own. Drop them in any case;
+ * zero-initialise. */
+typedef struct sw_st_bytes {
+    const void *data;
+    void *made;
+} sw_st_bytes;
+sw_code sw_st_fetch(sw_st_bytes *out, const sw_st_tensor *tensor, sw_err *err) SW_MUST_USE;
+void sw_st_drop(sw_st_bytes *bytes); /* accepts a zeroed one */
 
 /* What has been read of the files need not stay in memory; views stay valid. */
 void sw_st_forget(const sw_st *st);

@@ -3,6 +3,7 @@
 #define SW_FORMATS_FILE_ST_INTERNAL_H
 
 #include "formats/base/mem.h"
+#include "formats/base/print_buf.h"
 #include "formats/file/safetensors.h"
 
 #define SW_ST_METADATA_KEY "__metadata__"
@@ -46,18 +47,5 @@ typedef struct sw_st_index {
 /* SW_E_FORMAT when a value is no plain file name; no file is opened here. */
 sw_code sw_st_index_parse(sw_st_index *out, sw_arena *arena, const char *text, size_t n_bytes,
                           const char *what, sw_err *err) SW_MUST_USE;
-
-/* Growing text for headers and indexes. Zero-initialise; freed by sw_mem_put(text->at). */
-typedef struct sw_st_text {
-    char *at;
-    size_t n_bytes, room_bytes;
-} sw_st_text;
-
-sw_code sw_st_text_add(sw_st_text *text, const char *bytes, size_t n_bytes,
-                       sw_err *err) SW_MUST_USE;
-sw_code sw_st_text_print(sw_st_text *text, sw_err *err, const char *fmt, ...)
-    SW_PRINTF(3, 4) SW_MUST_USE;
-/* `value` as a JSON string, quotes included. */
-sw_code sw_st_text_quote(sw_st_text *text, const char *value, sw_err *err) SW_MUST_USE;
 
 #endif

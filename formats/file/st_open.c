@@ -21,6 +21,7 @@ struct sw_st {
     int64_t n_tensors;
     sw_st_meta *meta; /* of the first file */
     int64_t n_meta;
+    sw_st_backing backing; /* zero: the maps are */
 };
 
 static sw_code st_new(sw_st **out, int32_t n_files, sw_err *err)
@@ -47,6 +48,7 @@ void sw_st_close(sw_st *st)
         sw_map_close(&st->maps[i]);
         sw_spill_close(&st->spills[i]);
     }
+    if (st->backing.close) st->backing.close(st->backing.self);
     sw_arena_free(&st->arena);
     sw_mem_put(st);
 }
@@ -55,6 +57,32 @@ void sw_st_forget(const sw_st *st)
 {
     for (int32_t i = 0; i < st->n_files; i++)
         if (st->maps[i].is_mapped) sw_map_forget(st->maps[i].data, st->maps[i].size_bytes);
+    if (st->backing.forget) st->backing.forget(st->backing.self);
+}
+
+sw_code sw_st_fetch(sw_st_bytes *out, const sw_st_tensor *tensor, sw_err *err)
+{
+    void *made = NULL;
+    sw_code rc;
+
+    if (!tensor->maker) {
+        *out = (sw_st_bytes){.data = tensor->view.data};
+        return SW_OK;
+    }
+    rc = sw_mem_get(&made, (int64_t)tensor->view.size_bytes, 1, tensor->name, err);
+    if (rc != SW_OK) return rc;
+    if ((rc = tensor->maker->make(tensor->maker, made, err)) != SW_OK) {
+        sw_mem_put(made);
+        return rc;
+    }
+    *out = (sw_st_bytes){made, made};
+    return SW_OK;
+}
+
+void sw_st_drop(sw_st_bytes *bytes)
+{
+    sw_mem_put(bytes->made);
+    memset(bytes, 0, sizeof *bytes);
 }
 
 static void adopt(sw_st *st, const sw_st_part *part)
@@ -162,6 +190,30 @@ static sw_code merge_parts(sw_st *st, const sw_st_part *parts, const char *index
             return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%.200s\" is in two shards, %s and %s",
                            index_path, a->name, st->paths[a->shard], st->paths[b->shard]);
     }
+    return SW_OK;
+}
+
+sw_code sw_st_open_made(sw_st **out, const sw_st_tensor *tensors, int64_t n_tensors,
+                        const sw_st_backing *backing, sw_err *err)
+{
+    sw_st_part part = {.n_tensors = n_tensors};
+    sw_st *st = NULL;
+    sw_code rc;
+
+    if ((rc = st_new(&st, backing->n_files, err)) != SW_OK) return rc;
+    for (int32_t i = 0; i < backing->n_files; i++) st->paths[i] = backing->paths[i];
+    st->n_files = 1; /* merge_parts reads one part per file */
+    if ((rc = SW_ARENA_TAKE(&part.tensors, &st->arena, n_tensors, err)) == SW_OK) {
+        memcpy(part.tensors, tensors, (size_t)n_tensors * sizeof *tensors);
+        rc = merge_parts(st, &part, backing->paths[0], err);
+    }
+    st->n_files = backing->n_files;
+    if (rc != SW_OK) {
+        sw_st_close(st);
+        return rc;
+    }
+    st->backing = *backing;
+    *out = st;
     return SW_OK;
 }
 

@@ -197,52 +197,52 @@ static sw_code file_name(char *out, size_t out_bytes, const sw_st_writer *w, int
     return n > 0 && (size_t)n < out_bytes ? SW_OK : SW_FAIL(err, SW_E_BUG, "shard name");
 }
 
-static sw_code add_meta(sw_st_text *text, const sw_st_writer *w, sw_err *err)
+static sw_code add_meta(sw_print_buf *text, const sw_st_writer *w, sw_err *err)
 {
-    sw_code rc = sw_st_text_print(text, err, "{\"" SW_ST_METADATA_KEY "\":{\"format\":\"pt\"");
+    sw_code rc = sw_print_fmt(text, err, "{\"" SW_ST_METADATA_KEY "\":{\"format\":\"pt\"");
 
     for (int64_t i = 0; i < w->n_meta && rc == SW_OK; i++) {
-        if ((rc = sw_st_text_add(text, ",", 1, err)) != SW_OK) return rc;
-        if ((rc = sw_st_text_quote(text, w->meta[i].key, err)) != SW_OK) return rc;
-        if ((rc = sw_st_text_add(text, ":", 1, err)) != SW_OK) return rc;
-        rc = sw_st_text_quote(text, w->meta[i].value, err);
+        if ((rc = sw_print_add(text, ",", 1, err)) != SW_OK) return rc;
+        if ((rc = sw_print_quote(text, w->meta[i].key, err)) != SW_OK) return rc;
+        if ((rc = sw_print_add(text, ":", 1, err)) != SW_OK) return rc;
+        rc = sw_print_quote(text, w->meta[i].value, err);
     }
-    return rc == SW_OK ? sw_st_text_add(text, "}", 1, err) : rc;
+    return rc == SW_OK ? sw_print_add(text, "}", 1, err) : rc;
 }
 
-static sw_code add_tensor(sw_st_text *text, const st_decl *decl, sw_err *err)
+static sw_code add_tensor(sw_print_buf *text, const st_decl *decl, sw_err *err)
 {
     sw_code rc;
 
-    if ((rc = sw_st_text_add(text, ",", 1, err)) != SW_OK) return rc;
-    if ((rc = sw_st_text_quote(text, decl->name, err)) != SW_OK) return rc;
-    rc = sw_st_text_print(text, err, ":{\"dtype\":\"%s\",\"shape\":[", sw_dtype_name(decl->dtype));
+    if ((rc = sw_print_add(text, ",", 1, err)) != SW_OK) return rc;
+    if ((rc = sw_print_quote(text, decl->name, err)) != SW_OK) return rc;
+    rc = sw_print_fmt(text, err, ":{\"dtype\":\"%s\",\"shape\":[", sw_dtype_name(decl->dtype));
     for (int32_t i = 0; i < decl->n_dims && rc == SW_OK; i++)
-        rc = sw_st_text_print(text, err, i ? ",%lld" : "%lld", (long long)decl->shape[i]);
+        rc = sw_print_fmt(text, err, i ? ",%lld" : "%lld", (long long)decl->shape[i]);
     if (rc != SW_OK) return rc;
-    return sw_st_text_print(text, err, "],\"data_offsets\":[%llu,%llu]}",
+    return sw_print_fmt(text, err, "],\"data_offsets\":[%llu,%llu]}",
                             (unsigned long long)decl->offset,
                             (unsigned long long)(decl->offset + decl->size_bytes));
 }
 
 /* The length and the header of a file; its n tensors get their offsets in the file. */
-static sw_code build_header(sw_st_text *text, const sw_st_writer *w, st_decl *const *tensors,
+static sw_code build_header(sw_print_buf *text, const sw_st_writer *w, st_decl *const *tensors,
                             int64_t n, uint64_t *file_bytes, sw_err *err)
 {
     unsigned char prefix[SW_ST_PREFIX_BYTES] = {0};
     uint64_t at = 0, header_bytes;
     sw_code rc;
 
-    rc = sw_st_text_add(text, (const char *)prefix, sizeof prefix, err);
+    rc = sw_print_add(text, (const char *)prefix, sizeof prefix, err);
     if (rc != SW_OK || (rc = add_meta(text, w, err)) != SW_OK) return rc;
     for (int64_t i = 0; i < n; i++) {
         tensors[i]->offset = at;
         if ((rc = add_tensor(text, tensors[i], err)) != SW_OK) return rc;
         at += tensors[i]->size_bytes;
     }
-    if ((rc = sw_st_text_add(text, "}", 1, err)) != SW_OK) return rc;
+    if ((rc = sw_print_add(text, "}", 1, err)) != SW_OK) return rc;
     while (text->n_bytes % 8)
-        if ((rc = sw_st_text_add(text, " ", 1, err)) != SW_OK) return rc;
+        if ((rc = sw_print_add(text, " ", 1, err)) != SW_OK) return rc;
     header_bytes = text->n_bytes - SW_ST_PREFIX_BYTES;
     if (header_bytes > SW_ST_HEADER_MAX_BYTES)
         return SW_FAIL(err, SW_E_UNSUPPORTED,
@@ -260,7 +260,7 @@ static sw_code begin_file(sw_st_writer *w, int32_t file, st_decl *const *tensors
 {
     char name[64], path[SW_PATH_BYTES];
     uint64_t file_bytes = 0;
-    sw_st_text text = {0};
+    sw_print_buf text = {0};
     sw_code rc;
 
     if ((rc = file_name(name, sizeof name, w, file, err)) != SW_OK) return rc;
@@ -382,21 +382,21 @@ sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, si
 static sw_code write_index(const sw_st_writer *w, sw_err *err)
 {
     char path[SW_PATH_BYTES], name[64];
-    sw_st_text text = {0};
+    sw_print_buf text = {0};
     sw_code rc;
 
     if ((rc = sw_path_join(path, w->dir, SW_ST_INDEX_NAME, err)) != SW_OK) return rc;
-    rc = sw_st_text_print(&text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
+    rc = sw_print_fmt(&text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
                           "  \"weight_map\": {",
                           (unsigned long long)w->data_bytes);
     for (int64_t i = 0; i < w->n_decls && rc == SW_OK; i++) {
         const st_decl *decl = &w->decls[i];
         if ((rc = file_name(name, sizeof name, w, decl->file, err)) != SW_OK) goto done;
-        if ((rc = sw_st_text_print(&text, err, i ? ",\n    " : "\n    ")) != SW_OK) goto done;
-        if ((rc = sw_st_text_quote(&text, decl->name, err)) != SW_OK) goto done;
-        rc = sw_st_text_print(&text, err, ": \"%s\"", name);
+        if ((rc = sw_print_fmt(&text, err, i ? ",\n    " : "\n    ")) != SW_OK) goto done;
+        if ((rc = sw_print_quote(&text, decl->name, err)) != SW_OK) goto done;
+        rc = sw_print_fmt(&text, err, ": \"%s\"", name);
     }
-    if (rc != SW_OK || (rc = sw_st_text_print(&text, err, "\n  }\n}\n")) != SW_OK) goto done;
+    if (rc != SW_OK || (rc = sw_print_fmt(&text, err, "\n  }\n}\n")) != SW_OK) goto done;
     rc = sw_file_put(path, text.at, text.n_bytes, err);
 done:
     sw_mem_put(text.at);

@@ -21,16 +21,36 @@ static sw_code load_floats(float **out, sw_arena *arena, const sw_st *st, const 
                            const char *suffix, int64_t n, sw_err *err)
 {
     const sw_st_tensor *tensor = NULL;
+    sw_st_bytes bytes = {0};
     char name[300];
+    sw_cview view;
     sw_code rc;
 
     (void)snprintf(name, sizeof name, "%s%s", path, suffix);
     if ((rc = sw_stored_tensor(&tensor, st, name, 1, &n, err)) != SW_OK) return rc;
-    return decode_floats(out, arena, &tensor->view, n, err);
+    if ((rc = sw_st_fetch(&bytes, tensor, err)) != SW_OK) return rc;
+    view = tensor->view;
+    view.data = bytes.data;
+    rc = decode_floats(out, arena, &view, n, err);
+    sw_st_drop(&bytes);
+    return rc;
 }
 
-static sw_code load_table(sw_weight *out, const sw_st *st, const char *path, int64_t n_rows,
-                          int64_t width, sw_err *err)
+/* Bytes that no file has as they are meant live as long as the arena. */
+static sw_code make_dense(const void **out, sw_arena *arena, const sw_st_tensor *t, sw_err *err)
+{
+    char *made = NULL;
+    sw_code rc;
+
+    *out = t->view.data;
+    if (!t->maker) return SW_OK;
+    if ((rc = SW_ARENA_TAKE(&made, arena, t->view.size_bytes, err)) != SW_OK) return rc;
+    *out = made;
+    return t->maker->make(t->maker, made, err);
+}
+
+static sw_code load_table(sw_weight *out, sw_arena *arena, const sw_st *st, const char *path,
+                          int64_t n_rows, int64_t width, sw_err *err)
 {
     const int64_t shape[] = {n_rows, width};
     const sw_st_tensor *tensor = NULL;
@@ -39,9 +59,8 @@ static sw_code load_table(sw_weight *out, const sw_st *st, const char *path, int
 
     (void)snprintf(name, sizeof name, "%s.weight", path);
     if ((rc = sw_stored_tensor(&tensor, st, name, 2, shape, err)) != SW_OK) return rc;
-    *out = (sw_weight){.n_out = n_rows, .k_in = width, .dense = tensor->view.data,
-                       .dense_dtype = tensor->view.dtype};
-    return SW_OK;
+    *out = (sw_weight){.n_out = n_rows, .k_in = width, .dense_dtype = tensor->view.dtype};
+    return make_dense(&out->dense, arena, tensor, err);
 }
 
 /* What the linears of a block are loaded from. */
@@ -61,8 +80,8 @@ static sw_code load_dense(sw_weight *out, sw_block *block, const loader *from, s
 
     if (rc != SW_OK) return rc;
     out->dense_dtype = stored.tensor->view.dtype;
-    out->dense = stored.tensor->view.data;
-    if (sw_stored_is_plain(&stored)) return SW_OK;
+    if (sw_stored_is_plain(&stored))
+        return make_dense(&out->dense, &block->arena, stored.tensor, err);
     out->dense = NULL;
     rc = SW_ARENA_TAKE(&rows, &block->arena,
                        out->n_out * out->k_in * sw_dtype_bits(out->dense_dtype) / 8, err);
@@ -83,6 +102,7 @@ static sw_code load_bias(sw_weight *out, sw_block *block, const loader *from, sw
 
     if (rc != SW_OK) return rc;
     view = stored.tensor->view;
+    if ((rc = make_dense(&view.data, &block->arena, stored.tensor, err)) != SW_OK) return rc;
     if (!sw_stored_is_plain(&stored) || stored.first) {
         rc = SW_ARENA_TAKE(&values, &block->arena, out->n_out * sw_dtype_bits(view.dtype) / 8, err);
         if (rc != SW_OK) return rc;
@@ -229,13 +249,14 @@ sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *
     sw_lm lm = {.model = m};
     sw_code rc;
 
-    rc = load_table(&lm.embed, st, sw_model_end(m, ends->embed), m->vocab, m->hidden, err);
+    rc = load_table(&lm.embed, &lm.arena, st, sw_model_end(m, ends->embed), m->vocab, m->hidden,
+                    err);
     lm.head = lm.embed;
     if (rc == SW_OK && !m->is_tied)
-        rc = load_table(&lm.head, st, ends->head, m->vocab, m->hidden, err);
+        rc = load_table(&lm.head, &lm.arena, st, ends->head, m->vocab, m->hidden, err);
     if (rc == SW_OK && m->n_position_rows)
-        rc = load_table(&lm.positions, st, sw_model_end(m, ends->positions), m->n_position_rows,
-                        m->hidden, err);
+        rc = load_table(&lm.positions, &lm.arena, st, sw_model_end(m, ends->positions),
+                        m->n_position_rows, m->hidden, err);
     if (rc == SW_OK)
         rc = load_floats(&lm.final_norm, &lm.arena, st, norm, ".weight", m->hidden, err);
     if (rc == SW_OK && ends->has_norm_bias)

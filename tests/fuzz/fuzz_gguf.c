@@ -3,8 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/file/gguf.h"
+#include "formats/dialect/gguf_config.h"
+#include "formats/dialect/gguf_model.h"
 #include "formats/num/blocks.h"
+#include "formats/text/tokenizer.h"
 
 #define MUST(condition)            \
     do {                           \
@@ -62,6 +64,33 @@ static void read_keys(const sw_gguf *g)
     sw_arena_free(&arena);
 }
 
+/* Its tokenizer and configuration: made or refused. */
+static void read_model(const sw_gguf *g)
+{
+    const sw_gguf_arch *arch = NULL;
+    char *tokenizer = NULL, *config = NULL;
+    cJSON *json = NULL;
+    size_t n_bytes = 0;
+    sw_err err = {0};
+
+    if (sw_gguf_tokenizer(&tokenizer, &n_bytes, g, &err) == SW_OK) {
+        sw_tokenizer *tok = NULL;
+
+        MUST(strlen(tokenizer) == n_bytes);
+        if (sw_tokenizer_open_bytes(&tok, tokenizer, n_bytes, "made", NULL) == SW_OK)
+            sw_tokenizer_free(tok);
+    }
+    (void)!sw_gguf_tokenizer_config(&config, g, NULL);
+    if (sw_gguf_config_read(&json, &arch, g, "float16", NULL) == SW_OK) {
+        sw_model model;
+
+        (void)!sw_model_read(&model, json, NULL);
+        cJSON_Delete(json);
+    }
+    sw_mem_put(tokenizer);
+    sw_mem_put(config);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     sw_err err = {0};
@@ -72,6 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(g && err.code == SW_OK);
         check_tensors(g, data, size);
         read_keys(g);
+        read_model(g);
         sw_gguf_close(g);
     } else {
         MUST((rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED) && err.code == rc);

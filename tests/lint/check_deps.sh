@@ -11,8 +11,8 @@ BEGIN {
     file = "formats/file " base
     model = "formats/model " file
     text = "formats/text " file
-    dialect = "formats/dialect " pack " " file " formats/model"
-    formats = dialect " formats/text"
+    dialect = "formats/dialect " pack " " file " formats/model formats/text"
+    formats = dialect
     may["formats/base"] = base
     may["formats/num"] = num
     may["formats/pack"] = pack

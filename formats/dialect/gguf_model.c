@@ -1,0 +1,256 @@
+/* gguf_model.c - see gguf_model.h: config and tensors. */
+#include "formats/dialect/gguf_model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "formats/dialect/gguf_config.h"
+#include "formats/num/blocks.h"
+#include "formats/num/num.h"
+
+static const struct {
+    sw_block_type type;
+    sw_dtype dtype;
+    const char *text; /* torch_dtype */
+} plain_types[] = {
+    {SW_BLOCK_F32, SW_DTYPE_F32, "float32"},
+    {SW_BLOCK_F16, SW_DTYPE_F16, "float16"},
+    {SW_BLOCK_BF16, SW_DTYPE_BF16, "bfloat16"},
+};
+#define N_PLAIN 3
+
+/* One tensor that is made when it is read. */
+typedef struct gguf_maker {
+    sw_st_maker base;
+    const sw_gguf_tensor *t;
+    const sw_gguf_name *name;
+    int64_t n_rows, row_elems;
+    sw_dtype dtype; /* what it is made into */
+} gguf_maker;
+
+typedef struct gguf_model {
+    sw_gguf *g;
+    sw_arena arena; /* names, makers, paths */
+    sw_gguf_names names;
+    const char **paths;
+} gguf_model;
+
+static void close_model(void *self)
+{
+    gguf_model *m = self;
+
+    sw_gguf_close(m->g);
+    sw_arena_free(&m->arena);
+    sw_mem_put(m);
+}
+
+static void forget_model(const void *self) { sw_gguf_forget(((const gguf_model *)self)->g); }
+
+/* --- making ----------------------------------------------------------------------------- */
+
+/* Where row `row` of the model lies in the file, experts and pairs considered. */
+static const char *row_in_file(const gguf_maker *k, int64_t row)
+{
+    const int64_t row_bytes = sw_block_bytes(k->t->type, k->row_elems);
+    const int64_t pair = k->name->paired_rows, at = pair ? row % pair : 0;
+
+    if (pair) row += 2 * (at % (pair / 2)) + at / (pair / 2) - at;
+    if (k->name->expert > 0) row += k->name->expert * k->n_rows;
+    return (const char *)k->t->data + row * row_bytes;
+}
+
+static sw_code make_tensor(const sw_st_maker *self, void *dst, sw_err *err)
+{
+    const gguf_maker *k = (const gguf_maker *)self;
+    const int64_t row_bytes = k->row_elems * sw_dtype_bits(k->dtype) / 8;
+    float *row = NULL;
+    sw_code rc = SW_MEM_GET(&row, k->row_elems, k->name->gguf, err);
+
+    for (int64_t n = 0; n < k->n_rows && rc == SW_OK; n++) {
+        const char *src = row_in_file(k, n);
+
+        rc = sw_block_check(src, k->t->type, k->row_elems, err);
+        sw_block_decode(row, src, k->t->type, k->row_elems);
+        for (int64_t i = 0; k->name->offset != 0.0 && i < k->row_elems; i++)
+            row[i] -= (float)k->name->offset;
+        if (rc == SW_OK)
+            rc = sw_float_encode_n((char *)dst + n * row_bytes, k->dtype, row, k->row_elems, err);
+        if (rc != SW_OK) sw_err_prefix(err, "tensor \"%s\", row %lld", k->name->gguf, (long long)n);
+    }
+    sw_mem_put(row);
+    return rc;
+}
+
+/* --- dtypes ------------------------------------------------------------------------------- */
+
+/* true when every value of this F32 tensor would come back from `dtype`. */
+static bool fits(const sw_gguf_tensor *t, double offset, sw_dtype dtype)
+{
+    for (int64_t i = 0; i < (int64_t)(t->size_bytes / 4); i++) {
+        float stored, value;
+
+        sw_block_decode(&stored, (const char *)t->data + 4 * i, SW_BLOCK_F32, 1);
+        value = sw_num_round_to(stored - (float)offset, dtype);
+        if (value + (float)offset != stored) return false;
+    }
+    return true;
+}
+
+static bool is_gemma_norm(const sw_gguf *g, const sw_gguf_tensor *t)
+{
+    const sw_gguf_value *v = sw_gguf_key(g, "general.architecture");
+    const char *end = strstr(t->name, "norm.weight");
+
+    return end && v && v->kind == SW_GGUF_TEXT && v->n > 5 && !memcmp(v->data, "gemma", 5);
+}
+
+/* The dtype of most weights; behind blocks, the narrower half that holds every vector. */
+static int model_dtype(const sw_gguf *g)
+{
+    uint64_t bytes[N_PLAIN] = {0}, in_blocks = 0;
+    bool holds[N_PLAIN] = {true, true, true};
+    int most = 0;
+
+    for (int64_t i = 0; i < sw_gguf_count(g); i++) {
+        const sw_gguf_tensor *t = sw_gguf_at(g, i);
+        bool is_plain = false;
+
+        for (int p = 0; p < N_PLAIN; p++) {
+            if (t->n_dims == 1 && t->type == SW_BLOCK_F32 && strcmp(t->name, SW_GGUF_ROPE_TENSOR))
+                holds[p] = holds[p] && fits(t, is_gemma_norm(g, t) ? 1.0 : 0.0,
+                                            plain_types[p].dtype);
+            if (t->n_dims == 1 || t->type != plain_types[p].type) continue;
+            bytes[p] += t->size_bytes;
+            is_plain = true;
+        }
+        if (!is_plain && t->n_dims > 1) in_blocks += t->size_bytes;
+    }
+    for (int p = 0; p < N_PLAIN; p++)
+        if (bytes[p] > bytes[most]) most = p;
+    if (bytes[most] >= in_blocks) return most;
+    return holds[2] ? 2 : holds[1] ? 1 : 0;
+}
+
+static sw_dtype dtype_of(const sw_gguf_tensor *t, const sw_gguf_name *name, sw_dtype model)
+{
+    if (t->type == SW_BLOCK_F32 && !name->is_linear && !name->is_table)
+        return fits(t, name->offset, model) ? model : SW_DTYPE_F32;
+    for (int p = 0; p < N_PLAIN; p++)
+        if (t->type == plain_types[p].type) return plain_types[p].dtype;
+    return SW_DTYPE_F32;
+}
+
+/* --- the table ---------------------------------------------------------------------------- */
+
+static sw_code check_shape(const gguf_model *m, const sw_gguf_tensor *t, const sw_gguf_name *name,
+                           sw_err *err)
+{
+    const int32_t n_dims = name->n_dims + (name->n_experts > 0);
+    bool is_right = t && t->n_dims == n_dims;
+
+    if (!t)
+        return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is missing",
+                       sw_gguf_file_path(m->g, 0), name->gguf);
+    for (int32_t d = 0; d < name->n_dims && is_right; d++)
+        is_right = t->shape[d + (name->n_experts > 0)] == name->shape[d];
+    if (is_right && (!name->n_experts || t->shape[0] == name->n_experts)) return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" has another shape than the metadata says: "
+                   "%lld rows of %lld", sw_gguf_file_path(m->g, 0), name->gguf,
+                   (long long)(name->n_dims > 1 ? name->shape[0] : 1),
+                   (long long)name->shape[name->n_dims - 1]);
+}
+
+static sw_code describe(sw_st_tensor *out, gguf_model *m, const sw_gguf_name *name,
+                        sw_dtype model, sw_err *err)
+{
+    const sw_gguf_tensor *t = sw_gguf_find(m->g, name->gguf);
+    gguf_maker *maker = NULL;
+    uint64_t n_bytes = 0;
+    sw_code rc = check_shape(m, t, name, err);
+
+    if (rc != SW_OK || (rc = SW_ARENA_TAKE(&maker, &m->arena, 1, err)) != SW_OK) return rc;
+    *maker = (gguf_maker){.base = {make_tensor}, .t = t, .name = name, .n_rows = 1,
+                          .row_elems = name->shape[name->n_dims - 1],
+                          .dtype = dtype_of(t, name, model)};
+    /* a bias of paired rows is as many rows of one */
+    if (name->n_dims == 2 || name->paired_rows) maker->n_rows = name->shape[0];
+    if (name->n_dims == 1 && name->paired_rows) maker->row_elems = 1;
+    *out = (sw_st_tensor){.name = name->hf, .shard = t->split, .maker = &maker->base};
+    out->view.dtype = maker->dtype;
+    out->view.n_dims = name->n_dims;
+    for (int32_t d = 0; d < name->n_dims; d++) out->view.shape[d] = name->shape[d];
+    rc = sw_shape_bytes(&n_bytes, maker->dtype, name->n_dims, name->shape, err);
+    if (rc != SW_OK) return rc;
+    out->view.size_bytes = (size_t)n_bytes;
+    if (name->paired_rows || name->offset != 0.0 || sw_block_sizes[t->type].elems > 1 ||
+        sw_block_sizes[t->type].bytes * 8 != sw_dtype_bits(maker->dtype))
+        return SW_OK;
+    out->maker = NULL;
+    out->view.data = row_in_file(maker, 0);
+    return SW_OK;
+}
+
+/* Nothing of the file may be lost. */
+static sw_code refuse_unknown(const gguf_model *m, sw_err *err)
+{
+    for (int64_t i = 0; i < sw_gguf_count(m->g); i++) {
+        const char *name = sw_gguf_at(m->g, i)->name;
+        bool is_known = !strcmp(name, SW_GGUF_ROPE_TENSOR);
+
+        for (int64_t k = 0; k < m->names.n && !is_known; k++)
+            is_known = !strcmp(m->names.names[k].gguf, name);
+        if (!is_known)
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: tensor \"%s\" is not one of its "
+                           "architecture, as it is known here", sw_gguf_file_path(m->g, 0), name);
+    }
+    return SW_OK;
+}
+
+static sw_code open_tensors(sw_st **out, gguf_model *m, sw_dtype dtype, sw_err *err)
+{
+    sw_st_backing backing = {m, close_model, forget_model, NULL, sw_gguf_n_files(m->g)};
+    sw_st_tensor *tensors = NULL;
+    sw_code rc;
+
+    if ((rc = refuse_unknown(m, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&m->paths, &m->arena, backing.n_files, err)) != SW_OK ||
+        (rc = SW_MEM_GET(&tensors, m->names.n, "tensors of a GGUF", err)) != SW_OK)
+        return rc;
+    for (int32_t i = 0; i < backing.n_files; i++) m->paths[i] = sw_gguf_file_path(m->g, i);
+    backing.paths = m->paths;
+    for (int64_t i = 0; i < m->names.n && rc == SW_OK; i++)
+        rc = describe(&tensors[i], m, &m->names.names[i], dtype, err);
+    if (rc == SW_OK) rc = sw_st_open_made(out, tensors, m->names.n, &backing, err);
+    sw_mem_put(tensors);
+    return rc;
+}
+
+sw_code sw_gguf_model_open(cJSON **config_out, sw_st **st_out, const char *path, sw_err *err)
+{
+    const sw_gguf_arch *arch = NULL;
+    gguf_model *m = NULL;
+    cJSON *config = NULL;
+    sw_model model;
+    sw_code rc;
+    int dtype;
+
+    if ((rc = SW_MEM_GET(&m, 1, "GGUF model", err)) != SW_OK) return rc;
+    if ((rc = sw_gguf_open(&m->g, path, err)) != SW_OK) goto fail;
+    dtype = model_dtype(m->g);
+    rc = sw_gguf_config_read(&config, &arch, m->g, plain_types[dtype].text, err);
+    if (rc != SW_OK) goto fail;
+    if ((rc = sw_model_read(&model, config, err)) != SW_OK) {
+        sw_err_prefix(err, "%s", path);
+        goto fail;
+    }
+    if ((rc = sw_gguf_names_new(&m->names, &model, arch, &m->arena, err)) != SW_OK ||
+        (rc = open_tensors(st_out, m, plain_types[dtype].dtype, err)) != SW_OK)
+        goto fail;
+    *config_out = config;
+    return SW_OK;
+fail:
+    cJSON_Delete(config);
+    close_model(m);
+    return rc;
+}
