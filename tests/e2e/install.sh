@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 }
 END
 cc -std=c11 -D_GNU_SOURCE -Wall -Werror -I"$T/usr/include/swage" "$T/user.c" -L"$T/usr/lib" -lswage -fopenmp \
-    -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lm -o "$T/user" 2>"$T/log" ||
+    -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lzstd -lm -o "$T/user" 2>"$T/log" ||
     fail "compile: $(head -n 3 "$T/log")"
 expect 0 '' "$T/user" "$TINY"
 [ "$(cat "$T/stdout")" = '56 tensors' ] || fail "$(cat "$T/stdout")"
