@@ -227,9 +227,49 @@ static void every_exact_cell_is_proved(void **state)
     assert_true(cell_of(matrix, "mxfp4", "compressed-tensors")->n_exact > 0);
 }
 
+#define INT(bits_, sym, group) .num = &sw_nums[SW_NUM_INT##bits_], .is_symmetric = sym, \
+    .group_elems = group, .scale_dtype = SW_DTYPE_BF16
+#define ACT(id) .act = {&sw_nums[SW_NUM_##id], SW_ACT_TOKEN, 0, SW_DTYPE_F32}
+
+/* What a weight is rounded to when nothing holds it: as few steps away as there are. */
+static void the_nearest_is_near(void **state)
+{
+    const struct { sw_qspec from; const char *target; sw_num_id num; bool sym; int64_t group; }
+    rows[] = {
+        {{INT(4, false, 128), .is_scattered = true}, "swage", SW_NUM_INT4, false, 128},
+        {{INT(4, true, 128)}, "fp8", SW_NUM_E4M3, true, 128},
+        {{INT(3, false, 64)}, "awq", SW_NUM_INT4, false, 64},
+        {{INT(2, true, 32)}, "marlin", SW_NUM_INT4, true, 32},
+        {{INT(8, true, 0), ACT(INT8)}, "gptq", SW_NUM_INT8, true, 0},
+        {{INT(4, true, 16)}, "marlin", SW_NUM_INT4, true, 32},
+        {{INT(4, true, 128)}, "modelopt", SW_NUM_E2M1, true, 16},
+        {*sw_gen_float_spec(3), "gptq_v2", SW_NUM_INT8, true, 128},
+        {*sw_gen_float_spec(5), "gptq", SW_NUM_INT4, true, 32},
+        {*sw_gen_float_spec(2), "compressed-tensors", SW_NUM_INT8, true, 0}, /* inputs stay */
+    };
+    sw_qspec candidates[64];
+
+    (void)state;
+    for (int i = 0; i < sw_n_schemes; i++) candidates[i] = sw_scheme_spec(&sw_schemes[i]);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        sw_qspec to;
+        sw_err err = {0};
+        if (sw_lattice_nearest(&to, &rows[i].from, sw_dialect_find(rows[i].target), candidates,
+                               sw_n_schemes, 256, 512, SW_DTYPE_BF16, &err) != SW_OK)
+            fail_msg("row %zu: %s", i, err.text);
+        if (to.num != &sw_nums[rows[i].num] || to.is_symmetric != rows[i].sym ||
+            to.group_elems != rows[i].group)
+            fail_msg("row %zu: %s, groups of %lld, %s", i, to.num->name,
+                     (long long)to.group_elems, to.is_symmetric ? "symmetric" : "with zero points");
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_exact_cell_is_proved)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_exact_cell_is_proved),
+        cmocka_unit_test(the_nearest_is_near),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
