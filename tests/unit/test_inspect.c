@@ -149,6 +149,7 @@ static void faults_of_storage_are_named(void **state)
         {{"layers.0.self_attn.k_proj.scales", 5, 0x7e00, SW_DTYPE_COUNT, false},
          "k_proj.scales: 1 of 256 scales are no numbers or not above zero, the first is element 5"},
         {{"layers.1.mlp.up_proj.scales", 0, 0xbc00, SW_DTYPE_COUNT, false}, "1 of 1024 scales"},
+        {{"layers.1.mlp.up_proj.scales", 9, 0x7c00, SW_DTYPE_COUNT, false}, "is element 9"},
         {{"layers.0.self_attn.q_proj.qzeros", 0, 0, SW_DTYPE_F32, false},
          "q_proj.qzeros is F32 [4, 16], the config makes it I32 [4, 16]"},
         {{"layers.0.self_attn.v_proj.qzeros", 0, 0, SW_DTYPE_COUNT, true},
