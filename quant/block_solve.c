@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/num/pow2.h"
 #include "quant/block_job.h"
+#include "quant/frame.h"
 #include "quant/outliers.h"
 #include "quant/ranges.h"
 #include "quant/stats.h"
@@ -24,6 +26,20 @@ static void scale_range(sw_solve_report *report, const sw_qtensor *q)
     }
 }
 
+/* Where the exponents of a weight in groups lie beside those of the OCP rule. */
+static void count_exponents(sw_solve_report *report, const sw_qtensor *q, const float *w)
+{
+    int64_t k = q->k_in, gs = q->spec.group_elems;
+
+    if (!q->spec.is_pow2_scale || !gs || sw_qspec_rows(&q->spec, q->n_out) > 1) return;
+    for (int64_t i = 0; i < q->n_out * q->n_groups; i++) {
+        int64_t row = i / q->n_groups, from = i % q->n_groups * gs;
+        double amax = sw_weight_amax(w + row * k + from, sw_min_i64(gs, k - from));
+        float ocp = sw_pow2_scale_by((float)amax, q->spec.num, SW_POW2_FLOOR);
+        report->n_by_ocp[q->scales[i] < ocp ? 0 : q->scales[i] > ocp ? 2 : 1]++;
+    }
+}
+
 /* Solve with `algo`; a Hessian that cannot serve falls back to rounding and says so. */
 static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, const sw_block_job *job,
                      const char *why_not, sw_solve_report *report, sw_err *err)
@@ -39,7 +55,10 @@ static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, const sw_block_jo
     } else {
         rc = sw_outliers_solve(q, p, algo->solve, report, err);
     }
-    if (rc == SW_OK) scale_range(report, q);
+    if (rc == SW_OK) {
+        scale_range(report, q);
+        count_exponents(report, q, p->w);
+    }
     return rc;
 }
 

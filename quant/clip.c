@@ -62,6 +62,7 @@ static void clip_group(double *scale, double *zero, const clip_work *work, const
 
     sw_grid_fit(fit, fit_zero, w, weight, n, spec);
     sw_grid_range(scale, zero, w, n, spec);
+    if (spec->pow2_rule) return; /* the range decides */
     loss_of(best, work, w, scale, zero, h, k, n, spec->num);
     for (int i = 0; i < N_STEPS; i++) {
         double step = STEP_FIRST + (STEP_LAST - STEP_FIRST) * i / (double)(N_STEPS - 1);

@@ -30,7 +30,7 @@ static float global_of(double amax, const sw_num *num)
 
 static double scale_of(double amax, const sw_qspec *spec)
 {
-    if (spec->is_pow2_scale) return (double)sw_pow2_scale((float)amax, spec->num);
+    if (spec->is_pow2_scale) return (double)sw_pow2_weight_scale((float)amax, spec);
     return sw_grid_stored_scale(amax / (spec->num->values ? (double)spec->num->top
                                                           : 0.5 * spec->num->code_max),
                                 spec);

@@ -95,7 +95,7 @@ static void small_range(double *scale, double *zero, double low, double high, co
     double amax = -low > high ? -low : high;
 
     *zero = 0.0;
-    *scale = spec->is_pow2_scale ? (double)sw_pow2_scale((float)amax, spec->num)
+    *scale = spec->is_pow2_scale ? (double)sw_pow2_weight_scale((float)amax, spec)
                                  : sw_grid_stored_scale(amax / (double)spec->num->top, spec);
 }
 
@@ -296,6 +296,7 @@ static void fit_small(double *scale, double *zero, const double *w, const double
     small_shape shape = shape_of(spec->num);
 
     sw_grid_range(scale, zero, w, n, spec);
+    if (spec->pow2_rule) return; /* the range decides, and nothing else */
     small_error(best, w, weight, n, scale, shape);
     try_small(best, scale, zero, w, weight, n, spec);
     for (int round = 0; round < POLISH_ROUNDS && !spec->is_pow2_scale; round++) {

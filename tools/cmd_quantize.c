@@ -22,7 +22,8 @@ static sw_code put_linear(void *self, const sw_linear_ref *ref, const char *path
                           const sw_qtensor *q, const sw_solve_report *report, sw_err *err)
 {
     job *j = self;
-    sw_code rc = sw_quantize_report_add(&j->report, path, ref, &q->spec, report, err);
+    sw_code rc = sw_quantize_report_add(&j->report, path, ref, &q->spec, report,
+                                        q->input_scale, err);
 
     if (rc != SW_OK) return rc;
     if (report->is_fallback)

@@ -7,6 +7,7 @@
 
 #include "kernels/engine/lm_open.h"
 #include "formats/base/size.h"
+#include "formats/num/pow2.h"
 #include "quant/scheme.h"
 #include "tools/device_opt.h"
 #include "tools/devices.h"
@@ -97,6 +98,7 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     if (o->bits) q->spec.num = sw_num_by_bits((int)strtol(o->bits, NULL, 10));
     if (o->group_size) q->spec.group_elems = strtol(o->group_size, NULL, 10); /* channel: 0 */
     if (o->symmetry) q->spec.is_symmetric = o->symmetry == 1;
+    if (q->spec.is_pow2_scale) q->spec.pow2_rule = index_of(sw_pow2_rule_name, o->mx_scale);
     q->algo = sw_algo_find(o->method);
     q->order = (sw_order)index_of(order_name, o->act_order);
     q->sequential = (sw_sequential)index_of(sequential_name, o->sequential);
@@ -286,6 +288,9 @@ static sw_code check_scheme(const quantize_options *o, sw_err *err)
 {
     const sw_scheme *scheme = sw_scheme_find(o->scheme);
 
+    if (strcmp(o->mx_scale, sw_pow2_rule_name(0)) != 0 && !scheme->spec.is_pow2_scale)
+        return SW_FAIL(err, SW_E_USAGE, "--mx-scale is for scales that are powers of two, and "
+                       "those of scheme %s are not; leave it out", scheme->name);
     if (scheme->spec.num->kind == SW_NUM_INT || !(o->bits || o->group_size || o->symmetry))
         return SW_OK;
     return SW_FAIL(err, SW_E_USAGE, "scheme %s fixes width, groups and symmetry; leave out --bits, "

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/file.h"
+#include "formats/num/pow2.h"
 #include "tools/needs.h"
 
 static bool add_number(cJSON *object, const char *key, double v)
@@ -27,6 +28,8 @@ static bool add_settings(cJSON *root, const sw_quantize_settings *s)
               add_number(o, "group_size", (double)q->spec.group_elems) &&
               add_text(o, "scale_dtype", sw_dtype_name(q->spec.scale_dtype));
 
+    if (ok && q->spec.pow2_rule)
+        ok = add_text(o, "mx_scale", sw_pow2_rule_name(q->spec.pow2_rule));
     if (ok && q->has_kv_scales) ok = add_text(o, "kv_cache", "fp8");
     if (ok && s->target_bits > 0) ok = add_number(o, "target_bits", s->target_bits);
     if (ok && s->has_chosen_outliers) ok = add_text(o, "outliers", "auto");
@@ -154,9 +157,21 @@ static void count(sw_quantize_report *r, const cJSON *row)
     (void)snprintf(r->worst, sizeof r->worst, "%s", path ? path : "?");
 }
 
+/* By which rule the exponents of scales were found, and what it made of the groups. */
+static bool add_exponents(cJSON *row, const sw_qspec *spec, const sw_solve_report *solve)
+{
+    static const char *const keys[3] = {"below_ocp", "at_ocp", "above_ocp"};
+    cJSON *o = cJSON_AddObjectToObject(row, "scale_exponents");
+    bool ok = o && add_text(o, "rule", sw_pow2_rule_name(spec->pow2_rule));
+    int64_t n = solve->n_by_ocp[0] + solve->n_by_ocp[1] + solve->n_by_ocp[2];
+
+    for (int i = 0; i < 3 && ok && n; i++) ok = add_number(o, keys[i], (double)solve->n_by_ocp[i]);
+    return ok;
+}
+
 sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
                                const sw_linear_ref *ref, const sw_qspec *spec,
-                               const sw_solve_report *solve, sw_err *err)
+                               const sw_solve_report *solve, float input_scale, sw_err *err)
 {
     cJSON *row = cJSON_CreateObject();
     sw_code rc;
@@ -180,6 +195,9 @@ sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
              add_number(row, "residual_strength", solve->residual_strength) &&
              add_number(row, "dead_inputs", (double)solve->n_dead) &&
              add_number(row, "tokens", (double)solve->n_tokens);
+    if (ok && spec->is_pow2_scale) ok = add_exponents(row, spec, solve);
+    if (ok && sw_act_needs_input_scale(&spec->act))
+        ok = add_number(row, "input_scale", (double)input_scale);
     if (ok && solve->is_fallback) ok = add_text(row, "fallback", solve->why);
     if (!ok) return sw_cmd_json_added(NULL, err);
     rc = sw_expert_report_add(report->manifest, row, ref, solve, err);

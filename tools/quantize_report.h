@@ -37,7 +37,8 @@ sw_code sw_quantize_report_new(sw_quantize_report *out, const sw_quantize_settin
 void sw_quantize_report_free(sw_quantize_report *report); /* accepts a zeroed one */
 sw_code sw_quantize_report_add(sw_quantize_report *report, const char *path,
                                const sw_linear_ref *ref, const sw_qspec *spec,
-                               const sw_solve_report *solve, sw_err *err) SW_MUST_USE;
+                               const sw_solve_report *solve, float input_scale,
+                               sw_err *err) SW_MUST_USE;
 
 /* {"rows": {...}}: what the manifest's lists have gained since the last call, list by list, for
  * the journal; freed by cJSON_Delete. restore appends it again in a later run. */

@@ -76,6 +76,7 @@ typedef struct sw_qspec {
     int64_t scale_rows;   /* output channels that share their scales; 0 or 1: none,
                              SW_ROWS_ALL: the whole tensor */
     bool is_pow2_scale;   /* scales are powers of two, whatever scale_dtype they are stored in */
+    int pow2_rule;        /* 1 + the rule of pow2.h by which they are found; 0: the best near by */
     bool has_global;      /* scales are relative to one float of the tensor (NVFP4) */
     sw_act act;
     int64_t n_outliers;   /* input channels whose weights stay F16, beside the codes */

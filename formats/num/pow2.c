@@ -39,3 +39,18 @@ float sw_pow2_scale(float a, const sw_num *num)
 {
     return sw_pow2_scale_by(a, num, num->bits == 4 ? SW_POW2_ROUND : SW_POW2_CEIL);
 }
+
+float sw_pow2_weight_scale(float a, const sw_qspec *spec)
+{
+    return spec->pow2_rule ? sw_pow2_scale_by(a, spec->num, (sw_pow2_rule)(spec->pow2_rule - 1))
+                           : sw_pow2_scale(a, spec->num);
+}
+
+const char *sw_pow2_rule_name(int i)
+{
+    static const char *const names[SW_POW2_COUNT + 2] = {
+        "best", [1 + SW_POW2_FLOOR] = "ocp", [1 + SW_POW2_ROUND] = "round",
+        [1 + SW_POW2_CEIL] = "ceil"};
+
+    return names[i];
+}

@@ -21,10 +21,15 @@ typedef enum sw_pow2_rule {
     SW_POW2_FLOOR, SW_POW2_ROUND, SW_POW2_CEIL, SW_POW2_COUNT
 } sw_pow2_rule;
 
+/* Names, for 1 + rule as in sw_qspec: "best", "ocp", "round", "ceil"; NULL beyond. */
+const char *sw_pow2_rule_name(int i);
+
 float sw_pow2_scale_by(float a, const sw_num *num, sw_pow2_rule rule);
 
 /* The rule for activations: ROUND for e2m1, where a little saturation pays; CEIL for the rest. */
 float sw_pow2_scale(float a, const sw_num *num);
+/* That of a weight: the spec's, or where it leaves that to a search the one above to begin with. */
+float sw_pow2_weight_scale(float a, const sw_qspec *spec);
 
 #ifdef __cplusplus
 }

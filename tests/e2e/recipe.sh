@@ -105,4 +105,24 @@ expect 2 'leave --bits out' target -o "$OUT" --target-bits 4.5 --bits 4
 expect 2 '--target-bits needs calibration text' \
     "$SWAGE" quantize --quiet "$TOY" -o "$OUT" --target-bits 5 --method rtn
 absent "$OUT"
+# a rule for exponents, from the line and from a recipe; the manifest says what it made of each weight
+set -- "$SWAGE" quantize "$TOY" --quiet --scheme MXFP4A16 --method rtn --format compressed-tensors
+expect 0 '' "$@" -o "$OUT" --mx-scale ocp
+grep -q '"mx_scale": *"ocp"' "$OUT/manifest.json" || fail 'no rule among the settings'
+[ "$(grep -c '"above_ocp": *0' "$OUT/manifest.json")" -eq 14 ] || fail 'scales above those of the rule'
+[ "$(grep -c '"below_ocp": *0' "$OUT/manifest.json")" -eq 14 ] || fail 'scales below those of the rule'
+printf '{"mx-scale": "ocp"}' >"$T/rule.json"
+expect 0 '' "$@" -o "$OUT.2" --recipe "$T/rule.json"
+cmp "$OUT/model.safetensors" "$OUT.2/model.safetensors" || fail 'a rule in a recipe does otherwise'
+rm -r "$OUT" "$OUT.2"
+expect 0 '' "$@" -o "$OUT"
+grep -q '"above_ocp": *[1-9]' "$OUT/manifest.json" || fail 'the search never leaves the rule of OCP'
+rm -r "$OUT"
+expect 2 '--mx-scale is for scales that are powers of two' \
+    "$SWAGE" quantize "$TOY" --quiet -o "$OUT" --method rtn --mx-scale ocp
+toy_tokens 256 >"$T/toy.u16"
+expect 0 '' "$SWAGE" quantize "$TOY" --quiet -o "$OUT" --scheme FP8 --method rtn \
+    --format compressed-tensors --calib "$T/toy.u16" --samples 2 --seq-len 64
+[ "$(grep -c '"input_scale": *[0-9]' "$OUT/manifest.json")" -eq 14 ] || fail 'not all input scales'
+rm -r "$OUT"
 finish

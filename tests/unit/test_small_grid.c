@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "formats/num/pow2.h"
 #include "quant/algo.h"
 #include "quant/grid.h"
 #include "tests/support/qtensor_gen.h"
@@ -211,10 +212,45 @@ static void fused_weights_agree_on_global_and_tensor_scales(void **state)
     free(b);
 }
 
+/* A rule that is asked for decides alone, in every solver; the search is no worse than any. */
+static void a_rule_for_exponents_is_kept(void **state)
+{
+    double w[32 * ROWS], weight[32], scale[ROWS], zero[ROWS], error[SW_POW2_COUNT + 1] = {0};
+    test_rng rng = {12};
+
+    (void)state;
+    for (int j = 0; j < 32; j++) weight[j] = 0.5 + test_uniform(&rng);
+    for (int i = 0; i < 32 * ROWS; i++) w[i] = (double)(float)test_gauss(&rng);
+    for (int f = 0; f < 2; f++)
+        for (int rule = SW_POW2_COUNT; rule >= 0; rule--) {
+            sw_qspec spec = {.num = &sw_nums[f ? SW_NUM_E2M1 : SW_NUM_E4M3], .is_symmetric = true,
+                             .group_elems = 32, .scale_dtype = SW_DTYPE_F8_E8M0,
+                             .is_pow2_scale = true, .pow2_rule = rule};
+            sw_grid_fit(scale, zero, w, weight, 32, &spec);
+            error[rule] = 0;
+            for (int r = 0; r < ROWS; r++) {
+                double amax = 0;
+                for (int j = 0; j < 32; j++) {
+                    float v = (float)(w[j * ROWS + r] / scale[r]);
+                    double q = scale[r] * (double)spec.num->values[spec.num->encode(v)];
+                    amax = fmax(amax, fabs(w[j * ROWS + r]));
+                    error[rule] += weight[j] * (q - w[j * ROWS + r]) * (q - w[j * ROWS + r]);
+                }
+                if (rule)
+                    assert_true(scale[r] == (double)sw_pow2_scale_by((float)amax, spec.num,
+                                                                     (sw_pow2_rule)(rule - 1)));
+            }
+            assert_true(error[rule] > 0 && (rule || error[0] <= 1.0000001 * error[1]));
+            assert_true(rule || (error[0] <= 1.0000001 * error[2] &&
+                                 error[0] <= 1.0000001 * error[3]));
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rounding_is_what_the_codec_does),
+        cmocka_unit_test(a_rule_for_exponents_is_kept),
         cmocka_unit_test(fitted_scales_are_legal_and_no_worse_than_the_range),
         cmocka_unit_test(gptq_beats_rounding_in_every_small_format),
         cmocka_unit_test(blocks_take_the_scale_of_their_own_range),
