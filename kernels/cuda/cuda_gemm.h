@@ -66,6 +66,7 @@ typedef struct sw_cuda_plan {
     int kernel;        /* index into sw_cuda_kernels */
     int tile;          /* index into its tiles */
     int split;         /* CTAs of a cluster that share k, 1..8 */
+    sw_cuda_card card; /* that the plan is for */
     bool overlap;      /* starting before the kernel ahead has ended pays, if allowed; never
                           before sm_90 */
 } sw_cuda_plan;

@@ -36,6 +36,24 @@ size_t sw_w4a16_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
 sw_code sw_w4a16_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                      void *stream, sw_err *err);
 
+extern const sw_cuda_tile sw_mma_tiles[];
+extern const int sw_mma_n_tiles;
+bool sw_mma_can_run(const sw_cuda_gemm *p, int tile);
+bool sw_mma_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);
+void sw_mma_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
+size_t sw_mma_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
+sw_code sw_mma_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                   void *stream, sw_err *err);
+
+extern const sw_cuda_tile sw_a8_tiles[];
+extern const int sw_a8_n_tiles;
+bool sw_a8_can_run(const sw_cuda_gemm *p, int tile);
+bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);
+void sw_a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
+size_t sw_a8_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
+sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                  void *stream, sw_err *err);
+
 #ifdef __cplusplus
 }
 #endif

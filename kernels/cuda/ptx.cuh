@@ -96,6 +96,75 @@ __device__ __forceinline__ void sw_tensor_prefetch(const CUtensorMap *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+/* ---- copies of a thread (sm_80) ---- */
+
+/* 16 bytes past the first level of cache; of them n_bytes (0 or 16) from src, else zeros. */
+__device__ __forceinline__ void sw_copy16(uint32_t dst, const void *src, int n_bytes,
+                                          uint64_t policy)
+{
+    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(dst),
+                 "l"(src), "r"(n_bytes), "l"(policy)
+                 : "memory");
+}
+
+__device__ __forceinline__ void sw_copy8(uint32_t dst, const void *src)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(dst), "l"(src) : "memory");
+}
+
+__device__ __forceinline__ void sw_copy4(uint32_t dst, const void *src)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(dst), "l"(src) : "memory");
+}
+
+__device__ __forceinline__ void sw_copy_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+/* All but the latest N groups of this thread's copies are there, for this thread to read. */
+template <int N> __device__ __forceinline__ void sw_copy_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+
+__device__ __forceinline__ uint32_t sw_shared4(uint32_t addr)
+{
+    uint32_t v;
+
+    asm volatile("ld.shared.u32 %0, [%1];" : "=r"(v) : "r"(addr) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint2 sw_shared8(uint32_t addr)
+{
+    uint2 v;
+
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "r"(addr) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ uint4 sw_shared16(uint32_t addr)
+{
+    uint4 v;
+
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "r"(addr)
+                 : "memory");
+    return v;
+}
+
+/* Nearest BF16 or F16, its bits. */
+__device__ __forceinline__ uint32_t sw_round16(float v, bool is_bf16)
+{
+    uint16_t bits;
+
+    if (is_bf16) asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(v));
+    else asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(v));
+    return bits;
+}
+
 /* ---- launch order (programmatic dependent launch) ---- */
 
 /* The next kernel of the stream may start now; it still waits before it reads what we write. */
@@ -117,33 +186,54 @@ __device__ __forceinline__ void sw_grid_wait_previous(void)
 
 __device__ __forceinline__ uint32_t sw_cluster_rank(void)
 {
-    uint32_t r;
+    uint32_t r = 0;
 
+#if __CUDA_ARCH__ >= 900
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+#endif
     return r;
 }
 
 __device__ __forceinline__ uint32_t sw_cluster_size(void)
 {
-    uint32_t n;
+    uint32_t n = 1;
 
+#if __CUDA_ARCH__ >= 900
     asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(n));
+#endif
     return n;
 }
 
 __device__ __forceinline__ void sw_cluster_sync(void)
 {
+#if __CUDA_ARCH__ >= 900
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
 }
 
 /* The address of `addr` of our own shared memory in that of CTA `rank` of the cluster. */
 __device__ __forceinline__ uint32_t sw_cluster_map(uint32_t addr, uint32_t rank)
 {
-    uint32_t there;
+    uint32_t there = addr + 0 * rank;
 
+#if __CUDA_ARCH__ >= 900
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(addr), "r"(rank));
+#endif
     return there;
+}
+
+__device__ __forceinline__ uint2 sw_cluster_load2(uint32_t addr)
+{
+    uint2 v = {};
+
+#if __CUDA_ARCH__ >= 900
+    asm volatile("ld.shared::cluster.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(v.x), "=r"(v.y)
+                 : "r"(addr)
+                 : "memory");
+#endif
+    return v;
 }
 
 __device__ __forceinline__ float4 sw_cluster_load4(uint32_t addr)

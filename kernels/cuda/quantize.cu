@@ -2,7 +2,7 @@
  *
  * One CTA a token; a thread takes 16 inputs at a time, a slice of a tile's k-step, and keeps its
  * first two slices in registers between finding the scale and dividing by it. Every value is that
- * of formats/num/act.h to the bit: IEEE division, ties to even, never a reciprocal.
+ * of formats/num/act.h to the bit: what a reciprocal could get wrong is divided.
  */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -70,9 +70,22 @@ static __device__ __forceinline__ float scale_of(uint32_t most, const quantize_a
     return s < FLT_MIN ? FLT_MIN : s;
 }
 
-template <bool INT> static __device__ __forceinline__ uint32_t encode(float v, float top)
+/* The code of x / scale. The product with 1 / scale is within 4 units in the last place of it, so
+ * it tells the code of all that is not that close to a tie; the rest is divided. */
+template <bool INT>
+static __device__ __forceinline__ uint32_t encode(float x, float scale, float inverse, float top)
 {
-    if constexpr (INT) return (uint32_t)(int)fminf(fmaxf(rintf(v), -top), top) & 0xff;
+    float v = x * inverse;
+
+    if constexpr (INT) {
+        float n = rintf(v);
+
+        if (!(fabsf(v - n) < 0.4999f)) n = rintf(__fdiv_rn(x, scale));
+        return (uint32_t)(int)fminf(fmaxf(n, -top), top) & 0xff;
+    }
+    /* three bits of mantissa stay; a tie has a one and zeros below them. Subnormals: divide */
+    if (((__float_as_uint(v) + 8) & 0xfffff) - 0x80000 <= 16 || !(fabsf(v) >= 0x1p-6f))
+        v = __fdiv_rn(x, scale);
     return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3);
 }
 
@@ -81,6 +94,8 @@ template <bool INT>
 static __device__ __forceinline__ int put_slice(uint8_t *to, const float *v, float scale, float top)
 {
     bool is_number = scale == scale;
+    /* beyond 2^125 the inverse has too few bits: NaN, which divides everything */
+    float inverse = scale < 0x1p125f ? __frcp_rn(scale) : __uint_as_float(0x7fc00000u);
     int sum = 0;
     uint32_t words[4];
 
@@ -89,7 +104,7 @@ static __device__ __forceinline__ int put_slice(uint8_t *to, const float *v, flo
         words[c] = 0;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            uint32_t code = encode<INT>(__fdiv_rn(v[2 * c + i / 2 + i % 2 * 8], scale), top);
+            uint32_t code = encode<INT>(v[2 * c + i / 2 + i % 2 * 8], scale, inverse, top);
 
             words[c] |= (is_number ? code : 0) << 8 * i;
             if constexpr (INT) sum += is_number ? (int)(int8_t)code : 0;
@@ -144,7 +159,8 @@ static __device__ __forceinline__ void by_groups(const quantize_args &a, const u
 }
 
 /* grid (tokens), a multiple of 32 threads up to 1024. */
-template <bool INT> static __global__ void swk_quantize_x(const quantize_args a)
+template <bool INT>
+static __global__ void __launch_bounds__(1024) swk_quantize_x(const quantize_args a)
 {
     __shared__ uint32_t s_words[32];
     const uint16_t *row = a.x + blockIdx.x * a.x_stride;

@@ -1,9 +1,9 @@
 /* w4a16.cu - plan and launch the W4A16 kernels: one row of the table. */
 #include <cuda_runtime.h>
-#include <cudaTypedefs.h>
 #include <string.h>
 
 #include "kernels/cuda/gemm_rows.h"
+#include "kernels/cuda/tensor_map.cuh"
 #include "kernels/cuda/w4a16_args.h"
 #include "kernels/cuda/w4a16_kernels.h"
 
@@ -115,7 +115,7 @@ extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw
     for (const auto &e : measured)
         if (e.k == k && e.n == n && e.m_min <= p->m && p->m <= e.m_max &&
             suits_scales(p, tile_named(e.tile))) {
-            *out = {0, tile_named(e.tile), e.split, e.overlap};
+            *out = {0, tile_named(e.tile), e.split, *card, e.overlap};
             return;
         }
     while (p->m > tile_by_m[row].m_max) row++;
@@ -126,6 +126,7 @@ extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw
     blocks = sw_cuda_up(n, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
     out->split = split_for(tile, blocks, sw_cuda_up(k, SW_STAGE_K),
                            (int64_t)card->n_sms * tile->per_sm);
+    out->card = *card;
     out->overlap = true;
 }
 
@@ -151,33 +152,6 @@ __global__ void swk_w4a16_realign_x(uint16_t *to, int64_t to_stride, const uint1
 
     for (int64_t k = threadIdx.x; k < to_stride; k += blockDim.x)
         to[row * to_stride + k] = k < k_in ? from[row * from_stride + k] : 0;
-}
-
-/* X as [m][k_in] in boxes of n_tokens x 64, 128-byte swizzle, zeros outside. */
-static sw_code x_map(CUtensorMap *map, const sw_cuda_gemm *p, const void *d_x, int64_t x_stride,
-                     int n_tokens, sw_err *err)
-{
-    cuuint64_t dims[2] = {(cuuint64_t)p->tiles.k_in, (cuuint64_t)p->m};
-    cuuint64_t strides[1] = {(cuuint64_t)x_stride * 2};
-    cuuint32_t box[2] = {64, (cuuint32_t)n_tokens}, steps[2] = {1, 1};
-    PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
-    cudaDriverEntryPointQueryResult found;
-    sw_code rc = sw_cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled",
-                                                             (void **)&encode, 12000,
-                                                             cudaEnableDefault, &found),
-                            "cuTensorMapEncodeTiled", err);
-
-    if (rc) return rc;
-    if (found != cudaDriverEntryPointSuccess)
-        return SW_FAIL(err, SW_E_CUDA, "the driver has no cuTensorMapEncodeTiled");
-    if (encode(map, p->dtype == SW_DTYPE_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-                                              : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-               2, (void *)d_x, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
-        return SW_FAIL(err, SW_E_CUDA, "no tensor map for X of %lld x %lld, stride %lld",
-                       (long long)p->m, (long long)p->tiles.k_in, (long long)x_stride);
-    return SW_OK;
 }
 
 static w4_args args_of(const sw_cuda_gemm *p)
@@ -255,6 +229,7 @@ extern "C" sw_code sw_w4a16_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
         d_x = d_workspace;
     }
     if (!rc)
-        rc = x_map(&map, p, d_x, x_stride, sw_w4a16_tiles[plan->tile].n_tokens, err);
+        rc = sw_tensor_map_2d(&map, d_x, 2, p->tiles.k_in, p->m, x_stride, 64,
+                              sw_w4a16_tiles[plan->tile].n_tokens, err);
     return rc ? rc : launch(p, plan, &map, stream, err);
 }

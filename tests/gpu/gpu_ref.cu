@@ -1,15 +1,7 @@
 /* gpu_ref.cu - the product that the device kernels must give, in double, from the logical codes. */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include "tests/gpu/gpu_ref.h"
-
-static __device__ double x_at(const uint16_t *x, int64_t i, bool is_bf16)
-{
-    return is_bf16 ? (double)__bfloat162float(__ushort_as_bfloat16(x[i]))
-                   : (double)__half2float(__ushort_as_half(x[i]));
-}
 
 /* grid (n, m / 8), 32 threads: one channel, 8 tokens; lanes share k. */
 static __global__ void ref_gemm(double *y, gpu_ref_args a)
@@ -19,10 +11,15 @@ static __global__ void ref_gemm(double *y, gpu_ref_args a)
 
     for (int64_t k = threadIdx.x; k < a.k_in; k += 32) {
         int64_t g = n * a.n_groups + k / a.group_elems;
-        double w = (double)a.scales[g] * ((double)a.codes[n * a.k_in + k] - (double)a.zeros[g]);
+        double zero = a.zeros ? (double)a.zeros[g] : 0;
+        double w = (double)a.scales[g] * ((double)a.values[a.codes[n * a.k_in + k]] - zero);
 
-        for (int i = 0; i < 8 && m0 + i < a.m; i++)
-            sum[i] += w * x_at(a.x, (m0 + i) * a.x_stride + k, a.is_bf16);
+        for (int i = 0; i < 8 && m0 + i < a.m; i++) {
+            double x = (double)a.x[(m0 + i) * a.k_in + k];
+
+            if (a.x_scales) x *= (double)a.x_scales[k / a.x_group_elems * a.m + m0 + i];
+            sum[i] += w * x;
+        }
     }
     for (int i = 0; i < 8 && m0 + i < a.m; i++) {
         for (int d = 16; d; d /= 2) sum[i] += __shfl_down_sync(~0u, sum[i], d);

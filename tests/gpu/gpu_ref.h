@@ -9,13 +9,16 @@
 extern "C" {
 #endif
 
+/* y[m, n] = sum_k x[m, k] * x_scales[k / x_group, m] * scales[n, k / group] *
+ *                 (values[codes[n, k]] - zeros[n, k / group]), all in double */
 typedef struct gpu_ref_args {
-    const uint16_t *x;       /* [m, k_in], pitch x_stride */
-    int64_t x_stride;
-    bool is_bf16;
+    const float *x;          /* [m, k_in] */
+    const float *x_scales;   /* [ceil(k_in / x_group_elems), m] or NULL */
+    int64_t x_group_elems;
     const uint8_t *codes;    /* [n_out, k_in] */
+    const float *values;     /* [256] */
     const float *scales;     /* [n_out, n_groups] */
-    const uint8_t *zeros;    /* [n_out, n_groups], also when symmetric */
+    const uint8_t *zeros;    /* [n_out, n_groups], or NULL */
     int64_t m, n_out, k_in, n_groups, group_elems;
     int64_t n_step;          /* channels 0, n_step, 2 n_step, ... */
 } gpu_ref_args;

@@ -32,7 +32,7 @@ CUDA_LIB  := $(BUILD)/libswage_cuda.a
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_BENCH := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/bench_*.c)))
-GPU_SUP   := $(BUILD)/tests/gpu/gpu_ref.cu.o $(BUILD)/tests/gpu/gpu_case.o $(BUILD)/tests/gpu/solver_case.o
+GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_ref.cu gpu_case gpu_dense solver_case)
 
 .PHONY: cuda
 cuda: $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) ## the CUDA kernels, their tests and bench (CUDA=auto|0|1)
@@ -40,6 +40,8 @@ cuda: $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) ## the CUDA kernels, their tests and
 $(BUILD)/%.cu.o: GPU_ARCH := $(ARCH_90A)
 $(BUILD)/kernels/cuda/engine_%.cu.o: GPU_ARCH := $(ARCH_ALL)
 $(BUILD)/kernels/cuda/solver_%.cu.o: GPU_ARCH := $(ARCH_ALL)
+$(BUILD)/kernels/cuda/mma_%.cu.o: GPU_ARCH := $(ARCH_ALL)
+$(BUILD)/kernels/cuda/quantize.cu.o $(BUILD)/tests/gpu/gpu_ref.cu.o: GPU_ARCH := $(ARCH_ALL)
 $(BUILD)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  NVCC $<")
@@ -49,7 +51,7 @@ $(CUDA_LIB): $(CUDA_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(CUDA_C:%.c=$(BUILD)/%.o): CFLAGS += -isystem $(CUDA_HOME)/include
-$(BUILD)/tests/gpu/gpu_case.o $(BUILD)/tests/gpu/solver_case.o: CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
+$(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_case gpu_dense solver_case): CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
 
 # Objects, not the archive: what they define must win over the stubs of $(LIB).
 $(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(TSUP_OBJ)
@@ -71,6 +73,6 @@ gpu-test: $(GPU_TESTS) ## the kernels and the engine against their references, o
 	$(Q)for t in $(GPU_TESTS); do rc=0; $$t || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ] || exit 1; done
 
 .PHONY: gpu-bench
-gpu-bench: $(BUILD)/tests/gpu/bench_w4a16 ## time the kernels on the card; skips without one
-	$(Q)rc=0; $< 8192 8192 -- 1 16 32 64 128 256 1024 4096 || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
+gpu-bench: $(BUILD)/tests/gpu/bench_gemm ## time the kernels on the card; skips without one
+	$(Q)rc=0; $< w4a16 w8a8 fp8 w4a8 8192 8192 -- 1 16 32 64 128 256 1024 4096 || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
 endif

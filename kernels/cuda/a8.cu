@@ -1,0 +1,177 @@
+/* a8.cu - plan and launch the kernels of byte inputs: one row of the table. */
+#include <cuda_runtime.h>
+#include <string.h>
+
+#include "kernels/cuda/a8_args.h"
+#include "kernels/cuda/gemm_rows.h"
+#include "kernels/cuda/tensor_map.cuh"
+
+extern "C" const sw_cuda_tile sw_a8_tiles[] = {
+#define SW_A8_TILE(name, T, MT, NWG, ST, PER_SM) {#name, T, 64 * MT * NWG, ST, PER_SM, false},
+#include "kernels/cuda/a8_tiles.def"
+#undef SW_A8_TILE
+};
+extern "C" const int sw_a8_n_tiles = (int)(sizeof sw_a8_tiles / sizeof *sw_a8_tiles);
+
+#define STAGE_K 128
+#define INTEGER_K_MAX 131072 /* sums of 128 * 127 that fit 32 bits */
+
+static a8_kind kind_of(const sw_cuda_gemm *p)
+{
+    sw_cuda_inputs x = sw_cuda_inputs_of(&p->act);
+    bool is_e4m3 = x == SW_CUDA_X_E4M3 || x == SW_CUDA_X_E4M3_GROUPS;
+
+    switch (sw_cuda_weights_of(&p->tiles)) {
+    case SW_CUDA_W_INT4: return x == SW_CUDA_X_INT8 ? A8_INT4 : A8_KIND_COUNT;
+    case SW_CUDA_W_INT8: return x == SW_CUDA_X_INT8 ? A8_INT8 : A8_KIND_COUNT;
+    case SW_CUDA_W_E4M3: return is_e4m3 ? A8_E4M3 : A8_KIND_COUNT;
+    default: return A8_KIND_COUNT;
+    }
+}
+
+static bool is_grouped(const sw_cuda_gemm *p)
+{
+    return p->tiles.n_groups > 1 || p->act.scope == SW_ACT_GROUP;
+}
+
+static const a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
+{
+    switch (kind_of(p)) {
+    case A8_INT4: return sw_a8_kernel_int4(tile, is_grouped(p));
+    case A8_INT8: return sw_a8_kernel_int8(tile, is_grouped(p));
+    default: return sw_a8_kernel_e4m3(tile, is_grouped(p));
+    }
+}
+
+extern "C" bool sw_a8_can_run(const sw_cuda_gemm *p, int tile)
+{
+    a8_kind kind = kind_of(p);
+
+    (void)tile;
+    if (kind == A8_KIND_COUNT || p->tiles.spec.group_elems % STAGE_K) return false;
+    if (kind == A8_INT8 && !p->tiles.spec.is_symmetric && is_grouped(p)) return false;
+    return kind == A8_E4M3 || is_grouped(p) || p->tiles.k_in <= INTEGER_K_MAX;
+}
+
+extern "C" bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    (void)p;
+    (void)card;
+    return true;
+}
+
+/* Tiles for up to so many tokens: the best of those measured on an H200. */
+static const struct {
+    int64_t m_max;
+    const char *tile;
+} tile_by_m[] = {{32, "t32_c128"}, {64, "t64_c128"}, {128, "t128_c128"}, {INT64_MAX, "t128_c256"}};
+
+static int tile_named(const char *name)
+{
+    int tile = 0;
+
+    while (tile + 1 < sw_a8_n_tiles && strcmp(sw_a8_tiles[tile].name, name) != 0) tile++;
+    return tile;
+}
+
+static int64_t blocks_of(const sw_cuda_gemm *p, int tile)
+{
+    const sw_cuda_tile *t = &sw_a8_tiles[tile];
+
+    return sw_cuda_up(p->tiles.n_out, t->n_channels) * sw_cuda_up(p->m, t->n_tokens);
+}
+
+/* Split k as long as it shortens the longest run of stages on a multiprocessor. */
+extern "C" void sw_a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, STAGE_K);
+    int row = 0;
+
+    while (p->m > tile_by_m[row].m_max) row++;
+    *out = {0, tile_named(tile_by_m[row].tile), 1, *card, true};
+    /* X in groups takes registers that two tiles a warpgroup do not leave */
+    if (p->act.scope == SW_ACT_GROUP && p->m > 64) out->tile = tile_named("t128_c128");
+    for (int s = 1; s <= 8 && s <= stages; s++) {
+        int64_t slots = s <= 2 ? card->n_sms : card->n_sms * 6 / 7;
+        int64_t waves = sw_cuda_up(blocks_of(p, out->tile) * s, slots);
+        int64_t cost = waves * (sw_cuda_up(stages, s) + 6 + sw_a8_tiles[out->tile].n_tokens / 16);
+
+        if (cost < best) best = cost, out->split = s;
+    }
+}
+
+extern "C" size_t sw_a8_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
+{
+    (void)p;
+    (void)plan;
+    return 0;
+}
+
+static a8_args args_of(const sw_cuda_gemm *p, int split)
+{
+    const sw_tiles *t = &p->tiles;
+    a8_args a = {};
+
+    a.codes = t->codes;
+    a.scales = (const uint8_t *)t->scales;
+    a.zeros = t->spec.is_symmetric ? NULL : t->zeros;
+    a.x_scales = p->x_codes.d_scales;
+    a.x_sums = p->x_codes.d_sums;
+    a.y = (uint16_t *)p->d_y;
+    a.y_stride = p->y_stride;
+    a.m = (int)p->m;
+    a.n_out = (int)t->n_out;
+    a.n_tiles = (int)sw_tiles_n(t->n_out);
+    a.k_tiles = (int)sw_tiles_k(t->k_in);
+    a.n_groups = (int)t->n_groups;
+    a.group_stages = t->n_groups > 1 ? (int)(t->spec.group_elems / STAGE_K) : 0;
+    a.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
+    a.zero_none = t->spec.num->sym_zero;
+    a.split = split;
+    a.scales_are_bf16 = t->spec.scale_dtype == SW_DTYPE_BF16;
+    a.y_is_bf16 = p->dtype == SW_DTYPE_BF16;
+    a.y_is_aligned = ((uintptr_t)p->d_y | (uintptr_t)(p->y_stride * 2)) % 16 == 0;
+    a.has_x_groups = p->act.scope == SW_ACT_GROUP;
+    return a;
+}
+
+static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const CUtensorMap *map,
+                      void *stream, sw_err *err)
+{
+    const char *name = sw_a8_tiles[plan->tile].name;
+    const a8_kernel *k = kernel_of(p, plan->tile);
+    a8_args args = args_of(p, plan->split);
+    void *params[] = {(void *)map, &args};
+    cudaLaunchAttribute attrs[2] = {};
+    cudaLaunchConfig_t config = {};
+    sw_code rc;
+
+    attrs[0].id = cudaLaunchAttributeClusterDimension;
+    attrs[0].val.clusterDim = {(unsigned)plan->split, 1, 1};
+    attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)(blocks_of(p, plan->tile) * plan->split));
+    config.blockDim = dim3((unsigned)k->n_threads);
+    config.dynamicSmemBytes = (size_t)k->shared_bytes;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = attrs;
+    config.numAttrs = p->may_overlap && plan->overlap ? 2 : 1;
+    rc = sw_cuda_check(cudaFuncSetAttribute(k->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            k->shared_bytes),
+                       name, err);
+    if (rc) return rc;
+    return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry, params), name, err);
+}
+
+extern "C" sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                             void *stream, sw_err *err)
+{
+    int64_t stride = sw_cuda_codes_stride(p->tiles.k_in);
+    CUtensorMap map;
+    sw_code rc;
+
+    (void)d_workspace;
+    rc = sw_tensor_map_2d(&map, p->x_codes.d_codes, 1, stride, p->m, stride, 128,
+                          sw_a8_tiles[plan->tile].n_tokens, err);
+    return rc ? rc : launch(p, plan, &map, stream, err);
+}

@@ -1,0 +1,44 @@
+/* a8_args.h - what the host tells a kernel whose inputs are bytes; passed by value. */
+#ifndef SW_KERNELS_CUDA_A8_ARGS_H
+#define SW_KERNELS_CUDA_A8_ARGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum a8_kind { A8_INT8, A8_INT4, A8_E4M3, A8_KIND_COUNT } a8_kind;
+
+typedef struct a8_args {
+    const uint8_t *codes;    /* [n_tiles, k_tiles] tiles */
+    const uint8_t *scales;   /* [n_tiles, n_groups, 64] of scale_bytes */
+    const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */
+    const float *x_scales;   /* [m], or of groups [.., m] */
+    const int32_t *x_sums;   /* [m] */
+    uint16_t *y;             /* [m, n_out] */
+    int64_t y_stride;        /* elements */
+    int m, n_out;
+    int n_tiles, k_tiles, n_groups;
+    int group_stages;        /* stages of 128 inputs in a group; 0: one group for all */
+    int scale_bytes;         /* 2 or 4 */
+    int tile_bytes, zero_none;
+    int split;               /* CTAs of a cluster, which share k */
+    bool scales_are_bf16, y_is_bf16, y_is_aligned, has_x_groups;
+} a8_args;
+
+typedef struct a8_kernel {
+    const void *entry;
+    int shared_bytes, n_threads;
+} a8_kernel;
+
+/* tile: a row of a8_tiles.def; grouped: scales, of W or X, change along k. NULL: none compiled. */
+const a8_kernel *sw_a8_kernel_int8(int tile, bool is_grouped);
+const a8_kernel *sw_a8_kernel_int4(int tile, bool is_grouped);
+const a8_kernel *sw_a8_kernel_e4m3(int tile, bool is_grouped);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

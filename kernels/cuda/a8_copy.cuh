@@ -1,0 +1,112 @@
+/* a8_copy.cuh - what a CTA of the byte kernels works on, and the warp that brings it.
+ *
+ * Stages, clusters and the order of blocks are drawn in a8_wgmma.cuh.
+ */
+#ifndef SW_KERNELS_CUDA_A8_COPY_CUH
+#define SW_KERNELS_CUDA_A8_COPY_CUH
+
+#include "kernels/cuda/a8_args.h"
+#include "kernels/cuda/ptx8.cuh"
+
+/* One warp copies; where a CTA has an SM for itself, a whole warpgroup, so that it can give away
+ * registers. */
+__host__ __device__ constexpr int a8_copy_threads(int per_sm) { return per_sm == 1 ? 128 : 32; }
+
+#define SW_A8_RECORD_BYTES 256 /* room for a record of scales */
+
+/* Byte offsets inside a stage of 128 inputs and the size of the whole. */
+template <int KIND, int T, int NT, bool GROUPED> struct a8_stage {
+    static constexpr int tile_bytes = KIND == A8_INT4 ? 4096 : 8192; /* two k-tiles */
+    static constexpr int x_bytes = T * 128;
+    static constexpr int w_at = x_bytes;
+    static constexpr int s_at = w_at + NT * tile_bytes;
+    static constexpr int z_at = s_at + (GROUPED ? NT * SW_A8_RECORD_BYTES : 0);
+    static constexpr int bytes =
+        (z_at + (GROUPED && KIND == A8_INT4 ? NT * 64 : 0) + 1023) / 1024 * 1024;
+};
+
+/* What a CTA works on. */
+struct a8_place {
+    int n_tile0, token0;    /* first tile of channels, first token */
+    int stage0, n_stages;   /* its run of stages */
+    uint32_t rank;          /* among those that share k */
+};
+
+template <int T, int NT> static __device__ __forceinline__ a8_place a8_place_of(const a8_args &a)
+{
+    a8_place p;
+    int all = (a.k_tiles + 1) / 2, n_blocks = (a.n_tiles + NT - 1) / NT;
+    int block = (int)(blockIdx.x / (uint32_t)a.split);
+
+    p.rank = sw_cluster_rank();
+    p.n_tile0 = block % n_blocks * NT;
+    p.token0 = block / n_blocks * T;
+    p.stage0 = (int)((int64_t)all * p.rank / a.split);
+    p.n_stages = (int)((int64_t)all * (p.rank + 1) / a.split) - p.stage0;
+    return p;
+}
+
+/* Weights, scales and zero points of a stage; lane i brings those of tile i. */
+template <int KIND, int T, int NT, bool GROUPED>
+static __device__ __forceinline__ void a8_copy_weights(const a8_args &a, const a8_place &p, int it,
+                                                       uint32_t stage, uint32_t bar,
+                                                       uint64_t policy)
+{
+    using at = a8_stage<KIND, T, NT, GROUPED>;
+    int lane = (int)threadIdx.x % 32, n_tile = p.n_tile0 + lane;
+    int ks = p.stage0 + it, k_tile = ks * 2, k_tiles = min(2, a.k_tiles - k_tile);
+    int n_tiles = min(NT, a.n_tiles - p.n_tile0);
+    uint32_t w_bytes = (uint32_t)(k_tiles * (at::tile_bytes / 2)), s_bytes = 64u * a.scale_bytes;
+
+    if (lane == 0) {
+        uint32_t per_tile = w_bytes;
+
+        if (GROUPED) per_tile += s_bytes;
+        if (GROUPED && KIND == A8_INT4 && a.zeros) per_tile += 64;
+        sw_mbar_expect(bar, (uint32_t)n_tiles * per_tile + at::x_bytes);
+    }
+    __syncwarp();
+    if (lane >= n_tiles) return;
+    sw_bulk_load(stage + at::w_at + lane * at::tile_bytes,
+                 a.codes + ((int64_t)n_tile * a.k_tiles + k_tile) * (at::tile_bytes / 2), w_bytes,
+                 bar, policy);
+    if constexpr (GROUPED) {
+        int group = a.group_stages ? ks / a.group_stages : 0;
+        int64_t record = ((int64_t)n_tile * a.n_groups + group) * 64;
+
+        sw_bulk_load(stage + at::s_at + lane * SW_A8_RECORD_BYTES,
+                     a.scales + record * a.scale_bytes, s_bytes, bar, policy);
+        if (KIND == A8_INT4 && a.zeros)
+            sw_bulk_load(stage + at::z_at + lane * 64, a.zeros + record, 64, bar, policy);
+    }
+}
+
+template <int KIND, int T, int NT, bool GROUPED, int STAGES>
+static __device__ __forceinline__ void a8_copy_all(const CUtensorMap *map, const a8_args &a,
+                                                   const a8_place &p, uint32_t ring, uint32_t full,
+                                                   uint32_t empty)
+{
+    constexpr uint32_t bytes = a8_stage<KIND, T, NT, GROUPED>::bytes;
+    uint64_t w_policy = a.m > T ? sw_policy_evict_last() : sw_policy_evict_first();
+    uint64_t x_policy = sw_policy_evict_last();
+    int first = min(STAGES, p.n_stages);
+
+    /* Weights depend on no earlier kernel: they are on their way before we wait for one. */
+    for (int it = 0; it < first; it++)
+        a8_copy_weights<KIND, T, NT, GROUPED>(a, p, it, ring + it * bytes, full + 8 * it, w_policy);
+    sw_grid_wait_previous();
+    for (int it = 0; it < first; it++)
+        if (threadIdx.x % 32 == 0)
+            sw_tensor_load_2d(ring + it * bytes, map, (p.stage0 + it) * 128, p.token0,
+                              full + 8 * it, x_policy);
+    for (int it = first, s = 0, turn = 0; it < p.n_stages; it++) {
+        sw_mbar_wait(empty + 8 * s, turn);
+        a8_copy_weights<KIND, T, NT, GROUPED>(a, p, it, ring + s * bytes, full + 8 * s, w_policy);
+        if (threadIdx.x % 32 == 0)
+            sw_tensor_load_2d(ring + s * bytes, map, (p.stage0 + it) * 128, p.token0,
+                              full + 8 * s, x_policy);
+        if (++s == STAGES) s = 0, turn ^= 1;
+    }
+}
+
+#endif

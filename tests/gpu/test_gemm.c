@@ -1,0 +1,363 @@
+/* test_gemm.c - the device's matrix kernels against the product they must compute.
+ * Exit 77 without a GPU. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/gpu/gpu_case.h"
+
+#define BF SW_DTYPE_BF16
+#define HF SW_DTYPE_F16
+#define FF SW_DTYPE_F32
+#define I4 SW_NUM_INT4
+#define I8 SW_NUM_INT8
+#define E4 SW_NUM_E4M3
+#define NONE SW_ACT_NONE, SW_NUM_INT8
+#define TOKEN SW_ACT_TOKEN
+#define TENSOR SW_ACT_TENSOR
+#define GROUP SW_ACT_GROUP
+
+typedef struct variant {
+    sw_num_id num;
+    int64_t group_elems;
+    bool is_asymmetric;
+    sw_dtype dtype, scale_dtype;
+    sw_act_scope scope;
+    sw_num_id x_num;
+} variant;
+
+static const variant variants[] = {
+    {I4, 128, false, BF, BF, NONE}, {I4, 128, true, HF, HF, NONE},
+    {I4, 64, true, BF, HF, NONE},   {I4, 64, false, HF, BF, NONE},
+    {I4, 32, true, BF, BF, NONE},   {I4, 32, false, HF, HF, NONE},
+    {I4, 0, false, BF, HF, NONE},   {I4, 0, true, HF, HF, NONE},
+    {I4, 256, true, BF, FF, NONE},
+    {I8, 0, false, BF, BF, NONE},   {I8, 128, true, HF, HF, NONE},
+    {I8, 32, false, BF, FF, NONE},  {I8, 64, true, BF, BF, NONE},
+    {E4, 0, false, BF, FF, NONE},   {E4, 128, false, HF, BF, NONE},
+    {I8, 0, false, BF, FF, TOKEN, I8}, {I8, 0, true, HF, BF, TOKEN, I8},
+    {I8, 128, false, BF, HF, TENSOR, I8},
+    {E4, 0, false, BF, FF, TOKEN, E4}, {E4, 128, false, BF, FF, GROUP, E4},
+    {E4, 0, false, HF, HF, TENSOR, E4}, {E4, 256, false, HF, BF, TOKEN, E4},
+    {I4, 128, false, BF, BF, TOKEN, I8}, {I4, 0, false, BF, HF, TOKEN, I8},
+    {I4, 32, true, HF, HF, TENSOR, I8}, {I4, 64, true, BF, BF, TOKEN, I8},
+    {I4, 128, false, BF, BF, TOKEN, E4}, {I4, 0, true, HF, FF, TENSOR, E4},
+};
+static const sw_cuda_card h200 = {90, 132};
+#define N_VARIANTS (int)(sizeof variants / sizeof *variants)
+
+static gpu_shape shape_of(int v, int64_t m, int64_t n_out, int64_t k_in)
+{
+    const variant *a = &variants[v];
+    gpu_shape s = {.m = m, .n_out = n_out, .k_in = k_in, .group_elems = a->group_elems,
+                   .num = a->num, .is_asymmetric = a->is_asymmetric, .dtype = a->dtype,
+                   .scale_dtype = a->scale_dtype, .scope = a->scope, .x_num = a->x_num,
+                   .seed = (uint64_t)(v + 100 * m + n_out + k_in)};
+    return s;
+}
+
+static void complain(const gpu_case *c, const sw_cuda_plan *plan, const char *what, double figure)
+{
+    const gpu_shape *s = &c->shape;
+    const sw_cuda_kernel *k = &sw_cuda_kernels[plan->kernel];
+
+    fail_msg("%s %s split %d: %s %g at m %lld n %lld k %lld, %s group %lld %s, x %s %d", k->name,
+             k->tiles[plan->tile].name, plan->split, what, figure, (long long)s->m,
+             (long long)s->n_out, (long long)s->k_in, sw_nums[s->num].name,
+             (long long)s->group_elems, s->is_asymmetric ? "asym" : "sym",
+             s->scope == SW_ACT_NONE ? "float" : sw_nums[s->x_num].name, (int)s->scope);
+}
+
+/* Twice: the same bytes, every element written, no canary broken, the error that of rounding. */
+static void check(gpu_case *c, const sw_cuda_plan *plan)
+{
+    uint16_t *before = malloc(c->y_bytes);
+    bool is_good = gpu_case_run(c, plan);
+    double error = gpu_case_error(c);
+
+    memcpy(before, c->y, c->y_bytes);
+    if (!is_good) complain(c, plan, "a guard broke or an element is missing, error", error);
+    if (!(error <= gpu_case_bound(c))) complain(c, plan, "error", error);
+    if (c->shape.is_exact && gpu_case_differing(c))
+        complain(c, plan, "elements that are not exact:", (double)gpu_case_differing(c));
+    assert_true(gpu_case_run(c, plan));
+    assert_memory_equal(before, c->y, c->y_bytes);
+    free(before);
+}
+
+static void check_plan(const gpu_shape *shape)
+{
+    gpu_case c;
+    sw_cuda_plan plan;
+    sw_err err = {0};
+
+    gpu_case_new(&c, shape);
+    gpu_case_expect(&c);
+    if (sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err)) fail_msg("%s", err.text);
+    check(&c, &plan);
+    gpu_case_free(&c);
+}
+
+/* Every kernel, tile and some splits that can run the problem. */
+static void check_all(gpu_case *c, int salt)
+{
+    for (int k = 0; k < sw_cuda_n_kernels; k++)
+        for (int t = 0; t < *sw_cuda_kernels[k].n_tiles; t++)
+            for (int split = 1; split <= 4; split += 1 + (salt + t + split) % 3) {
+                sw_cuda_plan plan = {k, t, split, h200, true};
+
+                if (sw_cuda_kernels[k].can_run(&c->problem, t)) check(c, &plan);
+            }
+}
+
+static void quantizes_as_defined(void **state)
+{
+    static const int64_t sizes[][2] = {{1, 32}, {3, 200}, {2, 8192}, {5, 33000}, {17, 4096}};
+
+    (void)state;
+    for (int v = 0; v < N_VARIANTS; v++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            gpu_shape s = shape_of(v, sizes[i][0], 8, sizes[i][1]);
+            gpu_case c;
+
+            if (s.scope == SW_ACT_NONE) continue;
+            s.x_gap = v % 2 * 3;
+            gpu_case_new(&c, &s);
+            if (!gpu_case_quantizes_alike(&c))
+                fail_msg("codes differ: variant %d, %lld x %lld", v, (long long)s.m,
+                         (long long)s.k_in);
+            gpu_case_free(&c);
+        }
+}
+
+/* Where every sum is exact, Y must be the exact product rounded once, whatever is split how. */
+static void exact_sums(void **state)
+{
+    static const int64_t sizes[][3] = {{5, 72, 384}, {19, 200, 640}, {140, 136, 1152}};
+
+    (void)state;
+    for (int v = 0; v < N_VARIANTS; v++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            gpu_shape s = shape_of(v, sizes[i][0], sizes[i][1], sizes[i][2]);
+            gpu_case c;
+
+            s.is_exact = true;
+            gpu_case_new(&c, &s);
+            gpu_case_expect(&c);
+            check_all(&c, v + (int)i);
+            gpu_case_free(&c);
+        }
+}
+
+static void every_m(void **state)
+{
+    static const int64_t large[] = {384, 511, 512, 513, 1024, 4095, 4096};
+
+    (void)state;
+    for (int64_t m = 1; m <= 257; m++)
+        for (int i = 0; i < 3; i++) {
+            gpu_shape s = shape_of((int)((m + 9 * i) % N_VARIANTS), m, 320, 512);
+
+            check_plan(&s);
+        }
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        for (int v = (int)i % 2; v < N_VARIANTS; v += 2) {
+            gpu_shape s = shape_of(v, large[i], 576, 1152);
+
+            check_plan(&s);
+        }
+}
+
+/* Every tile with many splits, on sizes that are no multiple of anything. */
+static void every_cut(void **state)
+{
+    static const int64_t sizes[][2] = {{64, 64}, {8, 32}, {200, 96}, {330, 1000}, {1, 2336}};
+
+    (void)state;
+    for (int v = 0; v < N_VARIANTS; v++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            gpu_shape s = shape_of(v, 1 + (int64_t)(v * 7 + (int64_t)i * 31) % 140, sizes[i][0],
+                                   sizes[i][1]);
+            gpu_case c;
+
+            s.x_gap = v % 3 * 4;
+            s.y_gap = v % 4 * 4;
+            gpu_case_new(&c, &s);
+            gpu_case_expect(&c);
+            check_all(&c, v);
+            gpu_case_free(&c);
+        }
+}
+
+/* Every tile and split with all slots of the card busy and the ring turned over many times: what a
+ * stage is refilled with too early shows only then. */
+static void full_card(void **state)
+{
+    static const int of[] = {0, 9, 15, 18, 19, 22, 26};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        gpu_shape s = shape_of(of[i], 64, 8192, i ? 4096 : 16384);
+        gpu_case c;
+
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        check_all(&c, (int)i);
+        gpu_case_free(&c);
+    }
+}
+
+static void check_one_hot(gpu_case *c, const sw_cuda_plan *plan, const float *w)
+{
+    sw_err err = {0};
+
+    assert_true(gpu_case_run(c, plan));
+    for (int64_t m = 0; m < 300; m++)
+        for (int64_t n = 0; n < 200; n++) {
+            float value = w[n * 300 + m];
+            uint16_t want, have = c->y[m * 200 + n];
+
+            assert_int_equal(sw_float_encode_n(&want, c->shape.dtype, &value, 1, &err), SW_OK);
+            if (have != want && (have | want) != 0x8000) {
+                print_message("w[%lld][%lld] is %04x, must be %04x\n", (long long)n, (long long)m,
+                              have, want);
+                complain(c, plan, "one-hot", 0);
+            }
+        }
+}
+
+/* X = rows of the identity: Y must be the dequantized weights, rounded once. */
+static void one_hot_is_exact(void **state)
+{
+    (void)state;
+    for (int v = 0; v < N_VARIANTS; v++) {
+        gpu_shape s = shape_of(v, 300, 200, 300);
+        float *w = malloc(sizeof(float) * 200 * 300);
+        uint16_t one = s.dtype == SW_DTYPE_BF16 ? 0x3f80 : 0x3c00;
+        gpu_case c;
+
+        if (s.scope != SW_ACT_NONE) continue;
+        s.x_gap = 4;
+        /* F16 cannot hold every weight that any scale can make, and scaled tiles would have to. */
+        s.has_any_scale = s.dtype == SW_DTYPE_BF16 || s.scale_dtype != s.dtype;
+        gpu_case_new(&c, &s);
+        for (int64_t m = 0; m < 300; m++)
+            for (int64_t k = 0; k < 300; k++) c.x[m * 304 + k] = m == k ? one : 0;
+        gpu_case_upload(&c);
+        sw_qtensor_decode(w, &c.q);
+        for (int k = 0; k < sw_cuda_n_kernels; k++)
+            for (int t = 0; t < *sw_cuda_kernels[k].n_tiles; t++) {
+                sw_cuda_plan plan = {k, t, 1 + t % 3, h200, true};
+
+                if (sw_cuda_kernels[k].can_run(&c.problem, t)) check_one_hot(&c, &plan, w);
+            }
+        free(w);
+        gpu_case_free(&c);
+    }
+}
+
+/* Cards before sm_90: mma.sync alone, no clusters, no early start, less shared memory. */
+static void older_cards(void **state)
+{
+    static const sw_cuda_card cards[] = {{80, 108}, {86, 84}, {89, 142}, {120, 170}};
+    sw_err err = {0};
+
+    (void)state;
+    for (int v = 0; v < N_VARIANTS; v++)
+        for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+            gpu_shape s = shape_of(v, 1 + (int64_t)(v + 5 * (int)i) % 70, 320, 3072);
+            sw_cuda_plan plan;
+            gpu_case c;
+
+            gpu_case_new(&c, &s);
+            gpu_case_expect(&c);
+            if (sw_cuda_gemm_plan(&plan, &c.problem, &cards[i], NULL, &err))
+                fail_msg("%s", err.text);
+            assert_string_equal(sw_cuda_kernels[plan.kernel].name, "mma_sync");
+            assert_true(plan.split == 1 && !plan.overlap);
+            c.problem.may_overlap = false; /* as there is no such thing */
+            check(&c, &plan);
+            gpu_case_free(&c);
+        }
+}
+
+typedef void (*spoil)(gpu_case *c);
+
+static void swap_nibbles(gpu_case *c)
+{
+    for (int i = 512; i < 576; i++) c->codes[i] = (uint8_t)(c->codes[i] << 4 | c->codes[i] >> 4);
+}
+
+static void wrong_zero(gpu_case *c) { c->zeros[3] ^= 8; }
+static void shift_scales(gpu_case *c)
+{
+    memmove(c->scales, c->scales + 128, c->scales_bytes - 256);
+}
+
+/* A fault in the weights must show: otherwise the checks above prove nothing. */
+static void faults_show(void **state)
+{
+    static const spoil spoils[] = {swap_nibbles, wrong_zero, shift_scales};
+
+    (void)state;
+    for (int k = 0; k < sw_cuda_n_kernels; k++)
+        for (size_t i = 0; i < sizeof spoils / sizeof *spoils; i++) {
+            gpu_shape s = shape_of(i % 2 ? 25 : 2, 16, 64, 256);
+            sw_cuda_plan plan = {k, 0, 1, h200, true};
+            gpu_case c;
+
+            gpu_case_new(&c, &s);
+            gpu_case_expect(&c);
+            if (sw_cuda_kernels[k].can_run(&c.problem, 0)) {
+                assert_true(gpu_case_run(&c, &plan) && gpu_case_error(&c) <= gpu_case_bound(&c));
+                spoils[i](&c);
+                gpu_case_upload(&c);
+                assert_true(gpu_case_run(&c, &plan));
+                if (gpu_case_error(&c) <= gpu_case_bound(&c))
+                    fail_msg("%s: fault %d went unseen", sw_cuda_kernels[k].name, (int)i);
+            }
+            gpu_case_free(&c);
+        }
+}
+
+static void refuses_what_it_cannot(void **state)
+{
+    gpu_shape s = shape_of(0, 1, 64, 96);
+    sw_cuda_plan plan;
+    sw_cuda_card old = {75, 72};
+    sw_err err = {0};
+    gpu_case c;
+
+    (void)state;
+    gpu_case_new(&c, &s);
+    c.problem.tiles.spec.group_elems = 96;
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err), SW_E_UNSUPPORTED);
+    c.problem.tiles.spec.group_elems = 32;
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &old, NULL, &err), SW_E_UNSUPPORTED);
+    c.problem.tiles.spec.scale_dtype = SW_DTYPE_F16;
+    plan.kernel = sw_cuda_kernel_find("w4a16_wgmma");
+    plan.tile = *sw_cuda_kernels[plan.kernel].n_tiles - 1;
+    assert_true(sw_cuda_kernels[plan.kernel].tiles[plan.tile].is_scaled);
+    assert_int_equal(sw_cuda_gemm_run(&c.problem, &plan, NULL, NULL, &err), SW_E_UNSUPPORTED);
+    gpu_case_free(&c);
+}
+
+/* All tests, or those named. */
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(quantizes_as_defined), cmocka_unit_test(exact_sums),
+        cmocka_unit_test(one_hot_is_exact), cmocka_unit_test(faults_show),
+        cmocka_unit_test(every_cut), cmocka_unit_test(every_m),
+        cmocka_unit_test(full_card), cmocka_unit_test(older_cards),
+        cmocka_unit_test(refuses_what_it_cannot),
+    };
+
+    if (!gpu_is_there()) return 77;
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
