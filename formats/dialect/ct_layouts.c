@@ -72,13 +72,9 @@ sw_code sw_ct_can_hold(const sw_qspec *spec, int64_t k_in, sw_err *err)
     return SW_OK;
 }
 
-typedef struct rest_parts {
-    int global, input, n;
-} rest_parts;
-
-static rest_parts rest_of(const sw_qspec *spec)
+sw_ct_rest sw_ct_rest_of(const sw_qspec *spec)
 {
-    rest_parts at = {-1, -1, PART_REST};
+    sw_ct_rest at = {-1, -1, PART_REST};
 
     if (spec->has_global) at.global = at.n++;
     if (sw_act_needs_input_scale(&spec->act)) at.input = at.n++;
@@ -97,7 +93,7 @@ static sw_part scale_part(const sw_qspec *spec, int64_t n_out, int64_t k_in)
 int sw_ct_declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
                   int64_t k_in)
 {
-    rest_parts at = rest_of(spec);
+    sw_ct_rest at = sw_ct_rest_of(spec);
     sw_dtype code_dtype = spec->num->values ? SW_DTYPE_F8_E4M3 : SW_DTYPE_I8;
 
     out[PART_WEIGHT] = is_packed(spec)
@@ -129,7 +125,7 @@ static sw_code divisor_of(float *out, float multiplier, sw_err *err)
 
 static sw_code store_rest(void *const parts[], const sw_qtensor *q, sw_err *err)
 {
-    rest_parts at = rest_of(&q->spec);
+    sw_ct_rest at = sw_ct_rest_of(&q->spec);
     float global = 0.0f, input = q->input_scale;
     sw_code rc = SW_OK;
 
@@ -219,7 +215,7 @@ sw_code sw_ct_load_scales(sw_qtensor *q, const void *src, sw_err *err)
 
 sw_code sw_ct_decode(sw_qtensor *q, const void *const parts[], sw_err *err)
 {
-    rest_parts at = rest_of(&q->spec);
+    sw_ct_rest at = sw_ct_rest_of(&q->spec);
     sw_code rc = sw_ct_load_codes(q, parts[PART_WEIGHT], err);
 
     if (rc == SW_OK) rc = sw_ct_load_scales(q, parts[PART_SCALE], err);

@@ -27,6 +27,11 @@ int sw_ct_declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int
                   int64_t k_in);
 sw_code sw_ct_encode(void *const parts[], const sw_qtensor *q, sw_err *err);
 sw_code sw_ct_decode(sw_qtensor *q, const void *const parts[], sw_err *err);
+/* Where a weight's parts beyond codes and scales stand in declare's order: -1 where it has none. */
+typedef struct sw_ct_rest {
+    int global, input, n; /* n: how many parts in all */
+} sw_ct_rest;
+sw_ct_rest sw_ct_rest_of(const sw_qspec *spec);
 /* Their halves, for dialects that lay codes and scales alike: codes one a byte or two (low nibble
  * first), scales by rows of groups, once for channels that share them. */
 void sw_ct_store_codes(void *bytes, const sw_qtensor *q);

@@ -277,6 +277,19 @@ bool sw_config_append(cJSON *array, const char *text)
     return false;
 }
 
+bool sw_config_add_ignored(cJSON *object, const char *key, const sw_qconfig *config,
+                           bool with_head)
+{
+    cJSON *list = cJSON_AddArrayToObject(object, key);
+    bool ok = list != NULL;
+
+    for (int64_t i = 0; ok && i < config->n_ignore; i++) {
+        with_head = with_head && strcmp(config->ignore[i], "lm_head") != 0;
+        ok = sw_config_append(list, config->ignore[i]);
+    }
+    return ok && (!with_head || sw_config_append(list, "lm_head"));
+}
+
 sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, const char *key,
                               sw_arena *arena, sw_err *err)
 {

@@ -59,6 +59,11 @@ int64_t sw_config_group_value(const sw_qspec *spec); /* -1 for one group per cha
 sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, const char *key,
                               sw_arena *arena, sw_err *err);
 
+/* config->ignore as a list by the name of `key`; with_head: the head in any case, for loaders that
+ * would look for it quantized. false when memory is out. */
+bool sw_config_add_ignored(cJSON *object, const char *key, const sw_qconfig *config,
+                           bool with_head);
+
 /* The keys of an integer scheme: "bits", "group_size" (-1: one group per channel), "sym", and
  * "outliers", the number of channels, when there are any. */
 bool sw_config_add_spec(cJSON *object, const sw_qspec *spec);

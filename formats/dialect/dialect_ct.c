@@ -103,19 +103,6 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     return q->spec.is_scattered ? sw_g_idx_load(q, parts[g_idx_part(&q->spec)], err) : SW_OK;
 }
 
-static bool add_ignore(cJSON *root, const sw_qconfig *config)
-{
-    cJSON *ignore = cJSON_AddArrayToObject(root, "ignore");
-    bool ok = ignore != NULL, has_head = false;
-
-    for (int64_t i = 0; ok && i < config->n_ignore; i++) {
-        has_head = has_head || !strcmp(config->ignore[i], "lm_head");
-        ok = sw_config_append(ignore, config->ignore[i]);
-    }
-    /* the group targets every Linear, and the head is one even when it shares the embedding */
-    return ok && (has_head || sw_config_append(ignore, "lm_head"));
-}
-
 /* With one scheme the targets are the class; of a mixed checkpoint, every module that has this
  * scheme, by name: loaders that fuse q, k and v ask for the class before they ask for the parts,
  * so a group for "Linear" would take what another group names. */
@@ -173,7 +160,9 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
               cJSON_AddStringToObject(root, "format", format_of(config)) &&
               cJSON_AddStringToObject(root, "quantization_status", "compressed") &&
               cJSON_AddNullToObject(root, "global_compression_ratio") &&
-              add_ignore(root, config) && sw_ct_add_kv_scheme(root, config->has_kv_scales) &&
+              /* targets are every Linear, and the head is one even when it shares the embedding */
+              sw_config_add_ignored(root, "ignore", config, true) &&
+              sw_ct_add_kv_scheme(root, config->has_kv_scales) &&
               cJSON_AddObjectToObject(root, "sparsity_config") &&
               cJSON_AddObjectToObject(root, "transform_config") && add_groups(root, config);
 

@@ -83,19 +83,6 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
     return sw_ct_encode(parts, q, err);
 }
 
-/* Both names of the same list: loaders read one or the other. */
-static bool add_ignored(cJSON *root, const char *key, const sw_qconfig *config)
-{
-    cJSON *list = cJSON_AddArrayToObject(root, key);
-    bool ok = list != NULL, has_head = false;
-
-    for (int64_t i = 0; ok && i < config->n_ignore; i++) {
-        has_head = has_head || !strcmp(config->ignore[i], "lm_head");
-        ok = sw_config_append(list, config->ignore[i]);
-    }
-    return ok && (has_head || sw_config_append(list, "lm_head"));
-}
-
 static bool add_block_size(cJSON *root)
 {
     static const int sides[2] = {BLOCK_ELEMS, BLOCK_ELEMS};
@@ -123,8 +110,9 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
          cJSON_AddStringToObject(root, "activation_scheme", is_static ? "static" : "dynamic") &&
          (!is_block(spec) || add_block_size(root)) &&
          (!spec->is_pow2_scale || cJSON_AddStringToObject(root, "scale_fmt", "ue8m0")) &&
-         add_ignored(root, "ignored_layers", config) &&
-         add_ignored(root, "modules_to_not_convert", config);
+         /* both names of the same list: loaders read one or the other */
+         sw_config_add_ignored(root, "ignored_layers", config, true) &&
+         sw_config_add_ignored(root, "modules_to_not_convert", config, true);
     return sw_config_done(out, root, ok, err);
 }
 

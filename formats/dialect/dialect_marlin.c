@@ -114,16 +114,6 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     return rc;
 }
 
-static bool add_ignored(cJSON *root, const sw_qconfig *config)
-{
-    cJSON *list = cJSON_AddArrayToObject(root, "modules_to_not_convert");
-    bool ok = list != NULL;
-
-    for (int64_t i = 0; ok && i < config->n_ignore; i++)
-        ok = sw_config_append(list, config->ignore[i]);
-    return ok;
-}
-
 /* The method that loaders of the original know, only where they would read all of it. */
 static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
 {
@@ -144,7 +134,8 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
          cJSON_AddNumberToObject(root, "group_size", (double)sw_config_group_value(spec)) &&
          cJSON_AddBoolToObject(root, "sym", spec->is_symmetric) &&
          cJSON_AddBoolToObject(root, "desc_act", false) &&
-         cJSON_AddBoolToObject(root, "lm_head", false) && add_ignored(root, config);
+         cJSON_AddBoolToObject(root, "lm_head", false) &&
+         sw_config_add_ignored(root, "modules_to_not_convert", config, false);
     return sw_config_done(out, root, ok, err);
 }
 

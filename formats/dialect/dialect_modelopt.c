@@ -30,7 +30,7 @@
 #define BLOCK_ELEMS 128
 #define ELSEWHERE "use --format compressed-tensors or swage"
 
-enum { PART_WEIGHT, PART_SCALE, PART_REST };
+enum { PART_WEIGHT, PART_SCALE };
 
 #define E4M3 &sw_nums[SW_NUM_E4M3]
 #define E2M1 &sw_nums[SW_NUM_E2M1]
@@ -90,19 +90,6 @@ static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_er
     return SW_OK;
 }
 
-typedef struct rest_parts {
-    int global, input, n;
-} rest_parts;
-
-static rest_parts rest_of(const sw_qspec *spec)
-{
-    rest_parts at = {-1, -1, PART_REST};
-
-    if (spec->has_global) at.global = at.n++;
-    if (sw_act_needs_input_scale(&spec->act)) at.input = at.n++;
-    return at;
-}
-
 static sw_part scale_part(const sw_qspec *spec, int64_t n_out, int64_t k_in)
 {
     sw_dtype dtype = spec->scale_dtype == SW_DTYPE_F8_E8M0 ? SW_DTYPE_U8 : spec->scale_dtype;
@@ -119,7 +106,7 @@ static sw_part scale_part(const sw_qspec *spec, int64_t n_out, int64_t k_in)
 static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
                    int64_t k_in)
 {
-    rest_parts at = rest_of(spec);
+    sw_ct_rest at = sw_ct_rest_of(spec);
 
     out[PART_WEIGHT] = spec->num->bits == 4
                            ? sw_part_2d("weight", SW_DTYPE_U8, n_out, k_in / 2)
@@ -133,7 +120,7 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
 
 static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 {
-    rest_parts at = rest_of(&q->spec);
+    sw_ct_rest at = sw_ct_rest_of(&q->spec);
 
     if (q->g_idx)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "modelopt has groups of neighbouring columns, and a "
@@ -147,7 +134,7 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 
 static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
 {
-    rest_parts at = rest_of(&q->spec);
+    sw_ct_rest at = sw_ct_rest_of(&q->spec);
     sw_code rc = sw_ct_load_codes(q, parts[PART_WEIGHT], err);
 
     if (rc == SW_OK) rc = sw_ct_load_scales(q, parts[PART_SCALE], err);
@@ -185,18 +172,6 @@ static bool add_producer(cJSON *root)
 
     return producer && cJSON_AddStringToObject(producer, "name", PRODUCER) &&
            cJSON_AddStringToObject(producer, "version", VERSION);
-}
-
-static bool add_ignore(cJSON *root, const char *key, const sw_qconfig *config)
-{
-    cJSON *list = cJSON_AddArrayToObject(root, key);
-    bool ok = list != NULL, has_head = false;
-
-    for (int64_t i = 0; ok && i < config->n_ignore; i++) {
-        has_head = has_head || !strcmp(config->ignore[i], "lm_head");
-        ok = sw_config_append(list, config->ignore[i]);
-    }
-    return ok && (has_head || sw_config_append(list, "lm_head"));
 }
 
 static bool add_group_size(cJSON *object, const sw_qspec *spec)
@@ -258,7 +233,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
     cJSON *root = cJSON_CreateObject();
     bool ok = root && cJSON_AddStringToObject(root, "quant_method", "modelopt") &&
               cJSON_AddStringToObject(root, "quant_algo", algo_of_all(config)) &&
-              add_producer(root) && add_ignore(root, "ignore", config) &&
+              add_producer(root) && sw_config_add_ignored(root, "ignore", config, true) &&
               add_layers(root, config) && add_groups(root, config);
 
     return sw_config_done(out, root, ok, err);
@@ -271,7 +246,7 @@ static sw_code write_side(cJSON **out, const sw_qconfig *config, sw_err *err)
               (body = cJSON_AddObjectToObject(root, "quantization")) != NULL &&
               cJSON_AddStringToObject(body, "quant_algo", algo_of_all(config)) &&
               cJSON_AddNullToObject(body, "kv_cache_quant_algo") && add_layers(body, config) &&
-              add_ignore(body, "exclude_modules", config);
+              sw_config_add_ignored(body, "exclude_modules", config, true);
 
     return sw_config_done(out, root, ok, err);
 }
