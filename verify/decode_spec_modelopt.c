@@ -128,8 +128,7 @@ static sw_code read_codes(sw_spec_weight *w, const sw_st *st, const char *module
     rc = sw_spec_part(&bytes, st, module_path, "weight",
                       per_byte == 2 ? SW_DTYPE_U8 : SW_DTYPE_F8_E4M3, 2, shape, err);
     for (int64_t i = 0; rc == SW_OK && i < w->n_out * w->k_in; i++)
-        w->codes[i] = per_byte == 1 ? bytes[i]
-                                    : (unsigned char)(bytes[i / 2] >> (i % 2 ? 4 : 0) & 15);
+        w->codes[i] = (uint8_t)(per_byte == 1 ? bytes[i] : bytes[i / 2] >> (i % 2 ? 4 : 0) & 15);
     return rc;
 }
 

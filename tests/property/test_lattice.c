@@ -160,7 +160,7 @@ static void judge(cell *c, const sw_dialect *a, const sw_dialect *b, const store
         assert_int_equal(err.code, SW_E_UNSUPPORTED);
         c->n_refused++;
     }
-    if (!c->why[0]) (void)snprintf(c->why, sizeof c->why, "%s", why.text);
+    if (!c->why[0]) (void)snprintf(c->why, sizeof c->why, "%.*s", (int)sizeof c->why - 1, why.text);
 }
 
 static void fill_row(cell *row, const sw_dialect *a)
