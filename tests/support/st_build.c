@@ -106,3 +106,17 @@ void st_build_free(st_build *b)
     for (int i = 0; i < b->n; i++) free(b->tensors[i].data);
     memset(b, 0, sizeof *b);
 }
+
+sw_spec_scheme st_build_scheme(const sw_dialect *dialect, const sw_qspec *spec)
+{
+    sw_qconfig config = {.spec = *spec};
+    sw_spec_scheme scheme;
+    cJSON *object = NULL;
+    sw_err err = {0};
+
+    if (dialect->write_config(&object, &config, &err) != SW_OK ||
+        sw_spec_scheme_read(&scheme, object, &err) != SW_OK)
+        fail_msg("%s", err.text);
+    cJSON_Delete(object);
+    return scheme;
+}

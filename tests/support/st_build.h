@@ -3,6 +3,7 @@
 #define SW_TESTS_SUPPORT_ST_BUILD_H
 
 #include "formats/dialect/dialect.h"
+#include "verify/decode_spec.h"
 #include "formats/file/safetensors.h"
 
 #define ST_BUILD_MAX 64
@@ -27,5 +28,8 @@ void st_build_encode(st_build *b, const sw_dialect *dialect, const char *module_
 uint8_t *st_build_data(st_build *b, const char *name); /* NULL when there is none */
 const sw_st *st_build_open(st_build *b); /* may be called again after a change */
 void st_build_free(st_build *b);
+
+/* What the second decoder makes of the config that the dialect writes for one scheme. */
+sw_spec_scheme st_build_scheme(const sw_dialect *dialect, const sw_qspec *spec);
 
 #endif

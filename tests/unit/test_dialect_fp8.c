@@ -24,20 +24,6 @@ static const sw_dialect *fp8(void) { return sw_dialect_find("fp8"); }
 
 static sw_qspec spec_of(const char *scheme) { return sw_scheme_spec(sw_scheme_find(scheme)); }
 
-static sw_spec_scheme scheme_of(const sw_qspec *spec)
-{
-    sw_qconfig config = {.spec = *spec};
-    sw_spec_scheme scheme;
-    cJSON *object = NULL;
-    sw_err err = {0};
-
-    if (fp8()->write_config(&object, &config, &err) != SW_OK ||
-        sw_spec_scheme_read(&scheme, object, &err) != SW_OK)
-        fail_msg("%s", err.text);
-    cJSON_Delete(object);
-    return scheme;
-}
-
 /* A block whose largest weight is 2.24 has the scale 0.005, so 1.0 is 200 steps: halfway between
  * 192 and 208, and the even fraction is that of 192. Powers of two: 2^-7, and 128 steps. */
 static void the_worked_example(void **state)
@@ -51,7 +37,7 @@ static void the_worked_example(void **state)
     (void)state;
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         sw_qspec spec = spec_of(rows[r].scheme);
-        sw_spec_scheme scheme = scheme_of(&spec);
+        sw_spec_scheme scheme = st_build_scheme(fp8(), &spec);
         sw_qtensor q, back;
         sw_spec_weight w = {0};
         st_build b = {.n = 0};
@@ -85,7 +71,7 @@ static void the_worked_example(void **state)
 static void one_scale_a_tensor(void **state)
 {
     sw_qspec spec = spec_of("FP8");
-    sw_spec_scheme scheme = scheme_of(&spec);
+    sw_spec_scheme scheme = st_build_scheme(fp8(), &spec);
     const sw_part *scale, *input;
     sw_part parts[SW_DIALECT_TENSORS_MAX];
     sw_spec_weight w = {0};
@@ -235,7 +221,7 @@ static void planted_faults_are_caught(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        sw_spec_scheme scheme = scheme_of(sw_gen_float_spec(rows[i].which));
+        sw_spec_scheme scheme = st_build_scheme(fp8(), sw_gen_float_spec(rows[i].which));
         sw_spec_weight w = {0};
         st_build b = {.n = 0};
         sw_qtensor q;

@@ -26,20 +26,6 @@ static sw_qspec spec_of(const char *scheme)
     return spec;
 }
 
-static sw_spec_scheme scheme_of(const sw_qspec *spec)
-{
-    sw_qconfig config = {.spec = *spec};
-    sw_spec_scheme scheme;
-    cJSON *object = NULL;
-    sw_err err = {0};
-
-    if (modelopt()->write_config(&object, &config, &err) != SW_OK ||
-        sw_spec_scheme_read(&scheme, object, &err) != SW_OK)
-        fail_msg("%s", err.text);
-    cJSON_Delete(object);
-    return scheme;
-}
-
 /* Largest weight of the tensor 3: weight_scale_2 is 3 / (448 * 6), 896 its reciprocal. */
 static void an_nvfp4_block_by_hand(void **state)
 {
@@ -47,7 +33,7 @@ static void an_nvfp4_block_by_hand(void **state)
                                 .9f, -1, 1.1f, -1.2f, 0, .05f, -.05f, 2.4f};
     static const uint8_t want[8] = {0x91, 0xa2, 0xb3, 0xc4, 0xd4, 0xd5, 0x00, 0x78};
     sw_qspec spec = spec_of("NVFP4");
-    sw_spec_scheme scheme = scheme_of(&spec);
+    sw_spec_scheme scheme = st_build_scheme(modelopt(), &spec);
     sw_spec_weight second = {0};
     st_build b = {.n = 0};
     sw_qtensor q, back;
@@ -282,7 +268,7 @@ static void planted_faults_are_caught(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        sw_spec_scheme scheme = scheme_of(sw_gen_float_spec(rows[i].which));
+        sw_spec_scheme scheme = st_build_scheme(modelopt(), sw_gen_float_spec(rows[i].which));
         sw_spec_weight w = {0};
         st_build b = {.n = 0};
         sw_qtensor q;
