@@ -122,6 +122,22 @@ static void sum_window(eval *e, const sw_position *p, int64_t window)
     for (int s = 0; s < N_STATS; s++) e->stats[s][window] = sums[s] / (double)n;
 }
 
+/* The original over n windows, the batch that begins with window `at`: run, or read. */
+static sw_code run_original(eval *e, int64_t at, int64_t n, sw_err *err)
+{
+    const sw_windows *w = &e->job->windows;
+    sw_hidden_file *states = e->job->states;
+    int64_t index = at / sw_windows_batch(w);
+    sw_code rc;
+
+    if (states && states->have)
+        return sw_hidden_file_get(e->ref.x, states, index, n * w->length, err);
+    rc = sw_runner_blocks(&e->ref, e->ids, n, w->length, err);
+    if (rc == SW_OK && states)
+        rc = sw_hidden_file_put(states, e->ref.x, index, n * w->length, err);
+    return rc;
+}
+
 static sw_code run_windows(eval *e, sw_err *err)
 {
     const sw_windows *w = &e->job->windows;
@@ -135,14 +151,12 @@ static sw_code run_windows(eval *e, sw_err *err)
         if ((rc = sw_progress_check(e->job->progress, err)) != SW_OK) return rc;
         sw_windows_copy(e->ids, w, at, n);
         if ((rc = sw_runner_blocks(&e->have, e->ids, n, w->length, err)) != SW_OK) return rc;
-        if (e->ref_logits &&
-            (rc = sw_runner_blocks(&e->ref, e->ids, n, w->length, err)) != SW_OK)
-            return rc;
+        if (e->ref_logits && (rc = run_original(e, at, n, err)) != SW_OK) return rc;
         if ((rc = score_batch(e, n * w->length, err)) != SW_OK) return rc;
         for (int64_t i = 0; i < n; i++) sum_window(e, e->positions + i * w->length, at + i);
     }
     sw_progress_step(e->job->progress, "perplexity", w->n, w->n);
-    return SW_OK;
+    return e->job->states ? sw_hidden_file_commit(e->job->states, err) : SW_OK;
 }
 
 static sw_interval exp_of(const sw_interval *i)

@@ -8,6 +8,7 @@
 #define SW_VERIFY_PERPLEXITY_H
 
 #include "formats/base/progress.h"
+#include "verify/hidden_file.h"
 #include "verify/report.h"
 #include "verify/windows.h"
 
@@ -15,13 +16,15 @@ typedef struct sw_eval_job {
     const sw_lm *checkpoint; /* as it will be served: integer kernels */
     const sw_lm *original;   /* or NULL: then only the checkpoint's NLL */
     sw_gpu *gpu;             /* run both there; NULL: here */
+    sw_hidden_file *states;  /* of the original: read, or made; NULL: none. Not with gpu */
     sw_windows windows;
     sw_bootstrap bootstrap;
     int n_threads;
     const sw_progress *progress;
 } sw_eval_job;
 
-/* Fills everything of *out but n_tokens and gap. SW_E_FORMAT: an id beyond the vocabulary. */
+/* Fills everything of *out but n_tokens and gap; commits job->states once all are in.
+ * SW_E_FORMAT: an id beyond the vocabulary. */
 sw_code sw_evaluate(sw_report_eval *out, const sw_eval_job *job, sw_err *err) SW_MUST_USE;
 
 #endif

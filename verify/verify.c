@@ -8,6 +8,7 @@
 
 #include "formats/base/file.h"
 #include "formats/base/parallel.h"
+#include "formats/dialect/identity.h"
 #include "formats/dialect/model_tokenizer.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
@@ -47,12 +48,14 @@ typedef struct verifier {
     sw_corpus corpus;
     sw_checkpoint served; /* the checkpoint again, through the first decoder */
     sw_lm kernels, dense;
+    sw_hidden_file states;
     bool is_float; /* kernels holds floats, see open_served */
     sw_report report;
 } verifier;
 
 static void verifier_free(verifier *v)
 {
+    sw_hidden_file_close(&v->states);
     sw_lm_free(&v->kernels);
     sw_lm_free(&v->dense);
     sw_checkpoint_close(&v->served);
@@ -74,6 +77,9 @@ static sw_code check_options(const sw_verify_options *o, sw_err *err)
             return SW_FAIL(err, SW_E_USAGE, "gate %s: %g is no limit",
                            sw_gate_name((sw_gate_id)g), o->gate[g]);
     }
+    if (o->states_path && (!o->original_dir || !o->n_texts || o->gpu))
+        return SW_FAIL(err, SW_E_USAGE, "%s: states of an original need the original and a text, "
+                       "and are of the CPU", o->states_path);
     return SW_OK;
 }
 
@@ -230,6 +236,21 @@ static sw_code check_eval(verifier *v, sw_err *err)
     return SW_OK;
 }
 
+static sw_code open_states(verifier *v, const sw_windows *windows, sw_err *err)
+{
+    char identity[SW_SHA256_HEX_BYTES];
+    sw_checkpoint ckpt;
+    sw_code rc;
+
+    if (!v->options->states_path) return SW_OK;
+    if ((rc = sw_checkpoint_open(&ckpt, v->original.dir, err)) != SW_OK) return rc;
+    rc = sw_checkpoint_identity(identity, &ckpt, err);
+    sw_checkpoint_close(&ckpt);
+    if (rc != SW_OK) return rc;
+    return sw_hidden_file_open(&v->states, v->options->states_path, identity, windows,
+                               v->original.model.hidden, err);
+}
+
 static sw_code evaluate(verifier *v, sw_err *err)
 {
     const sw_verify_options *o = v->options;
@@ -240,8 +261,9 @@ static sw_code evaluate(verifier *v, sw_err *err)
     if ((rc = read_corpus(v, err)) != SW_OK ||
         (rc = sw_windows_cut(&job.windows, v->corpus.ids.ids, v->corpus.ids.n, o->window,
                              o->max_windows, o->with_bos, &v->checkpoint.model, err)) != SW_OK ||
-        (rc = open_models(v, err)) != SW_OK)
+        (rc = open_states(v, &job.windows, err)) != SW_OK || (rc = open_models(v, err)) != SW_OK)
         return rc;
+    if (v->options->states_path) job.states = &v->states;
     if (!job.bootstrap.n_samples) job.bootstrap.n_samples = SAMPLES;
     if (job.bootstrap.level <= 0) job.bootstrap.level = LEVEL;
     job.checkpoint = &v->kernels;

@@ -26,13 +26,15 @@ typedef struct sw_verify_options {
     bool has_gate[SW_GATE_COUNT];  /* --max-kl, --max-ppl-ratio, --min-top1 */
     double gate[SW_GATE_COUNT];
     int n_threads;
+    const char *states_path;       /* hidden states of the original (hidden_file.h); NULL: none */
     sw_gpu *gpu;                   /* the models run over the text there; NULL: here */
     const sw_progress *progress;   /* stages "tensors", "hashes", "perplexity"; may be NULL */
 } sw_verify_options;
 
 /* Judge. SW_OK means that a report could be made, whatever it says: ask sw_report_verdict.
  * What is wrong with the quantized tensors becomes findings, not an error.
- * SW_E_USAGE: a gate without the input it needs, a text too short, no quantized checkpoint.
+ * SW_E_USAGE: a gate without the input it needs, a text too short, no quantized checkpoint, states
+ * of another original or text.
  * SW_E_FORMAT, SW_E_UNSUPPORTED, SW_E_IO: an input cannot be read; names file and remedy.
  * `out` is freed by sw_report_free; set on success only. */
 sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *err) SW_MUST_USE;
