@@ -24,7 +24,7 @@ typedef struct sw_solve_report {
     double power;            /* tr(W H W^T), what the relative errors are relative to */
     double error_rtn;        /* relative output error tr(E H E^T) / tr(W H W^T) of plain rounding */
     double error;            /* the same of what was written; -1 without statistics */
-    double scale_min, scale_max;
+    double scale_min, scale_max; /* of their magnitudes */
     int64_t n_by_ocp[3];     /* power-of-two scales below, at and above what pow2.h FLOOR says */
 } sw_solve_report;
 

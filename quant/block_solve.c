@@ -1,6 +1,7 @@
 /* block_solve.c - the solving of a block's linears: what they share, what they aim at, what an
  * expert gets. See block_job.h.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,9 +19,9 @@
 
 static void scale_range(sw_solve_report *report, const sw_qtensor *q)
 {
-    report->scale_min = report->scale_max = (double)q->scales[0];
+    report->scale_min = report->scale_max = fabs((double)q->scales[0]);
     for (int64_t i = 1; i < q->n_out * q->n_groups; i++) {
-        double s = (double)q->scales[i];
+        double s = fabs((double)q->scales[i]);
         if (s < report->scale_min) report->scale_min = s;
         if (s > report->scale_max) report->scale_max = s;
     }

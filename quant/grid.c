@@ -28,7 +28,7 @@ static SW_HOT void group_range(double *low, double *high, const double *w, int64
     }
 }
 
-/* A stored scale must be finite and above zero, whatever the group holds. */
+/* A stored scale must be finite and not zero, whatever the group holds. */
 double sw_grid_stored_scale(double s, const sw_qspec *spec)
 {
     static const struct { sw_dtype dtype; double least, most; } ends[] = {
@@ -39,6 +39,7 @@ double sw_grid_stored_scale(double s, const sw_qspec *spec)
 
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (dtype == ends[i].dtype) least = ends[i].least, most = ends[i].most;
+    if (s < 0 && spec->is_sign_free) return -sw_grid_stored_scale(-s, spec);
     if (!(s > 0)) return 1.0;
     if (!(rounded > 0)) return least;
     return isfinite(rounded) ? rounded : most;
@@ -326,13 +327,17 @@ static void fit_int(double *scale, double *zero, const double *w, const double *
             grid_error(error, w, weight, n, s, z, code_max);
             keep_better(best, scale, zero, error, s, z);
         }
+        if (!sw_qspec_tries_signs(spec)) continue;
+        for (int r = 0; r < ROWS; r++) s[r] = -s[r]; /* no shifts here: the spec is symmetric */
+        grid_error(error, w, weight, n, s, z, code_max);
+        keep_better(best, scale, zero, error, s, z);
     }
     for (int round = 0; round < POLISH_ROUNDS; round++) {
         polish_sums(wc, cc, w, weight, n, scale, zero, code_max);
         memcpy(z, zero, sizeof z);
         for (int r = 0; r < ROWS; r++)
-            s[r] = cc[r] > 0 && wc[r] > 0 ? sw_grid_stored_scale(wc[r] / cc[r], spec)
-                                          : scale[r];
+            s[r] = cc[r] > 0 && wc[r] * scale[r] > 0 ? sw_grid_stored_scale(wc[r] / cc[r], spec)
+                                                     : scale[r];
         grid_error(error, w, weight, n, s, z, code_max);
         keep_better(best, scale, zero, error, s, z);
     }

@@ -17,7 +17,9 @@
 void sw_grid_range(double *scale, double *zero, const double *w, int64_t n, const sw_qspec *spec);
 
 /* Scale and zero that minimize sum_j weight[j] * (w[j] - Q(w[j]))^2 per row: a grid over
- * shrunken ranges (and neighbouring zero points), polished by alternating least squares. */
+ * shrunken ranges (and neighbouring zero points, or both signs), polished by alternating least
+ * squares. Symmetric codes have one value more below zero than above, and the sign of the scale
+ * decides which side of the weights gets it. */
 void sw_grid_fit(double *scale, double *zero, const double *w, const double *weight, int64_t n,
                  const sw_qspec *spec);
 
@@ -31,7 +33,8 @@ void sw_grid_codes(double *codes, const double *w, const double *scale, const do
 bool sw_grid_step(double *code, double *step, const double *wish, const double *scale,
                   const double *zero, const sw_num *num);
 
-/* The nearest scale that the spec can hold and a reader will accept: finite and above zero. */
+/* The nearest scale that the spec can hold and a reader will accept: finite and above zero, or of
+ * the sign of s where the spec leaves the sign free. */
 double sw_grid_stored_scale(double s, const sw_qspec *spec);
 
 #endif

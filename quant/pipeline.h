@@ -58,7 +58,7 @@ typedef struct sw_transform_report {
     bool is_accepted;
     bool is_pow2;             /* only powers of two were allowed */
     double loss_before, loss; /* mean squared error of the output on held-out windows */
-    double scale_min, scale_max;
+    double scale_min, scale_max; /* of their magnitudes */
     char choice[64];
     char why_not[120];
 } sw_transform_report;

@@ -173,7 +173,8 @@ static void solve_row(sw_slab *s, refine_work *w, int r, const sw_qspec *spec)
         return;
     for (int64_t g = 0; g < n_g; g++) {
         double old = s->scales[g * ROWS + r];
-        if (!(b[g] > SCALE_STEP_MIN * old && b[g] < SCALE_STEP_MAX * old)) continue;
+        double along = old < 0 ? -b[g] : b[g], size = fabs(old);
+        if (!(along > SCALE_STEP_MIN * size && along < SCALE_STEP_MAX * size)) continue;
         s->scales[g * ROWS + r] = sw_grid_stored_scale(b[g], spec);
     }
 }

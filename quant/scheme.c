@@ -33,7 +33,13 @@ const sw_scheme *sw_scheme_find(const char *name)
     return NULL;
 }
 
-sw_qspec sw_scheme_spec(const sw_scheme *scheme) { return scheme->spec; }
+sw_qspec sw_scheme_spec(const sw_scheme *scheme)
+{
+    sw_qspec spec = scheme->spec;
+
+    spec.is_sign_free = !spec.num->values;
+    return spec;
+}
 
 char *sw_act_text(char out[48], const sw_act *act)
 {

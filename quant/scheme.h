@@ -14,7 +14,8 @@ extern const sw_scheme sw_schemes[];
 extern const int sw_n_schemes;
 const sw_scheme *sw_scheme_find(const char *name); /* case ignored; NULL when unknown */
 
-/* The scheme's spec; a scale_dtype of F16 stands for the dialect's own (sw_dialect_scale_dtype). */
+/* The scheme's spec, with scales of either sign where that helps; a scale_dtype of F16 stands for
+ * the dialect's own (sw_dialect_scale_dtype). */
 sw_qspec sw_scheme_spec(const sw_scheme *scheme);
 
 /* "16 bit", "int8 per token", "e2m1 per 16": what becomes of the inputs; returns `out`. */

@@ -98,6 +98,7 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     if (o->bits) q->spec.num = sw_num_by_bits((int)strtol(o->bits, NULL, 10));
     if (o->group_size) q->spec.group_elems = strtol(o->group_size, NULL, 10); /* channel: 0 */
     if (o->symmetry) q->spec.is_symmetric = o->symmetry == 1;
+    if (o->positive_scales) q->spec.is_sign_free = false;
     if (q->spec.is_pow2_scale) q->spec.pow2_rule = index_of(sw_pow2_rule_name, o->mx_scale);
     q->algo = sw_algo_find(o->method);
     q->order = (sw_order)index_of(order_name, o->act_order);

@@ -28,6 +28,8 @@ static bool add_settings(cJSON *root, const sw_quantize_settings *s)
               add_number(o, "group_size", (double)q->spec.group_elems) &&
               add_text(o, "scale_dtype", sw_dtype_name(q->spec.scale_dtype));
 
+    if (ok && !q->spec.num->values && !q->spec.is_sign_free)
+        ok = cJSON_AddBoolToObject(o, "positive_scales", true) != NULL;
     if (ok && q->spec.pow2_rule)
         ok = add_text(o, "mx_scale", sw_pow2_rule_name(q->spec.pow2_rule));
     if (ok && q->has_kv_scales) ok = add_text(o, "kv_cache", "fp8");

@@ -285,10 +285,10 @@ sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES
     sw_code rc = SW_OK;
 
     why[0] = '\0';
-    t->scale_min = t->scale_max = (double)w->scales[0];
+    t->scale_min = t->scale_max = fabs((double)w->scales[0]);
     for (int64_t i = 1; i < n_cells; i++) {
-        t->scale_min = fmin(t->scale_min, (double)w->scales[i]);
-        t->scale_max = fmax(t->scale_max, (double)w->scales[i]);
+        t->scale_min = fmin(t->scale_min, fabs((double)w->scales[i]));
+        t->scale_max = fmax(t->scale_max, fabs((double)w->scales[i]));
     }
     t->weight_err = t->weight_bound = t->step_rms = t->worst_cell = t->rounded = -1;
     if (!original) return SW_OK;

@@ -29,7 +29,7 @@ typedef struct sw_report_tensor {
     int64_t n_out, k_in, group_elems;
     int bits;
     bool is_symmetric;
-    double scale_min, scale_max;
+    double scale_min, scale_max; /* of their magnitudes */
     double weight_err;   /* ||W' - W|| / ||W||, W' decoded, W original */
     double weight_bound; /* what rounding and compensation can explain, see plausible.h */
     double step_rms;     /* rms error over that of plain rounding, scale / sqrt(12) */

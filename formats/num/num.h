@@ -77,19 +77,30 @@ typedef struct sw_qspec {
                              SW_ROWS_ALL: the whole tensor */
     bool is_pow2_scale;   /* scales are powers of two, whatever scale_dtype they are stored in */
     int pow2_rule;        /* 1 + the rule of pow2.h by which they are found; 0: the best near by */
+    bool is_sign_free;    /* fitting may choose scales below zero, which turn the range of symmetric
+                             codes about: -8..7 becomes -7..8; readers multiply and never mind */
     bool has_global;      /* scales are relative to one float of the tensor (NVFP4) */
     sw_act act;
     int64_t n_outliers;   /* input channels whose weights stay F16, beside the codes */
     bool is_scattered;    /* a g_idx says which group a column is in (act-order) */
 } sw_qspec;
 
-/* true when both store a weight alike; zero_min, a limit of the dialect, does not count, nor does
- * is_scattered, which dialects with a g_idx store beside it. */
+/* true when both store a weight alike; zero_min, a limit of the dialect, does not count, nor do
+ * is_sign_free, a liberty of the fit, and is_scattered, which dialects with a g_idx store beside
+ * it. */
 bool sw_qspec_same(const sw_qspec *a, const sw_qspec *b);
 
 static inline int64_t sw_qspec_groups(const sw_qspec *spec, int64_t k_in)
 {
     return spec->group_elems ? (k_in + spec->group_elems - 1) / spec->group_elems : 1;
+}
+
+/* Does a fit look on both sides of zero? Of 8-bit codes the value more on one side is worth
+ * nothing. */
+static inline bool sw_qspec_tries_signs(const sw_qspec *spec)
+{
+    return spec->is_sign_free && spec->is_symmetric && !spec->num->values &&
+           spec->num->code_max <= 15;
 }
 
 /* Rows that share their scales: at least 1. */

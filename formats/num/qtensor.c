@@ -142,9 +142,12 @@ sw_code sw_scale_check(float scale, const sw_qspec *spec, float global_scale, in
     float global = spec->has_global ? global_scale : 1.0f;
     bool may_be_zero = spec->scale_dtype == SW_DTYPE_F8_E4M3; /* a tiny block under a global one */
 
-    if (!isfinite(scale) || !(scale > 0.0f || (may_be_zero && scale == 0.0f)))
-        return SW_FAIL(err, SW_E_FORMAT, "scale %g at row %lld, group %lld; must be finite and > 0",
-                       (double)scale, (long long)n, (long long)group);
+    bool may_be_negative = !spec->num->values && !spec->is_pow2_scale;
+
+    if (!isfinite(scale) || (scale == 0.0f && !may_be_zero) || (scale < 0.0f && !may_be_negative))
+        return SW_FAIL(err, SW_E_FORMAT, "scale %g at row %lld, group %lld; must be finite and %s "
+                       "0", (double)scale, (long long)n, (long long)group,
+                       may_be_negative ? "not" : "above");
     if (sw_num_round_to(scale, spec->scale_dtype) != scale)
         return SW_FAIL(err, SW_E_FORMAT, "scale %.9g at row %lld, group %lld is no %s value",
                        (double)scale, (long long)n, (long long)group,

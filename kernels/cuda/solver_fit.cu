@@ -118,7 +118,8 @@ static __device__ double polished(const group_at *at, staged *s, const solve_row
             cc = add(cc, mul(mul(h, code), code));
         }
     }
-    return cc > 0 && wc > 0 ? stored_scale(__ddiv_rn(wc, cc), g->scale_kind) : at->scale;
+    return cc > 0 && wc * at->scale > 0 ? stored_scale(__ddiv_rn(wc, cc), g->scale_kind)
+                                        : at->scale;
 }
 
 static __device__ void keep_better(group_at *at, double error, double scale, double zero)
@@ -132,7 +133,7 @@ static __device__ void keep_better(group_at *at, double error, double scale, dou
 static __device__ void search(group_at *at, staged *s, const solve_rows *r, const fit_span *span,
                               const grid_shape *g)
 {
-    int reach = g->is_symmetric ? 0 : ZERO_REACH, n_shifts = 2 * reach + 1;
+    int reach = g->is_symmetric ? 0 : ZERO_REACH, n_shifts = g->tries_signs ? 2 : 2 * reach + 1;
     int n_tries = SHRINK_STEPS * n_shifts;
     double one_error[1], one_scale[1] = {at->scale}, one_zero[1] = {at->zero};
 
@@ -146,6 +147,7 @@ static __device__ void search(group_at *at, staged *s, const solve_rows *r, cons
             double shrink = add(SHRINK_FIRST, __ddiv_rn(mul(SHRINK_LAST - SHRINK_FIRST, step),
                                                         (double)(SHRINK_STEPS - 1)));
             shrunk(&scale[i], &zero[i], at, shrink, shift, g);
+            if (g->tries_signs && shift) scale[i] = -scale[i];
         }
         errors<BATCH>(error, scale, zero, s, r, span, g->code_max);
 #pragma unroll

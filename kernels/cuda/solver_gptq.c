@@ -149,6 +149,7 @@ static sw_code new_solve(solve *v, sw_solver *s, const sw_device_problem *p, dou
                                               "row and group, F32, F16 or BF16");
     v->shape = (grid_shape){.code_max = spec->num->code_max, .sym_zero = spec->num->sym_zero,
                             .zero_min = spec->zero_min, .is_symmetric = spec->is_symmetric,
+                            .tries_signs = sw_qspec_tries_signs(spec),
                             .scale_kind = sw_solver_scale_kind(spec)};
     v->r.k = p->k_in;
     v->r.group_elems = spec->group_elems ? spec->group_elems : p->k_in;

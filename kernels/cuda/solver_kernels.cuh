@@ -17,6 +17,7 @@ typedef struct grid_shape {
     int code_max, sym_zero, zero_min;
     int scale_kind; /* 0 F32, 1 F16, 2 BF16 */
     bool is_symmetric;
+    bool tries_signs; /* as in quant/grid.c */
 } grid_shape;
 
 /* The state of a chunk of rows. */

@@ -42,7 +42,7 @@ static __device__ __forceinline__ double code_of(double w, double scale, double 
 }
 
 /* sw_grid_stored_scale of integers; kind: 0 F32, 1 F16, 2 BF16. */
-static __device__ __forceinline__ double stored_scale(double s, int kind)
+static __device__ __forceinline__ double stored_size(double s, int kind)
 {
     float rounded = (float)s;
     double least = kind == 1 ? 0x1p-24 : 0x1p-126;
@@ -53,6 +53,12 @@ static __device__ __forceinline__ double stored_scale(double s, int kind)
     if (!(s > 0)) return 1.0;
     if (!(rounded > 0)) return least;
     return isfinite(rounded) ? (double)rounded : most;
+}
+
+/* Of either sign; below zero come only fits that may go there. */
+static __device__ __forceinline__ double stored_scale(double s, int kind)
+{
+    return s < 0 ? -stored_size(-s, kind) : stored_size(s, kind);
 }
 
 #endif

@@ -248,7 +248,8 @@ __global__ void swk_solver_take_scales(solve_rows r, grid_shape shape, int64_t r
     if (r.info[blockIdx.x] != 0) return;
     for (int64_t g = threadIdx.x; g < r.n_groups; g += 32) {
         double wish = r.rhs[row * r.n_groups + g], old = r.scales[row * r.n_groups + g];
-        if (wish > mul(STEP_MIN, old) && wish < mul(STEP_MAX, old))
+        double along = old < 0 ? -wish : wish, size = fabs(old);
+        if (along > mul(STEP_MIN, size) && along < mul(STEP_MAX, size))
             r.scales[row * r.n_groups + g] = (float)stored_scale(wish, shape.scale_kind);
     }
 }

@@ -230,14 +230,16 @@ typedef struct variant {
     int64_t group_elems;
     sw_dtype scale_dtype;
     int zero_min;
+    bool is_sign_free;
 } variant;
 
 static const variant variants[] = {
-    {4, true, 128, SW_DTYPE_F16, 0},  {4, false, 128, SW_DTYPE_BF16, 0},
-    {4, true, 32, SW_DTYPE_BF16, 0},  {4, false, 64, SW_DTYPE_F16, 1},
-    {4, true, 0, SW_DTYPE_F16, 0},    {8, true, 0, SW_DTYPE_F32, 0},
-    {8, false, 128, SW_DTYPE_F16, 0}, {3, true, 64, SW_DTYPE_F16, 0},
-    {2, false, 32, SW_DTYPE_F32, 0},
+    {4, true, 128, SW_DTYPE_F16, 0, false},  {4, false, 128, SW_DTYPE_BF16, 0, false},
+    {4, true, 32, SW_DTYPE_BF16, 0, false},  {4, false, 64, SW_DTYPE_F16, 1, false},
+    {4, true, 0, SW_DTYPE_F16, 0, false},    {8, true, 0, SW_DTYPE_F32, 0, false},
+    {8, false, 128, SW_DTYPE_F16, 0, false}, {3, true, 64, SW_DTYPE_F16, 0, false},
+    {2, false, 32, SW_DTYPE_F32, 0, false},  {4, true, 128, SW_DTYPE_F16, 0, true},
+    {2, true, 64, SW_DTYPE_BF16, 0, true},
 };
 #define N_VARIANTS (int)(sizeof variants / sizeof *variants)
 
@@ -245,7 +247,7 @@ static sw_qspec spec_of(const variant *v)
 {
     return (sw_qspec){.num = sw_num_by_bits(v->bits), .is_symmetric = v->is_symmetric,
                       .group_elems = v->group_elems, .scale_dtype = v->scale_dtype,
-                      .zero_min = v->zero_min};
+                      .zero_min = v->zero_min, .is_sign_free = v->is_sign_free};
 }
 
 /* Weights with a few large ones, a row of zeros, a group of zeros and denormals. */

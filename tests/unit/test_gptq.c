@@ -332,6 +332,31 @@ static void test_zero_points_keep_to_the_smallest_allowed(void **state)
     }
 }
 
+/* What lies on -8..7 of a scale to the last value, and turned about on -7..8, is found again when
+ * the sign is free; with a scale above zero, 8 cannot be reached. */
+static void test_the_sign_gives_the_value_more_to_its_side(void **state)
+{
+    double w[32 * SW_SLAB_ROWS], weight[32], s[SW_SLAB_ROWS], z[SW_SLAB_ROWS];
+
+    (void)state;
+    for (int j = 0; j < 32; j++) weight[j] = 1;
+    for (int bits = 2; bits <= 4; bits++)
+        for (int turned = 0; turned < 2; turned++) {
+            sw_qspec spec = spec_of(bits, true, 32);
+            int half = 1 << (bits - 1);
+
+            for (int i = 0; i < 32 * SW_SLAB_ROWS; i++)
+                w[i] = (turned ? -0.25 : 0.25) * (i / SW_SLAB_ROWS % (2 * half) - half);
+            for (int is_free = 0; is_free < 2; is_free++) {
+                spec.is_sign_free = is_free;
+                sw_grid_fit(s, z, w, weight, 32, &spec);
+                for (int r = 0; r < SW_SLAB_ROWS; r++)
+                    if (is_free) assert_true(s[r] == (turned ? -0.25 : 0.25));
+                    else assert_true(s[r] > 0 && (s[r] == 0.25) == !turned);
+            }
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +369,7 @@ int main(void)
         cmocka_unit_test(test_refined_codes_are_a_local_minimum),
         cmocka_unit_test(test_fit_beats_the_range),
         cmocka_unit_test(test_zero_points_keep_to_the_smallest_allowed),
+        cmocka_unit_test(test_the_sign_gives_the_value_more_to_its_side),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
