@@ -147,7 +147,9 @@ const sw_cmd sw_cmd_verify = {
     .more = "Integrity of every tensor always; its error with --against; perplexity with --text,\n"
             "KL divergence and agreement with both, through the integer kernels. Exit code 1 when\n"
             "a gate fails or a tensor is broken. With --device cuda both models run over the text\n"
-            "there, in bf16; kernel gap and output errors are measured on the CPU all the same.\n",
+            "there, in bf16; linears of a format that the card has no kernel for are decoded,\n"
+            "their inputs quantized and brought back, and the report says how many. Kernel gap\n"
+            "and output errors are measured on the CPU all the same.\n",
     .options = options,
     .options_bytes = sizeof(verify_options),
     .defaults = &defaults,

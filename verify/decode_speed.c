@@ -121,9 +121,9 @@ static sw_code make_model(made_up *m, const sw_decode_options *o, int store, sw_
 }
 
 /* All that a step reads but the embedding, of which it reads a row a sequence. */
-static int64_t bytes_of_weights(const made_up *m)
+static int64_t bytes_of_weights(const sw_gpu_engine *e, const made_up *m)
 {
-    return sw_gpu_lm_bytes(&m->lm) - m->model.vocab * m->model.hidden * 2;
+    return sw_gpu_lm_bytes(e, &m->lm) - m->model.vocab * m->model.hidden * 2;
 }
 
 static double now_us(void)
@@ -173,7 +173,7 @@ static sw_code fill_sequences(sw_gpu_session *s, const made_up *m, const sw_deco
     return rc;
 }
 
-static sw_code measure(sw_decode_row *row, sw_gpu_lm *lm, const made_up *m,
+static sw_code measure(sw_decode_row *row, sw_gpu_engine *e, sw_gpu_lm *lm, const made_up *m,
                        const sw_decode_options *o, sw_err *err)
 {
     const sw_model *model = &m->model;
@@ -190,7 +190,7 @@ static sw_code measure(sw_decode_row *row, sw_gpu_lm *lm, const made_up *m,
         (rc = fill_sequences(s, m, o, batch, ids, err)) != SW_OK ||
         (rc = time_steps(&row->step_us, s, o, ids, err)) != SW_OK)
         goto done;
-    row->weight_bytes = bytes_of_weights(m);
+    row->weight_bytes = bytes_of_weights(e, m);
     row->step_bytes = row->weight_bytes + batch * held * kv_bytes;
     row->tokens_s = 1e6 * (double)batch / row->step_us;
 done:
@@ -220,7 +220,7 @@ static sw_code run_weights(sw_decode_report *r, const sw_decode_options *o, int 
         row->weights = sw_speed_stores[store].name;
         row->batch = o->batches[i];
         sw_progress_step(o->progress, row->weights, i, o->n_batches);
-        if ((rc = measure(row, lm, m, o, err)) != SW_OK) break;
+        if ((rc = measure(row, engine, lm, m, o, err)) != SW_OK) break;
         row->bound_tokens_s = 1e9 * r->copy_gb_s * (double)row->batch / (double)row->step_bytes;
         row->bound_share = row->tokens_s / row->bound_tokens_s;
         r->n_rows++;

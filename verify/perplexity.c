@@ -182,8 +182,10 @@ static sw_code summarize(sw_report_eval *out, eval *e, sw_err *err)
     out->n_predictions = w->n * (w->length - 1);
     out->vocab = e->vocab;
     out->has_bos = w->has_bos;
-    if (e->job->gpu)
+    if (e->job->gpu) {
         (void)snprintf(out->device, sizeof out->device, "%s", sw_gpu_about(e->job->gpu)->name);
+        sw_gpu_lm_count(&out->linears, e->have.gpu_lm);
+    }
     out->bootstrap = e->job->bootstrap;
     out->nll = means[NLL_HAVE];
     out->ppl = exp_of(&means[NLL_HAVE]);

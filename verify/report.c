@@ -277,6 +277,16 @@ static void put_against(json_out *o, const sw_report_eval *e)
     put_interval(o, "top1_agreement", &e->top1);
 }
 
+static void put_linears(json_out *o, const sw_gpu_lm_linears *l)
+{
+    json_out j = sub_object(o, "device_linears");
+
+    put_num(&j, "as_codes", (double)l->n_coded);
+    put_num(&j, "decoded", (double)l->n_decoded);
+    put_num(&j, "decoded_with_rounded_inputs", (double)l->n_rounded);
+    o->ok = o->ok && j.ok;
+}
+
 static void put_eval(json_out *o, const sw_report_eval *e)
 {
     json_out j, b;
@@ -292,6 +302,7 @@ static void put_eval(json_out *o, const sw_report_eval *e)
     put_num(&j, "predictions", (double)e->n_predictions);
     put_bool(&j, "bos", e->has_bos);
     put_text(&j, "device", e->device[0] ? e->device : "cpu");
+    if (e->device[0]) put_linears(&j, &e->linears);
     b = sub_object(&j, "bootstrap");
     put_num(&b, "seed", (double)e->bootstrap.seed);
     put_num(&b, "samples", (double)e->bootstrap.n_samples);

@@ -10,6 +10,7 @@
 #include "formats/base/hash.h"
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
+#include "kernels/engine/gpu_engine.h"
 #include "verify/loaders.h"
 #include "verify/metrics.h"
 
@@ -69,6 +70,7 @@ typedef struct sw_report_eval {
     int64_t window, n_windows, n_predictions, vocab;
     bool has_bos;
     char device[256];  /* the card that both models ran on; "": the CPU */
+    sw_gpu_lm_linears linears; /* what that card made of the checkpoint's */
     sw_bootstrap bootstrap;
     sw_interval nll, ppl;                   /* of the checkpoint, integer kernels */
     sw_interval nll_original, ppl_original; /* the rest only with an original */

@@ -125,13 +125,30 @@ static void print_gap(text_out *o, const sw_report_gap *gap)
           gap->nll_kernel - gap->nll_dequantized, gap->nll_kernel, gap->nll_dequantized);
 }
 
+/* How the card multiplied: figures from weights decoded there are those of the checkpoint, but not
+ * of its kernels. */
+static void print_device(text_out *o, const sw_report_eval *e)
+{
+    const sw_gpu_lm_linears *l = &e->linears;
+
+    print(o, "on %s, in bf16; linears in products of their codes: %lld\n", e->device,
+          (long long)l->n_coded);
+    if (!l->n_decoded) return;
+    print(o, "%lld decoded to bf16, as the card has no kernel for their format",
+          (long long)l->n_decoded);
+    if (l->n_rounded)
+        print(o, ";\ninputs of %lld quantized as the checkpoint says and brought back",
+              (long long)l->n_rounded);
+    print(o, "\n");
+}
+
 static void print_eval(text_out *o, const sw_report_eval *e)
 {
     if (!e->is_measured) return;
     print(o, "\n%lld predictions in %lld windows of %lld tokens%s; brackets: %.0f %% interval over "
           "windows\n", (long long)e->n_predictions, (long long)e->n_windows, (long long)e->window,
           e->has_bos ? " with BOS" : "", 100 * e->bootstrap.level);
-    if (e->device[0]) print(o, "on %s, in bf16\n", e->device);
+    if (e->device[0]) print_device(o, e);
     print_interval(o, "perplexity", &e->ppl, "");
     if (e->has_original) {
         print_interval(o, "perplexity, original", &e->ppl_original, "");

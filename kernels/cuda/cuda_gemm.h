@@ -10,7 +10,8 @@
  *   INT, 8-bit tiles     W8A16         W8A8                         -
  *   E4M3, 8-bit tiles    W8A16 (fp8)   -                            FP8; and GROUP of 128 inputs
  *
- * Groups of 32, 64 and multiples of 128 inputs or one a channel; scales in F16, BF16 or F32.
+ * Groups of 32, 64 and multiples of 128 inputs or one a channel; scales in F16, BF16 or F32. Codes
+ * of 2 and 3 bits come with zero points, symmetric or not.
  * Sums are in fp32, or in int32 inside a group, in an order that depends on the plan alone: the
  * same plan gives the same bytes. Nothing here allocates or waits: calls may be captured in a
  * graph, and calls on different streams run side by side if their workspaces differ.

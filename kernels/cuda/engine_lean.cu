@@ -418,7 +418,8 @@ extern "C" bool sw_cuda_lean_can(const sw_lean_args *a)
     const int64_t group = t->spec.group_elems;
 
     return a->n >= 1 && a->n <= TOKENS_MAX && t->codes && t->container_bits == 4 &&
-           t->spec.num->kind == SW_NUM_INT && t->spec.num->bits == 4 &&
+           t->spec.num->kind == SW_NUM_INT &&
+           (t->spec.num->bits == 4 || !t->spec.is_symmetric) &&
            (group == 0 || (group % 64 == 0 && is_power(group / 64))) &&
            (s == SW_DTYPE_BF16 || s == SW_DTYPE_F16) && t->k_in % 8 == 0 &&
            t->n_out % (a->out == SW_LEAN_GLU ? 32 : 16) == 0 && shared_bytes(a) <= SHARED_MAX &&

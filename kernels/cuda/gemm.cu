@@ -78,6 +78,9 @@ static sw_code check(const sw_cuda_gemm *p, sw_err *err)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "no device kernel for weights in %s%s%s",
                        t->spec.num->name, t->spec.has_global ? " with a global scale" : "",
                        t->spec.n_outliers ? " beside outlier channels" : "");
+    if (t->spec.is_symmetric && t->spec.num->bits < 4) /* the kernels take 8 for the zero point */
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s without zero points; give all of them as %d",
+                       t->spec.num->name, t->spec.num->sym_zero);
     if (s != SW_DTYPE_F16 && s != SW_DTYPE_BF16 && s != SW_DTYPE_F32)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "scales must be F16, BF16 or F32 on the device");
     if (group % 128 && group != 32 && group != 64)

@@ -32,12 +32,18 @@ typedef struct sw_gpu_weight {
     sw_act act;
     float input_scale;
     float *d_bias;
+    int n_coded, n_decoded; /* quantized linears in it: multiplied as codes, or as BF16 */
 } sw_gpu_weight;
 
 /* `parts` (1 to 3 with the same k_in) as one weight. SW_OK with out->n_out 0 when they cannot be
  * put together; one part always can. */
 sw_code sw_gpu_weight_load(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
                            const sw_weight *const *parts, int n_parts, sw_err *err) SW_MUST_USE;
+/* One part, decoded if it is quantized: for products whose output is FP32. */
+sw_code sw_gpu_weight_load_dense(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
+                                 const sw_weight *part, sw_err *err) SW_MUST_USE;
+/* Device bytes of `w` as sw_gpu_weight_load would take it. */
+int64_t sw_gpu_weight_bytes(const sw_gpu_engine *e, const sw_weight *w);
 
 struct sw_gpu_block {
     sw_gpu_engine *e;

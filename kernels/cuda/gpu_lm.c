@@ -9,30 +9,46 @@
 
 /* ---- what it takes ---- */
 
-static int64_t weight_bytes(const sw_weight *w)
+static int64_t block_bytes(const sw_gpu_engine *e, const sw_block *b)
 {
-    const sw_tiles *t = w->tiles;
+    int64_t sum = 0;
 
-    if (!t) return w->n_out * w->k_in * 2;
-    return sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in) +
-           sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups) +
-           (t->zeros ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0);
+    for (int s = 0; s < SW_SLOT_COUNT; s++) sum += sw_gpu_weight_bytes(e, &b->linear[s]);
+    for (int i = 0; i < 3 && b->experts[i]; i++)
+        for (int64_t x = 0; x < e->m->n_experts; x++)
+            sum += sw_gpu_weight_bytes(e, &b->experts[i][x]);
+    return sum;
 }
 
-int64_t sw_gpu_lm_bytes(const sw_lm *lm)
+int64_t sw_gpu_lm_bytes(const sw_gpu_engine *e, const sw_lm *lm)
 {
-    const sw_model *m = lm->model;
-    int64_t sum = weight_bytes(&lm->embed) + weight_bytes(&lm->positions);
+    int64_t sum = sw_gpu_weight_bytes(e, &lm->embed) + sw_gpu_weight_bytes(e, &lm->positions);
 
-    if (lm->head.dense != lm->embed.dense) sum += weight_bytes(&lm->head);
-    for (int64_t l = 0; lm->blocks && l < m->n_layers; l++) {
-        const sw_block *b = &lm->blocks[l];
-
-        for (int s = 0; s < SW_SLOT_COUNT; s++) sum += weight_bytes(&b->linear[s]);
-        for (int i = 0; i < 3 && b->experts[i]; i++)
-            for (int64_t x = 0; x < m->n_experts; x++) sum += weight_bytes(&b->experts[i][x]);
-    }
+    if (lm->head.dense != lm->embed.dense) sum += sw_gpu_weight_bytes(e, &lm->head);
+    for (int64_t l = 0; lm->blocks && l < lm->model->n_layers; l++)
+        sum += block_bytes(e, &lm->blocks[l]);
     return sum;
+}
+
+static void count_linear(sw_gpu_lm_linears *sum, const sw_gpu_weight *w)
+{
+    sum->n_coded += w->n_coded;
+    sum->n_decoded += w->n_decoded;
+    if (w->act.scope != SW_ACT_NONE) sum->n_rounded += w->n_decoded;
+}
+
+void sw_gpu_lm_count(sw_gpu_lm_linears *out, const sw_gpu_lm *lm)
+{
+    const sw_model *m = lm->e->m;
+
+    memset(out, 0, sizeof *out);
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        const sw_gpu_block *b = lm->blocks[l];
+
+        for (int s = 0; s < SW_SLOT_COUNT; s++) count_linear(out, &b->linear[s]);
+        for (int i = 0; i < 3 && b->experts[i]; i++)
+            for (int64_t x = 0; x < m->n_experts; x++) count_linear(out, &b->experts[i][x]);
+    }
 }
 
 /* ---- loading ---- */
@@ -80,7 +96,7 @@ sw_code sw_gpu_lm_new(sw_gpu_lm **out, sw_gpu_engine *e, const sw_lm *from, sw_e
 {
     const int64_t n_layers = e->m->n_layers;
     sw_gpu_lm *lm = NULL;
-    sw_code rc = sw_gpu_room(e->gpu, sw_gpu_lm_bytes(from), "the model", err);
+    sw_code rc = sw_gpu_room(e->gpu, sw_gpu_lm_bytes(e, from), "the model", err);
 
     if (rc != SW_OK || (rc = SW_MEM_GET(&lm, 1, "model", err)) != SW_OK) return rc;
     lm->e = e;

@@ -215,7 +215,7 @@ static sw_code capture(sw_gpu_session *s, sw_err *err)
     sw_code rc, ended;
 
     drop_graph(s);
-    rc = sw_gpu_check((int)cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
+    rc = sw_gpu_check((int)cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
                       "graph", err);
     if (rc != SW_OK) return rc;
     rc = enqueue_step(s, err);

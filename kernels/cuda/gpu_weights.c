@@ -73,15 +73,24 @@ done:
     return rc;
 }
 
+/* 2- and 3-bit codes without zero points lie in the tiles of 4-bit ones, whose products take
+ * another code for 0: on the card they get zero points. */
+static bool lacks_zeros(const sw_tiles *t)
+{
+    return t->spec.is_symmetric && t->spec.num->kind == SW_NUM_INT && t->spec.num->bits < 4;
+}
+
 /* Whether a product of the card takes these tiles and activations as they are. */
 static bool has_product(const sw_gpu_engine *e, const sw_weight *w)
 {
-    const sw_cuda_gemm probe = {.m = 1, .x_stride = w->k_in, .y_stride = w->n_out,
-                                .dtype = SW_DTYPE_BF16, .tiles = *w->tiles, .act = w->act};
+    sw_cuda_gemm probe = {.m = 1, .x_stride = w->k_in, .y_stride = w->n_out,
+                          .dtype = SW_DTYPE_BF16, .act = w->act};
     sw_cuda_plan plan;
     sw_err ignored = {0};
 
-    if (w->tiles->spec.n_outliers || w->tiles->spec.has_global) return false;
+    if (!w->tiles || w->tiles->spec.n_outliers || w->tiles->spec.has_global) return false;
+    probe.tiles = *w->tiles;
+    if (lacks_zeros(w->tiles)) probe.tiles.spec.is_symmetric = false;
     return sw_cuda_gemm_plan(&plan, &probe, &e->card, NULL, &ignored) == SW_OK;
 }
 
@@ -178,7 +187,7 @@ static int64_t array_bytes(const sw_tiles *t, tile_array which)
 {
     if (which == CODES) return sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in);
     if (which == SCALES) return sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups);
-    return t->zeros ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0;
+    return t->zeros || lacks_zeros(t) ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0;
 }
 
 static sw_code join_array(void **out, sw_gpu_store *store, const sw_weight *const *parts,
@@ -196,8 +205,11 @@ static sw_code join_array(void **out, sw_gpu_store *store, const sw_weight *cons
         const sw_tiles *t = parts[i]->tiles;
         const void *const from[] = {t->codes, t->scales, t->zeros};
 
-        rc = sw_gpu_upload(store->gpu, d + at, from[which], array_bytes(t, which), err);
-        at += array_bytes(t, which);
+        const int64_t part_bytes = array_bytes(t, which);
+
+        rc = from[which] ? sw_gpu_upload(store->gpu, d + at, from[which], part_bytes, err)
+                         : sw_gpu_fill(store->gpu, d + at, t->spec.num->sym_zero, part_bytes, err);
+        at += part_bytes;
     }
     if (rc == SW_OK) *out = d;
     return rc;
@@ -218,6 +230,7 @@ static sw_code load_tiles(sw_gpu_weight *out, sw_gpu_store *store, const sw_weig
     out->tiles.codes = codes;
     out->tiles.scales = scales;
     out->tiles.zeros = zeros;
+    if (zeros) out->tiles.spec.is_symmetric = false;
     return SW_OK;
 }
 
@@ -237,26 +250,51 @@ static sw_code load_bias(sw_gpu_weight *out, sw_gpu_store *store, const sw_weigh
     return rc;
 }
 
-sw_code sw_gpu_weight_load(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
-                           const sw_weight *const *parts, int n_parts, sw_err *err)
+static sw_code load_parts(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
+                          const sw_weight *const *parts, int n_parts, bool is_tiled, sw_err *err)
 {
     sw_gpu_weight w = {.k_in = parts[0]->k_in, .act = parts[0]->act,
                        .input_scale = parts[0]->input_scale};
-    const bool is_tiled = parts[0]->tiles && has_product(e, parts[0]);
     sw_code rc;
 
-    memset(out, 0, sizeof *out);
-    if (n_parts > 1 && !can_join(e, parts, n_parts)) return SW_OK;
     if (!is_tiled && w.act.scope != SW_ACT_NONE && parts[0]->tiles &&
         parts[0]->tiles->spec.n_outliers)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "outlier channels beside quantized activations are "
                        "not on the card yet; use --device cpu");
     for (int i = 0; i < n_parts; i++) w.n_out += parts[i]->n_out;
+    w.n_coded = is_tiled ? n_parts : 0;
+    w.n_decoded = parts[0]->tiles && !is_tiled ? n_parts : 0;
     rc = is_tiled ? load_tiles(&w, store, parts, n_parts, err)
                   : load_dense(&w, e, store, parts, n_parts, err);
     if (rc == SW_OK) rc = load_bias(&w, store, parts, n_parts, err);
     if (rc == SW_OK) *out = w;
     return rc;
+}
+
+sw_code sw_gpu_weight_load(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
+                           const sw_weight *const *parts, int n_parts, sw_err *err)
+{
+    memset(out, 0, sizeof *out);
+    if (n_parts > 1 && !can_join(e, parts, n_parts)) return SW_OK;
+    return load_parts(out, e, store, parts, n_parts, has_product(e, parts[0]), err);
+}
+
+sw_code sw_gpu_weight_load_dense(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
+                                 const sw_weight *part, sw_err *err)
+{
+    memset(out, 0, sizeof *out);
+    return load_parts(out, e, store, &part, 1, false, err);
+}
+
+int64_t sw_gpu_weight_bytes(const sw_gpu_engine *e, const sw_weight *w)
+{
+    const int64_t bias_bytes = w->bias ? w->n_out * (int64_t)sizeof(float) : 0;
+    int64_t sum = bias_bytes;
+
+    if (!has_product(e, w)) return bias_bytes + w->n_out * w->k_in * (int64_t)sizeof(sw_bf16);
+    for (int which = CODES; which <= ZEROS; which++)
+        sum += array_bytes(w->tiles, (tile_array)which);
+    return sum;
 }
 
 /* ---- blocks ---- */
@@ -341,7 +379,9 @@ static sw_code load_block(sw_gpu_block *b, const sw_block *from, sw_err *err)
     for (int s = 0; s < SW_SLOT_COUNT && rc == SW_OK; s++) {
         const sw_weight *w = &from->linear[s];
 
-        if (w->n_out && !is_loaded(b, s))
+        if (w->n_out && s == SW_SLOT_ROUTER) /* whose logits are FP32 */
+            rc = sw_gpu_weight_load_dense(&b->linear[s], b->e, &b->store, w, err);
+        else if (w->n_out && !is_loaded(b, s))
             rc = sw_gpu_weight_load(&b->linear[s], b->e, &b->store, &w, 1, err);
         if (rc == SW_OK) rc = load_vector(&b->norm[s], b, from->norm[s], (sw_slot)s, err);
         if (rc == SW_OK) rc = load_vector(&b->norm_bias[s], b, from->norm_bias[s], (sw_slot)s, err);

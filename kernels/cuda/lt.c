@@ -2,6 +2,7 @@
 #include "kernels/cuda/lt.h"
 
 #include <cublasLt.h>
+#include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <string.h>
 
@@ -45,16 +46,19 @@ static sw_code lt_check(cublasStatus_t s, const char *what, sw_err *err)
 {
     if (s == CUBLAS_STATUS_SUCCESS) return SW_OK;
     return SW_FAIL(err, s == CUBLAS_STATUS_ALLOC_FAILED ? SW_E_NOMEM : SW_E_CUDA,
-                   "%s: cuBLASLt status %d", what, (int)s);
+                   "%s: cuBLASLt status %d (%s)", what, (int)s,
+                   cudaGetErrorString(cudaPeekAtLastError()));
 }
 
+/* The library stays when the last user closes it: taking out and in what registers kernels with the
+ * runtime is not safe beside threads that use it. */
 static sw_code find_library(sw_lt *lt, sw_err *err)
 {
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12",
                                         "libcublasLt.so"};
 
     for (size_t i = 0; i < sizeof names / sizeof *names && !lt->library; i++)
-        lt->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+        lt->library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!lt->library)
         return SW_FAIL(err, SW_E_CUDA, "libcublasLt.so.13 is not to be found; install cuBLAS of "
                        "CUDA 12 or 13 (libcublas), or use --device cpu");

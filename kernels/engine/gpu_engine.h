@@ -2,7 +2,8 @@
  *
  * The same block programs as the CPU engine (engine.h), in BF16 with sums in FP32 and a residual
  * stream in FP32. Weights are copied to the card: dense ones as BF16, Swage tiles as they are
- * where a product of kernels/cuda takes them, and as BF16 where none does. Everything is enqueued
+ * where a product of kernels/cuda takes them, their inputs quantized first if they say so; where
+ * none does, as BF16 with inputs quantized and brought back. Everything is enqueued
  * on the card's one stream; the same calls give the same bytes. In a build without CUDA all of
  * these answer SW_E_CUDA.
  */
@@ -66,11 +67,19 @@ sw_code sw_gpu_engine_rest(sw_gpu_engine *e, const sw_gpu_block *block, float *d
 typedef struct sw_gpu_lm sw_gpu_lm;
 
 /* Device bytes that sw_gpu_lm_new will take for the weights of `lm`. */
-int64_t sw_gpu_lm_bytes(const sw_lm *lm);
+int64_t sw_gpu_lm_bytes(const sw_gpu_engine *e, const sw_lm *lm);
 /* Copy all weights; `lm` must live as long. SW_E_NOMEM before anything is copied. */
 sw_code sw_gpu_lm_new(sw_gpu_lm **out, sw_gpu_engine *e, const sw_lm *lm,
                       sw_err *err) SW_MUST_USE;
 void sw_gpu_lm_free(sw_gpu_lm *lm); /* accepts NULL */
+
+/* What the card makes of quantized linears. */
+typedef struct sw_gpu_lm_linears {
+    int64_t n_coded;   /* multiplied as the codes they are, inputs quantized as they say */
+    int64_t n_decoded; /* no product of the card takes them: decoded to BF16, */
+    int64_t n_rounded; /* of these, so many with inputs rounded as they say */
+} sw_gpu_lm_linears;
+void sw_gpu_lm_count(sw_gpu_lm_linears *out, const sw_gpu_lm *lm);
 
 /* Whole sequences through all blocks; the hidden rows stay on the card for sw_gpu_lm_head. Errors
  * as sw_engine_embed and sw_engine_block. */

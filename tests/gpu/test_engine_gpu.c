@@ -127,10 +127,67 @@ static void check_decode(const open_model *m, on_card *c, const reference_logits
         print_message("  sequence %d decoded: %.2e from prefill\n", i, error);
         if (!(error <= (m->model.n_experts ? ROUTED_LIMIT : LOGITS_LIMIT)))
             fail_msg("decode: %g", error);
+        /* and not those of the step before */
+        assert_true(relative_l2(have + i * vocab, want + ((i + 1) * n - 2) * vocab, vocab) >
+                    LOGITS_LIMIT);
     }
     assert_int_equal(sw_gpu_session_room(s), 0);
     sw_gpu_session_free(s);
     free(ids), free(all), free(have), free(want);
+}
+
+/* Logits of the whole sequences as the card makes them of `m`. */
+static float *logits_of(const open_model *m, const reference_logits *ref)
+{
+    const int64_t n_rows = ref->n_seqs * ref->seq_len;
+    float *have = malloc(4 * (size_t)(n_rows * ref->vocab));
+    on_card c;
+
+    on_card_new(&c, m, n_rows < 64 ? 64 : n_rows, ref->seq_len < 64 ? 64 : ref->seq_len);
+    MUST(sw_gpu_lm_forward(c.lm, ref->ids, ref->n_seqs, ref->seq_len, err));
+    MUST(sw_gpu_lm_head(c.lm, have, 0, n_rows, err));
+    on_card_free(&c);
+    return have;
+}
+
+static void expect_far(const float *have, const reference_logits *ref, double limit,
+                       const char *what)
+{
+    const double error = relative_l2(have, ref->logits, ref->n_seqs * ref->seq_len * ref->vocab);
+
+    print_message("  %s: %.2e\n", what, error);
+    if (error <= limit) fail_msg("%s is not seen: %g", what, error);
+}
+
+/* Faults that the limits must tell: another token in the text, a norm that is left out, and where
+ * a block has both, keys for values. */
+static void check_faults(open_model *m, const reference_logits *ref, double limit)
+{
+    sw_block *b = &m->lm.blocks[0];
+    sw_weight k = b->linear[SW_SLOT_K], v = b->linear[SW_SLOT_V];
+    float *const norm = m->lm.final_norm;
+    float *have, *halves = malloc(4 * (size_t)m->model.hidden);
+
+    for (int64_t s = 0; s < ref->n_seqs; s++) ref->ids[s * ref->seq_len + 1] ^= 1;
+    have = logits_of(m, ref);
+    for (int64_t s = 0; s < ref->n_seqs; s++) ref->ids[s * ref->seq_len + 1] ^= 1;
+    expect_far(have, ref, limit, "another token");
+    free(have);
+    for (int64_t i = 0; i < m->model.hidden; i++) halves[i] = i % 8 ? norm[i] : 0;
+    m->lm.final_norm = halves;
+    have = logits_of(m, ref);
+    m->lm.final_norm = norm;
+    free(halves);
+    expect_far(have, ref, limit, "every eighth channel lost");
+    free(have);
+    if (!k.n_out || k.n_out != v.n_out || !v.dense) return;
+    b->linear[SW_SLOT_K].dense = v.dense;
+    b->linear[SW_SLOT_V].dense = k.dense;
+    have = logits_of(m, ref);
+    b->linear[SW_SLOT_K] = k;
+    b->linear[SW_SLOT_V] = v;
+    expect_far(have, ref, limit, "keys for values");
+    free(have);
 }
 
 static void test_model(void **state)
@@ -165,13 +222,15 @@ static void test_model(void **state)
     if (paths >= models[N_MODELS - N_TRAINED] && !(fabs(nll) <= NLL_LIMIT))
         fail_msg("%s: NLL %g", paths[0], nll);
     check_decode(&m, &c, &ref);
+    check_faults(&m, &ref, m.model.n_experts ? ROUTED_LIMIT : LOGITS_LIMIT);
     on_card_free(&c);
     free(have), free(again);
     reference_close(&ref);
     open_model_close(&m);
 }
 
-int main(void)
+/* One argument: the models whose name it matches (* and ? as in a shell). */
+int main(int argc, char **argv)
 {
     struct CMUnitTest tests[N_MODELS];
     sw_err err = {0};
@@ -188,6 +247,7 @@ int main(void)
     for (size_t i = 0; i < N_MODELS; i++)
         tests[i] = (struct CMUnitTest){.name = models[i][0], .test_func = test_model,
                                        .initial_state = (void *)(uintptr_t)models[i]};
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("engine on the card", tests, NULL, NULL);
     sw_gpu_close(gpu);
     return failed;
