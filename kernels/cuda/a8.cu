@@ -2,8 +2,7 @@
 #include <cuda_runtime.h>
 #include <string.h>
 
-#include "kernels/cuda/a8_args.h"
-#include "kernels/cuda/gemm_rows.h"
+#include "kernels/cuda/a8_rows.h"
 #include "kernels/cuda/tensor_map.cuh"
 
 extern "C" const sw_cuda_tile sw_a8_tiles[] = {
@@ -13,10 +12,8 @@ extern "C" const sw_cuda_tile sw_a8_tiles[] = {
 };
 extern "C" const int sw_a8_n_tiles = (int)(sizeof sw_a8_tiles / sizeof *sw_a8_tiles);
 
-#define STAGE_K 128
-#define INTEGER_K_MAX 131072 /* sums of 128 * 127 that fit 32 bits */
 
-static a8_kind kind_of(const sw_cuda_gemm *p)
+extern "C" a8_kind sw_a8_kind_of(const sw_cuda_gemm *p)
 {
     sw_cuda_inputs x = sw_cuda_inputs_of(&p->act);
     bool is_e4m3 = x == SW_CUDA_X_E4M3 || x == SW_CUDA_X_E4M3_GROUPS;
@@ -29,28 +26,28 @@ static a8_kind kind_of(const sw_cuda_gemm *p)
     }
 }
 
-static bool is_grouped(const sw_cuda_gemm *p)
+extern "C" bool sw_a8_is_grouped(const sw_cuda_gemm *p)
 {
     return p->tiles.n_groups > 1 || p->act.scope == SW_ACT_GROUP;
 }
 
 static const a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
-    switch (kind_of(p)) {
-    case A8_INT4: return sw_a8_kernel_int4(tile, is_grouped(p));
-    case A8_INT8: return sw_a8_kernel_int8(tile, is_grouped(p));
-    default: return sw_a8_kernel_e4m3(tile, is_grouped(p));
+    switch (sw_a8_kind_of(p)) {
+    case A8_INT4: return sw_a8_kernel_int4(tile, sw_a8_is_grouped(p));
+    case A8_INT8: return sw_a8_kernel_int8(tile, sw_a8_is_grouped(p));
+    default: return sw_a8_kernel_e4m3(tile, sw_a8_is_grouped(p));
     }
 }
 
 extern "C" bool sw_a8_can_run(const sw_cuda_gemm *p, int tile)
 {
-    a8_kind kind = kind_of(p);
+    a8_kind kind = sw_a8_kind_of(p);
 
     (void)tile;
-    if (kind == A8_KIND_COUNT || p->tiles.spec.group_elems % STAGE_K) return false;
-    if (kind == A8_INT8 && !p->tiles.spec.is_symmetric && is_grouped(p)) return false;
-    return kind == A8_E4M3 || is_grouped(p) || p->tiles.k_in <= INTEGER_K_MAX;
+    if (kind == A8_KIND_COUNT || p->tiles.spec.group_elems % SW_A8_STAGE_K) return false;
+    if (kind == A8_INT8 && !p->tiles.spec.is_symmetric && sw_a8_is_grouped(p)) return false;
+    return kind == A8_E4M3 || sw_a8_is_grouped(p) || p->tiles.k_in <= SW_A8_INTEGER_K_MAX;
 }
 
 extern "C" bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
@@ -60,11 +57,14 @@ extern "C" bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
     return true;
 }
 
-/* Tiles for up to so many tokens: the best of those measured on an H200. */
+/* Tiles for up to so many tokens, and whether weights of 8 bits gain by starting early, which those
+ * of 4 never do: the best of those measured on an H200. */
 static const struct {
     int64_t m_max;
     const char *tile;
-} tile_by_m[] = {{32, "t32_c128"}, {64, "t64_c128"}, {128, "t128_c128"}, {INT64_MAX, "t128_c256"}};
+    bool overlap;
+} tile_by_m[] = {{32, "t32_c128", true}, {64, "t64_c128", false}, {128, "t128_c128", true},
+                 {INT64_MAX, "t128_c256", true}};
 
 static int tile_named(const char *name)
 {
@@ -84,11 +84,12 @@ static int64_t blocks_of(const sw_cuda_gemm *p, int tile)
 /* Split k as long as it shortens the longest run of stages on a multiprocessor. */
 extern "C" void sw_a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
-    int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, STAGE_K);
+    int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, SW_A8_STAGE_K);
     int row = 0;
 
     while (p->m > tile_by_m[row].m_max) row++;
-    *out = {0, tile_named(tile_by_m[row].tile), 1, *card, true};
+    *out = {0, tile_named(tile_by_m[row].tile), 1, *card,
+            tile_by_m[row].overlap && sw_a8_kind_of(p) != A8_INT4};
     /* X in groups takes registers that two tiles a warpgroup do not leave */
     if (p->act.scope == SW_ACT_GROUP && p->m > 64) out->tile = tile_named("t128_c128");
     for (int s = 1; s <= 8 && s <= stages; s++) {
@@ -107,7 +108,7 @@ extern "C" size_t sw_a8_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_pla
     return 0;
 }
 
-static a8_args args_of(const sw_cuda_gemm *p, int split)
+extern "C" a8_args sw_a8_args_of(const sw_cuda_gemm *p, int split)
 {
     const sw_tiles *t = &p->tiles;
     a8_args a = {};
@@ -124,7 +125,7 @@ static a8_args args_of(const sw_cuda_gemm *p, int split)
     a.n_tiles = (int)sw_tiles_n(t->n_out);
     a.k_tiles = (int)sw_tiles_k(t->k_in);
     a.n_groups = (int)t->n_groups;
-    a.group_stages = t->n_groups > 1 ? (int)(t->spec.group_elems / STAGE_K) : 0;
+    a.group_stages = t->n_groups > 1 ? (int)(t->spec.group_elems / SW_A8_STAGE_K) : 0;
     a.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
     a.zero_none = t->spec.num->sym_zero;
     a.split = split;
@@ -135,43 +136,44 @@ static a8_args args_of(const sw_cuda_gemm *p, int split)
     return a;
 }
 
-static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const CUtensorMap *map,
-                      void *stream, sw_err *err)
+extern "C" sw_code sw_a8_launch(const sw_cuda_gemm *p, const a8_kernel *kernel, const char *name,
+                                int n_blocks, int cluster, bool overlap, const a8_args *args,
+                                int n_tokens, void *stream, sw_err *err)
 {
-    const char *name = sw_a8_tiles[plan->tile].name;
-    const a8_kernel *k = kernel_of(p, plan->tile);
-    a8_args args = args_of(p, plan->split);
-    void *params[] = {(void *)map, &args};
+    int64_t stride = sw_cuda_codes_stride(p->tiles.k_in);
+    CUtensorMap map;
+    void *params[] = {&map, (void *)args};
     cudaLaunchAttribute attrs[2] = {};
     cudaLaunchConfig_t config = {};
-    sw_code rc;
+    sw_code rc = sw_tensor_map_2d(&map, p->x_codes.d_codes, 1, stride, p->m, stride, 128, n_tokens,
+                                  err);
 
     attrs[0].id = cudaLaunchAttributeClusterDimension;
-    attrs[0].val.clusterDim = {(unsigned)plan->split, 1, 1};
+    attrs[0].val.clusterDim = {(unsigned)cluster, 1, 1};
     attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attrs[1].val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = dim3((unsigned)(blocks_of(p, plan->tile) * plan->split));
-    config.blockDim = dim3((unsigned)k->n_threads);
-    config.dynamicSmemBytes = (size_t)k->shared_bytes;
+    config.gridDim = dim3((unsigned)n_blocks);
+    config.blockDim = dim3((unsigned)kernel->n_threads);
+    config.dynamicSmemBytes = (size_t)kernel->shared_bytes;
     config.stream = (cudaStream_t)stream;
     config.attrs = attrs;
-    config.numAttrs = p->may_overlap && plan->overlap ? 2 : 1;
-    rc = sw_cuda_check(cudaFuncSetAttribute(k->entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                            k->shared_bytes),
-                       name, err);
+    config.numAttrs = p->may_overlap && overlap ? 2 : 1;
+    if (rc == SW_OK)
+        rc = sw_cuda_check(cudaFuncSetAttribute(kernel->entry,
+                                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                kernel->shared_bytes), name, err);
     if (rc) return rc;
-    return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry, params), name, err);
+    return sw_cuda_check(cudaLaunchKernelExC(&config, kernel->entry, params), name, err);
 }
 
 extern "C" sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                              void *stream, sw_err *err)
 {
-    int64_t stride = sw_cuda_codes_stride(p->tiles.k_in);
-    CUtensorMap map;
-    sw_code rc;
+    const sw_cuda_tile *tile = &sw_a8_tiles[plan->tile];
+    a8_args args = sw_a8_args_of(p, plan->split);
 
     (void)d_workspace;
-    rc = sw_tensor_map_2d(&map, p->x_codes.d_codes, 1, stride, p->m, stride, 128,
-                          sw_a8_tiles[plan->tile].n_tokens, err);
-    return rc ? rc : launch(p, plan, &map, stream, err);
+    return sw_a8_launch(p, kernel_of(p, plan->tile), tile->name,
+                        (int)(blocks_of(p, plan->tile) * plan->split), plan->split, plan->overlap,
+                        &args, tile->n_tokens, stream, err);
 }

@@ -9,7 +9,8 @@
 extern "C" {
 #endif
 
-typedef enum a8_kind { A8_INT8, A8_INT4, A8_E4M3, A8_KIND_COUNT } a8_kind;
+/* INT4_SYM: int4 without zero points of its own, whose codes can be taken times 16. */
+typedef enum a8_kind { A8_INT8, A8_INT4, A8_E4M3, A8_INT4_SYM, A8_KIND_COUNT } a8_kind;
 
 typedef struct a8_args {
     const uint8_t *codes;    /* [n_tiles, k_tiles] tiles */
@@ -32,6 +33,11 @@ typedef struct a8_kernel {
     const void *entry;
     int shared_bytes, n_threads;
 } a8_kernel;
+
+/* For many tokens, by what changes along k: nothing, scales of W, scales of X too. NULL: none. */
+const a8_kernel *sw_a8_large_int8(int mode);
+const a8_kernel *sw_a8_large_int4(int mode, bool is_symmetric);
+const a8_kernel *sw_a8_large_e4m3(int mode);
 
 /* tile: a row of a8_tiles.def; grouped: scales, of W or X, change along k. NULL: none compiled. */
 const a8_kernel *sw_a8_kernel_int8(int tile, bool is_grouped);

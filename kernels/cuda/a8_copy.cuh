@@ -12,17 +12,23 @@
  * registers. */
 __host__ __device__ constexpr int a8_copy_threads(int per_sm) { return per_sm == 1 ? 128 : 32; }
 
+__host__ __device__ constexpr bool a8_is_int4(int kind)
+{
+    return kind == A8_INT4 || kind == A8_INT4_SYM;
+}
+
 #define SW_A8_RECORD_BYTES 256 /* room for a record of scales */
 
-/* Byte offsets inside a stage of 128 inputs and the size of the whole. */
-template <int KIND, int T, int NT, bool GROUPED> struct a8_stage {
-    static constexpr int tile_bytes = KIND == A8_INT4 ? 4096 : 8192; /* two k-tiles */
+/* Byte offsets inside a stage of 128 inputs and the size of the whole. X_SCALES: those of X's
+ * group as well. */
+template <int KIND, int T, int NT, bool GROUPED, bool X_SCALES = false> struct a8_stage {
+    static constexpr int tile_bytes = a8_is_int4(KIND) ? 4096 : 8192; /* two k-tiles */
     static constexpr int x_bytes = T * 128;
     static constexpr int w_at = x_bytes;
     static constexpr int s_at = w_at + NT * tile_bytes;
     static constexpr int z_at = s_at + (GROUPED ? NT * SW_A8_RECORD_BYTES : 0);
-    static constexpr int bytes =
-        (z_at + (GROUPED && KIND == A8_INT4 ? NT * 64 : 0) + 1023) / 1024 * 1024;
+    static constexpr int xs_at = z_at + (GROUPED && KIND == A8_INT4 ? NT * 64 : 0);
+    static constexpr int bytes = (xs_at + (X_SCALES ? T * 4 : 0) + 1023) / 1024 * 1024;
 };
 
 /* What a CTA works on. */
@@ -46,11 +52,12 @@ template <int T, int NT> static __device__ __forceinline__ a8_place a8_place_of(
     return p;
 }
 
-/* Weights, scales and zero points of a stage; lane i brings those of tile i. */
+/* Weights, scales and zero points of a stage; lane i brings those of tile i. more_bytes: what is
+ * brought to the stage beside those and X. */
 template <int KIND, int T, int NT, bool GROUPED>
 static __device__ __forceinline__ void a8_copy_weights(const a8_args &a, const a8_place &p, int it,
                                                        uint32_t stage, uint32_t bar,
-                                                       uint64_t policy)
+                                                       uint64_t policy, uint32_t more_bytes = 0)
 {
     using at = a8_stage<KIND, T, NT, GROUPED>;
     int lane = (int)threadIdx.x % 32, n_tile = p.n_tile0 + lane;
@@ -63,7 +70,7 @@ static __device__ __forceinline__ void a8_copy_weights(const a8_args &a, const a
 
         if (GROUPED) per_tile += s_bytes;
         if (GROUPED && KIND == A8_INT4 && a.zeros) per_tile += 64;
-        sw_mbar_expect(bar, (uint32_t)n_tiles * per_tile + at::x_bytes);
+        sw_mbar_expect(bar, (uint32_t)n_tiles * per_tile + at::x_bytes + more_bytes);
     }
     __syncwarp();
     if (lane >= n_tiles) return;

@@ -39,6 +39,19 @@ static __device__ __forceinline__ uint32_t a8_nibbles(uint32_t word, uint32_t ze
     return a8_flip(sw_and_or(word, 0x0f0f0f0fu, 0x80808080u) - zero);
 }
 
+/* What sums of codes taken times 16 are to be multiplied by. */
+#define A8_SYM_SCALE 0.0625f
+
+/* Four of the codes whose zero point is 8, less that, times 16: the upper nibbles, as they lie. */
+static __device__ __forceinline__ uint32_t a8_upper(uint32_t word)
+{
+    uint32_t v;
+
+    asm volatile("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(v)
+                 : "r"(word), "r"(0xf0f0f0f0u), "r"(0x80808080u));
+    return v;
+}
+
 /* The zero points of the lane's two channels of a tile. */
 template <int KIND, int T, int NT, bool GROUPED>
 static __device__ __forceinline__ void a8_zeros(uint32_t *zero, const a8_args &a, const a8_place &p,
@@ -63,7 +76,17 @@ static __device__ __forceinline__ void a8_load(uint32_t *frag, const a8_args &a,
     using at = a8_stage<KIND, T, NT, GROUPED>;
     uint32_t from = stage + at::w_at + tile * at::tile_bytes + threadIdx.x % 128 * 16;
 
-    if constexpr (KIND == A8_INT4) {
+    if constexpr (KIND == A8_INT4_SYM) {
+#pragma unroll
+        for (int kt = 0; kt < 2; kt++) {
+            uint4 v = sw_shared16(from + kt * 2048);
+            uint32_t w[4] = {v.x, v.y, v.z, v.w};
+
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                frag[8 * kt + i] = a8_upper(i % 2 ? w[i / 2] : w[i / 2] << 4);
+        }
+    } else if constexpr (KIND == A8_INT4) {
         uint32_t zero[2];
 
         a8_zeros<KIND, T, NT, GROUPED>(zero, a, p, stage, tile);
@@ -187,8 +210,11 @@ static __device__ __forceinline__ void a8_multiply(int (&total)[MT][T / 2],
         ring.release(second);
     }
     if (left) {
+        uint32_t last = ring.bar();
+
         a8_one_stage<KIND, T, MT, NT, STAGES, 0>(total, frag, ring, a, p, tile0, true, 0);
         a8_drain(total);
+        ring.release(last);
     }
 }
 
@@ -313,11 +339,11 @@ static __device__ __forceinline__ void a8_park(const type (&total)[MT][T / 2], u
 
 /* Scales (and what zero points are beyond the codes' own) of the CTA's channels, in their order:
  * only where there is one group a channel. */
-template <int C>
+template <int C, int THREADS>
 static __device__ __forceinline__ void a8_channel_scales(const a8_args &a, const a8_place &p,
                                                          float *scales, int *zeros)
 {
-    for (int i = (int)threadIdx.x; i < C; i += (int)blockDim.x) {
+    for (int i = (int)threadIdx.x; i < C; i += THREADS) {
         int n_tile = p.n_tile0 + i / 64, slot = 2 * (i % 64 / 16 * 8 + i % 8) + i % 16 / 8;
         int64_t at = (int64_t)n_tile * 64 + slot;
 
@@ -490,7 +516,6 @@ static __global__ void __launch_bounds__(NWG * 128 + a8_copy_threads(PER_SM), PE
 
     sw_grid_launch_next();
     if (threadIdx.x == 0) s_zero = 0;
-    a8_channel_scales<C>(a, p, s_scales, s_zeros);
     a8_begin<NWG, STAGES, a8_stage<KIND, T, NT, GROUPED>::bytes>(a, partial, full, empty);
     if (warp >= NWG * 4) {
         if constexpr (PER_SM == 1) sw_fewer_registers<a8_registers<NWG>::copier>();
@@ -501,6 +526,8 @@ static __global__ void __launch_bounds__(NWG * 128 + a8_copy_threads(PER_SM), PE
         if (is_cluster) sw_cluster_sync();
     } else {
         if constexpr (PER_SM == 1) sw_more_registers<a8_registers<NWG>::consumer>();
+        /* While the first stage is on its way; the barrier before the sums are parked orders it. */
+        a8_channel_scales<C, NWG * 128>(a, p, s_scales, s_zeros);
         a8_consume<KIND, T, MT, NWG, STAGES, PER_SM, GROUPED>(a, p, ring, full, empty,
                                                                     partial, sw_smem_addr(&s_zero));
         if (is_cluster) sw_cluster_sync();

@@ -39,6 +39,10 @@ extern "C" sw_code sw_cuda_card_query(sw_cuda_card *out, int device, sw_err *err
 extern "C" sw_cuda_weights sw_cuda_weights_of(const sw_tiles *t)
 {
     if (t->spec.has_global || t->spec.n_outliers) return SW_CUDA_W_NONE;
+    /* Symmetric codes of 2 and 3 bits have another zero point than their container. */
+    if (t->spec.num->kind == SW_NUM_INT && t->spec.is_symmetric &&
+        t->spec.num->sym_zero != 1 << (t->container_bits - 1))
+        return SW_CUDA_W_NONE;
     if (t->spec.num->kind == SW_NUM_INT)
         return t->container_bits == 4 ? SW_CUDA_W_INT4 : SW_CUDA_W_INT8;
     return t->spec.num == &sw_nums[SW_NUM_E4M3] ? SW_CUDA_W_E4M3 : SW_CUDA_W_NONE;

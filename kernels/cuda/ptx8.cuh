@@ -104,4 +104,26 @@ template <int N> __device__ __forceinline__ void sw_hold(int (&d)[N])
     for (int i = 0; i < N; i++) asm volatile("" : "+r"(d[i])::"memory");
 }
 
+/* ---- stores of 16-bit results ---- */
+
+/* Four 8 x 8 matrices of 16-bit elements, of which a lane holds elements [l/4][2(l%4)], +1, to
+ * rows of 16 bytes, transposed; lane l has the address of row l % 8 of matrix l / 8. */
+__device__ __forceinline__ void sw_store_transposed4(uint32_t addr, const uint32_t *v)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(
+                     addr),
+                 "r"(v[0]), "r"(v[1]), "r"(v[2]), "r"(v[3])
+                 : "memory");
+}
+
+/* Nearest BF16 or F16 of both, the first in the low half. */
+__device__ __forceinline__ uint32_t sw_round16_pair(float low, float high, bool is_bf16)
+{
+    uint32_t v;
+
+    if (is_bf16) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(high), "f"(low));
+    return v;
+}
+
 #endif

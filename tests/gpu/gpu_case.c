@@ -379,6 +379,29 @@ bool gpu_case_run(gpu_case *c, const sw_cuda_plan *plan)
     return is_good;
 }
 
+void gpu_case_run_both(gpu_case c[2], const sw_cuda_plan plans[2], int n_times)
+{
+    cudaStream_t streams[2];
+    void *d_work[2];
+    sw_err err = {0};
+
+    for (int s = 0; s < 2; s++) {
+        MUST(cudaStreamCreateWithFlags(&streams[s], cudaStreamNonBlocking));
+        MUST(cudaMalloc(&d_work[s], sw_cuda_gemm_workspace_bytes(&c[s].problem, &plans[s]) + 16));
+        MUST(cudaMemset(c[s].d_y_guarded, POISON, c[s].y_bytes + 2 * GUARD_BYTES));
+    }
+    MUST(cudaDeviceSynchronize());
+    for (int i = 0; i < 2 * n_times; i++)
+        if (sw_cuda_gemm_run(&c[i % 2].problem, &plans[i % 2], d_work[i % 2], streams[i % 2], &err))
+            fail_msg("%s", err.text);
+    MUST(cudaDeviceSynchronize());
+    for (int s = 0; s < 2; s++) {
+        MUST(cudaMemcpy(c[s].y, c[s].problem.d_y, c[s].y_bytes, cudaMemcpyDeviceToHost));
+        MUST(cudaFree(d_work[s]));
+        MUST(cudaStreamDestroy(streams[s]));
+    }
+}
+
 double gpu_case_error(const gpu_case *c)
 {
     const gpu_shape *s = &c->shape;

@@ -40,6 +40,8 @@ void gpu_case_upload(gpu_case *c);
 void gpu_case_expect(gpu_case *c);
 /* Poison, run, check canaries, fetch y. False: a canary broke or an element was not written. */
 bool gpu_case_run(gpu_case *c, const sw_cuda_plan *plan);
+/* Poison, run each n_times on a stream of its own, in turns, fetch both y. */
+void gpu_case_run_both(gpu_case c[2], const sw_cuda_plan plans[2], int n_times);
 /* ||y - want|| / ||want||; infinity when something is not finite. */
 double gpu_case_error(const gpu_case *c);
 double gpu_case_bound(const gpu_case *c); /* what the error may be: rounding of Y */

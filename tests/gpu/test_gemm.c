@@ -134,6 +134,28 @@ static void quantizes_as_defined(void **state)
         }
 }
 
+/* Each kernel on each format with one of its tiles: little enough for a checker of memory or of
+ * barriers to follow. */
+static void each_kernel_once(void **state)
+{
+    static const int64_t tokens[] = {5, 40, 150};
+
+    (void)state;
+    for (int v = 0; v < N_VARIANTS; v++) {
+        gpu_shape s = shape_of(v, tokens[v % 3], 200, 640);
+        gpu_case c;
+
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        for (int k = 0; k < sw_cuda_n_kernels; k++) {
+            sw_cuda_plan plan = {k, v % *sw_cuda_kernels[k].n_tiles, 1 + v / 3 % 3, h200, true};
+
+            if (sw_cuda_kernels[k].can_run(&c.problem, plan.tile)) check(&c, &plan);
+        }
+        gpu_case_free(&c);
+    }
+}
+
 /* Where every sum is exact, Y must be the exact product rounded once, whatever is split how. */
 static void exact_sums(void **state)
 {
@@ -208,6 +230,63 @@ static void full_card(void **state)
         gpu_case_expect(&c);
         check_all(&c, (int)i);
         gpu_case_free(&c);
+    }
+}
+
+/* Kernels that go through several blocks of Y a CTA: few multiprocessors, so that it is many. */
+static void many_blocks(void **state)
+{
+    static const int64_t sizes[][3] = {{600, 520, 1152}, {2308, 200, 320}, {257, 72, 1000}};
+    static const int n_sms[] = {1, 3, 132};
+
+    (void)state;
+    for (int v = 0; v < N_VARIANTS; v++) {
+        const int64_t *size = sizes[v % 3];
+        gpu_shape s = shape_of(v, size[0] + v % 2 * 4, size[1], size[2]);
+        int kernel = sw_cuda_kernel_find("a8_large");
+        gpu_case c;
+
+        s.is_exact = v / 3 % 2;
+        s.y_gap = v % 4 * 4;
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        for (size_t i = 0; i < sizeof n_sms / sizeof *n_sms; i++) {
+            sw_cuda_plan plan = {kernel, 0, 1, {90, n_sms[i]}, true};
+
+            if (sw_cuda_kernels[kernel].can_run(&c.problem, 0)) check(&c, &plan);
+        }
+        gpu_case_free(&c);
+    }
+}
+
+/* Calls on two streams, each with a workspace of its own, must not see each other. */
+static void two_streams(void **state)
+{
+    static const int of[2][4] = {{0, 15, 18, 22}, {23, 26, 1, 19}};
+    static const int64_t tokens[4] = {3, 70, 200, 516};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        gpu_case c[2];
+        uint16_t *alone[2];
+        sw_cuda_plan plans[2];
+        sw_err err = {0};
+
+        for (int s = 0; s < 2; s++) {
+            gpu_shape shape = shape_of(of[s][i], tokens[i], 1024 + 64 * s, 2048);
+
+            gpu_case_new(&c[s], &shape);
+            assert_int_equal(sw_cuda_gemm_plan(&plans[s], &c[s].problem, &h200, NULL, &err), SW_OK);
+            assert_true(gpu_case_run(&c[s], &plans[s]));
+            alone[s] = malloc(c[s].y_bytes);
+            memcpy(alone[s], c[s].y, c[s].y_bytes);
+        }
+        gpu_case_run_both(c, plans, 24);
+        for (int s = 0; s < 2; s++) {
+            assert_memory_equal(alone[s], c[s].y, c[s].y_bytes);
+            free(alone[s]);
+            gpu_case_free(&c[s]);
+        }
     }
 }
 
@@ -338,6 +417,10 @@ static void refuses_what_it_cannot(void **state)
     assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err), SW_E_UNSUPPORTED);
     c.problem.tiles.spec.group_elems = 32;
     assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &old, NULL, &err), SW_E_UNSUPPORTED);
+    /* the zero point of symmetric 3-bit codes is not that of their container */
+    c.problem.tiles.spec.num = &sw_nums[SW_NUM_INT3];
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err), SW_E_UNSUPPORTED);
+    c.problem.tiles.spec.num = &sw_nums[SW_NUM_INT4];
     c.problem.tiles.spec.scale_dtype = SW_DTYPE_F16;
     plan.kernel = sw_cuda_kernel_find("w4a16_wgmma");
     plan.tile = *sw_cuda_kernels[plan.kernel].n_tiles - 1;
@@ -350,10 +433,12 @@ static void refuses_what_it_cannot(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(quantizes_as_defined), cmocka_unit_test(exact_sums),
+        cmocka_unit_test(quantizes_as_defined), cmocka_unit_test(each_kernel_once),
+        cmocka_unit_test(exact_sums),
         cmocka_unit_test(one_hot_is_exact), cmocka_unit_test(faults_show),
         cmocka_unit_test(every_cut), cmocka_unit_test(every_m),
-        cmocka_unit_test(full_card), cmocka_unit_test(older_cards),
+        cmocka_unit_test(full_card), cmocka_unit_test(many_blocks),
+        cmocka_unit_test(two_streams), cmocka_unit_test(older_cards),
         cmocka_unit_test(refuses_what_it_cannot),
     };
 

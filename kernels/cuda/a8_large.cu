@@ -1,0 +1,70 @@
+/* a8_large.cu - plan and launch the kernels of byte inputs for many tokens: a row of the table. */
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/a8_rows.h"
+
+#define N_TOKENS 256   /* of a block of Y, as a8_large.cuh has it */
+#define N_CHANNELS 128
+
+extern "C" const sw_cuda_tile sw_a8_large_tiles[] = {
+    {"t256_c128", N_TOKENS, N_CHANNELS, 4, 1, false}};
+extern "C" const int sw_a8_large_n_tiles = 1;
+
+/* What changes along k: 0 nothing, 1 scales of W, 2 those of X too. */
+static int mode_of(const sw_cuda_gemm *p)
+{
+    return p->act.scope == SW_ACT_GROUP ? 2 : sw_a8_is_grouped(p);
+}
+
+static const a8_kernel *kernel_of(const sw_cuda_gemm *p)
+{
+    switch (sw_a8_kind_of(p)) {
+    case A8_INT4: return sw_a8_large_int4(mode_of(p), p->tiles.spec.is_symmetric);
+    case A8_INT8: return sw_a8_large_int8(mode_of(p));
+    default: return sw_a8_large_e4m3(mode_of(p));
+    }
+}
+
+/* Scales of X in groups come in copies of 16 bytes, four tokens. */
+extern "C" bool sw_a8_large_can_run(const sw_cuda_gemm *p, int tile)
+{
+    return sw_a8_can_run(p, tile) && kernel_of(p) && (mode_of(p) < 2 || p->m % 4 == 0);
+}
+
+static int64_t blocks_of(const sw_cuda_gemm *p)
+{
+    return sw_cuda_up(p->tiles.n_out, N_CHANNELS) * sw_cuda_up(p->m, N_TOKENS);
+}
+
+/* Measured: ahead wherever there is a block for each multiprocessor, or nearly. */
+extern "C" bool sw_a8_large_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    return p->m > N_TOKENS && blocks_of(p) * 8 >= (int64_t)card->n_sms * 7;
+}
+
+extern "C" void sw_a8_large_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    (void)p;
+    *out = {0, 0, 1, *card, false}; /* measured: starting early costs 1 to 8 % */
+}
+
+extern "C" size_t sw_a8_large_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
+{
+    (void)p;
+    (void)plan;
+    return 0;
+}
+
+extern "C" sw_code sw_a8_large_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
+                                   void *d_workspace, void *stream, sw_err *err)
+{
+    a8_args args = sw_a8_args_of(p, 1);
+    int64_t blocks = blocks_of(p);
+
+    (void)d_workspace;
+    if (mode_of(p) == 2 && (uintptr_t)p->x_codes.d_scales % 16)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "scales of X must be aligned to 16 bytes");
+    return sw_a8_launch(p, kernel_of(p), sw_a8_large_tiles[0].name,
+                        (int)(blocks < plan->card.n_sms ? blocks : plan->card.n_sms), 1,
+                        plan->overlap, &args, N_TOKENS, stream, err);
+}

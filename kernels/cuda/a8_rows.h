@@ -1,0 +1,26 @@
+/* a8_rows.h - what the rows of the table that take byte inputs share. */
+#ifndef SW_KERNELS_CUDA_A8_ROWS_H
+#define SW_KERNELS_CUDA_A8_ROWS_H
+
+#include "kernels/cuda/a8_args.h"
+#include "kernels/cuda/gemm_rows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SW_A8_STAGE_K 128
+#define SW_A8_INTEGER_K_MAX 131072 /* sums of 128 * 127 that fit 32 bits */
+
+a8_kind sw_a8_kind_of(const sw_cuda_gemm *p); /* KIND_COUNT: none that these kernels take */
+bool sw_a8_is_grouped(const sw_cuda_gemm *p); /* scales, of W or X, change along k */
+a8_args sw_a8_args_of(const sw_cuda_gemm *p, int split);
+/* Raise the kernel's shared memory and launch it. */
+sw_code sw_a8_launch(const sw_cuda_gemm *p, const a8_kernel *kernel, const char *name,
+                     int n_blocks, int cluster, bool overlap, const a8_args *args, int n_tokens,
+                     void *stream, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
