@@ -8,6 +8,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "formats/dialect/carry.h"
 #include "quant/frame.h"
 #include "tools/requantize.h"
 #include "tools/sidecar.h"
@@ -154,13 +155,18 @@ static sw_code carry(sw_qtensor *q, const sw_convert_job *job, const sw_convert_
     return rc;
 }
 
+/* In windows where nothing but the target needs it, else as a whole. */
 static sw_code convert_linear(const outputs *out, sw_convert_job *job, sw_convert_linear *l,
-                              sw_err *err)
+                              sw_carry_room *room, sw_err *err)
 {
     sw_qtensor q = {0};
-    sw_code rc = l->fate == SW_FATE_REQUANTIZED ? round_again(&q, job, l, err)
-                                                : carry(&q, job, l, err);
+    bool is_done = false;
+    sw_code rc = SW_OK;
 
+    if (l->fate != SW_FATE_REQUANTIZED && !out->sidecar)
+        rc = sw_ckpt_writer_carry(&is_done, out->writer, l->path, room, err);
+    if (rc != SW_OK || is_done) return rc;
+    rc = l->fate == SW_FATE_REQUANTIZED ? round_again(&q, job, l, err) : carry(&q, job, l, err);
     if (rc == SW_OK) rc = sw_ckpt_writer_put(out->writer, l->path, &q, err);
     if (rc == SW_OK && out->sidecar) rc = sw_sidecar_put(out->sidecar, l->path, &q, err);
     sw_qtensor_free(&q);
@@ -193,12 +199,14 @@ static sw_code weigh(sw_convert_job *job, sw_err *err)
     return SW_OK;
 }
 
-/* Linears side by side; the digest of the source is one more piece of work, the first. */
+/* Pieces of work side by side: first the digest of the source, which takes longest, then linears in
+ * the order of the source's files, then the tensors that are only copied. */
 typedef struct crew {
     sw_convert_job *job;
     const outputs *out;
-    sw_code *codes; /* [n_linears + 1] */
+    sw_code *codes; /* one per piece */
     sw_err *errs;
+    sw_carry_room *rooms; /* one per thread */
     int64_t done, total; /* weights */
     bool has_failed;
 } crew;
@@ -230,11 +238,13 @@ static void do_piece(void *ctx, int64_t begin, int64_t end, int thread)
 {
     crew *c = ctx;
 
-    (void)thread;
     for (int64_t i = begin; i < end && may_go_on(c); i++) {
-        sw_convert_linear *l = i ? &c->job->linears[i - 1] : NULL;
-        c->codes[i] = l ? convert_linear(c->out, c->job, l, &c->errs[i])
-                        : sw_ckpt_writer_digest(c->out->writer, &c->errs[i]);
+        sw_convert_linear *l = i && i <= c->job->n_linears ? &c->job->linears[i - 1] : NULL;
+        sw_ckpt_writer *w = c->out->writer;
+        sw_code rc = l ? convert_linear(c->out, c->job, l, &c->rooms[thread], &c->errs[i])
+                       : i ? sw_ckpt_writer_copy(w, i - 1 - c->job->n_linears, &c->errs[i])
+                           : sw_ckpt_writer_digest(w, &c->errs[i]);
+        c->codes[i] = rc == SW_OK ? sw_ckpt_writer_catch_up(w, &c->errs[i]) : rc;
         note_done(c, c->codes[i], l ? l->ref.n_out * l->ref.k_in : 0);
     }
 }
@@ -264,17 +274,20 @@ static int crew_size(const sw_convert_job *job)
 static sw_code do_all(sw_convert_job *job, const outputs *out, sw_err *err)
 {
     crew c = {.job = job, .out = out};
-    int64_t n = job->n_linears + 1;
+    int64_t n = 1 + job->n_linears + sw_ckpt_writer_n_copies(out->writer);
     sw_code rc;
 
     for (int64_t i = 0; i < job->n_linears; i++)
         c.total += job->linears[i].ref.n_out * job->linears[i].ref.k_in;
     if ((rc = SW_MEM_GET(&c.codes, n, "results", err)) != SW_OK) return rc;
-    if ((rc = SW_MEM_GET(&c.errs, n, "results", err)) == SW_OK)
+    if ((rc = SW_MEM_GET(&c.errs, n, "results", err)) == SW_OK &&
+        (rc = SW_MEM_GET(&c.rooms, crew_size(job), "buffers", err)) == SW_OK)
         sw_parallel_for(crew_size(job), n, 1, do_piece, &c);
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         if (c.codes[i] != SW_OK) rc = SW_FAIL(err, c.codes[i], "%s", c.errs[i].text);
     if (rc == SW_OK) rc = sw_progress_check(job->progress, err);
+    for (int i = 0; c.rooms && i < crew_size(job); i++) sw_carry_free(&c.rooms[i]);
+    sw_mem_put(c.rooms);
     sw_mem_put(c.codes);
     sw_mem_put(c.errs);
     return rc;

@@ -32,6 +32,8 @@ void sw_map_close(sw_map *map); /* accepts a zeroed map */
 /* Tell the kernel that a range will not be read again soon, to keep the resident set small. Only
  * for ranges of a sw_map: memory of any other kind would lose its contents. Accepts NULL. */
 void sw_map_forget(const void *data, size_t size_bytes);
+/* And that one will be read soon, so that the disk can begin. Of a sw_map as well; accepts NULL. */
+void sw_map_want(const void *data, size_t size_bytes);
 
 bool sw_path_exists(const char *path);
 bool sw_path_is_dir(const char *path);
@@ -67,6 +69,8 @@ sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, si
 /* SW_E_IO also when the file ends before. */
 sw_code sw_out_read_at(const sw_out_file *out, uint64_t offset, void *bytes, size_t n_bytes,
                        sw_err *err) SW_MUST_USE;
+/* The disk can begin with a range that is complete; what fails there fails again at the sync. */
+void sw_out_start_writing(const sw_out_file *out, uint64_t offset, uint64_t n_bytes);
 sw_code sw_out_sync(const sw_out_file *out, sw_err *err) SW_MUST_USE;
 /* fsync, rename, fsync of the directory. On failure nothing new is at `path`, except that an old
  * file may already have been replaced when the very last step fails. Closes in any case. */

@@ -65,6 +65,14 @@ void sw_map_forget(const void *data, size_t size_bytes)
     if (data && end > begin) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
+void sw_map_want(const void *data, size_t size_bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t begin = (uintptr_t)data & ~(page - 1);
+
+    if (data) (void)madvise((void *)begin, (uintptr_t)data + size_bytes - begin, MADV_WILLNEED);
+}
+
 bool sw_path_exists(const char *path)
 {
     struct stat info;

@@ -138,10 +138,13 @@ sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, si
         offset += (uint64_t)n;
         n_bytes -= (size_t)n;
     }
-    /* the disk can begin while the next tensor is made; what fails here fails again at the sync */
-    if (n_all >= WRITE_BEHIND_BYTES)
-        (void)sync_file_range(out->fd, (off_t)start, (off_t)n_all, SYNC_FILE_RANGE_WRITE);
+    if (n_all >= WRITE_BEHIND_BYTES) sw_out_start_writing(out, start, n_all);
     return SW_OK;
+}
+
+void sw_out_start_writing(const sw_out_file *out, uint64_t offset, uint64_t n_bytes)
+{
+    (void)sync_file_range(out->fd, (off_t)offset, (off_t)n_bytes, SYNC_FILE_RANGE_WRITE);
 }
 
 sw_code sw_out_read_at(const sw_out_file *out, uint64_t offset, void *bytes, size_t n_bytes,

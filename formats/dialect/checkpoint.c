@@ -7,6 +7,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "formats/dialect/checkpoint_parts.h"
 #include "formats/dialect/dialect_common.h"
 #include "formats/dialect/gguf_model.h"
 #include "formats/dialect/expert_stack.h"
@@ -289,6 +290,20 @@ static sw_code find_checked(const sw_st_tensor **out, const sw_checkpoint *ckpt,
     return SW_OK;
 }
 
+sw_code sw_checkpoint_parts(const sw_st_tensor *out[SW_DIALECT_TENSORS_MAX],
+                            const sw_checkpoint *ckpt, const char *module_path,
+                            const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
+{
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    int n = ckpt->dialect->declare(parts, spec, n_out, k_in);
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < SW_DIALECT_TENSORS_MAX; i++) out[i] = NULL;
+    for (int i = 0; i < n && rc == SW_OK; i++)
+        rc = find_checked(&out[i], ckpt, module_path, &parts[i], err);
+    return rc;
+}
+
 /* Mapped bytes of one part, or a copy where a file puts them at an odd address. */
 static sw_code aligned_part(const void **out, void **copy, const sw_st_tensor *t, sw_err *err)
 {
@@ -329,13 +344,13 @@ static sw_code decode_parts(sw_qtensor *q, const sw_checkpoint *ckpt, const char
     sw_part parts[SW_DIALECT_TENSORS_MAX];
     const void *data[SW_DIALECT_TENSORS_MAX] = {NULL};
     void *copies[SW_DIALECT_TENSORS_MAX] = {NULL};
+    const sw_st_tensor *stored[SW_DIALECT_TENSORS_MAX];
     int n_parts = ckpt->dialect->declare(parts, &q->spec, q->n_out, q->k_in);
-    sw_code rc = SW_OK;
+    sw_code rc = sw_checkpoint_parts(stored, ckpt, module_path, &q->spec, q->n_out, q->k_in, err);
 
     for (int i = 0; i < n_parts && rc == SW_OK; i++) {
-        const sw_st_tensor *t = NULL;
-        rc = find_checked(&t, ckpt, module_path, &parts[i], err);
-        if (rc != SW_OK || !t) continue;
+        const sw_st_tensor *t = stored[i];
+        if (!t) continue;
         rc = ckpt->dialect->is_stacked
                  ? gather_part(&data[i], &copies[i], ckpt, module_path, &parts[i], t, err)
                  : aligned_part(&data[i], &copies[i], t, err);
@@ -379,17 +394,17 @@ static sw_code map_parts(sw_tiles *out, const sw_checkpoint *ckpt, const sw_qspe
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
     const void *data[SW_DIALECT_TENSORS_MAX] = {NULL};
+    const sw_st_tensor *stored[SW_DIALECT_TENSORS_MAX];
     int n_parts = ckpt->dialect->declare(parts, spec, n_out, k_in);
+    sw_code rc = sw_checkpoint_parts(stored, ckpt, module_path, spec, n_out, k_in, err);
 
-    for (int i = 0; i < n_parts; i++) {
-        const sw_st_tensor *t = NULL;
-        sw_code rc = find_checked(&t, ckpt, module_path, &parts[i], err);
-        if (rc != SW_OK) return rc;
-        data[i] = t->view.data;
+    for (int i = 0; i < n_parts && rc == SW_OK; i++) {
+        data[i] = stored[i]->view.data;
         if ((uintptr_t)data[i] % ((size_t)sw_dtype_bits(parts[i].dtype) / 8))
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "tensor \"%s\" starts at an odd address; write "
-                           "the checkpoint again", t->name);
+            rc = SW_FAIL(err, SW_E_UNSUPPORTED, "tensor \"%s\" starts at an odd address; write "
+                         "the checkpoint again", stored[i]->name);
     }
+    if (rc != SW_OK) return rc;
     return ckpt->dialect->map_tiles(out, spec, n_out, k_in, data, err);
 }
 

@@ -112,6 +112,13 @@ sw_code sw_ckpt_writer_get_changed(bool *is_changed, float *values, int64_t n,
 const char *sw_ckpt_writer_work_dir(const sw_ckpt_writer *w);
 /* Digest the source for the manifest now, beside the work, instead of at the commit. */
 sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* Copy tensor i of the source when nothing claims it and nobody copied it: for all i below
+ * n_copies beside the work, by any threads, instead of at the commit. */
+int64_t sw_ckpt_writer_n_copies(const sw_ckpt_writer *w);
+sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err) SW_MUST_USE;
+/* Digest what is complete of the output: after any put or copy, by any thread, so that the commit
+ * finds little left to digest. */
+sw_code sw_ckpt_writer_catch_up(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* Copy the unclaimed tensors and side files, write config.json and manifest.json (the caller's
  * object plus "inputs" and "outputs" with the SHA-256 of every file), reconcile the byte count
  * and publish. Consumes neither. */

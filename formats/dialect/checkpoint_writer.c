@@ -370,7 +370,11 @@ static sw_code start_output(sw_ckpt_writer *w, const char *out_dir, bool may_rep
     if ((rc = declare_all(w, err)) != SW_OK || (rc = sw_writer_declare_kv(w, err)) != SW_OK ||
         (rc = check_disk(w, err)) != SW_OK)
         return rc;
-    if (!keep) return sw_st_writer_begin(w->st, err);
+    if (!keep) {
+        sw_st_writer_follow(w->st);
+        rc = sw_st_writer_begin(w->st, err);
+        return rc == SW_OK ? sw_writer_put_shapes(w, err) : rc;
+    }
     sw_st_writer_keep(w->st);
     if ((rc = sw_writer_begin_keeping(w, keep, err)) != SW_OK ||
         (rc = sw_st_writer_begin(w->st, err)) != SW_OK)
@@ -463,6 +467,7 @@ static sw_code write_encoded(sw_ckpt_writer *w, const char *module_path, const e
             rc = sw_writer_put_stacked(w, module_path, &e->parts[i], e->data[i], err);
             continue;
         }
+        if (e->parts[i].is_shape && w->has_shapes) continue;
         if ((rc = sw_part_name(name, module_path, e->parts[i].suffix, err)) != SW_OK) return rc;
         rc = sw_st_writer_put(w->st, name, e->data[i], (size_t)e->bytes[i], err);
         if (rc == SW_OK) rc = sw_keeper_note(&w->keeper, name, e->data[i], e->bytes[i], err);
@@ -518,28 +523,6 @@ sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const 
     return rc;
 }
 
-static sw_code copy_unclaimed(sw_ckpt_writer *w, sw_err *err)
-{
-    sw_code rc = SW_OK;
-
-    for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
-        const sw_st_tensor *t = sw_st_at(w->source->st, i);
-        sw_st_bytes bytes = {0};
-        if (w->claim_of[i] != SW_COPIED && w->claim_of[i] != SW_CAST) continue;
-        if (w->claim_of[i] == SW_CAST) {
-            rc = sw_writer_put_cast(w, t, err);
-        } else {
-            rc = sw_st_fetch(&bytes, t, err);
-            if (rc == SW_OK)
-                rc = sw_st_writer_put(w->st, t->name, bytes.data, t->view.size_bytes, err);
-            sw_st_drop(&bytes);
-            w->copied_bytes += t->view.size_bytes;
-        }
-        sw_map_forget(t->view.data, t->view.size_bytes);
-    }
-    return rc;
-}
-
 static sw_code reconcile(const sw_ckpt_writer *w, sw_err *err)
 {
     uint64_t declared = sw_st_writer_data_bytes(w->st);
@@ -571,13 +554,14 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
                            w->claims[i].module_path);
     if (rc == SW_OK) rc = sw_ckpt_writer_digest(w, err);
     if (rc != SW_OK) return rc;
-    if ((rc = copy_unclaimed(w, err)) != SW_OK || (rc = sw_writer_put_biases(w, err)) != SW_OK ||
+    if ((rc = sw_writer_copy_all(w, err)) != SW_OK ||
+        (rc = sw_writer_put_biases(w, err)) != SW_OK ||
         (rc = reconcile(w, err)) != SW_OK ||
         (rc = sw_st_writer_commit(w->st, err)) != SW_OK ||
         (rc = sw_dir_copy_side(&w->listing, w->source->dir, w->dir.work_path, err)) != SW_OK ||
         (rc = sw_writer_put_configs(w, err)) != SW_OK ||
         (rc = sw_writer_put_made_files(w, err)) != SW_OK ||
-        (rc = sw_manifest_write(manifest, w->sources, w->dir.work_path, err)) != SW_OK)
+        (rc = sw_manifest_write(manifest, w->sources, w->dir.work_path, w->st, err)) != SW_OK)
         return rc;
     return sw_out_dir_commit(&w->dir, err);
 }

@@ -58,6 +58,7 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
     out[PART_SCALE] = sw_part_2d("weight_scale", spec->scale_dtype, n_out, n_groups);
     out[PART_SCALE].is_scale = true;
     out[PART_SHAPE] = sw_part_1d("weight_shape", SW_DTYPE_I64, 2);
+    out[PART_SHAPE].is_shape = true;
     if (zero_part(spec) >= 0)
         out[zero_part(spec)] = sw_part_2d("weight_zero_point", SW_DTYPE_I32,
                                           sw_words_count(n_out, bits), n_groups);

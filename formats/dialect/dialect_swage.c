@@ -79,6 +79,7 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
     out[PART_SCALES] = sw_part_3d("tile_scales", spec->scale_dtype, n_tiles, n_groups, SW_TILE_N);
     out[PART_SCALES].is_scale = true;
     out[PART_SHAPE] = sw_part_1d("tile_shape", SW_DTYPE_I64, 2);
+    out[PART_SHAPE].is_shape = true;
     if (at.zeros >= 0)
         out[at.zeros] = sw_part_3d("tile_zeros", SW_DTYPE_U8, n_tiles, n_groups, SW_TILE_N);
     if (at.global >= 0) out[at.global] = sw_part_1d("tile_global", SW_DTYPE_F32, 1);

@@ -68,14 +68,18 @@ static sw_code add_file(cJSON *inputs, const char *path, sw_err *err)
     return sw_dir_add_digest(inputs, dir, &entry, err);
 }
 
-static sw_code add_outputs(cJSON *outputs, const char *work_dir, sw_err *err)
+static sw_code add_outputs(cJSON *outputs, const char *work_dir, const sw_st_writer *written,
+                           sw_err *err)
 {
     sw_arena arena = {0};
     sw_dir_list list = {0};
     sw_code rc = sw_dir_read(&list, work_dir, &arena, err);
 
-    for (int64_t i = 0; i < list.n_entries && rc == SW_OK; i++)
-        rc = sw_dir_add_digest(outputs, work_dir, &list.entries[i], err);
+    for (int64_t i = 0; i < list.n_entries && rc == SW_OK; i++) {
+        const char *known = sw_st_writer_digest(written, list.entries[i].name);
+        rc = known ? sw_dir_put_digest(outputs, &list.entries[i], known, err)
+                   : sw_dir_add_digest(outputs, work_dir, &list.entries[i], err);
+    }
     sw_arena_free(&arena);
     return rc;
 }
@@ -121,7 +125,7 @@ static sw_code append_items(cJSON *root, const cJSON *sources, const char *key, 
 }
 
 sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *work_dir,
-                          sw_err *err)
+                          const sw_st_writer *written, sw_err *err)
 {
     cJSON *root = given ? cJSON_Duplicate(given, true) : cJSON_CreateObject();
     cJSON *outputs = NULL;
@@ -136,7 +140,7 @@ sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *
         rc = no_memory(err);
         goto done;
     }
-    if ((rc = add_outputs(outputs, work_dir, err)) != SW_OK ||
+    if ((rc = add_outputs(outputs, work_dir, written, err)) != SW_OK ||
         (rc = sw_json_pretty(&text, root, 0, err)) != SW_OK ||
         (rc = sw_path_join(path, work_dir, "manifest.json", err)) != SW_OK)
         goto done;

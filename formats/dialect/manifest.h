@@ -16,9 +16,9 @@ sw_code sw_manifest_sources(cJSON **out, const sw_checkpoint *source,
                             sw_err *err) SW_MUST_USE;
 
 /* manifest.json in `work_dir`: `given` (or NULL) plus the members of `sources` (appended to those
- * that given has) and "outputs" (everything in work_dir so far). */
+ * that given has) and "outputs" (everything in work_dir so far; `written` may know digests). */
 sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *work_dir,
-                          sw_err *err) SW_MUST_USE;
+                          const sw_st_writer *written, sw_err *err) SW_MUST_USE;
 
 /* SW_E_USAGE when out_dir is the source directory, lies inside it, or holds it: writing there
  * would change or remove what is being read. out_dir need not exist. */

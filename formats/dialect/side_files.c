@@ -136,20 +136,25 @@ sw_code sw_dir_copy_side(const sw_dir_list *list, const char *from, const char *
     return SW_OK;
 }
 
-sw_code sw_dir_add_digest(cJSON *array, const char *dir, const sw_dir_entry *entry, sw_err *err)
+sw_code sw_dir_put_digest(cJSON *array, const sw_dir_entry *entry, const char *digest, sw_err *err)
 {
-    char path[SW_PATH_BYTES], digest[SW_SHA256_HEX_BYTES];
-    cJSON *item;
-    sw_code rc;
+    cJSON *item = cJSON_CreateObject();
 
-    if ((rc = sw_path_join(path, dir, entry->name, err)) != SW_OK ||
-        (rc = sw_sha256_file(digest, path, err)) != SW_OK)
-        return rc;
-    item = cJSON_CreateObject();
     if (item && cJSON_AddStringToObject(item, "name", entry->name) &&
         cJSON_AddNumberToObject(item, "bytes", (double)entry->size_bytes) &&
         cJSON_AddStringToObject(item, "sha256", digest) && cJSON_AddItemToArray(array, item))
         return SW_OK;
     cJSON_Delete(item);
     return SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+}
+
+sw_code sw_dir_add_digest(cJSON *array, const char *dir, const sw_dir_entry *entry, sw_err *err)
+{
+    char path[SW_PATH_BYTES], digest[SW_SHA256_HEX_BYTES];
+    sw_code rc;
+
+    if ((rc = sw_path_join(path, dir, entry->name, err)) != SW_OK ||
+        (rc = sw_sha256_file(digest, path, err)) != SW_OK)
+        return rc;
+    return sw_dir_put_digest(array, entry, digest, err);
 }

@@ -36,7 +36,9 @@ sw_code sw_dir_read(sw_dir_list *out, const char *dir, sw_arena *arena, sw_err *
 sw_code sw_dir_copy_side(const sw_dir_list *list, const char *from, const char *to,
                          sw_err *err) SW_MUST_USE;
 
-/* Append {"name", "bytes", "sha256"} of dir/name to an array. */
+/* Append {"name", "bytes", "sha256"} of dir/name to an array; or with a digest that is known. */
+sw_code sw_dir_put_digest(cJSON *array, const sw_dir_entry *entry, const char *digest,
+                          sw_err *err) SW_MUST_USE;
 sw_code sw_dir_add_digest(cJSON *array, const char *dir, const sw_dir_entry *entry,
                           sw_err *err) SW_MUST_USE;
 

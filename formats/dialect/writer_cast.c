@@ -73,7 +73,9 @@ sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err
         sw_err_prefix(err, "tensor \"%s\"", t->name);
     if (rc == SW_OK) rc = sw_st_writer_put(w->st, t->name, data, (size_t)n_bytes, err);
     if (rc == SW_OK) {
+#pragma omp atomic
         w->claimed_bytes += t->view.size_bytes;
+#pragma omp atomic
         w->encoded_bytes += n_bytes;
     }
     sw_st_drop(&bytes);

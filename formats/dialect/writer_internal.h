@@ -11,7 +11,8 @@
 #define SW_PART_NAME_BYTES 1024
 #define SW_COPIED (-1)  /* claim_of: bit by bit */
 #define SW_CHANGED (-2) /* written already, with other values */
-#define SW_CAST (-3)    /* written in another dtype */
+#define SW_CAST (-3)    /* to be written in another dtype */
+#define SW_COPY_DONE (-4) /* copied or cast already */
 
 typedef struct sw_claim {
     const char *module_path;
@@ -34,14 +35,15 @@ struct sw_ckpt_writer {
     int64_t n_claims;
     sw_stack_out *stacks; /* of a target that keeps experts in one tensor a part */
     int64_t n_stacks;
-    int32_t *claim_of; /* per source tensor: index of its claim, SW_COPIED or SW_CHANGED */
+    int32_t *claim_of; /* per source tensor: index of its claim, or one of the above */
     uint64_t source_bytes, claimed_bytes, copied_bytes, changed_bytes, encoded_bytes, shard_bytes;
     sw_dir_list listing;
     cJSON *sources; /* what went in, by digest; NULL until it is known */
     sw_out_dir dir;
     sw_st_writer *st;
     sw_keeper keeper;
-    bool is_left; /* the work stays for a later run */
+    bool is_left;    /* the work stays for a later run */
+    bool has_shapes; /* parts that are a shape are written already */
     sw_arena arena;
 };
 
@@ -57,6 +59,11 @@ sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
 /* config.json, that of the source with another quantization_config, and what repeats it. */
 sw_code sw_writer_put_configs(const sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
+/* Shapes, which stand first in a file, are written first: the digest of the file follows. */
+sw_code sw_writer_put_shapes(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* All unclaimed tensors that are not written yet. */
+sw_code sw_writer_copy_all(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
 /* What a tensor that no linear claims becomes; its own dtype but where the target is dense. */
 sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t);

@@ -66,6 +66,12 @@ void sw_st_drop(sw_st_bytes *bytes); /* accepts a zeroed one */
 
 /* What has been read of the files need not stay in memory; views stay valid. */
 void sw_st_forget(const sw_st *st);
+/* The same of one tensor, and that one will be read soon. Nothing where no mapped file has it. */
+void sw_st_forget_tensor(const sw_st *st, const sw_st_tensor *tensor);
+/* Of a tensor, the bytes from `offset` on. */
+void sw_st_forget_range(const sw_st *st, const sw_st_tensor *tensor, uint64_t offset,
+                        size_t n_bytes);
+void sw_st_want_tensor(const sw_st *st, const sw_st_tensor *tensor);
 
 int64_t sw_st_count(const sw_st *st);
 const sw_st_tensor *sw_st_at(const sw_st *st, int64_t i); /* in name order */
@@ -92,14 +98,27 @@ sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, 
 /* Before begin: shards grow as NAME.part, free leaves them, and begin takes up those that lie in
  * `dir` already. Their tensors count as missing until put or taken. */
 void sw_st_writer_keep(sw_st_writer *w);
+/* Before begin: digest the files as they grow, see catch_up. */
+void sw_st_writer_follow(sw_st_writer *w);
 /* Fix the layout, reserve the disk space, write the headers. */
 sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* The data of a declared tensor, once each. SW_E_BUG for an unknown name or a wrong size. */
 sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
                          sw_err *err) SW_MUST_USE;
+/* The same in pieces: bytes of a tensor from `offset` on, in any order, and that all have come. Its
+ * size goes to *n_bytes. */
+sw_code sw_st_writer_put_at(sw_st_writer *w, const char *name, uint64_t offset, const void *data,
+                            size_t n_bytes, sw_err *err) SW_MUST_USE;
+sw_code sw_st_writer_end_put(uint64_t *n_bytes, sw_st_writer *w, const char *name,
+                             sw_err *err) SW_MUST_USE;
 /* Read back a tensor: one that was put, or that an earlier run put, which then counts as put. */
 sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t n_bytes,
                           sw_err *err) SW_MUST_USE;
+/* Digest what is complete by now from the start of each file on, unless others do: to be called
+ * after puts, by any thread. Nothing without follow. */
+sw_code sw_st_writer_catch_up(sw_st_writer *w, sw_err *err) SW_MUST_USE;
+/* SHA-256 of a file by its name in the directory, after the commit; NULL: not known. */
+const char *sw_st_writer_digest(const sw_st_writer *w, const char *name);
 /* What was put so far reaches the disk. */
 sw_code sw_st_writer_sync(const sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* SW_E_BUG names the first tensor that never arrived. Syncs, renames, writes the index. */

@@ -60,6 +60,32 @@ void sw_st_forget(const sw_st *st)
     if (st->backing.forget) st->backing.forget(st->backing.self);
 }
 
+static bool is_in_map(const sw_st *st, const sw_st_tensor *t)
+{
+    const sw_map *map = &st->maps[t->shard];
+    const unsigned char *data = t->view.data;
+
+    return map->is_mapped && data >= map->data && data < map->data + map->size_bytes;
+}
+
+void sw_st_forget_tensor(const sw_st *st, const sw_st_tensor *tensor)
+{
+    if (is_in_map(st, tensor)) sw_map_forget(tensor->view.data, tensor->view.size_bytes);
+}
+
+void sw_st_forget_range(const sw_st *st, const sw_st_tensor *tensor, uint64_t offset,
+                        size_t n_bytes)
+{
+    const unsigned char *data = tensor->view.data;
+
+    if (is_in_map(st, tensor)) sw_map_forget(data + offset, n_bytes);
+}
+
+void sw_st_want_tensor(const sw_st *st, const sw_st_tensor *tensor)
+{
+    if (is_in_map(st, tensor)) sw_map_want(tensor->view.data, tensor->view.size_bytes);
+}
+
 sw_code sw_st_fetch(sw_st_bytes *out, const sw_st_tensor *tensor, sw_err *err)
 {
     void *made = NULL;

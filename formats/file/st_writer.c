@@ -10,32 +10,7 @@
 
 #include "formats/base/json.h"
 #include "formats/base/size.h"
-#include "formats/file/st_internal.h"
-
-typedef struct st_decl {
-    const char *name;
-    sw_dtype dtype;
-    int32_t n_dims, file;
-    bool is_put;
-    int64_t shape[SW_DIMS_MAX];
-    uint64_t size_bytes, offset; /* offset in its file */
-} st_decl;
-
-struct sw_st_writer {
-    char dir[SW_PATH_BYTES];
-    sw_arena arena; /* names and metadata */
-    sw_st_meta *meta;
-    int64_t n_meta, room_meta;
-    st_decl *decls; /* as announced; in name order after begin */
-    int64_t n_decls, room_decls;
-    st_decl **order; /* by file, then as they lie in it */
-    sw_out_file *files;
-    int32_t n_files, n_published;
-    bool has_begun, is_ready; /* ready: headers written, not yet committed */
-    bool is_kept;
-    uint64_t shard_bytes, data_bytes;
-    const char *single_name; /* of a file that is not cut; NULL: the usual one */
-};
+#include "formats/file/st_writer_internal.h"
 
 sw_code sw_st_writer_new(sw_st_writer **out, const char *dir, uint64_t shard_bytes, sw_err *err)
 {
@@ -55,6 +30,7 @@ void sw_st_writer_free(sw_st_writer *w)
 {
     if (!w) return;
     for (int32_t i = 0; i < w->n_files; i++) sw_out_abandon(&w->files[i]);
+    sw_st_follow_free(w);
     sw_mem_put(w->files);
     sw_mem_put(w->order);
     sw_mem_put(w->decls);
@@ -115,7 +91,7 @@ sw_code sw_st_writer_meta(sw_st_writer *w, const char *key, const char *value, s
 sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, int32_t n_dims,
                              const int64_t *shape, sw_err *err)
 {
-    st_decl decl = {.dtype = dtype, .n_dims = n_dims};
+    sw_st_decl decl = {.dtype = dtype, .n_dims = n_dims};
     uint64_t total = 0;
     sw_code rc;
 
@@ -173,12 +149,12 @@ static int32_t assign_files(sw_st_writer *w)
 
 static int compare_names(const void *a, const void *b)
 {
-    return strcmp(((const st_decl *)a)->name, ((const st_decl *)b)->name);
+    return strcmp(((const sw_st_decl *)a)->name, ((const sw_st_decl *)b)->name);
 }
 
 static int compare_places(const void *a, const void *b)
 {
-    const st_decl *x = *(const st_decl *const *)a, *y = *(const st_decl *const *)b;
+    const sw_st_decl *x = *(const sw_st_decl *const *)a, *y = *(const sw_st_decl *const *)b;
 
     if (x->file != y->file) return x->file < y->file ? -1 : 1;
     if (x->dtype != y->dtype) return x->dtype > y->dtype ? -1 : 1;
@@ -210,7 +186,7 @@ static sw_code add_meta(sw_print_buf *text, const sw_st_writer *w, sw_err *err)
     return rc == SW_OK ? sw_print_add(text, "}", 1, err) : rc;
 }
 
-static sw_code add_tensor(sw_print_buf *text, const st_decl *decl, sw_err *err)
+static sw_code add_tensor(sw_print_buf *text, const sw_st_decl *decl, sw_err *err)
 {
     sw_code rc;
 
@@ -226,7 +202,7 @@ static sw_code add_tensor(sw_print_buf *text, const st_decl *decl, sw_err *err)
 }
 
 /* The length and the header of a file; its n tensors get their offsets in the file. */
-static sw_code build_header(sw_print_buf *text, const sw_st_writer *w, st_decl *const *tensors,
+static sw_code build_header(sw_print_buf *text, const sw_st_writer *w, sw_st_decl *const *tensors,
                             int64_t n, uint64_t *file_bytes, sw_err *err)
 {
     unsigned char prefix[SW_ST_PREFIX_BYTES] = {0};
@@ -255,7 +231,7 @@ static sw_code build_header(sw_print_buf *text, const sw_st_writer *w, st_decl *
     return SW_OK;
 }
 
-static sw_code begin_file(sw_st_writer *w, int32_t file, st_decl *const *tensors, int64_t n,
+static sw_code begin_file(sw_st_writer *w, int32_t file, sw_st_decl *const *tensors, int64_t n,
                           sw_err *err)
 {
     char name[64], path[SW_PATH_BYTES];
@@ -314,7 +290,7 @@ sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err)
     if ((rc = check_disk(w, err)) != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&w->order, w->n_decls, "tensor order", err)) != SW_OK) return rc;
     for (int64_t i = 0; i < w->n_decls; i++) w->order[i] = &w->decls[i];
-    qsort(w->order, (size_t)w->n_decls, sizeof(st_decl *), compare_places);
+    qsort(w->order, (size_t)w->n_decls, sizeof(sw_st_decl *), compare_places);
     if ((rc = SW_MEM_GET(&w->files, n_files, "output files", err)) != SW_OK) return rc;
     w->n_files = n_files;
     for (int32_t file = 0; file < n_files; file++) {
@@ -324,17 +300,23 @@ sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err)
         begin = end;
     }
     w->is_ready = true;
-    return SW_OK;
+    return w->is_followed ? sw_st_follow_begin(w, err) : SW_OK;
 }
 
-/* The declaration that fits a name and a size. */
-static sw_code find_decl(st_decl **out, const sw_st_writer *w, const char *name, size_t n_bytes,
-                         sw_err *err)
+/* The declaration of a name; NULL when there is none, or nothing can be put yet. */
+static sw_st_decl *find_decl(const sw_st_writer *w, const char *name)
 {
-    st_decl key = {.name = name}, *decl = NULL;
+    sw_st_decl key = {.name = name};
 
-    if (w->is_ready && w->n_decls)
-        decl = bsearch(&key, w->decls, (size_t)w->n_decls, sizeof *w->decls, compare_names);
+    if (!w->is_ready || !w->n_decls) return NULL;
+    return bsearch(&key, w->decls, (size_t)w->n_decls, sizeof *w->decls, compare_names);
+}
+
+static sw_code find_sized(sw_st_decl **out, const sw_st_writer *w, const char *name, size_t n_bytes,
+                          sw_err *err)
+{
+    sw_st_decl *decl = find_decl(w, name);
+
     if (!decl)
         return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" is not declared, or not yet begun", name);
     if (decl->size_bytes != n_bytes)
@@ -346,15 +328,17 @@ static sw_code find_decl(st_decl **out, const sw_st_writer *w, const char *name,
 
 void sw_st_writer_keep(sw_st_writer *w) { w->is_kept = true; }
 
+void sw_st_writer_follow(sw_st_writer *w) { w->is_followed = true; }
+
 sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t n_bytes,
                           sw_err *err)
 {
-    st_decl *decl = NULL;
+    sw_st_decl *decl = NULL;
     sw_code rc;
 
-    if ((rc = find_decl(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
+    if ((rc = find_sized(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
     rc = sw_out_read_at(&w->files[decl->file], decl->offset, data, n_bytes, err);
-    if (rc == SW_OK) decl->is_put = true;
+    if (rc == SW_OK) sw_st_mark_put(decl);
     return rc;
 }
 
@@ -369,14 +353,37 @@ sw_code sw_st_writer_sync(const sw_st_writer *w, sw_err *err)
 sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
                          sw_err *err)
 {
-    st_decl *decl = NULL;
+    sw_st_decl *decl = NULL;
     sw_code rc;
 
-    if ((rc = find_decl(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
+    if ((rc = find_sized(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
     if (decl->is_put) return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" put twice", name);
     rc = sw_out_write_at(&w->files[decl->file], decl->offset, data, n_bytes, err);
-    if (rc == SW_OK) decl->is_put = true;
+    if (rc == SW_OK) sw_st_mark_put(decl);
     return rc;
+}
+
+sw_code sw_st_writer_put_at(sw_st_writer *w, const char *name, uint64_t offset, const void *data,
+                            size_t n_bytes, sw_err *err)
+{
+    sw_st_decl *decl = find_decl(w, name);
+
+    if (!decl || decl->is_put || offset > decl->size_bytes || n_bytes > decl->size_bytes - offset)
+        return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\": %zu bytes put at %llu", name, n_bytes,
+                       (unsigned long long)offset);
+    return sw_out_write_at(&w->files[decl->file], decl->offset + offset, data, n_bytes, err);
+}
+
+sw_code sw_st_writer_end_put(uint64_t *n_bytes, sw_st_writer *w, const char *name, sw_err *err)
+{
+    sw_st_decl *decl = find_decl(w, name);
+
+    if (!decl || decl->is_put)
+        return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" ended twice or never declared", name);
+    sw_out_start_writing(&w->files[decl->file], decl->offset, decl->size_bytes);
+    sw_st_mark_put(decl);
+    *n_bytes = decl->size_bytes;
+    return SW_OK;
 }
 
 static sw_code write_index(const sw_st_writer *w, sw_err *err)
@@ -390,7 +397,7 @@ static sw_code write_index(const sw_st_writer *w, sw_err *err)
                           "  \"weight_map\": {",
                           (unsigned long long)w->data_bytes);
     for (int64_t i = 0; i < w->n_decls && rc == SW_OK; i++) {
-        const st_decl *decl = &w->decls[i];
+        const sw_st_decl *decl = &w->decls[i];
         if ((rc = file_name(name, sizeof name, w, decl->file, err)) != SW_OK) goto done;
         if ((rc = sw_print_fmt(&text, err, i ? ",\n    " : "\n    ")) != SW_OK) goto done;
         if ((rc = sw_print_quote(&text, decl->name, err)) != SW_OK) goto done;
@@ -421,8 +428,11 @@ sw_code sw_st_writer_commit(sw_st_writer *w, sw_err *err)
             return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" was declared but never written",
                            w->order[i]->name);
     w->is_ready = false;
-    for (int32_t i = 0; i < w->n_files && rc == SW_OK; i++)
-        if ((rc = sw_out_commit(&w->files[i], err)) == SW_OK) w->n_published = i + 1;
+    for (int32_t i = 0; i < w->n_files && rc == SW_OK; i++) {
+        if (w->is_followed) rc = sw_st_follow_finish(w, i, err);
+        if (rc == SW_OK) rc = sw_out_commit(&w->files[i], err);
+        if (rc == SW_OK) w->n_published = i + 1;
+    }
     if (rc == SW_OK && w->n_files > 1) rc = write_index(w, err);
     if (rc != SW_OK && !w->is_kept) withdraw(w);
     return rc;

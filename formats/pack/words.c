@@ -3,48 +3,12 @@
 #include "formats/pack/words.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 #include "formats/base/size.h"
 
 #define BAND 16
 #define BLOCK 32 /* codes that fill `bits` words exactly, for every width */
-
-/* Full blocks of 4 and 8 bits whose codes are neighbours: most of what is converted. Eight codes of
- * four bits move at a time, halving the distance between them in each step. */
-static bool pack_neighbours(uint8_t *words, int64_t word_step, const uint8_t *codes, int bits)
-{
-    for (int w = 0; w < bits; w++, words += 4 * word_step) {
-        if (bits == 4) {
-            uint64_t v = sw_load_le64(codes + 8 * w) & 0x0f0f0f0f0f0f0f0fu;
-            v = (v | v >> 4) & 0x00ff00ff00ff00ffu;
-            v = (v | v >> 8) & 0x0000ffff0000ffffu;
-            sw_store_le32(words, (uint32_t)(v | v >> 16));
-        } else if (bits == 8) {
-            sw_store_le32(words, sw_load_le32(codes + 4 * w));
-        } else {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool unpack_neighbours(uint8_t *codes, const uint8_t *words, int64_t word_step, int bits)
-{
-    for (int w = 0; w < bits; w++, words += 4 * word_step) {
-        uint64_t v = sw_load_le32(words);
-        if (bits == 4) {
-            v = (v | v << 16) & 0x0000ffff0000ffffu;
-            v = (v | v << 8) & 0x00ff00ff00ff00ffu;
-            v = (v | v << 4) & 0x0f0f0f0f0f0f0f0fu;
-            sw_store_le64(codes + 8 * w, v);
-        } else if (bits == 8) {
-            sw_store_le32(codes + 4 * w, (uint32_t)v);
-        } else {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* The words of n <= 32 codes. */
 static void pack_block(uint8_t *words, int64_t word_step, const uint8_t *codes, int64_t code_step,
@@ -53,9 +17,6 @@ static void pack_block(uint8_t *words, int64_t word_step, const uint8_t *codes, 
     uint32_t mask = (1u << bits) - 1u;
     uint64_t pending = 0;
     int n_pending = 0;
-
-    if (n == BLOCK && code_step == 1 && !bias && pack_neighbours(words, word_step, codes, bits))
-        return;
 
     for (int i = 0; i < n; i++) {
         uint32_t code = ((uint32_t)codes[i * code_step] + (uint32_t)bias) & mask;
@@ -76,9 +37,6 @@ static void unpack_block(uint8_t *codes, int64_t code_step, const uint8_t *words
     uint32_t mask = (1u << bits) - 1u;
     uint64_t pending = 0;
     int n_pending = 0;
-
-    if (n == BLOCK && code_step == 1 && !bias && unpack_neighbours(codes, words, word_step, bits))
-        return;
     for (int i = 0; i < n; i++) {
         if (n_pending < bits) {
             pending |= (uint64_t)sw_load_le32(words) << n_pending;
@@ -91,10 +49,95 @@ static void unpack_block(uint8_t *codes, int64_t code_step, const uint8_t *words
     }
 }
 
+/* --- 4 and 8 bits whose codes are neighbours: most of what is converted --- */
+
+/* Words of a run: enough for a loop to become vector instructions, few enough for the first
+ * cache. */
+#define RUN_WORDS 64
+#define RUN_BYTES (4 * RUN_WORDS)
+
+static void pack_run(uint8_t *bytes, const uint8_t *codes, int64_t n_bytes, int bits)
+{
+    if (bits == 8) {
+        memcpy(bytes, codes, (size_t)n_bytes);
+        return;
+    }
+    for (int64_t i = 0; i < n_bytes; i++)
+        bytes[i] = (uint8_t)((codes[2 * i] & 15) | codes[2 * i + 1] << 4);
+}
+
+static void unpack_run(uint8_t *codes, const uint8_t *bytes, int64_t n_bytes, int bits)
+{
+    if (bits == 8) {
+        memcpy(codes, bytes, (size_t)n_bytes);
+        return;
+    }
+    for (int64_t i = 0; i < n_bytes; i++) {
+        codes[2 * i] = bytes[i] & 15;
+        codes[2 * i + 1] = bytes[i] >> 4;
+    }
+}
+
+/* A band of streams and a run of words of each: n_streams x n_words words of the tensor to and from
+ * runs that lie side by side. */
+typedef struct patch {
+    uint8_t *words; /* of the first stream */
+    int64_t word_step, stream_step, n_streams, n_words;
+} patch;
+
+static void gather_words(uint8_t runs[BAND][RUN_BYTES], const patch *p)
+{
+    for (int64_t w = 0; w < p->n_words; w++)
+        for (int64_t s = 0; s < p->n_streams; s++)
+            memcpy(runs[s] + 4 * w, p->words + 4 * (s * p->stream_step + w * p->word_step), 4);
+}
+
+static void scatter_words(const patch *p, uint8_t runs[BAND][RUN_BYTES])
+{
+    for (int64_t w = 0; w < p->n_words; w++)
+        for (int64_t s = 0; s < p->n_streams; s++)
+            memcpy(p->words + 4 * (s * p->stream_step + w * p->word_step), runs[s] + 4 * w, 4);
+}
+
+static void move_patch(const patch *p, uint8_t *codes, int64_t code_stream_step, int bits,
+                       bool is_unpacking)
+{
+    uint8_t runs[BAND][RUN_BYTES];
+
+    if (is_unpacking) gather_words(runs, p);
+    for (int64_t s = 0; s < p->n_streams; s++) {
+        if (is_unpacking) unpack_run(codes + s * code_stream_step, runs[s], 4 * p->n_words, bits);
+        else pack_run(runs[s], codes + s * code_stream_step, 4 * p->n_words, bits);
+    }
+    if (!is_unpacking) scatter_words(p, runs);
+}
+
+/* All whole blocks; returns how many codes of each stream that were, 0 where the streams are not
+ * of this kind. */
+static int64_t move_neighbours(uint8_t *words, uint8_t *codes, const sw_words *at, int bias,
+                               bool is_unpacking)
+{
+    int64_t n_codes = at->n_codes / BLOCK * BLOCK, n_words = n_codes * at->bits / 32;
+
+    if (bias || at->code_step != 1 || (at->bits != 4 && at->bits != 8)) return 0;
+    for (int64_t s = 0; s < at->n_streams; s += BAND)
+        for (int64_t w = 0; w < n_words; w += RUN_WORDS) {
+            const patch p = {words + 4 * (s * at->word_stream_step + w * at->word_step),
+                             at->word_step, at->word_stream_step,
+                             sw_min_i64(BAND, at->n_streams - s),
+                             sw_min_i64(RUN_WORDS, n_words - w)};
+            move_patch(&p, codes + s * at->code_stream_step + w * 32 / at->bits,
+                       at->code_stream_step, at->bits, is_unpacking);
+        }
+    return n_codes;
+}
+
 void sw_words_pack(void *words, const uint8_t *codes, const sw_words *at, int bias)
 {
+    int64_t done = move_neighbours(words, (uint8_t *)(uintptr_t)codes, at, bias, false);
+
     for (int64_t s0 = 0; s0 < at->n_streams; s0 += BAND)
-        for (int64_t i = 0; i < at->n_codes; i += BLOCK)
+        for (int64_t i = done; i < at->n_codes; i += BLOCK)
             for (int64_t s = s0; s < sw_min_i64(s0 + BAND, at->n_streams); s++)
                 pack_block((uint8_t *)words + 4 * (s * at->word_stream_step +
                                                    i / BLOCK * at->bits * at->word_step),
@@ -104,8 +147,10 @@ void sw_words_pack(void *words, const uint8_t *codes, const sw_words *at, int bi
 
 void sw_words_unpack(uint8_t *codes, const void *words, const sw_words *at, int bias)
 {
+    int64_t done = move_neighbours((uint8_t *)(uintptr_t)words, codes, at, bias, true);
+
     for (int64_t s0 = 0; s0 < at->n_streams; s0 += BAND)
-        for (int64_t i = 0; i < at->n_codes; i += BLOCK)
+        for (int64_t i = done; i < at->n_codes; i += BLOCK)
             for (int64_t s = s0; s < sw_min_i64(s0 + BAND, at->n_streams); s++)
                 unpack_block(codes + s * at->code_stream_step + i * at->code_step, at->code_step,
                              (const uint8_t *)words + 4 * (s * at->word_stream_step +

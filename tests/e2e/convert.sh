@@ -44,6 +44,15 @@ rm -rf "$T/r" "$T/w" "$T/m"
 
 expect 0 '' "$SWAGE" convert "$T/a" --to gptq_v2 -o "$T/s" -q --sidecar --verify
 [ -s "$T/s/model.tiles" ] || fail 'no sidecar'
+# with a sidecar linears go whole, without in windows: the same bytes
+expect 0 '' "$SWAGE" convert "$T/a" --to gptq_v2 -o "$T/w" -q --shard-size 1M
+expect 0 '' "$SWAGE" convert "$T/a" --to gptq_v2 -o "$T/v" -q --shard-size 1M --sidecar
+[ "$(tensors "$T/w")" = "$(tensors "$T/v")" ] || fail 'in windows it is another'
+# digests taken while files grow are those of the files
+for file in "$T"/w/*.safetensors; do
+    grep -q "$(sha256sum <"$file" | cut -d' ' -f1)" "$T/w/manifest.json" || fail "digest of $file"
+done
+rm -rf "$T/w" "$T/v"
 expect 2 'no tiles' "$SWAGE" convert "$T/a" --to swage -o "$T/x" -q --sidecar
 
 # inputs that were quantized need a word before they are not
