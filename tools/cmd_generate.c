@@ -133,6 +133,7 @@ static sw_code load(job *j, sw_err *err)
     if (wants_tokens(j->o) && j->o->n_tokens <= j->prompt.n)
         return SW_FAIL(err, SW_E_USAGE, "--n-tokens %lld leaves nothing beyond a prompt of %lld",
                        (long long)j->o->n_tokens, (long long)j->prompt.n);
+    how.keeps_marlin = j->gpu != NULL;
     if ((rc = sw_lm_open(&j->lm, &j->ckpt, &how, err)) != SW_OK) return rc;
     return make_engine(j, err);
 }

@@ -48,6 +48,7 @@ typedef struct verifier {
     sw_corpus corpus;
     sw_checkpoint served; /* the checkpoint again, through the first decoder */
     sw_lm kernels, dense;
+    sw_lm on_card;        /* kernels again, as the card takes it, where that is another order */
     sw_hidden_file states;
     bool is_float; /* kernels holds floats, see open_served */
     sw_report report;
@@ -57,6 +58,7 @@ static void verifier_free(verifier *v)
 {
     sw_hidden_file_close(&v->states);
     sw_lm_free(&v->kernels);
+    sw_lm_free(&v->on_card);
     sw_lm_free(&v->dense);
     sw_checkpoint_close(&v->served);
     sw_corpus_free(&v->corpus);
@@ -196,10 +198,14 @@ static sw_code open_served(verifier *v, sw_err *err)
 
 static sw_code open_models(verifier *v, sw_err *err)
 {
+    const sw_lm_options card_options = {.keeps_marlin = true, .n_threads = v->n_threads};
     sw_code rc;
 
     if ((rc = sw_checkpoint_open(&v->served, v->checkpoint.dir, err)) != SW_OK ||
         (rc = open_served(v, err)) != SW_OK)
+        return rc;
+    if (v->options->gpu && !v->is_float && sw_checkpoint_has_marlin(&v->served) &&
+        (rc = sw_lm_open(&v->on_card, &v->served, &card_options, err)) != SW_OK)
         return rc;
     return v->has_original ? sw_lm_load(&v->dense, &v->original.model, v->original.st, err) : SW_OK;
 }
@@ -266,7 +272,7 @@ static sw_code evaluate(verifier *v, sw_err *err)
     if (v->options->states_path) job.states = &v->states;
     if (!job.bootstrap.n_samples) job.bootstrap.n_samples = SAMPLES;
     if (job.bootstrap.level <= 0) job.bootstrap.level = LEVEL;
-    job.checkpoint = &v->kernels;
+    job.checkpoint = v->on_card.blocks ? &v->on_card : &v->kernels;
     job.original = v->has_original ? &v->dense : NULL;
     v->report.eval.n_tokens = v->corpus.ids.n;
     if ((rc = measure_gap(v, &job.windows, err)) != SW_OK) return rc;

@@ -386,7 +386,12 @@ sw_code sw_checkpoint_qtensor(sw_qtensor *out, const sw_checkpoint *ckpt, const 
 
 bool sw_checkpoint_has_tiles(const sw_checkpoint *ckpt)
 {
-    return ckpt->dialect && ckpt->dialect->map_tiles;
+    return ckpt->dialect && ckpt->dialect->map_tiles && !ckpt->dialect->maps_marlin;
+}
+
+bool sw_checkpoint_has_marlin(const sw_checkpoint *ckpt)
+{
+    return ckpt->dialect && ckpt->dialect->map_tiles && ckpt->dialect->maps_marlin;
 }
 
 static sw_code map_parts(sw_tiles *out, const sw_checkpoint *ckpt, const sw_qspec *spec,
@@ -399,6 +404,7 @@ static sw_code map_parts(sw_tiles *out, const sw_checkpoint *ckpt, const sw_qspe
     sw_code rc = sw_checkpoint_parts(stored, ckpt, module_path, spec, n_out, k_in, err);
 
     for (int i = 0; i < n_parts && rc == SW_OK; i++) {
+        if (!stored[i]) continue; /* optional */
         data[i] = stored[i]->view.data;
         if ((uintptr_t)data[i] % ((size_t)sw_dtype_bits(parts[i].dtype) / 8))
             rc = SW_FAIL(err, SW_E_UNSUPPORTED, "tensor \"%s\" starts at an odd address; write "
@@ -414,7 +420,7 @@ sw_code sw_checkpoint_tiles(sw_tiles *out, const sw_checkpoint *ckpt, const char
     sw_qspec spec;
     sw_code rc;
 
-    if (!sw_checkpoint_has_tiles(ckpt))
+    if (!sw_checkpoint_has_tiles(ckpt) && !sw_checkpoint_has_marlin(ckpt))
         return SW_FAIL(err, SW_E_BUG, "%s is not stored as tiles", module_path);
     if ((rc = sw_checkpoint_stored_spec(&spec, ckpt, module_path, n_out, k_in, err)) != SW_OK ||
         (rc = map_parts(out, ckpt, &spec, module_path, n_out, k_in, err)) != SW_OK)

@@ -46,6 +46,8 @@ sw_code sw_checkpoint_qtensor(sw_qtensor *q, const sw_checkpoint *ckpt, const ch
 
 /* true when kernels can read the quantized linears of this checkpoint where they lie. */
 bool sw_checkpoint_has_tiles(const sw_checkpoint *ckpt);
+/* true when sw_checkpoint_tiles gives views in Marlin's order (is_marlin). */
+bool sw_checkpoint_has_marlin(const sw_checkpoint *ckpt);
 /* A view into the mapping, checked for dtype, shape and scales; valid while ckpt is open. */
 sw_code sw_checkpoint_tiles(sw_tiles *out, const sw_checkpoint *ckpt, const char *module_path,
                             int64_t n_out, int64_t k_in, sw_err *err) SW_MUST_USE;

@@ -77,6 +77,7 @@ typedef struct sw_dialect {
      * and scales. NULL for a dialect whose bytes must be repacked. */
     sw_code (*map_tiles)(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
                          const void *const parts[], sw_err *err);
+    bool maps_marlin; /* what map_tiles gives has is_marlin set */
     /* Build the quantization_config object; owned by the caller. */
     sw_code (*write_config)(cJSON **out, const sw_qconfig *config, sw_err *err);
     /* What side_config holds instead, where it does not repeat that object; or NULL. */

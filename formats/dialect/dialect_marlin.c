@@ -114,6 +114,33 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     return rc;
 }
 
+/* The stored parts where they lie, for a card that puts them in order itself. */
+static sw_code map_tiles(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
+                         const void *const parts[], sw_err *err)
+{
+    sw_tiles tiles = {.spec = *spec, .n_out = n_out, .k_in = k_in,
+                      .n_groups = sw_qspec_groups(spec, k_in), .is_marlin = true,
+                      .container_bits = sw_tiles_container_bits(spec->num),
+                      .codes = parts[PART_B], .scales = parts[PART_S],
+                      .zeros = spec->is_symmetric ? NULL : parts[PART_REST]};
+    size_t bytes = (size_t)sw_dtype_bits(spec->scale_dtype) / 8;
+    sw_code rc = SW_OK;
+
+    if (k_in % KERNEL_K || n_out % SW_MARLIN_TILE_N)
+        return SW_FAIL(err, SW_E_FORMAT, "%lld outputs and %lld inputs make no tiles of 64 x 64",
+                       (long long)n_out, (long long)k_in);
+    for (int64_t i = 0; i < tiles.n_groups * n_out && rc == SW_OK; i++) {
+        int64_t n = sw_marlin_scale_channel(i % n_out, tiles.n_groups == 1), g = i / n_out;
+        float scale;
+
+        rc = sw_float_decode_n(&scale, (const uint8_t *)tiles.scales + (size_t)i * bytes,
+                               spec->scale_dtype, 1, err);
+        if (rc == SW_OK) rc = sw_scale_check(scale, spec, 0, n, g, err);
+    }
+    if (rc == SW_OK) *out = tiles;
+    return rc;
+}
+
 /* The method that loaders of the original know, only where they would read all of it. */
 static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
 {
@@ -187,6 +214,8 @@ const sw_dialect sw_dialect_marlin = {
     .declare = declare,
     .encode = encode,
     .decode = decode,
+    .map_tiles = map_tiles,
+    .maps_marlin = true,
     .write_config = write_config,
     .read_config = read_config,
     .is_mine = is_mine,

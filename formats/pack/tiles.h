@@ -32,6 +32,7 @@
 #ifndef SW_FORMATS_PACK_TILES_H
 #define SW_FORMATS_PACK_TILES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/num/num.h"
@@ -52,6 +53,8 @@ typedef struct sw_tiles {
     const uint8_t *codes;    /* [n_tiles, k_tiles, tile_bytes] */
     const void *scales;      /* [n_tiles, n_groups, 64] raw bits of spec.scale_dtype */
     const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */
+    bool is_marlin;          /* the arrays are in the order of marlin.h instead: for those that
+                                say that they take it */
     float global_scale;      /* as in sw_qtensor */
     float input_scale;
     const int32_t *outlier_cols;    /* as in sw_qtensor; NULL without any */

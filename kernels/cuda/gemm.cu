@@ -78,6 +78,9 @@ static sw_code check(const sw_cuda_gemm *p, sw_err *err)
 
     if (p->dtype != SW_DTYPE_BF16 && p->dtype != SW_DTYPE_F16)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "X and Y must be BF16 or F16");
+    if (t->is_marlin)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "weights in Marlin's order; sw_marlin_retile makes "
+                       "tiles of them");
     if (sw_cuda_weights_of(t) == SW_CUDA_W_NONE)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "no device kernel for weights in %s%s%s",
                        t->spec.num->name, t->spec.has_global ? " with a global scale" : "",

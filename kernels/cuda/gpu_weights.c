@@ -3,6 +3,7 @@
 
 #include "formats/base/size.h"
 #include "kernels/cuda/gpu_internal.h"
+#include "kernels/cuda/marlin_tiles.h"
 
 /* ---- memory of one lifetime ---- */
 
@@ -90,6 +91,7 @@ static bool has_product(const sw_gpu_engine *e, const sw_weight *w)
 
     if (!w->tiles || w->tiles->spec.n_outliers || w->tiles->spec.has_global) return false;
     probe.tiles = *w->tiles;
+    probe.tiles.is_marlin = false; /* once it is there */
     if (lacks_zeros(w->tiles)) probe.tiles.spec.is_symmetric = false;
     return sw_cuda_gemm_plan(&plan, &probe, &e->card, NULL, &ignored) == SW_OK;
 }
@@ -137,28 +139,102 @@ static sw_code decode_on_host(sw_gpu *gpu, sw_bf16 *d_to, const sw_weight *w, sw
     return rc;
 }
 
+/* ---- tiles ---- */
+
+typedef enum tile_array { CODES, SCALES, ZEROS, TILE_ARRAYS } tile_array;
+
+static const char *const array_names[TILE_ARRAYS] = {"codes", "scales", "zero points"};
+
+/* Bytes on the card, where they are in our order. */
+static int64_t array_bytes(const sw_tiles *t, tile_array which)
+{
+    if (which == CODES) return sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in);
+    if (which == SCALES) return sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups);
+    return t->zeros || lacks_zeros(t) ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0;
+}
+
+/* Bytes on the host; Marlin's zero points lie packed. */
+static int64_t stored_bytes(const sw_tiles *t, tile_array which)
+{
+    const int64_t n_bytes = array_bytes(t, which);
+
+    return t->is_marlin && which == ZEROS ? n_bytes * t->container_bits / 8 : n_bytes;
+}
+
+/* The arrays of t at d[]; Marlin's order is copied as it is and put in ours there. */
+static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_gpu_engine *e, const sw_tiles *t,
+                           sw_err *err)
+{
+    const void *const from[TILE_ARRAYS] = {t->codes, t->scales, t->zeros};
+    sw_gpu_store passing = {.gpu = e->gpu};
+    void *at[TILE_ARRAYS] = {d[CODES], d[SCALES], d[ZEROS]};
+    sw_tiles there = *t;
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < TILE_ARRAYS && rc == SW_OK; i++) {
+        const int64_t size_bytes = stored_bytes(t, (tile_array)i);
+
+        if (!size_bytes) continue;
+        if (!from[i])
+            rc = sw_gpu_fill(e->gpu, at[i], t->spec.num->sym_zero, size_bytes, err);
+        else if (t->is_marlin)
+            rc = sw_gpu_store_copy(&at[i], &passing, from[i], size_bytes, array_names[i], err);
+        else
+            rc = sw_gpu_upload(e->gpu, at[i], from[i], size_bytes, err);
+    }
+    there.codes = at[CODES];
+    there.scales = at[SCALES];
+    there.zeros = at[ZEROS];
+    if (rc == SW_OK && t->is_marlin)
+        rc = sw_marlin_retile(d[CODES], d[SCALES], d[ZEROS], &there, e->how.stream, err);
+    sw_gpu_store_free(&passing);
+    return rc;
+}
+
+/* The parts' tiles, one below the other. */
+static sw_code load_tiles(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *store,
+                          const sw_weight *const *parts, int n_parts, sw_err *err)
+{
+    char *d[TILE_ARRAYS] = {NULL};
+    int64_t at[TILE_ARRAYS] = {0};
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < TILE_ARRAYS && rc == SW_OK; i++) {
+        int64_t size_bytes = 0;
+
+        for (int p = 0; p < n_parts; p++)
+            size_bytes += array_bytes(parts[p]->tiles, (tile_array)i);
+        if (size_bytes)
+            rc = sw_gpu_store_take((void **)&d[i], store, size_bytes, 1, array_names[i], err);
+    }
+    for (int p = 0; p < n_parts && rc == SW_OK; p++) {
+        const sw_tiles *t = parts[p]->tiles;
+        void *const here[TILE_ARRAYS] = {d[CODES] + at[CODES], d[SCALES] + at[SCALES],
+                                         d[ZEROS] ? d[ZEROS] + at[ZEROS] : NULL};
+
+        rc = place_tiles(here, e, t, err);
+        for (int i = 0; i < TILE_ARRAYS; i++) at[i] += array_bytes(t, (tile_array)i);
+    }
+    if (rc != SW_OK) return rc;
+    out->tiles = *parts[0]->tiles;
+    out->tiles.is_marlin = false;
+    out->tiles.n_out = out->n_out;
+    out->tiles.codes = (const uint8_t *)d[CODES];
+    out->tiles.scales = d[SCALES];
+    out->tiles.zeros = (const uint8_t *)d[ZEROS];
+    if (d[ZEROS]) out->tiles.spec.is_symmetric = false;
+    return SW_OK;
+}
+
 static sw_code decode_tiles(sw_gpu_engine *e, sw_bf16 *d_to, const sw_weight *w, sw_err *err)
 {
-    const sw_tiles *t = w->tiles;
     sw_gpu_store store = {.gpu = e->gpu};
-    sw_tiles there = *t;
-    void *codes = NULL, *scales = NULL, *zeros = NULL;
+    sw_gpu_weight there = {.n_out = w->n_out};
     sw_code rc;
 
-    if (t->spec.n_outliers) return decode_on_host(e->gpu, d_to, w, err);
-    rc = sw_gpu_store_copy(&codes, &store, t->codes,
-                           sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in), "codes", err);
-    if (rc == SW_OK)
-        rc = sw_gpu_store_copy(&scales, &store, t->scales,
-                               sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups),
-                               "scales", err);
-    if (rc == SW_OK && t->zeros)
-        rc = sw_gpu_store_copy(&zeros, &store, t->zeros,
-                               sw_tiles_zeros_bytes(t->n_out, t->n_groups), "zero points", err);
-    there.codes = codes;
-    there.scales = scales;
-    there.zeros = zeros;
-    if (rc == SW_OK) rc = sw_cuda_tiles_decode(d_to, &there, e->how, err);
+    if (w->tiles->spec.n_outliers) return decode_on_host(e->gpu, d_to, w, err);
+    rc = load_tiles(&there, e, &store, &w, 1, err);
+    if (rc == SW_OK) rc = sw_cuda_tiles_decode(d_to, &there.tiles, e->how, err);
     sw_gpu_store_free(&store);
     return rc;
 }
@@ -178,60 +254,6 @@ static sw_code load_dense(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *st
         row += parts[i]->n_out;
     }
     return rc;
-}
-
-/* One array of the parts' tiles, which lie one after the other. */
-typedef enum tile_array { CODES, SCALES, ZEROS } tile_array;
-
-static int64_t array_bytes(const sw_tiles *t, tile_array which)
-{
-    if (which == CODES) return sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in);
-    if (which == SCALES) return sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups);
-    return t->zeros || lacks_zeros(t) ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0;
-}
-
-static sw_code join_array(void **out, sw_gpu_store *store, const sw_weight *const *parts,
-                          int n_parts, tile_array which, sw_err *err)
-{
-    int64_t size_bytes = 0, at = 0;
-    char *d = NULL;
-    sw_code rc;
-
-    for (int i = 0; i < n_parts; i++) size_bytes += array_bytes(parts[i]->tiles, which);
-    *out = NULL;
-    if (!size_bytes) return SW_OK;
-    rc = sw_gpu_store_take((void **)&d, store, size_bytes, 1, "weights", err);
-    for (int i = 0; i < n_parts && rc == SW_OK; i++) {
-        const sw_tiles *t = parts[i]->tiles;
-        const void *const from[] = {t->codes, t->scales, t->zeros};
-
-        const int64_t part_bytes = array_bytes(t, which);
-
-        rc = from[which] ? sw_gpu_upload(store->gpu, d + at, from[which], part_bytes, err)
-                         : sw_gpu_fill(store->gpu, d + at, t->spec.num->sym_zero, part_bytes, err);
-        at += part_bytes;
-    }
-    if (rc == SW_OK) *out = d;
-    return rc;
-}
-
-static sw_code load_tiles(sw_gpu_weight *out, sw_gpu_store *store, const sw_weight *const *parts,
-                          int n_parts, sw_err *err)
-{
-    void *codes, *scales, *zeros;
-    sw_code rc;
-
-    if ((rc = join_array(&codes, store, parts, n_parts, CODES, err)) != SW_OK ||
-        (rc = join_array(&scales, store, parts, n_parts, SCALES, err)) != SW_OK ||
-        (rc = join_array(&zeros, store, parts, n_parts, ZEROS, err)) != SW_OK)
-        return rc;
-    out->tiles = *parts[0]->tiles;
-    out->tiles.n_out = out->n_out;
-    out->tiles.codes = codes;
-    out->tiles.scales = scales;
-    out->tiles.zeros = zeros;
-    if (zeros) out->tiles.spec.is_symmetric = false;
-    return SW_OK;
 }
 
 static sw_code load_bias(sw_gpu_weight *out, sw_gpu_store *store, const sw_weight *const *parts,
@@ -264,7 +286,7 @@ static sw_code load_parts(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *st
     for (int i = 0; i < n_parts; i++) w.n_out += parts[i]->n_out;
     w.n_coded = is_tiled ? n_parts : 0;
     w.n_decoded = parts[0]->tiles && !is_tiled ? n_parts : 0;
-    rc = is_tiled ? load_tiles(&w, store, parts, n_parts, err)
+    rc = is_tiled ? load_tiles(&w, e, store, parts, n_parts, err)
                   : load_dense(&w, e, store, parts, n_parts, err);
     if (rc == SW_OK) rc = load_bias(&w, store, parts, n_parts, err);
     if (rc == SW_OK) *out = w;

@@ -87,7 +87,9 @@ static sw_code get_linear(void *self, sw_weight *out, sw_arena *arena, const cha
     sw_code rc;
 
     if (!sw_checkpoint_is_quantized(job->ckpt, path)) return SW_OK;
-    if (job->options->dequantize || !sw_checkpoint_has_tiles(job->ckpt))
+    if (job->options->dequantize ||
+        !(sw_checkpoint_has_tiles(job->ckpt) ||
+          (job->options->keeps_marlin && sw_checkpoint_has_marlin(job->ckpt))))
         return repack(out, arena, job, path, err);
     if ((rc = SW_ARENA_TAKE(&tiles, arena, 1, err)) != SW_OK) return rc;
     rc = sw_checkpoint_tiles(tiles, job->ckpt, path, n_out, k_in, err);

@@ -11,6 +11,7 @@
 
 typedef struct sw_lm_options {
     bool dequantize; /* floats instead of tiles: what the integer kernels are measured against */
+    bool keeps_marlin; /* weights in Marlin's order as they lie: for a card, which re-tiles them */
     int n_threads;   /* layers are loaded side by side; the result does not depend on it */
 } sw_lm_options;
 
