@@ -36,26 +36,21 @@ V_INLINE vec v_from_u8(const uint8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
-/* Scales of one byte. 2^-127 is no normal float; 0xff in e8m0, 0x7f and 0xff in e4m3 are NaN. */
-V_INLINE vec v_nan_where(__m256i bits, __m256i is_nan)
-{
-    return _mm256_castsi256_ps(
-        _mm256_or_si256(bits, _mm256_and_si256(is_nan, _mm256_set1_epi32(0x7fc00000))));
-}
+/* Scales of one byte. 2^-127 is no normal float; 0xff in e8m0 is NaN. */
 V_INLINE vec v_from_e8m0(const uint8_t *p)
 {
     __m256i byte = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
     __m256i bits = _mm256_max_epi32(_mm256_slli_epi32(byte, 23), _mm256_set1_epi32(0x00400000));
-    return v_nan_where(bits, _mm256_cmpeq_epi32(byte, _mm256_set1_epi32(255)));
+    __m256i is_nan = _mm256_cmpeq_epi32(byte, _mm256_set1_epi32(255));
+    return _mm256_castsi256_ps(
+        _mm256_or_si256(bits, _mm256_and_si256(is_nan, _mm256_set1_epi32(0x7fc00000))));
 }
+/* As halves, whose exponent is 8 greater; NaN is not expected, sw_scale_check refuses it. */
 V_INLINE vec v_from_e4m3(const uint8_t *p)
 {
-    __m256i byte = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
-    __m256i bits = _mm256_and_si256(_mm256_slli_epi32(byte, 20),
-                                    _mm256_set1_epi32((int)0x87f00000));
-    __m256i size = _mm256_and_si256(byte, _mm256_set1_epi32(127));
-    vec value = v_nan_where(bits, _mm256_cmpeq_epi32(size, _mm256_set1_epi32(127)));
-    return _mm256_mul_ps(value, _mm256_set1_ps(0x1p120f));
+    __m128i half = _mm_slli_epi16(_mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p)), 7);
+    half = _mm_and_si128(half, _mm_set1_epi16((short)0xbf80));
+    return _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(0x1p8f));
 }
 /* The upper and the lower halves of 32-bit words as bf16. */
 V_INLINE vec v_upper_bf16(words w)
