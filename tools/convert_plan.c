@@ -43,6 +43,7 @@ static sw_code add_linear(sw_convert_job *job, const sw_linear_ref *ref, sw_err 
         sw_err_prefix(err, "%s: %s", job->source.dir, path);
         return rc;
     }
+    l->from.input_dtype = 0; /* what is made of it is written in full */
     if ((t = first_tensor(&job->source, l))) {
         l->shard = t->shard;
         l->place = t->view.data;

@@ -237,6 +237,9 @@ sw_code sw_checkpoint_stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, cons
         if (parts[i].is_scale && t && is_free_dtype(t->view.dtype, &spec) &&
             is_free_dtype(spec.scale_dtype, &spec))
             spec.scale_dtype = t->view.dtype;
+        if (parts[i].is_input && t &&
+            (t->view.dtype == SW_DTYPE_BF16 || t->view.dtype == SW_DTYPE_F16))
+            spec.input_dtype = t->view.dtype;
     }
     *out = spec;
     return SW_OK;
@@ -380,6 +383,7 @@ sw_code sw_checkpoint_qtensor(sw_qtensor *out, const sw_checkpoint *ckpt, const 
         sw_qtensor_free(&q);
         return rc;
     }
+    q.spec.input_dtype = 0; /* of the file, not of the weight */
     *out = q;
     return SW_OK;
 }

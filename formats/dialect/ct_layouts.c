@@ -90,6 +90,11 @@ static sw_part scale_part(const sw_qspec *spec, int64_t n_out, int64_t k_in)
     return sw_part_2d("weight_scale", dtype, rows, sw_qspec_groups(spec, k_in));
 }
 
+static sw_dtype input_dtype(const sw_qspec *spec)
+{
+    return spec->input_dtype ? spec->input_dtype : SW_DTYPE_F32;
+}
+
 int sw_ct_declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
                   int64_t k_in)
 {
@@ -102,9 +107,10 @@ int sw_ct_declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int
     out[PART_SCALE] = scale_part(spec, n_out, k_in);
     out[PART_SCALE].is_scale = true;
     if (at.global >= 0) out[at.global] = sw_part_1d("weight_global_scale", SW_DTYPE_F32, 1);
-    if (at.input >= 0)
-        out[at.input] = sw_part_1d(spec->has_global ? "input_global_scale" : "input_scale",
-                                   SW_DTYPE_F32, 1);
+    if (at.input < 0) return at.n;
+    out[at.input] = spec->has_global ? sw_part_1d("input_global_scale", SW_DTYPE_F32, 1)
+                                     : sw_part_1d("input_scale", input_dtype(spec), 1);
+    out[at.input].is_input = !spec->has_global;
     return at.n;
 }
 
@@ -193,11 +199,14 @@ sw_code sw_ct_load_codes(sw_qtensor *q, const void *bytes, sw_err *err)
     return SW_OK;
 }
 
-static float load_single(const void *part, bool is_divisor)
-{
-    float v = sw_f32_from_bits(sw_load_le32(part));
+static float load_divisor(const void *part) { return 1.0f / sw_f32_from_bits(sw_load_le32(part)); }
 
-    return is_divisor ? 1.0f / v : v;
+static sw_code load_input(sw_qtensor *q, const void *part, sw_err *err)
+{
+    if (!q->spec.has_global)
+        return sw_float_decode_n(&q->input_scale, part, input_dtype(&q->spec), 1, err);
+    q->input_scale = load_divisor(part);
+    return SW_OK;
 }
 
 sw_code sw_ct_load_scales(sw_qtensor *q, const void *src, sw_err *err)
@@ -220,7 +229,6 @@ sw_code sw_ct_decode(sw_qtensor *q, const void *const parts[], sw_err *err)
 
     if (rc == SW_OK) rc = sw_ct_load_scales(q, parts[PART_SCALE], err);
     if (rc != SW_OK) return rc;
-    if (at.global >= 0) q->global_scale = load_single(parts[at.global], true);
-    if (at.input >= 0) q->input_scale = load_single(parts[at.input], q->spec.has_global);
-    return SW_OK;
+    if (at.global >= 0) q->global_scale = load_divisor(parts[at.global]);
+    return at.input < 0 ? SW_OK : load_input(q, parts[at.input], err);
 }

@@ -9,7 +9,7 @@
  * and of all of them
  *   P.weight_scale        [1] of a tensor, [N, G], or [ceil(N/128), G] of blocks; floats, F8_E4M3
  *                         in nvfp4, U8 holding E8M0 in the mx formats
- *   P.input_scale         [1], static inputs
+ *   P.input_scale         [1], static inputs; F32 is written, BF16 and F16 are read as well
  *   P.weight_global_scale, P.input_global_scale   F32 [1], nvfp4: divisors, not multipliers
  */
 #ifndef SW_FORMATS_DIALECT_CT_LAYOUTS_H

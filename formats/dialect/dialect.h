@@ -17,6 +17,7 @@
 typedef struct sw_part {
     const char *suffix; /* joined to the module path by '.' */
     bool is_scale;      /* dtype is the spec's scale_dtype; a stored file may differ in it */
+    bool is_input;      /* the scale of the inputs: F32 is written, BF16 and F16 are read as well */
     bool is_optional;   /* always written; a file without it is read as if it held the default */
     bool is_g_idx;      /* I32 [k_in], group of each column; any below 0: never filled in */
     bool is_shape;      /* I64 [2], sw_shape_store: nothing that the weight's shape does not say */

@@ -311,6 +311,57 @@ static void a_quantized_source_is_its_decoded_weights(void **state)
     }
 }
 
+/* Others store the scale of static inputs as their model's floats are. */
+static bool halve_input_scales(void *ctx, const char *name, sw_cview *view)
+{
+    static const uint8_t two_to_minus_6[2] = {0x80, 0x3c}; /* BF16 */
+
+    (void)ctx;
+    if (!strstr(name, ".input_scale")) return true;
+    view->dtype = SW_DTYPE_BF16;
+    view->data = two_to_minus_6;
+    view->size_bytes = sizeof two_to_minus_6;
+    return true;
+}
+
+static void input_scales_are_read_in_half_floats(void **state)
+{
+    static const char *const dirs[] = {"a", "b"};
+    sw_checkpoint ckpt;
+    sw_err err = {0};
+    scratch s;
+    ckpt_case c;
+
+    (void)state;
+    scratch_open(&s);
+    ckpt_source(&s, "llama");
+    ckpt_open(&c, &s, sw_dialect_find("compressed-tensors"), 8, true, 0);
+    c.config.spec = *sw_gen_float_spec(0);
+    assert_int_equal(c.config.spec.act.scope, SW_ACT_TENSOR);
+    for (int64_t i = 0; i < c.n; i++) {
+        sw_qtensor_free(&c.q[i]);
+        sw_gen_float_qtensor(&c.q[i], 0, c.linears[i].n_out, c.linears[i].k_in, (uint64_t)i);
+    }
+    must(ckpt_write(&c, &s, "a", sw_dialect_find("compressed-tensors"), false, 0, false, &err),
+         &err);
+    ckpt_rewrite(&s, "a", halve_input_scales, NULL);
+    must(convert(NULL, &s, "a", "b", "fp8", false, &err), &err);
+    for (int d = 0; d < 2; d++) {
+        must(sw_checkpoint_open(&ckpt, scratch_path(&s, dirs[d]), &err), &err);
+        for (int64_t i = 0; i < c.n; i++) {
+            sw_qtensor q = {0};
+            must(sw_checkpoint_qtensor(&q, &ckpt, c.paths[i], c.linears[i].n_out,
+                                       c.linears[i].k_in, &err), &err);
+            assert_true(q.input_scale == 0x1p-6f);
+            assert_memory_equal(q.codes, c.q[i].codes, (size_t)(q.n_out * q.k_in));
+            sw_qtensor_free(&q);
+        }
+        sw_checkpoint_close(&ckpt);
+    }
+    ckpt_close(&c);
+    scratch_close(&s);
+}
+
 /* The tiles beside are those that a conversion to tiles gives, and no later one copies them. */
 static void a_sidecar_holds_the_same_tiles(void **state)
 {
@@ -374,6 +425,7 @@ int main(void)
         cmocka_unit_test(plain_floats_are_the_values_of_the_codes),
         cmocka_unit_test(a_dense_model_changes_its_dtype),
         cmocka_unit_test(a_quantized_source_is_its_decoded_weights),
+        cmocka_unit_test(input_scales_are_read_in_half_floats),
         cmocka_unit_test(a_sidecar_holds_the_same_tiles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
