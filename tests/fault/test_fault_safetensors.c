@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <zstd.h>
 
 #include "formats/file/safetensors.h"
 #include "tests/fault/fault.h"
@@ -170,12 +171,40 @@ static void test_read_archive(void **state)
     scratch_close(&s);
 }
 
+/* Compressed; frames that do not say their size are run through twice. */
+static void test_read_compressed(void **state)
+{
+    static const char json[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]},"
+                               "\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}";
+    unsigned char plain[8 + sizeof json - 1 + 8] = {sizeof json - 1}, packed[512];
+    scratch s;
+    fault_plan plan = {.name = "read a compressed container",
+                       .kinds = FAULT_MEMORY | FAULT_WRITE | FAULT_READ,
+                       .attempt = read_archive, .ctx = &s};
+
+    (void)state;
+    memcpy(plain + 8, json, sizeof json - 1);
+    for (int says_size = 0; says_size < 2; says_size++) {
+        ZSTD_CCtx *zstd = ZSTD_createCCtx();
+        size_t n;
+        scratch_open(&s);
+        (void)ZSTD_CCtx_setParameter(zstd, ZSTD_c_contentSizeFlag, says_size);
+        n = ZSTD_compress2(zstd, packed, sizeof packed, plain, sizeof plain);
+        assert_false(ZSTD_isError(n));
+        ZSTD_freeCCtx(zstd);
+        scratch_write(&s, "model.safetensors.zst", packed, n);
+        fault_run(&plan);
+        scratch_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_write),
         cmocka_unit_test(test_read),
         cmocka_unit_test(test_read_archive),
+        cmocka_unit_test(test_read_compressed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
