@@ -34,7 +34,9 @@ extern "C" bool sw_a8_is_grouped(const sw_cuda_gemm *p)
 static const a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
     switch (sw_a8_kind_of(p)) {
-    case A8_INT4: return sw_a8_kernel_int4(tile, sw_a8_is_grouped(p));
+    case A8_INT4:
+        return p->tiles.spec.is_symmetric ? sw_a8_kernel_int4_sym(tile, sw_a8_is_grouped(p))
+                                          : sw_a8_kernel_int4(tile, sw_a8_is_grouped(p));
     case A8_INT8: return sw_a8_kernel_int8(tile, sw_a8_is_grouped(p));
     default: return sw_a8_kernel_e4m3(tile, sw_a8_is_grouped(p));
     }
@@ -57,14 +59,18 @@ extern "C" bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
     return true;
 }
 
-/* Tiles for up to so many tokens, and whether weights of 8 bits gain by starting early, which those
- * of 4 never do: the best of those measured on an H200. */
+/* Tiles for up to so many tokens, and whether starting early pays: the best of those measured on an
+ * H200, for weights of 8 bits, of E4M3, of 4 bits. */
 static const struct {
     int64_t m_max;
-    const char *tile;
-    bool overlap;
-} tile_by_m[] = {{32, "t32_c128", true}, {64, "t64_c128", false}, {128, "t128_c128", true},
-                 {INT64_MAX, "t128_c256", true}};
+    struct { const char *tile; bool overlap; } by_kind[3];
+} choices[] = {
+    {32, {{"t32_c128", true}, {"t32_c128", true}, {"t32_c128", false}}},
+    {64, {{"t64_c128", false}, {"t64_c128", false}, {"t64_c128", false}}},
+    {128, {{"t128_c128", true}, {"t128_c128", true}, {"t128_c128", false}}},
+    {256, {{"t128_c128", true}, {"t256_c128", true}, {"t256_c128", false}}},
+    {INT64_MAX, {{"t256_c128", true}, {"t256_c128", true}, {"t256_c128", false}}},
+};
 
 static int tile_named(const char *name)
 {
@@ -85,13 +91,14 @@ static int64_t blocks_of(const sw_cuda_gemm *p, int tile)
 extern "C" void sw_a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
     int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, SW_A8_STAGE_K);
-    int row = 0;
+    a8_kind kind = sw_a8_kind_of(p);
+    int row = 0, column = kind == A8_INT8 ? 0 : kind == A8_E4M3 ? 1 : 2;
 
-    while (p->m > tile_by_m[row].m_max) row++;
-    *out = {0, tile_named(tile_by_m[row].tile), 1, *card,
-            tile_by_m[row].overlap && sw_a8_kind_of(p) != A8_INT4};
-    /* X in groups takes registers that two tiles a warpgroup do not leave */
-    if (p->act.scope == SW_ACT_GROUP && p->m > 64) out->tile = tile_named("t128_c128");
+    while (p->m > choices[row].m_max) row++;
+    *out = {0, tile_named(choices[row].by_kind[column].tile), 1, *card,
+            choices[row].by_kind[column].overlap && p->act.scope != SW_ACT_GROUP};
+    /* Narrow blocks are ahead only while they all have a multiprocessor. */
+    if (p->m > 128 && blocks_of(p, out->tile) > card->n_sms) out->tile = tile_named("t256_c128");
     for (int s = 1; s <= 8 && s <= stages; s++) {
         int64_t slots = s <= 2 ? card->n_sms : card->n_sms * 6 / 7;
         int64_t waves = sw_cuda_up(blocks_of(p, out->tile) * s, slots);

@@ -36,12 +36,14 @@ typedef struct a8_kernel {
 
 /* For many tokens, by what changes along k: nothing, scales of W, scales of X too. NULL: none. */
 const a8_kernel *sw_a8_large_int8(int mode);
-const a8_kernel *sw_a8_large_int4(int mode, bool is_symmetric);
+const a8_kernel *sw_a8_large_int4(int mode);
+const a8_kernel *sw_a8_large_int4_sym(int mode);
 const a8_kernel *sw_a8_large_e4m3(int mode);
 
 /* tile: a row of a8_tiles.def; grouped: scales, of W or X, change along k. NULL: none compiled. */
 const a8_kernel *sw_a8_kernel_int8(int tile, bool is_grouped);
 const a8_kernel *sw_a8_kernel_int4(int tile, bool is_grouped);
+const a8_kernel *sw_a8_kernel_int4_sym(int tile, bool is_grouped);
 const a8_kernel *sw_a8_kernel_e4m3(int tile, bool is_grouped);
 
 #ifdef __cplusplus

@@ -19,16 +19,16 @@ __host__ __device__ constexpr bool a8_is_int4(int kind)
 
 #define SW_A8_RECORD_BYTES 256 /* room for a record of scales */
 
-/* Byte offsets inside a stage of 128 inputs and the size of the whole. X_SCALES: those of X's
- * group as well. */
-template <int KIND, int T, int NT, bool GROUPED, bool X_SCALES = false> struct a8_stage {
+/* Byte offsets inside a stage of 128 inputs and the size of the whole. */
+template <int KIND, int T, int NT, bool GROUPED> struct a8_stage {
     static constexpr int tile_bytes = a8_is_int4(KIND) ? 4096 : 8192; /* two k-tiles */
     static constexpr int x_bytes = T * 128;
     static constexpr int w_at = x_bytes;
     static constexpr int s_at = w_at + NT * tile_bytes;
     static constexpr int z_at = s_at + (GROUPED ? NT * SW_A8_RECORD_BYTES : 0);
     static constexpr int xs_at = z_at + (GROUPED && KIND == A8_INT4 ? NT * 64 : 0);
-    static constexpr int bytes = (xs_at + (X_SCALES ? T * 4 : 0) + 1023) / 1024 * 1024;
+    static constexpr int end = xs_at + (GROUPED && KIND == A8_E4M3 ? T * 4 : 0);
+    static constexpr int bytes = (end + 1023) / 1024 * 1024;
 };
 
 /* What a CTA works on. */
@@ -52,17 +52,16 @@ template <int T, int NT> static __device__ __forceinline__ a8_place a8_place_of(
     return p;
 }
 
-/* Weights, scales and zero points of a stage; lane i brings those of tile i. more_bytes: what is
- * brought to the stage beside those and X. */
+/* Weights, scales and zero points of a stage; lane i brings those of tile i. */
 template <int KIND, int T, int NT, bool GROUPED>
 static __device__ __forceinline__ void a8_copy_weights(const a8_args &a, const a8_place &p, int it,
                                                        uint32_t stage, uint32_t bar,
-                                                       uint64_t policy, uint32_t more_bytes = 0)
+                                                       uint64_t policy)
 {
     using at = a8_stage<KIND, T, NT, GROUPED>;
     int lane = (int)threadIdx.x % 32, n_tile = p.n_tile0 + lane;
     int ks = p.stage0 + it, k_tile = ks * 2, k_tiles = min(2, a.k_tiles - k_tile);
-    int n_tiles = min(NT, a.n_tiles - p.n_tile0);
+    int n_tiles = max(0, min(NT, a.n_tiles - p.n_tile0));
     uint32_t w_bytes = (uint32_t)(k_tiles * (at::tile_bytes / 2)), s_bytes = 64u * a.scale_bytes;
 
     if (lane == 0) {
@@ -70,7 +69,7 @@ static __device__ __forceinline__ void a8_copy_weights(const a8_args &a, const a
 
         if (GROUPED) per_tile += s_bytes;
         if (GROUPED && KIND == A8_INT4 && a.zeros) per_tile += 64;
-        sw_mbar_expect(bar, (uint32_t)n_tiles * per_tile + at::x_bytes + more_bytes);
+        sw_mbar_expect(bar, (uint32_t)n_tiles * per_tile + at::x_bytes);
     }
     __syncwarp();
     if (lane >= n_tiles) return;
@@ -85,6 +84,25 @@ static __device__ __forceinline__ void a8_copy_weights(const a8_args &a, const a
                      a.scales + record * a.scale_bytes, s_bytes, bar, policy);
         if (KIND == A8_INT4 && a.zeros)
             sw_bulk_load(stage + at::z_at + lane * 64, a.zeros + record, 64, bar, policy);
+    }
+}
+
+/* X of a stage and, where it has groups, their scales: the lanes' own copies, of which each lane
+ * tells the barrier when they are done. */
+template <int KIND, int T, int NT, bool GROUPED>
+static __device__ __forceinline__ void a8_copy_x(const CUtensorMap *map, const a8_args &a,
+                                                 const a8_place &p, int it, uint32_t stage,
+                                                 uint32_t bar, uint64_t policy)
+{
+    int lane = (int)threadIdx.x % 32;
+
+    if (lane == 0) sw_tensor_load_2d(stage, map, (p.stage0 + it) * 128, p.token0, bar, policy);
+    if constexpr (KIND == A8_E4M3 && GROUPED) {
+        if (!a.has_x_groups) return;
+        for (int i = lane; i < T; i += 32)
+            sw_copy4(stage + a8_stage<KIND, T, NT, GROUPED>::xs_at + i * 4,
+                     a.x_scales + (int64_t)(p.stage0 + it) * a.m + min(p.token0 + i, a.m - 1));
+        sw_copy_arrive(bar);
     }
 }
 
@@ -103,15 +121,11 @@ static __device__ __forceinline__ void a8_copy_all(const CUtensorMap *map, const
         a8_copy_weights<KIND, T, NT, GROUPED>(a, p, it, ring + it * bytes, full + 8 * it, w_policy);
     sw_grid_wait_previous();
     for (int it = 0; it < first; it++)
-        if (threadIdx.x % 32 == 0)
-            sw_tensor_load_2d(ring + it * bytes, map, (p.stage0 + it) * 128, p.token0,
-                              full + 8 * it, x_policy);
+        a8_copy_x<KIND, T, NT, GROUPED>(map, a, p, it, ring + it * bytes, full + 8 * it, x_policy);
     for (int it = first, s = 0, turn = 0; it < p.n_stages; it++) {
         sw_mbar_wait(empty + 8 * s, turn);
         a8_copy_weights<KIND, T, NT, GROUPED>(a, p, it, ring + s * bytes, full + 8 * s, w_policy);
-        if (threadIdx.x % 32 == 0)
-            sw_tensor_load_2d(ring + s * bytes, map, (p.stage0 + it) * 128, p.token0,
-                              full + 8 * s, x_policy);
+        a8_copy_x<KIND, T, NT, GROUPED>(map, a, p, it, ring + s * bytes, full + 8 * s, x_policy);
         if (++s == STAGES) s = 0, turn ^= 1;
     }
 }

@@ -19,16 +19,18 @@ static int mode_of(const sw_cuda_gemm *p)
 static const a8_kernel *kernel_of(const sw_cuda_gemm *p)
 {
     switch (sw_a8_kind_of(p)) {
-    case A8_INT4: return sw_a8_large_int4(mode_of(p), p->tiles.spec.is_symmetric);
+    case A8_INT4:
+        return p->tiles.spec.is_symmetric ? sw_a8_large_int4_sym(mode_of(p))
+                                          : sw_a8_large_int4(mode_of(p));
     case A8_INT8: return sw_a8_large_int8(mode_of(p));
     default: return sw_a8_large_e4m3(mode_of(p));
     }
 }
 
-/* Scales of X in groups come in copies of 16 bytes, four tokens. */
 extern "C" bool sw_a8_large_can_run(const sw_cuda_gemm *p, int tile)
 {
-    return sw_a8_can_run(p, tile) && kernel_of(p) && (mode_of(p) < 2 || p->m % 4 == 0);
+    (void)tile;
+    return sw_a8_can_run(p, 0) && kernel_of(p);
 }
 
 static int64_t blocks_of(const sw_cuda_gemm *p)
@@ -45,7 +47,7 @@ extern "C" bool sw_a8_large_suits(const sw_cuda_gemm *p, const sw_cuda_card *car
 extern "C" void sw_a8_large_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
     (void)p;
-    *out = {0, 0, 1, *card, false}; /* measured: starting early costs 1 to 8 % */
+    *out = {0, 0, 1, *card, true};
 }
 
 extern "C" size_t sw_a8_large_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
@@ -62,8 +64,6 @@ extern "C" sw_code sw_a8_large_run(const sw_cuda_gemm *p, const sw_cuda_plan *pl
     int64_t blocks = blocks_of(p);
 
     (void)d_workspace;
-    if (mode_of(p) == 2 && (uintptr_t)p->x_codes.d_scales % 16)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "scales of X must be aligned to 16 bytes");
     return sw_a8_launch(p, kernel_of(p), sw_a8_large_tiles[0].name,
                         (int)(blocks < plan->card.n_sms ? blocks : plan->card.n_sms), 1,
                         plan->overlap, &args, N_TOKENS, stream, err);

@@ -15,23 +15,22 @@
 #ifndef SW_KERNELS_CUDA_A8_LARGE_CUH
 #define SW_KERNELS_CUDA_A8_LARGE_CUH
 
-#include "kernels/cuda/a8_wgmma.cuh"
+#include "kernels/cuda/a8_quarters.cuh"
 
-#define SW_A8L_T 256          /* tokens of a block */
+#define SW_A8L_T SW_A8_QUARTERS_T /* tokens of a block */
 #define SW_A8L_NT 2           /* tiles of channels of a block, one a consumer warpgroup */
 #define SW_A8L_THREADS 384
 #define SW_A8L_BAND 8         /* blocks of tokens that are walked side by side */
 #define SW_A8L_PARK_BYTES 8192 /* 64 tokens x 64 channels, a warpgroup */
 
-/* What changes along k. */
-enum { A8L_PLAIN, A8L_GROUPED, A8L_X_GROUPS };
-
-template <int KIND, int MODE>
-using a8l_stage = a8_stage<KIND, SW_A8L_T, SW_A8L_NT, MODE != A8L_PLAIN, MODE == A8L_X_GROUPS>;
-
 template <int KIND, int MODE, int STAGES> constexpr int a8l_shared_bytes(void)
 {
-    return STAGES * a8l_stage<KIND, MODE>::bytes + 2 * SW_A8L_PARK_BYTES + 1024;
+    return STAGES * a8_quarters_stage<KIND, MODE>::bytes + 2 * SW_A8L_PARK_BYTES + 1024;
+}
+
+static __device__ __forceinline__ int a8l_n_blocks(const a8_args &a)
+{
+    return (a.n_tiles + SW_A8L_NT - 1) / SW_A8L_NT * ((a.m + SW_A8L_T - 1) / SW_A8L_T);
 }
 
 /* Block `at` in an order that keeps what CTAs work on side by side close: bands of a few blocks of
@@ -52,128 +51,36 @@ static __device__ __forceinline__ a8_place a8l_place(const a8_args &a, int at)
     return p;
 }
 
-static __device__ __forceinline__ int a8l_n_blocks(const a8_args &a)
-{
-    return (a.n_tiles + SW_A8L_NT - 1) / SW_A8L_NT * ((a.m + SW_A8L_T - 1) / SW_A8L_T);
-}
-
-/* X of a stage, and the scales of its group; lane 0. */
-template <int KIND, int MODE>
-static __device__ __forceinline__ void a8l_copy_x(const CUtensorMap *map, const a8_args &a,
-                                                  const a8_place &p, int it, uint32_t stage,
-                                                  uint32_t bar, uint64_t policy)
-{
-    if (threadIdx.x % 32) return;
-    sw_tensor_load_2d(stage, map, it * 128, p.token0, bar, policy);
-    if (MODE == A8L_X_GROUPS)
-        sw_bulk_load(stage + a8l_stage<KIND, MODE>::xs_at,
-                     a.x_scales + (int64_t)it * a.m + p.token0,
-                     (uint32_t)min(SW_A8L_T, a.m - p.token0) * 4, bar, policy);
-}
-
-template <int KIND, int MODE>
-static __device__ __forceinline__ void a8l_copy_w(const a8_args &a, const a8_place &p, int it,
-                                                  uint32_t stage, uint32_t bar, uint64_t policy)
-{
-    uint32_t x_scales = MODE == A8L_X_GROUPS ? (uint32_t)min(SW_A8L_T, a.m - p.token0) * 4 : 0;
-
-    a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, MODE != A8L_PLAIN>(a, p, it, stage, bar, policy,
-                                                                  x_scales);
-}
-
 /* The warp that copies: all stages of all blocks of this CTA. */
 template <int KIND, int MODE, int STAGES>
 static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, const a8_args &a,
                                                     uint32_t ring, uint32_t full, uint32_t empty)
 {
-    constexpr uint32_t bytes = a8l_stage<KIND, MODE>::bytes;
+    constexpr uint32_t bytes = a8_quarters_stage<KIND, MODE>::bytes;
+    constexpr bool grouped = MODE != A8_PLAIN;
     uint64_t w_policy = a.m > SW_A8L_T ? sw_policy_evict_last() : sw_policy_evict_first();
     uint64_t x_policy = sw_policy_evict_last();
-    a8_place p = a8l_place(a, (int)blockIdx.x);
-    int ahead = min(STAGES, p.n_stages), n_blocks = a8l_n_blocks(a), s = 0;
+    int first = (int)blockIdx.x, n_blocks = a8l_n_blocks(a), s = 0;
+    a8_place p = a8l_place(a, first);
+    int ahead = min(STAGES, p.n_stages);
     uint32_t turn = 1; /* nothing is in the way in the first turn */
 
     /* Weights depend on no earlier kernel: they are on their way before we wait for one. */
     for (int it = 0; it < ahead; it++)
-        a8l_copy_w<KIND, MODE>(a, p, it, ring + it * bytes, full + 8 * it, w_policy);
+        a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(a, p, it, ring + it * bytes,
+                                                            full + 8 * it, w_policy);
     sw_grid_wait_previous();
-    for (int block = (int)blockIdx.x; block < n_blocks; block += (int)gridDim.x) {
+    for (int block = first; block < n_blocks; block += (int)gridDim.x) {
         p = a8l_place(a, block);
         for (int it = 0; it < p.n_stages; it++) {
             sw_mbar_wait(empty + 8 * s, turn);
-            if (block != (int)blockIdx.x || it >= ahead)
-                a8l_copy_w<KIND, MODE>(a, p, it, ring + s * bytes, full + 8 * s, w_policy);
-            a8l_copy_x<KIND, MODE>(map, a, p, it, ring + s * bytes, full + 8 * s, x_policy);
+            if (block != first || it >= ahead)
+                a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(
+                    a, p, it, ring + s * bytes, full + 8 * s, w_policy);
+            a8_copy_x<KIND, SW_A8L_T, SW_A8L_NT, grouped>(map, a, p, it, ring + s * bytes,
+                                                          full + 8 * s, x_policy);
             if (++s == STAGES) s = 0, turn ^= 1;
         }
-    }
-}
-
-/* total += sum * scale, of a quarter of the tokens; with scales of X, times those, which lie in
- * the stage at `x_scales`. */
-template <bool X_GROUPS, typename type>
-static __device__ __forceinline__ void a8l_add(float *total, type (&sum)[32], const float *scale,
-                                               uint32_t x_scales)
-{
-    sw_hold(sum);
-#pragma unroll
-    for (int j = 0; j < 8; j++) {
-        float by[4] = {scale[0], scale[0], scale[1], scale[1]};
-
-        if constexpr (X_GROUPS) {
-            uint2 x = sw_shared8(x_scales + (uint32_t)(j * 8 + threadIdx.x % 4 * 2) * 4);
-
-#pragma unroll
-            for (int i = 0; i < 4; i++) by[i] *= __uint_as_float(i % 2 ? x.y : x.x);
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            total[4 * j + i] = fmaf(by[i], (float)sum[4 * j + i], total[4 * j + i]);
-    }
-}
-
-/* Sums that leave the tensor cores with every stage. */
-template <int KIND, int MODE, int STAGES>
-static __device__ __forceinline__ void a8l_multiply_quarters(float (&total)[128],
-                                                             a8_ring<STAGES> &ring,
-                                                             const a8_args &a, const a8_place &p)
-{
-    using at = a8l_stage<KIND, MODE>;
-    constexpr bool grouped = MODE != A8L_PLAIN, x_groups = MODE == A8L_X_GROUPS;
-    int tile = (int)threadIdx.x / 128;
-    typename a8_sum<KIND>::type sum[2][32];
-    uint32_t frag[16];
-
-    ring.wait();
-    a8_load<KIND, SW_A8L_T, SW_A8L_NT, grouped>(frag, a, p, ring.stage(), tile);
-#pragma unroll 1
-    for (int it = 0; it < p.n_stages; it++) {
-        uint32_t stage = ring.stage(), bar = ring.bar(), x_scales = stage + at::xs_at;
-        float scale[2] = {1.0f, 1.0f};
-
-        ring.turn();
-        a8_issue(sum[0], frag, stage, 0);
-        a8_issue(sum[1], frag, stage + 8192, 0);
-        if constexpr (grouped) a8_scales(scale, stage + at::s_at + tile * SW_A8_RECORD_BYTES, a);
-        if (KIND == A8_INT4_SYM) scale[0] *= A8_SYM_SCALE, scale[1] *= A8_SYM_SCALE;
-        sw_wgmma_wait<1>();
-        a8l_add<x_groups>(total, sum[0], scale, x_scales);
-        a8_issue(sum[0], frag, stage + 2 * 8192, 0);
-        sw_wgmma_wait<1>();
-        a8l_add<x_groups>(total + 32, sum[1], scale, x_scales + 256);
-        a8_issue(sum[1], frag, stage + 3 * 8192, 0);
-        sw_wgmma_wait<1>();
-        a8l_add<x_groups>(total + 64, sum[0], scale, x_scales + 512);
-        sw_wgmma_wait<0>();
-        if (it + 1 < p.n_stages) {
-            ring.wait();
-            a8_load<KIND, SW_A8L_T, SW_A8L_NT, grouped>(frag, a, p, ring.stage(), tile);
-        }
-        a8l_add<x_groups>(total + 96, sum[1], scale, x_scales + 768);
-        /* An arrival does not wait for loads in flight: the scales must be there before. */
-        if (grouped) __threadfence_block();
-        __syncwarp();
-        ring.release(bar);
     }
 }
 
@@ -218,7 +125,7 @@ template <int KIND, int MODE, typename type>
 static __device__ __forceinline__ uint32_t a8l_pair(const type *sum, const a8_args &a, int token,
                                                     float scale, int zero)
 {
-    constexpr bool shifts = KIND == A8_INT8 && MODE == A8L_PLAIN;
+    constexpr bool shifts = KIND == A8_INT8 && MODE == A8_PLAIN;
     float v[2];
 
 #pragma unroll
@@ -227,7 +134,7 @@ static __device__ __forceinline__ uint32_t a8l_pair(const type *sum, const a8_ar
         type s = sum[i];
 
         if (shifts && a.zeros) s -= (type)(zero * a.x_sums[at]);
-        v[i] = (float)s * scale * (MODE == A8L_X_GROUPS ? 1.0f : a.x_scales[at]);
+        v[i] = (float)s * scale * (MODE == A8_X_GROUPS ? 1.0f : a.x_scales[at]);
     }
     return sw_round16_pair(v[0], v[1], a.y_is_bf16);
 }
@@ -244,8 +151,8 @@ static __device__ __forceinline__ void a8l_store(const type *total, const a8_arg
     float scale[2] = {1.0f, 1.0f};
     int zero[2] = {0, 0};
 
-    if (MODE == A8L_PLAIN) a8l_channels(scale, zero, a, n_tile);
-    if (KIND == A8_INT4_SYM && MODE == A8L_PLAIN)
+    if (MODE == A8_PLAIN) a8l_channels(scale, zero, a, n_tile);
+    if (KIND == A8_INT4_SYM && MODE == A8_PLAIN)
         scale[0] *= A8_SYM_SCALE, scale[1] *= A8_SYM_SCALE;
 #pragma unroll
     for (int q = 0; q < 4; q++) {
@@ -282,24 +189,24 @@ static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ri
                                                    uint32_t full, uint32_t empty, uint32_t park,
                                                    uint32_t zero_addr)
 {
-    a8_ring<STAGES> ring = {ring_at, full, empty, a8l_stage<KIND, MODE>::bytes, 0, 0};
+    a8_ring<STAGES> ring = {ring_at, full, empty, a8_quarters_stage<KIND, MODE>::bytes, 0, 0};
     int n_blocks = a8l_n_blocks(a);
 
     sw_grid_wait_previous(); /* scales and sums of X, and Y, which it may still read */
     for (int block = (int)blockIdx.x; block < n_blocks; block += (int)gridDim.x) {
         a8_place p = a8l_place(a, block);
 
-        if constexpr (KIND != A8_E4M3 && MODE == A8L_PLAIN) {
+        if constexpr (KIND != A8_E4M3 && MODE == A8_PLAIN) {
             int total[1][128];
 
             a8_clear(total, zero_addr);
-            a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT, STAGES>(total, ring, a, p);
+            a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT>(total, ring, a, p);
             a8l_store<KIND, MODE>(&total[0][0], a, p, park);
         } else {
             float total[1][128];
 
             a8_clear(total, zero_addr);
-            a8l_multiply_quarters<KIND, MODE, STAGES>(total[0], ring, a, p);
+            a8_multiply_quarters<KIND, MODE>(total[0], ring, a, p);
             a8l_store<KIND, MODE>(&total[0][0], a, p, park);
         }
     }
@@ -309,7 +216,7 @@ template <int KIND, int MODE, int STAGES>
 static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     swk_a8_large_sm90(const __grid_constant__ CUtensorMap x_map, const a8_args a)
 {
-    constexpr int bytes = a8l_stage<KIND, MODE>::bytes;
+    constexpr int bytes = a8_quarters_stage<KIND, MODE>::bytes;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ uint32_t s_zero;

@@ -1,12 +1,10 @@
 /* a8_large_int4.cu - the kernels for many tokens, weights in int4. */
 #include "kernels/cuda/a8_large_table.cuh"
 
-static const a8_kernel kernels[][2] = {
-    {SW_A8L_ENTRY(A8_INT4, A8L_PLAIN, 5), SW_A8L_ENTRY(A8_INT4_SYM, A8L_PLAIN, 5)},
-    {SW_A8L_ENTRY(A8_INT4, A8L_GROUPED, 5), SW_A8L_ENTRY(A8_INT4_SYM, A8L_GROUPED, 5)},
-};
+static const a8_kernel kernels[] = {SW_A8L_ENTRY(A8_INT4, A8_PLAIN, 5),
+                                    SW_A8L_ENTRY(A8_INT4, A8_GROUPED, 5)};
 
-extern "C" const a8_kernel *sw_a8_large_int4(int mode, bool is_symmetric)
+extern "C" const a8_kernel *sw_a8_large_int4(int mode)
 {
-    return mode <= A8L_GROUPED ? &kernels[mode][is_symmetric] : NULL;
+    return mode <= A8_GROUPED ? &kernels[mode] : NULL;
 }

@@ -104,6 +104,12 @@ template <int N> __device__ __forceinline__ void sw_hold(int (&d)[N])
     for (int i = 0; i < N; i++) asm volatile("" : "+r"(d[i])::"memory");
 }
 
+/* An arrival of this lane once the copies that it has started are done. */
+__device__ __forceinline__ void sw_copy_arrive(uint32_t bar)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
+}
+
 /* ---- stores of 16-bit results ---- */
 
 /* Four 8 x 8 matrices of 16-bit elements, of which a lane holds elements [l/4][2(l%4)], +1, to

@@ -22,7 +22,7 @@ else
 ARCH_90A  := -gencode=arch=compute_90a,code=sm_90a
 ARCH_ALL  := -gencode=arch=compute_80,code=[sm_80,compute_80] -gencode=arch=compute_89,code=sm_89 $(ARCH_90A)
 # No exceptions and no guards, so that the program needs no C++ library.
-NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fno-exceptions,-fno-threadsafe-statics
+NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fno-exceptions,-fno-threadsafe-statics $(NVCCFLAGS)
 NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDA_SRC  := $(sort $(wildcard kernels/cuda/*.cu))
