@@ -1,5 +1,5 @@
 /* solver.h - the dense algebra of calibration on a CUDA device: sums of products, factorization,
- * GPTQ with refinement, packing.
+ * rounding, clipping, GPTQ with refinement, packing; and the products that searches for scales try.
  *
  * What quant/ does in double on the CPU is done in double here, in the same order wherever an order
  * shows in the result: scales, zeros and codes are decided by the same operations, and only the
@@ -130,28 +130,90 @@ sw_code sw_solver_axpy(sw_solver *s, double *d_to, double scale, const double *d
 
 /* ---- a weight ---- */
 
+typedef enum sw_device_method {
+    SW_DEVICE_RTN,  /* plain rounding (rtn.c of quant/) */
+    SW_DEVICE_CLIP, /* on searched ranges (clip.c) */
+    SW_DEVICE_GPTQ  /* gptq.c with refine.c */
+} sw_device_method;
+
 typedef struct sw_device_problem {
-    const float *w;                 /* host, [n_out, k_in] */
+    sw_device_method method;
+    const float *w;                 /* host, [n_out, k_in]; or */
+    const float *d_w;               /* on the device */
     int64_t n_out, k_in;
-    sw_qspec spec;                  /* integers, one scale a row and group: see sw_solver_can */
+    sw_qspec spec;                  /* see sw_solver_can */
+    double global;                  /* of a spec that has one, settled beforehand; 0: none */
+    const double *shared;           /* host, [ceil(n_out / shared_rows), n_groups]: scales that */
+    int64_t shared_rows;            /* rows share, likewise; NULL: they share none */
     const sw_device_factor *factor; /* NULL: plain rounding, no sums */
     const double *d_shift;          /* [n_out, k_in] added to w as the value to aim at, or NULL */
     bool refit;                     /* fit a group when the sweep reaches it (gptq.c) */
     int refine_rounds;
+    float *d_values;                /* [n_out, k_in] gets the decoded result, or NULL; may be d_w */
 } sw_device_problem;
 
 typedef struct sw_device_sums { /* over all rows: see sw_solve_report */
     double loss, loss_rtn, power;
 } sw_device_sums;
 
-/* Can the device solve weights of this spec? */
+/* Can the device solve weights of this spec? Integers with one scale a row and group, and small
+ * floats; not what keeps outliers. */
 bool sw_solver_can(const sw_qspec *spec);
-/* Fill codes, scales and zeros of q (on the host, allocated with the problem's spec and shape).
- * stage_s [SW_STAGE_COUNT], or NULL: seconds by stage are added; it costs a wait a stage. */
-sw_code sw_solver_gptq(sw_qtensor *q, sw_device_sums *sums, sw_solver *s,
-                       const sw_device_problem *p, double *stage_s, sw_err *err) SW_MUST_USE;
-sw_code sw_solver_rtn(sw_qtensor *q, sw_device_sums *sums, sw_solver *s,
-                      const sw_device_problem *p, double *stage_s, sw_err *err) SW_MUST_USE;
+/* Fill codes, scales and zeros of q (on the host, allocated with the problem's spec and shape; or
+ * NULL). stage_s [SW_STAGE_COUNT], or NULL: seconds by stage are added; it costs a wait a stage. */
+sw_code sw_solver_solve(sw_qtensor *q, sw_device_sums *sums, sw_solver *s,
+                        const sw_device_problem *p, double *stage_s, sw_err *err) SW_MUST_USE;
+/* *loss += what fitting and rounding a few rows costs, a squared error weighted by d_weight [k_in];
+ * of a problem for plain rounding. */
+sw_code sw_solver_score(double *loss, sw_solver *s, const sw_device_problem *p,
+                        const double *d_weight, sw_err *err) SW_MUST_USE;
+
+/* ---- searches: floats [n, k], row after row ---- */
+
+sw_code sw_solver_fill(sw_solver *s, double *d_to, double value, int64_t n,
+                       sw_err *err) SW_MUST_USE;
+/* d_to = d_from with column j times (or divided by) d_scale [k], as a double; may be in place. */
+sw_code sw_solver_scale(sw_solver *s, float *d_to, const float *d_from, const double *d_scale,
+                        int64_t n, int64_t k, bool divides, sw_err *err) SW_MUST_USE;
+/* d_to [k, k] = d_from divided by the scales of row and column. */
+sw_code sw_solver_scale_gram(sw_solver *s, double *d_to, const double *d_from,
+                             const double *d_scale, int64_t k, sw_err *err) SW_MUST_USE;
+/* d_y [n, n_out] = d_x [n, k] d_w [n_out, k]^T, in floats without shortcuts. */
+sw_code sw_solver_multiply(sw_solver *s, float *d_y, const float *d_x, const float *d_w, int64_t n,
+                           int64_t n_out, int64_t k, sw_err *err) SW_MUST_USE;
+/* by_row [n], on the host, += the squared distance of the rows; d_want NULL: from 0. */
+sw_code sw_solver_row_errors(double *by_row, sw_solver *s, const float *d_have,
+                             const float *d_want, int64_t n, int64_t width,
+                             sw_err *err) SW_MUST_USE;
+/* amax [ceil(n / rows), ceil(k / cols)], on the host: the largest magnitudes of blocks. */
+sw_code sw_solver_amax(float *amax, sw_solver *s, const float *d_w, int64_t n, int64_t k,
+                       int64_t rows, int64_t cols, sw_err *err) SW_MUST_USE;
+/* Inputs as sw_act_round leaves them, d_to dense: floats, or BF16 from rows `stride` elements apart
+ * and rounded to it once more. */
+sw_code sw_solver_act_round(sw_solver *s, float *d_to, const float *d_x, int64_t n, int64_t k,
+                            const sw_act *act, float input_scale, sw_err *err) SW_MUST_USE;
+sw_code sw_solver_act_round_bf16(sw_solver *s, uint16_t *d_to, const void *d_x, int64_t stride,
+                                 int64_t n, int64_t k, const sw_act *act, float input_scale,
+                                 sw_err *err) SW_MUST_USE;
+
+/* ---- how large inputs get: d_x BF16 [n, k], rows `stride` elements apart ---- */
+
+/* Magnitudes are counted by what a BF16 can be from 2^-40 to 2^24, the rest at either end. */
+#define SW_MAGNITUDES 8192
+#define SW_MAGNITUDE_LOWEST_OCTAVE (-40)
+
+/* d_max [k] the largest |x| of each channel, an infinity where one is not finite; d_sum [k] += |x|,
+ * or NULL. */
+sw_code sw_solver_watch_sizes(sw_solver *s, float *d_max, double *d_sum, const void *d_x,
+                              int64_t stride, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
+/* d_counts [SW_MAGNITUDES] += those above 0; *d_most: the bits of the largest as a BF16. */
+sw_code sw_solver_watch_magnitudes(sw_solver *s, int64_t *d_counts, uint32_t *d_most,
+                                   const void *d_x, int64_t stride, int64_t n, int64_t k,
+                                   sw_err *err) SW_MUST_USE;
+/* d_to [n, k] floats = rows first, first + every, ... of d_x. */
+sw_code sw_solver_watch_take(sw_solver *s, float *d_to, const void *d_x, int64_t stride,
+                             int64_t first, int64_t every, int64_t n, int64_t k,
+                             sw_err *err) SW_MUST_USE;
 
 /* d_codes [n_out, k_in], d_scales [n_out, n_groups] floats and d_zeros (likewise, floats, or NULL
  * when symmetric) into Swage tiles: the bytes of sw_tiles_pack. */

@@ -29,7 +29,9 @@ typedef struct sw_solve_report {
 } sw_solve_report;
 
 typedef struct sw_solve_problem {
-    const float *w;             /* [n_out, k_in] */
+    const float *w;             /* [n_out, k_in], or */
+    float *d_values;            /* the same on the device of factor or solver: the decoded result
+                                   takes its place, and q is NULL */
     double fused_amax;          /* see frame.h; 0: of w alone */
     int64_t n_out, k_in;
     sw_qspec spec;

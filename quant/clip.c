@@ -12,6 +12,7 @@
 #include "formats/base/size.h"
 #include "quant/grid.h"
 #include "quant/rounding.h"
+#include "quant/solve_device.h"
 
 #define ROWS SW_SLAB_ROWS
 #define STEP_FIRST 0.80 /* of the fitted scale */
@@ -105,5 +106,6 @@ sw_code sw_clip_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report 
     report->n_damp_retries = p->factor->n_retries;
     report->n_dead = p->factor->n_dead;
     report->n_tokens = p->factor->n_tokens;
+    if (sw_solve_has_device(p)) return sw_solve_there(q, p, SW_DEVICE_CLIP, false, report, err);
     return sw_round_solve(q, p, fit_clip, report, err);
 }

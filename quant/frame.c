@@ -36,40 +36,90 @@ static double scale_of(double amax, const sw_qspec *spec)
                                 spec);
 }
 
-static void fit_shared(sw_frame *f, const float *w, int64_t n_out, int64_t k_in,
-                       const sw_qspec *spec)
+/* One scale for all there is, also for what is loaded as one with it. */
+static bool is_whole(const sw_qspec *spec)
 {
-    int64_t group = spec->group_elems ? spec->group_elems : k_in;
+    return spec->scale_rows == SW_ROWS_ALL && !spec->group_elems;
+}
 
+static int64_t group_of(const sw_qspec *spec, int64_t k_in)
+{
+    return spec->group_elems ? spec->group_elems : k_in;
+}
+
+/* Largest magnitudes of the weights that share a scale, as sw_solver_amax has them. */
+static void find_ranges(float *ranges, const sw_frame *f, const float *w, int64_t n_out,
+                        int64_t k_in, int64_t group)
+{
     for (int64_t n = 0; n < n_out; n += f->rows)
         for (int64_t g = 0; g < f->n_groups; g++) {
             int64_t n_cols = sw_min_i64(group, k_in - g * group);
             double amax = 0;
             for (int64_t r = n; r < sw_min_i64(n + f->rows, n_out); r++)
                 amax = fmax(amax, sw_weight_amax(w + r * k_in + g * group, n_cols));
-            f->shared[n / f->rows * f->n_groups + g] = scale_of(amax, spec);
+            ranges[n / f->rows * f->n_groups + g] = (float)amax;
         }
 }
 
-sw_code sw_frame_new(sw_frame *out, const float *w, int64_t n_out, int64_t k_in, double amax,
-                     const sw_qspec *spec, sw_err *err)
+/* Scales that rows share, from w or from d_w on a device. */
+static sw_code share(sw_frame *f, sw_solver *solver, const float *w, const float *d_w,
+                     int64_t n_out, int64_t k_in, const sw_qspec *spec, sw_err *err)
+{
+    int64_t n = sw_ceil_div(n_out, f->rows) * f->n_groups, group = group_of(spec, k_in);
+    float *ranges = NULL;
+    sw_code rc = SW_MEM_GET(&ranges, n, "ranges", err);
+
+    if (rc != SW_OK) return rc;
+    if (d_w) rc = sw_solver_amax(ranges, solver, d_w, n_out, k_in, f->rows, group, err);
+    else find_ranges(ranges, f, w, n_out, k_in, group);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) f->shared[i] = scale_of((double)ranges[i], spec);
+    sw_mem_put(ranges);
+    return rc;
+}
+
+static sw_code new_frame(sw_frame *out, sw_solver *solver, const float *w, const float *d_w,
+                         int64_t n_out, int64_t k_in, double amax, const sw_qspec *spec,
+                         sw_err *err)
 {
     sw_frame f = {.global = 1.0f, .rows = sw_qspec_rows(spec, n_out),
                   .n_groups = sw_qspec_groups(spec, k_in)};
-    sw_code rc;
+    sw_code rc = SW_OK;
 
-    if (!(amax > 0)) amax = sw_weight_amax(w, n_out * k_in);
     if (spec->has_global) f.global = global_of(amax, spec->num);
     if (f.rows > 1) {
         rc = SW_MEM_GET(&f.shared, sw_ceil_div(n_out, f.rows) * f.n_groups, "shared scales", err);
         if (rc != SW_OK) return rc;
-        if (spec->scale_rows == SW_ROWS_ALL && !spec->group_elems)
-            f.shared[0] = scale_of(amax, spec);
-        else
-            fit_shared(&f, w, n_out, k_in, spec);
+        if (is_whole(spec)) f.shared[0] = scale_of(amax, spec);
+        else rc = share(&f, solver, w, d_w, n_out, k_in, spec, err);
     }
-    *out = f;
-    return SW_OK;
+    if (rc == SW_OK) *out = f;
+    else sw_frame_free(&f);
+    return rc;
+}
+
+static bool needs_amax(const sw_qspec *spec) { return spec->has_global || is_whole(spec); }
+
+sw_code sw_frame_new(sw_frame *out, const float *w, int64_t n_out, int64_t k_in, double amax,
+                     const sw_qspec *spec, sw_err *err)
+{
+    if (needs_amax(spec) && !(amax > 0)) amax = sw_weight_amax(w, n_out * k_in);
+    return new_frame(out, NULL, w, NULL, n_out, k_in, amax, spec, err);
+}
+
+sw_code sw_frame_new_there(sw_frame *out, sw_solver *solver, const float *d_w, int64_t n_out,
+                           int64_t k_in, double amax, const sw_qspec *spec, sw_err *err)
+{
+    float *rows = NULL;
+    sw_code rc = SW_OK;
+
+    if (needs_amax(spec) && !(amax > 0)) {
+        if ((rc = SW_MEM_GET(&rows, n_out, "ranges", err)) != SW_OK) return rc;
+        rc = sw_solver_amax(rows, solver, d_w, n_out, k_in, 1, k_in, err);
+        if (rc == SW_OK) amax = sw_weight_amax(rows, n_out);
+    }
+    if (rc == SW_OK) rc = new_frame(out, solver, NULL, d_w, n_out, k_in, amax, spec, err);
+    sw_mem_put(rows);
+    return rc;
 }
 
 void sw_frame_free(sw_frame *frame)

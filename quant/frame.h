@@ -7,7 +7,7 @@
 #ifndef SW_QUANT_FRAME_H
 #define SW_QUANT_FRAME_H
 
-#include "formats/num/num.h"
+#include "kernels/solver.h"
 
 typedef struct sw_frame {
     float global;    /* of sw_qtensor; 1 without one. Slabs hold their targets divided by it */
@@ -21,6 +21,10 @@ typedef struct sw_frame {
  * The global scale is one whose reciprocal, as stored by some, gives it back. */
 sw_code sw_frame_new(sw_frame *out, const float *w, int64_t n_out, int64_t k_in, double amax,
                      const sw_qspec *spec, sw_err *err) SW_MUST_USE;
+/* The same of a weight on the solver's device, for a spec that needs it there. */
+sw_code sw_frame_new_there(sw_frame *out, sw_solver *solver, const float *d_w, int64_t n_out,
+                           int64_t k_in, double amax, const sw_qspec *spec,
+                           sw_err *err) SW_MUST_USE;
 void sw_frame_free(sw_frame *frame); /* accepts a zeroed one */
 
 double sw_weight_amax(const float *w, int64_t n);

@@ -169,7 +169,7 @@ sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report 
     report->n_dead = p->factor->n_dead;
     report->n_tokens = p->factor->n_tokens;
     if (sw_solve_has_device(p))
-        return sw_solve_gptq_device(q, p, refits(p, job.group_elems), report, err);
+        return sw_solve_there(q, p, SW_DEVICE_GPTQ, refits(p, job.group_elems), report, err);
     rc = sw_frame_new(&job.frame, p->w, p->n_out, k, p->fused_amax, &p->spec, err);
     if (rc != SW_OK) goto done;
     q->global_scale = p->spec.has_global ? job.frame.global : 0.0f;

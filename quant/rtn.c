@@ -75,6 +75,6 @@ sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *
 {
     report->method = "rtn";
     report->error = report->error_rtn = -1;
-    if (sw_solve_has_device(p)) return sw_solve_rtn_device(q, p, report, err);
+    if (sw_solve_has_device(p)) return sw_solve_there(q, p, SW_DEVICE_RTN, false, report, err);
     return sw_round_solve(q, p, NULL, report, err);
 }

@@ -103,6 +103,10 @@ sw_code sw_cuda_tiles_decode(sw_bf16 *dst, const sw_tiles *d_tiles, sw_launch ho
 sw_code sw_cuda_act_round(sw_bf16_rows dst, sw_bf16_rows src, int64_t n, int64_t k_in,
                           const sw_act *act, float input_scale, sw_launch how,
                           sw_err *err) SW_MUST_USE;
+/* The same of floats, dense; dst may be src. */
+sw_code sw_cuda_act_round_f32(float *dst, const float *src, int64_t n, int64_t k_in,
+                              const sw_act *act, float input_scale, sw_launch how,
+                              sw_err *err) SW_MUST_USE;
 
 /* ---- attention ---- */
 

@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "kernels/cuda/solver_kernels.cuh"
 #include "kernels/cuda/solver_math.cuh"
 
 #define STRIP_ROWS 512

@@ -5,7 +5,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "kernels/cuda/solver_internal.cuh"
+#include "kernels/cuda/solver_kernels.cuh"
 
 /* Of the launch before. */
 static inline sw_code launched(const char *kernel, sw_err *err)
@@ -35,22 +35,75 @@ static __device__ __forceinline__ double clamp(double v, double top)
     return v > top ? top : v;
 }
 
-/* Code of a value: division, not a reciprocal. */
-static __device__ __forceinline__ double code_of(double w, double scale, double zero, double top)
+/* The nearest value of a small float, ties to even: v in steps of its binade, all powers of two. */
+static __device__ __forceinline__ double nearest_small(double v, double normal, double step,
+                                                       double top)
 {
-    return clamp(add(nearest(__ddiv_rn(w, scale)), zero), top);
+    double a = fabs(v);
+    double binade = __longlong_as_double(__double_as_longlong(a) & 0x7ff0000000000000ll);
+    double quantum = mul(binade > normal ? binade : normal, step);
+    double inverse = __longlong_as_double(0x7fe0000000000000ll - __double_as_longlong(quantum));
+
+    a = mul(rint(mul(a, inverse)), quantum);
+    a = a > top ? top : a;
+    return v < 0 ? -a : a;
 }
 
-/* sw_grid_stored_scale of integers; kind: 0 F32, 1 F16, 2 BF16. */
+/* The level next to v, which has been divided by the scale: not multiplied by its reciprocal. */
+template <bool SMALL>
+static __device__ __forceinline__ double level_near(double v, double zero, const grid_shape &g)
+{
+    return SMALL ? nearest_small(v, g.normal, g.step, g.top)
+                 : clamp(add(nearest(v), zero), (double)g.code_max);
+}
+
+/* A small float's value as its bits; of the two zeros the positive one. */
+static __device__ __forceinline__ uint8_t small_code(double v, const grid_shape &g)
+{
+    double a = fabs(v);
+    int64_t bits = __double_as_longlong(a);
+    int m = g.mantissa_bits, exponent = (int)(bits >> 52) - 1023 - g.exponent0, magnitude;
+
+    if (!(a > 0)) return 0;
+    magnitude = exponent < 0 ? (int)__ddiv_rn(a, mul(g.normal, g.step))
+                             : (exponent + 1) << m | (int)(bits >> (52 - m) & ((1 << m) - 1));
+    return (uint8_t)(magnitude | (v < 0) << (g.code_bits - 1));
+}
+
+static __device__ __forceinline__ double small_value(int code, const grid_shape &g)
+{
+    int m = g.mantissa_bits, magnitude = code & ((1 << (g.code_bits - 1)) - 1);
+    int exponent = magnitude >> m, mantissa = magnitude & ((1 << m) - 1);
+    double a = exponent ? __longlong_as_double((int64_t)(exponent - 1 + g.exponent0 + 1023) << 52 |
+                                               (int64_t)mantissa << (52 - m))
+                        : mul(mul(g.normal, g.step), mantissa);
+
+    return code >> (g.code_bits - 1) ? -a : a;
+}
+
+template <bool SMALL>
+static __device__ __forceinline__ uint8_t code_of_level(double level, const grid_shape &g)
+{
+    return SMALL ? small_code(level, g) : (uint8_t)level;
+}
+
+static __device__ __forceinline__ double level_of_code(uint8_t code, const grid_shape &g)
+{
+    return g.is_small ? small_value(code, g) : (double)code;
+}
+
+/* sw_grid_stored_scale. */
 static __device__ __forceinline__ double stored_size(double s, int kind)
 {
     float rounded = (float)s;
-    double least = kind == 1 ? 0x1p-24 : 0x1p-126;
-    double most = kind == 1 ? 65504.0 : (double)0x1.fep127f;
+    double least = kind == SCALE_F16 ? 0x1p-24 : kind == SCALE_E4M3 ? 0x1p-9 : 0x1p-126;
+    double most = kind == SCALE_F16 ? 65504.0 : (double)0x1.fep127f;
 
-    if (kind == 1) rounded = __half2float(__float2half_rn(rounded));
-    if (kind == 2) rounded = __bfloat162float(__float2bfloat16_rn(rounded));
     if (!(s > 0)) return 1.0;
+    if (kind == SCALE_POW2) return s < 0x1p-127 ? 0x1p-127 : s > 0x1p127 ? 0x1p127 : s;
+    if (kind == SCALE_F16) rounded = __half2float(__float2half_rn(rounded));
+    if (kind == SCALE_BF16) rounded = __bfloat162float(__float2bfloat16_rn(rounded));
+    if (kind == SCALE_E4M3) rounded = (float)nearest_small((double)rounded, 0x1p-6, 0x1p-3, 448.0);
     if (!(rounded > 0)) return least;
     return isfinite(rounded) ? (double)rounded : most;
 }

@@ -6,7 +6,6 @@
  * that a block of columns needs lies in shared memory: row i from column 8 (i / 8) on, 68 KB.
  * A column costs one division and a shuffle on the critical path, no launch and no barrier.
  */
-#include "kernels/cuda/solver_kernels.cuh"
 #include "kernels/cuda/solver_math.cuh"
 
 #define LANES 8
@@ -42,8 +41,9 @@ typedef struct lane_columns {
 } lane_columns;
 
 /* grid (n / 16), 128 threads. */
+template <bool SMALL>
 __global__ void __launch_bounds__(ROWS *LANES)
-swk_solver_sweep(solve_rows r, const double *u, const int32_t *perm, double top,
+swk_solver_sweep(solve_rows r, const double *u, const int32_t *perm, grid_shape shape,
                  int64_t block_begin, int64_t begin, int n_steps, int width)
 {
     extern __shared__ double s_u[];
@@ -69,14 +69,14 @@ swk_solver_sweep(solve_rows r, const double *u, const int32_t *perm, double top,
             double w = __shfl_sync(~0u, l.v[stride], t, LANES);
             double scale = __shfl_sync(~0u, l.scale[stride], t, LANES);
             double zero = __shfl_sync(~0u, l.zero[stride], t, LANES);
-            double code = code_of(w, scale, zero, top);
-            double e = sub(w, mul(scale, sub(code, zero)));
+            double level = level_near<SMALL>(__ddiv_rn(w, scale), zero, shape);
+            double e = sub(w, mul(scale, sub(level, zero)));
             const double *s_row = s_u + triangle_at(stride, t) + lane;
 #pragma unroll
             for (int j = stride; j < STRIDES; j++)
                 l.v[j] = sub(l.v[j], mul(s_row[LANES * (j - stride)], e));
             if (is_row && lane == t) {
-                r.codes[row * r.k + perm[begin + i]] = (uint8_t)code;
+                r.codes[row * r.k + perm[begin + i]] = code_of_level<SMALL>(level, shape);
                 r.block[row * COLS + (begin - block_begin) + i] = e;
             }
         }
@@ -89,14 +89,15 @@ swk_solver_sweep(solve_rows r, const double *u, const int32_t *perm, double top,
 }
 
 /* grid (n / 16), 128 threads. */
+template <bool SMALL>
 __global__ void __launch_bounds__(ROWS *LANES)
-swk_solver_descend(solve_rows r, const double *h, double top, int64_t begin, int width)
+swk_solver_descend(solve_rows r, const double *h, grid_shape shape, int64_t begin, int width)
 {
     extern __shared__ double s_h[];
     int lane = threadIdx.x % LANES;
     int64_t row = (int64_t)blockIdx.x * ROWS + threadIdx.x / LANES;
     bool is_row = row < r.n;
-    float codes[STRIDES];
+    float levels[STRIDES];
     lane_columns l;
 
     load_triangle(s_h, h, r.k, begin, width);
@@ -108,7 +109,7 @@ swk_solver_descend(solve_rows r, const double *h, double top, int64_t begin, int
         l.v[j] = is_there ? r.slope[row * r.k + begin + c] : 0.0;
         l.scale[j] = is_row ? r.scales[row * r.n_groups + g] : 1.0f;
         l.zero[j] = is_row ? r.zeros[row * r.n_groups + g] : 0.0f;
-        codes[j] = is_there ? (float)r.codes[row * r.k + begin + c] : 0.0f;
+        levels[j] = is_there ? (float)level_of_code(r.codes[row * r.k + begin + c], shape) : 0.0f;
     }
 #pragma unroll
     for (int stride = 0; stride < STRIDES; stride++) {
@@ -118,16 +119,16 @@ swk_solver_descend(solve_rows r, const double *h, double top, int64_t begin, int
             double slope = __shfl_sync(~0u, l.v[stride], t, LANES), curvature = s_row[t];
             double scale = __shfl_sync(~0u, l.scale[stride], t, LANES);
             double zero = __shfl_sync(~0u, l.zero[stride], t, LANES);
-            double old = __shfl_sync(~0u, codes[stride], t, LANES);
+            double old = __shfl_sync(~0u, levels[stride], t, LANES);
             double wish = sub(sub(old, zero), __ddiv_rn(slope, mul(curvature, scale)));
-            double code = clamp(add(nearest(wish), zero), top);
-            double step = mul(scale, sub(code, old));
+            double level = level_near<SMALL>(wish, zero, shape);
+            double step = mul(scale, sub(level, old));
 #pragma unroll
             for (int j = stride; j < STRIDES; j++)
                 l.v[j] = add(l.v[j], mul(s_row[lane + LANES * (j - stride)], step));
             if (is_row && lane == t) {
                 int64_t c = LANES * stride + t;
-                r.codes[row * r.k + begin + c] = (uint8_t)code;
+                r.codes[row * r.k + begin + c] = code_of_level<SMALL>(level, shape);
                 r.block[row * COLS + c] = step;
             }
         }
@@ -148,23 +149,24 @@ sw_code sw_rows_sweep(const solve_rows *r, const double *d_u, const int32_t *d_p
                       const grid_shape *g, int64_t block_begin, int64_t begin, int64_t end,
                       int64_t block_end, cudaStream_t stream, sw_err *err)
 {
-    sw_code rc = allow_shared((const void *)swk_solver_sweep, err);
+    auto *kernel = g->is_small ? swk_solver_sweep<true> : swk_solver_sweep<false>;
+    sw_code rc = allow_shared((const void *)kernel, err);
 
     if (rc != SW_OK) return rc;
-    swk_solver_sweep<<<blocks_for(r->n, ROWS), ROWS * LANES, TRIANGLE * sizeof(double), stream>>>(
-        *r, d_u, d_perm, g->code_max, block_begin, begin, (int)(end - begin),
-        (int)(block_end - begin));
+    kernel<<<blocks_for(r->n, ROWS), ROWS * LANES, TRIANGLE * sizeof(double), stream>>>(
+        *r, d_u, d_perm, *g, block_begin, begin, (int)(end - begin), (int)(block_end - begin));
     return launched("swk_solver_sweep", err);
 }
 
 sw_code sw_rows_descend(const solve_rows *r, const double *d_h, const grid_shape *g, int64_t begin,
                         int64_t end, cudaStream_t stream, sw_err *err)
 {
-    sw_code rc = allow_shared((const void *)swk_solver_descend, err);
+    auto *kernel = g->is_small ? swk_solver_descend<true> : swk_solver_descend<false>;
+    sw_code rc = allow_shared((const void *)kernel, err);
 
     if (rc != SW_OK) return rc;
-    swk_solver_descend<<<blocks_for(r->n, ROWS), ROWS * LANES, TRIANGLE * sizeof(double),
-                         stream>>>(*r, d_h, g->code_max, begin, (int)(end - begin));
+    kernel<<<blocks_for(r->n, ROWS), ROWS * LANES, TRIANGLE * sizeof(double), stream>>>(
+        *r, d_h, *g, begin, (int)(end - begin));
     return launched("swk_solver_descend", err);
 }
 

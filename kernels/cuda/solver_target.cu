@@ -1,6 +1,5 @@
 /* solver_target.cu - rows times the inverse Hessian, and what else quant/target.c asks of a device.
  */
-#include "kernels/cuda/solver_kernels.cuh"
 #include "kernels/cuda/solver_math.cuh"
 
 /* ---- elementwise: any grid, 256 threads ---- */

@@ -36,10 +36,31 @@ void sw_device_factor_free(sw_device_factor *f, sw_solver *s) {}
 ABSENT(sw_device_factor_try, bool *is_definite, sw_device_factor *f, sw_solver *s, double lambda)
 ABSENT(sw_device_factor_finish, sw_device_factor *f, sw_solver *s, double lambda)
 bool sw_solver_can(const sw_qspec *spec) { return false; }
-ABSENT(sw_solver_gptq, sw_qtensor *q, sw_device_sums *sums, sw_solver *s,
+ABSENT(sw_solver_solve, sw_qtensor *q, sw_device_sums *sums, sw_solver *s,
        const sw_device_problem *p, double *stage_s)
-ABSENT(sw_solver_rtn, sw_qtensor *q, sw_device_sums *sums, sw_solver *s,
-       const sw_device_problem *p, double *stage_s)
+ABSENT(sw_solver_score, double *loss, sw_solver *s, const sw_device_problem *p,
+       const double *d_weight)
+ABSENT(sw_solver_fill, sw_solver *s, double *d_to, double value, int64_t n)
+ABSENT(sw_solver_scale, sw_solver *s, float *d_to, const float *d_from, const double *d_scale,
+       int64_t n, int64_t k, bool divides)
+ABSENT(sw_solver_scale_gram, sw_solver *s, double *d_to, const double *d_from,
+       const double *d_scale, int64_t k)
+ABSENT(sw_solver_multiply, sw_solver *s, float *d_y, const float *d_x, const float *d_w, int64_t n,
+       int64_t n_out, int64_t k)
+ABSENT(sw_solver_row_errors, double *by_row, sw_solver *s, const float *d_have,
+       const float *d_want, int64_t n, int64_t width)
+ABSENT(sw_solver_amax, float *amax, sw_solver *s, const float *d_w, int64_t n, int64_t k,
+       int64_t rows, int64_t cols)
+ABSENT(sw_solver_act_round, sw_solver *s, float *d_to, const float *d_x, int64_t n, int64_t k,
+       const sw_act *act, float input_scale)
+ABSENT(sw_solver_act_round_bf16, sw_solver *s, uint16_t *d_to, const void *d_x, int64_t stride,
+       int64_t n, int64_t k, const sw_act *act, float input_scale)
+ABSENT(sw_solver_watch_sizes, sw_solver *s, float *d_max, double *d_sum, const void *d_x,
+       int64_t stride, int64_t n, int64_t k)
+ABSENT(sw_solver_watch_magnitudes, sw_solver *s, int64_t *d_counts, uint32_t *d_most,
+       const void *d_x, int64_t stride, int64_t n, int64_t k)
+ABSENT(sw_solver_watch_take, sw_solver *s, float *d_to, const void *d_x, int64_t stride,
+       int64_t first, int64_t every, int64_t n, int64_t k)
 ABSENT(sw_solver_pack, uint8_t *d_tiles, void *d_tile_scales, uint8_t *d_tile_zeros, sw_solver *s,
        const sw_qspec *spec, int64_t n_out, int64_t k_in, const uint8_t *d_codes,
        const float *d_scales, const float *d_zeros)

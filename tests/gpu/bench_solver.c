@@ -181,7 +181,8 @@ static double bench_weight(const sw_device_factor *f, int64_t n_out, const char 
     float *w = malloc(sizeof *w * (size_t)n);
     sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 128,
                      .scale_dtype = SW_DTYPE_F16};
-    sw_device_problem p = {.w = w, .n_out = n_out, .k_in = k, .spec = spec,
+    sw_device_problem p = {.method = is_gptq ? SW_DEVICE_GPTQ : SW_DEVICE_RTN, .w = w,
+                           .n_out = n_out, .k_in = k, .spec = spec,
                            .factor = is_gptq ? f : NULL, .refine_rounds = rounds};
     double stage_s[SW_STAGE_COUNT] = {0}, since, s = 0;
     sw_device_sums sums = {0};
@@ -195,8 +196,7 @@ static double bench_weight(const sw_device_factor *f, int64_t n_out, const char 
     memset(q.codes, 1, (size_t)n); /* its pages are there */
     for (int i = 0; i < 2; i++) {
         since = now_s();
-        MUST((is_gptq ? sw_solver_gptq : sw_solver_rtn)(&q, &sums, solver, &p,
-                                                        i ? stage_s : NULL, &err));
+        MUST(sw_solver_solve(&q, &sums, solver, &p, i ? stage_s : NULL, &err));
         if (i == 0) s = now_s() - since;
     }
     snprintf(what, sizeof what, "%s %s rounds %d", name, is_gptq ? "gptq" : "rtn", rounds);

@@ -289,7 +289,7 @@ static void plain_rounding_is_the_cpus(void **state)
         MUST(sw_qtensor_alloc(&have, &spec, N, K, &err));
         MUST(sw_qtensor_alloc(&want, &spec, N, K, &err));
         MUST(sw_rtn_solve(&want, &p, &report, &err));
-        MUST(sw_solver_rtn(&have, &sums, solver, &d, NULL, &err));
+        MUST(sw_solver_solve(&have, &sums, solver, &d, NULL, &err));
         sw_gen_assert_same(&have, &want);
         sw_qtensor_free(&have);
         sw_qtensor_free(&want);
@@ -322,8 +322,9 @@ static void check_gptq(solver_case *c, const gptq_run *run, int64_t n_out)
     sw_qtensor have = {0}, again = {0}, want = {0};
     sw_solve_problem p = {.w = w, .n_out = n_out, .k_in = k, .spec = spec, .factor = &c->factor,
                           .refine_rounds = run->rounds, .n_threads = 2};
-    sw_device_problem d = {.w = w, .n_out = n_out, .k_in = k, .spec = spec, .factor = &c->device,
-                           .refit = refits(run, k), .refine_rounds = run->rounds};
+    sw_device_problem d = {.method = SW_DEVICE_GPTQ, .w = w, .n_out = n_out, .k_in = k,
+                           .spec = spec, .factor = &c->device, .refit = refits(run, k),
+                           .refine_rounds = run->rounds};
     sw_solve_report report = {0};
     sw_device_sums sums, sums2;
 
@@ -338,8 +339,8 @@ static void check_gptq(solver_case *c, const gptq_run *run, int64_t n_out)
     MUST(sw_qtensor_alloc(&again, &spec, n_out, k, &err));
     MUST(sw_qtensor_alloc(&want, &spec, n_out, k, &err));
     MUST(sw_gptq_solve(&want, &p, &report, &err));
-    MUST(sw_solver_gptq(&have, &sums, solver, &d, NULL, &err));
-    MUST(sw_solver_gptq(&again, &sums2, solver, &d, NULL, &err));
+    MUST(sw_solver_solve(&have, &sums, solver, &d, NULL, &err));
+    MUST(sw_solver_solve(&again, &sums2, solver, &d, NULL, &err));
     sw_gen_assert_same(&have, &again);
     assert_memory_equal(&sums, &sums2, sizeof sums);
     n_codes = n_different(&have, &want, &n_scales);
@@ -548,9 +549,8 @@ static void refuses_what_it_cannot(void **state)
     assert_true(sw_solver_can(&spec));
     spec.n_outliers = 4;
     assert_false(sw_solver_can(&spec));
-    for (int i = 0; i < SW_GEN_FLOATS; i++) assert_false(sw_solver_can(sw_gen_float_spec(i)));
-    d.spec = *sw_gen_float_spec(0);
-    assert_int_equal(sw_solver_rtn(&q, &sums, solver, &d, NULL, &err), SW_E_UNSUPPORTED);
+    d.spec = spec;
+    assert_int_equal(sw_solver_solve(&q, &sums, solver, &d, NULL, &err), SW_E_UNSUPPORTED);
 }
 
 /* test_solver [PATTERN]: only tests whose names match. */
