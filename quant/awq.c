@@ -18,6 +18,7 @@
 #include "quant/fold.h"
 #include "quant/grid.h"
 #include "quant/slab.h"
+#include "quant/solve_device.h"
 #include "quant/transform.h"
 
 #define ROWS SW_SLAB_ROWS
@@ -44,6 +45,7 @@ typedef struct search {
     const sw_group *g;
     double *rms, *pivot, *worth, *weight_size; /* [k] */
     float *sample;                             /* [n_samples][ROWS, k] */
+    float *placed, *rows;                      /* the same on a device, and scaled; or NULL */
     int64_t n_samples;
     candidate list[CANDIDATES_MAX]; /* the last is identity */
     int n;
@@ -55,6 +57,9 @@ static void search_free(search *s)
 {
     sw_mem_put(s->rms);
     sw_mem_put(s->sample);
+    if (!s->g) return;
+    sw_side_put(&s->g->side, s->placed);
+    sw_side_put(&s->g->side, s->rows);
 }
 
 static void scale_of(double *out, const search *s, const candidate *c)
@@ -70,24 +75,41 @@ static void scale_of(double *out, const search *s, const candidate *c)
     sw_scale_normalize(out, s->g->k);
 }
 
+typedef struct size_job {
+    const sw_group *g;
+    double *size;
+} size_job;
+
+/* Quantization groups [begin, end) of all readers' rows. */
+static void measure_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const size_job *job = ctx;
+    const sw_group *g = job->g;
+    int64_t group = g->specs[0].group_elems ? g->specs[0].group_elems : g->k;
+
+    (void)thread;
+    for (int64_t i = 0; i < g->n_readers; i++)
+        for (int64_t at = 0; at < g->readers[i].n_out * g->k; at += g->k)
+            for (int64_t from = begin * group; from < sw_min_i64(end * group, g->k);
+                 from += group) {
+                const float *w = g->weights[i] + at;
+                int64_t to = sw_min_i64(from + group, g->k);
+                double top = 0;
+                for (int64_t j = from; j < to; j++) top = fmax(top, fabs((double)w[j]));
+                for (int64_t j = from; j < to && top > 0; j++)
+                    job->size[j] += fabs((double)w[j]) / top;
+            }
+}
+
 /* Mean over the readers' rows of |w| relative to the largest of its quantization group. */
 static void measure_weights(double *size, const sw_group *g)
 {
-    int64_t group = g->specs[0].group_elems ? g->specs[0].group_elems : g->k;
+    size_job job = {g, size};
     double n_rows = 0;
 
-    for (int64_t i = 0; i < g->n_readers; i++) {
-        const float *w = g->weights[i];
-        n_rows += (double)g->readers[i].n_out;
-        for (int64_t at = 0; at < g->readers[i].n_out * g->k; at += g->k)
-            for (int64_t from = 0; from < g->k; from += group) {
-                int64_t to = sw_min_i64(from + group, g->k);
-                double top = 0;
-                for (int64_t j = from; j < to; j++) top = fmax(top, fabs((double)w[at + j]));
-                for (int64_t j = from; j < to && top > 0; j++)
-                    size[j] += fabs((double)w[at + j]) / top;
-            }
-    }
+    for (int64_t i = 0; i < g->n_readers; i++) n_rows += (double)g->readers[i].n_out;
+    sw_parallel_for(g->options->n_threads, sw_qspec_groups(&g->specs[0], g->k), 4, measure_some,
+                    &job);
     for (int64_t j = 0; j < g->k; j++) size[j] /= n_rows;
 }
 
@@ -105,35 +127,54 @@ static void take_sample(search *s)
     }
 }
 
-static sw_code search_new(search *s, const sw_group *g, const sw_factor *factor, sw_err *err)
+static void list_candidates(search *s)
 {
-    const sw_algo *algo = g->options->algo;
-    int64_t k = g->k;
-    sw_code rc;
+    const sw_algo *algo = s->g->options->algo;
 
-    s->g = g;
-    s->n_samples = sw_min_i64(SAMPLES_MAX, g->n_readers);
-    if ((rc = SW_MEM_GET(&s->rms, 4 * k, "scale search", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&s->sample, s->n_samples * ROWS * k, "sampled rows", err)) != SW_OK)
-        return rc;
-    s->pivot = s->rms + k;
-    s->worth = s->pivot + k;
-    s->weight_size = s->worth + k;
-    for (int64_t j = 0; j < k; j++) {
-        int64_t column = factor->perm[j];
-        s->rms[j] = sqrt(g->hess->h[j * k + j]);
-        s->pivot[column] = sqrt(factor->pivot[j]);
-        s->worth[column] = algo->repairs_errors ? factor->pivot[j] : factor->h[column * (k + 1)];
-    }
-    measure_weights(s->weight_size, g);
-    take_sample(s);
     for (int kind_at = 0; kind_at < KIND_COUNT; kind_at++)
         for (int i = 0; i < STEPS; i++) {
             if (kind_at >= BY_PIVOT && !algo->repairs_errors) continue;
             s->list[s->n++] = (candidate){(kind)kind_at, exponents[i], 0};
         }
     s->list[s->n++] = (candidate){BY_RMS, 0, 0};
-    return SW_OK;
+}
+
+/* What an error costs by the solver's lights, and how large channels are. */
+static sw_code weigh_channels(search *s, const sw_factor *factor, sw_err *err)
+{
+    const sw_group *g = s->g;
+    sw_code rc = sw_hessian_diagonal(s->rms, g->hess, err);
+
+    if (rc == SW_OK) rc = sw_factor_costs(s->worth, s->pivot, factor, err);
+    for (int64_t j = 0; j < g->k && rc == SW_OK; j++) {
+        s->rms[j] = sqrt(s->rms[j]);
+        if (g->options->algo->repairs_errors) s->worth[j] = s->pivot[j];
+        s->pivot[j] = sqrt(s->pivot[j]);
+    }
+    return rc;
+}
+
+static sw_code search_new(search *s, const sw_group *g, const sw_factor *factor, sw_err *err)
+{
+    int64_t k = g->k, n;
+    sw_code rc;
+
+    s->g = g;
+    s->n_samples = sw_min_i64(SAMPLES_MAX, g->n_readers);
+    n = s->n_samples * ROWS * k;
+    if ((rc = SW_MEM_GET(&s->rms, 4 * k, "scale search", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s->sample, n, "sampled rows", err)) != SW_OK)
+        return rc;
+    s->pivot = s->rms + k;
+    s->worth = s->pivot + k;
+    s->weight_size = s->worth + k;
+    if ((rc = weigh_channels(s, factor, err)) != SW_OK) return rc;
+    measure_weights(s->weight_size, g);
+    take_sample(s);
+    list_candidates(s);
+    if (!g->side.solver) return SW_OK;
+    rc = sw_side_copy(&s->placed, &g->side, s->sample, n, "sampled rows", err);
+    return rc == SW_OK ? sw_side_take(&s->rows, &g->side, n, "sampled rows", err) : rc;
 }
 
 /* What a slab's rounding errors cost in the unscaled weight. */
@@ -181,6 +222,20 @@ static sw_code score_rows(double *loss, sw_slab *slab, float *rows, const search
     return SW_OK;
 }
 
+/* Scales of a candidate, and what an error in the scaled weight costs: [2 k], to be freed. */
+static sw_code new_scale(double **out, const search *s, const candidate *c, sw_err *err)
+{
+    int64_t k = s->g->k;
+    double *scale = NULL;
+    sw_code rc = SW_MEM_GET(&scale, 2 * k, "scale", err);
+
+    if (rc != SW_OK) return rc;
+    scale_of(scale, s, c);
+    for (int64_t j = 0; j < k; j++) scale[k + j] = s->worth[j] / (scale[j] * scale[j]);
+    *out = scale;
+    return SW_OK;
+}
+
 static sw_code score(candidate *c, const search *s, sw_err *err)
 {
     int64_t k = s->g->k;
@@ -189,12 +244,10 @@ static sw_code score(candidate *c, const search *s, sw_err *err)
     sw_slab slab = {0};
     sw_code rc;
 
-    if ((rc = SW_MEM_GET(&scale, 2 * k, "scale", err)) != SW_OK ||
+    if ((rc = new_scale(&scale, s, c, err)) != SW_OK ||
         (rc = SW_MEM_GET(&rows, ROWS * k, "scaled rows", err)) != SW_OK ||
         (rc = sw_slab_new(&slab, &s->g->specs[0], k, err)) != SW_OK)
         goto done;
-    scale_of(scale, s, c);
-    for (int64_t j = 0; j < k; j++) scale[k + j] = s->worth[j] / (scale[j] * scale[j]);
     for (int64_t i = 0; i < s->n_samples && rc == SW_OK; i++)
         rc = score_rows(&c->loss, &slab, rows, s, i, scale, err);
 done:
@@ -212,8 +265,40 @@ static void score_some(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) s->codes[i] = score(&s->list[i], s, &s->errs[i]);
 }
 
+/* The same on the device. */
+static sw_code score_there(candidate *c, const search *s, sw_err *err)
+{
+    int64_t k = s->g->k;
+    sw_solver *solver = s->g->side.solver;
+    double *scale = NULL, *d_worth = NULL;
+    sw_code rc = new_scale(&scale, s, c, err);
+
+    if (rc == SW_OK)
+        rc = sw_side_scale(&s->g->side, s->rows, s->placed, scale, s->n_samples * ROWS, k, false,
+                           err);
+    if (rc == SW_OK)
+        rc = sw_gpu_take((void **)&d_worth, sw_solver_gpu(solver), k, (int64_t)sizeof *d_worth,
+                         "scale", err);
+    if (rc == SW_OK)
+        rc = sw_gpu_upload(sw_solver_gpu(solver), d_worth, scale + k,
+                           k * (int64_t)sizeof *d_worth, err);
+    for (int64_t i = 0; i < s->n_samples && rc == SW_OK; i++) {
+        sw_solve_problem p = {.d_values = s->rows + i * ROWS * k, .n_out = ROWS, .k_in = k,
+                              .spec = *spec_of(s, i), .solver = solver};
+        rc = sw_solve_score_there(&c->loss, &p, d_worth, err);
+    }
+    sw_gpu_put(sw_solver_gpu(solver), d_worth);
+    sw_mem_put(scale);
+    return rc;
+}
+
 static sw_code score_all(search *s, sw_err *err)
 {
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < s->n && s->placed && rc == SW_OK; i++)
+        rc = score_there(&s->list[i], s, err);
+    if (s->placed) return rc;
     sw_parallel_for(s->g->options->n_threads, s->n, 1, score_some, s);
     for (int i = 0; i < s->n; i++)
         if (s->codes[i] != SW_OK) return SW_FAIL(err, s->codes[i], "%s", s->errs[i].text);
@@ -244,19 +329,23 @@ static int choose_finalists(candidate out[KIND_COUNT], const search *s)
 /* A run of the half block against the original weights, on the windows of two parts. */
 typedef struct trial {
     const sw_group *g;
+    sw_trial_block block;
     float **values;                  /* [n_readers] quantized weights */
     float *want[SW_PROBE_PARTS], *have;
     sw_evidence evidence;            /* after: of the scale that is best so far */
     double *now;                     /* [evidence.n] of the present one */
+    double *by_token;                /* [tokens of either part] */
 } trial;
 
 static void trial_free(trial *t)
 {
-    for (int64_t i = 0; t->values && i < t->g->n_readers; i++) sw_mem_put(t->values[i]);
-    sw_mem_put(t->values);
-    for (int part = 0; part < SW_PROBE_PARTS; part++) sw_mem_put(t->want[part]);
-    sw_mem_put(t->have);
+    if (!t->g) return;
+    sw_trial_block_free(&t->block);
+    sw_group_values_free(t->values, t->g);
+    for (int part = 0; part < SW_PROBE_PARTS; part++) sw_side_put(&t->g->side, t->want[part]);
+    sw_side_put(&t->g->side, t->have);
     sw_mem_put(t->now);
+    sw_mem_put(t->by_token);
     sw_evidence_free(&t->evidence);
 }
 
@@ -283,22 +372,19 @@ static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
     sw_code rc;
 
     t->g = g;
-    if ((rc = SW_MEM_GET(&t->values, g->n_readers, "trial weights", err)) != SW_OK) return rc;
-    for (int64_t i = 0; i < g->n_readers; i++) {
-        rc = SW_MEM_GET(&t->values[i], g->readers[i].n_out * g->k, "trial weights", err);
-        if (rc != SW_OK) return rc;
-    }
-    if ((rc = SW_MEM_GET(&t->have, n_most, "trial outputs", err)) != SW_OK ||
+    if ((rc = sw_group_values_new(&t->values, g, err)) != SW_OK ||
+        (rc = sw_side_take(&t->have, &g->side, n_most, "trial outputs", err)) != SW_OK ||
         (rc = evidence_new(&t->evidence, g, err)) != SW_OK ||
-        (rc = SW_MEM_GET(&t->now, t->evidence.n, "evidence", err)) != SW_OK)
+        (rc = SW_MEM_GET(&t->now, t->evidence.n, "evidence", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&t->by_token, n_most / g->model->hidden, "evidence", err)) != SW_OK)
         return rc;
     for (int part = SW_PROBE_TRIAL; part <= SW_PROBE_HELD && rc == SW_OK; part++) {
-        rc = SW_MEM_GET(&t->want[part], n_most, "trial outputs", err);
+        rc = sw_side_take(&t->want[part], &g->side, n_most, "trial outputs", err);
         if (rc == SW_OK)
             rc = sw_probe_output(t->want[part], g->probe, (sw_probe_part)part, g->original,
                                  g->fold.site, err);
     }
-    return rc;
+    return rc == SW_OK ? sw_trial_block_new(&t->block, g, err) : rc;
 }
 
 /* Run a part through the half block; its squared errors are added to pieces, their sum is *loss. */
@@ -307,15 +393,15 @@ static sw_code run_part(double *loss, double *pieces, trial *t, sw_probe_part pa
     const sw_group *g = t->g;
     int64_t n_tokens = sw_probe_tokens(g->probe, part), width = g->model->hidden;
     double sum = 0;
-    sw_code rc = sw_probe_output(t->have, g->probe, part, g->quantized, g->fold.site, err);
+    sw_code rc = sw_trial_block_output(t->have, &t->block, part, err);
 
+    memset(t->by_token, 0, (size_t)n_tokens * sizeof *t->by_token);
+    if (rc == SW_OK)
+        rc = sw_side_errors(&g->side, t->by_token, t->have, t->want[part], n_tokens, width, err);
     if (rc != SW_OK) return rc;
-    for (int64_t i = 0; i < n_tokens * width; i++) {
-        double e = (double)t->have[i] - (double)t->want[part][i];
-        sum += e * e;
-    }
+    for (int64_t i = 0; i < n_tokens; i++) sum += t->by_token[i];
     *loss = sum;
-    if (pieces) sw_evidence_add(pieces, t->have, t->want[part], n_tokens, width);
+    if (pieces) sw_evidence_add(pieces, t->by_token, n_tokens);
     return SW_OK;
 }
 
@@ -327,13 +413,11 @@ static sw_code run_trial(double *loss, double *pieces, trial *t, const double *s
     double held;
     sw_code rc = sw_group_solve(t->values, t->g, scale, err);
 
+    if (rc == SW_OK) rc = sw_trial_block_lend(&t->block, t->values, err);
     if (rc != SW_OK) return rc;
-    sw_group_lend(t->g, t->values);
     memset(pieces, 0, (size_t)t->evidence.n * sizeof *pieces);
     rc = run_part(loss, n_chosen_by ? pieces : NULL, t, SW_PROBE_TRIAL, err);
-    if (rc == SW_OK) rc = run_part(&held, pieces + n_chosen_by, t, SW_PROBE_HELD, err);
-    sw_group_lend(t->g, NULL);
-    return rc;
+    return rc == SW_OK ? run_part(&held, pieces + n_chosen_by, t, SW_PROBE_HELD, err) : rc;
 }
 
 _Static_assert(KIND_COUNT * sizeof exponents / sizeof exponents[0] < CANDIDATES_MAX, "grid");

@@ -30,17 +30,9 @@ void sw_evidence_free(sw_evidence *e)
     memset(e, 0, sizeof *e);
 }
 
-void sw_evidence_add(double *pieces, const float *have, const float *want, int64_t n_tokens,
-                     int64_t width)
+void sw_evidence_add(double *pieces, const double *by_token, int64_t n_tokens)
 {
-    for (int64_t t = 0; t < n_tokens; t++) {
-        double sum = 0;
-        for (int64_t j = 0; j < width; j++) {
-            double e = (double)have[t * width + j] - (double)want[t * width + j];
-            sum += e * e;
-        }
-        pieces[t / SW_EVIDENCE_TOKENS] += sum;
-    }
+    for (int64_t t = 0; t < n_tokens; t++) pieces[t / SW_EVIDENCE_TOKENS] += by_token[t];
 }
 
 /* The gain, in standard errors of its mean over n samples of neighbouring pieces. */

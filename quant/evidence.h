@@ -36,9 +36,8 @@ sw_code sw_evidence_new(sw_evidence *out, int64_t n_tokens_chosen_by, int64_t n_
                         int64_t n_windows, sw_err *err) SW_MUST_USE;
 void sw_evidence_free(sw_evidence *e); /* accepts a zeroed one */
 
-/* Add to pieces what `have` differs from `want`, both [n_tokens, width], in the text's order. */
-void sw_evidence_add(double *pieces, const float *have, const float *want, int64_t n_tokens,
-                     int64_t width);
+/* Add to pieces the squared error of each token, in the text's order. */
+void sw_evidence_add(double *pieces, const double *by_token, int64_t n_tokens);
 
 sw_verdict sw_evidence_judge(const sw_evidence *e);
 

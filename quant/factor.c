@@ -166,16 +166,6 @@ static double mark_dead(sw_factor *f, double *diagonal)
     return mean;
 }
 
-static sw_code get_diagonal(double *diagonal, const sw_hessian *hess, sw_err *err)
-{
-    int64_t k = hess->k_in;
-    sw_code rc = SW_OK;
-
-    if (hess->solver) rc = sw_solver_diagonal(diagonal, hess->solver, hess->on_h.d_sum, k, err);
-    for (int64_t j = 0; j < k && !hess->solver; j++) diagonal[j] = hess->h[j * k + j];
-    return rc;
-}
-
 /* H with the diagonal in its place, and room for the factor. */
 static sw_code take_matrices(sw_factor *f, const sw_hessian *hess, const double *diagonal,
                              sw_err *err)
@@ -218,7 +208,7 @@ sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_op
     if ((rc = SW_MEM_GET(&diagonal, k, "diagonal", err)) != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&f.perm, k, "column order", err)) != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&f.is_dead, k, "dead columns", err)) != SW_OK) goto done;
-    if ((rc = get_diagonal(diagonal, hess, err)) != SW_OK) goto done;
+    if ((rc = sw_hessian_diagonal(diagonal, hess, err)) != SW_OK) goto done;
     mean_diagonal = mark_dead(&f, diagonal);
     if ((rc = choose_order(&f, diagonal, options, err)) != SW_OK) goto done;
     if ((rc = take_matrices(&f, hess, diagonal, err)) != SW_OK) goto done;
@@ -241,6 +231,36 @@ void sw_factor_free(sw_factor *factor)
     sw_mem_put(factor->u);
     if (factor->solver) sw_device_factor_free(&factor->on, factor->solver);
     memset(factor, 0, sizeof *factor);
+}
+
+/* What costs an error at each step, in memory: borrowed, or in `own`, to be freed. */
+static sw_code fetch_pivots(const double **out, double **own, const sw_factor *f, sw_err *err)
+{
+    sw_code rc;
+
+    *out = f->pivot;
+    if (!f->solver) return SW_OK;
+    if ((rc = SW_MEM_GET(own, f->k_in, "pivots", err)) != SW_OK) return rc;
+    *out = *own;
+    return sw_gpu_download(sw_solver_gpu(f->solver), *own, f->on.d_pivot,
+                           f->k_in * (int64_t)sizeof **own, err);
+}
+
+sw_code sw_factor_costs(double *diagonal, double *pivot, const sw_factor *factor, sw_err *err)
+{
+    int64_t k = factor->k_in;
+    const double *by_step;
+    double *own = NULL;
+    sw_code rc = fetch_pivots(&by_step, &own, factor, err);
+
+    if (rc == SW_OK && factor->solver)
+        rc = sw_solver_diagonal(diagonal, factor->solver, factor->on.d_h, k, err);
+    for (int64_t j = 0; j < k && rc == SW_OK; j++) {
+        pivot[factor->perm[j]] = by_step[j];
+        if (!factor->solver) diagonal[j] = factor->h[j * (k + 1)];
+    }
+    sw_mem_put(own);
+    return rc;
 }
 
 /* inv(H) = U^T diag(1/pivot) U in perm order, U unit upper. */

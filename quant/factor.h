@@ -44,6 +44,11 @@ sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_op
                       sw_err *err) SW_MUST_USE;
 void sw_factor_free(sw_factor *factor); /* accepts a zeroed one */
 
+/* What an error in each input costs, [k_in] in memory, stored order: alone (the damped diagonal of
+ * H), and once later columns have made good what they can. */
+sw_code sw_factor_costs(double *diagonal, double *pivot, const sw_factor *factor,
+                        sw_err *err) SW_MUST_USE;
+
 /* rows [n, k_in] <- rows inv(H), in place; scratch [n, k_in]; of a factor on the host. */
 void sw_factor_times_inverse(double *rows, double *scratch, const sw_factor *factor, int64_t n);
 

@@ -192,6 +192,93 @@ sw_code sw_hessian_add(sw_hessian *hess, const float *x, const float *dx, const 
     return SW_OK;
 }
 
+sw_code sw_hessian_diagonal(double *diagonal, const sw_hessian *hess, sw_err *err)
+{
+    int64_t k = hess->k_in;
+
+    if (hess->solver)
+        return sw_solver_diagonal(diagonal, hess->solver, hess->on_h.d_sum, k, err);
+    for (int64_t j = 0; j < k; j++) diagonal[j] = hess->h[j * k + j];
+    return SW_OK;
+}
+
+sw_code sw_hessian_move(sw_hessian *hess, sw_solver *solver, sw_err *err)
+{
+    int64_t k = hess->k_in;
+    sw_hessian there = {0};
+    sw_code rc = sw_hessian_new_device(&there, solver, k, false, 0, err);
+
+    if (rc == SW_OK)
+        rc = sw_gpu_upload(sw_solver_gpu(solver), there.on_h.d_sum, hess->h,
+                           k * k * (int64_t)sizeof *hess->h, err);
+    there.n_tokens = there.on_h.n_tokens = hess->n_tokens;
+    if (rc != SW_OK) {
+        sw_hessian_free(&there);
+        return rc;
+    }
+    sw_hessian_free(hess);
+    *hess = there;
+    return SW_OK;
+}
+
+sw_code sw_hessian_fetch(sw_hessian *hess, sw_err *err)
+{
+    int64_t k = hess->k_in;
+    sw_hessian here = {0};
+    sw_code rc = sw_hessian_new(&here, k, false, 0, hess->n_threads, err);
+
+    if (rc == SW_OK)
+        rc = sw_gpu_download(sw_solver_gpu(hess->solver), here.h, hess->on_h.d_sum,
+                             k * k * (int64_t)sizeof *here.h, err);
+    here.n_tokens = hess->n_tokens;
+    if (rc != SW_OK) {
+        sw_hessian_free(&here);
+        return rc;
+    }
+    sw_hessian_free(hess);
+    *hess = here;
+    return SW_OK;
+}
+
+static sw_code scaled_there(sw_hessian *out, const sw_hessian *hess, const double *scale,
+                            sw_err *err)
+{
+    int64_t k = hess->k_in, n_bytes = k * k * (int64_t)sizeof(double);
+    sw_gpu *gpu = sw_solver_gpu(hess->solver);
+    sw_hessian h = {0};
+    double *d_scale = NULL;
+    sw_code rc = sw_hessian_new_device(&h, hess->solver, k, false, 0, err);
+
+    if (rc == SW_OK && !scale)
+        rc = sw_solver_copy(hess->solver, h.on_h.d_sum, hess->on_h.d_sum, n_bytes, err);
+    if (rc == SW_OK && scale)
+        rc = sw_gpu_take((void **)&d_scale, gpu, k, (int64_t)sizeof *d_scale, "scale", err);
+    if (rc == SW_OK && scale)
+        rc = sw_gpu_upload(gpu, d_scale, scale, k * (int64_t)sizeof *scale, err);
+    if (rc == SW_OK && scale)
+        rc = sw_solver_scale_gram(hess->solver, h.on_h.d_sum, hess->on_h.d_sum, d_scale, k, err);
+    sw_gpu_put(gpu, d_scale);
+    h.n_tokens = h.on_h.n_tokens = hess->n_tokens;
+    if (rc == SW_OK) *out = h;
+    else sw_hessian_free(&h);
+    return rc;
+}
+
+sw_code sw_hessian_scaled(sw_hessian *out, const sw_hessian *hess, const double *scale,
+                          sw_err *err)
+{
+    int64_t k = hess->k_in;
+    sw_code rc;
+
+    if (hess->solver) return scaled_there(out, hess, scale, err);
+    if ((rc = sw_hessian_new(out, k, false, 0, hess->n_threads, err)) != SW_OK) return rc;
+    out->n_tokens = hess->n_tokens;
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = 0; j < k; j++)
+            out->h[i * k + j] = hess->h[i * k + j] / (scale ? scale[i] * scale[j] : 1.0);
+    return SW_OK;
+}
+
 /* An input that is not finite shows in its own square. */
 static sw_code check_diagonal(const sw_hessian *hess, sw_err *err)
 {
@@ -199,8 +286,7 @@ static sw_code check_diagonal(const sw_hessian *hess, sw_err *err)
     double *diagonal = NULL;
     sw_code rc = SW_MEM_GET(&diagonal, k, "diagonal", err);
 
-    if (rc == SW_OK)
-        rc = sw_solver_diagonal(diagonal, hess->solver, hess->on_h.d_sum, k, err);
+    if (rc == SW_OK) rc = sw_hessian_diagonal(diagonal, hess, err);
     for (int64_t j = 0; j < k && rc == SW_OK; j++)
         if (!(diagonal[j] - diagonal[j] == 0.0)) rc = fail_not_finite(err);
     sw_mem_put(diagonal);

@@ -53,6 +53,15 @@ sw_code sw_hessian_add_device(sw_hessian *hess, const uint16_t *d_x, int64_t x_s
 
 /* After the last add, on either side. SW_E_FORMAT when an x was not finite. */
 sw_code sw_hessian_settle(sw_hessian *hess, sw_err *err) SW_MUST_USE;
+/* diagonal [k_in] of a settled H, in memory. */
+sw_code sw_hessian_diagonal(double *diagonal, const sw_hessian *hess, sw_err *err) SW_MUST_USE;
+/* H alone, settled, in memory: to the solver's device. */
+sw_code sw_hessian_move(sw_hessian *hess, sw_solver *solver, sw_err *err) SW_MUST_USE;
+/* The other way. */
+sw_code sw_hessian_fetch(sw_hessian *hess, sw_err *err) SW_MUST_USE;
+/* H of inputs divided by scale [k_in] (NULL: 1), on the side where hess is, settled. */
+sw_code sw_hessian_scaled(sw_hessian *out, const sw_hessian *hess, const double *scale,
+                          sw_err *err) SW_MUST_USE;
 /* The same for the host alone: mirror the upper triangle, once. */
 void sw_hessian_finish(sw_hessian *hess);
 

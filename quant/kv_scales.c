@@ -1,6 +1,8 @@
 /* kv_scales.c - see kv_scales.h. */
 #include "quant/kv_scales.h"
 
+#include "quant/watch_device.h"
+
 #include <math.h>
 
 #define E4M3_TOP 448.0f
@@ -51,7 +53,9 @@ sw_code sw_kv_range_find(sw_kv_range *out, sw_streams *streams, const sw_block *
     const bool is_wanted[SW_SITE_COUNT] = {[SW_SITE_O_IN] = true};
     sw_kv_range range = {0};
     sw_tap tap = {.self = &range, .see = look_away, .see_kv = watch_kv};
-    sw_code rc = sw_streams_visit(streams, block, &tap, is_wanted, progress, err);
+    sw_code rc = streams->on
+                     ? sw_kv_range_find_there(&range, streams, block, progress, err)
+                     : sw_streams_visit(streams, block, &tap, is_wanted, progress, err);
 
     if (rc != SW_OK) return rc;
     if (range.is_broken)

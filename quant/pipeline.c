@@ -5,6 +5,7 @@
 #include "quant/block_job.h"
 #include "quant/fold.h"
 #include "quant/kv_scales.h"
+#include "quant/placement.h"
 #include "quant/ranges.h"
 
 sw_quant_options sw_quant_defaults(void)
@@ -54,25 +55,10 @@ static sw_code put_kv(sw_block_job *job, sw_streams *streams, int64_t layer,
     return rc == SW_OK ? job->sink->put_kv(job->sink->self, layer, k_scale, v_scale, err) : rc;
 }
 
-/* The device, if it can solve all that wait for these sites. Experts are solved in memory, and
- * methods with a transform look at the sums themselves. */
-static sw_solver *solver_for(const sw_block_job *job, const bool wanted[SW_SITE_COUNT])
-{
-    const sw_quant_options *o = job->options;
-    bool can = o->solver && o->algo->solve == sw_gptq_solve && !o->algo->transform;
-
-    for (int64_t i = 0; i < job->n_linears && can; i++)
-        if (wanted[job->linears[i].site])
-            can = sw_solver_can(&job->specs[i]) &&
-                  !(sw_model_is_sparse(job->model, job->original.layer) &&
-                    job->linears[i].site >= SW_SITE_MLP_IN);
-    return can ? o->solver : NULL;
-}
-
 static sw_code new_stats(sw_site_stats *out, const sw_block_job *job, int64_t layer,
                          const bool wanted[SW_SITE_COUNT], bool with_cross, sw_err *err)
 {
-    sw_solver *solver = solver_for(job, wanted);
+    sw_solver *solver = sw_place_solver(job, wanted);
 
     if (solver)
         return sw_site_stats_new_device(out, job->model, layer, wanted, with_cross, solver, err);
@@ -193,52 +179,6 @@ sw_code sw_quant_check_method(const sw_quant_options *options, sw_err *err)
     return SW_OK;
 }
 
-/* Can blocks be run and solved on the device from end to end? Not experts, nor what looks at inputs
- * on its own: transforms, ranges of inputs, scales of the cache. */
-static bool runs_on_device(const sw_model *model, const sw_quant_options *o,
-                           const sw_quant_sink *sink)
-{
-    bool can = o->solver && o->algo->solve == sw_gptq_solve && !o->algo->transform &&
-               !o->has_kv_scales && !o->spill_dir;
-
-    for (int64_t layer = 0; layer < model->n_layers && can; layer++) {
-        sw_linear_ref refs[SW_SLOT_COUNT];
-        int64_t n;
-        if (sw_model_is_sparse(model, layer)) return false;
-        n = sw_min_i64(sw_model_linears(model, layer, refs, SW_SLOT_COUNT), SW_SLOT_COUNT);
-        for (int64_t i = 0; i < n && can; i++) {
-            char path[256];
-            const sw_qspec *spec = &o->spec;
-            if (!sw_model_slot_path(path, model, layer, refs[i].slot, refs[i].expert) ||
-                !sink->is_selected(sink->self, &refs[i], path))
-                continue;
-            if (sink->spec_of) spec = sink->spec_of(sink->self, &refs[i], path);
-            can = sw_solver_can(spec) && spec->act.scope == SW_ACT_NONE;
-        }
-    }
-    return can;
-}
-
-/* Streams on the device where everything is; in memory otherwise. */
-static sw_code new_streams(sw_streams *out, const sw_model *model, const sw_st *st,
-                           const sw_calib *calib, bool with_original, const sw_quant_options *o,
-                           const sw_quant_sink *sink, const sw_progress *progress, sw_err *err)
-{
-    sw_err local = {0};
-    sw_code rc;
-
-    if (runs_on_device(model, o, sink)) {
-        rc = sw_streams_new_device(out, model, st, calib, with_original, o->solver, &local);
-        if (rc == SW_OK) return SW_OK;
-        if (rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM) return SW_FAIL(err, rc, "%s", local.text);
-        sw_progress_note(progress, "blocks run on the CPU: %s", local.text);
-    } else if (o->solver) {
-        sw_progress_note(progress, "blocks run on the CPU, and the card solves what it can: this "
-                                   "method or scheme needs more than the card gives");
-    }
-    return sw_streams_new(out, model, st, calib, with_original, o->spill_dir, o->n_threads, err);
-}
-
 sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *calib,
                      const sw_quant_options *options, const sw_quant_sink *sink,
                      const sw_progress *progress, sw_err *err)
@@ -252,9 +192,9 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
     if (options->algo->needs_statistics && !calib)
         return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text", options->algo->name);
     if ((rc = sw_quant_check_method(options, err)) != SW_OK) return rc;
-    if (calib && (rc = new_streams(&streams, model, st, calib,
-                                   with_original && options->algo->repairs_errors, options, sink,
-                                   progress, err)) != SW_OK)
+    if (calib && (rc = sw_place_streams(&streams, model, st, calib,
+                                        with_original && options->algo->repairs_errors, options,
+                                        sink, progress, err)) != SW_OK)
         return rc;
     for (int64_t layer = 0; layer < model->n_layers && rc == SW_OK; layer++) {
         sw_progress_step(progress, "quantize", layer, model->n_layers);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "quant/block_job.h"
+#include "quant/placement.h"
 #include "quant/stats.h"
 
 typedef struct feed {
@@ -79,6 +80,18 @@ static sw_code settle_input(feed *f, sw_block_job *job, sw_site site, sw_err *er
     return rc;
 }
 
+/* To the device, where the site's linears can be solved there. */
+static sw_code move_stats(const sw_block_job *job, sw_site_stats *stats, sw_site site, sw_err *err)
+{
+    bool is_wanted[SW_SITE_COUNT] = {false};
+    sw_solver *solver;
+
+    is_wanted[site] = true;
+    solver = sw_place_solver(job, is_wanted);
+    return solver && stats->site[site].h ? sw_hessian_move(&stats->site[site], solver, err)
+                                         : SW_OK;
+}
+
 static sw_code solve_site(feed *f, sw_block_job *job, sw_site site, sw_err *err)
 {
     sw_site_stats stats;
@@ -90,7 +103,8 @@ static sw_code solve_site(feed *f, sw_block_job *job, sw_site site, sw_err *err)
                             err)) != SW_OK)
         return rc;
     sw_site_scales_apply(&stats, &job->scales);
-    rc = sw_solve_sites(job, &stats, err);
+    rc = move_stats(job, &stats, site, err);
+    if (rc == SW_OK) rc = sw_solve_sites(job, &stats, err);
     sw_site_stats_free(&stats);
     return rc;
 }
@@ -163,8 +177,8 @@ static sw_code open_windows(feed *f, sw_err *err)
     (void)snprintf(who, sizeof who, "method %s", o->algo->name);
     rc = sw_stats_windows_read(&f->windows, f->file, f->model, SW_STATS_PROBES, who, err);
     if (rc != SW_OK) return rc;
-    rc = sw_streams_new(&f->streams, f->model, f->st, &f->windows.calib, false, o->spill_dir,
-                        o->n_threads, err);
+    rc = sw_place_streams(&f->streams, f->model, f->st, &f->windows.calib, false, o, f->sink,
+                          f->progress, err);
     f->streams.parts = f->windows.parts;
     return rc;
 }

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "quant/probe_device.h"
+#include "quant/streams_device.h"
 
 #define HELD_EVERY 8
 
@@ -77,6 +79,13 @@ void sw_probe_free(sw_probe *probe)
     memset(probe, 0, sizeof *probe);
 }
 
+sw_side sw_probe_side(const sw_probe *probe, int n_threads)
+{
+    const sw_device_streams *on = probe->streams->on;
+
+    return (sw_side){on ? on->solver : NULL, n_threads};
+}
+
 int64_t sw_probe_tokens(const sw_probe *probe, sw_probe_part part)
 {
     return probe->n_seqs[part] * probe->streams->seq_len;
@@ -113,12 +122,25 @@ sw_code sw_probe_tap(const sw_probe *probe, sw_probe_part part, const sw_block *
     return rc;
 }
 
+static sw_code output_there(float *y, const sw_probe *probe, sw_probe_part part,
+                            const sw_block *block, sw_site site, sw_err *err)
+{
+    sw_gpu_block *loaded = NULL;
+    sw_code rc = sw_probe_load_there(&loaded, probe, block, site, err);
+
+    if (rc == SW_OK) rc = sw_probe_output_there(y, probe, part, loaded, site, err);
+    sw_gpu_block_free(loaded);
+    return rc;
+}
+
 sw_code sw_probe_output(float *y, const sw_probe *probe, sw_probe_part part,
                         const sw_block *block, sw_site site, sw_err *err)
 {
     const sw_streams *s = probe->streams;
     int64_t step = s->chunk_seqs, per_seq = s->seq_len * s->model->hidden;
     sw_code rc = SW_OK;
+
+    if (s->on) return output_there(y, probe, part, block, site, err);
 
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step) {
         int64_t n = sw_min_i64(step, probe->n_seqs[part] - at);
@@ -156,6 +178,8 @@ sw_code sw_probe_hessians(sw_hessian *hess, int64_t n_hess, const sw_probe *prob
     sw_tap tap = {.self = &seen, .see = add_rows};
     sw_code rc;
 
+    if (probe->streams->on)
+        return sw_probe_hessian_there(hess, probe, part, block, site, err);
     seen.wants_experts =
         site == SW_SITE_DOWN_IN && sw_model_is_sparse(probe->streams->model, block->layer);
     rc = sw_probe_tap(probe, part, block, site, &tap, err);

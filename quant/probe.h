@@ -7,6 +7,7 @@
 #ifndef SW_QUANT_PROBE_H
 #define SW_QUANT_PROBE_H
 
+#include "quant/side.h"
 #include "quant/streams.h"
 
 typedef enum sw_probe_part {
@@ -32,18 +33,21 @@ int64_t sw_probe_trial_tokens(int64_t n_seqs, int64_t seq_len);
  * calibration window nothing is held out, and n_seqs[SW_PROBE_HELD] is 0. */
 sw_code sw_probe_new(sw_probe *out, sw_streams *streams, sw_err *err) SW_MUST_USE;
 void sw_probe_free(sw_probe *probe); /* accepts a zeroed one */
+/* Where searches on these windows keep what they try. */
+sw_side sw_probe_side(const sw_probe *probe, int n_threads);
 int64_t sw_probe_tokens(const sw_probe *probe, sw_probe_part part);
 
-/* Show `tap` what a site's linears read, up to and with `site`. */
+/* Show `tap` what a site's linears read, up to and with `site`; of streams in memory. */
 sw_code sw_probe_tap(const sw_probe *probe, sw_probe_part part, const sw_block *block,
                      sw_site site, const sw_tap *tap, sw_err *err) SW_MUST_USE;
 
-/* y [n_tokens, hidden] = the residual stream after the half of the block that `site` is in. */
+/* y [n_tokens, hidden] = the residual stream after the half of the block that `site` is in; on the
+ * card where the streams are there. */
 sw_code sw_probe_output(float *y, const sw_probe *probe, sw_probe_part part,
                         const sw_block *block, sw_site site, sw_err *err) SW_MUST_USE;
 
 /* Hessians of a site: hess[0], or hess[e] per expert for the inputs of `down` in a sparse layer;
- * finished. The caller made them and frees them. */
+ * finished. The caller made them, on the side where the streams are, and frees them. */
 sw_code sw_probe_hessians(sw_hessian *hess, int64_t n_hess, const sw_probe *probe,
                           sw_probe_part part, const sw_block *block, sw_site site,
                           sw_err *err) SW_MUST_USE;

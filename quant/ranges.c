@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "quant/frame.h"
+#include "quant/watch_device.h"
 
 #define BINS_PER_OCTAVE 32
 #define LOWEST_OCTAVE (-40)
@@ -57,6 +58,11 @@ void sw_range_add(sw_range *range, const float *x, int64_t n)
         if (magnitude > 0) range->counts[bin_of(magnitude)]++;
     }
     range->amax = (double)amax;
+}
+
+void sw_range_add_many(sw_range *range, float magnitude, int64_t n)
+{
+    range->counts[bin_of(magnitude)] += n;
 }
 
 /* Squared error of rounding to steps of `scale` and clipping beyond `top` of them. */
@@ -124,6 +130,8 @@ sw_code sw_ranges_find(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,
     watcher w = {ranges, is_wanted};
     sw_tap tap = {.self = &w, .see = watch};
 
+    if (streams->on)
+        return sw_ranges_find_there(ranges, streams, is_wanted, block, progress, err);
     return sw_streams_visit(streams, block, &tap, is_wanted, progress, err);
 }
 

@@ -22,6 +22,8 @@ typedef struct sw_range {
 } sw_range;
 
 void sw_range_add(sw_range *range, const float *x, int64_t n);
+/* n times the same magnitude, above 0; for amax it does not count. */
+void sw_range_add_many(sw_range *range, float magnitude, int64_t n);
 
 /* The ranges of the wanted sites, where the quantized stream is; experts share one. */
 sw_code sw_ranges_find(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,

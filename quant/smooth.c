@@ -11,25 +11,30 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "formats/num/act.h"
 #include "quant/fold.h"
+#include "quant/probe_device.h"
 #include "quant/transform.h"
+#include "quant/weight_rows.h"
 
 /* Alphas in twentieths: a coarse grid, then the neighbours of its best. */
 static const int coarse[] = {3, 6, 9, 12, 15, 18}, fine[] = {-2, -1, 1, 2};
 #define N(list) (int)(sizeof(list) / sizeof(list)[0])
 #define ROWS_MAX 1024 /* tokens that a candidate runs on */
+#define SIZE_MAX_FINITE 3.4e38f
 
 /* What a tap keeps of a site: the largest input of each channel and of all, and some rows. */
 typedef struct keeper {
     sw_site site;
     int64_t expert, k, n_seen, every;
-    float *amax; /* [k] */
-    float *rows; /* [ROWS_MAX, k] */
+    float *amax; /* [k], in memory */
+    float *rows; /* [ROWS_MAX, k], where the search runs */
     int64_t n_rows;
 } keeper;
 
+/* Rows and products of rows are on the group's side. */
 typedef struct search {
     const sw_group *g;
     keeper part[SW_PROBE_PARTS];   /* SEARCH and HELD */
@@ -37,24 +42,32 @@ typedef struct search {
     double *wmax;                  /* [k] */
     float **values;                /* [n_readers] a candidate's weights */
     float *rows, *have;            /* a candidate's inputs and product */
+    double by_row[ROWS_MAX];       /* squared errors */
     sw_evidence evidence;
     sw_scratch scratch;
 } search;
 
 static void search_free(search *s)
 {
+    const sw_side *side = &s->g->side;
+
     for (int part = 0; part < SW_PROBE_PARTS; part++) {
         sw_mem_put(s->part[part].amax);
-        sw_mem_put(s->part[part].rows);
-        sw_mem_put(s->want[part]);
+        sw_side_put(side, s->part[part].rows);
+        sw_side_put(side, s->want[part]);
     }
-    for (int64_t i = 0; s->values && i < s->g->n_readers; i++) sw_mem_put(s->values[i]);
-    sw_mem_put(s->values);
+    sw_group_values_free(s->values, s->g);
     sw_mem_put(s->wmax);
-    sw_mem_put(s->rows);
-    sw_mem_put(s->have);
+    sw_side_put(side, s->rows);
+    sw_side_put(side, s->have);
     sw_evidence_free(&s->evidence);
     sw_scratch_free(&s->scratch);
+}
+
+static sw_code fail_not_finite(sw_err *err)
+{
+    return SW_FAIL(err, SW_E_FORMAT, "calibration activations hold a NaN or an infinity; the "
+                                     "model's weights are broken");
 }
 
 static sw_code keep(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
@@ -69,15 +82,24 @@ static sw_code keep(void *self, sw_site site, int64_t expert, const float *x, in
         const float *row = x + t * k_in;
         for (int64_t j = 0; j < k_in; j++) {
             float a = fabsf(row[j]);
-            if (!(a <= 3.4e38f))
-                return SW_FAIL(err, SW_E_FORMAT, "calibration activations hold a NaN or an "
-                               "infinity; the model's weights are broken");
+            if (!(a <= SIZE_MAX_FINITE)) return fail_not_finite(err);
             if (a > kept->amax[j]) kept->amax[j] = a;
         }
         if (kept->n_seen++ % kept->every == 0 && kept->n_rows < ROWS_MAX)
             memcpy(kept->rows + kept->n_rows++ * k_in, row, (size_t)k_in * sizeof *row);
     }
     return SW_OK;
+}
+
+/* The same on the card. */
+static sw_code keep_there(keeper *kept, const sw_group *g, sw_probe_part part, sw_err *err)
+{
+    sw_code rc = sw_probe_keep_there(kept->amax, kept->rows, &kept->n_rows, ROWS_MAX, kept->every,
+                                     g->probe, part, g->original, g->fold.site, err);
+
+    for (int64_t j = 0; j < kept->k && rc == SW_OK; j++)
+        if (!(kept->amax[j] <= SIZE_MAX_FINITE)) rc = fail_not_finite(err);
+    return rc;
 }
 
 static sw_code keep_part(search *s, sw_probe_part part, sw_err *err)
@@ -92,8 +114,9 @@ static sw_code keep_part(search *s, sw_probe_part part, sw_err *err)
     kept->k = g->k;
     kept->every = sw_max_i64(1, sw_probe_tokens(g->probe, part) / ROWS_MAX);
     if ((rc = SW_MEM_GET(&kept->amax, g->k, "input ranges", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&kept->rows, ROWS_MAX * g->k, "input rows", err)) != SW_OK)
+        (rc = sw_side_take(&kept->rows, &g->side, ROWS_MAX * g->k, "input rows", err)) != SW_OK)
         return rc;
+    if (g->side.solver) return keep_there(kept, g, part, err);
     return sw_probe_tap(g->probe, part, g->original, g->fold.site, &tap, err);
 }
 
@@ -116,16 +139,27 @@ static sw_code multiply(float *y, search *s, const float *x, int64_t n_rows, flo
         int64_t n_out = g->readers[i].n_out;
         sw_weight w = {.n_out = n_out, .k_in = g->k, .dense = values[i],
                        .dense_dtype = SW_DTYPE_F32};
-        sw_gemm p = {.m = n_rows, .x = x, .x_stride = g->k, .y = y, .y_stride = n_out, .w = &w,
-                     .n_threads = g->options->n_threads};
         if (input_scale) {
             w.act = g->specs[i].act;
             w.input_scale = *input_scale;
         }
-        rc = sw_gemm_run(&p, &s->scratch, err);
+        rc = sw_side_multiply(&g->side, y, x, n_rows, &w, &s->scratch, err);
         y += n_rows * n_out;
     }
     return rc;
+}
+
+/* Columns [begin, end): the largest weight of each. */
+static void find_wmax(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const search *s = ctx;
+    const sw_group *g = s->g;
+
+    (void)thread;
+    for (int64_t i = 0; i < g->n_readers; i++)
+        for (int64_t row = 0; row < g->readers[i].n_out; row++)
+            for (int64_t j = begin; j < end; j++)
+                s->wmax[j] = fmax(s->wmax[j], fabs((double)g->weights[i][row * g->k + j]));
 }
 
 static sw_code search_new(search *s, const sw_group *g, sw_err *err)
@@ -133,23 +167,17 @@ static sw_code search_new(search *s, const sw_group *g, sw_err *err)
     int64_t n_y = ROWS_MAX * n_outputs(g);
     sw_code rc;
 
-    s->g = g;
     if ((rc = SW_MEM_GET(&s->wmax, g->k, "weight ranges", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&s->rows, ROWS_MAX * g->k, "input rows", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&s->have, n_y, "outputs", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&s->values, g->n_readers, "trial weights", err)) != SW_OK)
+        (rc = sw_side_take(&s->rows, &g->side, ROWS_MAX * g->k, "input rows", err)) != SW_OK ||
+        (rc = sw_side_take(&s->have, &g->side, n_y, "outputs", err)) != SW_OK ||
+        (rc = sw_group_values_new(&s->values, g, err)) != SW_OK)
         return rc;
-    for (int64_t i = 0; i < g->n_readers; i++) {
-        int64_t n = g->readers[i].n_out * g->k;
-        if ((rc = SW_MEM_GET(&s->values[i], n, "trial weights", err)) != SW_OK) return rc;
-        for (int64_t at = 0; at < n; at++)
-            s->wmax[at % g->k] = fmax(s->wmax[at % g->k], fabs((double)g->weights[i][at]));
-    }
+    sw_parallel_for(g->options->n_threads, g->k, 256, find_wmax, s);
     for (int part = 0; part < SW_PROBE_PARTS; part++) {
         if (part == SW_PROBE_TRIAL) continue;
         if ((rc = keep_part(s, (sw_probe_part)part, err)) != SW_OK ||
-            (rc = SW_MEM_GET(&s->want[part], n_y, "outputs", err)) != SW_OK ||
-            (rc = multiply(s->want[part], s, s->part[part].rows, s->part[part].n_rows, g->weights,
+            (rc = sw_side_take(&s->want[part], &g->side, n_y, "outputs", err)) != SW_OK ||
+            (rc = multiply(s->want[part], s, s->part[part].rows, s->part[part].n_rows, g->placed,
                            NULL, err)) != SW_OK)
             return rc;
     }
@@ -184,34 +212,57 @@ static sw_code run_part(search *s, sw_probe_part part, const double *scale, sw_e
 {
     const keeper *kept = &s->part[part];
     float input_scale = input_scale_for(s, scale);
+    sw_code rc = sw_side_scale(&s->g->side, s->rows, kept->rows, scale, kept->n_rows, s->g->k,
+                               true, err);
 
-    for (int64_t at = 0; at < kept->n_rows * s->g->k; at++)
-        s->rows[at] = (float)((double)kept->rows[at] / scale[at % s->g->k]);
-    return multiply(s->have, s, s->rows, kept->n_rows, s->values, &input_scale, err);
+    return rc == SW_OK
+               ? multiply(s->have, s, s->rows, kept->n_rows, s->values, &input_scale, err)
+               : rc;
+}
+
+/* s->by_row = squared errors of the products in s->have; or squares of those of the originals. */
+static sw_code find_errors(search *s, sw_probe_part part, bool is_of_originals, sw_err *err)
+{
+    const float *have = is_of_originals ? s->want[part] : s->have, *want = s->want[part];
+    int64_t n_rows = s->part[part].n_rows;
+    sw_code rc = SW_OK;
+
+    memset(s->by_row, 0, sizeof s->by_row);
+    for (int64_t i = 0; i < s->g->n_readers && rc == SW_OK; i++) {
+        int64_t n_out = s->g->readers[i].n_out;
+        rc = sw_side_errors(&s->g->side, s->by_row, have, is_of_originals ? NULL : want, n_rows,
+                            n_out, err);
+        have += n_rows * n_out;
+        want += n_rows * n_out;
+    }
+    return rc;
+}
+
+static double sum_rows(const search *s, sw_probe_part part)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < s->part[part].n_rows; i++) sum += s->by_row[i];
+    return sum;
 }
 
 /* Sum of squares of the products of the originals. */
-static double power_of(const search *s, sw_probe_part part)
+static sw_code power_of(double *out, search *s, sw_probe_part part, sw_err *err)
 {
-    int64_t n = s->part[part].n_rows * n_outputs(s->g);
-    double sum = 0;
+    sw_code rc = find_errors(s, part, true, err);
+    double sum = sum_rows(s, part);
 
-    for (int64_t i = 0; i < n; i++) sum += (double)s->want[part][i] * (double)s->want[part][i];
-    return sum > 0 ? sum : 1;
+    if (rc == SW_OK) *out = sum > 0 ? sum : 1;
+    return rc;
 }
 
-/* Relative squared error of the products on the windows searched. */
+/* Squared error of the products on the windows searched. */
 static sw_code measure(double *loss, search *s, const double *scale, sw_err *err)
 {
-    int64_t n = s->part[SW_PROBE_SEARCH].n_rows * n_outputs(s->g);
-    double sum = 0;
     sw_code rc = run_part(s, SW_PROBE_SEARCH, scale, err);
 
-    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
-        double e = (double)s->have[i] - (double)s->want[SW_PROBE_SEARCH][i];
-        sum += e * e;
-    }
-    if (rc == SW_OK) *loss = sum / power_of(s, SW_PROBE_SEARCH);
+    if (rc == SW_OK) rc = find_errors(s, SW_PROBE_SEARCH, false, err);
+    if (rc == SW_OK) *loss = sum_rows(s, SW_PROBE_SEARCH);
     return rc;
 }
 
@@ -227,11 +278,17 @@ static sw_code round_weights(search *s, const double *scale, sw_err *err)
                               .spec = g->specs[i], .n_threads = g->options->n_threads};
         sw_solve_report report = {0};
         sw_qtensor q = {0};
-        for (int64_t at = 0; at < n_out * g->k; at++)
-            s->values[i][at] = (float)((double)g->weights[i][at] * scale[at % g->k]);
+        rc = sw_side_scale(&g->side, s->values[i], g->placed[i], scale, n_out, g->k, false, err);
+        if (rc != SW_OK) break;
+        if (g->side.solver) {
+            p.d_values = s->values[i];
+            p.solver = g->side.solver;
+            rc = sw_rtn_solve(NULL, &p, &report, err);
+            continue;
+        }
         if ((rc = sw_qtensor_alloc(&q, &g->specs[i], n_out, g->k, err)) != SW_OK) break;
         rc = sw_rtn_solve(&q, &p, &report, err);
-        if (rc == SW_OK) sw_qtensor_decode(s->values[i], &q);
+        if (rc == SW_OK) sw_weight_decode(s->values[i], &q, g->options->n_threads);
         sw_qtensor_free(&q);
     }
     return rc;
@@ -244,25 +301,11 @@ static sw_code solve_weights(search *s, const double *scale, sw_err *err)
     sw_code rc;
 
     if (!g->options->algo->repairs_errors) return round_weights(s, scale, err);
-    if ((rc = sw_group_solve(s->values, g, scale, err)) != SW_OK) return rc;
-    for (int64_t i = 0; i < g->n_readers; i++)
-        for (int64_t at = 0; at < g->readers[i].n_out * g->k; at++)
-            s->values[i][at] = (float)((double)s->values[i][at] * scale[at % g->k]);
-    return SW_OK;
-}
-
-/* Squared errors of what is in s->have, piece by piece. */
-static void add_pieces(double *pieces, const search *s, sw_probe_part part)
-{
-    const float *have = s->have, *want = s->want[part];
-    int64_t n_rows = s->part[part].n_rows;
-
-    for (int64_t i = 0; i < s->g->n_readers; i++) {
-        int64_t n_out = s->g->readers[i].n_out;
-        sw_evidence_add(pieces, have, want, n_rows, n_out);
-        have += n_rows * n_out;
-        want += n_rows * n_out;
-    }
+    rc = sw_group_solve(s->values, g, scale, err);
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++)
+        rc = sw_side_scale(&g->side, s->values[i], s->values[i], scale, g->readers[i].n_out, g->k,
+                           false, err);
+    return rc;
 }
 
 /* Evidence of a scale, on the windows searched and on those held out. */
@@ -271,11 +314,14 @@ static sw_code judge(double *pieces, search *s, const double *scale, sw_err *err
     sw_code rc;
 
     if ((rc = solve_weights(s, scale, err)) != SW_OK ||
-        (rc = run_part(s, SW_PROBE_SEARCH, scale, err)) != SW_OK)
+        (rc = run_part(s, SW_PROBE_SEARCH, scale, err)) != SW_OK ||
+        (rc = find_errors(s, SW_PROBE_SEARCH, false, err)) != SW_OK)
         return rc;
-    add_pieces(pieces, s, SW_PROBE_SEARCH);
-    if ((rc = run_part(s, SW_PROBE_HELD, scale, err)) != SW_OK) return rc;
-    add_pieces(pieces + s->evidence.n_chosen_by, s, SW_PROBE_HELD);
+    sw_evidence_add(pieces, s->by_row, s->part[SW_PROBE_SEARCH].n_rows);
+    if ((rc = run_part(s, SW_PROBE_HELD, scale, err)) != SW_OK ||
+        (rc = find_errors(s, SW_PROBE_HELD, false, err)) != SW_OK)
+        return rc;
+    sw_evidence_add(pieces + s->evidence.n_chosen_by, s->by_row, s->part[SW_PROBE_HELD].n_rows);
     return SW_OK;
 }
 
@@ -313,7 +359,7 @@ static sw_code find_alpha(double *alpha, search *s, double *scale, sw_err *err)
 static sw_code search_group(sw_proposal *out, search *s, sw_err *err)
 {
     const sw_group *g = s->g;
-    double *scale = NULL, alpha = 0;
+    double *scale = NULL, alpha = 0, power = 1;
     sw_code rc = SW_MEM_GET(&scale, g->k, "scale", err);
 
     if (rc != SW_OK) return rc;
@@ -327,11 +373,12 @@ static sw_code search_group(sw_proposal *out, search *s, sw_err *err)
         goto done;
     scale_for(scale, s, alpha);
     if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK ||
-        (rc = judge(s->evidence.after, s, scale, err)) != SW_OK)
+        (rc = judge(s->evidence.after, s, scale, err)) != SW_OK ||
+        (rc = power_of(&power, s, SW_PROBE_HELD, err)) != SW_OK)
         goto done;
     memcpy(out->scale, scale, (size_t)g->k * sizeof *scale);
     (void)snprintf(out->choice, sizeof out->choice, "alpha %.2f", alpha);
-    sw_proposal_judge(out, &s->evidence, power_of(s, SW_PROBE_HELD), true);
+    sw_proposal_judge(out, &s->evidence, power, true);
 done:
     sw_mem_put(scale);
     return rc;
@@ -352,19 +399,23 @@ static const char *reason_against(const search *s)
 static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
 {
     const char *against = NULL;
-    search s = {0};
+    search *s = NULL;
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < g->n_readers && !against; i++)
         if (g->specs[i].act.scope == SW_ACT_NONE) against = "activations stay in floats";
     if (!against && !g->probe->n_seqs[SW_PROBE_HELD])
         against = "a single calibration window leaves none to hold out";
-    if (!against && (rc = search_new(&s, g, err)) == SW_OK) against = reason_against(&s);
+    if (!against && (rc = SW_MEM_GET(&s, 1, "scale search", err)) == SW_OK) {
+        s->g = g;
+        if ((rc = search_new(s, g, err)) == SW_OK) against = reason_against(s);
+    }
     if (against)
         (void)snprintf(out->why_not, sizeof out->why_not, "%s", against);
     else if (rc == SW_OK)
-        rc = search_group(out, &s, err);
-    if (s.g) search_free(&s);
+        rc = search_group(out, s, err);
+    if (s) search_free(s);
+    sw_mem_put(s);
     return rc;
 }
 

@@ -39,8 +39,9 @@
 #define SW_STATS_LEAD (1 << SW_PROBE_PARTS) /* a window that divergence is measured on (probes.h) */
 #define SW_STATS_PROBES (SW_STATS_LEAD - 1) /* all that searches run and are judged on */
 
-/* Every layer's statistics into `w`, which the caller commits. `options`: experts, n_threads.
- * SW_E_FORMAT: activations that are not finite. */
+/* Every layer's statistics into `w`, which the caller commits. `options`: experts, n_threads, and a
+ * solver or NULL: a device for all of it. SW_E_FORMAT: activations that are not finite.
+ * SW_E_UNSUPPORTED, SW_E_NOMEM: the model is not for the device. */
 sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st *st,
                          const sw_calib *calib, const sw_quant_options *options,
                          const sw_progress *progress, sw_err *err) SW_MUST_USE;

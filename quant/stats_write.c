@@ -185,6 +185,27 @@ static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw
     return rc;
 }
 
+/* Where the streams are. */
+static sw_code new_stats(sw_site_stats *out, const sw_streams *streams, int64_t layer,
+                         const bool is_used[SW_SITE_COUNT], const sw_quant_options *options,
+                         sw_err *err)
+{
+    if (streams->on)
+        return sw_site_stats_new_device(out, streams->model, layer, is_used, false,
+                                        options->solver, err);
+    return sw_site_stats_new(out, streams->model, layer, is_used, false, SW_EXPERTS_COUNT,
+                             options->n_threads, err);
+}
+
+static sw_code fetch_stats(sw_site_stats *stats, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
+        if (stats->site[site].solver) rc = sw_hessian_fetch(&stats->site[site], err);
+    return rc;
+}
+
 static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
                              const sw_quant_options *options, const sw_progress *progress,
                              sw_err *err)
@@ -197,14 +218,13 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
     sw_code rc = sites_of_layer(is_used, model, block->layer, err);
 
     if (rc != SW_OK) return rc;
-    rc = sw_site_stats_new(&stats, model, block->layer, is_used, false, SW_EXPERTS_COUNT,
-                           options->n_threads, err);
-    if (rc != SW_OK) return rc;
+    if ((rc = new_stats(&stats, streams, block->layer, is_used, options, err)) != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&ranges, SW_SITE_COUNT, "input ranges", err)) == SW_OK)
         rc = sw_site_stats_add_sizes(&stats, err);
     stats.ranges = ranges;
     stats.kv = &kv;
     if (rc == SW_OK) rc = sw_streams_observe(streams, &stats, block, block, progress, err);
+    if (rc == SW_OK) rc = fetch_stats(&stats, err);
     if (rc == SW_OK) rc = sw_stats_write(w, &stats, block->layer, err);
     if (rc == SW_OK && sw_model_is_sparse(model, block->layer))
         rc = collect_experts(w, streams, block, &stats, options, progress, err);
@@ -215,12 +235,24 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
     return sw_streams_advance(streams, block, block, SW_HALF_BOTH, progress, err);
 }
 
+static sw_code new_streams(sw_streams *out, const sw_model *model, const sw_st *st,
+                           const sw_calib *calib, const sw_quant_options *options, sw_err *err)
+{
+    if (!options->solver)
+        return sw_streams_new(out, model, st, calib, false, NULL, options->n_threads, err);
+    for (int64_t layer = 0; layer < model->n_layers; layer++)
+        if (sw_model_is_sparse(model, layer))
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "statistics of experts are taken on the CPU "
+                                                  "alone; use --device cpu");
+    return sw_streams_new_device(out, model, st, calib, false, options->solver, err);
+}
+
 sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st *st,
                          const sw_calib *calib, const sw_quant_options *options,
                          const sw_progress *progress, sw_err *err)
 {
     sw_streams streams = {0};
-    sw_code rc = sw_streams_new(&streams, model, st, calib, false, NULL, options->n_threads, err);
+    sw_code rc = new_streams(&streams, model, st, calib, options, err);
 
     if (rc != SW_OK) return rc;
     for (int64_t layer = 0; layer < model->n_layers && rc == SW_OK; layer++) {

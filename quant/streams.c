@@ -120,6 +120,11 @@ sw_code sw_streams_new_device(sw_streams *out, const sw_model *model, const sw_s
     return rc;
 }
 
+void sw_streams_forget(sw_streams *s)
+{
+    if (s->on) sw_device_streams_forget(s->on);
+}
+
 bool sw_streams_have_original(const sw_streams *s)
 {
     return s->on ? s->on->d_x0 != NULL : s->x0 != NULL;

@@ -36,12 +36,14 @@ typedef struct sw_streams {
 sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
                        const sw_calib *calib, bool with_original, const char *spill_dir,
                        int n_threads, sw_err *err) SW_MUST_USE;
-/* The same on a card, with blocks run there: for statistics on the same solver, of linears whose
- * inputs stay floats; visits are not for these. SW_E_UNSUPPORTED, SW_E_NOMEM: the model is not for
+/* The same on a card, with blocks run there: for statistics on the same solver; visits are not for
+ * these. SW_E_UNSUPPORTED, SW_E_NOMEM: the model is not for
  * this card, and nothing was done. */
 sw_code sw_streams_new_device(sw_streams *out, const sw_model *model, const sw_st *st,
                               const sw_calib *calib, bool with_original, sw_solver *solver,
                               sw_err *err) SW_MUST_USE;
+/* A transform has changed the block that the streams are at. */
+void sw_streams_forget(sw_streams *s);
 bool sw_streams_have_original(const sw_streams *s);
 /* Is the chunk that begins with sequence `seq` kept back? */
 bool sw_streams_is_held(const sw_streams *s, int64_t seq);

@@ -2,6 +2,7 @@
 #include "quant/streams_device.h"
 
 #include "formats/base/size.h"
+#include "quant/watch_device.h"
 
 /* What a site's solve takes: sums, factor and their scratch for every pair of inputs, and rows. */
 #define SOLVE_BYTES_PER_ELEM 40
@@ -82,9 +83,33 @@ typedef struct watcher {
     uint16_t *d_x0[SW_SITE_COUNT]; /* [chunk tokens, k_in]; then x0 - x */
     float *d_r0[SW_SITE_COUNT];    /* [chunk tokens, hidden], sites that write the residual */
     uint16_t *d_dr;                /* [chunk tokens, hidden] */
+    uint16_t *d_rounded;           /* [chunk tokens, widest], NULL when inputs stay floats */
+    sw_device_range range[SW_SITE_COUNT];
+    sw_device_sizes sizes[SW_SITE_COUNT];
+    sw_device_kv kv;
     bool has_original, is_held;
     int64_t first_token;           /* of this chunk */
 } watcher;
+
+/* What is wanted besides sums. */
+static sw_code watch_sizes(watcher *o, sw_err *err)
+{
+    const sw_site_stats *stats = o->stats;
+    sw_solver *solver = o->s->on->solver;
+    int64_t n = o->s->chunk_seqs * o->s->seq_len, width = 0;
+    sw_code rc = SW_OK;
+
+    o->kv.solver = solver;
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        int64_t k = stats->site[site].k_in;
+        if (stats->is_wanted[site] && stats->act[site].scope != SW_ACT_NONE)
+            width = sw_max_i64(width, k);
+        if (stats->ranges && k) rc = sw_device_range_new(&o->range[site], solver, err);
+        if (rc == SW_OK && stats->sizes[site].abs_max)
+            rc = sw_device_sizes_new(&o->sizes[site], solver, k, err);
+    }
+    return rc == SW_OK && width ? take(&o->d_rounded, o->s->on->gpu, n * width, 2, err) : rc;
+}
 
 static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
 {
@@ -102,7 +127,7 @@ static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats
         if (rc == SW_OK && h->n_out_residual && !o->d_dr)
             rc = take(&o->d_dr, gpu, n * hidden, 2, err);
     }
-    return rc;
+    return rc == SW_OK ? watch_sizes(o, err) : rc;
 }
 
 static void watcher_free(watcher *o)
@@ -110,7 +135,11 @@ static void watcher_free(watcher *o)
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         sw_gpu_put(o->s->on->gpu, o->d_x0[site]);
         sw_gpu_put(o->s->on->gpu, o->d_r0[site]);
+        sw_device_range_free(&o->range[site], o->s->on->solver);
+        sw_device_sizes_free(&o->sizes[site], o->s->on->solver);
     }
+    sw_device_kv_free(&o->kv);
+    sw_gpu_put(o->s->on->gpu, o->d_rounded);
     sw_gpu_put(o->s->on->gpu, o->d_dr);
 }
 
@@ -139,6 +168,54 @@ static sw_code see_original(void *self, sw_site site, int64_t expert, const void
                           err);
 }
 
+/* Sizes of the inputs, where wanted; and from here on as the linears will round them. */
+static sw_code look_at(watcher *o, sw_site site, const void **d_x, int64_t *stride, int64_t n,
+                       int64_t k, sw_err *err)
+{
+    const sw_site_stats *stats = o->stats;
+    sw_solver *solver = o->s->on->solver;
+    sw_code rc = SW_OK;
+
+    if (stats->act[site].scope != SW_ACT_NONE) {
+        rc = sw_solver_act_round_bf16(solver, o->d_rounded, *d_x, *stride, n, k,
+                                      &stats->act[site], stats->input_scale[site], err);
+        *d_x = o->d_rounded;
+        *stride = k;
+    }
+    if (rc == SW_OK && o->sizes[site].d_max)
+        rc = sw_solver_watch_sizes(solver, o->sizes[site].d_max, o->sizes[site].d_sum, *d_x,
+                                   *stride, n, k, err);
+    if (rc == SW_OK && o->range[site].d_counts)
+        rc = sw_device_range_add(&o->range[site], solver, *d_x, *stride, n, k, err);
+    return rc;
+}
+
+static sw_code see_kv(void *self, const void *d_k, int64_t k_stride, int64_t k_width,
+                      const void *d_v, int64_t v_stride, int64_t v_width, int64_t n_tokens,
+                      sw_err *err)
+{
+    watcher *o = self;
+
+    return sw_device_kv_see(&o->kv, d_k, k_stride, k_width, d_v, v_stride, v_width, n_tokens, err);
+}
+
+static sw_code fetch_sizes(watcher *o, sw_err *err)
+{
+    sw_site_stats *stats = o->stats;
+    sw_solver *solver = o->s->on->solver;
+    sw_code rc = SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        int64_t n_tokens = stats->site[site].n_tokens + stats->held[site].n_tokens;
+        if (o->sizes[site].d_max)
+            rc = sw_device_sizes_fetch(&stats->sizes[site], &o->sizes[site], solver, n_tokens,
+                                       err);
+        if (rc == SW_OK && o->range[site].d_counts)
+            rc = sw_device_range_fetch(&stats->ranges[site], &o->range[site], solver, err);
+    }
+    return rc == SW_OK && stats->kv ? sw_device_kv_fetch(stats->kv, &o->kv, err) : rc;
+}
+
 static sw_code see_quantized(void *self, sw_site site, int64_t expert, const void *d_x,
                              int64_t n_tokens, int64_t k_in, int64_t stride,
                              const int32_t *d_token_ids, sw_err *err)
@@ -153,6 +230,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
     (void)d_token_ids;
     if (expert >= 0 || !h->k_in) return SW_OK;
     if (d_to) rc = sw_solver_keep(on->solver, d_to, NULL, d_x, stride, n_tokens, k_in, err);
+    if (rc == SW_OK) rc = look_at(o, site, &d_x, &stride, n_tokens, k_in, err);
     if (rc == SW_OK && o->d_x0[site])
         rc = sw_solver_keep(on->solver, o->d_x0[site], d_x0 ? d_x0 : o->d_x0[site], d_x, stride,
                             n_tokens, k_in, err);
@@ -179,16 +257,40 @@ static sw_code run_copy(sw_streams *s, const sw_gpu_block *block, const float *d
                        : rc;
 }
 
+void sw_device_streams_forget(sw_device_streams *on)
+{
+    sw_gpu_block_free(on->original);
+    on->original = NULL;
+}
+
 static sw_code load_original(sw_streams *s, const sw_block *original, sw_err *err)
 {
-    if (s->on->original || !s->on->d_x0) return SW_OK;
-    return sw_gpu_block_load(&s->on->original, s->on->engine, original, err);
+    sw_device_streams *on = s->on;
+
+    if (!on->d_x0 || (on->original && on->original_of == original)) return SW_OK;
+    sw_device_streams_forget(on);
+    on->original_of = original;
+    return sw_gpu_block_load(&on->original, on->engine, original, err);
+}
+
+sw_code sw_device_streams_visit(sw_streams *s, const sw_block *quantized, const sw_gpu_tap *tap,
+                                sw_site stop_at, const sw_progress *progress, sw_err *err)
+{
+    sw_gpu_block *block = NULL;
+    sw_code rc = sw_gpu_block_load(&block, s->on->engine, quantized, err);
+
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs)
+        if ((rc = sw_progress_check(progress, err)) == SW_OK)
+            rc = run_copy(s, block, s->on->d_x, seq, tap, stop_at, err);
+    sw_gpu_block_free(block);
+    return rc;
 }
 
 static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_gpu_block *quantized,
                               sw_site stop_at, const sw_progress *progress, sw_err *err)
 {
-    sw_gpu_tap tap = {o, see_original}, tap_q = {o, see_quantized};
+    sw_gpu_tap tap = {.self = o, .see = see_original};
+    sw_gpu_tap tap_q = {.self = o, .see = see_quantized, .see_kv = o->stats->kv ? see_kv : NULL};
     sw_code rc = SW_OK;
 
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
@@ -204,7 +306,8 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_gpu_block *qua
 
 /* What the last linear of a half reads need not be made again when the streams move, if there is
  * room for it beside what solving will take. All before it is settled when it is seen alone. */
-static void keep_inputs(sw_streams *s, const sw_site_stats *stats, sw_err *err)
+static void keep_inputs(sw_streams *s, const sw_site_stats *stats, const sw_block *original,
+                        sw_err *err)
 {
     static const sw_site last[] = {SW_SITE_O_IN, SW_SITE_DOWN_IN};
     sw_device_streams *on = s->on;
@@ -212,6 +315,7 @@ static void keep_inputs(sw_streams *s, const sw_site_stats *stats, sw_err *err)
     int n_wanted = 0;
 
     drop_kept(on);
+    on->kept_of = original;
     for (int site = 0; site < SW_SITE_COUNT; site++) n_wanted += stats->is_wanted[site];
     for (size_t i = 0; n_wanted == 1 && i < sizeof last / sizeof *last; i++) {
         int64_t k = stats->site[last[i]].k_in, n_bytes = 2 * n_tokens * k;
@@ -239,10 +343,11 @@ sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_
 
     for (int site = 0; site < SW_SITE_COUNT; site++)
         if (stats->is_wanted[site]) stop_at = site;
-    keep_inputs(s, stats, &no_room);
+    keep_inputs(s, stats, original, &no_room);
     if (rc == SW_OK && o.has_original) rc = load_original(s, original, err);
     if (rc == SW_OK) rc = sw_gpu_block_load(&block, s->on->engine, quantized, err);
     if (rc == SW_OK) rc = observe_chunks(s, &o, block, (sw_site)stop_at, progress, err);
+    if (rc == SW_OK) rc = fetch_sizes(&o, err);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
         if (rc == SW_OK && stats->held[site].k_in) rc = sw_hessian_settle(&stats->held[site], err);
@@ -270,6 +375,7 @@ sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
                                   const sw_progress *progress, sw_err *err)
 {
     sw_device_streams *on = s->on;
+    const uint16_t *d_kept0 = on->kept_of == original ? on->d_kept0 : NULL; /* of these weights */
     sw_gpu_block *block = NULL;
     sw_code rc = load_original(s, original, err);
 
@@ -278,13 +384,12 @@ sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = advance_one(s, on->d_x, block, on->d_kept, seq, half, err);
         if (rc == SW_OK && on->d_x0)
-            rc = advance_one(s, on->d_x0, on->original, on->d_kept0, seq, half, err);
+            rc = advance_one(s, on->d_x0, on->original, d_kept0, seq, half, err);
     }
     drop_kept(on);
     if (rc == SW_OK) rc = sw_gpu_sync(on->gpu, err);
     sw_gpu_block_free(block);
     if (half == SW_HALF_ATTENTION && rc == SW_OK) return SW_OK;
-    sw_gpu_block_free(on->original);
-    on->original = NULL;
+    sw_device_streams_forget(on);
     return rc;
 }

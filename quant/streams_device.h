@@ -15,9 +15,11 @@ struct sw_device_streams {
     sw_gpu_engine *engine;
     float *d_x, *d_x0;      /* [n_tokens, hidden]; d_x0 NULL without the original */
     float *d_work;          /* [chunk tokens, hidden] what a chunk runs on */
-    sw_gpu_block *original; /* of the present block, once loaded */
+    sw_gpu_block *original; /* of the present block, once loaded from */
+    const sw_block *original_of; /* this */
     uint16_t *d_kept, *d_kept0; /* [n_tokens, k_in] inputs of kept_at, of both models; or NULL */
     sw_site kept_at;
+    const sw_block *kept_of;    /* the original block that they were made by */
     int64_t kept_width;         /* its k_in */
 };
 
@@ -27,7 +29,13 @@ sw_code sw_device_streams_new(sw_device_streams **out, const sw_streams *s, bool
 void sw_device_streams_free(sw_device_streams *on); /* accepts NULL */
 /* Rows of the embedding, [chunk tokens, hidden], to where sequence `seq` begins. */
 sw_code sw_device_streams_put(sw_streams *s, const float *x, int64_t seq, sw_err *err) SW_MUST_USE;
-/* As sw_streams_observe, into statistics on the same device; inputs stay floats. */
+/* Show `tap` what the quantized stream brings, up to a site. It does not move. */
+sw_code sw_device_streams_visit(sw_streams *s, const sw_block *quantized, const sw_gpu_tap *tap,
+                                sw_site stop_at, const sw_progress *progress,
+                                sw_err *err) SW_MUST_USE;
+/* The original block has changed since it was loaded. */
+void sw_device_streams_forget(sw_device_streams *on);
+/* As sw_streams_observe, into statistics on the same device. */
 sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                                   const sw_block *original, const sw_progress *progress,
                                   sw_err *err) SW_MUST_USE;

@@ -7,7 +7,9 @@
 
 #include "formats/base/size.h"
 #include "quant/fold.h"
+#include "quant/probe_device.h"
 #include "quant/slab.h"
+#include "quant/weight_rows.h"
 
 void sw_proposal_judge(sw_proposal *p, const sw_evidence *evidence, double unit, bool is_found)
 {
@@ -38,7 +40,27 @@ void sw_scale_normalize(double *scale, int64_t k)
     }
 }
 
-void sw_group_lend(const sw_group *group, float *const *values)
+void sw_group_values_free(float **values, const sw_group *group)
+{
+    for (int64_t i = 0; values && i < group->n_readers; i++)
+        sw_side_put(&group->side, values[i]);
+    sw_mem_put(values);
+}
+
+sw_code sw_group_values_new(float ***out, const sw_group *group, sw_err *err)
+{
+    float **values = NULL;
+    sw_code rc = SW_MEM_GET(&values, group->n_readers, "trial weights", err);
+
+    for (int64_t i = 0; i < group->n_readers && rc == SW_OK; i++)
+        rc = sw_side_take(&values[i], &group->side, group->readers[i].n_out * group->k,
+                          "trial weights", err);
+    if (rc == SW_OK) *out = values;
+    else sw_group_values_free(values, group);
+    return rc;
+}
+
+static void lend_here(const sw_group *group, float *const *values)
 {
     for (int64_t i = 0; i < group->n_readers; i++) {
         const sw_linear_ref *ref = &group->readers[i];
@@ -51,42 +73,79 @@ void sw_group_lend(const sw_group *group, float *const *values)
     }
 }
 
-/* H of x / s. */
-static sw_code scaled_hessian(sw_hessian *out, const sw_hessian *hess, const double *scale,
+sw_code sw_trial_block_new(sw_trial_block *out, const sw_group *group, sw_err *err)
+{
+    sw_trial_block b = {.group = group};
+    sw_code rc = SW_OK;
+
+    if (group->side.solver)
+        rc = sw_probe_load_there(&b.there, group->probe, group->quantized, group->fold.site, err);
+    if (rc == SW_OK) *out = b;
+    return rc;
+}
+
+void sw_trial_block_free(sw_trial_block *block)
+{
+    if (block->there) sw_gpu_block_free(block->there);
+    else if (block->group) lend_here(block->group, NULL);
+    memset(block, 0, sizeof *block);
+}
+
+sw_code sw_trial_block_lend(sw_trial_block *block, float *const *values, sw_err *err)
+{
+    const sw_group *g = block->group;
+    sw_code rc = SW_OK;
+
+    if (!block->there) lend_here(g, values);
+    for (int64_t i = 0; block->there && i < g->n_readers && rc == SW_OK; i++)
+        rc = sw_gpu_block_put(block->there, g->readers[i].slot, values[i], err);
+    return rc;
+}
+
+sw_code sw_trial_block_output(float *y, const sw_trial_block *block, sw_probe_part part,
                               sw_err *err)
 {
-    int64_t k = hess->k_in;
-    sw_code rc = sw_hessian_new(out, k, false, 0, hess->n_threads, err);
+    const sw_group *g = block->group;
 
-    if (rc != SW_OK) return rc;
-    out->n_tokens = hess->n_tokens;
-    for (int64_t i = 0; i < k; i++)
-        for (int64_t j = 0; j < k; j++)
-            out->h[i * k + j] = hess->h[i * k + j] / (scale ? scale[i] * scale[j] : 1.0);
-    return SW_OK;
+    if (block->there)
+        return sw_probe_output_there(y, g->probe, part, block->there, g->fold.site, err);
+    return sw_probe_output(y, g->probe, part, g->quantized, g->fold.site, err);
+}
+
+/* values -> their quantized ones, in place. */
+static sw_code solve_values(float *values, const sw_group *g, int64_t i, const sw_factor *factor,
+                            sw_err *err)
+{
+    const sw_quant_options *o = g->options;
+    int64_t n_out = g->readers[i].n_out;
+    sw_solve_problem p = {.w = values, .n_out = n_out, .k_in = g->k, .spec = g->specs[i],
+                          .factor = factor, .refine_rounds = o->refine_rounds,
+                          .n_threads = o->n_threads};
+    sw_solve_report report = {0};
+    sw_qtensor q = {0};
+    sw_code rc;
+
+    if (g->side.solver) {
+        p.d_values = values;
+        return o->algo->solve(NULL, &p, &report, err);
+    }
+    if ((rc = sw_qtensor_alloc(&q, &g->specs[i], n_out, g->k, err)) != SW_OK) return rc;
+    rc = o->algo->solve(&q, &p, &report, err);
+    if (rc == SW_OK) sw_weight_decode(values, &q, o->n_threads);
+    sw_qtensor_free(&q);
+    return rc;
 }
 
 static sw_code solve_reader(float *values, const sw_group *g, int64_t i, const double *scale,
                             const sw_factor *factor, sw_err *err)
 {
-    const sw_quant_options *o = g->options;
     int64_t n_out = g->readers[i].n_out, k = g->k;
-    sw_solve_problem p = {.w = values, .n_out = n_out, .k_in = k, .spec = g->specs[i],
-                          .factor = factor, .refine_rounds = o->refine_rounds,
-                          .n_threads = o->n_threads};
-    sw_solve_report report = {0};
-    sw_qtensor q = {0};
-    sw_code rc = sw_qtensor_alloc(&q, &g->specs[i], n_out, k, err);
+    sw_code rc = sw_side_scale(&g->side, values, g->placed[i], scale, n_out, k, false, err);
 
-    if (rc != SW_OK) return rc;
-    for (int64_t at = 0; at < n_out * k; at++)
-        values[at] = (float)((double)g->weights[i][at] * (scale ? scale[at % k] : 1.0));
-    rc = o->algo->solve(&q, &p, &report, err);
-    if (rc == SW_OK) sw_qtensor_decode(values, &q);
-    for (int64_t at = 0; scale && rc == SW_OK && at < n_out * k; at++)
-        values[at] = (float)((double)values[at] / scale[at % k]);
-    sw_qtensor_free(&q);
-    return rc;
+    if (rc == SW_OK) rc = solve_values(values, g, i, factor, err);
+    return rc == SW_OK && scale
+               ? sw_side_scale(&g->side, values, values, scale, n_out, k, true, err)
+               : rc;
 }
 
 sw_code sw_group_solve(float *const *values, const sw_group *group, const double *scale,
@@ -96,7 +155,7 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
     sw_factor_options fo = {o->order, group->specs[0].group_elems, o->damp};
     sw_hessian hess = {0};
     sw_factor factor = {0};
-    sw_code rc = scaled_hessian(&hess, group->hess, scale, err);
+    sw_code rc = sw_hessian_scaled(&hess, group->hess, scale, err);
 
     if (rc == SW_OK) rc = sw_factor_new(&factor, &hess, &fo, err);
     sw_hessian_free(&hess);
@@ -120,13 +179,18 @@ typedef struct readers {
     sw_linear_ref *refs;
     sw_qspec *specs;
     float **weights;
+    float **placed; /* on `side`: the same, or copies */
+    sw_side side;
     int64_t n;
 } readers;
 
 static void readers_free(readers *r)
 {
+    for (int64_t i = 0; r->side.solver && r->placed && i < r->n; i++)
+        sw_side_put(&r->side, r->placed[i]);
     for (int64_t i = 0; r->weights && i < r->n; i++) sw_mem_put(r->weights[i]);
     sw_mem_put(r->weights);
+    sw_mem_put(r->placed);
     sw_mem_put(r->refs);
     sw_mem_put(r->specs);
 }
@@ -153,6 +217,20 @@ static sw_code readers_new(readers *r, const sw_transform_job *job, const sw_fol
         rc = sw_float_decode_n(r->weights[at], w->dense, w->dense_dtype, n, err);
         for (int64_t j = 0; rc == SW_OK && j < n; j++) /* the solver names it */
             if (!isfinite(r->weights[at][j])) r->weights[at][j] = 0.0f;
+    }
+    return rc;
+}
+
+static sw_code place_readers(readers *r, sw_err *err)
+{
+    sw_code rc = SW_MEM_GET(&r->placed, r->n, "readers", err);
+
+    for (int64_t i = 0; i < r->n && rc == SW_OK; i++) {
+        if (r->side.solver)
+            rc = sw_side_copy(&r->placed[i], &r->side, r->weights[i],
+                              r->refs[i].n_out * r->refs[i].k_in, "weights", err);
+        else
+            r->placed[i] = r->weights[i];
     }
     return rc;
 }
@@ -194,18 +272,19 @@ static sw_code transform_group(const sw_transform_job *job, const sw_probe *prob
                                const sw_fold *fold, int64_t expert, const sw_hessian *hess,
                                sw_err *err)
 {
-    readers r = {0};
+    readers r = {.side = sw_probe_side(probe, job->options->n_threads)};
     sw_proposal p = {0};
     bool can = false;
     sw_code rc = readers_new(&r, job, fold, expert, err);
     sw_group g = {.model = job->model, .options = job->options, .fold = *fold, .expert = expert,
                   .k = hess->k_in, .readers = r.refs, .specs = r.specs, .n_readers = r.n,
-                  .weights = r.weights,
-                  .hess = hess, .probe = probe, .original = job->original,
-                  .quantized = job->quantized, .job = job};
+                  .weights = r.weights, .side = r.side, .hess = hess, .probe = probe,
+                  .original = job->original, .quantized = job->quantized, .job = job};
 
     if (rc != SW_OK || !r.n) goto done;
     if ((rc = sw_fold_is_possible(&can, job, fold, expert, err)) != SW_OK || !can) goto done;
+    if ((rc = place_readers(&r, err)) != SW_OK) goto done;
+    g.placed = r.placed;
     if ((rc = SW_MEM_GET(&p.scale, g.k, "scale", err)) != SW_OK) goto done;
     for (int64_t j = 0; j < g.k; j++) p.scale[j] = 1.0;
     if ((rc = job->options->algo->transform->propose(&p, &g, err)) != SW_OK) goto done;
@@ -216,12 +295,14 @@ done:
     return rc;
 }
 
-static sw_code hessians_new(sw_hessian **out, int64_t n, int64_t k, int n_threads, sw_err *err)
+static sw_code hessians_new(sw_hessian **out, int64_t n, int64_t k, const sw_side *side,
+                            sw_err *err)
 {
     sw_code rc = SW_MEM_GET(out, n, "Hessians of a site", err);
 
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
-        rc = sw_hessian_new(&(*out)[i], k, false, 0, n_threads, err);
+        rc = side->solver ? sw_hessian_new_device(&(*out)[i], side->solver, k, false, 0, err)
+                          : sw_hessian_new(&(*out)[i], k, false, 0, side->n_threads, err);
     return rc;
 }
 
@@ -230,13 +311,14 @@ static sw_code transform_fold(const sw_transform_job *job, const sw_probe *probe
 {
     const sw_model *m = job->model;
     int64_t n_hess = fold->is_per_expert ? m->n_experts : 1, k = -1;
+    sw_side side = sw_probe_side(probe, job->options->n_threads);
     sw_hessian *hess = NULL;
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < job->n_linears; i++)
         if (job->linears[i].site == fold->site) k = job->linears[i].k_in;
     if (k < 0) return SW_OK; /* nothing that reads the site is quantized */
-    rc = hessians_new(&hess, n_hess, k, job->options->n_threads, err);
+    rc = hessians_new(&hess, n_hess, k, &side, err);
     if (rc == SW_OK)
         rc = sw_probe_hessians(hess, n_hess, probe, SW_PROBE_SEARCH, job->original, fold->site,
                                err);
@@ -268,6 +350,7 @@ sw_code sw_transform_sites(const sw_transform_job *job, const bool is_wanted[SW_
     if ((rc = sw_probe_new(&probe, job->streams, err)) != SW_OK) return rc;
     for (int i = 0; i < n && rc == SW_OK; i++)
         if (is_due(job, &folds[i], is_wanted)) rc = transform_fold(job, &probe, &folds[i], err);
+    sw_streams_forget(job->streams);
     sw_probe_free(&probe);
     return rc;
 }

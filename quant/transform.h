@@ -24,7 +24,9 @@ typedef struct sw_group {
     const sw_linear_ref *readers; /* those that will be quantized */
     const sw_qspec *specs;        /* [n_readers] what they become; one group size for all */
     int64_t n_readers;
-    float *const *weights;        /* [n_readers] of [n_out, k] */
+    float *const *weights;        /* [n_readers] of [n_out, k], in memory */
+    sw_side side;                 /* where trials are made; `hess` is there too, and */
+    float *const *placed;         /* [n_readers] the weights */
     const sw_hessian *hess;       /* of the site, on the search windows */
     const sw_probe *probe;
     const sw_block *original;
@@ -80,14 +82,26 @@ typedef struct sw_transform_job {
 sw_code sw_transform_sites(const sw_transform_job *job, const bool is_wanted[SW_SITE_COUNT],
                            sw_err *err) SW_MUST_USE;
 
+/* Room on the group's side for every reader's values. */
+sw_code sw_group_values_new(float ***out, const sw_group *group, sw_err *err) SW_MUST_USE;
+void sw_group_values_free(float **values, const sw_group *group); /* accepts NULL */
 /* The trials that methods judge by. Readers quantized as they would be with scale (NULL: 1), by
  * the options' solver, in their unscaled meaning: values [n_readers] of [n_out, k]. */
 sw_code sw_group_solve(float *const *values, const sw_group *group, const double *scale,
                        sw_err *err) SW_MUST_USE;
 /* What it allocates at its peak, besides `values`. */
 int64_t sw_group_solve_bytes(const sw_transform_need *need);
-/* Let the block read `values` (NULL: the original weights) for the group's readers. */
-void sw_group_lend(const sw_group *group, float *const *values);
+/* The half block of a trial: the quantized one, with values for the group's readers. */
+typedef struct sw_trial_block {
+    const sw_group *group;
+    struct sw_gpu_block *there; /* on the card, or NULL: the group's own has them lent */
+} sw_trial_block;
+sw_code sw_trial_block_new(sw_trial_block *out, const sw_group *group, sw_err *err) SW_MUST_USE;
+void sw_trial_block_free(sw_trial_block *block); /* accepts a zeroed one; takes back what it lent */
+sw_code sw_trial_block_lend(sw_trial_block *block, float *const *values, sw_err *err) SW_MUST_USE;
+/* As sw_probe_output. */
+sw_code sw_trial_block_output(float *y, const sw_trial_block *block, sw_probe_part part,
+                              sw_err *err) SW_MUST_USE;
 /* Set the losses, in the given unit, and is_better or why_not by what held-out text says; never
  * better where the search itself saw no gain. */
 void sw_proposal_judge(sw_proposal *proposal, const sw_evidence *evidence, double unit,

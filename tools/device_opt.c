@@ -21,3 +21,14 @@ sw_code sw_device_open(sw_gpu **out, const char *word, sw_err *err)
         return rc;
     return sw_gpu_open(out, (int)index, 0, err);
 }
+
+sw_code sw_device_open_solver(sw_gpu **gpu, sw_solver **solver, const char *word,
+                              const sw_progress *progress, sw_err *err)
+{
+    sw_code rc = sw_device_open(gpu, word, err);
+
+    if (rc != SW_OK || !*gpu) return rc;
+    sw_progress_note(progress, "device: cuda:%d, %s", sw_gpu_about(*gpu)->index,
+                     sw_gpu_about(*gpu)->name);
+    return sw_solver_open(solver, *gpu, 0, err);
+}

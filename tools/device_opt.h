@@ -2,7 +2,8 @@
 #ifndef SW_TOOLS_DEVICE_OPT_H
 #define SW_TOOLS_DEVICE_OPT_H
 
-#include "kernels/gpu.h"
+#include "formats/base/progress.h"
+#include "kernels/solver.h"
 #include "tools/opt.h"
 
 /* A row for a `const char *` field; NULL or "cpu" is the CPU. */
@@ -13,5 +14,10 @@
 /* *out = an opened card, or NULL for the CPU. SW_E_USAGE: no such word; SW_E_CUDA (exit code 7):
  * the card cannot be used, and why. */
 sw_code sw_device_open(sw_gpu **out, const char *word, sw_err *err) SW_MUST_USE;
+
+/* The card with what calibration needs of it, both NULL for the CPU; progress says which it is. The
+ * caller closes both, the solver first, also after a failure. */
+sw_code sw_device_open_solver(sw_gpu **gpu, sw_solver **solver, const char *word,
+                              const sw_progress *progress, sw_err *err) SW_MUST_USE;
 
 #endif

@@ -268,6 +268,10 @@ static sw_code op_attention(sw_gpu_run *run, const sw_op *op, sw_err *err)
     if (!run->is_decode && (heads.q.d || heads.k.d) &&
         (rc = sw_cuda_heads(&heads, e->how, err)) != SW_OK)
         return rc;
+    if (run->tap && run->tap->see_kv &&
+        (rc = run->tap->see_kv(run->tap->self, a.k.d, a.k.stride, k_width, a.v.d, a.v.stride,
+                               v_width, run->n_tokens, err)) != SW_OK)
+        return rc;
     if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
     a.k_seq = run->seq_len * a.k.stride;
     a.v_seq = run->seq_len * a.v.stride;

@@ -433,3 +433,27 @@ void sw_gpu_block_free(sw_gpu_block *block)
     sw_gpu_store_free(&block->store);
     sw_mem_put(block);
 }
+
+/* The joined weight that holds a slot's rows, and the slot that they begin with. */
+static sw_slot home_of(const sw_gpu_block *b, sw_slot slot)
+{
+    if (b->is_qkv_fused && (slot == SW_SLOT_K || slot == SW_SLOT_V)) return SW_SLOT_Q;
+    if (b->is_gate_fused && slot == SW_SLOT_UP) return SW_SLOT_GATE;
+    return slot;
+}
+
+sw_code sw_gpu_block_put(sw_gpu_block *b, sw_slot slot, const float *d_values, sw_err *err)
+{
+    const sw_slot home = home_of(b, slot);
+    const sw_gpu_weight *w = &b->linear[home];
+    sw_bf16_rows to = {w->d_dense, w->k_in};
+    int64_t n_out = 0, k_in = 0;
+
+    for (int s = (int)home; s <= (int)slot; s++) {
+        to.d += n_out * k_in;
+        sw_model_slot_shape(b->e->m, b->layer, (sw_slot)s, &n_out, &k_in);
+    }
+    if (!w->d_dense || k_in != w->k_in)
+        return SW_FAIL(err, SW_E_BUG, "a linear that is not loaded as floats");
+    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, k_in, b->e->how, err);
+}

@@ -25,6 +25,12 @@ sw_code sw_gpu_block_load(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *
 
 void sw_gpu_block_free(sw_gpu_block *block) { (void)block; }
 
+sw_code sw_gpu_block_put(sw_gpu_block *block, sw_slot slot, const float *d_values, sw_err *err)
+{
+    (void)block, (void)slot, (void)d_values;
+    return absent(err);
+}
+
 sw_code sw_gpu_engine_block(sw_gpu_engine *e, const sw_gpu_block *block, float *d_x,
                             int64_t n_seqs, int64_t seq_len, const sw_gpu_tap *tap,
                             sw_site stop_at, sw_err *err)

@@ -35,6 +35,11 @@ sw_code sw_gpu_block_load(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *
                           sw_err *err) SW_MUST_USE;
 void sw_gpu_block_free(sw_gpu_block *block); /* accepts NULL */
 
+/* Let a loaded dense linear have other values, rounded to BF16: d_values [n_out, k_in] floats on
+ * the card, with the rows of the block's linear of that slot. */
+sw_code sw_gpu_block_put(sw_gpu_block *block, sw_slot slot, const float *d_values,
+                         sw_err *err) SW_MUST_USE;
+
 /* As sw_tap, with BF16 rows on the card, `stride` elements apart, valid until the call returns:
  * what is enqueued on the card's stream may read them. Experts are shown with their tokens only:
  * d_token_ids [n_tokens] are rows of the batch. The residual stream is in the call's d_x then, for
@@ -43,6 +48,10 @@ typedef struct sw_gpu_tap {
     void *self;
     sw_code (*see)(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
                    int64_t k_in, int64_t stride, const int32_t *d_token_ids, sw_err *err);
+    /* Unless NULL: keys as they would be cached, and values, before attention reads them. */
+    sw_code (*see_kv)(void *self, const void *d_k, int64_t k_stride, int64_t k_width,
+                      const void *d_v, int64_t v_stride, int64_t v_width, int64_t n_tokens,
+                      sw_err *err);
 } sw_gpu_tap;
 
 /* d_x FP32 [n_seqs * seq_len, hidden] through the block, in place; sequences begin at position 0.

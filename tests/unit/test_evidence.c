@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "quant/evidence.h"
+#include "quant/side.h"
 #include "tests/support/random.h"
 
 enum { RUNS = 1000 };
@@ -127,7 +128,9 @@ static void test_too_few_pieces(void **state)
 static void test_pieces_hold_their_tokens(void **state)
 {
     enum { N = SW_EVIDENCE_TOKENS + 1, WIDTH = 3 };
+    const sw_side side = {.n_threads = 2};
     float have[N * WIDTH], want[N * WIDTH];
+    double by_token[N] = {0};
     sw_evidence e = {0};
     sw_err err = {0};
 
@@ -139,8 +142,9 @@ static void test_pieces_hold_their_tokens(void **state)
     assert_int_equal(sw_evidence_new(&e, N, 3, 2, &err), SW_OK);
     assert_int_equal(e.n, 3);
     assert_int_equal(e.n_chosen_by, 2);
-    sw_evidence_add(e.before, have, want, N, WIDTH);
-    sw_evidence_add(e.before, have, want, N, WIDTH);
+    assert_int_equal(sw_side_errors(&side, by_token, have, want, N, WIDTH, &err), SW_OK);
+    sw_evidence_add(e.before, by_token, N);
+    sw_evidence_add(e.before, by_token, N);
     assert_true(fabs(e.before[0] - 2.0 * 4 * WIDTH * SW_EVIDENCE_TOKENS) < 1e-9);
     assert_true(fabs(e.before[1] - 2.0 * 4 * WIDTH) < 1e-9);
     sw_evidence_free(&e);

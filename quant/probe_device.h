@@ -1,0 +1,24 @@
+/* probe_device.h - probe.h where the streams are on a card. For probe.c and transforms alone. */
+#ifndef SW_QUANT_PROBE_DEVICE_H
+#define SW_QUANT_PROBE_DEVICE_H
+
+#include "kernels/engine/gpu_engine.h"
+#include "quant/probe.h"
+
+/* The half of the block that `site` is in, as far as the streams have it before them. Freed with
+ * sw_gpu_block_free. */
+sw_code sw_probe_load_there(sw_gpu_block **out, const sw_probe *probe, const sw_block *block,
+                            sw_site site, sw_err *err) SW_MUST_USE;
+/* As sw_probe_output, with a loaded block; d_y on the card. */
+sw_code sw_probe_output_there(float *d_y, const sw_probe *probe, sw_probe_part part,
+                              const sw_gpu_block *block, sw_site site, sw_err *err) SW_MUST_USE;
+/* As sw_probe_hessians, of the one site that is no expert's. */
+sw_code sw_probe_hessian_there(sw_hessian *hess, const sw_probe *probe, sw_probe_part part,
+                               const sw_block *block, sw_site site, sw_err *err) SW_MUST_USE;
+/* Of what the site's linears read: the largest magnitude of each channel into amax [k_in], in
+ * memory, and every `every`-th row, at most n_max, into d_rows; *n_rows of them. */
+sw_code sw_probe_keep_there(float *amax, float *d_rows, int64_t *n_rows, int64_t n_max,
+                            int64_t every, const sw_probe *probe, sw_probe_part part,
+                            const sw_block *block, sw_site site, sw_err *err) SW_MUST_USE;
+
+#endif
