@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "quant/async_sink.h"
 #include "tools/device_opt.h"
 #include "tools/loader_notes.h"
 #include "tools/quantize_job.h"
@@ -170,23 +171,40 @@ static void keep_work(job *j, sw_err *err)
                    strlen(where) > 80 ? "..." : "");
 }
 
+static sw_code run_pipeline(job *j, const sw_quant_sink *sink, sw_err *err)
+{
+    bool needs_data = sw_quantize_job_needs_data(j);
+    const sw_calib *calib = needs_data ? &j->calibration.calib : NULL;
+
+    if (j->stats && needs_data)
+        return sw_quant_run_stats(&j->source.model, j->source.st, j->stats, &j->settings.quant,
+                                  sink, j->progress, err);
+    return sw_quant_run(&j->source.model, j->source.st, calib, &j->settings.quant, sink,
+                        j->progress, err);
+}
+
+/* While a card works on a block, the one before it is packed and written. */
+static sw_code run_ahead(job *j, const sw_quant_sink *sink, sw_err *err)
+{
+    sw_async_sink *async = NULL;
+    sw_code rc = sw_async_sink_new(&async, sink, err);
+
+    if (rc == SW_OK) rc = run_pipeline(j, sw_async_sink_front(async), err);
+    if (rc == SW_OK) rc = sw_async_sink_drain(async, err);
+    sw_async_sink_free(async);
+    return rc;
+}
+
 static sw_code work(job *j, sw_err *err)
 {
     sw_quant_sink sink = {.self = j, .put = put_linear, .is_selected = is_selected,
                           .spec_of = spec_of, .change = change_tensor,
                           .transformed = note_transform, .n_done = n_done, .get = get_linear,
                           .get_changed = get_changed, .end_block = end_block, .put_kv = put_kv};
-    bool needs_data = sw_quantize_job_needs_data(j);
-    const sw_calib *calib = needs_data ? &j->calibration.calib : NULL;
     sw_code rc;
 
     if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK) return rc;
-    if (j->stats && needs_data)
-        rc = sw_quant_run_stats(&j->source.model, j->source.st, j->stats, &j->settings.quant,
-                                &sink, j->progress, err);
-    else
-        rc = sw_quant_run(&j->source.model, j->source.st, calib, &j->settings.quant, &sink,
-                          j->progress, err);
+    rc = (j->gpu ? run_ahead : run_pipeline)(j, &sink, err);
     if (rc != SW_OK) return rc;
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
     return sw_ckpt_writer_commit(j->writer, j->report.manifest, err);
@@ -244,12 +262,8 @@ static sw_code finish(job *j, sw_run *run, double start_s, sw_err *err)
 /* The card that sums and solves, if one is asked for. */
 static sw_code open_device(job *j, sw_err *err)
 {
-    sw_code rc = sw_device_open(&j->gpu, j->o->device, err);
-
-    if (rc != SW_OK || !j->gpu) return rc;
-    sw_progress_note(j->progress, "device: cuda:%d, %s", sw_gpu_about(j->gpu)->index,
-                     sw_gpu_about(j->gpu)->name);
-    return sw_solver_open(&j->settings.quant.solver, j->gpu, 0, err);
+    return sw_device_open_solver(&j->gpu, &j->settings.quant.solver, j->o->device, j->progress,
+                                 err);
 }
 
 static sw_code run_quantize(sw_run *run, sw_err *err)
