@@ -1,0 +1,77 @@
+#!/bin/bash
+# `--device cuda` of quantize and calibrate: what is said without a card; with one, that two runs
+# give the same bytes, that what is written is as good as the CPU's, and what is refused.
+. "$(dirname "$0")/lib.bash"
+
+toy_tokens 4096 >"$T/toy.u16"
+expect 2 'there are cpu, cuda, cuda:N and auto' \
+    "$SWAGE" calibrate "$TOY" --device gpu --calib "$T/toy.u16" --seq-len 64 --samples 8 \
+    -o "$T/file" -q
+absent "$T/file"
+expect 0 '' "$SWAGE" calibrate "$TOY" --device auto --calib "$T/toy.u16" --seq-len 64 --samples 8 \
+    -o "$T/auto.stats" -q
+"$SWAGE" quantize "$TOY" --device cuda --calib "$T/toy.u16" --seq-len 64 --samples 8 \
+    -o "$T/probe" -q >"$T/stdout" 2>"$T/stderr"
+code=$?
+if [ "$code" -ne 0 ]; then
+    [ "$code" -eq 7 ] || fail "exit $code without a card ($(head -c 300 "$T/stderr"))"
+    grep -q -- '--device cpu' "$T/stderr" || fail 'no remedy'
+    absent "$T/probe"
+    expect 7 '--device cpu' "$SWAGE" calibrate "$TOY" --device cuda --calib "$T/toy.u16" \
+        --seq-len 64 --samples 8 -o "$T/file" -q
+    absent "$T/file"
+    [ "$failures" -eq 0 ] || finish
+    echo "no card: $(head -c 120 "$T/stderr")"
+    exit 77
+fi
+
+CALIB=(--calib calib_data/calib.u16 --samples 32 --seq-len 256)
+
+# KL of the checkpoint that these options make on a device: kl NAME DEVICE OPTIONS...
+kl() {
+    local name=$1 device=$2
+    shift 2
+    "$SWAGE" quantize "$TINY" -o "$T/$name" --device "$device" "${CALIB[@]}" "$@" -q \
+        >"$T/stdout" 2>"$T/stderr" || fail "$name on $device: $(head -c 300 "$T/stderr")"
+    "$SWAGE" verify "$T/$name" --against "$TINY" --text calib_data/eval.u16 --window 256 \
+        --max-windows 16 --no-gap -q | sed -n 's/^ *KL(original || checkpoint) *\([0-9.]*\).*/\1/p'
+}
+
+# The card's choice is as good as the CPU's, and its own again: same NAME OPTIONS...
+same() {
+    local name=$1 cpu card again
+    shift
+    cpu=$(kl "$name-cpu" cpu "$@")
+    card=$(kl "$name-card" cuda "$@")
+    again=$(kl "$name-again" cuda "$@")
+    cmp -s "$T/$name-card/model.safetensors" "$T/$name-again/model.safetensors" ||
+        fail "$name: two runs on the card, two results"
+    awk "BEGIN { exit !($card > 0 && $card < 1.15 * $cpu && $again == $card) }" ||
+        fail "$name: KL $card on the card, $cpu on the CPU"
+    rm -rf "$T/$name"-*
+}
+
+same awq --method awq
+same awqg --method awq+gptq
+same smooth --scheme W8A8 --method smoothquant
+same smoothg --scheme FP8_DYNAMIC --method smoothquant+gptq
+same static --scheme FP8 --method gptq
+same nvfp4 --scheme NVFP4 --method gptq
+
+# statistics taken there serve here, and the other way round
+for d in cpu cuda; do
+    expect 0 '' "$SWAGE" calibrate "$TINY" "${CALIB[@]}" --device "$d" -o "$T/$d.stats" -q
+done
+"$SWAGE" calibrate "$TINY" "${CALIB[@]}" --device cuda -o "$T/again.stats" -q >"$T/stdout" 2>&1
+cmp -s "$T/cuda.stats" "$T/again.stats" || fail 'two statistics of one text'
+for d in cpu cuda; do
+    other=$([ "$d" = cpu ] && echo cuda || echo cpu)
+    expect 0 '' "$SWAGE" quantize "$TINY" --stats "$T/$other.stats" --device "$d" --method awq \
+        -o "$T/st-$d" -q
+done
+
+# experts are for the CPU
+expect 4 'use --device cpu' "$SWAGE" calibrate tests/golden/arch/mixtral --device cuda \
+    --calib "$T/toy.u16" --seq-len 64 --samples 8 -o "$T/file" -q
+absent "$T/file"
+finish
