@@ -24,7 +24,8 @@ typedef struct verify_options {
 
 static const sw_opt options[] = {
     {.name = "against", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, against),
-     .arg = "MODEL", .help = "the original model directory, to compare with"},
+     .arg = "MODEL", .help = "the original model directory (or a GGUF), to compare with; if it is "
+                             "quantized, what its codes stand for counts"},
     {.name = "text", .kind = SW_OPT_LIST, .offset = offsetof(verify_options, texts),
      .arg = "FILE", .help = "held-out text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
     {.name = "original-states", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, states),

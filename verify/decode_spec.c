@@ -214,9 +214,9 @@ static sw_code check_grid(const sw_spec_weight *w, const sw_spec_scheme *scheme,
     for (int64_t i = 0; i < w->n_out * w->n_groups; i++) {
         long long n = i / w->n_groups, g = i % w->n_groups;
 
-        if (!isfinite(w->scales[i]) || w->scales[i] == 0)
+        if (!isfinite(w->scales[i]))
             return SW_FAIL(err, SW_E_FORMAT, "scale of channel %lld, group %lld is %g, want a "
-                           "finite number that is not 0", n, g, (double)w->scales[i]);
+                           "finite number", n, g, (double)w->scales[i]);
         if (fabsf(w->scales[i]) * (float)code_max > LARGEST_F16)
             return SW_FAIL(err, SW_E_FORMAT, "scale of channel %lld, group %lld is %g: codes up to "
                            "%d leave half precision", n, g, (double)w->scales[i], code_max);

@@ -80,18 +80,21 @@ static sw_code check_one(const sw_spec_weight *w, const sw_spec_scheme *s, int64
                                          4 * (w->exponent_bits == 5),
                                      w->exponent_bits, w->mantissa_bits);
     int exponent;
-    bool is_tiny = s->has_global && !(scale < 0 || scale > 0); /* below what its format resolves */
+    /* the formats of MX and block scales know no sign, that of E4M3 ones a zero besides */
+    bool is_free = !s->has_global && !s->is_pow2;
+    bool is_legal = is_free || scale > 0 || (s->has_global && scale >= 0);
 
-    if (!isfinite(scale) || !(scale > 0 || is_tiny))
+    if (!isfinite(scale) || !is_legal)
         return SW_FAIL(err, SW_E_FORMAT, "scale of channel %lld, group %lld is %g, want a finite "
-                       "number above 0", (long long)n, (long long)g, (double)scale);
+                       "number%s", (long long)n, (long long)g, (double)scale,
+                       is_free ? "" : " above 0");
     if (s->is_pow2 && !(frexp((double)scale, &exponent) <= 0.5))
         return SW_FAIL(err, SW_E_FORMAT, "scale of channel %lld, group %lld is %g, want a power "
                        "of two", (long long)n, (long long)g, (double)scale);
     if (scale < first || scale > first)
         return SW_FAIL(err, SW_E_FORMAT, "scale of channel %lld, group %lld is %g, but its block "
                        "has %g", (long long)n, (long long)g, (double)scale, (double)first);
-    if ((double)scale * top * (double)w->global > 65504)
+    if (fabs((double)scale) * top * (double)w->global > 65504)
         return SW_FAIL(err, SW_E_FORMAT, "scale of channel %lld, group %lld is %g: codes up to %g "
                        "leave half precision", (long long)n, (long long)g, (double)scale, top);
     return SW_OK;
@@ -110,8 +113,9 @@ sw_code sw_spec_check_floats(const sw_spec_weight *w, const sw_spec_scheme *sche
     return rc;
 }
 
-sw_code sw_spec_single(float *out, const sw_st *st, const char *module_path, const char *suffix,
-                       sw_err *err)
+/* Any float of one element. */
+static sw_code single(float *out, const sw_st *st, const char *module_path, const char *suffix,
+                      sw_err *err)
 {
     static const int64_t one = 1;
     const sw_st_tensor *t = sw_spec_find(st, module_path, suffix);
@@ -122,7 +126,25 @@ sw_code sw_spec_single(float *out, const sw_st *st, const char *module_path, con
                         err);
     if (rc != SW_OK) return rc;
     *out = sw_spec_float_at(&floats, 0);
-    if (isfinite(*out) && *out > 0) return SW_OK;
+    return SW_OK;
+}
+
+sw_code sw_spec_single(float *out, const sw_st *st, const char *module_path, const char *suffix,
+                       sw_err *err)
+{
+    sw_code rc = single(out, st, module_path, suffix, err);
+
+    if (rc != SW_OK || (isfinite(*out) && *out > 0)) return rc;
     return SW_FAIL(err, SW_E_FORMAT, "%s.%s is %g, want a finite number above 0", module_path,
                    suffix, (double)*out);
+}
+
+sw_code sw_spec_single_scale(float *out, const sw_st *st, const char *module_path,
+                             const char *suffix, sw_err *err)
+{
+    sw_code rc = single(out, st, module_path, suffix, err);
+
+    if (rc != SW_OK || isfinite(*out)) return rc;
+    return SW_FAIL(err, SW_E_FORMAT, "%s.%s is %g, want a finite number", module_path, suffix,
+                   (double)*out);
 }

@@ -106,7 +106,7 @@ static sw_code decode_tensor(sw_spec_weight *w, const sw_spec_scheme *scheme, co
     sw_code rc;
 
     if ((rc = read_codes(w, st, module_path, err)) != SW_OK ||
-        (rc = sw_spec_single(&scale, st, module_path, "weight_scale", err)) != SW_OK)
+        (rc = sw_spec_single_scale(&scale, st, module_path, "weight_scale", err)) != SW_OK)
         return rc;
     for (int64_t n = 0; n < w->n_out; n++) w->scales[n] = scale;
     if (!scheme->has_input_scale) return SW_OK;

@@ -143,7 +143,7 @@ static sw_code read_scales(sw_spec_weight *w, const sw_spec_scheme *s, const sw_
     sw_code rc;
 
     if (s->scale_rows < 0)
-        rc = sw_spec_single(&single, st, module_path, "weight_scale", err);
+        rc = sw_spec_single_scale(&single, st, module_path, "weight_scale", err);
     else if (rows > 1)
         rc = sw_spec_scales(&scales, st, module_path, "weight_scale", 4, in_blocks, err);
     else

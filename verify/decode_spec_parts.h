@@ -29,6 +29,10 @@ float sw_spec_float_at(const sw_spec_floats *floats, int64_t i);
 sw_code sw_spec_single(float *out, const sw_st *st, const char *module_path, const char *suffix,
                        sw_err *err) SW_MUST_USE;
 
+/* The same for the scale of a weight, which may be of either sign or zero. */
+sw_code sw_spec_single_scale(float *out, const sw_st *st, const char *module_path,
+                             const char *suffix, sw_err *err) SW_MUST_USE;
+
 /* "e2m1", "e4m3" or "e5m2" into the scheme. */
 sw_code sw_spec_float_kind(sw_spec_scheme *scheme, const char *name, sw_err *err) SW_MUST_USE;
 /* Value of a code: sign, exponent, fraction from the top bit down; NaN and infinity too. */

@@ -54,12 +54,36 @@ static bool has_shape(const sw_st_tensor *t, int32_t n_dims, int64_t a, int64_t 
            (n_dims < 3 || shape[2] == c);
 }
 
+bool sw_original_is_quantized(const sw_subject *original, const char *path)
+{
+    return original->is_quantized && sw_spec_is_quantized(&original->scheme, original->st, path);
+}
+
+/* The values that the codes of an original stand for. */
+static sw_code decoded_weight(float **out, const sw_subject *original, const sw_subject_linear *l,
+                              sw_err *err)
+{
+    sw_spec_weight w = {0};
+    sw_code rc = sw_spec_decode(&w, &original->scheme, original->st, l->path, l->ref.n_out,
+                                l->ref.k_in, err);
+
+    if (rc != SW_OK) {
+        sw_err_prefix(err, "%s", original->dir);
+        return rc;
+    }
+    *out = w.values;
+    w.values = NULL;
+    sw_spec_weight_free(&w);
+    return SW_OK;
+}
+
 bool sw_original_holds(const sw_subject *original, const sw_subject_linear *l)
 {
     expert_path p;
     int64_t turns, turn;
 
-    return sw_spec_find(original->st, l->path, "weight") ||
+    return sw_original_is_quantized(original, l->path) ||
+           sw_spec_find(original->st, l->path, "weight") ||
            (split_path(&p, l->path) && fused_tensor(original->st, &p, "", &turns, &turn));
 }
 
@@ -113,6 +137,7 @@ sw_code sw_original_weight(float **out, const sw_subject *original, const sw_sub
     expert_path p;
     sw_code rc;
 
+    if (sw_original_is_quantized(original, l->path)) return decoded_weight(out, original, l, err);
     if (!t && split_path(&p, l->path)) fused = fused_tensor(original->st, &p, "", &turns, &turn);
     if (fused ? !has_shape(fused, 3, n_experts, k, n * turns) || p.expert >= n_experts
               : !t || !has_shape(t, 2, is_turned ? k : n, is_turned ? n : k, 0))

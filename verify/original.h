@@ -15,7 +15,9 @@
  * tensor that is missing or of another shape. */
 sw_code sw_original_weight(float **out, const sw_subject *original, const sw_subject_linear *l,
                            sw_err *err) SW_MUST_USE;
-/* true when the linear is there unquantized, in a tensor of its own or of all experts. */
+/* true when the original keeps that linear quantized: its values are what its codes stand for. */
+bool sw_original_is_quantized(const sw_subject *original, const char *module_path);
+/* true when the linear is there, in a tensor of its own, of all experts, or quantized. */
 bool sw_original_holds(const sw_subject *original, const sw_subject_linear *l);
 
 /* Is `t` a tensor of all experts of which `checkpoint` keeps each on its own? Weights must all be

@@ -117,7 +117,8 @@ static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t 
 
     if (x->n < 1) return;
     own = cell_error(x, s);
-    misfit = sqrt(fmax(own, 0) / fmax(cell_fit(x), rounding));
+    /* weights of 0 under a scale of 0 have no error, and nothing to hold it against */
+    misfit = own > 0 ? sqrt(own / fmax(cell_fit(x), rounding)) : 0;
     all->round2 += rounding;
     over = misfit / misfit_max(x->n, w);
     if (!(over <= all->worst_over)) {
@@ -197,7 +198,7 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
         x->wc += v * c;
         x->r2 += step * step;
         all->err2 += err * err;
-        add_nearest(all, w, n, k, err / (s * step));
+        add_nearest(all, w, n, k, fabs(err) > 0 ? err / (s * step) : 0);
         add_swap(all, SWAP_INPUTS, w, v, s * c, s, zero, n, k ^ 1);
         add_swap(all, SWAP_CHANNELS, w, v, s * c, s, zero, n ^ 1, k);
         add_swap(all, SWAP_ROWS8, w, v, s * c, s, zero, n ^ 8, k);

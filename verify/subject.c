@@ -120,8 +120,5 @@ sw_code sw_subject_match(const sw_subject *checkpoint, const sw_subject *origina
             return SW_FAIL(err, SW_E_USAGE, "%s has %s %lld, %s has %lld: give the model that was "
                            "quantized", checkpoint->dir, sizes[i].what, (long long)sizes[i].have,
                            original->dir, (long long)sizes[i].want);
-    if (original->is_quantized)
-        return SW_FAIL(err, SW_E_USAGE, "%s is quantized itself: give the original",
-                       original->dir);
     return SW_OK;
 }

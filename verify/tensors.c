@@ -175,8 +175,8 @@ static const char *split_name(char path[512], const char *name)
 }
 
 static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
-                          const sw_rescale *rescale, const sw_st_tensor *t, const sw_cview *view,
-                          sw_err *err)
+                          const sw_subject *original, const sw_rescale *rescale,
+                          const sw_st_tensor *t, const sw_cview *view, sw_err *err)
 {
     sw_report_coverage *c = &report->coverage;
     const sw_st_tensor *kept = sw_st_find(checkpoint->st, t->name);
@@ -195,6 +195,12 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
         (!kept || sw_spec_is_part(&checkpoint->scheme, suffix)) &&
         sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)) {
         c->n_quantized++;
+        return SW_OK;
+    }
+    if (suffix && original->is_quantized && sw_spec_is_part(&original->scheme, suffix) &&
+        sw_original_is_quantized(original, path) &&
+        sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)) {
+        c->n_quantized++; /* their values are compared linear by linear */
         return SW_OK;
     }
     split = kept ? SW_ORIGINAL_OTHER : sw_original_is_split(t, checkpoint, where);
@@ -227,14 +233,15 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
 
 /* An original may come out of a container that stores its values otherwise. */
 static sw_code cover_original(sw_report *report, const sw_subject *checkpoint,
-                              const sw_rescale *rescale, const sw_st_tensor *t, sw_err *err)
+                              const sw_subject *original, const sw_rescale *rescale,
+                              const sw_st_tensor *t, sw_err *err)
 {
     sw_cview view = t->view;
     sw_st_bytes bytes = {0};
     sw_code rc = sw_st_fetch(&bytes, t, err);
 
     view.data = bytes.data;
-    if (rc == SW_OK) rc = cover_view(report, checkpoint, rescale, t, &view, err);
+    if (rc == SW_OK) rc = cover_view(report, checkpoint, original, rescale, t, &view, err);
     sw_st_drop(&bytes);
     return rc;
 }
@@ -284,7 +291,7 @@ sw_code sw_verify_coverage(sw_report *report, const sw_subject *checkpoint,
 
     report->coverage = (sw_report_coverage){.is_measured = true};
     for (int64_t i = 0; rc == SW_OK && i < sw_st_count(original->st); i++)
-        rc = cover_original(report, checkpoint, rescale, sw_st_at(original->st, i), err);
+        rc = cover_original(report, checkpoint, original, rescale, sw_st_at(original->st, i), err);
     for (int64_t i = 0; rc == SW_OK && i < sw_st_count(checkpoint->st); i++)
         rc = cover_checkpoint(report, checkpoint, original, linears,
                               sw_st_at(checkpoint->st, i), err);

@@ -47,6 +47,7 @@ typedef struct verifier {
     sw_rescale rescale; /* what moved between norms and linears */
     sw_corpus corpus;
     sw_checkpoint served; /* the checkpoint again, through the first decoder */
+    sw_checkpoint reference; /* the original, where that is quantized itself */
     sw_lm kernels, dense;
     sw_lm on_card;        /* kernels again, as the card takes it, where that is another order */
     sw_hidden_file states;
@@ -61,6 +62,7 @@ static void verifier_free(verifier *v)
     sw_lm_free(&v->on_card);
     sw_lm_free(&v->dense);
     sw_checkpoint_close(&v->served);
+    sw_checkpoint_close(&v->reference);
     sw_corpus_free(&v->corpus);
     sw_subject_close(&v->checkpoint);
     sw_subject_close(&v->original);
@@ -196,6 +198,18 @@ static sw_code open_served(verifier *v, sw_err *err)
     return rc;
 }
 
+/* An original that is quantized runs in the floats that its codes stand for. */
+static sw_code open_original(verifier *v, sw_err *err)
+{
+    const sw_lm_options options = {.n_threads = v->n_threads, .dequantize = true};
+    sw_code rc;
+
+    if (!v->original.is_quantized)
+        return sw_lm_load(&v->dense, &v->original.model, v->original.st, err);
+    rc = sw_checkpoint_open(&v->reference, v->original.dir, err);
+    return rc == SW_OK ? sw_lm_open(&v->dense, &v->reference, &options, err) : rc;
+}
+
 static sw_code open_models(verifier *v, sw_err *err)
 {
     const sw_lm_options card_options = {.keeps_marlin = true, .n_threads = v->n_threads};
@@ -207,7 +221,7 @@ static sw_code open_models(verifier *v, sw_err *err)
     if (v->options->gpu && !v->is_float && sw_checkpoint_has_marlin(&v->served) &&
         (rc = sw_lm_open(&v->on_card, &v->served, &card_options, err)) != SW_OK)
         return rc;
-    return v->has_original ? sw_lm_load(&v->dense, &v->original.model, v->original.st, err) : SW_OK;
+    return v->has_original ? open_original(v, err) : SW_OK;
 }
 
 static sw_code measure_gap(verifier *v, const sw_windows *windows, sw_err *err)

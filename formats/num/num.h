@@ -145,7 +145,8 @@ void sw_qtensor_decode(float *dst, const sw_qtensor *q);
 /* The same for n_rows rows from row0 on: dst [n_rows, k_in]. */
 void sw_qtensor_decode_rows(float *dst, const sw_qtensor *q, int64_t row0, int64_t n_rows);
 
-/* Every scale finite and above zero (an E4M3 one may be zero), of its dtype, a power of two and
+/* Every scale finite (F32, F16 and BF16 ones of either sign or zero, E4M3 ones not below zero,
+ * E8M0 ones and other powers of two above), of its dtype, a power of two and
  * shared where the spec says so; every zero and code within range and a number; every g_idx in
  * range; outlier channels rising and in range, their values finite and F16, their codes for 0;
  * global and input scale finite and above zero where the spec asks for them.

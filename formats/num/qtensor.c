@@ -140,14 +140,13 @@ sw_code sw_scale_check(float scale, const sw_qspec *spec, float global_scale, in
                        int64_t group, sw_err *err)
 {
     float global = spec->has_global ? global_scale : 1.0f;
-    bool may_be_zero = spec->scale_dtype == SW_DTYPE_F8_E4M3; /* a tiny block under a global one */
+    bool is_free = !spec->is_pow2_scale && sw_dtype_bits(spec->scale_dtype) >= 16;
+    bool may_be_zero = is_free || spec->scale_dtype == SW_DTYPE_F8_E4M3; /* a tiny block */
 
-    bool may_be_negative = !spec->num->values && !spec->is_pow2_scale;
-
-    if (!isfinite(scale) || (scale == 0.0f && !may_be_zero) || (scale < 0.0f && !may_be_negative))
-        return SW_FAIL(err, SW_E_FORMAT, "scale %g at row %lld, group %lld; must be finite and %s "
-                       "0", (double)scale, (long long)n, (long long)group,
-                       may_be_negative ? "not" : "above");
+    if (!isfinite(scale) || (scale == 0.0f && !may_be_zero) || (scale < 0.0f && !is_free))
+        return SW_FAIL(err, SW_E_FORMAT, "scale %g at row %lld, group %lld; must be finite%s",
+                       (double)scale, (long long)n, (long long)group,
+                       is_free ? "" : may_be_zero ? " and not below 0" : " and above 0");
     if (sw_num_round_to(scale, spec->scale_dtype) != scale)
         return SW_FAIL(err, SW_E_FORMAT, "scale %.9g at row %lld, group %lld is no %s value",
                        (double)scale, (long long)n, (long long)group,

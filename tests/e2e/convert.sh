@@ -44,6 +44,9 @@ rm -rf "$T/r" "$T/w" "$T/m"
 
 expect 0 '' "$SWAGE" convert "$T/a" --to gptq_v2 -o "$T/s" -q --sidecar --verify
 [ -s "$T/s/model.tiles" ] || fail 'no sidecar'
+# a quantized source is an original to be held to: nothing of it may have changed
+expect 0 '' "$SWAGE" verify "$T/s" --against "$T/a" -q
+grep -q '84 quantized, 56 bit-identical' "$T/stdout" || fail "$(cat "$T/stdout")"
 # with a sidecar linears go whole, without in windows: the same bytes
 expect 0 '' "$SWAGE" convert "$T/a" --to gptq_v2 -o "$T/w" -q --shard-size 1M
 expect 0 '' "$SWAGE" convert "$T/a" --to gptq_v2 -o "$T/v" -q --shard-size 1M --sidecar

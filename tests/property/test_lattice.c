@@ -26,7 +26,8 @@ typedef struct variant {
 /* Whole tiles, and ragged in both ways; every extreme content. */
 static const variant variants[] = {
     {64, 128, SW_GEN_RANDOM}, {64, 128, SW_GEN_LOWEST}, {64, 128, SW_GEN_HIGHEST},
-    {32, 384, SW_GEN_RANDOM}, {40, 256, SW_GEN_RANDOM}, {33, 100, SW_GEN_RANDOM}};
+    {32, 384, SW_GEN_RANDOM}, {40, 256, SW_GEN_RANDOM}, {33, 100, SW_GEN_RANDOM},
+    {64, 128, SW_GEN_SIGNED}, {33, 100, SW_GEN_SIGNED}, {128, 256, SW_GEN_SIGNED}};
 #define N_VARIANTS ((int)(sizeof variants / sizeof *variants))
 
 typedef struct cell {

@@ -26,6 +26,16 @@ static uint8_t gen_code(uint64_t *state, sw_gen_content content, int low, int hi
     return (uint8_t)(low + (int)(sw_gen_next(state) % (uint64_t)(high - low + 1)));
 }
 
+/* Of a sequence of eight: both zeros, subnormals of both signs, and any others of both. */
+static uint16_t signed_bits(uint64_t *state, uint16_t top)
+{
+    uint64_t v = sw_gen_next(state);
+    uint16_t sign = (uint16_t)((v >> 40 & 1) << 15);
+
+    if (v % 8 == 0) return sign;
+    return (uint16_t)(sign | (1 + (v >> 8) % (v % 8 < 3 ? 0x7f : top)));
+}
+
 /* Any positive finite value the dtype has, subnormals too; bf16 stays where 255 * scale fits. */
 static float gen_scale(uint64_t *state, sw_gen_content content, sw_dtype dtype)
 {
@@ -33,6 +43,7 @@ static float gen_scale(uint64_t *state, sw_gen_content content, sw_dtype dtype)
 
     if (content == SW_GEN_LOWEST) bits = 1;
     else if (content == SW_GEN_HIGHEST) bits = top;
+    else if (content == SW_GEN_SIGNED) bits = signed_bits(state, top);
     else bits = (uint16_t)(1 + sw_gen_next(state) % top);
     return dtype == SW_DTYPE_F16 ? sw_f16_decode(bits) : sw_bf16_decode(bits);
 }
@@ -84,13 +95,18 @@ static const sw_qspec float_specs[SW_GEN_FLOATS] = {
 
 const sw_qspec *sw_gen_float_spec(int which) { return &float_specs[which]; }
 
-/* Scales from 2^-9 to 2^2, of the dtype and the spec. */
+/* Scales from 2^-9 to 2^2, of the dtype and the spec; where that may be, half of them below zero,
+ * and zeros. */
 static float gen_float_scale(uint64_t *state, const sw_qspec *spec)
 {
+    bool is_free = !spec->is_pow2_scale && sw_dtype_bits(spec->scale_dtype) >= 16;
+    float sign = is_free && sw_gen_next(state) % 2 ? -1.0f : 1.0f;
     float power = 1.0f / (float)(1u << sw_gen_next(state) % 10);
     float mantissa = 1.0f + (float)(sw_gen_next(state) % 4096) / 4096.0f;
 
-    return spec->is_pow2_scale ? power : sw_num_round_to(power * mantissa, spec->scale_dtype);
+    if (!spec->is_pow2_scale && sw_gen_next(state) % 16 == 0) return is_free ? sign * 0.0f : 0.0f;
+    return spec->is_pow2_scale ? power
+                               : sign * sw_num_round_to(power * mantissa, spec->scale_dtype);
 }
 
 void sw_gen_float_qtensor(sw_qtensor *out, int which, int64_t n_out, int64_t k_in, uint64_t seed)

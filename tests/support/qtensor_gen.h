@@ -6,7 +6,10 @@
 
 uint64_t sw_gen_next(uint64_t *state); /* SplitMix64 */
 
-typedef enum sw_gen_content { SW_GEN_RANDOM, SW_GEN_LOWEST, SW_GEN_HIGHEST } sw_gen_content;
+/* SIGNED: random codes under scales of either sign, with zeros of both and subnormals. */
+typedef enum sw_gen_content {
+    SW_GEN_RANDOM, SW_GEN_LOWEST, SW_GEN_HIGHEST, SW_GEN_SIGNED
+} sw_gen_content;
 
 /* Allocate and fill a weight; zeros are at least zero_min. Fails the test on no memory. */
 void sw_gen_qtensor(sw_qtensor *out, int bits, bool is_symmetric, int64_t group_elems,

@@ -66,8 +66,8 @@ static const edit edits[] = {
     {"gptq", "scales", RETYPE, SW_DTYPE_I16, 0, 0, SW_E_FORMAT, "scales\" is I16", 0},
     {"gptq", "scales", POKE, 0, 2 * 256 + 6, 0x7e00, SW_E_FORMAT, "scale nan at row 3, group 1", 0},
     {"gptq", "scales", POKE, 0, 2, 0x7c00, SW_E_FORMAT, "scale inf at row 1, group 0", 0},
-    {"gptq", "scales", POKE, 0, 4, 0xbc00, SW_E_FORMAT, "scale -1 at row 2, group 0", 0},
-    {"gptq", "scales", POKE, 0, 8, 0x0000, SW_E_FORMAT, "scale 0 at row 4, group 0", 0},
+    {"gptq", "scales", POKE, 0, 4, 0xfc00, SW_E_FORMAT, "scale -inf at row 2, group 0", 0},
+    {"gptq", "scales", POKE, 0, 8, 0x7e00, SW_E_FORMAT, "scale nan at row 4, group 0", 0},
     {"gptq", "g_idx", POKE, 0, 4 * 100, 4, SW_E_FORMAT, "g_idx[100] = 4, there are 4 groups", 0},
     {"gptq", "g_idx", POKE, 0, 4 * 100 + 2, 0x8000, SW_E_FORMAT, "g_idx[100] = -2147483645", 0},
     {"gptq", "g_idx", RESHAPE, 0, 0, 0, SW_E_FORMAT, "g_idx\" is I32 [256], must be I32 [128]", 0},
@@ -81,7 +81,7 @@ static const edit edits[] = {
     {"compressed-tensors", "weight_packed", RESHAPE, 0, 0, 0, SW_E_FORMAT, "weight_packed\" is", 0},
     {"swage", "tiles", RESHAPE, 0, 0, 0, SW_E_FORMAT, "tiles\" is U8", 0},
     {"swage", "tile_shape", POKE, 0, 0, 255, SW_E_FORMAT, "tile_shape says [255, 128]", 0},
-    {"swage", "tile_scales", POKE, 0, 2, 0x8400, SW_E_FORMAT, "at row 8, group 0", 0},
+    {"swage", "tile_scales", POKE, 0, 2, 0xfc00, SW_E_FORMAT, "at row 8, group 0", 0},
     {"swage", "tile_scales", DROP, 0, 0, 0, SW_E_FORMAT, "tile_scales\" is missing", 0},
 };
 

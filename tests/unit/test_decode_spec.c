@@ -138,7 +138,7 @@ typedef struct broken {
 static const broken breaks[] = {
     {"gptq", "p.scales", 6, 0x7e00, "scale of channel 3, group 0 is nan"},
     {"gptq", "p.scales", 0, 0x7c00, "is inf"},
-    {"gptq", "p.scales", 130, 0, "scale of channel 1, group 1 is 0"},
+    {"gptq", "p.scales", 130, 0xfc00, "scale of channel 1, group 1 is -inf"},
     {"gptq", "p.scales", 0, 0xfbff, "leave half precision"},
     {"gptq", "p.scales", 0, 0x7bff, "leave half precision"},
     {"gptq", "p.g_idx", 12, 4, "group index of column 3 is 4, want 0..3"},

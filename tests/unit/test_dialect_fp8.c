@@ -209,8 +209,8 @@ static void planted_faults_are_caught(void **state)
     static const struct { int which; const char *tensor; int64_t at; uint32_t bits;
                           const char *says; } rows[] = {
         {3, "p.weight_scale_inv", 4, 0x7fc00000, "scale of channel 0, group 1 is nan"},
-        {3, "p.weight_scale_inv", 8, 0, "scale of channel 128, group 0 is 0"},
-        {3, "p.weight_scale_inv", 0, 0xbf800000, "is -1"},
+        {3, "p.weight_scale_inv", 8, 0x7f800000, "scale of channel 128, group 0 is inf"},
+        {3, "p.weight_scale_inv", 0, 0xff800000, "is -inf"},
         {3, "p.weight_scale_inv", 0, 0x48000000, "leave half precision"},
         {4, "p.weight_scale_inv", 12, 0x3f400000, "group 1 is 0.75, want a power of two"},
         {3, "p.weight", 4, 0x7f, "code of channel 0, input 4 is 0x7f"},

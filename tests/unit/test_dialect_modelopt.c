@@ -262,7 +262,7 @@ static void planted_faults_are_caught(void **state)
         {8, "p.weight_scale_2", -1, SW_DTYPE_I32, "p.weight_scale_2 is I32"},
         {8, "p.weight_scale", 0, 0x7f, "scale of channel 0, group 0 is nan"},
         {8, "p.weight", -1, SW_DTYPE_I8, "p.weight is I8"},
-        {9, "p.weight_scale", 8, 0, "scale of channel 2, group 0 is 0"},
+        {9, "p.weight_scale", 8, 0x7f800000, "scale of channel 2, group 0 is inf"},
         {3, "p.weight_scale", 4, 0x7fc00000, "scale of channel 0, group 1 is nan"},
         {6, "p.weight_scale", 0, 0xff, "scale of channel 0, group 0 is nan"}};
 

@@ -97,7 +97,9 @@ static void expect_refusal(const sw_qtensor *q, const char *part)
 
 static void check_names_the_first_offender(void **state)
 {
-    static const float bad_scales[] = {0.0f, -0.5f, NAN, INFINITY, 0.1f, 70000.0f};
+    static const float good_scales[] = {0.0f, -0.0f, -0.5f, 0x1p-24f, -0x1p-24f, -200.0f};
+    static const float bad_scales[] = {NAN, INFINITY, -INFINITY, 0.1f, -0.1f,
+                                       70000.0f};
     sw_qtensor q;
     sw_err err = {0};
 
@@ -108,6 +110,12 @@ static void check_names_the_first_offender(void **state)
         float kept = q.scales[5];
         q.scales[5] = bad_scales[i];
         expect_refusal(&q, "row 2, group 1");
+        q.scales[5] = kept;
+    }
+    for (size_t i = 0; i < sizeof good_scales / sizeof *good_scales; i++) {
+        float kept = q.scales[5];
+        q.scales[5] = good_scales[i];
+        assert_int_equal(sw_qtensor_check(&q, &err), SW_OK);
         q.scales[5] = kept;
     }
     q.codes[3 * 64 + 40] = 8;
