@@ -35,7 +35,11 @@ static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_er
     int64_t group = spec->group_elems;
     sw_code rc = sw_hold_groups("marlin", spec, k_in, err);
 
-    if (rc != SW_OK || (rc = sw_hold_neighbours("marlin", spec, err)) != SW_OK) return rc;
+    if (rc != SW_OK) return rc;
+    if (spec->is_scattered) /* engines sort the columns of a gptq file when they load it */
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin: has no tensor for act-order (a g_idx), by "
+                       "which its kernels have to gather the inputs; use --format gptq_v2 or "
+                       "compressed-tensors, which engines sort as they load");
     if (spec->num->bits != 4 && spec->num->bits != 8)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin: holds 4 and 8 bits, not %d; " ELSEWHERE,
                        spec->num->bits);
@@ -189,8 +193,11 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
         return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin in groups of %lld; 32, 64, 128 and channel "
                        "can be read", (long long)group);
     if (lm_head || desc_act)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin with \"%s\": true cannot be read",
-                       lm_head ? "lm_head" : "desc_act");
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin with \"%s\": true cannot be read: %s",
+                       lm_head ? "lm_head" : "desc_act",
+                       lm_head ? "only linears of the decoder blocks can be"
+                               : "no tensor of the format says in which order the columns lie; "
+                                 "convert the gptq checkpoint that it was made from");
     *out = config;
     return SW_OK;
 }
