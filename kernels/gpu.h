@@ -51,6 +51,7 @@ sw_code sw_gpu_take(void **out, sw_gpu *gpu, int64_t n_elems, int64_t elem_bytes
                     const char *what, sw_err *err) SW_MUST_USE;
 void sw_gpu_put(sw_gpu *gpu, void *taken); /* accepts NULL; after what is enqueued so far */
 int64_t sw_gpu_taken_bytes(const sw_gpu *gpu);
+int64_t sw_gpu_left_bytes(const sw_gpu *gpu); /* of the cap */
 int64_t sw_gpu_peak_bytes(const sw_gpu *gpu);
 
 /* Copies and fills are enqueued; upload and download have ended when they return. */

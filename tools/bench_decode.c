@@ -80,7 +80,7 @@ sw_code sw_bench_decode_run(sw_run *run, const sw_bench_decode *b, sw_err *err)
                            .rounds = b->rounds, .n_threads = (int)common->threads,
                            .progress = &run->term->progress};
     sw_decode_report report = {.n_rows = 0};
-    sw_code rc = sw_device_open(&o.gpu, b->device, err);
+    sw_code rc = sw_device_open(&o.gpu, b->device, b->device_bytes, err);
 
     if (rc == SW_OK && !o.gpu)
         rc = SW_FAIL(err, SW_E_USAGE, "--decode measures a card; give --device cuda");

@@ -6,6 +6,7 @@
 
 typedef struct sw_bench_decode {
     const char *shape, *device, *weights;
+    uint64_t device_bytes;
     int64_t group_elems, context, steps;
     const int64_t *batches;
     int n_batches, rounds;

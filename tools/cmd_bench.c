@@ -13,6 +13,7 @@
 typedef struct bench_options {
     sw_cmd_common common;
     const char *shape, *tokens, *weights, *device, *decode;
+    uint64_t device_bytes;
     int64_t group_size, rounds, context, steps;
     double seconds;
     int is_asymmetric, csv, all;
@@ -42,6 +43,7 @@ static const sw_opt options[] = {
     {.name = "all", .kind = SW_OPT_FLAG, .offset = offsetof(bench_options, all), .set_to = 1,
      .help = "also the kernels that would not be chosen here"},
     SW_DEVICE_ROW(bench_options, device),
+    SW_DEVICE_MEMORY_ROW(bench_options, device_bytes),
     {.name = "decode", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, decode),
      .arg = "SHAPE", .help = "instead: a whole model of this shape (1b, 8b, 70b) decoding on a "
      "card, --m sequences side by side"},
@@ -187,7 +189,8 @@ static sw_code print_json(sw_run *run, const bench_options *o, const sw_speed_re
 static sw_code bench_decode(sw_run *run, const bench_options *o, const int64_t *batches,
                             int n_batches, sw_err *err)
 {
-    const sw_bench_decode b = {.shape = o->decode, .device = o->device, .weights = o->weights,
+    const sw_bench_decode b = {.shape = o->decode, .device = o->device,
+                               .device_bytes = o->device_bytes, .weights = o->weights,
                                .group_elems = o->group_size, .context = o->context,
                                .steps = o->steps, .batches = batches, .n_batches = n_batches,
                                .rounds = (int)o->rounds, .is_csv = o->csv != 0};

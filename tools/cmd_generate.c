@@ -20,6 +20,7 @@ typedef struct generate_options {
     int64_t n_tokens, top_k, seed, samples;
     double temperature, top_p;
     int ids, ignore_eos;
+    uint64_t device_bytes;
 } generate_options;
 
 static const generate_options defaults = {
@@ -50,6 +51,7 @@ static const sw_opt options[] = {
     {.name = "ignore-eos", .kind = SW_OPT_FLAG, AT(ignore_eos), .set_to = 1,
      .help = "go on past the end token; implied by token files"},
     SW_DEVICE_ROW(generate_options, device),
+    SW_DEVICE_MEMORY_ROW(generate_options, device_bytes),
     SW_CMD_THREADS_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
@@ -119,7 +121,7 @@ static sw_code load(job *j, sw_err *err)
     const sw_model *m;
     sw_code rc;
 
-    if ((rc = sw_device_open(&j->gpu, j->o->device, err)) != SW_OK ||
+    if ((rc = sw_device_open(&j->gpu, j->o->device, j->o->device_bytes, err)) != SW_OK ||
         (rc = sw_checkpoint_open(&j->ckpt, j->model_dir, err)) != SW_OK)
         return rc;
     m = &j->ckpt.model;

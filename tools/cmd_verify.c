@@ -15,6 +15,7 @@ typedef struct verify_options {
     sw_opt_list texts;
     int64_t window, max_windows, gap_windows, seed;
     int with_bos, no_gap;
+    uint64_t device_bytes;
     double gate[SW_GATE_COUNT];
 } verify_options;
 
@@ -53,6 +54,7 @@ static const sw_opt options[] = {
     {.name = "report", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, report),
      .arg = "FILE", .help = "also write the JSON report to FILE"},
     SW_DEVICE_ROW(verify_options, device),
+    SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
     SW_CMD_THREADS_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
@@ -123,7 +125,8 @@ static sw_code run_verify(sw_run *run, sw_err *err)
     sw_report report = {0};
     sw_code rc;
 
-    if ((rc = sw_device_open(&settings.gpu, o->device, err)) != SW_OK) return rc;
+    rc = sw_device_open(&settings.gpu, o->device, o->device_bytes, err);
+    if (rc != SW_OK) return rc;
     if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK) goto done;
     sw_term_clear(run->term);
     rc = show(run, o, &report, err);

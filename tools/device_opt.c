@@ -6,7 +6,7 @@
 #define CUDA "cuda"
 #define INDEX_MAX 1023
 
-sw_code sw_device_open(sw_gpu **out, const char *word, sw_err *err)
+sw_code sw_device_open(sw_gpu **out, const char *word, uint64_t cap_bytes, sw_err *err)
 {
     const size_t n = strlen(CUDA);
     int64_t index = 0;
@@ -19,13 +19,16 @@ sw_code sw_device_open(sw_gpu **out, const char *word, sw_err *err)
     if (strcmp(word, "auto") && word[n] &&
         (rc = sw_opt_int(&index, word + n + 1, 0, INDEX_MAX, "--device cuda:N", err)) != SW_OK)
         return rc;
-    return sw_gpu_open(out, (int)index, 0, err);
+    if (cap_bytes > INT64_MAX)
+        return SW_FAIL(err, SW_E_USAGE, "--device-memory %llu: more than any card has",
+                       (unsigned long long)cap_bytes);
+    return sw_gpu_open(out, (int)index, (int64_t)cap_bytes, err);
 }
 
 sw_code sw_device_open_solver(sw_gpu **gpu, sw_solver **solver, const char *word,
                               const sw_progress *progress, sw_err *err)
 {
-    sw_code rc = sw_device_open(gpu, word, err);
+    sw_code rc = sw_device_open(gpu, word, 0, err);
 
     if (rc != SW_OK || !*gpu) return rc;
     sw_progress_note(progress, "device: cuda:%d, %s", sw_gpu_about(*gpu)->index,

@@ -11,9 +11,16 @@
     {.name = "device", .kind = SW_OPT_TEXT, .offset = offsetof(type, field), .arg = "D",           \
      .help = "cpu (default), cuda, cuda:N, or auto: the first card if there is one, else cpu"}
 
-/* *out = an opened card, or NULL for the CPU. SW_E_USAGE: no such word; SW_E_CUDA (exit code 7):
- * the card cannot be used, and why. */
-sw_code sw_device_open(sw_gpu **out, const char *word, sw_err *err) SW_MUST_USE;
+/* And one for a `uint64_t` field, where a model may stream from host memory. */
+#define SW_DEVICE_MEMORY_ROW(type, field)                                                        \
+    {.name = "device-memory", .kind = SW_OPT_SIZE, .offset = offsetof(type, field),              \
+     .arg = "BYTES", .help = "of the card at most (default: what is free); blocks of a model "   \
+                             "that do not fit wait in host memory and are copied in by turns"}
+
+/* *out = an opened card whose memory is used up to cap_bytes (0: what is free), or NULL for the
+ * CPU. SW_E_USAGE: no such word; SW_E_CUDA (exit code 7): the card cannot be used, and why. */
+sw_code sw_device_open(sw_gpu **out, const char *word, uint64_t cap_bytes,
+                       sw_err *err) SW_MUST_USE;
 
 /* The card with what calibration needs of it, both NULL for the CPU; progress says which it is. The
  * caller closes both, the solver first, also after a failure. */

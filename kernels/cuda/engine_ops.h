@@ -156,10 +156,15 @@ typedef struct sw_lean_args {
     int act;               /* an sw_mlp_act */
     float limit;
     int64_t n;
-    int n_sms;
+    int n_sms, sm;         /* of the card; sm as in sw_cuda_card */
+    sw_act act_of_x;       /* inputs are quantized so first; sw_cuda_one alone */
+    float input_scale;
 } sw_lean_args;
 bool sw_cuda_lean_can(const sw_lean_args *a);
 sw_code sw_cuda_lean(const sw_lean_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
+/* The same for one token, and for bytes with quantized inputs: inputs in whole units of 128. */
+bool sw_cuda_one_can(const sw_lean_args *a);
+sw_code sw_cuda_one(const sw_lean_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 
 /* ---- experts ---- */
 

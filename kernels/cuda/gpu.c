@@ -153,6 +153,11 @@ int64_t sw_gpu_taken_bytes(const sw_gpu *gpu)
     return pool_value(gpu, cudaMemPoolAttrUsedMemCurrent);
 }
 
+int64_t sw_gpu_left_bytes(const sw_gpu *gpu)
+{
+    return gpu->info.cap_bytes - sw_gpu_taken_bytes(gpu);
+}
+
 int64_t sw_gpu_peak_bytes(const sw_gpu *gpu)
 {
     return pool_value(gpu, cudaMemPoolAttrUsedMemHigh);

@@ -8,11 +8,14 @@
 #include "kernels/engine/engine_internal.h"
 #include "kernels/engine/gpu_engine.h"
 
-/* Device memory of one lifetime: freed all at once. Zero-initialise. */
+/* Device memory of one lifetime: freed all at once. Zero-initialise. With d_place it is all taken
+ * from there, in order, and nothing is freed. */
 typedef struct sw_gpu_store {
     sw_gpu *gpu;
     sw_arena arena; /* the list of what was taken */
     struct sw_gpu_taken *last;
+    char *d_place;
+    int64_t place_bytes, used_bytes;
 } sw_gpu_store;
 sw_code sw_gpu_store_take(void **out, sw_gpu_store *store, int64_t n_elems, int64_t elem_bytes,
                           const char *what, sw_err *err) SW_MUST_USE;
@@ -55,6 +58,14 @@ struct sw_gpu_block {
     float *norm[SW_SLOT_COUNT], *norm_bias[SW_SLOT_COUNT];
     sw_gpu_store store;
 };
+
+/* sw_gpu_block_load into a place of place_bytes; *n_bytes of it, from its beginning, are the block,
+ * at these addresses only. */
+sw_code sw_gpu_block_load_at(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *block,
+                             void *d_place, int64_t place_bytes, int64_t *n_bytes,
+                             sw_err *err) SW_MUST_USE;
+/* Room that is enough for that. */
+int64_t sw_gpu_block_bytes(const sw_gpu_engine *e, const sw_block *block);
 
 /* A rope's angles: filled on the host as the CPU engine does, copied as far as they are new. */
 typedef struct sw_gpu_angles {

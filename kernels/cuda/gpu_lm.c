@@ -6,6 +6,7 @@
 #include "formats/base/size.h"
 
 #define HEAD_BYTES ((int64_t)64 << 20) /* of logits on the card at a time */
+#define RESERVE_BYTES ((int64_t)8 << 20) /* for workspaces that grow, beside a streamed model */
 
 /* ---- what it takes ---- */
 
@@ -30,6 +31,40 @@ int64_t sw_gpu_lm_bytes(const sw_gpu_engine *e, const sw_lm *lm)
     return sum;
 }
 
+/* What a session of one sequence will want besides. */
+static int64_t cache_bytes(const sw_gpu_engine *e)
+{
+    const sw_model *m = e->m;
+
+    return 2 * m->n_layers * e->max_positions * m->n_kv_heads * (m->head_dim + m->v_head_dim) +
+           RESERVE_BYTES;
+}
+
+/* How many blocks from the first on stay: all, or those that leave room for two places in which
+ * the others take turns, and for a session. */
+static int64_t count_resident(const sw_gpu_engine *e, const sw_lm *from, int64_t *place_bytes)
+{
+    const int64_t n = from->model->n_layers;
+    int64_t left = sw_gpu_left_bytes(e->gpu) - cache_bytes(e), sum = 0, most = 0, n_stay = 0;
+
+    for (int64_t l = 0; l < n; l++) {
+        const int64_t size_bytes = sw_gpu_block_bytes(e, &from->blocks[l]);
+
+        sum += size_bytes;
+        most = sw_max_i64(most, size_bytes);
+    }
+    *place_bytes = most;
+    if (sum <= left) return n;
+    for (left -= 2 * most; n_stay < n; n_stay++)
+        if ((left -= sw_gpu_block_bytes(e, &from->blocks[n_stay])) < 0) break;
+    return n_stay;
+}
+
+static const sw_gpu_block *block_of(const sw_gpu_lm *lm, int64_t l)
+{
+    return l < lm->n_resident ? lm->blocks[l] : sw_gpu_stream_look(lm->streamed, l);
+}
+
 static void count_linear(sw_gpu_lm_linears *sum, const sw_gpu_weight *w)
 {
     sum->n_coded += w->n_coded;
@@ -42,8 +77,9 @@ void sw_gpu_lm_count(sw_gpu_lm_linears *out, const sw_gpu_lm *lm)
     const sw_model *m = lm->e->m;
 
     memset(out, 0, sizeof *out);
+    out->n_streamed_blocks = m->n_layers - lm->n_resident;
     for (int64_t l = 0; l < m->n_layers; l++) {
-        const sw_gpu_block *b = lm->blocks[l];
+        const sw_gpu_block *b = block_of(lm, l);
 
         for (int s = 0; s < SW_SLOT_COUNT; s++) count_linear(out, &b->linear[s]);
         for (int i = 0; i < 3 && b->experts[i]; i++)
@@ -95,15 +131,22 @@ static sw_code load_ends(sw_gpu_lm *lm, const sw_lm *from, sw_err *err)
 sw_code sw_gpu_lm_new(sw_gpu_lm **out, sw_gpu_engine *e, const sw_lm *from, sw_err *err)
 {
     const int64_t n_layers = e->m->n_layers;
+    int64_t place_bytes;
     sw_gpu_lm *lm = NULL;
-    sw_code rc = sw_gpu_room(e->gpu, sw_gpu_lm_bytes(e, from), "the model", err);
+    sw_code rc = SW_MEM_GET(&lm, 1, "model", err);
 
-    if (rc != SW_OK || (rc = SW_MEM_GET(&lm, 1, "model", err)) != SW_OK) return rc;
+    if (rc != SW_OK) return rc;
     lm->e = e;
     lm->store.gpu = e->gpu;
     if ((rc = SW_MEM_GET(&lm->blocks, n_layers, "blocks", err)) != SW_OK) goto done;
     if ((rc = load_ends(lm, from, err)) != SW_OK) goto done;
-    for (int64_t l = 0; l < n_layers && rc == SW_OK; l++)
+    lm->n_resident = count_resident(e, from, &place_bytes);
+    if (lm->n_resident < n_layers) {
+        e->how.overlaps = false; /* kernels would ask for weights before they have been copied */
+        rc = sw_gpu_stream_new(&lm->streamed, e, from->blocks, lm->n_resident, n_layers,
+                               place_bytes, err);
+    }
+    for (int64_t l = 0; l < lm->n_resident && rc == SW_OK; l++)
         rc = sw_gpu_block_load(&lm->blocks[l], e, &from->blocks[l], err);
     if (rc == SW_OK) {
         *out = lm;
@@ -117,8 +160,8 @@ done:
 void sw_gpu_lm_free(sw_gpu_lm *lm)
 {
     if (!lm) return;
-    for (int64_t l = 0; lm->blocks && l < lm->e->m->n_layers; l++)
-        sw_gpu_block_free(lm->blocks[l]);
+    sw_gpu_stream_free(lm->streamed);
+    for (int64_t l = 0; lm->blocks && l < lm->n_resident; l++) sw_gpu_block_free(lm->blocks[l]);
     sw_mem_put(lm->blocks);
     sw_gpu_store_free(&lm->store);
     sw_mem_put(lm);
@@ -139,6 +182,20 @@ sw_code sw_gpu_lm_check_ids(const sw_gpu_lm *lm, const uint32_t *ids, int64_t n,
             return SW_FAIL(err, SW_E_FORMAT, "token %lld has id %lu, but the vocabulary has %lld",
                            (long long)i, (unsigned long)ids[i], (long long)lm->embed.n_out);
     return SW_OK;
+}
+
+static sw_code run_block(sw_gpu_lm *lm, sw_gpu_run *run, int64_t l, sw_err *err)
+{
+    sw_code rc;
+
+    if (l < lm->n_resident) {
+        run->block = lm->blocks[l];
+        return sw_gpu_run_block(run, err);
+    }
+    if ((rc = sw_gpu_stream_enter(&run->block, lm->streamed, l, err)) != SW_OK ||
+        (rc = sw_gpu_run_block(run, err)) != SW_OK)
+        return rc;
+    return sw_gpu_stream_leave(lm->streamed, l, err);
 }
 
 sw_code sw_gpu_lm_run(sw_gpu_lm *lm, sw_gpu_run *run, const sw_gpu_kv *kv, int64_t seq,
@@ -164,9 +221,8 @@ sw_code sw_gpu_lm_run(sw_gpu_lm *lm, sw_gpu_run *run, const sw_gpu_kv *kv, int64
             layer.d_v += seq * layer.capacity * m->n_kv_heads * m->v_head_dim;
             run->kv = &layer;
         }
-        run->block = lm->blocks[l];
         run->keeps_pending = l + 1 < m->n_layers;
-        rc = sw_gpu_run_block(run, err);
+        rc = run_block(lm, run, l, err);
         run->kv = NULL;
     }
     return rc;

@@ -3,12 +3,15 @@
 #define SW_KERNELS_CUDA_GPU_LM_H
 
 #include "kernels/cuda/gpu_internal.h"
+#include "kernels/cuda/gpu_stream.h"
 
 struct sw_gpu_lm {
     sw_gpu_engine *e;
     sw_gpu_weight embed, head, positions;
     float *norm, *norm_bias;
-    sw_gpu_block **blocks; /* [n_layers] */
+    sw_gpu_block **blocks; /* [n_resident] */
+    int64_t n_resident;    /* blocks that stay on the card; the others pass through it */
+    sw_gpu_stream_blocks *streamed; /* NULL: there are none */
     uint32_t *d_ids;       /* [max_tokens] */
     float *d_x;            /* [max_tokens, hidden], of which n_rows are from the last forward */
     float *d_logits;       /* [head_rows, vocab] */

@@ -215,12 +215,15 @@ static sw_code capture(sw_gpu_session *s, sw_err *err)
     sw_code rc, ended;
 
     drop_graph(s);
-    rc = sw_gpu_check((int)cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed),
+    sw_lt_hold();
+    rc = sw_gpu_check((int)cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal),
                       "graph", err);
-    if (rc != SW_OK) return rc;
-    rc = enqueue_step(s, err);
-    ended = sw_gpu_check((int)cudaStreamEndCapture(stream, &graph), "graph", err);
-    if (rc == SW_OK) rc = ended;
+    if (rc == SW_OK) {
+        rc = enqueue_step(s, err);
+        ended = sw_gpu_check((int)cudaStreamEndCapture(stream, &graph), "graph", err);
+        if (rc == SW_OK) rc = ended;
+    }
+    sw_lt_release();
     if (rc == SW_OK)
         rc = sw_gpu_check((int)cudaGraphInstantiate(&s->graph, graph, 0), "graph", err);
     if (graph) (void)cudaGraphDestroy(graph);
@@ -228,14 +231,15 @@ static sw_code capture(sw_gpu_session *s, sw_err *err)
     return rc;
 }
 
-/* Routed experts are listed on the host, which a graph cannot do. */
+/* Routed experts are listed on the host, which a graph cannot do; nor does it know which copy of a
+ * streamed block its place holds. */
 static sw_code run_step(sw_gpu_session *s, sw_err *err)
 {
     sw_gpu_engine *e = s->lm->e;
     sw_code rc = SW_OK;
 
-    if (e->m->n_experts || !s->is_warm) { /* the first step also sizes the workspaces */
-        s->is_warm = true;
+    if (e->m->n_experts || s->lm->streamed || !s->is_warm) {
+        s->is_warm = true; /* the first step also sizes the workspaces */
         return enqueue_step(s, err);
     }
     if (!s->graph || s->graph_generation != e->work_generation) rc = capture(s, err);

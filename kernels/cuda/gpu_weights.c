@@ -5,6 +5,8 @@
 #include "kernels/cuda/gpu_internal.h"
 #include "kernels/cuda/marlin_tiles.h"
 
+#define PLACE_ALIGN 256 /* bytes */
+
 /* ---- memory of one lifetime ---- */
 
 typedef struct sw_gpu_taken {
@@ -12,9 +14,24 @@ typedef struct sw_gpu_taken {
     struct sw_gpu_taken *before;
 } sw_gpu_taken;
 
+/* What a place has for n_elems of elem_bytes: as aligned as what the pool gives. */
+static sw_code take_in_place(void **out, sw_gpu_store *store, int64_t n_elems, int64_t elem_bytes,
+                             const char *what, sw_err *err)
+{
+    const int64_t need = (n_elems * elem_bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
+
+    if (need > store->place_bytes - store->used_bytes)
+        return SW_FAIL(err, SW_E_BUG, "%s: %lld bytes beyond the place of a block", what,
+                       (long long)need);
+    *out = store->d_place + store->used_bytes;
+    store->used_bytes += need;
+    return SW_OK;
+}
+
 sw_code sw_gpu_store_take(void **out, sw_gpu_store *store, int64_t n_elems, int64_t elem_bytes,
                           const char *what, sw_err *err)
 {
+    if (store->d_place) return take_in_place(out, store, n_elems, elem_bytes, what, err);
     sw_gpu_taken *entry = NULL;
     sw_code rc = SW_ARENA_TAKE(&entry, &store->arena, 1, err);
 
@@ -411,7 +428,8 @@ static sw_code load_block(sw_gpu_block *b, const sw_block *from, sw_err *err)
     return rc == SW_OK ? sw_gpu_sync(b->e->gpu, err) : rc;
 }
 
-sw_code sw_gpu_block_load(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *from, sw_err *err)
+sw_code sw_gpu_block_load_at(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *from,
+                             void *d_place, int64_t place_bytes, int64_t *n_bytes, sw_err *err)
 {
     sw_gpu_block *b = NULL;
     sw_code rc = SW_MEM_GET(&b, 1, "block", err);
@@ -419,12 +437,42 @@ sw_code sw_gpu_block_load(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *
     if (rc != SW_OK) return rc;
     b->e = e;
     b->layer = from->layer;
-    b->store.gpu = e->gpu;
-    if ((rc = load_block(b, from, err)) == SW_OK)
+    b->store = (sw_gpu_store){.gpu = e->gpu, .d_place = d_place, .place_bytes = place_bytes};
+    if ((rc = load_block(b, from, err)) == SW_OK) {
+        if (n_bytes) *n_bytes = b->store.used_bytes;
         *out = b;
-    else
+    } else {
         sw_gpu_block_free(b);
+    }
     return rc;
+}
+
+sw_code sw_gpu_block_load(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *from, sw_err *err)
+{
+    return sw_gpu_block_load_at(out, e, from, NULL, 0, NULL, err);
+}
+
+/* Codes, scales, zero points and bias of a weight each begin where they are aligned. */
+static int64_t room_of_weight(const sw_gpu_engine *e, const sw_weight *w)
+{
+    return w->n_out ? sw_gpu_weight_bytes(e, w) + 4 * PLACE_ALIGN : 0;
+}
+
+int64_t sw_gpu_block_bytes(const sw_gpu_engine *e, const sw_block *b)
+{
+    int64_t sum = 0;
+
+    for (int s = 0; s < SW_SLOT_COUNT; s++) {
+        int64_t one, width = 0;
+
+        sum += room_of_weight(e, &b->linear[s]);
+        if (!b->norm[s] && !b->norm_bias[s]) continue;
+        sw_model_slot_shape(e->m, b->layer, (sw_slot)s, &one, &width);
+        sum += 2 * (width * (int64_t)sizeof(float) + PLACE_ALIGN);
+    }
+    for (int i = 0; i < 3 && b->experts[i]; i++)
+        for (int64_t x = 0; x < e->m->n_experts; x++) sum += room_of_weight(e, &b->experts[i][x]);
+    return sum;
 }
 
 void sw_gpu_block_free(sw_gpu_block *block)

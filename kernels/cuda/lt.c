@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "formats/base/mem.h"
@@ -27,8 +28,14 @@ typedef struct plan {
     uint32_t align[3];
     cublasLtMatrixLayout_t w, x, y;
     cublasLtMatmulAlgo_t algo;
-    bool is_set;
+    bool is_set, is_loaded; /* loaded: it has run */
 } plan;
+
+/* Of the process, as is what it guards: which kernels are loaded. */
+static pthread_mutex_t loading = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+void sw_lt_hold(void) { (void)pthread_mutex_lock(&loading); }
+void sw_lt_release(void) { (void)pthread_mutex_unlock(&loading); }
 
 struct sw_lt {
     sw_gpu *gpu;
@@ -177,7 +184,7 @@ static sw_code choose(sw_lt *lt, plan *p, const uint32_t align[3], sw_err *err)
     return rc;
 }
 
-static sw_code plan_for(sw_lt *lt, const plan **out, const sw_lt_gemm *q, sw_err *err)
+static sw_code plan_for(sw_lt *lt, plan **out, const sw_lt_gemm *q, sw_err *err)
 {
     const uint32_t align[3] = {alignment(q->d_w), alignment(q->d_x), alignment(q->d_y)};
     plan *p;
@@ -202,16 +209,27 @@ static sw_code plan_for(sw_lt *lt, const plan **out, const sw_lt_gemm *q, sw_err
     return SW_OK;
 }
 
-sw_code sw_lt_run(sw_lt *lt, const sw_lt_gemm *q, sw_err *err)
+static sw_code run_plan(sw_lt *lt, const plan *p, const sw_lt_gemm *q, sw_err *err)
 {
     const float one = 1.0f, zero = 0.0f;
-    const plan *p = NULL;
-    sw_code rc;
 
-    if (q->m == 0 || q->n_out == 0) return SW_OK;
-    if ((rc = plan_for(lt, &p, q, err)) != SW_OK) return rc;
     return lt_check(lt->cublasLtMatmul_at(lt->handle, lt->product, &one, q->d_w, p->w, q->d_x, p->x,
                                           &zero, q->d_y, p->y, q->d_y, p->y, &p->algo, lt->d_work,
                                           (size_t)WORK_BYTES, sw_gpu_stream(lt->gpu)),
                     "product", err);
+}
+
+sw_code sw_lt_run(sw_lt *lt, const sw_lt_gemm *q, sw_err *err)
+{
+    plan *p = NULL;
+    sw_code rc;
+
+    if (q->m == 0 || q->n_out == 0) return SW_OK;
+    if ((rc = plan_for(lt, &p, q, err)) != SW_OK) return rc;
+    if (p->is_loaded) return run_plan(lt, p, q, err);
+    sw_lt_hold();
+    rc = run_plan(lt, p, q, err);
+    sw_lt_release();
+    p->is_loaded = rc == SW_OK;
+    return rc;
 }

@@ -66,6 +66,12 @@ int64_t sw_gpu_taken_bytes(const sw_gpu *gpu)
     return 0;
 }
 
+int64_t sw_gpu_left_bytes(const sw_gpu *gpu)
+{
+    (void)gpu;
+    return 0;
+}
+
 int64_t sw_gpu_peak_bytes(const sw_gpu *gpu)
 {
     (void)gpu;

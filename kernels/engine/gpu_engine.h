@@ -77,7 +77,9 @@ typedef struct sw_gpu_lm sw_gpu_lm;
 
 /* Device bytes that sw_gpu_lm_new will take for the weights of `lm`. */
 int64_t sw_gpu_lm_bytes(const sw_gpu_engine *e, const sw_lm *lm);
-/* Copy all weights; `lm` must live as long. SW_E_NOMEM before anything is copied. */
+/* Copy all weights; `lm` must live as long. Blocks that do not fit the card beside a session of one
+ * sequence wait in pinned host memory and are copied in while the one before them runs: the same
+ * bytes come out, slower. SW_E_NOMEM: not even two of them fit, or the host has too little. */
 sw_code sw_gpu_lm_new(sw_gpu_lm **out, sw_gpu_engine *e, const sw_lm *lm,
                       sw_err *err) SW_MUST_USE;
 void sw_gpu_lm_free(sw_gpu_lm *lm); /* accepts NULL */
@@ -87,6 +89,7 @@ typedef struct sw_gpu_lm_linears {
     int64_t n_coded;   /* multiplied as the codes they are, inputs quantized as they say */
     int64_t n_decoded; /* no product of the card takes them: decoded to BF16, */
     int64_t n_rounded; /* of these, so many with inputs rounded as they say */
+    int64_t n_streamed_blocks; /* that wait in host memory and are copied in when they run */
 } sw_gpu_lm_linears;
 void sw_gpu_lm_count(sw_gpu_lm_linears *out, const sw_gpu_lm *lm);
 

@@ -30,7 +30,7 @@ static void test_words(void **state)
         sw_gpu *gpu = (sw_gpu *)(uintptr_t)1;
         sw_err err = {0};
 
-        if (sw_device_open(&gpu, cases[i].word, &err) != cases[i].want)
+        if (sw_device_open(&gpu, cases[i].word, 0, &err) != cases[i].want)
             fail_msg("%s: %s", cases[i].word, err.text);
         assert_null(gpu);
         if (cases[i].text && !strstr(err.text, cases[i].text))

@@ -1,0 +1,261 @@
+/* engine_one_input.cuh - the token of a product of one token: normed, quantized, and laid out as
+ * lanes read it. See engine_one.cu. */
+#ifndef SW_KERNELS_CUDA_ENGINE_ONE_INPUT_CUH
+#define SW_KERNELS_CUDA_ENGINE_ONE_INPUT_CUH
+
+#include <cuda_fp8.h>
+#include <float.h>
+#include <math.h>
+
+#include "kernels/cuda/engine_one_mma.cuh"
+
+/* ---- the input ---- */
+
+static __device__ float block_max(float x, float *s_part)
+{
+    float top = 0;
+
+    x = sw_warp_max(x);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) s_part[threadIdx.x / 32] = x;
+    __syncthreads();
+    for (int w = 0; w < N_WARPS; w++) top = fmaxf(top, s_part[w]);
+    return top;
+}
+
+static __device__ float code_scale(float most, float top)
+{
+    return most > 0 ? fmaxf(__fdiv_rn(most, top), FLT_MIN) : 1.0f;
+}
+
+/* Far enough from halfway between two codes for a quotient that is off by some units in its last
+ * place. E4M3 keeps three bits of mantissa, so that a tie has a one and zeros below them; under
+ * 2^-6 its codes are 2^-9 apart. */
+template <int KIND> static __device__ bool is_no_tie(float q)
+{
+    const float whole = KIND == ONE_INT8 ? q : q * 512.0f;
+
+    if (KIND != ONE_INT8 && fabsf(q) >= 0x1p-6f)
+        return ((__float_as_uint(q) + 8) & 0xfffff) - 0x80000 > 16;
+    return fabsf(whole - rintf(whole)) < 0.4999f;
+}
+
+/* The code of v / scale: the product with 1 / scale tells it, but near a tie it is divided. */
+template <int KIND>
+static __device__ uint32_t code_of(float v, float scale, float inverse, float top)
+{
+    float q = v * inverse;
+
+    if (!is_no_tie<KIND>(q)) q = __fdiv_rn(v, scale);
+    if (KIND == ONE_INT8) return (uint32_t)(int)fminf(fmaxf(rintf(q), -top), top) & 0xff;
+    return __nv_cvt_float_to_fp8(q, __NV_SATFINITE, __NV_E4M3);
+}
+
+/* Four codes in one word. */
+template <int KIND>
+static __device__ uint32_t four_codes(const float *v, float scale, float inverse, float top)
+{
+    uint32_t word = 0;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) word |= code_of<KIND>(v[i], scale, inverse, top) << 8 * i;
+    return word;
+}
+
+/* Eight neighbouring inputs from k on to where lanes look for them. In a tile's step of 16 lane c
+ * has inputs 2c, 2c + 1 and those 8 further on as BF16 */
+static __device__ void put_pairs(uint32_t *s_x, int k, const sw_eight &e)
+{
+    uint32_t *to = s_x + k / UNIT_K * 64 + k % UNIT_K / 8;
+
+#pragma unroll
+    for (int c = 0; c < 4; c++) to[16 * c] = sw_pack2(e.v[2 * c], e.v[2 * c + 1]);
+}
+
+/* and as bytes 2c, 2c + 8, 2c + 1, 2c + 9: a thread and its neighbour, which has the other half of
+ * the step, exchange four codes, and the first writes the words of lanes 0 and 1. */
+template <int KIND>
+static __device__ void put_codes(uint32_t *s_x, int k, const sw_eight &e, float scale, float top,
+                                 bool is_there)
+{
+    const float inverse = scale < 0x1p125f ? __frcp_rn(scale) : __uint_as_float(0x7fc00000u);
+    const uint32_t first = four_codes<KIND>(e.v, scale, inverse, top);
+    const uint32_t second = four_codes<KIND>(e.v + 4, scale, inverse, top);
+    const bool is_high = threadIdx.x % 2;
+    const uint32_t theirs = __shfl_xor_sync(~0u, is_high ? first : second, 1);
+    const uint32_t low = is_high ? theirs : first, high = is_high ? second : theirs;
+    uint32_t *to = s_x + k / UNIT_K * 32 + (is_high ? 16 : 0) + k % UNIT_K / 16;
+
+    if (!is_there) return;
+    to[0] = __byte_perm(low, high, 0x5140);
+    to[8] = __byte_perm(low, high, 0x7362);
+}
+
+/* As another kernel would read it. */
+static __device__ sw_eight rounded(sw_eight e)
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++) e.v[i] = sw_float(sw_round16(e.v[i]));
+    return e;
+}
+
+static __device__ sw_eight widen(const uint4 &raw)
+{
+    const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
+    sw_eight e;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        e.v[2 * i] = __uint_as_float(words[i] << 16);
+        e.v[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    }
+    return e;
+}
+
+static __device__ float largest(const sw_eight &e)
+{
+    float most = 0;
+
+#pragma unroll
+    for (int i = 0; i < 8; i++) most = fmaxf(most, fabsf(e.v[i]));
+    return most;
+}
+
+/* Over the 16 threads that hold a unit. */
+static __device__ float unit_sum(float x)
+{
+#pragma unroll
+    for (int d = 8; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
+    return x;
+}
+
+static __device__ float unit_max(float x)
+{
+#pragma unroll
+    for (int d = 8; d; d /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+    return x;
+}
+
+/* Lay out one eight: `scale` of the row, or with groups that of its unit. s_units: sums or scales
+ * of units. Whole halves of a warp take part, as rows are whole units. */
+template <int KIND>
+static __device__ void lay_out(uint32_t *s_x, float *s_units, const one_args &p, int k,
+                               const sw_eight &e, float scale, bool is_there)
+{
+    if (kind_of<KIND>::is_w4) {
+        float sum = 0;
+
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum += e.v[i];
+        sum = unit_sum(is_there ? sum : 0);
+        if (is_there && threadIdx.x % 16 == 0) s_units[k / UNIT_K] = sum;
+    } else if (KIND == ONE_E4M3_GROUPS) {
+        scale = code_scale(unit_max(is_there ? largest(e) : 0), p.top);
+        if (is_there && threadIdx.x % 16 == 0) s_units[k / UNIT_K] = scale;
+    }
+    if (!kind_of<KIND>::is_w4) put_codes<KIND>(s_x, k, e, scale, p.top, is_there);
+    else if (is_there) put_pairs(s_x, k, e);
+}
+
+/* The scale of the whole row; 1 where there is none. */
+template <int KIND>
+static __device__ float row_scale(const one_args &p, float most, float *s_part)
+{
+    if (kind_of<KIND>::has_groups) return 1.0f;
+    if (p.a.act_of_x.scope == SW_ACT_TENSOR) return p.a.input_scale;
+    return code_scale(block_max(most, s_part), p.top);
+}
+
+static __device__ sw_eight load_floats(const float *from, int at)
+{
+    const float4 low = ((const float4 *)from)[2 * at], high = ((const float4 *)from)[2 * at + 1];
+
+    return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+}
+
+/* The norm's weights for what this thread will hold: asked for before there is a row. */
+struct held_norm {
+    sw_eight e[EIGHTS_MAX];
+};
+
+static __device__ void hold_norm(held_norm &to, const one_args &p)
+{
+#pragma unroll
+    for (int j = 0; j < EIGHTS_MAX; j++) {
+        const int at = (int)threadIdx.x + j * N_THREADS;
+
+        if (at < p.n_units * (UNIT_K / 8)) to.e[j] = load_floats(p.a.norm, at);
+    }
+}
+
+/* norm(x) into the lanes' order; returns the scale of its codes. */
+template <int KIND>
+static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args &p,
+                                  const held_norm &norm, float *s_part)
+{
+    const int n_eights = p.n_units * (UNIT_K / 8);
+    sw_eight e[EIGHTS_MAX];
+    float sum = 0, most = 0;
+
+#pragma unroll
+    for (int j = 0; j < EIGHTS_MAX; j++) {
+        const int at = (int)threadIdx.x + j * N_THREADS;
+
+        if (at >= n_eights) break;
+        e[j] = load_floats(p.a.x, at);
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum += e[j].v[i] * e[j].v[i];
+    }
+    const float scale =
+        1.0f / sqrtf(sw_block_sum(sum, s_part) / (float)(p.n_units * UNIT_K) + p.a.eps);
+
+#pragma unroll
+    for (int j = 0; j < EIGHTS_MAX; j++) {
+        const int at = (int)threadIdx.x + j * N_THREADS;
+
+        if (at >= n_eights) break;
+#pragma unroll
+        for (int i = 0; i < 8; i++) e[j].v[i] *= scale * norm.e[j].v[i];
+        e[j] = rounded(e[j]);
+        most = fmaxf(most, largest(e[j]));
+    }
+    const float of_row = row_scale<KIND>(p, most, s_part);
+
+#pragma unroll
+    for (int j = 0; j < EIGHTS_MAX; j++) {
+        const int at = (int)threadIdx.x + j * N_THREADS;
+
+        if (at - (int)threadIdx.x % 32 >= n_eights) break;
+        lay_out<KIND>(s_x, s_units, p, 8 * at, e[j], of_row, at < n_eights);
+    }
+    return of_row;
+}
+
+template <int KIND>
+static __device__ float load_rows(uint32_t *s_x, float *s_units, const one_args &p, float *s_part)
+{
+    const int n_eights = p.n_units * (UNIT_K / 8);
+    uint4 raw[ROW_EIGHTS_MAX] = {};
+    float most = 0;
+
+#pragma unroll
+    for (int j = 0; j < ROW_EIGHTS_MAX; j++) {
+        const int at = (int)threadIdx.x + j * N_THREADS;
+
+        if (at < n_eights) raw[j] = ((const uint4 *)p.a.rows.d)[at];
+    }
+#pragma unroll
+    for (int j = 0; j < ROW_EIGHTS_MAX; j++) most = fmaxf(most, largest(widen(raw[j])));
+    const float of_row = row_scale<KIND>(p, most, s_part);
+
+#pragma unroll
+    for (int j = 0; j < ROW_EIGHTS_MAX; j++) {
+        const int at = (int)threadIdx.x + j * N_THREADS;
+
+        if (at - (int)threadIdx.x % 32 >= n_eights) break;
+        lay_out<KIND>(s_x, s_units, p, 8 * at, widen(raw[j]), of_row, at < n_eights);
+    }
+    return of_row;
+}
+
+#endif

@@ -1,0 +1,152 @@
+/* test_engine_memory.c - a model that does not fit the memory it may use: its blocks pass through
+ * the card, and logits and tokens are the bytes that they are with all blocks there. Exit 77
+ * without a GPU.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/engine/gpu_engine.h"
+#include "quant/scheme.h"
+#include "tests/support/quantized_lm.h"
+
+#define SEQ_LEN 64
+#define STEPS 24
+#define CAP_STEP ((int64_t)1 << 20)
+
+static const char *const models[] = {"calib_data/tiny-llama", "tests/golden/arch/qwen3_moe",
+                                     "tests/golden/arch/gemma2"};
+
+#define MUST(call)                                        \
+    do {                                                  \
+        sw_err e_text = {0}, *err = &e_text;              \
+        if ((call) != SW_OK) fail_msg("%s", err->text);   \
+    } while (0)
+
+/* What a run under a cap gave, and how much of the model streamed. */
+typedef struct outcome {
+    float *logits, *last; /* of a whole sequence, and after the steps */
+    uint32_t ids[2 * STEPS];
+    int64_t n_streamed, taken_bytes;
+} outcome;
+
+static void outcome_free(outcome *o)
+{
+    free(o->logits);
+    free(o->last);
+}
+
+static void decode(outcome *o, sw_gpu_lm *lm, const uint32_t *ids)
+{
+    const sw_sampling greedy = {0, 0, 1, 0};
+    sw_gpu_session *s = NULL;
+
+    MUST(sw_gpu_session_new(&s, lm, 2, SEQ_LEN, &greedy, err));
+    for (int i = 0; i < 2; i++) MUST(sw_gpu_session_feed(s, i, ids + 5 * i, 20, err));
+    MUST(sw_gpu_session_step(s, o->ids, STEPS, err));
+    MUST(sw_gpu_session_logits(s, o->last, err));
+    sw_gpu_session_free(s);
+}
+
+/* SW_E_NOMEM: not even two blocks fit. */
+static sw_code run_under(outcome *o, const open_model *m, int64_t cap_bytes, sw_err *why)
+{
+    const int64_t vocab = m->model.vocab;
+    sw_gpu_lm_linears linears;
+    sw_gpu_engine *engine = NULL;
+    sw_gpu_lm *lm = NULL;
+    sw_gpu *gpu = NULL;
+    uint32_t ids[SEQ_LEN];
+    sw_code rc;
+
+    memset(o, 0, sizeof *o);
+    for (int i = 0; i < SEQ_LEN; i++) ids[i] = (uint32_t)((i * 37 + 11) % vocab);
+    if ((rc = sw_gpu_open(&gpu, 0, cap_bytes, why)) != SW_OK ||
+        (rc = sw_gpu_engine_new(&engine, gpu, &m->model, SEQ_LEN, SEQ_LEN, why)) != SW_OK ||
+        (rc = sw_gpu_lm_new(&lm, engine, &m->lm, why)) != SW_OK)
+        goto done;
+    sw_gpu_lm_count(&linears, lm);
+    o->n_streamed = linears.n_streamed_blocks;
+    o->taken_bytes = sw_gpu_taken_bytes(gpu);
+    o->logits = malloc(4 * (size_t)(SEQ_LEN * vocab));
+    o->last = malloc(4 * (size_t)(2 * vocab));
+    for (int i = 0; i < 2; i++) { /* the second time another block is in each place */
+        MUST(sw_gpu_lm_forward(lm, ids, 1, SEQ_LEN, err));
+        MUST(sw_gpu_lm_head(lm, o->logits, 0, SEQ_LEN, err));
+    }
+    decode(o, lm, ids);
+done:
+    sw_gpu_lm_free(lm);
+    sw_gpu_engine_free(engine);
+    sw_gpu_close(gpu);
+    return rc;
+}
+
+/* From all blocks on the card down to where not even two fit. */
+static void check_caps(const char *name, const open_model *m)
+{
+    const size_t n_logits = (size_t)(SEQ_LEN * m->model.vocab);
+    int64_t most = 0;
+    outcome whole, part;
+    sw_code rc = SW_OK;
+    sw_err why = {0};
+
+    MUST(run_under(&whole, m, 0, err));
+    assert_int_equal(whole.n_streamed, 0);
+    for (int64_t cap = whole.taken_bytes + 16 * CAP_STEP; rc == SW_OK; cap -= CAP_STEP) {
+        assert_true(cap > 0);
+        if ((rc = run_under(&part, m, cap, &why)) != SW_OK) break;
+        if (memcmp(part.logits, whole.logits, 4 * n_logits) ||
+            memcmp(part.last, whole.last, 8 * (size_t)m->model.vocab) ||
+            memcmp(part.ids, whole.ids, sizeof whole.ids))
+            fail_msg("%s: with %lld blocks streamed the bytes are others", name,
+                     (long long)part.n_streamed);
+        most = part.n_streamed > most ? part.n_streamed : most;
+        outcome_free(&part);
+    }
+    print_message("%s: up to %lld of %lld blocks streamed; then: %s\n", name, (long long)most,
+                  (long long)m->model.n_layers, why.text);
+    assert_int_equal(rc, SW_E_NOMEM);
+    assert_int_equal(most, m->model.n_layers);
+    outcome_free(&whole);
+}
+
+static void test_dense(void **state)
+{
+    open_model m;
+
+    open_model_dir(&m, *state);
+    check_caps(*state, &m);
+    open_model_close(&m);
+}
+
+static void test_quantized(void **state)
+{
+    const sw_qspec spec = sw_scheme_spec(sw_scheme_find("W4A16"));
+    quantized_lm q;
+
+    (void)state;
+    quantized_lm_open(&q, models[0], &spec, NULL);
+    check_caps("W4A16", &q.m);
+    quantized_lm_close(&q);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        {"tiny-llama", test_dense, NULL, NULL, (void *)(uintptr_t)models[0]},
+        {"qwen3_moe", test_dense, NULL, NULL, (void *)(uintptr_t)models[1]},
+        {"gemma2", test_dense, NULL, NULL, (void *)(uintptr_t)models[2]},
+        {"W4A16", test_quantized, NULL, NULL, NULL},
+    };
+
+    if (!sw_gpu_count()) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    return cmocka_run_group_tests_name("models that do not fit", tests, NULL, NULL);
+}
