@@ -23,6 +23,13 @@ sw_cuda_inputs sw_cuda_inputs_of(const sw_act *act);
 
 static inline int64_t sw_cuda_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+/* Measured best for a shape and up to m_max tokens, from the row before on. */
+typedef struct sw_cuda_measured {
+    int64_t k, n, m_max;
+    const char *tile;
+    int split;
+} sw_cuda_measured;
+
 /* SW_E_CUDA with the runtime's words when `e` (a cudaError_t) is not success. */
 sw_code sw_cuda_check(int e, const char *what, sw_err *err) SW_MUST_USE;
 
@@ -35,6 +42,24 @@ void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card 
 size_t sw_w4a16_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
 sw_code sw_w4a16_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                      void *stream, sw_err *err);
+
+extern const sw_cuda_tile sw_narrow4_tiles[];
+extern const int sw_narrow4_n_tiles;
+bool sw_narrow4_can_run(const sw_cuda_gemm *p, int tile);
+bool sw_narrow4_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);
+void sw_narrow4_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
+size_t sw_narrow4_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
+sw_code sw_narrow4_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                  void *stream, sw_err *err);
+
+extern const sw_cuda_tile sw_narrow8_tiles[];
+extern const int sw_narrow8_n_tiles;
+bool sw_narrow8_can_run(const sw_cuda_gemm *p, int tile);
+bool sw_narrow8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);
+void sw_narrow8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
+size_t sw_narrow8_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
+sw_code sw_narrow8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                  void *stream, sw_err *err);
 
 extern const sw_cuda_tile sw_mma_tiles[];
 extern const int sw_mma_n_tiles;

@@ -21,6 +21,7 @@
 #define SW_KERNELS_CUDA_MMA_SYNC_CUH
 
 #include "kernels/cuda/mma_plain.cuh"
+#include "kernels/cuda/ptx_cluster.cuh"
 
 /* ---- phase 4: sum over slices and cluster, round, store ---- */
 
@@ -166,7 +167,7 @@ static __global__ void __launch_bounds__(T == 8 ? 512 : 256, T > 16 ? 1 : 2)
         mma_store2<KIND>(a, p, sw_smem_addr(partial) + (uint32_t)i * 8, p.token0 + i / pairs,
                          p.n_tile0 * 64 + i % pairs * 2);
     __syncwarp();
-    if (p.split > 1) sw_cluster_sync();
+    if (p.split > 1) sw_cluster_part();
 }
 
 #endif

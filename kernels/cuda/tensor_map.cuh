@@ -14,4 +14,10 @@ sw_code sw_tensor_map_2d(CUtensorMap *map, const void *d_start, int elem_bytes, 
                          int64_t rows, int64_t pitch, int box_cols, int box_rows,
                          sw_err *err) SW_MUST_USE;
 
+/* [planes][rows][cols] of elements of 1, 2, 4 or 8 bytes, dense, in boxes of box_planes x box_rows
+ * x cols (256 elements at most), zeros outside. The start and a row are multiples of 16 bytes. */
+sw_code sw_tensor_map_3d(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                         int64_t rows, int64_t planes, int box_rows, int box_planes,
+                         sw_err *err) SW_MUST_USE;
+
 #endif

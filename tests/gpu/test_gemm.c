@@ -259,6 +259,24 @@ static void many_blocks(void **state)
     }
 }
 
+/* Rings that turn over several times in a few CTAs: small enough for a tool that watches each
+ * access (compute-sanitizer --tool racecheck test_gemm ring_turns). */
+static void ring_turns(void **state)
+{
+    static const int of[] = {0, 9, 15, 26};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        gpu_shape s = shape_of(of[i], 17, 256, 5120);
+        gpu_case c;
+
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        check_all(&c, (int)i);
+        gpu_case_free(&c);
+    }
+}
+
 /* Calls on two streams, each with a workspace of its own, must not see each other. */
 static void two_streams(void **state)
 {
@@ -288,6 +306,32 @@ static void two_streams(void **state)
             gpu_case_free(&c[s]);
         }
     }
+}
+
+/* Every M again with shapes that whole blocks of channels fill: some kernels take no others. */
+static void whole_blocks(void **state)
+{
+    static const int of[] = {0, 9};
+
+    (void)state;
+    for (int64_t m = 1; m <= 257; m++) {
+        gpu_shape s = shape_of(of[m % 2], m, 256 * (1 + m % 3), 128 * (1 + m % 11));
+
+        s.is_exact = m % 5 == 0;
+        s.y_gap = m % 4 * 4;
+        check_plan(&s);
+    }
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++)
+        for (int64_t k = 128; k <= 1408; k += 640) {
+            gpu_shape s = shape_of(of[i], 150, 512, k);
+            gpu_case c;
+
+            s.is_exact = true;
+            gpu_case_new(&c, &s);
+            gpu_case_expect(&c);
+            check_all(&c, (int)i);
+            gpu_case_free(&c);
+        }
 }
 
 static void check_one_hot(gpu_case *c, const sw_cuda_plan *plan, const float *w)
@@ -380,12 +424,16 @@ static void shift_scales(gpu_case *c)
 /* A fault in the weights must show: otherwise the checks above prove nothing. */
 static void faults_show(void **state)
 {
-    static const spoil spoils[] = {swap_nibbles, wrong_zero, shift_scales};
+    static const struct {
+        int variant;
+        spoil spoil;
+    } faults[] = {{2, swap_nibbles}, {25, wrong_zero},   {2, shift_scales}, {0, swap_nibbles},
+                  {0, shift_scales}, {9, swap_nibbles}, {9, shift_scales}};
 
     (void)state;
     for (int k = 0; k < sw_cuda_n_kernels; k++)
-        for (size_t i = 0; i < sizeof spoils / sizeof *spoils; i++) {
-            gpu_shape s = shape_of(i % 2 ? 25 : 2, 16, 64, 256);
+        for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+            gpu_shape s = shape_of(faults[i].variant, 16, 256, 256);
             sw_cuda_plan plan = {k, 0, 1, h200, true};
             gpu_case c;
 
@@ -393,7 +441,7 @@ static void faults_show(void **state)
             gpu_case_expect(&c);
             if (sw_cuda_kernels[k].can_run(&c.problem, 0)) {
                 assert_true(gpu_case_run(&c, &plan) && gpu_case_error(&c) <= gpu_case_bound(&c));
-                spoils[i](&c);
+                faults[i].spoil(&c);
                 gpu_case_upload(&c);
                 assert_true(gpu_case_run(&c, &plan));
                 if (gpu_case_error(&c) <= gpu_case_bound(&c))
@@ -439,6 +487,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_cut), cmocka_unit_test(every_m),
         cmocka_unit_test(full_card), cmocka_unit_test(many_blocks),
         cmocka_unit_test(two_streams), cmocka_unit_test(older_cards),
+        cmocka_unit_test(ring_turns), cmocka_unit_test(whole_blocks),
         cmocka_unit_test(refuses_what_it_cannot),
     };
 

@@ -1,0 +1,153 @@
+/* narrow_copy.cuh - phase 1 of the narrow kernels: what a CTA works on, the thread that brings it.
+ *
+ * Stages, clusters and the order of blocks are drawn in narrow_wgmma.cuh. One thread asks for whole
+ * boxes: a warp whose lanes asked for a tile each took longer over a stage than its products.
+ */
+#ifndef SW_KERNELS_CUDA_NARROW_COPY_CUH
+#define SW_KERNELS_CUDA_NARROW_COPY_CUH
+
+#include "kernels/cuda/ptx_cluster.cuh"
+#include "kernels/cuda/narrow_args.h"
+#include "kernels/cuda/narrow_maps.cuh"
+
+/* One warp copies; where a CTA of two warpgroups has an SM for itself, a whole warpgroup, so that
+ * it can give away registers. */
+__host__ __device__ constexpr int nw_copy_threads(int per_sm, int kw)
+{
+    return per_sm == 1 && kw == 1 ? 128 : 32;
+}
+
+#define NW_BLOCK_BYTES 2048 /* of codes: a tile of 4 bits, half a tile of 8 */
+#define NW_STAGE_TILES 2    /* k-tiles in a stage */
+
+/* How a kernel is cut, all known when it is compiled: a row of narrow4_tiles.def (T to MODE), what
+ * the weights are, and from it the byte offsets inside a stage. */
+template <int KIND_, int T_, int MT_, int NWG_, int KW_, int GPS_, int STAGES_, int PER_SM_,
+          int MODE_, bool BF16_, bool ZEROS_>
+struct nw_cut {
+    static constexpr int KIND = KIND_, T = T_, MT = MT_, NWG = NWG_, KW = KW_, GPS = GPS_,
+                         STAGES = STAGES_, PER_SM = PER_SM_, MODE = MODE_;
+    static constexpr bool BF16 = BF16_, ZEROS = ZEROS_, GROUPED = MODE_ != NW_CHANNEL;
+    static constexpr int NT = MT * NWG, C = 64 * NT;
+    static constexpr int consumers = NWG * KW * 128;
+    static constexpr int threads = consumers + nw_copy_threads(PER_SM, KW);
+    static_assert(STAGES % KW == 0, "each of KW goes round the ring by itself");
+
+    /* batches: k-steps of 16 in one, and how many there are */
+    static constexpr int steps = T * 2 / MT >= 128 || GPS == 4 ? 2 : 4;
+    static constexpr int per_tile = 4 / steps;
+    static constexpr int per_row = NW_STAGE_TILES * per_tile; /* of one m-tile */
+    static constexpr int n_batches = MT * per_row;
+    static constexpr int per_group = per_row / GPS;
+
+    /* a stage */
+    static constexpr int x_bytes = NW_STAGE_TILES * T * 128;
+    static constexpr int tile_blocks = KIND == NW_INT4 ? 1 : 2;
+    static constexpr int blocks = NW_STAGE_TILES * tile_blocks; /* of 64 channels */
+    static constexpr int w_at = x_bytes, w_bytes = NT * blocks * NW_BLOCK_BYTES;
+    static constexpr int record_bytes = KIND == NW_INT4 ? 128 : 256; /* room for scales */
+    static constexpr int s_at = w_at + w_bytes;
+    static constexpr int z_at = s_at + (GROUPED ? NT * GPS * record_bytes : 0);
+    static constexpr int stage_bytes = (z_at + (ZEROS ? NT * GPS * 128 : 0) + 1023) / 1024 * 1024;
+
+    /* sums of the KW for each other: two tokens apart must be 8 banks apart */
+    static constexpr int pitch = C + 4, partial_bytes = T * pitch * 4;
+    static constexpr int ring_bytes = STAGES * stage_bytes;
+    static constexpr int shared_bytes =
+        (ring_bytes > KW * partial_bytes ? ring_bytes : KW * partial_bytes) + 1024;
+};
+
+/* What a CTA works on. */
+struct nw_place {
+    int n_tile0, token0;    /* first tile of channels, first token */
+    int stage0, n_stages;   /* its run of k-stages */
+    uint32_t rank, split;   /* in the cluster */
+};
+
+template <class P> __device__ __forceinline__ nw_place nw_place_of(const nw_args &args)
+{
+    nw_place p;
+    int all = (args.k_tiles + NW_STAGE_TILES - 1) / NW_STAGE_TILES, tile, n_blocks;
+
+    p.split = sw_cluster_size();
+    p.rank = sw_cluster_rank();
+    tile = (int)(blockIdx.x / p.split);
+    n_blocks = (args.n_tiles + P::NT - 1) / P::NT;
+    p.n_tile0 = tile % n_blocks * P::NT;
+    p.token0 = tile / n_blocks * P::T;
+    p.stage0 = (int)((int64_t)all * p.rank / p.split);
+    p.n_stages = (int)((int64_t)all * (p.rank + 1) / p.split) - p.stage0;
+    return p;
+}
+
+/* Codes, scales and zero points of stage `ks` of k. */
+template <class P>
+__device__ __forceinline__ void nw_copy_weights(const nw_maps &maps, const nw_args &args,
+                                                const nw_place &p, int ks, uint32_t stage,
+                                                uint32_t bar, uint64_t policy)
+{
+    uint32_t n_bytes = P::x_bytes + P::w_bytes;
+    int group = P::GPS > 1 ? ks * P::GPS : args.group_stages ? ks / args.group_stages : 0;
+
+    if (P::GROUPED) n_bytes += P::NT * P::GPS * 64 * (uint32_t)args.scale_bytes;
+    if (P::ZEROS) n_bytes += P::NT * P::GPS * 64;
+    sw_mbar_expect(bar, n_bytes);
+    sw_tensor_load_3d(stage + P::w_at, &maps.codes, 0, ks * P::blocks, p.n_tile0, bar, policy);
+    if (P::GROUPED)
+        sw_tensor_load_3d(stage + P::s_at, &maps.scales, 0, group, p.n_tile0, bar, policy);
+    if (P::ZEROS)
+        sw_tensor_load_3d(stage + P::z_at, &maps.zeros, 0, group, p.n_tile0, bar, policy);
+}
+
+template <class P>
+__device__ __forceinline__ void nw_copy_x(const nw_maps &maps, const nw_place &p, int ks,
+                                          uint32_t stage, uint32_t bar, uint64_t policy)
+{
+#pragma unroll
+    for (int kt = 0; kt < NW_STAGE_TILES; kt++)
+        sw_tensor_load_2d(stage + kt * P::T * 128, &maps.x, (ks * NW_STAGE_TILES + kt) * 64,
+                          p.token0, bar, policy);
+}
+
+/* Other blocks of tokens read the same weights soon. */
+template <class P> __device__ __forceinline__ uint64_t nw_weights_policy(const nw_args &args)
+{
+    return args.n_tokens > P::T ? sw_policy_evict_last() : sw_policy_evict_first();
+}
+
+/* Of one thread: weights for the whole ring. */
+template <class P>
+__device__ __forceinline__ void nw_copy_first(const nw_maps &maps, const nw_args &args,
+                                              const nw_place &p, uint32_t ring, uint32_t full)
+{
+    uint64_t policy = nw_weights_policy<P>(args);
+    int first = min(P::STAGES, p.n_stages);
+
+    for (int it = 0; it < first; it++)
+        nw_copy_weights<P>(maps, args, p, p.stage0 + it, ring + it * P::stage_bytes, full + 8 * it,
+                           policy);
+}
+
+/* Of the same thread: X for these, then stage after stage. */
+template <class P>
+__device__ __forceinline__ void nw_copy_rest(const nw_maps &maps, const nw_args &args,
+                                             const nw_place &p, uint32_t ring, uint32_t full,
+                                             uint32_t empty)
+{
+    uint64_t w_policy = nw_weights_policy<P>(args), x_policy = sw_policy_evict_last();
+    int first = min(P::STAGES, p.n_stages), ks = p.stage0;
+
+    sw_grid_wait_previous();
+    for (int it = 0; it < first; it++)
+        nw_copy_x<P>(maps, p, ks + it, ring + it * P::stage_bytes, full + 8 * it, x_policy);
+    for (int it = first, s = 0, turn = 0; it < p.n_stages; it++) {
+        uint32_t stage = ring + s * P::stage_bytes;
+
+        sw_mbar_wait(empty + 8 * s, turn);
+        nw_copy_weights<P>(maps, args, p, ks + it, stage, full + 8 * s, w_policy);
+        nw_copy_x<P>(maps, p, ks + it, stage, full + 8 * s, x_policy);
+        if (++s == P::STAGES) s = 0, turn ^= 1;
+    }
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* narrow_kernels.h - the compiled kernels of narrow weights and 16-bit inputs, by tile and by how a
+ * stage is cut into groups, and how one is launched. */
+#ifndef SW_KERNELS_CUDA_NARROW_KERNELS_H
+#define SW_KERNELS_CUDA_NARROW_KERNELS_H
+
+#include <stdbool.h>
+
+#include "kernels/cuda/gemm_rows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nw_kernel {
+    const void *entry;
+    int shared_bytes, n_threads;
+} nw_kernel;
+
+/* Those of int4 in groups of 128 and of int8 by channel, without zero points, X and Y in BF16;
+ * tile: a row of narrow4_tiles.def, narrow8_tiles.def. */
+const nw_kernel *sw_narrow4_kernel(int tile);
+const nw_kernel *sw_narrow8_kernel(int tile);
+
+#define SW_NARROW_STAGE_K 128 /* inputs in a k-stage */
+#define SW_NARROW_STEP_N 256  /* of which the channels are a multiple */
+
+/* Whether X, Y, scales and the shape are such as these kernels have been checked with. */
+bool sw_narrow_takes(const sw_cuda_gemm *p);
+/* Into how many CTAs k is split so that the longest run of stages on a multiprocessor is short. */
+int sw_narrow_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p, const sw_cuda_card *card);
+/* Bytes for a copy of X, where its rows start at addresses that the copy engine cannot take. */
+size_t sw_narrow_workspace_bytes(const sw_cuda_gemm *p);
+/* Enqueue `kernel`, cut as `tile` says. */
+sw_code sw_narrow_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const sw_cuda_tile *tile,
+                  const nw_kernel *kernel, void *d_workspace, void *stream,
+                  sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,29 @@
+/* ptx_cluster.cuh - instructions of sm_90 beside those of ptx.cuh: boxes of three dimensions, and
+ * the end of a cluster. Sources: as there.
+ */
+#ifndef SW_KERNELS_CUDA_PTX_CLUSTER_CUH
+#define SW_KERNELS_CUDA_PTX_CLUSTER_CUH
+
+#include "kernels/cuda/ptx.cuh"
+
+__device__ __forceinline__ void sw_tensor_load_3d(uint32_t dst, const CUtensorMap *map, int x,
+                                                  int y, int z, uint32_t bar, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(dst),
+                 "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar), "l"(policy)
+                 : "memory");
+}
+
+/* The last meeting, after which a CTA may end: the others have read what they wanted of its shared
+ * memory. Unlike sw_cluster_sync it does not wait until what was stored in global memory is seen by
+ * the card, 1.5 us. What was read must have been used before. */
+__device__ __forceinline__ void sw_cluster_part(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+#endif
