@@ -63,6 +63,20 @@ static void test_examples(void **state)
     for (int i = 0; i < 32; i++) assert_true(fabsf(back[i] - x[i]) <= 4.0f / 127);
 }
 
+/* The block that mxfp4 stores as 90c3e5e6..., its neighbours 16 apart:
+ * x_i = (-1)^i (i mod 8) 0.35 */
+static void test_mxfp4_example(void **state)
+{
+    static const float want[8] = {0, -0.25f, 0.75f, -1, 1.5f, -2, 2, -2};
+    float back[32];
+    uint8_t b[17];
+
+    (void)state;
+    assert_int_equal(from_hex(b, "7e009933cc55ee66ee009933cc55ee66ee"), 17);
+    sw_block_decode(back, b, SW_BLOCK_MXFP4, 32);
+    for (int i = 0; i < 32; i++) assert_true(back[i] == want[i % 8]);
+}
+
 static void test_packed_scales(void **state)
 {
     const uint8_t scale[8] = {1, 2, 3, 4, 33, 34, 35, 36};
@@ -296,7 +310,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_examples),   cmocka_unit_test(test_packed_scales),
+        cmocka_unit_test(test_examples),   cmocka_unit_test(test_mxfp4_example),
+        cmocka_unit_test(test_packed_scales),
         cmocka_unit_test(test_golden),     cmocka_unit_test(test_halves),
         cmocka_unit_test(test_every_place), cmocka_unit_test(test_search),
         cmocka_unit_test(test_k_quality),  cmocka_unit_test(test_extremes),

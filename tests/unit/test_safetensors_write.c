@@ -135,6 +135,40 @@ static void test_exact_bytes(void **state)
     scratch_close(&s);
 }
 
+/* The worked example of the format notes, which test_safetensors_read.c reads: 163 bytes. */
+static void test_golden(void **state)
+{
+    static const char want[] =
+        "{\"__metadata__\":{\"format\":\"pt\"},"
+        "\"a\":{\"dtype\":\"F16\",\"shape\":[2,2],\"data_offsets\":[0,8]},"
+        "\"b\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[8,11]}}    ";
+    static const uint8_t data[] = "01234567890"; /* eight bytes of a, three of b */
+    static const int64_t square[2] = {2, 2}, three = 3;
+    sw_st_writer *w = NULL;
+    sw_err err = {0};
+    sw_map map = {0};
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    assert_int_equal(sw_st_writer_new(&w, s.dir, 0, &err), SW_OK);
+    assert_int_equal(sw_st_writer_declare(w, "b", SW_DTYPE_U8, 1, &three, &err), SW_OK);
+    assert_int_equal(sw_st_writer_declare(w, "a", SW_DTYPE_F16, 2, square, &err), SW_OK);
+    assert_int_equal(sw_st_writer_begin(w, &err), SW_OK);
+    assert_int_equal(sw_st_writer_put(w, "a", data, 8, &err), SW_OK);
+    assert_int_equal(sw_st_writer_put(w, "b", data + 8, 3, &err), SW_OK);
+    assert_int_equal(sw_st_writer_commit(w, &err), SW_OK);
+    sw_st_writer_free(w);
+    assert_int_equal(sw_map_open(&map, scratch_path(&s, "model.safetensors"), &err), SW_OK);
+    assert_int_equal(map.size_bytes, 163);
+    assert_memory_equal(map.data, "\x90\0\0\0\0\0\0\0", 8);
+    assert_int_equal(sizeof want - 1, 0x90);
+    assert_memory_equal(map.data + 8, want, sizeof want - 1);
+    assert_memory_equal(map.data + 8 + 0x90, data, 11);
+    sw_map_close(&map);
+    scratch_close(&s);
+}
+
 static void test_any_order_same_bytes(void **state)
 {
     sw_err err = {0};
@@ -305,6 +339,7 @@ static void test_disk_too_small(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden),
         cmocka_unit_test(test_exact_bytes),  cmocka_unit_test(test_any_order_same_bytes),
         cmocka_unit_test(test_shards),       cmocka_unit_test(test_shard_bounds),
         cmocka_unit_test(test_no_tensors),   cmocka_unit_test(test_misuse),
