@@ -108,6 +108,20 @@ sw_code sw_load_fp8_ignore_key(sw_load_ctx *ctx)
                          cJSON_GetArraySize(other));
 }
 
+/* One scale a tensor has two names in the world: vLLM's, which is written here, and this other. */
+sw_code sw_load_fp8_tensor_names(sw_load_ctx *ctx)
+{
+    sw_code rc = SW_OK;
+
+    if (strcmp(dialect_name(ctx), "fp8") != 0) return SW_OK;
+    for (int64_t i = 0; i < ctx->n_linears && rc == SW_OK; i++) {
+        const sw_load_linear *l = &ctx->linears[i];
+        if (l->is_quantized && l->spec.num && l->spec.scale_rows == SW_ROWS_ALL)
+            rc = sw_load_found(ctx, l->path, "its scale is named weight_scale");
+    }
+    return rc;
+}
+
 static bool has_file(const sw_load_ctx *ctx, const char *name, char path[SW_PATH_BYTES])
 {
     return sw_path_join(path, ctx->ckpt->dir, name, NULL) == SW_OK && sw_path_exists(path);
