@@ -92,8 +92,9 @@ static bool is_same_shape(const sw_cview *v, const sw_part *p)
 }
 
 /* Scales: every stored float of the part. E8M0 comes as bytes, of which one is no number. */
-static void check_scales(const look *k, const sw_st_tensor *t, bool may_be_zero)
+static void check_scales(const look *k, const sw_st_tensor *t, const sw_qspec *spec)
 {
+    bool is_free = sw_qspec_has_free_scales(spec);
     sw_dtype dtype = t->view.dtype == SW_DTYPE_U8 ? SW_DTYPE_F8_E8M0 : t->view.dtype;
     int64_t n = sw_view_elems(&t->view), bytes = sw_dtype_bits(dtype) / 8, n_bad = 0, first = 0;
     float chunk[CHUNK_ELEMS];
@@ -105,14 +106,15 @@ static void check_scales(const look *k, const sw_st_tensor *t, bool may_be_zero)
                               &problem) != SW_OK)
             return; /* not floats: a problem of the shape, told elsewhere */
         for (int64_t i = 0; i < part; i++)
-            if (!(isfinite(chunk[i]) && (chunk[i] > 0 || (may_be_zero && chunk[i] >= 0))) &&
+            if (!(isfinite(chunk[i]) && (chunk[i] > 0 || is_free ||
+                                         (spec->has_global && chunk[i] == 0))) &&
                 n_bad++ == 0)
                 first = at + i;
     }
     if (!n_bad) return;
-    (void)SW_FAIL(&problem, SW_E_FORMAT, "tensor %s: %lld of %lld scales are no numbers or not "
-                  "above zero, the first is element %lld", t->name, (long long)n_bad, (long long)n,
-                  (long long)first);
+    (void)SW_FAIL(&problem, SW_E_FORMAT, "tensor %s: %lld of %lld scales are no numbers%s, the "
+                  "first is element %lld", t->name, (long long)n_bad, (long long)n,
+                  is_free ? "" : " or not above zero", (long long)first);
     k->report(k->self, &problem);
 }
 
@@ -148,7 +150,7 @@ static void check_part(const look *k, uint64_t *n_bytes, const char *path, const
     if (problem.code != SW_OK && !(is_stacked && (place.expert || place.turn)))
         k->report(k->self, &problem);
     else if (problem.code == SW_OK && part->is_scale && !(place.expert || place.turn))
-        check_scales(k, t, spec->has_global);
+        check_scales(k, t, spec);
 }
 
 static sw_code look_quantized(look *k, const sw_linear_ref *ref, const char *path)

@@ -97,6 +97,12 @@ static inline int64_t sw_qspec_groups(const sw_qspec *spec, int64_t k_in)
     return spec->group_elems ? (k_in + spec->group_elems - 1) / spec->group_elems : 1;
 }
 
+/* Plain floats may have any sign, as some writers choose it, and be zero. */
+static inline bool sw_qspec_has_free_scales(const sw_qspec *spec)
+{
+    return !spec->is_pow2_scale && sw_dtype_bits(spec->scale_dtype) >= 16;
+}
+
 /* Does a fit look on both sides of zero? Of 8-bit codes the value more on one side is worth
  * nothing. */
 static inline bool sw_qspec_tries_signs(const sw_qspec *spec)

@@ -140,7 +140,7 @@ sw_code sw_scale_check(float scale, const sw_qspec *spec, float global_scale, in
                        int64_t group, sw_err *err)
 {
     float global = spec->has_global ? global_scale : 1.0f;
-    bool is_free = !spec->is_pow2_scale && sw_dtype_bits(spec->scale_dtype) >= 16;
+    bool is_free = sw_qspec_has_free_scales(spec);
     bool may_be_zero = is_free || spec->scale_dtype == SW_DTYPE_F8_E4M3; /* a tiny block */
 
     if (!isfinite(scale) || (scale == 0.0f && !may_be_zero) || (scale < 0.0f && !is_free))

@@ -147,8 +147,8 @@ static void faults_of_storage_are_named(void **state)
 {
     static const struct { poke p; const char *says; } rows[] = {
         {{"layers.0.self_attn.k_proj.scales", 5, 0x7e00, SW_DTYPE_COUNT, false},
-         "k_proj.scales: 1 of 256 scales are no numbers or not above zero, the first is element 5"},
-        {{"layers.1.mlp.up_proj.scales", 0, 0xbc00, SW_DTYPE_COUNT, false}, "1 of 1024 scales"},
+         "k_proj.scales: 1 of 256 scales are no numbers, the first is element 5"},
+        {{"layers.1.mlp.up_proj.scales", 0, 0xfc00, SW_DTYPE_COUNT, false}, "1 of 1024 scales"},
         {{"layers.1.mlp.up_proj.scales", 9, 0x7c00, SW_DTYPE_COUNT, false}, "is element 9"},
         {{"layers.0.self_attn.q_proj.qzeros", 0, 0, SW_DTYPE_F32, false},
          "q_proj.qzeros is F32 [4, 16], the config makes it I32 [4, 16]"},
@@ -166,6 +166,20 @@ static void faults_of_storage_are_named(void **state)
         expect_problem(&m, rows[i].says);
         unmake(&m);
     }
+}
+
+/* Some writers turn the range of symmetric codes about by the sign of the scale. */
+static void scales_below_zero_are_no_fault(void **state)
+{
+    poke p = {"layers.1.mlp.up_proj.scales", 0, 0xbc00, SW_DTYPE_COUNT, false};
+    made m;
+
+    (void)state;
+    make(&m, "gptq_v2", 4, 32);
+    ckpt_rewrite(&m.s, "out", do_poke, &p);
+    look(&m);
+    assert_int_equal(m.in.n_problems, 1); /* tokenizer */
+    unmake(&m);
 }
 
 /* Tensors of nobody, and a head that is the embedding once more. */
@@ -288,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups_tell_schemes_apart),
         cmocka_unit_test(faults_of_storage_are_named),
+        cmocka_unit_test(scales_below_zero_are_no_fault),
         cmocka_unit_test(odd_tensors_are_noted),
         cmocka_unit_test(a_linear_is_looked_at_closely),
         cmocka_unit_test(figures_are_right),
