@@ -61,10 +61,10 @@ static void settle(walker *w)
 /* Second pass. */
 static void place(sw_histogram *h, double v)
 {
-    double at = h->is_log ? log2(v) : v;
+    double at = h->is_log ? log2(fabs(v)) : v;
     int bin;
 
-    if (!isfinite(v) || (h->is_log && !(v > 0))) return;
+    if (!isfinite(v) || (h->is_log && v == 0)) return;
     bin = (int)((at - h->low) / (h->high - h->low) * h->n_bins);
     h->n[bin < 0 ? 0 : bin >= h->n_bins ? h->n_bins - 1 : bin]++;
 }
@@ -75,10 +75,12 @@ static void of_floats(sw_histogram *h, const char *what, bool is_log, const floa
 
     begin(&w, h, what);
     h->is_log = is_log;
-    for (int64_t i = 0; i < n; i++) measure(&w, (double)v[i]);
+    for (int64_t i = 0; i < n; i++) measure(&w, is_log ? fabs((double)v[i]) : (double)v[i]);
     if (is_log) /* zeros have no exponent */
-        for (int64_t i = 0; h->min <= 0 && i < n; i++)
-            if (v[i] > 0 && (!(h->min > 0) || (double)v[i] < h->min)) h->min = (double)v[i];
+        for (int64_t i = 0; h->min <= 0 && i < n; i++) {
+            double size = fabs((double)v[i]);
+            if (size > 0 && (!(h->min > 0) || size < h->min)) h->min = size;
+        }
     settle(&w);
     for (int64_t i = 0; i < n; i++) place(h, (double)v[i]);
 }
@@ -163,7 +165,7 @@ static sw_code look_at_linear(sw_tensor_look *out, const sw_checkpoint *ckpt,
         out->global_scale = q.spec.has_global ? q.global_scale : 0;
         out->input_scale = q.input_scale;
         of_codes(&out->codes, "codes", q.codes, q.n_out * q.k_in, q.spec.num->code_max);
-        of_floats(&out->scales, "scales", true, q.scales, q.n_out * q.n_groups);
+        of_floats(&out->scales, "sizes of scales", true, q.scales, q.n_out * q.n_groups);
         if (q.zeros)
             of_codes(&out->zeros, "zero points", q.zeros, q.n_out * q.n_groups,
                      q.spec.num->code_max);

@@ -303,7 +303,7 @@ sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const floa
             dot += h * w;
             want2 += w * w;
             have2 += h * h;
-            steps += fabs(w) * (double)have->scales[i * have->n_groups + have->group_of[j]];
+            steps += fabs(w * (double)have->scales[i * have->n_groups + have->group_of[j]]);
         }
         if (!(want2 > 0)) continue;
         multiple = dot / want2;

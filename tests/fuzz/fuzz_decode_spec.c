@@ -1,8 +1,9 @@
 /* fuzz_decode_spec.c - hostile checkpoints read by the second decoder, and held against the first.
  *
  * The input is a quantization_config, then (after a NUL) bytes that fill the tensors of one
- * linear, over and over. What the second decoder accepts it must have checked: scales finite and
- * above zero, codes and zero points in range. What both decoders accept must be the same weight.
+ * linear, over and over. What the second decoder accepts it must have checked: scales finite (and
+ * above zero where the format has no sign), codes and zero points in range. What both decoders
+ * accept must be the same weight.
  */
 #include <math.h>
 #include <stdio.h>
