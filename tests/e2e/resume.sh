@@ -172,8 +172,8 @@ same "$T/whole" "$OUT"
 
 # scales of a cache, of blocks before and after the kill
 rm -rf "$OUT" "$T/whole"
-Q=("$SWAGE" quantize "$T/tiny" --calib "$T/calib.u16" --samples 2 --seq-len 128 --ignore mlp --format fp8 \
-    --scheme FP8 --kv-cache fp8)
+Q=("$SWAGE" quantize "$T/tiny" --calib "$T/calib.u16" --samples 2 --seq-len 128 --ignore mlp \
+    --format compressed-tensors --scheme FP8 --kv-cache fp8)
 expect 0 '' quantize "$T/whole"
 kill_after 2
 expect 0 'continuing' "${Q[@]}" -o "$OUT"

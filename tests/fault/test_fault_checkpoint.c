@@ -49,7 +49,7 @@ static sw_code write_checkpoint(void *ctx, sw_err *err)
 static sw_code read_checkpoint(void *ctx, sw_err *err)
 {
     const fault_case *f = ctx;
-    sw_lm_options options = {false, 1};
+    sw_lm_options options = {.n_threads = 1};
     sw_checkpoint ckpt;
     sw_lm lm;
     sw_code rc = sw_checkpoint_open(&ckpt, f->out_dir, err);

@@ -75,11 +75,12 @@ static void build(container *out, const sw_dialect *dialect, const sw_qspec *spe
         out->bytes[8 + HEADER_BYTES + i] = payload[i % n_payload];
 }
 
-static void expect_checked(const sw_spec_weight *w, bool may_be_zero)
+static void expect_checked(const sw_spec_weight *w, const sw_qspec *spec)
 {
     for (int64_t i = 0; i < w->n_out * w->n_groups; i++) {
-        bool is_above = w->scales[i] > 0 || (may_be_zero && w->scales[i] >= 0);
-        insist(isfinite(w->scales[i]) && is_above);
+        bool is_in_range = sw_qspec_has_free_scales(spec) || w->scales[i] > 0 ||
+                           (spec->has_global && w->scales[i] >= 0);
+        insist(isfinite(w->scales[i]) && is_in_range);
         insist(w->zeros[i] >= 0 && w->zeros[i] < 1 << w->bits);
     }
     for (int64_t i = 0; i < w->n_out * w->k_in; i++)
@@ -137,7 +138,7 @@ static void decode(const sw_spec_scheme *scheme, const cJSON *config, const uint
     memset(&err, 0, sizeof err);
     insist(sw_st_open_bytes(&st, c.bytes, c.n_bytes, "fuzz", &err) == SW_OK);
     if (sw_spec_decode(&w, scheme, st, "p", n_out_of(dialect), K_IN, &err) == SW_OK) {
-        expect_checked(&w, scheme->has_global);
+        expect_checked(&w, &spec);
         expect_agree(&w, dialect, &spec, &c);
     } else {
         insist(err.text[0] != '\0' && !w.values);

@@ -220,7 +220,7 @@ static void free_published(published *p)
 static float *logits_of(const char *dir, int64_t *n_logits)
 {
     enum { SEQ_LEN = 20 };
-    sw_lm_options options = {false, 1};
+    sw_lm_options options = {.n_threads = 1};
     uint32_t ids[SEQ_LEN];
     sw_checkpoint ckpt;
     open_model m = {0};

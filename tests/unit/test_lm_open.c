@@ -24,7 +24,7 @@ static void must(sw_code rc, const sw_err *err)
 /* Logits of one fixed sequence through the checkpoint at `dir`; freed by sw_mem_put. */
 static float *logits_of(const char *dir, bool dequantize, int n_threads, int64_t *n_logits)
 {
-    sw_lm_options options = {dequantize, n_threads};
+    sw_lm_options options = {.dequantize = dequantize, .n_threads = n_threads};
     uint32_t ids[SEQ_LEN];
     sw_checkpoint ckpt;
     open_model m = {0};
@@ -95,7 +95,7 @@ static void quantized_models_answer_like_the_original(void **state)
 
 static void tiles_are_read_where_they_lie(void **state)
 {
-    sw_lm_options options = {false, 1};
+    sw_lm_options options = {.n_threads = 1};
     scratch s;
     ckpt_case c;
     sw_checkpoint ckpt;
@@ -153,7 +153,7 @@ static bool put_decoded(void *ctx, const char *name, sw_cview *view)
 
 static void scattered_groups_run_dequantized_only(void **state)
 {
-    sw_lm_options options = {false, 1};
+    sw_lm_options options = {.n_threads = 1};
     scratch s;
     ckpt_case c;
     sw_checkpoint ckpt;
@@ -219,7 +219,7 @@ static void the_lowest_broken_layer_is_named(void **state)
 
     (void)state;
     for (int threads = 1; threads <= 2; threads++) {
-        sw_lm_options options = {false, threads};
+        sw_lm_options options = {.n_threads = threads};
         scratch s;
         ckpt_case c;
         sw_checkpoint ckpt;
