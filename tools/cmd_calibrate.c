@@ -216,8 +216,8 @@ const sw_cmd sw_cmd_calibrate = {
             "and is more accurate. What has to try its choices (awq, smoothquant,\n"
             "--target-bits) does so on windows of the text that the file holds as token ids, at\n"
             "most some 20 thousand: whoever has the file can read them, unless --no-text.\n"
-            "With --device cuda the text runs on the card in BF16: sums differ from the CPU's by\n"
-            "a few in a thousand. Models with experts are for the CPU.\n",
+            "With --device cuda the text runs on the card, activations in BF16. Models with\n"
+            "experts are for the CPU.\n",
     .options = options,
     .options_bytes = sizeof(calibrate_options),
     .defaults = &defaults,
