@@ -99,7 +99,7 @@ const sw_qspec *sw_gen_float_spec(int which) { return &float_specs[which]; }
  * and zeros. */
 static float gen_float_scale(uint64_t *state, const sw_qspec *spec)
 {
-    bool is_free = !spec->is_pow2_scale && sw_dtype_bits(spec->scale_dtype) >= 16;
+    bool is_free = sw_qspec_has_free_scales(spec);
     float sign = is_free && sw_gen_next(state) % 2 ? -1.0f : 1.0f;
     float power = 1.0f / (float)(1u << sw_gen_next(state) % 10);
     float mantissa = 1.0f + (float)(sw_gen_next(state) % 4096) / 4096.0f;
