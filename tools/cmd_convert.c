@@ -118,8 +118,7 @@ static const sw_convert_linear *worst(const sw_convert_job *job)
 static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds)
 {
     const sw_convert_linear *bad = worst(job);
-    const char *from = job->source.dialect ? job->source.dialect->name
-                                           : sw_dtype_name(job->source.model.dtype);
+    const char *from = sw_convert_from(job);
     char in[16], out[16];
 
     sw_term_bytes(in, (double)job->source_bytes);

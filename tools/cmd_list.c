@@ -91,8 +91,8 @@ static bool format_row(cells out, int i)
 /* Plain floats are a target for all. */
 static bool conversion_row(cells out, int i)
 {
-    if (!sw_dialects[i]) return false;
-    put(out[0], sw_dialects[i]->name);
+    if (!sw_lattice_dialects[i]) return false;
+    put(out[0], sw_lattice_dialects[i]->name);
     for (int kind = 0; kind < SW_CONVERSION_COUNT; kind++)
         sw_conversion_list(out[1 + kind], CELL_BYTES, i, (sw_conversion)kind);
     return true;

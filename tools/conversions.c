@@ -20,15 +20,25 @@ static bool rounds(const sw_qspec *spec, const sw_dialect *to)
            SW_OK;
 }
 
+/* Scheme i, or behind them the same of integers in the blocks of GGUF; false: there is none. */
+static bool scheme_at(sw_qspec *out, int i)
+{
+    *out = sw_scheme_spec(&sw_schemes[i % sw_n_schemes]);
+    if (i < sw_n_schemes) return true;
+    out->group_elems = 32;
+    return out->num->kind == SW_NUM_INT && out->act.scope == SW_ACT_NONE;
+}
+
 sw_conversion sw_conversion_of(int from_at, int to_at)
 {
-    const sw_dialect *from = sw_dialects[from_at], *to = sw_dialects[to_at];
+    const sw_dialect *from = sw_lattice_dialects[from_at], *to = sw_lattice_dialects[to_at];
     int n_held = 0, n_exact = 0, n_some = 0, n_rounded = 0;
 
-    for (int i = 0; i < sw_n_schemes; i++) {
-        sw_qspec spec = sw_scheme_spec(&sw_schemes[i]), target;
+    for (int i = 0; i < 2 * sw_n_schemes; i++) {
+        sw_qspec spec, target;
         bool is_conditional = false;
         sw_err ignored = {0};
+        if (!scheme_at(&spec, i)) continue;
         sw_dialect_fit_spec(&spec, from, SW_DTYPE_BF16);
         if (from->can_hold(&spec, SIDE, SIDE, &ignored) != SW_OK) continue;
         n_held++;
@@ -49,9 +59,9 @@ void sw_conversion_list(char *text, size_t text_bytes, int from, sw_conversion k
     size_t at = 0;
 
     (void)snprintf(text, text_bytes, "-");
-    for (int to = 0; sw_dialects[to]; to++) {
+    for (int to = 0; sw_lattice_dialects[to]; to++) {
         if (to == from || sw_conversion_of(from, to) != kind || at >= text_bytes) continue;
         at += (size_t)snprintf(text + at, text_bytes - at, "%s%s", at ? ", " : "",
-                               sw_dialects[to]->name);
+                               sw_lattice_dialects[to]->name);
     }
 }

@@ -13,7 +13,8 @@ typedef enum sw_conversion {
     SW_CONVERSION_COUNT
 } sw_conversion;
 
-/* From sw_dialects[from] to sw_dialects[to], for the schemes of scheme.h and a large linear. */
+/* From sw_lattice_dialects[from] to [to], for the schemes of scheme.h, those of integers in groups
+ * of 32 as well, and a large linear. */
 sw_conversion sw_conversion_of(int from, int to);
 /* Names of the targets of that kind, joined by ", "; "-" when there are none. */
 void sw_conversion_list(char *text, size_t text_bytes, int from, sw_conversion kind);

@@ -9,6 +9,7 @@
 
 static const sw_json_caps tokenizer_caps = {
     .max_bytes = (size_t)128 << 20, .max_depth = 32, .max_values = 8000000};
+#define ANY_WIDTH 4096 /* inputs, in many groups of any size */
 #define TEMPLATE_BYTES_MAX ((size_t)1 << 20)
 
 const char *sw_name_of_block_type(int i)
@@ -23,7 +24,8 @@ const char *sw_name_of_block_type(int i)
 
 static sw_code suggest(sw_block_type *out, const sw_checkpoint *source, sw_err *err)
 {
-    static const sw_block_type carriers[] = {SW_BLOCK_Q4_0, SW_BLOCK_Q8_0, SW_BLOCK_MXFP4};
+    static const sw_block_type carriers[] = {SW_BLOCK_Q4_0, SW_BLOCK_Q4_1, SW_BLOCK_Q8_0,
+                                             SW_BLOCK_MXFP4};
 
     if (!source->dialect) {
         *out = source->model.dtype == SW_DTYPE_BF16  ? SW_BLOCK_BF16
@@ -32,7 +34,7 @@ static sw_code suggest(sw_block_type *out, const sw_checkpoint *source, sw_err *
         return SW_OK;
     }
     for (size_t i = 0; i < sizeof carriers / sizeof *carriers; i++) {
-        if (!sw_gguf_carries(carriers[i], &source->qconfig.spec)) continue;
+        if (!sw_gguf_carries(carriers[i], &source->qconfig.spec, ANY_WIDTH)) continue;
         *out = carriers[i];
         return SW_OK;
     }
@@ -164,7 +166,7 @@ sw_code sw_gguf_job_run(sw_gguf_job *job, sw_err *err)
     sw_gguf_options o = {.how = job->plain_rule ? SW_BLOCK_PLAIN : SW_BLOCK_SEARCH,
                          .may_requantize = job->may_requantize, .name = name,
                          .n_threads = job->n_threads, .progress = job->progress};
-    sw_code rc = sw_checkpoint_open(&source, job->source, err);
+    sw_code rc = sw_checkpoint_open_codes(&source, job->source, err);
 
     if (rc != SW_OK) return rc;
     name_of(name, job->source);

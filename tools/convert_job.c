@@ -95,13 +95,29 @@ static sw_code open_outputs(outputs *out, sw_convert_job *job, sw_err *err)
 
 /* --- one linear --- */
 
+/* Blocks that are floats here: F32, whatever they are. */
+static sw_code take_floats(float **out, const sw_convert_job *job, const sw_convert_linear *l,
+                           sw_err *err)
+{
+    char name[300];
+    sw_st_bytes bytes = {0};
+    sw_code rc;
+
+    (void)snprintf(name, sizeof name, "%s.weight", l->path);
+    rc = sw_st_fetch(&bytes, sw_st_find(job->source.st, name), err);
+    *out = bytes.made;
+    return rc;
+}
+
 static sw_code decode_linear(float **out, const sw_convert_job *job, const sw_convert_linear *l,
                              sw_err *err)
 {
     sw_qtensor q = {0};
     float *w = NULL;
-    sw_code rc = sw_checkpoint_qtensor(&q, &job->source, l->path, l->ref.n_out, l->ref.k_in, err);
+    sw_code rc;
 
+    if (l->blocks) return take_floats(out, job, l, err);
+    rc = sw_checkpoint_qtensor(&q, &job->source, l->path, l->ref.n_out, l->ref.k_in, err);
     if (rc == SW_OK)
         rc = SW_MEM_GET(&w, l->ref.n_out * l->ref.k_in, "decoded weight", err);
     if (rc == SW_OK) sw_qtensor_decode(w, &q);

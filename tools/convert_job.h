@@ -23,6 +23,7 @@ typedef struct sw_convert_linear {
     const char *path;
     sw_qspec from, to;
     sw_fate fate;
+    const char *blocks; /* of a GGUF, its type, when they are read as floats; else NULL */
     const char *why; /* not exact; NULL for others */
     int32_t shard;   /* where the source has it: */
     const void *place;
@@ -58,6 +59,8 @@ sw_code sw_convert_plan(sw_convert_job *job, const sw_convert_options *options,
 sw_code sw_convert_run(sw_convert_job *job, sw_err *err) SW_MUST_USE;
 void sw_convert_free(sw_convert_job *job); /* accepts a zeroed one */
 
+/* The dialect of the source, or the dtype of a plain one. */
+const char *sw_convert_from(const sw_convert_job *job);
 /* {"from", "to", counts}, and with `tensors` what became of each linear. Owned by the caller. */
 sw_code sw_convert_json(cJSON **out, const sw_convert_job *job, const char *result,
                         bool with_tensors, sw_err *err) SW_MUST_USE;

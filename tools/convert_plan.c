@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/dialect/gguf_model.h"
 #include "formats/dialect/lattice.h"
 #include "tools/convert_job.h"
 
@@ -26,18 +27,56 @@ static const sw_st_tensor *first_tensor(const sw_checkpoint *source, const sw_co
     return NULL;
 }
 
+/* What blocks of a GGUF that no other format holds come nearest to. */
+static sw_qspec spec_like(sw_block_type type)
+{
+    static const struct { sw_num_id num; bool is_symmetric; } rows[SW_BLOCK_TYPE_COUNT] = {
+        [SW_BLOCK_Q4_0] = {SW_NUM_INT4, true}, [SW_BLOCK_Q4_1] = {SW_NUM_INT4, false},
+        [SW_BLOCK_Q5_0] = {SW_NUM_INT8, true}, [SW_BLOCK_Q5_1] = {SW_NUM_INT8, false},
+        [SW_BLOCK_Q8_0] = {SW_NUM_INT8, true}, [SW_BLOCK_Q2_K] = {SW_NUM_INT2, false},
+        [SW_BLOCK_Q3_K] = {SW_NUM_INT3, true}, [SW_BLOCK_Q4_K] = {SW_NUM_INT4, false},
+        [SW_BLOCK_Q5_K] = {SW_NUM_INT8, false}, [SW_BLOCK_Q6_K] = {SW_NUM_INT8, true},
+        [SW_BLOCK_IQ4_NL] = {SW_NUM_INT4, true}, [SW_BLOCK_IQ4_XS] = {SW_NUM_INT4, true},
+        [SW_BLOCK_MXFP4] = {SW_NUM_INT4, true},
+    };
+
+    return (sw_qspec){.num = &sw_nums[rows[type].num], .is_symmetric = rows[type].is_symmetric,
+                      .group_elems = 32, .scale_dtype = SW_DTYPE_F16};
+}
+
+/* A linear that a GGUF has in blocks which are read as floats. */
+static bool is_in_blocks(sw_block_type *type, const sw_convert_job *job, const char *path)
+{
+    char name[300];
+    const sw_st_tensor *t;
+
+    if (!job->source.is_file || job->options.target->is_dense) return false;
+    (void)snprintf(name, sizeof name, "%s.weight", path);
+    t = sw_st_find(job->source.st, name);
+    return t && sw_gguf_decoded_type(type, t);
+}
+
 static sw_code add_linear(sw_convert_job *job, const sw_linear_ref *ref, sw_err *err)
 {
     sw_convert_linear *l = &job->linears[job->n_linears];
+    sw_block_type type = SW_BLOCK_F32;
     const sw_st_tensor *t;
     char path[256], *kept;
+    bool has_codes;
     sw_code rc;
 
-    if (!sw_model_slot_path(path, &job->source.model, ref->layer, ref->slot, ref->expert) ||
-        !sw_checkpoint_is_quantized(&job->source, path))
+    if (!sw_model_slot_path(path, &job->source.model, ref->layer, ref->slot, ref->expert))
         return SW_OK;
+    has_codes = sw_checkpoint_is_quantized(&job->source, path);
+    if (!has_codes && !is_in_blocks(&type, job, path)) return SW_OK;
     if ((rc = sw_arena_text(&kept, &job->arena, path, strlen(path), err)) != SW_OK) return rc;
     *l = (sw_convert_linear){.ref = *ref, .path = kept};
+    if (!has_codes) {
+        l->blocks = sw_block_sizes[type].name;
+        l->from = spec_like(type);
+        job->n_linears++;
+        return SW_OK;
+    }
     rc = sw_checkpoint_stored_spec(&l->from, &job->source, path, ref->n_out, ref->k_in, err);
     if (rc != SW_OK) {
         sw_err_prefix(err, "%s: %s", job->source.dir, path);
@@ -95,7 +134,7 @@ static sw_code survey(const sw_convert_job *job, const sw_convert_linear *l, con
     sw_qtensor q = {0};
     sw_code rc = sw_checkpoint_qtensor(&q, &job->source, l->path, l->ref.n_out, l->ref.k_in, err);
 
-    if (rc == SW_OK) rc = sw_lattice_check(&q, spec, err);
+    if (rc == SW_OK) rc = sw_lattice_check(&q, job->options.target, spec, err);
     sw_qtensor_free(&q);
     sw_st_forget(job->source.st);
     return rc;
@@ -155,7 +194,11 @@ static sw_code decide(sw_convert_job *job, sw_convert_linear *l, sw_err *err)
         l->fate = SW_FATE_DECODED;
         return SW_OK;
     }
-    rc = try_exact(job, l, &why);
+    rc = l->blocks ? SW_FAIL(&why, SW_E_UNSUPPORTED, "is in blocks of %s, whose %s", l->blocks,
+                             strcmp(l->blocks, "Q4_1")
+                                 ? "levels no group of 32 with one scale has"
+                                 : "minimum is no whole number of scales everywhere")
+                   : try_exact(job, l, &why);
     if (rc == SW_OK) return SW_OK;
     if (rc != SW_E_UNSUPPORTED) return SW_FAIL(err, rc, "%s", why.text);
     if (!job->options.may_requantize) return refuse(l, &why, err);
@@ -201,6 +244,12 @@ static sw_code keep_together(sw_convert_job *job, sw_err *err)
     return SW_OK;
 }
 
+static sw_code refuse_plain(const sw_convert_job *job, sw_err *err)
+{
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is not quantized: `swage quantize --format %s` makes "
+                   "it so", job->options.source_dir, job->options.target->name);
+}
+
 static sw_code check_request(const sw_convert_job *job, sw_err *err)
 {
     const sw_convert_options *o = &job->options;
@@ -212,9 +261,8 @@ static sw_code check_request(const sw_convert_job *job, sw_err *err)
         return SW_FAIL(err, SW_E_USAGE, "--sidecar: %s, so there are no tiles to write beside",
                        o->target->is_dense ? "plain floats have no codes"
                                            : "the output itself is tiles");
-    if (!job->source.dialect && !o->target->is_dense)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is not quantized: `swage quantize --format %s` "
-                       "makes it so", o->source_dir, o->target->name);
+    if (!job->source.dialect && !o->target->is_dense && !job->source.is_file)
+        return refuse_plain(job, err);
     return SW_OK;
 }
 
@@ -226,13 +274,14 @@ sw_code sw_convert_plan(sw_convert_job *job, const sw_convert_options *options,
     memset(job, 0, sizeof *job);
     job->options = *options;
     job->progress = progress;
-    if ((rc = sw_checkpoint_open(&job->source, options->source_dir, err)) != SW_OK ||
+    if ((rc = sw_checkpoint_open_codes(&job->source, options->source_dir, err)) != SW_OK ||
         (rc = check_request(job, err)) != SW_OK)
         return rc;
     for (int64_t i = 0; i < sw_st_count(job->source.st); i++)
         job->source_bytes += sw_st_at(job->source.st, i)->view.size_bytes;
-    if (!job->source.dialect) return SW_OK;
+    if (!job->source.dialect && !job->source.is_file) return SW_OK;
     if ((rc = find_linears(job, err)) != SW_OK) return rc;
+    if (!job->n_linears && !options->target->is_dense) return refuse_plain(job, err);
     for (int64_t i = 0; i < job->n_linears; i++)
         if ((rc = sw_progress_check(progress, err)) != SW_OK ||
             (rc = decide(job, &job->linears[i], err)) != SW_OK)

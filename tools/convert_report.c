@@ -4,6 +4,14 @@
 #include "tools/cmd.h"
 #include "tools/convert_job.h"
 
+const char *sw_convert_from(const sw_convert_job *job)
+{
+    const sw_checkpoint *source = &job->source;
+
+    if (source->dialect) return source->dialect->name;
+    return source->is_file ? "gguf" : sw_dtype_name(source->model.dtype);
+}
+
 static bool add_scheme(cJSON *row, const char *key, const sw_qspec *spec)
 {
     cJSON *o = cJSON_AddObjectToObject(row, key);
@@ -27,7 +35,8 @@ static bool add_row(cJSON *rows, const sw_convert_linear *l)
            cJSON_AddNumberToObject(row, "n_out", (double)l->ref.n_out) &&
            cJSON_AddNumberToObject(row, "k_in", (double)l->ref.k_in) &&
            cJSON_AddStringToObject(row, "fate", sw_fate_name(l->fate)) &&
-           add_scheme(row, "from", &l->from) &&
+           (l->blocks ? cJSON_AddStringToObject(row, "from", l->blocks) != NULL
+                      : add_scheme(row, "from", &l->from)) &&
            (l->fate != SW_FATE_REQUANTIZED || add_scheme(row, "to", &l->to)) &&
            (!l->why || cJSON_AddStringToObject(row, "why", l->why)) &&
            (l->fate != SW_FATE_REQUANTIZED ||
@@ -46,8 +55,7 @@ static bool add_rows(cJSON *root, const sw_convert_job *job)
 sw_code sw_convert_json(cJSON **out, const sw_convert_job *job, const char *result,
                         bool with_tensors, sw_err *err)
 {
-    const char *from = job->source.dialect ? job->source.dialect->name
-                                           : sw_dtype_name(job->source.model.dtype);
+    const char *from = sw_convert_from(job);
     cJSON *root = NULL;
     sw_code rc = sw_cmd_json_new(&root, result, err);
     bool ok;

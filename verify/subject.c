@@ -31,7 +31,7 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err)
     sw_code rc;
 
     if ((rc = sw_path_join(path, dir, "config.json", err)) != SW_OK ||
-        (rc = sw_gguf_is(dir) ? sw_gguf_model_open(&s.config, &s.st, dir, err)
+        (rc = sw_gguf_is(dir) ? sw_gguf_model_open(&s.config, &s.st, dir, SW_GGUF_FLOATS, err)
                               : sw_json_read(&s.config, path, &sw_json_caps_config, err)) != SW_OK)
         goto done;
     if ((rc = sw_model_read(&s.model, s.config, err)) != SW_OK) {

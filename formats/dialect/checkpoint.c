@@ -9,6 +9,7 @@
 #include "formats/base/size.h"
 #include "formats/dialect/checkpoint_parts.h"
 #include "formats/dialect/dialect_common.h"
+#include "formats/dialect/gguf_codes.h"
 #include "formats/dialect/gguf_model.h"
 #include "formats/dialect/expert_stack.h"
 
@@ -109,12 +110,40 @@ static sw_code refuse_dialect(const cJSON *object, sw_err *err)
                    cJSON_IsString(method) ? method->valuestring : "(absent)", names);
 }
 
+/* The type of a linear that a GGUF has as codes. */
+static bool find_codes(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path)
+{
+    for (int t = 0; t < SW_BLOCK_TYPE_COUNT; t++)
+        if (sw_gguf_spec_of_type(out, (sw_block_type)t) &&
+            find_part(ckpt, module_path, sw_block_sizes[t].name))
+            return true;
+    return false;
+}
+
+/* Where any linear is given as codes: the first in name order stands for the whole. */
+static void find_gguf_dialect(sw_checkpoint *ckpt)
+{
+    for (int64_t i = 0; i < sw_st_count(ckpt->st); i++) {
+        const char *dot = strrchr(sw_st_at(ckpt->st, i)->name, '.');
+        sw_block_type type;
+
+        if (!dot || !sw_block_type_find(&type, dot + 1) ||
+            !sw_gguf_spec_of_type(&ckpt->qconfig.spec, type))
+            continue;
+        ckpt->dialect = &sw_dialect_gguf;
+        return;
+    }
+}
+
 static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
 {
     const cJSON *object;
     sw_code rc = SW_OK;
 
-    if (ckpt->is_file) return SW_OK; /* what is in blocks comes out as floats */
+    if (ckpt->is_file) {
+        find_gguf_dialect(ckpt);
+        return SW_OK;
+    }
     if (!sw_json_member(ckpt->config, "quantization_config") &&
         !sw_json_member(ckpt->config, "compression_config"))
         rc = adopt_side_config(ckpt, err);
@@ -132,7 +161,7 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
     return rc;
 }
 
-sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err)
+static sw_code open_as(sw_checkpoint *out, const char *dir, sw_gguf_view view, sw_err *err)
 {
     sw_checkpoint ckpt = {0};
     char path[SW_PATH_BYTES];
@@ -141,14 +170,14 @@ sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err)
     if (strlen(dir) >= sizeof ckpt.dir)
         return SW_FAIL(err, SW_E_USAGE, "model path of %zu bytes is too long", strlen(dir));
     memcpy(ckpt.dir, dir, strlen(dir) + 1);
-    ckpt.is_file = sw_gguf_is(dir);
+    ckpt.is_file = sw_gguf_locate(ckpt.dir, dir);
     if (!ckpt.is_file && !sw_path_is_dir(dir))
         return SW_FAIL(err, SW_E_IO, "%s: no such directory; give the folder of a model, or a GGUF",
                        dir);
-    rc = ckpt.is_file ? sw_path_join(path, dir, "metadata", err)
+    rc = ckpt.is_file ? sw_path_join(path, ckpt.dir, "metadata", err)
                       : sw_path_join_inside(path, dir, CONFIG_NAME, err);
     if (rc != SW_OK) return rc;
-    if ((rc = ckpt.is_file ? sw_gguf_model_open(&ckpt.config, &ckpt.st, dir, err)
+    if ((rc = ckpt.is_file ? sw_gguf_model_open(&ckpt.config, &ckpt.st, ckpt.dir, view, err)
                            : sw_json_read(&ckpt.config, path, &sw_json_caps_config, err)) != SW_OK)
         goto done;
     if ((rc = sw_model_read(&ckpt.model, ckpt.config, err)) != SW_OK) {
@@ -172,6 +201,16 @@ done:
     return rc;
 }
 
+sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err)
+{
+    return open_as(out, dir, SW_GGUF_FLOATS, err);
+}
+
+sw_code sw_checkpoint_open_codes(sw_checkpoint *out, const char *dir, sw_err *err)
+{
+    return open_as(out, dir, SW_GGUF_CODES, err);
+}
+
 void sw_checkpoint_close(sw_checkpoint *ckpt)
 {
     cJSON_Delete(ckpt->config);
@@ -183,6 +222,9 @@ void sw_checkpoint_close(sw_checkpoint *ckpt)
 
 bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_path)
 {
+    sw_qspec ignored;
+
+    if (ckpt->dialect == &sw_dialect_gguf) return find_codes(&ignored, ckpt, module_path);
     return ckpt->dialect && find_part(ckpt, module_path, marker_suffix(ckpt)) != NULL;
 }
 
@@ -191,6 +233,7 @@ sw_code sw_checkpoint_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char 
 {
     if (ckpt->rules) return sw_rules_find(out, ckpt->rules, module_path, err);
     *out = ckpt->qconfig.spec;
+    if (ckpt->dialect == &sw_dialect_gguf) (void)find_codes(out, ckpt, module_path);
     return SW_OK;
 }
 
@@ -307,12 +350,19 @@ sw_code sw_checkpoint_parts(const sw_st_tensor *out[SW_DIALECT_TENSORS_MAX],
     return rc;
 }
 
-/* Mapped bytes of one part, or a copy where a file puts them at an odd address. */
+/* Mapped bytes of one part, or a copy where a file puts them at an odd address or in another
+ * order. */
 static sw_code aligned_part(const void **out, void **copy, const sw_st_tensor *t, sw_err *err)
 {
     size_t elem_bytes = (size_t)sw_dtype_bits(t->view.dtype) / 8;
+    sw_st_bytes bytes = {0};
     sw_code rc;
 
+    if (t->maker) {
+        rc = sw_st_fetch(&bytes, t, err);
+        *out = *copy = bytes.made;
+        return rc;
+    }
     *out = t->view.data;
     if ((uintptr_t)t->view.data % elem_bytes == 0) return SW_OK;
     rc = sw_mem_get(copy, (int64_t)t->view.size_bytes, 1, t->name, err);

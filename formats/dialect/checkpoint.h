@@ -14,7 +14,7 @@
 #include "formats/model/model.h"
 
 /* A model directory, or a GGUF, that has been opened: config, description, tensors, dialect if
- * quantized (never of a GGUF, whose blocks are read as floats). */
+ * quantized (of a GGUF only by sw_checkpoint_open_codes; otherwise its blocks are floats). */
 typedef struct sw_checkpoint {
     char dir[SW_PATH_BYTES]; /* or the path of a GGUF ... */
     bool is_file;            /* ... then */
@@ -29,6 +29,9 @@ typedef struct sw_checkpoint {
 
 /* SW_E_FORMAT / SW_E_UNSUPPORTED / SW_E_IO with file and offender. */
 sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
+/* The same; linears of a GGUF whose blocks are a logical weight (gguf_codes.h) count as quantized,
+ * each under the scheme of its type. */
+sw_code sw_checkpoint_open_codes(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
 void sw_checkpoint_close(sw_checkpoint *ckpt); /* accepts a zeroed one */
 /* true when the linear at `module_path` is stored quantized. */
 bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_path);

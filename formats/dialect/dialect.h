@@ -63,6 +63,8 @@ typedef struct sw_dialect {
     sw_dtype (*scale_dtype)(sw_dtype model_dtype); /* what scales are stored as */
     /* SW_E_UNSUPPORTED with the reason and a remedy when the dialect cannot hold this weight. */
     sw_code (*can_hold)(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err);
+    /* Whether the values of an asymmetric weight of a scheme that it holds let it; NULL: any do. */
+    sw_code (*check_values)(const sw_qtensor *q, sw_err *err);
     /* The tensors a weight becomes; returns how many of out[] are set. Pure. */
     int (*declare)(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
                    int64_t k_in);
@@ -94,6 +96,8 @@ typedef struct sw_dialect {
 extern const sw_dialect *const sw_dialects[]; /* ends with NULL */
 const sw_dialect *sw_dialect_find(const char *name);            /* NULL when unknown */
 const sw_dialect *sw_dialect_detect(const cJSON *quant_config); /* NULL when nobody claims it */
+/* The rows between which sw_lattice_exact is asked: these and "gguf" (gguf_codes.h). */
+extern const sw_dialect *const sw_lattice_dialects[]; /* ends with NULL */
 /* "bf16", "f16", "f32": plain floats, as targets of a conversion; see dialect_dense.c. */
 extern const sw_dialect *const sw_dense_dialects[]; /* ends with NULL */
 const sw_dialect *sw_dense_find(const char *name);  /* NULL when unknown */

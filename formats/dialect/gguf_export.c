@@ -6,7 +6,10 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
+#include "formats/dialect/gguf_codes.h"
 #include "formats/dialect/gguf_config.h"
+#include "formats/dialect/gguf_model.h"
+#include "formats/dialect/lattice.h"
 
 #define ROWS_PER_TASK 16
 
@@ -18,6 +21,7 @@ typedef struct job {
     sw_block_type type;
     int64_t n_rows, row_elems;
     bool is_quantized;    /* in the source */
+    bool is_carried;      /* then: its codes go over as they are */
     sw_qtensor q;         /* then */
     const sw_st_tensor *t;
     sw_st_bytes bytes;    /* else */
@@ -48,48 +52,49 @@ static sw_block_type type_of(const sw_gguf_name *name, const sw_gguf_options *o)
     return type;
 }
 
-bool sw_gguf_carries(sw_block_type type, const sw_qspec *spec)
+/* What carries a weight of this scheme under the words of GGUF; why not. */
+static sw_code carrier(sw_qspec *out, bool *is_conditional, sw_block_type type,
+                       const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
 {
-    const bool is_plain = spec->is_symmetric && spec->group_elems == 32 && !spec->has_global &&
-                          spec->scale_rows <= 1 && !spec->n_outliers && spec->scale_rows >= 0;
+    sw_code rc = sw_lattice_exact(out, is_conditional, spec, &sw_dialect_gguf, n_out, k_in, err);
 
-    if (!is_plain) return false;
-    if (type == SW_BLOCK_MXFP4)
-        return spec->num == &sw_nums[SW_NUM_E2M1] && spec->is_pow2_scale;
-    if (spec->scale_dtype != SW_DTYPE_F16) return false;
-    return (type == SW_BLOCK_Q8_0 && spec->num == &sw_nums[SW_NUM_INT8]) ||
-           (type == SW_BLOCK_Q4_0 && spec->num == &sw_nums[SW_NUM_INT4]);
+    if (rc != SW_OK || sw_gguf_type_of_spec(out) == type) return rc;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "its codes are those of %s, not of %s",
+                   sw_block_sizes[sw_gguf_type_of_spec(out)].name, sw_block_sizes[type].name);
+}
+
+bool sw_gguf_carries(sw_block_type type, const sw_qspec *spec, int64_t k_in)
+{
+    bool is_conditional;
+    sw_err ignored = {0};
+    sw_qspec to;
+
+    return carrier(&to, &is_conditional, type, spec, 1, k_in, &ignored) == SW_OK;
+}
+
+/* The same of a weight at hand, which is then one of that scheme. */
+static bool take_as_it_is(sw_qtensor *q, sw_block_type type)
+{
+    bool is_conditional = false;
+    sw_err ignored = {0};
+    sw_qspec to;
+
+    if (carrier(&to, &is_conditional, type, &q->spec, q->n_out, q->k_in, &ignored) != SW_OK ||
+        (is_conditional && sw_lattice_check(q, &sw_dialect_gguf, &to, &ignored) != SW_OK))
+        return false;
+    q->spec = to;
+    return true;
 }
 
 /* --- one row ------------------------------------------------------------------------------ */
-
-/* Codes and scales as they are: Q8_0 has signed bytes, others nibbles half a block apart. */
-static void carry_row(unsigned char *to, const job *j, int64_t row)
-{
-    const sw_qtensor *q = &j->q;
-    const uint8_t *codes = q->codes + row * q->k_in;
-    const float *scales = q->scales + row * q->n_groups;
-    const bool is_mx = j->type == SW_BLOCK_MXFP4;
-    uint8_t half[2];
-
-    for (int64_t g = 0; g < q->n_groups; g++, codes += 32) {
-        (void)!sw_float_encode_n(half, is_mx ? SW_DTYPE_F8_E8M0 : SW_DTYPE_F16, &scales[g], 1,
-                                 NULL);
-        memcpy(to, half, is_mx ? 1 : 2);
-        to += is_mx ? 1 : 2;
-        for (int i = 0; i < 32 && j->type == SW_BLOCK_Q8_0; i++) *to++ = (uint8_t)(codes[i] - 128);
-        for (int i = 0; i < 16 && j->type != SW_BLOCK_Q8_0; i++)
-            *to++ = (uint8_t)(codes[i] | codes[i + 16] << 4);
-    }
-}
 
 static sw_code encode_row(unsigned char *to, float *floats, const job *j, int64_t row, sw_err *err)
 {
     const int64_t n = j->row_elems;
     sw_code rc = SW_OK;
 
-    if (j->is_quantized && sw_gguf_carries(j->type, &j->q.spec) && !j->q.g_idx) {
-        carry_row(to, j, row);
+    if (j->is_carried) {
+        sw_gguf_encode_row(to, &j->q, row);
         return SW_OK;
     }
     if (j->is_quantized) {
@@ -145,9 +150,13 @@ static bool is_quantized(const sw_checkpoint *source, const sw_gguf_name *name)
 static sw_code load(job *j, sw_err *err)
 {
     char path[256];
+    sw_code rc;
 
-    if (j->is_quantized && module_of(path, j->name->hf))
-        return sw_checkpoint_qtensor(&j->q, j->source, path, j->n_rows, j->row_elems, err);
+    if (j->is_quantized && module_of(path, j->name->hf)) {
+        rc = sw_checkpoint_qtensor(&j->q, j->source, path, j->n_rows, j->row_elems, err);
+        j->is_carried = rc == SW_OK && take_as_it_is(&j->q, j->type);
+        return rc;
+    }
     if (!(j->t = sw_st_find(j->source->st, j->name->hf)))
         return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is missing", j->source->dir,
                        j->name->hf);
@@ -174,7 +183,7 @@ static bool is_lossless(const job *j)
 {
     const sw_dtype from = j->is_quantized ? SW_DTYPE_F32 : j->t->view.dtype;
 
-    if (j->is_quantized) return sw_gguf_carries(j->type, &j->q.spec) && !j->q.g_idx;
+    if (j->is_quantized) return j->is_carried;
     return j->type == SW_BLOCK_F32 || (j->type == SW_BLOCK_BF16 && from == SW_DTYPE_BF16) ||
            (j->type == SW_BLOCK_F16 && from == SW_DTYPE_F16);
 }
@@ -215,21 +224,46 @@ done:
 
 /* --- the file ----------------------------------------------------------------------------- */
 
+/* Blocks of another GGUF that are floats here would be rounded into other blocks. */
+static sw_code check_blocks(const sw_checkpoint *source, const sw_gguf_name *name,
+                            sw_block_type type, sw_err *err)
+{
+    const sw_st_tensor *t = sw_st_find(source->st, name->hf);
+    sw_block_type from;
+
+    if (sw_block_sizes[type].elems == 1 || !t || !sw_gguf_decoded_type(&from, t)) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s is in blocks of %s already, and would be rounded "
+                   "again to %s; allow that (--allow-requantize)", source->dir, name->hf,
+                   sw_block_sizes[from].name, sw_block_sizes[type].name);
+}
+
 /* Before anything is written: what would be rounded twice, and may not be. */
 static sw_code check_rounding(const sw_checkpoint *source, const sw_gguf_name *name,
                               sw_block_type type, sw_err *err)
 {
+    bool is_conditional = false;
+    sw_err why = {0};
     char path[256];
-    sw_qspec spec;
+    sw_qspec spec, to;
+    sw_qtensor q = {0};
     sw_code rc;
 
-    if (!is_quantized(source, name) || !module_of(path, name->hf)) return SW_OK;
+    if (!is_quantized(source, name) || !module_of(path, name->hf))
+        return check_blocks(source, name, type, err);
     rc = sw_checkpoint_stored_spec(&spec, source, path, name->shape[0], name->shape[1], err);
-    if (rc != SW_OK || (sw_gguf_carries(type, &spec) && !spec.is_scattered)) return rc;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s is quantized already, as %s in groups of %lld, "
-                   "which %s does not hold as it is; allow it to be rounded again "
-                   "(--allow-requantize)", source->dir, name->hf, spec.num->name,
-                   (long long)spec.group_elems, sw_block_sizes[type].name);
+    if (rc != SW_OK) return rc;
+    rc = carrier(&to, &is_conditional, type, &spec, name->shape[0], name->shape[1], &why);
+    if (rc == SW_OK && is_conditional) {
+        rc = sw_checkpoint_qtensor(&q, source, path, name->shape[0], name->shape[1], err);
+        if (rc != SW_OK) return rc;
+        rc = sw_lattice_check(&q, &sw_dialect_gguf, &to, &why);
+        sw_qtensor_free(&q);
+    }
+    if (rc == SW_OK) return SW_OK;
+    return SW_FAIL(err, rc, "%s: %s is quantized already, as %s in groups of %lld, which %s does "
+                   "not hold as it is (%s); allow it to be rounded again (--allow-requantize)",
+                   source->dir, name->hf, spec.num->name, (long long)spec.group_elems,
+                   sw_block_sizes[type].name, why.text);
 }
 
 static sw_code declare(sw_gguf_writer *w, sw_gguf_report *report, const sw_checkpoint *source,

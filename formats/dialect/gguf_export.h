@@ -33,8 +33,9 @@ typedef struct sw_gguf_report {
     uint64_t data_bytes;
 } sw_gguf_report;
 
-/* true when blocks of `type` say exactly what a weight of this scheme does, for its own scales. */
-bool sw_gguf_carries(sw_block_type type, const sw_qspec *spec);
+/* true when blocks of `type` say exactly what a weight of this scheme and of k_in inputs does, its
+ * scales and zero points permitting: they have to be F16 values, as blocks store them. */
+bool sw_gguf_carries(sw_block_type type, const sw_qspec *spec, int64_t k_in);
 
 /* `path` ends in .gguf and is complete or absent. SW_E_UNSUPPORTED names the tensor or the rule of
  * the model that has no form as GGUF, or a weight that would be rounded twice. */

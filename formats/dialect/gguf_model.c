@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/dialect/gguf_codes.h"
 #include "formats/dialect/gguf_config.h"
+#include "formats/dialect/side_files.h"
 #include "formats/num/blocks.h"
 #include "formats/num/num.h"
 
@@ -49,10 +51,15 @@ static void forget_model(const void *self) { sw_gguf_forget(((const gguf_model *
 
 /* --- making ----------------------------------------------------------------------------- */
 
+static int64_t file_row_bytes(const gguf_maker *k)
+{
+    return sw_block_bytes(k->t->type, k->row_elems);
+}
+
 /* Where row `row` of the model lies in the file, experts and pairs considered. */
 static const char *row_in_file(const gguf_maker *k, int64_t row)
 {
-    const int64_t row_bytes = sw_block_bytes(k->t->type, k->row_elems);
+    const int64_t row_bytes = file_row_bytes(k);
     const int64_t pair = k->name->paired_rows, at = pair ? row % pair : 0;
 
     if (pair) row += 2 * (at % (pair / 2)) + at / (pair / 2) - at;
@@ -80,6 +87,18 @@ static sw_code make_tensor(const sw_st_maker *self, void *dst, sw_err *err)
     }
     sw_mem_put(row);
     return rc;
+}
+
+/* Rows of blocks as they are, in the model's order. */
+static sw_code make_blocks(const sw_st_maker *self, void *dst, sw_err *err)
+{
+    const gguf_maker *k = (const gguf_maker *)self;
+    const int64_t row_bytes = file_row_bytes(k);
+
+    (void)err;
+    for (int64_t n = 0; n < k->n_rows; n++)
+        memcpy((char *)dst + n * row_bytes, row_in_file(k, n), (size_t)row_bytes);
+    return SW_OK;
 }
 
 /* --- dtypes ------------------------------------------------------------------------------- */
@@ -191,6 +210,69 @@ static sw_code describe(sw_st_tensor *out, gguf_model *m, const sw_gguf_name *na
     return SW_OK;
 }
 
+static bool is_in_blocks(const sw_gguf_tensor *t) { return sw_block_sizes[t->type].elems > 1; }
+
+/* Every row of this linear a logical weight? Types whose blocks may be none are read for that, as
+ * far as the first one that is. */
+static bool has_codes(const gguf_maker *k)
+{
+    for (int64_t n = 0; n < k->n_rows; n++) {
+        if (!sw_gguf_row_has_codes(row_in_file(k, n), k->t->type, k->row_elems)) return false;
+        if (k->t->type != SW_BLOCK_Q4_1) return true;
+    }
+    return true;
+}
+
+/* "P.weight" as described into "P.Q4_0", bytes as they lie in the file. */
+static sw_code describe_blocks(sw_st_tensor *out, gguf_model *m, const sw_st_tensor *floats,
+                               sw_err *err)
+{
+    const gguf_maker *of = (const gguf_maker *)floats->maker;
+    const int64_t row_bytes = file_row_bytes(of);
+    gguf_maker *maker = NULL;
+    char *name = NULL;
+    sw_code rc = SW_ARENA_TAKE(&maker, &m->arena, 1, err);
+
+    if (rc == SW_OK)
+        rc = sw_arena_print(&name, &m->arena, err, "%.*s%s",
+                            (int)(strlen(floats->name) - strlen("weight")), floats->name,
+                            sw_block_sizes[of->t->type].name);
+    if (rc != SW_OK) return rc;
+    *maker = *of;
+    maker->base.make = make_blocks;
+    *out = (sw_st_tensor){.name = name, .shard = floats->shard, .maker = &maker->base};
+    out->view.dtype = SW_DTYPE_U8;
+    out->view.n_dims = 2;
+    out->view.shape[0] = of->n_rows;
+    out->view.shape[1] = row_bytes;
+    out->view.size_bytes = (size_t)(of->n_rows * row_bytes);
+    if (of->name->paired_rows) return SW_OK;
+    out->maker = NULL;
+    out->view.data = row_in_file(maker, 0);
+    return SW_OK;
+}
+
+/* One tensor of the model, as one of the table or, of blocks, two. */
+static sw_code add_tensor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
+                          const sw_gguf_name *name, sw_dtype dtype, sw_gguf_view view, sw_err *err)
+{
+    const sw_gguf_tensor *t = sw_gguf_find(m->g, name->gguf);
+    sw_st_tensor floats, blocks;
+    sw_code rc = describe(&floats, m, name, dtype, err);
+
+    if (rc != SW_OK) return rc;
+    if (view == SW_GGUF_FLOATS || !is_in_blocks(t) || (!name->is_linear && !name->is_table) ||
+        (view == SW_GGUF_CODES &&
+         (!name->is_linear || !has_codes((const gguf_maker *)floats.maker)))) {
+        tensors[(*n)++] = floats;
+        return SW_OK;
+    }
+    if ((rc = describe_blocks(&blocks, m, &floats, err)) != SW_OK) return rc;
+    tensors[(*n)++] = blocks;
+    if (view == SW_GGUF_BLOCKS) tensors[(*n)++] = floats;
+    return SW_OK;
+}
+
 /* Nothing of the file may be lost. */
 static sw_code refuse_unknown(const gguf_model *m, sw_err *err)
 {
@@ -207,26 +289,29 @@ static sw_code refuse_unknown(const gguf_model *m, sw_err *err)
     return SW_OK;
 }
 
-static sw_code open_tensors(sw_st **out, gguf_model *m, sw_dtype dtype, sw_err *err)
+static sw_code open_tensors(sw_st **out, gguf_model *m, sw_dtype dtype, sw_gguf_view view,
+                            sw_err *err)
 {
     sw_st_backing backing = {m, close_model, forget_model, NULL, sw_gguf_n_files(m->g)};
     sw_st_tensor *tensors = NULL;
+    int64_t n = 0;
     sw_code rc;
 
     if ((rc = refuse_unknown(m, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&m->paths, &m->arena, backing.n_files, err)) != SW_OK ||
-        (rc = SW_MEM_GET(&tensors, m->names.n, "tensors of a GGUF", err)) != SW_OK)
+        (rc = SW_MEM_GET(&tensors, 2 * m->names.n, "tensors of a GGUF", err)) != SW_OK)
         return rc;
     for (int32_t i = 0; i < backing.n_files; i++) m->paths[i] = sw_gguf_file_path(m->g, i);
     backing.paths = m->paths;
     for (int64_t i = 0; i < m->names.n && rc == SW_OK; i++)
-        rc = describe(&tensors[i], m, &m->names.names[i], dtype, err);
-    if (rc == SW_OK) rc = sw_st_open_made(out, tensors, m->names.n, &backing, err);
+        rc = add_tensor(tensors, &n, m, &m->names.names[i], dtype, view, err);
+    if (rc == SW_OK) rc = sw_st_open_made(out, tensors, n, &backing, err);
     sw_mem_put(tensors);
     return rc;
 }
 
-sw_code sw_gguf_model_open(cJSON **config_out, sw_st **st_out, const char *path, sw_err *err)
+sw_code sw_gguf_model_open(cJSON **config_out, sw_st **st_out, const char *path,
+                           sw_gguf_view view, sw_err *err)
 {
     const sw_gguf_arch *arch = NULL;
     gguf_model *m = NULL;
@@ -245,7 +330,7 @@ sw_code sw_gguf_model_open(cJSON **config_out, sw_st **st_out, const char *path,
         goto fail;
     }
     if ((rc = sw_gguf_names_new(&m->names, &model, arch, &m->arena, err)) != SW_OK ||
-        (rc = open_tensors(st_out, m, plain_types[dtype].dtype, err)) != SW_OK)
+        (rc = open_tensors(st_out, m, plain_types[dtype].dtype, view, err)) != SW_OK)
         goto fail;
     *config_out = config;
     return SW_OK;
@@ -253,4 +338,56 @@ fail:
     cJSON_Delete(config);
     close_model(m);
     return rc;
+}
+
+bool sw_gguf_decoded_type(sw_block_type *out, const sw_st_tensor *t)
+{
+    const gguf_maker *k = (const gguf_maker *)t->maker;
+
+    if (!k || k->base.make != make_tensor || !is_in_blocks(k->t)) return false;
+    *out = k->t->type;
+    return true;
+}
+
+/* --- where it is -------------------------------------------------------------------------- */
+
+/* The only name in the listing that is a GGUF, or the first of the only set of splits. */
+static const char *only_gguf(const sw_dir_list *list)
+{
+    const char *found = NULL;
+
+    for (int64_t i = 0; i < list->n_entries; i++) {
+        const char *name = list->entries[i].name, *end = strrchr(name, '.');
+        const char *of = strstr(name, "-of-");
+
+        if (list->entries[i].role != SW_DIR_WEIGHTS || !end || strcmp(end, ".gguf")) continue;
+        if (of && of - name > 6 && strncmp(of - 6, "-00001", 6) && found) continue;
+        if (found) return NULL;
+        found = name;
+    }
+    return found;
+}
+
+bool sw_gguf_locate(char out[SW_PATH_BYTES], const char *path)
+{
+    char at[SW_PATH_BYTES];
+    sw_dir_list list = {0};
+    sw_arena arena = {0};
+    sw_err ignored = {0};
+    const char *name = NULL;
+
+    if (sw_gguf_is(path)) {
+        if (strlen(path) >= SW_PATH_BYTES) return false;
+        memcpy(out, path, strlen(path) + 1);
+        return true;
+    }
+    if (!sw_path_is_dir(path) || sw_path_join(at, path, "config.json", &ignored) != SW_OK ||
+        sw_path_exists(at))
+        return false;
+    if (sw_dir_read(&list, path, &arena, &ignored) == SW_OK) name = only_gguf(&list);
+    if (name && (sw_path_join_inside(at, path, name, &ignored) != SW_OK || !sw_gguf_is(at)))
+        name = NULL;
+    if (name) memcpy(out, at, sizeof at);
+    sw_arena_free(&arena);
+    return name != NULL;
 }

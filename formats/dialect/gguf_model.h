@@ -12,9 +12,25 @@
 #include "formats/file/gguf.h"
 #include "formats/file/safetensors.h"
 
+/* How weights in blocks are given. */
+typedef enum sw_gguf_view {
+    SW_GGUF_FLOATS, /* "P.weight", F32 */
+    SW_GGUF_CODES,  /* linears that are a logical weight as "P.Q4_0" and so on (gguf_codes.h)
+                       instead of "P.weight"; the others as floats */
+    SW_GGUF_BLOCKS  /* as floats, and besides all that lie in blocks as they are: "P.Q4_K", U8
+                       [n_out, bytes of a row], rows in the model's order */
+} sw_gguf_view;
+
 /* SW_E_IO, SW_E_FORMAT: a tensor is missing or shaped otherwise; SW_E_UNSUPPORTED: architecture,
  * type, or a tensor that nothing here knows, named. config is owned by the caller. */
-sw_code sw_gguf_model_open(cJSON **config, sw_st **st, const char *path, sw_err *err) SW_MUST_USE;
+sw_code sw_gguf_model_open(cJSON **config, sw_st **st, const char *path, sw_gguf_view view,
+                           sw_err *err) SW_MUST_USE;
+/* The type of the blocks that such a tensor of floats is decoded from; false: it is stored in
+ * floats, or is of no GGUF. */
+bool sw_gguf_decoded_type(sw_block_type *out, const sw_st_tensor *t);
+/* The GGUF that `path` means: the file itself, or the only one (or the first of the only set of
+ * splits) in a directory without a config.json. false: none; `out` is then left alone. */
+bool sw_gguf_locate(char out[SW_PATH_BYTES], const char *path);
 
 /* The tokenizer.json that a directory of the same model would have, freed by sw_mem_put.
  * SW_E_UNSUPPORTED: a kind of tokenizer or of pre-tokenizer that is not known here. */

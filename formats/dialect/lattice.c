@@ -59,7 +59,8 @@ sw_code sw_lattice_exact(sw_qspec *out, bool *is_conditional, const sw_qspec *so
         sw_err one = {0};
         if (target->can_hold(&tries[i].spec, n_out, k_in, &one) == SW_OK) {
             *out = tries[i].spec;
-            *is_conditional = tries[i].is_conditional;
+            *is_conditional = tries[i].is_conditional ||
+                              (target->check_values && !tries[i].spec.is_symmetric);
             return SW_OK;
         }
         if (!i) why = one; /* of the scheme as it is */
@@ -67,7 +68,8 @@ sw_code sw_lattice_exact(sw_qspec *out, bool *is_conditional, const sw_qspec *so
     return SW_FAIL(err, why.code, "%s", why.text);
 }
 
-sw_code sw_lattice_check(const sw_qtensor *q, const sw_qspec *spec, sw_err *err)
+sw_code sw_lattice_check(const sw_qtensor *q, const sw_dialect *target, const sw_qspec *spec,
+                         sw_err *err)
 {
     for (int64_t i = 0; i < q->n_out * q->n_groups; i++) {
         long long n = i / q->n_groups, g = i % q->n_groups;
@@ -79,7 +81,7 @@ sw_code sw_lattice_check(const sw_qtensor *q, const sw_qspec *spec, sw_err *err)
                            "value, as the target stores them", (double)q->scales[i], n, g,
                            sw_dtype_name(spec->scale_dtype));
     }
-    return SW_OK;
+    return target->check_values ? target->check_values(q, err) : SW_OK;
 }
 
 /* How many doublings lie between two group sizes; negative when `to` is finer. */

@@ -19,9 +19,11 @@ sw_code sw_lattice_exact(sw_qspec *out, bool *is_conditional, const sw_qspec *so
                          const sw_dialect *target, int64_t n_out, int64_t k_in,
                          sw_err *err) SW_MUST_USE;
 
-/* Whether the weight, as it is, is one of `spec`: scales of its dtype, zero points from its
- * zero_min on. SW_E_UNSUPPORTED names the first that is not. */
-sw_code sw_lattice_check(const sw_qtensor *q, const sw_qspec *spec, sw_err *err) SW_MUST_USE;
+/* Whether the weight, as it is, is one of `spec` that the target takes: scales of its dtype, zero
+ * points from its zero_min on, and what check_values asks. SW_E_UNSUPPORTED names the first value
+ * that is not. */
+sw_code sw_lattice_check(const sw_qtensor *q, const sw_dialect *target, const sw_qspec *spec,
+                         sw_err *err) SW_MUST_USE;
 
 /* The scheme nearest to `source` that the target can hold, among n candidates and, for integers,
  * their variations in group size and symmetry. Fewer bits count worst, then other inputs, another

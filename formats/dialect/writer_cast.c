@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/dialect/gguf_model.h"
 #include "formats/dialect/writer_internal.h"
 #include "formats/num/half.h"
 
@@ -18,9 +19,11 @@ static bool is_half(sw_dtype dtype) { return dtype == SW_DTYPE_F16 || dtype == S
 sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t)
 {
     sw_dtype from = t->view.dtype, own = w->source->model.dtype, to;
+    sw_block_type blocks;
 
     if (!w->dialect->is_dense) return from;
     to = w->dialect->scale_dtype(own);
+    if (sw_gguf_decoded_type(&blocks, t)) return to; /* F32 for want of a dtype of its own */
     if (to == SW_DTYPE_F32) return is_half(from) ? to : from;
     return from == own || is_half(from) ? to : from;
 }

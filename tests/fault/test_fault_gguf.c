@@ -36,7 +36,8 @@ static sw_code read_gguf(void *ctx, sw_err *err)
     const gguf_case *c = ctx;
     cJSON *config = NULL;
     sw_st *st = NULL;
-    sw_code rc = sw_gguf_model_open(&config, &st, scratch_path(&c->s, "m.gguf"), err);
+    sw_code rc = sw_gguf_model_open(&config, &st, scratch_path(&c->s, "m.gguf"),
+                                    SW_GGUF_CODES, err);
 
     if (rc != SW_OK) {
         assert_null(config);
