@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/base/mem.h"
@@ -212,11 +213,14 @@ static sw_code plan_for(sw_lt *lt, plan **out, const sw_lt_gemm *q, sw_err *err)
 static sw_code run_plan(sw_lt *lt, const plan *p, const sw_lt_gemm *q, sw_err *err)
 {
     const float one = 1.0f, zero = 0.0f;
+    char what[80];
 
+    (void)snprintf(what, sizeof what, "product of %lld x %lld x %lld", (long long)q->m,
+                   (long long)q->n_out, (long long)q->k_in);
     return lt_check(lt->cublasLtMatmul_at(lt->handle, lt->product, &one, q->d_w, p->w, q->d_x, p->x,
                                           &zero, q->d_y, p->y, q->d_y, p->y, &p->algo, lt->d_work,
                                           (size_t)WORK_BYTES, sw_gpu_stream(lt->gpu)),
-                    "product", err);
+                    what, err);
 }
 
 sw_code sw_lt_run(sw_lt *lt, const sw_lt_gemm *q, sw_err *err)

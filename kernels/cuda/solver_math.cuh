@@ -92,6 +92,16 @@ static __device__ __forceinline__ double level_of_code(uint8_t code, const grid_
     return g.is_small ? small_value(code, g) : (double)code;
 }
 
+/* The nearest power of two that E8M0 has, ties to the even exponent: sw_e8m0_encode. */
+static __device__ __forceinline__ double nearest_pow2(float v)
+{
+    uint32_t bits = __float_as_uint(v), code = (bits + 0x3fffffu + (bits >> 23 & 1)) >> 23;
+
+    if (bits < 0x800000u) code = bits > 0x600000u; /* 2^-127 and 2^-126: a subnormal between */
+    if (code > 254u) code = 254u;
+    return ldexp(1.0, (int)code - 127);
+}
+
 /* sw_grid_stored_scale. */
 static __device__ __forceinline__ double stored_size(double s, int kind)
 {
@@ -100,7 +110,7 @@ static __device__ __forceinline__ double stored_size(double s, int kind)
     double most = kind == SCALE_F16 ? 65504.0 : (double)0x1.fep127f;
 
     if (!(s > 0)) return 1.0;
-    if (kind == SCALE_POW2) return s < 0x1p-127 ? 0x1p-127 : s > 0x1p127 ? 0x1p127 : s;
+    if (kind == SCALE_POW2) return nearest_pow2(rounded);
     if (kind == SCALE_F16) rounded = __half2float(__float2half_rn(rounded));
     if (kind == SCALE_BF16) rounded = __bfloat162float(__float2bfloat16_rn(rounded));
     if (kind == SCALE_E4M3) rounded = (float)nearest_small((double)rounded, 0x1p-6, 0x1p-3, 448.0);
