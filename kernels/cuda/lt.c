@@ -10,14 +10,16 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "kernels/cuda/gpu_check.h"
 
 #define WORK_BYTES ((int64_t)32 << 20) /* what the library asks for on this architecture */
 #define N_PLANS 128
+#define N_CARDS 64
 #define ALIGN_MAX 256u
 
 /* What is taken out of the library: the type of each is that of its declaration. */
 #define FUNCTIONS(X)                                                                        \
-    X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtMatmul) X(cublasLtMatmulDescCreate)      \
+    X(cublasLtCreate) X(cublasLtMatmul) X(cublasLtMatmulDescCreate)                         \
     X(cublasLtMatmulDescDestroy) X(cublasLtMatmulDescSetAttribute)                          \
     X(cublasLtMatrixLayoutCreate) X(cublasLtMatrixLayoutDestroy)                            \
     X(cublasLtMatmulPreferenceCreate) X(cublasLtMatmulPreferenceDestroy)                    \
@@ -32,8 +34,10 @@ typedef struct plan {
     bool is_set, is_loaded; /* loaded: it has run */
 } plan;
 
-/* Of the process, as is what it guards: which kernels are loaded. */
+/* Of the process, as is what it guards: which kernels are loaded, and the handle of each card.
+ * Handles stay, and streams share them: to destroy one ends the captures of all other threads. */
 static pthread_mutex_t loading = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static cublasLtHandle_t handles[N_CARDS];
 
 void sw_lt_hold(void) { (void)pthread_mutex_lock(&loading); }
 void sw_lt_release(void) { (void)pthread_mutex_unlock(&loading); }
@@ -41,7 +45,7 @@ void sw_lt_release(void) { (void)pthread_mutex_unlock(&loading); }
 struct sw_lt {
     sw_gpu *gpu;
     void *library, *d_work;
-    cublasLtHandle_t handle;
+    cublasLtHandle_t handle; /* of the process */
     cublasLtMatmulDesc_t product;
     plan plans[N_PLANS];
     int n_next; /* the plan to give up next */
@@ -79,6 +83,26 @@ static sw_code find_library(sw_lt *lt, sw_err *err)
     return SW_OK;
 }
 
+/* The handle of the thread's card. */
+static sw_code find_handle(sw_lt *lt, sw_err *err)
+{
+    int card = 0;
+    sw_code rc = sw_gpu_check((int)cudaGetDevice(&card), "card", err);
+
+    if (rc != SW_OK) return rc;
+    if (card >= N_CARDS)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "card %d: there are no products on cards from %d on; "
+                       "name it first in CUDA_VISIBLE_DEVICES", card, N_CARDS);
+    sw_lt_hold();
+    if (!handles[card]) {
+        rc = lt_check(lt->cublasLtCreate_at(&handles[card]), "cublasLtCreate", err);
+        if (rc != SW_OK) handles[card] = NULL;
+    }
+    lt->handle = handles[card];
+    sw_lt_release();
+    return rc;
+}
+
 sw_code sw_lt_open(sw_lt **out, sw_gpu *gpu, sw_err *err)
 {
     const cublasOperation_t transposed = CUBLAS_OP_T;
@@ -88,7 +112,7 @@ sw_code sw_lt_open(sw_lt **out, sw_gpu *gpu, sw_err *err)
     if ((rc = SW_MEM_GET(&lt, 1, "cuBLASLt", err)) != SW_OK) return rc;
     lt->gpu = gpu;
     if ((rc = find_library(lt, err)) != SW_OK ||
-        (rc = lt_check(lt->cublasLtCreate_at(&lt->handle), "cublasLtCreate", err)) != SW_OK ||
+        (rc = find_handle(lt, err)) != SW_OK ||
         (rc = lt_check(lt->cublasLtMatmulDescCreate_at(&lt->product, CUBLAS_COMPUTE_32F,
                                                        CUDA_R_32F), "product", err)) != SW_OK ||
         (rc = lt_check(lt->cublasLtMatmulDescSetAttribute_at(
@@ -115,7 +139,6 @@ void sw_lt_close(sw_lt *lt)
     if (!lt) return;
     for (int i = 0; i < N_PLANS; i++) drop_plan(lt, &lt->plans[i]);
     if (lt->product) (void)lt->cublasLtMatmulDescDestroy_at(lt->product);
-    if (lt->handle) (void)lt->cublasLtDestroy_at(lt->handle);
     sw_gpu_put(lt->gpu, lt->d_work);
     if (lt->library) (void)dlclose(lt->library);
     sw_mem_put(lt);

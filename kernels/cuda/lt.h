@@ -29,8 +29,8 @@ typedef struct sw_lt_gemm {
  * call of a shape and kept, so the same call gives the same bytes. */
 sw_code sw_lt_run(sw_lt *lt, const sw_lt_gemm *p, sw_err *err) SW_MUST_USE;
 
-/* While one thread captures a graph no other may make the first product of a shape: the library
- * loads kernels then, and fails. Hold around a capture; the same thread may hold twice. */
+/* While one thread captures a graph no other may open or make the first product of a shape: the
+ * library loads kernels then, and captures fail. Hold around a capture; a thread may hold twice. */
 void sw_lt_hold(void);
 void sw_lt_release(void);
 

@@ -157,8 +157,8 @@ static void every_dense_architecture(void **state)
     check_arch("llama", SW_SEQUENTIAL_LAYER);
 }
 
-/* Experts are solved on the CPU, plain rounding gives its bytes, and a search for scales sees blocks
- * that ran in BF16. */
+/* Experts are solved on the CPU, plain rounding gives its bytes, and a search for scales sees
+ * blocks that ran in BF16. */
 static void what_is_not_gptq(void **state)
 {
     take cpu, card, again;
