@@ -13,6 +13,17 @@ void sw_block_job_free(sw_block_job *job)
     sw_block_free(&job->untouched);
 }
 
+int64_t sw_quant_n_layers(const sw_model *model, const sw_quant_sink *sink)
+{
+    sw_linear_ref head;
+    char path[256];
+    bool has_head = sw_model_linears(model, model->n_layers, &head, 1) == 1 &&
+                    sw_model_slot_path(path, model, head.layer, head.slot, head.expert) &&
+                    sink->is_selected(sink->self, &head, path);
+
+    return model->n_layers + has_head;
+}
+
 static sw_code select_linears(sw_block_job *job, int64_t layer, sw_err *err)
 {
     int64_t n = sw_model_linears(job->model, layer, NULL, 0), n_kept = 0;

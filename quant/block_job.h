@@ -30,6 +30,9 @@ sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer,
 void sw_block_job_free(sw_block_job *job);
 bool sw_block_job_uses_site(const sw_block_job *job, int site);
 
+/* Blocks there are, and one more for the head (sw_model_linears) when it is selected. */
+int64_t sw_quant_n_layers(const sw_model *model, const sw_quant_sink *sink);
+
 /* SW_E_USAGE: the method does nothing for the scheme. */
 sw_code sw_quant_check_method(const sw_quant_options *options, sw_err *err) SW_MUST_USE;
 

@@ -141,6 +141,8 @@ static void count_forward(forecaster *f, int64_t layer, const site_need needs[SW
         if (site >= SW_SITE_MLP_IN) flops -= forward_flops(f, layer, SW_SITE_MLP_IN);
     }
     if (one_pass && last >= 0) flops += forward_flops(f, layer, (sw_site)last);
+    if (layer == f->r->model->n_layers && last >= 0) /* through the last block, for the head */
+        flops += forward_flops(f, layer - 1, SW_SITE_COUNT);
     if (layer + 1 < f->r->model->n_layers) flops += forward_flops(f, layer, SW_SITE_COUNT);
     f->out->forward_flops += n_streams * flops;
 }
@@ -307,7 +309,7 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
                        o->algo->repairs_errors && sw_streams_hold_back(calib);
         take_engine(&f);
     }
-    for (int64_t layer = 0; layer < request->model->n_layers && rc == SW_OK; layer++)
+    for (int64_t layer = 0; layer <= request->model->n_layers && rc == SW_OK; layer++)
         rc = forecast_layer(&f, layer, err);
     if (rc == SW_OK && request->measured)
         forecast.measure_bytes = f.measured_peak + measure_streams(&f);

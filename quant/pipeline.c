@@ -50,7 +50,7 @@ static sw_code put_kv(sw_block_job *job, sw_streams *streams, int64_t layer,
     float k_scale = 0, v_scale = 0;
     sw_code rc;
 
-    if (!job->options->has_kv_scales) return SW_OK;
+    if (!job->options->has_kv_scales || layer == job->model->n_layers) return SW_OK;
     rc = sw_kv_scales_find(&k_scale, &v_scale, streams, &job->quantized, progress, err);
     return rc == SW_OK ? job->sink->put_kv(job->sink->self, layer, k_scale, v_scale, err) : rc;
 }
@@ -136,7 +136,7 @@ static sw_code restore_block(const sw_model *model, const sw_st *st, int64_t lay
     sw_transform_job t;
     sw_code rc;
 
-    if (!streams || layer + 1 == model->n_layers) return SW_OK;
+    if (!streams || layer + 1 == sw_quant_n_layers(model, sink)) return SW_OK;
     if ((rc = sw_block_job_new(&job, st, layer, err)) != SW_OK) goto done;
     for (int64_t i = 0; i < job.n_linears && rc == SW_OK; i++) rc = restore_linear(&job, i, err);
     t = sw_block_job_transform(&job, streams);
@@ -154,7 +154,7 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
 {
     sw_block_job job = {.model = model, .st = st, .options = options, .sink = sink,
                         .streams = streams, .progress = progress};
-    bool is_last = layer + 1 == model->n_layers;
+    bool is_last = layer + 1 == sw_quant_n_layers(model, sink);
     sw_code rc;
 
     if ((rc = sw_block_job_new(&job, st, layer, err)) != SW_OK) goto done;
@@ -186,6 +186,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
     bool with_original = (options->cap.input > 0 || options->cap.residual > 0) && calib &&
                          sw_streams_hold_back(calib);
     int64_t n_done = sink->n_done ? sink->n_done(sink->self) : 0;
+    int64_t n_layers = sw_quant_n_layers(model, sink);
     sw_streams streams = {0};
     sw_code rc = SW_OK;
 
@@ -196,8 +197,8 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
                                         with_original && options->algo->repairs_errors, options,
                                         sink, progress, err)) != SW_OK)
         return rc;
-    for (int64_t layer = 0; layer < model->n_layers && rc == SW_OK; layer++) {
-        sw_progress_step(progress, "quantize", layer, model->n_layers);
+    for (int64_t layer = 0; layer < n_layers && rc == SW_OK; layer++) {
+        sw_progress_step(progress, "quantize", layer, n_layers);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = (layer < n_done ? restore_block : quantize_block)(
             model, st, layer, options, sink, calib ? &streams : NULL, progress, err);
@@ -205,7 +206,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
         if (rc == SW_OK && layer >= n_done && sink->end_block)
             rc = sink->end_block(sink->self, layer, err);
     }
-    if (rc == SW_OK) sw_progress_step(progress, "quantize", model->n_layers, model->n_layers);
+    if (rc == SW_OK) sw_progress_step(progress, "quantize", n_layers, n_layers);
     sw_streams_free(&streams);
     return rc;
 }

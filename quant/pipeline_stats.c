@@ -121,7 +121,7 @@ static sw_code put_kv(feed *f, sw_block_job *job, sw_err *err)
     int64_t layer = job->original.layer;
     sw_code rc;
 
-    if (!f->options->has_kv_scales) return SW_OK;
+    if (!f->options->has_kv_scales || layer == f->model->n_layers) return SW_OK;
     if ((rc = sw_stats_read_kv(&range, f->file, layer, err)) != SW_OK) return rc;
     if (has_streams(f)) {
         rc = sw_kv_range_find(&before, &f->streams, &job->untouched, f->progress, err);
@@ -147,7 +147,7 @@ static sw_code quantize_block(feed *f, int64_t layer, sw_err *err)
         if (rc == SW_OK && sw_block_job_uses_site(&job, site))
             rc = solve_site(f, &job, (sw_site)site, err);
     }
-    if (rc == SW_OK && has_streams(f) && layer + 1 < f->model->n_layers)
+    if (rc == SW_OK && has_streams(f) && layer + 1 < sw_quant_n_layers(f->model, f->sink))
         rc = sw_streams_advance(&f->streams, &job.untouched, &job.untouched, SW_HALF_BOTH,
                                 f->progress, err);
     sw_block_job_free(&job);
@@ -160,7 +160,7 @@ static sw_code pass_block(feed *f, int64_t layer, sw_err *err)
     sw_block block = {0};
     sw_code rc;
 
-    if (!has_streams(f) || layer + 1 == f->model->n_layers) return SW_OK;
+    if (!has_streams(f) || layer + 1 == sw_quant_n_layers(f->model, f->sink)) return SW_OK;
     rc = sw_block_load_from(&block, f->model, f->st, f->options->source, layer, err);
     if (rc == SW_OK)
         rc = sw_streams_advance(&f->streams, &block, &block, SW_HALF_BOTH, f->progress, err);
@@ -190,18 +190,19 @@ sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpac
     feed f = {.model = model, .st = st, .file = stats, .options = options, .sink = sink,
               .progress = progress};
     int64_t n_done = sink->n_done ? sink->n_done(sink->self) : 0;
+    int64_t n_layers = sw_quant_n_layers(model, sink);
     sw_code rc = sw_quant_check_method(options, err);
 
     if (rc == SW_OK && options->algo->transform) rc = open_windows(&f, err);
-    for (int64_t layer = 0; layer < model->n_layers && rc == SW_OK; layer++) {
-        sw_progress_step(progress, "quantize", layer, model->n_layers);
+    for (int64_t layer = 0; layer < n_layers && rc == SW_OK; layer++) {
+        sw_progress_step(progress, "quantize", layer, n_layers);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = (layer < n_done ? pass_block : quantize_block)(&f, layer, err);
         sw_st_forget(st);
         if (rc == SW_OK && layer >= n_done && sink->end_block)
             rc = sink->end_block(sink->self, layer, err);
     }
-    if (rc == SW_OK) sw_progress_step(progress, "quantize", model->n_layers, model->n_layers);
+    if (rc == SW_OK) sw_progress_step(progress, "quantize", n_layers, n_layers);
     sw_streams_free(&f.streams);
     sw_stats_windows_free(&f.windows);
     return rc;

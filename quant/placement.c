@@ -20,7 +20,7 @@ static const char *reason_against(const sw_model *model, const sw_quant_options 
                                   const sw_quant_sink *sink)
 {
     if (o->spill_dir) return "their activations go to disk to keep to --memory";
-    for (int64_t layer = 0; layer < model->n_layers; layer++) {
+    for (int64_t layer = 0; layer <= model->n_layers; layer++) {
         sw_linear_ref refs[SW_SLOT_COUNT];
         int64_t n;
         if (sw_model_is_sparse(model, layer)) return "the model has experts";

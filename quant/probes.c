@@ -45,7 +45,7 @@ static sw_code embed(sw_probes *p, const sw_st *st, const sw_calib *calib, sw_er
     sw_code rc;
 
     memset(&ends, 0, sizeof ends);
-    rc = sw_lm_load_ends(&ends, p->model, st, err);
+    rc = sw_lm_load_tables(&ends, p->model, st, err);
     for (int64_t s = 0; s < p->n_seqs && rc == SW_OK; s++)
         rc = sw_engine_embed(p->engine, &ends, p->base + s * p->seq_len * p->model->hidden,
                              calib->ids + s * calib->seq_len, 1, p->seq_len, 0, err);
@@ -142,7 +142,8 @@ static sw_code compare_rows(double *kl, sw_probes *p, const sw_lm *ends, float *
     return rc;
 }
 
-sw_code sw_probes_finish(double *kl, sw_probes *p, const sw_st *st, sw_err *err)
+sw_code sw_probes_finish(double *kl, sw_probes *p, const sw_st *st,
+                         const sw_linear_source *source, sw_err *err)
 {
     int64_t n_rows = p->n_seqs * p->seq_len;
     float *ref = NULL, *have = NULL;
@@ -151,7 +152,7 @@ sw_code sw_probes_finish(double *kl, sw_probes *p, const sw_st *st, sw_err *err)
 
     memset(&ends, 0, sizeof ends);
     for (int64_t i = 0; i < p->n; i++) kl[i] = 0;
-    if ((rc = sw_lm_load_ends(&ends, p->model, st, err)) != SW_OK ||
+    if ((rc = sw_lm_load_ends(&ends, p->model, st, source, err)) != SW_OK ||
         (rc = SW_MEM_GET(&ref, HEAD_ROWS * ends.head.n_out, "logits", err)) != SW_OK ||
         (rc = SW_MEM_GET(&have, HEAD_ROWS * ends.head.n_out, "logits", err)) != SW_OK)
         goto done;

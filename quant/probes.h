@@ -37,6 +37,7 @@ sw_code sw_probes_add(sw_probes *p, const sw_block *changed, sw_err *err) SW_MUS
 /* All streams through the present block; call once a block, after its probes were added. */
 sw_code sw_probes_advance(sw_probes *p, const sw_block *original, sw_err *err) SW_MUST_USE;
 /* After the last block: kl [n] = mean over the tokens of KL(original || probe), in nats. */
-sw_code sw_probes_finish(double *kl, sw_probes *p, const sw_st *st, sw_err *err) SW_MUST_USE;
+sw_code sw_probes_finish(double *kl, sw_probes *p, const sw_st *st,
+                         const sw_linear_source *source, sw_err *err) SW_MUST_USE;
 
 #endif

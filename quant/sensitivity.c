@@ -420,7 +420,7 @@ sw_code sw_sensitivity_run(const sw_model *model, const sw_st *st, const sw_cali
             rc = run_block(&all, st, layer, progress, err);
         sw_st_forget(st);
     }
-    if (rc == SW_OK) rc = sw_probes_finish(all.kl, &all.probes, st, err);
+    if (rc == SW_OK) rc = sw_probes_finish(all.kl, &all.probes, st, options->source, err);
     if (rc == SW_OK) sw_progress_step(progress, "sensitivity", model->n_layers, model->n_layers);
     if (rc == SW_OK) rc = hand_out(&all, err);
     sw_streams_free(&all.streams);

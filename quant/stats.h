@@ -11,6 +11,7 @@
  *   layers.L.SITE.abs_mean     [k] mean |x|
  *   layers.L.SITE.tokens       I64 [1]
  *   layers.L.SITE.range        I64 [SW_RANGE_BINS] counts of |x| (ranges.h), all experts' together
+ *   The layer after the last block is what a head of its own reads.
  *   layers.L.kv_abs_max        [2] largest key, as it is cached, and largest value
  *   layers.L.experts.E.tokens  I64 [1] routed to it
  *   layers.L.experts.E.in.*    hessian, abs_max, abs_mean of the routed tokens, and weight F64 [1]

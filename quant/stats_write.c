@@ -206,6 +206,9 @@ static sw_code fetch_stats(sw_site_stats *stats, sw_err *err)
     return rc;
 }
 
+/* The blocks, and what comes after them where there is such. */
+static int64_t n_layers_of(const sw_model *model) { return model->n_layers + !model->is_tied; }
+
 static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
                              const sw_quant_options *options, const sw_progress *progress,
                              sw_err *err)
@@ -231,7 +234,7 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
     if (rc == SW_OK) rc = put_ranges(w, &stats, block->layer, err);
     sw_site_stats_free(&stats);
     sw_mem_put(ranges);
-    if (rc != SW_OK || block->layer + 1 == model->n_layers) return rc;
+    if (rc != SW_OK || block->layer + 1 == n_layers_of(model)) return rc;
     return sw_streams_advance(streams, block, block, SW_HALF_BOTH, progress, err);
 }
 
@@ -255,9 +258,9 @@ sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st 
     sw_code rc = new_streams(&streams, model, st, calib, options, err);
 
     if (rc != SW_OK) return rc;
-    for (int64_t layer = 0; layer < model->n_layers && rc == SW_OK; layer++) {
+    for (int64_t layer = 0; layer < n_layers_of(model) && rc == SW_OK; layer++) {
         sw_block block = {0};
-        sw_progress_step(progress, "calibrate", layer, model->n_layers);
+        sw_progress_step(progress, "calibrate", layer, n_layers_of(model));
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         if ((rc = sw_block_load_from(&block, model, st, options->source, layer, err)) == SW_OK)
             rc = collect_layer(w, &streams, &block, options, progress, err);

@@ -61,7 +61,7 @@ static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_e
 {
     int64_t per_seq = s->seq_len * s->model->hidden;
     sw_lm ends = {0};
-    sw_code rc = sw_lm_load_ends(&ends, s->model, st, err);
+    sw_code rc = sw_lm_load_tables(&ends, s->model, st, err);
 
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         int64_t n_seqs = sw_min_i64(s->chunk_seqs, s->n_seqs - seq);

@@ -138,6 +138,12 @@ static sw_code open_writer(job *j, sw_err *err)
     return rc;
 }
 
+/* The head counts as one. */
+static int64_t n_blocks(const job *j)
+{
+    return j->source.model.n_layers + j->selection.has_head;
+}
+
 /* What an earlier run finished goes into the report as if it had been done now. */
 static sw_code take_up(job *j, sw_err *err)
 {
@@ -146,7 +152,7 @@ static sw_code take_up(job *j, sw_err *err)
 
     if (n)
         sw_progress_note(j->progress, "%s.partial: continuing, %lld of %lld blocks are finished",
-                         j->o->out, (long long)n, (long long)j->source.model.n_layers);
+                         j->o->out, (long long)n, (long long)n_blocks(j));
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         rc = sw_quantize_report_restore(&j->report, sw_ckpt_writer_figures(j->writer, i), err);
     return rc;
@@ -167,7 +173,7 @@ static void keep_work(job *j, sw_err *err)
     (void)snprintf(err->text + at, sizeof err->text - at,
                    "; %lld of %lld blocks are in %.*s%s: the same command continues, --restart "
                    "starts over",
-                   (long long)n, (long long)j->source.model.n_layers, 80, where,
+                   (long long)n, (long long)n_blocks(j), 80, where,
                    strlen(where) > 80 ? "..." : "");
 }
 
@@ -293,6 +299,7 @@ static const char *const examples[] = {
     "swage quantize MODEL -o OUT --target-bits 3.5 --format gptq_v2 --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W3A16 --outliers auto --calib text.txt",
     "swage quantize MODEL -o OUT --recipe recipe.json --calib text.txt",
+    "swage quantize MODEL -o OUT --lm-head --format gptq --calib text.txt",
     "swage quantize MODEL -o OUT --method awq+gptq --calib text.txt",
     "swage quantize MODEL -o OUT --device cuda --calib text.txt --samples 512",
     "swage quantize MODEL -o OUT --scheme W8A8 --method smoothquant --calib text.txt",

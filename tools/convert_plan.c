@@ -107,7 +107,7 @@ static sw_code find_linears(sw_convert_job *job, sw_err *err)
     int64_t n_all = 0, most = 0, n;
     sw_code rc;
 
-    for (int64_t layer = 0; layer < m->n_layers; layer++) {
+    for (int64_t layer = 0; layer <= m->n_layers; layer++) {
         n = sw_model_linears(m, layer, NULL, 0);
         n_all += n;
         most = n > most ? n : most;
@@ -115,7 +115,7 @@ static sw_code find_linears(sw_convert_job *job, sw_err *err)
     if ((rc = SW_ARENA_TAKE(&job->linears, &job->arena, n_all, err)) != SW_OK ||
         (rc = SW_MEM_GET(&refs, most, "linears of a layer", err)) != SW_OK)
         return rc;
-    for (int64_t layer = 0; layer < m->n_layers && rc == SW_OK; layer++) {
+    for (int64_t layer = 0; layer <= m->n_layers && rc == SW_OK; layer++) {
         n = sw_model_linears(m, layer, refs, most);
         for (int64_t i = 0; i < n && rc == SW_OK; i++) rc = add_linear(job, &refs[i], err);
     }

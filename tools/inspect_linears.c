@@ -207,7 +207,7 @@ sw_code sw_inspect_linears(sw_scheme_group groups[SW_GROUPS_MAX], int64_t *n_gro
     look k = {.ckpt = ckpt, .groups = groups, .report = report, .self = self};
     sw_code rc = SW_OK;
 
-    for (int64_t layer = 0; layer < m->n_layers && rc == SW_OK; layer++) {
+    for (int64_t layer = 0; layer <= m->n_layers && rc == SW_OK; layer++) {
         int64_t n = sw_model_linears(m, layer, NULL, 0);
         sw_linear_ref *refs = NULL;
         if ((rc = SW_MEM_GET(&refs, n, "linears of a layer", err)) != SW_OK) return rc;

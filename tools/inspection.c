@@ -75,7 +75,8 @@ static void check_ends(sw_inspection *in)
     if (!in->has_model) return;
     ends = &in->model.arch->ends;
     check_table(in, sw_model_end(&in->model, ends->embed), in->model.vocab, in->model.hidden);
-    if (!in->model.is_tied) check_table(in, ends->head, in->model.vocab, in->model.hidden);
+    if (!in->model.is_tied && !in->is_open) /* else it is looked at among the linears */
+        check_table(in, ends->head, in->model.vocab, in->model.hidden);
     if (in->model.n_position_rows)
         check_table(in, sw_model_end(&in->model, ends->positions), in->model.n_position_rows,
                     in->model.hidden);

@@ -257,7 +257,8 @@ sw_code sw_plan_new(sw_plan *out, const sw_quantize_job *job, const sw_plan_opti
     sw_code rc = SW_OK;
 
     memset(out, 0, sizeof *out);
-    for (int64_t layer = 0; layer < job->source.model.n_layers && rc == SW_OK; layer++)
+    for (int64_t layer = 0; layer < job->source.model.n_layers + job->selection.has_head &&
+                            rc == SW_OK; layer++)
         rc = add_layer(&p, layer, err);
     if (rc != SW_OK || (rc = add_tp(&p, err)) != SW_OK) return rc;
     rc = sw_quantize_job_needs(&out->needs, job, err);

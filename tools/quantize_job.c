@@ -136,6 +136,10 @@ static sw_code take_source(job *j, sw_err *err)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized already, in a format that is not "
                        "known; quantize the original instead", j->model_dir);
     if (!j->source.dialect) return SW_OK;
+    if (!j->o->with_head &&
+        sw_checkpoint_is_quantized(&j->source, j->source.model.arch->ends.head))
+        return SW_FAIL(err, SW_E_USAGE, "%s: its head is quantized and cannot stay so beside "
+                       "linears of another kind: give --lm-head", j->model_dir);
     j->decoding = sw_decoding_source(&j->source);
     j->settings.quant.source = &j->decoding;
     sw_progress_note(j->progress, "%s is quantized (%s): what is pressed are its decoded weights, "
@@ -148,7 +152,8 @@ static sw_code take_source(job *j, sw_err *err)
 static sw_code check_rest(const job *j, sw_err *err)
 {
     sw_lm ends = {0};
-    sw_code rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st, err);
+    sw_code rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st,
+                                 j->settings.quant.source, err);
 
     sw_lm_free(&ends);
     if (j->is_dry) return rc;
@@ -185,7 +190,8 @@ static sw_code select_linears(job *j, sw_err *err)
     sw_selection_request request = {.spec = &j->settings.quant.spec, .ignore = &j->o->ignore,
                                     .overrides = j->recipe.overrides,
                                     .n_overrides = j->recipe.n_overrides,
-                                    .outlier_share = shared_outliers(j->o)};
+                                    .outlier_share = shared_outliers(j->o),
+                                    .with_head = j->o->with_head != 0};
 
     return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
 }

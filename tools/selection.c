@@ -194,25 +194,46 @@ done:
     return rc;
 }
 
+/* The head comes after the last block, when it is wanted; else it is left alone. */
+static sw_code add_head(builder *b)
+{
+    const sw_model *m = b->model;
+    sw_code rc;
+
+    if (!b->request->with_head) {
+        if (!m->is_tied) b->out->ignored[b->out->n_ignored++] = m->arch->ends.head;
+        return SW_OK;
+    }
+    if (m->is_tied)
+        return SW_FAIL(b->err, SW_E_USAGE, "--lm-head: the head of this model is its embedding "
+                       "(tie_word_embeddings), a table that loaders look words up in and read as "
+                       "floats; leave the option out");
+    rc = add_layer(b, m->n_layers);
+    b->out->has_head = rc == SW_OK && b->out->n_linears &&
+                       !strcmp(b->out->linears[b->out->n_linears - 1].module_path,
+                               m->arch->ends.head);
+    return rc;
+}
+
 static sw_code build(builder *b)
 {
     sw_selection *out = b->out;
-    int64_t n_max = 1; /* lm_head */
+    int64_t n_max = 0;
     sw_code rc;
 
-    for (int64_t layer = 0; layer < b->model->n_layers; layer++)
+    for (int64_t layer = 0; layer <= b->model->n_layers; layer++)
         n_max += sw_model_linears(b->model, layer, NULL, 0) + 1;
     if ((rc = SW_ARENA_TAKE(&out->linears, &out->arena, n_max, b->err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&out->ignored, &out->arena, n_max, b->err)) != SW_OK)
         return rc;
     for (int64_t layer = 0; layer < b->model->n_layers; layer++)
         if ((rc = add_layer(b, layer)) != SW_OK) return rc;
+    if ((rc = add_head(b)) != SW_OK) return rc;
     if ((rc = sw_pattern_set_check(&b->ignore, b->err)) != SW_OK ||
         (rc = sw_pattern_set_check(&b->overrides, b->err)) != SW_OK)
         return rc;
     if (!out->n_linears)
         return SW_FAIL(b->err, SW_E_USAGE, "--ignore leaves nothing to quantize");
-    if (!b->model->is_tied) out->ignored[out->n_ignored++] = b->model->arch->ends.head;
     qsort(out->linears, (size_t)out->n_linears, sizeof *out->linears, compare_linears);
     qsort(out->ignored, (size_t)out->n_ignored, sizeof *out->ignored, compare_paths);
     return SW_OK;

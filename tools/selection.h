@@ -30,6 +30,7 @@ typedef struct sw_selection_request {
     int n_overrides;
     const sw_opt_list *ignore;    /* patterns like sw_override.match */
     double outlier_share;         /* of the input channels of each linear */
+    bool with_head;               /* the head is a linear like others, not left alone */
 } sw_selection_request;
 
 typedef struct sw_selection {
@@ -38,11 +39,13 @@ typedef struct sw_selection {
     const char **ignored;    /* module paths of linears that stay as they are, in path order */
     int64_t n_ignored;
     int64_t n_weights;       /* elements of all selected linears */
+    bool has_head;           /* the head is among the selected */
     sw_arena arena;
 } sw_selection;
 
-/* A plain piece of a path is a pattern too. SW_E_USAGE: a pattern that is wrong or matches no
- * linear, a fused group that is only partly ignored or gets two schemes, nothing left to quantize.
+/* A plain piece of a path is a pattern too. SW_E_USAGE: the head is wanted and is the embedding; a
+ * pattern that is wrong or matches no linear, a fused group that is only partly ignored or gets two
+ * schemes, nothing left to quantize.
  * SW_E_UNSUPPORTED: a linear that the group size or the dialect cannot serve; says which and what
  * to do. */
 sw_code sw_selection_new(sw_selection *out, const sw_model *model,

@@ -133,7 +133,8 @@ static sw_code add_layer(chooser *c, int64_t layer, sw_err *err)
         if (!(own = sw_selection_spec(c->selection, path))) continue;
         if (!c->n_groups || !is_in(&c->groups[c->n_groups - 1], &refs[i]))
             c->groups[c->n_groups++] = (group){layer, refs[i].expert, refs[i].site, refs[i].k_in,
-                                               is_overridden(c, own, refs[i].k_in)};
+                                               layer == c->model->n_layers ||
+                                                   is_overridden(c, own, refs[i].k_in)};
         add_sizes(c, c->n_groups - 1, &refs[i], own);
     }
     sw_mem_put(refs);
@@ -149,7 +150,7 @@ static sw_code list_groups(chooser *c, sw_err *err)
         (rc = SW_ARENA_TAKE(&c->choices, &c->arena, n * (c->list.n + 1), err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&c->taken, &c->arena, n, err)) != SW_OK)
         return rc;
-    for (int64_t layer = 0; layer < c->model->n_layers && rc == SW_OK; layer++)
+    for (int64_t layer = 0; layer <= c->model->n_layers && rc == SW_OK; layer++)
         rc = add_layer(c, layer, err);
     return rc;
 }
@@ -284,7 +285,7 @@ static sw_code assign(chooser *c, sw_err *err)
     for (int64_t g = 0; g < c->n_groups; g++)
         if (c->taken[g] < c->list.n)
             kept[g] = sw_candidate_spec(&c->list, c->taken[g], c->groups[g].k_in);
-    for (int64_t layer = 0; layer < c->model->n_layers; layer++) {
+    for (int64_t layer = 0; layer <= c->model->n_layers; layer++) {
         int64_t n = sw_model_linears(c->model, layer, NULL, 0);
         if ((rc = SW_MEM_GET(&refs, n, "linears of a block", err)) != SW_OK) return rc;
         (void)sw_model_linears(c->model, layer, refs, n);

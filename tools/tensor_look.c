@@ -181,7 +181,7 @@ static sw_code find_linear(bool *is_found, sw_linear_ref *out, const sw_checkpoi
 {
     sw_code rc = SW_OK;
 
-    for (int64_t l = 0; ckpt && !*is_found && l < ckpt->model.n_layers && rc == SW_OK; l++) {
+    for (int64_t l = 0; ckpt && !*is_found && l <= ckpt->model.n_layers && rc == SW_OK; l++) {
         int64_t n = sw_model_linears(&ckpt->model, l, NULL, 0);
         sw_linear_ref *refs = NULL;
         char have[256];

@@ -145,19 +145,42 @@ done:
     return rc;
 }
 
+/* The head in floats, where it is quantized; `values` are the caller's to free. */
+static sw_code decode_head(sw_lm *lm, float **values, const sw_subject *checkpoint, sw_err *err)
+{
+    const char *path = lm->model->arch->ends.head;
+    sw_spec_weight w = {0};
+    sw_code rc;
+
+    if (!lm->head.tiles) return SW_OK;
+    rc = sw_spec_decode(&w, &checkpoint->scheme, checkpoint->st, path, lm->head.n_out,
+                        lm->head.k_in, err);
+    if (rc != SW_OK) return rc;
+    *values = w.values;
+    w.values = NULL;
+    sw_spec_weight_free(&w);
+    lm->head.tiles = NULL;
+    lm->head.dense = *values;
+    lm->head.dense_dtype = SW_DTYPE_F32;
+    return SW_OK;
+}
+
 sw_code sw_kernel_gap(sw_report_gap *out, const sw_lm *kernels, const sw_subject *checkpoint,
                       const sw_windows *windows, int64_t n_windows, int n_threads, sw_err *err)
 {
     int64_t batch = sw_windows_batch(windows);
     sw_runner have = {0}, want = {0};
     gap_sums sums = {.n_positions = 0};
+    sw_lm floats = *kernels;
+    float *head = NULL;
     uint32_t *ids = NULL;
     sw_code rc;
 
     n_windows = sw_min_i64(n_windows, windows->n);
-    if ((rc = SW_MEM_GET(&ids, batch * windows->length, "windows", err)) != SW_OK ||
+    if ((rc = decode_head(&floats, &head, checkpoint, err)) != SW_OK ||
+        (rc = SW_MEM_GET(&ids, batch * windows->length, "windows", err)) != SW_OK ||
         (rc = sw_runner_new(&have, kernels, windows, n_threads, err)) != SW_OK ||
-        (rc = sw_runner_new(&want, kernels, windows, n_threads, err)) != SW_OK)
+        (rc = sw_runner_new(&want, &floats, windows, n_threads, err)) != SW_OK)
         goto done;
     for (int64_t at = 0; at < n_windows; at += batch) {
         int64_t n = sw_min_i64(batch, n_windows - at);
@@ -177,6 +200,7 @@ sw_code sw_kernel_gap(sw_report_gap *out, const sw_lm *kernels, const sw_subject
 done:
     sw_runner_free(&have);
     sw_runner_free(&want);
+    sw_mem_put(head);
     sw_mem_put(ids);
     return rc;
 }

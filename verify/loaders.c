@@ -83,9 +83,9 @@ static sw_code gather(sw_load_ctx *ctx)
     sw_code rc;
 
     ctx->quant = sw_json_member(ctx->ckpt->config, "quantization_config");
-    for (int64_t l = 0; l < m->n_layers; l++) room += sw_model_linears(m, l, NULL, 0);
+    for (int64_t l = 0; l <= m->n_layers; l++) room += sw_model_linears(m, l, NULL, 0);
     rc = SW_ARENA_TAKE(&ctx->linears, ctx->arena, room, ctx->err);
-    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) rc = add_layer(ctx, l);
+    for (int64_t l = 0; l <= m->n_layers && rc == SW_OK; l++) rc = add_layer(ctx, l);
     return rc;
 }
 

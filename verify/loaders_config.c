@@ -74,6 +74,14 @@ sw_code sw_load_ignore_substring(sw_load_ctx *ctx)
     return rc;
 }
 
+/* Where a head stays in floats unless the config says otherwise. */
+static bool is_left_anyway(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    static const char *const leaving[] = {"fp8", "gptq", "gptq_v2", NULL};
+
+    return l->ref.slot == SW_SLOT_HEAD && is_any(dialect_name(ctx), leaving);
+}
+
 /* gptq says which to leave by patterns under "dynamic", which are not told apart here. */
 sw_code sw_load_ignore_missing(sw_load_ctx *ctx)
 {
@@ -89,7 +97,7 @@ sw_code sw_load_ignore_missing(sw_load_ctx *ctx)
         const sw_load_linear *l = &ctx->linears[i];
         sw_qspec spec;
         sw_err no_rule = {0};
-        if (l->is_quantized || ignored_by(ctx, l->path) ||
+        if (l->is_quantized || ignored_by(ctx, l->path) || is_left_anyway(ctx, l) ||
             sw_checkpoint_spec(&spec, ctx->ckpt, l->path, &no_rule) != SW_OK)
             continue;
         rc = sw_load_found(ctx, l->path, "%s.weight is there", l->path);
@@ -217,6 +225,37 @@ sw_code sw_load_head_missing(sw_load_ctx *ctx)
         sw_checkpoint_is_quantized(ctx->ckpt, m->arch->ends.head))
         return SW_OK;
     return sw_load_found(ctx, m->arch->ends.head, "tie_word_embeddings is false");
+}
+
+/* A quantized head in one of these dialects. */
+static sw_code quantized_head(sw_load_ctx *ctx, const char *const *dialects)
+{
+    const char *head = ctx->ckpt->model.arch->ends.head;
+
+    if (!is_any(dialect_name(ctx), dialects) || !sw_checkpoint_is_quantized(ctx->ckpt, head))
+        return SW_OK;
+    return sw_load_found(ctx, head, "it is quantized, as %s", dialect_name(ctx));
+}
+
+sw_code sw_load_head_fp8(sw_load_ctx *ctx)
+{
+    static const char *const fp8[] = {"fp8", NULL};
+
+    return quantized_head(ctx, fp8);
+}
+
+sw_code sw_load_head_newer(sw_load_ctx *ctx)
+{
+    static const char *const newer[] = {"compressed-tensors", "modelopt", NULL};
+
+    return quantized_head(ctx, newer);
+}
+
+sw_code sw_load_head_blocks(sw_load_ctx *ctx)
+{
+    static const char *const by_block[] = {"gptq", "gptq_v2", "awq", NULL};
+
+    return quantized_head(ctx, by_block);
 }
 
 sw_code sw_load_swage_only(sw_load_ctx *ctx)

@@ -130,7 +130,8 @@ sw_code sw_original_weight(float **out, const sw_subject *original, const sw_sub
                            sw_err *err)
 {
     const int64_t n = l->ref.n_out, k = l->ref.k_in, n_experts = original->model.n_experts;
-    const bool is_turned = original->model.arch->has_transposed_linears;
+    const bool is_turned = original->model.arch->has_transposed_linears &&
+                           l->ref.slot != SW_SLOT_HEAD;
     const sw_st_tensor *t = sw_spec_find(original->st, l->path, "weight"), *fused = NULL;
     int64_t turns = 1, turn = 0;
     float *values = NULL;

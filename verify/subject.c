@@ -69,7 +69,7 @@ sw_code sw_subject_linears(sw_subject_linear **out, int64_t *n_out, const sw_mod
     sw_linear_ref *refs;
     sw_code rc;
 
-    for (int64_t l = 0; l < model->n_layers; l++) {
+    for (int64_t l = 0; l <= model->n_layers; l++) {
         int64_t in_block = sw_model_linears(model, l, NULL, 0);
 
         n += in_block;
@@ -78,7 +78,7 @@ sw_code sw_subject_linears(sw_subject_linear **out, int64_t *n_out, const sw_mod
     if ((rc = SW_ARENA_TAKE(&linears, arena, n + 1, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&refs, arena, most + 1, err)) != SW_OK)
         return rc;
-    for (int64_t l = 0; l < model->n_layers; l++) {
+    for (int64_t l = 0; l <= model->n_layers; l++) {
         int64_t in_block = sw_model_linears(model, l, refs, most);
 
         for (int64_t i = 0; i < in_block; i++) {

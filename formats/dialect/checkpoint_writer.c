@@ -102,10 +102,15 @@ static sw_code take_tensor(sw_ckpt_writer *w, int64_t at, int64_t claim_at, sw_e
     return SW_OK;
 }
 
+static bool is_head(const sw_ckpt_writer *w, const sw_claim *c)
+{
+    return !strcmp(c->module_path, w->source->model.arch->ends.head);
+}
+
 static sw_code claim_dense(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
 {
     const sw_claim *c = &w->claims[claim_at];
-    const bool is_turned = w->source->model.arch->has_transposed_linears;
+    const bool is_turned = w->source->model.arch->has_transposed_linears && !is_head(w, c);
     const int64_t rows = is_turned ? c->k_in : c->n_out, cols = is_turned ? c->n_out : c->k_in;
     char name[SW_PART_NAME_BYTES];
     const sw_cview *view;
@@ -265,7 +270,7 @@ static sw_code gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err 
     ignore_list list = {0};
     sw_code rc = SW_OK;
 
-    for (int64_t layer = 0; layer < m->n_layers; layer++)
+    for (int64_t layer = 0; layer <= m->n_layers; layer++)
         room += sw_model_linears(m, layer, NULL, 0);
     if ((rc = SW_ARENA_TAKE(&list.paths, &w->arena, room, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&list.given, &w->arena, given->n_ignore, err)) != SW_OK)
@@ -278,22 +283,23 @@ static sw_code gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err 
         memcpy(list.given, list.paths, (size_t)list.n * sizeof *list.given);
         qsort(list.given, (size_t)list.n, sizeof *list.given, compare_texts);
     }
-    for (int64_t layer = 0; layer < m->n_layers && rc == SW_OK; layer++)
+    for (int64_t layer = 0; layer <= m->n_layers && rc == SW_OK; layer++)
         rc = add_layer(&list, w, layer, err);
+    w->qconfig.has_head = sw_claim_find(w, m->arch->ends.head) != NULL;
     w->qconfig.ignore = list.paths;
     w->qconfig.n_ignore = list.n;
     return rc;
 }
 
-static bool is_turned(const sw_ckpt_writer *w)
+static bool is_turned(const sw_ckpt_writer *w, const sw_claim *c)
 {
-    return w->dialect->is_dense && w->source->model.arch->has_transposed_linears;
+    return w->dialect->is_dense && w->source->model.arch->has_transposed_linears && !is_head(w, c);
 }
 
 static sw_code declare_claim(sw_ckpt_writer *w, sw_claim *c, sw_err *err)
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
-    int n = is_turned(w) ? w->dialect->declare(parts, &c->spec, c->k_in, c->n_out)
+    int n = is_turned(w, c) ? w->dialect->declare(parts, &c->spec, c->k_in, c->n_out)
                          : w->dialect->declare(parts, &c->spec, c->n_out, c->k_in);
     sw_code rc = SW_OK;
 
@@ -440,7 +446,8 @@ typedef struct encoded {
     int n;
 } encoded;
 
-static sw_code encode(encoded *out, const sw_ckpt_writer *w, const sw_qtensor *q, sw_err *err)
+static sw_code encode(encoded *out, const sw_ckpt_writer *w, const sw_claim *c, const sw_qtensor *q,
+                      sw_err *err)
 {
     sw_code rc = SW_OK;
 
@@ -452,7 +459,7 @@ static sw_code encode(encoded *out, const sw_ckpt_writer *w, const sw_qtensor *q
             rc = sw_mem_get(&out->data[i], (int64_t)out->bytes[i], 1, part->suffix, err);
     }
     if (rc == SW_OK) rc = w->dialect->encode(out->data, q, err);
-    if (rc != SW_OK || !is_turned(w)) return rc;
+    if (rc != SW_OK || !is_turned(w, c)) return rc;
     return sw_writer_turn(&out->data[0], q->n_out, q->k_in, out->parts[0].dtype, err);
 }
 
@@ -486,7 +493,7 @@ sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_
     sw_code rc;
 
     if (!c) return SW_FAIL(err, SW_E_BUG, "%s was not declared", module_path);
-    if ((rc = check_put(w, c, q, err)) == SW_OK && (rc = encode(&e, w, q, err)) == SW_OK)
+    if ((rc = check_put(w, c, q, err)) == SW_OK && (rc = encode(&e, w, c, q, err)) == SW_OK)
         rc = write_encoded(w, module_path, &e, err);
     if (rc == SW_OK) c->is_put = true;
     if (rc != SW_OK) sw_err_prefix(err, "%s", module_path);

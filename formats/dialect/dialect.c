@@ -290,6 +290,7 @@ bool sw_config_add_ignored(cJSON *object, const char *key, const sw_qconfig *con
     cJSON *list = cJSON_AddArrayToObject(object, key);
     bool ok = list != NULL;
 
+    with_head = with_head && !config->has_head;
     for (int64_t i = 0; ok && i < config->n_ignore; i++) {
         with_head = with_head && strcmp(config->ignore[i], "lm_head") != 0;
         ok = sw_config_append(list, config->ignore[i]);

@@ -40,6 +40,8 @@ typedef struct sw_qconfig {
                                   static groups); with static groups it stays false */
     const char *const *ignore; /* full module paths of linears left unquantized */
     int64_t n_ignore;
+    bool has_head;             /* the head is quantized as well. For writing; what is stored decides
+                                  when reading */
     bool has_kv_scales;        /* every layer has k_scale and v_scale, for a cache in e4m3 */
     double damp;               /* smallest damping used; recorded where the dialect has a key */
     const sw_qrule *rules;     /* none: one scheme for all. Writing takes exact rules alone, one

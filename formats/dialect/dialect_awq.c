@@ -249,6 +249,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, const char *v
          cJSON_AddNumberToObject(root, "group_size", (double)sw_config_group_value(spec)) &&
          cJSON_AddBoolToObject(root, "zero_point", true) &&
          (!spec->is_symmetric || cJSON_AddBoolToObject(root, "sym", true)) &&
+         (!config->has_head || cJSON_AddBoolToObject(root, "lm_head", true)) &&
          cJSON_AddStringToObject(root, "version", version) && add_ignored(root, config);
     return sw_config_done(out, root, ok, err);
 }

@@ -221,7 +221,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, const char *c
               cJSON_AddNumberToObject(root, "group_size", (double)sw_config_group_value(spec)) &&
               cJSON_AddBoolToObject(root, "desc_act", config->desc_act) &&
               cJSON_AddBoolToObject(root, "sym", spec->is_symmetric) &&
-              cJSON_AddBoolToObject(root, "lm_head", false) &&
+              cJSON_AddBoolToObject(root, "lm_head", config->has_head) &&
               cJSON_AddBoolToObject(root, "true_sequential", true) &&
               cJSON_AddBoolToObject(root, "static_groups", !config->desc_act) &&
               (config->damp <= 0 || cJSON_AddNumberToObject(root, "damp_percent", config->damp)) &&
@@ -329,7 +329,7 @@ static const char *checkpoint_format(const cJSON *object)
 static sw_code refuse_kin(const cJSON *object, sw_err *err)
 {
     const char *format = checkpoint_format(object), *pack_dtype = "int32";
-    bool is_marlin = false, lm_head = false;
+    bool is_marlin = false, lm_head = false; /* the tensors say as much as that key */
     sw_code rc;
 
     if ((rc = sw_json_bool(&is_marlin, object, "is_marlin_format", err)) != SW_OK ||
@@ -343,9 +343,6 @@ static sw_code refuse_kin(const cJSON *object, sw_err *err)
     if (strcmp(pack_dtype, "int32"))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "pack_dtype \"%.60s\"; int32 can be read",
                        pack_dtype);
-    if (lm_head)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "lm_head is quantized; only linears of the decoder "
-                       "blocks can be read");
     return SW_OK;
 }
 

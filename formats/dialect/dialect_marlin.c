@@ -165,7 +165,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
          cJSON_AddNumberToObject(root, "group_size", (double)sw_config_group_value(spec)) &&
          cJSON_AddBoolToObject(root, "sym", spec->is_symmetric) &&
          cJSON_AddBoolToObject(root, "desc_act", false) &&
-         cJSON_AddBoolToObject(root, "lm_head", false) &&
+         cJSON_AddBoolToObject(root, "lm_head", config->has_head) &&
          sw_config_add_ignored(root, "modules_to_not_convert", config, false);
     return sw_config_done(out, root, ok, err);
 }
@@ -192,12 +192,10 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
     if (group && group != 32 && group != 64 && group != 128)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin in groups of %lld; 32, 64, 128 and channel "
                        "can be read", (long long)group);
-    if (lm_head || desc_act)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin with \"%s\": true cannot be read: %s",
-                       lm_head ? "lm_head" : "desc_act",
-                       lm_head ? "only linears of the decoder blocks can be"
-                               : "no tensor of the format says in which order the columns lie; "
-                                 "convert the gptq checkpoint that it was made from");
+    if (desc_act)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin with \"desc_act\": true cannot be read: no "
+                       "tensor of the format says in which order the columns lie; convert the gptq "
+                       "checkpoint that it was made from");
     *out = config;
     return SW_OK;
 }

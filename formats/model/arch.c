@@ -88,6 +88,10 @@ static const sw_op ops_latent_moe[] = {OPS_LATENT(OPS_LATENT_Q), OPS_SHARED_MOE}
 static const sw_op ops_latent_kv[] = {OPS_LATENT(LINEAR(Q, N, Q, ATTN_IN)), OPS_MLP};
 static const sw_op ops_latent_kv_moe[] = {OPS_LATENT(LINEAR(Q, N, Q, ATTN_IN)), OPS_SHARED_MOE};
 
+/* What follows the last block; its product is the engine's own business. */
+static const sw_op ops_head[] = {NORM(N, X, NORM_FINAL), LINEAR(T, N, HEAD, ATTN_IN)};
+static const sw_op ops_mean_head[] = {MEAN_NORM(N, X, NORM_FINAL), LINEAR(T, N, HEAD, ATTN_IN)};
+
 #define N_OPS(ops) ((int)(sizeof(ops) / sizeof((ops)[0])))
 #define PROGRAM_none NULL, 0
 #define PROGRAM_plain ops_plain, N_OPS(ops_plain)
@@ -196,13 +200,18 @@ const sw_arch *sw_arch_find(const char *model_type)
 
 bool sw_model_is_sparse(const sw_model *m, int64_t layer)
 {
-    return m->n_experts > 0 && !m->is_dense_layer[layer] && (layer + 1) % m->sparse_step == 0;
+    return m->n_experts > 0 && layer < m->n_layers && !m->is_dense_layer[layer] &&
+           (layer + 1) % m->sparse_step == 0;
 }
 
 const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops)
 {
     bool is_sparse = sw_model_is_sparse(m, layer);
 
+    if (layer == m->n_layers) {
+        *n_ops = m->is_tied ? 0 : N_OPS(ops_head);
+        return m->arch->ends.has_norm_bias ? ops_mean_head : ops_head;
+    }
     if (m->kv_rank && !m->q_rank) {
         *n_ops = is_sparse ? N_OPS(ops_latent_kv_moe) : N_OPS(ops_latent_kv);
         return is_sparse ? ops_latent_kv_moe : ops_latent_kv;
@@ -242,6 +251,7 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
         [SW_SLOT_NORM_Q_ROW] = {1, q},         [SW_SLOT_NORM_K_ROW] = {1, kv},
         [SW_SLOT_NORM_Q_A] = {1, m->q_rank},   [SW_SLOT_NORM_KV_A] = {1, m->kv_rank},
         [SW_SLOT_SINKS] = {1, m->n_heads},
+        [SW_SLOT_HEAD] = {m->vocab, h},        [SW_SLOT_NORM_FINAL] = {1, h},
     };
 
     *n_out = shapes[slot][0];
@@ -323,8 +333,14 @@ static void slot_text(char out[256], const sw_model *m, int64_t layer, const cha
 bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot slot,
                         int64_t expert)
 {
+    const sw_arch_ends *ends = &m->arch->ends;
     const char *name = m->arch->slot_names[slot];
 
+    if (slot == SW_SLOT_HEAD || slot == SW_SLOT_NORM_FINAL) {
+        (void)snprintf(out, 256, "%s",
+                       slot == SW_SLOT_HEAD ? ends->head : sw_model_end(m, ends->norm));
+        return true;
+    }
     if (expert >= 0) name = is_mlp_slot(slot) ? m->arch->expert_names[slot - SW_SLOT_GATE] : NULL;
     if (!name) return false;
     slot_text(out, m, layer, name, expert);

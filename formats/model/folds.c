@@ -152,6 +152,7 @@ int sw_model_folds(sw_fold out[SW_FOLDS_MAX], const sw_model *m, int64_t layer)
     int n_ops, n = 0;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
 
+    if (layer == m->n_layers) return 0; /* a fold is tried on what its block puts out */
     for (int i = 0; i < n_ops; i++) step(&w, &ops[i]);
     for (int i = 0; i < w.n; i++)
         if (!w.is_spoilt[w.folds[i].producer][w.parts[i]] || w.folds[i].is_per_expert)

@@ -28,12 +28,14 @@ typedef enum sw_slot {
     SW_SLOT_QKV, SW_SLOT_GATE_UP,           /* stored as one: rows q, k, v; rows gate, up */
     SW_SLOT_Q_A, SW_SLOT_Q_B, SW_SLOT_KV_A, SW_SLOT_KV_B, /* low-rank (latent) attention */
     SW_SLOT_SHARED_GATE, SW_SLOT_SHARED_UP, SW_SLOT_SHARED_DOWN, /* expert of every token */
+    SW_SLOT_HEAD,                           /* hidden to logits; see sw_model_linears */
     SW_SLOT_ROUTER,                         /* linear, never quantized */
     SW_SLOT_NORM_ATTN, SW_SLOT_NORM_MLP,    /* before each half of the block */
     SW_SLOT_NORM_AFTER_ATTN, SW_SLOT_NORM_AFTER_MLP, /* on a half's output */
     SW_SLOT_NORM_Q, SW_SLOT_NORM_K,         /* per head */
     SW_SLOT_NORM_Q_ROW, SW_SLOT_NORM_K_ROW, /* over all heads */
     SW_SLOT_NORM_Q_A, SW_SLOT_NORM_KV_A,
+    SW_SLOT_NORM_FINAL,                     /* before the head */
     SW_SLOT_SINKS,                          /* a score per head that takes weight, not value */
     SW_SLOT_ROUTER_SHIFT,                   /* added to scores for the choice alone */
     SW_SLOT_COUNT
@@ -235,7 +237,10 @@ int sw_model_folds(sw_fold out[SW_FOLDS_MAX], const sw_model *m, int64_t layer);
 /* The producer's row behind a channel of the site; for a norm, the channel. */
 int64_t sw_fold_row(const sw_fold *fold, int64_t channel);
 
-/* The linears of a block that quantization may touch, in block order; experts one by one. */
+/* The linears of a block that quantization may touch, in block order; experts one by one. After the
+ * last block comes one more "layer", n_layers: the final norm and, at SW_SITE_ATTN_IN, the head. It
+ * is empty in a model whose head is the embedding. Every question about a layer may be asked of it;
+ * it can be loaded and run as a block up to its only site, and has no folds. */
 typedef struct sw_linear_ref {
     int64_t layer;
     sw_slot slot;

@@ -88,7 +88,7 @@ static sw_code plain_name(char out[300], const sw_model *m, int64_t layer, sw_sl
 sw_code sw_stored_weight(sw_stored *out, const sw_model *m, const sw_st *st, int64_t layer,
                          sw_slot slot, int64_t expert, sw_err *err)
 {
-    const bool is_turned = m->arch->has_transposed_linears;
+    const bool is_turned = m->arch->has_transposed_linears && slot != SW_SLOT_HEAD;
     sw_stored s = {.row_step = 1, .col_step = 1};
     char name[300];
     sw_code rc;
@@ -126,7 +126,7 @@ sw_code sw_stored_bias(sw_stored *out, const sw_model *m, const sw_st *st, int64
 
 bool sw_stored_may_copy(const sw_model *m, const sw_linear_ref *ref)
 {
-    return m->arch->has_transposed_linears ||
+    return (m->arch->has_transposed_linears && ref->slot != SW_SLOT_HEAD) ||
            (ref->expert >= 0 && m->arch->fused_experts[0] != NULL);
 }
 

@@ -121,8 +121,11 @@ typedef struct sw_lm {
 
 /* All weights from a dense checkpoint; costs address space, not memory. */
 sw_code sw_lm_load(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err) SW_MUST_USE;
-/* Only embedding, final norm and head (blocks == NULL): for the quantizer, block by block. */
-sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err) SW_MUST_USE;
+/* Only the tables of tokens and positions. */
+sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err) SW_MUST_USE;
+/* Only embedding, final norm and head (blocks == NULL), which `source` (or NULL) is asked for. */
+sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st,
+                        const sw_linear_source *source, sw_err *err) SW_MUST_USE;
 void sw_lm_free(sw_lm *lm);
 
 /* x [n_seqs * seq_len, hidden] = embedding rows, of sequences that start at position `first`.

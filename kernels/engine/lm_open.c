@@ -115,10 +115,11 @@ sw_code sw_lm_open(sw_lm *out, const sw_checkpoint *ckpt, const sw_lm_options *o
 {
     const sw_model *m = &ckpt->model;
     open_job job = {.ckpt = ckpt, .options = options};
+    const sw_linear_source source = {&job, get_linear};
     sw_lm lm = {0};
     sw_code rc;
 
-    if ((rc = sw_lm_load_ends(&lm, m, ckpt->st, err)) != SW_OK) return rc;
+    if ((rc = sw_lm_load_ends(&lm, m, ckpt->st, &source, err)) != SW_OK) return rc;
     if ((rc = SW_ARENA_TAKE(&lm.blocks, &lm.arena, m->n_layers, err)) != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&job.errs, m->n_layers, "load errors", err)) != SW_OK) goto done;
     job.blocks = lm.blocks;

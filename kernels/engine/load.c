@@ -242,21 +242,49 @@ sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert)
     return expert < 0 ? &block->linear[slot] : &block->experts[slot - SW_SLOT_GATE][expert];
 }
 
-sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
+sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
 {
     const sw_arch_ends *ends = &m->arch->ends;
-    const char *norm = sw_model_end(m, ends->norm);
     sw_lm lm = {.model = m};
     sw_code rc;
 
     rc = load_table(&lm.embed, &lm.arena, st, sw_model_end(m, ends->embed), m->vocab, m->hidden,
                     err);
-    lm.head = lm.embed;
-    if (rc == SW_OK && !m->is_tied)
-        rc = load_table(&lm.head, &lm.arena, st, ends->head, m->vocab, m->hidden, err);
     if (rc == SW_OK && m->n_position_rows)
         rc = load_table(&lm.positions, &lm.arena, st, sw_model_end(m, ends->positions),
                         m->n_position_rows, m->hidden, err);
+    if (rc == SW_OK)
+        *out = lm;
+    else
+        sw_lm_free(&lm);
+    return rc;
+}
+
+static sw_code load_head(sw_lm *lm, const sw_model *m, const sw_st *st,
+                         const sw_linear_source *source, sw_err *err)
+{
+    const char *path = m->arch->ends.head;
+    sw_weight *head = &lm->head;
+    sw_code rc = SW_OK;
+
+    *head = lm->embed;
+    if (m->is_tied) return SW_OK;
+    *head = (sw_weight){.n_out = m->vocab, .k_in = m->hidden};
+    if (source)
+        rc = source->get(source->self, head, &lm->arena, path, m->vocab, m->hidden, err);
+    if (rc != SW_OK || head->tiles || head->dense) return rc;
+    return load_table(head, &lm->arena, st, path, m->vocab, m->hidden, err);
+}
+
+sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st,
+                        const sw_linear_source *source, sw_err *err)
+{
+    const sw_arch_ends *ends = &m->arch->ends;
+    const char *norm = sw_model_end(m, ends->norm);
+    sw_lm lm = {.model = m};
+    sw_code rc = sw_lm_load_tables(&lm, m, st, err);
+
+    if (rc == SW_OK) rc = load_head(&lm, m, st, source, err);
     if (rc == SW_OK)
         rc = load_floats(&lm.final_norm, &lm.arena, st, norm, ".weight", m->hidden, err);
     if (rc == SW_OK && ends->has_norm_bias)
@@ -275,7 +303,7 @@ sw_code sw_lm_load(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
     sw_lm lm = {0};
     sw_code rc;
 
-    if ((rc = sw_lm_load_ends(&lm, m, st, err)) != SW_OK) return rc;
+    if ((rc = sw_lm_load_ends(&lm, m, st, NULL, err)) != SW_OK) return rc;
     rc = SW_ARENA_TAKE(&lm.blocks, &lm.arena, m->n_layers, err);
     for (int64_t i = 0; i < m->n_layers && rc == SW_OK; i++)
         rc = sw_block_load(&lm.blocks[i], m, st, i, err);

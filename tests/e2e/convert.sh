@@ -4,6 +4,20 @@
 names() { "$SWAGE" list "$1" | tail -n +2 | cut -d' ' -f1; }
 tensors() { find "$1" -name '*.safetensors' -print0 | sort -z | xargs -0 cat | sha256sum; }
 
+# a quantized head goes wherever linears go
+for to in gptq awq compressed-tensors marlin swage; do
+    expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/head" -q --force --method rtn --format gptq \
+        --group-size 32 --asym --lm-head
+    rm -rf "$T/b" "$T/c"
+    "$SWAGE" convert "$T/head" --to "$to" -o "$T/b" -q >"$T/stdout" 2>"$T/stderr" ||
+        { grep -q use "$T/stderr" || fail "head: gptq -> $to: $(cat "$T/stderr")"; continue; }
+    expect 0 '' "$SWAGE" convert "$T/b" --to gptq -o "$T/c" -q
+    [ "$(tensors "$T/head")" = "$(tensors "$T/c")" ] || fail "head: gptq -> $to -> gptq"
+    grep -q '"lm_head": true' "$T/c/config.json" || fail "head: gptq -> $to -> gptq: not said"
+done
+expect 2 '*tie_word_embeddings*' "$SWAGE" quantize "$TINY" -o "$T/tied" -q --method rtn --lm-head
+expect 2 '*--lm-head*' "$SWAGE" quantize "$T/head" -o "$T/again" -q --method rtn
+
 # every pair: exact there and back, or one line with the reason and what to do
 n_exact=0
 for scheme in W4A16_ASYM FP8_BLOCK; do

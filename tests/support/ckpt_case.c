@@ -67,6 +67,25 @@ void ckpt_source(const scratch *s, const char *arch)
     assert_int_equal(mkdir(dir, 0755), 0);
 }
 
+static void add_layer(ckpt_case *c, const sw_dialect *dialect, int64_t layer)
+{
+    const sw_qspec *spec = &c->config.spec;
+    sw_linear_ref refs[64];
+    int64_t n = sw_model_linears(&c->source.model, layer, refs, 64);
+
+    assert_in_range(n, 1, 64);
+    for (int64_t i = 0; i < n; i++, c->n++) {
+        assert_in_range(c->n, 0, CKPT_LINEARS_MAX - 1);
+        assert_true(sw_model_slot_path(c->paths[c->n], &c->source.model, layer, refs[i].slot,
+                                       refs[i].expert));
+        sw_ckpt_linear one = {c->paths[c->n], refs[i].n_out, refs[i].k_in, NULL};
+        c->linears[c->n] = one;
+        sw_gen_qtensor(&c->q[c->n], spec->num->bits, spec->is_symmetric, spec->group_elems,
+                       spec->scale_dtype, refs[i].n_out, refs[i].k_in, SW_GEN_RANDOM,
+                       dialect->zero_min, (uint64_t)c->n + 100);
+    }
+}
+
 void ckpt_open(ckpt_case *c, const scratch *s, const sw_dialect *dialect, int bits,
                bool is_symmetric, int64_t group_elems)
 {
@@ -80,21 +99,12 @@ void ckpt_open(ckpt_case *c, const scratch *s, const sw_dialect *dialect, int bi
     c->config.spec.group_elems = group_elems;
     c->config.spec.scale_dtype = dialect->scale_dtype(c->source.model.dtype);
     c->config.spec.zero_min = dialect->zero_min;
-    for (int64_t layer = 0; layer < c->source.model.n_layers; layer++) {
-        sw_linear_ref refs[64];
-        int64_t n = sw_model_linears(&c->source.model, layer, refs, 64);
-        assert_in_range(n, 1, 64);
-        for (int64_t i = 0; i < n; i++, c->n++) {
-            assert_in_range(c->n, 0, CKPT_LINEARS_MAX - 1);
-            assert_true(sw_model_slot_path(c->paths[c->n], &c->source.model, layer, refs[i].slot,
-                                           refs[i].expert));
-            sw_ckpt_linear one = {c->paths[c->n], refs[i].n_out, refs[i].k_in, NULL};
-            c->linears[c->n] = one;
-            sw_gen_qtensor(&c->q[c->n], bits, is_symmetric, group_elems, c->config.spec.scale_dtype,
-                           refs[i].n_out, refs[i].k_in, SW_GEN_RANDOM, dialect->zero_min,
-                           (uint64_t)c->n + 100);
-        }
-    }
+    for (int64_t layer = 0; layer < c->source.model.n_layers; layer++) add_layer(c, dialect, layer);
+}
+
+void ckpt_add_head(ckpt_case *c, const sw_dialect *dialect)
+{
+    add_layer(c, dialect, c->source.model.n_layers);
 }
 
 static void round_group(sw_qtensor *q, int64_t n, int64_t group, const float *w, int64_t n_w)

@@ -22,6 +22,8 @@ void ckpt_source(const scratch *s, const char *arch);
 /* Open s/source and make a weight for each of its linears. */
 void ckpt_open(ckpt_case *c, const scratch *s, const sw_dialect *dialect, int bits,
                bool is_symmetric, int64_t group_elems);
+/* And one for its head, which must be no embedding. */
+void ckpt_add_head(ckpt_case *c, const sw_dialect *dialect);
 /* Replace the made-up weights by the source's own, rounded to nearest. */
 void ckpt_round(ckpt_case *c);
 void ckpt_close(ckpt_case *c);

@@ -50,9 +50,8 @@ static sw_code transformed(void *self, const sw_transform_report *report, sw_err
 static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
 {
     (void)self;
-    (void)ref;
     (void)path;
-    return true;
+    return ref->slot != SW_SLOT_HEAD;
 }
 
 static int64_t list_linears(sw_ckpt_linear *out, char (*paths)[256], const sw_model *m)

@@ -49,7 +49,7 @@ static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
 {
     (void)self;
     (void)path;
-    return ref->slot != SW_SLOT_ROUTER;
+    return ref->slot != SW_SLOT_ROUTER && ref->slot != SW_SLOT_HEAD;
 }
 
 void quantized_lm_open(quantized_lm *out, const char *dir, const sw_qspec *spec,

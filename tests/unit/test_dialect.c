@@ -438,7 +438,6 @@ static const refusal refusals[] = {
     {GPTQ "\"sym\":\"yes\"}", SW_E_FORMAT, "sym"},
     {GPTQ "\"checkpoint_format\":\"marlin_24\"}", SW_E_UNSUPPORTED, "\"marlin_24\""},
     {GPTQ "\"is_marlin_format\":true,\"desc_act\":true}", SW_E_UNSUPPORTED, "desc_act"},
-    {GPTQ "\"lm_head\":true}", SW_E_UNSUPPORTED, "lm_head"},
     {GPTQ "\"pack_dtype\":\"int16\"}", SW_E_UNSUPPORTED, "int16"},
     {GPTQ "\"dynamic\":[1]}", SW_E_FORMAT, "dynamic"},
     {"{\"quant_method\":\"compressed-tensors\"}", SW_E_FORMAT, "no config_groups"},

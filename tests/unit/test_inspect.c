@@ -98,10 +98,11 @@ static void groups_tell_schemes_apart(void **state)
     assert_true(m.in.is_open);
     assert_string_equal(m.in.version, "0.16.0");
     assert_int_equal(m.in.n_quantized, m.c.n);
-    assert_int_equal(m.in.n_groups, 2);
+    assert_int_equal(m.in.n_groups, 3);
     assert_string_equal(m.in.groups[0].leaves,
                         "q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj");
     assert_string_equal(m.in.groups[1].leaves, "down_proj");
+    assert_string_equal(m.in.groups[2].leaves, "lm_head");
     assert_string_equal(sw_group_text(text, &m.in.groups[0]),
                         "int4, groups of 32, scales BF16, inputs 16 bit");
     assert_string_equal(sw_group_text(text, &m.in.groups[1]),

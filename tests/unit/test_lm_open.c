@@ -61,6 +61,7 @@ static void try_arch(const char *arch, int bits, bool is_symmetric, int64_t grou
     scratch_open(&s);
     ckpt_source(&s, arch);
     ckpt_open(&c, &s, sw_dialect_find("gptq"), bits, is_symmetric, group);
+    if (!c.source.model.is_tied) ckpt_add_head(&c, sw_dialect_find("gptq"));
     ckpt_round(&c);
     original = logits_of(scratch_path(&s, "source"), false, 1, &n);
     for (const sw_dialect *const *d = sw_dialects; *d; d++) {

@@ -82,6 +82,10 @@ static void edit(broken *b, const char *file, const char *have, const char *want
 static void drop_k(broken *b) { drop(&b->c, "0.self_attn.k_proj"); }
 static void drop_o(broken *b) { drop(&b->c, "0.self_attn.o_proj"); }
 static void drop_expert(broken *b) { drop(&b->c, ".experts.1."); }
+static void quantize_head(broken *b)
+{
+    ckpt_add_head(&b->c, sw_dialect_find("gptq"));
+}
 static void other_global(broken *b) { b->c.q[1].global_scale = 1.0f / 1024.0f; }
 static void ignore_part(broken *b)
 {
@@ -94,6 +98,16 @@ static void ignore_whole(broken *b)
     static const char *const list[] = {"model.layers.1.self_attn.o_proj"};
     b->c.config.ignore = list;
     b->c.config.n_ignore = 1;
+}
+static void fp8_head(broken *b)
+{
+    sw_qspec spec = b->c.config.spec;
+
+    b->c.config.spec = (sw_qspec){.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 32,
+                                  .scale_dtype = SW_DTYPE_F16};
+    ckpt_add_head(&b->c, sw_dialect_find("gptq"));
+    b->c.config.spec = spec;
+    use_floats(&b->c, FP8_TENSOR, false);
 }
 static void scatter(broken *b)
 {
@@ -201,6 +215,10 @@ static const struct {
      NULL},
     {"head-missing", "compressed-tensors", "llama", "lm_head", INTEGERS, 4, 32, 0, NULL, no_head,
      NULL},
+    {"head-fp8", "fp8", "llama", "lm_head", FP8_TENSOR, 4, 32, 0, fp8_head, NULL, NULL},
+    {"head-newer", "compressed-tensors", "llama", "lm_head", INTEGERS, 4, 32, 0, quantize_head,
+     NULL, NULL},
+    {"head-blocks", "gptq", "llama", "lm_head", INTEGERS, 4, 32, 0, quantize_head, NULL, NULL},
     {"swage-only", "swage", "llama", "config.json", INTEGERS, 4, 32, 0, NULL, NULL, NULL},
     {"tp-rows", "compressed-tensors", "llama", "o_proj", INTEGERS, 4, 128, 0, NULL, NULL, NULL},
     {"tp-columns", "gptq_v2", "llama", "gate_proj", INTEGERS, 4, 32, 0, NULL, NULL, half_word},

@@ -76,9 +76,8 @@ static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const
 static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
 {
     (void)self;
-    (void)ref;
     (void)path;
-    return true;
+    return ref->slot != SW_SLOT_HEAD;
 }
 
 static sw_code change(void *self, const char *name, const float *values, int64_t n, sw_err *err)

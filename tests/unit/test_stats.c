@@ -196,8 +196,8 @@ static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const
 
 static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
 {
-    (void)self, (void)ref, (void)path;
-    return true;
+    (void)self, (void)path;
+    return ref->slot != SW_SLOT_HEAD;
 }
 
 static take solve_all(toy *t, const sw_zpack *z, const sw_quant_options *o)

@@ -66,7 +66,7 @@ static sw_code select_over(sw_selection *out, const char *dir, const char *forma
     sw_opt_list patterns = {items, pattern ? 1 : 0};
     sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = group,
                      .scale_dtype = SW_DTYPE_F16};
-    sw_selection_request request = {&spec, overrides, n_overrides, &patterns, 0};
+    sw_selection_request request = {&spec, overrides, n_overrides, &patterns, 0, false};
     sw_checkpoint ckpt = {0};
     sw_code rc = sw_checkpoint_open(&ckpt, dir, err);
 
@@ -154,6 +154,40 @@ static void test_selection_takes_all_but_ignored(void **state)
     for (int64_t i = 1; i < s.n_linears; i++)
         assert_true(strcmp(s.linears[i - 1].module_path, s.linears[i].module_path) < 0);
     sw_selection_free(&s);
+}
+
+static sw_code select_head(sw_selection *out, const char *dir, const char *ignored, sw_err *err)
+{
+    static const sw_override more = {"lm_head", false, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP};
+    sw_opt_list ignore = {&ignored, ignored ? 1 : 0};
+    sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 32,
+                     .scale_dtype = SW_DTYPE_F16};
+    sw_selection_request request = {&spec, &more, ignored ? 0 : 1, &ignore, 0, true};
+    sw_checkpoint ckpt = {0};
+    sw_code rc = sw_checkpoint_open(&ckpt, dir, err);
+
+    if (rc == SW_OK)
+        rc = sw_selection_new(out, &ckpt.model, &request, sw_dialect_find("gptq"), err);
+    sw_checkpoint_close(&ckpt);
+    return rc;
+}
+
+static void test_selection_takes_a_head_when_asked(void **state)
+{
+    sw_selection s;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(select_head(&s, ARCH "llama", NULL, &err), SW_OK);
+    assert_true(s.has_head && s.n_linears == 15 && !s.n_ignored);
+    assert_int_equal(sw_selection_spec(&s, "lm_head")->num->bits, 8);
+    assert_int_equal(sw_selection_spec(&s, "model.layers.0.mlp.up_proj")->num->bits, 4);
+    sw_selection_free(&s);
+    assert_int_equal(select_head(&s, ARCH "llama", "lm_head", &err), SW_OK);
+    assert_true(!s.has_head && s.n_linears == 14 && s.n_ignored == 1);
+    sw_selection_free(&s);
+    assert_int_equal(select_head(&s, ARCH "qwen2", NULL, &err), SW_E_USAGE);
+    assert_non_null(strstr(err.text, "tie_word_embeddings"));
 }
 
 static void test_selection_leaves_routers(void **state)
@@ -346,6 +380,7 @@ int main(void)
         cmocka_unit_test(test_selection_takes_all_but_ignored),
         cmocka_unit_test(test_overrides_change_what_they_match),
         cmocka_unit_test(test_overrides_that_cannot_be_are_refused),
+        cmocka_unit_test(test_selection_takes_a_head_when_asked),
         cmocka_unit_test(test_selection_leaves_routers),
         cmocka_unit_test(test_selection_refuses_half_a_fused_group),
         cmocka_unit_test(test_windows_come_from_the_start_or_are_drawn),
