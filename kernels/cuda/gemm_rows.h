@@ -61,6 +61,15 @@ size_t sw_narrow8_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *pla
 sw_code sw_narrow8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                   void *stream, sw_err *err);
 
+extern const sw_cuda_tile sw_narrow_large_tiles[];
+extern const int sw_narrow_large_n_tiles;
+bool sw_narrow_large_can_run(const sw_cuda_gemm *p, int tile);
+bool sw_narrow_large_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);
+void sw_narrow_large_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
+size_t sw_narrow_large_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
+sw_code sw_narrow_large_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                  void *stream, sw_err *err);
+
 extern const sw_cuda_tile sw_mma_tiles[];
 extern const int sw_mma_n_tiles;
 bool sw_mma_can_run(const sw_cuda_gemm *p, int tile);

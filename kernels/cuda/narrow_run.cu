@@ -3,9 +3,8 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/tensor_map.cuh"
-#include "kernels/cuda/narrow_args.h"
+#include "kernels/cuda/narrow_host.h"
 #include "kernels/cuda/narrow_kernels.h"
-#include "kernels/cuda/narrow_maps.cuh"
 
 extern "C" bool sw_narrow_takes(const sw_cuda_gemm *p)
 {
@@ -60,7 +59,7 @@ __global__ void swk_narrow_realign_x(uint16_t *to, int64_t to_stride, const uint
         to[row * to_stride + k] = k < k_in ? from[row * from_stride + k] : 0;
 }
 
-static nw_args args_of(const sw_cuda_gemm *p)
+extern "C" nw_args sw_narrow_args_of(const sw_cuda_gemm *p)
 {
     const sw_tiles *t = &p->tiles;
     nw_args a = {};
@@ -79,8 +78,8 @@ static nw_args args_of(const sw_cuda_gemm *p)
     return a;
 }
 
-/* The weights in boxes of a stage. */
-static sw_code map_weights(nw_maps *maps, const sw_cuda_gemm *p, int box_tiles, sw_err *err)
+extern "C" sw_code sw_narrow_map_weights(nw_maps *maps, const sw_cuda_gemm *p, int box_tiles,
+                                         sw_err *err)
 {
     const sw_tiles *t = &p->tiles;
     int64_t n_tiles = sw_tiles_n(t->n_out), group = t->spec.group_elems;
@@ -116,7 +115,7 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const sw_
     int64_t blocks =
         sw_cuda_up(p->tiles.n_out, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
     bool overlaps = p->may_overlap && plan->overlap;
-    nw_args args = args_of(p);
+    nw_args args = sw_narrow_args_of(p);
     void *params[] = {maps, &args};
     cudaLaunchAttribute attrs[2] = {};
     cudaLaunchConfig_t config = {};
@@ -140,14 +139,12 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const sw_
     return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry, params), tile->name, err);
 }
 
-extern "C" sw_code sw_narrow_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
-                             const sw_cuda_tile *tile, const nw_kernel *kernel, void *d_workspace,
-                             void *stream, sw_err *err)
+extern "C" sw_code sw_narrow_map_x(nw_maps *maps, const sw_cuda_gemm *p, int box_tokens,
+                                   void *d_workspace, void *stream, sw_err *err)
 {
     sw_code rc = SW_OK;
     const void *d_x = p->d_x;
     int64_t x_stride = p->x_stride;
-    nw_maps maps = {};
 
     if (!x_is_aligned(p)) {
         x_stride = padded_k(p);
@@ -157,9 +154,19 @@ extern "C" sw_code sw_narrow_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan
         rc = sw_cuda_check(cudaGetLastError(), "swk_narrow_realign_x", err);
         d_x = d_workspace;
     }
+    return rc ? rc
+              : sw_tensor_map_2d(&maps->x, d_x, 2, p->tiles.k_in, p->m, x_stride, 64, box_tokens,
+                                 err);
+}
+
+extern "C" sw_code sw_narrow_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
+                             const sw_cuda_tile *tile, const nw_kernel *kernel, void *d_workspace,
+                             void *stream, sw_err *err)
+{
+    nw_maps maps = {};
+    sw_code rc = sw_narrow_map_x(&maps, p, tile->n_tokens, d_workspace, stream, err);
+
     if (!rc)
-        rc = sw_tensor_map_2d(&maps.x, d_x, 2, p->tiles.k_in, p->m, x_stride, 64, tile->n_tokens,
-                              err);
-    if (!rc) rc = map_weights(&maps, p, tile->n_channels / 64, err);
+        rc = sw_narrow_map_weights(&maps, p, tile->n_channels / 64, err);
     return rc ? rc : launch(p, plan, tile, kernel, &maps, stream, err);
 }

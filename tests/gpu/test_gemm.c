@@ -46,6 +46,8 @@ static const variant variants[] = {
     {I4, 128, false, BF, BF, TOKEN, I8}, {I4, 0, false, BF, HF, TOKEN, I8},
     {I4, 32, true, HF, HF, TENSOR, I8}, {I4, 64, true, BF, BF, TOKEN, I8},
     {I4, 128, false, BF, BF, TOKEN, E4}, {I4, 0, true, HF, FF, TENSOR, E4},
+    {I4, 128, true, BF, BF, NONE},  {I4, 64, true, BF, BF, NONE},
+    {I4, 64, false, HF, HF, NONE},
 };
 static const sw_cuda_card h200 = {90, 132};
 #define N_VARIANTS (int)(sizeof variants / sizeof *variants)
@@ -102,11 +104,19 @@ static void check_plan(const gpu_shape *shape)
     gpu_case_free(&c);
 }
 
+/* Of SW_GEMM_KERNEL alone, where that is set: while a kernel is being made. */
+static bool is_wanted(int kernel)
+{
+    const char *only = getenv("SW_GEMM_KERNEL");
+
+    return !only || strcmp(only, sw_cuda_kernels[kernel].name) == 0;
+}
+
 /* Every kernel, tile and some splits that can run the problem. */
 static void check_all(gpu_case *c, int salt)
 {
     for (int k = 0; k < sw_cuda_n_kernels; k++)
-        for (int t = 0; t < *sw_cuda_kernels[k].n_tiles; t++)
+        for (int t = 0; t < *sw_cuda_kernels[k].n_tiles && is_wanted(k); t++)
             for (int split = 1; split <= 4; split += 1 + (salt + t + split) % 3) {
                 sw_cuda_plan plan = {k, t, split, h200, true};
 
@@ -150,7 +160,8 @@ static void each_kernel_once(void **state)
         for (int k = 0; k < sw_cuda_n_kernels; k++) {
             sw_cuda_plan plan = {k, v % *sw_cuda_kernels[k].n_tiles, 1 + v / 3 % 3, h200, true};
 
-            if (sw_cuda_kernels[k].can_run(&c.problem, plan.tile)) check(&c, &plan);
+            if (is_wanted(k) && sw_cuda_kernels[k].can_run(&c.problem, plan.tile))
+                check(&c, &plan);
         }
         gpu_case_free(&c);
     }
@@ -237,23 +248,27 @@ static void full_card(void **state)
 static void many_blocks(void **state)
 {
     static const int64_t sizes[][3] = {{600, 520, 1152}, {2308, 200, 320}, {257, 72, 1000}};
-    static const int n_sms[] = {1, 3, 132};
+    static const int n_sms[] = {1, 7, 132};
+    static const char *const kernels[] = {"a8_large", "narrow_large"};
 
     (void)state;
     for (int v = 0; v < N_VARIANTS; v++) {
         const int64_t *size = sizes[v % 3];
         gpu_shape s = shape_of(v, size[0] + v % 2 * 4, size[1], size[2]);
-        int kernel = sw_cuda_kernel_find("a8_large");
         gpu_case c;
 
         s.is_exact = v / 3 % 2;
         s.y_gap = v % 4 * 4;
         gpu_case_new(&c, &s);
         gpu_case_expect(&c);
-        for (size_t i = 0; i < sizeof n_sms / sizeof *n_sms; i++) {
-            sw_cuda_plan plan = {kernel, 0, 1, {90, n_sms[i]}, true};
+        for (size_t i = 0; i < 2 * sizeof n_sms / sizeof *n_sms; i++) {
+            int kernel = sw_cuda_kernel_find(kernels[i % 2]);
 
-            if (sw_cuda_kernels[kernel].can_run(&c.problem, 0)) check(&c, &plan);
+            for (int t = 0; t < *sw_cuda_kernels[kernel].n_tiles && is_wanted(kernel); t++) {
+                sw_cuda_plan plan = {kernel, t, 1, {90, n_sms[i / 2]}, true};
+
+                if (sw_cuda_kernels[kernel].can_run(&c.problem, t)) check(&c, &plan);
+            }
         }
         gpu_case_free(&c);
     }
@@ -376,7 +391,8 @@ static void one_hot_is_exact(void **state)
             for (int t = 0; t < *sw_cuda_kernels[k].n_tiles; t++) {
                 sw_cuda_plan plan = {k, t, 1 + t % 3, h200, true};
 
-                if (sw_cuda_kernels[k].can_run(&c.problem, t)) check_one_hot(&c, &plan, w);
+                if (is_wanted(k) && sw_cuda_kernels[k].can_run(&c.problem, t))
+                    check_one_hot(&c, &plan, w);
             }
         free(w);
         gpu_case_free(&c);

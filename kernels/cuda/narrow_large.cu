@@ -1,0 +1,158 @@
+/* narrow_large.cu - plan and launch the kernels of int4 weights for many tokens: a row of the
+ * table. */
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/narrow_host.h"
+#include "kernels/cuda/narrow_kernels.h"
+#include "kernels/cuda/narrow_large_args.h"
+#include "kernels/cuda/narrow_large_kernels.h"
+#include "kernels/cuda/tensor_map.cuh"
+
+extern "C" const sw_cuda_tile sw_narrow_large_tiles[] = {
+#define SW_NWL_TILE(name, T, MT, NWG, ST) {#name, T, 64 * MT * NWG, ST, 1, true},
+#define SW_NWL_PLAIN SW_NWL_TILE
+#include "kernels/cuda/narrow_large_tiles.def"
+#undef SW_NWL_PLAIN
+#undef SW_NWL_TILE
+};
+extern "C" const int sw_narrow_large_n_tiles =
+    (int)(sizeof sw_narrow_large_tiles / sizeof *sw_narrow_large_tiles);
+
+/* Groups of a stage of 128 as 0, 1, 2 for 1, 2, 4; -1 when no kernel cuts groups so. */
+static int cut_of(const sw_tiles *t)
+{
+    int64_t group = t->spec.group_elems;
+
+    if (group % 128 == 0) return 0;
+    return group == 64 ? 1 : group == 32 ? 2 : -1;
+}
+
+static const nwl_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
+{
+    int cut = cut_of(&p->tiles);
+    bool has_zeros = !p->tiles.spec.is_symmetric;
+
+    return p->dtype == SW_DTYPE_BF16 ? sw_narrow_large_bf16(tile, cut, has_zeros)
+                                     : sw_narrow_large_f16(tile, cut, has_zeros);
+}
+
+/* Weights are scaled in the type of X; the copy engine stores Y. */
+extern "C" bool sw_narrow_large_can_run(const sw_cuda_gemm *p, int tile)
+{
+    return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
+           cut_of(&p->tiles) >= 0 && p->tiles.spec.scale_dtype == p->dtype &&
+           (uintptr_t)p->d_y % 16 == 0 && p->y_stride % 8 == 0 && kernel_of(p, tile)->entry;
+}
+
+/* Blocks of Y, and how many of them are done whole: where the last round leaves half of the
+ * multiprocessors idle, or more, its blocks are halved. */
+typedef struct nwl_blocks {
+    int64_t all, whole;
+} nwl_blocks;
+
+static nwl_blocks blocks_of(const sw_cuda_gemm *p, const sw_cuda_tile *tile, int n_sms)
+{
+    int64_t all =
+        sw_cuda_up(p->tiles.n_out, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
+    int64_t rest = all % n_sms;
+
+    return {all, rest * 2 <= n_sms ? all - rest : all};
+}
+
+/* What the busiest multiprocessor does, in channels of half a block. */
+static int64_t cost_of(const sw_cuda_gemm *p, int tile, int n_sms)
+{
+    const sw_cuda_tile *t = &sw_narrow_large_tiles[tile];
+    nwl_blocks b = blocks_of(p, t, n_sms);
+
+    return (sw_cuda_up(b.whole, n_sms) * 2 + (b.all > b.whole)) * t->n_channels;
+}
+
+/* The first, unless another is a tenth better: by as much the count of blocks misjudges them on an
+ * H200 (tests/bench/h200-w4a16-large.csv). */
+static int tile_for(const sw_cuda_gemm *p, int n_sms)
+{
+    int best = 0;
+
+    for (int t = 1; t < sw_narrow_large_n_tiles; t++)
+        if (sw_narrow_large_can_run(p, t) &&
+            cost_of(p, t, n_sms) * 10 <= cost_of(p, best, n_sms) * 9)
+            best = t;
+    return best;
+}
+
+/* With a round of whole blocks that three quarters of the multiprocessors share, or more. Halves
+ * alone convert twice as much for a product: they are ahead of a split of k at 4096 inputs, not at
+ * 14336. From 129 to 256 tokens only where there are half as many more blocks than multiprocessors:
+ * not measured there, but the same blocks at 512 tokens take 0.8 of what the narrow kernels do. */
+extern "C" bool sw_narrow_large_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    int tile = tile_for(p, card->n_sms);
+    nwl_blocks b = blocks_of(p, &sw_narrow_large_tiles[tile], card->n_sms);
+
+    if (p->m <= 128) return false;
+    if (p->m <= 256) return b.all * 2 >= (int64_t)card->n_sms * 3;
+    return b.whole * 4 >= (int64_t)card->n_sms * 3 ||
+           (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= (int64_t)card->n_sms * 3);
+}
+
+extern "C" void sw_narrow_large_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
+                                     const sw_cuda_card *card)
+{
+    *out = {0, tile_for(p, card->n_sms), 1, *card, true};
+}
+
+extern "C" size_t sw_narrow_large_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
+{
+    (void)plan;
+    return sw_narrow_workspace_bytes(p);
+}
+
+static nwl_args args_of(const sw_cuda_gemm *p, const sw_cuda_tile *tile, int n_sms)
+{
+    nwl_blocks b = blocks_of(p, tile, n_sms);
+
+    return {sw_narrow_args_of(p), (int)b.whole, (int)(b.whole + 2 * (b.all - b.whole))};
+}
+
+static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const nwl_kernel *k,
+                      nwl_maps *maps, void *stream, sw_err *err)
+{
+    const sw_cuda_tile *tile = &sw_narrow_large_tiles[plan->tile];
+    nwl_args args = args_of(p, tile, plan->card.n_sms);
+    void *params[] = {maps, &args};
+    cudaLaunchAttribute attrs[1] = {};
+    cudaLaunchConfig_t config = {};
+    sw_code rc = sw_cuda_check(cudaFuncSetAttribute(k->entry,
+                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    k->shared_bytes),
+                               tile->name, err);
+
+    if (rc) return rc;
+    attrs[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[0].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim =
+        dim3((unsigned)(args.n_units < plan->card.n_sms ? args.n_units : plan->card.n_sms));
+    config.blockDim = dim3((unsigned)k->n_threads);
+    config.dynamicSmemBytes = (size_t)k->shared_bytes;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = attrs;
+    config.numAttrs = p->may_overlap && plan->overlap ? 1 : 0;
+    return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry, params), tile->name, err);
+}
+
+extern "C" sw_code sw_narrow_large_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
+                                       void *d_workspace, void *stream, sw_err *err)
+{
+    const nwl_kernel *k = kernel_of(p, plan->tile);
+    nwl_maps maps = {};
+    sw_code rc = sw_narrow_map_x(&maps.in, p, NWL_BOX_TOKENS, d_workspace, stream, err);
+
+    if (!rc)
+        rc = sw_narrow_map_weights(&maps.in, p,
+                                   sw_narrow_large_tiles[plan->tile].n_channels / 64, err);
+    if (!rc)
+        rc = sw_tensor_map_2d(&maps.y, p->d_y, 2, p->tiles.n_out, p->m, p->y_stride, 64,
+                              k->park_tokens, err);
+    return rc ? rc : launch(p, plan, k, &maps, stream, err);
+}

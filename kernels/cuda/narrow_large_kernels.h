@@ -1,0 +1,24 @@
+/* narrow_large_kernels.h - the compiled kernels of int4 weights and many tokens. */
+#ifndef SW_KERNELS_CUDA_NARROW_LARGE_KERNELS_H
+#define SW_KERNELS_CUDA_NARROW_LARGE_KERNELS_H
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nwl_kernel {
+    const void *entry; /* NULL: not compiled */
+    int shared_bytes, n_threads;
+    int park_tokens;   /* of a box of Y */
+} nwl_kernel;
+
+/* tile: a row of narrow_large_tiles.def; cut: 0, 1, 2 for groups of at least 128, of 64, of 32. */
+const nwl_kernel *sw_narrow_large_bf16(int tile, int cut, bool has_zeros);
+const nwl_kernel *sw_narrow_large_f16(int tile, int cut, bool has_zeros);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
