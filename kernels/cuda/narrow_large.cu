@@ -36,12 +36,18 @@ static const nwl_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
                                      : sw_narrow_large_f16(tile, cut, has_zeros);
 }
 
-/* Weights are scaled in the type of X; the copy engine stores Y. */
+/* Weights are scaled in the type of X. */
 extern "C" bool sw_narrow_large_can_run(const sw_cuda_gemm *p, int tile)
 {
     return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
            cut_of(&p->tiles) >= 0 && p->tiles.spec.scale_dtype == p->dtype &&
-           (uintptr_t)p->d_y % 16 == 0 && p->y_stride % 8 == 0 && kernel_of(p, tile)->entry;
+           kernel_of(p, tile)->entry;
+}
+
+/* The copy engine stores Y, in rows that start at multiples of 16 bytes. */
+static bool y_is_aligned(const sw_cuda_gemm *p)
+{
+    return (uintptr_t)p->d_y % 16 == 0 && p->y_stride % 8 == 0;
 }
 
 /* Blocks of Y, and how many of them are done whole: where the last round leaves half of the
@@ -90,7 +96,7 @@ extern "C" bool sw_narrow_large_suits(const sw_cuda_gemm *p, const sw_cuda_card 
     int tile = tile_for(p, card->n_sms);
     nwl_blocks b = blocks_of(p, &sw_narrow_large_tiles[tile], card->n_sms);
 
-    if (p->m <= 128) return false;
+    if (p->m <= 128 || !y_is_aligned(p)) return false;
     if (p->m <= 256) return b.all * 2 >= (int64_t)card->n_sms * 3;
     return b.whole * 4 >= (int64_t)card->n_sms * 3 ||
            (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= (int64_t)card->n_sms * 3);
@@ -141,13 +147,26 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const nwl
     return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry, params), tile->name, err);
 }
 
+/* Y somewhere else than when the plan was made; these kernels store it anywhere, and need the same
+ * workspace. */
+static sw_code run_unaligned(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                             void *stream, sw_err *err)
+{
+    sw_cuda_plan other;
+
+    sw_w4a16_plan(&other, p, &plan->card);
+    return sw_w4a16_run(p, &other, d_workspace, stream, err);
+}
+
 extern "C" sw_code sw_narrow_large_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
                                        void *d_workspace, void *stream, sw_err *err)
 {
     const nwl_kernel *k = kernel_of(p, plan->tile);
     nwl_maps maps = {};
-    sw_code rc = sw_narrow_map_x(&maps.in, p, NWL_BOX_TOKENS, d_workspace, stream, err);
+    sw_code rc;
 
+    if (!y_is_aligned(p)) return run_unaligned(p, plan, d_workspace, stream, err);
+    rc = sw_narrow_map_x(&maps.in, p, NWL_BOX_TOKENS, d_workspace, stream, err);
     if (!rc)
         rc = sw_narrow_map_weights(&maps.in, p,
                                    sw_narrow_large_tiles[plan->tile].n_channels / 64, err);

@@ -1,0 +1,161 @@
+/* test_gemm_plan.c - the choice of a device kernel, which needs no card: that every plan can be run, and
+ * where problems of some kinds go. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda_gemm.h"
+
+static const sw_cuda_card h200 = {90, 132};
+
+typedef struct kind {
+    sw_num_id num;
+    int64_t group_elems;
+    bool is_symmetric;
+    sw_dtype dtype, scale_dtype;
+    sw_act_scope scope;
+    sw_num_id x_num;
+} kind;
+
+#define I4 SW_NUM_INT4
+#define I8 SW_NUM_INT8
+#define BF SW_DTYPE_BF16
+#define HF SW_DTYPE_F16
+enum { PLAIN, ZEROS, GROUP_32, HALF, MIXED, CHANNEL, INT8, W8A8, W4A8, FP8, N_KINDS };
+static const kind kinds[] = {
+    [PLAIN] = {I4, 128, true, BF, BF, SW_ACT_NONE, I8},
+    [ZEROS] = {I4, 128, false, BF, BF, SW_ACT_NONE, I8},
+    [GROUP_32] = {I4, 32, true, BF, BF, SW_ACT_NONE, I8},
+    [HALF] = {I4, 64, false, HF, HF, SW_ACT_NONE, I8},
+    [MIXED] = {I4, 128, true, BF, HF, SW_ACT_NONE, I8},
+    [CHANNEL] = {I4, 0, true, BF, BF, SW_ACT_NONE, I8},
+    [INT8] = {I8, 0, true, BF, BF, SW_ACT_NONE, I8},
+    [W8A8] = {I8, 0, true, BF, SW_DTYPE_F32, SW_ACT_TOKEN, I8},
+    [W4A8] = {I4, 128, true, BF, BF, SW_ACT_TOKEN, I8},
+    [FP8] = {SW_NUM_E4M3, 0, true, BF, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3},
+};
+
+static _Alignas(16) uint8_t device[16]; /* only its address is looked at */
+
+static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
+{
+    const kind *a = &kinds[which];
+    int64_t groups = a->group_elems ? (k + a->group_elems - 1) / a->group_elems : 1;
+    sw_qspec spec = {.num = &sw_nums[a->num], .is_symmetric = a->is_symmetric,
+                     .group_elems = a->group_elems, .scale_dtype = a->scale_dtype};
+    sw_cuda_gemm p = {.m = m, .x_stride = k, .y_stride = n, .dtype = a->dtype,
+                      .may_overlap = true};
+
+    p.tiles = (sw_tiles){.spec = spec, .n_out = n, .k_in = k, .n_groups = groups, .codes = device,
+                         .container_bits = sw_tiles_container_bits(spec.num)};
+    if (a->scope != SW_ACT_NONE)
+        p.act = (sw_act){&sw_nums[a->x_num], a->scope, 0, SW_DTYPE_F32};
+    return p;
+}
+
+static sw_cuda_plan plan_of(const sw_cuda_gemm *p, const char *kernel)
+{
+    sw_cuda_plan plan;
+    sw_err err = {0};
+
+    if (sw_cuda_gemm_plan(&plan, p, &h200, kernel, &err)) fail_msg("%s", err.text);
+    return plan;
+}
+
+static void every_plan_can_run(void **state)
+{
+    static const int64_t sizes[][2] = {{4096, 4096}, {4096, 6144}, {4096, 28672}, {14336, 4096},
+                                       {8192, 8192}, {8192, 10240}, {8192, 57344}, {28672, 8192},
+                                       {64, 8}, {1000, 330}, {2336, 1}, {512, 320}};
+
+    (void)state;
+    for (int which = 0; which < N_KINDS; which++)
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+            for (int64_t m = 1; m <= 16384; m += 1 + m / 8) {
+                sw_cuda_gemm p = problem_of(which, sizes[i][0], sizes[i][1], m);
+                sw_cuda_plan plan = plan_of(&p, NULL);
+                const sw_cuda_kernel *kernel = &sw_cuda_kernels[plan.kernel];
+
+                assert_in_range(plan.tile, 0, *kernel->n_tiles - 1);
+                assert_in_range(plan.split, 1, 8);
+                if (!kernel->can_run(&p, plan.tile))
+                    fail_msg("%s %s cannot run kind %d, %lld x %lld, %lld tokens", kernel->name,
+                             kernel->tiles[plan.tile].name, which, (long long)sizes[i][0],
+                             (long long)sizes[i][1], (long long)m);
+            }
+}
+
+static void goes(int which, int64_t k, int64_t n, int64_t m, const char *kernel, const char *tile)
+{
+    sw_cuda_gemm p = problem_of(which, k, n, m);
+    sw_cuda_plan plan = plan_of(&p, NULL);
+    const sw_cuda_kernel *have = &sw_cuda_kernels[plan.kernel];
+
+    if (strcmp(have->name, kernel) != 0 || (tile && strcmp(have->tiles[plan.tile].name, tile) != 0))
+        fail_msg("kind %d, %lld x %lld, %lld tokens: have %s %s, want %s %s", which, (long long)k,
+                 (long long)n, (long long)m, have->name, have->tiles[plan.tile].name, kernel,
+                 tile ? tile : "");
+}
+
+/* What tests/bench has as the best; a rule that is changed must still give these. */
+static void measured_best(void **state)
+{
+    (void)state;
+    goes(PLAIN, 8192, 8192, 1, "mma_sync", NULL);
+    goes(PLAIN, 8192, 8192, 16, "narrow4_wgmma", "t16_c128");
+    goes(PLAIN, 8192, 8192, 128, "narrow4_wgmma", "s128_c128");
+    goes(PLAIN, 8192, 8192, 256, "narrow4_wgmma", "s128_c256");
+    goes(PLAIN, 8192, 8192, 512, "narrow_large", "l128_c256");
+    goes(PLAIN, 8192, 8192, 1024, "narrow_large", "l128_c256");
+    goes(PLAIN, 8192, 8192, 4096, "narrow_large", "l128_c256");
+    goes(PLAIN, 4096, 4096, 512, "narrow_large", "l128_c256");
+    goes(PLAIN, 4096, 6144, 512, "narrow_large", "l128_c192");
+    goes(PLAIN, 4096, 28672, 512, "narrow_large", "l128_c256");
+    goes(PLAIN, 14336, 4096, 512, "narrow4_wgmma", NULL); /* 64 blocks: k is split */
+    goes(PLAIN, 14336, 4096, 1024, "narrow_large", "l128_c256");
+    goes(INT8, 8192, 8192, 1024, "narrow8_wgmma", NULL);
+    goes(W8A8, 8192, 8192, 1024, "a8_large", NULL);
+    goes(W4A8, 8192, 8192, 64, "a8_wgmma", NULL);
+    goes(FP8, 8192, 8192, 4096, "a8_large", NULL);
+}
+
+/* Kinds of weights go to kernels that have them. */
+static void kinds_of_weights(void **state)
+{
+    (void)state;
+    goes(ZEROS, 4096, 6144, 512, "narrow_large", "l128_c256"); /* 192 channels: none of these */
+    goes(ZEROS, 8192, 8192, 1024, "narrow_large", "l128_c256");
+    goes(GROUP_32, 8192, 8192, 1024, "narrow_large", "l128_c256");
+    goes(HALF, 8192, 8192, 1024, "narrow_large", "l128_c256");
+    goes(CHANNEL, 8192, 8192, 1024, "narrow_large", "l128_c256");
+    goes(MIXED, 8192, 8192, 1024, "narrow4_wgmma", NULL); /* scales of another type than X */
+    goes(ZEROS, 8192, 8192, 64, "w4a16_wgmma", NULL);
+}
+
+/* Rows of Y that the copy engine cannot store are left to others, and a name that is asked for is
+ * taken where it can run. */
+static void what_else_decides(void **state)
+{
+    sw_cuda_gemm p = problem_of(PLAIN, 8192, 8192, 1024), odd = p, moved = p;
+
+    (void)state;
+    odd.y_stride += 4;
+    moved.d_y = device + 2;
+    assert_string_equal(sw_cuda_kernels[plan_of(&odd, NULL).kernel].name, "narrow4_wgmma");
+    assert_string_equal(sw_cuda_kernels[plan_of(&moved, NULL).kernel].name, "narrow4_wgmma");
+    assert_string_equal(sw_cuda_kernels[plan_of(&p, "w4a16_wgmma").kernel].name, "w4a16_wgmma");
+    assert_string_equal(sw_cuda_kernels[plan_of(&p, "a8_large").kernel].name, "narrow_large");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_plan_can_run), cmocka_unit_test(measured_best),
+        cmocka_unit_test(kinds_of_weights), cmocka_unit_test(what_else_decides),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
