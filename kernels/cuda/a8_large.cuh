@@ -15,17 +15,20 @@
 #ifndef SW_KERNELS_CUDA_A8_LARGE_CUH
 #define SW_KERNELS_CUDA_A8_LARGE_CUH
 
-#include "kernels/cuda/a8_quarters.cuh"
+#include "kernels/cuda/a8_pieces.cuh"
 
-#define SW_A8L_T SW_A8_QUARTERS_T /* tokens of a block */
+#define SW_A8L_T 256          /* tokens of a block */
 #define SW_A8L_NT 2           /* tiles of channels of a block, one a consumer warpgroup */
 #define SW_A8L_THREADS 384
 #define SW_A8L_BAND 8         /* blocks of tokens that are walked side by side */
 #define SW_A8L_PARK_BYTES 8192 /* 64 tokens x 64 channels, a warpgroup */
 
+template <int KIND, int MODE>
+using a8l_stage = a8_stage<KIND, SW_A8L_T, SW_A8L_NT, MODE != A8_PLAIN>;
+
 template <int KIND, int MODE, int STAGES> constexpr int a8l_shared_bytes(void)
 {
-    return STAGES * a8_quarters_stage<KIND, MODE>::bytes + 2 * SW_A8L_PARK_BYTES + 1024;
+    return STAGES * a8l_stage<KIND, MODE>::bytes + 2 * SW_A8L_PARK_BYTES + 1024;
 }
 
 static __device__ __forceinline__ int a8l_n_blocks(const a8_args &a)
@@ -56,7 +59,7 @@ template <int KIND, int MODE, int STAGES>
 static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, const a8_args &a,
                                                     uint32_t ring, uint32_t full, uint32_t empty)
 {
-    constexpr uint32_t bytes = a8_quarters_stage<KIND, MODE>::bytes;
+    constexpr uint32_t bytes = a8l_stage<KIND, MODE>::bytes;
     constexpr bool grouped = MODE != A8_PLAIN;
     uint64_t w_policy = a.m > SW_A8L_T ? sw_policy_evict_last() : sw_policy_evict_first();
     uint64_t x_policy = sw_policy_evict_last();
@@ -189,7 +192,7 @@ static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ri
                                                    uint32_t full, uint32_t empty, uint32_t park,
                                                    uint32_t zero_addr)
 {
-    a8_ring<STAGES> ring = {ring_at, full, empty, a8_quarters_stage<KIND, MODE>::bytes, 0, 0};
+    a8_ring<STAGES> ring = {ring_at, full, empty, a8l_stage<KIND, MODE>::bytes, 0, 0};
     int n_blocks = a8l_n_blocks(a);
 
     sw_grid_wait_previous(); /* scales and sums of X, and Y, which it may still read */
@@ -206,7 +209,7 @@ static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ri
             float total[1][128];
 
             a8_clear(total, zero_addr);
-            a8_multiply_quarters<KIND, MODE>(total[0], ring, a, p);
+            a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
             a8l_store<KIND, MODE>(&total[0][0], a, p, park);
         }
     }
@@ -216,7 +219,7 @@ template <int KIND, int MODE, int STAGES>
 static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     swk_a8_large_sm90(const __grid_constant__ CUtensorMap x_map, const a8_args a)
 {
-    constexpr int bytes = a8_quarters_stage<KIND, MODE>::bytes;
+    constexpr int bytes = a8l_stage<KIND, MODE>::bytes;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ uint32_t s_zero;

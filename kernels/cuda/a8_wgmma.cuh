@@ -17,7 +17,7 @@
 #ifndef SW_KERNELS_CUDA_A8_WGMMA_CUH
 #define SW_KERNELS_CUDA_A8_WGMMA_CUH
 
-#include "kernels/cuda/a8_quarters.cuh"
+#include "kernels/cuda/a8_pieces.cuh"
 
 /* ---- phase 4: sum over the cluster, round, store ---- */
 
@@ -136,6 +136,11 @@ constexpr int a8_shared_bytes(void)
     return (ring > partial ? ring : partial) + 1024;
 }
 
+template <int KIND, bool GROUPED> __host__ __device__ constexpr int a8_mode(void)
+{
+    return !GROUPED ? A8_PLAIN : KIND == A8_E4M3 ? A8_X_GROUPS : A8_GROUPED;
+}
+
 template <int KIND, int T, int MT, int NWG, int STAGES, int PER_SM, bool GROUPED>
 static __device__ __forceinline__ void a8_consume(const a8_args &a, const a8_place &p,
                                                   uint32_t ring_at, uint32_t full, uint32_t empty,
@@ -155,10 +160,8 @@ static __device__ __forceinline__ void a8_consume(const a8_args &a, const a8_pla
         float total[MT][T / 2];
 
         a8_clear(total, zero_addr);
-        if constexpr (T == SW_A8_QUARTERS_T)
-            a8_multiply_quarters<KIND, !GROUPED ? A8_PLAIN
-                                       : KIND == A8_E4M3 ? A8_X_GROUPS : A8_GROUPED>(total[0], ring,
-                                                                                     a, p);
+        if constexpr (T == 256)
+            a8_multiply_pieces<KIND, T, 64, a8_mode<KIND, GROUPED>()>(total[0], ring, a, p);
         else
             a8_multiply_stages<KIND, T, MT, NWG, MT == 1 && (PER_SM == 1 || T < 64), GROUPED>(
                 total, ring, a, p);
