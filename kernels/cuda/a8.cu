@@ -6,7 +6,8 @@
 #include "kernels/cuda/tensor_map.cuh"
 
 extern "C" const sw_cuda_tile sw_a8_tiles[] = {
-#define SW_A8_TILE(name, T, MT, NWG, ST, PER_SM) {#name, T, 64 * MT * NWG, ST, PER_SM, false},
+#define SW_A8_TILE(name, T, MT, NWG, ST, PER_SM, COPIERS) \
+    {#name, T, 64 * MT * NWG, ST, PER_SM, false},
 #include "kernels/cuda/a8_tiles.def"
 #undef SW_A8_TILE
 };

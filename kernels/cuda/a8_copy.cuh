@@ -7,10 +7,7 @@
 
 #include "kernels/cuda/a8_args.h"
 #include "kernels/cuda/ptx8.cuh"
-
-/* One warp copies; where a CTA has an SM for itself, a whole warpgroup, so that it can give away
- * registers. */
-__host__ __device__ constexpr int a8_copy_threads(int per_sm) { return per_sm == 1 ? 128 : 32; }
+#include "kernels/cuda/ptx_cluster.cuh"
 
 __host__ __device__ constexpr bool a8_is_int4(int kind)
 {

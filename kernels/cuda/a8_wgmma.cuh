@@ -141,7 +141,7 @@ template <int KIND, bool GROUPED> __host__ __device__ constexpr int a8_mode(void
     return !GROUPED ? A8_PLAIN : KIND == A8_E4M3 ? A8_X_GROUPS : A8_GROUPED;
 }
 
-template <int KIND, int T, int MT, int NWG, int STAGES, int PER_SM, bool GROUPED>
+template <int KIND, int T, int MT, int NWG, int STAGES, int PER_SM, int COPIERS, bool GROUPED>
 static __device__ __forceinline__ void a8_consume(const a8_args &a, const a8_place &p,
                                                   uint32_t ring_at, uint32_t full, uint32_t empty,
                                                   uint32_t *partial, uint32_t zero_addr)
@@ -160,8 +160,9 @@ static __device__ __forceinline__ void a8_consume(const a8_args &a, const a8_pla
         float total[MT][T / 2];
 
         a8_clear(total, zero_addr);
-        if constexpr (T == 256)
-            a8_multiply_pieces<KIND, T, 64, a8_mode<KIND, GROUPED>()>(total[0], ring, a, p);
+        if constexpr (T == 256 || (T > 32 && PER_SM == 1 && COPIERS == 32))
+            a8_multiply_pieces<KIND, T, T == 64 ? 32 : 64, a8_mode<KIND, GROUPED>()>(total[0], ring,
+                                                                                     a, p);
         else
             a8_multiply_stages<KIND, T, MT, NWG, MT == 1 && (PER_SM == 1 || T < 64), GROUPED>(
                 total, ring, a, p);
@@ -170,8 +171,8 @@ static __device__ __forceinline__ void a8_consume(const a8_args &a, const a8_pla
     }
 }
 
-template <int KIND, int T, int MT, int NWG, int STAGES, int PER_SM, bool GROUPED>
-static __global__ void __launch_bounds__(NWG * 128 + a8_copy_threads(PER_SM), PER_SM)
+template <int KIND, int T, int MT, int NWG, int STAGES, int PER_SM, int COPIERS, bool GROUPED>
+static __global__ void __launch_bounds__(NWG * 128 + COPIERS, PER_SM)
     swk_a8_wgmma_sm90(const __grid_constant__ CUtensorMap x_map, const a8_args a)
 {
     constexpr int NT = MT * NWG, C = 64 * NT;
@@ -192,18 +193,18 @@ static __global__ void __launch_bounds__(NWG * 128 + a8_copy_threads(PER_SM), PE
     if (threadIdx.x == 0) s_zero = 0;
     a8_begin<NWG, STAGES, a8_stage<KIND, T, NT, GROUPED>::bytes>(a, partial, full, empty);
     if (warp >= NWG * 4) {
-        if constexpr (PER_SM == 1) sw_fewer_registers<a8_registers<NWG>::copier>();
+        if constexpr (COPIERS == 128) sw_fewer_registers<a8_registers<NWG>::copier>();
         if (warp == NWG * 4)
             a8_copy_all<KIND, T, NT, GROUPED, STAGES>(&x_map, a, p, ring, full, empty);
         __syncwarp();
         if (is_cluster) sw_cluster_sync();
         if (is_cluster) sw_cluster_sync();
     } else {
-        if constexpr (PER_SM == 1) sw_more_registers<a8_registers<NWG>::consumer>();
+        if constexpr (COPIERS == 128) sw_more_registers<a8_registers<NWG>::consumer>();
         /* While the first stage is on its way; the barrier before the sums are parked orders it. */
         a8_channel_scales<KIND, C, NWG * 128>(a, p, s_scales, s_zeros);
-        a8_consume<KIND, T, MT, NWG, STAGES, PER_SM, GROUPED>(a, p, ring, full, empty,
-                                                                    partial, sw_smem_addr(&s_zero));
+        a8_consume<KIND, T, MT, NWG, STAGES, PER_SM, COPIERS, GROUPED>(
+            a, p, ring, full, empty, partial, sw_smem_addr(&s_zero));
         if (is_cluster) sw_cluster_sync();
         else sw_named_sync(1, NWG * 128);
         sw_grid_wait_previous(); /* scales and sums of X */
