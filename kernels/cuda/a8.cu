@@ -174,6 +174,22 @@ extern "C" sw_code sw_a8_launch(const sw_cuda_gemm *p, const a8_kernel *kernel, 
     return sw_cuda_check(cudaLaunchKernelExC(&config, kernel->entry, params), name, err);
 }
 
+/* CTAs in all. On trial, where two fit a multiprocessor and the next call may begin beside this
+ * one, as many as there are multiprocessors: on those left empty it would put two of its own, and
+ * wait for them. */
+static int n_ctas_of(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
+{
+    int64_t n = blocks_of(p, plan->tile) * plan->split;
+#ifdef SW_A8_TRIAL
+    int64_t all = plan->card.n_sms / plan->split * plan->split;
+
+    if (p->may_overlap && plan->overlap && sw_a8_tiles[plan->tile].per_sm > 1 && n < all &&
+        n * 4 > all * 3)
+        n = all;
+#endif
+    return (int)n;
+}
+
 extern "C" sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                              void *stream, sw_err *err)
 {
@@ -181,7 +197,6 @@ extern "C" sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, vo
     a8_args args = sw_a8_args_of(p, plan->split);
 
     (void)d_workspace;
-    return sw_a8_launch(p, kernel_of(p, plan->tile), tile->name,
-                        (int)(blocks_of(p, plan->tile) * plan->split), plan->split, plan->overlap,
-                        &args, tile->n_tokens, stream, err);
+    return sw_a8_launch(p, kernel_of(p, plan->tile), tile->name, n_ctas_of(p, plan), plan->split,
+                        plan->overlap, &args, tile->n_tokens, stream, err);
 }

@@ -6,9 +6,15 @@
 #define N_TOKENS 256   /* of a block of Y, as a8_large.cuh has it */
 #define N_CHANNELS 128
 
+/* On trial, which no plan picks: sums of E4M3 over two stages. */
 extern "C" const sw_cuda_tile sw_a8_large_tiles[] = {
-    {"t256_c128", N_TOKENS, N_CHANNELS, 4, 1, false}};
-extern "C" const int sw_a8_large_n_tiles = 1;
+    {"t256_c128", N_TOKENS, N_CHANNELS, 4, 1, false},
+#ifdef SW_A8_TRIAL
+    {"t256_pairs", N_TOKENS, N_CHANNELS, 4, 1, false},
+#endif
+};
+extern "C" const int sw_a8_large_n_tiles =
+    (int)(sizeof sw_a8_large_tiles / sizeof *sw_a8_large_tiles);
 
 /* What changes along k: 0 nothing, 1 scales of W, 2 those of X too. */
 static int mode_of(const sw_cuda_gemm *p)
@@ -16,8 +22,12 @@ static int mode_of(const sw_cuda_gemm *p)
     return p->act.scope == SW_ACT_GROUP ? 2 : sw_a8_is_grouped(p);
 }
 
-static const a8_kernel *kernel_of(const sw_cuda_gemm *p)
+static const a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
+#ifdef SW_A8_TRIAL
+    if (tile == 1) return sw_a8_kind_of(p) == A8_E4M3 ? sw_a8_large_e4m3_pairs(mode_of(p)) : NULL;
+#endif
+    (void)tile;
     switch (sw_a8_kind_of(p)) {
     case A8_INT4:
         return p->tiles.spec.is_symmetric ? sw_a8_large_int4_sym(mode_of(p))
@@ -29,8 +39,7 @@ static const a8_kernel *kernel_of(const sw_cuda_gemm *p)
 
 extern "C" bool sw_a8_large_can_run(const sw_cuda_gemm *p, int tile)
 {
-    (void)tile;
-    return sw_a8_can_run(p, 0) && kernel_of(p);
+    return sw_a8_can_run(p, 0) && kernel_of(p, tile);
 }
 
 static int64_t blocks_of(const sw_cuda_gemm *p)
@@ -64,7 +73,7 @@ extern "C" sw_code sw_a8_large_run(const sw_cuda_gemm *p, const sw_cuda_plan *pl
     int64_t blocks = blocks_of(p);
 
     (void)d_workspace;
-    return sw_a8_launch(p, kernel_of(p), sw_a8_large_tiles[0].name,
+    return sw_a8_launch(p, kernel_of(p, plan->tile), sw_a8_large_tiles[plan->tile].name,
                         (int)(blocks < plan->card.n_sms ? blocks : plan->card.n_sms), 1,
                         plan->overlap, &args, N_TOKENS, stream, err);
 }

@@ -9,6 +9,7 @@
  *   sums:  int8 and int4 by channel in the tensor cores, 128 a lane. Where sums leave the tensor
  *          cores with every stage, the 256 tokens go through in quarters of 64: while one is added
  *          up in fp32 the next is multiplied
+ *          PAIRS, on trial: E4M3 leaves the tensor cores after two stages
  *   store: through shared memory, a quarter at a time, so that rows of Y are written 128 bytes at
  *          a time
  */
@@ -187,7 +188,7 @@ static __device__ __forceinline__ void a8l_store(const type *total, const a8_arg
     }
 }
 
-template <int KIND, int MODE, int STAGES>
+template <int KIND, int MODE, int STAGES, bool PAIRS>
 static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ring_at,
                                                    uint32_t full, uint32_t empty, uint32_t park,
                                                    uint32_t zero_addr)
@@ -209,17 +210,19 @@ static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ri
             float total[1][128];
 
             a8_clear(total, zero_addr);
-            a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
+            if constexpr (PAIRS) a8_multiply_pairs<KIND, SW_A8L_T, 64>(total[0], ring, a, p);
+            else a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
             a8l_store<KIND, MODE>(&total[0][0], a, p, park);
         }
     }
 }
 
-template <int KIND, int MODE, int STAGES>
+template <int KIND, int MODE, int STAGES, bool PAIRS>
 static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     swk_a8_large_sm90(const __grid_constant__ CUtensorMap x_map, const a8_args a)
 {
     constexpr int bytes = a8l_stage<KIND, MODE>::bytes;
+    using registers = a8_registers<SW_A8L_NT, PAIRS ? 24 : 40>;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ uint32_t s_zero;
@@ -233,14 +236,14 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     a8_begin<SW_A8L_NT, STAGES, bytes>(a, (uint32_t *)(s_bytes + (ring - sw_smem_addr(s_bytes))),
                                        full, empty);
     if (warp >= 4 * SW_A8L_NT) {
-        sw_fewer_registers<a8_registers<SW_A8L_NT>::copier>();
+        sw_fewer_registers<registers::copier>();
         if (warp == 4 * SW_A8L_NT)
             a8l_copy_all<KIND, MODE, STAGES>(&x_map, a, ring, full, empty);
     } else {
-        sw_more_registers<a8_registers<SW_A8L_NT>::consumer>();
-        a8l_consume<KIND, MODE, STAGES>(a, ring, full, empty,
-                                        park + threadIdx.x / 128 * SW_A8L_PARK_BYTES,
-                                        sw_smem_addr(&s_zero));
+        sw_more_registers<registers::consumer>();
+        a8l_consume<KIND, MODE, STAGES, PAIRS>(a, ring, full, empty,
+                                               park + threadIdx.x / 128 * SW_A8L_PARK_BYTES,
+                                               sw_smem_addr(&s_zero));
     }
 }
 

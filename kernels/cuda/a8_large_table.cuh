@@ -4,8 +4,9 @@
 
 #include "kernels/cuda/a8_large.cuh"
 
-#define SW_A8L_ENTRY(KIND, MODE, STAGES)                     \
-    {(const void *)swk_a8_large_sm90<KIND, MODE, STAGES>,    \
+#define SW_A8L_ENTRY_OF(KIND, MODE, STAGES, PAIRS)                  \
+    {(const void *)swk_a8_large_sm90<KIND, MODE, STAGES, PAIRS>,    \
      a8l_shared_bytes<KIND, MODE, STAGES>(), SW_A8L_THREADS}
+#define SW_A8L_ENTRY(KIND, MODE, STAGES) SW_A8L_ENTRY_OF(KIND, MODE, STAGES, false)
 
 #endif

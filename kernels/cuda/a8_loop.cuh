@@ -329,8 +329,8 @@ static __device__ __forceinline__ void a8_multiply_stages(float (&total)[MT][T /
 
 /* Registers that a consumer thread can have when the CTA is alone on its SM: what the launch gives
  * each thread, rounded down to 8, pooled, less what the copying warpgroup keeps. */
-template <int NWG> struct a8_registers {
-    static constexpr int copier = 40;
+template <int NWG, int KEPT = 40> struct a8_registers {
+    static constexpr int copier = KEPT;
     static constexpr int at_entry = 65536 / (NWG * 128 + 128) / 8 * 8;
     static constexpr int free = at_entry * (NWG * 128 + 128) - copier * 128;
     static constexpr int consumer = free / (NWG * 128) / 8 * 8 > 240 ? 240

@@ -52,4 +52,73 @@ static __device__ __forceinline__ void a8_multiply_pieces(float (&total)[T / 2],
     }
 }
 
+/* One sum over two stages, whose A operands are frag[0] and frag[1]. */
+template <int N, typename type>
+static __device__ __forceinline__ void a8_issue_pair(type (&sum)[N], const uint32_t (&frag)[2][16],
+                                                     uint32_t first, uint32_t second)
+{
+    sw_wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint64_t desc = sw_wgmma_desc(i ? second : first);
+
+#pragma unroll
+        for (int s = 0; s < 4; s++)
+            sw_wgmma8(sum, frag[i] + 4 * s, desc + 2 * (uint64_t)s, i || s);
+    }
+    sw_wgmma_commit();
+}
+
+/* The next two stages to A operands; `at` and `bar` are theirs. Where one is left, it meets zeros
+ * in place of the second. */
+template <int KIND, int T, typename ring_type>
+static __device__ __forceinline__ void a8_load_pair(uint32_t (&frag)[2][16], uint32_t *at,
+                                                    uint32_t *bar, ring_type &ring,
+                                                    const a8_args &a, const a8_place &p, int left)
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if (i == 0 || left > 1) {
+            at[i] = ring.stage(), bar[i] = ring.bar();
+            ring.wait();
+            a8_load<KIND, T, 2, false>(frag[i], a, p, at[i], (int)threadIdx.x / 128);
+            ring.turn();
+        } else {
+            at[1] = at[0], bar[1] = 0;
+#pragma unroll
+            for (int j = 0; j < 16; j++) frag[1][j] = 0;
+        }
+    }
+}
+
+/* As a8_multiply_pieces, but sums leave the tensor cores after two stages, 256 inputs. */
+template <int KIND, int T, int PIECE, typename ring_type>
+static __device__ __forceinline__ void a8_multiply_pairs(float (&total)[T / 2], ring_type &ring,
+                                                         const a8_args &a, const a8_place &p)
+{
+    constexpr int n_pieces = T / PIECE, n_sums = PIECE / 2;
+    const float scale[2] = {1.0f, 1.0f};
+    typename a8_sum<KIND>::type sum[2][n_sums];
+    uint32_t frag[2][16], at[2], bar[2];
+
+#pragma unroll 1
+    for (int left = p.n_stages; left > 0; left -= 2) {
+        a8_load_pair<KIND, T>(frag, at, bar, ring, a, p, left);
+        a8_issue_pair(sum[0], frag, at[0], at[1]);
+        a8_issue_pair(sum[1], frag, at[0] + PIECE * 128, at[1] + PIECE * 128);
+#pragma unroll
+        for (int i = 0; i < n_pieces; i++) {
+            uint32_t next = (i + 2) * PIECE * 128;
+
+            if (i + 1 < n_pieces) sw_wgmma_wait<1>();
+            else sw_wgmma_wait<0>();
+            a8_add_group<n_sums, false>(total + i * n_sums, sum[i % 2], scale, a, 0);
+            if (i + 2 < n_pieces) a8_issue_pair(sum[i % 2], frag, at[0] + next, at[1] + next);
+        }
+        __syncwarp();
+        ring.release(bar[0]);
+        if (bar[1]) ring.release(bar[1]);
+    }
+}
+
 #endif

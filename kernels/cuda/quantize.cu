@@ -245,6 +245,9 @@ static __global__ void __launch_bounds__(1024) swk_quantize_x(const quantize_arg
     float scale, inverse;
     int sum = 0;
 
+#ifdef SW_QUANTIZE_TRIAL
+    sw_grid_launch_next(); /* to see what it gives to products that fill a multiprocessor */
+#endif
     sw_grid_wait_previous();
     /* Not before: CTAs of the next kernel that came while the one before us was running would find
      * places on some multiprocessors only, and share them. */
