@@ -13,30 +13,20 @@
  */
 #include <math.h>
 
+#include "kernels/cuda/engine_glu.cuh"
 #include "kernels/cuda/engine_one_input.cuh"
 
 /* ---- the output ---- */
 
-static __device__ float act_of(int act, float g, float limit)
-{
-    const float tanh_in = 0.7978845608028654f * (g + 0.044715f * g * g * g);
-
-    if (act == SW_MLP_SILU) return g / (1.0f + expf(-g));
-    if (act == SW_MLP_GELU) return 0.5f * g * (1.0f + erff(g * 0.7071067811865476f));
-    if (act == SW_MLP_GELU_TANH) return 0.5f * g * (1.0f + tanhf(tanh_in));
-    if (act == SW_MLP_RELU) return g > 0.0f ? g : 0.0f;
-    g = fminf(g, limit);
-    return g / (1.0f + expf(-1.702f * g));
-}
-
 /* A channel's own scale, where products have not taken it in. */
-template <int KIND> static __device__ float channel_scale(const one_args &p, int64_t n)
+template <int KIND>
+static __device__ float channel_scale(const one_args &p, const one_job &j, int64_t n)
 {
     const int64_t at = n / 64 * 64 + 2 * (8 * (n % 64 / 16) + n % 8) + n % 16 / 8;
 
     if (kind_of<KIND>::has_groups) return 1.0f;
-    if (p.a.tiles.spec.scale_dtype == SW_DTYPE_F32) return ((const float *)p.a.tiles.scales)[at];
-    return scale16(((const uint16_t *)p.a.tiles.scales)[at],
+    if (p.a.tiles.spec.scale_dtype == SW_DTYPE_F32) return ((const float *)j.scales)[at];
+    return scale16(((const uint16_t *)j.scales)[at],
                    p.a.tiles.spec.scale_dtype == SW_DTYPE_BF16);
 }
 
@@ -47,7 +37,7 @@ template <int PARTS> struct outlet {
 };
 
 template <int KIND, int PARTS>
-static __device__ void open_outlet(outlet<PARTS> &o, const one_args &p)
+static __device__ void open_outlet(outlet<PARTS> &o, const one_args &p, const one_job &j)
 {
     const int mine = threadIdx.x / N_CHANNELS;
     const int strip = blockIdx.x * (N_WARPS / p.n_slices) + mine;
@@ -58,14 +48,14 @@ static __device__ void open_outlet(outlet<PARTS> &o, const one_args &p)
     o.n = (int64_t)strip * N_CHANNELS + threadIdx.x % N_CHANNELS;
 #pragma unroll
     for (int part = 0; part < PARTS; part++) {
-        o.scale[part] = channel_scale<KIND>(p, o.n + part * half);
-        o.bias[part] = p.a.bias ? p.a.bias[o.n + part * half] : 0.0f;
+        o.scale[part] = channel_scale<KIND>(p, j, o.n + part * half);
+        o.bias[part] = j.bias ? j.bias[o.n + part * half] : 0.0f;
     }
 }
 
 template <int PARTS>
-static __device__ void store(const outlet<PARTS> &o, const one_args &p, const float *s_red,
-                             float x_scale, float before)
+static __device__ void store(const outlet<PARTS> &o, const one_args &p, const one_job &j,
+                             const float *s_red, float x_scale, float before)
 {
     const int channel = threadIdx.x % N_CHANNELS, mine = threadIdx.x / N_CHANNELS;
     float v[PARTS] = {};
@@ -77,13 +67,9 @@ static __device__ void store(const outlet<PARTS> &o, const one_args &p, const fl
             v[part] += s_red[(w * PARTS + part) * N_CHANNELS + channel];
         v[part] = v[part] * (x_scale * o.scale[part]) + o.bias[part];
     }
-    if (PARTS == 2) {
-        if (p.a.act == SW_MLP_SWIGLU_CLAMPED)
-            v[PARTS - 1] = fminf(fmaxf(v[PARTS - 1], -p.a.limit), p.a.limit) + 1.0f;
-        v[0] = act_of(p.a.act, v[0], p.a.limit) * v[PARTS - 1];
-    }
+    if (PARTS == 2) v[0] = sw_glu_of(p.a.act, v[0], v[PARTS - 1], p.a.limit);
     if (p.a.out == SW_LEAN_ADD) p.a.sum[o.n] = before + v[0];
-    else p.a.y.d[o.n] = sw_round16(v[0]);
+    else j.y[o.n] = sw_round16(v[0]);
 }
 
 /* ---- the kernel ---- */
@@ -138,8 +124,8 @@ static __device__ void multiply_all(float (&sums)[PARTS][2], const one_args &p,
         }
 }
 
-/* grid: 8 / n_slices strips a CTA */
-template <int KIND, int PARTS>
+/* grid (8 / n_slices strips a CTA, pairs of token and expert) */
+template <int KIND, int PARTS, bool IS_EXPERT>
 static __global__ void __launch_bounds__(N_THREADS, PER_SM)
     swk_one_token(one_args p, uint32_t magic)
 {
@@ -161,9 +147,11 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
+    const one_job job = job_of<IS_EXPERT>(p);
+
 #pragma unroll
     for (int part = 0; part < PARTS; part++)
-        from[part] = source_of<KIND>(p, strip + part * p.up_strip);
+        from[part] = source_of<KIND>(p, job, strip + part * p.up_strip);
 #pragma unroll 1
     for (int j = 0; j < ahead; j++, next += p.n_slices) {
 #pragma unroll
@@ -171,15 +159,15 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
             if (next < p.n_units) fetch<KIND>(s_ring[j * PARTS + part], p, from[part], next);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
-    open_outlet<KIND, PARTS>(out, p);
+    open_outlet<KIND, PARTS>(out, p, job);
     if (p.a.x) hold_norm(norm, p);
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
     if (p.a.out == SW_LEAN_ADD && out.n >= 0) before = p.a.sum[out.n];
     if (threadIdx.x < 16) s_x[x_words<KIND>(p.n_units) + threadIdx.x] = 0;
-    x_scale = p.a.x ? load_norm<KIND>(s_x, s_units, p, norm, s_part)
-                    : load_rows<KIND>(s_x, s_units, p, s_part);
+    x_scale = p.a.x ? load_norm<KIND>(s_x, s_units, p, job, norm, s_part)
+                    : load_rows<KIND>(s_x, s_units, p, job, s_part);
     __syncthreads();
     multiply_all<KIND, PARTS>(sums, p, s_ring, from, s_x, s_units, magic, warp % p.n_slices, next);
     if (lane % 4 == 0)
@@ -189,7 +177,7 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
             s_red[(warp * PARTS + part) * N_CHANNELS + lane / 4 + 8] = sums[part][1];
         }
     __syncthreads();
-    store<PARTS>(out, p, s_red, x_scale, before);
+    store<PARTS>(out, p, job, s_red, x_scale, before);
 }
 
 /* ---- the host's side ---- */
@@ -237,35 +225,41 @@ extern "C" bool sw_cuda_one_can(const sw_lean_args *a)
 }
 
 /* As many warps to a strip as one round of CTAs allows, as long as each has units to read. */
-static int slices_of(const one_args *p, int per_sm)
+static int slices_of(const one_args *p, int64_t n_pairs)
 {
     int n = N_WARPS;
 
-    while (n > 1 && ((int64_t)p->n_strips * n > (int64_t)N_WARPS * per_sm * p->a.n_sms ||
+    while (n > 1 && (p->n_strips * n_pairs * n > (int64_t)N_WARPS * PER_SM * p->a.n_sms ||
                      2 * n > p->n_units))
         n /= 2;
     return n;
 }
 
-template <int KIND, int PARTS> static sw_code run(one_args *p, sw_launch how, sw_err *err)
+template <int KIND, int PARTS, bool IS_EXPERT>
+static sw_code run(one_args *p, sw_launch how, sw_err *err)
 {
+    const int64_t n_pairs = IS_EXPERT ? p->a.n_pairs : 1;
     const int size_bytes = shared_bytes<KIND, PARTS>(p->n_units);
     sw_code rc;
 
-    rc = sw_gpu_check((int)cudaFuncSetAttribute(swk_one_token<KIND, PARTS>,
+    rc = sw_gpu_check((int)cudaFuncSetAttribute(swk_one_token<KIND, PARTS, IS_EXPERT>,
                                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                 size_bytes),
                       "product of one token", err);
     if (rc != SW_OK) return rc;
-    p->n_slices = slices_of(p, PER_SM);
-    return sw_start("product of one token", swk_one_token<KIND, PARTS>,
-                    sw_blocks(p->n_strips, N_WARPS / p->n_slices), N_THREADS, (size_t)size_bytes,
-                    how, err, *p, 0x43004300u);
+    p->n_slices = slices_of(p, n_pairs);
+    return sw_start("product of one token", swk_one_token<KIND, PARTS, IS_EXPERT>,
+                    dim3(sw_blocks(p->n_strips, N_WARPS / p->n_slices), (unsigned)n_pairs),
+                    N_THREADS, (size_t)size_bytes, how, err, *p, 0x43004300u);
 }
 
 template <int KIND> static sw_code run_kind(one_args *p, sw_launch how, sw_err *err)
 {
-    return p->a.out == SW_LEAN_GLU ? run<KIND, 2>(p, how, err) : run<KIND, 1>(p, how, err);
+    const bool is_glu = p->a.out == SW_LEAN_GLU;
+
+    if (p->a.experts)
+        return is_glu ? run<KIND, 2, true>(p, how, err) : run<KIND, 1, true>(p, how, err);
+    return is_glu ? run<KIND, 2, false>(p, how, err) : run<KIND, 1, false>(p, how, err);
 }
 
 extern "C" sw_code sw_cuda_one(const sw_lean_args *a, sw_launch how, sw_err *err)

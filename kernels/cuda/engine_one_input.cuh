@@ -159,10 +159,10 @@ static __device__ void lay_out(uint32_t *s_x, float *s_units, const one_args &p,
 
 /* The scale of the whole row; 1 where there is none. */
 template <int KIND>
-static __device__ float row_scale(const one_args &p, float most, float *s_part)
+static __device__ float row_scale(const one_args &p, const one_job &j, float most, float *s_part)
 {
     if (kind_of<KIND>::has_groups) return 1.0f;
-    if (p.a.act_of_x.scope == SW_ACT_TENSOR) return p.a.input_scale;
+    if (p.a.act_of_x.scope == SW_ACT_TENSOR) return j.input_scale;
     return code_scale(block_max(most, s_part), p.top);
 }
 
@@ -191,7 +191,7 @@ static __device__ void hold_norm(held_norm &to, const one_args &p)
 /* norm(x) into the lanes' order; returns the scale of its codes. */
 template <int KIND>
 static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args &p,
-                                  const held_norm &norm, float *s_part)
+                                  const one_job &job, const held_norm &norm, float *s_part)
 {
     const int n_eights = p.n_units * (UNIT_K / 8);
     sw_eight e[EIGHTS_MAX];
@@ -219,7 +219,7 @@ static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args 
         e[j] = rounded(e[j]);
         most = fmaxf(most, largest(e[j]));
     }
-    const float of_row = row_scale<KIND>(p, most, s_part);
+    const float of_row = row_scale<KIND>(p, job, most, s_part);
 
 #pragma unroll
     for (int j = 0; j < EIGHTS_MAX; j++) {
@@ -232,7 +232,8 @@ static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args 
 }
 
 template <int KIND>
-static __device__ float load_rows(uint32_t *s_x, float *s_units, const one_args &p, float *s_part)
+static __device__ float load_rows(uint32_t *s_x, float *s_units, const one_args &p,
+                                  const one_job &job, float *s_part)
 {
     const int n_eights = p.n_units * (UNIT_K / 8);
     uint4 raw[ROW_EIGHTS_MAX] = {};
@@ -242,11 +243,11 @@ static __device__ float load_rows(uint32_t *s_x, float *s_units, const one_args 
     for (int j = 0; j < ROW_EIGHTS_MAX; j++) {
         const int at = (int)threadIdx.x + j * N_THREADS;
 
-        if (at < n_eights) raw[j] = ((const uint4 *)p.a.rows.d)[at];
+        if (at < n_eights) raw[j] = ((const uint4 *)job.rows)[at];
     }
 #pragma unroll
     for (int j = 0; j < ROW_EIGHTS_MAX; j++) most = fmaxf(most, largest(widen(raw[j])));
-    const float of_row = row_scale<KIND>(p, most, s_part);
+    const float of_row = row_scale<KIND>(p, job, most, s_part);
 
 #pragma unroll
     for (int j = 0; j < ROW_EIGHTS_MAX; j++) {

@@ -26,6 +26,34 @@ struct one_args {
     float top;                          /* the largest value of an input's code */
 };
 
+/* What a CTA works on: what the call says, or the expert that its pair has, and its rows. */
+struct one_job {
+    const uint8_t *codes, *scales, *zeros;
+    const float *bias;
+    const sw_bf16 *rows;
+    sw_bf16 *y;
+    float input_scale;
+};
+
+/* Which expert that is the kernels ahead decide. */
+template <bool IS_EXPERT> static __device__ one_job job_of(const one_args &p)
+{
+    const sw_tiles &t = p.a.tiles;
+
+    if (!IS_EXPERT)
+        return {t.codes, (const uint8_t *)t.scales, t.zeros, p.a.bias, p.a.rows.d, p.a.y.d,
+                p.a.input_scale};
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    const int64_t pair = blockIdx.y;
+    const sw_expert e = p.a.experts[p.a.chosen[pair]];
+
+    return {(const uint8_t *)e.codes, (const uint8_t *)e.scales, (const uint8_t *)e.zeros, e.bias,
+            p.a.rows.d + pair / p.a.pairs_per_row * p.a.rows.stride, p.a.y.d + pair * p.a.y.stride,
+            e.input_scale};
+}
+
 template <int KIND> struct kind_of {
     static constexpr bool is_w4 = KIND == ONE_W4 || KIND == ONE_W4_ZEROS;
     static constexpr bool has_zeros = KIND == ONE_W4_ZEROS;
@@ -66,7 +94,8 @@ struct source {
     const uint8_t *codes, *scales, *zeros;
 };
 
-template <int KIND> static __device__ source source_of(const one_args &p, int strip)
+template <int KIND> static __device__ source source_of(const one_args &p,
+                                                                const one_job &j, int strip)
 {
     using kind = kind_of<KIND>;
     const int lane = threadIdx.x % 32, n_tile = strip / 4, row = strip % 4;
@@ -74,10 +103,10 @@ template <int KIND> static __device__ source source_of(const one_args &p, int st
     const int64_t record = (int64_t)n_tile * p.n_groups * 64 + 2 * (8 * row + lane / 4);
     source s;
 
-    s.codes = p.a.tiles.codes + 2 * (int64_t)n_tile * p.n_units * tile_bytes + 512 * row +
+    s.codes = j.codes + 2 * (int64_t)n_tile * p.n_units * tile_bytes + 512 * row +
               16 * lane;
-    s.scales = (const uint8_t *)p.a.tiles.scales + record * (kind::is_w4 ? 2 : 4);
-    s.zeros = p.a.tiles.zeros + record - lane / 4 % 2 * 2;
+    s.scales = j.scales + record * (kind::is_w4 ? 2 : 4);
+    s.zeros = j.zeros + record - lane / 4 % 2 * 2;
     return s;
 }
 

@@ -135,34 +135,44 @@ int64_t sw_cuda_decode_scratch_bytes(const sw_attn_args *a);
 
 /* ---- products of few tokens ---- */
 
+/* One expert's weights, among others of the same shape and format; all on the card. */
+typedef struct sw_expert {
+    const void *codes, *scales, *zeros; /* codes: of tiles, or dense BF16 rows */
+    const float *bias;                  /* [n_out] or NULL */
+    float input_scale;
+} sw_expert;
+
 typedef enum sw_lean_out {
     SW_LEAN_STORE, /* y = product */
     SW_LEAN_ADD,   /* sum += product */
     SW_LEAN_GLU    /* y = act(first half of the channels) * second half */
 } sw_lean_out;
 
-/* A product of 4-bit tiles with what stands around it in a block: the rms norm of the residual
- * stream before it, its addition to the stream or the gate behind it. Made for one token, where
- * every kernel more costs as much as a small product. */
+/* A product of one token, where every kernel more costs as much as a small product, with what
+ * stands around it in a block: the rms norm of the residual stream before it, the quantization of
+ * its inputs, its addition to the stream or the gate behind it. */
 typedef struct sw_lean_args {
-    const float *x, *norm; /* input: norm(x [n, k_in]) * norm, or */
-    sw_bf16_rows rows;     /* these, when x is NULL */
+    const float *x, *norm; /* input: norm(x [k_in]) * norm, or */
+    sw_bf16_rows rows;     /* this, when x is NULL */
     float eps;
-    sw_tiles tiles;        /* INT, 4-bit container, groups of multiples of 64, scales of 16 bits */
+    sw_tiles tiles;        /* of 4-bit integers, or of bytes with quantized inputs */
     const float *bias;     /* [n_out] or NULL */
     sw_lean_out out;
     sw_bf16_rows y;
-    float *sum;            /* [n, n_out] */
+    float *sum;            /* [n_out] */
     int act;               /* an sw_mlp_act */
     float limit;
     int64_t n;
     int n_sms, sm;         /* of the card; sm as in sw_cuda_card */
-    sw_act act_of_x;       /* inputs are quantized so first; sw_cuda_one alone */
+    sw_act act_of_x;       /* inputs are quantized so first */
     float input_scale;
+    /* Experts: pair i of a token and one it chose reads row i / pairs_per_row and writes row i of
+     * y. `tiles` is then the first expert's, for shape and format. */
+    const struct sw_expert *experts; /* [n_experts], or NULL: one product */
+    const int32_t *chosen;           /* [n_pairs] */
+    int64_t n_pairs, pairs_per_row;
 } sw_lean_args;
-bool sw_cuda_lean_can(const sw_lean_args *a);
-sw_code sw_cuda_lean(const sw_lean_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
-/* The same for one token, and for bytes with quantized inputs: inputs in whole units of 128. */
+/* Inputs in whole units of 128, n 1. */
 bool sw_cuda_one_can(const sw_lean_args *a);
 sw_code sw_cuda_one(const sw_lean_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 
@@ -184,6 +194,21 @@ sw_code sw_cuda_gather(sw_bf16_rows dst, sw_bf16_rows src, const int32_t *tokens
                        int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;
 sw_code sw_cuda_scatter(float *dst, sw_bf16_rows src, const int32_t *tokens, const float *share,
                         int64_t n, int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;
+/* Products of experts of few tokens, chosen on the card: `experts` and what belongs to it is set, n
+ * is 1, `out` no addition. Without tiles.codes the weights are dense BF16 [tiles.n_out, k_in]. */
+bool sw_cuda_experts_can(const sw_lean_args *a);
+sw_code sw_cuda_experts(const sw_lean_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
+/* dst [n, width] = the sum of share * rows over the experts of each token in their order, and with
+ * `adds` what dst was; rows, chosen and share have n_used for each. */
+typedef struct sw_combine_args {
+    sw_bf16_rows dst, rows;
+    const int32_t *chosen;
+    const float *share;
+    int64_t n, width;
+    int n_used;
+    bool adds;
+} sw_combine_args;
+sw_code sw_cuda_combine(const sw_combine_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 /* dst (BF16) = src (FP32, dense) + add (BF16), the latter may be absent. */
 sw_code sw_cuda_to_bf16(sw_bf16_rows dst, const float *src, sw_bf16_rows add, int64_t n,
                         int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;

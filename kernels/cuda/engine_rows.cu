@@ -1,7 +1,7 @@
 /* engine_rows.cu - the row-wise steps of a decoder block. See engine_ops.h. */
 #include <math.h>
 
-#include "formats/model/model.h"
+#include "kernels/cuda/engine_glu.cuh"
 #include "kernels/cuda/engine_heads.cuh"
 
 #define N_THREADS 256
@@ -193,19 +193,6 @@ extern "C" sw_code sw_cuda_latent_kv(const sw_latent_args *a, sw_launch how, sw_
 
 /* ---- activations ---- */
 
-static __device__ float act_of(int act, float g, float limit)
-{
-    const float tanh_in = 0.7978845608028654f * (g + 0.044715f * g * g * g);
-
-    switch (act) {
-    case SW_MLP_SILU: return g / (1.0f + expf(-g));
-    case SW_MLP_GELU: return 0.5f * g * (1.0f + erff(g * 0.7071067811865476f));
-    case SW_MLP_GELU_TANH: return 0.5f * g * (1.0f + tanhf(tanh_in));
-    case SW_MLP_RELU: return g > 0.0f ? g : 0.0f;
-    default: g = fminf(g, limit); return g / (1.0f + expf(-1.702f * g));
-    }
-}
-
 /* A thread to eight neighbours. */
 static __global__ void swk_act(sw_act_args a)
 {
@@ -216,15 +203,10 @@ static __global__ void swk_act(sw_act_args a)
     const int64_t row = at / per_row, col = at % per_row * 8;
     sw_bf16 *dst = a.g.d + row * a.g.stride + col;
     sw_eight g = sw_load8(dst), u = {{1, 1, 1, 1, 1, 1, 1, 1}};
-    const bool is_clamped = a.act == SW_MLP_SWIGLU_CLAMPED;
 
     if (a.u.d) u = sw_load8(a.u.d + row * a.u.stride + col);
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        const float up = is_clamped ? fminf(fmaxf(u.v[i], -a.limit), a.limit) + 1.0f : u.v[i];
-
-        g.v[i] = act_of(a.act, g.v[i], a.limit) * up;
-    }
+    for (int i = 0; i < 8; i++) g.v[i] = sw_glu_of(a.act, g.v[i], u.v[i], a.limit);
     sw_store8(dst, g);
 }
 

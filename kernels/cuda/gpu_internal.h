@@ -55,6 +55,7 @@ struct sw_gpu_block {
     bool is_qkv_fused, is_gate_fused;
     sw_gpu_weight *experts[3];           /* gate (with up when is_expert_fused), up, down */
     bool is_expert_fused;
+    sw_expert *d_experts[2];             /* gates with ups, and downs, where all are alike */
     float *norm[SW_SLOT_COUNT], *norm_bias[SW_SLOT_COUNT];
     sw_gpu_store store;
 };
@@ -135,6 +136,9 @@ sw_code sw_gpu_run_block(sw_gpu_run *run, sw_err *err) SW_MUST_USE;
 /* y = x w^T + bias, n rows; y_is_f32 (dense weights only): y is dense FP32. */
 sw_code sw_gpu_linear(sw_gpu_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                       sw_bf16_rows x, int64_t n, const sw_gpu_weight *w, sw_err *err) SW_MUST_USE;
+/* Whether a step of n_tokens lists its experts on the card: then a graph can have it. Also of a
+ * block without any. */
+bool sw_gpu_moe_stays(const sw_gpu_block *b, int64_t n_tokens);
 sw_code sw_gpu_run_moe(sw_gpu_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
                        sw_err *err) SW_MUST_USE;
 sw_code sw_gpu_moe_new(sw_gpu_engine *e, sw_err *err) SW_MUST_USE;

@@ -1,5 +1,6 @@
-/* gpu_moe.c - a sparse feed-forward layer on the card: routed there, listed by expert on the host,
- * one product an expert. See kernels/engine/moe.c for what it computes. */
+/* gpu_moe.c - a sparse feed-forward layer on the card. Routed there; then a step of few tokens runs
+ * a product for each pair of a token and one of its experts, and more tokens are listed by expert
+ * on the host, one product an expert. See kernels/engine/moe.c for what it computes. */
 #include <string.h>
 
 #include "kernels/cuda/gpu_internal.h"
@@ -123,6 +124,62 @@ static sw_code run_expert(sw_gpu_run *run, int64_t x, int64_t start, int64_t n, 
                            e->how, err);
 }
 
+/* ---- few tokens: all on the card ---- */
+
+#define PAIRS_MAX 64 /* of token and expert, each of which reads its expert's weights by itself */
+
+/* The product of every pair with its expert: gates and ups, or downs. */
+static sw_lean_args product_of(const sw_gpu_engine *e, const sw_gpu_block *b, bool is_down,
+                               sw_bf16_rows rows, int64_t n_tokens)
+{
+    const sw_model *m = e->m;
+    const sw_gpu_weight *w = &b->experts[is_down ? 2 : 0][0];
+    sw_lean_args a = {.rows = rows, .tiles = w->tiles, .n = 1, .n_sms = e->card.n_sms,
+                      .sm = e->card.sm, .act_of_x = w->act, .act = (int)m->act,
+                      .limit = (float)m->act_limit, .experts = b->d_experts[is_down],
+                      .chosen = e->moe.d_chosen, .n_pairs = n_tokens * m->n_experts_used,
+                      .pairs_per_row = is_down ? 1 : m->n_experts_used};
+
+    a.tiles.n_out = w->n_out;
+    a.tiles.k_in = w->k_in;
+    a.out = is_down ? SW_LEAN_STORE : SW_LEAN_GLU;
+    a.y = is_down ? (sw_bf16_rows){e->moe.d_out, m->hidden}
+                  : (sw_bf16_rows){e->moe.d_gate, m->moe_intermediate};
+    return a;
+}
+
+bool sw_gpu_moe_stays(const sw_gpu_block *b, int64_t n_tokens)
+{
+    const sw_gpu_engine *e = b->e;
+    sw_lean_args up, down;
+
+    if (!b->experts[0]) return true;
+    if (!b->d_experts[0] || !b->d_experts[1] || n_tokens * e->m->n_experts_used > PAIRS_MAX)
+        return false;
+    up = product_of(e, b, false, e->buf[SW_BUF_N], n_tokens);
+    down = product_of(e, b, true, up.y, n_tokens);
+    return sw_cuda_experts_can(&up) && sw_cuda_experts_can(&down);
+}
+
+static sw_code run_on_card(sw_gpu_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
+                           sw_err *err)
+{
+    sw_gpu_engine *e = run->e;
+    const sw_model *m = e->m;
+    const sw_lean_args up = product_of(e, run->block, false, src, run->n_tokens);
+    const sw_lean_args down = product_of(e, run->block, true, up.y, run->n_tokens);
+    const sw_combine_args sum = {.dst = dst, .rows = down.y, .chosen = e->moe.d_chosen,
+                                 .share = e->moe.d_share, .n = run->n_tokens, .width = m->hidden,
+                                 .n_used = (int)m->n_experts_used, .adds = adds};
+    sw_code rc;
+
+    if ((rc = choose(run, src, err)) != SW_OK ||
+        (rc = sw_cuda_experts(&up, e->how, err)) != SW_OK ||
+        (rc = sw_cuda_experts(&down, e->how, err)) != SW_OK)
+        return rc;
+    return sw_cuda_combine(&sum, e->how, err);
+}
+
 sw_code sw_gpu_run_moe(sw_gpu_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds, sw_err *err)
 {
     sw_gpu_engine *e = run->e;
@@ -134,6 +191,8 @@ sw_code sw_gpu_run_moe(sw_gpu_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool
     if ((rc = sw_gpu_run_reach(run, SW_SITE_MLP_IN, src, hidden, err)) != SW_OK ||
         run->has_stopped)
         return rc;
+    if (run->is_decode && sw_gpu_moe_stays(run->block, run->n_tokens))
+        return run_on_card(run, dst, src, adds, err);
     if ((rc = choose(run, src, err)) != SW_OK || (rc = list_on_host(run, err)) != SW_OK ||
         (rc = sw_cuda_gather(rows, src, e->moe.d_tokens, n_used, hidden, e->how, err)) != SW_OK ||
         (rc = sw_gpu_fill(e->gpu, e->moe.d_sum, 0, run->n_tokens * hidden * 4, err)) != SW_OK)

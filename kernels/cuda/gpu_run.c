@@ -111,7 +111,6 @@ static sw_code try_lean(bool *is_done, sw_gpu_run *run, const sw_op *op, sw_err 
                       .n_sms = run->e->card.n_sms, .sm = run->e->card.sm,
                       .act_of_x = w->act, .input_scale = w->input_scale,
                       .eps = (float)m->norm_eps};
-    bool is_one;
     sw_code rc;
 
     if (!run->is_lean || op->src == SW_BUF_X) return SW_OK;
@@ -126,13 +125,12 @@ static sw_code try_lean(bool *is_done, sw_gpu_run *run, const sw_op *op, sw_err 
         a.x = run->d_x;
         a.norm = run->block->norm[run->norm_slot];
     }
-    is_one = sw_cuda_one_can(&a);
-    if (!is_one && (w->act.scope != SW_ACT_NONE || !sw_cuda_lean_can(&a))) return SW_OK;
+    if (!sw_cuda_one_can(&a)) return SW_OK;
     if (a.out == SW_LEAN_STORE && (rc = settle(run, op->dst, err)) != SW_OK) return rc;
     *is_done = true;
     run->is_gate_made = a.out == SW_LEAN_GLU;
     run->is_sum_made = a.out == SW_LEAN_ADD;
-    return (is_one ? sw_cuda_one : sw_cuda_lean)(&a, run->e->how, err);
+    return sw_cuda_one(&a, run->e->how, err);
 }
 
 static bool is_made_already(const sw_gpu_block *b, sw_slot slot)

@@ -31,6 +31,7 @@ struct sw_gpu_session {
     cudaGraphExec_t graph;
     int64_t graph_generation; /* of the workspace it was captured with */
     bool is_warm;             /* a step has run outside a graph */
+    bool has_graph;           /* or could: nothing in a step waits for the host */
     sw_gpu_store store;
 };
 
@@ -98,6 +99,17 @@ static sw_code check_sampling(const sw_sampling *p, sw_err *err)
                    "least 0, and above 0 up to 1", p->temperature, (long long)p->top_k, p->top_p);
 }
 
+/* Experts that are listed on the host cannot be in a graph, nor does it know which copy of a
+ * streamed block its place holds. */
+static bool can_capture(const sw_gpu_lm *lm, int64_t n_seqs)
+{
+    bool can = !lm->streamed;
+
+    for (int64_t l = 0; l < lm->n_resident && can; l++)
+        can = sw_gpu_moe_stays(lm->blocks[l], n_seqs);
+    return can;
+}
+
 sw_code sw_gpu_session_new(sw_gpu_session **out, sw_gpu_lm *lm, int64_t n_seqs, int64_t capacity,
                            const sw_sampling *sampling, sw_err *err)
 {
@@ -115,6 +127,7 @@ sw_code sw_gpu_session_new(sw_gpu_session **out, sw_gpu_lm *lm, int64_t n_seqs, 
     s->n_seqs = n_seqs;
     s->capacity = capacity;
     s->sampling = *sampling;
+    s->has_graph = can_capture(lm, n_seqs);
     s->store.gpu = e->gpu;
     if ((rc = take_cache(s, err)) == SW_OK && (rc = take_state(s, err)) == SW_OK &&
         (rc = start_state(s, err)) == SW_OK)
@@ -231,14 +244,12 @@ static sw_code capture(sw_gpu_session *s, sw_err *err)
     return rc;
 }
 
-/* Routed experts are listed on the host, which a graph cannot do; nor does it know which copy of a
- * streamed block its place holds. */
 static sw_code run_step(sw_gpu_session *s, sw_err *err)
 {
     sw_gpu_engine *e = s->lm->e;
     sw_code rc = SW_OK;
 
-    if (e->m->n_experts || s->lm->streamed || !s->is_warm) {
+    if (!s->has_graph || !s->is_warm) {
         s->is_warm = true; /* the first step also sizes the workspaces */
         return enqueue_step(s, err);
     }

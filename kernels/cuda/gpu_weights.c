@@ -395,6 +395,44 @@ static sw_code load_expert(sw_gpu_block *b, const sw_block *from, int64_t x, sw_
     return sw_gpu_weight_load(&b->experts[2][x], b->e, &b->store, &down, 1, err);
 }
 
+static bool is_like(const sw_gpu_weight *a, const sw_gpu_weight *b)
+{
+    const sw_qspec *one = &a->tiles.spec, *two = &b->tiles.spec;
+
+    if (a->n_out != b->n_out || a->k_in != b->k_in || !a->d_bias != !b->d_bias ||
+        !a->tiles.codes != !b->tiles.codes || a->act.scope != b->act.scope ||
+        a->act.num != b->act.num || a->act.group_elems != b->act.group_elems ||
+        a->act.scale_dtype != b->act.scale_dtype)
+        return false;
+    return !a->tiles.codes ||
+           (one->num == two->num && one->is_symmetric == two->is_symmetric &&
+            one->group_elems == two->group_elems && one->scale_dtype == two->scale_dtype &&
+            one->has_global == two->has_global && !one->n_outliers == !two->n_outliers);
+}
+
+/* Where each expert's weights lie, for kernels that learn on the card which they need; nothing
+ * where the experts differ in form. */
+static sw_code load_table(sw_expert **out, sw_gpu_block *b, const sw_gpu_weight *w, sw_err *err)
+{
+    const int64_t n = b->e->m->n_experts;
+    sw_expert *table = NULL;
+    void *d = NULL;
+    sw_code rc;
+
+    for (int64_t x = 1; x < n; x++)
+        if (!is_like(&w[x], &w[0])) return SW_OK;
+    if ((rc = SW_MEM_GET(&table, n, "experts", err)) != SW_OK) return rc;
+    for (int64_t x = 0; x < n; x++)
+        table[x] = (sw_expert){.codes = w[x].tiles.codes ? (const void *)w[x].tiles.codes
+                                                         : w[x].d_dense,
+                               .scales = w[x].tiles.scales, .zeros = w[x].tiles.zeros,
+                               .bias = w[x].d_bias, .input_scale = w[x].input_scale};
+    rc = sw_gpu_store_copy(&d, &b->store, table, n * (int64_t)sizeof *table, "experts", err);
+    sw_mem_put(table);
+    if (rc == SW_OK) *out = d;
+    return rc;
+}
+
 static sw_code load_experts(sw_gpu_block *b, const sw_block *from, sw_err *err)
 {
     const int64_t n = b->e->m->n_experts;
@@ -404,6 +442,8 @@ static sw_code load_experts(sw_gpu_block *b, const sw_block *from, sw_err *err)
     for (int i = 0; i < 3 && rc == SW_OK; i++)
         rc = SW_ARENA_TAKE(&b->experts[i], &b->store.arena, n, err);
     for (int64_t x = 0; x < n && rc == SW_OK; x++) rc = load_expert(b, from, x, err);
+    for (int i = 0; i < 2 && rc == SW_OK && b->is_expert_fused; i++)
+        rc = load_table(&b->d_experts[i], b, b->experts[2 * i], err);
     return rc;
 }
 
@@ -472,6 +512,8 @@ int64_t sw_gpu_block_bytes(const sw_gpu_engine *e, const sw_block *b)
     }
     for (int i = 0; i < 3 && b->experts[i]; i++)
         for (int64_t x = 0; x < e->m->n_experts; x++) sum += room_of_weight(e, &b->experts[i][x]);
+    if (b->experts[0])
+        sum += 2 * (e->m->n_experts * (int64_t)sizeof(sw_expert) + PLACE_ALIGN);
     return sum;
 }
 

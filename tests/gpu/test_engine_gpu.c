@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "kernels/engine/gpu_engine.h"
+#include "tests/gpu/card.h"
 #include "tests/support/open_model.h"
 
 #define LOGITS_LIMIT 2e-2  /* relative L2 from float32 logits, over all tokens, */
@@ -38,12 +39,6 @@ static const char *const models[][3] = { /* the last three are trained */
 #define N_TRAINED 3
 
 static sw_gpu *gpu;
-
-#define MUST(call)                                        \
-    do {                                                  \
-        sw_err e_text = {0}, *err = &e_text;              \
-        if ((call) != SW_OK) fail_msg("%s", err->text);   \
-    } while (0)
 
 typedef struct on_card {
     sw_gpu_engine *engine;
@@ -233,17 +228,9 @@ static void test_model(void **state)
 int main(int argc, char **argv)
 {
     struct CMUnitTest tests[N_MODELS];
-    sw_err err = {0};
-    int failed;
+    int failed = card_open(&gpu);
 
-    if (!sw_gpu_count()) {
-        printf("skipped: no GPU\n");
-        return 77;
-    }
-    if (sw_gpu_open(&gpu, 0, 0, &err) != SW_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return 1;
-    }
+    if (failed) return failed;
     for (size_t i = 0; i < N_MODELS; i++)
         tests[i] = (struct CMUnitTest){.name = models[i][0], .test_func = test_model,
                                        .initial_state = (void *)(uintptr_t)models[i]};

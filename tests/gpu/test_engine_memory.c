@@ -12,6 +12,7 @@
 
 #include "kernels/engine/gpu_engine.h"
 #include "quant/scheme.h"
+#include "tests/gpu/card.h"
 #include "tests/support/quantized_lm.h"
 
 #define SEQ_LEN 64
@@ -20,12 +21,6 @@
 
 static const char *const models[] = {"calib_data/tiny-llama", "tests/golden/arch/qwen3_moe",
                                      "tests/golden/arch/gemma2"};
-
-#define MUST(call)                                        \
-    do {                                                  \
-        sw_err e_text = {0}, *err = &e_text;              \
-        if ((call) != SW_OK) fail_msg("%s", err->text);   \
-    } while (0)
 
 /* What a run under a cap gave, and how much of the model streamed. */
 typedef struct outcome {
@@ -144,9 +139,8 @@ int main(void)
         {"W4A16", test_quantized, NULL, NULL, NULL},
     };
 
-    if (!sw_gpu_count()) {
-        printf("skipped: no GPU\n");
-        return 77;
-    }
-    return cmocka_run_group_tests_name("models that do not fit", tests, NULL, NULL);
+    const int missing = card_missing();
+
+    return missing ? missing
+                   : cmocka_run_group_tests_name("models that do not fit", tests, NULL, NULL);
 }

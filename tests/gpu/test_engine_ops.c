@@ -15,6 +15,7 @@
 #include "kernels/engine/attention.h"
 #include "kernels/engine/engine.h"
 #include "kernels/gpu.h"
+#include "tests/gpu/card.h"
 #include "tests/support/open_model.h"
 #include "tests/support/qtensor_gen.h"
 #include "tests/support/random.h"
@@ -23,47 +24,6 @@
 
 static sw_gpu *gpu;
 static sw_launch how;
-
-#define MUST(call)                                        \
-    do {                                                  \
-        sw_err e_text = {0}, *err = &e_text;              \
-        if ((call) != SW_OK) fail_msg("%s", err->text);   \
-    } while (0)
-
-static void *device_copy(const void *from, int64_t size_bytes)
-{
-    void *d = NULL;
-
-    MUST(sw_gpu_take(&d, gpu, size_bytes, 1, "test", err));
-    MUST(sw_gpu_upload(gpu, d, from, size_bytes, err));
-    return d;
-}
-
-/* n normal values that BF16 holds, as floats, and a copy on the card. */
-static sw_bf16 *random_rows(float *values, int64_t n, double size, uint64_t seed)
-{
-    uint16_t *rounded = malloc((size_t)n * 2);
-    test_rng rng = {seed};
-    sw_bf16 *d;
-
-    for (int64_t i = 0; i < n; i++) values[i] = (float)(size * test_gauss(&rng));
-    MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, values, n, err));
-    MUST(sw_float_decode_n(values, rounded, SW_DTYPE_BF16, n, err));
-    d = device_copy(rounded, n * 2);
-    free(rounded);
-    return d;
-}
-
-static float *fetch(const sw_bf16 *d, int64_t n)
-{
-    uint16_t *rounded = malloc((size_t)n * 2);
-    float *values = malloc((size_t)n * sizeof *values);
-
-    MUST(sw_gpu_download(gpu, rounded, d, n * 2, err));
-    MUST(sw_float_decode_n(values, rounded, SW_DTYPE_BF16, n, err));
-    free(rounded);
-    return values;
-}
 
 /* ---- attention ---- */
 
@@ -127,13 +87,13 @@ static void check_attention(const attn_case *c, bool is_decode)
 
     for (int h = 0; h < c->heads; h++) sinks[h] = (float)h / 4 - 1;
     for (int i = 0; i < 8; i++) first[i] = (int32_t)c->first;
-    a.q = (sw_bf16_rows){random_rows(q, n_q, 1.5, 1), c->heads * c->dim};
-    a.k = (sw_bf16_rows){random_rows(k, n_k, 1.5, 2), c->kv_heads * c->dim};
-    a.v = (sw_bf16_rows){random_rows(v, n_v, 1, 3), c->kv_heads * c->v_dim};
+    a.q = (sw_bf16_rows){card_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
+    a.k = (sw_bf16_rows){card_random_rows(gpu, k, n_k, 1.5, 2), c->kv_heads * c->dim};
+    a.v = (sw_bf16_rows){card_random_rows(gpu, v, n_v, 1, 3), c->kv_heads * c->v_dim};
     a.k_seq = n_keys * a.k.stride;
     a.v_seq = n_keys * a.v.stride;
-    a.first = device_copy(first, sizeof first);
-    if (c->has_sinks) a.sinks = device_copy(sinks, sizeof sinks);
+    a.first = card_copy(gpu, first, sizeof first);
+    if (c->has_sinks) a.sinks = card_copy(gpu, sinks, sizeof sinks);
     MUST(sw_gpu_take(&d_out, gpu, n_out, 2, "test", err));
     MUST(sw_gpu_fill(gpu, d_out, 0xff, n_out * 2, err));
     a.out = (sw_bf16_rows){d_out, c->heads * c->v_dim};
@@ -143,10 +103,10 @@ static void check_attention(const attn_case *c, bool is_decode)
         a.scratch = d_scratch;
     }
     MUST(attend(&a, is_decode, err));
-    have = fetch(d_out, n_out);
+    have = card_fetch(gpu, d_out, n_out);
     MUST(sw_gpu_fill(gpu, d_out, 0xff, n_out * 2, err));
     MUST(attend(&a, is_decode, err));
-    again = fetch(d_out, n_out);
+    again = card_fetch(gpu, d_out, n_out);
     want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL);
     error = relative_l2(have, want, n_out);
     print_message("%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
@@ -157,7 +117,7 @@ static void check_attention(const attn_case *c, bool is_decode)
     a.scale *= 1.25f; /* of which one key knows nothing */
     MUST(attend(&a, is_decode, err));
     free(again);
-    again = fetch(d_out, n_out);
+    again = card_fetch(gpu, d_out, n_out);
     assert_true(n_keys == 1 || relative_l2(again, want, n_out) > ROUNDING);
     free(q), free(k), free(v), free(want), free(have), free(again);
 }
@@ -193,9 +153,9 @@ static void check_tiles(const sw_qtensor *q)
                   .global_scale = q->global_scale};
 
     MUST(sw_tiles_pack(codes, scales, q->zeros ? zeros : NULL, q, err));
-    t.codes = device_copy(codes, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in));
-    t.scales = device_copy(scales, scales_bytes);
-    if (q->zeros) t.zeros = device_copy(zeros, sw_tiles_zeros_bytes(q->n_out, q->n_groups));
+    t.codes = card_copy(gpu, codes, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in));
+    t.scales = card_copy(gpu, scales, scales_bytes);
+    if (q->zeros) t.zeros = card_copy(gpu, zeros, sw_tiles_zeros_bytes(q->n_out, q->n_groups));
     MUST(sw_gpu_take(&d_out, gpu, n, 2, "test", err));
     MUST(sw_gpu_fill(gpu, d_out, 0xff, 2 * n, err));
     MUST(sw_cuda_tiles_decode(d_out, &t, how, err));
@@ -234,11 +194,11 @@ static void check_rounding(const sw_act *act, float input_scale)
     float x[ROWS * K], want[ROWS * K], *have;
     uint16_t rounded[ROWS * K];
     void *d_out = NULL;
-    const sw_bf16_rows src = {random_rows(x, ROWS * K, 3, 9), K};
+    const sw_bf16_rows src = {card_random_rows(gpu, x, ROWS * K, 3, 9), K};
 
     MUST(sw_gpu_take(&d_out, gpu, ROWS * K, 2, "test", err));
     MUST(sw_cuda_act_round((sw_bf16_rows){d_out, K}, src, ROWS, K, act, input_scale, how, err));
-    have = fetch(d_out, ROWS * K);
+    have = card_fetch(gpu, d_out, ROWS * K);
     sw_act_round(want, K, x, K, ROWS, K, act, input_scale);
     MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, want, ROWS * K, err));
     MUST(sw_float_decode_n(want, rounded, SW_DTYPE_BF16, ROWS * K, err));
@@ -272,204 +232,6 @@ static void test_rounding(void **state)
         check_rounding(&cases[i].act, cases[i].input_scale);
 }
 
-/* ---- products of few tokens ---- */
-
-typedef struct lean_case {
-    int64_t n, n_out, k_in, group;
-    bool is_asymmetric, has_norm, has_bias;
-    sw_lean_out out;
-    sw_dtype scale_dtype;
-    sw_num_id num;        /* 0: INT4; bytes have inputs of their own kind, */
-    sw_act_scope scope;   /* quantized so */
-} lean_case;
-
-static const lean_case leans[] = {
-    {1, 4096, 4096, 128, false, true, false, SW_LEAN_STORE, SW_DTYPE_F16, 0, 0},
-    {1, 4096, 14336, 128, false, false, false, SW_LEAN_ADD, SW_DTYPE_BF16, 0, 0},
-    {1, 28672, 4096, 128, true, true, false, SW_LEAN_GLU, SW_DTYPE_F16, 0, 0},
-    {4, 320, 1000, 64, true, true, true, SW_LEAN_STORE, SW_DTYPE_BF16, 0, 0},
-    {3, 96, 768, 256, false, false, true, SW_LEAN_GLU, SW_DTYPE_BF16, 0, 0},
-    {2, 48, 584, 0, true, false, true, SW_LEAN_ADD, SW_DTYPE_F16, 0, 0},
-};
-
-/* One token. The strips of the second do not fill the last CTA. */
-#define F16 SW_DTYPE_F16
-#define F32 SW_DTYPE_F32
-static const lean_case ones[] = {
-    {1, 4096, 4096, 128, false, true, false, SW_LEAN_STORE, F16, 0, 0},
-    {1, 48, 1280, 256, true, false, true, SW_LEAN_ADD, SW_DTYPE_BF16, 0, 0},
-    {1, 28672, 4096, 128, true, true, false, SW_LEAN_GLU, F16, 0, 0},
-    {1, 4096, 14336, 0, false, false, false, SW_LEAN_ADD, F16, 0, 0},
-    {1, 6144, 4096, 0, false, true, true, SW_LEAN_STORE, F32, SW_NUM_E4M3, SW_ACT_TOKEN},
-    {1, 4096, 14336, 0, false, false, false, SW_LEAN_ADD, F32, SW_NUM_E4M3, SW_ACT_TENSOR},
-    {1, 28672, 4096, 0, false, true, true, SW_LEAN_GLU, SW_DTYPE_BF16, SW_NUM_E4M3, SW_ACT_TOKEN},
-    {1, 4096, 14336, 128, false, false, false, SW_LEAN_ADD, F32, SW_NUM_E4M3, SW_ACT_GROUP},
-    {1, 1024, 8192, 128, false, true, false, SW_LEAN_GLU, F32, SW_NUM_E4M3, SW_ACT_GROUP},
-    {1, 6144, 4096, 0, false, true, false, SW_LEAN_STORE, F16, SW_NUM_INT8, SW_ACT_TOKEN},
-    {1, 4096, 14336, 0, false, false, true, SW_LEAN_ADD, F32, SW_NUM_INT8, SW_ACT_TOKEN},
-    {1, 96, 384, 0, false, true, true, SW_LEAN_GLU, F16, SW_NUM_INT8, SW_ACT_TENSOR},
-};
-
-/* Rows of the product in double, of the rounded input. */
-static void expect_lean(double *want, const lean_case *c, const sw_qtensor *q, const float *x,
-                        const float *bias)
-{
-    float *w = malloc(4 * (size_t)(q->n_out * q->k_in));
-
-    sw_qtensor_decode(w, q);
-    for (int64_t t = 0; t < c->n; t++)
-        for (int64_t n = 0; n < c->n_out; n++) {
-            double sum = c->has_bias ? (double)bias[n] : 0;
-
-            for (int64_t k = 0; k < c->k_in; k++)
-                sum += (double)w[n * c->k_in + k] * (double)x[t * c->k_in + k];
-            want[t * c->n_out + n] = sum;
-        }
-    free(w);
-}
-
-static void norm_rows(float *x, const lean_case *c, const float *norm)
-{
-    uint16_t *rounded = malloc(2 * (size_t)(c->n * c->k_in));
-
-    for (int64_t t = 0; t < c->n; t++)
-        sw_vec_any.rms_norm(x + t * c->k_in, x + t * c->k_in, norm, c->k_in, 1e-5f);
-    MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, x, c->n * c->k_in, err));
-    MUST(sw_float_decode_n(x, rounded, SW_DTYPE_BF16, c->n * c->k_in, err));
-    free(rounded);
-}
-
-static void make_lean_weight(sw_qtensor *q, const lean_case *c)
-{
-    const sw_qspec spec = {.num = &sw_nums[SW_NUM_E4M3], .is_symmetric = true,
-                           .group_elems = c->group, .scale_dtype = c->scale_dtype};
-    test_rng rng = {3};
-
-    if (c->num == SW_NUM_E4M3) {
-        MUST(sw_qtensor_alloc(q, &spec, c->n_out, c->k_in, err));
-        for (int64_t i = 0; i < c->n_out * c->k_in; i++)
-            q->codes[i] = (uint8_t)(test_u64(&rng) & 0xbf); /* below 2 */
-    } else {
-        sw_gen_qtensor(q, c->num ? 8 : 4, !c->is_asymmetric, c->group, c->scale_dtype, c->n_out,
-                       c->k_in, SW_GEN_RANDOM, 0, 11);
-    }
-    for (int64_t i = 0; i < q->n_out * q->n_groups; i++)
-        q->scales[i] = sw_num_round_to((float)((c->num == SW_NUM_INT8 ? 0.1 : 1.0) *
-                                               (0.002 + 0.01 * test_uniform(&rng))),
-                                       c->scale_dtype);
-}
-
-/* Inputs as the product quantizes them. */
-static void quantize_lean_rows(float *x, const lean_case *c, const sw_lean_args *a)
-{
-    sw_act_round(x, c->k_in, x, c->k_in, c->n, c->k_in, &a->act_of_x, a->input_scale);
-}
-
-static double glu_of(double g, double u) { return g / (1 + exp(-g)) * u; }
-
-static sw_tiles tiles_on_card(const sw_qtensor *q)
-{
-    const int64_t codes_bytes = sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in);
-    const int64_t scales_bytes = sw_tiles_scales_bytes(q->spec.scale_dtype, q->n_out, q->n_groups);
-    const int64_t zeros_bytes = sw_tiles_zeros_bytes(q->n_out, q->n_groups);
-    uint8_t *codes = malloc((size_t)codes_bytes), *scales = malloc((size_t)scales_bytes);
-    uint8_t *zeros = malloc((size_t)zeros_bytes);
-    sw_tiles t = {.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in, .n_groups = q->n_groups,
-                  .container_bits = sw_tiles_container_bits(q->spec.num)};
-
-    MUST(sw_tiles_pack(codes, scales, q->zeros ? zeros : NULL, q, err));
-    t.codes = device_copy(codes, codes_bytes);
-    t.scales = device_copy(scales, scales_bytes);
-    if (q->zeros) t.zeros = device_copy(zeros, zeros_bytes);
-    free(codes), free(scales), free(zeros);
-    return t;
-}
-
-/* What it puts out, as floats: the stream `sum` with it added, or its rows. */
-static float *run_lean(const sw_lean_args *a, bool is_one, const float *sum, int64_t n_have)
-{
-    float *have;
-
-    if (a->out == SW_LEAN_ADD) MUST(sw_gpu_upload(gpu, a->sum, sum, 4 * n_have, err));
-    MUST(sw_gpu_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
-    MUST((is_one ? sw_cuda_one : sw_cuda_lean)(a, how, err));
-    if (a->out != SW_LEAN_ADD) return fetch(a->y.d, n_have);
-    have = malloc(4 * (size_t)n_have);
-    MUST(sw_gpu_download(gpu, have, a->sum, 4 * n_have, err));
-    return have;
-}
-
-static void check_lean(const lean_case *c, bool is_one)
-{
-    const int64_t n_x = c->n * c->k_in, n_y = c->n * c->n_out, wide = c->n_out / 2;
-    const int64_t n_have = c->out == SW_LEAN_GLU ? n_y / 2 : n_y;
-    float *x = malloc(4 * (size_t)n_x), *norm = malloc(4 * (size_t)c->k_in), *have;
-    float *bias = malloc(4 * (size_t)c->n_out), *sum = malloc(4 * (size_t)n_y);
-    double *want = malloc(8 * (size_t)n_y);
-    sw_lean_args a = {.eps = 1e-5f, .out = c->out, .act = SW_MLP_SILU, .n = c->n, .n_sms = 132,
-                      .sm = sw_gpu_about(gpu)->arch, .input_scale = 0.02f};
-    const double limit = c->out != SW_LEAN_ADD   ? ROUNDING
-                         : c->num == SW_NUM_E4M3 ? 1e-3 /* its products are cut off */
-                                                 : 1e-4;
-    test_rng rng = {3};
-    sw_qtensor q;
-    void *d_y = NULL;
-    double error, broken;
-
-    make_lean_weight(&q, c);
-    if (c->scope != SW_ACT_NONE)
-        a.act_of_x = (sw_act){&sw_nums[c->num], c->scope, c->scope == SW_ACT_GROUP ? 128 : 0,
-                              SW_DTYPE_F32};
-    for (int64_t i = 0; i < c->k_in; i++) norm[i] = (float)(0.5 + test_uniform(&rng));
-    for (int64_t i = 0; i < c->n_out; i++) bias[i] = (float)test_gauss(&rng);
-    for (int64_t i = 0; i < n_y; i++) sum[i] = (float)test_gauss(&rng);
-    a.tiles = tiles_on_card(&q);
-    a.rows = (sw_bf16_rows){random_rows(x, n_x, 1, 4), c->k_in};
-    if (c->has_norm) {
-        a.x = device_copy(x, 4 * n_x);
-        a.norm = device_copy(norm, 4 * c->k_in);
-        norm_rows(x, c, norm);
-    }
-    if (c->has_bias) a.bias = device_copy(bias, 4 * c->n_out);
-    a.sum = device_copy(sum, 4 * n_y);
-    MUST(sw_gpu_take(&d_y, gpu, n_y, 2, "test", err));
-    a.y = (sw_bf16_rows){d_y, c->out == SW_LEAN_GLU ? wide : c->n_out};
-    assert_true((is_one ? sw_cuda_one_can : sw_cuda_lean_can)(&a));
-    if (c->scope != SW_ACT_NONE) quantize_lean_rows(x, c, &a);
-    expect_lean(want, c, &q, x, bias);
-    for (int64_t i = 0; c->out == SW_LEAN_ADD && i < n_y; i++) want[i] += (double)sum[i];
-    for (int64_t i = 0; c->out == SW_LEAN_GLU && i < n_have; i++)
-        want[i] = glu_of(want[i / wide * c->n_out + i % wide],
-                         want[i / wide * c->n_out + wide + i % wide]);
-    have = run_lean(&a, is_one, sum, n_have);
-    error = relative_l2_double(have, want, n_have);
-    free(have);
-    /* without the scales of one group of one tile it is another product */
-    MUST(sw_gpu_fill(gpu, (void *)(uintptr_t)a.tiles.scales, 0,
-                     64 * sw_dtype_bits(c->scale_dtype) / 8, err));
-    have = run_lean(&a, is_one, sum, n_have);
-    broken = relative_l2_double(have, want, n_have);
-    print_message("%lld x %lld x %lld, group %lld: %.2e; broken %.2e\n", (long long)c->n,
-                  (long long)c->n_out, (long long)c->k_in, (long long)c->group, error, broken);
-    if (!(error <= limit) || broken <= limit) fail_msg("error %g, broken %g", error, broken);
-    free(x), free(norm), free(bias), free(sum), free(want), free(have);
-    sw_qtensor_free(&q);
-}
-
-static void test_lean(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof leans / sizeof *leans; i++) check_lean(&leans[i], false);
-}
-
-static void test_one(void **state)
-{
-    (void)state;
-    for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
-        if (ones[i].num != SW_NUM_E4M3 || sw_gpu_about(gpu)->arch >= 89)
-            check_lean(&ones[i], true);
-}
-
 /* ---- sampling ---- */
 
 #define VOCAB 5000
@@ -491,13 +253,13 @@ static void check_pick(double temperature, int64_t top_k, double top_p)
                       .temperature = (float)temperature, .top_k = top_k, .top_p = top_p};
 
     for (int i = 0; i < VOCAB; i++) logits[i] = (float)(3 * test_gauss(&rng));
-    a.logits = device_copy(logits, 4 * VOCAB);
-    a.ids = device_copy(have, 4);
-    a.first = device_copy(&zero, 4);
-    a.log = device_copy(have, sizeof have);
-    a.n_logged = device_copy(&zero, 4);
-    a.not_finite = device_copy(&zero, 4);
-    a.state = device_copy(&state, 8);
+    a.logits = card_copy(gpu, logits, 4 * VOCAB);
+    a.ids = card_copy(gpu, have, 4);
+    a.first = card_copy(gpu, &zero, 4);
+    a.log = card_copy(gpu, have, sizeof have);
+    a.n_logged = card_copy(gpu, &zero, 4);
+    a.not_finite = card_copy(gpu, &zero, 4);
+    a.state = card_copy(gpu, &state, 8);
     for (int i = 0; i < DRAWS; i++) MUST(sw_cuda_pick(&a, how, err));
     MUST(sw_gpu_download(gpu, have, a.log, sizeof have, err));
     MUST(sw_gpu_download(gpu, &bad, a.not_finite, 4, err));
@@ -551,26 +313,19 @@ static void test_limits(void **state)
     assert_non_null(strstr(err.text, "cuda:1000"));
 }
 
-int main(void)
+/* One argument: the tests whose name it matches (* and ? as in a shell). */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits),   cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_rounding), cmocka_unit_test(test_pick),
         cmocka_unit_test(test_decode),   cmocka_unit_test(test_prefill),
-        cmocka_unit_test(test_lean), cmocka_unit_test(test_one),
     };
-    sw_err err = {0};
-    int failed;
+    int failed = card_open(&gpu);
 
-    if (!sw_gpu_count()) {
-        printf("skipped: no GPU\n");
-        return 77;
-    }
-    if (sw_gpu_open(&gpu, 0, 0, &err) != SW_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return 1;
-    }
-    how = (sw_launch){sw_gpu_stream(gpu), sw_gpu_about(gpu)->arch >= 90};
+    if (failed) return failed;
+    how = card_launch(gpu);
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("engine ops", tests, NULL, NULL);
     sw_gpu_close(gpu);
     return failed;

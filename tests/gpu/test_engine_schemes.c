@@ -19,6 +19,7 @@
 
 #include "kernels/engine/gpu_engine.h"
 #include "quant/scheme.h"
+#include "tests/gpu/card.h"
 #include "tests/support/quantized_lm.h"
 #include "tests/support/random.h"
 #include "verify/metrics.h"
@@ -40,12 +41,6 @@ static double noise_kl;   /* of BF16 in the original */
 /* Schemes that a product of the card takes as they are; the others are decoded there. */
 static const char *const coded[] = {"W4A16", "W4A16_ASYM", "W8A16", "W3A16", "W2A16", "W8A8",
                                     "W4A8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"};
-
-#define MUST(call)                                        \
-    do {                                                  \
-        sw_err e_text = {0}, *err = &e_text;              \
-        if ((call) != SW_OK) fail_msg("%s", err->text);   \
-    } while (0)
 
 static void read_ids(uint32_t *ids, const char *path)
 {
@@ -312,17 +307,9 @@ static int close_all(void **state)
 int main(void)
 {
     struct CMUnitTest tests[1 + SCHEMES_MAX] = {cmocka_unit_test(test_noise)};
-    sw_err err = {0};
-    int n = 1, failed;
+    int n = 1, failed = card_open(&gpu);
 
-    if (!sw_gpu_count()) {
-        printf("skipped: no GPU\n");
-        return 77;
-    }
-    if (sw_gpu_open(&gpu, 0, 0, &err) != SW_OK) {
-        fprintf(stderr, "%s\n", err.text);
-        return 1;
-    }
+    if (failed) return failed;
     for (; n <= sw_n_schemes && n <= SCHEMES_MAX; n++)
         tests[n] = (struct CMUnitTest){.name = sw_schemes[n - 1].name, .test_func = test_scheme,
                                        .initial_state = (void *)(uintptr_t)&sw_schemes[n - 1]};
