@@ -194,12 +194,13 @@ sw_code sw_journal_open(sw_journal *out, const char *path, sw_err *err)
 
 sw_code sw_journal_create(sw_journal *out, const char *path, const cJSON *key, sw_err *err)
 {
-    cJSON *first = cJSON_CreateObject();
+    cJSON *first = cJSON_CreateObject(), *lent = cJSON_CreateObjectReference(key->child);
     char digest[SW_SHA256_HEX_BYTES], *line = NULL;
     sw_code rc;
 
-    if (!first || !cJSON_AddNumberToObject(first, "journal", SW_JOURNAL_VERSION) ||
-        !cJSON_AddItemReferenceToObject(first, "key", (cJSON *)(uintptr_t)key)) {
+    if (!first || !lent || !cJSON_AddNumberToObject(first, "journal", SW_JOURNAL_VERSION) ||
+        !cJSON_AddItemToObject(first, "key", lent)) {
+        cJSON_Delete(lent); /* nobody's: cJSON's own way to add one loses it here */
         cJSON_Delete(first);
         return SW_FAIL(err, SW_E_NOMEM, "first line of the journal");
     }
