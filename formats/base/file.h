@@ -54,6 +54,8 @@ typedef struct sw_out_file {
     int fd;
     bool is_open;
     bool is_kept; /* opened by sw_out_open_kept: abandon leaves the temporary */
+    bool is_direct;
+    int direct_fd; /* where is_direct: the same file, past the system's cache */
     char path[SW_PATH_BYTES];
     char temp_path[SW_PATH_BYTES];
 } sw_out_file;
@@ -64,6 +66,12 @@ sw_code sw_out_open(sw_out_file *out, const char *path, sw_err *err) SW_MUST_USE
 sw_code sw_out_open_kept(sw_out_file *out, const char *path, sw_err *err) SW_MUST_USE;
 /* Reserve space up front, so that a full disk is found before the work and not after. */
 sw_code sw_out_reserve(sw_out_file *out, uint64_t size_bytes, sw_err *err) SW_MUST_USE;
+/* From now on long runs of whole pages go past the system's cache, to the disk at once: the cache
+ * then need not find room for what nobody reads soon. Only those whose place in memory and in the
+ * file is the same within a page do. Does nothing where the file system cannot. */
+void sw_out_go_direct(sw_out_file *out);
+#define SW_OUT_PAGE_BYTES ((size_t)4096)
+/* Threads may write different ranges at a time. */
 sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
                         sw_err *err) SW_MUST_USE;
 /* SW_E_IO also when the file ends before. */

@@ -11,6 +11,7 @@
 
 #define WRITE_BEHIND_BYTES ((size_t)1 << 20)
 #define WRITE_CHUNK_BYTES ((size_t)1 << 30) /* below the system's limit for one call */
+#define DIRECT_BYTES ((size_t)64 << 10) /* fewer are not worth a wait for the disk */
 
 void sw_path_parent(char out[SW_PATH_BYTES], const char *path)
 {
@@ -120,6 +121,31 @@ sw_code sw_out_reserve(sw_out_file *out, uint64_t size_bytes, sw_err *err)
                    (unsigned long long)size_bytes, strerror(failed));
 }
 
+void sw_out_go_direct(sw_out_file *out)
+{
+    do out->direct_fd = open(out->temp_path, O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC);
+    while (out->direct_fd < 0 && errno == EINTR);
+    out->is_direct = out->direct_fd >= 0;
+}
+
+/* Past the cache only whole pages, so that no page is written both ways: what the cache has of it
+ * would overwrite the rest. */
+static ssize_t write_some(const sw_out_file *out, const unsigned char *from, size_t n_bytes,
+                          uint64_t offset)
+{
+    const size_t page = SW_OUT_PAGE_BYTES, inside = (size_t)(offset % page);
+    const size_t head = inside ? page - inside : 0;
+    ssize_t n;
+
+    if (!out->is_direct || (uintptr_t)from % page != inside || n_bytes < head + DIRECT_BYTES)
+        return pwrite(out->fd, from, n_bytes, (off_t)offset);
+    if (head) return pwrite(out->fd, from, head, (off_t)offset);
+    n_bytes -= n_bytes % page;
+    n = pwrite(out->direct_fd, from, n_bytes, (off_t)offset);
+    /* a file system may open such a file and refuse this all the same */
+    return n < 0 && errno == EINVAL ? pwrite(out->fd, from, n_bytes, (off_t)offset) : n;
+}
+
 sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
                         sw_err *err)
 {
@@ -129,7 +155,7 @@ sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, si
 
     while (n_bytes) {
         size_t part = n_bytes < WRITE_CHUNK_BYTES ? n_bytes : WRITE_CHUNK_BYTES;
-        ssize_t n = pwrite(out->fd, from, part, (off_t)offset);
+        ssize_t n = write_some(out, from, part, offset);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
             return SW_FAIL(err, SW_E_IO, "%s: cannot write: %s", out->path,
@@ -174,6 +200,12 @@ sw_code sw_out_sync(const sw_out_file *out, sw_err *err)
     return SW_FAIL(err, SW_E_IO, "%s: cannot sync: %s", out->path, strerror(failed));
 }
 
+static void close_direct(sw_out_file *out)
+{
+    if (out->is_direct) close(out->direct_fd);
+    out->is_direct = false;
+}
+
 static void drop_temp(const sw_out_file *out)
 {
     if (!out->is_kept) (void)unlink(out->temp_path);
@@ -185,6 +217,7 @@ static sw_code finish(sw_out_file *out, sw_err *err)
     sw_code rc = sw_out_sync(out, err);
 
     if (rc != SW_OK) return rc;
+    close_direct(out); /* nothing waits there that could still fail */
     out->is_open = false;
     if (close(out->fd) == 0 || errno == EINTR) return SW_OK;
     (void)SW_FAIL(err, SW_E_IO, "%s: cannot close: %s", out->path, strerror(errno));
@@ -216,6 +249,7 @@ sw_code sw_out_commit(sw_out_file *out, sw_err *err)
 void sw_out_abandon(sw_out_file *out)
 {
     if (!out->is_open) return;
+    close_direct(out);
     close(out->fd);
     drop_temp(out);
     out->is_open = false;

@@ -17,6 +17,7 @@ typedef struct carrying {
     const sw_st_tensor *tensors[SW_DIALECT_TENSORS_MAX];
     sw_carry_room *room;
     int64_t n_windows;
+    sw_st_stream streams[SW_DIALECT_TENSORS_MAX]; /* of the target's tensors; zero: not ours */
 } carrying;
 
 /* The tensors of one window. */
@@ -105,46 +106,54 @@ static sw_code read_window(sw_qtensor *q, const carrying *c, int64_t at, sw_err 
     return sw_qtensor_check(q, err);
 }
 
-/* A window in one piece goes to its place, others wait until the tensor is complete. */
-static sw_code put_part(const carrying *c, const window *win, int i, void *part, sw_err *err)
+/* true where one window of the tensor lies behind the other. */
+static bool is_in_line(const sw_window_cut *cut) { return cut->n_runs == 1 && !cut->is_whole; }
+
+/* Zeroed, as encode may expect: where the part leaves from, or a buffer to leave from later. */
+static sw_code make_part(void **out, carrying *c, const window *win, int i, sw_err *err)
+{
+    uint64_t n_bytes = sw_window_bytes(&win->cuts[i]);
+    sw_code rc = is_in_line(&win->cuts[i])
+                     ? sw_st_stream_room(out, &c->streams[i], (size_t)n_bytes, err)
+                     : make_room(out, c->room, SW_CARRY_WRITTEN, i, n_bytes, err);
+
+    if (rc == SW_OK) memset(*out, 0, n_bytes);
+    return rc;
+}
+
+/* Windows in line leave one by one; others wait until the tensor is complete. */
+static sw_code put_part(carrying *c, const window *win, int i, void *part, sw_err *err)
 {
     const sw_window_cut *cut = &win->cuts[i];
     const sw_qtensor shape = {.n_out = c->claim->n_out, .k_in = c->claim->k_in};
     uint64_t n_bytes = sw_window_bytes(cut);
-    char name[SW_PART_NAME_BYTES];
     void *whole = NULL;
     sw_code rc;
 
-    if ((cut->is_whole && win->at) || (cut->is_shape && c->w->has_shapes)) return SW_OK;
-    if ((rc = sw_part_name(name, c->claim->module_path, win->parts[i].suffix, err)) != SW_OK)
-        return rc;
+    if (is_in_line(cut)) return sw_st_stream_put(&c->streams[i], (size_t)n_bytes, err);
+    if ((cut->is_whole && win->at) || !c->streams[i].w) return SW_OK;
     if (cut->is_shape) sw_shape_store(part, &shape);
-    if (cut->n_runs == 1)
-        return sw_st_writer_put_at(c->w->st, name, cut->offset_bytes, part, n_bytes, err);
+    if (cut->is_whole) return sw_st_stream_add(&c->streams[i], part, (size_t)n_bytes, err);
     n_bytes = (uint64_t)cut->n_runs * cut->step_bytes;
     if ((rc = make_room(&whole, c->room, SW_CARRY_WHOLE, i, n_bytes, err)) != SW_OK) return rc;
     sw_window_scatter(whole, part, cut);
     if (win->at < c->n_windows - 1) return SW_OK;
-    return sw_st_writer_put_at(c->w->st, name, 0, whole, n_bytes, err);
+    return sw_st_stream_add(&c->streams[i], whole, (size_t)n_bytes, err);
 }
 
-static sw_code write_window(const carrying *c, const sw_qtensor *q, int64_t at, sw_err *err)
+static sw_code write_window(carrying *c, const sw_qtensor *q, int64_t at, sw_err *err)
 {
     const window win = window_of(c, c->w->dialect, &c->claim->spec, at);
     void *parts[SW_DIALECT_TENSORS_MAX] = {NULL};
     sw_code rc = SW_OK;
 
-    for (int i = 0; i < win.n && rc == SW_OK; i++) {
-        uint64_t n_bytes = sw_window_bytes(&win.cuts[i]);
-        rc = make_room(&parts[i], c->room, SW_CARRY_WRITTEN, i, n_bytes, err);
-        if (rc == SW_OK) memset(parts[i], 0, n_bytes); /* as encode may expect */
-    }
+    for (int i = 0; i < win.n && rc == SW_OK; i++) rc = make_part(&parts[i], c, &win, i, err);
     if (rc == SW_OK) rc = c->w->dialect->encode(parts, q, err);
     for (int i = 0; i < win.n && rc == SW_OK; i++) rc = put_part(c, &win, i, parts[i], err);
     return rc;
 }
 
-static sw_code end_put(const carrying *c, sw_err *err)
+static sw_code open_streams(carrying *c, sw_err *err)
 {
     sw_part parts[SW_DIALECT_TENSORS_MAX];
     int n = c->w->dialect->declare(parts, &c->claim->spec, c->claim->n_out, c->claim->k_in);
@@ -152,16 +161,26 @@ static sw_code end_put(const carrying *c, sw_err *err)
 
     for (int i = 0; i < n && rc == SW_OK; i++) {
         char name[SW_PART_NAME_BYTES];
-        uint64_t n_bytes = 0;
         if (parts[i].is_shape && c->w->has_shapes) continue;
-        if ((rc = sw_part_name(name, c->claim->module_path, parts[i].suffix, err)) != SW_OK ||
-            (rc = sw_st_writer_end_put(&n_bytes, c->w->st, name, err)) != SW_OK)
-            return rc;
+        if ((rc = sw_part_name(name, c->claim->module_path, parts[i].suffix, err)) == SW_OK)
+            rc = sw_st_stream_open(&c->streams[i], c->w->st, name, err);
+    }
+    return rc;
+}
+
+static sw_code end_streams(carrying *c, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < SW_DIALECT_TENSORS_MAX && rc == SW_OK; i++) {
+        uint64_t n_bytes = 0;
+        if (c->streams[i].w) rc = sw_st_stream_end(&n_bytes, &c->streams[i], err);
+        if (rc != SW_OK) return rc;
 #pragma omp atomic
         c->w->encoded_bytes += n_bytes;
     }
-    if (rc == SW_OK) c->claim->is_put = true;
-    return rc;
+    c->claim->is_put = true;
+    return SW_OK;
 }
 
 static void want(const carrying *c)
@@ -208,6 +227,7 @@ sw_code sw_ckpt_writer_carry(bool *is_done, sw_ckpt_writer *w, const char *modul
     if (!c.claim || c.claim->is_put || !plan(&c, said)) return SW_OK;
     want(&c);
     rc = sw_qtensor_alloc(&q, &c.from, SW_WINDOW_ROWS, c.claim->k_in, said);
+    if (rc == SW_OK) rc = open_streams(&c, said);
     for (int64_t i = 0; i < c.n_windows && rc == SW_OK; i++) {
         rc = read_window(&q, &c, i, said);
         if (rc == SW_OK && q.g_idx && !w->qconfig.desc_act)
@@ -215,7 +235,8 @@ sw_code sw_ckpt_writer_carry(bool *is_done, sw_ckpt_writer *w, const char *modul
         if (rc == SW_OK) rc = write_window(&c, &q, i, said);
     }
     sw_qtensor_free(&q);
-    if (rc == SW_OK) rc = end_put(&c, said);
+    if (rc == SW_OK) rc = end_streams(&c, said);
+    for (int i = 0; i < SW_DIALECT_TENSORS_MAX; i++) sw_st_stream_close(&c.streams[i]);
     forget(&c);
     *is_done = rc == SW_OK;
     if (rc != SW_E_IO && rc != SW_E_NOMEM) return SW_OK;

@@ -10,17 +10,20 @@
 static sw_code copy_one(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err)
 {
     sw_st_bytes bytes = {0};
+    sw_st_stream stream = {0};
     uint64_t n_bytes = t->view.size_bytes, n_put = 0;
     sw_code rc = sw_st_fetch(&bytes, t, err);
     const uint8_t *from = bytes.data;
 
     sw_st_want_tensor(w->source->st, t);
+    if (rc == SW_OK) rc = sw_st_stream_open(&stream, w->st, t->name, err);
     for (uint64_t at = 0; at < n_bytes && rc == SW_OK; at += STEP_BYTES) {
         size_t n = (size_t)(n_bytes - at < STEP_BYTES ? n_bytes - at : STEP_BYTES);
-        rc = sw_st_writer_put_at(w->st, t->name, at, from + at, n, err);
+        rc = sw_st_stream_add(&stream, from + at, n, err);
         sw_st_forget_range(w->source->st, t, at, n);
     }
-    if (rc == SW_OK) rc = sw_st_writer_end_put(&n_put, w->st, t->name, err);
+    if (rc == SW_OK) rc = sw_st_stream_end(&n_put, &stream, err);
+    sw_st_stream_close(&stream);
     sw_st_drop(&bytes);
     if (rc != SW_OK) return rc;
 #pragma omp atomic

@@ -105,12 +105,28 @@ sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* The data of a declared tensor, once each. SW_E_BUG for an unknown name or a wrong size. */
 sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
                          sw_err *err) SW_MUST_USE;
-/* The same in pieces: bytes of a tensor from `offset` on, in any order, and that all have come. Its
- * size goes to *n_bytes. */
-sw_code sw_st_writer_put_at(sw_st_writer *w, const char *name, uint64_t offset, const void *data,
-                            size_t n_bytes, sw_err *err) SW_MUST_USE;
-sw_code sw_st_writer_end_put(uint64_t *n_bytes, sw_st_writer *w, const char *name,
-                             sw_err *err) SW_MUST_USE;
+/* A declared tensor from its first byte to its last, some at a time. Any number of threads may have
+ * streams, of different tensors. Zero-initialise; close in any case, also when it has not ended:
+ * the tensor may then be put anew. */
+typedef struct sw_st_stream {
+    sw_st_writer *w;
+    struct sw_st_decl *decl;
+    struct sw_st_block *block; /* what is not written yet; NULL: nothing is */
+    uint64_t n_put;
+} sw_st_stream;
+/* SW_E_BUG: the name is not declared, or put already. */
+sw_code sw_st_stream_open(sw_st_stream *out, sw_st_writer *w, const char *name,
+                          sw_err *err) SW_MUST_USE;
+/* Where the next n_bytes go: aligned to the tensor's elements, with what is left in it, good until
+ * the stream is used again. And then: n_bytes of them are there. */
+sw_code sw_st_stream_room(void **out, sw_st_stream *s, size_t n_bytes, sw_err *err) SW_MUST_USE;
+sw_code sw_st_stream_put(sw_st_stream *s, size_t n_bytes, sw_err *err) SW_MUST_USE;
+/* Both, by a copy of n_bytes. */
+sw_code sw_st_stream_add(sw_st_stream *s, const void *bytes, size_t n_bytes,
+                         sw_err *err) SW_MUST_USE;
+/* All have come. The tensor's size goes to *n_bytes. */
+sw_code sw_st_stream_end(uint64_t *n_bytes, sw_st_stream *s, sw_err *err) SW_MUST_USE;
+void sw_st_stream_close(sw_st_stream *s); /* accepts a zeroed one */
 /* Read back a tensor: one that was put, or that an earlier run put, which then counts as put. */
 sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t n_bytes,
                           sw_err *err) SW_MUST_USE;

@@ -1,8 +1,10 @@
 /* st_follow.c - the digests of safetensors that are being written, as far as they are complete.
  *
- * A SHA-256 takes the bytes of a file in their order, and tensors come in any. So each file has a
- * mark up to which all tensors are there; whoever has put one looks whether the mark has moved, and
- * digests the new bytes while the system still has them in memory.
+ * A SHA-256 takes the bytes of a file in their order, and tensors come in any, several at a time.
+ * Each file has a mark up to which it is digested. A block of a tensor that comes soon behind it is
+ * held until the mark is there; what is too far ahead is read back from the file later, once all
+ * tensors up to there are complete. Whoever has put something moves the mark as far as it goes,
+ * one thread a file.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +13,8 @@
 
 #define STEP_BYTES ((size_t)64 << 10)
 #define WORTH_BYTES ((uint64_t)8 << 20) /* less is left for the next to come */
+#define HOLD_BYTES ((uint64_t)192 << 20) /* of blocks, and how far ahead of the mark they lie */
+#define SMALL_BYTES ((uint64_t)64 << 10) /* of a block that is not worth its memory */
 
 void sw_st_mark_put(sw_st_decl *decl)
 {
@@ -33,48 +37,138 @@ sw_code sw_st_follow_begin(sw_st_writer *w, sw_err *err)
     return rc;
 }
 
+static void free_blocks(sw_st_block **list)
+{
+    while (*list) {
+        sw_st_block *block = *list;
+        *list = block->next;
+        sw_st_block_free(block);
+    }
+}
+
 void sw_st_follow_free(sw_st_writer *w)
 {
-    for (int32_t i = 0; w->follows && i < w->n_files; i++) sw_sha256_free(w->follows[i].sum);
+    for (int32_t i = 0; w->follows && i < w->n_files; i++) {
+        free_blocks(&w->follows[i].held);
+        sw_sha256_free(w->follows[i].sum);
+    }
+    free_blocks(&w->spare);
     sw_mem_put(w->follows);
 }
 
-/* Move the mark, and take the file when there is enough to do. */
-static bool take(sw_st_writer *w, int32_t file, uint64_t worth_bytes)
+void sw_st_follow_restart(sw_st_writer *w, sw_st_decl *decl)
+{
+    if (!w->is_followed) return;
+#pragma omp critical(st_follow)
+    {
+        w->follows[decl->file].is_spoilt |= decl->is_begun;
+        decl->is_begun = true;
+    }
+}
+
+/* --- moving the mark --- */
+
+/* What comes next for a digest: a block, or the bytes of the file up to `end`. */
+typedef struct next_piece {
+    sw_st_block *block;
+    uint64_t end;
+} next_piece;
+
+static void move_ready(const sw_st_writer *w, int32_t file)
+{
+    sw_st_follow *f = &w->follows[file];
+
+    while (f->next < w->n_decls && w->order[f->next]->file == file && w->order[f->next]->is_put) {
+        f->ready_bytes = w->order[f->next]->offset + w->order[f->next]->size_bytes;
+        f->next++;
+    }
+}
+
+/* false: nothing to do yet, or less than is worth it; the first held block is worth the little that
+ * lies before it. */
+static bool find_next(next_piece *out, const sw_st_follow *f, uint64_t worth_bytes)
+{
+    const sw_st_block *held = f->held;
+
+    *out = (next_piece){.end = f->ready_bytes};
+    if (held && held->begin == f->done_bytes) {
+        out->block = f->held;
+        out->end = held->end;
+        return true;
+    }
+    if (held && held->begin <= f->ready_bytes) {
+        out->end = held->begin;
+        return true;
+    }
+    return f->ready_bytes > f->done_bytes && f->ready_bytes - f->done_bytes >= worth_bytes;
+}
+
+static bool take(next_piece *out, sw_st_writer *w, int32_t file, uint64_t worth_bytes)
 {
     sw_st_follow *f = &w->follows[file];
     bool is_taken;
 
 #pragma omp critical(st_follow)
     {
-        while (!f->is_busy && f->next < w->n_decls && w->order[f->next]->file == file &&
-               w->order[f->next]->is_put) {
-            f->ready_bytes = w->order[f->next]->offset + w->order[f->next]->size_bytes;
-            f->next++;
+        move_ready(w, file);
+        is_taken = !f->is_busy && !f->is_spoilt && find_next(out, f, worth_bytes);
+        if (is_taken) {
+            f->is_busy = true;
+            if (out->block) {
+                f->held = out->block->next;
+                w->held_bytes -= out->block->room_bytes;
+            }
         }
-        is_taken = !f->is_busy && f->ready_bytes - f->done_bytes >= worth_bytes;
-        if (is_taken) f->is_busy = true;
     }
     return is_taken;
 }
 
-static void give_back(sw_st_follow *f)
+static void give_back(sw_st_follow *f, uint64_t done_bytes)
 {
 #pragma omp critical(st_follow)
-    f->is_busy = false;
+    {
+        f->done_bytes = done_bytes;
+        f->is_busy = false;
+    }
 }
 
-static sw_code digest_ready(sw_st_follow *f, const sw_out_file *out, sw_err *err)
+/* From the file, where the system has it or the disk. */
+static sw_code digest_file(sw_sha256 *sum, const sw_out_file *out, uint64_t at, uint64_t end,
+                           sw_err *err)
 {
     unsigned char step[STEP_BYTES];
     sw_code rc = SW_OK;
 
-    while (f->done_bytes < f->ready_bytes && rc == SW_OK) {
-        uint64_t left = f->ready_bytes - f->done_bytes;
-        size_t n = left < STEP_BYTES ? (size_t)left : STEP_BYTES;
-        rc = sw_out_read_at(out, f->done_bytes, step, n, err);
-        if (rc == SW_OK) rc = sw_sha256_add(f->sum, step, n, err);
-        f->done_bytes += n;
+    while (at < end && rc == SW_OK) {
+        size_t n = end - at < STEP_BYTES ? (size_t)(end - at) : STEP_BYTES;
+        rc = sw_out_read_at(out, at, step, n, err);
+        if (rc == SW_OK) rc = sw_sha256_add(sum, step, n, err);
+        at += n;
+    }
+    return rc;
+}
+
+static sw_code digest_piece(sw_st_writer *w, int32_t file, const next_piece *piece, sw_err *err)
+{
+    sw_st_follow *f = &w->follows[file];
+    sw_st_block *b = piece->block;
+    sw_code rc;
+
+    if (!b) return digest_file(f->sum, &w->files[file], f->done_bytes, piece->end, err);
+    rc = sw_sha256_add(f->sum, b->bytes + (b->begin - b->page_at), (size_t)(b->end - b->begin),
+                       err);
+    sw_st_block_spare(w, b);
+    return rc;
+}
+
+static sw_code advance(sw_st_writer *w, int32_t file, uint64_t worth_bytes, sw_err *err)
+{
+    next_piece piece;
+    sw_code rc = SW_OK;
+
+    while (rc == SW_OK && take(&piece, w, file, worth_bytes)) {
+        rc = digest_piece(w, file, &piece, err);
+        give_back(&w->follows[file], piece.end);
     }
     return rc;
 }
@@ -83,12 +177,58 @@ sw_code sw_st_writer_catch_up(sw_st_writer *w, sw_err *err)
 {
     sw_code rc = SW_OK;
 
-    for (int32_t file = 0; w->is_ready && w->is_followed && file < w->n_files; file++)
-        while (rc == SW_OK && take(w, file, WORTH_BYTES)) {
-            rc = digest_ready(&w->follows[file], &w->files[file], err);
-            give_back(&w->follows[file]);
-        }
+    if (!w->is_ready || !w->is_followed) return SW_OK;
+    for (int32_t file = 0; file < w->n_files && rc == SW_OK; file++)
+        rc = advance(w, file, WORTH_BYTES, err);
     return rc;
+}
+
+/* --- blocks --- */
+
+/* Into the list, where they are by place; false: it is not worth the memory. */
+static bool hold(sw_st_writer *w, sw_st_follow *f, sw_st_block *b)
+{
+    sw_st_block **at = &f->held;
+
+    if (f->is_spoilt || b->end - b->begin < SMALL_BYTES || b->begin < f->done_bytes ||
+        b->end - f->done_bytes > HOLD_BYTES || w->held_bytes + b->room_bytes > HOLD_BYTES)
+        return false;
+    while (*at && (*at)->begin < b->begin) at = &(*at)->next;
+    b->next = *at;
+    *at = b;
+    w->held_bytes += b->room_bytes;
+    return true;
+}
+
+sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block, sw_err *err)
+{
+    bool is_held = false;
+
+#pragma omp critical(st_follow)
+    if (w->is_followed) is_held = hold(w, &w->follows[file], block);
+    if (!is_held) {
+        sw_st_block_spare(w, block);
+        return SW_OK;
+    }
+    return advance(w, file, WORTH_BYTES, err);
+}
+
+/* --- the end --- */
+
+/* A tensor was put anew after some of it was digested: all from the start. */
+static sw_code start_over(sw_st_writer *w, sw_st_follow *f, sw_err *err)
+{
+    sw_sha256 *sum = NULL;
+    sw_code rc = sw_sha256_new(&sum, err);
+
+    if (rc != SW_OK) return rc;
+    sw_sha256_free(f->sum);
+    f->sum = sum;
+    for (const sw_st_block *b = f->held; b; b = b->next) w->held_bytes -= b->room_bytes;
+    free_blocks(&f->held);
+    f->done_bytes = 0;
+    f->is_spoilt = false;
+    return SW_OK;
 }
 
 sw_code sw_st_follow_finish(sw_st_writer *w, int32_t file, sw_err *err)
@@ -97,7 +237,8 @@ sw_code sw_st_follow_finish(sw_st_writer *w, int32_t file, sw_err *err)
     sw_code rc = SW_OK;
 
     if (!f->ready_bytes) return SW_OK; /* no tensors: nothing that anybody waits for */
-    if (take(w, file, 1)) rc = digest_ready(f, &w->files[file], err);
+    if (f->is_spoilt) rc = start_over(w, f, err);
+    if (rc == SW_OK) rc = advance(w, file, 1, err);
     if (rc == SW_OK) rc = sw_sha256_finish(f->digest, f->sum, err);
     return rc;
 }

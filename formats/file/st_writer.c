@@ -12,6 +12,8 @@
 #include "formats/base/size.h"
 #include "formats/file/st_writer_internal.h"
 
+#define DIRECT_FILES_MAX 64 /* of more the second descriptors would be missing elsewhere */
+
 sw_code sw_st_writer_new(sw_st_writer **out, const char *dir, uint64_t shard_bytes, sw_err *err)
 {
     sw_st_writer *w = NULL;
@@ -247,6 +249,8 @@ static sw_code begin_file(sw_st_writer *w, int32_t file, sw_st_decl *const *tens
     if (rc != SW_OK) goto done;
     if ((rc = sw_out_reserve(&w->files[file], file_bytes, err)) != SW_OK) goto done;
     rc = sw_out_write_at(&w->files[file], 0, text.at, text.n_bytes, err);
+    if (rc == SW_OK && w->is_followed && w->n_files <= DIRECT_FILES_MAX)
+        sw_out_go_direct(&w->files[file]);
 done:
     sw_mem_put(text.at);
     return rc;
@@ -303,8 +307,7 @@ sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err)
     return w->is_followed ? sw_st_follow_begin(w, err) : SW_OK;
 }
 
-/* The declaration of a name; NULL when there is none, or nothing can be put yet. */
-static sw_st_decl *find_decl(const sw_st_writer *w, const char *name)
+sw_st_decl *sw_st_writer_find(const sw_st_writer *w, const char *name)
 {
     sw_st_decl key = {.name = name};
 
@@ -312,10 +315,10 @@ static sw_st_decl *find_decl(const sw_st_writer *w, const char *name)
     return bsearch(&key, w->decls, (size_t)w->n_decls, sizeof *w->decls, compare_names);
 }
 
-static sw_code find_sized(sw_st_decl **out, const sw_st_writer *w, const char *name, size_t n_bytes,
-                          sw_err *err)
+sw_code sw_st_writer_find_sized(sw_st_decl **out, const sw_st_writer *w, const char *name,
+                                size_t n_bytes, sw_err *err)
 {
-    sw_st_decl *decl = find_decl(w, name);
+    sw_st_decl *decl = sw_st_writer_find(w, name);
 
     if (!decl)
         return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" is not declared, or not yet begun", name);
@@ -336,7 +339,7 @@ sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t 
     sw_st_decl *decl = NULL;
     sw_code rc;
 
-    if ((rc = find_sized(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
+    if ((rc = sw_st_writer_find_sized(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
     rc = sw_out_read_at(&w->files[decl->file], decl->offset, data, n_bytes, err);
     if (rc == SW_OK) sw_st_mark_put(decl);
     return rc;
@@ -348,42 +351,6 @@ sw_code sw_st_writer_sync(const sw_st_writer *w, sw_err *err)
 
     for (int32_t i = 0; i < w->n_files && rc == SW_OK; i++) rc = sw_out_sync(&w->files[i], err);
     return rc;
-}
-
-sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
-                         sw_err *err)
-{
-    sw_st_decl *decl = NULL;
-    sw_code rc;
-
-    if ((rc = find_sized(&decl, w, name, n_bytes, err)) != SW_OK) return rc;
-    if (decl->is_put) return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" put twice", name);
-    rc = sw_out_write_at(&w->files[decl->file], decl->offset, data, n_bytes, err);
-    if (rc == SW_OK) sw_st_mark_put(decl);
-    return rc;
-}
-
-sw_code sw_st_writer_put_at(sw_st_writer *w, const char *name, uint64_t offset, const void *data,
-                            size_t n_bytes, sw_err *err)
-{
-    sw_st_decl *decl = find_decl(w, name);
-
-    if (!decl || decl->is_put || offset > decl->size_bytes || n_bytes > decl->size_bytes - offset)
-        return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\": %zu bytes put at %llu", name, n_bytes,
-                       (unsigned long long)offset);
-    return sw_out_write_at(&w->files[decl->file], decl->offset + offset, data, n_bytes, err);
-}
-
-sw_code sw_st_writer_end_put(uint64_t *n_bytes, sw_st_writer *w, const char *name, sw_err *err)
-{
-    sw_st_decl *decl = find_decl(w, name);
-
-    if (!decl || decl->is_put)
-        return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" ended twice or never declared", name);
-    sw_out_start_writing(&w->files[decl->file], decl->offset, decl->size_bytes);
-    sw_st_mark_put(decl);
-    *n_bytes = decl->size_bytes;
-    return SW_OK;
 }
 
 static sw_code write_index(const sw_st_writer *w, sw_err *err)

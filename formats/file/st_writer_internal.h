@@ -10,17 +10,29 @@ typedef struct sw_st_decl {
     const char *name;
     sw_dtype dtype;
     int32_t n_dims, file;
-    bool is_put;
+    bool is_put, is_begun;
     int64_t shape[SW_DIMS_MAX];
     uint64_t size_bytes, offset; /* offset in its file */
 } sw_st_decl;
+
+/* Bytes of one file on their way to the disk and to its digest. Places are those in the file. */
+typedef struct sw_st_block {
+    struct sw_st_block *next; /* of those that are held, by place, or that are spare */
+    uint8_t *memory, *bytes;  /* bytes: the first page in it */
+    size_t room_bytes;
+    uint64_t page_at;    /* of `bytes`: a multiple of a page */
+    uint64_t write_from; /* what is before is another's, or written */
+    uint64_t begin, end; /* what no block before has */
+} sw_st_block;
 
 /* How far the digest of one file has come. */
 typedef struct sw_st_follow {
     sw_sha256 *sum;
     uint64_t done_bytes, ready_bytes; /* digested; complete from the start of the file on */
-    int64_t next;                     /* index in `order` of the first tensor beyond */
+    int64_t next;                     /* index in `order` of the first tensor beyond ready_bytes */
+    sw_st_block *held;                /* from done_bytes on */
     bool is_busy;                     /* somebody digests it right now */
+    bool is_spoilt;                   /* what is digested may have been written anew since */
     char digest[SW_SHA256_HEX_BYTES]; /* of the whole, once it is finished */
 } sw_st_follow;
 
@@ -37,10 +49,25 @@ struct sw_st_writer {
     bool has_begun, is_ready; /* ready: headers written, not yet committed */
     bool is_kept, is_followed;
     sw_st_follow *follows; /* [n_files] where is_followed */
+    sw_st_block *spare;
+    uint64_t held_bytes; /* of all blocks that wait for their digest */
     uint64_t shard_bytes, data_bytes;
     const char *single_name; /* of a file that is not cut; NULL: the usual one */
 };
 
+/* The declaration of a name; NULL when there is none, or nothing can be put yet. */
+sw_st_decl *sw_st_writer_find(const sw_st_writer *w, const char *name);
+sw_code sw_st_writer_find_sized(sw_st_decl **out, const sw_st_writer *w, const char *name,
+                                size_t n_bytes, sw_err *err) SW_MUST_USE;
+
+void sw_st_block_free(sw_st_block *block);                    /* accepts NULL */
+void sw_st_block_spare(sw_st_writer *w, sw_st_block *block);  /* for the next who needs one */
+
+/* A tensor is about to be put, perhaps not for the first time: one that failed half way may be. */
+void sw_st_follow_restart(sw_st_writer *w, sw_st_decl *decl);
+/* A block that is written; gives it away. */
+sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block,
+                           sw_err *err) SW_MUST_USE;
 /* A tensor is complete: from now on a digest may read it, from any thread. */
 void sw_st_mark_put(sw_st_decl *decl);
 sw_code sw_st_follow_begin(sw_st_writer *w, sw_err *err) SW_MUST_USE;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <zstd.h>
 
+#include "formats/base/hash.h"
 #include "formats/file/safetensors.h"
 #include "tests/fault/fault.h"
 #include "tests/support/pt_build.h"
@@ -54,6 +55,48 @@ static sw_code write_three(void *ctx, sw_err *err)
     return write_shards(ctx, 30 * sizeof data, err);
 }
 
+/* Blocks, the digest on the way, and what passes the system's cache: the later tensor first. */
+#define STREAM_BYTES ((size_t)1300003)
+
+static sw_code put_streams(sw_st_writer *w, sw_err *err)
+{
+    static uint8_t bytes[STREAM_BYTES];
+    const int64_t shape[] = {(int64_t)STREAM_BYTES};
+    sw_code rc = sw_st_writer_declare(w, "a", SW_DTYPE_U8, 1, shape, err);
+
+    if (rc == SW_OK) rc = sw_st_writer_declare(w, "b", SW_DTYPE_U8, 1, shape, err);
+    sw_st_writer_follow(w);
+    if (rc == SW_OK) rc = sw_st_writer_begin(w, err);
+    for (int i = 1; i >= 0 && rc == SW_OK; i--) {
+        sw_st_stream stream = {0};
+        uint64_t n_put = 0;
+        memset(bytes, i + 1, sizeof bytes);
+        rc = sw_st_stream_open(&stream, w, i ? "b" : "a", err);
+        for (size_t at = 0; at < sizeof bytes && rc == SW_OK; at += 700000)
+            rc = sw_st_stream_add(&stream, bytes + at,
+                                  sizeof bytes - at < 700000 ? sizeof bytes - at : 700000, err);
+        if (rc == SW_OK) rc = sw_st_stream_end(&n_put, &stream, err);
+        sw_st_stream_close(&stream);
+        if (rc == SW_OK) rc = sw_st_writer_catch_up(w, err);
+    }
+    return rc == SW_OK ? sw_st_writer_commit(w, err) : rc;
+}
+
+static sw_code write_streams(void *ctx, sw_err *err)
+{
+    const scratch *s = ctx;
+    char digest[SW_SHA256_HEX_BYTES];
+    sw_st_writer *w = NULL;
+    sw_code rc = sw_st_writer_new(&w, s->dir, 0, err);
+
+    if (rc == SW_OK) rc = put_streams(w, err);
+    if (rc == SW_OK) rc = sw_sha256_file(digest, scratch_path(s, "model.safetensors"), err);
+    if (rc == SW_OK)
+        assert_string_equal(sw_st_writer_digest(w, "model.safetensors"), digest);
+    sw_st_writer_free(w);
+    return rc;
+}
+
 static sw_code read_all(void *ctx, sw_err *err)
 {
     sw_st *st = NULL;
@@ -81,6 +124,21 @@ static void empty(void *ctx)
     (void)unlink(scratch_path(s, "model-00003-of-00003.safetensors"));
 }
 
+static void expect_streams(void *ctx)
+{
+    sw_err err = {0};
+    sw_st *st = NULL;
+
+    assert_int_equal(sw_st_open(&st, ((scratch *)ctx)->dir, &err), SW_OK);
+    for (int i = 0; i < 2; i++) {
+        const uint8_t *bytes = sw_st_at(st, i)->view.data;
+        for (size_t at = 0; at < STREAM_BYTES; at++)
+            if (bytes[at] != i + 1) fail_msg("tensor %d differs at %zu", i, at);
+    }
+    sw_st_close(st);
+    assert_false(scratch_has(ctx, ".tmp-"));
+}
+
 static void expect_nothing(void *ctx) { assert_int_equal(scratch_count(ctx, NULL), 0); }
 
 static void expect_readable(void *ctx)
@@ -104,6 +162,20 @@ static void test_write(void **state)
     fault_run_slow_disk(&plan);
     plan.name = "write three shards";
     plan.attempt = write_three;
+    fault_run(&plan);
+    fault_run_slow_disk(&plan);
+    scratch_close(&s);
+}
+
+static void test_write_streams(void **state)
+{
+    scratch s;
+    fault_plan plan = {.name = "write streams", .kinds = FAULT_MEMORY | FAULT_OUTPUT,
+                       .attempt = write_streams, .before = empty, .after_failure = expect_nothing,
+                       .after_success = expect_streams, .ctx = &s};
+
+    (void)state;
+    scratch_open(&s);
     fault_run(&plan);
     fault_run_slow_disk(&plan);
     scratch_close(&s);
@@ -201,7 +273,7 @@ static void test_read_compressed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_write),
+        cmocka_unit_test(test_write), cmocka_unit_test(test_write_streams),
         cmocka_unit_test(test_read),
         cmocka_unit_test(test_read_archive),
         cmocka_unit_test(test_read_compressed),
