@@ -141,6 +141,7 @@ static const char *const examples[] = {
     "swage verify build/demo/gptq --against calib_data/tiny-llama --text calib_data/eval.u16",
     "swage verify OUT --against MODEL --text heldout.txt --max-kl 0.1 --min-top1 0.85",
     "swage verify OUT --against MODEL --text heldout.txt --device cuda",
+    "swage verify MODEL.gguf --against MODEL --text heldout.txt",
     "for q in rtn gptq; do swage verify $q --against MODEL --text T --original-states T.st; done",
     "swage verify OUT --json --report report.json", NULL};
 
@@ -148,7 +149,8 @@ const sw_cmd sw_cmd_verify = {
     .name = "verify",
     .args = "CHECKPOINT [--against MODEL] [--text FILE...]",
     .summary = "judge a quantized checkpoint with a decoder that shares no code with quantize",
-    .more = "Integrity of every tensor always; its error with --against; perplexity with --text,\n"
+    .more = "CHECKPOINT is a directory or a GGUF, with the tokenizer that is in it.\n"
+            "Integrity of every tensor always; its error with --against; perplexity with --text,\n"
             "KL divergence and agreement with both, through the integer kernels. Exit code 1 when\n"
             "a gate fails or a tensor is broken. With --device cuda both models run over the text\n"
             "there, in bf16; linears of a format that the card has no kernel for are decoded,\n"

@@ -202,14 +202,30 @@ static sw_code weight_alloc(sw_spec_weight *w, sw_err *err)
         (rc = SW_MEM_GET(&w->scales, w->n_out * w->n_groups, "decoded scales", err)) != SW_OK ||
         (rc = SW_MEM_GET(&w->zeros, w->n_out * w->n_groups, "decoded zeros", err)) != SW_OK)
         return rc;
+    if (w->blocks && !w->is_symmetric &&
+        (rc = SW_MEM_GET(&w->offsets, w->n_out * w->n_groups, "decoded offsets", err)) != SW_OK)
+        return rc;
     if ((rc = SW_MEM_GET(&w->is_outlier, w->k_in, "outlier mask", err)) != SW_OK) return rc;
     return SW_MEM_GET(&w->group_of, w->k_in, "group index", err);
+}
+
+/* Engines decode blocks to single precision; zero points are those of the type. */
+static sw_code check_blocks(const sw_spec_weight *w, sw_err *err)
+{
+    for (int64_t i = 0; i < w->n_out * w->n_groups; i++)
+        if (!isfinite(w->scales[i]) || (w->offsets && !isfinite(w->offsets[i])))
+            return SW_FAIL(err, SW_E_FORMAT, "a block of channel %lld, inputs from %lld on, has a "
+                           "scale or minimum that is no finite number",
+                           (long long)(i / w->n_groups),
+                           (long long)(i % w->n_groups * w->group_elems));
+    return SW_OK;
 }
 
 static sw_code check_grid(const sw_spec_weight *w, const sw_spec_scheme *scheme, sw_err *err)
 {
     int32_t code_max = (1 << w->bits) - 1, middle = 1 << (w->bits - 1);
 
+    if (scheme->blocks && !scheme->exponent_bits) return check_blocks(w, err);
     if (scheme->exponent_bits) return sw_spec_check_floats(w, scheme, err);
     for (int64_t i = 0; i < w->n_out * w->n_groups; i++) {
         long long n = i / w->n_groups, g = i % w->n_groups;
@@ -261,6 +277,7 @@ static void fill_values(sw_spec_weight *w)
             if (w->is_outlier[k]) continue;
             double level = sw_spec_level(w, w->codes[n * w->k_in + k], zeros[g]);
             w->values[n * w->k_in + k] = scales[g] * (float)level * w->global;
+            if (w->offsets) w->values[n * w->k_in + k] += w->offsets[n * w->n_groups + g];
         }
     }
 }
@@ -274,7 +291,11 @@ sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *all, const sw_
     sw_code rc;
 
     if ((rc = sw_spec_scheme_of(&one, all, module_path, err)) != SW_OK) return rc;
+    if (one.blocks && (rc = sw_spec_gguf_linear(&one, st, module_path, err)) != SW_OK) return rc;
     w.bits = one.bits;
+    w.group_elems = one.group_elems;
+    w.is_symmetric = one.is_symmetric;
+    w.blocks = one.blocks;
     w.bits_min = one.bits_min;
     w.exponent_bits = one.exponent_bits;
     w.mantissa_bits = one.mantissa_bits;
@@ -302,6 +323,7 @@ void sw_spec_weight_free(sw_spec_weight *w)
     sw_mem_put(w->codes);
     sw_mem_put(w->scales);
     sw_mem_put(w->zeros);
+    sw_mem_put(w->offsets);
     sw_mem_put(w->group_of);
     sw_mem_put(w->is_outlier);
     memset(w, 0, sizeof *w);

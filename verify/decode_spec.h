@@ -10,7 +10,7 @@
 #include "formats/base/json.h"
 #include "formats/file/safetensors.h"
 
-#define SW_SPEC_SUFFIXES_MAX 10
+#define SW_SPEC_SUFFIXES_MAX 16
 
 typedef struct sw_spec_reader sw_spec_reader;
 
@@ -18,7 +18,8 @@ typedef struct sw_spec_reader sw_spec_reader;
  * that no rule of a mixed checkpoint names. */
 typedef struct sw_spec_scheme {
     const sw_spec_reader *reader;
-    int bits;             /* 2, 3, 4 or 8 */
+    int bits;             /* 2, 3, 4 or 8; in blocks of GGUF 5, 6 and 16 (floats) as well */
+    const char *blocks;   /* the type of blocks of a GGUF, of most of them or of one; NULL: none */
     int exponent_bits, mantissa_bits; /* of small-float codes; 0, 0: integers */
     int64_t scale_rows;   /* channels that share their scales; 0: none, -1: all */
     bool is_pow2;         /* scales are powers of two */
@@ -34,7 +35,8 @@ typedef struct sw_spec_scheme {
 } sw_spec_scheme;
 
 /* A decoded linear; values[n][k] = scales[n][g] * level, g = group_of[k], times global; the level
- * is codes[n][k] - zeros[n][g], or what a small float's code means. Not where is_outlier[k]. */
+ * is codes[n][k] - zeros[n][g], or what a small float's code means, or levels[codes[n][k]]; plus
+ * offsets[n][g]. Not where is_outlier[k]. */
 typedef struct sw_spec_weight {
     int64_t n_out, k_in, n_groups;
     int bits;
@@ -44,6 +46,12 @@ typedef struct sw_spec_weight {
     float *scales;     /* [n_out, n_groups] */
     int32_t *zeros;    /* [n_out, n_groups]; 2^(bits-1) when symmetric */
     int32_t *group_of; /* [k_in] */
+    int64_t group_elems;  /* as in the scheme */
+    bool is_symmetric;
+    const char *blocks;   /* as in the scheme */
+    float *offsets;       /* [n_out, n_groups], or NULL: none */
+    const float *levels;  /* what each code means, rising; or NULL */
+    bool has_scale_steps; /* scales are small integers times one of many groups */
     int exponent_bits, mantissa_bits;
     float global;      /* 1 without one */
     float input_scale; /* 0 without one */
@@ -59,7 +67,8 @@ struct sw_spec_reader {
     /* The scheme of one linear of a mixed checkpoint, over a copy of the whole one's. */
     sw_code (*read_linear)(sw_spec_scheme *out, const cJSON *config, const char *module_path,
                            sw_err *err);
-    /* Fill codes, scales, zeros and group_of of an allocated weight. */
+    /* Fill codes, scales, zeros and group_of of an allocated weight, and offsets where the scheme
+     * is of blocks and not symmetric. */
     sw_code (*decode)(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
                       const char *module_path, sw_err *err);
     /* A stored tensor of a linear where its name is not "<module_path>.<suffix>"; NULL: it is. */
@@ -69,10 +78,15 @@ struct sw_spec_reader {
 extern const sw_spec_reader *const sw_spec_readers[]; /* ends with NULL */
 extern const sw_spec_reader sw_spec_marlin, sw_spec_gptq, sw_spec_gptq_v2, sw_spec_awq,
     sw_spec_awq_gemv, sw_spec_ct, sw_spec_fp8_blocks, sw_spec_fp8_tensor, sw_spec_modelopt,
-    sw_spec_mxfp4, sw_spec_swage;
+    sw_spec_mxfp4, sw_spec_swage, sw_spec_gguf;
 
 /* SW_E_UNSUPPORTED: a quantization_config that no reader knows, or a scheme beyond it. */
 sw_code sw_spec_scheme_read(sw_spec_scheme *out, const cJSON *quantization_config,
+                            sw_err *err) SW_MUST_USE;
+/* What most weights of a GGUF are in, opened as SW_GGUF_BLOCKS (gguf_model.h). */
+void sw_spec_gguf_scheme(sw_spec_scheme *out, const sw_st *st);
+/* What one linear of it is in. SW_E_FORMAT: no blocks. */
+sw_code sw_spec_gguf_linear(sw_spec_scheme *out, const sw_st *st, const char *module_path,
                             sw_err *err) SW_MUST_USE;
 /* The scheme of the linear at module_path. SW_E_FORMAT: the config names none for it. */
 sw_code sw_spec_scheme_of(sw_spec_scheme *out, const sw_spec_scheme *scheme,

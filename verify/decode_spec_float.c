@@ -45,14 +45,19 @@ double sw_spec_small_float(int code, int exponent_bits, int mantissa_bits)
 
 double sw_spec_level(const sw_spec_weight *w, int code, int zero)
 {
+    if (w->levels) return (double)w->levels[code];
     if (!w->exponent_bits) return code - zero;
     return sw_spec_small_float(code, w->exponent_bits, w->mantissa_bits);
 }
 
 double sw_spec_step(const sw_spec_weight *w, double level)
 {
-    int lowest, exponent;
+    int lowest, exponent, above = 1;
 
+    if (w->levels) {
+        while (above < (1 << w->bits) - 1 && (double)w->levels[above] <= level) above++;
+        return (double)(w->levels[above] - w->levels[above - 1]);
+    }
     if (!w->exponent_bits) return 1;
     lowest = 2 - (1 << (w->exponent_bits - 1));
     (void)frexp(level, &exponent);

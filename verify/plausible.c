@@ -17,9 +17,11 @@
  * at 2 bits 2.3, 2.1 and 2.0; at fp4 for rounded inputs 2.9 (n = 32) and 3.9 (16). */
 static double misfit_max(double n, const sw_spec_weight *w)
 {
+    /* a small scale among large ones of its block is off by half of a step that all share */
+    const double shared = w->has_scale_steps ? 3 : 1;
     bool is_coarse = w->bits == 2 || (w->bits == 4 && w->exponent_bits);
 
-    return (1.25 + 8 / sqrt(n)) * (is_coarse ? 1.5 : 1);
+    return (1.25 + 8 / sqrt(n)) * (is_coarse ? 1.5 : 1) * shared;
 }
 
 /* Sound weights measure at least 0.69 (2 bits), 0.91 (3), 0.97 (4), 0.9999 (8). */
@@ -133,7 +135,7 @@ static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t 
     if (n + 1 < w->n_out)
         add_cell_rival(all, NEXT_CHANNEL, x, s, (double)scales[g + w->n_groups] * global, 0);
     if (n > 0) add_cell_rival(all, PREV_CHANNEL, x, s, (double)scales[g - w->n_groups] * global, 0);
-    if (w->exponent_bits) return;
+    if (w->exponent_bits || w->levels) return;
     add_cell_rival(all, ZERO_UP, x, s, s, 1);
     add_cell_rival(all, ZERO_DOWN, x, s, s, -1);
 }
@@ -183,7 +185,8 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
     memset(cells, 0, (size_t)w->n_groups * sizeof *cells);
     for (int64_t k = 0; k < w->k_in; k++) {
         int64_t at = n * w->n_groups + w->group_of[k];
-        double v = (double)row[k], s = (double)w->scales[at] * (double)w->global;
+        double offset = w->offsets ? (double)w->offsets[at] : 0;
+        double v = (double)row[k] - offset, s = (double)w->scales[at] * (double)w->global;
         int zero = w->zeros[at];
         double c = sw_spec_level(w, w->codes[n * w->k_in + k], zero), err = v - s * c;
         double step = sw_spec_step(w, c);
@@ -198,7 +201,7 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
         x->wc += v * c;
         x->r2 += step * step;
         all->err2 += err * err;
-        add_nearest(all, w, n, k, fabs(err) > 0 ? err / (s * step) : 0);
+        add_nearest(all, w, n, k, fabs(err) > 0 && fabs(s) > 0 ? err / (s * step) : 0);
         add_swap(all, SWAP_INPUTS, w, v, s * c, s, zero, n, k ^ 1);
         add_swap(all, SWAP_CHANNELS, w, v, s * c, s, zero, n ^ 1, k);
         add_swap(all, SWAP_ROWS8, w, v, s * c, s, zero, n ^ 8, k);

@@ -238,6 +238,7 @@ static void put_coverage(json_out *o, const sw_report_coverage *c)
     put_num(&j, "identical", (double)c->n_identical);
     put_num(&j, "quantized", (double)c->n_quantized);
     put_num(&j, "rescaled", (double)c->n_rescaled);
+    if (c->n_rounded) put_num(&j, "rounded", (double)c->n_rounded);
     put_num(&j, "missing", (double)c->n_missing);
     put_num(&j, "differing", (double)c->n_differing);
     put_num(&j, "unexpected", (double)c->n_unexpected);

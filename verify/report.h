@@ -51,6 +51,7 @@ typedef struct sw_finding {
 typedef struct sw_report_coverage {
     bool is_measured;    /* an original was given */
     int64_t n_original, n_identical, n_quantized, n_missing, n_differing, n_unexpected;
+    int64_t n_rounded;   /* floats of a GGUF that are the original's in another dtype */
     int64_t n_rescaled;  /* floats that changed just as their readers or producers did */
     uint64_t original_bytes, identical_bytes, checkpoint_bytes;
 } sw_report_coverage;

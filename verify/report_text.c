@@ -65,6 +65,7 @@ static void print_head(text_out *o, const sw_report *r)
     }
     print(o, "tensors     %lld in the original: %lld quantized, %lld bit-identical",
           (long long)c->n_original, (long long)c->n_quantized, (long long)c->n_identical);
+    if (c->n_rounded) print(o, ", %lld rounded", (long long)c->n_rounded);
     if (c->n_rescaled) print(o, ", %lld rescaled", (long long)c->n_rescaled);
     if (c->n_missing || c->n_differing || c->n_unexpected)
         print(o, ", %lld missing, %lld differing, %lld unexpected", (long long)c->n_missing,

@@ -5,6 +5,7 @@
 
 #include "formats/base/file.h"
 #include "formats/dialect/gguf_model.h"
+#include "formats/dialect/gguf_names.h"
 
 /* Some exporters leave the scheme in a file of its own; config.json counts before it. */
 static sw_code adopt_side_config(sw_subject *s, sw_err *err)
@@ -23,16 +24,32 @@ static sw_code adopt_side_config(sw_subject *s, sw_err *err)
     return SW_FAIL(err, SW_E_NOMEM, "%s: no memory", path);
 }
 
-sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err)
+static sw_code open_config(sw_subject *s, const char *path, bool is_judged, sw_err *err)
 {
-    sw_subject s = {.dir = dir};
+    sw_code rc;
+
+    if (!s->is_gguf) return sw_json_read(&s->config, path, &sw_json_caps_config, err);
+    rc = sw_gguf_model_open(&s->config, &s->st, s->dir,
+                            is_judged ? SW_GGUF_BLOCKS : SW_GGUF_FLOATS, err);
+    if (rc != SW_OK || !is_judged) return rc;
+    s->is_quantized = true;
+    sw_spec_gguf_scheme(&s->scheme, s->st);
+    return SW_OK;
+}
+
+sw_code sw_subject_open(sw_subject *out, const char *dir, bool is_judged, sw_err *err)
+{
+    sw_subject s = {.is_quantized = false};
     char path[SW_PATH_BYTES];
     const cJSON *quantization;
     sw_code rc;
 
-    if ((rc = sw_path_join(path, dir, "config.json", err)) != SW_OK ||
-        (rc = sw_gguf_is(dir) ? sw_gguf_model_open(&s.config, &s.st, dir, SW_GGUF_FLOATS, err)
-                              : sw_json_read(&s.config, path, &sw_json_caps_config, err)) != SW_OK)
+    if (strlen(dir) >= sizeof s.dir)
+        return SW_FAIL(err, SW_E_USAGE, "model path of %zu bytes is too long", strlen(dir));
+    memcpy(s.dir, dir, strlen(dir) + 1);
+    s.is_gguf = sw_gguf_locate(s.dir, dir);
+    if ((rc = sw_path_join(path, s.dir, "config.json", err)) != SW_OK ||
+        (rc = open_config(&s, path, is_judged, err)) != SW_OK)
         goto done;
     if ((rc = sw_model_read(&s.model, s.config, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
@@ -40,7 +57,7 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err)
     }
     if (!s.st && (rc = adopt_side_config(&s, err)) != SW_OK) goto done;
     quantization = sw_json_member(s.config, "quantization_config");
-    s.is_quantized = quantization != NULL;
+    s.is_quantized = s.is_quantized || quantization != NULL;
     if (quantization && (rc = sw_spec_scheme_read(&s.scheme, quantization, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
         goto done;
@@ -94,6 +111,18 @@ sw_code sw_subject_linears(sw_subject_linear **out, int64_t *n_out, const sw_mod
     return SW_OK;
 }
 
+/* GGUF has one name for several architectures that compute alike. */
+static bool same_in_gguf(const sw_subject *a, const sw_subject *b)
+{
+    const sw_gguf_arch *of_a = NULL, *of_b = NULL;
+    sw_err ignored = {0};
+
+    return (a->is_gguf || b->is_gguf) &&
+           sw_gguf_arch_of_model(&of_a, a->model.arch->name, &ignored) == SW_OK &&
+           sw_gguf_arch_of_model(&of_b, b->model.arch->name, &ignored) == SW_OK &&
+           !strcmp(of_a->gguf, of_b->gguf) && of_a->is_moe == of_b->is_moe;
+}
+
 sw_code sw_subject_match(const sw_subject *checkpoint, const sw_subject *original, sw_err *err)
 {
     const sw_model *a = &checkpoint->model, *b = &original->model;
@@ -112,7 +141,7 @@ sw_code sw_subject_match(const sw_subject *checkpoint, const sw_subject *origina
         {"expert size", a->moe_intermediate, b->moe_intermediate},
     };
 
-    if (a->arch != b->arch)
+    if (a->arch != b->arch && !same_in_gguf(checkpoint, original))
         return SW_FAIL(err, SW_E_USAGE, "%s is a %s model, %s is %s: give the model that was "
                        "quantized", checkpoint->dir, a->arch->name, original->dir, b->arch->name);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)

@@ -6,7 +6,8 @@
 #include "verify/decode_spec.h"
 
 typedef struct sw_subject {
-    const char *dir; /* borrowed */
+    char dir[SW_PATH_BYTES]; /* or the path of a GGUF ... */
+    bool is_gguf;            /* ... then */
     cJSON *config;
     sw_model model;
     sw_st *st;
@@ -14,8 +15,9 @@ typedef struct sw_subject {
     sw_spec_scheme scheme; /* when quantized */
 } sw_subject;
 
-/* config.json, its description, the tensors and the scheme. */
-sw_code sw_subject_open(sw_subject *out, const char *dir, sw_err *err) SW_MUST_USE;
+/* config.json, its description, the tensors and the scheme. A GGUF (or a directory with nothing but
+ * one) is that of its floats, or, when it is the judged one, has its blocks beside them. */
+sw_code sw_subject_open(sw_subject *out, const char *dir, bool is_judged, sw_err *err) SW_MUST_USE;
 void sw_subject_close(sw_subject *s); /* accepts a zeroed one */
 
 /* A linear that quantization may touch. */

@@ -9,6 +9,7 @@
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "formats/num/num.h"
+#include "verify/cover_floats.h"
 #include "verify/decode_spec_parts.h"
 #include "verify/kv_scales.h"
 #include "verify/original.h"
@@ -19,6 +20,7 @@
 
 typedef struct tensor_slot {
     const sw_subject_linear *linear;
+    bool is_table; /* embedding or head: of no block, and never rescaled */
     sw_report_tensor figures;
     char why[SW_PLAUSIBLE_TEXT_BYTES];
     bool is_decoded; /* what failed then is not the checkpoint's fault */
@@ -52,11 +54,17 @@ static void judge_one(const tensor_job *job, tensor_slot *slot)
     rc = sw_spec_decode(&w, &job->checkpoint->scheme, job->checkpoint->st, l->path, l->ref.n_out,
                         l->ref.k_in, &slot->err);
     slot->is_decoded = rc == SW_OK;
+    if (rc == SW_OK) {
+        slot->figures.bits = w.bits;
+        slot->figures.group_elems = w.group_elems;
+        slot->figures.is_symmetric = w.is_symmetric;
+    }
     if (rc == SW_OK && job->original)
         rc = sw_original_weight(&values, job->original, l, &slot->err);
-    if (rc == SW_OK && values) sw_rescale_forward(values, job->rescale, &l->ref);
+    if (rc == SW_OK && values && !slot->is_table)
+        sw_rescale_forward(values, job->rescale, &l->ref);
     if (rc == SW_OK) rc = sw_plausible_check(&slot->figures, slot->why, &w, values, &slot->err);
-    if (rc == SW_OK && values &&
+    if (rc == SW_OK && values && !slot->is_table &&
         (job->rescale->is_claimed || sw_rescale_columns(job->rescale, &l->ref)))
         judge_columns(slot, &w, values);
     sw_mem_put(values);
@@ -71,8 +79,42 @@ static void judge_some(void *ctx, int64_t begin, int64_t end, int thread)
     for (int64_t i = begin; i < end; i++) judge_one(job, &job->slots[i]);
 }
 
+static tensor_slot slot_of(const sw_subject *checkpoint, const sw_subject_linear *l)
+{
+    return (tensor_slot){.linear = l, .figures = {
+        .name = l->path, .n_out = l->ref.n_out, .k_in = l->ref.k_in,
+        .group_elems = checkpoint->scheme.group_elems, .bits = checkpoint->scheme.bits,
+        .is_symmetric = checkpoint->scheme.is_symmetric, .scale_min = -1, .scale_max = -1,
+        .weight_err = -1, .weight_bound = -1, .step_rms = -1, .worst_cell = -1,
+        .rounded = -1, .output_err = -1}};
+}
+
+/* Blocks of a GGUF are in the embedding and the head too; the latter where the original has one. */
+static sw_code add_tables(tensor_slot *slots, int64_t *n, const sw_subject *checkpoint,
+                          const sw_subject *original, sw_arena *arena, sw_err *err)
+{
+    const sw_model *m = &checkpoint->model;
+    const char *const paths[] = {sw_model_end(m, m->arch->ends.embed), m->arch->ends.head};
+    sw_subject_linear *tables;
+    sw_code rc = SW_ARENA_TAKE(&tables, arena, 2, err);
+
+    for (int i = 0; i < 2 && rc == SW_OK && checkpoint->is_gguf; i++) {
+        const sw_linear_ref ref = {.layer = 0, .slot = SW_SLOT_COUNT, .expert = -1,
+                                   .n_out = m->vocab, .k_in = m->hidden};
+
+        tables[i] = (sw_subject_linear){ref, paths[i]};
+        if (!sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, paths[i]) ||
+            (original && !sw_original_holds(original, &tables[i])))
+            continue;
+        slots[*n] = slot_of(checkpoint, &tables[i]);
+        slots[(*n)++].is_table = true;
+    }
+    return rc;
+}
+
 static sw_code take_slots(tensor_slot **out, int64_t *n_out, sw_report *report,
-                          const sw_subject *checkpoint, sw_arena *arena, sw_err *err)
+                          const sw_subject *checkpoint, const sw_subject *original,
+                          sw_arena *arena, sw_err *err)
 {
     sw_subject_linear *linears;
     tensor_slot *slots;
@@ -81,7 +123,7 @@ static sw_code take_slots(tensor_slot **out, int64_t *n_out, sw_report *report,
 
     if ((rc = sw_subject_linears(&linears, &n_linears, &checkpoint->model, &report->arena,
                                  err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&slots, arena, n_linears + 1, err)) != SW_OK)
+        (rc = SW_ARENA_TAKE(&slots, arena, n_linears + 2, err)) != SW_OK)
         return rc;
     for (int64_t i = 0; i < n_linears; i++) {
         const sw_subject_linear *l = &linears[i];
@@ -93,13 +135,9 @@ static sw_code take_slots(tensor_slot **out, int64_t *n_out, sw_report *report,
                 return rc;
             continue;
         }
-        slots[n++] = (tensor_slot){.linear = l, .figures = {
-            .name = l->path, .n_out = l->ref.n_out, .k_in = l->ref.k_in,
-            .group_elems = checkpoint->scheme.group_elems, .bits = checkpoint->scheme.bits,
-            .is_symmetric = checkpoint->scheme.is_symmetric, .scale_min = -1, .scale_max = -1,
-            .weight_err = -1, .weight_bound = -1, .step_rms = -1, .worst_cell = -1,
-            .rounded = -1, .output_err = -1}};
+        slots[n++] = slot_of(checkpoint, l);
     }
+    if ((rc = add_tables(slots, &n, checkpoint, original, &report->arena, err)) != SW_OK) return rc;
     *out = slots;
     *n_out = n;
     return SW_OK;
@@ -130,7 +168,7 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
     sw_arena arena = {0};
     sw_code rc;
 
-    if ((rc = take_slots(&job.slots, &n, report, checkpoint, &arena, err)) != SW_OK ||
+    if ((rc = take_slots(&job.slots, &n, report, checkpoint, original, &arena, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&report->tensors, &report->arena, n + 1, err)) != SW_OK)
         goto done;
     for (int64_t at = 0; at < n; at += 4 * n_threads_used) {
@@ -174,6 +212,17 @@ static const char *split_name(char path[512], const char *name)
     return dot + 1;
 }
 
+/* How a GGUF keeps a tensor that it has in floats. */
+static sw_code cover_kept(sw_cover *out, const sw_subject *checkpoint, const sw_st_tensor *kept,
+                          const char *path, const sw_cview *view, sw_err *err)
+{
+    *out = SW_COVER_OTHER;
+    if (!checkpoint->is_gguf || !kept ||
+        sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path))
+        return SW_OK;
+    return sw_cover_floats(out, kept, view, err);
+}
+
 static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
                           const sw_subject *original, const sw_rescale *rescale,
                           const sw_st_tensor *t, const sw_cview *view, sw_err *err)
@@ -182,13 +231,20 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
     const sw_st_tensor *kept = sw_st_find(checkpoint->st, t->name);
     char path[512], have[160], want[160], where[300];
     const char *suffix = split_name(path, t->name);
+    sw_cover cover = SW_COVER_OTHER;
     sw_original_split split;
+    sw_code rc;
 
     c->n_original++;
     c->original_bytes += t->view.size_bytes;
-    if (kept && is_same_view(&kept->view, view)) {
+    if (suffix && (rc = cover_kept(&cover, checkpoint, kept, path, view, err)) != SW_OK) return rc;
+    if (kept && (cover == SW_COVER_SAME || (!kept->maker && is_same_view(&kept->view, view)))) {
         c->n_identical++;
         c->identical_bytes += t->view.size_bytes;
+        return SW_OK;
+    }
+    if (cover == SW_COVER_ROUNDED) {
+        c->n_rounded++;
         return SW_OK;
     }
     if (suffix && !strcmp(suffix, "weight") &&
@@ -270,7 +326,9 @@ static sw_code cover_checkpoint(sw_report *report, const sw_subject *checkpoint,
     char path[512];
     const char *key = path, *suffix = split_name(path, t->name);
 
-    report->coverage.checkpoint_bytes += t->view.size_bytes;
+    if (!checkpoint->is_gguf || !suffix || strcmp(suffix, "weight") ||
+        !sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)) /* blocks count, once */
+        report->coverage.checkpoint_bytes += t->view.size_bytes;
     if (sw_st_find(original->st, t->name)) return SW_OK;
     if (suffix && sw_spec_is_part(&checkpoint->scheme, suffix) &&
         (checkpoint->scheme.reader->find || /* its parts are of no one linear */

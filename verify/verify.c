@@ -96,12 +96,12 @@ static sw_code open_subjects(verifier *v, sw_err *err)
     const sw_verify_options *o = v->options;
     sw_code rc;
 
-    if ((rc = sw_subject_open(&v->checkpoint, o->checkpoint_dir, err)) != SW_OK) return rc;
+    if ((rc = sw_subject_open(&v->checkpoint, o->checkpoint_dir, true, err)) != SW_OK) return rc;
     if (!v->checkpoint.is_quantized)
         return SW_FAIL(err, SW_E_USAGE, "%s is not quantized: its config.json has no "
                        "quantization_config", o->checkpoint_dir);
     if (!o->original_dir) return SW_OK;
-    if ((rc = sw_subject_open(&v->original, o->original_dir, err)) != SW_OK) return rc;
+    if ((rc = sw_subject_open(&v->original, o->original_dir, false, err)) != SW_OK) return rc;
     v->has_original = true;
     return sw_subject_match(&v->checkpoint, &v->original, err);
 }
@@ -135,13 +135,18 @@ static void scheme_text(char *out, size_t size, const sw_spec_scheme *s)
 {
     char scope[56], kind[40];
 
+    if (s->blocks && s->bits > 8) {
+        (void)snprintf(out, size, "%s", s->blocks);
+        return;
+    }
     scope_text(scope, sizeof scope, s);
     if (s->exponent_bits)
         (void)snprintf(kind, sizeof kind, "%d bits (e%dm%d)", s->bits, s->exponent_bits,
                        s->mantissa_bits);
     else
         (void)snprintf(kind, sizeof kind, "%d bits", s->bits);
-    (void)snprintf(out, size, "%s%s, %s%s", s->mixed ? "mixed; most " : "", kind, scope,
+    (void)snprintf(out, size, "%s%s%s%s, %s%s", s->blocks ? s->blocks : "",
+                   s->blocks ? " (most), " : "", s->mixed ? "mixed; most " : "", kind, scope,
                    s->exponent_bits ? "" : s->is_symmetric ? ", symmetric" : ", asymmetric");
 }
 
@@ -171,15 +176,15 @@ static sw_code describe(verifier *v, sw_err *err)
 /* The original's tokenizer when there is one: it made the original's figures. */
 static sw_code read_corpus(verifier *v, sw_err *err)
 {
-    const char *dir = v->has_original ? v->original.dir : v->checkpoint.dir;
+    const sw_verify_options *o = v->options;
+    const char *dir = v->has_original ? o->original_dir : o->checkpoint_dir;
     sw_tokenizer *tok = NULL;
     sw_code rc = SW_OK;
 
     if (sw_model_has_tokenizer(dir)) rc = sw_model_tokenizer(&tok, dir, err);
     if (rc != SW_OK) return rc;
-    for (int64_t i = 0; rc == SW_OK && i < v->options->n_texts; i++)
-        rc = sw_corpus_add(&v->corpus, tok, v->checkpoint.model.vocab, v->options->text_paths[i],
-                           err);
+    for (int64_t i = 0; rc == SW_OK && i < o->n_texts; i++)
+        rc = sw_corpus_add(&v->corpus, tok, v->checkpoint.model.vocab, o->text_paths[i], err);
     sw_tokenizer_free(tok);
     return rc;
 }
@@ -219,7 +224,7 @@ static sw_code open_models(verifier *v, sw_err *err)
     const sw_lm_options card_options = {.keeps_marlin = true, .n_threads = v->n_threads};
     sw_code rc;
 
-    if ((rc = sw_checkpoint_open(&v->served, v->checkpoint.dir, err)) != SW_OK ||
+    if ((rc = sw_checkpoint_open_codes(&v->served, v->checkpoint.dir, err)) != SW_OK ||
         (rc = open_served(v, err)) != SW_OK)
         return rc;
     if (v->options->gpu && !v->is_float && sw_checkpoint_has_marlin(&v->served) &&
@@ -351,7 +356,7 @@ static sw_code judge(verifier *v, sw_err *err)
     if (original &&
         (rc = sw_verify_coverage(r, &v->checkpoint, original, &v->rescale, err)) != SW_OK)
         return rc;
-    if (!r->n_tensors &&
+    if (!r->n_tensors && !v->checkpoint.is_gguf &&
         (rc = sw_report_find(r, "missing", "quantized linears", err, "config.json says %s, but no "
                              "linear is stored quantized", r->dialect)) != SW_OK)
         return rc;

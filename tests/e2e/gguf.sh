@@ -24,6 +24,30 @@ done
 expect 0 '' "$SWAGE" inspect "$T/Q4_K.gguf"
 grep -q 'problems *none' "$T/stdout" || fail "inspect: $(tail -n 3 "$T/stdout")"
 
+# codes go out into the dialects that hold them, and come back as the same bytes; others are refused
+expect 0 '' "$SWAGE" convert "$T/Q8_0.gguf" --to gptq -o "$T/gptq" -q
+grep -q '"exact": *42' "$T/gptq/manifest.json" || fail 'Q8_0 -> gptq is not exact'
+[ "$(said "$T/gptq")" = "$(said "$T/Q8_0.gguf")" ] || fail 'Q8_0 -> gptq says something else'
+expect 4 'blocks of Q4_K' "$SWAGE" convert "$T/Q4_K.gguf" --to gptq -o "$T/x" -q
+expect 0 '' "$SWAGE" convert "$T/Q4_K.gguf" --to gptq --allow-requantize -o "$T/again" -q
+expect 4 'allow-requantize' "$SWAGE" convert "$T/Q4_K.gguf" --to gguf --type Q8_0 -o "$T/x.gguf" -q
+
+# judged: alone with its own tokenizer, from a directory, and against the model it was made of; its
+# likelihood is that of the same weights as plain floats
+expect 0 '' "$SWAGE" verify "$T/Q4_K.gguf" --text calib_data/eval.txt --max-windows 1 -q
+grep -q 'Q4_K (most)' "$T/stdout" && grep -q 'perplexity' "$T/stdout" || fail 'verify of a file alone'
+mkdir "$T/dir" && ln "$T/Q8_0.gguf" "$T/dir/model.gguf"
+expect 0 '' "$SWAGE" verify "$T/dir" --against "$TINY" --text calib_data/eval.txt \
+    --max-windows 1 --max-kl 0.01 -q
+for type in Q8_0 Q4_K; do
+    expect 0 '' "$SWAGE" verify "$T/$type.gguf" --against "$T/$type" --text calib_data/eval.txt \
+        --max-windows 1 --max-kl 1e-9 --json -q
+done
+cp "$T/Q8_0.gguf" "$T/bad.gguf"
+printf '\377\177' | dd of="$T/bad.gguf" bs=1 seek=$(($(stat -c %s "$T/bad.gguf") - 34)) \
+    conv=notrunc status=none
+expect 1 'model.norm.weight' "$SWAGE" verify "$T/bad.gguf" --against "$TINY" -q
+
 # the same bytes, whatever the number of threads; and no file is replaced unasked
 expect 0 '' "$SWAGE" convert "$TINY" --to gguf --type Q4_K -o "$T/one.gguf" -q --threads 1
 cmp -s "$T/one.gguf" "$T/Q4_K.gguf" || fail 'threads change the bytes'

@@ -334,7 +334,7 @@ static void a_directory_is_read_by_either_config(void **state)
         sw_gen_assert_same(&q, &c.q[0]);
         sw_qtensor_free(&q);
         sw_checkpoint_close(&back);
-        if (sw_subject_open(&judged, scratch_path(&s, "out"), &err) != SW_OK)
+        if (sw_subject_open(&judged, scratch_path(&s, "out"), true, &err) != SW_OK)
             fail_msg("%s", err.text);
         assert_true(judged.is_quantized);
         assert_string_equal(judged.scheme.reader->name, "modelopt");

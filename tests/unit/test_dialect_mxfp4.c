@@ -252,7 +252,7 @@ static void a_published_checkpoint_is_read(void **state)
     make_published(&p);
     must(sw_checkpoint_open(&ckpt, p.s.dir, &err), &err);
     assert_ptr_equal(ckpt.dialect, mxfp4());
-    must(sw_subject_open(&judged, p.s.dir, &err), &err);
+    must(sw_subject_open(&judged, p.s.dir, true, &err), &err);
     for (int64_t i = 0; i < p.c.n; i++) {
         const sw_qtensor *want = &p.c.q[i];
         sw_spec_weight w = {0};
@@ -507,7 +507,7 @@ static void spoilt_files_are_named(void **state)
         make_published(&p);
         ckpt_rewrite(&p.s, ".", rows[i].edit, rows[i].what);
         must(sw_checkpoint_open(&ckpt, p.s.dir, &err), &err);
-        must(sw_subject_open(&judged, p.s.dir, &err), &err);
+        must(sw_subject_open(&judged, p.s.dir, true, &err), &err);
         assert_int_equal(sw_checkpoint_qtensor(&q, &ckpt, rows[i].path, n, k, &why), SW_E_FORMAT);
         if (!strstr(why.text, rows[i].says)) fail_msg("\"%s\"", why.text);
         assert_int_equal(sw_spec_decode(&w, &judged.scheme, judged.st, rows[i].path, n, k, &again),

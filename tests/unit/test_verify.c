@@ -236,8 +236,8 @@ static void a_disagreement_of_the_decoders_opens_the_gap(void **state)
     quantized_dir_make(scratch_path(&s, "b"), VERIFY_MODEL, "gptq_v2", 4, false, 32);
     assert_int_equal(sw_checkpoint_open(served, scratch_path(&s, "a"), &err), SW_OK);
     assert_int_equal(sw_lm_open(&lm, served, &options, &err), SW_OK);
-    assert_int_equal(sw_subject_open(agrees, scratch_path(&s, "a"), &err), SW_OK);
-    assert_int_equal(sw_subject_open(differs, scratch_path(&s, "b"), &err), SW_OK);
+    assert_int_equal(sw_subject_open(agrees, scratch_path(&s, "a"), true, &err), SW_OK);
+    assert_int_equal(sw_subject_open(differs, scratch_path(&s, "b"), true, &err), SW_OK);
     assert_int_equal(sw_windows_cut(&w, ids, VERIFY_WINDOW, VERIFY_WINDOW, 0, false,
                                     &served->model, &err), SW_OK);
     assert_int_equal(sw_kernel_gap(&same, &lm, agrees, &w, 1, 1, &err), SW_OK);
