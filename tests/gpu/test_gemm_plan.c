@@ -1,5 +1,5 @@
-/* test_gemm_plan.c - the choice of a device kernel, which needs no card: that every plan can be run, and
- * where problems of some kinds go. */
+/* test_gemm_plan.c - the choice of a device kernel, which needs no card: that every plan can be
+ * run, and where problems of some kinds go. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
