@@ -38,9 +38,10 @@ sw_gemm_op sw_gemm_op_of(const sw_weight *w)
         {SW_NUM_FLOAT, 8, SW_GEMM_FP8A16, SW_GEMM_FP8A16},
     };
     const sw_tiles *t = w->tiles;
+    const int bits = t && t->container_bits < 4 ? 4 : t ? t->container_bits : 0;
 
     for (size_t i = 0; t && i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].kind == t->spec.num->kind && rows[i].container_bits == t->container_bits)
+        if (rows[i].kind == t->spec.num->kind && rows[i].container_bits == bits)
             return is_int8(&w->act) && !t->spec.has_global ? rows[i].int8_op : rows[i].op;
     return SW_GEMM_DENSE;
 }

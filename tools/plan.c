@@ -40,7 +40,7 @@ static const char *kernel_for(const sw_plan_class *c, sw_dtype dense, int64_t m,
     if (c->spec) {
         tiles.spec = *c->spec;
         tiles.n_groups = sw_qspec_groups(c->spec, c->k_in);
-        tiles.container_bits = sw_tiles_container_bits(c->spec->num);
+        tiles.container_bits = sw_tiles_stored_bits(c->spec->num);
         w.tiles = &tiles;
         w.act = c->spec->act;
     } else {

@@ -1,7 +1,7 @@
-/* decode_spec_swage.c - the second reading of Swage tiles, version 1.
+/* decode_spec_swage.c - the second reading of Swage tiles, version 2 (and 1, from 4 bits on).
  *
  * For a linear P with K inputs, N outputs, G groups:
- *   P.tiles       U8       [ceil(N/64), ceil(K/64), 2048 or 4096]
+ *   P.tiles       U8       [ceil(N/64), ceil(K/64), 1024, 1536, 2048 or 4096]
  *   P.tile_scales F16|BF16 [ceil(N/64), G, 64]
  *   P.tile_shape  I64      [2] = N, K
  *   P.tile_zeros  U8       [ceil(N/64), G, 64]   asymmetric only
@@ -16,6 +16,10 @@
  * where the layout says it belongs:
  *   4 bits: byte 512w + 16t + 4s + i holds channel 16w + g (low) and 16w + g + 8 (high) of input
  *           16s + K(c)[i], with lane t = 4g + c and K(c) = {2c, 2c+8, 2c+1, 2c+9};
+ *   2 bits: byte 512(w % 2) + 16t + 4s + i holds channel 16w + g of that input in bits 0-1 (w < 2)
+ *           or 2-3, and channel 16w + g + 8 four bits higher;
+ *   3 bits: the low two bits of a code as with 2, the third one in byte 1024 + 16t + 4s + i, bit w
+ *           (channel 16w + g) or 4 + w;
  *   8 bits: byte 2048(s/2) + 512w + 16t + 8(s%2) + i holds channel 16w + g, and + 4 + i channel
  *           16w + g + 8.
  * Slot 2(8w + g) + h of a scale or zero record is channel 16w + g + 8h. Channels and inputs
@@ -98,12 +102,15 @@ static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err
         (rc = sw_json_bool(&out->is_symmetric, config, "sym", err)) != SW_OK ||
         (rc = sw_json_int(&out->n_outliers, config, "outliers", 0, INT32_MAX, err)) != SW_OK)
         return rc;
-    if (strcmp(layout, "swage-tiles") != 0 || version != 1)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "layout \"%.40s\" version %lld; swage-tiles version "
-                       "1 can be verified", layout, (long long)version);
+    if (strcmp(layout, "swage-tiles") != 0 || version < 1 || version > 2)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "layout \"%.40s\" version %lld; swage-tiles up to "
+                       "version 2 can be verified", layout, (long long)version);
     if ((rc = sw_spec_sizes(out, bits, group_size, err)) != SW_OK) return rc;
     if ((rc = read_beyond(out, config, err)) != SW_OK) return rc;
-    return read_modules(out, config, err);
+    if ((rc = read_modules(out, config, err)) != SW_OK) return rc;
+    if (version == 1 && (out->mixed ? out->bits_min : out->bits) < 4)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "codes of less than 4 bits in swage-tiles version 1");
+    return SW_OK;
 }
 
 static sw_code read_linear(sw_spec_scheme *out, const cJSON *config, const char *module_path,
@@ -161,12 +168,19 @@ typedef struct spot {
     int warp, lane, step, byte;
 } spot;
 
-static void codes_at(uint8_t *low, uint8_t *high, const unsigned char *tile, bool is_wide,
+static void codes_at(uint8_t *low, uint8_t *high, const unsigned char *tile, int bits,
                      const spot *s)
 {
-    int offset = 512 * s->warp + 16 * s->lane;
+    int offset = 512 * s->warp + 16 * s->lane, within = 16 * s->lane + 4 * s->step + s->byte;
 
-    if (!is_wide) {
+    if (bits < 4) {
+        int pairs = tile[512 * (s->warp % 2) + within] >> (s->warp < 2 ? 0 : 2);
+        int third = bits == 3 ? tile[1024 + within] >> s->warp : 0;
+        *low = (uint8_t)((pairs & 3) + 4 * (third & 1));
+        *high = (uint8_t)((pairs >> 4 & 3) + 4 * (third >> 4 & 1));
+        return;
+    }
+    if (bits == 4) {
         uint8_t both = tile[offset + 4 * s->step + s->byte];
         *low = both & 15;
         *high = both >> 4;
@@ -189,7 +203,7 @@ static sw_code read_tile(sw_spec_weight *w, const tiled *t, int64_t tile_n, int6
         int64_t channel = TILE * tile_n + 16 * s.warp + s.lane / 4;
         int64_t input = TILE * tile_k + 16 * s.step + lane_inputs[s.lane % 4][s.byte];
 
-        codes_at(&low, &high, tile, w->bits == 8, &s);
+        codes_at(&low, &high, tile, w->bits, &s);
         if ((rc = place(w, t, channel, input, low, err)) != SW_OK ||
             (rc = place(w, t, channel + 8, input, high, err)) != SW_OK)
             return rc;
@@ -305,7 +319,7 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
                       const char *module_path, sw_err *err)
 {
     tiled t = {.n_tiles = sw_ceil_div(w->n_out, TILE), .k_tiles = sw_ceil_div(w->k_in, TILE),
-               .tile_bytes = w->bits == 8 ? 4096 : 2048,
+               .tile_bytes = 512 * w->bits,
                .middle = w->exponent_bits ? 0 : 1 << (w->bits - 1)};
     sw_code rc = find_parts(&t, w, scheme, st, module_path, err);
 

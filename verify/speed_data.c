@@ -14,6 +14,8 @@ const sw_speed_store sw_speed_stores[] = {
     {"bf16", SW_DTYPE_BF16, -1, 0, 0, false, NONE},
     {"w4a16", 0, SW_NUM_INT4, SW_DTYPE_F16, -1, false, NONE},
     {"w8a16", 0, SW_NUM_INT8, SW_DTYPE_F16, -1, false, NONE},
+    {"w3a16", 0, SW_NUM_INT3, SW_DTYPE_F16, -1, false, NONE},
+    {"w2a16", 0, SW_NUM_INT2, SW_DTYPE_F16, -1, false, NONE},
     {"w4a8", 0, SW_NUM_INT4, SW_DTYPE_F16, -1, false, TOKEN(INT8)},
     {"w8a8", 0, SW_NUM_INT8, SW_DTYPE_F32, 0, false, TOKEN(INT8)},
     {"fp8a16", 0, SW_NUM_E4M3, SW_DTYPE_F32, 0, false, NONE},
@@ -130,7 +132,7 @@ static sw_code fill_tiles(sw_speed_weights *out, const sw_speed_options *o,
 {
     sw_qspec spec = spec_of(store, o);
     int64_t n_groups = sw_qspec_groups(&spec, o->k_in);
-    int64_t n_codes = sw_tiles_codes_bytes(spec.num, o->n_out, o->k_in), n_copies;
+    int64_t n_codes = sw_tiles_stored_bytes(spec.num, o->n_out, o->k_in), n_copies;
     int64_t n_scales = sw_tiles_scales_bytes(spec.scale_dtype, o->n_out, n_groups);
     int64_t n_params = sw_tiles_zeros_bytes(o->n_out, n_groups);
     sw_code rc;
@@ -149,7 +151,7 @@ static sw_code fill_tiles(sw_speed_weights *out, const sw_speed_options *o,
     for (int64_t c = 0; c < n_copies; c++) {
         out->tiles[c] = (sw_tiles){
             .spec = spec, .n_out = o->n_out, .k_in = o->k_in, .n_groups = n_groups,
-            .container_bits = sw_tiles_container_bits(spec.num), .codes = out->codes + c * n_codes,
+            .container_bits = sw_tiles_stored_bits(spec.num), .codes = out->codes + c * n_codes,
             .scales = out->scales + c * n_scales, .global_scale = 0.75f,
             .zeros = spec.is_symmetric ? NULL : out->zeros + c * n_params};
         out->weights[c] = (sw_weight){

@@ -1,7 +1,7 @@
 /* dialect_swage.c - Swage tiles in a container, ready to be mapped and run.
  *
  * Per linear P of K inputs, N outputs, G groups (tiles.h has the inside of a tile):
- *   P.tiles        U8       [ceil(N/64), ceil(K/64), 2048 or 4096]
+ *   P.tiles        U8       [ceil(N/64), ceil(K/64), 512 * bits], bits 2, 3, 4 or 8
  *   P.tile_scales  F16, ...  [ceil(N/64), G, 64]        or what the format fixes
  *   P.tile_shape   I64      [2]                 N, K: what is padding follows from it
  *   P.tile_zeros   U8       [ceil(N/64), G, 64] asymmetric only
@@ -20,8 +20,8 @@
 #include "formats/pack/tiles.h"
 
 #define LAYOUT "swage-tiles"
-#define LAYOUT_VERSION "1"
-_Static_assert(SW_TILES_VERSION == 1, "the texts here name version 1");
+#define LAYOUT_VERSION "2"
+_Static_assert(SW_TILES_VERSION == 2, "the texts here name version 2");
 
 enum { PART_TILES, PART_SCALES, PART_SHAPE, PART_REST };
 
@@ -72,7 +72,7 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
                    int64_t k_in)
 {
     int64_t n_tiles = sw_tiles_n(n_out), n_groups = sw_qspec_groups(spec, k_in);
-    int64_t tile_bytes = sw_tile_bytes(sw_tiles_container_bits(spec->num));
+    int64_t tile_bytes = sw_tile_bytes(sw_tiles_stored_bits(spec->num));
     rest_parts at = rest_of(spec);
 
     out[PART_TILES] = sw_part_3d("tiles", SW_DTYPE_U8, n_tiles, sw_tiles_k(k_in), tile_bytes);
@@ -136,8 +136,8 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
     if (at.global >= 0) sw_store_le32(parts[at.global], sw_f32_bits(q->global_scale));
     if (at.input >= 0) sw_store_le32(parts[at.input], sw_f32_bits(q->input_scale));
     store_outliers(parts, q);
-    return sw_tiles_pack(parts[PART_TILES], parts[PART_SCALES], q->zeros ? parts[at.zeros] : NULL,
-                         q, err);
+    return sw_tiles_pack_stored(parts[PART_TILES], parts[PART_SCALES],
+                                q->zeros ? parts[at.zeros] : NULL, q, err);
 }
 
 /* The stored parts as tiles; nothing is checked. */
@@ -147,7 +147,7 @@ static sw_tiles tiles_of(const sw_qspec *spec, int64_t n_out, int64_t k_in,
     rest_parts at = rest_of(spec);
     sw_tiles tiles = {.spec = *spec, .n_out = n_out, .k_in = k_in,
                       .n_groups = sw_qspec_groups(spec, k_in),
-                      .container_bits = sw_tiles_container_bits(spec->num),
+                      .container_bits = sw_tiles_stored_bits(spec->num),
                       .codes = parts[PART_TILES], .scales = parts[PART_SCALES],
                       .zeros = at.zeros < 0 ? NULL : parts[at.zeros],
                       .global_scale = single_of(parts, at.global),
@@ -254,7 +254,19 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
     return sw_config_done(out, root, ok, err);
 }
 
-static sw_code check_layout(const cJSON *object, sw_err *err)
+/* Codes of 2 and 3 bits lay in other containers in version 1. */
+static sw_code check_first(const sw_qconfig *config, sw_err *err)
+{
+    int bits = config->spec.num->bits;
+
+    for (int64_t i = 0; i < config->n_rules; i++)
+        if (config->rules[i].spec.num->bits < bits) bits = config->rules[i].spec.num->bits;
+    if (bits >= 4) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, LAYOUT " version 1 with %d-bit codes, which version "
+                   LAYOUT_VERSION " stores in less; quantize again", bits);
+}
+
+static sw_code check_layout(bool *is_first, const cJSON *object, sw_err *err)
 {
     const char *layout = "absent";
     int64_t version = 0;
@@ -263,9 +275,10 @@ static sw_code check_layout(const cJSON *object, sw_err *err)
     if ((rc = sw_json_text(&layout, object, "layout", err)) != SW_OK ||
         (rc = sw_json_int(&version, object, "layout_version", 0, 1 << 20, err)) != SW_OK)
         return rc;
-    if (strcmp(layout, LAYOUT) || version != SW_TILES_VERSION)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "layout \"%.60s\" version %lld; " LAYOUT " version "
-                       LAYOUT_VERSION " can be read", layout, (long long)version);
+    if (strcmp(layout, LAYOUT) || version < 1 || version > SW_TILES_VERSION)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "layout \"%.60s\" version %lld; " LAYOUT " up to "
+                       "version " LAYOUT_VERSION " can be read", layout, (long long)version);
+    *is_first = version == 1;
     return SW_OK;
 }
 
@@ -301,10 +314,11 @@ static sw_code read_modules(sw_qconfig *out, const cJSON *object, sw_arena *aren
 static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
 {
     sw_qconfig config = {.spec = {.scale_dtype = out->spec.scale_dtype, .is_symmetric = true}};
+    bool is_first = false;
     int64_t bits = 0;
     sw_code rc;
 
-    if ((rc = check_layout(object, err)) != SW_OK ||
+    if ((rc = check_layout(&is_first, object, err)) != SW_OK ||
         (rc = sw_json_int(&bits, object, "bits", 1, 64, err)) != SW_OK ||
         (rc = sw_config_bits(&config.spec.num, bits, err)) != SW_OK ||
         (rc = sw_config_group(&config.spec.group_elems, object, "group_size", err)) != SW_OK ||
@@ -313,7 +327,8 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
             SW_OK ||
         (rc = sw_config_read_beyond(&config.spec, object, err)) != SW_OK ||
         (rc = sw_config_read_ignore(&config, object, "ignore", arena, err)) != SW_OK ||
-        (rc = read_modules(&config, object, arena, err)) != SW_OK)
+        (rc = read_modules(&config, object, arena, err)) != SW_OK ||
+        (is_first && (rc = check_first(&config, err)) != SW_OK))
         return rc;
     *out = config;
     return SW_OK;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/pack/narrow.h"
 
 int64_t sw_tile_offset(int container_bits, int n, int k, int *shift)
 {
@@ -23,6 +24,11 @@ int64_t sw_tile_offset(int container_bits, int n, int k, int *shift)
 int64_t sw_tiles_codes_bytes(const sw_num *num, int64_t n_out, int64_t k_in)
 {
     return sw_tiles_n(n_out) * sw_tiles_k(k_in) * sw_tile_bytes(sw_tiles_container_bits(num));
+}
+
+int64_t sw_tiles_stored_bytes(const sw_num *num, int64_t n_out, int64_t k_in)
+{
+    return sw_tiles_n(n_out) * sw_tiles_k(k_in) * sw_tile_bytes(sw_tiles_stored_bits(num));
 }
 
 int64_t sw_tiles_scales_bytes(sw_dtype scale_dtype, int64_t n_out, int64_t n_groups)
@@ -98,6 +104,22 @@ static void tile_decode_4(staged_tile tile, const uint8_t *src)
         }
 }
 
+static void tile_encode_narrow(uint8_t *dst, staged_tile tile, int bits)
+{
+    uint8_t wide[SW_TILE_WIDE_BYTES];
+
+    tile_encode_4(wide, tile);
+    sw_tile_narrow(dst, wide, bits);
+}
+
+static void tile_decode_narrow(staged_tile tile, const uint8_t *src, int bits)
+{
+    uint8_t wide[SW_TILE_WIDE_BYTES];
+
+    sw_tile_widen(wide, src, bits);
+    tile_decode_4(tile, wide);
+}
+
 static void tile_encode_8(uint8_t *dst, staged_tile tile)
 {
     for (int half = 0; half < 2; half++)
@@ -126,6 +148,18 @@ static void tile_decode_8(staged_tile tile, const uint8_t *src)
                         high[k] = src[4 + i];
                     }
             }
+}
+
+static void tile_encode(uint8_t *dst, staged_tile tile, int bits)
+{
+    if (bits < 4) tile_encode_narrow(dst, tile, bits);
+    else (bits == 4 ? tile_encode_4 : tile_encode_8)(dst, tile);
+}
+
+static void tile_decode(staged_tile tile, const uint8_t *src, int bits)
+{
+    if (bits < 4) tile_decode_narrow(tile, src, bits);
+    else (bits == 4 ? tile_decode_4 : tile_decode_8)(tile, src);
 }
 
 static sw_code check_spec(const sw_qspec *spec, sw_err *err)
@@ -179,10 +213,9 @@ static sw_code pack_records(uint8_t *scales, uint8_t *zeros, const sw_qtensor *q
     return rc;
 }
 
-sw_code sw_tiles_pack(uint8_t *codes, void *scales, uint8_t *zeros, const sw_qtensor *q,
-                      sw_err *err)
+static sw_code pack(uint8_t *codes, void *scales, uint8_t *zeros, const sw_qtensor *q,
+                    int container_bits, sw_err *err)
 {
-    int container_bits = sw_tiles_container_bits(q->spec.num);
     staged_tile tile;
     sw_code rc;
 
@@ -193,10 +226,32 @@ sw_code sw_tiles_pack(uint8_t *codes, void *scales, uint8_t *zeros, const sw_qte
     for (int64_t n0 = 0; n0 < q->n_out; n0 += SW_TILE_N)
         for (int64_t k0 = 0; k0 < q->k_in; k0 += SW_TILE_K) {
             stage(tile, q, n0, k0);
-            (container_bits == 4 ? tile_encode_4 : tile_encode_8)(codes, tile);
+            tile_encode(codes, tile, container_bits);
             codes += sw_tile_bytes(container_bits);
         }
     return pack_records(scales, zeros, q, err);
+}
+
+sw_code sw_tiles_pack(uint8_t *codes, void *scales, uint8_t *zeros, const sw_qtensor *q,
+                      sw_err *err)
+{
+    return pack(codes, scales, zeros, q, sw_tiles_container_bits(q->spec.num), err);
+}
+
+sw_code sw_tiles_pack_stored(uint8_t *codes, void *scales, uint8_t *zeros, const sw_qtensor *q,
+                             sw_err *err)
+{
+    return pack(codes, scales, zeros, q, sw_tiles_stored_bits(q->spec.num), err);
+}
+
+void sw_tiles_widen(uint8_t *dst, const sw_tiles *tiles)
+{
+    int64_t n_tiles = sw_tiles_n(tiles->n_out) * sw_tiles_k(tiles->k_in);
+
+    for (int64_t i = 0; i < n_tiles; i++)
+        sw_tile_widen(dst + i * SW_TILE_WIDE_BYTES,
+                      tiles->codes + i * sw_tile_bytes(tiles->container_bits),
+                      tiles->container_bits);
 }
 
 static sw_code unpack_record(sw_qtensor *q, const sw_tiles *tiles, int64_t tile, int64_t group,
@@ -227,11 +282,12 @@ sw_code sw_tiles_unpack(sw_qtensor *q, const sw_tiles *tiles, sw_err *err)
     if (q->n_out != tiles->n_out || q->k_in != tiles->k_in || q->n_groups != tiles->n_groups ||
         q->spec.num != tiles->spec.num || q->spec.scale_dtype != tiles->spec.scale_dtype ||
         q->g_idx || !q->zeros != !tiles->zeros ||
-        tiles->container_bits != sw_tiles_container_bits(tiles->spec.num))
+        (tiles->container_bits != sw_tiles_container_bits(tiles->spec.num) &&
+         tiles->container_bits != sw_tiles_stored_bits(tiles->spec.num)))
         return SW_FAIL(err, SW_E_BUG, "tiles unpacked into a weight of another scheme or shape");
     for (int64_t n0 = 0; n0 < q->n_out; n0 += SW_TILE_N)
         for (int64_t k0 = 0; k0 < q->k_in; k0 += SW_TILE_K) {
-            (tiles->container_bits == 4 ? tile_decode_4 : tile_decode_8)(tile, codes);
+            tile_decode(tile, codes, tiles->container_bits);
             unstage(q, tile, n0, k0);
             codes += sw_tile_bytes(tiles->container_bits);
         }

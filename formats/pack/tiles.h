@@ -27,7 +27,8 @@
  * Rows that share their scales hold copies. Padding scales are zero bits.
  * Zeros (asymmetric only): one record per (n_tile, group): 64 bytes in the same slot order.
  *
- * 2- and 3-bit codes travel in the 4-bit container unchanged (code and zero keep their value).
+ * Integers of 2 and 3 bits are stored in containers of their own size (narrow.h); in 4 bits,
+ * code and zero keep their value.
  */
 #ifndef SW_FORMATS_PACK_TILES_H
 #define SW_FORMATS_PACK_TILES_H
@@ -43,13 +44,13 @@ extern "C" {
 
 #define SW_TILE_N 64
 #define SW_TILE_K 64
-#define SW_TILES_VERSION 1
+#define SW_TILES_VERSION 2 /* 1 had 2- and 3-bit codes in the 4-bit container */
 
 /* Borrowed view of a tiled weight. */
 typedef struct sw_tiles {
     sw_qspec spec;
     int64_t n_out, k_in, n_groups;
-    int container_bits;      /* 4 or 8 */
+    int container_bits;      /* 4 or 8; 2 or 3 as stored, which kernels of the CPU read */
     const uint8_t *codes;    /* [n_tiles, k_tiles, tile_bytes] */
     const void *scales;      /* [n_tiles, n_groups, 64] raw bits of spec.scale_dtype */
     const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */
@@ -63,7 +64,12 @@ typedef struct sw_tiles {
 
 static inline int64_t sw_tiles_n(int64_t n_out) { return (n_out + SW_TILE_N - 1) / SW_TILE_N; }
 static inline int64_t sw_tiles_k(int64_t k_in) { return (k_in + SW_TILE_K - 1) / SW_TILE_K; }
+/* The container that every kernel reads, and the one that a checkpoint holds. */
 static inline int sw_tiles_container_bits(const sw_num *num) { return num->bits <= 4 ? 4 : 8; }
+static inline int sw_tiles_stored_bits(const sw_num *num)
+{
+    return num->bits < 4 ? num->bits : sw_tiles_container_bits(num);
+}
 static inline int64_t sw_tile_bytes(int container_bits)
 {
     return (int64_t)SW_TILE_N * SW_TILE_K * container_bits / 8;
@@ -76,6 +82,7 @@ int64_t sw_tile_offset(int container_bits, int n, int k, int *shift);
 static inline int sw_tile_slot(int n) { return 2 * (8 * (n / 16) + n % 8) + (n % 16) / 8; }
 
 int64_t sw_tiles_codes_bytes(const sw_num *num, int64_t n_out, int64_t k_in);
+int64_t sw_tiles_stored_bytes(const sw_num *num, int64_t n_out, int64_t k_in);
 int64_t sw_tiles_scales_bytes(sw_dtype scale_dtype, int64_t n_out, int64_t n_groups);
 int64_t sw_tiles_zeros_bytes(int64_t n_out, int64_t n_groups);
 
@@ -84,7 +91,12 @@ int64_t sw_tiles_zeros_bytes(int64_t n_out, int64_t n_groups);
  * F32, F16, BF16, F8_E4M3, F8_E8M0. */
 sw_code sw_tiles_pack(uint8_t *codes, void *scales, uint8_t *zeros, const sw_qtensor *q,
                       sw_err *err) SW_MUST_USE;
-/* The exact inverse into an allocated q of the same spec and shape. */
+/* The same with codes in the stored container. */
+sw_code sw_tiles_pack_stored(uint8_t *codes, void *scales, uint8_t *zeros, const sw_qtensor *q,
+                             sw_err *err) SW_MUST_USE;
+/* dst [n_tiles, k_tiles, 2048] = the codes of tiles in a container of 2 or 3 bits in that of 4. */
+void sw_tiles_widen(uint8_t *dst, const sw_tiles *tiles);
+/* The exact inverse of both into an allocated q of the same spec and shape. */
 sw_code sw_tiles_unpack(sw_qtensor *q, const sw_tiles *tiles, sw_err *err) SW_MUST_USE;
 
 #ifdef __cplusplus

@@ -197,6 +197,8 @@ const sw_pack sw_packs[SW_PACK_COUNT] = {
                          NULL},
     [SW_PACK_MARLIN8] = {"marlin8", "16 x 64 tiles in the lane order of Marlin kernels, 8 bits",
                          NULL},
+    [SW_PACK_TILES2] = {"tiles2", "the same tiles folded into a 2-bit container", NULL},
+    [SW_PACK_TILES3] = {"tiles3", "the same tiles folded into a 3-bit container", NULL},
     [SW_PACK_TILES4] = {"tiles4", "64 x 64 tiles in tensor-core lane order, 4-bit container",
                         NULL},
     [SW_PACK_TILES8] = {"tiles8", "64 x 64 tiles in tensor-core lane order, 8-bit container",

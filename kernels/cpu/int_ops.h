@@ -11,6 +11,7 @@
 #ifndef SW_KERNELS_CPU_INT_OPS_H
 #define SW_KERNELS_CPU_INT_OPS_H
 
+#include "formats/pack/narrow.h"
 #include "kernels/rows.h"
 
 #define SW_INT_TOKENS_MAX 6
@@ -20,7 +21,7 @@
 typedef struct sw_int_ops {
     int tokens; /* that `dot` takes at a time */
 
-    /* panel [16 * n_tiles, 64] words = n_tiles tiles of 4- or 8-bit codes. */
+    /* panel [16 * n_tiles, 64] words = n_tiles tiles of any container. */
     void (*unpack)(uint8_t *panel, const uint8_t *tiles, int64_t n_tiles, int container_bits);
 
     /* sums i32 [n_tokens, 64 slots] (+)= panel times x [n_tokens, x_stride] over n_words; wraps. */

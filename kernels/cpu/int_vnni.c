@@ -78,13 +78,19 @@ static void unpack_tile4(uint8_t *panel, const uint8_t *tile)
 /* Asks for the panel that comes next, or with few tokens the memory would rest while they run. */
 static void unpack(uint8_t *panel, const uint8_t *tiles, int64_t n_tiles, int container_bits)
 {
+    uint8_t wide[SW_TILE_WIDE_BYTES];
+
     for (int64_t t = 0; t < n_tiles; t++) {
         const uint8_t *tile = tiles + t * sw_tile_bytes(container_bits);
         uint8_t *to = panel + t * SW_WORDS_PER_TILE * SW_PANEL_WORD_BYTES;
 
         for (int64_t i = 0; i < sw_tile_bytes(container_bits); i += 64)
             __builtin_prefetch(tile + n_tiles * sw_tile_bytes(container_bits) + i, 0, 2);
-        if (container_bits == 4) unpack_tile4(to, tile);
+        if (container_bits < 4) {
+            sw_tile_widen(wide, tile, container_bits);
+            tile = wide;
+        }
+        if (container_bits <= 4) unpack_tile4(to, tile);
         else unpack_tile8(to, tile);
     }
 }

@@ -15,15 +15,25 @@
 #include "kernels/cpu/scales_body.h"
 #include "kernels/cpu/unroll.h"
 
-typedef enum code_kind { CODE_INT4, CODE_INT8, CODE_E2M1, CODE_E4M3, CODE_E5M2, CODE_KINDS
+typedef enum code_kind {
+    CODE_INT2, CODE_INT3, CODE_INT4, CODE_INT8, CODE_E2M1, CODE_E4M3, CODE_E5M2, CODE_KINDS
 } code_kind;
 
-V_INLINE int bits_of(code_kind code) { return code == CODE_INT4 || code == CODE_E2M1 ? 4 : 8; }
-V_INLINE bool is_int(code_kind code) { return code == CODE_INT4 || code == CODE_INT8; }
+V_INLINE bool is_int(code_kind code) { return code <= CODE_INT8; }
+/* Integers that stand in the two nibbles of a byte once they are read. */
+V_INLINE bool is_nibble(code_kind code) { return code <= CODE_INT4; }
+V_INLINE int bits_of(code_kind code)
+{
+    if (code == CODE_INT2 || code == CODE_INT3) return code == CODE_INT2 ? 2 : 3;
+    return code == CODE_INT4 || code == CODE_E2M1 ? 4 : 8;
+}
 
 static code_kind code_of(const sw_tiles *t)
 {
-    if (t->spec.num->kind == SW_NUM_INT) return t->container_bits == 4 ? CODE_INT4 : CODE_INT8;
+    static const code_kind ints[] = {[2] = CODE_INT2, [3] = CODE_INT3, [4] = CODE_INT4,
+                                     [8] = CODE_INT8};
+
+    if (t->spec.num->kind == SW_NUM_INT) return ints[t->container_bits];
     if (t->container_bits == 4) return CODE_E2M1;
     return t->spec.num == &sw_nums[SW_NUM_E5M2] ? CODE_E5M2 : CODE_E4M3;
 }
@@ -174,7 +184,7 @@ V_INLINE channel load_channel(const sw_strip_params *params, int64_t tile, int s
         c.offset = is_int(code) ? v_by_step(offset + 4 * slot) : v_zero();
         return c;
     }
-    if (code == CODE_INT4) return channel4(scale[slot], offset[slot]);
+    if (is_nibble(code)) return channel4(scale[slot], offset[slot]);
     c.scale = v_all(scale[slot]);
     c.offset = is_int(code) ? v_all(offset[slot]) : v_zero();
     return c;
@@ -191,13 +201,27 @@ V_INLINE vec plain_of(words w, int i, int h, code_kind code)
 V_INLINE vec value_of(words w, int i, int h, channel c, code_kind code, bool is_split)
 {
     if (!is_int(code)) return v_mul(plain_of(w, i, h, code), c.scale);
-    if (code == CODE_INT4 && !is_split) return v_value4(w, 2 * i + h, c);
-    return v_fma(code == CODE_INT4 ? v_code4(w, 2 * i + h) : v_code8(w, i), c.scale, c.offset);
+    if (is_nibble(code) && !is_split) return v_value4(w, 2 * i + h, c);
+    return v_fma(is_nibble(code) ? v_code4(w, 2 * i + h) : v_code8(w, i), c.scale, c.offset);
 }
 
-/* The words of a pair of channels, lanes from 16u on: equal for both channels with 4 bits. */
+/* Words of a pair in a container of 2 or 3 bits (narrow.h), as they were with 4. */
+V_INLINE words narrow_words(const uint8_t *tile, int pair, int u, int bits)
+{
+    const uint8_t *line = tile + 4 * V_LANES * u;
+    words low = w_pairs(w_load(line + pair % 16 * 64), pair / 16 * 2);
+
+    if (bits == 2) return low;
+    return w_with_third(low, w_load(line + 1024 + pair % 8 * 64), pair / 8);
+}
+
+/* The words of a pair of channels, lanes from 16u on: equal for both channels to 4 bits. */
 V_INLINE void pair_words(words out[2], const uint8_t *tile, int pair, int u, int bits)
 {
+    if (bits < 4) {
+        out[0] = out[1] = narrow_words(tile, pair, u, bits);
+        return;
+    }
     const uint8_t *at = tile + 64 * pair + 4 * V_LANES * u;
 
     out[0] = out[1] = w_load(at);
@@ -236,7 +260,8 @@ V_INLINE void strip_pairs(float *acc, const uint8_t *tiles, int64_t n_tiles,
 {
     int bits = bits_of(code);
     int64_t tile_bytes = SW_TILE_N * SW_TILE_K * bits / 8;
-    const char *next = (const char *)tiles + n_tiles * tile_bytes + n_tiles * pair0 * 16 * bits;
+    const char *next = (const char *)tiles + n_tiles * tile_bytes +
+                       (bits < 4 ? 1 : n_tiles) * pair0 * 16 * bits;
     vec sum[8][2][SW_STRIP_TOKENS_MAX];
 
     UNROLL for (int p = 0; p < n_pairs; p++)
@@ -249,6 +274,7 @@ V_INLINE void strip_pairs(float *acc, const uint8_t *tiles, int64_t n_tiles,
             channel low = load_channel(params, tile, slot, code, is_split);
             channel high = load_channel(params, tile, slot + 1, code, is_split);
 
+            if (bits < 4) __builtin_prefetch(next + (tile * 32 + p) * 16 * bits);
             for (int line = 0; line < bits / 4; line++, next += 64) __builtin_prefetch(next);
             UNROLL for (int u = 0; u < 16 / V_LANES; u++) {
                 words w[2];
@@ -307,6 +333,8 @@ typedef void (*strip_fn)(float *acc, const uint8_t *tiles, int64_t n_tiles,
     STRIP(code, 1, n_pairs, n_tokens)
 /* Small floats take more constants and temporaries, which leaves registers for fewer pairs. */
 #define STRIPS(n_pairs, n_tokens)                 \
+    STRIP_BOTH(INT2, n_pairs, n_tokens)           \
+    STRIP_BOTH(INT3, n_pairs, n_tokens)           \
     STRIP_BOTH(INT4, n_pairs, n_tokens)           \
     STRIP_BOTH(INT8, n_pairs, n_tokens)           \
     STRIP_BOTH(E2M1, (n_pairs + 1) / 2, n_tokens) \
@@ -314,7 +342,8 @@ typedef void (*strip_fn)(float *acc, const uint8_t *tiles, int64_t n_tiles,
     STRIP_BOTH(E5M2, (n_pairs + 1) / 2, n_tokens)
 #define STRIP_PAIR(code, n_tokens) {strip_##code##_0_##n_tokens, strip_##code##_1_##n_tokens}
 #define STRIP_ROW(n_tokens)                                                              \
-    {STRIP_PAIR(INT4, n_tokens), STRIP_PAIR(INT8, n_tokens), STRIP_PAIR(E2M1, n_tokens), \
+    {STRIP_PAIR(INT2, n_tokens), STRIP_PAIR(INT3, n_tokens), STRIP_PAIR(INT4, n_tokens), \
+     STRIP_PAIR(INT8, n_tokens), STRIP_PAIR(E2M1, n_tokens),                             \
      STRIP_PAIR(E4M3, n_tokens), STRIP_PAIR(E5M2, n_tokens)}
 
 #if V_LANES == 16
@@ -401,9 +430,12 @@ typedef void (*block_fn)(float *panel, int64_t ld, const uint8_t *tiles, int64_t
     {                                                                                            \
         decode_block(panel, ld, tiles, n_tiles, params, quarter, CODE_##code, is_split);         \
     }
-BLOCK(INT4, 0) BLOCK(INT4, 1) BLOCK(INT8, 0) BLOCK(INT8, 1) BLOCK(E2M1, 0) BLOCK(E2M1, 1)
+BLOCK(INT2, 0) BLOCK(INT2, 1) BLOCK(INT3, 0) BLOCK(INT3, 1) BLOCK(INT4, 0) BLOCK(INT4, 1)
+BLOCK(INT8, 0) BLOCK(INT8, 1) BLOCK(E2M1, 0) BLOCK(E2M1, 1)
 BLOCK(E4M3, 0) BLOCK(E4M3, 1) BLOCK(E5M2, 0) BLOCK(E5M2, 1)
-static const block_fn blocks[CODE_KINDS][2] = {{block_INT4_0, block_INT4_1},
+static const block_fn blocks[CODE_KINDS][2] = {{block_INT2_0, block_INT2_1},
+                                               {block_INT3_0, block_INT3_1},
+                                               {block_INT4_0, block_INT4_1},
                                                {block_INT8_0, block_INT8_1},
                                                {block_E2M1_0, block_E2M1_1},
                                                {block_E4M3_0, block_E4M3_1},

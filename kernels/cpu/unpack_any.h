@@ -41,11 +41,17 @@ static inline void unpack_tile4(uint8_t *panel, const uint8_t *tile)
 static inline void unpack_any(uint8_t *panel, const uint8_t *tiles, int64_t n_tiles,
                               int container_bits)
 {
+    uint8_t wide[SW_TILE_WIDE_BYTES];
+
     for (int64_t t = 0; t < n_tiles; t++) {
         const uint8_t *tile = tiles + t * sw_tile_bytes(container_bits);
         uint8_t *to = panel + t * SW_WORDS_PER_TILE * SW_PANEL_WORD_BYTES;
 
-        if (container_bits == 4) unpack_tile4(to, tile);
+        if (container_bits < 4) {
+            sw_tile_widen(wide, tile, container_bits);
+            tile = wide;
+        }
+        if (container_bits <= 4) unpack_tile4(to, tile);
         else unpack_tile8(to, tile);
     }
 }

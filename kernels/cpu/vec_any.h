@@ -71,6 +71,13 @@ V_INLINE vec v_from_table(const float *values, const uint8_t *p)
 }
 V_INLINE vec v_from_e8m0(const uint8_t *p) { return v_from_table(sw_e8m0_values, p); }
 V_INLINE vec v_from_e4m3(const uint8_t *p) { return v_from_table(sw_e4m3_values, p); }
+/* Bits 0-1 and 4-5 of every byte from `shift` on; and bit 2, 6 of those in bits `at`, 4 + at. */
+V_INLINE words w_pairs(words w, int shift) { return w >> (uint32_t)shift & 0x33333333u; }
+V_INLINE words w_with_third(words low, words third, int at)
+{
+    return low | (third >> (uint32_t)at & 0x11111111u) << 2u;
+}
+
 /* The upper and the lower halves of 32-bit words as bf16. */
 V_INLINE vec v_upper_bf16(words w) { return v_of_bits(w & 0xffff0000u); }
 V_INLINE vec v_lower_bf16(words w) { return v_of_bits(w << 16); }

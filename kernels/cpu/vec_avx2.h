@@ -52,6 +52,19 @@ V_INLINE vec v_from_e4m3(const uint8_t *p)
     half = _mm_and_si128(half, _mm_set1_epi16((short)0xbf80));
     return _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(0x1p8f));
 }
+/* Bits 0-1 and 4-5 of every byte from `shift` on; and bit 2, 6 of those in bits `at`, 4 + at. */
+V_INLINE words w_pairs(words w, int shift)
+{
+    return _mm256_and_si256(_mm256_srl_epi32(w, _mm_cvtsi32_si128(shift)),
+                            _mm256_set1_epi32(0x33333333));
+}
+V_INLINE words w_with_third(words low, words third, int at)
+{
+    words bit = _mm256_and_si256(_mm256_srl_epi32(third, _mm_cvtsi32_si128(at)),
+                                 _mm256_set1_epi32(0x11111111));
+    return _mm256_or_si256(low, _mm256_slli_epi32(bit, 2));
+}
+
 /* The upper and the lower halves of 32-bit words as bf16. */
 V_INLINE vec v_upper_bf16(words w)
 {

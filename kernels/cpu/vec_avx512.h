@@ -56,6 +56,19 @@ V_INLINE vec v_from_e4m3(const uint8_t *p)
     half = _mm256_and_si256(half, _mm256_set1_epi16((short)0xbf80));
     return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(0x1p8f));
 }
+/* Bits 0-1 and 4-5 of every byte from `shift` on; and bit 2, 6 of those in bits `at`, 4 + at. */
+V_INLINE words w_pairs(words w, int shift)
+{
+    return _mm512_and_si512(_mm512_srl_epi32(w, _mm_cvtsi32_si128(shift)),
+                            _mm512_set1_epi32(0x33333333));
+}
+V_INLINE words w_with_third(words low, words third, int at)
+{
+    words bit = _mm512_and_si512(_mm512_srl_epi32(third, _mm_cvtsi32_si128(at)),
+                                 _mm512_set1_epi32(0x11111111));
+    return _mm512_or_si512(low, _mm512_slli_epi32(bit, 2));
+}
+
 /* The upper and the lower halves of 32-bit words as bf16. */
 V_INLINE vec v_upper_bf16(words w)
 {

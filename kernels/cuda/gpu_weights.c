@@ -178,6 +178,20 @@ static int64_t stored_bytes(const sw_tiles *t, tile_array which)
     return t->is_marlin && which == ZEROS ? n_bytes * t->container_bits / 8 : n_bytes;
 }
 
+/* Codes of 2 and 3 bits go up in the 4-bit container that kernels here read. */
+static sw_code upload_widened(sw_gpu *gpu, void *d_to, const sw_tiles *t, sw_err *err)
+{
+    const int64_t size_bytes = array_bytes(t, CODES);
+    uint8_t *wide = NULL;
+    sw_code rc = SW_MEM_GET(&wide, size_bytes, "widened codes", err);
+
+    if (rc != SW_OK) return rc;
+    sw_tiles_widen(wide, t);
+    rc = sw_gpu_upload(gpu, d_to, wide, size_bytes, err);
+    sw_mem_put(wide);
+    return rc;
+}
+
 /* The arrays of t at d[]; Marlin's order is copied as it is and put in ours there. */
 static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_gpu_engine *e, const sw_tiles *t,
                            sw_err *err)
@@ -194,6 +208,8 @@ static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_gpu_engine *e, const s
         if (!size_bytes) continue;
         if (!from[i])
             rc = sw_gpu_fill(e->gpu, at[i], t->spec.num->sym_zero, size_bytes, err);
+        else if (i == CODES && t->container_bits < 4)
+            rc = upload_widened(e->gpu, at[i], t, err);
         else if (t->is_marlin)
             rc = sw_gpu_store_copy(&at[i], &passing, from[i], size_bytes, array_names[i], err);
         else
@@ -235,6 +251,7 @@ static sw_code load_tiles(sw_gpu_weight *out, sw_gpu_engine *e, sw_gpu_store *st
     if (rc != SW_OK) return rc;
     out->tiles = *parts[0]->tiles;
     out->tiles.is_marlin = false;
+    out->tiles.container_bits = sw_tiles_container_bits(out->tiles.spec.num);
     out->tiles.n_out = out->n_out;
     out->tiles.codes = (const uint8_t *)d[CODES];
     out->tiles.scales = d[SCALES];

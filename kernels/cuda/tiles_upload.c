@@ -35,6 +35,9 @@ sw_code sw_tiles_upload(sw_tiles *d_tiles, const sw_tiles *tiles, void *d_block,
     char *at = d_block, *d[3] = {NULL, NULL, NULL};
     sw_code rc = SW_OK;
 
+    if (tiles->container_bits < 4)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "tiles in a container of %d bits; widen them first, "
+                       "by sw_tiles_widen", tiles->container_bits);
     if (tiles->spec.n_outliers)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "tiles with %lld outlier channels",
                        (long long)tiles->spec.n_outliers);

@@ -30,14 +30,14 @@ static sw_code pack_tiles(sw_tiles *out, sw_arena *arena, const sw_qtensor *q, s
     int64_t zeros_bytes = sw_tiles_zeros_bytes(q->n_out, q->n_groups);
     sw_code rc;
 
-    rc = take_lines(&codes, arena, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in), err);
+    rc = take_lines(&codes, arena, sw_tiles_stored_bytes(q->spec.num, q->n_out, q->k_in), err);
     if (rc != SW_OK) return rc;
     if ((rc = take_lines(&scales, arena, scales_bytes, err)) != SW_OK) return rc;
     if (q->zeros && (rc = take_lines(&zeros, arena, zeros_bytes, err)) != SW_OK) return rc;
-    if ((rc = sw_tiles_pack(codes, scales, zeros, q, err)) != SW_OK) return rc;
+    if ((rc = sw_tiles_pack_stored(codes, scales, zeros, q, err)) != SW_OK) return rc;
     *out = (sw_tiles){.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in,
                       .n_groups = q->n_groups,
-                      .container_bits = sw_tiles_container_bits(q->spec.num), .codes = codes,
+                      .container_bits = sw_tiles_stored_bits(q->spec.num), .codes = codes,
                       .scales = scales, .zeros = zeros, .global_scale = q->global_scale,
                       .input_scale = q->input_scale};
     return SW_OK;

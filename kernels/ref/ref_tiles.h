@@ -14,6 +14,12 @@ static inline int sw_ref_code(const sw_tiles *t, int64_t n, int64_t k)
     int c = in_step % 8 / 2, i = 2 * (in_step % 2) + in_step / 8;
     int lane = 4 * g + c;
 
+    if (t->container_bits < 4) { /* narrow.h */
+        int at = 16 * lane + 4 * s + i;
+        int code = tile[512 * (w % 2) + at] >> (4 * h + 2 * (w / 2)) & 3;
+
+        return t->container_bits == 2 ? code : code | (tile[1024 + at] >> (4 * h + w) & 1) << 2;
+    }
     if (t->container_bits == 4) return tile[512 * w + 16 * lane + 4 * s + i] >> (4 * h) & 15;
     return tile[2048 * (s / 2) + 512 * w + 16 * lane + 8 * (s % 2) + 4 * h + i];
 }

@@ -100,7 +100,7 @@ expect 4 'proj: gptq has no place for outlier channels*swage' \
     target -o "$OUT" --format gptq --outliers auto
 expect 2 '--target-bits 2: compressed-tensors needs at least 2.*bits per weight' \
     target -o "$OUT" --format compressed-tensors --target-bits 2
-expect 2 '--target-bits 3.5: swage needs at least 4' target -o "$OUT" --target-bits 3.5
+expect 2 '--target-bits 2: swage needs at least 2' target -o "$OUT" --target-bits 2
 expect 2 'leave --bits out' target -o "$OUT" --target-bits 4.5 --bits 4
 expect 2 '--target-bits needs calibration text' \
     "$SWAGE" quantize --quiet "$TOY" -o "$OUT" --target-bits 5 --method rtn

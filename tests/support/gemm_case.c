@@ -97,6 +97,16 @@ static int64_t groups_of(const gemm_shape *s)
     return s->group_elems ? (s->k_in + s->group_elems - 1) / s->group_elems : 1;
 }
 
+/* narrow.h, spelled out: byte `at` of warp w, the low or the high code. */
+static void put_narrow(uint8_t *tile, int bits, int w, int at, bool is_high, uint8_t code)
+{
+    uint8_t *pairs = tile + 512 * (w % 2) + at, *third = tile + 1024 + at;
+    int shift = (w >= 2 ? 2 : 0) + (is_high ? 4 : 0), bit = w + (is_high ? 4 : 0);
+
+    *pairs = (uint8_t)((*pairs & ~(3 << shift)) | (code & 3) << shift);
+    if (bits == 3) *third = (uint8_t)((*third & ~(1 << bit)) | code >> 2 << bit);
+}
+
 /* tiles.h, spelled out: where channel n, input k of the padded matrix lies. */
 static void put_code(gemm_case *c, int64_t n, int64_t k, uint8_t code)
 {
@@ -109,7 +119,10 @@ static void put_code(gemm_case *c, int64_t n, int64_t k, uint8_t code)
         for (int ii = 0; ii < 4; ii++)
             if (2 * cc + order[ii] == q % 16) lane = 4 * g + cc, i = ii;
     base = (n / 64 * k_tiles + k / 64) * sw_tile_bytes(c->tiles.container_bits);
-    if (c->tiles.container_bits == 4) {
+    if (c->tiles.container_bits < 4) {
+        put_narrow(c->tile_codes + base, c->tiles.container_bits, w, 16 * lane + 4 * s + i, high,
+                   code);
+    } else if (c->tiles.container_bits == 4) {
         uint8_t *at = &c->tile_codes[base + 512 * w + 16 * lane + 4 * s + i];
         *at = (uint8_t)(high ? (*at & 15) | code << 4 : (*at & 0xf0) | code);
     } else {
@@ -231,7 +244,7 @@ static void fill_tiles(gemm_case *c, uint32_t *state)
     c->tiles.n_out = s->n_out;
     c->tiles.k_in = s->k_in;
     c->tiles.n_groups = n_groups;
-    c->tiles.container_bits = sw_tiles_container_bits(c->tiles.spec.num);
+    c->tiles.container_bits = sw_tiles_stored_bits(c->tiles.spec.num);
     c->codes = room(s->n_out * s->k_in);
     c->zeros = room(s->n_out * n_groups);
     c->scales = room(s->n_out * n_groups * 4);

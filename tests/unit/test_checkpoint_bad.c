@@ -155,7 +155,7 @@ static void how_a_scheme_is_found(void **state)
          "group_size"},
         {",\"quantization_config\":null", NULL, SW_OK, NULL, NULL},
         {",\"quantization_config\":{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\","
-         "\"layout_version\":1,\"bits\":4}", NULL, SW_E_FORMAT, NULL, "no tensor is named *.tiles"},
+         "\"layout_version\":2,\"bits\":4}", NULL, SW_E_FORMAT, NULL, "no tensor is named *.tiles"},
     };
     scratch s;
     ckpt_case c;

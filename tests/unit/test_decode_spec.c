@@ -259,8 +259,10 @@ static void configs_beyond_the_decoder_are_refused(void **state)
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\"}",
          SW_E_UNSUPPORTED, "marlin-24"},
         {"{\"quant_method\":\"compressed-tensors\"}", SW_E_FORMAT, "config_groups"},
-        {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":2,\"bits\":4}",
+        {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":3,\"bits\":4}",
          SW_E_UNSUPPORTED, "version 2"},
+        {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":1,\"bits\":3}",
+         SW_E_UNSUPPORTED, "version 1"},
     };
 
     (void)state;

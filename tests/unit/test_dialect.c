@@ -228,7 +228,7 @@ static void declared_tensors(void **state)
         {"gptq", "qweight I32 12x64; qzeros I32 4x6; scales F16 4x64; g_idx I32 128; "},
         {"compressed-tensors", "weight_packed I32 64x12; weight_scale F16 64x4; "
                                "weight_shape I64 2; weight_zero_point I32 6x4; "},
-        {"swage", "tiles U8 1x2x2048; tile_scales F16 1x4x64; tile_shape I64 2; "
+        {"swage", "tiles U8 1x2x1536; tile_scales F16 1x4x64; tile_shape I64 2; "
                   "tile_zeros U8 1x4x64; "}};
     sw_qspec spec = {.num = sw_num_by_bits(3), .is_symmetric = false, .group_elems = 32,
                      .scale_dtype = SW_DTYPE_F16};
@@ -318,7 +318,7 @@ static void written_configs_are_what_loaders_expect(void **state)
          "\"symmetric\":true,\"strategy\":\"group\",\"group_size\":128,\"block_structure\":null,"
          "\"dynamic\":false,\"actorder\":null,\"observer\":\"minmax\",\"observer_kwargs\":{}},"
          "\"input_activations\":null,\"output_activations\":null}}}"},
-        {"swage", "{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":1,"
+        {"swage", "{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":2,"
                   "\"bits\":4,\"group_size\":128,\"sym\":true,"
                   "\"ignore\":[\"model.layers.0.mlp.gate\"]}"}};
     const char *ignore[] = {"model.layers.0.mlp.gate"};
@@ -462,8 +462,10 @@ static const refusal refusals[] = {
      "frozen"},
     {CT_HEAD "{\"weights\":" CT_W4 "}},\"ignore\":[1]}", SW_E_FORMAT, "ignore"},
     {"{\"quant_method\":\"swage\",\"bits\":4}", SW_E_UNSUPPORTED, "layout"},
-    {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":2,\"bits\":4}",
+    {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":3,\"bits\":4}",
      SW_E_UNSUPPORTED, "version 2"},
+    {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":1,\"bits\":2}",
+     SW_E_UNSUPPORTED, "version 1"},
 };
 
 static void what_cannot_be_served_is_refused_by_name(void **state)

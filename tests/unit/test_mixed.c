@@ -116,7 +116,7 @@ typedef struct foreign {
     "\"" name "\":{\"targets\":[" targets "],\"weights\":{\"num_bits\":" bits                   \
     ",\"group_size\":64,\"strategy\":\"group\"}}"
 #define GPTQ "{\"quant_method\":\"gptq\",\"bits\":4,\"group_size\":128,\"dynamic\":{"
-#define SWAGE "{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":1,"      \
+#define SWAGE "{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":2,"      \
               "\"bits\":4,\"group_size\":128,\"modules\":"
 #define DOWN "model.layers.1.mlp.down_proj"
 

@@ -9,7 +9,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
-#include "formats/pack/tiles.h"
+#include "formats/pack/narrow.h"
 #include "tests/support/qtensor_gen.h"
 
 typedef struct packed {
@@ -139,6 +139,56 @@ static void check_contents(const sw_qtensor *q, const packed *p)
         }
 }
 
+/* The container of 2 or 3 bits: the smaller size, the same codes, widened the same bytes. */
+static void check_stored(const sw_qtensor *q, const packed *p, const sw_tiles *tiles)
+{
+    int64_t n_bytes = sw_tiles_stored_bytes(q->spec.num, q->n_out, q->k_in);
+    int64_t n_wide = sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in);
+    sw_tiles stored = *tiles;
+    uint8_t *codes = NULL, *wide = NULL;
+    sw_qtensor back;
+    sw_err err = {0};
+
+    assert_int_equal(n_bytes, n_wide * q->spec.num->bits / 4);
+    assert_int_equal(SW_MEM_GET(&codes, n_bytes, "c", &err), SW_OK);
+    assert_int_equal(SW_MEM_GET(&wide, n_wide, "w", &err), SW_OK);
+    assert_int_equal(sw_tiles_pack_stored(codes, p->scales, p->zeros, q, &err), SW_OK);
+    stored.codes = codes;
+    stored.container_bits = q->spec.num->bits;
+    sw_tiles_widen(wide, &stored);
+    assert_memory_equal(wide, p->codes, n_wide);
+    assert_int_equal(sw_qtensor_alloc(&back, &q->spec, q->n_out, q->k_in, &err), SW_OK);
+    assert_int_equal(sw_tiles_unpack(&back, &stored, &err), SW_OK);
+    sw_gen_assert_same(&back, q);
+    sw_qtensor_free(&back);
+    sw_mem_put(codes);
+    sw_mem_put(wide);
+}
+
+/* A tile whose codes are all 0 but one, worked by hand from narrow.h. */
+static void narrow_places_worked_by_hand(void **state)
+{
+    static const struct { int bits, offset, code, at, byte, third_at, third; } want[] = {
+        {2, 0, 3, 0, 0x03, 0, 0},       {2, 512, 2, 512, 0x02, 0, 0}, {2, 1024, 1, 0, 0x04, 0, 0},
+        {2, 2047, 3, 1023, 0x0c, 0, 0}, {3, 0, 7, 0, 0x03, 1024, 1},  {3, 517, 4, 517, 0, 1029, 2},
+        {3, 1030, 5, 6, 0x04, 1030, 4}, {3, 2047, 6, 1023, 0x08, 1535, 8}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++)
+        for (int high = 0; high < 2; high++) {
+            uint8_t wide[2048] = {0}, have[1536] = {0}, expected[1536] = {0}, back[2048];
+
+            wide[want[i].offset] = (uint8_t)(want[i].code << 4 * high);
+            expected[want[i].at] = (uint8_t)(want[i].byte << 4 * high);
+            if (want[i].bits == 3)
+                expected[want[i].third_at] = (uint8_t)(want[i].third << 4 * high);
+            sw_tile_narrow(have, wide, want[i].bits);
+            assert_memory_equal(have, expected, sizeof have);
+            sw_tile_widen(back, have, want[i].bits);
+            assert_memory_equal(back, wide, sizeof back);
+        }
+}
+
 static void try_tensor(const sw_qtensor *q)
 {
     sw_qtensor back;
@@ -156,6 +206,7 @@ static void try_tensor(const sw_qtensor *q)
     assert_int_equal(sw_tiles_unpack(&back, &tiles, &err), SW_OK);
     sw_gen_assert_same(&back, q);
     sw_qtensor_free(&back);
+    if (q->spec.num->bits < 4) check_stored(q, &p, &tiles);
     unpack(&p);
 }
 
@@ -233,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_position_is_used_once),
         cmocka_unit_test(offsets_worked_by_hand),
+        cmocka_unit_test(narrow_places_worked_by_hand),
         cmocka_unit_test(a_word_unfolds_into_the_mma_fragment),
         cmocka_unit_test(unpack_undoes_pack),
         cmocka_unit_test(small_floats_and_their_scales_too),
