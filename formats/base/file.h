@@ -66,14 +66,17 @@ sw_code sw_out_open(sw_out_file *out, const char *path, sw_err *err) SW_MUST_USE
 sw_code sw_out_open_kept(sw_out_file *out, const char *path, sw_err *err) SW_MUST_USE;
 /* Reserve space up front, so that a full disk is found before the work and not after. */
 sw_code sw_out_reserve(sw_out_file *out, uint64_t size_bytes, sw_err *err) SW_MUST_USE;
-/* From now on long runs of whole pages go past the system's cache, to the disk at once: the cache
- * then need not find room for what nobody reads soon. Only those whose place in memory and in the
- * file is the same within a page do. Does nothing where the file system cannot. */
-void sw_out_go_direct(sw_out_file *out);
-#define SW_OUT_PAGE_BYTES ((size_t)4096)
 /* Threads may write different ranges at a time. */
 sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
                         sw_err *err) SW_MUST_USE;
+/* Let what follows go past the system's cache, where the file system can. */
+void sw_out_go_direct(sw_out_file *out);
+#define SW_OUT_PAGE_BYTES ((size_t)4096)
+/* The same, but long runs of whole pages go to the disk at once: the cache then need not find room
+ * for what nobody reads soon. Only those whose place in memory and in the file is the same within a
+ * page do. A page may not be written both ways by two threads. */
+sw_code sw_out_write_past(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
+                          sw_err *err) SW_MUST_USE;
 /* SW_E_IO also when the file ends before. */
 sw_code sw_out_read_at(const sw_out_file *out, uint64_t offset, void *bytes, size_t n_bytes,
                        sw_err *err) SW_MUST_USE;

@@ -130,14 +130,14 @@ void sw_out_go_direct(sw_out_file *out)
 
 /* Past the cache only whole pages, so that no page is written both ways: what the cache has of it
  * would overwrite the rest. */
-static ssize_t write_some(const sw_out_file *out, const unsigned char *from, size_t n_bytes,
+static ssize_t write_past(const sw_out_file *out, const unsigned char *from, size_t n_bytes,
                           uint64_t offset)
 {
     const size_t page = SW_OUT_PAGE_BYTES, inside = (size_t)(offset % page);
     const size_t head = inside ? page - inside : 0;
     ssize_t n;
 
-    if (!out->is_direct || (uintptr_t)from % page != inside || n_bytes < head + DIRECT_BYTES)
+    if ((uintptr_t)from % page != inside || n_bytes < head + DIRECT_BYTES)
         return pwrite(out->fd, from, n_bytes, (off_t)offset);
     if (head) return pwrite(out->fd, from, head, (off_t)offset);
     n_bytes -= n_bytes % page;
@@ -146,16 +146,15 @@ static ssize_t write_some(const sw_out_file *out, const unsigned char *from, siz
     return n < 0 && errno == EINVAL ? pwrite(out->fd, from, n_bytes, (off_t)offset) : n;
 }
 
-sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
-                        sw_err *err)
+static sw_code write_all(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
+                         bool is_past, sw_err *err)
 {
     const unsigned char *from = bytes;
-    const uint64_t start = offset;
-    const size_t n_all = n_bytes;
 
     while (n_bytes) {
         size_t part = n_bytes < WRITE_CHUNK_BYTES ? n_bytes : WRITE_CHUNK_BYTES;
-        ssize_t n = write_some(out, from, part, offset);
+        ssize_t n = is_past ? write_past(out, from, part, offset)
+                            : pwrite(out->fd, from, part, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0)
             return SW_FAIL(err, SW_E_IO, "%s: cannot write: %s", out->path,
@@ -164,8 +163,23 @@ sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, si
         offset += (uint64_t)n;
         n_bytes -= (size_t)n;
     }
-    if (n_all >= WRITE_BEHIND_BYTES) sw_out_start_writing(out, start, n_all);
     return SW_OK;
+}
+
+sw_code sw_out_write_at(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
+                        sw_err *err)
+{
+    sw_code rc = write_all(out, offset, bytes, n_bytes, false, err);
+
+    if (rc == SW_OK && n_bytes >= WRITE_BEHIND_BYTES) sw_out_start_writing(out, offset, n_bytes);
+    return rc;
+}
+
+sw_code sw_out_write_past(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
+                          sw_err *err)
+{
+    if (!out->is_direct) return sw_out_write_at(out, offset, bytes, n_bytes, err);
+    return write_all(out, offset, bytes, n_bytes, true, err);
 }
 
 void sw_out_start_writing(const sw_out_file *out, uint64_t offset, uint64_t n_bytes)

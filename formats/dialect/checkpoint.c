@@ -276,6 +276,8 @@ sw_code sw_checkpoint_stored_spec(sw_qspec *out, const sw_checkpoint *ckpt, cons
     if (!spec.is_symmetric) spec.zero_min = ckpt->dialect->zero_min;
     for (int i = 0; i < n_parts; i++) {
         const sw_st_tensor *t = find_part(ckpt, module_path, parts[i].suffix);
+        /* asked for by itself: a first touch would bring as much as the system reads ahead */
+        if (parts[i].is_g_idx && t) sw_st_want_tensor(ckpt->st, t);
         if (parts[i].is_g_idx && t) spec.is_scattered = scatters(t, &spec, k_in);
         if (parts[i].is_scale && t && is_free_dtype(t->view.dtype, &spec) &&
             is_free_dtype(spec.scale_dtype, &spec))

@@ -185,31 +185,39 @@ sw_code sw_st_writer_catch_up(sw_st_writer *w, sw_err *err)
 
 /* --- blocks --- */
 
-/* Into the list, where they are by place; false: it is not worth the memory. */
-static bool hold(sw_st_writer *w, sw_st_follow *f, sw_st_block *b)
+void sw_st_follow_ask(sw_st_writer *w, int32_t file, sw_st_block *b)
+{
+    const sw_st_follow *f = w->is_followed ? &w->follows[file] : NULL;
+
+    b->is_wanted = false;
+    if (!f || b->end - b->begin < SMALL_BYTES) return;
+#pragma omp critical(st_follow)
+    {
+        b->is_wanted = !f->is_spoilt && b->begin >= f->done_bytes &&
+                       b->end - f->done_bytes <= HOLD_BYTES &&
+                       w->held_bytes + b->room_bytes <= HOLD_BYTES;
+        if (b->is_wanted) w->held_bytes += b->room_bytes;
+    }
+}
+
+/* Into the list, where they are by place. */
+static void hold(sw_st_follow *f, sw_st_block *b)
 {
     sw_st_block **at = &f->held;
 
-    if (f->is_spoilt || b->end - b->begin < SMALL_BYTES || b->begin < f->done_bytes ||
-        b->end - f->done_bytes > HOLD_BYTES || w->held_bytes + b->room_bytes > HOLD_BYTES)
-        return false;
     while (*at && (*at)->begin < b->begin) at = &(*at)->next;
     b->next = *at;
     *at = b;
-    w->held_bytes += b->room_bytes;
-    return true;
 }
 
 sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block, sw_err *err)
 {
-    bool is_held = false;
-
-#pragma omp critical(st_follow)
-    if (w->is_followed) is_held = hold(w, &w->follows[file], block);
-    if (!is_held) {
+    if (!block->is_wanted) {
         sw_st_block_spare(w, block);
         return SW_OK;
     }
+#pragma omp critical(st_follow)
+    hold(&w->follows[file], block);
     return advance(w, file, WORTH_BYTES, err);
 }
 

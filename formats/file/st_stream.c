@@ -139,15 +139,26 @@ static sw_code carry_on(sw_st_block **out, sw_st_writer *w, const sw_st_block *b
     return SW_OK;
 }
 
+/* What the digest has to read back later had better be in the system's cache then. */
+static sw_code write_block(sw_st_writer *w, int32_t file, const sw_st_block *b, uint64_t cut,
+                           sw_err *err)
+{
+    const uint8_t *from = b->bytes + filled(b, b->write_from);
+    const size_t n_bytes = (size_t)(cut - b->write_from);
+
+    return b->is_wanted ? sw_out_write_past(&w->files[file], b->write_from, from, n_bytes, err)
+                        : sw_out_write_at(&w->files[file], b->write_from, from, n_bytes, err);
+}
+
 /* To the disk and to the digest; at the end of the tensor all of it. */
 static sw_code hand_over(sw_st_stream *s, bool is_last, sw_err *err)
 {
     sw_st_block *b = s->block, *next = NULL;
     uint64_t cut = is_last ? b->end : b->end - b->end % SW_OUT_PAGE_BYTES;
-    sw_code rc = sw_out_write_at(&s->w->files[s->decl->file], b->write_from,
-                                 b->bytes + filled(b, b->write_from),
-                                 (size_t)(cut - b->write_from), err);
+    sw_code rc;
 
+    sw_st_follow_ask(s->w, s->decl->file, b);
+    rc = write_block(s->w, s->decl->file, b, cut, err);
     if (rc == SW_OK && !is_last) rc = carry_on(&next, s->w, b, cut, err);
     if (rc != SW_OK) return rc; /* the block stays the stream's */
     s->block = next;

@@ -23,6 +23,7 @@ typedef struct sw_st_block {
     uint64_t page_at;    /* of `bytes`: a multiple of a page */
     uint64_t write_from; /* what is before is another's, or written */
     uint64_t begin, end; /* what no block before has */
+    bool is_wanted;      /* by the digest: soon enough to be held */
 } sw_st_block;
 
 /* How far the digest of one file has come. */
@@ -65,7 +66,8 @@ void sw_st_block_spare(sw_st_writer *w, sw_st_block *block);  /* for the next wh
 
 /* A tensor is about to be put, perhaps not for the first time: one that failed half way may be. */
 void sw_st_follow_restart(sw_st_writer *w, sw_st_decl *decl);
-/* A block that is written; gives it away. */
+/* Whether the digest will hold a block; then the block, once it is written: gives it away. */
+void sw_st_follow_ask(sw_st_writer *w, int32_t file, sw_st_block *block);
 sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block,
                            sw_err *err) SW_MUST_USE;
 /* A tensor is complete: from now on a digest may read it, from any thread. */
