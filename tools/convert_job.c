@@ -282,16 +282,16 @@ static int64_t piece_bytes(const sw_convert_job *job, const sw_convert_linear *l
            (per_weight[l->fate] + (job->options.with_sidecar ? 1 : 0));
 }
 
-/* As many side by side as the memory is worth, however many processors there are; one more than
- * those, since somebody always waits for the disk. */
+/* As many side by side as the memory is worth, however many processors there are; but one more than
+ * those where all may be used, since somebody always waits for the disk. */
 static int crew_size(const sw_convert_job *job)
 {
-    const int64_t n_threads = job->options.n_threads;
-    int64_t largest = 1, n;
+    int64_t n_threads = job->options.n_threads, largest = 1, n;
 
     for (int64_t i = 0; i < job->n_linears; i++)
         largest = sw_max_i64(largest, piece_bytes(job, &job->linears[i]));
-    n = sw_min_i64(CREW_BYTES / largest, n_threads > 1 ? n_threads + 1 : 1);
+    if (n_threads > 1 && n_threads == sw_cpu_count()) n_threads++;
+    n = sw_min_i64(CREW_BYTES / largest, n_threads);
     return (int)sw_max_i64(n, 1);
 }
 
