@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "formats/num/pow2.h"
 #include "quant/async_sink.h"
 #include "tools/device_opt.h"
 #include "tools/loader_notes.h"
@@ -104,10 +105,13 @@ static sw_code build_key(cJSON **out, const job *j, sw_err *err)
 
     for (int64_t i = 0; ok && i < j->selection.n_linears; i++) {
         const sw_ckpt_linear *linear = &j->selection.linears[i];
-        char text[SW_SPEC_TEXT_BYTES], spec[SW_SPEC_TEXT_BYTES + 32];
-        if (sw_qspec_same(linear->spec, &j->settings.quant.spec)) continue;
-        (void)snprintf(spec, sizeof spec, "%s, %s", linear->spec->num->name,
-                       sw_qspec_text(text, linear->spec));
+        const sw_qspec *all = &j->settings.quant.spec;
+        char text[SW_SPEC_TEXT_BYTES], spec[SW_SPEC_TEXT_BYTES + 64];
+        bool has_rule = linear->spec->pow2_rule != all->pow2_rule;
+        if (sw_qspec_same(linear->spec, all) && !has_rule) continue;
+        (void)snprintf(spec, sizeof spec, "%s, %s%s%s", linear->spec->num->name,
+                       sw_qspec_text(text, linear->spec), has_rule ? ", mx_scale " : "",
+                       has_rule ? sw_pow2_rule_name(linear->spec->pow2_rule) : "");
         ok = cJSON_AddStringToObject(linears, linear->module_path, spec) != NULL;
     }
     if (ok)

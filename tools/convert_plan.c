@@ -145,12 +145,22 @@ static sw_code try_exact(sw_convert_job *job, sw_convert_linear *l, sw_err *err)
     const sw_dialect *target = job->options.target;
     sw_qspec from = l->from;
     bool is_conditional = false;
-    sw_code rc;
+    sw_err first = {0}; /* what is against the first way says most */
+    int at = 0;
 
     if (job->options.weights_only) memset(&from.act, 0, sizeof from.act);
-    rc = sw_lattice_exact(&l->to, &is_conditional, &from, target, l->ref.n_out, l->ref.k_in, err);
-    if (rc == SW_OK && is_conditional) rc = survey(job, l, &l->to, err);
-    return rc;
+    for (;;) {
+        sw_err why = {0};
+        sw_code rc = sw_lattice_next(&l->to, &is_conditional, &at, &from, target, l->ref.n_out,
+                                     l->ref.k_in, &why);
+
+        if (rc == SW_OK && is_conditional) rc = survey(job, l, &l->to, &why);
+        else if (rc == SW_E_UNSUPPORTED && first.code != SW_OK) break;
+        if (rc == SW_OK) return SW_OK;
+        if (first.code == SW_OK || rc != SW_E_UNSUPPORTED) first = why;
+        if (rc != SW_E_UNSUPPORTED || at == 0) break;
+    }
+    return SW_FAIL(err, first.code, "%s", first.text);
 }
 
 static int candidates(sw_qspec out[CANDIDATES_MAX], const sw_scheme *only)

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/num/pow2.h"
 #include "tools/recipe_internal.h"
 
 static const sw_json_caps recipe_caps = {.max_bytes = (size_t)16 << 20, .max_depth = 8,
@@ -159,10 +160,25 @@ static sw_code read_bits(int *out, const cJSON *object, sw_err *err)
     return SW_OK;
 }
 
+static sw_code read_mx_scale(int *out, const cJSON *object, sw_err *err)
+{
+    const char *key = sw_json_member(object, "mx-scale") ? "mx-scale" : "mx_scale", *name = NULL;
+    sw_code rc = sw_json_text(&name, object, key, err);
+
+    if (rc != SW_OK || !name) return rc;
+    for (int i = 0; sw_pow2_rule_name(i); i++)
+        if (!strcmp(sw_pow2_rule_name(i), name)) {
+            *out = 1 + i;
+            return SW_OK;
+        }
+    return SW_FAIL(err, SW_E_FORMAT, "no mx_scale \"%.40s\"; there are best, ocp, round and ceil",
+                   name);
+}
+
 static const char *override_key(int i)
 {
     static const char *const keys[] = {"match", "ignore", "bits", "group_size", "group-size",
-                                       "sym", "outliers", NULL};
+                                       "sym", "outliers", "mx_scale", "mx-scale", NULL};
     return keys[i];
 }
 
@@ -179,7 +195,7 @@ static sw_code check_override_keys(const cJSON *object, sw_err *err)
         const char *near = sw_opt_nearest(member->string, override_key);
         return SW_FAIL(err, SW_E_FORMAT, "unknown key \"%.60s\"; %s%s", member->string,
                        near ? "did you mean " : "there are match, ignore, bits, group_size, sym, "
-                                                            "outliers",
+                                                            "outliers, mx_scale",
                        near ? near : "");
     }
     return SW_OK;
@@ -199,7 +215,8 @@ static sw_code read_override(sw_override *out, const reader *r, const cJSON *obj
         (rc = sw_json_bool(&is_symmetric, object, "sym", r->err)) != SW_OK ||
         (rc = sw_json_real(&one.outlier_share, object, "outliers", r->err)) != SW_OK ||
         (rc = read_bits(&one.bits, object, r->err)) != SW_OK ||
-        (rc = read_group(&one.group_elems, object, r->err)) != SW_OK)
+        (rc = read_group(&one.group_elems, object, r->err)) != SW_OK ||
+        (rc = read_mx_scale(&one.mx_rule, object, r->err)) != SW_OK)
         return rc;
     if (!match || !match[0])
         return SW_FAIL(r->err, SW_E_FORMAT,
@@ -210,9 +227,9 @@ static sw_code read_override(sw_override *out, const reader *r, const cJSON *obj
         return SW_FAIL(r->err, SW_E_FORMAT, "outliers %g: a share from 0 to %g", one.outlier_share,
                        SW_OUTLIER_SHARE_MAX);
     if (!one.is_ignored && !one.bits && !one.symmetry && one.group_elems == SW_GROUP_KEEP &&
-        one.outlier_share < 0)
+        one.outlier_share < 0 && !one.mx_rule)
         return SW_FAIL(r->err, SW_E_FORMAT,
-                       "changes nothing: give bits, group_size, sym, outliers or ignore");
+                       "changes nothing: give bits, group_size, sym, outliers, mx_scale or ignore");
     if ((rc = sw_arena_text(&kept, r->arena, match, strlen(match), r->err)) != SW_OK) return rc;
     one.match = kept;
     *out = one;

@@ -1,6 +1,7 @@
 /* recipe_write.c - see recipe.h: a recipe out of options. */
 #include <string.h>
 
+#include "formats/num/pow2.h"
 #include "tools/recipe.h"
 #include "tools/recipe_internal.h"
 
@@ -109,6 +110,8 @@ static bool add_override(cJSON *list, const sw_override *o)
         ok = cJSON_AddStringToObject(row, "group_size", "channel") != NULL;
     if (ok && o->outlier_share >= 0)
         ok = cJSON_AddNumberToObject(row, "outliers", o->outlier_share) != NULL;
+    if (ok && o->mx_rule)
+        ok = cJSON_AddStringToObject(row, "mx_scale", sw_pow2_rule_name(o->mx_rule - 1)) != NULL;
     if (ok && o->symmetry) ok = cJSON_AddBoolToObject(row, "sym", o->symmetry == 1) != NULL;
     return ok;
 }

@@ -88,6 +88,7 @@ static void apply(sw_qspec *spec, bool *is_ignored, double *outlier_share, const
     if (o->bits) spec->num = sw_num_by_bits(o->bits);
     if (o->group_elems != SW_GROUP_KEEP) spec->group_elems = o->group_elems;
     if (o->symmetry) spec->is_symmetric = o->symmetry == 1;
+    if (o->mx_rule) spec->pow2_rule = o->mx_rule - 1;
 }
 
 /* Every pattern is tried on every path, so that one which never matches is found out. */
@@ -246,7 +247,12 @@ static sw_code compile_overrides(builder *b)
     sw_code rc = SW_ARENA_TAKE(&texts, &b->out->arena, r->n_overrides, b->err);
 
     if (rc != SW_OK) return rc;
-    for (int i = 0; i < r->n_overrides; i++) texts[i] = r->overrides[i].match;
+    for (int i = 0; i < r->n_overrides; i++) {
+        texts[i] = r->overrides[i].match;
+        if (r->overrides[i].mx_rule && !r->spec->is_pow2_scale)
+            return SW_FAIL(b->err, SW_E_USAGE, "override '%s': mx_scale is for scales that are "
+                           "powers of two, and those of this scheme are not", texts[i]);
+    }
     return sw_pattern_set_new(&b->overrides, texts, r->n_overrides, "override", b->err);
 }
 

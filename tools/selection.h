@@ -18,6 +18,7 @@ typedef struct sw_override {
     int64_t group_elems; /* SW_GROUP_KEEP: as all others; 0: one group per channel */
     int symmetry;        /* 0: as all others, 1: symmetric, 2: with zero points */
     double outlier_share; /* of the input channels; SW_SHARE_KEEP: as all others */
+    int mx_rule;         /* 0: as all others; else 1 + sw_qspec.pow2_rule */
 } sw_override;
 #define SW_SHARE_KEEP (-1.0)
 #define SW_OUTLIER_SHARE_MAX 0.25 /* beyond it, more bits serve better */

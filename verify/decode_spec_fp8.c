@@ -7,6 +7,7 @@
  *   P.weight            F8_E4M3 [N, K]
  *   P.weight_scale      float   [] or [1]
  *   P.input_scale       float   [] or [1]   activation_scheme "static"
+ * With weight_block_size null, the same two are called weight_scale_inv and activation_scale.
  * All of them multiply: W[n][k] = e4m3(weight[n][k]) * weight_scale_inv[n/R][k/C]. With scale_fmt
  * "ue8m0" the block scales are powers of two.
  */
@@ -25,9 +26,19 @@ static bool is_blocks(const cJSON *config)
     return sw_spec_method_is(config, "fp8") && has_blocks(config);
 }
 
+static bool has_other_names(const cJSON *config)
+{
+    return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(config, "weight_block_size"));
+}
+
+static bool is_hf(const cJSON *config)
+{
+    return sw_spec_method_is(config, "fp8") && has_other_names(config);
+}
+
 static bool is_tensor(const cJSON *config)
 {
-    return sw_spec_method_is(config, "fp8") && !has_blocks(config);
+    return sw_spec_method_is(config, "fp8") && !has_blocks(config) && !has_other_names(config);
 }
 
 static sw_code read_side(int64_t *out, const cJSON *sides, int at, sw_err *err)
@@ -99,23 +110,41 @@ static sw_code decode_blocks(sw_spec_weight *w, const sw_spec_scheme *scheme, co
     return SW_OK;
 }
 
-static sw_code decode_tensor(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
-                             const char *module_path, sw_err *err)
+static sw_code decode_single(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                             const char *module_path, const char *weight_scale,
+                             const char *input_scale, sw_err *err)
 {
     float scale = 0;
     sw_code rc;
 
     if ((rc = read_codes(w, st, module_path, err)) != SW_OK ||
-        (rc = sw_spec_single_scale(&scale, st, module_path, "weight_scale", err)) != SW_OK)
+        (rc = sw_spec_single_scale(&scale, st, module_path, weight_scale, err)) != SW_OK)
         return rc;
     for (int64_t n = 0; n < w->n_out; n++) w->scales[n] = scale;
     if (!scheme->has_input_scale) return SW_OK;
-    return sw_spec_single(&w->input_scale, st, module_path, "input_scale", err);
+    return sw_spec_single(&w->input_scale, st, module_path, input_scale, err);
+}
+
+static sw_code decode_tensor(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                             const char *module_path, sw_err *err)
+{
+    return decode_single(w, scheme, st, module_path, "weight_scale", "input_scale", err);
+}
+
+static sw_code decode_hf(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
+                         const char *module_path, sw_err *err)
+{
+    return decode_single(w, scheme, st, module_path, "weight_scale_inv", "activation_scale", err);
 }
 
 const sw_spec_reader sw_spec_fp8_blocks = {
     "fp8", {"weight", "weight_scale_inv"}, "weight_scale_inv", is_blocks, read_config, read_linear,
     decode_blocks, NULL,
+};
+
+const sw_spec_reader sw_spec_fp8_hf = {
+    "fp8_hf", {"weight", "weight_scale_inv", "activation_scale"}, "weight_scale_inv", is_hf,
+    read_config, read_linear, decode_hf, NULL,
 };
 
 const sw_spec_reader sw_spec_fp8_tensor = {

@@ -9,8 +9,12 @@
  *   NVFP4                      weight U8 [N, K/2], weight_scale F8_E4M3 [N, K/16],
  *                              weight_scale_2, input_scale
  *   W4A16_NVFP4                the same without input_scale
+ *   W4A16_AWQ                  weight U8 [N/2, K], weight_scale F32 [N, K/g], and perhaps
+ *                              pre_quant_scale [K], which multiplies inputs: equal in a group
  * W[n][k] = value of the code * weight_scale of its group * weight_scale_2. Byte j of a U8 row
- * holds input 2j in its low half. The config is either flat, or has it all inside "quantization".
+ * holds input 2j in its low half; of W4A16_AWQ byte [j][k] holds outputs 2j (low) and 2j + 1 as
+ * four-bit numbers in two's complement. The config is either flat, or has it all inside
+ * "quantization".
  */
 #include <string.h>
 #include <strings.h>
@@ -31,6 +35,7 @@ static const layout layouts[] = {
     {"MXFP8", "e4m3", 0, 32, true, false, false, true},
     {"NVFP4", "e2m1", 0, 16, false, true, true, true},
     {"W4A16_NVFP4", "e2m1", 0, 16, false, true, false, false},
+    {"W4A16_AWQ", NULL, 0, 0, false, false, false, false},
 };
 
 static const cJSON *body_of(const cJSON *config)
@@ -71,6 +76,8 @@ static sw_code read_algo(sw_spec_scheme *out, const cJSON *object, sw_err *err)
         out->has_global = l->has_global;
         out->has_input_scale = l->has_input;
         out->quantizes_inputs = l->quantizes_inputs;
+        out->exponent_bits = out->mantissa_bits = 0;
+        if (!l->floats) return sw_spec_sizes(out, 4, group > 0 ? group : 128, err);
         return sw_spec_float_kind(out, l->floats, err);
     }
     return SW_FAIL(err, SW_E_UNSUPPORTED, "quant_algo \"%.40s\" cannot be verified", algo);
@@ -156,10 +163,61 @@ static sw_code read_scales(sw_spec_weight *w, const sw_spec_scheme *s, const sw_
     return rc;
 }
 
+/* Inputs that are multiplied beforehand make larger scales, if all of a group are alike. */
+static sw_code apply_inputs(sw_spec_weight *w, const sw_st *st, const char *module_path,
+                            sw_err *err)
+{
+    int64_t shape[1] = {w->k_in};
+    sw_spec_floats factors;
+    sw_code rc;
+
+    if (!sw_spec_find(st, module_path, "pre_quant_scale")) return SW_OK;
+    rc = sw_spec_scales(&factors, st, module_path, "pre_quant_scale", 1, shape, err);
+    for (int64_t k = 0; k < w->k_in && rc == SW_OK; k++) {
+        int32_t g = w->group_of[k];
+        float f = sw_spec_float_at(&factors, k);
+        bool is_first = k == 0 || w->group_of[k - 1] != g;
+
+        if (!is_first && memcmp(&f, &(float){sw_spec_float_at(&factors, k - 1)}, sizeof f) != 0)
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%s.pre_quant_scale differs within a group",
+                           module_path);
+        for (int64_t n = 0; is_first && n < w->n_out; n++) w->scales[n * w->n_groups + g] *= f;
+    }
+    return rc;
+}
+
+static sw_code decode_int4(sw_spec_weight *w, const sw_st *st, const char *module_path, sw_err *err)
+{
+    int64_t pairs[2] = {w->n_out / 2, w->k_in}, groups[2] = {w->n_out, w->n_groups};
+    const unsigned char *bytes;
+    sw_spec_floats scales;
+    sw_code rc;
+
+    if (w->n_out % 2) return SW_FAIL(err, SW_E_FORMAT, "%s: outputs without a pair", module_path);
+    if ((rc = sw_spec_part(&bytes, st, module_path, "weight", SW_DTYPE_U8, 2, pairs, err)) !=
+            SW_OK ||
+        (rc = sw_spec_scales(&scales, st, module_path, "weight_scale", 2, groups, err)) != SW_OK)
+        return rc;
+    for (int64_t n = 0; n < w->n_out; n++)
+        for (int64_t k = 0; k < w->k_in; k++) {
+            int half = n & 1 ? bytes[n / 2 * w->k_in + k] / 16 : bytes[n / 2 * w->k_in + k] % 16;
+
+            w->codes[n * w->k_in + k] = (uint8_t)((half < 8 ? half : half - 16) + 8);
+        }
+    for (int64_t i = 0; i < w->n_out * w->n_groups; i++) {
+        w->scales[i] = sw_spec_float_at(&scales, i);
+        w->zeros[i] = 8;
+    }
+    return apply_inputs(w, st, module_path, err);
+}
+
 static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
                       const char *module_path, sw_err *err)
 {
-    sw_code rc = read_codes(w, st, module_path, err);
+    sw_code rc;
+
+    if (!w->exponent_bits) return decode_int4(w, st, module_path, err);
+    rc = read_codes(w, st, module_path, err);
 
     if (rc == SW_OK) rc = read_scales(w, scheme, st, module_path, err);
     if (rc == SW_OK && scheme->has_global)
@@ -170,6 +228,7 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
 }
 
 const sw_spec_reader sw_spec_modelopt = {
-    "modelopt", {"weight", "weight_scale", "weight_scale_2", "input_scale"}, "weight_scale",
+    "modelopt", {"weight", "weight_scale", "weight_scale_2", "input_scale", "pre_quant_scale"},
+    "weight_scale",
     is_mine, read_config, read_linear, decode, NULL,
 };

@@ -130,6 +130,25 @@ sw_code sw_load_fp8_tensor_names(sw_load_ctx *ctx)
     return rc;
 }
 
+sw_code sw_load_fp8_hf_names(sw_load_ctx *ctx)
+{
+    if (strcmp(dialect_name(ctx), "fp8_hf") != 0) return SW_OK;
+    return sw_load_found(ctx, "config.json", "the names are those of transformers");
+}
+
+sw_code sw_load_modelopt_int4(sw_load_ctx *ctx)
+{
+    sw_code rc = SW_OK;
+
+    if (strcmp(dialect_name(ctx), "modelopt") != 0) return SW_OK;
+    for (int64_t i = 0; i < ctx->n_linears && rc == SW_OK; i++) {
+        const sw_load_linear *l = &ctx->linears[i];
+        if (l->is_quantized && l->spec.num && l->spec.num->kind == SW_NUM_INT)
+            rc = sw_load_found(ctx, l->path, "it is stored as W4A16_AWQ");
+    }
+    return rc;
+}
+
 static bool has_file(const sw_load_ctx *ctx, const char *name, char path[SW_PATH_BYTES])
 {
     return sw_path_join(path, ctx->ckpt->dir, name, NULL) == SW_OK && sw_path_exists(path);
@@ -256,6 +275,12 @@ sw_code sw_load_head_blocks(sw_load_ctx *ctx)
     static const char *const by_block[] = {"gptq", "gptq_v2", "awq", NULL};
 
     return quantized_head(ctx, by_block);
+}
+
+sw_code sw_load_machete_only(sw_load_ctx *ctx)
+{
+    if (strcmp(dialect_name(ctx), "machete") != 0) return SW_OK;
+    return sw_load_found(ctx, "config.json", "quant_method is \"machete\"");
 }
 
 sw_code sw_load_swage_only(sw_load_ctx *ctx)

@@ -135,6 +135,26 @@ static void find_gguf_dialect(sw_checkpoint *ckpt)
     }
 }
 
+/* The first that claims the config; of several, the first whose tensors are there. */
+static const sw_dialect *detect(sw_checkpoint *ckpt, const cJSON *object)
+{
+    const sw_dialect *first = sw_dialect_detect(object);
+
+    for (const sw_dialect *const *d = sw_dialects; *d && first; d++) {
+        sw_qconfig config = {.n_ignore = 0};
+        sw_err ignored = {0};
+
+        if (!(*d)->is_mine(object)) continue;
+        ckpt->dialect = *d;
+        ckpt->qconfig.spec.scale_dtype = (*d)->scale_dtype(ckpt->model.dtype);
+        config.spec = ckpt->qconfig.spec;
+        if ((*d)->read_config(&config, object, &ckpt->arena, &ignored) != SW_OK) continue;
+        ckpt->qconfig = config;
+        if (has_suffix(ckpt, marker_suffix(ckpt))) return *d;
+    }
+    return first;
+}
+
 static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
 {
     const cJSON *object;
@@ -151,8 +171,9 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
     object = sw_json_member(ckpt->config, "quantization_config");
     if (!object) object = sw_json_member(ckpt->config, "compression_config");
     if (!object) return SW_OK;
-    ckpt->dialect = sw_dialect_detect(object);
+    ckpt->dialect = detect(ckpt, object);
     if (!ckpt->dialect) return refuse_dialect(object, err);
+    memset(&ckpt->qconfig, 0, sizeof ckpt->qconfig);
     ckpt->qconfig.spec.scale_dtype = ckpt->dialect->scale_dtype(ckpt->model.dtype);
     rc = ckpt->dialect->read_config(&ckpt->qconfig, object, &ckpt->arena, err);
     if (rc == SW_OK && !has_suffix(ckpt, marker_suffix(ckpt)))

@@ -7,6 +7,8 @@
  *   P.weight            F8_E4M3  [N, K]
  *   P.weight_scale      F32      [1]   multiplies
  *   P.input_scale       F32      [1]   multiplies; activation_scheme "static" only
+ * transformers has other names for these two, without dimensions: P.weight_scale_inv, which
+ * multiplies all the same, and P.activation_scale; a config of its own says weight_block_size null.
  * scale_fmt "ue8m0": block scales are powers of two, still stored as F32. The codes lie as
  * compressed-tensors has them, so its layouts do the work; names and config differ.
  */
@@ -15,6 +17,7 @@
 #include "formats/dialect/ct_layouts.h"
 
 #define BLOCK_ELEMS 128
+#define BLOCK_KEY "weight_block_size"
 #define ELSEWHERE "use --format compressed-tensors or swage"
 
 enum { PART_SCALE = 1 };
@@ -83,17 +86,38 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
     return sw_ct_encode(parts, q, err);
 }
 
+static sw_code hf_can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
+{
+    sw_code rc = can_hold(spec, n_out, k_in, err);
+
+    if (rc != SW_OK || !is_block(spec)) return rc;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "fp8_hf: is for one scale a tensor; blocks have one name "
+                   "everywhere: use --format fp8");
+}
+
+static int hf_declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
+                      int64_t k_in)
+{
+    int n = sw_ct_declare(out, spec, n_out, k_in);
+
+    for (int i = PART_SCALE; i < n; i++) {
+        out[i].suffix = i == PART_SCALE ? "weight_scale_inv" : "activation_scale";
+        out[i].n_dims = 0;
+    }
+    return n;
+}
+
 static bool add_block_size(cJSON *root)
 {
     static const int sides[2] = {BLOCK_ELEMS, BLOCK_ELEMS};
     cJSON *array = cJSON_CreateIntArray(sides, 2);
 
-    if (array && cJSON_AddItemToObject(root, "weight_block_size", array)) return true;
+    if (array && cJSON_AddItemToObject(root, BLOCK_KEY, array)) return true;
     cJSON_Delete(array);
     return false;
 }
 
-static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
+static sw_code write_any(cJSON **out, const sw_qconfig *config, bool is_hf, sw_err *err)
 {
     const sw_qspec *spec = config->n_rules ? &config->rules[0].spec : &config->spec;
     bool is_static = spec->act.scope == SW_ACT_TENSOR, ok;
@@ -109,11 +133,22 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
          cJSON_AddStringToObject(root, "fmt", "e4m3") &&
          cJSON_AddStringToObject(root, "activation_scheme", is_static ? "static" : "dynamic") &&
          (!is_block(spec) || add_block_size(root)) &&
+         (!is_hf || cJSON_AddNullToObject(root, BLOCK_KEY)) &&
          (!spec->is_pow2_scale || cJSON_AddStringToObject(root, "scale_fmt", "ue8m0")) &&
          /* both names of the same list: loaders read one or the other */
          sw_config_add_ignored(root, "ignored_layers", config, true) &&
          sw_config_add_ignored(root, "modules_to_not_convert", config, true);
     return sw_config_done(out, root, ok, err);
+}
+
+static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
+{
+    return write_any(out, config, false, err);
+}
+
+static sw_code hf_write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
+{
+    return write_any(out, config, true, err);
 }
 
 /* [128, 128] and nothing else: what loaders take. */
@@ -142,7 +177,7 @@ static sw_code read_blocks(sw_qspec *spec, const cJSON *object, const cJSON *sid
 
 static sw_code read_spec(sw_qspec *spec, const cJSON *object, sw_err *err)
 {
-    const cJSON *sides = sw_json_member(object, "weight_block_size");
+    const cJSON *sides = sw_json_member(object, BLOCK_KEY);
     const char *fmt = "e4m3", *inputs = "dynamic";
     bool is_static;
     sw_code rc;
@@ -194,6 +229,27 @@ static bool is_mine(const cJSON *object)
 
     return cJSON_IsString(method) && !strcmp(method->valuestring, "fp8");
 }
+
+/* Its writer says null where there are no blocks. */
+static bool hf_is_mine(const cJSON *object)
+{
+    return is_mine(object) &&
+           cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, BLOCK_KEY));
+}
+
+const sw_dialect sw_dialect_fp8_hf = {
+    .name = "fp8_hf",
+    .summary = "static per tensor under the names that transformers looks for",
+    .is_known_by_scale = true,
+    .scale_dtype = scale_dtype,
+    .can_hold = hf_can_hold,
+    .declare = hf_declare,
+    .encode = encode,
+    .decode = sw_ct_decode,
+    .write_config = hf_write_config,
+    .read_config = read_config,
+    .is_mine = hf_is_mine,
+};
 
 const sw_dialect sw_dialect_fp8 = {
     .name = "fp8",

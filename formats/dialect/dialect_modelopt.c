@@ -9,6 +9,7 @@
  *   MXFP8                      F8_E4M3 [N, K]  U8 [N, K/32], holding E8M0
  *   NVFP4                      U8 [N, K/2]     F8_E4M3 [N, K/16]  P.weight_scale_2, P.input_scale
  *   W4A16_NVFP4                U8 [N, K/2]     F8_E4M3 [N, K/16]  P.weight_scale_2
+ *   W4A16_AWQ                  see modelopt_int4.h
  * weight_scale_2 and input_scale are F32 []; the low nibble holds the even input. weight_scale_2 is
  * largest / (448 * 6): the reciprocal of what compressed-tensors stores. Blocks of FP8_PB_WO are
  * run with inputs quantized in 1 x 128, whatever "weights only" says: that is their scheme here.
@@ -21,6 +22,7 @@
 
 #include "formats/base/size.h"
 #include "formats/dialect/ct_layouts.h"
+#include "formats/dialect/modelopt_int4.h"
 #include "formats/num/half.h"
 
 /* The version whose layout is written. */
@@ -28,6 +30,7 @@
 #define VERSION "0.40.0"
 #define MIXED "MIXED_PRECISION"
 #define BLOCK_ELEMS 128
+#define INT4_ALGO "W4A16_AWQ"
 #define ELSEWHERE "use --format compressed-tensors or swage"
 
 enum { PART_WEIGHT, PART_SCALE };
@@ -56,6 +59,18 @@ static const algo_row algos[] = {
                .act = {E2M1, SW_ACT_GROUP, 16, SW_DTYPE_F8_E4M3}}},
     {"W4A16_NVFP4", {.num = E2M1, .is_symmetric = true, .scale_dtype = SW_DTYPE_F8_E4M3,
                      .group_elems = 16, .has_global = true}},
+    {INT4_ALGO, {.num = &sw_nums[SW_NUM_INT4], .is_symmetric = true, .scale_dtype = SW_DTYPE_F32,
+                 .group_elems = BLOCK_ELEMS}}, /* or groups of another size */
+};
+
+/* Algorithms of the exporter that are known and stay out. */
+static const struct {
+    const char *name, *why;
+} refused[] = {
+    {"W4A8_AWQ", "its integers pass through e4m3 under a second scale before they meet inputs in "
+                 "e4m3"},
+    {"NVFP4_AWQ", "its inputs have a factor each besides their scale"},
+    {"W8A8_SQ_PER_CHANNEL", "its inputs have a factor each besides their scale"},
 };
 
 static sw_dtype scale_dtype(sw_dtype model_dtype)
@@ -67,8 +82,11 @@ static sw_dtype scale_dtype(sw_dtype model_dtype)
 /* NULL: no algorithm of the exporter stores such a weight. */
 static const algo_row *algo_of(const sw_qspec *spec)
 {
+    sw_qspec like = *spec;
+
+    if (sw_modelopt_int4_is(spec)) like.group_elems = BLOCK_ELEMS;
     for (size_t i = 0; i < sizeof algos / sizeof *algos; i++)
-        if (sw_qspec_same(&algos[i].spec, spec)) return &algos[i];
+        if (sw_qspec_same(&algos[i].spec, &like)) return &algos[i];
     return NULL;
 }
 
@@ -77,9 +95,11 @@ static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_er
     sw_code rc = sw_hold_division("modelopt", spec, k_in, err);
 
     if (rc != SW_OK) return rc;
+    if (sw_modelopt_int4_is(spec) && n_out % 2 == 0) return SW_OK;
     if (spec->num->kind == SW_NUM_INT)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "modelopt: holds e4m3 and e2m1 weights, not %s; "
-                       ELSEWHERE, spec->num->name);
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "modelopt: of integer weights it holds int4 without "
+                       "zero points, in groups, under F32 scales, with outputs in pairs; "
+                       ELSEWHERE);
     if (!algo_of(spec))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "modelopt: holds e4m3 as FP8, FP8_DYNAMIC, FP8_BLOCK "
                        "and MXFP8 store it, and e2m1 as NVFP4 and NVFP4A16 do; for others "
@@ -108,6 +128,7 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
 {
     sw_ct_rest at = sw_ct_rest_of(spec);
 
+    if (sw_modelopt_int4_is(spec)) return sw_modelopt_int4_declare(out, spec, n_out, k_in);
     out[PART_WEIGHT] = spec->num->bits == 4
                            ? sw_part_2d("weight", SW_DTYPE_U8, n_out, k_in / 2)
                            : sw_part_2d("weight", SW_DTYPE_F8_E4M3, n_out, k_in);
@@ -125,6 +146,7 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
     if (q->g_idx)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "modelopt has groups of neighbouring columns, and a "
                        "g_idx scatters these");
+    if (sw_modelopt_int4_is(&q->spec)) return sw_modelopt_int4_encode(parts, q, err);
     sw_ct_store_codes(parts[PART_WEIGHT], q);
     sw_ct_store_scales(parts[PART_SCALE], q);
     if (at.global >= 0) sw_store_le32(parts[at.global], sw_f32_bits(q->global_scale));
@@ -135,8 +157,10 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
 {
     sw_ct_rest at = sw_ct_rest_of(&q->spec);
-    sw_code rc = sw_ct_load_codes(q, parts[PART_WEIGHT], err);
+    sw_code rc;
 
+    if (sw_modelopt_int4_is(&q->spec)) return sw_modelopt_int4_decode(q, parts, err);
+    rc = sw_ct_load_codes(q, parts[PART_WEIGHT], err);
     if (rc == SW_OK) rc = sw_ct_load_scales(q, parts[PART_SCALE], err);
     if (rc != SW_OK) return rc;
     if (at.global >= 0) q->global_scale = sw_f32_from_bits(sw_load_le32(parts[at.global]));
@@ -176,8 +200,11 @@ static bool add_producer(cJSON *root)
 
 static bool add_group_size(cJSON *object, const sw_qspec *spec)
 {
-    return !spec->group_elems || spec->scale_rows > 1 ||
-           cJSON_AddNumberToObject(object, "group_size", (double)spec->group_elems);
+    if (!spec->group_elems || spec->scale_rows > 1) return true;
+    return cJSON_AddNumberToObject(object, "group_size", (double)spec->group_elems) &&
+           (spec->num->kind != SW_NUM_INT ||
+            (cJSON_AddBoolToObject(object, "has_zero_point", false) &&
+             cJSON_AddBoolToObject(object, "pre_quant_scale", true)));
 }
 
 /* Which algorithm each linear has; nothing when it is one for all. */
@@ -206,7 +233,7 @@ static bool add_numbers(cJSON *group, const char *key, const sw_num *num, int64_
     one = cJSON_AddObjectToObject(group, key);
     return one && cJSON_AddBoolToObject(one, "dynamic", is_dynamic) &&
            cJSON_AddNumberToObject(one, "num_bits", num->bits) &&
-           cJSON_AddStringToObject(one, "type", "float") &&
+           cJSON_AddStringToObject(one, "type", num->kind == SW_NUM_INT ? "int" : "float") &&
            (!group_elems || cJSON_AddNumberToObject(one, "group_size", (double)group_elems));
 }
 
@@ -267,8 +294,30 @@ static sw_code find_algo(const algo_row **out, const char *name, sw_err *err)
         }
         n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", algos[i].name);
     }
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (!strcmp(refused[i].name, upper))
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "quant_algo %s cannot be read: %s; start from "
+                           "the original, or another export of it", upper, refused[i].why);
     return SW_FAIL(err, SW_E_UNSUPPORTED, "quant_algo \"%.40s\" cannot be read; there are %s and "
                    MIXED, name, known);
+}
+
+static sw_code read_int4(sw_qspec *out, const cJSON *object, const algo_row *row, int64_t group,
+                         sw_err *err)
+{
+    bool has_zero_point = false;
+    sw_code rc = sw_json_bool(&has_zero_point, object, "has_zero_point", err);
+
+    if (rc != SW_OK) return rc;
+    if (has_zero_point)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s with \"has_zero_point\": true, which its writer "
+                       "never says", row->name);
+    if (group < 1)
+        return SW_FAIL(err, SW_E_FORMAT, "group_size %lld with %s: a number of inputs is meant",
+                       (long long)group, row->name);
+    *out = row->spec;
+    out->group_elems = group;
+    return SW_OK;
 }
 
 /* Groups of another size than the algorithm's are stored with another shape. */
@@ -284,6 +333,7 @@ static sw_code read_algo(sw_qspec *out, const cJSON *object, sw_err *err)
         return rc;
     group = row->spec.group_elems;
     if ((rc = sw_json_int(&group, object, "group_size", -1, 1 << 24, err)) != SW_OK) return rc;
+    if (row->spec.num->kind == SW_NUM_INT) return read_int4(out, object, row, group, err);
     if (row->spec.group_elems && group > 0 && group != row->spec.group_elems)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "group_size %lld with %s; %lld can be read",
                        (long long)group, row->name, (long long)row->spec.group_elems);

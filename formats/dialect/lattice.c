@@ -41,7 +41,8 @@ static int attempts(attempt out[ATTEMPTS_MAX], const sw_qspec *source, const sw_
     spec.zero_min = target->zero_min;
     if (!spec.is_symmetric) n = add_spellings(out, n, &spec, k_in, true);
     for (int i = 0; i < 3 && sw_dtype_bits(source->scale_dtype) >= 16; i++) {
-        if (target->scale_dtype(dtypes[i]) != dtypes[i]) continue;
+        if (target->scale_dtype(dtypes[i]) != dtypes[i] && source->scale_dtype != SW_DTYPE_F32)
+            continue;
         spec.scale_dtype = dtypes[i];
         n = add_spellings(out, n, &spec, k_in, dtypes[i] != SW_DTYPE_F32 || !spec.is_symmetric);
     }
@@ -51,21 +52,30 @@ static int attempts(attempt out[ATTEMPTS_MAX], const sw_qspec *source, const sw_
 sw_code sw_lattice_exact(sw_qspec *out, bool *is_conditional, const sw_qspec *source,
                          const sw_dialect *target, int64_t n_out, int64_t k_in, sw_err *err)
 {
+    int at = 0;
+
+    return sw_lattice_next(out, is_conditional, &at, source, target, n_out, k_in, err);
+}
+
+sw_code sw_lattice_next(sw_qspec *out, bool *is_conditional, int *at, const sw_qspec *source,
+                        const sw_dialect *target, int64_t n_out, int64_t k_in, sw_err *err)
+{
     attempt tries[ATTEMPTS_MAX];
     int n = attempts(tries, source, target, k_in);
-    sw_err why = {0};
+    sw_err why = {.text = "there is no other way"};
 
-    for (int i = 0; i < n; i++) {
+    for (int i = *at; i < n; i++) {
         sw_err one = {0};
         if (target->can_hold(&tries[i].spec, n_out, k_in, &one) == SW_OK) {
             *out = tries[i].spec;
+            *at = i + 1;
             *is_conditional = tries[i].is_conditional ||
                               (target->check_values && !tries[i].spec.is_symmetric);
             return SW_OK;
         }
         if (!i) why = one; /* of the scheme as it is */
     }
-    return SW_FAIL(err, why.code, "%s", why.text);
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s", why.text);
 }
 
 sw_code sw_lattice_check(const sw_qtensor *q, const sw_dialect *target, const sw_qspec *spec,

@@ -19,6 +19,12 @@ sw_code sw_lattice_exact(sw_qspec *out, bool *is_conditional, const sw_qspec *so
                          const sw_dialect *target, int64_t n_out, int64_t k_in,
                          sw_err *err) SW_MUST_USE;
 
+/* The same from the *at-th way on, 0 being the first, for a caller whose weight is not one of the
+ * conditional answer before; *at becomes the way after this one. */
+sw_code sw_lattice_next(sw_qspec *out, bool *is_conditional, int *at, const sw_qspec *source,
+                        const sw_dialect *target, int64_t n_out, int64_t k_in,
+                        sw_err *err) SW_MUST_USE;
+
 /* Whether the weight, as it is, is one of `spec` that the target takes: scales of its dtype, zero
  * points from its zero_min on, and what check_values asks. SW_E_UNSUPPORTED names the first value
  * that is not. */

@@ -24,6 +24,7 @@ static void insist(int holds)
 /* No multiple of 64, but for those that take nothing else. */
 static int64_t n_out_of(const sw_dialect *dialect)
 {
+    if (!strcmp(dialect->name, "machete")) return 128;
     return strcmp(dialect->name, "marlin") ? 96 : 64;
 }
 

@@ -101,6 +101,46 @@ static void one_scale_a_tensor(void **state)
     st_build_free(&b);
 }
 
+/* The same weight under the names of transformers: the same bytes; each config finds its own. */
+static void one_scale_under_other_names(void **state)
+{
+    const sw_dialect *hf = sw_dialect_find("fp8_hf");
+    sw_qspec spec = spec_of("FP8"), blocks = spec_of("FP8_BLOCK");
+    sw_spec_scheme scheme = st_build_scheme(hf, &spec);
+    sw_qconfig config = {.spec = spec}, back = {0};
+    sw_spec_weight w = {0};
+    st_build a = {.n = 0}, b = {.n = 0};
+    sw_arena arena = {0};
+    cJSON *object = NULL;
+    sw_qtensor q;
+    sw_err err = {0};
+
+    (void)state;
+    sw_gen_float_qtensor(&q, 0, N_OUT, K_IN, 5);
+    q.input_scale = 0.25f;
+    st_build_encode(&a, fp8(), "p", &q);
+    st_build_encode(&b, hf, "p", &q);
+    assert_memory_equal(st_build_data(&a, "p.weight"), st_build_data(&b, "p.weight"), N_OUT * K_IN);
+    assert_memory_equal(st_build_data(&a, "p.weight_scale"),
+                        st_build_data(&b, "p.weight_scale_inv"), 4); /* no reciprocal */
+    assert_memory_equal(st_build_data(&a, "p.input_scale"),
+                        st_build_data(&b, "p.activation_scale"), 4);
+    if (sw_spec_decode(&w, &scheme, st_build_open(&b), "p", N_OUT, K_IN, &err) != SW_OK)
+        fail_msg("%s", err.text);
+    assert_true(w.input_scale == 0.25f && w.scales[N_OUT - 1] == q.scales[0]);
+    assert_int_equal(hf->write_config(&object, &config, &err), SW_OK);
+    assert_ptr_equal(sw_dialect_detect(object), hf);
+    assert_int_equal(hf->read_config(&back, object, &arena, &err), SW_OK);
+    assert_true(sw_qspec_same(&back.spec, &spec));
+    assert_int_equal(hf->can_hold(&blocks, 256, 256, &err), SW_E_UNSUPPORTED);
+    cJSON_Delete(object);
+    sw_arena_free(&arena);
+    sw_spec_weight_free(&w);
+    sw_qtensor_free(&q);
+    st_build_free(&a);
+    st_build_free(&b);
+}
+
 static void configs_are_those_of_published_files(void **state)
 {
     static const struct { const char *scheme, *text; } rows[] = {
@@ -251,6 +291,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_worked_example),
         cmocka_unit_test(one_scale_a_tensor),
+        cmocka_unit_test(one_scale_under_other_names),
         cmocka_unit_test(configs_are_those_of_published_files),
         cmocka_unit_test(configs_of_others_are_read_or_refused),
         cmocka_unit_test(what_cannot_be_said_is_refused),

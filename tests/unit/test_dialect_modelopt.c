@@ -68,6 +68,48 @@ static void an_nvfp4_block_by_hand(void **state)
     st_build_free(&b);
 }
 
+/* Two outputs, four inputs, groups of two: bytes go down the outputs, in two's complement. */
+static void an_int4_weight_by_hand(void **state)
+{
+    static const uint8_t codes[2][4] = {{8, 9, 15, 0}, {7, 8, 1, 15}}; /* 0 1 7 -8; -1 0 -7 7 */
+    static const uint8_t want[4] = {0xf0, 0x01, 0x97, 0x78};
+    static const float factors[] = {1, 1, 4, 4}, mixed[] = {1, 2, 4, 4}, none[] = {1, 1, 0, 0};
+    sw_qspec spec = spec_of("W4A16");
+    sw_qtensor q, back;
+    st_build b = {.n = 0};
+    sw_err err = {0};
+
+    (void)state;
+    spec.group_elems = 2;
+    assert_int_equal(sw_qtensor_alloc(&q, &spec, 2, 4, &err), SW_OK);
+    memcpy(q.codes, codes, sizeof codes);
+    for (int i = 0; i < 4; i++) q.scales[i] = 0.1f * (float)(i + 1);
+    st_build_encode(&b, modelopt(), "p", &q);
+    assert_memory_equal(st_build_data(&b, "p.weight"), want, 4);
+    assert_int_equal(sw_load_le32(st_build_data(&b, "p.weight_scale") + 4), sw_f32_bits(0.2f));
+    assert_int_equal(sw_load_le32(st_build_data(&b, "p.pre_quant_scale")), sw_f32_bits(1.0f));
+    const void *parts[] = {st_build_data(&b, "p.weight"), st_build_data(&b, "p.weight_scale"),
+                           NULL};
+    assert_int_equal(sw_qtensor_alloc(&back, &spec, 2, 4, &err), SW_OK);
+    assert_int_equal(modelopt()->decode(&back, parts, &err), SW_OK);
+    sw_gen_assert_same(&back, &q);
+    parts[2] = factors;
+    assert_int_equal(modelopt()->decode(&back, parts, &err), SW_OK);
+    assert_true(back.scales[0] >= 0.1f && back.scales[0] <= 0.1f);
+    assert_true(back.scales[3] >= 4 * 0.4f && back.scales[3] <= 4 * 0.4f);
+    parts[2] = mixed;
+    assert_int_equal(modelopt()->decode(&back, parts, &err), SW_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "single inputs"));
+    parts[2] = none;
+    memset(&err, 0, sizeof err);
+    assert_int_equal(modelopt()->decode(&back, parts, &err), SW_E_FORMAT);
+    assert_non_null(strstr(err.text, "pre_quant_scale[2] is 0"));
+    assert_int_equal(modelopt()->can_hold(&spec, 3, 4, &err), SW_E_UNSUPPORTED);
+    sw_qtensor_free(&q);
+    sw_qtensor_free(&back);
+    st_build_free(&b);
+}
+
 /* The same weight in both dialects: the same bytes of codes and scales, and one global scale the
  * reciprocal of the other. */
 static void compressed_tensors_has_the_reciprocal(void **state)
@@ -104,7 +146,8 @@ static void shapes_are_those_that_loaders_ask_for(void **state)
         {"FP8_BLOCK", 2, 4, {2, 1, 3, 1}, SW_DTYPE_F32, "weight_scale"},
         {"MXFP8", 2, 2, {256, 12}, SW_DTYPE_U8, "weight_scale"},
         {"NVFP4", 4, 2, {256, 24}, SW_DTYPE_F8_E4M3, "input_scale"},
-        {"NVFP4A16", 3, 2, {256, 24}, SW_DTYPE_F8_E4M3, "weight_scale_2"}};
+        {"NVFP4A16", 3, 2, {256, 24}, SW_DTYPE_F8_E4M3, "weight_scale_2"},
+        {"W4A16", 3, 2, {256, 3}, SW_DTYPE_F32, "pre_quant_scale"}};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -128,7 +171,8 @@ static void configs_come_back_from_both_files(void **state)
         {"FP8", "\"quant_algo\":\"FP8\""},
         {"FP8_DYNAMIC", "\"quant_algo\":\"FP8_PER_CHANNEL_PER_TOKEN\""},
         {"FP8_BLOCK", "\"quant_algo\":\"FP8_PB_WO\""}, {"MXFP8", "\"quant_algo\":\"MXFP8\""},
-        {"NVFP4", "\"quant_algo\":\"NVFP4\""}, {"NVFP4A16", "\"quant_algo\":\"W4A16_NVFP4\""}};
+        {"NVFP4", "\"quant_algo\":\"NVFP4\""}, {"NVFP4A16", "\"quant_algo\":\"W4A16_NVFP4\""},
+        {"W4A16", "\"quant_algo\":\"W4A16_AWQ\""}};
     static const char *const ignore[] = {"a.b"};
 
     (void)state;
@@ -170,7 +214,12 @@ static void configs_of_others_are_read_or_refused(void **state)
         {"{\"quant_method\":\"modelopt_fp4\",\"quant_algo\":\"nvfp4\",\"ignore\":[\"x\"]}", SW_OK,
          "x"},
         {HEAD "\"quant_algo\":\"fp8_pb_wo\",\"ignore\":[\"y\"]}", SW_OK, "y"},
-        {HEAD "\"quant_algo\":\"W4A16_AWQ\"}", SW_E_UNSUPPORTED, "\"W4A16_AWQ\" cannot be read"},
+        {HEAD "\"quant_algo\":\"W4A16_AWQ\",\"group_size\":64,\"has_zero_point\":false,"
+         "\"pre_quant_scale\":true,\"ignore\":[\"z\"]}", SW_OK, "z"},
+        {HEAD "\"quant_algo\":\"W4A16_AWQ\",\"has_zero_point\":true}", SW_E_UNSUPPORTED,
+         "has_zero_point"},
+        {HEAD "\"quant_algo\":\"W4A16_AWQ\",\"group_size\":-1}", SW_E_FORMAT, "group_size -1"},
+        {HEAD "\"quant_algo\":\"w4a8_awq\"}", SW_E_UNSUPPORTED, "W4A8_AWQ cannot be read: its"},
         {HEAD "\"quant_algo\":\"NVFP4\",\"group_size\":32}", SW_E_UNSUPPORTED, "group_size 32"},
         {HEAD "\"quant_algo\":3}", SW_E_FORMAT, "quant_algo"},
         {HEAD "\"quant_algo\":\"MIXED_PRECISION\"}", SW_E_FORMAT, "without quantized_layers"},
@@ -234,7 +283,9 @@ static void each_linear_may_have_its_own(void **state)
 static void what_cannot_be_said_is_refused(void **state)
 {
     static const struct { const char *scheme; int64_t n_out, k_in; const char *says; } rows[] = {
-        {"W4A16", 128, 256, "e4m3 and e2m1 weights, not int4"},
+        {"W4A16_ASYM", 128, 256, "int4 without zero points"},
+        {"W8A16", 128, 256, "int4 without zero points"},
+        {"W4A16", 127, 256, "outputs in pairs"},
         {"FP8_E5M2", 128, 256, "for others use --format"},
         {"FP8_BLOCK_POW2", 128, 256, "for others use --format"},
         {"MXFP4", 128, 256, "for others use --format"},
@@ -355,6 +406,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_nvfp4_block_by_hand),
+        cmocka_unit_test(an_int4_weight_by_hand),
         cmocka_unit_test(compressed_tensors_has_the_reciprocal),
         cmocka_unit_test(shapes_are_those_that_loaders_ask_for),
         cmocka_unit_test(configs_come_back_from_both_files),

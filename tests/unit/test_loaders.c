@@ -81,6 +81,12 @@ static void edit(broken *b, const char *file, const char *have, const char *want
 /* Before it is written. */
 static void drop_k(broken *b) { drop(&b->c, "0.self_attn.k_proj"); }
 static void drop_o(broken *b) { drop(&b->c, "0.self_attn.o_proj"); }
+/* Those of 128 outputs. */
+static void keep_wide(broken *b)
+{
+    drop(&b->c, "k_proj");
+    drop(&b->c, "v_proj");
+}
 static void drop_expert(broken *b) { drop(&b->c, ".experts.1."); }
 static void quantize_head(broken *b)
 {
@@ -205,6 +211,8 @@ static const struct {
     {"fp8-ignore-key", "fp8", "llama", "config.json", FP8_TENSOR, 4, 32, 0, NULL, old_key, NULL},
     {"fp8-tensor-names", "fp8", "llama", "layers.0.self_attn.q_proj", FP8_TENSOR, 4, 32, 0, NULL,
      NULL, NULL},
+    {"fp8-hf-names", "fp8_hf", "llama", "config.json", FP8_TENSOR, 4, 32, 0, NULL, NULL, NULL},
+    {"modelopt-int4", "modelopt", "llama", "q_proj", INTEGERS, 4, 32, 0, NULL, NULL, NULL},
     {"modelopt-file", "modelopt", "llama", "hf_quant_config.json", NVFP4, 4, 32, 0, NULL,
      no_side_file, NULL},
     {"pt-format", "compressed-tensors", "llama", "model.safetensors", INTEGERS, 4, 32, 0, NULL,
@@ -219,6 +227,7 @@ static const struct {
     {"head-newer", "compressed-tensors", "llama", "lm_head", INTEGERS, 4, 32, 0, quantize_head,
      NULL, NULL},
     {"head-blocks", "gptq", "llama", "lm_head", INTEGERS, 4, 32, 0, quantize_head, NULL, NULL},
+    {"machete-only", "machete", "llama", "config.json", INTEGERS, 4, 64, 0, keep_wide, NULL, NULL},
     {"swage-only", "swage", "llama", "config.json", INTEGERS, 4, 32, 0, NULL, NULL, NULL},
     {"tp-rows", "compressed-tensors", "llama", "o_proj", INTEGERS, 4, 128, 0, NULL, NULL, NULL},
     {"tp-columns", "gptq_v2", "llama", "gate_proj", INTEGERS, 4, 32, 0, NULL, NULL, half_word},
@@ -298,7 +307,8 @@ static void each_rule_has_a_row_here(void **state)
 /* True of every checkpoint of its kind, and no fault of one. */
 static bool is_by_nature(const sw_load_rule *rule)
 {
-    return !strcmp(rule->id, "fp8-tensor-names");
+    return !strcmp(rule->id, "fp8-tensor-names") || !strcmp(rule->id, "fp8-hf-names") ||
+           !strcmp(rule->id, "modelopt-int4");
 }
 
 /* The same checkpoints before they were broken, where the breaking is more than a shape. */
@@ -314,6 +324,7 @@ static void sound_checkpoints_stop_no_engine(void **state)
         sw_err err = {0};
 
         if (!is_act && strcmp(rows[r].id, "fused-scale") != 0) continue;
+        if (rows[r].before == keep_wide) continue; /* whole, it holds linears that do not fit */
         make(&b, r, false);
         must(sw_loaders_check(&found, &b.opened, &err), &err);
         for (int64_t i = 0; i < found.n; i++)

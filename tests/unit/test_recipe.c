@@ -59,7 +59,8 @@ static const char whole[] =
     "{\"sym\": false, \"samples\": 64, \"damp\": 0.05, \"bits\": 3, \"group_size\": \"channel\","
     " \"shard-size\": \"64K\", \"calib\": [\"a.txt\", \"b.txt\"], \"ignore\": \"lm\","
     " \"overrides\": [{\"match\": \"down\", \"bits\": 8, \"group-size\": 64, \"sym\": true},"
-    " {\"match\": \"k\\\\d\", \"ignore\": true}, {\"match\": \"x\", \"group_size\": \"channel\"}]}";
+    " {\"match\": \"k\\\\d\", \"ignore\": true}, {\"match\": \"x\", \"group_size\": \"channel\","
+    " \"mx_scale\": \"ocp\"}]}";
 
 static void every_key_lands(void **state)
 {
@@ -89,6 +90,8 @@ static void every_key_lands(void **state)
     assert_true(r.overrides[1].is_ignored);
     assert_int_equal(r.overrides[1].group_elems, SW_GROUP_KEEP);
     assert_int_equal(r.overrides[2].group_elems, 0);
+    assert_int_equal(r.overrides[2].mx_rule, 2);
+    assert_int_equal(r.overrides[0].mx_rule, 0);
     sw_arena_free(&arena);
 }
 
@@ -147,6 +150,7 @@ static void what_is_wrong_is_named(void **state)
         {"{\"overrides\": [{\"match\": \"a\", \"group_size\": 0}]}", "group_size"},
         {"{\"overrides\": [{\"match\": \"a\", \"group_size\": \"chanel\"}]}", "group_size"},
         {"{\"overrides\": [{\"match\": \"a\", \"sym\": 1}]}", "sym"},
+        {"{\"overrides\": [{\"match\": \"a\", \"mx_scale\": \"up\"}]}", "no mx_scale \"up\""},
     };
 
     (void)state;
@@ -182,6 +186,7 @@ static void a_written_recipe_reads_back(void **state)
     assert_null(strstr(text, "force"));
     if (parse(&again, &back, NULL, text, &arena, &err) != SW_OK) fail_msg("%s", err.text);
     assert_int_equal(again.n_overrides, 3);
+    assert_int_equal(again.overrides[2].mx_rule, 2);
     assert_null(back.out);
     assert_int_equal(sw_recipe_object(&second, &back, &defaults, table, &again, &err), SW_OK);
     text2 = cJSON_PrintUnformatted(second);
