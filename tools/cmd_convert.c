@@ -171,6 +171,21 @@ static sw_code print_gguf_json(sw_run *run, const sw_gguf_job *job, double secon
     return rc;
 }
 
+/* What engines would make of the file; LIMITED ones are for inspect. */
+static sw_code note_loaders(const sw_gguf_job *job, sw_err *err)
+{
+    sw_load_findings found = {.n = 0};
+    sw_checkpoint written = {0};
+    sw_code rc = sw_checkpoint_open(&written, job->out, err);
+
+    if (rc == SW_OK) rc = sw_loaders_check(&found, &written, err);
+    if (rc == SW_OK) sw_loader_notes(&found, job->progress);
+    sw_loaders_free(&found);
+    sw_checkpoint_close(&written);
+    if (rc != SW_OK) sw_err_prefix(err, "%s was written, but does not read back", job->out);
+    return rc;
+}
+
 static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
 {
     sw_gguf_job job = {.source = run->args[0], .out = o->out, .type = o->type,
@@ -183,7 +198,9 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
 
     if (o->scheme)
         return SW_FAIL(err, SW_E_USAGE, "--scheme is for checkpoints; give --type TYPE");
-    if ((rc = sw_gguf_job_run(&job, err)) != SW_OK) return rc;
+    if ((rc = sw_gguf_job_run(&job, err)) != SW_OK ||
+        (o->checks && (rc = note_loaders(&job, err)) != SW_OK))
+        return rc;
     sw_term_clear(run->term);
     if (o->common.json) return print_gguf_json(run, &job, now_s() - start_s, err);
     sw_term_bytes(bytes, (double)job.report.data_bytes);

@@ -68,7 +68,8 @@ static sw_code add_linear(sw_convert_job *job, const sw_linear_ref *ref, sw_err 
     if (!sw_model_slot_path(path, &job->source.model, ref->layer, ref->slot, ref->expert))
         return SW_OK;
     has_codes = sw_checkpoint_is_quantized(&job->source, path);
-    if (!has_codes && !is_in_blocks(&type, job, path)) return SW_OK;
+    if (!has_codes && (ref->slot == SW_SLOT_HEAD || !is_in_blocks(&type, job, path)))
+        return SW_OK; /* a head in blocks becomes one in floats, as the embedding does */
     if ((rc = sw_arena_text(&kept, &job->arena, path, strlen(path), err)) != SW_OK) return rc;
     *l = (sw_convert_linear){.ref = *ref, .path = kept};
     if (!has_codes) {

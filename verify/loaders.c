@@ -93,8 +93,11 @@ sw_code sw_loaders_check(sw_load_findings *out, const sw_checkpoint *ckpt, sw_er
 {
     sw_load_findings found = {.n = 0};
     sw_load_ctx ctx = {.ckpt = ckpt, .arena = &found.arena, .err = err};
+    sw_gguf *g = NULL;
     sw_code rc = SW_ARENA_TAKE(&found.at, &found.arena, sw_n_load_rules, err);
 
+    if (rc == SW_OK && ckpt->is_file) rc = sw_gguf_open(&g, ckpt->dir, err);
+    ctx.gguf = g;
     if (rc == SW_OK) rc = gather(&ctx);
     for (int i = 0; i < sw_n_load_rules && rc == SW_OK; i++) {
         memset(&ctx.finding, 0, sizeof ctx.finding);
@@ -103,6 +106,7 @@ sw_code sw_loaders_check(sw_load_findings *out, const sw_checkpoint *ckpt, sw_er
         ctx.finding.rule = &sw_load_rules[i];
         found.at[found.n++] = ctx.finding;
     }
+    sw_gguf_close(g);
     if (rc == SW_OK)
         *out = found;
     else

@@ -2,6 +2,7 @@
 #ifndef SW_VERIFY_LOADERS_PARTS_H
 #define SW_VERIFY_LOADERS_PARTS_H
 
+#include "formats/file/gguf.h"
 #include "verify/loaders.h"
 
 typedef struct sw_load_linear {
@@ -14,6 +15,7 @@ typedef struct sw_load_linear {
 typedef struct sw_load_ctx {
     const sw_checkpoint *ckpt;
     const cJSON *quant; /* quantization_config, or NULL */
+    const sw_gguf *gguf; /* the file, where it is one, or NULL */
     sw_load_linear *linears;
     int64_t n_linears;
     sw_load_finding finding; /* of the rule being asked */

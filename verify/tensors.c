@@ -20,7 +20,7 @@
 
 typedef struct tensor_slot {
     const sw_subject_linear *linear;
-    bool is_table; /* embedding or head: of no block, and never rescaled */
+    bool is_table; /* the embedding: of no block, and never rescaled */
     sw_report_tensor figures;
     char why[SW_PLAUSIBLE_TEXT_BYTES];
     bool is_decoded; /* what failed then is not the checkpoint's fault */
@@ -59,7 +59,7 @@ static void judge_one(const tensor_job *job, tensor_slot *slot)
         slot->figures.group_elems = w.group_elems;
         slot->figures.is_symmetric = w.is_symmetric;
     }
-    if (rc == SW_OK && job->original)
+    if (rc == SW_OK && job->original && sw_original_holds(job->original, l))
         rc = sw_original_weight(&values, job->original, l, &slot->err);
     if (rc == SW_OK && values && !slot->is_table)
         sw_rescale_forward(values, job->rescale, &l->ref);
@@ -89,32 +89,28 @@ static tensor_slot slot_of(const sw_subject *checkpoint, const sw_subject_linear
         .rounded = -1, .output_err = -1}};
 }
 
-/* Blocks of a GGUF are in the embedding and the head too; the latter where the original has one. */
-static sw_code add_tables(tensor_slot *slots, int64_t *n, const sw_subject *checkpoint,
-                          const sw_subject *original, sw_arena *arena, sw_err *err)
+/* In a GGUF the embedding may be in blocks too. */
+static sw_code add_table(tensor_slot *slots, int64_t *n, const sw_subject *checkpoint,
+                         sw_arena *arena, sw_err *err)
 {
     const sw_model *m = &checkpoint->model;
-    const char *const paths[] = {sw_model_end(m, m->arch->ends.embed), m->arch->ends.head};
-    sw_subject_linear *tables;
-    sw_code rc = SW_ARENA_TAKE(&tables, arena, 2, err);
+    const char *path = sw_model_end(m, m->arch->ends.embed);
+    sw_subject_linear *table;
+    sw_code rc = SW_ARENA_TAKE(&table, arena, 1, err);
 
-    for (int i = 0; i < 2 && rc == SW_OK && checkpoint->is_gguf; i++) {
-        const sw_linear_ref ref = {.layer = 0, .slot = SW_SLOT_COUNT, .expert = -1,
-                                   .n_out = m->vocab, .k_in = m->hidden};
-
-        tables[i] = (sw_subject_linear){ref, paths[i]};
-        if (!sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, paths[i]) ||
-            (original && !sw_original_holds(original, &tables[i])))
-            continue;
-        slots[*n] = slot_of(checkpoint, &tables[i]);
-        slots[(*n)++].is_table = true;
-    }
-    return rc;
+    if (rc != SW_OK || !checkpoint->is_gguf ||
+        !sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path))
+        return rc;
+    table->path = path;
+    table->ref = (sw_linear_ref){.layer = 0, .slot = SW_SLOT_COUNT, .expert = -1,
+                                 .n_out = m->vocab, .k_in = m->hidden};
+    slots[*n] = slot_of(checkpoint, table);
+    slots[(*n)++].is_table = true;
+    return SW_OK;
 }
 
 static sw_code take_slots(tensor_slot **out, int64_t *n_out, sw_report *report,
-                          const sw_subject *checkpoint, const sw_subject *original,
-                          sw_arena *arena, sw_err *err)
+                          const sw_subject *checkpoint, sw_arena *arena, sw_err *err)
 {
     sw_subject_linear *linears;
     tensor_slot *slots;
@@ -137,7 +133,7 @@ static sw_code take_slots(tensor_slot **out, int64_t *n_out, sw_report *report,
         }
         slots[n++] = slot_of(checkpoint, l);
     }
-    if ((rc = add_tables(slots, &n, checkpoint, original, &report->arena, err)) != SW_OK) return rc;
+    if ((rc = add_table(slots, &n, checkpoint, &report->arena, err)) != SW_OK) return rc;
     *out = slots;
     *n_out = n;
     return SW_OK;
@@ -168,7 +164,7 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
     sw_arena arena = {0};
     sw_code rc;
 
-    if ((rc = take_slots(&job.slots, &n, report, checkpoint, original, &arena, err)) != SW_OK ||
+    if ((rc = take_slots(&job.slots, &n, report, checkpoint, &arena, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&report->tensors, &report->arena, n + 1, err)) != SW_OK)
         goto done;
     for (int64_t at = 0; at < n; at += 4 * n_threads_used) {

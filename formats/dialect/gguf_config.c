@@ -351,6 +351,32 @@ static sw_code begin(reader *r)
     return added(r, cJSON_AddStringToObject(r->config, "model_type", r->arch->model_type));
 }
 
+/* Layers and experts have tensors: what counts alone would make goes with the size of the file. */
+static sw_code check_counts(const reader *r)
+{
+    int64_t n_layers = 0, n_experts = 0;
+    char name[KEY_BYTES];
+    sw_code rc;
+
+    if ((rc = read_count(&n_layers, r, "block_count", REQUIRED)) != SW_OK ||
+        (rc = read_count(&n_experts, r, "expert_count", 0)) != SW_OK)
+        return rc;
+    if (n_layers > sw_gguf_count(r->g))
+        return SW_FAIL(r->err, SW_E_FORMAT, "%s: block_count is %lld, and there are %lld tensors",
+                       sw_gguf_file_path(r->g, 0), (long long)n_layers,
+                       (long long)sw_gguf_count(r->g));
+    for (int64_t l = 0; l < n_layers && n_experts > 0; l++) {
+        const sw_gguf_tensor *t;
+
+        (void)snprintf(name, sizeof name, "blk.%lld.ffn_up_exps.weight", (long long)l);
+        t = sw_gguf_find(r->g, name);
+        if (!t || t->n_dims != 3 || t->shape[0] != n_experts)
+            return SW_FAIL(r->err, SW_E_FORMAT, "%s: tensor \"%s\" of %lld experts is missing",
+                           sw_gguf_file_path(r->g, 0), name, (long long)n_experts);
+    }
+    return SW_OK;
+}
+
 sw_code sw_gguf_config_read(cJSON **out, const sw_gguf_arch **arch, const sw_gguf *g,
                             const char *dtype, sw_err *err)
 {
@@ -358,6 +384,7 @@ sw_code sw_gguf_config_read(cJSON **out, const sw_gguf_arch **arch, const sw_ggu
     sw_code rc = added(&r, r.config);
 
     if (rc == SW_OK) rc = begin(&r);
+    if (rc == SW_OK) rc = check_counts(&r);
     if (rc == SW_OK) rc = add_sizes(&r);
     if (rc == SW_OK) rc = add_rope(&r);
     if (rc == SW_OK) rc = add_experts(&r);

@@ -144,7 +144,8 @@ static bool is_quantized(const sw_checkpoint *source, const sw_gguf_name *name)
 {
     char path[256];
 
-    return name->is_linear && module_of(path, name->hf) && sw_checkpoint_is_quantized(source, path);
+    return (name->is_linear || name->is_table) && module_of(path, name->hf) &&
+           sw_checkpoint_is_quantized(source, path);
 }
 
 static sw_code load(job *j, sw_err *err)

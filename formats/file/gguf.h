@@ -51,6 +51,8 @@ typedef struct sw_gguf_tensor {
     const void *data;
     uint64_t size_bytes;
     int32_t split; /* index of the file */
+    int64_t place; /* in the file's list of tensors */
+    uint64_t offset; /* in the file's data */
 } sw_gguf_tensor;
 
 typedef struct sw_gguf sw_gguf;

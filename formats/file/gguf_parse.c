@@ -308,6 +308,7 @@ static sw_code place(sw_gguf_part *part, const uint64_t *offsets, const unsigned
                            "truncated", t->name, t->size_bytes, offsets[i],
                            data_at > n_file ? 0 : n_file - data_at);
         t->data = begin + data_at + offsets[i];
+        t->offset = offsets[i];
     }
     return refuse_overlaps(part, err);
 }
@@ -325,6 +326,7 @@ static sw_code take_tensors(sw_gguf_part *out, cursor *c, uint64_t n, int32_t sp
         sw_gguf_tensor *t = &out->tensors[i];
 
         t->split = split;
+        t->place = (int64_t)i;
         if ((rc = take_tensor(t, &offsets[i], c, align, arena, err)) != SW_OK)
             sw_err_prefix(err, "tensor %" PRIu64 "%s%.200s", i + 1, t->name ? ", " : "",
                           t->name ? t->name : "");

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/dialect/gguf_codes.h"
 #include "formats/dialect/gguf_config.h"
 #include "formats/dialect/gguf_model.h"
 #include "formats/num/blocks.h"
@@ -12,6 +13,32 @@
     do {                           \
         if (!(condition)) abort(); \
     } while (0)
+
+/* A row that is said to be codes decodes to them, and they encode to the same values. */
+static void check_codes(const sw_gguf_tensor *t)
+{
+    const int64_t n = t->shape[t->n_dims - 1];
+    const size_t row_bytes = (size_t)sw_block_bytes(t->type, n);
+    float have[SW_BLOCK_ELEMS_MAX], want[SW_BLOCK_ELEMS_MAX];
+    sw_qtensor q = {0};
+    sw_qspec spec;
+    uint8_t *row;
+
+    if (n > 1 << 16 || !sw_gguf_row_has_codes(t->data, t->type, n)) return;
+    MUST(sw_gguf_spec_of_type(&spec, t->type));
+    MUST(sw_qtensor_alloc(&q, &spec, 1, n, NULL) == SW_OK);
+    MUST(sw_gguf_decode_row(&q, t->data, 0, NULL) == SW_OK);
+    row = calloc(1, row_bytes);
+    MUST(row);
+    if (sw_qtensor_check(&q, NULL) == SW_OK) { /* else a scale is no number */
+        sw_gguf_encode_row(row, &q, 0);
+        sw_block_decode(have, row, t->type, sw_block_sizes[t->type].elems);
+        sw_block_decode(want, t->data, t->type, sw_block_sizes[t->type].elems);
+        for (int i = 0; i < sw_block_sizes[t->type].elems; i++) MUST(have[i] == want[i]);
+    }
+    free(row);
+    sw_qtensor_free(&q);
+}
 
 static void check_tensors(const sw_gguf *g, const uint8_t *data, size_t size)
 {
@@ -28,6 +55,7 @@ static void check_tensors(const sw_gguf *g, const uint8_t *data, size_t size)
         for (int d = 0; d < t->n_dims; d++) n *= (uint64_t)t->shape[d];
         MUST((uint64_t)sw_block_bytes(t->type, (int64_t)n) == t->size_bytes);
         sw_block_decode(block, t->data, t->type, sw_block_sizes[t->type].elems);
+        check_codes(t);
     }
 }
 

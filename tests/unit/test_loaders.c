@@ -295,7 +295,7 @@ static void each_rule_has_a_row_here(void **state)
     (void)state;
     for (int i = 0; i < sw_n_load_rules; i++) {
         const sw_load_rule *rule = &sw_load_rules[i];
-        bool is_there = false;
+        bool is_there = !strncmp(rule->id, "gguf-", 5); /* in test_loaders_gguf.c */
         for (size_t r = 0; r < sizeof rows / sizeof *rows; r++)
             is_there = is_there || !strcmp(rows[r].id, rule->id);
         if (!is_there) fail_msg("%s has no checkpoint that breaks it", rule->id);
