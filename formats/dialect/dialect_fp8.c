@@ -223,6 +223,19 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
     return SW_OK;
 }
 
+static sw_code hf_read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena,
+                              sw_err *err)
+{
+    sw_qconfig config = *out;
+    sw_code rc = read_config(&config, object, arena, err);
+
+    if (rc != SW_OK) return rc;
+    if (is_block(&config.spec))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "weight_block_size: fp8_hf is for one scale a tensor");
+    *out = config;
+    return SW_OK;
+}
+
 static bool is_mine(const cJSON *object)
 {
     const cJSON *method = sw_json_member(object, "quant_method");
@@ -247,7 +260,7 @@ const sw_dialect sw_dialect_fp8_hf = {
     .encode = encode,
     .decode = sw_ct_decode,
     .write_config = hf_write_config,
-    .read_config = read_config,
+    .read_config = hf_read_config,
     .is_mine = hf_is_mine,
 };
 

@@ -23,7 +23,9 @@ static void check(const sw_recipe *r)
         insist(o->match && o->match[0]);
         insist(o->bits == 0 || sw_num_by_bits(o->bits) != NULL);
         insist(o->group_elems >= SW_GROUP_KEEP);
-        insist(o->is_ignored || o->bits || o->symmetry || o->group_elems >= 0);
+        insist(o->mx_rule >= 0 && o->outlier_share <= SW_OUTLIER_SHARE_MAX);
+        insist(o->is_ignored || o->bits || o->symmetry || o->group_elems >= 0 || o->mx_rule ||
+               o->outlier_share >= 0);
     }
 }
 

@@ -150,7 +150,7 @@ static void how_a_scheme_is_found(void **state)
         {"", "{\"bits\":4,", SW_E_FORMAT, NULL, "quantize_config.json"},
         {"", "{\"zero_point\":true,\"w_bit\":4}", SW_E_UNSUPPORTED, NULL, "quant_method"},
         {",\"quantization_config\":{\"quant_method\":\"exl3\",\"bits\":4}", NULL, SW_E_UNSUPPORTED,
-         NULL, "quant_method \"exl3\" cannot be read; there are marlin, gptq, gptq_v2, awq"},
+         NULL, "quant_method \"exl3\" cannot be read; there are marlin, machete, gptq"},
         {",\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}", NULL, SW_E_FORMAT, NULL,
          "group_size"},
         {",\"quantization_config\":null", NULL, SW_OK, NULL, NULL},
