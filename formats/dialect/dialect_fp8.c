@@ -231,7 +231,8 @@ static sw_code hf_read_config(sw_qconfig *out, const cJSON *object, sw_arena *ar
 
     if (rc != SW_OK) return rc;
     if (is_block(&config.spec))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "weight_block_size: fp8_hf is for one scale a tensor");
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "weight_block_size: fp8_hf is for one scale a "
+                       "tensor");
     *out = config;
     return SW_OK;
 }
