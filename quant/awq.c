@@ -537,4 +537,14 @@ static int64_t bytes(const sw_transform_need *need)
            sw_group_solve_bytes(need);
 }
 
-const sw_transform sw_transform_awq = {"awq", true, false, propose, bytes};
+/* The whole grid on sampled rows; identity and the finalists in full, beside the original. */
+static sw_transform_work work(const sw_transform_need *need)
+{
+    double n_samples = (double)sw_min_i64(SAMPLES_MAX, need->n_readers);
+
+    return (sw_transform_work){.factors = 2 + FINALISTS, .solves = 1 + FINALISTS,
+                               .fit_weights = (CANDIDATES_MAX)*n_samples * ROWS * (double)need->k,
+                               .half_runs = 2 + FINALISTS};
+}
+
+const sw_transform sw_transform_awq = {"awq", true, false, propose, bytes, work};

@@ -1,6 +1,7 @@
 /* forecast.c - see forecast.h. */
 #include "quant/forecast.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -9,6 +10,9 @@
 #include "quant/slab.h"
 #include "quant/transform.h"
 
+/* Of probe.h, whose searches and trials stop there. */
+#define SEARCH_TOKENS_MAX 16384.0
+#define HELD_TOKENS_MAX 4096.0
 #define KERNEL_SCRATCH_BYTES ((int64_t)3 << 20) /* per thread: attention and matrix kernels */
 
 /* What the selected linears of a layer need at one site. */
@@ -55,12 +59,15 @@ static int64_t stats_of(const forecaster *f, const site_need *need)
     return f->with_cross ? 2 * (2 * one + residual) : one;
 }
 
-/* A transform's search in front of a site: what reads it decoded, Hessians of its own, and what the
- * method takes. A group of an expert's is as large as the experts' mean. */
-static int64_t search_of(const forecaster *f, const sw_fold *fold, const site_need *need)
+static int64_t groups_of(const sw_fold *fold, const site_need *need)
+{
+    return fold->is_per_expert ? sw_max_i64(1, need->n_experts) : 1;
+}
+
+static sw_transform_need need_of(const forecaster *f, const sw_fold *fold, const site_need *need)
 {
     const sw_quant_options *o = f->r->options;
-    int64_t n_groups = fold->is_per_expert ? sw_max_i64(1, need->n_experts) : 1;
+    int64_t n_groups = groups_of(fold, need);
     sw_transform_need t = {.k = need->k_in, .n_max = need->n_max,
                            .n_outputs = need->n_outputs / n_groups,
                            .n_readers = need->n_linears / n_groups,
@@ -68,7 +75,17 @@ static int64_t search_of(const forecaster *f, const sw_fold *fold, const site_ne
 
     t.probe_elems = f->r->model->hidden *
                     sw_probe_trial_tokens(f->r->calib->n_seqs, f->r->calib->seq_len);
-    return 8 * n_groups * t.k * t.k + 4 * t.n_outputs * t.k + o->algo->transform->bytes(&t);
+    return t;
+}
+
+/* A transform's search in front of a site: what reads it decoded, Hessians of its own, and what the
+ * method takes. A group of an expert's is as large as the experts' mean. */
+static int64_t search_of(const forecaster *f, const sw_fold *fold, const site_need *need)
+{
+    sw_transform_need t = need_of(f, fold, need);
+
+    return 8 * groups_of(fold, need) * t.k * t.k + 4 * t.n_outputs * t.k +
+           f->r->options->algo->transform->bytes(&t);
 }
 
 /* Besides them: the original model's inputs while observing, or a factor and one linear's
@@ -126,6 +143,36 @@ static double forward_flops(const forecaster *f, int64_t layer, sw_site up_to)
     return per_token * (double)f->n_tokens;
 }
 
+/* The half of a block that a site is in. */
+static double half_flops(const forecaster *f, int64_t layer, sw_site site)
+{
+    double attention = forward_flops(f, layer, SW_SITE_MLP_IN);
+
+    return site < SW_SITE_MLP_IN ? attention
+                                 : forward_flops(f, layer, SW_SITE_COUNT) - attention;
+}
+
+/* The work of a transform's search: its Hessians, and what the method says of itself. */
+static void count_search(forecaster *f, int64_t layer, const sw_fold *fold, const site_need *need)
+{
+    const sw_calib *calib = f->r->calib;
+    sw_transform_need t = need_of(f, fold, need);
+    sw_transform_work work = f->r->options->algo->transform->work(&t);
+    double k = (double)t.k, n_groups = (double)groups_of(fold, need), all = (double)f->n_tokens;
+    double n_k = (double)need->weights, searched = fmin(SEARCH_TOKENS_MAX, all);
+    double tried = (double)sw_probe_trial_tokens(calib->n_seqs, calib->seq_len) +
+                   fmin(HELD_TOKENS_MAX, all / SW_STREAM_HELD_EVERY);
+    sw_forecast *out = f->out;
+
+    out->forward_flops += half_flops(f, layer, fold->site) / all *
+                              (searched + work.half_runs * n_groups * tried) +
+                          2 * work.product_rows * n_k;
+    out->gram_flops += searched * k * k;
+    out->factor_units += work.factors * n_groups * k * k * k;
+    out->solve_units += work.solves * n_k * k;
+    out->fit_weights += work.fit_weights * n_groups;
+}
+
 static void count_forward(forecaster *f, int64_t layer, const site_need needs[SW_SITE_COUNT])
 {
     bool one_pass = f->r->options->sequential == SW_SEQUENTIAL_LAYER;
@@ -148,7 +195,7 @@ static void count_forward(forecaster *f, int64_t layer, const site_need needs[SW
 }
 
 /* Search in front of a site, and the scaled floats that a block goes on with where it gains. */
-static void take_folds(const forecaster *f, int64_t layer, int site,
+static void take_folds(forecaster *f, int64_t layer, int site,
                        const site_need needs[SW_SITE_COUNT], int64_t *search, int64_t *block)
 {
     sw_fold folds[SW_FOLDS_MAX];
@@ -158,6 +205,7 @@ static void take_folds(const forecaster *f, int64_t layer, int site,
     n = sw_model_folds(folds, f->r->model, layer);
     for (int i = 0; i < n; i++) {
         if ((int)folds[i].site != site) continue;
+        count_search(f, layer, &folds[i], &needs[site]);
         *search = sw_max_i64(*search, search_of(f, &folds[i], &needs[site]));
         *block += 4 * needs[site].weights;
     }

@@ -35,6 +35,7 @@ typedef struct sw_forecast {
     double factor_units;   /* sum of k^3 over factorizations */
     double strength_units; /* sum of n k^2 over searches for strengths */
     double solve_units;    /* sum of n k^2 over solved linears; n k for methods without a factor */
+    double fit_weights;    /* elements that searches of transforms fit to a grid and round */
     double weights;        /* elements solved */
 } sw_forecast;
 

@@ -426,4 +426,13 @@ static int64_t bytes(const sw_transform_need *need)
            sw_group_solve_bytes(need);
 }
 
-const sw_transform sw_transform_smooth = {"smoothquant", true, true, propose, bytes};
+/* Every alpha with rounded weights; none and the best one with solved weights, on two parts. */
+static sw_transform_work work(const sw_transform_need *need)
+{
+    const double n_tried = sizeof coarse / sizeof *coarse + sizeof fine / sizeof *fine;
+
+    return (sw_transform_work){.factors = 2, .solves = 2, .product_rows = (n_tried + 6) * ROWS_MAX,
+                               .fit_weights = n_tried * (double)(need->n_outputs * need->k)};
+}
+
+const sw_transform sw_transform_smooth = {"smoothquant", true, true, propose, bytes, work};

@@ -53,12 +53,22 @@ typedef struct sw_transform_need {
     int n_threads;
 } sw_transform_need;
 
+/* What the search for a group's scales does, counted as forecast.h counts. */
+typedef struct sw_transform_work {
+    double factors;      /* factorizations of k x k */
+    double solves;       /* of all readers, by the solver that will run */
+    double fit_weights;  /* elements fitted to a grid and rounded, besides */
+    double half_runs;    /* runs of the half block that the group is in, on the trial tokens */
+    double product_rows; /* rows of inputs multiplied with all readers */
+} sw_transform_work;
+
 struct sw_transform {
     const char *name;
     bool is_for_rows;      /* folds into linears too, not only into norms */
     bool needs_acts;       /* nothing to do where activations stay in floats */
     sw_code (*propose)(sw_proposal *out, const sw_group *group, sw_err *err);
     int64_t (*bytes)(const sw_transform_need *need); /* that propose allocates at its peak */
+    sw_transform_work (*work)(const sw_transform_need *need); /* that it does at most */
 };
 
 extern const sw_transform sw_transform_awq, sw_transform_smooth;

@@ -10,6 +10,7 @@
 #include "kernels/kernel.h"
 #include "quant/slab.h"
 #include "quant/target.h"
+#include "tools/requantize.h"
 
 #define WIDTH_MAX 1536
 #define TOKENS 1024
@@ -140,6 +141,19 @@ static sw_code measure_solve(sw_rates *out, const bench *b, sw_err *err)
     return rc;
 }
 
+/* What a transform's search does to every row that it tries. */
+static sw_code measure_fit(sw_rates *out, const bench *b, sw_err *err)
+{
+    double error = 0, start = now_s();
+    sw_qtensor q = {0};
+    sw_code rc = sw_requantize(&q, &error, b->w, b->n_rows, b->k, &b->options.spec, 0,
+                               b->options.n_threads, err);
+
+    out->fit_weights_s = (double)(b->n_rows * b->k) / (now_s() - start);
+    sw_qtensor_free(&q);
+    return rc;
+}
+
 typedef struct read_job {
     const uint64_t *words;
     uint64_t *sums; /* per chunk */
@@ -194,6 +208,7 @@ sw_code sw_rates_measure(sw_rates *out, const sw_quant_options *options, int64_t
             rc = measure_strengths(&rates, &b, err);
     }
     if (rc == SW_OK) rc = measure_solve(&rates, &b, err);
+    if (rc == SW_OK && options->algo->transform) rc = measure_fit(&rates, &b, err);
     bench_free(&b);
     if (rc == SW_OK) rc = measure_memory(&rates, options->n_threads, err);
     if (rc == SW_OK) *out = rates;
@@ -208,6 +223,6 @@ double sw_rates_seconds(const sw_rates *r, const sw_forecast *f, double source_b
     return over(f->forward_flops, r->gemm_flop_s) + over(f->gram_flops, r->gram_flop_s) +
            over(f->factor_units, r->factor_units_s) +
            over(f->strength_units, r->strength_units_s) +
-           over(f->solve_units, r->solve_units_s) +
+           over(f->solve_units, r->solve_units_s) + over(f->fit_weights, r->fit_weights_s) +
            over(SOURCE_PASSES * source_bytes + OUT_PASSES * out_bytes, r->hash_bytes_s);
 }

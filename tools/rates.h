@@ -13,6 +13,7 @@ typedef struct sw_rates {
     double factor_units_s;   /* k^3 */
     double strength_units_s; /* n k^2 */
     double solve_units_s;    /* n k^2, or weights for methods without a factor */
+    double fit_weights_s;    /* weights fitted and rounded in a search; 0: there is none */
     double hash_bytes_s;
     double read_bytes_s;     /* plain reading of memory, all threads */
 } sw_rates;
