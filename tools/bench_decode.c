@@ -9,11 +9,11 @@
 
 static void print_table(const sw_bench_decode *b, const sw_decode_report *r)
 {
-    (void)printf("%s, %s-shaped model of random weights, %" PRId64 " tokens before, steps in a "
-                 "graph\ncopies at %.0f GB/s; bound: weights, keys and values once a step at that "
-                 "rate\n\n%-10s %6s %10s %12s %12s %8s\n",
-                 r->card, b->shape, b->context, r->copy_gb_s, "weights", "batch", "step us",
-                 "tokens/s", "bound", "of it");
+    (void)printf("%s, %s-shaped model of random weights, %" PRId64 " tokens before%s, steps in "
+                 "a graph\ncopies at %.0f GB/s; bound: weights, keys and values once a step at "
+                 "that rate\n\n%-10s %6s %10s %12s %12s %8s\n",
+                 r->card, b->shape, b->context, b->keeps_e4m3 ? ", FP8 cache" : "", r->copy_gb_s,
+                 "weights", "batch", "step us", "tokens/s", "bound", "of it");
     for (int i = 0; i < r->n_rows; i++) {
         const sw_decode_row *row = &r->rows[i];
 
@@ -59,6 +59,7 @@ static sw_code print_json(sw_run *run, const sw_bench_decode *b, const sw_decode
     if (rc != SW_OK) return rc;
     ok = cJSON_AddStringToObject(object, "card", r->card) &&
          cJSON_AddStringToObject(object, "shape", b->shape) &&
+         cJSON_AddStringToObject(object, "kv_cache", b->keeps_e4m3 ? "fp8" : "bf16") &&
          cJSON_AddNumberToObject(object, "group_size", (double)b->group_elems) &&
          cJSON_AddNumberToObject(object, "context", (double)b->context) &&
          cJSON_AddNumberToObject(object, "steps", (double)b->steps) &&
@@ -78,6 +79,7 @@ sw_code sw_bench_decode_run(sw_run *run, const sw_bench_decode *b, sw_err *err)
                            .group_elems = b->group_elems, .batches = b->batches,
                            .n_batches = b->n_batches, .context = b->context, .steps = b->steps,
                            .rounds = b->rounds, .n_threads = (int)common->threads,
+                           .keeps_e4m3 = b->keeps_e4m3,
                            .progress = &run->term->progress};
     sw_decode_report report = {.n_rows = 0};
     sw_code rc = sw_device_open(&o.gpu, b->device, b->device_bytes, err);

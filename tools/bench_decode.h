@@ -10,7 +10,7 @@ typedef struct sw_bench_decode {
     int64_t group_elems, context, steps;
     const int64_t *batches;
     int n_batches, rounds;
-    bool is_csv;
+    bool is_csv, keeps_e4m3;
 } sw_bench_decode;
 
 /* SW_E_USAGE: the CPU, an unknown shape; otherwise as sw_decode_speed_run. */

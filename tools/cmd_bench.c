@@ -8,11 +8,12 @@
 #include "tools/bench_decode.h"
 #include "tools/cmd.h"
 #include "tools/device_opt.h"
+#include "tools/kv_cache.h"
 #include "verify/speed.h"
 
 typedef struct bench_options {
     sw_cmd_common common;
-    const char *shape, *tokens, *weights, *device, *decode;
+    const char *shape, *tokens, *weights, *device, *decode, *kv_cache;
     uint64_t device_bytes;
     int64_t group_size, rounds, context, steps;
     double seconds;
@@ -47,6 +48,7 @@ static const sw_opt options[] = {
     {.name = "decode", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, decode),
      .arg = "SHAPE", .help = "instead: a whole model of this shape (1b, 8b, 70b) decoding on a "
      "card, --m sequences side by side"},
+    SW_KV_CACHE_ROW(bench_options, kv_cache),
     {.name = "context", .kind = SW_OPT_INT, .offset = offsetof(bench_options, context), .arg = "N",
      .min = 1, .max = 1 << 20, .help = "tokens each sequence holds before (default: 128)"},
     {.name = "steps", .kind = SW_OPT_INT, .offset = offsetof(bench_options, steps), .arg = "N",
@@ -193,7 +195,8 @@ static sw_code bench_decode(sw_run *run, const bench_options *o, const int64_t *
                                .device_bytes = o->device_bytes, .weights = o->weights,
                                .group_elems = o->group_size, .context = o->context,
                                .steps = o->steps, .batches = batches, .n_batches = n_batches,
-                               .rounds = (int)o->rounds, .is_csv = o->csv != 0};
+                               .rounds = (int)o->rounds, .is_csv = o->csv != 0,
+                               .keeps_e4m3 = sw_kv_cache_is_fp8(o->kv_cache)};
 
     return sw_bench_decode_run(run, &b, err);
 }

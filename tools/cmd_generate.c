@@ -12,11 +12,12 @@
 #include "tools/calibration.h"
 #include "tools/cmd.h"
 #include "tools/device_opt.h"
+#include "tools/kv_cache.h"
 #include "tools/sample_file.h"
 
 typedef struct generate_options {
     sw_cmd_common common;
-    const char *prompt, *out, *device;
+    const char *prompt, *out, *device, *kv_cache;
     int64_t n_tokens, top_k, seed, samples;
     double temperature, top_p;
     int ids, ignore_eos;
@@ -50,6 +51,7 @@ static const sw_opt options[] = {
      .help = "print token ids instead of text"},
     {.name = "ignore-eos", .kind = SW_OPT_FLAG, AT(ignore_eos), .set_to = 1,
      .help = "go on past the end token; implied by token files"},
+    SW_KV_CACHE_ROW(generate_options, kv_cache),
     SW_DEVICE_ROW(generate_options, device),
     SW_DEVICE_MEMORY_ROW(generate_options, device_bytes),
     SW_CMD_THREADS_ROW,
@@ -136,6 +138,7 @@ static sw_code load(job *j, sw_err *err)
         return SW_FAIL(err, SW_E_USAGE, "--n-tokens %lld leaves nothing beyond a prompt of %lld",
                        (long long)j->o->n_tokens, (long long)j->prompt.n);
     how.keeps_marlin = j->gpu != NULL;
+    how.keeps_e4m3 = sw_kv_cache_is_fp8(j->o->kv_cache);
     if ((rc = sw_lm_open(&j->lm, &j->ckpt, &how, err)) != SW_OK) return rc;
     return make_engine(j, err);
 }

@@ -5,13 +5,14 @@
 #include "formats/base/file.h"
 #include "tools/cmd.h"
 #include "tools/device_opt.h"
+#include "tools/kv_cache.h"
 #include "verify/verify.h"
 
 #define NO_GATE (-1.0)
 
 typedef struct verify_options {
     sw_cmd_common common;
-    const char *against, *states, *report, *device;
+    const char *against, *states, *report, *device, *kv_cache;
     sw_opt_list texts;
     int64_t window, max_windows, gap_windows, seed;
     int with_bos, no_gap;
@@ -53,6 +54,7 @@ static const sw_opt options[] = {
      .min = 0, .max = 9e15, .help = "seed of the bootstrap (default 0)"},
     {.name = "report", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, report),
      .arg = "FILE", .help = "also write the JSON report to FILE"},
+    SW_KV_CACHE_ROW(verify_options, kv_cache),
     SW_DEVICE_ROW(verify_options, device),
     SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
     SW_CMD_THREADS_ROW,
@@ -76,6 +78,7 @@ static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
     v.window = o->window;
     v.max_windows = o->max_windows;
     v.with_bos = o->with_bos != 0;
+    v.keeps_e4m3 = sw_kv_cache_is_fp8(o->kv_cache);
     v.gap_windows = o->no_gap ? -1 : o->gap_windows;
     v.bootstrap.seed = (uint64_t)o->seed;
     for (int g = 0; g < SW_GATE_COUNT; g++) {

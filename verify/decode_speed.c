@@ -114,6 +114,7 @@ static sw_code make_model(made_up *m, const sw_decode_options *o, int store, sw_
         sw_block *b = &m->lm.blocks[l];
 
         b->layer = l;
+        b->kv = (sw_kv_form){o->keeps_e4m3, 1.0f, 1.0f};
         for (int i = 0; i < N_SHARED; i++) b->linear[i] = m->linears[i].weights[0];
         b->norm[SW_SLOT_NORM_ATTN] = b->norm[SW_SLOT_NORM_MLP] = m->lm.final_norm;
     }
@@ -178,7 +179,8 @@ static sw_code measure(sw_decode_row *row, sw_gpu_engine *e, sw_gpu_lm *lm, cons
 {
     const sw_model *model = &m->model;
     const int64_t batch = row->batch, capacity = o->context + (o->rounds + 1) * o->steps;
-    const int64_t kv_bytes = 4 * model->n_layers * model->n_kv_heads * model->head_dim;
+    const int64_t kv_elems = 2 * model->n_layers * model->n_kv_heads * model->head_dim;
+    const int64_t kv_bytes = kv_elems * (o->keeps_e4m3 ? 1 : 2);
     const int64_t held = o->context + (o->rounds + 1) * o->steps / 2; /* on average */
     const sw_sampling greedy = {0, 0, 1, 0};
     sw_gpu_session *s = NULL;

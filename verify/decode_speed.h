@@ -21,6 +21,7 @@ typedef struct sw_decode_options {
     int64_t group_elems;     /* of quantized weights */
     const int64_t *batches;  /* sequences side by side */
     int n_batches;
+    bool keeps_e4m3;         /* keys and values in eight bits */
     int64_t context, steps;  /* tokens each holds before, and that are then decoded */
     int rounds;
     int n_threads;

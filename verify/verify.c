@@ -193,7 +193,7 @@ static sw_code read_corpus(verifier *v, sw_err *err)
  * floats instead, and the report says so. */
 static sw_code open_served(verifier *v, sw_err *err)
 {
-    sw_lm_options options = {.n_threads = v->n_threads};
+    sw_lm_options options = {.n_threads = v->n_threads, .keeps_e4m3 = v->options->keeps_e4m3};
     sw_err why = {0};
     sw_code rc = sw_lm_open(&v->kernels, &v->served, &options, &why);
 
@@ -221,7 +221,8 @@ static sw_code open_original(verifier *v, sw_err *err)
 
 static sw_code open_models(verifier *v, sw_err *err)
 {
-    const sw_lm_options card_options = {.keeps_marlin = true, .n_threads = v->n_threads};
+    const sw_lm_options card_options = {.keeps_marlin = true, .n_threads = v->n_threads,
+                                        .keeps_e4m3 = v->options->keeps_e4m3};
     sw_code rc;
 
     if ((rc = sw_checkpoint_open_codes(&v->served, v->checkpoint.dir, err)) != SW_OK ||

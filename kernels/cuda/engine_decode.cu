@@ -62,9 +62,8 @@ template <int H> struct shared_state {
 };
 
 /* Eight lanes to a key: its products with all heads. */
-template <int H>
-static __device__ void score_keys(shared_state<H> &s, const sw_attn_args &a, const sw_bf16 *k,
-                                  int n_keys)
+template <int H, typename T>
+static __device__ void score_keys(shared_state<H> &s, const sw_attn_args &a, const T *k, int n_keys)
 {
     const int part = threadIdx.x % 8;
 
@@ -110,9 +109,9 @@ template <int H> static __device__ void weigh_keys(shared_state<H> &s)
 }
 
 /* A lane to two dims of every `n_groups`-th key. */
-template <int H>
+template <int H, typename T>
 static __device__ void add_values(float (&sum)[H][2], const shared_state<H> &s,
-                                  const sw_attn_args &a, const sw_bf16 *v, int n_keys, int pair,
+                                  const sw_attn_args &a, const T *v, int n_keys, int pair,
                                   int group, int n_groups)
 {
 #pragma unroll
@@ -122,13 +121,12 @@ static __device__ void add_values(float (&sum)[H][2], const shared_state<H> &s,
     }
 #pragma unroll 4
     for (int key = group; key < n_keys; key += n_groups) {
-        const uint32_t two = *(const uint32_t *)(v + key * a.v.stride + 2 * pair);
-        const float x = __uint_as_float(two << 16), y = __uint_as_float(two & 0xffff0000u);
+        const float2 two = sw_load2(v + key * a.v.stride + 2 * pair);
 
 #pragma unroll
         for (int h = 0; h < H; h++) {
-            sum[h][0] += s.weight[key][h] * x;
-            sum[h][1] += s.weight[key][h] * y;
+            sum[h][0] += s.weight[key][h] * two.x;
+            sum[h][1] += s.weight[key][h] * two.y;
         }
     }
 }
@@ -154,7 +152,7 @@ static __device__ void combine(const sw_attn_args &a, const float *partial, int 
             value += weight * part[d];
             sum += weight * part[dim + 1];
         }
-        out[h * dim + d] = sw_round16(value / sum);
+        out[h * dim + d] = sw_round16(value / sum * a.kv.v_scale);
     }
 }
 
@@ -215,11 +213,14 @@ static __device__ void remember(shared_state<H> &s, const sw_heads_args &heads, 
         sw_load_head(s.values, heads.k.d + j.seq * heads.k.stride + j.kv_head * heads.head_dim,
                      heads.head_dim);
         sw_prepare_head(s.values, heads, heads.k_norm, j.there - 1);
-        sw_store_head(heads.k_cache + at * heads.head_dim, s.values, heads.head_dim);
+        sw_cache_head(heads.k_cache, at, s.values, heads.head_dim, heads.kv.is_e4m3,
+                      heads.kv.k_scale);
     } else if (warp == N_THREADS / 32 - 2) {
-        sw_move_head(heads.v_cache + at * heads.v_head_dim,
+        sw_load_head(s.values + DIM_MAX,
                      heads.v.d + j.seq * heads.v.stride + j.kv_head * heads.v_head_dim,
                      heads.v_head_dim);
+        sw_cache_head(heads.v_cache, at, s.values + DIM_MAX, heads.v_head_dim, heads.kv.is_e4m3,
+                      heads.kv.v_scale);
     }
 }
 
@@ -256,7 +257,7 @@ static __device__ void store_sums(float *partial, sw_bf16 *out, shared_state<H> 
             shrink = exp2f(s.top[h] - top);
             total = total * shrink + exp2f(sink - top);
         }
-        out[i] = sw_round16(value * shrink / total);
+        out[i] = sw_round16(value * shrink / total * a.kv.v_scale);
     }
     if (j.n_parts == 1) return;
     if ((int)threadIdx.x < n_heads) {
@@ -266,7 +267,7 @@ static __device__ void store_sums(float *partial, sw_bf16 *out, shared_state<H> 
 }
 
 /* grid (splits, kv heads x tiles of heads, sequences) */
-template <int H>
+template <int H, typename T>
 static __global__ void __launch_bounds__(N_THREADS)
     swk_attention_decode(sw_attn_args a, sw_heads_args heads, int splits, int64_t counters)
 {
@@ -287,15 +288,17 @@ static __global__ void __launch_bounds__(N_THREADS)
     if (heads.k.d && j.end == j.there) remember<H>(s, heads, j);
     for (int64_t key = j.begin; key < j.end; key += N_KEYS) {
         const int n_keys = (int)min((int64_t)N_KEYS, j.end - key);
-        const sw_bf16 *k = a.k.d + j.seq * a.k_seq + key * a.k.stride + j.kv_head * a.head_dim;
-        const sw_bf16 *v = a.v.d + j.seq * a.v_seq + key * a.v.stride + j.kv_head * a.v_head_dim;
+        const T *k = (const T *)a.k.d + j.seq * a.k_seq + key * a.k.stride +
+                     j.kv_head * a.head_dim;
+        const T *v = (const T *)a.v.d + j.seq * a.v_seq + key * a.v.stride +
+                     j.kv_head * a.v_head_dim;
 
         __syncthreads();
-        score_keys<H>(s, a, k, n_keys);
+        score_keys(s, a, k, n_keys);
         __syncthreads();
         weigh_keys<H>(s);
         __syncthreads();
-        if (group < n_groups) add_values<H>(sum, s, a, v, n_keys, pair, group, n_groups);
+        if (group < n_groups) add_values(sum, s, a, v, n_keys, pair, group, n_groups);
     }
     sw_bf16 *out = a.out.d + j.seq * a.out.stride + (int64_t)j.head0 * a.v_head_dim;
 
@@ -318,8 +321,11 @@ static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch 
     const dim3 grid((unsigned)n_splits(a), (unsigned)(a->n_kv_heads * head_tiles(a)),
                     (unsigned)a->n_seqs);
 
-    return sw_start("attention", swk_attention_decode<H>, grid, N_THREADS, sizeof(shared_state<H>),
-                    how, err, *a, heads ? *heads : none, n_splits(a), counter_bytes(a));
+    return sw_start("attention",
+                    a->kv.is_e4m3 ? swk_attention_decode<H, uint8_t>
+                                  : swk_attention_decode<H, sw_bf16>,
+                    grid, N_THREADS, sizeof(shared_state<H>), how, err, sw_settle_scales(a),
+                    heads ? *heads : none, n_splits(a), counter_bytes(a));
 }
 
 extern "C" sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads,

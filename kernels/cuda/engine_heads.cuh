@@ -2,9 +2,56 @@
 #ifndef SW_KERNELS_CUDA_ENGINE_HEADS_CUH
 #define SW_KERNELS_CUDA_ENGINE_HEADS_CUH
 
+#include <cuda_fp8.h>
+
 #include "kernels/cuda/engine_launch.cuh"
 
 #define HEAD_DIM_MAX 256
+
+/* What codes of a cache stand for, but for their scale: two, or eight neighbours. */
+static __device__ __forceinline__ float2 sw_load2(const sw_bf16 *p)
+{
+    const uint32_t two = *(const uint32_t *)p;
+
+    return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000u));
+}
+
+static __device__ __forceinline__ float2 sw_widen_codes(uint32_t two)
+{
+    return __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)two,
+                                                             __NV_E4M3)));
+}
+
+static __device__ __forceinline__ float2 sw_load2(const uint8_t *p)
+{
+    return sw_widen_codes(*(const uint16_t *)p);
+}
+
+static __device__ __forceinline__ sw_eight sw_load8(const uint8_t *p)
+{
+    const uint2 raw = *(const uint2 *)p;
+    sw_eight e;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float2 two = sw_widen_codes((i < 2 ? raw.x : raw.y) >> 16 * (i % 2) & 0xffff);
+
+        e.v[2 * i] = two.x;
+        e.v[2 * i + 1] = two.y;
+    }
+    return e;
+}
+
+/* Attention reads codes as they are: the scale of keys goes to the scores, that of values to what
+ * comes out, and is 1 where there are no codes. */
+static inline sw_attn_args sw_settle_scales(const sw_attn_args *a)
+{
+    sw_attn_args settled = *a;
+
+    if (a->kv.is_e4m3) settled.scale *= a->kv.k_scale;
+    else settled.kv.v_scale = 1.0f;
+    return settled;
+}
 
 /* One head [head_dim] in shared memory, by one warp: norm, turn. */
 static __device__ void sw_prepare_head(float *s_head, const sw_heads_args &a, const float *norm,
@@ -51,10 +98,20 @@ static __device__ void sw_store_head(sw_bf16 *to, const float *s_head, int dim)
         *(uint32_t *)(to + i) = sw_pack2(s_head[i], s_head[i + 1]);
 }
 
-static __device__ void sw_move_head(sw_bf16 *to, const sw_bf16 *from, int dim)
+/* Head `at` of a cache, its values in shared memory; a warp. */
+static __device__ void sw_cache_head(void *cache, int64_t at, const float *s_head, int dim,
+                                     bool is_e4m3, float scale)
 {
-    for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64)
-        *(uint32_t *)(to + i) = *(const uint32_t *)(from + i);
+    if (!is_e4m3) {
+        sw_store_head((sw_bf16 *)cache + at * dim, s_head, dim);
+        return;
+    }
+    for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64) {
+        const float2 two = {__fdiv_rn(s_head[i], scale), __fdiv_rn(s_head[i + 1], scale)};
+
+        *(uint16_t *)((uint8_t *)cache + at * dim + i) =
+            __nv_cvt_float2_to_fp8x2(two, __NV_SATFINITE, __NV_E4M3);
+    }
 }
 
 #endif

@@ -14,6 +14,7 @@
 
 #include "formats/base/status.h"
 #include "formats/pack/tiles.h"
+#include "kernels/engine/kv_form.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -60,7 +61,8 @@ sw_code sw_cuda_norm(const sw_norm_args *a, sw_launch how, sw_err *err) SW_MUST_
  * and are turned in place; with a cache k and v go there instead. */
 typedef struct sw_heads_args {
     sw_bf16_rows q, k, v;      /* q.d NULL: no queries; v.d NULL: no values */
-    sw_bf16 *k_cache, *v_cache; /* [n_seqs, capacity, n_kv_heads * dim], or NULL */
+    void *k_cache, *v_cache;   /* [n_seqs, capacity, n_kv_heads * dim] as `kv` says, or NULL */
+    sw_kv_form kv;
     const float *q_norm, *k_norm;
     const float *cos, *sin;    /* [position, rope_dim / 2], or NULL: nothing turns */
     const int32_t *first;      /* as for embed */
@@ -112,7 +114,8 @@ sw_code sw_cuda_act_round_f32(float *dst, const float *src, int64_t n, int64_t k
 
 typedef struct sw_attn_args {
     sw_bf16_rows q, out;
-    sw_bf16_rows k, v;           /* position 0 of sequence 0 */
+    sw_bf16_rows k, v;           /* position 0 of sequence 0; with kv.is_e4m3 they are bytes */
+    sw_kv_form kv;
     int64_t k_seq, v_seq;        /* elements from one sequence to the next */
     const float *sinks;          /* [n_heads] or NULL */
     const int32_t *first;        /* position of each sequence's first query, NULL: 0 */

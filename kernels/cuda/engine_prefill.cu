@@ -11,7 +11,7 @@
  */
 #include <math.h>
 
-#include "kernels/cuda/engine_launch.cuh"
+#include "kernels/cuda/engine_heads.cuh"
 
 #define N_WARPS 4
 #define N_QUERIES (16 * N_WARPS)
@@ -76,6 +76,20 @@ static __device__ void load_tile(sw_bf16 *s_tile, const sw_bf16 *from, int64_t s
 
         copy16(s_tile + row * cut<D>::pitch + col, is_there ? from + row * stride + col : from,
                is_there);
+    }
+}
+
+/* Codes become BF16, which holds them all, on the way. */
+template <int D>
+static __device__ void load_tile(sw_bf16 *s_tile, const uint8_t *from, int64_t stride, int n_rows,
+                                 int64_t n_there, int dim)
+{
+    for (int i = (int)threadIdx.x; i < n_rows * (D / 8); i += 32 * N_WARPS) {
+        const int row = i / (D / 8), col = i % (D / 8) * 8;
+        sw_eight e = {};
+
+        if (row < n_there && col < dim) e = sw_load8(from + row * stride + col);
+        sw_store8(s_tile + row * cut<D>::pitch + col, e);
     }
 }
 
@@ -187,6 +201,7 @@ static __device__ void store_rows(const rows16<D> &rows, const sw_attn_args &a, 
 
         sum += __shfl_xor_sync(~0u, sum, 1);
         sum += __shfl_xor_sync(~0u, sum, 2);
+        sum /= a.kv.v_scale;
         if (row >= a.seq_len) continue;
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
@@ -200,7 +215,7 @@ static __device__ void store_rows(const rows16<D> &rows, const sw_attn_args &a, 
 }
 
 /* grid (query tiles, heads, sequences); the longest rows first */
-template <int D>
+template <int D, typename T>
 static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_args a)
 {
     extern __shared__ __align__(16) sw_bf16 s_all[];
@@ -217,8 +232,8 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
     const int64_t end = min(n_there, first + row0 + N_QUERIES);
     const int64_t oldest = a.window ? max((int64_t)0, first + row0 - a.window + 1) : 0;
     const int kv_head = head / (a.n_heads / a.n_kv_heads);
-    const sw_bf16 *k = a.k.d + seq * a.k_seq + (int64_t)kv_head * a.head_dim;
-    const sw_bf16 *v = a.v.d + seq * a.v_seq + (int64_t)kv_head * a.v_head_dim;
+    const T *k = (const T *)a.k.d + seq * a.k_seq + (int64_t)kv_head * a.head_dim;
+    const T *v = (const T *)a.v.d + seq * a.v_seq + (int64_t)kv_head * a.v_head_dim;
     const int64_t key_begin = oldest / n_keys * n_keys;
     const float sink = a.sinks ? a.sinks[head] * LOG2_E : -INFINITY;
 
@@ -255,17 +270,22 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
                   row0 + warp * 16);
 }
 
-template <int D> static sw_code run(const sw_attn_args *a, sw_launch how, sw_err *err)
+template <int D, typename T> static sw_code run(const sw_attn_args *a, sw_launch how, sw_err *err)
 {
     const dim3 grid(sw_blocks(a->seq_len, N_QUERIES), (unsigned)a->n_heads, (unsigned)a->n_seqs);
-    sw_code rc = sw_gpu_check((int)cudaFuncSetAttribute(swk_attention<D>,
+    sw_code rc = sw_gpu_check((int)cudaFuncSetAttribute(swk_attention<D, T>,
                                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                         cut<D>::shared_bytes),
                               "attention", err);
 
     if (rc != SW_OK) return rc;
-    return sw_start("attention", swk_attention<D>, grid, 32 * N_WARPS, cut<D>::shared_bytes, how,
-                    err, *a);
+    return sw_start("attention", swk_attention<D, T>, grid, 32 * N_WARPS, cut<D>::shared_bytes, how,
+                    err, sw_settle_scales(a));
+}
+
+template <int D> static sw_code run_dim(const sw_attn_args *a, sw_launch how, sw_err *err)
+{
+    return a->kv.is_e4m3 ? run<D, uint8_t>(a, how, err) : run<D, sw_bf16>(a, how, err);
 }
 
 extern "C" sw_code sw_cuda_attention(const sw_attn_args *a, sw_launch how, sw_err *err)
@@ -275,6 +295,6 @@ extern "C" sw_code sw_cuda_attention(const sw_attn_args *a, sw_launch how, sw_er
     if (dim > 256 || a->head_dim % 8 || a->v_head_dim % 8)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the card they are multiples "
                        "of 8 up to 256", a->head_dim, a->v_head_dim);
-    if (dim <= 64) return run<64>(a, how, err);
-    return dim <= 128 ? run<128>(a, how, err) : run<256>(a, how, err);
+    if (dim <= 64) return run_dim<64>(a, how, err);
+    return dim <= 128 ? run_dim<128>(a, how, err) : run_dim<256>(a, how, err);
 }

@@ -139,20 +139,23 @@ static __global__ void swk_heads(sw_heads_args a, int64_t n_items, int per_token
     if (head >= n_q + n_k) {
         const int h = head - n_q - n_k;
 
-        sw_move_head(a.v_cache + (cached * a.n_kv_heads + h) * a.v_head_dim,
-                     a.v.d + row * a.v.stride + (int64_t)h * a.v_head_dim, a.v_head_dim);
+        sw_load_head(s_head, a.v.d + row * a.v.stride + (int64_t)h * a.v_head_dim, a.v_head_dim);
+        sw_cache_head(a.v_cache, cached * a.n_kv_heads + h, s_head, a.v_head_dim, a.kv.is_e4m3,
+                      a.kv.v_scale);
         return;
     }
     const bool is_q = head < n_q;
     const int h = is_q ? head : head - n_q;
     sw_bf16 *from = (is_q ? a.q.d + row * a.q.stride : a.k.d + row * a.k.stride) +
                     (int64_t)h * a.head_dim;
-    sw_bf16 *to = is_q || !a.k_cache ? from
-                                     : a.k_cache + (cached * a.n_kv_heads + h) * a.head_dim;
 
     sw_load_head(s_head, from, a.head_dim);
     sw_prepare_head(s_head, a, is_q ? a.q_norm : a.k_norm, position);
-    sw_store_head(to, s_head, a.head_dim);
+    if (is_q || !a.k_cache)
+        sw_store_head(from, s_head, a.head_dim);
+    else
+        sw_cache_head(a.k_cache, cached * a.n_kv_heads + h, s_head, a.head_dim, a.kv.is_e4m3,
+                      a.kv.k_scale);
 }
 
 extern "C" sw_code sw_cuda_heads(const sw_heads_args *a, sw_launch how, sw_err *err)

@@ -57,6 +57,7 @@ struct sw_gpu_block {
     bool is_expert_fused;
     sw_expert *d_experts[2];             /* gates with ups, and downs, where all are alike */
     float *norm[SW_SLOT_COUNT], *norm_bias[SW_SLOT_COUNT];
+    sw_kv_form kv;
     sw_gpu_store store;
 };
 
@@ -100,11 +101,15 @@ struct sw_gpu_engine {
     sw_gpu_store store;
 };
 
-/* Keys and values of a layer: [n_seqs, capacity, width]. */
+/* Keys and values of a layer: [n_seqs, capacity, width] as the layer's block keeps them. */
 typedef struct sw_gpu_kv {
-    sw_bf16 *d_k, *d_v;
+    void *d_k, *d_v;
     int64_t capacity;
 } sw_gpu_kv;
+static inline int64_t sw_gpu_kv_bytes(const sw_kv_form *form)
+{
+    return form->is_e4m3 ? 1 : (int64_t)sizeof(sw_bf16);
+}
 
 typedef struct sw_gpu_run {
     sw_gpu_engine *e;

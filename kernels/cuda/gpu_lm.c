@@ -32,12 +32,12 @@ int64_t sw_gpu_lm_bytes(const sw_gpu_engine *e, const sw_lm *lm)
 }
 
 /* What a session of one sequence will want besides. */
-static int64_t cache_bytes(const sw_gpu_engine *e)
+static int64_t cache_bytes(const sw_gpu_engine *e, const sw_kv_form *kv)
 {
     const sw_model *m = e->m;
 
-    return 2 * m->n_layers * e->max_positions * m->n_kv_heads * (m->head_dim + m->v_head_dim) +
-           RESERVE_BYTES;
+    return sw_gpu_kv_bytes(kv) * m->n_layers * e->max_positions * m->n_kv_heads *
+               (m->head_dim + m->v_head_dim) + RESERVE_BYTES;
 }
 
 /* How many blocks from the first on stay: all, or those that leave room for two places in which
@@ -45,7 +45,8 @@ static int64_t cache_bytes(const sw_gpu_engine *e)
 static int64_t count_resident(const sw_gpu_engine *e, const sw_lm *from, int64_t *place_bytes)
 {
     const int64_t n = from->model->n_layers;
-    int64_t left = sw_gpu_left_bytes(e->gpu) - cache_bytes(e), sum = 0, most = 0, n_stay = 0;
+    int64_t left = sw_gpu_left_bytes(e->gpu) - cache_bytes(e, &from->blocks[0].kv);
+    int64_t sum = 0, most = 0, n_stay = 0;
 
     for (int64_t l = 0; l < n; l++) {
         const int64_t size_bytes = sw_gpu_block_bytes(e, &from->blocks[l]);
@@ -128,6 +129,18 @@ static sw_code load_ends(sw_gpu_lm *lm, const sw_lm *from, sw_err *err)
     return SW_STORE_TAKE(&lm->d_logits, &lm->store, lm->head_rows * lm->head.n_out, "logits", err);
 }
 
+static sw_code take_passing(sw_gpu_lm *lm, sw_err *err)
+{
+    const sw_gpu_engine *e = lm->e;
+    const int64_t n = e->max_tokens * e->m->n_kv_heads;
+    sw_code rc;
+
+    if (!lm->kv.is_e4m3) return SW_OK;
+    rc = sw_gpu_store_take(&lm->passing.d_k, &lm->store, n * e->m->head_dim, 1, "keys", err);
+    if (rc != SW_OK) return rc;
+    return sw_gpu_store_take(&lm->passing.d_v, &lm->store, n * e->m->v_head_dim, 1, "values", err);
+}
+
 sw_code sw_gpu_lm_new(sw_gpu_lm **out, sw_gpu_engine *e, const sw_lm *from, sw_err *err)
 {
     const int64_t n_layers = e->m->n_layers;
@@ -139,7 +152,9 @@ sw_code sw_gpu_lm_new(sw_gpu_lm **out, sw_gpu_engine *e, const sw_lm *from, sw_e
     lm->e = e;
     lm->store.gpu = e->gpu;
     if ((rc = SW_MEM_GET(&lm->blocks, n_layers, "blocks", err)) != SW_OK) goto done;
-    if ((rc = load_ends(lm, from, err)) != SW_OK) goto done;
+    lm->kv = from->blocks[0].kv;
+    if ((rc = load_ends(lm, from, err)) != SW_OK || (rc = take_passing(lm, err)) != SW_OK)
+        goto done;
     lm->n_resident = count_resident(e, from, &place_bytes);
     if (lm->n_resident < n_layers) {
         e->how.overlaps = false; /* kernels would ask for weights before they have been copied */
@@ -213,12 +228,12 @@ sw_code sw_gpu_lm_run(sw_gpu_lm *lm, sw_gpu_run *run, const sw_gpu_kv *kv, int64
     run->e = e;
     run->stop_at = (sw_site)SW_RUN_ALL;
     for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) {
-        sw_gpu_kv layer = {0};
+        sw_gpu_kv layer = kv ? kv[l] : lm->passing;
+        const int64_t n_before = seq * layer.capacity * m->n_kv_heads * sw_gpu_kv_bytes(&lm->kv);
 
-        if (kv) {
-            layer = kv[l];
-            layer.d_k += seq * layer.capacity * m->n_kv_heads * m->head_dim;
-            layer.d_v += seq * layer.capacity * m->n_kv_heads * m->v_head_dim;
+        if (layer.d_k) {
+            layer.d_k = (char *)layer.d_k + n_before * m->head_dim;
+            layer.d_v = (char *)layer.d_v + n_before * m->v_head_dim;
             run->kv = &layer;
         }
         run->keeps_pending = l + 1 < m->n_layers;
@@ -240,6 +255,7 @@ sw_code sw_gpu_lm_forward(sw_gpu_lm *lm, const uint32_t *ids, int64_t n_seqs, in
         return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
                        (long long)n_seqs, (long long)seq_len, (long long)e->max_tokens);
     lm->n_rows = 0;
+    lm->passing.capacity = seq_len;
     if ((rc = sw_gpu_lm_check_ids(lm, ids, run.n_tokens, seq_len, err)) != SW_OK ||
         (rc = sw_gpu_angles_fill(e, 0, seq_len, err)) != SW_OK ||
         (rc = sw_gpu_upload(e->gpu, lm->d_ids, ids, 4 * run.n_tokens, err)) != SW_OK ||

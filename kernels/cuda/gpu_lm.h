@@ -12,6 +12,8 @@ struct sw_gpu_lm {
     sw_gpu_block **blocks; /* [n_resident] */
     int64_t n_resident;    /* blocks that stay on the card; the others pass through it */
     sw_gpu_stream_blocks *streamed; /* NULL: there are none */
+    sw_kv_form kv;         /* of all layers but for the scales */
+    sw_gpu_kv passing;     /* with kv.is_e4m3 what whole sequences keep of a layer at a time */
     uint32_t *d_ids;       /* [max_tokens] */
     float *d_x;            /* [max_tokens, hidden], of which n_rows are from the last forward */
     float *d_logits;       /* [head_rows, vocab] */
@@ -21,7 +23,8 @@ struct sw_gpu_lm {
 
 sw_code sw_gpu_lm_check_ids(const sw_gpu_lm *lm, const uint32_t *ids, int64_t n, int64_t end,
                             sw_err *err) SW_MUST_USE;
-/* Embedding and all blocks into run->d_x; kv [n_layers] (or NULL) from sequence `seq` on. */
+/* Embedding and all blocks into run->d_x; kv [n_layers] (or NULL: as lm->passing has it) from
+ * sequence `seq` on. */
 sw_code sw_gpu_lm_run(sw_gpu_lm *lm, sw_gpu_run *run, const sw_gpu_kv *kv, int64_t seq,
                       const uint32_t *d_ids, sw_err *err) SW_MUST_USE;
 /* d_logits [n, vocab] of hidden rows d_x. */

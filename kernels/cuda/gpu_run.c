@@ -242,6 +242,7 @@ static sw_heads_args take_heads(sw_gpu_run *run)
     a.k_norm = run->k_norm;
     if (run->kv) {
         a.v = buffer(run, SW_BUF_V);
+        a.kv = run->block->kv;
         a.k_cache = run->kv->d_k;
         a.v_cache = run->kv->d_v;
         a.capacity = run->kv->capacity;
@@ -278,6 +279,7 @@ static sw_code op_attention(sw_gpu_run *run, const sw_op *op, sw_err *err)
     a.k_seq = run->seq_len * a.k.stride;
     a.v_seq = run->seq_len * a.v.stride;
     if (run->kv) {
+        a.kv = run->block->kv;
         a.k = (sw_bf16_rows){run->kv->d_k, k_width};
         a.v = (sw_bf16_rows){run->kv->d_v, v_width};
         a.capacity = run->kv->capacity;

@@ -40,14 +40,17 @@ static sw_code take_cache(sw_gpu_session *s, sw_err *err)
     const sw_model *m = s->lm->e->m;
     const int64_t k_elems = s->n_seqs * s->capacity * m->n_kv_heads * m->head_dim;
     const int64_t v_elems = s->n_seqs * s->capacity * m->n_kv_heads * m->v_head_dim;
-    const int64_t size_bytes = 2 * m->n_layers * (k_elems + v_elems);
+    const int64_t elem_bytes = sw_gpu_kv_bytes(&s->lm->kv);
+    const int64_t size_bytes = elem_bytes * m->n_layers * (k_elems + v_elems);
     sw_code rc = sw_gpu_room(s->lm->e->gpu, size_bytes, "the cache", err);
 
     if (rc == SW_OK) rc = SW_MEM_GET(&s->kv, m->n_layers, "caches", err);
     for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) {
         s->kv[l].capacity = s->capacity;
-        rc = SW_STORE_TAKE(&s->kv[l].d_k, &s->store, k_elems, "key cache", err);
-        if (rc == SW_OK) rc = SW_STORE_TAKE(&s->kv[l].d_v, &s->store, v_elems, "value cache", err);
+        rc = sw_gpu_store_take(&s->kv[l].d_k, &s->store, k_elems, elem_bytes, "key cache", err);
+        if (rc == SW_OK)
+            rc = sw_gpu_store_take(&s->kv[l].d_v, &s->store, v_elems, elem_bytes, "value cache",
+                                   err);
     }
     return rc;
 }

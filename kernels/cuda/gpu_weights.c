@@ -494,6 +494,7 @@ sw_code sw_gpu_block_load_at(sw_gpu_block **out, sw_gpu_engine *e, const sw_bloc
     if (rc != SW_OK) return rc;
     b->e = e;
     b->layer = from->layer;
+    b->kv = from->kv;
     b->store = (sw_gpu_store){.gpu = e->gpu, .d_place = d_place, .place_bytes = place_bytes};
     if ((rc = load_block(b, from, err)) == SW_OK) {
         if (n_bytes) *n_bytes = b->store.used_bytes;

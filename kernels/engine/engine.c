@@ -3,6 +3,7 @@
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "formats/num/act.h"
 #include "kernels/blas.h"
 #include "kernels/engine/attention.h"
 #include "kernels/engine/engine_internal.h"
@@ -271,6 +272,15 @@ static sw_code op_latent_kv(sw_run *run, const sw_op *op, sw_err *err)
     return SW_OK;
 }
 
+/* What is left of n rows in E4M3. */
+static void round_rows(float *x, int64_t n, int64_t width, float scale)
+{
+    const sw_act e4m3 = {.num = &sw_nums[SW_NUM_E4M3], .scope = SW_ACT_TENSOR,
+                         .scale_dtype = SW_DTYPE_F32};
+
+    sw_act_round(x, width, x, width, n, width, &e4m3, scale);
+}
+
 /* Keys and values of this call into the cache. */
 static void remember(const sw_run *run)
 {
@@ -300,6 +310,10 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
     if (run->tap && run->tap->see_kv)
         run->tap->see_kv(run->tap->self, a.k, run->n_tokens * e->width[SW_BUF_K], a.v,
                          run->n_tokens * e->width[SW_BUF_V]);
+    if (run->block->kv.is_e4m3) {
+        round_rows(e->buf[SW_BUF_K], run->n_tokens, e->width[SW_BUF_K], run->block->kv.k_scale);
+        round_rows(e->buf[SW_BUF_V], run->n_tokens, e->width[SW_BUF_V], run->block->kv.v_scale);
+    }
     if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
     if (run->kv) {
         remember(run);

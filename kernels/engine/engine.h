@@ -10,6 +10,7 @@
 
 #include "formats/file/safetensors.h"
 #include "formats/model/model.h"
+#include "kernels/engine/kv_form.h"
 #include "kernels/kernel.h"
 
 /* The weights of one block. Linears borrow, unless the checkpoint stores them transposed or in
@@ -21,6 +22,7 @@ typedef struct sw_block {
     sw_weight *experts[3];            /* gate, up, down: [n_experts] each, sparse layers only */
     float *norm[SW_SLOT_COUNT];
     float *norm_bias[SW_SLOT_COUNT];  /* of layer norms */
+    sw_kv_form kv;
     sw_arena arena;
 } sw_block;
 

@@ -103,8 +103,8 @@ sw_code sw_gpu_lm_head(sw_gpu_lm *lm, float *logits, int64_t row0, int64_t n,
 
 /* ---- decoding ---- */
 
-/* Sequences side by side, each with its place in the cache (BF16). A step of all of them is one
- * graph, sampling included. */
+/* Sequences side by side, each with its place in the cache (BF16, or what the blocks' sw_kv_form
+ * says). A step of all of them is one graph, sampling included. */
 typedef struct sw_gpu_session sw_gpu_session;
 
 /* capacity: tokens of each sequence. Sequence i draws with seed sampling->seed + i. */

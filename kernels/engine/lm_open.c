@@ -1,6 +1,9 @@
 /* lm_open.c - see lm_open.h. */
 #include "kernels/engine/lm_open.h"
 
+#include <math.h>
+#include <stdio.h>
+
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
 
@@ -100,6 +103,43 @@ static sw_code get_linear(void *self, sw_weight *out, sw_arena *arena, const cha
     return SW_OK;
 }
 
+/* A scale of one element beside the attention's linears; 1 where there is none. */
+static sw_code read_scale(float *out, const sw_checkpoint *ckpt, const char *path,
+                          const char *suffix, sw_err *err)
+{
+    char name[256 + 16];
+    const sw_st_tensor *t;
+    sw_st_bytes bytes = {0};
+    sw_code rc;
+
+    *out = 1.0f;
+    (void)snprintf(name, sizeof name, "%s.%s", path, suffix);
+    if ((t = sw_st_find(ckpt->st, name)) == NULL) return SW_OK;
+    if (sw_view_elems(&t->view) != 1)
+        return SW_FAIL(err, SW_E_FORMAT, "%s: %s has %lld elements, and one is expected", ckpt->dir,
+                       name, (long long)sw_view_elems(&t->view));
+    if ((rc = sw_st_fetch(&bytes, t, err)) != SW_OK) return rc;
+    rc = sw_float_decode_n(out, bytes.data, t->view.dtype, 1, err);
+    sw_st_drop(&bytes);
+    if (rc == SW_OK && !(isfinite(*out) && *out > 0))
+        rc = SW_FAIL(err, SW_E_FORMAT, "%s: %s is %g; it must be above zero", ckpt->dir, name,
+                     (double)*out);
+    return rc;
+}
+
+static sw_code read_kv_form(sw_kv_form *out, const sw_checkpoint *ckpt, int64_t layer, sw_err *err)
+{
+    sw_kv_form form = {.is_e4m3 = true, .k_scale = 1.0f, .v_scale = 1.0f};
+    char path[256];
+    sw_code rc = SW_OK;
+
+    if (sw_model_attention_path(path, &ckpt->model, layer) &&
+        (rc = read_scale(&form.k_scale, ckpt, path, "k_scale", err)) == SW_OK)
+        rc = read_scale(&form.v_scale, ckpt, path, "v_scale", err);
+    if (rc == SW_OK) *out = form;
+    return rc;
+}
+
 static void load_layers(void *ctx, int64_t begin, int64_t end, int thread)
 {
     open_job *job = ctx;
@@ -127,6 +167,8 @@ sw_code sw_lm_open(sw_lm *out, const sw_checkpoint *ckpt, const sw_lm_options *o
     for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++)
         if (job.errs[l].code != SW_OK)
             rc = SW_FAIL(err, job.errs[l].code, "%s", job.errs[l].text);
+    for (int64_t l = 0; l < m->n_layers && rc == SW_OK && options->keeps_e4m3; l++)
+        rc = read_kv_form(&lm.blocks[l].kv, ckpt, l, err);
     if (rc == SW_OK) *out = lm;
 done:
     sw_mem_put(job.errs);

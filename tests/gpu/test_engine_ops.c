@@ -69,7 +69,22 @@ static sw_code attend(const sw_attn_args *a, bool is_decode, sw_err *err)
     return is_decode ? sw_cuda_attention_decode(a, NULL, how, err) : sw_cuda_attention(a, how, err);
 }
 
-static void check_attention(const attn_case *c, bool is_decode)
+/* Codes of values / scale on the card; values become what they stand for. */
+static void *card_codes(float *values, int64_t n, float scale)
+{
+    uint8_t *codes = malloc((size_t)n);
+    void *d;
+
+    for (int64_t i = 0; i < n; i++) values[i] /= scale;
+    MUST(sw_float_encode_n(codes, SW_DTYPE_F8_E4M3, values, n, err));
+    MUST(sw_float_decode_n(values, codes, SW_DTYPE_F8_E4M3, n, err));
+    for (int64_t i = 0; i < n; i++) values[i] *= scale;
+    d = card_copy(gpu, codes, n);
+    free(codes);
+    return d;
+}
+
+static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3)
 {
     const int64_t n_keys = c->first + c->seq_len, rows = c->n_seqs * c->seq_len;
     const int64_t n_q = rows * c->heads * c->dim, n_k = c->n_seqs * n_keys * c->kv_heads * c->dim;
@@ -90,6 +105,11 @@ static void check_attention(const attn_case *c, bool is_decode)
     a.q = (sw_bf16_rows){card_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
     a.k = (sw_bf16_rows){card_random_rows(gpu, k, n_k, 1.5, 2), c->kv_heads * c->dim};
     a.v = (sw_bf16_rows){card_random_rows(gpu, v, n_v, 1, 3), c->kv_heads * c->v_dim};
+    a.kv = (sw_kv_form){is_e4m3, 0.0625f, 0.03f};
+    if (is_e4m3) {
+        a.k.d = card_codes(k, n_k, a.kv.k_scale);
+        a.v.d = card_codes(v, n_v, a.kv.v_scale);
+    }
     a.k_seq = n_keys * a.k.stride;
     a.v_seq = n_keys * a.v.stride;
     a.first = card_copy(gpu, first, sizeof first);
@@ -109,8 +129,9 @@ static void check_attention(const attn_case *c, bool is_decode)
     again = card_fetch(gpu, d_out, n_out);
     want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL);
     error = relative_l2(have, want, n_out);
-    print_message("%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
-                  is_decode ? "decode" : "prefill", c->heads, c->kv_heads, c->dim, c->v_dim,
+    print_message("%s%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
+                  is_decode ? "decode" : "prefill", is_e4m3 ? " of codes" : "", c->heads,
+                  c->kv_heads, c->dim, c->v_dim,
                   (long long)c->seq_len, (long long)c->first, error);
     if (!(error <= ROUNDING)) fail_msg("error %g", error);
     assert_memory_equal(have, again, (size_t)n_out * 4);
@@ -125,15 +146,76 @@ static void check_attention(const attn_case *c, bool is_decode)
 static void test_prefill(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof prefills / sizeof *prefills; i++)
-        check_attention(&prefills[i], false);
+    for (size_t i = 0; i < 2 * (sizeof prefills / sizeof *prefills); i++)
+        check_attention(&prefills[i / 2], false, i % 2);
 }
 
 static void test_decode(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof decodes / sizeof *decodes; i++)
-        check_attention(&decodes[i], true);
+    for (size_t i = 0; i < 2 * (sizeof decodes / sizeof *decodes); i++)
+        check_attention(&decodes[i / 2], true, i % 2);
+}
+
+/* Keys and values into a cache at their positions, nothing turned: bit by bit, no other byte. */
+static void check_cache(bool is_e4m3, bool by_attention)
+{
+    enum { SEQS = 3, HEADS = 2, DIM = 72, V_DIM = 40, CAPACITY = 6, FIRST = 4 };
+    enum { N_K = SEQS * HEADS * DIM, N_V = SEQS * HEADS * V_DIM };
+    const int64_t elem_bytes = is_e4m3 ? 1 : 2;
+    const int32_t first[SEQS] = {FIRST, FIRST, FIRST};
+    float q[N_K], k[N_K], v[N_V];
+    uint8_t want[2 * N_K], have[2 * CAPACITY * N_K];
+    sw_heads_args a = {.n = SEQS, .seq_len = 1, .capacity = CAPACITY, .n_heads = HEADS,
+                       .n_kv_heads = HEADS, .head_dim = DIM, .v_head_dim = V_DIM,
+                       .kv = {is_e4m3, 0.0078125f, 0.03f}};
+    sw_attn_args attn = {.n_seqs = SEQS, .seq_len = 1, .capacity = CAPACITY, .n_heads = HEADS,
+                         .n_kv_heads = HEADS, .head_dim = DIM, .v_head_dim = V_DIM, .kv = a.kv,
+                         .scale = 0.1f, .n_sms = 132};
+
+    attn.q = (sw_bf16_rows){card_random_rows(gpu, q, N_K, 1, 7), HEADS * DIM};
+    a.k = (sw_bf16_rows){card_random_rows(gpu, k, N_K, 2, 8), HEADS * DIM};
+    a.v = (sw_bf16_rows){card_random_rows(gpu, v, N_V, 2, 9), HEADS * V_DIM};
+    a.first = attn.first = card_copy(gpu, first, sizeof first);
+    memset(have, 0xaa, sizeof have);
+    a.k_cache = card_copy(gpu, have, CAPACITY * N_K * elem_bytes);
+    a.v_cache = card_copy(gpu, have, CAPACITY * N_V * elem_bytes);
+    memset(have, 0, sizeof have);
+    attn.k = (sw_bf16_rows){a.k_cache, HEADS * DIM};
+    attn.v = (sw_bf16_rows){a.v_cache, HEADS * V_DIM};
+    attn.k_seq = CAPACITY * HEADS * DIM;
+    attn.v_seq = CAPACITY * HEADS * V_DIM;
+    attn.out = (sw_bf16_rows){card_copy(gpu, have, 2 * N_V), HEADS * V_DIM};
+    MUST(sw_gpu_take(&attn.scratch, gpu, sw_cuda_decode_scratch_bytes(&attn), 1, "test", err));
+    MUST(sw_gpu_fill(gpu, attn.scratch, 0, sw_cuda_decode_scratch_bytes(&attn), err));
+    if (by_attention) MUST(sw_cuda_attention_decode(&attn, &a, how, err));
+    else MUST(sw_cuda_heads(&a, how, err));
+    for (int is_v = 0; is_v < 2; is_v++) {
+        const int64_t n = is_v ? N_V : N_K, seq_bytes = n / SEQS * elem_bytes;
+        const float scale = is_v ? a.kv.v_scale : a.kv.k_scale;
+        float *values = is_v ? v : k;
+
+        for (int64_t i = 0; is_e4m3 && i < n; i++)
+            values[i] = fminf(fmaxf(values[i] / scale, -448), 448);
+        MUST(sw_float_encode_n(want, is_e4m3 ? SW_DTYPE_F8_E4M3 : SW_DTYPE_BF16, values, n, err));
+        MUST(sw_gpu_download(gpu, have, is_v ? a.v_cache : a.k_cache, CAPACITY * n * elem_bytes,
+                             err));
+        for (int64_t s = 0; s < SEQS; s++)
+            for (int64_t t = 0; t < CAPACITY; t++)
+                for (int64_t i = 0; i < seq_bytes; i++) {
+                    const int byte = have[(s * CAPACITY + t) * seq_bytes + i];
+
+                    if (byte != (t == FIRST ? want[s * seq_bytes + i] : 0xaa))
+                        fail_msg("%s of sequence %d, position %d, byte %d: %02x",
+                                 is_v ? "value" : "key", (int)s, (int)t, (int)i, byte);
+                }
+    }
+}
+
+static void test_cache(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) check_cache(i % 2, i / 2);
 }
 
 /* ---- tiles and rounding: bit by bit ---- */
@@ -320,6 +402,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_limits),   cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_rounding), cmocka_unit_test(test_pick),
         cmocka_unit_test(test_decode),   cmocka_unit_test(test_prefill),
+        cmocka_unit_test(test_cache),
     };
     int failed = card_open(&gpu);
 
