@@ -22,7 +22,7 @@ typedef struct toy {
     sw_model model;
     sw_st *st;
     uint32_t ids[SEQS * LEN];
-    float *values[LAYERS][SLOTS]; /* decoded weights of what was quantized */
+    float *values[LAYERS + 1][SLOTS]; /* decoded weights of what was quantized, the head last */
     float scales[LAYERS][2];
     int n_puts;
     const char *skip; /* paths that contain this stay */
@@ -46,7 +46,7 @@ static void toy_open(toy *t, unsigned seed)
 
 static void toy_close(toy *t)
 {
-    for (int i = 0; i < LAYERS * SLOTS; i++) sw_mem_put(t->values[i / SLOTS][i % SLOTS]);
+    for (int i = 0; i < (LAYERS + 1) * SLOTS; i++) sw_mem_put(t->values[i / SLOTS][i % SLOTS]);
     cJSON_Delete(t->config);
     sw_st_close(t->st);
 }
