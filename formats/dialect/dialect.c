@@ -268,6 +268,13 @@ bool sw_config_is_first(const sw_qconfig *config, int64_t at)
     return true;
 }
 
+bool sw_config_method_is(const cJSON *object, const char *method)
+{
+    const cJSON *named = sw_json_member(object, "quant_method");
+
+    return cJSON_IsString(named) && !strcmp(named->valuestring, method);
+}
+
 sw_code sw_config_done(cJSON **out, cJSON *object, bool is_complete, sw_err *err)
 {
     if (!is_complete) {

@@ -79,6 +79,9 @@ bool sw_config_is_one(const sw_qspec *a, const sw_qspec *b);
 /* true when no rule before config->rules[at] has its scheme. */
 bool sw_config_is_first(const sw_qconfig *config, int64_t at);
 
+/* Does an object name this "quant_method"? */
+bool sw_config_method_is(const cJSON *object, const char *method);
+
 /* Finish a built object: hand it over, or free it and report that memory ran out. */
 sw_code sw_config_done(cJSON **out, cJSON *object, bool is_complete, sw_err *err);
 /* Append text to an array; false when memory is out. */

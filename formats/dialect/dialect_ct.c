@@ -361,9 +361,7 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
 
 static bool is_mine(const cJSON *object)
 {
-    const cJSON *method = sw_json_member(object, "quant_method");
-
-    return cJSON_IsString(method) && !strcmp(method->valuestring, "compressed-tensors");
+    return sw_config_method_is(object, "compressed-tensors");
 }
 
 const sw_dialect sw_dialect_compressed_tensors = {

@@ -239,9 +239,7 @@ static sw_code hf_read_config(sw_qconfig *out, const cJSON *object, sw_arena *ar
 
 static bool is_mine(const cJSON *object)
 {
-    const cJSON *method = sw_json_member(object, "quant_method");
-
-    return cJSON_IsString(method) && !strcmp(method->valuestring, "fp8");
+    return sw_config_method_is(object, "fp8");
 }
 
 /* Its writer says null where there are no blocks. */

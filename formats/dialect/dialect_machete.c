@@ -118,9 +118,7 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
 
 static bool is_mine(const cJSON *object)
 {
-    const cJSON *method = sw_json_member(object, "quant_method");
-
-    return cJSON_IsString(method) && !strcmp(method->valuestring, "machete");
+    return sw_config_method_is(object, "machete");
 }
 
 const sw_dialect sw_dialect_machete = {

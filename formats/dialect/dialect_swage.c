@@ -336,9 +336,7 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
 
 static bool is_mine(const cJSON *object)
 {
-    const cJSON *method = sw_json_member(object, "quant_method");
-
-    return cJSON_IsString(method) && !strcmp(method->valuestring, "swage");
+    return sw_config_method_is(object, "swage");
 }
 
 static const char *const metadata[] = {"swage.layout", LAYOUT, "swage.layout_version",
