@@ -7,8 +7,6 @@
  * for engines that want the tensors without packing. Symmetric alone: what the kernel reads in the
  * place of a zero point is its product with the scale, rounded.
  */
-#include <string.h>
-
 #include "formats/dialect/dialect_common.h"
 #include "formats/pack/machete.h"
 

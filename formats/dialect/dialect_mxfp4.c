@@ -7,8 +7,6 @@
  * and down_proj_... of [E, N, ...]. Codes are e2m1 in groups of 32 along the inputs, inputs stay as
  * they are. One linear is one expert's gate, up or down; expert_stack.h says where its rows are.
  */
-#include <string.h>
-
 #include "formats/dialect/ct_layouts.h"
 
 #define BLOCK_ELEMS 32
