@@ -101,7 +101,7 @@ extern "C" void sw_a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cu
     /* Narrow blocks are ahead only while they all have a multiprocessor. */
     if (p->m > 128 && blocks_of(p, out->tile) > card->n_sms) out->tile = tile_named("t256_c128");
     for (int s = 1; s <= 8 && s <= stages; s++) {
-        int64_t slots = s <= 2 ? card->n_sms : card->n_sms * 6 / 7;
+        int64_t slots = s <= 2 ? card->n_sms : card->n_sms - card->n_sms / 7;
         int64_t waves = sw_cuda_up(blocks_of(p, out->tile) * s, slots);
         int64_t cost = waves * (sw_cuda_up(stages, s) + 6 + sw_a8_tiles[out->tile].n_tokens / 16);
 

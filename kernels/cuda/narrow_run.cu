@@ -27,7 +27,7 @@ extern "C" int sw_narrow_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm 
     int split = 1;
 
     for (int s = 1; s <= 8 && s <= n_stages; s++) {
-        int64_t usable = s <= 2 ? slots : slots * 6 / 7;
+        int64_t usable = s <= 2 ? slots : slots - slots / 7;
         int64_t cost = sw_cuda_up(n_blocks * s, usable) *
                        (sw_cuda_up(n_stages, s) + 4 + tile->n_tokens / 16);
 

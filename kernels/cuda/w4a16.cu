@@ -94,7 +94,7 @@ static int split_for(const sw_cuda_tile *tile, int64_t n_blocks, int64_t n_stage
     int split = 1;
 
     for (int s = 1; s <= 8 && s <= n_stages; s++) {
-        int64_t usable = s <= 2 ? slots : slots * 6 / 7;
+        int64_t usable = s <= 2 ? slots : slots - slots / 7;
         int64_t cost = sw_cuda_up(n_blocks * s, usable) *
                        (sw_cuda_up(n_stages, s) + 4 + tile->n_tokens / 16);
 

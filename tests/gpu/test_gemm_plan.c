@@ -88,6 +88,26 @@ static void every_plan_can_run(void **state)
             }
 }
 
+/* A card, or a slice of one, with few multiprocessors, and kernels that are asked for by name. */
+static void few_multiprocessors(void **state)
+{
+    (void)state;
+    for (int which = 0; which < N_KINDS; which++)
+        for (int n_sms = 1; n_sms <= 8; n_sms++)
+            for (int64_t m = 1; m <= 1024; m *= 2)
+                for (int kernel = -1; kernel < sw_cuda_n_kernels; kernel++) {
+                    sw_cuda_gemm p = problem_of(which, 1152, 520, m);
+                    sw_cuda_card card = {90, n_sms};
+                    sw_cuda_plan plan;
+                    sw_err err = {0};
+
+                    if (sw_cuda_gemm_plan(&plan, &p, &card,
+                                          kernel < 0 ? NULL : sw_cuda_kernels[kernel].name, &err))
+                        fail_msg("%s", err.text);
+                    assert_in_range(plan.split, 1, 8);
+                }
+}
+
 static void goes(int which, int64_t k, int64_t n, int64_t m, const char *kernel, const char *tile)
 {
     sw_cuda_gemm p = problem_of(which, k, n, m);
@@ -153,7 +173,8 @@ static void what_else_decides(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_plan_can_run), cmocka_unit_test(measured_best),
+        cmocka_unit_test(every_plan_can_run), cmocka_unit_test(few_multiprocessors),
+        cmocka_unit_test(measured_best),
         cmocka_unit_test(kinds_of_weights), cmocka_unit_test(what_else_decides),
     };
 
