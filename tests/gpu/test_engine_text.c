@@ -172,7 +172,7 @@ static void test_nll(void **state)
     golden_text g;
     open_model m;
 
-    if (!texts_dir) skip();
+    if (!texts_dir || !*texts_dir) skip();
     golden_open(&g, dir);
     open_model_dir(&m, dir);
     print_message("%s\n", dir);
