@@ -128,6 +128,14 @@ sw_code sw_solver_inner(double *sum, sw_solver *s, const double *d_a, const doub
 sw_code sw_solver_axpy(sw_solver *s, double *d_to, double scale, const double *d_from, int64_t n,
                        sw_err *err) SW_MUST_USE;
 
+/* d_to [n] = a d_a + b d_b, rounded as the CPU does; d_to may be either. */
+sw_code sw_solver_mix(sw_solver *s, double *d_to, double a, const double *d_a, double b,
+                      const double *d_b, int64_t n, sw_err *err) SW_MUST_USE;
+/* d_m [k, k], symmetric, <- W d_m W^T with W^T W = inv(H): the norm of it where H is the identity.
+ * The factor's order is the stored one. */
+sw_code sw_solver_whiten(sw_solver *s, double *d_m, const sw_device_factor *f,
+                         sw_err *err) SW_MUST_USE;
+
 /* ---- a weight ---- */
 
 typedef enum sw_device_method {

@@ -10,6 +10,7 @@
 #include "quant/block_job.h"
 #include "quant/frame.h"
 #include "quant/outliers.h"
+#include "quant/placement.h"
 #include "quant/ranges.h"
 #include "quant/stats.h"
 #include "quant/weight_rows.h"
@@ -237,7 +238,7 @@ static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_
 
     shared.shared_weight = policy == SW_EXPERTS_SHRINK ? own->weight : policy == SW_EXPERTS_ALL;
     if (policy != SW_EXPERTS_ALL) {
-        sw_expert_blend(own->half, all, shared.shared_weight);
+        if ((rc = sw_expert_blend(own->half, all, shared.shared_weight, err)) != SW_OK) return rc;
         h = own->half[0];
     }
     if ((rc = shared_group(&group_elems, job, site, expert, err)) != SW_OK) return rc;
@@ -250,11 +251,22 @@ static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_
     return rc;
 }
 
+/* Where an expert's statistics of a site live: beside what all experts share, if they do. */
+static sw_solver *solver_of_experts(const sw_block_job *job, sw_site site,
+                                    const sw_site_stats *stats)
+{
+    bool wanted[SW_SITE_COUNT] = {false};
+
+    wanted[site] = true;
+    return site == SW_SITE_MLP_IN ? stats->site[site].solver : sw_place_solver(job, wanted);
+}
+
 /* The experts of `part`: gate and up, which all read tokens of one site, or down. */
 static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats,
                            sw_site_stats *part, const shared_stats *shared, sw_err *err)
 {
     bool is_in = site == SW_SITE_MLP_IN;
+    sw_solver *solver = solver_of_experts(job, site, stats);
     sw_code rc = SW_OK;
 
     if (job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
@@ -265,13 +277,16 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
         sw_expert_site *own = is_in ? &x->in : &x->down;
         shared_stats mine = *shared;
         mine.n_routed = x->n_tokens;
+        if (solver && (rc = sw_expert_stats_move(x, solver, err)) != SW_OK) break;
         rc = solve_expert(job, site, part->expert_begin + e, own,
-                          is_in ? &stats->site[site] : own->all.h ? &own->all : &own->half[0],
+                          is_in ? &stats->site[site] : own->all.k_in ? &own->all : &own->half[0],
                           mine, err);
+        sw_expert_stats_free(x);
     }
     return rc;
 }
 
+/* In memory for now: solve_group moves one expert at a time. */
 static sw_code read_experts(sw_site_stats *out, const sw_block_job *job, sw_site site,
                             int64_t begin, int64_t end, sw_err *err)
 {
@@ -295,7 +310,7 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
         return read_experts(out, job, site, begin, end, err);
     wanted[site] = true;
     rc = sw_site_stats_new_experts(out, job->model, layer, wanted, o->experts, begin, end,
-                                   o->n_threads, err);
+                                   solver_of_experts(job, site, stats), o->n_threads, err);
     if (rc != SW_OK) return rc;
     out->act[site] = stats->act[site];
     out->input_scale[site] = stats->input_scale[site];
@@ -313,8 +328,9 @@ static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *sta
     sw_code rc = SW_OK;
 
     wanted[site] = true;
-    n_at_a_time = sw_experts_at_a_time(job->model, job->original.layer, wanted,
-                                       job->options->experts);
+    n_at_a_time = sw_experts_at_a_time(
+        job->model, job->original.layer, wanted, job->options->experts,
+        job->stats_file ? NULL : solver_of_experts(job, site, stats));
     for (int64_t begin = 0; begin < n && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
         rc = experts_of(&part, job, site, stats, begin, sw_min_i64(begin + n_at_a_time, n), err);

@@ -41,29 +41,35 @@ typedef struct sw_expert_stats {
 } sw_expert_stats;
 
 void sw_expert_stats_free(sw_expert_stats *stats); /* accepts a zeroed one */
-void sw_expert_stats_finish(sw_expert_stats *stats); /* sw_hessian_finish of all it holds */
+/* sw_hessian_settle of all that it holds. */
+sw_code sw_expert_stats_settle(sw_expert_stats *stats, sw_err *err) SW_MUST_USE;
+/* What is settled, to the solver's device unless it is there; and the other way. */
+sw_code sw_expert_stats_move(sw_expert_stats *stats, sw_solver *solver, sw_err *err) SW_MUST_USE;
+sw_code sw_expert_stats_fetch(sw_expert_stats *stats, sw_err *err) SW_MUST_USE;
 
-/* All-token statistics made ready for comparing experts with them. */
+/* All-token statistics made ready for comparing experts with them, on the side where they are. */
 typedef struct sw_prior {
     const sw_hessian *all; /* borrowed */
-    double *root;          /* [k, k] lower Cholesky factor of the damped mean, by columns */
+    double *root;          /* [k, k] lower Cholesky factor of the damped mean, by columns; or */
+    sw_device_factor on;   /* of the damped sum, on the device of `all` */
 } sw_prior;
 
-/* `all` must be finished and hold tokens. */
+/* `all` must be settled and hold tokens. */
 sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, sw_err *err) SW_MUST_USE;
 void sw_prior_free(sw_prior *prior); /* accepts a zeroed one */
 
-/* The d of the head comment for finished halves. */
+/* The d of the head comment for settled halves on the same side. */
 sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian half[2],
                         sw_err *err) SW_MUST_USE;
 
 /* Set the weight of every site that the experts hold, `in` against in_all (may be empty where no
- * expert holds one) and `down` against its own, all finished. */
+ * expert holds one) and `down` against its own, all settled and on one side. */
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
                          sw_err *err) SW_MUST_USE;
 
 /* half[0] becomes the blend with weight d of the prior, scaled as a sum over n_tokens (at least 1):
  * those of both halves; half[1] may be empty. d = 1 is the prior alone. */
-void sw_expert_blend(sw_hessian half[2], const sw_hessian *all, double d);
+sw_code sw_expert_blend(sw_hessian half[2], const sw_hessian *all, double d,
+                        sw_err *err) SW_MUST_USE;
 
 #endif

@@ -35,7 +35,7 @@ typedef struct sw_hessian {
 /* with_cross: keep D. n_out_residual > 0: keep R too. */
 sw_code sw_hessian_new(sw_hessian *out, int64_t k_in, bool with_cross, int64_t n_out_residual,
                        int n_threads, sw_err *err) SW_MUST_USE;
-/* The same on a device: inputs are rounded to BF16. Experts and files know host sums alone. */
+/* The same on a device: inputs are rounded to BF16. */
 sw_code sw_hessian_new_device(sw_hessian *out, sw_solver *solver, int64_t k_in, bool with_cross,
                               int64_t n_out_residual, sw_err *err) SW_MUST_USE;
 void sw_hessian_free(sw_hessian *hess); /* accepts a zeroed one */

@@ -4,8 +4,8 @@
 
 #include "quant/block_job.h"
 
-/* The options' device, if it can solve all linears that wait for these sites, or NULL. Experts and
- * what keeps outliers are solved in memory. */
+/* The options' device, if it can solve all linears that wait for these sites, or NULL. What
+ * keeps outliers is solved in memory. */
 sw_solver *sw_place_solver(const sw_block_job *job, const bool wanted[SW_SITE_COUNT]);
 
 /* Streams on the options' device where everything can be; in memory otherwise, and `progress` says

@@ -93,12 +93,12 @@ typedef struct hessian_tap {
 
 static sw_code add_rows(void *self, sw_site site, int64_t expert, const void *d_x,
                         int64_t n_tokens, int64_t k_in, int64_t stride,
-                        const int32_t *d_token_ids, sw_err *err)
+                        const int32_t *token_ids, sw_err *err)
 {
     const hessian_tap *tap = self;
 
     (void)k_in;
-    (void)d_token_ids;
+    (void)token_ids;
     if (site != tap->site || expert >= 0) return SW_OK;
     return sw_hessian_add_device(tap->hess, d_x, stride, NULL, NULL, n_tokens, err);
 }
@@ -121,13 +121,13 @@ typedef struct keeper {
 } keeper;
 
 static sw_code keep(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
-                    int64_t k_in, int64_t stride, const int32_t *d_token_ids, sw_err *err)
+                    int64_t k_in, int64_t stride, const int32_t *token_ids, sw_err *err)
 {
     keeper *k = self;
     int64_t first = (k->every - k->n_seen % k->every) % k->every, n;
     sw_code rc;
 
-    (void)d_token_ids;
+    (void)token_ids;
     if (site != k->site || expert >= 0) return SW_OK;
     n = first < n_tokens ? (n_tokens - first - 1) / k->every + 1 : 0;
     n = sw_min_i64(n, k->n_max - k->n_rows);

@@ -210,7 +210,7 @@ static sw_code measure_experts(block_run *b, sw_site site, sw_site_stats *stats,
     for (int64_t e = 0; e < stats->n_experts; e++) {
         sw_expert_stats *x = &stats->experts[e];
         sw_hessian *half = site == SW_SITE_MLP_IN ? x->in.half : x->down.half;
-        sw_expert_blend(half, half, 0);
+        if ((rc = sw_expert_blend(half, half, 0, err)) != SW_OK) return rc;
         sum += mean_diagonal(half);
     }
     for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)

@@ -158,28 +158,44 @@ static sw_code sites_of_layer(bool is_used[SW_SITE_COUNT], const sw_model *model
     return SW_OK;
 }
 
+/* One expert after the other, so that memory need not hold what a card does. */
+static sw_code write_experts(sw_zpack_writer *w, sw_site_stats *part, int64_t layer, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
+        sw_site_stats one = {.experts = &part->experts[e], .n_experts = 1,
+                             .expert_begin = part->expert_begin + e};
+        rc = sw_expert_stats_fetch(one.experts, err);
+        if (rc == SW_OK) rc = sw_stats_write(w, &one, layer, err);
+        sw_expert_stats_free(one.experts);
+    }
+    return rc;
+}
+
+/* in_all: what the router reads, where the streams are. */
 static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
-                               const sw_site_stats *all, const sw_quant_options *options,
-                               const sw_progress *progress, sw_err *err)
+                               const sw_site_stats *all, const sw_hessian *in_all,
+                               const sw_quant_options *options, const sw_progress *progress,
+                               sw_err *err)
 {
     const sw_model *m = streams->model;
     int64_t layer = block->layer, n_at_a_time;
     sw_code rc = SW_OK;
 
-    n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts);
+    n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts, in_all->solver);
     for (int64_t begin = 0; begin < m->n_experts && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
         rc = sw_site_stats_new_experts(&part, m, layer, all->is_wanted, options->experts, begin,
                                        sw_min_i64(begin + n_at_a_time, m->n_experts),
-                                       options->n_threads, err);
+                                       in_all->solver, options->n_threads, err);
         if (rc != SW_OK) break;
         part.ranges = all->ranges;
         rc = sw_site_stats_add_sizes(&part, err);
         if (rc == SW_OK) rc = sw_streams_observe(streams, &part, block, block, progress, err);
         if (rc == SW_OK)
-            rc = sw_experts_weigh(part.experts, part.n_experts, &all->site[SW_SITE_MLP_IN],
-                              err);
-        if (rc == SW_OK) rc = sw_stats_write(w, &part, layer, err);
+            rc = sw_experts_weigh(part.experts, part.n_experts, in_all, err);
+        if (rc == SW_OK) rc = write_experts(w, &part, layer, err);
         sw_site_stats_free(&part);
     }
     return rc;
@@ -197,9 +213,11 @@ static sw_code new_stats(sw_site_stats *out, const sw_streams *streams, int64_t 
                              options->n_threads, err);
 }
 
-static sw_code fetch_stats(sw_site_stats *stats, sw_err *err)
+/* *kept: of a sparse layer what the router reads, where it was summed; or empty. */
+static sw_code fetch_stats(sw_hessian *kept, sw_site_stats *stats, bool is_sparse, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    const sw_hessian *in = &stats->site[SW_SITE_MLP_IN];
+    sw_code rc = is_sparse && in->solver ? sw_hessian_scaled(kept, in, NULL, err) : SW_OK;
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
         if (stats->site[site].solver) rc = sw_hessian_fetch(&stats->site[site], err);
@@ -214,7 +232,8 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
                              sw_err *err)
 {
     const sw_model *model = streams->model;
-    bool is_used[SW_SITE_COUNT];
+    bool is_used[SW_SITE_COUNT], is_sparse = sw_model_is_sparse(model, block->layer);
+    sw_hessian in_there = {0};
     sw_range *ranges = NULL;
     sw_kv_range kv = {0};
     sw_site_stats stats;
@@ -227,11 +246,14 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
     stats.ranges = ranges;
     stats.kv = &kv;
     if (rc == SW_OK) rc = sw_streams_observe(streams, &stats, block, block, progress, err);
-    if (rc == SW_OK) rc = fetch_stats(&stats, err);
+    if (rc == SW_OK) rc = fetch_stats(&in_there, &stats, is_sparse, err);
     if (rc == SW_OK) rc = sw_stats_write(w, &stats, block->layer, err);
-    if (rc == SW_OK && sw_model_is_sparse(model, block->layer))
-        rc = collect_experts(w, streams, block, &stats, options, progress, err);
+    if (rc == SW_OK && is_sparse)
+        rc = collect_experts(w, streams, block, &stats,
+                             in_there.solver ? &in_there : &stats.site[SW_SITE_MLP_IN], options,
+                             progress, err);
     if (rc == SW_OK) rc = put_ranges(w, &stats, block->layer, err);
+    sw_hessian_free(&in_there);
     sw_site_stats_free(&stats);
     sw_mem_put(ranges);
     if (rc != SW_OK || block->layer + 1 == n_layers_of(model)) return rc;
@@ -243,10 +265,6 @@ static sw_code new_streams(sw_streams *out, const sw_model *model, const sw_st *
 {
     if (!options->solver)
         return sw_streams_new(out, model, st, calib, false, NULL, options->n_threads, err);
-    for (int64_t layer = 0; layer < model->n_layers; layer++)
-        if (sw_model_is_sparse(model, layer))
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "statistics of experts are taken on the CPU "
-                                                  "alone; use --device cpu");
     return sw_streams_new_device(out, model, st, calib, false, options->solver, err);
 }
 

@@ -11,7 +11,6 @@
 
 #define STRETCHES_MIN 8 /* alternate parts of the text for the halves of experts.h */
 #define ALL_TOKENS_PER_INPUT 16 /* rows that a prior is made of, at least */
-#define EXPERT_ELEMS_MAX ((int64_t)1 << 27) /* doubles held for experts at a time: 1 GiB */
 
 int64_t sw_streams_chunk_seqs(const sw_calib *calib)
 {
@@ -142,165 +141,6 @@ void sw_streams_free(sw_streams *s)
     memset(s, 0, sizeof *s);
 }
 
-/* On the solver's device, or in memory without one. */
-static sw_code new_hessian(sw_hessian *out, sw_solver *solver, int64_t k_in, bool with_cross,
-                           int64_t n_residual, int n_threads, sw_err *err)
-{
-    return solver ? sw_hessian_new_device(out, solver, k_in, with_cross, n_residual, err)
-                  : sw_hessian_new(out, k_in, with_cross, n_residual, n_threads, err);
-}
-
-static sw_code new_site(sw_site_stats *stats, const sw_model *m, int64_t layer, sw_site site,
-                        bool with_cross, sw_solver *solver, int n_threads, sw_err *err)
-{
-    int64_t k_in = sw_model_site_width(m, layer, site);
-    bool writes = sw_model_site_writes_residual(m, layer, site);
-    int64_t n_residual = with_cross && writes ? m->hidden : 0;
-    sw_code rc;
-
-    rc = new_hessian(&stats->site[site], solver, k_in, with_cross, n_residual, n_threads, err);
-    if (rc != SW_OK || !with_cross) return rc;
-    return new_hessian(&stats->held[site], solver, k_in, true, n_residual, n_threads, err);
-}
-
-static sw_code new_expert(sw_expert_stats *x, const sw_model *m, int64_t layer,
-                          const bool is_wanted[SW_SITE_COUNT], sw_experts policy, int n_threads,
-                          sw_err *err)
-{
-    int64_t k = sw_model_site_width(m, layer, SW_SITE_DOWN_IN);
-    bool with_own = policy != SW_EXPERTS_ALL, with_all = policy != SW_EXPERTS_ROUTED;
-    sw_code rc = SW_OK;
-
-    for (int i = 0; i < 2 && with_own && rc == SW_OK; i++) {
-        if (is_wanted[SW_SITE_MLP_IN])
-            rc = sw_hessian_new(&x->in.half[i], m->hidden, false, 0, n_threads, err);
-        if (rc == SW_OK && is_wanted[SW_SITE_DOWN_IN])
-            rc = sw_hessian_new(&x->down.half[i], k, false, 0, n_threads, err);
-    }
-    if (rc == SW_OK && with_all && is_wanted[SW_SITE_DOWN_IN])
-        rc = sw_hessian_new(&x->down.all, k, false, 0, n_threads, err);
-    return rc;
-}
-
-static sw_code new_experts(sw_site_stats *stats, const sw_model *m, sw_experts policy,
-                           int64_t begin, int64_t end, int n_threads, sw_err *err)
-{
-    sw_code rc = SW_MEM_GET(&stats->experts, end - begin, "expert statistics", err);
-
-    if (rc != SW_OK) return rc;
-    stats->policy = policy;
-    stats->expert_begin = begin;
-    stats->n_experts = end - begin;
-    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
-        rc = new_expert(&stats->experts[e], m, stats->layer, stats->is_wanted, policy, n_threads,
-                        err);
-    return rc;
-}
-
-sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
-                          const bool is_wanted[SW_SITE_COUNT], bool with_cross, sw_experts policy,
-                          int n_threads, sw_err *err)
-{
-    bool is_sparse = sw_model_is_sparse(model, layer);
-    sw_site_stats stats;
-    sw_code rc = SW_OK;
-
-    memset(&stats, 0, sizeof stats);
-    stats.layer = layer;
-    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
-        if (!(stats.is_wanted[site] = is_wanted[site])) continue;
-        if (site != SW_SITE_DOWN_IN || !is_sparse)
-            rc = new_site(&stats, model, layer, (sw_site)site, with_cross, NULL, n_threads, err);
-    }
-    if (rc == SW_OK && is_sparse && policy != SW_EXPERTS_COUNT &&
-        (is_wanted[SW_SITE_MLP_IN] || is_wanted[SW_SITE_DOWN_IN]))
-        rc = new_experts(&stats, model, policy, 0, model->n_experts, n_threads, err);
-    if (rc != SW_OK)
-        sw_site_stats_free(&stats);
-    else
-        *out = stats;
-    return rc;
-}
-
-sw_code sw_site_stats_new_device(sw_site_stats *out, const sw_model *model, int64_t layer,
-                                 const bool is_wanted[SW_SITE_COUNT], bool with_cross,
-                                 sw_solver *solver, sw_err *err)
-{
-    sw_site_stats stats;
-    sw_code rc = SW_OK;
-
-    memset(&stats, 0, sizeof stats);
-    stats.layer = layer;
-    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
-        if (!(stats.is_wanted[site] = is_wanted[site])) continue;
-        rc = new_site(&stats, model, layer, (sw_site)site, with_cross, solver, 1, err);
-    }
-    if (rc != SW_OK)
-        sw_site_stats_free(&stats);
-    else
-        *out = stats;
-    return rc;
-}
-
-sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int64_t layer,
-                                  const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
-                                  int64_t begin, int64_t end, int n_threads, sw_err *err)
-{
-    sw_site_stats stats;
-    sw_code rc;
-
-    memset(&stats, 0, sizeof stats);
-    stats.layer = layer;
-    stats.is_wanted[SW_SITE_MLP_IN] = is_wanted[SW_SITE_MLP_IN];
-    stats.is_wanted[SW_SITE_DOWN_IN] = is_wanted[SW_SITE_DOWN_IN];
-    if ((rc = new_experts(&stats, model, policy, begin, end, n_threads, err)) != SW_OK)
-        sw_site_stats_free(&stats);
-    else
-        *out = stats;
-    return rc;
-}
-
-int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
-                             const bool is_wanted[SW_SITE_COUNT], sw_experts policy)
-{
-    static const int n_hessians[SW_EXPERTS_COUNT] = {
-        [SW_EXPERTS_SHRINK] = 3, [SW_EXPERTS_ROUTED] = 2, [SW_EXPERTS_ALL] = 1};
-    int64_t k = sw_model_site_width(model, layer, SW_SITE_DOWN_IN), n_elems = 1;
-
-    if (is_wanted[SW_SITE_DOWN_IN]) n_elems += n_hessians[policy] * k * k;
-    if (is_wanted[SW_SITE_MLP_IN] && policy != SW_EXPERTS_ALL)
-        n_elems += 2 * model->hidden * model->hidden;
-    return sw_max_i64(1, sw_min_i64(model->n_experts, EXPERT_ELEMS_MAX / n_elems));
-}
-
-sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err)
-{
-    sw_code rc = SW_OK;
-
-    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
-        if (stats->site[site].k_in)
-            rc = sw_channels_new(&stats->sizes[site], stats->site[site].k_in, err);
-    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
-        sw_expert_site *in = &stats->experts[e].in, *down = &stats->experts[e].down;
-        int64_t k_down = down->half[0].h ? down->half[0].k_in : down->all.k_in;
-        if (in->half[0].h) rc = sw_channels_new(&in->sizes, in->half[0].k_in, err);
-        if (rc == SW_OK && k_down) rc = sw_channels_new(&down->sizes, k_down, err);
-    }
-    return rc;
-}
-
-void sw_site_stats_free(sw_site_stats *stats)
-{
-    for (int site = 0; site < SW_SITE_COUNT; site++) {
-        sw_hessian_free(&stats->site[site]);
-        sw_hessian_free(&stats->held[site]);
-        sw_channels_free(&stats->sizes[site]);
-    }
-    for (int64_t e = 0; e < stats->n_experts; e++) sw_expert_stats_free(&stats->experts[e]);
-    sw_mem_put(stats->experts);
-    memset(stats, 0, sizeof *stats);
-}
-
 /* What the original model saw in this chunk, kept until the quantized model's turn. */
 typedef struct observer {
     sw_site_stats *stats;
@@ -348,7 +188,7 @@ static sw_code see_expert(observer *o, sw_site site, int64_t expert, const float
     if (own->sizes.abs_max) sw_channels_add(&own->sizes, x, n_tokens);
     if (o->stats->ranges && site == SW_SITE_DOWN_IN) /* what `in` reads is counted once, for all */
         sw_range_add(&o->stats->ranges[site], x, n_tokens * k_in);
-    for (int i = 0; i < 2 && half[i].h && rc == SW_OK; i++) {
+    for (int i = 0; i < 2 && half[i].k_in && rc == SW_OK; i++) {
         int64_t n = 0;
         for (int64_t t = 0; t < n_tokens; t++) {
             if ((o->first_token + token_ids[t]) / o->stretch % 2 != i) continue;
@@ -414,6 +254,11 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const flo
                           n_tokens, err);
 }
 
+int64_t sw_streams_stretch(const sw_streams *s)
+{
+    return sw_max_i64(1, sw_min_i64(s->seq_len, s->n_seqs * s->seq_len / STRETCHES_MIN));
+}
+
 static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
 {
     int64_t n = s->chunk_seqs * s->seq_len, width = 0;
@@ -422,7 +267,7 @@ static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *sta
     memset(o, 0, sizeof *o);
     o->stats = stats;
     o->hidden = s->model->hidden;
-    o->stretch = sw_max_i64(1, sw_min_i64(s->seq_len, s->n_seqs * s->seq_len / STRETCHES_MIN));
+    o->stretch = sw_streams_stretch(s);
     if (stats->experts)
         rc = SW_MEM_GET(&o->rows, n * sw_max_i64(o->hidden, s->model->moe_intermediate),
                         "expert inputs", err);
@@ -502,7 +347,7 @@ bool sw_streams_is_held(const sw_streams *s, int64_t seq)
 
 /* Every token through every expert costs n_experts / n_experts_used times the layer: for a prior,
  * so many rows as an expert gets on average will do, if they are enough for its inputs. */
-static int64_t all_token_stride(const sw_streams *s, sw_experts policy)
+int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy)
 {
     const sw_model *m = s->model;
     int64_t n = s->n_seqs * s->seq_len;
@@ -538,9 +383,9 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
         tap_q.is_in_only = !stats->is_wanted[SW_SITE_DOWN_IN];
     }
     if (stats->kv) tap_q.see_kv = see_kv;
-    if (stats->experts && stats->experts[0].down.all.h) {
+    if (stats->experts && stats->experts[0].down.all.k_in) {
         tap_q.see_all = see_all;
-        tap_q.all_every = all_token_stride(s, stats->policy);
+        tap_q.all_every = sw_streams_all_every(s, stats->policy);
     }
     if ((rc = observer_new(&o, s, stats, err)) != SW_OK) goto done;
     for (int64_t seq = 0; seq < s->n_seqs; seq += s->chunk_seqs) {
@@ -558,7 +403,8 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
         if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
         if (rc == SW_OK && stats->held[site].k_in) rc = sw_hessian_settle(&stats->held[site], err);
     }
-    for (int64_t e = 0; e < stats->n_experts; e++) sw_expert_stats_finish(&stats->experts[e]);
+    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
+        rc = sw_expert_stats_settle(&stats->experts[e], err);
 done:
     observer_free(&o);
     return rc;

@@ -45,6 +45,10 @@ sw_code sw_streams_new_device(sw_streams *out, const sw_model *model, const sw_s
 /* A transform has changed the block that the streams are at. */
 void sw_streams_forget(sw_streams *s);
 bool sw_streams_have_original(const sw_streams *s);
+/* Tokens of the text that go to one half of an expert's statistics, before as many to the other. */
+int64_t sw_streams_stretch(const sw_streams *s);
+/* For a prior one row in so many is run through every expert. */
+int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy);
 /* Is the chunk that begins with sequence `seq` kept back? */
 bool sw_streams_is_held(const sw_streams *s, int64_t seq);
 /* Whole sequences of one chunk: no more than there are, and at least one. */
@@ -75,21 +79,24 @@ typedef struct sw_site_stats {
 sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], bool with_cross, sw_experts policy,
                           int n_threads, sw_err *err) SW_MUST_USE;
-/* The same without experts, on a device: for layers that are not sparse, or sites that are not. */
+/* The same on a device, without experts. */
 sw_code sw_site_stats_new_device(sw_site_stats *out, const sw_model *model, int64_t layer,
                                  const bool is_wanted[SW_SITE_COUNT], bool with_cross,
                                  sw_solver *solver, sw_err *err) SW_MUST_USE;
 /* Also keep the sizes of every channel, of all sites and experts that have Hessians. */
 sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err) SW_MUST_USE;
-/* The same for experts [begin, end) of a sparse layer, and nothing but them. */
+/* The same for experts [begin, end) of a sparse layer, and nothing but them; on a device, or (NULL)
+ * in memory. */
 sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int64_t layer,
                                   const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
-                                  int64_t begin, int64_t end, int n_threads,
+                                  int64_t begin, int64_t end, sw_solver *solver, int n_threads,
                                   sw_err *err) SW_MUST_USE;
-/* Experts whose statistics of these sites should be held at a time: at least 1. It bounds what a
- * layer of many experts holds, at the price of passes over the tokens. */
+/* Experts whose statistics of these sites should be held at a time, on a device or (NULL) in
+ * memory: at least 1. It bounds what a layer of many experts holds, at the price of passes over
+ * the tokens; what comes out is the same. */
 int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
-                             const bool is_wanted[SW_SITE_COUNT], sw_experts policy);
+                             const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
+                             const sw_solver *solver);
 void sw_site_stats_free(sw_site_stats *stats);
 
 /* Run both streams up to the last wanted site, with `quantized` and `original` weights, and sum

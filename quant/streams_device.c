@@ -2,6 +2,7 @@
 #include "quant/streams_device.h"
 
 #include "formats/base/size.h"
+#include "quant/experts_watch.h"
 #include "quant/watch_device.h"
 
 /* What a site's solve takes: sums, factor and their scratch for every pair of inputs, and rows. */
@@ -87,6 +88,7 @@ typedef struct watcher {
     sw_device_range range[SW_SITE_COUNT];
     sw_device_sizes sizes[SW_SITE_COUNT];
     sw_device_kv kv;
+    sw_experts_watch experts;
     bool has_original, is_held;
     int64_t first_token;           /* of this chunk */
 } watcher;
@@ -127,7 +129,8 @@ static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats
         if (rc == SW_OK && h->n_out_residual && !o->d_dr)
             rc = take(&o->d_dr, gpu, n * hidden, 2, err);
     }
-    return rc == SW_OK ? watch_sizes(o, err) : rc;
+    if (rc == SW_OK) rc = watch_sizes(o, err);
+    return rc == SW_OK && stats->experts ? sw_experts_watch_new(&o->experts, s, stats, err) : rc;
 }
 
 static void watcher_free(watcher *o)
@@ -138,6 +141,7 @@ static void watcher_free(watcher *o)
         sw_device_range_free(&o->range[site], o->s->on->solver);
         sw_device_sizes_free(&o->sizes[site], o->s->on->solver);
     }
+    sw_experts_watch_free(&o->experts);
     sw_device_kv_free(&o->kv);
     sw_gpu_put(o->s->on->gpu, o->d_rounded);
     sw_gpu_put(o->s->on->gpu, o->d_dr);
@@ -151,14 +155,14 @@ static uint16_t *kept_rows(const watcher *o, uint16_t *d_kept, sw_site site, int
 
 static sw_code see_original(void *self, sw_site site, int64_t expert, const void *d_x,
                             int64_t n_tokens, int64_t k_in, int64_t stride,
-                            const int32_t *d_token_ids, sw_err *err)
+                            const int32_t *token_ids, sw_err *err)
 {
     watcher *o = self;
     const sw_device_streams *on = o->s->on;
     uint16_t *d_to;
     sw_code rc;
 
-    (void)d_token_ids;
+    (void)token_ids;
     if (expert >= 0 || !o->d_x0[site]) return SW_OK;
     d_to = kept_rows(o, on->d_kept0, site, k_in);
     rc = sw_solver_keep(on->solver, d_to ? d_to : o->d_x0[site], NULL, d_x, stride, n_tokens, k_in,
@@ -213,12 +217,13 @@ static sw_code fetch_sizes(watcher *o, sw_err *err)
         if (rc == SW_OK && o->range[site].d_counts)
             rc = sw_device_range_fetch(&stats->ranges[site], &o->range[site], solver, err);
     }
+    if (rc == SW_OK && stats->experts) rc = sw_experts_watch_fetch(&o->experts, err);
     return rc == SW_OK && stats->kv ? sw_device_kv_fetch(stats->kv, &o->kv, err) : rc;
 }
 
 static sw_code see_quantized(void *self, sw_site site, int64_t expert, const void *d_x,
                              int64_t n_tokens, int64_t k_in, int64_t stride,
-                             const int32_t *d_token_ids, sw_err *err)
+                             const int32_t *token_ids, sw_err *err)
 {
     watcher *o = self;
     const sw_device_streams *on = o->s->on;
@@ -227,7 +232,9 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
     uint16_t *d_dr = NULL, *d_to = kept_rows(o, on->d_kept, site, k_in);
     sw_code rc = SW_OK;
 
-    (void)d_token_ids;
+    if (expert >= 0 && o->stats->experts)
+        return sw_experts_watch_see(&o->experts, site, expert, d_x, n_tokens, k_in, stride,
+                                    token_ids, o->first_token, err);
     if (expert >= 0 || !h->k_in) return SW_OK;
     if (d_to) rc = sw_solver_keep(on->solver, d_to, NULL, d_x, stride, n_tokens, k_in, err);
     if (rc == SW_OK) rc = look_at(o, site, &d_x, &stride, n_tokens, k_in, err);
@@ -241,6 +248,14 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
     }
     return rc == SW_OK ? sw_hessian_add_device(h, d_x, stride, o->d_x0[site], d_dr, n_tokens, err)
                        : rc;
+}
+
+static sw_code see_all(void *self, int64_t expert, const void *d_x, int64_t n_tokens, int64_t k_in,
+                       int64_t stride, sw_err *err)
+{
+    watcher *o = self;
+
+    return sw_experts_watch_all(&o->experts, expert, d_x, n_tokens, k_in, stride, err);
 }
 
 /* A chunk of a stream, copied, up to a site. */
@@ -263,21 +278,35 @@ void sw_device_streams_forget(sw_device_streams *on)
     on->original = NULL;
 }
 
-static sw_code load_original(sw_streams *s, const sw_block *original, sw_err *err)
+/* The experts of a block may be most of it: what does not run them does without. */
+static sw_code load_block(sw_gpu_block **out, const sw_streams *s, const sw_block *block,
+                          bool with_experts, sw_err *err)
+{
+    sw_block part = *block;
+
+    for (int i = 0; i < 3 && !with_experts; i++) part.experts[i] = NULL;
+    return sw_gpu_block_load(out, s->on->engine, &part, err);
+}
+
+static sw_code load_original(sw_streams *s, const sw_block *original, bool with_experts,
+                             sw_err *err)
 {
     sw_device_streams *on = s->on;
 
-    if (!on->d_x0 || (on->original && on->original_of == original)) return SW_OK;
+    if (!on->d_x0 || (on->original && on->original_of == original &&
+                      (on->has_experts || !with_experts)))
+        return SW_OK;
     sw_device_streams_forget(on);
     on->original_of = original;
-    return sw_gpu_block_load(&on->original, on->engine, original, err);
+    on->has_experts = with_experts;
+    return load_block(&on->original, s, original, with_experts, err);
 }
 
 sw_code sw_device_streams_visit(sw_streams *s, const sw_block *quantized, const sw_gpu_tap *tap,
                                 sw_site stop_at, const sw_progress *progress, sw_err *err)
 {
     sw_gpu_block *block = NULL;
-    sw_code rc = sw_gpu_block_load(&block, s->on->engine, quantized, err);
+    sw_code rc = load_block(&block, s, quantized, stop_at >= SW_SITE_DOWN_IN, err);
 
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs)
         if ((rc = sw_progress_check(progress, err)) == SW_OK)
@@ -293,10 +322,12 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_gpu_block *qua
     sw_gpu_tap tap_q = {.self = o, .see = see_quantized, .see_kv = o->stats->kv ? see_kv : NULL};
     sw_code rc = SW_OK;
 
+    if (o->stats->experts) sw_experts_watch_ask(&tap_q, &o->experts, see_all);
+
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         o->is_held = o->has_original && sw_streams_is_held(s, seq);
-        o->first_token = seq * s->seq_len;
+        o->first_token = tap_q.first_token = seq * s->seq_len;
         if (o->has_original)
             rc = run_copy(s, s->on->original, s->on->d_x0, seq, &tap, stop_at, err);
         if (rc == SW_OK) rc = run_copy(s, quantized, s->on->d_x, seq, &tap_q, stop_at, err);
@@ -331,27 +362,39 @@ static void keep_inputs(sw_streams *s, const sw_site_stats *stats, const sw_bloc
     }
 }
 
+/* What experts read comes after the router, whichever of it is wanted. */
+static int last_shown(const sw_site_stats *stats)
+{
+    int last = 0;
+
+    if (stats->experts) return SW_SITE_DOWN_IN;
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (stats->site[site].k_in) last = site;
+    return last;
+}
+
 sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                                   const sw_block *original, const sw_progress *progress,
                                   sw_err *err)
 {
+    bool with_downs = stats->experts && stats->is_wanted[SW_SITE_DOWN_IN];
+    int stop_at = last_shown(stats);
     sw_gpu_block *block = NULL;
     sw_err no_room = {0};
-    int stop_at = 0;
     watcher o;
     sw_code rc = watcher_new(&o, s, stats, err);
 
-    for (int site = 0; site < SW_SITE_COUNT; site++)
-        if (stats->is_wanted[site]) stop_at = site;
     keep_inputs(s, stats, original, &no_room);
-    if (rc == SW_OK && o.has_original) rc = load_original(s, original, err);
-    if (rc == SW_OK) rc = sw_gpu_block_load(&block, s->on->engine, quantized, err);
+    if (rc == SW_OK && o.has_original) rc = load_original(s, original, false, err);
+    if (rc == SW_OK) rc = load_block(&block, s, quantized, with_downs, err);
     if (rc == SW_OK) rc = observe_chunks(s, &o, block, (sw_site)stop_at, progress, err);
     if (rc == SW_OK) rc = fetch_sizes(&o, err);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
         if (rc == SW_OK && stats->held[site].k_in) rc = sw_hessian_settle(&stats->held[site], err);
     }
+    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
+        rc = sw_expert_stats_settle(&stats->experts[e], err);
     sw_gpu_block_free(block);
     watcher_free(&o);
     return rc;
@@ -376,10 +419,11 @@ sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
 {
     sw_device_streams *on = s->on;
     const uint16_t *d_kept0 = on->kept_of == original ? on->d_kept0 : NULL; /* of these weights */
+    bool with_experts = half != SW_HALF_ATTENTION;
     sw_gpu_block *block = NULL;
-    sw_code rc = load_original(s, original, err);
+    sw_code rc = load_original(s, original, with_experts, err);
 
-    if (rc == SW_OK) rc = sw_gpu_block_load(&block, on->engine, quantized, err);
+    if (rc == SW_OK) rc = load_block(&block, s, quantized, with_experts, err);
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = advance_one(s, on->d_x, block, on->d_kept, seq, half, err);

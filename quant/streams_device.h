@@ -16,7 +16,8 @@ struct sw_device_streams {
     float *d_x, *d_x0;      /* [n_tokens, hidden]; d_x0 NULL without the original */
     float *d_work;          /* [chunk tokens, hidden] what a chunk runs on */
     sw_gpu_block *original; /* of the present block, once loaded from */
-    const sw_block *original_of; /* this */
+    const sw_block *original_of; /* this, */
+    bool has_experts;            /* with its experts */
     uint16_t *d_kept, *d_kept0; /* [n_tokens, k_in] inputs of kept_at, of both models; or NULL */
     sw_site kept_at;
     const sw_block *kept_of;    /* the original block that they were made by */

@@ -160,12 +160,12 @@ typedef struct watcher {
 } watcher;
 
 static sw_code watch(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
-                     int64_t k_in, int64_t stride, const int32_t *d_token_ids, sw_err *err)
+                     int64_t k_in, int64_t stride, const int32_t *token_ids, sw_err *err)
 {
     const watcher *w = self;
 
-    (void)d_token_ids;
-    if (!w->is_wanted[site] || expert >= 0) return SW_OK;
+    (void)token_ids;
+    if (!w->is_wanted[site] || (expert >= 0 && site != SW_SITE_DOWN_IN)) return SW_OK;
     return sw_device_range_add(&w->range[site], w->solver, d_x, stride, n_tokens, k_in, err);
 }
 
@@ -194,7 +194,7 @@ sw_code sw_ranges_find_there(sw_range ranges[SW_SITE_COUNT], sw_streams *streams
 
 static sw_code look_away(void *self, sw_site site, int64_t expert, const void *d_x,
                          int64_t n_tokens, int64_t k_in, int64_t stride,
-                         const int32_t *d_token_ids, sw_err *err)
+                         const int32_t *token_ids, sw_err *err)
 {
     (void)self;
     (void)site;
@@ -203,7 +203,7 @@ static sw_code look_away(void *self, sw_site site, int64_t expert, const void *d
     (void)n_tokens;
     (void)k_in;
     (void)stride;
-    (void)d_token_ids;
+    (void)token_ids;
     (void)err;
     return SW_OK;
 }

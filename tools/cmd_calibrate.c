@@ -158,15 +158,6 @@ static int policy_of(const char *name)
     return i;
 }
 
-/* A card, unless it is left to us and the model has experts. */
-static sw_code open_device(job *j, sw_run *run, sw_err *err)
-{
-    const char *word = j->o->device;
-
-    if (word && !strcmp(word, "auto") && j->source.model.n_experts) return SW_OK;
-    return sw_device_open_solver(&j->gpu, &j->quant.solver, word, &run->term->progress, err);
-}
-
 static sw_code run_calibrate(sw_run *run, sw_err *err)
 {
     double start_s = now_s();
@@ -181,7 +172,9 @@ static sw_code run_calibrate(sw_run *run, sw_err *err)
     j->quant.source = &j->decoding;
     j->quant.experts = (sw_experts)policy_of(j->o->experts);
     j->quant.n_threads = (int)j->o->common.threads;
-    if ((rc = open_inputs(j, err)) != SW_OK || (rc = open_device(j, run, err)) != SW_OK) goto done;
+    if ((rc = open_inputs(j, err)) != SW_OK) goto done;
+    rc = sw_device_open_solver(&j->gpu, &j->quant.solver, j->o->device, &run->term->progress, err);
+    if (rc != SW_OK) goto done;
     rc = sw_zpack_writer_new(&j->writer, j->o->out, j->o->may_replace != 0, err);
     if (rc != SW_OK || (rc = write_keys(j, err)) != SW_OK) goto done;
     if (!j->o->has_no_text &&
@@ -216,8 +209,7 @@ const sw_cmd sw_cmd_calibrate = {
             "and is more accurate. What has to try its choices (awq, smoothquant,\n"
             "--target-bits) does so on windows of the text that the file holds as token ids, at\n"
             "most some 20 thousand: whoever has the file can read them, unless --no-text.\n"
-            "With --device cuda the text runs on the card, activations in BF16. Models with\n"
-            "experts are for the CPU.\n",
+            "With --device cuda the text runs on the card, activations in BF16.\n",
     .options = options,
     .options_bytes = sizeof(calibrate_options),
     .defaults = &defaults,

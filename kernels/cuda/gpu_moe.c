@@ -3,6 +3,7 @@
  * on the host, one product an expert. See kernels/engine/moe.c for what it computes. */
 #include <string.h>
 
+#include "formats/base/size.h"
 #include "kernels/cuda/gpu_internal.h"
 
 sw_code sw_gpu_moe_new(sw_gpu_engine *e, sw_err *err)
@@ -54,18 +55,28 @@ static sw_code choose(sw_gpu_run *run, sw_bf16_rows src, sw_err *err)
     return rc == SW_OK ? sw_cuda_route(&a, e->how, err) : rc;
 }
 
-/* Counting sort by expert; token order stays within each. */
-static void list_tokens(sw_moe_scratch *moe, int64_t n_experts, int64_t n_used, int64_t k)
+/* Does the token lie in this half of the text? Without halves all are in the first. */
+static bool is_in_half(const sw_gpu_tap *tap, int64_t token, int half)
+{
+    return (tap && tap->stretch ? (tap->first_token + token) / tap->stretch % 2 : 0) == half;
+}
+
+/* Counting sort by expert, and within each by the half that a tap asks for; token order stays. */
+static void list_tokens(sw_moe_scratch *moe, int64_t n_experts, int64_t n_used, int64_t k,
+                        const sw_gpu_tap *tap)
 {
     memset(moe->starts, 0, (size_t)(n_experts + 1) * sizeof *moe->starts);
     for (int64_t i = 0; i < n_used; i++) moe->starts[moe->chosen[i] + 1]++;
     for (int64_t e = 0; e < n_experts; e++) moe->starts[e + 1] += moe->starts[e];
-    for (int64_t i = 0; i < n_used; i++) {
-        const int64_t at = moe->starts[moe->chosen[i]]++;
+    for (int half = 0; half < 2; half++)
+        for (int64_t i = 0; i < n_used; i++) {
+            int64_t at;
 
-        moe->tokens[at] = (int32_t)(i / k);
-        moe->token_share[at] = moe->share[i];
-    }
+            if (!is_in_half(tap, i / k, half)) continue;
+            at = moe->starts[moe->chosen[i]]++;
+            moe->tokens[at] = (int32_t)(i / k);
+            moe->token_share[at] = moe->share[i];
+        }
     for (int64_t e = n_experts; e > 0; e--) moe->starts[e] = moe->starts[e - 1];
     moe->starts[0] = 0;
 }
@@ -80,17 +91,47 @@ static sw_code list_on_host(sw_gpu_run *run, sw_err *err)
     if ((rc = sw_gpu_download(e->gpu, moe->host.chosen, moe->d_chosen, size_bytes, err)) != SW_OK ||
         (rc = sw_gpu_download(e->gpu, moe->host.share, moe->d_share, size_bytes, err)) != SW_OK)
         return rc;
-    list_tokens(&moe->host, e->m->n_experts, n, k);
+    list_tokens(&moe->host, e->m->n_experts, n, k, run->tap);
     if ((rc = sw_gpu_upload(e->gpu, moe->d_tokens, moe->host.tokens, size_bytes, err)) != SW_OK)
         return rc;
     return sw_gpu_upload(e->gpu, moe->d_token_share, moe->host.token_share, size_bytes, err);
 }
 
 static sw_code show(const sw_gpu_run *run, sw_site site, int64_t expert, sw_bf16_rows x, int64_t n,
-                    int64_t k_in, const int32_t *d_tokens, sw_err *err)
+                    int64_t k_in, const int32_t *tokens, sw_err *err)
 {
     if (!run->tap) return SW_OK;
-    return run->tap->see(run->tap->self, site, expert, x.d, n, k_in, x.stride, d_tokens, err);
+    return run->tap->see(run->tap->self, site, expert, x.d, n, k_in, x.stride, tokens, err);
+}
+
+/* gate = what `down` of expert x reads of these n rows. */
+static sw_code make_gate(sw_gpu_run *run, int64_t x, sw_bf16_rows gate, sw_bf16_rows rows,
+                         int64_t n, sw_err *err)
+{
+    sw_gpu_engine *e = run->e;
+    const int64_t wide = e->m->moe_intermediate;
+    sw_gpu_weight *const *w = run->block->experts;
+    const sw_bf16_rows up = {gate.d + wide, gate.stride};
+    const sw_act_args act = {.g = gate, .u = up, .n = n, .width = wide, .act = (int)e->m->act,
+                             .limit = (float)e->m->act_limit};
+    sw_code rc = sw_gpu_linear(e, gate.d, gate.stride, false, rows, n, &w[0][x], err);
+
+    if (rc == SW_OK && !run->block->is_expert_fused)
+        rc = sw_gpu_linear(e, up.d, up.stride, false, rows, n, &w[1][x], err);
+    return rc == SW_OK ? sw_cuda_act(&act, e->how, err) : rc;
+}
+
+/* Rows 0, all_every, ... of the batch through expert x, whether they are routed to it or not. */
+static sw_code show_all(sw_gpu_run *run, int64_t x, sw_bf16_rows src, sw_err *err)
+{
+    const sw_gpu_tap *tap = run->tap;
+    const int64_t wide = run->e->m->moe_intermediate;
+    const int64_t n = sw_ceil_div(run->n_tokens, tap->all_every);
+    const sw_bf16_rows rows = {src.d, src.stride * tap->all_every};
+    const sw_bf16_rows gate = {run->e->moe.d_gate, 2 * wide};
+    sw_code rc = make_gate(run, x, gate, rows, n, err);
+
+    return rc == SW_OK ? tap->see_all(tap->self, x, gate.d, n, wide, gate.stride, err) : rc;
 }
 
 /* Rows [start, start + n) of the sorted ones through their expert. */
@@ -98,30 +139,31 @@ static sw_code run_expert(sw_gpu_run *run, int64_t x, int64_t start, int64_t n, 
 {
     sw_gpu_engine *e = run->e;
     const int64_t hidden = e->m->hidden, wide = e->m->moe_intermediate;
-    sw_gpu_weight *const *w = run->block->experts;
     const sw_bf16_rows rows = {e->moe.d_rows + start * hidden, hidden};
     const sw_bf16_rows gate = {e->moe.d_gate + start * 2 * wide, 2 * wide};
-    const sw_bf16_rows up = {gate.d + wide, gate.stride};
     const sw_bf16_rows out = {e->moe.d_out + start * hidden, hidden};
-    const sw_act_args act = {.g = gate, .u = up, .n = n, .width = wide, .act = (int)e->m->act,
-                             .limit = (float)e->m->act_limit};
-    const int32_t *d_tokens = e->moe.d_tokens + start;
-    sw_code rc;
+    const int32_t *tokens = e->moe.host.tokens + start;
+    sw_code rc = show(run, SW_SITE_MLP_IN, x, rows, n, hidden, tokens, err);
 
-    if ((rc = show(run, SW_SITE_MLP_IN, x, rows, n, hidden, d_tokens, err)) != SW_OK ||
-        (rc = sw_gpu_linear(e, gate.d, gate.stride, false, rows, n, &w[0][x], err)) != SW_OK)
+    if (rc != SW_OK || (run->stop_at == SW_SITE_DOWN_IN && run->tap && run->tap->is_in_only))
         return rc;
-    if (!run->block->is_expert_fused &&
-        (rc = sw_gpu_linear(e, up.d, up.stride, false, rows, n, &w[1][x], err)) != SW_OK)
-        return rc;
-    if ((rc = sw_cuda_act(&act, e->how, err)) != SW_OK ||
-        (rc = show(run, SW_SITE_DOWN_IN, x, gate, n, wide, d_tokens, err)) != SW_OK ||
+    if ((rc = make_gate(run, x, gate, rows, n, err)) != SW_OK ||
+        (rc = show(run, SW_SITE_DOWN_IN, x, gate, n, wide, tokens, err)) != SW_OK ||
         run->stop_at == SW_SITE_DOWN_IN)
         return rc;
-    if ((rc = sw_gpu_linear(e, out.d, out.stride, false, gate, n, &w[2][x], err)) != SW_OK)
-        return rc;
-    return sw_cuda_scatter(e->moe.d_sum, out, d_tokens, e->moe.d_token_share + start, n, hidden,
-                           e->how, err);
+    rc = sw_gpu_linear(e, out.d, out.stride, false, gate, n, &run->block->experts[2][x], err);
+    if (rc != SW_OK) return rc;
+    return sw_cuda_scatter(e->moe.d_sum, out, e->moe.d_tokens + start, e->moe.d_token_share + start,
+                           n, hidden, e->how, err);
+}
+
+/* A run up to what downs read runs those alone that the tap asks for. */
+static bool is_asked_for(const sw_gpu_run *run, int64_t x)
+{
+    const sw_gpu_tap *tap = run->tap;
+
+    return !tap || !tap->expert_end || run->stop_at != SW_SITE_DOWN_IN ||
+           (x >= tap->expert_begin && x < tap->expert_end);
 }
 
 /* ---- few tokens: all on the card ---- */
@@ -197,9 +239,12 @@ sw_code sw_gpu_run_moe(sw_gpu_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool
         (rc = sw_cuda_gather(rows, src, e->moe.d_tokens, n_used, hidden, e->how, err)) != SW_OK ||
         (rc = sw_gpu_fill(e->gpu, e->moe.d_sum, 0, run->n_tokens * hidden * 4, err)) != SW_OK)
         return rc;
-    for (int64_t x = 0; x < e->m->n_experts && rc == SW_OK; x++)
-        if (starts[x + 1] > starts[x])
+    for (int64_t x = 0; x < e->m->n_experts && rc == SW_OK; x++) {
+        if (!is_asked_for(run, x)) continue;
+        if (run->tap && run->tap->see_all) rc = show_all(run, x, src, err);
+        if (rc == SW_OK && starts[x + 1] > starts[x])
             rc = run_expert(run, x, starts[x], starts[x + 1] - starts[x], err);
+    }
     run->has_stopped = run->stop_at == SW_SITE_DOWN_IN;
     if (rc != SW_OK || run->has_stopped) return rc;
     return sw_cuda_to_bf16(dst, e->moe.d_sum, adds ? dst : (sw_bf16_rows){0}, run->n_tokens, hidden,

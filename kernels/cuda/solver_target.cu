@@ -1,4 +1,5 @@
-/* solver_target.cu - rows times the inverse Hessian, and what else quant/target.c asks of a device.
+/* solver_target.cu - rows times the inverse Hessian, and what else targets (quant/target.c) and
+ * experts (experts.c) ask of a device.
  */
 #include "kernels/cuda/solver_math.cuh"
 
@@ -34,6 +35,18 @@ __global__ void swk_target_scatter(double *to, const double *from, const int32_t
 __global__ void swk_target_divide(double *rows, const double *pivot, int64_t n, int64_t k)
 {
     EACH(i, n * k) rows[i] = __ddiv_rn(rows[i], pivot[i % k]);
+}
+
+__global__ void swk_target_mix(double *to, double a, const double *x, double b, const double *y,
+                               int64_t n)
+{
+    EACH(i, n) to[i] = add(mul(a, x[i]), mul(b, y[i]));
+}
+
+/* m [k, k] over the roots of the pivots of row and column. */
+__global__ void swk_target_whiten(double *m, const double *pivot, int64_t k)
+{
+    EACH(i, k * k) m[i] = __ddiv_rn(m[i], __dsqrt_rn(mul(pivot[i / k], pivot[i % k])));
 }
 
 static unsigned grid_for(int64_t n) { return blocks_for(n, 256 * 8); }
@@ -123,5 +136,32 @@ extern "C" sw_code sw_solver_inner(double *sum, sw_solver *s, const double *d_a,
 done:
     sw_gpu_put(s->gpu, d_rows);
     sw_mem_put(rows);
+    return rc;
+}
+
+extern "C" sw_code sw_solver_mix(sw_solver *s, double *d_to, double a, const double *d_a, double b,
+                                 const double *d_b, int64_t n, sw_err *err)
+{
+    swk_target_mix<<<grid_for(n), 256, 0, s->stream>>>(d_to, a, d_a, b, d_b, n);
+    return launched("swk_target_mix", err);
+}
+
+/* By columns U is lower and turned: U M, then M U^T. */
+extern "C" sw_code sw_solver_whiten(sw_solver *s, double *d_m, const sw_device_factor *f,
+                                    sw_err *err)
+{
+    const double one = 1.0;
+    int64_t k = f->k_in;
+    sw_code rc;
+
+    LIB(s->libs.cublasDtrmm_v2_64_fn(s->blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER,
+                                     CUBLAS_OP_T, CUBLAS_DIAG_UNIT, k, k, &one, f->d_u, k, d_m, k,
+                                     d_m, k));
+    LIB(s->libs.cublasDtrmm_v2_64_fn(s->blas, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER,
+                                     CUBLAS_OP_N, CUBLAS_DIAG_UNIT, k, k, &one, f->d_u, k, d_m, k,
+                                     d_m, k));
+    swk_target_whiten<<<grid_for(k * k), 256, 0, s->stream>>>(d_m, f->d_pivot, k);
+    TRY(launched("swk_target_whiten", err));
+done:
     return rc;
 }

@@ -73,6 +73,9 @@ ABSENT(sw_solver_times_inverse, sw_solver *s, double *d_rows, double *d_scratch,
 ABSENT(sw_solver_inner, double *sum, sw_solver *s, const double *d_a, const double *d_b, int64_t n,
        int64_t k)
 ABSENT(sw_solver_axpy, sw_solver *s, double *d_to, double scale, const double *d_from, int64_t n)
+ABSENT(sw_solver_mix, sw_solver *s, double *d_to, double a, const double *d_a, double b,
+       const double *d_b, int64_t n)
+ABSENT(sw_solver_whiten, sw_solver *s, double *d_m, const sw_device_factor *f)
 ABSENT(sw_solver_copy, sw_solver *s, void *d_to, const void *d_from, int64_t n_bytes)
 ABSENT(sw_solver_keep, sw_solver *s, uint16_t *d_to, const uint16_t *d_from, const void *d_x,
        int64_t stride, int64_t n, int64_t k)

@@ -42,12 +42,21 @@ sw_code sw_gpu_block_put(sw_gpu_block *block, sw_slot slot, const float *d_value
 
 /* As sw_tap, with BF16 rows on the card, `stride` elements apart, valid until the call returns:
  * what is enqueued on the card's stream may read them. Experts are shown with their tokens only:
- * d_token_ids [n_tokens] are rows of the batch. The residual stream is in the call's d_x then, for
- * reading, as sw_tap has it. */
+ * token_ids [n_tokens], in memory, are rows of the batch. The residual stream is in the call's d_x
+ * then, for reading, as sw_tap has it. */
 typedef struct sw_gpu_tap {
     void *self;
     sw_code (*see)(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
-                   int64_t k_in, int64_t stride, const int32_t *d_token_ids, sw_err *err);
+                   int64_t k_in, int64_t stride, const int32_t *token_ids, sw_err *err);
+    /* These five as sw_tap has them. */
+    sw_code (*see_all)(void *self, int64_t expert, const void *d_x, int64_t n_tokens, int64_t k_in,
+                       int64_t stride, sw_err *err);
+    int64_t all_every;
+    int64_t expert_begin, expert_end;
+    bool is_in_only;
+    /* Unless 0: row t of the batch lies in stretch (first_token + t) / stretch of the text, and of
+     * an expert's rows those of even stretches come first, then those of odd ones. */
+    int64_t stretch, first_token;
     /* Unless NULL: keys as they would be cached, and values, before attention reads them. */
     sw_code (*see_kv)(void *self, const void *d_k, int64_t k_stride, int64_t k_width,
                       const void *d_v, int64_t v_stride, int64_t v_width, int64_t n_tokens,

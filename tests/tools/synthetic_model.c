@@ -1,11 +1,12 @@
-/* synthetic_model.c - write a Llama-shaped model of random weights, for measuring memory and time.
+/* synthetic_model.c - write a Llama- or Mixtral-shaped model of random weights, to measure memory
+ * and time.
  *
- *   synthetic_model DIR HIDDEN INTERMEDIATE LAYERS HEADS KV_HEADS VOCAB [DIALECT]
+ *   synthetic_model DIR HIDDEN INTERMEDIATE LAYERS HEADS KV_HEADS VOCAB [DIALECT | experts=N]
  *
  * bf16, untied, in one file, with tokens.u16 beside it: random ids for --calib. With a dialect the
  * linears of the blocks are random 4-bit codes under scales of groups of 128 instead, the same in
- * every block, in shards. The same arguments give the same bytes. Exit code 1 says on stderr what
- * went wrong.
+ * every block, in shards. Of N experts a token uses two. The same arguments give the same bytes.
+ * Exit code 1 says on stderr what went wrong.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,23 +28,51 @@
 typedef struct shape {
     int64_t hidden, intermediate, layers, heads, kv_heads, vocab;
     const sw_dialect *dialect; /* NULL: bf16 */
+    int64_t experts;           /* 0: none */
 } shape;
 
 typedef sw_code (*visit_fn)(void *ctx, const char *name, int64_t rows, int64_t cols, sw_err *err);
 
+typedef struct tensor {
+    const char *name;
+    int64_t rows, cols;
+} tensor;
+
+static sw_code visit_experts(const shape *s, int64_t layer, visit_fn visit, void *ctx, sw_err *err)
+{
+    const tensor tensors[] = {{"w1", s->intermediate, s->hidden},
+                              {"w3", s->intermediate, s->hidden},
+                              {"w2", s->hidden, s->intermediate}};
+    char name[160];
+    sw_code rc;
+
+    (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".block_sparse_moe.gate.weight",
+                   layer);
+    rc = visit(ctx, name, s->experts, s->hidden, err);
+    for (int64_t i = 0; i < 3 * s->experts && rc == SW_OK; i++) {
+        const tensor *t = &tensors[i % 3];
+        (void)snprintf(name, sizeof name,
+                       "model.layers.%" PRId64 ".block_sparse_moe.experts.%" PRId64 ".%s.weight",
+                       layer, i / 3, t->name);
+        rc = visit(ctx, name, t->rows, t->cols, err);
+    }
+    return rc;
+}
+
 static sw_code visit_layer(const shape *s, int64_t layer, visit_fn visit, void *ctx, sw_err *err)
 {
     const int64_t kv = s->hidden / s->heads * s->kv_heads;
-    const struct { const char *name; int64_t rows, cols; } tensors[] = {
+    const tensor tensors[] = {
         {"self_attn.q_proj", s->hidden, s->hidden}, {"self_attn.k_proj", kv, s->hidden},
         {"self_attn.v_proj", kv, s->hidden},        {"self_attn.o_proj", s->hidden, s->hidden},
+        {"input_layernorm", s->hidden, 0},          {"post_attention_layernorm", s->hidden, 0},
         {"mlp.gate_proj", s->intermediate, s->hidden}, {"mlp.up_proj", s->intermediate, s->hidden},
-        {"mlp.down_proj", s->hidden, s->intermediate}, {"input_layernorm", s->hidden, 0},
-        {"post_attention_layernorm", s->hidden, 0},
+        {"mlp.down_proj", s->hidden, s->intermediate},
     };
-    sw_code rc = SW_OK;
+    const size_t n = sizeof tensors / sizeof *tensors - (s->experts ? 3 : 0);
+    sw_code rc = s->experts ? visit_experts(s, layer, visit, ctx, err) : SW_OK;
 
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors && rc == SW_OK; i++) {
+    for (size_t i = 0; i < n && rc == SW_OK; i++) {
         char name[160];
         (void)snprintf(name, sizeof name, "model.layers.%" PRId64 ".%s.weight", layer,
                        tensors[i].name);
@@ -220,14 +249,17 @@ static sw_code write_rest(const char *dir, const shape *s, sw_err *err)
     test_rng rng = {2};
     sw_code rc = config_text(&config, s->dialect, err);
     int n = snprintf(text, sizeof text,
-                     "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\",\n"
+                     "{\"architectures\": [\"%s\"], \"model_type\": \"%s\",\n"
+                     " \"num_local_experts\": %" PRId64 ", \"num_experts_per_tok\": 2,\n"
                      " \"hidden_size\": %" PRId64 ", \"intermediate_size\": %" PRId64 ",\n"
                      " \"num_hidden_layers\": %" PRId64 ", \"num_attention_heads\": %" PRId64 ",\n"
                      " \"num_key_value_heads\": %" PRId64 ", \"vocab_size\": %" PRId64 ",\n"
                      " \"max_position_embeddings\": 2048, \"rms_norm_eps\": 1e-05,\n"
                      " \"rope_theta\": 10000.0, \"hidden_act\": \"silu\",\n"
                      " \"tie_word_embeddings\": false, \"torch_dtype\": \"bfloat16\"%s%s}\n",
-                     s->hidden, s->intermediate, s->layers, s->heads, s->kv_heads, s->vocab,
+                     s->experts ? "MixtralForCausalLM" : "LlamaForCausalLM",
+                     s->experts ? "mixtral" : "llama", s->experts, s->hidden, s->intermediate,
+                     s->layers, s->heads, s->kv_heads, s->vocab,
                      config ? ",\n \"quantization_config\": " : "", config ? config : "");
 
     for (int i = 0; i < N_TOKENS; i++) ids[i] = (uint16_t)(test_u64(&rng) % (uint64_t)s->vocab);
@@ -243,16 +275,18 @@ int main(int argc, char *argv[])
 {
     int64_t v[6];
     sw_err err = {0};
-    const sw_dialect *dialect = argc == 9 ? sw_dialect_find(argv[8]) : NULL;
+    const char *kind = argc == 9 ? argv[8] : NULL;
+    const int64_t experts = kind && !strncmp(kind, "experts=", 8) ? strtoll(kind + 8, NULL, 10) : 0;
+    const sw_dialect *dialect = kind && !experts ? sw_dialect_find(kind) : NULL;
     shape s;
 
-    if (argc < 8 || argc > 9 || (argc == 9 && !dialect)) {
+    if (argc < 8 || argc > 9 || (kind && !experts && !dialect)) {
         fprintf(stderr, "synthetic_model DIR HIDDEN INTERMEDIATE LAYERS HEADS KV_HEADS VOCAB "
-                "[DIALECT]\n");
+                "[DIALECT | experts=N]\n");
         return 2;
     }
     for (int i = 0; i < 6; i++) v[i] = strtoll(argv[i + 2], NULL, 10);
-    s = (shape){v[0], v[1], v[2], v[3], v[4], v[5], dialect};
+    s = (shape){v[0], v[1], v[2], v[3], v[4], v[5], dialect, experts};
     (void)mkdir(argv[1], 0755);
     if (write_weights(argv[1], &s, &err) == SW_OK && write_rest(argv[1], &s, &err) == SW_OK)
         return 0;

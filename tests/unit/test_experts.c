@@ -164,8 +164,8 @@ static void test_the_blend_beats_both(void **state)
             for (int i = 0; i < 2; i++)
                 assert_int_equal(sw_hessian_merge_inputs(&own[i], &half[i], &err), SW_OK);
             assert_int_equal(sw_prior_weight(&d, &w.prior, half, &err), SW_OK);
-            sw_expert_blend(half, &w.all, d);
-            sw_expert_blend(own, &w.all, 0.0);
+            assert_int_equal(sw_expert_blend(half, &w.all, d, &err), SW_OK);
+            assert_int_equal(sw_expert_blend(own, &w.all, 0.0, &err), SW_OK);
             assert_int_equal(half[0].n_tokens, counts[c]);
             blend += distance(&half[0], &w.truth) / 20;
             routed += distance(&own[0], &w.truth) / 20;
@@ -191,7 +191,7 @@ static void test_no_token_is_served_by_all(void **state)
     sum_rows(&half[1], NULL, 0);
     assert_int_equal(sw_prior_weight(&d, &w.prior, half, &err), SW_OK);
     assert_true(d == 1.0);
-    sw_expert_blend(half, &w.all, d);
+    assert_int_equal(sw_expert_blend(half, &w.all, d, &err), SW_OK);
     for (int i = 0; i < K * K; i++)
         assert_true(fabs(half[0].h[i] * ALL_TOKENS - w.all.h[i]) <= 1e-9 * fabs(w.all.h[i]));
     free_halves(half);

@@ -125,7 +125,7 @@ static void test_experts_some_at_a_time(void **state)
     for (int64_t begin = 0; begin < 4; begin += 3) {
         int64_t end = begin ? 4 : 3;
         assert_int_equal(sw_site_stats_new_experts(&part, m, 0, wanted, SW_EXPERTS_SHRINK, begin,
-                                                   end, 1, &err), SW_OK);
+                                                   end, NULL, 1, &err), SW_OK);
         assert_int_equal(sw_streams_observe(&streams, &part, &block, &block, NULL, &err), SW_OK);
         for (int64_t e = begin; e < end; e++) {
             const sw_expert_stats *a = &whole.experts[e], *b = &part.experts[e - begin];

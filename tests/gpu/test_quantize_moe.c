@@ -1,0 +1,539 @@
+/* test_quantize_moe.c - models with routed experts, calibrated and solved on a card, against the
+ * same on the CPU. Exit 77 without a GPU.
+ *
+ * Routers see activations rounded to BF16, so that a token may meet another expert than on the CPU:
+ * counts and sums of experts agree within bounds, and what is made from the same sums to the bit or
+ * nearly so. The two halves of the text have words of their own, so that one cannot pass for the
+ * other, and a chunk holds an odd number of windows.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/blas.h"
+#include "quant/scheme.h"
+#include "tests/support/random.h"
+#include "tests/support/stats_case.h"
+
+enum { SEQS = 80, LEN = 132 };
+
+static sw_gpu *gpu;
+static sw_solver *solver;
+
+#define MUST(call) \
+    do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
+
+static const char *const archs[] = {"qwen3_moe", "mixtral", "gpt_oss", "deepseek_v3"};
+#define N_ARCHS (sizeof archs / sizeof *archs)
+static const char *const policy_names[SW_EXPERTS_COUNT] = {"shrink", "routed", "all"};
+
+typedef struct toy {
+    stats_case c;
+    uint32_t *ids;
+} toy;
+
+static void toy_open(toy *t, const char *arch)
+{
+    test_rng rng = {17};
+    double half;
+
+    stats_case_open(&t->c, arch);
+    half = 0.5 * (double)t->c.ckpt.model.vocab;
+    t->ids = malloc(sizeof *t->ids * SEQS * LEN);
+    for (int i = 0; i < SEQS * LEN; i++)
+        t->ids[i] = (uint32_t)(half * (i / LEN % 2 + test_uniform(&rng) * test_uniform(&rng)));
+    t->c.calib = (sw_calib){t->ids, SEQS, LEN};
+}
+
+static void toy_close(toy *t)
+{
+    stats_case_close(&t->c);
+    free(t->ids);
+}
+
+/* ---- the same sums on both sides ---- */
+
+enum { K = 200, ROWS = 900 };
+
+typedef struct sums {
+    sw_hessian all, half[2];
+} sums;
+
+/* Rows with a dead input and a common part; `tilt` makes halves differ from all. */
+static void sum_rows(sw_hessian *h, int64_t n, double tilt, uint64_t seed, sw_solver *on)
+{
+    float *x = malloc(sizeof *x * (size_t)((n + 1) * K));
+    test_rng rng = {seed};
+
+    for (int64_t t = 0; t < n; t++) {
+        double common = test_gauss(&rng);
+        for (int j = 0; j < K; j++)
+            x[t * K + j] = j == 7 ? 0 : (float)((0.1 + j % 9) * (test_gauss(&rng) + common) *
+                                                (j % 3 ? 1 : 1 + tilt));
+    }
+    MUST(sw_hessian_new(h, K, false, 0, 2, &err));
+    if (n) MUST(sw_hessian_add(h, x, NULL, NULL, n, &err));
+    MUST(sw_hessian_settle(h, &err));
+    if (on) MUST(sw_hessian_move(h, on, &err));
+    free(x);
+}
+
+static void sums_new(sums *s, int64_t n0, int64_t n1, double tilt, sw_solver *on)
+{
+    sum_rows(&s->all, ROWS, 0, 3, on);
+    sum_rows(&s->half[0], n0, tilt, 4, on);
+    sum_rows(&s->half[1], n1, tilt, 5, on);
+}
+
+static void sums_free(sums *s)
+{
+    sw_hessian_free(&s->all);
+    sw_hessian_free(&s->half[0]);
+    sw_hessian_free(&s->half[1]);
+}
+
+static double weigh(const sums *s)
+{
+    sw_prior prior = {0};
+    double d = -1;
+
+    MUST(sw_prior_new(&prior, &s->all, &err));
+    MUST(sw_prior_weight(&d, &prior, s->half, &err));
+    sw_prior_free(&prior);
+    return d;
+}
+
+/* Weights agree to rounding; with the same weight the blend is the same bytes. */
+static void weights_and_blends_are_the_cpus(void **state)
+{
+    static const struct { int64_t n0, n1; double tilt; } cases[] = {
+        {300, 250, 0.3}, {60, 90, 0.1}, {900, 1100, 0}, {40, 0, 0.5}, {0, 0, 0}, {0, 30, 1}};
+    int n_between = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double d[2];
+        sums s[2];
+        for (int side = 0; side < 2; side++) {
+            sums_new(&s[side], cases[i].n0, cases[i].n1, cases[i].tilt, side ? solver : NULL);
+            d[side] = weigh(&s[side]);
+        }
+        printf("weight of %d and %d tokens: %.15f, CPU %.15f\n", (int)cases[i].n0,
+               (int)cases[i].n1, d[1], d[0]);
+        assert_true(fabs(d[1] - d[0]) < 1e-10);
+        n_between += d[0] > 0.01 && d[0] < 0.99;
+        for (int side = 0; side < 2; side++)
+            MUST(sw_expert_blend(s[side].half, &s[side].all, d[0], &err));
+        MUST(sw_hessian_fetch(&s[1].half[0], &err));
+        assert_int_equal(s[0].half[0].n_tokens, s[1].half[0].n_tokens);
+        assert_memory_equal(s[0].half[0].h, s[1].half[0].h, sizeof(double) * K * K);
+        sums_free(&s[0]);
+        sums_free(&s[1]);
+    }
+    assert_true(n_between >= 2);
+}
+
+/* ---- what experts are shown ---- */
+
+static const bool both[SW_SITE_COUNT] = {[SW_SITE_MLP_IN] = true, [SW_SITE_DOWN_IN] = true};
+
+static void new_streams(sw_streams *s, const toy *t, sw_solver *on)
+{
+    const sw_model *m = &t->c.ckpt.model;
+
+    if (on)
+        MUST(sw_streams_new_device(s, m, t->c.ckpt.st, &t->c.calib, false, on, &err));
+    else
+        MUST(sw_streams_new(s, m, t->c.ckpt.st, &t->c.calib, false, NULL, 4, &err));
+}
+
+/* Sums of a layer's experts [begin, end), in memory; input ranges of downs into ranges. */
+static void observe(sw_site_stats *out, const toy *t, sw_experts policy, int64_t layer,
+                    int64_t begin, int64_t end, sw_range *ranges, sw_solver *on)
+{
+    sw_streams s = {0};
+    sw_block block = {0};
+
+    new_streams(&s, t, on);
+    for (int64_t l = 0; l <= layer; l++) {
+        MUST(sw_block_load(&block, &t->c.ckpt.model, t->c.ckpt.st, l, &err));
+        if (l < layer)
+            MUST(sw_streams_advance(&s, &block, &block, SW_HALF_BOTH, NULL, &err));
+        if (l < layer) sw_block_free(&block);
+    }
+    MUST(sw_site_stats_new_experts(out, s.model, layer, both, policy, begin, end, on, 4, &err));
+    MUST(sw_site_stats_add_sizes(out, &err));
+    out->ranges = ranges;
+    MUST(sw_streams_observe(&s, out, &block, &block, NULL, &err));
+    for (int64_t e = 0; e < out->n_experts; e++)
+        MUST(sw_expert_stats_fetch(&out->experts[e], &err));
+    sw_block_free(&block);
+    sw_streams_free(&s);
+}
+
+/* ||a - b|| / ||a|| of means; a sum that holds few tokens says little. */
+static double apart(const sw_hessian *a, const sw_hessian *b)
+{
+    double error = 0, power = 0;
+
+    assert_int_equal(a->k_in, b->k_in);
+    if (a->n_tokens < 200) return 0;
+    for (int64_t i = 0; i < a->k_in * a->k_in; i++) {
+        double x = a->h[i] / (double)a->n_tokens, y = b->h[i] / (double)b->n_tokens;
+        power += x * x;
+        error += (x - y) * (x - y);
+    }
+    return sqrt(error / power);
+}
+
+/* One token more or less may be the largest of some channels. */
+static double sizes_apart(const sw_channels *a, const sw_channels *b)
+{
+    double error = 0, power = 0;
+    int64_t n_other = 0;
+
+    if (a->n_tokens < 200) return 0;
+    for (int64_t j = 0; j < a->k_in; j++) {
+        double x = a->abs_sum[j] / (double)a->n_tokens, y = b->abs_sum[j] / (double)b->n_tokens;
+        power += x * x;
+        error += (x - y) * (x - y);
+        n_other += fabsf(a->abs_max[j] - b->abs_max[j]) > 0.05f * a->abs_max[j];
+    }
+    assert_true(n_other <= 2 + a->k_in / 8);
+    return sqrt(error / power);
+}
+
+/* The most that sums of a site are apart. */
+static double site_apart(const sw_expert_site *a, const sw_expert_site *b, bool with_own)
+{
+    double most = fmax(apart(&a->all, &b->all), sizes_apart(&a->sizes, &b->sizes));
+
+    for (int i = 0; i < 2 && with_own; i++) {
+        double d = fabs((double)(a->half[i].n_tokens - b->half[i].n_tokens));
+        assert_true(d <= 4 + 0.04 * (double)a->half[i].n_tokens);
+        most = fmax(most, apart(&a->half[i], &b->half[i]));
+    }
+    return most;
+}
+
+static void assert_alike(const sw_site_stats *cpu, const sw_site_stats *card, sw_experts policy,
+                         const char *arch)
+{
+    bool with_own = policy != SW_EXPERTS_ALL;
+    double in = 0, down = 0;
+    int64_t n = 0;
+
+    for (int64_t e = 0; e < cpu->n_experts; e++) {
+        const sw_expert_stats *a = &cpu->experts[e], *b = &card->experts[e];
+        in = fmax(in, site_apart(&a->in, &b->in, with_own));
+        down = fmax(down, site_apart(&a->down, &b->down, with_own));
+        n += b->n_tokens;
+        if (with_own)
+            assert_int_equal(b->down.half[0].n_tokens + b->down.half[1].n_tokens, b->n_tokens);
+        assert_int_equal(a->down.all.n_tokens, b->down.all.n_tokens);
+    }
+    printf("%s, %s: sums of experts at most %.4f (in) and %.4f (down) apart\n", arch,
+           policy_names[policy], in, down);
+    assert_int_equal(n % (SEQS * LEN), 0); /* every token met its experts */
+    assert_true(n > 0 && in < 0.05 && down < 0.05);
+}
+
+/* The same experts in two passes, bit by bit. */
+static void check_passes(const toy *t, const sw_site_stats *whole, sw_experts policy, int64_t layer)
+{
+    int64_t n = whole->n_experts, cut = n / 2 + 1;
+
+    for (int64_t begin = 0; begin < n; begin += cut) {
+        sw_site_stats part;
+        int64_t end = begin ? n : cut;
+        observe(&part, t, policy, layer, begin, end, NULL, solver);
+        for (int64_t e = begin; e < end; e++) {
+            const sw_expert_site *a = &whole->experts[e].down, *b = &part.experts[e - begin].down;
+            size_t n_bytes = sizeof(double) * (size_t)(a->all.k_in * a->all.k_in);
+            assert_int_equal(whole->experts[e].n_tokens, part.experts[e - begin].n_tokens);
+            assert_memory_equal(a->half[0].h, b->half[0].h, n_bytes);
+            assert_memory_equal(a->half[1].h, b->half[1].h, n_bytes);
+            assert_memory_equal(a->all.h, b->all.h, n_bytes);
+        }
+        sw_site_stats_free(&part);
+    }
+}
+
+static void check_range(const sw_range *cpu, const sw_range *card)
+{
+    int64_t n[2] = {0, 0};
+
+    for (int i = 0; i < SW_RANGE_BINS; i++) {
+        n[0] += cpu->counts[i];
+        n[1] += card->counts[i];
+    }
+    assert_true(n[1] > 0 && fabs((double)n[1] / (double)n[0] - 1) < 0.02);
+    assert_true(fabs(card->amax / cpu->amax - 1) < 0.1);
+}
+
+static void sums_of_experts_are_the_cpus(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_ARCHS; i++) {
+        const sw_model *m;
+        int64_t layer = 0;
+        toy t;
+        toy_open(&t, archs[i]);
+        m = &t.c.ckpt.model;
+        while (!sw_model_is_sparse(m, layer)) layer++;
+        for (int p = 0; p < (i ? 1 : SW_EXPERTS_COUNT); p++) {
+            sw_range *ranges = calloc(2 * SW_SITE_COUNT, sizeof *ranges);
+            sw_site_stats cpu, card;
+            observe(&cpu, &t, (sw_experts)p, layer, 0, m->n_experts, ranges, NULL);
+            observe(&card, &t, (sw_experts)p, layer, 0, m->n_experts, ranges + SW_SITE_COUNT,
+                    solver);
+            assert_alike(&cpu, &card, (sw_experts)p, archs[i]);
+            check_range(&ranges[SW_SITE_DOWN_IN], &ranges[SW_SITE_COUNT + SW_SITE_DOWN_IN]);
+            if (p == SW_EXPERTS_SHRINK) check_passes(&t, &card, (sw_experts)p, layer);
+            sw_site_stats_free(&cpu);
+            sw_site_stats_free(&card);
+            free(ranges);
+        }
+        toy_close(&t);
+    }
+}
+
+/* ---- whole runs ---- */
+
+typedef struct take {
+    int n, n_fallbacks, n_experts;
+    double error, error_rtn, shared; /* sums over linears, and of the weights of experts */
+    float input_scale[512];          /* of every linear, 0 for one of experts' downs: */
+    float down_scale;                /* the largest of these */
+    uint8_t *bytes;                  /* codes and scales one after the other */
+    size_t n_bytes;
+} take;
+
+static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
+                   const sw_solve_report *report, sw_err *err)
+{
+    take *k = self;
+    size_t n_codes = (size_t)(q->n_out * q->k_in);
+    size_t n_scales = (size_t)(q->n_out * q->n_groups) * sizeof *q->scales;
+
+    (void)path;
+    assert_int_equal(sw_qtensor_check(q, err), SW_OK);
+    k->n++;
+    k->n_fallbacks += report->is_fallback;
+    k->error += report->error;
+    k->error_rtn += report->error_rtn;
+    assert_true((size_t)k->n < sizeof k->input_scale / sizeof *k->input_scale);
+    if (ref->expert >= 0 && ref->site == SW_SITE_DOWN_IN)
+        k->down_scale = fmaxf(k->down_scale, q->input_scale);
+    else
+        k->input_scale[k->n - 1] = q->input_scale;
+    if (ref->expert >= 0) {
+        k->n_experts++;
+        k->shared += report->shared_weight;
+    }
+    k->bytes = realloc(k->bytes, k->n_bytes + n_codes + n_scales);
+    memcpy(k->bytes + k->n_bytes, q->codes, n_codes);
+    memcpy(k->bytes + k->n_bytes + n_codes, q->scales, n_scales);
+    k->n_bytes += n_codes + n_scales;
+    return SW_OK;
+}
+
+static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
+{
+    (void)self, (void)ref, (void)path;
+    return true;
+}
+
+static sw_code change(void *self, const char *name, const float *values, int64_t n, sw_err *err)
+{
+    (void)self, (void)name, (void)values, (void)n, (void)err;
+    return SW_OK;
+}
+
+static sw_code transformed(void *self, const sw_transform_report *report, sw_err *err)
+{
+    (void)self, (void)report, (void)err;
+    return SW_OK;
+}
+
+static sw_quant_options options_of(const char *method, sw_experts policy, sw_solver *on)
+{
+    sw_quant_options o = stats_case_options(policy, 4);
+
+    o.algo = sw_algo_find(method);
+    o.solver = on;
+    return o;
+}
+
+/* From text, or from statistics. */
+static take run(toy *t, const sw_quant_options *o, const sw_zpack *stats)
+{
+    take k = {0};
+    sw_quant_sink sink = {.self = &k, .put = put, .is_selected = is_selected, .change = change,
+                          .transformed = transformed};
+    const sw_model *m = &t->c.ckpt.model;
+
+    if (stats) MUST(sw_quant_run_stats(m, t->c.ckpt.st, stats, o, &sink, NULL, &err));
+    else MUST(sw_quant_run(m, t->c.ckpt.st, &t->c.calib, o, &sink, NULL, &err));
+    return k;
+}
+
+static void assert_same(const take *a, const take *b)
+{
+    assert_int_equal(a->n_bytes, b->n_bytes);
+    assert_memory_equal(a->bytes, b->bytes, a->n_bytes);
+}
+
+static void assert_near(const take *card, const take *cpu, const char *name)
+{
+    printf("%s: mean error %.5e on the card, %.5e on the CPU, %.5e by rounding; shared %.4f, CPU "
+           "%.4f\n", name, card->error / card->n, cpu->error / cpu->n, cpu->error_rtn / cpu->n,
+           card->shared / card->n_experts, cpu->shared / cpu->n_experts);
+    assert_int_equal(card->n, cpu->n);
+    assert_int_equal(card->n_fallbacks, cpu->n_fallbacks);
+    assert_true(fabs(card->error / cpu->error - 1) < 0.05);
+    assert_true(fabs(card->error_rtn / cpu->error_rtn - 1) < 0.05);
+    assert_true(fabs(card->shared - cpu->shared) < 0.05 * card->n_experts);
+}
+
+/* Scales of inputs, where there are any; of what downs read the largest may be another token's. */
+static void assert_near_scales(const take *card, const take *cpu)
+{
+    float most = 0;
+
+    if (cpu->input_scale[0] == 0) return;
+    for (int i = 0; i < cpu->n; i++)
+        if (cpu->input_scale[i] > 0)
+            most = fmaxf(most, fabsf(card->input_scale[i] / cpu->input_scale[i] - 1));
+    printf("scales of inputs at most %.4f apart, of downs %.5f and %.5f\n", (double)most,
+           (double)card->down_scale, (double)cpu->down_scale);
+    assert_true(most < 0.05f);
+    assert_true(fabsf(card->down_scale / cpu->down_scale - 1) < 0.25f);
+}
+
+static void check_run(toy *t, const char *name, sw_quant_options o)
+{
+    take cpu, card, again;
+
+    o.solver = NULL;
+    cpu = run(t, &o, NULL);
+    o.solver = solver;
+    card = run(t, &o, NULL);
+    again = run(t, &o, NULL);
+    assert_near(&card, &cpu, name);
+    assert_same(&card, &again);
+    assert_near_scales(&card, &cpu);
+    free(cpu.bytes), free(card.bytes), free(again.bytes);
+}
+
+static void every_sparse_architecture(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_ARCHS; i++) {
+        toy t;
+        toy_open(&t, archs[i]);
+        check_run(&t, archs[i], options_of("gptq", SW_EXPERTS_SHRINK, NULL));
+        toy_close(&t);
+    }
+}
+
+/* The other policies, one pass a block, inputs under a stored scale, sums of rows that stayed in
+ * memory, and a search whose scales are found there. */
+static void every_way(void **state)
+{
+    sw_quant_options o;
+    toy t;
+
+    (void)state;
+    toy_open(&t, "qwen3_moe");
+    check_run(&t, "routed", options_of("gptq", SW_EXPERTS_ROUTED, NULL));
+    check_run(&t, "all", options_of("gptq", SW_EXPERTS_ALL, NULL));
+    o = options_of("gptq", SW_EXPERTS_SHRINK, NULL);
+    o.sequential = SW_SEQUENTIAL_LAYER;
+    check_run(&t, "one pass", o);
+    o = options_of("gptq", SW_EXPERTS_SHRINK, NULL);
+    o.spec = sw_scheme_spec(sw_scheme_find("FP8"));
+    o.spec.scale_dtype = SW_DTYPE_F32;
+    o.spec.act.scale_dtype = SW_DTYPE_F32;
+    check_run(&t, "FP8", o);
+    o = options_of("gptq", SW_EXPERTS_SHRINK, NULL);
+    o.spill_dir = t.c.s.dir;
+    check_run(&t, "spilled", o);
+    check_run(&t, "awq", options_of("awq", SW_EXPERTS_SHRINK, NULL));
+    toy_close(&t);
+}
+
+/* ---- statistics in files ---- */
+
+static double differing(const take *a, const take *b)
+{
+    int64_t n = 0;
+
+    assert_int_equal(a->n_bytes, b->n_bytes);
+    for (size_t i = 0; i < a->n_bytes; i++) n += a->bytes[i] != b->bytes[i];
+    return (double)n / (double)a->n_bytes;
+}
+
+/* One file, solved on either side: the CPU's codes. */
+static void statistics_serve_both_sides(void **state)
+{
+    (void)state;
+    for (int p = 0; p < SW_EXPERTS_COUNT; p++) {
+        sw_quant_options here = options_of("gptq", (sw_experts)p, NULL), there = here;
+        take from_here[2], from_there;
+        sw_zpack *cpu, *card;
+        toy t;
+        there.solver = solver;
+        toy_open(&t, p == SW_EXPERTS_SHRINK ? "mixtral" : "qwen3_moe");
+        cpu = stats_case_collect(&t.c, "cpu", &here, true);
+        card = stats_case_collect(&t.c, "card", &there, true);
+        from_here[0] = run(&t, &here, cpu);
+        from_here[1] = run(&t, &there, cpu);
+        from_there = run(&t, &there, card);
+        printf("statistics, %s: %.2e of the bytes differ\n", policy_names[p],
+               differing(&from_here[0], &from_here[1]));
+        assert_true(differing(&from_here[0], &from_here[1]) < 2e-3);
+        assert_near(&from_there, &from_here[0], "statistics of the card");
+        free(from_here[0].bytes), free(from_here[1].bytes), free(from_there.bytes);
+        sw_zpack_close(cpu);
+        sw_zpack_close(card);
+        toy_close(&t);
+    }
+}
+
+static void nothing_is_left(void **state)
+{
+    (void)state;
+    sw_solver_close(solver);
+    assert_int_equal(sw_gpu_taken_bytes(gpu), 0);
+    sw_gpu_close(gpu);
+}
+
+/* An argument: a pattern of the tests to run. */
+int main(int argc, char *argv[])
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(weights_and_blends_are_the_cpus),
+                                       cmocka_unit_test(sums_of_experts_are_the_cpus),
+                                       cmocka_unit_test(statistics_serve_both_sides),
+                                       cmocka_unit_test(every_sparse_architecture),
+                                       cmocka_unit_test(every_way),
+                                       cmocka_unit_test(nothing_is_left)};
+    sw_err err = {0};
+
+    if (sw_gpu_count() == 0) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    sw_blas_single_thread();
+    if (sw_gpu_open(&gpu, 0, 0, &err) != SW_OK || sw_solver_open(&solver, gpu, 0, &err) != SW_OK) {
+        printf("%s\n", err.text);
+        return 1;
+    }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
