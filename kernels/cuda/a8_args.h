@@ -39,7 +39,9 @@ const a8_kernel *sw_a8_large_int8(int mode);
 const a8_kernel *sw_a8_large_int4(int mode);
 const a8_kernel *sw_a8_large_int4_sym(int mode);
 const a8_kernel *sw_a8_large_e4m3(int mode);
-const a8_kernel *sw_a8_large_e4m3_pairs(int mode); /* with SW_A8_TRIAL alone */
+/* CTAs of a cluster, which share what they bring of X: where nothing changes along k, and of E4M3
+ * alone, as integers gain nothing by it. */
+#define SW_A8L_CTAS(kind, mode) ((kind) == A8_E4M3 && (mode) == 0 ? 2 : 1)
 
 /* tile: a row of a8_tiles.def; grouped: scales, of W or X, change along k. NULL: none compiled. */
 const a8_kernel *sw_a8_kernel_int8(int tile, bool is_grouped);

@@ -6,12 +6,8 @@
 #define N_TOKENS 256   /* of a block of Y, as a8_large.cuh has it */
 #define N_CHANNELS 128
 
-/* On trial, which no plan picks: sums of E4M3 over two stages. */
 extern "C" const sw_cuda_tile sw_a8_large_tiles[] = {
     {"t256_c128", N_TOKENS, N_CHANNELS, 4, 1, false},
-#ifdef SW_A8_TRIAL
-    {"t256_pairs", N_TOKENS, N_CHANNELS, 4, 1, false},
-#endif
 };
 extern "C" const int sw_a8_large_n_tiles =
     (int)(sizeof sw_a8_large_tiles / sizeof *sw_a8_large_tiles);
@@ -24,9 +20,6 @@ static int mode_of(const sw_cuda_gemm *p)
 
 static const a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
-#ifdef SW_A8_TRIAL
-    if (tile == 1) return sw_a8_kind_of(p) == A8_E4M3 ? sw_a8_large_e4m3_pairs(mode_of(p)) : NULL;
-#endif
     (void)tile;
     switch (sw_a8_kind_of(p)) {
     case A8_INT4:
@@ -70,10 +63,12 @@ extern "C" sw_code sw_a8_large_run(const sw_cuda_gemm *p, const sw_cuda_plan *pl
                                    void *d_workspace, void *stream, sw_err *err)
 {
     a8_args args = sw_a8_args_of(p, 1);
-    int64_t blocks = blocks_of(p);
+    int cluster = SW_A8L_CTAS(sw_a8_kind_of(p), mode_of(p)), n_sms = plan->card.n_sms;
+    int64_t blocks = sw_cuda_up(blocks_of(p), cluster) * cluster;
+    int most = n_sms > cluster ? n_sms / cluster * cluster : cluster;
 
     (void)d_workspace;
     return sw_a8_launch(p, kernel_of(p, plan->tile), sw_a8_large_tiles[plan->tile].name,
-                        (int)(blocks < plan->card.n_sms ? blocks : plan->card.n_sms), 1,
-                        plan->overlap, &args, N_TOKENS, stream, err);
+                        (int)(blocks < most ? blocks : most), cluster, plan->overlap, &args,
+                        N_TOKENS / cluster, stream, err);
 }

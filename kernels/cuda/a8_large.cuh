@@ -9,14 +9,16 @@
  *   sums:  int8 and int4 by channel in the tensor cores, 128 a lane. Where sums leave the tensor
  *          cores with every stage, the 256 tokens go through in quarters of 64: while one is added
  *          up in fp32 the next is multiplied
- *          PAIRS, on trial: E4M3 leaves the tensor cores after two stages
+ *   pairs: where E4M3 has no groups, two CTAs of a cluster take blocks of the same tokens side by
+ *          side. Each brings half of the inputs of a stage to both, and a stage is replaced when
+ *          both are done with it
  *   store: through shared memory, a quarter at a time, so that rows of Y are written 128 bytes at
  *          a time
  */
 #ifndef SW_KERNELS_CUDA_A8_LARGE_CUH
 #define SW_KERNELS_CUDA_A8_LARGE_CUH
 
-#include "kernels/cuda/a8_pieces.cuh"
+#include "kernels/cuda/a8_flow.cuh"
 
 #define SW_A8L_T 256          /* tokens of a block */
 #define SW_A8L_NT 2           /* tiles of channels of a block, one a consumer warpgroup */
@@ -32,27 +34,61 @@ template <int KIND, int MODE, int STAGES> constexpr int a8l_shared_bytes(void)
     return STAGES * a8l_stage<KIND, MODE>::bytes + 2 * SW_A8L_PARK_BYTES + 1024;
 }
 
-static __device__ __forceinline__ int a8l_n_blocks(const a8_args &a)
+/* Blocks of Y side by side that the CTAs of a cluster go through together. */
+template <int NC> static __device__ __forceinline__ int a8l_by_channel(const a8_args &a)
 {
-    return (a.n_tiles + SW_A8L_NT - 1) / SW_A8L_NT * ((a.m + SW_A8L_T - 1) / SW_A8L_T);
+    return (a.n_tiles + SW_A8L_NT * NC - 1) / (SW_A8L_NT * NC);
+}
+
+template <int NC> static __device__ __forceinline__ int a8l_n_blocks(const a8_args &a)
+{
+    return a8l_by_channel<NC>(a) * ((a.m + SW_A8L_T - 1) / SW_A8L_T);
 }
 
 /* Block `at` in an order that keeps what CTAs work on side by side close: bands of a few blocks of
  * tokens, and inside a band all its blocks of tokens for one block of channels. */
+template <int NC>
 static __device__ __forceinline__ a8_place a8l_place(const a8_args &a, int at)
 {
     a8_place p;
-    int by_channel = (a.n_tiles + SW_A8L_NT - 1) / SW_A8L_NT;
+    int by_channel = a8l_by_channel<NC>(a);
     int by_token = (a.m + SW_A8L_T - 1) / SW_A8L_T;
     int band = at / (SW_A8L_BAND * by_channel), in_band = at % (SW_A8L_BAND * by_channel);
     int width = min(SW_A8L_BAND, by_token - band * SW_A8L_BAND);
 
-    p.rank = 0;
-    p.n_tile0 = in_band / width * SW_A8L_NT;
+    p.rank = NC > 1 ? sw_cluster_rank() : 0;
+    p.n_tile0 = (in_band / width * NC + (int)p.rank) * SW_A8L_NT;
     p.token0 = (band * SW_A8L_BAND + in_band % width) * SW_A8L_T;
     p.stage0 = 0;
     p.n_stages = (a.k_tiles + 1) / 2;
     return p;
+}
+
+/* The ring as consumers go through it, whose stages all CTAs of the cluster fill. */
+template <int NC, int STAGES> struct a8l_ring : a8_ring<STAGES> {
+    __device__ __forceinline__ void release(uint32_t stage_bar) const
+    {
+        if constexpr (NC == 1) a8_ring<STAGES>::release(stage_bar);
+        else
+            for (uint32_t r = 0; r < NC; r++)
+                if (SW_A8_ARRIVALS > 1 || threadIdx.x % 32 == r)
+                    sw_cluster_arrive(sw_cluster_map(stage_bar, r));
+    }
+};
+
+/* X of a stage: our half of it to both CTAs of a pair. */
+template <int KIND, int MODE, int NC>
+static __device__ __forceinline__ void a8l_copy_x(const CUtensorMap *map, const a8_args &a,
+                                                  const a8_place &p, int it, uint32_t stage,
+                                                  uint32_t bar, uint64_t policy)
+{
+    constexpr int half = SW_A8L_T / 2;
+
+    if constexpr (NC == 1)
+        a8_copy_x<KIND, SW_A8L_T, SW_A8L_NT, MODE != A8_PLAIN>(map, a, p, it, stage, bar, policy);
+    else if (threadIdx.x % 32 == 0)
+        sw_tensor_load_both(stage + p.rank * half * 128, map, it * 128,
+                            p.token0 + (int)p.rank * half, bar, policy);
 }
 
 /* The warp that copies: all stages of all blocks of this CTA. */
@@ -62,10 +98,11 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
 {
     constexpr uint32_t bytes = a8l_stage<KIND, MODE>::bytes;
     constexpr bool grouped = MODE != A8_PLAIN;
+    constexpr int NC = SW_A8L_CTAS(KIND, MODE);
     uint64_t w_policy = a.m > SW_A8L_T ? sw_policy_evict_last() : sw_policy_evict_first();
     uint64_t x_policy = sw_policy_evict_last();
-    int first = (int)blockIdx.x, n_blocks = a8l_n_blocks(a), s = 0;
-    a8_place p = a8l_place(a, first);
+    int first = (int)blockIdx.x / NC, n_blocks = a8l_n_blocks<NC>(a), s = 0;
+    a8_place p = a8l_place<NC>(a, first);
     int ahead = min(STAGES, p.n_stages);
     uint32_t turn = 1; /* nothing is in the way in the first turn */
 
@@ -74,15 +111,14 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
         a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(a, p, it, ring + it * bytes,
                                                             full + 8 * it, w_policy);
     sw_grid_wait_previous();
-    for (int block = first; block < n_blocks; block += (int)gridDim.x) {
-        p = a8l_place(a, block);
+    for (int block = first; block < n_blocks; block += (int)gridDim.x / NC) {
+        p = a8l_place<NC>(a, block);
         for (int it = 0; it < p.n_stages; it++) {
             sw_mbar_wait(empty + 8 * s, turn);
             if (block != first || it >= ahead)
                 a8_copy_weights<KIND, SW_A8L_T, SW_A8L_NT, grouped>(
                     a, p, it, ring + s * bytes, full + 8 * s, w_policy);
-            a8_copy_x<KIND, SW_A8L_T, SW_A8L_NT, grouped>(map, a, p, it, ring + s * bytes,
-                                                          full + 8 * s, x_policy);
+            a8l_copy_x<KIND, MODE, NC>(map, a, p, it, ring + s * bytes, full + 8 * s, x_policy);
             if (++s == STAGES) s = 0, turn ^= 1;
         }
     }
@@ -188,17 +224,18 @@ static __device__ __forceinline__ void a8l_store(const type *total, const a8_arg
     }
 }
 
-template <int KIND, int MODE, int STAGES, bool PAIRS>
+template <int KIND, int MODE, int STAGES>
 static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ring_at,
                                                    uint32_t full, uint32_t empty, uint32_t park,
                                                    uint32_t zero_addr)
 {
-    a8_ring<STAGES> ring = {ring_at, full, empty, a8l_stage<KIND, MODE>::bytes, 0, 0};
-    int n_blocks = a8l_n_blocks(a);
+    constexpr int NC = SW_A8L_CTAS(KIND, MODE);
+    a8l_ring<NC, STAGES> ring = {{ring_at, full, empty, a8l_stage<KIND, MODE>::bytes, 0, 0}};
+    int n_blocks = a8l_n_blocks<NC>(a);
 
     sw_grid_wait_previous(); /* scales and sums of X, and Y, which it may still read */
-    for (int block = (int)blockIdx.x; block < n_blocks; block += (int)gridDim.x) {
-        a8_place p = a8l_place(a, block);
+    for (int block = (int)blockIdx.x / NC; block < n_blocks; block += (int)gridDim.x / NC) {
+        a8_place p = a8l_place<NC>(a, block);
 
         if constexpr (KIND != A8_E4M3 && MODE == A8_PLAIN) {
             int total[1][128];
@@ -206,23 +243,27 @@ static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ri
             a8_clear(total, zero_addr);
             a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT>(total, ring, a, p);
             a8l_store<KIND, MODE>(&total[0][0], a, p, park);
+        } else if constexpr (NC > 1) {
+            float total[128] = {};
+
+            a8_flow<KIND, SW_A8L_T, 64, MODE>(total, ring, a, p);
+            a8l_store<KIND, MODE>(total, a, p, park);
         } else {
             float total[1][128];
 
             a8_clear(total, zero_addr);
-            if constexpr (PAIRS) a8_multiply_pairs<KIND, SW_A8L_T, 64>(total[0], ring, a, p);
-            else a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
+            a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
             a8l_store<KIND, MODE>(&total[0][0], a, p, park);
         }
     }
 }
 
-template <int KIND, int MODE, int STAGES, bool PAIRS>
+template <int KIND, int MODE, int STAGES>
 static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     swk_a8_large_sm90(const __grid_constant__ CUtensorMap x_map, const a8_args a)
 {
-    constexpr int bytes = a8l_stage<KIND, MODE>::bytes;
-    using registers = a8_registers<SW_A8L_NT, PAIRS ? 24 : 40>;
+    constexpr int bytes = a8l_stage<KIND, MODE>::bytes, NC = SW_A8L_CTAS(KIND, MODE);
+    using registers = a8_registers<SW_A8L_NT, NC == 1 ? 40 : 24>;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ uint32_t s_zero;
@@ -233,18 +274,20 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
 
     sw_grid_launch_next();
     if (threadIdx.x == 0) s_zero = 0;
-    a8_begin<SW_A8L_NT, STAGES, bytes>(a, (uint32_t *)(s_bytes + (ring - sw_smem_addr(s_bytes))),
-                                       full, empty);
+    a8_begin<NC * SW_A8L_NT, STAGES, bytes>(
+        a, (uint32_t *)(s_bytes + (ring - sw_smem_addr(s_bytes))), full, empty);
+    if (NC > 1) sw_cluster_sync(); /* before the other CTA fills our stages */
     if (warp >= 4 * SW_A8L_NT) {
         sw_fewer_registers<registers::copier>();
         if (warp == 4 * SW_A8L_NT)
             a8l_copy_all<KIND, MODE, STAGES>(&x_map, a, ring, full, empty);
     } else {
         sw_more_registers<registers::consumer>();
-        a8l_consume<KIND, MODE, STAGES, PAIRS>(a, ring, full, empty,
-                                               park + threadIdx.x / 128 * SW_A8L_PARK_BYTES,
-                                               sw_smem_addr(&s_zero));
+        a8l_consume<KIND, MODE, STAGES>(a, ring, full, empty,
+                                        park + threadIdx.x / 128 * SW_A8L_PARK_BYTES,
+                                        sw_smem_addr(&s_zero));
     }
+    if (NC > 1) sw_cluster_part();
 }
 
 #endif

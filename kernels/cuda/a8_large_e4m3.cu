@@ -9,12 +9,3 @@ extern "C" const a8_kernel *sw_a8_large_e4m3(int mode)
 {
     return &kernels[mode];
 }
-
-#ifdef SW_A8_TRIAL
-static const a8_kernel pairs = SW_A8L_ENTRY_OF(A8_E4M3, A8_PLAIN, 4, true);
-
-extern "C" const a8_kernel *sw_a8_large_e4m3_pairs(int mode)
-{
-    return mode == A8_PLAIN ? &pairs : NULL;
-}
-#endif

@@ -4,9 +4,8 @@
 
 #include "kernels/cuda/a8_large.cuh"
 
-#define SW_A8L_ENTRY_OF(KIND, MODE, STAGES, PAIRS)                  \
-    {(const void *)swk_a8_large_sm90<KIND, MODE, STAGES, PAIRS>,    \
+#define SW_A8L_ENTRY(KIND, MODE, STAGES)                  \
+    {(const void *)swk_a8_large_sm90<KIND, MODE, STAGES>, \
      a8l_shared_bytes<KIND, MODE, STAGES>(), SW_A8L_THREADS}
-#define SW_A8L_ENTRY(KIND, MODE, STAGES) SW_A8L_ENTRY_OF(KIND, MODE, STAGES, false)
 
 #endif

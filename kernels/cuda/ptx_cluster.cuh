@@ -15,6 +15,25 @@ __device__ __forceinline__ void sw_tensor_load_3d(uint32_t dst, const CUtensorMa
                  : "memory");
 }
 
+/* The same box to the same place in the first two CTAs of the cluster, the barrier of each of which
+ * is told of it. */
+__device__ __forceinline__ void sw_tensor_load_both(uint32_t dst, const CUtensorMap *map, int x,
+                                                    int y, uint32_t bar, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;"
+                 ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(bar), "h"((uint16_t)3), "l"(policy)
+                 : "memory");
+}
+
+/* An arrival at a barrier of a CTA of the cluster, an address of sw_cluster_map: to say that what
+ * was read has been used. It does not order what was stored, which at the scope of the cluster is a
+ * fence of the whole card: two CTAs that share a ring lost a third of their speed by it. */
+__device__ __forceinline__ void sw_cluster_arrive(uint32_t bar)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
 /* The last meeting, after which a CTA may end: the others have read what they wanted of its shared
  * memory. Unlike sw_cluster_sync it does not wait until what was stored in global memory is seen by
  * the card, 1.5 us. What was read must have been used before. */

@@ -51,7 +51,7 @@ typedef struct bench {
     uint8_t *scales;
     size_t codes_bytes, scales_bytes;
     sw_tiles tiles[16];      /* copies on the device */
-    uint16_t *x, *d_x, *d_y; /* bf16; on the host the last MAX_TOKENS rows of M_MAX */
+    uint16_t *x, *d_x, *d_y; /* bf16; of the largest problem */
     uint8_t *d_work;
     sw_cuda_codes given;     /* codes of X, when given */
     cudaStream_t stream;
@@ -386,13 +386,8 @@ static void run_m(bench *b, int64_t m, bool is_sweep, const double *dense_us)
     sample_free(&s);
 }
 
-#define M_MAX 4096
-#define K_MAX 28672
-#define N_MAX 57344
-
-static void make_x(bench *b)
+static void make_x(bench *b, size_t n_elems, size_t n_out)
 {
-    size_t n_elems = (size_t)M_MAX * K_MAX;
     test_rng rng = {7};
 
     b->x = malloc(n_elems * 2);
@@ -406,7 +401,7 @@ static void make_x(bench *b)
         b->x[i] = (uint16_t)(bits >> 16);
     }
     b->d_x = upload(b->x, n_elems * 2);
-    MUST(cudaMalloc((void **)&b->d_y, (size_t)M_MAX * N_MAX * 2));
+    MUST(cudaMalloc((void **)&b->d_y, n_out * 2));
 }
 
 typedef struct options {
@@ -459,6 +454,7 @@ int main(int argc, char **argv)
 {
     bench b = {0};
     options o = {0};
+    int64_t m_max = 0, k_max = 0, n_max = 0;
     int n_devices = 0;
     sw_err err = {0};
 
@@ -467,10 +463,15 @@ int main(int argc, char **argv)
         return 77;
     }
     parse(&o, &b, argc, argv);
+    for (int i = 0; i < o.n_ms; i++) m_max = o.ms[i] > m_max ? o.ms[i] : m_max;
+    for (int i = 0; i + 1 < o.n_shapes; i += 2) {
+        k_max = o.shapes[i] > k_max ? o.shapes[i] : k_max;
+        n_max = o.shapes[i + 1] > n_max ? o.shapes[i + 1] : n_max;
+    }
     MUST(sw_cuda_card_query(&b.card, 0, &err));
     MUST(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
     measure_copy(&b);
-    make_x(&b);
+    make_x(&b, (size_t)(m_max * k_max), (size_t)(m_max * n_max));
     printf("format,K,N,M,kernel,tile,split,overlap,us,us_codes_given,TB/s,TFLOP/s,floor_us,"
            "percent,cublas_bf16_us,cublas_fp8_us,error\n");
     for (int i = 0; i + 1 < o.n_shapes; i += 2) run_shape(&b, &o, o.shapes[i], o.shapes[i + 1]);

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "formats/num/act.h"
 #include "tests/gpu/gpu_dense.h"
 #include "tests/support/random.h"
 
 #define N_CALLS 48
 #define N_REPLAYS 9
 #define N_PROPOSALS 6
+#define N_DRAWN 4096
 #define WORK_BYTES (64u << 20)
 
 void bench_must(int failed, const char *what)
@@ -94,6 +96,25 @@ static uint8_t *random_numbers(int64_t n_bytes, bool is_fp8, uint64_t seed)
     return d;
 }
 
+/* E4M3 codes as a token of the other kernels has them: sums of three uniform draws, quantized. What
+ * power products take, and so how fast they are, depends on their values. */
+static uint8_t *random_inputs(int64_t n_bytes)
+{
+    const sw_act act = {&sw_nums[SW_NUM_E4M3], SW_ACT_TOKEN, 0, SW_DTYPE_F32};
+    uint8_t *host = malloc((size_t)n_bytes), codes[N_DRAWN], *d;
+    float drawn[N_DRAWN], scale;
+    test_rng rng = {4};
+
+    for (int i = 0; i < N_DRAWN; i++)
+        drawn[i] = (float)(test_uniform(&rng) + test_uniform(&rng) + test_uniform(&rng) - 1.5);
+    sw_act_quantize(codes, &scale, drawn, N_DRAWN, 1, N_DRAWN, &act, 0);
+    for (int64_t i = 0; i < n_bytes; i++) host[i] = codes[test_u64(&rng) % N_DRAWN];
+    MUST(cudaMalloc((void **)&d, (size_t)n_bytes));
+    MUST(cudaMemcpy(d, host, (size_t)n_bytes, cudaMemcpyHostToDevice));
+    free(host);
+    return d;
+}
+
 static void make(dense *d, bool is_fp8, int64_t m, int64_t n, int64_t k)
 {
     cudaDataType_t type = is_fp8 ? CUDA_R_8F_E4M3 : CUDA_R_16BF;
@@ -113,7 +134,7 @@ static void make(dense *d, bool is_fp8, int64_t m, int64_t n, int64_t k)
         MUST(cudaMalloc((void **)&d->d_w[i], (size_t)(n * k * bytes)));
         MUST(cudaMemcpy(d->d_w[i], d->d_w[0], (size_t)(n * k * bytes), cudaMemcpyDeviceToDevice));
     }
-    d->d_x = random_numbers(m * k * bytes, is_fp8, 4);
+    d->d_x = is_fp8 ? random_inputs(m * k) : random_numbers(m * k * 2, false, 4);
     MUST(cudaMalloc((void **)&d->d_y, (size_t)(m * n * 2)));
     MUST(cudaMalloc((void **)&d->d_work, WORK_BYTES));
     d->d_scales = (float *)(void *)random_numbers((m + n) * 4 + 64, false, 5);
