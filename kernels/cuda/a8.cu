@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 #include <string.h>
 
+#include "kernels/cuda/a8_maps.h"
 #include "kernels/cuda/a8_rows.h"
 #include "kernels/cuda/tensor_map.cuh"
 
@@ -60,17 +61,15 @@ extern "C" bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
     return true;
 }
 
-/* Tiles for up to so many tokens, and whether starting early pays: the best of those measured on an
- * H200, for weights of 8 bits, of E4M3, of 4 bits. */
+/* Tiles for up to so many tokens, the best of those measured on an H200: where each block of
+ * channels has a multiprocessor, and where there are more of them. */
 static const struct {
     int64_t m_max;
-    struct { const char *tile; bool overlap; } by_kind[3];
+    const char *few, *many;
 } choices[] = {
-    {32, {{"t32_c128", true}, {"t32_c128", true}, {"t32_c128", false}}},
-    {64, {{"t64_c128", false}, {"t64_c128", false}, {"t64_c128", false}}},
-    {128, {{"t128_c128", true}, {"t128_c128", true}, {"t128_c128", false}}},
-    {256, {{"t128_c128", true}, {"t256_c128", true}, {"t256_c128", false}}},
-    {INT64_MAX, {{"t256_c128", true}, {"t256_c128", true}, {"t256_c128", false}}},
+    {16, "t16_deep", "t16_c128"},    {32, "t32_deep", "t32_c128"},
+    {64, "t64_deep", "t64_c128"},    {128, "t128_c128", "t128_c128"},
+    {256, "t128_c128", "t256_c128"}, {INT64_MAX, "t256_c128", "t256_c128"},
 };
 
 static int tile_named(const char *name)
@@ -88,22 +87,43 @@ static int64_t blocks_of(const sw_cuda_gemm *p, int tile)
     return sw_cuda_up(p->tiles.n_out, t->n_channels) * sw_cuda_up(p->m, t->n_tokens);
 }
 
-/* Split k as long as it shortens the longest run of stages on a multiprocessor. */
+/* Does it pay to go through the tokens 64 at a time, each with a multiprocessor of its own, rather
+ * than to split k? */
+static bool has_few_stages(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    int64_t ctas = blocks_of(p, tile_named("t64_deep"));
+
+    if (p->m <= 64 || p->m > 256 || ctas > card->n_sms) return false;
+    return p->tiles.k_in <= 32 * SW_A8_STAGE_K ||
+           (p->tiles.container_bits == 4 && ctas * 4 <= card->n_sms * 3);
+}
+
+static int tile_for(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    int row = 0, tile;
+
+    while (p->m > choices[row].m_max) row++;
+    tile = tile_named(choices[row].few);
+    /* With scales of X by groups the deep rings have not been measured. */
+    if (p->act.scope == SW_ACT_GROUP || blocks_of(p, tile) > card->n_sms)
+        return tile_named(choices[row].many);
+    return has_few_stages(p, card) ? tile_named("t64_deep") : tile;
+}
+
+/* Split k as long as it shortens the longest run of stages on a multiprocessor; clusters of more
+ * than two cost some stages more to add up. */
 extern "C" void sw_a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
     int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, SW_A8_STAGE_K);
-    a8_kind kind = sw_a8_kind_of(p);
-    int row = 0, column = kind == A8_INT8 ? 0 : kind == A8_E4M3 ? 1 : 2;
+    bool is_int4 = p->tiles.container_bits == 4, is_small = is_int4 || stages <= 32;
+    bool overlaps = p->act.scope != SW_ACT_GROUP;
 
-    while (p->m > choices[row].m_max) row++;
-    *out = {0, tile_named(choices[row].by_kind[column].tile), 1, *card,
-            choices[row].by_kind[column].overlap && p->act.scope != SW_ACT_GROUP};
-    /* Narrow blocks are ahead only while they all have a multiprocessor. */
-    if (p->m > 128 && blocks_of(p, out->tile) > card->n_sms) out->tile = tile_named("t256_c128");
+    *out = {0, tile_for(p, card), 1, *card, overlaps, overlaps && p->m <= (is_small ? 64 : 32)};
     for (int s = 1; s <= 8 && s <= stages; s++) {
         int64_t slots = s <= 2 ? card->n_sms : card->n_sms - card->n_sms / 7;
         int64_t waves = sw_cuda_up(blocks_of(p, out->tile) * s, slots);
-        int64_t cost = waves * (sw_cuda_up(stages, s) + 6 + sw_a8_tiles[out->tile].n_tokens / 16);
+        int64_t cost = waves * (sw_cuda_up(stages, s) + 6 + sw_a8_tiles[out->tile].n_tokens / 16) +
+                       (s > 2 ? is_int4 ? 4 : 6 : 0);
 
         if (cost < best) best = cost, out->split = s;
     }
@@ -135,6 +155,7 @@ extern "C" a8_args sw_a8_args_of(const sw_cuda_gemm *p, int split)
     a.n_groups = (int)t->n_groups;
     a.group_stages = t->n_groups > 1 ? (int)(t->spec.group_elems / SW_A8_STAGE_K) : 0;
     a.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
+    a.record_bytes = SW_A8_RECORD_BYTES;
     a.zero_none = t->spec.num->sym_zero;
     a.split = split;
     a.scales_are_bf16 = t->spec.scale_dtype == SW_DTYPE_BF16;
@@ -144,18 +165,43 @@ extern "C" a8_args sw_a8_args_of(const sw_cuda_gemm *p, int split)
     return a;
 }
 
-extern "C" sw_code sw_a8_launch(const sw_cuda_gemm *p, const a8_kernel *kernel, const char *name,
-                                int n_blocks, int cluster, bool overlap, const a8_args *args,
-                                int n_tokens, void *stream, sw_err *err)
+static sw_code map_x(CUtensorMap *map, const sw_cuda_gemm *p, int n_tokens, sw_err *err)
 {
     int64_t stride = sw_cuda_codes_stride(p->tiles.k_in);
-    CUtensorMap map;
-    void *params[] = {&map, (void *)args};
+
+    return sw_tensor_map_2d(map, p->x_codes.d_codes, 1, stride, p->m, stride, 128, n_tokens, err);
+}
+
+static sw_code map_all(a8_maps *maps, const sw_cuda_gemm *p, const sw_cuda_tile *tile, sw_err *err)
+{
+    const sw_tiles *t = &p->tiles;
+    int64_t n_tiles = sw_tiles_n(t->n_out);
+    int blocks = t->container_bits / 4, box_tiles = tile->n_channels / 64;
+    int scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
+    sw_code rc = map_x(&maps->x, p, tile->n_tokens, err);
+
+    if (!rc)
+        rc = sw_tensor_map_3d(&maps->codes, t->codes, 8, SW_A8_BLOCK_BYTES / 8,
+                              sw_tiles_k(t->k_in) * blocks, n_tiles, 2 * blocks, box_tiles, err);
+    if (!rc && sw_a8_is_grouped(p))
+        rc = sw_tensor_map_3d(&maps->scales, t->scales, scale_bytes, 64, t->n_groups, n_tiles, 1,
+                              box_tiles, err);
+    if (!rc && sw_a8_is_grouped(p) && !t->spec.is_symmetric)
+        rc = sw_tensor_map_3d(&maps->zeros, t->zeros, 1, 64, t->n_groups, n_tiles, 1, box_tiles,
+                              err);
+    return rc;
+}
+
+static sw_code launch(const a8_kernel *kernel, const char *name, int n_blocks, int cluster,
+                      bool overlaps, void **params, void *stream, sw_err *err)
+{
     cudaLaunchAttribute attrs[2] = {};
     cudaLaunchConfig_t config = {};
-    sw_code rc = sw_tensor_map_2d(&map, p->x_codes.d_codes, 1, stride, p->m, stride, 128, n_tokens,
-                                  err);
+    sw_code rc = sw_cuda_check(cudaFuncSetAttribute(kernel->entry,
+                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    kernel->shared_bytes), name, err);
 
+    if (rc) return rc;
     attrs[0].id = cudaLaunchAttributeClusterDimension;
     attrs[0].val.clusterDim = {(unsigned)cluster, 1, 1};
     attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -165,28 +211,33 @@ extern "C" sw_code sw_a8_launch(const sw_cuda_gemm *p, const a8_kernel *kernel, 
     config.dynamicSmemBytes = (size_t)kernel->shared_bytes;
     config.stream = (cudaStream_t)stream;
     config.attrs = attrs;
-    config.numAttrs = p->may_overlap && overlap ? 2 : 1;
-    if (rc == SW_OK)
-        rc = sw_cuda_check(cudaFuncSetAttribute(kernel->entry,
-                                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                kernel->shared_bytes), name, err);
-    if (rc) return rc;
+    config.numAttrs = overlaps ? 2 : 1;
     return sw_cuda_check(cudaLaunchKernelExC(&config, kernel->entry, params), name, err);
 }
 
-/* CTAs in all. On trial, where two fit a multiprocessor and the next call may begin beside this
- * one, as many as there are multiprocessors: on those left empty it would put two of its own, and
- * wait for them. */
+extern "C" sw_code sw_a8_launch(const sw_cuda_gemm *p, const a8_kernel *kernel, const char *name,
+                                int n_blocks, int cluster, bool overlap, const a8_args *args,
+                                int n_tokens, void *stream, sw_err *err)
+{
+    CUtensorMap map;
+    void *params[] = {&map, (void *)args};
+    sw_code rc = map_x(&map, p, n_tokens, err);
+
+    if (rc) return rc;
+    return launch(kernel, name, n_blocks, cluster, p->may_overlap && overlap, params, stream, err);
+}
+
+/* CTAs in all. Where two fit a multiprocessor and the next call may begin beside this one, as many
+ * as there are multiprocessors: on those left empty it would put two of its own, and wait for them.
+ */
 static int n_ctas_of(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
 {
     int64_t n = blocks_of(p, plan->tile) * plan->split;
-#ifdef SW_A8_TRIAL
     int64_t all = plan->card.n_sms / plan->split * plan->split;
 
     if (p->may_overlap && plan->overlap && sw_a8_tiles[plan->tile].per_sm > 1 && n < all &&
         n * 4 > all * 3)
         n = all;
-#endif
     return (int)n;
 }
 
@@ -195,8 +246,13 @@ extern "C" sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, vo
 {
     const sw_cuda_tile *tile = &sw_a8_tiles[plan->tile];
     a8_args args = sw_a8_args_of(p, plan->split);
+    a8_maps maps = {};
+    void *params[] = {&maps, &args};
+    sw_code rc = map_all(&maps, p, tile, err);
 
     (void)d_workspace;
-    return sw_a8_launch(p, kernel_of(p, plan->tile), tile->name, n_ctas_of(p, plan), plan->split,
-                        plan->overlap, &args, tile->n_tokens, stream, err);
+    if (rc) return rc;
+    args.record_bytes = 64 * args.scale_bytes; /* a box has no gaps */
+    return launch(kernel_of(p, plan->tile), tile->name, n_ctas_of(p, plan), plan->split,
+                  p->may_overlap && plan->overlap, params, stream, err);
 }

@@ -12,6 +12,8 @@ extern "C" {
 /* INT4_SYM: int4 without zero points of its own, whose codes can be taken times 16. */
 typedef enum a8_kind { A8_INT8, A8_INT4, A8_E4M3, A8_INT4_SYM, A8_KIND_COUNT } a8_kind;
 
+#define SW_A8_RECORD_BYTES 256 /* room for a tile's scales of a group */
+
 typedef struct a8_args {
     const uint8_t *codes;    /* [n_tiles, k_tiles] tiles */
     const uint8_t *scales;   /* [n_tiles, n_groups, 64] of scale_bytes */
@@ -24,6 +26,7 @@ typedef struct a8_args {
     int n_tiles, k_tiles, n_groups;
     int group_stages;        /* stages of 128 inputs in a group; 0: one group for all */
     int scale_bytes;         /* 2 or 4 */
+    int record_bytes;        /* from one tile's scales to the next one's, in a stage */
     int tile_bytes, zero_none;
     int split;               /* CTAs of a cluster, which share k */
     bool scales_are_bf16, y_is_bf16, y_is_aligned, has_x_groups;

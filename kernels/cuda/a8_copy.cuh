@@ -1,6 +1,7 @@
-/* a8_copy.cuh - what a CTA of the byte kernels works on, and the warp that brings it.
+/* a8_copy.cuh - a stage of the byte kernels, and copies of it by the lanes of a warp.
  *
- * Stages, clusters and the order of blocks are drawn in a8_wgmma.cuh.
+ * Stages, clusters and blocks are drawn in a8_wgmma.cuh; what one thread brings for few
+ * tokens, in a8_boxes.cuh.
  */
 #ifndef SW_KERNELS_CUDA_A8_COPY_CUH
 #define SW_KERNELS_CUDA_A8_COPY_CUH
@@ -13,8 +14,6 @@ __host__ __device__ constexpr bool a8_is_int4(int kind)
 {
     return kind == A8_INT4 || kind == A8_INT4_SYM;
 }
-
-#define SW_A8_RECORD_BYTES 256 /* room for a record of scales */
 
 /* Byte offsets inside a stage of 128 inputs and the size of the whole. */
 template <int KIND, int T, int NT, bool GROUPED> struct a8_stage {
@@ -34,20 +33,6 @@ struct a8_place {
     int stage0, n_stages;   /* its run of stages */
     uint32_t rank;          /* among those that share k */
 };
-
-template <int T, int NT> static __device__ __forceinline__ a8_place a8_place_of(const a8_args &a)
-{
-    a8_place p;
-    int all = (a.k_tiles + 1) / 2, n_blocks = (a.n_tiles + NT - 1) / NT;
-    int block = (int)(blockIdx.x / (uint32_t)a.split);
-
-    p.rank = sw_cluster_rank();
-    p.n_tile0 = block % n_blocks * NT;
-    p.token0 = block / n_blocks * T;
-    p.stage0 = (int)((int64_t)all * p.rank / a.split);
-    p.n_stages = (int)((int64_t)all * (p.rank + 1) / a.split) - p.stage0;
-    return p;
-}
 
 /* Weights, scales and zero points of a stage; lane i brings those of tile i. */
 template <int KIND, int T, int NT, bool GROUPED>
@@ -100,30 +85,6 @@ static __device__ __forceinline__ void a8_copy_x(const CUtensorMap *map, const a
             sw_copy4(stage + a8_stage<KIND, T, NT, GROUPED>::xs_at + i * 4,
                      a.x_scales + (int64_t)(p.stage0 + it) * a.m + min(p.token0 + i, a.m - 1));
         sw_copy_arrive(bar);
-    }
-}
-
-template <int KIND, int T, int NT, bool GROUPED, int STAGES>
-static __device__ __forceinline__ void a8_copy_all(const CUtensorMap *map, const a8_args &a,
-                                                   const a8_place &p, uint32_t ring, uint32_t full,
-                                                   uint32_t empty)
-{
-    constexpr uint32_t bytes = a8_stage<KIND, T, NT, GROUPED>::bytes;
-    uint64_t w_policy = a.m > T ? sw_policy_evict_last() : sw_policy_evict_first();
-    uint64_t x_policy = sw_policy_evict_last();
-    int first = min(STAGES, p.n_stages);
-
-    /* Weights depend on no earlier kernel: they are on their way before we wait for one. */
-    for (int it = 0; it < first; it++)
-        a8_copy_weights<KIND, T, NT, GROUPED>(a, p, it, ring + it * bytes, full + 8 * it, w_policy);
-    sw_grid_wait_previous();
-    for (int it = 0; it < first; it++)
-        a8_copy_x<KIND, T, NT, GROUPED>(map, a, p, it, ring + it * bytes, full + 8 * it, x_policy);
-    for (int it = first, s = 0, turn = 0; it < p.n_stages; it++) {
-        sw_mbar_wait(empty + 8 * s, turn);
-        a8_copy_weights<KIND, T, NT, GROUPED>(a, p, it, ring + s * bytes, full + 8 * s, w_policy);
-        a8_copy_x<KIND, T, NT, GROUPED>(map, a, p, it, ring + s * bytes, full + 8 * s, x_policy);
-        if (++s == STAGES) s = 0, turn ^= 1;
     }
 }
 

@@ -237,7 +237,7 @@ template <int KIND>
 static __device__ __forceinline__ void a8_group_scales(float *scale, uint32_t records, int tile,
                                                        const a8_args &a)
 {
-    a8_scales(scale, records + tile * SW_A8_RECORD_BYTES, a);
+    a8_scales(scale, records + (uint32_t)(tile * a.record_bytes), a);
     if (KIND == A8_INT4_SYM) scale[0] *= A8_SYM_SCALE, scale[1] *= A8_SYM_SCALE;
 }
 
@@ -296,7 +296,7 @@ static __device__ __forceinline__ void a8_add_stage(float (&total)[MT][T / 2],
                                                         stage + at::xs_at);
     }
     /* An arrival does not wait for loads in flight: the scales must be there before. */
-    __threadfence_block();
+    if (GROUPED) __threadfence_block();
     __syncwarp();
     ring.release(bar);
 }

@@ -3,8 +3,9 @@
 #include "kernels/cuda/a8_wgmma.cuh"
 
 static const a8_kernel kernels[][2] = {
-#define SW_A8_ENTRY(T, MT, NWG, ST, PER_SM, COPIERS, GROUPED)                               \
-    {(const void *)swk_a8_wgmma_sm90<SW_A8_KIND, T, MT, NWG, ST, PER_SM, COPIERS, GROUPED>, \
+#define SW_A8_ENTRY(T, MT, NWG, ST, PER_SM, COPIERS, GROUPED)                           \
+    {(const void *)swk_a8_wgmma_sm90<SW_A8_KIND, T, MT, NWG, ST, PER_SM, COPIERS,       \
+                                     GROUPED>,                                              \
      a8_shared_bytes<SW_A8_KIND, T, MT, NWG, ST, GROUPED>(), NWG * 128 + COPIERS}
 #define SW_A8_TILE(name, T, MT, NWG, ST, PER_SM, COPIERS) \
     {SW_A8_ENTRY(T, MT, NWG, ST, PER_SM, COPIERS, false), \

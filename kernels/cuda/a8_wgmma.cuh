@@ -5,7 +5,8 @@
  * are the columns of B in shared memory. X's codes stand in the order of tiles, so both agree.
  *
  *   grid:    clusters of `split` CTAs that share k; channel blocks run fastest, then token blocks
- *   CTA:     NWG consumer warpgroups, MT tiles of 64 channels each, and one that copies
+ *   CTA:     NWG consumer warpgroups, MT tiles of 64 channels each, and a warp or a warpgroup of
+ *            which one thread copies
  *   stage:   128 inputs: X [T][128] bytes, 128 B swizzle; W [C/64] pairs of tiles; with GROUPED
  *            records of scales (and of zero points of int4)
  *   batch:   a tile's 128 inputs: four products of 32
@@ -17,19 +18,10 @@
 #ifndef SW_KERNELS_CUDA_A8_WGMMA_CUH
 #define SW_KERNELS_CUDA_A8_WGMMA_CUH
 
+#include "kernels/cuda/a8_boxes.cuh"
 #include "kernels/cuda/a8_pieces.cuh"
 
 /* ---- phase 4: sum over the cluster, round, store ---- */
-
-/* The last meeting of a cluster, and what it wants of a value read from another CTA: on trial that
- * it has arrived, even if it is not stored. */
-#ifdef SW_A8_TRIAL
-static __device__ __forceinline__ void a8_part(void) { sw_cluster_part(); }
-static __device__ __forceinline__ void a8_arrived(int (&v)[8]) { sw_hold(v); }
-#else
-static __device__ __forceinline__ void a8_part(void) { sw_cluster_sync(); }
-static __device__ __forceinline__ void a8_arrived(int (&)[8]) {}
-#endif
 
 /* Pitch of the [T][C] partial sums: two tokens apart must be 8 banks apart. */
 template <int C> struct a8_pitch { static constexpr int elems = C + 4; };
@@ -76,75 +68,108 @@ static __device__ __forceinline__ void a8_channel_scales(const a8_args &a, const
     }
 }
 
-/* Eight channels of one token, from all that share k in the order of their rank. */
-template <bool INTEGER, bool SHIFTS>
-static __device__ __forceinline__ void a8_store8(const a8_args &a, const a8_place &p, uint32_t addr,
-                                                 int token, int channel, const float *scales,
-                                                 const int *zeros, bool has_one_group)
+/* Adds eight values that lie at `from` in this CTA or another of the cluster. */
+template <bool INTEGER>
+static __device__ __forceinline__ void a8_add8(int (&v)[8], uint32_t from)
 {
-    int v[8] = {};
-    uint32_t out[4];
-    int64_t at = (int64_t)token * a.y_stride + channel;
-    float x_scale = a.has_x_groups ? 1.0f : a.x_scales[token];
-    int x_sum = SHIFTS && a.zeros ? a.x_sums[token] : 0;
-
-    for (int r = 0; r < a.split; r++) {
-        uint32_t there = sw_cluster_map(addr, (uint32_t)r);
-
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint2 two = sw_cluster_load2(there + 8 * i);
+    for (int i = 0; i < 4; i++) {
+        uint2 two = sw_cluster_load2(from + 8 * i);
 
-            if (INTEGER) v[2 * i] += (int)two.x, v[2 * i + 1] += (int)two.y;
-            else {
-                v[2 * i] = __float_as_int(__int_as_float(v[2 * i]) + __uint_as_float(two.x));
-                v[2 * i + 1] =
-                    __float_as_int(__int_as_float(v[2 * i + 1]) + __uint_as_float(two.y));
-            }
+        if (INTEGER) v[2 * i] += (int)two.x, v[2 * i + 1] += (int)two.y;
+        else {
+            v[2 * i] = __float_as_int(__int_as_float(v[2 * i]) + __uint_as_float(two.x));
+            v[2 * i + 1] = __float_as_int(__int_as_float(v[2 * i + 1]) + __uint_as_float(two.y));
         }
     }
-    a8_arrived(v);
+}
+
+/* What it takes to make Y of a CTA's sums. */
+struct a8_finish {
+    const float *scales, *x_scales; /* of its channels, where there is one group; of its tokens */
+    const int *zeros;               /* of its channels, beyond the codes' own */
+    uint32_t partial;               /* its sums in shared memory */
+};
+
+/* Eight channels of one token, rounded and stored; both are counted from the CTA's first. */
+template <int KIND, bool GROUPED>
+static __device__ __forceinline__ void a8_store8(const a8_args &a, const a8_place &p,
+                                                 const a8_finish &f, const int (&v)[8], int token,
+                                                 int channel)
+{
+    constexpr bool integer = KIND != A8_E4M3 && !GROUPED;
+    int first = p.n_tile0 * 64 + channel;
+    int64_t at = (int64_t)(p.token0 + token) * a.y_stride + first;
+    int x_sum = KIND == A8_INT8 && a.zeros ? a.x_sums[p.token0 + token] : 0;
+    float x_scale = a.has_x_groups ? 1.0f : f.x_scales[token];
+    uint32_t out[4];
+
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        float f = INTEGER ? (float)(v[i] - zeros[i] * x_sum) : __int_as_float(v[i]);
+        float y = integer ? (float)(v[i] - f.zeros[channel + i] * x_sum) : __int_as_float(v[i]);
         uint32_t bits;
 
-        if (has_one_group) f *= scales[i];
-        bits = sw_round16(f * x_scale, a.y_is_bf16);
+        if (!GROUPED) y *= f.scales[channel + i];
+        bits = sw_round16(y * x_scale, a.y_is_bf16);
         out[i / 2] = i % 2 ? out[i / 2] | bits << 16 : bits;
     }
-    if (a.y_is_aligned && channel + 8 <= a.n_out) {
+    if (a.y_is_aligned && first + 8 <= a.n_out) {
         *(uint4 *)(a.y + at) = make_uint4(out[0], out[1], out[2], out[3]);
     } else {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            if (channel + i < a.n_out) a.y[at + i] = (uint16_t)(out[i / 2] >> (i % 2 * 16));
+            if (first + i < a.n_out) a.y[at + i] = (uint16_t)(out[i / 2] >> (i % 2 * 16));
     }
 }
 
+/* Sums of all that share k in the order of their rank; of each turn of the loop all are asked for
+ * before one is used. */
 template <int KIND, int T, int C, int THREADS, bool GROUPED>
 static __device__ __forceinline__ void a8_store(const a8_args &a, const a8_place &p,
-                                                uint32_t partial, const float *scales,
-                                                const int *zeros)
+                                                const a8_finish &f)
 {
     constexpr bool integer = KIND != A8_E4M3 && !GROUPED;
-    int n_tokens = min(T, a.m - p.token0), n_parts = a.split * THREADS;
+    constexpr int held = T * (C / 8) > THREADS ? 2 : 1;
+    int n = min(T, a.m - p.token0) * (C / 8), step = a.split * THREADS;
 
-    for (int i = (int)p.rank * THREADS + (int)threadIdx.x; i < n_tokens * (C / 8); i += n_parts) {
-        int token = i / (C / 8), channel = i % (C / 8) * 8;
+    for (int i = (int)p.rank * THREADS + (int)threadIdx.x; i < n; i += held * step) {
+        int v[held][8] = {};
 
-        if (p.n_tile0 * 64 + channel < a.n_out)
-            a8_store8<integer, KIND == A8_INT8>(
-                a, p, partial + (token * a8_pitch<C>::elems + channel) * 4, p.token0 + token,
-                p.n_tile0 * 64 + channel, scales + channel, zeros + channel, !GROUPED);
+#pragma unroll
+        for (int h = 0; h < held; h++) {
+            int item = min(i + h * step, n - 1);
+            uint32_t at = f.partial + (uint32_t)(item / (C / 8) * a8_pitch<C>::elems +
+                                                 item % (C / 8) * 8) * 4;
+
+            for (int r = 0; r < a.split; r++)
+                a8_add8<integer>(v[h], sw_cluster_map(at, (uint32_t)r));
+        }
+#pragma unroll
+        for (int h = 0; h < held; h++) {
+            int item = i + h * step, channel = item % (C / 8) * 8;
+
+            sw_hold(v[h]); /* the last meeting wants them to have arrived, stored or not */
+            if (item < n && p.n_tile0 * 64 + channel < a.n_out)
+                a8_store8<KIND, GROUPED>(a, p, f, v[h], item / (C / 8), channel);
+        }
     }
+}
+
+/* Stages of the ring: what STAGES of 8-bit weights take holds more of 4 bits. */
+template <int KIND, int T, int NT, int STAGES, bool GROUPED>
+__host__ __device__ constexpr int a8_n_stages(void)
+{
+    return a8_is_int4(KIND) ? STAGES * a8_stage<A8_INT8, T, NT, GROUPED>::bytes /
+                                  a8_stage<KIND, T, NT, GROUPED>::bytes
+                            : STAGES;
 }
 
 template <int KIND, int T, int MT, int NWG, int STAGES, bool GROUPED>
 constexpr int a8_shared_bytes(void)
 {
     using at = a8_stage<KIND, T, MT * NWG, GROUPED>;
-    int ring = STAGES * at::bytes, partial = T * a8_pitch<64 * MT * NWG>::elems * 4;
+    int ring = a8_n_stages<KIND, T, MT * NWG, STAGES, GROUPED>() * at::bytes;
+    int partial = T * a8_pitch<64 * MT * NWG>::elems * 4;
 
     return (ring > partial ? ring : partial) + 1024;
 }
@@ -159,8 +184,8 @@ static __device__ __forceinline__ void a8_consume(const a8_args &a, const a8_pla
                                                   uint32_t ring_at, uint32_t full, uint32_t empty,
                                                   uint32_t *partial, uint32_t zero_addr)
 {
-    a8_ring<STAGES> ring = {ring_at, full, empty,
-                                  a8_stage<KIND, T, MT * NWG, GROUPED>::bytes, 0, 0};
+    a8_ring<STAGES> ring = {ring_at, full, empty, a8_stage<KIND, T, MT * NWG, GROUPED>::bytes, 0,
+                            0};
 
     if constexpr (KIND != A8_E4M3 && !GROUPED) {
         int total[MT][T / 2];
@@ -184,14 +209,15 @@ static __device__ __forceinline__ void a8_consume(const a8_args &a, const a8_pla
     }
 }
 
-template <int KIND, int T, int MT, int NWG, int STAGES, int PER_SM, int COPIERS, bool GROUPED>
+template <int KIND, int T, int MT, int NWG, int ST, int PER_SM, int COPIERS, bool GROUPED>
 static __global__ void __launch_bounds__(NWG * 128 + COPIERS, PER_SM)
-    swk_a8_wgmma_sm90(const __grid_constant__ CUtensorMap x_map, const a8_args a)
+    swk_a8_wgmma_sm90(const __grid_constant__ a8_maps maps, const a8_args a)
 {
-    constexpr int NT = MT * NWG, C = 64 * NT;
+    constexpr int NT = MT * NWG, C = 64 * NT, consumers = NWG * 128;
+    constexpr int STAGES = a8_n_stages<KIND, T, NT, ST, GROUPED>();
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
-    __shared__ float s_scales[C];
+    __shared__ float s_scales[C], s_x_scales[T];
     __shared__ int s_zeros[C];
     __shared__ uint32_t s_zero;
     uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
@@ -203,33 +229,36 @@ static __global__ void __launch_bounds__(NWG * 128 + COPIERS, PER_SM)
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
     sw_grid_launch_next();
-#ifdef SW_A8_TRIAL
     if (p.token0 >= a.m) { /* a place holder: see n_ctas_of */
         sw_grid_wait_previous();
         return;
     }
-#endif
     if (threadIdx.x == 0) s_zero = 0;
-    a8_begin<NWG, STAGES, a8_stage<KIND, T, NT, GROUPED>::bytes>(a, partial, full, empty);
-    if (warp >= NWG * 4) {
+    if (threadIdx.x == consumers)
+        a8_open<KIND, T, NT, GROUPED, STAGES, 4 * NWG * SW_A8_ARRIVALS>(maps, a, p, ring, full,
+                                                                        empty);
+    __syncthreads();
+    if (warp >= consumers / 32) {
         if constexpr (COPIERS == 128) sw_fewer_registers<a8_registers<NWG>::copier>();
-        if (warp == NWG * 4)
-            a8_copy_all<KIND, T, NT, GROUPED, STAGES>(&x_map, a, p, ring, full, empty);
+        if (warp == consumers / 32)
+            a8_fill<KIND, T, NT, GROUPED, STAGES>(maps, a, p, ring, full, empty);
         __syncwarp();
         if (is_cluster) sw_cluster_sync();
-        if (is_cluster) a8_part();
+        if (is_cluster) sw_cluster_part();
     } else {
         if constexpr (COPIERS == 128) sw_more_registers<a8_registers<NWG>::consumer>();
         /* While the first stage is on its way; the barrier before the sums are parked orders it. */
-        a8_channel_scales<KIND, C, NWG * 128>(a, p, s_scales, s_zeros);
+        if (!GROUPED) a8_channel_scales<KIND, C, consumers>(a, p, s_scales, s_zeros);
+        sw_grid_wait_previous();
+        if (!a.has_x_groups && (int)threadIdx.x < T)
+            s_x_scales[threadIdx.x] = a.x_scales[min(p.token0 + (int)threadIdx.x, a.m - 1)];
         a8_consume<KIND, T, MT, NWG, STAGES, PER_SM, COPIERS, GROUPED>(
             a, p, ring, full, empty, partial, sw_smem_addr(&s_zero));
         if (is_cluster) sw_cluster_sync();
-        else sw_named_sync(1, NWG * 128);
-        sw_grid_wait_previous(); /* scales and sums of X */
-        a8_store<KIND, T, C, NWG * 128, GROUPED>(a, p, ring, s_scales, s_zeros);
+        else sw_named_sync(1, consumers);
+        a8_store<KIND, T, C, consumers, GROUPED>(a, p, {s_scales, s_x_scales, s_zeros, ring});
         __syncwarp();
-        if (is_cluster) a8_part();
+        if (is_cluster) sw_cluster_part();
     }
 }
 

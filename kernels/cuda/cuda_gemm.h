@@ -70,6 +70,8 @@ typedef struct sw_cuda_plan {
     sw_cuda_card card; /* that the plan is for */
     bool overlap;      /* starting before the kernel ahead has ended pays, if allowed; never
                           before sm_90 */
+    bool starts_early; /* pays before X has been quantized too: where a CTA fills a
+                          multiprocessor, so that it can only follow one that has ended */
 } sw_cuda_plan;
 
 /* The plan for a card; pure, needs no device. `kernel` (a name of sw_cuda_kernels, or NULL) is
@@ -93,11 +95,12 @@ size_t sw_cuda_codes_bytes(int64_t m, int64_t k_in, const sw_act *act);
 sw_cuda_codes sw_cuda_codes_at(void *d_block, int64_t m, int64_t k_in, const sw_act *act);
 /* Enqueue: codes, scales and sums of X [m, k_in] as sw_act_quantize defines them, bit for bit; a
  * token that holds a NaN, or an infinity that its scale would follow, has the scale NaN.
- * may_overlap: start early beside the kernel ahead (cards from sm_90 on only).
+ * may_overlap: start early beside the kernel ahead (cards from sm_90 on only); starts_next: let the
+ * kernel behind start at once.
  * SW_E_UNSUPPORTED: other activations than in the table above. */
 sw_code sw_cuda_quantize(const sw_cuda_codes *out, const void *d_x, int64_t x_stride,
                          sw_dtype dtype, int64_t m, int64_t k_in, const sw_act *act,
-                         float input_scale, bool may_overlap, void *stream,
+                         float input_scale, bool may_overlap, bool starts_next, void *stream,
                          sw_err *err) SW_MUST_USE;
 
 /* ---- the table of kernels, for tests and benches ---- */

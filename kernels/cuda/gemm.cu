@@ -162,7 +162,7 @@ extern "C" sw_code sw_cuda_gemm_run(const sw_cuda_gemm *p, const sw_cuda_plan *p
         with_codes.x_codes = sw_cuda_codes_at(d_workspace, p->m, k_in, &p->act);
         rc = sw_cuda_quantize(&with_codes.x_codes, p->d_x, p->x_stride, p->dtype, p->m, k_in,
                               &p->act, p->tiles.input_scale, p->may_overlap && plan->overlap,
-                              stream, err);
+                              plan->starts_early, stream, err);
         if (rc) return rc;
         d_workspace = (uint8_t *)d_workspace + sw_cuda_codes_bytes(p->m, k_in, &p->act);
     }

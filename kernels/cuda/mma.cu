@@ -64,7 +64,7 @@ static bool has_clusters(const sw_cuda_card *card) { return card->sm == 90; }
 /* Above so many tokens the wgmma kernels are faster where they run (tests/bench/h200-*.csv). */
 extern "C" bool sw_mma_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
-    return !has_clusters(card) || p->m <= (kind_of(p) == MMA_INT4_INT8 ? 16 : 8);
+    return !has_clusters(card) || p->m <= 8;
 }
 
 /* What a CTA can have of shared memory. */

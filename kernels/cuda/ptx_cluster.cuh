@@ -34,6 +34,15 @@ __device__ __forceinline__ void sw_cluster_arrive(uint32_t bar)
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
+/* Of the clusters of the grid, in their order. */
+__device__ __forceinline__ uint32_t sw_cluster_id(void)
+{
+    uint32_t id;
+
+    asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(id));
+    return id;
+}
+
 /* The last meeting, after which a CTA may end: the others have read what they wanted of its shared
  * memory. Unlike sw_cluster_sync it does not wait until what was stored in global memory is seen by
  * the card, 1.5 us. What was read must have been used before. */

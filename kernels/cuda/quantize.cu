@@ -24,7 +24,7 @@ struct quantize_args {
     float *scales;
     int32_t *sums;
     float input_scale, top;
-    bool is_bf16, is_aligned, is_tensor, is_group;
+    bool is_bf16, is_aligned, is_tensor, is_group, starts_next;
 };
 
 static __device__ __forceinline__ float widen(uint16_t bits, bool is_bf16)
@@ -234,7 +234,7 @@ static __device__ __forceinline__ void by_groups(const quantize_args &a, const u
 
 /* grid (tokens), a multiple of 32 threads up to 1024. HELD: slices that a thread keeps. */
 template <bool INT, int HELD>
-static __global__ void __launch_bounds__(1024) swk_quantize_x(const quantize_args a)
+static __global__ void __launch_bounds__(1024, 1) swk_quantize_x(const quantize_args a)
 {
     __shared__ uint32_t s_words[32];
     const uint16_t *row = a.x + blockIdx.x * a.x_stride;
@@ -245,12 +245,10 @@ static __global__ void __launch_bounds__(1024) swk_quantize_x(const quantize_arg
     float scale, inverse;
     int sum = 0;
 
-#ifdef SW_QUANTIZE_TRIAL
-    sw_grid_launch_next(); /* to see what it gives to products that fill a multiprocessor */
-#endif
+    if (a.starts_next) sw_grid_launch_next();
     sw_grid_wait_previous();
-    /* Not before: CTAs of the next kernel that came while the one before us was running would find
-     * places on some multiprocessors only, and share them. */
+    /* Else not before: CTAs of the next kernel that came while the one before us was running would
+     * find places on some multiprocessors only, and share them. */
     sw_grid_launch_next();
     if (a.is_group) {
         by_groups<INT>(a, row, codes);
@@ -321,7 +319,8 @@ extern "C" sw_cuda_codes sw_cuda_codes_at(void *d_block, int64_t m, int64_t k_in
 
 extern "C" sw_code sw_cuda_quantize(const sw_cuda_codes *out, const void *d_x, int64_t x_stride,
                                     sw_dtype dtype, int64_t m, int64_t k_in, const sw_act *act,
-                                    float input_scale, bool may_overlap, void *stream, sw_err *err)
+                                    float input_scale, bool may_overlap, bool starts_next,
+                                    void *stream, sw_err *err)
 {
     sw_cuda_inputs kind = sw_cuda_inputs_of(act);
     /* Of few tokens a slice a thread is soonest done; of many, two keep more loads in flight. */
@@ -340,6 +339,7 @@ extern "C" sw_code sw_cuda_quantize(const sw_cuda_codes *out, const void *d_x, i
     a.is_aligned = (uintptr_t)d_x % 16 == 0 && x_stride % 8 == 0;
     a.is_tensor = act->scope == SW_ACT_TENSOR;
     a.is_group = act->scope == SW_ACT_GROUP;
+    a.starts_next = starts_next;
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     config.gridDim = dim3((unsigned)m);

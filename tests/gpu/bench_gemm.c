@@ -1,6 +1,6 @@
 /* bench_gemm.c - times of the device's matrix kernels, checked before they are timed.
  *
- *   bench_gemm [--sweep] [--no-dense] [--kernel NAME] FORMAT... [K N]... -- M...
+ *   bench_gemm [--sweep] [--no-dense] [--kernel NAME] [--tiles NAME,..] FORMAT... [K N]... -- M...
  *
  * Time is that of one call in a CUDA graph of calls over rotating copies of the weights, together
  * more than three times the L2, so that every call reads its weights from memory, as decoding does;
@@ -58,6 +58,7 @@ typedef struct bench {
     sw_cuda_card card;
     sw_cuda_plan plan;
     const char *kernel;      /* forced, or NULL */
+    const char *only;        /* tiles that a sweep is to try, or NULL */
     double copy_tbs;
     bool may_overlap;
 } bench;
@@ -334,9 +335,19 @@ static void report(bench *b, const sample *s, const double *dense_us)
     }
     printf("%s,%lld,%lld,%lld,%s,%s,%d,%d,%.2f,%.2f,%.3f,%.1f,%.2f,%.0f,%.2f,%.2f,%.1e\n",
            b->f->name, (long long)b->k, (long long)b->n, (long long)b->m, kernel->name, tile,
-           b->plan.split, b->may_overlap && b->plan.overlap, us, codes_us, bytes / us * 1e-6,
-           flop / us * 1e-6, floor_us, 100 * floor_us / us, dense_us[0], dense_us[1], error);
+           b->plan.split, b->may_overlap * (b->plan.overlap + b->plan.starts_early), us, codes_us,
+           bytes / us * 1e-6, flop / us * 1e-6, floor_us, 100 * floor_us / us,
+           dense_us[0], dense_us[1], error);
     fflush(stdout);
+}
+
+static bool is_named(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *at = list; at && (at = strstr(at, name)); at += n)
+        if ((at == list || at[-1] == ',') && (at[n] == ',' || !at[n])) return true;
+    return !list;
 }
 
 static bool is_worth_a_try(const bench *b, const sw_cuda_tile *tile, int split)
@@ -344,6 +355,7 @@ static bool is_worth_a_try(const bench *b, const sw_cuda_tile *tile, int split)
     int64_t rows = (b->m + tile->n_tokens - 1) / tile->n_tokens;
     int64_t ctas = rows * ((b->n + tile->n_channels - 1) / tile->n_channels) * split;
 
+    if (!is_named(b->only, tile->name)) return false;
     if (tile->n_tokens > 4 * b->m && tile->n_tokens > 16) return false;
     if (rows > 4 && tile->n_tokens < 128) return false;
     if (split > 1 && ctas > b->card.n_sms * tile->per_sm) return false;
@@ -360,8 +372,10 @@ static void sweep(bench *b, const sample *s, const double *dense_us)
                 if (b->kernel && strcmp(b->kernel, sw_cuda_kernels[k].name) != 0) continue;
                 if (!sw_cuda_kernels[k].can_run(&p, t)) continue;
                 if (!is_worth_a_try(b, &sw_cuda_kernels[k].tiles[t], split)) continue;
-                b->plan = (sw_cuda_plan){k, t, split, b->card, true};
-                report(b, s, dense_us);
+                for (int early = 0; early <= (b->f->scope != SW_ACT_NONE); early++) {
+                    b->plan = (sw_cuda_plan){k, t, split, b->card, true, early};
+                    report(b, s, dense_us);
+                }
             }
 }
 
@@ -423,6 +437,7 @@ static void parse(options *o, bench *b, int argc, char **argv)
         if (strcmp(argv[at], "--sweep") == 0) o->is_sweep = true;
         else if (strcmp(argv[at], "--no-dense") == 0) o->with_dense = false;
         else if (strcmp(argv[at], "--kernel") == 0 && at + 1 < argc) b->kernel = argv[++at];
+        else if (strcmp(argv[at], "--tiles") == 0 && at + 1 < argc) b->only = argv[++at];
         else if (f < N_FORMATS && o->n_formats < N_FORMATS)
             o->formats[o->n_formats++] = &formats[f];
         else if (o->n_shapes < 32) o->shapes[o->n_shapes++] = strtoll(argv[at], NULL, 10);

@@ -118,7 +118,7 @@ static void check_all(gpu_case *c, int salt)
     for (int k = 0; k < sw_cuda_n_kernels; k++)
         for (int t = 0; t < *sw_cuda_kernels[k].n_tiles && is_wanted(k); t++)
             for (int split = 1; split <= 4; split += 1 + (salt + t + split) % 3) {
-                sw_cuda_plan plan = {k, t, split, h200, true};
+                sw_cuda_plan plan = {k, t, split, h200, true, split % 2};
 
                 if (sw_cuda_kernels[k].can_run(&c->problem, t)) check(c, &plan);
             }
@@ -158,7 +158,8 @@ static void each_kernel_once(void **state)
         gpu_case_new(&c, &s);
         gpu_case_expect(&c);
         for (int k = 0; k < sw_cuda_n_kernels; k++) {
-            sw_cuda_plan plan = {k, v % *sw_cuda_kernels[k].n_tiles, 1 + v / 3 % 3, h200, true};
+            sw_cuda_plan plan = {k, v % *sw_cuda_kernels[k].n_tiles, 1 + v / 3 % 3, h200, true,
+                                 v % 2};
 
             if (is_wanted(k) && sw_cuda_kernels[k].can_run(&c.problem, plan.tile))
                 check(&c, &plan);
@@ -265,7 +266,7 @@ static void many_blocks(void **state)
             int kernel = sw_cuda_kernel_find(kernels[i % 2]);
 
             for (int t = 0; t < *sw_cuda_kernels[kernel].n_tiles && is_wanted(kernel); t++) {
-                sw_cuda_plan plan = {kernel, t, 1, {90, n_sms[i / 2]}, true};
+                sw_cuda_plan plan = {kernel, t, 1, {90, n_sms[i / 2]}, true, false};
 
                 if (sw_cuda_kernels[kernel].can_run(&c.problem, t)) check(&c, &plan);
             }
@@ -389,7 +390,7 @@ static void one_hot_is_exact(void **state)
         sw_qtensor_decode(w, &c.q);
         for (int k = 0; k < sw_cuda_n_kernels; k++)
             for (int t = 0; t < *sw_cuda_kernels[k].n_tiles; t++) {
-                sw_cuda_plan plan = {k, t, 1 + t % 3, h200, true};
+                sw_cuda_plan plan = {k, t, 1 + t % 3, h200, true, false};
 
                 if (is_wanted(k) && sw_cuda_kernels[k].can_run(&c.problem, t))
                     check_one_hot(&c, &plan, w);
@@ -450,7 +451,7 @@ static void faults_show(void **state)
     for (int k = 0; k < sw_cuda_n_kernels; k++)
         for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
             gpu_shape s = shape_of(faults[i].variant, 16, 256, 256);
-            sw_cuda_plan plan = {k, 0, 1, h200, true};
+            sw_cuda_plan plan = {k, 0, 1, h200, true, false};
             gpu_case c;
 
             gpu_case_new(&c, &s);

@@ -138,8 +138,59 @@ static void measured_best(void **state)
     goes(PLAIN, 14336, 4096, 1024, "narrow_large", "l128_c256");
     goes(INT8, 8192, 8192, 1024, "narrow8_wgmma", NULL);
     goes(W8A8, 8192, 8192, 1024, "a8_large", NULL);
-    goes(W4A8, 8192, 8192, 64, "a8_wgmma", NULL);
     goes(FP8, 8192, 8192, 4096, "a8_large", NULL);
+}
+
+/* The same of byte inputs, with the split and whether the product starts before X is quantized. */
+static void measured_best_of_bytes(void **state)
+{
+    static const struct {
+        int which;
+        int64_t k, n, m;
+        const char *tile;
+        int split;
+        bool starts_early;
+    } best[] = {
+        {W4A8, 8192, 8192, 9, "t16_deep", 2, true},
+        {W4A8, 8192, 8192, 16, "t16_deep", 2, true},
+        {W4A8, 8192, 8192, 32, "t32_deep", 2, true},
+        {W4A8, 8192, 8192, 64, "t64_deep", 2, true},
+        {W4A8, 8192, 8192, 128, "t128_c128", 2, false},
+        {W4A8, 8192, 8192, 256, "t128_c128", 1, false},
+        {FP8, 8192, 8192, 16, "t16_deep", 2, true},
+        {FP8, 8192, 8192, 32, "t32_deep", 2, true},
+        {FP8, 8192, 8192, 64, "t64_deep", 2, false},
+        {FP8, 8192, 8192, 128, "t128_c128", 2, false},
+        {FP8, 8192, 8192, 256, "t128_c128", 1, false},
+        {W8A8, 8192, 8192, 16, "t16_deep", 2, true},
+        {W8A8, 8192, 8192, 64, "t64_deep", 2, false},
+        {W8A8, 8192, 8192, 256, "t128_c128", 1, false},
+        {W4A8, 4096, 4096, 16, "t16_deep", 3, true},
+        {FP8, 4096, 4096, 16, "t16_deep", 2, true},
+        {W8A8, 4096, 4096, 64, "t64_deep", 2, true},
+        {FP8, 4096, 4096, 256, "t64_deep", 1, false},
+        {FP8, 4096, 6144, 32, "t32_deep", 2, true},
+        {W8A8, 4096, 6144, 128, "t64_deep", 1, false},
+        {FP8, 4096, 6144, 256, "t128_c128", 1, false},
+        {W4A8, 14336, 4096, 32, "t32_deep", 3, true},
+        {W4A8, 14336, 4096, 128, "t64_deep", 2, false},
+        {FP8, 14336, 4096, 128, "t128_c128", 3, false},
+        {W8A8, 14336, 4096, 256, "t128_c128", 2, false},
+        {W4A8, 4096, 28672, 16, "t16_c128", 1, true},
+        {FP8, 4096, 28672, 32, "t32_c128", 1, true},
+        {W4A8, 4096, 28672, 64, "t64_c128", 1, true},
+        {FP8, 4096, 28672, 256, "t256_c128", 1, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof best / sizeof *best; i++) {
+        sw_cuda_gemm p = problem_of(best[i].which, best[i].k, best[i].n, best[i].m);
+        sw_cuda_plan plan = plan_of(&p, NULL);
+
+        goes(best[i].which, best[i].k, best[i].n, best[i].m, "a8_wgmma", best[i].tile);
+        if (plan.split != best[i].split || plan.starts_early != best[i].starts_early)
+            fail_msg("row %zu: split %d, %s", i, plan.split, plan.starts_early ? "early" : "late");
+    }
 }
 
 /* Kinds of weights go to kernels that have them. */
@@ -174,7 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_plan_can_run), cmocka_unit_test(few_multiprocessors),
-        cmocka_unit_test(measured_best),
+        cmocka_unit_test(measured_best), cmocka_unit_test(measured_best_of_bytes),
         cmocka_unit_test(kinds_of_weights), cmocka_unit_test(what_else_decides),
     };
 
