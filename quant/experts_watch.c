@@ -23,6 +23,49 @@ static sw_code new_sizes(sw_experts_watch *w, sw_err *err)
     return rc;
 }
 
+static sw_code new_rows(sw_experts_watch *w, sw_err *err)
+{
+    int64_t n = w->stats->n_experts;
+    sw_code rc = SW_MEM_GET(&w->rows, n * SW_EXPERT_SUMS, "rows of experts", err);
+
+    for (int64_t i = 0; i < n * SW_EXPERT_SUMS && rc == SW_OK; i++) {
+        sw_expert_stats *x = &w->stats->experts[i / SW_EXPERT_SUMS];
+        sw_hessian *const sums[SW_EXPERT_SUMS] = {&x->in.half[0], &x->in.half[1], &x->down.half[0],
+                                                  &x->down.half[1], &x->down.all};
+        sw_hessian *sum = sums[i % SW_EXPERT_SUMS];
+        if (!sum->k_in) continue;
+        w->rows[i].sum = sum;
+        rc = sw_gpu_take((void **)&w->rows[i].d_rows, sw_solver_gpu(w->solver),
+                         SW_EXPERT_ROWS * sum->k_in, (int64_t)sizeof *w->rows[i].d_rows,
+                         "rows of experts", err);
+    }
+    return rc;
+}
+
+/* Rows gathered so far into their sum. */
+static sw_code flush(sw_expert_rows *r, sw_err *err)
+{
+    int64_t n = r->n;
+
+    r->n = 0;
+    return n ? sw_hessian_add_device(r->sum, r->d_rows, r->sum->k_in, NULL, NULL, n, err) : SW_OK;
+}
+
+static sw_code add_rows(sw_expert_rows *r, sw_solver *solver, const uint16_t *d_x, int64_t stride,
+                        int64_t n, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    if (!r->sum || !n) return SW_OK;
+    if (r->n + n > SW_EXPERT_ROWS && (rc = flush(r, err)) != SW_OK) return rc;
+    if (n > SW_EXPERT_ROWS)
+        return sw_hessian_add_device(r->sum, d_x, stride, NULL, NULL, n, err);
+    rc = sw_solver_keep(solver, r->d_rows + r->n * r->sum->k_in, NULL, d_x, stride, n,
+                        r->sum->k_in, err);
+    r->n += n;
+    return rc;
+}
+
 sw_code sw_experts_watch_new(sw_experts_watch *out, const sw_streams *s, sw_site_stats *stats,
                              sw_err *err)
 {
@@ -38,6 +81,7 @@ sw_code sw_experts_watch_new(sw_experts_watch *out, const sw_streams *s, sw_site
         if (stats->is_wanted[sites[i]] && stats->act[sites[i]].scope != SW_ACT_NONE)
             width = sw_max_i64(width, sw_model_site_width(s->model, stats->layer, sites[i]));
     rc = new_sizes(out, err);
+    if (rc == SW_OK) rc = new_rows(out, err);
     if (rc == SW_OK && stats->ranges && stats->is_wanted[SW_SITE_DOWN_IN])
         rc = sw_device_range_new(&out->range, out->solver, err);
     if (rc == SW_OK && width)
@@ -54,6 +98,9 @@ void sw_experts_watch_free(sw_experts_watch *w)
         sw_device_sizes_free(&w->sizes[e].in, w->solver);
         sw_device_sizes_free(&w->sizes[e].down, w->solver);
     }
+    for (int64_t i = 0; w->rows && i < w->stats->n_experts * SW_EXPERT_SUMS; i++)
+        sw_gpu_put(sw_solver_gpu(w->solver), w->rows[i].d_rows);
+    sw_mem_put(w->rows);
     sw_mem_put(w->sizes);
     sw_device_range_free(&w->range, w->solver);
     sw_gpu_put(sw_solver_gpu(w->solver), w->d_rounded);
@@ -91,18 +138,15 @@ static sw_code round_rows(sw_experts_watch *w, sw_site site, const void **d_x, i
     return rc;
 }
 
-/* Sums of either half: the rows of the first come first. */
-static sw_code add_halves(sw_hessian half[2], const uint16_t *d_x, int64_t n_tokens,
-                          int64_t stride, int64_t n_first, sw_err *err)
+/* The rows of the first half come first. */
+static sw_code add_halves(sw_expert_rows half[2], sw_solver *solver, const uint16_t *d_x,
+                          int64_t stride, int64_t n_tokens, int64_t n_first, sw_err *err)
 {
-    int64_t begin[3] = {0, n_first, n_tokens};
-    sw_code rc = SW_OK;
+    sw_code rc = add_rows(&half[0], solver, d_x, stride, n_first, err);
 
-    for (int i = 0; i < 2 && half[i].k_in && rc == SW_OK; i++)
-        if (begin[i + 1] > begin[i])
-            rc = sw_hessian_add_device(&half[i], d_x + begin[i] * stride, stride, NULL, NULL,
-                                       begin[i + 1] - begin[i], err);
-    return rc;
+    return rc == SW_OK ? add_rows(&half[1], solver, d_x + n_first * stride, stride,
+                                  n_tokens - n_first, err)
+                       : rc;
 }
 
 sw_code sw_experts_watch_see(sw_experts_watch *w, sw_site site, int64_t expert, const void *d_x,
@@ -123,20 +167,20 @@ sw_code sw_experts_watch_see(sw_experts_watch *w, sw_site site, int64_t expert, 
         rc = sw_device_range_add(&w->range, w->solver, d_x, stride, n_tokens, k_in, err);
     while (n_first < n_tokens && (first_token + token_ids[n_first]) / w->stretch % 2 == 0)
         n_first++;
-    return rc == SW_OK ? add_halves(is_in ? x->in.half : x->down.half, d_x, n_tokens, stride,
-                                    n_first, err)
+    return rc == SW_OK ? add_halves(&w->rows[e * SW_EXPERT_SUMS + (is_in ? 0 : 2)], w->solver, d_x,
+                                    stride, n_tokens, n_first, err)
                        : rc;
 }
 
 sw_code sw_experts_watch_all(sw_experts_watch *w, int64_t expert, const void *d_x,
                              int64_t n_tokens, int64_t k_in, int64_t stride, sw_err *err)
 {
-    sw_expert_stats *x = &w->stats->experts[expert - w->stats->expert_begin];
+    int64_t e = expert - w->stats->expert_begin;
     sw_code rc = round_rows(w, SW_SITE_DOWN_IN, &d_x, &stride, n_tokens, k_in, err);
 
-    return rc == SW_OK
-               ? sw_hessian_add_device(&x->down.all, d_x, stride, NULL, NULL, n_tokens, err)
-               : rc;
+    return rc == SW_OK ? add_rows(&w->rows[e * SW_EXPERT_SUMS + 4], w->solver, d_x, stride,
+                                  n_tokens, err)
+                       : rc;
 }
 
 static sw_code fetch_sizes(sw_channels *into, const sw_device_sizes *sizes, sw_solver *solver,
@@ -149,6 +193,8 @@ sw_code sw_experts_watch_fetch(sw_experts_watch *w, sw_err *err)
 {
     sw_code rc = SW_OK;
 
+    for (int64_t i = 0; i < w->stats->n_experts * SW_EXPERT_SUMS && rc == SW_OK; i++)
+        rc = flush(&w->rows[i], err);
     for (int64_t e = 0; w->sizes && e < w->stats->n_experts && rc == SW_OK; e++) {
         sw_expert_stats *x = &w->stats->experts[e];
         rc = fetch_sizes(&x->in.sizes, &w->sizes[e].in, w->solver, x->n_tokens, err);

@@ -39,19 +39,15 @@ static sw_code can_solve(bool *can, const sw_model *model, int64_t layer,
 static sw_code reason_against(const char **why, const sw_model *model, const sw_quant_options *o,
                               const sw_quant_sink *sink, sw_err *err)
 {
-    bool can = true, is_sparse = false;
+    bool can = true;
     sw_code rc = SW_OK;
 
-    for (int64_t layer = 0; layer <= model->n_layers && rc == SW_OK && can; layer++) {
-        is_sparse = is_sparse || sw_model_is_sparse(model, layer);
+    for (int64_t layer = 0; layer <= model->n_layers && rc == SW_OK && can; layer++)
         rc = can_solve(&can, model, layer, o, sink, err);
-    }
     if (rc != SW_OK) return rc;
     *why = o->spill_dir ? "their activations go to disk to keep to --memory"
-           : !can       ? "the scheme keeps outliers"
-           : is_sparse && o->algo->transform
-               ? "scales of experts are searched for there; method gptq runs all on the card"
-               : NULL;
+           : can        ? NULL
+                        : "the scheme keeps outliers";
     return SW_OK;
 }
 

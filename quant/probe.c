@@ -179,7 +179,7 @@ sw_code sw_probe_hessians(sw_hessian *hess, int64_t n_hess, const sw_probe *prob
     sw_code rc;
 
     if (probe->streams->on)
-        return sw_probe_hessian_there(hess, probe, part, block, site, err);
+        return sw_probe_hessians_there(hess, n_hess, probe, part, block, site, err);
     seen.wants_experts =
         site == SW_SITE_DOWN_IN && sw_model_is_sparse(probe->streams->model, block->layer);
     rc = sw_probe_tap(probe, part, block, site, &tap, err);

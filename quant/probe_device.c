@@ -11,12 +11,18 @@ static sw_half half_of(const sw_streams *s, sw_site site)
     return site < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : s->ahead;
 }
 
+static void drop_experts(sw_block *block)
+{
+    for (int i = 0; i < 3; i++) block->experts[i] = NULL;
+}
+
 /* Linears of the other half need not be there. */
 static void drop_half(sw_block *block, const sw_model *m, sw_half half)
 {
     sw_linear_ref refs[SW_SLOT_COUNT];
     int64_t n = sw_min_i64(sw_model_linears(m, block->layer, refs, SW_SLOT_COUNT), SW_SLOT_COUNT);
 
+    if (half == SW_HALF_ATTENTION) drop_experts(block);
     if (half == SW_HALF_BOTH || sw_model_is_sparse(m, block->layer)) return;
     for (int64_t i = 0; i < n; i++)
         if ((refs[i].site < SW_SITE_MLP_IN) != (half == SW_HALF_ATTENTION))
@@ -77,7 +83,11 @@ static sw_code tap_part(const sw_probe *probe, sw_probe_part part, const sw_bloc
 {
     const sw_streams *s = probe->streams;
     sw_gpu_block *loaded = NULL;
-    sw_code rc = sw_probe_load_there(&loaded, probe, block, site, err);
+    sw_block shown = *block;
+    sw_code rc;
+
+    if (site < SW_SITE_DOWN_IN) drop_experts(&shown);
+    rc = sw_probe_load_there(&loaded, probe, &shown, site, err);
 
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += s->chunk_seqs)
         rc = run_batch(probe, part, at, sw_min_i64(s->chunk_seqs, probe->n_seqs[part] - at),
@@ -89,6 +99,7 @@ static sw_code tap_part(const sw_probe *probe, sw_probe_part part, const sw_bloc
 typedef struct hessian_tap {
     sw_hessian *hess;
     sw_site site;
+    bool wants_experts;
 } hessian_tap;
 
 static sw_code add_rows(void *self, sw_site site, int64_t expert, const void *d_x,
@@ -99,23 +110,29 @@ static sw_code add_rows(void *self, sw_site site, int64_t expert, const void *d_
 
     (void)k_in;
     (void)token_ids;
-    if (site != tap->site || expert >= 0) return SW_OK;
-    return sw_hessian_add_device(tap->hess, d_x, stride, NULL, NULL, n_tokens, err);
+    if (site != tap->site || (expert >= 0) != tap->wants_experts) return SW_OK;
+    return sw_hessian_add_device(&tap->hess[expert < 0 ? 0 : expert], d_x, stride, NULL, NULL,
+                                 n_tokens, err);
 }
 
-sw_code sw_probe_hessian_there(sw_hessian *hess, const sw_probe *probe, sw_probe_part part,
-                               const sw_block *block, sw_site site, sw_err *err)
+sw_code sw_probe_hessians_there(sw_hessian *hess, int64_t n_hess, const sw_probe *probe,
+                                sw_probe_part part, const sw_block *block, sw_site site,
+                                sw_err *err)
 {
-    hessian_tap seen = {hess, site};
+    const sw_model *m = probe->streams->model;
+    hessian_tap seen = {hess, site,
+                        site == SW_SITE_DOWN_IN && sw_model_is_sparse(m, block->layer)};
     sw_gpu_tap tap = {.self = &seen, .see = add_rows};
     sw_code rc = tap_part(probe, part, block, site, &tap, err);
 
-    return rc == SW_OK ? sw_hessian_settle(hess, err) : rc;
+    for (int64_t i = 0; i < n_hess && rc == SW_OK; i++) rc = sw_hessian_settle(&hess[i], err);
+    return rc;
 }
 
 typedef struct keeper {
     sw_solver *solver;
     sw_site site;
+    int64_t expert;
     float *d_amax, *d_rows;
     int64_t n_seen, every, n_rows, n_max;
 } keeper;
@@ -128,7 +145,7 @@ static sw_code keep(void *self, sw_site site, int64_t expert, const void *d_x, i
     sw_code rc;
 
     (void)token_ids;
-    if (site != k->site || expert >= 0) return SW_OK;
+    if (site != k->site || expert != k->expert) return SW_OK;
     n = first < n_tokens ? (n_tokens - first - 1) / k->every + 1 : 0;
     n = sw_min_i64(n, k->n_max - k->n_rows);
     rc = sw_solver_watch_sizes(k->solver, k->d_amax, NULL, d_x, stride, n_tokens, k_in, err);
@@ -142,15 +159,16 @@ static sw_code keep(void *self, sw_site site, int64_t expert, const void *d_x, i
 
 sw_code sw_probe_keep_there(float *amax, float *d_rows, int64_t *n_rows, int64_t n_max,
                             int64_t every, const sw_probe *probe, sw_probe_part part,
-                            const sw_block *block, sw_site site, sw_err *err)
+                            const sw_block *block, sw_site site, int64_t expert, sw_err *err)
 {
     const sw_streams *s = probe->streams;
     int64_t k_in = sw_model_site_width(s->model, block->layer, site);
     int64_t n_bytes = k_in * (int64_t)sizeof *amax;
     sw_gpu *gpu = s->on->gpu;
-    keeper kept = {.solver = s->on->solver, .site = site, .d_rows = d_rows, .every = every,
-                   .n_max = n_max};
-    sw_gpu_tap tap = {.self = &kept, .see = keep};
+    keeper kept = {.solver = s->on->solver, .site = site, .expert = expert, .d_rows = d_rows,
+                   .every = every, .n_max = n_max};
+    sw_gpu_tap tap = {.self = &kept, .see = keep, .expert_begin = sw_max_i64(0, expert),
+                      .expert_end = expert + 1};
     sw_code rc = sw_gpu_take((void **)&kept.d_amax, gpu, n_bytes, 1, "input ranges", err);
 
     if (rc == SW_OK) rc = sw_gpu_fill(gpu, kept.d_amax, 0, n_bytes, err);

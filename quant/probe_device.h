@@ -12,13 +12,16 @@ sw_code sw_probe_load_there(sw_gpu_block **out, const sw_probe *probe, const sw_
 /* As sw_probe_output, with a loaded block; d_y on the card. */
 sw_code sw_probe_output_there(float *d_y, const sw_probe *probe, sw_probe_part part,
                               const sw_gpu_block *block, sw_site site, sw_err *err) SW_MUST_USE;
-/* As sw_probe_hessians, of the one site that is no expert's. */
-sw_code sw_probe_hessian_there(sw_hessian *hess, const sw_probe *probe, sw_probe_part part,
-                               const sw_block *block, sw_site site, sw_err *err) SW_MUST_USE;
-/* Of what the site's linears read: the largest magnitude of each channel into amax [k_in], in
- * memory, and every `every`-th row, at most n_max, into d_rows; *n_rows of them. */
+/* As sw_probe_hessians. */
+sw_code sw_probe_hessians_there(sw_hessian *hess, int64_t n_hess, const sw_probe *probe,
+                                sw_probe_part part, const sw_block *block, sw_site site,
+                                sw_err *err) SW_MUST_USE;
+/* Of what the site's linears read, or those of one expert (-1: none): the largest magnitude of each
+ * channel into amax [k_in], in memory, and every `every`-th row, at most n_max, into d_rows;
+ * *n_rows of them. */
 sw_code sw_probe_keep_there(float *amax, float *d_rows, int64_t *n_rows, int64_t n_max,
                             int64_t every, const sw_probe *probe, sw_probe_part part,
-                            const sw_block *block, sw_site site, sw_err *err) SW_MUST_USE;
+                            const sw_block *block, sw_site site, int64_t expert,
+                            sw_err *err) SW_MUST_USE;
 
 #endif

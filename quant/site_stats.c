@@ -4,7 +4,7 @@
 #include "formats/base/size.h"
 #include "quant/streams.h"
 
-#define EXPERT_ELEMS_MAX ((int64_t)1 << 27) /* doubles held for experts at a time: 1 GiB */
+#define EXPERT_BYTES_MAX ((int64_t)1 << 30) /* of sums held in memory for experts at a time */
 
 /* On the solver's device, or in memory without one. */
 static sw_code new_hessian(sw_hessian *out, sw_solver *solver, int64_t k_in, bool with_cross,
@@ -129,20 +129,25 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
 }
 
 /* Bytes that all experts of a layer take on a card, in BF16. */
-static int64_t bytes_there(const sw_model *m)
+static int64_t weights_there(const sw_model *m)
 {
     return 2 * 3 * m->n_experts * m->hidden * m->moe_intermediate;
 }
 
-/* Sums held at a time, of one expert's: of what a card has left two thirds, once the experts
- * themselves lie there. A third of that is floats under way, which are gone before solving. */
-static int64_t elems_at_most(const sw_model *m, const sw_solver *solver)
+/* For the sums of experts: of what a card has left two thirds, once the experts themselves lie
+ * there. A third of that is floats under way, which are gone before solving. */
+static int64_t bytes_at_most(const sw_model *m, const sw_solver *solver)
 {
-    int64_t left;
+    if (!solver) return EXPERT_BYTES_MAX;
+    return (sw_gpu_left_bytes(sw_solver_gpu(solver)) - weights_there(m)) / 3 * 2;
+}
 
-    if (!solver) return EXPERT_ELEMS_MAX;
-    left = sw_gpu_left_bytes(sw_solver_gpu(solver)) - bytes_there(m);
-    return sw_max_i64(0, left) / 3 * 2 / (int64_t)(sizeof(double) + sizeof(float));
+/* Of one sum over k inputs. */
+static int64_t sum_bytes(int64_t k, const sw_solver *solver)
+{
+    if (!solver) return k * k * (int64_t)sizeof(double);
+    return k * k * (int64_t)(sizeof(double) + sizeof(float)) +
+           k * SW_EXPERT_ROWS * (int64_t)sizeof(uint16_t);
 }
 
 int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
@@ -151,12 +156,12 @@ int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
 {
     static const int n_hessians[SW_EXPERTS_COUNT] = {
         [SW_EXPERTS_SHRINK] = 3, [SW_EXPERTS_ROUTED] = 2, [SW_EXPERTS_ALL] = 1};
-    int64_t k = sw_model_site_width(model, layer, SW_SITE_DOWN_IN), n_elems = 1;
+    int64_t k = sw_model_site_width(model, layer, SW_SITE_DOWN_IN), n_bytes = 1;
 
-    if (is_wanted[SW_SITE_DOWN_IN]) n_elems += n_hessians[policy] * k * k;
+    if (is_wanted[SW_SITE_DOWN_IN]) n_bytes += n_hessians[policy] * sum_bytes(k, solver);
     if (is_wanted[SW_SITE_MLP_IN] && policy != SW_EXPERTS_ALL)
-        n_elems += 2 * model->hidden * model->hidden;
-    return sw_max_i64(1, sw_min_i64(model->n_experts, elems_at_most(model, solver) / n_elems));
+        n_bytes += 2 * sum_bytes(model->hidden, solver);
+    return sw_max_i64(1, sw_min_i64(model->n_experts, bytes_at_most(model, solver) / n_bytes));
 }
 
 sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err)

@@ -95,7 +95,7 @@ static sw_code keep(void *self, sw_site site, int64_t expert, const float *x, in
 static sw_code keep_there(keeper *kept, const sw_group *g, sw_probe_part part, sw_err *err)
 {
     sw_code rc = sw_probe_keep_there(kept->amax, kept->rows, &kept->n_rows, ROWS_MAX, kept->every,
-                                     g->probe, part, g->original, g->fold.site, err);
+                                     g->probe, part, g->original, g->fold.site, g->expert, err);
 
     for (int64_t j = 0; j < kept->k && rc == SW_OK; j++)
         if (!(kept->amax[j] <= SIZE_MAX_FINITE)) rc = fail_not_finite(err);

@@ -14,6 +14,7 @@
 #include "quant/pipeline.h"
 
 #define SW_STREAM_CHUNK_TOKENS 4096
+#define SW_EXPERT_ROWS 2048 /* of an expert that a card gathers before it sums their products */
 #define SW_STREAM_HELD_EVERY 8 /* one chunk in so many is kept back; at least one if there are 2 */
 
 typedef struct sw_device_streams sw_device_streams; /* streams_device.h */

@@ -98,7 +98,8 @@ sw_code sw_trial_block_lend(sw_trial_block *block, float *const *values, sw_err 
 
     if (!block->there) lend_here(g, values);
     for (int64_t i = 0; block->there && i < g->n_readers && rc == SW_OK; i++)
-        rc = sw_gpu_block_put(block->there, g->readers[i].slot, values[i], err);
+        rc = sw_gpu_block_put(block->there, g->readers[i].slot, g->readers[i].expert, values[i],
+                              err);
     return rc;
 }
 

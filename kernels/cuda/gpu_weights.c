@@ -550,13 +550,31 @@ static sw_slot home_of(const sw_gpu_block *b, sw_slot slot)
     return slot;
 }
 
-sw_code sw_gpu_block_put(sw_gpu_block *b, sw_slot slot, const float *d_values, sw_err *err)
+/* Gates and ups may lie in one weight, ups below. */
+static sw_code put_expert(sw_gpu_block *b, int part, int64_t expert, const float *d_values,
+                          sw_err *err)
+{
+    const sw_model *m = b->e->m;
+    const bool is_joined = part == 1 && b->is_expert_fused;
+    const int64_t n_out = part == 2 ? m->hidden : m->moe_intermediate;
+    const sw_gpu_weight *w = b->experts[0] ? &b->experts[is_joined ? 0 : part][expert] : NULL;
+    sw_bf16_rows to;
+
+    if (!w || !w->d_dense)
+        return SW_FAIL(err, SW_E_BUG, "an expert that is not loaded as floats");
+    to = (sw_bf16_rows){w->d_dense + (is_joined ? n_out * w->k_in : 0), w->k_in};
+    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, w->k_in, b->e->how, err);
+}
+
+sw_code sw_gpu_block_put(sw_gpu_block *b, sw_slot slot, int64_t expert, const float *d_values,
+                         sw_err *err)
 {
     const sw_slot home = home_of(b, slot);
     const sw_gpu_weight *w = &b->linear[home];
     sw_bf16_rows to = {w->d_dense, w->k_in};
     int64_t n_out = 0, k_in = 0;
 
+    if (expert >= 0) return put_expert(b, (int)slot - SW_SLOT_GATE, expert, d_values, err);
     for (int s = (int)home; s <= (int)slot; s++) {
         to.d += n_out * k_in;
         sw_model_slot_shape(b->e->m, b->layer, (sw_slot)s, &n_out, &k_in);

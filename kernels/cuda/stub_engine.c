@@ -25,9 +25,10 @@ sw_code sw_gpu_block_load(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *
 
 void sw_gpu_block_free(sw_gpu_block *block) { (void)block; }
 
-sw_code sw_gpu_block_put(sw_gpu_block *block, sw_slot slot, const float *d_values, sw_err *err)
+sw_code sw_gpu_block_put(sw_gpu_block *block, sw_slot slot, int64_t expert, const float *d_values,
+                         sw_err *err)
 {
-    (void)block, (void)slot, (void)d_values;
+    (void)block, (void)slot, (void)expert, (void)d_values;
     return absent(err);
 }
 

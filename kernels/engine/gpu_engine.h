@@ -36,8 +36,8 @@ sw_code sw_gpu_block_load(sw_gpu_block **out, sw_gpu_engine *e, const sw_block *
 void sw_gpu_block_free(sw_gpu_block *block); /* accepts NULL */
 
 /* Let a loaded dense linear have other values, rounded to BF16: d_values [n_out, k_in] floats on
- * the card, with the rows of the block's linear of that slot. */
-sw_code sw_gpu_block_put(sw_gpu_block *block, sw_slot slot, const float *d_values,
+ * the card, with the rows of the block's linear of that slot, or of that expert (-1: none). */
+sw_code sw_gpu_block_put(sw_gpu_block *block, sw_slot slot, int64_t expert, const float *d_values,
                          sw_err *err) SW_MUST_USE;
 
 /* As sw_tap, with BF16 rows on the card, `stride` elements apart, valid until the call returns:
