@@ -9,22 +9,10 @@
 #define HEAD_DIM_MAX 256
 
 /* What codes of a cache stand for, but for their scale: two, or eight neighbours. */
-static __device__ __forceinline__ float2 sw_load2(const sw_bf16 *p)
-{
-    const uint32_t two = *(const uint32_t *)p;
-
-    return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000u));
-}
-
 static __device__ __forceinline__ float2 sw_widen_codes(uint32_t two)
 {
     return __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)two,
                                                              __NV_E4M3)));
-}
-
-static __device__ __forceinline__ float2 sw_load2(const uint8_t *p)
-{
-    return sw_widen_codes(*(const uint16_t *)p);
 }
 
 static __device__ __forceinline__ sw_eight sw_load8(const uint8_t *p)
@@ -40,6 +28,32 @@ static __device__ __forceinline__ sw_eight sw_load8(const uint8_t *p)
         e.v[2 * i + 1] = two.y;
     }
     return e;
+}
+
+/* Two as they lie, and what they stand for; `from` tells which they are. */
+static __device__ __forceinline__ uint32_t sw_raw2(const sw_bf16 *from)
+{
+    return *(const uint32_t *)from;
+}
+
+static __device__ __forceinline__ uint32_t sw_raw2(const uint8_t *from)
+{
+    return *(const uint16_t *)from;
+}
+
+static __device__ __forceinline__ float2 sw_wide2(uint32_t two, const sw_bf16 *)
+{
+    return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000u));
+}
+
+static __device__ __forceinline__ float2 sw_wide2(uint32_t two, const uint8_t *)
+{
+    return sw_widen_codes(two);
+}
+
+template <typename T> static __device__ __forceinline__ float2 sw_load2(const T *p)
+{
+    return sw_wide2(sw_raw2(p), p);
 }
 
 /* Attention reads codes as they are: the scale of keys goes to the scores, that of values to what
@@ -62,12 +76,15 @@ static __device__ void sw_prepare_head(float *s_head, const sw_heads_args &a, co
     if (norm) {
         float sum = 0;
 
+#pragma unroll 2
         for (int i = lane; i < dim; i += 32) sum += s_head[i] * s_head[i];
         const float scale = 1.0f / sqrtf(sw_warp_sum(sum) / (float)dim + a.eps);
 
+#pragma unroll 2
         for (int i = lane; i < dim; i += 32) s_head[i] *= scale * norm[i];
         __syncwarp();
     }
+#pragma unroll 2
     for (int i = lane; a.cos && i < half; i += 32) {
         const int one = a.rope_at + (a.is_paired ? 2 * i : i);
         const int two = a.is_paired ? one + 1 : one + half;
@@ -83,6 +100,7 @@ static __device__ void sw_prepare_head(float *s_head, const sw_heads_args &a, co
 /* A head of BF16 into shared memory as floats; a warp. */
 static __device__ void sw_load_head(float *s_head, const sw_bf16 *from, int dim)
 {
+#pragma unroll 2
     for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64) {
         const uint32_t two = *(const uint32_t *)(from + i);
 
@@ -94,6 +112,7 @@ static __device__ void sw_load_head(float *s_head, const sw_bf16 *from, int dim)
 
 static __device__ void sw_store_head(sw_bf16 *to, const float *s_head, int dim)
 {
+#pragma unroll 1
     for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64)
         *(uint32_t *)(to + i) = sw_pack2(s_head[i], s_head[i + 1]);
 }
@@ -106,6 +125,7 @@ static __device__ void sw_cache_head(void *cache, int64_t at, const float *s_hea
         sw_store_head((sw_bf16 *)cache + at * dim, s_head, dim);
         return;
     }
+#pragma unroll 1
     for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64) {
         const float2 two = {__fdiv_rn(s_head[i], scale), __fdiv_rn(s_head[i + 1], scale)};
 

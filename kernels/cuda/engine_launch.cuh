@@ -71,6 +71,12 @@ __device__ __forceinline__ float sw_warp_max(float x)
     return x;
 }
 
+/* The first COUNT threads of a block, which may have a warp more, wait for each other. */
+template <int COUNT> __device__ __forceinline__ void sw_meet(void)
+{
+    asm volatile("bar.sync 1, %0;" ::"n"(COUNT) : "memory");
+}
+
 /* Over a block whose size is a multiple of 32; s_part has 32 floats. All threads get the sum. */
 __device__ __forceinline__ float sw_block_sum(float x, float *s_part)
 {

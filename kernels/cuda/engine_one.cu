@@ -13,44 +13,18 @@
  */
 #include <math.h>
 
-#include "kernels/cuda/engine_glu.cuh"
+#include "kernels/cuda/engine_one_args.cuh"
 #include "kernels/cuda/engine_one_input.cuh"
+#include "kernels/cuda/engine_one_output.cuh"
 
 /* ---- the output ---- */
 
-/* A channel's own scale, where products have not taken it in. */
-template <int KIND>
-static __device__ float channel_scale(const one_args &p, const one_job &j, int64_t n)
+/* Of a thread to a channel of the CTA's strips. */
+static __device__ int strip_to_store(const one_args &p)
 {
-    const int64_t at = n / 64 * 64 + 2 * (8 * (n % 64 / 16) + n % 8) + n % 16 / 8;
+    const int mine = (int)threadIdx.x / N_CHANNELS;
 
-    if (kind_of<KIND>::has_groups) return 1.0f;
-    if (p.a.tiles.spec.scale_dtype == SW_DTYPE_F32) return ((const float *)j.scales)[at];
-    return scale16(((const uint16_t *)j.scales)[at],
-                   p.a.tiles.spec.scale_dtype == SW_DTYPE_BF16);
-}
-
-/* A thread to a channel of the CTA's strips: what it will need, asked for early. */
-template <int PARTS> struct outlet {
-    int64_t n; /* channel, or -1: none */
-    float scale[PARTS], bias[PARTS];
-};
-
-template <int KIND, int PARTS>
-static __device__ void open_outlet(outlet<PARTS> &o, const one_args &p, const one_job &j)
-{
-    const int mine = threadIdx.x / N_CHANNELS;
-    const int strip = blockIdx.x * (N_WARPS / p.n_slices) + mine;
-    const int64_t half = (int64_t)p.up_strip * N_CHANNELS;
-
-    o.n = -1;
-    if (mine >= N_WARPS / p.n_slices || strip >= p.n_strips) return;
-    o.n = (int64_t)strip * N_CHANNELS + threadIdx.x % N_CHANNELS;
-#pragma unroll
-    for (int part = 0; part < PARTS; part++) {
-        o.scale[part] = channel_scale<KIND>(p, j, o.n + part * half);
-        o.bias[part] = j.bias ? j.bias[o.n + part * half] : 0.0f;
-    }
+    return mine < N_WARPS / p.n_slices ? (int)blockIdx.x * (N_WARPS / p.n_slices) + mine : -1;
 }
 
 template <int PARTS>
@@ -62,14 +36,10 @@ static __device__ void store(const outlet<PARTS> &o, const one_args &p, const on
 
     if (o.n < 0) return;
 #pragma unroll
-    for (int part = 0; part < PARTS; part++) {
+    for (int part = 0; part < PARTS; part++)
         for (int w = mine * p.n_slices; w < (mine + 1) * p.n_slices; w++)
             v[part] += s_red[(w * PARTS + part) * N_CHANNELS + channel];
-        v[part] = v[part] * (x_scale * o.scale[part]) + o.bias[part];
-    }
-    if (PARTS == 2) v[0] = sw_glu_of(p.a.act, v[0], v[PARTS - 1], p.a.limit);
-    if (p.a.out == SW_LEAN_ADD) p.a.sum[o.n] = before + v[0];
-    else j.y[o.n] = sw_round16(v[0]);
+    put_out<PARTS>(o, p, j, v, x_scale, before);
 }
 
 /* ---- the kernel ---- */
@@ -110,7 +80,7 @@ static __device__ void multiply_all(float (&sums)[PARTS][2], const one_args &p,
                 add_int8(whole[part], t, at);
             else
                 add_e4m3<KIND>(sums[part], t, at, kind::has_groups ? s_units[u] : 1.0f);
-            if (next < p.n_units) fetch<KIND>(t, p, from[part], next);
+            if (next < p.n_units) fetch<KIND>(t, p.group_shift, from[part], next);
         }
         asm volatile("cp.async.commit_group;" ::: "memory");
         next += p.n_slices;
@@ -156,10 +126,11 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
     for (int j = 0; j < ahead; j++, next += p.n_slices) {
 #pragma unroll
         for (int part = 0; part < PARTS; part++)
-            if (next < p.n_units) fetch<KIND>(s_ring[j * PARTS + part], p, from[part], next);
+            if (next < p.n_units)
+                fetch<KIND>(s_ring[j * PARTS + part], p.group_shift, from[part], next);
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
-    open_outlet<KIND, PARTS>(out, p, job);
+    open_outlet<KIND, PARTS>(out, p, job, strip_to_store(p));
     if (p.a.x) hold_norm(norm, p);
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -187,42 +158,7 @@ template <int KIND, int PARTS> static int shared_bytes(int n_units)
     return ring<KIND, PARTS>::bytes + 4 * (x_words<KIND>(n_units) + 16 + n_units);
 }
 
-static one_kind kind_for(const sw_lean_args *a)
-{
-    const sw_tiles *t = &a->tiles;
-    const sw_act *act = &a->act_of_x;
-    const bool has_groups = t->n_groups > 1, is_f32 = t->spec.scale_dtype == SW_DTYPE_F32;
-    const bool is_one_scale = act->scope == SW_ACT_TOKEN || act->scope == SW_ACT_TENSOR;
-
-    if (!t->codes || t->spec.has_global || t->spec.n_outliers) return ONE_COUNT;
-    if (t->spec.num->kind == SW_NUM_INT && t->container_bits == 4 && act->scope == SW_ACT_NONE)
-        return is_f32 ? ONE_COUNT : t->spec.is_symmetric ? ONE_W4 : ONE_W4_ZEROS;
-    if (t->spec.num == &sw_nums[SW_NUM_INT8] && t->spec.is_symmetric && !has_groups &&
-        is_one_scale && act->num == &sw_nums[SW_NUM_INT8])
-        return ONE_INT8;
-    if (t->spec.num != &sw_nums[SW_NUM_E4M3] || act->num != t->spec.num || a->sm < 89)
-        return ONE_COUNT;
-    if (is_one_scale && !has_groups) return ONE_E4M3;
-    return act->scope == SW_ACT_GROUP && act->group_elems == UNIT_K &&
-                   act->scale_dtype == SW_DTYPE_F32 && is_f32
-               ? ONE_E4M3_GROUPS
-               : ONE_COUNT;
-}
-
-static bool is_power(int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
-
-extern "C" bool sw_cuda_one_can(const sw_lean_args *a)
-{
-    const sw_tiles *t = &a->tiles;
-    const int64_t group = t->spec.group_elems;
-    const sw_dtype s = t->spec.scale_dtype;
-
-    return a->n == 1 && kind_for(a) != ONE_COUNT &&
-           (s == SW_DTYPE_F32 || s == SW_DTYPE_F16 || s == SW_DTYPE_BF16) &&
-           (group == 0 || (group % UNIT_K == 0 && is_power(group / UNIT_K))) &&
-           t->k_in % UNIT_K == 0 && t->k_in <= (a->x ? EIGHTS_MAX * 8 * N_THREADS : K_MAX) &&
-           t->n_out % (a->out == SW_LEAN_GLU ? 32 : 16) == 0;
-}
+extern "C" bool sw_cuda_one_can(const sw_lean_args *a) { return one_can(a); }
 
 /* As many warps to a strip as one round of CTAs allows, as long as each has units to read. */
 static int slices_of(const one_args *p, int64_t n_pairs)
@@ -268,17 +204,9 @@ extern "C" sw_code sw_cuda_one(const sw_lean_args *a, sw_launch how, sw_err *err
         run_kind<ONE_W4>, run_kind<ONE_W4_ZEROS>, run_kind<ONE_INT8>, run_kind<ONE_E4M3>,
         run_kind<ONE_E4M3_GROUPS>,
     };
-    const int64_t group = a->tiles.spec.group_elems;
-    one_args p = {};
+    one_args p;
 
     if (!sw_cuda_one_can(a)) return SW_FAIL(err, SW_E_BUG, "a product that is not for one token");
-    p.a = *a;
-    p.n_units = (int)(a->tiles.k_in / UNIT_K);
-    p.n_groups = (int)a->tiles.n_groups;
-    p.group_shift = 30;
-    if (group) p.group_shift = __builtin_ctzll((unsigned long long)(group / UNIT_K));
-    p.n_strips = (int)(a->tiles.n_out / N_CHANNELS);
-    if (a->out == SW_LEAN_GLU) p.up_strip = p.n_strips /= 2;
-    p.top = a->act_of_x.scope == SW_ACT_NONE ? 0 : a->act_of_x.num->top;
-    return kinds[kind_for(a)](&p, how, err);
+    p = one_args_of(a);
+    return kinds[one_kind_of(a)](&p, how, err);
 }

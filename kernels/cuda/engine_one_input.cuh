@@ -11,16 +11,31 @@
 
 /* ---- the input ---- */
 
+/* s_part is free again when threads meet next. */
 static __device__ float block_max(float x, float *s_part)
 {
     float top = 0;
 
     x = sw_warp_max(x);
-    __syncthreads();
+    sw_meet<N_THREADS>();
     if (threadIdx.x % 32 == 0) s_part[threadIdx.x / 32] = x;
-    __syncthreads();
+    sw_meet<N_THREADS>();
+#pragma unroll
     for (int w = 0; w < N_WARPS; w++) top = fmaxf(top, s_part[w]);
     return top;
+}
+
+static __device__ float block_sum(float x, float *s_part)
+{
+    float sum = 0;
+
+    x = sw_warp_sum(x);
+    sw_meet<N_THREADS>();
+    if (threadIdx.x % 32 == 0) s_part[threadIdx.x / 32] = x;
+    sw_meet<N_THREADS>();
+#pragma unroll
+    for (int w = 0; w < N_WARPS; w++) sum += s_part[w];
+    return sum;
 }
 
 static __device__ float code_scale(float most, float top)
@@ -40,25 +55,33 @@ template <int KIND> static __device__ bool is_no_tie(float q)
     return fabsf(whole - rintf(whole)) < 0.4999f;
 }
 
-/* The code of v / scale: the product with 1 / scale tells it, but near a tie it is divided. */
-template <int KIND>
-static __device__ uint32_t code_of(float v, float scale, float inverse, float top)
-{
-    float q = v * inverse;
+static __device__ __noinline__ float quotient(float v, float scale) { return __fdiv_rn(v, scale); }
 
-    if (!is_no_tie<KIND>(q)) q = __fdiv_rn(v, scale);
-    if (KIND == ONE_INT8) return (uint32_t)(int)fminf(fmaxf(rintf(q), -top), top) & 0xff;
-    return __nv_cvt_float_to_fp8(q, __NV_SATFINITE, __NV_E4M3);
-}
-
-/* Four codes in one word. */
+/* Four codes in one word, of v / scale: the product with 1 / scale tells them, but near a tie they
+ * are divided. Prologues run once a kernel or step: they should be short rather than unrolled. */
 template <int KIND>
 static __device__ uint32_t four_codes(const float *v, float scale, float inverse, float top)
 {
+    bool is_near = false;
     uint32_t word = 0;
+    float q[4];
 
 #pragma unroll
-    for (int i = 0; i < 4; i++) word |= code_of<KIND>(v[i], scale, inverse, top) << 8 * i;
+    for (int i = 0; i < 4; i++) {
+        q[i] = v[i] * inverse;
+        is_near |= !is_no_tie<KIND>(q[i]);
+    }
+    if (is_near)
+#pragma unroll
+        for (int i = 0; i < 4; i++) q[i] = quotient(v[i], scale);
+#pragma unroll
+    for (int i = 0; i < 4; i += 2)
+        if (KIND != ONE_INT8)
+            word |= (uint32_t)__nv_cvt_float2_to_fp8x2(make_float2(q[i], q[i + 1]), __NV_SATFINITE,
+                                                       __NV_E4M3) << 8 * i;
+        else
+            for (int j = i; j < i + 2; j++)
+                word |= ((uint32_t)(int)fminf(fmaxf(rintf(q[j]), -top), top) & 0xff) << 8 * j;
     return word;
 }
 
@@ -92,11 +115,10 @@ static __device__ void put_codes(uint32_t *s_x, int k, const sw_eight &e, float 
 }
 
 /* As another kernel would read it. */
-static __device__ sw_eight rounded(sw_eight e)
+static __device__ uint4 rounded(const sw_eight &e)
 {
-#pragma unroll
-    for (int i = 0; i < 8; i++) e.v[i] = sw_float(sw_round16(e.v[i]));
-    return e;
+    return make_uint4(sw_pack2(e.v[0], e.v[1]), sw_pack2(e.v[2], e.v[3]),
+                      sw_pack2(e.v[4], e.v[5]), sw_pack2(e.v[6], e.v[7]));
 }
 
 static __device__ sw_eight widen(const uint4 &raw)
@@ -166,6 +188,28 @@ static __device__ float row_scale(const one_args &p, const one_job &j, float mos
     return code_scale(block_max(most, s_part), p.top);
 }
 
+/* Lay out the eights that threads hold, N_THREADS apart; returns the scale of their codes. */
+template <int KIND, int N>
+static __device__ float lay_out_all(uint32_t *s_x, float *s_units, const one_args &p,
+                                    const one_job &job, uint4 (&raw)[N], float *s_part)
+{
+    const int n_eights = p.n_units * (UNIT_K / 8);
+    float most = 0;
+
+    if (!kind_of<KIND>::has_groups)
+#pragma unroll
+        for (int j = 0; j < N; j++) most = fmaxf(most, largest(widen(raw[j])));
+    const float of_row = row_scale<KIND>(p, job, most, s_part);
+
+#pragma unroll 1
+    for (int at = (int)threadIdx.x; at - (int)threadIdx.x % 32 < n_eights; at += N_THREADS) {
+        lay_out<KIND>(s_x, s_units, p, 8 * at, widen(raw[0]), of_row, at < n_eights);
+#pragma unroll
+        for (int j = 1; j < N; j++) raw[j - 1] = raw[j];
+    }
+    return of_row;
+}
+
 static __device__ sw_eight load_floats(const float *from, int at)
 {
     const float4 low = ((const float4 *)from)[2 * at], high = ((const float4 *)from)[2 * at + 1];
@@ -195,7 +239,8 @@ static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args 
 {
     const int n_eights = p.n_units * (UNIT_K / 8);
     sw_eight e[EIGHTS_MAX];
-    float sum = 0, most = 0;
+    uint4 raw[EIGHTS_MAX] = {};
+    float sum = 0;
 
 #pragma unroll
     for (int j = 0; j < EIGHTS_MAX; j++) {
@@ -207,28 +252,16 @@ static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args 
         for (int i = 0; i < 8; i++) sum += e[j].v[i] * e[j].v[i];
     }
     const float scale =
-        1.0f / sqrtf(sw_block_sum(sum, s_part) / (float)(p.n_units * UNIT_K) + p.a.eps);
+        1.0f / sqrtf(block_sum(sum, s_part) / (float)(p.n_units * UNIT_K) + p.a.eps);
 
 #pragma unroll
     for (int j = 0; j < EIGHTS_MAX; j++) {
-        const int at = (int)threadIdx.x + j * N_THREADS;
-
-        if (at >= n_eights) break;
+        if ((int)threadIdx.x + j * N_THREADS >= n_eights) break;
 #pragma unroll
         for (int i = 0; i < 8; i++) e[j].v[i] *= scale * norm.e[j].v[i];
-        e[j] = rounded(e[j]);
-        most = fmaxf(most, largest(e[j]));
+        raw[j] = rounded(e[j]);
     }
-    const float of_row = row_scale<KIND>(p, job, most, s_part);
-
-#pragma unroll
-    for (int j = 0; j < EIGHTS_MAX; j++) {
-        const int at = (int)threadIdx.x + j * N_THREADS;
-
-        if (at - (int)threadIdx.x % 32 >= n_eights) break;
-        lay_out<KIND>(s_x, s_units, p, 8 * at, e[j], of_row, at < n_eights);
-    }
-    return of_row;
+    return lay_out_all<KIND>(s_x, s_units, p, job, raw, s_part);
 }
 
 template <int KIND>
@@ -237,7 +270,6 @@ static __device__ float load_rows(uint32_t *s_x, float *s_units, const one_args 
 {
     const int n_eights = p.n_units * (UNIT_K / 8);
     uint4 raw[ROW_EIGHTS_MAX] = {};
-    float most = 0;
 
 #pragma unroll
     for (int j = 0; j < ROW_EIGHTS_MAX; j++) {
@@ -245,18 +277,7 @@ static __device__ float load_rows(uint32_t *s_x, float *s_units, const one_args 
 
         if (at < n_eights) raw[j] = ((const uint4 *)job.rows)[at];
     }
-#pragma unroll
-    for (int j = 0; j < ROW_EIGHTS_MAX; j++) most = fmaxf(most, largest(widen(raw[j])));
-    const float of_row = row_scale<KIND>(p, job, most, s_part);
-
-#pragma unroll
-    for (int j = 0; j < ROW_EIGHTS_MAX; j++) {
-        const int at = (int)threadIdx.x + j * N_THREADS;
-
-        if (at - (int)threadIdx.x % 32 >= n_eights) break;
-        lay_out<KIND>(s_x, s_units, p, 8 * at, widen(raw[j]), of_row, at < n_eights);
-    }
-    return of_row;
+    return lay_out_all<KIND>(s_x, s_units, p, job, raw, s_part);
 }
 
 #endif

@@ -6,14 +6,17 @@
 #include "formats/model/model.h"
 #include "kernels/cuda/engine_launch.cuh"
 
-#define N_WARPS 8
+#ifndef N_WARPS
+#define N_WARPS 8 /* that multiply; chain_kernel.cuh has more */
+#endif
 #define N_THREADS (32 * N_WARPS)
 #define N_CHANNELS 16
 #define UNIT_K 128
 #define PER_SM 2
-#define EIGHTS_MAX 4 /* of a normed row that a thread keeps: rows of up to 8192 */
-#define ROW_EIGHTS_MAX 8
-#define K_MAX (8 * ROW_EIGHTS_MAX * N_THREADS)
+#define NORMED_MAX 8192 /* inputs of a normed row, which threads keep */
+#define K_MAX 16384
+#define EIGHTS_MAX (NORMED_MAX / 8 / N_THREADS)
+#define ROW_EIGHTS_MAX (K_MAX / 8 / N_THREADS)
 
 typedef enum one_kind {
     ONE_W4, ONE_W4_ZEROS, ONE_INT8, ONE_E4M3, ONE_E4M3_GROUPS, ONE_COUNT
@@ -62,11 +65,28 @@ template <int KIND> struct kind_of {
     static constexpr int x_words = is_w4 ? 16 : 8; /* of a unit, for each of four lanes */
 };
 
+/* Scales of channels g and g + 8: two halves of a word, or two words. */
+template <bool IS_W4> struct scale_pair {
+    uint32_t x;
+};
+template <> struct __align__(8) scale_pair<false> {
+    uint32_t x, y;
+};
+
 /* What a warp reads of one strip and unit. */
 template <int KIND> struct unit {
     uint4 codes[kind_of<KIND>::copies][32];
-    uint2 scales[kind_of<KIND>::has_groups ? 32 : 1]; /* of channels g and g + 8 */
+    scale_pair<kind_of<KIND>::is_w4> scales[kind_of<KIND>::has_groups ? 32 : 1];
     uint32_t zeros[kind_of<KIND>::has_zeros ? 32 : 1];
+
+    /* What a lane reads: its codes, its two channels' scales (of 4 bits one below the other in the
+     * first word) and zeros in the low half of a word. */
+    __device__ uint4 code(int i) const { return codes[i][threadIdx.x % 32]; }
+    __device__ uint32_t scale(int i) const { return (&scales[threadIdx.x % 32].x)[i]; }
+    __device__ uint32_t two_zeros() const
+    {
+        return zeros[threadIdx.x % 32] >> (threadIdx.x % 32 / 4 % 2 * 16);
+    }
 };
 
 template <int KIND, int PARTS> struct ring {
@@ -103,19 +123,19 @@ template <int KIND> static __device__ source source_of(const one_args &p,
     const int64_t record = (int64_t)n_tile * p.n_groups * 64 + 2 * (8 * row + lane / 4);
     source s;
 
-    s.codes = j.codes + 2 * (int64_t)n_tile * p.n_units * tile_bytes + 512 * row +
-              16 * lane;
+    s.codes = j.codes + 2 * (int64_t)n_tile * p.n_units * tile_bytes + 512 * row + 16 * lane;
     s.scales = j.scales + record * (kind::is_w4 ? 2 : 4);
     s.zeros = j.zeros + record - lane / 4 % 2 * 2;
     return s;
 }
 
-template <int KIND> static __device__ void fetch(unit<KIND> &to, const one_args &p, const source &s,
-                                                 int u)
+/* Unit u of it, whose group is u >> group_shift. */
+template <int KIND>
+static __device__ void fetch(unit<KIND> &to, int group_shift, const source &s, int u)
 {
     using kind = kind_of<KIND>;
     const int lane = threadIdx.x % 32;
-    const int64_t record = (int64_t)(u >> p.group_shift) * 64;
+    const int64_t record = (int64_t)(u >> group_shift) * 64;
 
 #pragma unroll
     for (int i = 0; i < kind::copies; i++)
@@ -174,16 +194,15 @@ static __device__ float scale16(uint32_t bits, bool is_bf16)
 
 /* Four bit: 128 + code is a BF16 whose low bits are the code; what that is too much, 128 and the
  * zero point times the sum of the inputs, is what the product begins with. */
-template <int KIND>
-static __device__ void add_w4(float (&sums)[2], const unit<KIND> &t, const uint4 *x, float x_sum,
+template <int KIND, typename UNIT>
+static __device__ void add_w4(float (&sums)[2], const UNIT &t, const uint4 *x, float x_sum,
                               uint32_t magic, bool is_bf16)
 {
-    const int lane = threadIdx.x % 32;
-    const uint32_t scales = t.scales[lane].x;
+    const uint32_t scales = t.scale(0);
     float zero0 = -136.0f, zero1 = -136.0f;
 
     if (kind_of<KIND>::has_zeros) {
-        const uint32_t zeros = t.zeros[lane] >> (lane / 4 % 2 * 16);
+        const uint32_t zeros = t.two_zeros();
 
         zero0 = -128.0f - (float)(zeros & 255);
         zero1 = -128.0f - (float)(zeros >> 8 & 255);
@@ -192,7 +211,7 @@ static __device__ void add_w4(float (&sums)[2], const unit<KIND> &t, const uint4
 
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const uint4 codes = t.codes[half][lane], one = x[2 * half], two = x[2 * half + 1];
+        const uint4 codes = t.code(half), one = x[2 * half], two = x[2 * half + 1];
         const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
         const uint32_t b[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
 
@@ -216,33 +235,31 @@ static __device__ uint4 signed_bytes(uint4 v)
     return make_uint4(v.x ^ 0x80808080u, v.y ^ 0x80808080u, v.z ^ 0x80808080u, v.w ^ 0x80808080u);
 }
 
-static __device__ void add_int8(int (&d)[4], const unit<ONE_INT8> &t, const uint4 *x)
+template <typename UNIT>
+static __device__ void add_int8(int (&d)[4], const UNIT &t, const uint4 *x)
 {
-    const int lane = threadIdx.x % 32;
     const uint4 one = x[0], two = x[1];
 
-    multiply_int8(d, signed_bytes(t.codes[0][lane]), one.x, one.y);
-    multiply_int8(d, signed_bytes(t.codes[1][lane]), one.z, one.w);
-    multiply_int8(d, signed_bytes(t.codes[2][lane]), two.x, two.y);
-    multiply_int8(d, signed_bytes(t.codes[3][lane]), two.z, two.w);
+    multiply_int8(d, signed_bytes(t.code(0)), one.x, one.y);
+    multiply_int8(d, signed_bytes(t.code(1)), one.z, one.w);
+    multiply_int8(d, signed_bytes(t.code(2)), two.x, two.y);
+    multiply_int8(d, signed_bytes(t.code(3)), two.z, two.w);
 }
 
 /* The tensor cores cut sums off: FP32 takes over after 128 inputs. */
-template <int KIND>
-static __device__ void add_e4m3(float (&sums)[2], const unit<KIND> &t, const uint4 *x,
-                                float x_scale)
+template <int KIND, typename UNIT>
+static __device__ void add_e4m3(float (&sums)[2], const UNIT &t, const uint4 *x, float x_scale)
 {
-    const int lane = threadIdx.x % 32;
     const uint4 one = x[0], two = x[1];
     float d[4] = {};
 
-    multiply_e4m3(d, t.codes[0][lane], one.x, one.y);
-    multiply_e4m3(d, t.codes[1][lane], one.z, one.w);
-    multiply_e4m3(d, t.codes[2][lane], two.x, two.y);
-    multiply_e4m3(d, t.codes[3][lane], two.z, two.w);
-    if (kind_of<KIND>::has_groups) {
-        sums[0] += __uint_as_float(t.scales[lane].x) * x_scale * d[0];
-        sums[1] += __uint_as_float(t.scales[lane].y) * x_scale * d[2];
+    multiply_e4m3(d, t.code(0), one.x, one.y);
+    multiply_e4m3(d, t.code(1), one.z, one.w);
+    multiply_e4m3(d, t.code(2), two.x, two.y);
+    multiply_e4m3(d, t.code(3), two.z, two.w);
+    if constexpr (kind_of<KIND>::has_groups) {
+        sums[0] += __uint_as_float(t.scale(0)) * x_scale * d[0];
+        sums[1] += __uint_as_float(t.scale(1)) * x_scale * d[2];
     } else {
         sums[0] += d[0];
         sums[1] += d[2];
