@@ -2,6 +2,7 @@
 #ifndef SW_KERNELS_CUDA_GPU_INTERNAL_H
 #define SW_KERNELS_CUDA_GPU_INTERNAL_H
 
+#include "kernels/cuda/chain.h"
 #include "kernels/cuda/cuda_gemm.h"
 #include "kernels/cuda/engine_ops.h"
 #include "kernels/cuda/lt.h"
@@ -131,6 +132,7 @@ typedef struct sw_gpu_run {
     const float *q_norm, *k_norm; /* head norms met, made with the turning */
     bool turns_q, turns_k;
     bool is_lean;           /* few tokens: products take in what stands around them */
+    sw_chain *chain;        /* or NULL; what it holds goes before anything else */
     bool is_norm_pending;   /* N = norm(X) has not been made yet, by this slot */
     sw_slot norm_slot;
     bool is_gate_made, is_sum_made; /* by the product before */

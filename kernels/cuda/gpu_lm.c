@@ -240,6 +240,8 @@ sw_code sw_gpu_lm_run(sw_gpu_lm *lm, sw_gpu_run *run, const sw_gpu_kv *kv, int64
         rc = run_block(lm, run, l, err);
         run->kv = NULL;
     }
+    if (rc == SW_OK) return sw_cuda_chain_run(run->chain, e->how, err);
+    sw_cuda_chain_clear(run->chain);
     return rc;
 }
 

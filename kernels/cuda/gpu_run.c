@@ -19,13 +19,21 @@ sw_code sw_gpu_run_reach(sw_gpu_run *run, sw_site site, sw_bf16_rows x, int64_t 
     return run->tap->see(run->tap->self, site, -1, x.d, run->n_tokens, k_in, x.stride, NULL, err);
 }
 
+/* Before anything is enqueued that is no step of the chain. */
+static sw_code end_chain(sw_gpu_run *run, sw_err *err)
+{
+    return sw_cuda_chain_run(run->chain, run->e->how, err);
+}
+
 /* x [+ T], normed into dst; without dst only the sum. */
 static sw_code norm_stream(sw_gpu_run *run, sw_bf16_rows dst, sw_slot slot, sw_err *err)
 {
     const sw_gpu_block *b = run->block;
     sw_norm_args a = {.dst = dst, .x = run->d_x, .n = run->n_tokens, .width = run->e->m->hidden,
                       .eps = (float)run->e->m->norm_eps};
+    sw_code rc = end_chain(run, err);
 
+    if (rc != SW_OK) return rc;
     if (run->is_add_pending) a.add = buffer(run, SW_BUF_T);
     run->is_add_pending = false;
     if (dst.d) {
@@ -71,7 +79,7 @@ static sw_code op_norm(sw_gpu_run *run, const sw_op *op, sw_err *err)
         return flush(run, err);
     }
     if (op->src == SW_BUF_X) return norm_stream(run, a.dst, op->slot, err);
-    if ((rc = settle(run, op->dst, err)) != SW_OK) return rc;
+    if ((rc = settle(run, op->dst, err)) != SW_OK || (rc = end_chain(run, err)) != SW_OK) return rc;
     return sw_cuda_norm(&a, run->e->how, err);
 }
 
@@ -111,6 +119,7 @@ static sw_code try_lean(bool *is_done, sw_gpu_run *run, const sw_op *op, sw_err 
                       .n_sms = run->e->card.n_sms, .sm = run->e->card.sm,
                       .act_of_x = w->act, .input_scale = w->input_scale,
                       .eps = (float)m->norm_eps};
+    bool is_step = false;
     sw_code rc;
 
     if (!run->is_lean || op->src == SW_BUF_X) return SW_OK;
@@ -130,6 +139,10 @@ static sw_code try_lean(bool *is_done, sw_gpu_run *run, const sw_op *op, sw_err 
     *is_done = true;
     run->is_gate_made = a.out == SW_LEAN_GLU;
     run->is_sum_made = a.out == SW_LEAN_ADD;
+    if (run->chain) {
+        rc = sw_cuda_chain_product(&is_step, run->chain, &a, run->e->how, err);
+        if (rc != SW_OK || is_step || (rc = end_chain(run, err)) != SW_OK) return rc;
+    }
     return sw_cuda_one(&a, run->e->how, err);
 }
 
@@ -149,6 +162,7 @@ static sw_code op_linear(sw_gpu_run *run, const sw_op *op, sw_err *err)
 
     if (is_made_already(run->block, op->slot)) return SW_OK;
     if ((rc = try_lean(&is_done, run, op, err)) != SW_OK || is_done) return rc;
+    if ((rc = end_chain(run, err)) != SW_OK) return rc;
     if (op->src == SW_BUF_N && (rc = make_norm(run, err)) != SW_OK) return rc;
     if ((rc = input_of(&x, run, op, err)) != SW_OK ||
         (run->tap && (rc = flush(run, err)) != SW_OK) || /* taps may read the residual stream */
@@ -201,6 +215,7 @@ static sw_code op_rope(sw_gpu_run *run, const sw_op *op, sw_err *err)
 {
     const sw_model *m = run->e->m;
     sw_heads_args a = heads_of(run);
+    sw_code rc;
 
     if (!m->kv_rank) {
         *(op->dst == SW_BUF_Q ? &run->turns_q : &run->turns_k) = true;
@@ -214,6 +229,7 @@ static sw_code op_rope(sw_gpu_run *run, const sw_op *op, sw_err *err)
     } else {
         a.rope_at = (int)(m->head_dim - m->rope_dim);
     }
+    if ((rc = end_chain(run, err)) != SW_OK) return rc;
     return sw_cuda_heads(&a, run->e->how, err);
 }
 
@@ -225,8 +241,10 @@ static sw_code op_latent_kv(sw_gpu_run *run, const sw_op *op, sw_err *err)
                               .turned = buffer(run, SW_BUF_K_ROPE), .n = run->n_tokens,
                               .n_heads = (int)m->n_heads, .head_dim = (int)m->head_dim,
                               .v_head_dim = (int)m->v_head_dim, .rope_dim = (int)m->rope_dim};
+    const sw_code rc = end_chain(run, err);
 
     (void)op;
+    if (rc != SW_OK) return rc;
     return sw_cuda_latent_kv(&a, run->e->how, err);
 }
 
@@ -286,6 +304,8 @@ static sw_code op_attention(sw_gpu_run *run, const sw_op *op, sw_err *err)
         a.k_seq = a.capacity * k_width;
         a.v_seq = a.capacity * v_width;
     }
+    if (run->chain && sw_cuda_chain_attention(run->chain, &a, &heads)) return SW_OK;
+    if ((rc = end_chain(run, err)) != SW_OK) return rc;
     return run->is_decode ? sw_cuda_attention_decode(&a, &heads, e->how, err)
                           : sw_cuda_attention(&a, e->how, err);
 }
@@ -295,7 +315,9 @@ static sw_code act_on(sw_gpu_run *run, sw_buf dst, sw_bf16_rows up, sw_err *err)
     const sw_act_args a = {.g = buffer(run, dst), .u = up, .n = run->n_tokens,
                            .width = run->e->width[dst], .act = (int)run->e->m->act,
                            .limit = (float)run->e->m->act_limit};
+    const sw_code rc = end_chain(run, err);
 
+    if (rc != SW_OK) return rc;
     return sw_cuda_act(&a, run->e->how, err);
 }
 
@@ -332,7 +354,9 @@ static sw_code route(sw_gpu_run *run, const sw_op *op, bool adds, sw_err *err)
 {
     sw_code rc = settle(run, op->dst, err);
 
-    if (rc != SW_OK || (rc = make_norm(run, err)) != SW_OK) return rc;
+    if (rc != SW_OK || (rc = make_norm(run, err)) != SW_OK ||
+        (rc = end_chain(run, err)) != SW_OK)
+        return rc;
     return sw_gpu_run_moe(run, buffer(run, op->dst), buffer(run, op->src), adds, err);
 }
 

@@ -28,6 +28,7 @@ struct sw_gpu_session {
     uint64_t *d_state;
     float *d_logits, *d_x;
     void *d_decode_scratch;
+    sw_chain *chain;          /* of steps of one sequence; NULL: kernels of their own */
     cudaGraphExec_t graph;
     int64_t graph_generation; /* of the workspace it was captured with */
     bool is_warm;             /* a step has run outside a graph */
@@ -75,14 +76,34 @@ static sw_code take_state(sw_gpu_session *s, sw_err *err)
     return SW_STORE_TAKE(&s->d_x, store, n * hidden, "hidden rows", err);
 }
 
-static sw_code start_state(sw_gpu_session *s, sw_err *err)
+static sw_code take_zeros(void **out, sw_gpu_session *s, int64_t size_bytes, sw_err *err)
+{
+    sw_code rc = sw_gpu_store_take(out, &s->store, size_bytes, 1, "attention", err);
+
+    return rc == SW_OK ? sw_gpu_fill(s->lm->e->gpu, *out, 0, size_bytes, err) : rc;
+}
+
+/* What attention of a step needs, and the chain it may be in: not where blocks come from the host,
+ * whose copies go between kernels. */
+static sw_code take_scratch(sw_gpu_session *s, sw_err *err)
 {
     const sw_gpu_engine *e = s->lm->e;
     const sw_model *m = e->m;
     const sw_attn_args shape = {.n_seqs = s->n_seqs, .capacity = s->capacity,
                                 .n_heads = (int)m->n_heads, .n_kv_heads = (int)m->n_kv_heads,
                                 .v_head_dim = (int)m->v_head_dim, .n_sms = e->card.n_sms};
-    const int64_t scratch_bytes = sw_cuda_decode_scratch_bytes(&shape);
+    void *d_scratch = NULL;
+    sw_code rc = take_zeros(&s->d_decode_scratch, s, sw_cuda_decode_scratch_bytes(&shape), err);
+
+    if (rc != SW_OK || s->n_seqs > LEAN_MAX || s->lm->streamed) return rc;
+    if ((rc = take_zeros(&d_scratch, s, sw_cuda_chain_scratch_bytes(&shape), err)) != SW_OK)
+        return rc;
+    return sw_cuda_chain_new(&s->chain, &shape, e->card.sm, d_scratch, err);
+}
+
+static sw_code start_state(sw_gpu_session *s, sw_err *err)
+{
+    const sw_gpu_engine *e = s->lm->e;
     uint64_t *seeds = NULL;
     sw_code rc;
 
@@ -91,8 +112,7 @@ static sw_code start_state(sw_gpu_session *s, sw_err *err)
     rc = sw_gpu_upload(e->gpu, s->d_state, seeds, 8 * s->n_seqs, err);
     sw_mem_put(seeds);
     if (rc != SW_OK || (rc = sw_gpu_fill(e->gpu, s->d_not_finite, 0, 4, err)) != SW_OK) return rc;
-    rc = sw_gpu_store_take(&s->d_decode_scratch, &s->store, scratch_bytes, 1, "attention", err);
-    return rc == SW_OK ? sw_gpu_fill(e->gpu, s->d_decode_scratch, 0, scratch_bytes, err) : rc;
+    return take_scratch(s, err);
 }
 
 static sw_code check_sampling(const sw_sampling *p, sw_err *err)
@@ -150,6 +170,7 @@ void sw_gpu_session_free(sw_gpu_session *s)
 {
     if (!s) return;
     drop_graph(s);
+    sw_cuda_chain_free(s->chain);
     sw_gpu_store_free(&s->store);
     sw_mem_put(s->kv);
     sw_mem_put(s->n_fed);
@@ -215,7 +236,7 @@ static sw_code enqueue_step(sw_gpu_session *s, sw_err *err)
                                .top_k = s->sampling.top_k, .top_p = s->sampling.top_p};
     sw_gpu_run run = {.d_x = s->d_x, .n_seqs = s->n_seqs, .seq_len = 1, .n_tokens = s->n_seqs,
                       .d_first = s->d_first, .is_decode = true, .is_lean = s->n_seqs <= LEAN_MAX,
-                      .d_decode_scratch = s->d_decode_scratch};
+                      .d_decode_scratch = s->d_decode_scratch, .chain = s->chain};
     sw_code rc;
 
     if ((rc = sw_cuda_pick(&pick, lm->e->how, err)) != SW_OK ||

@@ -12,29 +12,17 @@
 #include "formats/model/model.h"
 #include "formats/num/act.h"
 #include "kernels/engine/vec.h"
-#include "tests/gpu/card.h"
+#include "tests/gpu/lean_case.h"
 #include "tests/support/open_model.h"
-#include "tests/support/qtensor_gen.h"
 #include "tests/support/random.h"
 
 #define ROUNDING 4e-3 /* relative L2 of one rounding to BF16 */
 
 static sw_gpu *gpu;
 static sw_launch how;
-
-
-typedef struct lean_case {
-    int64_t n_out, k_in, group;
-    bool is_asymmetric, has_norm, has_bias;
-    sw_lean_out out;
-    sw_dtype scale_dtype;
-    sw_num_id num;        /* 0: INT4; bytes have inputs of their own kind, */
-    sw_act_scope scope;   /* quantized so */
-} lean_case;
+static sw_chain *chain; /* when set, products are steps of it */
 
 /* The strips of the second do not fill the last CTA. */
-#define F16 SW_DTYPE_F16
-#define F32 SW_DTYPE_F32
 static const lean_case ones[] = {
     {4096, 4096, 128, false, true, false, SW_LEAN_STORE, F16, 0, 0},
     {48, 1280, 256, true, false, true, SW_LEAN_ADD, SW_DTYPE_BF16, 0, 0},
@@ -74,38 +62,11 @@ static void norm_row(float *x, const lean_case *c, const float *norm)
     free(rounded);
 }
 
-static void make_weight(sw_qtensor *q, const lean_case *c, uint64_t seed)
-{
-    const sw_qspec spec = {.num = &sw_nums[SW_NUM_E4M3], .is_symmetric = true,
-                           .group_elems = c->group, .scale_dtype = c->scale_dtype};
-    test_rng rng = {seed};
-
-    if (c->num == SW_NUM_E4M3) {
-        MUST(sw_qtensor_alloc(q, &spec, c->n_out, c->k_in, err));
-        for (int64_t i = 0; i < c->n_out * c->k_in; i++)
-            q->codes[i] = (uint8_t)(test_u64(&rng) & 0xbf); /* below 2 */
-    } else {
-        sw_gen_qtensor(q, c->num ? 8 : 4, !c->is_asymmetric, c->group, c->scale_dtype, c->n_out,
-                       c->k_in, SW_GEN_RANDOM, 0, 8 + seed);
-    }
-    for (int64_t i = 0; i < q->n_out * q->n_groups; i++)
-        q->scales[i] = sw_num_round_to((float)((c->num == SW_NUM_INT8 ? 0.1 : 1.0) *
-                                               (0.002 + 0.01 * test_uniform(&rng))),
-                                       c->scale_dtype);
-}
-
 /* An input as the product quantizes it. */
 static void quantize_row(float *x, const lean_case *c, const sw_lean_args *a)
 {
     if (c->scope != SW_ACT_NONE)
         sw_act_round(x, c->k_in, x, c->k_in, 1, c->k_in, &a->act_of_x, a->input_scale);
-}
-
-static void say_act(sw_lean_args *a, const lean_case *c)
-{
-    if (c->scope != SW_ACT_NONE)
-        a->act_of_x = (sw_act){&sw_nums[c->num], c->scope, c->scope == SW_ACT_GROUP ? 128 : 0,
-                               SW_DTYPE_F32};
 }
 
 static double glu_of(double g, double u) { return g / (1 + exp(-g)) * u; }
@@ -116,22 +77,15 @@ static double clamped_glu_of(double g, double u, double limit)
     return g / (1 + exp(-1.702 * g)) * (fmin(fmax(u, -limit), limit) + 1);
 }
 
-static sw_tiles tiles_on_card(const sw_qtensor *q)
+static sw_code enqueue_product(const sw_lean_args *a, sw_err *err)
 {
-    const int64_t codes_bytes = sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in);
-    const int64_t scales_bytes = sw_tiles_scales_bytes(q->spec.scale_dtype, q->n_out, q->n_groups);
-    const int64_t zeros_bytes = sw_tiles_zeros_bytes(q->n_out, q->n_groups);
-    uint8_t *codes = malloc((size_t)codes_bytes), *scales = malloc((size_t)scales_bytes);
-    uint8_t *zeros = malloc((size_t)zeros_bytes);
-    sw_tiles t = {.spec = q->spec, .n_out = q->n_out, .k_in = q->k_in, .n_groups = q->n_groups,
-                  .container_bits = sw_tiles_container_bits(q->spec.num)};
+    bool is_step = false;
+    sw_code rc;
 
-    MUST(sw_tiles_pack(codes, scales, q->zeros ? zeros : NULL, q, err));
-    t.codes = card_copy(gpu, codes, codes_bytes);
-    t.scales = card_copy(gpu, scales, scales_bytes);
-    if (q->zeros) t.zeros = card_copy(gpu, zeros, zeros_bytes);
-    free(codes), free(scales), free(zeros);
-    return t;
+    if (!chain) return sw_cuda_one(a, how, err);
+    rc = sw_cuda_chain_product(&is_step, chain, a, how, err);
+    assert_true(rc != SW_OK || is_step);
+    return rc;
 }
 
 /* What it puts out, as floats: the stream `sum` with it added, or its row. */
@@ -141,7 +95,8 @@ static float *run_one(const sw_lean_args *a, const float *sum, int64_t n_have)
 
     if (a->out == SW_LEAN_ADD) MUST(sw_gpu_upload(gpu, a->sum, sum, 4 * n_have, err));
     MUST(sw_gpu_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
-    MUST(sw_cuda_one(a, how, err));
+    MUST(enqueue_product(a, err));
+    MUST(sw_cuda_chain_run(chain, how, err));
     if (a->out != SW_LEAN_ADD) return card_fetch(gpu, a->y.d, n_have);
     have = malloc(4 * (size_t)n_have);
     MUST(sw_gpu_download(gpu, have, a->sum, 4 * n_have, err));
@@ -164,12 +119,12 @@ static void check_one(const lean_case *c)
     void *d_y = NULL;
     double error, broken;
 
-    make_weight(&q, c, 3);
-    say_act(&a, c);
+    lean_weight(&q, c, 3);
+    lean_act(&a, c);
     for (int64_t i = 0; i < c->k_in; i++) norm[i] = (float)(0.5 + test_uniform(&rng));
     for (int64_t i = 0; i < c->n_out; i++) bias[i] = (float)test_gauss(&rng);
     for (int64_t i = 0; i < c->n_out; i++) sum[i] = (float)test_gauss(&rng);
-    a.tiles = tiles_on_card(&q);
+    a.tiles = lean_tiles(gpu, &q);
     a.rows = (sw_bf16_rows){card_random_rows(gpu, x, c->k_in, 1, 4), c->k_in};
     if (c->has_norm) {
         a.x = card_copy(gpu, x, 4 * c->k_in);
@@ -211,6 +166,21 @@ static void test_one(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
         if (can_run(&ones[i])) check_one(&ones[i]);
+}
+
+/* Each product that there are chains of as a chain of one. */
+static void test_one_step(void **state)
+{
+    const sw_attn_args shape = {.n_seqs = 1, .capacity = 64, .n_heads = 8, .n_kv_heads = 2,
+                                .v_head_dim = 128, .n_sms = sw_gpu_about(gpu)->n_sms};
+
+    (void)state;
+    if (sw_gpu_about(gpu)->arch != 90) skip();
+    chain = chain_on_card(gpu, &shape);
+    for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
+        if (ones[i].num && ones[i].scope != SW_ACT_GROUP) check_one(&ones[i]);
+    sw_cuda_chain_free(chain);
+    chain = NULL;
 }
 
 /* ---- experts ---- */
@@ -257,8 +227,8 @@ static void add_expert(expert_set *s, sw_lean_args *a, const lean_case *c, int x
         dense = malloc(4 * (size_t)(c->n_out * c->k_in));
         s->table[x].codes = card_random_rows(gpu, dense, c->n_out * c->k_in, 0.05, 70 + x);
     } else {
-        make_weight(&q, c, 3 + (uint64_t)x);
-        tiles = tiles_on_card(&q);
+        lean_weight(&q, c, 3 + (uint64_t)x);
+        tiles = lean_tiles(gpu, &q);
         s->table[x].codes = tiles.codes;
         s->table[x].scales = tiles.scales;
         s->table[x].zeros = tiles.zeros;
@@ -308,7 +278,7 @@ static void check_experts(const lean_case *c)
     void *d_y = NULL;
     double error, broken;
 
-    say_act(&a, c);
+    lean_act(&a, c);
     if (c->out == SW_LEAN_GLU && c->num == DENSE) a.act = SW_MLP_SILU;
     a.rows = (sw_bf16_rows){card_random_rows(gpu, rows, N_PAIRS / share * c->k_in, 1, 4), c->k_in};
     for (int x = 0; x < N_EXPERTS; x++) add_expert(&s, &a, c, x, rows);
@@ -376,8 +346,10 @@ static void test_combine(void **state)
 /* One argument: the tests whose name it matches (* and ? as in a shell). */
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one), cmocka_unit_test(test_experts),
-                                       cmocka_unit_test(test_combine)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one), cmocka_unit_test(test_one_step),
+        cmocka_unit_test(test_experts), cmocka_unit_test(test_combine),
+    };
     int failed = card_open(&gpu);
 
     if (failed) return failed;

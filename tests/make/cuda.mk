@@ -32,7 +32,7 @@ CUDA_LIB  := $(BUILD)/libswage_cuda.a
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_BENCH := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/bench_*.c)))
-GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_ref.cu gpu_case gpu_dense solver_case card)
+GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_ref.cu gpu_case gpu_dense solver_case card lean_case)
 
 .PHONY: cuda
 cuda: $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) ## the CUDA kernels, their tests and bench (CUDA=auto|0|1)
@@ -51,7 +51,7 @@ $(CUDA_LIB): $(CUDA_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
 $(CUDA_C:%.c=$(BUILD)/%.o): CFLAGS += -isystem $(CUDA_HOME)/include
-$(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_case gpu_dense solver_case card): CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
+$(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_case gpu_dense solver_case card lean_case): CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
 
 # Objects, not the archive: what they define must win over the stubs of $(LIB).
 $(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(TSUP_OBJ)

@@ -1,0 +1,200 @@
+/* test_chain.c - chains of products and attention against kernels of their own, which other tests
+ * hold against sums in double. Exit 77 without a GPU. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "formats/model/model.h"
+#include "tests/gpu/lean_case.h"
+#include "tests/support/open_model.h"
+#include "tests/support/random.h"
+
+/* Blocks one behind the other, of the same weights: more than one launch takes. */
+#define N_BLOCKS 18
+#define HIDDEN 1024
+#define WIDE 2816
+#define DIM 128
+#define N_Q 8
+#define N_KV 2
+#define QKV ((N_Q + 2 * N_KV) * DIM)
+#define CAPACITY 512
+#define POSITION 300
+#define CHAIN_LIMIT 1e-2
+
+static sw_gpu *gpu;
+static sw_launch how;
+static sw_chain *chain; /* NULL: kernels of their own */
+
+static const lean_case chained[] = { /* of which n_out, k_in and out are not looked at */
+    {0, 0, 0, false, false, false, SW_LEAN_STORE, F32, SW_NUM_INT8, SW_ACT_TOKEN},
+    {0, 0, 0, false, false, false, SW_LEAN_STORE, F32, SW_NUM_E4M3, SW_ACT_TOKEN},
+};
+
+typedef struct chain_blocks {
+    sw_lean_args qkv, o, gate_up, down;
+    sw_attn_args attention;
+    sw_heads_args heads;
+    char *k_caches, *v_caches; /* of all blocks */
+    void *d_scratch;           /* of attention outside a chain */
+    float *d_x, x[HIDDEN];
+} chain_blocks;
+
+static sw_lean_args product_of(const lean_case *like, int64_t n_out, int64_t k_in, sw_lean_out out)
+{
+    sw_lean_args a = {.eps = 1e-5f, .out = out, .act = SW_MLP_SILU, .n = 1, .n_sms = 132,
+                      .sm = sw_gpu_about(gpu)->arch};
+    lean_case c = *like;
+    sw_qtensor q;
+
+    c.n_out = n_out;
+    c.k_in = k_in;
+    lean_weight(&q, &c, (uint64_t)n_out);
+    for (int64_t i = 0; i < q.n_out * q.n_groups; i++)
+        q.scales[i] *= c.num == SW_NUM_E4M3 ? 3.0f : 0.3f; /* outputs of about 1 */
+    lean_act(&a, &c);
+    a.tiles = lean_tiles(gpu, &q);
+    sw_qtensor_free(&q);
+    return a;
+}
+
+static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out)
+{
+    const int64_t cache_bytes = (int64_t)N_BLOCKS * CAPACITY * N_KV * DIM * 2;
+    float cosines[CAPACITY * DIM / 2], sines[CAPACITY * DIM / 2];
+    float *values = malloc(4 * (size_t)cache_bytes);
+    const int32_t first = POSITION;
+
+    for (int i = 0; i < CAPACITY * DIM / 2; i++) {
+        const double angle = (double)(i / (DIM / 2)) * pow(1e4, -2.0 * (i % (DIM / 2)) / DIM);
+
+        cosines[i] = (float)cos(angle), sines[i] = (float)sin(angle);
+    }
+    b->k_caches = (char *)card_random_rows(gpu, values, cache_bytes / 2, 1, 11);
+    b->v_caches = (char *)card_random_rows(gpu, values, cache_bytes / 2, 1, 12);
+    free(values);
+    b->attention = (sw_attn_args){
+        .q = {qkv, QKV}, .out = {out, N_Q * DIM}, .k.stride = N_KV * DIM, .v.stride = N_KV * DIM,
+        .first = card_copy(gpu, &first, sizeof first), .n_seqs = 1, .seq_len = 1,
+        .capacity = CAPACITY, .n_heads = N_Q, .n_kv_heads = N_KV, .head_dim = DIM,
+        .v_head_dim = DIM, .scale = 0.09f, .n_sms = sw_gpu_about(gpu)->n_sms};
+    b->heads = (sw_heads_args){
+        .q = {qkv, QKV}, .k = {qkv + N_Q * DIM, QKV}, .v = {qkv + (N_Q + N_KV) * DIM, QKV},
+        .cos = card_copy(gpu, cosines, sizeof cosines), .sin = card_copy(gpu, sines, sizeof sines),
+        .first = b->attention.first, .n = 1, .seq_len = 1, .capacity = CAPACITY, .n_heads = N_Q,
+        .n_kv_heads = N_KV, .head_dim = DIM, .v_head_dim = DIM, .rope_dim = DIM, .eps = 1e-5f};
+    b->d_scratch = zeros_on_card(gpu, sw_cuda_decode_scratch_bytes(&b->attention));
+}
+
+static void make_blocks(chain_blocks *b, const lean_case *like)
+{
+    sw_bf16 *qkv = zeros_on_card(gpu, 2 * QKV), *out = zeros_on_card(gpu, 2 * HIDDEN);
+    sw_bf16 *wide = zeros_on_card(gpu, 2 * WIDE);
+    float norm[HIDDEN];
+    test_rng rng = {9};
+
+    for (int i = 0; i < HIDDEN; i++) norm[i] = (float)(0.5 + test_uniform(&rng));
+    for (int i = 0; i < HIDDEN; i++) b->x[i] = (float)test_gauss(&rng);
+    b->d_x = card_copy(gpu, b->x, sizeof b->x);
+    b->qkv = product_of(like, QKV, HIDDEN, SW_LEAN_STORE);
+    b->o = product_of(like, HIDDEN, N_Q * DIM, SW_LEAN_ADD);
+    b->gate_up = product_of(like, 2 * WIDE, HIDDEN, SW_LEAN_GLU);
+    b->down = product_of(like, HIDDEN, WIDE, SW_LEAN_ADD);
+    b->qkv.x = b->gate_up.x = b->o.sum = b->down.sum = b->d_x;
+    b->qkv.norm = b->gate_up.norm = card_copy(gpu, norm, sizeof norm);
+    b->qkv.y.d = qkv;
+    b->o.rows.d = out;
+    b->gate_up.y.d = b->down.rows.d = wide;
+    make_attention(b, qkv, out);
+}
+
+static sw_code enqueue_product(const sw_lean_args *a, sw_err *err)
+{
+    bool is_step = false;
+    sw_code rc;
+
+    if (!chain) return sw_cuda_one(a, how, err);
+    rc = sw_cuda_chain_product(&is_step, chain, a, how, err);
+    assert_true(rc != SW_OK || is_step);
+    return rc;
+}
+
+static sw_code enqueue_attention(const sw_attn_args *a, const sw_heads_args *heads, sw_err *err)
+{
+    if (!chain) return sw_cuda_attention_decode(a, heads, how, err);
+    assert_true(sw_cuda_chain_attention(chain, a, heads));
+    return SW_OK;
+}
+
+/* x after all blocks. */
+static void run_blocks(float *have, chain_blocks *b)
+{
+    const int64_t each_bytes = (int64_t)CAPACITY * N_KV * DIM * 2;
+
+    MUST(sw_gpu_upload(gpu, b->d_x, b->x, sizeof b->x, err));
+    for (int l = 0; l < N_BLOCKS; l++) {
+        sw_attn_args a = b->attention;
+        sw_heads_args heads = b->heads;
+
+        a.scratch = b->d_scratch;
+        a.k.d = heads.k_cache = b->k_caches + l * each_bytes;
+        a.v.d = heads.v_cache = b->v_caches + l * each_bytes;
+        MUST(enqueue_product(&b->qkv, err));
+        MUST(enqueue_attention(&a, &heads, err));
+        MUST(enqueue_product(&b->o, err));
+        MUST(enqueue_product(&b->gate_up, err));
+        MUST(enqueue_product(&b->down, err));
+    }
+    MUST(sw_cuda_chain_run(chain, how, err));
+    MUST(sw_gpu_download(gpu, have, b->d_x, sizeof b->x, err));
+}
+
+/* As kernels of their own have it, and the same bytes each time. */
+static void check_chain(const lean_case *like)
+{
+    static chain_blocks b;
+    float want[HIDDEN], have[HIDDEN], again[HIDDEN];
+    double error, broken;
+
+    make_blocks(&b, like);
+    run_blocks(want, &b);
+    chain = chain_on_card(gpu, &b.attention);
+    run_blocks(have, &b);
+    error = relative_l2(have, want, HIDDEN);
+    for (int i = 0; i < 20; i++) {
+        run_blocks(again, &b);
+        assert_memory_equal(have, again, sizeof have);
+    }
+    b.attention.scale *= 1.25f;
+    run_blocks(again, &b);
+    broken = relative_l2(again, want, HIDDEN);
+    sw_cuda_chain_free(chain);
+    chain = NULL;
+    print_message("%d blocks of %s: %.2e from single kernels; broken %.2e\n", N_BLOCKS,
+                  sw_nums[like->num].name, error, broken);
+    if (!(error <= CHAIN_LIMIT) || broken <= CHAIN_LIMIT)
+        fail_msg("error %g, broken %g", error, broken);
+}
+
+static void test_blocks(void **state)
+{
+    (void)state;
+    if (sw_gpu_about(gpu)->arch != 90) skip();
+    for (size_t i = 0; i < sizeof chained / sizeof *chained; i++) check_chain(&chained[i]);
+}
+
+/* One argument: the tests whose name it matches (* and ? as in a shell). */
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks)};
+    int failed = card_open(&gpu);
+
+    if (failed) return failed;
+    how = card_launch(gpu);
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    failed = cmocka_run_group_tests_name("chains", tests, NULL, NULL);
+    sw_gpu_close(gpu);
+    return failed;
+}
