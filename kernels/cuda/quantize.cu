@@ -232,9 +232,9 @@ static __device__ __forceinline__ void by_groups(const quantize_args &a, const u
     }
 }
 
-/* grid (tokens), a multiple of 32 threads up to 1024. HELD: slices that a thread keeps. Of few
- * tokens (1) the compiler is told that one CTA a multiprocessor will do, so it takes more registers;
- * of many, as many CTAs as fit keep more loads in flight. */
+/* grid (tokens), a multiple of 32 threads up to 1024. HELD: slices that a thread keeps. For
+ * one, of few tokens, the compiler is told that one CTA a multiprocessor will do, and takes more
+ * registers; for many tokens as many CTAs as fit keep more loads in flight. */
 template <bool INT, int HELD>
 static __global__ void __launch_bounds__(1024, HELD == 1) swk_quantize_x(const quantize_args a)
 {
