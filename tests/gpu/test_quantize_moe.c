@@ -484,7 +484,7 @@ static void searches(void **state)
         o.spec = sw_scheme_spec(sw_scheme_find("W8A8"));
         o.spec.scale_dtype = SW_DTYPE_F32;
         o.spec.act.scale_dtype = SW_DTYPE_F32;
-        check_run(&t, "smoothquant", o);
+        if (i == 0) check_run(&t, "smoothquant", o);
         toy_close(&t);
     }
 }
