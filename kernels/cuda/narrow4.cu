@@ -7,65 +7,88 @@
 extern "C" const sw_cuda_tile sw_narrow4_tiles[] = {
 #define SW_NW4_TILE(name, T, MT, NWG, KW, ST, PER_SM, MODE) \
     {#name, T, 64 * MT * NWG, ST, PER_SM, MODE == NW_SCALED},
+#define SW_NW4_PLAIN SW_NW4_TILE
 #include "kernels/cuda/narrow4_tiles.def"
+#undef SW_NW4_PLAIN
 #undef SW_NW4_TILE
 };
 extern "C" const int sw_narrow4_n_tiles = (int)(sizeof sw_narrow4_tiles / sizeof *sw_narrow4_tiles);
 
-static bool suits_scales(const sw_cuda_gemm *p, int tile)
+/* Groups of a stage of 128 as 0, 1, 2 for 1, 2, 4; -1 when no kernel cuts groups so. */
+static int cut_of(const sw_tiles *t)
 {
-    return !sw_narrow4_tiles[tile].is_scaled || p->tiles.spec.scale_dtype == p->dtype;
+    int64_t group = t->spec.group_elems;
+
+    if (group % SW_NARROW_STAGE_K == 0) return 0;
+    return group == 64 ? 1 : group == 32 ? 2 : -1;
 }
 
-/* What has been checked and measured on a card; the rest is w4a16_wgmma's. */
+static const nw_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
+{
+    int cut = cut_of(&p->tiles);
+    bool has_zeros = !p->tiles.spec.is_symmetric;
+
+    return p->dtype == SW_DTYPE_BF16 ? sw_narrow4_bf16(tile, cut, has_zeros)
+                                     : sw_narrow4_f16(tile, cut, has_zeros);
+}
+
+/* Weights are scaled before a product in the type of X, after it in fp32. */
 extern "C" bool sw_narrow4_can_run(const sw_cuda_gemm *p, int tile)
 {
-    return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && sw_narrow_takes(p) &&
-           p->tiles.spec.group_elems == SW_NARROW_STAGE_K && suits_scales(p, tile);
+    sw_dtype scales = p->tiles.spec.scale_dtype;
+
+    return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
+           cut_of(&p->tiles) >= 0 && scales != SW_DTYPE_F32 &&
+           (!sw_narrow4_tiles[tile].is_scaled || scales == p->dtype) && kernel_of(p, tile)->entry;
 }
 
-extern "C" bool sw_narrow4_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
-{
-    (void)p;
-    (void)card;
-    return true;
-}
-
-/* Tiles for up to so many tokens, for weights of up to 8192 x 8192 and for larger ones: the best of
- * those measured on an H200 (tests/bench/h200-gemm.csv). */
+/* Tiles for up to so many tokens, for weights of up to 8192 x 8192 and for larger ones: the first
+ * that can run, of the best of those measured on an H200 (tests/bench/h200-narrow.csv). */
 static const struct {
     int64_t m_max;
-    const char *tile, *large, *scaled; /* `scaled`, or NULL, where scales are of the type of X */
-} tile_by_m[] = {
-    {16, "t16_c128", "t16_c256", NULL},
-    {32, "t32_c128", "t32_c128", NULL},
-    {64, "t64_c128", "t64_c128", "s64_c128"},
-    {128, "t64_c128", "t128_c256", "s128_c128"},
-    {256, "t128_c256", "t128_c256", "s128_c256"},
-    {INT64_MAX, "t128_c256", "t128_c256", NULL},
+    const char *small[3], *large[4];
+} tiles_by_m[] = {
+    {8, {"t8_c128"}, {"t8_c256", "t8_c128"}},
+    {16, {"t16_c128"}, {"t16_c256", "t16_c128"}},
+    {32, {"t32_c128"}, {"t32_c256", "t32_c128"}},
+    {64, {"s64_c128", "t64_c128"}, {"s64_c128", "t64_c128"}},
+    {128, {"s128_c128", "t64_c128"}, {"s128_c256", "s128_c128", "t128_c256", "t64_c128"}},
+    {INT64_MAX,
+     {"s128_c128", "t128_c256", "t64_c128"},
+     {"s128_c256", "s128_c128", "t128_c256", "t64_c128"}},
 };
 
-/* Where measuring found better than the rule below; a row whose scales do not suit is passed by. */
+/* Where measuring found better than the rule below, in tests/bench/h200-narrow.csv; a row that
+ * cannot run is passed by. No tile: mma_sync. */
 static const sw_cuda_measured measured[] = {
-    {4096, 4096, 16, "t16_c128", 5},    {4096, 4096, 32, "t16_c128", 2},
-    {4096, 4096, 64, "t32_c128", 2},    {4096, 4096, 128, "s64_c128", 2},
-    {4096, 4096, 128, "t64_c128", 2},   {4096, 4096, 256, "s128_c128", 2},
+    {4096, 4096, 8, "t8_c128", 5},      {4096, 4096, 16, "t16_c128", 5},
+    {4096, 4096, 32, "t16_c128", 2},    {4096, 4096, 64, "t32_c128", 2},
+    {4096, 4096, 128, "s64_c128", 2},   {4096, 4096, 128, "t64_c128", 2},
+    {4096, 4096, 256, "s128_c128", 2},  {4096, 6144, 8, "t8_c128", 4},
     {4096, 6144, 16, "t16_c128", 4},    {4096, 6144, 32, "t32_c128", 4},
-    {4096, 6144, 64, "s64_c128", 4},    {4096, 6144, 128, "s128_c128", 2},
-    {4096, 6144, 256, "s128_c128", 1},  {4096, 28672, 16, "t16_c256", 2},
-    {4096, 28672, 32, "t32_c128", 1},   {4096, 28672, 64, "t64_c128", 1},
-    {4096, 28672, 256, "s128_c256", 1}, {14336, 4096, 16, "t16_c128", 7},
-    {14336, 4096, 32, "t32_c128", 7},   {14336, 4096, 64, "t64_c128", 7},
-    {14336, 4096, 128, "s128_c128", 3}, {14336, 4096, 256, "s128_c128", 2},
+    {4096, 6144, 64, "s64_c128", 4},    {4096, 6144, 64, "t64_c128", 4},
+    {4096, 6144, 128, "s128_c128", 2},  {4096, 6144, 256, "s128_c128", 1},
+    {4096, 28672, 8, "t8_c128", 1},     {4096, 28672, 16, "t16_c128", 1},
+    {4096, 28672, 32, "t32_c128", 1},   {4096, 28672, 64, "s64_c128", 1},
+    {4096, 28672, 64, "t64_c128", 1},   {4096, 28672, 256, "s128_c256", 1},
+    {14336, 4096, 8, "t8_c128", 7},     {14336, 4096, 16, "t16_c128", 7},
+    {14336, 4096, 32, "t32_c128", 7},   {14336, 4096, 64, "s64_c128", 7},
+    {14336, 4096, 64, "t64_c128", 7},   {14336, 4096, 128, "s64_c128", 2},
+    {14336, 4096, 256, "s128_c128", 2}, {8192, 8192, 4, NULL, 1},
+    {8192, 8192, 8, "t8_c128", 2},      {8192, 8192, 16, "t16_c128k2", 2},
     {8192, 8192, 16, "t16_c128", 2},    {8192, 8192, 32, "t32_c128", 2},
     {8192, 8192, 64, "s64_c128", 2},    {8192, 8192, 64, "t64_c128", 2},
-    {8192, 8192, 128, "s128_c128", 2},  {8192, 8192, 256, "s128_c256", 2},
-    {8192, 10240, 16, "t16_c256", 5},   {8192, 10240, 32, "t32_c128", 2},
-    {8192, 10240, 64, "s64_c128", 2},   {8192, 10240, 128, "s128_c256", 2},
-    {8192, 10240, 256, "s128_c256", 1}, {8192, 57344, 16, "t16_c256", 1},
-    {8192, 57344, 32, "t32_c128", 1},   {8192, 57344, 64, "s64_c128", 1},
-    {8192, 57344, 256, "s128_c256", 1}, {28672, 8192, 16, "t16_c256", 7},
-    {28672, 8192, 32, "t32_c128", 2},   {28672, 8192, 64, "s64_c128", 2},
+    {8192, 8192, 128, "s128_c128", 2},  {8192, 8192, 256, "s128_c128", 1},
+    {8192, 10240, 8, "t8_c256", 5},     {8192, 10240, 16, "t16_c256", 5},
+    {8192, 10240, 32, "t32_c256", 5},   {8192, 10240, 32, "t32_c128", 2},
+    {8192, 10240, 64, "s64_c128", 2},   {8192, 10240, 64, "t64_c128", 2},
+    {8192, 10240, 128, "s128_c256", 2}, {8192, 10240, 256, "s128_c256", 1},
+    {8192, 57344, 8, "t8_c256", 1},     {8192, 57344, 16, "t16_c256", 1},
+    {8192, 57344, 32, "t32_c256", 1},   {8192, 57344, 64, "s64_c128", 1},
+    {8192, 57344, 64, "t64_c128", 1},   {8192, 57344, 256, "s128_c256", 1},
+    {28672, 8192, 8, "t8_c256", 7},     {28672, 8192, 16, "t16_c128k2", 2},
+    {28672, 8192, 16, "t16_c128", 2},   {28672, 8192, 32, "t32_c128", 2},
+    {28672, 8192, 64, "s64_c128", 2},   {28672, 8192, 64, "t64_c128", 2},
     {28672, 8192, 128, "s128_c128", 2}, {28672, 8192, 256, "s128_c256", 2},
 };
 
@@ -77,22 +100,62 @@ static int tile_named(const char *name)
     return tile;
 }
 
-extern "C" void sw_narrow4_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
+static int tile_for(const sw_cuda_gemm *p)
 {
-    int64_t n = p->tiles.n_out, k = p->tiles.k_in;
+    bool is_large = p->tiles.n_out * p->tiles.k_in > 8192 * 8192;
+    const char *const *names;
     int row = 0;
 
-    for (const sw_cuda_measured &e : measured)
-        if (e.k == k && e.n == n && p->m <= e.m_max && suits_scales(p, tile_named(e.tile))) {
-            *out = {0, tile_named(e.tile), e.split, *card, true};
-            return;
-        }
-    while (p->m > tile_by_m[row].m_max) row++;
-    *out = {0, tile_named(n * k > 8192 * 8192 ? tile_by_m[row].large : tile_by_m[row].tile), 1,
-            *card, true};
-    if (tile_by_m[row].scaled && suits_scales(p, tile_named(tile_by_m[row].scaled)))
-        out->tile = tile_named(tile_by_m[row].scaled);
-    out->split = sw_narrow_split_for(&sw_narrow4_tiles[out->tile], p, card);
+    while (p->m > tiles_by_m[row].m_max) row++;
+    names = is_large ? tiles_by_m[row].large : tiles_by_m[row].small;
+    while (!sw_narrow4_can_run(p, tile_named(*names))) names++;
+    return tile_named(*names);
+}
+
+/* mma_sync looks up the group of every step, which costs as much as the rest where groups are small
+ * or have zero points. */
+static bool suits_mma(const sw_cuda_gemm *p)
+{
+    return p->tiles.spec.is_symmetric && cut_of(&p->tiles) == 0;
+}
+
+static bool can_serve(const sw_cuda_measured *e, const sw_cuda_gemm *p)
+{
+    return e->tile ? sw_narrow4_can_run(p, tile_named(e->tile)) : suits_mma(p);
+}
+
+/* The row of `measured` for p, or NULL: none for more tokens takes the place of one that cannot
+ * run. */
+static const sw_cuda_measured *measured_for(const sw_cuda_gemm *p)
+{
+    int64_t m_max = INT64_MAX;
+
+    for (const sw_cuda_measured &e : measured) {
+        if (e.k != p->tiles.k_in || e.n != p->tiles.n_out || p->m > e.m_max) continue;
+        if (e.m_max > m_max) break;
+        m_max = e.m_max;
+        if (can_serve(&e, p)) return &e;
+    }
+    return NULL;
+}
+
+/* Beyond 128 tokens w4a16_wgmma has larger tiles for what only those of 64 tokens can run here. */
+extern "C" bool sw_narrow4_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    const sw_cuda_measured *e = measured_for(p);
+
+    (void)card;
+    if (p->m <= 8) return !e || e->tile;
+    return p->m <= 128 || sw_narrow4_tiles[tile_for(p)].n_tokens >= 128;
+}
+
+extern "C" void sw_narrow4_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    const sw_cuda_measured *e = measured_for(p);
+
+    *out = {0, e && e->tile ? tile_named(e->tile) : tile_for(p), 1, *card, true};
+    out->split = e && e->tile ? e->split
+                              : sw_narrow_split_for(&sw_narrow4_tiles[out->tile], p, card);
 }
 
 extern "C" size_t sw_narrow4_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
@@ -104,6 +167,6 @@ extern "C" size_t sw_narrow4_workspace_bytes(const sw_cuda_gemm *p, const sw_cud
 extern "C" sw_code sw_narrow4_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
                                   void *d_workspace, void *stream, sw_err *err)
 {
-    return sw_narrow_run(p, plan, &sw_narrow4_tiles[plan->tile], sw_narrow4_kernel(plan->tile),
+    return sw_narrow_run(p, plan, &sw_narrow4_tiles[plan->tile], kernel_of(p, plan->tile),
                          d_workspace, stream, err);
 }

@@ -10,12 +10,18 @@ extern "C" const sw_cuda_tile sw_narrow8_tiles[] = {
 };
 extern "C" const int sw_narrow8_n_tiles = (int)(sizeof sw_narrow8_tiles / sizeof *sw_narrow8_tiles);
 
+#define STEP_N 256 /* of which the channels are a multiple */
+
 /* What has been checked and measured on a card; the rest is mma_sync's. */
 extern "C" bool sw_narrow8_can_run(const sw_cuda_gemm *p, int tile)
 {
+    const sw_tiles *t = &p->tiles;
+
     (void)tile;
-    return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT8 && sw_narrow_takes(p) &&
-           p->tiles.spec.group_elems == 0;
+    return sw_cuda_weights_of(t) == SW_CUDA_W_INT8 && p->act.scope == SW_ACT_NONE &&
+           p->dtype == SW_DTYPE_BF16 && t->spec.is_symmetric && t->spec.group_elems == 0 &&
+           t->spec.scale_dtype != SW_DTYPE_F32 && t->k_in % SW_NARROW_STAGE_K == 0 &&
+           t->n_out % STEP_N == 0;
 }
 
 extern "C" bool sw_narrow8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)

@@ -17,6 +17,7 @@ typedef struct nw_args {
     int scale_bytes;        /* 2; of 8-bit codes 2 or 4 */
     int scales_are_bf16;
     int y_is_aligned;       /* rows of Y start at multiples of 16 bytes */
+    int split;              /* CTAs of a cluster */
 } nw_args;
 
 #endif

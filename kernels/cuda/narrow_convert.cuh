@@ -67,19 +67,37 @@ __device__ __forceinline__ void nw_words(uint32_t *w, uint32_t stage, int tile, 
     }
 }
 
-/* What is taken off in a lane's two channels: of 4 bits magic | zero, of 8 bits zero - 128. */
+/* A batch as a lane finds it in a stage: codes, zero points and scales of its two channels. */
+template <class P> struct nw_raw {
+    uint32_t words[P::steps * P::tile_blocks], zeros, scales;
+};
+
+/* Batch b of the stage at `stage`, of the warpgroup whose first tile is tile0. It needs no product
+ * to have ended, so it comes before the wait for one. */
 template <class P>
-__device__ __forceinline__ void nw_zeros(uint32_t *zero, uint32_t stage, int record)
+__device__ __forceinline__ nw_raw<P> nw_fetch(int b, uint32_t stage, int tile0)
+{
+    int tile = tile0 + b / P::per_row, in_row = b % P::per_row;
+    int record = tile * P::GPS + in_row / P::per_group;
+    nw_raw<P> raw = {};
+
+    nw_words<P>(raw.words, stage, tile, in_row);
+    if constexpr (P::ZEROS) raw.zeros = nw_shared16(stage + P::z_at + record * 64 + 2 * nw_slot());
+    if constexpr (P::MODE == NW_SCALED)
+        raw.scales = sw_shared4(stage + P::s_at + record * 128 + 4 * nw_slot());
+    return raw;
+}
+
+/* What is taken off in a lane's two channels: of 4 bits magic | zero, of 8 bits zero - 128. */
+template <class P> __device__ __forceinline__ void nw_zeros(uint32_t *zero, uint32_t codes)
 {
     constexpr uint32_t magic = mma_const<P::BF16>::magic;
 
     zero[0] = zero[1] = P::KIND == NW_INT4 ? magic + 0x00080008u : 0;
     if constexpr (P::ZEROS) {
-        uint32_t z = nw_shared16(stage + P::z_at + record * 64 + 2 * nw_slot());
-
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            uint32_t code = z >> 8 * h & 0xff;
+            uint32_t code = codes >> 8 * h & 0xff;
 
             zero[h] = P::KIND == NW_INT4 ? magic | code * 0x10001u
                                          : mma_byte_pair<P::BF16>(code * 0x10001u);
@@ -109,29 +127,23 @@ __device__ __forceinline__ void nw_convert(uint32_t *frag, const uint32_t *words
 }
 
 /* Multiply a batch by the scales of its group, each channel's in both halves. */
-template <class P>
-__device__ __forceinline__ void nw_scale_batch(uint32_t *frag, uint32_t stage, int record)
+template <class P> __device__ __forceinline__ void nw_scale_batch(uint32_t *frag, uint32_t pair)
 {
-    uint32_t pair = sw_shared4(stage + P::s_at + record * 128 + 4 * nw_slot());
     uint32_t scale[2] = {__byte_perm(pair, 0, 0x1010), __byte_perm(pair, 0, 0x3232)};
 
 #pragma unroll
     for (int i = 0; i < 4 * P::steps; i++) frag[i] = nw_times<P::BF16>(frag[i], scale[i & 1]);
 }
 
-/* Batch b of the stage at `stage`, of the warpgroup whose first tile is tile0. */
 template <class P>
-__device__ __forceinline__ void nw_prepare(uint32_t *frag, int b, uint32_t stage, int tile0)
+__device__ __forceinline__ void nw_prepare(uint32_t *frag, const nw_raw<P> &raw)
 {
-    int tile = tile0 + b / P::per_row, in_row = b % P::per_row;
-    int record = tile * P::GPS + in_row / P::per_group;
-    uint32_t words[P::steps * P::tile_blocks], zero[2];
+    uint32_t zero[2];
 
-    nw_words<P>(words, stage, tile, in_row);
-    nw_zeros<P>(zero, stage, record);
+    nw_zeros<P>(zero, raw.zeros);
 #pragma unroll
-    for (int s = 0; s < P::steps; s++) nw_convert<P>(frag + 4 * s, words, s, zero);
-    if constexpr (P::MODE == NW_SCALED) nw_scale_batch<P>(frag, stage, record);
+    for (int s = 0; s < P::steps; s++) nw_convert<P>(frag + 4 * s, raw.words, s, zero);
+    if constexpr (P::MODE == NW_SCALED) nw_scale_batch<P>(frag, raw.scales);
 }
 
 /* Two scales of a pair; E4M3 comes 2^-8 of its value into products of f16. */

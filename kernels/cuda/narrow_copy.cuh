@@ -1,12 +1,14 @@
-/* narrow_copy.cuh - phase 1 of the narrow kernels: what a CTA works on, the thread that brings it.
+/* narrow_copy.cuh - phase 1 of the narrow kernels: what a CTA works on, the warp that brings it.
  *
- * Stages, clusters and the order of blocks are drawn in narrow_wgmma.cuh. One thread asks for whole
- * boxes: a warp whose lanes asked for a tile each took longer over a stage than its products.
+ * Stages, clusters and the order of blocks are drawn in narrow_wgmma.cuh. The warp asks for whole
+ * boxes, in some 45 instructions a stage: with 100 to 300, as the first versions had, it was what
+ * the others waited for.
  */
 #ifndef SW_KERNELS_CUDA_NARROW_COPY_CUH
 #define SW_KERNELS_CUDA_NARROW_COPY_CUH
 
 #include "kernels/cuda/ptx_cluster.cuh"
+#include "kernels/cuda/ptx_warp.cuh"
 #include "kernels/cuda/narrow_args.h"
 #include "kernels/cuda/narrow_maps.cuh"
 
@@ -31,10 +33,14 @@ struct nw_cut {
     static constexpr int NT = MT * NWG, C = 64 * NT;
     static constexpr int consumers = NWG * KW * 128;
     static constexpr int threads = consumers + nw_copy_threads(PER_SM, KW);
+    static constexpr int at_entry = 65536 / PER_SM / threads; /* registers of a thread */
+    /* Whether products drain at the end of a stage: without, the compiler serializes those of two
+     * tiles. Whether a batch is fetched before the wait for one: there must be registers. */
+    static constexpr bool drains = MT > 1, early = T < 128 && at_entry >= 80;
     static_assert(STAGES % KW == 0, "each of KW goes round the ring by itself");
 
     /* batches: k-steps of 16 in one, and how many there are */
-    static constexpr int steps = T * 2 / MT >= 128 || GPS == 4 ? 2 : 4;
+    static constexpr int steps = T * 2 / MT >= 128 || GPS == 4 || at_entry < 80 ? 2 : 4;
     static constexpr int per_tile = 4 / steps;
     static constexpr int per_row = NW_STAGE_TILES * per_tile; /* of one m-tile */
     static constexpr int n_batches = MT * per_row;
@@ -69,8 +75,9 @@ template <class P> __device__ __forceinline__ nw_place nw_place_of(const nw_args
     nw_place p;
     int all = (args.k_tiles + NW_STAGE_TILES - 1) / NW_STAGE_TILES, tile, n_blocks;
 
-    p.split = sw_cluster_size();
-    p.rank = sw_cluster_rank();
+    /* Not from the special registers, which the compiler takes to differ inside a warp. */
+    p.split = (uint32_t)args.split;
+    p.rank = blockIdx.x % p.split;
     tile = (int)(blockIdx.x / p.split);
     n_blocks = (args.n_tiles + P::NT - 1) / P::NT;
     p.n_tile0 = tile % n_blocks * P::NT;
@@ -80,33 +87,55 @@ template <class P> __device__ __forceinline__ nw_place nw_place_of(const nw_args
     return p;
 }
 
-/* Codes, scales and zero points of stage `ks` of k. */
+/* The stages of k as the copying warp goes through them. Groups of many stages are counted, as a
+ * division for each would cost more than all else here. */
+struct nw_walk {
+    int ks;              /* k-stage */
+    int group, in_group; /* the group it lies in, and how far */
+};
+
+__device__ __forceinline__ nw_walk nw_walk_from(const nw_args &args, int ks)
+{
+    nw_walk w = {ks, 0, 0};
+
+    if (args.group_stages) w.group = ks / args.group_stages, w.in_group = ks % args.group_stages;
+    return w;
+}
+
+__device__ __forceinline__ void nw_step(nw_walk *w, const nw_args &args)
+{
+    w->ks++;
+    if (++w->in_group == args.group_stages) w->in_group = 0, w->group++;
+}
+
+/* Codes, scales and zero points of the stage that `w` stands at. */
 template <class P>
 __device__ __forceinline__ void nw_copy_weights(const nw_maps &maps, const nw_args &args,
-                                                const nw_place &p, int ks, uint32_t stage,
-                                                uint32_t bar, uint64_t policy)
+                                                const nw_place &p, const nw_walk &w,
+                                                uint32_t stage, uint32_t bar, uint64_t policy)
 {
     uint32_t n_bytes = P::x_bytes + P::w_bytes;
-    int group = P::GPS > 1 ? ks * P::GPS : args.group_stages ? ks / args.group_stages : 0;
+    int group = P::GPS > 1 ? w.ks * P::GPS : w.group;
 
     if (P::GROUPED) n_bytes += P::NT * P::GPS * 64 * (uint32_t)args.scale_bytes;
     if (P::ZEROS) n_bytes += P::NT * P::GPS * 64;
-    sw_mbar_expect(bar, n_bytes);
-    sw_tensor_load_3d(stage + P::w_at, &maps.codes, 0, ks * P::blocks, p.n_tile0, bar, policy);
+    sw_warp_expect(bar, n_bytes);
+    sw_warp_load_3d(stage + P::w_at, &maps.codes, 0, w.ks * P::blocks, p.n_tile0, bar,
+                   policy);
     if (P::GROUPED)
-        sw_tensor_load_3d(stage + P::s_at, &maps.scales, 0, group, p.n_tile0, bar, policy);
+        sw_warp_load_3d(stage + P::s_at, &maps.scales, 0, group, p.n_tile0, bar, policy);
     if (P::ZEROS)
-        sw_tensor_load_3d(stage + P::z_at, &maps.zeros, 0, group, p.n_tile0, bar, policy);
+        sw_warp_load_3d(stage + P::z_at, &maps.zeros, 0, group, p.n_tile0, bar, policy);
 }
 
 template <class P>
-__device__ __forceinline__ void nw_copy_x(const nw_maps &maps, const nw_place &p, int ks,
+__device__ __forceinline__ void nw_copy_x(const nw_maps &maps, const nw_place &p, const nw_walk &w,
                                           uint32_t stage, uint32_t bar, uint64_t policy)
 {
 #pragma unroll
     for (int kt = 0; kt < NW_STAGE_TILES; kt++)
-        sw_tensor_load_2d(stage + kt * P::T * 128, &maps.x, (ks * NW_STAGE_TILES + kt) * 64,
-                          p.token0, bar, policy);
+        sw_warp_load_2d(stage + kt * P::T * 128, &maps.x,
+                       (w.ks * NW_STAGE_TILES + kt) * 64, p.token0, bar, policy);
 }
 
 /* Other blocks of tokens read the same weights soon. */
@@ -115,37 +144,41 @@ template <class P> __device__ __forceinline__ uint64_t nw_weights_policy(const n
     return args.n_tokens > P::T ? sw_policy_evict_last() : sw_policy_evict_first();
 }
 
-/* Of one thread: weights for the whole ring. */
+/* Of one warp: weights for the whole ring. */
 template <class P>
 __device__ __forceinline__ void nw_copy_first(const nw_maps &maps, const nw_args &args,
                                               const nw_place &p, uint32_t ring, uint32_t full)
 {
     uint64_t policy = nw_weights_policy<P>(args);
     int first = min(P::STAGES, p.n_stages);
+    nw_walk w = nw_walk_from(args, p.stage0);
 
-    for (int it = 0; it < first; it++)
-        nw_copy_weights<P>(maps, args, p, p.stage0 + it, ring + it * P::stage_bytes, full + 8 * it,
-                           policy);
+#pragma unroll 1
+    for (int it = 0; it < first; it++, nw_step(&w, args))
+        nw_copy_weights<P>(maps, args, p, w, ring + it * P::stage_bytes, full + 8 * it, policy);
 }
 
-/* Of the same thread: X for these, then stage after stage. */
+/* Of the same warp: X for these, then stage after stage. */
 template <class P>
 __device__ __forceinline__ void nw_copy_rest(const nw_maps &maps, const nw_args &args,
                                              const nw_place &p, uint32_t ring, uint32_t full,
                                              uint32_t empty)
 {
     uint64_t w_policy = nw_weights_policy<P>(args), x_policy = sw_policy_evict_last();
-    int first = min(P::STAGES, p.n_stages), ks = p.stage0;
+    int first = min(P::STAGES, p.n_stages);
+    nw_walk w = nw_walk_from(args, p.stage0);
 
     sw_grid_wait_previous();
-    for (int it = 0; it < first; it++)
-        nw_copy_x<P>(maps, p, ks + it, ring + it * P::stage_bytes, full + 8 * it, x_policy);
-    for (int it = first, s = 0, turn = 0; it < p.n_stages; it++) {
+#pragma unroll 1
+    for (int it = 0; it < first; it++, nw_step(&w, args))
+        nw_copy_x<P>(maps, p, w, ring + it * P::stage_bytes, full + 8 * it, x_policy);
+#pragma unroll 1
+    for (int it = first, s = 0, turn = 0; it < p.n_stages; it++, nw_step(&w, args)) {
         uint32_t stage = ring + s * P::stage_bytes;
 
-        sw_mbar_wait(empty + 8 * s, turn);
-        nw_copy_weights<P>(maps, args, p, ks + it, stage, full + 8 * s, w_policy);
-        nw_copy_x<P>(maps, p, ks + it, stage, full + 8 * s, x_policy);
+        sw_mbar_sleep(empty + 8 * s, turn);
+        nw_copy_weights<P>(maps, args, p, w, stage, full + 8 * s, w_policy);
+        nw_copy_x<P>(maps, p, w, stage, full + 8 * s, x_policy);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }
 }

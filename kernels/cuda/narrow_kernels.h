@@ -16,16 +16,16 @@ typedef struct nw_kernel {
     int shared_bytes, n_threads;
 } nw_kernel;
 
-/* Those of int4 in groups of 128 and of int8 by channel, without zero points, X and Y in BF16;
- * tile: a row of narrow4_tiles.def, narrow8_tiles.def. */
-const nw_kernel *sw_narrow4_kernel(int tile);
+/* Those of int4; tile: a row of narrow4_tiles.def; cut: 0, 1, 2 for groups of at least 128, of 64,
+ * of 32. An entry of NULL: not compiled. */
+const nw_kernel *sw_narrow4_bf16(int tile, int cut, bool has_zeros);
+const nw_kernel *sw_narrow4_f16(int tile, int cut, bool has_zeros);
+/* Those of int8 by channel, without zero points, X and Y in BF16; tile: a row of
+ * narrow8_tiles.def. */
 const nw_kernel *sw_narrow8_kernel(int tile);
 
 #define SW_NARROW_STAGE_K 128 /* inputs in a k-stage */
-#define SW_NARROW_STEP_N 256  /* of which the channels are a multiple */
 
-/* Whether X, Y, scales and the shape are such as these kernels have been checked with. */
-bool sw_narrow_takes(const sw_cuda_gemm *p);
 /* Into how many CTAs k is split so that the longest run of stages on a multiprocessor is short. */
 int sw_narrow_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p, const sw_cuda_card *card);
 /* Bytes for a copy of X, where its rows start at addresses that the copy engine cannot take. */

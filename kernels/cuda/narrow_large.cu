@@ -65,13 +65,14 @@ static nwl_blocks blocks_of(const sw_cuda_gemm *p, const sw_cuda_tile *tile, int
     return {all, rest * 2 <= n_sms ? all - rest : all};
 }
 
-/* What the busiest multiprocessor does, in channels of half a block. */
+/* What the busiest multiprocessor does, in sixths of a block's channels: half a block takes two
+ * thirds of a whole one. */
 static int64_t cost_of(const sw_cuda_gemm *p, int tile, int n_sms)
 {
     const sw_cuda_tile *t = &sw_narrow_large_tiles[tile];
     nwl_blocks b = blocks_of(p, t, n_sms);
 
-    return (sw_cuda_up(b.whole, n_sms) * 2 + (b.all > b.whole)) * t->n_channels;
+    return (sw_cuda_up(b.whole, n_sms) * 6 + (b.all > b.whole) * 4) * t->n_channels;
 }
 
 /* The first, unless another is a tenth better: by as much the count of blocks misjudges them on an
@@ -87,17 +88,15 @@ static int tile_for(const sw_cuda_gemm *p, int n_sms)
     return best;
 }
 
-/* With a round of whole blocks that three quarters of the multiprocessors share, or more. Halves
- * alone convert twice as much for a product: they are ahead of a split of k at 4096 inputs, not at
- * 14336. From 129 to 256 tokens only where there are half as many more blocks than multiprocessors:
- * not measured there, but the same blocks at 512 tokens take 0.8 of what the narrow kernels do. */
+/* With a round of whole blocks that three quarters of the multiprocessors share, or more; up to 256
+ * tokens, where the narrow kernels split k, with more than one round. */
 extern "C" bool sw_narrow_large_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
     int tile = tile_for(p, card->n_sms);
     nwl_blocks b = blocks_of(p, &sw_narrow_large_tiles[tile], card->n_sms);
 
     if (p->m <= 128 || !y_is_aligned(p)) return false;
-    if (p->m <= 256) return b.all * 2 >= (int64_t)card->n_sms * 3;
+    if (p->m <= 256) return b.all > card->n_sms;
     return b.whole * 4 >= (int64_t)card->n_sms * 3 ||
            (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= (int64_t)card->n_sms * 3);
 }

@@ -3,7 +3,7 @@
  * As narrow_wgmma.cuh in the mode NW_SCALED, with these differences:
  *
  *   grid:  one CTA a multiprocessor, which goes through blocks of Y of C channels x T tokens; the
- *          thread that copies runs ahead into the next block while the sums of one are stored.
+ *          warp that copies runs ahead into the next block while the sums of one are stored.
  *          Blocks of the last round, where they are few, are halves in tokens, a CTA each
  *   loop:  products stay in the tensor cores from the first stage of a block to the last
  *   store: through shared memory by the copy engine, which also cuts off what lies outside of Y
@@ -47,8 +47,11 @@ struct nwl_cut {
     static constexpr int park_tokens = NWG > 2 ? 16 : 32;
     static constexpr int park_bytes = park_tokens * 128;
     static constexpr int shared_bytes = STAGES * stage_bytes + 2 * NWG * park_bytes + 1024;
+    static_assert(shared_bytes <= 226 << 10, "a CTA has 227 KB, of which barriers take a little");
 
     /* registers, as in nw_registers */
+    static constexpr int PER_SM = 1;
+    static constexpr bool drains = false, early = false; /* see nw_cut */
     static constexpr int copier = 32;
     static constexpr int at_entry = 65536 / threads / 8 * 8;
     static constexpr int most = (at_entry * threads - copier * 128) / consumers / 8 * 8;
@@ -75,7 +78,7 @@ template <class P> __device__ __forceinline__ nw_place nwl_place(const nwl_args 
     return p;
 }
 
-/* ---- phase 1: the thread that copies ---- */
+/* ---- phase 1: the warp that copies ---- */
 
 template <class P>
 __device__ __forceinline__ void nwl_copy_x(const nwl_maps &maps, const nw_place &p, int ks,
@@ -85,11 +88,11 @@ __device__ __forceinline__ void nwl_copy_x(const nwl_maps &maps, const nw_place 
     for (int kt = 0; kt < NW_STAGE_TILES; kt++)
 #pragma unroll
         for (int t = 0; t < P::T; t += NWL_BOX_TOKENS)
-            sw_tensor_load_2d(stage + (kt * P::T + t) * 128, &maps.in.x,
-                              (ks * NW_STAGE_TILES + kt) * 64, p.token0 + t, bar, policy);
+            sw_warp_load_2d(stage + (kt * P::T + t) * 128, &maps.in.x,
+                            (ks * NW_STAGE_TILES + kt) * 64, p.token0 + t, bar, policy);
 }
 
-/* The ring as the copying thread goes through it. */
+/* The ring as the copying warp goes through it. */
 struct nwl_ahead {
     int s;
     uint32_t turn; /* 1 at first: nothing is in the way then */
@@ -102,12 +105,14 @@ __device__ __forceinline__ void nwl_copy_block(const nwl_maps &maps, const nwl_a
                                                uint32_t full, uint32_t empty, int there)
 {
     uint64_t policy = sw_policy_evict_last();
+    nw_walk w = nw_walk_from(args.a, 0);
 
-    for (int it = 0; it < p.n_stages; it++) {
+#pragma unroll 1
+    for (int it = 0; it < p.n_stages; it++, nw_step(&w, args.a)) {
         uint32_t stage = ring + at->s * P::stage_bytes, bar = full + 8 * at->s;
 
-        sw_mbar_wait(empty + 8 * at->s, at->turn);
-        if (it >= there) nw_copy_weights<P>(maps.in, args.a, p, it, stage, bar, policy);
+        sw_mbar_sleep(empty + 8 * at->s, at->turn);
+        if (it >= there) nw_copy_weights<P>(maps.in, args.a, p, w, stage, bar, policy);
         nwl_copy_x<P>(maps, p, it, stage, bar, policy);
         if (++at->s == P::STAGES) at->s = 0, at->turn ^= 1;
     }
@@ -120,9 +125,11 @@ __device__ __forceinline__ int nwl_copy_first(const nwl_maps &maps, const nwl_ar
                                               const nw_place &p, uint32_t ring, uint32_t full)
 {
     int there = min(P::STAGES, p.n_stages);
+    nw_walk w = nw_walk_from(args.a, 0);
 
-    for (int it = 0; it < there; it++)
-        nw_copy_weights<P>(maps.in, args.a, p, it, ring + it * P::stage_bytes, full + 8 * it,
+#pragma unroll 1
+    for (int it = 0; it < there; it++, nw_step(&w, args.a))
+        nw_copy_weights<P>(maps.in, args.a, p, w, ring + it * P::stage_bytes, full + 8 * it,
                            sw_policy_evict_last());
     return there;
 }
@@ -147,54 +154,6 @@ __device__ __forceinline__ void nwl_copy_all(const nwl_maps &maps, const nwl_arg
     }
 }
 
-/* ---- phases 2 and 3: as in narrow_wgmma.cuh, without a drain before the last stage ---- */
-
-/* All products of the stage that `ring` stands at and, with NEXT, the first batch of the one after,
- * to which it moves. `before`: the barrier of the stage before, whose products have ended once the
- * first batch here is the only one on its way. */
-template <class P, bool NEXT>
-__device__ __forceinline__ void nwl_stage(float (&total)[P::MT][P::T / 2],
-                                          uint32_t (&frag)[2][4 * P::steps], nw_ring<P> &ring,
-                                          int tile0, uint32_t before)
-{
-    uint32_t stage = ring.stage();
-
-    ring.turn();
-#pragma unroll
-    for (int b = 0; b < P::n_batches; b++) {
-        nw_issue<P>(total[b / P::per_row], frag[b & 1], b, stage);
-        if (NEXT && b + 1 == P::n_batches) ring.wait();
-        sw_wgmma_wait<1>();
-        if (b == 0) nw_release(before);
-        if (b + 1 < P::n_batches) nw_prepare<P>(frag[(b + 1) & 1], b + 1, stage, tile0);
-        else if (NEXT) nw_prepare<P>(frag[0], 0, ring.stage(), tile0);
-    }
-}
-
-/* Products stay in flight where the loop turns, which the compiler grants to sums that began as
- * constants: see nwl_clear. `nobody`: a barrier that nobody waits for, in the place of that of a
- * stage before the first. */
-template <class P>
-__device__ __forceinline__ void nwl_multiply(float (&total)[P::MT][P::T / 2], nw_ring<P> &ring,
-                                             int tile0, int n_stages, uint32_t nobody)
-{
-    uint32_t frag[2][4 * P::steps], before = nobody, last;
-
-    ring.wait();
-    nw_prepare<P>(frag[0], 0, ring.stage(), tile0);
-#pragma unroll 1
-    for (int left = n_stages; left > 1; left--) {
-        uint32_t bar = ring.bar();
-
-        nwl_stage<P, true>(total, frag, ring, tile0, before);
-        before = bar;
-    }
-    last = ring.bar();
-    nwl_stage<P, false>(total, frag, ring, tile0, before);
-    nw_drain(total);
-    nw_release(last);
-}
-
 /* ---- phase 4: round, store ---- */
 
 /* A park is [tokens][64 channels] with the 128-byte swizzle, which is how the copy engine takes
@@ -213,7 +172,8 @@ __device__ __forceinline__ void nwl_store(const float (&total)[P::MT][P::T / 2],
     for (int m = 0; m < P::MT; m++)
 #pragma unroll
         for (int t = 0; t < P::T; t += P::park_tokens) {
-            uint32_t at = (uint32_t)(t / P::park_tokens % 2 * P::park_bytes);
+            uint32_t at =
+                (uint32_t)((m * (P::T / P::park_tokens) + t / P::park_tokens) % 2 * P::park_bytes);
 
             if (thread == 0) sw_bulk_read_wait<1>();
             sw_named_sync(2 + group, 128);
@@ -238,16 +198,6 @@ __device__ __forceinline__ void nwl_store(const float (&total)[P::MT][P::T / 2],
 
 /* ---- the whole ---- */
 
-/* Zeros that the compiler sees: from memory, one for all, it would copy them where products have
- * begun, and serialize those. */
-template <int MT, int N> __device__ __forceinline__ void nwl_clear(float (&total)[MT][N])
-{
-#pragma unroll
-    for (int row = 0; row < MT; row++)
-#pragma unroll
-        for (int i = 0; i < N; i++) total[row][i] = 0.0f;
-}
-
 template <class P>
 __device__ __forceinline__ void nwl_block(const nwl_maps &maps, const nw_place &p,
                                           nw_ring<P> &ring, uint32_t park, uint32_t nobody)
@@ -255,8 +205,8 @@ __device__ __forceinline__ void nwl_block(const nwl_maps &maps, const nw_place &
     float total[P::MT][P::T / 2];
     int tile0 = (int)threadIdx.x / 128 * P::MT;
 
-    nwl_clear(total);
-    nwl_multiply<P>(total, ring, tile0, p.n_stages, nobody);
+    nw_clear<P>(total, 0);
+    nw_multiply_through<P>(total, ring, tile0, p.n_stages, nobody);
     nwl_store<P>(total, maps, p, tile0, park);
 }
 
@@ -304,7 +254,7 @@ __global__ void __launch_bounds__(P::threads, 1)
     __syncthreads();
     if (warp >= P::consumers / 32) {
         sw_fewer_registers<P::copier>();
-        if (threadIdx.x == P::consumers) nwl_copy_all<P>(maps, args, ring, full, empty);
+        if (warp == P::consumers / 32) nwl_copy_all<P>(maps, args, ring, full, empty);
     } else {
         sw_more_registers<P::consumer>();
         nwl_consume<P>(maps, args, ring, full, empty, park, sw_smem_addr(&s_nobody));

@@ -6,15 +6,6 @@
 #include "kernels/cuda/narrow_host.h"
 #include "kernels/cuda/narrow_kernels.h"
 
-extern "C" bool sw_narrow_takes(const sw_cuda_gemm *p)
-{
-    const sw_tiles *t = &p->tiles;
-
-    return p->act.scope == SW_ACT_NONE && p->dtype == SW_DTYPE_BF16 && t->spec.is_symmetric &&
-           t->spec.scale_dtype != SW_DTYPE_F32 && t->k_in % SW_NARROW_STAGE_K == 0 &&
-           t->n_out % SW_NARROW_STEP_N == 0;
-}
-
 /* A CTA costs some stages beside its own, more with more tokens to add up and store; of the slots,
  * clusters of more than two can use about 6 in 7, since each must lie in one GPC. */
 extern "C" int sw_narrow_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p,
@@ -121,6 +112,7 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const sw_
     cudaLaunchConfig_t config = {};
     sw_code rc;
 
+    args.split = plan->split;
     attrs[0].id = cudaLaunchAttributeClusterDimension;
     attrs[0].val.clusterDim.x = (unsigned)plan->split;
     attrs[0].val.clusterDim.y = attrs[0].val.clusterDim.z = 1;

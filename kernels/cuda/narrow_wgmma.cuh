@@ -1,6 +1,6 @@
 /* narrow_wgmma.cuh - narrow weights in Swage tiles times 16-bit inputs with warpgroup products
  * (sm_90a): int4, int8 and E4M3. Compiled for what has been checked on a card, which is what
- * can_run of narrow4.cu and narrow8.cu say; zero points, groups of 32 and 64, F16 and E4M3 are
+ * can_run of narrow4.cu and narrow8.cu say; of 8 bits, zero points, groups, F16 and E4M3 are
  * written, and wait for that.
  *
  * Computes the transposed product: 64 channels of a tile are the rows of A, which each lane
@@ -40,7 +40,7 @@ template <class P> struct nw_ring {
 
     __device__ __forceinline__ uint32_t stage(void) const { return stages + s * P::stage_bytes; }
     __device__ __forceinline__ uint32_t bar(void) const { return empty + 8 * s; }
-    __device__ __forceinline__ void wait(void) const { sw_mbar_wait(full + 8 * s, parity); }
+    __device__ __forceinline__ void wait(void) const { sw_mbar_sleep(full + 8 * s, parity); }
     __device__ __forceinline__ void turn(void)
     {
         if ((s += P::KW) >= P::STAGES) s -= P::STAGES, parity ^= 1;
@@ -78,17 +78,32 @@ __device__ __forceinline__ void nw_add_group(float (&total)[N], float (&sum)[N],
     for (int i = 0; i < N; i++) total[i] = fmaf(scale[i / 2 % 2], sum[i], total[i]);
 }
 
-/* The zero comes from shared memory, so that the compiler cannot hoist 128 of them above the point
- * where the warpgroup gets the registers to hold them, which made it spill. */
-template <int MT, int N>
-__device__ __forceinline__ void nw_clear(float (&total)[MT][N], uint32_t zero_addr)
-{
-    float zero = __uint_as_float(sw_shared4(zero_addr));
+/* Registers that a consumer thread can have where a whole warpgroup copies: what the launch gives
+ * each thread, rounded down to 8, pooled, less what the copying warpgroup keeps. */
+template <class P> struct nw_registers {
+    static constexpr bool moves = nw_copy_threads(P::PER_SM, P::KW) == 128;
+    static constexpr int copier = P::T >= 128 ? 32 : 40;
+    static constexpr int at_entry = 65536 / P::threads / 8 * 8;
+    static constexpr int free = at_entry * P::threads - copier * 128;
+    static constexpr int most = free / P::consumers / 8 * 8;
+    static constexpr int consumer = most > 240 ? 240 : most;
+};
 
+/* Zeros. Where products add to them the compiler must see that they are constants: from memory, one
+ * for all, it would copy them where products have begun, and serialize those. Where they do not,
+ * and a warpgroup has yet to get the registers to hold them, they come from memory: it would hoist
+ * them above that, and spill. */
+template <class P>
+__device__ __forceinline__ void nw_clear(float (&total)[P::MT][P::T / 2], uint32_t zero_addr)
+{
+    float zero = 0;
+
+    if constexpr (P::MODE == NW_GROUPS && nw_registers<P>::moves)
+        zero = __uint_as_float(sw_shared4(zero_addr));
 #pragma unroll
-    for (int row = 0; row < MT; row++)
+    for (int row = 0; row < P::MT; row++)
 #pragma unroll
-        for (int i = 0; i < N; i++) total[row][i] = zero;
+        for (int i = 0; i < P::T / 2; i++) total[row][i] = zero;
 }
 
 /* NW_GROUPS. One software pipeline: splitting it would hide the order of issue and wait. */
@@ -102,27 +117,31 @@ __device__ __forceinline__ void nw_multiply_groups(float (&total)[P::MT][P::T / 
 
     if (left == 0) return;
     ring.wait();
-    nw_prepare<P>(frag[0], 0, ring.stage(), tile0);
+    nw_prepare<P>(frag[0], nw_fetch<P>(0, ring.stage(), tile0));
     for (; left > 0; left--) {
         uint32_t stage = ring.stage(), bar = ring.bar();
 
         ring.turn();
 #pragma unroll
         for (int b = 0; b < P::n_batches; b++) {
+            bool ends_group = (b + 1) % P::per_group == 0;
+            int row = b / P::per_row, group = b % P::per_row / P::per_group;
+            nw_raw<P> raw = {};
+            float scale[2];
+
             nw_issue<P>(sum, frag[b & 1], b, stage);
+            if (ends_group) nw_scales<P>(scale, stage, (tile0 + row) * P::GPS + group, args);
             if (b + 1 < P::n_batches) {
+                raw = nw_fetch<P>(b + 1, stage, tile0);
                 sw_wgmma_wait<1>();
-                nw_prepare<P>(frag[(b + 1) & 1], b + 1, stage, tile0);
+                nw_prepare<P>(frag[(b + 1) & 1], raw);
             } else if (left > 1) {
                 ring.wait();
+                raw = nw_fetch<P>(0, ring.stage(), tile0);
                 sw_wgmma_wait<1>();
-                nw_prepare<P>(frag[0], 0, ring.stage(), tile0);
+                nw_prepare<P>(frag[0], raw);
             }
-            if ((b + 1) % P::per_group == 0) {
-                int row = b / P::per_row, group = b % P::per_row / P::per_group;
-                float scale[2];
-
-                nw_scales<P>(scale, stage, (tile0 + row) * P::GPS + group, args);
+            if (ends_group) {
                 sw_wgmma_wait<0>();
                 nw_add_group(total[row], sum, scale);
             }
@@ -137,30 +156,7 @@ __device__ __forceinline__ void nw_multiply_groups(float (&total)[P::MT][P::T / 
 
 /* ---- phase 3 where products go straight into the total ---- */
 
-/* All products of the stage that `ring` stands at, and the first batch of the one after, to which
- * it moves. The last batch is left in the tensor cores. `before`: the stage before, in which all
- * products have ended once the first batch here is the only one on its way; 0: none. */
-template <class P>
-__device__ __forceinline__ void nw_one_stage(float (&total)[P::MT][P::T / 2],
-                                             uint32_t (&frag)[2][4 * P::steps], nw_ring<P> &ring,
-                                             int tile0, bool is_last, uint32_t before)
-{
-    uint32_t stage = ring.stage();
-
-    ring.turn();
-#pragma unroll
-    for (int b = 0; b < P::n_batches; b++) {
-        nw_issue<P>(total[b / P::per_row], frag[b & 1], b, stage);
-        if (b + 1 == P::n_batches && !is_last) ring.wait();
-        sw_wgmma_wait<1>();
-        if (b == 0 && before) nw_release(before);
-        if (b + 1 < P::n_batches) nw_prepare<P>(frag[(b + 1) & 1], b + 1, stage, tile0);
-        else if (!is_last) nw_prepare<P>(frag[0], 0, ring.stage(), tile0);
-    }
-}
-
-/* Nothing may be in flight where a loop turns: the compiler would move accumulators that are being
- * written, and serialize all products to be safe. */
+/* Before sums are read. */
 template <int MT, int N> __device__ __forceinline__ void nw_drain(float (&total)[MT][N])
 {
     sw_wgmma_wait<0>();
@@ -168,30 +164,58 @@ template <int MT, int N> __device__ __forceinline__ void nw_drain(float (&total)
     for (int row = 0; row < MT; row++) sw_hold(total[row]);
 }
 
-/* At most two batches are in the tensor cores; they drain every second stage. */
-template <class P>
-__device__ __forceinline__ void nw_multiply_through(float (&total)[P::MT][P::T / 2], int tile0,
-                                                    int left, nw_ring<P> ring)
+/* All products of the stage that `ring` stands at and, with NEXT, the first batch of the one after,
+ * to which it moves. `before`: the barrier of the stage before, whose products have ended once the
+ * first batch here is the only one on its way. */
+template <class P, bool NEXT>
+__device__ __forceinline__ void nw_one_stage(float (&total)[P::MT][P::T / 2],
+                                             uint32_t (&frag)[2][4 * P::steps], nw_ring<P> &ring,
+                                             int tile0, uint32_t before)
 {
-    uint32_t frag[2][4 * P::steps];
+    uint32_t stage = ring.stage();
 
-    if (left == 0) return;
+    ring.turn();
+#pragma unroll
+    for (int b = 0; b < P::n_batches; b++) {
+        bool is_last = b + 1 == P::n_batches;
+        nw_raw<P> raw = {};
+
+        nw_issue<P>(total[b / P::per_row], frag[b & 1], b, stage);
+        if (NEXT && is_last) ring.wait();
+        if (P::early && !is_last) raw = nw_fetch<P>(b + 1, stage, tile0);
+        else if (P::early && NEXT) raw = nw_fetch<P>(0, ring.stage(), tile0);
+        sw_wgmma_wait<1>();
+        if (b == 0) nw_release(before);
+        if (!P::early && !is_last) raw = nw_fetch<P>(b + 1, stage, tile0);
+        else if (!P::early && NEXT) raw = nw_fetch<P>(0, ring.stage(), tile0);
+        if (NEXT || !is_last) nw_prepare<P>(frag[(b + 1) & 1], raw);
+    }
+}
+
+/* Products stay in flight where the loop turns, which the compiler grants to sums that began as
+ * constants: see nw_clear. `nobody`: a barrier that nobody waits for, in the place of that of a
+ * stage before the first. */
+template <class P>
+__device__ __forceinline__ void nw_multiply_through(float (&total)[P::MT][P::T / 2],
+                                                    nw_ring<P> &ring, int tile0, int n_stages,
+                                                    uint32_t nobody)
+{
+    uint32_t frag[2][4 * P::steps], before = nobody, last;
+
     ring.wait();
-    nw_prepare<P>(frag[0], 0, ring.stage(), tile0);
+    nw_prepare<P>(frag[0], nw_fetch<P>(0, ring.stage(), tile0));
 #pragma unroll 1
-    for (; left >= 2; left -= 2) {
-        uint32_t first = ring.bar(), second;
+    for (int left = n_stages; left > 1; left--) {
+        uint32_t bar = ring.bar();
 
-        nw_one_stage<P>(total, frag, ring, tile0, false, 0);
-        second = ring.bar();
-        nw_one_stage<P>(total, frag, ring, tile0, left == 2, first);
-        nw_drain(total);
-        nw_release(second);
+        nw_one_stage<P, true>(total, frag, ring, tile0, before);
+        if (P::drains) nw_drain(total);
+        before = bar;
     }
-    if (left) {
-        nw_one_stage<P>(total, frag, ring, tile0, true, 0);
-        nw_drain(total);
-    }
+    last = ring.bar();
+    nw_one_stage<P, false>(total, frag, ring, tile0, before);
+    nw_drain(total);
+    nw_release(last);
 }
 
 /* Scales of whole channels, which no stage brought. */
@@ -292,34 +316,27 @@ __device__ __forceinline__ void nw_store(const nw_args &args, const nw_place &p,
     }
 }
 
-/* Registers that a consumer thread can have where a whole warpgroup copies: what the launch gives
- * each thread, rounded down to 8, pooled, less what the copying warpgroup keeps. */
-template <class P> struct nw_registers {
-    static constexpr bool moves = nw_copy_threads(P::PER_SM, P::KW) == 128;
-    static constexpr int copier = P::T >= 128 ? 32 : 40;
-    static constexpr int at_entry = 65536 / P::threads / 8 * 8;
-    static constexpr int free = at_entry * P::threads - copier * 128;
-    static constexpr int most = free / P::consumers / 8 * 8;
-    static constexpr int consumer = most > 240 ? 240 : most;
-};
-
-/* Barriers, by the thread that copies, which then fills the ring at once: the weights depend on no
+/* Barriers, by the warp that copies, which then fills the ring at once: the weights depend on no
  * earlier kernel. */
 template <class P>
 __device__ __forceinline__ void nw_begin(const nw_maps &maps, const nw_args &args,
-                                         const nw_place &p, uint32_t ring, uint32_t full,
-                                         uint32_t empty)
+                                         const nw_place &p, int warp, uint32_t ring, uint32_t full,
+                                         uint32_t empty, uint32_t nobody)
 {
-    if (threadIdx.x == P::consumers) {
-        sw_tensor_prefetch(&maps.codes);
-        sw_tensor_prefetch(&maps.scales);
-        if (P::ZEROS) sw_tensor_prefetch(&maps.zeros);
-        sw_tensor_prefetch(&maps.x);
-        for (int i = 0; i < P::STAGES; i++) {
-            sw_mbar_init(full + 8 * i, 1);
-            sw_mbar_init(empty + 8 * i, 4 * P::NWG);
+    if (warp == P::consumers / 32) {
+        if (threadIdx.x % 32 == 0) {
+            sw_tensor_prefetch(&maps.codes);
+            sw_tensor_prefetch(&maps.scales);
+            if (P::ZEROS) sw_tensor_prefetch(&maps.zeros);
+            sw_tensor_prefetch(&maps.x);
+            for (int i = 0; i < P::STAGES; i++) {
+                sw_mbar_init(full + 8 * i, 1);
+                sw_mbar_init(empty + 8 * i, 4 * P::NWG);
+            }
+            sw_mbar_init(nobody, 4 * P::NWG);
+            sw_mbar_init_fence();
         }
-        sw_mbar_init_fence();
+        __syncwarp();
         nw_copy_first<P>(maps, args, p, ring, full);
     }
     __syncthreads();
@@ -329,16 +346,18 @@ __device__ __forceinline__ void nw_begin(const nw_maps &maps, const nw_args &arg
 template <class P>
 __device__ __forceinline__ void nw_consume(const nw_args &args, const nw_place &p, uint32_t ring,
                                            uint32_t full, uint32_t empty, float *partial,
-                                           uint32_t zero_addr)
+                                           uint32_t nobody, uint32_t zero_addr)
 {
     float total[P::MT][P::T / 2];
-    int part = (int)threadIdx.x / (P::NWG * 128), tile0 = (int)threadIdx.x / 128 % P::NWG * P::MT;
+    /* The same in a warp, which the compiler must see: descriptors follow from it. */
+    int part = P::KW == 1 ? 0 : __shfl_sync(~0u, (int)threadIdx.x / (P::NWG * 128), 0);
+    int tile0 = (int)threadIdx.x / 128 % P::NWG * P::MT;
     int n_stages = (p.n_stages - part + P::KW - 1) / P::KW;
     nw_ring<P> at = {ring, full, empty, part, 0};
 
-    nw_clear(total, zero_addr);
+    nw_clear<P>(total, zero_addr);
     if constexpr (P::MODE == NW_GROUPS) nw_multiply_groups<P>(total, args, tile0, n_stages, at);
-    else nw_multiply_through<P>(total, tile0, n_stages, at);
+    else if (n_stages) nw_multiply_through<P>(total, at, tile0, n_stages, nobody);
     if constexpr (P::MODE == NW_CHANNEL) nw_scale_total<P>(total, args, p.n_tile0 + tile0);
     sw_named_sync(1, P::consumers);
     nw_park<P>(total, tile0, partial + part * (P::partial_bytes / 4));
@@ -349,7 +368,7 @@ __global__ void __launch_bounds__(P::threads, P::PER_SM)
     swk_narrow_wgmma_sm90(const __grid_constant__ nw_maps maps, const nw_args args)
 {
     extern __shared__ uint8_t s_bytes[];
-    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES];
+    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES], s_nobody;
     __shared__ float s_zero;
     uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
     uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
@@ -364,17 +383,18 @@ __global__ void __launch_bounds__(P::threads, P::PER_SM)
         return;
     }
     if (threadIdx.x == 0) s_zero = 0;
-    nw_begin<P>(maps, args, p, ring, full, empty);
+    nw_begin<P>(maps, args, p, warp, ring, full, empty, sw_smem_addr(&s_nobody));
     if (warp >= P::consumers / 32) {
         if constexpr (nw_registers<P>::moves) sw_fewer_registers<nw_registers<P>::copier>();
-        if (warp == P::consumers / 32 && threadIdx.x % 32 == 0)
+        if (warp == P::consumers / 32)
             nw_copy_rest<P>(maps, args, p, ring, full, empty);
         __syncwarp();
         if (p.split > 1) sw_cluster_sync();
         if (p.split > 1) sw_cluster_part();
     } else {
         if constexpr (nw_registers<P>::moves) sw_more_registers<nw_registers<P>::consumer>();
-        nw_consume<P>(args, p, ring, full, empty, partial, sw_smem_addr(&s_zero));
+        nw_consume<P>(args, p, ring, full, empty, partial, sw_smem_addr(&s_nobody),
+                      sw_smem_addr(&s_zero));
         if (p.split > 1) sw_cluster_sync();
         else sw_named_sync(1, P::consumers);
         nw_store<P>(args, p, ring);

@@ -125,16 +125,26 @@ static void measured_best(void **state)
 {
     (void)state;
     goes(PLAIN, 8192, 8192, 1, "mma_sync", NULL);
-    goes(PLAIN, 8192, 8192, 16, "narrow4_wgmma", "t16_c128");
+    goes(PLAIN, 8192, 8192, 8, "narrow4_wgmma", "t8_c128");
+    goes(PLAIN, 8192, 8192, 16, "narrow4_wgmma", "t16_c128k2");
+    goes(PLAIN, 8192, 8192, 32, "narrow4_wgmma", "t32_c128");
+    goes(PLAIN, 8192, 8192, 64, "narrow4_wgmma", "s64_c128");
     goes(PLAIN, 8192, 8192, 128, "narrow4_wgmma", "s128_c128");
-    goes(PLAIN, 8192, 8192, 256, "narrow4_wgmma", "s128_c256");
+    goes(PLAIN, 8192, 8192, 256, "narrow4_wgmma", "s128_c128");
+    goes(PLAIN, 4096, 4096, 1, "narrow4_wgmma", "t8_c128");
+    goes(PLAIN, 8192, 57344, 1, "narrow4_wgmma", "t8_c256");
+    goes(PLAIN, 8192, 57344, 32, "narrow4_wgmma", "t32_c256");
+    goes(PLAIN, 8192, 57344, 256, "narrow_large", "l128_c256");
+    goes(PLAIN, 28672, 8192, 256, "narrow4_wgmma", "s128_c256");
     goes(PLAIN, 8192, 8192, 512, "narrow_large", "l128_c256");
     goes(PLAIN, 8192, 8192, 1024, "narrow_large", "l128_c256");
     goes(PLAIN, 8192, 8192, 4096, "narrow_large", "l128_c256");
-    goes(PLAIN, 4096, 4096, 512, "narrow_large", "l128_c256");
+    goes(PLAIN, 4096, 4096, 512, "narrow_large", "l128_c128");
+    goes(PLAIN, 4096, 4096, 1024, "narrow_large", "l128_c256");
     goes(PLAIN, 4096, 6144, 512, "narrow_large", "l128_c192");
     goes(PLAIN, 4096, 28672, 512, "narrow_large", "l128_c256");
-    goes(PLAIN, 14336, 4096, 512, "narrow4_wgmma", NULL); /* 64 blocks: k is split */
+    goes(PLAIN, 4096, 6144, 1024, "narrow_large", "l128_c192");
+    goes(PLAIN, 14336, 4096, 512, "narrow_large", "l128_c128");
     goes(PLAIN, 14336, 4096, 1024, "narrow_large", "l128_c256");
     goes(INT8, 8192, 8192, 1024, "narrow8_wgmma", NULL);
     goes(W8A8, 8192, 8192, 1024, "a8_large", NULL);
@@ -197,13 +207,19 @@ static void measured_best_of_bytes(void **state)
 static void kinds_of_weights(void **state)
 {
     (void)state;
-    goes(ZEROS, 4096, 6144, 512, "narrow_large", "l128_c256"); /* 192 channels: none of these */
+    goes(ZEROS, 4096, 28672, 1024, "narrow_large", "l128_c256"); /* 192 channels: none of these */
     goes(ZEROS, 8192, 8192, 1024, "narrow_large", "l128_c256");
     goes(GROUP_32, 8192, 8192, 1024, "narrow_large", "l128_c256");
     goes(HALF, 8192, 8192, 1024, "narrow_large", "l128_c256");
     goes(CHANNEL, 8192, 8192, 1024, "narrow_large", "l128_c256");
     goes(MIXED, 8192, 8192, 1024, "narrow4_wgmma", NULL); /* scales of another type than X */
-    goes(ZEROS, 8192, 8192, 64, "w4a16_wgmma", NULL);
+    goes(ZEROS, 8192, 8192, 1, "narrow4_wgmma", "t8_c128");
+    goes(ZEROS, 8192, 8192, 16, "narrow4_wgmma", "t16_c128");
+    goes(ZEROS, 8192, 8192, 64, "narrow4_wgmma", "s64_c128");
+    goes(GROUP_32, 4096, 4096, 128, "narrow4_wgmma", "s64_c128");
+    goes(HALF, 8192, 57344, 32, "narrow4_wgmma", "t32_c128");
+    goes(MIXED, 8192, 8192, 64, "narrow4_wgmma", "t64_c128");
+    goes(CHANNEL, 8192, 8192, 4, "mma_sync", NULL);
 }
 
 /* Rows of Y that the copy engine cannot store are left to others, and a name that is asked for is
