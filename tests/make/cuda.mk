@@ -14,8 +14,8 @@ endif
 endif
 
 ifeq ($(WITH_CUDA),)
-.PHONY: cuda gpu-test gpu-bench
-cuda gpu-test gpu-bench:
+.PHONY: cuda gpu-test gpu-sanitize gpu-bench
+cuda gpu-test gpu-sanitize gpu-bench:
 	@echo "skipped: $(if $(filter 0,$(CUDA)),CUDA=0,$(if $(NVCC),a $(CONFIG) build,no nvcc found))"
 else
 # wgmma exists on sm_90a alone; what is not named here is for every card from sm_80 on.
@@ -69,8 +69,12 @@ all: $(BUILD)/tests/gpu/example
 test: $(GPU_TESTS) # without a card they say so and count as skipped
 
 .PHONY: gpu-test
-gpu-test: $(GPU_TESTS) ## the kernels and the engine against their references, on the card; skips without one
-	$(Q)for t in $(GPU_TESTS); do rc=0; $$t || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ] || exit 1; done
+gpu-test: $(GPU_TESTS) all ## the kernels and the engine against their references, on the card; skips without one
+	$(Q)BUILD=$(BUILD) sh tests/run.sh $(GPU_TESTS) tests/e2e/device.sh tests/e2e/older_cards.sh
+
+.PHONY: gpu-sanitize
+gpu-sanitize: $(GPU_TESTS) ## the same under compute-sanitizer, all four tools; skips without a card
+	$(Q)rc=0; BUILD=$(BUILD) CUDA_HOME=$(CUDA_HOME) bash tests/gpu/sanitize.sh || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
 
 .PHONY: gpu-bench
 gpu-bench: $(BUILD)/tests/gpu/bench_gemm ## time the kernels on the card; skips without one
