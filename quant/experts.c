@@ -175,9 +175,10 @@ sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_h
     sw_code rc = SW_OK;
 
     if (n_experts && experts[0].in.half[0].k_in) rc = sw_prior_new(&prior, in_all, err);
-    for (int64_t e = 0; e < n_experts && rc == SW_OK; e++)
-        if (experts[e].in.half[0].k_in)
-            rc = sw_prior_weight(&experts[e].in.weight, &prior, experts[e].in.half, err);
+    for (int64_t e = 0; e < n_experts && rc == SW_OK; e++) {
+        sw_expert_site *site = &experts[e].in;
+        if (site->half[0].k_in) rc = sw_prior_weight(&site->weight, &prior, site->half, err);
+    }
     sw_prior_free(&prior);
     return rc == SW_OK ? weigh_downs(experts, n_experts, err) : rc;
 }
