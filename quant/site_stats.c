@@ -62,22 +62,32 @@ static sw_code new_experts(sw_site_stats *stats, const sw_model *m, sw_experts p
     return rc;
 }
 
+/* Sums of the sites wanted, but for what is kept per expert. */
+static sw_code new_sites(sw_site_stats *stats, const sw_model *m, int64_t layer,
+                         const bool is_wanted[SW_SITE_COUNT], bool with_cross, sw_solver *solver,
+                         int n_threads, sw_err *err)
+{
+    bool is_sparse = sw_model_is_sparse(m, layer);
+    sw_code rc = SW_OK;
+
+    memset(stats, 0, sizeof *stats);
+    stats->layer = layer;
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (!(stats->is_wanted[site] = is_wanted[site])) continue;
+        if (site != SW_SITE_DOWN_IN || !is_sparse)
+            rc = new_site(stats, m, layer, (sw_site)site, with_cross, solver, n_threads, err);
+    }
+    return rc;
+}
+
 sw_code sw_site_stats_new(sw_site_stats *out, const sw_model *model, int64_t layer,
                           const bool is_wanted[SW_SITE_COUNT], bool with_cross, sw_experts policy,
                           int n_threads, sw_err *err)
 {
-    bool is_sparse = sw_model_is_sparse(model, layer);
     sw_site_stats stats;
-    sw_code rc = SW_OK;
+    sw_code rc = new_sites(&stats, model, layer, is_wanted, with_cross, NULL, n_threads, err);
 
-    memset(&stats, 0, sizeof stats);
-    stats.layer = layer;
-    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
-        if (!(stats.is_wanted[site] = is_wanted[site])) continue;
-        if (site != SW_SITE_DOWN_IN || !is_sparse)
-            rc = new_site(&stats, model, layer, (sw_site)site, with_cross, NULL, n_threads, err);
-    }
-    if (rc == SW_OK && is_sparse && policy != SW_EXPERTS_COUNT &&
+    if (rc == SW_OK && sw_model_is_sparse(model, layer) && policy != SW_EXPERTS_COUNT &&
         (is_wanted[SW_SITE_MLP_IN] || is_wanted[SW_SITE_DOWN_IN]))
         rc = new_experts(&stats, model, policy, 0, model->n_experts, NULL, n_threads, err);
     if (rc != SW_OK)
@@ -92,15 +102,8 @@ sw_code sw_site_stats_new_device(sw_site_stats *out, const sw_model *model, int6
                                  sw_solver *solver, sw_err *err)
 {
     sw_site_stats stats;
-    sw_code rc = SW_OK;
+    sw_code rc = new_sites(&stats, model, layer, is_wanted, with_cross, solver, 1, err);
 
-    memset(&stats, 0, sizeof stats);
-    stats.layer = layer;
-    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
-        if (!(stats.is_wanted[site] = is_wanted[site])) continue;
-        if (site != SW_SITE_DOWN_IN || !sw_model_is_sparse(model, layer))
-            rc = new_site(&stats, model, layer, (sw_site)site, with_cross, solver, 1, err);
-    }
     if (rc != SW_OK)
         sw_site_stats_free(&stats);
     else

@@ -13,6 +13,7 @@
 #include "quant/stats.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"
+#include "tests/support/taken.h"
 
 #define MODEL "tests/golden/arch/mixtral"
 enum { SEQS = 2, LEN = 16 };
@@ -82,12 +83,6 @@ static sw_code use(void *ctx, sw_err *err)
     return rc;
 }
 
-static sw_code change(void *self, const char *name, const float *values, int64_t n, sw_err *err)
-{
-    (void)self, (void)name, (void)values, (void)n, (void)err;
-    return SW_OK;
-}
-
 static sw_code put_kv(void *self, int64_t layer, float k_scale, float v_scale, sw_err *err)
 {
     (void)self, (void)layer, (void)k_scale, (void)v_scale, (void)err;
@@ -99,7 +94,7 @@ static sw_code search(void *ctx, sw_err *err)
 {
     stats_case *c = ctx;
     sw_quant_options o = options();
-    sw_quant_sink sink = {.put = put, .is_selected = is_selected, .change = change,
+    sw_quant_sink sink = {.put = put, .is_selected = is_selected, .change = takes_no_change,
                           .put_kv = put_kv};
     sw_zpack *z = NULL;
     sw_code rc = sw_zpack_open(&z, scratch_path(&c->s, "stats"), err);

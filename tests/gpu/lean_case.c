@@ -71,3 +71,14 @@ sw_chain *chain_on_card(sw_gpu *gpu, const sw_attn_args *shape)
                            zeros_on_card(gpu, sw_cuda_chain_scratch_bytes(shape)), err));
     return chain;
 }
+
+sw_code lean_enqueue(sw_chain *chain, const sw_lean_args *a, sw_launch how, sw_err *err)
+{
+    bool is_step = false;
+    sw_code rc;
+
+    if (!chain) return sw_cuda_one(a, how, err);
+    rc = sw_cuda_chain_product(&is_step, chain, a, how, err);
+    assert_true(rc != SW_OK || is_step);
+    return rc;
+}

@@ -25,5 +25,7 @@ void lean_act(sw_lean_args *a, const lean_case *c);
 sw_tiles lean_tiles(sw_gpu *gpu, const sw_qtensor *q);
 void *zeros_on_card(sw_gpu *gpu, int64_t size_bytes);
 sw_chain *chain_on_card(sw_gpu *gpu, const sw_attn_args *shape);
+/* As a step of the chain, which must take it; without one by a kernel of its own. */
+sw_code lean_enqueue(sw_chain *chain, const sw_lean_args *a, sw_launch how, sw_err *err);
 
 #endif

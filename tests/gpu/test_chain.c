@@ -110,17 +110,6 @@ static void make_blocks(chain_blocks *b, const lean_case *like)
     make_attention(b, qkv, out);
 }
 
-static sw_code enqueue_product(const sw_lean_args *a, sw_err *err)
-{
-    bool is_step = false;
-    sw_code rc;
-
-    if (!chain) return sw_cuda_one(a, how, err);
-    rc = sw_cuda_chain_product(&is_step, chain, a, how, err);
-    assert_true(rc != SW_OK || is_step);
-    return rc;
-}
-
 static sw_code enqueue_attention(const sw_attn_args *a, const sw_heads_args *heads, sw_err *err)
 {
     if (!chain) return sw_cuda_attention_decode(a, heads, how, err);
@@ -141,11 +130,11 @@ static void run_blocks(float *have, chain_blocks *b)
         a.scratch = b->d_scratch;
         a.k.d = heads.k_cache = b->k_caches + l * each_bytes;
         a.v.d = heads.v_cache = b->v_caches + l * each_bytes;
-        MUST(enqueue_product(&b->qkv, err));
+        MUST(lean_enqueue(chain, &b->qkv, how, err));
         MUST(enqueue_attention(&a, &heads, err));
-        MUST(enqueue_product(&b->o, err));
-        MUST(enqueue_product(&b->gate_up, err));
-        MUST(enqueue_product(&b->down, err));
+        MUST(lean_enqueue(chain, &b->o, how, err));
+        MUST(lean_enqueue(chain, &b->gate_up, how, err));
+        MUST(lean_enqueue(chain, &b->down, how, err));
     }
     MUST(sw_cuda_chain_run(chain, how, err));
     MUST(sw_gpu_download(gpu, have, b->d_x, sizeof b->x, err));

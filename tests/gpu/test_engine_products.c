@@ -77,17 +77,6 @@ static double clamped_glu_of(double g, double u, double limit)
     return g / (1 + exp(-1.702 * g)) * (fmin(fmax(u, -limit), limit) + 1);
 }
 
-static sw_code enqueue_product(const sw_lean_args *a, sw_err *err)
-{
-    bool is_step = false;
-    sw_code rc;
-
-    if (!chain) return sw_cuda_one(a, how, err);
-    rc = sw_cuda_chain_product(&is_step, chain, a, how, err);
-    assert_true(rc != SW_OK || is_step);
-    return rc;
-}
-
 /* What it puts out, as floats: the stream `sum` with it added, or its row. */
 static float *run_one(const sw_lean_args *a, const float *sum, int64_t n_have)
 {
@@ -95,7 +84,7 @@ static float *run_one(const sw_lean_args *a, const float *sum, int64_t n_have)
 
     if (a->out == SW_LEAN_ADD) MUST(sw_gpu_upload(gpu, a->sum, sum, 4 * n_have, err));
     MUST(sw_gpu_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
-    MUST(enqueue_product(a, err));
+    MUST(lean_enqueue(chain, a, how, err));
     MUST(sw_cuda_chain_run(chain, how, err));
     if (a->out != SW_LEAN_ADD) return card_fetch(gpu, a->y.d, n_have);
     have = malloc(4 * (size_t)n_have);

@@ -12,6 +12,7 @@
 #include "kernels/blas.h"
 #include "quant/pipeline.h"
 #include "tests/support/random.h"
+#include "tests/support/taken.h"
 
 enum { SEQS = 80, LEN = 128 };
 
@@ -25,13 +26,6 @@ typedef struct toy {
     uint32_t *ids;
     sw_calib calib;
 } toy;
-
-typedef struct take {
-    int n, n_fallbacks;
-    double error, error_rtn; /* sums over linears */
-    uint8_t *bytes;          /* codes and scales one after the other */
-    size_t n_bytes;
-} take;
 
 #define MUST(call) \
     do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
@@ -63,35 +57,8 @@ static void toy_close(toy *t)
 static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
                    const sw_solve_report *report, sw_err *err)
 {
-    take *k = self;
-    size_t n_codes = (size_t)(q->n_out * q->k_in);
-    size_t n_scales = (size_t)(q->n_out * q->n_groups) * sizeof *q->scales;
-
-    (void)ref;
-    (void)path;
-    assert_int_equal(sw_qtensor_check(q, err), SW_OK);
-    k->n++;
-    k->n_fallbacks += report->is_fallback;
-    k->error += report->error;
-    k->error_rtn += report->error_rtn;
-    k->bytes = realloc(k->bytes, k->n_bytes + n_codes + n_scales);
-    memcpy(k->bytes + k->n_bytes, q->codes, n_codes);
-    memcpy(k->bytes + k->n_bytes + n_codes, q->scales, n_scales);
-    k->n_bytes += n_codes + n_scales;
-    return SW_OK;
-}
-
-static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
-{
-    (void)self;
-    (void)ref;
-    (void)path;
-    return true;
-}
-
-static sw_code change(void *self, const char *name, const float *values, int64_t n, sw_err *err)
-{
-    (void)self, (void)name, (void)values, (void)n, (void)err;
+    (void)ref, (void)path, (void)err;
+    taken_add(self, q, report);
     return SW_OK;
 }
 
@@ -101,12 +68,12 @@ static sw_code transformed(void *self, const sw_transform_report *report, sw_err
     return SW_OK;
 }
 
-static take run(const toy *t, const char *method, sw_solver *on, sw_sequential sequential)
+static taken run(const toy *t, const char *method, sw_solver *on, sw_sequential sequential)
 {
     sw_quant_options o = sw_quant_defaults();
-    take k = {0};
-    sw_quant_sink sink = {.self = &k, .put = put, .is_selected = is_selected, .change = change,
-                          .transformed = transformed};
+    taken k = {0};
+    sw_quant_sink sink = {.self = &k, .put = put, .is_selected = takes_all,
+                          .change = takes_no_change, .transformed = transformed};
 
     o.algo = sw_algo_find(method);
     o.spec.group_elems = 32;
@@ -118,16 +85,10 @@ static take run(const toy *t, const char *method, sw_solver *on, sw_sequential s
     return k;
 }
 
-static void assert_same(take *a, take *b)
-{
-    assert_int_equal(a->n_bytes, b->n_bytes);
-    assert_memory_equal(a->bytes, b->bytes, a->n_bytes);
-}
-
 /* Rounding of activations to BF16 is all that sets the two apart. */
 static void check_arch(const char *arch, sw_sequential sequential)
 {
-    take cpu, card, again, small;
+    taken cpu, card, again, small;
     toy t;
 
     toy_open(&t, arch);
@@ -141,8 +102,8 @@ static void check_arch(const char *arch, sw_sequential sequential)
     assert_int_equal(card.n_fallbacks, cpu.n_fallbacks);
     assert_true(fabs(card.error / cpu.error - 1) < 0.05);
     assert_true(fabs(card.error_rtn / cpu.error_rtn - 1) < 0.05);
-    assert_same(&card, &again);
-    assert_same(&card, &small);
+    assert_same_taken(&card, &again);
+    assert_same_taken(&card, &small);
     free(cpu.bytes), free(card.bytes), free(again.bytes), free(small.bytes);
     toy_close(&t);
 }
@@ -161,7 +122,7 @@ static void every_dense_architecture(void **state)
  * blocks that ran in BF16. */
 static void what_is_not_gptq(void **state)
 {
-    take cpu, card, again;
+    taken cpu, card, again;
     toy t;
 
     (void)state;
@@ -178,11 +139,11 @@ static void what_is_not_gptq(void **state)
     again = run(&t, "awq", solver, SW_SEQUENTIAL_SITE);
     assert_int_equal(card.n, cpu.n);
     assert_true(fabs(card.error / cpu.error - 1) < 0.05);
-    assert_same(&card, &again);
+    assert_same_taken(&card, &again);
     free(cpu.bytes), free(card.bytes), free(again.bytes);
     cpu = run(&t, "rtn", NULL, SW_SEQUENTIAL_SITE);
     card = run(&t, "rtn", solver, SW_SEQUENTIAL_SITE);
-    assert_same(&cpu, &card);
+    assert_same_taken(&cpu, &card);
     free(cpu.bytes), free(card.bytes);
     toy_close(&t);
 }

@@ -19,6 +19,7 @@
 #include "quant/scheme.h"
 #include "tests/support/random.h"
 #include "tests/support/stats_case.h"
+#include "tests/support/taken.h"
 
 enum { SEQS = 80, LEN = 132 };
 
@@ -306,54 +307,31 @@ static void sums_of_experts_are_the_cpus(void **state)
 /* ---- whole runs ---- */
 
 typedef struct take {
-    int n, n_fallbacks, n_experts;
-    double error, error_rtn, shared; /* sums over linears, and of the weights of experts */
+    taken sum;
+    int n_experts;
+    double shared;                   /* of the weights of experts */
     int n_groups, n_accepted;        /* of searches; experts' among them, and */
     double loss_before[256];         /* what each lost without scales */
     float input_scale[512];          /* of every linear, 0 for one of experts' downs: */
     float down_scale;                /* the largest of these */
-    uint8_t *bytes;                  /* codes and scales one after the other */
-    size_t n_bytes;
 } take;
 
 static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
                    const sw_solve_report *report, sw_err *err)
 {
     take *k = self;
-    size_t n_codes = (size_t)(q->n_out * q->k_in);
-    size_t n_scales = (size_t)(q->n_out * q->n_groups) * sizeof *q->scales;
 
-    (void)path;
-    assert_int_equal(sw_qtensor_check(q, err), SW_OK);
-    k->n++;
-    k->n_fallbacks += report->is_fallback;
-    k->error += report->error;
-    k->error_rtn += report->error_rtn;
-    assert_true((size_t)k->n < sizeof k->input_scale / sizeof *k->input_scale);
+    (void)path, (void)err;
+    taken_add(&k->sum, q, report);
+    assert_true((size_t)k->sum.n < sizeof k->input_scale / sizeof *k->input_scale);
     if (ref->expert >= 0 && ref->site == SW_SITE_DOWN_IN)
         k->down_scale = fmaxf(k->down_scale, q->input_scale);
     else
-        k->input_scale[k->n - 1] = q->input_scale;
+        k->input_scale[k->sum.n - 1] = q->input_scale;
     if (ref->expert >= 0) {
         k->n_experts++;
         k->shared += report->shared_weight;
     }
-    k->bytes = realloc(k->bytes, k->n_bytes + n_codes + n_scales);
-    memcpy(k->bytes + k->n_bytes, q->codes, n_codes);
-    memcpy(k->bytes + k->n_bytes + n_codes, q->scales, n_scales);
-    k->n_bytes += n_codes + n_scales;
-    return SW_OK;
-}
-
-static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
-{
-    (void)self, (void)ref, (void)path;
-    return true;
-}
-
-static sw_code change(void *self, const char *name, const float *values, int64_t n, sw_err *err)
-{
-    (void)self, (void)name, (void)values, (void)n, (void)err;
     return SW_OK;
 }
 
@@ -381,19 +359,13 @@ static sw_quant_options options_of(const char *method, sw_experts policy, sw_sol
 static take run(toy *t, const sw_quant_options *o, const sw_zpack *stats)
 {
     take k = {0};
-    sw_quant_sink sink = {.self = &k, .put = put, .is_selected = is_selected, .change = change,
-                          .transformed = transformed};
+    sw_quant_sink sink = {.self = &k, .put = put, .is_selected = takes_all,
+                          .change = takes_no_change, .transformed = transformed};
     const sw_model *m = &t->c.ckpt.model;
 
     if (stats) MUST(sw_quant_run_stats(m, t->c.ckpt.st, stats, o, &sink, NULL, &err));
     else MUST(sw_quant_run(m, t->c.ckpt.st, &t->c.calib, o, &sink, NULL, &err));
     return k;
-}
-
-static void assert_same(const take *a, const take *b)
-{
-    assert_int_equal(a->n_bytes, b->n_bytes);
-    assert_memory_equal(a->bytes, b->bytes, a->n_bytes);
 }
 
 /* What is searched on is the same: groups of experts with few tokens part most. */
@@ -416,16 +388,17 @@ static void assert_near_searches(const take *card, const take *cpu)
 /* Where two scales are as good, the card may take the other: their errors part further. */
 static void assert_near(const take *card, const take *cpu, const char *name)
 {
+    const taken *a = &card->sum, *b = &cpu->sum;
     double bound = cpu->n_groups ? 0.1 : 0.05;
 
     printf("%s: mean error %.5e on the card, %.5e on the CPU, %.5e by rounding; shared %.4f, CPU "
-           "%.4f\n", name, card->error / card->n, cpu->error / cpu->n, cpu->error_rtn / cpu->n,
+           "%.4f\n", name, a->error / a->n, b->error / b->n, b->error_rtn / b->n,
            card->shared / card->n_experts, cpu->shared / cpu->n_experts);
-    assert_int_equal(card->n, cpu->n);
-    assert_int_equal(card->n_fallbacks, cpu->n_fallbacks);
+    assert_int_equal(a->n, b->n);
+    assert_int_equal(a->n_fallbacks, b->n_fallbacks);
     assert_near_searches(card, cpu);
-    assert_true(fabs(card->error / cpu->error - 1) < bound);
-    assert_true(fabs(card->error_rtn / cpu->error_rtn - 1) < bound);
+    assert_true(fabs(a->error / b->error - 1) < bound);
+    assert_true(fabs(a->error_rtn / b->error_rtn - 1) < bound);
     assert_true(fabs(card->shared - cpu->shared) < 0.05 * card->n_experts);
 }
 
@@ -435,7 +408,7 @@ static void assert_near_scales(const take *card, const take *cpu)
     float most = 0;
 
     if (cpu->input_scale[0] == 0) return;
-    for (int i = 0; i < cpu->n; i++)
+    for (int i = 0; i < cpu->sum.n; i++)
         if (cpu->input_scale[i] > 0)
             most = fmaxf(most, fabsf(card->input_scale[i] / cpu->input_scale[i] - 1));
     printf("scales of inputs at most %.4f apart, of downs %.5f and %.5f\n", (double)most,
@@ -454,9 +427,9 @@ static void check_run(toy *t, const char *name, sw_quant_options o)
     card = run(t, &o, NULL);
     again = run(t, &o, NULL);
     assert_near(&card, &cpu, name);
-    assert_same(&card, &again);
+    assert_same_taken(&card.sum, &again.sum);
     assert_near_scales(&card, &cpu);
-    free(cpu.bytes), free(card.bytes), free(again.bytes);
+    free(cpu.sum.bytes), free(card.sum.bytes), free(again.sum.bytes);
 }
 
 static void every_sparse_architecture(void **state)
@@ -520,9 +493,9 @@ static double differing(const take *a, const take *b)
 {
     int64_t n = 0;
 
-    assert_int_equal(a->n_bytes, b->n_bytes);
-    for (size_t i = 0; i < a->n_bytes; i++) n += a->bytes[i] != b->bytes[i];
-    return (double)n / (double)a->n_bytes;
+    assert_int_equal(a->sum.n_bytes, b->sum.n_bytes);
+    for (size_t i = 0; i < a->sum.n_bytes; i++) n += a->sum.bytes[i] != b->sum.bytes[i];
+    return (double)n / (double)a->sum.n_bytes;
 }
 
 /* One file, solved on either side: the CPU's codes. */
@@ -545,7 +518,7 @@ static void statistics_serve_both_sides(void **state)
                differing(&from_here[0], &from_here[1]));
         assert_true(differing(&from_here[0], &from_here[1]) < 2e-3);
         assert_near(&from_there, &from_here[0], "statistics of the card");
-        free(from_here[0].bytes), free(from_here[1].bytes), free(from_there.bytes);
+        free(from_here[0].sum.bytes), free(from_here[1].sum.bytes), free(from_there.sum.bytes);
         sw_zpack_close(cpu);
         sw_zpack_close(card);
         toy_close(&t);

@@ -16,6 +16,7 @@
 #include "tests/support/outlier_model.h"
 #include "tests/support/random.h"
 #include "tests/support/stats_case.h"
+#include "tests/support/taken.h"
 
 enum { LINEARS_MAX = 64, TRANSFORMS_MAX = 32 };
 
@@ -47,18 +48,6 @@ static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const
     return SW_OK;
 }
 
-static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
-{
-    (void)self, (void)ref, (void)path;
-    return true;
-}
-
-static sw_code change(void *self, const char *name, const float *values, int64_t n, sw_err *err)
-{
-    (void)self, (void)name, (void)values, (void)n, (void)err;
-    return SW_OK;
-}
-
 static sw_code transformed(void *self, const sw_transform_report *report, sw_err *err)
 {
     take *k = self;
@@ -85,8 +74,9 @@ static int64_t n_done(void *self) { return ((const take *)self)->n_done; }
 static take *run(stats_case *t, const sw_zpack *z, const sw_quant_options *o, int64_t done)
 {
     take *k = calloc(1, sizeof *k);
-    sw_quant_sink sink = {.self = k, .put = put, .is_selected = is_selected, .change = change,
-                          .transformed = transformed, .put_kv = put_kv, .n_done = n_done};
+    sw_quant_sink sink = {.self = k, .put = put, .is_selected = takes_all,
+                          .change = takes_no_change, .transformed = transformed,
+                          .put_kv = put_kv, .n_done = n_done};
     const sw_model *m = &t->ckpt.model;
     sw_err err = {0};
     sw_code rc;
@@ -361,7 +351,7 @@ static void test_sensitivities(void **state)
         sw_quant_options o = options_of("W4A16", "gptq");
         sw_qspec specs[2] = {o.spec, o.spec};
         losses direct = {.n = 0}, stored = {.n = 0};
-        sw_sensitivity_sink sink = {&direct, is_selected, put_losses};
+        sw_sensitivity_sink sink = {&direct, takes_all, put_losses};
         sw_sensitivity_options so = {.algo = o.algo, .specs = specs, .n_specs = 2, .damp = 0.01,
                                      .n_threads = 1};
         sw_stats_windows lead;
@@ -394,7 +384,7 @@ static void test_without_text(void **state)
 {
     sw_quant_options o = options_of("W4A16", "awq");
     take k = {0};
-    sw_quant_sink sink = {.self = &k, .put = put, .is_selected = is_selected};
+    sw_quant_sink sink = {.self = &k, .put = put, .is_selected = takes_all};
     sw_err err = {0};
     stats_case t;
     sw_zpack *z;
