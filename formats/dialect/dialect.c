@@ -146,6 +146,14 @@ sw_code sw_hold_neighbours(const char *dialect, const sw_qspec *spec, sw_err *er
                    dialect);
 }
 
+sw_code sw_encode_neighbours(const char *dialect, const sw_qtensor *q, const char *remedy,
+                             sw_err *err)
+{
+    if (!q->g_idx) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s has groups of neighbouring columns, and a g_idx "
+                   "scatters these%s", dialect, remedy);
+}
+
 sw_code sw_hold_groups(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err)
 {
     sw_code rc = sw_hold_classic(dialect, spec, err);
@@ -273,6 +281,17 @@ bool sw_config_method_is(const cJSON *object, const char *method)
     const cJSON *named = sw_json_member(object, "quant_method");
 
     return cJSON_IsString(named) && !strcmp(named->valuestring, method);
+}
+
+sw_code sw_config_one_scheme(const char *dialect, const sw_qconfig *config, const char *elsewhere,
+                             sw_err *err)
+{
+    for (int64_t i = 0; i < config->n_rules; i++)
+        if (!sw_qspec_same(&config->rules[i].spec, &config->spec))
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: one scheme holds for all linears, and %s "
+                           "has another than most; %s", dialect, config->rules[i].pattern,
+                           elsewhere);
+    return SW_OK;
 }
 
 sw_code sw_config_done(cJSON **out, cJSON *object, bool is_complete, sw_err *err)

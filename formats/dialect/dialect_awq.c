@@ -238,11 +238,9 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, const char *v
     const sw_qspec *spec = &config->spec;
     cJSON *root;
     bool ok;
+    sw_code rc = sw_config_one_scheme("awq", config, ELSEWHERE, err);
 
-    for (int64_t i = 0; i < config->n_rules; i++)
-        if (!sw_qspec_same(&config->rules[i].spec, spec))
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "awq: one scheme holds for all linears, and %s "
-                           "has another than most; " ELSEWHERE, config->rules[i].pattern);
+    if (rc != SW_OK) return rc;
     root = cJSON_CreateObject();
     ok = root && cJSON_AddStringToObject(root, "quant_method", "awq") &&
          cJSON_AddNumberToObject(root, "bits", BITS) &&

@@ -39,6 +39,9 @@ sw_code sw_hold_division(const char *dialect, const sw_qspec *spec, int64_t k_in
 sw_code sw_hold_classic(const char *dialect, const sw_qspec *spec, sw_err *err);
 /* And that groups are of neighbouring columns. */
 sw_code sw_hold_neighbours(const char *dialect, const sw_qspec *spec, sw_err *err);
+/* The same of a tensor that comes with a g_idx; remedy: "", or "; " and what to do. */
+sw_code sw_encode_neighbours(const char *dialect, const sw_qtensor *q, const char *remedy,
+                             sw_err *err);
 bool sw_spec_is_classic(const sw_qspec *spec);
 
 /* Stored I32 [k_in], the group of each column. load keeps it, and says is_scattered, only when it
@@ -76,6 +79,9 @@ bool sw_config_add_beyond(cJSON *object, const sw_qspec *spec);
 sw_code sw_config_read_beyond(sw_qspec *spec, const cJSON *object, sw_err *err);
 /* Same scheme, and both with a g_idx or both without. */
 bool sw_config_is_one(const sw_qspec *a, const sw_qspec *b);
+/* SW_E_UNSUPPORTED names a linear whose scheme is not config->spec. */
+sw_code sw_config_one_scheme(const char *dialect, const sw_qconfig *config, const char *elsewhere,
+                             sw_err *err);
 /* true when no rule before config->rules[at] has its scheme. */
 bool sw_config_is_first(const sw_qconfig *config, int64_t at);
 

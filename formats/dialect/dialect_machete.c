@@ -50,9 +50,9 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
 
 static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 {
-    if (q->g_idx)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "machete has groups of neighbouring columns, and a "
-                       "g_idx scatters these; use --format gptq");
+    sw_code rc = sw_encode_neighbours("machete", q, "; use --format gptq", err);
+
+    if (rc != SW_OK) return rc;
     sw_machete_pack(parts[PART_B], q->codes, q->spec.num->bits, q->n_out, q->k_in);
     sw_scales_store(parts[PART_S], q, true);
     return SW_OK;
@@ -73,11 +73,9 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
     const sw_qspec *spec = &config->spec;
     cJSON *root;
     bool ok;
+    sw_code rc = sw_config_one_scheme("machete", config, ELSEWHERE, err);
 
-    for (int64_t i = 0; i < config->n_rules; i++)
-        if (!sw_qspec_same(&config->rules[i].spec, spec))
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "machete: one scheme holds for all linears, and "
-                           "%s has another than most; " ELSEWHERE, config->rules[i].pattern);
+    if (rc != SW_OK) return rc;
     root = cJSON_CreateObject();
     ok = root && cJSON_AddStringToObject(root, "quant_method", "machete") &&
          cJSON_AddNumberToObject(root, "bits", spec->num->bits) &&

@@ -83,9 +83,7 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
     int bits = q->spec.num->bits;
     sw_code rc = SW_OK;
 
-    if (q->g_idx)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin has groups of neighbouring columns, and a "
-                       "g_idx scatters these; use --format gptq");
+    if ((rc = sw_encode_neighbours("marlin", q, "; use --format gptq", err)) != SW_OK) return rc;
     sw_marlin_pack(parts[PART_B], q->codes, bits, q->n_out, q->k_in);
     for (int64_t i = 0; i < q->n_groups * q->n_out && rc == SW_OK; i++) {
         int64_t n = sw_marlin_scale_channel(i % q->n_out, is_single(q)), g = i / q->n_out;
@@ -151,11 +149,9 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
     const sw_qspec *spec = &config->spec;
     bool is_classic = is_original(spec, ORIGINAL_N) && spec->scale_dtype == SW_DTYPE_F16, ok;
     cJSON *root;
+    sw_code rc = sw_config_one_scheme("marlin", config, ELSEWHERE, err);
 
-    for (int64_t i = 0; i < config->n_rules; i++)
-        if (!sw_qspec_same(&config->rules[i].spec, spec))
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "marlin: one scheme holds for all linears, and "
-                           "%s has another than most; " ELSEWHERE, config->rules[i].pattern);
+    if (rc != SW_OK) return rc;
     root = cJSON_CreateObject();
     ok = root &&
          cJSON_AddStringToObject(root, "quant_method", is_classic ? "gptq" : "marlin") &&

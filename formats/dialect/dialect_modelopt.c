@@ -142,10 +142,9 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
 static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 {
     sw_ct_rest at = sw_ct_rest_of(&q->spec);
+    sw_code rc = sw_encode_neighbours("modelopt", q, "", err);
 
-    if (q->g_idx)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "modelopt has groups of neighbouring columns, and a "
-                       "g_idx scatters these");
+    if (rc != SW_OK) return rc;
     if (sw_modelopt_int4_is(&q->spec)) return sw_modelopt_int4_encode(parts, q, err);
     sw_ct_store_codes(parts[PART_WEIGHT], q);
     sw_ct_store_scales(parts[PART_SCALE], q);

@@ -46,9 +46,9 @@ static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, in
 
 static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 {
-    if (q->g_idx)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "mxfp4 has groups of neighbouring columns, and a "
-                       "g_idx scatters these");
+    sw_code rc = sw_encode_neighbours("mxfp4", q, "", err);
+
+    if (rc != SW_OK) return rc;
     sw_ct_store_codes(parts[PART_BLOCKS], q);
     sw_ct_store_scales(parts[PART_SCALES], q);
     return SW_OK;

@@ -14,18 +14,9 @@ extern "C" const sw_cuda_tile sw_narrow4_tiles[] = {
 };
 extern "C" const int sw_narrow4_n_tiles = (int)(sizeof sw_narrow4_tiles / sizeof *sw_narrow4_tiles);
 
-/* Groups of a stage of 128 as 0, 1, 2 for 1, 2, 4; -1 when no kernel cuts groups so. */
-static int cut_of(const sw_tiles *t)
-{
-    int64_t group = t->spec.group_elems;
-
-    if (group % SW_NARROW_STAGE_K == 0) return 0;
-    return group == 64 ? 1 : group == 32 ? 2 : -1;
-}
-
 static const nw_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
-    int cut = cut_of(&p->tiles);
+    int cut = sw_narrow_cut_of(&p->tiles);
     bool has_zeros = !p->tiles.spec.is_symmetric;
 
     return p->dtype == SW_DTYPE_BF16 ? sw_narrow4_bf16(tile, cut, has_zeros)
@@ -38,7 +29,7 @@ extern "C" bool sw_narrow4_can_run(const sw_cuda_gemm *p, int tile)
     sw_dtype scales = p->tiles.spec.scale_dtype;
 
     return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
-           cut_of(&p->tiles) >= 0 && scales != SW_DTYPE_F32 &&
+           sw_narrow_cut_of(&p->tiles) >= 0 && scales != SW_DTYPE_F32 &&
            (!sw_narrow4_tiles[tile].is_scaled || scales == p->dtype) && kernel_of(p, tile)->entry;
 }
 
@@ -116,7 +107,7 @@ static int tile_for(const sw_cuda_gemm *p)
  * or have zero points. */
 static bool suits_mma(const sw_cuda_gemm *p)
 {
-    return p->tiles.spec.is_symmetric && cut_of(&p->tiles) == 0;
+    return p->tiles.spec.is_symmetric && sw_narrow_cut_of(&p->tiles) == 0;
 }
 
 static bool can_serve(const sw_cuda_measured *e, const sw_cuda_gemm *p)

@@ -26,6 +26,8 @@ const nw_kernel *sw_narrow8_kernel(int tile);
 
 #define SW_NARROW_STAGE_K 128 /* inputs in a k-stage */
 
+/* Groups of a stage as 0, 1, 2 for 1, 2, 4 of them; -1 when no kernel cuts groups so. */
+int sw_narrow_cut_of(const sw_tiles *tiles);
 /* Into how many CTAs k is split so that the longest run of stages on a multiprocessor is short. */
 int sw_narrow_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p, const sw_cuda_card *card);
 /* Bytes for a copy of X, where its rows start at addresses that the copy engine cannot take. */

@@ -18,18 +18,9 @@ extern "C" const sw_cuda_tile sw_narrow_large_tiles[] = {
 extern "C" const int sw_narrow_large_n_tiles =
     (int)(sizeof sw_narrow_large_tiles / sizeof *sw_narrow_large_tiles);
 
-/* Groups of a stage of 128 as 0, 1, 2 for 1, 2, 4; -1 when no kernel cuts groups so. */
-static int cut_of(const sw_tiles *t)
-{
-    int64_t group = t->spec.group_elems;
-
-    if (group % 128 == 0) return 0;
-    return group == 64 ? 1 : group == 32 ? 2 : -1;
-}
-
 static const nwl_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
-    int cut = cut_of(&p->tiles);
+    int cut = sw_narrow_cut_of(&p->tiles);
     bool has_zeros = !p->tiles.spec.is_symmetric;
 
     return p->dtype == SW_DTYPE_BF16 ? sw_narrow_large_bf16(tile, cut, has_zeros)
@@ -40,7 +31,7 @@ static const nwl_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 extern "C" bool sw_narrow_large_can_run(const sw_cuda_gemm *p, int tile)
 {
     return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
-           cut_of(&p->tiles) >= 0 && p->tiles.spec.scale_dtype == p->dtype &&
+           sw_narrow_cut_of(&p->tiles) >= 0 && p->tiles.spec.scale_dtype == p->dtype &&
            kernel_of(p, tile)->entry;
 }
 

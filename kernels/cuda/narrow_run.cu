@@ -6,6 +6,14 @@
 #include "kernels/cuda/narrow_host.h"
 #include "kernels/cuda/narrow_kernels.h"
 
+extern "C" int sw_narrow_cut_of(const sw_tiles *tiles)
+{
+    int64_t group = tiles->spec.group_elems;
+
+    if (group % SW_NARROW_STAGE_K == 0) return 0;
+    return group == 64 ? 1 : group == 32 ? 2 : -1;
+}
+
 /* A CTA costs some stages beside its own, more with more tokens to add up and store; of the slots,
  * clusters of more than two can use about 6 in 7, since each must lie in one GPC. */
 extern "C" int sw_narrow_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "kernels/cuda/gemm_rows.h"
+#include "kernels/cuda/narrow_kernels.h"
 #include "kernels/cuda/tensor_map.cuh"
 #include "kernels/cuda/w4a16_args.h"
 #include "kernels/cuda/w4a16_kernels.h"
@@ -15,17 +16,6 @@ extern "C" const sw_cuda_tile sw_w4a16_tiles[] = {
 };
 extern "C" const int sw_w4a16_n_tiles = (int)(sizeof sw_w4a16_tiles / sizeof *sw_w4a16_tiles);
 
-#define SW_STAGE_K 128 /* inputs in a k-stage */
-
-/* Groups in a stage as 0, 1, 2 for 1, 2, 4; -1 when no kernel cuts groups so. */
-static int cut_of(const sw_tiles *t)
-{
-    int64_t group = t->spec.group_elems;
-
-    if (group == 0 || group % SW_STAGE_K == 0) return 0;
-    return group == 64 ? 1 : group == 32 ? 2 : -1;
-}
-
 static bool suits_scales(const sw_cuda_gemm *p, int tile)
 {
     return !sw_w4a16_tiles[tile].is_scaled || p->tiles.spec.scale_dtype == p->dtype;
@@ -34,7 +24,7 @@ static bool suits_scales(const sw_cuda_gemm *p, int tile)
 extern "C" bool sw_w4a16_can_run(const sw_cuda_gemm *p, int tile)
 {
     return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
-           cut_of(&p->tiles) >= 0 && p->tiles.spec.scale_dtype != SW_DTYPE_F32 &&
+           sw_narrow_cut_of(&p->tiles) >= 0 && p->tiles.spec.scale_dtype != SW_DTYPE_F32 &&
            suits_scales(p, tile);
 }
 
@@ -85,31 +75,9 @@ static int tile_named(const char *name)
     return tile;
 }
 
-/* Split k as long as it shortens the longest run of stages on a multiprocessor. A CTA costs some
- * stages beside its own, more with more tokens to add up and store; of the slots, clusters can use
- * about 6 in 7, since each must lie in one GPC. */
-static int split_for(const sw_cuda_tile *tile, int64_t n_blocks, int64_t n_stages, int64_t slots)
-{
-    int64_t best = INT64_MAX;
-    int split = 1;
-
-    for (int s = 1; s <= 8 && s <= n_stages; s++) {
-        int64_t usable = s <= 2 ? slots : slots - slots / 7;
-        int64_t cost = sw_cuda_up(n_blocks * s, usable) *
-                       (sw_cuda_up(n_stages, s) + 4 + tile->n_tokens / 16);
-
-        if (cost < best) {
-            best = cost;
-            split = s;
-        }
-    }
-    return split;
-}
-
 extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
-    int64_t n = p->tiles.n_out, k = p->tiles.k_in, blocks;
-    const sw_cuda_tile *tile;
+    int64_t n = p->tiles.n_out, k = p->tiles.k_in;
     int row = 0;
 
     for (const auto &e : measured)
@@ -122,10 +90,7 @@ extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw
     out->tile = tile_named(n * k > 8192 * 8192 ? tile_by_m[row].large : tile_by_m[row].tile);
     if (tile_by_m[row].scaled && suits_scales(p, tile_named(tile_by_m[row].scaled)))
         out->tile = tile_named(tile_by_m[row].scaled);
-    tile = &sw_w4a16_tiles[out->tile];
-    blocks = sw_cuda_up(n, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
-    out->split = split_for(tile, blocks, sw_cuda_up(k, SW_STAGE_K),
-                           (int64_t)card->n_sms * tile->per_sm);
+    out->split = sw_narrow_split_for(&sw_w4a16_tiles[out->tile], p, card);
     out->card = *card;
     out->overlap = true;
 }
@@ -158,7 +123,8 @@ static w4_args args_of(const sw_cuda_gemm *p)
 {
     const sw_tiles *t = &p->tiles;
     w4_args a = {};
-    int64_t group = t->spec.group_elems, per_stage = group ? sw_cuda_up(SW_STAGE_K, group) : 1;
+    int64_t group = t->spec.group_elems;
+    int64_t per_stage = group ? sw_cuda_up(SW_NARROW_STAGE_K, group) : 1;
 
     a.codes = t->codes;
     a.scales = (const uint16_t *)t->scales;
@@ -170,7 +136,7 @@ static w4_args args_of(const sw_cuda_gemm *p)
     a.n_tiles = (int)sw_tiles_n(t->n_out);
     a.k_tiles = (int)sw_tiles_k(t->k_in);
     a.n_groups = (int)t->n_groups;
-    a.group_stages = (int)(group / SW_STAGE_K);
+    a.group_stages = (int)(group / SW_NARROW_STAGE_K);
     a.scales_are_bf16 = t->spec.scale_dtype == SW_DTYPE_BF16;
     a.y_is_aligned = (uintptr_t)p->d_y % 16 == 0 && p->y_stride % 8 == 0;
     a.has_ragged_groups = t->n_groups % per_stage != 0;
@@ -181,7 +147,7 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const CUt
                       void *stream, sw_err *err)
 {
     const sw_cuda_tile *tile = &sw_w4a16_tiles[plan->tile];
-    int cut = cut_of(&p->tiles);
+    int cut = sw_narrow_cut_of(&p->tiles);
     bool has_zeros = !p->tiles.spec.is_symmetric;
     const w4_kernel *k = p->dtype == SW_DTYPE_BF16
                              ? sw_w4a16_kernel_bf16(plan->tile, cut, has_zeros)

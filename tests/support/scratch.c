@@ -54,6 +54,30 @@ void scratch_write(const scratch *s, const char *name, const void *bytes, size_t
     assert_int_equal(fclose(f), 0);
 }
 
+uint8_t *scratch_take(size_t *n_bytes, const char *path)
+{
+    sw_map map = {0};
+    uint8_t *bytes;
+    sw_err err = {0};
+
+    if (sw_map_open(&map, path, &err) != SW_OK) fail_msg("%s", err.text);
+    *n_bytes = map.size_bytes;
+    bytes = malloc(map.size_bytes);
+    assert_non_null(bytes);
+    memcpy(bytes, map.data, map.size_bytes);
+    sw_map_close(&map);
+    return bytes;
+}
+
+void scratch_put_back(const char *path, uint8_t *bytes, size_t n_bytes)
+{
+    sw_err err = {0};
+
+    assert_int_equal(remove(path), 0);
+    if (sw_file_put(path, bytes, n_bytes, &err) != SW_OK) fail_msg("%s", err.text);
+    free(bytes);
+}
+
 int scratch_count(const scratch *s, const char *sub)
 {
     DIR *list = opendir(sub ? scratch_path(s, sub) : s->dir);

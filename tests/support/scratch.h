@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "formats/base/file.h"
 
@@ -17,6 +18,9 @@ void scratch_close(scratch *s); /* removes it with all that is in it */
 /* "dir/name"; the text lives until the next eight calls. */
 const char *scratch_path(const scratch *s, const char *name);
 void scratch_write(const scratch *s, const char *name, const void *bytes, size_t n_bytes);
+/* A file's bytes, to change them; put_back writes them over it, and frees them. */
+uint8_t *scratch_take(size_t *n_bytes, const char *path);
+void scratch_put_back(const char *path, uint8_t *bytes, size_t n_bytes);
 /* Names in the directory, or in its sub-directory when `sub` is not NULL, without . and .. */
 int scratch_count(const scratch *s, const char *sub);
 /* true when any name in the directory, at any depth, contains `part`. */

@@ -174,23 +174,16 @@ static void write_q4_1(const char *path, const char *model, const char *spoilt)
 {
     sw_gguf_report report;
     sw_gguf *g = NULL;
-    sw_map map = {0};
-    char *bytes = NULL;
+    uint8_t *bytes;
     size_t n;
     sw_err err = {0};
 
     must(to_gguf(&report, model, path, "Q4_1", &err), &err);
-    must(sw_map_open(&map, path, &err), &err);
-    n = map.size_bytes;
-    must(SW_MEM_GET(&bytes, n, "copy", &err), &err);
-    memcpy(bytes, map.data, n);
-    sw_map_close(&map);
+    bytes = scratch_take(&n, path);
     must(sw_gguf_open_bytes(&g, bytes, n, "copy", &err), &err);
     whole_minima(g, spoilt);
     sw_gguf_close(g);
-    assert_int_equal(remove(path), 0);
-    must(sw_file_put(path, bytes, n, &err), &err);
-    sw_mem_put(bytes);
+    scratch_put_back(path, bytes, n);
 }
 
 static void test_minima(void **state)

@@ -84,27 +84,29 @@ static void alignments(void **state)
     }
 }
 
-static void keys_without_end(void **state)
+/* n keys of one byte each. */
+static void put_bytes(pt_bytes *b, int n)
 {
     char name[32];
+
+    for (int i = 0; i < n; i++) {
+        (void)snprintf(name, sizeof name, "k%d", i);
+        put_name(b, name);
+        put32(b, SW_GGUF_U8);
+        pt_put(b, "", 1);
+    }
+}
+
+static void keys_without_end(void **state)
+{
     pt_bytes b;
 
     (void)state;
     begin(&b, 0, 1000000);
-    for (int i = 0; i < 1000000; i++) {
-        (void)snprintf(name, sizeof name, "k%d", i);
-        put_name(&b, name);
-        put32(&b, SW_GGUF_U8);
-        pt_put(&b, "", 1);
-    }
+    put_bytes(&b, 1000000);
     expect_refused(&b, "1000000 metadata keys");
     begin(&b, 0, 65536); /* as many as are allowed */
-    for (int i = 0; i < 65536; i++) {
-        (void)snprintf(name, sizeof name, "k%d", i);
-        put_name(&b, name);
-        put32(&b, SW_GGUF_U8);
-        pt_put(&b, "", 1);
-    }
+    put_bytes(&b, 65536);
     expect_refused(&b, "general.architecture");
     begin(&b, UINT64_MAX, 0);
     expect_refused(&b, "tensors");

@@ -102,17 +102,11 @@ static void put_vocab(sw_gguf_writer *w, const flaw *f, sw_err *err)
 /* The offsets of two tensors of one size change places. */
 static void swap_offsets(const char *path, const char *a, const char *b)
 {
-    sw_map map = {0};
-    uint8_t *bytes = NULL, *at[2] = {NULL, NULL}, kept[8];
+    uint8_t *bytes, *at[2] = {NULL, NULL}, kept[8];
     const char *const names[] = {a, b};
     size_t n;
-    sw_err err = {0};
 
-    must(sw_map_open(&map, path, &err), &err);
-    n = map.size_bytes;
-    must(SW_MEM_GET(&bytes, n, "copy", &err), &err);
-    memcpy(bytes, map.data, n);
-    sw_map_close(&map);
+    bytes = scratch_take(&n, path);
     for (int i = 0; i < 2; i++)
         for (size_t p = 0; p + 64 < n && !at[i]; p++)
             if (!memcmp(bytes + p, names[i], strlen(names[i])))
@@ -121,9 +115,7 @@ static void swap_offsets(const char *path, const char *a, const char *b)
     memcpy(kept, at[0], 8);
     memcpy(at[0], at[1], 8);
     memcpy(at[1], kept, 8);
-    assert_int_equal(remove(path), 0);
-    must(sw_file_put(path, bytes, n, &err), &err);
-    sw_mem_put(bytes);
+    scratch_put_back(path, bytes, n);
 }
 
 static void write_flawed(const char *path, const flaw *f)

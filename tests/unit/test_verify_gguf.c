@@ -215,23 +215,16 @@ static void spoil(const char *path, const char *tensor,
                   void (*change)(uint8_t *data, const sw_gguf_tensor *t))
 {
     sw_gguf *g = NULL;
-    sw_map map = {0};
-    uint8_t *bytes = NULL;
+    uint8_t *bytes;
     size_t n;
     sw_err err = {0};
 
-    must(sw_map_open(&map, path, &err), &err);
-    n = map.size_bytes;
-    must(SW_MEM_GET(&bytes, n, "copy", &err), &err);
-    memcpy(bytes, map.data, n);
-    sw_map_close(&map);
+    bytes = scratch_take(&n, path);
     must(sw_gguf_open_bytes(&g, bytes, n, "copy", &err), &err);
     assert_non_null(sw_gguf_find(g, tensor));
     change((uint8_t *)(uintptr_t)sw_gguf_find(g, tensor)->data, sw_gguf_find(g, tensor));
     sw_gguf_close(g);
-    assert_int_equal(remove(path), 0);
-    must(sw_file_put(path, bytes, n, &err), &err);
-    sw_mem_put(bytes);
+    scratch_put_back(path, bytes, n);
 }
 
 static void not_a_number(uint8_t *data, const sw_gguf_tensor *t)
