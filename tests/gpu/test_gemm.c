@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/cuda/lt_fp8.h"
 #include "tests/gpu/gpu_case.h"
 
 #define BF SW_DTYPE_BF16
@@ -275,6 +276,48 @@ static void many_blocks(void **state)
     }
 }
 
+/* By cuBLASLt, which takes sixteens of tokens and channels. */
+static void sixteens(void **state)
+{
+    static const int of[] = {18, 20};
+    static const int64_t sizes[][3] = {{16, 64, 64}, {48, 208, 320}, {272, 576, 1152},
+                                       {1040, 80, 1000}};
+    int kernel = sw_cuda_kernel_find("lt_fp8");
+
+    (void)state;
+    for (size_t i = 0; i < 8 && is_wanted(kernel); i++) {
+        const int64_t *size = sizes[i % 4];
+        gpu_shape s = shape_of(of[i / 4], size[0], size[1], size[2]);
+        sw_cuda_plan plan = {.kernel = kernel, .split = 1, .card = h200};
+        gpu_case c;
+
+        s.is_exact = i % 2;
+        s.y_gap = i % 3 * 8;
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        assert_true(sw_cuda_kernels[kernel].can_run(&c.problem, 0));
+        check(&c, &plan);
+        gpu_case_free(&c);
+    }
+}
+
+/* Where it has not, a8_large takes its place, and the test above proves nothing. */
+static void cublas_has_rows(void **state)
+{
+    const uintptr_t somewhere = 1 << 20;
+    sw_lt_fp8 p = {.m = 8192, .n_out = 4096, .k_in = 4096, .y_stride = 4096,
+                   .dtype = SW_DTYPE_BF16};
+    sw_lt_fp8_plan *plan = NULL;
+    sw_err err = {0};
+
+    (void)state;
+    p.d_x = p.d_w = (const uint8_t *)somewhere;
+    p.d_x_scales = p.d_w_scales = (const float *)somewhere;
+    p.d_y = p.d_work = (void *)somewhere;
+    if (sw_lt_fp8_plan_new(&plan, &p, &err) != SW_OK) fail_msg("%s", err.text);
+    sw_lt_fp8_plan_free(plan);
+}
+
 /* Rings that turn over several times in a few CTAs: small enough for a tool that watches each
  * access (compute-sanitizer --tool racecheck test_gemm ring_turns). */
 static void ring_turns(void **state)
@@ -502,7 +545,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(exact_sums),
         cmocka_unit_test(one_hot_is_exact), cmocka_unit_test(faults_show),
         cmocka_unit_test(every_cut), cmocka_unit_test(every_m),
-        cmocka_unit_test(full_card), cmocka_unit_test(many_blocks),
+        cmocka_unit_test(full_card), cmocka_unit_test(sixteens),
+        cmocka_unit_test(cublas_has_rows), cmocka_unit_test(many_blocks),
         cmocka_unit_test(two_streams), cmocka_unit_test(older_cards),
         cmocka_unit_test(ring_turns), cmocka_unit_test(whole_blocks),
         cmocka_unit_test(refuses_what_it_cannot),

@@ -149,6 +149,8 @@ static void measured_best(void **state)
     goes(INT8, 8192, 8192, 1024, "narrow8_wgmma", NULL);
     goes(W8A8, 8192, 8192, 1024, "a8_large", NULL);
     goes(FP8, 8192, 8192, 4096, "a8_large", NULL);
+    goes(FP8, 8192, 8192, 8192, "lt_fp8", "rows");
+    goes(FP8, 8192, 8192, 8200, "a8_large", NULL); /* cuBLASLt wants sixteens */
 }
 
 /* The same of byte inputs, with the split and whether the product starts before X is quantized. */

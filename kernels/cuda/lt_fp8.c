@@ -1,0 +1,142 @@
+/* lt_fp8.c - see lt_fp8.h. Nothing is kept between calls: products that are worth it take a
+ * millisecond, and to find out how takes the host a twentieth of that. */
+#include "kernels/cuda/lt_fp8.h"
+
+#include <string.h>
+
+#include "formats/base/mem.h"
+#include "kernels/cuda/lt.h"
+#include "kernels/cuda/lt_library.h"
+
+struct sw_lt_fp8_plan {
+    sw_lt_library lib;
+    sw_lt_fp8 problem;
+    cublasLtHandle_t handle; /* of the process */
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t w, x, y;
+    cublasLtMatmulAlgo_t algo;
+};
+
+static sw_code set(sw_lt_fp8_plan *plan, cublasLtMatmulDescAttributes_t key, const void *value,
+                   size_t n_bytes, sw_err *err)
+{
+    return sw_lt_check(plan->lib.cublasLtMatmulDescSetAttribute_at(plan->product, key, value,
+                                                                   n_bytes),
+                       "product of E4M3", err);
+}
+
+static sw_code describe(sw_lt_fp8_plan *plan, const sw_lt_fp8 *p, sw_err *err)
+{
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    const cublasLtMatmulMatrixScale_t by_row = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    const struct {
+        cublasLtMatmulDescAttributes_t key;
+        const void *value;
+        size_t n_bytes;
+    } attributes[] = {
+        {CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed},
+        {CUBLASLT_MATMUL_DESC_A_SCALE_MODE, &by_row, sizeof by_row},
+        {CUBLASLT_MATMUL_DESC_B_SCALE_MODE, &by_row, sizeof by_row},
+        {CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, &p->d_w_scales, sizeof p->d_w_scales},
+        {CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, &p->d_x_scales, sizeof p->d_x_scales},
+    };
+    sw_code rc = sw_lt_check(plan->lib.cublasLtMatmulDescCreate_at(&plan->product,
+                                                                   CUBLAS_COMPUTE_32F, CUDA_R_32F),
+                             "product of E4M3", err);
+
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes && rc == SW_OK; i++)
+        rc = set(plan, attributes[i].key, attributes[i].value, attributes[i].n_bytes, err);
+    return rc;
+}
+
+/* The library is column-major: to it W is [k_in, n_out], transposed, X [k_in, m], Y [n_out, m]. */
+static sw_code lay_out(sw_lt_fp8_plan *plan, const sw_lt_fp8 *p, sw_err *err)
+{
+    const struct {
+        cublasLtMatrixLayout_t *at;
+        cudaDataType_t type;
+        int64_t rows, columns, stride;
+    } matrices[] = {
+        {&plan->w, CUDA_R_8F_E4M3, p->k_in, p->n_out, p->k_in},
+        {&plan->x, CUDA_R_8F_E4M3, p->k_in, p->m, p->k_in},
+        {&plan->y, p->dtype == SW_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F, p->n_out, p->m,
+         p->y_stride},
+    };
+    sw_code rc = SW_OK;
+
+    for (size_t i = 0; i < sizeof matrices / sizeof *matrices && rc == SW_OK; i++)
+        rc = sw_lt_check(plan->lib.cublasLtMatrixLayoutCreate_at(
+                             matrices[i].at, matrices[i].type, (uint64_t)matrices[i].rows,
+                             (uint64_t)matrices[i].columns, matrices[i].stride),
+                         "matrix of E4M3", err);
+    return rc;
+}
+
+static sw_code choose(sw_lt_fp8_plan *plan, sw_err *err)
+{
+    const uint64_t work = SW_LT_FP8_WORK_BYTES;
+    cublasLtMatmulPreference_t wish = NULL;
+    cublasLtMatmulHeuristicResult_t found;
+    int n_found = 0;
+    sw_code rc = sw_lt_check(plan->lib.cublasLtMatmulPreferenceCreate_at(&wish), "preference", err);
+
+    if (rc != SW_OK) return rc;
+    rc = sw_lt_check(plan->lib.cublasLtMatmulPreferenceSetAttribute_at(
+                         wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &work, sizeof work),
+                     "preference", err);
+    if (rc == SW_OK)
+        rc = sw_lt_check(plan->lib.cublasLtMatmulAlgoGetHeuristic_at(
+                             plan->handle, plan->product, plan->w, plan->x, plan->y, plan->y, wish,
+                             1, &found, &n_found),
+                         "choice of an algorithm", err);
+    if (rc == SW_OK && n_found == 0)
+        rc = SW_FAIL(err, SW_E_UNSUPPORTED, "cuBLASLt has no product of E4M3 with scales of rows");
+    if (rc == SW_OK) plan->algo = found.algo;
+    (void)plan->lib.cublasLtMatmulPreferenceDestroy_at(wish);
+    return rc;
+}
+
+sw_code sw_lt_fp8_plan_new(sw_lt_fp8_plan **out, const sw_lt_fp8 *p, sw_err *err)
+{
+    sw_lt_fp8_plan *plan = NULL;
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&plan, 1, "product of E4M3", err)) != SW_OK) return rc;
+    plan->problem = *p;
+    if ((rc = sw_lt_library_open(&plan->lib, err)) != SW_OK ||
+        (rc = sw_lt_library_handle(&plan->handle, &plan->lib, err)) != SW_OK ||
+        (rc = describe(plan, p, err)) != SW_OK || (rc = lay_out(plan, p, err)) != SW_OK ||
+        (rc = choose(plan, err)) != SW_OK)
+        sw_lt_fp8_plan_free(plan);
+    else
+        *out = plan;
+    return rc;
+}
+
+void sw_lt_fp8_plan_free(sw_lt_fp8_plan *plan)
+{
+    if (!plan) return;
+    if (plan->w) (void)plan->lib.cublasLtMatrixLayoutDestroy_at(plan->w);
+    if (plan->x) (void)plan->lib.cublasLtMatrixLayoutDestroy_at(plan->x);
+    if (plan->y) (void)plan->lib.cublasLtMatrixLayoutDestroy_at(plan->y);
+    if (plan->product) (void)plan->lib.cublasLtMatmulDescDestroy_at(plan->product);
+    sw_lt_library_close(&plan->lib);
+    sw_mem_put(plan);
+}
+
+/* Held, as it may be the first product of its kind: see lt.h. */
+sw_code sw_lt_fp8_run(const sw_lt_fp8_plan *plan, void *stream, sw_err *err)
+{
+    const sw_lt_fp8 *p = &plan->problem;
+    const float one = 1.0f, zero = 0.0f;
+    sw_code rc;
+
+    sw_lt_hold();
+    rc = sw_lt_check(plan->lib.cublasLtMatmul_at(plan->handle, plan->product, &one, p->d_w, plan->w,
+                                                 p->d_x, plan->x, &zero, p->d_y, plan->y, p->d_y,
+                                                 plan->y, &plan->algo, p->d_work,
+                                                 SW_LT_FP8_WORK_BYTES, (cudaStream_t)stream),
+                     "product of E4M3", err);
+    sw_lt_release();
+    return rc;
+}
