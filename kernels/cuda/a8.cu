@@ -21,7 +21,9 @@ extern "C" a8_kind sw_a8_kind_of(const sw_cuda_gemm *p)
     bool is_e4m3 = x == SW_CUDA_X_E4M3 || x == SW_CUDA_X_E4M3_GROUPS;
 
     switch (sw_cuda_weights_of(&p->tiles)) {
-    case SW_CUDA_W_INT4: return x == SW_CUDA_X_INT8 ? A8_INT4 : A8_KIND_COUNT;
+    case SW_CUDA_W_INT4:
+        if (x == SW_CUDA_X_E4M3 && p->tiles.spec.is_symmetric) return A8_INT4_E4M3;
+        return x == SW_CUDA_X_INT8 ? A8_INT4 : A8_KIND_COUNT;
     case SW_CUDA_W_INT8: return x == SW_CUDA_X_INT8 ? A8_INT8 : A8_KIND_COUNT;
     case SW_CUDA_W_E4M3: return is_e4m3 ? A8_E4M3 : A8_KIND_COUNT;
     default: return A8_KIND_COUNT;
@@ -40,6 +42,7 @@ static const a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
         return p->tiles.spec.is_symmetric ? sw_a8_kernel_int4_sym(tile, sw_a8_is_grouped(p))
                                           : sw_a8_kernel_int4(tile, sw_a8_is_grouped(p));
     case A8_INT8: return sw_a8_kernel_int8(tile, sw_a8_is_grouped(p));
+    case A8_INT4_E4M3: return sw_a8_kernel_int4_e4m3(tile, sw_a8_is_grouped(p));
     default: return sw_a8_kernel_e4m3(tile, sw_a8_is_grouped(p));
     }
 }
@@ -51,7 +54,8 @@ extern "C" bool sw_a8_can_run(const sw_cuda_gemm *p, int tile)
     (void)tile;
     if (kind == A8_KIND_COUNT || p->tiles.spec.group_elems % SW_A8_STAGE_K) return false;
     if (kind == A8_INT8 && !p->tiles.spec.is_symmetric && sw_a8_is_grouped(p)) return false;
-    return kind == A8_E4M3 || sw_a8_is_grouped(p) || p->tiles.k_in <= SW_A8_INTEGER_K_MAX;
+    if (kind == A8_E4M3 || kind == A8_INT4_E4M3) return true;
+    return sw_a8_is_grouped(p) || p->tiles.k_in <= SW_A8_INTEGER_K_MAX;
 }
 
 extern "C" bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)

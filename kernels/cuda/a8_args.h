@@ -9,8 +9,11 @@
 extern "C" {
 #endif
 
-/* INT4_SYM: int4 without zero points of its own, whose codes can be taken times 16. */
-typedef enum a8_kind { A8_INT8, A8_INT4, A8_E4M3, A8_INT4_SYM, A8_KIND_COUNT } a8_kind;
+/* INT4_SYM: int4 without zero points of its own, whose codes can be taken times 16. INT4_E4M3: the
+ * same, as E4M3 for inputs in E4M3. */
+typedef enum a8_kind {
+    A8_INT8, A8_INT4, A8_E4M3, A8_INT4_SYM, A8_INT4_E4M3, A8_KIND_COUNT
+} a8_kind;
 
 #define SW_A8_RECORD_BYTES 256 /* room for a tile's scales of a group */
 
@@ -42,6 +45,7 @@ const a8_kernel *sw_a8_large_int8(int mode);
 const a8_kernel *sw_a8_large_int4(int mode);
 const a8_kernel *sw_a8_large_int4_sym(int mode);
 const a8_kernel *sw_a8_large_e4m3(int mode);
+const a8_kernel *sw_a8_large_int4_e4m3(int mode);
 /* CTAs of a cluster, which share what they bring of X: where nothing changes along k, and of E4M3
  * alone, as integers gain nothing by it. */
 #define SW_A8L_CTAS(kind, mode) ((kind) == A8_E4M3 && (mode) == 0 ? 2 : 1)
@@ -51,6 +55,7 @@ const a8_kernel *sw_a8_kernel_int8(int tile, bool is_grouped);
 const a8_kernel *sw_a8_kernel_int4(int tile, bool is_grouped);
 const a8_kernel *sw_a8_kernel_int4_sym(int tile, bool is_grouped);
 const a8_kernel *sw_a8_kernel_e4m3(int tile, bool is_grouped);
+const a8_kernel *sw_a8_kernel_int4_e4m3(int tile, bool is_grouped);
 
 #ifdef __cplusplus
 }

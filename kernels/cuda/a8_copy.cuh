@@ -12,7 +12,19 @@
 
 __host__ __device__ constexpr bool a8_is_int4(int kind)
 {
-    return kind == A8_INT4 || kind == A8_INT4_SYM;
+    return kind == A8_INT4 || kind == A8_INT4_SYM || kind == A8_INT4_E4M3;
+}
+
+/* Sums of tensor cores in fp32, which are to be added up outside. */
+__host__ __device__ constexpr bool a8_is_float(int kind)
+{
+    return kind == A8_E4M3 || kind == A8_INT4_E4M3;
+}
+
+/* What a sum of codes is to be multiplied by, for how they are put to the tensor cores. */
+__host__ __device__ constexpr float a8_code_scale(int kind)
+{
+    return kind == A8_INT4_SYM ? 0.0625f : kind == A8_INT4_E4M3 ? 512.0f : 1.0f;
 }
 
 /* Byte offsets inside a stage of 128 inputs and the size of the whole. */

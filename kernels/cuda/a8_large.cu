@@ -26,6 +26,7 @@ static const a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
         return p->tiles.spec.is_symmetric ? sw_a8_large_int4_sym(mode_of(p))
                                           : sw_a8_large_int4(mode_of(p));
     case A8_INT8: return sw_a8_large_int8(mode_of(p));
+    case A8_INT4_E4M3: return sw_a8_large_int4_e4m3(mode_of(p));
     default: return sw_a8_large_e4m3(mode_of(p));
     }
 }

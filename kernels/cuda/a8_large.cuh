@@ -192,8 +192,7 @@ static __device__ __forceinline__ void a8l_store(const type *total, const a8_arg
     int zero[2] = {0, 0};
 
     if (MODE == A8_PLAIN) a8l_channels(scale, zero, a, n_tile);
-    if (KIND == A8_INT4_SYM && MODE == A8_PLAIN)
-        scale[0] *= A8_SYM_SCALE, scale[1] *= A8_SYM_SCALE;
+    if (MODE == A8_PLAIN) scale[0] *= a8_code_scale(KIND), scale[1] *= a8_code_scale(KIND);
 #pragma unroll
     for (int q = 0; q < 4; q++) {
         int token0 = p.token0 + q * 64;
@@ -237,7 +236,7 @@ static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ri
     for (int block = (int)blockIdx.x / NC; block < n_blocks; block += (int)gridDim.x / NC) {
         a8_place p = a8l_place<NC>(a, block);
 
-        if constexpr (KIND != A8_E4M3 && MODE == A8_PLAIN) {
+        if constexpr (!a8_is_float(KIND) && MODE == A8_PLAIN) {
             int total[1][128];
 
             a8_clear(total, zero_addr);

@@ -16,6 +16,7 @@
 
 template <int KIND> struct a8_sum { typedef int type; };
 template <> struct a8_sum<A8_E4M3> { typedef float type; };
+template <> struct a8_sum<A8_INT4_E4M3> { typedef float type; };
 
 /* ---- phase 2: codes to the A operand ---- */
 
@@ -32,9 +33,6 @@ static __device__ __forceinline__ uint32_t a8_nibbles(uint32_t word, uint32_t ze
     return a8_flip(sw_and_or(word, 0x0f0f0f0fu, 0x80808080u) - zero);
 }
 
-/* What sums of codes taken times 16 are to be multiplied by. */
-#define A8_SYM_SCALE 0.0625f
-
 /* Four of the codes whose zero point is 8, less that, times 16: the upper nibbles, as they lie. */
 static __device__ __forceinline__ uint32_t a8_upper(uint32_t word)
 {
@@ -43,6 +41,21 @@ static __device__ __forceinline__ uint32_t a8_upper(uint32_t word)
     asm volatile("lop3.b32 %0, %1, %2, %3, 0x6a;" : "=r"(v)
                  : "r"(word), "r"(0xf0f0f0f0u), "r"(0x80808080u));
     return v;
+}
+
+/* Eight codes whose zero point is 8, less that, as E4M3 of a 512th: its numbers below 2^-5 have even
+ * steps, so that a byte 0 to 8 is that many of them, and what is left is to find sign and size. */
+static __device__ __forceinline__ void a8_small_floats(uint32_t *two, uint32_t word)
+{
+    uint32_t negative = ~word & 0x88888888u, one = negative >> 3;
+    uint32_t size = (word ^ (0x88888888u - one)) + one; /* 8 - code below 8, else code - 8 */
+    uint32_t from[2][2] = {{size, negative << 4}, {size >> 4, negative}};
+
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        asm volatile("lop3.b32 %0, %1, %2, %3, 0xe2;" /* (a & b) | (c & ~b) */
+                     : "=r"(two[i])
+                     : "r"(from[i][0]), "r"(0x0f0f0f0fu), "r"(from[i][1]));
 }
 
 /* The zero points of the lane's two channels of a tile. */
@@ -78,6 +91,15 @@ static __device__ __forceinline__ void a8_load(uint32_t *frag, const a8_args &a,
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 frag[8 * kt + i] = a8_upper(i % 2 ? w[i / 2] : w[i / 2] << 4);
+        }
+    } else if constexpr (KIND == A8_INT4_E4M3) {
+#pragma unroll
+        for (int kt = 0; kt < 2; kt++) {
+            uint4 v = sw_shared16(from + kt * 2048);
+            uint32_t w[4] = {v.x, v.y, v.z, v.w};
+
+#pragma unroll
+            for (int i = 0; i < 4; i++) a8_small_floats(frag + 8 * kt + 2 * i, w[i]);
         }
     } else if constexpr (KIND == A8_INT4) {
         uint32_t zero[2];
@@ -238,7 +260,7 @@ static __device__ __forceinline__ void a8_group_scales(float *scale, uint32_t re
                                                        const a8_args &a)
 {
     a8_scales(scale, records + (uint32_t)(tile * a.record_bytes), a);
-    if (KIND == A8_INT4_SYM) scale[0] *= A8_SYM_SCALE, scale[1] *= A8_SYM_SCALE;
+    scale[0] *= a8_code_scale(KIND), scale[1] *= a8_code_scale(KIND);
 }
 
 /* total += scale * sum, times the scales of X, which lie at `x_scales`, where it has some. */

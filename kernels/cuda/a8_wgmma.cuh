@@ -63,7 +63,7 @@ static __device__ __forceinline__ void a8_channel_scales(const a8_args &a, const
         else if (a.scales_are_bf16)
             scales[i] = __uint_as_float((uint32_t)((const uint16_t *)a.scales)[at] << 16);
         else scales[i] = __half2float(((const __half *)a.scales)[at]);
-        if (KIND == A8_INT4_SYM) scales[i] *= A8_SYM_SCALE;
+        scales[i] *= a8_code_scale(KIND);
         if (a.zeros) zeros[i] = a.zeros[at] - a.zero_none;
     }
 }
@@ -97,7 +97,7 @@ static __device__ __forceinline__ void a8_store8(const a8_args &a, const a8_plac
                                                  const a8_finish &f, const int (&v)[8], int token,
                                                  int channel)
 {
-    constexpr bool integer = KIND != A8_E4M3 && !GROUPED;
+    constexpr bool integer = !a8_is_float(KIND) && !GROUPED;
     int first = p.n_tile0 * 64 + channel;
     int64_t at = (int64_t)(p.token0 + token) * a.y_stride + first;
     int x_sum = KIND == A8_INT8 && a.zeros ? a.x_sums[p.token0 + token] : 0;
@@ -128,7 +128,7 @@ template <int KIND, int T, int C, int THREADS, bool GROUPED>
 static __device__ __forceinline__ void a8_store(const a8_args &a, const a8_place &p,
                                                 const a8_finish &f)
 {
-    constexpr bool integer = KIND != A8_E4M3 && !GROUPED;
+    constexpr bool integer = !a8_is_float(KIND) && !GROUPED;
     constexpr int held = T * (C / 8) > THREADS ? 2 : 1;
     int n = min(T, a.m - p.token0) * (C / 8), step = a.split * THREADS;
 
@@ -187,7 +187,7 @@ static __device__ __forceinline__ void a8_consume(const a8_args &a, const a8_pla
     a8_ring<STAGES> ring = {ring_at, full, empty, a8_stage<KIND, T, MT * NWG, GROUPED>::bytes, 0,
                             0};
 
-    if constexpr (KIND != A8_E4M3 && !GROUPED) {
+    if constexpr (!a8_is_float(KIND) && !GROUPED) {
         int total[MT][T / 2];
 
         a8_clear(total, zero_addr);

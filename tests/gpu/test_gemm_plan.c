@@ -24,7 +24,7 @@ typedef struct kind {
 #define I8 SW_NUM_INT8
 #define BF SW_DTYPE_BF16
 #define HF SW_DTYPE_F16
-enum { PLAIN, ZEROS, GROUP_32, HALF, MIXED, CHANNEL, INT8, W8A8, W4A8, FP8, N_KINDS };
+enum { PLAIN, ZEROS, GROUP_32, HALF, MIXED, CHANNEL, INT8, W8A8, W4A8, FP8, W4A8F, N_KINDS };
 static const kind kinds[] = {
     [PLAIN] = {I4, 128, true, BF, BF, SW_ACT_NONE, I8},
     [ZEROS] = {I4, 128, false, BF, BF, SW_ACT_NONE, I8},
@@ -36,6 +36,7 @@ static const kind kinds[] = {
     [W8A8] = {I8, 0, true, BF, SW_DTYPE_F32, SW_ACT_TOKEN, I8},
     [W4A8] = {I4, 128, true, BF, BF, SW_ACT_TOKEN, I8},
     [FP8] = {SW_NUM_E4M3, 0, true, BF, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3},
+    [W4A8F] = {I4, 128, true, BF, BF, SW_ACT_TOKEN, SW_NUM_E4M3},
 };
 
 static _Alignas(16) uint8_t device[16]; /* only its address is looked at */
@@ -150,6 +151,8 @@ static void measured_best(void **state)
     goes(W8A8, 8192, 8192, 1024, "a8_large", NULL);
     goes(FP8, 8192, 8192, 4096, "a8_large", NULL);
     goes(FP8, 8192, 8192, 8192, "lt_fp8", "rows");
+    goes(W4A8F, 8192, 8192, 1024, "a8_large", NULL);
+    goes(W4A8F, 8192, 8192, 8, "mma_sync", NULL);
     goes(FP8, 8192, 8192, 8200, "a8_large", NULL); /* cuBLASLt wants sixteens */
 }
 
@@ -169,6 +172,8 @@ static void measured_best_of_bytes(void **state)
         {W4A8, 8192, 8192, 64, "t64_deep", 2, true},
         {W4A8, 8192, 8192, 128, "t128_c128", 2, false},
         {W4A8, 8192, 8192, 256, "t128_c128", 1, false},
+        {W4A8F, 8192, 8192, 16, "t16_deep", 2, true},
+        {W4A8F, 8192, 8192, 128, "t128_c128", 2, false},
         {FP8, 8192, 8192, 16, "t16_deep", 2, true},
         {FP8, 8192, 8192, 32, "t32_deep", 2, true},
         {FP8, 8192, 8192, 64, "t64_deep", 2, false},
