@@ -43,8 +43,8 @@ static __device__ __forceinline__ uint32_t a8_upper(uint32_t word)
     return v;
 }
 
-/* Eight codes whose zero point is 8, less that, as E4M3 of a 512th: its numbers below 2^-5 have even
- * steps, so that a byte 0 to 8 is that many of them, and what is left is to find sign and size. */
+/* Eight codes whose zero point is 8, less that, as E4M3 of a 512th: its numbers below 2^-5 have
+ * even steps, so that a byte 0 to 8 is that many of them; what is left is to find sign and size. */
 static __device__ __forceinline__ void a8_small_floats(uint32_t *two, uint32_t word)
 {
     uint32_t negative = ~word & 0x88888888u, one = negative >> 3;
