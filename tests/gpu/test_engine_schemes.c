@@ -42,7 +42,7 @@ static double noise_kl;   /* of BF16 in the original */
 
 /* Schemes that a product of the card takes as they are; the others are decoded there. */
 static const char *const coded[] = {"W4A16", "W4A16_ASYM", "W8A16", "W3A16", "W2A16", "W8A8",
-                                    "W4A8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"};
+                                    "W4A8", "W4AFP8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"};
 
 static void read_ids(uint32_t *ids, const char *path)
 {
