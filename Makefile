@@ -24,6 +24,7 @@ BASE_FLAGS := -std=c11 -g -I. -D_GNU_SOURCE -DSW_VERSION='"$(VERSION)"' -DSW_CON
               -fno-math-errno -fopenmp
 OPT_release  := -O3
 OPT_portable := -O2 -DSW_NO_SIMD
+OPT_checked  := -O3 -DSW_CHECKED
 OPT_asan     := -O1 -fsanitize=address -fno-omit-frame-pointer
 OPT_ubsan    := -O1 -fsanitize=undefined -fno-sanitize-recover=all
 OPT_tsan     := -O1 -fsanitize=thread

@@ -71,8 +71,7 @@ template <int NC, int STAGES> struct a8l_ring : a8_ring<STAGES> {
         if constexpr (NC == 1) a8_ring<STAGES>::release(stage_bar);
         else
             for (uint32_t r = 0; r < NC; r++)
-                if (SW_A8_ARRIVALS > 1 || threadIdx.x % 32 == r)
-                    sw_cluster_arrive(sw_cluster_map(stage_bar, r));
+                if (SW_ARRIVES(r)) sw_cluster_arrive(sw_cluster_map(stage_bar, r));
     }
 };
 
@@ -121,6 +120,13 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
             a8l_copy_x<KIND, MODE, NC>(map, a, p, it, ring + s * bytes, full + 8 * s, x_policy);
             if (++s == STAGES) s = 0, turn ^= 1;
         }
+    }
+    /* What the other CTA says of our stages must find us: an arrival is not ordered by the last
+     * meeting, which is relaxed. */
+#pragma unroll 1
+    for (int it = 0; NC > 1 && it < STAGES; it++) {
+        sw_mbar_wait(empty + 8 * s, turn);
+        if (++s == STAGES) s = 0, turn ^= 1;
     }
 }
 

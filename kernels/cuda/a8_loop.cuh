@@ -7,12 +7,7 @@
 #include <cuda_fp16.h>
 
 #include "kernels/cuda/a8_copy.cuh"
-
-/* Arrivals of a warp at the barrier of a stage that it is done with. One is enough, as the lanes
- * meet before; with 32 the order can be seen by checkers that look at each thread alone. */
-#ifndef SW_A8_ARRIVALS
-#define SW_A8_ARRIVALS 1
-#endif
+#include "kernels/cuda/arrive.cuh"
 
 template <int KIND> struct a8_sum { typedef int type; };
 template <> struct a8_sum<A8_E4M3> { typedef float type; };
@@ -159,7 +154,7 @@ template <int STAGES> struct a8_ring {
     /* This warp is done with a stage. */
     __device__ __forceinline__ void release(uint32_t stage_bar) const
     {
-        if (SW_A8_ARRIVALS > 1 || threadIdx.x % 32 == 0) sw_mbar_arrive(stage_bar);
+        if (SW_ARRIVES(0)) sw_mbar_arrive(stage_bar);
     }
 };
 
@@ -371,7 +366,7 @@ static __device__ __forceinline__ void a8_begin(const a8_args &a, uint32_t *ring
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             sw_mbar_init(full + 8 * i, a.has_x_groups ? 33 : 1); /* see a8_copy_x */
-            sw_mbar_init(empty + 8 * i, 4 * NWG * SW_A8_ARRIVALS);
+            sw_mbar_init(empty + 8 * i, 4 * NWG * SW_ARRIVALS);
         }
         sw_mbar_init_fence();
     }

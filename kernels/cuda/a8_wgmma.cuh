@@ -235,8 +235,8 @@ static __global__ void __launch_bounds__(NWG * 128 + COPIERS, PER_SM)
     }
     if (threadIdx.x == 0) s_zero = 0;
     if (threadIdx.x == consumers)
-        a8_open<KIND, T, NT, GROUPED, STAGES, 4 * NWG * SW_A8_ARRIVALS>(maps, a, p, ring, full,
-                                                                        empty);
+        a8_open<KIND, T, NT, GROUPED, STAGES, 4 * NWG * SW_ARRIVALS>(maps, a, p, ring, full,
+                                                                     empty);
     __syncthreads();
     if (warp >= consumers / 32) {
         if constexpr (COPIERS == 128) sw_fewer_registers<a8_registers<NWG>::copier>();

@@ -59,6 +59,11 @@ struct chain_unit {
 
 #define AHEAD 5 /* slots of a ring */
 #define RING_BYTES (N_WARPS * AHEAD * chain_unit::bytes)
+#ifdef SW_CHECKED
+#define BARRIERS 2 /* of a slot: see leave */
+#else
+#define BARRIERS 1
+#endif
 
 /* ---- shared memory: the ring, the arguments, then a step's own ---- */
 
@@ -134,6 +139,18 @@ static __device__ void bring(const hand &h, int slot, const uint8_t *from)
     for (int i = 0; i < chain_unit::n_pieces; i++)
         sw_bulk_load(to + chain_unit::piece_bytes * i, codes + chain_unit::bytes * i,
                      chain_unit::piece_bytes, bar, h.policy);
+}
+
+/* The warp has read a slot. What orders the copy that replaces it is that the lanes meet in
+ * `ask`. racecheck follows barriers alone: checked builds have one, behind those of the slots. */
+static __device__ __forceinline__ void leave(const hand &h)
+{
+#ifdef SW_CHECKED
+    const uint32_t bar = h.full + 8 * (N_WARPS * AHEAD + h.slot);
+
+    sw_mbar_arrive(bar);
+    sw_mbar_wait(bar, h.parity);
+#endif
 }
 
 /* Ask for the next unit, into a slot that the whole warp has read, and go on to the one behind. */
@@ -213,6 +230,7 @@ static __device__ void multiply_strip(float (&sums)[PARTS][2], hand &h, const ch
             if constexpr (KIND == ONE_INT8) add_int8(whole[part], t, at);
             else add_e4m3<KIND>(sums[part], t, at, 1.0f);
             hold(sums[part], whole[part]);
+            leave(h);
             ask(h, h.slot, c);
             if (++h.slot == AHEAD) h.slot = 0, h.parity ^= 1;
         }
@@ -387,7 +405,7 @@ static __global__ void __launch_bounds__(N_THREADS, 1)
     swk_chain(const __grid_constant__ chain_steps arguments)
 {
     extern __shared__ __align__(16) char s_bytes[];
-    __shared__ uint64_t s_full[N_WARPS * AHEAD];
+    __shared__ uint64_t s_full[BARRIERS * N_WARPS * AHEAD];
     const int warp = (int)threadIdx.x / 32;
     chain_steps *c = (chain_steps *)(s_bytes + RING_BYTES);
     hand h = {s_bytes + warp * AHEAD * chain_unit::bytes, sw_smem_addr(s_full + warp * AHEAD), 0,
@@ -395,6 +413,8 @@ static __global__ void __launch_bounds__(N_THREADS, 1)
 
     if (threadIdx.x % 32 == 0) {
         for (int j = 0; j < AHEAD; j++) sw_mbar_init(h.full + 8 * j, 1);
+        for (int j = 0; BARRIERS > 1 && j < AHEAD; j++)
+            sw_mbar_init(h.full + 8 * (N_WARPS * AHEAD + j), 32);
         sw_mbar_init_fence();
     }
     copy_steps(c, arguments);

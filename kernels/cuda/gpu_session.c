@@ -111,7 +111,9 @@ static sw_code start_state(sw_gpu_session *s, sw_err *err)
     for (int64_t i = 0; i < s->n_seqs; i++) seeds[i] = s->sampling.seed + (uint64_t)i;
     rc = sw_gpu_upload(e->gpu, s->d_state, seeds, 8 * s->n_seqs, err);
     sw_mem_put(seeds);
-    if (rc != SW_OK || (rc = sw_gpu_fill(e->gpu, s->d_not_finite, 0, 4, err)) != SW_OK) return rc;
+    if (rc != SW_OK || (rc = sw_gpu_fill(e->gpu, s->d_not_finite, 0, 4, err)) != SW_OK ||
+        (rc = sw_gpu_fill(e->gpu, s->d_log, 0, 4 * s->n_seqs * LOG_CAPACITY, err)) != SW_OK)
+        return rc;
     return take_scratch(s, err);
 }
 

@@ -7,6 +7,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "kernels/cuda/checked.h"
 #include "kernels/cuda/lt_library.h"
 
 #define WORK_BYTES ((int64_t)32 << 20) /* what the library asks for on this architecture */
@@ -168,8 +169,12 @@ static sw_code plan_for(sw_lt *lt, plan **out, const sw_lt_gemm *q, sw_err *err)
 static sw_code run_plan(sw_lt *lt, const plan *p, const sw_lt_gemm *q, sw_err *err)
 {
     const float one = 1.0f, zero = 0.0f;
+    const int64_t elem_bytes = q->y_is_f32 ? 4 : 2;
+    sw_code rc = sw_checked_fill(q->d_y, q->y_stride * elem_bytes, q->n_out * elem_bytes, q->m,
+                                 sw_gpu_stream(lt->gpu), err);
     char what[80];
 
+    if (rc != SW_OK) return rc;
     (void)snprintf(what, sizeof what, "product of %lld x %lld x %lld", (long long)q->m,
                    (long long)q->n_out, (long long)q->k_in);
     return sw_lt_check(lt->lib.cublasLtMatmul_at(lt->handle, lt->product, &one, q->d_w, p->w,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "kernels/cuda/checked.h"
 #include "kernels/cuda/lt.h"
 #include "kernels/cuda/lt_library.h"
 
@@ -129,8 +130,9 @@ sw_code sw_lt_fp8_run(const sw_lt_fp8_plan *plan, void *stream, sw_err *err)
 {
     const sw_lt_fp8 *p = &plan->problem;
     const float one = 1.0f, zero = 0.0f;
-    sw_code rc;
+    sw_code rc = sw_checked_fill(p->d_y, p->y_stride * 2, p->n_out * 2, p->m, stream, err);
 
+    if (rc != SW_OK) return rc;
     sw_lt_hold();
     rc = sw_lt_check(plan->lib.cublasLtMatmul_at(plan->handle, plan->product, &one, p->d_w, plan->w,
                                                  p->d_x, plan->x, &zero, p->d_y, plan->y, p->d_y,

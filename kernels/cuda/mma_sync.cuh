@@ -123,6 +123,7 @@ static __device__ __forceinline__ void mma_store2(const mma_args &a, const mma_p
             hi = mma_add(hi, v.y, is_integer);
         }
     }
+    asm volatile("" : "+r"(lo), "+r"(hi)); /* the last meeting wants them to have arrived */
     if (channel >= a.n_out) return;
     out = sw_round16(mma_finish<KIND>(a, lo, token, channel), a.y_is_bf16);
     if (channel + 1 < a.n_out)

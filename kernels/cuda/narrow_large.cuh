@@ -246,9 +246,9 @@ __global__ void __launch_bounds__(P::threads, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < P::STAGES; i++) {
             sw_mbar_init(full + 8 * i, 1);
-            sw_mbar_init(empty + 8 * i, 4 * P::NWG);
+            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
         }
-        sw_mbar_init(sw_smem_addr(&s_nobody), 4 * P::NWG);
+        sw_mbar_init(sw_smem_addr(&s_nobody), SW_ARRIVALS_MAX);
         sw_mbar_init_fence();
     }
     __syncthreads();

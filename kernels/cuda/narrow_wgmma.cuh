@@ -29,6 +29,7 @@
 #ifndef SW_KERNELS_CUDA_NARROW_WGMMA_CUH
 #define SW_KERNELS_CUDA_NARROW_WGMMA_CUH
 
+#include "kernels/cuda/arrive.cuh"
 #include "kernels/cuda/narrow_convert.cuh"
 
 /* ---- phase 3: the main loop of a consumer warpgroup ---- */
@@ -46,12 +47,6 @@ template <class P> struct nw_ring {
         if ((s += P::KW) >= P::STAGES) s -= P::STAGES, parity ^= 1;
     }
 };
-
-/* This warp is done with the stage of `bar`. */
-__device__ __forceinline__ void nw_release(uint32_t bar)
-{
-    if (threadIdx.x % 32 == 0) sw_mbar_arrive(bar);
-}
 
 template <class P>
 __device__ __forceinline__ void nw_issue(float (&sum)[P::T / 2], const uint32_t *frag, int b,
@@ -150,7 +145,7 @@ __device__ __forceinline__ void nw_multiply_groups(float (&total)[P::MT][P::T / 
          * loads in flight, and without the fence the next stage's scales came in their place. */
         __threadfence_block();
         __syncwarp();
-        nw_release(bar);
+        sw_release_stage(bar);
     }
 }
 
@@ -185,7 +180,7 @@ __device__ __forceinline__ void nw_one_stage(float (&total)[P::MT][P::T / 2],
         if (P::early && !is_last) raw = nw_fetch<P>(b + 1, stage, tile0);
         else if (P::early && NEXT) raw = nw_fetch<P>(0, ring.stage(), tile0);
         sw_wgmma_wait<1>();
-        if (b == 0) nw_release(before);
+        if (b == 0) sw_release_stage(before);
         if (!P::early && !is_last) raw = nw_fetch<P>(b + 1, stage, tile0);
         else if (!P::early && NEXT) raw = nw_fetch<P>(0, ring.stage(), tile0);
         if (NEXT || !is_last) nw_prepare<P>(frag[(b + 1) & 1], raw);
@@ -215,7 +210,7 @@ __device__ __forceinline__ void nw_multiply_through(float (&total)[P::MT][P::T /
     last = ring.bar();
     nw_one_stage<P, false>(total, frag, ring, tile0, before);
     nw_drain(total);
-    nw_release(last);
+    sw_release_stage(last);
 }
 
 /* Scales of whole channels, which no stage brought. */
@@ -287,6 +282,7 @@ __device__ __forceinline__ void nw_store8(const nw_args &args, const nw_place &p
 
     nw_sum8<P>(sum, p, addr);
     float v[8] = {sum[0].x, sum[0].y, sum[0].z, sum[0].w, sum[1].x, sum[1].y, sum[1].z, sum[1].w};
+    sw_hold(v); /* the last meeting wants them to have arrived, stored or not */
     if (args.y_is_aligned && channel + 8 <= args.n_out) {
         uint32_t out[4];
 
@@ -331,9 +327,9 @@ __device__ __forceinline__ void nw_begin(const nw_maps &maps, const nw_args &arg
             sw_tensor_prefetch(&maps.x);
             for (int i = 0; i < P::STAGES; i++) {
                 sw_mbar_init(full + 8 * i, 1);
-                sw_mbar_init(empty + 8 * i, 4 * P::NWG);
+                sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
             }
-            sw_mbar_init(nobody, 4 * P::NWG);
+            sw_mbar_init(nobody, SW_ARRIVALS_MAX);
             sw_mbar_init_fence();
         }
         __syncwarp();

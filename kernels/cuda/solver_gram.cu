@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "kernels/cuda/checked.h"
 #include "kernels/cuda/solver_math.cuh"
 
 #define STRIP_ROWS 512
@@ -71,11 +72,14 @@ static sw_code add_chunk(sw_gram *g, sw_solver *s, const uint16_t *d_a, int64_t 
 
     for (int64_t row = 0; row < g->n_rows; row += step) {
         int64_t from = g->is_symmetric ? row : 0, n = at_most(step, g->n_rows - row);
+        float *to = g->d_part + row * g->n_cols + from;
+
+        if (!g->n_part)
+            TRY(sw_checked_fill(to, g->n_cols * 4, (g->n_cols - from) * 4, n, s->stream, err));
         LIB(s->libs.cublasGemmEx_64_fn(
             s->blas, CUBLAS_OP_N, CUBLAS_OP_T, g->n_cols - from, n, n_tokens,
             &one, d_b + from, CUDA_R_16BF, b_stride, d_a + row, CUDA_R_16BF, a_stride,
-            &beta, g->d_part + row * g->n_cols + from, CUDA_R_32F, g->n_cols,
-            CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
+            &beta, to, CUDA_R_32F, g->n_cols, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT));
     }
     g->n_part += n_tokens;
 done:

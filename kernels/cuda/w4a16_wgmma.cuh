@@ -27,6 +27,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "kernels/cuda/arrive.cuh"
 #include "kernels/cuda/w4a16_copy.cuh"
 
 /* ---- phase 2: codes to the A operand ---- */
@@ -251,7 +252,7 @@ __device__ __forceinline__ void w4_multiply(float (&total)[MT][T / 2], const w4_
          * loads in flight, and without the fence the next stage's scales came in their place. */
         __threadfence_block();
         __syncwarp();
-        if (threadIdx.x % 32 == 0) sw_mbar_arrive(bar);
+        sw_release_stage(bar);
     }
 }
 
@@ -269,11 +270,6 @@ template <int STAGES> struct w4_ring {
         if (++s == STAGES) s = 0, parity ^= 1;
     }
 };
-
-__device__ __forceinline__ void w4_release(uint32_t bar)
-{
-    if (threadIdx.x % 32 == 0) sw_mbar_arrive(bar);
-}
 
 /* All products of the stage that `ring` stands at, and the first batch of the one after, to which
  * it moves. The last batch is left in the tensor cores. `before`: the stage before, in which all
@@ -293,7 +289,7 @@ __device__ __forceinline__ void w4_one_stage(float (&total)[MT][T / 2],
         w4_issue<T, MT, GPS, BF16, true>(total[b / cut::per_row], frag[b & 1], b, stage);
         if (b + 1 == cut::n && !is_last) sw_mbar_wait(ring.full + 8 * ring.s, ring.parity);
         sw_wgmma_wait<1>();
-        if (b == 0 && before) w4_release(before);
+        if (b == 0 && before) sw_release_stage(before);
         if (b + 1 < cut::n)
             w4_prepare<T, MT, NT, GPS, BF16, ZEROS, true>(frag[(b + 1) & 1], b + 1, stage, tile0);
         else if (!is_last)
@@ -332,7 +328,7 @@ __device__ __forceinline__ void w4_multiply_scaled(float (&total)[MT][T / 2], co
         w4_one_stage<T, MT, NT, GPS, STAGES, BF16, ZEROS>(total, frag, ring, tile0, left == 2,
                                                           first);
         w4_drain(total);
-        w4_release(second);
+        sw_release_stage(second);
     }
     if (left) {
         w4_one_stage<T, MT, NT, GPS, STAGES, BF16, ZEROS>(total, frag, ring, tile0, true, 0);
@@ -444,7 +440,7 @@ __device__ __forceinline__ void w4_begin(const w4_args &args, uint32_t *ring, ui
     if (threadIdx.x == 0) {
         for (int i = 0; i < STAGES; i++) {
             sw_mbar_init(full + 8 * i, 1);
-            sw_mbar_init(empty + 8 * i, 4 * NWG);
+            sw_mbar_init(empty + 8 * i, 4 * NWG * SW_ARRIVALS);
         }
         sw_mbar_init_fence();
     }

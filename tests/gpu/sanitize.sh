@@ -1,63 +1,94 @@
 #!/bin/bash
 # The tests of the kernels under compute-sanitizer, as many at a time as JOBS says (default: one a
-# processor), each for LIMIT_S seconds at most (default 200): a line on what became of it.
+# processor), each for LIMIT_S seconds at most (default 150): a line on what became of it, and at
+# the end how many were clean, reported something, or were not done.
 # Exits 1 when a tool reported something or a test failed, 77 without a card or the tool.
 #
-#   sh tests/gpu/sanitize.sh [TOOL...]     memcheck, synccheck, initcheck, racecheck: all of them
+#   bash tests/gpu/sanitize.sh [TOOL...]     racecheck, initcheck, synccheck, memcheck: all of them
+#   ONLY='test_chain|narrow' bash ...        what matches of tool, build, program, filter and kernel
 #
-# racecheck follows every access to shared memory and is slow: it gets the small tests alone. What it
-# reports of copies of the copy engine that a single lane awaits is known (kernels/cuda/NOTES.md).
+# Programs are those of CHECKED (CONFIG=checked: smaller tests, and kernels whose order the tools can
+# follow: see arrive.cuh and checked.h in kernels/cuda); the matrix kernels that memcheck and
+# synccheck see are those of BUILD. SANITIZER names another compute-sanitizer than CUDA_HOME has.
 set -u
-export BUILD="${BUILD:-build/release}" LIMIT_S="${LIMIT_S:-200}" CUDA_HOME="${CUDA_HOME:-/usr/local/cuda}"
+export BUILD="${BUILD:-build/release}" CHECKED="${CHECKED:-build/checked}" LIMIT_S="${LIMIT_S:-150}"
+export CUDA_HOME="${CUDA_HOME:-/usr/local/cuda}"
 export SANITIZER="${SANITIZER:-$CUDA_HOME/bin/compute-sanitizer}"
 
-small='test_gemm ring_turns
-test_gemm each_kernel_once
+# Program, filter and, of test_gemm, the kernel: the longest first.
+by_kernel=$(sed -n 's/^SW_CUDA_KERNEL("\([a-z0-9_]*\)".*/\1/p' kernels/cuda/cuda_kernels.def | while read -r k; do
+    echo "test_gemm ring_turns $k"
+    echo "test_gemm each_kernel_once $k"
+done)
+gemm='test_gemm ring_turns
+test_gemm each_kernel_once'
+ops='test_chain
+test_engine_products test_one
+test_engine_products test_one_step
+test_engine_products test_experts
+test_engine_products test_combine
+test_engine_ops test_prefill
+test_engine_ops test_decode
+test_engine_ops test_cache
+test_engine_ops test_pick
 test_engine_ops test_tiles
 test_engine_ops test_rounding
-test_engine_ops test_decode
-test_engine_ops test_prefill
-test_engine_ops test_cache
-test_engine_products
-test_chain
-test_block_put'
-large='test_engine_memory
-test_marlin
+test_block_put llama
+test_block_put deepseek_v3
+test_block_put gpt_oss'
+models='test_quantize_moe weights_and_blends_are_the_cpus
+test_quantize_moe sums_of_experts_are_the_cpus
+test_quantize_moe every_sparse_architecture
+test_quantize every_dense_architecture
+test_engine_memory qwen3_moe
+test_engine_memory gemma2
 test_solver
 test_search
-test_quantize
-test_quantize_moe'
+test_marlin'
 
-# tool program [filter]: a line on it, and its log into $dir where it is not clean
-one='
-    set -- $2 "$1"
-    tool=$1 program=$2 filter=
-    [ $# -eq 3 ] || { filter=$3; shift; }
-    dir=$3
-    log=$dir/$tool.$program.$filter.log
-    timeout "$LIMIT_S" "$SANITIZER" --tool "$tool" --error-exitcode 9 "$BUILD/tests/gpu/$program" \
-        $filter >"$log" 2>&1
+# tool directory program [filter [kernel]]: a line on it; its log into $dir where it is not clean.
+one()
+{
+    local tool=$1 build=$2 program=$3 filter=${4-} log rc said what=
+    local options='--error-exitcode 9'
+
+    # other people's kernels have hazards of their own
+    [ "$tool" != racecheck ] || options="$options --kernel-name kns=swk_"
+    [ $# -lt 5 ] || export SW_GEMM_KERNEL=$5
+    log=$dir/$tool.${build##*/}.$program.$filter.${5-}.log
+    timeout "$LIMIT_S" "$SANITIZER" --tool "$tool" $options "$build/tests/gpu/$program" $filter >"$log" 2>&1
     rc=$?
+    ! grep -q "^========= .*\(Error: Race\|error detected\|Invalid\|Uninit\|exited\|entered\)" "$log" || what=REPORTS
     case $rc in
-        0) said=clean; rm -f "$log" ;;
-        124) said="not done in $LIMIT_S s, nothing reported until then"
-             if grep -q "^========= .*\(Error\|Invalid\|Uninit\|hazard\)" "$log"
-             then said="REPORTS, and not done in $LIMIT_S s"; echo >"$log.bad"; fi ;;
-        *) said="REPORTS (exit $rc): $(grep "ERROR SUMMARY\|RACECHECK SUMMARY" "$log" | tail -n 1)"
-           echo >"$log.bad" ;;
+        0) said=clean ;;
+        124) said="${what:+$what, and }not done in $LIMIT_S s" ;;
+        *) said="REPORTS (exit $rc): $(grep "SUMMARY" "$log" | tail -n 1)"
+           [ -n "$what" ] || ! grep -q "Internal Sanitizer Error" "$log" || said='the tool failed' ;;
     esac
-    echo "  $tool $program${filter:+ $filter}: $said"
-    [ ! -e "$log.bad" ] || grep "^=========" "$log" | head -n 12'
+    echo "  $tool ${build##*/} $program${filter:+ $filter}${5:+ $5}: $said"
+    echo "$said" >"$log.said"
+    case $said in REPORTS*) grep "^=========\|^\[  ERROR\|^\[  FAILED" "$log" | head -n 16 ;; esac
+}
+export -f one
 
 [ -x "$SANITIZER" ] || { echo "skipped: no $SANITIZER (CUDA_HOME says where)"; exit 77; }
-"$BUILD/tests/gpu/test_engine_ops" test_limits >/dev/null 2>&1
+[ -x "$CHECKED/tests/gpu/test_engine_ops" ] || { echo "no $CHECKED: make CONFIG=checked gpu-programs"; exit 1; }
+"$CHECKED/tests/gpu/test_engine_ops" test_limits >/dev/null 2>&1
 [ $? -ne 77 ] || { echo 'skipped: no GPU'; exit 77; }
 dir=$(mktemp -d) || exit 1
+export dir
 trap 'rm -rf "$dir"' EXIT
-[ $# -gt 0 ] || set -- memcheck synccheck initcheck racecheck
+[ $# -gt 0 ] || set -- racecheck initcheck synccheck memcheck
+"$SANITIZER" --version | tail -n 1
 for tool in "$@"; do
-    [ "$tool" = racecheck ] && tests=$small || tests="$small
-$large"
-    printf '%s\n' "$tests" | sed "s/^/$tool /"
-done | tr '\n' '\0' | xargs -0 -P "${JOBS:-$(nproc)}" -I{} sh -c "$one" sh "$dir" {}
-[ -z "$(find "$dir" -name '*.bad')" ]
+    case $tool in
+        racecheck) printf '%s\n' "$by_kernel" "$ops" | sed "s|^|$tool $CHECKED |" ;;
+        initcheck) printf '%s\n' "$models" "$gemm" "$ops" | sed "s|^|$tool $CHECKED |" ;;
+        *) printf '%s\n' "$gemm" | sed "s|^|$tool $BUILD |"
+           printf '%s\n' "$models" "$ops" | sed "s|^|$tool $CHECKED |" ;;
+    esac
+done | grep -E "${ONLY:-.}" | tr '\n' '\0' | xargs -0 -P "${JOBS:-$(nproc)}" -I{} bash -c 'one $0' {}
+said() { cat "$dir"/*.said | grep -c "$1"; }
+echo "$(said '^clean') clean, $(said '^REPORTS') reported something, $(said '^not done') not done in $LIMIT_S s," \
+    "in $(said '^the tool') the tool failed"
+[ "$(said '^REPORTS')" -eq 0 ]

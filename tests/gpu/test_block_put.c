@@ -114,7 +114,8 @@ static void test_arch(void **state)
     open_model_close(&m);
 }
 
-int main(void)
+/* One argument: the tests whose name it matches (* and ? as in a shell). */
+int main(int argc, char **argv)
 {
     struct CMUnitTest tests[N_ARCHS];
     int failed = card_open(&gpu);
@@ -123,6 +124,7 @@ int main(void)
     for (size_t i = 0; i < N_ARCHS; i++)
         tests[i] = (struct CMUnitTest){.name = archs[i], .test_func = test_arch,
                                        .initial_state = (void *)(uintptr_t)archs[i]};
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("values put into blocks", tests, NULL, NULL);
     sw_gpu_close(gpu);
     return failed;

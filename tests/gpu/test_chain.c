@@ -12,10 +12,20 @@
 #include "tests/support/open_model.h"
 #include "tests/support/random.h"
 
-/* Blocks one behind the other, of the same weights: more than one launch takes. */
+/* Blocks one behind the other, of the same weights: more than one launch takes. Fewer and smaller
+ * ones where a checker follows every access. STRONGER: a scale of scores that must show. */
+#ifdef SW_CHECKED
+#define N_BLOCKS 3
+#define WIDE 768
+#define N_RUNS 1
+#define STRONGER 8.0f
+#else
 #define N_BLOCKS 18
-#define HIDDEN 1024
 #define WIDE 2816
+#define N_RUNS 20
+#define STRONGER 1.25f
+#endif
+#define HIDDEN 1024
 #define DIM 128
 #define N_Q 8
 #define N_KV 2
@@ -152,11 +162,11 @@ static void check_chain(const lean_case *like)
     chain = chain_on_card(gpu, &b.attention);
     run_blocks(have, &b);
     error = relative_l2(have, want, HIDDEN);
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < N_RUNS; i++) {
         run_blocks(again, &b);
         assert_memory_equal(have, again, sizeof have);
     }
-    b.attention.scale *= 1.25f;
+    b.attention.scale *= STRONGER;
     run_blocks(again, &b);
     broken = relative_l2(again, want, HIDDEN);
     sw_cuda_chain_free(chain);

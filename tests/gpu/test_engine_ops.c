@@ -317,7 +317,11 @@ static void test_rounding(void **state)
 /* ---- sampling ---- */
 
 #define VOCAB 5000
+#ifdef SW_CHECKED /* a checker follows every access */
+#define DRAWS 10
+#else
 #define DRAWS 300
+#endif
 
 /* The same draws as the CPU's from the same logits; its exponentials are other ones, so that a
  * draw may fall on the other side of a border now and then. */

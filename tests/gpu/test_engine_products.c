@@ -145,8 +145,20 @@ static void check_one(const lean_case *c)
     sw_qtensor_free(&q);
 }
 
+/* Where a checker follows every access, small ones alone. */
+static bool is_wanted(const lean_case *c)
+{
+#ifdef SW_CHECKED
+    return c->n_out * c->k_in <= 1 << 25;
+#else
+    (void)c;
+    return true;
+#endif
+}
+
 static bool can_run(const lean_case *c)
 {
+    if (!is_wanted(c)) return false;
     return c->num != SW_NUM_E4M3 || sw_gpu_about(gpu)->arch >= 89;
 }
 
@@ -167,7 +179,7 @@ static void test_one_step(void **state)
     if (sw_gpu_about(gpu)->arch != 90) skip();
     chain = chain_on_card(gpu, &shape);
     for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
-        if (ones[i].num && ones[i].scope != SW_ACT_GROUP) check_one(&ones[i]);
+        if (ones[i].num && ones[i].scope != SW_ACT_GROUP && can_run(&ones[i])) check_one(&ones[i]);
     sw_cuda_chain_free(chain);
     chain = NULL;
 }

@@ -113,12 +113,18 @@ static bool is_wanted(int kernel)
     return !only || strcmp(only, sw_cuda_kernels[kernel].name) == 0;
 }
 
+#ifdef SW_CHECKED /* a checker follows every access */
+#define SPLIT_MAX 2
+#else
+#define SPLIT_MAX 4
+#endif
+
 /* Every kernel, tile and some splits that can run the problem. */
 static void check_all(gpu_case *c, int salt)
 {
     for (int k = 0; k < sw_cuda_n_kernels; k++)
         for (int t = 0; t < *sw_cuda_kernels[k].n_tiles && is_wanted(k); t++)
-            for (int split = 1; split <= 4; split += 1 + (salt + t + split) % 3) {
+            for (int split = 1; split <= SPLIT_MAX; split += 1 + (salt + t + split) % 3) {
                 sw_cuda_plan plan = {k, t, split, h200, true, split % 2};
 
                 if (sw_cuda_kernels[k].can_run(&c->problem, t)) check(c, &plan);
@@ -319,7 +325,7 @@ static void cublas_has_rows(void **state)
 }
 
 /* Rings that turn over several times in a few CTAs: small enough for a tool that watches each
- * access (compute-sanitizer --tool racecheck test_gemm ring_turns). */
+ * access (sanitize.sh). */
 static void ring_turns(void **state)
 {
     static const int of[] = {0, 9, 15, 26};

@@ -1,8 +1,9 @@
 # The CUDA half of the program, its tests and bench. CUDA=auto takes it in where nvcc is, 0 never, 1 or fail.
-# Only the release build has it: in the others, and without nvcc, kernels/cuda/stub_*.c answer. The
-# runtime is linked statically and finds the driver when asked, so one binary runs with and without.
+# Only the release build has it, and the one for compute-sanitizer (CONFIG=checked): in the others, and without nvcc,
+# kernels/cuda/stub_*.c answer. The runtime is linked statically and finds the driver when asked, so one binary runs
+# with and without.
 
-ifneq ($(filter release,$(CONFIG)),)
+ifneq ($(filter release checked,$(CONFIG)),)
 ifneq ($(CUDA),0)
 WITH_CUDA := $(NVCC)
 endif
@@ -22,7 +23,7 @@ else
 ARCH_90A  := -gencode=arch=compute_90a,code=sm_90a
 ARCH_ALL  := -gencode=arch=compute_80,code=[sm_80,compute_80] -gencode=arch=compute_89,code=sm_89 $(ARCH_90A)
 # No exceptions and no guards, so that the program needs no C++ library.
-NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fno-exceptions,-fno-threadsafe-statics $(NVCCFLAGS)
+NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
 NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDA_SRC  := $(sort $(wildcard kernels/cuda/*.cu))
@@ -72,8 +73,10 @@ test: $(GPU_TESTS) # without a card they say so and count as skipped
 gpu-test: $(GPU_TESTS) all ## the kernels and the engine against their references, on the card; skips without one
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $(GPU_TESTS) tests/e2e/device.sh tests/e2e/older_cards.sh
 
-.PHONY: gpu-sanitize
-gpu-sanitize: $(GPU_TESTS) ## the same under compute-sanitizer, all four tools; skips without a card
+.PHONY: gpu-sanitize gpu-programs
+gpu-programs: $(GPU_TESTS)
+gpu-sanitize: $(BUILD)/tests/gpu/test_gemm ## the same under compute-sanitizer, all four tools; skips without a card
+	$(Q)$(MAKE) CONFIG=checked gpu-programs
 	$(Q)rc=0; BUILD=$(BUILD) CUDA_HOME=$(CUDA_HOME) bash tests/gpu/sanitize.sh || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
 
 .PHONY: gpu-bench
