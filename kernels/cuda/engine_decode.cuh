@@ -165,11 +165,11 @@ static __device__ void add_values(float (&sum)[H][2], const uint32_t (&held)[N_H
 
 /* Add up what the CTAs of a group left, in key order, and the sink. */
 static __device__ void combine(const sw_attn_args &a, const float *partial, int n_parts, int head0,
-                               int n_heads, sw_bf16 *out)
+                               int n_heads, sw_bf16 *out, int n_threads = N_THREADS)
 {
     const int dim = a.v_head_dim;
 
-    for (int i = (int)threadIdx.x; i < n_heads * dim; i += N_THREADS) {
+    for (int i = (int)threadIdx.x; i < n_heads * dim; i += n_threads) {
         const int h = i / dim, d = i % dim;
         const float sink = a.sinks ? a.sinks[head0 + h] * LOG2_E : -INFINITY;
         float top = sink, sum = 0, value = 0;
@@ -194,8 +194,10 @@ struct attn_job {
     int n_parts;                      /* CTAs of the group that have keys */
 };
 
-/* Of the CTA that has part `split` of the keys of a group of heads: groups of a sequence first. */
-static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int split, int item)
+/* Of the CTA that has part `split` of the keys of a group of heads, whole units of them: groups of
+ * a sequence first. */
+static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int split, int item,
+                                         int unit = N_KEYS)
 {
     const int heads = a.n_heads / a.n_kv_heads, tiles = (heads + N_HEADS_MAX - 1) / N_HEADS_MAX;
     const int group = item % (a.n_kv_heads * tiles);
@@ -207,7 +209,7 @@ static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int 
     j.n_heads = min(N_HEADS_MAX, (j.kv_head + 1) * heads - j.head0);
     const int there = (a.first ? a.first[j.seq] : 0) + 1, window = (int)a.window;
     const int oldest = window && there > window ? there - window : 0;
-    const int each = ((there - oldest + splits - 1) / splits + N_KEYS - 1) / N_KEYS * N_KEYS;
+    const int each = ((there - oldest + splits - 1) / splits + unit - 1) / unit * unit;
 
     j.n_parts = (there - oldest + each - 1) / each;
     j.begin = oldest + split * each;

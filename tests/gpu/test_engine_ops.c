@@ -45,8 +45,10 @@ static const attn_case decodes[] = {
     {2, 1, 256, 256, 2, 1, 77, 0, 30, false}, {7, 1, 128, 128, 1, 1, 2047, 0, 0, true},
     {16, 1, 64, 64, 2, 1, 513, 0, 0, false},  {4, 4, 192, 128, 1, 1, 63, 0, 0, false},
     {3, 1, 80, 80, 1, 1, 64, 0, 0, true},     {4, 2, 32, 32, 5, 1, 0, 0, 0, false},
-    {24, 2, 96, 96, 1, 1, 700, 100, 20, true},
+    {24, 2, 96, 96, 1, 1, 700, 100, 20, true}, {8, 2, 128, 128, 2, 1, 1300, 0, 0, true},
 };
+/* Multiprocessors that decode plans for: keys in parts, or few warps that have many of them. */
+static const int decode_sms[] = {132, 3, 1};
 
 static float *expect_attention(const attn_case *c, const float *q, const float *k, const float *v,
                                const float *sinks)
@@ -84,7 +86,7 @@ static void *card_codes(float *values, int64_t n, float scale)
     return d;
 }
 
-static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3)
+static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, int n_sms)
 {
     const int64_t n_keys = c->first + c->seq_len, rows = c->n_seqs * c->seq_len;
     const int64_t n_q = rows * c->heads * c->dim, n_k = c->n_seqs * n_keys * c->kv_heads * c->dim;
@@ -97,7 +99,7 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3)
     sw_attn_args a = {.n_seqs = c->n_seqs, .seq_len = c->seq_len, .capacity = n_keys,
                       .n_heads = c->heads, .n_kv_heads = c->kv_heads, .head_dim = c->dim,
                       .v_head_dim = c->v_dim, .window = c->window,
-                      .scale = (float)(1 / sqrt(c->dim)), .cap = (float)c->cap, .n_sms = 132};
+                      .scale = (float)(1 / sqrt(c->dim)), .cap = (float)c->cap, .n_sms = n_sms};
     double error;
 
     for (int h = 0; h < c->heads; h++) sinks[h] = (float)h / 4 - 1;
@@ -147,14 +149,15 @@ static void test_prefill(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 2 * (sizeof prefills / sizeof *prefills); i++)
-        check_attention(&prefills[i / 2], false, i % 2);
+        check_attention(&prefills[i / 2], false, i % 2, 132);
 }
 
 static void test_decode(void **state)
 {
     (void)state;
     for (size_t i = 0; i < 2 * (sizeof decodes / sizeof *decodes); i++)
-        check_attention(&decodes[i / 2], true, i % 2);
+        for (size_t n = 0; n < sizeof decode_sms / sizeof *decode_sms; n++)
+            check_attention(&decodes[i / 2], true, i % 2, decode_sms[n]);
 }
 
 /* Keys and values into a cache at their positions, nothing turned: bit by bit, no other byte. */
