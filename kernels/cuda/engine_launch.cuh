@@ -8,14 +8,27 @@
 #include "kernels/cuda/gpu_check.h"
 #include "kernels/cuda/engine_ops.h"
 
-/* Each kernel begins with this: let the next one of the stream start, then wait for the one ahead,
- * whose results must not be read, nor its inputs overwritten, before. */
-__device__ __forceinline__ void sw_begin(void)
+/* Let the next kernel of the stream start. */
+__device__ __forceinline__ void sw_let_next(void)
 {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* Wait for the kernel ahead, whose results must not be read, nor its inputs overwritten, before. */
+__device__ __forceinline__ void sw_await_ahead(void)
+{
+#if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
+}
+
+/* Each kernel begins with both, and but for weights it asks for nothing before. */
+__device__ __forceinline__ void sw_begin(void)
+{
+    sw_let_next();
+    sw_await_ahead();
 }
 
 /* Eight neighbouring elements as floats. */

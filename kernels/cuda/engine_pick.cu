@@ -39,24 +39,53 @@ static __device__ float weight_of(float logit, float top, float temperature)
 
 static __device__ u64 fixed_of(float weight) { return (u64)(weight * 4294967296.0f); }
 
+/* The best of what a thread has seen, in the order of the ids. */
+struct seen {
+    float best;
+    int id, bad;
+
+    __device__ __forceinline__ void see(float v, int i)
+    {
+        if (isnan(v) || v == INFINITY) bad = 1;
+        if (v > best) {
+            best = v;
+            id = i;
+        }
+    }
+};
+
+/* Of this thread's share of the logits: by fours, several on their way at a time, where rows of
+ * them are aligned. */
+static __device__ seen see_share(const float *logits, int vocab)
+{
+    seen mine = {-INFINITY, vocab, 0};
+
+    if (vocab % 4) {
+        for (int i = (int)threadIdx.x; i < vocab; i += N_THREADS) mine.see(logits[i], i);
+        return mine;
+    }
+#pragma unroll 8
+    for (int i = 4 * (int)threadIdx.x; i < vocab; i += 4 * N_THREADS) {
+        const float4 v = *(const float4 *)(logits + i);
+
+        mine.see(v.x, i);
+        mine.see(v.y, i + 1);
+        mine.see(v.z, i + 2);
+        mine.see(v.w, i + 3);
+    }
+    return mine;
+}
+
 /* The largest logit and its lowest id, in all threads; is_bad when one is no number. */
 static __device__ float find_top(pick_state &s, const float *logits, int vocab, int *id)
 {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float best = -INFINITY;
-    int best_id = vocab, bad = 0;
+    const seen mine = see_share(logits, vocab);
+    float best = mine.best;
+    int best_id = mine.id, bad = mine.bad;
 
     if (threadIdx.x == 0) s.is_bad = 0;
     __syncthreads();
-    for (int i = (int)threadIdx.x; i < vocab; i += N_THREADS) {
-        const float v = logits[i];
-
-        if (isnan(v) || v == INFINITY) bad = 1;
-        if (v > best) {
-            best = v;
-            best_id = i;
-        }
-    }
     for (int step = 16; step; step /= 2) {
         const float v = __shfl_xor_sync(~0u, best, step);
         const int i = __shfl_xor_sync(~0u, best_id, step);

@@ -37,15 +37,18 @@ extern "C" sw_code sw_cuda_embed(const sw_embed_args *a, sw_launch how, sw_err *
 
 /* ---- norms ---- */
 
+static __device__ sw_eight load_floats(const float *from)
+{
+    const float4 low = *(const float4 *)from, high = *(const float4 *)(from + 4);
+
+    return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
+}
+
 static __device__ sw_eight load_row(const sw_norm_args &a, int64_t row, int64_t at)
 {
-    sw_eight e;
-
     if (!a.x) return sw_load8(a.src.d + row * a.src.stride + at);
-    const float4 low = *(const float4 *)(a.x + row * a.width + at);
-    const float4 high = *(const float4 *)(a.x + row * a.width + at + 4);
+    sw_eight e = load_floats(a.x + row * a.width + at);
 
-    e = {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}};
     if (!a.add.d) return e;
     const sw_eight more = sw_load8(a.add.d + row * a.add.stride + at);
 
@@ -69,15 +72,18 @@ static __device__ float mean_of(const sw_eight *e, int n_mine, bool is_square, f
     return sw_block_sum(sum, s_part) / (float)width;
 }
 
-/* grid (rows), a thread to one eight in blockDim */
+/* grid (rows), a thread to one eight in blockDim. The first weights come while the kernel ahead
+ * still runs. */
 static __global__ void swk_norm(sw_norm_args a)
 {
     __shared__ float s_part[32];
     const int64_t row = blockIdx.x, n_eights = a.width / 8;
-    sw_eight e[EIGHTS_MAX];
+    sw_eight e[EIGHTS_MAX], weight = {};
     int n_mine = 0;
 
-    sw_begin();
+    sw_let_next();
+    if (a.dst.d && threadIdx.x < n_eights) weight = load_floats(a.weight + 8 * threadIdx.x);
+    sw_await_ahead();
 #pragma unroll
     for (int j = 0; j < EIGHTS_MAX; j++) {
         const int64_t at = threadIdx.x + (int64_t)j * blockDim.x;
@@ -96,9 +102,10 @@ static __global__ void swk_norm(sw_norm_args a)
         const int64_t at = 8 * (threadIdx.x + (int64_t)j * blockDim.x);
 
         if (j >= n_mine) break;
+        if (j) weight = load_floats(a.weight + at);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            e[j].v[i] = (e[j].v[i] - mean) * scale * a.weight[at + i];
+            e[j].v[i] = (e[j].v[i] - mean) * scale * weight.v[i];
             if (a.bias) e[j].v[i] += a.bias[at + i];
         }
         sw_store8(a.dst.d + row * a.dst.stride + at, e[j]);
@@ -196,14 +203,13 @@ extern "C" sw_code sw_cuda_latent_kv(const sw_latent_args *a, sw_launch how, sw_
 
 /* ---- activations ---- */
 
-/* A thread to eight neighbours. */
+/* grid (rows, parts of a row), a thread to eight neighbours */
 static __global__ void swk_act(sw_act_args a)
 {
-    const int64_t at = blockIdx.x * (int64_t)N_THREADS + threadIdx.x, per_row = a.width / 8;
+    const int64_t row = blockIdx.x, col = 8 * (blockIdx.y * (int64_t)N_THREADS + threadIdx.x);
 
     sw_begin();
-    if (at >= a.n * per_row) return;
-    const int64_t row = at / per_row, col = at % per_row * 8;
+    if (col >= a.width) return;
     sw_bf16 *dst = a.g.d + row * a.g.stride + col;
     sw_eight g = sw_load8(dst), u = {{1, 1, 1, 1, 1, 1, 1, 1}};
 
@@ -215,8 +221,9 @@ static __global__ void swk_act(sw_act_args a)
 
 extern "C" sw_code sw_cuda_act(const sw_act_args *a, sw_launch how, sw_err *err)
 {
-    return sw_start("activation", swk_act, sw_blocks(a->n * (a->width / 8), N_THREADS), N_THREADS,
-                    0, how, err, *a);
+    return sw_start("activation", swk_act,
+                    dim3((unsigned)a->n, sw_blocks(a->width / 8, N_THREADS)), N_THREADS, 0, how,
+                    err, *a);
 }
 
 /* ---- small things ---- */
