@@ -212,6 +212,7 @@ static __device__ __forceinline__ void a8_multiply(int (&total)[MT][T / 2],
     for (; left >= 2; left -= 2) {
         uint32_t first = ring.bar(), second;
 
+        SW_IS_THERE(first);
         a8_one_stage<KIND, T, MT, NT, 0>(total, frag, ring, a, p, tile0, false, 0);
         second = ring.bar();
         a8_one_stage<KIND, T, MT, NT, MT>(total, frag, ring, a, p, tile0, left == 2,

@@ -323,6 +323,7 @@ __device__ __forceinline__ void w4_multiply_scaled(float (&total)[MT][T / 2], co
     for (; left >= 2; left -= 2) {
         uint32_t first = empty + 8 * ring.s, second;
 
+        SW_IS_THERE(first);
         w4_one_stage<T, MT, NT, GPS, STAGES, BF16, ZEROS>(total, frag, ring, tile0, false, 0);
         second = empty + 8 * ring.s;
         w4_one_stage<T, MT, NT, GPS, STAGES, BF16, ZEROS>(total, frag, ring, tile0, left == 2,
