@@ -43,46 +43,73 @@ static __device__ float code_scale(float most, float top)
     return most > 0 ? fmaxf(__fdiv_rn(most, top), FLT_MIN) : 1.0f;
 }
 
-/* Far enough from halfway between two codes for a quotient that is off by some units in its last
- * place. E4M3 keeps three bits of mantissa, so that a tie has a one and zeros below them; under
- * 2^-6 its codes are 2^-9 apart. */
-template <int KIND> static __device__ bool is_no_tie(float q)
-{
-    const float whole = KIND == ONE_INT8 ? q : q * 512.0f;
-
-    if (KIND != ONE_INT8 && fabsf(q) >= 0x1p-6f)
-        return ((__float_as_uint(q) + 8) & 0xfffff) - 0x80000 > 16;
-    return fabsf(whole - rintf(whole)) < 0.4999f;
-}
-
 static __device__ __noinline__ float quotient(float v, float scale) { return __fdiv_rn(v, scale); }
 
-/* Four codes in one word, of v / scale: the product with 1 / scale tells them, but near a tie they
- * are divided. Prologues run once a kernel or step: they should be short rather than unrolled. */
-template <int KIND>
-static __device__ uint32_t four_codes(const float *v, float scale, float inverse, float top)
+/* Four codes in one word. Integers are read off a sum that is too large for a fraction. */
+template <int KIND> static __device__ uint32_t round_four(const float (&q)[4], float top)
 {
-    bool is_near = false;
-    uint32_t word = 0;
-    float q[4];
+    if constexpr (KIND != ONE_INT8) {
+        return __nv_cvt_float2_to_fp8x2(make_float2(q[0], q[1]), __NV_SATFINITE, __NV_E4M3) |
+               (uint32_t)__nv_cvt_float2_to_fp8x2(make_float2(q[2], q[3]), __NV_SATFINITE,
+                                                  __NV_E4M3) << 16;
+    } else {
+        uint32_t word[4];
+
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            word[i] = __float_as_uint(fminf(fmaxf(q[i], -top), top) + 0x1.8p23f);
+        return __byte_perm(__byte_perm(word[0], word[1], 0x0040),
+                           __byte_perm(word[2], word[3], 0x0040), 0x5410);
+    }
+}
+
+/* 1 / scale, a little less, and a little more: what lies between the products with these has all
+ * quotients. Of scales that are too small or too large all values lie between. */
+struct inverse_range {
+    float low, high, middle; /* the last is 0 for such a scale */
+};
+
+static __device__ inverse_range inverses_of(float scale)
+{
+    const float inverse = __frcp_rn(scale);
+
+    if (!(scale >= 0x1p-60f && scale < 0x1p60f)) return {0, INFINITY, 0};
+    return {inverse * (1 - 0x1p-21f), inverse * (1 + 0x1p-21f), inverse};
+}
+
+/* As a division rounds: the product with the inverse is off by less than two units of its last
+ * place, and each step takes off what it is off by. Quotients that are far smaller than any code
+ * may differ. */
+static __device__ float quotient_of(float v, float scale, float inverse)
+{
+    float q = v * inverse;
+
+    q = fmaf(fmaf(-q, scale, v), inverse, q);
+    return fmaf(fmaf(-q, scale, v), inverse, q);
+}
+
+/* Four codes of v / scale: where both ends of the range have the same, it is theirs; else there is
+ * a value near a tie. Prologues run once a kernel or step: they should be short rather than
+ * unrolled. */
+template <int KIND>
+static __device__ uint32_t four_codes(const float *v, float scale, const inverse_range &inverse,
+                                      float top)
+{
+    float q[4], more[4];
 
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        q[i] = v[i] * inverse;
-        is_near |= !is_no_tie<KIND>(q[i]);
+        q[i] = v[i] * inverse.low;
+        more[i] = v[i] * inverse.high;
     }
-    if (is_near)
+    const uint32_t codes = round_four<KIND>(q, top);
+
+    if (codes == round_four<KIND>(more, top)) return codes;
 #pragma unroll
-        for (int i = 0; i < 4; i++) q[i] = quotient(v[i], scale);
-#pragma unroll
-    for (int i = 0; i < 4; i += 2)
-        if (KIND != ONE_INT8)
-            word |= (uint32_t)__nv_cvt_float2_to_fp8x2(make_float2(q[i], q[i + 1]), __NV_SATFINITE,
-                                                       __NV_E4M3) << 8 * i;
-        else
-            for (int j = i; j < i + 2; j++)
-                word |= ((uint32_t)(int)fminf(fmaxf(rintf(q[j]), -top), top) & 0xff) << 8 * j;
-    return word;
+    for (int i = 0; i < 4; i++)
+        q[i] = inverse.middle > 0 ? quotient_of(v[i], scale, inverse.middle)
+                                  : quotient(v[i], scale);
+    return round_four<KIND>(q, top);
 }
 
 /* Eight neighbouring inputs from k on to where lanes look for them. In a tile's step of 16 lane c
@@ -101,7 +128,7 @@ template <int KIND>
 static __device__ void put_codes(uint32_t *s_x, int k, const sw_eight &e, float scale, float top,
                                  bool is_there)
 {
-    const float inverse = scale < 0x1p125f ? __frcp_rn(scale) : __uint_as_float(0x7fc00000u);
+    const inverse_range inverse = inverses_of(scale);
     const uint32_t first = four_codes<KIND>(e.v, scale, inverse, top);
     const uint32_t second = four_codes<KIND>(e.v + 4, scale, inverse, top);
     const bool is_high = threadIdx.x % 2;
@@ -232,14 +259,13 @@ static __device__ void hold_norm(held_norm &to, const one_args &p)
     }
 }
 
-/* norm(x) into the lanes' order; returns the scale of its codes. */
-template <int KIND>
-static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args &p,
-                                  const one_job &job, const held_norm &norm, float *s_part)
+/* norm(x), of which a thread holds eights as lay_out_all takes them. */
+template <int N>
+static __device__ void norm_row(uint4 (&raw)[N], const one_args &p, const held_norm &norm,
+                                float *s_part)
 {
     const int n_eights = p.n_units * (UNIT_K / 8);
-    sw_eight e[EIGHTS_MAX];
-    uint4 raw[EIGHTS_MAX] = {};
+    sw_eight e[EIGHTS_MAX] = {}; /* see run_product of chain_kernel.cuh */
     float sum = 0;
 
 #pragma unroll
@@ -261,6 +287,27 @@ static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args 
         for (int i = 0; i < 8; i++) e[j].v[i] *= scale * norm.e[j].v[i];
         raw[j] = rounded(e[j]);
     }
+}
+
+template <int N>
+static __device__ void plain_row(uint4 (&raw)[N], const one_args &p, const one_job &job)
+{
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+        const int at = (int)threadIdx.x + j * N_THREADS;
+
+        if (at < p.n_units * (UNIT_K / 8)) raw[j] = ((const uint4 *)job.rows)[at];
+    }
+}
+
+/* norm(x) into the lanes' order; returns the scale of its codes. */
+template <int KIND>
+static __device__ float load_norm(uint32_t *s_x, float *s_units, const one_args &p,
+                                  const one_job &job, const held_norm &norm, float *s_part)
+{
+    uint4 raw[EIGHTS_MAX] = {};
+
+    norm_row(raw, p, norm, s_part);
     return lay_out_all<KIND>(s_x, s_units, p, job, raw, s_part);
 }
 
@@ -268,15 +315,9 @@ template <int KIND>
 static __device__ float load_rows(uint32_t *s_x, float *s_units, const one_args &p,
                                   const one_job &job, float *s_part)
 {
-    const int n_eights = p.n_units * (UNIT_K / 8);
     uint4 raw[ROW_EIGHTS_MAX] = {};
 
-#pragma unroll
-    for (int j = 0; j < ROW_EIGHTS_MAX; j++) {
-        const int at = (int)threadIdx.x + j * N_THREADS;
-
-        if (at < n_eights) raw[j] = ((const uint4 *)job.rows)[at];
-    }
+    plain_row(raw, p, job);
     return lay_out_all<KIND>(s_x, s_units, p, job, raw, s_part);
 }
 
