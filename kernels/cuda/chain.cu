@@ -32,6 +32,7 @@ extern "C" sw_code sw_cuda_chain_new(sw_chain **out, const sw_attn_args *shape, 
     c->n_ctas = shape->n_sms;
     c->d_scratch = (char *)d_scratch;
     c->steps.splits = n_splits(shape);
+    c->steps.n_jobs = c->steps.splits * shape->n_kv_heads * head_tiles(shape);
     c->steps.counters = counter_bytes(shape);
     c->steps.meeting = (unsigned *)d_scratch;
     *out = c;
@@ -86,7 +87,10 @@ extern "C" sw_code sw_cuda_chain_product(bool *is_taken, sw_chain *c, const sw_l
     if (rc != SW_OK) return rc;
     c->kind = kind;
     add_step(c, steps->n_products, own_bytes);
-    steps->products[steps->n_products++] = one_args_of(a);
+    steps->products[steps->n_products] = one_args_of(a);
+    steps->each[steps->n_products] =
+        (int)sw_blocks(steps->products[steps->n_products].n_strips, c->n_ctas);
+    steps->n_products++;
     *is_taken = true;
     return SW_OK;
 }

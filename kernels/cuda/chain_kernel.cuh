@@ -1,10 +1,13 @@
 /* chain_kernel.cuh - the kernel of a chain. See chain.h.
  *
  *   one CTA        of 16 warps a multiprocessor
- *   a product      of strips of 16 channels a CTA takes every n-th, n CTAs in all, and a warp of
- *                  it every 16th unit of 128 inputs; sums of warps are added in their order
+ *   a product      a CTA has neighbouring strips of 16 channels, as many as any other. What 32
+ *                  inputs have of those in one tile lies in one piece of up to 2 KB: they are
+ *                  multiplied together, by a warp every 16th unit of such pieces; sums of warps are
+ *                  added in their order
  *   the ring       of a warp holds what it multiplies next, over the ends of strips and steps; the
- *                  copy engine fills it, so that a queue of weights holds up no other load
+ *                  copy engine fills it, so that a queue of weights holds up no other load. Slots
+ *                  lie at multiples of 128 bytes: elsewhere a step took a fifth longer
  *   arguments      go to shared memory first: read where they come in, each first look at a step's
  *                  is a miss of the constant cache, and they are looked at one after the other
  *   attention      a CTA has a part of the keys of up to four heads, as in engine_decode.cu
@@ -21,13 +24,13 @@
 #include "kernels/cuda/engine_one_input.cuh"
 #include "kernels/cuda/engine_one_output.cuh"
 #include "kernels/cuda/engine_decode.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/ptx_warp.cuh"
 
 #define CHAIN_PRODUCTS 64
 #define CHAIN_ATTENTIONS 16
 #define CHAIN_STEPS (CHAIN_PRODUCTS + CHAIN_ATTENTIONS)
 #define SUMMED 8 /* strips of a CTA between two sums over its warps */
-#define SHARED_MAX 231000 /* bytes of a CTA from compute capability 9.0 on, less what is static */
+#define SHARED_MAX 229000 /* bytes of a CTA from compute capability 9.0 on, less what is static */
 
 /* Attention that a chain has: the same for all its steps but for a few pointers. */
 struct chain_attention {
@@ -40,25 +43,20 @@ struct __align__(16) chain_steps {
     one_args products[CHAIN_PRODUCTS];
     chain_attention attention[CHAIN_ATTENTIONS];
     uint8_t step[CHAIN_STEPS]; /* a product, or CHAIN_PRODUCTS + an attention */
+    int each[CHAIN_PRODUCTS];  /* strips of a CTA */
     int n_steps, n_products, n_attentions;
-    int splits;                /* of keys */
+    int splits, n_jobs;        /* of keys; groups of heads times that */
     int64_t counters;          /* bytes of them in the scratch of attention */
     unsigned *meeting;         /* what all CTAs count up; its top bit turns when all have come */
 };
 static_assert(sizeof(chain_steps) <= 32764 - 8, "arguments of a kernel");
 static_assert(sizeof(chain_steps) % 16 == 0, "copied by 16 bytes");
 
-/* What a warp reads of a strip and 128 inputs, as it lies in a slot of its ring. */
-struct chain_unit {
-    static constexpr int piece_bytes = 512, n_pieces = 4, bytes = n_pieces * piece_bytes;
-    const char *at;
-
-    __device__ uint4 code(int i) const { return ((const uint4 *)at)[32 * i + threadIdx.x % 32]; }
-    __device__ uint32_t scale(int) const { return 0; } /* one a channel: not here */
-};
-
-#define AHEAD 5 /* slots of a ring */
-#define RING_BYTES (N_WARPS * AHEAD * chain_unit::bytes)
+#define STRIPS 4  /* of a tile */
+#define PIECE 512 /* bytes of a strip and 32 inputs; a tile's four lie one behind the other */
+#define SLOT (STRIPS * PIECE)
+#define AHEAD 5   /* slots of a ring */
+#define RING_BYTES (N_WARPS * AHEAD * SLOT)
 #ifdef SW_CHECKED
 #define BARRIERS 2 /* of a slot: see leave */
 #else
@@ -84,11 +82,41 @@ static constexpr int attention_bytes = (int)sizeof(shared_state<N_HEADS_MAX>);
 
 /* ---- the weights to come ---- */
 
-/* Where a strip's codes begin. */
-static __device__ const uint8_t *strip_of(const one_args &p, int strip)
+/* Strips [begin, end) of this CTA, if any. */
+struct span {
+    int begin, end;
+};
+
+static __device__ span strips_of(const chain_steps &c, int product)
 {
-    return p.a.tiles.codes + (int64_t)(strip / 4) * p.n_units * (4 * chain_unit::bytes) +
-           chain_unit::piece_bytes * (strip % 4);
+    const int begin = (int)blockIdx.x * c.each[product];
+
+    return {begin, min(begin + c.each[product], c.products[product].n_strips)};
+}
+
+/* How many of them from `strip` on are of one tile; the product has them up_strip further on. */
+static __device__ int together(int strip, int end, int up_strip)
+{
+    return min(end - strip, STRIPS - (strip + up_strip) % STRIPS);
+}
+
+/* A unit of n strips has four, two or one times 32 inputs, which fill a slot, or three quarters of
+ * it. log2 of how many such units UNIT_K makes. */
+static __device__ int units_log2(int n) { return min(n - 1, 2); }
+
+/* Where a warp is with what it asks for; in shared memory, as it is seldom looked at. */
+struct outlook {
+    int product, part; /* 1: ups */
+    span now;          /* strips between two sums over warps */
+    int end;           /* of this CTA's */
+    int behind;        /* those that are asked for */
+};
+
+static __device__ outlook &outlook_of_warp(void)
+{
+    __shared__ outlook s_ahead[N_WARPS];
+
+    return s_ahead[threadIdx.x / 32];
 }
 
 /* What a warp has between steps: its ring, and what it asks for next. */
@@ -97,48 +125,59 @@ struct hand {
     uint32_t full;       /* barriers of its slots */
     int slot, parity;    /* that it reads next */
     uint64_t policy;
-    int product, strip, next, part;
-    int n_units, n_parts, n_strips; /* of that product */
-    const uint8_t *one, *two;       /* the strip; with gates that of their ups */
+    int n, next, n_next; /* strips together, or none at the end; units of these */
+    const uint8_t *from; /* the next */
 };
 
-static __device__ void open_strip(hand &h, const chain_steps &c)
+/* The strips behind. */
+static __device__ void open_strips(hand &h, outlook &to, const one_args &p)
 {
-    const one_args &p = c.products[h.product];
+    const int up_strip = to.part * p.up_strip, strip = to.behind + up_strip;
 
-    h.part = 0;
+    h.n = together(to.behind, to.now.end, up_strip);
+    to.behind += h.n;
     h.next = (int)threadIdx.x / 32;
-    h.one = strip_of(p, h.strip);
-    if (h.n_parts == 2) h.two = strip_of(p, h.strip + p.up_strip);
+    h.n_next = p.n_units << units_log2(h.n);
+    h.from = p.a.tiles.codes + (int64_t)(strip / STRIPS) * p.n_units * (STRIPS * SLOT) +
+             PIECE * (strip % STRIPS) + h.next * (STRIPS >> units_log2(h.n)) * SLOT;
 }
 
-/* The first product from h.product on that has something for this warp. */
-static __device__ void open_product(hand &h, const chain_steps &c)
+/* Strips that are summed next: of this product or one behind it; false: none. */
+static __device__ bool open_span(outlook &to, const chain_steps &c)
 {
-    for (; h.product < c.n_products; h.product++) {
-        const one_args &p = c.products[h.product];
+    to.now.begin = to.now.end;
+    while (to.now.begin >= to.end) {
+        if (++to.product >= c.n_products) return false;
+        const span all = strips_of(c, to.product);
 
-        h.strip = (int)blockIdx.x;
-        h.n_units = p.n_units;
-        h.n_strips = p.n_strips;
-        h.n_parts = p.a.out == SW_LEAN_GLU ? 2 : 1;
-        if (h.strip >= h.n_strips || (int)threadIdx.x / 32 >= h.n_units) continue;
-        open_strip(h, c);
-        return;
+        to.now.begin = all.begin;
+        to.end = all.end;
     }
+    to.now.end = min(to.now.begin + SUMMED, to.end);
+    return true;
 }
 
-/* A unit into a slot, by one lane. */
-static __device__ void bring(const hand &h, int slot, const uint8_t *from)
+/* On to what there is for this warp behind the strips that it has asked for. */
+static __device__ void go_on(hand &h, const chain_steps &c)
 {
-    const uint32_t to = sw_smem_addr(h.ring + slot * chain_unit::bytes), bar = h.full + 8 * slot;
-    const uint8_t *codes = from + (int64_t)h.next * 4 * chain_unit::bytes;
+    outlook to = outlook_of_warp();
 
-    sw_mbar_expect(bar, chain_unit::bytes);
-#pragma unroll
-    for (int i = 0; i < chain_unit::n_pieces; i++)
-        sw_bulk_load(to + chain_unit::piece_bytes * i, codes + chain_unit::bytes * i,
-                     chain_unit::piece_bytes, bar, h.policy);
+    do {
+        if (to.behind == to.now.end) {
+            const bool has_ups = to.part == 0 && c.products[to.product].a.out == SW_LEAN_GLU;
+
+            to.part = has_ups;
+            if (!has_ups && !open_span(to, c)) {
+                h.n = 0;
+                return;
+            }
+            to.behind = to.now.begin;
+        }
+        open_strips(h, to, c.products[to.product]);
+    } while (h.next >= h.n_next);
+    __syncwarp();
+    outlook_of_warp() = to; /* all lanes the same */
+    __syncwarp();
 }
 
 /* The warp has read a slot. What orders the copy that replaces it is that the lanes meet in
@@ -156,26 +195,22 @@ static __device__ __forceinline__ void leave(const hand &h)
 /* Ask for the next unit, into a slot that the whole warp has read, and go on to the one behind. */
 static __device__ void ask(hand &h, int slot, const chain_steps &c)
 {
-    if (h.product >= c.n_products) return;
+    if (!h.n) return;
+    const int n_pieces = STRIPS >> units_log2(h.n), n_bytes = PIECE * h.n;
+    const uint32_t bar = h.full + 8 * slot;
+    uint32_t to = sw_smem_addr(h.ring + slot * SLOT);
+
     __syncwarp();
-    if (threadIdx.x % 32 == 0) bring(h, slot, h.part ? h.two : h.one);
-    if (++h.part == h.n_parts) {
-        h.part = 0;
-        h.next += N_WARPS;
-    }
-    if (h.next < h.n_units) return;
-    h.strip += (int)gridDim.x;
-    if (h.strip < h.n_strips) open_strip(h, c);
-    else h.product++, open_product(h, c);
+    sw_warp_expect(bar, n_pieces * n_bytes);
+#pragma unroll 1
+    for (int i = 0; i < n_pieces; i++, to += n_bytes, h.from += SLOT)
+        sw_warp_load(to, h.from, n_bytes, bar, h.policy);
+    h.from += (N_WARPS - 1) * n_pieces * SLOT;
+    h.next += N_WARPS;
+    if (h.next >= h.n_next) go_on(h, c);
 }
 
 /* ---- between two steps ---- */
-
-/* All CTAs count one word up: what they add makes 2^31, whatever there was, so that its top bit
- * turns when all have. `turned`: what the bit is then. */
-struct meeting {
-    unsigned *at, mine, turned;
-};
 
 static __device__ unsigned look(const unsigned *at)
 {
@@ -185,179 +220,248 @@ static __device__ unsigned look(const unsigned *at)
     return v;
 }
 
-/* This CTA is done with the step ahead, and what it wrote may be read. */
-static __device__ void tell(const meeting &m)
+/* This CTA is done with the step ahead, and what it wrote may be read. All CTAs count one word up:
+ * what they add makes 2^31, whatever there was, so that its top bit turns when all have. */
+static __device__ void tell(const chain_steps &c)
 {
     sw_meet<N_THREADS>();
     if (threadIdx.x == 0)
-        asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(m.at), "r"(m.mine)
+        asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(c.meeting),
+                     "r"(blockIdx.x ? 1u : 0x80000001u - gridDim.x)
                      : "memory");
 }
 
-/* So are all others. */
-static __device__ void await(const meeting &m)
+/* So are all others: the bit is no longer as it `was`. */
+static __device__ void await(const chain_steps &c, unsigned &was)
 {
     if (threadIdx.x == 0)
-        for (unsigned looks = 0; (look(m.at) ^ m.turned) >> 31; looks++)
+        for (unsigned looks = 0; !((look(c.meeting) ^ was) >> 31); looks++)
             if (looks >> 24) __trap(); /* seconds: a CTA is lost */
+    was ^= 0x80000000u;
     sw_meet<N_THREADS>();
 }
 
 /* ---- a product ---- */
 
+/* What a warp adds up: of channels g and g + 8 in the lanes of column 0. */
+struct tally {
+    float sums[STRIPS][2];
+    int whole[STRIPS][4]; /* int8 */
+};
+
 /* Keeps what is read of a slot ahead of what is put there next: sums have been made of it. */
-static __device__ void hold(float (&sums)[2], int (&whole)[4])
+static __device__ void hold(tally &t)
 {
-    asm volatile("" : "+f"(sums[0]), "+f"(sums[1]), "+r"(whole[0]), "+r"(whole[2])::"memory");
+#pragma unroll
+    for (int s = 0; s < STRIPS; s++)
+        asm volatile("" : "+f"(t.sums[s][0]), "+f"(t.sums[s][1]), "+r"(t.whole[s][0]),
+                     "+r"(t.whole[s][2])::"memory");
 }
 
-/* The warp's share of a strip: sums of channels g and g + 8, in the lanes of column 0. */
-template <int KIND, int PARTS>
-static __device__ void multiply_strip(float (&sums)[PARTS][2], hand &h, const chain_steps &c,
-                                      int n_units, const uint4 *x, int x_step)
+/* A unit of N strips. The tensor cores cut sums off: FP32 takes over after 128 inputs at most. */
+template <int KIND, int N>
+static __device__ void add_unit(tally &t, const uint4 *codes, const uint32_t *x)
 {
-    int whole[PARTS][4] = {};
-
-#pragma unroll 1
-    for (int u = (int)threadIdx.x / 32; u < n_units; u += N_WARPS) {
-        const uint4 *at = x + (int64_t)u * x_step;
+    constexpr int n_pieces = N == 1 ? 4 : N == 2 ? 2 : 1;
+    float d[N][4] = {};
 
 #pragma unroll
-        for (int part = 0; part < PARTS; part++) {
-            const chain_unit t = {h.ring + h.slot * chain_unit::bytes};
+    for (int i = 0; i < n_pieces; i++) {
+        const uint2 b = ((const uint2 *)x)[i];
 
-            sw_mbar_wait(h.full + 8 * h.slot, h.parity);
-            if constexpr (KIND == ONE_INT8) add_int8(whole[part], t, at);
-            else add_e4m3<KIND>(sums[part], t, at, 1.0f);
-            hold(sums[part], whole[part]);
-            leave(h);
-            ask(h, h.slot, c);
-            if (++h.slot == AHEAD) h.slot = 0, h.parity ^= 1;
+#pragma unroll
+        for (int s = 0; s < N; s++) {
+            const uint4 a = codes[32 * (N * i + s)];
+
+            if constexpr (KIND == ONE_INT8)
+                multiply_int8(t.whole[s], signed_bytes(a), b.x, b.y);
+            else
+                multiply_e4m3(d[s], a, b.x, b.y);
         }
+    }
+#pragma unroll
+    for (int s = 0; s < N && KIND != ONE_INT8; s++) {
+        t.sums[s][0] += d[s][0];
+        t.sums[s][1] += d[s][2];
+    }
+}
+
+/* Where lanes find the inputs: those without a token read zeros, which lie behind the last unit. */
+struct token {
+    const uint32_t *x;
+    unsigned mask;
+};
+
+/* The warp's share of n strips of a tile. */
+template <int KIND>
+static __device__ void multiply_together(tally &t, hand &h, const chain_steps &c, int n,
+                                         int n_units, const token &token)
+{
+    const int n_pieces = STRIPS >> units_log2(n);
+
+#pragma unroll 1
+    for (int at = (int)threadIdx.x / 32 * n_pieces; at < STRIPS * n_units;
+         at += N_WARPS * n_pieces) {
+        const uint4 *codes = (const uint4 *)(h.ring + h.slot * SLOT) + threadIdx.x % 32;
+        const uint32_t *x = token.x + ((at / STRIPS * 32 + at % STRIPS * 2) & token.mask);
+
+        sw_mbar_wait(h.full + 8 * h.slot, h.parity);
+        if (n == 4) add_unit<KIND, 4>(t, codes, x);
+        else if (n == 3) add_unit<KIND, 3>(t, codes, x);
+        else if (n == 2) add_unit<KIND, 2>(t, codes, x);
+        else add_unit<KIND, 1>(t, codes, x);
+        hold(t);
+        leave(h);
+        ask(h, h.slot, c);
+        if (++h.slot == AHEAD) h.slot = 0, h.parity ^= 1;
     }
     if constexpr (KIND == ONE_INT8)
 #pragma unroll
-        for (int part = 0; part < PARTS; part++) {
-            sums[part][0] = (float)whole[part][0];
-            sums[part][1] = (float)whole[part][2];
+        for (int s = 0; s < STRIPS; s++) {
+            t.sums[s][0] = (float)t.whole[s][0];
+            t.sums[s][1] = (float)t.whole[s][2];
         }
 }
 
 /* Shared memory of a product: see product_bytes. */
 struct workplace {
-    float *red;
+    float *red; /* [strip, gate and up, warp, channel] */
     uint32_t *x;
 };
 
-/* The strips of a CTA, SUMMED at a time: the sums of each warp, then a thread to a channel. */
-template <int KIND, int PARTS>
-static __device__ void multiply(hand &h, const chain_steps &c, const one_args &p,
-                                const one_job &job, outlet<2> &out, float before,
-                                const workplace &s, float x_scale)
+/* Sums of each warp, of strips that are summed together. */
+template <int KIND>
+static __device__ void multiply_span(hand &h, const chain_steps &c, const one_args &p,
+                                     const span &now, const workplace &s)
 {
-    using kind = kind_of<KIND>;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, n_units = p.n_units;
-    const int n_ctas = (int)gridDim.x, mine = (int)threadIdx.x / N_CHANNELS;
-    /* lanes without a token read zeros, which lie behind the last unit */
-    const uint4 *x =
-        (const uint4 *)(s.x + (lane < 4 ? lane * kind::x_words : chain_x_words<KIND>(n_units)));
-    const int x_step = lane < 4 ? kind::x_words : 0;
+    const int lane = threadIdx.x % 32, n_parts = p.a.out == SW_LEAN_GLU ? 2 : 1;
+    const token token = {
+        s.x + (lane < 4 ? lane * kind_of<KIND>::x_words : chain_x_words<KIND>(p.n_units)),
+        lane < 4 ? ~0u : 0};
 
-    for (int first = (int)blockIdx.x;; first += SUMMED * n_ctas) {
-        for (int i = 0; i < SUMMED && first + i * n_ctas < p.n_strips; i++) {
-            float sums[PARTS][2] = {};
+#pragma unroll 1
+    for (int part = 0; part < n_parts; part++)
+#pragma unroll 1
+        for (int strip = now.begin, n; strip < now.end; strip += n) {
+            float *to = s.red + ((strip - now.begin) * n_parts + part) * (N_WARPS * N_CHANNELS) +
+                        (int)threadIdx.x / 32 * N_CHANNELS + lane / 4;
+            tally t = {};
 
-            multiply_strip<KIND, PARTS>(sums, h, c, n_units, x, x_step);
-            if (lane % 4 == 0)
+            n = together(strip, now.end, part * p.up_strip);
+            multiply_together<KIND>(t, h, c, n, p.n_units, token);
 #pragma unroll
-                for (int part = 0; part < PARTS; part++) {
-                    float *to = s.red + ((i * PARTS + part) * N_WARPS + warp) * N_CHANNELS;
-
-                    to[lane / 4] = sums[part][0];
-                    to[lane / 4 + 8] = sums[part][1];
+            for (int i = 0; i < STRIPS; i++, to += n_parts * (N_WARPS * N_CHANNELS))
+                if (lane % 4 == 0 && i < n) {
+                    to[0] = t.sums[i][0];
+                    to[8] = t.sums[i][1];
                 }
         }
-        sw_meet<N_THREADS>();
-        if (out.n >= 0) {
-            float v[PARTS] = {};
+}
+
+/* The channel of this thread: sums of warps, and where they go. */
+template <int PARTS>
+static __device__ void finish(const outlet<2> &out, const one_args &p, const float *red,
+                              float x_scale, float before)
+{
+    const int strip = (int)threadIdx.x / N_CHANNELS;
+    float v[PARTS] = {};
 
 #pragma unroll
-            for (int part = 0; part < PARTS; part++)
+    for (int part = 0; part < PARTS; part++)
 #pragma unroll
-                for (int w = 0; w < N_WARPS; w++)
-                    v[part] += s.red[((mine * PARTS + part) * N_WARPS + w) * N_CHANNELS +
-                                     threadIdx.x % N_CHANNELS];
-            put_out<PARTS>(out, p, job, v, x_scale, before);
-        }
-        if (first + SUMMED * n_ctas >= p.n_strips) return;
-        open_outlet<KIND, 2>(out, p, job,
-                             mine < SUMMED ? first + (SUMMED + mine) * n_ctas : -1);
+        for (int w = 0; w < N_WARPS; w++)
+            v[part] += red[((strip * PARTS + part) * N_WARPS + w) * N_CHANNELS +
+                           threadIdx.x % N_CHANNELS];
+    put_out<PARTS>(out, p, job_of<false>(p), v, x_scale, before);
+}
+
+/* A thread to a channel of so many strips. */
+template <int KIND>
+static __device__ void open_channel(outlet<2> &out, const one_args &p, const span &now)
+{
+    const int strip = now.begin + (int)threadIdx.x / N_CHANNELS;
+
+    open_outlet<KIND, 2>(out, p, job_of<false>(p), strip < now.end ? strip : -1);
+}
+
+template <int KIND>
+static __device__ void run_product(hand &h, const chain_steps &c, int product, unsigned &was,
+                                   bool is_first, const workplace &s, float *s_part)
+{
+    const one_args &p = c.products[product];
+    const span all = strips_of(c, product);
+    span now = {all.begin, min(all.begin + SUMMED, all.end)};
+    outlet<2> out;
+    held_norm norm = {}; /* else registers keep it over all steps, as if it were used again */
+    uint4 raw[ROW_EIGHTS_MAX] = {};
+    float before = 0, x_scale;
+
+    if (!is_first) tell(c);
+    open_channel<KIND>(out, p, now);
+    if (p.a.x) hold_norm(norm, p);
+    if (!is_first) await(c, was);
+    if (all.begin >= all.end) return;
+    if (p.a.out == SW_LEAN_ADD && out.n >= 0) before = p.a.sum[out.n];
+    if (threadIdx.x < 16) s.x[chain_x_words<KIND>(p.n_units) + threadIdx.x] = 0;
+    if (p.a.x) norm_row(raw, p, norm, s_part);
+    else plain_row(raw, p, job_of<false>(p));
+    x_scale = lay_out_all<KIND>(s.x, NULL, p, job_of<false>(p), raw, s_part);
+    sw_meet<N_THREADS>();
+    for (;;) {
+        multiply_span<KIND>(h, c, p, now, s);
+        sw_meet<N_THREADS>();
+        if (out.n >= 0 && p.a.out == SW_LEAN_GLU) finish<2>(out, p, s.red, x_scale, before);
+        else if (out.n >= 0) finish<1>(out, p, s.red, x_scale, before);
+        if (now.end == all.end) return;
+        now = {now.end, min(now.end + SUMMED, all.end)};
+        open_channel<KIND>(out, p, now);
         if (p.a.out == SW_LEAN_ADD && out.n >= 0) before = p.a.sum[out.n];
         sw_meet<N_THREADS>();
     }
 }
 
-template <int KIND>
-static __device__ void run_product(hand &h, const chain_steps &c, const one_args &p,
-                                   const meeting *others, const workplace &s, float *s_part)
-{
-    const one_job job = job_of<false>(p);
-    const int mine = (int)threadIdx.x / N_CHANNELS;
-    outlet<2> out;
-    held_norm norm;
-    float before = 0, x_scale;
-
-    if (others) tell(*others);
-    open_outlet<KIND, 2>(out, p, job,
-                         mine < SUMMED ? (int)(blockIdx.x + mine * gridDim.x) : -1);
-    if (p.a.x) hold_norm(norm, p);
-    if (others) await(*others);
-    if ((int)blockIdx.x >= p.n_strips) return;
-    if (p.a.out == SW_LEAN_ADD && out.n >= 0) before = p.a.sum[out.n];
-    if (threadIdx.x < 16) s.x[chain_x_words<KIND>(p.n_units) + threadIdx.x] = 0;
-    x_scale = p.a.x ? load_norm<KIND>(s.x, NULL, p, job, norm, s_part)
-                    : load_rows<KIND>(s.x, NULL, p, job, s_part);
-    sw_meet<N_THREADS>();
-    if (p.a.out == SW_LEAN_GLU)
-        multiply<KIND, 2>(h, c, p, job, out, before, s, x_scale);
-    else
-        multiply<KIND, 1>(h, c, p, job, out, before, s, x_scale);
-}
-
 /* ---- attention ---- */
 
-/* Have the L2 fetch the keys and values of this CTA while others still make the queries. */
-template <typename T>
-static __device__ void announce(const sw_attn_args &a, const attn_job &j)
-{
-    const int64_t key = j.begin + threadIdx.x / 8;
-    const int part = threadIdx.x % 4 * 128, is_value = threadIdx.x / 4 % 2;
-    const char *k = (const char *)((const T *)a.k.d + key * a.k.stride + j.kv_head * a.head_dim);
-    const char *v = (const char *)((const T *)a.v.d + key * a.v.stride + j.kv_head * a.v_head_dim);
-
-    if (key + 1 >= j.end || part >= (is_value ? a.v_head_dim : a.head_dim) * (int)sizeof(T)) return;
-    asm volatile("prefetch.global.L2 [%0];" ::"l"((is_value ? v : k) + part));
-}
-
+/* `job`: the first of this CTA, if it has one. The keys that are there, and how far the new one
+ * turns, are on their way while others still make the query. */
 template <typename T>
 static __device__ void run_attention(const chain_steps &c, const chain_attention &p,
-                                     const meeting &others, char *s_own)
+                                     const attn_job &job, unsigned &was, char *s_own)
 {
     shared_state<N_HEADS_MAX> &s = *(shared_state<N_HEADS_MAX> *)s_own;
-    const int n_groups = p.a.n_kv_heads * head_tiles(&p.a);
+    __shared__ attn_job s_job; /* beyond the first */
+    early_tile<T> early = {};
+    sw_turns turns = {};
 
-    tell(others);
-    for (int at = (int)blockIdx.x; at < n_groups * c.splits; at += (int)gridDim.x) {
-        const attn_job j = attention_job(p.a, c.splits, at % c.splits, at / c.splits);
+    tell(c);
+    if ((int)blockIdx.x < c.n_jobs) {
+        hold_tile(early, p.a, job);
+        if (p.heads.q.d) sw_hold_turns(turns, p.heads, job.there - 1);
+    }
+    await(c, was);
+    for (int at = (int)blockIdx.x; at < c.n_jobs; at += (int)gridDim.x) {
+        const attn_job &j = at == (int)blockIdx.x ? job : s_job;
 
-        if (at % c.splits < j.n_parts) announce<T>(p.a, j);
+        if (at != (int)blockIdx.x) {
+            sw_meet<N_THREADS>();
+            if (threadIdx.x == 0)
+                s_job = attention_job(p.a, c.splits, at % c.splits, at / c.splits);
+            sw_meet<N_THREADS>();
+            hold_tile(early, p.a, j);
+        }
+        if (j.split < j.n_parts)
+            attend<N_HEADS_MAX, T>(s, p.a, p.heads, c.splits, j, c.counters, turns, early);
     }
-    await(others);
-    for (int at = (int)blockIdx.x; at < n_groups * c.splits; at += (int)gridDim.x) {
-        sw_meet<N_THREADS>();
-        attend<N_HEADS_MAX, T>(s, p.a, p.heads, c.splits, at % c.splits, at / c.splits,
-                               c.counters);
-    }
+}
+
+/* The first job of this CTA in each attention: how many keys there are does not change on the
+ * way. */
+static __device__ void plan_attention(attn_job *s_jobs, const chain_steps &c)
+{
+    const int at = (int)blockIdx.x, i = (int)threadIdx.x;
+
+    if (i < c.n_attentions && at < c.n_jobs)
+        s_jobs[i] = attention_job(c.attention[i].a, c.splits, at % c.splits, at / c.splits);
 }
 
 /* ---- the kernel ---- */
@@ -377,25 +481,25 @@ template <int KIND>
 static __device__ void walk(hand &h, const chain_steps &c, char *s_own)
 {
     __shared__ float s_part[32];
+    __shared__ attn_job s_jobs[CHAIN_ATTENTIONS];
     const workplace s = {(float *)s_own, (uint32_t *)s_own + RED_FLOATS};
-    meeting others = {c.meeting, blockIdx.x ? 1u : 0x80000001u - gridDim.x,
-                      threadIdx.x ? 0 : look(c.meeting)};
+    unsigned was = threadIdx.x ? 0 : look(c.meeting);
 
     for (int j = 0; j < AHEAD; j++) ask(h, j, c);
+    plan_attention(s_jobs, c);
 #pragma unroll 1
-    for (int i = 0; i < c.n_steps; i++, others.turned ^= 0x80000000u) {
+    for (int i = 0; i < c.n_steps; i++) {
         const int step = c.step[i];
 
         if (step >= CHAIN_PRODUCTS) {
             const chain_attention &p = c.attention[step - CHAIN_PRODUCTS];
+            const attn_job &job = s_jobs[step - CHAIN_PRODUCTS];
 
-            if (p.a.kv.is_e4m3) run_attention<uint8_t>(c, p, others, s_own);
-            else run_attention<sw_bf16>(c, p, others, s_own);
+            if (p.a.kv.is_e4m3) run_attention<uint8_t>(c, p, job, was, s_own);
+            else run_attention<sw_bf16>(c, p, job, was, s_own);
             continue;
         }
-        const one_args &p = c.products[step];
-
-        run_product<KIND>(h, c, p, i ? &others : NULL, s, s_part);
+        run_product<KIND>(h, c, step, was, i == 0, s, s_part);
     }
 }
 
@@ -404,21 +508,22 @@ template <int KIND>
 static __global__ void __launch_bounds__(N_THREADS, 1)
     swk_chain(const __grid_constant__ chain_steps arguments)
 {
-    extern __shared__ __align__(16) char s_bytes[];
+    extern __shared__ __align__(128) char s_bytes[];
     __shared__ uint64_t s_full[BARRIERS * N_WARPS * AHEAD];
     const int warp = (int)threadIdx.x / 32;
     chain_steps *c = (chain_steps *)(s_bytes + RING_BYTES);
-    hand h = {s_bytes + warp * AHEAD * chain_unit::bytes, sw_smem_addr(s_full + warp * AHEAD), 0,
-              0, sw_policy_evict_first()};
+    hand h = {s_bytes + warp * AHEAD * SLOT, sw_smem_addr(s_full + warp * AHEAD), 0, 0,
+              sw_policy_evict_first()};
 
     if (threadIdx.x % 32 == 0) {
         for (int j = 0; j < AHEAD; j++) sw_mbar_init(h.full + 8 * j, 1);
         for (int j = 0; BARRIERS > 1 && j < AHEAD; j++)
             sw_mbar_init(h.full + 8 * (N_WARPS * AHEAD + j), 32);
         sw_mbar_init_fence();
+        outlook_of_warp() = {-1, 1};
     }
     copy_steps(c, arguments);
-    open_product(h, *c);
+    go_on(h, *c);
     walk<KIND>(h, *c, (char *)(c + 1));
 }
 

@@ -67,9 +67,40 @@ static inline sw_attn_args sw_settle_scales(const sw_attn_args *a)
     return settled;
 }
 
+#define SW_HELD_TURNS 2
+
+/* By how much a lane's first pairs turn, asked for before there is a head. */
+struct sw_turns {
+    float c[SW_HELD_TURNS], s[SW_HELD_TURNS];
+};
+
+static __device__ void sw_hold_turns(sw_turns &t, const sw_heads_args &a, int64_t position)
+{
+    const int half = a.rope_dim / 2;
+
+#pragma unroll
+    for (int j = 0; j < SW_HELD_TURNS; j++) {
+        const int i = (int)(threadIdx.x % 32) + 32 * j;
+
+        if (!a.cos || i >= half) break;
+        t.c[j] = a.cos[position * half + i];
+        t.s[j] = a.sin[position * half + i];
+    }
+}
+
+static __device__ void sw_turn_pair(float *s_head, const sw_heads_args &a, int i, float c, float s)
+{
+    const int one = a.rope_at + (a.is_paired ? 2 * i : i);
+    const int two = a.is_paired ? one + 1 : one + a.rope_dim / 2;
+    const float x = s_head[one], y = s_head[two];
+
+    s_head[one] = x * c - y * s;
+    s_head[two] = y * c + x * s;
+}
+
 /* One head [head_dim] in shared memory, by one warp: norm, turn. */
 static __device__ void sw_prepare_head(float *s_head, const sw_heads_args &a, const float *norm,
-                                    int64_t position)
+                                       int64_t position, const sw_turns &held)
 {
     const int lane = threadIdx.x % 32, dim = a.head_dim, half = a.rope_dim / 2;
 
@@ -84,17 +115,22 @@ static __device__ void sw_prepare_head(float *s_head, const sw_heads_args &a, co
         for (int i = lane; i < dim; i += 32) s_head[i] *= scale * norm[i];
         __syncwarp();
     }
-#pragma unroll 2
-    for (int i = lane; a.cos && i < half; i += 32) {
-        const int one = a.rope_at + (a.is_paired ? 2 * i : i);
-        const int two = a.is_paired ? one + 1 : one + half;
-        const float c = a.cos[position * half + i], s = a.sin[position * half + i];
-        const float x = s_head[one], y = s_head[two];
-
-        s_head[one] = x * c - y * s;
-        s_head[two] = y * c + x * s;
-    }
+#pragma unroll
+    for (int j = 0; j < SW_HELD_TURNS; j++)
+        if (a.cos && lane + 32 * j < half)
+            sw_turn_pair(s_head, a, lane + 32 * j, held.c[j], held.s[j]);
+    for (int i = lane + 32 * SW_HELD_TURNS; a.cos && i < half; i += 32)
+        sw_turn_pair(s_head, a, i, a.cos[position * half + i], a.sin[position * half + i]);
     __syncwarp();
+}
+
+static __device__ void sw_prepare_head(float *s_head, const sw_heads_args &a, const float *norm,
+                                       int64_t position)
+{
+    sw_turns turns;
+
+    sw_hold_turns(turns, a, position);
+    sw_prepare_head(s_head, a, norm, position, turns);
 }
 
 /* A head of BF16 into shared memory as floats; a warp. */
@@ -117,6 +153,13 @@ static __device__ void sw_store_head(sw_bf16 *to, const float *s_head, int dim)
         *(uint32_t *)(to + i) = sw_pack2(s_head[i], s_head[i + 1]);
 }
 
+/* Two codes of a cache of E4M3. */
+static __device__ __forceinline__ uint32_t sw_round_codes(float x, float y, float scale)
+{
+    return __nv_cvt_float2_to_fp8x2(make_float2(__fdiv_rn(x, scale), __fdiv_rn(y, scale)),
+                                    __NV_SATFINITE, __NV_E4M3);
+}
+
 /* Head `at` of a cache, its values in shared memory; a warp. */
 static __device__ void sw_cache_head(void *cache, int64_t at, const float *s_head, int dim,
                                      bool is_e4m3, float scale)
@@ -127,10 +170,8 @@ static __device__ void sw_cache_head(void *cache, int64_t at, const float *s_hea
     }
 #pragma unroll 1
     for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64) {
-        const float2 two = {__fdiv_rn(s_head[i], scale), __fdiv_rn(s_head[i + 1], scale)};
-
         *(uint16_t *)((uint8_t *)cache + at * dim + i) =
-            __nv_cvt_float2_to_fp8x2(two, __NV_SATFINITE, __NV_E4M3);
+            (uint16_t)sw_round_codes(s_head[i], s_head[i + 1], scale);
     }
 }
 

@@ -36,6 +36,17 @@ __device__ __forceinline__ void sw_warp_expect(uint32_t bar, uint32_t n_bytes)
                  : "memory");
 }
 
+/* As sw_bulk_load. */
+__device__ __forceinline__ void sw_warp_load(uint32_t dst, const void *src, uint32_t n_bytes,
+                                             uint32_t bar, uint64_t policy)
+{
+    asm volatile("{\n.reg .pred p;\nelect.sync _|p, 0xffffffff;\n"
+                 "@p cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1], %2, [%3], %4;\n}" ::"r"(dst),
+                 "l"(src), "r"(n_bytes), "r"(bar), "l"(policy)
+                 : "memory");
+}
+
 /* As sw_tensor_load_2d. */
 __device__ __forceinline__ void sw_warp_load_2d(uint32_t dst, const CUtensorMap *map,
                                                int x, int y, uint32_t bar, uint64_t policy)

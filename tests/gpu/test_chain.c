@@ -48,6 +48,7 @@ typedef struct chain_blocks {
     sw_attn_args attention;
     sw_heads_args heads;
     char *k_caches, *v_caches; /* of all blocks */
+    int element_bytes;         /* of these */
     void *d_scratch;           /* of attention outside a chain */
     float *d_x, x[HIDDEN];
 } chain_blocks;
@@ -70,11 +71,40 @@ static sw_lean_args product_of(const lean_case *like, int64_t n_out, int64_t k_i
     return a;
 }
 
-static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out)
+/* Codes of up to one, none of them NaN. */
+static char *random_codes(int64_t n, uint64_t seed)
 {
-    const int64_t cache_bytes = (int64_t)N_BLOCKS * CAPACITY * N_KV * DIM * 2;
+    uint8_t *codes = malloc((size_t)n);
+    test_rng rng = {seed};
+    void *d;
+
+    for (int64_t i = 0; i < n; i++) codes[i] = (uint8_t)(test_uniform(&rng) * 256) & 0xb7;
+    d = card_copy(gpu, codes, n);
+    free(codes);
+    return d;
+}
+
+static void make_caches(chain_blocks *b, bool is_e4m3)
+{
+    const int64_t n = (int64_t)N_BLOCKS * CAPACITY * N_KV * DIM;
+    float *values;
+
+    b->element_bytes = is_e4m3 ? 1 : 2;
+    if (is_e4m3) {
+        b->k_caches = random_codes(n, 11);
+        b->v_caches = random_codes(n, 12);
+        return;
+    }
+    values = malloc(4 * (size_t)n);
+    b->k_caches = (char *)card_random_rows(gpu, values, n, 1, 11);
+    b->v_caches = (char *)card_random_rows(gpu, values, n, 1, 12);
+    free(values);
+}
+
+static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, bool is_e4m3)
+{
+    const sw_kv_form kv = {is_e4m3, 3.0f, 3.0f};
     float cosines[CAPACITY * DIM / 2], sines[CAPACITY * DIM / 2];
-    float *values = malloc(4 * (size_t)cache_bytes);
     const int32_t first = POSITION;
 
     for (int i = 0; i < CAPACITY * DIM / 2; i++) {
@@ -82,23 +112,22 @@ static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out)
 
         cosines[i] = (float)cos(angle), sines[i] = (float)sin(angle);
     }
-    b->k_caches = (char *)card_random_rows(gpu, values, cache_bytes / 2, 1, 11);
-    b->v_caches = (char *)card_random_rows(gpu, values, cache_bytes / 2, 1, 12);
-    free(values);
+    make_caches(b, is_e4m3);
     b->attention = (sw_attn_args){
         .q = {qkv, QKV}, .out = {out, N_Q * DIM}, .k.stride = N_KV * DIM, .v.stride = N_KV * DIM,
-        .first = card_copy(gpu, &first, sizeof first), .n_seqs = 1, .seq_len = 1,
+        .kv = kv, .first = card_copy(gpu, &first, sizeof first), .n_seqs = 1, .seq_len = 1,
         .capacity = CAPACITY, .n_heads = N_Q, .n_kv_heads = N_KV, .head_dim = DIM,
         .v_head_dim = DIM, .scale = 0.09f, .n_sms = sw_gpu_about(gpu)->n_sms};
     b->heads = (sw_heads_args){
         .q = {qkv, QKV}, .k = {qkv + N_Q * DIM, QKV}, .v = {qkv + (N_Q + N_KV) * DIM, QKV},
         .cos = card_copy(gpu, cosines, sizeof cosines), .sin = card_copy(gpu, sines, sizeof sines),
-        .first = b->attention.first, .n = 1, .seq_len = 1, .capacity = CAPACITY, .n_heads = N_Q,
-        .n_kv_heads = N_KV, .head_dim = DIM, .v_head_dim = DIM, .rope_dim = DIM, .eps = 1e-5f};
+        .kv = kv, .first = b->attention.first, .n = 1, .seq_len = 1, .capacity = CAPACITY,
+        .n_heads = N_Q, .n_kv_heads = N_KV, .head_dim = DIM, .v_head_dim = DIM, .rope_dim = DIM,
+        .eps = 1e-5f};
     b->d_scratch = zeros_on_card(gpu, sw_cuda_decode_scratch_bytes(&b->attention));
 }
 
-static void make_blocks(chain_blocks *b, const lean_case *like)
+static void make_blocks(chain_blocks *b, const lean_case *like, bool is_e4m3)
 {
     sw_bf16 *qkv = zeros_on_card(gpu, 2 * QKV), *out = zeros_on_card(gpu, 2 * HIDDEN);
     sw_bf16 *wide = zeros_on_card(gpu, 2 * WIDE);
@@ -117,7 +146,7 @@ static void make_blocks(chain_blocks *b, const lean_case *like)
     b->qkv.y.d = qkv;
     b->o.rows.d = out;
     b->gate_up.y.d = b->down.rows.d = wide;
-    make_attention(b, qkv, out);
+    make_attention(b, qkv, out, is_e4m3);
 }
 
 static sw_code enqueue_attention(const sw_attn_args *a, const sw_heads_args *heads, sw_err *err)
@@ -130,7 +159,7 @@ static sw_code enqueue_attention(const sw_attn_args *a, const sw_heads_args *hea
 /* x after all blocks. */
 static void run_blocks(float *have, chain_blocks *b)
 {
-    const int64_t each_bytes = (int64_t)CAPACITY * N_KV * DIM * 2;
+    const int64_t each_bytes = (int64_t)CAPACITY * N_KV * DIM * b->element_bytes;
 
     MUST(sw_gpu_upload(gpu, b->d_x, b->x, sizeof b->x, err));
     for (int l = 0; l < N_BLOCKS; l++) {
@@ -151,13 +180,13 @@ static void run_blocks(float *have, chain_blocks *b)
 }
 
 /* As kernels of their own have it, and the same bytes each time. */
-static void check_chain(const lean_case *like)
+static void check_chain(const lean_case *like, bool is_e4m3)
 {
     static chain_blocks b;
     float want[HIDDEN], have[HIDDEN], again[HIDDEN];
     double error, broken;
 
-    make_blocks(&b, like);
+    make_blocks(&b, like, is_e4m3);
     run_blocks(want, &b);
     chain = chain_on_card(gpu, &b.attention);
     run_blocks(have, &b);
@@ -171,8 +200,8 @@ static void check_chain(const lean_case *like)
     broken = relative_l2(again, want, HIDDEN);
     sw_cuda_chain_free(chain);
     chain = NULL;
-    print_message("%d blocks of %s: %.2e from single kernels; broken %.2e\n", N_BLOCKS,
-                  sw_nums[like->num].name, error, broken);
+    print_message("%d blocks of %s, keys of %d bytes: %.2e from single kernels; broken %.2e\n",
+                  N_BLOCKS, sw_nums[like->num].name, b.element_bytes, error, broken);
     if (!(error <= CHAIN_LIMIT) || broken <= CHAIN_LIMIT)
         fail_msg("error %g, broken %g", error, broken);
 }
@@ -181,7 +210,8 @@ static void test_blocks(void **state)
 {
     (void)state;
     if (sw_gpu_about(gpu)->arch != 90) skip();
-    for (size_t i = 0; i < sizeof chained / sizeof *chained; i++) check_chain(&chained[i]);
+    for (size_t i = 0; i < sizeof chained / sizeof *chained; i++) check_chain(&chained[i], false);
+    check_chain(&chained[1], true);
 }
 
 /* One argument: the tests whose name it matches (* and ? as in a shell). */
