@@ -176,13 +176,14 @@ static sw_code map_x(CUtensorMap *map, const sw_cuda_gemm *p, int n_tokens, sw_e
     return sw_tensor_map_2d(map, p->x_codes.d_codes, 1, stride, p->m, stride, 128, n_tokens, err);
 }
 
-static sw_code map_all(a8_maps *maps, const sw_cuda_gemm *p, const sw_cuda_tile *tile, sw_err *err)
+extern "C" sw_code sw_a8_map(a8_maps *maps, const sw_cuda_gemm *p, int box_tokens, int box_tiles,
+                             sw_err *err)
 {
     const sw_tiles *t = &p->tiles;
     int64_t n_tiles = sw_tiles_n(t->n_out);
-    int blocks = t->container_bits / 4, box_tiles = tile->n_channels / 64;
+    int blocks = t->container_bits / 4;
     int scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
-    sw_code rc = map_x(&maps->x, p, tile->n_tokens, err);
+    sw_code rc = map_x(&maps->x, p, box_tokens, err);
 
     if (!rc)
         rc = sw_tensor_map_3d(&maps->codes, t->codes, 8, SW_A8_BLOCK_BYTES / 8,
@@ -196,8 +197,8 @@ static sw_code map_all(a8_maps *maps, const sw_cuda_gemm *p, const sw_cuda_tile 
     return rc;
 }
 
-static sw_code launch(const a8_kernel *kernel, const char *name, int n_blocks, int cluster,
-                      bool overlaps, void **params, void *stream, sw_err *err)
+extern "C" sw_code sw_a8_start(const a8_kernel *kernel, const char *name, int n_ctas, int cluster,
+                               bool overlaps, void **params, void *stream, sw_err *err)
 {
     cudaLaunchAttribute attrs[2] = {};
     cudaLaunchConfig_t config = {};
@@ -210,7 +211,7 @@ static sw_code launch(const a8_kernel *kernel, const char *name, int n_blocks, i
     attrs[0].val.clusterDim = {(unsigned)cluster, 1, 1};
     attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attrs[1].val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = dim3((unsigned)n_blocks);
+    config.gridDim = dim3((unsigned)n_ctas);
     config.blockDim = dim3((unsigned)kernel->n_threads);
     config.dynamicSmemBytes = (size_t)kernel->shared_bytes;
     config.stream = (cudaStream_t)stream;
@@ -228,7 +229,8 @@ extern "C" sw_code sw_a8_launch(const sw_cuda_gemm *p, const a8_kernel *kernel, 
     sw_code rc = map_x(&map, p, n_tokens, err);
 
     if (rc) return rc;
-    return launch(kernel, name, n_blocks, cluster, p->may_overlap && overlap, params, stream, err);
+    return sw_a8_start(kernel, name, n_blocks, cluster, p->may_overlap && overlap, params, stream,
+                       err);
 }
 
 /* CTAs in all. Where two fit a multiprocessor and the next call may begin beside this one, as many
@@ -252,11 +254,11 @@ extern "C" sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, vo
     a8_args args = sw_a8_args_of(p, plan->split);
     a8_maps maps = {};
     void *params[] = {&maps, &args};
-    sw_code rc = map_all(&maps, p, tile, err);
+    sw_code rc = sw_a8_map(&maps, p, tile->n_tokens, tile->n_channels / 64, err);
 
     (void)d_workspace;
     if (rc) return rc;
     args.record_bytes = 64 * args.scale_bytes; /* a box has no gaps */
-    return launch(kernel_of(p, plan->tile), tile->name, n_ctas_of(p, plan), plan->split,
-                  p->may_overlap && plan->overlap, params, stream, err);
+    return sw_a8_start(kernel_of(p, plan->tile), tile->name, n_ctas_of(p, plan), plan->split,
+                       p->may_overlap && plan->overlap, params, stream, err);
 }

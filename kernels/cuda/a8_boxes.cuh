@@ -42,12 +42,11 @@ struct a8_walk {
     }
 };
 
-/* Weights, scales and zero points of a stage. Boxes of codes, zeros where there are no tiles, only
- * at the edges: straight pieces need no description, which is to be fetched first. */
+/* Scales and zero points of a stage, after the barrier has been told of all its bytes. */
 template <int KIND, int T, int NT, bool GROUPED>
-static __device__ __forceinline__ void a8_box_weights(const a8_maps &maps, const a8_args &a,
-                                                      const a8_place &p, const a8_walk &at_k,
-                                                      uint32_t stage, uint32_t bar, uint64_t policy)
+static __device__ __forceinline__ void a8_box_scales(const a8_maps &maps, const a8_args &a,
+                                                     const a8_place &p, const a8_walk &at_k,
+                                                     uint32_t stage, uint32_t bar, uint64_t policy)
 {
     using at = a8_stage<KIND, T, NT, GROUPED>;
     uint32_t n_bytes = at::x_bytes + NT * at::tile_bytes;
@@ -56,6 +55,22 @@ static __device__ __forceinline__ void a8_box_weights(const a8_maps &maps, const
     if (GROUPED) n_bytes += (uint32_t)(NT * a.record_bytes);
     if (has_zeros) n_bytes += NT * 64;
     sw_mbar_expect(bar, n_bytes);
+    if (GROUPED)
+        sw_tensor_load_3d(stage + at::s_at, &maps.scales, 0, at_k.group, p.n_tile0, bar, policy);
+    if (has_zeros)
+        sw_tensor_load_3d(stage + at::z_at, &maps.zeros, 0, at_k.group, p.n_tile0, bar, policy);
+}
+
+/* These and the weights. Boxes of codes, zeros where there are no tiles, only at the edges:
+ * straight pieces need no description, which is to be fetched first. */
+template <int KIND, int T, int NT, bool GROUPED>
+static __device__ __forceinline__ void a8_box_weights(const a8_maps &maps, const a8_args &a,
+                                                      const a8_place &p, const a8_walk &at_k,
+                                                      uint32_t stage, uint32_t bar, uint64_t policy)
+{
+    using at = a8_stage<KIND, T, NT, GROUPED>;
+
+    a8_box_scales<KIND, T, NT, GROUPED>(maps, a, p, at_k, stage, bar, policy);
     if (p.n_tile0 + NT <= a.n_tiles && 2 * at_k.stage + 2 <= a.k_tiles) {
         const uint8_t *from =
             a.codes + ((int64_t)p.n_tile0 * a.k_tiles + 2 * at_k.stage) * (at::tile_bytes / 2);
@@ -70,10 +85,6 @@ static __device__ __forceinline__ void a8_box_weights(const a8_maps &maps, const
                           at_k.stage * (at::tile_bytes / SW_A8_BLOCK_BYTES), p.n_tile0, bar,
                           policy);
     }
-    if (GROUPED)
-        sw_tensor_load_3d(stage + at::s_at, &maps.scales, 0, at_k.group, p.n_tile0, bar, policy);
-    if (has_zeros)
-        sw_tensor_load_3d(stage + at::z_at, &maps.zeros, 0, at_k.group, p.n_tile0, bar, policy);
 }
 
 /* Other blocks of tokens read the same weights soon. */

@@ -19,19 +19,19 @@
 #define SW_KERNELS_CUDA_A8_LARGE_CUH
 
 #include "kernels/cuda/a8_flow.cuh"
+#include "kernels/cuda/a8_store.cuh"
 
 #define SW_A8L_T 256          /* tokens of a block */
 #define SW_A8L_NT 2           /* tiles of channels of a block, one a consumer warpgroup */
 #define SW_A8L_THREADS 384
 #define SW_A8L_BAND 8         /* blocks of tokens that are walked side by side */
-#define SW_A8L_PARK_BYTES 8192 /* 64 tokens x 64 channels, a warpgroup */
 
 template <int KIND, int MODE>
 using a8l_stage = a8_stage<KIND, SW_A8L_T, SW_A8L_NT, MODE != A8_PLAIN>;
 
 template <int KIND, int MODE, int STAGES> constexpr int a8l_shared_bytes(void)
 {
-    return STAGES * a8l_stage<KIND, MODE>::bytes + 2 * SW_A8L_PARK_BYTES + 1024;
+    return STAGES * a8l_stage<KIND, MODE>::bytes + 2 * SW_A8_PARK_BYTES + 1024;
 }
 
 /* Blocks of Y side by side that the CTAs of a cluster go through together. */
@@ -63,17 +63,6 @@ static __device__ __forceinline__ a8_place a8l_place(const a8_args &a, int at)
     p.n_stages = (a.k_tiles + 1) / 2;
     return p;
 }
-
-/* The ring as consumers go through it, whose stages all CTAs of the cluster fill. */
-template <int NC, int STAGES> struct a8l_ring : a8_ring<STAGES> {
-    __device__ __forceinline__ void release(uint32_t stage_bar) const
-    {
-        if constexpr (NC == 1) a8_ring<STAGES>::release(stage_bar);
-        else
-            for (uint32_t r = 0; r < NC; r++)
-                if (SW_ARRIVES(r)) sw_cluster_arrive(sw_cluster_map(stage_bar, r));
-    }
-};
 
 /* X of a stage: our half of it to both CTAs of a pair. */
 template <int KIND, int MODE, int NC>
@@ -130,103 +119,14 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
     }
 }
 
-/* Scales and, of codes with a zero point of their own, what it is beyond that of the others, of
- * the lane's two channels: only where there is one group a channel. */
-static __device__ __forceinline__ void a8l_channels(float *scale, int *zero, const a8_args &a,
-                                                    int n_tile)
-{
-    int slot = ((int)threadIdx.x % 128 / 32 * 8 + (int)threadIdx.x % 32 / 4) * 2;
-    int64_t at = (int64_t)n_tile * 64 + slot;
-
-    for (int h = 0; h < 2; h++) {
-        scale[h] = 0.0f;
-        zero[h] = 0;
-        if (n_tile >= a.n_tiles) continue;
-        if (a.scale_bytes == 4) scale[h] = ((const float *)a.scales)[at + h];
-        else if (a.scales_are_bf16)
-            scale[h] = __uint_as_float((uint32_t)((const uint16_t *)a.scales)[at + h] << 16);
-        else scale[h] = __half2float(((const __half *)a.scales)[at + h]);
-        if (a.zeros) zero[h] = a.zeros[at + h] - a.zero_none;
-    }
-}
-
-/* Eight channels of a token. */
-static __device__ __forceinline__ void a8l_put8(const a8_args &a, int token, int channel, uint4 v)
-{
-    uint16_t *to = a.y + (int64_t)token * a.y_stride + channel;
-    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
-
-    if (token >= a.m) return;
-    if (a.y_is_aligned && channel + 8 <= a.n_out) {
-        *(uint4 *)to = v;
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        if (channel + i < a.n_out) to[i] = (uint16_t)(words[i / 2] >> (i % 2 * 16));
-}
-
-/* Y of one channel and two tokens. */
-template <int KIND, int MODE, typename type>
-static __device__ __forceinline__ uint32_t a8l_pair(const type *sum, const a8_args &a, int token,
-                                                    float scale, int zero)
-{
-    constexpr bool shifts = KIND == A8_INT8 && MODE == A8_PLAIN;
-    float v[2];
-
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int at = min(token + i, a.m - 1);
-        type s = sum[i];
-
-        if (shifts && a.zeros) s -= (type)(zero * a.x_sums[at]);
-        v[i] = (float)s * scale * (MODE == A8_X_GROUPS ? 1.0f : a.x_scales[at]);
-    }
-    return sw_round16_pair(v[0], v[1], a.y_is_bf16);
-}
-
-/* The sums of a lane, scaled and rounded, to Y. */
 template <int KIND, int MODE, typename type>
 static __device__ __forceinline__ void a8l_store(const type *total, const a8_args &a,
                                                  const a8_place &p, uint32_t park)
 {
-    int group = (int)threadIdx.x / 128, thread = (int)threadIdx.x % 128, lane = thread % 32;
-    int n_tile = p.n_tile0 + group, row = lane % 8, matrix = lane / 8;
-    uint32_t to = park + (uint32_t)((matrix / 2 * 8 + row) * 128 +
-                                    ((thread / 32 * 2 + matrix % 2) ^ row) * 16);
-    float scale[2] = {1.0f, 1.0f};
-    int zero[2] = {0, 0};
+    int n_tile = p.n_tile0 + (int)threadIdx.x / 128;
+    a8_channels c = a8_channels_of<KIND, MODE>(a, n_tile);
 
-    if (MODE == A8_PLAIN) a8l_channels(scale, zero, a, n_tile);
-    if (MODE == A8_PLAIN) scale[0] *= a8_code_scale(KIND), scale[1] *= a8_code_scale(KIND);
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        int token0 = p.token0 + q * 64;
-
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) {
-            uint32_t out[4];
-
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int token = token0 + (j + e / 2) * 8 + lane % 4 * 2;
-                const type *sum = total + q * 32 + (j + e / 2) * 4 + e % 2 * 2;
-
-                out[e] = a8l_pair<KIND, MODE>(sum, a, token, scale[e % 2], zero[e % 2]);
-            }
-            sw_store_transposed4(to + (uint32_t)j * 8 * 128, out);
-        }
-        sw_named_sync(2 + group, 128);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int token = i * 16 + thread / 8, chunk = thread % 8;
-
-            if (n_tile < a.n_tiles)
-                a8l_put8(a, token0 + token, n_tile * 64 + chunk * 8,
-                         sw_shared16(park + (uint32_t)(token * 128 + (chunk ^ token % 8) * 16)));
-        }
-        sw_named_sync(2 + group, 128);
-    }
+    a8_store_own<KIND, SW_A8L_T, MODE>(total, a, p.token0, n_tile, c, a.x_scales, park);
 }
 
 template <int KIND, int MODE, int STAGES>
@@ -235,7 +135,7 @@ static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ri
                                                    uint32_t zero_addr)
 {
     constexpr int NC = SW_A8L_CTAS(KIND, MODE);
-    a8l_ring<NC, STAGES> ring = {{ring_at, full, empty, a8l_stage<KIND, MODE>::bytes, 0, 0}};
+    a8_cluster_ring<NC, STAGES> ring = {{ring_at, full, empty, a8l_stage<KIND, MODE>::bytes, 0, 0}};
     int n_blocks = a8l_n_blocks<NC>(a);
 
     sw_grid_wait_previous(); /* scales and sums of X, and Y, which it may still read */
@@ -251,7 +151,7 @@ static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ri
         } else if constexpr (NC > 1) {
             float total[128] = {};
 
-            a8_flow<KIND, SW_A8L_T, 64, MODE>(total, ring, a, p);
+            a8_flow<KIND, SW_A8L_T, SW_A8L_NT, 64, MODE>(total, ring, a, p);
             a8l_store<KIND, MODE>(total, a, p, park);
         } else {
             float total[1][128];
@@ -289,7 +189,7 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     } else {
         sw_more_registers<registers::consumer>();
         a8l_consume<KIND, MODE, STAGES>(a, ring, full, empty,
-                                        park + threadIdx.x / 128 * SW_A8L_PARK_BYTES,
+                                        park + threadIdx.x / 128 * SW_A8_PARK_BYTES,
                                         sw_smem_addr(&s_zero));
     }
     if (NC > 1) sw_cluster_part();

@@ -158,6 +158,17 @@ template <int STAGES> struct a8_ring {
     }
 };
 
+/* The ring as consumers go through it, whose stages all CTAs of the cluster fill. */
+template <int NC, int STAGES> struct a8_cluster_ring : a8_ring<STAGES> {
+    __device__ __forceinline__ void release(uint32_t stage_bar) const
+    {
+        if constexpr (NC == 1) a8_ring<STAGES>::release(stage_bar);
+        else
+            for (uint32_t r = 0; r < NC; r++)
+                if (SW_ARRIVES(r)) sw_cluster_arrive(sw_cluster_map(stage_bar, r));
+    }
+};
+
 /* All products of the stage that `ring` stands at, straight into the totals, and the first batch
  * of the stage after, to which it moves. The last batch is left in the tensor cores. FIRST: how
  * many batches went before in this turn of the loop. `before`: the barrier of the stage before,

@@ -3,6 +3,7 @@
 #define SW_KERNELS_CUDA_A8_ROWS_H
 
 #include "kernels/cuda/a8_args.h"
+#include "kernels/cuda/a8_maps.h"
 #include "kernels/cuda/gemm_rows.h"
 
 #ifdef __cplusplus
@@ -19,6 +20,13 @@ a8_args sw_a8_args_of(const sw_cuda_gemm *p, int split);
 sw_code sw_a8_launch(const sw_cuda_gemm *p, const a8_kernel *kernel, const char *name,
                      int n_blocks, int cluster, bool overlap, const a8_args *args, int n_tokens,
                      void *stream, sw_err *err) SW_MUST_USE;
+/* What the copy engine brings: X in boxes of so many tokens, weights and scales of so many tiles.
+ */
+sw_code sw_a8_map(a8_maps *maps, const sw_cuda_gemm *p, int box_tokens, int box_tiles,
+                  sw_err *err) SW_MUST_USE;
+/* Raise the kernel's shared memory and launch it with these parameters. */
+sw_code sw_a8_start(const a8_kernel *kernel, const char *name, int n_ctas, int cluster,
+                    bool overlaps, void **params, void *stream, sw_err *err) SW_MUST_USE;
 
 #ifdef __cplusplus
 }

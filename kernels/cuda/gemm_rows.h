@@ -88,6 +88,15 @@ size_t sw_a8_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
 sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                   void *stream, sw_err *err);
 
+extern const sw_cuda_tile sw_a8_pairs_tiles[];
+extern const int sw_a8_pairs_n_tiles;
+bool sw_a8_pairs_can_run(const sw_cuda_gemm *p, int tile);
+bool sw_a8_pairs_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);
+void sw_a8_pairs_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
+size_t sw_a8_pairs_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
+sw_code sw_a8_pairs_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                        void *stream, sw_err *err);
+
 extern const sw_cuda_tile sw_lt_rows_tiles[];
 extern const int sw_lt_rows_n_tiles;
 bool sw_lt_rows_can_run(const sw_cuda_gemm *p, int tile);

@@ -26,6 +26,16 @@ __device__ __forceinline__ void sw_tensor_load_both(uint32_t dst, const CUtensor
                  : "memory");
 }
 
+/* Likewise a straight piece; n_bytes and both addresses in multiples of 16. */
+__device__ __forceinline__ void sw_bulk_load_both(uint32_t dst, const void *src, uint32_t n_bytes,
+                                                  uint32_t bar, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster.L2::cache_hint [%0], [%1], %2, [%3], %4, %5;" ::"r"(dst),
+                 "l"(src), "r"(n_bytes), "r"(bar), "h"((uint16_t)3), "l"(policy)
+                 : "memory");
+}
+
 /* An arrival at a barrier of a CTA of the cluster, an address of sw_cluster_map: to say that what
  * was read has been used. It does not order what was stored, which at the scope of the cluster is a
  * fence of the whole card: two CTAs that share a ring lost a third of their speed by it. */
@@ -41,6 +51,16 @@ __device__ __forceinline__ uint32_t sw_cluster_id(void)
 
     asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(id));
     return id;
+}
+
+/* The first meeting: the barriers that sw_mbar_init_fence published are there in all CTAs. What was
+ * stored otherwise is not ordered. */
+__device__ __forceinline__ void sw_cluster_meet(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
 }
 
 /* The last meeting, after which a CTA may end: the others have read what they wanted of its shared

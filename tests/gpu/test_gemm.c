@@ -252,6 +252,28 @@ static void full_card(void **state)
     }
 }
 
+/* Likewise of CTAs that fill each other's rings, with tokens for both of a pair. */
+static void full_pairs(void **state)
+{
+    static const int of[] = {15, 17, 18, 21, 22, 23, 25};
+    int kernel = sw_cuda_kernel_find("a8_pairs");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of && is_wanted(kernel); i++) {
+        gpu_shape s = shape_of(of[i], 200, i % 2 ? 8192 : 8136, i % 3 ? 4096 : 16320);
+        gpu_case c;
+
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        for (int t = 0; t < *sw_cuda_kernels[kernel].n_tiles; t++) {
+            sw_cuda_plan plan = {kernel, t, 1, h200, true, t % 2};
+
+            if (sw_cuda_kernels[kernel].can_run(&c.problem, t)) check(&c, &plan);
+        }
+        gpu_case_free(&c);
+    }
+}
+
 /* Kernels that go through several blocks of Y a CTA: few multiprocessors, so that it is many. */
 static void many_blocks(void **state)
 {
@@ -551,7 +573,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(exact_sums),
         cmocka_unit_test(one_hot_is_exact), cmocka_unit_test(faults_show),
         cmocka_unit_test(every_cut), cmocka_unit_test(every_m),
-        cmocka_unit_test(full_card), cmocka_unit_test(sixteens),
+        cmocka_unit_test(full_card), cmocka_unit_test(full_pairs), cmocka_unit_test(sixteens),
         cmocka_unit_test(cublas_has_rows), cmocka_unit_test(many_blocks),
         cmocka_unit_test(two_streams), cmocka_unit_test(older_cards),
         cmocka_unit_test(ring_turns), cmocka_unit_test(whole_blocks),

@@ -1,0 +1,16 @@
+/* a8_pairs_table.cuh - the kernels by pairs of CTAs of one kind of weights, by tile and whether
+ * scales change along k. Included once a kind, with SW_A8_KIND. */
+#include "kernels/cuda/a8_pairs.cuh"
+
+static const a8_kernel kernels[][2] = {
+#define SW_A8P_ENTRY(T, NT, RING, SHARED, GROUPED)                              \
+    {(const void *)swk_a8_pairs_sm90<SW_A8_KIND, T, NT, RING, SHARED, GROUPED>, \
+     a8p_shared_bytes<SW_A8_KIND, T, NT, RING, GROUPED>(),                      \
+     NT * 128 + a8p_copiers<SW_A8_KIND, NT, GROUPED>()}
+#define SW_A8P_TILE(name, T, NT, RING, SHARED) \
+    {SW_A8P_ENTRY(T, NT, RING, SHARED, false), \
+     SW_A8P_ENTRY(T, NT, RING, SHARED, true)},
+#include "kernels/cuda/a8_pairs_tiles.def"
+#undef SW_A8P_TILE
+#undef SW_A8P_ENTRY
+};
