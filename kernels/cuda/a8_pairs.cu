@@ -52,9 +52,9 @@ extern "C" bool sw_a8_pairs_can_run(const sw_cuda_gemm *p, int tile)
 static int tile_for(const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
     int64_t most = card->n_sms, enough = most * 2 / 3, by_64 = sw_cuda_up(p->tiles.n_out, 64);
-    bool is_short = p->tiles.k_in <= 8192;
     /* Sums of groups of 4 bits take longer than the bytes that are shared. */
     bool adds = p->tiles.container_bits == 4 && sw_a8_is_grouped(p);
+    bool is_short = p->tiles.k_in <= (adds ? 4096 : 8192);
 
     if (p->m <= 64 || p->m > 256 || by_64 * 5 < most * 2) return -1;
     if (p->m <= 128) {
