@@ -26,7 +26,7 @@ static sw_code measure(double *error, const sw_qtensor *q, const float *w, sw_er
     for (int64_t n = 0; n < q->n_out && rc == SW_OK; n++) {
         sw_qtensor_decode_rows(row, q, n, 1);
         for (int64_t k = 0; k < q->k_in; k++) {
-            double want = w[n * q->k_in + k], d = (double)row[k] - want;
+            double want = (double)w[n * q->k_in + k], d = (double)row[k] - want;
             lost += d * d;
             power += want * want;
         }

@@ -109,7 +109,7 @@ static void k4_fit(float *d, float *m, const uint8_t *q, const float *x, const f
 static void k4_solve_sub(float *best_d, float *best_m, const float *x, const float *w)
 {
     float low = 0.0f, high = x[0];
-    double least = INFINITY;
+    double least = (double)INFINITY;
 
     for (int i = 0; i < K4_ELEMS; i++) {
         low = fminf(low, x[i]);
@@ -123,7 +123,7 @@ static void k4_solve_sub(float *best_d, float *best_m, const float *x, const flo
         uint8_t q[K4_ELEMS];
         double e;
 
-        (void)k4_codes(q, x, w, d, m, INFINITY);
+        (void)k4_codes(q, x, w, d, m, (double)INFINITY);
         k4_fit(&d, &m, q, x, w);
         if (!(d > 0.0f)) continue;
         e = k4_codes(q, x, w, d, m, least);
@@ -139,7 +139,7 @@ static double k4_pick(k4_block *b, int s, const float *x, const float *w, float 
 {
     const int scale = b->d > 0.0f ? clamp_to(lrintf(d_sub / b->d), 0, K4_INT_TOP) : 0;
     const int min = b->m > 0.0f ? clamp_to(lrintf(m_sub / b->m), 0, K4_INT_TOP) : 0;
-    double least = INFINITY;
+    double least = (double)INFINITY;
 
     for (int i = clamp_to(scale - 1, 0, scale); i <= clamp_to(scale + 1, 0, K4_INT_TOP); i++)
         for (int j = clamp_to(min - 1, 0, min); j <= clamp_to(min + 1, 0, K4_INT_TOP); j++) {
@@ -248,7 +248,7 @@ static double k6_codes(int8_t *q, const float *x, const float *w, float d, doubl
 static float k6_solve_sub(const float *x, const float *w)
 {
     float extreme = 0.0f, best = 0.0f;
-    double least = INFINITY;
+    double least = (double)INFINITY;
 
     for (int i = 0; i < K6_ELEMS; i++)
         if (fabsf(x[i]) > fabsf(extreme)) extreme = x[i];
@@ -258,7 +258,7 @@ static float k6_solve_sub(const float *x, const float *w)
         double xq = 0.0, qq = 0.0, e;
         int8_t q[K6_ELEMS];
 
-        (void)k6_codes(q, x, w, d, INFINITY);
+        (void)k6_codes(q, x, w, d, (double)INFINITY);
         for (int i = 0; i < K6_ELEMS; i++) {
             xq += (double)w[i] * (double)x[i] * (double)q[i];
             qq += (double)w[i] * (double)q[i] * (double)q[i];
@@ -277,7 +277,7 @@ static void k6_pick_all(k6_block *b, const float *x, const float *w, const float
     b->error = 0.0;
     for (int s = 0; s < K6_SUBS; s++) {
         const int at = b->d != 0.0f ? clamp_to(lrintf(d_sub[s] / b->d), -128, 127) : 0;
-        double least = INFINITY;
+        double least = (double)INFINITY;
 
         for (int i = clamp_to(at - 1, -128, 127); i <= clamp_to(at + 1, -128, 127); i++) {
             int8_t q[K6_ELEMS];

@@ -33,7 +33,7 @@ static void draw(instance *x, test_rng *seed)
             sw_choice *c = &x->choices[i * x->n_options + o];
             c->size = 1 + test_u64(seed) % 20;
             c->loss = (double)(test_u64(seed) % 50) / (double)(1 + c->size);
-            if (o > 0 && test_u64(seed) % 8 == 0) c->loss = INFINITY;
+            if (o > 0 && test_u64(seed) % 8 == 0) c->loss = (double)INFINITY;
             if (isfinite(c->loss) && c->size > most) most = c->size;
         }
     least = sw_allocate_least(x->choices, x->n_items, x->n_options);
@@ -42,7 +42,7 @@ static void draw(instance *x, test_rng *seed)
 
 static double brute_force(const instance *x, int64_t item, uint64_t room)
 {
-    double best = INFINITY;
+    double best = (double)INFINITY;
 
     if (item == x->n_items) return 0;
     for (int64_t o = 0; o < x->n_options; o++) {
@@ -97,7 +97,7 @@ static void large_instances_keep_the_budget(void **state)
     static int32_t taken[N], again[N];
     test_rng seed = {7};
     uint64_t least, size;
-    double last = INFINITY;
+    double last = (double)INFINITY;
 
     (void)state;
     for (int i = 0; i < N; i++) {
@@ -121,7 +121,7 @@ static void large_instances_keep_the_budget(void **state)
 
 static void too_small_a_budget_is_refused(void **state)
 {
-    const sw_choice choices[4] = {{5, 1}, {9, 0}, {7, INFINITY}, {8, 3}};
+    const sw_choice choices[4] = {{5, 1}, {9, 0}, {7, (double)INFINITY}, {8, 3}};
     int32_t taken[2] = {-7, -7};
     sw_err err = {0};
 

@@ -110,7 +110,7 @@ void st_build_free(st_build *b)
 sw_spec_scheme st_build_scheme(const sw_dialect *dialect, const sw_qspec *spec)
 {
     sw_qconfig config = {.spec = *spec};
-    sw_spec_scheme scheme;
+    sw_spec_scheme scheme = {0};
     cJSON *object = NULL;
     sw_err err = {0};
 

@@ -352,7 +352,7 @@ static void configs_come_back(void **state)
                                   .is_symmetric = i / 4 % 2, .group_elems = groups[i / 8],
                                   .scale_dtype = SW_DTYPE_F16, .zero_min = 1},
                                  .ignore = ignore, .n_ignore = 2};
-            sw_qconfig back = {.spec.scale_dtype = SW_DTYPE_F16, 0};
+            sw_qconfig back = {.spec = {.scale_dtype = SW_DTYPE_F16}};
             sw_arena arena = {0};
             sw_err err = {0};
             cJSON *object = NULL;

@@ -84,7 +84,7 @@ static void fold_one(folding *f, const sw_transform_job *job, const sw_fold *fol
     sw_err err = {0};
 
     for (int64_t j = 0; j < k; j++) scale[j] = exp(1.2 * test_gauss(rng));
-    scale[0] = NAN; /* what no search should bring must do no harm */
+    scale[0] = (double)NAN; /* what no search should bring must do no harm */
     scale[1] = 0;
     scale[2] = 1e30;
     if (sw_fold_round(scale, job, fold, expert, k, &err) != SW_OK) fail_msg("%s", err.text);

@@ -105,7 +105,7 @@ static void integers_are_clipped_where_that_pays(void **state)
         float *x = draw(outliers[i % 3]);
         sw_range *range = range_of(x);
         double top = (double)act->num->top, plain = range->amax / top;
-        double have = (double)sw_range_scale(range, act), best = INFINITY;
+        double have = (double)sw_range_scale(range, act), best = (double)INFINITY;
 
         for (double shrink = 1; shrink >= 0.4; shrink -= 0.005)
             best = fmin(best, error_under(x, plain * shrink, top));

@@ -190,7 +190,7 @@ static void fused_weights_agree_on_global_and_tensor_scales(void **state)
     for (int i = 0; i < OUT * K; i++) b[i] *= 0.25f;
     for (int s = 0; s < 2; s++) {
         const sw_qspec *spec = sw_gen_float_spec(shared[s]);
-        double amax = 0.4f, sum = 0, power = 0;
+        double amax = (double)0.4f, sum = 0, power = 0;
         sw_solve_report report = {0};
         sw_qtensor qa, qb;
 

@@ -318,16 +318,16 @@ static void test_numbers_that_no_statistics_hold(void **state)
         double value; /* 12345: leave it out */
         const char *says;
     } bad[] = {
-        {"layers.0.attn_in.hessian", SW_SITE_ATTN_IN, NAN, "NaN"},
-        {"layers.0.attn_in.hessian", SW_SITE_ATTN_IN, INFINITY, "infinity"},
+        {"layers.0.attn_in.hessian", SW_SITE_ATTN_IN, (double)NAN, "NaN"},
+        {"layers.0.attn_in.hessian", SW_SITE_ATTN_IN, (double)INFINITY, "infinity"},
         {"layers.0.attn_in.hessian", SW_SITE_ATTN_IN, -1, "negative diagonal"},
         {"layers.0.attn_in.hessian", SW_SITE_ATTN_IN, 12345, "have no \"layers.0.attn_in.hessian"},
         {"layers.0.o_in.tokens", SW_SITE_O_IN, 0, "a count that cannot be"},
         {"layers.0.o_in.tokens", SW_SITE_O_IN, -3, "a count that cannot be"},
         {"layers.0.experts.1.tokens", SW_SITE_MLP_IN, -1, "a count that cannot be"},
-        {"layers.0.experts.2.down.weight", SW_SITE_DOWN_IN, NAN, "not in 0..1"},
+        {"layers.0.experts.2.down.weight", SW_SITE_DOWN_IN, (double)NAN, "not in 0..1"},
         {"layers.0.experts.2.in.weight", SW_SITE_MLP_IN, 1.5, "not in 0..1"},
-        {"layers.0.experts.3.down.all", SW_SITE_DOWN_IN, NAN, "NaN"},
+        {"layers.0.experts.3.down.all", SW_SITE_DOWN_IN, (double)NAN, "NaN"},
         {"layers.0.experts.3.down.all_tokens", SW_SITE_DOWN_IN, 0, "a count that cannot be"},
         {"layers.0.experts.1.in.hessian", SW_SITE_MLP_IN, 12345, "calibrate again"},
     };
@@ -367,10 +367,10 @@ static void test_ranges_that_cannot_be(void **state)
     } bad[] = {
         {"layers.0.attn_in.range", -1, "a count that cannot be"},
         {"layers.0.attn_in.range", 12345, "calibrate again"},
-        {"layers.0.attn_in.abs_max", NAN, "no magnitude"},
+        {"layers.0.attn_in.abs_max", (double)NAN, "no magnitude"},
         {"layers.0.attn_in.abs_max", -1, "no magnitude"},
-        {"layers.0.experts.3.down.abs_max", INFINITY, "no magnitude"},
-        {"layers.0.kv_abs_max", NAN, "no magnitude"},
+        {"layers.0.experts.3.down.abs_max", (double)INFINITY, "no magnitude"},
+        {"layers.0.kv_abs_max", (double)NAN, "no magnitude"},
         {"layers.0.kv_abs_max", 12345, "calibrate again"},
     };
     sw_quant_options o = stats_case_options(SW_EXPERTS_SHRINK, 1);
