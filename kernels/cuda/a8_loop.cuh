@@ -154,7 +154,7 @@ template <int STAGES> struct a8_ring {
     /* This warp is done with a stage. */
     __device__ __forceinline__ void release(uint32_t stage_bar) const
     {
-        if (SW_ARRIVES(0)) sw_mbar_arrive(stage_bar);
+        sw_release_stage(stage_bar);
     }
 };
 

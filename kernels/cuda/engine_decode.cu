@@ -25,6 +25,7 @@
 #define N_THREADS 512 /* at most */
 #define N_HEADS_MAX 8
 #include "kernels/cuda/engine_decode.cuh"
+#include "kernels/cuda/ptx_mma.cuh"
 
 #define TILE 16       /* keys of a warp at a time */
 #define PART_KEYS 128 /* at least, where they are cut */
@@ -78,10 +79,7 @@ template <> struct elements<sw_bf16> {
     static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4],
                                                     const uint32_t (&b)[2])
     {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        sw_mma_bf16(d, a, b[0], b[1]);
     }
     /* Elements 4 * half + {0, 1} and {2, 3}. */
     static __device__ __forceinline__ void fours(uint32_t (&b)[2], const eight &e, int half)
@@ -116,10 +114,7 @@ template <> struct elements<uint8_t> {
     static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4],
                                                     const uint32_t (&b)[2])
     {
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        sw_mma_f16(d, a, b[0], b[1]);
     }
     static __device__ __forceinline__ uint32_t wide(uint32_t two)
     {

@@ -5,6 +5,7 @@
 
 #include "formats/model/model.h"
 #include "kernels/cuda/engine_launch.cuh"
+#include "kernels/cuda/ptx_mma.cuh"
 
 #ifndef N_WARPS
 #define N_WARPS 8 /* that multiply; chain_kernel.cuh has more */
@@ -147,15 +148,6 @@ static __device__ void fetch(unit<KIND> &to, int group_shift, const source &s, i
 
 /* ---- products ---- */
 
-static __device__ void multiply_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0,
-                                     uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 static __device__ void multiply_e4m3(float (&d)[4], const uint4 &a, uint32_t b0, uint32_t b1)
 {
 #if __CUDA_ARCH__ >= 890
@@ -222,7 +214,7 @@ static __device__ void add_w4(float (&sums)[2], const UNIT &t, const uint4 *x, f
                                    and_or(words[s] >> 8, 0x000f000fu, magic),
                                    and_or(words[s] >> 12, 0x000f000fu, magic)};
 
-            multiply_bf16(d, a, b[2 * s], b[2 * s + 1]);
+            sw_mma_bf16(d, a, b[2 * s], b[2 * s + 1]);
         }
     }
     sums[0] += scale16(scales & 0xffff, is_bf16) * d[0];

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "kernels/cuda/engine_heads.cuh"
+#include "kernels/cuda/ptx_mma.cuh"
 
 #define N_WARPS 4
 #define N_QUERIES (16 * N_WARPS)
@@ -55,14 +56,6 @@ static __device__ void load4_transposed(uint32_t (&r)[4], const sw_bf16 *s_row)
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(shared_address(s_row)));
-}
-
-static __device__ void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
-{
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 /* n_rows rows of `dim` elements into a tile; what lies outside becomes zero. */
@@ -118,8 +111,8 @@ static __device__ void score_tile(float (&s)[cut<D>::n_keys / 8][4], const sw_bf
 #pragma unroll
         for (int n = 0; n < cut<D>::n_keys / 16; n++) {
             load4(b, k + n * 16 * cut<D>::pitch + at);
-            multiply(s[2 * n], a, b[0], b[1]);
-            multiply(s[2 * n + 1], a, b[2], b[3]);
+            sw_mma_bf16(s[2 * n], a, b[0], b[1]);
+            sw_mma_bf16(s[2 * n + 1], a, b[2], b[3]);
         }
     }
 }
@@ -182,8 +175,8 @@ static __device__ void add_values(rows16<D> &rows, const float (&s)[cut<D>::n_ke
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
             load4_transposed(b, v + k * 16 * cut<D>::pitch + n * 16);
-            multiply(rows.out[2 * n], a, b[0], b[1]);
-            multiply(rows.out[2 * n + 1], a, b[2], b[3]);
+            sw_mma_bf16(rows.out[2 * n], a, b[0], b[1]);
+            sw_mma_bf16(rows.out[2 * n + 1], a, b[2], b[3]);
         }
     }
 }

@@ -22,6 +22,11 @@ sw_cuda_weights sw_cuda_weights_of(const sw_tiles *tiles);
 sw_cuda_inputs sw_cuda_inputs_of(const sw_act *act);
 
 static inline int64_t sw_cuda_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/* Bytes of an array in a workspace, up to where the next one may begin. */
+static inline size_t sw_cuda_line_up(int64_t n_bytes)
+{
+    return ((size_t)n_bytes + 255) & ~(size_t)255;
+}
 
 /* Measured best for a shape and up to m_max tokens, from the row before on. */
 typedef struct sw_cuda_measured {

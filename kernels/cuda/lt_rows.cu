@@ -96,17 +96,20 @@ extern "C" void sw_lt_rows_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const 
     *out = {0, 0, 1, *card, false};
 }
 
-static size_t line_up(int64_t n_bytes) { return ((size_t)n_bytes + 255) & ~(size_t)255; }
-
 static size_t rows_bytes(const sw_cuda_gemm *p)
 {
-    return line_up(p->tiles.n_out * sw_cuda_codes_stride(p->tiles.k_in));
+    return sw_cuda_line_up(p->tiles.n_out * sw_cuda_codes_stride(p->tiles.k_in));
+}
+
+static size_t scales_bytes(const sw_cuda_gemm *p)
+{
+    return sw_cuda_line_up(p->tiles.n_out * (int64_t)sizeof(float));
 }
 
 extern "C" size_t sw_lt_rows_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
 {
     (void)plan;
-    return rows_bytes(p) + line_up(p->tiles.n_out * (int64_t)sizeof(float)) + SW_LT_FP8_WORK_BYTES;
+    return rows_bytes(p) + scales_bytes(p) + SW_LT_FP8_WORK_BYTES;
 }
 
 static sw_lt_fp8 product_of(const sw_cuda_gemm *p, void *d_workspace)
@@ -122,7 +125,7 @@ static sw_lt_fp8 product_of(const sw_cuda_gemm *p, void *d_workspace)
     q.d_x_scales = p->x_codes.d_scales;
     q.d_w_scales = (const float *)d_scales;
     q.d_y = p->d_y;
-    q.d_work = d_scales + line_up(p->tiles.n_out * (int64_t)sizeof(float));
+    q.d_work = d_scales + scales_bytes(p);
     q.y_stride = p->y_stride;
     q.dtype = p->dtype;
     return q;

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/mma_args.h"
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/ptx_mma.cuh"
 
 /* a * b + c on pairs. */
 template <bool BF16>
@@ -118,15 +119,9 @@ __device__ __forceinline__ void mma_product(float *d, const uint32_t *a, uint32_
                                             bool is_bf16)
 {
     if (is_bf16)
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        sw_mma_bf16(d, a, b0, b1);
     else
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
-                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+        sw_mma_f16(d, a, b0, b1);
 }
 
 __device__ __forceinline__ void mma_product(int *d, const uint32_t *a, uint32_t b0, uint32_t b1,

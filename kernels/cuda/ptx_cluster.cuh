@@ -66,12 +66,6 @@ __device__ __forceinline__ void sw_cluster_meet(void)
 /* The last meeting, after which a CTA may end: the others have read what they wanted of its shared
  * memory. Unlike sw_cluster_sync it does not wait until what was stored in global memory is seen by
  * the card, 1.5 us. What was read must have been used before. */
-__device__ __forceinline__ void sw_cluster_part(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
-#endif
-}
+__device__ __forceinline__ void sw_cluster_part(void) { sw_cluster_meet(); }
 
 #endif

@@ -294,8 +294,6 @@ static void (*const kernels[2][2])(quantize_args) = {
     {swk_quantize_x<true, 1>, swk_quantize_x<true, 2>},
 };
 
-static size_t line_up(size_t n_bytes) { return (n_bytes + 255) & ~(size_t)255; }
-
 static int64_t scales_of(int64_t m, int64_t k_in, const sw_act *act)
 {
     return act->scope == SW_ACT_GROUP ? m * sw_cuda_up(k_in, act->group_elems) : m;
@@ -303,9 +301,9 @@ static int64_t scales_of(int64_t m, int64_t k_in, const sw_act *act)
 
 extern "C" size_t sw_cuda_codes_bytes(int64_t m, int64_t k_in, const sw_act *act)
 {
-    return line_up((size_t)(m * sw_cuda_codes_stride(k_in))) +
-           line_up((size_t)scales_of(m, k_in, act) * sizeof(float)) +
-           line_up((size_t)m * sizeof(int32_t));
+    return sw_cuda_line_up(m * sw_cuda_codes_stride(k_in)) +
+           sw_cuda_line_up(scales_of(m, k_in, act) * (int64_t)sizeof(float)) +
+           sw_cuda_line_up(m * (int64_t)sizeof(int32_t));
 }
 
 extern "C" sw_cuda_codes sw_cuda_codes_at(void *d_block, int64_t m, int64_t k_in, const sw_act *act)
@@ -313,9 +311,9 @@ extern "C" sw_cuda_codes sw_cuda_codes_at(void *d_block, int64_t m, int64_t k_in
     sw_cuda_codes c;
 
     c.d_codes = (uint8_t *)d_block;
-    c.d_scales = (float *)(c.d_codes + line_up((size_t)(m * sw_cuda_codes_stride(k_in))));
+    c.d_scales = (float *)(c.d_codes + sw_cuda_line_up(m * sw_cuda_codes_stride(k_in)));
     c.d_sums = (int32_t *)((uint8_t *)c.d_scales +
-                           line_up((size_t)scales_of(m, k_in, act) * sizeof(float)));
+                           sw_cuda_line_up(scales_of(m, k_in, act) * (int64_t)sizeof(float)));
     return c;
 }
 
