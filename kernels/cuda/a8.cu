@@ -254,9 +254,11 @@ extern "C" sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, vo
     a8_args args = sw_a8_args_of(p, plan->split);
     a8_maps maps = {};
     void *params[] = {&maps, &args};
-    sw_code rc = sw_a8_map(&maps, p, tile->n_tokens, tile->n_channels / 64, err);
+    sw_code rc;
 
     (void)d_workspace;
+    args.x_rows = sw_a8_x_rows(p, tile);
+    rc = sw_a8_map(&maps, p, args.x_rows, tile->n_channels / 64, err);
     if (rc) return rc;
     args.record_bytes = 64 * args.scale_bytes; /* a box has no gaps */
     return sw_a8_start(kernel_of(p, plan->tile), tile->name, n_ctas_of(p, plan), plan->split,

@@ -32,6 +32,7 @@ typedef struct a8_args {
     int record_bytes;        /* from one tile's scales to the next one's, in a stage */
     int tile_bytes, zero_none;
     int split;               /* CTAs of a cluster, which share k */
+    int x_rows;              /* of a block's box of X: as many as there are tokens, if fewer */
     bool scales_are_bf16, y_is_bf16, y_is_aligned, has_x_groups;
 } a8_args;
 

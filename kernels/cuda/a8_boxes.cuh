@@ -20,7 +20,7 @@ template <int T, int NT> static __device__ __forceinline__ a8_place a8_place_of(
     if (block >= n_blocks) row = block / n_blocks, block -= row * n_blocks;
     p.rank = sw_cluster_rank();
     p.n_tile0 = block * NT;
-    p.token0 = row * T;
+    p.token0 = sw_whole_block(row * T, a.m, T);
     p.stage0 = (int)(all * p.rank / split); /* below 2^24 times 8 */
     p.n_stages = (int)(all * (p.rank + 1) / split) - p.stage0;
     return p;
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void a8_box_scales(const a8_maps &maps, const 
                                                      uint32_t stage, uint32_t bar, uint64_t policy)
 {
     using at = a8_stage<KIND, T, NT, GROUPED>;
-    uint32_t n_bytes = at::x_bytes + NT * at::tile_bytes;
+    uint32_t n_bytes = (uint32_t)a.x_rows * 128 + NT * at::tile_bytes;
     bool has_zeros = GROUPED && KIND == A8_INT4 && a.zeros;
 
     if (GROUPED) n_bytes += (uint32_t)(NT * a.record_bytes);

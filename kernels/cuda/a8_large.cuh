@@ -58,7 +58,7 @@ static __device__ __forceinline__ a8_place a8l_place(const a8_args &a, int at)
 
     p.rank = NC > 1 ? sw_cluster_rank() : 0;
     p.n_tile0 = (in_band / width * NC + (int)p.rank) * SW_A8L_NT;
-    p.token0 = (band * SW_A8L_BAND + in_band % width) * SW_A8L_T;
+    p.token0 = sw_whole_block((band * SW_A8L_BAND + in_band % width) * SW_A8L_T, a.m, SW_A8L_T);
     p.stage0 = 0;
     p.n_stages = (a.k_tiles + 1) / 2;
     return p;

@@ -98,10 +98,13 @@ extern "C" sw_code sw_a8_pairs_run(const sw_cuda_gemm *p, const sw_cuda_plan *pl
     a8_args args = sw_a8_args_of(p, 1);
     a8_maps maps = {};
     void *params[] = {&maps, &args};
-    sw_code rc = sw_a8_map(&maps, p, shares_x ? tile->n_tokens / 2 : tile->n_tokens,
-                           tile->n_channels / 64, err);
+    sw_code rc;
 
     (void)d_workspace;
+    args.x_rows = sw_a8_x_rows(p, tile);
+    /* Halves begin where the swizzle of shared memory does. */
+    if (shares_x) args.x_rows = (args.x_rows + 15) / 16 * 16;
+    rc = sw_a8_map(&maps, p, shares_x ? args.x_rows / 2 : args.x_rows, tile->n_channels / 64, err);
     if (rc) return rc;
     args.record_bytes = 64 * args.scale_bytes; /* a box has no gaps */
     return sw_a8_start(kernel_of(p, plan->tile), tile->name, (int)pairs * 2, 2,

@@ -54,7 +54,7 @@ static __device__ __forceinline__ a8_place a8p_place_of(const a8_args &a)
     if (SHARED == SW_A8P_W) row *= 2;
     p.stage0 = 0;
     p.n_stages = (a.k_tiles + 1) / 2;
-    p.token0 = (SHARED == SW_A8P_W ? row + (int)p.rank : row) * T;
+    p.token0 = sw_whole_block((SHARED == SW_A8P_W ? row + (int)p.rank : row) * T, a.m, T);
     return p;
 }
 
@@ -88,11 +88,12 @@ static __device__ __forceinline__ void a8p_both_weights(const a8_maps &maps, con
 }
 
 /* X of a stage: all of it, or half of it to both CTAs. */
-template <int T, int SHARED>
-static __device__ __forceinline__ void a8p_copy_x(const CUtensorMap *map, const a8_place &p, int it,
-                                                  uint32_t stage, uint32_t bar, uint64_t policy)
+template <int SHARED>
+static __device__ __forceinline__ void a8p_copy_x(const CUtensorMap *map, const a8_args &a,
+                                                  const a8_place &p, int it, uint32_t stage,
+                                                  uint32_t bar, uint64_t policy)
 {
-    constexpr int half = T / 2;
+    int half = a.x_rows / 2;
 
     if constexpr (SHARED == SW_A8P_X)
         sw_tensor_load_both(stage + p.rank * half * 128, map, it * 128,
@@ -135,7 +136,7 @@ static __device__ __forceinline__ void a8p_fill(const a8_maps &maps, const a8_ar
 
     sw_grid_wait_previous();
     for (int it = 0; it < first; it++)
-        a8p_copy_x<T, SHARED>(&maps.x, p, it, ring + it * bytes, full + 8 * it, x_policy);
+        a8p_copy_x<SHARED>(&maps.x, a, p, it, ring + it * bytes, full + 8 * it, x_policy);
     for (int it = first; it < p.n_stages; it++, walk.next(a)) {
         uint32_t stage = ring + s * bytes, bar = full + 8 * s;
 
@@ -143,7 +144,7 @@ static __device__ __forceinline__ void a8p_fill(const a8_maps &maps, const a8_ar
         if constexpr (SHARED == SW_A8P_W)
             a8p_both_weights<KIND, T, NT, GROUPED>(maps, a, p, walk, stage, bar, w_policy);
         else a8_box_weights<KIND, T, NT, GROUPED>(maps, a, p, walk, stage, bar, w_policy);
-        a8p_copy_x<T, SHARED>(&maps.x, p, it, stage, bar, x_policy);
+        a8p_copy_x<SHARED>(&maps.x, a, p, it, stage, bar, x_policy);
         if (++s == STAGES) s = 0, turn ^= 1;
     }
     /* What the other CTA says of our stages must find us: an arrival is not ordered by the last

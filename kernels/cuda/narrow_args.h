@@ -12,6 +12,7 @@ typedef struct nw_args {
     uint16_t *y;            /* [n_tokens, n_out] */
     int64_t y_stride;       /* elements */
     int n_tokens, n_out;
+    int x_rows;             /* of a block's box of X: as many as there are tokens, if fewer */
     int n_tiles, k_tiles;
     int group_stages;       /* k-stages of 128 inputs in a group; 0: one group for all */
     int scale_bytes;        /* 2; of 8-bit codes 2 or 4 */

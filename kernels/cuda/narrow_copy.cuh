@@ -81,7 +81,7 @@ template <class P> __device__ __forceinline__ nw_place nw_place_of(const nw_args
     tile = (int)(blockIdx.x / p.split);
     n_blocks = (args.n_tiles + P::NT - 1) / P::NT;
     p.n_tile0 = tile % n_blocks * P::NT;
-    p.token0 = tile / n_blocks * P::T;
+    p.token0 = sw_whole_block(tile / n_blocks * P::T, args.n_tokens, P::T);
     p.stage0 = (int)((int64_t)all * p.rank / p.split);
     p.n_stages = (int)((int64_t)all * (p.rank + 1) / p.split) - p.stage0;
     return p;
@@ -108,13 +108,14 @@ __device__ __forceinline__ void nw_step(nw_walk *w, const nw_args &args)
     if (++w->in_group == args.group_stages) w->in_group = 0, w->group++;
 }
 
-/* Codes, scales and zero points of the stage that `w` stands at. */
+/* Codes, scales and zero points of the stage that `w` stands at, to which x_bytes of X come. */
 template <class P>
 __device__ __forceinline__ void nw_copy_weights(const nw_maps &maps, const nw_args &args,
                                                 const nw_place &p, const nw_walk &w,
-                                                uint32_t stage, uint32_t bar, uint64_t policy)
+                                                uint32_t stage, uint32_t bar, uint64_t policy,
+                                                uint32_t x_bytes)
 {
-    uint32_t n_bytes = P::x_bytes + P::w_bytes;
+    uint32_t n_bytes = x_bytes + P::w_bytes;
     int group = P::GPS > 1 ? w.ks * P::GPS : w.group;
 
     if (P::GROUPED) n_bytes += P::NT * P::GPS * 64 * (uint32_t)args.scale_bytes;
@@ -126,6 +127,11 @@ __device__ __forceinline__ void nw_copy_weights(const nw_maps &maps, const nw_ar
         sw_warp_load_3d(stage + P::s_at, &maps.scales, 0, group, p.n_tile0, bar, policy);
     if (P::ZEROS)
         sw_warp_load_3d(stage + P::z_at, &maps.zeros, 0, group, p.n_tile0, bar, policy);
+}
+
+__device__ __forceinline__ uint32_t nw_x_bytes(const nw_args &args)
+{
+    return (uint32_t)(NW_STAGE_TILES * 128 * args.x_rows);
 }
 
 template <class P>
@@ -155,7 +161,8 @@ __device__ __forceinline__ void nw_copy_first(const nw_maps &maps, const nw_args
 
 #pragma unroll 1
     for (int it = 0; it < first; it++, nw_step(&w, args))
-        nw_copy_weights<P>(maps, args, p, w, ring + it * P::stage_bytes, full + 8 * it, policy);
+        nw_copy_weights<P>(maps, args, p, w, ring + it * P::stage_bytes, full + 8 * it, policy,
+                           nw_x_bytes(args));
 }
 
 /* Of the same warp: X for these, then stage after stage. */
@@ -177,7 +184,7 @@ __device__ __forceinline__ void nw_copy_rest(const nw_maps &maps, const nw_args 
         uint32_t stage = ring + s * P::stage_bytes;
 
         sw_mbar_sleep(empty + 8 * s, turn);
-        nw_copy_weights<P>(maps, args, p, w, stage, full + 8 * s, w_policy);
+        nw_copy_weights<P>(maps, args, p, w, stage, full + 8 * s, w_policy, nw_x_bytes(args));
         nw_copy_x<P>(maps, p, w, stage, full + 8 * s, x_policy);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }

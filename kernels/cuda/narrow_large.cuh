@@ -75,6 +75,7 @@ template <class P> __device__ __forceinline__ nw_place nwl_place(const nwl_args 
     if (halves > 0) p.token0 += halves % 2 * (P::ROOM / 2);
     p.n_stages = (args.a.k_tiles + NW_STAGE_TILES - 1) / NW_STAGE_TILES;
     if (p.token0 >= args.a.n_tokens) p.n_stages = 0; /* the half beyond the last token */
+    p.token0 = sw_whole_block(p.token0, args.a.n_tokens, halves >= 0 ? P::ROOM / 2 : P::ROOM);
     return p;
 }
 
@@ -112,7 +113,8 @@ __device__ __forceinline__ void nwl_copy_block(const nwl_maps &maps, const nwl_a
         uint32_t stage = ring + at->s * P::stage_bytes, bar = full + 8 * at->s;
 
         sw_mbar_sleep(empty + 8 * at->s, at->turn);
-        if (it >= there) nw_copy_weights<P>(maps.in, args.a, p, w, stage, bar, policy);
+        if (it >= there)
+            nw_copy_weights<P>(maps.in, args.a, p, w, stage, bar, policy, P::x_bytes);
         nwl_copy_x<P>(maps, p, it, stage, bar, policy);
         if (++at->s == P::STAGES) at->s = 0, at->turn ^= 1;
     }
@@ -130,7 +132,7 @@ __device__ __forceinline__ int nwl_copy_first(const nwl_maps &maps, const nwl_ar
 #pragma unroll 1
     for (int it = 0; it < there; it++, nw_step(&w, args.a))
         nw_copy_weights<P>(maps.in, args.a, p, w, ring + it * P::stage_bytes, full + 8 * it,
-                           sw_policy_evict_last());
+                           sw_policy_evict_last(), P::x_bytes);
     return there;
 }
 

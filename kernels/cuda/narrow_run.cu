@@ -109,7 +109,7 @@ static int64_t n_ctas_of(int64_t n_ctas, const sw_cuda_plan *plan, const sw_cuda
 }
 
 static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const sw_cuda_tile *tile,
-                      const nw_kernel *k, nw_maps *maps, void *stream, sw_err *err)
+                      const nw_kernel *k, nw_maps *maps, int x_rows, void *stream, sw_err *err)
 {
     int64_t blocks =
         sw_cuda_up(p->tiles.n_out, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
@@ -121,6 +121,7 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const sw_
     sw_code rc;
 
     args.split = plan->split;
+    args.x_rows = x_rows;
     attrs[0].id = cudaLaunchAttributeClusterDimension;
     attrs[0].val.clusterDim.x = (unsigned)plan->split;
     attrs[0].val.clusterDim.y = attrs[0].val.clusterDim.z = 1;
@@ -164,9 +165,10 @@ extern "C" sw_code sw_narrow_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan
                              void *stream, sw_err *err)
 {
     nw_maps maps = {};
-    sw_code rc = sw_narrow_map_x(&maps, p, tile->n_tokens, d_workspace, stream, err);
+    int x_rows = p->m < tile->n_tokens ? (int)p->m : tile->n_tokens;
+    sw_code rc = sw_narrow_map_x(&maps, p, x_rows, d_workspace, stream, err);
 
     if (!rc)
         rc = sw_narrow_map_weights(&maps, p, tile->n_channels / 64, err);
-    return rc ? rc : launch(p, plan, tile, kernel, &maps, stream, err);
+    return rc ? rc : launch(p, plan, tile, kernel, &maps, x_rows, stream, err);
 }
