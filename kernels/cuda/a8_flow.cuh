@@ -41,8 +41,7 @@ static __device__ __forceinline__ void a8_flow_stage(float (&total)[T / 2],
         else if (NEXT)
             a8_issue(sum[i % 2], frag[1 - NOW], ring.stage() + (i + 2 - n_pieces) * box, 0);
     }
-    /* An arrival does not wait for loads in flight: the scales must be there before. */
-    if (grouped) __threadfence_block();
+    if (grouped) a8_scales_are_used(total);
     __syncwarp();
     ring.release(bar);
 }

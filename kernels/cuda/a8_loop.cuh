@@ -293,6 +293,20 @@ static __device__ __forceinline__ void a8_add_group(float *total, type (&sum)[N]
     for (int i = 0; i < N; i++) total[i] = fmaf(scale[i / 2 % 2], (float)sum[i], total[i]);
 }
 
+/* An arrival does not wait for loads in flight, so scales of a stage must be there before. They are
+ * where every sum that they went into has come before in the program. A fence waits for more. */
+template <int N> static __device__ __forceinline__ void a8_scales_are_used(float (&total)[N])
+{
+    sw_hold(total);
+}
+
+template <int MT, int N>
+static __device__ __forceinline__ void a8_scales_are_used(float (&total)[MT][N])
+{
+#pragma unroll
+    for (int row = 0; row < MT; row++) sw_hold(total[row]);
+}
+
 /* One stage that is added up in fp32, its first batch in frag[NOW], and the first of the next into
  * the other. Where there are no registers for two batches (AHEAD is 0) the other warpgroup keeps
  * the tensor cores busy while one is fetched. */
@@ -324,8 +338,7 @@ static __device__ __forceinline__ void a8_add_stage(float (&total)[MT][T / 2],
         a8_add_group<T / 2, GROUPED && KIND == A8_E4M3>(total[b], sum, scale, a,
                                                         stage + at::xs_at);
     }
-    /* An arrival does not wait for loads in flight: the scales must be there before. */
-    if (GROUPED) __threadfence_block();
+    a8_scales_are_used(total);
     __syncwarp();
     ring.release(bar);
 }

@@ -6,7 +6,7 @@
 #include "kernels/cuda/a8_rows.h"
 
 extern "C" const sw_cuda_tile sw_a8_pairs_tiles[] = {
-#define SW_A8P_TILE(name, T, NT, RING, SHARED) {#name, T, 64 * NT, 0, 1, false},
+#define SW_A8P_TILE(name, T, NT, BY_T, RING, SHARED) {#name, T, 64 * NT, 0, 1, false},
 #include "kernels/cuda/a8_pairs_tiles.def"
 #undef SW_A8P_TILE
 };
@@ -14,7 +14,7 @@ extern "C" const int sw_a8_pairs_n_tiles =
     (int)(sizeof sw_a8_pairs_tiles / sizeof *sw_a8_pairs_tiles);
 
 static const int shared[] = { /* by pairs of each tile */
-#define SW_A8P_TILE(name, T, NT, RING, SHARED) SHARED,
+#define SW_A8P_TILE(name, T, NT, BY_T, RING, SHARED) SHARED,
 #include "kernels/cuda/a8_pairs_tiles.def"
 #undef SW_A8P_TILE
 };

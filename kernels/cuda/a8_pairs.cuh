@@ -7,8 +7,9 @@
  *          a stage is replaced when both are done with it. The first stages are the CTA's own, so
  *          that they need not wait for the other one
  *   k:     is not shared, so nothing is added up over the cluster
- *   CTA:   a warpgroup for each tile of channels and a warp that copies
- *   sums:  the tensor cores do not run empty from the first stage to the last; see a8_flow.cuh for
+ *   CTA:   a warpgroup for each tile of channels, or two that share its tokens, and a warp that
+ *          copies
+ *   sums:  integers by channel stay in the tensor cores to the last stage; see a8_whole.cuh for
  *          those that leave them with every stage
  *   store: as for many tokens, through shared memory
  */
@@ -16,7 +17,7 @@
 #define SW_KERNELS_CUDA_A8_PAIRS_CUH
 
 #include "kernels/cuda/a8_boxes.cuh"
-#include "kernels/cuda/a8_flow.cuh"
+#include "kernels/cuda/a8_whole.cuh"
 #include "kernels/cuda/a8_pairs.h"
 #include "kernels/cuda/a8_store.cuh"
 
@@ -103,7 +104,7 @@ static __device__ __forceinline__ void a8p_copy_x(const CUtensorMap *map, const 
 
 /* One thread: barriers, and the weights of the whole ring, which depend on no earlier kernel. They
  * are the CTA's own, as the other one may not have its barriers yet. */
-template <int KIND, int T, int NT, bool GROUPED, int STAGES>
+template <int KIND, int T, int NT, bool GROUPED, int STAGES, int NWG>
 static __device__ __forceinline__ void a8p_open(const a8_maps &maps, const a8_args &a,
                                                 const a8_place &p, uint32_t ring, uint32_t full,
                                                 uint32_t empty, uint64_t policy)
@@ -115,7 +116,7 @@ static __device__ __forceinline__ void a8p_open(const a8_maps &maps, const a8_ar
     sw_tensor_prefetch(&maps.x);
     for (int i = 0; i < STAGES; i++) {
         sw_mbar_init(full + 8 * i, 1);
-        sw_mbar_init(empty + 8 * i, 2 * 4 * NT * SW_ARRIVALS); /* of both CTAs */
+        sw_mbar_init(empty + 8 * i, 2 * 4 * NWG * SW_ARRIVALS); /* of both CTAs */
     }
     sw_mbar_init_fence();
     for (int it = 0; it < min(STAGES, p.n_stages); it++, walk.next(a))
@@ -158,90 +159,97 @@ static __device__ __forceinline__ void a8p_fill(const a8_maps &maps, const a8_ar
 /* The stage that `ring` stands at, its operand in frag[NOW]; with NEXT the operand of the one
  * after, to which the ring moves. Its products are left in the tensor cores; those of the stage
  * before, whose barrier is `before`, have ended. */
-template <int KIND, int T, int NT, int NOW, bool NEXT, typename ring_type>
-static __device__ __forceinline__ uint32_t a8p_stage(int (&total)[T / 2], uint32_t (&frag)[2][16],
+template <int KIND, int T, int NT, int NOW, bool NEXT, int N, typename ring_type>
+static __device__ __forceinline__ uint32_t a8p_stage(int (&total)[N], uint32_t (&frag)[2][16],
                                                      ring_type &ring, const a8_args &a,
-                                                     const a8_place &p, uint32_t before)
+                                                     const a8_place &p, const a8_share &own,
+                                                     uint32_t before)
 {
     uint32_t stage = ring.stage(), bar = ring.bar();
 
     ring.turn();
-    a8_issue(total, frag[NOW], stage, 1);
+    a8_issue(total, frag[NOW], stage + own.x_at, 1);
     if (NEXT) ring.wait();
     sw_wgmma_wait<1>();
     if (before) ring.release(before);
     if (NEXT)
-        a8_load<KIND, T, NT, false>(frag[1 - NOW], a, p, ring.stage(), (int)threadIdx.x / 128);
+        a8_load<KIND, T, NT, false>(frag[1 - NOW], a, p, ring.stage(), own.tile);
     return bar;
 }
 
 /* Integers of one group a channel. */
-template <int KIND, int T, int NT, typename ring_type>
-static __device__ __forceinline__ void a8p_multiply(int (&total)[T / 2], ring_type &ring,
-                                                    const a8_args &a, const a8_place &p)
+template <int KIND, int T, int NT, int N, typename ring_type>
+static __device__ __forceinline__ void a8p_multiply(int (&total)[N], ring_type &ring,
+                                                    const a8_args &a, const a8_place &p,
+                                                    const a8_share &own)
 {
     int left = p.n_stages;
     uint32_t frag[2][16], before = 0;
 
     ring.wait();
-    a8_load<KIND, T, NT, false>(frag[0], a, p, ring.stage(), (int)threadIdx.x / 128);
+    a8_load<KIND, T, NT, false>(frag[0], a, p, ring.stage(), own.tile);
 #pragma unroll 1
     for (; left > 2; left -= 2) {
-        before = a8p_stage<KIND, T, NT, 0, true>(total, frag, ring, a, p, before);
-        before = a8p_stage<KIND, T, NT, 1, true>(total, frag, ring, a, p, before);
+        before = a8p_stage<KIND, T, NT, 0, true>(total, frag, ring, a, p, own, before);
+        before = a8p_stage<KIND, T, NT, 1, true>(total, frag, ring, a, p, own, before);
     }
     if (left == 2) {
-        before = a8p_stage<KIND, T, NT, 0, true>(total, frag, ring, a, p, before);
-        before = a8p_stage<KIND, T, NT, 1, false>(total, frag, ring, a, p, before);
+        before = a8p_stage<KIND, T, NT, 0, true>(total, frag, ring, a, p, own, before);
+        before = a8p_stage<KIND, T, NT, 1, false>(total, frag, ring, a, p, own, before);
     } else {
-        before = a8p_stage<KIND, T, NT, 0, false>(total, frag, ring, a, p, before);
+        before = a8p_stage<KIND, T, NT, 0, false>(total, frag, ring, a, p, own, before);
     }
     sw_wgmma_wait<0>();
     sw_hold(total);
     ring.release(before);
 }
 
-template <int KIND, int T, int NT, int STAGES, bool GROUPED>
+template <int KIND, int T, int NT, int BY_T, int STAGES, bool GROUPED>
 static __device__ __forceinline__ void a8p_consume(const a8_args &a, const a8_place &p,
                                                    uint32_t ring_at, uint32_t full, uint32_t empty,
                                                    float *s_x_scales)
 {
-    constexpr int MODE = GROUPED ? A8_GROUPED : A8_PLAIN, threads = NT * 128;
-    int tile = (int)threadIdx.x / 128, n_tile = p.n_tile0 + tile;
+    constexpr int MODE = GROUPED ? A8_GROUPED : A8_PLAIN, threads = NT * BY_T * 128;
+    constexpr int TW = T / BY_T; /* tokens of a warpgroup */
+    int wg = (int)threadIdx.x / 128, n_tile = p.n_tile0 + wg / BY_T;
+    int token0 = p.token0 + wg % BY_T * TW;
+    a8_share own = {wg / BY_T, (uint32_t)(wg % BY_T * TW * 128)};
     a8_cluster_ring<2, STAGES> ring = {
         {ring_at, full, empty, a8_stage<KIND, T, NT, GROUPED>::bytes, 0, 0}};
     /* While the first stage is on its way. */
     a8_channels channels = a8_channels_of<KIND, MODE>(a, n_tile);
     const float *x_scales = s_x_scales - p.token0;
-    uint32_t park = ring_at + tile * SW_A8_PARK_BYTES;
+    uint32_t park = ring_at + wg * SW_A8_PARK_BYTES;
 
     sw_grid_wait_previous();
     for (int i = (int)threadIdx.x; i < T; i += threads)
         s_x_scales[i] = a.x_scales[min(p.token0 + i, a.m - 1)];
     if constexpr (!a8_is_float(KIND) && !GROUPED) {
-        int total[T / 2] = {};
+        int total[TW / 2] = {};
 
-        a8p_multiply<KIND, T, NT>(total, ring, a, p);
+        a8p_multiply<KIND, T, NT>(total, ring, a, p, own);
         sw_named_sync(1, threads); /* nobody reads the ring any more: Y goes through it */
-        if (p.token0 < a.m)
-            a8_store_own<KIND, T, MODE>(total, a, p.token0, n_tile, channels, x_scales, park);
+        if (token0 < a.m)
+            a8_store_own<KIND, TW, MODE>(total, a, token0, n_tile, channels, x_scales, park);
     } else {
-        float total[T / 2] = {};
+        float total[TW / 2];
 
-        a8_flow<KIND, T, NT, 64, MODE>(total, ring, a, p);
+#pragma unroll
+        for (int i = 0; i < TW / 2; i++) asm volatile("mov.b32 %0, 0;" : "=f"(total[i]));
+        a8_whole<KIND, T, NT, GROUPED>(total, ring, a, p, own);
         sw_named_sync(1, threads);
-        if (p.token0 < a.m)
-            a8_store_own<KIND, T, MODE>(total, a, p.token0, n_tile, channels, x_scales, park);
+        if (token0 < a.m)
+            a8_store_own<KIND, TW, MODE>(total, a, token0, n_tile, channels, x_scales, park);
     }
 }
 
-template <int KIND, int T, int NT, int RING, int SHARED, bool GROUPED>
+template <int KIND, int T, int NT, int BY_T, int RING, int SHARED, bool GROUPED>
 static __global__ void
-    __launch_bounds__(NT * 128 + a8p_copiers<KIND, NT, GROUPED>(), 1)
+    __launch_bounds__(NT * BY_T * 128 + a8p_copiers<KIND, NT, GROUPED>(), 1)
     swk_a8_pairs_sm90(const __grid_constant__ a8_maps maps, const a8_args a)
 {
-    constexpr int consumers = NT * 128, copiers = a8p_copiers<KIND, NT, GROUPED>();
-    using registers = a8_registers<NT, 48>;
+    constexpr int consumers = NT * BY_T * 128, copiers = a8p_copiers<KIND, NT, GROUPED>();
+    using registers = a8_registers<NT * BY_T, 40>;
     constexpr int STAGES = a8p_n_stages<KIND, T, NT, RING, GROUPED>();
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
@@ -258,7 +266,7 @@ static __global__ void
     static_assert(STAGES >= 3, "a stage is held until the next has begun");
     sw_grid_launch_next();
     if (threadIdx.x == consumers)
-        a8p_open<KIND, T, NT, GROUPED, STAGES>(maps, a, p, ring, full, empty, policy);
+        a8p_open<KIND, T, NT, GROUPED, STAGES, NT * BY_T>(maps, a, p, ring, full, empty, policy);
     __syncwarp();
     sw_cluster_meet();
     if (warp >= consumers / 32) {
@@ -268,7 +276,7 @@ static __global__ void
         __syncwarp();
     } else {
         if constexpr (copiers == 128) sw_more_registers<registers::consumer>();
-        a8p_consume<KIND, T, NT, STAGES, GROUPED>(a, p, ring, full, empty, s_x_scales);
+        a8p_consume<KIND, T, NT, BY_T, STAGES, GROUPED>(a, p, ring, full, empty, s_x_scales);
     }
     sw_cluster_part();
 }

@@ -3,13 +3,13 @@
 #include "kernels/cuda/a8_pairs.cuh"
 
 static const a8_kernel kernels[][2] = {
-#define SW_A8P_ENTRY(T, NT, RING, SHARED, GROUPED)                              \
-    {(const void *)swk_a8_pairs_sm90<SW_A8_KIND, T, NT, RING, SHARED, GROUPED>, \
+#define SW_A8P_ENTRY(T, NT, BY_T, RING, SHARED, GROUPED)                              \
+    {(const void *)swk_a8_pairs_sm90<SW_A8_KIND, T, NT, BY_T, RING, SHARED, GROUPED>, \
      a8p_shared_bytes<SW_A8_KIND, T, NT, RING, GROUPED>(),                      \
-     NT * 128 + a8p_copiers<SW_A8_KIND, NT, GROUPED>()}
-#define SW_A8P_TILE(name, T, NT, RING, SHARED) \
-    {SW_A8P_ENTRY(T, NT, RING, SHARED, false), \
-     SW_A8P_ENTRY(T, NT, RING, SHARED, true)},
+     NT * BY_T * 128 + a8p_copiers<SW_A8_KIND, NT, GROUPED>()}
+#define SW_A8P_TILE(name, T, NT, BY_T, RING, SHARED) \
+    {SW_A8P_ENTRY(T, NT, BY_T, RING, SHARED, false), \
+     SW_A8P_ENTRY(T, NT, BY_T, RING, SHARED, true)},
 #include "kernels/cuda/a8_pairs_tiles.def"
 #undef SW_A8P_TILE
 #undef SW_A8P_ENTRY

@@ -45,8 +45,7 @@ static __device__ __forceinline__ void a8_multiply_pieces(float (&total)[T / 2],
                                                       x_scales + i * PIECE * 4);
             if (i + 2 < n_pieces) a8_issue(sum[i % 2], frag, stage + (i + 2) * PIECE * 128, 0);
         }
-        /* An arrival does not wait for loads in flight: the scales must be there before. */
-        if (grouped) __threadfence_block();
+        if (grouped) a8_scales_are_used(total);
         __syncwarp();
         ring.release(bar);
     }
