@@ -88,6 +88,8 @@ extern const sw_cuda_tile sw_a8_tiles[];
 extern const int sw_a8_n_tiles;
 bool sw_a8_can_run(const sw_cuda_gemm *p, int tile);
 bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);
+/* Of up to 8 tokens: whether they are faster than mma_sync there. */
+bool sw_a8_suits_few(const sw_cuda_gemm *p, const sw_cuda_card *card);
 void sw_a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
 size_t sw_a8_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
 sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,

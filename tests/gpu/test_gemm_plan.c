@@ -152,8 +152,23 @@ static void measured_best(void **state)
     goes(FP8, 8192, 8192, 4096, "a8_large", NULL);
     goes(FP8, 8192, 8192, 8192, "lt_fp8", "rows");
     goes(W4A8F, 8192, 8192, 1024, "a8_large", NULL);
-    goes(W4A8F, 8192, 8192, 8, "mma_sync", NULL);
+    goes(W4A8F, 8192, 8192, 8, "a8_wgmma", "t16_deep");
     goes(FP8, 8192, 8192, 8200, "a8_large", NULL); /* cuBLASLt wants sixteens */
+}
+
+/* The same of byte inputs for up to 8 tokens. */
+static void measured_best_of_few(void **state)
+{
+    (void)state;
+    goes(W8A8, 8192, 8192, 1, "a8_wgmma", "t16_deep");
+    goes(FP8, 4096, 4096, 8, "a8_wgmma", "t16_deep");
+    goes(FP8, 4096, 28672, 4, "a8_wgmma", "t16_c128");
+    goes(W4A8F, 4096, 6144, 1, "a8_wgmma", "t16_deep");
+    goes(W4A8, 4096, 4096, 1, "a8_wgmma", "t16_deep");
+    goes(W4A8, 8192, 8192, 1, "mma_sync", NULL);
+    goes(W4A8, 14336, 4096, 4, "mma_sync", NULL);
+    goes(W4A8, 14336, 4096, 8, "a8_wgmma", "t16_deep");
+    goes(W4A8, 8192, 57344, 8, "mma_sync", NULL);
 }
 
 /* The same of some hundred tokens of bytes. */
@@ -266,7 +281,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_plan_can_run), cmocka_unit_test(few_multiprocessors),
-        cmocka_unit_test(measured_best), cmocka_unit_test(measured_best_of_pairs),
+        cmocka_unit_test(measured_best), cmocka_unit_test(measured_best_of_few),
+        cmocka_unit_test(measured_best_of_pairs),
         cmocka_unit_test(measured_best_of_bytes),
         cmocka_unit_test(kinds_of_weights), cmocka_unit_test(what_else_decides),
     };
