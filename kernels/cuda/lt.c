@@ -8,17 +8,15 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "kernels/cuda/checked.h"
-#include "kernels/cuda/lt_library.h"
+#include "kernels/cuda/lt_matrices.h"
 
 #define WORK_BYTES ((int64_t)32 << 20) /* what the library asks for on this architecture */
 #define N_PLANS 128
-#define ALIGN_MAX 256u
 
 /* A shape, and how to compute it. */
 typedef struct plan {
     sw_lt_gemm shape; /* without pointers */
-    uint32_t align[3];
-    cublasLtMatrixLayout_t w, x, y;
+    sw_lt_matrices of;
     cublasLtMatmulAlgo_t algo;
     bool is_set, is_loaded; /* loaded: it has run */
 } plan;
@@ -57,10 +55,7 @@ sw_code sw_lt_open(sw_lt **out, sw_gpu *gpu, sw_err *err)
 
 static void drop_plan(sw_lt *lt, plan *p)
 {
-    const cublasLtMatrixLayout_t layouts[] = {p->w, p->x, p->y};
-
-    for (int i = 0; i < 3; i++)
-        if (layouts[i]) (void)lt->lib.cublasLtMatrixLayoutDestroy_at(layouts[i]);
+    sw_lt_matrices_drop(&p->of, &lt->lib);
     memset(p, 0, sizeof *p);
 }
 
@@ -74,20 +69,12 @@ void sw_lt_close(sw_lt *lt)
     sw_mem_put(lt);
 }
 
-static uint32_t alignment(const void *p)
-{
-    uint32_t align = ALIGN_MAX;
-
-    while (align > 2 && (uintptr_t)p % align) align /= 2;
-    return align;
-}
-
 static bool is_same(const plan *p, const sw_lt_gemm *q, const uint32_t align[3])
 {
     return p->is_set && p->shape.m == q->m && p->shape.n_out == q->n_out &&
            p->shape.k_in == q->k_in && p->shape.x_stride == q->x_stride &&
            p->shape.y_stride == q->y_stride && p->shape.y_is_f32 == q->y_is_f32 &&
-           !memcmp(p->align, align, sizeof p->align);
+           !memcmp(p->of.align, align, sizeof p->of.align);
 }
 
 /* The library is column-major: to it W is [k_in, n_out], transposed, X [k_in, m], Y [n_out, m]. */
@@ -98,52 +85,20 @@ static sw_code lay_out(sw_lt *lt, plan *p, const sw_lt_gemm *q, sw_err *err)
     const sw_lt_library *lib = &lt->lib;
     sw_code rc;
 
-    if ((rc = sw_lt_check(lib->cublasLtMatrixLayoutCreate_at(&p->w, CUDA_R_16BF, k, n, q->k_in),
+    if ((rc = sw_lt_check(lib->cublasLtMatrixLayoutCreate_at(&p->of.w, CUDA_R_16BF, k, n, q->k_in),
                           "W", err)) != SW_OK ||
-        (rc = sw_lt_check(lib->cublasLtMatrixLayoutCreate_at(&p->x, CUDA_R_16BF, k, m,
+        (rc = sw_lt_check(lib->cublasLtMatrixLayoutCreate_at(&p->of.x, CUDA_R_16BF, k, m,
                                                              q->x_stride), "X", err)) != SW_OK)
         return rc;
-    return sw_lt_check(lib->cublasLtMatrixLayoutCreate_at(&p->y, y_type, n, m, q->y_stride), "Y",
+    return sw_lt_check(lib->cublasLtMatrixLayoutCreate_at(&p->of.y, y_type, n, m, q->y_stride), "Y",
                        err);
-}
-
-static sw_code choose(sw_lt *lt, plan *p, const uint32_t align[3], sw_err *err)
-{
-    static const cublasLtMatmulPreferenceAttributes_t keys[] = {
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
-    };
-    const uint32_t values[] = {align[0], align[1], align[2], align[2]};
-    const uint64_t work = (uint64_t)WORK_BYTES;
-    cublasLtMatmulPreference_t wish = NULL;
-    cublasLtMatmulHeuristicResult_t found;
-    int n_found = 0;
-    sw_code rc = sw_lt_check(lt->lib.cublasLtMatmulPreferenceCreate_at(&wish), "preference", err);
-
-    if (rc != SW_OK) return rc;
-    rc = sw_lt_check(lt->lib.cublasLtMatmulPreferenceSetAttribute_at(
-                         wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &work, sizeof work),
-                     "preference", err);
-    for (int i = 0; i < 4 && rc == SW_OK; i++)
-        rc = sw_lt_check(lt->lib.cublasLtMatmulPreferenceSetAttribute_at(wish, keys[i], &values[i],
-                                                                  sizeof values[i]),
-                      "preference", err);
-    if (rc == SW_OK)
-        rc = sw_lt_check(lt->lib.cublasLtMatmulAlgoGetHeuristic_at(lt->handle, lt->product, p->w,
-                                                                  p->x, p->y, p->y, wish, 1, &found,
-                                                                  &n_found),
-                         "choice of an algorithm", err);
-    if (rc == SW_OK && n_found == 0)
-        rc = SW_FAIL(err, SW_E_UNSUPPORTED, "cuBLASLt has no product for %lld x %lld x %lld",
-                     (long long)p->shape.m, (long long)p->shape.n_out, (long long)p->shape.k_in);
-    if (rc == SW_OK) p->algo = found.algo;
-    (void)lt->lib.cublasLtMatmulPreferenceDestroy_at(wish);
-    return rc;
 }
 
 static sw_code plan_for(sw_lt *lt, plan **out, const sw_lt_gemm *q, sw_err *err)
 {
-    const uint32_t align[3] = {alignment(q->d_w), alignment(q->d_x), alignment(q->d_y)};
+    const uint32_t align[3] = {sw_lt_alignment(q->d_w), sw_lt_alignment(q->d_x),
+                               sw_lt_alignment(q->d_y)};
+    char what[80];
     plan *p;
     sw_code rc;
 
@@ -155,8 +110,12 @@ static sw_code plan_for(sw_lt *lt, plan **out, const sw_lt_gemm *q, sw_err *err)
     p = &lt->plans[lt->n_next];
     drop_plan(lt, p);
     p->shape = *q;
-    memcpy(p->align, align, sizeof align);
-    if ((rc = lay_out(lt, p, q, err)) != SW_OK || (rc = choose(lt, p, align, err)) != SW_OK) {
+    memcpy(p->of.align, align, sizeof align);
+    (void)snprintf(what, sizeof what, "%lld x %lld x %lld", (long long)q->m, (long long)q->n_out,
+                   (long long)q->k_in);
+    if ((rc = lay_out(lt, p, q, err)) != SW_OK ||
+        (rc = sw_lt_choose(&p->algo, &lt->lib, lt->handle, lt->product, &p->of, WORK_BYTES, what,
+                           err)) != SW_OK) {
         drop_plan(lt, p);
         return rc;
     }
@@ -177,10 +136,10 @@ static sw_code run_plan(sw_lt *lt, const plan *p, const sw_lt_gemm *q, sw_err *e
     if (rc != SW_OK) return rc;
     (void)snprintf(what, sizeof what, "product of %lld x %lld x %lld", (long long)q->m,
                    (long long)q->n_out, (long long)q->k_in);
-    return sw_lt_check(lt->lib.cublasLtMatmul_at(lt->handle, lt->product, &one, q->d_w, p->w,
-                                                 q->d_x, p->x, &zero, q->d_y, p->y, q->d_y, p->y,
-                                                 &p->algo, lt->d_work, (size_t)WORK_BYTES,
-                                                 sw_gpu_stream(lt->gpu)),
+    return sw_lt_check(lt->lib.cublasLtMatmul_at(lt->handle, lt->product, &one, q->d_w, p->of.w,
+                                                 q->d_x, p->of.x, &zero, q->d_y, p->of.y, q->d_y,
+                                                 p->of.y, &p->algo, lt->d_work,
+                                                 (size_t)WORK_BYTES, sw_gpu_stream(lt->gpu)),
                        what, err);
 }
 

@@ -2,19 +2,18 @@
  * millisecond, and to find out how takes the host a twentieth of that. */
 #include "kernels/cuda/lt_fp8.h"
 
-#include <string.h>
 
 #include "formats/base/mem.h"
 #include "kernels/cuda/checked.h"
 #include "kernels/cuda/lt.h"
-#include "kernels/cuda/lt_library.h"
+#include "kernels/cuda/lt_matrices.h"
 
 struct sw_lt_fp8_plan {
     sw_lt_library lib;
     sw_lt_fp8 problem;
     cublasLtHandle_t handle; /* of the process */
     cublasLtMatmulDesc_t product;
-    cublasLtMatrixLayout_t w, x, y;
+    sw_lt_matrices of;
     cublasLtMatmulAlgo_t algo;
 };
 
@@ -58,9 +57,9 @@ static sw_code lay_out(sw_lt_fp8_plan *plan, const sw_lt_fp8 *p, sw_err *err)
         cudaDataType_t type;
         int64_t rows, columns, stride;
     } matrices[] = {
-        {&plan->w, CUDA_R_8F_E4M3, p->k_in, p->n_out, p->k_in},
-        {&plan->x, CUDA_R_8F_E4M3, p->k_in, p->m, p->k_in},
-        {&plan->y, p->dtype == SW_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F, p->n_out, p->m,
+        {&plan->of.w, CUDA_R_8F_E4M3, p->k_in, p->n_out, p->k_in},
+        {&plan->of.x, CUDA_R_8F_E4M3, p->k_in, p->m, p->k_in},
+        {&plan->of.y, p->dtype == SW_DTYPE_BF16 ? CUDA_R_16BF : CUDA_R_16F, p->n_out, p->m,
          p->y_stride},
     };
     sw_code rc = SW_OK;
@@ -73,30 +72,6 @@ static sw_code lay_out(sw_lt_fp8_plan *plan, const sw_lt_fp8 *p, sw_err *err)
     return rc;
 }
 
-static sw_code choose(sw_lt_fp8_plan *plan, sw_err *err)
-{
-    const uint64_t work = SW_LT_FP8_WORK_BYTES;
-    cublasLtMatmulPreference_t wish = NULL;
-    cublasLtMatmulHeuristicResult_t found;
-    int n_found = 0;
-    sw_code rc = sw_lt_check(plan->lib.cublasLtMatmulPreferenceCreate_at(&wish), "preference", err);
-
-    if (rc != SW_OK) return rc;
-    rc = sw_lt_check(plan->lib.cublasLtMatmulPreferenceSetAttribute_at(
-                         wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &work, sizeof work),
-                     "preference", err);
-    if (rc == SW_OK)
-        rc = sw_lt_check(plan->lib.cublasLtMatmulAlgoGetHeuristic_at(
-                             plan->handle, plan->product, plan->w, plan->x, plan->y, plan->y, wish,
-                             1, &found, &n_found),
-                         "choice of an algorithm", err);
-    if (rc == SW_OK && n_found == 0)
-        rc = SW_FAIL(err, SW_E_UNSUPPORTED, "cuBLASLt has no product of E4M3 with scales of rows");
-    if (rc == SW_OK) plan->algo = found.algo;
-    (void)plan->lib.cublasLtMatmulPreferenceDestroy_at(wish);
-    return rc;
-}
-
 sw_code sw_lt_fp8_plan_new(sw_lt_fp8_plan **out, const sw_lt_fp8 *p, sw_err *err)
 {
     sw_lt_fp8_plan *plan = NULL;
@@ -104,10 +79,14 @@ sw_code sw_lt_fp8_plan_new(sw_lt_fp8_plan **out, const sw_lt_fp8 *p, sw_err *err
 
     if ((rc = SW_MEM_GET(&plan, 1, "product of E4M3", err)) != SW_OK) return rc;
     plan->problem = *p;
+    plan->of.align[0] = sw_lt_alignment(p->d_w);
+    plan->of.align[1] = sw_lt_alignment(p->d_x);
+    plan->of.align[2] = sw_lt_alignment(p->d_y);
     if ((rc = sw_lt_library_open(&plan->lib, err)) != SW_OK ||
         (rc = sw_lt_library_handle(&plan->handle, &plan->lib, err)) != SW_OK ||
         (rc = describe(plan, p, err)) != SW_OK || (rc = lay_out(plan, p, err)) != SW_OK ||
-        (rc = choose(plan, err)) != SW_OK)
+        (rc = sw_lt_choose(&plan->algo, &plan->lib, plan->handle, plan->product, &plan->of,
+                           SW_LT_FP8_WORK_BYTES, "E4M3 with scales of rows", err)) != SW_OK)
         sw_lt_fp8_plan_free(plan);
     else
         *out = plan;
@@ -117,9 +96,7 @@ sw_code sw_lt_fp8_plan_new(sw_lt_fp8_plan **out, const sw_lt_fp8 *p, sw_err *err
 void sw_lt_fp8_plan_free(sw_lt_fp8_plan *plan)
 {
     if (!plan) return;
-    if (plan->w) (void)plan->lib.cublasLtMatrixLayoutDestroy_at(plan->w);
-    if (plan->x) (void)plan->lib.cublasLtMatrixLayoutDestroy_at(plan->x);
-    if (plan->y) (void)plan->lib.cublasLtMatrixLayoutDestroy_at(plan->y);
+    sw_lt_matrices_drop(&plan->of, &plan->lib);
     if (plan->product) (void)plan->lib.cublasLtMatmulDescDestroy_at(plan->product);
     sw_lt_library_close(&plan->lib);
     sw_mem_put(plan);
@@ -134,10 +111,11 @@ sw_code sw_lt_fp8_run(const sw_lt_fp8_plan *plan, void *stream, sw_err *err)
 
     if (rc != SW_OK) return rc;
     sw_lt_hold();
-    rc = sw_lt_check(plan->lib.cublasLtMatmul_at(plan->handle, plan->product, &one, p->d_w, plan->w,
-                                                 p->d_x, plan->x, &zero, p->d_y, plan->y, p->d_y,
-                                                 plan->y, &plan->algo, p->d_work,
-                                                 SW_LT_FP8_WORK_BYTES, (cudaStream_t)stream),
+    rc = sw_lt_check(plan->lib.cublasLtMatmul_at(plan->handle, plan->product, &one, p->d_w,
+                                                 plan->of.w, p->d_x, plan->of.x, &zero, p->d_y,
+                                                 plan->of.y, p->d_y, plan->of.y, &plan->algo,
+                                                 p->d_work, SW_LT_FP8_WORK_BYTES,
+                                                 (cudaStream_t)stream),
                      "product of E4M3", err);
     sw_lt_release();
     return rc;

@@ -115,7 +115,8 @@ static void describe(gpu_case *c)
     p->tiles.scales = device_copy(c->scales, c->scales_bytes);
     if (s->is_asymmetric) p->tiles.zeros = device_copy(c->zeros, c->zeros_bytes);
     c->y_bytes = (size_t)(s->m * p->y_stride) * 2;
-    MUST(cudaMalloc((void **)&c->d_y_guarded, c->y_bytes + 2 * GUARD_BYTES));
+    MUST(cudaMalloc((void **)&c->d_y_guarded, c->y_bytes + 2 * GUARD_BYTES + (size_t)s->y_at));
+    c->d_y_guarded += s->y_at;
     p->d_y = c->d_y_guarded + GUARD_BYTES;
     c->y = malloc(c->y_bytes + 1);
     c->want = malloc(sizeof(double) * (size_t)(s->m * s->n_out) + 1);
@@ -172,7 +173,8 @@ void gpu_case_free(gpu_case *c)
 {
     void *device[] = {(void *)(uintptr_t)c->problem.d_x, (void *)(uintptr_t)c->problem.tiles.codes,
                       (void *)(uintptr_t)c->problem.tiles.scales,
-                      (void *)(uintptr_t)c->problem.tiles.zeros, c->d_y_guarded};
+                      (void *)(uintptr_t)c->problem.tiles.zeros,
+                      c->d_y_guarded - c->shape.y_at};
 
     for (size_t i = 0; i < sizeof device / sizeof *device; i++) MUST(cudaFree(device[i]));
     free(c->codes);

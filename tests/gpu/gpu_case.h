@@ -12,6 +12,7 @@ typedef struct gpu_shape {
     sw_act_scope scope;                  /* of X's codes; GROUP has 128 inputs */
     sw_num_id x_num;
     int64_t x_gap, y_gap;                /* elements between rows */
+    int y_at;                            /* bytes that Y lies beyond what an allocation gives */
     uint64_t seed;
     bool has_any_scale;                  /* every finite scale, else those that weights have */
     /* Scales are powers of two and X small integers, whose codes they are: every sum is exact. */

@@ -321,6 +321,7 @@ static void sixteens(void **state)
 
         s.is_exact = i % 2;
         s.y_gap = i % 3 * 8;
+        s.y_at = i % 2 * 16; /* all that it may be aligned to */
         gpu_case_new(&c, &s);
         gpu_case_expect(&c);
         assert_true(sw_cuda_kernels[kernel].can_run(&c.problem, 0));
