@@ -46,6 +46,8 @@ static sw_code make_places(sw_gpu_stream_blocks *s, sw_err *err)
         p->holds = EMPTY;
         if ((rc = sw_gpu_take((void **)&p->d, s->e->gpu, s->place_bytes, 1, "a block", err)) !=
                 SW_OK ||
+            (rc = CHECK(cudaMemsetAsync(p->d, 0, (size_t)s->place_bytes, sw_gpu_stream(s->e->gpu)),
+                        err)) != SW_OK || /* an image has the gaps between arrays too */
             (rc = CHECK(cudaEventCreateWithFlags(&p->filled, cudaEventDisableTiming), err)) !=
                 SW_OK)
             return rc;

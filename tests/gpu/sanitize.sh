@@ -46,6 +46,19 @@ test_solver
 test_search
 test_marlin'
 
+# Does log $2 of tool $1 report something that is not inside a library's kernel? initcheck has reads of
+# cuBLAS of what cuBLAS wrote by ways that it does not see.
+reports()
+{
+    if [ "$1" = initcheck ]; then
+        grep -q '^========= Host API memory access error' "$2" ||
+            grep -A1 '^========= Uninitialized __' "$2" | grep -q ' at .*swk_'
+    else
+        grep -q "^========= .*\(Error: Race\|error detected\|Invalid\|Uninit\|exited\|entered\)" "$2"
+    fi
+}
+export -f reports
+
 # tool directory program [filter [kernel]]: a line on it; its log into $dir where it is not clean.
 one()
 {
@@ -58,9 +71,11 @@ one()
     log=$dir/$tool.${build##*/}.$program.$filter.${5-}.log
     timeout "$LIMIT_S" "$SANITIZER" --tool "$tool" $options "$build/tests/gpu/$program" $filter >"$log" 2>&1
     rc=$?
-    ! grep -q "^========= .*\(Error: Race\|error detected\|Invalid\|Uninit\|exited\|entered\)" "$log" || what=REPORTS
+    ! reports "$tool" "$log" || what=REPORTS
     case $rc in
         0) said=clean ;;
+        9) said="REPORTS: $(grep "SUMMARY" "$log" | tail -n 1)"
+           [ -n "$what" ] || grep -q '^\[  FAILED' "$log" || said="clean, but for kernels of libraries" ;;
         124) said="${what:+$what, and }not done in $LIMIT_S s" ;;
         *) said="REPORTS (exit $rc): $(grep "SUMMARY" "$log" | tail -n 1)"
            [ -n "$what" ] || ! grep -q "Internal Sanitizer Error" "$log" || said='the tool failed' ;;
