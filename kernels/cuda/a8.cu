@@ -66,13 +66,13 @@ extern "C" bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
 }
 
 /* Measured on an H200, six shapes of 1 to 8 tokens: 8-bit weights and inputs in E4M3 gain up to a
- * third; int4 with inputs in int8 a quarter where k is short, and loses where it is long and there
- * are few tokens, or many channels. */
+ * third, with scales of X by groups up to half; int4 with inputs in int8 a quarter where k is short,
+ * and loses where it is long and there are few tokens, or many channels. */
 extern "C" bool sw_a8_suits_few(const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
     int64_t blocks = sw_cuda_up(p->tiles.n_out, 128);
 
-    if (p->act.scope == SW_ACT_GROUP || !sw_a8_can_run(p, 0)) return false;
+    if (!sw_a8_can_run(p, 0)) return false;
     if (sw_a8_kind_of(p) != A8_INT4) return true;
     return p->m > 4 ? blocks <= 2 * (int64_t)card->n_sms : p->tiles.k_in <= 4096;
 }
@@ -120,9 +120,7 @@ static int tile_for(const sw_cuda_gemm *p, const sw_cuda_card *card)
 
     while (p->m > choices[row].m_max) row++;
     tile = tile_named(choices[row].few);
-    /* With scales of X by groups the deep rings have not been measured. */
-    if (p->act.scope == SW_ACT_GROUP || blocks_of(p, tile) > card->n_sms)
-        return tile_named(choices[row].many);
+    if (blocks_of(p, tile) > card->n_sms) return tile_named(choices[row].many);
     return has_few_stages(p, card) ? tile_named("t64_deep") : tile;
 }
 
@@ -132,9 +130,8 @@ extern "C" void sw_a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cu
 {
     int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, SW_A8_STAGE_K);
     bool is_int4 = p->tiles.container_bits == 4, is_small = is_int4 || stages <= 32;
-    bool overlaps = p->act.scope != SW_ACT_GROUP;
 
-    *out = {0, tile_for(p, card), 1, *card, overlaps, overlaps && p->m <= (is_small ? 64 : 32)};
+    *out = {0, tile_for(p, card), 1, *card, true, p->m <= (is_small ? 64 : 32)};
     for (int s = 1; s <= 8 && s <= stages; s++) {
         int64_t slots = s <= 2 ? card->n_sms : card->n_sms - card->n_sms / 7;
         int64_t waves = sw_cuda_up(blocks_of(p, out->tile) * s, slots);

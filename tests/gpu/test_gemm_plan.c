@@ -24,7 +24,8 @@ typedef struct kind {
 #define I8 SW_NUM_INT8
 #define BF SW_DTYPE_BF16
 #define HF SW_DTYPE_F16
-enum { PLAIN, ZEROS, GROUP_32, HALF, MIXED, CHANNEL, INT8, W8A8, W4A8, FP8, W4A8F, N_KINDS };
+enum { PLAIN, ZEROS, GROUP_32, HALF, MIXED, CHANNEL, INT8, W8A8, W4A8, FP8, W4A8F, FP8_BLOCK,
+       N_KINDS };
 static const kind kinds[] = {
     [PLAIN] = {I4, 128, true, BF, BF, SW_ACT_NONE, I8},
     [ZEROS] = {I4, 128, false, BF, BF, SW_ACT_NONE, I8},
@@ -37,6 +38,7 @@ static const kind kinds[] = {
     [W4A8] = {I4, 128, true, BF, BF, SW_ACT_TOKEN, I8},
     [FP8] = {SW_NUM_E4M3, 0, true, BF, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3},
     [W4A8F] = {I4, 128, true, BF, BF, SW_ACT_TOKEN, SW_NUM_E4M3},
+    [FP8_BLOCK] = {SW_NUM_E4M3, 128, true, BF, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3},
 };
 
 static _Alignas(16) uint8_t device[16]; /* only its address is looked at */
@@ -53,7 +55,8 @@ static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
     p.tiles = (sw_tiles){.spec = spec, .n_out = n, .k_in = k, .n_groups = groups, .codes = device,
                          .container_bits = sw_tiles_container_bits(spec.num)};
     if (a->scope != SW_ACT_NONE)
-        p.act = (sw_act){&sw_nums[a->x_num], a->scope, 0, SW_DTYPE_F32};
+        p.act = (sw_act){&sw_nums[a->x_num], a->scope, a->scope == SW_ACT_GROUP ? 128 : 0,
+                         SW_DTYPE_F32};
     return p;
 }
 
@@ -164,6 +167,8 @@ static void measured_best_of_few(void **state)
     goes(FP8, 4096, 4096, 8, "a8_wgmma", "t16_deep");
     goes(FP8, 4096, 28672, 4, "a8_wgmma", "t16_c128");
     goes(W4A8F, 4096, 6144, 1, "a8_wgmma", "t16_deep");
+    goes(FP8_BLOCK, 8192, 8192, 8, "a8_wgmma", "t16_deep");
+    goes(FP8_BLOCK, 4096, 28672, 1, "a8_wgmma", "t16_c128");
     goes(W4A8, 4096, 4096, 1, "a8_wgmma", "t16_deep");
     goes(W4A8, 8192, 8192, 1, "mma_sync", NULL);
     goes(W4A8, 14336, 4096, 4, "mma_sync", NULL);
@@ -212,6 +217,12 @@ static void measured_best_of_bytes(void **state)
         {W4A8, 8192, 8192, 64, "t64_deep", 2, true},
         {W4A8F, 8192, 8192, 16, "t16_deep", 2, true},
         {FP8, 8192, 8192, 16, "t16_deep", 2, true},
+        {FP8_BLOCK, 8192, 8192, 16, "t16_deep", 2, true},
+        {FP8_BLOCK, 8192, 8192, 64, "t64_deep", 2, false},
+        {FP8_BLOCK, 4096, 4096, 64, "t64_deep", 2, true},
+        {FP8_BLOCK, 4096, 4096, 256, "t64_deep", 1, false},
+        {FP8_BLOCK, 8192, 8192, 256, "t128_c128", 1, false},
+        {FP8_BLOCK, 14336, 4096, 256, "t128_c128", 2, false},
         {FP8, 8192, 8192, 32, "t32_deep", 2, true},
         {FP8, 8192, 8192, 64, "t64_deep", 2, false},
         {W8A8, 8192, 8192, 16, "t16_deep", 2, true},
