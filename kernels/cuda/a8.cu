@@ -66,8 +66,8 @@ extern "C" bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
 }
 
 /* Measured on an H200, six shapes of 1 to 8 tokens: 8-bit weights and inputs in E4M3 gain up to a
- * third, with scales of X by groups up to half; int4 with inputs in int8 a quarter where k is short,
- * and loses where it is long and there are few tokens, or many channels. */
+ * third, with scales of X by groups up to half; int4 with inputs in int8 a quarter where k is
+ * short, and loses where it is long and there are few tokens, or many channels. */
 extern "C" bool sw_a8_suits_few(const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
     int64_t blocks = sw_cuda_up(p->tiles.n_out, 128);
