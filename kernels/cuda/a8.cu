@@ -58,22 +58,15 @@ extern "C" bool sw_a8_can_run(const sw_cuda_gemm *p, int tile)
     return sw_a8_is_grouped(p) || p->tiles.k_in <= SW_A8_INTEGER_K_MAX;
 }
 
+/* Of up to 8 tokens against mma_sync, measured on an H200, six shapes: 8-bit weights and inputs in
+ * E4M3 gain up to a third, with scales of X by groups up to half; int4 with inputs in int8 a
+ * quarter where k is short, and loses where it is long and there are few tokens, or many
+ * channels. */
 extern "C" bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
-{
-    (void)p;
-    (void)card;
-    return true;
-}
-
-/* Measured on an H200, six shapes of 1 to 8 tokens: 8-bit weights and inputs in E4M3 gain up to a
- * third, with scales of X by groups up to half; int4 with inputs in int8 a quarter where k is
- * short, and loses where it is long and there are few tokens, or many channels. */
-extern "C" bool sw_a8_suits_few(const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
     int64_t blocks = sw_cuda_up(p->tiles.n_out, 128);
 
-    if (!sw_a8_can_run(p, 0)) return false;
-    if (sw_a8_kind_of(p) != A8_INT4) return true;
+    if (p->m > 8 || sw_a8_kind_of(p) != A8_INT4) return true;
     return p->m > 4 ? blocks <= 2 * (int64_t)card->n_sms : p->tiles.k_in <= 4096;
 }
 
@@ -266,7 +259,7 @@ extern "C" sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, vo
     sw_code rc;
 
     (void)d_workspace;
-    args.x_rows = sw_a8_x_rows(p, tile);
+    args.x_rows = sw_cuda_x_rows(p, tile);
     rc = sw_a8_map(&maps, p, args.x_rows, tile->n_channels / 64, err);
     if (rc) return rc;
     args.record_bytes = 64 * args.scale_bytes; /* a box has no gaps */

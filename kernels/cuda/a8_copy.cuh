@@ -9,6 +9,7 @@
 #include "kernels/cuda/a8_args.h"
 #include "kernels/cuda/ptx8.cuh"
 #include "kernels/cuda/ptx_cluster.cuh"
+#include "kernels/cuda/whole_block.cuh"
 
 __host__ __device__ constexpr bool a8_is_int4(int kind)
 {

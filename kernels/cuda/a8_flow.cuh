@@ -10,7 +10,7 @@
 
 /* The stage that `ring` stands at, its A operand in frag[NOW], and with NEXT the operand of the one
  * after, to which the ring moves, and the first two pieces of that. */
-template <int KIND, int T, int NT, int PIECE, int MODE, int NOW, bool NEXT, typename type,
+template <int KIND, int T, int PIECE, int MODE, int NOW, bool NEXT, typename type,
           typename ring_type>
 static __device__ __forceinline__ void a8_flow_stage(float (&total)[T / 2],
                                                      type (&sum)[2][PIECE / 2],
@@ -19,7 +19,7 @@ static __device__ __forceinline__ void a8_flow_stage(float (&total)[T / 2],
 {
     constexpr bool grouped = MODE != A8_PLAIN;
     constexpr int n_pieces = T / PIECE, n_sums = PIECE / 2, box = PIECE * 128;
-    using at = a8_stage<KIND, T, NT, grouped>;
+    using at = a8_stage<KIND, T, 2, grouped>;
     int tile = (int)threadIdx.x / 128;
     uint32_t stage = ring.stage(), bar = ring.bar(), x_scales = stage + at::xs_at;
     float scale[2] = {1.0f, 1.0f};
@@ -28,10 +28,10 @@ static __device__ __forceinline__ void a8_flow_stage(float (&total)[T / 2],
     if constexpr (grouped) a8_group_scales<KIND>(scale, stage + at::s_at, tile, a);
 #pragma unroll
     for (int i = 0; i < n_pieces; i++) {
-        /* What the other fragment met ended before this stage was begun with. */
-        if (NEXT && i == (n_pieces > 3 ? n_pieces - 3 : 0)) {
+        /* What the other fragment met has ended with the first piece of this stage. */
+        if (NEXT && i + 3 == n_pieces) {
             ring.wait();
-            a8_load<KIND, T, NT, grouped>(frag[1 - NOW], a, p, ring.stage(), tile);
+            a8_load<KIND, T, 2, grouped>(frag[1 - NOW], a, p, ring.stage(), tile);
         }
         if (NEXT || i + 1 < n_pieces) sw_wgmma_wait<1>();
         else sw_wgmma_wait<0>();
@@ -49,7 +49,7 @@ static __device__ __forceinline__ void a8_flow_stage(float (&total)[T / 2],
 /* All stages of a block of Y, added up in `total`. Two a turn, so that every index of a fragment is
  * a constant. The totals must have begun as zeros that the compiler sees: from memory it would copy
  * them where products have begun, and serialize those. */
-template <int KIND, int T, int NT, int PIECE, int MODE, typename ring_type>
+template <int KIND, int T, int PIECE, int MODE, typename ring_type>
 static __device__ __forceinline__ void a8_flow(float (&total)[T / 2], ring_type &ring,
                                                const a8_args &a, const a8_place &p)
 {
@@ -57,21 +57,21 @@ static __device__ __forceinline__ void a8_flow(float (&total)[T / 2], ring_type 
     uint32_t frag[2][16];
     int left = p.n_stages;
 
-    static_assert(T / PIECE >= 2, "two pieces are on their way at any time");
+    static_assert(T / PIECE >= 3, "a piece must have ended before its fragment is replaced");
     ring.wait();
-    a8_load<KIND, T, NT, MODE != A8_PLAIN>(frag[0], a, p, ring.stage(), (int)threadIdx.x / 128);
+    a8_load<KIND, T, 2, MODE != A8_PLAIN>(frag[0], a, p, ring.stage(), (int)threadIdx.x / 128);
     a8_issue(sum[0], frag[0], ring.stage(), 0);
     a8_issue(sum[1], frag[0], ring.stage() + PIECE * 128, 0);
 #pragma unroll 1
     for (; left > 2; left -= 2) {
-        a8_flow_stage<KIND, T, NT, PIECE, MODE, 0, true>(total, sum, frag, ring, a, p);
-        a8_flow_stage<KIND, T, NT, PIECE, MODE, 1, true>(total, sum, frag, ring, a, p);
+        a8_flow_stage<KIND, T, PIECE, MODE, 0, true>(total, sum, frag, ring, a, p);
+        a8_flow_stage<KIND, T, PIECE, MODE, 1, true>(total, sum, frag, ring, a, p);
     }
     if (left == 2) {
-        a8_flow_stage<KIND, T, NT, PIECE, MODE, 0, true>(total, sum, frag, ring, a, p);
-        a8_flow_stage<KIND, T, NT, PIECE, MODE, 1, false>(total, sum, frag, ring, a, p);
+        a8_flow_stage<KIND, T, PIECE, MODE, 0, true>(total, sum, frag, ring, a, p);
+        a8_flow_stage<KIND, T, PIECE, MODE, 1, false>(total, sum, frag, ring, a, p);
     } else {
-        a8_flow_stage<KIND, T, NT, PIECE, MODE, 0, false>(total, sum, frag, ring, a, p);
+        a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, sum, frag, ring, a, p);
     }
 }
 

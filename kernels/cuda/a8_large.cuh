@@ -151,7 +151,7 @@ static __device__ __forceinline__ void a8l_consume(const a8_args &a, uint32_t ri
         } else if constexpr (NC > 1) {
             float total[128] = {};
 
-            a8_flow<KIND, SW_A8L_T, SW_A8L_NT, 64, MODE>(total, ring, a, p);
+            a8_flow<KIND, SW_A8L_T, 64, MODE>(total, ring, a, p);
             a8l_store<KIND, MODE>(total, a, p, park);
         } else {
             float total[1][128];

@@ -202,8 +202,7 @@ template <int MT, int N, typename type>
 static __device__ __forceinline__ void a8_drain(type (&total)[MT][N])
 {
     sw_wgmma_wait<0>();
-#pragma unroll
-    for (int row = 0; row < MT; row++) sw_hold(total[row]);
+    sw_hold(total);
 }
 
 /* Integers of one group a channel. At most two batches are in the tensor cores. */
@@ -295,16 +294,9 @@ static __device__ __forceinline__ void a8_add_group(float *total, type (&sum)[N]
 
 /* An arrival does not wait for loads in flight, so scales of a stage must be there before. They are
  * where every sum that they went into has come before in the program. A fence waits for more. */
-template <int N> static __device__ __forceinline__ void a8_scales_are_used(float (&total)[N])
+template <typename sums> static __device__ __forceinline__ void a8_scales_are_used(sums &total)
 {
     sw_hold(total);
-}
-
-template <int MT, int N>
-static __device__ __forceinline__ void a8_scales_are_used(float (&total)[MT][N])
-{
-#pragma unroll
-    for (int row = 0; row < MT; row++) sw_hold(total[row]);
 }
 
 /* One stage that is added up in fp32, its first batch in frag[NOW], and the first of the next into

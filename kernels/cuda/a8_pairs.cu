@@ -101,7 +101,7 @@ extern "C" sw_code sw_a8_pairs_run(const sw_cuda_gemm *p, const sw_cuda_plan *pl
     sw_code rc;
 
     (void)d_workspace;
-    args.x_rows = sw_a8_x_rows(p, tile);
+    args.x_rows = sw_cuda_x_rows(p, tile);
     /* Halves begin where the swizzle of shared memory does. */
     if (shares_x) args.x_rows = (args.x_rows + 15) / 16 * 16;
     rc = sw_a8_map(&maps, p, shares_x ? args.x_rows / 2 : args.x_rows, tile->n_channels / 64, err);

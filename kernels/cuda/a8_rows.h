@@ -16,10 +16,6 @@ extern "C" {
 a8_kind sw_a8_kind_of(const sw_cuda_gemm *p); /* KIND_COUNT: none that these kernels take */
 bool sw_a8_is_grouped(const sw_cuda_gemm *p); /* scales, of W or X, change along k */
 a8_args sw_a8_args_of(const sw_cuda_gemm *p, int split);
-static inline int sw_a8_x_rows(const sw_cuda_gemm *p, const sw_cuda_tile *tile)
-{
-    return p->m < tile->n_tokens ? (int)p->m : tile->n_tokens;
-}
 /* Raise the kernel's shared memory and launch it. */
 sw_code sw_a8_launch(const sw_cuda_gemm *p, const a8_kernel *kernel, const char *name,
                      int n_blocks, int cluster, bool overlap, const a8_args *args, int n_tokens,

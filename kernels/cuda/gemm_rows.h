@@ -22,6 +22,11 @@ sw_cuda_weights sw_cuda_weights_of(const sw_tiles *tiles);
 sw_cuda_inputs sw_cuda_inputs_of(const sw_act *act);
 
 static inline int64_t sw_cuda_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/* Rows of a box of X: as many as a block has tokens, or as there are. */
+static inline int sw_cuda_x_rows(const sw_cuda_gemm *p, const sw_cuda_tile *tile)
+{
+    return p->m < tile->n_tokens ? (int)p->m : tile->n_tokens;
+}
 /* Bytes of an array in a workspace, up to where the next one may begin. */
 static inline size_t sw_cuda_line_up(int64_t n_bytes)
 {
@@ -88,8 +93,6 @@ extern const sw_cuda_tile sw_a8_tiles[];
 extern const int sw_a8_n_tiles;
 bool sw_a8_can_run(const sw_cuda_gemm *p, int tile);
 bool sw_a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);
-/* Of up to 8 tokens: whether they are faster than mma_sync there. */
-bool sw_a8_suits_few(const sw_cuda_gemm *p, const sw_cuda_card *card);
 void sw_a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
 size_t sw_a8_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
 sw_code sw_a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,

@@ -16,6 +16,7 @@
 /* A shape, and how to compute it. */
 typedef struct plan {
     sw_lt_gemm shape; /* without pointers */
+    char name[80];    /* in messages */
     sw_lt_matrices of;
     cublasLtMatmulAlgo_t algo;
     bool is_set, is_loaded; /* loaded: it has run */
@@ -98,7 +99,6 @@ static sw_code plan_for(sw_lt *lt, plan **out, const sw_lt_gemm *q, sw_err *err)
 {
     const uint32_t align[3] = {sw_lt_alignment(q->d_w), sw_lt_alignment(q->d_x),
                                sw_lt_alignment(q->d_y)};
-    char what[80];
     plan *p;
     sw_code rc;
 
@@ -111,11 +111,11 @@ static sw_code plan_for(sw_lt *lt, plan **out, const sw_lt_gemm *q, sw_err *err)
     drop_plan(lt, p);
     p->shape = *q;
     memcpy(p->of.align, align, sizeof align);
-    (void)snprintf(what, sizeof what, "%lld x %lld x %lld", (long long)q->m, (long long)q->n_out,
-                   (long long)q->k_in);
+    (void)snprintf(p->name, sizeof p->name, "product of %lld x %lld x %lld", (long long)q->m,
+                   (long long)q->n_out, (long long)q->k_in);
     if ((rc = lay_out(lt, p, q, err)) != SW_OK ||
-        (rc = sw_lt_choose(&p->algo, &lt->lib, lt->handle, lt->product, &p->of, WORK_BYTES, what,
-                           err)) != SW_OK) {
+        (rc = sw_lt_choose(&p->algo, &lt->lib, lt->handle, lt->product, &p->of, WORK_BYTES,
+                           p->name, err)) != SW_OK) {
         drop_plan(lt, p);
         return rc;
     }
@@ -131,16 +131,13 @@ static sw_code run_plan(sw_lt *lt, const plan *p, const sw_lt_gemm *q, sw_err *e
     const int64_t elem_bytes = q->y_is_f32 ? 4 : 2;
     sw_code rc = sw_checked_fill(q->d_y, q->y_stride * elem_bytes, q->n_out * elem_bytes, q->m,
                                  sw_gpu_stream(lt->gpu), err);
-    char what[80];
 
     if (rc != SW_OK) return rc;
-    (void)snprintf(what, sizeof what, "product of %lld x %lld x %lld", (long long)q->m,
-                   (long long)q->n_out, (long long)q->k_in);
     return sw_lt_check(lt->lib.cublasLtMatmul_at(lt->handle, lt->product, &one, q->d_w, p->of.w,
                                                  q->d_x, p->of.x, &zero, q->d_y, p->of.y, q->d_y,
                                                  p->of.y, &p->algo, lt->d_work,
                                                  (size_t)WORK_BYTES, sw_gpu_stream(lt->gpu)),
-                       what, err);
+                       p->name, err);
 }
 
 sw_code sw_lt_run(sw_lt *lt, const sw_lt_gemm *q, sw_err *err)

@@ -86,7 +86,8 @@ sw_code sw_lt_fp8_plan_new(sw_lt_fp8_plan **out, const sw_lt_fp8 *p, sw_err *err
         (rc = sw_lt_library_handle(&plan->handle, &plan->lib, err)) != SW_OK ||
         (rc = describe(plan, p, err)) != SW_OK || (rc = lay_out(plan, p, err)) != SW_OK ||
         (rc = sw_lt_choose(&plan->algo, &plan->lib, plan->handle, plan->product, &plan->of,
-                           SW_LT_FP8_WORK_BYTES, "E4M3 with scales of rows", err)) != SW_OK)
+                           SW_LT_FP8_WORK_BYTES, "product of E4M3 with scales of rows",
+                           err)) != SW_OK)
         sw_lt_fp8_plan_free(plan);
     else
         *out = plan;

@@ -53,7 +53,7 @@ sw_code sw_lt_choose(cublasLtMatmulAlgo_t *out, const sw_lt_library *lib, cublas
                                                                 &n_found),
                          "choice of an algorithm", err);
     if (rc == SW_OK && n_found == 0)
-        rc = SW_FAIL(err, SW_E_UNSUPPORTED, "cuBLASLt has no product of %s", what);
+        rc = SW_FAIL(err, SW_E_UNSUPPORTED, "cuBLASLt has no %s", what);
     if (rc == SW_OK) *out = found.algo;
     (void)lib->cublasLtMatmulPreferenceDestroy_at(wish);
     return rc;

@@ -61,11 +61,10 @@ extern "C" bool sw_mma_can_run(const sw_cuda_gemm *p, int tile)
 /* Clusters and early starts are in the code for sm_90 alone. */
 static bool has_clusters(const sw_cuda_card *card) { return card->sm == 90; }
 
-/* Above so many tokens the wgmma kernels are faster where they run (tests/bench/h200-*.csv), with
- * byte inputs below too. */
+/* Above so many tokens the wgmma kernels are faster where they run (tests/bench/h200-*.csv). */
 extern "C" bool sw_mma_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
 {
-    return !has_clusters(card) || (p->m <= 8 && !sw_a8_suits_few(p, card));
+    return !has_clusters(card) || p->m <= 8;
 }
 
 /* What a CTA can have of shared memory. */

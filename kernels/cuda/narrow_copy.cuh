@@ -11,6 +11,7 @@
 #include "kernels/cuda/ptx_warp.cuh"
 #include "kernels/cuda/narrow_args.h"
 #include "kernels/cuda/narrow_maps.cuh"
+#include "kernels/cuda/whole_block.cuh"
 
 /* One warp copies; where a CTA of two warpgroups has an SM for itself, a whole warpgroup, so that
  * it can give away registers. */

@@ -165,7 +165,7 @@ extern "C" sw_code sw_narrow_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan
                              void *stream, sw_err *err)
 {
     nw_maps maps = {};
-    int x_rows = p->m < tile->n_tokens ? (int)p->m : tile->n_tokens;
+    int x_rows = sw_cuda_x_rows(p, tile);
     sw_code rc = sw_narrow_map_x(&maps, p, x_rows, d_workspace, stream, err);
 
     if (!rc)

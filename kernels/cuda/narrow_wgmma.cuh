@@ -155,8 +155,7 @@ __device__ __forceinline__ void nw_multiply_groups(float (&total)[P::MT][P::T / 
 template <int MT, int N> __device__ __forceinline__ void nw_drain(float (&total)[MT][N])
 {
     sw_wgmma_wait<0>();
-#pragma unroll
-    for (int row = 0; row < MT; row++) sw_hold(total[row]);
+    sw_hold(total);
 }
 
 /* All products of the stage that `ring` stands at and, with NEXT, the first batch of the one after,

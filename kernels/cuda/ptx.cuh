@@ -299,6 +299,19 @@ template <int N> __device__ __forceinline__ void sw_hold(float (&d)[N])
     for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
 }
 
+template <int N> __device__ __forceinline__ void sw_hold(int (&d)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+r"(d[i])::"memory");
+}
+
+template <int ROWS, int N, typename type>
+__device__ __forceinline__ void sw_hold(type (&d)[ROWS][N])
+{
+#pragma unroll
+    for (int row = 0; row < ROWS; row++) sw_hold(d[row]);
+}
+
 /* K-major operand with the 128-byte swizzle: rows of 128 bytes, 8 rows to a 1024-byte atom. */
 __device__ __forceinline__ uint64_t sw_wgmma_desc(uint32_t addr)
 {

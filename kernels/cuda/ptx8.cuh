@@ -97,13 +97,6 @@ __device__ __forceinline__ void sw_wgmma8(float (&d)[N_ACC], const uint32_t *a, 
 #undef SW_WGMMA_CASE
 }
 
-/* Keeps the compiler from reading an accumulator before the wait above it. */
-template <int N> __device__ __forceinline__ void sw_hold(int (&d)[N])
-{
-#pragma unroll
-    for (int i = 0; i < N; i++) asm volatile("" : "+r"(d[i])::"memory");
-}
-
 /* An arrival of this lane once the copies that it has started are done. */
 __device__ __forceinline__ void sw_copy_arrive(uint32_t bar)
 {

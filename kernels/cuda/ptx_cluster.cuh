@@ -44,14 +44,6 @@ __device__ __forceinline__ void sw_cluster_arrive(uint32_t bar)
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
-/* Where a block of `size` tokens that would begin at `first` begins, so that it ends with the last
- * token: rows of a box that are not there are slow to bring. What two blocks have in common both
- * store, the same bytes. A block behind the last token stays there. */
-__device__ __forceinline__ int sw_whole_block(int first, int n_tokens, int size)
-{
-    return first >= n_tokens ? first : max(0, min(first, n_tokens - size));
-}
-
 /* Of the clusters of the grid, in their order. */
 __device__ __forceinline__ uint32_t sw_cluster_id(void)
 {

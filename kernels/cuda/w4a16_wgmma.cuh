@@ -302,8 +302,7 @@ __device__ __forceinline__ void w4_one_stage(float (&total)[MT][T / 2],
 template <int MT, int N> __device__ __forceinline__ void w4_drain(float (&total)[MT][N])
 {
     sw_wgmma_wait<0>();
-#pragma unroll
-    for (int row = 0; row < MT; row++) sw_hold(total[row]);
+    sw_hold(total);
 }
 
 /* At most two batches are in the tensor cores; they drain every second stage. */
