@@ -84,6 +84,7 @@ static sw_code add_linear(sw_convert_job *job, const sw_linear_ref *ref, sw_err 
         return rc;
     }
     l->from.input_dtype = 0; /* what is made of it is written in full */
+    l->from.has_byte_codes = false;
     if ((t = first_tensor(&job->source, l))) {
         l->shard = t->shard;
         l->place = t->view.data;

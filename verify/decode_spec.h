@@ -26,6 +26,7 @@ typedef struct sw_spec_scheme {
     bool has_global;      /* scales count relative to one of the tensor */
     bool has_input_scale; /* one is stored: inputs are quantized under it */
     bool quantizes_inputs;
+    bool is_packed;       /* integer codes fill words; else each takes a byte */
     bool is_symmetric;
     int64_t group_elems;  /* along k_in; 0: one group per output channel */
     int64_t n_outliers;   /* input channels stored as floats beside the codes */

@@ -1,6 +1,8 @@
-/* decode_spec_ct.c - the second reading of compressed-tensors, format "pack-quantized".
+/* decode_spec_ct.c - the second reading of compressed-tensors.
  *
- * For a linear P with K inputs, N outputs, G groups (1 per channel) of b-bit codes:
+ * Integers are one a byte (int-quantized, for quantized inputs) or packed in words (pack-quantized:
+ * weights alone, and 4 bits for inputs that are rounded token by token). In pack-quantized, for a
+ * linear P with K inputs, N outputs, G groups (1 per channel) of b-bit codes:
  *   P.weight_packed     I32 [N, ceil(K*b/32)]   row n is a dense stream along k
  *   P.weight_scale      F16, BF16 or F32 [N, G]
  *   P.weight_shape      I64 [2] = N, K
@@ -90,7 +92,26 @@ static sw_code read_float(sw_spec_scheme *out, const cJSON *weights, int64_t bit
     return SW_OK;
 }
 
-static sw_code read_group(sw_spec_scheme *out, const cJSON *group, sw_err *err)
+/* Where the integers lie: the group's own format, else that of the checkpoint, else the form that
+ * weights alone have always had. */
+static sw_code read_packing(sw_spec_scheme *out, const cJSON *config, const cJSON *group,
+                            sw_err *err)
+{
+    const char *format = out->quantizes_inputs ? "int-quantized" : "pack-quantized";
+    const char *whole = format;
+    sw_code rc;
+
+    if ((rc = sw_json_text(&whole, config, "format", err)) != SW_OK) return rc;
+    if (strcmp(whole, "mixed-precision") != 0) format = whole;
+    if ((rc = sw_json_text(&format, group, "format", err)) != SW_OK) return rc;
+    out->is_packed = !strcmp(format, "pack-quantized");
+    if (out->is_packed || !strcmp(format, "int-quantized")) return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "format \"%.60s\" of integer weights; pack-quantized and "
+                   "int-quantized are known", format);
+}
+
+static sw_code read_group(sw_spec_scheme *out, const cJSON *config, const cJSON *group,
+                          sw_err *err)
 {
     int64_t bits = 0, group_size = -1;
     const char *type = "int", *strategy = NULL;
@@ -118,6 +139,7 @@ static sw_code read_group(sw_spec_scheme *out, const cJSON *group, sw_err *err)
                        "verified", strategy);
     if (!strcmp(strategy, "channel")) group_size = -1;
     out->wants_g_idx = stores_g_idx(weights);
+    if ((rc = read_packing(out, config, group, err)) != SW_OK) return rc;
     return sw_spec_sizes(out, bits, group_size, err);
 }
 
@@ -136,7 +158,7 @@ static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err
     {
         sw_spec_scheme one = {.reader = out->reader, .is_symmetric = true};
 
-        if ((rc = read_group(&one, group, err)) != SW_OK) {
+        if ((rc = read_group(&one, config, group, err)) != SW_OK) {
             sw_err_prefix(err, "%.60s", group->string);
             return rc;
         }
@@ -187,7 +209,7 @@ static sw_code read_linear(sw_spec_scheme *out, const cJSON *config, const char 
     }
     if (!mine) mine = of_class;
     if (!mine) return SW_FAIL(err, SW_E_FORMAT, "no config group targets it");
-    if ((rc = read_group(&one, mine, err)) == SW_OK) *out = one;
+    if ((rc = read_group(&one, config, mine, err)) == SW_OK) *out = one;
     return rc;
 }
 
@@ -367,7 +389,7 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
 {
     sw_code rc;
 
-    if (!scheme->exponent_bits && !scheme->quantizes_inputs)
+    if (!scheme->exponent_bits && scheme->is_packed)
         return decode_packed(w, scheme, st, module_path, err);
     if ((rc = read_plain_codes(w, st, module_path, err)) != SW_OK ||
         (rc = read_plain_scales(w, scheme, st, module_path, err)) != SW_OK)

@@ -182,6 +182,51 @@ static bool breaks_ct_bits(const sw_load_ctx *ctx, const sw_load_linear *l)
 
 sw_code sw_load_ct_bits(sw_load_ctx *ctx) { return for_linears(ctx, breaks_ct_bits); }
 
+/* Integers of compressed-tensors with a zero point a group. */
+static bool has_ct_zeros(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return is_dialect(ctx, "compressed-tensors") && l->spec.num->kind == SW_NUM_INT &&
+           !l->spec.is_symmetric;
+}
+
+sw_code sw_load_ct_zero_points(sw_load_ctx *ctx) { return for_linears(ctx, has_ct_zeros); }
+
+static bool breaks_zero_bits(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return has_ct_zeros(ctx, l) && l->spec.num->bits != 4 && l->spec.num->bits != 8;
+}
+
+sw_code sw_load_ct_zero_bits(sw_load_ctx *ctx) { return for_linears(ctx, breaks_zero_bits); }
+
+static bool is_ct_w4a8(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return is_dialect(ctx, "compressed-tensors") && l->spec.num->kind == SW_NUM_INT &&
+           l->spec.num->bits == 4 && l->spec.act.scope != SW_ACT_NONE;
+}
+
+static bool breaks_w4a8_shape(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return is_ct_w4a8(ctx, l) &&
+           (l->spec.group_elems != 128 || l->ref.n_out % 128 || l->ref.k_in % 128);
+}
+
+sw_code sw_load_w4a8_shape(sw_load_ctx *ctx) { return for_linears(ctx, breaks_w4a8_shape); }
+
+static bool has_integer_inputs(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return is_ct_w4a8(ctx, l) && !breaks_w4a8_shape(ctx, l) && !l->spec.act.num->values;
+}
+
+sw_code sw_load_w4a8_integers(sw_load_ctx *ctx) { return for_linears(ctx, has_integer_inputs); }
+
+static bool breaks_gptq_kind(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return is_dialect(ctx, "gptq") &&
+           (!l->spec.is_symmetric || (l->spec.num->bits != 4 && l->spec.num->bits != 8));
+}
+
+sw_code sw_load_gptq_kind(sw_load_ctx *ctx) { return for_linears(ctx, breaks_gptq_kind); }
+
 static bool breaks_gptq_shape(const sw_load_ctx *ctx, const sw_load_linear *l)
 {
     return is_dialect(ctx, "gptq") && (l->ref.n_out % 32 || l->ref.k_in % 32);

@@ -457,6 +457,7 @@ sw_code sw_checkpoint_qtensor(sw_qtensor *out, const sw_checkpoint *ckpt, const 
         return rc;
     }
     q.spec.input_dtype = 0; /* of the file, not of the weight */
+    q.spec.has_byte_codes = false;
     *out = q;
     return SW_OK;
 }

@@ -12,25 +12,42 @@ enum { PART_WEIGHT, PART_SCALE, PART_REST };
 static bool is_mx(const sw_qspec *spec) { return spec->scale_dtype == SW_DTYPE_F8_E8M0; }
 static bool is_packed(const sw_qspec *spec) { return spec->num->bits == 4 && spec->num->values; }
 
-/* First match decides, in the order of the ecosystem's own writer. */
+/* The first match decides. */
 static const struct {
     const char *name;
     sw_num_id num; /* SW_NUM_COUNT: any integer */
     int scales;    /* 'm' E8M0, 'g' E4M3 under a global one, 'f' floats */
-    int inputs;    /* 1: must be quantized, 0: must not, -1: either */
+    int inputs;    /* 'q' quantized, 'd' quantized for a product of packed codes, 0: floats,
+                      -1: any of these */
 } formats[] = {
     {"mxfp4-pack-quantized", SW_NUM_E2M1, 'm', -1},
     {"mxfp8-quantized", SW_NUM_E4M3, 'm', -1},
     {"nvfp4-pack-quantized", SW_NUM_E2M1, 'g', -1},
-    {"int-quantized", SW_NUM_COUNT, 'f', 1},
+    {"int-quantized", SW_NUM_COUNT, 'f', 'q'},
+    {"pack-quantized", SW_NUM_COUNT, 'f', 'd'},
     {"pack-quantized", SW_NUM_COUNT, 'f', 0},
     {"float-quantized", SW_NUM_E4M3, 'f', -1},
 };
 
+/* vLLM multiplies groups of 4-bit codes by inputs that are rounded token by token, and looks for
+ * the codes in packed words. Integers of any other kind with quantized inputs are plain bytes in
+ * every reader. */
+static bool is_packed_for_inputs(const sw_qspec *spec)
+{
+    return spec->act.scope == SW_ACT_TOKEN && spec->num->bits == 4 && spec->group_elems &&
+           !spec->has_byte_codes;
+}
+
+static int inputs_of(const sw_qspec *spec)
+{
+    if (spec->act.scope == SW_ACT_NONE) return 0;
+    return is_packed_for_inputs(spec) ? 'd' : 'q';
+}
+
 const char *sw_ct_format(const sw_qspec *spec)
 {
     int scales = is_mx(spec) ? 'm' : spec->has_global ? 'g' : 'f';
-    int inputs = spec->act.scope != SW_ACT_NONE;
+    int inputs = inputs_of(spec);
 
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
         bool is_num = formats[i].num == SW_NUM_COUNT ? spec->num->kind == SW_NUM_INT

@@ -1,7 +1,9 @@
 /* ct_layouts.h - the formats of compressed-tensors beyond "pack-quantized"; for dialect_ct.c.
  *
  * Per linear P of K inputs, N outputs, G groups:
- *   int-quantized         P.weight I8 [N, K]           for quantized inputs, zero taken off
+ *   int-quantized         P.weight I8 [N, K]           for quantized inputs, zero taken off; 4-bit
+ *                         codes in groups with inputs rounded by token are packed when written,
+ *                         and read in either form
  *   float-quantized       P.weight F8_E4M3 [N, K]
  *   mxfp8-quantized       P.weight F8_E4M3 [N, K]
  *   nvfp4-pack-quantized  P.weight_packed U8 [N, K/2]  low nibble: even input

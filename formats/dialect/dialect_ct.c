@@ -41,7 +41,7 @@ static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_er
     const char *format = spec->num ? sw_ct_format(spec) : CT_FORMAT;
 
     (void)n_out;
-    if (format && !strcmp(format, CT_FORMAT))
+    if (format && !strcmp(format, CT_FORMAT) && spec->act.scope == SW_ACT_NONE)
         return sw_hold_groups("compressed-tensors", spec, k_in, err);
     return sw_ct_can_hold(spec, k_in, err);
 }
@@ -246,27 +246,27 @@ static sw_code read_weights(sw_qspec *spec, const cJSON *weights, sw_err *err)
 }
 
 /* A named format must be that of the scheme: it says where the tensors are. */
-static sw_code check_group_format(const cJSON *group, const sw_qspec *spec, sw_err *err)
+static sw_code check_group_format(sw_qspec *spec, const char *format, sw_err *err)
 {
-    const char *mine = sw_ct_format(spec), *format = mine;
-    sw_code rc = sw_json_text(&format, group, "format", err);
+    const char *mine;
 
-    if (rc != SW_OK) return rc;
-    if (mine && format && !strcmp(mine, format)) return SW_OK;
+    spec->has_byte_codes = format && !strcmp(format, "int-quantized") && spec->num->bits < 8;
+    mine = sw_ct_format(spec);
+    if (mine && (!format || !strcmp(mine, format))) return SW_OK;
     return SW_FAIL(err, SW_E_UNSUPPORTED, "format \"%.60s\" holds %s weights otherwise than \"%s\"",
                    format ? format : "(none)", spec->num->name, mine ? mine : "any known format");
 }
 
-static sw_code read_group(sw_qspec *spec, const cJSON *group, sw_err *err)
+/* `format` is that of the whole checkpoint, for groups that name none; NULL: it has none either. */
+static sw_code read_group(sw_qspec *spec, const cJSON *group, const char *format, sw_err *err)
 {
     const cJSON *weights = sw_json_member(group, "weights");
-    const char *format = CT_FORMAT;
     sw_code rc;
 
     if (!cJSON_IsObject(weights))
         return SW_FAIL(err, SW_E_FORMAT, "%.60s has no weights scheme", group->string);
     if ((rc = sw_json_text(&format, group, "format", err)) != SW_OK) return rc;
-    if (!sw_ct_is_format(format))
+    if (format && !sw_ct_is_format(format))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%.60s: format \"%.60s\" cannot be read",
                        group->string, format);
     if (sw_json_member(group, "output_activations"))
@@ -275,7 +275,7 @@ static sw_code read_group(sw_qspec *spec, const cJSON *group, sw_err *err)
     rc = read_weights(spec, weights, err);
     if (rc == SW_OK && sw_json_member(group, "input_activations"))
         rc = sw_ct_read_inputs(&spec->act, sw_json_member(group, "input_activations"), err);
-    if (rc == SW_OK) rc = check_group_format(group, spec, err);
+    if (rc == SW_OK) rc = check_group_format(spec, format, err);
     if (rc != SW_OK) sw_err_prefix(err, "%.60s", group->string);
     return rc;
 }
@@ -320,6 +320,7 @@ static int64_t count_targets(const cJSON *groups)
 static sw_code read_groups(sw_qconfig *out, const cJSON *object, sw_arena *arena, sw_err *err)
 {
     const cJSON *groups = sw_json_member(object, "config_groups"), *group;
+    const char *format = NULL;
     sw_qspec first = out->spec;
     bool is_mixed = false;
     sw_qrule *rules = NULL;
@@ -327,12 +328,15 @@ static sw_code read_groups(sw_qconfig *out, const cJSON *object, sw_arena *arena
 
     if (!cJSON_IsObject(groups) || !groups->child)
         return SW_FAIL(err, SW_E_FORMAT, "quantization_config has no config_groups");
-    if ((rc = SW_ARENA_TAKE(&rules, arena, count_targets(groups), err)) != SW_OK) return rc;
+    if ((rc = sw_json_text(&format, object, "format", err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&rules, arena, count_targets(groups), err)) != SW_OK)
+        return rc;
+    if (format && !strcmp(format, "mixed-precision")) format = NULL; /* the groups say it */
     out->has_no_default = true;
     cJSON_ArrayForEach(group, groups)
     {
         sw_qspec one = {.scale_dtype = out->spec.scale_dtype};
-        if ((rc = read_group(&one, group, err)) != SW_OK) return rc;
+        if ((rc = read_group(&one, group, format, err)) != SW_OK) return rc;
         if (group == groups->child) first = one;
         is_mixed = is_mixed || !sw_config_is_one(&one, &first);
         if ((rc = read_targets(out, rules, group, &one, arena, err)) != SW_OK) return rc;

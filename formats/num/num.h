@@ -85,11 +85,13 @@ typedef struct sw_qspec {
     bool is_scattered;    /* a g_idx says which group a column is in (act-order) */
     sw_dtype input_dtype; /* BF16 or F16 where a file being read stores its input_scale so, else 0:
                              F32. Weights that were read and weights to write leave it at 0 */
+    bool has_byte_codes;  /* a file being read stores codes below 8 bits one a byte, where the
+                             dialect packs what it writes. Left at false as input_dtype is at 0 */
 } sw_qspec;
 
 /* true when both store a weight alike; zero_min, a limit of the dialect, does not count, nor do
  * is_sign_free, a liberty of the fit, is_scattered, which dialects with a g_idx store beside it,
- * and input_dtype, a habit of one file. */
+ * and input_dtype and has_byte_codes, habits of one file. */
 bool sw_qspec_same(const sw_qspec *a, const sw_qspec *b);
 
 static inline int64_t sw_qspec_groups(const sw_qspec *spec, int64_t k_in)

@@ -127,8 +127,8 @@ static void integers_with_quantized_inputs_are_plain_bytes(void **state)
 static void configs_say_the_format_and_come_back(void **state)
 {
     static const struct { const char *scheme, *says; } rows[] = {
-        {"W8A8", "\"format\":\"int-quantized\""}, {"W4A8", "\"format\":\"int-quantized\""},
-        {"W4AFP8", "\"format\":\"int-quantized\""},
+        {"W8A8", "\"format\":\"int-quantized\""}, {"W4A8", "\"format\":\"pack-quantized\""},
+        {"W4AFP8", "\"format\":\"pack-quantized\""},
         {"FP8", "\"strategy\":\"tensor\""}, {"FP8_DYNAMIC", "\"format\":\"float-quantized\""},
         {"FP8_BLOCK", "\"block_structure\":[128,128]"}, {"MXFP4A16", "mxfp4-pack-quantized"},
         {"MXFP4", "\"scale_dtype\":\"torch.uint8\""}, {"MXFP8", "mxfp8-quantized"},

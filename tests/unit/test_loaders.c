@@ -123,6 +123,27 @@ static void scatter(broken *b)
     for (int64_t k = 0; k < q->k_in; k++) q->g_idx[k] = (int32_t)(k % q->n_groups);
     b->c.config.desc_act = true;
 }
+/* 8-bit integers a token on the way into every product. */
+static void round_inputs(broken *b)
+{
+    const sw_act act = {sw_num_by_bits(8), SW_ACT_TOKEN, 0, SW_DTYPE_F32};
+
+    for (int64_t i = 0; i < b->c.n; i++) b->c.q[i].spec.act = act;
+    b->c.config.spec.act = act;
+}
+static void add_zeros(broken *b)
+{
+    sw_err err = {0};
+
+    for (int64_t i = 0; i < b->c.n; i++) {
+        sw_qtensor *q = &b->c.q[i];
+        int64_t n = q->n_out * q->n_groups;
+        must(SW_MEM_GET(&q->zeros, n, "zeros", &err), &err);
+        memset(q->zeros, 2, (size_t)n);
+        q->spec.is_symmetric = false;
+    }
+    b->c.config.spec.is_symmetric = false;
+}
 
 /* After. */
 static bool to_bf16(void *ctx, const char *name, sw_cview *view)
@@ -199,6 +220,15 @@ static const struct {
     {"fp8-block-shape", "fp8", "llama", "k_proj", FP8_BLOCKS, 4, 32, 0, NULL, NULL, NULL},
     {"cutlass-shape", "fp8", "llama", "gate_proj", FP8_TENSOR, 4, 32, 0, NULL, NULL, odd_width},
     {"ct-bits", "compressed-tensors", "llama", "q_proj", INTEGERS, 3, 32, 0, NULL, NULL, NULL},
+    {"ct-zero-bits", "compressed-tensors", "llama", "q_proj", INTEGERS, 3, 32, 0, add_zeros, NULL,
+     NULL},
+    {"ct-zero-points", "compressed-tensors", "llama", "q_proj", INTEGERS, 4, 32, 0, add_zeros, NULL,
+     NULL},
+    {"w4a8-shape", "compressed-tensors", "llama", "q_proj", INTEGERS, 4, 32, 0, round_inputs, NULL,
+     NULL},
+    {"w4a8-integers", "compressed-tensors", "llama", "q_proj", INTEGERS, 4, 128, 0, round_inputs,
+     NULL, NULL},
+    {"gptq-kind", "gptq_v2", "llama", "q_proj", INTEGERS, 4, 32, 0, add_zeros, NULL, NULL},
     {"gptq-shape", "gptq", "llama", "gate_proj", INTEGERS, 4, 32, 0, NULL, NULL, odd_width},
     {"gptq-group", "gptq", "llama", "q_proj", INTEGERS, 4, 32, 0, NULL, odd_group, NULL},
     {"awq-scales", "awq", "llama", "q_proj", INTEGERS, 4, 32, 0, NULL, scales_in_bf16, NULL},
@@ -308,7 +338,7 @@ static void each_rule_has_a_row_here(void **state)
 static bool is_by_nature(const sw_load_rule *rule)
 {
     return !strcmp(rule->id, "fp8-tensor-names") || !strcmp(rule->id, "fp8-hf-names") ||
-           !strcmp(rule->id, "modelopt-int4");
+           !strcmp(rule->id, "modelopt-int4") || !strcmp(rule->id, "ct-bits");
 }
 
 /* The same checkpoints before they were broken, where the breaking is more than a shape. */
