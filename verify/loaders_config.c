@@ -277,14 +277,14 @@ sw_code sw_load_head_blocks(sw_load_ctx *ctx)
     return quantized_head(ctx, by_block);
 }
 
-sw_code sw_load_machete_only(sw_load_ctx *ctx)
+/* Every checkpoint of a dialect, by the name that its config gives to the order of codes. */
+static sw_code if_dialect(sw_load_ctx *ctx, const char *name)
 {
-    if (strcmp(dialect_name(ctx), "machete") != 0) return SW_OK;
-    return sw_load_found(ctx, "config.json", "quant_method is \"machete\"");
+    if (strcmp(dialect_name(ctx), name) != 0) return SW_OK;
+    return sw_load_found(ctx, "config.json", "the order of its codes is that of %s", name);
 }
 
-sw_code sw_load_swage_only(sw_load_ctx *ctx)
-{
-    if (strcmp(dialect_name(ctx), "swage") != 0) return SW_OK;
-    return sw_load_found(ctx, "config.json", "quant_method is \"swage\"");
-}
+sw_code sw_load_awq_gemv(sw_load_ctx *ctx) { return if_dialect(ctx, "awq_gemv"); }
+sw_code sw_load_marlin_order(sw_load_ctx *ctx) { return if_dialect(ctx, "marlin"); }
+sw_code sw_load_machete_only(sw_load_ctx *ctx) { return if_dialect(ctx, "machete"); }
+sw_code sw_load_swage_only(sw_load_ctx *ctx) { return if_dialect(ctx, "swage"); }

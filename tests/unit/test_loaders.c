@@ -257,6 +257,8 @@ static const struct {
     {"head-newer", "compressed-tensors", "llama", "lm_head", INTEGERS, 4, 32, 0, quantize_head,
      NULL, NULL},
     {"head-blocks", "gptq", "llama", "lm_head", INTEGERS, 4, 32, 0, quantize_head, NULL, NULL},
+    {"awq-gemv", "awq_gemv", "llama", "config.json", INTEGERS, 4, 32, 0, NULL, NULL, NULL},
+    {"marlin-order", "marlin", "llama", "config.json", INTEGERS, 4, 128, 0, keep_wide, NULL, NULL},
     {"machete-only", "machete", "llama", "config.json", INTEGERS, 4, 64, 0, keep_wide, NULL, NULL},
     {"swage-only", "swage", "llama", "config.json", INTEGERS, 4, 32, 0, NULL, NULL, NULL},
     {"tp-rows", "compressed-tensors", "llama", "o_proj", INTEGERS, 4, 128, 0, NULL, NULL, NULL},
