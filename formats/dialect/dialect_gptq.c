@@ -419,7 +419,8 @@ const sw_dialect sw_dialect_gptq = {
 
 const sw_dialect sw_dialect_gptq_v2 = {
     .name = "gptq_v2",
-    .summary = "GPTQ v2: as gptq with zero points stored as they are; vLLM takes symmetric ones alone",
+    .summary = "GPTQ v2: as gptq with zero points stored as they are; vLLM takes symmetric ones "
+               "alone",
     .side_config = "quantize_config.json",
     .scale_dtype = sw_scale_dtype_f16,
     .can_hold = v2_can_hold,
