@@ -169,6 +169,7 @@ static sw_code look_quantized(look *k, const sw_linear_ref *ref, const char *pat
         k->report(k->self, &problem);
         return SW_OK;
     }
+    if (sw_checkpoint_refuse_floats(k->ckpt, path, &problem) != SW_OK) k->report(k->self, &problem);
     n = k->ckpt->dialect->declare(parts, &one.spec, ref->n_out, ref->k_in);
     for (int i = 0; i < n; i++) check_part(k, &n_bytes, path, &parts[i], &one.spec);
     add_to_group(k, &one, ref, n_bytes, path);

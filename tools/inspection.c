@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/dialect/gguf_model.h"
+#include "formats/dialect/model_path.h"
 #include "formats/dialect/model_tokenizer.h"
 #include "formats/model/stored.h"
 #include "tools/values.h"
@@ -189,9 +190,10 @@ static sw_code check_values(sw_inspection *in, const sw_progress *progress, sw_e
 }
 
 /* All of a directory at once; *why says what is against it. */
-static sw_code open_whole(sw_inspection *in, sw_err *why)
+static sw_code open_whole(sw_inspection *in, bool with_values, sw_err *why)
 {
-    sw_code rc = sw_checkpoint_open(&in->ckpt, in->path, why);
+    sw_code rc = with_values ? sw_checkpoint_open(&in->ckpt, in->path, why)
+                             : sw_checkpoint_open_headers(&in->ckpt, in->path, why);
 
     if (rc != SW_OK) return rc;
     in->is_open = in->has_model = true;
@@ -204,12 +206,18 @@ static sw_code open_whole(sw_inspection *in, sw_err *why)
 }
 
 /* Its parts one by one, as far as they go. */
-static sw_code open_parts(sw_inspection *in, bool is_dir, const sw_err *why, sw_err *err)
+static sw_code open_parts(sw_inspection *in, bool is_dir, bool with_values, const sw_err *why,
+                          sw_err *err)
 {
     char config_path[SW_PATH_BYTES];
     sw_code rc;
 
-    if ((rc = sw_st_open(&in->st, in->path, err)) != SW_OK || !is_dir) return rc;
+    if (is_dir && sw_gguf_locate(config_path, in->path))
+        return SW_FAIL(err, why->code, "%s", why->text);
+    if (is_dir && (rc = sw_model_path_check(in->path, err)) != SW_OK) return rc;
+    rc = with_values ? sw_st_open(&in->st, in->path, err)
+                     : sw_st_open_headers(&in->st, in->path, err);
+    if (rc != SW_OK || !is_dir) return rc;
     if ((rc = sw_path_join_inside(config_path, in->path, "config.json", err)) != SW_OK ||
         (rc = sw_json_read(&in->config, config_path, &sw_json_caps_config, err)) != SW_OK)
         return rc;
@@ -228,14 +236,14 @@ sw_code sw_inspection_open(sw_inspection *out, const char *path, bool with_value
     memset(out, 0, sizeof *out);
     out->path = path;
     if (sw_gguf_is(path)) { /* it is opened or it is not */
-        if ((rc = open_whole(out, err)) != SW_OK) goto done;
+        if ((rc = open_whole(out, with_values, err)) != SW_OK) goto done;
     }
-    rc = is_dir ? open_whole(out, &why) : SW_OK;
+    rc = is_dir ? open_whole(out, with_values, &why) : SW_OK;
     if (rc == SW_E_NOMEM) {
         rc = SW_FAIL(err, rc, "%s", why.text);
         goto done;
     }
-    if (!out->is_open && (rc = open_parts(out, is_dir, &why, err)) != SW_OK) goto done;
+    if (!out->is_open && (rc = open_parts(out, is_dir, with_values, &why, err)) != SW_OK) goto done;
     total_up(out);
     check_ends(out);
     find_version(out);

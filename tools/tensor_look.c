@@ -137,16 +137,23 @@ static bool pass(walker *w, const sw_cview *view, bool is_measure)
     return n > 0;
 }
 
-static void of_tensor(sw_histogram *h, const sw_cview *view)
+static sw_code of_tensor(sw_histogram *h, const sw_st_tensor *tensor, sw_err *err)
 {
+    sw_cview view = tensor->view;
+    sw_st_bytes bytes = {0};
     sw_histogram made;
     walker w;
+    sw_code rc = sw_st_fetch(&bytes, tensor, err);
 
+    view.data = bytes.data;
     begin(&w, &made, "values");
-    if (!pass(&w, view, true)) return;
-    settle(&w);
-    (void)pass(&w, view, false);
-    *h = made;
+    if (rc == SW_OK && pass(&w, &view, true)) {
+        settle(&w);
+        (void)pass(&w, &view, false);
+        *h = made;
+    }
+    sw_st_drop(&bytes);
+    return rc;
 }
 
 static sw_code look_at_linear(sw_tensor_look *out, const sw_checkpoint *ckpt,
@@ -224,7 +231,7 @@ sw_code sw_tensor_look_at(sw_tensor_look *out, const sw_st *st, const sw_checkpo
 
     if (!look.tensor) rc = find_linear(&is_linear, &ref, ckpt, name, err);
     if (rc != SW_OK) return rc;
-    if (look.tensor) of_tensor(&look.values, &look.tensor->view);
+    if (look.tensor) rc = of_tensor(&look.values, look.tensor, err);
     else if (is_linear) rc = look_at_linear(&look, ckpt, &ref, err);
     else rc = refuse_name(st, name, err);
     if (rc == SW_OK) *out = look;

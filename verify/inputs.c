@@ -47,7 +47,7 @@ static sw_code add_file(sw_report *report, const char *role, const char *path,
 
     if ((rc = sw_progress_check(progress, err)) != SW_OK ||
         (rc = sw_arena_text(&kept, &report->arena, path, strlen(path), err)) != SW_OK ||
-        (rc = sw_map_open(&map, path, err)) != SW_OK)
+        (rc = sw_map_open_any(&map, path, err)) != SW_OK)
         return rc;
     f->role = role;
     f->path = kept;

@@ -223,16 +223,33 @@ static const sw_st_tensor *end_weight(const sw_load_ctx *ctx, const char *module
     return sw_st_find(ctx->ckpt->st, name);
 }
 
+static sw_code compare_bytes(bool *is_same, const sw_st_tensor *a, const sw_st_tensor *b,
+                             sw_err *err)
+{
+    sw_st_bytes x = {0}, y = {0};
+    sw_code rc = SW_OK;
+
+    *is_same = a->view.dtype == b->view.dtype && a->view.size_bytes == b->view.size_bytes;
+    if (!*is_same) return SW_OK;
+    if ((rc = sw_st_fetch(&x, a, err)) == SW_OK && (rc = sw_st_fetch(&y, b, err)) == SW_OK)
+        *is_same = !memcmp(x.data, y.data, a->view.size_bytes);
+    sw_st_drop(&x);
+    sw_st_drop(&y);
+    return rc;
+}
+
 sw_code sw_load_tied_head(sw_load_ctx *ctx)
 {
     const sw_model *m = &ctx->ckpt->model;
     const sw_st_tensor *head = end_weight(ctx, m->arch->ends.head);
     const sw_st_tensor *embed = end_weight(ctx, sw_model_end(m, m->arch->ends.embed));
 
+    bool is_same = false;
+    sw_code rc;
+
     if (!m->is_tied || !head || !embed) return SW_OK;
-    if (head->view.dtype == embed->view.dtype && head->view.size_bytes == embed->view.size_bytes &&
-        !memcmp(head->view.data, embed->view.data, head->view.size_bytes))
-        return SW_OK;
+    rc = compare_bytes(&is_same, head, embed, ctx->err);
+    if (rc != SW_OK || is_same) return rc;
     return sw_load_found(ctx, head->name, "it is not %s", embed->name);
 }
 

@@ -6,6 +6,7 @@
 #include "formats/base/file.h"
 #include "formats/dialect/gguf_model.h"
 #include "formats/dialect/gguf_names.h"
+#include "formats/dialect/model_path.h"
 
 /* Some exporters leave the scheme in a file of its own; config.json counts before it. */
 static sw_code adopt_side_config(sw_subject *s, sw_err *err)
@@ -48,6 +49,7 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, bool is_judged, sw_err
         return SW_FAIL(err, SW_E_USAGE, "model path of %zu bytes is too long", strlen(dir));
     memcpy(s.dir, dir, strlen(dir) + 1);
     s.is_gguf = sw_gguf_locate(s.dir, dir);
+    if (!s.is_gguf && (rc = sw_model_path_check(dir, err)) != SW_OK) return rc;
     if ((rc = sw_path_join(path, s.dir, "config.json", err)) != SW_OK ||
         (rc = open_config(&s, path, is_judged, err)) != SW_OK)
         goto done;

@@ -26,8 +26,11 @@ typedef struct sw_map {
     bool is_mapped;
 } sw_map;
 
-/* SW_E_IO when the path cannot be opened, is not a regular file, or cannot be mapped. */
+/* SW_E_IO when the path cannot be opened, is not a regular file, or cannot be mapped. SW_E_FORMAT:
+ * it is a pointer that Git LFS left in place of the file. */
 sw_code sw_map_open(sw_map *out, const char *path, sw_err *err) SW_MUST_USE;
+/* The same, but a pointer is a file like others: for copies and digests. */
+sw_code sw_map_open_any(sw_map *out, const char *path, sw_err *err) SW_MUST_USE;
 void sw_map_close(sw_map *map); /* accepts a zeroed map */
 /* Tell the kernel that a range will not be read again soon, to keep the resident set small. Only
  * for ranges of a sw_map: memory of any other kind would lose its contents. Accepts NULL. */

@@ -80,7 +80,7 @@ sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *
     sw_map map = {0};
     sw_code rc;
 
-    if ((rc = sw_map_open(&map, path, err)) != SW_OK) return rc;
+    if ((rc = sw_map_open_any(&map, path, err)) != SW_OK) return rc;
     ctx = EVP_MD_CTX_new();
     if (digest_map(digest, ctx, &map) == 1)
         print_hex(out, digest);

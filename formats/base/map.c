@@ -9,6 +9,8 @@
 
 #include "formats/base/file.h"
 
+#define LFS_POINTER_MAX_BYTES 1024
+
 static const unsigned char empty_file[1];
 
 static sw_code map_fd(sw_map *out, int fd, const char *path, sw_err *err)
@@ -35,7 +37,7 @@ static sw_code map_fd(sw_map *out, int fd, const char *path, sw_err *err)
     return SW_OK;
 }
 
-sw_code sw_map_open(sw_map *out, const char *path, sw_err *err)
+sw_code sw_map_open_any(sw_map *out, const char *path, sw_err *err)
 {
     sw_code rc;
     int fd;
@@ -48,6 +50,25 @@ sw_code sw_map_open(sw_map *out, const char *path, sw_err *err)
     rc = map_fd(out, fd, path, err);
     close(fd);
     return rc;
+}
+
+/* What Git leaves in place of a large file until that is fetched: a few lines of text. */
+static bool is_lfs_pointer(const sw_map *map)
+{
+    static const char begin[] = "version https://git-lfs.github.com/spec/";
+
+    return map->size_bytes < LFS_POINTER_MAX_BYTES && map->size_bytes >= sizeof begin &&
+           !memcmp(map->data, begin, sizeof begin - 1);
+}
+
+sw_code sw_map_open(sw_map *out, const char *path, sw_err *err)
+{
+    sw_code rc = sw_map_open_any(out, path, err);
+
+    if (rc != SW_OK || !is_lfs_pointer(out)) return rc;
+    sw_map_close(out);
+    return SW_FAIL(err, SW_E_FORMAT, "%s: a pointer of Git LFS, not the file itself; run \"git lfs "
+                   "pull\" in its repository", path);
 }
 
 void sw_map_close(sw_map *map)

@@ -11,6 +11,7 @@
 #include "formats/dialect/dialect_common.h"
 #include "formats/dialect/gguf_codes.h"
 #include "formats/dialect/gguf_model.h"
+#include "formats/dialect/model_path.h"
 #include "formats/dialect/expert_stack.h"
 
 #define TENSOR_NAME_BYTES 1024
@@ -155,6 +156,12 @@ static const sw_dialect *detect(sw_checkpoint *ckpt, const cJSON *object)
     return first;
 }
 
+static bool names_scheme(const cJSON *config)
+{
+    return sw_json_member(config, "quantization_config") ||
+           sw_json_member(config, "compression_config");
+}
+
 static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
 {
     const cJSON *object;
@@ -164,9 +171,7 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
         find_gguf_dialect(ckpt);
         return SW_OK;
     }
-    if (!sw_json_member(ckpt->config, "quantization_config") &&
-        !sw_json_member(ckpt->config, "compression_config"))
-        rc = adopt_side_config(ckpt, err);
+    if (!names_scheme(ckpt->config)) rc = adopt_side_config(ckpt, err);
     if (rc != SW_OK) return rc;
     object = sw_json_member(ckpt->config, "quantization_config");
     if (!object) object = sw_json_member(ckpt->config, "compression_config");
@@ -182,7 +187,9 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
     return rc;
 }
 
-static sw_code open_as(sw_checkpoint *out, const char *dir, sw_gguf_view view, sw_err *err)
+/* is_headers: of floats, data is not looked at; of codes some is. */
+static sw_code open_as(sw_checkpoint *out, const char *dir, sw_gguf_view view, bool is_headers,
+                       sw_err *err)
 {
     sw_checkpoint ckpt = {0};
     char path[SW_PATH_BYTES];
@@ -192,9 +199,7 @@ static sw_code open_as(sw_checkpoint *out, const char *dir, sw_gguf_view view, s
         return SW_FAIL(err, SW_E_USAGE, "model path of %zu bytes is too long", strlen(dir));
     memcpy(ckpt.dir, dir, strlen(dir) + 1);
     ckpt.is_file = sw_gguf_locate(ckpt.dir, dir);
-    if (!ckpt.is_file && !sw_path_is_dir(dir))
-        return SW_FAIL(err, SW_E_IO, "%s: no such directory; give the folder of a model, or a GGUF",
-                       dir);
+    if (!ckpt.is_file && (rc = sw_model_path_check(dir, err)) != SW_OK) return rc;
     rc = ckpt.is_file ? sw_path_join(path, ckpt.dir, "metadata", err)
                       : sw_path_join_inside(path, dir, CONFIG_NAME, err);
     if (rc != SW_OK) return rc;
@@ -205,11 +210,18 @@ static sw_code open_as(sw_checkpoint *out, const char *dir, sw_gguf_view view, s
         sw_err_prefix(err, "%s", path);
         goto done;
     }
-    if (!ckpt.st && (rc = sw_st_open(&ckpt.st, dir, err)) != SW_OK) goto done;
+    is_headers = is_headers && !names_scheme(ckpt.config);
+    if (!ckpt.st && (rc = is_headers ? sw_st_open_headers(&ckpt.st, dir, err)
+                                     : sw_st_open(&ckpt.st, dir, err)) != SW_OK)
+        goto done;
     sw_model_fit_names(&ckpt.model, ckpt.st);
     if ((rc = read_dialect(&ckpt, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
         goto done;
+    }
+    if (is_headers && ckpt.dialect) { /* told by a file beside the config */
+        sw_checkpoint_close(&ckpt);
+        return open_as(out, dir, view, false, err);
     }
     *out = ckpt; /* before the rules, which borrow its config */
     if (!ckpt.qconfig.n_rules) goto done;
@@ -224,12 +236,17 @@ done:
 
 sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err)
 {
-    return open_as(out, dir, SW_GGUF_FLOATS, err);
+    return open_as(out, dir, SW_GGUF_FLOATS, false, err);
+}
+
+sw_code sw_checkpoint_open_headers(sw_checkpoint *out, const char *dir, sw_err *err)
+{
+    return open_as(out, dir, SW_GGUF_FLOATS, true, err);
 }
 
 sw_code sw_checkpoint_open_codes(sw_checkpoint *out, const char *dir, sw_err *err)
 {
-    return open_as(out, dir, SW_GGUF_CODES, err);
+    return open_as(out, dir, SW_GGUF_CODES, false, err);
 }
 
 void sw_checkpoint_close(sw_checkpoint *ckpt)
@@ -359,6 +376,37 @@ static sw_code find_checked(const sw_st_tensor **out, const sw_checkpoint *ckpt,
     return SW_OK;
 }
 
+/* The tensor that would hold the floats of a linear whose codes have other names. */
+static const sw_st_tensor *find_floats(const sw_checkpoint *ckpt, const char *module_path)
+{
+    char name[TENSOR_NAME_BYTES];
+    sw_stack_place place;
+    int n;
+
+    if (!ckpt->dialect->is_stacked) return find_part(ckpt, module_path, "weight");
+    if (!sw_stack_find(&place, module_path, "")) return NULL;
+    n = snprintf(name, sizeof name, "%.*s", (int)strlen(place.name) - 1, place.name); /* no '_' */
+    return n > 0 && (size_t)n < sizeof name ? sw_st_find(ckpt->st, name) : NULL;
+}
+
+sw_code sw_checkpoint_refuse_floats(const sw_checkpoint *ckpt, const char *module_path, sw_err *err)
+{
+    sw_part parts[SW_DIALECT_TENSORS_MAX];
+    const sw_st_tensor *t;
+    sw_qspec spec;
+    sw_code rc = sw_checkpoint_spec(&spec, ckpt, module_path, err);
+    int n;
+
+    if (rc != SW_OK || ckpt->dialect == &sw_dialect_gguf) return rc;
+    n = ckpt->dialect->declare(parts, &spec, 64, 64);
+    for (int i = 0; i < n; i++)
+        if (!strcmp(parts[i].suffix, "weight")) return SW_OK;
+    if (!(t = find_floats(ckpt, module_path))) return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is there beside the codes of the same "
+                   "linear (\"%s\"), and readers take the one or the other; take one of them out",
+                   sw_st_file_path(ckpt->st, t->shard), t->name, parts[0].suffix);
+}
+
 sw_code sw_checkpoint_parts(const sw_st_tensor *out[SW_DIALECT_TENSORS_MAX],
                             const sw_checkpoint *ckpt, const char *module_path,
                             const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
@@ -368,6 +416,7 @@ sw_code sw_checkpoint_parts(const sw_st_tensor *out[SW_DIALECT_TENSORS_MAX],
     sw_code rc = SW_OK;
 
     for (int i = 0; i < SW_DIALECT_TENSORS_MAX; i++) out[i] = NULL;
+    rc = sw_checkpoint_refuse_floats(ckpt, module_path, err);
     for (int i = 0; i < n && rc == SW_OK; i++)
         rc = find_checked(&out[i], ckpt, module_path, &parts[i], err);
     return rc;

@@ -29,12 +29,18 @@ typedef struct sw_checkpoint {
 
 /* SW_E_FORMAT / SW_E_UNSUPPORTED / SW_E_IO with file and offender. */
 sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
+/* The same for who looks at names, types and shapes: see sw_st_open_headers. The data of a
+ * quantized one is all there. */
+sw_code sw_checkpoint_open_headers(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
 /* The same; linears of a GGUF whose blocks are a logical weight (gguf_codes.h) count as quantized,
  * each under the scheme of its type. */
 sw_code sw_checkpoint_open_codes(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
 void sw_checkpoint_close(sw_checkpoint *ckpt); /* accepts a zeroed one */
 /* true when the linear at `module_path` is stored quantized. */
 bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_path);
+/* A quantized linear whose floats are stored as well has two weights. SW_E_FORMAT names both. */
+sw_code sw_checkpoint_refuse_floats(const sw_checkpoint *ckpt, const char *module_path,
+                                    sw_err *err) SW_MUST_USE;
 /* The scheme that quantization_config gives the linear at `module_path`. SW_E_FORMAT: none. */
 sw_code sw_checkpoint_spec(sw_qspec *out, const sw_checkpoint *ckpt, const char *module_path,
                            sw_err *err) SW_MUST_USE;

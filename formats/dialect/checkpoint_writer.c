@@ -12,7 +12,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
-#include "formats/dialect/checkpoint.h"
+#include "formats/dialect/checkpoint_parts.h"
 #include "formats/dialect/dialect_common.h"
 #include "formats/dialect/writer_internal.h"
 
@@ -29,16 +29,6 @@ sw_claim *sw_claim_find(const sw_ckpt_writer *w, const char *module_path)
 
     if (!w->n_claims) return NULL;
     return bsearch(&key, w->claims, (size_t)w->n_claims, sizeof *w->claims, compare_claims);
-}
-
-sw_code sw_part_name(char out[SW_PART_NAME_BYTES], const char *module_path, const char *suffix,
-                     sw_err *err)
-{
-    int n = snprintf(out, SW_PART_NAME_BYTES, "%s.%s", module_path, suffix);
-
-    if (n < 0 || n >= SW_PART_NAME_BYTES)
-        return SW_FAIL(err, SW_E_FORMAT, "tensor name of %d bytes is too long", n);
-    return SW_OK;
 }
 
 static sw_code copy_claims(sw_ckpt_writer *w, const sw_ckpt_linear *linears, int64_t n,
@@ -153,6 +143,7 @@ static sw_code claim_quantized(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
     sw_code rc = sw_checkpoint_spec(&spec, source, c->module_path, err);
     int n = rc == SW_OK ? source->dialect->declare(parts, &spec, c->n_out, c->k_in) : 0;
 
+    if (rc == SW_OK) rc = sw_checkpoint_refuse_floats(source, c->module_path, err);
     for (int i = 0; i < n && rc == SW_OK; i++) {
         char name[SW_PART_NAME_BYTES];
         int64_t at;
@@ -340,6 +331,8 @@ static sw_code declare_all(sw_ckpt_writer *w, sw_err *err)
             rc = w->claim_of[i] >= 0 ? declare_claimed(w, i, err)
                                      : sw_st_writer_declare(w->st, t->name, sw_writer_dtype(w, t),
                                                             t->view.n_dims, t->view.shape, err);
+            if (rc == SW_E_FORMAT)
+                sw_err_prefix(err, "%s", sw_st_file_path(w->source->st, t->shard));
         }
     for (int64_t i = 0; i < w->n_claims; i++) w->claims[i].is_put = false;
     return rc;
@@ -360,6 +353,15 @@ static sw_code check_disk(const sw_ckpt_writer *w, sw_err *err)
     return SW_OK;
 }
 
+/* Names that cannot be written are the source's. */
+static sw_code begin_tensors(sw_ckpt_writer *w, sw_err *err)
+{
+    sw_code rc = sw_st_writer_begin(w->st, err);
+
+    if (rc == SW_E_FORMAT) sw_err_prefix(err, "%s", w->source->dir);
+    return rc;
+}
+
 static sw_code start_output(sw_ckpt_writer *w, const char *out_dir, bool may_replace,
                             const sw_ckpt_keep *keep, sw_err *err)
 {
@@ -378,12 +380,12 @@ static sw_code start_output(sw_ckpt_writer *w, const char *out_dir, bool may_rep
         return rc;
     if (!keep) {
         sw_st_writer_follow(w->st);
-        rc = sw_st_writer_begin(w->st, err);
+        rc = begin_tensors(w, err);
         return rc == SW_OK ? sw_writer_put_shapes(w, err) : rc;
     }
     sw_st_writer_keep(w->st);
     if ((rc = sw_writer_begin_keeping(w, keep, err)) != SW_OK ||
-        (rc = sw_st_writer_begin(w->st, err)) != SW_OK)
+        (rc = begin_tensors(w, err)) != SW_OK)
         return rc;
     return sw_writer_check_kept(w, keep, err);
 }
@@ -419,7 +421,8 @@ sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *sourc
         (rc = sw_writer_find_fused(w, err)) != SW_OK ||
         (rc = claim_tensors(w, err)) != SW_OK || (rc = gather_ignore(w, qconfig, err)) != SW_OK ||
         (!source->is_file && /* what lies beside a file is none of its */
-         (rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK) ||
+         ((rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK ||
+          (rc = sw_dir_refuse_pointers(&w->listing, source->dir, err)) != SW_OK)) ||
         (rc = start_output(w, out_dir, may_replace, keep, err)) != SW_OK) {
         sw_ckpt_writer_free(w);
         return rc;

@@ -257,6 +257,16 @@ static sw_code check_group_format(sw_qspec *spec, const char *format, sw_err *er
                    format ? format : "(none)", spec->num->name, mine ? mine : "any known format");
 }
 
+/* Zero points lie beside packed integers alone; a checkpoint that says so of others would be
+ * decoded without them. */
+static sw_code check_zero_points(const sw_qspec *spec, sw_err *err)
+{
+    if (spec->is_symmetric || is_pack_quantized(spec)) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "weights: \"symmetric\" is false, and weights of %s in "
+                   "\"%s\" are read without zero points; say true if the file has no "
+                   "weight_zero_point", spec->num->name, sw_ct_format(spec));
+}
+
 /* `format` is that of the whole checkpoint, for groups that name none; NULL: it has none either. */
 static sw_code read_group(sw_qspec *spec, const cJSON *group, const char *format, sw_err *err)
 {
@@ -276,6 +286,7 @@ static sw_code read_group(sw_qspec *spec, const cJSON *group, const char *format
     if (rc == SW_OK && sw_json_member(group, "input_activations"))
         rc = sw_ct_read_inputs(&spec->act, sw_json_member(group, "input_activations"), err);
     if (rc == SW_OK) rc = check_group_format(spec, format, err);
+    if (rc == SW_OK) rc = check_zero_points(spec, err);
     if (rc != SW_OK) sw_err_prefix(err, "%.60s", group->string);
     return rc;
 }

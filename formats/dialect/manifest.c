@@ -58,7 +58,7 @@ static sw_code add_file(cJSON *inputs, const char *path, sw_err *err)
     sw_dir_entry entry = {.name = slash ? slash + 1 : path};
     char dir[SW_PATH_BYTES];
     sw_map map = {0};
-    sw_code rc = sw_map_open(&map, path, err);
+    sw_code rc = sw_map_open_any(&map, path, err);
 
     if (rc != SW_OK) return rc;
     entry.size_bytes = map.size_bytes;

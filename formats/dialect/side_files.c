@@ -110,6 +110,25 @@ sw_code sw_dir_read(sw_dir_list *out, const char *dir, sw_arena *arena, sw_err *
     return rc;
 }
 
+sw_code sw_dir_refuse_pointers(const sw_dir_list *list, const char *dir, sw_err *err)
+{
+    static const char *const endings[] = {".json", ".model", ".txt"};
+
+    for (int64_t i = 0; i < list->n_entries; i++)
+        for (size_t k = 0; k < sizeof endings / sizeof *endings; k++) {
+            const sw_dir_entry *entry = &list->entries[i];
+            char path[SW_PATH_BYTES];
+            sw_map map = {0};
+            sw_code rc;
+            if (entry->role != SW_DIR_SIDE || !ends_with(entry->name, endings[k])) continue;
+            if ((rc = sw_path_join(path, dir, entry->name, err)) != SW_OK ||
+                (rc = sw_map_open(&map, path, err)) != SW_OK)
+                return rc;
+            sw_map_close(&map);
+        }
+    return SW_OK;
+}
+
 static sw_code copy_file(const char *from, const char *to, const char *name, sw_err *err)
 {
     char source[SW_PATH_BYTES], target[SW_PATH_BYTES];
@@ -118,7 +137,7 @@ static sw_code copy_file(const char *from, const char *to, const char *name, sw_
 
     if ((rc = sw_path_join(source, from, name, err)) != SW_OK ||
         (rc = sw_path_join(target, to, name, err)) != SW_OK ||
-        (rc = sw_map_open(&map, source, err)) != SW_OK)
+        (rc = sw_map_open_any(&map, source, err)) != SW_OK)
         return rc;
     rc = sw_file_put(target, map.data, map.size_bytes, err);
     sw_map_close(&map);

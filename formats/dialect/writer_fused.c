@@ -11,6 +11,16 @@
 #include "formats/dialect/expert_stack.h"
 #include "formats/dialect/writer_internal.h"
 
+sw_code sw_part_name(char out[SW_PART_NAME_BYTES], const char *module_path, const char *suffix,
+                     sw_err *err)
+{
+    int n = snprintf(out, SW_PART_NAME_BYTES, "%s.%s", module_path, suffix);
+
+    if (n < 0 || n >= SW_PART_NAME_BYTES)
+        return SW_FAIL(err, SW_E_FORMAT, "tensor name of %d bytes is too long", n);
+    return SW_OK;
+}
+
 bool sw_claim_lies_in(const sw_claim *c, const sw_st_tensor *t)
 {
     bool lies_in = c->fused.tensor == t || c->fused_bias.tensor == t;

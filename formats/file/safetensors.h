@@ -37,6 +37,9 @@ typedef struct sw_st sw_st; /* an opened checkpoint: one or more mapped files */
  * read as pt_read.h says.
  * SW_E_IO: nothing to open. SW_E_FORMAT: names file and offender. */
 sw_code sw_st_open(sw_st **out, const char *path, sw_err *err) SW_MUST_USE;
+/* The same for who reads names, types and shapes, and few bytes or none: of a compressed container
+ * only the header is unpacked, and a tensor is made (see maker) by unpacking all of it. */
+sw_code sw_st_open_headers(sw_st **out, const char *path, sw_err *err) SW_MUST_USE;
 /* Parse a container that is already in memory (tests, fuzzing). Borrows `bytes`. */
 sw_code sw_st_open_bytes(sw_st **out, const void *bytes, size_t n_bytes, const char *what,
                          sw_err *err) SW_MUST_USE;
@@ -92,7 +95,8 @@ sw_code sw_st_writer_name(sw_st_writer *w, const char *name, sw_err *err) SW_MUS
 /* __metadata__ entry besides "format": "pt". Copies both. Before begin. */
 sw_code sw_st_writer_meta(sw_st_writer *w, const char *key, const char *value,
                           sw_err *err) SW_MUST_USE;
-/* Announce a tensor; tensors are cut into shards in the order announced. Copies the name. */
+/* Announce a tensor; tensors are cut into shards in the order announced. Copies the name.
+ * SW_E_FORMAT: a name that no tensor may have. */
 sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, int32_t n_dims,
                              const int64_t *shape, sw_err *err) SW_MUST_USE;
 /* Before begin: shards grow as NAME.part, free leaves them, and begin takes up those that lie in
@@ -100,7 +104,7 @@ sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, 
 void sw_st_writer_keep(sw_st_writer *w);
 /* Before begin: digest the files as they grow, see catch_up. */
 void sw_st_writer_follow(sw_st_writer *w);
-/* Fix the layout, reserve the disk space, write the headers. */
+/* Fix the layout, reserve the disk space, write the headers. SW_E_FORMAT: two of one name. */
 sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* The data of a declared tensor, once each. SW_E_BUG for an unknown name or a wrong size. */
 sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/size.h"
 #include "formats/file/pt_read.h"
 #include "formats/file/st_internal.h"
 #include "formats/file/st_zstd.h"
@@ -22,9 +23,19 @@ struct sw_st {
     sw_st_meta *meta; /* of the first file */
     int64_t n_meta;
     sw_st_backing backing; /* zero: the maps are */
+    bool is_headers; /* as sw_st_open_headers has it */
 };
 
-static sw_code st_new(sw_st **out, int32_t n_files, sw_err *err)
+/* A tensor of a compressed container of which only the header is unpacked. */
+typedef struct packed_maker {
+    sw_st_maker base;
+    const sw_map *map;
+    const char *path;
+    uint64_t offset; /* in what the container unpacks to */
+    size_t size_bytes;
+} packed_maker;
+
+static sw_code st_new(sw_st **out, int32_t n_files, bool is_headers, sw_err *err)
 {
     sw_st *st = NULL;
     sw_code rc;
@@ -34,6 +45,7 @@ static sw_code st_new(sw_st **out, int32_t n_files, sw_err *err)
     if ((rc = SW_ARENA_TAKE(&st->spills, &st->arena, n_files, err)) != SW_OK) goto fail;
     if ((rc = SW_ARENA_TAKE(&st->paths, &st->arena, n_files, err)) != SW_OK) goto fail;
     st->n_files = n_files;
+    st->is_headers = is_headers;
     *out = st;
     return SW_OK;
 fail:
@@ -127,7 +139,7 @@ sw_code sw_st_open_bytes(sw_st **out, const void *bytes, size_t n_bytes, const c
     sw_st *st = NULL;
     sw_code rc;
 
-    if ((rc = st_new(&st, 1, err)) != SW_OK) return rc;
+    if ((rc = st_new(&st, 1, false, err)) != SW_OK) return rc;
     if ((rc = sw_arena_text(&path, &st->arena, what, strlen(what), err)) != SW_OK) goto fail;
     st->paths[0] = path;
     if ((rc = sw_st_part_parse(&part, &st->arena, bytes, n_bytes, 0, what, err)) != SW_OK)
@@ -147,20 +159,78 @@ static bool ends_with(const char *name, const char *ending)
     return n > m && !strcmp(name + n - m, ending);
 }
 
-/* By the name, and by how it begins where the name is none of safetensors'. */
+static sw_code make_packed(const sw_st_maker *self, void *dst, sw_err *err)
+{
+    const packed_maker *k = (const packed_maker *)self;
+
+    return sw_st_unpack_range(dst, k->offset, k->size_bytes, k->map->data, k->map->size_bytes,
+                              k->path, err);
+}
+
+/* Bytes of the header and of its length. The length is checked by who parses the header. */
+static sw_code header_bytes(size_t *out, const sw_map *map, const char *path, sw_err *err)
+{
+    uint8_t prefix[SW_ST_PREFIX_BYTES];
+    uint64_t n;
+    sw_code rc = sw_st_unpack_prefix(prefix, sizeof prefix, map->data, map->size_bytes, path, err);
+
+    if (rc != SW_OK) return rc;
+    n = sw_load_le64(prefix);
+    *out = sizeof prefix + (size_t)(n < SW_ST_HEADER_MAX_BYTES ? n : SW_ST_HEADER_MAX_BYTES);
+    return SW_OK;
+}
+
+/* Views into space that holds no data become makers. */
+static sw_code parse_packed_header(sw_st *st, sw_st_part *part, int32_t shard, const char *path,
+                                   sw_err *err)
+{
+    const sw_map *map = &st->maps[shard];
+    sw_spill *space = &st->spills[shard];
+    packed_maker *makers = NULL;
+    size_t n = 0;
+    sw_code rc = header_bytes(&n, map, path, err);
+
+    if (rc != SW_OK ||
+        (rc = sw_st_unpack_begin(space, n, map->data, map->size_bytes, path, err)) != SW_OK ||
+        (rc = sw_st_part_parse(part, &st->arena, space->data, space->size_bytes, shard, path,
+                               err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&makers, &st->arena, part->n_tensors, err)) != SW_OK)
+        return rc;
+    for (int64_t i = 0; i < part->n_tensors; i++) {
+        sw_st_tensor *t = &part->tensors[i];
+        const unsigned char *at = t->view.data;
+        makers[i] = (packed_maker){{make_packed}, map, st->paths[shard],
+                                   (uint64_t)(at - (const unsigned char *)space->data),
+                                   t->view.size_bytes};
+        t->maker = &makers[i].base;
+        t->view.data = NULL;
+    }
+    return SW_OK;
+}
+
+/* A length that the file has room for, and then an object: no archive and no pickle begins so. */
+static bool begins_as_container(const sw_map *map)
+{
+    return map->size_bytes > SW_ST_PREFIX_BYTES && map->data[SW_ST_PREFIX_BYTES] == '{' &&
+           sw_load_le64(map->data) <= map->size_bytes - SW_ST_PREFIX_BYTES;
+}
+
+/* By how it begins, where that tells: anybody may give a container any name. Else by the name. */
 static sw_code parse_part(sw_st *st, sw_st_part *part, int32_t shard, const char *path, sw_err *err)
 {
     const sw_map *map = &st->maps[shard];
     sw_spill *spill = &st->spills[shard];
+    bool is_plain = begins_as_container(map);
     bool is_other = ends_with(path, ".bin") || ends_with(path, ".pt") || ends_with(path, ".pth") ||
                     (!ends_with(path, SW_ST_SUFFIX) && sw_zip_is_one(map->data, map->size_bytes));
     sw_code rc;
 
-    if (is_other)
+    if (is_other && !is_plain)
         return sw_pt_part_parse(part, spill, &st->arena, map->data, map->size_bytes, shard, path,
                                 err);
-    if (!ends_with(path, SW_ST_ZSTD_SUFFIX))
+    if (is_plain || !ends_with(path, SW_ST_ZSTD_SUFFIX))
         return sw_st_part_parse(part, &st->arena, map->data, map->size_bytes, shard, path, err);
+    if (st->is_headers) return parse_packed_header(st, part, shard, path, err);
     if ((rc = sw_st_unpack(spill, map->data, map->size_bytes, path, err)) != SW_OK) return rc;
     return sw_st_part_parse(part, &st->arena, spill->data, spill->size_bytes, shard, path, err);
 }
@@ -177,13 +247,13 @@ static sw_code map_part(sw_st *st, sw_st_part *part, int32_t shard, const char *
     return parse_part(st, part, shard, path, err);
 }
 
-static sw_code open_single(sw_st **out, const char *path, sw_err *err)
+static sw_code open_single(sw_st **out, const char *path, bool is_headers, sw_err *err)
 {
     sw_st_part part = {0};
     sw_st *st = NULL;
     sw_code rc;
 
-    if ((rc = st_new(&st, 1, err)) != SW_OK) return rc;
+    if ((rc = st_new(&st, 1, is_headers, err)) != SW_OK) return rc;
     if ((rc = map_part(st, &part, 0, path, err)) != SW_OK) {
         sw_st_close(st);
         return rc;
@@ -226,7 +296,7 @@ sw_code sw_st_open_made(sw_st **out, const sw_st_tensor *tensors, int64_t n_tens
     sw_st *st = NULL;
     sw_code rc;
 
-    if ((rc = st_new(&st, backing->n_files, err)) != SW_OK) return rc;
+    if ((rc = st_new(&st, backing->n_files, false, err)) != SW_OK) return rc;
     for (int32_t i = 0; i < backing->n_files; i++) st->paths[i] = backing->paths[i];
     st->n_files = 1; /* merge_parts reads one part per file */
     if ((rc = SW_ARENA_TAKE(&part.tensors, &st->arena, n_tensors, err)) == SW_OK) {
@@ -288,7 +358,8 @@ static sw_code open_shards(sw_st *st, sw_st_part *parts, const sw_st_index *inde
     return check_map(st, index, index_path, err);
 }
 
-static sw_code open_index(sw_st **out, const char *dir, const char *index_path, sw_err *err)
+static sw_code open_index(sw_st **out, const char *dir, const char *index_path, bool is_headers,
+                          sw_err *err)
 {
     sw_st_index index = {0};
     sw_st_part *parts = NULL;
@@ -300,7 +371,7 @@ static sw_code open_index(sw_st **out, const char *dir, const char *index_path, 
     if ((rc = sw_map_open(&map, index_path, err)) != SW_OK) return rc;
     rc = sw_st_index_parse(&index, &arena, (const char *)map.data, map.size_bytes, index_path, err);
     if (rc != SW_OK) goto done;
-    if ((rc = st_new(&st, index.n_files, err)) != SW_OK) goto done;
+    if ((rc = st_new(&st, index.n_files, is_headers, err)) != SW_OK) goto done;
     if ((rc = SW_ARENA_TAKE(&parts, &arena, index.n_files, err)) != SW_OK) goto done;
     if ((rc = open_shards(st, parts, &index, dir, index_path, err)) != SW_OK) goto done;
     *out = st;
@@ -336,7 +407,7 @@ static sw_code count_containers(int *n_out, char name[SW_PATH_BYTES], const char
 }
 
 /* Without an index: the only container, or else what PyTorch itself writes. */
-static sw_code open_loose(sw_st **out, const char *dir, sw_err *err)
+static sw_code open_loose(sw_st **out, const char *dir, bool is_headers, sw_err *err)
 {
     char at[SW_PATH_BYTES], name[SW_PATH_BYTES] = "";
     int n_found = 0;
@@ -349,26 +420,37 @@ static sw_code open_loose(sw_st **out, const char *dir, sw_err *err)
                        n_found);
     if (n_found == 1) {
         rc = sw_path_join_inside(at, dir, name, err);
-        return rc == SW_OK ? open_single(out, at, err) : rc;
+        return rc == SW_OK ? open_single(out, at, is_headers, err) : rc;
     }
     if ((rc = sw_path_join_inside(at, dir, SW_PT_INDEX_NAME, err)) != SW_OK) return rc;
-    if (sw_path_exists(at)) return open_index(out, dir, at, err);
+    if (sw_path_exists(at)) return open_index(out, dir, at, is_headers, err);
     if ((rc = sw_path_join_inside(at, dir, SW_PT_SINGLE_NAME, err)) != SW_OK) return rc;
-    if (sw_path_exists(at)) return open_single(out, at, err);
+    if (sw_path_exists(at)) return open_single(out, at, is_headers, err);
     return SW_FAIL(err, SW_E_IO, "%s: no " SW_ST_INDEX_NAME ", no *.safetensors and no "
                    SW_PT_SINGLE_NAME " in it", dir);
 }
 
-sw_code sw_st_open(sw_st **out, const char *path, sw_err *err)
+static sw_code open_any(sw_st **out, const char *path, bool is_headers, sw_err *err)
 {
     char at[SW_PATH_BYTES];
     sw_code rc;
 
-    if (!sw_path_is_dir(path)) return open_single(out, path, err);
+    if (!sw_path_is_dir(path)) return open_single(out, path, is_headers, err);
     if ((rc = sw_path_join_inside(at, path, SW_ST_INDEX_NAME, err)) != SW_OK) return rc;
-    if (sw_path_exists(at)) return open_index(out, path, at, err);
+    if (sw_path_exists(at)) return open_index(out, path, at, is_headers, err);
     if ((rc = sw_path_join_inside(at, path, SW_ST_SINGLE_NAME, err)) != SW_OK) return rc;
-    return sw_path_exists(at) ? open_single(out, at, err) : open_loose(out, path, err);
+    return sw_path_exists(at) ? open_single(out, at, is_headers, err)
+                              : open_loose(out, path, is_headers, err);
+}
+
+sw_code sw_st_open(sw_st **out, const char *path, sw_err *err)
+{
+    return open_any(out, path, false, err);
+}
+
+sw_code sw_st_open_headers(sw_st **out, const char *path, sw_err *err)
+{
+    return open_any(out, path, true, err);
 }
 
 int64_t sw_st_count(const sw_st *st) { return st->n_tensors; }

@@ -99,7 +99,8 @@ sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, 
 
     if (w->has_begun) return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" declared after begin", name);
     if (!strcmp(name, SW_ST_METADATA_KEY))
-        return SW_FAIL(err, SW_E_BUG, "a tensor cannot be called " SW_ST_METADATA_KEY);
+        return SW_FAIL(err, SW_E_FORMAT, "a tensor is called " SW_ST_METADATA_KEY ", which "
+                       "safetensors have for something else; give it another name");
     if (w->n_decls == SW_ST_TENSORS_MAX)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "more than %lld tensors",
                        (long long)SW_ST_TENSORS_MAX);
@@ -268,13 +269,16 @@ static sw_code check_disk(const sw_st_writer *w, sw_err *err)
                    (unsigned long long)w->data_bytes, (unsigned long long)free_bytes);
 }
 
-/* Sort the declarations by name, so that put can find them; a name twice is a mistake. */
+/* Sort the declarations by name, so that put can find them. Names come from the user's files, so a
+ * name twice is a mistake in those. */
 static sw_code order_names(sw_st_writer *w, sw_err *err)
 {
     if (w->n_decls) qsort(w->decls, (size_t)w->n_decls, sizeof *w->decls, compare_names);
     for (int64_t i = 1; i < w->n_decls; i++)
         if (!strcmp(w->decls[i - 1].name, w->decls[i].name))
-            return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" declared twice", w->decls[i].name);
+            return SW_FAIL(err, SW_E_FORMAT, "tensor \"%.200s\" would be written twice: what it is "
+                           "made of and a tensor of that name are both there; take one out",
+                           w->decls[i].name);
     return SW_OK;
 }
 

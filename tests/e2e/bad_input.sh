@@ -49,7 +49,7 @@ expect 5 "$T/m" quantize "$T/m"
 expect 5 "$T/none" quantize "$T/none"
 model m
 rm "$T/m/config.json"
-expect 5 'config.json: cannot open' quantize "$T/m"
+expect 5 'm: has no config.json; give the folder of a model' quantize "$T/m"
 model m
 printf '{"a":1,"a":2}' >"$T/m/config.json"
 expect 3 'duplicate' quantize "$T/m"

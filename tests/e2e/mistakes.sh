@@ -1,0 +1,125 @@
+#!/bin/bash
+# What people give by mistake, or find half done: the message says what it is and what to do.
+. "$(dirname "$0")/lib.bash"
+
+OUT=$T/out
+quantize() { "$SWAGE" quantize --quiet -o "$OUT" --method rtn "$@"; }
+lfs() { printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%064d\nsize 4711\n' 7 >"$1"; }
+
+# --- pointers of Git LFS in place of files
+PULL='a pointer of Git LFS, not the file itself; run "git lfs pull" in its repository'
+for name in model.safetensors pytorch_model.bin config.json model.safetensors.index.json; do
+    model m
+    [ $name = config.json ] || rm "$T/m/model.safetensors"
+    lfs "$T/m/$name"
+    expect 3 "m/$name: $PULL" quantize "$T/m"
+    expect 3 "m/$name: $PULL" "$SWAGE" inspect --quiet "$T/m"
+    expect 3 "m/$name: $PULL" "$SWAGE" convert --quiet "$T/m" --to bf16 -o "$OUT"
+    absent "$OUT"
+done
+lfs "$T/x.safetensors"
+expect 3 "x.safetensors: $PULL" "$SWAGE" inspect "$T/x.safetensors"
+lfs "$T/x.gguf"
+expect 3 "x.gguf: $PULL" "$SWAGE" inspect "$T/x.gguf"
+expect 3 "x.gguf: $PULL" quantize "$T/x.gguf"
+expect 3 "x.gguf: $PULL" "$SWAGE" convert "$T/x.gguf" --to bf16 -o "$OUT"
+mkdir "$T/one"
+lfs "$T/one/x.gguf"
+expect 3 "one/x.gguf: $PULL" quantize "$T/one"
+lfs "$T/x.txt"
+expect 3 "x.txt: $PULL" "$SWAGE" calibrate --quiet "$TINY" --calib "$T/x.txt" -o "$OUT"
+model m
+for name in tokenizer.json tokenizer.model; do
+    lfs "$T/m/$name"
+    expect 3 "m/$name: $PULL" quantize "$T/m"
+    absent "$OUT"
+    mv "$T/m/$name" "$T/pointer"
+done
+mv "$T/pointer" "$T/m/tokenizer.json"
+expect 3 "m/tokenizer.json: $PULL" "$SWAGE" generate --quiet "$T/m"
+lfs "$T/m/picture.png" # nobody reads it: it is copied as it is
+rm "$T/m/tokenizer.json"
+expect 0 '' quantize "$T/m"
+cmp -s "$T/m/picture.png" "$OUT/picture.png" || fail 'a side file was not copied as it is'
+rm -r "$OUT"
+
+# --- an adapter, a folder of the hub's cache, several GGUF files, a file
+mkdir "$T/lora"
+printf '{"peft_type":"LORA","base_model_name_or_path":"org/base-7b"}' >"$T/lora/adapter_config.json"
+container '{}' 0 >"$T/lora/adapter_model.safetensors"
+LORA='lora: has adapter_config.json, so it is an adapter (LoRA) of org/base-7b and no model; merge it'
+expect 4 "$LORA" quantize "$T/lora"
+expect 4 "$LORA" "$SWAGE" inspect "$T/lora"
+expect 4 "$LORA" "$SWAGE" verify "$T/lora"
+expect 4 "$LORA" "$SWAGE" generate "$T/lora"
+cp "$TOY/config.json" "$T/lora/"
+expect 4 "$LORA" quantize "$T/lora"
+cp "$TOY/model.safetensors" "$T/lora/" # a merged model with the adapter's config left in it
+expect 0 '' quantize "$T/lora"
+rm -r "$OUT"
+
+HUB=$T/models--org--name
+mkdir -p "$HUB/snapshots/0123abcd" "$HUB/blobs" "$HUB/refs"
+SAYS="models--org--name: a folder of the Hugging Face cache; give its snapshot instead: $HUB/snapshots/0123abcd"
+expect 2 "$SAYS" quantize "$HUB"
+expect 2 "$SAYS" "$SWAGE" inspect "$HUB"
+expect 2 "$SAYS" "$SWAGE" plan "$HUB"
+expect 2 "$SAYS" "$SWAGE" verify "$HUB"
+mkdir "$HUB/snapshots/4567cdef"
+expect 2 'give one of its snapshots instead: ' quantize "$HUB"
+grep -q 'snapshots/4567cdef' "$T/stderr" && grep -q 'snapshots/0123abcd' "$T/stderr" ||
+    fail 'the snapshots are not named'
+rm -r "$HUB/snapshots"
+mkdir "$HUB/snapshots"
+expect 2 'without a snapshot' quantize "$HUB"
+
+mkdir "$T/two"
+printf GGUF >"$T/two/a.gguf"
+printf GGUF >"$T/two/b.gguf"
+expect 2 'two: has no config.json, and 2 GGUF files; give the path of one of them: ' quantize "$T/two"
+expect 2 'model.safetensors: a file that is no GGUF; give the folder' quantize "$TOY/model.safetensors"
+expect 5 "none: no such directory" quantize "$T/none"
+
+# --- a config of compressed-tensors that says more than the tensors hold; floats beside codes
+for scheme in FP8_DYNAMIC MXFP4A16 W8A8; do
+    expect 0 '' quantize "$TOY" --scheme $scheme --format compressed-tensors
+    rm -rf "$T/q"
+    mv "$OUT" "$T/q"
+    sed -i '0,/"symmetric":[ \t]*true/s//"symmetric":false/' "$T/q/config.json"
+    SAYS='config.json: group_0: weights: "symmetric" is false, and weights of * are read without zero points'
+    expect 4 "$SAYS" "$SWAGE" convert --quiet "$T/q" --to bf16 -o "$OUT"
+    expect 4 "$SAYS" quantize "$T/q"
+    expect 4 "$SAYS" "$SWAGE" inspect --quiet "$T/q"
+    absent "$OUT"
+done
+NAME=model.layers.0.mlp.down_proj
+expect 0 '' quantize "$TOY" --format compressed-tensors
+mv "$OUT" "$T/c"
+container "{\"$NAME.weight\":{\"dtype\":\"BF16\",\"shape\":[128,256],\"data_offsets\":[0,65536]}}" 65536 \
+    >"$T/c/more.safetensors"
+printf '{"metadata":{},"weight_map":{"%s.weight":"more.safetensors","%s.weight_scale":"model.safetensors"}}' \
+    $NAME $NAME >"$T/c/model.safetensors.index.json"
+SAYS="more.safetensors: tensor \"$NAME.weight\" is there beside the codes of the same linear (\"weight_packed\")"
+for to in bf16 gptq swage; do
+    expect 3 "$SAYS" "$SWAGE" convert --quiet "$T/c" --to $to -o "$OUT"
+    absent "$OUT"
+done
+expect 3 "$SAYS" quantize "$T/c"
+expect 3 "$SAYS" "$SWAGE" inspect --quiet "$T/c"
+head -c 32768 /dev/zero >"$T/some.u16"
+expect 3 "$SAYS" "$SWAGE" calibrate --quiet "$T/c" --calib "$T/some.u16" --seq-len 64 -o "$OUT"
+absent "$OUT"
+# a name that the output needs for something else
+model m
+container "{\"$NAME.qweight\":{\"dtype\":\"I32\",\"shape\":[4],\"data_offsets\":[0,16]}}" 16 \
+    >"$T/m/more.safetensors"
+printf '{"metadata":{},"weight_map":{"%s.qweight":"more.safetensors","%s.weight":"model.safetensors"}}' \
+    $NAME $NAME >"$T/m/model.safetensors.index.json"
+expect 3 "tensor \"$NAME.qweight\" would be written twice" quantize "$T/m" --format gptq
+absent "$OUT"
+
+# --- one tensor of a GGUF
+expect 0 '' "$SWAGE" convert --quiet "$TINY" --to gguf --type Q8_0 -o "$T/tiny.gguf"
+expect 0 '' "$SWAGE" inspect --quiet "$T/tiny.gguf" --tensor model.layers.0.self_attn.q_proj.weight
+grep -q '^values' "$T/stdout" || fail 'no values of a tensor of a GGUF'
+finish
