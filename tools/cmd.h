@@ -12,7 +12,7 @@
 #include "tools/term.h"
 
 typedef struct sw_cmd_common {
-    int json, quiet, help;
+    int json, quiet, help, follow_links;
     int64_t threads; /* at least 1 */
 } sw_cmd_common;
 
@@ -31,6 +31,12 @@ typedef struct sw_cmd_common {
     {.name = "threads", .kind = SW_OPT_INT, .offset = offsetof(sw_cmd_common, threads),            \
      .arg = "N", .min = 1, .max = 1024,                                                            \
      .help = "threads to use (default: all processors); never changes a result"}
+
+/* For commands that take a MODEL: stands before the common rows. */
+#define SW_CMD_MODEL_ROW                                                                           \
+    {.name = "follow-links", .kind = SW_OPT_FLAG,                                                  \
+     .offset = offsetof(sw_cmd_common, follow_links), .set_to = 1,                                 \
+     .help = "read files that links in the model's directory name elsewhere: if you trust them"}
 
 typedef struct sw_run {
     const void *options; /* the command's struct */

@@ -42,6 +42,7 @@ static const sw_opt options[] = {
      .help = "replace an existing file"},
     SW_DEVICE_ROW(calibrate_options, device),
     SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
 };

@@ -55,6 +55,7 @@ static const sw_opt options[] = {
     {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
      .help = "replace an existing output"},
     SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
 };

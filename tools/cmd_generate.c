@@ -55,6 +55,7 @@ static const sw_opt options[] = {
     SW_DEVICE_ROW(generate_options, device),
     SW_DEVICE_MEMORY_ROW(generate_options, device_bytes),
     SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
 };

@@ -18,6 +18,7 @@ static const sw_opt options[] = {
      .set_to = 1, .help = "read every float weight and report what is not finite"},
     {.name = "tensor", .kind = SW_OPT_TEXT, .offset = offsetof(inspect_options, tensor),
      .arg = "NAME", .help = "a tensor, or a quantized linear: its figures and histograms instead"},
+    SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
 };

@@ -57,6 +57,7 @@ const sw_opt sw_quantize_rows[] = {
 #include "tools/quantize_rows.def"
     SW_DEVICE_ROW(sw_quantize_options, device),
     SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
 };
@@ -74,6 +75,7 @@ const sw_opt sw_plan_rows[] = {
     {.name = "emit-recipe", .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe), .arg = "FILE",
      .help = "write the options as a recipe for quantize"},
     SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
 };

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/file.h"
 #include "formats/base/parallel.h"
 #include "kernels/gpu.h"
 #include "tools/cmd.h"
@@ -130,6 +131,7 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
         goto done;
     if (!common->threads) common->threads = sw_cpu_count();
     term.is_quiet = common->quiet != 0;
+    sw_path_follow_links(common->follow_links != 0);
     run.options = common;
     run.args = args.items;
     run.n_args = args.n;

@@ -12,7 +12,7 @@
 #define LINE_INTERVAL_S 10.0
 #define BAR_CELLS 24
 
-/* A handler can reach nothing but a global; this flag is the only one of the program. */
+/* A handler can reach nothing but a global; see also inside.c of formats/base. */
 static volatile sig_atomic_t stop_requested;
 
 static void on_signal(int number)

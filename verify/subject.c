@@ -16,7 +16,7 @@ static sw_code adopt_side_config(sw_subject *s, sw_err *err)
     sw_code rc;
 
     if (sw_json_member(s->config, "quantization_config")) return SW_OK;
-    if ((rc = sw_path_join(path, s->dir, "hf_quant_config.json", err)) != SW_OK) return rc;
+    if ((rc = sw_path_join_inside(path, s->dir, "hf_quant_config.json", err)) != SW_OK) return rc;
     if (!sw_path_exists(path)) return SW_OK;
     if ((rc = sw_json_read(&object, path, &sw_json_caps_config, err)) != SW_OK) return rc;
     cJSON_DeleteItemFromObjectCaseSensitive(s->config, "quantization_config"); /* a null */
@@ -50,7 +50,9 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, bool is_judged, sw_err
     memcpy(s.dir, dir, strlen(dir) + 1);
     s.is_gguf = sw_gguf_locate(s.dir, dir);
     if (!s.is_gguf && (rc = sw_model_path_check(dir, err)) != SW_OK) return rc;
-    if ((rc = sw_path_join(path, s.dir, "config.json", err)) != SW_OK ||
+    rc = s.is_gguf ? sw_path_join(path, s.dir, "config.json", err)
+                   : sw_path_join_inside(path, s.dir, "config.json", err);
+    if (rc != SW_OK ||
         (rc = open_config(&s, path, is_judged, err)) != SW_OK)
         goto done;
     if ((rc = sw_model_read(&s.model, s.config, err)) != SW_OK) {

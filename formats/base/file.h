@@ -48,6 +48,9 @@ sw_code sw_path_join(char out[SW_PATH_BYTES], const char *dir, const char *name,
  * blobs of a hub's cache are followed. A name that is not there passes. */
 sw_code sw_path_join_inside(char out[SW_PATH_BYTES], const char *dir, const char *name,
                             sw_err *err) SW_MUST_USE;
+/* Let such links pass in this process from now on: the user trusts those of the models that he
+ * names. Off at first. To be called before other threads are there. */
+void sw_path_follow_links(bool is_on);
 /* true for a plain file name: not empty, no '/', not "." or "..", no NUL or control bytes. */
 bool sw_path_is_plain_name(const char *name);
 

@@ -11,6 +11,12 @@
 /* Caches of the model hub keep the bytes once for all revisions: "../../blobs/<digest>". */
 #define HUB_BLOBS "../../blobs/"
 
+/* What the user allows for the whole run. It is set before anything is opened and read ever after;
+ * every file of a model passes here, so it would be an argument of each function that opens one. */
+static bool follows_links;
+
+void sw_path_follow_links(bool is_on) { follows_links = is_on; }
+
 /* true for a link of that form whose target is a plain file by its own name. */
 static bool is_hub_link(const char *path, const char *dir)
 {
@@ -43,13 +49,14 @@ sw_code sw_path_join_inside(char out[SW_PATH_BYTES], const char *dir, const char
     size_t n;
     sw_code rc = sw_path_join(out, dir, name, err);
 
-    if (rc != SW_OK || lstat(out, &info) != 0 || !S_ISLNK(info.st_mode) || is_hub_link(out, dir))
+    if (rc != SW_OK || follows_links || lstat(out, &info) != 0 || !S_ISLNK(info.st_mode) || is_hub_link(out, dir))
         return rc;
     if ((rc = resolve(home, dir, err)) != SW_OK || (rc = resolve(real, out, err)) != SW_OK)
         return rc;
     n = strlen(home);
     if (!real[0] || !strcmp(home, "/") || (!strncmp(real, home, n) && real[n] == '/'))
         return SW_OK;
-    return SW_FAIL(err, SW_E_IO, "%s: a link to %s, which is outside of the model's directory; put "
-                   "the file there itself", out, real);
+    return SW_FAIL(err, SW_E_IO, "%s: a link to %s, which is outside of the model's directory; give "
+                   "--follow-links if you trust its links, or put the file there itself", out,
+                   real);
 }

@@ -80,6 +80,30 @@ expect 2 'two: has no config.json, and 2 GGUF files; give the path of one of the
 expect 2 'model.safetensors: a file that is no GGUF; give the folder' quantize "$TOY/model.safetensors"
 expect 5 "none: no such directory" quantize "$T/none"
 
+# --- links to files elsewhere: refused, unless the user trusts them
+mkdir "$T/far"
+cp "$TINY/model.safetensors" "$TINY/tokenizer.json" "$T/far/"
+model m "$TINY"
+rm "$T/m/model.safetensors"
+ln -s "$T/far/model.safetensors" "$T/m/model.safetensors"
+SAYS='m/model.safetensors: a link to * outside of the model*; give --follow-links if you trust'
+printf hello >"$T/prompt.txt"
+head -c 3000 calib_data/eval.txt >"$T/text.txt"
+links() { # COMMAND... : refused, and served with the option
+    expect 5 "$SAYS" "$SWAGE" "$@" --quiet
+    expect 0 '' "$SWAGE" "$@" --quiet --follow-links
+}
+links inspect "$T/m"
+links plan "$T/m"
+links quantize "$T/m" --method rtn -o "$OUT"
+links verify "$OUT" --against "$T/m"
+links calibrate "$T/m" --calib "$T/text.txt" --seq-len 64 --samples 2 -o "$T/m.stats"
+links generate "$T/m" --prompt hello -n 2
+rm -r "$OUT"
+links convert "$T/m" --to f16 -o "$OUT"
+cmp -s <(head -c 4000 "$OUT/tokenizer.json") <(head -c 4000 "$TINY/tokenizer.json") || fail 'no tokenizer'
+rm -r "$OUT"
+
 # --- a config of compressed-tensors that says more than the tensors hold; floats beside codes
 for scheme in FP8_DYNAMIC MXFP4A16 W8A8; do
     expect 0 '' quantize "$TOY" --scheme $scheme --format compressed-tensors
