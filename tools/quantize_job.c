@@ -11,6 +11,7 @@
 #include "quant/scheme.h"
 #include "tools/device_opt.h"
 #include "tools/devices.h"
+#include "tools/group_sizes.h"
 #include "tools/names.h"
 #include "tools/needs.h"
 #include "tools/target_bits.h"
@@ -22,12 +23,6 @@ typedef sw_quantize_options quantize_options;
 static const char *bits_name(int i)
 {
     static const char *const names[] = {"2", "3", "4", "8", NULL};
-    return names[i];
-}
-
-static const char *group_name(int i)
-{
-    static const char *const names[] = {"32", "64", "128", "channel", NULL};
     return names[i];
 }
 
@@ -98,7 +93,7 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     *q = sw_quant_defaults();
     q->spec = sw_scheme_spec(scheme);
     if (o->bits) q->spec.num = sw_num_by_bits((int)strtol(o->bits, NULL, 10));
-    if (o->group_size) q->spec.group_elems = strtol(o->group_size, NULL, 10); /* channel: 0 */
+    if (o->group_size) q->spec.group_elems = sw_group_of_name(o->group_size);
     if (o->symmetry) q->spec.is_symmetric = o->symmetry == 1;
     if (o->positive_scales) q->spec.is_sign_free = false;
     if (q->spec.is_pow2_scale) q->spec.pow2_rule = index_of(sw_pow2_rule_name, o->mx_scale);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tools/group_sizes.h"
 #include "tools/pattern_set.h"
 
 typedef struct builder {
@@ -68,14 +69,15 @@ char *sw_qspec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
 static sw_code check_fit(const builder *b, const sw_linear_ref *ref, const sw_qspec *spec,
                          const char *path)
 {
+    const sw_group_question of = {b->model, b->dialect, b->request->with_head};
     int64_t group = spec->group_elems;
+    char advice[SW_GROUP_ADVICE_BYTES];
     sw_code rc;
 
     if (group && ref->k_in % group != 0)
-        return SW_FAIL(b->err, SW_E_UNSUPPORTED,
-                       "%s: groups of %lld do not divide its %lld inputs; use another "
-                       "--group-size or leave it out with --ignore",
-                       path, (long long)group, (long long)ref->k_in);
+        return SW_FAIL(b->err, SW_E_UNSUPPORTED, "%s: groups of %lld do not divide its %lld "
+                       "inputs; %s", path, (long long)group, (long long)ref->k_in,
+                       sw_group_advice(advice, &of, spec));
     rc = b->dialect->can_hold(spec, ref->n_out, ref->k_in, b->err);
     if (rc != SW_OK) sw_err_prefix(b->err, "%s", path);
     return rc;

@@ -49,14 +49,15 @@ sw_code sw_path_join_inside(char out[SW_PATH_BYTES], const char *dir, const char
     size_t n;
     sw_code rc = sw_path_join(out, dir, name, err);
 
-    if (rc != SW_OK || follows_links || lstat(out, &info) != 0 || !S_ISLNK(info.st_mode) || is_hub_link(out, dir))
+    if (rc != SW_OK || follows_links || lstat(out, &info) != 0 || !S_ISLNK(info.st_mode) ||
+        is_hub_link(out, dir))
         return rc;
     if ((rc = resolve(home, dir, err)) != SW_OK || (rc = resolve(real, out, err)) != SW_OK)
         return rc;
     n = strlen(home);
     if (!real[0] || !strcmp(home, "/") || (!strncmp(real, home, n) && real[n] == '/'))
         return SW_OK;
-    return SW_FAIL(err, SW_E_IO, "%s: a link to %s, which is outside of the model's directory; give "
-                   "--follow-links if you trust its links, or put the file there itself", out,
+    return SW_FAIL(err, SW_E_IO, "%s: a link to %s, which is outside of the model's directory; "
+                   "give --follow-links if you trust its links, or put the file there itself", out,
                    real);
 }

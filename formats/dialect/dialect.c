@@ -1,6 +1,7 @@
 /* dialect.c - the table of dialects and what its rows share. */
 #include "formats/dialect/dialect.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -107,6 +108,27 @@ void sw_scales_load(sw_qtensor *q, const void *src, bool is_transposed)
         }
 }
 
+/* Names the sizes that would do: those that engines have kernels for, as far as they divide. */
+static sw_code refuse_division(const char *dialect, const sw_qspec *spec, int64_t k_in,
+                               sw_err *err)
+{
+    static const int sizes[] = {16, 32, 64, 96, 128, 192, 256, 512, 1024};
+    const long long group = (long long)spec->group_elems, inputs = (long long)k_in;
+    char text[80] = "";
+    size_t at = 0;
+
+    if (spec->num->kind == SW_NUM_FLOAT)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: the blocks of %lld inputs that %s weights come "
+                       "in do not divide the %lld inputs; choose a scheme with one scale per "
+                       "channel, as FP8_DYNAMIC", dialect, group, spec->num->name, inputs);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (k_in % sizes[i] == 0)
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%d", at ? ", " : "", sizes[i]);
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: groups of %lld do not divide the %lld inputs; "
+                   "%s%sone group per channel would", dialect, group, inputs, text,
+                   at ? " or " : "");
+}
+
 sw_code sw_hold_division(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err)
 {
     if (spec->n_outliers)
@@ -123,11 +145,9 @@ sw_code sw_hold_division(const char *dialect, const sw_qspec *spec, int64_t k_in
     if (spec->num->kind == SW_NUM_FLOAT && !spec->is_symmetric)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s weights have no zero points", dialect,
                        spec->num->name);
-    if (spec->group_elems && k_in % spec->group_elems)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: group size %lld does not divide the %lld "
-                       "inputs; choose one that does, or --group-size channel", dialect,
-                       (long long)spec->group_elems, (long long)k_in);
-    return SW_OK;
+    return spec->group_elems && k_in % spec->group_elems
+               ? refuse_division(dialect, spec, k_in, err)
+               : SW_OK;
 }
 
 sw_code sw_hold_classic(const char *dialect, const sw_qspec *spec, sw_err *err)

@@ -118,8 +118,12 @@ expect 3 '320' calibrated "$TOY" --calib "$T/beyond.u16"
 expect 2 '--seq-len 4096 is beyond' calibrated "$TINY" --calib "$TEXT" --seq-len 4096
 
 # --- settings that cannot be
-expect 4 "experts.0.down_proj: groups of 128 do not divide its 64 inputs" \
+expect 4 "experts.0.down_proj: groups of 128 do not divide its 64 inputs; --group-size 32, 64 or channel fits every linear here, or" \
     quantize "$PWD/tests/golden/arch/qwen3_moe"
+expect 4 'down_proj: groups of 128 do not divide its 64 inputs; the scheme fixes its groups; *FP8_DYNAMIC* fits every linear here, or' \
+    quantize "$PWD/tests/golden/arch/qwen3_moe" --scheme FP8_BLOCK
+expect 4 'down_proj: groups of 128 do not divide its 64 inputs; --group-size 32 or 64 fits' \
+    quantize "$PWD/tests/golden/arch/qwen3_moe" --format modelopt
 expect 2 "--ignore 'nothing_like_it' matches no linear" quantize "$TOY" --ignore nothing_like_it
 expect 2 "--ignore '(': " quantize "$TOY" --ignore '('
 expect 2 'engines load the two as one' quantize "$TOY" --ignore q_proj

@@ -330,7 +330,7 @@ static void what_does_not_fit_is_refused_up_front(void **state)
     ckpt_open(&c, &s, row("gptq"), 4, true, 32);
     c.config.spec.group_elems = 96;
     expect_refused(&c, &s, "out", false, SW_E_UNSUPPORTED,
-                   "self_attn.q_proj: gptq: group size 96 does not divide the 128 inputs");
+                   "self_attn.q_proj: gptq: groups of 96 do not divide the 128 inputs");
     c.config.spec.group_elems = 32;
     c.linears[3].n_out += 32;
     expect_refused(&c, &s, "out", false, SW_E_FORMAT, "config.json makes it");

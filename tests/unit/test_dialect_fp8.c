@@ -220,7 +220,7 @@ static void what_cannot_be_said_is_refused(void **state)
         {"FP8_E5M2", 256, "not e5m2"},
         {"MXFP8", 256, "128 x 128"},
         {"NVFP4", 256, "not e2m1"},
-        {"FP8_BLOCK", 192, "does not divide the 192 inputs"}};
+        {"FP8_BLOCK", 192, "do not divide the 192 inputs; choose a scheme"}};
     sw_qspec spec = spec_of("FP8_BLOCK");
     sw_qrule rules[2] = {{"a", true, spec}, {"b", true, spec_of("FP8")}};
     sw_qconfig config = {.rules = rules, .n_rules = 2};

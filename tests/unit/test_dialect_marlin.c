@@ -189,7 +189,7 @@ static void what_the_kernels_do_not_take_is_refused(void **state)
     rows[] = {
         {3, 128, 64, 128, false, "not 3"},        {4, 16, 64, 128, false, "groups of 32"},
         {4, 0, 96, 128, false, "96 outputs"},     {4, 32, 64, 96, false, "96 inputs"},
-        {8, 32, 64, 128, true, "act-order"},      {4, 128, 64, 192, false, "does not divide"}};
+        {8, 32, 64, 128, true, "act-order"},      {4, 128, 64, 192, false, "do not divide"}};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

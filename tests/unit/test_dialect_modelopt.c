@@ -290,7 +290,7 @@ static void what_cannot_be_said_is_refused(void **state)
         {"FP8_BLOCK_POW2", 128, 256, "for others use --format"},
         {"MXFP4", 128, 256, "for others use --format"},
         {"FP8_BLOCK", 144, 256, "144 outputs are no multiple of 128"},
-        {"NVFP4", 128, 200, "does not divide the 200 inputs"}};
+        {"NVFP4", 128, 200, "do not divide the 200 inputs"}};
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
