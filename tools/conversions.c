@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 
+#include "formats/dialect/gguf_codes.h"
 #include "formats/dialect/lattice.h"
 #include "quant/scheme.h"
 
@@ -29,9 +30,17 @@ static bool scheme_at(sw_qspec *out, int i)
     return out->num->kind == SW_NUM_INT && out->act.scope == SW_ACT_NONE;
 }
 
-sw_conversion sw_conversion_of(int from_at, int to_at)
+/* A GGUF written here has all linears in one type, and where experts alone are quantized the others
+ * are floats: so what holds experts alone cannot go there unchanged, nor come from there. */
+static sw_conversion beside_floats(sw_conversion kind, const sw_dialect *from, const sw_dialect *to)
 {
-    const sw_dialect *from = sw_lattice_dialects[from_at], *to = sw_lattice_dialects[to_at];
+    if (from->is_stacked && to == &sw_dialect_gguf && kind != SW_CONVERSION_NONE)
+        return SW_CONVERSION_REQUANTIZE;
+    return to->is_stacked && from == &sw_dialect_gguf ? SW_CONVERSION_NONE : kind;
+}
+
+static sw_conversion of_schemes(const sw_dialect *from, const sw_dialect *to)
+{
     int n_held = 0, n_exact = 0, n_some = 0, n_rounded = 0;
 
     for (int i = 0; i < 2 * sw_n_schemes; i++) {
@@ -52,6 +61,13 @@ sw_conversion sw_conversion_of(int from_at, int to_at)
     if (n_exact && n_exact == n_held) return SW_CONVERSION_EXACT;
     if (n_exact || n_some) return SW_CONVERSION_SOME;
     return n_rounded ? SW_CONVERSION_REQUANTIZE : SW_CONVERSION_NONE;
+}
+
+sw_conversion sw_conversion_of(int from_at, int to_at)
+{
+    const sw_dialect *from = sw_lattice_dialects[from_at], *to = sw_lattice_dialects[to_at];
+
+    return beside_floats(of_schemes(from, to), from, to);
 }
 
 void sw_conversion_list(char *text, size_t text_bytes, int from, sw_conversion kind)

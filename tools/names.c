@@ -17,7 +17,7 @@ const char *sw_name_of_format(int i)
 const char *sw_name_of_target(int i)
 {
     for (const sw_dialect *const *d = sw_dialects; *d; d++)
-        if (!(*d)->is_stacked && i-- == 0) return (*d)->name; /* stacked ones are read alone */
+        if (i-- == 0) return (*d)->name;
     for (const sw_dialect *const *d = sw_dense_dialects; *d; d++)
         if (i-- == 0) return (*d)->name;
     return i == 0 ? SW_GGUF_TARGET : NULL;
