@@ -11,6 +11,8 @@
 #include "formats/dialect/dialect.h"
 #include "formats/model/model.h"
 #include "formats/pack/words.h"
+#include "kernels/gpu.h"
+#include "kernels/gpu_kernels.h"
 #include "kernels/kernel.h"
 #include "quant/algo.h"
 #include "quant/scheme.h"
@@ -121,11 +123,29 @@ static const char *const op_names[SW_GEMM_OP_COUNT] = {
     [SW_GEMM_W4A8] = "W4A8", [SW_GEMM_W8A8] = "W8A8",
     [SW_GEMM_FP4A16] = "FP4A16", [SW_GEMM_FP8A16] = "FP8A16"};
 
+/* Those of the device are compared with references of their own, which make gpu-test runs. */
+static bool gpu_kernel_row(cells out, int i)
+{
+    const sw_gpu_kernel *k = &sw_gpu_kernels[i];
+    const char *lack = !sw_gpu_is_built() ? " (not in this build)"
+                       : !sw_gpu_count()  ? " (none here)"
+                                          : "";
+
+    if (i >= sw_n_gpu_kernels) return false;
+    put(out[0], k->name);
+    put(out[1], k->ops);
+    (void)snprintf(out[2], CELL_BYTES, "CUDA %d.%d%s%s", k->sm_min / 10, k->sm_min % 10,
+                   k->sm_max == SW_GPU_SM_ANY ? " or later" : "", lack);
+    put(out[3], "-");
+    return true;
+}
+
+/* The processor's, then the device's. */
 static bool kernel_row(cells out, int i)
 {
     const sw_kernel *k = &sw_kernels[i];
 
-    if (i >= sw_n_kernels) return false;
+    if (i >= sw_n_kernels) return gpu_kernel_row(out, i - sw_n_kernels);
     put(out[0], k->name);
     put(out[1], op_names[k->op]);
     put(out[2], k->isa);

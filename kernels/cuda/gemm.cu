@@ -5,7 +5,7 @@
 #include "kernels/cuda/gemm_rows.h"
 
 extern "C" const sw_cuda_kernel sw_cuda_kernels[] = {
-#define SW_CUDA_KERNEL(name, prefix, sm_min, sm_max)                                             \
+#define SW_CUDA_KERNEL(name, prefix, sm_min, sm_max, ops)                                        \
     {name, sm_min, sm_max, prefix##_tiles, &prefix##_n_tiles, prefix##_can_run, prefix##_suits, \
      prefix##_plan, prefix##_workspace_bytes, prefix##_run},
 #include "kernels/cuda/cuda_kernels.def"

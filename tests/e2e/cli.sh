@@ -79,4 +79,14 @@ while read -r _ bytes tokens _ path; do
             --calib "calib_data/$path" --samples 1000000 --quiet ;;
     esac
 done <calib_data/MANIFEST
+# the device's kernels are listed whatever the build, and what is missing is said
+expect 0 '' "$SWAGE" list kernels
+cp "$T/stdout" "$T/kernels"
+for name in $(sed -n 's/^SW_CUDA_KERNEL("\([a-z0-9_]*\)".*/\1/p' kernels/cuda/cuda_kernels.def); do
+    grep -q "^$name  *[A-Z0-9, ]*CUDA [0-9]*\.[0-9]" "$T/kernels" || fail "kernel $name is not listed"
+done
+[ "$(grep -c ' CUDA ' "$T/kernels")" -ge 9 ] || fail 'too few kernels of the device'
+if "$SWAGE" --version | grep -q 'CPU only'; then
+    [ "$(grep -c ' CUDA .*(not in this build)' "$T/kernels")" -ge 9 ] || fail 'not said to be missing'
+fi
 finish
