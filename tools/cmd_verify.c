@@ -93,12 +93,12 @@ static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
 
 static sw_code write_report(const char *path, const cJSON *object, sw_err *err)
 {
-    char *text = cJSON_Print(object);
-    sw_code rc;
+    char *text = NULL;
+    sw_code rc = sw_json_print(&text, object, true, err);
 
-    if (!text) return sw_cmd_json_added(NULL, err);
+    if (rc != SW_OK) return rc;
     rc = sw_file_put(path, text, strlen(text), err);
-    cJSON_free(text);
+    sw_mem_put(text);
     return rc;
 }
 

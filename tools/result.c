@@ -25,11 +25,12 @@ sw_code sw_cmd_json_new(cJSON **out, const char *name, sw_err *err)
 
 sw_code sw_cmd_json_print(sw_run *run, const cJSON *object, sw_err *err)
 {
-    char *text = cJSON_Print(object);
+    char *text = NULL;
+    sw_code rc = sw_json_print(&text, object, true, err);
 
-    if (!text) return sw_cmd_json_added(NULL, err);
+    if (rc != SW_OK) return rc;
     (void)puts(text);
-    cJSON_free(text);
+    sw_mem_put(text);
     run->has_result = true;
     return SW_OK;
 }

@@ -98,6 +98,49 @@ sw_code sw_json_read(cJSON **out, const char *path, const sw_json_caps *caps, sw
     return rc;
 }
 
+#define ESCAPED_BYTES 5 /* "\\xNN" */
+
+/* Copies with every byte that is no UTF-8 escaped; returns the length. NULL `to` only counts. */
+static size_t escape_bytes(char *to, const char *text, size_t n_bytes)
+{
+    static const char digits[] = "0123456789abcdef";
+    size_t n = 0, at = 0;
+
+    while (at < n_bytes) {
+        size_t good = n_bytes - at, bad_at = 0;
+        if (!sw_utf8_is_valid(text + at, good, &bad_at)) good = bad_at;
+        if (to) memcpy(to + n, text + at, good);
+        n += good;
+        at += good;
+        if (at == n_bytes) break;
+        if (to) {
+            const unsigned byte = (unsigned char)text[at];
+            const char escaped[ESCAPED_BYTES] = {'\\', '\\', 'x', digits[byte >> 4],
+                                                 digits[byte & 15]};
+            memcpy(to + n, escaped, ESCAPED_BYTES);
+        }
+        n += ESCAPED_BYTES;
+        at++;
+    }
+    return n;
+}
+
+sw_code sw_json_print(char **out, const cJSON *value, bool is_indented, sw_err *err)
+{
+    char *raw = is_indented ? cJSON_Print(value) : cJSON_PrintUnformatted(value), *text = NULL;
+    size_t n_raw = raw ? strlen(raw) : 0;
+    sw_code rc;
+
+    if (!raw) return SW_FAIL(err, SW_E_NOMEM, "no memory to print JSON");
+    rc = SW_MEM_GET(&text, escape_bytes(NULL, raw, n_raw) + 1, "JSON text", err);
+    if (rc == SW_OK) {
+        (void)escape_bytes(text, raw, n_raw);
+        *out = text;
+    }
+    cJSON_free(raw);
+    return rc;
+}
+
 const cJSON *sw_json_member(const cJSON *object, const char *key)
 {
     const cJSON *member = cJSON_GetObjectItemCaseSensitive(object, key);

@@ -53,6 +53,11 @@ const cJSON *sw_json_member(const cJSON *object, const char *key);
 sw_code sw_json_as_int(int64_t *out, const cJSON *number, int64_t min, int64_t max,
                        const char *what, sw_err *err) SW_MUST_USE;
 
+/* The value as text that is JSON in any case, in one line or indented; freed by sw_mem_put. Strings
+ * of ours may hold names of files, which are any bytes: a byte that is no UTF-8 is written as the
+ * text \xNN, so that nothing is lost. SW_E_NOMEM. */
+sw_code sw_json_print(char **out, const cJSON *value, bool is_indented, sw_err *err) SW_MUST_USE;
+
 /* true when all n_bytes are well-formed UTF-8; else *bad_at is the first offending offset. */
 bool sw_utf8_is_valid(const char *text, size_t n_bytes, size_t *bad_at);
 

@@ -422,7 +422,7 @@ sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *sourc
         (rc = claim_tensors(w, err)) != SW_OK || (rc = gather_ignore(w, qconfig, err)) != SW_OK ||
         (!source->is_file && /* what lies beside a file is none of its */
          ((rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK ||
-          (rc = sw_dir_refuse_pointers(&w->listing, source->dir, err)) != SW_OK)) ||
+          (rc = sw_dir_check_side(&w->listing, source->dir, err)) != SW_OK)) ||
         (rc = start_output(w, out_dir, may_replace, keep, err)) != SW_OK) {
         sw_ckpt_writer_free(w);
         return rc;

@@ -25,16 +25,16 @@ static size_t print_spaced(char *to, const char *from, int indent)
 
 sw_code sw_json_pretty(char **out, const cJSON *value, int indent, sw_err *err)
 {
-    char *tabbed = cJSON_Print(value), *text = NULL;
-    sw_code rc;
+    char *tabbed = NULL, *text = NULL;
+    sw_code rc = sw_json_print(&tabbed, value, true, err);
 
-    if (!tabbed) return SW_FAIL(err, SW_E_NOMEM, "no memory to print JSON");
+    if (rc != SW_OK) return rc;
     rc = SW_MEM_GET(&text, print_spaced(NULL, tabbed, indent) + 1, "JSON text", err);
     if (rc == SW_OK) {
         (void)print_spaced(text, tabbed, indent);
         *out = text;
     }
-    cJSON_free(tabbed);
+    sw_mem_put(tabbed);
     return rc;
 }
 

@@ -153,17 +153,17 @@ int64_t sw_journal_n_blocks(const sw_journal *journal)
 static sw_code print_line(char **out, char digest[SW_SHA256_HEX_BYTES], const char *last,
                           const cJSON *object, sw_err *err)
 {
-    char *json = cJSON_PrintUnformatted(object), *line = NULL;
+    char *json = NULL, *line = NULL;
+    sw_code rc = sw_json_print(&json, object, false, err);
     size_t n = json ? strlen(json) : 0;
-    sw_code rc;
 
-    if (!json) return SW_FAIL(err, SW_E_NOMEM, "line of the journal");
+    if (rc != SW_OK) return rc;
     if ((rc = chain(digest, last, json, n, err)) == SW_OK &&
         (rc = SW_MEM_GET(&line, n + DIGEST_BYTES + 3, "line of the journal", err)) == SW_OK) {
         (void)snprintf(line, n + DIGEST_BYTES + 3, "%s %s\n", digest, json);
         *out = line;
     }
-    cJSON_free(json);
+    sw_mem_put(json);
     return rc;
 }
 

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/mem.h"
 #include "formats/dialect/journal.h"
 
 #define VALUE_BYTES 28
@@ -13,11 +14,12 @@ typedef struct difference {
 
 static void describe(char out[VALUE_BYTES], const cJSON *value)
 {
-    char *text = value ? cJSON_PrintUnformatted(value) : NULL;
+    char *text = NULL;
 
+    if (value) (void)!sw_json_print(&text, value, false, NULL);
     (void)snprintf(out, VALUE_BYTES, "%.27s", text ? text : "absent");
     if (strlen(out) == VALUE_BYTES - 1) memcpy(out + VALUE_BYTES - 4, "...", 4);
-    cJSON_free(text);
+    sw_mem_put(text);
 }
 
 /* The path grows by `name`; returns its old length, for cutting it back. */
@@ -85,19 +87,19 @@ sw_code sw_journal_check_key(const sw_journal *journal, const cJSON *now, const 
                              sw_err *err)
 {
     /* numbers as they come back from text */
-    char *text = cJSON_PrintUnformatted(now);
+    char *text = NULL;
+    sw_code rc = sw_json_print(&text, now, false, err);
     cJSON *again = text ? cJSON_Parse(text) : NULL;
     difference d = {.path = ""};
-    sw_code rc = SW_OK;
 
-    if (!again)
+    if (rc == SW_OK && !again)
         rc = SW_FAIL(err, SW_E_NOMEM, "key of the journal");
-    else if (find_difference(&d, journal->key, again))
+    else if (rc == SW_OK && find_difference(&d, journal->key, again))
         rc = SW_FAIL(err, SW_E_USAGE,
                      "%s: an unfinished run from other inputs: %s was %s and is %s; give it what "
                      "it had, drop it with --restart, or choose another output",
                      path, d.path, d.then, d.now);
-    cJSON_free(text);
+    sw_mem_put(text);
     cJSON_Delete(again);
     return rc;
 }

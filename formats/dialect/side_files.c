@@ -110,23 +110,30 @@ sw_code sw_dir_read(sw_dir_list *out, const char *dir, sw_arena *arena, sw_err *
     return rc;
 }
 
-sw_code sw_dir_refuse_pointers(const sw_dir_list *list, const char *dir, sw_err *err)
+static bool is_text(const char *name)
 {
-    static const char *const endings[] = {".json", ".model", ".txt"};
+    return ends_with(name, ".json") || ends_with(name, ".model") || ends_with(name, ".txt");
+}
 
-    for (int64_t i = 0; i < list->n_entries; i++)
-        for (size_t k = 0; k < sizeof endings / sizeof *endings; k++) {
-            const sw_dir_entry *entry = &list->entries[i];
-            char path[SW_PATH_BYTES];
-            sw_map map = {0};
-            sw_code rc;
-            if (entry->role != SW_DIR_SIDE || !ends_with(entry->name, endings[k])) continue;
-            if ((rc = sw_path_join(path, dir, entry->name, err)) != SW_OK ||
-                (rc = sw_map_open(&map, path, err)) != SW_OK)
-                return rc;
+sw_code sw_dir_check_side(const sw_dir_list *list, const char *dir, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < list->n_entries && rc == SW_OK; i++) {
+        const sw_dir_entry *entry = &list->entries[i];
+        char path[SW_PATH_BYTES];
+        sw_map map = {0};
+        size_t bad_at;
+        if (entry->role != SW_DIR_SIDE) continue;
+        if ((rc = sw_path_join(path, dir, entry->name, err)) != SW_OK) break;
+        if (!sw_utf8_is_valid(entry->name, strlen(entry->name), &bad_at))
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: the name of this file is no UTF-8, so no "
+                           "manifest can hold it; rename it, or take it out of the directory",
+                           path);
+        if (is_text(entry->name) && (rc = sw_map_open(&map, path, err)) == SW_OK)
             sw_map_close(&map);
-        }
-    return SW_OK;
+    }
+    return rc;
 }
 
 static sw_code copy_file(const char *from, const char *to, const char *name, sw_err *err)

@@ -32,9 +32,10 @@ typedef struct sw_dir_list {
 /* Symbolic links count as what they point to. SW_E_IO names the path. */
 sw_code sw_dir_read(sw_dir_list *out, const char *dir, sw_arena *arena, sw_err *err) SW_MUST_USE;
 
-/* SW_E_FORMAT: a text file or a tokenizer among the side files of `dir` is a pointer that Git LFS
- * left in its place, so that a copy would be of no use. */
-sw_code sw_dir_refuse_pointers(const sw_dir_list *list, const char *dir, sw_err *err) SW_MUST_USE;
+/* Whether the side files of `dir` can be copied. SW_E_FORMAT: a text file or a tokenizer is a
+ * pointer that Git LFS left in its place. SW_E_UNSUPPORTED: a name is no UTF-8, as those of a
+ * manifest are. */
+sw_code sw_dir_check_side(const sw_dir_list *list, const char *dir, sw_err *err) SW_MUST_USE;
 
 /* Copy the side files of `from` (its list) into `to`, synced. */
 sw_code sw_dir_copy_side(const sw_dir_list *list, const char *from, const char *to,

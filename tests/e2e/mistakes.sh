@@ -142,6 +142,26 @@ printf '{"metadata":{},"weight_map":{"%s.qweight":"more.safetensors","%s.weight"
 expect 3 "tensor \"$NAME.qweight\" would be written twice" quantize "$T/m" --format gptq
 absent "$OUT"
 
+# --- names of files that are no UTF-8: escaped where they are written, refused where they cannot be
+BAD=$T/$'cal\xff\xfeib.txt'
+head -c 6000 calib_data/calib.txt >"$BAD"
+expect 0 '' "$SWAGE" quantize "$TINY" -o "$OUT" --calib "$BAD" --samples 2 --seq-len 64 --json --quiet \
+    --allow-fallback
+iconv -f UTF-8 -t UTF-8 "$T/stdout" >/dev/null || fail 'the result is no UTF-8'
+iconv -f UTF-8 -t UTF-8 "$OUT/manifest.json" >/dev/null || fail 'the manifest is no UTF-8'
+grep -qF 'cal\\xff\\xfeib.txt' "$OUT/manifest.json" || fail 'the manifest does not name the text'
+rm -r "$OUT"
+cp -r "$TOY" "$T/"$'mo\xffdel'
+"$SWAGE" inspect --json --quiet "$T/"$'mo\xffdel' 2>/dev/null >"$T/stdout"
+iconv -f UTF-8 -t UTF-8 "$T/stdout" >/dev/null || fail 'the result of inspect is no UTF-8'
+grep -qF 'mo\\xffdel' "$T/stdout" || fail 'the result does not name the model'
+"$SWAGE" inspect --json "$T/"$'no\xffdel' 2>/dev/null | iconv -f UTF-8 -t UTF-8 >/dev/null ||
+    fail 'the error is no UTF-8'
+model m
+: >"$T/m/"$'side\xff'
+expect 4 'the name of this file is no UTF-8, so no manifest can hold it; rename it' quantize "$T/m"
+absent "$OUT"
+
 # --- one tensor of a GGUF
 expect 0 '' "$SWAGE" convert --quiet "$TINY" --to gguf --type Q8_0 -o "$T/tiny.gguf"
 expect 0 '' "$SWAGE" inspect --quiet "$T/tiny.gguf" --tensor model.layers.0.self_attn.q_proj.weight

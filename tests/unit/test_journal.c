@@ -230,6 +230,29 @@ static void says_what_differs(void **state)
     scratch_close(&s);
 }
 
+/* A run whose text has a name of any bytes is resumed like others. */
+static void a_key_may_hold_any_bytes(void **state)
+{
+    sw_journal j = {.fd = -1};
+    cJSON *key = cJSON_CreateObject();
+    sw_err err = {0};
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    assert_non_null(cJSON_AddStringToObject(key, "calib", "te\xff\xfext.txt"));
+    must(sw_journal_create(&j, scratch_path(&s, "journal"), key, &err), &err);
+    sw_journal_close(&j);
+    must(sw_journal_open(&j, scratch_path(&s, "journal"), &err), &err);
+    must(sw_journal_check_key(&j, key, "out.partial", &err), &err);
+    assert_non_null(cJSON_SetValuestring(cJSON_GetObjectItem(key, "calib"), "te\xff\xffxt.txt"));
+    assert_int_equal(sw_journal_check_key(&j, key, "out.partial", &err), SW_E_USAGE);
+    assert_non_null(strstr(err.text, "calib was \"te\\\\xff\\\\xfext.txt\""));
+    sw_journal_close(&j);
+    cJSON_Delete(key);
+    scratch_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -239,6 +262,7 @@ int main(void)
         cmocka_unit_test(lines_cannot_move),
         cmocka_unit_test(goes_on_after_a_torn_line),
         cmocka_unit_test(says_what_differs),
+        cmocka_unit_test(a_key_may_hold_any_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "formats/base/json.h"
+#include "formats/base/mem.h"
 #include "tests/support/scratch.h"
 
 #define TEXT(t) t, sizeof t - 1 /* not strlen: some have a NUL inside */
@@ -307,6 +308,36 @@ static void test_read_file(void **state)
     scratch_close(&s);
 }
 
+static void what_is_printed_is_json_whatever_the_bytes(void **state)
+{
+    static const struct { const char *text, *printed; } rows[] = {
+        {"plain", "{\"k\":\"plain\"}"},
+        {"\xff", "{\"k\":\"\\\\xff\"}"},
+        {"a\xc3", "{\"k\":\"a\\\\xc3\"}"},
+        {"\xed\xa0\x80z", "{\"k\":\"\\\\xed\\\\xa0\\\\x80z\"}"},
+        {"\xc3\xa9\xfe\xe2\x82\xac", "{\"k\":\"\xc3\xa9\\\\xfe\xe2\x82\xac\"}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cJSON *object = cJSON_CreateObject(), *back = NULL;
+        char *text = NULL;
+        sw_err err = {0};
+        assert_non_null(cJSON_AddStringToObject(object, "k", rows[i].text));
+        assert_int_equal(sw_json_print(&text, object, false, &err), SW_OK);
+        assert_string_equal(text, rows[i].printed);
+        assert_int_equal(sw_json_parse(&back, text, strlen(text), &sw_json_caps_config, "it", &err),
+                         SW_OK);
+        sw_mem_put(text);
+        assert_int_equal(sw_json_print(&text, object, true, &err), SW_OK);
+        cJSON_Delete(back);
+        assert_int_equal(sw_json_parse(&back, text, strlen(text), &sw_json_caps_config, "it", &err),
+                         SW_OK);
+        sw_mem_put(text);
+        cJSON_Delete(back);
+        cJSON_Delete(object);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -314,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_bad_utf8), cmocka_unit_test(test_duplicates),
         cmocka_unit_test(test_caps),  cmocka_unit_test(test_ints),
         cmocka_unit_test(test_other_reads), cmocka_unit_test(test_read_file),
+        cmocka_unit_test(what_is_printed_is_json_whatever_the_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
