@@ -2,6 +2,7 @@
 #include "quant/pipeline.h"
 
 #include "formats/base/size.h"
+#include "kernels/blas.h"
 #include "quant/block_job.h"
 #include "quant/fold.h"
 #include "quant/kv_scales.h"
@@ -192,7 +193,9 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
 
     if (options->algo->needs_statistics && !calib)
         return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text", options->algo->name);
-    if ((rc = sw_quant_check_method(options, err)) != SW_OK) return rc;
+    if ((rc = sw_quant_check_method(options, err)) != SW_OK ||
+        (calib && (rc = sw_blas_reserve(options->n_threads, err)) != SW_OK))
+        return rc;
     if (calib && (rc = sw_place_streams(&streams, model, st, calib,
                                         with_original && options->algo->repairs_errors, options,
                                         sink, progress, err)) != SW_OK)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "quant/block_job.h"
+#include "kernels/blas.h"
 #include "quant/placement.h"
 #include "quant/stats.h"
 
@@ -193,6 +194,7 @@ sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpac
     int64_t n_layers = sw_quant_n_layers(model, sink);
     sw_code rc = sw_quant_check_method(options, err);
 
+    if (rc == SW_OK) rc = sw_blas_reserve(options->n_threads, err);
     if (rc == SW_OK && options->algo->transform) rc = open_windows(&f, err);
     for (int64_t layer = 0; layer < n_layers && rc == SW_OK; layer++) {
         sw_progress_step(progress, "quantize", layer, n_layers);

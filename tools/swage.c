@@ -107,6 +107,13 @@ static sw_code flush_result(sw_err *err)
     return failed ? SW_FAIL(err, SW_E_IO, "cannot write the result to stdout") : SW_OK;
 }
 
+static bool takes_threads(const sw_cmd *cmd)
+{
+    for (const sw_opt *row = cmd->options; row->name; row++)
+        if (!strcmp(row->name, "threads")) return true;
+    return false;
+}
+
 static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
 {
     sw_arena arena = {0};
@@ -136,6 +143,9 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     run.args = args.items;
     run.n_args = args.n;
     run.is_set = args.is_set;
+    if (takes_threads(cmd) &&
+        (rc = sw_parallel_reserve((int)common->threads, &err)) != SW_OK)
+        goto done;
     if (cmd->is_long) sw_term_catch_signals();
     rc = cmd->run(&run, &err);
     sw_term_clear(&term);

@@ -29,8 +29,8 @@ static sw_code map_fd(sw_map *out, int fd, const char *path, sw_err *err)
     }
     data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED)
-        return SW_FAIL(err, SW_E_IO, "%s: cannot map %lld bytes: %s", path,
-                       (long long)info.st_size, strerror(errno));
+        return SW_FAIL(err, errno == ENOMEM ? SW_E_NOMEM : SW_E_IO, "%s: cannot map %lld bytes: %s",
+                       path, (long long)info.st_size, strerror(errno));
     out->data = data;
     out->size_bytes = (size_t)info.st_size;
     out->is_mapped = true;

@@ -2,10 +2,14 @@
 #include "formats/base/parallel.h"
 
 #include <omp.h>
+#include <pthread.h>
 #include <sched.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "formats/base/size.h"
+
+#define PROBED_MAX 256 /* threads, of more that are wanted */
 
 void sw_parallel_for(int n_threads, int64_t n_items, int64_t chunk_items, sw_parallel_fn fn,
                      void *ctx)
@@ -21,6 +25,28 @@ void sw_parallel_for(int n_threads, int64_t n_items, int64_t chunk_items, sw_par
 #pragma omp parallel for schedule(dynamic, 1) num_threads(n_used)
     for (int64_t c = 0; c < n_chunks; c++)
         fn(ctx, c * chunk_items, sw_min_i64((c + 1) * chunk_items, n_items), omp_get_thread_num());
+}
+
+static void *pass_gate(void *gate)
+{
+    (void)pthread_mutex_lock(gate);
+    (void)pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+sw_code sw_parallel_reserve(int n_threads, sw_err *err)
+{
+    int n_wanted = n_threads < PROBED_MAX ? n_threads - 1 : PROBED_MAX - 1, n = 0, failed = 0;
+    pthread_t threads[PROBED_MAX];
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+    (void)pthread_mutex_lock(&gate); /* all of them live until the last was started */
+    while (n < n_wanted && !(failed = pthread_create(&threads[n], NULL, pass_gate, &gate))) n++;
+    (void)pthread_mutex_unlock(&gate);
+    for (int i = 0; i < n; i++) (void)pthread_join(threads[i], NULL);
+    if (!failed) return SW_OK;
+    return SW_FAIL(err, SW_E_NOMEM, "cannot start %d threads: %s; give fewer --threads, or lift "
+                   "the limit (ulimit -v, -u)", n_threads, strerror(failed));
 }
 
 int sw_cpu_count(void)

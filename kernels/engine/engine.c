@@ -18,6 +18,7 @@ sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, in
         return SW_FAIL(err, SW_E_BUG, "engine for %lld tokens on %d threads",
                        (long long)max_tokens, n_threads);
     sw_blas_single_thread();
+    if ((rc = sw_blas_reserve(n_threads, err)) != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&e, 1, "engine", err)) != SW_OK) return rc;
     e->m = m;
     e->vec = sw_vec_best();

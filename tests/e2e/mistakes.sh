@@ -162,6 +162,26 @@ model m
 expect 4 'the name of this file is no UTF-8, so no manifest can hold it; rename it' quantize "$T/m"
 absent "$OUT"
 
+# --- too little memory: said in the end, and soon
+limited() { # KIB COMMAND... : within limits, or exit 6 with a message
+    local have limit=$1
+    shift
+    (ulimit -v "$limit"; exec timeout -s KILL 60 "$@") >/dev/null 2>"$T/stderr"
+    have=$?
+    [ $have -eq 0 ] || { [ $have -eq 6 ] && [ -s "$T/stderr" ]; } ||
+        fail "ulimit -v $limit: exit $have, want 0 or 6: $* ($(head -c 300 "$T/stderr"))"
+    rm -rf "$OUT" "$OUT.partial"
+}
+head -c 9000 calib_data/calib.txt >"$T/calib.txt"
+for limit in 100000 250000; do
+    limited $limit "$SWAGE" quantize "$TINY" -o "$OUT" -q --calib "$T/calib.txt" --samples 2 \
+        --seq-len 64 --threads 2 --allow-fallback
+    limited $limit "$SWAGE" quantize "$TOY" -o "$OUT" -q --method rtn --threads 2
+    limited $limit "$SWAGE" generate "$TINY" -q -n 4 --threads 2
+done
+limited 250000 "$SWAGE" quantize "$TOY" -o "$OUT" -q --method rtn --threads 200
+grep -q 'fewer --threads' "$T/stderr" || fail '200 threads fit, or are not said to be too many'
+
 # --- one tensor of a GGUF
 expect 0 '' "$SWAGE" convert --quiet "$TINY" --to gguf --type Q8_0 -o "$T/tiny.gguf"
 expect 0 '' "$SWAGE" inspect --quiet "$T/tiny.gguf" --tensor model.layers.0.self_attn.q_proj.weight
