@@ -54,6 +54,6 @@ sw_code sw_blas_reserve(int n_threads, sw_err *err)
     }
     if (n_have >= n_wanted) return SW_OK;
     return SW_FAIL(err, SW_E_NOMEM, "OpenBLAS finds no room for the buffers of %d threads, %zu MB "
-                   "of addresses each; give fewer --threads, or lift the limit (ulimit -v)", n_threads,
-                   BUFFER_BYTES >> 20);
+                   "of addresses each; give fewer --threads, or lift the limit (ulimit -v)",
+                   n_threads, BUFFER_BYTES >> 20);
 }

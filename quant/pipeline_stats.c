@@ -6,8 +6,8 @@
  */
 #include <stdio.h>
 
-#include "quant/block_job.h"
 #include "kernels/blas.h"
+#include "quant/block_job.h"
 #include "quant/placement.h"
 #include "quant/stats.h"
 
