@@ -132,7 +132,7 @@ static sw_code put_unigram(sw_gguf_vocab *v)
         if ((rc = put(v, i ? ",\n[" : "\n[")) != SW_OK) return rc;
         rc = p->n_bytes ? sw_gguf_vocab_put_piece(v, p)
                         : sw_print_fmt(&v->buf, v->err, "\"[EMPTY_%lld]\"", (long long)i);
-        if (rc == SW_OK) rc = sw_print_fmt(&v->buf, v->err, ",%.9g]", score_of(p, lowest));
+        if (rc == SW_OK) rc = sw_print_fmt(&v->buf, v->err, ",%.17g]", score_of(p, lowest));
     }
     return rc == SW_OK ? put(v, "]}}\n") : rc;
 }
