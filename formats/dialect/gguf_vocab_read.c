@@ -187,6 +187,16 @@ static sw_code find_pre(sw_gguf_vocab *v)
     return SW_OK;
 }
 
+/* The type of a token says more than the default of its kind of tokenizer. */
+static void find_unknown(sw_gguf_vocab *v)
+{
+    for (int64_t i = 0; i < v->n; i++)
+        if (v->pieces[i].type == SW_GGUF_TOKEN_UNKNOWN) {
+            v->ids.unk = i;
+            return;
+        }
+}
+
 /* An id beyond the tokens is passed over. */
 static sw_code read_ids(sw_gguf_vocab *v)
 {
@@ -202,6 +212,7 @@ static sw_code read_ids(sw_gguf_vocab *v)
         {SW_GGUF_VOCAB "mask_token_id", &v->ids.mask},
     };
 
+    if (v->scheme != SW_GGUF_BYTES) find_unknown(v);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         int64_t id = -1;
         sw_code rc = sw_gguf_int(&id, v->g, keys[i].key, -1, UINT32_MAX, v->err);

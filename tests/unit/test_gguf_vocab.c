@@ -164,13 +164,13 @@ static const file bytes = {
     .ids = {"bos_token_id", "eos_token_id"}, .id = {1, 2}};
 
 static const token piece_tokens[] = {
-    {"<unk>", UNKNOWN, 0}, {"<s>", CONTROL, 0}, {"</s>", CONTROL, 0}, {"<0x41>", BYTE, 0},
+    {"<s0>", CONTROL, 0},  {"<s>", CONTROL, 0}, {"</s>", CONTROL, 0}, {"<0x41>", BYTE, 0},
     {BLANK, NORMAL, -9},   {"a", NORMAL, -8},   {"<table>", USER, -1000}, {"b", NORMAL, -7},
     {"\n\n", USER, -1000}, {BLANK "a", NORMAL, -2}, {"<turn>", CONTROL, -1000},
-    {"ab", NORMAL, -1},    {BLANK BLANK, USER, -3},
+    {"ab", NORMAL, -1},    {BLANK BLANK, USER, -3}, {"<unk>", UNKNOWN, 0},
 };
 static const file pieces = {.model = "llama", .pre = "default", .tokens = piece_tokens,
-                            .n_tokens = 13};
+                            .n_tokens = 14};
 
 /* Readers number an added token that model.vocab lacks anew: none may be lacking. */
 static void check_ids(const file *f, const made *m, bool is_list)
@@ -257,7 +257,7 @@ static void test_ids_of_pieces(void **state)
     assert_true(is_true(added_of(&m, "<unk>"), "special"));
     assert_false(is_true(added_of(&m, "\n\n"), "special"));
     assert_null(added_of(&m, "<0x41>"));
-    assert_string_equal(text_of(m.config, "unk_token"), "<unk>"); /* without a key */
+    assert_string_equal(text_of(m.config, "unk_token"), "<unk>"); /* without a key, by its type */
     assert_string_equal(text_of(m.config, "eos_token"), "</s>");
     assert_true(is_true(m.config, "add_bos_token"));
     /* a piece that a user added is made by merging, too: text begins with its own blank */
