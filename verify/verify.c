@@ -332,8 +332,8 @@ static sw_code check_tokens(sw_report *r, sw_err *err)
         sw_code rc;
 
         if (strcmp(f->rule->id, "added-ids")) continue;
-        rc = sw_report_find(r, "tokenizer", f->subject, err, "%s; %lld tokens in all", f->detail,
-                            (long long)f->n_subjects);
+        rc = sw_report_find(r, "tokenizer", f->subject, err, "added token \"%.60s\": %s; %lld "
+                            "tokens in all", f->subject, f->detail, (long long)f->n_subjects);
         if (rc != SW_OK) return rc;
     }
     return SW_OK;
