@@ -258,6 +258,7 @@ sw_code sw_gguf_vocab_read(sw_gguf_vocab *v)
         (rc = sw_gguf_bool(&v->adds_eos, v->g, SW_GGUF_VOCAB "add_eos_token", v->err)) != SW_OK ||
         (rc = read_ids(v)) != SW_OK)
         return rc;
+    if (v->pre && !strcmp(v->pre->name, "gemma4")) v->adds_bos = true; /* whatever the key says */
     return read_name(v);
 }
 
