@@ -121,6 +121,20 @@ static void check_tie(sw_inspection *in)
                  embed_name);
 }
 
+/* Ids that every reader but this program takes for others. */
+static void check_tokens(sw_inspection *in)
+{
+    for (int64_t i = 0; i < in->loaders.n; i++) {
+        const sw_load_finding *f = &in->loaders.at[i];
+        sw_err problem = {0};
+
+        if (strcmp(f->rule->id, "added-ids")) continue;
+        (void)SW_FAIL(&problem, SW_E_FORMAT, "added token \"%.60s\": %s; %lld tokens in all",
+                      f->subject, f->detail, (long long)f->n_subjects);
+        add_problem(in, &problem);
+    }
+}
+
 static sw_code check_opened(sw_inspection *in, sw_err *err)
 {
     const char *unknown = NULL;
@@ -136,6 +150,7 @@ static sw_code check_opened(sw_inspection *in, sw_err *err)
         add_note(in, "%lld tensors belong to nothing that a %s has, first %s", (long long)n_unknown,
                  in->model.arch->name, unknown);
     check_tie(in);
+    check_tokens(in);
     return SW_OK;
 }
 

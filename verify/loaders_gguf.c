@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/dialect/gguf_pre.h"
 #include "verify/loaders_parts.h"
 
 #define KEY_BYTES 160
@@ -251,6 +252,17 @@ sw_code sw_load_gguf_no_pre(sw_load_ctx *ctx)
 
     if (!is_byte_level(ctx) || key_of(ctx, key)) return SW_OK;
     return sw_load_found(ctx, key, "it is not in %s", file_of(ctx));
+}
+
+sw_code sw_load_gguf_pre(sw_load_ctx *ctx)
+{
+    const char *key = "tokenizer.ggml.pre";
+    const sw_gguf_value *v = is_byte_level(ctx) ? key_of(ctx, key) : NULL;
+    char name[80];
+
+    if (!v || v->kind != SW_GGUF_TEXT) return SW_OK;
+    (void)snprintf(name, sizeof name, "%.*s", (int)(v->n < 79 ? v->n : 79), (const char *)v->data);
+    return sw_gguf_pre_find(name) ? SW_OK : sw_load_found(ctx, key, "it is \"%.60s\"", name);
 }
 
 sw_code sw_load_gguf_token_id(sw_load_ctx *ctx)

@@ -324,6 +324,21 @@ static bool has_finding(const sw_report *r, const char *what)
     return false;
 }
 
+/* Ids that every reader but this program takes for others. */
+static sw_code check_tokens(sw_report *r, sw_err *err)
+{
+    for (int64_t i = 0; i < r->loaders.n; i++) {
+        const sw_load_finding *f = &r->loaders.at[i];
+        sw_code rc;
+
+        if (strcmp(f->rule->id, "added-ids")) continue;
+        rc = sw_report_find(r, "tokenizer", f->subject, err, "added token \"%.60s\": %s; %lld "
+                            "tokens in all", f->subject, f->detail, (long long)f->n_subjects);
+        if (rc != SW_OK) return rc;
+    }
+    return SW_OK;
+}
+
 /* What this program cannot open itself says so by its tensors. */
 static sw_code check_loaders(verifier *v, sw_err *err)
 {
@@ -335,7 +350,7 @@ static sw_code check_loaders(verifier *v, sw_err *err)
     if (rc != SW_OK) return SW_FAIL(err, rc, "%s", why.text);
     rc = sw_loaders_check(&v->report.loaders, &ckpt, err);
     sw_checkpoint_close(&ckpt);
-    return rc;
+    return rc == SW_OK ? check_tokens(&v->report, err) : rc;
 }
 
 static sw_code judge(verifier *v, sw_err *err)

@@ -38,7 +38,9 @@ sw_code sw_gguf_tokenizer(char **json, size_t *n_bytes, const sw_gguf *g, sw_err
 /* The same of the file at `path`. */
 sw_code sw_gguf_tokenizer_of(char **json, size_t *n_bytes, const char *path,
                              sw_err *err) SW_MUST_USE;
-/* tokenizer_config.json with the special tokens and the chat template; freed by sw_mem_put. */
+/* tokenizer_config.json with the special tokens and the chat templates, and
+ * special_tokens_map.json; freed by sw_mem_put. */
 sw_code sw_gguf_tokenizer_config(char **json, const sw_gguf *g, sw_err *err) SW_MUST_USE;
+sw_code sw_gguf_special_tokens(char **json, const sw_gguf *g, sw_err *err) SW_MUST_USE;
 
 #endif

@@ -1,5 +1,5 @@
 /* gguf_vocab.h - tokenizers as GGUF metadata: tokens, types, merges or scores, and the name of a
- * pre-tokenizer instead of its rules. What a name stands for is written here once, for both ways.
+ * pre-tokenizer instead of its rules (gguf_pre.h). Written here; read by gguf_model.h.
  */
 #ifndef SW_FORMATS_DIALECT_GGUF_VOCAB_H
 #define SW_FORMATS_DIALECT_GGUF_VOCAB_H
@@ -12,18 +12,6 @@ typedef enum sw_gguf_token {
     SW_GGUF_TOKEN_NORMAL = 1, SW_GGUF_TOKEN_UNKNOWN, SW_GGUF_TOKEN_CONTROL,
     SW_GGUF_TOKEN_USER, SW_GGUF_TOKEN_UNUSED, SW_GGUF_TOKEN_BYTE
 } sw_gguf_token;
-
-/* A pre-tokenizer of byte-level BPE. */
-typedef struct sw_gguf_pre {
-    const char *name;   /* tokenizer.ggml.pre; the first of a rule is the one that is written */
-    const char *regex;  /* what cuts words, isolated; NULL: the one that ByteLevel has built in */
-    bool is_nfc;        /* text is normalized first */
-    bool ignore_merges; /* a word that is a token is not merged again */
-    bool adds_bos;      /* when tokenizer.ggml.add_bos_token does not say */
-} sw_gguf_pre;
-
-extern const sw_gguf_pre sw_gguf_pres[];
-extern const int sw_gguf_n_pres;
 
 /* What a model directory says about its tokenizer, parsed; config may be NULL. */
 typedef struct sw_gguf_vocab_source {

@@ -53,7 +53,7 @@ done:
 
 sw_code sw_writer_put_made_files(const sw_ckpt_writer *w, sw_err *err)
 {
-    char *tokenizer = NULL, *config = NULL;
+    char *tokenizer = NULL, *config = NULL, *special = NULL;
     size_t n_bytes = 0;
     sw_gguf *g = NULL;
     sw_code rc;
@@ -63,8 +63,11 @@ sw_code sw_writer_put_made_files(const sw_ckpt_writer *w, sw_err *err)
     if (sw_gguf_key(g, "tokenizer.ggml.tokens") &&
         (rc = sw_gguf_tokenizer(&tokenizer, &n_bytes, g, err)) == SW_OK &&
         (rc = sw_gguf_tokenizer_config(&config, g, err)) == SW_OK &&
-        (rc = put_text_file(w, "tokenizer.json", tokenizer, err)) == SW_OK)
-        rc = put_text_file(w, "tokenizer_config.json", config, err);
+        (rc = sw_gguf_special_tokens(&special, g, err)) == SW_OK &&
+        (rc = put_text_file(w, "tokenizer.json", tokenizer, err)) == SW_OK &&
+        (rc = put_text_file(w, "tokenizer_config.json", config, err)) == SW_OK)
+        rc = put_text_file(w, "special_tokens_map.json", special, err);
+    sw_mem_put(special);
     sw_mem_put(tokenizer);
     sw_mem_put(config);
     sw_gguf_close(g);

@@ -6,6 +6,8 @@
  * subexpression calls) it is refused by name. Source for the Oniguruma side: its RE syntax
  * document; for the other: pcre2pattern(3), compiled with UTF, UCP and MULTILINE.
  */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,7 +19,8 @@
                    "\\x{1681}-\\x{1FFF}\\x{200B}-\\x{2027}\\x{202A}-\\x{202E}" \
                    "\\x{2030}-\\x{205E}\\x{2060}-\\x{2FFF}\\x{3001}-\\x{D7FF}" \
                    "\\x{E000}-\\x{10FFFF}"
-#define WORDS "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}" \
+#define WORDS "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}" \
+              "\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}" \
               "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"
 
 /* A backslash and a letter; NULL: not available in that place. */
@@ -108,13 +111,34 @@ static sw_code translate_code_point(translation *t)
     return add(t, point);
 }
 
+/* The name of a script means its own characters to one engine; to the other, since 10.40, also
+ * those that it shares with other scripts, unless asked for as "sc:". */
+static bool is_shared_script(const translation *t, size_t n_bytes)
+{
+    static const char *const scripts[] = {"Han",    "Hiragana", "Katakana", "Hangul",  "Bopomofo",
+                                          "Latin",  "Greek",    "Cyrillic", "Arabic",  "Hebrew",
+                                          "Thai",   "Lao",      "Khmer",    "Myanmar", "Tibetan",
+                                          "Bengali", "Devanagari", "Tamil", "Telugu",  "Georgian"};
+
+    if (PCRE2_MAJOR == 10 && PCRE2_MINOR < 40) return false;
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++)
+        if (strlen(scripts[i]) == n_bytes && !memcmp(t->text + t->at + 3, scripts[i], n_bytes))
+            return true;
+    return false;
+}
+
 static sw_code translate_property(translation *t)
 {
     const char *close;
+    sw_code rc;
 
     if (t->n_bytes - t->at < 3 || t->text[t->at + 2] != '{') return refuse(t, "\\p without {");
     close = memchr(t->text + t->at, '}', t->n_bytes - t->at);
     if (!close) return refuse(t, "an unfinished \\p{");
+    if (is_shared_script(t, (size_t)(close - (t->text + t->at)) - 3)) {
+        if ((rc = copy(t, 3)) != SW_OK || (rc = add(t, "sc:")) != SW_OK) return rc;
+        close = memchr(t->text + t->at, '}', t->n_bytes - t->at);
+    }
     return copy(t, (size_t)(close - (t->text + t->at)) + 1);
 }
 

@@ -6,6 +6,7 @@
 #include "formats/dialect/gguf_codes.h"
 #include "formats/dialect/gguf_config.h"
 #include "formats/dialect/gguf_model.h"
+#include "formats/dialect/gguf_pre.h"
 #include "formats/num/blocks.h"
 #include "formats/text/tokenizer.h"
 
@@ -92,11 +93,36 @@ static void read_keys(const sw_gguf *g)
     sw_arena_free(&arena);
 }
 
+static const sw_json_caps caps = {
+    .max_bytes = (size_t)128 << 20, .max_depth = 32, .max_values = 8000000};
+
+static void must_parse(const char *text)
+{
+    cJSON *json = NULL;
+
+    MUST(sw_json_parse(&json, text, strlen(text), &caps, "made", NULL) == SW_OK);
+    cJSON_Delete(json);
+}
+
+/* A tokenizer.json that was made of a GGUF is JSON, and has the name of its pre-tokenizer again. */
+static void write_again(const char *tokenizer)
+{
+    const sw_gguf_pre *pre = NULL;
+    const cJSON *model;
+    cJSON *json = NULL;
+
+    MUST(sw_json_parse(&json, tokenizer, strlen(tokenizer), &caps, "made", NULL) == SW_OK);
+    model = sw_json_member(json, "model");
+    if (cJSON_IsFalse(sw_json_member(model, "byte_fallback")) && sw_json_member(model, "merges"))
+        MUST(sw_gguf_pre_match(&pre, json, -1, NULL) == SW_OK && pre);
+    cJSON_Delete(json);
+}
+
 /* Its tokenizer and configuration: made or refused. */
 static void read_model(const sw_gguf *g)
 {
     const sw_gguf_arch *arch = NULL;
-    char *tokenizer = NULL, *config = NULL;
+    char *tokenizer = NULL, *config = NULL, *special = NULL;
     cJSON *json = NULL;
     size_t n_bytes = 0;
     sw_err err = {0};
@@ -105,10 +131,12 @@ static void read_model(const sw_gguf *g)
         sw_tokenizer *tok = NULL;
 
         MUST(strlen(tokenizer) == n_bytes);
+        write_again(tokenizer);
         if (sw_tokenizer_open_bytes(&tok, tokenizer, n_bytes, "made", NULL) == SW_OK)
             sw_tokenizer_free(tok);
     }
-    (void)!sw_gguf_tokenizer_config(&config, g, NULL);
+    if (sw_gguf_tokenizer_config(&config, g, NULL) == SW_OK) must_parse(config);
+    if (sw_gguf_special_tokens(&special, g, NULL) == SW_OK) must_parse(special);
     if (sw_gguf_config_read(&json, &arch, g, "float16", NULL) == SW_OK) {
         sw_model model;
 
@@ -117,6 +145,7 @@ static void read_model(const sw_gguf *g)
     }
     sw_mem_put(tokenizer);
     sw_mem_put(config);
+    sw_mem_put(special);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

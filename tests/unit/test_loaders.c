@@ -199,6 +199,17 @@ static void cut_index(broken *b)
     cJSON_Delete(root);
 }
 
+/* <y> is numbered on as it states, <x> is not. */
+static void move_ids(broken *b)
+{
+    static const char text[] =
+        "{\"added_tokens\":[{\"id\":0,\"content\":\"a\"},{\"id\":1,\"content\":\"<x>\"},"
+        "{\"id\":4,\"content\":\"<y>\"}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,"
+        "\"b\":2,\"c\":3},\"merges\":[]}}";
+
+    scratch_write(&b->s, "out/tokenizer.json", text, sizeof text - 1);
+}
+
 /* Once it is open: another shape than any toy model has. */
 static void odd_width(broken *b) { b->opened.model.intermediate = 250; }
 static void half_word(broken *b) { b->opened.model.intermediate = 264; }
@@ -268,6 +279,7 @@ static const struct {
     {"marlin-shape", "compressed-tensors", "llama", "q_proj", INTEGERS, 4, 16, 0, NULL, NULL, NULL},
     {"machete-shape", "compressed-tensors", "llama", "q_proj", INTEGERS, 4, 32, 0, NULL, NULL,
      NULL},
+    {"added-ids", "compressed-tensors", "llama", "<x>", INTEGERS, 4, 32, 0, NULL, move_ids, NULL},
 };
 
 static void make(broken *b, size_t r, bool is_broken)
@@ -317,6 +329,10 @@ static void each_rule_is_broken_by_its_checkpoint(void **state)
         if (!strstr(f->subject, rows[r].subject))
             fail_msg("%s: found at \"%s\", want \"%s\"", rows[r].id, f->subject, rows[r].subject);
         assert_true(f->n_subjects >= 1 && f->detail[0]);
+        if (!strcmp(rows[r].id, "added-ids")) {
+            assert_int_equal(f->n_subjects, 1);
+            assert_non_null(strstr(f->detail, "states id 1, and it is read as 3"));
+        }
         sw_loaders_free(&found);
         unmake(&b);
     }

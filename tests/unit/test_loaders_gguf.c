@@ -28,6 +28,7 @@ typedef struct flaw {
     const char *id, *subject;
     const char *without;  /* this key is left out */
     const char *other;    /* this integer is stored as u64 */
+    const char *pre;      /* the pre-tokenizer */
     int64_t rope, bos, n_tokens, n_types; /* 0: as they should be */
     bool is_nested, is_swapped, has_half_norm;
 } flaw;
@@ -45,6 +46,7 @@ static const flaw flaws[] = {
     {.id = "gguf-merges", .subject = "tokenizer.ggml.merges", .without = "tokenizer.ggml.merges"},
     {.id = "gguf-token-lists", .subject = "tokenizer.ggml.token_type", .n_types = 10},
     {.id = "gguf-no-pre", .subject = "tokenizer.ggml.pre", .without = "tokenizer.ggml.pre"},
+    {.id = "gguf-pre", .subject = "tokenizer.ggml.pre", .pre = "unheard-of"},
     {.id = "gguf-token-id", .subject = "tokenizer.ggml.bos_token_id", .bos = 1000},
 };
 #define N_FLAWS (sizeof flaws / sizeof *flaws)
@@ -83,7 +85,7 @@ static void put_vocab(sw_gguf_writer *w, const flaw *f, sw_err *err)
     char token[16];
 
     put_text(w, f, "tokenizer.ggml.model", "gpt2", err);
-    put_text(w, f, "tokenizer.ggml.pre", "gpt-2", err);
+    put_text(w, f, "tokenizer.ggml.pre", f->pre ? f->pre : "gpt-2", err);
     must(sw_gguf_put_array(w, "tokenizer.ggml.tokens", SW_GGUF_TEXT, (uint64_t)n, err), err);
     for (int64_t i = 0; i < n; i++) {
         int length = snprintf(token, sizeof token, "t%lld", (long long)i);
