@@ -11,6 +11,7 @@
 #include "formats/num/num.h"
 #include "verify/cover_floats.h"
 #include "verify/decode_spec_parts.h"
+#include "verify/float_linears.h"
 #include "verify/kv_scales.h"
 #include "verify/original.h"
 #include "verify/plausible.h"
@@ -208,15 +209,49 @@ static const char *split_name(char path[512], const char *name)
     return dot + 1;
 }
 
-/* How a GGUF keeps a tensor that it has in floats. */
+static bool is_wide_float(sw_dtype dtype)
+{
+    return dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16 || dtype == SW_DTYPE_F32;
+}
+
+/* A tensor in floats whose dtype is another: in a GGUF, after a cast, out of a container. */
 static sw_code cover_kept(sw_cover *out, const sw_subject *checkpoint, const sw_st_tensor *kept,
                           const char *path, const sw_cview *view, sw_err *err)
 {
     *out = SW_COVER_OTHER;
-    if (!checkpoint->is_gguf || !kept ||
-        sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path))
+    if (!kept || (path && sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)))
+        return SW_OK;
+    if (!checkpoint->is_gguf && (kept->view.dtype == view->dtype ||
+                                 !is_wide_float(kept->view.dtype) || !is_wide_float(view->dtype)))
         return SW_OK;
     return sw_cover_floats(out, kept, view, err);
+}
+
+/* Are the original's codes of a linear kept as codes, or as the floats that they stand for? Both
+ * are compared linear by linear. */
+static bool has_values_of(const sw_subject *checkpoint, const char *path)
+{
+    const sw_subject_linear l = {.path = path};
+
+    return sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path) ||
+           sw_original_holds(checkpoint, &l);
+}
+
+/* A tensor of all experts that the original has in codes, expert by expert. */
+static bool is_stacked_floats(const sw_subject *original, const char *name)
+{
+    static const char *const ends[2][2] = {{".experts.gate_up_proj", "gate_proj"},
+                                           {".experts.down_proj", "down_proj"}};
+    char path[300];
+
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(name), m = strlen(ends[i][0]);
+
+        if (n <= m || n > 200 || strcmp(name + n - m, ends[i][0]) != 0) continue;
+        (void)snprintf(path, sizeof path, "%.*s.experts.0.%s", (int)(n - m), name, ends[i][1]);
+        return sw_original_is_quantized(original, path);
+    }
+    return false;
 }
 
 static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
@@ -233,7 +268,8 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
 
     c->n_original++;
     c->original_bytes += t->view.size_bytes;
-    if (suffix && (rc = cover_kept(&cover, checkpoint, kept, path, view, err)) != SW_OK) return rc;
+    rc = cover_kept(&cover, checkpoint, kept, suffix ? path : NULL, view, err);
+    if (rc != SW_OK) return rc;
     if (kept && (cover == SW_COVER_SAME || (!kept->maker && is_same_view(&kept->view, view)))) {
         c->n_identical++;
         c->identical_bytes += t->view.size_bytes;
@@ -250,9 +286,8 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
         return SW_OK;
     }
     if (suffix && original->is_quantized && sw_spec_is_part(&original->scheme, suffix) &&
-        sw_original_is_quantized(original, path) &&
-        sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)) {
-        c->n_quantized++; /* their values are compared linear by linear */
+        sw_original_is_quantized(original, path) && has_values_of(checkpoint, path)) {
+        c->n_quantized++;
         return SW_OK;
     }
     split = kept ? SW_ORIGINAL_OTHER : sw_original_is_split(t, checkpoint, where);
@@ -332,6 +367,9 @@ static sw_code cover_checkpoint(sw_report *report, const sw_subject *checkpoint,
         return SW_OK;
     if (suffix && sw_is_kv_scale(checkpoint, path, suffix)) return SW_OK; /* read by itself */
     if (sw_original_is_split_bias(t->name, original)) return SW_OK; /* compared above */
+    if (suffix && !strcmp(suffix, "weight") && sw_is_float_linear(checkpoint, original, path))
+        return SW_OK; /* compared with the codes */
+    if (is_stacked_floats(original, t->name)) return SW_OK;
     report->coverage.n_unexpected++;
     return sw_report_find(report, "unexpected", t->name, err, "%s is neither in the original nor "
                           "part of a quantized linear", t->name);

@@ -1,0 +1,256 @@
+/* structure.c - see structure.h. */
+#include "verify/structure.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/mem.h"
+#include "formats/base/size.h"
+#include "verify/claims.h"
+#include "verify/decode_spec_parts.h"
+
+typedef struct place {
+    sw_report *report;
+    const sw_subject *s;
+    sw_err *err;
+} place;
+
+static bool is_float(sw_dtype dtype)
+{
+    return dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16 || dtype == SW_DTYPE_F32 ||
+           dtype == SW_DTYPE_F64;
+}
+
+/* Floats of a linear that is quantized: of its own, or of all experts. */
+static const sw_st_tensor *floats_beside(const sw_subject *s, const sw_subject_linear *l)
+{
+    const sw_st_tensor *t = sw_spec_find(s->st, l->path, "weight");
+    const char *at = strstr(l->path, ".experts."), *leaf = strrchr(l->path, '.');
+    char name[320];
+
+    if (t && is_float(t->view.dtype)) return t;
+    if (t && sw_spec_find(s->st, l->path, "weight_packed")) return t;
+    if (!at || !leaf) return NULL;
+    (void)snprintf(name, sizeof name, "%.*s.experts.%s", (int)(at - l->path), l->path,
+                   strcmp(leaf, ".down_proj") ? "gate_up_proj" : "down_proj");
+    t = sw_st_find(s->st, name);
+    return t && is_float(t->view.dtype) ? t : NULL;
+}
+
+/* What a part is there for. */
+typedef enum need { NEED_ZEROS, NEED_GLOBAL, NEED_INPUT, NEED_OUTLIERS } need;
+
+static const struct {
+    const char *suffix;
+    need need;
+} optional_parts[] = {
+    {"weight_zero_point", NEED_ZEROS},  {"tile_zeros", NEED_ZEROS},
+    {"zp", NEED_ZEROS},                 {"weight_global_scale", NEED_GLOBAL},
+    {"tile_global", NEED_GLOBAL},       {"weight_scale_2", NEED_GLOBAL},
+    {"input_scale", NEED_INPUT},        {"activation_scale", NEED_INPUT},
+    {"input_global_scale", NEED_INPUT}, {"outlier_index", NEED_OUTLIERS},
+    {"outlier_values", NEED_OUTLIERS},
+};
+
+static bool is_needed(need n, const sw_spec_scheme *scheme)
+{
+    if (n == NEED_ZEROS) return !scheme->is_symmetric;
+    if (n == NEED_GLOBAL) return scheme->has_global;
+    return n == NEED_INPUT ? scheme->has_input_scale : scheme->n_outliers > 0;
+}
+
+/* Older writers store zero points of symmetric schemes, all of them 0. */
+static bool is_all_zero(const sw_st_tensor *t)
+{
+    const unsigned char *bytes = t->view.data;
+
+    for (size_t i = 0; bytes && i < t->view.size_bytes; i++)
+        if (bytes[i]) return false;
+    return true;
+}
+
+static sw_code check_parts(const place *p, const sw_subject_linear *l)
+{
+    sw_spec_scheme scheme;
+    sw_err ignored = {0};
+    sw_code rc = SW_OK;
+
+    if (sw_spec_scheme_of(&scheme, &p->s->scheme, l->path, &ignored) != SW_OK) return SW_OK;
+    for (size_t i = 0; i < sizeof optional_parts / sizeof *optional_parts && rc == SW_OK; i++) {
+        const char *suffix = optional_parts[i].suffix;
+        const sw_st_tensor *t = sw_spec_find(p->s->st, l->path, suffix);
+
+        if (!t || !sw_spec_is_part(&scheme, suffix)) continue;
+        if (is_needed(optional_parts[i].need, &scheme) ||
+            (optional_parts[i].need == NEED_ZEROS && is_all_zero(t)))
+            continue;
+        rc = sw_report_find(p->report, "unexpected", t->name, p->err, "%s is stored, but the scheme "
+                            "in the config has no use for it", t->name);
+    }
+    return rc;
+}
+
+static sw_code check_stored(const place *p, const sw_subject_linear *l)
+{
+    const sw_st_tensor *beside = floats_beside(p->s, l);
+    const char *format = NULL;
+    sw_code rc = SW_OK;
+
+    if (beside)
+        rc = sw_report_find(p->report, "twice", beside->name, p->err, "%s is there besides the "
+                            "codes of %s: engines take the one or the other", beside->name,
+                            l->path);
+    if (rc == SW_OK) rc = sw_claim_wrong_format(&format, p->s, l, p->err);
+    if (rc == SW_OK && format)
+        rc = sw_report_find(p->report, "config", l->path, p->err, "quantization_config says format "
+                            "\"%.60s\" of %s, which is stored in another", format, l->path);
+    return rc == SW_OK ? check_parts(p, l) : rc;
+}
+
+/* Codes without a config that speaks of them. */
+static sw_code check_floats(const place *p, const sw_subject_linear *l)
+{
+    const sw_st_tensor *t = sw_spec_find(p->s->st, l->path, "weight");
+    char text[160];
+
+    if (!t || is_float(t->view.dtype)) return SW_OK;
+    sw_view_describe(text, sizeof text, &t->view);
+    return sw_report_find(p->report, "config", t->name, p->err, "%s is %s, and nothing says how to "
+                          "read it", t->name, text);
+}
+
+static sw_code check_linear(const place *p, const sw_subject_linear *l)
+{
+    const bool is_stored = sw_spec_is_quantized(&p->s->scheme, p->s->st, l->path);
+    const char *why;
+    sw_claim claim;
+    sw_err local = {0};
+    sw_code rc = sw_claim_of(&claim, &why, p->s, l, &local);
+
+    if (rc == SW_E_FORMAT)
+        return sw_report_find(p->report, "config", l->path, p->err, "quantization_config: %s",
+                              local.text);
+    if (rc != SW_OK) {
+        *p->err = local;
+        return rc;
+    }
+    if (is_stored && claim == SW_CLAIM_FLOATS)
+        rc = sw_report_find(p->report, "config", l->path, p->err, "%s is stored quantized, but "
+                            "quantization_config tells engines that it is not (%.100s)", l->path,
+                            why);
+    if (!is_stored && claim == SW_CLAIM_CODES)
+        rc = sw_report_find(p->report, "config", l->path, p->err, "%s is not stored quantized, but "
+                            "quantization_config tells engines that it is (%.100s)", l->path, why);
+    if (rc == SW_OK && is_stored) return check_stored(p, l);
+    return rc == SW_OK ? check_floats(p, l) : rc;
+}
+
+static sw_code check_linears(const place *p)
+{
+    sw_arena arena = {0};
+    sw_subject_linear *linears;
+    int64_t n = 0;
+    sw_code rc = sw_subject_linears(&linears, &n, &p->s->model, &arena, p->err);
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) rc = check_linear(p, &linears[i]);
+    sw_arena_free(&arena);
+    return rc;
+}
+
+/* Element of the first infinity or NaN, -1: all are finite. All ones in the exponent. */
+static int64_t first_bad(const unsigned char *bytes, sw_dtype dtype, int64_t n)
+{
+    const uint32_t half = dtype == SW_DTYPE_F16 ? 0x7c00 : 0x7f80;
+
+    for (int64_t i = 0; i < n; i++) {
+        bool is_bad;
+
+        if (dtype == SW_DTYPE_F64)
+            is_bad = (sw_load_le64(bytes + 8 * i) >> 52 & 0x7ff) == 0x7ff;
+        else if (dtype == SW_DTYPE_F32)
+            is_bad = (sw_load_le32(bytes + 4 * i) >> 23 & 0xff) == 0xff;
+        else
+            is_bad = (sw_load_le16(bytes + 2 * i) & half) == half;
+        if (is_bad) return i;
+    }
+    return -1;
+}
+
+/* Parts of quantized linears are for their decoder to judge. */
+static bool is_decoded(const sw_subject *s, const sw_st_tensor *t)
+{
+    const char *dot = strrchr(t->name, '.');
+    char path[512];
+
+    if (!dot || (size_t)(dot - t->name) >= sizeof path) return false;
+    memcpy(path, t->name, (size_t)(dot - t->name));
+    path[dot - t->name] = '\0';
+    return sw_spec_is_part(&s->scheme, dot + 1) && sw_spec_is_quantized(&s->scheme, s->st, path);
+}
+
+static sw_code check_finite(const place *p)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < sw_st_count(p->s->st) && rc == SW_OK; i++) {
+        const sw_st_tensor *t = sw_st_at(p->s->st, i);
+        sw_st_bytes bytes = {0};
+        int64_t at = -1;
+
+        if (!is_float(t->view.dtype) || is_decoded(p->s, t)) continue;
+        rc = sw_st_fetch(&bytes, t, p->err);
+        if (rc == SW_OK) at = first_bad(bytes.data, t->view.dtype, sw_view_elems(&t->view));
+        sw_st_drop(&bytes);
+        sw_st_forget_tensor(p->s->st, t);
+        if (at >= 0)
+            rc = sw_report_find(p->report, "not finite", t->name, p->err, "%s: element %lld is no "
+                                "finite number", t->name, (long long)at);
+    }
+    return rc;
+}
+
+/* Engines that tie take the embedding, others the head: the two must be one. */
+static sw_code check_head(const place *p)
+{
+    const sw_model *m = &p->s->model;
+    const sw_st_tensor *head = sw_spec_find(p->s->st, m->arch->ends.head, "weight");
+    const sw_st_tensor *embed = sw_spec_find(p->s->st, sw_model_end(m, m->arch->ends.embed),
+                                             "weight");
+    const bool is_coded = sw_spec_is_quantized(&p->s->scheme, p->s->st, m->arch->ends.head);
+
+    if (!m->is_tied || p->s->is_gguf || !(head || is_coded)) return SW_OK;
+    if (!is_coded && embed && head->view.dtype == embed->view.dtype &&
+        head->view.size_bytes == embed->view.size_bytes &&
+        !memcmp(head->view.data, embed->view.data, head->view.size_bytes))
+        return SW_OK;
+    return sw_report_find(p->report, "differs", m->arch->ends.head, p->err, "%s is stored and is not "
+                          "the embedding, to which the config ties it", m->arch->ends.head);
+}
+
+/* Scales of a cache that the config does not mention are read by some engines and not by others. */
+static sw_code check_cache(const place *p)
+{
+    const cJSON *config = sw_json_member(p->s->config, "quantization_config");
+    const sw_st_tensor *scale = NULL;
+    char path[256];
+
+    if (p->s->scheme.reader != &sw_spec_ct || sw_json_member(config, "kv_cache_scheme"))
+        return SW_OK;
+    for (int64_t l = 0; l < p->s->model.n_layers && !scale; l++)
+        if (sw_model_attention_path(path, &p->s->model, l))
+            scale = sw_spec_find(p->s->st, path, "k_scale");
+    if (!scale) return SW_OK;
+    return sw_report_find(p->report, "config", "kv_cache_scheme", p->err, "%s is stored, but "
+                          "quantization_config has no kv_cache_scheme", scale->name);
+}
+
+sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint, sw_err *err)
+{
+    const place p = {report, checkpoint, err};
+    sw_code rc = SW_OK;
+
+    if (!checkpoint->is_gguf) rc = check_linears(&p);
+    if (rc == SW_OK) rc = check_finite(&p);
+    if (rc == SW_OK) rc = check_head(&p);
+    return rc == SW_OK ? check_cache(&p) : rc;
+}
