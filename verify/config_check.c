@@ -316,6 +316,29 @@ static const cJSON *rope_object(const cJSON *config)
     return newer ? newer : sw_json_member(config, "rope_scaling");
 }
 
+/* Engines before rope_parameters read the older keys: what a config says twice must be one thing. */
+static sw_code check_older_rope(const checker *c)
+{
+    static const char *const free_to_lack[] = {"rope_theta", "type", "partial_rotary_factor", NULL};
+    const cJSON *a = c->checkpoint->config, *b = c->original->config;
+    const cJSON *theta = sw_json_member(a, "rope_theta"), *older = sw_json_member(a, "rope_scaling");
+    char text[SW_JSON_DIFF_TEXT_BYTES];
+    sw_json_diff diff;
+    sw_code rc;
+
+    if (!sw_json_member(a, "rope_parameters")) return SW_OK;
+    if (cJSON_IsNumber(theta) && !sw_json_member(b, "rope_theta") &&
+        !is_same_real(theta->valuedouble, c->checkpoint->model.rope.theta)) {
+        sw_json_brief(text, theta);
+        if ((rc = found(c, "rope_theta", text, "another in rope_parameters")) != SW_OK) return rc;
+    }
+    if (!older || sw_json_member(b, "rope_scaling")) return SW_OK;
+    rc = sw_json_compare(&diff, older, sw_json_member(a, "rope_parameters"), free_to_lack, c->err);
+    if (rc != SW_OK || !diff.n) return rc;
+    sw_json_brief(text, older);
+    return found(c, "rope_scaling", text, "absent");
+}
+
 static sw_code check_key(const checker *c, const char *key)
 {
     const cJSON *a = c->checkpoint->config, *b = c->original->config;
@@ -342,6 +365,7 @@ static sw_code check_keys(const checker *c)
         if (rc == SW_OK) rc = check_key(c, member->string);
     cJSON_ArrayForEach(member, b)
         if (rc == SW_OK && !sw_json_member(a, member->string)) rc = check_key(c, member->string);
+    if (rc == SW_OK) rc = check_older_rope(c);
     return rc == SW_OK ? check_rope_members(c, rope_object(a), rope_object(b)) : rc;
 }
 

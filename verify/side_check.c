@@ -58,31 +58,40 @@ typedef struct doc {
     sw_err why; /* of JSON that does not parse */
 } doc;
 
+static bool is_same_file(const doc *a, const doc *b)
+{
+    return a->is_there && b->is_there && a->map.size_bytes == b->map.size_bytes &&
+           !memcmp(a->map.data, b->map.data, a->map.size_bytes);
+}
+
 static void doc_close(doc *d)
 {
     cJSON_Delete(d->json);
     sw_map_close(&d->map);
 }
 
-static sw_code doc_open(doc *out, const char *dir, const char *name, bool is_json, sw_err *err)
+static sw_code doc_open(doc *out, const char *dir, const char *name, sw_err *err)
 {
     char path[SW_PATH_BYTES];
-    doc d = {.is_there = false};
     sw_code rc = sw_path_join(path, dir, name, err);
 
-    *out = d;
+    *out = (doc){.is_there = false};
     if (rc != SW_OK || !sw_path_exists(path)) return rc;
-    if ((rc = sw_map_open(&d.map, path, err)) != SW_OK) return rc;
-    d.is_there = true;
-    if (is_json)
-        rc = sw_json_parse(&d.json, (const char *)d.map.data, d.map.size_bytes, &side_caps, path,
-                           &d.why);
-    if (rc == SW_OK || rc == SW_E_FORMAT) {
-        *out = d;
-        return SW_OK;
-    }
-    *err = d.why;
-    doc_close(&d);
+    rc = sw_map_open(&out->map, path, err);
+    out->is_there = rc == SW_OK;
+    return rc;
+}
+
+/* What does not parse leaves json NULL, and why. */
+static sw_code doc_parse(doc *d, const char *name, sw_err *err)
+{
+    sw_code rc;
+
+    if (!d->is_there) return SW_OK;
+    rc = sw_json_parse(&d->json, (const char *)d->map.data, d->map.size_bytes, &side_caps, name,
+                       &d->why);
+    if (rc == SW_OK || rc == SW_E_FORMAT) return SW_OK;
+    *err = d->why;
     return rc;
 }
 
@@ -106,12 +115,6 @@ static sw_code is_gone(const side *c, const side_row *row)
                           "the checkpoint", row->name);
 }
 
-static bool is_same_file(const doc *a, const doc *b)
-{
-    return a->map.size_bytes == b->map.size_bytes &&
-           !memcmp(a->map.data, b->map.data, a->map.size_bytes);
-}
-
 static sw_code differs(const side *c, const char *name, const sw_json_diff *d)
 {
     char more[48] = "";
@@ -127,36 +130,42 @@ static sw_code compare_docs(const side *c, const side_row *row, const doc *have,
     sw_json_diff diff;
     sw_code rc;
 
-    if (is_same_file(have, want)) return SW_OK;
     if (!row->is_json)
         return sw_report_find(c->report, "differs", row->name, c->err, "%s is not the original's, "
                               "byte by byte", row->name);
     if (!have->json) return SW_OK; /* said to be broken */
     if (!want->json)
-        return sw_report_remark(c->report, c->err, "%s of the original does not parse: not compared",
-                                row->name);
+        return sw_report_remark(c->report, c->err, "%s of the original does not parse: not "
+                                "compared", row->name);
     rc = sw_json_compare(&diff, have->json, want->json, row->left_out, c->err);
     return rc == SW_OK && diff.n ? differs(c, row->name, &diff) : rc;
+}
+
+/* Of two documents that are there both, or one of them. */
+static sw_code judge_docs(const side *c, const side_row *row, doc *have, doc *want)
+{
+    sw_code rc = SW_OK;
+
+    if (row->is_json && ((rc = doc_parse(have, row->name, c->err)) != SW_OK ||
+                         (rc = doc_parse(want, row->name, c->err)) != SW_OK))
+        return rc;
+    if (row->is_json && have->is_there && !have->json)
+        rc = sw_report_find(c->report, "broken", row->name, c->err, "%s", have->why.text);
+    if (rc != SW_OK || !c->original) return rc;
+    if (want->is_there && !have->is_there) return is_gone(c, row);
+    if (have->is_there && !want->is_there)
+        return sw_report_remark(c->report, c->err, "%s is in the checkpoint, but not in the "
+                                "original", row->name);
+    return have->is_there ? compare_docs(c, row, have, want) : SW_OK;
 }
 
 static sw_code check_row(const side *c, const side_row *row)
 {
     doc have = {.is_there = false}, want = {.is_there = false};
-    sw_code rc = doc_open(&have, c->checkpoint->dir, row->name, row->is_json, c->err);
+    sw_code rc = doc_open(&have, c->checkpoint->dir, row->name, c->err);
 
-    if (rc == SW_OK && have.is_there && row->is_json && !have.json)
-        rc = sw_report_find(c->report, "broken", row->name, c->err, "%s", have.why.text);
-    if (rc == SW_OK && c->original)
-        rc = doc_open(&want, c->original->dir, row->name, row->is_json, c->err);
-    if (rc != SW_OK || !c->original) goto done;
-    if (want.is_there && !have.is_there)
-        rc = is_gone(c, row);
-    else if (have.is_there && !want.is_there)
-        rc = sw_report_remark(c->report, c->err, "%s is in the checkpoint, but not in the original",
-                              row->name);
-    else if (have.is_there)
-        rc = compare_docs(c, row, &have, &want);
-done:
+    if (rc == SW_OK && c->original) rc = doc_open(&want, c->original->dir, row->name, c->err);
+    if (rc == SW_OK && !is_same_file(&have, &want)) rc = judge_docs(c, row, &have, &want);
     doc_close(&have);
     doc_close(&want);
     return rc;
@@ -168,7 +177,7 @@ static sw_code chat_template(cJSON **out, const sw_subject *s, sw_err *err)
 {
     static const char *const holders[] = {"chat_template.json", "tokenizer_config.json"};
     doc d;
-    sw_code rc = doc_open(&d, s->dir, "chat_template.jinja", false, err);
+    sw_code rc = doc_open(&d, s->dir, "chat_template.jinja", err);
 
     *out = NULL;
     if (rc == SW_OK && d.is_there) {
@@ -187,9 +196,10 @@ static sw_code chat_template(cJSON **out, const sw_subject *s, sw_err *err)
     for (int i = 0; i < 2 && rc == SW_OK && !*out; i++) {
         const cJSON *member;
 
-        if ((rc = doc_open(&d, s->dir, holders[i], true, err)) != SW_OK) break;
+        if ((rc = doc_open(&d, s->dir, holders[i], err)) != SW_OK) break;
+        rc = doc_parse(&d, holders[i], err);
         member = sw_json_member(d.json, "chat_template");
-        if (member && !(*out = cJSON_Duplicate(member, true)))
+        if (rc == SW_OK && member && !(*out = cJSON_Duplicate(member, true)))
             rc = SW_FAIL(err, SW_E_NOMEM, "no memory for a chat template");
         doc_close(&d);
     }
@@ -223,6 +233,7 @@ static sw_code check_tokenizer(const side *c)
     sw_err why = {0};
     sw_code rc;
 
+    if (c->original && has_file(c->original, "tokenizer.json")) return SW_OK; /* compared */
     for (int64_t i = 0; i < c->report->n_findings && i < SW_FINDINGS_MAX; i++)
         if (!strcmp(c->report->findings[i].name, "tokenizer.json")) return SW_OK;
     if (!has_file(c->checkpoint, "tokenizer.json")) return SW_OK;
@@ -327,8 +338,8 @@ static sw_code check_code(const side *c, const char *name)
     if (!has_file(c->original, name))
         return sw_report_find(c->report, "unexpected", name, c->err, "%s is code that the original "
                               "does not have", name);
-    if ((rc = doc_open(&have, c->checkpoint->dir, name, false, c->err)) != SW_OK) return rc;
-    if ((rc = doc_open(&want, c->original->dir, name, false, c->err)) == SW_OK) {
+    if ((rc = doc_open(&have, c->checkpoint->dir, name, c->err)) != SW_OK) return rc;
+    if ((rc = doc_open(&want, c->original->dir, name, c->err)) == SW_OK) {
         if (!is_same_file(&have, &want))
             rc = sw_report_find(c->report, "differs", name, c->err, "%s is not the original's, byte "
                                 "by byte", name);
