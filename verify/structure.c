@@ -60,18 +60,22 @@ static bool is_needed(need n, const sw_spec_scheme *scheme)
 }
 
 /* Older writers store zero points of symmetric schemes, all of them 0. */
-static bool is_all_zero(const sw_st_tensor *t)
+static sw_code is_all_zero(bool *out, const sw_st_tensor *t, sw_err *err)
 {
-    const unsigned char *bytes = t->view.data;
+    sw_st_bytes bytes = {0};
+    sw_code rc = sw_st_fetch(&bytes, t, err);
 
-    for (size_t i = 0; bytes && i < t->view.size_bytes; i++)
-        if (bytes[i]) return false;
-    return true;
+    *out = rc == SW_OK;
+    for (size_t i = 0; *out && i < t->view.size_bytes; i++)
+        *out = !((const unsigned char *)bytes.data)[i];
+    sw_st_drop(&bytes);
+    return rc;
 }
 
 static sw_code check_parts(const place *p, const sw_subject_linear *l)
 {
     sw_spec_scheme scheme;
+    bool is_nothing;
     sw_err ignored = {0};
     sw_code rc = SW_OK;
 
@@ -81,9 +85,12 @@ static sw_code check_parts(const place *p, const sw_subject_linear *l)
         const sw_st_tensor *t = sw_spec_find(p->s->st, l->path, suffix);
 
         if (!t || !sw_spec_is_part(&scheme, suffix)) continue;
-        if (is_needed(optional_parts[i].need, &scheme) ||
-            (optional_parts[i].need == NEED_ZEROS && is_all_zero(t)))
-            continue;
+        if (is_needed(optional_parts[i].need, &scheme)) continue;
+        is_nothing = false;
+        if (optional_parts[i].need == NEED_ZEROS &&
+            (rc = is_all_zero(&is_nothing, t, p->err)) != SW_OK)
+            return rc;
+        if (is_nothing) continue;
         rc = sw_report_find(p->report, "unexpected", t->name, p->err, "%s is stored, but the scheme "
                             "in the config has no use for it", t->name);
     }
@@ -209,6 +216,20 @@ static sw_code check_finite(const place *p)
     return rc;
 }
 
+static sw_code is_same_tensor(bool *out, const sw_st_tensor *a, const sw_st_tensor *b, sw_err *err)
+{
+    sw_st_bytes x = {0}, y = {0};
+    sw_code rc = SW_OK;
+
+    *out = a->view.dtype == b->view.dtype && a->view.size_bytes == b->view.size_bytes;
+    if (!*out) return SW_OK;
+    if ((rc = sw_st_fetch(&x, a, err)) == SW_OK && (rc = sw_st_fetch(&y, b, err)) == SW_OK)
+        *out = !memcmp(x.data, y.data, a->view.size_bytes);
+    sw_st_drop(&x);
+    sw_st_drop(&y);
+    return rc;
+}
+
 /* Engines that tie take the embedding, others the head: the two must be one. */
 static sw_code check_head(const place *p)
 {
@@ -217,12 +238,13 @@ static sw_code check_head(const place *p)
     const sw_st_tensor *embed = sw_spec_find(p->s->st, sw_model_end(m, m->arch->ends.embed),
                                              "weight");
     const bool is_coded = sw_spec_is_quantized(&p->s->scheme, p->s->st, m->arch->ends.head);
+    bool is_same = false;
+    sw_code rc;
 
     if (!m->is_tied || p->s->is_gguf || !(head || is_coded)) return SW_OK;
-    if (!is_coded && embed && head->view.dtype == embed->view.dtype &&
-        head->view.size_bytes == embed->view.size_bytes &&
-        !memcmp(head->view.data, embed->view.data, head->view.size_bytes))
-        return SW_OK;
+    if (!is_coded && embed && (rc = is_same_tensor(&is_same, head, embed, p->err)) != SW_OK)
+        return rc;
+    if (is_same) return SW_OK;
     return sw_report_find(p->report, "differs", m->arch->ends.head, p->err, "%s is stored and is not "
                           "the embedding, to which the config ties it", m->arch->ends.head);
 }

@@ -352,6 +352,25 @@ static sw_code hold_to_original(verifier *v, sw_err *err)
     return rc == SW_OK ? sw_verify_config(r, &v->checkpoint, &v->original, err) : rc;
 }
 
+/* The models over the text. A checkpoint that has failed need not open for that as well. */
+static sw_code run_models(verifier *v, sw_err *err)
+{
+    sw_report *r = &v->report;
+    sw_err why = {0};
+    sw_code rc;
+
+    if (has_finding(r, "decode") || has_finding(r, "missing") || has_finding(r, "twice")) {
+        r->note = "the models were not run: the checkpoint does not decode or is not complete";
+        return SW_OK;
+    }
+    rc = evaluate(v, &why);
+    if (rc == SW_OK) return rc;
+    if (r->n_findings && (rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED || rc == SW_E_USAGE))
+        return keep_text(&r->note, r, why.text, err);
+    *err = why;
+    return rc;
+}
+
 static sw_code judge(verifier *v, sw_err *err)
 {
     const sw_subject *original = v->has_original ? &v->original : NULL;
@@ -377,12 +396,7 @@ static sw_code judge(verifier *v, sw_err *err)
                              "linear is stored quantized", r->dialect)) != SW_OK)
         return rc;
     if ((rc = check_loaders(v, err)) != SW_OK) return rc;
-    if (!v->options->n_texts) return SW_OK;
-    if (has_finding(r, "decode") || has_finding(r, "missing")) {
-        r->note = "the models were not run: the checkpoint does not decode or is not complete";
-        return SW_OK;
-    }
-    return evaluate(v, err);
+    return v->options->n_texts ? run_models(v, err) : SW_OK;
 }
 
 static double seconds_now(void)
