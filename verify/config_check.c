@@ -20,7 +20,20 @@ typedef struct field {
     size_t offset;
 } field;
 
-/* Everything that changes what is computed. The sizes in sw_subject_match come before. */
+/* The sizes of tensors. */
+static const field sizes[] = {
+    {"hidden_size", FIELD_INT, offsetof(sw_model, hidden)},
+    {"num_hidden_layers", FIELD_INT, offsetof(sw_model, n_layers)},
+    {"intermediate_size", FIELD_INT, offsetof(sw_model, intermediate)},
+    {"num_attention_heads", FIELD_INT, offsetof(sw_model, n_heads)},
+    {"num_key_value_heads", FIELD_INT, offsetof(sw_model, n_kv_heads)},
+    {"head_dim", FIELD_INT, offsetof(sw_model, head_dim)},
+    {"vocab_size", FIELD_INT, offsetof(sw_model, vocab)},
+    {"num_experts", FIELD_INT, offsetof(sw_model, n_experts)},
+    {"moe_intermediate_size", FIELD_INT, offsetof(sw_model, moe_intermediate)},
+};
+
+/* Everything else that changes what is computed. */
 static const field fields[] = {
     {"max_position_embeddings", FIELD_INT, offsetof(sw_model, max_positions)},
     {"v_head_dim", FIELD_INT, offsetof(sw_model, v_head_dim)},
@@ -393,6 +406,19 @@ static sw_code check_dtype(const checker *c)
     sw_json_brief(have_text, have);
     sw_json_brief(want_text, want);
     return found(c, "torch_dtype", have_text, want_text);
+}
+
+sw_code sw_verify_sizes(bool *are_same, sw_report *report, const sw_subject *checkpoint,
+                        const sw_subject *original, sw_err *err)
+{
+    const checker c = {report, checkpoint, original, checkpoint->is_gguf || original->is_gguf, err};
+    const int64_t n_before = report->n_findings;
+    sw_code rc = SW_OK;
+
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && rc == SW_OK; i++)
+        rc = check_field(&c, &sizes[i], &checkpoint->model, &original->model);
+    *are_same = report->n_findings == n_before;
+    return rc;
 }
 
 /* GGUF loaders of some families know no windows: a file says that its context ends with the first

@@ -365,22 +365,38 @@ static sw_code run_models(verifier *v, sw_err *err)
     }
     rc = evaluate(v, &why);
     if (rc == SW_OK) return rc;
-    if (r->n_findings && (rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED || rc == SW_E_USAGE))
+    if (r->n_findings && (rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED))
         return keep_text(&r->note, r, why.text, err);
     *err = why;
     return rc;
 }
 
-static sw_code judge(verifier *v, sw_err *err)
+/* What can be told without a look at the values. */
+static sw_code judge_files(verifier *v, sw_err *err)
 {
     const sw_subject *original = v->has_original ? &v->original : NULL;
     sw_report *r = &v->report;
+    bool are_same = true;
     sw_code rc;
 
     if ((rc = describe(v, err)) != SW_OK ||
         (rc = sw_verify_inputs(r, &v->checkpoint, original, v->options, err)) != SW_OK ||
-        (rc = sw_verify_side_files(r, &v->checkpoint, original, err)) != SW_OK)
+        (rc = sw_verify_side_files(r, &v->checkpoint, original, err)) != SW_OK || !original ||
+        (rc = sw_verify_sizes(&are_same, r, &v->checkpoint, original, err)) != SW_OK || are_same)
         return rc;
+    v->has_original = false;
+    r->note = "the original has other sizes: nothing else was compared with it";
+    return SW_OK;
+}
+
+static sw_code judge(verifier *v, sw_err *err)
+{
+    const sw_subject *original;
+    sw_report *r = &v->report;
+    sw_code rc = judge_files(v, err);
+
+    if (rc != SW_OK) return rc;
+    original = v->has_original ? &v->original : NULL;
     if (original &&
         (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, err)) != SW_OK)
         return rc;
