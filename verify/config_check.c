@@ -83,7 +83,8 @@ static const struct {
     {{"high_freq_factor", FIELD_REAL, offsetof(sw_rope, high_freq_factor)}, OF(LLAMA3)},
     {{"beta_fast", FIELD_REAL, offsetof(sw_rope, beta_fast)}, OF(YARN)},
     {{"beta_slow", FIELD_REAL, offsetof(sw_rope, beta_slow)}, OF(YARN)},
-    {{"attention_factor", FIELD_REAL, offsetof(sw_rope, attention_factor)}, OF(YARN) | OF(LONGROPE)},
+    {{"attention_factor", FIELD_REAL, offsetof(sw_rope, attention_factor)},
+     OF(YARN) | OF(LONGROPE)},
     {{"mscale", FIELD_REAL, offsetof(sw_rope, mscale)}, OF(YARN)},
     {{"mscale_all_dim", FIELD_REAL, offsetof(sw_rope, mscale_all_dim)}, OF(YARN)},
     {{"truncate", FIELD_BOOL, offsetof(sw_rope, truncate)}, OF(YARN)},
@@ -329,12 +330,13 @@ static const cJSON *rope_object(const cJSON *config)
     return newer ? newer : sw_json_member(config, "rope_scaling");
 }
 
-/* Engines before rope_parameters read the older keys: what a config says twice must be one thing. */
+/* Older engines read the older keys: what a config says twice must be one thing. */
 static sw_code check_older_rope(const checker *c)
 {
     static const char *const free_to_lack[] = {"rope_theta", "type", "partial_rotary_factor", NULL};
     const cJSON *a = c->checkpoint->config, *b = c->original->config;
-    const cJSON *theta = sw_json_member(a, "rope_theta"), *older = sw_json_member(a, "rope_scaling");
+    const cJSON *theta = sw_json_member(a, "rope_theta");
+    const cJSON *older = sw_json_member(a, "rope_scaling");
     char text[SW_JSON_DIFF_TEXT_BYTES];
     sw_json_diff diff;
     sw_code rc;

@@ -168,11 +168,12 @@ static sw_code check_origins(sw_report *report, const cJSON *manifest, sw_err *e
     }
     if (!first) return SW_OK; /* other names, of a file say: nothing to compare */
     if (is_source_unknown)
-        return sw_report_remark(report, err, "%s of the original has another SHA-256 than the source "
-                                "that the checkpoint was made from; what that source was made from "
-                                "is not in %s", base_of(first->path), MANIFEST);
+        return sw_report_remark(report, err, "%s of the original has another SHA-256 than the "
+                                "source that the checkpoint was made from; what made that is not in"
+                                " %s", base_of(first->path), MANIFEST);
     return sw_report_find(report, "other original", base_of(first->path), err, "%s of the original "
-                          "has SHA-256 %.16s..., but the checkpoint was made from one with %.16s...",
+                          "has SHA-256 %.16s..., but the checkpoint was made from one with "
+                          "%.16s...",
                           base_of(first->path), first->sha256, first_want);
 }
 

@@ -91,8 +91,8 @@ static sw_code check_parts(const place *p, const sw_subject_linear *l)
             (rc = is_all_zero(&is_nothing, t, p->err)) != SW_OK)
             return rc;
         if (is_nothing) continue;
-        rc = sw_report_find(p->report, "unexpected", t->name, p->err, "%s is stored, but the scheme "
-                            "in the config has no use for it", t->name);
+        rc = sw_report_find(p->report, "unexpected", t->name, p->err, "%s is stored, but the "
+                            "scheme in the config has no use for it", t->name);
     }
     return rc;
 }
@@ -245,8 +245,8 @@ static sw_code check_head(const place *p)
     if (!is_coded && embed && (rc = is_same_tensor(&is_same, head, embed, p->err)) != SW_OK)
         return rc;
     if (is_same) return SW_OK;
-    return sw_report_find(p->report, "differs", m->arch->ends.head, p->err, "%s is stored and is not "
-                          "the embedding, to which the config ties it", m->arch->ends.head);
+    return sw_report_find(p->report, "differs", m->arch->ends.head, p->err, "%s is stored and is "
+                          "not the embedding, to which the config ties it", m->arch->ends.head);
 }
 
 /* Scales of a cache that the config does not mention are read by some engines and not by others. */

@@ -24,6 +24,7 @@ typedef struct tensor_slot {
     bool is_table; /* the embedding: of no block, and never rescaled */
     sw_report_tensor figures;
     char why[SW_PLAUSIBLE_TEXT_BYTES];
+    double evidence; /* for the factors of the norm before it */
     bool is_decoded; /* what failed then is not the checkpoint's fault */
     sw_err err;
 } tensor_slot;
@@ -48,6 +49,7 @@ static void judge_columns(tensor_slot *slot, const sw_spec_weight *w, const floa
 static void judge_one(const tensor_job *job, tensor_slot *slot)
 {
     const sw_subject_linear *l = slot->linear;
+    const sw_rescale_group *norm;
     sw_spec_weight w = {0};
     float *values = NULL;
     sw_code rc;
@@ -68,8 +70,40 @@ static void judge_one(const tensor_job *job, tensor_slot *slot)
     if (rc == SW_OK && values && !slot->is_table &&
         (job->rescale->is_claimed || sw_rescale_columns(job->rescale, &l->ref)))
         judge_columns(slot, &w, values);
+    if (rc == SW_OK && values && !slot->is_table &&
+        (norm = sw_rescale_norm_before(job->rescale, &l->ref)) != NULL)
+        slot->evidence = sw_rescale_evidence(w.values, values, w.n_out, w.k_in, norm->scale);
     sw_mem_put(values);
     sw_spec_weight_free(&w);
+}
+
+/* Readers that stay in floats have a say as well. */
+static sw_code add_float_readers(const sw_subject *checkpoint, const sw_subject *original,
+                                 const sw_rescale *rescale, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < rescale->n_linears && rc == SW_OK; i++) {
+        const sw_subject_linear *l = &rescale->linears[i];
+        sw_rescale_group *norm = sw_rescale_norm_before(rescale, &l->ref);
+        float *have = NULL, *want = NULL;
+
+        if (!norm || sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, l->path) ||
+            !sw_original_holds(checkpoint, l) || !sw_original_holds(original, l))
+            continue;
+        rc = sw_original_weight(&want, original, l, err);
+        if (rc == SW_OK) {
+            sw_err why = {0};
+
+            sw_rescale_forward(want, rescale, &l->ref);
+            if (sw_original_weight(&have, checkpoint, l, &why) == SW_OK)
+                norm->evidence += sw_rescale_evidence(have, want, l->ref.n_out, l->ref.k_in,
+                                                      norm->scale);
+        }
+        sw_mem_put(have);
+        sw_mem_put(want);
+    }
+    return rc;
 }
 
 static void judge_some(void *ctx, int64_t begin, int64_t end, int thread)
@@ -157,7 +191,7 @@ static sw_code collect(sw_report *report, const tensor_slot *slot, sw_err *err)
 }
 
 sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
-                          const sw_subject *original, const sw_rescale *rescale, int n_threads,
+                          const sw_subject *original, sw_rescale *rescale, int n_threads,
                           const sw_progress *progress, sw_err *err)
 {
     tensor_job job = {checkpoint, original, rescale, NULL};
@@ -180,10 +214,14 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
     }
     sw_progress_step(progress, "tensors", n, n);
     for (int64_t i = 0; i < n; i++) {
+        sw_rescale_group *norm = sw_rescale_norm_before(rescale, &job.slots[i].linear->ref);
+
         if ((rc = collect(report, &job.slots[i], err)) != SW_OK) goto done;
         report->tensors[i] = job.slots[i].figures;
+        if (norm && !job.slots[i].is_table) norm->evidence += job.slots[i].evidence;
     }
     report->n_tensors = n;
+    if (original) rc = add_float_readers(checkpoint, original, rescale, err);
 done:
     sw_arena_free(&arena);
     return rc;

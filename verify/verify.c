@@ -161,7 +161,8 @@ static sw_code describe(verifier *v, sw_err *err)
     if (s->reader)
         scheme_text(scheme, sizeof scheme, s);
     else
-        (void)snprintf(scheme, sizeof scheme, "floats, %s", sw_dtype_name(v->checkpoint.model.dtype));
+        (void)snprintf(scheme, sizeof scheme, "floats, %s",
+                       sw_dtype_name(v->checkpoint.model.dtype));
     if ((rc = keep_text(&r->scheme, r, scheme, err)) != SW_OK ||
         (rc = keep_text(&r->checkpoint_dir, r, v->options->checkpoint_dir, err)) != SW_OK)
         return rc;
@@ -346,7 +347,8 @@ static sw_code check_loaders(verifier *v, sw_err *err)
 static sw_code hold_to_original(verifier *v, sw_err *err)
 {
     sw_report *r = &v->report;
-    sw_code rc = sw_verify_float_linears(r, &v->checkpoint, &v->original, v->options->progress, err);
+    sw_code rc = sw_verify_float_linears(r, &v->checkpoint, &v->original, v->options->progress,
+                                         err);
 
     if (rc == SW_OK) rc = sw_verify_coverage(r, &v->checkpoint, &v->original, &v->rescale, err);
     return rc == SW_OK ? sw_verify_config(r, &v->checkpoint, &v->original, err) : rc;

@@ -1,5 +1,6 @@
-/* test_verify_structure.c - checkpoints whose config and tensors do not agree, tensors that are there
- * twice or hold no numbers, and models that are not quantized: found, or judged as what they are. */
+/* test_verify_structure.c - checkpoints whose config and tensors do not agree, tensors that are
+ * there twice or hold no numbers: found. Chains of conversions and models that are not quantized
+ * are judged as what they are. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,14 +10,11 @@
 
 #include <cmocka.h>
 
-#include "formats/num/half.h"
 #include "tests/support/edit_json.h"
 #include "tests/support/quantized_dir.h"
 #include "tests/support/scratch.h"
 #include "tests/support/verify_case.h"
 #include "tools/convert_job.h"
-
-#define MOE "tests/golden/arch/qwen3_moe"
 
 static void judge(sw_report *r, const char *dir, const char *original, bool with_text)
 {
@@ -60,11 +58,10 @@ static void configs_that_deny_what_is_stored_fail(void **state)
         {"compressed-tensors", QC "ignore", "[\"re:.*q_proj\", \"lm_head\"]", "config", STORED},
         {"compressed-tensors", QC "ignore", "[]", "config", "lm_head is not stored quantized"},
         {"compressed-tensors", GROUP "format", "\"int-quantized\"", "decode", ""},
-        {"compressed-tensors", GROUP "format", "\"float-quantized\"", "config", "float-quantized"},
         {"compressed-tensors", QC "ignore", "[\"re:(\"]", "config", "is no pattern"},
         {"compressed-tensors", GROUP "targets", "[\"re:.*mlp.*\", \"re:.*attn.*\"]", NULL, NULL},
         {"gptq", QC "dynamic", "{\"-:^model.layers.0.self_attn.q_proj$\": {}}", "config", STORED},
-        {"gptq", QC "lm_head", "true", "config", "lm_head is not stored quantized"},
+        {"gptq", QC "dynamic", "{\"-:^lm_head$\": {}}", NULL, NULL},
         {"gptq", QC "modules_in_block_to_quantize", "[[\"mlp.up_proj\"]]", "config", STORED},
         {"awq", QC "modules_to_not_convert", "[\"self_attn\"]", "config", STORED},
         {"swage", QC "ignore", "[\"" LAYER "\"]", "config", STORED},
@@ -167,14 +164,133 @@ static void what_is_no_number_fails(void **state)
     scratch_close(&s);
 }
 
-static void convert(const char *source, const char *out, const char *to)
+static void convert(const scratch *s, const char *from, const char *to, const char *dialect)
 {
-    const sw_convert_options o = {.source_dir = source, .out_dir = out, .format = to, .n_threads = 1};
-    sw_convert_report report = {0};
+    const sw_dialect *dense = sw_dense_find(dialect);
+    const sw_convert_options o = {.source_dir = strchr(from, '/') ? from : scratch_path(s, from),
+                                  .out_dir = scratch_path(s, to),
+                                  .target = dense ? dense : sw_dialect_find(dialect),
+                                  .n_threads = 1};
+    sw_convert_job *job = calloc(1, sizeof *job);
     sw_err err = {0};
+    sw_code rc;
 
-    if (sw_convert_run(&report, &o, &err) != SW_OK) fail_msg("%s", err.text);
-    sw_convert_report_free(&report);
+    assert_non_null(job);
+    if ((rc = sw_convert_plan(job, &o, NULL, &err)) == SW_OK) rc = sw_convert_run(job, &err);
+    if (rc != SW_OK) fail_msg("%s", err.text);
+    sw_convert_free(job);
+    free(job);
 }
 
-int main(void) { return 0; }
+/* The way that is recommended: tiles, then the format of an engine; and on from there. */
+static void chains_are_followed_to_the_original(void **state)
+{
+    static const char *const ways[][2] = {{"a", "compressed-tensors"}, {"b", "gptq_v2"},
+                                          {"c", "swage"}};
+    scratch s;
+    sw_report r;
+
+    (void)state;
+    scratch_open(&s);
+    quantized_dir_make(scratch_path(&s, "a"), VERIFY_MODEL, "swage", 4, true, 32);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        const char to[2] = {(char)(ways[i][0][0] + 1), '\0'};
+
+        convert(&s, ways[i][0], to, ways[i][1]);
+        judge(&r, scratch_path(&s, to), VERIFY_MODEL, false);
+        verify_expect_pass(&r);
+        sw_report_free(&r);
+        judge(&r, scratch_path(&s, to), scratch_path(&s, ways[i][0]), false); /* its own source */
+        verify_expect_pass(&r);
+        sw_report_free(&r);
+    }
+    /* one norm is enough to be another original, wherever in the chain */
+    convert(&s, VERIFY_MODEL, "other", "bf16");
+    edit_tensor(scratch_path(&s, "other"), "model.norm.weight", 0, "\x01", 1);
+    judge(&r, scratch_path(&s, "d"), scratch_path(&s, "other"), false);
+    verify_expect_fail(&r, "other original", "of the original has SHA-256");
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
+/* A manifest that does not tell its source's: said, and left to the tensors. */
+static void an_unknown_source_is_remarked(void **state)
+{
+    scratch s;
+    sw_report r;
+
+    (void)state;
+    scratch_open(&s);
+    quantized_dir_make(scratch_path(&s, "a"), VERIFY_MODEL, "swage", 4, true, 32);
+    convert(&s, "a", "b", "compressed-tensors");
+    edit_json(scratch_path(&s, "b"), "manifest.json", "origin", NULL);
+    judge(&r, scratch_path(&s, "b"), VERIFY_MODEL, false);
+    verify_expect_pass(&r);
+    assert_int_equal(r.n_remarks, 1);
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
+static void a_plain_model_is_judged_too(void **state)
+{
+    static const uint16_t other = 0x3f80; /* 1 in bf16 */
+    sw_report r;
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    judge(&r, VERIFY_MODEL, NULL, true);
+    verify_expect_pass(&r);
+    assert_true(r.eval.is_measured && r.eval.ppl.at > 1 && r.n_tensors == 0);
+    assert_string_equal(r.dialect, "plain");
+    sw_report_free(&r);
+    quantized_dir_make(scratch_path(&s, "a"), VERIFY_MODEL, "gptq_v2", 4, false, 32);
+    convert(&s, "a", "b", "bf16");
+    judge(&r, scratch_path(&s, "b"), scratch_path(&s, "a"), true);
+    verify_expect_pass(&r);
+    assert_true(r.eval.has_original && r.eval.kl.at < 1e-3);
+    sw_report_free(&r);
+    edit_remove(scratch_path(&s, "b"), "manifest.json");
+    edit_tensor(scratch_path(&s, "b"), LAYER ".weight", 256, &other, 2);
+    judge(&r, scratch_path(&s, "b"), scratch_path(&s, "a"), false);
+    verify_expect_fail(&r, "differs", LAYER ": channel 1, input 0 is 1");
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
+/* Floats rounded to another dtype are the original's; anything else in them is not. */
+static void casts_are_exact_roundings(void **state)
+{
+    static const uint16_t bits = 0x3c01;
+    sw_report r;
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    convert(&s, VERIFY_MODEL, "half", "f16");
+    judge(&r, scratch_path(&s, "half"), VERIFY_MODEL, false);
+    verify_expect_pass(&r);
+    assert_true(r.coverage.n_identical + r.coverage.n_rounded == r.coverage.n_original);
+    sw_report_free(&r);
+    edit_remove(scratch_path(&s, "half"), "manifest.json");
+    edit_tensor(scratch_path(&s, "half"), "model.norm.weight", 8, &bits, 2);
+    judge(&r, scratch_path(&s, "half"), VERIFY_MODEL, false);
+    verify_expect_fail(&r, "differs", "model.norm.weight");
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(configs_that_deny_what_is_stored_fail),
+        cmocka_unit_test(a_linear_in_two_forms_fails),
+        cmocka_unit_test(a_part_without_use_fails),
+        cmocka_unit_test(what_is_no_number_fails),
+        cmocka_unit_test(chains_are_followed_to_the_original),
+        cmocka_unit_test(an_unknown_source_is_remarked),
+        cmocka_unit_test(a_plain_model_is_judged_too),
+        cmocka_unit_test(casts_are_exact_roundings),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
