@@ -324,7 +324,10 @@ static sw_code check_container(const side *c, const char *name)
     sw_code rc = sw_path_join(path, c->checkpoint->dir, name, c->err);
 
     if (rc != SW_OK) return rc;
-    if (sw_st_open(&st, path, &why) != SW_OK)
+    rc = sw_st_open(&st, path, &why);
+    if (rc == SW_E_NOMEM) *c->err = why;
+    if (rc == SW_E_NOMEM) return rc;
+    if (rc != SW_OK)
         return sw_report_remark(c->report, c->err, "%s is none of the checkpoint's containers, and "
                                 "does not open", name);
     for (int64_t i = 0; rc == SW_OK && i < sw_st_count(st); i++) {
