@@ -134,11 +134,15 @@ static const sw_report_file *other_file(const char **want, int64_t *n_same, cons
     return first;
 }
 
-static bool has_manifest(const cJSON *inputs)
+/* Was the source made out of something else, which nothing tells? A conversion may be of what
+ * another program quantized. */
+static bool is_of_unknown(const cJSON *manifest)
 {
-    const cJSON *entry;
+    const cJSON *command = sw_json_member(manifest, "command"), *entry;
 
-    cJSON_ArrayForEach(entry, inputs)
+    if (sw_json_member(manifest, "origin")) return false;
+    if (cJSON_IsString(command) && !strcmp(command->valuestring, "convert")) return true;
+    cJSON_ArrayForEach(entry, sw_json_member(manifest, "inputs"))
     {
         const char *name = "", *sha256 = "";
         if (read_entry(&name, &sha256, entry) && !strcmp(name, MANIFEST)) return true;
@@ -164,7 +168,7 @@ static sw_code check_origins(sw_report *report, const cJSON *manifest, sw_err *e
             first = other;
             first_want = want;
         }
-        is_source_unknown = !sw_json_member(at, "origin") && has_manifest(inputs);
+        is_source_unknown = is_of_unknown(at);
     }
     if (!first) return SW_OK; /* other names, of a file say: nothing to compare */
     if (is_source_unknown)

@@ -25,7 +25,7 @@ typedef struct builder {
     sw_rescale *out;
     sw_report *report;
     const sw_subject *checkpoint, *original;
-    const cJSON *transforms; /* of the manifest, or NULL */
+    const cJSON *manifest; /* or NULL */
     sw_err *err;
 } builder;
 
@@ -104,18 +104,19 @@ done:
     return rc;
 }
 
-/* Does the manifest say that `path` (NULL: anything) was divided? */
-static bool is_listed(const cJSON *transforms, const char *path)
+/* Does the manifest say that `path` (NULL: anything) was divided, or one before it? */
+static bool is_listed(const cJSON *manifest, const char *path)
 {
     const cJSON *row;
 
-    cJSON_ArrayForEach(row, transforms)
-    {
-        const cJSON *into = sw_json_member(row, "folded_into");
-        if (cJSON_IsString(into) && (!path || !strcmp(into->valuestring, path)) &&
-            cJSON_IsTrue(sw_json_member(row, "accepted")))
-            return true;
-    }
+    for (; manifest; manifest = sw_json_member(manifest, "origin"))
+        cJSON_ArrayForEach(row, sw_json_member(manifest, "transforms"))
+        {
+            const cJSON *into = sw_json_member(row, "folded_into");
+            if (cJSON_IsString(into) && (!path || !strcmp(into->valuestring, path)) &&
+                cJSON_IsTrue(sw_json_member(row, "accepted")))
+                return true;
+        }
     return false;
 }
 
@@ -168,7 +169,7 @@ static sw_code add_rows(builder *b, const sw_fold *fold, int64_t layer, int64_t 
     int64_t k;
     sw_code rc;
 
-    if (!is_listed(b->transforms, path)) return SW_OK;
+    if (!is_listed(b->manifest, path)) return SW_OK;
     k = sw_model_site_width(&b->original->model, layer, fold->site);
     ref.site = fold->producer_site;
     sw_model_slot_shape(&b->original->model, layer, ref.slot, &ref.n_out, &ref.k_in);
@@ -231,8 +232,8 @@ sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *che
     sw_code rc;
 
     if ((rc = sw_verify_manifest(&manifest, checkpoint, err)) != SW_OK) return rc;
-    b.transforms = sw_json_member(manifest, "transforms");
-    r.is_claimed = is_listed(b.transforms, NULL);
+    b.manifest = manifest;
+    r.is_claimed = is_listed(manifest, NULL);
     rc = SW_ARENA_TAKE(&r.groups, &r.arena, m->n_layers * (SW_FOLDS_MAX + m->n_experts), err);
     if (rc == SW_OK) rc = sw_subject_linears(&r.linears, &r.n_linears, m, &r.arena, err);
     for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) rc = add_layer(&b, l);

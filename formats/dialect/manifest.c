@@ -58,20 +58,24 @@ static sw_code add_source(cJSON *inputs, cJSON *left, const sw_checkpoint *sourc
 static const sw_json_caps source_caps = {
     .max_bytes = (size_t)64 << 20, .max_depth = 32, .max_values = 4000000};
 
-/* {"inputs": ..., "origin": ...} out of a manifest or an origin; NULL where it has no inputs. */
+/* What a judge needs of a manifest or an origin to go on from it, with the origin before it; NULL
+ * where it has no inputs. */
 static sw_code origin_of(cJSON **out, const cJSON *from, int n_left, sw_err *err)
 {
-    const cJSON *inputs = sw_json_member(from, "inputs");
-    cJSON *origin = NULL, *copy = NULL, *before = NULL;
+    static const char *const kept[] = {"command", "inputs", "transforms"};
+    cJSON *origin = NULL, *before = NULL;
     sw_code rc = SW_OK;
 
     *out = NULL;
-    if (!cJSON_IsArray(inputs) || n_left == 0) return SW_OK;
-    origin = cJSON_CreateObject();
-    copy = origin ? cJSON_Duplicate(inputs, true) : NULL;
-    if (!copy || !cJSON_AddItemToObject(origin, "inputs", copy)) {
+    if (!cJSON_IsArray(sw_json_member(from, "inputs")) || n_left == 0) return SW_OK;
+    if (!(origin = cJSON_CreateObject())) rc = SW_FAIL(err, SW_E_NOMEM, "no memory for an origin");
+    for (size_t i = 0; i < sizeof kept / sizeof *kept && rc == SW_OK; i++) {
+        const cJSON *member = sw_json_member(from, kept[i]);
+        cJSON *copy = member ? cJSON_Duplicate(member, true) : NULL;
+
+        if (!member || (copy && cJSON_AddItemToObject(origin, kept[i], copy))) continue;
         cJSON_Delete(copy);
-        rc = SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+        rc = SW_FAIL(err, SW_E_NOMEM, "no memory for an origin");
     }
     if (rc == SW_OK) rc = origin_of(&before, sw_json_member(from, "origin"), n_left - 1, err);
     if (rc == SW_OK && before && !cJSON_AddItemToObject(origin, "origin", before)) {

@@ -207,7 +207,10 @@ static void chains_are_followed_to_the_original(void **state)
     /* one norm is enough to be another original, wherever in the chain */
     convert(&s, VERIFY_MODEL, "other", "bf16");
     edit_tensor(scratch_path(&s, "other"), "model.norm.weight", 0, "\x01", 1);
-    judge(&r, scratch_path(&s, "d"), scratch_path(&s, "other"), false);
+    edit_remove(scratch_path(&s, "other"), "manifest.json");
+    quantized_dir_make(scratch_path(&s, "e"), scratch_path(&s, "other"), "swage", 4, true, 32);
+    convert(&s, "e", "f", "compressed-tensors");
+    judge(&r, scratch_path(&s, "f"), VERIFY_MODEL, false);
     verify_expect_fail(&r, "other original", "of the original has SHA-256");
     sw_report_free(&r);
     scratch_close(&s);
