@@ -17,6 +17,7 @@
 #include "tests/support/random.h"
 #include "tests/support/scratch.h"
 #include "tests/support/verify_case.h"
+#include "tools/convert_job.h"
 
 /* Takes random factors for better, whatever they do. */
 static sw_code propose_random(sw_proposal *out, const sw_group *g, sw_err *err)
@@ -266,6 +267,31 @@ static void test_small_changes_of_a_norm_are_found(void **state)
     }
 }
 
+/* What was folded stays known through a conversion. */
+static void test_conversions_keep_what_was_folded(void **state)
+{
+    sw_convert_options o = {.target = sw_dialect_find("gptq"), .n_threads = 1};
+    sw_convert_job *job = calloc(1, sizeof *job);
+    const char *dir;
+    sw_report r;
+    scratch s;
+    sw_err err = {0};
+
+    (void)state;
+    make(&s, &dir, &rtn_on_random, 4);
+    o.source_dir = dir;
+    o.out_dir = scratch_path(&s, "converted");
+    assert_non_null(job);
+    if (sw_convert_plan(job, &o, NULL, &err) != SW_OK || sw_convert_run(job, &err) != SW_OK)
+        fail_msg("%s", err.text);
+    sw_convert_free(job);
+    free(job);
+    judge(&r, o.out_dir);
+    verify_expect_pass(&r);
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
 /* Rows that nobody says were divided are not what rounding makes of the original. */
 static void test_rows_need_the_manifest(void **state)
 {
@@ -292,6 +318,7 @@ int main(void)
         cmocka_unit_test(test_unscaled_readers_are_found),
         cmocka_unit_test(test_small_changes_of_a_norm_are_found),
         cmocka_unit_test(test_rows_need_the_manifest),
+        cmocka_unit_test(test_conversions_keep_what_was_folded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
