@@ -417,6 +417,8 @@ sw_code sw_verify_sizes(bool *are_same, sw_report *report, const sw_subject *che
     const int64_t n_before = report->n_findings;
     sw_code rc = SW_OK;
 
+    if (!sw_subject_is_alike(checkpoint, original))
+        rc = found(&c, "model_type", checkpoint->model.arch->name, original->model.arch->name);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && rc == SW_OK; i++)
         rc = check_field(&c, &sizes[i], &checkpoint->model, &original->model);
     *are_same = report->n_findings == n_before;

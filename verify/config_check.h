@@ -12,8 +12,8 @@
 #include "verify/report.h"
 #include "verify/subject.h"
 
-/* The sizes of tensors: findings "config" where they differ, and *are_same false. Of two models of
- * other sizes nothing else can be compared. */
+/* Architecture and sizes of tensors: findings "config" where they differ, and *are_same false. Of
+ * two such models nothing else can be compared. */
 sw_code sw_verify_sizes(bool *are_same, sw_report *report, const sw_subject *checkpoint,
                         const sw_subject *original, sw_err *err) SW_MUST_USE;
 /* All else that changes what is computed: findings "config", one a field. */

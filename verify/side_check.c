@@ -141,6 +141,34 @@ static sw_code compare_docs(const side *c, const side_row *row, const doc *have,
     return rc == SW_OK && diff.n ? differs(c, row->name, &diff) : rc;
 }
 
+static bool is_among(const cJSON *id, const int64_t *ids, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (cJSON_IsNumber(id) && id->valuedouble >= (double)ids[i] &&
+            id->valuedouble <= (double)ids[i])
+            return true;
+    return false;
+}
+
+/* A generation config that is new may say the tokens of the model's own, and no others. */
+static sw_code check_new_ids(const side *c, const char *name, const cJSON *json)
+{
+    const sw_model *m = &c->original->model;
+    const cJSON *bos = sw_json_member(json, "bos_token_id");
+    const cJSON *eos = sw_json_member(json, "eos_token_id"), *at;
+    sw_code rc = SW_OK;
+
+    if (bos && m->bos_id >= 0 && !is_among(bos, &m->bos_id, 1))
+        rc = sw_report_find(c->report, "differs", name, c->err, "%s: bos_token_id is not the "
+                            "original's", name);
+    for (at = cJSON_IsArray(eos) ? eos->child : eos; at && m->n_eos && rc == SW_OK;
+         at = cJSON_IsArray(eos) ? at->next : NULL)
+        if (!is_among(at, m->eos_ids, m->n_eos))
+            return sw_report_find(c->report, "differs", name, c->err, "%s: eos_token_id is not the "
+                                  "original's", name);
+    return rc;
+}
+
 /* Of two documents that are there both, or one of them. */
 static sw_code judge_docs(const side *c, const side_row *row, doc *have, doc *want)
 {
@@ -153,6 +181,9 @@ static sw_code judge_docs(const side *c, const side_row *row, doc *have, doc *wa
         rc = sw_report_find(c->report, "broken", row->name, c->err, "%s", have->why.text);
     if (rc != SW_OK || !c->original) return rc;
     if (want->is_there && !have->is_there) return is_gone(c, row);
+    if (have->is_there && !want->is_there && !strcmp(row->name, "generation_config.json") &&
+        (rc = check_new_ids(c, row->name, have->json)) != SW_OK)
+        return rc;
     if (have->is_there && !want->is_there)
         return sw_report_remark(c->report, c->err, "%s is in the checkpoint, but not in the "
                                 "original", row->name);

@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "verify/claims.h"
 #include "verify/decode_spec_parts.h"
+#include "verify/json_diff.h"
 
 typedef struct place {
     sw_report *report;
@@ -97,6 +99,30 @@ static sw_code check_parts(const place *p, const sw_subject_linear *l)
     return rc;
 }
 
+/* Engines read g_idx only where desc_act is said: else groups must be in order. */
+static sw_code check_order(const place *p, const sw_subject_linear *l)
+{
+    const sw_st_tensor *t = sw_spec_find(p->s->st, l->path, "g_idx");
+    sw_spec_scheme scheme;
+    sw_err ignored = {0};
+    const unsigned char *bytes;
+    int64_t group;
+
+    if (!t || !t->view.data || t->view.dtype != SW_DTYPE_I32 || t->view.n_dims != 1 ||
+        sw_spec_scheme_of(&scheme, &p->s->scheme, l->path, &ignored) != SW_OK ||
+        scheme.wants_g_idx)
+        return SW_OK;
+    bytes = t->view.data;
+    group = scheme.group_elems ? scheme.group_elems : l->ref.k_in;
+    for (int64_t k = 0; k < t->view.shape[0]; k++) {
+        if ((int64_t)sw_load_le32(bytes + 4 * k) == k / group) continue;
+        return sw_report_find(p->report, "config", t->name, p->err, "%s: input %lld is of another "
+                              "group than its place says, but desc_act is false", t->name,
+                              (long long)k);
+    }
+    return SW_OK;
+}
+
 static sw_code check_stored(const place *p, const sw_subject_linear *l)
 {
     const sw_st_tensor *beside = floats_beside(p->s, l);
@@ -111,6 +137,7 @@ static sw_code check_stored(const place *p, const sw_subject_linear *l)
     if (rc == SW_OK && format)
         rc = sw_report_find(p->report, "config", l->path, p->err, "quantization_config says format "
                             "\"%.60s\" of %s, which is stored in another", format, l->path);
+    if (rc == SW_OK) rc = check_order(p, l);
     return rc == SW_OK ? check_parts(p, l) : rc;
 }
 
@@ -266,6 +293,70 @@ static sw_code check_cache(const place *p)
                           "quantization_config has no kv_cache_scheme", scale->name);
 }
 
+/* What engines would do to weights or inputs beside what is judged here. */
+static sw_code check_extras(const place *p)
+{
+    static const char *const keys[] = {"transform_config", "sparsity_config"};
+    const cJSON *config = sw_json_member(p->s->config, "quantization_config");
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < 2 && rc == SW_OK; i++) {
+        const cJSON *extra = sw_json_member(config, keys[i]);
+        const cJSON *format = sw_json_member(extra, "format");
+
+        if (sw_json_is_nothing(extra)) continue;
+        if (cJSON_IsString(format) && !strcmp(format->valuestring, "dense")) continue;
+        rc = sw_report_find(p->report, "config", keys[i], p->err, "quantization_config has a %s, "
+                            "which is not judged here", keys[i]);
+    }
+    return rc;
+}
+
+/* Older engines read the scheme in a file of its own, which must say what config.json says. */
+static sw_code check_side_config(const place *p, const char *name)
+{
+    const cJSON *config = sw_json_member(p->s->config, "quantization_config"), *said, *body;
+    char path[SW_PATH_BYTES], have[SW_JSON_DIFF_TEXT_BYTES], want[SW_JSON_DIFF_TEXT_BYTES];
+    cJSON *side = NULL;
+    sw_err why = {0};
+    sw_code rc = sw_path_join(path, p->s->dir, name, p->err);
+
+    if (rc != SW_OK || !config || !sw_path_exists(path)) return rc;
+    rc = sw_json_read(&side, path, &sw_json_caps_config, &why);
+    if (rc == SW_E_FORMAT) return sw_report_find(p->report, "broken", name, p->err, "%s", why.text);
+    if (rc != SW_OK) {
+        *p->err = why;
+        return rc;
+    }
+    body = sw_json_member(side, "quantization");
+    if (!cJSON_IsObject(body)) body = side;
+    cJSON_ArrayForEach(said, body)
+    {
+        const cJSON *own = sw_json_member(config, said->string);
+        sw_json_diff diff;
+
+        if (!own || cJSON_IsObject(own) || rc != SW_OK) continue;
+        if ((rc = sw_json_compare(&diff, said, own, NULL, p->err)) != SW_OK || !diff.n) continue;
+        sw_json_brief(have, said);
+        sw_json_brief(want, own);
+        rc = sw_report_find(p->report, "config", name, p->err, "%s: %.60s is %s, config.json has "
+                            "%s", name, said->string, have, want);
+    }
+    cJSON_Delete(side);
+    return rc;
+}
+
+static sw_code check_side_configs(const place *p)
+{
+    static const char *const names[] = {"quantize_config.json", "quant_config.json",
+                                        "hf_quant_config.json"};
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < 3 && rc == SW_OK && !p->s->is_gguf; i++)
+        rc = check_side_config(p, names[i]);
+    return rc;
+}
+
 sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint, sw_err *err)
 {
     const place p = {report, checkpoint, err};
@@ -274,5 +365,7 @@ sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint, sw_
     if (!checkpoint->is_gguf) rc = check_linears(&p);
     if (rc == SW_OK) rc = check_finite(&p);
     if (rc == SW_OK) rc = check_head(&p);
-    return rc == SW_OK ? check_cache(&p) : rc;
+    if (rc == SW_OK) rc = check_cache(&p);
+    if (rc == SW_OK) rc = check_extras(&p);
+    return rc == SW_OK ? check_side_configs(&p) : rc;
 }

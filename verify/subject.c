@@ -127,11 +127,7 @@ static bool same_in_gguf(const sw_subject *a, const sw_subject *b)
            !strcmp(of_a->gguf, of_b->gguf) && of_a->is_moe == of_b->is_moe;
 }
 
-sw_code sw_subject_match(const sw_subject *checkpoint, const sw_subject *original, sw_err *err)
+bool sw_subject_is_alike(const sw_subject *checkpoint, const sw_subject *original)
 {
-    const sw_model *a = &checkpoint->model, *b = &original->model;
-
-    if (a->arch == b->arch || same_in_gguf(checkpoint, original)) return SW_OK;
-    return SW_FAIL(err, SW_E_USAGE, "%s is a %s model, %s is %s: give the model that was quantized",
-                   checkpoint->dir, a->arch->name, original->dir, b->arch->name);
+    return checkpoint->model.arch == original->model.arch || same_in_gguf(checkpoint, original);
 }

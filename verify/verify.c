@@ -104,7 +104,7 @@ static sw_code open_subjects(verifier *v, sw_err *err)
     if (!o->original_dir) return SW_OK;
     if ((rc = sw_subject_open(&v->original, o->original_dir, false, err)) != SW_OK) return rc;
     v->has_original = true;
-    return sw_subject_match(&v->checkpoint, &v->original, err);
+    return SW_OK;
 }
 
 static sw_code keep_text(const char **out, sw_report *r, const char *text, sw_err *err)
@@ -387,7 +387,7 @@ static sw_code judge_files(verifier *v, sw_err *err)
         (rc = sw_verify_sizes(&are_same, r, &v->checkpoint, original, err)) != SW_OK || are_same)
         return rc;
     v->has_original = false;
-    r->note = "the original has other sizes: nothing else was compared with it";
+    r->note = "the original is another model: nothing else was compared with it";
     return SW_OK;
 }
 

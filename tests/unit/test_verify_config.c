@@ -112,6 +112,7 @@ static void configs_that_compute_otherwise_fail(void **state)
         CONFIG("auto_map", "{\"AutoModel\": \"other.Model\"}", "auto_map"),
         CONFIG("dtype", "\"float16\"", "torch_dtype"),
         CONFIG("tie_word_embeddings", "true", "tie_word_embeddings"),
+        CONFIG("model_type", "\"mistral\"", "model_type is mistral, the original has llama"),
         CONFIG("num_attention_heads", "2", "num_attention_heads is 2"),
         CONFIG("num_key_value_heads", "1", "num_key_value_heads is 1"),
         CONFIG("num_hidden_layers", "1", "num_hidden_layers is 1"),
@@ -203,6 +204,11 @@ static void rename_in(const char *dir, const char *from, const char *to)
     assert_int_equal(rename(old_path, new_path), 0);
 }
 
+static void new_generation(const char *dir)
+{
+    edit_json(dir, "generation_config.json", "eos_token_id", "[1, 5]");
+}
+
 static void add_code(const char *dir)
 {
     edit_copy(dir, FILES, "provenance.json");
@@ -264,6 +270,15 @@ static void a_map_of_special_tokens_may_go(void **state)
     verify_expect_pass(&r);
     assert_int_equal(r.n_remarks, 1);
     assert_non_null(strstr(r.remarks[0], "special_tokens_map.json"));
+    sw_report_free(&r);
+    edit_remove(p.original, "generation_config.json"); /* one that is new says nothing new */
+    judge(&r, &p, false);
+    verify_expect_pass(&r);
+    assert_int_equal(r.n_remarks, 2);
+    sw_report_free(&r);
+    new_generation(p.checkpoint);
+    judge(&r, &p, false);
+    verify_expect_fail(&r, "differs", "eos_token_id is not the original's");
     sw_report_free(&r);
     edit_cut(p.checkpoint, "generation_config.json", 20); /* found without an original, too */
     o = verify_options_for(p.checkpoint);

@@ -61,6 +61,7 @@ static void configs_that_deny_what_is_stored_fail(void **state)
         {"compressed-tensors", QC "ignore", "[\"re:(\"]", "config", "is no pattern"},
         {"compressed-tensors", GROUP "targets", "[\"re:.*mlp.*\", \"re:.*attn.*\"]", NULL, NULL},
         {"gptq", QC "dynamic", "{\"-:^model.layers.0.self_attn.q_proj$\": {}}", "config", STORED},
+        {"compressed-tensors", QC "transform_config", "{\"r\": 1}", "config", "transform_config"},
         {"gptq", QC "dynamic", "{\"-:^lm_head$\": {}}", NULL, NULL},
         {"gptq", QC "modules_in_block_to_quantize", "[[\"mlp.up_proj\"]]", "config", STORED},
         {"awq", QC "modules_to_not_convert", "[\"self_attn\"]", "config", STORED},
@@ -88,6 +89,31 @@ static void configs_that_deny_what_is_stored_fail(void **state)
         }
         scratch_close(&s);
     }
+}
+
+/* What engines read instead of config.json, or where it does not tell them to look. */
+static void other_files_and_orders_must_agree(void **state)
+{
+    static const uint8_t one[4] = {1, 0, 0, 0};
+    const char *dir;
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    dir = scratch_path(&s, "q");
+    quantized_dir_make(dir, VERIFY_MODEL, "gptq_v2", 4, true, 32);
+    edit_remove(dir, "manifest.json");
+    edit_copy(s.dir, dir, "quantize_config.json");
+    edit_json(dir, "quantize_config.json", "group_size", "64");
+    expect_both(dir, VERIFY_MODEL, "config", "quantize_config.json: group_size is 64");
+    edit_copy(dir, s.dir, "quantize_config.json");
+    edit_cut(dir, "quantize_config.json", 30);
+    expect_both(dir, VERIFY_MODEL, "broken", "quantize_config.json");
+    edit_copy(dir, s.dir, "quantize_config.json");
+    edit_tensor(dir, LAYER ".g_idx", 0, one, 4); /* input 0 and input 32 trade groups */
+    edit_tensor(dir, LAYER ".g_idx", 128, "\0\0\0\0", 4);
+    expect_both(dir, VERIFY_MODEL, "config", LAYER ".g_idx: input 0");
+    scratch_close(&s);
 }
 
 /* The original's own floats beside the codes: what engines take is theirs to choose. */
@@ -287,6 +313,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_that_deny_what_is_stored_fail),
+        cmocka_unit_test(other_files_and_orders_must_agree),
         cmocka_unit_test(a_linear_in_two_forms_fails),
         cmocka_unit_test(a_part_without_use_fails),
         cmocka_unit_test(what_is_no_number_fails),
