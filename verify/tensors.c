@@ -278,6 +278,19 @@ static bool has_values_of(const sw_subject *checkpoint, const char *path)
            sw_original_holds(checkpoint, &l);
 }
 
+/* A part of the codes of all experts, which the checkpoint has expert by expert or in floats. */
+static bool is_stacked_part(const sw_subject *checkpoint, const sw_subject *original,
+                            const char *path, const char *suffix)
+{
+    const sw_spec_scheme *s = &original->scheme;
+    char first[600];
+
+    if (!s->reader->find || original->is_gguf) return false;
+    (void)snprintf(first, sizeof first, "%s.0.%s", path,
+                   strncmp(suffix, "down_proj", 9) ? "gate_proj" : "down_proj");
+    return sw_original_is_quantized(original, first) && has_values_of(checkpoint, first);
+}
+
 /* A tensor of all experts that the original has in codes, expert by expert. */
 static bool is_stacked_floats(const sw_subject *original, const char *name)
 {
@@ -327,7 +340,8 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
         return SW_OK;
     }
     if (suffix && original->is_quantized && sw_spec_is_part(&original->scheme, suffix) &&
-        sw_original_is_quantized(original, path) && has_values_of(checkpoint, path)) {
+        ((sw_original_is_quantized(original, path) && has_values_of(checkpoint, path)) ||
+         (!kept && is_stacked_part(checkpoint, original, path, suffix)))) {
         c->n_quantized++;
         return SW_OK;
     }
