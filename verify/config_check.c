@@ -106,8 +106,8 @@ static const char *const cosmetic[] = {
     "gradient_checkpointing", "pretraining_tp", "pad_token_id", "task_specific_params", "id2label",
     "label2id", "torchscript", "problem_type", "finetuning_task", "_attn_implementation",
     "attn_implementation", "_attn_implementation_autoset", "chunk_size_feed_forward",
-    "unsloth_fixed", "unsloth_version", "summary_activation", "summary_first_dropout",
-    "summary_proj_to_labels", "summary_type", "summary_use_proj", NULL};
+    "cache_implementation", "unsloth_fixed", "unsloth_version", "summary_activation",
+    "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", NULL};
 
 /* What the reader of models knows of a rope in full: two spellings of it differ in every key. */
 static const char *const rope_keys[] = {
@@ -299,6 +299,7 @@ static sw_code check_alone(const checker *c, const char *key, const cJSON *have,
     sw_code rc;
 
     if (sw_json_is_nothing(have ? have : want) || !strcmp(key, "architectures")) return SW_OK;
+    if (!have && !strcmp(key, "auto_map")) return SW_OK; /* engines take code of their own */
     memset(&plain, 0, sizeof plain);
     if (sw_model_read(&plain, owner->config, &ignored) == SW_OK &&
         (rc = is_read(&is_known, owner->config, key, &plain, c->err)) != SW_OK)
