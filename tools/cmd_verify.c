@@ -146,6 +146,7 @@ static const char *const examples[] = {
     "swage verify OUT --against MODEL --text heldout.txt --max-kl 0.1 --min-top1 0.85",
     "swage verify OUT --against MODEL --text heldout.txt --device cuda",
     "swage verify MODEL.gguf --against MODEL --text heldout.txt",
+    "swage verify MODEL --text heldout.txt",
     "for q in rtn gptq; do swage verify $q --against MODEL --text T --original-states T.st; done",
     "swage verify OUT --json --report report.json", NULL};
 
@@ -153,10 +154,14 @@ const sw_cmd sw_cmd_verify = {
     .name = "verify",
     .args = "CHECKPOINT [--against MODEL] [--text FILE...]",
     .summary = "judge a quantized checkpoint with a decoder that shares no code with quantize",
-    .more = "CHECKPOINT is a directory or a GGUF, with the tokenizer that is in it.\n"
-            "Integrity of every tensor always; its error with --against; perplexity with --text,\n"
-            "KL divergence and agreement with both, through the integer kernels. Exit code 1 when\n"
-            "a gate fails or a tensor is broken. With --device cuda both models run over the text\n"
+    .more = "CHECKPOINT is a directory or a GGUF, with the tokenizer that is in it; a model that\n"
+            "is not quantized is judged as well.\n"
+            "Integrity of every tensor always, and whether the config says what is stored; its\n"
+            "error with --against, where config, tokenizer and other files must be the original's\n"
+            "too; perplexity with --text, KL divergence and agreement with both, through the\n"
+            "integer kernels. Exit code 1 when a gate fails, a tensor is broken, or a field or\n"
+            "file is not the original's. An original is known through conversions by what\n"
+            "manifest.json says of them. With --device cuda both models run over the text\n"
             "there, in bf16; linears of a format that the card has no kernel for are decoded,\n"
             "their inputs quantized and brought back, and the report says how many. Kernel gap\n"
             "and output errors are measured on the CPU all the same.\n",

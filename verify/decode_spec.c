@@ -90,12 +90,12 @@ bool sw_spec_is_quantized(const sw_spec_scheme *scheme, const sw_st *st, const c
 {
     const sw_spec_reader *r = scheme->reader;
 
-    return (r->find ? r->find : sw_spec_find)(st, module_path, r->marker) != NULL;
+    return r && (r->find ? r->find : sw_spec_find)(st, module_path, r->marker) != NULL;
 }
 
 bool sw_spec_is_part(const sw_spec_scheme *scheme, const char *suffix)
 {
-    for (int i = 0; i < SW_SPEC_SUFFIXES_MAX && scheme->reader->suffixes[i]; i++)
+    for (int i = 0; scheme->reader && i < SW_SPEC_SUFFIXES_MAX && scheme->reader->suffixes[i]; i++)
         if (!strcmp(scheme->reader->suffixes[i], suffix)) return true;
     return false;
 }

@@ -17,7 +17,7 @@ typedef struct sw_spec_reader sw_spec_reader;
 /* What quantization_config says, as far as decoding needs it: of every linear, or of all those
  * that no rule of a mixed checkpoint names. */
 typedef struct sw_spec_scheme {
-    const sw_spec_reader *reader;
+    const sw_spec_reader *reader; /* NULL: nothing is quantized */
     int bits;             /* 2, 3, 4 or 8; in blocks of GGUF 5, 6 and 16 (floats) as well */
     const char *blocks;   /* the type of blocks of a GGUF, of most of them or of one; NULL: none */
     int exponent_bits, mantissa_bits; /* of small-float codes; 0, 0: integers */

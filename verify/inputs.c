@@ -110,16 +110,75 @@ static sw_code check_output(sw_report *report, const sw_subject *checkpoint, con
                           " it was changed after it was written", name, f->sha256, MANIFEST, want);
 }
 
-static sw_code check_input(sw_report *report, const cJSON *entry, sw_err *err)
+/* The first file of the original whose hash the list of inputs has otherwise, or NULL; *n_same
+ * counts those that it has alike. */
+static const sw_report_file *other_file(const char **want, int64_t *n_same, const sw_report *report,
+                                        const cJSON *inputs)
 {
-    const char *name = "", *want = "";
-    const sw_report_file *f = NULL;
+    const sw_report_file *first = NULL;
+    const cJSON *entry;
 
-    if (read_entry(&name, &want, entry)) f = find_file(report, "original", name);
-    if (!f || !strcmp(f->sha256, want)) return SW_OK;
-    return sw_report_find(report, "other original", name, err, "%s of the original has SHA-256 "
-                          "%.16s..., but the checkpoint was made from one with %.16s...", name,
-                          f->sha256, want);
+    *n_same = 0;
+    cJSON_ArrayForEach(entry, inputs)
+    {
+        const char *name = "", *sha256 = "";
+        const sw_report_file *f = NULL;
+
+        if (read_entry(&name, &sha256, entry)) f = find_file(report, "original", name);
+        if (!f) continue;
+        *n_same += !strcmp(f->sha256, sha256);
+        if (first || !strcmp(f->sha256, sha256)) continue;
+        first = f;
+        *want = sha256;
+    }
+    return first;
+}
+
+/* Was the source made out of something else, which nothing tells? A conversion may be of what
+ * another program quantized. */
+static bool is_of_unknown(const cJSON *manifest)
+{
+    const cJSON *command = sw_json_member(manifest, "command"), *entry;
+
+    if (sw_json_member(manifest, "origin")) return false;
+    if (cJSON_IsString(command) && !strcmp(command->valuestring, "convert")) return true;
+    cJSON_ArrayForEach(entry, sw_json_member(manifest, "inputs"))
+    {
+        const char *name = "", *sha256 = "";
+        if (read_entry(&name, &sha256, entry) && !strcmp(name, MANIFEST)) return true;
+    }
+    return false;
+}
+
+/* The original must be what the checkpoint was made from, or what that was made from, and so on:
+ * "origin" holds the inputs of the manifest before. */
+static sw_code check_origins(sw_report *report, const cJSON *manifest, sw_err *err)
+{
+    const sw_report_file *first = NULL;
+    const char *first_want = "", *want = "";
+    bool is_source_unknown = false;
+
+    for (const cJSON *at = manifest; at; at = sw_json_member(at, "origin")) {
+        const cJSON *inputs = sw_json_member(at, "inputs");
+        int64_t n_same;
+        const sw_report_file *other = other_file(&want, &n_same, report, inputs);
+
+        if (!other && (n_same || at == manifest)) return SW_OK;
+        if (other && !first) {
+            first = other;
+            first_want = want;
+        }
+        is_source_unknown = is_of_unknown(at);
+    }
+    if (!first) return SW_OK; /* other names, of a file say: nothing to compare */
+    if (is_source_unknown)
+        return sw_report_remark(report, err, "%s of the original has another SHA-256 than the "
+                                "source that the checkpoint was made from; what made that is not in"
+                                " %s", base_of(first->path), MANIFEST);
+    return sw_report_find(report, "other original", base_of(first->path), err, "%s of the original "
+                          "has SHA-256 %.16s..., but the checkpoint was made from one with "
+                          "%.16s...",
+                          base_of(first->path), first->sha256, first_want);
 }
 
 /* The manifest, or NULL where there is none or none that can be read: `why` says so then. */
@@ -159,14 +218,13 @@ sw_code sw_verify_inputs(sw_report *report, const sw_subject *checkpoint,
                          const sw_subject *original, const sw_verify_options *options, sw_err *err)
 {
     const sw_progress *progress = options->progress;
-    const cJSON *outputs, *inputs, *entry;
+    const cJSON *outputs, *entry;
     cJSON *manifest = NULL;
     int64_t capacity;
     sw_code rc;
 
     if ((rc = open_manifest(&manifest, report, checkpoint, err)) != SW_OK) return rc;
     outputs = sw_json_member(manifest, "outputs");
-    inputs = sw_json_member(manifest, "inputs");
     capacity = capacity_for(checkpoint, original, outputs, options);
     if ((rc = SW_ARENA_TAKE(&report->files, &report->arena, capacity, err)) != SW_OK ||
         (rc = add_model(report, "checkpoint", checkpoint, progress, err)) != SW_OK)
@@ -181,10 +239,7 @@ sw_code sw_verify_inputs(sw_report *report, const sw_subject *checkpoint,
         rc = check_output(report, checkpoint, entry, progress, err);
         if (rc != SW_OK) goto done;
     }
-    cJSON_ArrayForEach(entry, inputs)
-    {
-        if ((rc = check_input(report, entry, err)) != SW_OK) goto done;
-    }
+    rc = check_origins(report, manifest, err);
 done:
     cJSON_Delete(manifest);
     return rc;

@@ -92,6 +92,24 @@ sw_code sw_report_find(sw_report *report, const char *what, const char *name, sw
     return SW_OK;
 }
 
+sw_code sw_report_remark(sw_report *report, sw_err *err, const char *fmt, ...)
+{
+    char text[SW_ERR_TEXT_BYTES], *kept;
+    va_list args;
+    sw_code rc;
+
+    if (!report->remarks &&
+        (rc = SW_ARENA_TAKE(&report->remarks, &report->arena, SW_REMARKS_MAX, err)) != SW_OK)
+        return rc;
+    if (report->n_remarks++ >= SW_REMARKS_MAX) return SW_OK;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if ((rc = sw_arena_text(&kept, &report->arena, text, strlen(text), err)) != SW_OK) return rc;
+    report->remarks[report->n_remarks - 1] = kept;
+    return SW_OK;
+}
+
 void sw_report_free(sw_report *report)
 {
     sw_loaders_free(&report->loaders);
@@ -217,6 +235,20 @@ static void put_findings(json_out *o, const sw_report *r)
         put_text(&f, "name", r->findings[i].name);
         put_text(&f, "text", r->findings[i].text);
         o->ok = o->ok && f.ok;
+    }
+}
+
+static void put_remarks(json_out *o, const sw_report *r)
+{
+    cJSON *array = cJSON_AddArrayToObject(o->at, "remarks");
+
+    if (!array) o->ok = false;
+    for (int64_t i = 0; o->ok && i < r->n_remarks && i < SW_REMARKS_MAX; i++) {
+        cJSON *text = cJSON_CreateString(r->remarks[i]);
+
+        if (text && cJSON_AddItemToArray(array, text)) continue;
+        cJSON_Delete(text);
+        o->ok = false;
     }
 }
 
@@ -367,6 +399,7 @@ sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err)
     put_gates(&o, report);
     put_num(&o, "n_findings", (double)report->n_findings);
     put_findings(&o, report);
+    put_remarks(&o, report);
     put_loaders(&o, report);
     put_coverage(&o, &report->coverage);
     put_eval(&o, &report->eval);

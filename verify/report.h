@@ -116,11 +116,14 @@ typedef struct sw_report {
     sw_gate gates[SW_GATE_COUNT];
     sw_load_findings loaders; /* what engines would refuse or misread; no verdict depends on it */
     const char *note;        /* why a part was not run, or NULL */
+    const char **remarks;    /* what is not as in the original and makes nothing fail */
+    int64_t n_remarks;       /* in all; at most SW_REMARKS_MAX are kept */
     double seconds;
     sw_arena arena;
 } sw_report;
 
 #define SW_FINDINGS_MAX 1000
+#define SW_REMARKS_MAX 50
 
 /* "max_kl", ...: the JSON key; the option is "--max-kl". */
 const char *sw_gate_name(sw_gate_id id);
@@ -131,6 +134,10 @@ sw_code sw_report_verdict(const sw_report *report, sw_err *err) SW_MUST_USE;
 
 sw_code sw_report_find(sw_report *report, const char *what, const char *name, sw_err *err,
                        const char *fmt, ...) SW_PRINTF(5, 6) SW_MUST_USE;
+
+/* Something to say that is no finding. */
+sw_code sw_report_remark(sw_report *report, sw_err *err, const char *fmt, ...)
+    SW_PRINTF(3, 4) SW_MUST_USE;
 
 /* The versioned object; freed by cJSON_Delete. */
 sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err) SW_MUST_USE;

@@ -9,6 +9,7 @@
 #include "verify/report.h"
 
 #define WORST_SHOWN 8
+#define REMARKS_SHOWN 12
 #define FINDINGS_SHOWN 20
 
 /* A growing text; the first failure is kept and later prints do nothing. */
@@ -175,6 +176,8 @@ static void print_verdict(text_out *o, const sw_report *r)
         print(o, "%-11s %s\n", r->findings[i].what, r->findings[i].text);
     if (r->n_findings > n_shown)
         print(o, "            and %lld more\n", (long long)(r->n_findings - n_shown));
+    for (int64_t i = 0; i < r->n_remarks && i < REMARKS_SHOWN; i++)
+        print(o, "remark      %s\n", r->remarks[i]);
     for (int64_t i = 0; i < r->loaders.n; i++) {
         char text[SW_LOAD_TEXT_BYTES];
         print(o, "loaders     %s\n", sw_load_text(text, &r->loaders.at[i]));

@@ -15,12 +15,17 @@
 #define COLUMN_SLACK 0.05
 #define COLUMN_STEPS 1.0
 #define COLUMN_SIGMAS 6.0
+/* Evidence at which readers are sure to have been multiplied. Of readers that were not, the sum is
+ * about -d with a deviation of 2 sqrt(d), d the squared factors in units of noise: to exceed 25
+ * takes five deviations whatever d is. */
+#define EVIDENCE_MIN 25.0
+#define COLUMN_NOISE_MIN 1e-12 /* readers in floats have hardly any */
 
 typedef struct builder {
     sw_rescale *out;
     sw_report *report;
     const sw_subject *checkpoint, *original;
-    const cJSON *transforms; /* of the manifest, or NULL */
+    const cJSON *manifest; /* or NULL */
     sw_err *err;
 } builder;
 
@@ -63,7 +68,7 @@ static sw_code add_group(builder *b, const sw_fold *fold, int64_t layer, int64_t
     memcpy(rows, scale, (size_t)n_rows * sizeof *rows);
     for (int64_t j = 0; j < k; j++) columns[j] = scale[is_norm ? j : sw_fold_row(fold, j)];
     b->out->groups[b->out->n_groups++] =
-        (sw_rescale_group){*fold, layer, expert, k, columns, rows, n_rows};
+        (sw_rescale_group){*fold, layer, expert, k, columns, rows, n_rows, 0};
     return SW_OK;
 }
 
@@ -99,18 +104,19 @@ done:
     return rc;
 }
 
-/* Does the manifest say that `path` (NULL: anything) was divided? */
-static bool is_listed(const cJSON *transforms, const char *path)
+/* Does the manifest say that `path` (NULL: anything) was divided, or one before it? */
+static bool is_listed(const cJSON *manifest, const char *path)
 {
     const cJSON *row;
 
-    cJSON_ArrayForEach(row, transforms)
-    {
-        const cJSON *into = sw_json_member(row, "folded_into");
-        if (cJSON_IsString(into) && (!path || !strcmp(into->valuestring, path)) &&
-            cJSON_IsTrue(sw_json_member(row, "accepted")))
-            return true;
-    }
+    for (; manifest; manifest = sw_json_member(manifest, "origin"))
+        cJSON_ArrayForEach(row, sw_json_member(manifest, "transforms"))
+        {
+            const cJSON *into = sw_json_member(row, "folded_into");
+            if (cJSON_IsString(into) && (!path || !strcmp(into->valuestring, path)) &&
+                cJSON_IsTrue(sw_json_member(row, "accepted")))
+                return true;
+        }
     return false;
 }
 
@@ -163,7 +169,7 @@ static sw_code add_rows(builder *b, const sw_fold *fold, int64_t layer, int64_t 
     int64_t k;
     sw_code rc;
 
-    if (!is_listed(b->transforms, path)) return SW_OK;
+    if (!is_listed(b->manifest, path)) return SW_OK;
     k = sw_model_site_width(&b->original->model, layer, fold->site);
     ref.site = fold->producer_site;
     sw_model_slot_shape(&b->original->model, layer, ref.slot, &ref.n_out, &ref.k_in);
@@ -226,8 +232,8 @@ sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *che
     sw_code rc;
 
     if ((rc = sw_verify_manifest(&manifest, checkpoint, err)) != SW_OK) return rc;
-    b.transforms = sw_json_member(manifest, "transforms");
-    r.is_claimed = is_listed(b.transforms, NULL);
+    b.manifest = manifest;
+    r.is_claimed = is_listed(manifest, NULL);
     rc = SW_ARENA_TAKE(&r.groups, &r.arena, m->n_layers * (SW_FOLDS_MAX + m->n_experts), err);
     if (rc == SW_OK) rc = sw_subject_linears(&r.linears, &r.n_linears, m, &r.arena, err);
     for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) rc = add_layer(&b, l);
@@ -317,6 +323,42 @@ sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const floa
     return worst;
 }
 
+double sw_rescale_evidence(const float *have, const float *want, int64_t n_out, int64_t k_in,
+                           const double *scale)
+{
+    double evidence = 0;
+
+    for (int64_t j = 0; j < k_in; j++) {
+        double dot = 0, want2 = 0, have2 = 0, multiple, left, noise, without = 1 / scale[j];
+
+        if (scale[j] == 1.0) continue;
+        for (int64_t i = 0; i < n_out; i++) {
+            double h = (double)have[i * k_in + j], w = (double)want[i * k_in + j];
+            dot += h * w;
+            want2 += w * w;
+            have2 += h * h;
+        }
+        if (!(want2 > 0)) continue;
+        multiple = dot / want2;
+        left = fmax(have2 - multiple * dot, 0) / want2;
+        noise = fmax(left / (double)n_out, COLUMN_NOISE_MIN);
+        evidence += ((multiple - without) * (multiple - without) -
+                     (multiple - 1) * (multiple - 1)) / noise;
+    }
+    return evidence;
+}
+
+sw_rescale_group *sw_rescale_norm_before(const sw_rescale *rescale, const sw_linear_ref *ref)
+{
+    for (int64_t i = 0; i < rescale->n_groups; i++) {
+        sw_rescale_group *g = &rescale->groups[i];
+        if (g->fold.kind == SW_FOLD_NORM && g->layer == ref->layer && g->fold.site == ref->site &&
+            g->k == ref->k_in)
+            return g;
+    }
+    return NULL;
+}
+
 /* Every value just the original's times (or over) its factor: powers of two lose nothing. */
 static bool is_multiple(const sw_cview *have, const sw_cview *want, const double *columns,
                         const double *rows, int64_t k)
@@ -380,7 +422,9 @@ bool sw_rescale_explains(const sw_rescale *rescale, const sw_subject *checkpoint
     for (int64_t i = 0; i < rescale->n_groups; i++) {
         const sw_rescale_group *g = &rescale->groups[i];
 
-        if (g->fold.kind == SW_FOLD_NORM && explains_norm(g, m, name, have, want)) return true;
+        if (g->fold.kind == SW_FOLD_NORM && g->evidence >= EVIDENCE_MIN &&
+            explains_norm(g, m, name, have, want))
+            return true;
         if (explains_router(rescale, g, m, name, have, want)) return true;
     }
     for (int64_t i = 0; rescale->n_groups && i < rescale->n_linears; i++) {

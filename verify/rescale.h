@@ -20,6 +20,7 @@ typedef struct sw_rescale_group {
     const double *scale; /* [k] what readers were multiplied by */
     const double *rows;  /* [n_rows] what the producer's were divided by, of SW_FOLD_ROWS */
     int64_t n_rows;
+    double evidence; /* of SW_FOLD_NORM: what its readers say for the factors, see below */
 } sw_rescale_group;
 
 typedef struct sw_rescale {
@@ -53,6 +54,15 @@ typedef struct sw_rescale_column {
     double multiple, limit; /* limit: the largest |multiple - 1| that is sound */
 } sw_rescale_column;
 sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const float *want);
+
+/* What a reader says for the factors of its norm: the squared deviations of its columns' multiples
+ * from what they would be without factors, less those from what they should be, in units of their
+ * noise. `want` [n_out, k_in] is the original after sw_rescale_forward. Readers that were never
+ * multiplied add up to less than nothing, whatever the factors are. */
+double sw_rescale_evidence(const float *have, const float *want, int64_t n_out, int64_t k_in,
+                           const double *scale);
+/* The group of the norm before a linear; NULL: its norm is the original's. */
+sw_rescale_group *sw_rescale_norm_before(const sw_rescale *rescale, const sw_linear_ref *ref);
 
 /* true when a tensor that stays in floats differs from the original's just as a group says. */
 bool sw_rescale_explains(const sw_rescale *rescale, const sw_subject *checkpoint, const char *name,

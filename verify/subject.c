@@ -127,31 +127,7 @@ static bool same_in_gguf(const sw_subject *a, const sw_subject *b)
            !strcmp(of_a->gguf, of_b->gguf) && of_a->is_moe == of_b->is_moe;
 }
 
-sw_code sw_subject_match(const sw_subject *checkpoint, const sw_subject *original, sw_err *err)
+bool sw_subject_is_alike(const sw_subject *checkpoint, const sw_subject *original)
 {
-    const sw_model *a = &checkpoint->model, *b = &original->model;
-    const struct {
-        const char *what;
-        int64_t have, want;
-    } sizes[] = {
-        {"hidden size", a->hidden, b->hidden},
-        {"layers", a->n_layers, b->n_layers},
-        {"intermediate size", a->intermediate, b->intermediate},
-        {"attention heads", a->n_heads, b->n_heads},
-        {"key-value heads", a->n_kv_heads, b->n_kv_heads},
-        {"head size", a->head_dim, b->head_dim},
-        {"vocabulary", a->vocab, b->vocab},
-        {"experts", a->n_experts, b->n_experts},
-        {"expert size", a->moe_intermediate, b->moe_intermediate},
-    };
-
-    if (a->arch != b->arch && !same_in_gguf(checkpoint, original))
-        return SW_FAIL(err, SW_E_USAGE, "%s is a %s model, %s is %s: give the model that was "
-                       "quantized", checkpoint->dir, a->arch->name, original->dir, b->arch->name);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (sizes[i].have != sizes[i].want)
-            return SW_FAIL(err, SW_E_USAGE, "%s has %s %lld, %s has %lld: give the model that was "
-                           "quantized", checkpoint->dir, sizes[i].what, (long long)sizes[i].have,
-                           original->dir, (long long)sizes[i].want);
-    return SW_OK;
+    return checkpoint->model.arch == original->model.arch || same_in_gguf(checkpoint, original);
 }

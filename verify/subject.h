@@ -29,8 +29,7 @@ typedef struct sw_subject_linear {
 /* All linears of all blocks, in block order; taken from the arena. */
 sw_code sw_subject_linears(sw_subject_linear **out, int64_t *n_out, const sw_model *model,
                            sw_arena *arena, sw_err *err) SW_MUST_USE;
-/* SW_E_USAGE unless both describe a model of the same architecture and sizes. */
-sw_code sw_subject_match(const sw_subject *checkpoint, const sw_subject *original,
-                         sw_err *err) SW_MUST_USE;
+/* true when both describe a model of the same architecture. */
+bool sw_subject_is_alike(const sw_subject *checkpoint, const sw_subject *original);
 
 #endif

@@ -11,6 +11,7 @@
 #include "formats/num/num.h"
 #include "verify/cover_floats.h"
 #include "verify/decode_spec_parts.h"
+#include "verify/float_linears.h"
 #include "verify/kv_scales.h"
 #include "verify/original.h"
 #include "verify/plausible.h"
@@ -23,6 +24,7 @@ typedef struct tensor_slot {
     bool is_table; /* the embedding: of no block, and never rescaled */
     sw_report_tensor figures;
     char why[SW_PLAUSIBLE_TEXT_BYTES];
+    double evidence; /* for the factors of the norm before it */
     bool is_decoded; /* what failed then is not the checkpoint's fault */
     sw_err err;
 } tensor_slot;
@@ -47,6 +49,7 @@ static void judge_columns(tensor_slot *slot, const sw_spec_weight *w, const floa
 static void judge_one(const tensor_job *job, tensor_slot *slot)
 {
     const sw_subject_linear *l = slot->linear;
+    const sw_rescale_group *norm;
     sw_spec_weight w = {0};
     float *values = NULL;
     sw_code rc;
@@ -67,8 +70,43 @@ static void judge_one(const tensor_job *job, tensor_slot *slot)
     if (rc == SW_OK && values && !slot->is_table &&
         (job->rescale->is_claimed || sw_rescale_columns(job->rescale, &l->ref)))
         judge_columns(slot, &w, values);
+    if (rc == SW_OK && values && !slot->is_table &&
+        (norm = sw_rescale_norm_before(job->rescale, &l->ref)) != NULL)
+        slot->evidence = sw_rescale_evidence(w.values, values, w.n_out, w.k_in, norm->scale);
     sw_mem_put(values);
     sw_spec_weight_free(&w);
+}
+
+/* Readers that stay in floats have a say as well. */
+static sw_code add_float_readers(const sw_subject *checkpoint, const sw_subject *original,
+                                 const sw_rescale *rescale, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < rescale->n_linears && rc == SW_OK; i++) {
+        const sw_subject_linear *l = &rescale->linears[i];
+        sw_rescale_group *norm = sw_rescale_norm_before(rescale, &l->ref);
+        float *have = NULL, *want = NULL;
+        sw_err why = {0};
+
+        if (!norm || sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, l->path) ||
+            !sw_original_holds(checkpoint, l) || !sw_original_holds(original, l))
+            continue;
+        rc = sw_original_weight(&want, original, l, err);
+        if (rc == SW_OK) rc = sw_original_weight(&have, checkpoint, l, &why);
+        if (rc == SW_OK) {
+            sw_rescale_forward(want, rescale, &l->ref);
+            norm->evidence += sw_rescale_evidence(have, want, l->ref.n_out, l->ref.k_in,
+                                                  norm->scale);
+        } else if (why.code == SW_E_FORMAT) {
+            rc = SW_OK; /* the coverage check says what is wrong */
+        } else if (why.code != SW_OK) {
+            *err = why;
+        }
+        sw_mem_put(have);
+        sw_mem_put(want);
+    }
+    return rc;
 }
 
 static void judge_some(void *ctx, int64_t begin, int64_t end, int thread)
@@ -156,7 +194,7 @@ static sw_code collect(sw_report *report, const tensor_slot *slot, sw_err *err)
 }
 
 sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
-                          const sw_subject *original, const sw_rescale *rescale, int n_threads,
+                          const sw_subject *original, sw_rescale *rescale, int n_threads,
                           const sw_progress *progress, sw_err *err)
 {
     tensor_job job = {checkpoint, original, rescale, NULL};
@@ -179,10 +217,14 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
     }
     sw_progress_step(progress, "tensors", n, n);
     for (int64_t i = 0; i < n; i++) {
+        sw_rescale_group *norm = sw_rescale_norm_before(rescale, &job.slots[i].linear->ref);
+
         if ((rc = collect(report, &job.slots[i], err)) != SW_OK) goto done;
         report->tensors[i] = job.slots[i].figures;
+        if (norm && !job.slots[i].is_table) norm->evidence += job.slots[i].evidence;
     }
     report->n_tensors = n;
+    if (original) rc = add_float_readers(checkpoint, original, rescale, err);
 done:
     sw_arena_free(&arena);
     return rc;
@@ -208,15 +250,62 @@ static const char *split_name(char path[512], const char *name)
     return dot + 1;
 }
 
-/* How a GGUF keeps a tensor that it has in floats. */
+static bool is_wide_float(sw_dtype dtype)
+{
+    return dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16 || dtype == SW_DTYPE_F32;
+}
+
+/* A tensor in floats whose dtype is another: in a GGUF, after a cast, out of a container. */
 static sw_code cover_kept(sw_cover *out, const sw_subject *checkpoint, const sw_st_tensor *kept,
                           const char *path, const sw_cview *view, sw_err *err)
 {
     *out = SW_COVER_OTHER;
-    if (!checkpoint->is_gguf || !kept ||
-        sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path))
+    if (!kept || (path && sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)))
+        return SW_OK;
+    if (!checkpoint->is_gguf && (kept->view.dtype == view->dtype ||
+                                 !is_wide_float(kept->view.dtype) || !is_wide_float(view->dtype)))
         return SW_OK;
     return sw_cover_floats(out, kept, view, err);
+}
+
+/* Are the original's codes of a linear kept as codes, or as the floats that they stand for? Both
+ * are compared linear by linear. */
+static bool has_values_of(const sw_subject *checkpoint, const char *path)
+{
+    const sw_subject_linear l = {.path = path};
+
+    return sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path) ||
+           sw_original_holds(checkpoint, &l);
+}
+
+/* A part of the codes of all experts, which the checkpoint has expert by expert or in floats. */
+static bool is_stacked_part(const sw_subject *checkpoint, const sw_subject *original,
+                            const char *path, const char *suffix)
+{
+    const sw_spec_scheme *s = &original->scheme;
+    char first[600];
+
+    if (!s->reader->find || original->is_gguf) return false;
+    (void)snprintf(first, sizeof first, "%s.0.%s", path,
+                   strncmp(suffix, "down_proj", 9) ? "gate_proj" : "down_proj");
+    return sw_original_is_quantized(original, first) && has_values_of(checkpoint, first);
+}
+
+/* A tensor of all experts that the original has in codes, expert by expert. */
+static bool is_stacked_floats(const sw_subject *original, const char *name)
+{
+    static const char *const ends[2][2] = {{".experts.gate_up_proj", "gate_proj"},
+                                           {".experts.down_proj", "down_proj"}};
+    char path[300];
+
+    for (int i = 0; i < 2; i++) {
+        size_t n = strlen(name), m = strlen(ends[i][0]);
+
+        if (n <= m || n > 200 || strcmp(name + n - m, ends[i][0]) != 0) continue;
+        (void)snprintf(path, sizeof path, "%.*s.experts.0.%s", (int)(n - m), name, ends[i][1]);
+        return sw_original_is_quantized(original, path);
+    }
+    return false;
 }
 
 static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
@@ -233,7 +322,8 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
 
     c->n_original++;
     c->original_bytes += t->view.size_bytes;
-    if (suffix && (rc = cover_kept(&cover, checkpoint, kept, path, view, err)) != SW_OK) return rc;
+    rc = cover_kept(&cover, checkpoint, kept, suffix ? path : NULL, view, err);
+    if (rc != SW_OK) return rc;
     if (kept && (cover == SW_COVER_SAME || (!kept->maker && is_same_view(&kept->view, view)))) {
         c->n_identical++;
         c->identical_bytes += t->view.size_bytes;
@@ -250,9 +340,9 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
         return SW_OK;
     }
     if (suffix && original->is_quantized && sw_spec_is_part(&original->scheme, suffix) &&
-        sw_original_is_quantized(original, path) &&
-        sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)) {
-        c->n_quantized++; /* their values are compared linear by linear */
+        ((sw_original_is_quantized(original, path) && has_values_of(checkpoint, path)) ||
+         (!kept && is_stacked_part(checkpoint, original, path, suffix)))) {
+        c->n_quantized++;
         return SW_OK;
     }
     split = kept ? SW_ORIGINAL_OTHER : sw_original_is_split(t, checkpoint, where);
@@ -332,6 +422,9 @@ static sw_code cover_checkpoint(sw_report *report, const sw_subject *checkpoint,
         return SW_OK;
     if (suffix && sw_is_kv_scale(checkpoint, path, suffix)) return SW_OK; /* read by itself */
     if (sw_original_is_split_bias(t->name, original)) return SW_OK; /* compared above */
+    if (suffix && !strcmp(suffix, "weight") && sw_is_float_linear(checkpoint, original, path))
+        return SW_OK; /* compared with the codes */
+    if (is_stacked_floats(original, t->name)) return SW_OK;
     report->coverage.n_unexpected++;
     return sw_report_find(report, "unexpected", t->name, err, "%s is neither in the original nor "
                           "part of a quantized linear", t->name);

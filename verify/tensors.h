@@ -11,10 +11,10 @@
 
 /* Fill report->tensors (one per quantized linear, in block order) and add findings: "decode" for
  * what breaks the layout, "missing" for a linear that is not there, "implausible" for what
- * rounding cannot explain. `original` may be NULL; `rescale` is its relation
- * to the checkpoint, zeroed where there is none. Memory: a few linears at a time. */
+ * rounding cannot explain. `original` may be NULL; `rescale` is its relation to the checkpoint,
+ * zeroed where there is none, whose evidence is added up here. Memory: a few linears at a time. */
 sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
-                          const sw_subject *original, const sw_rescale *rescale, int n_threads,
+                          const sw_subject *original, sw_rescale *rescale, int n_threads,
                           const sw_progress *progress, sw_err *err) SW_MUST_USE;
 
 /* Fill report->coverage and add findings: "missing", "differs", "unexpected". */

@@ -1,10 +1,11 @@
-/* verify.h - the judge: does a quantized checkpoint still compute what the original did?
+/* verify.h - the judge: does a checkpoint still compute what the original did?
  *
  * verify/ shares no code with quant/. It reads the finished directory, decodes it with a second
  * decoder written from the layout tables (decode_spec.h), compares every tensor with the
  * original, and runs both models over held-out text, the checkpoint through the integer kernels
- * that serve it. Without an original only integrity and perplexity are judged, without a text
- * only tensors.
+ * that serve it. Config, tokenizer and what else lies beside the weights must be the original's.
+ * Without an original only integrity and perplexity are judged, without a text only what is stored.
+ * What is not quantized is compared in floats.
  */
 #ifndef SW_VERIFY_VERIFY_H
 #define SW_VERIFY_VERIFY_H

@@ -51,6 +51,68 @@ static sw_code add_source(cJSON *inputs, cJSON *left, const sw_checkpoint *sourc
     return rc;
 }
 
+/* Conversions that are remembered, one before the other. */
+#define ORIGINS_MAX 8
+
+/* Figures per tensor make manifests of large models long. */
+static const sw_json_caps source_caps = {
+    .max_bytes = (size_t)64 << 20, .max_depth = 32, .max_values = 4000000};
+
+/* What a judge needs of a manifest or an origin to go on from it, with the origin before it; NULL
+ * where it has no inputs. */
+static sw_code origin_of(cJSON **out, const cJSON *from, int n_left, sw_err *err)
+{
+    static const char *const kept[] = {"command", "inputs", "transforms"};
+    cJSON *origin = NULL, *before = NULL;
+    sw_code rc = SW_OK;
+
+    *out = NULL;
+    if (!cJSON_IsArray(sw_json_member(from, "inputs")) || n_left == 0) return SW_OK;
+    if (!(origin = cJSON_CreateObject())) rc = SW_FAIL(err, SW_E_NOMEM, "no memory for an origin");
+    for (size_t i = 0; i < sizeof kept / sizeof *kept && rc == SW_OK; i++) {
+        const cJSON *member = sw_json_member(from, kept[i]);
+        cJSON *copy = member ? cJSON_Duplicate(member, true) : NULL;
+
+        if (!member || (copy && cJSON_AddItemToObject(origin, kept[i], copy))) continue;
+        cJSON_Delete(copy);
+        rc = SW_FAIL(err, SW_E_NOMEM, "no memory for an origin");
+    }
+    if (rc == SW_OK) rc = origin_of(&before, sw_json_member(from, "origin"), n_left - 1, err);
+    if (rc == SW_OK && before && !cJSON_AddItemToObject(origin, "origin", before)) {
+        cJSON_Delete(before);
+        rc = SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+    }
+    if (rc == SW_OK)
+        *out = origin;
+    else
+        cJSON_Delete(origin);
+    return rc;
+}
+
+/* What the source was made of, as its own manifest says. One that cannot be read says nothing. */
+static sw_code add_origin(cJSON *root, const sw_checkpoint *source, sw_err *err)
+{
+    char path[SW_PATH_BYTES];
+    cJSON *manifest = NULL, *origin = NULL;
+    sw_err why = {0};
+    sw_code rc = sw_path_join(path, source->dir, "manifest.json", err);
+
+    if (rc != SW_OK || source->is_file || !sw_path_exists(path)) return rc;
+    rc = sw_json_read(&manifest, path, &source_caps, &why);
+    if (rc == SW_E_FORMAT) return SW_OK;
+    if (rc != SW_OK) {
+        *err = why;
+        return rc;
+    }
+    rc = origin_of(&origin, manifest, ORIGINS_MAX, err);
+    if (rc == SW_OK && origin && !cJSON_AddItemToObject(root, "origin", origin)) {
+        cJSON_Delete(origin);
+        rc = SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+    }
+    cJSON_Delete(manifest);
+    return rc;
+}
+
 /* A source that is a file: by its name alone, as entries of a directory are. */
 static sw_code add_file(cJSON *inputs, const char *path, sw_err *err)
 {
@@ -101,6 +163,7 @@ sw_code sw_manifest_sources(cJSON **out, const sw_checkpoint *source,
     for (int32_t i = 0; rc == SW_OK && source->is_file && i < sw_st_n_files(source->st); i++)
         rc = add_file(inputs, sw_st_file_path(source->st, i), err);
     if (rc == SW_OK) rc = add_source(inputs, left, source, source_list, progress, err);
+    if (rc == SW_OK) rc = add_origin(root, source, err);
     if (rc == SW_OK)
         *out = root;
     else
@@ -124,6 +187,19 @@ static sw_code append_items(cJSON *root, const cJSON *sources, const char *key, 
     return SW_OK;
 }
 
+static sw_code put_origin(cJSON *root, const cJSON *sources, sw_err *err)
+{
+    const cJSON *origin = sw_json_member(sources, "origin");
+    cJSON *copy;
+
+    if (!origin) return SW_OK;
+    cJSON_DeleteItemFromObjectCaseSensitive(root, "origin");
+    copy = cJSON_Duplicate(origin, true);
+    if (copy && cJSON_AddItemToObject(root, "origin", copy)) return SW_OK;
+    cJSON_Delete(copy);
+    return no_memory(err);
+}
+
 sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *work_dir,
                           const sw_st_writer *written, sw_err *err)
 {
@@ -134,7 +210,8 @@ sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *
 
     if (!root) return no_memory(err);
     if ((rc = append_items(root, sources, "inputs", err)) != SW_OK ||
-        (rc = append_items(root, sources, "left_behind", err)) != SW_OK)
+        (rc = append_items(root, sources, "left_behind", err)) != SW_OK ||
+        (rc = put_origin(root, sources, err)) != SW_OK)
         goto done;
     if (!(outputs = array_member(root, "outputs"))) {
         rc = no_memory(err);

@@ -39,6 +39,14 @@ expect 0 '' "$SWAGE" quantize "$OSS" -o "$T/out" --method rtn --quiet --group-si
     --ignore 'layers\.0\.mlp\.experts\.'
 expect 0 '' "$SWAGE" verify "$T/out" --against "$OSS" --quiet
 
+# codes of all experts in one tensor are found again in floats, and expert by expert
+expect 0 '' "$SWAGE" quantize "$OSS" -o "$T/mx" --method rtn --scheme MXFP4A16 --format mxfp4 \
+    --ignore self_attn --quiet
+for format in bf16 swage; do
+    expect 0 '' "$SWAGE" convert "$T/mx" --to "$format" -o "$T/mx-$format" --quiet
+    expect 0 '' "$SWAGE" verify "$T/mx-$format" --against "$T/mx" --quiet
+done
+
 # learned positions end where their table does
 model long "$ARCHS/gpt2"
 expect 2 'context of 128' "$SWAGE" quantize "$T/long" -o "$T/none" --quiet --group-size 32 \

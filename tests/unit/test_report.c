@@ -123,14 +123,19 @@ static void findings_are_kept_counted_and_capped(void **state)
     for (int i = 0; i < SW_FINDINGS_MAX + 5; i++)
         assert_int_equal(sw_report_find(&r, "decode", "a.q_proj", &err, "scale %d is nan", i),
                          SW_OK);
+    for (int i = 0; i < SW_REMARKS_MAX + 2; i++)
+        assert_int_equal(sw_report_remark(&r, &err, "no. %d is gone", i), SW_OK);
+    assert_int_equal(r.n_remarks, SW_REMARKS_MAX + 2);
     assert_int_equal(r.n_findings, SW_FINDINGS_MAX + 5);
     assert_int_equal(sw_report_verdict(&r, &verdict), SW_E_GATE);
     assert_non_null(strstr(verdict.text, "1005 findings, first: decode: scale 0 is nan"));
     assert_int_equal(sw_report_json(&json, &r, &err), SW_OK);
     assert_int_equal(cJSON_GetArraySize(at(json, "findings", NULL)), SW_FINDINGS_MAX);
     assert_int_equal(at(json, "n_findings", NULL)->valueint, SW_FINDINGS_MAX + 5);
+    assert_int_equal(cJSON_GetArraySize(at(json, "remarks", NULL)), SW_REMARKS_MAX);
     assert_int_equal(sw_report_text(&text, &r, &err), SW_OK);
     assert_non_null(strstr(text, "and 985 more"));
+    assert_non_null(strstr(text, "remark      no. 3 is gone\n"));
     cJSON_Delete(json);
     sw_mem_put(text);
     sw_report_free(&r);

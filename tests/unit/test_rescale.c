@@ -17,6 +17,7 @@
 #include "tests/support/random.h"
 #include "tests/support/scratch.h"
 #include "tests/support/verify_case.h"
+#include "tools/convert_job.h"
 
 /* Takes random factors for better, whatever they do. */
 static sw_code propose_random(sw_proposal *out, const sw_group *g, sw_err *err)
@@ -233,6 +234,64 @@ static void test_unscaled_readers_are_found(void **state)
     scratch_close(&s);
 }
 
+/* A change too small for any one column: all readers of the norm together tell it from a factor. */
+static void next_number(uint16_t *stored, const uint16_t *original, int64_t n)
+{
+    (void)original;
+    (void)n;
+    stored[5] ^= 1;
+}
+
+static void all_next_numbers(uint16_t *stored, const uint16_t *original, int64_t n)
+{
+    (void)original;
+    for (int64_t j = 0; j < n; j++) stored[j] ^= 1;
+}
+
+static void test_small_changes_of_a_norm_are_found(void **state)
+{
+    static const edit_fn edits[] = {next_number, all_next_numbers};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const char *dir;
+        sw_report r;
+        scratch s;
+
+        make(&s, &dir, sw_algo_find("rtn"), 4);
+        edit_norm(dir, "model.layers.1.input_layernorm.weight", edits[i]);
+        judge(&r, dir);
+        verify_expect_fail(&r, "differs", "model.layers.1.input_layernorm.weight");
+        sw_report_free(&r);
+        scratch_close(&s);
+    }
+}
+
+/* What was folded stays known through a conversion. */
+static void test_conversions_keep_what_was_folded(void **state)
+{
+    sw_convert_options o = {.target = sw_dialect_find("gptq"), .n_threads = 1};
+    sw_convert_job *job = calloc(1, sizeof *job);
+    const char *dir;
+    sw_report r;
+    scratch s;
+    sw_err err = {0};
+
+    (void)state;
+    make(&s, &dir, &rtn_on_random, 4);
+    o.source_dir = dir;
+    o.out_dir = scratch_path(&s, "converted");
+    assert_non_null(job);
+    if (sw_convert_plan(job, &o, NULL, &err) != SW_OK || sw_convert_run(job, &err) != SW_OK)
+        fail_msg("%s", err.text);
+    sw_convert_free(job);
+    free(job);
+    judge(&r, o.out_dir);
+    verify_expect_pass(&r);
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
 /* Rows that nobody says were divided are not what rounding makes of the original. */
 static void test_rows_need_the_manifest(void **state)
 {
@@ -257,7 +316,9 @@ int main(void)
         cmocka_unit_test(test_shared_heads_and_parts_pass),
         cmocka_unit_test(test_changed_norms_are_found),
         cmocka_unit_test(test_unscaled_readers_are_found),
+        cmocka_unit_test(test_small_changes_of_a_norm_are_found),
         cmocka_unit_test(test_rows_need_the_manifest),
+        cmocka_unit_test(test_conversions_keep_what_was_folded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -310,7 +310,6 @@ static void test_directory(void **state)
 {
     sw_verify_options o;
     sw_report r;
-    sw_err err = {0};
     scratch s;
 
     (void)state;
@@ -323,7 +322,9 @@ static void test_directory(void **state)
     assert_int_equal(r.files[0].size_bytes > 0, 1);
     sw_report_free(&r);
     o.original_dir = "tests/golden/arch/qwen3";
-    assert_int_equal(sw_verify_run(&r, &o, &err), SW_E_USAGE);
+    verify_run(&r, &o);
+    verify_expect_fail(&r, "config", "model_type is llama, the original has qwen3");
+    sw_report_free(&r);
     scratch_close(&s);
 }
 
