@@ -4,10 +4,14 @@
 
 CONFIG  ?= release
 CC      ?= cc
-CUDA    ?= auto
 PREFIX  ?= /usr/local
 VERSION := 0.1.0
 Q       := $(if $(V),,@)
+
+# Every processor, unless a number of jobs was asked for.
+ifeq ($(filter -j% --jobserver%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
 
 BUILD := build/$(CONFIG)
 NVCC  := $(shell command -v nvcc 2>/dev/null || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
@@ -20,19 +24,20 @@ WARN += -Werror
 endif
 
 # -ffp-contract=off: the reference and the fast kernels must round alike on every compiler.
-BASE_FLAGS := -std=c11 -g -I. -D_GNU_SOURCE -DSW_VERSION='"$(VERSION)"' -DSW_CONFIG='"$(CONFIG)"' -ffp-contract=off \
+BASE_FLAGS := -std=c11 -I. -D_GNU_SOURCE -DSW_VERSION='"$(VERSION)"' -DSW_CONFIG='"$(CONFIG)"' -ffp-contract=off \
               -fno-math-errno -fopenmp
-OPT_release  := -O3
-OPT_portable := -O2 -DSW_NO_SIMD
-OPT_checked  := -O3 -DSW_CHECKED
-OPT_asan     := -O1 -fsanitize=address -fno-omit-frame-pointer
-OPT_ubsan    := -O1 -fsanitize=undefined -fno-sanitize-recover=all
-OPT_tsan     := -O1 -fsanitize=thread
-OPT_fuzz     := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
-OPT_coverage := -O0 --coverage
+# Lines alone (-g1) where it is for users: full debug information takes GCC as long as the code.
+OPT_release  := -O3 -g1
+OPT_portable := -O2 -g1 -DSW_NO_SIMD
+OPT_checked  := -O3 -g1 -DSW_CHECKED
+OPT_asan     := -O1 -g -fsanitize=address -fno-omit-frame-pointer
+OPT_ubsan    := -O1 -g -fsanitize=undefined -fno-sanitize-recover=all
+OPT_tsan     := -O1 -g -fsanitize=thread
+OPT_fuzz     := -O1 -g -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined
+OPT_coverage := -O0 -g --coverage
 
 CFLAGS_ALL := $(BASE_FLAGS) $(OPT_$(CONFIG)) $(WARN) $(CFLAGS)
-LIBS := -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lutf8proc -lzstd -lm
+LIBS := -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lutf8proc -lzstd -ldl -lm
 
 # ISA-specific files are named for what they need; everything else is baseline.
 %_avx2.o:   ISA_FLAGS := -mavx2 -mfma -mf16c
@@ -45,14 +50,15 @@ ifeq ($(CONFIG),fuzz)
 $(BUILD)/kernels/cpu/%.o: LAST_FLAGS := -fno-sanitize=all
 endif
 
-# kernels/cuda is linked in by tests/make/cuda.mk; the library itself holds its stubs.
+# kernels/cuda becomes a library of its own by tests/make/cuda.mk; forward.c opens it at run time.
 LIB_SRC   := $(sort $(shell find formats kernels quant verify -name '*.c' ! -path 'kernels/cuda/*') \
-               $(wildcard kernels/cuda/stub_*.c))
+               kernels/cuda/forward.c)
 TOOL_SRC  := $(sort $(wildcard tools/*.c))
 UNIT_SRC  := $(sort $(wildcard tests/unit/test_*.c tests/fault/test_*.c tests/property/test_*.c))
 TSUP_SRC  := $(sort $(wildcard tests/support/*.c))
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
-LIB_OBJ   := $(LIB_SRC:%.c=$(BUILD)/%.o)
+# The kernels' inner loops take longest, so they come first.
+LIB_OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(filter kernels/cpu/ops_%,$(LIB_SRC)) $(filter-out kernels/cpu/ops_%,$(LIB_SRC)))
 TOOL_OBJ  := $(TOOL_SRC:%.c=$(BUILD)/%.o)
 TSUP_OBJ  := $(TSUP_SRC:%.c=$(BUILD)/%.o)
 UNIT_BIN  := $(UNIT_SRC:%.c=$(BUILD)/%)
@@ -82,9 +88,11 @@ $(LIB): $(LIB_OBJ)
 	@$(if $(V),,echo "  AR   $@")
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(BIN): $(TOOL_OBJ) $(CUDA_OBJ) $(LIB)
+# All of the library, for libswage_cuda.so takes what it needs from the program.
+$(BIN): $(TOOL_OBJ) $(LIB)
 	@$(if $(V),,echo "  LINK $@")
-	$(Q)$(CC) $(CFLAGS_ALL) $(TOOL_OBJ) $(CUDA_OBJ) $(LIB) $(LDFLAGS) $(LIBS) $(CUDA_LIBS) -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) -rdynamic $(TOOL_OBJ) -Wl,--whole-archive $(LIB) -Wl,--no-whole-archive \
+	  $(LDFLAGS) $(LIBS) -o $@
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
 
@@ -93,7 +101,7 @@ install: all ## install the program, the library and its headers under PREFIX (d
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/swage
 	install -m 755 build/swage $(DESTDIR)$(PREFIX)/bin/swage
 	install -m 644 build/libswage.a $(DESTDIR)$(PREFIX)/lib/libswage.a
-	$(if $(CUDA_LIB),install -m 644 $(CUDA_LIB) $(DESTDIR)$(PREFIX)/lib/libswage_cuda.a)
+	for f in $(CUDA_SO) $(CUDA_LIB); do [ ! -f $$f ] || install -m 644 $$f $(DESTDIR)$(PREFIX)/lib/; done
 	find formats kernels quant verify -name '*.h' -o -name '*.def' | \
 	  tar -cf - -T - | tar -xf - -C $(DESTDIR)$(PREFIX)/include/swage
 

@@ -1,42 +1,54 @@
-# The CUDA half of the program, its tests and bench. CUDA=auto takes it in where nvcc is, 0 never, 1 or fail.
-# Only the release build has it, and the one for compute-sanitizer (CONFIG=checked): in the others, and without nvcc,
-# kernels/cuda/stub_*.c answer. The runtime is linked statically and finds the driver when asked, so one binary runs
-# with and without.
+# The CUDA half: libswage_cuda.so, which the program opens when a card is asked for, the archive for
+# engine authors, the tests that need a card, and the bench. Only `make cuda` and what begins with gpu-
+# build it; the program, its tests and the demo need no nvcc. The runtime is linked statically and
+# finds the driver when asked, so one library runs with and without a card.
+#
+# CUDA_ARCH   native: the card that is here, Hopper where there is none; all: every one that is
+#             served, for releases
 
+CUDA_ARCH ?= native
 ifneq ($(filter release checked,$(CONFIG)),)
-ifneq ($(CUDA),0)
 WITH_CUDA := $(NVCC)
 endif
-endif
-ifeq ($(CUDA),1)
-ifeq ($(NVCC),)
-$(error CUDA=1, but there is no nvcc)
-endif
-endif
+
+# A program and a library that disagree about a header must not meet.
+ABI_TEXT = \#define SW_ABI "$(VERSION)-$(CONFIG)-$(shell cat $$(find formats kernels quant \
+             '(' -name '*.h' -o -name '*.def' ')' | LC_ALL=C sort) | cksum | cut -d' ' -f1)"
+$(BUILD)/abi.h: FORCE
+	@mkdir -p $(@D)
+	@echo '$(ABI_TEXT)' | cmp -s - $@ || echo '$(ABI_TEXT)' >$@
+.PHONY: FORCE
+FORCE:
+$(BUILD)/kernels/cuda/forward.o $(BUILD)/kernels/cuda/abi.o: $(BUILD)/abi.h
+$(BUILD)/kernels/cuda/forward.o $(BUILD)/kernels/cuda/abi.o: LAST_FLAGS := -include $(BUILD)/abi.h
 
 ifeq ($(WITH_CUDA),)
 .PHONY: cuda gpu-test gpu-sanitize gpu-bench
 cuda gpu-test gpu-sanitize gpu-bench:
-	@echo "skipped: $(if $(filter 0,$(CUDA)),CUDA=0,$(if $(NVCC),a $(CONFIG) build,no nvcc found))"
+	@echo "skipped: $(if $(NVCC),a $(CONFIG) build,no nvcc found)"
 else
 # wgmma exists on sm_90a alone; what is not named here is for every card from sm_80 on.
 ARCH_90A  := -gencode=arch=compute_90a,code=sm_90a
-ARCH_ALL  := -gencode=arch=compute_80,code=[sm_80,compute_80] -gencode=arch=compute_89,code=sm_89 $(ARCH_90A)
+ARCH_EACH := -gencode=arch=compute_80,code=[sm_80,compute_80] -gencode=arch=compute_89,code=sm_89 $(ARCH_90A)
+CARD_CAP   = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
+ARCH_HERE  = $(if $(filter-out 90,$(CARD_CAP)),-gencode=arch=compute_$(CARD_CAP)$(comma)code=sm_$(CARD_CAP),$(ARCH_90A))
+ARCH_ALL  := $(if $(filter all,$(CUDA_ARCH)),$(ARCH_EACH),$(ARCH_HERE))
 # No exceptions and no guards, so that the program needs no C++ library.
-NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
+NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
 NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDA_SRC  := $(sort $(wildcard kernels/cuda/*.cu))
-CUDA_C    := $(filter-out kernels/cuda/stub_%,$(sort $(wildcard kernels/cuda/*.c)))
+CUDA_C    := $(filter-out kernels/cuda/forward.c,$(sort $(wildcard kernels/cuda/*.c)))
 CUDA_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o) $(CUDA_C:%.c=$(BUILD)/%.o)
 CUDA_LIB  := $(BUILD)/libswage_cuda.a
+CUDA_SO   := $(BUILD)/libswage_cuda.so
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_BENCH := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/bench_*.c)))
 GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_ref.cu gpu_case gpu_dense solver_case card lean_case)
 
 .PHONY: cuda
-cuda: $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) ## the CUDA kernels, their tests and bench (CUDA=auto|0|1)
+cuda: $(CUDA_SO) $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) $(BUILD)/tests/gpu/example ## the CUDA half, its tests and bench (CUDA_ARCH=native|all)
 
 $(BUILD)/%.cu.o: GPU_ARCH := $(ARCH_90A)
 $(BUILD)/kernels/cuda/engine_%.cu.o: GPU_ARCH := $(ARCH_ALL)
@@ -51,7 +63,12 @@ $(BUILD)/%.cu.o: %.cu
 $(CUDA_LIB): $(CUDA_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
 
-$(CUDA_C:%.c=$(BUILD)/%.o): CFLAGS += -isystem $(CUDA_HOME)/include
+# What it shares with the program it takes from the program; its own functions it calls itself.
+$(CUDA_SO): $(CUDA_OBJ)
+	@$(if $(V),,echo "  LINK $@")
+	$(Q)$(CC) -shared -fopenmp -Wl,-Bsymbolic -o $@ $^ $(CUDA_LIBS)
+
+$(CUDA_C:%.c=$(BUILD)/%.o): ISA_FLAGS := -fPIC -isystem $(CUDA_HOME)/include
 $(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_case gpu_dense solver_case card lean_case): CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
 
 # Objects, not the archive: what they define must win over the stubs of $(LIB).
@@ -66,11 +83,9 @@ $(BUILD)/tests/gpu/example: tests/gpu/example.c $(CUDA_LIB) $(LIB)
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS_ALL) -isystem $(CUDA_HOME)/include -Wno-conversion $< $(CUDA_LIB) $(LIB) $(LDFLAGS) $(LIBS) \
 	  $(CUDA_LIBS) -o $@
-all: $(BUILD)/tests/gpu/example
-test: $(GPU_TESTS) # without a card they say so and count as skipped
 
 .PHONY: gpu-test
-gpu-test: $(GPU_TESTS) all ## the kernels and the engine against their references, on the card; skips without one
+gpu-test: $(GPU_TESTS) $(CUDA_SO) all ## the kernels and the engine against their references, on the card; skips without one
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $(GPU_TESTS) tests/e2e/device.sh tests/e2e/older_cards.sh
 
 .PHONY: gpu-sanitize gpu-programs
