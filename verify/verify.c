@@ -181,7 +181,8 @@ static sw_code read_corpus(verifier *v, sw_err *err)
     sw_tokenizer *tok = NULL;
     sw_code rc = SW_OK;
 
-    if (sw_model_has_tokenizer(dir)) rc = sw_model_tokenizer(&tok, dir, err);
+    if (sw_corpus_needs_tokenizer(o->text_paths, o->n_texts) && sw_model_has_tokenizer(dir))
+        rc = sw_model_tokenizer(&tok, dir, err);
     if (rc != SW_OK) return rc;
     for (int64_t i = 0; rc == SW_OK && i < o->n_texts; i++)
         rc = sw_corpus_add(&v->corpus, tok, v->checkpoint.model.vocab, o->text_paths[i], err);

@@ -81,7 +81,7 @@ static void find_cuts(sw_bpe *bpe)
     const sw_vocab *v = &bpe->vocab;
 
     bpe->may_cut_blocks = !bpe->prefix_bytes && !bpe->suffix_bytes && !bpe->map_bytes &&
-                          !bpe->ignore_merges &&
+                          !bpe->ignore_merges && v->merges &&
                           sw_vocab_find_model(v, BLOCK_TEXT, 3) != SW_NO_TOKEN;
     for (size_t i = 0; bpe->may_cut_blocks && i <= v->merge_mask; i++) {
         const sw_merge *merge = &v->merges[i];
@@ -159,8 +159,8 @@ static sw_code flush_unk(symbol_list *list, sw_err *err)
     return push_symbol(list, list->bpe->unk_id, err);
 }
 
-/* A character that is no token, `plain` without prefix and suffix: its bytes, or unk, or nothing. Byte tokens do not end a held-back unk; the
- * format's own reader has it so, and ids must match. */
+/* A character that is no token, `plain` without prefix and suffix: its bytes, or unk, or nothing.
+ * Byte tokens do not end a held-back unk; the format's own reader has it so, and ids must match. */
 static sw_code push_unknown(symbol_list *list, const char *text, size_t n_bytes,
                             const char *plain, size_t plain_bytes, sw_err *err)
 {

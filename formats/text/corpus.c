@@ -184,6 +184,15 @@ sw_code sw_corpus_add(sw_corpus *corpus, sw_tokenizer *tok, int64_t vocab_size, 
     return rc;
 }
 
+bool sw_corpus_needs_tokenizer(const char *const *paths, int64_t n_paths)
+{
+    for (int64_t i = 0; i < n_paths; i++)
+        if (!ends_with(paths[i], ".safetensors") && !ends_with(paths[i], ".u16") &&
+            !ends_with(paths[i], ".u32"))
+            return true;
+    return false;
+}
+
 sw_code sw_corpus_finish(sw_corpus *corpus, sw_err *err)
 {
     return sw_sha256_hex(corpus->sha256, corpus->ids.n ? (const void *)corpus->ids.ids : "",

@@ -24,6 +24,8 @@ typedef struct sw_corpus {
  * SW_E_FORMAT: an id at or beyond vocab_size (says which and where), odd byte counts, bad UTF-8. */
 sw_code sw_corpus_add(sw_corpus *corpus, sw_tokenizer *tok, int64_t vocab_size, const char *path,
                       sw_err *err) SW_MUST_USE;
+/* true when any of the files is text. */
+bool sw_corpus_needs_tokenizer(const char *const *paths, int64_t n_paths);
 sw_code sw_corpus_finish(sw_corpus *corpus, sw_err *err) SW_MUST_USE; /* fills sha256 */
 /* A note on what the tokenizer has no token for; nothing when there is no such character. */
 void sw_corpus_note(const sw_corpus *corpus, const sw_progress *progress);

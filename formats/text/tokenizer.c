@@ -121,7 +121,8 @@ static sw_code find_model_type(bool *is_unigram, const cJSON *model, sw_err *err
     if (!cJSON_IsObject(model)) return SW_FAIL(err, SW_E_FORMAT, "no \"model\" object");
     if ((rc = sw_json_text(&type, model, "type", err)) != SW_OK) return rc;
     *is_unigram = type && !strcmp(type, "Unigram");
-    if (type && !*is_unigram && strcmp(type, "BPE") != 0) return sw_part_unsupported("model", type, err);
+    if (type && !*is_unigram && strcmp(type, "BPE") != 0)
+        return sw_part_unsupported("model", type, err);
     if (!type && !sw_json_member(model, "merges"))
         return SW_FAIL(err, SW_E_FORMAT, "model: neither \"type\" nor \"merges\"");
     return SW_OK;

@@ -274,8 +274,8 @@ static void malformed_files(void **state)
         {SW_E_FORMAT, "Split: no \"behavior\"", WITH("\"pre_tokenizer\":{\"type\":\"Split\"}")},
         {SW_E_FORMAT, "does not compile", WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"behavior\""
                                                ":\"Isolated\",\"pattern\":{\"Regex\":\"(a\"}}")},
-        {SW_E_FORMAT, "\"replacement\" is not one character", WITH("\"pre_tokenizer\":{\"type\":\"Metaspace\","
-                                                    "\"replacement\":\"\"}")},
+        {SW_E_FORMAT, "\"replacement\" is not one character",
+         WITH("\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\"}")},
         {SW_E_FORMAT, "no ids for \"<s>\"", WITH("\"post_processor\":{\"type\":"
             "\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<s>\"}}]}")},
         {SW_E_FORMAT, "adds id 3, the vocabulary ends at 2", WITH("\"post_processor\":{\"type\":"

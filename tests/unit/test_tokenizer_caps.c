@@ -222,10 +222,11 @@ static void templates(void **state)
     add(&json, "{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[");
     add_times(&json, 33, stage);
     add(&json, "]}," MODEL "}");
-    refused_at_load(json.at, json.n_bytes, "post_processor TemplateProcessing: more than 32 stages");
+    refused_at_load(json.at, json.n_bytes, "TemplateProcessing: more than 32 stages");
     json.n_bytes = 0;
-    add(&json, "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":"
-               "{\"id\":\"s\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"s\":{\"ids\":[");
+    add(&json, "{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":["
+               "{\"SpecialToken\":{\"id\":\"s\"}},{\"Sequence\":{\"id\":\"A\"}}],"
+               "\"special_tokens\":{\"s\":{\"ids\":[");
     add_times(&json, 1025, "0");
     add(&json, "]}}}," MODEL "}");
     refused_at_load(json.at, json.n_bytes, "or 1024 special tokens");
@@ -293,7 +294,8 @@ static void honest_growth(void **state)
 
     (void)state;
     add(&json, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFKC\"},"
-               "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}]},"
+               "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},"
+               "\"content\":\"\xE2\x96\x81\"}]},"
                "\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"use_regex\":false}," MODEL "}");
     assert_int_equal(SW_MEM_GET(&text, N, "text", NULL), SW_OK);
     for (int i = 0; i < N; i += 3) memcpy(text + i, "\xEF\xB7\xBA", 3);
