@@ -129,8 +129,8 @@ sw_code sw_make_from_merges(char **json, size_t *n_bytes, const cJSON *vocab, co
         return SW_FAIL(err, SW_E_FORMAT, "merges.txt: not UTF-8 at byte %zu", bad_at);
     if (!rule)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "vocab.json and merges.txt do not say how text is "
-                       "cut into words, and for tokenizer_class \"%.40s\" with model_type \"%.40s\" it "
-                       "is not known; put a tokenizer.json beside them, as "
+                       "cut into words, and for tokenizer_class \"%.40s\" with model_type "
+                       "\"%.40s\" it is not known; put a tokenizer.json beside them, as "
                        "AutoTokenizer.save_pretrained of transformers writes it",
                        c->class_name, c->model_type);
     if ((rc = add_vocab(&m, vocab)) == SW_OK && (rc = sw_made_put_head(&m)) == SW_OK &&
