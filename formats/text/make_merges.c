@@ -127,6 +127,9 @@ sw_code sw_make_from_merges(char **json, size_t *n_bytes, const cJSON *vocab, co
     if (!cJSON_IsObject(vocab)) return SW_FAIL(err, SW_E_FORMAT, "vocab.json: not an object");
     if (!sw_utf8_is_valid(merges, merges_bytes, &bad_at))
         return SW_FAIL(err, SW_E_FORMAT, "merges.txt: not UTF-8 at byte %zu", bad_at);
+    if (memchr(merges, 0, merges_bytes))
+        return SW_FAIL(err, SW_E_FORMAT, "merges.txt: a NUL at byte %zu",
+                       (size_t)((const char *)memchr(merges, 0, merges_bytes) - merges));
     if (!rule)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "vocab.json and merges.txt do not say how text is "
                        "cut into words, and for tokenizer_class \"%.40s\" with model_type "
