@@ -148,6 +148,9 @@ static void put(const scratch *s, const char *name, const char *text)
 /* tokenizer.json comes first; then the two files; what beside them says of tokens holds. */
 static void order_and_tokens(void **state)
 {
+    char *json = NULL;
+    size_t n_bytes = 0;
+    sw_err err = {0};
     scratch s;
 
     (void)state;
@@ -162,6 +165,9 @@ static void order_and_tokens(void **state)
     assert_int_equal(only_id(s.dir, "ab", true, 2), 7);
     assert_int_equal(only_id(s.dir, "<|endoftext|>", false, 1), 3);
     assert_int_equal(only_id(s.dir, "<new>", false, 1), 9);
+    assert_int_equal(sw_tokenizer_files_make(&json, &n_bytes, s.dir, &err), SW_OK);
+    assert_non_null(strstr(strstr(json, "\"vocab\":{"), "\"<new>\":9"));
+    sw_mem_put(json);
     put(&s, "tokenizer.json", "{\"model\":{\"vocab\":{\"ab\":5},\"merges\":[],"
                               "\"ignore_merges\":true}}");
     assert_int_equal(only_id(s.dir, "ab", false, 1), 5);
