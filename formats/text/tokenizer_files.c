@@ -50,13 +50,10 @@ static sw_code make_merges(char **json, size_t *n_bytes, const char *dir, const 
 /* A sentencepiece model begins with a piece; Llama 3 has lines of base64 under the same name. */
 static sw_code check_model_bytes(const sw_map *map, sw_err *err)
 {
-    static const char pointer[] = "version https://git-lfs";
     const size_t n = map->size_bytes;
 
     if (n > MODEL_MAX_BYTES)
         return SW_FAIL(err, SW_E_FORMAT, "%zu bytes, at most %zu are read", n, MODEL_MAX_BYTES);
-    if (n >= sizeof pointer - 1 && !memcmp(map->data, pointer, sizeof pointer - 1))
-        return SW_FAIL(err, SW_E_FORMAT, "a Git LFS pointer, not the file; run git lfs pull");
     if (n > 8 && map->data[0] != 0x0A && memchr(map->data, ' ', n < 64 ? n : 64))
         return SW_FAIL(err, SW_E_UNSUPPORTED, TIKTOKEN_TEXT);
     return SW_OK;

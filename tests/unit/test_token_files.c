@@ -206,7 +206,7 @@ static const refusal refusals[] = {
      "words; put the model's tokenizer.json beside it", {{"qwen.tiktoken", "IQ== 0\n"}}},
     {SW_E_UNSUPPORTED, "tokenizer.model: a list of tiktoken",
      {{"tokenizer.model", "IQ== 0\nIg== 1\nIw== 2\n"}}},
-    {SW_E_FORMAT, "run git lfs pull",
+    {SW_E_FORMAT, "git lfs pull",
      {{"tokenizer.model", "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"}}},
     {SW_E_FORMAT, "not a sentencepiece model: its protobuf is cut off",
      {{"tokenizer.model", "\x0A\x7F" "abcd"}}},
