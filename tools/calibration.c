@@ -54,6 +54,7 @@ static sw_code read_files(sw_corpus *corpus, const sw_model *model,
             rc = sw_corpus_add(corpus, tok, model->vocab, o->files->items[i], err);
     }
     if (rc == SW_OK) rc = sw_corpus_finish(corpus, err);
+    if (rc == SW_OK && o->progress) sw_corpus_note(corpus, o->progress);
     sw_tokenizer_free(tok);
     return rc;
 }

@@ -17,6 +17,7 @@ typedef struct sw_calibration_options {
     const sw_opt_list *files;
     int64_t n_samples, seq_len; /* 0: 128, and the shorter of 2048 and the model's context */
     int64_t seed;               /* 0: the first windows; else windows drawn from the whole text */
+    const sw_progress *progress; /* for notes; may be NULL */
 } sw_calibration_options;
 
 /* SW_E_USAGE: too few tokens (says how many there are and what would fit), seq_len beyond the

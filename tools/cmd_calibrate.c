@@ -71,10 +71,11 @@ static void job_free(job *j)
     sw_gpu_close(j->gpu);
 }
 
-static sw_code open_inputs(job *j, sw_err *err)
+static sw_code open_inputs(job *j, const sw_progress *progress, sw_err *err)
 {
     const calibrate_options *o = j->o;
-    sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed};
+    sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed,
+                                progress};
     sw_code rc;
 
     if (!o->out) return SW_FAIL(err, SW_E_USAGE, "say where the statistics go: -o FILE");
@@ -135,6 +136,7 @@ static sw_code print_result(sw_run *run, const job *j, uint64_t n_bytes, double 
         cJSON_AddNumberToObject(object, "layers", (double)j->source.model.n_layers) &&
         cJSON_AddNumberToObject(object, "samples", (double)calib->n_seqs) &&
         cJSON_AddNumberToObject(object, "seq_len", (double)calib->seq_len) &&
+        sw_corpus_add_note(object, &j->calibration.corpus) &&
         cJSON_AddNumberToObject(object, "seconds", seconds))
         rc = sw_cmd_json_print(run, object, err);
     else
@@ -173,7 +175,7 @@ static sw_code run_calibrate(sw_run *run, sw_err *err)
     j->quant.source = &j->decoding;
     j->quant.experts = (sw_experts)policy_of(j->o->experts);
     j->quant.n_threads = (int)j->o->common.threads;
-    if ((rc = open_inputs(j, err)) != SW_OK) goto done;
+    if ((rc = open_inputs(j, &run->term->progress, err)) != SW_OK) goto done;
     rc = sw_device_open_solver(&j->gpu, &j->quant.solver, j->o->device, &run->term->progress, err);
     if (rc != SW_OK) goto done;
     rc = sw_zpack_writer_new(&j->writer, j->o->out, j->o->may_replace != 0, err);

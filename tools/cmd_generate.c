@@ -118,6 +118,14 @@ static sw_code make_engine(job *j, sw_err *err)
     return rc == SW_OK ? sw_gpu_lm_new(&j->gpu_lm, j->gpu_engine, &j->lm, err) : rc;
 }
 
+static void note_prompt(const job *j)
+{
+    char text[SW_UNSPELLED_NOTE_BYTES];
+
+    sw_unspelled_note(text, sw_tokenizer_unspelled(j->tok));
+    if (text[0]) sw_progress_note(&j->run->term->progress, "the prompt: %s", text);
+}
+
 static sw_code load(job *j, sw_err *err)
 {
     sw_lm_options how = {.n_threads = (int)j->o->common.threads};
@@ -131,6 +139,7 @@ static sw_code load(job *j, sw_err *err)
     if ((rc = sw_tokenizer_of_model(&j->tok, j->model_dir, m->vocab, err)) != SW_OK) return rc;
     rc = sw_tokenizer_encode(j->tok, &j->prompt, j->o->prompt, strlen(j->o->prompt), true, err);
     if (rc != SW_OK) return rc;
+    note_prompt(j);
     if (!j->prompt.n && m->bos_id < 0)
         return SW_FAIL(err, SW_E_USAGE, "the model has no BOS token to begin with; give --prompt");
     if (!j->prompt.n && (rc = sw_ids_push(&j->prompt, (uint32_t)m->bos_id, err)) != SW_OK)

@@ -217,7 +217,10 @@ static sw_code work(job *j, sw_err *err)
     rc = (j->gpu ? run_ahead : run_pipeline)(j, &sink, err);
     if (rc != SW_OK) return rc;
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
-    return sw_ckpt_writer_commit(j->writer, j->report.manifest, err);
+    if ((rc = sw_ckpt_writer_commit(j->writer, j->report.manifest, err)) != SW_OK) return rc;
+    if (sw_ckpt_writer_note(j->writer)[0])
+        sw_progress_note(j->progress, "%s", sw_ckpt_writer_note(j->writer));
+    return SW_OK;
 }
 
 /* Integrity of what was written, by the second decoder: no original, no text. */

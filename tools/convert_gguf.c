@@ -6,6 +6,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/dialect/gguf_model.h"
+#include "formats/text/tokenizer_files.h"
 
 static const sw_json_caps tokenizer_caps = {
     .max_bytes = (size_t)128 << 20, .max_depth = 32, .max_values = 8000000};
@@ -96,16 +97,31 @@ static sw_code read_text(char **out, const char *path, sw_err *err)
     return rc;
 }
 
+/* Of the other files that a tokenizer comes in. */
+static sw_code make_tokenizer(tokenizer_files *f, const char *path, const char *dir, sw_err *err)
+{
+    char other[SW_PATH_BYTES], *json = NULL;
+    size_t n_bytes = 0;
+    sw_code rc;
+
+    if (!sw_tokenizer_files_find(other, dir))
+        return SW_FAIL(err, SW_E_USAGE, "%s: missing; a GGUF has its tokenizer inside. Give "
+                       "--no-tokenizer to leave it out", path);
+    if ((rc = sw_tokenizer_files_make(&json, &n_bytes, dir, err)) == SW_OK)
+        rc = sw_json_parse(&f->tokenizer, json, n_bytes, &tokenizer_caps, other, err);
+    sw_mem_put(json);
+    return rc;
+}
+
 static sw_code read_directory(tokenizer_files *f, const char *dir, sw_err *err)
 {
     char path[SW_PATH_BYTES];
     sw_code rc;
 
     if ((rc = sw_path_join_inside(path, dir, "tokenizer.json", err)) != SW_OK) return rc;
-    if (!sw_path_exists(path))
-        return SW_FAIL(err, SW_E_USAGE, "%s: missing; a GGUF has its tokenizer inside. Give "
-                       "--no-tokenizer to leave it out", path);
-    if ((rc = sw_json_read(&f->tokenizer, path, &tokenizer_caps, err)) != SW_OK ||
+    if (!sw_path_exists(path)) rc = make_tokenizer(f, path, dir, err);
+    else rc = sw_json_read(&f->tokenizer, path, &tokenizer_caps, err);
+    if (rc != SW_OK ||
         (rc = sw_path_join_inside(path, dir, "tokenizer_config.json", err)) != SW_OK)
         return rc;
     if (sw_path_exists(path) &&

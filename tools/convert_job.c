@@ -199,6 +199,8 @@ static sw_code commit(const outputs *out, sw_convert_job *job, sw_err *err)
 
     if (rc == SW_OK && out->sidecar) rc = sw_sidecar_commit(out->sidecar, err);
     if (rc == SW_OK) rc = sw_ckpt_writer_commit(out->writer, manifest, err);
+    if (rc == SW_OK && sw_ckpt_writer_note(out->writer)[0])
+        sw_progress_note(job->progress, "%s", sw_ckpt_writer_note(out->writer));
     cJSON_Delete(manifest);
     return rc;
 }

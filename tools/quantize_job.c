@@ -357,7 +357,8 @@ static sw_code open_stats(job *j, sw_err *err)
 static sw_code open_data(job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
-    sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed};
+    sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed,
+                                j->progress};
 
     if (!sw_quantize_job_needs_data(j) && !sw_quantize_chooser(o)) {
         if (o->calib.n || o->stats)

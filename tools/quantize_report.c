@@ -71,6 +71,7 @@ static sw_code add_calibration(cJSON *root, const sw_calibration *c, const sw_op
     }
     if (!list || !add_text(o, "ids_sha256", c->corpus.sha256) ||
         !add_number(o, "tokens_given", (double)c->corpus.ids.n) ||
+        !sw_corpus_add_note(o, &c->corpus) ||
         !add_number(o, "samples", (double)c->calib.n_seqs) ||
         !add_number(o, "seq_len", (double)c->calib.seq_len))
         return sw_cmd_json_added(NULL, err);

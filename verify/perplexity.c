@@ -205,7 +205,8 @@ static sw_code summarize(sw_report_eval *out, eval *e, sw_err *err)
 
 sw_code sw_evaluate(sw_report_eval *out, const sw_eval_job *job, sw_err *err)
 {
-    sw_report_eval figures = {.n_tokens = out->n_tokens, .gap = out->gap};
+    sw_report_eval figures = {.n_tokens = out->n_tokens, .gap = out->gap,
+                              .unspelled = out->unspelled, .unspelled_in = out->unspelled_in};
     eval e = {.row0 = 0};
     sw_code rc;
 

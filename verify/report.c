@@ -330,6 +330,7 @@ static void put_eval(json_out *o, const sw_report_eval *e)
     }
     j = sub_object(o, "evaluation");
     put_num(&j, "tokens", (double)e->n_tokens);
+    if (e->unspelled.n && !sw_unspelled_json(j.at, &e->unspelled, e->unspelled_in)) j.ok = false;
     put_num(&j, "window", (double)e->window);
     put_num(&j, "windows", (double)e->n_windows);
     put_num(&j, "predictions", (double)e->n_predictions);

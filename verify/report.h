@@ -10,6 +10,7 @@
 #include "formats/base/hash.h"
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
+#include "formats/text/unspelled.h"
 #include "kernels/engine/gpu_engine.h"
 #include "verify/loaders.h"
 #include "verify/metrics.h"
@@ -68,6 +69,8 @@ typedef struct sw_report_gap {
 typedef struct sw_report_eval {
     bool is_measured, has_original;
     int64_t n_tokens;  /* in the text */
+    sw_unspelled unspelled;   /* of the texts; the first is in the file below */
+    const char *unspelled_in; /* NULL: none */
     int64_t window, n_windows, n_predictions, vocab;
     bool has_bos;
     char device[256];  /* the card that both models ran on; "": the CPU */

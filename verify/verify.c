@@ -186,12 +186,16 @@ static sw_code read_corpus(verifier *v, sw_err *err)
     sw_tokenizer *tok = NULL;
     sw_code rc = SW_OK;
 
-    if (sw_model_has_tokenizer(dir)) rc = sw_model_tokenizer(&tok, dir, err);
+    if (sw_corpus_needs_tokenizer(o->text_paths, o->n_texts) && sw_model_has_tokenizer(dir))
+        rc = sw_model_tokenizer(&tok, dir, err);
     if (rc != SW_OK) return rc;
     for (int64_t i = 0; rc == SW_OK && i < o->n_texts; i++)
         rc = sw_corpus_add(&v->corpus, tok, v->checkpoint.model.vocab, o->text_paths[i], err);
     sw_tokenizer_free(tok);
-    return rc;
+    if (rc != SW_OK || !v->corpus.unspelled.n) return rc;
+    sw_corpus_note(&v->corpus, o->progress);
+    v->report.eval.unspelled = v->corpus.unspelled;
+    return keep_text(&v->report.eval.unspelled_in, &v->report, v->corpus.unspelled_in, err);
 }
 
 /* The checkpoint in integer kernels; a layout that tiles cannot hold (scattered groups) runs in

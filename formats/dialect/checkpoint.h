@@ -121,6 +121,8 @@ sw_code sw_ckpt_writer_get_changed(bool *is_changed, float *values, int64_t n,
                                    sw_err *err) SW_MUST_USE;
 /* Where the output grows until the commit: what else is put there becomes part of it. */
 const char *sw_ckpt_writer_work_dir(const sw_ckpt_writer *w);
+/* After the commit: what the user should know of the output, or "". */
+const char *sw_ckpt_writer_note(const sw_ckpt_writer *w);
 /* Digest the source for the manifest now, beside the work, instead of at the commit. */
 sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* Copy tensor i of the source when nothing claims it and nobody copied it: for all i below

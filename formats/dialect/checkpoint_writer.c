@@ -549,6 +549,8 @@ static sw_code reconcile(const sw_ckpt_writer *w, sw_err *err)
 
 const char *sw_ckpt_writer_work_dir(const sw_ckpt_writer *w) { return w->dir.work_path; }
 
+const char *sw_ckpt_writer_note(const sw_ckpt_writer *w) { return w->note.text; }
+
 sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err)
 {
     return w->sources ? SW_OK : sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);

@@ -7,6 +7,7 @@
 #include "formats/base/file.h"
 #include "formats/base/mem.h"
 #include "formats/dialect/gguf_model.h"
+#include "formats/text/tokenizer_files.h"
 
 #define TOKENIZER_NAME "tokenizer.json"
 
@@ -41,7 +42,25 @@ bool sw_model_has_tokenizer(const char *path)
 {
     char at[SW_PATH_BYTES];
 
-    return beside(at, path, sw_gguf_is(path)) || is_inside(at, path);
+    return beside(at, path, sw_gguf_is(path)) || is_inside(at, path) ||
+           (!sw_gguf_is(path) && sw_tokenizer_files_find(at, path));
+}
+
+/* A directory without tokenizer.json. Where there is nothing else either, that is what is said. */
+static sw_code open_other(sw_tokenizer **out, const char *dir, sw_err *err)
+{
+    char at[SW_PATH_BYTES], *json = NULL;
+    size_t n_bytes = 0;
+    sw_code rc;
+
+    if (!sw_tokenizer_files_find(at, dir)) {
+        rc = sw_path_join(at, dir, TOKENIZER_NAME, err);
+        return rc == SW_OK ? sw_tokenizer_open(out, at, err) : rc;
+    }
+    if ((rc = sw_tokenizer_files_make(&json, &n_bytes, dir, err)) == SW_OK)
+        rc = sw_tokenizer_open_bytes(out, json, n_bytes, at, err);
+    sw_mem_put(json);
+    return rc;
 }
 
 sw_code sw_model_tokenizer(sw_tokenizer **out, const char *path, sw_err *err)
@@ -52,6 +71,7 @@ sw_code sw_model_tokenizer(sw_tokenizer **out, const char *path, sw_err *err)
     sw_code rc;
 
     if (!is_gguf && (beside(at, path, false) || !sw_gguf_locate(file, path))) {
+        if (!beside(at, path, false)) return open_other(out, path, err);
         rc = sw_path_join(at, path, TOKENIZER_NAME, err);
         return rc == SW_OK ? sw_tokenizer_open(out, at, err) : rc;
     }

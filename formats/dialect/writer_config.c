@@ -5,6 +5,7 @@
 #include "formats/dialect/config_text.h"
 #include "formats/dialect/gguf_model.h"
 #include "formats/dialect/writer_internal.h"
+#include "formats/text/tokenizer_files.h"
 
 static sw_code put_text_file(const sw_ckpt_writer *w, const char *name, const char *text,
                              sw_err *err)
@@ -51,14 +52,36 @@ done:
     return rc;
 }
 
-sw_code sw_writer_put_made_files(const sw_ckpt_writer *w, sw_err *err)
+/* Engines want tokenizer.json. A checkpoint without one is still whole: text is not its matter. */
+static sw_code put_made_tokenizer(sw_ckpt_writer *w, sw_err *err)
+{
+    char path[SW_PATH_BYTES], *json = NULL;
+    size_t n_bytes = 0;
+    sw_code rc = sw_path_join(path, w->source->dir, "tokenizer.json", err);
+
+    if (rc != SW_OK || sw_path_exists(path) || !sw_tokenizer_files_find(path, w->source->dir))
+        return rc;
+    rc = sw_tokenizer_files_make(&json, &n_bytes, w->source->dir, &w->note);
+    if (rc == SW_OK) {
+        rc = put_text_file(w, "tokenizer.json", json, err);
+    } else if (rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED) {
+        sw_err_prefix(&w->note, "no tokenizer.json is written");
+        rc = SW_OK;
+    } else {
+        rc = SW_FAIL(err, rc, "%s", w->note.text);
+    }
+    sw_mem_put(json);
+    return rc;
+}
+
+sw_code sw_writer_put_made_files(sw_ckpt_writer *w, sw_err *err)
 {
     char *tokenizer = NULL, *config = NULL, *special = NULL;
     size_t n_bytes = 0;
     sw_gguf *g = NULL;
     sw_code rc;
 
-    if (!w->source->is_file) return SW_OK;
+    if (!w->source->is_file) return put_made_tokenizer(w, err);
     if ((rc = sw_gguf_open(&g, w->source->dir, err)) != SW_OK) return rc;
     if (sw_gguf_key(g, "tokenizer.ggml.tokens") &&
         (rc = sw_gguf_tokenizer(&tokenizer, &n_bytes, g, err)) == SW_OK &&

@@ -43,6 +43,7 @@ struct sw_ckpt_writer {
     sw_st_writer *st;
     sw_keeper keeper;
     bool is_left;    /* the work stays for a later run */
+    sw_err note;     /* why no tokenizer.json could be made of what the source has */
     bool has_shapes; /* parts that are a shape are written already */
     sw_arena arena;
 };
@@ -89,8 +90,10 @@ sw_code sw_writer_put_own_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 bool sw_writer_count_stack(sw_ckpt_writer *w, const char *name); /* false: it is none */
 void sw_writer_free_stacks(sw_ckpt_writer *w);
 
-/* Of a GGUF, whose metadata they come from: tokenizer.json and tokenizer_config.json. */
-sw_code sw_writer_put_made_files(const sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* Of a GGUF, whose metadata they come from: tokenizer.json and tokenizer_config.json. Of a
+ * directory that has its tokenizer in other files, which are copied too: tokenizer.json, or a
+ * note why there is none. */
+sw_code sw_writer_put_made_files(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
 /* The scales of a quantized cache. SW_E_UNSUPPORTED: the dialect has no place for them. */
 sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;

@@ -78,6 +78,18 @@ static int compare_matched(const void *a, const void *b)
     return x < y ? -1 : x > y; /* same text: the one that the file lists first */
 }
 
+/* Of tokens with one text only the first can be met; a million of them would slow every search. */
+static void drop_doubles(sw_token_matcher *m)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < m->n; i++)
+        if (!n || compare_bytes(m->sorted[n - 1]->matched, m->sorted[n - 1]->matched_bytes,
+                                m->sorted[i]->matched, m->sorted[i]->matched_bytes) != 0)
+            m->sorted[n++] = m->sorted[i];
+    m->n = n;
+}
+
 static sw_code build_matcher(sw_token_matcher *out, const sw_added_tokens *added, bool normalized,
                              sw_arena *arena, sw_err *err)
 {
@@ -91,6 +103,7 @@ static sw_code build_matcher(sw_token_matcher *out, const sw_added_tokens *added
         out->starts[(unsigned char)token->matched[0]] = true;
     }
     if (out->n) qsort(out->sorted, (size_t)out->n, sizeof *out->sorted, compare_matched);
+    drop_doubles(out);
     return SW_OK;
 }
 
@@ -106,7 +119,13 @@ sw_code sw_added_resolve(sw_added_tokens *added, const sw_vocab *vocab,
         char *copy = NULL;
         token->id = sw_vocab_find(vocab, text, n_bytes);
         if (token->normalized) {
-            if ((rc = sw_normalizer_run(normalizer, &text, &n_bytes, err)) != SW_OK) return rc;
+            sw_growth growth;
+            sw_growth_start(&growth, n_bytes);
+            sw_normalizer_start(normalizer, &growth);
+            if ((rc = sw_normalizer_run(normalizer, &text, &n_bytes, err)) != SW_OK) {
+                sw_err_prefix(err, "added_tokens[%lld]", (long long)i);
+                return rc;
+            }
             if (n_bytes > 4 * ADDED_MAX_BYTES)
                 return SW_FAIL(err, SW_E_UNSUPPORTED, "added token \"%.60s\" normalizes to %zu "
                                "bytes", token->content, n_bytes);
@@ -115,6 +134,7 @@ sw_code sw_added_resolve(sw_added_tokens *added, const sw_vocab *vocab,
         token->matched = copy;
         token->matched_bytes = n_bytes;
     }
+    normalizer->growth = NULL; /* it ended with its token */
     if ((rc = build_matcher(&added->raw, added, false, arena, err)) != SW_OK) return rc;
     return build_matcher(&added->normal, added, true, arena, err);
 }
@@ -136,18 +156,20 @@ static int64_t lower_bound(const sw_token_matcher *m, int64_t low, int64_t high,
 /* The longest token that the text at `at` begins with. Sorted order puts a shorter token in
  * front of those it begins, so the range narrows byte by byte. */
 static const sw_added_token *longest_at(const sw_token_matcher *m, const char *text, size_t at,
-                                        size_t n_bytes)
+                                        size_t n_bytes, size_t *depth_out)
 {
     const sw_added_token *best = NULL;
     int64_t low = 0, high = m->n;
+    size_t depth = 0;
 
-    for (size_t depth = 0; low < high && at + depth < n_bytes; depth++) {
+    for (; low < high && at + depth < n_bytes; depth++) {
         unsigned byte = (unsigned char)text[at + depth];
         while (low < high && m->sorted[low]->matched_bytes == depth) low++;
         low = lower_bound(m, low, high, depth, byte);
         high = lower_bound(m, low, high, depth, byte + 1);
         if (low < high && m->sorted[low]->matched_bytes == depth + 1) best = m->sorted[low];
     }
+    *depth_out = depth;
     return best;
 }
 
@@ -188,16 +210,20 @@ static size_t blanks_after(const char *text, size_t end, size_t n_bytes)
 }
 
 sw_code sw_added_cut(const sw_token_matcher *m, const char *text, size_t n_bytes, bool is_start,
-                     sw_cut_fn fn, void *self, sw_err *err)
+                     sw_growth *growth, sw_cut_fn fn, void *self, sw_err *err)
 {
     size_t done = 0;
     sw_code rc;
 
     for (size_t at = 0; m->n && at < n_bytes;) {
+        size_t begin = at, end, depth = 0;
         const sw_added_token *token = m->starts[(unsigned char)text[at]]
-                                          ? longest_at(m, text, at, n_bytes)
+                                          ? longest_at(m, text, at, n_bytes, &depth)
                                           : NULL;
-        size_t begin = at, end;
+        if ((rc = sw_growth_search(growth, depth, err)) != SW_OK) {
+            sw_err_prefix(err, "added_tokens");
+            return rc;
+        }
         if (!token) {
             at++;
             continue;
@@ -205,7 +231,8 @@ sw_code sw_added_cut(const sw_token_matcher *m, const char *text, size_t n_bytes
         end = at += token->matched_bytes;
         if (token->single_word && touches_word(text, begin, end, n_bytes)) continue;
         if (token->lstrip) begin = blanks_before(text, begin, done);
-        if (token->rstrip) end = blanks_after(text, end, n_bytes);
+        if (token->rstrip) /* blanks up to `done` were looked at before */
+            end = blanks_after(text, end > done ? end : done, n_bytes);
         if (done < begin) {
             rc = fn(self, NULL, text + done, begin - done, is_start && !done, err);
             if (rc != SW_OK) return rc;

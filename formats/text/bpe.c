@@ -81,7 +81,7 @@ static void find_cuts(sw_bpe *bpe)
     const sw_vocab *v = &bpe->vocab;
 
     bpe->may_cut_blocks = !bpe->prefix_bytes && !bpe->suffix_bytes && !bpe->map_bytes &&
-                          !bpe->ignore_merges &&
+                          !bpe->ignore_merges && v->merges &&
                           sw_vocab_find_model(v, BLOCK_TEXT, 3) != SW_NO_TOKEN;
     for (size_t i = 0; bpe->may_cut_blocks && i <= v->merge_mask; i++) {
         const sw_merge *merge = &v->merges[i];
@@ -102,15 +102,20 @@ static void find_cuts(sw_bpe *bpe)
 
 sw_code sw_bpe_prepare(sw_bpe *bpe, sw_err *err)
 {
+    int n_byte_ids = 0;
+
     for (int b = 0; b < 256; b++) {
         char name[8];
         (void)snprintf(name, sizeof name, "<0x%02X>", (unsigned)b);
         bpe->byte_ids[b] = sw_vocab_find_model(&bpe->vocab, name, 6);
+        n_byte_ids += bpe->byte_ids[b] != SW_NO_TOKEN;
     }
     for (int c = 0; c < 128; c++) {
         char one = (char)c;
         bpe->ascii_ids[c] = sw_vocab_find_model(&bpe->vocab, &one, 1);
     }
+    bpe->can_drop = bpe->unk_id == SW_NO_TOKEN &&
+                    !(bpe->byte_fallback && n_byte_ids == 256);
     find_cuts(bpe);
     return SW_MEM_GET(&bpe->cache, CACHE_SLOTS, "word cache", err);
 }
@@ -154,13 +159,13 @@ static sw_code flush_unk(symbol_list *list, sw_err *err)
     return push_symbol(list, list->bpe->unk_id, err);
 }
 
-/* A character that is no token: its bytes, or unk. Byte tokens do not end a held-back unk; the
- * format's own reader has it so, and ids must match. */
-static sw_code push_unknown(symbol_list *list, const char *text, size_t n_bytes, sw_err *err)
+/* A character that is no token, `plain` without prefix and suffix: its bytes, or unk, or nothing.
+ * Byte tokens do not end a held-back unk; the format's own reader has it so, and ids must match. */
+static sw_code push_unknown(symbol_list *list, const char *text, size_t n_bytes,
+                            const char *plain, size_t plain_bytes, sw_err *err)
 {
-    const sw_bpe *bpe = list->bpe;
+    sw_bpe *bpe = list->bpe;
     bool has_all = bpe->byte_fallback;
-    uint32_t c;
     sw_code rc = SW_OK;
 
     for (size_t i = 0; i < n_bytes && has_all; i++)
@@ -170,12 +175,9 @@ static sw_code push_unknown(symbol_list *list, const char *text, size_t n_bytes,
             rc = push_symbol(list, bpe->byte_ids[(unsigned char)text[i]], err);
         return rc;
     }
-    if (bpe->unk_id == SW_NO_TOKEN) {
-        (void)sw_utf8_next(&c, text, 0);
-        return SW_FAIL(err, SW_E_FORMAT,
-                       "the vocabulary cannot spell U+%04X: it has no such character, no byte "
-                       "tokens for it and no unk_token", c);
-    }
+    sw_unspelled_add(&bpe->unspelled, plain, plain_bytes, bpe->map_bytes,
+                     bpe->unk_id == SW_NO_TOKEN);
+    if (bpe->unk_id == SW_NO_TOKEN) return SW_OK;
     if (!bpe->fuse_unk) rc = flush_unk(list, err);
     list->has_unk = true;
     return rc;
@@ -212,7 +214,7 @@ static sw_code to_symbols(symbol_list *list, const char *word, size_t n_bytes, s
             (rc = decorate(bpe, &text, &n, at == 0, next == n_bytes, err)) != SW_OK)
             return rc;
         id = is_plain && c < 128 ? bpe->ascii_ids[c] : sw_vocab_find_model(&bpe->vocab, text, n);
-        if (id == SW_NO_TOKEN) rc = push_unknown(list, text, n, err);
+        if (id == SW_NO_TOKEN) rc = push_unknown(list, text, n, word + at, next - at, err);
         else if ((rc = flush_unk(list, err)) == SW_OK) rc = push_symbol(list, id, err);
         if (rc != SW_OK) return rc;
         at = next;
@@ -249,7 +251,7 @@ static sw_code encode_cached(sw_bpe *bpe, sw_ids *out, const char *word, size_t 
                              sw_err *err)
 {
     sw_bpe_cache_entry *entry;
-    int64_t n_before = out->n;
+    int64_t n_before = out->n, n_unspelled = bpe->unspelled.n;
     sw_code rc = SW_OK;
 
     if (n_bytes > CACHE_KEY_BYTES) return encode_fresh(bpe, out, word, n_bytes, err);
@@ -260,7 +262,7 @@ static sw_code encode_cached(sw_bpe *bpe, sw_ids *out, const char *word, size_t 
         return rc;
     }
     if ((rc = encode_fresh(bpe, out, word, n_bytes, err)) != SW_OK) return rc;
-    if (out->n - n_before > CACHE_IDS) return SW_OK;
+    if (out->n - n_before > CACHE_IDS || bpe->unspelled.n != n_unspelled) return SW_OK;
     entry->key_bytes = (uint8_t)n_bytes;
     entry->n_ids = (uint8_t)(out->n - n_before);
     memcpy(entry->key, word, n_bytes);
@@ -268,16 +270,24 @@ static sw_code encode_cached(sw_bpe *bpe, sw_ids *out, const char *word, size_t 
     return SW_OK;
 }
 
+/* A character that becomes nothing lets its neighbours merge: no cut is safe behind it. */
+static bool is_dropped(const sw_bpe *bpe, const char *text, size_t n_bytes)
+{
+    return bpe->can_drop && sw_vocab_find_model(&bpe->vocab, text, n_bytes) == SW_NO_TOKEN;
+}
+
 /* End of the piece that starts at `begin`: in front of the next U+2581 where a cut is safe. */
 static size_t next_cut(const sw_bpe *bpe, const char *word, size_t begin, size_t n_bytes)
 {
     for (size_t at = begin + 1; at + 3 <= n_bytes; at++) {
         uint32_t before;
+        size_t last;
         const char *hit = memmem(word + at, n_bytes - at, BLOCK_TEXT, 3);
         if (!hit) break;
         at = (size_t)(hit - word);
-        (void)sw_utf8_next(&before, word, sw_utf8_back(word, at));
-        if (!bloom_has(bpe, before)) return at;
+        last = sw_utf8_back(word, at);
+        (void)sw_utf8_next(&before, word, last);
+        if (!bloom_has(bpe, before) && !is_dropped(bpe, word + last, at - last)) return at;
     }
     return n_bytes;
 }

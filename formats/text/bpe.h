@@ -8,6 +8,7 @@
 
 #include "formats/text/tokenizer.h"
 #include "formats/text/unicode.h"
+#include "formats/text/unspelled.h"
 #include "formats/text/vocab.h"
 
 typedef struct sw_bpe_cache_entry sw_bpe_cache_entry;
@@ -23,6 +24,7 @@ typedef struct sw_bpe {
     size_t prefix_bytes, suffix_bytes;
     uint32_t byte_ids[256];  /* "<0xHH>" tokens; SW_NO_TOKEN where the vocabulary has none */
     uint32_t ascii_ids[128]; /* single-character tokens */
+    bool can_drop;       /* a character may become nothing: no unk, not all byte tokens */
     bool may_cut_blocks; /* words may be encoded in pieces that begin with U+2581 */
     uint32_t block_bloom[128]; /* characters that some merge joins to a following U+2581 */
     sw_bpe_cache_entry *cache;
@@ -31,14 +33,15 @@ typedef struct sw_bpe {
     sw_bpe_candidate *heap;
     size_t heap_capacity;
     sw_text_buf mapped, decorated;
+    sw_unspelled unspelled; /* since the owner cleared it */
 } sw_bpe;
 
 /* After vocab and flags are set. */
 sw_code sw_bpe_prepare(sw_bpe *bpe, sw_err *err) SW_MUST_USE;
 void sw_bpe_free(sw_bpe *bpe);
 
-/* Append the ids of one word of valid UTF-8.
- * SW_E_FORMAT: a character that neither the vocabulary, nor byte tokens, nor unk can spell. */
+/* Append the ids of one word of valid UTF-8. A character that neither the vocabulary nor byte
+ * tokens can spell becomes unk, or nothing when there is none; it is counted either way. */
 sw_code sw_bpe_encode(sw_bpe *bpe, sw_ids *out, const char *word, size_t n_bytes,
                       sw_err *err) SW_MUST_USE;
 

@@ -1,6 +1,7 @@
 /* corpus.c - see corpus.h. */
 #include "formats/text/corpus.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/base/file.h"
@@ -104,8 +105,32 @@ static sw_code add_raw(sw_corpus *corpus, const sw_map *map, sw_dtype dtype, int
                      vocab_size, err);
 }
 
+static void count_unspelled(sw_corpus *corpus, const sw_unspelled *more, const char *path)
+{
+    if (more->n && !corpus->unspelled.n)
+        (void)snprintf(corpus->unspelled_in, sizeof corpus->unspelled_in, "%s", path);
+    sw_unspelled_join(&corpus->unspelled, more);
+}
+
+void sw_corpus_note(const sw_corpus *corpus, const sw_progress *progress)
+{
+    char text[SW_UNSPELLED_NOTE_BYTES];
+
+    sw_unspelled_note(text, &corpus->unspelled);
+    if (text[0]) sw_progress_note(progress, "%s: %s", corpus->unspelled_in, text);
+}
+
+bool sw_corpus_add_note(cJSON *object, const sw_corpus *corpus)
+{
+    const char *slash = strrchr(corpus->unspelled_in, '/');
+
+    return !corpus->unspelled.n ||
+           sw_unspelled_json(object, &corpus->unspelled,
+                             slash && slash[1] ? slash + 1 : corpus->unspelled_in);
+}
+
 static sw_code add_text(sw_corpus *corpus, sw_tokenizer *tok, const sw_map *map,
-                        int64_t vocab_size, sw_err *err)
+                        int64_t vocab_size, const char *path, sw_err *err)
 {
     int64_t n_before = corpus->ids.n;
     sw_code rc;
@@ -121,6 +146,7 @@ static sw_code add_text(sw_corpus *corpus, sw_tokenizer *tok, const sw_map *map,
                          "the tokenizer gives id %u at position %lld, but the model's vocabulary "
                          "has %lld: tokenizer and model do not belong together",
                          corpus->ids.ids[i], (long long)(i - n_before), (long long)vocab_size);
+    if (rc == SW_OK) count_unspelled(corpus, sw_tokenizer_unspelled(tok), path);
     return rc;
 }
 
@@ -140,7 +166,7 @@ static sw_code add_mapped(sw_corpus *corpus, sw_tokenizer *tok, int64_t vocab_si
     if ((rc = sw_map_open(&map, path, err)) != SW_OK) return rc;
     if (ends_with(path, ".u16")) rc = add_raw(corpus, &map, SW_DTYPE_U16, vocab_size, err);
     else if (ends_with(path, ".u32")) rc = add_raw(corpus, &map, SW_DTYPE_U32, vocab_size, err);
-    else rc = add_text(corpus, tok, &map, vocab_size, err);
+    else rc = add_text(corpus, tok, &map, vocab_size, path, err);
     if (rc != SW_OK) sw_err_prefix(err, "%s", path);
     sw_map_close(&map);
     return rc;
@@ -156,6 +182,15 @@ sw_code sw_corpus_add(sw_corpus *corpus, sw_tokenizer *tok, int64_t vocab_size, 
 
     if (rc != SW_OK) corpus->ids.n = n_before;
     return rc;
+}
+
+bool sw_corpus_needs_tokenizer(const char *const *paths, int64_t n_paths)
+{
+    for (int64_t i = 0; i < n_paths; i++)
+        if (!ends_with(paths[i], ".safetensors") && !ends_with(paths[i], ".u16") &&
+            !ends_with(paths[i], ".u32"))
+            return true;
+    return false;
 }
 
 sw_code sw_corpus_finish(sw_corpus *corpus, sw_err *err)

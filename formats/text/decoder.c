@@ -316,6 +316,7 @@ static sw_code parse_step(sw_decoder *out, const cJSON *json, const char *type, 
         if (strcmp(kinds[i].type, type) != 0) continue;
         out->n_steps++;
         step->run = kinds[i].run;
+        step->type = kinds[i].type;
         if (kinds[i].parse) rc = kinds[i].parse(step, json, arena, err);
         if (rc != SW_OK) sw_err_prefix(err, "decoder %s", type);
         return rc;
@@ -344,13 +345,17 @@ sw_code sw_decoder_run(const sw_decoder *decoder, sw_text_buf *out, sw_text_list
                        sw_err *err)
 {
     sw_text_list next = {0};
+    sw_growth growth;
     sw_code rc = SW_OK;
 
+    sw_growth_start(&growth, tokens->text.n_bytes);
     for (int i = 0; i < decoder->n_steps && rc == SW_OK; i++) {
         sw_text_list swap = *tokens;
         next.n = 0;
-        next.text.n_bytes = 0;
+        sw_growth_open(&growth, &next.text, 0);
         rc = decoder->steps[i].run(&decoder->steps[i], &next, tokens, err);
+        if (rc != SW_OK)
+            sw_err_prefix(err, "decoder step %d (%s)", i + 1, decoder->steps[i].type);
         *tokens = next;
         next = swap;
     }

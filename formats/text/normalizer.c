@@ -28,6 +28,13 @@ static sw_code run_form(sw_normalizer *owner, const sw_norm_step *step, sw_text_
     return sw_normalize(out, step->form, text, n_bytes, &owner->scratch, err);
 }
 
+static sw_code run_precompiled(sw_normalizer *owner, const sw_norm_step *step, sw_text_buf *out,
+                               const char *text, size_t n_bytes, sw_err *err)
+{
+    (void)owner;
+    return sw_charsmap_run(&step->charsmap, out, text, n_bytes, err);
+}
+
 static sw_code run_prepend(sw_normalizer *owner, const sw_norm_step *step, sw_text_buf *out,
                            const char *text, size_t n_bytes, sw_err *err)
 {
@@ -112,6 +119,17 @@ static sw_code parse_replace(sw_norm_step *step, const cJSON *json, sw_arena *ar
     return sw_pattern_parse(&step->pattern, sw_json_member(json, "pattern"), arena, err);
 }
 
+static sw_code parse_precompiled(sw_norm_step *step, const cJSON *json, sw_arena *arena,
+                                 sw_err *err)
+{
+    const char *base64 = NULL;
+    sw_code rc = sw_json_text(&base64, json, "precompiled_charsmap", err);
+
+    if (rc != SW_OK) return rc;
+    if (!base64) return SW_FAIL(err, SW_E_FORMAT, "no \"precompiled_charsmap\"");
+    return sw_charsmap_parse(&step->charsmap, base64, arena, err);
+}
+
 static sw_code parse_strip(sw_norm_step *step, const cJSON *json, sw_arena *arena, sw_err *err)
 {
     sw_code rc;
@@ -130,6 +148,7 @@ static const struct {
 } kinds[] = {
     {"Prepend", parse_prepend, run_prepend}, {"Replace", parse_replace, run_replace},
     {"Strip", parse_strip, run_strip},       {"Lowercase", NULL, run_lowercase},
+    {"Precompiled", parse_precompiled, run_precompiled},
     {"NFC", NULL, run_form},                 {"NFD", NULL, run_form},
     {"NFKC", NULL, run_form},                {"NFKD", NULL, run_form},
 };
@@ -146,6 +165,7 @@ static sw_code parse_step(sw_normalizer *out, const cJSON *json, const char *typ
         if (strcmp(kinds[i].type, type) != 0) continue;
         out->n_steps++;
         step->run = kinds[i].run;
+        step->type = kinds[i].type;
         step->form = sw_normal_form_find(type);
         if (kinds[i].parse) rc = kinds[i].parse(step, json, arena, err);
         if (rc != SW_OK) sw_err_prefix(err, "normalizer %s", type);
@@ -172,16 +192,25 @@ sw_code sw_normalizer_parse(sw_normalizer *out, const cJSON *json, sw_arena *are
     return SW_OK;
 }
 
+void sw_normalizer_start(sw_normalizer *normalizer, const sw_growth *growth)
+{
+    normalizer->growth = growth;
+    for (int i = 0; i < normalizer->n_steps; i++) normalizer->steps[i].made_bytes = 0;
+}
+
 sw_code sw_normalizer_run(sw_normalizer *normalizer, const char **text, size_t *n_bytes,
                           sw_err *err)
 {
     for (int i = 0; i < normalizer->n_steps; i++) {
         sw_text_buf *out = &normalizer->buf[i & 1];
-        const sw_norm_step *step = &normalizer->steps[i];
+        sw_norm_step *step = &normalizer->steps[i];
         sw_code rc;
-        out->n_bytes = 0;
-        rc = step->run(normalizer, step, out, *text, *n_bytes, err);
-        if (rc != SW_OK) return rc;
+        sw_growth_open(normalizer->growth, out, step->made_bytes);
+        if ((rc = step->run(normalizer, step, out, *text, *n_bytes, err)) != SW_OK) {
+            sw_err_prefix(err, "normalizer step %d (%s)", i + 1, step->type);
+            return rc;
+        }
+        step->made_bytes += out->n_bytes;
         *text = out->n_bytes ? out->bytes : "";
         *n_bytes = out->n_bytes;
     }

@@ -22,6 +22,13 @@ static sw_code forward(sw_pretokenizer *owner, int at, const char *text, size_t 
     return owner->steps[at].run(owner, at, text, n_bytes, is_start, err);
 }
 
+/* What this step itself could not do; the steps behind it name themselves. */
+static sw_code step_failed(const sw_pretok_step *step, sw_code rc, sw_err *err)
+{
+    sw_err_prefix(err, "pre_tokenizer step %d (%s)", step->entry, step->type);
+    return rc;
+}
+
 static sw_code run_prefix(sw_pretokenizer *owner, int at, const char *text, size_t n_bytes,
                           bool is_start, sw_err *err)
 {
@@ -32,10 +39,11 @@ static sw_code run_prefix(sw_pretokenizer *owner, int at, const char *text, size
 
     if (has_it || step->when == SW_PREFIX_NEVER || (step->when == SW_PREFIX_FIRST && !is_start))
         return forward(owner, at + 1, text, n_bytes, is_start, err);
-    step->buf.n_bytes = 0;
+    sw_growth_open(owner->growth, &step->buf, step->made_bytes);
     rc = sw_text_buf_add(&step->buf, step->content, step->content_bytes, err);
     if (rc == SW_OK) rc = sw_text_buf_add(&step->buf, text, n_bytes, err);
-    if (rc != SW_OK) return rc;
+    if (rc != SW_OK) return step_failed(step, rc, err);
+    step->made_bytes += step->buf.n_bytes;
     return forward(owner, at + 1, step->buf.bytes, step->buf.n_bytes, is_start, err);
 }
 
@@ -45,10 +53,11 @@ static sw_code run_replace(sw_pretokenizer *owner, int at, const char *text, siz
     sw_pretok_step *step = &owner->steps[at];
     sw_code rc;
 
-    step->buf.n_bytes = 0;
+    sw_growth_open(owner->growth, &step->buf, step->made_bytes);
     rc = sw_pattern_replace(&step->buf, &step->pattern, owner->clock, text, n_bytes,
                             step->content, step->content_bytes, err);
-    if (rc != SW_OK) return rc;
+    if (rc != SW_OK) return step_failed(step, rc, err);
+    step->made_bytes += step->buf.n_bytes;
     return forward(owner, at + 1, step->buf.bytes, step->buf.n_bytes, is_start, err);
 }
 
@@ -58,8 +67,10 @@ static sw_code run_bytes(sw_pretokenizer *owner, int at, const char *text, size_
     sw_pretok_step *step = &owner->steps[at];
     sw_code rc;
 
-    step->buf.n_bytes = 0;
-    if ((rc = sw_bytes_to_chars(&step->buf, text, n_bytes, err)) != SW_OK) return rc;
+    sw_growth_open(owner->growth, &step->buf, step->made_bytes);
+    if ((rc = sw_bytes_to_chars(&step->buf, text, n_bytes, err)) != SW_OK)
+        return step_failed(step, rc, err);
+    step->made_bytes += step->buf.n_bytes;
     return forward(owner, at + 1, step->buf.bytes, step->buf.n_bytes, is_start, err);
 }
 
@@ -97,7 +108,8 @@ static sw_code run_split(sw_pretokenizer *owner, int at, const char *text, size_
         pending = next;
         has_pending = true;
     }
-    if (rc != SW_OK || !has_pending) return rc;
+    if (rc != SW_OK) return step_failed(step, rc, err);
+    if (!has_pending) return SW_OK;
     return forward(owner, at + 1, text + pending.begin, pending.end - pending.begin,
                    is_start && !pending.begin, err);
 }
@@ -225,6 +237,7 @@ static sw_code parse_metaspace(sw_pretokenizer *out, const cJSON *json, sw_arena
 {
     const char *with = "\xE2\x96\x81";
     bool split = true;
+    uint32_t ignored;
     char *copy = NULL;
     sw_pretok_step *replace = NULL, *prefix = NULL, *cut = NULL;
     sw_code rc;
@@ -232,7 +245,8 @@ static sw_code parse_metaspace(sw_pretokenizer *out, const cJSON *json, sw_arena
     if ((rc = sw_json_text(&with, json, "replacement", err)) != SW_OK) return rc;
     if ((rc = sw_json_bool(&split, json, "split", err)) != SW_OK) return rc;
     if ((rc = sw_arena_text(&copy, arena, with, strlen(with), err)) != SW_OK) return rc;
-    if (!copy[0]) return SW_FAIL(err, SW_E_FORMAT, "empty \"replacement\"");
+    if (!copy[0] || copy[sw_utf8_next(&ignored, copy, 0)])
+        return SW_FAIL(err, SW_E_FORMAT, "\"replacement\" is not one character");
     if ((rc = add_step(&replace, out, run_replace, err)) != SW_OK) return rc;
     replace->pattern.literal = " ";
     replace->pattern.literal_bytes = 1;
@@ -306,8 +320,14 @@ static sw_code parse_any(sw_pretokenizer *out, const cJSON *json, sw_arena *aren
 
     if (rc != SW_OK) return rc;
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        int n_before = out->n_steps;
         if (strcmp(kinds[i].type, type) != 0) continue;
+        if (kinds[i].parse != parse_sequence) out->n_entries++;
         rc = kinds[i].parse(out, json, arena, err);
+        for (int at = n_before; at < out->n_steps && kinds[i].parse != parse_sequence; at++) {
+            out->steps[at].type = kinds[i].type;
+            out->steps[at].entry = out->n_entries;
+        }
         if (rc != SW_OK) sw_err_prefix(err, "pre_tokenizer %s", type);
         return rc;
     }
@@ -336,6 +356,12 @@ sw_code sw_pretok_parse(sw_pretokenizer *out, const cJSON *json, sw_arena *arena
         out->ends_in_bytes = true;
     }
     return SW_OK;
+}
+
+void sw_pretok_start(sw_pretokenizer *pretok, const sw_growth *growth)
+{
+    pretok->growth = growth;
+    for (int i = 0; i < pretok->n_steps; i++) pretok->steps[i].made_bytes = 0;
 }
 
 sw_code sw_pretok_run(sw_pretokenizer *pretok, const char *text, size_t n_bytes, bool is_start,

@@ -24,6 +24,11 @@ static sw_code add_special(sw_ids *list, const cJSON *special, const cJSON *all,
     return SW_OK;
 }
 
+/* Stages wrap one another: without a cap a file of many could make wrapping quadratic, and the
+ * ids of every text as long as the file. */
+#define TEMPLATE_IDS_MAX 1024
+#define TEMPLATE_STAGES_MAX 32
+
 static sw_code check_sequence(const cJSON *sequence, bool *has_text, sw_err *err)
 {
     const char *name = NULL;
@@ -42,6 +47,10 @@ static sw_code wrap(sw_template *out, const sw_template *outer, sw_err *err)
     sw_ids before = {0};
     sw_code rc = SW_OK;
 
+    if (++out->n_stages > TEMPLATE_STAGES_MAX ||
+        outer->before.n + outer->after.n + out->before.n + out->after.n > TEMPLATE_IDS_MAX)
+        return SW_FAIL(err, SW_E_FORMAT, "more than %d stages or %d special tokens",
+                       TEMPLATE_STAGES_MAX, TEMPLATE_IDS_MAX);
     for (int64_t i = 0; i < outer->before.n && rc == SW_OK; i++)
         rc = sw_ids_push(&before, outer->before.ids[i], err);
     for (int64_t i = 0; i < out->before.n && rc == SW_OK; i++)

@@ -8,20 +8,28 @@
 #include "formats/base/mem.h"
 #include "formats/text/bpe.h"
 #include "formats/text/tokenizer_parts.h"
+#include "formats/text/unigram.h"
 
 /* Vocabularies of 260,000 tokens with 580,000 merges take 35 MB and 2 million values. */
 static const sw_json_caps tokenizer_caps = {
     .max_bytes = (size_t)128 << 20, .max_depth = 32, .max_values = 8000000};
+
+#define AFFIX_MAX_BYTES 64 /* every character of a text may be written with them */
 
 struct sw_tokenizer {
     sw_arena arena;
     sw_added_tokens added;
     sw_normalizer normalizer;
     sw_pretokenizer pretok;
-    sw_bpe bpe;
+    sw_bpe bpe; /* with the vocabulary, of a unigram model too */
+    bool is_unigram;
+    sw_unigram unigram;
     sw_template tmpl;
     sw_decoder decoder;
     sw_pattern_clock clock;
+    sw_growth growth;
+    const char *what; /* the file, for messages */
+    const char *text; /* during an encode */
     bool *is_special; /* [vocab.n_ids] */
     sw_ids *out;      /* during an encode */
 };
@@ -79,6 +87,10 @@ static sw_code parse_flags(sw_tokenizer *tok, const cJSON *model, sw_err *err)
     if (rc != SW_OK) return rc;
     bpe->prefix_bytes = strlen(bpe->prefix);
     bpe->suffix_bytes = strlen(bpe->suffix);
+    if (bpe->prefix_bytes > AFFIX_MAX_BYTES || bpe->suffix_bytes > AFFIX_MAX_BYTES)
+        return SW_FAIL(err, SW_E_FORMAT, "model: continuing_subword_prefix of %zu bytes and "
+                       "end_of_word_suffix of %zu, at most %d make sense", bpe->prefix_bytes,
+                       bpe->suffix_bytes, AFFIX_MAX_BYTES);
     return SW_OK;
 }
 
@@ -90,25 +102,39 @@ static sw_code build_vocab(sw_tokenizer *tok, const cJSON *model, sw_err *err)
     if (rc != SW_OK) return rc;
     for (int64_t i = 0; i < tok->added.n; i++)
         extra[i] = (sw_extra_token){tok->added.tokens[i].content, tok->added.tokens[i].file_id};
-    rc = sw_vocab_build(&tok->bpe.vocab, sw_json_member(model, "vocab"),
-                        sw_json_member(model, "merges"), tok->bpe.prefix, extra, tok->added.n,
-                        err);
+    rc = tok->is_unigram
+             ? sw_vocab_build_pieces(&tok->bpe.vocab, sw_json_member(model, "vocab"), extra,
+                                     tok->added.n, err)
+             : sw_vocab_build(&tok->bpe.vocab, sw_json_member(model, "vocab"),
+                              sw_json_member(model, "merges"), tok->bpe.prefix, extra,
+                              tok->added.n, err);
     sw_mem_put(extra);
     return rc;
 }
 
 /* Files of before the field existed are BPE when they have merges. */
-static sw_code check_model_type(const cJSON *model, sw_err *err)
+static sw_code find_model_type(bool *is_unigram, const cJSON *model, sw_err *err)
 {
     const char *type = NULL;
     sw_code rc;
 
     if (!cJSON_IsObject(model)) return SW_FAIL(err, SW_E_FORMAT, "no \"model\" object");
     if ((rc = sw_json_text(&type, model, "type", err)) != SW_OK) return rc;
-    if (type && strcmp(type, "BPE") != 0) return sw_part_unsupported("model", type, err);
+    *is_unigram = type && !strcmp(type, "Unigram");
+    if (type && !*is_unigram && strcmp(type, "BPE") != 0)
+        return sw_part_unsupported("model", type, err);
     if (!type && !sw_json_member(model, "merges"))
         return SW_FAIL(err, SW_E_FORMAT, "model: neither \"type\" nor \"merges\"");
     return SW_OK;
+}
+
+static sw_code parse_unigram(sw_tokenizer *tok, const cJSON *model, sw_err *err)
+{
+    sw_code rc = sw_bpe_prepare(&tok->bpe, err); /* the byte tokens */
+
+    tok->unigram.unspelled = &tok->bpe.unspelled;
+    tok->unigram.byte_ids = tok->bpe.byte_fallback ? tok->bpe.byte_ids : NULL;
+    return rc == SW_OK ? sw_unigram_parse(&tok->unigram, model, &tok->bpe.vocab, err) : rc;
 }
 
 static sw_code parse_model(sw_tokenizer *tok, const cJSON *model, sw_err *err)
@@ -116,11 +142,12 @@ static sw_code parse_model(sw_tokenizer *tok, const cJSON *model, sw_err *err)
     const char *unk = NULL;
     sw_code rc;
 
-    if ((rc = check_model_type(model, err)) != SW_OK) return rc;
+    if ((rc = find_model_type(&tok->is_unigram, model, err)) != SW_OK) return rc;
     if ((rc = parse_flags(tok, model, err)) != SW_OK) return rc;
     if ((rc = sw_json_text(&unk, model, "unk_token", err)) != SW_OK) return rc;
     if ((rc = build_vocab(tok, model, err)) != SW_OK) return rc;
     tok->bpe.unk_id = SW_NO_TOKEN;
+    if (tok->is_unigram) return parse_unigram(tok, model, err);
     if (unk) {
         tok->bpe.unk_id = sw_vocab_find_model(&tok->bpe.vocab, unk, strlen(unk));
         if (tok->bpe.unk_id == SW_NO_TOKEN)
@@ -155,6 +182,7 @@ static sw_code parse_all(sw_tokenizer *tok, const cJSON *json, sw_err *err)
     sw_code rc;
 
     tok->normalizer.clock = tok->pretok.clock = &tok->clock;
+    tok->normalizer.growth = tok->pretok.growth = &tok->growth;
     sw_pattern_clock_start(&tok->clock, 0);
     if (!cJSON_IsObject(json)) return SW_FAIL(err, SW_E_FORMAT, "not a JSON object");
     rc = sw_normalizer_parse(&tok->normalizer, sw_json_member(json, "normalizer"), arena, err);
@@ -180,10 +208,13 @@ sw_code sw_tokenizer_open_bytes(sw_tokenizer **out, const char *json, size_t n_b
 {
     sw_tokenizer *tok = NULL;
     cJSON *root = NULL;
+    char *kept = NULL;
     sw_code rc;
 
     if ((rc = sw_json_parse(&root, json, n_bytes, &tokenizer_caps, what, err)) != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&tok, 1, "tokenizer", err)) != SW_OK) goto done;
+    if ((rc = sw_arena_text(&kept, &tok->arena, what, strlen(what), err)) != SW_OK) goto done;
+    tok->what = kept;
     if ((rc = parse_all(tok, root, err)) != SW_OK) goto done;
     *out = tok;
     tok = NULL;
@@ -211,6 +242,7 @@ void sw_tokenizer_free(sw_tokenizer *tok)
     sw_added_free(&tok->added);
     sw_normalizer_free(&tok->normalizer);
     sw_pretok_free(&tok->pretok);
+    sw_unigram_free(&tok->unigram);
     sw_bpe_free(&tok->bpe);
     sw_template_free(&tok->tmpl);
     sw_decoder_free(&tok->decoder);
@@ -224,8 +256,16 @@ void sw_tokenizer_free(sw_tokenizer *tok)
 static sw_code on_word(void *self, const char *text, size_t n_bytes, sw_err *err)
 {
     sw_tokenizer *tok = self;
+    sw_text_buf *mapped = &tok->bpe.mapped;
+    sw_code rc;
 
-    return sw_bpe_encode(&tok->bpe, tok->out, text, n_bytes, err);
+    if (!tok->is_unigram) return sw_bpe_encode(&tok->bpe, tok->out, text, n_bytes, err);
+    if (!tok->pretok.ends_in_bytes)
+        return sw_unigram_encode(&tok->unigram, tok->out, text, n_bytes, &tok->growth, err);
+    mapped->n_bytes = 0;
+    if ((rc = sw_bytes_to_chars(mapped, text, n_bytes, err)) != SW_OK) return rc;
+    return sw_unigram_encode(&tok->unigram, tok->out, mapped->bytes, mapped->n_bytes,
+                             &tok->growth, err);
 }
 
 static sw_code on_normal_cut(void *self, const sw_added_token *token, const char *text,
@@ -237,15 +277,49 @@ static sw_code on_normal_cut(void *self, const sw_added_token *token, const char
     return sw_pretok_run(&tok->pretok, text, n_bytes, is_start, on_word, tok, err);
 }
 
+/* Where the first character without a token came from: the first one of this piece whose
+ * normalized form has it. The text between is no longer at hand, and need not be: it happens once
+ * in a text. */
+static void locate_first(sw_tokenizer *tok, const char *piece, size_t n_bytes)
+{
+    sw_unspelled *u = &tok->bpe.unspelled;
+    sw_growth growth;
+    sw_err ignored = {0};
+
+    u->first_at = (uint64_t)(piece - tok->text);
+    for (size_t at = 0, next; at < n_bytes; at = next) {
+        const char *one = piece + at;
+        uint32_t c;
+        size_t one_bytes;
+        next = sw_utf8_next(&c, piece, at);
+        one_bytes = next - at;
+        sw_growth_start(&growth, one_bytes);
+        sw_normalizer_start(&tok->normalizer, &growth);
+        if (sw_normalizer_run(&tok->normalizer, &one, &one_bytes, &ignored) != SW_OK) break;
+        if (!(one = memmem(one, one_bytes, u->first, u->first_bytes))) continue;
+        u->is_exact = true;
+        u->first_at += at;
+        break;
+    }
+    sw_normalizer_start(&tok->normalizer, &tok->growth);
+}
+
 static sw_code on_raw_cut(void *self, const sw_added_token *token, const char *text,
                           size_t n_bytes, bool is_start, sw_err *err)
 {
     sw_tokenizer *tok = self;
+    const int64_t n_unspelled = tok->bpe.unspelled.n;
+    const char *whole = text;
+    const size_t whole_bytes = n_bytes;
     sw_code rc;
 
     if (token) return sw_ids_push(tok->out, token->id, err);
     if ((rc = sw_normalizer_run(&tok->normalizer, &text, &n_bytes, err)) != SW_OK) return rc;
-    return sw_added_cut(&tok->added.normal, text, n_bytes, is_start, on_normal_cut, tok, err);
+    rc = sw_added_cut(&tok->added.normal, text, n_bytes, is_start, &tok->growth, on_normal_cut,
+                      tok, err);
+    if (rc == SW_OK && !n_unspelled && tok->bpe.unspelled.n)
+        locate_first(tok, whole, whole_bytes);
+    return rc;
 }
 
 static sw_code push_all(sw_ids *out, const sw_ids *more, sw_err *err)
@@ -254,6 +328,15 @@ static sw_code push_all(sw_ids *out, const sw_ids *more, sw_err *err)
 
     for (int64_t i = 0; i < more->n && rc == SW_OK; i++) rc = sw_ids_push(out, more->ids[i], err);
     return rc;
+}
+
+static void start_text(sw_tokenizer *tok, size_t n_bytes)
+{
+    memset(&tok->bpe.unspelled, 0, sizeof tok->bpe.unspelled);
+    sw_pattern_clock_start(&tok->clock, n_bytes);
+    sw_growth_start(&tok->growth, n_bytes);
+    sw_normalizer_start(&tok->normalizer, &tok->growth);
+    sw_pretok_start(&tok->pretok, &tok->growth);
 }
 
 sw_code sw_tokenizer_encode(sw_tokenizer *tok, sw_ids *out, const char *text, size_t n_bytes,
@@ -265,12 +348,17 @@ sw_code sw_tokenizer_encode(sw_tokenizer *tok, sw_ids *out, const char *text, si
 
     if (!sw_utf8_is_valid(text, n_bytes, &bad_at))
         return SW_FAIL(err, SW_E_FORMAT, "text is not UTF-8: invalid at byte %zu", bad_at);
-    sw_pattern_clock_start(&tok->clock, n_bytes);
+    start_text(tok, n_bytes);
     tok->out = out;
+    tok->text = text;
     if (with_template) rc = push_all(out, &tok->tmpl.before, err);
-    if (rc == SW_OK) rc = sw_added_cut(&tok->added.raw, text, n_bytes, true, on_raw_cut, tok, err);
+    if (rc == SW_OK)
+        rc = sw_added_cut(&tok->added.raw, text, n_bytes, true, &tok->growth, on_raw_cut, tok,
+                          err);
     if (rc == SW_OK && with_template) rc = push_all(out, &tok->tmpl.after, err);
-    if (rc != SW_OK) out->n = n_before;
+    if (rc == SW_OK) return SW_OK;
+    out->n = n_before;
+    sw_err_prefix(err, "%s", tok->what);
     return rc;
 }
 
@@ -292,7 +380,8 @@ sw_code sw_tokenizer_decode(const sw_tokenizer *tok, char **out, size_t *out_byt
             rc = sw_text_list_add(&tokens, vocab->by_id[ids[i]].text,
                                   vocab->by_id[ids[i]].n_bytes, err);
     }
-    if (rc == SW_OK) rc = sw_decoder_run(&tok->decoder, &text, &tokens, err);
+    if (rc == SW_OK && (rc = sw_decoder_run(&tok->decoder, &text, &tokens, err)) != SW_OK)
+        sw_err_prefix(err, "%s", tok->what);
     if (rc == SW_OK) rc = sw_text_buf_add(&text, "", 1, err);
     if (rc == SW_OK) {
         *out = text.bytes;
@@ -303,6 +392,8 @@ sw_code sw_tokenizer_decode(const sw_tokenizer *tok, char **out, size_t *out_byt
     sw_text_list_free(&tokens);
     return rc;
 }
+
+const sw_unspelled *sw_tokenizer_unspelled(const sw_tokenizer *tok) { return &tok->bpe.unspelled; }
 
 int64_t sw_tokenizer_vocab(const sw_tokenizer *tok) { return tok->bpe.vocab.n_ids; }
 

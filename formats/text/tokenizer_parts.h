@@ -11,6 +11,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "formats/text/charsmap.h"
+#include "formats/text/growth.h"
 #include "formats/text/pattern.h"
 #include "formats/text/tokenizer.h"
 #include "formats/text/unicode.h"
@@ -33,6 +35,9 @@ typedef struct sw_norm_step {
     const char *content;        /* Replace, Prepend */
     bool strip_left, strip_right;
     const sw_normal_form *form; /* NFC ... */
+    sw_charsmap charsmap;       /* Precompiled */
+    const char *type;           /* as the file names it */
+    size_t made_bytes;          /* of the text under way, all pieces together */
 } sw_norm_step;
 
 struct sw_normalizer {
@@ -40,14 +45,18 @@ struct sw_normalizer {
     int n_steps;
     sw_text_buf buf[2];
     sw_normal_scratch scratch;
-    sw_pattern_clock *clock; /* borrowed */
+    sw_pattern_clock *clock;  /* borrowed */
+    const sw_growth *growth;  /* borrowed */
 };
 
 /* `json` may be NULL: no normalizer. On failure the caller still frees what was parsed. */
 sw_code sw_normalizer_parse(sw_normalizer *out, const cJSON *json, sw_arena *arena,
                             sw_err *err) SW_MUST_USE;
+/* A new text begins: `growth` bounds what the steps may make of all its pieces. */
+void sw_normalizer_start(sw_normalizer *normalizer, const sw_growth *growth);
 /* *text and *n_bytes go in as the text and come out as its normalized form, which lives in the
- * normalizer until the next run (or is the text itself when there is nothing to do). */
+ * normalizer until the next run (or is the text itself when there is nothing to do).
+ * A failure names the step. */
 sw_code sw_normalizer_run(sw_normalizer *normalizer, const char **text, size_t *n_bytes,
                           sw_err *err) SW_MUST_USE;
 void sw_normalizer_free(sw_normalizer *normalizer);
@@ -87,7 +96,8 @@ void sw_added_free(sw_added_tokens *added);
 typedef sw_code (*sw_cut_fn)(void *self, const sw_added_token *token, const char *text,
                              size_t n_bytes, bool is_start, sw_err *err);
 sw_code sw_added_cut(const sw_token_matcher *matcher, const char *text, size_t n_bytes,
-                     bool is_start, sw_cut_fn fn, void *self, sw_err *err) SW_MUST_USE;
+                     bool is_start, sw_growth *growth, sw_cut_fn fn, void *self,
+                     sw_err *err) SW_MUST_USE;
 
 /* --- pre-tokenizer ----------------------------------------------------------------------- */
 
@@ -114,19 +124,26 @@ typedef struct sw_pretok_step {
     const char *content; /* prefix, replacement */
     size_t content_bytes;
     sw_text_buf buf;
+    const char *type;  /* as the file names it; several steps may come of one entry */
+    int entry;         /* which of the file's, from 1 */
+    size_t made_bytes; /* of the text under way, all pieces together */
 } sw_pretok_step;
 
 struct sw_pretokenizer {
     sw_pretok_step steps[SW_STEPS_MAX];
     int n_steps;
+    int n_entries;
     bool ends_in_bytes; /* the last step spells bytes in the byte-level alphabet: left to bpe.h */
-    sw_pattern_clock *clock; /* borrowed */
+    sw_pattern_clock *clock;  /* borrowed */
+    const sw_growth *growth;  /* borrowed */
     sw_piece_fn emit;        /* during a run */
     void *self;
 };
 
 sw_code sw_pretok_parse(sw_pretokenizer *out, const cJSON *json, sw_arena *arena,
                         sw_err *err) SW_MUST_USE;
+/* A new text begins: `growth` bounds what the steps may make of all its pieces. */
+void sw_pretok_start(sw_pretokenizer *pretok, const sw_growth *growth);
 /* is_start: the text begins where the original began, before any normalization. */
 sw_code sw_pretok_run(sw_pretokenizer *pretok, const char *text, size_t n_bytes, bool is_start,
                       sw_piece_fn emit, void *self, sw_err *err) SW_MUST_USE;
@@ -136,6 +153,7 @@ void sw_pretok_free(sw_pretokenizer *pretok);
 
 typedef struct sw_template {
     sw_ids before, after; /* what goes around a single sequence */
+    int n_stages;
 } sw_template;
 
 sw_code sw_template_parse(sw_template *out, const cJSON *json, sw_err *err) SW_MUST_USE;
@@ -161,6 +179,7 @@ typedef struct sw_decode_step {
     uint32_t cut_char; /* Strip, Metaspace */
     int64_t n_start, n_stop;
     bool drop_first;
+    const char *type; /* as the file names it */
 } sw_decode_step;
 
 typedef struct sw_decoder {

@@ -33,6 +33,9 @@ sw_code sw_text_buf_add(sw_text_buf *buf, const char *bytes, size_t n_bytes, sw_
 {
     sw_code rc;
 
+    if (buf->max_bytes && n_bytes > buf->max_bytes - buf->made_bytes - buf->n_bytes)
+        return SW_FAIL(err, SW_E_FORMAT, "the text grows beyond %zu bytes, which no honest "
+                       "tokenizer makes of the text given", buf->max_bytes);
     if (buf->capacity - buf->n_bytes < n_bytes) {
         void *array = buf->bytes;
         uint64_t need;

@@ -16,7 +16,11 @@
 typedef struct sw_text_buf {
     char *bytes;
     size_t n_bytes, capacity;
+    size_t max_bytes;  /* 0: no limit; else what n_bytes and made_bytes may come to */
+    size_t made_bytes; /* what its owner has made before (growth.h) */
 } sw_text_buf;
+
+/* SW_E_FORMAT: beyond max_bytes. */
 
 sw_code sw_text_buf_add(sw_text_buf *buf, const char *bytes, size_t n_bytes,
                         sw_err *err) SW_MUST_USE;

@@ -88,6 +88,8 @@ static sw_code add_token(sw_vocab *vocab, const char *text, int64_t id, bool is_
     sw_code rc;
 
     if (is_extra && sw_vocab_find(vocab, text, n_bytes) != SW_NO_TOKEN) return SW_OK;
+    if (!is_extra && sw_vocab_find(vocab, text, n_bytes) != SW_NO_TOKEN)
+        return SW_FAIL(err, SW_E_FORMAT, "model.vocab has \"%.60s\" twice", text);
     if (token->text)
         return SW_FAIL(err, SW_E_FORMAT, "tokens \"%.60s\" and \"%.60s\" share the id %lld",
                        token->text, text, (long long)id);
@@ -104,22 +106,42 @@ static sw_code add_token(sw_vocab *vocab, const char *text, int64_t id, bool is_
     return SW_FAIL(err, SW_E_FORMAT, "vocabulary made to collide in a hash table");
 }
 
+/* Of {text: id} or of [[text, score], ...], where ids count the pieces. */
+static const char *text_of(const cJSON *entry, bool is_list)
+{
+    return is_list ? entry->child->valuestring : entry->string;
+}
+
+static sw_code id_of(int64_t *id, const cJSON *entry, bool is_list, int64_t place, sw_err *err)
+{
+    const cJSON *text = entry->child, *score = text ? text->next : NULL;
+    sw_code rc;
+
+    *id = place;
+    if (!is_list) {
+        rc = sw_json_as_int(id, entry, 0, SW_TOKEN_ID_LIMIT - 1, "token id", err);
+        if (rc != SW_OK) sw_err_prefix(err, "model.vocab \"%.60s\"", entry->string);
+        return rc;
+    }
+    if (cJSON_IsArray(entry) && cJSON_IsString(text) && cJSON_IsNumber(score) && !score->next &&
+        place < SW_TOKEN_ID_LIMIT)
+        return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "model.vocab[%lld]: not [text, score], or one too many",
+                   (long long)place);
+}
+
 /* Largest id of both lists, each id checked on the way. */
 static sw_code scan_ids(int64_t *n_ids, int64_t *n_tokens, const cJSON *vocab,
                         const sw_extra_token *extra, int64_t n_extra, sw_err *err)
 {
     const cJSON *entry;
-    int64_t id = 0, largest = -1;
+    int64_t id = 0, largest = -1, place = 0;
     sw_code rc;
 
     *n_tokens = n_extra;
     cJSON_ArrayForEach(entry, vocab)
     {
-        rc = sw_json_as_int(&id, entry, 0, SW_TOKEN_ID_LIMIT - 1, "token id", err);
-        if (rc != SW_OK) {
-            sw_err_prefix(err, "model.vocab \"%.60s\"", entry->string);
-            return rc;
-        }
+        if ((rc = id_of(&id, entry, cJSON_IsArray(vocab), place++, err)) != SW_OK) return rc;
         if (id > largest) largest = id;
         ++*n_tokens;
     }
@@ -132,7 +154,8 @@ static sw_code scan_ids(int64_t *n_ids, int64_t *n_tokens, const cJSON *vocab,
 static sw_code build_tokens(sw_vocab *vocab, const cJSON *json, const sw_extra_token *extra,
                             int64_t n_extra, sw_err *err)
 {
-    int64_t n_tokens = 0;
+    int64_t n_tokens = 0, place = 0;
+    const bool is_list = cJSON_IsArray(json);
     const cJSON *entry;
     size_t n_slots;
     sw_code rc;
@@ -144,8 +167,8 @@ static sw_code build_tokens(sw_vocab *vocab, const cJSON *json, const sw_extra_t
     vocab->slot_mask = n_slots - 1;
     cJSON_ArrayForEach(entry, json)
     {
-        rc = add_token(vocab, entry->string, (int64_t)entry->valuedouble, false, err);
-        if (rc != SW_OK) return rc;
+        const int64_t id = is_list ? place++ : (int64_t)entry->valuedouble;
+        if ((rc = add_token(vocab, text_of(entry, is_list), id, false, err)) != SW_OK) return rc;
     }
     for (int64_t i = 0; i < n_extra; i++)
         if ((rc = add_token(vocab, extra[i].text, extra[i].id, true, err)) != SW_OK) return rc;
@@ -249,6 +272,21 @@ static sw_code build_merges(sw_vocab *vocab, const cJSON *json, const char *pref
         }
         rank++;
     }
+    return SW_OK;
+}
+
+sw_code sw_vocab_build_pieces(sw_vocab *out, const cJSON *pieces, const sw_extra_token *extra,
+                              int64_t n_extra, sw_err *err)
+{
+    sw_vocab built = {0};
+    sw_code rc;
+
+    if (!cJSON_IsArray(pieces)) return SW_FAIL(err, SW_E_FORMAT, "model.vocab: not an array");
+    if ((rc = build_tokens(&built, pieces, extra, n_extra, err)) != SW_OK) {
+        sw_vocab_free(&built);
+        return rc;
+    }
+    *out = built;
     return SW_OK;
 }
 

@@ -49,6 +49,9 @@ typedef struct sw_extra_token {
 } sw_extra_token;
 sw_code sw_vocab_build(sw_vocab *out, const cJSON *vocab, const cJSON *merges, const char *prefix,
                        const sw_extra_token *extra, int64_t n_extra, sw_err *err) SW_MUST_USE;
+/* `pieces` [[text, score], ...] of a unigram model, whose ids count them; no merges. */
+sw_code sw_vocab_build_pieces(sw_vocab *out, const cJSON *pieces, const sw_extra_token *extra,
+                              int64_t n_extra, sw_err *err) SW_MUST_USE;
 void sw_vocab_free(sw_vocab *vocab); /* accepts a zeroed one */
 
 /* SW_NO_TOKEN when there is none. The second finds only what the model knows. */

@@ -12,6 +12,7 @@
 #include "formats/base/file.h"
 #include "formats/base/mem.h"
 #include "formats/text/corpus.h"
+#include "formats/text/tokenizer_files.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"
 
@@ -58,7 +59,7 @@ static void tokenizers(void **state)
 {
     static const char *const names[] = {
         "04_qwen", "05_llama_3", "50_normalizer_sequence", "55_llama_2_legacy", "56_gemma",
-        "57_metaspace_first_True", "68_affixes",
+        "57_metaspace_first_True", "68_affixes", "80_tiny_mapu",
     };
 
     (void)state;
@@ -110,11 +111,37 @@ static void corpus_files(void **state)
     scratch_close(&s);
 }
 
+static sw_code make_json(void *ctx, sw_err *err)
+{
+    char *json = NULL;
+    size_t n_bytes = 0;
+    sw_code rc = sw_tokenizer_files_make(&json, &n_bytes, ctx, err);
+
+    assert_true((rc == SW_OK) == (json != NULL));
+    sw_mem_put(json);
+    return rc;
+}
+
+static void other_files(void **state)
+{
+    static const char *const names[] = {"spm_bpe", "spm_unigram", "merges_gpt2", "tekken"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char dir[100];
+        fault_plan plan = {.name = names[i], .kinds = FAULT_MEMORY | FAULT_READ,
+                           .attempt = make_json, .ctx = dir, .max_runs = 300};
+        (void)snprintf(dir, sizeof dir, "tests/golden/token_files/%s", names[i]);
+        fault_run(&plan);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokenizers),
         cmocka_unit_test(corpus_files),
+        cmocka_unit_test(other_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
