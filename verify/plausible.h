@@ -12,7 +12,7 @@
 #include "verify/decode_spec.h"
 #include "verify/report.h"
 
-#define SW_PLAUSIBLE_TEXT_BYTES 320
+#define SW_PLAUSIBLE_TEXT_BYTES 480
 
 /* Fill the weight figures of *t (name and output_err are left alone) from the decoded weight and
  * the original, f32 [n_out, k_in]; why[] is empty when plausible, else one sentence.

@@ -3,14 +3,13 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 
 /* Rows that are looked at together, and elements of a row or column that its level is taken from. */
-enum { BAND_ROWS = 64, SAMPLES_MAX = 512 };
+enum { BAND_ROWS = 64, SAMPLES_MAX = 256 };
 
 /* Compensation is held to carry at least this share of a row's rounding to each of its inputs:
  * where scales are small integers times a shared one, small cells are off by as much. */
@@ -153,18 +152,29 @@ static void look(const residual *r, int64_t n, int64_t k, double *err, double *r
     *rounding2 += beyond * beyond * s * s;
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
+/* The value below which `share` of n values lie; reorders them. */
 static double quantile(double *values, int64_t n, double share)
 {
+    int64_t low = 0, high = n - 1, at = (int64_t)(share * (double)(n - 1));
+
     if (n < 1) return 0;
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return values[(int64_t)(share * (double)(n - 1))];
+    while (low < high) { /* what is left between them holds the wanted one */
+        double pivot = values[(low + high) / 2];
+        int64_t i = low, j = high;
+
+        while (i <= j) {
+            while (values[i] < pivot) i++;
+            while (values[j] > pivot) j--;
+            if (i > j) break;
+            double kept = values[i];
+            values[i++] = values[j];
+            values[j--] = kept;
+        }
+        if (at <= j) high = j;
+        else if (at >= i) low = i;
+        else break;
+    }
+    return values[at];
 }
 
 /* What reaches input k from others, in shares of each row's rounding: as most rows have it. */
