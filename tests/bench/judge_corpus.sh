@@ -53,7 +53,7 @@ damage() {
 base() { make "$@" && damage "$1" "$2" "$3" "$4 $5"; }
 sixth() {
     n_sixths=$((n_sixths + 1))
-    make "$@" && damage "$1" "$2" "$3" "$4 $5" 6 $((2 * n_sixths)) bytes
+    make "$@" && damage "$1" "$2" "$3" "$4 $5" 6 $n_sixths bytes
 }
 
 gguf() { # NAME MODEL TYPE
