@@ -8,7 +8,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 
-/* Rows that are looked at together, and elements of a row or column that its level is taken from. */
+/* Rows that are looked at together, and elements of a row or column that tell its level. */
 enum { BAND_ROWS = 64, SAMPLES_MAX = 256 };
 
 /* Compensation is held to carry at least this share of a row's rounding to each of its inputs:
@@ -95,7 +95,8 @@ static void residual_free(residual *r)
     }
 }
 
-static sw_code residual_new(residual *r, const sw_spec_weight *w, const float *original, sw_err *err)
+static sw_code residual_new(residual *r, const sw_spec_weight *w, const float *original,
+                            sw_err *err)
 {
     const int n_limits = sizeof by_bits / sizeof *by_bits;
     int bits = w->bits_min ? w->bits_min : w->bits, at = n_limits - 1;

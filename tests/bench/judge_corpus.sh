@@ -48,9 +48,10 @@ damage() {
     rm -rf "${T:?}/$name"
 }
 
-# NAME MODEL DIALECT SCHEME METHOD [OPTION...]: every damage. Or one of six of those to tensors, in
-# turns: they do not depend on which dialect the bytes lie in.
+# NAME MODEL DIALECT SCHEME METHOD [OPTION...]: every damage; those to files and a sixth of those to
+# tensors; a sixth of those to tensors, in turns.
 base() { make "$@" && damage "$1" "$2" "$3" "$4 $5"; }
+files() { make "$@" && damage "$1" "$2" "$3" "$4 $5" 6; }
 sixth() {
     n_sixths=$((n_sixths + 1))
     make "$@" && damage "$1" "$2" "$3" "$4 $5" 6 $n_sixths bytes
@@ -65,10 +66,10 @@ gguf() { # NAME MODEL TYPE
 }
 
 if [ "$part" = share ]; then
-    make s1 llama compressed-tensors W4A16 rtn && damage s1 llama compressed-tensors 'W4A16 rtn' 11 2
+    make s1 llama compressed-tensors W4A16 rtn && damage s1 llama compressed-tensors 'W4A16 rtn' 7 2 bytes
     make s2 llama compressed-tensors FP8_DYNAMIC rtn &&
-        damage s2 llama compressed-tensors 'FP8_DYNAMIC rtn' 13 5
-    make s3 moe gptq W4A16 rtn && damage s3 moe gptq 'W4A16 rtn' 11 3
+        damage s2 llama compressed-tensors 'FP8_DYNAMIC rtn' 7 5 bytes
+    make s3 moe gptq W4A16 rtn && damage s3 moe gptq 'W4A16 rtn' 7 3 bytes
 else
     base b1 llama2 compressed-tensors W4A16 gptq
     sixth b2 llama compressed-tensors W4A16_ASYM gptq
@@ -78,11 +79,11 @@ else
     sixth b6 llama compressed-tensors MXFP4A16 gptq
     sixth b7 llama compressed-tensors NVFP4A16 gptq
     sixth b8 llama compressed-tensors MXFP8 gptq
-    base b9 llama gptq W4A16 gptq
+    files b9 llama gptq W4A16 gptq
     sixth b10 llama gptq_v2 W4A16_ASYM awq
     sixth b11 llama gptq_v2 W3A16 gptq
     sixth b12 llama gptq_v2 W2A16 gptq
-    base b13 llama awq W4A16_ASYM awq
+    files b13 llama awq W4A16_ASYM awq
     sixth b14 llama awq_gemv W4A16_ASYM rtn
     sixth b15 llama marlin W4A16 gptq
     sixth b16 llama machete W4A16 rtn
@@ -93,7 +94,7 @@ else
     sixth b21 llama modelopt NVFP4 rtn
     sixth b22 llama modelopt FP8 gptq
     sixth b23 llama swage W3A16 gptq --outliers 0.02
-    base b24 moe compressed-tensors W4A16 gptq
+    files b24 moe compressed-tensors W4A16 gptq
     sixth b25 moe awq W4A16_ASYM rtn
     sixth b26 gpt_oss mxfp4 MXFP4A16 rtn --samples 2 --seq-len 32
     for type in Q4_0 Q4_1 Q8_0 Q4_K Q6_K; do gguf "$type.gguf" llama $type; done

@@ -4,8 +4,9 @@
  *   judge_corpus cut MODEL LAYERS OUT          the first layers of a model, to have it small
  *   judge_corpus sound CHECKPOINT MODEL        0 when the judge passes it
  *   judge_corpus all CHECKPOINT MODEL DIALECT FORMAT CSV [EVERY PHASE [bytes]]
- *                                              all damages, or one in EVERY from PHASE on (or only
- *                                              those of tensors), one line each to CSV
+ *                                              all damages, of those to bytes of tensors one in
+ *                                              EVERY from PHASE on (or these alone), one line
+ *                                              each to CSV
  *
  * A line on stdout names each damage that escaped or was blamed on something else, and each false
  * alarm. The last line counts. Exit code 1: some escaped; 2: it could not be tried.
@@ -43,6 +44,8 @@ typedef struct corpus {
     target targets[TENSORS_MAX];
     int n_targets;
 } corpus;
+
+static int number(const char *text) { return (int)strtol(text, NULL, 10); }
 
 static void must(sw_code rc, const sw_err *err)
 {
@@ -197,7 +200,7 @@ static void try_case(corpus *c, const char *kind, const char *a, const char *b)
     fflush(c->csv);
 }
 
-/* ---- bytes ------------------------------------------------------------------------------------ */
+/* ---- bytes ---------------------------------------------------------------------------------- */
 
 static void list_targets(corpus *c)
 {
@@ -213,7 +216,8 @@ static void list_targets(corpus *c)
         (void)snprintf(to->path, sizeof to->path, "%s", t->name);
         if (strstr(t->name, "norm")) to->place = DAMAGE_NORM;
         else if (strstr(t->name, "embed_tokens")) to->place = DAMAGE_EMBED;
-        else if (strstr(t->name, "mlp.gate.") || strstr(t->name, "router")) to->place = DAMAGE_ROUTER;
+        else if (strstr(t->name, "mlp.gate.") || strstr(t->name, "router"))
+            to->place = DAMAGE_ROUTER;
         else if (fused && (!strcmp(fused, "_proj_blocks") || !strcmp(fused, "_proj_scales"))) {
             to->place = fused[6] == 'b' ? DAMAGE_CODES : DAMAGE_SCALES;
             *strstr(to->path, "experts") = '\0'; /* found expert by expert */
@@ -293,16 +297,14 @@ static void try_bytes(corpus *c, const damage_kind *kind, int at)
     free(before);
 }
 
-/* ---- text and lists --------------------------------------------------------------------------- */
+/* ---- text and lists ------------------------------------------------------------------------- */
 
 static void try_text(corpus *c, const char *file, const char *kind, const char *wants, char *text)
 {
     if (!text) return;
-    if (c->n++ % c->every == 0) {
-        make_case(c, file);
-        put_case_file(c, file, text, strlen(text));
-        try_case(c, kind, *wants ? wants : "quant", *wants ? NULL : "model.layers");
-    }
+    make_case(c, file);
+    put_case_file(c, file, text, strlen(text));
+    try_case(c, kind, *wants ? wants : "quant", *wants ? NULL : "model.layers");
     cJSON_free(text);
 }
 
@@ -335,7 +337,6 @@ static void try_lists(corpus *c)
     const target *t = pick(c, DAMAGE_CODES, true, 5);
 
     for (int kind = 0; t && kind < DAMAGE_LIST_COUNT; kind++) {
-        if (c->n++ % c->every) continue;
         make_case(c, "model.safetensors");
         if (damage_list_apply((damage_list_kind)kind, c->dir, c->subject.st, t->path,
                               t->tensor->name))
@@ -344,7 +345,7 @@ static void try_lists(corpus *c)
     }
 }
 
-/* ---- commands --------------------------------------------------------------------------------- */
+/* ---- commands ------------------------------------------------------------------------------- */
 
 static int all(int argc, char **argv)
 {
@@ -357,8 +358,8 @@ static int all(int argc, char **argv)
     c.model = argv[3];
     c.dialect = argv[4];
     c.format = argv[5];
-    c.every = argc > 7 ? atoi(argv[7]) : 1;
-    c.n = argc > 8 ? c.every - atoi(argv[8]) % c.every : 0;
+    c.every = argc > 7 ? number(argv[7]) : 1;
+    c.n = argc > 8 ? c.every - number(argv[8]) % c.every : 0;
     (void)snprintf(parent, sizeof parent, "%.40s/judge-XXXXXX", tmp ? tmp : "/tmp");
     if (c.every < 1 || c.n < 0 || !(c.csv = fopen(argv[6], "a")) || !mkdtemp(parent)) return 2;
     (void)snprintf(c.dir, sizeof c.dir, "%s/case", parent);
@@ -373,8 +374,8 @@ static int all(int argc, char **argv)
     (void)rmdir(parent);
     sw_subject_close(&c.subject);
     fclose(c.csv);
-    printf("%s %s: %d damages, %d found, %d of them misnamed, %d tried with a text too\n", c.dialect,
-           c.format, c.n_tried, c.n_found, c.n_misnamed, c.n_text);
+    printf("%s %s: %d damages, %d found, %d of them misnamed, %d tried with a text too\n",
+           c.dialect, c.format, c.n_tried, c.n_found, c.n_misnamed, c.n_text);
     return c.n_found < c.n_tried || c.n_misnamed;
 }
 
@@ -394,12 +395,12 @@ static bool is_kept(const char *name, int layers)
 {
     const char *at = strstr(name, "layers.");
 
-    return !at || atoi(at + strlen("layers.")) < layers;
+    return !at || number(at + strlen("layers.")) < layers;
 }
 
 static int cut(char **argv)
 {
-    int layers = atoi(argv[3]);
+    int layers = number(argv[3]);
     char path[SW_PATH_BYTES], *text;
     sw_st_writer *w = NULL;
     cJSON *config;

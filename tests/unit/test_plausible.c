@@ -399,7 +399,7 @@ static void a_single_swapped_nibble_is_caught_in_plain_rounding(void **state)
     assert_int_equal(n_caught, n_tried);
 }
 
-/* ---- parts of a weight ------------------------------------------------------------------------ */
+/* ---- parts of a weight ---------------------------------------------------------------------- */
 
 /* The number formats, and how many codes in a row must be lost, and become zeros, to be found
  * wherever they lie: beside plain rounding, and beside GPTQ, which leaves more error itself. Half
