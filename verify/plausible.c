@@ -50,13 +50,14 @@ static double step_rms_max(const sw_spec_weight *w)
 #define OUTLIER_STEPS 0.75
 
 typedef enum rival {
-    NEXT_GROUP, PREV_GROUP, NEXT_CHANNEL, PREV_CHANNEL, ZERO_UP, ZERO_DOWN, SWAP_INPUTS,
-    SWAP_CHANNELS, SWAP_ROWS8, N_RIVALS
+    NEXT_GROUP, PREV_GROUP, FAR_GROUP, NEXT_CHANNEL, PREV_CHANNEL, ZERO_UP, ZERO_DOWN,
+    SWAP_INPUTS, SWAP_CHANNELS, SWAP_ROWS8, N_RIVALS
 } rival;
 
 static const char *const rival_text[N_RIVALS] = {
     [NEXT_GROUP] = "the scales of the next group: scales are off by one group",
     [PREV_GROUP] = "the scales of the previous group: scales are off by one group",
+    [FAR_GROUP] = "the scales of the group half a row away: scales are out of order",
     [NEXT_CHANNEL] = "the scales of the next channel: scales are off by one channel",
     [PREV_CHANNEL] = "the scales of the previous channel: scales are off by one channel",
     [ZERO_UP] = "every zero point one higher: zero points are wrong",
@@ -134,6 +135,9 @@ static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t 
     if (g + 1 < w->n_groups)
         add_cell_rival(all, NEXT_GROUP, x, s, (double)scales[g + 1] * global, 0);
     if (g > 0) add_cell_rival(all, PREV_GROUP, x, s, (double)scales[g - 1] * global, 0);
+    if (w->n_groups > 3)
+        add_cell_rival(all, FAR_GROUP, x, s,
+                       (double)scales[(g + w->n_groups / 2) % w->n_groups] * global, 0);
     if (n + 1 < w->n_out)
         add_cell_rival(all, NEXT_CHANNEL, x, s, (double)scales[g + w->n_groups] * global, 0);
     if (n > 0) add_cell_rival(all, PREV_CHANNEL, x, s, (double)scales[g - w->n_groups] * global, 0);

@@ -282,19 +282,24 @@ static void put_infinity(const damage_site *s)
 static void move_index(const damage_site *s) { s->own[s->n_bytes / 8 * 4] ^= 1; }
 static void break_index(const damage_site *s) { s->own[s->n_bytes / 8 * 4 + 2] = 9; }
 
-/* A name of another length cannot stand in a header without moving what follows. */
+/* Trades two names wherever they stand. One of another length could not stand in a header without
+ * moving what follows. */
+static void trade_names(const damage_site *s, const char *a, const char *b)
+{
+    for (size_t n = strlen(a), i = 0; i + n <= s->n_bytes; i++) {
+        if (!memcmp(s->own + i, a, n)) memcpy(s->own + i, b, n);
+        else if (!memcmp(s->own + i, b, n)) memcpy(s->own + i, a, n);
+    }
+}
+
 static void swap_names(const damage_site *s)
 {
-    static const char *const pairs[][2] = {{"self_attn.k_proj.", "self_attn.v_proj."},
-                                           {"attn_k.weight", "attn_v.weight"}};
-
-    for (int p = 0; p < 2; p++)
-        for (size_t n = strlen(pairs[p][0]), i = 0; i + n <= s->n_bytes; i++) {
-            int has = !memcmp(s->own + i, pairs[p][0], n) ? 1
-                      : !memcmp(s->own + i, pairs[p][1], n) ? 0 : -1;
-            if (has >= 0) memcpy(s->own + i, pairs[p][has], n);
-        }
+    trade_names(s, "self_attn.k_proj.", "self_attn.v_proj.");
+    trade_names(s, "attn_k.weight", "attn_v.weight");
 }
+
+static void swap_layers(const damage_site *s) { trade_names(s, "layers.0.", "layers.1."); }
+static void swap_experts(const damage_site *s) { trade_names(s, "experts.2.", "experts.5."); }
 
 const damage_kind damage_kinds[] = {
     {"20 of 256 rows of codes zero", DAMAGE_CODES, false, zero_rows},
@@ -357,6 +362,8 @@ const damage_kind damage_kinds[] = {
     {"one bit of a router", DAMAGE_ROUTER, false, flip_low_bit},
     {"halves of a router swapped", DAMAGE_ROUTER, false, swap_halves},
     {"names of k and v swapped", DAMAGE_HEADER, false, swap_names},
+    {"names of two layers swapped", DAMAGE_HEADER, false, swap_layers},
+    {"names of two experts swapped", DAMAGE_HEADER, false, swap_experts},
 };
 const int n_damage_kinds = sizeof damage_kinds / sizeof *damage_kinds;
 

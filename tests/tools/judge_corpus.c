@@ -221,8 +221,8 @@ static void list_targets(corpus *c)
         else if (fused && (!strcmp(fused, "_proj_blocks") || !strcmp(fused, "_proj_scales"))) {
             to->place = fused[6] == 'b' ? DAMAGE_CODES : DAMAGE_SCALES;
             *strstr(to->path, "experts") = '\0'; /* found expert by expert */
-        } else if (damage_place_of(&to->place, dot + 1, &t->view)) to->path[dot - t->name] = '\0';
-        else continue;
+        } else if (!damage_place_of(&to->place, dot + 1, &t->view)) continue;
+        if (!fused) to->path[dot - t->name] = '\0';
         c->n_targets++;
     }
 }
@@ -255,9 +255,20 @@ static const target *partner(const corpus *c, const target *t)
     return NULL;
 }
 
-static uint8_t *in_image(uint8_t *image, size_t n_bytes, const sw_st_tensor *t)
+/* Where a tensor lies in the image of its file: found by the largest of them, since small ones may
+ * have equal bytes. */
+static uint8_t *in_image(uint8_t *image, size_t n_bytes, const corpus *c, const sw_st_tensor *t)
 {
-    return memmem(image, n_bytes, t->view.data, t->view.size_bytes);
+    const sw_cview *anchor = &t->view;
+    uint8_t *at;
+
+    for (int i = 0; i < c->n_targets; i++) {
+        const sw_st_tensor *other = c->targets[i].tensor;
+        if (other->shard == t->shard && other->view.size_bytes > anchor->size_bytes)
+            anchor = &other->view;
+    }
+    at = memmem(image, n_bytes, anchor->data, anchor->size_bytes);
+    return at ? at + ((intptr_t)t->view.data - (intptr_t)anchor->data) : NULL;
 }
 
 static void try_bytes(corpus *c, const damage_kind *kind, int at)
@@ -280,18 +291,18 @@ static void try_bytes(corpus *c, const damage_kind *kind, int at)
         site.own = image + 8;
         site.n_bytes = c->subject.is_gguf ? n_bytes / 2 : n_bytes < 200000 ? n_bytes / 2 : 100000;
     } else {
-        site.own = in_image(image, n_bytes, t->tensor);
+        site.own = in_image(image, n_bytes, c, t->tensor);
         site.n_bytes = t->tensor->view.size_bytes;
         site.dtype = t->tensor->view.dtype;
         site.offset = (size_t)(site.own - image);
-        if (other) site.other = in_image(image, n_bytes, other->tensor);
+        if (other) site.other = in_image(image, n_bytes, c, other->tensor);
     }
     if (!site.own || (other && !site.other)) exit(2);
     kind->apply(&site);
     if (memcmp(image, before, n_bytes)) {
         make_case(c, name);
         put_case_file(c, name, image, n_bytes);
-        try_case(c, kind->name, t ? t->path : "self_attn.k_proj", other ? other->path : "v_proj");
+        try_case(c, kind->name, t ? t->path : "model.layers", other ? other->path : NULL);
     }
     free(image);
     free(before);
