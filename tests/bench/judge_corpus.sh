@@ -68,10 +68,10 @@ gguf() { # NAME MODEL TYPE
 }
 
 if [ "$part" = share ]; then
-    make s1 llama compressed-tensors W4A16 rtn && damage s1 llama compressed-tensors 'W4A16 rtn' 7 2 bytes
+    make s1 llama compressed-tensors W4A16 rtn && damage s1 llama compressed-tensors 'W4A16 rtn' 14 2 bytes
     make s2 llama compressed-tensors FP8_DYNAMIC rtn &&
-        damage s2 llama compressed-tensors 'FP8_DYNAMIC rtn' 7 5 bytes
-    make s3 moe gptq W4A16 rtn && damage s3 moe gptq 'W4A16 rtn' 7 3 bytes
+        damage s2 llama compressed-tensors 'FP8_DYNAMIC rtn' 14 5 bytes
+    make s3 moe gptq W4A16 rtn && damage s3 moe gptq 'W4A16 rtn' 14 3 bytes
 else
     base b1 llama2 compressed-tensors W4A16 gptq
     sixth b2 llama compressed-tensors W4A16_ASYM gptq
