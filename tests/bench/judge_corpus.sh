@@ -60,7 +60,8 @@ sixth() {
 }
 
 gguf() { # NAME MODEL TYPE
-    "$swage" convert "$T/$2" --to gguf --type "$3" -o "$T/$1" -q --threads 1 >"$T/log" 2>&1 ||
+    "$swage" convert "$T/$2" --to gguf --type "$3" -o "$T/$1" -q --threads 1 \
+        --no-tokenizer >"$T/log" 2>&1 ||
         { echo "cannot make $1: $(tail -n 1 "$T/log")"; bad=1; return 1; }
     sound "$T/$1" "$T/$2" || return 1
     n_sixths=$((n_sixths + 1))
@@ -98,7 +99,7 @@ else
     sixth b23 llama swage W3A16 gptq --outliers 0.02
     files b24 moe compressed-tensors W4A16 gptq
     sixth b25 moe awq W4A16_ASYM rtn
-    sixth b26 gpt_oss mxfp4 MXFP4A16 rtn --samples 2 --seq-len 32
+    sixth b26 gpt_oss mxfp4 MXFP4A16 rtn --samples 2 --seq-len 32 --ignore self_attn
     for type in Q4_0 Q4_1 Q8_0 Q4_K Q6_K; do gguf "$type.gguf" llama $type; done
 fi
 awk -F, 'NR > 1 { n++; if ($0 ~ /,escaped,/) e++ } END {
