@@ -4,7 +4,7 @@
  * with the scales of the neighbouring group or channel, with every zero point one higher or
  * lower, with the codes of a nibble pair swapped. A sound weight fits the original better than
  * any rival; a weight packed wrongly fits one rival better, and the finding names it. Bounds on
- * the error and the cosine catch what no rival explains.
+ * the error and the cosine catch what no rival explains, and residual.h what is wrong in places.
  */
 #ifndef SW_VERIFY_PLAUSIBLE_H
 #define SW_VERIFY_PLAUSIBLE_H
@@ -12,7 +12,7 @@
 #include "verify/decode_spec.h"
 #include "verify/report.h"
 
-#define SW_PLAUSIBLE_TEXT_BYTES 320
+#define SW_PLAUSIBLE_TEXT_BYTES 480
 
 /* Fill the weight figures of *t (name and output_err are left alone) from the decoded weight and
  * the original, f32 [n_out, k_in]; why[] is empty when plausible, else one sentence.

@@ -10,6 +10,10 @@
 #include "verify/original.h"
 
 #define FACTOR_MAX 0x1p15 /* a norm changed by more was not rescaled but broken */
+/* Folds change nearly every channel of a norm. Fewer than this share, one of them by less than
+ * readers show, are no fold: the norm differs, and coverage says so. */
+#define FOLDED_SHARE 0.5
+#define VISIBLE_FACTOR 1.05
 /* A column's multiple may be off by what half a step in every weight explains, as much again
  * because solvers shift error from column to column, and by the noise about it. */
 #define COLUMN_SLACK 0.05
@@ -72,6 +76,19 @@ static sw_code add_group(builder *b, const sw_fold *fold, int64_t layer, int64_t
     return SW_OK;
 }
 
+static bool is_fold(const double *scale, int64_t k)
+{
+    int64_t n_changed = 0;
+    bool is_visible = true;
+
+    for (int64_t j = 0; j < k; j++) {
+        if (scale[j] == 1.0) continue;
+        n_changed++;
+        is_visible = is_visible && fmax(scale[j], 1 / scale[j]) >= VISIBLE_FACTOR;
+    }
+    return is_visible || (double)n_changed >= FOLDED_SHARE * (double)k;
+}
+
 static sw_code add_norm(builder *b, const sw_fold *fold, int64_t layer, const char *path)
 {
     const double offset = b->original->model.norm_offset; /* stored less this */
@@ -96,7 +113,7 @@ static sw_code add_norm(builder *b, const sw_fold *fold, int64_t layer, const ch
                             (long long)j, (double)have[j], (double)want[j]);
         goto done;
     }
-    rc = add_group(b, fold, layer, -1, scale, k);
+    if (is_fold(scale, k)) rc = add_group(b, fold, layer, -1, scale, k);
 done:
     sw_mem_put(have);
     sw_mem_put(want);
@@ -251,15 +268,30 @@ void sw_rescale_free(sw_rescale *rescale)
     memset(rescale, 0, sizeof *rescale);
 }
 
-const double *sw_rescale_columns(const sw_rescale *rescale, const sw_linear_ref *ref)
+static const sw_rescale_group *group_before(const sw_rescale *rescale, const sw_linear_ref *ref)
 {
     for (int64_t i = 0; i < rescale->n_groups; i++) {
         const sw_rescale_group *g = &rescale->groups[i];
         if (g->layer == ref->layer && g->fold.site == ref->site && g->k == ref->k_in &&
             (g->expert < 0 || g->expert == ref->expert))
-            return g->scale;
+            return g;
     }
     return NULL;
+}
+
+const double *sw_rescale_columns(const sw_rescale *rescale, const sw_linear_ref *ref)
+{
+    const sw_rescale_group *g = group_before(rescale, ref);
+
+    return g ? g->scale : NULL;
+}
+
+bool sw_rescale_producer(char path[256], const sw_rescale *rescale, const sw_model *model,
+                         const sw_linear_ref *ref)
+{
+    const sw_rescale_group *g = group_before(rescale, ref);
+
+    return g && sw_model_slot_path(path, model, g->layer, g->fold.producer, g->expert);
 }
 
 const double *sw_rescale_rows(const sw_rescale *rescale, const sw_linear_ref *ref)

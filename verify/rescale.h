@@ -42,6 +42,9 @@ void sw_rescale_free(sw_rescale *rescale);
  * ([n_out]); NULL: nothing. */
 const double *sw_rescale_columns(const sw_rescale *rescale, const sw_linear_ref *ref);
 const double *sw_rescale_rows(const sw_rescale *rescale, const sw_linear_ref *ref);
+/* The norm or linear whose change asks for those columns, by its module path; false: none. */
+bool sw_rescale_producer(char path[256], const sw_rescale *rescale, const sw_model *model,
+                         const sw_linear_ref *ref);
 
 /* w [n_out, k_in] of the original becomes what the checkpoint should hold, resp. back. */
 void sw_rescale_forward(float *w, const sw_rescale *rescale, const sw_linear_ref *ref);

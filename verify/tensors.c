@@ -46,6 +46,18 @@ static void judge_columns(tensor_slot *slot, const sw_spec_weight *w, const floa
                    (long long)worst.at, worst.multiple, worst.limit);
 }
 
+/* A changed producer that its readers do not know shows in them. */
+static void name_producer(tensor_slot *slot, const tensor_job *job)
+{
+    size_t n = strlen(slot->why);
+    char path[256];
+
+    if (n && !slot->is_table && job->original &&
+        sw_rescale_producer(path, job->rescale, &job->original->model, &slot->linear->ref))
+        (void)snprintf(slot->why + n, sizeof slot->why - n, " (%s before it differs from the "
+                       "original's)", path);
+}
+
 static void judge_one(const tensor_job *job, tensor_slot *slot)
 {
     const sw_subject_linear *l = slot->linear;
@@ -73,6 +85,7 @@ static void judge_one(const tensor_job *job, tensor_slot *slot)
     if (rc == SW_OK && values && !slot->is_table &&
         (norm = sw_rescale_norm_before(job->rescale, &l->ref)) != NULL)
         slot->evidence = sw_rescale_evidence(w.values, values, w.n_out, w.k_in, norm->scale);
+    if (rc == SW_OK) name_producer(slot, job);
     sw_mem_put(values);
     sw_spec_weight_free(&w);
 }

@@ -39,9 +39,16 @@ $(BUILD)/tests/fuzz/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c $(LIB) $(P
 unit: $(UNIT_BIN) $(REPLAY_BIN) all ## unit, property and fault tests and the fuzz corpora
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $(UNIT_BIN) $(REPLAY_BIN)
 
+# Damages checkpoints, for tests/bench/judge_corpus.sh.
+CORPUS_BIN := $(BUILD)/tests/tools/judge_corpus
+
 .PHONY: test
-test: lint $(UNIT_BIN) $(REPLAY_BIN) all ## everything that must pass, with a count at the end
+test: lint $(UNIT_BIN) $(REPLAY_BIN) $(CORPUS_BIN) all ## everything that must pass, with a count at the end
 	$(Q)BUILD=$(BUILD) sh tests/run.sh $(UNIT_BIN) $(REPLAY_BIN) $(sort $(wildcard tests/e2e/*.sh))
+
+.PHONY: judge-corpus
+judge-corpus: $(CORPUS_BIN) all ## every damaged checkpoint that `verify` must find: half an hour
+	$(Q)BUILD=$(BUILD) tests/bench/judge_corpus.sh tests/bench/judge-corpus.csv
 
 .PHONY: asan ubsan tsan portable
 asan ubsan: build/.deps-sanitizers ## the tests under a sanitizer (asan, ubsan, tsan)

@@ -196,7 +196,7 @@ static void test_changed_norms_are_found(void **state)
         edit_fn edit;
         const char *what, *says;
     } faults[] = {
-        {double_one, "implausible", "without the other"},
+        {double_one, "implausible", "input 5"},
         {put_back, "implausible", "q_proj"},
         {zero_one, "rescaled", "channel 7"},
         {swap_two, "implausible", "q_proj"},

@@ -1,0 +1,108 @@
+#!/bin/bash
+# The judge against damaged checkpoints: judge_corpus.sh CSV [share]
+#
+# Makes checkpoints of bundled models in every dialect and number format, without manifests, damages
+# each in every way of tests/support/damage*.h, and writes one line a damage to CSV: kind, dialect,
+# format, what was damaged, what found it, and the message. Prints what escaped or was blamed on
+# something else, false alarms on sound checkpoints, and counts. `share`: a few bases and damages,
+# in seconds. Exit code 1 when something escaped, was misnamed, or a sound checkpoint failed.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+csv=$1 part=${2:-whole} build=${BUILD:-build/release}
+swage=$build/swage corpus=$build/tests/tools/judge_corpus
+T=$(mktemp -d "${TMPDIR:-/tmp}/swage-corpus.XXXXXX") || exit 2
+trap 'rm -rf "$T"' EXIT
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TMPDIR=$T
+bad=0 n_sixths=0 n_sound=0 n_alarms=0
+calib=(--calib calib_data/calib.u16 --samples 6 --seq-len 256)
+
+echo 'kind,dialect,format,what,caught by,message' >"$csv"
+"$corpus" cut calib_data/tiny-llama 1 "$T/llama" || exit 2
+"$corpus" cut calib_data/tiny-llama 2 "$T/llama2" || exit 2
+"$corpus" cut tests/golden/models/tiny-moe 1 "$T/moe" || exit 2
+cp calib_data/tiny-llama/{tokenizer,tokenizer_config,generation_config}.json "$T/llama2/"
+ln -s "$PWD/tests/golden/arch/gpt_oss" "$T/gpt_oss"
+
+# sound CHECKPOINT MODEL: it passes, with its manifest and without.
+sound() {
+    n_sound=$((n_sound + 1))
+    "$corpus" sound "$1" "$2" && rm -f "$1/manifest.json" && "$corpus" sound "$1" "$2" && return
+    n_alarms=$((n_alarms + 1))
+    bad=1
+    return 1 # whatever is done to it, it fails
+}
+
+# make NAME MODEL DIALECT SCHEME METHOD [OPTION...]
+make() {
+    local name=$1 model=$2 dialect=$3 scheme=$4 method=$5
+    shift 5
+    "$swage" quantize "$T/$model" -o "$T/$name" -q --format "$dialect" --scheme "$scheme" \
+        --method "$method" "${calib[@]}" --threads 1 --allow-fallback "$@" >"$T/log" 2>&1 ||
+        { echo "cannot make $name: $(tail -n 1 "$T/log")"; bad=1; return 1; }
+    sound "$T/$name" "$T/$model"
+}
+
+# damage NAME MODEL DIALECT FORMAT [EVERY [PHASE [bytes]]]
+damage() {
+    local name=$1 model=$2
+    shift 2
+    "$corpus" all "$T/$name" "$T/$model" "$1" "$2" "$csv" "${@:3}" || bad=1
+    rm -rf "${T:?}/$name"
+}
+
+# NAME MODEL DIALECT SCHEME METHOD [OPTION...]: every damage; those to files and a sixth of those to
+# tensors; a sixth of those to tensors, in turns.
+base() { make "$@" && damage "$1" "$2" "$3" "$4 $5"; }
+files() { make "$@" && damage "$1" "$2" "$3" "$4 $5" 6; }
+sixth() {
+    n_sixths=$((n_sixths + 1))
+    make "$@" && damage "$1" "$2" "$3" "$4 $5" 6 $n_sixths bytes
+}
+
+gguf() { # NAME MODEL TYPE
+    "$swage" convert "$T/$2" --to gguf --type "$3" -o "$T/$1" -q --threads 1 \
+        --no-tokenizer >"$T/log" 2>&1 ||
+        { echo "cannot make $1: $(tail -n 1 "$T/log")"; bad=1; return 1; }
+    sound "$T/$1" "$T/$2" || return 1
+    n_sixths=$((n_sixths + 1))
+    damage "$1" "$2" gguf "$3" 3 $n_sixths
+}
+
+if [ "$part" = share ]; then
+    make s1 llama compressed-tensors W4A16 rtn && damage s1 llama compressed-tensors 'W4A16 rtn' 14 2 bytes
+    make s2 llama compressed-tensors FP8_DYNAMIC rtn &&
+        damage s2 llama compressed-tensors 'FP8_DYNAMIC rtn' 14 5 bytes
+    make s3 moe gptq W4A16 rtn && damage s3 moe gptq 'W4A16 rtn' 14 3 bytes
+else
+    base b1 llama2 compressed-tensors W4A16 gptq
+    sixth b2 llama compressed-tensors W4A16_ASYM gptq
+    sixth b3 llama compressed-tensors W8A16 rtn
+    sixth b4 llama compressed-tensors W8A8 smoothquant+gptq
+    sixth b5 llama compressed-tensors FP8_DYNAMIC gptq
+    sixth b6 llama compressed-tensors MXFP4A16 gptq
+    sixth b7 llama compressed-tensors NVFP4A16 gptq
+    sixth b8 llama compressed-tensors MXFP8 gptq
+    files b9 llama gptq W4A16 gptq
+    sixth b10 llama gptq_v2 W4A16_ASYM gptq
+    sixth b11 llama gptq_v2 W3A16 gptq
+    sixth b12 llama gptq_v2 W2A16 gptq
+    files b13 llama awq W4A16_ASYM gptq
+    sixth b14 llama awq_gemv W4A16_ASYM rtn
+    sixth b15 llama marlin W4A16 gptq
+    sixth b16 llama machete W4A16 rtn
+    sixth b17 llama swage W4A16 gptq
+    sixth b18 llama swage NVFP4 gptq
+    sixth b19 llama fp8 FP8_BLOCK gptq
+    sixth b20 llama fp8_hf FP8 rtn
+    sixth b21 llama modelopt NVFP4 rtn
+    sixth b22 llama modelopt FP8 gptq
+    sixth b23 llama swage W3A16 gptq --outliers 0.02
+    files b24 moe compressed-tensors W4A16 gptq
+    sixth b25 moe awq W4A16_ASYM rtn
+    sixth b26 gpt_oss mxfp4 MXFP4A16 rtn --samples 2 --seq-len 32 --ignore self_attn
+    for type in Q4_0 Q4_1 Q8_0 Q4_K Q6_K; do gguf "$type.gguf" llama $type; done
+fi
+awk -F, 'NR > 1 { n++; if ($0 ~ /,escaped,/) e++ } END {
+    printf "%d damaged checkpoints, %d found, %d escaped\n", n, n - e, e }' "$csv"
+echo "$n_sound sound checkpoints, $n_alarms false alarms"
+exit "$bad"
