@@ -2,6 +2,7 @@
 #include "tools/signals.h"
 
 #include <signal.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -21,6 +22,7 @@ static struct {
     struct sigaction bus_before;
 } caught;
 static volatile sig_atomic_t stop_requested;
+static atomic_flag has_lost_input = ATOMIC_FLAG_INIT;
 
 /* What each signal that ends a process does to a long command. */
 typedef enum answer {
@@ -169,6 +171,8 @@ static void on_bus(int number, siginfo_t *info, void *context)
     const char *path = NULL;
 
     (void)context;
+    if (atomic_flag_test_and_set(&has_lost_input))
+        for (;;) (void)pause(); /* another thread is about to end the process */
     sw_leftovers_remove();
     if (info->si_code > 0 && sw_watch_find(&path, &offset, &size_bytes, info->si_addr)) {
         say_lost(path, offset, size_bytes);

@@ -105,18 +105,21 @@ static bool is_same_file(const input *one, const struct stat *info)
     return one->dev == info->st_dev && one->ino == info->st_ino;
 }
 
-static bool has_same_bytes(const input *one, const struct stat *info)
+static bool looks_the_same(const input *one, const struct stat *info)
 {
-    return is_same_file(one, info) && one->size_bytes == info->st_size &&
-           same_time(&one->changed, &info->st_mtim);
+    return one->size_bytes == info->st_size && same_time(&one->changed, &info->st_mtim);
+}
+
+static bool is_this(const input *one, const char *path, const struct stat *info)
+{
+    return is_same_file(one, info) && looks_the_same(one, info) &&
+           same_time(&one->status_changed, &info->st_ctim) && !strcmp(one->path, path);
 }
 
 static bool is_known(const char *path, const struct stat *info)
 {
     for (const input *one = watch.first; one; one = one->next)
-        if (has_same_bytes(one, info) && same_time(&one->status_changed, &info->st_ctim) &&
-            !strcmp(one->path, path))
-            return true;
+        if (is_this(one, path, info)) return true;
     return false;
 }
 
@@ -149,12 +152,15 @@ sw_code sw_watch_input(const char *path, const struct stat *info, sw_err *err)
     return rc;
 }
 
+/* Of the file as it is now: one that was opened before a change does not have this digest. */
 void sw_watch_digest(const char *path, const char *sha256)
 {
-    if (!watch.is_on) return;
+    struct stat info;
+
+    if (!watch.is_on || stat(path, &info) != 0) return;
     (void)pthread_mutex_lock(&watch.lock);
     for (input *one = watch.first; one; one = one->next)
-        if (!one->sha256[0] && !strcmp(one->path, path))
+        if (!one->sha256[0] && is_this(one, path, &info))
             memcpy(one->sha256, sha256, sizeof one->sha256);
     (void)pthread_mutex_unlock(&watch.lock);
 }
@@ -204,12 +210,16 @@ static sw_code check_bytes(input *one, const struct stat *info, sw_err *err)
 
 static sw_code check_input(input *one, sw_err *err)
 {
+    bool is_same, has_same_status;
     struct stat info;
 
     if (look(&info, one->path) != 0) return changed(one, "it was removed", err);
-    if (!is_same_file(one, &info)) return changed(one, "it was replaced", err);
-    if (!has_same_bytes(one, &info)) return changed(one, "it was changed", err);
-    if (same_time(&one->status_changed, &info.st_ctim)) return SW_OK;
+    is_same = is_same_file(one, &info);
+    has_same_status = same_time(&one->status_changed, &info.st_ctim);
+    if (!is_same && !has_same_status) return changed(one, "it was replaced", err);
+    if (!looks_the_same(one, &info)) return changed(one, "it was changed", err);
+    /* some file systems number a file anew when it is opened anew */
+    if (has_same_status && (is_same || !one->sha256[0])) return SW_OK;
     return check_bytes(one, &info, err);
 }
 
