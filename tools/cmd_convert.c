@@ -53,7 +53,7 @@ static const sw_opt options[] = {
     {.name = "shard-size", .kind = SW_OPT_SIZE, AT(shard_bytes), .arg = "BYTES",
      .help = "cut the output into files of at most this (default: 5G)"},
     {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
-     .help = "replace an existing output"},
+     .help = "replace an existing output; not a directory that holds anything else"},
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,

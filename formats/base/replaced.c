@@ -1,8 +1,9 @@
 /* replaced.c - may a directory be replaced by an output? Only one that is an output itself.
  *
  * The manifest of an output lists its files by size and SHA-256. A directory whose files are all in
- * its manifest holds nothing but what we wrote. Bytes are compared where somebody may have edited
- * them; of shards, which nobody edits and which take long to read, only the size is.
+ * its manifest holds nothing but what we wrote. Bytes are compared, but of large files that are not
+ * younger than the manifest only the size is: the manifest is written last, and shards take long to
+ * read.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -63,6 +64,19 @@ static sw_code digest_of(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err
     return rc;
 }
 
+static bool is_old_and_large(const char *path, const struct stat *info)
+{
+    struct stat manifest;
+    char at[SW_PATH_BYTES];
+
+    if ((uint64_t)info->st_size <= COMPARED_MAX_BYTES ||
+        sw_path_join(at, path, MANIFEST, NULL) != SW_OK || lstat(at, &manifest) != 0)
+        return false;
+    return info->st_mtim.tv_sec < manifest.st_mtim.tv_sec ||
+           (info->st_mtim.tv_sec == manifest.st_mtim.tv_sec &&
+            info->st_mtim.tv_nsec <= manifest.st_mtim.tv_nsec);
+}
+
 static sw_code check_entry(const char *path, const char *name, const cJSON *outputs, sw_err *err)
 {
     const cJSON *item = find_output(outputs, name), *size, *sha256;
@@ -85,7 +99,7 @@ static sw_code check_entry(const char *path, const char *name, const cJSON *outp
     if (!cJSON_IsNumber(size) || !cJSON_IsString(sha256) ||
         size->valuedouble != (double)info.st_size)
         return in_the_way(path, name, "which was changed after swage wrote it", err);
-    if ((uint64_t)info.st_size > COMPARED_MAX_BYTES) return SW_OK;
+    if (is_old_and_large(path, &info)) return SW_OK;
     if ((rc = digest_of(have, at, err)) != SW_OK) return rc;
     if (!strcmp(have, sha256->valuestring)) return SW_OK;
     return in_the_way(path, name, "which was changed after swage wrote it", err);

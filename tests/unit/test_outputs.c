@@ -1,5 +1,6 @@
 /* test_outputs.c - what is not ours is neither removed nor replaced. */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -339,6 +340,37 @@ static void test_force(void **state)
     assert_int_equal(scratch_count(s, NULL), 1);
 }
 
+/* Of a large file the size counts, and its bytes where it is younger than the manifest. */
+static void test_force_on_large_files(void **state)
+{
+    const scratch *s = *state;
+    char path[SW_PATH_BYTES];
+    const off_t size = (off_t)65 << 20;
+    struct timespec past[2] = {{.tv_sec = 1000}, {.tv_sec = 1000}};
+    sw_out_dir out = {0};
+    sw_err err = {0};
+    int fd;
+
+    (void)snprintf(path, sizeof path, "%s", scratch_path(s, "out/model.safetensors"));
+    make_dir(s, "out");
+    put(s, "out/model.safetensors", "");
+    assert_int_equal(truncate(path, size), 0); /* a hole: nothing is written */
+    scratch_manifest(s, "out");
+    assert_int_equal(truncate(path, size - 1), 0);
+    expect_kept(s, "holds model.safetensors, which was changed");
+    (void)usleep(20000);
+    assert_int_equal(truncate(path, size), 0); /* younger, but the same */
+    assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "out"), true, &err), SW_OK);
+    sw_out_dir_abandon(&out);
+    fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, "x", 1, 5), 1);
+    close(fd);
+    expect_kept(s, "holds model.safetensors, which was changed");
+    assert_int_equal(utimensat(AT_FDCWD, path, past, 0), 0); /* older: taken at its size */
+    assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "out"), true, &err), SW_OK);
+    sw_out_dir_abandon(&out);
+}
+
 /* --- single files --- */
 
 static void test_file_is_not_replaced(void **state)
@@ -399,7 +431,7 @@ int main(void)
         TEST(test_stranger_comes),      TEST(test_sweep),
         TEST(test_hold_that_cannot_be), TEST(test_after_kills),
         TEST(test_force),               TEST(test_file_is_not_replaced),
-        TEST(test_rename_new),
+        TEST(test_rename_new),          TEST(test_force_on_large_files),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

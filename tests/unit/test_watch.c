@@ -206,19 +206,27 @@ static int run_apart(char said[512], void (*work)(const scratch *), const scratc
     return status;
 }
 
-static void read_lost(const scratch *s)
+static void read_lost_as(const scratch *s, bool is_json)
 {
     volatile const unsigned char *bytes;
     sw_out_file out = {0};
     sw_map map = {0};
 
-    sw_signals_catch("test", false, true);
+    sw_signals_catch("test", is_json, true);
     if (sw_map_open(&map, scratch_path(s, "in"), NULL) != SW_OK ||
         sw_out_open_new(&out, scratch_path(s, "f"), false, NULL) != SW_OK ||
         truncate(scratch_path(s, "in"), 4096) != 0)
         _exit(98);
     bytes = map.data;
     _exit(bytes[3 * 4096 + 17]);
+}
+
+static void read_lost(const scratch *s) { read_lost_as(s, false); }
+
+static void read_lost_json(const scratch *s)
+{
+    (void)dup2(STDERR_FILENO, STDOUT_FILENO);
+    read_lost_as(s, true);
 }
 
 static void test_lost_input_is_named(void **state)
@@ -235,6 +243,11 @@ static void test_lost_input_is_named(void **state)
                    "was cut short to 4096 bytes while this run read it\n", scratch_path(s, "in"));
     assert_string_equal(said, want);
     assert_int_equal(scratch_count(s, NULL), 1); /* the temporary went with it */
+    make_large(s);
+    status = run_apart(said, read_lost_json, s);
+    assert_int_equal(WEXITSTATUS(status), SW_E_IO);
+    assert_non_null(strstr(said, "\"code\": \"io\",\n  \"exit\": 5,\n"));
+    assert_non_null(strstr(said, "/in: cannot be read at offset 12305 of 65536"));
 }
 
 /* Where the system reads and not we. */
