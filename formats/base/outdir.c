@@ -147,12 +147,15 @@ static sw_code check_publishing(const sw_out_dir *out, bool *replaces, sw_err *e
     sw_code rc;
 
     if ((rc = sync_tree(out->work_path, err)) != SW_OK || (rc = sw_watch_check(err)) != SW_OK ||
-        (rc = sw_work_check(out->home_path, err)) != SW_OK ||
-        (rc = sw_out_dir_check_path(out, out->may_replace, err)) != SW_OK)
+        (rc = sw_work_check(out->home_path, err)) != SW_OK)
         return rc;
+    /* what comes after the look is not replaced; what is noted will be ours to remove, if the check
+     * that follows finds nothing else, and what comes after that is not noted */
     *replaces = sw_path_exists(out->path);
-    /* what is in it will be ours to remove */
-    return *replaces ? sw_work_note_all(out->home_path, out->path, err) : SW_OK;
+    if (*replaces && out->may_replace && sw_path_is_dir(out->path) &&
+        (rc = sw_work_note_all(out->home_path, out->path, err)) != SW_OK)
+        return rc;
+    return sw_out_dir_check_path(out, out->may_replace, err);
 }
 
 sw_code sw_out_dir_commit(sw_out_dir *out, sw_err *err)
@@ -168,8 +171,8 @@ sw_code sw_out_dir_commit(sw_out_dir *out, sw_err *err)
         goto done;
     failed = publish(&how, out, replaces, old);
     if (failed == EEXIST)
-        rc = SW_FAIL(err, SW_E_USAGE, "%s: exists; it came while this run worked, which does not "
-                     "replace it without --force", out->path);
+        rc = SW_FAIL(err, SW_E_USAGE, "%s: exists; it came while this run worked and is not "
+                     "replaced without --force", out->path);
     else if (failed)
         rc = SW_FAIL(err, SW_E_IO, "%s: cannot publish: %s", out->path, strerror(failed));
     if (rc == SW_OK && (rc = sw_sync_parent(out->path, err)) != SW_OK)

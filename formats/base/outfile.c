@@ -366,9 +366,9 @@ static sw_code finish(sw_out_file *out, sw_err *err)
 }
 
 /* 0 or an errno. */
-static int move_in(const sw_out_file *out, bool is_new)
+static int move_in(const sw_out_file *out)
 {
-    if (is_new && !out->may_replace) return sw_rename_new(out->temp_path, out->path);
+    if (!out->may_replace) return sw_rename_new(out->temp_path, out->path);
     return rename(out->temp_path, out->path) == 0 ? 0 : errno;
 }
 
@@ -394,10 +394,10 @@ sw_code sw_out_commit(sw_out_file *out, sw_err *err)
     }
     if ((rc = check_publishing(out, err)) != SW_OK) goto done;
     is_new = !sw_path_exists(out->path);
-    failed = move_in(out, is_new);
+    failed = move_in(out);
     if (failed == EEXIST)
-        rc = SW_FAIL(err, SW_E_USAGE, "%s: exists; it came while this run worked, which does not "
-                     "replace it without --force", out->path);
+        rc = SW_FAIL(err, SW_E_USAGE, "%s: exists; it came while this run worked and is not "
+                     "replaced without --force", out->path);
     else if (failed)
         rc = SW_FAIL(err, SW_E_IO, "%s: cannot rename into place: %s", out->path, strerror(failed));
     if (rc != SW_OK) goto done;
