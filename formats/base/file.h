@@ -28,8 +28,9 @@ typedef struct sw_map {
 } sw_map;
 
 /* SW_E_IO when the path cannot be opened, is not a regular file, or cannot be mapped; SW_E_NOMEM
- * where there is no room to. SW_E_FORMAT: a pointer that Git LFS left in place of the file. The file
- * is an input of the run from here on (watch.h): it must stay as it is until the output is there. */
+ * where there is no room to. SW_E_FORMAT: a pointer that Git LFS left in place of the file. The
+ * file is an input of the run from here on (watch.h): it must stay as it is until the output is
+ * there. */
 sw_code sw_map_open(sw_map *out, const char *path, sw_err *err) SW_MUST_USE;
 /* The same, but a pointer is a file like others: for copies and digests. */
 sw_code sw_map_open_any(sw_map *out, const char *path, sw_err *err) SW_MUST_USE;
