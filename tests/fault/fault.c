@@ -218,7 +218,7 @@ int __wrap_mkdir(const char *path, mode_t mode)
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 {
     if (must_fail(FAULT_READ)) {
-        errno = ENOMEM;
+        errno = EIO; /* ENOMEM would be a want of memory, which is another kind */
         return MAP_FAILED;
     }
     return __real_mmap(at, n, prot, flags, fd, offset);
