@@ -53,7 +53,7 @@ static const sw_opt options[] = {
     {.name = "shard-size", .kind = SW_OPT_SIZE, AT(shard_bytes), .arg = "BYTES",
      .help = "cut the output into files of at most this (default: 5G)"},
     {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
-     .help = "replace an existing output"},
+     .help = "replace an existing output; not a directory that holds anything else"},
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -190,7 +190,8 @@ static sw_code note_loaders(const sw_gguf_job *job, sw_err *err)
 static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
 {
     sw_gguf_job job = {.source = run->args[0], .out = o->out, .type = o->type,
-                       .embed_type = o->embed_type, .may_requantize = o->may_requantize != 0,
+                       .embed_type = o->embed_type, .may_replace = o->may_replace != 0,
+                       .may_requantize = o->may_requantize != 0,
                        .plain_rule = o->plain_rule != 0, .no_tokenizer = o->no_tokenizer != 0,
                        .n_threads = (int)o->common.threads, .progress = &run->term->progress};
     double start_s = now_s();

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "formats/base/size.h"
+#include "formats/base/watch.h"
 #include "kernels/engine/gpu_engine.h"
 #include "kernels/engine/lm_open.h"
 #include "tools/calibration.h"
@@ -20,7 +21,7 @@ typedef struct generate_options {
     const char *prompt, *out, *device, *kv_cache;
     int64_t n_tokens, top_k, seed, samples;
     double temperature, top_p;
-    int ids, ignore_eos;
+    int ids, ignore_eos, may_replace;
     uint64_t device_bytes;
 } generate_options;
 
@@ -47,6 +48,8 @@ static const sw_opt options[] = {
     {.name = "out", .letter = 'o', .kind = SW_OPT_TEXT, AT(out), .arg = "FILE",
      .help = "write the samples: .u16 and .u32 token ids with the prompt, each sample exactly "
              "--n-tokens long; else text"},
+    {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
+     .help = "replace a file that is there"},
     {.name = "ids", .kind = SW_OPT_FLAG, AT(ids), .set_to = 1,
      .help = "print token ids instead of text"},
     {.name = "ignore-eos", .kind = SW_OPT_FLAG, AT(ignore_eos), .set_to = 1,
@@ -290,7 +293,10 @@ static sw_code generate(job *j, sw_err *err)
         }
     }
     if ((rc = draw_all(j, list, &n_new, err)) != SW_OK) goto done;
-    if (j->o->out && (rc = sw_sample_file_write(&j->file, j->o->out, err)) != SW_OK) goto done;
+    if ((rc = sw_watch_check(err)) != SW_OK) goto done; /* a mixture of two models has spoken */
+    if (j->o->out && (rc = sw_sample_file_write(&j->file, j->o->out, j->o->may_replace != 0,
+                                             err)) != SW_OK)
+        goto done;
     sw_progress_note(&j->run->term->progress, "%lld tokens at %.0f per second", (long long)n_new,
                      j->seconds > 0 ? (double)n_new / j->seconds : 0);
     if (object && !cJSON_AddNumberToObject(object, "tokens_per_second",
@@ -311,6 +317,8 @@ static sw_code run_generate(sw_run *run, sw_err *err)
     j->o = run->options;
     j->run = run;
     j->model_dir = run->args[0];
+    if (j->o->out && !j->o->may_replace && sw_path_exists(j->o->out))
+        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", j->o->out);
     if ((rc = load(j, err)) == SW_OK) rc = generate(j, err);
     job_free(j);
     return rc;

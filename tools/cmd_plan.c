@@ -13,7 +13,7 @@ static sw_code emit_recipe(const sw_quantize_job *job, const char *path, sw_err 
 
     rc = sw_recipe_object(&object, job->o, &was, sw_quantize_rows, &job->recipe, err);
     if (rc == SW_OK && (rc = sw_json_pretty(&text, object, 0, err)) == SW_OK)
-        rc = sw_file_put(path, text, strlen(text), err);
+        rc = sw_file_put_new(path, text, strlen(text), job->o->may_replace != 0, err);
     cJSON_Delete(object);
     sw_mem_put(text);
     return rc;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "formats/base/file.h"
+#include "formats/base/watch.h"
 #include "tools/cmd.h"
 #include "tools/device_opt.h"
 #include "tools/kv_cache.h"
@@ -15,7 +16,7 @@ typedef struct verify_options {
     const char *against, *states, *report, *device, *kv_cache;
     sw_opt_list texts;
     int64_t window, max_windows, gap_windows, seed;
-    int with_bos, no_gap;
+    int with_bos, no_gap, may_replace;
     uint64_t device_bytes;
     double gate[SW_GATE_COUNT];
 } verify_options;
@@ -54,6 +55,8 @@ static const sw_opt options[] = {
      .min = 0, .max = 9e15, .help = "seed of the bootstrap (default 0)"},
     {.name = "report", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, report),
      .arg = "FILE", .help = "also write the JSON report to FILE"},
+    {.name = "force", .kind = SW_OPT_FLAG, .offset = offsetof(verify_options, may_replace),
+     .set_to = 1, .help = "replace a report that is there"},
     SW_KV_CACHE_ROW(verify_options, kv_cache),
     SW_DEVICE_ROW(verify_options, device),
     SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
@@ -91,13 +94,13 @@ static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
     return v;
 }
 
-static sw_code write_report(const char *path, const cJSON *object, sw_err *err)
+static sw_code write_report(const char *path, const cJSON *object, bool may_replace, sw_err *err)
 {
     char *text = NULL;
     sw_code rc = sw_json_print(&text, object, true, err);
 
     if (rc != SW_OK) return rc;
-    rc = sw_file_put(path, text, strlen(text), err);
+    rc = sw_file_put_new(path, text, strlen(text), may_replace, err);
     sw_mem_put(text);
     return rc;
 }
@@ -109,7 +112,9 @@ static sw_code show(sw_run *run, const verify_options *o, const sw_report *repor
     sw_code rc;
 
     if ((rc = sw_report_json(&object, report, err)) != SW_OK) goto done;
-    if (o->report && (rc = write_report(o->report, object, err)) != SW_OK) goto done;
+    if (o->report &&
+        (rc = write_report(o->report, object, o->may_replace != 0, err)) != SW_OK)
+        goto done;
     if (o->common.json) {
         rc = sw_cmd_json_print(run, object, err);
     } else if ((rc = sw_report_text(&text, report, err)) == SW_OK) {
@@ -129,9 +134,13 @@ static sw_code run_verify(sw_run *run, sw_err *err)
     sw_report report = {0};
     sw_code rc;
 
+    if (o->report && !o->may_replace && sw_path_exists(o->report))
+        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->report);
     rc = sw_device_open(&settings.gpu, o->device, o->device_bytes, err);
     if (rc != SW_OK) return rc;
-    if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK) goto done;
+    if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK ||
+        (rc = sw_watch_check(err)) != SW_OK) /* figures of bytes that the report does not name */
+        goto done;
     sw_term_clear(run->term);
     rc = show(run, o, &report, err);
     if (rc == SW_OK) rc = sw_report_verdict(&report, err);

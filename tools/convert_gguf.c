@@ -180,6 +180,7 @@ sw_code sw_gguf_job_run(sw_gguf_job *job, sw_err *err)
     tokenizer_files files = {0};
     char name[128];
     sw_gguf_options o = {.how = job->plain_rule ? SW_BLOCK_PLAIN : SW_BLOCK_SEARCH,
+                         .may_replace = job->may_replace,
                          .may_requantize = job->may_requantize, .name = name,
                          .n_threads = job->n_threads, .progress = job->progress};
     sw_code rc = sw_checkpoint_open_codes(&source, job->source, err);
@@ -192,7 +193,8 @@ sw_code sw_gguf_job_run(sw_gguf_job *job, sw_err *err)
     o.embed_type = job->types[1];
     o.vocab = job->no_tokenizer ? NULL : &files.source;
     if ((rc = sw_gguf_export(&job->report, &source, job->out, &o, err)) != SW_OK &&
-        strncmp(err->text, job->source, strlen(job->source)))
+        strncmp(err->text, job->source, strlen(job->source)) &&
+        strncmp(err->text, job->out, strlen(job->out)))
         sw_err_prefix(err, "%s", job->source);
 done:
     tokenizer_files_free(&files);

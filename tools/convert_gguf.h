@@ -9,7 +9,7 @@
 typedef struct sw_gguf_job {
     const char *source, *out;       /* out: FILE.gguf */
     const char *type, *embed_type;  /* names, or NULL: what the source suggests */
-    bool may_requantize, plain_rule, no_tokenizer;
+    bool may_replace, may_requantize, plain_rule, no_tokenizer;
     int n_threads;
     const sw_progress *progress;
     sw_block_type types[2];         /* used, once it has run */

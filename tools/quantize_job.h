@@ -35,7 +35,7 @@ typedef struct sw_quantize_options {
 /* Those of `plan`: what quantize takes, and more. */
 typedef struct sw_plan_options {
     sw_quantize_options quantize;
-    const char *tp, *device, *emit_recipe;
+    const char *tp, *device, *emit_recipe; /* the recipe replaces a file with --force alone */
     double bandwidth; /* GB/s; 0: the device's */
 } sw_plan_options;
 

@@ -59,7 +59,8 @@ sw_code sw_sample_file_add(sw_sample_file *file, const sw_tokenizer *tok, const 
     return rc;
 }
 
-static sw_code write_ids(const sw_ids *ids, int id_bytes, const char *path, sw_err *err)
+static sw_code write_ids(const sw_ids *ids, int id_bytes, const char *path, bool may_replace,
+                         sw_err *err)
 {
     unsigned char *bytes = NULL;
     sw_code rc = SW_MEM_GET(&bytes, ids->n * id_bytes, "token file", err);
@@ -73,17 +74,19 @@ static sw_code write_ids(const sw_ids *ids, int id_bytes, const char *path, sw_e
         else
             sw_store_le32(bytes + 4 * i, ids->ids[i]);
     }
-    if (rc == SW_OK) rc = sw_file_put(path, bytes, (size_t)(ids->n * id_bytes), err);
+    if (rc == SW_OK)
+        rc = sw_file_put_new(path, bytes, (size_t)(ids->n * id_bytes), may_replace, err);
     sw_mem_put(bytes);
     return rc;
 }
 
-sw_code sw_sample_file_write(const sw_sample_file *file, const char *path, sw_err *err)
+sw_code sw_sample_file_write(const sw_sample_file *file, const char *path, bool may_replace,
+                             sw_err *err)
 {
     int id_bytes = sw_sample_file_id_bytes(path);
 
-    return id_bytes ? write_ids(&file->ids, id_bytes, path, err)
-                    : sw_file_put(path, file->text, file->text_bytes, err);
+    return id_bytes ? write_ids(&file->ids, id_bytes, path, may_replace, err)
+                    : sw_file_put_new(path, file->text, file->text_bytes, may_replace, err);
 }
 
 void sw_sample_file_free(sw_sample_file *file)

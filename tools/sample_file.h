@@ -15,8 +15,8 @@ int sw_sample_file_id_bytes(const char *path);
 /* Ids and text (specials left out, a blank line between samples) of one more sample. */
 sw_code sw_sample_file_add(sw_sample_file *file, const sw_tokenizer *tok, const sw_ids *prompt,
                            const sw_ids *sample, sw_err *err) SW_MUST_USE;
-/* SW_E_UNSUPPORTED: an id beyond 65535 for .u16. */
-sw_code sw_sample_file_write(const sw_sample_file *file, const char *path,
+/* SW_E_UNSUPPORTED: an id beyond 65535 for .u16. SW_E_USAGE: a file is there and not replaced. */
+sw_code sw_sample_file_write(const sw_sample_file *file, const char *path, bool may_replace,
                              sw_err *err) SW_MUST_USE;
 void sw_sample_file_free(sw_sample_file *file); /* accepts a zeroed one */
 

@@ -11,9 +11,11 @@
 
 #include "formats/base/file.h"
 #include "formats/base/parallel.h"
+#include "formats/base/watch.h"
 #include "kernels/gpu.h"
 #include "tools/cmd.h"
 #include "tools/cpu_setup.h"
+#include "tools/signals.h"
 
 #define MMAP_THRESHOLD_BYTES (1 << 20)
 
@@ -146,7 +148,8 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     if (takes_threads(cmd) &&
         (rc = sw_parallel_reserve((int)common->threads, &err)) != SW_OK)
         goto done;
-    if (cmd->is_long) sw_term_catch_signals();
+    sw_signals_catch(cmd->name, common->json != 0, cmd->is_long);
+    sw_watch_begin();
     rc = cmd->run(&run, &err);
     sw_term_clear(&term);
     if (rc == SW_OK) rc = flush_result(&err);
@@ -154,6 +157,7 @@ done:
     if (rc != SW_OK && common && common->json && !run.has_result)
         print_json_error(&run, cmd, &err);
     if (rc != SW_OK) sw_term_error(&term, cmd->name, &err);
+    sw_watch_end();
     sw_arena_free(&arena);
     return (int)rc;
 }

@@ -2,35 +2,16 @@
 #include "tools/term.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/signals.h"
+
 #define BAR_INTERVAL_S (1.0 / 6)
 #define LINE_INTERVAL_S 10.0
 #define BAR_CELLS 24
-
-/* A handler can reach nothing but a global; see also inside.c of formats/base. */
-static volatile sig_atomic_t stop_requested;
-
-static void on_signal(int number)
-{
-    (void)number;
-    stop_requested = 1;
-}
-
-void sw_term_catch_signals(void)
-{
-    struct sigaction action;
-
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    action.sa_flags = (int)SA_RESETHAND; /* the second signal finds the default again */
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-}
 
 static double now_s(void)
 {
@@ -116,7 +97,7 @@ static void on_note(void *self, const char *text)
 static bool on_is_cancelled(void *self)
 {
     (void)self;
-    return stop_requested != 0;
+    return sw_signals_ask_to_stop();
 }
 
 void sw_term_init(sw_term *term, bool is_quiet)

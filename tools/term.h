@@ -1,9 +1,8 @@
-/* term.h - how the program talks while it works: stderr, signals, the end of a run.
+/* term.h - how the program talks while it works: stderr, the end of a run.
  *
  * Results go to stdout, everything here goes to stderr. On a terminal a bar with an ETA is
  * redrawn at most six times a second; elsewhere a plain line says now and then how far it is;
- * --quiet leaves errors only. The first SIGINT or SIGTERM asks the work to stop (exit 130, with
- * nothing written), a second one ends the process at once.
+ * --quiet leaves errors only. Signals are tools/signals.h.
  */
 #ifndef SW_TOOLS_TERM_H
 #define SW_TOOLS_TERM_H
@@ -20,8 +19,6 @@ typedef struct sw_term {
 } sw_term;
 
 void sw_term_init(sw_term *term, bool is_quiet);
-/* From here on a signal asks instead of killing. */
-void sw_term_catch_signals(void);
 /* Wipe an unfinished bar, so that the next line starts clean. */
 void sw_term_clear(sw_term *term);
 /* "swage <command>: <text>" on one line; control bytes become '?'. */

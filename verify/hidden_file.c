@@ -90,6 +90,7 @@ static sw_code begin(sw_hidden_file *f, const sw_windows *w, const fields *of_th
         (rc = sw_st_writer_new(&f->making, dir, 0, err)) != SW_OK ||
         (rc = sw_st_writer_name(f->making, name, err)) != SW_OK)
         return rc;
+    sw_st_writer_alone(f->making);
     for (int i = 0; i < N_FIELDS; i++)
         if ((rc = sw_st_writer_meta(f->making, field_keys[i], of_this->of[i], err)) != SW_OK)
             return rc;

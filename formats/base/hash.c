@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "formats/base/file.h"
+#include "formats/base/watch.h"
 
 #define FILE_STEP_BYTES ((size_t)16 << 20)
 
@@ -82,10 +83,12 @@ sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *
 
     if ((rc = sw_map_open_any(&map, path, err)) != SW_OK) return rc;
     ctx = EVP_MD_CTX_new();
-    if (digest_map(digest, ctx, &map) == 1)
+    if (digest_map(digest, ctx, &map) == 1) {
         print_hex(out, digest);
-    else
+        sw_watch_digest(path, out);
+    } else {
         rc = crypto_failure(err);
+    }
     EVP_MD_CTX_free(ctx);
     sw_map_close(&map);
     return rc;

@@ -13,97 +13,57 @@
 
 #include "formats/base/out_internal.h"
 
-#define HOLD_MARK ".partial"
-#define HOLD_WORK "checkpoint"
-
-/* Only what we write there: a name of ours, or the temporary of one. */
-static bool is_ours(const char *name)
-{
-    static const char *const names[] = {SW_HOLD_JOURNAL, HOLD_WORK, "spill"};
-    bool found = !strcmp(name, ".") || !strcmp(name, "..");
-
-    for (size_t i = 0; i < sizeof names / sizeof *names && !found; i++)
-        found = !strncmp(name, names[i], strlen(names[i]));
-    return found;
-}
-
-static sw_code check_hold(const sw_out_dir *out, sw_err *err)
-{
-    DIR *list = opendir(out->hold_path);
-    const struct dirent *entry;
-    sw_code rc = SW_OK;
-
-    if (!list)
-        return SW_FAIL(err, SW_E_IO, "%s: cannot list: %s", out->hold_path, strerror(errno));
-    while (rc == SW_OK && (entry = readdir(list)))
-        if (!is_ours(entry->d_name))
-            rc = SW_FAIL(err, SW_E_USAGE,
-                         "%s: holds %s, so it is no unfinished run of ours; remove it or choose "
-                         "another output",
-                         out->hold_path, entry->d_name);
-    closedir(list);
-    return rc;
-}
-
-/* The journal goes first: without one, the rest is worth nothing and says so. */
-static sw_code empty_hold(const sw_out_dir *out, sw_err *err)
-{
-    char path[SW_PATH_BYTES];
-    sw_code rc;
-
-    if ((rc = sw_path_join(path, out->hold_path, SW_HOLD_JOURNAL, err)) != SW_OK) return rc;
-    (void)unlink(path);
-    sw_remove_tree(out->work_path);
-    return SW_OK;
-}
-
-static sw_code lock_hold(sw_out_dir *out, sw_err *err)
-{
-    if (mkdir(out->hold_path, 0755) != 0 && errno != EEXIST)
-        return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", out->hold_path, strerror(errno));
-    if (!sw_path_is_dir(out->hold_path))
-        return SW_FAIL(err, SW_E_USAGE, "%s: is in the way; remove it or choose another output",
-                       out->hold_path);
-    if ((out->lock_fd = sw_lock_dir(out->hold_path)) >= 0) return SW_OK;
-    return SW_FAIL(err, SW_E_USAGE, "%s: another run is at work on it", out->hold_path);
-}
-
 static sw_code take_up(sw_out_dir *out, bool is_restart, sw_err *err)
 {
     char journal[SW_PATH_BYTES];
     sw_code rc;
 
-    if ((rc = check_hold(out, err)) != SW_OK ||
-        (rc = sw_path_join(out->work_path, out->hold_path, HOLD_WORK, err)) != SW_OK ||
+    if ((rc = sw_work_claim(out->hold_path, err)) != SW_OK ||
+        (rc = sw_path_join(out->work_path, out->hold_path, SW_WORK_TREE, err)) != SW_OK ||
         (rc = sw_path_join(journal, out->hold_path, SW_HOLD_JOURNAL, err)) != SW_OK)
         return rc;
     /* a journal alone is what stays when a run is killed after its last step */
     out->is_resumed = !is_restart && sw_path_exists(journal) && sw_path_is_dir(out->work_path);
-    if (!out->is_resumed && (rc = empty_hold(out, err)) != SW_OK) return rc;
+    if (!out->is_resumed) sw_work_empty(out->hold_path);
     if (mkdir(out->work_path, 0755) == 0 || errno == EEXIST) return SW_OK;
     return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", out->work_path, strerror(errno));
+}
+
+static sw_code lock_hold(sw_out_dir *out, bool *is_made, sw_err *err)
+{
+    *is_made = mkdir(out->hold_path, 0755) == 0;
+    if (!*is_made && errno != EEXIST)
+        return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", out->hold_path, strerror(errno));
+    return sw_work_lock(&out->lock_fd, out->hold_path, err);
 }
 
 sw_code sw_out_dir_open_kept(sw_out_dir *out, const char *path, bool may_replace, bool is_restart,
                              sw_err *err)
 {
+    bool is_made = false;
     sw_code rc;
     int n;
 
     if ((rc = sw_out_dir_settle(out, path, may_replace, err)) != SW_OK) return rc;
-    n = snprintf(out->hold_path, sizeof out->hold_path, "%s" HOLD_MARK, out->path);
+    n = snprintf(out->hold_path, sizeof out->hold_path, "%s" SW_WORK_SUFFIX, out->path);
     if (n < 0 || (size_t)n >= sizeof out->hold_path)
         return SW_FAIL(err, SW_E_IO, "%s: path too long", out->path);
-    if ((rc = lock_hold(out, err)) != SW_OK) return rc;
-    if ((rc = take_up(out, is_restart, err)) != SW_OK) {
-        (void)rmdir(out->work_path); /* not if there is anything in them */
-        (void)rmdir(out->hold_path);
-        close(out->lock_fd);
-        return rc;
+    memcpy(out->home_path, out->hold_path, sizeof out->home_path);
+    if ((rc = lock_hold(out, &is_made, err)) != SW_OK) return rc;
+    if (sw_work_bring_back(out->hold_path, out->path))
+        rc = sw_out_dir_check_path(out, may_replace, err);
+    if (rc == SW_OK) rc = take_up(out, is_restart, err);
+    if (rc == SW_OK) {
+        out->may_replace = may_replace;
+        out->is_open = true;
+        return SW_OK;
     }
-    out->may_replace = may_replace;
-    out->is_open = true;
-    return SW_OK;
+    if (is_made) {
+        sw_work_remove(out->hold_path);
+        (void)rmdir(out->hold_path); /* where it never got its mark */
+    }
+    close(out->lock_fd);
+    return rc;
 }
 
 void sw_out_dir_leave(sw_out_dir *out)

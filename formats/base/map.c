@@ -8,19 +8,22 @@
 #include <unistd.h>
 
 #include "formats/base/file.h"
+#include "formats/base/watch.h"
 
 #define LFS_POINTER_MAX_BYTES 1024
 
 static const unsigned char empty_file[1];
 
-static sw_code map_fd(sw_map *out, int fd, const char *path, sw_err *err)
+static sw_code map_fd(sw_map *out, int fd, const char *path, bool is_input, sw_err *err)
 {
     struct stat info;
     void *data;
+    sw_code rc;
 
     if (fstat(fd, &info) != 0)
         return SW_FAIL(err, SW_E_IO, "%s: cannot stat: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return SW_FAIL(err, SW_E_IO, "%s: not a regular file", path);
+    if (is_input && (rc = sw_watch_input(path, &info, err)) != SW_OK) return rc;
     if (info.st_size == 0) {
         out->data = empty_file;
         out->size_bytes = 0;
@@ -34,10 +37,11 @@ static sw_code map_fd(sw_map *out, int fd, const char *path, sw_err *err)
     out->data = data;
     out->size_bytes = (size_t)info.st_size;
     out->is_mapped = true;
+    out->slot = sw_watch_map(data, out->size_bytes, path);
     return SW_OK;
 }
 
-sw_code sw_map_open_any(sw_map *out, const char *path, sw_err *err)
+static sw_code open_map(sw_map *out, const char *path, bool is_input, sw_err *err)
 {
     sw_code rc;
     int fd;
@@ -47,9 +51,19 @@ sw_code sw_map_open_any(sw_map *out, const char *path, sw_err *err)
     while (fd < 0 && errno == EINTR);
 
     if (fd < 0) return SW_FAIL(err, SW_E_IO, "%s: cannot open: %s", path, strerror(errno));
-    rc = map_fd(out, fd, path, err);
+    rc = map_fd(out, fd, path, is_input, err);
     close(fd);
     return rc;
+}
+
+sw_code sw_map_open_any(sw_map *out, const char *path, sw_err *err)
+{
+    return open_map(out, path, true, err);
+}
+
+sw_code sw_map_open_own(sw_map *out, const char *path, sw_err *err)
+{
+    return open_map(out, path, false, err);
 }
 
 /* What Git leaves in place of a large file until that is fetched: a few lines of text. */
@@ -73,6 +87,7 @@ sw_code sw_map_open(sw_map *out, const char *path, sw_err *err)
 
 void sw_map_close(sw_map *map)
 {
+    sw_watch_unmap(map->slot);
     if (map->is_mapped) munmap((void *)(uintptr_t)map->data, map->size_bytes);
     memset(map, 0, sizeof *map);
 }

@@ -7,7 +7,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "formats/base/leftovers.h"
 #include "formats/base/out_internal.h"
+#include "formats/base/watch.h"
 
 #define WRITE_BEHIND_BYTES ((size_t)1 << 20)
 #define WRITE_CHUNK_BYTES ((size_t)1 << 30) /* below the system's limit for one call */
@@ -32,6 +34,13 @@ void sw_path_strip(char path[SW_PATH_BYTES])
     size_t n = strlen(path);
 
     while (n > 1 && path[n - 1] == '/') path[--n] = '\0';
+}
+
+const char *sw_path_base(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
 }
 
 int sw_sync_fd(int fd)
@@ -70,30 +79,130 @@ sw_code sw_sync_parent(const char *path, sw_err *err)
     return SW_OK;
 }
 
-sw_code sw_out_open(sw_out_file *out, const char *path, sw_err *err)
+/* A file system may know neither: then the name is taken by an empty file or directory of ours,
+ * which the rename replaces. */
+static int rename_over_claim(const char *from, const char *to, bool is_dir)
 {
-    int n = snprintf(out->temp_path, sizeof out->temp_path, "%s.tmp-%ld", path, (long)getpid());
+    int failed, fd;
+
+    if (is_dir) {
+        if (mkdir(to, 0755) != 0) return errno;
+    } else {
+        do fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+        while (fd < 0 && errno == EINTR);
+        if (fd < 0) return errno;
+        close(fd);
+    }
+    if (rename(from, to) == 0) return 0;
+    failed = errno;
+    (void)(is_dir ? rmdir(to) : unlink(to));
+    return failed;
+}
+
+int sw_rename_new(const char *from, const char *to)
+{
+    bool is_dir = sw_path_is_dir(from);
+
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return 0;
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) return errno;
+    if (is_dir) return rename_over_claim(from, to, true);
+    if (link(from, to) == 0) return unlink(from) == 0 ? 0 : errno;
+    if (errno != EPERM && errno != ENOSYS && errno != ENOTSUP && errno != EMLINK) return errno;
+    return rename_over_claim(from, to, false);
+}
+
+/* Removes the work directory with what is in it. */
+static void close_work(sw_out_file *out)
+{
+    if (!out->work_path[0]) return;
+    sw_work_remove(out->work_path);
+    sw_leftovers_leave(out->work_left);
+    close(out->lock_fd);
+    out->work_path[0] = '\0';
+}
+
+static sw_code create_temp(sw_out_file *out, sw_err *err)
+{
+    do out->fd = open(out->temp_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
+    while (out->fd < 0 && errno == EINTR);
+    if (out->fd < 0)
+        return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", out->path, strerror(errno));
+    out->is_open = true;
+    out->left = sw_leftovers_enter(SW_LEFT_FILE, out->temp_path);
+    return SW_OK;
+}
+
+/* What a path becomes with `end` behind it. */
+static sw_code set_paths(sw_out_file *out, const char *path, const char *end, sw_err *err)
+{
+    int n = snprintf(out->temp_path, sizeof out->temp_path, "%s%s", path, end);
 
     if (n < 0 || (size_t)n >= sizeof out->temp_path)
         return SW_FAIL(err, SW_E_IO, "%s: path too long", path);
     memcpy(out->path, path, strlen(path) + 1);
+    return SW_OK;
+}
+
+sw_code sw_out_open(sw_out_file *out, const char *path, sw_err *err)
+{
+    char end[32];
+    sw_code rc;
+
+    (void)snprintf(end, sizeof end, SW_OUT_TEMP "%ld", (long)getpid());
+    out->may_replace = true;
+    if ((rc = set_paths(out, path, end, err)) != SW_OK || (rc = sw_work_note(path, err)) != SW_OK)
+        return rc;
     /* what a killed process with our number left; a link there must not be written through */
     (void)unlink(out->temp_path);
-    do out->fd = open(out->temp_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    while (out->fd < 0 && errno == EINTR);
-    if (out->fd < 0)
-        return SW_FAIL(err, SW_E_IO, "%s: cannot create: %s", path, strerror(errno));
-    out->is_open = true;
+    return create_temp(out, err);
+}
+
+/* What stands at the path of an output file: nothing, or a file that may be replaced. */
+static sw_code check_target(const char *path, bool may_replace, sw_err *err)
+{
+    struct stat info;
+
+    if (lstat(path, &info) != 0) return SW_OK; /* or nothing can be made there, as is seen then */
+    if (!may_replace)
+        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", path);
+    if (stat(path, &info) != 0) return SW_OK; /* a link to nothing */
+    if (S_ISDIR(info.st_mode))
+        return SW_FAIL(err, SW_E_USAGE, "%s: is a directory; name a file", path);
+    if (!S_ISREG(info.st_mode))
+        return SW_FAIL(err, SW_E_USAGE, "%s: is not a regular file; name another", path);
+    if (sw_watch_reads(&info))
+        return SW_FAIL(err, SW_E_USAGE, "%s: is an input of this run and cannot be its output; "
+                       "name another file", path);
     return SW_OK;
+}
+
+sw_code sw_out_open_new(sw_out_file *out, const char *path, bool may_replace, sw_err *err)
+{
+    char work_path[SW_PATH_BYTES];
+    sw_code rc;
+
+    if ((rc = sw_work_clear_way(path, may_replace, err)) != SW_OK ||
+        (rc = check_target(path, may_replace, err)) != SW_OK ||
+        (rc = set_paths(out, path, "", err)) != SW_OK ||
+        (rc = sw_work_make(work_path, &out->lock_fd, path, err)) != SW_OK)
+        return rc;
+    out->may_replace = may_replace;
+    memcpy(out->work_path, work_path, sizeof work_path);
+    out->work_left = sw_leftovers_enter(SW_LEFT_WORK, work_path);
+    if ((rc = sw_path_join(out->temp_path, work_path, SW_WORK_FILE, err)) == SW_OK)
+        rc = create_temp(out, err);
+    if (rc != SW_OK) close_work(out);
+    return rc;
 }
 
 sw_code sw_out_open_kept(sw_out_file *out, const char *path, sw_err *err)
 {
-    int n = snprintf(out->temp_path, sizeof out->temp_path, "%s.part", path);
+    sw_code rc;
 
-    if (n < 0 || (size_t)n >= sizeof out->temp_path)
-        return SW_FAIL(err, SW_E_IO, "%s: path too long", path);
-    memcpy(out->path, path, strlen(path) + 1);
+    out->may_replace = true;
+    if ((rc = set_paths(out, path, SW_OUT_PART, err)) != SW_OK ||
+        (rc = sw_work_note(path, err)) != SW_OK)
+        return rc;
     if (!sw_path_exists(out->temp_path) && sw_path_exists(path) &&
         rename(path, out->temp_path) != 0)
         return SW_FAIL(err, SW_E_IO, "%s: cannot rename: %s", path, strerror(errno));
@@ -146,6 +255,19 @@ static ssize_t write_past(const sw_out_file *out, const unsigned char *from, siz
     return n < 0 && errno == EINVAL ? pwrite(out->fd, from, n_bytes, (off_t)offset) : n;
 }
 
+/* The system reads the bytes itself: of an input that was cut short it says no more than that. */
+static sw_code lost_source(const sw_out_file *out, const void *from, sw_err *err)
+{
+    uint64_t offset = 0, size_bytes = 0;
+    const char *path = NULL;
+
+    if (!sw_watch_find(&path, &offset, &size_bytes, from))
+        return SW_FAIL(err, SW_E_IO, "%s: cannot write: %s", out->path, strerror(EFAULT));
+    return SW_FAIL(err, SW_E_IO, "%s: cannot be read at offset %llu of %llu: it was cut short "
+                   "while this run read it, or its disk failed", path, (unsigned long long)offset,
+                   (unsigned long long)size_bytes);
+}
+
 static sw_code write_all(sw_out_file *out, uint64_t offset, const void *bytes, size_t n_bytes,
                          bool is_past, sw_err *err)
 {
@@ -156,6 +278,7 @@ static sw_code write_all(sw_out_file *out, uint64_t offset, const void *bytes, s
         ssize_t n = is_past ? write_past(out, from, part, offset)
                             : pwrite(out->fd, from, part, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EFAULT) return lost_source(out, from, err);
         if (n <= 0)
             return SW_FAIL(err, SW_E_IO, "%s: cannot write: %s", out->path,
                            n < 0 ? strerror(errno) : "no progress");
@@ -220,9 +343,12 @@ static void close_direct(sw_out_file *out)
     out->is_direct = false;
 }
 
-static void drop_temp(const sw_out_file *out)
+static void drop_temp(sw_out_file *out)
 {
     if (!out->is_kept) (void)unlink(out->temp_path);
+    sw_leftovers_leave(out->left);
+    out->left = 0;
+    close_work(out);
 }
 
 /* Sync and close; the temporary name then holds the whole file. */
@@ -239,24 +365,50 @@ static sw_code finish(sw_out_file *out, sw_err *err)
     return SW_E_IO;
 }
 
+/* 0 or an errno. */
+static int move_in(const sw_out_file *out)
+{
+    if (!out->may_replace) return sw_rename_new(out->temp_path, out->path);
+    return rename(out->temp_path, out->path) == 0 ? 0 : errno;
+}
+
+/* An output that the user has named, and not a file within one. */
+static sw_code check_publishing(const sw_out_file *out, sw_err *err)
+{
+    sw_code rc;
+
+    if (!out->work_path[0]) return SW_OK;
+    rc = sw_watch_check(err);
+    return rc == SW_OK ? check_target(out->path, out->may_replace, err) : rc;
+}
+
 sw_code sw_out_commit(sw_out_file *out, sw_err *err)
 {
     bool is_new;
+    int failed;
     sw_code rc;
 
     if ((rc = finish(out, err)) != SW_OK) {
         sw_out_abandon(out);
         return rc;
     }
+    if ((rc = check_publishing(out, err)) != SW_OK) goto done;
     is_new = !sw_path_exists(out->path);
-    if (rename(out->temp_path, out->path) != 0) {
-        (void)SW_FAIL(err, SW_E_IO, "%s: cannot rename into place: %s", out->path,
-                      strerror(errno));
-        drop_temp(out);
-        return SW_E_IO;
-    }
+    failed = move_in(out);
+    if (failed == EEXIST)
+        rc = SW_FAIL(err, SW_E_USAGE, "%s: exists; it came while this run worked and is not "
+                     "replaced without --force", out->path);
+    else if (failed)
+        rc = SW_FAIL(err, SW_E_IO, "%s: cannot rename into place: %s", out->path, strerror(failed));
+    if (rc != SW_OK) goto done;
     rc = sw_sync_parent(out->path, err);
     if (rc != SW_OK && is_new && !out->is_kept) (void)unlink(out->path);
+    sw_leftovers_leave(out->left);
+    out->left = 0;
+    close_work(out);
+    return rc;
+done:
+    drop_temp(out);
     return rc;
 }
 
@@ -269,17 +421,32 @@ void sw_out_abandon(sw_out_file *out)
     out->is_open = false;
 }
 
+static sw_code put_bytes(sw_out_file *out, const void *bytes, size_t n_bytes, sw_err *err)
+{
+    sw_code rc = sw_out_write_at(out, 0, bytes, n_bytes, err);
+
+    if (rc == SW_OK) return sw_out_commit(out, err);
+    sw_out_abandon(out);
+    return rc;
+}
+
 sw_code sw_file_put(const char *path, const void *bytes, size_t n_bytes, sw_err *err)
 {
     sw_out_file out = {0};
     sw_code rc;
 
     if ((rc = sw_out_open(&out, path, err)) != SW_OK) return rc;
-    if ((rc = sw_out_write_at(&out, 0, bytes, n_bytes, err)) != SW_OK) {
-        sw_out_abandon(&out);
-        return rc;
-    }
-    return sw_out_commit(&out, err);
+    return put_bytes(&out, bytes, n_bytes, err);
+}
+
+sw_code sw_file_put_new(const char *path, const void *bytes, size_t n_bytes, bool may_replace,
+                        sw_err *err)
+{
+    sw_out_file out = {0};
+    sw_code rc;
+
+    if ((rc = sw_out_open_new(&out, path, may_replace, err)) != SW_OK) return rc;
+    return put_bytes(&out, bytes, n_bytes, err);
 }
 
 sw_code sw_disk_free_bytes(uint64_t *out, const char *path, sw_err *err)

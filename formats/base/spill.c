@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "formats/base/file.h"
+#include "formats/base/watch.h"
 
 /* File systems without nameless files get a name that is taken away at once. */
 static int open_nameless(const char *dir)
@@ -45,11 +46,13 @@ sw_code sw_spill_open(sw_spill *out, const char *dir, size_t size_bytes, sw_err 
         return SW_FAIL(err, SW_E_IO, "%s: cannot map %zu bytes: %s", dir, n, strerror(failed));
     out->data = data;
     out->size_bytes = n;
+    out->slot = sw_watch_map(data, n, dir); /* a file without a name */
     return SW_OK;
 }
 
 void sw_spill_close(sw_spill *spill)
 {
+    sw_watch_unmap(spill->slot);
     if (spill->data) (void)munmap(spill->data, spill->size_bytes);
     memset(spill, 0, sizeof *spill);
 }

@@ -14,6 +14,7 @@
 typedef struct sw_spill {
     void *data; /* zeroed at first */
     size_t size_bytes;
+    int slot; /* of watch.h */
 } sw_spill;
 
 /* SW_E_IO: no file can be made in directory `dir`, or its disk is full. */

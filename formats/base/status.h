@@ -29,7 +29,7 @@ typedef enum sw_code {
     SW_E_NOMEM = 6,
     SW_E_CUDA = 7,
     SW_E_BUG = 70,        /* our own invariant broke */
-    SW_E_CANCELLED = 130  /* SIGINT or SIGTERM */
+    SW_E_CANCELLED = 130  /* a signal asked the run to stop */
 } sw_code;
 
 #define SW_ERR_TEXT_BYTES 768

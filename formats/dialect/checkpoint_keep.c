@@ -76,6 +76,11 @@ static sw_code drop_the_rest(const sw_ckpt_writer *w, sw_err *err)
     for (int64_t i = 0; i < list.n_entries && rc == SW_OK; i++) {
         const char *name = list.entries[i].name, *dot = strrchr(name, '.');
         if (dot && !strcmp(dot, ".part")) continue;
+        if (!sw_out_dir_owns(&w->dir, name)) {
+            rc = SW_FAIL(err, SW_E_USAGE, "%s: holds %s, which swage did not put there; move it "
+                         "away", w->dir.work_path, name);
+            continue;
+        }
         if ((rc = sw_path_join(path, w->dir.work_path, name, err)) == SW_OK && unlink(path) != 0)
             rc = SW_FAIL(err, SW_E_IO, "%s: cannot remove: %s", path, strerror(errno));
     }

@@ -343,7 +343,7 @@ sw_code sw_gguf_export(sw_gguf_report *report, const sw_checkpoint *source, cons
     sw_gguf_report done = {0};
     sw_gguf_writer *w = NULL;
     sw_arena arena = {0};
-    sw_code rc = sw_gguf_writer_new(&w, path, err);
+    sw_code rc = sw_gguf_writer_open(&w, path, options->may_replace, err);
 
     if (rc == SW_OK) rc = write_all(w, &done, source, options, &arena, err);
     if (rc == SW_OK) *report = done;

@@ -19,6 +19,7 @@ typedef struct sw_gguf_options {
     sw_block_type embed_type; /* of embedding and head */
     sw_block_how how;
     bool may_requantize;      /* weights that are quantized already may be rounded again */
+    bool may_replace;         /* a file that is there; else SW_E_USAGE */
     const char *name;         /* general.name */
     const sw_gguf_vocab_source *vocab; /* or NULL: without a tokenizer */
     int n_threads;

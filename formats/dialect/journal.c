@@ -181,7 +181,7 @@ sw_code sw_journal_open(sw_journal *out, const char *path, sw_err *err)
     sw_map map = {0};
     sw_code rc;
 
-    if ((rc = sw_map_open(&map, path, err)) != SW_OK) return rc;
+    if ((rc = sw_map_open_own(&map, path, err)) != SW_OK) return rc;
     rc = sw_journal_parse(&j, (const char *)map.data, map.size_bytes, path, err);
     sw_map_close(&map);
     if (rc == SW_OK) rc = open_for_append(&j, path, err);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/base/watch.h"
 
 sw_code sw_keeper_begin(sw_keeper *out, const sw_out_dir *dir, const cJSON *key, sw_err *err)
 {
@@ -73,7 +74,9 @@ sw_code sw_keeper_end_block(sw_keeper *keeper, const sw_st_writer *st, cJSON *fi
         cJSON_Delete(figures);
         return SW_OK;
     }
-    if ((rc = sw_st_writer_sync(st, err)) != SW_OK) goto fail;
+    /* a block that was made from other bytes than the journal names must not get into it */
+    if ((rc = sw_watch_check(err)) != SW_OK || (rc = sw_st_writer_sync(st, err)) != SW_OK)
+        goto fail;
     if (!(next = cJSON_CreateArray()) ||
         !cJSON_AddItemToObject(figures, "tensors", keeper->pending)) {
         cJSON_Delete(next);

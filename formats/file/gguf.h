@@ -101,6 +101,10 @@ typedef struct sw_gguf_writer sw_gguf_writer;
 /* A new file at `path`, complete or absent. Keys and tensors are announced first, and come in the
  * order announced. SW_E_USAGE: the name does not end in .gguf. */
 sw_code sw_gguf_writer_new(sw_gguf_writer **out, const char *path, sw_err *err) SW_MUST_USE;
+/* The same, but without may_replace nothing that is at `path` is replaced: SW_E_USAGE, here or at
+ * the commit. */
+sw_code sw_gguf_writer_open(sw_gguf_writer **out, const char *path, bool may_replace,
+                            sw_err *err) SW_MUST_USE;
 sw_code sw_gguf_put_int(sw_gguf_writer *w, const char *key, sw_gguf_kind kind, int64_t v,
                         sw_err *err) SW_MUST_USE;
 sw_code sw_gguf_put_real(sw_gguf_writer *w, const char *key, double v, sw_err *err) SW_MUST_USE;

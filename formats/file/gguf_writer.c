@@ -61,6 +61,11 @@ static sw_code add_text(sw_print_buf *buf, const char *text, size_t n, sw_err *e
 
 sw_code sw_gguf_writer_new(sw_gguf_writer **out, const char *path, sw_err *err)
 {
+    return sw_gguf_writer_open(out, path, true, err);
+}
+
+sw_code sw_gguf_writer_open(sw_gguf_writer **out, const char *path, bool may_replace, sw_err *err)
+{
     size_t n = strlen(path);
     sw_gguf_writer *w = NULL;
     sw_code rc;
@@ -68,7 +73,7 @@ sw_code sw_gguf_writer_new(sw_gguf_writer **out, const char *path, sw_err *err)
     if (n < 6 || strcmp(path + n - 5, ".gguf"))
         return SW_FAIL(err, SW_E_USAGE, "%.200s: a GGUF file is called NAME.gguf", path);
     if ((rc = SW_MEM_GET(&w, 1, "GGUF writer", err)) != SW_OK) return rc;
-    if ((rc = sw_out_open(&w->file, path, err)) != SW_OK) {
+    if ((rc = sw_out_open_new(&w->file, path, may_replace, err)) != SW_OK) {
         sw_mem_put(w);
         return rc;
     }

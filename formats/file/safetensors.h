@@ -102,6 +102,9 @@ sw_code sw_st_writer_declare(sw_st_writer *w, const char *name, sw_dtype dtype, 
 /* Before begin: shards grow as NAME.part, free leaves them, and begin takes up those that lie in
  * `dir` already. Their tensors count as missing until put or taken. */
 void sw_st_writer_keep(sw_st_writer *w);
+/* Before begin: the one file is an output itself, made apart and replacing nothing, and not a part
+ * of a directory that is one. SW_E_USAGE at begin, or at commit, when something is there. */
+void sw_st_writer_alone(sw_st_writer *w);
 /* Before begin: digest the files as they grow, see catch_up. */
 void sw_st_writer_follow(sw_st_writer *w);
 /* Fix the layout, reserve the disk space, write the headers. SW_E_FORMAT: two of one name. */

@@ -245,8 +245,9 @@ static sw_code begin_file(sw_st_writer *w, int32_t file, sw_st_decl *const *tens
     if ((rc = file_name(name, sizeof name, w, file, err)) != SW_OK) return rc;
     if ((rc = sw_path_join(path, w->dir, name, err)) != SW_OK) return rc;
     if ((rc = build_header(&text, w, tensors, n, &file_bytes, err)) != SW_OK) goto done;
-    rc = w->is_kept ? sw_out_open_kept(&w->files[file], path, err)
-                    : sw_out_open(&w->files[file], path, err);
+    rc = w->is_kept    ? sw_out_open_kept(&w->files[file], path, err)
+         : w->is_alone ? sw_out_open_new(&w->files[file], path, false, err)
+                       : sw_out_open(&w->files[file], path, err);
     if (rc != SW_OK) goto done;
     if ((rc = sw_out_reserve(&w->files[file], file_bytes, err)) != SW_OK) goto done;
     rc = sw_out_write_at(&w->files[file], 0, text.at, text.n_bytes, err);
@@ -334,6 +335,8 @@ sw_code sw_st_writer_find_sized(sw_st_decl **out, const sw_st_writer *w, const c
 }
 
 void sw_st_writer_keep(sw_st_writer *w) { w->is_kept = true; }
+
+void sw_st_writer_alone(sw_st_writer *w) { w->is_alone = true; }
 
 void sw_st_writer_follow(sw_st_writer *w) { w->is_followed = true; }
 

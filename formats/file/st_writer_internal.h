@@ -48,7 +48,7 @@ struct sw_st_writer {
     sw_out_file *files;
     int32_t n_files, n_published;
     bool has_begun, is_ready; /* ready: headers written, not yet committed */
-    bool is_kept, is_followed;
+    bool is_kept, is_followed, is_alone;
     sw_st_follow *follows; /* [n_files] where is_followed */
     sw_st_block *spare;
     uint64_t held_bytes; /* of all blocks that wait for their digest */

@@ -177,7 +177,7 @@ sw_code sw_st_unpack_begin(sw_spill *out, size_t n_first, const void *bytes, siz
     if (n_first > size) n_first = (size_t)size;
     rc = sw_st_unpack_prefix(room, n_first, bytes, n_bytes, what, err);
     if (rc == SW_OK)
-        *out = (sw_spill){room, (size_t)size};
+        *out = (sw_spill){.data = room, .size_bytes = (size_t)size};
     else
         (void)munmap(room, size ? (size_t)size : 1);
     return rc;

@@ -71,10 +71,8 @@ sw_code sw_zpack_writer_new(sw_zpack_writer **out, const char *path, bool may_re
     sw_zpack_writer *w = NULL;
     sw_code rc;
 
-    if (!may_replace && sw_path_exists(path))
-        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", path);
     if ((rc = SW_MEM_GET(&w, 1, "writer", err)) != SW_OK) return rc;
-    if ((rc = sw_out_open(&w->file, path, err)) != SW_OK) goto done;
+    if ((rc = sw_out_open_new(&w->file, path, may_replace, err)) != SW_OK) goto done;
     if (!(w->zstd = ZSTD_createCCtx())) {
         rc = SW_FAIL(err, SW_E_NOMEM, "no memory for compression");
         goto done;

@@ -28,13 +28,16 @@ stop_with TERM 1
 stop_with INT $(wc -l <"$OUT.partial/journal") # and again, in a run that continues
 rm -r "$OUT.partial"
 # the old output stays whole when a run that would replace it is stopped
-mkdir "$OUT" && echo mine >"$OUT/precious"
+expect 0 '' "$SWAGE" quantize "$TOY" -o "$OUT" --method rtn --quiet
+cp -r "$OUT" "$T/before"
 "$SWAGE" quantize "$TINY" -o "$OUT" --force --calib "$CALIB" --samples 16 --seq-len 256 --quiet 2>/dev/null &
 pid=$!
-sleep 0.7
+until [ -d "$OUT.partial" ] || ! kill -0 $pid 2>/dev/null; do sleep 0.02; done
 kill -INT $pid
 wait $pid
-[ "$(ls "$OUT")" = precious ] || fail "an interrupted --force touched the old output"
+have=$?
+[ $have -eq 130 ] || fail "exit $have of a --force that was interrupted, want 130"
+diff -r "$T/before" "$OUT" || fail "an interrupted --force touched the old output"
 rm -rf "$OUT" "$OUT.partial"
 absent "$OUT"
 

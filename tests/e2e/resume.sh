@@ -78,6 +78,7 @@ kill_after 2
 mv "$PART/checkpoint/model.safetensors.part" "$PART/checkpoint/model.safetensors"
 for left in config.json manifest.json tokenizer.json.tmp-17; do
     echo '{}' >"$PART/checkpoint/$left"
+    printf '%s\0' "${left%.tmp-17}" >>"$PART/swage-work" # as the run itself would have noted it
 done
 expect 0 'continuing' "${Q[@]}" -o "$OUT"
 same "$T/whole" "$OUT"
@@ -146,7 +147,7 @@ same "$T/other" "$OUT"
 rm -r "$OUT"
 mkdir "$PART"
 echo mine >"$PART/thesis"
-expect 2 'holds thesis, so it is no unfinished run of ours' quantize "$OUT" --restart
+expect 2 'holds thesis and no swage-work of this directory' quantize "$OUT" --restart
 [ "$(cat "$PART/thesis")" = mine ] || fail 'a stranger lost a file'
 rm -r "$PART"
 

@@ -35,13 +35,14 @@ int __real_posix_fallocate(int fd, off_t at, off_t n);
 int __real_fsync(int fd);
 int __real_rename(const char *from, const char *to);
 int __real_renameat2(int from_fd, const char *from, int to_fd, const char *to, unsigned flags);
+int __real_link(const char *from, const char *to);
 int __real_mkdir(const char *path, mode_t mode);
 void *__real_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset);
 
 /* Wrappers have no argument to carry state in, hence the one mutable object of its kind. */
 static struct {
     pthread_mutex_t lock;
-    bool is_armed, is_persistent, is_slow_disk, has_no_exchange;
+    bool is_armed, is_persistent, is_slow_disk, has_no_exchange, has_no_link;
     unsigned kind;
     int64_t n_calls, fail_at; /* fail_at < 0: count only */
     int64_t n_writes, n_syncs;
@@ -202,6 +203,13 @@ int __wrap_renameat2(int from_fd, const char *from, int to_fd, const char *to, u
                                  : __real_renameat2(from_fd, from, to_fd, to, flags);
 }
 
+int __wrap_link(const char *from, const char *to)
+{
+    if (!fault.has_no_link) return __real_link(from, to);
+    errno = EPERM;
+    return -1;
+}
+
 int __wrap_mkdir(const char *path, mode_t mode)
 {
     return must_fail(FAULT_NAME) ? name_failure() : __real_mkdir(path, mode);
@@ -210,7 +218,7 @@ int __wrap_mkdir(const char *path, mode_t mode)
 void *__wrap_mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
 {
     if (must_fail(FAULT_READ)) {
-        errno = ENOMEM;
+        errno = EIO; /* ENOMEM would be a want of memory, which is another kind */
         return MAP_FAILED;
     }
     return __real_mmap(at, n, prot, flags, fd, offset);
@@ -242,6 +250,7 @@ static sw_code run_once(const fault_plan *plan, unsigned kind, int64_t fail_at, 
     fault.fail_at = fail_at;
     fault.is_persistent = is_persistent;
     fault.has_no_exchange = plan->has_no_exchange;
+    fault.has_no_link = plan->has_no_link;
     fault.is_armed = true;
     rc = plan->attempt(plan->ctx, &err);
     fault.is_armed = false;

@@ -38,6 +38,7 @@ typedef struct fault_plan {
     void (*after_success)(void *ctx); /* complete? */
     void *ctx;
     bool has_no_exchange; /* an old file system: renameat2 says EINVAL, as on NFS */
+    bool has_no_link;     /* and link says EPERM, as on FAT */
     int64_t max_runs; /* per kind; more calls than this are sampled evenly. 0: 2000 */
 } fault_plan;
 

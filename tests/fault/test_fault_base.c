@@ -88,6 +88,43 @@ static void test_file_over_old(void **state)
     scratch_close(&s);
 }
 
+static sw_code put_new(void *ctx, sw_err *err)
+{
+    return sw_file_put_new(scratch_path(ctx, "f"), "fresh", 5, false, err);
+}
+
+static sw_code put_forced(void *ctx, sw_err *err)
+{
+    return sw_file_put_new(scratch_path(ctx, "f"), "fresh", 5, true, err);
+}
+
+/* An output that is one file: nothing of its work directory stays, however it is published. */
+static void test_file_alone(void **state)
+{
+    scratch s;
+    fault_plan plan = {.name = "new file", .kinds = FAULT_OUTPUT, .attempt = put_new,
+                       .before = remove_file, .after_failure = expect_nothing,
+                       .after_success = expect_file, .ctx = &s};
+
+    (void)state;
+    scratch_open(&s);
+    fault_run(&plan);
+    fault_run_slow_disk(&plan);
+    plan.name = "new file, by a link";
+    plan.has_no_exchange = true;
+    plan.kinds = FAULT_WRITE | FAULT_SYNC;
+    fault_run(&plan);
+    plan.name = "new file, without links";
+    plan.has_no_link = true;
+    plan.kinds = FAULT_OUTPUT;
+    fault_run(&plan);
+    plan = (fault_plan){.name = "replaced file", .kinds = FAULT_OUTPUT, .attempt = put_forced,
+                        .before = old_file, .after_failure = expect_either,
+                        .after_success = expect_file, .ctx = &s};
+    fault_run(&plan);
+    scratch_close(&s);
+}
+
 static sw_code put_dir(void *ctx, sw_err *err)
 {
     char path[SW_PATH_BYTES];
@@ -109,6 +146,7 @@ static void remove_dir(void *ctx)
 {
     (void)remove(scratch_path(ctx, "out/a"));
     (void)remove(scratch_path(ctx, "out/b"));
+    (void)remove(scratch_path(ctx, "out/manifest.json"));
     (void)remove(scratch_path(ctx, "out"));
 }
 
@@ -131,6 +169,9 @@ static void test_dir(void **state)
     scratch_open(&s);
     fault_run(&plan);
     fault_run_slow_disk(&plan);
+    plan.name = "directory, without exchange";
+    plan.has_no_exchange = true;
+    fault_run(&plan);
     scratch_close(&s);
 }
 
@@ -139,12 +180,13 @@ static void old_dir(void *ctx)
     remove_dir(ctx);
     assert_int_equal(mkdir(scratch_path(ctx, "out"), 0755), 0);
     scratch_write(ctx, "out/a", "older", 5);
+    scratch_manifest(ctx, "out");
 }
 
 static void expect_old_dir(void *ctx)
 {
     assert_int_equal(scratch_count(ctx, NULL), 1);
-    assert_int_equal(scratch_count(ctx, "out"), 1);
+    assert_int_equal(scratch_count(ctx, "out"), 2);
     expect(ctx, "out/a", "older");
 }
 
@@ -245,7 +287,7 @@ int main(void)
         cmocka_unit_test(test_file), cmocka_unit_test(test_file_over_old),
         cmocka_unit_test(test_dir),  cmocka_unit_test(test_dir_over_old),
         cmocka_unit_test(test_json), cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_hash), cmocka_unit_test(test_file_alone),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -201,7 +201,7 @@ static void verify_survives_faults(void **state)
 {
     static const char *const words[] = {
         "@q", "--against", MODEL, "--text", TOKENS, "--window", "48", "--report", "@report.json",
-        "--max-kl", "100", NULL
+        "--force", "--max-kl", "100", NULL
     };
 
     (void)state;
@@ -223,8 +223,8 @@ static void looking_survives_faults(void **state)
 static void generate_survives_faults(void **state)
 {
     static const char *const words[] = {
-        "calib_data/tiny-llama", "-n", "4", "--temperature", "1", "--out", "@out.u16", "--json",
-        NULL
+        "calib_data/tiny-llama", "-n", "4", "--temperature", "1", "--out", "@out.u16", "--force",
+        "--json", NULL
     };
 
     (void)state;

@@ -7,7 +7,7 @@ PART_OBJ := $(filter-out %/tools/swage.o,$(TOOL_OBJ))
 UNIT_LIBS := -lcmocka $(LIBS)
 # What the programs of tests/fault/ can make fail; fault.c there defines the wrappers.
 WRAP := $(addprefix -Wl$(comma)--wrap=,malloc calloc realloc aligned_alloc posix_memalign free \
-          pwrite posix_fallocate fsync rename renameat2 mkdir mmap)
+          pwrite posix_fallocate fsync rename renameat2 link mkdir mmap)
 FAULT_OBJ := $(BUILD)/tests/fault/fault.o
 
 .SECONDARY: $(TSUP_OBJ) $(FAULT_OBJ)

@@ -14,6 +14,8 @@
 
 #include <cmocka.h>
 
+#include "formats/base/hash.h"
+
 void scratch_open(scratch *s)
 {
     const char *base = getenv("TMPDIR");
@@ -89,6 +91,36 @@ int scratch_count(const scratch *s, const char *sub)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) n++;
     closedir(list);
     return n;
+}
+
+void scratch_manifest(const scratch *s, const char *sub)
+{
+    DIR *list = opendir(scratch_path(s, sub));
+    const struct dirent *entry;
+    char name[SW_PATH_BYTES];
+    FILE *f;
+
+    assert_non_null(list);
+    (void)snprintf(name, sizeof name, "%s/manifest.json", sub);
+    f = fopen(scratch_path(s, name), "wb");
+    assert_non_null(f);
+    (void)fputs("{\"inputs\": [], \"outputs\": [", f);
+    for (const char *comma = ""; (entry = readdir(list));) {
+        char hex[SW_SHA256_HEX_BYTES];
+        struct stat info;
+
+        (void)snprintf(name, sizeof name, "%s/%s", sub, entry->d_name);
+        if (stat(scratch_path(s, name), &info) != 0 || !S_ISREG(info.st_mode) ||
+            !strcmp(entry->d_name, "manifest.json"))
+            continue;
+        assert_int_equal(sw_sha256_file(hex, scratch_path(s, name), NULL), SW_OK);
+        (void)fprintf(f, "%s{\"name\": \"%s\", \"bytes\": %lld, \"sha256\": \"%s\"}", comma,
+                      entry->d_name, (long long)info.st_size, hex);
+        comma = ", ";
+    }
+    (void)fputs("]}\n", f);
+    assert_int_equal(fclose(f), 0);
+    closedir(list);
 }
 
 static bool dir_has(const char *dir, const char *part)

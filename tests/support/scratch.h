@@ -23,6 +23,8 @@ uint8_t *scratch_take(size_t *n_bytes, const char *path);
 void scratch_put_back(const char *path, uint8_t *bytes, size_t n_bytes);
 /* Names in the directory, or in its sub-directory when `sub` is not NULL, without . and .. */
 int scratch_count(const scratch *s, const char *sub);
+/* manifest.json of a sub-directory, which lists the files in it as that of an output does. */
+void scratch_manifest(const scratch *s, const char *sub);
 /* true when any name in the directory, at any depth, contains `part`. */
 bool scratch_has(const scratch *s, const char *part);
 

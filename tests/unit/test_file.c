@@ -200,6 +200,16 @@ static void put_in(const sw_out_dir *out, const char *name, const char *text)
     assert_int_equal(sw_file_put(path, text, strlen(text), &err), SW_OK);
 }
 
+/* The manifest of what is in it so far. */
+static void put_manifest(const sw_out_dir *out)
+{
+    scratch s;
+
+    (void)snprintf(s.dir, sizeof s.dir, "%s", out->home_path);
+    put_in(out, "manifest.json", "");
+    scratch_manifest(&s, "checkpoint");
+}
+
 static void test_out_dir(void **state)
 {
     const scratch *s = *state;
@@ -225,16 +235,18 @@ static void test_out_dir_exists(void **state)
 
     assert_int_equal(mkdir(scratch_path(s, "out"), 0755), 0);
     scratch_write(s, "out/old", "old", 3);
+    scratch_manifest(s, "out");
     assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "out"), false, &err), SW_E_USAGE);
     assert_non_null(strstr(err.text, "--force"));
     assert_int_equal(scratch_count(s, NULL), 1);
     memset(&err, 0, sizeof err);
     assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "out"), true, &err), SW_OK);
     put_in(&out, "new", "new");
+    put_manifest(&out);
     expect_content(s, "out/old", "old"); /* until the commit */
     assert_int_equal(sw_out_dir_commit(&out, &err), SW_OK);
     expect_content(s, "out/new", "new");
-    assert_int_equal(scratch_count(s, "out"), 1);
+    assert_int_equal(scratch_count(s, "out"), 2);
     assert_int_equal(scratch_count(s, NULL), 1);
     assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "out"), true, &err), SW_OK);
     put_in(&out, "newer", "newer");
@@ -272,7 +284,7 @@ static void test_out_dir_spares_others(void **state)
     assert_int_equal(mkdir(scratch_path(s, "home/photos"), 0755), 0);
     memset(&err, 0, sizeof err);
     assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "home"), true, &err), SW_E_USAGE);
-    assert_non_null(strstr(err.text, "holds directories"));
+    assert_non_null(strstr(err.text, "holds photos, which swage did not write"));
     assert_int_equal(symlink("nowhere", scratch_path(s, "dangling")), 0);
     memset(&err, 0, sizeof err);
     assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "dangling"), true, &err), SW_E_USAGE);
@@ -313,6 +325,7 @@ static void test_out_dir_twice(void **state)
 
     assert_int_equal(sw_out_dir_open(&one, scratch_path(s, "out"), true, &err), SW_OK);
     put_in(&one, "a", "one");
+    put_manifest(&one);
     assert_int_equal(sw_out_dir_open(&two, scratch_path(s, "out"), true, &err), SW_OK);
     put_in(&two, "a", "two");
     assert_int_equal(sw_out_dir_commit(&one, &err), SW_OK);

@@ -27,8 +27,8 @@ static void must(sw_code rc, const sw_err *err)
 static sw_code to_gguf(sw_gguf_report *report, const char *source, const char *out,
                        const char *type, sw_err *err)
 {
-    sw_gguf_job job = {.source = source, .out = out, .type = type, .embed_type = "BF16",
-                       .no_tokenizer = true, .n_threads = 2};
+    sw_gguf_job job = {.source = source, .out = out, .may_replace = true, .type = type,
+                       .embed_type = "BF16", .no_tokenizer = true, .n_threads = 2};
     sw_code rc = sw_gguf_job_run(&job, err);
 
     *report = job.report;

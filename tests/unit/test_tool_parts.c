@@ -291,14 +291,14 @@ static void test_sample_files(void **state)
     assert_int_equal(sw_sample_file_id_bytes("a.u32"), 4);
     assert_int_equal(sw_sample_file_id_bytes("u16"), 0);
     scratch_open(&s);
-    assert_int_equal(sw_sample_file_write(&file, scratch_path(&s, "a.u16"), &err), SW_OK);
+    assert_int_equal(sw_sample_file_write(&file, scratch_path(&s, "a.u16"), false, &err), SW_OK);
     assert_int_equal(sw_map_open(&map, scratch_path(&s, "a.u16"), &err), SW_OK);
     assert_int_equal(map.size_bytes, 6);
     assert_memory_equal(map.data, "\0\0\5\0\xff\xff", 6);
     sw_map_close(&map);
     file.ids.ids = large;
     file.ids.n = 1;
-    assert_int_equal(sw_sample_file_write(&file, scratch_path(&s, "b.u16"), &err),
+    assert_int_equal(sw_sample_file_write(&file, scratch_path(&s, "b.u16"), false, &err),
                      SW_E_UNSUPPORTED);
     assert_false(sw_path_exists(scratch_path(&s, "b.u16")));
     scratch_close(&s);
