@@ -31,7 +31,8 @@ static const sw_opt options[] = {
      .help = "where the checkpoint goes; complete or absent (FILE.gguf for gguf)"},
     {.name = "type", .kind = SW_OPT_CHOICE, AT(type), .arg = "T",
      .choices = sw_name_of_block_type,
-     .help = "gguf: how linears are stored (default: as the source has them)"},
+     .help = "gguf: how linears are stored (default: as the source has them; of a GGUF each tensor "
+             "keeps its type and its bytes)"},
     {.name = "embed-type", .kind = SW_OPT_CHOICE, AT(embed_type), .arg = "T",
      .choices = sw_name_of_block_type,
      .help = "gguf: how embedding and head are (default: as linears; Q6_K for those of 4 bits)"},
@@ -162,7 +163,8 @@ static sw_code print_gguf_json(sw_run *run, const sw_gguf_job *job, double secon
     bool ok = rc == SW_OK && cJSON_AddStringToObject(object, "out", job->out) &&
               cJSON_AddStringToObject(object, "to", SW_GGUF_TARGET) &&
               cJSON_AddStringToObject(object, "type", sw_block_sizes[job->types[0]].name) &&
-              cJSON_AddStringToObject(object, "embed_type", sw_block_sizes[job->types[1]].name);
+              cJSON_AddStringToObject(object, "embed_type", sw_block_sizes[job->types[1]].name) &&
+              cJSON_AddBoolToObject(object, "as_stored", job->is_as_stored);
 
     for (size_t i = 0; ok && i < sizeof rows / sizeof *rows; i++)
         ok = cJSON_AddNumberToObject(object, rows[i].key, rows[i].v) != NULL;
@@ -205,7 +207,8 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
     sw_term_clear(run->term);
     if (o->common.json) return print_gguf_json(run, &job, now_s() - start_s, err);
     sw_term_bytes(bytes, (double)job.report.data_bytes);
-    (void)printf("%s: %s, embedding %s, %s in %.1f s\n", o->out, sw_block_sizes[job.types[0]].name,
+    (void)printf("%s: %s%s, embedding %s, %s in %.1f s\n", o->out,
+                 sw_block_sizes[job.types[0]].name, job.is_as_stored ? " (most, as stored)" : "",
                  sw_block_sizes[job.types[1]].name, bytes, now_s() - start_s);
     (void)printf("  %lld tensors exact, %lld rounded, %lld requantized\n",
                  (long long)job.report.n_exact, (long long)job.report.n_rounded,

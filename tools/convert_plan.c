@@ -290,7 +290,7 @@ sw_code sw_convert_plan(sw_convert_job *job, const sw_convert_options *options,
         (rc = check_request(job, err)) != SW_OK)
         return rc;
     for (int64_t i = 0; i < sw_st_count(job->source.st); i++)
-        job->source_bytes += sw_st_at(job->source.st, i)->view.size_bytes;
+        job->source_bytes += sw_gguf_stored_bytes(sw_st_at(job->source.st, i));
     if (!job->source.dialect && !job->source.is_file) return SW_OK;
     if ((rc = find_linears(job, err)) != SW_OK) return rc;
     if (!job->n_linears && !options->target->is_dense) return refuse_plain(job, err);
