@@ -5,6 +5,7 @@
 
 #include "formats/base/file.h"
 #include "tools/cmd.h"
+#include "tools/convert_cost.h"
 #include "tools/convert_gguf.h"
 #include "tools/convert_job.h"
 #include "tools/loader_notes.h"
@@ -41,8 +42,9 @@ static const sw_opt options[] = {
     {.name = "no-tokenizer", .kind = SW_OPT_FLAG, AT(no_tokenizer), .set_to = 1,
      .help = "gguf: leave the tokenizer out"},
     {.name = "allow-requantize", .kind = SW_OPT_FLAG, AT(may_requantize), .set_to = 1,
-     .help = "where F cannot hold a weight as it is: decode it and round it to the nearest scheme "
-             "that F can hold"},
+     .help = "where F cannot hold a weight as it is: decode it and round it a second time, to the "
+             "nearest scheme that F can hold; the output says what that costs. `swage quantize` "
+             "of the same source, with a text, costs less"},
     {.name = "scheme", .letter = 's', .kind = SW_OPT_CHOICE, AT(scheme), .arg = "S",
      .choices = sw_name_of_scheme, .help = "what such weights become, instead of the nearest"},
     {.name = "weights-only", .kind = SW_OPT_FLAG, AT(weights_only), .set_to = 1,
@@ -99,27 +101,15 @@ static sw_code print_json(sw_run *run, const sw_convert_job *job, double seconds
     if (!cJSON_AddStringToObject(object, "out", job->options.out_dir) ||
         !cJSON_AddNumberToObject(object, "source_bytes", (double)job->source_bytes) ||
         !cJSON_AddNumberToObject(object, "out_bytes", (double)job->out_bytes) ||
-        !cJSON_AddNumberToObject(object, "seconds", seconds))
+        !cJSON_AddNumberToObject(object, "seconds", seconds) || !sw_convert_cost_json(object, job))
         rc = sw_cmd_json_added(NULL, err);
     if (rc == SW_OK) rc = sw_cmd_json_print(run, object, err);
     cJSON_Delete(object);
     return rc;
 }
 
-static const sw_convert_linear *worst(const sw_convert_job *job)
-{
-    const sw_convert_linear *worst = NULL;
-
-    for (int64_t i = 0; i < job->n_linears; i++)
-        if (job->linears[i].fate == SW_FATE_REQUANTIZED &&
-            (!worst || job->linears[i].error > worst->error))
-            worst = &job->linears[i];
-    return worst;
-}
-
 static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds)
 {
-    const sw_convert_linear *bad = worst(job);
     const char *from = sw_convert_from(job);
     char in[16], out[16];
 
@@ -131,8 +121,7 @@ static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds
         if (job->n_of[i])
             (void)printf("  %lld linears %s\n", (long long)job->n_of[i],
                          sw_fate_name((sw_fate)i));
-    if (bad)
-        (void)printf("  largest relative error %.4f, of %s: %s\n", bad->error, bad->path, bad->why);
+    sw_convert_cost_print(job);
     run->has_result = true;
     return SW_OK;
 }

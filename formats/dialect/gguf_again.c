@@ -40,17 +40,26 @@ static bool is_kept(const sw_gguf_options *o, const char *key)
                          strcmp(key, "general.quantization_version") != 0);
 }
 
-/* Readers expect the architecture before all other keys. */
+static int compare_keys(const void *a, const void *b)
+{
+    const unsigned char *x = (*(const sw_gguf_value *const *)a)->data;
+    const unsigned char *y = (*(const sw_gguf_value *const *)b)->data;
+
+    return (x > y) - (x < y);
+}
+
+/* In the order of the source: they are views into one mapping. */
 static sw_code put_keys(sw_gguf_writer *w, const again *a, sw_err *err)
 {
-    const sw_gguf_value *first = sw_gguf_key(a->g, "general.architecture");
-    sw_code rc = first ? sw_gguf_put_value(w, first, err) : SW_OK;
+    const int64_t n = sw_gguf_n_keys(a->g);
+    const sw_gguf_value **keys = NULL;
+    sw_code rc = SW_MEM_GET(&keys, n, "keys of a GGUF", err);
 
-    for (int64_t i = 0; i < sw_gguf_n_keys(a->g) && rc == SW_OK; i++) {
-        const sw_gguf_value *v = sw_gguf_key_at(a->g, i);
-
-        if (v != first && is_kept(a->o, v->key)) rc = sw_gguf_put_value(w, v, err);
-    }
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) keys[i] = sw_gguf_key_at(a->g, i);
+    if (rc == SW_OK && n) qsort(keys, (size_t)n, sizeof *keys, compare_keys);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        if (is_kept(a->o, keys[i]->key)) rc = sw_gguf_put_value(w, keys[i], err);
+    sw_mem_put(keys);
     if (rc != SW_OK || a->o->type == SW_GGUF_AS_STORED) return rc;
     rc = sw_gguf_put_int(w, "general.file_type", SW_GGUF_U32,
                          sw_block_sizes[a->o->type].file_type, err);

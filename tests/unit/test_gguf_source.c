@@ -17,6 +17,7 @@
 #include "tests/support/quantized_dir.h"
 #include "tests/support/scratch.h"
 #include "tests/support/verify_case.h"
+#include "tools/convert_cost.h"
 #include "tools/convert_gguf.h"
 #include "tools/convert_job.h"
 #include "tools/inspection.h"
@@ -446,13 +447,69 @@ static void test_sizes(void **state)
     scratch_close(&s);
 }
 
+/* --- rounded a second time ------------------------------------------------------------------- */
+
+/* Converts with leave to round; the cost and the scheme of the worst linear. */
+static sw_convert_cost rounded_again(sw_qspec *to, const scratch *s, const char *target,
+                                     const char *scheme)
+{
+    sw_convert_options o = {.source_dir = scratch_path(s, "t.gguf"),
+                            .out_dir = scratch_path(s, "out"), .n_threads = 2,
+                            .target = sw_dialect_find(target), .may_requantize = true,
+                            .may_replace = true, .scheme = scheme ? sw_scheme_find(scheme) : NULL};
+    sw_convert_job *job = NULL;
+    sw_convert_cost cost;
+    cJSON *json = cJSON_CreateObject();
+    sw_err err = {0};
+
+    must(SW_MEM_GET(&job, 1, "job", &err), &err);
+    must(sw_convert_plan(job, &o, NULL, &err), &err);
+    must(sw_convert_run(job, &err), &err);
+    cost = sw_convert_cost_of(job);
+    if (cost.n) *to = cost.at->to;
+    assert_true(sw_convert_cost_json(json, job));
+    assert_int_equal(sw_json_member(json, "requantized_error") != NULL, cost.n > 0);
+    cJSON_Delete(json);
+    sw_convert_free(job);
+    sw_mem_put(job);
+    return cost;
+}
+
+/* Zero points take up most of what a minimum says, and eight bits nearly all of it. */
+static void test_cost(void **state)
+{
+    const gguf_toy toy = {.linear = SW_BLOCK_Q4_1, .embed = SW_BLOCK_Q6_K};
+    const gguf_toy exact = {.linear = SW_BLOCK_Q4_0, .embed = SW_BLOCK_Q6_K};
+    sw_convert_cost four, eight;
+    sw_qspec to;
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    gguf_toy_write(scratch_path(&s, "t.gguf"), &toy);
+    four = rounded_again(&to, &s, "compressed-tensors", NULL);
+    assert_int_equal(four.n, 7);
+    assert_string_equal(to.num->name, "int4");
+    assert_false(to.is_symmetric);
+    assert_int_equal(to.group_elems, 32);
+    assert_true(four.mean > 0 && four.mean <= four.worst && four.worst < 0.12);
+    assert_string_equal(four.wider, "W8A16");
+    eight = rounded_again(&to, &s, "compressed-tensors", four.wider);
+    assert_string_equal(to.num->name, "int8");
+    assert_true(eight.worst > 0 && eight.worst < four.mean / 8);
+    assert_null(eight.wider);
+    gguf_toy_write(scratch_path(&s, "t.gguf"), &exact);
+    assert_int_equal(rounded_again(&to, &s, "compressed-tensors", NULL).n, 0);
+    scratch_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_type),    cmocka_unit_test(test_factor),
         cmocka_unit_test(test_bad_factor),    cmocka_unit_test(test_dtypes),
         cmocka_unit_test(test_written_again), cmocka_unit_test(test_generation),
-        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_sizes),         cmocka_unit_test(test_cost),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
