@@ -130,12 +130,17 @@ static const struct {
 };
 #define N_TENSORS (sizeof tensors / sizeof *tensors)
 
+static int64_t rows_of(const gguf_toy *toy, size_t i)
+{
+    return tensors[i].is_embed && toy->n_rows ? toy->n_rows : tensors[i].n_out;
+}
+
 static void declare_all(sw_gguf_writer *w, const gguf_toy *toy, sw_err *err)
 {
     const int64_t one = 1;
 
     for (size_t i = 0; i < N_TENSORS; i++) {
-        const int64_t shape[] = {tensors[i].n_out, GGUF_TOY_WIDTH};
+        const int64_t shape[] = {rows_of(toy, i), GGUF_TOY_WIDTH};
 
         must(sw_gguf_declare(w, tensors[i].name,
                              !tensors[i].n_out    ? SW_BLOCK_F32
@@ -149,7 +154,7 @@ static void declare_all(sw_gguf_writer *w, const gguf_toy *toy, sw_err *err)
 
 static void put_all(sw_gguf_writer *w, const gguf_toy *toy, sw_err *err)
 {
-    static uint8_t bytes[GGUF_TOY_VOCAB * GGUF_TOY_WIDTH * 4];
+    static uint8_t bytes[GGUF_TOY_ROWS_MAX * GGUF_TOY_WIDTH * 4];
     const float half = 0.5f, step = toy->norm_step > 0 ? toy->norm_step : 0.0078125f;
     uint64_t seed = toy->seed + 1;
     float norm[GGUF_TOY_WIDTH];
@@ -157,7 +162,7 @@ static void put_all(sw_gguf_writer *w, const gguf_toy *toy, sw_err *err)
     for (int i = 0; i < GGUF_TOY_WIDTH; i++) norm[i] = 1.0f + step * (float)(i % 100);
     for (size_t i = 0; i < N_TENSORS; i++) {
         const sw_block_type type = tensors[i].is_embed ? toy->embed : toy->linear;
-        const int64_t n = tensors[i].n_out * GGUF_TOY_WIDTH;
+        const int64_t n = rows_of(toy, i) * GGUF_TOY_WIDTH;
 
         gguf_toy_blocks(bytes, type, n, &seed);
         must(sw_gguf_put(w, tensors[i].name, 0, n ? (const void *)bytes : norm,

@@ -6,11 +6,13 @@
 
 #define GGUF_TOY_WIDTH 256
 #define GGUF_TOY_VOCAB 260 /* 256 bytes, then four special tokens */
+#define GGUF_TOY_ROWS_MAX 2048
 
 /* A llama of one layer: 256 wide, four heads and two for keys and values, context 128. */
 typedef struct gguf_toy {
     sw_block_type linear, embed;
     uint64_t seed;
+    int64_t n_rows;       /* of the embedding; 0: GGUF_TOY_VOCAB */
     float norm_step;      /* norms are 1 + k * this; 0: 2^-7, which BF16 holds */
     float factor;         /* of blk.0.attn_q.weight, as NVFP4 has them; 0: none */
     const char *extra;    /* one more tensor, F32 [1] of 0.5; NULL: none */

@@ -241,10 +241,10 @@ static void test_dtypes(void **state)
         {{.linear = SW_BLOCK_Q4_K, .embed = SW_BLOCK_Q6_K, .norm_step = 1e-5f}, SW_DTYPE_BF16,
          SW_DTYPE_BF16, SW_DTYPE_F32},
         /* an embedding in floats says nothing about the model, however large it is */
-        {{.linear = SW_BLOCK_Q4_K, .embed = SW_BLOCK_F32}, SW_DTYPE_BF16, SW_DTYPE_BF16,
-         SW_DTYPE_BF16},
-        {{.linear = SW_BLOCK_IQ2_XXS, .embed = SW_BLOCK_F16}, SW_DTYPE_BF16, SW_DTYPE_F16,
-         SW_DTYPE_BF16},
+        {{.linear = SW_BLOCK_Q4_K, .embed = SW_BLOCK_F32, .n_rows = 2048}, SW_DTYPE_BF16,
+         SW_DTYPE_BF16, SW_DTYPE_BF16},
+        {{.linear = SW_BLOCK_IQ2_XXS, .embed = SW_BLOCK_F16, .n_rows = 2048}, SW_DTYPE_BF16,
+         SW_DTYPE_F16, SW_DTYPE_BF16},
         /* linears in floats do */
         {{.linear = SW_BLOCK_F16, .embed = SW_BLOCK_Q8_0}, SW_DTYPE_F16, SW_DTYPE_F16,
          SW_DTYPE_F16},
