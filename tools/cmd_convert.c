@@ -5,6 +5,7 @@
 
 #include "formats/base/file.h"
 #include "tools/cmd.h"
+#include "tools/convert_cost.h"
 #include "tools/convert_gguf.h"
 #include "tools/convert_job.h"
 #include "tools/loader_notes.h"
@@ -31,7 +32,8 @@ static const sw_opt options[] = {
      .help = "where the checkpoint goes; complete or absent (FILE.gguf for gguf)"},
     {.name = "type", .kind = SW_OPT_CHOICE, AT(type), .arg = "T",
      .choices = sw_name_of_block_type,
-     .help = "gguf: how linears are stored (default: as the source has them)"},
+     .help = "gguf: how linears are stored (default: as the source has them; of a GGUF each tensor "
+             "keeps its type and its bytes)"},
     {.name = "embed-type", .kind = SW_OPT_CHOICE, AT(embed_type), .arg = "T",
      .choices = sw_name_of_block_type,
      .help = "gguf: how embedding and head are (default: as linears; Q6_K for those of 4 bits)"},
@@ -40,8 +42,9 @@ static const sw_opt options[] = {
     {.name = "no-tokenizer", .kind = SW_OPT_FLAG, AT(no_tokenizer), .set_to = 1,
      .help = "gguf: leave the tokenizer out"},
     {.name = "allow-requantize", .kind = SW_OPT_FLAG, AT(may_requantize), .set_to = 1,
-     .help = "where F cannot hold a weight as it is: decode it and round it to the nearest scheme "
-             "that F can hold"},
+     .help = "where F cannot hold a weight as it is: decode it and round it a second time, to the "
+             "nearest scheme that F can hold; the output says what that costs. `swage quantize` "
+             "of the same source, with a text, costs less"},
     {.name = "scheme", .letter = 's', .kind = SW_OPT_CHOICE, AT(scheme), .arg = "S",
      .choices = sw_name_of_scheme, .help = "what such weights become, instead of the nearest"},
     {.name = "weights-only", .kind = SW_OPT_FLAG, AT(weights_only), .set_to = 1,
@@ -98,27 +101,15 @@ static sw_code print_json(sw_run *run, const sw_convert_job *job, double seconds
     if (!cJSON_AddStringToObject(object, "out", job->options.out_dir) ||
         !cJSON_AddNumberToObject(object, "source_bytes", (double)job->source_bytes) ||
         !cJSON_AddNumberToObject(object, "out_bytes", (double)job->out_bytes) ||
-        !cJSON_AddNumberToObject(object, "seconds", seconds))
+        !cJSON_AddNumberToObject(object, "seconds", seconds) || !sw_convert_cost_json(object, job))
         rc = sw_cmd_json_added(NULL, err);
     if (rc == SW_OK) rc = sw_cmd_json_print(run, object, err);
     cJSON_Delete(object);
     return rc;
 }
 
-static const sw_convert_linear *worst(const sw_convert_job *job)
-{
-    const sw_convert_linear *worst = NULL;
-
-    for (int64_t i = 0; i < job->n_linears; i++)
-        if (job->linears[i].fate == SW_FATE_REQUANTIZED &&
-            (!worst || job->linears[i].error > worst->error))
-            worst = &job->linears[i];
-    return worst;
-}
-
 static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds)
 {
-    const sw_convert_linear *bad = worst(job);
     const char *from = sw_convert_from(job);
     char in[16], out[16];
 
@@ -130,8 +121,7 @@ static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds
         if (job->n_of[i])
             (void)printf("  %lld linears %s\n", (long long)job->n_of[i],
                          sw_fate_name((sw_fate)i));
-    if (bad)
-        (void)printf("  largest relative error %.4f, of %s: %s\n", bad->error, bad->path, bad->why);
+    sw_convert_cost_print(job);
     run->has_result = true;
     return SW_OK;
 }
@@ -162,7 +152,8 @@ static sw_code print_gguf_json(sw_run *run, const sw_gguf_job *job, double secon
     bool ok = rc == SW_OK && cJSON_AddStringToObject(object, "out", job->out) &&
               cJSON_AddStringToObject(object, "to", SW_GGUF_TARGET) &&
               cJSON_AddStringToObject(object, "type", sw_block_sizes[job->types[0]].name) &&
-              cJSON_AddStringToObject(object, "embed_type", sw_block_sizes[job->types[1]].name);
+              cJSON_AddStringToObject(object, "embed_type", sw_block_sizes[job->types[1]].name) &&
+              cJSON_AddBoolToObject(object, "as_stored", job->is_as_stored);
 
     for (size_t i = 0; ok && i < sizeof rows / sizeof *rows; i++)
         ok = cJSON_AddNumberToObject(object, rows[i].key, rows[i].v) != NULL;
@@ -206,7 +197,8 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
     sw_term_clear(run->term);
     if (o->common.json) return print_gguf_json(run, &job, now_s() - start_s, err);
     sw_term_bytes(bytes, (double)job.report.data_bytes);
-    (void)printf("%s: %s, embedding %s, %s in %.1f s\n", o->out, sw_block_sizes[job.types[0]].name,
+    (void)printf("%s: %s%s, embedding %s, %s in %.1f s\n", o->out,
+                 sw_block_sizes[job.types[0]].name, job.is_as_stored ? " (most, as stored)" : "",
                  sw_block_sizes[job.types[1]].name, bytes, now_s() - start_s);
     (void)printf("  %lld tensors exact, %lld rounded, %lld requantized\n",
                  (long long)job.report.n_exact, (long long)job.report.n_rounded,

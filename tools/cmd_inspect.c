@@ -1,6 +1,7 @@
 /* cmd_inspect.c - `swage inspect`: what a checkpoint holds and what is wrong with it. */
 #include <stdio.h>
 
+#include "formats/dialect/gguf_model.h"
 #include "tools/cmd.h"
 #include "tools/inspection.h"
 #include "tools/tensor_look.h"
@@ -23,6 +24,23 @@ static const sw_opt options[] = {
     {0},
 };
 
+static bool is_gguf(const sw_inspection *in) { return in->is_open && in->ckpt.is_file; }
+
+static double bits_a_weight(const sw_dtype_total *t)
+{
+    return t->n_elems ? 8.0 * (double)t->n_bytes / (double)t->n_elems : 0;
+}
+
+/* The type of most weights of a GGUF. */
+static const char *main_type(const sw_inspection *in)
+{
+    int most = 0;
+
+    for (int t = 0; t < SW_BLOCK_TYPE_COUNT; t++)
+        if (in->by_block[t].n_elems > in->by_block[most].n_elems) most = t;
+    return sw_block_sizes[most].name;
+}
+
 static void print_model(const sw_inspection *in)
 {
     const sw_model *m = &in->model;
@@ -37,7 +55,10 @@ static void print_model(const sw_inspection *in)
             (void)printf("experts    %lld, %lld used per token\n", (long long)m->n_experts,
                          (long long)m->n_experts_used);
     }
-    if (in->dialect)
+    if (is_gguf(in))
+        (void)printf("format     gguf: %s (most), %.3f bits a weight in all, of a model in %s\n",
+                     main_type(in), bits_a_weight(&in->total), sw_dtype_name(in->model.dtype));
+    else if (in->dialect)
         (void)printf("format     %s%s%s: %s\n", in->dialect->name, in->version[0] ? " " : "",
                      in->version, in->dialect->summary);
     else if (in->config)
@@ -48,13 +69,47 @@ static void print_model(const sw_inspection *in)
         (void)printf("tokenizer  %lld tokens\n", (long long)in->tokenizer_vocab);
 }
 
-static void print_total(const char *name, const sw_dtype_total *t)
+static void print_total(const char *name, const sw_dtype_total *t, bool with_bits)
 {
     char bytes[16];
 
     sw_term_bytes(bytes, (double)t->n_bytes);
-    (void)printf("%-9s %9lld %15lld %10s\n", name, (long long)t->n_tensors, (long long)t->n_elems,
+    (void)printf("%-9s %9lld %15lld %10s", name, (long long)t->n_tensors, (long long)t->n_elems,
                  bytes);
+    if (with_bits) (void)printf(" %8.3f", bits_a_weight(t));
+    (void)puts("");
+}
+
+static void print_totals(const sw_inspection *in)
+{
+    const bool with_bits = is_gguf(in);
+
+    (void)printf("files      %d\n\n%-9s %9s %15s %10s%s\n", (int)sw_st_n_files(in->st),
+                 with_bits ? "type" : "dtype", "tensors", "elements", "bytes",
+                 with_bits ? "     bits" : "");
+    for (int d = 0; d < SW_DTYPE_COUNT; d++)
+        if (in->by_dtype[d].n_tensors)
+            print_total(sw_dtype_name((sw_dtype)d), &in->by_dtype[d], with_bits);
+    for (int t = 0; t < SW_BLOCK_TYPE_COUNT; t++)
+        if (in->by_block[t].n_tensors)
+            print_total(sw_block_sizes[t].name, &in->by_block[t], with_bits);
+    print_total("total", &in->total, with_bits);
+}
+
+static void print_tensors(const sw_inspection *in)
+{
+    (void)puts("");
+    for (int64_t i = 0; i < sw_st_count(in->st); i++) {
+        const sw_st_tensor *t = sw_st_at(in->st, i);
+        sw_block_type type;
+        char text[96];
+
+        sw_view_describe(text, sizeof text, &t->view);
+        (void)printf("%-64s %s", t->name, text);
+        if (is_gguf(in) && sw_gguf_decoded_type(&type, t))
+            (void)printf(", of %s", sw_block_sizes[type].name);
+        (void)puts("");
+    }
 }
 
 static void print_groups(const sw_inspection *in)
@@ -89,19 +144,9 @@ static void print_text(const sw_inspection *in, bool with_tensors)
 {
     (void)printf("path       %s\n", in->path);
     print_model(in);
-    (void)printf("files      %d\n\n%-9s %9s %15s %10s\n", (int)sw_st_n_files(in->st), "dtype",
-                 "tensors", "elements", "bytes");
-    for (int d = 0; d < SW_DTYPE_COUNT; d++)
-        if (in->by_dtype[d].n_tensors)
-            print_total(sw_dtype_name((sw_dtype)d), &in->by_dtype[d]);
-    print_total("total", &in->total);
+    print_totals(in);
     print_groups(in);
-    if (with_tensors) (void)puts("");
-    for (int64_t i = 0; with_tensors && i < sw_st_count(in->st); i++) {
-        char text[96];
-        sw_view_describe(text, sizeof text, &sw_st_at(in->st, i)->view);
-        (void)printf("%-64s %s\n", sw_st_at(in->st, i)->name, text);
-    }
+    if (with_tensors) print_tensors(in);
     print_faults(in);
 }
 
@@ -169,11 +214,15 @@ static bool add_tensors(cJSON *object, const sw_inspection *in)
     for (int64_t i = 0; list && i < sw_st_count(in->st); i++) {
         const sw_st_tensor *t = sw_st_at(in->st, i);
         cJSON *row = cJSON_CreateObject();
+        sw_block_type type;
         cJSON *shape;
         if (!row || !cJSON_AddItemToArray(list, row)) return false;
         if (!cJSON_AddStringToObject(row, "name", t->name) ||
             !cJSON_AddStringToObject(row, "dtype", sw_dtype_name(t->view.dtype)) ||
-            !add_number(row, "bytes", (int64_t)t->view.size_bytes))
+            !add_number(row, "bytes", (int64_t)(is_gguf(in) ? sw_gguf_stored_bytes(t)
+                                                            : t->view.size_bytes)) ||
+            (is_gguf(in) && sw_gguf_decoded_type(&type, t) &&
+             !cJSON_AddStringToObject(row, "stored", sw_block_sizes[type].name)))
             return false;
         shape = cJSON_AddArrayToObject(row, "shape");
         for (int d = 0; shape && d < t->view.n_dims; d++)
@@ -226,6 +275,13 @@ static sw_code print_json(sw_run *run, const sw_inspection *in, bool with_tensor
     for (int d = 0; ok && d < SW_DTYPE_COUNT; d++)
         if (in->by_dtype[d].n_tensors)
             ok = add_total(dtypes, sw_dtype_name((sw_dtype)d), &in->by_dtype[d]);
+    for (int t = 0; ok && t < SW_BLOCK_TYPE_COUNT; t++)
+        if (in->by_block[t].n_tensors)
+            ok = add_total(dtypes, sw_block_sizes[t].name, &in->by_block[t]);
+    if (ok && is_gguf(in))
+        ok = cJSON_AddNumberToObject(object, "bits_per_weight", bits_a_weight(&in->total)) &&
+             cJSON_AddStringToObject(object, "main_type", main_type(in)) &&
+             cJSON_AddStringToObject(object, "model_dtype", sw_dtype_name(in->model.dtype));
     ok = ok && (!with_tensors || add_tensors(object, in)) &&
          sw_loaders_json(object, &in->loaders) && add_notes(object, in) &&
          add_problems(object, in);
@@ -294,7 +350,8 @@ const sw_cmd sw_cmd_inspect = {
     .name = "inspect",
     .args = "PATH",
     .summary = "what is in a checkpoint: tensors, format, sizes, problems",
-    .more = "PATH is a model directory or one file: safetensors, also as .zst, or of torch.save.\n"
+    .more = "PATH is a model directory or one file: a GGUF, safetensors, also as .zst, or of\n"
+            "torch.save. A GGUF is counted as it is stored, by the types of its blocks.\n"
             "Everything is looked at before anything is said; the exit code is that of the first\n"
             "problem, or 0. What engines would refuse or misread, and notes, change no code.\n",
     .options = options,

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "formats/dialect/gguf_model.h"
 #include "formats/num/pow2.h"
 #include "quant/async_sink.h"
 #include "tools/device_opt.h"
@@ -241,7 +242,7 @@ static uint64_t tensor_bytes(const sw_st *st)
 {
     uint64_t n = 0;
 
-    for (int64_t i = 0; i < sw_st_count(st); i++) n += sw_st_at(st, i)->view.size_bytes;
+    for (int64_t i = 0; i < sw_st_count(st); i++) n += sw_gguf_stored_bytes(sw_st_at(st, i));
     return n;
 }
 

@@ -57,9 +57,11 @@ static sw_code choose_types(sw_gguf_job *job, const sw_checkpoint *source, sw_er
 {
     sw_code rc = SW_OK;
 
-    if (!job->type) rc = suggest(&job->types[0], source, err);
+    if (!job->type && source->is_file) job->types[0] = SW_GGUF_AS_STORED;
+    else if (!job->type) rc = suggest(&job->types[0], source, err);
     else (void)sw_block_type_find(&job->types[0], job->type);
     if (rc != SW_OK) return rc;
+    job->is_as_stored = job->types[0] == SW_GGUF_AS_STORED;
     if (!job->embed_type) job->types[1] = embed_type_of(job->types[0]);
     else (void)sw_block_type_find(&job->types[1], job->embed_type);
     return SW_OK;
@@ -131,29 +133,9 @@ static sw_code read_directory(tokenizer_files *f, const char *dir, sw_err *err)
     return read_text(&f->chat_template, path, err);
 }
 
-static sw_code read_gguf(tokenizer_files *f, const char *path, sw_err *err)
-{
-    char *tokenizer = NULL, *config = NULL;
-    size_t n_bytes = 0;
-    sw_gguf *g = NULL;
-    sw_code rc;
-
-    if ((rc = sw_gguf_open(&g, path, err)) == SW_OK &&
-        (rc = sw_gguf_tokenizer(&tokenizer, &n_bytes, g, err)) == SW_OK &&
-        (rc = sw_gguf_tokenizer_config(&config, g, err)) == SW_OK &&
-        (rc = sw_json_parse(&f->tokenizer, tokenizer, n_bytes, &tokenizer_caps, path, err)) ==
-            SW_OK)
-        rc = sw_json_parse(&f->config, config, strlen(config), &tokenizer_caps, path, err);
-    sw_mem_put(tokenizer);
-    sw_mem_put(config);
-    sw_gguf_close(g);
-    return rc;
-}
-
 static sw_code read_tokenizer(tokenizer_files *f, const sw_checkpoint *source, sw_err *err)
 {
-    sw_code rc = source->is_file ? read_gguf(f, source->dir, err)
-                                 : read_directory(f, source->dir, err);
+    sw_code rc = read_directory(f, source->dir, err);
 
     if (rc != SW_OK) return rc;
     f->source = (sw_gguf_vocab_source){f->tokenizer, f->config, f->chat_template,
@@ -188,14 +170,18 @@ sw_code sw_gguf_job_run(sw_gguf_job *job, sw_err *err)
     if (rc != SW_OK) return rc;
     name_of(name, job->source);
     if ((rc = choose_types(job, &source, err)) != SW_OK) goto done;
-    if (!job->no_tokenizer && (rc = read_tokenizer(&files, &source, err)) != SW_OK) goto done;
+    if (!job->no_tokenizer && !source.is_file &&
+        (rc = read_tokenizer(&files, &source, err)) != SW_OK)
+        goto done;
     o.type = job->types[0];
     o.embed_type = job->types[1];
-    o.vocab = job->no_tokenizer ? NULL : &files.source;
+    o.vocab = job->no_tokenizer || source.is_file ? NULL : &files.source;
+    o.drop_tokenizer = job->no_tokenizer;
     if ((rc = sw_gguf_export(&job->report, &source, job->out, &o, err)) != SW_OK &&
         strncmp(err->text, job->source, strlen(job->source)) &&
         strncmp(err->text, job->out, strlen(job->out)))
         sw_err_prefix(err, "%s", job->source);
+    if (rc == SW_OK) memcpy(job->types, job->report.types, sizeof job->types);
 done:
     tokenizer_files_free(&files);
     sw_checkpoint_close(&source);

@@ -12,7 +12,8 @@ typedef struct sw_gguf_job {
     bool may_replace, may_requantize, plain_rule, no_tokenizer;
     int n_threads;
     const sw_progress *progress;
-    sw_block_type types[2];         /* used, once it has run */
+    sw_block_type types[2];         /* used, once it has run: of most linears, of the embedding */
+    bool is_as_stored;              /* then: a GGUF whose linears kept their types */
     sw_gguf_report report;
 } sw_gguf_job;
 

@@ -37,7 +37,12 @@ static sw_qspec spec_like(sw_block_type type)
         [SW_BLOCK_Q3_K] = {SW_NUM_INT3, true}, [SW_BLOCK_Q4_K] = {SW_NUM_INT4, false},
         [SW_BLOCK_Q5_K] = {SW_NUM_INT8, false}, [SW_BLOCK_Q6_K] = {SW_NUM_INT8, true},
         [SW_BLOCK_IQ4_NL] = {SW_NUM_INT4, true}, [SW_BLOCK_IQ4_XS] = {SW_NUM_INT4, true},
-        [SW_BLOCK_MXFP4] = {SW_NUM_INT4, true},
+        [SW_BLOCK_MXFP4] = {SW_NUM_INT4, true}, [SW_BLOCK_NVFP4] = {SW_NUM_INT4, true},
+        [SW_BLOCK_IQ1_S] = {SW_NUM_INT2, true}, [SW_BLOCK_IQ1_M] = {SW_NUM_INT2, true},
+        [SW_BLOCK_IQ2_XXS] = {SW_NUM_INT3, true}, [SW_BLOCK_IQ2_XS] = {SW_NUM_INT3, true},
+        [SW_BLOCK_IQ2_S] = {SW_NUM_INT3, true}, [SW_BLOCK_IQ3_XXS] = {SW_NUM_INT4, true},
+        [SW_BLOCK_IQ3_S] = {SW_NUM_INT4, true}, [SW_BLOCK_TQ1_0] = {SW_NUM_INT2, true},
+        [SW_BLOCK_TQ2_0] = {SW_NUM_INT2, true},
     };
 
     return (sw_qspec){.num = &sw_nums[rows[type].num], .is_symmetric = rows[type].is_symmetric,
@@ -191,8 +196,10 @@ static sw_code try_nearest(sw_convert_job *job, sw_convert_linear *l, sw_err *er
 
 static sw_code refuse(const sw_convert_linear *l, const sw_err *why, sw_err *err)
 {
-    return SW_FAIL(err, why->code, "%s: %s; or --allow-requantize, which rounds again", l->path,
-                   why->text);
+    return SW_FAIL(err, why->code, "%s: %s; or --allow-requantize, which rounds again%s", l->path,
+                   why->text,
+                   l->blocks ? "; `swage quantize` of this file rounds by calibration, which costs "
+                               "less" : "");
 }
 
 static sw_code decide(sw_convert_job *job, sw_convert_linear *l, sw_err *err)
@@ -208,7 +215,7 @@ static sw_code decide(sw_convert_job *job, sw_convert_linear *l, sw_err *err)
     }
     rc = l->blocks ? SW_FAIL(&why, SW_E_UNSUPPORTED, "is in blocks of %s, whose %s", l->blocks,
                              strcmp(l->blocks, "Q4_1")
-                                 ? "levels no group of 32 with one scale has"
+                                 ? "levels are those of no one scale for a group"
                                  : "minimum is no whole number of scales everywhere")
                    : try_exact(job, l, &why);
     if (rc == SW_OK) return SW_OK;
@@ -290,7 +297,7 @@ sw_code sw_convert_plan(sw_convert_job *job, const sw_convert_options *options,
         (rc = check_request(job, err)) != SW_OK)
         return rc;
     for (int64_t i = 0; i < sw_st_count(job->source.st); i++)
-        job->source_bytes += sw_st_at(job->source.st, i)->view.size_bytes;
+        job->source_bytes += sw_gguf_stored_bytes(sw_st_at(job->source.st, i));
     if (!job->source.dialect && !job->source.is_file) return SW_OK;
     if ((rc = find_linears(job, err)) != SW_OK) return rc;
     if (!job->n_linears && !options->target->is_dense) return refuse_plain(job, err);

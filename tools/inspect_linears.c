@@ -9,6 +9,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/dialect/expert_stack.h"
+#include "formats/dialect/gguf_model.h"
 #include "formats/model/stored.h"
 #include "quant/scheme.h"
 
@@ -29,7 +30,8 @@ const char *sw_group_text(char text[160], const sw_scheme_group *group)
     char size[40] = "one scale a channel", inputs[48];
 
     if (!group->is_quantized) {
-        (void)snprintf(text, 160, "%s", sw_dtype_name(group->dense_dtype));
+        (void)snprintf(text, 160, "%s", group->blocks ? group->blocks
+                                                      : sw_dtype_name(group->dense_dtype));
         return text;
     }
     if (s->scale_rows == SW_ROWS_ALL) (void)snprintf(size, sizeof size, "one scale a tensor");
@@ -47,7 +49,8 @@ const char *sw_group_text(char text[160], const sw_scheme_group *group)
 static bool same_group(const sw_scheme_group *a, const sw_scheme_group *b)
 {
     if (a->is_quantized != b->is_quantized) return false;
-    return a->is_quantized ? sw_qspec_same(&a->spec, &b->spec) : a->dense_dtype == b->dense_dtype;
+    if (a->is_quantized) return sw_qspec_same(&a->spec, &b->spec);
+    return a->dense_dtype == b->dense_dtype && a->blocks == b->blocks;
 }
 
 /* The last word of a path, once. */
@@ -180,6 +183,7 @@ static void look_dense(look *k, const sw_linear_ref *ref, const char *path)
 {
     const sw_checkpoint *c = k->ckpt;
     sw_scheme_group one = {.is_quantized = false};
+    sw_block_type type;
     sw_stored stored;
     sw_err problem = {0};
 
@@ -189,6 +193,11 @@ static void look_dense(look *k, const sw_linear_ref *ref, const char *path)
         return;
     }
     one.dense_dtype = stored.tensor->view.dtype;
+    if (c->is_file && sw_gguf_decoded_type(&type, stored.tensor)) {
+        one.blocks = sw_block_sizes[type].name;
+        add_to_group(k, &one, ref, sw_gguf_stored_bytes(stored.tensor), path);
+        return;
+    }
     add_to_group(k, &one, ref,
                  (uint64_t)(ref->n_out * ref->k_in * sw_dtype_bits(one.dense_dtype) / 8), path);
 }

@@ -12,13 +12,14 @@
 typedef struct sw_scheme_group {
     bool is_quantized;
     sw_qspec spec;        /* when quantized */
-    sw_dtype dense_dtype; /* when not */
+    sw_dtype dense_dtype; /* when not, or ... */
+    const char *blocks;   /* ... the type of blocks that a GGUF has them in; NULL: none */
     int64_t n_linears, n_weights;
     uint64_t n_bytes;
     char leaves[SW_LEAVES_BYTES]; /* "q_proj, k_proj", cut with "..." */
 } sw_scheme_group;
 
-/* "int4 in groups of 128, symmetric" or "BF16"; returns text. */
+/* "int4 in groups of 128, symmetric", "BF16" or "Q4_K"; returns text. */
 const char *sw_group_text(char text[160], const sw_scheme_group *group);
 
 /* Called for each fault: the code stands in *problem. */

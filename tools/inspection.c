@@ -19,20 +19,44 @@ static void add_problem(sw_inspection *in, const sw_err *problem)
     in->n_problems++;
 }
 
-static void total_up(sw_inspection *in)
+static void add_total(sw_dtype_total *of, sw_dtype_total *all, int64_t n_elems, uint64_t n_bytes)
 {
+    sw_dtype_total *both[] = {of, all};
+
+    for (int i = 0; i < 2; i++) {
+        both[i]->n_tensors++;
+        both[i]->n_elems += n_elems;
+        both[i]->n_bytes += n_bytes;
+    }
+}
+
+/* A GGUF counts as it is stored; what its tensors are made into when they are read says nothing
+ * about the file. */
+static sw_code total_gguf(sw_inspection *in, sw_err *err)
+{
+    sw_gguf *g = NULL;
+    sw_code rc = sw_gguf_open(&g, in->ckpt.dir, err);
+
+    for (int64_t i = 0; rc == SW_OK && i < sw_gguf_count(g); i++) {
+        const sw_gguf_tensor *t = sw_gguf_at(g, i);
+        const sw_block_size *size = &sw_block_sizes[t->type];
+
+        add_total(&in->by_block[t->type], &in->total,
+                  (int64_t)(t->size_bytes / (uint64_t)size->bytes) * size->elems, t->size_bytes);
+    }
+    sw_gguf_close(g);
+    return rc;
+}
+
+static sw_code total_up(sw_inspection *in, sw_err *err)
+{
+    if (in->is_open && in->ckpt.is_file) return total_gguf(in, err);
     for (int64_t i = 0; i < sw_st_count(in->st); i++) {
         const sw_cview *view = &sw_st_at(in->st, i)->view;
-        sw_dtype_total *of = &in->by_dtype[view->dtype];
-        of->n_tensors++;
-        of->n_elems += sw_view_elems(view);
-        of->n_bytes += view->size_bytes;
+
+        add_total(&in->by_dtype[view->dtype], &in->total, sw_view_elems(view), view->size_bytes);
     }
-    for (int d = 0; d < SW_DTYPE_COUNT; d++) {
-        in->total.n_tensors += in->by_dtype[d].n_tensors;
-        in->total.n_elems += in->by_dtype[d].n_elems;
-        in->total.n_bytes += in->by_dtype[d].n_bytes;
-    }
+    return SW_OK;
 }
 
 static void read_model(sw_inspection *in, const char *config_path)
@@ -259,7 +283,7 @@ sw_code sw_inspection_open(sw_inspection *out, const char *path, bool with_value
         goto done;
     }
     if (!out->is_open && (rc = open_parts(out, is_dir, with_values, &why, err)) != SW_OK) goto done;
-    total_up(out);
+    if ((rc = total_up(out, err)) != SW_OK) goto done;
     check_ends(out);
     find_version(out);
     if (out->is_open && (rc = check_opened(out, err)) != SW_OK) goto done;

@@ -2,6 +2,7 @@
 #ifndef SW_TOOLS_INSPECTION_H
 #define SW_TOOLS_INSPECTION_H
 
+#include "formats/base/block_type.h"
 #include "formats/base/progress.h"
 #include "formats/dialect/dialect.h"
 #include "formats/file/safetensors.h"
@@ -37,6 +38,7 @@ typedef struct sw_inspection {
     int n_notes;
     int64_t tokenizer_vocab;   /* 0: none */
     sw_dtype_total by_dtype[SW_DTYPE_COUNT];
+    sw_dtype_total by_block[SW_BLOCK_TYPE_COUNT]; /* of a GGUF, instead: what the file has */
     sw_dtype_total total;
     sw_err problems[SW_PROBLEMS_MAX]; /* the first ones, in the order found */
     int64_t n_problems;               /* all */

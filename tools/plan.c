@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/dialect/gguf_model.h"
 #include "kernels/kernel.h"
 
 typedef struct planner {
@@ -113,16 +114,22 @@ static sw_code add_layer(planner *p, int64_t layer, sw_err *err)
 static void add_totals(planner *p)
 {
     const sw_st *st = p->job->source.st;
-    double linears_before = 0, linears_after = 0;
+    double linears_before = 0, linears_after = 0, as_floats = 0;
     sw_plan *out = p->out;
 
     for (int i = 0; i < out->n_classes; i++) {
         linears_before += out->classes[i].bytes_before;
         linears_after += out->classes[i].bytes_after;
     }
-    for (int64_t i = 0; i < sw_st_count(st); i++)
-        out->before_bytes += (double)sw_st_at(st, i)->view.size_bytes;
-    out->copied_bytes = out->before_bytes - linears_before;
+    for (int64_t i = 0; i < sw_st_count(st); i++) {
+        const sw_st_tensor *t = sw_st_at(st, i);
+        const sw_dtype kept = sw_checkpoint_kept_dtype(&p->job->source, p->job->dialect, t);
+
+        out->before_bytes += (double)sw_gguf_stored_bytes(t);
+        as_floats += (double)t->view.size_bytes * sw_dtype_bits(kept) /
+                     sw_dtype_bits(t->view.dtype);
+    }
+    out->copied_bytes = as_floats - linears_before;
     out->after_bytes = out->copied_bytes + linears_after;
     out->n_copied = sw_st_count(st);
     for (int i = 0; i < out->n_classes; i++) out->n_copied -= out->classes[i].n_linears;

@@ -10,7 +10,7 @@
 #include "formats/base/json.h"
 #include "formats/file/safetensors.h"
 
-#define SW_SPEC_SUFFIXES_MAX 16
+#define SW_SPEC_SUFFIXES_MAX 32
 
 typedef struct sw_spec_reader sw_spec_reader;
 
@@ -52,6 +52,7 @@ typedef struct sw_spec_weight {
     const char *blocks;   /* as in the scheme */
     float *offsets;       /* [n_out, n_groups], or NULL: none */
     const float *levels;  /* what each code means, rising; or NULL */
+    int n_levels;         /* then */
     bool has_scale_steps; /* scales are small integers times one of many groups */
     int exponent_bits, mantissa_bits;
     float global;      /* 1 without one */

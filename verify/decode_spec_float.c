@@ -55,7 +55,7 @@ double sw_spec_step(const sw_spec_weight *w, double level)
     int lowest, exponent, above = 1;
 
     if (w->levels) {
-        while (above < (1 << w->bits) - 1 && (double)w->levels[above] <= level) above++;
+        while (above < w->n_levels - 1 && (double)w->levels[above] <= level) above++;
         return (double)(w->levels[above] - w->levels[above - 1]);
     }
     if (!w->exponent_bits) return 1;

@@ -15,35 +15,41 @@
  *   IQ4_NL d | q 4                            d T[q]
  *   IQ4_XS d | 8 of s (6 bits) | q 4          d (s - 32) T[q], runs of 32
  *   MXFP4  e 8 bits | q 4                     e2m1(q) 2^(e - 127)
+ *   NVFP4  4 of s (e4m3) | q 4                s e2m1(q), runs of 16, times "P.NVFP4_scale" if any
+ *   TQ1_0  q of five digits | h of four | d   d (digit - 1)
+ *   TQ2_0  q 2 | d                            d (q - 1)
+ * and those of decode_spec_lattice.c.
  */
 #include <math.h>
 #include <string.h>
 
 #include "formats/base/block_type.h"
-#include "verify/decode_spec_parts.h"
+#include "formats/base/mem.h"
+#include "verify/decode_spec_blocks.h"
 
-#define BLOCK_MAX 256
-#define RUNS_MAX 16
+#define GLOBAL "NVFP4_scale" /* F32 [1] */
 
-/* One block taken apart; what runs have in common stands once a run. */
-typedef struct parts {
-    uint8_t codes[BLOCK_MAX];
-    float scales[RUNS_MAX], offsets[RUNS_MAX];
-} parts;
+typedef sw_spec_block parts;
 
+/* What codes mean: levels above `zero`, a small float, or one of `n_levels` that rise. */
 typedef struct layout {
     const char *name;
     int elems, bytes, run, bits, zero;
-    bool has_offset, is_table, is_float;
+    bool has_offset, is_float;
     void (*take)(parts *p, const unsigned char *b);
+    const float *levels;
+    int n_levels;
+    const sw_spec_lattice *lattice;
 } layout;
 
-static float half(const unsigned char *b)
+float sw_spec_half(const unsigned char *b)
 {
     const sw_spec_floats one = {b, SW_DTYPE_F16};
 
     return sw_spec_float_at(&one, 0);
 }
+
+static float half(const unsigned char *b) { return sw_spec_half(b); }
 
 /* Element e of a run of 2n: the first n in the low halves of n bytes, the others in the high. */
 static int nibble(const unsigned char *q, int e, int n) { return q[e % n] >> (e < n ? 0 : 4) & 15; }
@@ -180,23 +186,79 @@ static void take_iq4_xs(parts *p, const unsigned char *b)
     for (int e = 0; e < 256; e++) p->codes[e] = (uint8_t)nibble(b + 8 + e / 32 * 16, e % 32, 16);
 }
 
-static const float iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                     1,    13,   25,  38,  53,  69,  89,  113};
+/* Runs of 16, whose scales come first. */
+static void take_nvfp4(parts *p, const unsigned char *b)
+{
+    const sw_spec_floats scales = {b, SW_DTYPE_F8_E4M3};
+
+    for (int r = 0; r < 4; r++) p->scales[r] = sw_spec_float_at(&scales, r);
+    for (int e = 0; e < 64; e++)
+        p->codes[e] = (uint8_t)nibble(b + 4 + e / 16 * 8, e % 16, 8);
+}
+
+static void take_tq2_0(parts *p, const unsigned char *b)
+{
+    p->scales[0] = half(b + 64);
+    for (int e = 0; e < 256; e++) p->codes[e] = (uint8_t)two_bits(b, e);
+}
+
+/* A byte is a fraction of 256; digit k of it is what stands before the point after k + 1 times
+ * three. 32 bytes of five digits, 16 of five, 4 of four; the first digits of all come first. */
+static void take_tq1_0(parts *p, const unsigned char *b)
+{
+    static const int threes[] = {1, 3, 9, 27, 81};
+
+    p->scales[0] = half(b + 52);
+    for (int e = 0; e < 256; e++) {
+        const int at = e < 160 ? e : e < 240 ? e - 160 : e - 240;
+        const int n = e < 160 ? 32 : e < 240 ? 16 : 4;
+        const int byte = b[(e < 160 ? 0 : e < 240 ? 32 : 48) + at % n];
+
+        p->codes[e] = (uint8_t)(byte * threes[at / n] % 256 * 3 / 256);
+    }
+}
+
+static const float iq4_levels[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                   1,    13,   25,  38,  53,  69,  89,  113};
+static const float iq3_xxs_levels[] = {-62, -52, -44, -36, -28, -20, -12, -4,
+                                       4,   12,  20,  28,  36,  44,  52,  62};
+static const float iq3_s_levels[] = {-15, -13, -11, -9, -7, -5, -3, -1,
+                                     1,   3,   5,   7,  9,  11, 13, 15};
+static const float iq2_levels[] = {-43, -25, -8, 8, 25, 43};
+static const float iq1_levels[] = {-1.125f, -0.875f, -0.125f, 0.125f, 0.875f, 1.125f};
+#define LEVELS(of) .levels = of, .n_levels = (int)(sizeof of / sizeof *of)
 
 static const layout layouts[] = {
-    {"Q4_0", 32, 18, 32, 4, 8, false, false, false, take_q4_0},
-    {"Q4_1", 32, 20, 32, 4, 0, true, false, false, take_q4_1},
-    {"Q5_0", 32, 22, 32, 5, 16, false, false, false, take_q5_0},
-    {"Q5_1", 32, 24, 32, 5, 0, true, false, false, take_q5_1},
-    {"Q8_0", 32, 34, 32, 8, 128, false, false, false, take_q8_0},
-    {"Q2_K", 256, 84, 16, 2, 0, true, false, false, take_q2_k},
-    {"Q3_K", 256, 110, 16, 3, 4, false, false, false, take_q3_k},
-    {"Q4_K", 256, 144, 32, 4, 0, true, false, false, take_q4_k},
-    {"Q5_K", 256, 176, 32, 5, 0, true, false, false, take_q5_k},
-    {"Q6_K", 256, 210, 16, 6, 32, false, false, false, take_q6_k},
-    {"IQ4_NL", 32, 18, 32, 4, 0, false, true, false, take_q4_0},
-    {"IQ4_XS", 256, 136, 32, 4, 0, false, true, false, take_iq4_xs},
-    {"MXFP4", 32, 17, 32, 4, 0, false, false, true, take_mxfp4},
+    {"Q4_0", 32, 18, 32, 4, 8, false, false, .take = take_q4_0},
+    {"Q4_1", 32, 20, 32, 4, 0, true, false, .take = take_q4_1},
+    {"Q5_0", 32, 22, 32, 5, 16, false, false, .take = take_q5_0},
+    {"Q5_1", 32, 24, 32, 5, 0, true, false, .take = take_q5_1},
+    {"Q8_0", 32, 34, 32, 8, 128, false, false, .take = take_q8_0},
+    {"Q2_K", 256, 84, 16, 2, 0, true, false, .take = take_q2_k},
+    {"Q3_K", 256, 110, 16, 3, 4, false, false, .take = take_q3_k},
+    {"Q4_K", 256, 144, 32, 4, 0, true, false, .take = take_q4_k},
+    {"Q5_K", 256, 176, 32, 5, 0, true, false, .take = take_q5_k},
+    {"Q6_K", 256, 210, 16, 6, 32, false, false, .take = take_q6_k},
+    {"IQ4_NL", 32, 18, 32, 4, 0, false, false, .take = take_q4_0, LEVELS(iq4_levels)},
+    {"IQ4_XS", 256, 136, 32, 4, 0, false, false, .take = take_iq4_xs, LEVELS(iq4_levels)},
+    {"MXFP4", 32, 17, 32, 4, 0, false, true, .take = take_mxfp4},
+    {"NVFP4", 64, 36, 16, 4, 0, false, true, .take = take_nvfp4},
+    {"TQ1_0", 256, 54, 256, 2, 1, false, false, .take = take_tq1_0},
+    {"TQ2_0", 256, 66, 256, 2, 1, false, false, .take = take_tq2_0},
+    {"IQ1_S", 256, 50, 32, 2, 0, false, false, .take = sw_spec_take_iq1_s, LEVELS(iq1_levels),
+     .lattice = &sw_spec_iq1},
+    {"IQ1_M", 256, 56, 16, 2, 0, false, false, .take = sw_spec_take_iq1_m, LEVELS(iq1_levels),
+     .lattice = &sw_spec_iq1},
+    {"IQ2_XXS", 256, 66, 32, 2, 0, false, false, .take = sw_spec_take_iq2_xxs,
+     LEVELS(iq2_levels), .lattice = &sw_spec_iq2_xxs},
+    {"IQ2_XS", 256, 74, 16, 2, 0, false, false, .take = sw_spec_take_iq2_xs, LEVELS(iq2_levels),
+     .lattice = &sw_spec_iq2_xs},
+    {"IQ2_S", 256, 82, 16, 2, 0, false, false, .take = sw_spec_take_iq2_s, LEVELS(iq2_levels),
+     .lattice = &sw_spec_iq2_s},
+    {"IQ3_XXS", 256, 98, 32, 3, 0, false, false, .take = sw_spec_take_iq3_xxs,
+     LEVELS(iq3_xxs_levels), .lattice = &sw_spec_iq3_xxs},
+    {"IQ3_S", 256, 110, 32, 3, 0, false, false, .take = sw_spec_take_iq3_s,
+     LEVELS(iq3_s_levels), .lattice = &sw_spec_iq3_s},
 };
 #define N_LAYOUTS (sizeof layouts / sizeof *layouts)
 
@@ -222,7 +284,8 @@ static void scheme_from(sw_spec_scheme *s, const layout *l)
     s->is_symmetric = !l->has_offset;
     s->exponent_bits = l->is_float ? 2 : 0;
     s->mantissa_bits = l->is_float;
-    s->is_pow2 = l->is_float;
+    s->is_pow2 = l->is_float && l->run == 32;
+    s->has_global = l->is_float && !s->is_pow2;
     s->blocks = l->name;
 }
 
@@ -280,11 +343,12 @@ sw_code sw_spec_gguf_linear(sw_spec_scheme *out, const sw_st *st, const char *mo
     return SW_OK;
 }
 
-static void take_block(sw_spec_weight *w, const layout *l, const unsigned char *b, int64_t n,
-                       int64_t k)
+static void take_block(sw_spec_weight *w, const layout *l, const uint8_t *points,
+                       const unsigned char *b, int64_t n, int64_t k)
 {
     parts p;
 
+    p.points = points;
     l->take(&p, b);
     memcpy(w->codes + n * w->k_in + k, p.codes, (size_t)l->elems);
     for (int r = 0; r < l->elems / l->run; r++) {
@@ -296,12 +360,21 @@ static void take_block(sw_spec_weight *w, const layout *l, const unsigned char *
     }
 }
 
+/* The factor of a whole tensor that NVFP4 may have beside it. */
+static sw_code take_global(sw_spec_weight *w, const layout *l, const sw_st *st,
+                           const char *module_path, sw_err *err)
+{
+    if (!l->is_float || l->run != 16 || !sw_spec_find(st, module_path, GLOBAL)) return SW_OK;
+    return sw_spec_single(&w->global, st, module_path, GLOBAL, err);
+}
+
 static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_st *st,
                       const char *module_path, sw_err *err)
 {
     const sw_st_tensor *t;
     const layout *l = layout_of(&t, st, module_path);
     const int64_t row_bytes = w->k_in / l->elems * l->bytes;
+    uint8_t *points = NULL;
     sw_st_bytes bytes = {0};
     sw_code rc;
 
@@ -310,21 +383,29 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
         t->view.shape[1] != row_bytes)
         return SW_FAIL(err, SW_E_FORMAT, "%s: %lld rows of %lld inputs are not what its blocks of "
                        "%s hold", module_path, (long long)w->n_out, (long long)w->k_in, l->name);
-    if ((rc = sw_st_fetch(&bytes, t, err)) != SW_OK) return rc;
-    if (l->is_table) w->levels = iq4_levels;
-    w->has_scale_steps = l->elems > l->run;
+    if ((rc = take_global(w, l, st, module_path, err)) != SW_OK ||
+        (rc = SW_MEM_GET(&points, SW_SPEC_POINTS_BYTES_MAX, "points of a lattice", err)) != SW_OK)
+        return rc;
+    if ((rc = sw_st_fetch(&bytes, t, err)) != SW_OK) goto done;
+    if (l->lattice) sw_spec_lattice_points(points, l->lattice);
+    w->levels = l->levels;
+    w->n_levels = l->n_levels;
+    w->has_scale_steps = l->elems > l->run && !l->is_float;
     for (int64_t n = 0; n < w->n_out; n++)
         for (int64_t k = 0; k < w->k_in; k += l->elems)
-            take_block(w, l, (const unsigned char *)bytes.data + n * row_bytes +
-                                 k / l->elems * l->bytes, n, k);
+            take_block(w, l, points, (const unsigned char *)bytes.data + n * row_bytes +
+                                         k / l->elems * l->bytes, n, k);
+done:
     sw_st_drop(&bytes);
-    return SW_OK;
+    sw_mem_put(points);
+    return rc;
 }
 
 const sw_spec_reader sw_spec_gguf = {
     .name = "gguf",
     .suffixes = {"weight", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K",
-                 "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4"},
+                 "Q6_K", "IQ4_NL", "IQ4_XS", "MXFP4", "NVFP4", GLOBAL, "TQ1_0", "TQ2_0", "IQ1_S",
+                 "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"},
     .marker = "",
     .is_mine = is_mine,
     .read_config = read_config,

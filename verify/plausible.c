@@ -162,6 +162,7 @@ static int highest_code(const sw_spec_weight *w)
 {
     static const int of_exponent_bits[] = {[2] = 0x7, [4] = 0x7e, [5] = 0x7b};
 
+    if (w->levels) return w->n_levels - 1;
     return w->exponent_bits ? of_exponent_bits[w->exponent_bits] : (1 << w->bits) - 1;
 }
 

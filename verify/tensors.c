@@ -8,6 +8,7 @@
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "formats/dialect/gguf_model.h"
 #include "formats/num/num.h"
 #include "verify/cover_floats.h"
 #include "verify/decode_spec_parts.h"
@@ -334,12 +335,12 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
     sw_code rc;
 
     c->n_original++;
-    c->original_bytes += t->view.size_bytes;
+    c->original_bytes += sw_gguf_stored_bytes(t);
     rc = cover_kept(&cover, checkpoint, kept, suffix ? path : NULL, view, err);
     if (rc != SW_OK) return rc;
     if (kept && (cover == SW_COVER_SAME || (!kept->maker && is_same_view(&kept->view, view)))) {
         c->n_identical++;
-        c->identical_bytes += t->view.size_bytes;
+        c->identical_bytes += sw_gguf_stored_bytes(t);
         return SW_OK;
     }
     if (cover == SW_COVER_ROUNDED) {

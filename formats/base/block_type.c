@@ -15,12 +15,9 @@ static const struct {
     uint32_t id;
     const char *name;
 } others[] = {
-    {4, "Q4_2 (removed)"}, {5, "Q4_3 (removed)"}, {9, "Q8_1"},     {15, "Q8_K"},
-    {16, "IQ2_XXS"},       {17, "IQ2_XS"},        {18, "IQ3_XXS"}, {19, "IQ1_S"},
-    {21, "IQ3_S"},         {22, "IQ2_S"},         {24, "I8"},      {25, "I16"},
-    {26, "I32"},           {27, "I64"},           {28, "F64"},     {29, "IQ1_M"},
-    {31, "Q4_0_4_4 (removed)"}, {32, "Q4_0_4_8 (removed)"}, {33, "Q4_0_8_8 (removed)"},
-    {34, "TQ1_0"},         {35, "TQ2_0"},         {40, "NVFP4"},   {41, "Q1_0"},
+    {4, "Q4_2 (removed)"}, {5, "Q4_3 (removed)"}, {9, "Q8_1"}, {15, "Q8_K"}, {24, "I8"},
+    {25, "I16"}, {26, "I32"}, {27, "I64"}, {28, "F64"}, {31, "Q4_0_4_4 (removed)"},
+    {32, "Q4_0_4_8 (removed)"}, {33, "Q4_0_8_8 (removed)"}, {41, "Q1_0"},
 };
 
 static const char *other_name(uint32_t id)
@@ -32,7 +29,7 @@ static const char *other_name(uint32_t id)
 
 sw_code sw_block_type_by_id(sw_block_type *out, uint32_t id, sw_err *err)
 {
-    char names[160] = "";
+    char names[240] = "";
     size_t at = 0;
 
     for (int t = 0; t < SW_BLOCK_TYPE_COUNT; t++) {

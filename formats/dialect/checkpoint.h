@@ -111,8 +111,12 @@ sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_
 /* Scales for a cache in e4m3, of every layer once, where qconfig.has_kv_scales. */
 sw_code sw_ckpt_writer_put_kv(sw_ckpt_writer *w, int64_t layer, float k_scale, float v_scale,
                               sw_err *err) SW_MUST_USE;
-/* Other values for a tensor that stays in floats: n of them, stored in the source's dtype and
- * shape instead of a copy. Once each. SW_E_UNSUPPORTED: it is not stored in floats. */
+/* What tensor t of the source is written in when no linear claims it: its own dtype; of a dense
+ * target that one; of a GGUF, a weight that it has in blocks or in F32 gets the model's. */
+sw_dtype sw_checkpoint_kept_dtype(const sw_checkpoint *source, const sw_dialect *target,
+                                  const sw_st_tensor *t);
+/* Other values for a tensor that stays in floats: n of them, stored in the dtype above and in the
+ * source's shape instead of a copy. Once each. SW_E_UNSUPPORTED: it is not stored in floats. */
 sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const float *values,
                               int64_t n, sw_err *err) SW_MUST_USE;
 /* The n values of a tensor as they were changed, when it was, by this run or an earlier one. */
@@ -133,7 +137,8 @@ sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err) SW_MUST_U
  * finds little left to digest. */
 sw_code sw_ckpt_writer_catch_up(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* Copy the unclaimed tensors and side files, write config.json and manifest.json (the caller's
- * object plus "inputs" and "outputs" with the SHA-256 of every file), reconcile the byte count
+ * object plus "inputs" and "outputs" with the SHA-256 of every file, and of a GGUF "cast", the
+ * weights whose floats were rounded to the model's dtype), reconcile the byte count
  * and publish. Consumes neither. */
 sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err) SW_MUST_USE;
 void sw_ckpt_writer_free(sw_ckpt_writer *w); /* abandons what was not committed; accepts NULL */

@@ -51,9 +51,8 @@ static sw_code count_kept(void *self, const char *name, uint64_t n_bytes, sw_err
     sw_claim *claim;
 
     (void)err;
-    if (at >= 0 && w->claim_of[at] == SW_COPIED) {
-        w->claim_of[at] = SW_CHANGED;
-        w->changed_bytes += n_bytes;
+    if (at >= 0 && (w->claim_of[at] == SW_COPIED || w->claim_of[at] == SW_CAST)) {
+        sw_writer_count_changed(w, at, n_bytes);
         return SW_OK;
     }
     w->encoded_bytes += n_bytes;
@@ -123,14 +122,17 @@ sw_code sw_ckpt_writer_get_changed(bool *is_changed, float *values, int64_t n,
 {
     const sw_st_tensor *t = sw_st_find(w->source->st, tensor_name);
     void *stored = NULL;
+    size_t n_bytes;
+    sw_dtype dtype;
     sw_code rc;
 
     *is_changed = t && w->claim_of[t - sw_st_at(w->source->st, 0)] == SW_CHANGED;
     if (!*is_changed) return SW_OK;
-    if ((rc = sw_mem_get(&stored, (int64_t)t->view.size_bytes, 1, "changed tensor", err)) != SW_OK)
-        return rc;
-    rc = sw_st_writer_take(w->st, tensor_name, stored, t->view.size_bytes, err);
-    if (rc == SW_OK) rc = sw_float_decode_n(values, stored, t->view.dtype, n, err);
+    dtype = sw_writer_dtype(w, t);
+    n_bytes = (size_t)(sw_view_elems(&t->view) * sw_dtype_bits(dtype) / 8);
+    if ((rc = sw_mem_get(&stored, (int64_t)n_bytes, 1, "changed tensor", err)) != SW_OK) return rc;
+    rc = sw_st_writer_take(w->st, tensor_name, stored, n_bytes, err);
+    if (rc == SW_OK) rc = sw_float_decode_n(values, stored, dtype, n, err);
     sw_mem_put(stored);
     return rc;
 }

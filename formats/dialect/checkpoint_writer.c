@@ -509,10 +509,12 @@ sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const 
 {
     int64_t at = tensor_at(w, tensor_name);
     const sw_cview *view;
+    size_t n_bytes;
     void *stored = NULL;
+    sw_dtype dtype;
     sw_code rc;
 
-    if (at < 0 || w->claim_of[at] != SW_COPIED)
+    if (at < 0 || (w->claim_of[at] != SW_COPIED && w->claim_of[at] != SW_CAST))
         return SW_FAIL(err, SW_E_BUG, "tensor \"%s\" cannot be changed: %s", tensor_name,
                        at < 0 ? "the source has none"
                               : w->claim_of[at] == SW_CHANGED ? "changed twice" : "claimed");
@@ -520,15 +522,13 @@ sw_code sw_ckpt_writer_change(sw_ckpt_writer *w, const char *tensor_name, const 
     if (sw_dtype_bits(view->dtype) * n != 8 * (int64_t)view->size_bytes)
         return SW_FAIL(err, SW_E_BUG, "tensor \"%s\" changed with %" PRId64 " values",
                        tensor_name, n);
-    rc = sw_mem_get(&stored, (int64_t)view->size_bytes, 1, "changed tensor", err);
-    if (rc == SW_OK) rc = sw_float_encode_n(stored, view->dtype, values, n, err);
-    if (rc == SW_OK) rc = sw_st_writer_put(w->st, tensor_name, stored, view->size_bytes, err);
-    if (rc == SW_OK)
-        rc = sw_keeper_note(&w->keeper, tensor_name, stored, view->size_bytes, err);
-    if (rc == SW_OK) {
-        w->claim_of[at] = SW_CHANGED;
-        w->changed_bytes += view->size_bytes;
-    }
+    dtype = sw_writer_dtype(w, sw_st_at(w->source->st, at));
+    n_bytes = (size_t)(n * sw_dtype_bits(dtype) / 8);
+    rc = sw_mem_get(&stored, (int64_t)n_bytes, 1, "changed tensor", err);
+    if (rc == SW_OK) rc = sw_float_encode_n(stored, dtype, values, n, err);
+    if (rc == SW_OK) rc = sw_st_writer_put(w->st, tensor_name, stored, n_bytes, err);
+    if (rc == SW_OK) rc = sw_keeper_note(&w->keeper, tensor_name, stored, n_bytes, err);
+    if (rc == SW_OK) sw_writer_count_changed(w, at, n_bytes);
     sw_mem_put(stored);
     return rc;
 }
@@ -573,6 +573,7 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
         (rc = sw_dir_copy_side(&w->listing, w->source->dir, w->dir.work_path, err)) != SW_OK ||
         (rc = sw_writer_put_configs(w, err)) != SW_OK ||
         (rc = sw_writer_put_made_files(w, err)) != SW_OK ||
+        (rc = sw_writer_put_gguf(w, err)) != SW_OK ||
         (rc = sw_manifest_write(manifest, w->sources, w->dir.work_path, w->st, err)) != SW_OK)
         return rc;
     return sw_out_dir_commit(&w->dir, err);

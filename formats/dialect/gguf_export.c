@@ -1,5 +1,5 @@
 /* gguf_export.c - see gguf_export.h. */
-#include "formats/dialect/gguf_export.h"
+#include "formats/dialect/gguf_export_internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +43,7 @@ static sw_block_type fallback_of(sw_block_type type)
     return next[type];
 }
 
-static sw_block_type type_of(const sw_gguf_name *name, const sw_gguf_options *o)
+sw_block_type sw_gguf_export_type(const sw_gguf_name *name, const sw_gguf_options *o)
 {
     sw_block_type type = name->is_table ? o->embed_type : o->type;
 
@@ -196,10 +196,11 @@ static void count_fate(sw_gguf_report *report, const job *j)
     else report->n_rounded++;
 }
 
-static sw_code put_tensor(sw_gguf_writer *w, sw_gguf_report *report, const sw_checkpoint *source,
-                          const sw_gguf_name *name, const sw_gguf_options *o, sw_err *err)
+sw_code sw_gguf_export_put(sw_gguf_writer *w, sw_gguf_report *report, const sw_checkpoint *source,
+                           const sw_gguf_name *name, sw_block_type type, const sw_gguf_options *o,
+                           sw_err *err)
 {
-    job j = {.source = source, .options = o, .name = name, .type = type_of(name, o), .n_rows = 1,
+    job j = {.source = source, .options = o, .name = name, .type = type, .n_rows = 1,
              .row_elems = name->shape[name->n_dims - 1],
              .is_quantized = is_quantized(source, name)};
     int64_t n_bytes;
@@ -239,8 +240,8 @@ static sw_code check_blocks(const sw_checkpoint *source, const sw_gguf_name *nam
 }
 
 /* Before anything is written: what would be rounded twice, and may not be. */
-static sw_code check_rounding(const sw_checkpoint *source, const sw_gguf_name *name,
-                              sw_block_type type, sw_err *err)
+sw_code sw_gguf_export_check(const sw_checkpoint *source, const sw_gguf_name *name,
+                             sw_block_type type, sw_err *err)
 {
     bool is_conditional = false;
     sw_err why = {0};
@@ -275,10 +276,10 @@ static sw_code declare(sw_gguf_writer *w, sw_gguf_report *report, const sw_check
     for (int64_t i = 0; i < names->n && rc == SW_OK; i++) {
         const sw_gguf_name *name = &names->names[i];
         const int64_t shape[] = {name->n_experts, name->shape[0], name->shape[1]};
-        const sw_block_type type = type_of(name, o);
+        const sw_block_type type = sw_gguf_export_type(name, o);
 
         if (name->is_linear && type != o->type) report->n_fallback++;
-        if (!o->may_requantize) rc = check_rounding(source, name, type, err);
+        if (!o->may_requantize) rc = sw_gguf_export_check(source, name, type, err);
         if (rc != SW_OK) return rc;
         if (name->expert > 0) continue; /* the first declares all */
         rc = sw_gguf_declare(w, name->gguf, type, name->n_dims + (name->expert == 0),
@@ -321,9 +322,13 @@ static sw_code write_all(sw_gguf_writer *w, sw_gguf_report *report, const sw_che
     sw_gguf_names names = {0};
     sw_code rc;
 
+    report->types[0] = o->type;
+    report->types[1] = o->embed_type;
     if ((rc = sw_gguf_arch_of_model(&arch, m->arch->name, err)) != SW_OK ||
-        (rc = sw_gguf_names_new(&names, m, arch, arena, err)) != SW_OK ||
-        (rc = put_keys(w, m, arch, o, err)) != SW_OK ||
+        (rc = sw_gguf_names_new(&names, m, arch, arena, err)) != SW_OK)
+        return rc;
+    if (source->is_file) return sw_gguf_write_again(w, report, source, &names, o, err);
+    if ((rc = put_keys(w, m, arch, o, err)) != SW_OK ||
         (rc = put_divisors(w, m, false, err)) != SW_OK ||
         (rc = declare(w, report, source, &names, o, err)) != SW_OK ||
         (rc = sw_gguf_begin(w, err)) != SW_OK || (rc = put_divisors(w, m, true, err)) != SW_OK)
@@ -332,7 +337,8 @@ static sw_code write_all(sw_gguf_writer *w, sw_gguf_report *report, const sw_che
     for (int64_t i = 0; i < names.n && rc == SW_OK; i++) {
         sw_progress_step(o->progress, "write", i, names.n);
         if ((rc = sw_progress_check(o->progress, err)) != SW_OK) break;
-        rc = put_tensor(w, report, source, &names.names[i], o, err);
+        rc = sw_gguf_export_put(w, report, source, &names.names[i],
+                                sw_gguf_export_type(&names.names[i], o), o, err);
     }
     return rc == SW_OK ? sw_gguf_commit(w, err) : rc;
 }

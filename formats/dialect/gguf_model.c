@@ -1,26 +1,17 @@
 /* gguf_model.c - see gguf_model.h: config and tensors. */
 #include "formats/dialect/gguf_model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "formats/base/size.h"
 #include "formats/dialect/gguf_codes.h"
 #include "formats/dialect/gguf_config.h"
+#include "formats/dialect/gguf_dtype.h"
 #include "formats/dialect/side_files.h"
 #include "formats/num/blocks.h"
 #include "formats/num/num.h"
-
-static const struct {
-    sw_block_type type;
-    sw_dtype dtype;
-    const char *text; /* torch_dtype */
-} plain_types[] = {
-    {SW_BLOCK_F32, SW_DTYPE_F32, "float32"},
-    {SW_BLOCK_F16, SW_DTYPE_F16, "float16"},
-    {SW_BLOCK_BF16, SW_DTYPE_BF16, "bfloat16"},
-};
-#define N_PLAIN 3
 
 /* One tensor that is made when it is read. */
 typedef struct gguf_maker {
@@ -29,6 +20,8 @@ typedef struct gguf_maker {
     const sw_gguf_name *name;
     int64_t n_rows, row_elems;
     sw_dtype dtype; /* what it is made into */
+    float factor;   /* of all values; 1 where the file has none */
+    bool is_widened; /* a weight that is F32 for want of a dtype of its own */
 } gguf_maker;
 
 typedef struct gguf_model {
@@ -81,6 +74,7 @@ static sw_code make_tensor(const sw_st_maker *self, void *dst, sw_err *err)
         sw_block_decode(row, src, k->t->type, k->row_elems);
         for (int64_t i = 0; k->name->offset != 0.0 && i < k->row_elems; i++)
             row[i] -= (float)k->name->offset;
+        for (int64_t i = 0; k->factor != 1.0f && i < k->row_elems; i++) row[i] *= k->factor;
         if (rc == SW_OK)
             rc = sw_float_encode_n((char *)dst + n * row_bytes, k->dtype, row, k->row_elems, err);
         if (rc != SW_OK) sw_err_prefix(err, "tensor \"%s\", row %lld", k->name->gguf, (long long)n);
@@ -99,65 +93,6 @@ static sw_code make_blocks(const sw_st_maker *self, void *dst, sw_err *err)
     for (int64_t n = 0; n < k->n_rows; n++)
         memcpy((char *)dst + n * row_bytes, row_in_file(k, n), (size_t)row_bytes);
     return SW_OK;
-}
-
-/* --- dtypes ------------------------------------------------------------------------------- */
-
-/* true when every value of this F32 tensor would come back from `dtype`. */
-static bool fits(const sw_gguf_tensor *t, double offset, sw_dtype dtype)
-{
-    for (int64_t i = 0; i < (int64_t)(t->size_bytes / 4); i++) {
-        float stored, value;
-
-        sw_block_decode(&stored, (const char *)t->data + 4 * i, SW_BLOCK_F32, 1);
-        value = sw_num_round_to(stored - (float)offset, dtype);
-        if (value + (float)offset != stored) return false;
-    }
-    return true;
-}
-
-static bool is_gemma_norm(const sw_gguf *g, const sw_gguf_tensor *t)
-{
-    const sw_gguf_value *v = sw_gguf_key(g, "general.architecture");
-    const char *end = strstr(t->name, "norm.weight");
-
-    return end && v && v->kind == SW_GGUF_TEXT && v->n > 5 && !memcmp(v->data, "gemma", 5);
-}
-
-/* The dtype of most weights; behind blocks, the narrower half that holds every vector. */
-static int model_dtype(const sw_gguf *g)
-{
-    uint64_t bytes[N_PLAIN] = {0}, in_blocks = 0;
-    bool holds[N_PLAIN] = {true, true, true};
-    int most = 0;
-
-    for (int64_t i = 0; i < sw_gguf_count(g); i++) {
-        const sw_gguf_tensor *t = sw_gguf_at(g, i);
-        bool is_plain = false;
-
-        for (int p = 0; p < N_PLAIN; p++) {
-            if (t->n_dims == 1 && t->type == SW_BLOCK_F32 && strcmp(t->name, SW_GGUF_ROPE_TENSOR))
-                holds[p] = holds[p] && fits(t, is_gemma_norm(g, t) ? 1.0 : 0.0,
-                                            plain_types[p].dtype);
-            if (t->n_dims == 1 || t->type != plain_types[p].type) continue;
-            bytes[p] += t->size_bytes;
-            is_plain = true;
-        }
-        if (!is_plain && t->n_dims > 1) in_blocks += t->size_bytes;
-    }
-    for (int p = 0; p < N_PLAIN; p++)
-        if (bytes[p] > bytes[most]) most = p;
-    if (bytes[most] >= in_blocks) return most;
-    return holds[2] ? 2 : holds[1] ? 1 : 0;
-}
-
-static sw_dtype dtype_of(const sw_gguf_tensor *t, const sw_gguf_name *name, sw_dtype model)
-{
-    if (t->type == SW_BLOCK_F32 && !name->is_linear && !name->is_table)
-        return fits(t, name->offset, model) ? model : SW_DTYPE_F32;
-    for (int p = 0; p < N_PLAIN; p++)
-        if (t->type == plain_types[p].type) return plain_types[p].dtype;
-    return SW_DTYPE_F32;
 }
 
 /* --- the table ---------------------------------------------------------------------------- */
@@ -180,18 +115,58 @@ static sw_code check_shape(const gguf_model *m, const sw_gguf_tensor *t, const s
                    (long long)name->shape[name->n_dims - 1]);
 }
 
+/* "blk.0.attn_q.scale" beside "blk.0.attn_q.weight": a factor of the whole weight, or of each
+ * expert, that blocks of NVFP4 may have. NULL: none. */
+static const sw_gguf_tensor *factor_tensor(const gguf_model *m, const sw_gguf_name *name)
+{
+    char text[SW_GGUF_NAME_BYTES_MAX + 1];
+    const size_t n = strlen(name->gguf), end = strlen("weight");
+
+    if (!name->is_linear || n < end || n - end + sizeof "scale" > sizeof text) return NULL;
+    (void)snprintf(text, sizeof text, "%.*sscale", (int)(n - end), name->gguf);
+    return sw_gguf_find(m->g, text);
+}
+
+static sw_code read_factor(float *out, const gguf_model *m, const sw_gguf_tensor *of,
+                           const sw_gguf_name *name, sw_err *err)
+{
+    const sw_gguf_tensor *t = factor_tensor(m, name);
+    const int64_t n = name->n_experts ? name->n_experts : 1;
+
+    *out = 1.0f;
+    if (!t) return SW_OK;
+    if (of->type != SW_BLOCK_NVFP4)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: tensor \"%s\" is a factor of a weight in %s; "
+                       "only those of NVFP4 are known here", sw_gguf_file_path(m->g, 0), t->name,
+                       sw_block_sizes[of->type].name);
+    if (t->type != SW_BLOCK_F32 || t->n_dims != 1 || t->shape[0] != n)
+        return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is no list of %lld factors in F32",
+                       sw_gguf_file_path(m->g, 0), t->name, (long long)n);
+    sw_block_decode(out, (const char *)t->data + 4 * (name->expert > 0 ? name->expert : 0),
+                    SW_BLOCK_F32, 1);
+    if (isfinite(*out) && *out > 0.0f) return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" has the factor %g; want a finite number "
+                   "above 0", sw_gguf_file_path(m->g, 0), t->name, (double)*out);
+}
+
 static sw_code describe(sw_st_tensor *out, gguf_model *m, const sw_gguf_name *name,
                         sw_dtype model, sw_err *err)
 {
     const sw_gguf_tensor *t = sw_gguf_find(m->g, name->gguf);
     gguf_maker *maker = NULL;
     uint64_t n_bytes = 0;
+    float factor = 1.0f;
     sw_code rc = check_shape(m, t, name, err);
 
-    if (rc != SW_OK || (rc = SW_ARENA_TAKE(&maker, &m->arena, 1, err)) != SW_OK) return rc;
+    if (rc != SW_OK || (rc = read_factor(&factor, m, t, name, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&maker, &m->arena, 1, err)) != SW_OK)
+        return rc;
     *maker = (gguf_maker){.base = {make_tensor}, .t = t, .name = name, .n_rows = 1,
-                          .row_elems = name->shape[name->n_dims - 1],
-                          .dtype = dtype_of(t, name, model)};
+                          .row_elems = name->shape[name->n_dims - 1], .factor = factor,
+                          .dtype = factor != 1.0f ? SW_DTYPE_F32
+                                                  : sw_gguf_dtype_of(t, name, model)};
+    maker->is_widened = maker->dtype == SW_DTYPE_F32 && model != SW_DTYPE_F32 &&
+                        (name->is_linear || name->is_table);
     /* a bias of paired rows is as many rows of one */
     if (name->n_dims == 2 || name->paired_rows) maker->n_rows = name->shape[0];
     if (name->n_dims == 1 && name->paired_rows) maker->row_elems = 1;
@@ -203,7 +178,7 @@ static sw_code describe(sw_st_tensor *out, gguf_model *m, const sw_gguf_name *na
     if (rc != SW_OK) return rc;
     out->view.size_bytes = (size_t)n_bytes;
     if (name->paired_rows || name->offset != 0.0 || sw_block_sizes[t->type].elems > 1 ||
-        sw_block_sizes[t->type].bytes * 8 != sw_dtype_bits(maker->dtype))
+        maker->is_widened || sw_block_sizes[t->type].bytes * 8 != sw_dtype_bits(maker->dtype))
         return SW_OK;
     out->maker = NULL;
     out->view.data = row_in_file(maker, 0);
@@ -252,7 +227,31 @@ static sw_code describe_blocks(sw_st_tensor *out, gguf_model *m, const sw_st_ten
     return SW_OK;
 }
 
-/* One tensor of the model, as one of the table or, of blocks, two. */
+/* "P.NVFP4_scale", where the file has one. */
+static sw_code describe_factor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
+                               const sw_st_tensor *floats, sw_err *err)
+{
+    const gguf_maker *of = (const gguf_maker *)floats->maker;
+    const sw_gguf_tensor *t = factor_tensor(m, of->name);
+    sw_st_tensor *out = &tensors[*n];
+    char *name = NULL;
+    sw_code rc;
+
+    if (!t || of->t->type != SW_BLOCK_NVFP4) return SW_OK;
+    rc = sw_arena_print(&name, &m->arena, err, "%.*sNVFP4_scale",
+                        (int)(strlen(floats->name) - strlen("weight")), floats->name);
+    if (rc != SW_OK) return rc;
+    *out = (sw_st_tensor){.name = name, .shard = t->split};
+    out->view.dtype = SW_DTYPE_F32;
+    out->view.n_dims = 1;
+    out->view.shape[0] = 1;
+    out->view.size_bytes = 4;
+    out->view.data = (const char *)t->data + 4 * (of->name->expert > 0 ? of->name->expert : 0);
+    (*n)++;
+    return SW_OK;
+}
+
+/* One tensor of the model, as one of the table or, of blocks, two or three. */
 static sw_code add_tensor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
                           const sw_gguf_name *name, sw_dtype dtype, sw_gguf_view view, sw_err *err)
 {
@@ -269,8 +268,20 @@ static sw_code add_tensor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
     }
     if ((rc = describe_blocks(&blocks, m, &floats, err)) != SW_OK) return rc;
     tensors[(*n)++] = blocks;
-    if (view == SW_GGUF_BLOCKS) tensors[(*n)++] = floats;
-    return SW_OK;
+    if (view != SW_GGUF_BLOCKS) return SW_OK;
+    tensors[(*n)++] = floats;
+    return describe_factor(tensors, n, m, &floats, err);
+}
+
+/* Whether `name` is that of a weight, or of what may lie beside it: its factor, and how its inputs
+ * were scaled where the file was made, which says nothing about the weight. */
+static bool is_of(const sw_gguf_name *weight, const char *name)
+{
+    const size_t end = strlen("weight"), n = strlen(weight->gguf);
+
+    if (!strcmp(weight->gguf, name)) return true;
+    return weight->is_linear && n > end && !strncmp(weight->gguf, name, n - end) &&
+           (!strcmp(name + n - end, "scale") || !strcmp(name + n - end, "input_scale"));
 }
 
 /* Nothing of the file may be lost. */
@@ -281,7 +292,7 @@ static sw_code refuse_unknown(const gguf_model *m, sw_err *err)
         bool is_known = !strcmp(name, SW_GGUF_ROPE_TENSOR);
 
         for (int64_t k = 0; k < m->names.n && !is_known; k++)
-            is_known = !strcmp(m->names.names[k].gguf, name);
+            is_known = is_of(&m->names.names[k], name);
         if (!is_known)
             return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: tensor \"%s\" is not one of its "
                            "architecture, as it is known here", sw_gguf_file_path(m->g, 0), name);
@@ -299,7 +310,7 @@ static sw_code open_tensors(sw_st **out, gguf_model *m, sw_dtype dtype, sw_gguf_
 
     if ((rc = refuse_unknown(m, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&m->paths, &m->arena, backing.n_files, err)) != SW_OK ||
-        (rc = SW_MEM_GET(&tensors, 2 * m->names.n, "tensors of a GGUF", err)) != SW_OK)
+        (rc = SW_MEM_GET(&tensors, 3 * m->names.n, "tensors of a GGUF", err)) != SW_OK)
         return rc;
     for (int32_t i = 0; i < backing.n_files; i++) m->paths[i] = sw_gguf_file_path(m->g, i);
     backing.paths = m->paths;
@@ -316,21 +327,21 @@ sw_code sw_gguf_model_open(cJSON **config_out, sw_st **st_out, const char *path,
     const sw_gguf_arch *arch = NULL;
     gguf_model *m = NULL;
     cJSON *config = NULL;
+    sw_dtype dtype;
     sw_model model;
     sw_code rc;
-    int dtype;
 
     if ((rc = SW_MEM_GET(&m, 1, "GGUF model", err)) != SW_OK) return rc;
     if ((rc = sw_gguf_open(&m->g, path, err)) != SW_OK) goto fail;
-    dtype = model_dtype(m->g);
-    rc = sw_gguf_config_read(&config, &arch, m->g, plain_types[dtype].text, err);
+    dtype = sw_gguf_model_dtype(m->g);
+    rc = sw_gguf_config_read(&config, &arch, m->g, sw_gguf_dtype_text(dtype), err);
     if (rc != SW_OK) goto fail;
     if ((rc = sw_model_read(&model, config, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
         goto fail;
     }
     if ((rc = sw_gguf_names_new(&m->names, &model, arch, &m->arena, err)) != SW_OK ||
-        (rc = open_tensors(st_out, m, plain_types[dtype].dtype, view, err)) != SW_OK)
+        (rc = open_tensors(st_out, m, dtype, view, err)) != SW_OK)
         goto fail;
     *config_out = config;
     return SW_OK;
@@ -338,6 +349,22 @@ fail:
     cJSON_Delete(config);
     close_model(m);
     return rc;
+}
+
+bool sw_gguf_is_widened(const sw_st_tensor *t)
+{
+    const gguf_maker *k = (const gguf_maker *)t->maker;
+
+    return k && k->base.make == make_tensor && k->is_widened;
+}
+
+uint64_t sw_gguf_stored_bytes(const sw_st_tensor *t)
+{
+    const gguf_maker *k = (const gguf_maker *)t->maker;
+
+    if (!k || (k->base.make != make_tensor && k->base.make != make_blocks))
+        return t->view.size_bytes;
+    return (uint64_t)(k->n_rows * file_row_bytes(k));
 }
 
 bool sw_gguf_decoded_type(sw_block_type *out, const sw_st_tensor *t)

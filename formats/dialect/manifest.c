@@ -211,6 +211,8 @@ sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *
     if (!root) return no_memory(err);
     if ((rc = append_items(root, sources, "inputs", err)) != SW_OK ||
         (rc = append_items(root, sources, "left_behind", err)) != SW_OK ||
+        (sw_json_member(sources, "cast") &&
+         (rc = append_items(root, sources, "cast", err)) != SW_OK) ||
         (rc = put_origin(root, sources, err)) != SW_OK)
         goto done;
     if (!(outputs = array_member(root, "outputs"))) {

@@ -17,7 +17,8 @@ sw_code sw_manifest_sources(cJSON **out, const sw_checkpoint *source,
                             sw_err *err) SW_MUST_USE;
 
 /* manifest.json in `work_dir`: `given` (or NULL) plus the members of `sources` (appended to those
- * that given has) and "outputs" (everything in work_dir so far; `written` may know digests). */
+ * that given has; of a GGUF also "cast") and "outputs" (everything in work_dir so far; `written`
+ * may know digests). */
 sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *work_dir,
                           const sw_st_writer *written, sw_err *err) SW_MUST_USE;
 

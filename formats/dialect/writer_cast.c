@@ -1,8 +1,10 @@
 /* writer_cast.c - tensors that stay floats and change their dtype: what is left of a model when it
- * is written plainly in another one than it has.
+ * is written plainly in another one than it has, and what a GGUF has in blocks or in F32.
  *
  * Only tensors of the model's own dtype are cast: one that is F32 in a BF16 model (the shift of a
- * router, say) is so on purpose. To F32 all halves go, since that loses nothing.
+ * router, say) is so on purpose. To F32 all halves go, since that loses nothing. Out of a GGUF come
+ * embedding, head and linears that stay floats in the model's dtype, as every other checkpoint of
+ * the model has them.
  */
 #include <math.h>
 #include <string.h>
@@ -16,16 +18,23 @@
 
 static bool is_half(sw_dtype dtype) { return dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16; }
 
-sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t)
+sw_dtype sw_checkpoint_kept_dtype(const sw_checkpoint *source, const sw_dialect *target,
+                                  const sw_st_tensor *t)
 {
-    sw_dtype from = t->view.dtype, own = w->source->model.dtype, to;
+    const bool is_widened = source->is_file && sw_gguf_is_widened(t);
+    sw_dtype from = t->view.dtype, own = source->model.dtype, to;
     sw_block_type blocks;
 
-    if (!w->dialect->is_dense) return from;
-    to = w->dialect->scale_dtype(own);
-    if (sw_gguf_decoded_type(&blocks, t)) return to; /* F32 for want of a dtype of its own */
+    if (!target->is_dense) return is_widened ? own : from;
+    to = target->scale_dtype(own);
+    if (is_widened || (source->is_file && sw_gguf_decoded_type(&blocks, t))) return to;
     if (to == SW_DTYPE_F32) return is_half(from) ? to : from;
     return from == own || is_half(from) ? to : from;
+}
+
+sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t)
+{
+    return sw_checkpoint_kept_dtype(w->source, w->dialect, t);
 }
 
 static sw_code cast_chunk(void *to, sw_dtype to_dtype, const void *from, sw_dtype from_dtype,
@@ -84,6 +93,17 @@ sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err
     sw_st_drop(&bytes);
     sw_mem_put(data);
     return rc;
+}
+
+void sw_writer_count_changed(sw_ckpt_writer *w, int64_t at, uint64_t n_bytes)
+{
+    if (w->claim_of[at] == SW_CAST) {
+        w->claimed_bytes += sw_st_at(w->source->st, at)->view.size_bytes;
+        w->encoded_bytes += n_bytes;
+    } else {
+        w->changed_bytes += n_bytes;
+    }
+    w->claim_of[at] = SW_CHANGED;
 }
 
 const char *sw_writer_dtype_text(const sw_ckpt_writer *w)

@@ -66,9 +66,15 @@ sw_code sw_writer_put_shapes(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* All unclaimed tensors that are not written yet. */
 sw_code sw_writer_copy_all(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
-/* What a tensor that no linear claims becomes; its own dtype but where the target is dense. */
+/* n_bytes were written with other values for tensor `at` of the source, which is copied or cast. */
+void sw_writer_count_changed(sw_ckpt_writer *w, int64_t at, uint64_t n_bytes);
+
+/* sw_checkpoint_kept_dtype of this writer. */
 sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t);
 sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err) SW_MUST_USE;
+/* Of a GGUF: generation_config.json, and {"cast": [{"tensor", "stored", "written"}]} for the
+ * manifest. */
+sw_code sw_writer_put_gguf(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* What config.json calls the dtype of a dense target; NULL: leave it. */
 const char *sw_writer_dtype_text(const sw_ckpt_writer *w);
 /* Replace a buffer [rows, cols] by its transpose: how some architectures store linears. */

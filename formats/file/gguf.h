@@ -41,6 +41,7 @@ typedef struct sw_gguf_value {
     sw_gguf_kind kind, elem_kind; /* elem_kind of an array */
     uint64_t n;                   /* elements of an array; bytes of a text */
     const unsigned char *data;    /* the first element, the first byte, or the number */
+    uint64_t n_bytes;             /* from there to the end of the value */
 } sw_gguf_value;
 
 typedef struct sw_gguf_tensor {
@@ -110,6 +111,8 @@ sw_code sw_gguf_put_int(sw_gguf_writer *w, const char *key, sw_gguf_kind kind, i
 sw_code sw_gguf_put_real(sw_gguf_writer *w, const char *key, double v, sw_err *err) SW_MUST_USE;
 sw_code sw_gguf_put_text(sw_gguf_writer *w, const char *key, const char *text,
                          sw_err *err) SW_MUST_USE;
+/* A key of another file with its value as it stands there. */
+sw_code sw_gguf_put_value(sw_gguf_writer *w, const sw_gguf_value *value, sw_err *err) SW_MUST_USE;
 /* Begin an array of n elements; each follows by one of the element calls. */
 sw_code sw_gguf_put_array(sw_gguf_writer *w, const char *key, sw_gguf_kind elem_kind, uint64_t n,
                           sw_err *err) SW_MUST_USE;

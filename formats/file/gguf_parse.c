@@ -148,12 +148,18 @@ static sw_code take_value(sw_gguf_value *out, cursor *c, sw_err *err)
 
     if (rc != SW_OK) return rc;
     out->n = 1;
-    if (out->kind == SW_GGUF_ARRAY) return take_array(out, c, 1, err);
+    if (out->kind == SW_GGUF_ARRAY) {
+        rc = take_array(out, c, 1, err);
+        out->n_bytes = rc == SW_OK ? (uint64_t)(c->at - out->data) : 0;
+        return rc;
+    }
     if (out->kind == SW_GGUF_TEXT) {
         if ((rc = take_u64(&out->n, c, "a text", err)) != SW_OK) return rc;
+        out->n_bytes = out->n;
         return take(&out->data, c, out->n, "a text", err);
     }
-    rc = take(&out->data, c, (uint64_t)kinds[out->kind].bytes, "a number", err);
+    out->n_bytes = (uint64_t)kinds[out->kind].bytes;
+    rc = take(&out->data, c, out->n_bytes, "a number", err);
     return rc == SW_OK && out->kind == SW_GGUF_BOOL ? check_bools(out->data, 1, err) : rc;
 }
 

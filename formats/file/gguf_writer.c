@@ -147,6 +147,18 @@ sw_code sw_gguf_put_text(sw_gguf_writer *w, const char *key, const char *text, s
     return rc ? rc : add_text(&w->keys, text, strlen(text), err);
 }
 
+sw_code sw_gguf_put_value(sw_gguf_writer *w, const sw_gguf_value *value, sw_err *err)
+{
+    sw_code rc = begin_key(w, value->key, value->kind, err);
+
+    if (rc == SW_OK && value->kind == SW_GGUF_ARRAY)
+        rc = add_u32(&w->keys, (uint32_t)value->elem_kind, err);
+    if (rc == SW_OK && (value->kind == SW_GGUF_ARRAY || value->kind == SW_GGUF_TEXT))
+        rc = add_u64(&w->keys, value->n, err);
+    if (rc != SW_OK || !value->n_bytes) return rc;
+    return sw_print_add(&w->keys, (const char *)value->data, (size_t)value->n_bytes, err);
+}
+
 sw_code sw_gguf_put_array(sw_gguf_writer *w, const char *key, sw_gguf_kind elem_kind, uint64_t n,
                           sw_err *err)
 {

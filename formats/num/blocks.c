@@ -1,4 +1,4 @@
-/* blocks.c - the table of block codecs, and the types of one scale for 32 elements.
+/* blocks.c - the table of block codecs, and the types of one scale for 16 or 32 elements.
  *
  *   Q4_0  f16 d; u8 q[16]             x = d (q - 8)
  *   Q4_1  f16 d, m; u8 q[16]          x = d q + m
@@ -6,8 +6,10 @@
  *   Q5_1  f16 d, m; u32 h; u8 q[16]   x = d q + m
  *   Q8_0  f16 d; i8 q[32]             x = d q
  *   MXFP4 u8 e; u8 q[16]              x = e2m1(q) 2^(e - 127)
+ *   NVFP4 u8 s[4]; u8 q[4][8]         x = e4m3(s_r) e2m1(q_r), for each 16 elements
  *
- * Byte j of q[16] has element j in its low nibble and element j + 16 in its high one.
+ * Byte j of q[16] has element j in its low nibble and element j + 16 in its high one; byte j of a
+ * q_r[8] has elements j and j + 8 of its sixteen. An e4m3 scale has no sign.
  */
 #include "formats/num/blocks.h"
 
@@ -83,6 +85,20 @@ static void mxfp4_decode(float *x, const uint8_t *b)
     }
 }
 
+/* Engines read the code of NaN as 0; sw_block_check refuses it. */
+static void nvfp4_decode(float *x, const uint8_t *b)
+{
+    for (int r = 0; r < 4; r++) {
+        const uint8_t s = b[r] & 0x7f, *q = b + 4 + 8 * r;
+        const float d = s == 0x7f ? 0.0f : sw_e4m3_values[s];
+
+        for (int j = 0; j < 8; j++) {
+            x[16 * r + j] = sw_e2m1_values[q[j] & 15] * d;
+            x[16 * r + j + 8] = sw_e2m1_values[q[j] >> 4] * d;
+        }
+    }
+}
+
 static void f32_encode(uint8_t *b, const float *x, const float *importance, sw_block_how how)
 {
     (void)importance;
@@ -128,7 +144,17 @@ static const block_codec codecs[SW_BLOCK_TYPE_COUNT] = {
     [SW_BLOCK_Q6_K] = {sw_q6_k_decode, sw_q6_k_encode, {208, F16_NONE}},
     [SW_BLOCK_IQ4_NL] = {sw_iq4_nl_decode, NULL, {0, F16_NONE}},
     [SW_BLOCK_IQ4_XS] = {sw_iq4_xs_decode, NULL, {0, F16_NONE}},
+    [SW_BLOCK_IQ1_S] = {sw_iq1_s_decode, NULL, {0, F16_NONE}},
+    [SW_BLOCK_IQ1_M] = {sw_iq1_m_decode, NULL, {F16_NONE, F16_NONE}},
+    [SW_BLOCK_IQ2_XXS] = {sw_iq2_xxs_decode, NULL, {0, F16_NONE}},
+    [SW_BLOCK_IQ2_XS] = {sw_iq2_xs_decode, NULL, {0, F16_NONE}},
+    [SW_BLOCK_IQ2_S] = {sw_iq2_s_decode, NULL, {0, F16_NONE}},
+    [SW_BLOCK_IQ3_XXS] = {sw_iq3_xxs_decode, NULL, {0, F16_NONE}},
+    [SW_BLOCK_IQ3_S] = {sw_iq3_s_decode, NULL, {0, F16_NONE}},
+    [SW_BLOCK_TQ1_0] = {sw_tq1_0_decode, NULL, {52, F16_NONE}},
+    [SW_BLOCK_TQ2_0] = {sw_tq2_0_decode, NULL, {64, F16_NONE}},
     [SW_BLOCK_MXFP4] = {mxfp4_decode, NULL, {F16_NONE, F16_NONE}},
+    [SW_BLOCK_NVFP4] = {nvfp4_decode, NULL, {F16_NONE, F16_NONE}},
 };
 
 void sw_block_decode(float *dst, const void *src, sw_block_type type, int64_t n)
@@ -160,6 +186,17 @@ sw_code sw_block_encode(void *dst, sw_block_type type, const float *src, const f
 
 static bool is_finite_f16(const uint8_t *p) { return (sw_load_le16(p) & 0x7c00) != 0x7c00; }
 
+/* The scales that are no F16 in a place of their own. */
+static bool are_other_scales_good(const uint8_t *b, sw_block_type type)
+{
+    bool is_good = true;
+
+    if (type == SW_BLOCK_MXFP4) return b[0] != 0xff;
+    if (type == SW_BLOCK_IQ1_M) return (sw_iq1_m_scale(b) & 0x7c00) != 0x7c00;
+    for (int r = 0; r < 4 && type == SW_BLOCK_NVFP4; r++) is_good = is_good && b[r] < 0x7f;
+    return is_good;
+}
+
 sw_code sw_block_check(const void *src, sw_block_type type, int64_t n, sw_err *err)
 {
     const sw_block_size *size = &sw_block_sizes[type];
@@ -168,7 +205,7 @@ sw_code sw_block_check(const void *src, sw_block_type type, int64_t n, sw_err *e
     const uint8_t *b = src;
 
     for (int64_t i = 0; i < n_blocks; i++, b += size->bytes) {
-        bool is_good = type != SW_BLOCK_MXFP4 || b[0] != 0xff;
+        bool is_good = are_other_scales_good(b, type);
 
         for (int j = 0; j < 2; j++) is_good = is_good && (at[j] < 0 || is_finite_f16(b + at[j]));
         if (!is_good)

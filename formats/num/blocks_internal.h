@@ -18,6 +18,17 @@ void sw_q5_k_decode(float *x, const uint8_t *b);
 void sw_q6_k_decode(float *x, const uint8_t *b);
 void sw_iq4_nl_decode(float *x, const uint8_t *b);
 void sw_iq4_xs_decode(float *x, const uint8_t *b);
+void sw_tq1_0_decode(float *x, const uint8_t *b);
+void sw_tq2_0_decode(float *x, const uint8_t *b);
+void sw_iq1_s_decode(float *x, const uint8_t *b);
+void sw_iq1_m_decode(float *x, const uint8_t *b);
+void sw_iq2_xxs_decode(float *x, const uint8_t *b);
+void sw_iq2_xs_decode(float *x, const uint8_t *b);
+void sw_iq2_s_decode(float *x, const uint8_t *b);
+void sw_iq3_xxs_decode(float *x, const uint8_t *b);
+void sw_iq3_s_decode(float *x, const uint8_t *b);
+/* The F16 that a block of IQ1_M spreads over four halves. */
+uint16_t sw_iq1_m_scale(const uint8_t *b);
 
 /* x [elems], importance [elems] or NULL. */
 typedef void (*sw_block_encode_fn)(uint8_t *b, const float *x, const float *importance,

@@ -13,6 +13,10 @@
  *         in qh[32 h + l] at 2 r;                            x = d s[e/16] (q - 32)
  *   IQ4_NL  f16 d; q[16]                    x = d T[q], nibbles as in Q4_0
  *   IQ4_XS  f16 d; u16 sh; sl[4]; q[128]    6-bit scale of each 32; x = d (s - 32) T[q]
+ *   TQ1_0   u8 q[48]; h[4]; f16 d           five ternary digits t in a byte of q, four in one of h;
+ *           byte j of the first 32 has elements j + 32 k, of the other 16 160 + j + 16 k, of h
+ *           240 + j + 4 k; t = 3 (byte 3^k mod 256) / 256;  x = d (t - 1)
+ *   TQ2_0   u8 q[64]; f16 d                 q of 2 bits as in Q2_K; x = d (q - 1)
  *
  * The twelve bytes of Q4_K hold eight pairs (scale, min) of six bits: those of 0..3 in bytes j and
  * j + 4, those of 4..7 as nibbles in byte j + 4 with their upper two bits above the former. Those
@@ -136,4 +140,32 @@ void sw_iq4_xs_decode(float *x, const uint8_t *b)
             x[32 * s + j + 16] = scale * (float)iq4_values[b[8 + 16 * s + j] >> 4];
         }
     }
+}
+
+/* n bytes of n_digits digits each; element j + n k is digit k of byte j. */
+static void put_digits(float *x, float d, const uint8_t *b, int n, int n_digits)
+{
+    for (int j = 0; j < n; j++) {
+        unsigned left = b[j];
+
+        for (int k = 0; k < n_digits; k++, left = 3 * left & 255)
+            x[j + n * k] = d * (float)((int)(3 * left >> 8) - 1);
+    }
+}
+
+void sw_tq1_0_decode(float *x, const uint8_t *b)
+{
+    const float d = sw_load_f16(b + 52);
+
+    put_digits(x, d, b, 32, 5);
+    put_digits(x + 160, d, b + 32, 16, 5);
+    put_digits(x + 240, d, b + 48, 4, 4);
+}
+
+void sw_tq2_0_decode(float *x, const uint8_t *b)
+{
+    const float d = sw_load_f16(b + 64);
+
+    for (int e = 0; e < 256; e++)
+        x[e] = d * (float)((b[32 * (e / 128) + e % 32] >> 2 * (e % 128 / 32) & 3) - 1);
 }

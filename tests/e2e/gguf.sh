@@ -32,6 +32,22 @@ expect 4 'blocks of Q4_K' "$SWAGE" convert "$T/Q4_K.gguf" --to gptq -o "$T/x" -q
 expect 0 '' "$SWAGE" convert "$T/Q4_K.gguf" --to gptq --allow-requantize -o "$T/again" -q
 expect 4 'allow-requantize' "$SWAGE" convert "$T/Q4_K.gguf" --to gguf --type Q8_0 -o "$T/x.gguf" -q
 
+# a file written again keeps the types and the bytes; what goes into blocks a second time says what
+# that costs, by a command that works, and what costs less
+expect 0 '' "$SWAGE" convert "$T/Q4_K.gguf" --to gguf -o "$T/same.gguf" -q
+cmp -s "$T/same.gguf" "$T/Q4_K.gguf" || fail 'a file written again differs'
+"$SWAGE" convert "$T/Q4_K.gguf" --to gptq_v2 --allow-requantize -o "$T/twice" >"$T/stdout" ||
+    fail 'requantize'
+grep -q 'rounded a second time, to int4 with zero points' "$T/stdout" || fail "$(cat "$T/stdout")"
+grep -q 'swage quantize .*--scheme W4A16_ASYM --group-size 32' "$T/stdout" || fail 'no better way'
+verify=$(sed -n 's/.*swage \(verify .*\) --text TEXT$/\1/p' "$T/stdout")
+[ -n "$verify" ] || fail 'no command measures the cost'
+# shellcheck disable=SC2086
+expect 0 '' "$SWAGE" $verify --text calib_data/eval.txt --max-windows 1 -q
+grep -q 'KL' "$T/stdout" || fail 'the command measures nothing'
+grep -q 'Q4_K *42 ' <("$SWAGE" inspect "$T/Q4_K.gguf") || fail 'inspect does not count the blocks'
+grep -q 'eos_token_id' "$T/twice/generation_config.json" || fail 'no generation_config.json'
+
 # judged: alone with its own tokenizer, from a directory, and against the model it was made of; its
 # likelihood is that of the same weights as plain floats
 expect 0 '' "$SWAGE" verify "$T/Q4_K.gguf" --text calib_data/eval.txt --max-windows 1 -q

@@ -5,6 +5,8 @@
 
 #include "formats/dialect/gguf_codes.h"
 #include "formats/dialect/gguf_config.h"
+#include "formats/dialect/gguf_dtype.h"
+#include "formats/dialect/gguf_generation.h"
 #include "formats/dialect/gguf_model.h"
 #include "formats/dialect/gguf_pre.h"
 #include "formats/num/blocks.h"
@@ -56,6 +58,7 @@ static void check_tensors(const sw_gguf *g, const uint8_t *data, size_t size)
         for (int d = 0; d < t->n_dims; d++) n *= (uint64_t)t->shape[d];
         MUST((uint64_t)sw_block_bytes(t->type, (int64_t)n) == t->size_bytes);
         sw_block_decode(block, t->data, t->type, sw_block_sizes[t->type].elems);
+        (void)!sw_block_check(t->data, t->type, sw_block_sizes[t->type].elems, NULL);
         check_codes(t);
     }
 }
@@ -122,7 +125,8 @@ static void write_again(const char *tokenizer)
 static void read_model(const sw_gguf *g)
 {
     const sw_gguf_arch *arch = NULL;
-    char *tokenizer = NULL, *config = NULL, *special = NULL;
+    char *tokenizer = NULL, *config = NULL, *special = NULL, *generation = NULL;
+    const sw_dtype dtype = sw_gguf_model_dtype(g);
     cJSON *json = NULL;
     size_t n_bytes = 0;
     sw_err err = {0};
@@ -137,7 +141,8 @@ static void read_model(const sw_gguf *g)
     }
     if (sw_gguf_tokenizer_config(&config, g, NULL) == SW_OK) must_parse(config);
     if (sw_gguf_special_tokens(&special, g, NULL) == SW_OK) must_parse(special);
-    if (sw_gguf_config_read(&json, &arch, g, "float16", NULL) == SW_OK) {
+    MUST(sw_gguf_generation_config(&generation, g, NULL) == SW_OK);
+    if (sw_gguf_config_read(&json, &arch, g, sw_gguf_dtype_text(dtype), NULL) == SW_OK) {
         sw_model model;
 
         (void)!sw_model_read(&model, json, NULL);
@@ -146,6 +151,7 @@ static void read_model(const sw_gguf *g)
     sw_mem_put(tokenizer);
     sw_mem_put(config);
     sw_mem_put(special);
+    sw_mem_put(generation);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -10,8 +10,10 @@
 
 #include <cmocka.h>
 
+#include "formats/base/hash.h"
 #include "formats/base/size.h"
 #include "formats/num/blocks.h"
+#include "formats/num/blocks_points.h"
 #include "formats/num/half.h"
 #include "formats/num/small.h"
 #include "tests/support/random.h"
@@ -137,6 +139,47 @@ static void test_golden(void **state)
     for (int t = 0; t < SW_BLOCK_TYPE_COUNT; t++)
         if (!seen[t] && sw_block_sizes[t].elems > 1)
             fail_msg("%s: no vector", sw_block_sizes[t].name);
+}
+
+/* Every point of every lattice: digits, element by element, against the SHA-256 of the table that
+ * the Python package gguf 0.19.0 unpacks (a byte per element, levels counted from the lowest). */
+static void test_points(void **state)
+{
+    static const struct {
+        const char *name, *sha256;
+        const uint16_t *points;
+        size_t n;
+        unsigned n_elems, n_levels;
+    } rows[] = {
+        {"IQ2_XXS", "886814bc08b031008eb1086cdbc5c3fae78eecc764a4a6742f8eb839b9f37ef6",
+         sw_iq2_xxs_points, 256, 8, 3},
+        {"IQ2_XS", "e9567eb15257b717a029c8c1e574ffd87af0c95090552eff83eb6e09b1211046",
+         sw_iq2_xs_points, 512, 8, 3},
+        {"IQ2_S", "1d4ca1e2fbd2be073bef55f6582ad20109dc746ebd39b5c0780d57ebacc73024",
+         sw_iq2_s_points, 1024, 8, 3},
+        {"IQ1_S", "bf92c60e2ed15644d2d948b652a55624cc35699ef5c8e0337258e332f8c47b48",
+         sw_iq1_s_points, 2048, 8, 3},
+        {"IQ3_XXS", "e86540e4e7b2d3375c137ffe84467dc402396c6da24273f9007b5db112172f4c",
+         sw_iq3_xxs_points, 256, 4, 8},
+        {"IQ3_S", "acb8a458f699e571cf55c9270a4bc15facd6653b40450ce1f449f345c95e4407",
+         sw_iq3_s_points, 512, 4, 8},
+    };
+
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+        static uint8_t digits[2048 * 8];
+        char sha256[SW_SHA256_HEX_BYTES];
+        size_t at = 0;
+
+        for (size_t i = 0; i < rows[r].n; i++) {
+            unsigned point = rows[r].points[i];
+
+            for (unsigned e = 0; e < rows[r].n_elems; e++, point /= rows[r].n_levels)
+                digits[at++] = (uint8_t)(point % rows[r].n_levels);
+        }
+        assert_int_equal(sw_sha256_hex(sha256, digits, at, NULL), SW_OK);
+        if (strcmp(sha256, rows[r].sha256)) fail_msg("%s: %s", rows[r].name, sha256);
+    }
 }
 
 /* Every F16 and BF16 there is, both ways. */
@@ -301,9 +344,27 @@ static void test_refusals(void **state)
     assert_int_equal(sw_block_check(b, SW_BLOCK_Q4_K, 256, NULL), SW_OK);
     b[17] = 0xff;
     assert_int_equal(sw_block_check(b, SW_BLOCK_MXFP4, 64, NULL), SW_E_FORMAT);
+    memset(b, 0, sizeof b);
+    assert_int_equal(sw_block_check(b, SW_BLOCK_NVFP4, 64, NULL), SW_OK);
+    b[3] = 0x7f; /* no number */
+    assert_int_equal(sw_block_check(b, SW_BLOCK_NVFP4, 64, NULL), SW_E_FORMAT);
+    b[3] = 0x80; /* a sign */
+    assert_int_equal(sw_block_check(b, SW_BLOCK_NVFP4, 64, NULL), SW_E_FORMAT);
+    assert_int_equal(sw_block_check(b, SW_BLOCK_IQ1_M, 256, NULL), SW_OK);
+    b[53] = 0xc0; /* the exponent of the spread scale is in the nibbles of two bytes */
+    b[55] = 0x70;
+    assert_int_equal(sw_block_check(b, SW_BLOCK_IQ1_M, 256, NULL), SW_E_FORMAT);
+    b[65] = 0x7c;
+    assert_int_equal(sw_block_check(b, SW_BLOCK_TQ2_0, 256, NULL), SW_E_FORMAT);
     memset(&err, 0, sizeof err);
-    assert_int_equal(sw_block_type_by_id(&type, 16, &err), SW_E_UNSUPPORTED);
-    assert_non_null(strstr(err.text, "IQ2_XXS"));
+    assert_int_equal(sw_block_type_by_id(&type, 41, &err), SW_E_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "Q1_0"));
+    for (uint32_t id = 0; id <= 256; id++) /* the list of names is whole in the message */
+        if (sw_block_type_by_id(&type, id, &(sw_err){0}) != SW_OK) {
+            memset(&err, 0, sizeof err);
+            assert_int_equal(sw_block_type_by_id(&type, id, &err), SW_E_UNSUPPORTED);
+            assert_non_null(strstr(err.text, "NVFP4"));
+        }
     assert_false(sw_block_type_find(&type, "Q9_0"));
 }
 
@@ -312,7 +373,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_examples),   cmocka_unit_test(test_mxfp4_example),
         cmocka_unit_test(test_packed_scales),
-        cmocka_unit_test(test_golden),     cmocka_unit_test(test_halves),
+        cmocka_unit_test(test_golden),     cmocka_unit_test(test_points),
+        cmocka_unit_test(test_halves),
         cmocka_unit_test(test_every_place), cmocka_unit_test(test_search),
         cmocka_unit_test(test_k_quality),  cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_refusals),

@@ -301,7 +301,7 @@ static void test_bad_tensors(void **state)
         {32, UINT64_MAX, 2, 0, 0, SW_E_FORMAT, "dimension"},
         {32, 0, 2, 0, 0, SW_E_FORMAT, "dimension"},
         {32, 33, 2, 2, 0, SW_E_FORMAT, "whole blocks of Q4_0"},
-        {32, 32, 2, 16, 0, SW_E_UNSUPPORTED, "IQ2_XXS"},
+        {32, 32, 2, 41, 0, SW_E_UNSUPPORTED, "Q1_0"},
         {32, 32, 2, 99, 0, SW_E_UNSUPPORTED, "type 99"},
         {32, 32, 2, 2, 8, SW_E_FORMAT, "alignment"},
         {32, 32, 2, 2, (uint64_t)1 << 40, SW_E_FORMAT, "ends beyond"},
