@@ -58,6 +58,8 @@ typedef struct sw_spec_weight {
     float global;      /* 1 without one */
     float input_scale; /* 0 without one */
     bool *is_outlier;  /* [k_in] channels whose values are stored as they are */
+    double fold_err;   /* of the original's columns, relative, where a fold that was read back from
+                          the checkpoint scaled them; 0: none did. The judge fills it in */
 } sw_spec_weight;
 
 struct sw_spec_reader {

@@ -114,14 +114,15 @@ sw_code sw_load_added_ids(sw_load_ctx *ctx)
 {
     char path[SW_PATH_BYTES];
     cJSON *tokenizer = NULL;
-    sw_err ignored = {0}; /* who reads the tokenizer says what is wrong with the file */
+    sw_err why = {0};
     sw_code rc;
 
-    if (ctx->gguf || sw_path_join(path, ctx->ckpt->dir, "tokenizer.json", &ignored) != SW_OK ||
-        !sw_path_exists(path) ||
-        sw_json_read(&tokenizer, path, &tokenizer_caps, &ignored) != SW_OK)
-        return ignored.code == SW_E_NOMEM ? SW_FAIL(ctx->err, SW_E_NOMEM, "%s", ignored.text)
-                                          : SW_OK;
+    if (ctx->gguf || sw_path_join(path, ctx->ckpt->dir, "tokenizer.json", NULL) != SW_OK ||
+        !sw_path_exists(path))
+        return SW_OK;
+    rc = sw_json_read(&tokenizer, path, &tokenizer_caps, &why);
+    if (rc == SW_E_NOMEM || rc == SW_E_IO) return SW_FAIL(ctx->err, rc, "%s", why.text);
+    if (rc != SW_OK) return SW_OK; /* who reads the tokenizer says what is wrong with the file */
     rc = check_ids(ctx, tokenizer);
     cJSON_Delete(tokenizer);
     return rc;

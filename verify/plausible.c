@@ -172,14 +172,16 @@ static int lowest_code(const sw_spec_weight *w)
 }
 
 /* Is the code the nearest one that the grid offers? */
-static void add_nearest(sums *all, const sw_spec_weight *w, int64_t n, int64_t k, double steps)
+/* `level`: what the code counts in steps, by which the error of a fold counts too. */
+static void add_nearest(sums *all, const sw_spec_weight *w, int64_t n, int64_t k, double steps,
+                        double level)
 {
     int code = w->codes[n * w->k_in + k];
     bool is_clipped = code == lowest_code(w) ? steps < 0 : code == highest_code(w) && steps > 0;
 
     if (is_clipped || fabs(steps) <= 0.5 + 1e-4) {
         all->n_nearest++;
-    } else if (fabs(steps) > OUTLIER_STEPS) {
+    } else if (fabs(steps) > OUTLIER_STEPS + w->fold_err * fabs(level)) {
         if (!all->n_outliers++) {
             all->outlier_n = n;
             all->outlier_k = k;
@@ -208,7 +210,7 @@ static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float
         x->wc += v * c;
         x->r2 += step * step;
         all->err2 += err * err;
-        add_nearest(all, w, n, k, fabs(err) > 0 && fabs(s) > 0 ? err / (s * step) : 0);
+        add_nearest(all, w, n, k, fabs(err) > 0 && fabs(s) > 0 ? err / (s * step) : 0, c / step);
         add_swap(all, SWAP_INPUTS, w, v, s * c, s, zero, n, k ^ 1);
         add_swap(all, SWAP_CHANNELS, w, v, s * c, s, zero, n ^ 1, k);
         add_swap(all, SWAP_ROWS8, w, v, s * c, s, zero, n ^ 8, k);

@@ -59,6 +59,9 @@ static void name_producer(tensor_slot *slot, const tensor_job *job)
                        "original's)", path);
 }
 
+/* Folds are told from norms of 16 bits or from rows of codes, by some thousandths. */
+#define FOLD_ERR (1.0 / 128)
+
 static void judge_one(const tensor_job *job, tensor_slot *slot)
 {
     const sw_subject_linear *l = slot->linear;
@@ -77,8 +80,10 @@ static void judge_one(const tensor_job *job, tensor_slot *slot)
     }
     if (rc == SW_OK && job->original && sw_original_holds(job->original, l))
         rc = sw_original_weight(&values, job->original, l, &slot->err);
-    if (rc == SW_OK && values && !slot->is_table)
+    if (rc == SW_OK && values && !slot->is_table) {
         sw_rescale_forward(values, job->rescale, &l->ref);
+        if (sw_rescale_columns(job->rescale, &l->ref)) w.fold_err = FOLD_ERR;
+    }
     if (rc == SW_OK) rc = sw_plausible_check(&slot->figures, slot->why, &w, values, &slot->err);
     if (rc == SW_OK && values && !slot->is_table &&
         (job->rescale->is_claimed || sw_rescale_columns(job->rescale, &l->ref)))

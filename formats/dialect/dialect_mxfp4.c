@@ -7,6 +7,10 @@
  * and down_proj_... of [E, N, ...]. Codes are e2m1 in groups of 32 along the inputs, inputs stay as
  * they are. One linear is one expert's gate, up or down; expert_stack.h says where its rows are.
  */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
 #include "formats/dialect/ct_layouts.h"
 
 #define BLOCK_ELEMS 32
@@ -61,6 +65,25 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     return rc == SW_OK ? sw_ct_load_scales(q, parts[PART_SCALES], err) : rc;
 }
 
+/* Layers whose experts stay in floats, each once: a layer's experts are neighbours in the list. */
+static bool add_float_experts(cJSON *list, const sw_qconfig *config)
+{
+    static const char mark[] = ".experts.";
+    char module[256], last[256] = "";
+    bool ok = true;
+
+    for (int64_t i = 0; ok && i < config->n_ignore; i++) {
+        const char *path = config->ignore[i], *at = strstr(path, mark);
+        int n = at ? (int)(at - path + (ptrdiff_t)strlen(mark) - 1) : 0;
+
+        if (!n || n >= (int)sizeof module) continue;
+        (void)snprintf(module, sizeof module, "%.*s", n, path);
+        if (strcmp(module, last) != 0) ok = sw_config_append(list, module);
+        memcpy(last, module, sizeof last);
+    }
+    return ok;
+}
+
 /* What the published checkpoints say; loaders know that the rest is experts. */
 static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
 {
@@ -70,9 +93,9 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
     bool ok = root && cJSON_AddStringToObject(root, "quant_method", "mxfp4") &&
               (list = cJSON_AddArrayToObject(root, "modules_to_not_convert")) != NULL;
 
-    (void)config;
     for (size_t i = 0; ok && i < sizeof kept / sizeof *kept; i++)
         ok = sw_config_append(list, kept[i]);
+    ok = ok && add_float_experts(list, config);
     return sw_config_done(out, root, ok, err);
 }
 
