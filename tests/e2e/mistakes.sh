@@ -173,7 +173,7 @@ limited() { # KIB COMMAND... : within limits, or exit 6 with a message
     rm -rf "$OUT" "$OUT.partial"
 }
 head -c 9000 calib_data/calib.txt >"$T/calib.txt"
-for limit in 180000 250000; do
+for limit in 100000 250000; do
     limited $limit "$SWAGE" quantize "$TINY" -o "$OUT" -q --calib "$T/calib.txt" --samples 2 \
         --seq-len 64 --threads 2 --allow-fallback
     limited $limit "$SWAGE" quantize "$TOY" -o "$OUT" -q --method rtn --threads 2
