@@ -43,6 +43,9 @@ sw_code sw_opt_real(double *out, const char *text, double min, double max, const
     return SW_OK;
 }
 
+/* JSON holds whole numbers up to here without rounding, and recipes are JSON: 8192T. */
+#define SIZE_MAX_BYTES ((uint64_t)1 << 53)
+
 sw_code sw_opt_size(uint64_t *out, const char *text, const char *what, sw_err *err)
 {
     static const char units[] = "KMGT";
@@ -57,7 +60,7 @@ sw_code sw_opt_size(uint64_t *out, const char *text, const char *what, sw_err *e
         shift = 10 * (int)(unit - units + 1);
         end++;
     }
-    if (!end || *end || errno || v > UINT64_MAX >> shift)
+    if (!end || *end || errno || v > SIZE_MAX_BYTES >> shift)
         return SW_FAIL(err, SW_E_USAGE, "%s: '%s' is not a size such as 512M or 2G", what, text);
     *out = (uint64_t)v << shift;
     return SW_OK;

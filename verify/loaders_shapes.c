@@ -182,6 +182,37 @@ static bool breaks_ct_bits(const sw_load_ctx *ctx, const sw_load_linear *l)
 
 sw_code sw_load_ct_bits(sw_load_ctx *ctx) { return for_linears(ctx, breaks_ct_bits); }
 
+static bool breaks_expert_bits(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return l->ref.expert >= 0 && breaks_ct_bits(ctx, l);
+}
+
+sw_code sw_load_ct_expert_bits(sw_load_ctx *ctx) { return for_linears(ctx, breaks_expert_bits); }
+
+static bool breaks_expert_groups(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return is_dialect(ctx, "compressed-tensors") && l->ref.expert >= 0 &&
+           l->spec.num->kind == SW_NUM_INT && l->spec.act.scope == SW_ACT_NONE &&
+           !l->spec.group_elems;
+}
+
+sw_code sw_load_ct_expert_groups(sw_load_ctx *ctx)
+{
+    return for_linears(ctx, breaks_expert_groups);
+}
+
+static bool breaks_modelopt_experts(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return is_dialect(ctx, "modelopt") && l->ref.expert >= 0 &&
+           l->spec.num == &sw_nums[SW_NUM_E4M3] && l->spec.scale_dtype != SW_DTYPE_F8_E8M0 &&
+           l->spec.scale_rows != SW_ROWS_ALL;
+}
+
+sw_code sw_load_modelopt_experts(sw_load_ctx *ctx)
+{
+    return for_linears(ctx, breaks_modelopt_experts);
+}
+
 /* Integers of compressed-tensors with a zero point a group. */
 static bool has_ct_zeros(const sw_load_ctx *ctx, const sw_load_linear *l)
 {

@@ -3,6 +3,7 @@
  * Defaults of absent keys are those of llama.cpp's vocabulary loader.
  */
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,6 +88,9 @@ static sw_code read_pieces(sw_gguf_vocab *v)
         p->id = (uint32_t)i;
         p->type = types ? (sw_gguf_token)sw_gguf_elem_int(types, i) : SW_GGUF_TOKEN_NORMAL;
         p->score = scores ? sw_gguf_elem_real(scores, i) : 0.0;
+        if (!isfinite(p->score))
+            return SW_FAIL(v->err, SW_E_FORMAT, "%s: " SW_GGUF_VOCAB "scores: the score of token "
+                           "%llu is not finite", sw_gguf_vocab_path(v), (unsigned long long)i);
         if ((rc = check_text(v, p)) != SW_OK) return rc;
     }
     return SW_OK;

@@ -4,4 +4,5 @@
 program=${BUILD:-build/release}/tests/gpu/test_gemm
 
 [ -x "$program" ] || { echo 'skipped: built without CUDA'; exit 77; }
+[ "${CUDA_ARCH:-native}" = all ] || { echo 'skipped: built for one card; CUDA_ARCH=all has that code'; exit 77; }
 CUDA_FORCE_PTX_JIT=1 exec "$program" older_cards

@@ -69,7 +69,7 @@ $(CUDA_SO): $(CUDA_OBJ)
 	$(Q)$(CC) -shared -fopenmp -Wl,-Bsymbolic -o $@ $^ $(CUDA_LIBS)
 
 $(CUDA_C:%.c=$(BUILD)/%.o): ISA_FLAGS := -fPIC -isystem $(CUDA_HOME)/include
-$(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_case gpu_dense solver_case card lean_case): CFLAGS += -isystem $(CUDA_HOME)/include -Wno-conversion
+$(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_case gpu_dense solver_case card lean_case): ISA_FLAGS := -isystem $(CUDA_HOME)/include -Wno-conversion
 
 # Objects, not the archive: what they define must win over the stubs of $(LIB).
 $(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(TSUP_OBJ)
@@ -86,7 +86,7 @@ $(BUILD)/tests/gpu/example: tests/gpu/example.c $(CUDA_LIB) $(LIB)
 
 .PHONY: gpu-test
 gpu-test: $(GPU_TESTS) $(CUDA_SO) all ## the kernels and the engine against their references, on the card; skips without one
-	$(Q)BUILD=$(BUILD) sh tests/run.sh $(GPU_TESTS) tests/e2e/device.sh tests/e2e/older_cards.sh
+	$(Q)BUILD=$(BUILD) CUDA_ARCH=$(CUDA_ARCH) sh tests/run.sh $(GPU_TESTS) tests/e2e/device.sh tests/e2e/older_cards.sh
 
 .PHONY: gpu-sanitize gpu-programs
 gpu-programs: $(GPU_TESTS)

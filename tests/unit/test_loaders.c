@@ -14,7 +14,7 @@
 #include "tests/support/qtensor_gen.h"
 #include "verify/loaders.h"
 
-enum { FP8_TENSOR = 0, FP8_BLOCKS = 3, NVFP4 = 8, INTEGERS = -1 };
+enum { FP8_TENSOR = 0, FP8_BLOCKS = 3, NVFP4 = 8, FP8_CHANNELS = 9, INTEGERS = -1 };
 
 static void must(sw_code rc, const sw_err *err)
 {
@@ -231,6 +231,12 @@ static const struct {
     {"fp8-block-shape", "fp8", "llama", "k_proj", FP8_BLOCKS, 4, 32, 0, NULL, NULL, NULL},
     {"cutlass-shape", "fp8", "llama", "gate_proj", FP8_TENSOR, 4, 32, 0, NULL, NULL, odd_width},
     {"ct-bits", "compressed-tensors", "llama", "q_proj", INTEGERS, 3, 32, 0, NULL, NULL, NULL},
+    {"ct-expert-bits", "compressed-tensors", "qwen3_moe", "experts.0.", INTEGERS, 3, 32, 0, NULL,
+     NULL, NULL},
+    {"ct-expert-groups", "compressed-tensors", "qwen3_moe", "experts.0.", INTEGERS, 8, 0, 0, NULL,
+     NULL, NULL},
+    {"modelopt-experts", "modelopt", "qwen3_moe", "experts.0.", FP8_CHANNELS, 4, 32, 0, NULL, NULL,
+     NULL},
     {"ct-zero-bits", "compressed-tensors", "llama", "q_proj", INTEGERS, 3, 32, 0, add_zeros, NULL,
      NULL},
     {"ct-zero-points", "compressed-tensors", "llama", "q_proj", INTEGERS, 4, 32, 0, add_zeros, NULL,
