@@ -17,6 +17,25 @@ bad=0 n_sixths=0 n_sound=0 n_alarms=0
 calib=(--calib calib_data/calib.u16 --samples 6 --seq-len 256)
 
 echo 'kind,dialect,format,what,caught by,message' >"$csv"
+count() {
+    awk -F, 'NR > 1 { n++; if ($0 ~ /,escaped,/) e++ } END {
+        printf "%d damaged checkpoints, %d found, %d escaped\n", n, n - e, e }' "$csv"
+}
+
+if [ "$part" = whole ] && [ -z "${ONLY:-}" ]; then
+    names=$(seq -f 'b%g' 26; printf '%s.gguf\n' Q4_0 Q4_1 Q8_0 Q4_K Q6_K)
+    echo "$names" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c \
+        'ONLY="^{}\$" bash "$0" "$1/{}.csv" >"$1/{}.said" 2>&1 || echo {} >>"$1/bad"' "$0" "$T"
+    for name in $names; do
+        tail -n +2 "$T/$name.csv" >>"$csv"
+        grep -vE '^[0-9]+ (damaged|sound) checkpoints' "$T/$name.said"
+    done
+    count
+    cat "$T"/*.said | awk '/^[0-9]+ sound checkpoints/ { n += $1; a += $4 } END {
+        printf "%d sound checkpoints, %d false alarms\n", n, a }'
+    [ ! -e "$T/bad" ]
+    exit
+fi
 "$corpus" cut calib_data/tiny-llama 1 "$T/llama" || exit 2
 "$corpus" cut calib_data/tiny-llama 2 "$T/llama2" || exit 2
 "$corpus" cut tests/golden/models/tiny-moe 1 "$T/moe" || exit 2
@@ -36,6 +55,7 @@ sound() {
 make() {
     local name=$1 model=$2 dialect=$3 scheme=$4 method=$5
     shift 5
+    [[ $name =~ ${ONLY:-.} ]] || return 1
     "$swage" quantize "$T/$model" -o "$T/$name" -q --format "$dialect" --scheme "$scheme" \
         --method "$method" "${calib[@]}" --threads 1 --allow-fallback "$@" >"$T/log" 2>&1 ||
         { echo "cannot make $name: $(tail -n 1 "$T/log")"; bad=1; return 1; }
@@ -60,11 +80,12 @@ sixth() {
 }
 
 gguf() { # NAME MODEL TYPE
+    n_sixths=$((n_sixths + 1))
+    [[ $1 =~ ${ONLY:-.} ]] || return 1
     "$swage" convert "$T/$2" --to gguf --type "$3" -o "$T/$1" -q --threads 1 \
         --no-tokenizer >"$T/log" 2>&1 ||
         { echo "cannot make $1: $(tail -n 1 "$T/log")"; bad=1; return 1; }
     sound "$T/$1" "$T/$2" || return 1
-    n_sixths=$((n_sixths + 1))
     damage "$1" "$2" gguf "$3" 3 $n_sixths
 }
 
@@ -102,7 +123,6 @@ else
     sixth b26 gpt_oss mxfp4 MXFP4A16 rtn --samples 2 --seq-len 32 --ignore self_attn
     for type in Q4_0 Q4_1 Q8_0 Q4_K Q6_K; do gguf "$type.gguf" llama $type; done
 fi
-awk -F, 'NR > 1 { n++; if ($0 ~ /,escaped,/) e++ } END {
-    printf "%d damaged checkpoints, %d found, %d escaped\n", n, n - e, e }' "$csv"
+count
 echo "$n_sound sound checkpoints, $n_alarms false alarms"
 exit "$bad"
