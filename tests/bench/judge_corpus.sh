@@ -10,7 +10,8 @@ set -u
 cd "$(dirname "$0")/../.." || exit 2
 csv=$1 part=${2:-whole} build=${BUILD:-build/release}
 swage=$build/swage corpus=$build/tests/tools/judge_corpus
-T=$(mktemp -d "${TMPDIR:-/tmp}/swage-corpus.XXXXXX") || exit 2
+tmp=${TMPDIR:-/tmp}
+T=$(mktemp -d "$tmp/swage-corpus.XXXXXX") || exit 2
 trap 'rm -rf "$T"' EXIT
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} TMPDIR=$T
 bad=0 n_sixths=0 n_sound=0 n_alarms=0
@@ -25,7 +26,8 @@ count() {
 if [ "$part" = whole ] && [ -z "${ONLY:-}" ]; then
     names=$(seq -f 'b%g' 26; printf '%s.gguf\n' Q4_0 Q4_1 Q8_0 Q4_K Q6_K)
     echo "$names" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c \
-        'ONLY="^{}\$" bash "$0" "$1/{}.csv" >"$1/{}.said" 2>&1 || echo {} >>"$1/bad"' "$0" "$T"
+        'TMPDIR=$2 ONLY="^{}\$" bash "$0" "$1/{}.csv" >"$1/{}.said" 2>&1 || echo {} >>"$1/bad"' \
+        "$0" "$T" "$tmp"
     for name in $names; do
         tail -n +2 "$T/$name.csv" >>"$csv"
         grep -vE '^[0-9]+ (damaged|sound) checkpoints' "$T/$name.said"
