@@ -237,7 +237,7 @@ static sw_code read_windows(sw_calibration *out, const scratch *s, int64_t sampl
 {
     const char *file = scratch_path(s, "ids.u16");
     sw_opt_list files = {&file, 1};
-    sw_calibration_options o = {ARCH "llama", &files, samples, seq_len, seed};
+    sw_calibration_options o = {ARCH "llama", &files, samples, seq_len, seed, NULL};
     sw_model model = {.vocab = N_IDS, .max_positions = 128};
     unsigned char bytes[2 * N_IDS];
 
