@@ -34,9 +34,14 @@ static bool is_gemv(const cJSON *config)
 static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err)
 {
     int64_t bits = 4, group_size = -1;
+    bool has_zeros = true;
     sw_code rc;
 
     out->is_symmetric = false;
+    if ((rc = sw_json_bool(&has_zeros, config, "zero_point", err)) != SW_OK) return rc;
+    if (!has_zeros)
+        return SW_FAIL(err, SW_E_FORMAT, "\"zero_point\" is false, and this layout always stores "
+                       "zero points: engines would leave them out");
     if ((rc = sw_json_int(&bits, config, "w_bit", 4, 4, err)) != SW_OK ||
         (rc = sw_json_int(&bits, config, "bits", 4, 4, err)) != SW_OK ||
         (rc = sw_json_int(&group_size, config, "q_group_size", -1, INT32_MAX, err)) != SW_OK ||
