@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "formats/base/hash.h"
+#include "formats/base/watch.h"
 
 void scratch_open(scratch *s)
 {
@@ -140,3 +141,42 @@ static bool dir_has(const char *dir, const char *part)
 }
 
 bool scratch_has(const scratch *s, const char *part) { return dir_has(s->dir, part); }
+
+int scratch_setup(void **state)
+{
+    scratch *s = calloc(1, sizeof *s);
+
+    scratch_open(s);
+    *state = s;
+    return 0;
+}
+
+int scratch_teardown(void **state)
+{
+    sw_watch_end();
+    scratch_close(*state);
+    free(*state);
+    return 0;
+}
+
+void scratch_expect(const scratch *s, const char *name, const char *want)
+{
+    char have[256];
+    FILE *f = fopen(scratch_path(s, name), "rb");
+    size_t n = f ? fread(have, 1, sizeof have - 1, f) : 0;
+
+    if (!f) fail_msg("%s is gone", name);
+    fclose(f);
+    have[n] = '\0';
+    assert_string_equal(have, want);
+}
+
+void scratch_write_text(const scratch *s, const char *name, const char *text)
+{
+    scratch_write(s, name, text, strlen(text));
+}
+
+void scratch_make_dir(const scratch *s, const char *name)
+{
+    assert_int_equal(mkdir(scratch_path(s, name), 0755), 0);
+}

@@ -27,5 +27,13 @@ int scratch_count(const scratch *s, const char *sub);
 void scratch_manifest(const scratch *s, const char *sub);
 /* true when any name in the directory, at any depth, contains `part`. */
 bool scratch_has(const scratch *s, const char *part);
+/* What cmocka calls around a test: *state is a fresh scratch directory. The teardown ends the watch
+ * over inputs as well, should the test have begun it. */
+int scratch_setup(void **state);
+int scratch_teardown(void **state);
+/* The file holds exactly this text, of fewer than 256 bytes. */
+void scratch_expect(const scratch *s, const char *name, const char *want);
+void scratch_write_text(const scratch *s, const char *name, const char *text);
+void scratch_make_dir(const scratch *s, const char *name);
 
 #endif

@@ -29,22 +29,6 @@ static void expect_content(const scratch *s, const char *name, const char *want)
     sw_map_close(&map);
 }
 
-static int setup(void **state)
-{
-    scratch *s = calloc(1, sizeof *s);
-
-    scratch_open(s);
-    *state = s;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    scratch_close(*state);
-    free(*state);
-    return 0;
-}
-
 static void expect_io(const char *path, const char *word)
 {
     sw_map map = {0};
@@ -389,7 +373,7 @@ static void test_disk_free(void **state)
     assert_int_equal(relative, 7);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 static void test_spill_keeps_what_was_written(void **state)
 {

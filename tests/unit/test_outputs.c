@@ -19,45 +19,6 @@
 #include "formats/base/watch.h"
 #include "tests/support/scratch.h"
 
-static int setup(void **state)
-{
-    scratch *s = calloc(1, sizeof *s);
-
-    scratch_open(s);
-    *state = s;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    sw_watch_end();
-    scratch_close(*state);
-    free(*state);
-    return 0;
-}
-
-static void expect_content(const scratch *s, const char *name, const char *want)
-{
-    char have[256];
-    FILE *f = fopen(scratch_path(s, name), "rb");
-    size_t n = f ? fread(have, 1, sizeof have - 1, f) : 0;
-
-    if (!f) fail_msg("%s is gone", name);
-    fclose(f);
-    have[n] = '\0';
-    assert_string_equal(have, want);
-}
-
-static void make_dir(const scratch *s, const char *name)
-{
-    assert_int_equal(mkdir(scratch_path(s, name), 0755), 0);
-}
-
-static void put(const scratch *s, const char *name, const char *text)
-{
-    scratch_write(s, name, text, strlen(text));
-}
-
 /* The mark of a work directory called `own`, in the directory `name`, with names of files. */
 static void put_mark(const scratch *s, const char *name, const char *own, const char *files)
 {
@@ -99,27 +60,27 @@ static void test_hold_of_the_user(void **state)
 {
     const scratch *s = *state;
 
-    make_dir(s, "out.partial");
-    make_dir(s, "out.partial/checkpoint-500");
-    put(s, "out.partial/journal-of-training.md", "mine");
+    scratch_make_dir(s, "out.partial");
+    scratch_make_dir(s, "out.partial/checkpoint-500");
+    scratch_write_text(s, "out.partial/journal-of-training.md", "mine");
     expect_refused(s, SW_E_USAGE, "out.partial: holds ");
-    expect_content(s, "out.partial/journal-of-training.md", "mine");
+    scratch_expect(s, "out.partial/journal-of-training.md", "mine");
     assert_int_equal(scratch_count(s, "out.partial"), 2);
     assert_int_equal(remove(scratch_path(s, "out.partial/checkpoint-500")), 0);
     /* names as exact as they can be, as versions without marks left them too */
     assert_int_equal(remove(scratch_path(s, "out.partial/journal-of-training.md")), 0);
-    make_dir(s, "out.partial/checkpoint");
-    put(s, "out.partial/journal", "mine");
-    put(s, "out.partial/checkpoint/model.safetensors", "mine");
+    scratch_make_dir(s, "out.partial/checkpoint");
+    scratch_write_text(s, "out.partial/journal", "mine");
+    scratch_write_text(s, "out.partial/checkpoint/model.safetensors", "mine");
     expect_refused(s, SW_E_USAGE, "no " SW_WORK_MARK " of this directory");
-    expect_content(s, "out.partial/journal", "mine");
-    expect_content(s, "out.partial/checkpoint/model.safetensors", "mine");
+    scratch_expect(s, "out.partial/journal", "mine");
+    scratch_expect(s, "out.partial/checkpoint/model.safetensors", "mine");
     /* a mark of another directory, which was copied or renamed, is no mark */
     put_mark(s, "out.partial", "other.partial", "model.safetensors\0");
     expect_refused(s, SW_E_USAGE, "no " SW_WORK_MARK " of this directory");
-    put(s, "out.partial/" SW_WORK_MARK, "swage-work 1\nsomething else");
+    scratch_write_text(s, "out.partial/" SW_WORK_MARK, "swage-work 1\nsomething else");
     expect_refused(s, SW_E_USAGE, "no " SW_WORK_MARK " of this directory");
-    expect_content(s, "out.partial/checkpoint/model.safetensors", "mine");
+    scratch_expect(s, "out.partial/checkpoint/model.safetensors", "mine");
     assert_int_equal(scratch_count(s, "out.partial"), 3);
 }
 
@@ -132,27 +93,27 @@ static void test_hold_with_strangers(void **state)
     char name[128];
     sw_err err = {0};
 
-    make_dir(s, "out.partial");
-    make_dir(s, "out.partial/checkpoint");
+    scratch_make_dir(s, "out.partial");
+    scratch_make_dir(s, "out.partial/checkpoint");
     put_mark(s, "out.partial", "out.partial", "a\0model.safetensors\0");
-    put(s, "out.partial/checkpoint/a", "ours");
-    put(s, "out.partial/checkpoint/a.tmp-17", "ours");
-    put(s, "out.partial/checkpoint/model.safetensors.part", "ours");
+    scratch_write_text(s, "out.partial/checkpoint/a", "ours");
+    scratch_write_text(s, "out.partial/checkpoint/a.tmp-17", "ours");
+    scratch_write_text(s, "out.partial/checkpoint/model.safetensors.part", "ours");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         (void)snprintf(name, sizeof name, "out.partial/%s", names[i]);
-        put(s, name, "mine");
+        scratch_write_text(s, name, "mine");
         expect_refused(s, SW_E_USAGE, names[i]);
-        expect_content(s, name, "mine");
-        expect_content(s, "out.partial/checkpoint/a", "ours");
+        scratch_expect(s, name, "mine");
+        scratch_expect(s, "out.partial/checkpoint/a", "ours");
         assert_int_equal(remove(scratch_path(s, name)), 0);
     }
     /* a link by a name of ours leads to somebody's file */
-    put(s, "precious", "mine");
+    scratch_write_text(s, "precious", "mine");
     assert_int_equal(remove(scratch_path(s, "out.partial/checkpoint/a")), 0);
     assert_int_equal(symlink(scratch_path(s, "precious"),
                              scratch_path(s, "out.partial/checkpoint/a")), 0);
     expect_refused(s, SW_E_USAGE, "checkpoint/a");
-    expect_content(s, "precious", "mine");
+    scratch_expect(s, "precious", "mine");
     assert_int_equal(remove(scratch_path(s, "out.partial/checkpoint/a")), 0);
     /* and without strangers it is taken up, and goes */
     assert_int_equal(open_hold(s, false, &err), SW_OK);
@@ -172,12 +133,12 @@ static void test_stranger_comes(void **state)
     assert_int_equal(sw_file_put(path, "ours", 4, &err), SW_OK);
     assert_true(sw_out_dir_owns(&out, "a"));
     assert_int_equal(sw_path_join(path, out.work_path, "notes.md", &err), SW_OK);
-    put(s, path + strlen(s->dir) + 1, "mine");
+    scratch_write_text(s, path + strlen(s->dir) + 1, "mine");
     assert_false(sw_out_dir_owns(&out, "notes.md"));
     assert_int_equal(sw_out_dir_commit(&out, &err), SW_E_USAGE);
     assert_non_null(strstr(err.text, "holds checkpoint/notes.md"));
     assert_false(sw_path_exists(scratch_path(s, "out")));
-    expect_content(s, path + strlen(s->dir) + 1, "mine");
+    scratch_expect(s, path + strlen(s->dir) + 1, "mine");
     assert_int_equal(sw_path_join(path, out.work_path, "a", &err), SW_OK);
     assert_false(sw_path_exists(path));
 }
@@ -193,33 +154,34 @@ static void test_sweep(void **state)
     sw_err err = {0};
 
     for (size_t i = 0; i < sizeof not_ours / sizeof *not_ours; i++) {
-        make_dir(s, not_ours[i]);
+        scratch_make_dir(s, not_ours[i]);
         (void)snprintf(name, sizeof name, "%s/z", not_ours[i]);
-        put(s, name, "mine");
+        scratch_write_text(s, name, "mine");
     }
     put_mark(s, "out.partial-8.0", "out.partial-2.0", "z\0"); /* somebody's copy of one of ours */
     assert_int_equal(symlink(scratch_path(s, "out.partial-2024"),
                              scratch_path(s, "out.partial-9.0")), 0);
-    make_dir(s, "out.partial-10.0");
-    make_dir(s, "out.partial-10.0/checkpoint");
+    scratch_make_dir(s, "out.partial-10.0");
+    scratch_make_dir(s, "out.partial-10.0/checkpoint");
     put_mark(s, "out.partial-10.0", "out.partial-10.0", "a\0");
-    put(s, "out.partial-10.0/checkpoint/a", "ours");
-    make_dir(s, "out.partial-11.0"); /* ours, but somebody has put something there */
-    make_dir(s, "out.partial-11.0/checkpoint");
+    scratch_write_text(s, "out.partial-10.0/checkpoint/a", "ours");
+    scratch_make_dir(s, "out.partial-11.0"); /* ours, but somebody has put something there */
+    scratch_make_dir(s, "out.partial-11.0/checkpoint");
     put_mark(s, "out.partial-11.0", "out.partial-11.0", "a\0");
-    put(s, "out.partial-11.0/checkpoint/a", "ours");
-    put(s, "out.partial-11.0/checkpoint/b", "mine");
-    make_dir(s, "out.partial-12.0");
-    put(s, "out.partial-12.0/" SW_WORK_MARK, "swage-work 1\nUnfin"); /* killed while it was made */
+    scratch_write_text(s, "out.partial-11.0/checkpoint/a", "ours");
+    scratch_write_text(s, "out.partial-11.0/checkpoint/b", "mine");
+    scratch_make_dir(s, "out.partial-12.0");
+    scratch_write_text(s, "out.partial-12.0/" SW_WORK_MARK,
+                       "swage-work 1\nUnfin"); /* killed while it was made */
     assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "out"), false, &err), SW_OK);
     sw_out_dir_abandon(&out);
     for (size_t i = 0; i < sizeof not_ours / sizeof *not_ours; i++) {
         (void)snprintf(name, sizeof name, "%s/z", not_ours[i]);
-        expect_content(s, name, "mine");
+        scratch_expect(s, name, "mine");
     }
     assert_false(sw_path_exists(scratch_path(s, "out.partial-10.0")));
     assert_false(sw_path_exists(scratch_path(s, "out.partial-12.0")));
-    expect_content(s, "out.partial-11.0/checkpoint/b", "mine");
+    scratch_expect(s, "out.partial-11.0/checkpoint/b", "mine");
     assert_true(sw_path_exists(scratch_path(s, "out.partial-9.0")));
 }
 
@@ -232,7 +194,7 @@ static void test_hold_that_cannot_be(void **state)
     int status;
     pid_t child;
 
-    make_dir(s, "elsewhere");
+    scratch_make_dir(s, "elsewhere");
     assert_int_equal(symlink("elsewhere", scratch_path(s, "out.partial")), 0);
     expect_refused(s, SW_E_USAGE, "is a link");
     assert_int_equal(scratch_count(s, "elsewhere"), 0);
@@ -240,11 +202,11 @@ static void test_hold_that_cannot_be(void **state)
     assert_int_equal(symlink("nowhere", scratch_path(s, "out.partial")), 0);
     expect_refused(s, SW_E_USAGE, "is a link");
     assert_int_equal(remove(scratch_path(s, "out.partial")), 0);
-    put(s, "out.partial", "mine");
+    scratch_write_text(s, "out.partial", "mine");
     expect_refused(s, SW_E_USAGE, "is in the way");
-    expect_content(s, "out.partial", "mine");
+    scratch_expect(s, "out.partial", "mine");
     assert_int_equal(remove(scratch_path(s, "out.partial")), 0);
-    make_dir(s, "out.partial");
+    scratch_make_dir(s, "out.partial");
     assert_int_equal(chmod(scratch_path(s, "out.partial"), 0), 0);
     assert_int_equal(chmod(s->dir, 0755), 0);
     child = fork();
@@ -269,22 +231,22 @@ static void test_after_kills(void **state)
     sw_out_dir out = {0};
     sw_err err = {0};
 
-    make_dir(s, "out.partial");
+    scratch_make_dir(s, "out.partial");
     assert_int_equal(open_hold(s, false, &err), SW_OK);
     assert_int_equal(scratch_count(s, NULL), 0);
-    make_dir(s, "out.partial");
-    put(s, "out.partial/" SW_WORK_MARK, "swage-work 1\nUnf");
+    scratch_make_dir(s, "out.partial");
+    scratch_write_text(s, "out.partial/" SW_WORK_MARK, "swage-work 1\nUnf");
     assert_int_equal(open_hold(s, false, &err), SW_OK);
     assert_int_equal(scratch_count(s, NULL), 0);
-    make_dir(s, "out.partial-10.0"); /* on a file system without exchange */
-    make_dir(s, "out.partial-10.0/checkpoint");
-    make_dir(s, "out.partial-10.0/old");
+    scratch_make_dir(s, "out.partial-10.0"); /* on a file system without exchange */
+    scratch_make_dir(s, "out.partial-10.0/checkpoint");
+    scratch_make_dir(s, "out.partial-10.0/old");
     put_mark(s, "out.partial-10.0", "out.partial-10.0", "a\0");
-    put(s, "out.partial-10.0/checkpoint/a", "new");
-    put(s, "out.partial-10.0/old/a", "old");
+    scratch_write_text(s, "out.partial-10.0/checkpoint/a", "new");
+    scratch_write_text(s, "out.partial-10.0/old/a", "old");
     assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "out"), false, &err), SW_E_USAGE);
     assert_non_null(strstr(err.text, "exists"));
-    expect_content(s, "out/a", "old");
+    scratch_expect(s, "out/a", "old");
     assert_int_equal(scratch_count(s, NULL), 1);
 }
 
@@ -309,34 +271,34 @@ static void test_force(void **state)
     sw_out_dir out = {0};
     sw_err err = {0};
 
-    make_dir(s, "out");
-    put(s, "out/manifest.json", "{\"name\": \"a web page\"}");
+    scratch_make_dir(s, "out");
+    scratch_write_text(s, "out/manifest.json", "{\"name\": \"a web page\"}");
     expect_kept(s, "holds manifest.json, which is no manifest of swage's");
-    put(s, "out/manifest.json", "no JSON");
+    scratch_write_text(s, "out/manifest.json", "no JSON");
     expect_kept(s, "holds manifest.json, which is no manifest of swage's");
-    put(s, "out/config.json", "{}");
+    scratch_write_text(s, "out/config.json", "{}");
     scratch_manifest(s, "out");
-    put(s, "out/README.md", "mine");
+    scratch_write_text(s, "out/README.md", "mine");
     expect_kept(s, "holds README.md, which swage did not write");
     assert_int_equal(remove(scratch_path(s, "out/README.md")), 0);
-    make_dir(s, "out/runs");
+    scratch_make_dir(s, "out/runs");
     expect_kept(s, "holds runs, which swage did not write");
     assert_int_equal(remove(scratch_path(s, "out/runs")), 0);
-    put(s, "out/config.json", "[]");
+    scratch_write_text(s, "out/config.json", "[]");
     expect_kept(s, "holds config.json, which was changed after swage wrote it");
-    put(s, "out/config.json", "{} ");
+    scratch_write_text(s, "out/config.json", "{} ");
     expect_kept(s, "holds config.json, which was changed after swage wrote it");
-    put(s, "out/config.json", "{}");
+    scratch_write_text(s, "out/config.json", "{}");
     sw_watch_begin();
     assert_int_equal(sw_sha256_file((char[SW_SHA256_HEX_BYTES]){0},
                                     scratch_path(s, "out/config.json"), &err), SW_OK);
     expect_kept(s, "holds config.json, which is an input of this run");
     sw_watch_end();
     assert_int_equal(sw_out_dir_open(&out, scratch_path(s, "out"), true, &err), SW_OK);
-    put(s, "out/late.md", "mine"); /* and when it comes later */
+    scratch_write_text(s, "out/late.md", "mine"); /* and when it comes later */
     assert_int_equal(sw_out_dir_commit(&out, &err), SW_E_USAGE);
-    expect_content(s, "out/late.md", "mine");
-    expect_content(s, "out/config.json", "{}");
+    scratch_expect(s, "out/late.md", "mine");
+    scratch_expect(s, "out/config.json", "{}");
     assert_int_equal(scratch_count(s, NULL), 1);
 }
 
@@ -352,8 +314,8 @@ static void test_force_on_large_files(void **state)
     int fd;
 
     (void)snprintf(path, sizeof path, "%s", scratch_path(s, "out/model.safetensors"));
-    make_dir(s, "out");
-    put(s, "out/model.safetensors", "");
+    scratch_make_dir(s, "out");
+    scratch_write_text(s, "out/model.safetensors", "");
     assert_int_equal(truncate(path, size), 0); /* a hole: nothing is written */
     scratch_manifest(s, "out");
     assert_int_equal(truncate(path, size - 1), 0);
@@ -384,19 +346,19 @@ static void test_file_is_not_replaced(void **state)
     /* the second of two is turned away at once */
     assert_int_equal(sw_out_open_new(&two, scratch_path(s, "f"), false, &err), SW_E_USAGE);
     assert_non_null(strstr(err.text, "another run is at work on it"));
-    put(s, "f", "mine"); /* and what comes from elsewhere wins */
+    scratch_write_text(s, "f", "mine"); /* and what comes from elsewhere wins */
     memset(&err, 0, sizeof err);
     assert_int_equal(sw_out_commit(&one, &err), SW_E_USAGE);
     assert_non_null(strstr(err.text, "--force"));
-    expect_content(s, "f", "mine");
+    scratch_expect(s, "f", "mine");
     assert_int_equal(scratch_count(s, NULL), 1);
     memset(&err, 0, sizeof err);
     assert_int_equal(sw_file_put_new(scratch_path(s, "f"), "new", 3, false, &err), SW_E_USAGE);
     memset(&err, 0, sizeof err);
     assert_int_equal(sw_file_put_new(scratch_path(s, "f"), "new", 3, true, &err), SW_OK);
-    expect_content(s, "f", "new");
+    scratch_expect(s, "f", "new");
     assert_int_equal(scratch_count(s, NULL), 1);
-    make_dir(s, "d");
+    scratch_make_dir(s, "d");
     assert_int_equal(sw_file_put_new(scratch_path(s, "d"), "x", 1, true, &err), SW_E_USAGE);
     assert_non_null(strstr(err.text, "is a directory"));
     memset(&err, 0, sizeof err);
@@ -410,19 +372,19 @@ static void test_rename_new(void **state)
 {
     const scratch *s = *state;
 
-    put(s, "a", "a");
-    put(s, "b", "b");
+    scratch_write_text(s, "a", "a");
+    scratch_write_text(s, "b", "b");
     assert_int_equal(sw_rename_new(scratch_path(s, "a"), scratch_path(s, "b")), EEXIST);
-    expect_content(s, "a", "a");
-    expect_content(s, "b", "b");
-    make_dir(s, "d");
-    make_dir(s, "e");
+    scratch_expect(s, "a", "a");
+    scratch_expect(s, "b", "b");
+    scratch_make_dir(s, "d");
+    scratch_make_dir(s, "e");
     assert_int_equal(sw_rename_new(scratch_path(s, "d"), scratch_path(s, "e")), EEXIST);
     assert_int_equal(sw_rename_new(scratch_path(s, "a"), scratch_path(s, "c")), 0);
-    expect_content(s, "c", "a");
+    scratch_expect(s, "c", "a");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
 {

@@ -21,45 +21,6 @@
 #include "tests/support/scratch.h"
 #include "tools/signals.h"
 
-static int setup(void **state)
-{
-    scratch *s = calloc(1, sizeof *s);
-
-    scratch_open(s);
-    *state = s;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    sw_watch_end();
-    scratch_close(*state);
-    free(*state);
-    return 0;
-}
-
-static void expect_content(const scratch *s, const char *name, const char *want)
-{
-    char have[256];
-    FILE *f = fopen(scratch_path(s, name), "rb");
-    size_t n = f ? fread(have, 1, sizeof have - 1, f) : 0;
-
-    if (!f) fail_msg("%s is gone", name);
-    fclose(f);
-    have[n] = '\0';
-    assert_string_equal(have, want);
-}
-
-static void make_dir(const scratch *s, const char *name)
-{
-    assert_int_equal(mkdir(scratch_path(s, name), 0755), 0);
-}
-
-static void put(const scratch *s, const char *name, const char *text)
-{
-    scratch_write(s, name, text, strlen(text));
-}
-
 /* --- outputs over inputs --- */
 
 /* By every name that leads to it. */
@@ -70,8 +31,8 @@ static void test_input_is_no_output(void **state)
     sw_map map = {0};
     sw_err err = {0};
 
-    put(s, "in", "source");
-    make_dir(s, "d");
+    scratch_write_text(s, "in", "source");
+    scratch_make_dir(s, "d");
     assert_int_equal(link(scratch_path(s, "in"), scratch_path(s, "hard")), 0);
     assert_int_equal(symlink("in", scratch_path(s, "soft")), 0);
     sw_watch_begin();
@@ -83,7 +44,7 @@ static void test_input_is_no_output(void **state)
                          SW_E_USAGE);
         assert_non_null(strstr(err.text, "is an input of this run"));
     }
-    expect_content(s, "in", "source");
+    scratch_expect(s, "in", "source");
     assert_int_equal(scratch_count(s, NULL), 4);
 }
 
@@ -95,7 +56,7 @@ static void open_input(const scratch *s, bool with_digest)
     char hex[SW_SHA256_HEX_BYTES];
 
     (void)remove(scratch_path(s, "in"));
-    put(s, "in", "source");
+    scratch_write_text(s, "in", "source");
     sw_watch_begin();
     assert_int_equal(sw_map_open(&map, scratch_path(s, "in"), NULL), SW_OK);
     sw_map_close(&map);
@@ -145,16 +106,16 @@ static void test_input_changes(void **state)
     open_input(s, false);
     assert_int_equal(sw_watch_check(&err), SW_OK);
     (void)usleep(20000);
-    put(s, "in", "SOURCE");
+    scratch_write_text(s, "in", "SOURCE");
     expect_changed(s, "it was changed");
     open_input(s, false);
-    put(s, "in", "longer than it was");
+    scratch_write_text(s, "in", "longer than it was");
     expect_changed(s, "it was changed");
     open_input(s, false);
     assert_int_equal(remove(scratch_path(s, "in")), 0);
     expect_changed(s, "it was removed");
     open_input(s, false);
-    put(s, "other", "source");
+    scratch_write_text(s, "other", "source");
     assert_int_equal(rename(scratch_path(s, "other"), scratch_path(s, "in")), 0);
     expect_changed(s, "it was replaced");
     open_input(s, true);
@@ -314,7 +275,7 @@ static void test_signals(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scratch_setup, scratch_teardown)
 
 int main(void)
 {
