@@ -86,42 +86,13 @@ static sw_code by_list(sw_claim *out, const char **why, const asked *a, const ch
     return rc;
 }
 
-/* The group that speaks of a linear: one that names it, else the first for the class. */
-static sw_code ct_group(const cJSON **out, const asked *a)
-{
-    const cJSON *group, *target, *of_class = NULL;
-
-    *out = NULL;
-    cJSON_ArrayForEach(group, sw_json_member(a->config, "config_groups"))
-    {
-        cJSON_ArrayForEach(target, sw_json_member(group, "targets"))
-        {
-            bool is_match = false;
-            sw_code rc;
-
-            if (!cJSON_IsString(target)) continue;
-            if (!strcmp(target->valuestring, "Linear")) {
-                if (!of_class) of_class = group;
-                continue;
-            }
-            rc = matches(&is_match, MATCH_EXACT, target->valuestring, a->path, a->err);
-            if (rc != SW_OK) return rc;
-            if (!is_match) continue;
-            *out = group;
-            return SW_OK;
-        }
-    }
-    *out = of_class;
-    return SW_OK;
-}
-
 static sw_code of_ct(sw_claim *out, const char **why, const asked *a)
 {
     const cJSON *group;
     sw_code rc = by_list(out, why, a, "ignore", MATCH_EXACT, SW_CLAIM_CODES);
 
     if (rc != SW_OK || *out == SW_CLAIM_FLOATS) return rc;
-    if ((rc = ct_group(&group, a)) != SW_OK || group) return rc;
+    if ((rc = sw_spec_ct_group(&group, a->config, a->path, a->err)) != SW_OK || group) return rc;
     *why = "targets";
     *out = SW_CLAIM_FLOATS;
     return SW_OK;
@@ -276,7 +247,7 @@ sw_code sw_claim_wrong_format(const char **out, const sw_subject *s, const sw_su
 
     *out = NULL;
     if (s->scheme.reader != &sw_spec_ct) return SW_OK;
-    if ((rc = ct_group(&group, &a)) != SW_OK || !group) return rc;
+    if ((rc = sw_spec_ct_group(&group, a.config, a.path, a.err)) != SW_OK || !group) return rc;
     if (!(format = sw_json_member(group, "format"))) format = sw_json_member(a.config, "format");
     for (size_t i = 0; cJSON_IsString(format) && i < sizeof layouts / sizeof *layouts; i++) {
         const sw_st_tensor *t = sw_spec_find(s->st, l->path, layouts[i].suffix);

@@ -191,11 +191,10 @@ static sw_code targets(bool *named, bool *by_class, const cJSON *group, const ch
     return SW_OK;
 }
 
-static sw_code read_linear(sw_spec_scheme *out, const cJSON *config, const char *module_path,
-                           sw_err *err)
+sw_code sw_spec_ct_group(const cJSON **out, const cJSON *config, const char *module_path,
+                         sw_err *err)
 {
-    const cJSON *group, *of_class = NULL, *mine = NULL;
-    sw_spec_scheme one = {.reader = out->reader, .is_symmetric = true, .bits_min = out->bits_min};
+    const cJSON *group, *of_class = NULL;
     sw_code rc;
 
     cJSON_ArrayForEach(group, sw_json_member(config, "config_groups"))
@@ -204,12 +203,22 @@ static sw_code read_linear(sw_spec_scheme *out, const cJSON *config, const char 
 
         if ((rc = targets(&named, &by_class, group, module_path, err)) != SW_OK) return rc;
         if (by_class && !of_class) of_class = group;
-        if (named) mine = group;
         if (named) break;
     }
-    if (!mine) mine = of_class;
-    if (!mine) return SW_FAIL(err, SW_E_FORMAT, "no config group targets it");
-    if ((rc = read_group(&one, config, mine, err)) == SW_OK) *out = one;
+    *out = group ? group : of_class;
+    return SW_OK;
+}
+
+static sw_code read_linear(sw_spec_scheme *out, const cJSON *config, const char *module_path,
+                           sw_err *err)
+{
+    const cJSON *group = NULL;
+    sw_spec_scheme one = {.reader = out->reader, .is_symmetric = true, .bits_min = out->bits_min};
+    sw_code rc = sw_spec_ct_group(&group, config, module_path, err);
+
+    if (rc != SW_OK) return rc;
+    if (!group) return SW_FAIL(err, SW_E_FORMAT, "no config group targets it");
+    if ((rc = read_group(&one, config, group, err)) == SW_OK) *out = one;
     return rc;
 }
 

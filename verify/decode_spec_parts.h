@@ -62,4 +62,9 @@ sw_code sw_spec_sizes(sw_spec_scheme *scheme, int64_t bits, int64_t group_size,
 /* quant_method == name */
 bool sw_spec_method_is(const cJSON *config, const char *name);
 
+/* The config group of compressed-tensors that speaks of a linear: the first that names it, else the
+ * first for its class, "Linear"; NULL: none. SW_E_FORMAT: a pattern that is none. */
+sw_code sw_spec_ct_group(const cJSON **out, const cJSON *config, const char *module_path,
+                         sw_err *err) SW_MUST_USE;
+
 #endif
