@@ -72,9 +72,9 @@ bench: all ## the matrix kernels against OpenBLAS and the memory, in both direct
 	$(Q)build/swage bench --shape 14336x4096 --m 1,4
 
 .PHONY: lint lint-cuda
-lint-cuda: ## headers and kernels as nvcc reads them
+lint-cuda: $(DEPS_STAMP) ## headers and kernels as nvcc reads them
 	$(Q)CC="$(CC)" NVCC="$(NVCC)" sh tests/lint/check_headers.sh
-lint: ## include direction, house style, headers on their own
+lint: $(DEPS_STAMP) ## include direction, house style, headers on their own
 	$(Q)sh tests/lint/check_deps.sh
 	$(Q)sh tests/lint/check_style.sh
 	$(Q)CC="$(CC)" sh tests/lint/check_headers.sh
