@@ -6,21 +6,21 @@
 #include <string.h>
 #include <time.h>
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/parallel.h"
-#include "formats/dialect/identity.h"
-#include "formats/dialect/model_tokenizer.h"
+#include "formats/checkpoint/identity.h"
+#include "formats/checkpoint/model_tokenizer.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
-#include "verify/config_check.h"
-#include "verify/float_linears.h"
-#include "verify/gap.h"
-#include "verify/inputs.h"
-#include "verify/kv_scales.h"
-#include "verify/perplexity.h"
-#include "verify/side_check.h"
-#include "verify/structure.h"
-#include "verify/tensors.h"
+#include "verify/checks/config_check.h"
+#include "verify/checks/float_linears.h"
+#include "verify/metrics/gap.h"
+#include "verify/metrics/inputs.h"
+#include "verify/metrics/kv_scales.h"
+#include "verify/metrics/perplexity.h"
+#include "verify/checks/side_check.h"
+#include "verify/checks/structure.h"
+#include "verify/checks/tensors.h"
 
 #define GAP_WINDOWS 4
 /* Kernels and dequantized weights differ by the rounding of float sums, which measures 3e-7; a

@@ -3,7 +3,7 @@
 #define SW_KERNELS_ENGINE_ENGINE_INTERNAL_H
 
 #include "kernels/engine/engine.h"
-#include "kernels/engine/vec.h"
+#include "kernels/engine/vec/vec.h"
 
 #define SW_TOKENS_PER_TASK 16 /* fixed chunk of the row-wise steps */
 

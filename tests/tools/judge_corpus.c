@@ -22,7 +22,7 @@
 #include "formats/base/mem.h"
 #include "tests/support/damage.h"
 #include "tests/support/damage_text.h"
-#include "verify/subject.h"
+#include "verify/base/subject.h"
 #include "verify/verify.h"
 
 #define TEXT "calib_data/eval.u16"

@@ -1,0 +1,120 @@
+/* test_archs.c - every architecture from its dense checkpoint to a quantized one that is judged.
+ *
+ * Rounded and calibrated, in dialects with and without tiles; verify then reads the result with its
+ * second decoder, compares every tensor with the original, and runs both over tokens.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/toys/open_model.h"
+#include "tests/support/cases/quantized_dir.h"
+#include "tests/support/scratch.h"
+#include "tests/support/cases/verify_case.h"
+
+#define DIR_OF "tests/golden/arch/"
+#define GAP_MAX 1e-5
+#define MAX_KL 0.05 /* at 8 bits; random weights, so a router changes its mind easily */
+
+typedef struct arch_case {
+    const char *name;
+    int64_t n_linears; /* in the toy of two layers */
+    int64_t group;
+} arch_case;
+
+static const arch_case archs[] = {
+    {"llama", 14, 32},   {"mistral", 14, 32},     {"qwen2", 14, 32},     {"qwen3", 14, 32},
+    {"olmo2", 14, 32},   {"gemma2", 14, 32},      {"gemma3_text", 14, 32}, {"phi3", 8, 32},
+    {"opt", 12, 32},     {"gpt2", 8, 32},         {"mixtral", 32, 32},   {"qwen3_moe", 32, 32},
+    {"gpt_oss", 32, 32}, {"deepseek_v3", 8 + 5 + 3 + 12, 0}, /* dense first; a rank of 48 */
+};
+#define N_ARCHS (sizeof archs / sizeof archs[0])
+
+/* The checkpoint stands up to its original, through kernels that agree with the decoder. */
+static void judge(const arch_case *a, const char *dir, double max_kl)
+{
+    char original[128], tokens[160];
+    const char *text = tokens;
+    sw_verify_options o = verify_options_for(dir);
+    sw_report r;
+
+    (void)snprintf(original, sizeof original, DIR_OF "%s", a->name);
+    (void)snprintf(tokens, sizeof tokens, "%s/reference.safetensors", original);
+    o.original_dir = original;
+    o.text_paths = &text;
+    verify_run(&r, &o);
+    verify_expect_pass(&r);
+    if (r.n_tensors != a->n_linears)
+        fail_msg("%s: %lld linears quantized, want %lld", a->name, (long long)r.n_tensors,
+                 (long long)a->n_linears);
+    if (!(r.eval.gap.logits_err < GAP_MAX))
+        fail_msg("%s: kernels and floats differ by %g", a->name, r.eval.gap.logits_err);
+    if (!(r.eval.kl.at > 0 && r.eval.kl.at < max_kl))
+        fail_msg("%s: divergence %g, want at most %g", a->name, r.eval.kl.at, max_kl);
+    sw_report_free(&r);
+}
+
+static void test_rounded(void **state)
+{
+    const arch_case *a = *state;
+    char source[128];
+    scratch s;
+
+    scratch_open(&s);
+    (void)snprintf(source, sizeof source, DIR_OF "%s", a->name);
+    quantized_dir_make(scratch_path(&s, "q"), source, "swage", 8, true, a->group);
+    judge(a, scratch_path(&s, "q"), MAX_KL);
+    scratch_close(&s);
+}
+
+static void test_calibrated(void **state)
+{
+    const arch_case *a = *state;
+    char path[160], source[128];
+    reference_logits ref;
+    sw_calib calib;
+    scratch s;
+
+    scratch_open(&s);
+    (void)snprintf(source, sizeof source, DIR_OF "%s", a->name);
+    (void)snprintf(path, sizeof path, "%s/reference.safetensors", source);
+    reference_open(&ref, path);
+    calib = (sw_calib){ref.ids, ref.n_seqs, ref.seq_len};
+    quantized_dir_calibrate(scratch_path(&s, "q"), source, "compressed-tensors", 8, true, a->group,
+                            &calib);
+    judge(a, scratch_path(&s, "q"), MAX_KL);
+    reference_close(&ref);
+    scratch_close(&s);
+}
+
+/* Whoever adds a row adds its fixture. */
+static void test_no_row_is_forgotten(void **state)
+{
+    (void)state;
+    for (int i = 0; i < sw_n_archs; i++) {
+        bool is_there = false;
+
+        for (size_t k = 0; k < N_ARCHS; k++)
+            is_there = is_there || !strcmp(archs[k].name, sw_archs[i].name);
+        if (!is_there) fail_msg("%s has no case here", sw_archs[i].name);
+    }
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[2 * N_ARCHS + 1];
+
+    for (size_t i = 0; i < N_ARCHS; i++) {
+        void *a = (void *)(uintptr_t)&archs[i];
+
+        tests[2 * i] = (struct CMUnitTest){.name = archs[i].name, .test_func = test_rounded,
+                                           .initial_state = a};
+        tests[2 * i + 1] = (struct CMUnitTest){.name = archs[i].name,
+                                               .test_func = test_calibrated, .initial_state = a};
+    }
+    tests[2 * N_ARCHS] = (struct CMUnitTest)cmocka_unit_test(test_no_row_is_forgotten);
+    return cmocka_run_group_tests_name("archs", tests, NULL, NULL);
+}
