@@ -47,7 +47,8 @@ typedef struct w8a8_kernel {
 } w8a8_kernel;
 
 /* For many tokens, by what changes along k: nothing, scales of W, scales of X too. NULL: none. */
-#define SW_W8A8_KIND_ROW(kind, name) const w8a8_kernel *sw_w8a8_persistent_##name(int mode);
+#define SW_W8A8_KIND_ROW(kind, name) \
+    const w8a8_kernel *sw_w8a8_persistent_##name(int mode);
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
 /* CTAs of a cluster, which share what they bring of X: where nothing changes along k, and of E4M3
