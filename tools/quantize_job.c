@@ -134,7 +134,7 @@ static sw_code take_source(job *j, sw_err *err)
                        "known; quantize the original instead", j->model_dir);
     if (!j->source.dialect) return SW_OK;
     if (!j->o->with_head &&
-        sw_checkpoint_is_quantized(&j->source, j->source.model.arch->ends.head))
+        sw_checkpoint_is_quantized(&j->source, sw_model_end(&j->source.model, SW_END_HEAD)))
         return SW_FAIL(err, SW_E_USAGE, "%s: its head is quantized and cannot stay so beside "
                        "linears of another kind: give --lm-head", j->model_dir);
     j->decoding = sw_decoding_source(&j->source);

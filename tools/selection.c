@@ -204,7 +204,7 @@ static sw_code add_head(builder *b)
     sw_code rc;
 
     if (!b->request->with_head) {
-        if (!m->is_tied) b->out->ignored[b->out->n_ignored++] = m->arch->ends.head;
+        if (!m->is_tied) b->out->ignored[b->out->n_ignored++] = sw_model_end(m, SW_END_HEAD);
         return SW_OK;
     }
     if (m->is_tied)
@@ -214,7 +214,7 @@ static sw_code add_head(builder *b)
     rc = add_layer(b, m->n_layers);
     b->out->has_head = rc == SW_OK && b->out->n_linears &&
                        !strcmp(b->out->linears[b->out->n_linears - 1].module_path,
-                               m->arch->ends.head);
+                               sw_model_end(m, SW_END_HEAD));
     return rc;
 }
 

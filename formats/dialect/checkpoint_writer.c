@@ -94,7 +94,7 @@ static sw_code take_tensor(sw_ckpt_writer *w, int64_t at, int64_t claim_at, sw_e
 
 static bool is_head(const sw_ckpt_writer *w, const sw_claim *c)
 {
-    return !strcmp(c->module_path, w->source->model.arch->ends.head);
+    return !strcmp(c->module_path, sw_model_end(&w->source->model, SW_END_HEAD));
 }
 
 static sw_code claim_dense(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
@@ -276,7 +276,7 @@ static sw_code gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err 
     }
     for (int64_t layer = 0; layer <= m->n_layers && rc == SW_OK; layer++)
         rc = add_layer(&list, w, layer, err);
-    w->qconfig.has_head = sw_claim_find(w, m->arch->ends.head) != NULL;
+    w->qconfig.has_head = sw_claim_find(w, sw_model_end(m, SW_END_HEAD)) != NULL;
     w->qconfig.ignore = list.paths;
     w->qconfig.n_ignore = list.n;
     return rc;

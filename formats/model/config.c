@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "formats/model/model.h"
+#include "formats/model/wrappers.h"
 
 #define HIDDEN_MAX ((int64_t)1 << 20)
 #define MLP_MAX ((int64_t)1 << 22)
@@ -20,15 +21,8 @@
 
 static sw_code unknown_arch(const char *name, sw_err *err)
 {
-    char list[256] = "";
-
-    for (int i = 0; i < sw_n_archs; i++) {
-        size_t used = strlen(list);
-
-        (void)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", sw_archs[i].name);
-    }
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "model_type: \"%.60s\" is not supported; there are %s",
-                   name, list);
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "model_type: \"%.60s\" is not supported; `swage list "
+                   "architectures` names those that are", name);
 }
 
 /* model_type decides; a config without one is told by its class name. */
@@ -40,7 +34,7 @@ static sw_code find_arch(const sw_arch **out, const cJSON *config, sw_err *err)
 
     if ((rc = sw_json_text(&name, config, "model_type", err)) != SW_OK) return rc;
     if (name) {
-        *out = sw_arch_find(name);
+        *out = sw_arch_find(sw_config_row_name(name));
         return *out ? SW_OK : unknown_arch(name, err);
     }
     if (!cJSON_IsString(class_name))
@@ -230,14 +224,27 @@ static void set_defaults(sw_model *m)
     m->is_tied = m->arch->is_tied_by_default;
 }
 
-sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err)
+/* Not every kind of layer of a family comes dense and sparse. */
+static sw_code check_programs(const sw_model *m, sw_err *err)
+{
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        int n_ops;
+
+        (void)sw_model_ops(m, l, &n_ops);
+        if (n_ops) continue;
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "layer %lld is %s, and %s has no such layers",
+                       (long long)l, sw_model_is_sparse(m, l) ? "sparse" : "dense",
+                       m->arch->name);
+    }
+    return SW_OK;
+}
+
+static sw_code read_decoder(sw_model *out, const cJSON *config, sw_err *err)
 {
     sw_model m;
     sw_code rc;
 
     memset(&m, 0, sizeof m); /* padding too, so that equal models are equal bytes */
-    if (!cJSON_IsObject(config))
-        return SW_FAIL(err, SW_E_FORMAT, "the model configuration is not a JSON object");
     if ((rc = find_arch(&m.arch, config, err)) != SW_OK) return rc;
     set_defaults(&m);
     if ((rc = read_sizes(&m, config, err)) != SW_OK) return rc;
@@ -251,6 +258,19 @@ sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err)
     if ((rc = read_special_ids(&m, config, err)) != SW_OK) return rc;
     if ((rc = sw_rope_read(&m, config, err)) != SW_OK) return rc;
     if (m.arch->read_extra && (rc = m.arch->read_extra(&m, config, err)) != SW_OK) return rc;
-    *out = m;
-    return SW_OK;
+    if ((rc = check_programs(&m, err)) == SW_OK) *out = m;
+    return rc;
+}
+
+sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err)
+{
+    cJSON *decoder = NULL;
+    sw_code rc;
+
+    if (!cJSON_IsObject(config))
+        return SW_FAIL(err, SW_E_FORMAT, "the model configuration is not a JSON object");
+    if ((rc = sw_config_unwrap(&decoder, config, err)) == SW_OK)
+        rc = read_decoder(out, decoder, err);
+    cJSON_Delete(decoder);
+    return rc;
 }

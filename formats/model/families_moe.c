@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "formats/model/families.h"
+#include "formats/model/programs.h"
 
 #define RANK_MAX ((int64_t)1 << 20)
 #define HEAD_PART_MAX 2048 /* two parts make a head */
@@ -55,6 +56,7 @@ static sw_code read_latent(sw_model *model, const cJSON *config, sw_err *err)
     if (model->head_dim % 2 || model->rope_dim % 2)
         return SW_FAIL(err, SW_E_FORMAT, "qk_nope_head_dim, qk_rope_head_dim: %lld, %lld, must "
                        "be even", (long long)plain, (long long)model->rope_dim);
+    memset(model->kind, model->q_rank ? SW_KIND_LATENT : SW_KIND_LATENT_KV, sizeof model->kind);
     model->n_kv_heads = model->n_heads;
     model->rank_norm_eps = 1e-6; /* whatever rms_norm_eps says */
     model->is_rope_paired = true;

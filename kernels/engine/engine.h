@@ -85,7 +85,8 @@ typedef struct sw_kv {
     int64_t n_cached, capacity;
 } sw_kv;
 /* Room for at least n_tokens in all, doubling; what is cached stays. */
-sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t n_tokens, sw_err *err) SW_MUST_USE;
+sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t layer, int64_t n_tokens,
+                      sw_err *err) SW_MUST_USE;
 void sw_kv_free(sw_kv *kv); /* accepts a zeroed one */
 
 /* How far to run the block program: everything, or up to a site whose input is tapped (the

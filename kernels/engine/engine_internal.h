@@ -31,8 +31,7 @@ struct sw_engine {
     const sw_vec *vec;
     int n_threads;
     int64_t max_tokens, max_positions;
-    float *buf[SW_BUF_COUNT]; /* [max_tokens, width]; X on first use, to keep a caller's x */
-    int64_t width[SW_BUF_COUNT];
+    float *buf[SW_BUF_COUNT]; /* [max_tokens, sw_model_buf_width]; X on first use, for a copy */
     float *hidden;            /* [max_tokens, hidden] of whole-model calls, on first use */
     float *attention_scratch;
     sw_angles angles, window_angles; /* the second where window layers turn differently */
@@ -49,6 +48,8 @@ typedef struct sw_run {
     sw_kv *kv;
     const sw_tap *tap;
     sw_site stop_at;
+    sw_sizes sizes;               /* of the block's layer, */
+    int64_t width[SW_BUF_COUNT];  /* and the rows of its buffers */
     bool is_seen[SW_SITE_COUNT], has_stopped;
 } sw_run;
 

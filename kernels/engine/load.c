@@ -244,14 +244,13 @@ sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert)
 
 sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
 {
-    const sw_arch_ends *ends = &m->arch->ends;
     sw_lm lm = {.model = m};
     sw_code rc;
 
-    rc = load_table(&lm.embed, &lm.arena, st, sw_model_end(m, ends->embed), m->vocab, m->hidden,
+    rc = load_table(&lm.embed, &lm.arena, st, sw_model_end(m, SW_END_EMBED), m->vocab, m->hidden,
                     err);
     if (rc == SW_OK && m->n_position_rows)
-        rc = load_table(&lm.positions, &lm.arena, st, sw_model_end(m, ends->positions),
+        rc = load_table(&lm.positions, &lm.arena, st, sw_model_end(m, SW_END_POSITIONS),
                         m->n_position_rows, m->hidden, err);
     if (rc == SW_OK)
         *out = lm;
@@ -263,7 +262,7 @@ sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err
 static sw_code load_head(sw_lm *lm, const sw_model *m, const sw_st *st,
                          const sw_linear_source *source, sw_err *err)
 {
-    const char *path = m->arch->ends.head;
+    const char *path = sw_model_end(m, SW_END_HEAD);
     sw_weight *head = &lm->head;
     sw_code rc = SW_OK;
 
@@ -279,15 +278,14 @@ static sw_code load_head(sw_lm *lm, const sw_model *m, const sw_st *st,
 sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st,
                         const sw_linear_source *source, sw_err *err)
 {
-    const sw_arch_ends *ends = &m->arch->ends;
-    const char *norm = sw_model_end(m, ends->norm);
+    const char *norm = sw_model_end(m, SW_END_NORM);
     sw_lm lm = {.model = m};
     sw_code rc = sw_lm_load_tables(&lm, m, st, err);
 
     if (rc == SW_OK) rc = load_head(&lm, m, st, source, err);
     if (rc == SW_OK)
         rc = load_floats(&lm.final_norm, &lm.arena, st, norm, ".weight", m->hidden, err);
-    if (rc == SW_OK && ends->has_norm_bias)
+    if (rc == SW_OK && m->arch->ends.has_norm_bias)
         rc = load_floats(&lm.final_norm_bias, &lm.arena, st, norm, ".bias", m->hidden, err);
     if (rc == SW_OK) {
         add_offset(lm.final_norm, m->norm_offset, m->hidden);

@@ -6,9 +6,10 @@
 
 #define KV_FIRST_TOKENS 256
 
-sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t n_tokens, sw_err *err)
+sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t layer, int64_t n_tokens, sw_err *err)
 {
-    const int64_t k_width = m->n_kv_heads * m->head_dim, v_width = m->n_kv_heads * m->v_head_dim;
+    const sw_sizes s = sw_model_sizes(m, layer);
+    const int64_t k_width = s.n_kv_heads * s.head_dim, v_width = s.n_kv_heads * s.v_head_dim;
     int64_t capacity = sw_max_i64(kv->capacity, KV_FIRST_TOKENS);
     float *k = NULL, *v = NULL;
     sw_code rc;
@@ -86,7 +87,7 @@ static sw_code feed_chunk(sw_session *s, float *x, const uint32_t *ids, int64_t 
     sw_code rc = sw_engine_embed(s->e, s->lm, x, ids, 1, n, s->n_fed, err);
 
     for (int64_t l = 0; l < s->e->m->n_layers && rc == SW_OK; l++) {
-        rc = sw_kv_reserve(&s->kv[l], s->e->m, s->n_fed + n, err);
+        rc = sw_kv_reserve(&s->kv[l], s->e->m, l, s->n_fed + n, err);
         if (rc == SW_OK)
             rc = sw_engine_block(s->e, &s->lm->blocks[l], x, 1, n, &s->kv[l], NULL,
                                  (sw_site)SW_RUN_ALL, err);
