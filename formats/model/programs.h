@@ -47,12 +47,14 @@
 
 extern const sw_kinds sw_kinds_plain, sw_kinds_plain_moe, sw_kinds_head_norm,
     sw_kinds_head_norm_moe, sw_kinds_after_norm, sw_kinds_gemma2, sw_kinds_gemma3, sw_kinds_fused,
-    sw_kinds_opt, sw_kinds_gpt2, sw_kinds_sinks_moe, sw_kinds_latent;
+    sw_kinds_opt, sw_kinds_gpt2, sw_kinds_sinks_moe, sw_kinds_latent, sw_kinds_qwen3_5;
 
 /* What follows the last block: the final norm and the head, by the kind of norm. */
 extern const sw_program sw_head_program, sw_mean_head_program;
 
 /* Kinds of sw_kinds_latent: queries through low-rank factors, or from one linear. */
 enum { SW_KIND_LATENT, SW_KIND_LATENT_KV };
+/* Kinds of hybrid decoders; the last two where a layer is an MLP or nothing but experts. */
+enum { SW_KIND_RECURRENT, SW_KIND_ATTENTION, SW_KIND_MLP, SW_KIND_EXPERTS };
 
 #endif

@@ -34,6 +34,7 @@ struct sw_engine {
     float *buf[SW_BUF_COUNT]; /* [max_tokens, sw_model_buf_width]; X on first use, for a copy */
     float *hidden;            /* [max_tokens, hidden] of whole-model calls, on first use */
     float *attention_scratch;
+    float *recurrent_scratch; /* sw_recurrent_scratch floats */
     sw_angles angles, window_angles; /* the second where window layers turn differently */
     sw_moe_scratch moe;
     sw_scratch gemm;
@@ -63,6 +64,13 @@ sw_code sw_run_linear(sw_engine *e, float *y, const float *x, int64_t n, const s
                       sw_err *err) SW_MUST_USE;
 /* dst += routed experts of src, [n_tokens, hidden]. */
 sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err) SW_MUST_USE;
+/* The operations of recurrent mixers (recurrent.c), and floats of scratch space that they need. */
+sw_code sw_run_ungroup(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_gated_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_kimi_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_ssd(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_short_conv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+int64_t sw_recurrent_scratch(const sw_model *m, int n_threads);
 sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens,
                            sw_err *err) SW_MUST_USE;
 void sw_moe_scratch_free(sw_moe_scratch *moe);

@@ -34,6 +34,9 @@ static const recipe recipes[] = {
     {"gemma3", false},
     {"qwen2_5_vl", false},
     {"qwen3_vl", false},
+    {"qwen3_5_text", false},
+    {"qwen3_5", false},
+    {"qwen3_5_mtp", false},
 };
 #define N_RECIPES (sizeof recipes / sizeof recipes[0])
 

@@ -1,0 +1,31 @@
+/* programs_recurrent.c - block programs of decoders in which some layers have a recurrent mixer
+ * (mixer.h) in place of attention or beside it. See programs.h.
+ */
+#include "formats/model/programs.h"
+
+#define KEPT(dst, src, slot) \
+    {SW_OP_KEPT_LINEAR, SW_BUF_##dst, SW_BUF_##src, SW_SLOT_##slot, NO_SITE}
+#define OPS_AFTER_MIXER LINEAR(T, MIX_O, MIX_OUT, MIX_OUT_IN), OPS_ADD, NORM(N, X, NORM_MLP)
+
+/* Gated delta nets: decay and step are read off the tokens by two linears of a few rows each. */
+#define OPS_DELTA                                                                          \
+    NORM(N, X, NORM_ATTN), LINEAR(MIX, N, MIX_IN, MIX_IN), LINEAR(MIX_Z, N, MIX_Z, MIX_IN), \
+    KEPT(MIX_B, N, MIX_B), KEPT(MIX_A, N, MIX_A), PLAIN_OP(GATED_DELTA, MIX_O, MIX),       \
+    OPS_AFTER_MIXER
+#define OPS_DELTA_GROUPED                                                                  \
+    NORM(N, X, NORM_ATTN), LINEAR(MIX_GROUPED, N, MIX_IN, MIX_IN),                         \
+    KEPT(MIX_BA, N, MIX_BA), PLAIN_OP(UNGROUP, MIX, MIX_GROUPED),                          \
+    PLAIN_OP(UNGROUP, MIX_B, MIX_BA), PLAIN_OP(GATED_DELTA, MIX_O, MIX), OPS_AFTER_MIXER
+/* Attention whose output is gated: each head of q_proj is followed by the head of its gate. */
+#define OPS_GATED_ATTENTION                                                                \
+    NORM(N, X, NORM_ATTN), LINEAR(Q_GATED, N, Q, ATTN_IN), LINEAR(K, N, K, ATTN_IN),       \
+    LINEAR(V, N, V, ATTN_IN), PLAIN_OP(SPLIT_HEADS, Q, Q_GATED), OPS_HEAD_NORM, OPS_ROPE,  \
+    ATTENTION(NO_SLOT), PLAIN_OP(GATE, A, Q_GATE), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
+
+static const sw_op ops_delta[] = {OPS_DELTA, OPS_MLP};
+static const sw_op ops_gated_attention[] = {OPS_GATED_ATTENTION, OPS_MLP};
+
+const sw_kinds sw_kinds_qwen3_5 = {{
+    [SW_KIND_RECURRENT] = {PROGRAM(ops_delta), NO_PROGRAM},
+    [SW_KIND_ATTENTION] = {PROGRAM(ops_gated_attention), NO_PROGRAM},
+}};
