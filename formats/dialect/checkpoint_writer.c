@@ -238,6 +238,7 @@ static sw_code add_layer(ignore_list *list, sw_ckpt_writer *w, int64_t layer, sw
     const sw_model *m = &w->source->model;
     int64_t n = sw_model_linears(m, layer, NULL, 0);
     sw_linear_ref *refs = NULL;
+    sw_slot kept[SW_KEPT_MAX];
     char path[256];
     sw_code rc = SW_MEM_GET(&refs, n, "linears of a layer", err);
 
@@ -247,9 +248,9 @@ static sw_code add_layer(ignore_list *list, sw_ckpt_writer *w, int64_t layer, sw
         if (sw_model_slot_path(path, m, layer, refs[i].slot, refs[i].expert) &&
             !sw_claim_find(w, path))
             rc = add_ignore(list, w, path, err);
-    if (rc == SW_OK && sw_model_is_sparse(m, layer) &&
-        sw_model_slot_path(path, m, layer, SW_SLOT_ROUTER, -1))
-        rc = add_ignore(list, w, path, err);
+    for (int i = 0, n_kept = sw_model_kept_linears(m, layer, kept, SW_KEPT_MAX);
+         i < n_kept && rc == SW_OK; i++)
+        if (sw_model_slot_path(path, m, layer, kept[i], -1)) rc = add_ignore(list, w, path, err);
     sw_mem_put(refs);
     return rc;
 }
@@ -257,7 +258,7 @@ static sw_code add_layer(ignore_list *list, sw_ckpt_writer *w, int64_t layer, sw
 static sw_code gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err *err)
 {
     const sw_model *m = &w->source->model;
-    int64_t room = given->n_ignore + m->n_layers; /* one router a layer at most */
+    int64_t room = given->n_ignore + (m->n_layers + 1) * SW_KEPT_MAX;
     ignore_list list = {0};
     sw_code rc = SW_OK;
 

@@ -165,7 +165,8 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
  * NULL slot name (this architecture lacks it): returns false. */
 bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot slot,
                         int64_t expert);
-/* Module path of a layer's attention; false when keys and values are cached as a latent. */
+/* Module path of a layer's attention; false when it has none, or caches keys and values as a
+ * latent. */
 bool sw_model_attention_path(char out[256], const sw_model *m, int64_t layer);
 bool sw_model_slot_has_bias(const sw_model *m, sw_slot slot);
 

@@ -475,7 +475,11 @@ int sw_ops_of_attention(const sw_op *ops, int n_ops)
 {
     int i = 0;
 
-    while (i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X)) i++;
+    while (i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X)) {
+        /* a layer that is an MLP alone has no such half */
+        if (ops[i].site >= SW_SITE_MLP_IN && ops[i].site < SW_SITE_COUNT) return 0;
+        i++;
+    }
     return i < n_ops ? i + 1 : n_ops;
 }
 
