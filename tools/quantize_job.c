@@ -12,6 +12,7 @@
 #include "tools/device_opt.h"
 #include "tools/devices.h"
 #include "tools/group_sizes.h"
+#include "tools/left_parts.h"
 #include "tools/names.h"
 #include "tools/needs.h"
 #include "tools/target_bits.h"
@@ -375,6 +376,7 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
     const sw_calibration *text;
+    sw_left_parts left;
     sw_code rc;
 
     settings_of(&j->settings, o);
@@ -392,6 +394,8 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     if (sw_quantize_chooser(o) && (rc = choose_specs(j, err)) != SW_OK) return rc;
     text = j->calibration.calib.n_seqs ? &j->calibration : NULL;
     rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
+    sw_left_parts_find(&left, &j->source);
+    if (rc == SW_OK) rc = sw_left_parts_add_json(j->report.manifest, &left, err);
     if (rc == SW_OK && j->stats)
         rc = sw_stats_input_describe(j->report.manifest, j->stats, err);
     return rc;

@@ -168,6 +168,13 @@ bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot
 /* Module path of a layer's attention; false when it has none, or caches keys and values as a
  * latent. */
 bool sw_model_attention_path(char out[256], const sw_model *m, int64_t layer);
+/* false for a tensor that is no part of the decoder: of a tower, of a projector, of a head that
+ * predicts further tokens. */
+bool sw_model_owns(const sw_model *m, const char *tensor);
+/* The module around such a tensor that stands beside the decoder ("model.visual", "mtp") ... */
+void sw_model_part_of(char out[256], const sw_model *m, const char *tensor);
+/* ... and whether it predicts further tokens: "mtp", or a layer beyond the last. */
+bool sw_model_is_extra_head(const sw_model *m, const char *part);
 bool sw_model_slot_has_bias(const sw_model *m, sw_slot slot);
 
 /* A site whose input can be divided by a factor per channel, with nothing else changed, once the

@@ -24,8 +24,8 @@ typedef struct sw_gpu_engine sw_gpu_engine; /* scratch, rope tables, handles; no
 sw_code sw_gpu_supports(const sw_model *m, sw_err *err) SW_MUST_USE;
 
 /* max_tokens: the most that one call will bring; max_seq: positions it will reach (at least the
- * model's, unless those are learned). SW_E_UNSUPPORTED: as sw_gpu_supports; widths that are no multiples of 8, heads
- * wider than 256. SW_E_NOMEM: the scratch does not fit. */
+ * model's, unless those are learned). SW_E_UNSUPPORTED: as sw_gpu_supports; widths that are no
+ * multiples of 8, heads wider than 256. SW_E_NOMEM: the scratch does not fit. */
 sw_code sw_gpu_engine_new(sw_gpu_engine **out, sw_gpu *gpu, const sw_model *m, int64_t max_tokens,
                           int64_t max_seq, sw_err *err) SW_MUST_USE;
 void sw_gpu_engine_free(sw_gpu_engine *e); /* accepts NULL; blocks and models must be gone */
