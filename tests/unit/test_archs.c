@@ -38,7 +38,7 @@ static const arch_case archs[] = {
 
 /* The dense checkpoint of a case, stored or made of its recipe, and tokens for it. */
 typedef struct original {
-    char dir[SW_PATH_BYTES], tokens[160];
+    char dir[SW_PATH_BYTES], tokens[SW_PATH_BYTES + 32];
 } original;
 
 static void find_original(original *o, const arch_case *a, const scratch *s)
