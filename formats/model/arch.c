@@ -18,18 +18,7 @@
     [SW_SLOT_NORM_AFTER_ATTN] = "post_attention_layernorm",                                \
     [SW_SLOT_NORM_AFTER_MLP] = "post_feedforward_layernorm"
 
-/* A gated delta net beside attention. */
-#define NAMES_DELTA                                                                        \
-    [SW_SLOT_MIX_OUT] = "linear_attn.out_proj", [SW_SLOT_CONV] = "linear_attn.conv1d",     \
-    [SW_SLOT_A_LOG] = "linear_attn.A_log", [SW_SLOT_DT_BIAS] = "linear_attn.dt_bias",      \
-    [SW_SLOT_NORM_MIX] = "linear_attn.norm"
-#define NAMES_DELTA_APART                                                                  \
-    NAMES_DELTA, [SW_SLOT_MIX_IN] = "linear_attn.in_proj_qkv",                             \
-    [SW_SLOT_MIX_Z] = "linear_attn.in_proj_z", [SW_SLOT_MIX_A] = "linear_attn.in_proj_a",  \
-    [SW_SLOT_MIX_B] = "linear_attn.in_proj_b"
-
 #define NAMES_plain {NAMES_ATTENTION, NAMES_MLP}
-#define NAMES_qwen3_5 {NAMES_ATTENTION, NAMES_MLP, NAMES_DELTA_APART}
 #define NAMES_qwen3_moe {NAMES_ATTENTION, NAMES_MLP, [SW_SLOT_ROUTER] = "mlp.gate"}
 #define NAMES_mixtral {NAMES_ATTENTION, [SW_SLOT_ROUTER] = "block_sparse_moe.gate"}
 #define NAMES_olmo2                                                                        \
@@ -86,6 +75,8 @@
          "final_layer_norm", "lm_head", true)
 #define ENDS_gpt2 ENDS("transformer.", "h", "wte", "transformer.wpe", "ln_f", "lm_head", true)
 
+#include "formats/model/names_hybrid.h"
+
 const sw_arch sw_archs[] = {
 #define SW_ARCH(id, hf, program, names, experts, tips, theta, eps, dim, activation,         \
                 mlp_factor, tied, transposed, reader, note)                                 \
@@ -93,6 +84,7 @@ const sw_arch sw_archs[] = {
      ENDS_##tips, &sw_kinds_##program, NAMES_##names, EXPERTS_##experts,                    \
      sw_family_##reader},
 #include "formats/model/archs.def"
+#include "formats/model/archs_hybrid.def"
 #undef SW_ARCH
 };
 const int sw_n_archs = N_OPS(sw_archs);

@@ -100,6 +100,9 @@ static sw_code read_qwen_hybrid(sw_model *model, const cJSON *config, sw_mixer_k
 
     model->norm_offset = 1.0;
     model->has_query_gate = true;
+    if (!sw_json_member(config, "partial_rotary_factor") &&
+        !sw_json_member(sw_json_member(config, "rope_parameters"), "partial_rotary_factor"))
+        model->rope_dim = model->head_dim / 4;
     if ((rc = sw_family_attention_bias(model, config, err)) != SW_OK ||
         (rc = sw_family_insist(config, "attn_output_gate", true, err)) != SW_OK ||
         (rc = read_delta(model, config, kind, err)) != SW_OK)
@@ -110,4 +113,87 @@ static sw_code read_qwen_hybrid(sw_model *model, const cJSON *config, sw_mixer_k
 sw_code sw_family_read_qwen3_5(sw_model *model, const cJSON *config, sw_err *err)
 {
     return read_qwen_hybrid(model, config, SW_MIXER_DELTA, err);
+}
+
+static const sw_layer_word lfm2_words[] = {
+    {"conv", SW_KIND_RECURRENT}, {"full_attention", SW_KIND_ATTENTION}};
+
+sw_code sw_hybrid_attention_list(sw_model *model, const cJSON *config, const char *key,
+                                 sw_err *err)
+{
+    const cJSON *list = sw_json_member(config, key), *entry;
+
+    if (!cJSON_IsArray(list)) return SW_FAIL(err, SW_E_FORMAT, "%s: not a list of layers", key);
+    for (int64_t i = 0; i < model->n_layers; i++) model->kind[i] = SW_KIND_RECURRENT;
+    cJSON_ArrayForEach(entry, list)
+    {
+        int64_t layer = 0;
+        sw_code rc = sw_json_as_int(&layer, entry, 0, model->n_layers - 1, key, err);
+
+        if (rc != SW_OK) return rc;
+        model->kind[layer] = SW_KIND_ATTENTION;
+    }
+    return SW_OK;
+}
+
+static sw_code read_short_conv(sw_model *model, const cJSON *config, sw_err *err)
+{
+    sw_mixer *x = &model->mixer;
+    const sw_hybrid_size taps[] = {{&x->n_taps, "conv_L_cache", 3, TAPS_MAX}};
+    sw_code rc;
+
+    x->kind = SW_MIXER_SHORT_CONV;
+    x->n_heads = 1;
+    x->d_head = model->hidden;
+    if ((rc = sw_hybrid_sizes(taps, 1, config, err)) != SW_OK ||
+        (rc = sw_json_bool(&x->has_bias, config, "conv_bias", err)) != SW_OK)
+        return rc;
+    x->has_conv_bias = x->has_bias;
+    if (sw_json_member(config, "layer_types"))
+        return sw_hybrid_words(model, config, "layer_types", lfm2_words, 2, err);
+    return sw_hybrid_attention_list(model, config, "full_attn_idxs", err);
+}
+
+/* The width of the MLP is that of the config, or two thirds of it times a factor, rounded up. */
+sw_code sw_family_read_lfm2(sw_model *model, const cJSON *config, sw_err *err)
+{
+    bool is_adjusted = true;
+    double factor = 1.0;
+    int64_t multiple = 256, width = model->intermediate;
+    sw_code rc;
+
+    if ((rc = read_short_conv(model, config, err)) != SW_OK ||
+        (rc = sw_json_int(&width, config, "block_ff_dim", 1, (int64_t)1 << 22, err)) ||
+        (rc = sw_json_bool(&is_adjusted, config, "block_auto_adjust_ff_dim", err)) != SW_OK ||
+        (rc = sw_family_positive(&factor, config, "block_ffn_dim_multiplier", 64.0, err)) ||
+        (rc = sw_json_int(&multiple, config, "block_multiple_of", 1, (int64_t)1 << 22, err)))
+        return rc;
+    if (is_adjusted) {
+        width = (int64_t)(factor * (double)(2 * width / 3));
+        width = (width + multiple - 1) / multiple * multiple;
+    }
+    model->intermediate = width;
+    return SW_OK;
+}
+
+sw_code sw_family_read_lfm2_moe(sw_model *model, const cJSON *config, sw_err *err)
+{
+    int64_t n_dense = 2;
+    sw_code rc;
+
+    model->router = SW_ROUTER_SIGMOID;
+    model->norm_topk = true;
+    model->route_floor = 1e-6;
+    if ((rc = read_short_conv(model, config, err)) != SW_OK ||
+        (rc = sw_family_insist(config, "use_expert_bias", true, err)) != SW_OK ||
+        (rc = sw_family_experts(model, config, 32, 4, err)) != SW_OK ||
+        (rc = sw_json_int(&model->moe_intermediate, config, "moe_intermediate_size", 1,
+                          (int64_t)1 << 22, err)) != SW_OK ||
+        (rc = sw_json_int(&n_dense, config, "num_dense_layers", 0, SW_LAYERS_MAX, err)) ||
+        (rc = sw_json_bool(&model->norm_topk, config, "norm_topk_prob", err)) != SW_OK)
+        return rc;
+    if (!model->moe_intermediate)
+        return SW_FAIL(err, SW_E_FORMAT, "moe_intermediate_size: missing");
+    for (int64_t i = 0; i < n_dense && i < model->n_layers; i++) model->is_dense_layer[i] = true;
+    return sw_family_positive(&model->route_scale, config, "routed_scaling_factor", 1e6, err);
 }

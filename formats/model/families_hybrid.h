@@ -15,6 +15,10 @@ typedef struct sw_layer_word {
 sw_code sw_hybrid_words(sw_model *model, const cJSON *config, const char *key,
                         const sw_layer_word *words, int n_words, sw_err *err) SW_MUST_USE;
 
+/* The list `key` names the layers that have attention; the others are recurrent. */
+sw_code sw_hybrid_attention_list(sw_model *model, const cJSON *config, const char *key,
+                                 sw_err *err) SW_MUST_USE;
+
 typedef struct sw_hybrid_size {
     int64_t *out;
     const char *key;

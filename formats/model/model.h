@@ -80,6 +80,7 @@ typedef struct sw_model {
     sw_router_kind router;
     int64_t n_expert_groups, n_groups_used; /* sigmoid router; 1, 1: no groups */
     double route_scale;       /* on the weights of the chosen experts */
+    double route_floor;       /* added to their sum before they are divided by it */
     bool norm_topk;           /* router weights are renormalized over the chosen experts */
     int64_t sparse_step;      /* layer l is sparse when (l+1) % sparse_step == 0 ... */
     bool is_dense_layer[SW_LAYERS_MAX]; /* ... and not listed as dense */

@@ -22,10 +22,37 @@
     LINEAR(V, N, V, ATTN_IN), PLAIN_OP(SPLIT_HEADS, Q, Q_GATED), OPS_HEAD_NORM, OPS_ROPE,  \
     ATTENTION(NO_SLOT), PLAIN_OP(GATE, A, Q_GATE), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
 
+/* A mixer that one linear feeds and one reads. */
+#define OPS_MIXER(kind)                                                                    \
+    NORM(N, X, NORM_ATTN), LINEAR(MIX, N, MIX_IN, MIX_IN), PLAIN_OP(kind, MIX_O, MIX)
+
 static const sw_op ops_delta[] = {OPS_DELTA, OPS_MLP};
 static const sw_op ops_gated_attention[] = {OPS_GATED_ATTENTION, OPS_MLP};
+
+static const sw_op ops_conv[] = {OPS_MIXER(SHORT_CONV), OPS_AFTER_MIXER, OPS_MLP};
+static const sw_op ops_conv_moe[] = {OPS_MIXER(SHORT_CONV), OPS_AFTER_MIXER, OPS_MOE};
+static const sw_op ops_ssd[] = {OPS_MIXER(SSD), OPS_AFTER_MIXER, OPS_MLP};
+static const sw_op ops_ssd_alone[] = {
+    OPS_MIXER(SSD), LINEAR(T, MIX_O, MIX_OUT, MIX_OUT_IN), OPS_ADD,
+};
+static const sw_op ops_attention[] = {OPS_QKV, OPS_ATTENTION, OPS_MLP};
+static const sw_op ops_normed_attention[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MLP};
+static const sw_op ops_normed_attention_moe[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MOE};
 
 const sw_kinds sw_kinds_qwen3_5 = {{
     [SW_KIND_RECURRENT] = {PROGRAM(ops_delta), NO_PROGRAM},
     [SW_KIND_ATTENTION] = {PROGRAM(ops_gated_attention), NO_PROGRAM},
+}};
+const sw_kinds sw_kinds_lfm2 = {{
+    [SW_KIND_RECURRENT] = {PROGRAM(ops_conv), NO_PROGRAM},
+    [SW_KIND_ATTENTION] = {PROGRAM(ops_normed_attention), NO_PROGRAM},
+}};
+const sw_kinds sw_kinds_lfm2_moe = {{
+    [SW_KIND_RECURRENT] = {PROGRAM(ops_conv), PROGRAM(ops_conv_moe)},
+    [SW_KIND_ATTENTION] = {PROGRAM(ops_normed_attention), PROGRAM(ops_normed_attention_moe)},
+}};
+const sw_kinds sw_kinds_mamba2 = {{[SW_KIND_RECURRENT] = {PROGRAM(ops_ssd_alone), NO_PROGRAM}}};
+const sw_kinds sw_kinds_bamba = {{
+    [SW_KIND_RECURRENT] = {PROGRAM(ops_ssd), NO_PROGRAM},
+    [SW_KIND_ATTENTION] = {PROGRAM(ops_attention), NO_PROGRAM},
 }};

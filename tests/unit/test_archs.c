@@ -32,7 +32,8 @@ static const arch_case archs[] = {
     {"olmo2", 14, 32},   {"gemma2", 14, 32},      {"gemma3_text", 14, 32}, {"phi3", 8, 32},
     {"opt", 12, 32},     {"gpt2", 8, 32},         {"mixtral", 32, 32},   {"qwen3_moe", 32, 32},
     {"gpt_oss", 32, 32}, {"deepseek_v3", 8 + 5 + 3 + 12, 0}, /* dense first; a rank of 48 */
-    {"qwen3_5_text", 6 + 7 + 6, 32},
+    {"qwen3_5_text", 6 + 7 + 6, 32}, {"lfm2", 5 + 7 + 5, 32},
+    {"lfm2_moe", 5 + 4 + 12 + 2 + 12, 32}, {"mamba2", 4, 32}, {"bamba", 5 + 7 + 5, 32},
 };
 #define N_ARCHS (sizeof archs / sizeof archs[0])
 

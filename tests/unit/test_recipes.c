@@ -37,6 +37,10 @@ static const recipe recipes[] = {
     {"qwen3_5_text", false},
     {"qwen3_5", false},
     {"qwen3_5_mtp", false},
+    {"lfm2", false},
+    {"lfm2_moe", false},
+    {"mamba2", false},
+    {"bamba", false},
 };
 #define N_RECIPES (sizeof recipes / sizeof recipes[0])
 
