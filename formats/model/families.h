@@ -24,6 +24,7 @@ sw_code sw_family_read_qwen3_5(sw_model *model, const cJSON *config, sw_err *err
 sw_code sw_family_read_lfm2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_lfm2_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_mamba2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_kimi_linear(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_bamba(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 
 /* Pieces that several families are read by. */

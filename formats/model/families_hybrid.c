@@ -56,6 +56,19 @@ sw_code sw_hybrid_sizes(const sw_hybrid_size *sizes, int n, const cJSON *config,
     return SW_OK;
 }
 
+sw_code sw_hybrid_check_groups(const sw_model *model, const char *key, sw_err *err)
+{
+    const int64_t n = model->n_expert_groups, size = model->n_experts / n;
+
+    if (model->n_experts % n == 0 && (n == 1 || size > 1) &&
+        model->n_experts_used <= model->n_groups_used * size)
+        return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "%s: %lld groups of %lld experts, of which %lld hold the %lld "
+                   "of a token; groups must be equal, of 2 or more", key, (long long)n,
+                   (long long)model->n_experts, (long long)model->n_groups_used,
+                   (long long)model->n_experts_used);
+}
+
 static const sw_layer_word qwen_words[] = {
     {"linear_attention", SW_KIND_RECURRENT}, {"full_attention", SW_KIND_ATTENTION}};
 

@@ -43,6 +43,23 @@
      "feed_forward.experts.%d.w2"},                                                        \
     {NULL, NULL}
 
+#define NAMES_kimi_linear                                                                  \
+    {NAMES_LINEARS, NAMES_MLP, [SW_SLOT_NORM_ATTN] = "input_layernorm",                    \
+     [SW_SLOT_NORM_MLP] = "post_attention_layernorm",                                      \
+     [SW_SLOT_KV_A] = "self_attn.kv_a_proj_with_mqa", [SW_SLOT_KV_B] = "self_attn.kv_b_proj", \
+     [SW_SLOT_NORM_KV_A] = "self_attn.kv_a_layernorm", [SW_SLOT_MIX_B] = "self_attn.b_proj", \
+     [SW_SLOT_MIX_A_RANK] = "self_attn.f_a_proj", [SW_SLOT_MIX_A] = "self_attn.f_b_proj",  \
+     [SW_SLOT_MIX_Z_RANK] = "self_attn.g_a_proj", [SW_SLOT_MIX_Z_GATE] = "self_attn.g_b_proj", \
+     [SW_SLOT_CONV_Q] = "self_attn.q_conv1d", [SW_SLOT_CONV_K] = "self_attn.k_conv1d",     \
+     [SW_SLOT_CONV_V] = "self_attn.v_conv1d", [SW_SLOT_A_LOG] = "self_attn.A_log",         \
+     [SW_SLOT_DT_BIAS] = "self_attn.dt_bias", [SW_SLOT_NORM_MIX] = "self_attn.o_norm",     \
+     [SW_SLOT_SHARED_GATE] = "block_sparse_moe.shared_experts.gate_proj",                  \
+     [SW_SLOT_SHARED_UP] = "block_sparse_moe.shared_experts.up_proj",                      \
+     [SW_SLOT_SHARED_DOWN] = "block_sparse_moe.shared_experts.down_proj",                  \
+     [SW_SLOT_ROUTER] = "block_sparse_moe.gate",                                           \
+     [SW_SLOT_ROUTER_SHIFT] = "block_sparse_moe.gate.e_score_correction_bias"}
+#define EXPERTS_kimi EXPERTS_mixtral
+
 #define ENDS_lfm2 ENDS("model.", "layers", "embed_tokens", NULL, "embedding_norm", "lm_head", false)
 #define ENDS_backbone ENDS("backbone.", "layers", "embeddings", NULL, "norm_f", "lm_head", false)
 #define ENDS_final_norm \

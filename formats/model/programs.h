@@ -48,7 +48,7 @@
 extern const sw_kinds sw_kinds_plain, sw_kinds_plain_moe, sw_kinds_head_norm,
     sw_kinds_head_norm_moe, sw_kinds_after_norm, sw_kinds_gemma2, sw_kinds_gemma3, sw_kinds_fused,
     sw_kinds_opt, sw_kinds_gpt2, sw_kinds_sinks_moe, sw_kinds_latent, sw_kinds_qwen3_5,
-    sw_kinds_lfm2, sw_kinds_lfm2_moe, sw_kinds_mamba2, sw_kinds_bamba;
+    sw_kinds_lfm2, sw_kinds_lfm2_moe, sw_kinds_mamba2, sw_kinds_bamba, sw_kinds_kimi_linear;
 
 /* What follows the last block: the final norm and the head, by the kind of norm. */
 extern const sw_program sw_head_program, sw_mean_head_program;

@@ -26,6 +26,24 @@
 #define OPS_MIXER(kind)                                                                    \
     NORM(N, X, NORM_ATTN), LINEAR(MIX, N, MIX_IN, MIX_IN), PLAIN_OP(kind, MIX_O, MIX)
 
+/* Kimi delta attention: decays and gates by low-rank factors of their own. */
+#define OPS_KIMI_DELTA                                                                     \
+    NORM(N, X, NORM_ATTN), LINEAR(Q, N, Q, MIX_IN), LINEAR(K, N, K, MIX_IN),               \
+    LINEAR(V, N, V, MIX_IN), KEPT(MIX_B, N, MIX_B), KEPT(MIX_A_RANK, N, MIX_A_RANK),       \
+    KEPT(MIX_A, MIX_A_RANK, MIX_A), KEPT(MIX_Z_RANK, N, MIX_Z_RANK),                       \
+    KEPT(MIX_Z, MIX_Z_RANK, MIX_Z_GATE), PLAIN_OP(KIMI_DELTA, MIX_O, Q),                   \
+    LINEAR(T, MIX_O, O, MIX_OUT_IN), OPS_ADD, NORM(N, X, NORM_MLP)
+/* Latent attention whose heads do not turn, though their keys have a part in common. */
+#define OPS_UNTURNED_LATENT                                                                \
+    NORM(N, X, NORM_ATTN), LINEAR(Q, N, Q, ATTN_IN), LINEAR(KV_A, N, KV_A, ATTN_IN),       \
+    PLAIN_OP(SPLIT, LATENT, KV_A), NORM(LATENT, LATENT, NORM_KV_A),                        \
+    LINEAR(KV_B, LATENT, KV_B, KV_B_IN), PLAIN_OP(LATENT_KV, K, KV_B), ATTENTION(NO_SLOT), \
+    OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
+#define OPS_SHARED_EXPERTS                                                                 \
+    LINEAR(SHARED_G, N, SHARED_GATE, MLP_IN), LINEAR(SHARED_U, N, SHARED_UP, MLP_IN),      \
+    PLAIN_OP(GLU, SHARED_G, SHARED_U), LINEAR(T, SHARED_G, SHARED_DOWN, SHARED_DOWN_IN),   \
+    ROUTED(MOE_ADD), OPS_ADD
+
 static const sw_op ops_delta[] = {OPS_DELTA, OPS_MLP};
 static const sw_op ops_gated_attention[] = {OPS_GATED_ATTENTION, OPS_MLP};
 
@@ -35,6 +53,10 @@ static const sw_op ops_ssd[] = {OPS_MIXER(SSD), OPS_AFTER_MIXER, OPS_MLP};
 static const sw_op ops_ssd_alone[] = {
     OPS_MIXER(SSD), LINEAR(T, MIX_O, MIX_OUT, MIX_OUT_IN), OPS_ADD,
 };
+static const sw_op ops_kimi_delta[] = {OPS_KIMI_DELTA, OPS_MLP};
+static const sw_op ops_kimi_delta_moe[] = {OPS_KIMI_DELTA, OPS_SHARED_EXPERTS};
+static const sw_op ops_kimi_latent[] = {OPS_UNTURNED_LATENT, OPS_MLP};
+static const sw_op ops_kimi_latent_moe[] = {OPS_UNTURNED_LATENT, OPS_SHARED_EXPERTS};
 static const sw_op ops_attention[] = {OPS_QKV, OPS_ATTENTION, OPS_MLP};
 static const sw_op ops_normed_attention[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MLP};
 static const sw_op ops_normed_attention_moe[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MOE};
@@ -55,4 +77,8 @@ const sw_kinds sw_kinds_mamba2 = {{[SW_KIND_RECURRENT] = {PROGRAM(ops_ssd_alone)
 const sw_kinds sw_kinds_bamba = {{
     [SW_KIND_RECURRENT] = {PROGRAM(ops_ssd), NO_PROGRAM},
     [SW_KIND_ATTENTION] = {PROGRAM(ops_attention), NO_PROGRAM},
+}};
+const sw_kinds sw_kinds_kimi_linear = {{
+    [SW_KIND_RECURRENT] = {PROGRAM(ops_kimi_delta), PROGRAM(ops_kimi_delta_moe)},
+    [SW_KIND_ATTENTION] = {PROGRAM(ops_kimi_latent), PROGRAM(ops_kimi_latent_moe)},
 }};

@@ -41,6 +41,7 @@ static const recipe recipes[] = {
     {"lfm2_moe", false},
     {"mamba2", false},
     {"bamba", false},
+    {"kimi_linear", false},
 };
 #define N_RECIPES (sizeof recipes / sizeof recipes[0])
 
