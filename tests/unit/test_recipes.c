@@ -108,12 +108,59 @@ static void test_recipe(void **state)
     scratch_close(&s);
 }
 
+/* A session whose layers keep states takes a text in uneven pieces, some longer than the engine, and
+ * is as it was after a piece that could not be fed to its end. */
+static void test_states_go_back(void **state)
+{
+    static const int64_t pieces[] = {3, 17, 1, 20, 7};
+    const char *name = *state;
+    uint32_t broken[20];
+    char from[128], path[160];
+    reference_logits ref;
+    sw_session *session = NULL;
+    sw_engine *engine;
+    float *logits = NULL;
+    open_model m;
+    sw_err said = {0};
+    scratch s;
+
+    scratch_open(&s);
+    (void)snprintf(from, sizeof from, RECIPES "%s", name);
+    (void)snprintf(path, sizeof path, "%s/reference.safetensors", from);
+    MUST(recipe_model_make(s.dir, from, "config.json", err));
+    open_model_dir(&m, s.dir);
+    reference_open(&ref, path);
+    engine = open_engine(&m, 8, 2);
+    MUST(SW_MEM_GET(&logits, m.model.vocab, "logits", err));
+    MUST(sw_session_new(&session, engine, &m.lm, ref.seq_len, err));
+    for (int64_t i = 0, t = 0; i < 5; t += pieces[i++]) {
+        memcpy(broken, ref.ids + t, (size_t)pieces[i] * sizeof *broken);
+        broken[pieces[i] - 1] = UINT32_MAX;
+        assert_int_equal(sw_session_feed(session, logits, broken, pieces[i], &said), SW_E_FORMAT);
+        MUST(sw_session_feed(session, logits, ref.ids + t, pieces[i], err));
+        assert_true(relative_l2(logits, ref.logits + (t + pieces[i] - 1) * ref.vocab, ref.vocab) <=
+                    2 * DISTANCE_MAX);
+    }
+    sw_session_free(session);
+    sw_engine_free(engine);
+    sw_mem_put(logits);
+    reference_close(&ref);
+    open_model_close(&m);
+    scratch_close(&s);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[N_RECIPES];
+    static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear"};
+    enum { N_STATES = sizeof with_states / sizeof with_states[0] };
+    struct CMUnitTest tests[N_RECIPES + N_STATES];
 
     for (size_t i = 0; i < N_RECIPES; i++)
         tests[i] = (struct CMUnitTest){.name = recipes[i].name, .test_func = test_recipe,
                                        .initial_state = (void *)(uintptr_t)&recipes[i]};
+    for (size_t i = 0; i < N_STATES; i++)
+        tests[N_RECIPES + i] =
+            (struct CMUnitTest){.name = "test_states_go_back", .test_func = test_states_go_back,
+                                .initial_state = (void *)(uintptr_t)with_states[i]};
     return cmocka_run_group_tests_name("recipes", tests, NULL, NULL);
 }
