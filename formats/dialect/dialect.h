@@ -34,12 +34,17 @@ typedef struct sw_qrule {
 } sw_qrule;
 
 /* What the whole checkpoint says about its scheme. */
+#define SW_EXTRA_HEADS_MAX 64
+
 typedef struct sw_qconfig {
     sw_qspec spec;             /* the scheme of every quantized linear that no rule names */
     bool desc_act;             /* gptq: some g_idx scatters groups over columns (act-order without
                                   static groups); with static groups it stays false */
     const char *const *ignore; /* full module paths of linears left unquantized */
     int64_t n_ignore;
+    const char *const *extra_heads; /* modules ("mtp") that predict further tokens, left as a
+                                  whole. For writing: of what is read, ignore has all entries */
+    int64_t n_extra_heads;
     bool has_head;             /* the head is quantized as well. For writing; what is stored decides
                                   when reading */
     bool has_kv_scales;        /* every layer has k_scale and v_scale, for a cache in e4m3 */
