@@ -354,6 +354,22 @@ static void test_sides_must_agree(void **state)
     for (int i = 0; i < 64; i++) assert_true(fabs(rows[i] / sound[i] - 1) < (i == 5 ? 0.05 : 1e-9));
 }
 
+/* A bias that stays in floats must be told its factors exactly. */
+static void test_powers_of_two_are_exact(void **state)
+{
+    double rows[64], columns[64], noise[64], scratch_of[64];
+    test_rng rng = {9};
+
+    (void)state;
+    for (int i = 0; i < 64; i++) {
+        rows[i] = exp2(i % 3 - 1) * exp(0.01 * test_gauss(&rng));
+        columns[i] = exp2(i % 3 - 1) * exp(0.01 * test_gauss(&rng));
+        noise[i] = 1e-4;
+    }
+    assert_true(sw_fold_rows_agree(rows, columns, noise, 64, false, scratch_of));
+    for (int i = 0; i < 64; i++) assert_true(rows[i] * 2 == (double)(1 << i % 3));
+}
+
 /* A producer or a reader that was scaled alone, in checkpoints with folds and without, as they were
  * published: without a manifest. */
 static void test_one_sided_factors_are_found(void **state)
@@ -408,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_small_changes_of_a_norm_are_found),
         cmocka_unit_test(test_rows_need_no_manifest),
         cmocka_unit_test(test_sides_must_agree),
+        cmocka_unit_test(test_powers_of_two_are_exact),
         cmocka_unit_test(test_one_sided_factors_are_found),
         cmocka_unit_test(test_conversions_keep_what_was_folded),
     };
