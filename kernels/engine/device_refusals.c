@@ -1,4 +1,4 @@
-/* device_refusals.c - which models the engine of a card can run. See gpu_engine.h.
+/* device_refusals.c - which models the engine of a card can run. See device_engine.h.
  *
  * The card's engine knows a part of the operations, and takes some of them in one order only: head
  * norms and rotations are done together, where attention reads. A program beyond that is refused
