@@ -18,6 +18,7 @@
 #define VOCAB_MAX ((int64_t)1 << 24)
 #define POSITIONS_MAX ((int64_t)1 << 31)
 #define TOKEN_ID_MAX ((int64_t)1 << 32)
+#define KEYS_MAX 4 /* names of one size */
 
 static sw_code unknown_arch(const char *name, sw_err *err)
 {
@@ -45,9 +46,9 @@ static sw_code find_arch(const sw_arch **out, const cJSON *config, sw_err *err)
 }
 
 /* The key of a size, or the older name that some families give it; NULL when neither is there. */
-static const char *size_key(const cJSON *config, const char *const keys[3])
+static const char *size_key(const cJSON *config, const char *const keys[KEYS_MAX])
 {
-    for (int i = 0; i < 3 && keys[i]; i++)
+    for (int i = 0; i < KEYS_MAX && keys[i]; i++)
         if (sw_json_member(config, keys[i])) return keys[i];
     return NULL;
 }
@@ -55,15 +56,16 @@ static const char *size_key(const cJSON *config, const char *const keys[3])
 static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
 {
     const struct {
-        const char *keys[3];
+        const char *keys[KEYS_MAX];
         int64_t *value, max;
     } sizes[] = {
-        {{"hidden_size", "n_embd"}, &m->hidden, HIDDEN_MAX},
+        {{"hidden_size", "n_embd", "n_embed"}, &m->hidden, HIDDEN_MAX},
         {{"num_hidden_layers", "n_layer"}, &m->n_layers, SW_LAYERS_MAX},
         {{"num_attention_heads", "n_head"}, &m->n_heads, HEADS_MAX},
         {{"vocab_size"}, &m->vocab, VOCAB_MAX},
-        {{"max_position_embeddings", "n_positions"}, &m->max_positions, POSITIONS_MAX},
-        {{"intermediate_size", "ffn_dim", "n_inner"}, &m->intermediate, MLP_MAX},
+        {{"max_position_embeddings", "n_positions", "seq_length"}, &m->max_positions,
+         POSITIONS_MAX},
+        {{"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"}, &m->intermediate, MLP_MAX},
     };
     sw_code rc;
 
@@ -136,10 +138,13 @@ static sw_code read_dtype(sw_dtype *out, const cJSON *config, sw_err *err)
 
 static sw_code read_eps(double *out, const cJSON *config, double eps, sw_err *err)
 {
-    static const char *const keys[] = {"rms_norm_eps", "layer_norm_epsilon"};
+    static const char *const keys[] = {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps",
+                                       "norm_epsilon"};
+    bool is_said = false;
     sw_code rc;
 
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !is_said; i++) {
+        is_said = sw_json_member(config, keys[i]) != NULL;
         if ((rc = sw_json_real(&eps, config, keys[i], err)) != SW_OK) return rc;
         if (!(eps >= 0.0 && eps < 1.0))
             return SW_FAIL(err, SW_E_FORMAT, "%s: %g, must be in [0, 1)", keys[i], eps);
@@ -151,7 +156,8 @@ static sw_code read_eps(double *out, const cJSON *config, double eps, sw_err *er
 /* Families name the key differently; where two are given, the later in this list is meant. */
 static sw_code read_activation(sw_mlp_act *out, const cJSON *config, sw_err *err)
 {
-    static const char *const keys[] = {"activation_function", "hidden_act", "hidden_activation"};
+    static const char *const keys[] = {"activation", "activation_function", "hidden_act",
+                                       "hidden_activation"};
     static const struct {
         const char *name;
         sw_mlp_act act;
@@ -219,7 +225,8 @@ static void set_defaults(sw_model *m)
 {
     m->sparse_step = 1;
     m->n_expert_groups = m->n_groups_used = 1;
-    m->route_scale = m->embed_scale = 1.0;
+    m->route_scale = m->router_scale = m->embed_scale = 1.0;
+    m->residual_scale = m->logits_scale = 1.0;
     m->act = m->arch->default_act;
     m->is_tied = m->arch->is_tied_by_default;
 }
