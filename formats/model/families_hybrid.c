@@ -196,7 +196,7 @@ sw_code sw_family_read_lfm2_moe(sw_model *model, const cJSON *config, sw_err *er
 
     model->router = SW_ROUTER_SIGMOID;
     model->norm_topk = true;
-    model->route_floor = 1e-6;
+    model->route_floor = 1e-6; /* added to the sum, which is far above it */
     if ((rc = read_short_conv(model, config, err)) != SW_OK ||
         (rc = sw_family_insist(config, "use_expert_bias", true, err)) != SW_OK ||
         (rc = sw_family_experts(model, config, 32, 4, err)) != SW_OK ||

@@ -41,7 +41,7 @@
 #define EXPERTS_lfm2                                                                       \
     {"feed_forward.experts.%d.w1", "feed_forward.experts.%d.w3",                           \
      "feed_forward.experts.%d.w2"},                                                        \
-    {NULL, NULL}
+    NOT_FUSED
 
 #define NAMES_kimi_linear                                                                  \
     {NAMES_LINEARS, NAMES_MLP, [SW_SLOT_NORM_ATTN] = "input_layernorm",                    \
