@@ -21,6 +21,8 @@ sw_code sw_family_read_gpt_oss(sw_model *model, const cJSON *config, sw_err *err
 sw_code sw_family_read_deepseek_v3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_mixtral(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_qwen3_5(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_qwen3_5_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_qwen3_next(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_lfm2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_lfm2_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_mamba2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;

@@ -73,7 +73,7 @@ extern const sw_kinds sw_kinds_glm4_moe, sw_kinds_row_norm_moe, sw_kinds_gated_s
 extern const sw_kinds sw_kinds_cohere2, sw_kinds_starcoder2, sw_kinds_stablelm,
     sw_kinds_gpt_neox, sw_kinds_falcon, sw_kinds_bloom;
 extern const sw_kinds sw_kinds_qwen3_5, sw_kinds_lfm2, sw_kinds_lfm2_moe, sw_kinds_mamba2,
-    sw_kinds_bamba, sw_kinds_kimi_linear;
+    sw_kinds_bamba, sw_kinds_kimi_linear, sw_kinds_qwen3_5_moe, sw_kinds_qwen3_next;
 
 /* What follows the last block: the final norm and the head, by the kind of norm. */
 extern const sw_program sw_head_program, sw_mean_head_program;

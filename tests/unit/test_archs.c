@@ -34,6 +34,7 @@ static const arch_case archs[] = {
     {"gpt_oss", 32, 32}, {"deepseek_v3", 8 + 5 + 3 + 12, 0}, /* dense first; a rank of 48 */
     {"qwen3_5_text", 6 + 7 + 6, 32}, {"lfm2", 5 + 7 + 5, 32},
     {"lfm2_moe", 5 + 4 + 12 + 2 + 12, 32}, {"mamba2", 4, 32}, {"bamba", 5 + 7 + 5, 32},
+    {"qwen3_5_moe_text", 3 + 4 + 3 + 3 * 15, 32}, {"qwen3_next", 2 + 4 + 2 + 3 * 15, 32},
     {"kimi_linear", 7 + 4 + 3 + 12 + 4 + 3 + 12, 32},
 };
 #define N_ARCHS (sizeof archs / sizeof archs[0])
