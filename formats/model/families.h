@@ -42,6 +42,7 @@ sw_code sw_family_read_starcoder2(sw_model *model, const cJSON *config, sw_err *
 sw_code sw_family_read_stablelm(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_gpt_neox(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_falcon(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gemma4(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_bloom(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 
 /* Pieces that several families are read by. */
@@ -63,6 +64,9 @@ sw_code sw_family_positive(double *out, const cJSON *config, const char *key, do
                            sw_err *err) SW_MUST_USE;
 /* A key that must have one value, whether said or not: SW_E_UNSUPPORTED. */
 sw_code sw_family_insist(const cJSON *config, const char *key, bool want, sw_err *err) SW_MUST_USE;
+/* A cap on scores or logits: a present null switches it off; an absent key leaves when_absent. */
+sw_code sw_family_cap(double *out, const cJSON *config, const char *key, double when_absent,
+                      sw_err *err) SW_MUST_USE;
 /* A present null means "no window"; an absent key means `when_absent`. */
 sw_code sw_family_window(int64_t *out, const cJSON *config, int64_t when_absent,
                          sw_err *err) SW_MUST_USE;

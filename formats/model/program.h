@@ -29,6 +29,8 @@ typedef enum sw_slot {
                                              * experts: on its output; around the experts */
     SW_SLOT_NORM_BRANCH_ATTN, SW_SLOT_NORM_BRANCH_MLP, /* before branches beside each other */
     SW_SLOT_LAYER_SCALE,                    /* one number */
+    SW_SLOT_SIDE_GATE, SW_SLOT_SIDE_OUT, SW_SLOT_NORM_SIDE, /* of an input that each layer has for
+                                             * itself: linears never quantized, and a norm */
     SW_SLOT_COUNT
 } sw_slot;
 
@@ -36,7 +38,7 @@ typedef enum sw_slot {
  * half before MLP_IN. */
 typedef enum sw_site {
     SW_SITE_ATTN_IN, SW_SITE_Q_B_IN, SW_SITE_KV_B_IN, SW_SITE_O_IN,
-    SW_SITE_MLP_IN, SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
+    SW_SITE_MLP_IN, SW_SITE_SHARED_IN, SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
 } sw_site;
 
 /* Buffers of a block program; all are [n_tokens, width]. */
@@ -49,6 +51,7 @@ typedef enum sw_buf {
     SW_BUF_SHARED_G, SW_BUF_SHARED_U,
     SW_BUF_M,                        /* a second branch, beside T */
     SW_BUF_R,                        /* what a router reads */
+    SW_BUF_SIDE,                     /* the gate of a layer's own input */
     SW_BUF_COUNT
 } sw_buf;
 
@@ -72,6 +75,9 @@ typedef enum sw_op_kind {
     SW_OP_SCALE,      /* dst times the number in slot */
     SW_OP_ROW_GATE,   /* rows of dst times sigmoid(src * slot^T) */
     SW_OP_ROUTE,      /* the router reads src, and not what the experts read */
+    SW_OP_KEEP_KV,    /* K and V are kept beside the residual stream for layers that share them */
+    SW_OP_TAKE_KV,    /* K and V = what the layer that this one shares them with has kept */
+    SW_OP_SIDE_INPUT, /* dst = (act(src * SIDE_GATE^T) * the layer's own input) * SIDE_OUT^T */
     SW_OP_MOE,        /* dst = routed experts of src; only in sparse layers */
     SW_OP_MOE_ADD     /* dst += the same */
 } sw_op_kind;

@@ -68,7 +68,7 @@ sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t 
             return SW_FAIL(err, SW_E_FORMAT, "token %lld has id %lu, but the vocabulary has %lld",
                            (long long)i, (unsigned long)ids[i], (long long)lm->embed.n_out);
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, embed_task, &job);
-    return SW_OK;
+    return e->m->side_inputs ? sw_side_embed(e, lm, x, ids, n, err) : SW_OK;
 }
 
 sw_code sw_engine_head(sw_engine *e, const sw_lm *lm, float *logits, const float *x, int64_t n,

@@ -242,6 +242,15 @@ static sw_code load_experts(sw_block *block, const loader *from, sw_err *err)
     return rc;
 }
 
+static sw_code load_side(sw_block *block, const loader *from, sw_err *err)
+{
+    sw_code rc = load_linear(&block->linear[SW_SLOT_SIDE_GATE], block, from, SW_SLOT_SIDE_GATE, -1,
+                             err);
+
+    return rc ? rc : load_linear(&block->linear[SW_SLOT_SIDE_OUT], block, from, SW_SLOT_SIDE_OUT,
+                                 -1, err);
+}
+
 /* Whatever slots an operation names. */
 static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_err *err)
 {
@@ -252,11 +261,17 @@ static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_
         if (op->slot == SW_SLOT_COUNT) return SW_OK;
         return load_norm(block, from, op->slot, false, err);
     case SW_OP_RMS_NORM:
+        if (op->slot == SW_SLOT_ROUTER_NORM) /* no module of its own */
+            return load_vector(block, from, op->slot, "", false, err);
         return load_norm(block, from, op->slot, false, err);
     case SW_OP_LAYER_NORM:
         return load_layer_norm(block, from, op->slot, err);
     case SW_OP_HEAD_LAYER_NORM:
         return load_head_norms(block, from, op, err);
+    case SW_OP_ROUTE:
+        return SW_OK; /* loaded with the experts */
+    case SW_OP_SIDE_INPUT:
+        return load_side(block, from, err);
     case SW_OP_ROW_GATE:
         return load_linear(&block->linear[op->slot], block, from, op->slot, -1, err);
     case SW_OP_SCALE:
@@ -316,6 +331,28 @@ static sw_code load_embed_norm(sw_lm *lm, const sw_model *m, const sw_st *st, sw
                : rc;
 }
 
+/* The table's rows are the checkpoint's to say: it may leave out what is no text. */
+static sw_code load_side_tables(sw_lm *lm, const sw_model *m, const sw_st *st, sw_err *err)
+{
+    const int64_t wide = m->n_layers * m->side_inputs;
+    const char *path = sw_model_end(m, SW_END_SIDE_TABLE);
+    const sw_st_tensor *table;
+    int64_t n_rows = m->vocab;
+    char name[300];
+    sw_code rc;
+
+    (void)snprintf(name, sizeof name, "%s.weight", path);
+    table = sw_st_find(st, name);
+    if (table && table->view.n_dims == 2) n_rows = table->view.shape[0];
+    if (n_rows < 1) return SW_FAIL(err, SW_E_FORMAT, "%s: no rows", name);
+    if ((rc = load_table(&lm->side_table, &lm->arena, st, path, n_rows, wide, err)) ||
+        (rc = load_table(&lm->side_projection, &lm->arena, st,
+                         sw_model_end(m, SW_END_SIDE_PROJECTION), wide, m->hidden, err)))
+        return rc;
+    return load_floats(&lm->side_norm, &lm->arena, st, sw_model_end(m, SW_END_SIDE_NORM), ".weight",
+                       m->side_inputs, err);
+}
+
 sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
 {
     sw_lm lm = {.model = m};
@@ -326,6 +363,7 @@ sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err
     if (rc == SW_OK && m->n_position_rows)
         rc = load_table(&lm.positions, &lm.arena, st, sw_model_end(m, SW_END_POSITIONS),
                         m->n_position_rows, m->hidden, err);
+    if (rc == SW_OK && m->side_inputs) rc = load_side_tables(&lm, m, st, err);
     if (rc == SW_OK && m->has_embed_norm) rc = load_embed_norm(&lm, m, st, err);
     if (rc == SW_OK)
         *out = lm;

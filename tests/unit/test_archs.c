@@ -45,7 +45,7 @@ static const arch_case archs[] = {
     {"bloom", 8, 32},       {"qwen2_moe", 38, 32}, {"olmoe", 32, 32},
     {"glm4_moe", 26, 32},   {"minimax_m2", 32, 32}, {"ernie4_5_moe", 26, 32},
     {"hunyuan_v1_moe", 38, 32}, {"llama4_text", 52, 32},
-    {"qwen3_vl_moe_text", 32, 32},
+    {"qwen3_vl_moe_text", 32, 32}, {"gemma4_text", 24, 32},
 };
 #define N_ARCHS (sizeof archs / sizeof archs[0])
 

@@ -67,6 +67,9 @@ static const recipe recipes[] = {
     {"falcon", false},
     {"falcon_new", false},
     {"bloom", false},
+    {"gemma4", false},
+    {"gemma4_text", false},
+    {"gemma4_moe", false},
 };
 #define N_RECIPES (sizeof recipes / sizeof recipes[0])
 
