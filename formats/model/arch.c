@@ -28,6 +28,21 @@
     {NAMES_LINEARS, NAMES_MLP, NAMES_AFTER, [SW_SLOT_NORM_ATTN] = "input_layernorm",       \
      [SW_SLOT_NORM_MLP] = "pre_feedforward_layernorm",                                     \
      [SW_SLOT_NORM_Q] = "self_attn.q_norm", [SW_SLOT_NORM_K] = "self_attn.k_norm"}
+#define NAMES_gemma3n                                                                      \
+    {NAMES_LINEARS, NAMES_MLP, NAMES_AFTER, [SW_SLOT_NORM_ATTN] = "input_layernorm",       \
+     [SW_SLOT_NORM_MLP] = "pre_feedforward_layernorm",                                     \
+     [SW_SLOT_NORM_Q] = "self_attn.q_norm", [SW_SLOT_NORM_K] = "self_attn.k_norm",         \
+     [SW_SLOT_LOW_RANK_A] = "laurel.linear_left",                                          \
+     [SW_SLOT_LOW_RANK_B] = "laurel.linear_right",                                         \
+     [SW_SLOT_NORM_LOW_RANK] = "laurel.post_laurel_norm",                                  \
+     [SW_SLOT_COPY_ROUTER] = "altup.modality_router",                                      \
+     [SW_SLOT_COPY_PREDICT] = "altup.prediction_coefs",                                    \
+     [SW_SLOT_COPY_CORRECT] = "altup.correction_coefs",                                    \
+     [SW_SLOT_COPY_NORM] = "altup.router_norm",                                            \
+     [SW_SLOT_COPY_SCALE] = "altup.correct_output_scale",                                  \
+     [SW_SLOT_SIDE_GATE] = "per_layer_input_gate",                                         \
+     [SW_SLOT_SIDE_OUT] = "per_layer_projection",                                          \
+     [SW_SLOT_NORM_SIDE] = "post_per_layer_input_norm"}
 /* In a sparse layer the MLP beside the experts is the expert of every token. */
 #define NAMES_gemma4                                                                       \
     {NAMES_LINEARS, NAMES_MLP, NAMES_AFTER, [SW_SLOT_NORM_ATTN] = "input_layernorm",       \
@@ -177,6 +192,16 @@
       [SW_END_SIDE_TABLE] = "model.embed_tokens_per_layer",                                \
       [SW_END_SIDE_PROJECTION] = "model.per_layer_model_projection",                       \
       [SW_END_SIDE_NORM] = "model.per_layer_projection_norm",                              \
+      [SW_END_NORM] = "model.norm", [SW_END_HEAD] = "lm_head"},                            \
+     false}
+#define ENDS_gemma3n                                                                       \
+    {"model.",                                                                             \
+     {[SW_END_LAYERS] = "model.layers", [SW_END_EMBED] = "model.embed_tokens",             \
+      [SW_END_SIDE_TABLE] = "model.embed_tokens_per_layer",                                \
+      [SW_END_SIDE_PROJECTION] = "model.per_layer_model_projection",                       \
+      [SW_END_SIDE_NORM] = "model.per_layer_projection_norm",                              \
+      [SW_END_COPIES_IN] = "model.altup_projections",                                      \
+      [SW_END_COPIES_OUT] = "model.altup_unembed_projections",                             \
       [SW_END_NORM] = "model.norm", [SW_END_HEAD] = "lm_head"},                            \
      false}
 

@@ -42,6 +42,7 @@ sw_code sw_family_read_starcoder2(sw_model *model, const cJSON *config, sw_err *
 sw_code sw_family_read_stablelm(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_gpt_neox(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_falcon(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gemma3n(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_gemma4(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_bloom(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 
@@ -58,6 +59,10 @@ sw_code sw_family_unturned_layers(sw_model *model, const cJSON *config, sw_err *
 void sw_family_turn_in_windows(sw_model *model);
 /* The four factors of Granite models. */
 sw_code sw_family_multipliers(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+/* The last n_shared layers read the keys and values of the last layer of their type before them. */
+sw_code sw_family_share_keys(sw_model *model, int64_t n_shared, sw_err *err) SW_MUST_USE;
+/* Older configs of Gemmas have one rope object and the base of window layers beside it. */
+sw_code sw_family_local_rope(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 void sw_family_kind_everywhere(sw_model *model, int kind);
 /* A number above 0 and at most `max`, or null or absent for "none": *out stays. */
 sw_code sw_family_positive(double *out, const cJSON *config, const char *key, double max,

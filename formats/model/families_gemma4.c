@@ -70,8 +70,7 @@ static sw_code use_sizes(sw_model *model, int64_t layer, const sw_sizes *sizes, 
     return SW_OK;
 }
 
-/* The last n_shared layers read the keys and values of the last layer of their type before them. */
-static sw_code share_keys(sw_model *model, int64_t n_shared, sw_err *err)
+sw_code sw_family_share_keys(sw_model *model, int64_t n_shared, sw_err *err)
 {
     const int64_t first = model->n_layers - n_shared;
 
@@ -97,7 +96,8 @@ static sw_code read_layers(sw_model *model, const cJSON *config, sw_err *err)
     if ((rc = sw_json_bool(&is_wide, config, "use_double_wide_mlp", err)) ||
         (rc = sw_family_int(&n_shared, config, "num_kv_shared_layers", 0, 0, model->n_layers - 1,
                             err)) ||
-        (rc = read_global(&all, model, config, err)) || (rc = share_keys(model, n_shared, err)))
+        (rc = read_global(&all, model, config, err)) ||
+        (rc = sw_family_share_keys(model, n_shared, err)))
         return rc;
     for (int64_t l = 0; l < model->n_layers && rc == SW_OK; l++) {
         sw_sizes sizes;

@@ -71,10 +71,24 @@ sw_code sw_family_read_gemma2(sw_model *model, const cJSON *config, sw_err *err)
     return read_gemma(model, config, 4096, 2, err);
 }
 
+sw_code sw_family_local_rope(sw_model *model, const cJSON *config, sw_err *err)
+{
+    double theta = 1e4;
+    sw_code rc;
+
+    if (model->has_window_rope || sw_json_member(config, "rope_parameters")) return SW_OK;
+    if ((rc = sw_json_real(&theta, config, "rope_local_base_freq", err)) != SW_OK) return rc;
+    if (!(theta > 1.0 && theta <= 1e30))
+        return SW_FAIL(err, SW_E_FORMAT, "rope_local_base_freq: %g, must be above 1", theta);
+    model->has_window_rope = true;
+    model->window_rope = (sw_rope){.kind = SW_ROPE_DEFAULT, .theta = theta,
+                                   .original_max_positions = model->max_positions};
+    return SW_OK;
+}
+
 sw_code sw_family_read_gemma3(sw_model *model, const cJSON *config, sw_err *err)
 {
     int64_t period = 6;
-    double theta = 1e4;
     sw_code rc;
 
     if ((rc = sw_family_cap(&model->attention_cap, config, "attn_logit_softcapping", 0.0, err)) ||
@@ -83,15 +97,7 @@ sw_code sw_family_read_gemma3(sw_model *model, const cJSON *config, sw_err *err)
     if ((rc = sw_json_int(&period, config, "_sliding_window_pattern", 1, SW_LAYERS_MAX, err)) ||
         (rc = sw_json_int(&period, config, "sliding_window_pattern", 1, SW_LAYERS_MAX, err)))
         return rc;
-    /* Older configs have one rope object, for the global layers, and the local base beside it. */
-    if (!model->has_window_rope && !sw_json_member(config, "rope_parameters")) {
-        if ((rc = sw_json_real(&theta, config, "rope_local_base_freq", err)) != SW_OK) return rc;
-        if (!(theta > 1.0 && theta <= 1e30))
-            return SW_FAIL(err, SW_E_FORMAT, "rope_local_base_freq: %g, must be above 1", theta);
-        model->has_window_rope = true;
-        model->window_rope = (sw_rope){.kind = SW_ROPE_DEFAULT, .theta = theta,
-                                       .original_max_positions = model->max_positions};
-    }
+    if ((rc = sw_family_local_rope(model, config, err)) != SW_OK) return rc;
     return read_gemma(model, config, 4096, period, err);
 }
 

@@ -59,7 +59,8 @@ typedef enum sw_router_kind {
 /* What surrounds the blocks, and what comes before a layer's number ("model.layers"). */
 typedef enum sw_end {
     SW_END_LAYERS, SW_END_EMBED, SW_END_POSITIONS, SW_END_EMBED_NORM, SW_END_SIDE_TABLE,
-    SW_END_SIDE_PROJECTION, SW_END_SIDE_NORM, SW_END_NORM, SW_END_HEAD, SW_END_COUNT
+    SW_END_SIDE_PROJECTION, SW_END_SIDE_NORM, SW_END_COPIES_IN, SW_END_COPIES_OUT, SW_END_NORM,
+    SW_END_HEAD, SW_END_COUNT
 } sw_end;
 #define SW_END_BYTES 128 /* of such a name, without ".weight" */
 
@@ -122,6 +123,10 @@ typedef struct sw_model {
     sw_rope window_rope;
     int64_t side_inputs;      /* width of the input that every layer has for itself, beside the
                                * residual stream; 0: none */
+    int64_t n_copies;         /* of the residual stream, itself the first; 0: it is alone */
+    int64_t low_rank;         /* of the path beside attention */
+    double gate_cut;          /* of SW_OP_CUT */
+    bool is_cut_layer[SW_LAYERS_MAX];
     int16_t shares_kv[SW_LAYERS_MAX]; /* 1 + the layer whose keys and values are read; 0: its own */
     uint8_t kind[SW_LAYERS_MAX];     /* of each layer, in arch->kinds */
     sw_sizes other_sizes[SW_SIZES_MAX]; /* of layers that differ from the rest: */
@@ -186,11 +191,12 @@ const char *sw_model_end(const sw_model *m, sw_end end);
 bool sw_model_is_sparse(const sw_model *m, int64_t layer);
 sw_sizes sw_model_sizes(const sw_model *m, int64_t layer);
 /* Floats beside each row of the residual stream: inputs of single layers, keys and values that
- * later layers share. And where in them, -1 when not at all: the layer's own input; its keys, with
- * its values behind them. */
+ * later layers share, copies of the stream. And where in them, -1 when not at all: the layer's own
+ * input; its keys, with its values behind them; the copies. */
 int64_t sw_model_side_width(const sw_model *m);
 int64_t sw_model_side_of_input(const sw_model *m, int64_t layer);
 int64_t sw_model_side_of_kv(const sw_model *m, int64_t layer);
+int64_t sw_model_side_of_copies(const sw_model *m);
 const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops);
 /* Output and input widths of a linear slot in a layer. */
 void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t *n_out,

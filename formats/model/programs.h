@@ -59,6 +59,8 @@
 /* Attention's output in T and the MLP's in M, both added to what they have read. */
 #define OPS_ADD_BOTH PLAIN_OP(ADD, T, M), OPS_ADD
 
+#define OPS_SIDE PLAIN_OP(SIDE_INPUT, T, X), NORM(T, T, NORM_SIDE), OPS_ADD
+
 #define N_OPS(ops) ((int)(sizeof(ops) / sizeof((ops)[0])))
 #define PROGRAM(ops) {ops, N_OPS(ops)}
 #define NO_PROGRAM {0, 0}
@@ -71,7 +73,7 @@ extern const sw_kinds sw_kinds_glm4, sw_kinds_turned, sw_kinds_tempered, sw_kind
 extern const sw_kinds sw_kinds_glm4_moe, sw_kinds_row_norm_moe, sw_kinds_gated_shared,
     sw_kinds_clipped_moe, sw_kinds_shared_moe, sw_kinds_norm_turned_moe, sw_kinds_llama4;
 extern const sw_kinds sw_kinds_cohere2, sw_kinds_starcoder2, sw_kinds_stablelm,
-    sw_kinds_gpt_neox, sw_kinds_falcon, sw_kinds_bloom, sw_kinds_gemma4;
+    sw_kinds_gpt_neox, sw_kinds_falcon, sw_kinds_bloom, sw_kinds_gemma4, sw_kinds_gemma3n;
 
 /* Layers of one kind are of another where the checkpoint has a weight for a slot. */
 typedef struct sw_stored_kind {

@@ -68,6 +68,11 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
         [SW_SLOT_NORM_EXPERTS] = {1, h},       [SW_SLOT_NORM_EXPERTS_OUT] = {1, h},
         [SW_SLOT_LAYER_SCALE] = {1, 1},        [SW_SLOT_NORM_BRANCH_ATTN] = {1, h},
         [SW_SLOT_NORM_BRANCH_MLP] = {1, h},    [SW_SLOT_NORM_SIDE] = {1, h},
+        [SW_SLOT_LOW_RANK_A] = {m->low_rank, h}, [SW_SLOT_LOW_RANK_B] = {h, m->low_rank},
+        [SW_SLOT_NORM_LOW_RANK] = {1, h},      [SW_SLOT_COPY_ROUTER] = {m->n_copies, h},
+        [SW_SLOT_COPY_PREDICT] = {m->n_copies * m->n_copies, m->n_copies},
+        [SW_SLOT_COPY_CORRECT] = {m->n_copies, m->n_copies},
+        [SW_SLOT_COPY_NORM] = {1, h},          [SW_SLOT_COPY_SCALE] = {1, h},
         [SW_SLOT_SIDE_GATE] = {m->side_inputs, h}, [SW_SLOT_SIDE_OUT] = {h, m->side_inputs},
     };
 
@@ -83,6 +88,11 @@ static bool uses_beside(const sw_op *op, sw_buf buf)
         return buf > op->dst && buf <= (op->dst == SW_BUF_Q ? SW_BUF_V : op->dst + 1);
     case SW_OP_SIDE_INPUT:
         return buf == SW_BUF_SIDE;
+    case SW_OP_LOW_RANK:
+    case SW_OP_PREDICT:
+    case SW_OP_CORRECT:
+    case SW_OP_MERGE:
+        return buf == SW_BUF_R; /* for what stands between */
     case SW_OP_SPLIT_GROUPS:
     case SW_OP_TAKE_KV:
         return buf == SW_BUF_K || buf == SW_BUF_V;
@@ -159,7 +169,15 @@ static int64_t kv_at(const sw_model *m, int64_t layer)
     return at;
 }
 
-int64_t sw_model_side_width(const sw_model *m) { return kv_at(m, m->n_layers); }
+int64_t sw_model_side_width(const sw_model *m)
+{
+    return kv_at(m, m->n_layers) + m->n_copies * m->hidden;
+}
+
+int64_t sw_model_side_of_copies(const sw_model *m)
+{
+    return m->n_copies ? kv_at(m, m->n_layers) : -1;
+}
 
 int64_t sw_model_side_of_input(const sw_model *m, int64_t layer)
 {

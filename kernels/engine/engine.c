@@ -429,6 +429,10 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_SCALE] = sw_op_scale,      [SW_OP_ROW_GATE] = sw_op_row_gate,
     [SW_OP_ROUTE] = sw_op_route,      [SW_OP_KEEP_KV] = sw_op_keep_kv,
     [SW_OP_TAKE_KV] = sw_op_take_kv,  [SW_OP_SIDE_INPUT] = sw_op_side_input,
+    [SW_OP_LOW_RANK] = sw_op_low_rank, [SW_OP_PREDICT] = sw_op_predict,
+    [SW_OP_CORRECT] = sw_op_correct,  [SW_OP_ADD_COPIES] = sw_op_add_copies,
+    [SW_OP_MERGE] = sw_op_merge,      [SW_OP_HALVE] = sw_op_halve,
+    [SW_OP_MUL_VECTOR] = sw_op_mul_vector, [SW_OP_CUT] = sw_op_cut,
 };
 
 /* What depends on the layer alone. */

@@ -20,6 +20,7 @@ typedef struct sw_block {
     int64_t layer;
     sw_weight linear[SW_SLOT_COUNT];  /* dense-layer linears, the router */
     sw_weight *experts[3];            /* gate, up, down: [n_experts] each, sparse layers only */
+    sw_weight *copies_out;            /* [n_copies - 1] in the last block, where there are copies */
     float *norm[SW_SLOT_COUNT];
     float *norm_bias[SW_SLOT_COUNT];  /* of layer norms */
     sw_kv_form kv;
@@ -127,6 +128,7 @@ typedef struct sw_lm {
     sw_weight positions; /* [n_position_rows, hidden] where positions are learned, else empty */
     sw_weight side_table, side_projection; /* of what layers have for themselves, or empty */
     float *side_norm;
+    sw_weight *copies_in; /* [n_copies - 1], or NULL */
     float *embed_norm, *embed_norm_bias; /* of the layer norm on embedding rows, or NULL */
     float *final_norm;
     float *final_norm_bias; /* NULL: an rms norm */

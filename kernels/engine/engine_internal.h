@@ -74,6 +74,14 @@ sw_code sw_op_row_gate(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_keep_kv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_take_kv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_side_input(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_predict(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_correct(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_add_copies(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_merge(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_low_rank(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_cut(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_halve(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_mul_vector(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_route(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 
 /* How many ops are the attention half: up to and with the first addition to the residual stream; 0
@@ -94,6 +102,10 @@ void sw_moe_scratch_free(sw_moe_scratch *moe);
 /* The inputs that layers have for themselves, of n tokens whose embedding rows are in x. */
 sw_code sw_side_embed(sw_engine *e, const sw_lm *lm, const float *x, const uint32_t *ids, int64_t n,
                       sw_err *err) SW_MUST_USE;
+
+/* The copies of the residual stream at first, likewise. */
+sw_code sw_copies_embed(sw_engine *e, const sw_lm *lm, const float *x, int64_t n,
+                        sw_err *err) SW_MUST_USE;
 
 /* Angles of positions [first, end) in their rows, by one of the model's ropes. */
 sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, const sw_rope *rope, int64_t first,

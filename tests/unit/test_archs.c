@@ -30,6 +30,7 @@ typedef struct arch_case {
 /* Families whose recipe is called otherwise. */
 static const char *const recipe_names[][2] = {
     {"ministral3", "mistral3_ministral3"}, {"qwen3_vl_moe_text", "qwen3_vl_moe"},
+    {"gemma3n_text", "gemma3n"},
 };
 
 static const arch_case archs[] = {
@@ -46,6 +47,7 @@ static const arch_case archs[] = {
     {"glm4_moe", 26, 32},   {"minimax_m2", 32, 32}, {"ernie4_5_moe", 26, 32},
     {"hunyuan_v1_moe", 38, 32}, {"llama4_text", 52, 32},
     {"qwen3_vl_moe_text", 32, 32}, {"gemma4_text", 24, 32},
+    {"gemma3n_text", 28, 32},
 };
 #define N_ARCHS (sizeof archs / sizeof archs[0])
 

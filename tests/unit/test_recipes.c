@@ -67,6 +67,7 @@ static const recipe recipes[] = {
     {"falcon", false},
     {"falcon_new", false},
     {"bloom", false},
+    {"gemma3n", false},
     {"gemma4", false},
     {"gemma4_text", false},
     {"gemma4_moe", false},
