@@ -172,6 +172,9 @@ sw_code sw_family_read_gemma4(sw_model *model, const cJSON *config, sw_err *err)
 
     model->embed_scale = (double)(float)sqrt((double)model->hidden);
     model->attention_scale = 1.0;
+    if (model->rope_dim != model->head_dim && model->rope.kind != SW_ROPE_PROPORTIONAL)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "partial_rotary_factor: is supported with rope_type "
+                       "proportional, and not with %s", sw_rope_kind_name(model->rope.kind));
     model->rope_dim = model->head_dim; /* whole heads count; see fit_ropes */
     if ((rc = check_direction(config, err)) ||
         (rc = sw_family_insist(config, "attention_bias", false, err)) ||
