@@ -6,7 +6,7 @@
 
 #include "formats/base/size.h"
 #include "formats/dialect/dialect_common.h"
-#include "formats/dialect/gguf_codes.h"
+#include "formats/dialect/dialect_gguf.h"
 
 const sw_dialect *const sw_dialects[] = {
     &sw_dialect_marlin, /* before gptq, whose method it may name */
@@ -17,11 +17,21 @@ const sw_dialect *const sw_dialects[] = {
     &sw_dialect_modelopt, &sw_dialect_mxfp4, &sw_dialect_swage, NULL,
 };
 
-const sw_dialect *const sw_lattice_dialects[] = {
-    &sw_dialect_marlin, &sw_dialect_machete, &sw_dialect_gptq, &sw_dialect_gptq_v2,
-    &sw_dialect_awq, &sw_dialect_awq_gemv, &sw_dialect_compressed_tensors, &sw_dialect_fp8,
-    &sw_dialect_fp8_hf, &sw_dialect_modelopt, &sw_dialect_mxfp4, &sw_dialect_swage,
-    &sw_dialect_gguf, NULL,
+const sw_dialect *const sw_conversion_dialects[] = {
+    &sw_dialect_marlin,
+    &sw_dialect_machete,
+    &sw_dialect_gptq,
+    &sw_dialect_gptq_v2,
+    &sw_dialect_awq,
+    &sw_dialect_awq_gemv,
+    &sw_dialect_compressed_tensors,
+    &sw_dialect_fp8,
+    &sw_dialect_fp8_hf,
+    &sw_dialect_modelopt,
+    &sw_dialect_mxfp4,
+    &sw_dialect_swage,
+    &sw_dialect_gguf,
+    NULL,
 };
 
 const sw_dialect *sw_dialect_find(const char *name)

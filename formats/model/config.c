@@ -16,6 +16,7 @@
 #define HEADS_MAX 4096
 #define HEAD_DIM_MAX 4096
 #define VOCAB_MAX ((int64_t)1 << 24)
+#define POSITIONS_UNBOUND ((int64_t)1 << 20)
 #define POSITIONS_MAX ((int64_t)1 << 31)
 #define TOKEN_ID_MAX ((int64_t)1 << 32)
 #define KEYS_MAX 4 /* names of one size */
@@ -73,6 +74,38 @@ static sw_code read_size(int64_t *out, const cJSON *config, const char *key, int
     return SW_OK;
 }
 
+/* Does any program of the family have such an operation? SW_SLOT_COUNT: with whatever slot. */
+static bool has_op(const sw_arch *arch, sw_op_kind kind, sw_slot slot)
+{
+    for (int k = 0; k < 2 * SW_KINDS_MAX; k++) {
+        const sw_layer_kind *both = &arch->kinds->kind[k / 2];
+        const sw_program *p = k % 2 ? &both->sparse : &both->dense;
+
+        for (int i = 0; i < p->n_ops; i++)
+            if (p->ops[i].kind == kind && (slot == SW_SLOT_COUNT || p->ops[i].slot == slot))
+                return true;
+    }
+    return false;
+}
+
+/* Families without attention, or without a dense MLP, have no such sizes; a value that does no harm
+ * takes their place. Where nothing depends on positions there may be any number of them. */
+static bool is_spare(sw_model *m, const int64_t *size)
+{
+    const sw_arch *a = m->arch;
+
+    if (size == &m->n_heads && !has_op(a, SW_OP_ATTENTION, SW_SLOT_COUNT))
+        m->n_heads = 1;
+    else if (size == &m->max_positions && !has_op(a, SW_OP_ROPE, SW_SLOT_COUNT) &&
+             !a->ends.names[SW_END_POSITIONS])
+        m->max_positions = POSITIONS_UNBOUND;
+    else if (size == &m->intermediate && !has_op(a, SW_OP_LINEAR, SW_SLOT_DOWN))
+        m->intermediate = 0;
+    else
+        return false;
+    return true;
+}
+
 static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
 {
     const struct {
@@ -83,8 +116,8 @@ static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
         {{"num_hidden_layers", "n_layer"}, &m->n_layers, SW_LAYERS_MAX},
         {{"num_attention_heads", "n_head"}, &m->n_heads, HEADS_MAX},
         {{"vocab_size"}, &m->vocab, VOCAB_MAX},
-        {{"max_position_embeddings", "n_positions", "seq_length"}, &m->max_positions,
-         POSITIONS_MAX},
+        {{"max_position_embeddings", "n_positions", "seq_length", "model_max_length"},
+         &m->max_positions, POSITIONS_MAX},
         {{"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"}, &m->intermediate, MLP_MAX},
     };
     sw_code rc;
@@ -96,6 +129,7 @@ static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
             m->intermediate = m->arch->default_mlp_factor * m->hidden;
             continue;
         }
+        if (!key && is_spare(m, sizes[i].value)) continue;
         if (!key) return SW_FAIL(err, SW_E_FORMAT, "%s: missing", sizes[i].keys[0]);
         rc = read_size(sizes[i].value, config, key, sizes[i].max, err);
         if (rc != SW_OK) return rc;
@@ -159,7 +193,7 @@ static sw_code read_dtype(sw_dtype *out, const cJSON *config, sw_err *err)
 static sw_code read_eps(double *out, const cJSON *config, double eps, sw_err *err)
 {
     static const char *const keys[] = {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps",
-                                       "norm_epsilon"};
+                                       "norm_epsilon", "norm_eps"};
     bool is_said = false;
     sw_code rc;
 

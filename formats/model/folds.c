@@ -175,6 +175,8 @@ static void step(walk *w, const sw_op *op)
         pass_latent(w, op);
     } else if (op->kind == SW_OP_MOE || op->kind == SW_OP_MOE_ADD) {
         pass_moe(w, op);
+    } else if (op->kind == SW_OP_GATE) {
+        spoil(w, op->src);
     } else if (op->kind != SW_OP_ACT || act != SW_MLP_RELU) {
         forget(w, op);
     }

@@ -12,6 +12,7 @@ bool sw_model_slot_has_bias(const sw_model *m, sw_slot slot)
         return m->has_qkv_bias;
     if (slot == SW_SLOT_O) return m->has_o_bias;
     if (slot == SW_SLOT_ROUTER) return m->has_router_bias;
+    if (slot == SW_SLOT_MIX_IN || slot == SW_SLOT_MIX_OUT) return m->mixer.has_bias;
     return (is_mlp_slot(slot) || slot == SW_SLOT_GATE_UP) && m->has_mlp_bias;
 }
 
@@ -44,6 +45,18 @@ int64_t sw_model_linears(const sw_model *m, int64_t layer, sw_linear_ref *out, i
                 out[n - 1] = make_ref(m, layer, (sw_slot)(SW_SLOT_GATE + e % 3), e / 3,
                                       e % 3 == 2 ? SW_SITE_DOWN_IN : SW_SITE_MLP_IN);
     }
+    return n;
+}
+
+int sw_model_kept_linears(const sw_model *m, int64_t layer, sw_slot *out, int max)
+{
+    int n_ops, n = 0;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+    for (int i = 0; i < n_ops; i++)
+        if ((ops[i].kind == SW_OP_KEPT_LINEAR || ops[i].kind == SW_OP_ROW_GATE ||
+             is_routed(&ops[i])) && n++ < max)
+            out[n - 1] = ops[i].slot;
     return n;
 }
 

@@ -15,6 +15,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/view.h"
 #include "formats/file/safetensors.h"
+#include "formats/model/mixer.h"
 #include "formats/model/program.h"
 
 #define SW_LAYERS_MAX 1024
@@ -114,6 +115,8 @@ typedef struct sw_model {
     bool has_bare_layer_norms; /* without a bias */
     int64_t n_position_rows;  /* rows of the table of learned positions, 0: none ... */
     int64_t first_position_row; /* ... and the row of position 0 */
+    bool has_query_gate;      /* q makes a gate beside each head of queries */
+    sw_mixer mixer;           /* of layers that have a recurrent one */
     bool is_tied, has_qkv_bias, has_o_bias, has_mlp_bias, has_router_bias;
     int64_t bos_id, eos_id;   /* -1: none; eos_id is eos_ids[0] */
     int64_t eos_ids[SW_EOS_MAX];
@@ -205,7 +208,8 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
  * NULL slot name (this architecture lacks it): returns false. */
 bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot slot,
                         int64_t expert);
-/* Module path of a layer's attention; false when keys and values are cached as a latent. */
+/* Module path of a layer's attention; false when it has none, or caches keys and values as a
+ * latent. */
 bool sw_model_attention_path(char out[256], const sw_model *m, int64_t layer);
 /* false for a tensor that is no part of the decoder: of a tower, of a projector, of a head that
  * predicts further tokens. */
@@ -260,6 +264,13 @@ int64_t sw_model_site_width(const sw_model *m, int64_t layer, sw_site site);
 /* true when what a linear at this site puts out is added to the residual stream as it is (by one
  * linear for all tokens: not by experts, not through another norm). */
 bool sw_model_site_writes_residual(const sw_model *m, int64_t layer, sw_site site);
+/* The linears of a block that quantization never touches, as engines keep them in floats: routers
+ * and what sets the pace of a recurrent mixer. Fills at most `max` of out[], returns how many. */
+int sw_model_kept_linears(const sw_model *m, int64_t layer, sw_slot *out, int max);
+#define SW_KEPT_MAX 8
+/* Does the layer cache keys and values? Floats of the state it keeps of a sequence; 0: none. */
+bool sw_model_has_attention(const sw_model *m, int64_t layer);
+int64_t sw_model_state_elems(const sw_model *m, int64_t layer);
 /* Row width of a buffer in a layer, and the largest in any; 0 where no program uses it. */
 int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf);
 int64_t sw_model_buf_width(const sw_model *m, sw_buf buf);

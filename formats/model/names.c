@@ -164,7 +164,9 @@ bool sw_model_attention_path(char out[256], const sw_model *m, int64_t layer)
 {
     char *dot;
 
-    if (m->kv_rank || !sw_model_slot_path(out, m, layer, SW_SLOT_O, -1)) return false;
+    if (m->kv_rank || !sw_model_has_attention(m, layer) ||
+        !sw_model_slot_path(out, m, layer, SW_SLOT_O, -1))
+        return false;
     dot = strrchr(out, '.');
     if (dot) *dot = '\0';
     return dot;

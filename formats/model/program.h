@@ -13,8 +13,12 @@ typedef enum sw_slot {
     SW_SLOT_QKV, SW_SLOT_GATE_UP,           /* stored as one: rows q, k, v; rows gate, up */
     SW_SLOT_Q_A, SW_SLOT_Q_B, SW_SLOT_KV_A, SW_SLOT_KV_B, /* low-rank (latent) attention */
     SW_SLOT_SHARED_GATE, SW_SLOT_SHARED_UP, SW_SLOT_SHARED_DOWN, /* expert of every token */
+    SW_SLOT_MIX_IN, SW_SLOT_MIX_Z, SW_SLOT_MIX_OUT, /* recurrent mixer: input, gate, output */
     SW_SLOT_HEAD,                           /* hidden to logits; see sw_model_linears */
-    SW_SLOT_ROUTER,                         /* linear, never quantized */
+    SW_SLOT_ROUTER,                         /* linear, never quantized; nor are the next six, */
+    SW_SLOT_MIX_A, SW_SLOT_MIX_B, SW_SLOT_MIX_BA, /* which say how much a mixer keeps and takes */
+    SW_SLOT_MIX_A_RANK, SW_SLOT_MIX_Z_RANK, /* first factors of low-rank MIX_A and of the gate, */
+    SW_SLOT_MIX_Z_GATE,                     /* and the gate's second */
     SW_SLOT_NORM_ATTN, SW_SLOT_NORM_MLP,    /* before each half of the block */
     SW_SLOT_NORM_AFTER_ATTN, SW_SLOT_NORM_AFTER_MLP, /* on a half's output */
     SW_SLOT_NORM_Q, SW_SLOT_NORM_K,         /* per head */
@@ -23,6 +27,9 @@ typedef enum sw_slot {
     SW_SLOT_NORM_FINAL,                     /* before the head */
     SW_SLOT_SINKS,                          /* a score per head that takes weight, not value */
     SW_SLOT_ROUTER_SHIFT,                   /* added to scores for the choice alone */
+    SW_SLOT_CONV, SW_SLOT_CONV_Q, SW_SLOT_CONV_K, SW_SLOT_CONV_V, /* short convolutions */
+    SW_SLOT_A_LOG, SW_SLOT_D, SW_SLOT_DT_BIAS, /* vectors of a recurrent mixer */
+    SW_SLOT_NORM_MIX,                       /* beside its gate, never stored less one */
     SW_SLOT_ROUTER_NORM, SW_SLOT_EXPERT_SCALE, /* on the router's input; on each expert's weight */
     SW_SLOT_SHARED_ROUTER,                  /* linear to one channel, a gate; never quantized */
     SW_SLOT_NORM_DENSE_OUT, SW_SLOT_NORM_EXPERTS, SW_SLOT_NORM_EXPERTS_OUT, /* of an MLP beside
@@ -41,6 +48,7 @@ typedef enum sw_slot {
  * half before MLP_IN. */
 typedef enum sw_site {
     SW_SITE_ATTN_IN, SW_SITE_Q_B_IN, SW_SITE_KV_B_IN, SW_SITE_O_IN,
+    SW_SITE_MIX_IN, SW_SITE_MIX_OUT_IN, /* of a recurrent mixer */
     SW_SITE_MLP_IN, SW_SITE_SHARED_IN, SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
 } sw_site;
 
@@ -52,6 +60,12 @@ typedef enum sw_buf {
     SW_BUF_LATENT, SW_BUF_K_ROPE,    /* KV_A in its two parts */
     SW_BUF_KV_B,                     /* per head: the key's unrotated part, then the value */
     SW_BUF_SHARED_G, SW_BUF_SHARED_U,
+    SW_BUF_Q_GATED, SW_BUF_Q_GATE,   /* heads of queries and gates in turns; the gates alone */
+    SW_BUF_MIX, SW_BUF_MIX_Z,        /* a recurrent mixer's input and gate, */
+    SW_BUF_MIX_B, SW_BUF_MIX_A,      /* what makes its step and decay, */
+    SW_BUF_MIX_GROUPED, SW_BUF_MIX_BA, /* the first two and the second two by key head; */
+    SW_BUF_MIX_A_RANK, SW_BUF_MIX_Z_RANK, /* low-rank factors; */
+    SW_BUF_MIX_O,                    /* its output */
     SW_BUF_M,                        /* a second branch, beside T */
     SW_BUF_R,                        /* what a router reads */
     SW_BUF_SIDE,                     /* the gate of a layer's own input */
@@ -90,7 +104,17 @@ typedef enum sw_op_kind {
     SW_OP_CUT,        /* dst = max(0, dst - (mean + gate_cut deviations)), in layers that do so */
     SW_OP_SIDE_INPUT, /* dst = (act(src * SIDE_GATE^T) * the layer's own input) * SIDE_OUT^T */
     SW_OP_MOE,        /* dst = routed experts of src; only in sparse layers */
-    SW_OP_MOE_ADD     /* dst += the same */
+    SW_OP_MOE_ADD,    /* dst += the same */
+    SW_OP_KEPT_LINEAR, /* as LINEAR, of one that is never quantized nor observed */
+    SW_OP_SPLIT_HEADS, /* src holds pairs of heads: the first into dst, the second into Q_GATE */
+    SW_OP_GATE,       /* dst *= sigmoid(src) */
+    SW_OP_UNGROUP,    /* parts of each key head's columns of src into dst and the buffer after it */
+    /* Recurrent mixers, from the convolution to the gated norm, with the layer's state: */
+    SW_OP_GATED_DELTA, /* dst = of src: q, k, v; MIX_Z, MIX_B, MIX_A */
+    SW_OP_KIMI_DELTA, /* dst = of Q, K, V; MIX_Z, MIX_B, MIX_A by key channel */
+    SW_OP_SSD,        /* dst = of src: gate, x, B, C, dt */
+    SW_OP_SHORT_CONV, /* dst = of src: B, C, x */
+    SW_OP_COUNT
 } sw_op_kind;
 
 typedef struct sw_op {

@@ -43,10 +43,11 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
 {
     const sw_sizes s = sw_model_sizes(m, layer);
     const int64_t q = s.n_heads * s.head_dim, kv = s.n_kv_heads * s.head_dim;
+    const int64_t gated = m->has_query_gate ? 2 * q : q;
     const int64_t mlp = sw_model_is_sparse(m, layer) ? m->moe_intermediate : s.intermediate;
     const int64_t h = m->hidden, shared = m->shared_intermediate;
     const int64_t shapes[SW_SLOT_COUNT][2] = {
-        [SW_SLOT_Q] = {q, h},                  [SW_SLOT_K] = {kv, h},
+        [SW_SLOT_Q] = {gated, h},              [SW_SLOT_K] = {kv, h},
         [SW_SLOT_V] = {kv, h},                 [SW_SLOT_O] = {h, s.n_heads * s.v_head_dim},
         [SW_SLOT_GATE] = {mlp, h},             [SW_SLOT_UP] = {mlp, h},
         [SW_SLOT_DOWN] = {h, mlp},             [SW_SLOT_ROUTER] = {m->n_experts, h},
@@ -76,6 +77,7 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
         [SW_SLOT_SIDE_GATE] = {m->side_inputs, h}, [SW_SLOT_SIDE_OUT] = {h, m->side_inputs},
     };
 
+    if (sw_mixer_slot_shape(&m->mixer, h, slot, n_out, k_in)) return;
     *n_out = shapes[slot][0];
     *k_in = shapes[slot][1];
 }
@@ -96,6 +98,10 @@ static bool uses_beside(const sw_op *op, sw_buf buf)
     case SW_OP_SPLIT_GROUPS:
     case SW_OP_TAKE_KV:
         return buf == SW_BUF_K || buf == SW_BUF_V;
+    case SW_OP_SPLIT_HEADS:
+        return buf == SW_BUF_Q_GATE;
+    case SW_OP_UNGROUP:
+        return buf == op->dst + 1;
     case SW_OP_LATENT_KV:
         return buf == SW_BUF_V || buf == SW_BUF_K_ROPE;
     default:
@@ -125,12 +131,14 @@ int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf)
         [SW_BUF_LATENT] = m->kv_rank, [SW_BUF_K_ROPE] = s.rope_dim,
         [SW_BUF_KV_B] = s.n_heads * (unrotated(&s) + s.v_head_dim),
         [SW_BUF_SHARED_G] = shared, [SW_BUF_SHARED_U] = shared,
+        [SW_BUF_Q_GATED] = 2 * q, [SW_BUF_Q_GATE] = q,
         [SW_BUF_M] = m->hidden, [SW_BUF_R] = m->hidden, [SW_BUF_SIDE] = m->side_inputs,
     };
     int n_ops;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
 
-    return uses_buf(ops, n_ops, buf) ? widths[buf] : 0;
+    if (!uses_buf(ops, n_ops, buf)) return 0;
+    return widths[buf] ? widths[buf] : sw_mixer_buf_width(&m->mixer, buf);
 }
 
 int64_t sw_model_buf_width(const sw_model *m, sw_buf buf)
@@ -187,4 +195,25 @@ int64_t sw_model_side_of_input(const sw_model *m, int64_t layer)
 int64_t sw_model_side_of_kv(const sw_model *m, int64_t layer)
 {
     return is_shared(m, layer) ? kv_at(m, layer) : -1;
+}
+
+bool sw_model_has_attention(const sw_model *m, int64_t layer)
+{
+    int n_ops;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+    for (int i = 0; i < n_ops; i++)
+        if (ops[i].kind == SW_OP_ATTENTION) return true;
+    return false;
+}
+
+int64_t sw_model_state_elems(const sw_model *m, int64_t layer)
+{
+    int n_ops;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+    for (int i = 0; i < n_ops; i++)
+        if (ops[i].kind >= SW_OP_GATED_DELTA && ops[i].kind <= SW_OP_SHORT_CONV)
+            return sw_mixer_conv_state(&m->mixer) + sw_mixer_matrix_state(&m->mixer);
+    return 0;
 }

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/engine/vec.h"
+#include "kernels/engine/vec/vec.h"
 
 typedef struct sw_attention {
     const float *q;      /* [n_seqs * seq_len, n_heads * head_dim] */

@@ -72,6 +72,9 @@ sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, in
     if (rc == SW_OK)
         rc = sw_mem_get((void **)&e->attention_scratch,
                         (int64_t)sw_attention_scratch_bytes(n_threads), 1, "attention", err);
+    if (rc == SW_OK)
+        rc = SW_MEM_GET(&e->recurrent_scratch, sw_recurrent_scratch(m, n_threads),
+                        "recurrent mixers", err);
     if (rc == SW_OK) rc = take_tables(e, err);
     if (rc == SW_OK && m->n_experts) rc = sw_moe_scratch_new(&e->moe, m, max_tokens, err);
     if (rc == SW_OK)
@@ -88,6 +91,7 @@ void sw_engine_free(sw_engine *e)
     sw_mem_put(e->hidden);
     sw_mem_put(e->attention_scratch);
     sw_mem_put(e->side);
+    sw_mem_put(e->recurrent_scratch);
     sw_mem_put(e->ones);
     sw_mem_put(e->slopes);
     sw_angles_free(&e->angles);
@@ -112,7 +116,7 @@ sw_code sw_engine_hidden(sw_engine *e, float **out, sw_err *err)
 /* Row-wise steps: what a task needs, by value, so that tasks share nothing they write. */
 typedef struct row_job {
     const sw_engine *e;
-    float *dst;
+    float *dst, *gate;
     const float *src, *w, *bias;
     const sw_angles *angles;
     sw_sizes sizes;
@@ -180,6 +184,17 @@ static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
         acts[act](g, n);
         if (u) vec->mul(g, u, n);
     }
+}
+
+static void gate_task(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *j = ctx;
+    float *gate = j->gate + begin * j->width;
+    const int64_t n = (end - begin) * j->width;
+
+    (void)thread;
+    j->e->vec->sigmoid(gate, n);
+    j->e->vec->mul(j->dst + begin * j->width, gate, n);
 }
 
 static void add_task(void *ctx, int64_t begin, int64_t end, int thread)
@@ -254,6 +269,12 @@ static sw_code op_linear(sw_run *run, const sw_op *op, sw_err *err)
     return sw_run_linear(run->e, buffer(run, op->dst), x, run->n_tokens, w, err);
 }
 
+static sw_code op_kept_linear(sw_run *run, const sw_op *op, sw_err *err)
+{
+    return sw_run_linear(run->e, buffer(run, op->dst), buffer(run, op->src), run->n_tokens,
+                         &run->block->linear[op->slot], err);
+}
+
 /* Heads lie one after the other in a row, so a head norm is a norm of shorter rows. */
 static sw_code op_head_norm(sw_run *run, const sw_op *op, sw_err *err)
 {
@@ -300,6 +321,21 @@ static sw_code op_rope(sw_run *run, const sw_op *op, sw_err *err)
     if (rc == SW_OK)
         sw_parallel_for(e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, rope_task, &job);
     return rc;
+}
+
+static sw_code op_split_heads(sw_run *run, const sw_op *op, sw_err *err)
+{
+    const int64_t dim = run->sizes.head_dim;
+    const size_t size = (size_t)dim * sizeof(float);
+    const float *src = buffer(run, op->src);
+    float *first = buffer(run, op->dst), *second = run->e->buf[SW_BUF_Q_GATE];
+
+    (void)err;
+    for (int64_t i = 0; i < run->n_tokens * run->sizes.n_heads; i++) {
+        memcpy(first + i * dim, src + 2 * i * dim, size);
+        memcpy(second + i * dim, src + (2 * i + 1) * dim, size);
+    }
+    return SW_OK;
 }
 
 /* KV_B holds for each head the key's part that does not turn and the value; the part that does is
@@ -393,6 +429,17 @@ static sw_code op_act(sw_run *run, const sw_op *op, sw_err *err)
     return SW_OK;
 }
 
+/* The gate is made its sigmoid where it lies. */
+static sw_code op_gate(sw_run *run, const sw_op *op, sw_err *err)
+{
+    row_job job = {.e = run->e, .dst = buffer(run, op->dst), .gate = buffer(run, op->src),
+                   .width = run->width[op->dst]};
+
+    (void)err;
+    sw_parallel_for(run->e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, gate_task, &job);
+    return SW_OK;
+}
+
 static sw_code op_add(sw_run *run, const sw_op *op, sw_err *err)
 {
     const double scale = op->dst == SW_BUF_X ? run->e->m->residual_scale : 1.0;
@@ -423,7 +470,12 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_ATTENTION] = op_attention, [SW_OP_LATENT_KV] = op_latent_kv,
     [SW_OP_GLU] = op_glu,             [SW_OP_ACT] = op_act,
     [SW_OP_ADD] = op_add,             [SW_OP_MOE] = op_moe,
-    [SW_OP_MOE_ADD] = op_moe_add,     [SW_OP_HEAD_LAYER_NORM] = sw_op_head_layer_norm,
+    [SW_OP_MOE_ADD] = op_moe_add,     [SW_OP_KEPT_LINEAR] = op_kept_linear,
+    [SW_OP_SPLIT_HEADS] = op_split_heads, [SW_OP_GATE] = op_gate,
+    [SW_OP_UNGROUP] = sw_run_ungroup, [SW_OP_GATED_DELTA] = sw_run_gated_delta,
+    [SW_OP_KIMI_DELTA] = sw_run_kimi_delta, [SW_OP_SSD] = sw_run_ssd,
+    [SW_OP_SHORT_CONV] = sw_run_short_conv,
+    [SW_OP_HEAD_LAYER_NORM] = sw_op_head_layer_norm,
     [SW_OP_SPLIT_GROUPS] = sw_op_split_groups, [SW_OP_COPY] = sw_op_copy,
     [SW_OP_CLIP] = sw_op_clip,        [SW_OP_TEMPER] = sw_op_temper,
     [SW_OP_SCALE] = sw_op_scale,      [SW_OP_ROW_GATE] = sw_op_row_gate,

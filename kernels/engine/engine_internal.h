@@ -3,7 +3,7 @@
 #define SW_KERNELS_ENGINE_ENGINE_INTERNAL_H
 
 #include "kernels/engine/engine.h"
-#include "kernels/engine/vec.h"
+#include "kernels/engine/vec/vec.h"
 
 #define SW_TOKENS_PER_TASK 16 /* fixed chunk of the row-wise steps */
 
@@ -35,6 +35,7 @@ struct sw_engine {
     float *hidden;            /* [max_tokens, hidden] of whole-model calls, on first use */
     float *attention_scratch;
     float *side;              /* [max_tokens, sw_model_side_width], or NULL */
+    float *recurrent_scratch; /* sw_recurrent_scratch floats */
     float *ones;              /* [largest head]: the weight of norms that have none */
     float *slopes;            /* [n_heads] where scores fall with the distance, else NULL */
     sw_angles angles, window_angles; /* the second where window layers turn differently */
@@ -95,6 +96,13 @@ sw_code sw_run_linear(sw_engine *e, float *y, const float *x, int64_t n, const s
                       sw_err *err) SW_MUST_USE;
 /* dst += routed experts of src, [n_tokens, hidden]. */
 sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err) SW_MUST_USE;
+/* The operations of recurrent mixers (recurrent.c), and floats of scratch space that they need. */
+sw_code sw_run_ungroup(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_gated_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_kimi_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_ssd(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_short_conv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+int64_t sw_recurrent_scratch(const sw_model *m, int n_threads);
 sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens,
                            sw_err *err) SW_MUST_USE;
 void sw_moe_scratch_free(sw_moe_scratch *moe);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <sys/stat.h>
 
-#include "tests/support/recipe_model.h"
+#include "tests/support/toys/recipe_model.h"
 
 int main(int argc, char **argv)
 {
