@@ -54,6 +54,26 @@ static const char *size_key(const cJSON *config, const char *const keys[KEYS_MAX
     return NULL;
 }
 
+/* Some configs repeat a size for every layer. */
+static sw_code read_size(int64_t *out, const cJSON *config, const char *key, int64_t max,
+                         sw_err *err)
+{
+    const cJSON *member = sw_json_member(config, key), *item;
+    sw_code rc;
+
+    if (!cJSON_IsArray(member) || !member->child) return sw_json_int(out, config, key, 1, max, err);
+    cJSON_ArrayForEach(item, member)
+    {
+        int64_t one = 0;
+
+        if ((rc = sw_json_as_int(&one, item, 1, max, key, err)) != SW_OK) return rc;
+        if (item != member->child && one != *out)
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: differs between layers", key);
+        *out = one;
+    }
+    return SW_OK;
+}
+
 /* Does any program of the family have such an operation? SW_SLOT_COUNT: with whatever slot. */
 static bool has_op(const sw_arch *arch, sw_op_kind kind, sw_slot slot)
 {
@@ -111,7 +131,7 @@ static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
         }
         if (!key && is_spare(m, sizes[i].value)) continue;
         if (!key) return SW_FAIL(err, SW_E_FORMAT, "%s: missing", sizes[i].keys[0]);
-        rc = sw_json_int(sizes[i].value, config, key, 1, sizes[i].max, err);
+        rc = read_size(sizes[i].value, config, key, sizes[i].max, err);
         if (rc != SW_OK) return rc;
     }
     return SW_OK;

@@ -164,6 +164,10 @@ static void step(walk *w, const sw_op *op)
         pass_split(w, op);
     } else if (op->kind == SW_OP_SPLIT_GROUPS) {
         pass_groups(w, op);
+    } else if (op->kind == SW_OP_TAKE_KV) {
+        spoil(w, SW_BUF_K);
+        spoil(w, SW_BUF_V);
+        w->of[SW_BUF_K].is_known = w->of[SW_BUF_V].is_known = false;
     } else if (op->kind == SW_OP_ROUTE) {
         w->is_routed = true;
         spoil(w, op->src);

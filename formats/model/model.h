@@ -25,7 +25,7 @@
 
 typedef enum sw_rope_kind {
     SW_ROPE_DEFAULT, SW_ROPE_LINEAR, SW_ROPE_DYNAMIC, SW_ROPE_LLAMA3, SW_ROPE_YARN,
-    SW_ROPE_LONGROPE
+    SW_ROPE_LONGROPE, SW_ROPE_PROPORTIONAL
 } sw_rope_kind;
 
 typedef struct sw_rope {
@@ -36,6 +36,8 @@ typedef struct sw_rope {
     double beta_fast, beta_slow, attention_factor;   /* yarn; attention_factor < 0: derive it */
     double mscale, mscale_all_dim;                   /* yarn; 0: absent */
     bool truncate;                                   /* yarn */
+    double part;                                     /* proportional: of the pairs, from the first
+                                                      * on, that turn at all */
     float short_factors[SW_ROPE_PAIRS_MAX];          /* longrope: of each pair, within the */
     float long_factors[SW_ROPE_PAIRS_MAX];           /* trained length and beyond it */
     int64_t original_max_positions;
@@ -57,8 +59,9 @@ typedef enum sw_router_kind {
 
 /* What surrounds the blocks, and what comes before a layer's number ("model.layers"). */
 typedef enum sw_end {
-    SW_END_LAYERS, SW_END_EMBED, SW_END_POSITIONS, SW_END_EMBED_NORM, SW_END_NORM, SW_END_HEAD,
-    SW_END_COUNT
+    SW_END_LAYERS, SW_END_EMBED, SW_END_POSITIONS, SW_END_EMBED_NORM, SW_END_SIDE_TABLE,
+    SW_END_SIDE_PROJECTION, SW_END_SIDE_NORM, SW_END_COPIES_IN, SW_END_COPIES_OUT, SW_END_NORM,
+    SW_END_HEAD, SW_END_COUNT
 } sw_end;
 #define SW_END_BYTES 128 /* of such a name, without ".weight" */
 
@@ -121,6 +124,13 @@ typedef struct sw_model {
     sw_rope rope;
     bool has_window_rope;     /* window layers turn by another table: */
     sw_rope window_rope;
+    int64_t side_inputs;      /* width of the input that every layer has for itself, beside the
+                               * residual stream; 0: none */
+    int64_t n_copies;         /* of the residual stream, itself the first; 0: it is alone */
+    int64_t low_rank;         /* of the path beside attention */
+    double gate_cut;          /* of SW_OP_CUT */
+    bool is_cut_layer[SW_LAYERS_MAX];
+    int16_t shares_kv[SW_LAYERS_MAX]; /* 1 + the layer whose keys and values are read; 0: its own */
     uint8_t kind[SW_LAYERS_MAX];     /* of each layer, in arch->kinds */
     sw_sizes other_sizes[SW_SIZES_MAX]; /* of layers that differ from the rest: */
     uint8_t sizes_of[SW_LAYERS_MAX]; /* 0: as above, i: other_sizes[i - 1] */
@@ -175,13 +185,21 @@ sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err) SW_MUST_U
 
 /* Checkpoints call the same decoder differently: most of gpt2 leave out "transformer.", wrappers
  * with a vision tower put "model.language_model." or "language_model.model." before everything.
- * Look which `st` has, and call everything like that. */
+ * Look which `st` has, and call everything like that; and let layers be of the kind that their
+ * tensors make them. */
 void sw_model_fit_names(sw_model *m, const sw_st *st);
 /* A name, without ".weight", as this checkpoint has it; NULL: the family has no such thing. */
 const char *sw_model_end(const sw_model *m, sw_end end);
 
 bool sw_model_is_sparse(const sw_model *m, int64_t layer);
 sw_sizes sw_model_sizes(const sw_model *m, int64_t layer);
+/* Floats beside each row of the residual stream: inputs of single layers, keys and values that
+ * later layers share, copies of the stream. And where in them, -1 when not at all: the layer's own
+ * input; its keys, with its values behind them; the copies. */
+int64_t sw_model_side_width(const sw_model *m);
+int64_t sw_model_side_of_input(const sw_model *m, int64_t layer);
+int64_t sw_model_side_of_kv(const sw_model *m, int64_t layer);
+int64_t sw_model_side_of_copies(const sw_model *m);
 const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops);
 /* Output and input widths of a linear slot in a layer. */
 void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t *n_out,

@@ -3,6 +3,12 @@
 #include <string.h>
 
 #include "formats/model/model.h"
+#include "formats/model/programs.h"
+
+static bool is_mlp_slot(sw_slot slot)
+{
+    return slot == SW_SLOT_GATE || slot == SW_SLOT_UP || slot == SW_SLOT_DOWN;
+}
 
 static const char *arch_end(const sw_model *m, sw_end end) { return m->arch->ends.names[end]; }
 
@@ -97,6 +103,19 @@ static void fit_head(sw_model *m, const sw_st *st, const char *prefix, size_t n_
     }
 }
 
+static void fit_kind(sw_model *m, const sw_st *st, int64_t layer)
+{
+    for (int i = 0; i < sw_n_stored_kinds; i++) {
+        const sw_stored_kind *row = &sw_stored_kinds[i];
+        char path[256];
+
+        if (row->kinds != m->arch->kinds || row->from != m->kind[layer]) continue;
+        if (!sw_model_slot_path(path, m, layer, row->slot, -1) || !has_below(st, path)) continue;
+        m->kind[layer] = (uint8_t)row->to;
+        return;
+    }
+}
+
 void sw_model_fit_names(sw_model *m, const sw_st *st)
 {
     size_t n = 0;
@@ -109,11 +128,7 @@ void sw_model_fit_names(sw_model *m, const sw_st *st)
             !with_prefix(m->ends[end], m, (sw_end)end, prefix, n))
             m->ends[end][0] = '\0';
     fit_head(m, st, prefix, n);
-}
-
-static bool is_mlp_slot(sw_slot slot)
-{
-    return slot == SW_SLOT_GATE || slot == SW_SLOT_UP || slot == SW_SLOT_DOWN;
+    for (int64_t l = 0; l < m->n_layers; l++) fit_kind(m, st, l);
 }
 
 /* "<layers>.L.<name>", with the expert in the name's gap. */

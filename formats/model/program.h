@@ -36,6 +36,11 @@ typedef enum sw_slot {
                                              * experts: on its output; around the experts */
     SW_SLOT_NORM_BRANCH_ATTN, SW_SLOT_NORM_BRANCH_MLP, /* before branches beside each other */
     SW_SLOT_LAYER_SCALE,                    /* one number */
+    SW_SLOT_SIDE_GATE, SW_SLOT_SIDE_OUT, SW_SLOT_NORM_SIDE, /* of an input that each layer has for
+                                             * itself: linears never quantized, and a norm */
+    SW_SLOT_LOW_RANK_A, SW_SLOT_LOW_RANK_B, SW_SLOT_NORM_LOW_RANK, /* a path beside attention */
+    SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT, SW_SLOT_COPY_CORRECT, /* of copies of the residual */
+    SW_SLOT_COPY_NORM, SW_SLOT_COPY_SCALE,  /* stream: linears never quantized, norm, vector */
     SW_SLOT_COUNT
 } sw_slot;
 
@@ -44,7 +49,7 @@ typedef enum sw_slot {
 typedef enum sw_site {
     SW_SITE_ATTN_IN, SW_SITE_Q_B_IN, SW_SITE_KV_B_IN, SW_SITE_O_IN,
     SW_SITE_MIX_IN, SW_SITE_MIX_OUT_IN, /* of a recurrent mixer */
-    SW_SITE_MLP_IN, SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
+    SW_SITE_MLP_IN, SW_SITE_SHARED_IN, SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
 } sw_site;
 
 /* Buffers of a block program; all are [n_tokens, width]. */
@@ -63,6 +68,7 @@ typedef enum sw_buf {
     SW_BUF_MIX_O,                    /* its output */
     SW_BUF_M,                        /* a second branch, beside T */
     SW_BUF_R,                        /* what a router reads */
+    SW_BUF_SIDE,                     /* the gate of a layer's own input */
     SW_BUF_COUNT
 } sw_buf;
 
@@ -86,6 +92,17 @@ typedef enum sw_op_kind {
     SW_OP_SCALE,      /* dst times the number in slot */
     SW_OP_ROW_GATE,   /* rows of dst times sigmoid(src * slot^T) */
     SW_OP_ROUTE,      /* the router reads src, and not what the experts read */
+    SW_OP_KEEP_KV,    /* K and V are kept beside the residual stream for layers that share them */
+    SW_OP_TAKE_KV,    /* K and V = what the layer that this one shares them with has kept */
+    SW_OP_LOW_RANK,   /* dst = (src * LOW_RANK_A^T) * LOW_RANK_B^T */
+    SW_OP_PREDICT,    /* X and its copies become what the layer expects them to be after it */
+    SW_OP_CORRECT,    /* the copies learn from what X has become since, and X from the first */
+    SW_OP_ADD_COPIES, /* copies but the first += src */
+    SW_OP_MERGE,      /* X = the mean of the copies, in the last layer alone */
+    SW_OP_HALVE,      /* dst times 1 / sqrt(2) */
+    SW_OP_MUL_VECTOR, /* dst times the vector in slot */
+    SW_OP_CUT,        /* dst = max(0, dst - (mean + gate_cut deviations)), in layers that do so */
+    SW_OP_SIDE_INPUT, /* dst = (act(src * SIDE_GATE^T) * the layer's own input) * SIDE_OUT^T */
     SW_OP_MOE,        /* dst = routed experts of src; only in sparse layers */
     SW_OP_MOE_ADD,    /* dst += the same */
     SW_OP_KEPT_LINEAR, /* as LINEAR, of one that is never quantized nor observed */

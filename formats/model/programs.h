@@ -59,6 +59,8 @@
 /* Attention's output in T and the MLP's in M, both added to what they have read. */
 #define OPS_ADD_BOTH PLAIN_OP(ADD, T, M), OPS_ADD
 
+#define OPS_SIDE PLAIN_OP(SIDE_INPUT, T, X), NORM(T, T, NORM_SIDE), OPS_ADD
+
 #define N_OPS(ops) ((int)(sizeof(ops) / sizeof((ops)[0])))
 #define PROGRAM(ops) {ops, N_OPS(ops)}
 #define NO_PROGRAM {0, 0}
@@ -71,9 +73,19 @@ extern const sw_kinds sw_kinds_glm4, sw_kinds_turned, sw_kinds_tempered, sw_kind
 extern const sw_kinds sw_kinds_glm4_moe, sw_kinds_row_norm_moe, sw_kinds_gated_shared,
     sw_kinds_clipped_moe, sw_kinds_shared_moe, sw_kinds_norm_turned_moe, sw_kinds_llama4;
 extern const sw_kinds sw_kinds_cohere2, sw_kinds_starcoder2, sw_kinds_stablelm,
-    sw_kinds_gpt_neox, sw_kinds_falcon, sw_kinds_bloom;
+    sw_kinds_gpt_neox, sw_kinds_falcon, sw_kinds_bloom, sw_kinds_gemma4, sw_kinds_gemma3n;
 extern const sw_kinds sw_kinds_qwen3_5, sw_kinds_lfm2, sw_kinds_lfm2_moe, sw_kinds_mamba2,
     sw_kinds_bamba, sw_kinds_kimi_linear, sw_kinds_qwen3_5_moe, sw_kinds_qwen3_next;
+
+/* Layers of one kind are of another where the checkpoint has a weight for a slot. */
+typedef struct sw_stored_kind {
+    const sw_kinds *kinds;
+    int from;
+    sw_slot slot;
+    int to;
+} sw_stored_kind;
+extern const sw_stored_kind sw_stored_kinds[];
+extern const int sw_n_stored_kinds;
 
 /* What follows the last block: the final norm and the head, by the kind of norm. */
 extern const sw_program sw_head_program, sw_mean_head_program;
@@ -87,7 +99,13 @@ enum { SW_KIND_TEMPERED = 1 };
 enum { SW_KIND_BARE, SW_KIND_NORMED };      /* heads, in sw_kinds_glm4_moe */
 enum { SW_KIND_UNCLIPPED, SW_KIND_CLIPPED }; /* q, k and v, in sw_kinds_clipped_moe */
 enum { SW_KIND_ROUTED, SW_KIND_SHARED };    /* without or with a shared expert */
-enum { SW_KIND_CHUNK, SW_KIND_CHUNK_NORMED, SW_KIND_ALL, SW_KIND_ALL_TEMPERED }; /* of llama4 */
+/* Of llama4. */
+enum { SW_KIND_CHUNK, SW_KIND_CHUNK_NORMED, SW_KIND_ALL, SW_KIND_ALL_TEMPERED };
+/* Of gemma4: values of their own, keys as values, both of another layer, or that with linears for
+ * them whose results nobody reads; each without and with an input for the layer alone. */
+enum {
+    SW_KIND_OWN_V, SW_KIND_K_AS_V, SW_KIND_SHARED_KV, SW_KIND_UNUSED_KV, SW_KIND_WITH_SIDE
+};
 /* Attention and MLP one after the other or beside each other; heads may have norms. */
 enum { SW_KIND_SERIAL, SW_KIND_PARALLEL, SW_KIND_WITH_HEAD_NORMS, SW_KIND_PARALLEL_TWO_NORMS };
 /* Kinds of hybrid decoders; the last two where a layer is an MLP or nothing but experts. */

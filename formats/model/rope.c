@@ -17,6 +17,7 @@
 static const char *const kind_names[] = {
     [SW_ROPE_DEFAULT] = "default", [SW_ROPE_LINEAR] = "linear", [SW_ROPE_DYNAMIC] = "dynamic",
     [SW_ROPE_LLAMA3] = "llama3",   [SW_ROPE_YARN] = "yarn",     [SW_ROPE_LONGROPE] = "longrope",
+    [SW_ROPE_PROPORTIONAL] = "proportional",
 };
 #define N_KINDS ((int)(sizeof kind_names / sizeof kind_names[0]))
 
@@ -72,7 +73,7 @@ static sw_code read_kind(sw_rope_kind *out, const cJSON *object, sw_err *err)
     }
     return SW_FAIL(err, SW_E_UNSUPPORTED,
                    "rope_type: \"%.60s\" is not supported; there are default, linear, dynamic, "
-                   "llama3, yarn, longrope",
+                   "llama3, yarn, longrope, proportional",
                    name);
 }
 
@@ -179,7 +180,7 @@ static sw_code read_longrope(sw_rope *rope, const sw_model *m, const cJSON *obje
 
 static sw_code check_rope(const sw_rope *rope, int64_t rope_dim, sw_err *err)
 {
-    if (rope->kind == SW_ROPE_DEFAULT) return SW_OK;
+    if (rope->kind == SW_ROPE_DEFAULT || rope->kind == SW_ROPE_PROPORTIONAL) return SW_OK;
     if (!(rope->factor > 0.0))
         return SW_FAIL(err, SW_E_FORMAT, "factor: rope type %s needs one above 0",
                        kind_names[rope->kind]);
@@ -191,6 +192,21 @@ static sw_code check_rope(const sw_rope *rope, int64_t rope_dim, sw_err *err)
     if (rope->kind == SW_ROPE_DYNAMIC && (rope_dim <= 2 || rope->factor < 1.0))
         return SW_FAIL(err, SW_E_FORMAT,
                        "rope type dynamic needs a factor of at least 1 and head_dim above 2");
+    return SW_OK;
+}
+
+/* The whole head counts in the exponent, and only the first pairs turn. */
+static sw_code read_proportional(sw_rope *rope, const cJSON *object, sw_err *err)
+{
+    sw_code rc;
+
+    if (rope->kind != SW_ROPE_PROPORTIONAL) return SW_OK;
+    rope->part = 1.0;
+    if ((rc = sw_json_real(&rope->part, object, "partial_rotary_factor", err)) != SW_OK) return rc;
+    if (!(rope->part > 0.0 && rope->part <= 1.0))
+        return SW_FAIL(err, SW_E_FORMAT, "partial_rotary_factor: %g, must be above 0 and at most 1",
+                       rope->part);
+    if (!(rope->factor > 0.0)) rope->factor = 1.0;
     return SW_OK;
 }
 
@@ -230,6 +246,7 @@ static sw_code read_one(sw_rope *out, const sw_model *m, const cJSON *config,
     if (rope.kind == SW_ROPE_YARN && !sw_json_member(object, "factor"))
         rope.factor = (double)m->max_positions / (double)rope.original_max_positions;
     if ((rc = read_longrope(&rope, m, object, err)) != SW_OK) return rc;
+    if ((rc = read_proportional(&rope, object, err)) != SW_OK) return rc;
     if ((rc = read_alpha(&rope, m->rope_dim, object, err)) != SW_OK) return rc;
     if ((rc = check_rope(&rope, m->rope_dim, err)) != SW_OK) return rc;
     *out = rope;
@@ -375,6 +392,9 @@ void sw_rope_frequencies(float *inv_freq, float *cos_sin_scale, const sw_model *
         yarn_frequencies(inv_freq, rope, dim);
     else
         plain_frequencies(inv_freq, (float)rope->theta, dim);
-    if (rope->kind == SW_ROPE_LINEAR)
+    if (rope->kind == SW_ROPE_PROPORTIONAL)
+        for (int64_t i = (int64_t)(rope->part * (double)dim / 2.0); i < dim / 2; i++)
+            inv_freq[i] = 0.0f;
+    if (rope->kind == SW_ROPE_LINEAR || rope->kind == SW_ROPE_PROPORTIONAL)
         for (int64_t i = 0; i < dim / 2; i++) inv_freq[i] /= (float)rope->factor;
 }

@@ -68,7 +68,13 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
         [SW_SLOT_SHARED_ROUTER] = {1, h},      [SW_SLOT_NORM_DENSE_OUT] = {1, h},
         [SW_SLOT_NORM_EXPERTS] = {1, h},       [SW_SLOT_NORM_EXPERTS_OUT] = {1, h},
         [SW_SLOT_LAYER_SCALE] = {1, 1},        [SW_SLOT_NORM_BRANCH_ATTN] = {1, h},
-        [SW_SLOT_NORM_BRANCH_MLP] = {1, h},
+        [SW_SLOT_NORM_BRANCH_MLP] = {1, h},    [SW_SLOT_NORM_SIDE] = {1, h},
+        [SW_SLOT_LOW_RANK_A] = {m->low_rank, h}, [SW_SLOT_LOW_RANK_B] = {h, m->low_rank},
+        [SW_SLOT_NORM_LOW_RANK] = {1, h},      [SW_SLOT_COPY_ROUTER] = {m->n_copies, h},
+        [SW_SLOT_COPY_PREDICT] = {m->n_copies * m->n_copies, m->n_copies},
+        [SW_SLOT_COPY_CORRECT] = {m->n_copies, m->n_copies},
+        [SW_SLOT_COPY_NORM] = {1, h},          [SW_SLOT_COPY_SCALE] = {1, h},
+        [SW_SLOT_SIDE_GATE] = {m->side_inputs, h}, [SW_SLOT_SIDE_OUT] = {h, m->side_inputs},
     };
 
     if (sw_mixer_slot_shape(&m->mixer, h, slot, n_out, k_in)) return;
@@ -82,7 +88,15 @@ static bool uses_beside(const sw_op *op, sw_buf buf)
     switch (op->kind) {
     case SW_OP_SPLIT:
         return buf > op->dst && buf <= (op->dst == SW_BUF_Q ? SW_BUF_V : op->dst + 1);
+    case SW_OP_SIDE_INPUT:
+        return buf == SW_BUF_SIDE;
+    case SW_OP_LOW_RANK:
+    case SW_OP_PREDICT:
+    case SW_OP_CORRECT:
+    case SW_OP_MERGE:
+        return buf == SW_BUF_R; /* for what stands between */
     case SW_OP_SPLIT_GROUPS:
+    case SW_OP_TAKE_KV:
         return buf == SW_BUF_K || buf == SW_BUF_V;
     case SW_OP_SPLIT_HEADS:
         return buf == SW_BUF_Q_GATE;
@@ -118,7 +132,7 @@ int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf)
         [SW_BUF_KV_B] = s.n_heads * (unrotated(&s) + s.v_head_dim),
         [SW_BUF_SHARED_G] = shared, [SW_BUF_SHARED_U] = shared,
         [SW_BUF_Q_GATED] = 2 * q, [SW_BUF_Q_GATE] = q,
-        [SW_BUF_M] = m->hidden, [SW_BUF_R] = m->hidden,
+        [SW_BUF_M] = m->hidden, [SW_BUF_R] = m->hidden, [SW_BUF_SIDE] = m->side_inputs,
     };
     int n_ops;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
@@ -137,6 +151,50 @@ int64_t sw_model_buf_width(const sw_model *m, sw_buf buf)
         if (width > widest) widest = width;
     }
     return widest;
+}
+
+static int64_t kv_width(const sw_model *m, int64_t layer)
+{
+    const sw_sizes s = sw_model_sizes(m, layer);
+
+    return s.n_kv_heads * (s.head_dim + s.v_head_dim);
+}
+
+static bool is_shared(const sw_model *m, int64_t source)
+{
+    for (int64_t l = source + 1; l < m->n_layers; l++)
+        if (m->shares_kv[l] == source + 1) return true;
+    return false;
+}
+
+/* Where the keys of `layer` begin; of n_layers, where all end. */
+static int64_t kv_at(const sw_model *m, int64_t layer)
+{
+    int64_t at = m->n_layers * m->side_inputs;
+
+    for (int64_t l = 0; l < layer; l++)
+        if (is_shared(m, l)) at += kv_width(m, l);
+    return at;
+}
+
+int64_t sw_model_side_width(const sw_model *m)
+{
+    return kv_at(m, m->n_layers) + m->n_copies * m->hidden;
+}
+
+int64_t sw_model_side_of_copies(const sw_model *m)
+{
+    return m->n_copies ? kv_at(m, m->n_layers) : -1;
+}
+
+int64_t sw_model_side_of_input(const sw_model *m, int64_t layer)
+{
+    return m->side_inputs ? layer * m->side_inputs : -1;
+}
+
+int64_t sw_model_side_of_kv(const sw_model *m, int64_t layer)
+{
+    return is_shared(m, layer) ? kv_at(m, layer) : -1;
 }
 
 bool sw_model_has_attention(const sw_model *m, int64_t layer)

@@ -50,6 +50,7 @@ static const char *missing_overall(const sw_model *m)
     if (m->attention_chunk) return "attention within chunks";
     if (m->has_alibi) return "attention that fades with the distance";
     if (m->has_embed_norm) return "a norm on embeddings";
+    if (sw_model_side_width(m)) return "inputs or keys beside the residual stream";
     if (has_router && (m->router == SW_ROUTER_INPUT || m->route_floor > 0.0 ||
                        m->arch->slot_names[SW_SLOT_EXPERT_SCALE] || m->router_scale != 1.0 ||
                        (m->router == SW_ROUTER_SOFTMAX &&

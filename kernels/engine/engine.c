@@ -35,6 +35,10 @@ static sw_code take_tables(sw_engine *e, sw_err *err)
         width = sw_max_i64(width, sw_model_sizes(m, l).head_dim);
     if ((rc = SW_MEM_GET(&e->ones, width, "norm weights", err)) != SW_OK) return rc;
     for (int64_t i = 0; i < width; i++) e->ones[i] = 1.0f;
+    if (sw_model_side_width(m) &&
+        (rc = SW_MEM_GET(&e->side, e->max_tokens * sw_model_side_width(m), "side rows", err)) !=
+            SW_OK)
+        return rc;
     if (!m->has_alibi) return SW_OK;
     if ((rc = SW_MEM_GET(&e->slopes, m->n_heads, "slopes", err)) == SW_OK)
         fill_slopes(e->slopes, m->n_heads);
@@ -86,6 +90,7 @@ void sw_engine_free(sw_engine *e)
     for (int b = 0; b < SW_BUF_COUNT; b++) sw_mem_put(e->buf[b]);
     sw_mem_put(e->hidden);
     sw_mem_put(e->attention_scratch);
+    sw_mem_put(e->side);
     sw_mem_put(e->recurrent_scratch);
     sw_mem_put(e->ones);
     sw_mem_put(e->slopes);
@@ -95,6 +100,8 @@ void sw_engine_free(sw_engine *e)
     sw_scratch_free(&e->gemm);
     sw_mem_put(e);
 }
+
+float *sw_engine_side(sw_engine *e) { return e->side; }
 
 sw_code sw_engine_hidden(sw_engine *e, float **out, sw_err *err)
 {
@@ -393,13 +400,13 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
     if (run->tap && run->tap->see_kv)
         run->tap->see_kv(run->tap->self, a.k, run->n_tokens * run->width[SW_BUF_K], a.v,
                          run->n_tokens * run->width[SW_BUF_V]);
-    if (run->block->kv.is_e4m3) {
+    if (run->block->kv.is_e4m3 && !run->is_kv_taken) {
         round_rows(e->buf[SW_BUF_K], run->n_tokens, run->width[SW_BUF_K], run->block->kv.k_scale);
         round_rows(e->buf[SW_BUF_V], run->n_tokens, run->width[SW_BUF_V], run->block->kv.v_scale);
     }
     if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
     if (run->kv) {
-        remember(run);
+        if (!run->is_kv_taken) remember(run);
         a.k = run->kv->k;
         a.v = run->kv->v;
     }
@@ -472,7 +479,12 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_SPLIT_GROUPS] = sw_op_split_groups, [SW_OP_COPY] = sw_op_copy,
     [SW_OP_CLIP] = sw_op_clip,        [SW_OP_TEMPER] = sw_op_temper,
     [SW_OP_SCALE] = sw_op_scale,      [SW_OP_ROW_GATE] = sw_op_row_gate,
-    [SW_OP_ROUTE] = sw_op_route,
+    [SW_OP_ROUTE] = sw_op_route,      [SW_OP_KEEP_KV] = sw_op_keep_kv,
+    [SW_OP_TAKE_KV] = sw_op_take_kv,  [SW_OP_SIDE_INPUT] = sw_op_side_input,
+    [SW_OP_LOW_RANK] = sw_op_low_rank, [SW_OP_PREDICT] = sw_op_predict,
+    [SW_OP_CORRECT] = sw_op_correct,  [SW_OP_ADD_COPIES] = sw_op_add_copies,
+    [SW_OP_MERGE] = sw_op_merge,      [SW_OP_HALVE] = sw_op_halve,
+    [SW_OP_MUL_VECTOR] = sw_op_mul_vector, [SW_OP_CUT] = sw_op_cut,
 };
 
 /* What depends on the layer alone. */

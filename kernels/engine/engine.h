@@ -20,6 +20,7 @@ typedef struct sw_block {
     int64_t layer;
     sw_weight linear[SW_SLOT_COUNT];  /* dense-layer linears, the router */
     sw_weight *experts[3];            /* gate, up, down: [n_experts] each, sparse layers only */
+    sw_weight *copies_out;            /* [n_copies - 1] in the last block, where there are copies */
     float *norm[SW_SLOT_COUNT];
     float *norm_bias[SW_SLOT_COUNT];  /* of layer norms */
     sw_kv_form kv;
@@ -105,6 +106,12 @@ sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n
                         int64_t seq_len, sw_kv *kv, const sw_tap *tap, sw_site stop_at,
                         sw_err *err) SW_MUST_USE;
 
+/* Some models have more to a token than its row of the residual stream: inputs of single layers,
+ * keys and values that later layers share. It lies in [max_tokens, sw_model_side_width] of the
+ * engine, written by sw_engine_embed and by blocks, for the tokens of the last call. Who runs other
+ * tokens in between keeps it for each and puts it back before a block. NULL: there is none. */
+float *sw_engine_side(sw_engine *e);
+
 /* A block in two steps: x to x + o(attention(norm(x))), and from there to the output. */
 typedef enum sw_half { SW_HALF_BOTH, SW_HALF_ATTENTION, SW_HALF_MLP } sw_half;
 /* The half that a site is in; BOTH where attention and MLP run beside each other and the second
@@ -121,6 +128,9 @@ typedef struct sw_lm {
     sw_weight embed;     /* [vocab, hidden], dense */
     sw_weight head;      /* == embed when tied */
     sw_weight positions; /* [n_position_rows, hidden] where positions are learned, else empty */
+    sw_weight side_table, side_projection; /* of what layers have for themselves, or empty */
+    float *side_norm;
+    sw_weight *copies_in; /* [n_copies - 1], or NULL */
     float *embed_norm, *embed_norm_bias; /* of the layer norm on embedding rows, or NULL */
     float *final_norm;
     float *final_norm_bias; /* NULL: an rms norm */

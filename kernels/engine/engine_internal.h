@@ -34,6 +34,7 @@ struct sw_engine {
     float *buf[SW_BUF_COUNT]; /* [max_tokens, sw_model_buf_width]; X on first use, for a copy */
     float *hidden;            /* [max_tokens, hidden] of whole-model calls, on first use */
     float *attention_scratch;
+    float *side;              /* [max_tokens, sw_model_side_width], or NULL */
     float *recurrent_scratch; /* sw_recurrent_scratch floats */
     float *ones;              /* [largest head]: the weight of norms that have none */
     float *slopes;            /* [n_heads] where scores fall with the distance, else NULL */
@@ -55,6 +56,7 @@ typedef struct sw_run {
     int64_t width[SW_BUF_COUNT];  /* and the rows of its buffers */
     bool is_seen[SW_SITE_COUNT], has_stopped;
     bool is_routed;               /* the router has read something of its own */
+    bool is_kv_taken;             /* keys and values are another layer's */
 } sw_run;
 
 static inline float *sw_run_buf(const sw_run *run, sw_buf b)
@@ -70,6 +72,17 @@ sw_code sw_op_clip(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_temper(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_scale(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_row_gate(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_keep_kv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_take_kv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_side_input(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_predict(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_correct(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_add_copies(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_merge(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_low_rank(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_cut(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_halve(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_mul_vector(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_route(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 
 /* How many ops are the attention half: up to and with the first addition to the residual stream; 0
@@ -93,6 +106,14 @@ int64_t sw_recurrent_scratch(const sw_model *m, int n_threads);
 sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens,
                            sw_err *err) SW_MUST_USE;
 void sw_moe_scratch_free(sw_moe_scratch *moe);
+
+/* The inputs that layers have for themselves, of n tokens whose embedding rows are in x. */
+sw_code sw_side_embed(sw_engine *e, const sw_lm *lm, const float *x, const uint32_t *ids, int64_t n,
+                      sw_err *err) SW_MUST_USE;
+
+/* The copies of the residual stream at first, likewise. */
+sw_code sw_copies_embed(sw_engine *e, const sw_lm *lm, const float *x, int64_t n,
+                        sw_err *err) SW_MUST_USE;
 
 /* Angles of positions [first, end) in their rows, by one of the model's ropes. */
 sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, const sw_rope *rope, int64_t first,

@@ -59,6 +59,7 @@ sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t 
 {
     embed_job job = {lm, x, ids, e->vec, seq_len, first};
     const int64_t n = n_seqs * seq_len, end = first + seq_len;
+    sw_code rc;
 
     if (lm->positions.dense && end > lm->positions.n_out - e->m->first_position_row)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; the model has %lld", (long long)end - 1,
@@ -68,7 +69,8 @@ sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t 
             return SW_FAIL(err, SW_E_FORMAT, "token %lld has id %lu, but the vocabulary has %lld",
                            (long long)i, (unsigned long)ids[i], (long long)lm->embed.n_out);
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, embed_task, &job);
-    return SW_OK;
+    if (e->m->n_copies && (rc = sw_copies_embed(e, lm, x, n, err)) != SW_OK) return rc;
+    return e->m->side_inputs ? sw_side_embed(e, lm, x, ids, n, err) : SW_OK;
 }
 
 sw_code sw_engine_head(sw_engine *e, const sw_lm *lm, float *logits, const float *x, int64_t n,

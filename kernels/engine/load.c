@@ -76,6 +76,22 @@ static sw_code load_table(sw_weight *out, sw_arena *arena, const sw_st *st, cons
     return make_dense(&out->dense, arena, tensor, err);
 }
 
+/* A table [hidden, hidden] for each copy of the residual stream but the first. */
+static sw_code load_tables(sw_weight **out, sw_arena *arena, const sw_model *m, const sw_st *st,
+                           sw_end end, sw_err *err)
+{
+    sw_weight *tables = NULL;
+    char path[SW_END_BYTES + 24];
+    sw_code rc = SW_ARENA_TAKE(&tables, arena, m->n_copies - 1, err);
+
+    for (int64_t i = 0; i + 1 < m->n_copies && rc == SW_OK; i++) {
+        (void)snprintf(path, sizeof path, "%s.%lld", sw_model_end(m, end), (long long)i);
+        rc = load_table(&tables[i], arena, st, path, m->hidden, m->hidden, err);
+    }
+    if (rc == SW_OK) *out = tables;
+    return rc;
+}
+
 /* What the linears of a block are loaded from. */
 typedef struct loader {
     const sw_model *m;
@@ -319,6 +335,21 @@ static sw_code load_experts(sw_block *block, const loader *from, sw_err *err)
     return rc;
 }
 
+static sw_code load_two(sw_block *block, const loader *from, sw_slot first, sw_slot second,
+                        sw_err *err)
+{
+    sw_code rc = load_linear(&block->linear[first], block, from, first, -1, err);
+
+    return rc ? rc : load_linear(&block->linear[second], block, from, second, -1, err);
+}
+
+static sw_code load_copies(sw_block *block, const loader *from, sw_err *err)
+{
+    sw_code rc = load_norm(block, from, SW_SLOT_COPY_NORM, false, err);
+
+    return rc ? rc : load_two(block, from, SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT, err);
+}
+
 /* Whatever slots an operation names. */
 static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_err *err)
 {
@@ -330,14 +361,33 @@ static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_
         if (op->slot == SW_SLOT_COUNT) return SW_OK;
         return load_norm(block, from, op->slot, false, err);
     case SW_OP_RMS_NORM:
+        if (op->slot == SW_SLOT_ROUTER_NORM) /* no module of its own */
+            return load_vector(block, from, op->slot, "", false, err);
         return load_norm(block, from, op->slot, false, err);
     case SW_OP_LAYER_NORM:
         return load_layer_norm(block, from, op->slot, err);
     case SW_OP_HEAD_LAYER_NORM:
         return load_head_norms(block, from, op, err);
+    case SW_OP_ROUTE:
+        return SW_OK; /* loaded with the experts */
+    case SW_OP_SIDE_INPUT:
+        return load_two(block, from, SW_SLOT_SIDE_GATE, SW_SLOT_SIDE_OUT, err);
+    case SW_OP_LOW_RANK:
+        return load_two(block, from, SW_SLOT_LOW_RANK_A, SW_SLOT_LOW_RANK_B, err);
+    case SW_OP_PREDICT:
+        return load_copies(block, from, err);
+    case SW_OP_CORRECT:
+        return load_linear(&block->linear[SW_SLOT_COPY_CORRECT], block, from,
+                           SW_SLOT_COPY_CORRECT, -1, err);
+    case SW_OP_MERGE:
+        return block->layer + 1 == from->m->n_layers
+                   ? load_tables(&block->copies_out, &block->arena, from->m, from->st,
+                                 SW_END_COPIES_OUT, err)
+                   : SW_OK;
     case SW_OP_ROW_GATE:
         return load_linear(&block->linear[op->slot], block, from, op->slot, -1, err);
     case SW_OP_SCALE:
+    case SW_OP_MUL_VECTOR:
         return load_vector(block, from, op->slot, "", false, err);
     case SW_OP_MOE:
     case SW_OP_MOE_ADD:
@@ -399,6 +449,28 @@ static sw_code load_embed_norm(sw_lm *lm, const sw_model *m, const sw_st *st, sw
                : rc;
 }
 
+/* The table's rows are the checkpoint's to say: it may leave out what is no text. */
+static sw_code load_side_tables(sw_lm *lm, const sw_model *m, const sw_st *st, sw_err *err)
+{
+    const int64_t wide = m->n_layers * m->side_inputs;
+    const char *path = sw_model_end(m, SW_END_SIDE_TABLE);
+    const sw_st_tensor *table;
+    int64_t n_rows = m->vocab;
+    char name[300];
+    sw_code rc;
+
+    (void)snprintf(name, sizeof name, "%s.weight", path);
+    table = sw_st_find(st, name);
+    if (table && table->view.n_dims == 2) n_rows = table->view.shape[0];
+    if (n_rows < 1) return SW_FAIL(err, SW_E_FORMAT, "%s: no rows", name);
+    if ((rc = load_table(&lm->side_table, &lm->arena, st, path, n_rows, wide, err)) ||
+        (rc = load_table(&lm->side_projection, &lm->arena, st,
+                         sw_model_end(m, SW_END_SIDE_PROJECTION), wide, m->hidden, err)))
+        return rc;
+    return load_floats(&lm->side_norm, &lm->arena, st, sw_model_end(m, SW_END_SIDE_NORM), ".weight",
+                       m->side_inputs, err);
+}
+
 sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
 {
     sw_lm lm = {.model = m};
@@ -409,6 +481,9 @@ sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err
     if (rc == SW_OK && m->n_position_rows)
         rc = load_table(&lm.positions, &lm.arena, st, sw_model_end(m, SW_END_POSITIONS),
                         m->n_position_rows, m->hidden, err);
+    if (rc == SW_OK && m->n_copies)
+        rc = load_tables(&lm.copies_in, &lm.arena, m, st, SW_END_COPIES_IN, err);
+    if (rc == SW_OK && m->side_inputs) rc = load_side_tables(&lm, m, st, err);
     if (rc == SW_OK && m->has_embed_norm) rc = load_embed_norm(&lm, m, st, err);
     if (rc == SW_OK)
         *out = lm;

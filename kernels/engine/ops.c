@@ -131,6 +131,25 @@ sw_code sw_op_scale(sw_run *run, const sw_op *op, sw_err *err)
     return SW_OK;
 }
 
+sw_code sw_op_halve(sw_run *run, const sw_op *op, sw_err *err)
+{
+    (void)err;
+    run->e->vec->scale(sw_run_buf(run, op->dst), (float)(1.0 / sqrt(2.0)),
+                       run->n_tokens * run->width[op->dst]);
+    return SW_OK;
+}
+
+sw_code sw_op_mul_vector(sw_run *run, const sw_op *op, sw_err *err)
+{
+    const int64_t width = run->width[op->dst];
+    float *x = sw_run_buf(run, op->dst);
+
+    (void)err;
+    for (int64_t t = 0; t < run->n_tokens; t++)
+        run->e->vec->mul(x + t * width, run->block->norm[op->slot], width);
+    return SW_OK;
+}
+
 /* The gates of rows stand in the router's scratch, which is free between its uses. */
 sw_code sw_op_row_gate(sw_run *run, const sw_op *op, sw_err *err)
 {

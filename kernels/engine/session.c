@@ -101,6 +101,16 @@ void sw_session_free(sw_session *s)
 int64_t sw_session_length(const sw_session *s) { return s->n_fed; }
 int64_t sw_session_room(const sw_session *s) { return s->capacity - s->n_fed; }
 
+/* A layer that reads the cache of another, which has run on these tokens before. */
+static sw_code feed_sharing(sw_session *s, float *x, int64_t layer, int64_t n, sw_err *err)
+{
+    sw_kv seen = s->kv[s->e->m->shares_kv[layer] - 1];
+
+    seen.n_cached = s->n_fed;
+    return sw_engine_block(s->e, &s->lm->blocks[layer], x, 1, n, &seen, NULL,
+                           (sw_site)SW_RUN_ALL, err);
+}
+
 /* Keys of tokens that did not count are written over; a state has to be put back. */
 static void keep_states(sw_session *s)
 {
@@ -134,6 +144,10 @@ static sw_code feed_chunk(sw_session *s, float *x, const uint32_t *ids, int64_t 
     sw_code rc = sw_engine_embed(s->e, s->lm, x, ids, 1, n, s->n_fed, err);
 
     for (int64_t l = 0; l < s->e->m->n_layers && rc == SW_OK; l++) {
+        if (s->e->m->shares_kv[l]) {
+            rc = feed_sharing(s, x, l, n, err);
+            continue;
+        }
         rc = sw_kv_reserve(&s->kv[l], s->e->m, l, s->n_fed + n, err);
         if (rc == SW_OK)
             rc = sw_engine_block(s->e, &s->lm->blocks[l], x, 1, n, &s->kv[l], NULL,

@@ -316,7 +316,7 @@ static void take_engine(forecaster *f)
     sw_forecast *out = f->out;
 
     out->engine_bytes = engine_bytes(f, f->chunk_tokens);
-    out->stream_bytes = n_streams * 4 * f->n_tokens * m->hidden;
+    out->stream_bytes = n_streams * 4 * f->n_tokens * (m->hidden + sw_model_side_width(m));
     out->chunk_bytes = n_streams * 4 * f->chunk_tokens * m->hidden;
 }
 

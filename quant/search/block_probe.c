@@ -100,9 +100,12 @@ static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int6
     sw_streams *s = p->streams;
     int64_t per_seq = s->seq_len * s->model->hidden;
 
-    for (int64_t i = 0; i < n; i++)
-        memcpy(s->work + i * per_seq, s->x + p->seqs[part][at + i] * per_seq,
-               (size_t)per_seq * sizeof *s->x);
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t seq = p->seqs[part][at + i];
+
+        memcpy(s->work + i * per_seq, s->x + seq * per_seq, (size_t)per_seq * sizeof *s->x);
+        sw_streams_give_side(s, s->side, seq, 1, i);
+    }
     return sw_engine_half(s->engine, block, s->work, n, s->seq_len, half, tap, stop_at, err);
 }
 

@@ -59,6 +59,11 @@ sw_code sw_kl_probe_new(sw_kl_probe *out, const sw_model *model, const sw_st *st
     sw_kl_probe p = {.model = model, .n_max = n_max};
     sw_code rc;
 
+    if (sw_model_side_width(model))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: measuring how much each linear matters is not "
+                       "supported for models whose tokens have more than a residual stream; give "
+                       "one scheme for all, or a recipe", model->arch->name);
+
     choose_tokens(&p, calib, n_max);
     rc = sw_engine_new(&p.engine, model, p.n_seqs * p.seq_len, p.seq_len, n_threads, err);
     if (rc != SW_OK || (rc = SW_MEM_GET(&p.base, stream_elems(&p), "probe", err)) != SW_OK ||

@@ -11,7 +11,8 @@ const char *sw_site_name(sw_site site)
         [SW_SITE_ATTN_IN] = "attn_in",   [SW_SITE_Q_B_IN] = "q_b_in",
         [SW_SITE_KV_B_IN] = "kv_b_in",   [SW_SITE_O_IN] = "o_in",
         [SW_SITE_MIX_IN] = "mix_in",     [SW_SITE_MIX_OUT_IN] = "mix_out_in",
-        [SW_SITE_MLP_IN] = "mlp_in",     [SW_SITE_SHARED_DOWN_IN] = "shared_down_in",
+        [SW_SITE_MLP_IN] = "mlp_in",     [SW_SITE_SHARED_IN] = "shared_in",
+        [SW_SITE_SHARED_DOWN_IN] = "shared_down_in",
         [SW_SITE_DOWN_IN] = "down_in"};
     return names[site];
 }

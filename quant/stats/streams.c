@@ -56,6 +56,32 @@ static sw_code put_chunk(sw_streams *s, const float *x, int64_t seq, sw_err *err
     return SW_OK;
 }
 
+static size_t side_bytes(const sw_streams *s, int64_t n_seqs)
+{
+    return (size_t)(n_seqs * s->seq_len * s->side_width) * sizeof(float);
+}
+
+/* What the engine has besides of the windows that it has just run. */
+static void take_side(const sw_streams *s, float *side, int64_t seq, int64_t n_seqs)
+{
+    if (side)
+        memcpy(side + seq * s->seq_len * s->side_width, sw_engine_side(s->engine),
+               side_bytes(s, n_seqs));
+}
+
+void sw_streams_give_side(const sw_streams *s, const float *side, int64_t seq, int64_t n_seqs,
+                          int64_t at)
+{
+    if (side)
+        memcpy(sw_engine_side(s->engine) + at * s->seq_len * s->side_width,
+               side + seq * s->seq_len * s->side_width, side_bytes(s, n_seqs));
+}
+
+static const float *side_of(const sw_streams *s, const float *x)
+{
+    return x == s->x ? s->side : s->side0;
+}
+
 static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_err *err)
 {
     int64_t per_seq = s->seq_len * s->model->hidden;
@@ -67,10 +93,24 @@ static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_e
         float *x = s->on ? s->work : s->x + seq * per_seq;
         rc = sw_engine_embed(s->engine, &ends, x, calib->ids + seq * s->seq_len, n_seqs,
                              s->seq_len, 0, err);
+        if (rc == SW_OK) take_side(s, s->side, seq, n_seqs);
+        if (rc == SW_OK && s->side0) take_side(s, s->side0, seq, n_seqs);
         if (rc == SW_OK) rc = put_chunk(s, x, seq, err);
     }
     sw_lm_free(&ends);
     sw_st_forget(st);
+    return rc;
+}
+
+static sw_code new_sides(sw_streams *s, sw_err *err)
+{
+    const int64_t n = s->n_seqs * s->seq_len;
+    sw_code rc = SW_OK;
+
+    s->side_width = sw_model_side_width(s->model);
+    if (s->side_width) rc = SW_MEM_GET(&s->side, n * s->side_width, "side rows", err);
+    if (rc == SW_OK && s->side_width && s->x0)
+        rc = SW_MEM_GET(&s->side0, n * s->side_width, "side rows", err);
     return rc;
 }
 
@@ -89,6 +129,7 @@ sw_code sw_streams_new(sw_streams *out, const sw_model *model, const sw_st *st,
         rc = SW_MEM_GET(&s.work, chunk_tokens * model->hidden, "calibration chunk", err);
     if (rc == SW_OK) rc = take_stream(&s.x, &s.spill, n, spill_dir, err);
     if (rc == SW_OK && with_original) rc = take_stream(&s.x0, &s.spill0, n, spill_dir, err);
+    if (rc == SW_OK) rc = new_sides(&s, err);
     if (rc == SW_OK) rc = embed(&s, st, calib, err);
     if (rc != SW_OK)
         sw_streams_free(&s);
@@ -138,6 +179,8 @@ void sw_streams_free(sw_streams *s)
     sw_spill_close(&s->spill);
     sw_spill_close(&s->spill0);
     sw_mem_put(s->work);
+    sw_mem_put(s->side);
+    sw_mem_put(s->side0);
     memset(s, 0, sizeof *s);
 }
 
@@ -316,6 +359,7 @@ static sw_code run_chunk(sw_streams *s, const sw_block *block, const float *from
     int64_t n_seqs = chunk_seqs_at(s, seq), per_seq = s->seq_len * s->model->hidden;
 
     memcpy(s->work, from + seq * per_seq, (size_t)(n_seqs * per_seq) * sizeof *from);
+    sw_streams_give_side(s, side_of(s, from), seq, n_seqs, 0);
     return sw_engine_half(s->engine, block, s->work, n_seqs, s->seq_len, s->ahead, tap, stop_at,
                           err);
 }
@@ -413,10 +457,15 @@ done:
 static sw_code advance_one(sw_streams *s, float *x, const sw_block *block, int64_t seq,
                            sw_half half, sw_err *err)
 {
-    int64_t per_seq = s->seq_len * s->model->hidden;
+    int64_t per_seq = s->seq_len * s->model->hidden, n_seqs = chunk_seqs_at(s, seq);
+    float *side = x == s->x ? s->side : s->side0;
+    sw_code rc;
 
-    return sw_engine_half(s->engine, block, x + seq * per_seq, chunk_seqs_at(s, seq), s->seq_len,
-                          half, NULL, (sw_site)SW_RUN_ALL, err);
+    sw_streams_give_side(s, side, seq, n_seqs, 0);
+    rc = sw_engine_half(s->engine, block, x + seq * per_seq, n_seqs, s->seq_len, half, NULL,
+                        (sw_site)SW_RUN_ALL, err);
+    take_side(s, side, seq, n_seqs);
+    return rc;
 }
 
 sw_code sw_streams_advance(sw_streams *s, const sw_block *quantized, const sw_block *original,

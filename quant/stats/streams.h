@@ -27,6 +27,9 @@ typedef struct sw_streams {
     float *x0;       /* original stream, or NULL when no cross term is wanted */
     sw_engine *engine;
     float *work;     /* [chunk tokens, hidden] what the engine runs on */
+    float *side;     /* [n_tokens, side_width] what tokens of the quantized stream have besides, */
+    float *side0;    /* and of the original one (sw_engine_side); NULL: nothing */
+    int64_t side_width;
     sw_half ahead;   /* what is left of the present block */
     const uint8_t *parts; /* [n_seqs] what each window is for (block_probe.h), borrowed, or NULL */
     sw_device_streams *on; /* NULL, or where the streams live instead of x and x0 */
@@ -56,6 +59,10 @@ bool sw_streams_is_held(const sw_streams *s, int64_t seq);
 int64_t sw_streams_chunk_seqs(const sw_calib *calib);
 /* false: too few tokens for any to be kept back, so that no cross term will be used. */
 bool sw_streams_hold_back(const sw_calib *calib);
+/* What the tokens of windows [seq, seq + n_seqs) have besides, of the stream `side` or `side0`,
+ * into the engine before it runs them, as the windows [at, at + n_seqs) of its batch. */
+void sw_streams_give_side(const sw_streams *s, const float *side, int64_t seq, int64_t n_seqs,
+                          int64_t at);
 void sw_streams_free(sw_streams *s);
 
 /* Hessians of a block's sites; in a sparse layer also per expert, as `policy` wants them. */

@@ -314,6 +314,23 @@ static sw_code put_divisors(sw_gguf_writer *w, const sw_model *m, bool is_declar
     return sw_gguf_put(w, SW_GGUF_ROPE_TENSOR, 0, divisors, (size_t)n * sizeof *divisors, err);
 }
 
+/* Towers and further heads have no names here. */
+static void note_left(const sw_checkpoint *source, const sw_gguf_options *o)
+{
+    const char *first = NULL;
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < sw_st_count(source->st) && !source->is_file; i++) {
+        const char *name = sw_st_at(source->st, i)->name;
+
+        if (sw_model_owns(&source->model, name)) continue;
+        if (!n++) first = name;
+    }
+    if (n)
+        sw_progress_note(o->progress, "%lld tensors outside the decoder are left out, the first is "
+                         "%s", (long long)n, first);
+}
+
 static sw_code write_all(sw_gguf_writer *w, sw_gguf_report *report, const sw_checkpoint *source,
                          const sw_gguf_options *o, sw_arena *arena, sw_err *err)
 {
@@ -328,6 +345,7 @@ static sw_code write_all(sw_gguf_writer *w, sw_gguf_report *report, const sw_che
         (rc = sw_gguf_names_new(&names, m, arch, arena, err)) != SW_OK)
         return rc;
     if (source->is_file) return sw_gguf_write_again(w, report, source, &names, o, err);
+    note_left(source, o);
     if ((rc = put_keys(w, m, arch, o, err)) != SW_OK ||
         (rc = put_divisors(w, m, false, err)) != SW_OK ||
         (rc = declare(w, report, source, &names, o, err)) != SW_OK ||

@@ -28,6 +28,37 @@
     {NAMES_LINEARS, NAMES_MLP, NAMES_AFTER, [SW_SLOT_NORM_ATTN] = "input_layernorm",       \
      [SW_SLOT_NORM_MLP] = "pre_feedforward_layernorm",                                     \
      [SW_SLOT_NORM_Q] = "self_attn.q_norm", [SW_SLOT_NORM_K] = "self_attn.k_norm"}
+#define NAMES_gemma3n                                                                      \
+    {NAMES_LINEARS, NAMES_MLP, NAMES_AFTER, [SW_SLOT_NORM_ATTN] = "input_layernorm",       \
+     [SW_SLOT_NORM_MLP] = "pre_feedforward_layernorm",                                     \
+     [SW_SLOT_NORM_Q] = "self_attn.q_norm", [SW_SLOT_NORM_K] = "self_attn.k_norm",         \
+     [SW_SLOT_LOW_RANK_A] = "laurel.linear_left",                                          \
+     [SW_SLOT_LOW_RANK_B] = "laurel.linear_right",                                         \
+     [SW_SLOT_NORM_LOW_RANK] = "laurel.post_laurel_norm",                                  \
+     [SW_SLOT_COPY_ROUTER] = "altup.modality_router",                                      \
+     [SW_SLOT_COPY_PREDICT] = "altup.prediction_coefs",                                    \
+     [SW_SLOT_COPY_CORRECT] = "altup.correction_coefs",                                    \
+     [SW_SLOT_COPY_NORM] = "altup.router_norm",                                            \
+     [SW_SLOT_COPY_SCALE] = "altup.correct_output_scale",                                  \
+     [SW_SLOT_SIDE_GATE] = "per_layer_input_gate",                                         \
+     [SW_SLOT_SIDE_OUT] = "per_layer_projection",                                          \
+     [SW_SLOT_NORM_SIDE] = "post_per_layer_input_norm"}
+/* In a sparse layer the MLP beside the experts is the expert of every token. */
+#define NAMES_gemma4                                                                       \
+    {NAMES_LINEARS, NAMES_MLP, NAMES_AFTER, [SW_SLOT_NORM_ATTN] = "input_layernorm",       \
+     [SW_SLOT_NORM_MLP] = "pre_feedforward_layernorm",                                     \
+     [SW_SLOT_NORM_Q] = "self_attn.q_norm", [SW_SLOT_NORM_K] = "self_attn.k_norm",         \
+     [SW_SLOT_SHARED_GATE] = "mlp.gate_proj", [SW_SLOT_SHARED_UP] = "mlp.up_proj",         \
+     [SW_SLOT_SHARED_DOWN] = "mlp.down_proj", [SW_SLOT_ROUTER] = "router.proj",            \
+     [SW_SLOT_ROUTER_NORM] = "router.scale",                                               \
+     [SW_SLOT_EXPERT_SCALE] = "router.per_expert_scale",                                   \
+     [SW_SLOT_NORM_DENSE_OUT] = "post_feedforward_layernorm_1",                            \
+     [SW_SLOT_NORM_EXPERTS] = "pre_feedforward_layernorm_2",                               \
+     [SW_SLOT_NORM_EXPERTS_OUT] = "post_feedforward_layernorm_2",                          \
+     [SW_SLOT_LAYER_SCALE] = "layer_scalar",                                               \
+     [SW_SLOT_SIDE_GATE] = "per_layer_input_gate",                                         \
+     [SW_SLOT_SIDE_OUT] = "per_layer_projection",                                          \
+     [SW_SLOT_NORM_SIDE] = "post_per_layer_input_norm"}
 #define NAMES_phi3                                                                         \
     {[SW_SLOT_QKV] = "self_attn.qkv_proj", [SW_SLOT_O] = "self_attn.o_proj",               \
      [SW_SLOT_GATE_UP] = "mlp.gate_up_proj", [SW_SLOT_DOWN] = "mlp.down_proj",             \
@@ -131,9 +162,15 @@
     {"feed_forward.experts.%d.gate_proj", "feed_forward.experts.%d.up_proj",               \
      "feed_forward.experts.%d.down_proj"},                                                 \
     {"feed_forward.experts.gate_up_proj", "feed_forward.experts.down_proj"}, SW_FUSED_COLUMNS
+#define EXPERTS_gemma4                                                                     \
+    {"experts.%d.gate_proj", "experts.%d.up_proj", "experts.%d.down_proj"},                \
+    {"experts.gate_up_proj", "experts.down_proj"}, SW_FUSED_ROWS
 
 #define ENDS(prefix, layers, embed, positions, norm, head, has_norm_bias)                  \
-    {prefix, {prefix layers, prefix embed, positions, NULL, prefix norm, head}, has_norm_bias}
+    {prefix,                                                                               \
+     {[SW_END_LAYERS] = prefix layers, [SW_END_EMBED] = prefix embed,                      \
+      [SW_END_POSITIONS] = positions, [SW_END_NORM] = prefix norm, [SW_END_HEAD] = head},  \
+     has_norm_bias}
 #define ENDS_plain ENDS("model.", "layers", "embed_tokens", NULL, "norm", "lm_head", false)
 #define ENDS_opt                                                                           \
     ENDS("model.decoder.", "layers", "embed_tokens", "model.decoder.embed_positions",      \
@@ -144,8 +181,29 @@
     ENDS("gpt_neox.", "layers", "embed_in", NULL, "final_layer_norm", "embed_out", true)
 #define ENDS_falcon ENDS("transformer.", "h", "word_embeddings", NULL, "ln_f", "lm_head", true)
 #define ENDS_bloom                                                                         \
-    {"transformer.", {"transformer.h", "transformer.word_embeddings", NULL,                \
-     "transformer.word_embeddings_layernorm", "transformer.ln_f", "lm_head"}, true}
+    {"transformer.",                                                                       \
+     {[SW_END_LAYERS] = "transformer.h", [SW_END_EMBED] = "transformer.word_embeddings",   \
+      [SW_END_EMBED_NORM] = "transformer.word_embeddings_layernorm",                       \
+      [SW_END_NORM] = "transformer.ln_f", [SW_END_HEAD] = "lm_head"},                      \
+     true}
+#define ENDS_gemma4                                                                        \
+    {"model.",                                                                             \
+     {[SW_END_LAYERS] = "model.layers", [SW_END_EMBED] = "model.embed_tokens",             \
+      [SW_END_SIDE_TABLE] = "model.embed_tokens_per_layer",                                \
+      [SW_END_SIDE_PROJECTION] = "model.per_layer_model_projection",                       \
+      [SW_END_SIDE_NORM] = "model.per_layer_projection_norm",                              \
+      [SW_END_NORM] = "model.norm", [SW_END_HEAD] = "lm_head"},                            \
+     false}
+#define ENDS_gemma3n                                                                       \
+    {"model.",                                                                             \
+     {[SW_END_LAYERS] = "model.layers", [SW_END_EMBED] = "model.embed_tokens",             \
+      [SW_END_SIDE_TABLE] = "model.embed_tokens_per_layer",                                \
+      [SW_END_SIDE_PROJECTION] = "model.per_layer_model_projection",                       \
+      [SW_END_SIDE_NORM] = "model.per_layer_projection_norm",                              \
+      [SW_END_COPIES_IN] = "model.altup_projections",                                      \
+      [SW_END_COPIES_OUT] = "model.altup_unembed_projections",                             \
+      [SW_END_NORM] = "model.norm", [SW_END_HEAD] = "lm_head"},                            \
+     false}
 
 #include "formats/model/families/names_hybrid.h"
 

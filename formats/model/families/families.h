@@ -50,6 +50,8 @@ sw_code sw_family_read_starcoder2(sw_model *model, const cJSON *config, sw_err *
 sw_code sw_family_read_stablelm(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_gpt_neox(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_falcon(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gemma3n(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gemma4(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_bloom(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 
 /* Pieces that several families are read by. */
@@ -65,12 +67,19 @@ sw_code sw_family_unturned_layers(sw_model *model, const cJSON *config, sw_err *
 void sw_family_turn_in_windows(sw_model *model);
 /* The four factors of Granite models. */
 sw_code sw_family_multipliers(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+/* The last n_shared layers read the keys and values of the last layer of their type before them. */
+sw_code sw_family_share_keys(sw_model *model, int64_t n_shared, sw_err *err) SW_MUST_USE;
+/* Older configs of Gemmas have one rope object and the base of window layers beside it. */
+sw_code sw_family_local_rope(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 void sw_family_kind_everywhere(sw_model *model, int kind);
 /* A number above 0 and at most `max`, or null or absent for "none": *out stays. */
 sw_code sw_family_positive(double *out, const cJSON *config, const char *key, double max,
                            sw_err *err) SW_MUST_USE;
 /* A key that must have one value, whether said or not: SW_E_UNSUPPORTED. */
 sw_code sw_family_insist(const cJSON *config, const char *key, bool want, sw_err *err) SW_MUST_USE;
+/* A cap on scores or logits: a present null switches it off; an absent key leaves when_absent. */
+sw_code sw_family_cap(double *out, const cJSON *config, const char *key, double when_absent,
+                      sw_err *err) SW_MUST_USE;
 /* A present null means "no window"; an absent key means `when_absent`. */
 sw_code sw_family_window(int64_t *out, const cJSON *config, int64_t when_absent,
                          sw_err *err) SW_MUST_USE;

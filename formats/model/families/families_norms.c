@@ -54,9 +54,8 @@ static sw_code read_gemma(sw_model *model, const cJSON *config, int64_t window, 
     return sw_family_layer_types(model, config, period, err);
 }
 
-/* A present null switches a cap off; an absent key leaves the family's. */
-static sw_code read_cap(double *out, const cJSON *config, const char *key, double when_absent,
-                        sw_err *err)
+sw_code sw_family_cap(double *out, const cJSON *config, const char *key, double when_absent,
+                      sw_err *err)
 {
     *out = cJSON_GetObjectItemCaseSensitive(config, key) ? 0.0 : when_absent;
     return sw_family_positive(out, config, key, CAP_MAX, err);
@@ -64,35 +63,41 @@ static sw_code read_cap(double *out, const cJSON *config, const char *key, doubl
 
 sw_code sw_family_read_gemma2(sw_model *model, const cJSON *config, sw_err *err)
 {
-    sw_code rc = read_cap(&model->attention_cap, config, "attn_logit_softcapping", 50.0, err);
+    sw_code rc = sw_family_cap(&model->attention_cap, config, "attn_logit_softcapping", 50.0, err);
 
     if (rc != SW_OK) return rc;
-    if ((rc = read_cap(&model->logits_cap, config, "final_logit_softcapping", 30.0, err)) != SW_OK)
-        return rc;
+    rc = sw_family_cap(&model->logits_cap, config, "final_logit_softcapping", 30.0, err);
+    if (rc != SW_OK) return rc;
     return read_gemma(model, config, 4096, 2, err);
+}
+
+sw_code sw_family_local_rope(sw_model *model, const cJSON *config, sw_err *err)
+{
+    double theta = 1e4;
+    sw_code rc;
+
+    if (model->has_window_rope || sw_json_member(config, "rope_parameters")) return SW_OK;
+    if ((rc = sw_json_real(&theta, config, "rope_local_base_freq", err)) != SW_OK) return rc;
+    if (!(theta > 1.0 && theta <= 1e30))
+        return SW_FAIL(err, SW_E_FORMAT, "rope_local_base_freq: %g, must be above 1", theta);
+    model->has_window_rope = true;
+    model->window_rope = (sw_rope){.kind = SW_ROPE_DEFAULT, .theta = theta,
+                                   .original_max_positions = model->max_positions};
+    return SW_OK;
 }
 
 sw_code sw_family_read_gemma3(sw_model *model, const cJSON *config, sw_err *err)
 {
     int64_t period = 6;
-    double theta = 1e4;
     sw_code rc;
 
-    if ((rc = read_cap(&model->attention_cap, config, "attn_logit_softcapping", 0.0, err)) ||
-        (rc = read_cap(&model->logits_cap, config, "final_logit_softcapping", 0.0, err)))
+    if ((rc = sw_family_cap(&model->attention_cap, config, "attn_logit_softcapping", 0.0, err)) ||
+        (rc = sw_family_cap(&model->logits_cap, config, "final_logit_softcapping", 0.0, err)))
         return rc;
     if ((rc = sw_json_int(&period, config, "_sliding_window_pattern", 1, SW_LAYERS_MAX, err)) ||
         (rc = sw_json_int(&period, config, "sliding_window_pattern", 1, SW_LAYERS_MAX, err)))
         return rc;
-    /* Older configs have one rope object, for the global layers, and the local base beside it. */
-    if (!model->has_window_rope && !sw_json_member(config, "rope_parameters")) {
-        if ((rc = sw_json_real(&theta, config, "rope_local_base_freq", err)) != SW_OK) return rc;
-        if (!(theta > 1.0 && theta <= 1e30))
-            return SW_FAIL(err, SW_E_FORMAT, "rope_local_base_freq: %g, must be above 1", theta);
-        model->has_window_rope = true;
-        model->window_rope = (sw_rope){.kind = SW_ROPE_DEFAULT, .theta = theta,
-                                       .original_max_positions = model->max_positions};
-    }
+    if ((rc = sw_family_local_rope(model, config, err)) != SW_OK) return rc;
     return read_gemma(model, config, 4096, period, err);
 }
 

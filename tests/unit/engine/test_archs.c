@@ -30,6 +30,7 @@ typedef struct arch_case {
 /* Families whose recipe is called otherwise. */
 static const char *const recipe_names[][2] = {
     {"ministral3", "mistral3_ministral3"}, {"qwen3_vl_moe_text", "qwen3_vl_moe"},
+    {"gemma3n_text", "gemma3n"},
 };
 
 static const arch_case archs[] = {
@@ -45,7 +46,8 @@ static const arch_case archs[] = {
     {"bloom", 8, 32},       {"qwen2_moe", 38, 32}, {"olmoe", 32, 32},
     {"glm4_moe", 26, 32},   {"minimax_m2", 32, 32}, {"ernie4_5_moe", 26, 32},
     {"hunyuan_v1_moe", 38, 32}, {"llama4_text", 52, 32},
-    {"qwen3_vl_moe_text", 32, 32},
+    {"qwen3_vl_moe_text", 32, 32}, {"gemma4_text", 24, 32},
+    {"gemma3n_text", 28, 32},
     {"qwen3_5_text", 6 + 7 + 6, 32}, {"lfm2", 5 + 7 + 5, 32},
     {"lfm2_moe", 5 + 4 + 12 + 2 + 12, 32}, {"mamba2", 4, 32}, {"bamba", 5 + 7 + 5, 32},
     {"qwen3_5_moe_text", 3 + 4 + 3 + 3 * 15, 32}, {"qwen3_next", 2 + 4 + 2 + 3 * 15, 32},
