@@ -104,6 +104,7 @@ typedef struct sw_model {
     double residual_scale;    /* on what is added to the residual stream */
     double logits_scale;      /* on logits, before their cap */
     double qkv_clip;          /* of SW_OP_CLIP */
+    double factor[SW_BUF_COUNT]; /* of SW_OP_FACTOR, by the buffer it writes */
     double temper_beta;       /* of SW_OP_TEMPER, on queries */
     int64_t temper_every, temper_shift;
     int64_t dense_positions;  /* beyond so many positions attention is sparse, by an indexer that

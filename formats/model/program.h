@@ -13,6 +13,7 @@ typedef enum sw_slot {
     SW_SLOT_QKV, SW_SLOT_GATE_UP,           /* stored as one: rows q, k, v; rows gate, up */
     SW_SLOT_Q_A, SW_SLOT_Q_B, SW_SLOT_KV_A, SW_SLOT_KV_B, /* low-rank (latent) attention */
     SW_SLOT_SHARED_GATE, SW_SLOT_SHARED_UP, SW_SLOT_SHARED_DOWN, /* expert of every token */
+    SW_SLOT_SHARED_GATE_UP,                 /* stored as one */
     SW_SLOT_MIX_IN, SW_SLOT_MIX_Z, SW_SLOT_MIX_OUT, /* recurrent mixer: input, gate, output */
     SW_SLOT_HEAD,                           /* hidden to logits; see sw_model_linears */
     SW_SLOT_ROUTER,                         /* linear, never quantized; nor are the next six, */
@@ -59,13 +60,14 @@ typedef enum sw_buf {
     SW_BUF_Q_A, SW_BUF_KV_A,         /* outputs of the first low-rank factors */
     SW_BUF_LATENT, SW_BUF_K_ROPE,    /* KV_A in its two parts */
     SW_BUF_KV_B,                     /* per head: the key's unrotated part, then the value */
-    SW_BUF_SHARED_G, SW_BUF_SHARED_U,
+    SW_BUF_SHARED_G, SW_BUF_SHARED_U, SW_BUF_SHARED_GATE_UP,
     SW_BUF_Q_GATED, SW_BUF_Q_GATE,   /* heads of queries and gates in turns; the gates alone */
     SW_BUF_MIX, SW_BUF_MIX_Z,        /* a recurrent mixer's input and gate, */
     SW_BUF_MIX_B, SW_BUF_MIX_A,      /* what makes its step and decay, */
     SW_BUF_MIX_GROUPED, SW_BUF_MIX_BA, /* the first two and the second two by key head; */
     SW_BUF_MIX_A_RANK, SW_BUF_MIX_Z_RANK, /* low-rank factors; */
     SW_BUF_MIX_O,                    /* its output */
+    SW_BUF_ATTN_N, SW_BUF_MIX_N, SW_BUF_MIX_T, /* beside attention: what each reads; T of a mixer */
     SW_BUF_M,                        /* a second branch, beside T */
     SW_BUF_R,                        /* what a router reads */
     SW_BUF_SIDE,                     /* the gate of a layer's own input */
@@ -108,6 +110,7 @@ typedef enum sw_op_kind {
     SW_OP_KEPT_LINEAR, /* as LINEAR, of one that is never quantized nor observed */
     SW_OP_SPLIT_HEADS, /* src holds pairs of heads: the first into dst, the second into Q_GATE */
     SW_OP_GATE,       /* dst *= sigmoid(src) */
+    SW_OP_FACTOR,     /* dst = src times the model's factor of dst */
     SW_OP_UNGROUP,    /* parts of each key head's columns of src into dst and the buffer after it */
     /* Recurrent mixers, from the convolution to the gated norm, with the layer's state: */
     SW_OP_GATED_DELTA, /* dst = of src: q, k, v; MIX_Z, MIX_B, MIX_A */

@@ -56,6 +56,7 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
         [SW_SLOT_KV_A] = {m->kv_rank + s.rope_dim, h},
         [SW_SLOT_KV_B] = {s.n_heads * (unrotated(&s) + s.v_head_dim), m->kv_rank},
         [SW_SLOT_SHARED_GATE] = {shared, h},   [SW_SLOT_SHARED_UP] = {shared, h},
+        [SW_SLOT_SHARED_GATE_UP] = {2 * shared, h},
         [SW_SLOT_SHARED_DOWN] = {h, shared},   [SW_SLOT_ROUTER_SHIFT] = {1, m->n_experts},
         [SW_SLOT_NORM_ATTN] = {1, h},          [SW_SLOT_NORM_MLP] = {1, h},
         [SW_SLOT_NORM_AFTER_ATTN] = {1, h},    [SW_SLOT_NORM_AFTER_MLP] = {1, h},
@@ -131,6 +132,8 @@ int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf)
         [SW_BUF_LATENT] = m->kv_rank, [SW_BUF_K_ROPE] = s.rope_dim,
         [SW_BUF_KV_B] = s.n_heads * (unrotated(&s) + s.v_head_dim),
         [SW_BUF_SHARED_G] = shared, [SW_BUF_SHARED_U] = shared,
+        [SW_BUF_SHARED_GATE_UP] = 2 * shared,
+        [SW_BUF_ATTN_N] = m->hidden, [SW_BUF_MIX_N] = m->hidden, [SW_BUF_MIX_T] = m->hidden,
         [SW_BUF_Q_GATED] = 2 * q, [SW_BUF_Q_GATE] = q,
         [SW_BUF_M] = m->hidden, [SW_BUF_R] = m->hidden, [SW_BUF_SIDE] = m->side_inputs,
     };

@@ -471,7 +471,7 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_GLU] = op_glu,             [SW_OP_ACT] = op_act,
     [SW_OP_ADD] = op_add,             [SW_OP_MOE] = op_moe,
     [SW_OP_MOE_ADD] = op_moe_add,     [SW_OP_KEPT_LINEAR] = op_kept_linear,
-    [SW_OP_SPLIT_HEADS] = op_split_heads, [SW_OP_GATE] = op_gate,
+    [SW_OP_FACTOR] = sw_op_factor,    [SW_OP_SPLIT_HEADS] = op_split_heads, [SW_OP_GATE] = op_gate,
     [SW_OP_UNGROUP] = sw_run_ungroup, [SW_OP_GATED_DELTA] = sw_run_gated_delta,
     [SW_OP_KIMI_DELTA] = sw_run_kimi_delta, [SW_OP_SSD] = sw_run_ssd,
     [SW_OP_SHORT_CONV] = sw_run_short_conv,

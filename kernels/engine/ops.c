@@ -14,6 +14,7 @@ typedef struct op_job {
     float *dst;
     const float *src;
     int64_t width;
+    float factor;
 } op_job;
 
 static op_job job_of(const sw_run *run, const sw_op *op)
@@ -76,6 +77,26 @@ sw_code sw_op_copy(sw_run *run, const sw_op *op, sw_err *err)
     (void)err;
     memcpy(sw_run_buf(run, op->dst), sw_run_buf(run, op->src),
            (size_t)(run->n_tokens * run->width[op->dst]) * sizeof(float));
+    return SW_OK;
+}
+
+static void factor_task(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const op_job *job = ctx;
+    const int64_t at = begin * job->width, n = (end - begin) * job->width;
+
+    (void)thread;
+    if (job->dst != job->src) memcpy(job->dst + at, job->src + at, (size_t)n * sizeof(float));
+    job->run->e->vec->scale(job->dst + at, job->factor, n);
+}
+
+sw_code sw_op_factor(sw_run *run, const sw_op *op, sw_err *err)
+{
+    op_job job = job_of(run, op);
+
+    (void)err;
+    job.factor = (float)run->e->m->factor[op->dst];
+    for_rows(&job, factor_task);
     return SW_OK;
 }
 

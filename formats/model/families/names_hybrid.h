@@ -56,6 +56,20 @@
      "feed_forward.experts.%d.w2"},                                                        \
     NOT_FUSED
 
+#define NAMES_granite_hybrid                                                               \
+    {NAMES_LINEARS, NAMES_SSD("mamba"), [SW_SLOT_NORM_ATTN] = "input_layernorm",           \
+     [SW_SLOT_NORM_MLP] = "post_attention_layernorm",                                      \
+     [SW_SLOT_SHARED_GATE_UP] = "shared_mlp.input_linear",                                 \
+     [SW_SLOT_SHARED_DOWN] = "shared_mlp.output_linear",                                   \
+     [SW_SLOT_ROUTER] = "block_sparse_moe.router.layer"}
+#define NAMES_falcon_h1 NAMES_bamba
+/* One tensor for all experts, named like linears. */
+#define EXPERTS_granite                                                                    \
+    {"block_sparse_moe.experts.%d.gate_proj", "block_sparse_moe.experts.%d.up_proj",       \
+     "block_sparse_moe.experts.%d.down_proj"},                                             \
+    {"block_sparse_moe.input_linear.weight", "block_sparse_moe.output_linear.weight"},     \
+    SW_FUSED_ROWS
+
 #define NAMES_kimi_linear                                                                  \
     {NAMES_LINEARS, NAMES_MLP, [SW_SLOT_NORM_ATTN] = "input_layernorm",                    \
      [SW_SLOT_NORM_MLP] = "post_attention_layernorm",                                      \

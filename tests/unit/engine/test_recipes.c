@@ -82,6 +82,9 @@ static const recipe recipes[] = {
     {"mamba2", false},
     {"bamba", false},
     {"kimi_linear", false},
+    {"granitemoehybrid", false},
+    {"granitemoehybrid_dense", false},
+    {"falcon_h1", false},
 };
 #define N_RECIPES (sizeof recipes / sizeof recipes[0])
 
