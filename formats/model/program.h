@@ -16,7 +16,8 @@ typedef enum sw_slot {
     SW_SLOT_SHARED_GATE_UP,                 /* stored as one */
     SW_SLOT_MIX_IN, SW_SLOT_MIX_Z, SW_SLOT_MIX_OUT, /* recurrent mixer: input, gate, output */
     SW_SLOT_HEAD,                           /* hidden to logits; see sw_model_linears */
-    SW_SLOT_ROUTER,                         /* linear, never quantized; nor are the next six, */
+    SW_SLOT_ROUTER,                         /* linear, never quantized; nor are the next eight: */
+    SW_SLOT_LATENT_IN, SW_SLOT_LATENT_OUT,  /* to and from the width that experts work in; */
     SW_SLOT_MIX_A, SW_SLOT_MIX_B, SW_SLOT_MIX_BA, /* which say how much a mixer keeps and takes */
     SW_SLOT_MIX_A_RANK, SW_SLOT_MIX_Z_RANK, /* first factors of low-rank MIX_A and of the gate, */
     SW_SLOT_MIX_Z_GATE,                     /* and the gate's second */
@@ -50,7 +51,9 @@ typedef enum sw_slot {
 typedef enum sw_site {
     SW_SITE_ATTN_IN, SW_SITE_Q_B_IN, SW_SITE_KV_B_IN, SW_SITE_O_IN,
     SW_SITE_MIX_IN, SW_SITE_MIX_OUT_IN, /* of a recurrent mixer */
-    SW_SITE_MLP_IN, SW_SITE_SHARED_IN, SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
+    SW_SITE_MLP_IN,
+    SW_SITE_SHARED_IN, /* where routed experts read something else than the shared one */
+    SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
 } sw_site;
 
 /* Buffers of a block program; all are [n_tokens, width]. */
@@ -67,6 +70,7 @@ typedef enum sw_buf {
     SW_BUF_MIX_GROUPED, SW_BUF_MIX_BA, /* the first two and the second two by key head; */
     SW_BUF_MIX_A_RANK, SW_BUF_MIX_Z_RANK, /* low-rank factors; */
     SW_BUF_MIX_O,                    /* its output */
+    SW_BUF_EXPERT_IN, SW_BUF_EXPERT_OUT, /* of experts that work in another width */
     SW_BUF_ATTN_N, SW_BUF_MIX_N, SW_BUF_MIX_T, /* beside attention: what each reads; T of a mixer */
     SW_BUF_M,                        /* a second branch, beside T */
     SW_BUF_R,                        /* what a router reads */

@@ -88,6 +88,21 @@ static const sw_op ops_falcon_h1[] = {
     LINEAR(U, N, UP, MLP_IN), PLAIN_OP(GLU, G, U), LINEAR(T, G, DOWN, DOWN_IN),
     PLAIN_OP(FACTOR, T, T), OPS_ADD,
 };
+/* Layers of one mixer or one MLP each, without gates. */
+static const sw_op ops_attention_alone[] = {OPS_QKV, OPS_ATTEND, OPS_ADD};
+static const sw_op ops_mlp_alone[] = {NORM(N, X, NORM_MLP), OPS_UNGATED};
+#define OPS_SHARED_UNGATED(site)                                                           \
+    LINEAR(SHARED_U, N, SHARED_UP, site), PLAIN_OP(ACT, SHARED_U, SHARED_U),               \
+    LINEAR(T, SHARED_U, SHARED_DOWN, SHARED_DOWN_IN)
+static const sw_op ops_experts_alone[] = {
+    NORM(N, X, NORM_MLP), OPS_SHARED_UNGATED(MLP_IN), ROUTED(MOE_ADD), OPS_ADD,
+};
+static const sw_op ops_latent_experts_alone[] = {
+    NORM(N, X, NORM_MLP), OPS_SHARED_UNGATED(SHARED_IN),
+    {SW_OP_ROUTE, SW_BUF_N, SW_BUF_N, SW_SLOT_ROUTER, NO_SITE}, KEPT(EXPERT_IN, N, LATENT_IN),
+    {SW_OP_MOE, SW_BUF_EXPERT_OUT, SW_BUF_EXPERT_IN, SW_SLOT_ROUTER, SW_SITE_MLP_IN},
+    KEPT(M, EXPERT_OUT, LATENT_OUT), PLAIN_OP(ADD, T, M), OPS_ADD,
+};
 static const sw_op ops_attention[] = {OPS_QKV, OPS_ATTENTION, OPS_MLP};
 static const sw_op ops_normed_attention[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MLP};
 static const sw_op ops_normed_attention_moe[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MOE};
@@ -127,3 +142,10 @@ const sw_kinds sw_kinds_granite_hybrid = {{
     [SW_KIND_STILL_ATTENTION] = {PROGRAM(ops_granite_still), PROGRAM(ops_granite_still_moe)},
 }};
 const sw_kinds sw_kinds_falcon_h1 = {{{PROGRAM(ops_falcon_h1), NO_PROGRAM}}};
+const sw_kinds sw_kinds_nemotron_h = {{
+    [SW_KIND_RECURRENT] = {PROGRAM(ops_ssd_alone), NO_PROGRAM},
+    [SW_KIND_STILL_ATTENTION] = {PROGRAM(ops_attention_alone), NO_PROGRAM},
+    [SW_KIND_MLP] = {PROGRAM(ops_mlp_alone), NO_PROGRAM},
+    [SW_KIND_EXPERTS] = {NO_PROGRAM, PROGRAM(ops_experts_alone)},
+    [SW_KIND_LATENT_EXPERTS] = {NO_PROGRAM, PROGRAM(ops_latent_experts_alone)},
+}};

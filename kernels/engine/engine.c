@@ -180,6 +180,10 @@ static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
         vec->swiglu(g, u, n);
     } else if (u && act == SW_MLP_SWIGLU_CLAMPED) {
         vec->swiglu_clamped(g, u, (float)j->e->m->act_limit, n);
+    } else if (act == SW_MLP_RELU_SQUARED) {
+        vec->relu(g, n);
+        vec->mul(g, g, n);
+        if (u) vec->mul(g, u, n);
     } else {
         acts[act](g, n);
         if (u) vec->mul(g, u, n);

@@ -102,6 +102,25 @@ sw_code sw_family_read_mamba2(sw_model *model, const cJSON *config, sw_err *err)
     return read_ssd(model, config, &mamba2_keys, "expand", 0, err);
 }
 
+/* Heads make the inner width, and steps have a least size. */
+sw_code sw_hybrid_nemotron_mixer(sw_model *model, const cJSON *config, sw_err *err)
+{
+    static const ssd_keys keys = {"mamba_num_heads", "mamba_head_dim", "n_groups",
+                                  "ssm_state_size", "conv_kernel", "use_conv_bias", "use_bias"};
+    int64_t n_heads, d_head;
+    double least = 0.001;
+    sw_code rc;
+
+    if ((rc = sw_family_int(&n_heads, config, keys.n_heads, 128, 1, HEADS_MAX, err)) != SW_OK ||
+        (rc = sw_family_int(&d_head, config, keys.d_head, 64, 1, HEAD_DIM_MAX, err)) != SW_OK ||
+        (rc = read_ssd(model, config, &keys, "expand", n_heads * d_head, err)) != SW_OK ||
+        (rc = sw_family_positive(&least, config, "time_step_min", FACTOR_MAX, err)) != SW_OK)
+        return rc;
+    model->mixer.norms_groups = true;
+    model->mixer.dt_min = fmax(model->mixer.dt_min, least);
+    return SW_OK;
+}
+
 sw_code sw_family_read_bamba(sw_model *model, const cJSON *config, sw_err *err)
 {
     int64_t rotated = model->rope_dim;

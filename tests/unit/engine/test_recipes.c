@@ -85,6 +85,8 @@ static const recipe recipes[] = {
     {"granitemoehybrid", false},
     {"granitemoehybrid_dense", false},
     {"falcon_h1", false},
+    {"nemotron_h", false},
+    {"nemotron_h_latent", false},
 };
 #define N_RECIPES (sizeof recipes / sizeof recipes[0])
 
