@@ -89,7 +89,8 @@ static bool has_op(const sw_arch *arch, sw_op_kind kind, sw_slot slot)
 }
 
 /* Families without attention, or without a dense MLP, have no such sizes; a value that does no harm
- * takes their place. A list of layers says how many there are. Where nothing depends on positions there may be any number of them. */
+ * takes their place. A list of layers says how many there are. Where nothing depends on positions
+ * there may be any number of them. */
 static bool is_spare(sw_model *m, const cJSON *config, const int64_t *size)
 {
     const cJSON *types = sw_json_member(config, "layers_block_type");

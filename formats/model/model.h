@@ -81,7 +81,7 @@ typedef struct sw_model {
     int64_t rope_dim;         /* rotated part of a head, at its start; in latent attention at its */
     bool is_rope_paired;      /* end, where neighbours may turn together instead of halves */
     int64_t n_experts, n_experts_used, moe_intermediate; /* 0 in a dense model */
-    int64_t moe_hidden;       /* what routed experts read and write: hidden, but in latent experts */
+    int64_t moe_hidden;       /* what routed experts read and write: hidden, or less */
     int64_t shared_intermediate; /* width of the shared expert, 0: none */
     sw_router_kind router;
     int64_t n_expert_groups, n_groups_used; /* sigmoid router; 1, 1: no groups */

@@ -274,8 +274,8 @@ static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, in
     sw_code rc;
 
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, gather_rows, &rows);
-    if ((rc = show_expert(run, SW_SITE_MLP_IN, expert, e->moe.rows, n, e->m->moe_hidden, job->tokens,
-                          err)) != SW_OK)
+    if ((rc = show_expert(run, SW_SITE_MLP_IN, expert, e->moe.rows, n, e->m->moe_hidden,
+                          job->tokens, err)) != SW_OK)
         return rc;
     if (run->stop_at == SW_SITE_DOWN_IN && run->tap && run->tap->is_in_only) return SW_OK;
     if ((rc = run_gate_up(run, expert, n, err)) != SW_OK ||
