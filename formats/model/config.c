@@ -291,13 +291,35 @@ static void set_defaults(sw_model *m)
     m->is_tied = m->arch->is_tied_by_default;
 }
 
+/* Sizes that a family derives may come out as nothing. */
+static sw_code check_widths(const sw_model *m, int64_t layer, const sw_op *ops, int n_ops,
+                            sw_err *err)
+{
+    for (int i = 0; i < n_ops; i++) {
+        const bool is_routed = ops[i].kind == SW_OP_MOE || ops[i].kind == SW_OP_MOE_ADD;
+        int64_t n_out = m->moe_intermediate, k_in = 1;
+
+        if (ops[i].kind == SW_OP_LINEAR)
+            sw_model_slot_shape(m, layer, ops[i].slot, &n_out, &k_in);
+        else if (!is_routed)
+            continue;
+        if (n_out > 0 && k_in > 0) continue;
+        return SW_FAIL(err, SW_E_FORMAT, "layer %lld has a linear of no width; is a key missing, "
+                       "intermediate_size for instance?", (long long)layer);
+    }
+    return SW_OK;
+}
+
 /* Not every kind of layer of a family comes dense and sparse. */
 static sw_code check_programs(const sw_model *m, sw_err *err)
 {
+    sw_code rc;
+
     for (int64_t l = 0; l < m->n_layers; l++) {
         int n_ops;
+        const sw_op *ops = sw_model_ops(m, l, &n_ops);
 
-        (void)sw_model_ops(m, l, &n_ops);
+        if ((rc = check_widths(m, l, ops, n_ops, err)) != SW_OK) return rc;
         if (n_ops) continue;
         return SW_FAIL(err, SW_E_UNSUPPORTED, "layer %lld is %s, and %s has no such layers",
                        (long long)l, sw_model_is_sparse(m, l) ? "sparse" : "dense",
