@@ -11,7 +11,10 @@
 #define JSON_EXACT_MAX 9007199254740992.0 /* 2^53 */
 
 const sw_json_caps sw_json_caps_config = {
-    .max_bytes = 1u << 20, .max_depth = 32, .max_values = 100000};
+    .max_bytes = 1u << 20, .max_depth = 32, .max_values = 100000, .takes_infinity = true};
+
+#define INFINITY_WORD "Infinity"
+#define INFINITY_DIGITS "1e999999" /* as many bytes, and beyond any double */
 
 static int compare_keys(const void *a, const void *b)
 {
@@ -68,6 +71,39 @@ static sw_code check_keys(const cJSON *value, const char *what, sw_err *err)
     return SW_OK;
 }
 
+/* In a text that is known to be good, every Infinity outside of strings gets digits. */
+static void spell_infinity(char *text, size_t n_bytes)
+{
+    const size_t n = strlen(INFINITY_WORD);
+    bool in_string = false;
+
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (in_string && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            in_string = !in_string;
+        else if (!in_string && n_bytes - i >= n && !memcmp(text + i, INFINITY_WORD, n))
+            memcpy(text + i, INFINITY_DIGITS, n);
+    }
+}
+
+/* cJSON reads no such word, so it gets a copy. NULL: no memory. */
+static cJSON *parse_checked(const char *text, size_t n_bytes, const sw_json_caps *caps)
+{
+    char *copy = NULL;
+    cJSON *root;
+    sw_err ignored = {0};
+
+    if (!caps->takes_infinity || !memmem(text, n_bytes, INFINITY_WORD, strlen(INFINITY_WORD)))
+        return cJSON_ParseWithLength(text, n_bytes);
+    if (SW_MEM_GET(&copy, (int64_t)n_bytes, "JSON", &ignored) != SW_OK) return NULL;
+    memcpy(copy, text, n_bytes);
+    spell_infinity(copy, n_bytes);
+    root = cJSON_ParseWithLength(copy, n_bytes);
+    sw_mem_put(copy);
+    return root;
+}
+
 sw_code sw_json_parse(cJSON **out, const char *text, size_t n_bytes, const sw_json_caps *caps,
                       const char *what, sw_err *err)
 {
@@ -75,7 +111,7 @@ sw_code sw_json_parse(cJSON **out, const char *text, size_t n_bytes, const sw_js
     sw_code rc;
 
     if ((rc = sw_json_check(text, n_bytes, caps, what, err)) != SW_OK) return rc;
-    root = cJSON_ParseWithLength(text, n_bytes);
+    root = parse_checked(text, n_bytes, caps);
     if (!root) /* the text is known to be good */
         return SW_FAIL(err, SW_E_NOMEM, "%s: no memory to parse %zu bytes of JSON", what, n_bytes);
     if ((rc = check_keys(root, what, err)) != SW_OK) {

@@ -21,6 +21,7 @@ typedef struct sw_json_caps {
     int64_t max_values; /* members and array elements in the whole text */
     bool is_integer_only; /* refuse numbers written with a point or an exponent */
     int64_t max_inside;   /* members or elements of any one value within the root; 0: no limit */
+    bool takes_infinity;  /* Infinity and -Infinity, as Python writes them, are numbers too */
 } sw_json_caps;
 
 /* 1 MiB, depth 32: config.json and its like. */

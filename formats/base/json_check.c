@@ -127,9 +127,10 @@ static bool scan_number(json_scan *s)
 
 static bool scan_word(json_scan *s)
 {
-    static const char *const words[] = {"true", "false", "null"};
+    static const char *const words[] = {"true", "false", "null", "Infinity", "-Infinity"};
+    const size_t n_words = sizeof words / sizeof words[0] - (s->caps->takes_infinity ? 0 : 2);
 
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+    for (size_t i = 0; i < n_words; i++) {
         size_t n = strlen(words[i]);
         if (s->n_bytes - s->at < n || memcmp(s->text + s->at, words[i], n) != 0) continue;
         s->at += n;
@@ -154,7 +155,7 @@ static void end_value(json_scan *s) { s->want = s->depth ? WANT_COMMA_OR_END : W
 static bool scan_value(json_scan *s)
 {
     char c = s->text[s->at];
-    bool ok;
+    bool is_number, ok;
 
     if (++s->n_values > s->caps->max_values) return complain(s, "more values than are allowed");
     if (s->depth && ++s->n_inside[s->depth - 1] > s->caps->max_inside && s->depth > 1 &&
@@ -162,7 +163,10 @@ static bool scan_value(json_scan *s)
         return complain(s, "an object or array inside holds more than is allowed");
     if (c == '{') return open_container(s, '}');
     if (c == '[') return open_container(s, ']');
-    ok = c == '"' ? scan_string(s) : c == '-' || is_digit(s, s->at) ? scan_number(s) : scan_word(s);
+    is_number = is_digit(s, s->at) ||
+                (c == '-' && !(s->caps->takes_infinity && s->at + 1 < s->n_bytes &&
+                               s->text[s->at + 1] == 'I'));
+    ok = c == '"' ? scan_string(s) : is_number ? scan_number(s) : scan_word(s);
     if (ok) end_value(s);
     return ok;
 }

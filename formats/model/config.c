@@ -89,12 +89,17 @@ static bool has_op(const sw_arch *arch, sw_op_kind kind, sw_slot slot)
 }
 
 /* Families without attention, or without a dense MLP, have no such sizes; a value that does no harm
- * takes their place. Where nothing depends on positions there may be any number of them. */
-static bool is_spare(sw_model *m, const int64_t *size)
+ * takes their place. A list of layers says how many there are. Where nothing depends on positions
+ * there may be any number of them. */
+static bool is_spare(sw_model *m, const cJSON *config, const int64_t *size)
 {
+    const cJSON *types = sw_json_member(config, "layers_block_type");
     const sw_arch *a = m->arch;
 
-    if (size == &m->n_heads && !has_op(a, SW_OP_ATTENTION, SW_SLOT_COUNT))
+    if (size == &m->n_layers && cJSON_IsArray(types) && cJSON_GetArraySize(types) > 0 &&
+        cJSON_GetArraySize(types) <= SW_LAYERS_MAX)
+        m->n_layers = cJSON_GetArraySize(types);
+    else if (size == &m->n_heads && !has_op(a, SW_OP_ATTENTION, SW_SLOT_COUNT))
         m->n_heads = 1;
     else if (size == &m->max_positions && !has_op(a, SW_OP_ROPE, SW_SLOT_COUNT) &&
              !a->ends.names[SW_END_POSITIONS])
@@ -129,7 +134,7 @@ static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
             m->intermediate = m->arch->default_mlp_factor * m->hidden;
             continue;
         }
-        if (!key && is_spare(m, sizes[i].value)) continue;
+        if (!key && is_spare(m, config, sizes[i].value)) continue;
         if (!key) return SW_FAIL(err, SW_E_FORMAT, "%s: missing", sizes[i].keys[0]);
         rc = read_size(sizes[i].value, config, key, sizes[i].max, err);
         if (rc != SW_OK) return rc;
@@ -211,7 +216,7 @@ static sw_code read_eps(double *out, const cJSON *config, double eps, sw_err *er
 static sw_code read_activation(sw_mlp_act *out, const cJSON *config, sw_err *err)
 {
     static const char *const keys[] = {"activation", "activation_function", "hidden_act",
-                                       "hidden_activation"};
+                                       "hidden_activation", "mlp_hidden_act"};
     static const struct {
         const char *name;
         sw_mlp_act act;
@@ -219,6 +224,7 @@ static sw_code read_activation(sw_mlp_act *out, const cJSON *config, sw_err *err
         {"silu", SW_MLP_SILU},          {"swish", SW_MLP_SILU},
         {"gelu", SW_MLP_GELU},          {"gelu_pytorch_tanh", SW_MLP_GELU_TANH},
         {"gelu_new", SW_MLP_GELU_TANH}, {"relu", SW_MLP_RELU},
+        {"relu2", SW_MLP_RELU_SQUARED},
     };
     const size_t n_rows = sizeof rows / sizeof rows[0];
     sw_code rc;
@@ -232,7 +238,7 @@ static sw_code read_activation(sw_mlp_act *out, const cJSON *config, sw_err *err
         if (i == n_rows)
             return SW_FAIL(err, SW_E_UNSUPPORTED,
                            "%s: \"%.60s\" is not supported; there are silu, gelu, "
-                           "gelu_pytorch_tanh, gelu_new, relu",
+                           "gelu_pytorch_tanh, gelu_new, relu, relu2",
                            keys[k], name);
         if (name) *out = rows[i].act;
     }
@@ -331,6 +337,7 @@ static sw_code read_decoder(sw_model *out, const cJSON *config, sw_err *err)
     if ((rc = find_arch(&m.arch, config, err)) != SW_OK) return rc;
     set_defaults(&m);
     if ((rc = read_sizes(&m, config, err)) != SW_OK) return rc;
+    m.moe_hidden = m.hidden;
     if ((rc = read_heads(&m, config, err)) != SW_OK) return rc;
     m.v_head_dim = m.head_dim;
     m.attention_scale = 1.0 / sqrt((double)m.head_dim);

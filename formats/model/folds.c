@@ -131,11 +131,14 @@ static void forget(walk *w, const sw_op *op)
 
 static void pass_moe(walk *w, const sw_op *op)
 {
+    const bool is_linear = w->m->arch->expert_names[0] ? w->m->act != SW_MLP_SWIGLU_CLAMPED
+                                                       : w->m->act == SW_MLP_RELU;
+
     if (w->is_routed)
         spoil(w, op->src); /* the router, which reads something else, counts as a consumer */
     else
         consume(w, op->src, SW_SITE_MLP_IN);
-    if (w->n < SW_FOLDS_MAX && w->m->act != SW_MLP_SWIGLU_CLAMPED)
+    if (w->n < SW_FOLDS_MAX && is_linear)
         w->folds[w->n++] = (sw_fold){.kind = SW_FOLD_ROWS, .producer = SW_SLOT_UP,
                                      .producer_site = SW_SITE_MLP_IN, .site = SW_SITE_DOWN_IN,
                                      .is_per_expert = true, .n_sharing = 1,

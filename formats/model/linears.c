@@ -41,7 +41,7 @@ int64_t sw_model_linears(const sw_model *m, int64_t layer, sw_linear_ref *out, i
             out[n - 1] = make_ref(m, layer, ops[i].slot, -1, ops[i].site);
         if (!is_routed(&ops[i])) continue;
         for (int64_t e = 0; e < 3 * m->n_experts; e++)
-            if (n++ < max)
+            if (m->arch->expert_names[e % 3] && n++ < max)
                 out[n - 1] = make_ref(m, layer, (sw_slot)(SW_SLOT_GATE + e % 3), e / 3,
                                       e % 3 == 2 ? SW_SITE_DOWN_IN : SW_SITE_MLP_IN);
     }
@@ -68,7 +68,7 @@ int64_t sw_model_site_width(const sw_model *m, int64_t layer, sw_site site)
     for (int i = 0; i < n_ops; i++) {
         if (ops[i].kind == SW_OP_LINEAR && ops[i].site == site)
             return make_ref(m, layer, ops[i].slot, -1, site).k_in;
-        if (is_routed(&ops[i]) && site == SW_SITE_MLP_IN) return m->hidden;
+        if (is_routed(&ops[i]) && site == SW_SITE_MLP_IN) return m->moe_hidden;
         if (is_routed(&ops[i]) && site == SW_SITE_DOWN_IN) return m->moe_intermediate;
     }
     return 0;

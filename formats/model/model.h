@@ -47,7 +47,7 @@ typedef struct sw_arch sw_arch;
 
 /* What an MLP does to its gate (or to its only branch). */
 typedef enum sw_mlp_act {
-    SW_MLP_SILU, SW_MLP_GELU, SW_MLP_GELU_TANH, SW_MLP_RELU,
+    SW_MLP_SILU, SW_MLP_GELU, SW_MLP_GELU_TANH, SW_MLP_RELU, SW_MLP_RELU_SQUARED,
     SW_MLP_SWIGLU_CLAMPED /* g = min(g, limit), u within +-limit: g sigmoid(1.702 g) (u + 1) */
 } sw_mlp_act;
 
@@ -81,6 +81,7 @@ typedef struct sw_model {
     int64_t rope_dim;         /* rotated part of a head, at its start; in latent attention at its */
     bool is_rope_paired;      /* end, where neighbours may turn together instead of halves */
     int64_t n_experts, n_experts_used, moe_intermediate; /* 0 in a dense model */
+    int64_t moe_hidden;       /* what routed experts read and write: hidden, or less */
     int64_t shared_intermediate; /* width of the shared expert, 0: none */
     sw_router_kind router;
     int64_t n_expert_groups, n_groups_used; /* sigmoid router; 1, 1: no groups */
@@ -104,6 +105,7 @@ typedef struct sw_model {
     double residual_scale;    /* on what is added to the residual stream */
     double logits_scale;      /* on logits, before their cap */
     double qkv_clip;          /* of SW_OP_CLIP */
+    double factor[SW_BUF_COUNT]; /* of SW_OP_FACTOR, by the buffer it writes */
     double temper_beta;       /* of SW_OP_TEMPER, on queries */
     int64_t temper_every, temper_shift;
     int64_t dense_positions;  /* beyond so many positions attention is sparse, by an indexer that
@@ -168,7 +170,8 @@ struct sw_arch {
     const sw_kinds *kinds;
     /* Name of each slot inside "<ends.layers>.L.", without ".weight"; "%d" is the expert. */
     const char *slot_names[SW_SLOT_COUNT];
-    const char *expert_names[3]; /* gate, up, down inside a sparse layer, or NULL */
+    const char *expert_names[3]; /* gate, up, down inside a sparse layer, or NULL; experts without
+                                  * a gate apply the activation to up */
     const char *fused_experts[2]; /* tensors of all experts' gate and up, and down; or NULL */
     sw_fused_order fused_order;
     sw_code (*read_extra)(sw_model *model, const cJSON *config, sw_err *err); /* or NULL */

@@ -13,9 +13,11 @@ typedef enum sw_slot {
     SW_SLOT_QKV, SW_SLOT_GATE_UP,           /* stored as one: rows q, k, v; rows gate, up */
     SW_SLOT_Q_A, SW_SLOT_Q_B, SW_SLOT_KV_A, SW_SLOT_KV_B, /* low-rank (latent) attention */
     SW_SLOT_SHARED_GATE, SW_SLOT_SHARED_UP, SW_SLOT_SHARED_DOWN, /* expert of every token */
+    SW_SLOT_SHARED_GATE_UP,                 /* stored as one */
     SW_SLOT_MIX_IN, SW_SLOT_MIX_Z, SW_SLOT_MIX_OUT, /* recurrent mixer: input, gate, output */
     SW_SLOT_HEAD,                           /* hidden to logits; see sw_model_linears */
-    SW_SLOT_ROUTER,                         /* linear, never quantized; nor are the next six, */
+    SW_SLOT_ROUTER,                         /* linear, never quantized; nor are the next eight: */
+    SW_SLOT_LATENT_IN, SW_SLOT_LATENT_OUT,  /* to and from the width that experts work in; */
     SW_SLOT_MIX_A, SW_SLOT_MIX_B, SW_SLOT_MIX_BA, /* which say how much a mixer keeps and takes */
     SW_SLOT_MIX_A_RANK, SW_SLOT_MIX_Z_RANK, /* first factors of low-rank MIX_A and of the gate, */
     SW_SLOT_MIX_Z_GATE,                     /* and the gate's second */
@@ -49,7 +51,9 @@ typedef enum sw_slot {
 typedef enum sw_site {
     SW_SITE_ATTN_IN, SW_SITE_Q_B_IN, SW_SITE_KV_B_IN, SW_SITE_O_IN,
     SW_SITE_MIX_IN, SW_SITE_MIX_OUT_IN, /* of a recurrent mixer */
-    SW_SITE_MLP_IN, SW_SITE_SHARED_IN, SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
+    SW_SITE_MLP_IN,
+    SW_SITE_SHARED_IN, /* where routed experts read something else than the shared one */
+    SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
 } sw_site;
 
 /* Buffers of a block program; all are [n_tokens, width]. */
@@ -59,13 +63,15 @@ typedef enum sw_buf {
     SW_BUF_Q_A, SW_BUF_KV_A,         /* outputs of the first low-rank factors */
     SW_BUF_LATENT, SW_BUF_K_ROPE,    /* KV_A in its two parts */
     SW_BUF_KV_B,                     /* per head: the key's unrotated part, then the value */
-    SW_BUF_SHARED_G, SW_BUF_SHARED_U,
+    SW_BUF_SHARED_G, SW_BUF_SHARED_U, SW_BUF_SHARED_GATE_UP,
     SW_BUF_Q_GATED, SW_BUF_Q_GATE,   /* heads of queries and gates in turns; the gates alone */
     SW_BUF_MIX, SW_BUF_MIX_Z,        /* a recurrent mixer's input and gate, */
     SW_BUF_MIX_B, SW_BUF_MIX_A,      /* what makes its step and decay, */
     SW_BUF_MIX_GROUPED, SW_BUF_MIX_BA, /* the first two and the second two by key head; */
     SW_BUF_MIX_A_RANK, SW_BUF_MIX_Z_RANK, /* low-rank factors; */
     SW_BUF_MIX_O,                    /* its output */
+    SW_BUF_EXPERT_IN, SW_BUF_EXPERT_OUT, /* of experts that work in another width */
+    SW_BUF_ATTN_N, SW_BUF_MIX_N, SW_BUF_MIX_T, /* beside attention: what each reads; T of a mixer */
     SW_BUF_M,                        /* a second branch, beside T */
     SW_BUF_R,                        /* what a router reads */
     SW_BUF_SIDE,                     /* the gate of a layer's own input */
@@ -108,6 +114,7 @@ typedef enum sw_op_kind {
     SW_OP_KEPT_LINEAR, /* as LINEAR, of one that is never quantized nor observed */
     SW_OP_SPLIT_HEADS, /* src holds pairs of heads: the first into dst, the second into Q_GATE */
     SW_OP_GATE,       /* dst *= sigmoid(src) */
+    SW_OP_FACTOR,     /* dst = src times the model's factor of dst */
     SW_OP_UNGROUP,    /* parts of each key head's columns of src into dst and the buffer after it */
     /* Recurrent mixers, from the convolution to the gated norm, with the layer's state: */
     SW_OP_GATED_DELTA, /* dst = of src: q, k, v; MIX_Z, MIX_B, MIX_A */

@@ -75,7 +75,8 @@ extern const sw_kinds sw_kinds_glm4_moe, sw_kinds_row_norm_moe, sw_kinds_gated_s
 extern const sw_kinds sw_kinds_cohere2, sw_kinds_starcoder2, sw_kinds_stablelm,
     sw_kinds_gpt_neox, sw_kinds_falcon, sw_kinds_bloom, sw_kinds_gemma4, sw_kinds_gemma3n;
 extern const sw_kinds sw_kinds_qwen3_5, sw_kinds_lfm2, sw_kinds_lfm2_moe, sw_kinds_mamba2,
-    sw_kinds_bamba, sw_kinds_kimi_linear, sw_kinds_qwen3_5_moe, sw_kinds_qwen3_next;
+    sw_kinds_bamba, sw_kinds_kimi_linear, sw_kinds_qwen3_5_moe, sw_kinds_qwen3_next,
+    sw_kinds_granite_hybrid, sw_kinds_falcon_h1, sw_kinds_nemotron_h;
 
 /* Layers of one kind are of another where the checkpoint has a weight for a slot. */
 typedef struct sw_stored_kind {
@@ -108,7 +109,9 @@ enum {
 };
 /* Attention and MLP one after the other or beside each other; heads may have norms. */
 enum { SW_KIND_SERIAL, SW_KIND_PARALLEL, SW_KIND_WITH_HEAD_NORMS, SW_KIND_PARALLEL_TWO_NORMS };
-/* Kinds of hybrid decoders; the last two where a layer is an MLP or nothing but experts. */
-enum { SW_KIND_RECURRENT, SW_KIND_ATTENTION, SW_KIND_MLP, SW_KIND_EXPERTS };
+/* Layers of hybrid decoders; attention may turn or not, the last three are an MLP or
+ * experts alone. */
+enum { SW_KIND_RECURRENT, SW_KIND_ATTENTION, SW_KIND_STILL_ATTENTION, SW_KIND_MLP,
+       SW_KIND_EXPERTS, SW_KIND_LATENT_EXPERTS };
 
 #endif

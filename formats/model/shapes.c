@@ -46,16 +46,19 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
     const int64_t gated = m->has_query_gate ? 2 * q : q;
     const int64_t mlp = sw_model_is_sparse(m, layer) ? m->moe_intermediate : s.intermediate;
     const int64_t h = m->hidden, shared = m->shared_intermediate;
+    const int64_t mlp_h = sw_model_is_sparse(m, layer) ? m->moe_hidden : h;
     const int64_t shapes[SW_SLOT_COUNT][2] = {
         [SW_SLOT_Q] = {gated, h},              [SW_SLOT_K] = {kv, h},
         [SW_SLOT_V] = {kv, h},                 [SW_SLOT_O] = {h, s.n_heads * s.v_head_dim},
-        [SW_SLOT_GATE] = {mlp, h},             [SW_SLOT_UP] = {mlp, h},
-        [SW_SLOT_DOWN] = {h, mlp},             [SW_SLOT_ROUTER] = {m->n_experts, h},
+        [SW_SLOT_GATE] = {mlp, mlp_h},         [SW_SLOT_UP] = {mlp, mlp_h},
+        [SW_SLOT_LATENT_IN] = {mlp_h, h},      [SW_SLOT_LATENT_OUT] = {h, mlp_h},
+        [SW_SLOT_DOWN] = {mlp_h, mlp},         [SW_SLOT_ROUTER] = {m->n_experts, h},
         [SW_SLOT_QKV] = {q + 2 * kv, h},       [SW_SLOT_GATE_UP] = {2 * mlp, h},
         [SW_SLOT_Q_A] = {m->q_rank, h},        [SW_SLOT_Q_B] = {q, m->q_rank},
         [SW_SLOT_KV_A] = {m->kv_rank + s.rope_dim, h},
         [SW_SLOT_KV_B] = {s.n_heads * (unrotated(&s) + s.v_head_dim), m->kv_rank},
         [SW_SLOT_SHARED_GATE] = {shared, h},   [SW_SLOT_SHARED_UP] = {shared, h},
+        [SW_SLOT_SHARED_GATE_UP] = {2 * shared, h},
         [SW_SLOT_SHARED_DOWN] = {h, shared},   [SW_SLOT_ROUTER_SHIFT] = {1, m->n_experts},
         [SW_SLOT_NORM_ATTN] = {1, h},          [SW_SLOT_NORM_MLP] = {1, h},
         [SW_SLOT_NORM_AFTER_ATTN] = {1, h},    [SW_SLOT_NORM_AFTER_MLP] = {1, h},
@@ -131,6 +134,9 @@ int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf)
         [SW_BUF_LATENT] = m->kv_rank, [SW_BUF_K_ROPE] = s.rope_dim,
         [SW_BUF_KV_B] = s.n_heads * (unrotated(&s) + s.v_head_dim),
         [SW_BUF_SHARED_G] = shared, [SW_BUF_SHARED_U] = shared,
+        [SW_BUF_SHARED_GATE_UP] = 2 * shared,
+        [SW_BUF_EXPERT_IN] = m->moe_hidden, [SW_BUF_EXPERT_OUT] = m->moe_hidden,
+        [SW_BUF_ATTN_N] = m->hidden, [SW_BUF_MIX_N] = m->hidden, [SW_BUF_MIX_T] = m->hidden,
         [SW_BUF_Q_GATED] = 2 * q, [SW_BUF_Q_GATE] = q,
         [SW_BUF_M] = m->hidden, [SW_BUF_R] = m->hidden, [SW_BUF_SIDE] = m->side_inputs,
     };

@@ -23,11 +23,12 @@ static bool turns_before(const sw_op *ops, int at)
 /* What of a layer's program the card does not have; NULL: nothing. */
 static const char *missing_in(const sw_op *ops, int n_ops)
 {
+    for (int i = 0; i < n_ops; i++)
+        if (ops[i].kind >= SW_OP_GATED_DELTA && ops[i].kind <= SW_OP_SHORT_CONV)
+            return "recurrent mixers";
     for (int i = 0; i < n_ops; i++) {
         const sw_op *op = &ops[i];
 
-        if (op->kind >= SW_OP_GATED_DELTA && op->kind <= SW_OP_SHORT_CONV)
-            return "recurrent mixers";
         if ((size_t)op->kind >= sizeof is_known || !is_known[op->kind])
             return "an operation of its layers";
         if (op->kind == SW_OP_HEAD_NORM && op->slot == SW_SLOT_COUNT)

@@ -116,7 +116,7 @@ sw_code sw_engine_hidden(sw_engine *e, float **out, sw_err *err)
 /* Row-wise steps: what a task needs, by value, so that tasks share nothing they write. */
 typedef struct row_job {
     const sw_engine *e;
-    float *dst, *gate;
+    float *dst;
     const float *src, *w, *bias;
     const sw_angles *angles;
     sw_sizes sizes;
@@ -180,21 +180,14 @@ static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
         vec->swiglu(g, u, n);
     } else if (u && act == SW_MLP_SWIGLU_CLAMPED) {
         vec->swiglu_clamped(g, u, (float)j->e->m->act_limit, n);
+    } else if (act == SW_MLP_RELU_SQUARED) {
+        vec->relu(g, n);
+        vec->mul(g, g, n);
+        if (u) vec->mul(g, u, n);
     } else {
         acts[act](g, n);
         if (u) vec->mul(g, u, n);
     }
-}
-
-static void gate_task(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const row_job *j = ctx;
-    float *gate = j->gate + begin * j->width;
-    const int64_t n = (end - begin) * j->width;
-
-    (void)thread;
-    j->e->vec->sigmoid(gate, n);
-    j->e->vec->mul(j->dst + begin * j->width, gate, n);
 }
 
 static void add_task(void *ctx, int64_t begin, int64_t end, int thread)
@@ -323,21 +316,6 @@ static sw_code op_rope(sw_run *run, const sw_op *op, sw_err *err)
     return rc;
 }
 
-static sw_code op_split_heads(sw_run *run, const sw_op *op, sw_err *err)
-{
-    const int64_t dim = run->sizes.head_dim;
-    const size_t size = (size_t)dim * sizeof(float);
-    const float *src = buffer(run, op->src);
-    float *first = buffer(run, op->dst), *second = run->e->buf[SW_BUF_Q_GATE];
-
-    (void)err;
-    for (int64_t i = 0; i < run->n_tokens * run->sizes.n_heads; i++) {
-        memcpy(first + i * dim, src + 2 * i * dim, size);
-        memcpy(second + i * dim, src + (2 * i + 1) * dim, size);
-    }
-    return SW_OK;
-}
-
 /* KV_B holds for each head the key's part that does not turn and the value; the part that does is
  * one for all heads. */
 static sw_code op_latent_kv(sw_run *run, const sw_op *op, sw_err *err)
@@ -429,17 +407,6 @@ static sw_code op_act(sw_run *run, const sw_op *op, sw_err *err)
     return SW_OK;
 }
 
-/* The gate is made its sigmoid where it lies. */
-static sw_code op_gate(sw_run *run, const sw_op *op, sw_err *err)
-{
-    row_job job = {.e = run->e, .dst = buffer(run, op->dst), .gate = buffer(run, op->src),
-                   .width = run->width[op->dst]};
-
-    (void)err;
-    sw_parallel_for(run->e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, gate_task, &job);
-    return SW_OK;
-}
-
 static sw_code op_add(sw_run *run, const sw_op *op, sw_err *err)
 {
     const double scale = op->dst == SW_BUF_X ? run->e->m->residual_scale : 1.0;
@@ -471,7 +438,8 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_GLU] = op_glu,             [SW_OP_ACT] = op_act,
     [SW_OP_ADD] = op_add,             [SW_OP_MOE] = op_moe,
     [SW_OP_MOE_ADD] = op_moe_add,     [SW_OP_KEPT_LINEAR] = op_kept_linear,
-    [SW_OP_SPLIT_HEADS] = op_split_heads, [SW_OP_GATE] = op_gate,
+    [SW_OP_FACTOR] = sw_op_factor,    [SW_OP_SPLIT_HEADS] = sw_op_split_heads,
+    [SW_OP_GATE] = sw_op_gate,
     [SW_OP_UNGROUP] = sw_run_ungroup, [SW_OP_GATED_DELTA] = sw_run_gated_delta,
     [SW_OP_KIMI_DELTA] = sw_run_kimi_delta, [SW_OP_SSD] = sw_run_ssd,
     [SW_OP_SHORT_CONV] = sw_run_short_conv,

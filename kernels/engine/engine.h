@@ -19,7 +19,7 @@
 typedef struct sw_block {
     int64_t layer;
     sw_weight linear[SW_SLOT_COUNT];  /* dense-layer linears, the router */
-    sw_weight *experts[3];            /* gate, up, down: [n_experts] each, sparse layers only */
+    sw_weight *experts[3];            /* gate (or NULL), up, down: [n_experts], sparse layers */
     sw_weight *copies_out;            /* [n_copies - 1] in the last block, where there are copies */
     float *norm[SW_SLOT_COUNT];
     float *norm_bias[SW_SLOT_COUNT];  /* of layer norms */

@@ -68,6 +68,9 @@ static inline float *sw_run_buf(const sw_run *run, sw_buf b)
 sw_code sw_op_head_layer_norm(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_split_groups(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_copy(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_split_heads(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_gate(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_factor(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_clip(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_temper(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_scale(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;

@@ -327,6 +327,7 @@ static sw_code load_experts(sw_block *block, const loader *from, sw_err *err)
         if (m->arch->slot_names[vectors[i]])
             rc = load_vector(block, from, vectors[i], "", false, err);
     for (int i = 0; i < 3 && rc == SW_OK; i++) {
+        if (!m->arch->expert_names[i]) continue;
         rc = SW_ARENA_TAKE(&block->experts[i], &block->arena, m->n_experts, err);
         for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++)
             rc = load_linear(&block->experts[i][e], block, from, (sw_slot)(SW_SLOT_GATE + i), e,

@@ -23,8 +23,8 @@ sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_t
     if ((rc = SW_MEM_GET(&s.probs, max_tokens * m->n_experts, "router", err)) != SW_OK ||
         (rc = SW_MEM_GET(&s.ranks, max_tokens * m->n_experts, "router", err)) ||
         (rc = SW_MEM_GET(&s.groups, max_tokens * m->n_expert_groups, "router", err)) ||
-        (rc = SW_MEM_GET(&s.rows, max_tokens * m->hidden, "expert inputs", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&s.out, max_tokens * m->hidden, "expert outputs", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.rows, max_tokens * m->moe_hidden, "expert inputs", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s.out, max_tokens * m->moe_hidden, "expert outputs", err)) != SW_OK ||
         (rc = SW_MEM_GET(&s.gate, max_tokens * m->moe_intermediate, "expert gates", err)) ||
         (rc = SW_MEM_GET(&s.up, max_tokens * m->moe_intermediate, "expert ups", err)) ||
         (rc = SW_MEM_GET(&s.chosen, n_used, "chosen experts", err)) != SW_OK ||
@@ -193,7 +193,7 @@ static void gather_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const expert_job *job = ctx;
     const sw_engine *e = job->run->e;
-    const int64_t hidden = e->m->hidden;
+    const int64_t hidden = e->m->moe_hidden;
 
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
@@ -209,7 +209,7 @@ static void scatter_rows(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const expert_job *job = ctx;
     const sw_engine *e = job->run->e;
-    const int64_t hidden = e->m->hidden;
+    const int64_t hidden = e->m->moe_hidden;
     const bool is_scaled = e->m->router == SW_ROUTER_INPUT; /* already, as an input */
 
     (void)thread;
@@ -233,6 +233,11 @@ static sw_code run_gate_up(sw_run *run, int64_t expert, int64_t n, sw_err *err)
     float *gate = e->moe.gate, *up = e->moe.up;
     sw_code rc;
 
+    if (!w[0]) { /* experts without a gate */
+        if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[1][expert], err)) == SW_OK)
+            sw_act_rows(e, gate, NULL, n, w[1][expert].n_out);
+        return rc;
+    }
     if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[0][expert], err)) != SW_OK) return rc;
     if ((rc = sw_run_linear(e, up, e->moe.rows, n, &w[1][expert], err)) != SW_OK) return rc;
     sw_act_rows(e, gate, up, n, w[0][expert].n_out);
@@ -244,7 +249,7 @@ static sw_code show_all(sw_run *run, int64_t expert, const float *src, sw_err *e
 {
     sw_engine *e = run->e;
     const sw_tap *tap = run->tap;
-    const int64_t hidden = e->m->hidden, every = tap->all_every;
+    const int64_t hidden = e->m->moe_hidden, every = tap->all_every;
     const int64_t n = sw_ceil_div(run->n_tokens, every);
     sw_code rc;
 
@@ -269,8 +274,8 @@ static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, in
     sw_code rc;
 
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, gather_rows, &rows);
-    if ((rc = show_expert(run, SW_SITE_MLP_IN, expert, e->moe.rows, n, e->m->hidden, job->tokens,
-                          err)) != SW_OK)
+    if ((rc = show_expert(run, SW_SITE_MLP_IN, expert, e->moe.rows, n, e->m->moe_hidden,
+                          job->tokens, err)) != SW_OK)
         return rc;
     if (run->stop_at == SW_SITE_DOWN_IN && run->tap && run->tap->is_in_only) return SW_OK;
     if ((rc = run_gate_up(run, expert, n, err)) != SW_OK ||
@@ -299,7 +304,7 @@ sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
                        run->block->norm[SW_SLOT_EXPERT_SCALE]};
     sw_code rc;
 
-    if ((rc = sw_run_reach(run, SW_SITE_MLP_IN, src, e->m->hidden, err)) != SW_OK ||
+    if ((rc = sw_run_reach(run, SW_SITE_MLP_IN, src, e->m->moe_hidden, err)) != SW_OK ||
         run->has_stopped)
         return rc;
     if (!run->is_routed &&

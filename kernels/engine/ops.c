@@ -14,6 +14,8 @@ typedef struct op_job {
     float *dst;
     const float *src;
     int64_t width;
+    float factor;
+    float *gate;
 } op_job;
 
 static op_job job_of(const sw_run *run, const sw_op *op)
@@ -76,6 +78,73 @@ sw_code sw_op_copy(sw_run *run, const sw_op *op, sw_err *err)
     (void)err;
     memcpy(sw_run_buf(run, op->dst), sw_run_buf(run, op->src),
            (size_t)(run->n_tokens * run->width[op->dst]) * sizeof(float));
+    return SW_OK;
+}
+
+static void split_heads_task(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const op_job *job = ctx;
+    const sw_sizes *sizes = &job->run->sizes;
+    const int64_t dim = sizes->head_dim;
+    const size_t bytes = (size_t)dim * sizeof(float);
+    float *gate = sw_run_buf(job->run, SW_BUF_Q_GATE);
+
+    (void)thread;
+    for (int64_t i = begin * sizes->n_heads; i < end * sizes->n_heads; i++) {
+        memcpy(job->dst + i * dim, job->src + 2 * i * dim, bytes);
+        memcpy(gate + i * dim, job->src + (2 * i + 1) * dim, bytes);
+    }
+}
+
+sw_code sw_op_split_heads(sw_run *run, const sw_op *op, sw_err *err)
+{
+    const op_job job = job_of(run, op);
+
+    (void)err;
+    for_rows(&job, split_heads_task);
+    return SW_OK;
+}
+
+/* The gate is made its sigmoid where it lies. */
+static void gate_task(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const op_job *job = ctx;
+    const sw_vec *vec = job->run->e->vec;
+    const int64_t n = (end - begin) * job->width;
+    float *gate = job->gate + begin * job->width;
+
+    (void)thread;
+    vec->sigmoid(gate, n);
+    vec->mul(job->dst + begin * job->width, gate, n);
+}
+
+sw_code sw_op_gate(sw_run *run, const sw_op *op, sw_err *err)
+{
+    op_job job = job_of(run, op);
+
+    (void)err;
+    job.gate = sw_run_buf(run, op->src);
+    for_rows(&job, gate_task);
+    return SW_OK;
+}
+
+static void factor_task(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const op_job *job = ctx;
+    const int64_t at = begin * job->width, n = (end - begin) * job->width;
+
+    (void)thread;
+    if (job->dst != job->src) memcpy(job->dst + at, job->src + at, (size_t)n * sizeof(float));
+    job->run->e->vec->scale(job->dst + at, job->factor, n);
+}
+
+sw_code sw_op_factor(sw_run *run, const sw_op *op, sw_err *err)
+{
+    op_job job = job_of(run, op);
+
+    (void)err;
+    job.factor = (float)run->e->m->factor[op->dst];
+    for_rows(&job, factor_task);
     return SW_OK;
 }
 

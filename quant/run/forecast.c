@@ -135,7 +135,7 @@ static double forward_flops(const forecaster *f, int64_t layer, sw_site up_to)
         per_token += 2.0 * (double)n_out * (double)k_in;
     }
     if (up_to > SW_SITE_MLP_IN && sw_model_is_sparse(m, layer))
-        per_token += 6.0 * (double)m->n_experts_used * (double)m->hidden *
+        per_token += 6.0 * (double)m->n_experts_used * (double)m->moe_hidden *
                      (double)m->moe_intermediate;
     /* scores and their sums, causal: half of 4 t L d per head */
     if (up_to > SW_SITE_ATTN_IN)
@@ -292,7 +292,7 @@ static int64_t engine_bytes(const forecaster *f, int64_t n_tokens)
 
     for (int b = 0; b < SW_BUF_COUNT; b++)
         if (b != SW_BUF_X) bytes += 4 * n_tokens * sw_model_buf_width(m, (sw_buf)b);
-    if (m->n_experts) bytes += 4 * n_tokens * (2 * m->hidden + 2 * m->moe_intermediate);
+    if (m->n_experts) bytes += 4 * n_tokens * (2 * m->moe_hidden + 2 * m->moe_intermediate);
     return bytes + 4 * n_tokens * m->hidden;
 }
 

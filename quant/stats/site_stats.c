@@ -37,7 +37,7 @@ static sw_code new_expert(sw_expert_stats *x, const sw_model *m, int64_t layer,
 
     for (int i = 0; i < 2 && with_own && rc == SW_OK; i++) {
         if (is_wanted[SW_SITE_MLP_IN])
-            rc = new_hessian(&x->in.half[i], solver, m->hidden, false, 0, n_threads, err);
+            rc = new_hessian(&x->in.half[i], solver, m->moe_hidden, false, 0, n_threads, err);
         if (rc == SW_OK && is_wanted[SW_SITE_DOWN_IN])
             rc = new_hessian(&x->down.half[i], solver, k, false, 0, n_threads, err);
     }
@@ -134,7 +134,7 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
 /* Bytes that all experts of a layer take on a card, in BF16. */
 static int64_t weights_there(const sw_model *m)
 {
-    return 2 * 3 * m->n_experts * m->hidden * m->moe_intermediate;
+    return 2 * 3 * m->n_experts * m->moe_hidden * m->moe_intermediate;
 }
 
 /* For the sums of experts: of what a card has left two thirds, once the experts themselves lie
@@ -163,7 +163,7 @@ int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
 
     if (is_wanted[SW_SITE_DOWN_IN]) n_bytes += n_hessians[policy] * sum_bytes(k, solver);
     if (is_wanted[SW_SITE_MLP_IN] && policy != SW_EXPERTS_ALL)
-        n_bytes += 2 * sum_bytes(model->hidden, solver);
+        n_bytes += 2 * sum_bytes(model->moe_hidden, solver);
     return sw_max_i64(1, sw_min_i64(model->n_experts, bytes_at_most(model, solver) / n_bytes));
 }
 

@@ -312,7 +312,7 @@ static sw_code observer_new(observer *o, const sw_streams *s, sw_site_stats *sta
     o->hidden = s->model->hidden;
     o->stretch = sw_streams_stretch(s);
     if (stats->experts)
-        rc = SW_MEM_GET(&o->rows, n * sw_max_i64(o->hidden, s->model->moe_intermediate),
+        rc = SW_MEM_GET(&o->rows, n * sw_max_i64(s->model->moe_hidden, s->model->moe_intermediate),
                         "expert inputs", err);
     for (int site = 0; site < SW_SITE_COUNT; site++)
         if (stats->act[site].scope != SW_ACT_NONE)

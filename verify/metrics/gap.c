@@ -28,9 +28,10 @@ static sw_code copy_experts(float_block *f, const sw_model *m, const sw_block *f
 {
     sw_code rc;
 
-    if (!from->experts[0]) return SW_OK;
+    if (!from->experts[2]) return SW_OK;
     rc = SW_MEM_GET(&f->experts, 3 * m->n_experts, "experts", err);
     for (int i = 0; rc == SW_OK && i < 3; i++) {
+        if (!from->experts[i]) continue;
         f->block.experts[i] = f->experts + i * m->n_experts;
         memcpy(f->block.experts[i], from->experts[i],
                (size_t)m->n_experts * sizeof *f->experts);

@@ -37,9 +37,14 @@ static const sw_st_tensor *fused_tensor(const sw_st *st, const expert_path *p, c
     const bool is_down = !strcmp(p->leaf, "down_proj");
     char name[300];
 
+    const sw_st_tensor *t;
+
     if (!is_down && strcmp(p->leaf, "gate_proj") && strcmp(p->leaf, "up_proj")) return NULL;
     (void)snprintf(name, sizeof name, "%s.experts.%s%s", p->prefix,
                    is_down ? "down_proj" : "gate_up_proj", suffix);
+    if ((t = sw_st_find(st, name)) != NULL || *suffix) return t;
+    (void)snprintf(name, sizeof name, "%s.%s.weight", p->prefix,
+                   is_down ? "output_linear" : "input_linear");
     return sw_st_find(st, name);
 }
 
@@ -217,6 +222,8 @@ sw_original_split sw_original_is_split(const sw_st_tensor *t, const sw_subject *
     } kinds[] = {
         {".experts.gate_up_proj", {"gate_proj", "up_proj"}, false},
         {".experts.down_proj", {"down_proj", NULL}, false},
+        {".input_linear.weight", {"gate_proj", "up_proj"}, false},
+        {".output_linear.weight", {"down_proj", NULL}, false},
         {".experts.gate_up_proj_bias", {"gate_proj", "up_proj"}, true},
         {".experts.down_proj_bias", {"down_proj", NULL}, true},
     };

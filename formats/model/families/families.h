@@ -27,6 +27,10 @@ sw_code sw_family_read_lfm2(sw_model *model, const cJSON *config, sw_err *err) S
 sw_code sw_family_read_lfm2_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_mamba2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_kimi_linear(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_granite_hybrid(sw_model *model, const cJSON *config,
+                                      sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_falcon_h1(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_nemotron_h(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_bamba(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 
 sw_code sw_family_read_glm4(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;

@@ -116,7 +116,7 @@ static sw_code read_qwen_hybrid(sw_model *model, const cJSON *config, sw_mixer_k
     model->has_query_gate = true;
     if (!sw_json_member(config, "partial_rotary_factor") &&
         !sw_json_member(sw_json_member(config, "rope_parameters"), "partial_rotary_factor"))
-        model->rope_dim = model->head_dim / 4;
+        model->rope_dim = model->head_dim / 8 * 2;
     if ((rc = sw_family_attention_bias(model, config, err)) != SW_OK ||
         (rc = sw_family_insist(config, "attn_output_gate", true, err)) != SW_OK ||
         (rc = read_delta(model, config, kind, err)) != SW_OK)

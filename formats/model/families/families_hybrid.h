@@ -27,6 +27,8 @@ typedef struct sw_hybrid_size {
 /* Sizes of at least 1. SW_E_FORMAT names the key. */
 sw_code sw_hybrid_sizes(const sw_hybrid_size *sizes, int n, const cJSON *config,
                         sw_err *err) SW_MUST_USE;
+/* model->mixer of Nemotron-H. */
+sw_code sw_hybrid_nemotron_mixer(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 /* SW_E_FORMAT unless the groups of experts are equal, of 2 or more, and those used hold the experts
  * that a token gets. */
 sw_code sw_hybrid_check_groups(const sw_model *model, const char *key, sw_err *err) SW_MUST_USE;

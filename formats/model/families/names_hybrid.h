@@ -46,6 +46,18 @@
     [SW_SLOT_D] = module ".D", [SW_SLOT_DT_BIAS] = module ".dt_bias",                      \
     [SW_SLOT_NORM_MIX] = module ".norm"
 #define NAMES_mamba2 {NAMES_SSD("mixer"), [SW_SLOT_NORM_ATTN] = "norm"}
+#define NAMES_nemotron_h                                                                   \
+    {NAMES_SSD("mixer"), [SW_SLOT_NORM_ATTN] = "norm", [SW_SLOT_NORM_MLP] = "norm",        \
+     [SW_SLOT_Q] = "mixer.q_proj", [SW_SLOT_K] = "mixer.k_proj",                           \
+     [SW_SLOT_V] = "mixer.v_proj", [SW_SLOT_O] = "mixer.o_proj",                           \
+     [SW_SLOT_UP] = "mixer.up_proj", [SW_SLOT_DOWN] = "mixer.down_proj",                   \
+     [SW_SLOT_SHARED_UP] = "mixer.shared_experts.up_proj",                                 \
+     [SW_SLOT_SHARED_DOWN] = "mixer.shared_experts.down_proj",                             \
+     [SW_SLOT_LATENT_IN] = "mixer.fc1_latent_proj",                                        \
+     [SW_SLOT_LATENT_OUT] = "mixer.fc2_latent_proj", [SW_SLOT_ROUTER] = "mixer.gate",      \
+     [SW_SLOT_ROUTER_SHIFT] = "mixer.gate.e_score_correction_bias"}
+#define EXPERTS_ungated                                                                    \
+    {NULL, "mixer.experts.%d.up_proj", "mixer.experts.%d.down_proj"}, NOT_FUSED
 #define NAMES_bamba                                                                        \
     {NAMES_LINEARS, NAMES_SSD("mamba"), [SW_SLOT_NORM_ATTN] = "input_layernorm",           \
      [SW_SLOT_NORM_MLP] = "pre_ff_layernorm", [SW_SLOT_GATE] = "feed_forward.gate_proj",   \
@@ -55,6 +67,20 @@
     {"feed_forward.experts.%d.w1", "feed_forward.experts.%d.w3",                           \
      "feed_forward.experts.%d.w2"},                                                        \
     NOT_FUSED
+
+#define NAMES_granite_hybrid                                                               \
+    {NAMES_LINEARS, NAMES_SSD("mamba"), [SW_SLOT_NORM_ATTN] = "input_layernorm",           \
+     [SW_SLOT_NORM_MLP] = "post_attention_layernorm",                                      \
+     [SW_SLOT_SHARED_GATE_UP] = "shared_mlp.input_linear",                                 \
+     [SW_SLOT_SHARED_DOWN] = "shared_mlp.output_linear",                                   \
+     [SW_SLOT_ROUTER] = "block_sparse_moe.router.layer"}
+#define NAMES_falcon_h1 NAMES_bamba
+/* One tensor for all experts, named like linears. */
+#define EXPERTS_granite                                                                    \
+    {"block_sparse_moe.experts.%d.gate_proj", "block_sparse_moe.experts.%d.up_proj",       \
+     "block_sparse_moe.experts.%d.down_proj"},                                             \
+    {"block_sparse_moe.input_linear.weight", "block_sparse_moe.output_linear.weight"},     \
+    SW_FUSED_ROWS
 
 #define NAMES_kimi_linear                                                                  \
     {NAMES_LINEARS, NAMES_MLP, [SW_SLOT_NORM_ATTN] = "input_layernorm",                    \

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <math.h>
 
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
@@ -66,7 +67,9 @@ static const struct {
     {TEXT("[1e+]"), 1, "number"},
     {TEXT("[0x10]"), 2, "comma"},
     {TEXT("[NaN]"), 1, "unexpected"},
-    {TEXT("[Infinity]"), 1, "unexpected"},
+    {TEXT("[Infinit]"), 1, "unexpected"},
+    {TEXT("[-Inf]"), 1, "unexpected"},
+    {TEXT("[+Infinity]"), 1, "unexpected"},
     {TEXT("[tru]"), 1, "unexpected"},
     {TEXT("[True]"), 1, "unexpected"},
     {TEXT("[1,]"), 3, "unexpected"},
@@ -101,6 +104,35 @@ static void test_good(void **state)
         cJSON_Delete(root);
         free(exact);
     }
+}
+
+/* Python writes this word into a config, where it is a number; strings keep theirs, and readers of
+ * other texts refuse it. */
+static void test_infinity(void **state)
+{
+    static const char text[] = "{\"Infinity\":[0.0,Infinity,-Infinity],\"a\":\"\\\"Infinity\"}";
+    sw_json_caps strict = sw_json_caps_config;
+    const cJSON *list;
+    cJSON *root = NULL;
+    double value = 0;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_json_parse(&root, TEXT(text), &sw_json_caps_config, "t", &err), SW_OK);
+    list = sw_json_member(root, "Infinity");
+    assert_true(cJSON_GetArrayItem(list, 1)->valuedouble == HUGE_VAL);
+    assert_true(cJSON_GetArrayItem(list, 2)->valuedouble == -HUGE_VAL);
+    assert_string_equal(sw_json_member(root, "a")->valuestring, "\"Infinity");
+    cJSON_Delete(root);
+    root = NULL;
+    strict.takes_infinity = false;
+    assert_int_equal(sw_json_parse(&root, TEXT(text), &strict, "t", &err), SW_E_FORMAT);
+    assert_null(root);
+    err = (sw_err){0};
+    assert_int_equal(sw_json_parse(&root, TEXT("{\"x\":Infinity}"), &sw_json_caps_config, "t",
+                                   &err), SW_OK);
+    assert_int_equal(sw_json_real(&value, root, "x", &err), SW_E_FORMAT); /* where one is no use */
+    cJSON_Delete(root);
 }
 
 static void test_bad(void **state)
@@ -342,7 +374,7 @@ static void what_is_printed_is_json_whatever_the_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),  cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_good),  cmocka_unit_test(test_bad), cmocka_unit_test(test_infinity),
         cmocka_unit_test(test_bad_utf8), cmocka_unit_test(test_duplicates),
         cmocka_unit_test(test_caps),  cmocka_unit_test(test_ints),
         cmocka_unit_test(test_other_reads), cmocka_unit_test(test_read_file),

@@ -51,6 +51,8 @@ static const arch_case archs[] = {
     {"qwen3_5_text", 6 + 7 + 6, 32}, {"lfm2", 5 + 7 + 5, 32},
     {"lfm2_moe", 5 + 4 + 12 + 2 + 12, 32}, {"mamba2", 4, 32}, {"bamba", 5 + 7 + 5, 32},
     {"qwen3_5_moe_text", 3 + 4 + 3 + 3 * 15, 32}, {"qwen3_next", 2 + 4 + 2 + 3 * 15, 32},
+    {"granitemoehybrid", 2 * 16 + 18, 32}, {"falcon_h1", 2 * 9, 32},
+    {"nemotron_h", 2 + 10 + 4 + 2 + 2, 32},
     {"kimi_linear", 7 + 4 + 3 + 12 + 4 + 3 + 12, 32},
 };
 #define N_ARCHS (sizeof archs / sizeof archs[0])

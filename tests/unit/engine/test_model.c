@@ -421,7 +421,7 @@ static void check_program(const sw_arch *a, const sw_program *program)
         const sw_op *op = &program->ops[i];
         const bool is_routed = op->kind == SW_OP_MOE || op->kind == SW_OP_MOE_ADD;
 
-        if (is_routed) assert_true(a->expert_names[0] && a->slot_names[SW_SLOT_ROUTER]);
+        if (is_routed) assert_true(a->expert_names[2] && a->slot_names[SW_SLOT_ROUTER]);
         if (op->slot != SW_SLOT_COUNT && !a->slot_names[op->slot])
             fail_msg("%s has no name for slot %d", a->name, (int)op->slot);
     }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "formats/io/file.h"
+#include "kernels/engine/device_engine.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/recipe_model.h"
 #include "tests/support/scratch.h"
@@ -82,6 +83,11 @@ static const recipe recipes[] = {
     {"mamba2", false},
     {"bamba", false},
     {"kimi_linear", false},
+    {"granitemoehybrid", false},
+    {"granitemoehybrid_dense", false},
+    {"falcon_h1", false},
+    {"nemotron_h", false},
+    {"nemotron_h_latent", false},
 };
 #define N_RECIPES (sizeof recipes / sizeof recipes[0])
 
@@ -189,11 +195,37 @@ static void test_states_go_back(void **state)
     scratch_close(&s);
 }
 
+/* The card's engine has no recurrent mixers: it says so, and what helps, for every such model. */
+static void test_card_refuses_states(void **state)
+{
+    static const char *const names[] = {
+        "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "lfm2", "lfm2_moe", "mamba2", "bamba",
+        "falcon_h1", "granitemoehybrid", "nemotron_h", "nemotron_h_latent", "kimi_linear"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char from[128];
+        open_model m;
+        sw_err err = {0};
+        scratch s;
+
+        scratch_open(&s);
+        (void)snprintf(from, sizeof from, RECIPES "%s", names[i]);
+        if (recipe_model_make(s.dir, from, "config.json", &err) != SW_OK) fail_msg("%s", err.text);
+        open_model_dir(&m, s.dir);
+        assert_int_equal(sw_device_supports(&m.model, &err), SW_E_UNSUPPORTED);
+        if (!strstr(err.text, "engine of the card") || !strstr(err.text, "--device cpu"))
+            fail_msg("%s: %s", names[i], err.text);
+        open_model_close(&m);
+        scratch_close(&s);
+    }
+}
+
 int main(void)
 {
     static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear"};
     enum { N_STATES = sizeof with_states / sizeof with_states[0] };
-    struct CMUnitTest tests[N_RECIPES + N_STATES];
+    struct CMUnitTest tests[N_RECIPES + N_STATES + 1];
 
     for (size_t i = 0; i < N_RECIPES; i++)
         tests[i] = (struct CMUnitTest){.name = recipes[i].name, .test_func = test_recipe,
@@ -202,5 +234,6 @@ int main(void)
         tests[N_RECIPES + i] =
             (struct CMUnitTest){.name = "test_states_go_back", .test_func = test_states_go_back,
                                 .initial_state = (void *)(uintptr_t)with_states[i]};
+    tests[N_RECIPES + N_STATES] = (struct CMUnitTest)cmocka_unit_test(test_card_refuses_states);
     return cmocka_run_group_tests_name("recipes", tests, NULL, NULL);
 }
