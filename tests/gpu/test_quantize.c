@@ -80,7 +80,8 @@ static taken run(const toy *t, const char *method, sw_solver *on, sw_sequential 
     o.spec.group_elems = 32;
     o.sequential = sequential;
     o.n_threads = 4;
-    o.solver = on;
+    o.backend = on ? &sw_backend_cuda : &sw_backend_cpu;
+    o.device = on;
     MUST(sw_quant_run(&t->model, t->st, o.algo->needs_statistics ? &t->calib : NULL, &o, &sink,
                       NULL, &err));
     return k;

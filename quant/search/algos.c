@@ -1,5 +1,5 @@
-/* algo.c - the method table. */
-#include "quant/method/algo.h"
+/* algos.c - see algos.h. */
+#include "quant/search/algos.h"
 
 #include <string.h>
 
@@ -12,7 +12,7 @@
 const sw_algo sw_algos[] = {
 #define SW_ALGO(name, needs, repairs, transform, fn, text) \
     {name, text, needs, repairs, TRANSFORM_##transform, fn},
-#include "quant/method/algo.def"
+#include "quant/search/algos.def"
 #undef SW_ALGO
 };
 

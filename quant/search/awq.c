@@ -16,9 +16,7 @@
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "quant/search/fold.h"
-#include "quant/method/grid.h"
-#include "quant/method/slab.h"
-#include "quant/device/solve_device.h"
+#include "quant/search/score.h"
 #include "quant/search/transform.h"
 
 #define ROWS SW_SLAB_ROWS
@@ -45,21 +43,15 @@ typedef struct search {
     const sw_group *g;
     double *rms, *pivot, *worth, *weight_size; /* [k] */
     float *sample;                             /* [n_samples][ROWS, k] */
-    float *placed, *rows;                      /* the same on a device, and scaled; or NULL */
     int64_t n_samples;
     candidate list[CANDIDATES_MAX]; /* the last is identity */
     int n;
-    sw_code codes[CANDIDATES_MAX];
-    sw_err errs[CANDIDATES_MAX];
 } search;
 
 static void search_free(search *s)
 {
     sw_mem_put(s->rms);
     sw_mem_put(s->sample);
-    if (!s->g) return;
-    sw_side_put(&s->g->side, s->placed);
-    sw_side_put(&s->g->side, s->rows);
 }
 
 static void scale_of(double *out, const search *s, const candidate *c)
@@ -172,137 +164,31 @@ static sw_code search_new(search *s, const sw_group *g, const sw_factor *factor,
     measure_weights(s->weight_size, g);
     take_sample(s);
     list_candidates(s);
-    if (!g->side.solver) return SW_OK;
-    rc = sw_side_copy(&s->placed, &g->side, s->sample, n, "sampled rows", err);
-    return rc == SW_OK ? sw_side_take(&s->rows, &g->side, n, "sampled rows", err) : rc;
-}
-
-/* What a slab's rounding errors cost in the unscaled weight. */
-static double slab_loss(const sw_slab *slab, const double *worth, const double *scale)
-{
-    double loss = 0;
-
-    for (int64_t j = 0; j < slab->k; j++) {
-        const double *step = slab->scales + j / slab->group_elems * ROWS;
-        const double *zero = slab->zeros + j / slab->group_elems * ROWS;
-        double sum = 0;
-        for (int r = 0; r < ROWS; r++) {
-            double e = step[r] * (slab->codes[j * ROWS + r] - zero[r]) - slab->target[j * ROWS + r];
-            sum += e * e;
-        }
-        loss += worth[j] / (scale[j] * scale[j]) * sum;
-    }
-    return loss;
-}
-
-static const sw_qspec *spec_of(const search *s, int64_t sample)
-{
-    return &s->g->specs[sample * s->g->n_readers / s->n_samples];
-}
-
-/* One sample's rows under a scale: fitted, rounded, and what that costs. */
-static sw_code score_rows(double *loss, sw_slab *slab, float *rows, const search *s, int64_t at,
-                          const double *scale, sw_err *err)
-{
-    const sw_qspec *spec = spec_of(s, at);
-    int64_t k = s->g->k;
-    sw_frame frame = {0};
-    sw_code rc;
-
-    for (int64_t i = 0; i < ROWS * k; i++)
-        rows[i] = (float)((double)s->sample[at * ROWS * k + i] * scale[i % k]);
-    if ((rc = sw_frame_new(&frame, rows, ROWS, k, 0, spec, err)) != SW_OK) return rc;
-    slab->frame = &frame;
-    sw_slab_load(slab, rows, NULL, 0, ROWS);
-    sw_slab_fit(slab, scale + k, spec);
-    sw_slab_round(slab, spec->num);
-    *loss += slab_loss(slab, s->worth, scale) * (double)frame.global * (double)frame.global;
-    slab->frame = NULL;
-    sw_frame_free(&frame);
     return SW_OK;
 }
 
-/* Scales of a candidate, and what an error in the scaled weight costs: [2 k], to be freed. */
-static sw_code new_scale(double **out, const search *s, const candidate *c, sw_err *err)
+/* For sw_score_job. */
+static void scale_at(double *scale, const void *self, int which)
 {
-    int64_t k = s->g->k;
-    double *scale = NULL;
-    sw_code rc = SW_MEM_GET(&scale, 2 * k, "scale", err);
+    const search *s = self;
 
-    if (rc != SW_OK) return rc;
-    scale_of(scale, s, c);
-    for (int64_t j = 0; j < k; j++) scale[k + j] = s->worth[j] / (scale[j] * scale[j]);
-    *out = scale;
-    return SW_OK;
-}
-
-static sw_code score(candidate *c, const search *s, sw_err *err)
-{
-    int64_t k = s->g->k;
-    double *scale = NULL;
-    float *rows = NULL;
-    sw_slab slab = {0};
-    sw_code rc;
-
-    if ((rc = new_scale(&scale, s, c, err)) != SW_OK ||
-        (rc = SW_MEM_GET(&rows, ROWS * k, "scaled rows", err)) != SW_OK ||
-        (rc = sw_slab_new(&slab, &s->g->specs[0], k, err)) != SW_OK)
-        goto done;
-    for (int64_t i = 0; i < s->n_samples && rc == SW_OK; i++)
-        rc = score_rows(&c->loss, &slab, rows, s, i, scale, err);
-done:
-    sw_slab_free(&slab);
-    sw_mem_put(scale);
-    sw_mem_put(rows);
-    return rc;
-}
-
-static void score_some(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    search *s = ctx;
-
-    (void)thread;
-    for (int64_t i = begin; i < end; i++) s->codes[i] = score(&s->list[i], s, &s->errs[i]);
-}
-
-/* The same on the device. */
-static sw_code score_there(candidate *c, const search *s, sw_err *err)
-{
-    int64_t k = s->g->k;
-    sw_solver *solver = s->g->side.solver;
-    double *scale = NULL, *d_worth = NULL;
-    sw_code rc = new_scale(&scale, s, c, err);
-
-    if (rc == SW_OK)
-        rc = sw_side_scale(&s->g->side, s->rows, s->placed, scale, s->n_samples * ROWS, k, false,
-                           err);
-    if (rc == SW_OK)
-        rc = sw_device_take((void **)&d_worth, sw_solver_gpu(solver), k, (int64_t)sizeof *d_worth,
-                            "scale", err);
-    if (rc == SW_OK)
-        rc = sw_device_upload(sw_solver_gpu(solver), d_worth, scale + k,
-                              k * (int64_t)sizeof *d_worth, err);
-    for (int64_t i = 0; i < s->n_samples && rc == SW_OK; i++) {
-        sw_solve_problem p = {.d_values = s->rows + i * ROWS * k, .n_out = ROWS, .k_in = k,
-                              .spec = *spec_of(s, i), .solver = solver};
-        rc = sw_solve_score_there(&c->loss, &p, d_worth, err);
-    }
-    sw_device_put(sw_solver_gpu(solver), d_worth);
-    sw_mem_put(scale);
-    return rc;
+    scale_of(scale, s, &s->list[which]);
 }
 
 static sw_code score_all(search *s, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    const sw_group *g = s->g;
+    const sw_qspec *specs[SAMPLES_MAX];
+    double losses[CANDIDATES_MAX];
+    sw_score_job job = {.sample = s->sample, .specs = specs, .n_samples = s->n_samples, .k = g->k,
+                        .worth = s->worth, .self = s, .scale_of = scale_at, .n = s->n};
+    sw_code rc;
 
-    for (int i = 0; i < s->n && s->placed && rc == SW_OK; i++)
-        rc = score_there(&s->list[i], s, err);
-    if (s->placed) return rc;
-    sw_parallel_for(s->g->options->n_threads, s->n, 1, score_some, s);
-    for (int i = 0; i < s->n; i++)
-        if (s->codes[i] != SW_OK) return SW_FAIL(err, s->codes[i], "%s", s->errs[i].text);
-    return SW_OK;
+    for (int64_t i = 0; i < s->n_samples; i++)
+        specs[i] = &g->specs[i * g->n_readers / s->n_samples];
+    rc = sw_backend_of(&g->place)->score(losses, &g->place, &job, err);
+    for (int i = 0; i < s->n && rc == SW_OK; i++) s->list[i].loss = losses[i];
+    return rc;
 }
 
 /* The best of each kind, best first; returns how many. They must beat identity where the readers'
@@ -339,11 +225,15 @@ typedef struct trial {
 
 static void trial_free(trial *t)
 {
+    const sw_place *at;
+
     if (!t->g) return;
+    at = &t->g->place;
     sw_trial_block_free(&t->block);
     sw_group_values_free(t->values, t->g);
-    for (int part = 0; part < SW_BLOCK_PROBE_PARTS; part++) sw_side_put(&t->g->side, t->want[part]);
-    sw_side_put(&t->g->side, t->have);
+    for (int part = 0; part < SW_BLOCK_PROBE_PARTS; part++)
+        sw_backend_of(at)->put(at, t->want[part]);
+    sw_backend_of(at)->put(at, t->have);
     sw_mem_put(t->now);
     sw_mem_put(t->by_token);
     sw_evidence_free(&t->evidence);
@@ -376,13 +266,13 @@ static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
 
     t->g = g;
     if ((rc = sw_group_values_new(&t->values, g, err)) != SW_OK ||
-        (rc = sw_side_take(&t->have, &g->side, n_most, "trial outputs", err)) != SW_OK ||
+        (rc = SW_PLACE_TAKE(&t->have, &g->place, n_most, "trial outputs", err)) != SW_OK ||
         (rc = evidence_new(&t->evidence, g, err)) != SW_OK ||
         (rc = SW_MEM_GET(&t->now, t->evidence.n, "evidence", err)) != SW_OK ||
         (rc = SW_MEM_GET(&t->by_token, n_most / g->model->hidden, "evidence", err)) != SW_OK)
         return rc;
     for (int part = SW_BLOCK_PROBE_TRIAL; part <= SW_BLOCK_PROBE_HELD && rc == SW_OK; part++) {
-        rc = sw_side_take(&t->want[part], &g->side, n_most, "trial outputs", err);
+        rc = SW_PLACE_TAKE(&t->want[part], &g->place, n_most, "trial outputs", err);
         if (rc == SW_OK)
             rc = sw_block_probe_output(t->want[part], g->probe, (sw_block_probe_part)part,
                                        g->original, g->fold.site, err);
@@ -401,7 +291,8 @@ static sw_code run_part(double *loss, double *pieces, trial *t, sw_block_probe_p
 
     memset(t->by_token, 0, (size_t)n_tokens * sizeof *t->by_token);
     if (rc == SW_OK)
-        rc = sw_side_errors(&g->side, t->by_token, t->have, t->want[part], n_tokens, width, err);
+        rc = sw_backend_of(&g->place)
+                 ->errors(&g->place, t->by_token, t->have, t->want[part], n_tokens, width, err);
     if (rc != SW_OK) return rc;
     for (int64_t i = 0; i < n_tokens; i++) sum += t->by_token[i];
     *loss = sum;

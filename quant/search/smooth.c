@@ -15,9 +15,7 @@
 #include "formats/base/size.h"
 #include "formats/num/act.h"
 #include "quant/search/fold.h"
-#include "quant/device/probe_device.h"
 #include "quant/search/transform.h"
-#include "quant/method/weight_rows.h"
 
 /* Alphas in twentieths: a coarse grid, then the neighbours of its best. */
 static const int coarse[] = {3, 6, 9, 12, 15, 18}, fine[] = {-2, -1, 1, 2};
@@ -25,19 +23,10 @@ static const int coarse[] = {3, 6, 9, 12, 15, 18}, fine[] = {-2, -1, 1, 2};
 #define ROWS_MAX 1024 /* tokens that a candidate runs on */
 #define SIZE_MAX_FINITE 3.4e38f
 
-/* What a tap keeps of a site: the largest input of each channel and of all, and some rows. */
-typedef struct resume {
-    sw_site site;
-    int64_t expert, k, n_seen, every;
-    float *amax; /* [k], in memory */
-    float *rows; /* [ROWS_MAX, k], where the search runs */
-    int64_t n_rows;
-} resume;
-
-/* Rows and products of rows are on the group's side. */
+/* Rows and products of rows are at the group's place. */
 typedef struct search {
     const sw_group *g;
-    resume part[SW_BLOCK_PROBE_PARTS]; /* SEARCH and HELD */
+    sw_probe_rows part[SW_BLOCK_PROBE_PARTS]; /* SEARCH and HELD */
     float *want[SW_BLOCK_PROBE_PARTS]; /* products of the originals, reader after reader */
     double *wmax;                  /* [k] */
     float **values;                /* [n_readers] a candidate's weights */
@@ -49,76 +38,40 @@ typedef struct search {
 
 static void search_free(search *s)
 {
-    const sw_side *side = &s->g->side;
+    const sw_place *at = &s->g->place;
+    const sw_backend *backend = sw_backend_of(at);
 
     for (int part = 0; part < SW_BLOCK_PROBE_PARTS; part++) {
         sw_mem_put(s->part[part].amax);
-        sw_side_put(side, s->part[part].rows);
-        sw_side_put(side, s->want[part]);
+        backend->put(at, s->part[part].rows);
+        backend->put(at, s->want[part]);
     }
     sw_group_values_free(s->values, s->g);
     sw_mem_put(s->wmax);
-    sw_side_put(side, s->rows);
-    sw_side_put(side, s->have);
+    backend->put(at, s->rows);
+    backend->put(at, s->have);
     sw_evidence_free(&s->evidence);
     sw_scratch_free(&s->scratch);
-}
-
-static sw_code fail_not_finite(sw_err *err)
-{
-    return SW_FAIL(err, SW_E_FORMAT, "calibration activations hold a NaN or an infinity; the "
-                                     "model's weights are broken");
-}
-
-static sw_code keep(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
-                    int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err)
-{
-    resume *kept = self;
-
-    (void)residual;
-    (void)token_ids;
-    if (site != kept->site || expert != kept->expert) return SW_OK;
-    for (int64_t t = 0; t < n_tokens; t++) {
-        const float *row = x + t * k_in;
-        for (int64_t j = 0; j < k_in; j++) {
-            float a = fabsf(row[j]);
-            if (!(a <= SIZE_MAX_FINITE)) return fail_not_finite(err);
-            if (a > kept->amax[j]) kept->amax[j] = a;
-        }
-        if (kept->n_seen++ % kept->every == 0 && kept->n_rows < ROWS_MAX)
-            memcpy(kept->rows + kept->n_rows++ * k_in, row, (size_t)k_in * sizeof *row);
-    }
-    return SW_OK;
-}
-
-/* The same on the card. */
-static sw_code keep_there(resume *kept, const sw_group *g, sw_block_probe_part part, sw_err *err)
-{
-    sw_code rc =
-        sw_block_probe_keep_there(kept->amax, kept->rows, &kept->n_rows, ROWS_MAX, kept->every,
-                                  g->probe, part, g->original, g->fold.site, g->expert, err);
-
-    for (int64_t j = 0; j < kept->k && rc == SW_OK; j++)
-        if (!(kept->amax[j] <= SIZE_MAX_FINITE)) rc = fail_not_finite(err);
-    return rc;
 }
 
 static sw_code keep_part(search *s, sw_block_probe_part part, sw_err *err)
 {
     const sw_group *g = s->g;
-    resume *kept = &s->part[part];
-    sw_tap tap = {.self = kept, .see = keep};
+    sw_probe_rows *kept = &s->part[part];
     sw_code rc;
 
     kept->site = g->fold.site;
     kept->expert = g->expert;
     kept->k = g->k;
+    kept->n_max = ROWS_MAX;
     kept->every = sw_max_i64(1, sw_block_probe_tokens(g->probe, part) / ROWS_MAX);
     if ((rc = SW_MEM_GET(&kept->amax, g->k, "input ranges", err)) != SW_OK ||
-        (rc = sw_side_take(&kept->rows, &g->side, ROWS_MAX * g->k, "input rows", err)) != SW_OK)
+        (rc = SW_PLACE_TAKE(&kept->rows, &g->place, ROWS_MAX * g->k, "input rows", err)) != SW_OK)
         return rc;
-    if (g->side.solver) return keep_there(kept, g, part, err);
-    return sw_block_probe_tap(g->probe, part, g->original, g->fold.site, &tap, err);
+    rc = sw_block_probe_rows(kept, g->probe, part, g->original, err);
+    for (int64_t j = 0; j < kept->k && rc == SW_OK; j++)
+        if (!(kept->amax[j] <= SIZE_MAX_FINITE)) rc = sw_hessian_not_finite(err);
+    return rc;
 }
 
 static int64_t n_outputs(const sw_group *g)
@@ -144,7 +97,7 @@ static sw_code multiply(float *y, search *s, const float *x, int64_t n_rows, flo
             w.act = g->specs[i].act;
             w.input_scale = *input_scale;
         }
-        rc = sw_side_multiply(&g->side, y, x, n_rows, &w, &s->scratch, err);
+        rc = sw_backend_of(&g->place)->multiply(&g->place, y, x, n_rows, &w, &s->scratch, err);
         y += n_rows * n_out;
     }
     return rc;
@@ -169,15 +122,15 @@ static sw_code search_new(search *s, const sw_group *g, sw_err *err)
     sw_code rc;
 
     if ((rc = SW_MEM_GET(&s->wmax, g->k, "weight ranges", err)) != SW_OK ||
-        (rc = sw_side_take(&s->rows, &g->side, ROWS_MAX * g->k, "input rows", err)) != SW_OK ||
-        (rc = sw_side_take(&s->have, &g->side, n_y, "outputs", err)) != SW_OK ||
+        (rc = SW_PLACE_TAKE(&s->rows, &g->place, ROWS_MAX * g->k, "input rows", err)) != SW_OK ||
+        (rc = SW_PLACE_TAKE(&s->have, &g->place, n_y, "outputs", err)) != SW_OK ||
         (rc = sw_group_values_new(&s->values, g, err)) != SW_OK)
         return rc;
     sw_parallel_for(g->options->n_threads, g->k, 256, find_wmax, s);
     for (int part = 0; part < SW_BLOCK_PROBE_PARTS; part++) {
         if (part == SW_BLOCK_PROBE_TRIAL) continue;
         if ((rc = keep_part(s, (sw_block_probe_part)part, err)) != SW_OK ||
-            (rc = sw_side_take(&s->want[part], &g->side, n_y, "outputs", err)) != SW_OK ||
+            (rc = SW_PLACE_TAKE(&s->want[part], &g->place, n_y, "outputs", err)) != SW_OK ||
             (rc = multiply(s->want[part], s, s->part[part].rows, s->part[part].n_rows, g->placed,
                            NULL, err)) != SW_OK)
             return rc;
@@ -211,10 +164,11 @@ static float input_scale_for(const search *s, const double *scale)
  * their unscaled meaning. */
 static sw_code run_part(search *s, sw_block_probe_part part, const double *scale, sw_err *err)
 {
-    const resume *kept = &s->part[part];
+    const sw_probe_rows *kept = &s->part[part];
     float input_scale = input_scale_for(s, scale);
-    sw_code rc = sw_side_scale(&s->g->side, s->rows, kept->rows, scale, kept->n_rows, s->g->k,
-                               true, err);
+    const sw_place *at = &s->g->place;
+    sw_code rc = sw_backend_of(at)->scale(at, s->rows, kept->rows, scale, kept->n_rows, s->g->k,
+                                          true, err);
 
     return rc == SW_OK
                ? multiply(s->have, s, s->rows, kept->n_rows, s->values, &input_scale, err)
@@ -226,13 +180,14 @@ static sw_code find_errors(search *s, sw_block_probe_part part, bool is_of_origi
 {
     const float *have = is_of_originals ? s->want[part] : s->have, *want = s->want[part];
     int64_t n_rows = s->part[part].n_rows;
+    const sw_place *at = &s->g->place;
     sw_code rc = SW_OK;
 
     memset(s->by_row, 0, sizeof s->by_row);
     for (int64_t i = 0; i < s->g->n_readers && rc == SW_OK; i++) {
         int64_t n_out = s->g->readers[i].n_out;
-        rc = sw_side_errors(&s->g->side, s->by_row, have, is_of_originals ? NULL : want, n_rows,
-                            n_out, err);
+        rc = sw_backend_of(at)->errors(at, s->by_row, have, is_of_originals ? NULL : want, n_rows,
+                                       n_out, err);
         have += n_rows * n_out;
         want += n_rows * n_out;
     }
@@ -275,22 +230,13 @@ static sw_code round_weights(search *s, const double *scale, sw_err *err)
 
     for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++) {
         int64_t n_out = g->readers[i].n_out;
-        sw_solve_problem p = {.w = s->values[i], .n_out = n_out, .k_in = g->k,
-                              .spec = g->specs[i], .n_threads = g->options->n_threads};
+        sw_solve_problem p = {.values = s->values[i], .n_out = n_out, .k_in = g->k,
+                              .spec = g->specs[i], .place = g->place,
+                              .n_threads = g->options->n_threads};
         sw_solve_report report = {0};
-        sw_qtensor q = {0};
-        rc = sw_side_scale(&g->side, s->values[i], g->placed[i], scale, n_out, g->k, false, err);
-        if (rc != SW_OK) break;
-        if (g->side.solver) {
-            p.d_values = s->values[i];
-            p.solver = g->side.solver;
-            rc = sw_rtn_solve(NULL, &p, &report, err);
-            continue;
-        }
-        if ((rc = sw_qtensor_alloc(&q, &g->specs[i], n_out, g->k, err)) != SW_OK) break;
-        rc = sw_rtn_solve(&q, &p, &report, err);
-        if (rc == SW_OK) sw_weight_decode(s->values[i], &q, g->options->n_threads);
-        sw_qtensor_free(&q);
+        rc = sw_backend_of(&g->place)
+                 ->scale(&g->place, s->values[i], g->placed[i], scale, n_out, g->k, false, err);
+        if (rc == SW_OK) rc = sw_rtn_solve(NULL, &p, &report, err);
     }
     return rc;
 }
@@ -304,8 +250,9 @@ static sw_code solve_weights(search *s, const double *scale, sw_err *err)
     if (!g->options->algo->repairs_errors) return round_weights(s, scale, err);
     rc = sw_group_solve(s->values, g, scale, err);
     for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++)
-        rc = sw_side_scale(&g->side, s->values[i], s->values[i], scale, g->readers[i].n_out, g->k,
-                           false, err);
+        rc = sw_backend_of(&g->place)
+                 ->scale(&g->place, s->values[i], s->values[i], scale, g->readers[i].n_out, g->k,
+                         false, err);
     return rc;
 }
 
@@ -390,7 +337,7 @@ done:
 /* A reason why there is nothing to search for, or NULL. */
 static const char *reason_against(const search *s)
 {
-    const resume *seen = &s->part[SW_BLOCK_PROBE_SEARCH];
+    const sw_probe_rows *seen = &s->part[SW_BLOCK_PROBE_SEARCH];
     float top = 0;
 
     if (!seen->n_rows || !s->part[SW_BLOCK_PROBE_HELD].n_rows)

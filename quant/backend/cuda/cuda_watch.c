@@ -1,10 +1,10 @@
-/* watch_device.c - see watch_device.h. */
-#include "quant/device/watch_device.h"
+/* cuda_watch.c - see cuda_watch.h. */
+#include "quant/backend/cuda/cuda_watch.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "quant/device/streams_device.h"
+#include "quant/backend/cuda/cuda_streams.h"
 
 /* n zeroed elements. */
 static sw_code take(void *out, sw_solver *solver, int64_t n, int64_t elem_bytes, sw_err *err)
@@ -21,21 +21,21 @@ static sw_code take(void *out, sw_solver *solver, int64_t n, int64_t elem_bytes,
     return rc;
 }
 
-sw_code sw_device_range_new(sw_device_range *out, sw_solver *solver, sw_err *err)
+sw_code sw_cuda_range_new(sw_cuda_range *out, sw_solver *solver, sw_err *err)
 {
     sw_code rc = take(&out->d_counts, solver, SW_MAGNITUDES, (int64_t)sizeof *out->d_counts, err);
 
     return rc == SW_OK ? take(&out->d_most, solver, 1, (int64_t)sizeof *out->d_most, err) : rc;
 }
 
-void sw_device_range_free(sw_device_range *range, sw_solver *solver)
+void sw_cuda_range_free(sw_cuda_range *range, sw_solver *solver)
 {
     sw_device_put(sw_solver_gpu(solver), range->d_counts);
     sw_device_put(sw_solver_gpu(solver), range->d_most);
     memset(range, 0, sizeof *range);
 }
 
-sw_code sw_device_range_add(const sw_device_range *range, sw_solver *solver, const void *d_x,
+sw_code sw_cuda_range_add(const sw_cuda_range *range, sw_solver *solver, const void *d_x,
                             int64_t stride, int64_t n, int64_t k, sw_err *err)
 {
     return sw_solver_watch_magnitudes(solver, range->d_counts, range->d_most, d_x, stride, n, k,
@@ -52,7 +52,7 @@ static float value_of(uint32_t bits)
     return v;
 }
 
-sw_code sw_device_range_fetch(sw_range *into, const sw_device_range *range, sw_solver *solver,
+sw_code sw_cuda_range_fetch(sw_range *into, const sw_cuda_range *range, sw_solver *solver,
                               sw_err *err)
 {
     const uint32_t first = (uint32_t)(127 + SW_MAGNITUDE_LOWEST_OCTAVE) << 7;
@@ -72,11 +72,11 @@ sw_code sw_device_range_fetch(sw_range *into, const sw_device_range *range, sw_s
     return rc;
 }
 
-sw_code sw_device_kv_see(void *self, const void *d_k, int64_t k_stride, int64_t k_width,
+sw_code sw_cuda_kv_see(void *self, const void *d_k, int64_t k_stride, int64_t k_width,
                          const void *d_v, int64_t v_stride, int64_t v_width, int64_t n_tokens,
                          sw_err *err)
 {
-    sw_device_kv *kv = self;
+    sw_cuda_kv *kv = self;
     sw_code rc = SW_OK;
 
     if (!kv->d_k) rc = take(&kv->d_k, kv->solver, k_width, (int64_t)sizeof *kv->d_k, err);
@@ -107,7 +107,7 @@ static sw_code raise_to(float *amax, bool *is_broken, const float *d_max, int64_
     return rc;
 }
 
-sw_code sw_device_kv_fetch(sw_kv_range *into, const sw_device_kv *kv, sw_err *err)
+sw_code sw_cuda_kv_fetch(sw_kv_range *into, const sw_cuda_kv *kv, sw_err *err)
 {
     sw_code rc = raise_to(&into->k_amax, &into->is_broken, kv->d_k, kv->k_width, kv->solver, err);
 
@@ -116,7 +116,7 @@ sw_code sw_device_kv_fetch(sw_kv_range *into, const sw_device_kv *kv, sw_err *er
                : rc;
 }
 
-void sw_device_kv_free(sw_device_kv *kv)
+void sw_cuda_kv_free(sw_cuda_kv *kv)
 {
     if (!kv->solver) return;
     sw_device_put(sw_solver_gpu(kv->solver), kv->d_k);
@@ -124,21 +124,21 @@ void sw_device_kv_free(sw_device_kv *kv)
     memset(kv, 0, sizeof *kv);
 }
 
-sw_code sw_device_sizes_new(sw_device_sizes *out, sw_solver *solver, int64_t k, sw_err *err)
+sw_code sw_cuda_sizes_new(sw_cuda_sizes *out, sw_solver *solver, int64_t k, sw_err *err)
 {
     sw_code rc = take(&out->d_max, solver, k, (int64_t)sizeof *out->d_max, err);
 
     return rc == SW_OK ? take(&out->d_sum, solver, k, (int64_t)sizeof *out->d_sum, err) : rc;
 }
 
-void sw_device_sizes_free(sw_device_sizes *sizes, sw_solver *solver)
+void sw_cuda_sizes_free(sw_cuda_sizes *sizes, sw_solver *solver)
 {
     sw_device_put(sw_solver_gpu(solver), sizes->d_max);
     sw_device_put(sw_solver_gpu(solver), sizes->d_sum);
     memset(sizes, 0, sizeof *sizes);
 }
 
-sw_code sw_device_sizes_fetch(sw_channels *into, const sw_device_sizes *sizes, sw_solver *solver,
+sw_code sw_cuda_sizes_fetch(sw_channels *into, const sw_cuda_sizes *sizes, sw_solver *solver,
                               int64_t n_tokens, sw_err *err)
 {
     int64_t k = into->k_in;
@@ -156,7 +156,7 @@ sw_code sw_device_sizes_fetch(sw_channels *into, const sw_device_sizes *sizes, s
 typedef struct watcher {
     sw_solver *solver;
     const bool *is_wanted;
-    sw_device_range range[SW_SITE_COUNT];
+    sw_cuda_range range[SW_SITE_COUNT];
 } watcher;
 
 static sw_code watch(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
@@ -166,14 +166,13 @@ static sw_code watch(void *self, sw_site site, int64_t expert, const void *d_x, 
 
     (void)token_ids;
     if (!w->is_wanted[site] || (expert >= 0 && site != SW_SITE_DOWN_IN)) return SW_OK;
-    return sw_device_range_add(&w->range[site], w->solver, d_x, stride, n_tokens, k_in, err);
+    return sw_cuda_range_add(&w->range[site], w->solver, d_x, stride, n_tokens, k_in, err);
 }
 
-sw_code sw_ranges_find_there(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,
-                             const bool is_wanted[SW_SITE_COUNT], const sw_block *block,
-                             const sw_progress *progress, sw_err *err)
+sw_code sw_cuda_find_ranges(sw_range *ranges, sw_streams *streams, const bool *is_wanted,
+                            const sw_block *block, const sw_progress *progress, sw_err *err)
 {
-    watcher w = {.solver = streams->on->solver, .is_wanted = is_wanted};
+    watcher w = {.solver = sw_cuda_solver(&streams->place), .is_wanted = is_wanted};
     sw_device_tap tap = {.self = &w, .see = watch};
     sw_site stop_at = (sw_site)0;
     sw_code rc = SW_OK;
@@ -181,13 +180,13 @@ sw_code sw_ranges_find_there(sw_range ranges[SW_SITE_COUNT], sw_streams *streams
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (!is_wanted[site]) continue;
         stop_at = (sw_site)site;
-        rc = sw_device_range_new(&w.range[site], w.solver, err);
+        rc = sw_cuda_range_new(&w.range[site], w.solver, err);
     }
-    if (rc == SW_OK) rc = sw_device_streams_visit(streams, block, &tap, stop_at, progress, err);
+    if (rc == SW_OK) rc = sw_cuda_streams_visit(streams, block, &tap, stop_at, progress, err);
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         if (rc == SW_OK && is_wanted[site])
-            rc = sw_device_range_fetch(&ranges[site], &w.range[site], w.solver, err);
-        sw_device_range_free(&w.range[site], w.solver);
+            rc = sw_cuda_range_fetch(&ranges[site], &w.range[site], w.solver, err);
+        sw_cuda_range_free(&w.range[site], w.solver);
     }
     return rc;
 }
@@ -208,14 +207,14 @@ static sw_code look_away(void *self, sw_site site, int64_t expert, const void *d
     return SW_OK;
 }
 
-sw_code sw_kv_range_find_there(sw_kv_range *out, sw_streams *streams, const sw_block *block,
-                               const sw_progress *progress, sw_err *err)
+sw_code sw_cuda_find_kv_range(sw_kv_range *out, sw_streams *streams, const sw_block *block,
+                              const sw_progress *progress, sw_err *err)
 {
-    sw_device_kv kv = {.solver = streams->on->solver};
-    sw_device_tap tap = {.self = &kv, .see = look_away, .see_kv = sw_device_kv_see};
-    sw_code rc = sw_device_streams_visit(streams, block, &tap, SW_SITE_O_IN, progress, err);
+    sw_cuda_kv kv = {.solver = sw_cuda_solver(&streams->place)};
+    sw_device_tap tap = {.self = &kv, .see = look_away, .see_kv = sw_cuda_kv_see};
+    sw_code rc = sw_cuda_streams_visit(streams, block, &tap, SW_SITE_O_IN, progress, err);
 
-    if (rc == SW_OK) rc = sw_device_kv_fetch(out, &kv, err);
-    sw_device_kv_free(&kv);
+    if (rc == SW_OK) rc = sw_cuda_kv_fetch(out, &kv, err);
+    sw_cuda_kv_free(&kv);
     return rc;
 }

@@ -1,15 +1,6 @@
-/* probe_device.c - see probe_device.h. */
-#include "quant/device/probe_device.h"
-
-#include <string.h>
-
+/* cuda_probe.c - windows that searches run (block_probe.h, transform.h), on a CUDA device. */
 #include "formats/base/size.h"
-#include "quant/device/streams_device.h"
-
-static sw_half half_of(const sw_streams *s, sw_site site)
-{
-    return site < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : s->ahead;
-}
+#include "quant/backend/cuda/cuda_streams.h"
 
 static void drop_experts(sw_block *block)
 {
@@ -29,14 +20,16 @@ static void drop_half(sw_block *block, const sw_model *m, sw_half half)
             block->linear[refs[i].slot].n_out = 0;
 }
 
-sw_code sw_block_probe_load_there(sw_device_block **out, const sw_block_probe *probe,
-                                  const sw_block *block, sw_site site, sw_err *err)
+/* The half of the block that `site` is in, as far as the streams have it before them. */
+static sw_code load_half(sw_device_block **out, const sw_block_probe *probe,
+                         const sw_block *block, sw_site site, sw_err *err)
 {
     const sw_streams *s = probe->streams;
+    const sw_cuda_streams *on = s->own;
     sw_block part = *block;
 
-    drop_half(&part, s->model, half_of(s, site));
-    return sw_device_block_load(out, s->on->engine, &part, err);
+    drop_half(&part, s->model, sw_block_probe_half(probe, site));
+    return sw_device_block_load(out, on->engine, &part, err);
 }
 
 /* Windows [at, at + n) of a part through the block; the result stays in the streams' d_work. */
@@ -45,7 +38,7 @@ static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int6
                          sw_site stop_at, sw_err *err)
 {
     const sw_streams *s = p->streams;
-    const sw_device_streams *on = s->on;
+    const sw_cuda_streams *on = s->own;
     int64_t per_seq = s->seq_len * s->model->hidden;
     sw_code rc = SW_OK;
 
@@ -58,23 +51,34 @@ static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int6
                        : rc;
 }
 
-sw_code sw_block_probe_output_there(float *d_y, const sw_block_probe *probe,
-                                    sw_block_probe_part part, const sw_device_block *block,
-                                    sw_site site, sw_err *err)
+static sw_code output_of(float *d_y, const sw_block_probe *probe, sw_block_probe_part part,
+                         const sw_device_block *block, sw_site site, sw_err *err)
 {
     const sw_streams *s = probe->streams;
+    const sw_cuda_streams *on = s->own;
     int64_t step = s->chunk_seqs, per_seq = s->seq_len * s->model->hidden;
     sw_code rc = SW_OK;
 
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step) {
         int64_t n = sw_min_i64(step, probe->n_seqs[part] - at);
 
-        rc = run_batch(probe, part, at, n, block, half_of(s, site), NULL, (sw_site)SW_RUN_ALL,
-                       err);
+        rc = run_batch(probe, part, at, n, block, sw_block_probe_half(probe, site), NULL,
+                       (sw_site)SW_RUN_ALL, err);
         if (rc == SW_OK)
-            rc = sw_solver_copy(s->on->solver, d_y + at * per_seq, s->on->d_work,
+            rc = sw_solver_copy(on->solver, d_y + at * per_seq, on->d_work,
                                 n * per_seq * (int64_t)sizeof *d_y, err);
     }
+    return rc;
+}
+
+sw_code sw_cuda_probe_output(float *y, const sw_block_probe *probe, sw_block_probe_part part,
+                             const sw_block *block, sw_site site, sw_err *err)
+{
+    sw_device_block *loaded = NULL;
+    sw_code rc = load_half(&loaded, probe, block, site, err);
+
+    if (rc == SW_OK) rc = output_of(y, probe, part, loaded, site, err);
+    sw_device_block_free(loaded);
     return rc;
 }
 
@@ -88,11 +92,11 @@ static sw_code tap_part(const sw_block_probe *probe, sw_block_probe_part part,
     sw_code rc;
 
     if (site < SW_SITE_DOWN_IN) drop_experts(&shown);
-    rc = sw_block_probe_load_there(&loaded, probe, &shown, site, err);
+    rc = load_half(&loaded, probe, &shown, site, err);
 
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += s->chunk_seqs)
         rc = run_batch(probe, part, at, sw_min_i64(s->chunk_seqs, probe->n_seqs[part] - at),
-                       loaded, half_of(s, site), tap, site, err);
+                       loaded, sw_block_probe_half(probe, site), tap, site, err);
     sw_device_block_free(loaded);
     return rc;
 }
@@ -112,13 +116,13 @@ static sw_code add_rows(void *self, sw_site site, int64_t expert, const void *d_
     (void)k_in;
     (void)token_ids;
     if (site != tap->site || (expert >= 0) != tap->wants_experts) return SW_OK;
-    return sw_hessian_add_device(&tap->hess[expert < 0 ? 0 : expert], d_x, stride, NULL, NULL,
+    return sw_cuda_hessian_add_rows(&tap->hess[expert < 0 ? 0 : expert], d_x, stride, NULL, NULL,
                                  n_tokens, err);
 }
 
-sw_code sw_block_probe_hessians_there(sw_hessian *hess, int64_t n_hess, const sw_block_probe *probe,
-                                      sw_block_probe_part part, const sw_block *block, sw_site site,
-                                      sw_err *err)
+sw_code sw_cuda_probe_hessians(sw_hessian *hess, int64_t n_hess, const sw_block_probe *probe,
+                               sw_block_probe_part part, const sw_block *block, sw_site site,
+                               sw_err *err)
 {
     const sw_model *m = probe->streams->model;
     hessian_tap seen = {hess, site,
@@ -130,59 +134,82 @@ sw_code sw_block_probe_hessians_there(sw_hessian *hess, int64_t n_hess, const sw
     return rc;
 }
 
-typedef struct resume {
+typedef struct row_tap {
     sw_solver *solver;
-    sw_site site;
-    int64_t expert;
-    float *d_amax, *d_rows;
-    int64_t n_seen, every, n_rows, n_max;
-} resume;
+    sw_probe_rows *kept;
+    float *d_amax;
+    int64_t n_seen;
+} row_tap;
 
 static sw_code keep(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
                     int64_t k_in, int64_t stride, const int32_t *token_ids, sw_err *err)
 {
-    resume *k = self;
-    int64_t first = (k->every - k->n_seen % k->every) % k->every, n;
+    row_tap *tap = self;
+    sw_probe_rows *k = tap->kept;
+    int64_t first = (k->every - tap->n_seen % k->every) % k->every, n;
     sw_code rc;
 
     (void)token_ids;
     if (site != k->site || expert != k->expert) return SW_OK;
     n = first < n_tokens ? (n_tokens - first - 1) / k->every + 1 : 0;
     n = sw_min_i64(n, k->n_max - k->n_rows);
-    rc = sw_solver_watch_sizes(k->solver, k->d_amax, NULL, d_x, stride, n_tokens, k_in, err);
+    rc = sw_solver_watch_sizes(tap->solver, tap->d_amax, NULL, d_x, stride, n_tokens, k_in, err);
     if (rc == SW_OK)
-        rc = sw_solver_watch_take(k->solver, k->d_rows + k->n_rows * k_in, d_x, stride, first,
+        rc = sw_solver_watch_take(tap->solver, k->rows + k->n_rows * k_in, d_x, stride, first,
                                   k->every, n, k_in, err);
     k->n_rows += n;
-    k->n_seen += n_tokens;
+    tap->n_seen += n_tokens;
     return rc;
 }
 
-sw_code sw_block_probe_keep_there(float *amax, float *d_rows, int64_t *n_rows, int64_t n_max,
-                                  int64_t every, const sw_block_probe *probe,
-                                  sw_block_probe_part part, const sw_block *block, sw_site site,
-                                  int64_t expert, sw_err *err)
+sw_code sw_cuda_probe_rows(sw_probe_rows *rows, const sw_block_probe *probe,
+                           sw_block_probe_part part, const sw_block *block, sw_err *err)
 {
-    const sw_streams *s = probe->streams;
-    int64_t k_in = sw_model_site_width(s->model, block->layer, site);
-    int64_t n_bytes = k_in * (int64_t)sizeof *amax;
-    sw_device *gpu = s->on->gpu;
-    resume kept = {.solver = s->on->solver,
-                   .site = site,
-                   .expert = expert,
-                   .d_rows = d_rows,
-                   .every = every,
-                   .n_max = n_max};
-    sw_device_tap tap = {.self = &kept,
+    const sw_place *at = &probe->streams->place;
+    int64_t n_bytes = rows->k * (int64_t)sizeof *rows->amax;
+    sw_device *gpu = sw_cuda_gpu(at);
+    row_tap seen = {.solver = sw_cuda_solver(at), .kept = rows};
+    sw_device_tap tap = {.self = &seen,
                          .see = keep,
-                         .expert_begin = sw_max_i64(0, expert),
-                         .expert_end = expert + 1};
-    sw_code rc = sw_device_take((void **)&kept.d_amax, gpu, n_bytes, 1, "input ranges", err);
+                         .expert_begin = sw_max_i64(0, rows->expert),
+                         .expert_end = rows->expert + 1};
+    sw_code rc = sw_device_take((void **)&seen.d_amax, gpu, n_bytes, 1, "input ranges", err);
 
-    if (rc == SW_OK) rc = sw_device_fill(gpu, kept.d_amax, 0, n_bytes, err);
-    if (rc == SW_OK) rc = tap_part(probe, part, block, site, &tap, err);
-    if (rc == SW_OK) rc = sw_device_download(gpu, amax, kept.d_amax, n_bytes, err);
-    sw_device_put(gpu, kept.d_amax);
-    if (rc == SW_OK) *n_rows = kept.n_rows;
+    if (rc == SW_OK) rc = sw_device_fill(gpu, seen.d_amax, 0, n_bytes, err);
+    if (rc == SW_OK) rc = tap_part(probe, part, block, rows->site, &tap, err);
+    if (rc == SW_OK) rc = sw_device_download(gpu, rows->amax, seen.d_amax, n_bytes, err);
+    sw_device_put(gpu, seen.d_amax);
     return rc;
+}
+
+/* A trial keeps the half block on the device. */
+sw_code sw_cuda_trial_new(sw_trial_block *block, sw_err *err)
+{
+    const sw_group *g = block->group;
+    sw_device_block *loaded = NULL;
+    sw_code rc = load_half(&loaded, g->probe, g->quantized, g->fold.site, err);
+
+    if (rc == SW_OK) block->own = loaded;
+    return rc;
+}
+
+void sw_cuda_trial_free(sw_trial_block *block) { sw_device_block_free(block->own); }
+
+sw_code sw_cuda_trial_lend(sw_trial_block *block, float *const *values, sw_err *err)
+{
+    const sw_group *g = block->group;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++)
+        rc = sw_device_block_put(block->own, g->readers[i].slot, g->readers[i].expert, values[i],
+                                 err);
+    return rc;
+}
+
+sw_code sw_cuda_trial_output(float *y, const sw_trial_block *block, sw_block_probe_part part,
+                             sw_err *err)
+{
+    const sw_group *g = block->group;
+
+    return output_of(y, g->probe, part, block->own, g->fold.site, err);
 }
