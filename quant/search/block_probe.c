@@ -38,9 +38,12 @@ const sw_place *sw_block_probe_place(const sw_block_probe *probe)
     return &probe->streams->place;
 }
 
-sw_half sw_block_probe_half(const sw_block_probe *probe, sw_site site)
+sw_half sw_block_probe_half(const sw_block_probe *probe, const sw_block *block, sw_site site)
 {
-    return site < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : probe->streams->ahead;
+    const sw_streams *s = probe->streams;
+    const sw_half half = sw_engine_half_of(s->model, block->layer, site);
+
+    return half == SW_HALF_MLP || half == SW_HALF_BOTH ? s->ahead : half;
 }
 
 int64_t sw_block_probe_tokens(const sw_block_probe *probe, sw_block_probe_part part)

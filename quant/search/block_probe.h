@@ -21,8 +21,8 @@ sw_code sw_block_probe_new(sw_block_probe *out, sw_streams *streams, sw_err *err
 void sw_block_probe_free(sw_block_probe *probe); /* accepts a zeroed one */
 /* Where searches on these windows keep what they try. */
 const sw_place *sw_block_probe_place(const sw_block_probe *probe);
-/* The half of a block that `site` is in, as far as the streams have it before them. */
-sw_half sw_block_probe_half(const sw_block_probe *probe, sw_site site);
+/* The half of this block that `site` is in, as far as the streams have it before them. */
+sw_half sw_block_probe_half(const sw_block_probe *probe, const sw_block *block, sw_site site);
 int64_t sw_block_probe_tokens(const sw_block_probe *probe, sw_block_probe_part part);
 
 /* y [n_tokens, hidden], at the streams' place: the residual stream after the half of the block that

@@ -31,7 +31,7 @@ static sw_code tap_part(const sw_block_probe *probe, sw_block_probe_part part,
 
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step)
         rc = run_batch(probe, part, at, sw_min_i64(step, probe->n_seqs[part] - at), block,
-                       sw_block_probe_half(probe, site), tap, site, err);
+                       sw_block_probe_half(probe, block, site), tap, site, err);
     return rc;
 }
 
@@ -45,7 +45,7 @@ sw_code sw_cpu_probe_output(float *y, const sw_block_probe *probe, sw_block_prob
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step) {
         int64_t n = sw_min_i64(step, probe->n_seqs[part] - at);
 
-        rc = run_batch(probe, part, at, n, block, sw_block_probe_half(probe, site), NULL,
+        rc = run_batch(probe, part, at, n, block, sw_block_probe_half(probe, block, site), NULL,
                        (sw_site)SW_RUN_ALL, err);
         if (rc == SW_OK) memcpy(y + at * per_seq, s->work, (size_t)(n * per_seq) * sizeof *y);
     }

@@ -28,7 +28,7 @@ static sw_code load_half(sw_device_block **out, const sw_block_probe *probe,
     const sw_cuda_streams *on = s->own;
     sw_block part = *block;
 
-    drop_half(&part, s->model, sw_block_probe_half(probe, site));
+    drop_half(&part, s->model, sw_block_probe_half(probe, block, site));
     return sw_device_block_load(out, on->engine, &part, err);
 }
 
@@ -52,7 +52,7 @@ static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int6
 }
 
 static sw_code output_of(float *d_y, const sw_block_probe *probe, sw_block_probe_part part,
-                         const sw_device_block *block, sw_site site, sw_err *err)
+                         const sw_device_block *block, sw_half half, sw_err *err)
 {
     const sw_streams *s = probe->streams;
     const sw_cuda_streams *on = s->own;
@@ -62,8 +62,7 @@ static sw_code output_of(float *d_y, const sw_block_probe *probe, sw_block_probe
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step) {
         int64_t n = sw_min_i64(step, probe->n_seqs[part] - at);
 
-        rc = run_batch(probe, part, at, n, block, sw_block_probe_half(probe, site), NULL,
-                       (sw_site)SW_RUN_ALL, err);
+        rc = run_batch(probe, part, at, n, block, half, NULL, (sw_site)SW_RUN_ALL, err);
         if (rc == SW_OK)
             rc = sw_solver_copy(on->solver, d_y + at * per_seq, on->d_work,
                                 n * per_seq * (int64_t)sizeof *d_y, err);
@@ -74,10 +73,11 @@ static sw_code output_of(float *d_y, const sw_block_probe *probe, sw_block_probe
 sw_code sw_cuda_probe_output(float *y, const sw_block_probe *probe, sw_block_probe_part part,
                              const sw_block *block, sw_site site, sw_err *err)
 {
+    const sw_half half = sw_block_probe_half(probe, block, site);
     sw_device_block *loaded = NULL;
     sw_code rc = load_half(&loaded, probe, block, site, err);
 
-    if (rc == SW_OK) rc = output_of(y, probe, part, loaded, site, err);
+    if (rc == SW_OK) rc = output_of(y, probe, part, loaded, half, err);
     sw_device_block_free(loaded);
     return rc;
 }
@@ -96,7 +96,7 @@ static sw_code tap_part(const sw_block_probe *probe, sw_block_probe_part part,
 
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += s->chunk_seqs)
         rc = run_batch(probe, part, at, sw_min_i64(s->chunk_seqs, probe->n_seqs[part] - at),
-                       loaded, sw_block_probe_half(probe, site), tap, site, err);
+                       loaded, sw_block_probe_half(probe, block, site), tap, site, err);
     sw_device_block_free(loaded);
     return rc;
 }
@@ -211,5 +211,6 @@ sw_code sw_cuda_trial_output(float *y, const sw_trial_block *block, sw_block_pro
 {
     const sw_group *g = block->group;
 
-    return output_of(y, g->probe, part, block->own, g->fold.site, err);
+    return output_of(y, g->probe, part, block->own,
+                     sw_block_probe_half(g->probe, g->quantized, g->fold.site), err);
 }
