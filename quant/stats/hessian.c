@@ -65,11 +65,15 @@ sw_code sw_hessian_diagonal(double *diagonal, const sw_hessian *hess, sw_err *er
 sw_code sw_hessian_move(sw_hessian *hess, const sw_place *to, sw_err *err)
 {
     sw_hessian there = {0};
+    const double *h = NULL;
+    double *own = NULL;
     sw_code rc;
 
     if (sw_backend_of(to) == sw_backend_of(&hess->place)) return SW_OK;
     rc = sw_hessian_new_at(&there, to, hess->k_in, false, 0, err);
-    if (rc == SW_OK) rc = sw_backend_of(to)->hessian_fill(&there, hess->h, err);
+    if (rc == SW_OK) rc = sw_hessian_read(&h, &own, hess, err);
+    if (rc == SW_OK) rc = sw_backend_of(to)->hessian_fill(&there, h, err);
+    sw_mem_put(own);
     there.n_tokens = hess->n_tokens;
     sw_hessian_free(rc == SW_OK ? hess : &there);
     if (rc == SW_OK) *hess = there;

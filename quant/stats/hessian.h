@@ -50,7 +50,7 @@ sw_code sw_hessian_not_finite(sw_err *err) SW_MUST_USE;
 sw_code sw_hessian_settle(sw_hessian *hess, sw_err *err) SW_MUST_USE;
 /* diagonal [k_in] of a settled H, in memory. */
 sw_code sw_hessian_diagonal(double *diagonal, const sw_hessian *hess, sw_err *err) SW_MUST_USE;
-/* H alone, settled: from memory to a place. Does nothing to a Hessian that is there. */
+/* H alone, settled, to a place. Does nothing to a Hessian whose backend is the place's. */
 sw_code sw_hessian_move(sw_hessian *hess, const sw_place *to, sw_err *err) SW_MUST_USE;
 /* *h = a settled H [k_in, k_in] in memory: borrowed from hess, or from *own, which the caller
  * gives back with sw_mem_put either way. */

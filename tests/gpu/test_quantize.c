@@ -11,6 +11,7 @@
 
 #include "formats/io/file_content.h"
 #include "kernels/blas.h"
+#include "kernels/solver.h"
 #include "quant/run/pipeline.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/cases/taken.h"

@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "kernels/blas.h"
+#include "kernels/solver.h"
 #include "quant/run/scheme.h"
-#include "tests/gpu/support/solver_case.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/cases/stats_case.h"
 #include "tests/support/cases/taken.h"
@@ -149,7 +149,7 @@ static void weights_and_blends_are_the_cpus(void **state)
         n_between += d[0] > 0.01 && d[0] < 0.99;
         for (int side = 0; side < 2; side++)
             MUST(sw_expert_blend(s[side].half, &s[side].all, d[0], &err));
-        solver_case_fetch(&s[1].half[0]);
+        MUST(sw_hessian_move(&s[1].half[0], &s[0].half[0].place, &err));
         assert_int_equal(s[0].half[0].n_tokens, s[1].half[0].n_tokens);
         assert_memory_equal(s[0].half[0].h, s[1].half[0].h, sizeof(double) * K * K);
         sums_free(&s[0]);
@@ -173,7 +173,7 @@ static void new_streams(sw_streams *s, const toy *t, sw_solver *on)
 static void observe(sw_site_stats *out, const toy *t, sw_experts policy, int64_t layer,
                     int64_t begin, int64_t end, sw_range *ranges, sw_solver *on)
 {
-    const sw_place at = place_of(on);
+    const sw_place at = place_of(on), memory = sw_place_cpu(4);
     sw_streams s = {0};
     sw_block block = {0};
 
@@ -188,8 +188,8 @@ static void observe(sw_site_stats *out, const toy *t, sw_experts policy, int64_t
     MUST(sw_site_stats_add_sizes(out, &err));
     out->ranges = ranges;
     MUST(sw_streams_observe(&s, out, &block, &block, NULL, &err));
-    for (int64_t e = 0; e < out->n_experts && on; e++)
-        solver_case_fetch_expert(&out->experts[e]);
+    for (int64_t e = 0; e < out->n_experts; e++)
+        MUST(sw_expert_stats_move(&out->experts[e], &memory, &err));
     sw_block_free(&block);
     sw_streams_free(&s);
 }

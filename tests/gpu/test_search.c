@@ -13,7 +13,6 @@
 #include "quant/backend/cuda/cuda_watch.h"
 #include "quant/method/grid.h"
 #include "quant/stats/channels.h"
-#include "tests/gpu/support/solver_case.h"
 #include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/random.h"
 
@@ -453,7 +452,7 @@ static void hessians_move_and_scale(void **state)
     for (int j = 0; j < K; j++) assert_true(fabs(pivot[1][j] / pivot[0][j] - 1) < 1e-9);
     MUST(sw_hessian_diagonal(diagonal, &scaled[1], &err));
     for (int j = 0; j < K; j++) assert_true(diagonal[j] == scaled[0].h[j * K + j]);
-    solver_case_fetch(&scaled[1]);
+    MUST(sw_hessian_move(&scaled[1], &here, &err));
     assert_memory_equal(scaled[1].h, scaled[0].h, 8 * K * K);
     assert_int_equal(scaled[1].n_tokens, scaled[0].n_tokens);
     sw_hessian_free(&scaled[0]), sw_hessian_free(&scaled[1]);

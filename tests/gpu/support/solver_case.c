@@ -85,27 +85,3 @@ void solver_case_free(solver_case *c)
     free(c->x);
     memset(c, 0, sizeof *c);
 }
-
-void solver_case_fetch(sw_hessian *hess)
-{
-    sw_hessian here = {0};
-    const double *h;
-    double *own;
-
-    MUST(sw_hessian_new(&here, hess->k_in, false, 0, 2, &err));
-    MUST(sw_hessian_read(&h, &own, hess, &err));
-    memcpy(here.h, h, sizeof *h * (size_t)(hess->k_in * hess->k_in));
-    here.n_tokens = hess->n_tokens;
-    sw_mem_put(own);
-    sw_hessian_free(hess);
-    *hess = here;
-}
-
-void solver_case_fetch_expert(sw_expert_stats *stats)
-{
-    sw_hessian *sums[] = {&stats->in.half[0], &stats->in.half[1], &stats->in.all,
-                          &stats->down.half[0], &stats->down.half[1], &stats->down.all};
-
-    for (size_t i = 0; i < sizeof sums / sizeof *sums; i++)
-        if (sums[i]->k_in) solver_case_fetch(sums[i]);
-}

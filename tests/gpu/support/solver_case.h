@@ -4,7 +4,6 @@
 
 #include "kernels/solver.h"
 #include "quant/method/algo.h"
-#include "quant/stats/experts.h"
 
 typedef struct solver_case {
     sw_device *gpu;
@@ -23,9 +22,5 @@ void solver_case_new(solver_case *c, sw_device *gpu, sw_solver *solver, int64_t 
 /* Factorize the host's Hessian on both sides. */
 void solver_case_factor(solver_case *c, sw_order order, int64_t group_elems);
 void solver_case_free(solver_case *c);
-
-/* H alone, settled, from the device to memory; and all that an expert holds. */
-void solver_case_fetch(sw_hessian *hess);
-void solver_case_fetch_expert(sw_expert_stats *stats);
 
 #endif
