@@ -29,16 +29,17 @@ typedef struct sw_solve_report {
 } sw_solve_report;
 
 typedef struct sw_solve_problem {
-    const float *w;             /* [n_out, k_in], or */
-    float *d_values;            /* the same on the device of factor or solver: the decoded result
-                                   takes its place, and q is NULL */
+    const float *w;             /* [n_out, k_in] in memory, or */
+    float *values;              /* the same where it is solved: the decoded result takes its
+                                   place, and q is NULL */
     double fused_amax;          /* see frame.h; 0: of w alone */
     int64_t n_out, k_in;
     sw_qspec spec;
     const sw_factor *factor;    /* NULL when the method needs no statistics */
-    const double *target_shift; /* [n_out, k_in] added to w as the value to aim at, on the side
+    const double *target_shift; /* [n_out, k_in] added to w as the value to aim at, at the place
                                    where the factor is; or NULL */
-    sw_solver *solver;          /* a device for problems without a factor, or NULL */
+    sw_place place;             /* where a problem without a factor is solved; one with a factor
+                                   is where that is */
     int refine_rounds;          /* see refine.h */
     int n_threads;
     const bool *is_exact;       /* [k_in] columns that are kept elsewhere: 0 in w and shift, and
@@ -58,9 +59,7 @@ typedef struct sw_algo {
                      sw_err *err);
 } sw_algo;
 
-extern const sw_algo sw_algos[];
-extern const int sw_n_algos;
-const sw_algo *sw_algo_find(const char *name); /* NULL when unknown */
+/* Each at the problem's place, or in memory where its backend cannot solve the spec. */
 
 /* Plain rounding, codes to nearest. Scales come from the group's range; those of small floats that
  * no rows share are searched for the least squared error of the weights. */

@@ -12,7 +12,6 @@
 #include "formats/base/size.h"
 #include "quant/method/grid.h"
 #include "quant/method/rounding.h"
-#include "quant/device/solve_device.h"
 
 #define ROWS SW_SLAB_ROWS
 #define STEP_FIRST 0.80 /* of the fitted scale */
@@ -98,14 +97,8 @@ static sw_code fit_clip(sw_slab *slab, const sw_solve_problem *p, sw_err *err)
     return SW_OK;
 }
 
-sw_code sw_clip_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
-                      sw_err *err)
+sw_code sw_clip_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                     sw_err *err)
 {
-    report->method = "clip";
-    report->damp = p->factor->damp;
-    report->n_damp_retries = p->factor->n_retries;
-    report->n_dead = p->factor->n_dead;
-    report->n_tokens = p->factor->n_tokens;
-    if (sw_solve_has_device(p)) return sw_solve_there(q, p, SW_DEVICE_CLIP, false, report, err);
     return sw_round_solve(q, p, fit_clip, report, err);
 }

@@ -2,7 +2,6 @@
 #include "quant/method/factor.h"
 
 #include <cblas.h>
-#include <lapacke.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,74 +77,19 @@ static sw_code choose_order(sw_factor *f, const double *diagonal, const sw_facto
     return rc;
 }
 
-/* u = reversed and permuted H + damp, so that its lower factor becomes inv(U) after reversal. */
-static void load_reversed(sw_factor *f, double lambda)
-{
-    int64_t k = f->k_in;
-
-    for (int64_t i = 0; i < k; i++) {
-        const double *row = f->h + (int64_t)f->perm[k - 1 - i] * k;
-        for (int64_t j = 0; j <= i; j++) f->u[i * k + j] = row[f->perm[k - 1 - j]];
-        f->u[i * k + i] += lambda;
-    }
-}
-
-/* Does H + lambda have a Cholesky factor? */
-static sw_code try_damp(bool *is_definite, sw_factor *f, double lambda, sw_err *err)
-{
-    lapack_int k = (lapack_int)f->k_in;
-
-    if (f->solver) return sw_device_factor_try(is_definite, &f->on, f->solver, lambda, err);
-    load_reversed(f, lambda);
-    /* lower by rows is upper by columns: no transposed copy */
-    *is_definite = LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'U', k, f->u, k) == 0;
-    return SW_OK;
-}
-
 static sw_code factorize(sw_factor *f, double mean_diagonal, sw_err *err)
 {
     bool is_definite = false;
     sw_code rc;
 
     for (f->n_retries = 0; f->n_retries <= DAMP_RETRIES_MAX; f->n_retries++) {
-        rc = try_damp(&is_definite, f, f->damp * mean_diagonal, err);
+        rc = sw_backend_of(&f->place)->factor_try(&is_definite, f, f->damp * mean_diagonal, err);
         if (rc != SW_OK || is_definite) return rc;
         f->damp = f->damp > 0 ? f->damp * DAMP_GROWTH : 1e-4;
         if (f->damp > DAMP_CEILING) break;
     }
     return SW_FAIL(err, SW_E_FORMAT, "the Hessian of %lld tokens stays indefinite up to damping %g",
                    (long long)f->n_tokens, f->damp);
-}
-
-/* inv(L) reversed is U; scale its rows to a unit diagonal and keep the pivots. */
-static sw_code invert(sw_factor *f, sw_err *err)
-{
-    int64_t k = f->k_in;
-
-    if (LAPACKE_dtrtri(LAPACK_COL_MAJOR, 'U', 'N', (lapack_int)k, f->u, (lapack_int)k) != 0)
-        return SW_FAIL(err, SW_E_FORMAT, "the Hessian's factor has a zero on its diagonal");
-    for (int64_t i = 0; i < k / 2; i++) { /* rotate by half a turn: (i, j) <-> (k-1-i, k-1-j) */
-        double *a = f->u + i * k, *b = f->u + (k - 1 - i) * k;
-        for (int64_t j = 0; j < k; j++) {
-            double t = a[j];
-            a[j] = b[k - 1 - j];
-            b[k - 1 - j] = t;
-        }
-    }
-    if (k % 2) {
-        double *row = f->u + (k / 2) * k;
-        for (int64_t j = 0; j < k / 2; j++) {
-            double t = row[j];
-            row[j] = row[k - 1 - j];
-            row[k - 1 - j] = t;
-        }
-    }
-    for (int64_t i = 0; i < k; i++) {
-        double *row = f->u + i * k, unit = row[i];
-        f->pivot[i] = 1.0 / (unit * unit);
-        for (int64_t j = 0; j < k; j++) row[j] = j < i ? 0.0 : row[j] / unit;
-    }
-    return SW_OK;
 }
 
 /* A dead input gets the unit of the others, so that it neither steers nor breaks anything. */
@@ -166,42 +110,13 @@ static double mark_dead(sw_factor *f, double *diagonal)
     return mean;
 }
 
-/* H with the diagonal in its place, and room for the factor. */
-static sw_code take_matrices(sw_factor *f, const sw_hessian *hess, const double *diagonal,
-                             sw_err *err)
-{
-    int64_t k = f->k_in;
-    sw_code rc;
-
-    if (hess->solver) {
-        f->solver = hess->solver;
-        return sw_device_factor_new(&f->on, f->solver, hess->on_h.d_sum, diagonal, f->perm, k, err);
-    }
-    if ((rc = SW_MEM_GET(&f->pivot, k, "pivots", err)) != SW_OK) return rc;
-    if ((rc = SW_MEM_GET(&f->h, k * k, "damped Hessian", err)) != SW_OK) return rc;
-    if ((rc = SW_MEM_GET(&f->u, k * k, "inverse factor", err)) != SW_OK) return rc;
-    memcpy(f->h, hess->h, (size_t)(k * k) * sizeof *f->h);
-    for (int64_t j = 0; j < k; j++) f->h[j * k + j] = diagonal[j];
-    return SW_OK;
-}
-
-static sw_code finish(sw_factor *f, double lambda, sw_err *err)
-{
-    int64_t k = f->k_in;
-    sw_code rc;
-
-    if (f->solver) return sw_device_factor_finish(&f->on, f->solver, lambda, err);
-    if ((rc = invert(f, err)) != SW_OK) return rc;
-    for (int64_t j = 0; j < k; j++) f->h[j * k + j] += lambda;
-    return SW_OK;
-}
-
 sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_options *options,
                       sw_err *err)
 {
     int64_t k = hess->k_in;
+    const sw_backend *backend = sw_backend_of(&hess->place);
     sw_factor f = {.k_in = k, .n_tokens = hess->n_tokens, .order = options->order,
-                   .damp = options->damp};
+                   .damp = options->damp, .place = hess->place};
     double *diagonal = NULL, mean_diagonal;
     sw_code rc;
 
@@ -211,9 +126,9 @@ sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_op
     if ((rc = sw_hessian_diagonal(diagonal, hess, err)) != SW_OK) goto done;
     mean_diagonal = mark_dead(&f, diagonal);
     if ((rc = choose_order(&f, diagonal, options, err)) != SW_OK) goto done;
-    if ((rc = take_matrices(&f, hess, diagonal, err)) != SW_OK) goto done;
+    if ((rc = backend->factor_new(&f, hess, diagonal, err)) != SW_OK) goto done;
     if ((rc = factorize(&f, mean_diagonal, err)) != SW_OK) goto done;
-    if ((rc = finish(&f, f.damp * mean_diagonal, err)) != SW_OK) goto done;
+    if ((rc = backend->factor_finish(&f, f.damp * mean_diagonal, err)) != SW_OK) goto done;
     *out = f;
     memset(&f, 0, sizeof f);
 done:
@@ -224,42 +139,22 @@ done:
 
 void sw_factor_free(sw_factor *factor)
 {
+    sw_backend_of(&factor->place)->factor_free(factor);
     sw_mem_put(factor->perm);
     sw_mem_put(factor->is_dead);
-    sw_mem_put(factor->pivot);
-    sw_mem_put(factor->h);
-    sw_mem_put(factor->u);
-    if (factor->solver) sw_device_factor_free(&factor->on, factor->solver);
     memset(factor, 0, sizeof *factor);
-}
-
-/* What costs an error at each step, in memory: borrowed, or in `own`, to be freed. */
-static sw_code fetch_pivots(const double **out, double **own, const sw_factor *f, sw_err *err)
-{
-    sw_code rc;
-
-    *out = f->pivot;
-    if (!f->solver) return SW_OK;
-    if ((rc = SW_MEM_GET(own, f->k_in, "pivots", err)) != SW_OK) return rc;
-    *out = *own;
-    return sw_device_download(sw_solver_gpu(f->solver), *own, f->on.d_pivot,
-                              f->k_in * (int64_t)sizeof **own, err);
 }
 
 sw_code sw_factor_costs(double *diagonal, double *pivot, const sw_factor *factor, sw_err *err)
 {
     int64_t k = factor->k_in;
-    const double *by_step;
-    double *own = NULL;
-    sw_code rc = fetch_pivots(&by_step, &own, factor, err);
+    double *by_step = NULL;
+    sw_code rc = SW_MEM_GET(&by_step, k, "pivots", err);
 
-    if (rc == SW_OK && factor->solver)
-        rc = sw_solver_diagonal(diagonal, factor->solver, factor->on.d_h, k, err);
-    for (int64_t j = 0; j < k && rc == SW_OK; j++) {
-        pivot[factor->perm[j]] = by_step[j];
-        if (!factor->solver) diagonal[j] = factor->h[j * (k + 1)];
-    }
-    sw_mem_put(own);
+    if (rc == SW_OK)
+        rc = sw_backend_of(&factor->place)->factor_costs(diagonal, by_step, factor, err);
+    for (int64_t j = 0; j < k && rc == SW_OK; j++) pivot[factor->perm[j]] = by_step[j];
+    sw_mem_put(by_step);
     return rc;
 }
 

@@ -10,14 +10,6 @@
 
 #include "quant/stats/hessian.h"
 
-/* Order in which columns are quantized. Groups are always contiguous in the stored weight. */
-typedef enum sw_order {
-    SW_ORDER_NONE,   /* as stored */
-    SW_ORDER_STATIC, /* falling Hessian diagonal; scales fixed beforehand ("act-order") */
-    SW_ORDER_GAR,    /* falling diagonal inside groups, groups by their largest diagonal */
-    SW_ORDER_COUNT
-} sw_order;
-
 typedef struct sw_factor_options {
     sw_order order;
     int64_t group_elems; /* for GAR; 0: per channel */
@@ -31,14 +23,15 @@ typedef struct sw_factor {
     int n_retries;
     int32_t *perm;     /* [k_in] column quantized at step i */
     bool *is_dead;     /* [k_in] stored order: calibration saw only zeros */
+    /* In memory, where the place is; else NULL and in what the backend keeps in `own`: */
     double *h;         /* [k_in, k_in] damped, stored order */
     double *u;         /* [k_in, k_in] upper, perm order, rows scaled to a unit diagonal */
     double *pivot;     /* [k_in] perm order: 1 / U_ii^2, what an error at this step costs */
-    sw_solver *solver; /* NULL, or where h, u and pivot live instead: the last three are NULL */
-    sw_device_factor on;
+    sw_place place;
+    void *own;
 } sw_factor;
 
-/* On the side where the Hessian is. SW_E_FORMAT when no damping up to the mean diagonal makes the
+/* At the place where the Hessian is. SW_E_FORMAT when no damping up to the mean diagonal makes the
  * matrix definite. */
 sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_options *options,
                       sw_err *err) SW_MUST_USE;
@@ -49,7 +42,7 @@ void sw_factor_free(sw_factor *factor); /* accepts a zeroed one */
 sw_code sw_factor_costs(double *diagonal, double *pivot, const sw_factor *factor,
                         sw_err *err) SW_MUST_USE;
 
-/* rows [n, k_in] <- rows inv(H), in place; scratch [n, k_in]; of a factor on the host. */
+/* rows [n, k_in] <- rows inv(H), in place; scratch [n, k_in]; of a factor in memory. */
 void sw_factor_times_inverse(double *rows, double *scratch, const sw_factor *factor, int64_t n);
 
 #endif

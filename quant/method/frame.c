@@ -47,37 +47,54 @@ static int64_t group_of(const sw_qspec *spec, int64_t k_in)
     return spec->group_elems ? spec->group_elems : k_in;
 }
 
-/* Largest magnitudes of the weights that share a scale, as sw_solver_amax has them. */
-static void find_ranges(float *ranges, const sw_frame *f, const float *w, int64_t n_out,
-                        int64_t k_in, int64_t group)
+/* Of a weight in memory. */
+static sw_code find_here(float *amax, void *self, const float *w, int64_t n, int64_t k,
+                         int64_t rows, int64_t cols, sw_err *err)
 {
-    for (int64_t n = 0; n < n_out; n += f->rows)
-        for (int64_t g = 0; g < f->n_groups; g++) {
-            int64_t n_cols = sw_min_i64(group, k_in - g * group);
-            double amax = 0;
-            for (int64_t r = n; r < sw_min_i64(n + f->rows, n_out); r++)
-                amax = fmax(amax, sw_weight_amax(w + r * k_in + g * group, n_cols));
-            ranges[n / f->rows * f->n_groups + g] = (float)amax;
+    int64_t n_groups = sw_ceil_div(k, cols);
+
+    (void)self;
+    (void)err;
+    for (int64_t row = 0; row < n; row += rows)
+        for (int64_t g = 0; g < n_groups; g++) {
+            int64_t n_cols = sw_min_i64(cols, k - g * cols);
+            double most = 0;
+            for (int64_t r = row; r < sw_min_i64(row + rows, n); r++)
+                most = fmax(most, sw_weight_amax(w + r * k + g * cols, n_cols));
+            amax[row / rows * n_groups + g] = (float)most;
         }
+    return SW_OK;
 }
 
-/* Scales that rows share, from w or from d_w on a device. */
-static sw_code share(sw_frame *f, sw_solver *solver, const float *w, const float *d_w,
-                     int64_t n_out, int64_t k_in, const sw_qspec *spec, sw_err *err)
+/* Scales that rows share. */
+static sw_code share(sw_frame *f, sw_amax_fn find, void *self, const float *w, int64_t n_out,
+                     int64_t k_in, const sw_qspec *spec, sw_err *err)
 {
-    int64_t n = sw_ceil_div(n_out, f->rows) * f->n_groups, group = group_of(spec, k_in);
+    int64_t n = sw_ceil_div(n_out, f->rows) * f->n_groups;
     float *ranges = NULL;
     sw_code rc = SW_MEM_GET(&ranges, n, "ranges", err);
 
     if (rc != SW_OK) return rc;
-    if (d_w) rc = sw_solver_amax(ranges, solver, d_w, n_out, k_in, f->rows, group, err);
-    else find_ranges(ranges, f, w, n_out, k_in, group);
+    rc = find(ranges, self, w, n_out, k_in, f->rows, group_of(spec, k_in), err);
     for (int64_t i = 0; i < n && rc == SW_OK; i++) f->shared[i] = scale_of((double)ranges[i], spec);
     sw_mem_put(ranges);
     return rc;
 }
 
-static sw_code new_frame(sw_frame *out, sw_solver *solver, const float *w, const float *d_w,
+/* The largest magnitude of all. */
+static sw_code find_amax(double *amax, sw_amax_fn find, void *self, const float *w, int64_t n_out,
+                         int64_t k_in, sw_err *err)
+{
+    float *rows = NULL;
+    sw_code rc = SW_MEM_GET(&rows, n_out, "ranges", err);
+
+    if (rc == SW_OK) rc = find(rows, self, w, n_out, k_in, 1, k_in, err);
+    if (rc == SW_OK) *amax = sw_weight_amax(rows, n_out);
+    sw_mem_put(rows);
+    return rc;
+}
+
+static sw_code new_frame(sw_frame *out, sw_amax_fn find, void *self, const float *w,
                          int64_t n_out, int64_t k_in, double amax, const sw_qspec *spec,
                          sw_err *err)
 {
@@ -90,36 +107,27 @@ static sw_code new_frame(sw_frame *out, sw_solver *solver, const float *w, const
         rc = SW_MEM_GET(&f.shared, sw_ceil_div(n_out, f.rows) * f.n_groups, "shared scales", err);
         if (rc != SW_OK) return rc;
         if (is_whole(spec)) f.shared[0] = scale_of(amax, spec);
-        else rc = share(&f, solver, w, d_w, n_out, k_in, spec, err);
+        else rc = share(&f, find, self, w, n_out, k_in, spec, err);
     }
     if (rc == SW_OK) *out = f;
     else sw_frame_free(&f);
     return rc;
 }
 
-static bool needs_amax(const sw_qspec *spec) { return spec->has_global || is_whole(spec); }
+sw_code sw_frame_new_by(sw_frame *out, sw_amax_fn find, void *self, const float *w, int64_t n_out,
+                        int64_t k_in, double amax, const sw_qspec *spec, sw_err *err)
+{
+    bool needs_amax = spec->has_global || is_whole(spec);
+    sw_code rc = SW_OK;
+
+    if (needs_amax && !(amax > 0)) rc = find_amax(&amax, find, self, w, n_out, k_in, err);
+    return rc == SW_OK ? new_frame(out, find, self, w, n_out, k_in, amax, spec, err) : rc;
+}
 
 sw_code sw_frame_new(sw_frame *out, const float *w, int64_t n_out, int64_t k_in, double amax,
                      const sw_qspec *spec, sw_err *err)
 {
-    if (needs_amax(spec) && !(amax > 0)) amax = sw_weight_amax(w, n_out * k_in);
-    return new_frame(out, NULL, w, NULL, n_out, k_in, amax, spec, err);
-}
-
-sw_code sw_frame_new_there(sw_frame *out, sw_solver *solver, const float *d_w, int64_t n_out,
-                           int64_t k_in, double amax, const sw_qspec *spec, sw_err *err)
-{
-    float *rows = NULL;
-    sw_code rc = SW_OK;
-
-    if (needs_amax(spec) && !(amax > 0)) {
-        if ((rc = SW_MEM_GET(&rows, n_out, "ranges", err)) != SW_OK) return rc;
-        rc = sw_solver_amax(rows, solver, d_w, n_out, k_in, 1, k_in, err);
-        if (rc == SW_OK) amax = sw_weight_amax(rows, n_out);
-    }
-    if (rc == SW_OK) rc = new_frame(out, solver, NULL, d_w, n_out, k_in, amax, spec, err);
-    sw_mem_put(rows);
-    return rc;
+    return sw_frame_new_by(out, find_here, NULL, w, n_out, k_in, amax, spec, err);
 }
 
 void sw_frame_free(sw_frame *frame)

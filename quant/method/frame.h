@@ -7,7 +7,7 @@
 #ifndef SW_QUANT_METHOD_FRAME_H
 #define SW_QUANT_METHOD_FRAME_H
 
-#include "kernels/solver.h"
+#include "formats/num/num.h"
 
 typedef struct sw_frame {
     float global;    /* of sw_qtensor; 1 without one. Slabs hold their targets divided by it */
@@ -21,10 +21,13 @@ typedef struct sw_frame {
  * The global scale is one whose reciprocal, as stored by some, gives it back. */
 sw_code sw_frame_new(sw_frame *out, const float *w, int64_t n_out, int64_t k_in, double amax,
                      const sw_qspec *spec, sw_err *err) SW_MUST_USE;
-/* The same of a weight on the solver's device, for a spec that needs it there. */
-sw_code sw_frame_new_there(sw_frame *out, sw_solver *solver, const float *d_w, int64_t n_out,
-                           int64_t k_in, double amax, const sw_qspec *spec,
-                           sw_err *err) SW_MUST_USE;
+/* Finds amax [ceil(n / rows), ceil(k / cols)], in memory: the largest magnitudes of blocks of
+ * w [n, k], which is wherever `self` says. */
+typedef sw_code (*sw_amax_fn)(float *amax, void *self, const float *w, int64_t n, int64_t k,
+                              int64_t rows, int64_t cols, sw_err *err);
+/* The same of a weight that `find` can look at. */
+sw_code sw_frame_new_by(sw_frame *out, sw_amax_fn find, void *self, const float *w, int64_t n_out,
+                        int64_t k_in, double amax, const sw_qspec *spec, sw_err *err) SW_MUST_USE;
 void sw_frame_free(sw_frame *frame); /* accepts a zeroed one */
 
 double sw_weight_amax(const float *w, int64_t n);

@@ -17,11 +17,10 @@
 
 #include "formats/base/hot.h"
 #include "formats/base/size.h"
-#include "quant/method/algo.h"
 #include "quant/method/grid.h"
 #include "quant/method/refine.h"
+#include "quant/method/rounding.h"
 #include "quant/method/row_work.h"
-#include "quant/device/solve_device.h"
 
 #define ROWS SW_SLAB_ROWS
 #define BLOCK_COLS 128 /* lazy-update block; a multiple of every group size below it */
@@ -29,7 +28,6 @@
 typedef struct gptq_job {
     const sw_solve_problem *p;
     sw_qtensor *q;
-    int64_t group_elems, n_groups;
     sw_frame frame;
     const double *diagonal; /* [k] of H, stored order */
 } gptq_job;
@@ -116,10 +114,14 @@ static void sweep(gptq_slab *slab, const gptq_job *job, bool refit)
     }
 }
 
-/* Are scales fitted when the sweep reaches their group? */
-static bool refits(const sw_solve_problem *p, int64_t group_elems)
+static int64_t group_elems(const sw_solve_problem *p)
 {
-    return p->factor->order != SW_ORDER_STATIC && group_elems <= BLOCK_COLS;
+    return p->spec.group_elems ? p->spec.group_elems : p->k_in;
+}
+
+bool sw_gptq_refits(const sw_solve_problem *p)
+{
+    return p->factor->order != SW_ORDER_STATIC && group_elems(p) <= BLOCK_COLS;
 }
 
 static sw_code solve_slab(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows,
@@ -127,7 +129,7 @@ static sw_code solve_slab(sw_row_figures *out, const void *ctx, int64_t row0, in
 {
     const gptq_job *job = ctx;
     const sw_solve_problem *p = job->p;
-    bool refit = refits(p, job->group_elems) && !job->frame.shared;
+    bool refit = sw_gptq_refits(p) && !job->frame.shared;
     gptq_slab slab;
     sw_code rc = slab_new(&slab, job, err);
 
@@ -153,23 +155,15 @@ done:
     return rc;
 }
 
-sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
-                      sw_err *err)
+sw_code sw_gptq_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                     sw_err *err)
 {
     int64_t k = p->k_in;
-    gptq_job job = {.p = p, .q = q, .n_groups = sw_qspec_groups(&p->spec, k)};
+    gptq_job job = {.p = p, .q = q};
     sw_row_figures sum;
     double *diagonal = NULL;
     sw_code rc;
 
-    job.group_elems = p->spec.group_elems ? p->spec.group_elems : k;
-    report->method = "gptq";
-    report->damp = p->factor->damp;
-    report->n_damp_retries = p->factor->n_retries;
-    report->n_dead = p->factor->n_dead;
-    report->n_tokens = p->factor->n_tokens;
-    if (sw_solve_has_device(p))
-        return sw_solve_there(q, p, SW_DEVICE_GPTQ, refits(p, job.group_elems), report, err);
     rc = sw_frame_new(&job.frame, p->w, p->n_out, k, p->fused_amax, &p->spec, err);
     if (rc != SW_OK) goto done;
     q->global_scale = p->spec.has_global ? job.frame.global : 0.0f;

@@ -1,4 +1,4 @@
-/* rounding.h - solving by rounding to nearest, with scales fitted in whatever way. */
+/* rounding.h - solving the rows of a weight in memory, each method on slabs of rows. */
 #ifndef SW_QUANT_METHOD_ROUNDING_H
 #define SW_QUANT_METHOD_ROUNDING_H
 
@@ -12,5 +12,15 @@ typedef sw_code (*sw_fit_fn)(sw_slab *slab, const sw_solve_problem *p, sw_err *e
  * the result and of plain rounding, otherwise -1. */
 sw_code sw_round_solve(sw_qtensor *q, const sw_solve_problem *p, sw_fit_fn fit,
                        sw_solve_report *report, sw_err *err) SW_MUST_USE;
+
+/* The rows of a problem in memory by rtn.c, clip.c and gptq.c. The report gets the errors alone. */
+sw_code sw_rtn_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                    sw_err *err) SW_MUST_USE;
+sw_code sw_clip_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                     sw_err *err) SW_MUST_USE;
+sw_code sw_gptq_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                     sw_err *err) SW_MUST_USE;
+/* Does GPTQ fit the scales of a group when the sweep reaches it? */
+bool sw_gptq_refits(const sw_solve_problem *p);
 
 #endif

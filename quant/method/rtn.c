@@ -2,7 +2,6 @@
 #include "quant/method/refine.h"
 #include "quant/method/rounding.h"
 #include "quant/method/row_work.h"
-#include "quant/device/solve_device.h"
 
 typedef struct rtn_job {
     const sw_solve_problem *p;
@@ -70,11 +69,8 @@ done:
     return rc;
 }
 
-sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
-                     sw_err *err)
+sw_code sw_rtn_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                    sw_err *err)
 {
-    report->method = "rtn";
-    report->error = report->error_rtn = -1;
-    if (sw_solve_has_device(p)) return sw_solve_there(q, p, SW_DEVICE_RTN, false, report, err);
     return sw_round_solve(q, p, NULL, report, err);
 }

@@ -13,18 +13,13 @@
 
 #include "quant/method/factor.h"
 
-typedef struct sw_strengths {
-    double input;    /* a, 0..1 */
-    double residual; /* b, 0..1 */
-} sw_strengths;
-
 /* The a and b, each in [0, cap], that minimize the held-out error of W + S, with S from `seen`
  * and the factor of seen + held. w [n_out, k_in]. R counts when it has n_out rows. */
 sw_code sw_target_strengths(sw_strengths *out, const sw_factor *factor, const sw_hessian *seen,
                             const sw_hessian *held, const float *w, int64_t n_out,
                             sw_strengths cap, sw_err *err) SW_MUST_USE;
 
-/* Room for S on the side where the factor is. */
+/* Room for S at the place where the factor is. */
 sw_code sw_target_shift_new(double **out, const sw_factor *factor, int64_t n_out,
                             sw_err *err) SW_MUST_USE;
 void sw_target_shift_free(double *shift, const sw_factor *factor); /* accepts NULL */

@@ -8,7 +8,8 @@
 #ifndef SW_QUANT_RUN_ASYNC_SINK_H
 #define SW_QUANT_RUN_ASYNC_SINK_H
 
-#include "quant/run/pipeline.h"
+#include "quant/method/algo.h"
+#include "quant/sink.h"
 
 typedef struct sw_async_sink sw_async_sink;
 

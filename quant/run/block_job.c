@@ -78,14 +78,18 @@ sw_transform_job sw_block_job_transform(sw_block_job *job, sw_streams *streams)
     return t;
 }
 
-/* Let the block run on the values that were written, with inputs rounded as they will be. */
+const sw_backend *sw_block_job_runs_on(const sw_block_job *job)
+{
+    return job->streams ? sw_backend_of(&job->streams->place) : &sw_backend_cpu;
+}
+
 void sw_block_job_use(sw_block_job *job, int64_t i, float *values)
 {
     const sw_linear_ref *ref = &job->linears[i];
     sw_weight *slot = sw_block_weight(&job->quantized, ref->slot, ref->expert);
 
     slot->dense = job->values[i] = values;
-    slot->dense_dtype = job->streams && job->streams->on ? SW_DTYPE_BF16 : SW_DTYPE_F32;
+    slot->dense_dtype = sw_block_job_runs_on(job)->values_dtype;
     slot->act = job->specs[i].act;
     slot->input_scale = job->input_scale[ref->site];
 }

@@ -44,8 +44,10 @@ sw_transform_job sw_block_job_transform(sw_block_job *job, sw_streams *streams);
 sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err) SW_MUST_USE;
 /* Every linear, by a method that needs no statistics. */
 sw_code sw_solve_without_stats(sw_block_job *job, sw_err *err) SW_MUST_USE;
+/* The backend that runs job->quantized. */
+const sw_backend *sw_block_job_runs_on(const sw_block_job *job);
 /* Let the block run on values [n_out, k_in] of linear i, with inputs rounded as they will be. Takes
- * them over. */
+ * them over: floats, or what sw_block_job_runs_on decoded. */
 void sw_block_job_use(sw_block_job *job, int64_t i, float *values);
 
 #endif

@@ -7,13 +7,14 @@
 
 #include "formats/base/size.h"
 #include "formats/num/pow2.h"
-#include "quant/run/block_job.h"
 #include "quant/method/frame.h"
-#include "quant/search/outliers.h"
+#include "quant/method/target.h"
+#include "quant/method/weight_rows.h"
+#include "quant/run/block_job.h"
 #include "quant/run/placement.h"
+#include "quant/search/outliers.h"
 #include "quant/stats/ranges.h"
 #include "quant/stats/stats.h"
-#include "quant/method/weight_rows.h"
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
 #define TOKENS_PER_INPUT_MIN 0.25
@@ -93,6 +94,38 @@ static sw_code take_input_scale(sw_qtensor *q, const sw_block_job *job, const sw
     return SW_FAIL(err, SW_E_USAGE, "inputs under a stored scale need calibration text");
 }
 
+static sw_code block_amax(double *amax, const sw_block *block, const sw_linear_ref *ref,
+                          sw_err *err)
+{
+    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)block, ref->slot, ref->expert);
+    int64_t n = ref->n_out * ref->k_in;
+    float *w = NULL;
+    sw_code rc = SW_MEM_GET(&w, n, "weight", err);
+
+    if (rc != SW_OK) return rc;
+    rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err);
+    if (rc == SW_OK) *amax = fmax(*amax, sw_weight_amax(w, n));
+    sw_mem_put(w);
+    return rc;
+}
+
+/* Largest magnitude of linear i and of those that engines load as one with it (same input, same
+ * expert), as the block stores them: for fused_amax. 0: its spec shares nothing. */
+static sw_code find_fused_amax(double *out, const sw_block_job *job, int64_t i, sw_err *err)
+{
+    const sw_linear_ref *linears = job->linears;
+    const sw_qspec *spec = &job->specs[i];
+    double amax = 0;
+    sw_code rc = SW_OK;
+
+    if (spec->has_global || spec->scale_rows == SW_ROWS_ALL)
+        for (int64_t j = 0; j < job->n_linears && rc == SW_OK; j++)
+            if (linears[j].site == linears[i].site && linears[j].expert == linears[i].expert)
+                rc = block_amax(&amax, &job->original, &linears[j], err);
+    if (rc == SW_OK) *out = amax;
+    return rc;
+}
+
 /* One linear: aim, solve, hand out, and let the block use the quantized value. */
 static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, float *w,
                             const shared_stats *shared, sw_err *err)
@@ -102,7 +135,7 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
     const sw_quant_options *o = job->options;
     sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = *spec,
                           .factor = shared->factor, .refine_rounds = o->refine_rounds,
-                          .n_threads = o->n_threads, .solver = o->solver};
+                          .n_threads = o->n_threads, .place = sw_options_place(o)};
     sw_solve_report report = {.n_routed = shared->n_routed, .shared_weight = shared->shared_weight};
     sw_qtensor q = {0};
     double *shift = NULL;
@@ -110,7 +143,7 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
 
     if ((rc = sw_qtensor_alloc(&q, spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
     if ((rc = take_input_scale(&q, job, ref, err)) != SW_OK) goto done;
-    rc = sw_fused_amax(&p.fused_amax, &job->original, job->linears, spec, job->n_linears, i, err);
+    rc = find_fused_amax(&p.fused_amax, job, i, err);
     if (rc != SW_OK) goto done;
     if (shared->factor && shared->strengths) {
         rc = sw_target_shift_new(&shift, shared->factor, ref->n_out, err);
@@ -124,8 +157,7 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
     }
     if ((rc = solve(&q, &p, job, shared->why_not, &report, err)) != SW_OK) goto done;
     if ((rc = job->sink->put(job->sink->self, ref, path, &q, &report, err)) != SW_OK) goto done;
-    if (job->streams && job->streams->on) sw_weight_decode_bf16(w, &q, o->n_threads);
-    else sw_weight_decode(w, &q, o->n_threads);
+    sw_block_job_runs_on(job)->decode(w, &q, o->n_threads);
 done:
     sw_qtensor_free(&q);
     sw_target_shift_free(shift, shared->factor);
@@ -251,14 +283,14 @@ static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_
     return rc;
 }
 
-/* Where an expert's statistics of a site live: beside what all experts share, if they do. */
-static sw_solver *solver_of_experts(const sw_block_job *job, sw_site site,
-                                    const sw_site_stats *stats)
+/* Where an expert's statistics of a site are: beside what all experts share, if they do. */
+static sw_place place_of_experts(const sw_block_job *job, sw_site site,
+                                 const sw_site_stats *stats)
 {
     bool wanted[SW_SITE_COUNT] = {false};
 
     wanted[site] = true;
-    return site == SW_SITE_MLP_IN ? stats->site[site].solver : sw_place_solver(job, wanted);
+    return site == SW_SITE_MLP_IN ? stats->site[site].place : sw_place_sites(job, wanted);
 }
 
 /* The experts of `part`: gate and up, which all read tokens of one site, or down. */
@@ -266,7 +298,7 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
                            sw_site_stats *part, const shared_stats *shared, sw_err *err)
 {
     bool is_in = site == SW_SITE_MLP_IN;
-    sw_solver *solver = solver_of_experts(job, site, stats);
+    const sw_place at = place_of_experts(job, site, stats);
     sw_code rc = SW_OK;
 
     if (job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
@@ -277,7 +309,7 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
         sw_expert_site *own = is_in ? &x->in : &x->down;
         shared_stats mine = *shared;
         mine.n_routed = x->n_tokens;
-        if (solver && (rc = sw_expert_stats_move(x, solver, err)) != SW_OK) break;
+        if ((rc = sw_expert_stats_move(x, &at, err)) != SW_OK) break;
         rc = solve_expert(job, site, part->expert_begin + e, own,
                           is_in ? &stats->site[site] : own->all.k_in ? &own->all : &own->half[0],
                           mine, err);
@@ -303,6 +335,7 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
 {
     const sw_quant_options *o = job->options;
     int64_t layer = job->original.layer;
+    const sw_place at = place_of_experts(job, site, stats);
     bool wanted[SW_SITE_COUNT] = {false};
     sw_code rc;
 
@@ -310,7 +343,7 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
         return read_experts(out, job, site, begin, end, err);
     wanted[site] = true;
     rc = sw_site_stats_new_experts(out, job->model, layer, wanted, o->experts, begin, end,
-                                   solver_of_experts(job, site, stats), o->n_threads, err);
+                                   &at, err);
     if (rc != SW_OK) return rc;
     out->act[site] = stats->act[site];
     out->input_scale[site] = stats->input_scale[site];
@@ -323,14 +356,15 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
 static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *stats,
                              const shared_stats *shared, sw_err *err)
 {
+    const sw_place memory = sw_place_cpu(job->options->n_threads);
+    const sw_place at = job->stats_file ? memory : place_of_experts(job, site, stats);
     bool wanted[SW_SITE_COUNT] = {false};
     int64_t n = job->model->n_experts, n_at_a_time;
     sw_code rc = SW_OK;
 
     wanted[site] = true;
-    n_at_a_time = sw_experts_at_a_time(
-        job->model, job->original.layer, wanted, job->options->experts,
-        job->stats_file ? NULL : solver_of_experts(job, site, stats));
+    n_at_a_time = sw_experts_at_a_time(job->model, job->original.layer, wanted,
+                                       job->options->experts, &at);
     for (int64_t begin = 0; begin < n && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
         rc = experts_of(&part, job, site, stats, begin, sw_min_i64(begin + n_at_a_time, n), err);
@@ -354,7 +388,7 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
 {
     sw_hessian *hess = &stats->site[site];
     const sw_hessian *held = &stats->held[site];
-    bool with_cross = (hess->d || hess->on_d.d_sum) && held->n_tokens > 0, can = false;
+    bool with_cross = hess->d && held->n_tokens > 0, can = false;
     bool by_expert = is_by_expert(job, site);
     sw_hessian seen = *hess;
     shared_stats shared = {.all = hess, .n_routed = -1};

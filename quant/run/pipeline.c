@@ -4,9 +4,9 @@
 #include "formats/base/size.h"
 #include "kernels/blas.h"
 #include "quant/run/block_job.h"
+#include "quant/run/placement.h"
 #include "quant/search/fold.h"
 #include "quant/stats/kv_scales.h"
-#include "quant/run/placement.h"
 #include "quant/stats/ranges.h"
 
 sw_quant_options sw_quant_defaults(void)
@@ -59,12 +59,10 @@ static sw_code put_kv(sw_block_job *job, sw_streams *streams, int64_t layer,
 static sw_code new_stats(sw_site_stats *out, const sw_block_job *job, int64_t layer,
                          const bool wanted[SW_SITE_COUNT], bool with_cross, sw_err *err)
 {
-    sw_solver *solver = sw_place_solver(job, wanted);
+    const sw_place at = sw_place_sites(job, wanted);
 
-    if (solver)
-        return sw_site_stats_new_device(out, job->model, layer, wanted, with_cross, solver, err);
-    return sw_site_stats_new(out, job->model, layer, wanted, with_cross, SW_EXPERTS_COUNT,
-                             job->options->n_threads, err);
+    return sw_site_stats_new(out, job->model, layer, wanted, with_cross, SW_EXPERTS_COUNT, &at,
+                             err);
 }
 
 /* Observe and solve: one site after the other, or all in one pass. */
@@ -90,7 +88,7 @@ static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t l
             if (rc != SW_OK) return rc;
         }
         if ((rc = transform(job, streams, wanted, err)) != SW_OK) return rc;
-        rc = new_stats(&stats, job, layer, wanted, sw_streams_have_original(streams), err);
+        rc = new_stats(&stats, job, layer, wanted, streams->has_original, err);
         if (rc != SW_OK) return rc;
         rc = sw_inputs_settle(job->input_scale, &stats, streams, job->linears, job->specs,
                               job->n_linears, &job->quantized, progress, err);

@@ -81,16 +81,15 @@ static sw_code settle_input(feed *f, sw_block_job *job, sw_site site, sw_err *er
     return rc;
 }
 
-/* To the device, where the site's linears can be solved there. */
+/* To where the site's linears are solved. */
 static sw_code move_stats(const sw_block_job *job, sw_site_stats *stats, sw_site site, sw_err *err)
 {
     bool is_wanted[SW_SITE_COUNT] = {false};
-    sw_solver *solver;
+    sw_place at;
 
     is_wanted[site] = true;
-    solver = sw_place_solver(job, is_wanted);
-    return solver && stats->site[site].h ? sw_hessian_move(&stats->site[site], solver, err)
-                                         : SW_OK;
+    at = sw_place_sites(job, is_wanted);
+    return stats->site[site].h ? sw_hessian_move(&stats->site[site], &at, err) : SW_OK;
 }
 
 static sw_code solve_site(feed *f, sw_block_job *job, sw_site site, sw_err *err)

@@ -3,16 +3,16 @@
 
 #include "formats/base/mem.h"
 
-sw_solver *sw_place_solver(const sw_block_job *job, const bool wanted[SW_SITE_COUNT])
+sw_place sw_place_sites(const sw_block_job *job, const bool wanted[SW_SITE_COUNT])
 {
-    bool can = job->options->solver != NULL;
+    sw_place at = sw_options_place(job->options);
 
-    for (int64_t i = 0; i < job->n_linears && can; i++)
-        if (wanted[job->linears[i].site]) can = sw_solver_can(&job->specs[i]);
-    return can ? job->options->solver : NULL;
+    for (int64_t i = 0; i < job->n_linears; i++)
+        if (wanted[job->linears[i].site]) at = sw_place_for(&at, &job->specs[i]);
+    return at;
 }
 
-/* Can all linears of a layer that will be quantized be solved on a device? */
+/* Can all linears of a layer that will be quantized be solved by the options' backend? */
 static sw_code can_solve(bool *can, const sw_model *model, int64_t layer,
                          const sw_quant_options *o, const sw_quant_sink *sink, sw_err *err)
 {
@@ -29,45 +29,48 @@ static sw_code can_solve(bool *can, const sw_model *model, int64_t layer,
             !sink->is_selected(sink->self, &refs[i], path))
             continue;
         if (sink->spec_of) spec = sink->spec_of(sink->self, &refs[i], path);
-        *can = sw_solver_can(spec);
+        *can = o->backend->can_solve(spec);
     }
     sw_mem_put(refs);
     return SW_OK;
 }
 
-/* *why: blocks cannot be run and solved on the device from end to end, or NULL: they can. */
-static sw_code reason_against(const char **why, const sw_model *model, const sw_quant_options *o,
-                              const sw_quant_sink *sink, sw_err *err)
+/* Streams at the options' place, if its backend can also solve every linear that reads them;
+ * SW_E_UNSUPPORTED or SW_E_NOMEM: it cannot, and `local` says why. Other failures are in err. */
+static sw_code try_place(sw_streams *out, const sw_model *model, const sw_st *st,
+                         const sw_calib *calib, bool with_original, const sw_quant_options *o,
+                         const sw_quant_sink *sink, sw_err *local, sw_err *err)
 {
+    const sw_place at = sw_options_place(o);
     bool can = true;
     sw_code rc = SW_OK;
 
     for (int64_t layer = 0; layer <= model->n_layers && rc == SW_OK && can; layer++)
         rc = can_solve(&can, model, layer, o, sink, err);
     if (rc != SW_OK) return rc;
-    *why = o->spill_dir ? "their activations go to disk to keep to --memory"
-           : can        ? NULL
-                        : "the scheme keeps outliers";
-    return SW_OK;
+    if (!can && !o->spill_dir)
+        return SW_FAIL(local, SW_E_UNSUPPORTED, "the scheme keeps outliers");
+    rc = sw_streams_new(out, &at, model, st, calib, with_original, o->spill_dir, local);
+    if (rc != SW_OK && rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM)
+        return SW_FAIL(err, rc, "%s", local->text);
+    return rc;
 }
 
 sw_code sw_place_streams(sw_streams *out, const sw_model *model, const sw_st *st,
                          const sw_calib *calib, bool with_original, const sw_quant_options *o,
                          const sw_quant_sink *sink, const sw_progress *progress, sw_err *err)
 {
-    const char *against = NULL;
+    sw_place at = sw_options_place(o);
     sw_err local = {0};
-    sw_code rc = o->solver ? reason_against(&against, model, o, sink, err) : SW_OK;
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
-    if (o->solver && !against) {
-        rc = sw_streams_new_device(out, model, st, calib, with_original, o->solver, &local);
-        if (rc == SW_OK) return SW_OK;
-        if (rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM) return SW_FAIL(err, rc, "%s", local.text);
-        against = local.text;
-    }
-    if (against)
+    if (sw_backend_of(&at)->fallback) {
+        rc = try_place(out, model, st, calib, with_original, o, sink, &local, err);
+        if (rc == SW_OK || !local.text[0] || (rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM))
+            return rc;
         sw_progress_note(progress, "blocks run on the CPU, and the card solves what it can: %s",
-                         against);
-    return sw_streams_new(out, model, st, calib, with_original, o->spill_dir, o->n_threads, err);
+                         local.text);
+        at = (sw_place){.backend = at.backend->fallback, .n_threads = at.n_threads};
+    }
+    return sw_streams_new(out, &at, model, st, calib, with_original, o->spill_dir, err);
 }

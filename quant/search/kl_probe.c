@@ -6,8 +6,6 @@
 
 #include "formats/base/size.h"
 
-#define SEQ_TOKENS_MAX 256
-#define TOKENS_MAX 1024
 #define STREAMS_BYTES_MAX ((int64_t)256 << 20)
 #define HEAD_ROWS 64 /* rows of logits held at a time */
 
@@ -16,18 +14,13 @@ static int64_t stream_elems(const sw_kl_probe *p)
     return p->n_seqs * p->seq_len * p->model->hidden;
 }
 
-int64_t sw_kl_probe_windows(int64_t seq_len)
-{
-    return sw_max_i64(1, TOKENS_MAX / sw_min_i64(seq_len, SEQ_TOKENS_MAX));
-}
-
 /* Short pieces of many windows say more than one long one. */
 static void choose_tokens(sw_kl_probe *p, const sw_calib *calib, int64_t n_max)
 {
     int64_t per_token = (n_max + 1) * p->model->hidden * (int64_t)sizeof(float);
-    int64_t n_tokens = sw_min_i64(TOKENS_MAX, STREAMS_BYTES_MAX / per_token);
+    int64_t n_tokens = sw_min_i64(SW_KL_PROBE_TOKENS, STREAMS_BYTES_MAX / per_token);
 
-    p->seq_len = sw_min_i64(calib->seq_len, SEQ_TOKENS_MAX);
+    p->seq_len = sw_min_i64(calib->seq_len, SW_KL_PROBE_SEQ_TOKENS);
     p->n_seqs = sw_max_i64(1, sw_min_i64(calib->n_seqs, n_tokens / p->seq_len));
 }
 

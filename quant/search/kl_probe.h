@@ -8,8 +8,8 @@
 #ifndef SW_QUANT_SEARCH_KL_PROBE_H
 #define SW_QUANT_SEARCH_KL_PROBE_H
 
-#include "kernels/engine/engine.h"
-#include "quant/run/pipeline.h"
+#include "quant/options.h"
+#include "quant/windows.h"
 
 typedef struct sw_kl_probe {
     const sw_model *model;
@@ -19,9 +19,6 @@ typedef struct sw_kl_probe {
     float **streams;     /* [n] those of blocks before; at the same place */
     int64_t n, n_max, n_settled; /* n_settled: those that the present block has not begun */
 } sw_kl_probe;
-
-/* How many windows of so many tokens a run looks at, at most. */
-int64_t sw_kl_probe_windows(int64_t seq_len);
 
 /* How many tokens of `calib` n_max probes get. */
 int64_t sw_kl_probe_tokens(const sw_model *model, const sw_calib *calib, int64_t n_max);

@@ -131,7 +131,8 @@ static sw_code factor_rest(sw_factor *out, const sw_solve_problem *p, const int3
                            sw_err *err)
 {
     int64_t k = p->k_in;
-    sw_hessian h = {.k_in = k, .n_tokens = p->factor->n_tokens, .n_threads = p->n_threads};
+    sw_hessian h = {.k_in = k, .n_tokens = p->factor->n_tokens,
+                    .place = sw_place_cpu(p->n_threads)};
     sw_factor_options o = {p->factor->order, p->spec.group_elems, DAMP_AGAIN};
     sw_code rc = SW_MEM_GET(&h.h, k * k, "Hessian without outliers", err);
 

@@ -290,7 +290,7 @@ static sw_code measure_observed(block_run *b, const bool wanted[SW_SITE_COUNT],
     run *all = b->all;
     sw_site_stats stats;
     sw_code rc = sw_site_stats_new(&stats, all->model, b->original.layer, wanted, false,
-                                   SW_EXPERTS_ROUTED, all->o->n_threads, err);
+                                   SW_EXPERTS_ROUTED, &all->streams.place, err);
 
     if (rc != SW_OK) return rc;
     rc = sw_streams_observe(&all->streams, &stats, &b->original, &b->original, progress, err);
@@ -394,6 +394,7 @@ done:
 
 static sw_code start(run *all, const sw_st *st, const sw_calib *calib, sw_err *err)
 {
+    const sw_place memory = sw_place_cpu(all->o->n_threads);
     int64_t n_linears = 0, n_probes = all->model->n_layers * SW_SITE_COUNT;
     sw_code rc;
 
@@ -405,8 +406,7 @@ static sw_code start(run *all, const sw_st *st, const sw_calib *calib, sw_err *e
                               err)) != SW_OK ||
         all->o->stats)
         return rc;
-    return sw_streams_new(&all->streams, all->model, st, calib, false, NULL, all->o->n_threads,
-                          err);
+    return sw_streams_new(&all->streams, &memory, all->model, st, calib, false, NULL, err);
 }
 
 sw_code sw_sensitivity_run(const sw_model *model, const sw_st *st, const sw_calib *calib,

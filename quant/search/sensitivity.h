@@ -11,7 +11,9 @@
 #ifndef SW_QUANT_SEARCH_SENSITIVITY_H
 #define SW_QUANT_SEARCH_SENSITIVITY_H
 
-#include "quant/run/pipeline.h"
+#include "formats/base/progress.h"
+#include "formats/file/zpack.h"
+#include "quant/method/algo.h"
 
 typedef struct sw_sensitivity_options {
     const sw_algo *algo;   /* rounding is measured for one without statistics, else GPTQ */

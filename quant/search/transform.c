@@ -6,10 +6,8 @@
 #include <string.h>
 
 #include "formats/base/size.h"
-#include "quant/search/fold.h"
-#include "quant/device/probe_device.h"
 #include "quant/method/slab.h"
-#include "quant/method/weight_rows.h"
+#include "quant/search/fold.h"
 
 void sw_proposal_judge(sw_proposal *p, const sw_evidence *evidence, double unit, bool is_found)
 {
@@ -43,7 +41,7 @@ void sw_scale_normalize(double *scale, int64_t k)
 void sw_group_values_free(float **values, const sw_group *group)
 {
     for (int64_t i = 0; values && i < group->n_readers; i++)
-        sw_side_put(&group->side, values[i]);
+        sw_backend_of(&group->place)->put(&group->place, values[i]);
     sw_mem_put(values);
 }
 
@@ -53,66 +51,37 @@ sw_code sw_group_values_new(float ***out, const sw_group *group, sw_err *err)
     sw_code rc = SW_MEM_GET(&values, group->n_readers, "trial weights", err);
 
     for (int64_t i = 0; i < group->n_readers && rc == SW_OK; i++)
-        rc = sw_side_take(&values[i], &group->side, group->readers[i].n_out * group->k,
-                          "trial weights", err);
+        rc = SW_PLACE_TAKE(&values[i], &group->place, group->readers[i].n_out * group->k,
+                           "trial weights", err);
     if (rc == SW_OK) *out = values;
     else sw_group_values_free(values, group);
     return rc;
 }
 
-static void lend_here(const sw_group *group, float *const *values)
-{
-    for (int64_t i = 0; i < group->n_readers; i++) {
-        const sw_linear_ref *ref = &group->readers[i];
-        sw_weight *w = sw_block_weight(group->quantized, ref->slot, ref->expert);
-        const sw_weight *own =
-            sw_block_weight((sw_block *)(uintptr_t)group->original, ref->slot, ref->expert);
-
-        w->dense = values ? values[i] : own->dense;
-        w->dense_dtype = values ? SW_DTYPE_F32 : own->dense_dtype;
-    }
-}
-
 sw_code sw_trial_block_new(sw_trial_block *out, const sw_group *group, sw_err *err)
 {
     sw_trial_block b = {.group = group};
-    sw_code rc = SW_OK;
+    sw_code rc = sw_backend_of(&group->place)->trial_new(&b, err);
 
-    if (group->side.solver)
-        rc = sw_block_probe_load_there(&b.there, group->probe, group->quantized, group->fold.site,
-                                       err);
     if (rc == SW_OK) *out = b;
     return rc;
 }
 
 void sw_trial_block_free(sw_trial_block *block)
 {
-    if (block->there)
-        sw_device_block_free(block->there);
-    else if (block->group) lend_here(block->group, NULL);
+    if (block->group) sw_backend_of(&block->group->place)->trial_free(block);
     memset(block, 0, sizeof *block);
 }
 
 sw_code sw_trial_block_lend(sw_trial_block *block, float *const *values, sw_err *err)
 {
-    const sw_group *g = block->group;
-    sw_code rc = SW_OK;
-
-    if (!block->there) lend_here(g, values);
-    for (int64_t i = 0; block->there && i < g->n_readers && rc == SW_OK; i++)
-        rc = sw_device_block_put(block->there, g->readers[i].slot, g->readers[i].expert, values[i],
-                                 err);
-    return rc;
+    return sw_backend_of(&block->group->place)->trial_lend(block, values, err);
 }
 
 sw_code sw_trial_block_output(float *y, const sw_trial_block *block, sw_block_probe_part part,
                               sw_err *err)
 {
-    const sw_group *g = block->group;
-
-    if (block->there)
-        return sw_block_probe_output_there(y, g->probe, part, block->there, g->fold.site, err);
-    return sw_block_probe_output(y, g->probe, part, g->quantized, g->fold.site, err);
+    return sw_backend_of(&block->group->place)->trial_output(y, block, part, err);
 }
 
 /* values -> their quantized ones, in place. */
@@ -120,34 +89,24 @@ static sw_code solve_values(float *values, const sw_group *g, int64_t i, const s
                             sw_err *err)
 {
     const sw_quant_options *o = g->options;
-    int64_t n_out = g->readers[i].n_out;
-    sw_solve_problem p = {.w = values, .n_out = n_out, .k_in = g->k, .spec = g->specs[i],
-                          .factor = factor, .refine_rounds = o->refine_rounds,
-                          .n_threads = o->n_threads};
+    sw_solve_problem p = {.values = values, .n_out = g->readers[i].n_out, .k_in = g->k,
+                          .spec = g->specs[i], .factor = factor, .place = g->place,
+                          .refine_rounds = o->refine_rounds, .n_threads = o->n_threads};
     sw_solve_report report = {0};
-    sw_qtensor q = {0};
-    sw_code rc;
 
-    if (g->side.solver) {
-        p.d_values = values;
-        return o->algo->solve(NULL, &p, &report, err);
-    }
-    if ((rc = sw_qtensor_alloc(&q, &g->specs[i], n_out, g->k, err)) != SW_OK) return rc;
-    rc = o->algo->solve(&q, &p, &report, err);
-    if (rc == SW_OK) sw_weight_decode(values, &q, o->n_threads);
-    sw_qtensor_free(&q);
-    return rc;
+    return o->algo->solve(NULL, &p, &report, err);
 }
 
 static sw_code solve_reader(float *values, const sw_group *g, int64_t i, const double *scale,
                             const sw_factor *factor, sw_err *err)
 {
+    const sw_backend *backend = sw_backend_of(&g->place);
     int64_t n_out = g->readers[i].n_out, k = g->k;
-    sw_code rc = sw_side_scale(&g->side, values, g->placed[i], scale, n_out, k, false, err);
+    sw_code rc = backend->scale(&g->place, values, g->placed[i], scale, n_out, k, false, err);
 
     if (rc == SW_OK) rc = solve_values(values, g, i, factor, err);
     return rc == SW_OK && scale
-               ? sw_side_scale(&g->side, values, values, scale, n_out, k, true, err)
+               ? backend->scale(&g->place, values, values, scale, n_out, k, true, err)
                : rc;
 }
 
@@ -182,15 +141,15 @@ typedef struct readers {
     sw_linear_ref *refs;
     sw_qspec *specs;
     float **weights;
-    float **placed; /* on `side`: the same, or copies */
-    sw_side side;
+    float **placed; /* the same, lent to `place` */
+    sw_place place;
     int64_t n;
 } readers;
 
 static void readers_free(readers *r)
 {
-    for (int64_t i = 0; r->side.solver && r->placed && i < r->n; i++)
-        sw_side_put(&r->side, r->placed[i]);
+    for (int64_t i = 0; r->placed && i < r->n; i++)
+        if (r->placed[i]) sw_backend_of(&r->place)->unlend(&r->place, r->placed[i]);
     for (int64_t i = 0; r->weights && i < r->n; i++) sw_mem_put(r->weights[i]);
     sw_mem_put(r->weights);
     sw_mem_put(r->placed);
@@ -228,13 +187,9 @@ static sw_code place_readers(readers *r, sw_err *err)
 {
     sw_code rc = SW_MEM_GET(&r->placed, r->n, "readers", err);
 
-    for (int64_t i = 0; i < r->n && rc == SW_OK; i++) {
-        if (r->side.solver)
-            rc = sw_side_copy(&r->placed[i], &r->side, r->weights[i],
-                              r->refs[i].n_out * r->refs[i].k_in, "weights", err);
-        else
-            r->placed[i] = r->weights[i];
-    }
+    for (int64_t i = 0; i < r->n && rc == SW_OK; i++)
+        rc = sw_backend_of(&r->place)->lend(&r->placed[i], &r->place, r->weights[i],
+                                            r->refs[i].n_out * r->refs[i].k_in, "weights", err);
     return rc;
 }
 
@@ -275,13 +230,13 @@ static sw_code transform_group(const sw_transform_job *job, const sw_block_probe
                                const sw_fold *fold, int64_t expert, const sw_hessian *hess,
                                sw_err *err)
 {
-    readers r = {.side = sw_block_probe_side(probe, job->options->n_threads)};
+    readers r = {.place = *sw_block_probe_place(probe)};
     sw_proposal p = {0};
     bool can = false;
     sw_code rc = readers_new(&r, job, fold, expert, err);
     sw_group g = {.model = job->model, .options = job->options, .fold = *fold, .expert = expert,
                   .k = hess->k_in, .readers = r.refs, .specs = r.specs, .n_readers = r.n,
-                  .weights = r.weights, .side = r.side, .hess = hess, .probe = probe,
+                  .weights = r.weights, .place = r.place, .hess = hess, .probe = probe,
                   .original = job->original, .quantized = job->quantized, .job = job};
 
     if (rc != SW_OK || !r.n) goto done;
@@ -298,14 +253,13 @@ done:
     return rc;
 }
 
-static sw_code hessians_new(sw_hessian **out, int64_t n, int64_t k, const sw_side *side,
+static sw_code hessians_new(sw_hessian **out, int64_t n, int64_t k, const sw_place *at,
                             sw_err *err)
 {
     sw_code rc = SW_MEM_GET(out, n, "Hessians of a site", err);
 
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
-        rc = side->solver ? sw_hessian_new_device(&(*out)[i], side->solver, k, false, 0, err)
-                          : sw_hessian_new(&(*out)[i], k, false, 0, side->n_threads, err);
+        rc = sw_hessian_new_at(&(*out)[i], at, k, false, 0, err);
     return rc;
 }
 
@@ -314,14 +268,13 @@ static sw_code transform_fold(const sw_transform_job *job, const sw_block_probe 
 {
     const sw_model *m = job->model;
     int64_t n_hess = fold->is_per_expert ? m->n_experts : 1, k = -1;
-    sw_side side = sw_block_probe_side(probe, job->options->n_threads);
     sw_hessian *hess = NULL;
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < job->n_linears; i++)
         if (job->linears[i].site == fold->site) k = job->linears[i].k_in;
     if (k < 0) return SW_OK; /* nothing that reads the site is quantized */
-    rc = hessians_new(&hess, n_hess, k, &side, err);
+    rc = hessians_new(&hess, n_hess, k, sw_block_probe_place(probe), err);
     if (rc == SW_OK)
         rc = sw_block_probe_hessians(hess, n_hess, probe, SW_BLOCK_PROBE_SEARCH, job->original,
                                      fold->site, err);

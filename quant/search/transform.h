@@ -11,8 +11,10 @@
 #ifndef SW_QUANT_SEARCH_TRANSFORM_H
 #define SW_QUANT_SEARCH_TRANSFORM_H
 
-#include "quant/search/evidence.h"
+#include "quant/method/algo.h"
 #include "quant/search/block_probe.h"
+#include "quant/search/evidence.h"
+#include "quant/sink.h"
 #include "quant/stats/site_scales.h"
 
 /* Linears that read one site, and what makes their input. */
@@ -25,7 +27,7 @@ typedef struct sw_group {
     const sw_qspec *specs;        /* [n_readers] what they become; one group size for all */
     int64_t n_readers;
     float *const *weights;        /* [n_readers] of [n_out, k], in memory */
-    sw_side side;                 /* where trials are made; `hess` is there too, and */
+    sw_place place;               /* where trials are made; `hess` is there too, and */
     float *const *placed;         /* [n_readers] the weights */
     const sw_hessian *hess;       /* of the site, on the search windows */
     const sw_block_probe *probe;
@@ -92,7 +94,7 @@ typedef struct sw_transform_job {
 sw_code sw_transform_sites(const sw_transform_job *job, const bool is_wanted[SW_SITE_COUNT],
                            sw_err *err) SW_MUST_USE;
 
-/* Room on the group's side for every reader's values. */
+/* Room at the group's place for every reader's values. */
 sw_code sw_group_values_new(float ***out, const sw_group *group, sw_err *err) SW_MUST_USE;
 void sw_group_values_free(float **values, const sw_group *group); /* accepts NULL */
 /* The trials that methods judge by. Readers quantized as they would be with scale (NULL: 1), by
@@ -104,10 +106,11 @@ int64_t sw_group_solve_bytes(const sw_transform_need *need);
 /* The half block of a trial: the quantized one, with values for the group's readers. */
 typedef struct sw_trial_block {
     const sw_group *group;
-    struct sw_device_block *there; /* on the card, or NULL: the group's own has them lent */
+    void *own; /* what the backend keeps; NULL: the group's own block has the values lent */
 } sw_trial_block;
 sw_code sw_trial_block_new(sw_trial_block *out, const sw_group *group, sw_err *err) SW_MUST_USE;
 void sw_trial_block_free(sw_trial_block *block); /* accepts a zeroed one; takes back what it lent */
+/* values [n_readers] at the group's place, lent until the block is freed or others are. */
 sw_code sw_trial_block_lend(sw_trial_block *block, float *const *values, sw_err *err) SW_MUST_USE;
 /* As sw_block_probe_output. */
 sw_code sw_trial_block_output(float *y, const sw_trial_block *block, sw_block_probe_part part,

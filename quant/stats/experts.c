@@ -1,11 +1,7 @@
 /* experts.c - see experts.h. */
 #include "quant/stats/experts.h"
 
-#include <cblas.h>
-#include <lapacke.h>
 #include <string.h>
-
-#include "quant/device/experts_device.h"
 
 static void site_free(sw_expert_site *site)
 {
@@ -22,71 +18,36 @@ void sw_expert_stats_free(sw_expert_stats *stats)
     stats->n_tokens = 0;
 }
 
-/* Does `f` to each of the sums that are there. */
-static sw_code each_sum(sw_expert_stats *stats, sw_solver *solver,
-                        sw_code (*f)(sw_hessian *hess, sw_solver *solver, sw_err *err),
-                        sw_err *err)
+/* Settles each of the sums that are there or, with a place, moves it. */
+static sw_code each_sum(sw_expert_stats *stats, const sw_place *to, sw_err *err)
 {
     sw_hessian *sums[] = {&stats->in.half[0], &stats->in.half[1], &stats->in.all,
                           &stats->down.half[0], &stats->down.half[1], &stats->down.all};
     sw_code rc = SW_OK;
 
     for (size_t i = 0; i < sizeof sums / sizeof *sums && rc == SW_OK; i++)
-        if (sums[i]->k_in) rc = f(sums[i], solver, err);
+        if (sums[i]->k_in)
+            rc = to ? sw_hessian_move(sums[i], to, err) : sw_hessian_settle(sums[i], err);
     return rc;
-}
-
-static sw_code settle(sw_hessian *hess, sw_solver *solver, sw_err *err)
-{
-    (void)solver;
-    return sw_hessian_settle(hess, err);
-}
-
-static sw_code move(sw_hessian *hess, sw_solver *solver, sw_err *err)
-{
-    return hess->solver ? SW_OK : sw_hessian_move(hess, solver, err);
-}
-
-static sw_code fetch(sw_hessian *hess, sw_solver *solver, sw_err *err)
-{
-    (void)solver;
-    return hess->solver ? sw_hessian_fetch(hess, err) : SW_OK;
 }
 
 sw_code sw_expert_stats_settle(sw_expert_stats *stats, sw_err *err)
 {
-    return each_sum(stats, NULL, settle, err);
+    return each_sum(stats, NULL, err);
 }
 
-sw_code sw_expert_stats_move(sw_expert_stats *stats, sw_solver *solver, sw_err *err)
+sw_code sw_expert_stats_move(sw_expert_stats *stats, const sw_place *to, sw_err *err)
 {
-    return each_sum(stats, solver, move, err);
-}
-
-sw_code sw_expert_stats_fetch(sw_expert_stats *stats, sw_err *err)
-{
-    return each_sum(stats, NULL, fetch, err);
+    return each_sum(stats, to, err);
 }
 
 sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, sw_err *err)
 {
-    int64_t k = all->k_in;
     sw_prior prior = {.all = all};
-    double trace = 0, damp;
-    sw_code rc;
+    sw_code rc = sw_backend_of(&all->place)->prior_new(&prior.state, all, err);
 
-    if (all->solver) return sw_prior_new_there(out, all, err);
-    if ((rc = SW_MEM_GET(&prior.root, k * k, "all-token statistics", err)) != SW_OK) return rc;
-    for (int64_t i = 0; i < k; i++) trace += all->h[i * k + i] / (double)all->n_tokens;
-    damp = trace > 0 ? SW_PRIOR_DAMP * trace / (double)k : 1.0;
-    for (int64_t i = 0; i < k * k; i++) prior.root[i] = all->h[i] / (double)all->n_tokens;
-    for (int64_t i = 0; i < k; i++) prior.root[i * k + i] += damp;
-    if (LAPACKE_dpotrf(LAPACK_COL_MAJOR, 'L', (lapack_int)k, prior.root, (lapack_int)k) != 0) {
-        sw_prior_free(&prior);
-        return sw_prior_indefinite(err);
-    }
-    *out = prior;
-    return SW_OK;
+    if (rc == SW_OK) *out = prior;
+    return rc;
 }
 
 sw_code sw_prior_indefinite(sw_err *err)
@@ -96,41 +57,8 @@ sw_code sw_prior_indefinite(sw_err *err)
 
 void sw_prior_free(sw_prior *prior)
 {
-    if (prior->all && prior->all->solver) sw_device_factor_free(&prior->on, prior->all->solver);
-    sw_mem_put(prior->root);
+    if (prior->all) sw_backend_of(&prior->all->place)->prior_free(prior->state, prior->all);
     memset(prior, 0, sizeof *prior);
-}
-
-/* out [k, k] = inv(L) (H / n - T) inv(L)^T: the difference where T is the identity. */
-static void whiten(double *out, const sw_prior *prior, const sw_hessian *hess)
-{
-    int64_t k = hess->k_in;
-    double own = 1.0 / (double)hess->n_tokens, every = 1.0 / (double)prior->all->n_tokens;
-
-    for (int64_t i = 0; i < k * k; i++) out[i] = own * hess->h[i] - every * prior->all->h[i];
-    cblas_dtrsm(CblasColMajor, CblasLeft, CblasLower, CblasNoTrans, CblasNonUnit, (int)k, (int)k,
-                1.0, prior->root, (int)k, out, (int)k);
-    cblas_dtrsm(CblasColMajor, CblasRight, CblasLower, CblasTrans, CblasNonUnit, (int)k, (int)k,
-                1.0, prior->root, (int)k, out, (int)k);
-}
-
-/* |A|^2, |B|^2 and <A, B> of the differences of the halves. */
-static sw_code compare(double form[3], const sw_prior *prior, const sw_hessian half[2], sw_err *err)
-{
-    int64_t k = prior->all->k_in;
-    double *a = NULL, *b;
-    sw_code rc;
-
-    if (prior->all->solver) return sw_prior_compare_there(form, prior, half, err);
-    if ((rc = SW_MEM_GET(&a, 2 * k * k, "expert comparison", err)) != SW_OK) return rc;
-    b = a + k * k;
-    whiten(a, prior, &half[0]);
-    whiten(b, prior, &half[1]);
-    form[0] = cblas_ddot((int)(k * k), a, 1, a, 1);
-    form[1] = cblas_ddot((int)(k * k), b, 1, b, 1);
-    form[2] = cblas_ddot((int)(k * k), a, 1, b, 1);
-    sw_mem_put(a);
-    return SW_OK;
 }
 
 sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian half[2], sw_err *err)
@@ -141,7 +69,9 @@ sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian hal
 
     *out = 1.0;
     if (!half[0].n_tokens || !half[1].n_tokens) return SW_OK;
-    if ((rc = compare(form, prior, half, err)) != SW_OK) return rc;
+    rc = sw_backend_of(&prior->all->place)
+             ->prior_compare(form, prior->state, prior->all, half, err);
+    if (rc != SW_OK) return rc;
     first = form[0];
     second = form[1];
     both = form[2];
@@ -185,17 +115,11 @@ sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_h
 
 sw_code sw_expert_blend(sw_hessian half[2], const sw_hessian *all, double d, sw_err *err)
 {
-    int64_t n_elems = all->k_in * all->k_in, n_own = half[0].n_tokens + half[1].n_tokens;
+    int64_t n_own = half[0].n_tokens + half[1].n_tokens;
     double scale = n_own ? (double)n_own : 1.0;
     double every = all->n_tokens ? d * scale / (double)all->n_tokens : 0.0;
-    sw_code rc = SW_OK;
+    sw_code rc = sw_backend_of(&half[0].place)->hessian_blend(half, all, 1.0 - d, every, err);
 
-    if (half[0].solver)
-        rc = sw_expert_blend_there(half, all, 1.0 - d, every, err);
-    else
-        for (int64_t i = 0; i < n_elems; i++)
-            half[0].h[i] = (1.0 - d) * (half[0].h[i] + (half[1].h ? half[1].h[i] : 0.0)) +
-                           every * all->h[i];
     if (rc == SW_OK) half[0].n_tokens = n_own;
     return rc;
 }

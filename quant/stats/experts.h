@@ -19,14 +19,6 @@
 #include "quant/stats/channels.h"
 #include "quant/stats/hessian.h"
 
-/* What an expert is calibrated on. */
-typedef enum sw_experts {
-    SW_EXPERTS_SHRINK, /* the blend above */
-    SW_EXPERTS_ROUTED, /* the tokens that the router sends to it */
-    SW_EXPERTS_ALL,    /* every token */
-    SW_EXPERTS_COUNT
-} sw_experts;
-
 /* One input of one expert. */
 typedef struct sw_expert_site {
     sw_hessian half[2]; /* routed tokens, of alternate stretches of the text */
@@ -43,27 +35,31 @@ typedef struct sw_expert_stats {
 void sw_expert_stats_free(sw_expert_stats *stats); /* accepts a zeroed one */
 /* sw_hessian_settle of all that it holds. */
 sw_code sw_expert_stats_settle(sw_expert_stats *stats, sw_err *err) SW_MUST_USE;
-/* What is settled, to the solver's device unless it is there; and the other way. */
-sw_code sw_expert_stats_move(sw_expert_stats *stats, sw_solver *solver, sw_err *err) SW_MUST_USE;
-sw_code sw_expert_stats_fetch(sw_expert_stats *stats, sw_err *err) SW_MUST_USE;
+/* What is settled, to a place; does nothing to sums that are there. */
+sw_code sw_expert_stats_move(sw_expert_stats *stats, const sw_place *to, sw_err *err) SW_MUST_USE;
 
-/* All-token statistics made ready for comparing experts with them, on the side where they are. */
+/* All-token statistics made ready for comparing experts with them, at the place where they are. */
 typedef struct sw_prior {
     const sw_hessian *all; /* borrowed */
-    double *root;          /* [k, k] lower Cholesky factor of the damped mean, by columns; or */
-    sw_device_factor on;   /* of the damped sum, on the device of `all` */
+    void *state;           /* the backend's: a factor of the damped mean or sum */
 } sw_prior;
+
+/* Of the mean diagonal of the all-token statistics, added to it: directions that calibration never
+ * saw count little. */
+#define SW_PRIOR_DAMP 0.01
 
 /* `all` must be settled and hold tokens. */
 sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, sw_err *err) SW_MUST_USE;
 void sw_prior_free(sw_prior *prior); /* accepts a zeroed one */
+/* What a prior without a factor fails with: SW_E_FORMAT. */
+sw_code sw_prior_indefinite(sw_err *err) SW_MUST_USE;
 
-/* The d of the head comment for settled halves on the same side. */
+/* The d of the head comment for settled halves at the same place. */
 sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian half[2],
                         sw_err *err) SW_MUST_USE;
 
 /* Set the weight of every site that the experts hold, `in` against in_all (may be empty where no
- * expert holds one) and `down` against its own, all settled and on one side. */
+ * expert holds one) and `down` against its own, all settled and at one place. */
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
                          sw_err *err) SW_MUST_USE;
 

@@ -4,9 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "quant/method/frame.h"
-#include "quant/device/watch_device.h"
-
 #define BINS_PER_OCTAVE 32
 #define LOWEST_OCTAVE (-40)
 #define CLIP_STEPS 60 /* the scale shrinks to 40 % of the range in steps of 1 % */
@@ -105,34 +102,12 @@ float sw_range_scale(const sw_range *range, const sw_act *act)
     return stored > 0x1p-126f ? stored : 0x1p-126f;
 }
 
-typedef struct watcher {
-    sw_range *ranges;
-    const bool *is_wanted;
-} watcher;
-
-static sw_code watch(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
-                     int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err)
-{
-    const watcher *w = self;
-
-    (void)residual;
-    (void)token_ids;
-    (void)err;
-    if (!w->is_wanted[site] || (expert >= 0 && site != SW_SITE_DOWN_IN)) return SW_OK;
-    sw_range_add(&w->ranges[site], x, n_tokens * k_in);
-    return SW_OK;
-}
-
 sw_code sw_ranges_find(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,
                        const bool is_wanted[SW_SITE_COUNT], const sw_block *block,
                        const sw_progress *progress, sw_err *err)
 {
-    watcher w = {ranges, is_wanted};
-    sw_tap tap = {.self = &w, .see = watch};
-
-    if (streams->on)
-        return sw_ranges_find_there(ranges, streams, is_wanted, block, progress, err);
-    return sw_streams_visit(streams, block, &tap, is_wanted, progress, err);
+    return sw_backend_of(&streams->place)
+        ->find_ranges(ranges, streams, is_wanted, block, progress, err);
 }
 
 static sw_code find_scales(float *input_scale, sw_site_stats *stats, sw_streams *streams,
@@ -167,33 +142,4 @@ sw_code sw_inputs_settle(float *input_scale, sw_site_stats *stats, sw_streams *s
     }
     if (!any) return SW_OK;
     return find_scales(input_scale, stats, streams, needs_range, quantized, progress, err);
-}
-
-static sw_code block_amax(double *amax, const sw_block *block, const sw_linear_ref *ref,
-                          sw_err *err)
-{
-    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)block, ref->slot, ref->expert);
-    int64_t n = ref->n_out * ref->k_in;
-    float *w = NULL;
-    sw_code rc = SW_MEM_GET(&w, n, "weight", err);
-
-    if (rc != SW_OK) return rc;
-    rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err);
-    if (rc == SW_OK) *amax = fmax(*amax, sw_weight_amax(w, n));
-    sw_mem_put(w);
-    return rc;
-}
-
-sw_code sw_fused_amax(double *out, const sw_block *block, const sw_linear_ref *linears,
-                      const sw_qspec *spec, int64_t n, int64_t i, sw_err *err)
-{
-    double amax = 0;
-    sw_code rc = SW_OK;
-
-    if (spec->has_global || spec->scale_rows == SW_ROWS_ALL)
-        for (int64_t j = 0; j < n && rc == SW_OK; j++)
-            if (linears[j].site == linears[i].site && linears[j].expert == linears[i].expert)
-                rc = block_amax(&amax, block, &linears[j], err);
-    if (rc == SW_OK) *out = amax;
-    return rc;
 }

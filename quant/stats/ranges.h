@@ -41,9 +41,4 @@ sw_code sw_inputs_settle(float *input_scale, sw_site_stats *stats, sw_streams *s
                          const sw_block *quantized, const sw_progress *progress,
                          sw_err *err) SW_MUST_USE;
 
-/* Largest magnitude of linear i and of those that engines load as one with it (same input, same
- * expert), as `block` stores them: for sw_solve_problem.fused_amax. 0: `spec` shares nothing. */
-sw_code sw_fused_amax(double *out, const sw_block *block, const sw_linear_ref *linears,
-                      const sw_qspec *spec, int64_t n, int64_t i, sw_err *err) SW_MUST_USE;
-
 #endif

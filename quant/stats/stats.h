@@ -19,8 +19,8 @@
  *   layers.L.experts.E.down.*  the same, and all [k (k + 1) / 2], all_tokens I64 [1] of every token
  *
  *   windows.ids                U32 [n * length] n windows of the text, one after the other
- *   windows.parts              U8 [n] what each is for: bits of block_probe.h, and SW_STATS_LEAD;
- * neither is there when the text was to be kept out
+ *   windows.parts              U8 [n] what each is for: bits of windows.h, and SW_STATS_LEAD;
+ *                              neither is there when the text was to be kept out
  *
  * SITE is attn_in, q_b_in, kv_b_in, o_in, mlp_in, shared_down_in or down_in. Metadata: kind
  * "swage.stats/2", model_sha256 (identity.h), ids_sha256 of the calibration windows, samples,
@@ -31,8 +31,6 @@
 
 #include "formats/file/zpack.h"
 #include "quant/stats/kv_scales.h"
-#include "quant/run/pipeline.h"
-#include "quant/search/block_probe.h"
 #include "quant/stats/ranges.h"
 #include "quant/stats/site_scales.h"
 
@@ -41,9 +39,9 @@
     (1 << SW_BLOCK_PROBE_PARTS) /* a window that divergence is measured on (kl_probe.h) */
 #define SW_STATS_PROBES (SW_STATS_LEAD - 1) /* all that searches run and are judged on */
 
-/* Every layer's statistics into `w`, which the caller commits. `options`: experts, n_threads, and a
- * solver or NULL: a device for all of it. SW_E_FORMAT: activations that are not finite.
- * SW_E_UNSUPPORTED, SW_E_NOMEM: the model is not for the device. */
+/* Every layer's statistics into `w`, which the caller commits. `options`: experts, n_threads and
+ * the backend that does all of it. SW_E_FORMAT: activations that are not finite. SW_E_UNSUPPORTED,
+ * SW_E_NOMEM: the model is not for the backend's device. */
 sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st *st,
                          const sw_calib *calib, const sw_quant_options *options,
                          const sw_progress *progress, sw_err *err) SW_MUST_USE;

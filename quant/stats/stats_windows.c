@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "formats/base/size.h"
-#include "quant/search/kl_probe.h"
 #include "quant/stats/stats.h"
 
 #define IDS "windows.ids"

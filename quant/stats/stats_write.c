@@ -33,21 +33,27 @@ static sw_code put(const place *p, const char *what, sw_dtype dtype, int64_t n, 
                                (size_t)n * (size_t)sw_dtype_bits(dtype) / 8, err);
 }
 
-/* The upper triangle of the mean of one or two sums. */
+/* The upper triangle of the mean of one or two sums, wherever they are. */
 static sw_code put_mean(const place *p, const char *what, const sw_hessian *a, const sw_hessian *b,
                         sw_err *err)
 {
     int64_t k = a->k_in, at = 0, n_tokens = a->n_tokens + (b ? b->n_tokens : 0);
-    double scale = n_tokens ? 1.0 / (double)n_tokens : 0.0;
+    double scale = n_tokens ? 1.0 / (double)n_tokens : 0.0, *own_a = NULL, *own_b = NULL;
+    const double *h = NULL, *more = NULL;
     float *packed = NULL;
-    sw_code rc = SW_MEM_GET(&packed, k * (k + 1) / 2, "packed Hessian", err);
+    sw_code rc = sw_hessian_read(&h, &own_a, a, err);
 
-    if (rc != SW_OK) return rc;
+    if (rc == SW_OK && b) rc = sw_hessian_read(&more, &own_b, b, err);
+    if (rc == SW_OK) rc = SW_MEM_GET(&packed, k * (k + 1) / 2, "packed Hessian", err);
+    if (rc != SW_OK) goto done;
     for (int64_t i = 0; i < k; i++)
         for (int64_t j = i; j < k; j++)
-            packed[at++] = (float)(scale * (a->h[i * k + j] + (b ? b->h[i * k + j] : 0.0)));
+            packed[at++] = (float)(scale * (h[i * k + j] + (more ? more[i * k + j] : 0.0)));
     rc = put(p, what, SW_DTYPE_F32, at, packed, err);
+done:
     sw_mem_put(packed);
+    sw_mem_put(own_a);
+    sw_mem_put(own_b);
     return rc;
 }
 
@@ -160,7 +166,7 @@ static sw_code sites_of_layer(bool is_used[SW_SITE_COUNT], const sw_model *model
     return SW_OK;
 }
 
-/* One expert after the other, so that memory need not hold what a card does. */
+/* One expert after the other, each given back when it is written. */
 static sw_code write_experts(sw_zpack_writer *w, sw_site_stats *part, int64_t layer, sw_err *err)
 {
     sw_code rc = SW_OK;
@@ -168,29 +174,28 @@ static sw_code write_experts(sw_zpack_writer *w, sw_site_stats *part, int64_t la
     for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
         sw_site_stats one = {.experts = &part->experts[e], .n_experts = 1,
                              .expert_begin = part->expert_begin + e};
-        rc = sw_expert_stats_fetch(one.experts, err);
-        if (rc == SW_OK) rc = sw_stats_write(w, &one, layer, err);
+        rc = sw_stats_write(w, &one, layer, err);
         sw_expert_stats_free(one.experts);
     }
     return rc;
 }
 
-/* in_all: what the router reads, where the streams are. */
 static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
-                               const sw_site_stats *all, const sw_hessian *in_all,
-                               const sw_quant_options *options, const sw_progress *progress,
-                               sw_err *err)
+                               const sw_site_stats *all, const sw_quant_options *options,
+                               const sw_progress *progress, sw_err *err)
 {
+    const sw_hessian *in_all = &all->site[SW_SITE_MLP_IN]; /* what the router reads */
     const sw_model *m = streams->model;
     int64_t layer = block->layer, n_at_a_time;
     sw_code rc = SW_OK;
 
-    n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts, in_all->solver);
+    n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts,
+                                       &in_all->place);
     for (int64_t begin = 0; begin < m->n_experts && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
         rc = sw_site_stats_new_experts(&part, m, layer, all->is_wanted, options->experts, begin,
                                        sw_min_i64(begin + n_at_a_time, m->n_experts),
-                                       in_all->solver, options->n_threads, err);
+                                       &in_all->place, err);
         if (rc != SW_OK) break;
         part.ranges = all->ranges;
         rc = sw_site_stats_add_sizes(&part, err);
@@ -203,27 +208,11 @@ static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw
     return rc;
 }
 
-/* Where the streams are. */
-static sw_code new_stats(sw_site_stats *out, const sw_streams *streams, int64_t layer,
-                         const bool is_used[SW_SITE_COUNT], const sw_quant_options *options,
-                         sw_err *err)
+/* Gives back what nobody asks for once it is written. */
+static void drop_written(sw_site_stats *stats)
 {
-    if (streams->on)
-        return sw_site_stats_new_device(out, streams->model, layer, is_used, false,
-                                        options->solver, err);
-    return sw_site_stats_new(out, streams->model, layer, is_used, false, SW_EXPERTS_COUNT,
-                             options->n_threads, err);
-}
-
-/* *kept: of a sparse layer what the router reads, where it was summed; or empty. */
-static sw_code fetch_stats(sw_hessian *kept, sw_site_stats *stats, bool is_sparse, sw_err *err)
-{
-    const sw_hessian *in = &stats->site[SW_SITE_MLP_IN];
-    sw_code rc = is_sparse && in->solver ? sw_hessian_scaled(kept, in, NULL, err) : SW_OK;
-
-    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
-        if (stats->site[site].solver) rc = sw_hessian_fetch(&stats->site[site], err);
-    return rc;
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (site != SW_SITE_MLP_IN) sw_hessian_free(&stats->site[site]);
 }
 
 /* The blocks, and what comes after them where there is such. */
@@ -235,47 +224,38 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
 {
     const sw_model *model = streams->model;
     bool is_used[SW_SITE_COUNT], is_sparse = sw_model_is_sparse(model, block->layer);
-    sw_hessian in_there = {0};
     sw_range *ranges = NULL;
     sw_kv_range kv = {0};
     sw_site_stats stats;
     sw_code rc = sites_of_layer(is_used, model, block->layer, err);
 
     if (rc != SW_OK) return rc;
-    if ((rc = new_stats(&stats, streams, block->layer, is_used, options, err)) != SW_OK) return rc;
+    rc = sw_site_stats_new(&stats, model, block->layer, is_used, false, SW_EXPERTS_COUNT,
+                           &streams->place, err);
+    if (rc != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&ranges, SW_SITE_COUNT, "input ranges", err)) == SW_OK)
         rc = sw_site_stats_add_sizes(&stats, err);
     stats.ranges = ranges;
     stats.kv = &kv;
     if (rc == SW_OK) rc = sw_streams_observe(streams, &stats, block, block, progress, err);
-    if (rc == SW_OK) rc = fetch_stats(&in_there, &stats, is_sparse, err);
     if (rc == SW_OK) rc = sw_stats_write(w, &stats, block->layer, err);
+    drop_written(&stats);
     if (rc == SW_OK && is_sparse)
-        rc = collect_experts(w, streams, block, &stats,
-                             in_there.solver ? &in_there : &stats.site[SW_SITE_MLP_IN], options,
-                             progress, err);
+        rc = collect_experts(w, streams, block, &stats, options, progress, err);
     if (rc == SW_OK) rc = put_ranges(w, &stats, block->layer, err);
-    sw_hessian_free(&in_there);
     sw_site_stats_free(&stats);
     sw_mem_put(ranges);
     if (rc != SW_OK || block->layer + 1 == n_layers_of(model)) return rc;
     return sw_streams_advance(streams, block, block, SW_HALF_BOTH, progress, err);
 }
 
-static sw_code new_streams(sw_streams *out, const sw_model *model, const sw_st *st,
-                           const sw_calib *calib, const sw_quant_options *options, sw_err *err)
-{
-    if (!options->solver)
-        return sw_streams_new(out, model, st, calib, false, NULL, options->n_threads, err);
-    return sw_streams_new_device(out, model, st, calib, false, options->solver, err);
-}
-
 sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st *st,
                          const sw_calib *calib, const sw_quant_options *options,
                          const sw_progress *progress, sw_err *err)
 {
+    const sw_place at = sw_options_place(options);
     sw_streams streams = {0};
-    sw_code rc = new_streams(&streams, model, st, calib, options, err);
+    sw_code rc = sw_streams_new(&streams, &at, model, st, calib, false, NULL, err);
 
     if (rc != SW_OK) return rc;
     for (int64_t layer = 0; layer < n_layers_of(model) && rc == SW_OK; layer++) {

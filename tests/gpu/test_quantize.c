@@ -11,6 +11,7 @@
 
 #include "formats/io/file_content.h"
 #include "kernels/blas.h"
+#include "kernels/solver.h"
 #include "quant/run/pipeline.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/cases/taken.h"
@@ -80,7 +81,8 @@ static taken run(const toy *t, const char *method, sw_solver *on, sw_sequential 
     o.spec.group_elems = 32;
     o.sequential = sequential;
     o.n_threads = 4;
-    o.solver = on;
+    o.backend = on ? &sw_backend_cuda : &sw_backend_cpu;
+    o.device = on;
     MUST(sw_quant_run(&t->model, t->st, o.algo->needs_statistics ? &t->calib : NULL, &o, &sink,
                       NULL, &err));
     return k;

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "kernels/blas.h"
+#include "kernels/solver.h"
 #include "quant/run/scheme.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/cases/stats_case.h"
@@ -25,6 +26,13 @@ enum { SEQS = 80, LEN = 132 };
 
 static sw_device *gpu;
 static sw_solver *solver;
+
+/* On the card, or (NULL) in memory. */
+static sw_place place_of(sw_solver *on)
+{
+    return (sw_place){.backend = on ? &sw_backend_cuda : &sw_backend_cpu, .device = on,
+                      .n_threads = 4};
+}
 
 #define MUST(call) \
     do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
@@ -61,6 +69,12 @@ static void toy_close(toy *t)
     free(t->ids);
 }
 
+static void set_place(sw_quant_options *o, sw_solver *on)
+{
+    o->backend = place_of(on).backend;
+    o->device = on;
+}
+
 /* ---- the same sums on both sides ---- */
 
 enum { K = 200, ROWS = 900 };
@@ -73,6 +87,7 @@ typedef struct sums {
 static void sum_rows(sw_hessian *h, int64_t n, double tilt, uint64_t seed, sw_solver *on)
 {
     float *x = malloc(sizeof *x * (size_t)((n + 1) * K));
+    const sw_place at = place_of(on);
     test_rng rng = {seed};
 
     for (int64_t t = 0; t < n; t++) {
@@ -84,7 +99,7 @@ static void sum_rows(sw_hessian *h, int64_t n, double tilt, uint64_t seed, sw_so
     MUST(sw_hessian_new(h, K, false, 0, 2, &err));
     if (n) MUST(sw_hessian_add(h, x, NULL, NULL, n, &err));
     MUST(sw_hessian_settle(h, &err));
-    if (on) MUST(sw_hessian_move(h, on, &err));
+    MUST(sw_hessian_move(h, &at, &err));
     free(x);
 }
 
@@ -134,7 +149,7 @@ static void weights_and_blends_are_the_cpus(void **state)
         n_between += d[0] > 0.01 && d[0] < 0.99;
         for (int side = 0; side < 2; side++)
             MUST(sw_expert_blend(s[side].half, &s[side].all, d[0], &err));
-        MUST(sw_hessian_fetch(&s[1].half[0], &err));
+        MUST(sw_hessian_move(&s[1].half[0], &s[0].half[0].place, &err));
         assert_int_equal(s[0].half[0].n_tokens, s[1].half[0].n_tokens);
         assert_memory_equal(s[0].half[0].h, s[1].half[0].h, sizeof(double) * K * K);
         sums_free(&s[0]);
@@ -149,18 +164,16 @@ static const bool both[SW_SITE_COUNT] = {[SW_SITE_MLP_IN] = true, [SW_SITE_DOWN_
 
 static void new_streams(sw_streams *s, const toy *t, sw_solver *on)
 {
-    const sw_model *m = &t->c.ckpt.model;
+    const sw_place at = place_of(on);
 
-    if (on)
-        MUST(sw_streams_new_device(s, m, t->c.ckpt.st, &t->c.calib, false, on, &err));
-    else
-        MUST(sw_streams_new(s, m, t->c.ckpt.st, &t->c.calib, false, NULL, 4, &err));
+    MUST(sw_streams_new(s, &at, &t->c.ckpt.model, t->c.ckpt.st, &t->c.calib, false, NULL, &err));
 }
 
 /* Sums of a layer's experts [begin, end), in memory; input ranges of downs into ranges. */
 static void observe(sw_site_stats *out, const toy *t, sw_experts policy, int64_t layer,
                     int64_t begin, int64_t end, sw_range *ranges, sw_solver *on)
 {
+    const sw_place at = place_of(on), memory = sw_place_cpu(4);
     sw_streams s = {0};
     sw_block block = {0};
 
@@ -171,12 +184,12 @@ static void observe(sw_site_stats *out, const toy *t, sw_experts policy, int64_t
             MUST(sw_streams_advance(&s, &block, &block, SW_HALF_BOTH, NULL, &err));
         if (l < layer) sw_block_free(&block);
     }
-    MUST(sw_site_stats_new_experts(out, s.model, layer, both, policy, begin, end, on, 4, &err));
+    MUST(sw_site_stats_new_experts(out, s.model, layer, both, policy, begin, end, &at, &err));
     MUST(sw_site_stats_add_sizes(out, &err));
     out->ranges = ranges;
     MUST(sw_streams_observe(&s, out, &block, &block, NULL, &err));
     for (int64_t e = 0; e < out->n_experts; e++)
-        MUST(sw_expert_stats_fetch(&out->experts[e], &err));
+        MUST(sw_expert_stats_move(&out->experts[e], &memory, &err));
     sw_block_free(&block);
     sw_streams_free(&s);
 }
@@ -355,7 +368,7 @@ static sw_quant_options options_of(const char *method, sw_experts policy, sw_sol
     sw_quant_options o = stats_case_options(policy, 4);
 
     o.algo = sw_algo_find(method);
-    o.solver = on;
+    set_place(&o, on);
     return o;
 }
 
@@ -425,9 +438,9 @@ static void check_run(toy *t, const char *name, sw_quant_options o)
 {
     take cpu, card, again;
 
-    o.solver = NULL;
+    set_place(&o, NULL);
     cpu = run(t, &o, NULL);
-    o.solver = solver;
+    set_place(&o, solver);
     card = run(t, &o, NULL);
     again = run(t, &o, NULL);
     assert_near(&card, &cpu, name);
@@ -511,7 +524,7 @@ static void statistics_serve_both_sides(void **state)
         take from_here[2], from_there;
         sw_zpack *cpu, *card;
         toy t;
-        there.solver = solver;
+        set_place(&there, solver);
         toy_open(&t, p == SW_EXPERTS_SHRINK ? "mixtral" : "qwen3_moe");
         cpu = stats_case_collect(&t.c, "cpu", &here, true);
         card = stats_case_collect(&t.c, "card", &there, true);

@@ -10,11 +10,9 @@
 #include <string.h>
 
 #include "formats/num/act.h"
-#include "quant/stats/channels.h"
+#include "quant/backend/cuda/cuda_watch.h"
 #include "quant/method/grid.h"
-#include "quant/search/side.h"
-#include "quant/device/solve_device.h"
-#include "quant/device/watch_device.h"
+#include "quant/stats/channels.h"
 #include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/random.h"
 
@@ -23,14 +21,15 @@
 
 static sw_device *gpu;
 static sw_solver *solver;
-static sw_side there, here = {NULL, 2};
+static const sw_backend *const cpu = &sw_backend_cpu, *const cuda = &sw_backend_cuda;
+static sw_place there, here = {.backend = &sw_backend_cpu, .n_threads = 2};
 
 static int open_all(void **state)
 {
     (void)state;
     MUST(sw_device_open(&gpu, 0, 0, &err));
     MUST(sw_solver_open(&solver, gpu, 0, &err));
-    there = (sw_side){solver, 2};
+    there = (sw_place){.backend = cuda, .device = solver, .n_threads = 2};
     return 0;
 }
 
@@ -85,7 +84,7 @@ static void two_new(two_factors *t, int64_t k, sw_order order, int64_t group)
         MUST(sw_hessian_new(&t->hess[side], k, false, 0, 2, &err));
         MUST(sw_hessian_add(&t->hess[side], x, NULL, NULL, 3 * k, &err));
         MUST(sw_hessian_settle(&t->hess[side], &err));
-        if (side) MUST(sw_hessian_move(&t->hess[1], solver, &err));
+        if (side) MUST(sw_hessian_move(&t->hess[1], &there, &err));
         MUST(sw_factor_new(&t->factor[side], &t->hess[side], &options, &err));
     }
     free(x);
@@ -126,7 +125,7 @@ static int64_t solve_both(const char *name, solve_fn solve, const sw_qspec *spec
         int side = i > 0;
         sw_solve_problem p = {.w = w, .n_out = n_out, .k_in = k, .spec = *spec, .n_threads = 2,
                               .factor = t ? &t->factor[side] : NULL, .refine_rounds = 2,
-                              .solver = side ? solver : NULL};
+                              .place = side ? there : here};
         MUST(sw_qtensor_alloc(&q[i], spec, n_out, k, &err));
         MUST(solve(&q[i], &p, &report[side], &err));
         q[i].input_scale = sw_act_needs_input_scale(&spec->act) ? 1.0f : 0.0f;
@@ -210,16 +209,16 @@ static void values_are_solved_in_place(void **state)
         MUST(sw_qtensor_alloc(&q, &spec, N, K, &err));
         MUST(sw_rtn_solve(&q, &p, &report, &err));
         sw_qtensor_decode(want, &q);
-        MUST(sw_side_copy(&d, &there, w, N * K, "weight", &err));
-        p.d_values = d;
-        p.solver = solver;
+        MUST(cuda->lend(&d, &there, w, N * K, "weight", &err));
+        p.values = d;
+        p.place = there;
         MUST(sw_rtn_solve(NULL, &p, &report, &err));
         MUST(sw_device_download(gpu, have, d, 4 * N * K, &err));
         for (int64_t j = 0; j < N * K; j++)
             if (have[j] != want[j])
                 fail_msg("spec %d: element %lld is %g, not %g", i, (long long)j, (double)have[j],
                          (double)want[j]);
-        sw_side_put(&there, d);
+        cuda->put(&there, d);
         sw_qtensor_free(&q);
     }
     free(w), free(want), free(have);
@@ -257,26 +256,26 @@ static void scores_are_the_cpus(void **state)
 
     (void)state;
     for (int j = 0; j < K; j++) weight[j] = 1 + j % 13;
-    MUST(sw_side_copy(&d, &there, w, SW_SLAB_ROWS * K, "rows", &err));
+    MUST(cuda->lend(&d, &there, w, SW_SLAB_ROWS * K, "rows", &err));
     MUST(sw_device_take((void **)&d_weight, gpu, K, 8, "weight", &err));
     MUST(sw_device_upload(gpu, d_weight, weight, sizeof weight, &err));
     for (int i = 0; i <= SW_GEN_FLOATS; i++) {
         sw_qspec four = {.num = sw_num_by_bits(4), .group_elems = 64, .scale_dtype = SW_DTYPE_F16};
         sw_qspec spec = i < SW_GEN_FLOATS ? *sw_gen_float_spec(i) : four;
-        sw_solve_problem p = {.d_values = d, .n_out = SW_SLAB_ROWS, .k_in = K, .spec = spec,
-                              .solver = solver};
+        sw_solve_problem p = {.values = d, .n_out = SW_SLAB_ROWS, .k_in = K, .spec = spec,
+                              .place = there};
         double have = 1, want = slab_score(w, weight, &spec);
-        MUST(sw_solve_score_there(&have, &p, d_weight, &err));
+        MUST(sw_cuda_score_rows(&have, &p, d_weight, &err));
         if (!(fabs(have - 1 - want) < 1e-12 + 1e-10 * want))
             fail_msg("spec %d: %.15g, not %.15g", i, have - 1, want);
     }
     sw_device_put(gpu, d_weight);
-    sw_side_put(&there, d);
+    cuda->put(&there, d);
     free(w);
 }
 
 /* Scaling, errors, maxima and products. */
-static void the_device_is_a_side(void **state)
+static void the_device_is_a_place(void **state)
 {
     enum { T = 77, OUT = 131 };
     float *x = malloc(4 * T * K), *w = malloc(4 * OUT * K), *have = malloc(4 * T * K);
@@ -290,20 +289,20 @@ static void the_device_is_a_side(void **state)
     fill(x, T * K, 3, 21);
     fill(w, OUT * K, 1, 22);
     for (int j = 0; j < K; j++) scale[j] = exp(0.01 * j);
-    MUST(sw_side_copy(&d_x, &there, x, T * K, "x", &err));
-    MUST(sw_side_copy(&d_w, &there, w, OUT * K, "w", &err));
-    MUST(sw_side_take(&d_s, &there, T * K, "scaled", &err));
-    MUST(sw_side_take(&d_y, &there, T * OUT, "y", &err));
+    MUST(cuda->lend(&d_x, &there, x, T * K, "x", &err));
+    MUST(cuda->lend(&d_w, &there, w, OUT * K, "w", &err));
+    MUST(SW_PLACE_TAKE(&d_s, &there, T * K, "scaled", &err));
+    MUST(SW_PLACE_TAKE(&d_y, &there, T * OUT, "y", &err));
     for (int divides = 0; divides < 2; divides++) {
-        MUST(sw_side_scale(&there, d_s, d_x, scale, T, K, divides, &err));
-        MUST(sw_side_scale(&here, want, x, scale, T, K, divides, &err));
+        MUST(cuda->scale(&there, d_s, d_x, scale, T, K, divides, &err));
+        MUST(cpu->scale(&here, want, x, scale, T, K, divides, &err));
         MUST(sw_device_download(gpu, have, d_s, 4 * T * K, &err));
         assert_memory_equal(have, want, 4 * T * K);
     }
     for (int with_want = 0; with_want < 2; with_want++) {
         memset(rows, 0, sizeof rows);
-        MUST(sw_side_errors(&there, rows[1], d_s, with_want ? d_x : NULL, T, K, &err));
-        MUST(sw_side_errors(&here, rows[0], want, with_want ? x : NULL, T, K, &err));
+        MUST(cuda->errors(&there, rows[1], d_s, with_want ? d_x : NULL, T, K, &err));
+        MUST(cpu->errors(&here, rows[0], want, with_want ? x : NULL, T, K, &err));
         for (int t = 0; t < T; t++) assert_true(fabs(rows[1][t] / rows[0][t] - 1) < 1e-13);
     }
     MUST(sw_solver_amax(amax, solver, d_w, OUT, K, 64, 128, &err));
@@ -314,9 +313,9 @@ static void the_device_is_a_side(void **state)
         weight.act = sw_gen_float_spec(i)->act;
         weight.input_scale = 0.03f;
         weight.dense = w;
-        MUST(sw_side_multiply(&here, y[0], x, T, &weight, &scratch, &err));
+        MUST(cpu->multiply(&here, y[0], x, T, &weight, &scratch, &err));
         weight.dense = d_w;
-        MUST(sw_side_multiply(&there, d_y, d_x, T, &weight, NULL, &err));
+        MUST(cuda->multiply(&there, d_y, d_x, T, &weight, NULL, &err));
         MUST(sw_device_download(gpu, y[1], d_y, 4 * T * OUT, &err));
         far = size = 0;
         for (int j = 0; j < T * OUT; j++) {
@@ -326,8 +325,8 @@ static void the_device_is_a_side(void **state)
         printf("products under inputs %d: %.1e apart\n", i, sqrt(far / size));
         assert_true(sqrt(far / size) < 2e-6);
     }
-    sw_side_put(&there, d_x), sw_side_put(&there, d_w), sw_side_put(&there, d_y);
-    sw_side_put(&there, d_s);
+    cuda->put(&there, d_x), cuda->put(&there, d_w), cuda->put(&there, d_y);
+    cuda->put(&there, d_s);
     sw_scratch_free(&scratch);
     free(x), free(w), free(have), free(want);
 }
@@ -354,7 +353,7 @@ static void inputs_are_rounded_alike(void **state)
     MUST(sw_device_take((void **)&d_b, gpu, T * K, 2, "x", &err));
     MUST(sw_device_take((void **)&d_r, gpu, T * K, 2, "x", &err));
     MUST(sw_device_upload(gpu, d_b, bf16, 2 * T * K, &err));
-    MUST(sw_side_take(&d_x, &there, T * K, "x", &err));
+    MUST(SW_PLACE_TAKE(&d_x, &there, T * K, "x", &err));
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
         for (size_t s = 0; s < sizeof scopes / sizeof *scopes; s++) {
             sw_act act = {&sw_nums[numbers[n]], scopes[s].scope, scopes[s].group, scopes[s].scale};
@@ -373,7 +372,7 @@ static void inputs_are_rounded_alike(void **state)
             MUST(sw_float_decode_n(want, bf16, SW_DTYPE_BF16, T * K, &err));
             for (int i = 0; i < T * K; i++) assert_true(have[i] == want[i]); /* -0 is 0 */
         }
-    sw_device_put(gpu, d_b), sw_device_put(gpu, d_r), sw_side_put(&there, d_x);
+    sw_device_put(gpu, d_b), sw_device_put(gpu, d_r), cuda->put(&there, d_x);
     free(x), free(want), free(have), free(bf16), free(bf16_have);
 }
 
@@ -385,8 +384,8 @@ static void sizes_are_the_cpus(void **state)
     uint16_t *bf16 = malloc(2 * T * WIDE), *d_x = NULL;
     sw_channels want = {0}, have = {0};
     sw_range *range = calloc(2, sizeof *range);
-    sw_device_range counts = {0};
-    sw_device_sizes sizes = {0};
+    sw_cuda_range counts = {0};
+    sw_cuda_sizes sizes = {0};
     float *d_rows = NULL;
 
     (void)state;
@@ -402,22 +401,22 @@ static void sizes_are_the_cpus(void **state)
     MUST(sw_channels_new(&have, K, &err));
     sw_channels_add(&want, dense, T);
     sw_range_add(&range[0], dense, T * K);
-    MUST(sw_device_sizes_new(&sizes, solver, K, &err));
-    MUST(sw_device_range_new(&counts, solver, &err));
+    MUST(sw_cuda_sizes_new(&sizes, solver, K, &err));
+    MUST(sw_cuda_range_new(&counts, solver, &err));
     for (int half = 0; half < 2; half++) {
         const uint16_t *d_at = d_x + half * 200 * WIDE;
         int64_t n = half ? T - 200 : 200;
         MUST(sw_solver_watch_sizes(solver, sizes.d_max, sizes.d_sum, d_at, WIDE, n, K, &err));
-        MUST(sw_device_range_add(&counts, solver, d_at, WIDE, n, K, &err));
+        MUST(sw_cuda_range_add(&counts, solver, d_at, WIDE, n, K, &err));
     }
-    MUST(sw_device_sizes_fetch(&have, &sizes, solver, T, &err));
-    MUST(sw_device_range_fetch(&range[1], &counts, solver, &err));
+    MUST(sw_cuda_sizes_fetch(&have, &sizes, solver, T, &err));
+    MUST(sw_cuda_range_fetch(&range[1], &counts, solver, &err));
     assert_memory_equal(have.abs_max, want.abs_max, 4 * K);
     assert_memory_equal(have.abs_sum, want.abs_sum, 8 * K);
     assert_int_equal(have.n_tokens, want.n_tokens);
     assert_true(range[0].amax == range[1].amax);
     assert_memory_equal(range[0].counts, range[1].counts, sizeof range->counts);
-    MUST(sw_side_take(&d_rows, &there, 60 * K, "rows", &err));
+    MUST(SW_PLACE_TAKE(&d_rows, &there, 60 * K, "rows", &err));
     MUST(sw_solver_watch_take(solver, d_rows, d_x, WIDE, 3, 8, 60, K, &err));
     MUST(sw_device_download(gpu, rows, d_rows, 4 * 60 * K, &err));
     for (int i = 0; i < 60; i++)
@@ -427,8 +426,8 @@ static void sizes_are_the_cpus(void **state)
     MUST(sw_solver_watch_sizes(solver, sizes.d_max, NULL, d_x, WIDE, T, K, &err));
     MUST(sw_device_download(gpu, have.abs_max, sizes.d_max, 4 * K, &err));
     assert_true(isinf(have.abs_max[4]) && isfinite(have.abs_max[5]));
-    sw_device_sizes_free(&sizes, solver), sw_device_range_free(&counts, solver);
-    sw_device_put(gpu, d_x), sw_side_put(&there, d_rows);
+    sw_cuda_sizes_free(&sizes, solver), sw_cuda_range_free(&counts, solver);
+    sw_device_put(gpu, d_x), cuda->put(&there, d_rows);
     sw_channels_free(&want), sw_channels_free(&have);
     free(x), free(dense), free(rows), free(bf16), free(range);
 }
@@ -453,7 +452,7 @@ static void hessians_move_and_scale(void **state)
     for (int j = 0; j < K; j++) assert_true(fabs(pivot[1][j] / pivot[0][j] - 1) < 1e-9);
     MUST(sw_hessian_diagonal(diagonal, &scaled[1], &err));
     for (int j = 0; j < K; j++) assert_true(diagonal[j] == scaled[0].h[j * K + j]);
-    MUST(sw_hessian_fetch(&scaled[1], &err));
+    MUST(sw_hessian_move(&scaled[1], &here, &err));
     assert_memory_equal(scaled[1].h, scaled[0].h, 8 * K * K);
     assert_int_equal(scaled[1].n_tokens, scaled[0].n_tokens);
     sw_hessian_free(&scaled[0]), sw_hessian_free(&scaled[1]);
@@ -472,10 +471,10 @@ static void a_difference_is_seen(void **state)
 
     (void)state;
     two_new(&t, K, SW_ORDER_STATIC, 16);
-    MUST(sw_device_download(gpu, h, t.factor[1].on.d_h, 8 * K * K, &err));
+    MUST(sw_device_download(gpu, h, sw_cuda_factor(&t.factor[1])->d_h, 8 * K * K, &err));
     for (int j = 0; j < K; j++) h[7 * K + j] = h[j * K + 7] = -h[j * K + 7] * (j != 7);
     h[7 * K + 7] = t.factor[0].h[7 * K + 7];
-    MUST(sw_device_upload(gpu, t.factor[1].on.d_h, h, 8 * K * K, &err));
+    MUST(sw_device_upload(gpu, sw_cuda_factor(&t.factor[1])->d_h, h, 8 * K * K, &err));
     {
         sw_solve_report report[2] = {{0}};
         sw_qtensor q[2];
@@ -504,7 +503,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test(small_floats_are_the_cpus),
         cmocka_unit_test(clipped_integers_are_the_cpus),
         cmocka_unit_test(values_are_solved_in_place), cmocka_unit_test(scores_are_the_cpus),
-        cmocka_unit_test(the_device_is_a_side), cmocka_unit_test(inputs_are_rounded_alike),
+        cmocka_unit_test(the_device_is_a_place), cmocka_unit_test(inputs_are_rounded_alike),
         cmocka_unit_test(sizes_are_the_cpus), cmocka_unit_test(hessians_move_and_scale),
         cmocka_unit_test(a_difference_is_seen),
     };

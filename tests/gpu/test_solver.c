@@ -405,6 +405,7 @@ static void statistics_and_targets(void **state)
     enum { K = 200, N = 136, T = 900 };
     float *x = malloc(4 * T * K), *dx = malloc(4 * T * K), *dr = malloc(4 * T * N);
     float *w = make_weight(N, K, 77);
+    const sw_place there = {.backend = &sw_backend_cuda, .device = solver, .n_threads = 1};
     sw_factor_options options = {SW_ORDER_STATIC, 64, 0.01};
     sw_strengths cap = {1, 1}, s[2];
     sw_hessian seen[2] = {{0}}, held[2] = {{0}};
@@ -424,7 +425,7 @@ static void statistics_and_targets(void **state)
         sw_hessian *part[] = {&seen[side], &held[side]};
         for (int i = 0; i < 2; i++) {
             int at = i ? 700 : 0, n = i ? T - 700 : 700;
-            if (side) MUST(sw_hessian_new_device(part[i], solver, K, true, N, &err));
+            if (side) MUST(sw_hessian_new_at(part[i], &there, K, true, N, &err));
             else MUST(sw_hessian_new(part[i], K, true, N, 2, &err));
             MUST(sw_hessian_add(part[i], x + at * K, dx + at * K, dr + at * N, n, &err));
             MUST(sw_hessian_settle(part[i], &err));
@@ -432,13 +433,12 @@ static void statistics_and_targets(void **state)
     }
     for (int i = 0; i < 2; i++) { /* each sum by itself, then the host's on both sides */
         sw_hessian *host = i ? &held[0] : &seen[0], *device = i ? &held[1] : &seen[1];
-        double *sums[] = {host->h, host->d, host->r};
-        sw_gram *grams[] = {&device->on_h, &device->on_d, &device->on_r};
+        double *sums[] = {host->h, host->d, host->r}, *d_sums[] = {device->h, device->d, device->r};
         for (int j = 0; j < 3; j++) {
             int64_t n = (j == 2 ? N : K) * K;
-            have = fetch(grams[j]->d_sum, n);
+            have = fetch(d_sums[j], n);
             assert_true(distance(have, sums[j], n) < 3e-6);
-            MUST(sw_device_upload(gpu, grams[j]->d_sum, sums[j], n * 8, &err));
+            MUST(sw_device_upload(gpu, d_sums[j], sums[j], n * 8, &err));
             free(have);
         }
     }

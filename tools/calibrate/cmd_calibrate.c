@@ -67,8 +67,7 @@ static void job_free(job *j)
     sw_zpack_writer_free(j->writer);
     sw_calibration_free(&j->calibration);
     sw_checkpoint_close(&j->source);
-    sw_solver_close(j->quant.solver);
-    sw_device_close(j->gpu);
+    sw_device_option_close_backend(j->gpu, &j->quant);
 }
 
 static sw_code open_inputs(job *j, const sw_progress *progress, sw_err *err)
@@ -176,8 +175,7 @@ static sw_code run_calibrate(sw_run *run, sw_err *err)
     j->quant.experts = (sw_experts)policy_of(j->o->experts);
     j->quant.n_threads = (int)j->o->common.threads;
     if ((rc = open_inputs(j, &run->term->progress, err)) != SW_OK) goto done;
-    rc = sw_device_option_open_solver(&j->gpu, &j->quant.solver, j->o->device, &run->term->progress,
-                                      err);
+    rc = sw_device_option_open_backend(&j->gpu, &j->quant, j->o->device, &run->term->progress, err);
     if (rc != SW_OK) goto done;
     rc = sw_zpack_writer_new(&j->writer, j->o->out, j->o->may_replace != 0, err);
     if (rc != SW_OK || (rc = write_keys(j, err)) != SW_OK) goto done;

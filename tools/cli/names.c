@@ -3,8 +3,8 @@
 
 #include "formats/checkpoint/writer/gguf_export.h"
 #include "formats/dialect/dialect.h"
-#include "quant/method/algo.h"
 #include "quant/run/scheme.h"
+#include "quant/search/algos.h"
 
 const char *sw_name_of_scheme(int i) { return i < sw_n_schemes ? sw_schemes[i].name : NULL; }
 const char *sw_name_of_method(int i) { return i < sw_n_algos ? sw_algos[i].name : NULL; }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "kernels/solver.h"
+
 #define CUDA "cuda"
 #define INDEX_MAX 1023
 
@@ -26,13 +28,23 @@ sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_by
     return sw_device_open(out, (int)index, (int64_t)cap_bytes, err);
 }
 
-sw_code sw_device_option_open_solver(sw_device **gpu, sw_solver **solver, const char *word,
-                                     const sw_progress *progress, sw_err *err)
+sw_code sw_device_option_open_backend(sw_device **gpu, sw_quant_options *options, const char *word,
+                                      const sw_progress *progress, sw_err *err)
 {
+    sw_solver *solver = NULL;
     sw_code rc = sw_device_option_open(gpu, word, 0, err);
 
     if (rc != SW_OK || !*gpu) return rc;
     sw_progress_note(progress, "device: cuda:%d, %s", sw_device_about(*gpu)->index,
                      sw_device_about(*gpu)->name);
-    return sw_solver_open(solver, *gpu, 0, err);
+    if ((rc = sw_solver_open(&solver, *gpu, 0, err)) != SW_OK) return rc;
+    options->backend = &sw_backend_cuda;
+    options->device = solver;
+    return SW_OK;
+}
+
+void sw_device_option_close_backend(sw_device *gpu, sw_quant_options *options)
+{
+    sw_solver_close(options->device);
+    sw_device_close(gpu);
 }

@@ -3,7 +3,8 @@
 #define SW_TOOLS_DEVICE_DEVICE_OPT_H
 
 #include "formats/base/progress.h"
-#include "kernels/solver.h"
+#include "kernels/device.h"
+#include "quant/backend.h"
 #include "tools/cli/opt.h"
 
 /* A row for a `const char *` field; NULL or "cpu" is the CPU. */
@@ -22,9 +23,11 @@
 sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_bytes,
                               sw_err *err) SW_MUST_USE;
 
-/* The card with what calibration needs of it, both NULL for the CPU; progress says which it is. The
- * caller closes both, the solver first, also after a failure. */
-sw_code sw_device_option_open_solver(sw_device **gpu, sw_solver **solver, const char *word,
-                                     const sw_progress *progress, sw_err *err) SW_MUST_USE;
+/* The options' backend, opened on the card; progress says which card it is. Without one *gpu stays
+ * NULL and the options the CPU's. */
+sw_code sw_device_option_open_backend(sw_device **gpu, sw_quant_options *options, const char *word,
+                                      const sw_progress *progress, sw_err *err) SW_MUST_USE;
+/* Closes what that opened, also after a failure; both may be without a card. */
+void sw_device_option_close_backend(sw_device *gpu, sw_quant_options *options);
 
 #endif

@@ -14,8 +14,8 @@
 #include "kernels/device.h"
 #include "kernels/table/device_kernels.h"
 #include "kernels/kernel.h"
-#include "quant/method/algo.h"
 #include "quant/run/scheme.h"
+#include "quant/search/algos.h"
 #include "tools/cli/cmd.h"
 #include "tools/convert/conversion_table.h"
 

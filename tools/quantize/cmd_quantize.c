@@ -276,8 +276,8 @@ static sw_code finish(job *j, sw_run *run, double start_s, sw_err *err)
 /* The card that sums and solves, if one is asked for. */
 static sw_code open_device(job *j, sw_err *err)
 {
-    return sw_device_option_open_solver(&j->gpu, &j->settings.quant.solver, j->o->device,
-                                        j->progress, err);
+    return sw_device_option_open_backend(&j->gpu, &j->settings.quant, j->o->device, j->progress,
+                                         err);
 }
 
 static sw_code run_quantize(sw_run *run, sw_err *err)

@@ -123,8 +123,7 @@ void sw_quantize_job_free(sw_quantize_job *j)
     sw_calibration_free(&j->calibration);
     sw_selection_free(&j->selection);
     sw_checkpoint_close(&j->source);
-    sw_solver_close(j->settings.quant.solver);
-    sw_device_close(j->gpu);
+    sw_device_option_close_backend(j->gpu, &j->settings.quant);
 }
 
 /* A quantized source is decoded linear by linear as it is read. */

@@ -2,6 +2,7 @@
 #ifndef SW_TESTS_SUPPORT_CASES_STATS_CASE_H
 #define SW_TESTS_SUPPORT_CASES_STATS_CASE_H
 
+#include "quant/run/pipeline.h"
 #include "quant/stats/stats.h"
 #include "formats/checkpoint/checkpoint.h"
 #include "tests/support/scratch.h"

@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
+#include "quant/backend.h"
 #include "quant/search/evidence.h"
-#include "quant/search/side.h"
 #include "tests/support/toys/random.h"
 
 enum { RUNS = 1000 };
@@ -128,7 +128,7 @@ static void test_too_few_pieces(void **state)
 static void test_pieces_hold_their_tokens(void **state)
 {
     enum { N = SW_EVIDENCE_TOKENS + 1, WIDTH = 3 };
-    const sw_side side = {.n_threads = 2};
+    const sw_place at = sw_place_cpu(2);
     float have[N * WIDTH], want[N * WIDTH];
     double by_token[N] = {0};
     sw_evidence e = {0};
@@ -142,7 +142,7 @@ static void test_pieces_hold_their_tokens(void **state)
     assert_int_equal(sw_evidence_new(&e, N, 3, 2, &err), SW_OK);
     assert_int_equal(e.n, 3);
     assert_int_equal(e.n_chosen_by, 2);
-    assert_int_equal(sw_side_errors(&side, by_token, have, want, N, WIDTH, &err), SW_OK);
+    assert_int_equal(at.backend->errors(&at, by_token, have, want, N, WIDTH, &err), SW_OK);
     sw_evidence_add(e.before, by_token, N);
     sw_evidence_add(e.before, by_token, N);
     assert_true(fabs(e.before[0] - 2.0 * 4 * WIDTH * SW_EVIDENCE_TOKENS) < 1e-9);

@@ -13,6 +13,8 @@
 
 typedef stats_case toy;
 
+static const sw_place memory = {.n_threads = 1};
+
 static void assert_same_mean(const sw_hessian *have, const sw_hessian *a, const sw_hessian *b)
 {
     int64_t k = a->k_in, n = a->n_tokens + (b ? b->n_tokens : 0);
@@ -63,10 +65,11 @@ static void check_first_layer(toy *t, const sw_zpack *z, const sw_quant_options 
     sw_block block = {0};
     sw_err err = {0};
 
-    assert_int_equal(sw_streams_new(&streams, m, t->ckpt.st, &t->calib, false, NULL, 1, &err),
+    assert_int_equal(sw_streams_new(&streams, &memory, m, t->ckpt.st, &t->calib, false, NULL, &err),
                      SW_OK);
     assert_int_equal(sw_block_load(&block, m, t->ckpt.st, 0, &err), SW_OK);
-    assert_int_equal(sw_site_stats_new(&direct, m, 0, wanted, false, o->experts, 1, &err), SW_OK);
+    assert_int_equal(sw_site_stats_new(&direct, m, 0, wanted, false, o->experts, &memory, &err),
+                     SW_OK);
     assert_int_equal(sw_streams_observe(&streams, &direct, &block, &block, NULL, &err), SW_OK);
     for (int site = 0; site < SW_SITE_COUNT; site++) {
         if (!wanted[site]) continue;
@@ -116,16 +119,17 @@ static void test_experts_some_at_a_time(void **state)
     (void)state;
     stats_case_open(&t, "mixtral");
     m = &t.ckpt.model;
-    assert_int_equal(sw_streams_new(&streams, m, t.ckpt.st, &t.calib, false, NULL, 1, &err),
+    assert_int_equal(sw_streams_new(&streams, &memory, m, t.ckpt.st, &t.calib, false, NULL, &err),
                      SW_OK);
     assert_int_equal(sw_block_load(&block, m, t.ckpt.st, 0, &err), SW_OK);
-    assert_int_equal(sw_site_stats_new(&whole, m, 0, wanted, false, SW_EXPERTS_SHRINK, 1, &err),
+    assert_int_equal(sw_site_stats_new(&whole, m, 0, wanted, false, SW_EXPERTS_SHRINK, &memory,
+                                       &err),
                      SW_OK);
     assert_int_equal(sw_streams_observe(&streams, &whole, &block, &block, NULL, &err), SW_OK);
     for (int64_t begin = 0; begin < 4; begin += 3) {
         int64_t end = begin ? 4 : 3;
         assert_int_equal(sw_site_stats_new_experts(&part, m, 0, wanted, SW_EXPERTS_SHRINK, begin,
-                                                   end, NULL, 1, &err), SW_OK);
+                                                   end, &memory, &err), SW_OK);
         assert_int_equal(sw_streams_observe(&streams, &part, &block, &block, NULL, &err), SW_OK);
         for (int64_t e = begin; e < end; e++) {
             const sw_expert_stats *a = &whole.experts[e], *b = &part.experts[e - begin];

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "quant/run/scheme.h"
+#include "quant/search/algos.h"
 #include "quant/search/sensitivity.h"
 #include "tests/support/toys/outlier_model.h"
 #include "tests/support/toys/random.h"

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "quant/search/algos.h"
 #include "tests/support/toys/outlier_model.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/scratch.h"

@@ -1,0 +1,164 @@
+/* cpu_probe.c - windows that searches run (block_probe.h, transform.h), in memory on the CPU. */
+#include <math.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "quant/backend/cpu/cpu_streams.h"
+
+#define SIZE_MAX_FINITE 3.4e38f
+
+/* Windows [at, at + n) of a part through the block; the result stays in the streams' work. */
+static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int64_t at, int64_t n,
+                         const sw_block *block, sw_half half, const sw_tap *tap, sw_site stop_at,
+                         sw_err *err)
+{
+    sw_streams *s = p->streams;
+    const sw_cpu_streams *own = s->own;
+    int64_t per_seq = s->seq_len * s->model->hidden;
+
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t seq = p->seqs[part][at + i];
+
+        memcpy(s->work + i * per_seq, own->x + seq * per_seq, (size_t)per_seq * sizeof *own->x);
+        sw_streams_give_side(s, s->side, seq, 1, i);
+    }
+    return sw_engine_half(s->engine, block, s->work, n, s->seq_len, half, tap, stop_at, err);
+}
+
+/* Show `tap` what a site's linears read, up to and with `site`. */
+static sw_code tap_part(const sw_block_probe *probe, sw_block_probe_part part,
+                        const sw_block *block, sw_site site, const sw_tap *tap, sw_err *err)
+{
+    int64_t step = probe->streams->chunk_seqs;
+    sw_code rc = SW_OK;
+
+    for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step)
+        rc = run_batch(probe, part, at, sw_min_i64(step, probe->n_seqs[part] - at), block,
+                       sw_block_probe_half(probe, block, site), tap, site, err);
+    return rc;
+}
+
+sw_code sw_cpu_probe_output(float *y, const sw_block_probe *probe, sw_block_probe_part part,
+                            const sw_block *block, sw_site site, sw_err *err)
+{
+    const sw_streams *s = probe->streams;
+    int64_t step = s->chunk_seqs, per_seq = s->seq_len * s->model->hidden;
+    sw_code rc = SW_OK;
+
+    for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step) {
+        int64_t n = sw_min_i64(step, probe->n_seqs[part] - at);
+
+        rc = run_batch(probe, part, at, n, block, sw_block_probe_half(probe, block, site), NULL,
+                       (sw_site)SW_RUN_ALL, err);
+        if (rc == SW_OK) memcpy(y + at * per_seq, s->work, (size_t)(n * per_seq) * sizeof *y);
+    }
+    return rc;
+}
+
+typedef struct hessian_tap {
+    sw_hessian *hess;
+    sw_site site;
+    bool wants_experts;
+} hessian_tap;
+
+static sw_code add_rows(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
+                        int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err)
+{
+    const hessian_tap *tap = self;
+
+    (void)k_in;
+    (void)residual;
+    (void)token_ids;
+    if (site != tap->site || (expert >= 0) != tap->wants_experts) return SW_OK;
+    return sw_hessian_add(&tap->hess[expert < 0 ? 0 : expert], x, NULL, NULL, n_tokens, err);
+}
+
+sw_code sw_cpu_probe_hessians(sw_hessian *hess, int64_t n_hess, const sw_block_probe *probe,
+                              sw_block_probe_part part, const sw_block *block, sw_site site,
+                              sw_err *err)
+{
+    const sw_model *m = probe->streams->model;
+    hessian_tap seen = {hess, site,
+                        site == SW_SITE_DOWN_IN && sw_model_is_sparse(m, block->layer)};
+    sw_tap tap = {.self = &seen, .see = add_rows};
+    sw_code rc = tap_part(probe, part, block, site, &tap, err);
+
+    for (int64_t i = 0; i < n_hess && rc == SW_OK; i++) sw_hessian_finish(&hess[i]);
+    return rc;
+}
+
+typedef struct row_tap {
+    sw_probe_rows *kept;
+    int64_t n_seen;
+} row_tap;
+
+static sw_code keep(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
+                    int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err)
+{
+    row_tap *tap = self;
+    sw_probe_rows *kept = tap->kept;
+
+    (void)residual;
+    (void)token_ids;
+    (void)err;
+    if (site != kept->site || expert != kept->expert) return SW_OK;
+    for (int64_t t = 0; t < n_tokens; t++) {
+        const float *row = x + t * k_in;
+        for (int64_t j = 0; j < k_in; j++) {
+            float a = fabsf(row[j]);
+            if (!(a <= SIZE_MAX_FINITE)) a = INFINITY;
+            if (a > kept->amax[j]) kept->amax[j] = a;
+        }
+        if (tap->n_seen++ % kept->every == 0 && kept->n_rows < kept->n_max)
+            memcpy(kept->rows + kept->n_rows++ * k_in, row, (size_t)k_in * sizeof *row);
+    }
+    return SW_OK;
+}
+
+sw_code sw_cpu_probe_rows(sw_probe_rows *rows, const sw_block_probe *probe,
+                          sw_block_probe_part part, const sw_block *block, sw_err *err)
+{
+    row_tap seen = {.kept = rows};
+    sw_tap tap = {.self = &seen, .see = keep};
+
+    return tap_part(probe, part, block, rows->site, &tap, err);
+}
+
+/* Readers of the group's quantized block get these values, or (NULL) those of the original. */
+static void lend(const sw_group *group, float *const *values)
+{
+    for (int64_t i = 0; i < group->n_readers; i++) {
+        const sw_linear_ref *ref = &group->readers[i];
+        sw_weight *w = sw_block_weight(group->quantized, ref->slot, ref->expert);
+        const sw_weight *own =
+            sw_block_weight((sw_block *)(uintptr_t)group->original, ref->slot, ref->expert);
+
+        w->dense = values ? values[i] : own->dense;
+        w->dense_dtype = values ? SW_DTYPE_F32 : own->dense_dtype;
+    }
+}
+
+/* A trial runs in the group's own block. */
+sw_code sw_cpu_trial_new(sw_trial_block *block, sw_err *err)
+{
+    (void)block;
+    (void)err;
+    return SW_OK;
+}
+
+void sw_cpu_trial_free(sw_trial_block *block) { lend(block->group, NULL); }
+
+sw_code sw_cpu_trial_lend(sw_trial_block *block, float *const *values, sw_err *err)
+{
+    (void)err;
+    lend(block->group, values);
+    return SW_OK;
+}
+
+sw_code sw_cpu_trial_output(float *y, const sw_trial_block *block, sw_block_probe_part part,
+                            sw_err *err)
+{
+    const sw_group *g = block->group;
+
+    return sw_cpu_probe_output(y, g->probe, part, g->quantized, g->fold.site, err);
+}

@@ -1,0 +1,216 @@
+/* cuda_probe.c - windows that searches run (block_probe.h, transform.h), on a CUDA device. */
+#include "formats/base/size.h"
+#include "quant/backend/cuda/cuda_streams.h"
+
+static void drop_experts(sw_block *block)
+{
+    for (int i = 0; i < 3; i++) block->experts[i] = NULL;
+}
+
+/* Linears of the other half need not be there. */
+static void drop_half(sw_block *block, const sw_model *m, sw_half half)
+{
+    sw_linear_ref refs[SW_SLOT_COUNT];
+    int64_t n = sw_min_i64(sw_model_linears(m, block->layer, refs, SW_SLOT_COUNT), SW_SLOT_COUNT);
+
+    if (half == SW_HALF_ATTENTION) drop_experts(block);
+    if (half == SW_HALF_BOTH || sw_model_is_sparse(m, block->layer)) return;
+    for (int64_t i = 0; i < n; i++)
+        if ((refs[i].site < SW_SITE_MLP_IN) != (half == SW_HALF_ATTENTION))
+            block->linear[refs[i].slot].n_out = 0;
+}
+
+/* The half of the block that `site` is in, as far as the streams have it before them. */
+static sw_code load_half(sw_device_block **out, const sw_block_probe *probe,
+                         const sw_block *block, sw_site site, sw_err *err)
+{
+    const sw_streams *s = probe->streams;
+    const sw_cuda_streams *on = s->own;
+    sw_block part = *block;
+
+    drop_half(&part, s->model, sw_block_probe_half(probe, block, site));
+    return sw_device_block_load(out, on->engine, &part, err);
+}
+
+/* Windows [at, at + n) of a part through the block; the result stays in the streams' d_work. */
+static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int64_t at, int64_t n,
+                         const sw_device_block *block, sw_half half, const sw_device_tap *tap,
+                         sw_site stop_at, sw_err *err)
+{
+    const sw_streams *s = p->streams;
+    const sw_cuda_streams *on = s->own;
+    int64_t per_seq = s->seq_len * s->model->hidden;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        rc = sw_solver_copy(on->solver, on->d_work + i * per_seq,
+                            on->d_x + p->seqs[part][at + i] * per_seq,
+                            per_seq * (int64_t)sizeof *on->d_x, err);
+    return rc == SW_OK ? sw_device_engine_half(on->engine, block, on->d_work, n, s->seq_len, half,
+                                               tap, stop_at, err)
+                       : rc;
+}
+
+static sw_code output_of(float *d_y, const sw_block_probe *probe, sw_block_probe_part part,
+                         const sw_device_block *block, sw_half half, sw_err *err)
+{
+    const sw_streams *s = probe->streams;
+    const sw_cuda_streams *on = s->own;
+    int64_t step = s->chunk_seqs, per_seq = s->seq_len * s->model->hidden;
+    sw_code rc = SW_OK;
+
+    for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step) {
+        int64_t n = sw_min_i64(step, probe->n_seqs[part] - at);
+
+        rc = run_batch(probe, part, at, n, block, half, NULL, (sw_site)SW_RUN_ALL, err);
+        if (rc == SW_OK)
+            rc = sw_solver_copy(on->solver, d_y + at * per_seq, on->d_work,
+                                n * per_seq * (int64_t)sizeof *d_y, err);
+    }
+    return rc;
+}
+
+sw_code sw_cuda_probe_output(float *y, const sw_block_probe *probe, sw_block_probe_part part,
+                             const sw_block *block, sw_site site, sw_err *err)
+{
+    const sw_half half = sw_block_probe_half(probe, block, site);
+    sw_device_block *loaded = NULL;
+    sw_code rc = load_half(&loaded, probe, block, site, err);
+
+    if (rc == SW_OK) rc = output_of(y, probe, part, loaded, half, err);
+    sw_device_block_free(loaded);
+    return rc;
+}
+
+/* Show the site to a tap, with the half block loaded for it. */
+static sw_code tap_part(const sw_block_probe *probe, sw_block_probe_part part,
+                        const sw_block *block, sw_site site, const sw_device_tap *tap, sw_err *err)
+{
+    const sw_streams *s = probe->streams;
+    sw_device_block *loaded = NULL;
+    sw_block shown = *block;
+    sw_code rc;
+
+    if (site < SW_SITE_DOWN_IN) drop_experts(&shown);
+    rc = load_half(&loaded, probe, &shown, site, err);
+
+    for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += s->chunk_seqs)
+        rc = run_batch(probe, part, at, sw_min_i64(s->chunk_seqs, probe->n_seqs[part] - at),
+                       loaded, sw_block_probe_half(probe, block, site), tap, site, err);
+    sw_device_block_free(loaded);
+    return rc;
+}
+
+typedef struct hessian_tap {
+    sw_hessian *hess;
+    sw_site site;
+    bool wants_experts;
+} hessian_tap;
+
+static sw_code add_rows(void *self, sw_site site, int64_t expert, const void *d_x,
+                        int64_t n_tokens, int64_t k_in, int64_t stride,
+                        const int32_t *token_ids, sw_err *err)
+{
+    const hessian_tap *tap = self;
+
+    (void)k_in;
+    (void)token_ids;
+    if (site != tap->site || (expert >= 0) != tap->wants_experts) return SW_OK;
+    return sw_cuda_hessian_add_rows(&tap->hess[expert < 0 ? 0 : expert], d_x, stride, NULL, NULL,
+                                 n_tokens, err);
+}
+
+sw_code sw_cuda_probe_hessians(sw_hessian *hess, int64_t n_hess, const sw_block_probe *probe,
+                               sw_block_probe_part part, const sw_block *block, sw_site site,
+                               sw_err *err)
+{
+    const sw_model *m = probe->streams->model;
+    hessian_tap seen = {hess, site,
+                        site == SW_SITE_DOWN_IN && sw_model_is_sparse(m, block->layer)};
+    sw_device_tap tap = {.self = &seen, .see = add_rows};
+    sw_code rc = tap_part(probe, part, block, site, &tap, err);
+
+    for (int64_t i = 0; i < n_hess && rc == SW_OK; i++) rc = sw_hessian_settle(&hess[i], err);
+    return rc;
+}
+
+typedef struct row_tap {
+    sw_solver *solver;
+    sw_probe_rows *kept;
+    float *d_amax;
+    int64_t n_seen;
+} row_tap;
+
+static sw_code keep(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
+                    int64_t k_in, int64_t stride, const int32_t *token_ids, sw_err *err)
+{
+    row_tap *tap = self;
+    sw_probe_rows *k = tap->kept;
+    int64_t first = (k->every - tap->n_seen % k->every) % k->every, n;
+    sw_code rc;
+
+    (void)token_ids;
+    if (site != k->site || expert != k->expert) return SW_OK;
+    n = first < n_tokens ? (n_tokens - first - 1) / k->every + 1 : 0;
+    n = sw_min_i64(n, k->n_max - k->n_rows);
+    rc = sw_solver_watch_sizes(tap->solver, tap->d_amax, NULL, d_x, stride, n_tokens, k_in, err);
+    if (rc == SW_OK)
+        rc = sw_solver_watch_take(tap->solver, k->rows + k->n_rows * k_in, d_x, stride, first,
+                                  k->every, n, k_in, err);
+    k->n_rows += n;
+    tap->n_seen += n_tokens;
+    return rc;
+}
+
+sw_code sw_cuda_probe_rows(sw_probe_rows *rows, const sw_block_probe *probe,
+                           sw_block_probe_part part, const sw_block *block, sw_err *err)
+{
+    const sw_place *at = &probe->streams->place;
+    int64_t n_bytes = rows->k * (int64_t)sizeof *rows->amax;
+    sw_device *gpu = sw_cuda_gpu(at);
+    row_tap seen = {.solver = sw_cuda_solver(at), .kept = rows};
+    sw_device_tap tap = {.self = &seen,
+                         .see = keep,
+                         .expert_begin = sw_max_i64(0, rows->expert),
+                         .expert_end = rows->expert + 1};
+    sw_code rc = sw_device_take((void **)&seen.d_amax, gpu, n_bytes, 1, "input ranges", err);
+
+    if (rc == SW_OK) rc = sw_device_fill(gpu, seen.d_amax, 0, n_bytes, err);
+    if (rc == SW_OK) rc = tap_part(probe, part, block, rows->site, &tap, err);
+    if (rc == SW_OK) rc = sw_device_download(gpu, rows->amax, seen.d_amax, n_bytes, err);
+    sw_device_put(gpu, seen.d_amax);
+    return rc;
+}
+
+/* A trial keeps the half block on the device. */
+sw_code sw_cuda_trial_new(sw_trial_block *block, sw_err *err)
+{
+    const sw_group *g = block->group;
+    sw_device_block *loaded = NULL;
+    sw_code rc = load_half(&loaded, g->probe, g->quantized, g->fold.site, err);
+
+    if (rc == SW_OK) block->own = loaded;
+    return rc;
+}
+
+void sw_cuda_trial_free(sw_trial_block *block) { sw_device_block_free(block->own); }
+
+sw_code sw_cuda_trial_lend(sw_trial_block *block, float *const *values, sw_err *err)
+{
+    const sw_group *g = block->group;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++)
+        rc = sw_device_block_put(block->own, g->readers[i].slot, g->readers[i].expert, values[i],
+                                 err);
+    return rc;
+}
+
+sw_code sw_cuda_trial_output(float *y, const sw_trial_block *block, sw_block_probe_part part,
+                             sw_err *err)
+{
+    const sw_group *g = block->group;
+
+    return output_of(y, g->probe, part, block->own,
+                     sw_block_probe_half(g->probe, g->quantized, g->fold.site), err);
+}

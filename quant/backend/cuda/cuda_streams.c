@@ -1,0 +1,173 @@
+/* cuda_streams.c - see cuda_streams.h. */
+#include "quant/backend/cuda/cuda_streams.h"
+
+int64_t sw_cuda_row_elems(const sw_streams *s) { return s->seq_len * s->model->hidden; }
+
+static sw_code take(void *out, sw_device *gpu, int64_t n, int64_t elem_bytes, sw_err *err)
+{
+    return sw_device_take((void **)out, gpu, n, elem_bytes, "calibration streams", err);
+}
+
+static sw_code take_streams(sw_cuda_streams *on, const sw_streams *s, bool with_original,
+                            sw_err *err)
+{
+    int64_t n = s->n_seqs * sw_cuda_row_elems(s), n_chunk = s->chunk_seqs * sw_cuda_row_elems(s);
+    sw_code rc = sw_device_room(on->gpu,
+                                (n * (with_original ? 2 : 1) + n_chunk) * (int64_t)sizeof(float),
+                                "calibration streams", err);
+
+    if (rc == SW_OK) rc = take(&on->d_x, on->gpu, n, (int64_t)sizeof *on->d_x, err);
+    if (rc == SW_OK && with_original)
+        rc = take(&on->d_x0, on->gpu, n, (int64_t)sizeof *on->d_x0, err);
+    return rc == SW_OK ? take(&on->d_work, on->gpu, n_chunk, (int64_t)sizeof *on->d_work, err) : rc;
+}
+
+sw_code sw_cuda_streams_new(sw_streams *s, bool with_original, const char *spill_dir, sw_err *err)
+{
+    int64_t chunk_tokens = s->chunk_seqs * s->seq_len;
+    sw_cuda_streams *on = NULL;
+    sw_code rc;
+
+    if (spill_dir)
+        return SW_FAIL(err, SW_E_UNSUPPORTED,
+                       "their activations go to disk to keep to --memory");
+    if ((rc = SW_MEM_GET(&on, 1, "calibration streams", err)) != SW_OK) return rc;
+    s->own = on;
+    on->solver = sw_cuda_solver(&s->place);
+    on->gpu = sw_cuda_gpu(&s->place);
+    rc = sw_device_engine_new(&on->engine, on->gpu, s->model, chunk_tokens, s->seq_len, err);
+    if (rc == SW_OK) rc = take_streams(on, s, with_original, err);
+    return rc == SW_OK ? sw_engine_new(&s->engine, s->model, chunk_tokens, s->seq_len, 1, err) : rc;
+}
+
+void sw_cuda_drop_kept(sw_cuda_streams *on)
+{
+    sw_device_put(on->gpu, on->d_kept);
+    sw_device_put(on->gpu, on->d_kept0);
+    on->d_kept = on->d_kept0 = NULL;
+}
+
+void sw_cuda_streams_free(sw_streams *s)
+{
+    sw_cuda_streams *on = s->own;
+
+    if (!on) return;
+    sw_cuda_drop_kept(on);
+    sw_device_block_free(on->original);
+    sw_device_engine_free(on->engine);
+    sw_device_put(on->gpu, on->d_x);
+    sw_device_put(on->gpu, on->d_x0);
+    sw_device_put(on->gpu, on->d_work);
+    sw_mem_put(on);
+}
+
+sw_code sw_cuda_streams_fill(sw_streams *s, const float *x, int64_t seq, sw_err *err)
+{
+    sw_cuda_streams *on = s->own;
+    int64_t per_seq = sw_cuda_row_elems(s), at = seq * per_seq;
+    int64_t n_bytes = sw_streams_seqs_at(s, seq) * per_seq * (int64_t)sizeof *x;
+    sw_code rc = sw_device_upload(on->gpu, on->d_x + at, x, n_bytes, err);
+
+    if (rc == SW_OK && on->d_x0)
+        rc = sw_solver_copy(on->solver, on->d_x0 + at, on->d_x + at, n_bytes, err);
+    return rc;
+}
+
+sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
+                         int64_t seq, const sw_device_tap *tap, sw_site stop_at, sw_err *err)
+{
+    sw_cuda_streams *on = s->own;
+    int64_t n_seqs = sw_streams_seqs_at(s, seq);
+    sw_code rc = sw_solver_copy(on->solver, on->d_work, d_from + seq * sw_cuda_row_elems(s),
+                                n_seqs * sw_cuda_row_elems(s) * 4, err);
+
+    return rc == SW_OK ? sw_device_engine_half(on->engine, block, on->d_work, n_seqs, s->seq_len,
+                                               s->ahead, tap, stop_at, err)
+                       : rc;
+}
+
+void sw_cuda_streams_forget(sw_streams *s)
+{
+    sw_cuda_streams *on = s->own;
+
+    sw_device_block_free(on->original);
+    on->original = NULL;
+}
+
+sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_block *block,
+                           bool with_experts, sw_err *err)
+{
+    const sw_cuda_streams *on = s->own;
+    sw_block part = *block;
+
+    for (int i = 0; i < 3 && !with_experts; i++) part.experts[i] = NULL;
+    return sw_device_block_load(out, on->engine, &part, err);
+}
+
+sw_code sw_cuda_load_original(sw_streams *s, const sw_block *original, bool with_experts,
+                              sw_err *err)
+{
+    sw_cuda_streams *on = s->own;
+
+    if (!on->d_x0 || (on->original && on->original_of == original &&
+                      (on->has_experts || !with_experts)))
+        return SW_OK;
+    sw_cuda_streams_forget(s);
+    on->original_of = original;
+    on->has_experts = with_experts;
+    return sw_cuda_load_block(&on->original, s, original, with_experts, err);
+}
+
+sw_code sw_cuda_streams_visit(sw_streams *s, const sw_block *quantized, const sw_device_tap *tap,
+                              sw_site stop_at, const sw_progress *progress, sw_err *err)
+{
+    const sw_cuda_streams *on = s->own;
+    sw_device_block *block = NULL;
+    sw_code rc = sw_cuda_load_block(&block, s, quantized, stop_at >= SW_SITE_DOWN_IN, err);
+
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs)
+        if ((rc = sw_progress_check(progress, err)) == SW_OK)
+            rc = sw_cuda_run_copy(s, block, on->d_x, seq, tap, stop_at, err);
+    sw_device_block_free(block);
+    return rc;
+}
+
+static sw_code advance_one(sw_streams *s, float *d_x, const sw_device_block *block,
+                           const uint16_t *d_kept, int64_t seq, sw_half half, sw_err *err)
+{
+    const sw_cuda_streams *on = s->own;
+    bool is_end = on->kept_at == (half == SW_HALF_ATTENTION ? SW_SITE_O_IN : SW_SITE_DOWN_IN);
+    float *d_at = d_x + seq * sw_cuda_row_elems(s);
+    int64_t n_seqs = sw_streams_seqs_at(s, seq);
+
+    if (d_kept && is_end && half != SW_HALF_BOTH)
+        return sw_device_engine_rest(on->engine, block, d_at, n_seqs, s->seq_len, half,
+                                     on->kept_at, d_kept + seq * s->seq_len * on->kept_width, err);
+    return sw_device_engine_half(on->engine, block, d_at, n_seqs, s->seq_len, half, NULL,
+                                 (sw_site)SW_RUN_ALL, err);
+}
+
+sw_code sw_cuda_streams_advance(sw_streams *s, const sw_block *quantized,
+                                const sw_block *original, sw_half half,
+                                const sw_progress *progress, sw_err *err)
+{
+    sw_cuda_streams *on = s->own;
+    const uint16_t *d_kept0 = on->kept_of == original ? on->d_kept0 : NULL; /* of these weights */
+    bool with_experts = half != SW_HALF_ATTENTION;
+    sw_device_block *block = NULL;
+    sw_code rc = sw_cuda_load_original(s, original, with_experts, err);
+
+    if (rc == SW_OK) rc = sw_cuda_load_block(&block, s, quantized, with_experts, err);
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
+        rc = advance_one(s, on->d_x, block, on->d_kept, seq, half, err);
+        if (rc == SW_OK && on->d_x0)
+            rc = advance_one(s, on->d_x0, on->original, d_kept0, seq, half, err);
+    }
+    sw_cuda_drop_kept(on);
+    if (rc == SW_OK) rc = sw_device_sync(on->gpu, err);
+    sw_device_block_free(block);
+    if (half == SW_HALF_ATTENTION && rc == SW_OK) return SW_OK;
+    sw_cuda_streams_forget(s);
+    return rc;
+}

@@ -1,0 +1,48 @@
+/* cuda_streams.h - streams (streams.h) on a CUDA device, blocks and all. For the CUDA backend
+ * alone.
+ *
+ * Weights of one block at a time come from the host, activations never go back there. A chunk of
+ * tokens is run on a copy, so that observing a site does not move a stream.
+ */
+#ifndef SW_QUANT_BACKEND_CUDA_CUDA_STREAMS_H
+#define SW_QUANT_BACKEND_CUDA_CUDA_STREAMS_H
+
+#include "kernels/engine/device_engine.h"
+#include "quant/backend/cuda/cuda.h"
+
+/* What a sw_streams on a device keeps. */
+typedef struct sw_cuda_streams {
+    sw_solver *solver;
+    sw_device *gpu;
+    sw_device_engine *engine;
+    float *d_x, *d_x0;      /* [n_tokens, hidden]; d_x0 NULL without the original */
+    float *d_work;          /* [chunk tokens, hidden] what a chunk runs on */
+    sw_device_block *original;   /* of the present block, once loaded from */
+    const sw_block *original_of; /* this, */
+    bool has_experts;            /* with its experts */
+    uint16_t *d_kept, *d_kept0; /* [n_tokens, k_in] inputs of kept_at, of both models; or NULL */
+    sw_site kept_at;
+    const sw_block *kept_of;    /* the original block that they were made by */
+    int64_t kept_width;         /* its k_in */
+} sw_cuda_streams;
+
+/* Elements of one sequence. */
+int64_t sw_cuda_row_elems(const sw_streams *s);
+/* A chunk of a stream, copied to d_work, up to a site. */
+sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
+                         int64_t seq, const sw_device_tap *tap, sw_site stop_at,
+                         sw_err *err) SW_MUST_USE;
+/* A block to the device. Its experts may be most of it: what does not run them does without. */
+sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_block *block,
+                           bool with_experts, sw_err *err) SW_MUST_USE;
+/* The original block, unless it is there; nothing without a stream of the original model. */
+sw_code sw_cuda_load_original(sw_streams *s, const sw_block *original, bool with_experts,
+                              sw_err *err) SW_MUST_USE;
+/* Gives back the inputs that were kept for moving the streams. */
+void sw_cuda_drop_kept(sw_cuda_streams *on);
+/* Show `tap` what the quantized stream brings, up to a site. It does not move. */
+sw_code sw_cuda_streams_visit(sw_streams *s, const sw_block *quantized, const sw_device_tap *tap,
+                              sw_site stop_at, const sw_progress *progress,
+                              sw_err *err) SW_MUST_USE;
+
+#endif
