@@ -4,6 +4,8 @@
 
 #include "quant/options.h"
 
+struct sw_solve_report; /* algo.h */
+
 /* What became of a group of linears that a transform looked at (transform.h). */
 typedef struct sw_transform_report {
     const char *method;
