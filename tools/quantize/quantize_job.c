@@ -57,18 +57,24 @@ const sw_opt sw_quantize_rows[] = {
     {0},
 };
 
+/* The same rows for `plan`, whose help only names them. */
+#undef AT
+#define AT(field) .offset = offsetof(quantize_options, field), .listed_by = "quantize"
 #define PLAN_AT(field) .offset = offsetof(sw_plan_options, field)
 
 const sw_opt sw_plan_rows[] = {
 #include "tools/quantize/quantize_rows.def"
-    {.name = "tp", .kind = SW_OPT_TEXT, PLAN_AT(tp), .arg = "N,...",
-     .help = "tensor-parallel degrees to look at (default 1,2,4,8)"},
-    {.name = "device", .kind = SW_OPT_CHOICE, PLAN_AT(device), .arg = "D",
-     .choices = sw_name_of_device, .help = "whose memory decoding is predicted for (default h200)"},
-    {.name = "bandwidth", .kind = SW_OPT_REAL, PLAN_AT(bandwidth), .arg = "GB/S", .min = 1,
-     .max = 1e6, .help = "of some other device, without overheads"},
-    {.name = "emit-recipe", .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe), .arg = "FILE",
-     .help = "write the options as a recipe for quantize"},
+    {.name = "tp", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, PLAN_AT(tp), .arg = "N,...",
+     .help = "tensor-parallel degrees to check (default 1,2,4,8)"},
+    {.name = "device", .group = SW_OPT_COMMON, .kind = SW_OPT_CHOICE, PLAN_AT(device), .arg = "D",
+     .choices = sw_name_of_device,
+     .help = "device whose decoding speed is predicted (default h200)"},
+    {.name = "bandwidth", .group = SW_OPT_COMMON, .kind = SW_OPT_REAL, PLAN_AT(bandwidth),
+     .arg = "GB/S", .min = 1, .max = 1e6,
+     .help = "memory bandwidth of another device, instead of --device; overheads are not counted"},
+    {.name = "emit-recipe", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe),
+     .arg = "FILE",
+     .help = "write the options to FILE, as a recipe for quantize"},
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
