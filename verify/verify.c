@@ -419,7 +419,8 @@ static sw_code judge(verifier *v, sw_err *err)
     if (rc != SW_OK) return rc;
     original = v->has_original ? &v->original : NULL;
     if (original &&
-        (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, err)) != SW_OK)
+        (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, v->n_threads,
+                             err)) != SW_OK)
         return rc;
     if ((rc = sw_verify_tensors(r, &v->checkpoint, original, &v->rescale, v->n_threads,
                                 v->options->progress, err)) != SW_OK)

@@ -186,8 +186,7 @@ static sw_code add_op(builder *b, int64_t layer, const sw_op *op, sw_err *err)
 
 static sw_code add_all(builder *b, sw_err *err)
 {
-    const sw_arch_ends *ends = &b->m->arch->ends;
-    sw_code rc = add_table(b, sw_model_end(b->m, ends->embed), "token_embd", err);
+    sw_code rc = add_table(b, sw_model_end(b->m, SW_END_EMBED), "token_embd", err);
 
     for (int64_t l = 0; l < b->m->n_layers && rc == SW_OK; l++) {
         int n_ops;
@@ -196,8 +195,9 @@ static sw_code add_all(builder *b, sw_err *err)
         for (int i = 0; i < n_ops && rc == SW_OK; i++) rc = add_op(b, l, &ops[i], err);
     }
     if (rc == SW_OK)
-        rc = add_norm(b, sw_model_end(b->m, ends->norm), "output_norm", b->m->hidden, err);
-    if (rc == SW_OK && !b->m->is_tied) rc = add_table(b, ends->head, "output", err);
+        rc = add_norm(b, sw_model_end(b->m, SW_END_NORM), "output_norm", b->m->hidden, err);
+    if (rc == SW_OK && !b->m->is_tied)
+        rc = add_table(b, sw_model_end(b->m, SW_END_HEAD), "output", err);
     return rc;
 }
 

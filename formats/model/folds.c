@@ -63,7 +63,7 @@ static void pass_split(walk *w, const sw_op *op)
         *part = w->of[op->src];
         part->part = i;
         part->from.first = first;
-        part->from.width = sw_model_buf_width(w->m, (sw_buf)((int)op->dst + i));
+        part->from.width = sw_model_layer_buf_width(w->m, w->layer, (sw_buf)((int)op->dst + i));
         first += part->from.width;
     }
 }
@@ -71,14 +71,15 @@ static void pass_split(walk *w, const sw_op *op)
 /* Per head: the key's unrotated part, then the value. */
 static void pass_latent(walk *w, const sw_op *op)
 {
-    const int64_t unrotated = w->m->head_dim - w->m->rope_dim;
+    const sw_sizes s = sw_model_sizes(w->m, w->layer);
+    const int64_t unrotated = s.head_dim - s.rope_dim;
     origin *value = &w->of[SW_BUF_V];
 
     *value = w->of[op->src];
     value->part = 1;
     value->from.first = unrotated;
-    value->from.width = w->m->v_head_dim;
-    value->from.stride = unrotated + w->m->v_head_dim;
+    value->from.width = s.v_head_dim;
+    value->from.stride = unrotated + s.v_head_dim;
     w->of[op->dst].is_known = false;
 }
 
@@ -86,6 +87,7 @@ static void pass_latent(walk *w, const sw_op *op)
 static void pass_attention(walk *w, const sw_op *op)
 {
     const origin *value = &w->of[SW_BUF_V];
+    const sw_sizes s = sw_model_sizes(w->m, w->layer);
     sw_fold *from = &w->of[op->dst].from;
 
     spoil(w, op->src);
@@ -96,8 +98,8 @@ static void pass_attention(walk *w, const sw_op *op)
         return;
     }
     w->of[op->dst] = *value;
-    from->n_sharing = w->m->n_heads / w->m->n_kv_heads;
-    if (!from->stride) from->stride = from->width = w->m->v_head_dim;
+    from->n_sharing = s.n_heads / s.n_kv_heads;
+    if (!from->stride) from->stride = from->width = s.v_head_dim;
 }
 
 static void forget(walk *w, const sw_op *op)
@@ -141,6 +143,8 @@ static void step(walk *w, const sw_op *op)
         pass_latent(w, op);
     } else if (op->kind == SW_OP_MOE || op->kind == SW_OP_MOE_ADD) {
         pass_moe(w, op);
+    } else if (op->kind == SW_OP_GATE) {
+        spoil(w, op->src);
     } else if (op->kind != SW_OP_ACT || act != SW_MLP_RELU) {
         forget(w, op);
     }

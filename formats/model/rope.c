@@ -63,6 +63,8 @@ static sw_code read_kind(sw_rope_kind *out, const cJSON *object, sw_err *err)
     if ((rc = sw_json_text(&name, object, "type", err)) != SW_OK) return rc;
     if ((rc = sw_json_text(&name, object, "rope_type", err)) != SW_OK) return rc;
     if (!strcmp(name, "su")) name = "longrope"; /* as it was called first */
+    /* Positions of pictures have three numbers; those of text are equal, and so is the rope. */
+    if (!strcmp(name, "mrope")) name = "default";
     for (int i = 0; i < N_KINDS; i++) {
         if (strcmp(kind_names[i], name)) continue;
         *out = (sw_rope_kind)i;
@@ -239,13 +241,14 @@ static void plain_frequencies(float *inv_freq, float theta, int64_t head_dim)
 static void dynamic_frequencies(float *inv_freq, const sw_model *m, const sw_rope *rope,
                                 int64_t seq_len)
 {
-    const double dim = (double)m->rope_dim;
+    const int64_t n = rope->dim ? rope->dim : m->rope_dim;
+    const double dim = (double)n;
     const float factor = (float)rope->factor, max = (float)m->max_positions;
     const float len = (float)(seq_len > m->max_positions ? seq_len : m->max_positions);
     const float growth = factor * len / max - (float)(rope->factor - 1.0);
     const float base = (float)rope->theta * powf(growth, (float)(dim / (dim - 2.0)));
 
-    plain_frequencies(inv_freq, base, m->rope_dim);
+    plain_frequencies(inv_freq, base, n);
 }
 
 static void llama3_frequencies(float *inv_freq, const sw_rope *rope, int64_t dim)
@@ -336,7 +339,7 @@ bool sw_rope_depends_on(const sw_model *m, const sw_rope *rope, int64_t seq_len)
 void sw_rope_frequencies(float *inv_freq, float *cos_sin_scale, const sw_model *m,
                          const sw_rope *rope, int64_t seq_len)
 {
-    const int64_t dim = m->rope_dim;
+    const int64_t dim = rope->dim ? rope->dim : m->rope_dim;
 
     *cos_sin_scale = rope->kind == SW_ROPE_YARN       ? (float)yarn_scale(rope)
                      : rope->kind == SW_ROPE_LONGROPE ? (float)longrope_scale(rope)

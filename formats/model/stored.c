@@ -53,7 +53,7 @@ static const char *fused_name(char out[300], const sw_model *m, const sw_st *st,
     if (!sw_model_slot_path(path, m, layer, slot, expert)) return NULL;
     (void)snprintf(own, sizeof own, "%s.%s", path, *suffix ? "bias" : "weight");
     if (sw_st_find(st, own)) return NULL;
-    (void)snprintf(out, 300, "%s.%lld.%s%s", sw_model_end(m, m->arch->ends.layers),
+    (void)snprintf(out, 300, "%s.%lld.%s%s", sw_model_end(m, SW_END_LAYERS),
                    (long long)layer, name, suffix);
     return out;
 }

@@ -19,9 +19,13 @@ extern "C" {
 
 typedef struct sw_device_engine sw_device_engine; /* scratch, rope tables, handles; no weights */
 
+/* SW_E_UNSUPPORTED: the card's engine lacks what this model's layers do; says what, and the remedy.
+ * Needs no card. */
+sw_code sw_device_supports(const sw_model *m, sw_err *err) SW_MUST_USE;
+
 /* max_tokens: the most that one call will bring; max_seq: positions it will reach (at least the
- * model's, unless those are learned). SW_E_UNSUPPORTED: widths that are no multiples of 8, heads
- * wider than 256. SW_E_NOMEM: the scratch does not fit. */
+ * model's, unless those are learned). SW_E_UNSUPPORTED: as sw_device_supports; widths that are no
+ * multiples of 8, heads wider than 256. SW_E_NOMEM: the scratch does not fit. */
 sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_model *m,
                              int64_t max_tokens, int64_t max_seq, sw_err *err) SW_MUST_USE;
 void sw_device_engine_free(sw_device_engine *e); /* accepts NULL; blocks and models must be gone */

@@ -26,13 +26,18 @@ sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, in
     e->max_tokens = max_tokens;
     e->max_positions = m->n_position_rows ? m->max_positions
                                           : sw_max_i64(m->max_positions, max_seq);
-    for (int b = 0; b < SW_BUF_COUNT; b++) e->width[b] = sw_model_buf_width(m, (sw_buf)b);
-    for (int b = 0; b < SW_BUF_COUNT && rc == SW_OK; b++)
-        if (b != SW_BUF_X && e->width[b])
-            rc = SW_MEM_GET(&e->buf[b], max_tokens * e->width[b], "activations", err);
+    for (int b = 0; b < SW_BUF_COUNT && rc == SW_OK; b++) {
+        const int64_t width = sw_model_buf_width(m, (sw_buf)b);
+
+        if (b != SW_BUF_X && width)
+            rc = SW_MEM_GET(&e->buf[b], max_tokens * width, "activations", err);
+    }
     if (rc == SW_OK)
         rc = sw_mem_get((void **)&e->attention_scratch,
                         (int64_t)sw_attention_scratch_bytes(n_threads), 1, "attention", err);
+    if (rc == SW_OK)
+        rc = SW_MEM_GET(&e->recurrent_scratch, sw_recurrent_scratch(m, n_threads),
+                        "recurrent mixers", err);
     if (rc == SW_OK && m->n_experts) rc = sw_moe_scratch_new(&e->moe, m, max_tokens, err);
     if (rc == SW_OK)
         *out = e;
@@ -47,6 +52,7 @@ void sw_engine_free(sw_engine *e)
     for (int b = 0; b < SW_BUF_COUNT; b++) sw_mem_put(e->buf[b]);
     sw_mem_put(e->hidden);
     sw_mem_put(e->attention_scratch);
+    sw_mem_put(e->recurrent_scratch);
     sw_angles_free(&e->angles);
     sw_angles_free(&e->window_angles);
     sw_moe_scratch_free(&e->moe);
@@ -67,9 +73,10 @@ sw_code sw_engine_hidden(sw_engine *e, float **out, sw_err *err)
 /* Row-wise steps: what a task needs, by value, so that tasks share nothing they write. */
 typedef struct row_job {
     const sw_engine *e;
-    float *dst;
+    float *dst, *gate;
     const float *src, *w, *bias;
     const sw_angles *angles;
+    sw_sizes sizes;
     int64_t width, seq_len, first;
     float eps;
 } row_job;
@@ -95,9 +102,10 @@ static void rope_task(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const row_job *j = ctx;
     const sw_model *m = j->e->m;
-    const bool is_alone = j->width == m->rope_dim; /* one rotated part that all heads share */
-    const int64_t head = is_alone ? m->rope_dim : m->head_dim, half = m->rope_dim / 2;
-    const int64_t at = m->kv_rank && !is_alone ? m->head_dim - m->rope_dim : 0;
+    const sw_sizes *s = &j->sizes;
+    const bool is_alone = j->width == s->rope_dim; /* one rotated part that all heads share */
+    const int64_t head = is_alone ? s->rope_dim : s->head_dim, half = s->rope_dim / 2;
+    const int64_t at = m->kv_rank && !is_alone ? s->head_dim - s->rope_dim : 0;
     void (*const turn)(float *, const float *, const float *, int64_t) =
         m->is_rope_paired ? j->e->vec->rotate_pairs : j->e->vec->rotate;
 
@@ -133,6 +141,17 @@ static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
         acts[act](g, n);
         if (u) vec->mul(g, u, n);
     }
+}
+
+static void gate_task(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *j = ctx;
+    float *gate = j->gate + begin * j->width;
+    const int64_t n = (end - begin) * j->width;
+
+    (void)thread;
+    j->e->vec->sigmoid(gate, n);
+    j->e->vec->mul(j->dst + begin * j->width, gate, n);
 }
 
 static void add_task(void *ctx, int64_t begin, int64_t end, int thread)
@@ -190,7 +209,7 @@ static sw_code op_norm(sw_run *run, const sw_op *op, sw_err *err)
 
     (void)err;
     sw_norm_rows(run->e, buffer(run, op->dst), buffer(run, op->src), run->block->norm[op->slot],
-                 run->block->norm_bias[op->slot], run->n_tokens, run->e->width[op->src],
+                 run->block->norm_bias[op->slot], run->n_tokens, run->width[op->src],
                  is_between ? m->rank_norm_eps : m->norm_eps);
     return SW_OK;
 }
@@ -205,27 +224,33 @@ static sw_code op_linear(sw_run *run, const sw_op *op, sw_err *err)
     return sw_run_linear(run->e, buffer(run, op->dst), x, run->n_tokens, w, err);
 }
 
+static sw_code op_kept_linear(sw_run *run, const sw_op *op, sw_err *err)
+{
+    return sw_run_linear(run->e, buffer(run, op->dst), buffer(run, op->src), run->n_tokens,
+                         &run->block->linear[op->slot], err);
+}
+
 /* Heads lie one after the other in a row, so a head norm is a norm of shorter rows. */
 static sw_code op_head_norm(sw_run *run, const sw_op *op, sw_err *err)
 {
-    const int64_t dim = run->e->m->head_dim;
+    const int64_t dim = run->sizes.head_dim;
     float *x = buffer(run, op->dst);
 
     (void)err;
     sw_norm_rows(run->e, x, x, run->block->norm[op->slot], NULL,
-                 run->n_tokens * (run->e->width[op->dst] / dim), dim, run->e->m->norm_eps);
+                 run->n_tokens * (run->width[op->dst] / dim), dim, run->e->m->norm_eps);
     return SW_OK;
 }
 
 static sw_code op_split(sw_run *run, const sw_op *op, sw_err *err)
 {
-    const int64_t width = run->e->width[op->src];
+    const int64_t width = run->width[op->src];
     const float *src = buffer(run, op->src);
     int64_t at = 0;
 
     (void)err;
     for (int b = (int)op->dst; at < width; b++) {
-        const int64_t part = run->e->width[b];
+        const int64_t part = run->width[b];
 
         for (int64_t t = 0; t < run->n_tokens; t++)
             memcpy(buffer(run, (sw_buf)b) + t * part, src + t * width + at,
@@ -241,8 +266,9 @@ static sw_code op_rope(sw_run *run, const sw_op *op, sw_err *err)
     const sw_model *m = e->m;
     const bool is_other = m->has_window_rope && m->is_window_layer[run->block->layer];
     sw_angles *angles = is_other ? &e->window_angles : &e->angles;
-    row_job job = {.e = e, .dst = buffer(run, op->dst), .width = e->width[op->dst],
-                   .angles = angles, .seq_len = run->seq_len, .first = run->first};
+    row_job job = {.e = e, .dst = buffer(run, op->dst), .width = run->width[op->dst],
+                   .angles = angles, .sizes = run->sizes, .seq_len = run->seq_len,
+                   .first = run->first};
     sw_code rc = sw_angles_fill(angles, m, is_other ? &m->window_rope : &m->rope, run->first,
                                 run->first + run->seq_len, err);
 
@@ -251,24 +277,39 @@ static sw_code op_rope(sw_run *run, const sw_op *op, sw_err *err)
     return rc;
 }
 
+static sw_code op_split_heads(sw_run *run, const sw_op *op, sw_err *err)
+{
+    const int64_t dim = run->sizes.head_dim;
+    const size_t size = (size_t)dim * sizeof(float);
+    const float *src = buffer(run, op->src);
+    float *first = buffer(run, op->dst), *second = run->e->buf[SW_BUF_Q_GATE];
+
+    (void)err;
+    for (int64_t i = 0; i < run->n_tokens * run->sizes.n_heads; i++) {
+        memcpy(first + i * dim, src + 2 * i * dim, size);
+        memcpy(second + i * dim, src + (2 * i + 1) * dim, size);
+    }
+    return SW_OK;
+}
+
 /* KV_B holds for each head the key's part that does not turn and the value; the part that does is
  * one for all heads. */
 static sw_code op_latent_kv(sw_run *run, const sw_op *op, sw_err *err)
 {
     const sw_engine *e = run->e;
-    const sw_model *m = e->m;
-    const int64_t plain = m->head_dim - m->rope_dim, both = plain + m->v_head_dim;
+    const sw_sizes *s = &run->sizes;
+    const int64_t plain = s->head_dim - s->rope_dim, both = plain + s->v_head_dim;
     const float *src = e->buf[SW_BUF_KV_B], *turned = e->buf[SW_BUF_K_ROPE];
 
     (void)op;
     (void)err;
-    for (int64_t i = 0; i < run->n_tokens * m->n_heads; i++) {
-        float *k = e->buf[SW_BUF_K] + i * m->head_dim;
+    for (int64_t i = 0; i < run->n_tokens * s->n_heads; i++) {
+        float *k = e->buf[SW_BUF_K] + i * s->head_dim;
 
         memcpy(k, src + i * both, (size_t)plain * sizeof *k);
-        memcpy(k + plain, turned + i / m->n_heads * m->rope_dim, (size_t)m->rope_dim * sizeof *k);
-        memcpy(e->buf[SW_BUF_V] + i * m->v_head_dim, src + i * both + plain,
-               (size_t)m->v_head_dim * sizeof *k);
+        memcpy(k + plain, turned + i / s->n_heads * s->rope_dim, (size_t)s->rope_dim * sizeof *k);
+        memcpy(e->buf[SW_BUF_V] + i * s->v_head_dim, src + i * both + plain,
+               (size_t)s->v_head_dim * sizeof *k);
     }
     return SW_OK;
 }
@@ -285,7 +326,7 @@ static void round_rows(float *x, int64_t n, int64_t width, float scale)
 /* Keys and values of this call into the cache. */
 static void remember(const sw_run *run)
 {
-    const int64_t k_width = run->e->width[SW_BUF_K], v_width = run->e->width[SW_BUF_V];
+    const int64_t k_width = run->width[SW_BUF_K], v_width = run->width[SW_BUF_V];
 
     memcpy(run->kv->k + run->first * k_width, run->e->buf[SW_BUF_K],
            (size_t)(run->seq_len * k_width) * sizeof(float));
@@ -297,23 +338,24 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
 {
     const sw_engine *e = run->e;
     const sw_model *m = e->m;
+    const sw_sizes *s = &run->sizes;
     const bool is_window = m->is_window_layer[run->block->layer];
     sw_attention a = {.q = buffer(run, op->src), .k = e->buf[SW_BUF_K], .v = e->buf[SW_BUF_V],
                       .out = buffer(run, op->dst), .n_seqs = run->n_seqs,
-                      .seq_len = run->seq_len, .first = run->first, .n_heads = m->n_heads,
-                      .n_kv_heads = m->n_kv_heads, .head_dim = m->head_dim,
-                      .v_head_dim = m->v_head_dim, .scale = m->attention_scale,
+                      .seq_len = run->seq_len, .first = run->first, .n_heads = s->n_heads,
+                      .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim,
+                      .v_head_dim = s->v_head_dim, .scale = m->attention_scale,
                       .cap = m->attention_cap, .window = is_window ? m->sliding_window : 0,
                       .vec = e->vec, .scratch = e->attention_scratch,
                       .n_threads = e->n_threads};
 
     (void)err;
     if (run->tap && run->tap->see_kv)
-        run->tap->see_kv(run->tap->self, a.k, run->n_tokens * e->width[SW_BUF_K], a.v,
-                         run->n_tokens * e->width[SW_BUF_V]);
+        run->tap->see_kv(run->tap->self, a.k, run->n_tokens * run->width[SW_BUF_K], a.v,
+                         run->n_tokens * run->width[SW_BUF_V]);
     if (run->block->kv.is_e4m3) {
-        round_rows(e->buf[SW_BUF_K], run->n_tokens, e->width[SW_BUF_K], run->block->kv.k_scale);
-        round_rows(e->buf[SW_BUF_V], run->n_tokens, e->width[SW_BUF_V], run->block->kv.v_scale);
+        round_rows(e->buf[SW_BUF_K], run->n_tokens, run->width[SW_BUF_K], run->block->kv.k_scale);
+        round_rows(e->buf[SW_BUF_V], run->n_tokens, run->width[SW_BUF_V], run->block->kv.v_scale);
     }
     if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
     if (run->kv) {
@@ -329,21 +371,32 @@ static sw_code op_glu(sw_run *run, const sw_op *op, sw_err *err)
 {
     (void)err;
     sw_act_rows(run->e, buffer(run, op->dst), buffer(run, op->src), run->n_tokens,
-                run->e->width[op->dst]);
+                run->width[op->dst]);
     return SW_OK;
 }
 
 static sw_code op_act(sw_run *run, const sw_op *op, sw_err *err)
 {
     (void)err;
-    sw_act_rows(run->e, buffer(run, op->dst), NULL, run->n_tokens, run->e->width[op->dst]);
+    sw_act_rows(run->e, buffer(run, op->dst), NULL, run->n_tokens, run->width[op->dst]);
+    return SW_OK;
+}
+
+/* The gate is made its sigmoid where it lies. */
+static sw_code op_gate(sw_run *run, const sw_op *op, sw_err *err)
+{
+    row_job job = {.e = run->e, .dst = buffer(run, op->dst), .gate = buffer(run, op->src),
+                   .width = run->width[op->dst]};
+
+    (void)err;
+    sw_parallel_for(run->e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, gate_task, &job);
     return SW_OK;
 }
 
 static sw_code op_add(sw_run *run, const sw_op *op, sw_err *err)
 {
     row_job job = {.e = run->e, .dst = buffer(run, op->dst), .src = buffer(run, op->src),
-                   .width = run->e->width[op->dst]};
+                   .width = run->width[op->dst]};
 
     (void)err;
     sw_parallel_for(run->e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, add_task, &job);
@@ -358,7 +411,7 @@ static sw_code op_moe_add(sw_run *run, const sw_op *op, sw_err *err)
 static sw_code op_moe(sw_run *run, const sw_op *op, sw_err *err)
 {
     memset(buffer(run, op->dst), 0,
-           (size_t)(run->n_tokens * run->e->width[op->dst]) * sizeof(float));
+           (size_t)(run->n_tokens * run->width[op->dst]) * sizeof(float));
     return op_moe_add(run, op, err);
 }
 
@@ -369,8 +422,22 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_ATTENTION] = op_attention, [SW_OP_LATENT_KV] = op_latent_kv,
     [SW_OP_GLU] = op_glu,             [SW_OP_ACT] = op_act,
     [SW_OP_ADD] = op_add,             [SW_OP_MOE] = op_moe,
-    [SW_OP_MOE_ADD] = op_moe_add,
+    [SW_OP_MOE_ADD] = op_moe_add,     [SW_OP_KEPT_LINEAR] = op_kept_linear,
+    [SW_OP_SPLIT_HEADS] = op_split_heads, [SW_OP_GATE] = op_gate,
+    [SW_OP_UNGROUP] = sw_run_ungroup, [SW_OP_GATED_DELTA] = sw_run_gated_delta,
+    [SW_OP_KIMI_DELTA] = sw_run_kimi_delta, [SW_OP_SSD] = sw_run_ssd,
+    [SW_OP_SHORT_CONV] = sw_run_short_conv,
 };
+
+/* What depends on the layer alone. */
+static void measure(sw_run *run)
+{
+    const sw_model *m = run->e->m;
+
+    run->sizes = sw_model_sizes(m, run->block->layer);
+    for (int b = 0; b < SW_BUF_COUNT; b++)
+        run->width[b] = sw_model_layer_buf_width(m, run->block->layer, (sw_buf)b);
+}
 
 static sw_code check_call(const sw_run *run, sw_err *err)
 {
@@ -408,7 +475,11 @@ int sw_ops_of_attention(const sw_op *ops, int n_ops)
 {
     int i = 0;
 
-    while (i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X)) i++;
+    while (i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X)) {
+        /* a layer that is an MLP alone has no such half */
+        if (ops[i].site >= SW_SITE_MLP_IN && ops[i].site < SW_SITE_COUNT) return 0;
+        i++;
+    }
     return i < n_ops ? i + 1 : n_ops;
 }
 
@@ -418,6 +489,7 @@ static sw_code run_ops(sw_run *run, sw_half half, sw_err *err)
     const sw_op *ops = sw_model_ops(run->e->m, run->block->layer, &n_ops);
     sw_code rc = SW_OK;
 
+    measure(run);
     middle = sw_ops_of_attention(ops, n_ops);
     for (int i = half == SW_HALF_MLP ? middle : 0;
          i < (half == SW_HALF_ATTENTION ? middle : n_ops) && rc == SW_OK && !run->has_stopped; i++)

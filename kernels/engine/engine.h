@@ -78,14 +78,17 @@ sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, in
                       int n_threads, sw_err *err) SW_MUST_USE;
 void sw_engine_free(sw_engine *e);
 
-/* Keys (already rotated) and values of one layer for one sequence; [n_cached, n_kv_heads *
- * head_dim] each. Zero-initialise. */
+/* What one layer knows of one sequence: keys (already rotated) and values, [n_cached, n_kv_heads *
+ * head_dim] each, and the state of a recurrent mixer. Zero-initialise. */
 typedef struct sw_kv {
     float *k, *v;
+    float *state; /* [sw_model_state_elems] of a recurrent mixer, zeros before the first token */
     int64_t n_cached, capacity;
 } sw_kv;
-/* Room for at least n_tokens in all, doubling; what is cached stays. */
-sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t n_tokens, sw_err *err) SW_MUST_USE;
+/* A layer without attention caches no keys, one without a recurrent mixer has no state. Room for at
+ * least n_tokens in all, doubling; what is cached stays. */
+sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t layer, int64_t n_tokens,
+                      sw_err *err) SW_MUST_USE;
 void sw_kv_free(sw_kv *kv); /* accepts a zeroed one */
 
 /* How far to run the block program: everything, or up to a site whose input is tapped (the

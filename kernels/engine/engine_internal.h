@@ -31,10 +31,10 @@ struct sw_engine {
     const sw_vec *vec;
     int n_threads;
     int64_t max_tokens, max_positions;
-    float *buf[SW_BUF_COUNT]; /* [max_tokens, width]; X on first use, to keep a caller's x */
-    int64_t width[SW_BUF_COUNT];
+    float *buf[SW_BUF_COUNT]; /* [max_tokens, sw_model_buf_width]; X on first use, for a copy */
     float *hidden;            /* [max_tokens, hidden] of whole-model calls, on first use */
     float *attention_scratch;
+    float *recurrent_scratch; /* sw_recurrent_scratch floats */
     sw_angles angles, window_angles; /* the second where window layers turn differently */
     sw_moe_scratch moe;
     sw_scratch gemm;
@@ -49,6 +49,8 @@ typedef struct sw_run {
     sw_kv *kv;
     const sw_tap *tap;
     sw_site stop_at;
+    sw_sizes sizes;               /* of the block's layer, */
+    int64_t width[SW_BUF_COUNT];  /* and the rows of its buffers */
     bool is_seen[SW_SITE_COUNT], has_stopped;
 } sw_run;
 
@@ -62,6 +64,13 @@ sw_code sw_run_linear(sw_engine *e, float *y, const float *x, int64_t n, const s
                       sw_err *err) SW_MUST_USE;
 /* dst += routed experts of src, [n_tokens, hidden]. */
 sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err) SW_MUST_USE;
+/* The operations of recurrent mixers (recurrent.c), and floats of scratch space that they need. */
+sw_code sw_run_ungroup(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_gated_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_kimi_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_ssd(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_short_conv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+int64_t sw_recurrent_scratch(const sw_model *m, int n_threads);
 sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens,
                            sw_err *err) SW_MUST_USE;
 void sw_moe_scratch_free(sw_moe_scratch *moe);

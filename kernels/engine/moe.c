@@ -137,7 +137,7 @@ static void choose_experts(void *ctx, int64_t begin, int64_t end, int thread)
     const sw_engine *e = job->e;
     const sw_model *m = e->m;
     const int64_t n = m->n_experts, k = m->n_experts_used;
-    const float tiny = m->router == SW_ROUTER_SIGMOID ? 1e-20f : 0.0f; /* they may all be 0 */
+    const float tiny = (float)m->route_floor; /* sigmoids may all be 0 */
 
     (void)thread;
     for (int64_t t = begin; t < end; t++) {

@@ -122,7 +122,7 @@ static sw_code put_kv(feed *f, sw_block_job *job, sw_err *err)
     int64_t layer = job->original.layer;
     sw_code rc;
 
-    if (!f->options->has_kv_scales || layer == f->model->n_layers) return SW_OK;
+    if (!f->options->has_kv_scales || !sw_model_has_attention(f->model, layer)) return SW_OK;
     if ((rc = sw_stats_read_kv(&range, f->file, layer, err)) != SW_OK) return rc;
     if (has_streams(f)) {
         rc = sw_kv_range_find(&before, &f->streams, &job->untouched, f->progress, err);

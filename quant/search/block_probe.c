@@ -1,4 +1,4 @@
-/* block_probe.c - see probe.h. */
+/* block_probe.c - see block_probe.h. */
 #include "quant/search/block_probe.h"
 
 #include <string.h>

@@ -10,6 +10,7 @@ const char *sw_site_name(sw_site site)
     static const char *const names[SW_SITE_COUNT] = {
         [SW_SITE_ATTN_IN] = "attn_in",   [SW_SITE_Q_B_IN] = "q_b_in",
         [SW_SITE_KV_B_IN] = "kv_b_in",   [SW_SITE_O_IN] = "o_in",
+        [SW_SITE_MIX_IN] = "mix_in",     [SW_SITE_MIX_OUT_IN] = "mix_out_in",
         [SW_SITE_MLP_IN] = "mlp_in",     [SW_SITE_SHARED_DOWN_IN] = "shared_down_in",
         [SW_SITE_DOWN_IN] = "down_in"};
     return names[site];

@@ -18,6 +18,7 @@ formats/text/characters
 formats/text
 formats/text/files
 formats/model
+formats/model/families
 formats/dialect
 formats/gguf
 formats/checkpoint

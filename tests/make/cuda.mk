@@ -39,7 +39,10 @@ NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDA_SRC  := $(sort $(shell find kernels/cuda -name '*.cu'))
 CUDA_C    := $(filter-out kernels/cuda/forward.c,$(sort $(shell find kernels/cuda -name '*.c')))
-CUDA_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o) $(CUDA_C:%.c=$(BUILD)/%.o)
+# Units that are one template with other macros are written by the build.
+CUDA_LIST := kernels/cuda/instances.txt
+CUDA_GEN  := $(shell awk -F '[ |]+' '/^kernels/ {print "$(BUILD)/gen/" $$1 "_" $$2 ".cu"}' $(CUDA_LIST))
+CUDA_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o) $(CUDA_GEN:%=%.o) $(CUDA_C:%.c=$(BUILD)/%.o)
 CUDA_LIB  := $(BUILD)/libswage_cuda.a
 CUDA_SO   := $(BUILD)/libswage_cuda.so
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
@@ -54,10 +57,22 @@ $(BUILD)/%.cu.o: GPU_ARCH := $(ARCH_90A)
 $(BUILD)/kernels/cuda/ops/%.cu.o $(BUILD)/kernels/cuda/solver/%.cu.o $(BUILD)/kernels/cuda/gemm/any_device/%.cu.o \
 $(BUILD)/kernels/cuda/decode/engine_%.cu.o $(BUILD)/kernels/cuda/gemm/quantize.cu.o $(BUILD)/tests/gpu/support/gpu_ref.cu.o: \
     GPU_ARCH := $(ARCH_ALL)
-$(BUILD)/%.cu.o: %.cu
+$(BUILD)/gen/kernels/cuda/gemm/any_device/%.cu.o: GPU_ARCH := $(ARCH_ALL)
+
+$(BUILD)/gen/.written: $(CUDA_LIST) tests/make/cuda_instances.sh
+	$(Q)sh tests/make/cuda_instances.sh $(CUDA_LIST) $(BUILD)/gen
+	@touch $@
+$(CUDA_GEN): $(BUILD)/gen/.written ;
+
+define NVCC_RULE
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  NVCC $<")
 	$(Q)$(NVCC_RUN) $(NVFLAGS) $(GPU_ARCH) -MD -MP -MF $(@:.o=.d) -c $< -o $@
+endef
+$(BUILD)/gen/%.cu.o: $(BUILD)/gen/%.cu
+	$(NVCC_RULE)
+$(BUILD)/%.cu.o: %.cu
+	$(NVCC_RULE)
 
 $(CUDA_LIB): $(CUDA_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^

@@ -48,12 +48,14 @@ static sw_code plain_ignores(sw_qconfig *config, sw_convert_job *job, sw_err *er
     return SW_OK;
 }
 
-/* true when the source holds scales for a cache in e4m3 of every layer. */
+/* true when the source holds scales for a cache in e4m3 of every layer that
+ * has one. */
 static bool has_kv_scales(const sw_checkpoint *source)
 {
     char path[256], name[300];
 
     for (int64_t layer = 0; layer < source->model.n_layers; layer++) {
+        if (!sw_model_has_attention(&source->model, layer)) continue;
         if (!sw_model_attention_path(path, &source->model, layer)) return false;
         for (int i = 0; i < 2; i++) {
             (void)snprintf(name, sizeof name, "%s.%s", path, i ? "v_scale" : "k_scale");

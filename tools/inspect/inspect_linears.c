@@ -253,17 +253,15 @@ static bool is_of_model(const sw_checkpoint *c, const char *module, const char *
         ".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".k_scale", ".v_scale",
         ".experts.gate_up_proj", ".experts.gate_up_proj_bias", ".experts.down_proj",
         ".experts.down_proj_bias", NULL};
-    const sw_arch_ends *e = &c->model.arch->ends;
-    const char *const ends[] = {e->head, e->embed ? sw_model_end(&c->model, e->embed) : NULL,
-                                e->norm ? sw_model_end(&c->model, e->norm) : NULL,
-                                e->positions ? sw_model_end(&c->model, e->positions) : NULL};
-    const char *layers = sw_model_end(&c->model, e->layers);
+    const char *layers = sw_model_end(&c->model, SW_END_LAYERS);
     size_t n = strlen(layers);
     long layer;
     char path[256], *end;
 
-    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends[i] && !strcmp(ends[i], module)) return true;
+    for (int i = SW_END_EMBED; i < SW_END_COUNT; i++) {
+        const char *name = sw_model_end(&c->model, (sw_end)i);
+        if (name && !strcmp(name, module)) return true;
+    }
     if (has_ending(whole, buffers)) return true;
     if (strncmp(module, layers, n) != 0 || module[n] != '.') return false;
     layer = strtol(module + n + 1, &end, 10);

@@ -96,15 +96,12 @@ static void check_table(sw_inspection *in, const char *path, int64_t rows, int64
 
 static void check_ends(sw_inspection *in)
 {
-    const sw_arch_ends *ends;
-
     if (!in->has_model) return;
-    ends = &in->model.arch->ends;
-    check_table(in, sw_model_end(&in->model, ends->embed), in->model.vocab, in->model.hidden);
+    check_table(in, sw_model_end(&in->model, SW_END_EMBED), in->model.vocab, in->model.hidden);
     if (!in->model.is_tied && !in->is_open) /* else it is looked at among the linears */
-        check_table(in, ends->head, in->model.vocab, in->model.hidden);
+        check_table(in, sw_model_end(&in->model, SW_END_HEAD), in->model.vocab, in->model.hidden);
     if (in->model.n_position_rows)
-        check_table(in, sw_model_end(&in->model, ends->positions), in->model.n_position_rows,
+        check_table(in, sw_model_end(&in->model, SW_END_POSITIONS), in->model.n_position_rows,
                     in->model.hidden);
 }
 
@@ -128,9 +125,9 @@ static void check_tie(sw_inspection *in)
     char head_name[320], embed_name[320];
     const sw_st_tensor *head, *embed;
 
-    (void)snprintf(head_name, sizeof head_name, "%s.weight", m->arch->ends.head);
+    (void)snprintf(head_name, sizeof head_name, "%s.weight", sw_model_end(m, SW_END_HEAD));
     (void)snprintf(embed_name, sizeof embed_name, "%s.weight",
-                   sw_model_end(m, m->arch->ends.embed));
+                   sw_model_end(m, SW_END_EMBED));
     head = sw_st_find(in->st, head_name);
     embed = sw_st_find(in->st, embed_name);
     if (!head || !embed || head->maker || embed->maker ||

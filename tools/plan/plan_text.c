@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/recipe/left_parts.h"
 #include "tools/plan/plan.h"
 
 static const char *spec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
@@ -47,6 +48,7 @@ static void print_eta(double seconds)
 void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
 {
     char before[16], after[16], copied[16], peak[16], spilled[16], disk[16];
+    sw_left_parts left;
 
     sw_term_bytes(before, plan->before_bytes);
     sw_term_bytes(after, plan->after_bytes);
@@ -56,6 +58,8 @@ void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
     sw_term_bytes(disk, plan->disk_bytes);
     print_classes(plan);
     (void)printf("copied      %lld tensors, %s\n", (long long)plan->n_copied, copied);
+    sw_left_parts_find(&left, &job->source);
+    sw_left_parts_print(&left);
     (void)printf("tensors     %s -> %s\n", before, after);
     if (plan->needs.peak_spilled_bytes < plan->needs.peak_bytes)
         (void)printf("memory      %s at the peak; %s with activations on disk (--memory)\n", peak,
@@ -162,6 +166,9 @@ sw_code sw_plan_add_json(cJSON *root, const sw_plan *plan, const sw_quantize_job
               add_tensors(root, job) && add_tp(root, plan) &&
               add_speed(root, "decode", &plan->device) &&
               add_speed(root, "decode_here", &plan->here);
+    sw_left_parts left;
 
-    return ok ? SW_OK : sw_cmd_json_added(NULL, err);
+    if (!ok) return sw_cmd_json_added(NULL, err);
+    sw_left_parts_find(&left, &job->source);
+    return sw_left_parts_add_json(root, &left, err);
 }

@@ -12,6 +12,7 @@
 #include "tools/device/device_opt.h"
 #include "tools/device/devices.h"
 #include "tools/recipe/group_sizes.h"
+#include "tools/recipe/left_parts.h"
 #include "tools/cli/names.h"
 #include "tools/quantize/needs.h"
 #include "tools/quantize/target_bits.h"
@@ -140,7 +141,7 @@ static sw_code take_source(job *j, sw_err *err)
                        "known; quantize the original instead", j->model_dir);
     if (!j->source.dialect) return SW_OK;
     if (!j->o->with_head &&
-        sw_checkpoint_is_quantized(&j->source, j->source.model.arch->ends.head))
+        sw_checkpoint_is_quantized(&j->source, sw_model_end(&j->source.model, SW_END_HEAD)))
         return SW_FAIL(err, SW_E_USAGE, "%s: its head is quantized and cannot stay so beside "
                        "linears of another kind: give --lm-head", j->model_dir);
     j->decoding = sw_decoding_source(&j->source);
@@ -381,6 +382,7 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
     const sw_calibration *text;
+    sw_left_parts left;
     sw_code rc;
 
     settings_of(&j->settings, o);
@@ -398,6 +400,8 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     if (sw_quantize_chooser(o) && (rc = choose_specs(j, err)) != SW_OK) return rc;
     text = j->calibration.calib.n_seqs ? &j->calibration : NULL;
     rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
+    sw_left_parts_find(&left, &j->source);
+    if (rc == SW_OK) rc = sw_left_parts_add_json(j->report.manifest, &left, err);
     if (rc == SW_OK && j->stats)
         rc = sw_stats_input_describe(j->report.manifest, j->stats, err);
     return rc;

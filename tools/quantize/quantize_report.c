@@ -344,8 +344,8 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
 static sw_code print_json(sw_run *run, const sw_quantize_report *r,
                           const sw_quantize_outcome *o, sw_err *err)
 {
-    static const char *const repeated[] = {"settings", "calibration", "ignored", "transforms",
-                                           "experts", "kv_scales", "tensors"};
+    static const char *const repeated[] = {"settings", "calibration", "ignored", "left",
+                                           "transforms", "experts", "kv_scales", "tensors"};
     cJSON *object = NULL;
     sw_code rc = sw_cmd_json_new(&object, "quantize", err);
     bool ok;

@@ -161,19 +161,21 @@ static sw_code check_fused(const builder *b, const sw_linear_ref *refs, const fa
     return SW_OK;
 }
 
-static sw_code add_router(builder *b, int64_t layer)
+/* Routers and others that engines keep in floats. */
+static sw_code add_kept(builder *b, int64_t layer)
 {
+    sw_slot kept[SW_KEPT_MAX];
+    const int n = sw_model_kept_linears(b->model, layer, kept, SW_KEPT_MAX);
     char path[256];
     char *copy;
-    sw_code rc;
+    sw_code rc = SW_OK;
 
-    if (!sw_model_is_sparse(b->model, layer) ||
-        !sw_model_slot_path(path, b->model, layer, SW_SLOT_ROUTER, -1))
-        return SW_OK;
-    if ((rc = sw_arena_text(&copy, &b->out->arena, path, strlen(path), b->err)) != SW_OK)
-        return rc;
-    b->out->ignored[b->out->n_ignored++] = copy;
-    return SW_OK;
+    for (int i = 0; i < n && rc == SW_OK; i++) {
+        if (!sw_model_slot_path(path, b->model, layer, kept[i], -1)) continue;
+        if ((rc = sw_arena_text(&copy, &b->out->arena, path, strlen(path), b->err)) == SW_OK)
+            b->out->ignored[b->out->n_ignored++] = copy;
+    }
+    return rc;
 }
 
 static sw_code add_layer(builder *b, int64_t layer)
@@ -190,7 +192,7 @@ static sw_code add_layer(builder *b, int64_t layer)
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         if ((rc = add_linear(b, &refs[i], &fates[i])) == SW_OK)
             rc = check_fused(b, refs, fates, i);
-    if (rc == SW_OK) rc = add_router(b, layer);
+    if (rc == SW_OK) rc = add_kept(b, layer);
 done:
     sw_mem_put(refs);
     sw_mem_put(fates);
@@ -204,7 +206,7 @@ static sw_code add_head(builder *b)
     sw_code rc;
 
     if (!b->request->with_head) {
-        if (!m->is_tied) b->out->ignored[b->out->n_ignored++] = m->arch->ends.head;
+        if (!m->is_tied) b->out->ignored[b->out->n_ignored++] = sw_model_end(m, SW_END_HEAD);
         return SW_OK;
     }
     if (m->is_tied)
@@ -214,7 +216,7 @@ static sw_code add_head(builder *b)
     rc = add_layer(b, m->n_layers);
     b->out->has_head = rc == SW_OK && b->out->n_linears &&
                        !strcmp(b->out->linears[b->out->n_linears - 1].module_path,
-                               m->arch->ends.head);
+                               sw_model_end(m, SW_END_HEAD));
     return rc;
 }
 
@@ -225,7 +227,7 @@ static sw_code build(builder *b)
     sw_code rc;
 
     for (int64_t layer = 0; layer <= b->model->n_layers; layer++)
-        n_max += sw_model_linears(b->model, layer, NULL, 0) + 1;
+        n_max += sw_model_linears(b->model, layer, NULL, 0) + SW_KEPT_MAX;
     if ((rc = SW_ARENA_TAKE(&out->linears, &out->arena, n_max, b->err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&out->ignored, &out->arena, n_max, b->err)) != SW_OK)
         return rc;

@@ -109,6 +109,14 @@ static const char *const cosmetic[] = {
     "cache_implementation", "unsloth_fixed", "unsloth_version", "summary_activation",
     "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", NULL};
 
+/* Those of them that any tool which writes a checkpoint sets anew: not worth a word. */
+static const char *const usual[] = {
+    "transformers_version", "_name_or_path", "name_or_path", "_commit_hash", "dtype", "torch_dtype",
+    "quantization_config", "compression_config", "use_cache", "output_attentions",
+    "output_hidden_states", "return_dict", "use_return_dict", "gradient_checkpointing",
+    "torchscript", "_attn_implementation", "attn_implementation", "_attn_implementation_autoset",
+    "cache_implementation", "unsloth_fixed", "unsloth_version", NULL};
+
 /* What the reader of models knows of a rope in full: two spellings of it differ in every key. */
 static const char *const rope_keys[] = {
     "rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor",
@@ -355,6 +363,21 @@ static sw_code check_older_rope(const checker *c)
     return found(c, "rope_scaling", text, "absent");
 }
 
+/* Another value that nothing computed depends on: said, and no more. */
+static sw_code remark_key(const checker *c, const char *key, const cJSON *have, const cJSON *want)
+{
+    static const char *const none[] = {NULL};
+    char have_text[SW_JSON_DIFF_TEXT_BYTES], want_text[SW_JSON_DIFF_TEXT_BYTES];
+    sw_json_diff diff;
+    sw_code rc = sw_json_compare(&diff, have, want, none, c->err);
+
+    if (rc != SW_OK || !diff.n) return rc;
+    sw_json_brief(have_text, have);
+    sw_json_brief(want_text, want);
+    return sw_report_remark(c->report, c->err, "%s: %s is %s, the original has %s; nothing that is "
+                            "computed depends on it", CONFIG, key, have_text, want_text);
+}
+
 static sw_code check_key(const checker *c, const char *key)
 {
     const cJSON *a = c->checkpoint->config, *b = c->original->config;
@@ -363,8 +386,9 @@ static sw_code check_key(const checker *c, const char *key)
     sw_json_diff diff;
     sw_code rc;
 
-    if (is_among(cosmetic, key) || is_among(rope_keys, key)) return SW_OK;
-    if (is_of_window(key) && has_no_window(a, b)) return SW_OK;
+    if (is_among(usual, key) || is_among(rope_keys, key)) return SW_OK;
+    if (is_of_window(key) && has_no_window(a, b)) return remark_key(c, key, have, want);
+    if (is_among(cosmetic, key)) return have && want ? remark_key(c, key, have, want) : SW_OK;
     if (!have || !want) return check_alone(c, key, have, want);
     if ((rc = sw_json_compare(&diff, have, want, cosmetic, c->err)) != SW_OK || !diff.n) return rc;
     (void)snprintf(name, sizeof name, "%.60s%s%s", key,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "verify/checks/plain_blocks.h"
 #include "verify/checks/residual.h"
 
 /* Error beyond this many times plain rounding's is no rounding. GPTQ gives up weight error for
@@ -315,5 +316,7 @@ sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES
     t->worst_cell = all.worst_cell;
     t->rounded = (double)all.n_nearest / (double)(w->n_out * w->k_in);
     explain(why, t, &all, w, original);
-    return why[0] ? SW_OK : sw_residual_check(why, w, original, err);
+    if (!why[0]) rc = sw_residual_check(why, w, original, err);
+    if (rc == SW_OK && !why[0]) sw_plain_blocks_check(why, SW_PLAUSIBLE_TEXT_BYTES, w, original);
+    return rc;
 }

@@ -4,7 +4,8 @@
  * with the scales of the neighbouring group or channel, with every zero point one higher or
  * lower, with the codes of a nibble pair swapped. A sound weight fits the original better than
  * any rival; a weight packed wrongly fits one rival better, and the finding names it. Bounds on
- * the error and the cosine catch what no rival explains, and residual.h what is wrong in places.
+ * the error and the cosine catch what no rival explains, residual.h what is wrong in places,
+ * and plain_blocks.h single bits of blocks of GGUF.
  */
 #ifndef SW_VERIFY_CHECKS_PLAUSIBLE_H
 #define SW_VERIFY_CHECKS_PLAUSIBLE_H

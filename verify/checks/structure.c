@@ -262,10 +262,11 @@ static sw_code is_same_tensor(bool *out, const sw_st_tensor *a, const sw_st_tens
 static sw_code check_head(const place *p)
 {
     const sw_model *m = &p->s->model;
-    const sw_st_tensor *head = sw_spec_find(p->s->st, m->arch->ends.head, "weight");
-    const sw_st_tensor *embed = sw_spec_find(p->s->st, sw_model_end(m, m->arch->ends.embed),
+    const char *path = sw_model_end(m, SW_END_HEAD);
+    const sw_st_tensor *head = sw_spec_find(p->s->st, path, "weight");
+    const sw_st_tensor *embed = sw_spec_find(p->s->st, sw_model_end(m, SW_END_EMBED),
                                              "weight");
-    const bool is_coded = sw_spec_is_quantized(&p->s->scheme, p->s->st, m->arch->ends.head);
+    const bool is_coded = sw_spec_is_quantized(&p->s->scheme, p->s->st, path);
     bool is_same = false;
     sw_code rc;
 
@@ -273,8 +274,8 @@ static sw_code check_head(const place *p)
     if (!is_coded && embed && (rc = is_same_tensor(&is_same, head, embed, p->err)) != SW_OK)
         return rc;
     if (is_same) return SW_OK;
-    return sw_report_find(p->report, "differs", m->arch->ends.head, p->err, "%s is stored and is "
-                          "not the embedding, to which the config ties it", m->arch->ends.head);
+    return sw_report_find(p->report, "differs", path, p->err, "%s is stored and is "
+                          "not the embedding, to which the config ties it", path);
 }
 
 /* Scales of a cache that the config does not mention are read by some engines and not by others. */

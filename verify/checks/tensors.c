@@ -151,7 +151,7 @@ static sw_code add_table(tensor_slot *slots, int64_t *n, const sw_subject *check
                          sw_arena *arena, sw_err *err)
 {
     const sw_model *m = &checkpoint->model;
-    const char *path = sw_model_end(m, m->arch->ends.embed);
+    const char *path = sw_model_end(m, SW_END_EMBED);
     sw_subject_linear *table;
     sw_code rc = SW_ARENA_TAKE(&table, arena, 1, err);
 

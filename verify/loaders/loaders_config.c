@@ -242,8 +242,8 @@ static sw_code compare_bytes(bool *is_same, const sw_st_tensor *a, const sw_st_t
 sw_code sw_load_tied_head(sw_load_ctx *ctx)
 {
     const sw_model *m = &ctx->ckpt->model;
-    const sw_st_tensor *head = end_weight(ctx, m->arch->ends.head);
-    const sw_st_tensor *embed = end_weight(ctx, sw_model_end(m, m->arch->ends.embed));
+    const sw_st_tensor *head = end_weight(ctx, sw_model_end(m, SW_END_HEAD));
+    const sw_st_tensor *embed = end_weight(ctx, sw_model_end(m, SW_END_EMBED));
 
     bool is_same = false;
     sw_code rc;
@@ -258,16 +258,16 @@ sw_code sw_load_head_missing(sw_load_ctx *ctx)
 {
     const sw_model *m = &ctx->ckpt->model;
 
-    if (m->is_tied || end_weight(ctx, m->arch->ends.head) ||
-        sw_checkpoint_is_quantized(ctx->ckpt, m->arch->ends.head))
+    if (m->is_tied || end_weight(ctx, sw_model_end(m, SW_END_HEAD)) ||
+        sw_checkpoint_is_quantized(ctx->ckpt, sw_model_end(m, SW_END_HEAD)))
         return SW_OK;
-    return sw_load_found(ctx, m->arch->ends.head, "tie_word_embeddings is false");
+    return sw_load_found(ctx, sw_model_end(m, SW_END_HEAD), "tie_word_embeddings is false");
 }
 
 /* A quantized head in one of these dialects. */
 static sw_code quantized_head(sw_load_ctx *ctx, const char *const *dialects)
 {
-    const char *head = ctx->ckpt->model.arch->ends.head;
+    const char *head = sw_model_end(&ctx->ckpt->model, SW_END_HEAD);
 
     if (!is_any(dialect_name(ctx), dialects) || !sw_checkpoint_is_quantized(ctx->ckpt, head))
         return SW_OK;

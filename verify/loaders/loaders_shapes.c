@@ -10,6 +10,7 @@ static const sw_slot fused[][3] = {
     {SW_SLOT_GATE, SW_SLOT_UP, SW_SLOT_COUNT},
     {SW_SLOT_SHARED_GATE, SW_SLOT_SHARED_UP, SW_SLOT_COUNT},
     {SW_SLOT_Q_A, SW_SLOT_KV_A, SW_SLOT_COUNT},
+    {SW_SLOT_MIX_IN, SW_SLOT_MIX_Z, SW_SLOT_COUNT},
 };
 
 /* Asked of a linear and one that runs with it. */
@@ -281,13 +282,17 @@ static bool breaks_awq(const sw_load_ctx *ctx, const sw_load_linear *l)
 
 sw_code sw_load_awq_scales(sw_load_ctx *ctx) { return for_linears(ctx, breaks_awq); }
 
+/* Several devices cut the inputs of these, and the outputs of all others. */
+static bool is_row_cut(const sw_load_linear *l)
+{
+    return l->ref.slot == SW_SLOT_O || l->ref.slot == SW_SLOT_DOWN ||
+           l->ref.slot == SW_SLOT_SHARED_DOWN || l->ref.slot == SW_SLOT_MIX_OUT;
+}
+
 static bool breaks_tp_rows(const sw_load_ctx *ctx, const sw_load_linear *l)
 {
-    bool is_row_cut = l->ref.slot == SW_SLOT_O || l->ref.slot == SW_SLOT_DOWN ||
-                      l->ref.slot == SW_SLOT_SHARED_DOWN;
-
     (void)ctx;
-    return is_row_cut && l->spec.group_elems &&
+    return is_row_cut(l) && l->spec.group_elems &&
            (l->ref.k_in % 2 || l->ref.k_in / 2 % l->spec.group_elems);
 }
 
@@ -295,10 +300,7 @@ sw_code sw_load_tp_rows(sw_load_ctx *ctx) { return for_linears(ctx, breaks_tp_ro
 
 static bool breaks_tp_columns(const sw_load_ctx *ctx, const sw_load_linear *l)
 {
-    bool is_column_cut = l->ref.slot != SW_SLOT_O && l->ref.slot != SW_SLOT_DOWN &&
-                         l->ref.slot != SW_SLOT_SHARED_DOWN;
-
-    return is_column_cut && (is_dialect(ctx, "gptq") || is_dialect(ctx, "awq")) &&
+    return !is_row_cut(l) && (is_dialect(ctx, "gptq") || is_dialect(ctx, "awq")) &&
            l->ref.n_out % (2 * 32 / l->spec.num->bits);
 }
 

@@ -148,7 +148,7 @@ done:
 /* The head in floats, where it is quantized; `values` are the caller's to free. */
 static sw_code decode_head(sw_lm *lm, float **values, const sw_subject *checkpoint, sw_err *err)
 {
-    const char *path = lm->model->arch->ends.head;
+    const char *path = sw_model_end(lm->model, SW_END_HEAD);
     sw_spec_weight w = {0};
     sw_code rc;
 

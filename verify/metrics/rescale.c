@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/base/parallel.h"
 #include "formats/num/num.h"
 #include "verify/decoders/decode_spec_parts.h"
-#include "verify/metrics/original.h"
+#include "verify/metrics/fold_rows.h"
 
 #define FACTOR_MAX 0x1p15 /* a norm changed by more was not rescaled but broken */
 /* Folds change nearly every channel of a norm. Fewer than this share, one of them by less than
@@ -23,13 +24,16 @@
  * about -d with a deviation of 2 sqrt(d), d the squared factors in units of noise: to exceed 25
  * takes five deviations whatever d is. */
 #define EVIDENCE_MIN 25.0
+/* Each thread holds a linear twice; more threads would cost more memory. */
+#define THREADS_MAX 8
 #define COLUMN_NOISE_MIN 1e-12 /* readers in floats have hardly any */
 
 typedef struct builder {
     sw_rescale *out;
     sw_report *report;
     const sw_subject *checkpoint, *original;
-    const cJSON *manifest; /* or NULL */
+    sw_fold_rows *rows; /* those of one layer that are looked at */
+    int n_threads;
     sw_err *err;
 } builder;
 
@@ -121,106 +125,72 @@ done:
     return rc;
 }
 
-/* Does the manifest say that `path` (NULL: anything) was divided, or one before it? */
-static bool is_listed(const cJSON *manifest, const char *path)
+/* Does the manifest say that anything was rescaled, or one before it? */
+static bool is_listed(const cJSON *manifest)
 {
     const cJSON *row;
 
     for (; manifest; manifest = sw_json_member(manifest, "origin"))
         cJSON_ArrayForEach(row, sw_json_member(manifest, "transforms"))
-        {
-            const cJSON *into = sw_json_member(row, "folded_into");
-            if (cJSON_IsString(into) && (!path || !strcmp(into->valuestring, path)) &&
+            if (cJSON_IsString(sw_json_member(row, "folded_into")) &&
                 cJSON_IsTrue(sw_json_member(row, "accepted")))
                 return true;
-        }
     return false;
 }
 
-/* The linear as it is stored, quantized or not; NULL where it does not decode. */
-static sw_code load_stored(float **out, const sw_subject *s, const char *path, int64_t n_out,
-                           int64_t k, sw_err *err)
+/* The folds of one kind, expert by expert; returns how many. */
+static int64_t list_folds(sw_fold_rows *out, const sw_model *m, const sw_fold *folds, int n_folds,
+                          sw_fold_kind kind, int64_t layer)
 {
-    sw_spec_weight w = {0};
-    sw_err local = {0};
-    sw_code rc;
+    int64_t n = 0;
 
-    if (!s->is_quantized || !sw_spec_is_quantized(&s->scheme, s->st, path))
-        return load(out, s->st, path, "weight", n_out * k, err);
-    *out = NULL;
-    rc = sw_spec_decode(&w, &s->scheme, s->st, path, n_out, k, &local);
-    if (rc == SW_E_NOMEM) return SW_FAIL(err, rc, "%s", local.text);
-    if (rc == SW_OK) {
-        *out = w.values;
-        w.values = NULL;
+    for (int i = 0; i < n_folds; i++) {
+        int64_t n_experts = folds[i].is_per_expert ? m->n_experts : 1;
+
+        for (int64_t e = 0; e < n_experts && folds[i].kind == kind; e++)
+            out[n++] = (sw_fold_rows){.fold = &folds[i], .layer = layer,
+                                      .expert = folds[i].is_per_expert ? e : -1};
     }
-    sw_spec_weight_free(&w);
-    return SW_OK;
+    return n;
 }
 
-/* Each row's least-squares multiple between what is stored and the original, of the
- * rows that a factor can be in; 1 of all others. */
-static void fit_rows(double *scale, const bool *is_row, const float *have, const float *want,
-                     int64_t n_out, int64_t k)
+static sw_code add_norms(builder *b, const sw_fold_rows *folds, int64_t n)
 {
-    for (int64_t i = 0; i < n_out; i++) {
-        sw_vec_sums sums = {0};
-        double q;
+    sw_code rc = SW_OK;
+    char path[256];
 
-        scale[i] = 1.0;
-        if (!is_row[i]) continue;
-        sw_vec_add(&sums, have + i * k, want + i * k, k);
-        q = sums.dot > 0 ? sums.want2 / sums.dot : 1.0;
-        scale[i] = q >= 1 / FACTOR_MAX && q <= FACTOR_MAX ? q : 1.0;
-    }
-}
-
-static sw_code add_rows(builder *b, const sw_fold *fold, int64_t layer, int64_t expert,
-                        const char *path)
-{
-    sw_linear_ref ref = {.layer = layer, .slot = fold->producer, .expert = expert};
-    sw_subject_linear linear;
-    float *have = NULL, *want = NULL;
-    double *scale = NULL;
-    bool *is_row = NULL;
-    int64_t k;
-    sw_code rc;
-
-    if (!is_listed(b->manifest, path)) return SW_OK;
-    k = sw_model_site_width(&b->original->model, layer, fold->site);
-    ref.site = fold->producer_site;
-    sw_model_slot_shape(&b->original->model, layer, ref.slot, &ref.n_out, &ref.k_in);
-    linear = (sw_subject_linear){ref, path};
-    if ((rc = load_stored(&have, b->checkpoint, path, ref.n_out, ref.k_in, b->err)) != SW_OK ||
-        (rc = sw_original_weight(&want, b->original, &linear, b->err)) != SW_OK ||
-        (rc = SW_MEM_GET(&scale, ref.n_out, "factors", b->err)) != SW_OK ||
-        (rc = SW_MEM_GET(&is_row, ref.n_out, "rows", b->err)) != SW_OK || !have || !want)
-        goto done;
-    for (int64_t j = 0; j < k; j++) is_row[sw_fold_row(fold, j)] = true;
-    sw_rescale_forward(want, b->out, &ref); /* its own inputs may be rescaled */
-    fit_rows(scale, is_row, have, want, ref.n_out, ref.k_in);
-    rc = add_group(b, fold, layer, expert, scale, ref.n_out);
-done:
-    sw_mem_put(is_row);
-    sw_mem_put(have);
-    sw_mem_put(want);
-    sw_mem_put(scale);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        if (sw_model_slot_path(path, &b->original->model, folds[i].layer, folds[i].fold->producer,
+                               folds[i].expert))
+            rc = add_norm(b, folds[i].fold, folds[i].layer, path);
     return rc;
 }
 
-static sw_code add_fold(builder *b, const sw_fold *fold, int64_t layer)
+static void find_some(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const sw_model *m = &b->original->model;
-    int64_t n = fold->is_per_expert ? m->n_experts : 1;
+    builder *b = ctx;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        sw_fold_rows_find(&b->rows[i], b->out, b->checkpoint, b->original);
+}
+
+static sw_code add_rows(builder *b, sw_fold_rows *folds, int64_t n)
+{
     sw_code rc = SW_OK;
 
-    for (int64_t e = 0; e < n && rc == SW_OK; e++) {
-        int64_t expert = fold->is_per_expert ? e : -1;
-        char path[256];
+    b->rows = folds;
+    sw_parallel_for(b->n_threads, n, 1, find_some, b);
+    for (int64_t i = 0; i < n; i++) {
+        const sw_fold_rows *f = &folds[i];
 
-        if (!sw_model_slot_path(path, m, layer, fold->producer, expert)) continue;
-        rc = fold->kind == SW_FOLD_NORM ? add_norm(b, fold, layer, path)
-                                        : add_rows(b, fold, layer, expert, path);
+        if (rc == SW_OK && f->err.code != SW_OK) {
+            *b->err = f->err;
+            rc = f->err.code;
+        }
+        if (rc == SW_OK && f->scale)
+            rc = add_group(b, f->fold, f->layer, f->expert, f->scale, f->n_rows);
+        sw_mem_put(f->scale);
     }
     return rc;
 }
@@ -228,29 +198,34 @@ static sw_code add_fold(builder *b, const sw_fold *fold, int64_t layer)
 /* Norms first: what a linear's rows were divided by shows once its columns are known. */
 static sw_code add_layer(builder *b, int64_t layer)
 {
+    const sw_model *m = &b->original->model;
     sw_fold folds[SW_FOLDS_MAX];
-    int n = sw_model_folds(folds, &b->original->model, layer);
-    sw_code rc = SW_OK;
+    int n_folds = sw_model_folds(folds, m, layer);
+    sw_fold_rows *list = NULL;
+    sw_code rc = SW_MEM_GET(&list, SW_FOLDS_MAX * (1 + m->n_experts), "folds", b->err);
 
-    for (int kind = SW_FOLD_NORM; kind <= SW_FOLD_ROWS; kind++)
-        for (int i = 0; i < n && rc == SW_OK; i++)
-            if ((int)folds[i].kind == kind) rc = add_fold(b, &folds[i], layer);
+    if (rc == SW_OK)
+        rc = add_norms(b, list, list_folds(list, m, folds, n_folds, SW_FOLD_NORM, layer));
+    if (rc == SW_OK)
+        rc = add_rows(b, list, list_folds(list, m, folds, n_folds, SW_FOLD_ROWS, layer));
+    sw_mem_put(list);
+    sw_st_forget(b->checkpoint->st);
+    sw_st_forget(b->original->st);
     return rc;
 }
 
 sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *checkpoint,
-                       const sw_subject *original, sw_err *err)
+                       const sw_subject *original, int n_threads, sw_err *err)
 {
     const sw_model *m = &original->model;
     sw_rescale r = {0};
     builder b = {.out = &r, .report = report, .checkpoint = checkpoint, .original = original,
-                 .err = err};
+                 .n_threads = n_threads < THREADS_MAX ? n_threads : THREADS_MAX, .err = err};
     cJSON *manifest = NULL;
     sw_code rc;
 
     if ((rc = sw_verify_manifest(&manifest, checkpoint, err)) != SW_OK) return rc;
-    b.manifest = manifest;
-    r.is_claimed = is_listed(manifest, NULL);
+    r.is_claimed = is_listed(manifest);
     rc = SW_ARENA_TAKE(&r.groups, &r.arena, m->n_layers * (SW_FOLDS_MAX + m->n_experts), err);
     if (rc == SW_OK) rc = sw_subject_linears(&r.linears, &r.n_linears, m, &r.arena, err);
     for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) rc = add_layer(&b, l);

@@ -2,10 +2,10 @@
  *
  * A checkpoint may hold a norm divided by s and linears multiplied by s: the same model, kinder to
  * quantize. The judge takes nobody's word for s. For a norm it is the quotient of the original's
- * and the stored weight; for rows of a linear, which are stored quantized, the manifest says
- * which linear was divided and each row's best-fitting multiple says by how much. The readers
- * are then held against the original times s, column by column, so that a producer changed
- * without its readers, or the other way round, is found.
+ * and the stored weight; for rows of a linear, which are stored quantized, it is each row's
+ * best-fitting multiple where the readers' columns show the inverse of it (fold_rows.h). The
+ * readers are then held against the original times s, column by column, so that a producer
+ * changed without its readers, or the other way round, is found.
  */
 #ifndef SW_VERIFY_METRICS_RESCALE_H
 #define SW_VERIFY_METRICS_RESCALE_H
@@ -33,9 +33,11 @@ typedef struct sw_rescale {
 } sw_rescale;
 
 /* Groups with a factor other than 1, in block order. Findings: "rescaled" for a norm whose change
- * is no sound factor. Freed by sw_rescale_free, which accepts a zeroed one. */
+ * is no sound factor. Memory: a linear in f32 twice for each thread, of which 8 are used at most.
+ * Freed by sw_rescale_free, which accepts a zeroed one. */
 sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *checkpoint,
-                       const sw_subject *original, sw_err *err) SW_MUST_USE;
+                       const sw_subject *original, int n_threads,
+                       sw_err *err) SW_MUST_USE;
 void sw_rescale_free(sw_rescale *rescale);
 
 /* What the inputs (resp. outputs) of a linear were multiplied (resp. divided) by, [k_in]

@@ -94,7 +94,7 @@ static sw_code take_tensor(sw_ckpt_writer *w, int64_t at, int64_t claim_at, sw_e
 
 static bool is_head(const sw_ckpt_writer *w, const sw_claim *c)
 {
-    return !strcmp(c->module_path, w->source->model.arch->ends.head);
+    return !strcmp(c->module_path, sw_model_end(&w->source->model, SW_END_HEAD));
 }
 
 static sw_code claim_dense(sw_ckpt_writer *w, int64_t claim_at, sw_err *err)
@@ -204,82 +204,6 @@ static sw_code claim_tensors(sw_ckpt_writer *w, sw_err *err)
             w->claim_of[i] = SW_CAST;
     }
     return rc == SW_OK ? refuse_leftovers(w, err) : rc;
-}
-
-/* Loaders quantize every linear that they are not told to leave: tell them of each that is in
- * the model and not claimed, besides what the caller names. */
-typedef struct ignore_list {
-    const char **paths;
-    int64_t n;
-    const char **given; /* the caller's, sorted */
-    int64_t n_given;
-} ignore_list;
-
-static int compare_texts(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static sw_code add_ignore(ignore_list *list, sw_ckpt_writer *w, const char *path, sw_err *err)
-{
-    char *kept;
-    sw_code rc;
-
-    if (list->n_given && bsearch(&path, list->given, (size_t)list->n_given, sizeof *list->given,
-                                 compare_texts))
-        return SW_OK;
-    rc = sw_arena_text(&kept, &w->arena, path, strlen(path), err);
-    if (rc == SW_OK) list->paths[list->n++] = kept;
-    return rc;
-}
-
-static sw_code add_layer(ignore_list *list, sw_ckpt_writer *w, int64_t layer, sw_err *err)
-{
-    const sw_model *m = &w->source->model;
-    int64_t n = sw_model_linears(m, layer, NULL, 0);
-    sw_linear_ref *refs = NULL;
-    char path[256];
-    sw_code rc = SW_MEM_GET(&refs, n, "linears of a layer", err);
-
-    if (rc != SW_OK) return rc;
-    n = sw_model_linears(m, layer, refs, n);
-    for (int64_t i = 0; i < n && rc == SW_OK; i++)
-        if (sw_model_slot_path(path, m, layer, refs[i].slot, refs[i].expert) &&
-            !sw_claim_find(w, path))
-            rc = add_ignore(list, w, path, err);
-    if (rc == SW_OK && sw_model_is_sparse(m, layer) &&
-        sw_model_slot_path(path, m, layer, SW_SLOT_ROUTER, -1))
-        rc = add_ignore(list, w, path, err);
-    sw_mem_put(refs);
-    return rc;
-}
-
-static sw_code gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given, sw_err *err)
-{
-    const sw_model *m = &w->source->model;
-    int64_t room = given->n_ignore + m->n_layers; /* one router a layer at most */
-    ignore_list list = {0};
-    sw_code rc = SW_OK;
-
-    for (int64_t layer = 0; layer <= m->n_layers; layer++)
-        room += sw_model_linears(m, layer, NULL, 0);
-    if ((rc = SW_ARENA_TAKE(&list.paths, &w->arena, room, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&list.given, &w->arena, given->n_ignore, err)) != SW_OK)
-        return rc;
-    for (int64_t i = 0; i < given->n_ignore && rc == SW_OK; i++)
-        rc = add_ignore(&list, w, given->ignore[i], err);
-    if (rc != SW_OK) return rc;
-    list.n_given = list.n;
-    if (list.n) {
-        memcpy(list.given, list.paths, (size_t)list.n * sizeof *list.given);
-        qsort(list.given, (size_t)list.n, sizeof *list.given, compare_texts);
-    }
-    for (int64_t layer = 0; layer <= m->n_layers && rc == SW_OK; layer++)
-        rc = add_layer(&list, w, layer, err);
-    w->qconfig.has_head = sw_claim_find(w, m->arch->ends.head) != NULL;
-    w->qconfig.ignore = list.paths;
-    w->qconfig.n_ignore = list.n;
-    return rc;
 }
 
 static bool is_turned(const sw_ckpt_writer *w, const sw_claim *c)
@@ -419,7 +343,8 @@ sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *sourc
     if ((rc = copy_claims(w, linears, n_linears, err)) != SW_OK ||
         (rc = gather_rules(w, err)) != SW_OK ||
         (rc = sw_writer_find_fused(w, err)) != SW_OK ||
-        (rc = claim_tensors(w, err)) != SW_OK || (rc = gather_ignore(w, qconfig, err)) != SW_OK ||
+        (rc = claim_tensors(w, err)) != SW_OK ||
+        (rc = sw_writer_gather_ignore(w, qconfig, err)) != SW_OK ||
         (!source->is_file && /* what lies beside a file is none of its */
          ((rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK ||
           (rc = sw_dir_check_side(&w->listing, source->dir, err)) != SW_OK)) ||

@@ -58,6 +58,10 @@ bool sw_claim_is_shared(const sw_claim *c); /* its tensors are others' too */
 sw_code sw_writer_declare_bias(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
 sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
+/* w->qconfig.ignore and extra_heads, from what the caller names and what no claim has taken. */
+sw_code sw_writer_gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given,
+                                sw_err *err) SW_MUST_USE;
+
 /* config.json, that of the source with another quantization_config, and what repeats it. */
 sw_code sw_writer_put_configs(const sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 

@@ -1,5 +1,5 @@
 /* writer_kv.c - scales of a cache in e4m3, written beside the linears: "<attention>.k_scale" and
- * "<attention>.v_scale", F32 [1] each, for every layer. */
+ * "<attention>.v_scale", F32 [1] each, for every layer that has attention. */
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -30,7 +30,8 @@ sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized "
                        "cache; use --format compressed-tensors or fp8", w->dialect->name);
     for (int64_t i = 0; i < 2 * w->source->model.n_layers && rc == SW_OK; i++)
-        if ((rc = kv_name(name, w, i / 2, (int)(i % 2), err)) == SW_OK &&
+        if (sw_model_has_attention(&w->source->model, i / 2) &&
+            (rc = kv_name(name, w, i / 2, (int)(i % 2), err)) == SW_OK &&
             !sw_st_find(w->source->st, name)) /* those of a source are copied */
             rc = sw_st_writer_declare(w->st, name, SW_DTYPE_F32, 1, &one, err);
     return rc;

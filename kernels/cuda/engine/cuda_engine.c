@@ -1,4 +1,4 @@
-/* cuda_engine.c - the engine's scratch on the card, linears, rope tables. See gpu_engine.h. */
+/* cuda_engine.c - the engine's scratch on the card, linears, rope tables. See device_engine.h. */
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -90,8 +90,9 @@ static sw_code take_angles(sw_device_angles *angles, sw_device_engine *e, sw_err
 static sw_code fill(sw_device_engine *e, sw_err *err)
 {
     const sw_model *m = e->m;
-    sw_code rc;
+    sw_code rc = sw_device_supports(m, err);
 
+    if (rc != SW_OK) return rc;
     if (m->head_dim > 256 || m->v_head_dim > 256 || m->head_dim % ROW_ALIGN ||
         m->v_head_dim % ROW_ALIGN)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %lld and %lld; on the card they are "

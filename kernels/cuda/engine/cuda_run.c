@@ -1,4 +1,4 @@
-/* cuda_run.c - runs block programs on the card. See gpu_engine.h.
+/* cuda_run.c - runs block programs on the card. See device_engine.h.
  *
  * Operations are those of the table that the CPU engine runs, one kernel or product each, but where
  * two in a row are one pass: an addition to the residual stream waits for the norm that reads it

@@ -37,6 +37,12 @@ typedef struct sw_vec {
     float (*exp_sum)(float *x, float shift, int64_t n);
     /* y[n] = exp(x), at most 2 ulp from the true value over all floats; dst may be x */
     void (*exp)(float *y, const float *x, int64_t n);
+    /* Of a matrix s [n, width] that a recurrent mixer remembers (mixers/): */
+    /* out[width] = sum over i of w[i] * s[i, :], in the order of i */
+    void (*state_read)(float *out, const float *s, const float *w, int64_t n, int64_t width);
+    /* s[i, :] = s[i, :] * keep[i] + k[i] * d, then out[width] = sum over i of q[i] * s[i, :] */
+    void (*state_step)(float *out, float *s, const float *keep, const float *k, const float *d,
+                       const float *q, int64_t n, int64_t width);
 } sw_vec;
 
 extern const sw_vec sw_vec_any;    /* the baseline machine */

@@ -241,6 +241,53 @@ static void vec_exp(float *y, const float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) y[i] = exp_one(x[i]);
 }
 
+/* Columns of a state are independent, so a strip of them keeps its sums in registers. */
+#define STRIP 64
+
+static inline void read_strip(float *out, const float *s, const float *w, int64_t n,
+                              int64_t width, int64_t n_columns)
+{
+    float acc[STRIP] = {0};
+
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n_columns; j++) acc[j] += w[i] * s[i * width + j];
+    for (int64_t j = 0; j < n_columns; j++) out[j] = acc[j];
+}
+
+static void vec_state_read(float *out, const float *s, const float *w, int64_t n, int64_t width)
+{
+    int64_t j = 0;
+
+    for (; j + STRIP <= width; j += STRIP) read_strip(out + j, s + j, w, n, width, STRIP);
+    if (j < width) read_strip(out + j, s + j, w, n, width, width - j);
+}
+
+static inline void step_strip(float *restrict out, float *restrict s, const float *keep,
+                              const float *k, const float *restrict d, const float *q, int64_t n,
+                              int64_t width, int64_t n_columns)
+{
+    float acc[STRIP] = {0};
+
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < n_columns; j++) {
+            const float made = s[i * width + j] * keep[i] + k[i] * d[j];
+
+            s[i * width + j] = made;
+            acc[j] += q[i] * made;
+        }
+    for (int64_t j = 0; j < n_columns; j++) out[j] = acc[j];
+}
+
+static void vec_state_step(float *out, float *s, const float *keep, const float *k,
+                           const float *d, const float *q, int64_t n, int64_t width)
+{
+    int64_t j = 0;
+
+    for (; j + STRIP <= width; j += STRIP)
+        step_strip(out + j, s + j, keep, k, d + j, q, n, width, STRIP);
+    if (j < width) step_strip(out + j, s + j, keep, k, d + j, q, n, width, width - j);
+}
+
 const sw_vec SW_VEC_TABLE = {
     .rms_norm = vec_rms_norm,
     .layer_norm = vec_layer_norm,
@@ -261,6 +308,8 @@ const sw_vec SW_VEC_TABLE = {
     .max = vec_max,
     .exp_sum = vec_exp_sum,
     .exp = vec_exp,
+    .state_read = vec_state_read,
+    .state_step = vec_state_step,
 };
 
 #endif

@@ -126,3 +126,33 @@ void patched_model_make(const char *dir, const char *from, const char *end, doub
     free(config);
     free(model);
 }
+
+void patched_scale_make(const char *dir, const char *from, const char *name, bool is_column,
+                        int64_t first, int64_t n, double factor)
+{
+    size_t n_config, n_model;
+    char *config = slurp(&n_config, from, "config.json");
+    char *model = slurp(&n_model, from, "model.safetensors");
+    const sw_st_tensor *t;
+    sw_st *st = NULL;
+
+    assert_int_equal(sw_st_open_bytes(&st, model, n_model, "toy", NULL), SW_OK);
+    t = sw_st_find(st, name);
+    assert_true(t && t->view.dtype == SW_DTYPE_BF16 && t->view.n_dims == 2);
+    for (int64_t k = 0; k < t->view.shape[0] * t->view.shape[1]; k++) {
+        char *at = model + ((const char *)t->view.data - model) + 2 * k;
+        int64_t line = is_column ? k % t->view.shape[1] : k / t->view.shape[1];
+        uint16_t half;
+
+        if (line < first || line >= first + n) continue;
+        memcpy(&half, at, 2);
+        half = sw_bf16_encode((float)(factor * (double)sw_bf16_decode(half)));
+        memcpy(at, &half, 2);
+    }
+    sw_st_close(st);
+    assert_int_equal(mkdir(dir, 0755), 0);
+    spill(dir, "config.json", config, n_config);
+    spill(dir, "model.safetensors", model, n_model);
+    free(config);
+    free(model);
+}

@@ -6,6 +6,7 @@
 #ifndef SW_TESTS_SUPPORT_TOYS_PATCHED_MODEL_H
 #define SW_TESTS_SUPPORT_TOYS_PATCHED_MODEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Copies config.json and model.safetensors of `from` into the new directory `dir`; tensors whose
@@ -13,6 +14,10 @@
  * there are none. */
 void patched_model_make(const char *dir, const char *from, const char *end, double size,
                         uint64_t seed);
+/* The same with rows (or columns) [first, first + n) of the bf16 tensor `name` times `factor`, all
+ * rounded again. */
+void patched_scale_make(const char *dir, const char *from, const char *name, bool is_column,
+                        int64_t first, int64_t n, double factor);
 /* The same with the first text `have` of the config replaced by `want` instead. */
 void patched_config_make(const char *dir, const char *from, const char *have, const char *want);
 /* The same with `prefix` taken off the names of all tensors that have it. */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/model/programs.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/patched_model.h"
 #include "tests/support/toys/plain_decoder.h"
@@ -179,6 +180,7 @@ static void test_queries_without_a_rank(void **state)
     open_model_dir(&from, "tests/golden/arch/deepseek_v3");
     m = from;
     m.model.q_rank = 0;
+    memset(m.model.kind, SW_KIND_LATENT_KV, sizeof m.model.kind);
     for (int64_t i = 0; i < sw_st_count(from.st); i++) {
         const sw_st_tensor *t = sw_st_at(from.st, i);
         char *q = strstr(t->name, "q_b_proj"), name[160];

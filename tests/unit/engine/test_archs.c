@@ -12,10 +12,12 @@
 
 #include "tests/support/toys/open_model.h"
 #include "tests/support/cases/quantized_dir.h"
+#include "tests/support/toys/recipe_model.h"
 #include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
 
 #define DIR_OF "tests/golden/arch/"
+#define RECIPE_OF "tests/golden/recipes/"
 #define GAP_MAX 1e-5
 #define MAX_KL 0.05 /* at 8 bits; random weights, so a router changes its mind easily */
 
@@ -30,20 +32,42 @@ static const arch_case archs[] = {
     {"olmo2", 14, 32},   {"gemma2", 14, 32},      {"gemma3_text", 14, 32}, {"phi3", 8, 32},
     {"opt", 12, 32},     {"gpt2", 8, 32},         {"mixtral", 32, 32},   {"qwen3_moe", 32, 32},
     {"gpt_oss", 32, 32}, {"deepseek_v3", 8 + 5 + 3 + 12, 0}, /* dense first; a rank of 48 */
+    {"qwen3_5_text", 6 + 7 + 6, 32}, {"lfm2", 5 + 7 + 5, 32},
+    {"lfm2_moe", 5 + 4 + 12 + 2 + 12, 32}, {"mamba2", 4, 32}, {"bamba", 5 + 7 + 5, 32},
+    {"kimi_linear", 7 + 4 + 3 + 12 + 4 + 3 + 12, 32},
 };
 #define N_ARCHS (sizeof archs / sizeof archs[0])
 
-/* The checkpoint stands up to its original, through kernels that agree with the decoder. */
-static void judge(const arch_case *a, const char *dir, double max_kl)
+/* The dense checkpoint of a case, stored or made of its recipe, and tokens for it. */
+typedef struct original {
+    char dir[SW_PATH_BYTES], tokens[SW_PATH_BYTES + 32];
+} original;
+
+static void find_original(original *o, const arch_case *a, const scratch *s)
 {
-    char original[128], tokens[160];
-    const char *text = tokens;
+    char recipe[128];
+    sw_err err = {0};
+    bool is_stored;
+
+    (void)snprintf(o->dir, sizeof o->dir, DIR_OF "%s", a->name);
+    (void)snprintf(recipe, sizeof recipe, RECIPE_OF "%s", a->name);
+    is_stored = sw_path_exists(o->dir);
+    (void)snprintf(o->tokens, sizeof o->tokens, "%s/reference.safetensors",
+                   is_stored ? o->dir : recipe);
+    if (is_stored) return;
+    (void)snprintf(o->dir, sizeof o->dir, "%s", scratch_path(s, "original"));
+    scratch_make_dir(s, "original");
+    if (recipe_model_make(o->dir, recipe, "config.json", &err) != SW_OK) fail_msg("%s", err.text);
+}
+
+/* The checkpoint stands up to its original, through kernels that agree with the decoder. */
+static void judge(const arch_case *a, const original *from, const char *dir, double max_kl)
+{
+    const char *text = from->tokens;
     sw_verify_options o = verify_options_for(dir);
     sw_report r;
 
-    (void)snprintf(original, sizeof original, DIR_OF "%s", a->name);
-    (void)snprintf(tokens, sizeof tokens, "%s/reference.safetensors", original);
-    o.original_dir = original;
+    o.original_dir = from->dir;
     o.text_paths = &text;
     verify_run(&r, &o);
     verify_expect_pass(&r);
@@ -60,32 +84,31 @@ static void judge(const arch_case *a, const char *dir, double max_kl)
 static void test_rounded(void **state)
 {
     const arch_case *a = *state;
-    char source[128];
+    original from;
     scratch s;
 
     scratch_open(&s);
-    (void)snprintf(source, sizeof source, DIR_OF "%s", a->name);
-    quantized_dir_make(scratch_path(&s, "q"), source, "swage", 8, true, a->group);
-    judge(a, scratch_path(&s, "q"), MAX_KL);
+    find_original(&from, a, &s);
+    quantized_dir_make(scratch_path(&s, "q"), from.dir, "swage", 8, true, a->group);
+    judge(a, &from, scratch_path(&s, "q"), MAX_KL);
     scratch_close(&s);
 }
 
 static void test_calibrated(void **state)
 {
     const arch_case *a = *state;
-    char path[160], source[128];
+    original from;
     reference_logits ref;
     sw_calib calib;
     scratch s;
 
     scratch_open(&s);
-    (void)snprintf(source, sizeof source, DIR_OF "%s", a->name);
-    (void)snprintf(path, sizeof path, "%s/reference.safetensors", source);
-    reference_open(&ref, path);
+    find_original(&from, a, &s);
+    reference_open(&ref, from.tokens);
     calib = (sw_calib){ref.ids, ref.n_seqs, ref.seq_len};
-    quantized_dir_calibrate(scratch_path(&s, "q"), source, "compressed-tensors", 8, true, a->group,
-                            &calib);
-    judge(a, scratch_path(&s, "q"), MAX_KL);
+    quantized_dir_calibrate(scratch_path(&s, "q"), from.dir, "compressed-tensors", 8, true,
+                            a->group, &calib);
+    judge(a, &from, scratch_path(&s, "q"), MAX_KL);
     reference_close(&ref);
     scratch_close(&s);
 }

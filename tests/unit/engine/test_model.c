@@ -284,7 +284,7 @@ static const struct {
     const char *type, *extra, *word;
     sw_code code;
 } refusals[] = {
-    {"gpt9", "", "qwen3_moe", SW_E_UNSUPPORTED},
+    {"gpt9", "", "swage list architectures", SW_E_UNSUPPORTED},
     {"llama", "\"hidden_act\":\"tanh\"", "hidden_act", SW_E_UNSUPPORTED},
     {"llama", "\"torch_dtype\":\"float8_e4m3fn\"", "torch_dtype", SW_E_UNSUPPORTED},
     {"llama", "\"num_key_value_heads\":3", "num_key_value_heads", SW_E_FORMAT},
@@ -414,6 +414,19 @@ static void test_class_name_decides_without_model_type(void **state)
     assert_int_equal(read_text(&m, "[1]", &err), SW_E_FORMAT);
 }
 
+/* Whatever a program names, the family has a name for. */
+static void check_program(const sw_arch *a, const sw_program *program)
+{
+    for (int i = 0; i < program->n_ops; i++) {
+        const sw_op *op = &program->ops[i];
+        const bool is_routed = op->kind == SW_OP_MOE || op->kind == SW_OP_MOE_ADD;
+
+        if (is_routed) assert_true(a->expert_names[0] && a->slot_names[SW_SLOT_ROUTER]);
+        if (op->slot != SW_SLOT_COUNT && !a->slot_names[op->slot])
+            fail_msg("%s has no name for slot %d", a->name, (int)op->slot);
+    }
+}
+
 static void test_rows_are_sound(void **state)
 {
     (void)state;
@@ -421,15 +434,17 @@ static void test_rows_are_sound(void **state)
         const sw_arch *a = &sw_archs[i];
 
         assert_ptr_equal(sw_arch_find(a->name), a);
-        assert_true(a->dense_ops || a->sparse_ops);
-        assert_true(!a->sparse_ops || (a->expert_names[0] && a->slot_names[SW_SLOT_ROUTER]));
-        for (int k = 0; k < a->n_dense_ops; k++)
-            if (a->dense_ops[k].slot != SW_SLOT_COUNT)
-                assert_non_null(a->slot_names[a->dense_ops[k].slot]);
-        for (int k = 0; k < a->n_sparse_ops; k++)
-            if (a->sparse_ops[k].slot != SW_SLOT_COUNT)
-                assert_non_null(a->slot_names[a->sparse_ops[k].slot]);
-        assert_true(a->ends.layers && a->ends.embed && a->ends.norm && a->ends.head);
+        assert_true(a->kinds->kind[0].dense.n_ops || a->kinds->kind[0].sparse.n_ops);
+        for (int k = 0; k < SW_KINDS_MAX; k++) {
+            check_program(a, &a->kinds->kind[k].dense);
+            check_program(a, &a->kinds->kind[k].sparse);
+        }
+        for (int e = 0; e < SW_END_COUNT; e++) {
+            const char *name = a->ends.names[e], *prefix = a->ends.prefix;
+
+            assert_true(name || e == SW_END_POSITIONS);
+            if (name && e != SW_END_HEAD) assert_memory_equal(name, prefix, strlen(prefix));
+        }
         for (int e = 0; e < 3; e++)
             if (a->expert_names[e]) assert_non_null(strstr(a->expert_names[e], "%d"));
     }

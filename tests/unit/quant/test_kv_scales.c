@@ -134,7 +134,7 @@ static void caches_hold(float amax[LAYERS][2], const toy *t, bool is_quantized)
         assert_int_equal(sw_engine_embed(e, &lm, x, t->ids + seq * LEN, 1, LEN, 0, &err), SW_OK);
         for (int l = 0; l < LAYERS; l++) {
             sw_kv kv = {0};
-            assert_int_equal(sw_kv_reserve(&kv, m, LEN, &err), SW_OK);
+            assert_int_equal(sw_kv_reserve(&kv, m, 0, LEN, &err), SW_OK);
             assert_int_equal(sw_engine_block(e, &lm.blocks[l], x, 1, LEN, &kv, NULL,
                                              (sw_site)SW_RUN_ALL, &err), SW_OK);
             amax[l][0] = amax_of(amax[l][0], kv.k, LEN * m->n_kv_heads * m->head_dim);

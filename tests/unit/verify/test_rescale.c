@@ -13,11 +13,13 @@
 #include "formats/base/size.h"
 #include "formats/num/half.h"
 #include "quant/search/fold.h"
+#include "tests/support/toys/patched_model.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
 #include "tools/convert/convert_job.h"
+#include "verify/metrics/fold_rows.h"
 
 /* Takes random factors for better, whatever they do. */
 static sw_code propose_random(sw_proposal *out, const sw_group *g, sw_err *err)
@@ -43,6 +45,9 @@ static const sw_algo rtn_on_random = {.name = "random+rtn", .needs_statistics = 
 static const sw_algo gptq_on_random = {.name = "random+gptq", .needs_statistics = true,
                                        .repairs_errors = true, .transform = &random_norms,
                                        .solve = sw_gptq_solve};
+static const sw_algo gptq_on_random_rows = {.name = "random+gptq", .needs_statistics = true,
+                                            .repairs_errors = true, .transform = &random_scales,
+                                            .solve = sw_gptq_solve};
 
 static void make(scratch *s, const char **dir, const sw_algo *algo, int bits)
 {
@@ -292,21 +297,121 @@ static void test_conversions_keep_what_was_folded(void **state)
     scratch_close(&s);
 }
 
-/* Rows that nobody says were divided are not what rounding makes of the original. */
-static void test_rows_need_the_manifest(void **state)
+/* Factors in rows show in the readers: nobody has to say that they are there. */
+static void test_rows_need_no_manifest(void **state)
 {
-    const char *dir, *manifest;
-    sw_report r;
-    scratch s;
+    static const sw_algo *const algos[] = {&rtn_on_random, &gptq_on_random_rows};
 
     (void)state;
-    make(&s, &dir, &rtn_on_random, 4);
-    manifest = scratch_path(&s, "q/manifest.json");
-    assert_int_equal(remove(manifest), 0);
-    judge(&r, dir);
-    verify_expect_fail(&r, "implausible", "up_proj");
-    sw_report_free(&r);
-    scratch_close(&s);
+    for (int a = 0; a < 2; a++)
+        for (int bits = 3 + a; bits <= 8; bits += bits == 4 ? 4 : 1) {
+            const char *dir;
+            sw_report r;
+            scratch s;
+
+            make(&s, &dir, algos[a], bits);
+            assert_int_equal(remove(scratch_path(&s, "q/manifest.json")), 0);
+            judge(&r, dir);
+            verify_expect_pass(&r);
+            for (int64_t i = 0; i < r.n_tensors && bits >= 4; i++)
+                assert_true(r.tensors[i].output_err < (bits == 8 ? 0.02 : 0.3));
+            sw_report_free(&r);
+            scratch_close(&s);
+        }
+}
+
+/* Measured factors of 64 channels: `shared` is the deviation of what both sides have. */
+static bool agree(double *rows, double shared, double one_sided, double row_5)
+{
+    double columns[64], noise[64], scratch_of[64];
+    test_rng rng = {5};
+
+    for (int i = 0; i < 64; i++) {
+        double both = shared * test_gauss(&rng);
+
+        rows[i] = exp(both + one_sided + 0.01 * test_gauss(&rng));
+        columns[i] = exp(both + 0.01 * test_gauss(&rng));
+        noise[i] = 1e-4;
+    }
+    rows[5] *= row_5;
+    return sw_fold_rows_agree(rows, columns, noise, 64, false, scratch_of);
+}
+
+static void test_sides_must_agree(void **state)
+{
+    double rows[64], sound[64];
+
+    (void)state;
+    assert_false(agree(rows, 0, 0, 1));     /* noise */
+    assert_false(agree(rows, 0, 0.4, 1));   /* producer alone */
+    assert_false(agree(rows, 0, 0, 1.5));   /* one row of it */
+    assert_false(agree(rows, 0, 0, 20));
+    assert_false(agree(rows, 0.2, -0.7, 1));
+    assert_true(agree(rows, 0.03, 0, 1)); /* all of them near 1, and yet none is 1 */
+    assert_false(rows[0] >= 1 && rows[0] <= 1);
+    assert_true(agree(sound, 0.3, 0, 1));
+    assert_true(agree(rows, 0.3, 0, 1.5)); /* the consumer's word counts for that row */
+    for (int i = 0; i < 64; i++) assert_true(fabs(rows[i] / sound[i] - 1) < (i == 5 ? 0.05 : 1e-9));
+}
+
+/* A bias that stays in floats must be told its factors exactly. */
+static void test_powers_of_two_are_exact(void **state)
+{
+    double rows[64], columns[64], noise[64], scratch_of[64];
+    test_rng rng = {9};
+
+    (void)state;
+    for (int i = 0; i < 64; i++) {
+        rows[i] = exp2(i % 3 - 1) * exp(0.01 * test_gauss(&rng));
+        columns[i] = exp2(i % 3 - 1) * exp(0.01 * test_gauss(&rng));
+        noise[i] = 1e-4;
+    }
+    assert_true(sw_fold_rows_agree(rows, columns, noise, 64, false, scratch_of));
+    for (int i = 0; i < 64; i++) assert_true(rows[i] * 2 == (double)(1 << i % 3));
+}
+
+/* A producer or a reader that was scaled alone, in checkpoints with folds and without, as they were
+ * published: without a manifest. */
+static void test_one_sided_factors_are_found(void **state)
+{
+    static const struct {
+        const char *linear;
+        bool is_column;
+        int64_t first, n;
+        double factor;
+        const char *says; /* of a pair that differs as a whole, the one or the other */
+    } faults[] = {
+        {"self_attn.v_proj", false, 5, 1, 1.5, "v_proj"},
+        {"mlp.up_proj", false, 200, 1, 1.5, "up_proj"},
+        {"mlp.up_proj", false, 17, 1, 0.5, "up_proj"},
+        {"self_attn.v_proj", false, 0, 64, 1.5, "_proj"},
+        {"mlp.up_proj", false, 0, 256, 0.75, "_proj"},
+        {"mlp.down_proj", true, 31, 1, 2, "_proj"},
+        {"self_attn.o_proj", true, 0, 128, 1.5, "_proj"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+        for (int a = 0; a < 4; a++) {
+            const char *model, *dir;
+            char name[128];
+            sw_report r;
+            scratch s;
+
+            scratch_open(&s);
+            model = scratch_path(&s, "model");
+            dir = scratch_path(&s, "q");
+            (void)snprintf(name, sizeof name, "model.layers.1.%s.weight", faults[i].linear);
+            patched_scale_make(model, VERIFY_MODEL, name, faults[i].is_column, faults[i].first,
+                               faults[i].n, faults[i].factor);
+            quantized_dir_by(dir, model, "swage", a & 2 ? 8 : 4, true, 32,
+                             a & 1 ? &rtn_on_random : sw_algo_find("rtn"), NULL);
+            assert_int_equal(remove(scratch_path(&s, "q/manifest.json")), 0);
+            judge(&r, dir);
+            verify_expect_fail(&r, "implausible", faults[i].says);
+            sw_report_free(&r);
+            scratch_close(&s);
+        }
 }
 
 int main(void)
@@ -317,7 +422,10 @@ int main(void)
         cmocka_unit_test(test_changed_norms_are_found),
         cmocka_unit_test(test_unscaled_readers_are_found),
         cmocka_unit_test(test_small_changes_of_a_norm_are_found),
-        cmocka_unit_test(test_rows_need_the_manifest),
+        cmocka_unit_test(test_rows_need_no_manifest),
+        cmocka_unit_test(test_sides_must_agree),
+        cmocka_unit_test(test_powers_of_two_are_exact),
+        cmocka_unit_test(test_one_sided_factors_are_found),
         cmocka_unit_test(test_conversions_keep_what_was_folded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,7 +21,7 @@
 
 typedef struct edit {
     const char *file, *path, *value; /* value NULL: taken out */
-    const char *what, *says;         /* NULL: it passes */
+    const char *what, *says;         /* what NULL: it passes, saying that, or NULL: nothing */
 } edit;
 
 /* A model with all files that a published one has, and a quantized one of it without manifest. */
@@ -78,6 +78,8 @@ static void judge_edits(const char *model, const edit *edits, size_t n)
             verify_expect_fail(&r, e->what, e->says);
         else
             verify_expect_pass(&r);
+        if (!e->what) assert_int_equal(r.n_remarks, e->says != NULL);
+        if (!e->what && e->says) assert_non_null(strstr(r.remarks[0], e->says));
         sw_report_free(&r);
         edit_copy(p.checkpoint, p.s.dir, e->file);
     }
@@ -86,6 +88,7 @@ static void judge_edits(const char *model, const edit *edits, size_t n)
 
 #define CONFIG(path, value, says) {"config.json", path, value, "config", says}
 #define SAME(path, value) {"config.json", path, value, NULL, NULL}
+#define SAID(path, value, says) {"config.json", path, value, NULL, says}
 
 static void configs_that_compute_otherwise_fail(void **state)
 {
@@ -119,7 +122,7 @@ static void configs_that_compute_otherwise_fail(void **state)
         SAME("transformers_version", "\"6.0\""),
         SAME("_name_or_path", "\"elsewhere\""),
         SAME("use_cache", "false"),
-        SAME("attention_dropout", "0.1"),
+        SAID("attention_dropout", "0.1", "attention_dropout is 0.1, the original has 0"),
         SAME("attention_bias", NULL),
         SAME("some_switch", "false"),
         SAME("use_sliding_window", "false"),
@@ -139,8 +142,9 @@ static void experts_are_chosen_alike(void **state)
         CONFIG("num_experts_per_tok", "1", "num_experts_per_tok is 1"),
         CONFIG("mlp_only_layers", "[7]", "mlp_only_layers[0]"),
         CONFIG("use_sliding_window", "true", "use_sliding_window"),
-        SAME("router_aux_loss_coef", "0.5"),
-        SAME("sliding_window", "64"), /* use_sliding_window is false on both sides */
+        SAID("router_aux_loss_coef", "0.5", "router_aux_loss_coef is 0.5"),
+        /* use_sliding_window is false on both sides */
+        SAID("sliding_window", "64", "sliding_window is 64, the original has absent"),
     };
 
     (void)state;

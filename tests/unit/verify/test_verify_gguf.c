@@ -342,6 +342,76 @@ static void test_spoilt(void **state)
     }
 }
 
+/* The lowest bit of a scale, of an offset, of a code in the sixth block; codes are the last. */
+static void flip_scale_bit(uint8_t *data, const sw_gguf_tensor *t)
+{
+    (void)t;
+    data[34 * 5] ^= 1;
+}
+
+static void flip_code_bit(uint8_t *data, const sw_gguf_tensor *t)
+{
+    (void)t;
+    data[34 * 5 + 2 + 11] ^= 2; /* two steps */
+}
+
+static void flip_offset_bit(uint8_t *data, const sw_gguf_tensor *t)
+{
+    (void)t;
+    data[20 * 5 + 2] ^= 1;
+}
+
+static void flip_scale_bit_of_18(uint8_t *data, const sw_gguf_tensor *t)
+{
+    (void)t;
+    data[18 * 5] ^= 1;
+}
+
+/* Single bits show where everything else follows the rule of its type; a search follows none. */
+static void test_single_bits(void **state)
+{
+    static const struct {
+        const char *type, *tensor, *says;
+        bool is_searched;
+        void (*change)(uint8_t *data, const sw_gguf_tensor *t);
+    } rows[] = {
+        {"Q8_0", "token_embd.weight", "channel 1, inputs 32 to 63", false, flip_scale_bit},
+        {"Q8_0", "token_embd.weight", "channel 1, input 43", false, flip_code_bit},
+        {"Q8_0", "blk.1.ffn_up.weight", "channel 1, inputs 32 to 63", false, flip_scale_bit},
+        {"Q4_0", "token_embd.weight", "channel 1, inputs 32 to 63", false, flip_scale_bit_of_18},
+        {"Q4_1", "blk.0.attn_v.weight", "channel 1, inputs 32 to 63", false, flip_offset_bit},
+        {"Q4_0", "token_embd.weight", "", true, flip_scale_bit_of_18},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char file[SW_PATH_BYTES];
+        sw_gguf_job job = {.source = VERIFY_MODEL, .type = rows[i].type, .embed_type = rows[i].type,
+                           .plain_rule = !rows[i].is_searched, .no_tokenizer = true,
+                           .n_threads = 2};
+        sw_verify_options o;
+        sw_report r;
+        sw_err err = {0};
+        scratch s;
+
+        scratch_open(&s);
+        (void)snprintf(file, sizeof file, "%s", scratch_path(&s, "m.gguf"));
+        job.out = file;
+        must(sw_gguf_job_run(&job, &err), &err);
+        o = verify_options_for(file);
+        o.n_texts = 0;
+        verify_run(&r, &o);
+        verify_expect_pass(&r);
+        sw_report_free(&r);
+        spoil(file, rows[i].tensor, rows[i].change);
+        verify_run(&r, &o);
+        if (rows[i].is_searched) verify_expect_pass(&r);
+        else verify_expect_fail(&r, "implausible", rows[i].says);
+        sw_report_free(&r);
+        scratch_close(&s);
+    }
+}
+
 /* A directory with nothing but the file; and a file that is not one of this original. */
 static void test_directory(void **state)
 {
@@ -368,9 +438,10 @@ static void test_directory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors), cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_agree),   cmocka_unit_test(test_sound),
-        cmocka_unit_test(test_spoilt),  cmocka_unit_test(test_directory),
+        cmocka_unit_test(test_vectors),   cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_agree),     cmocka_unit_test(test_sound),
+        cmocka_unit_test(test_spoilt),    cmocka_unit_test(test_single_bits),
+        cmocka_unit_test(test_directory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

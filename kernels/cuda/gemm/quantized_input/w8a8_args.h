@@ -47,22 +47,19 @@ typedef struct w8a8_kernel {
 } w8a8_kernel;
 
 /* For many tokens, by what changes along k: nothing, scales of W, scales of X too. NULL: none. */
-const w8a8_kernel *sw_w8a8_persistent_int8(int mode);
-const w8a8_kernel *sw_w8a8_persistent_int4(int mode);
-const w8a8_kernel *sw_w8a8_persistent_int4_sym(int mode);
-const w8a8_kernel *sw_w8a8_persistent_e4m3(int mode);
-const w8a8_kernel *sw_w8a8_persistent_int4_e4m3(int mode);
+#define SW_W8A8_KIND_ROW(kind, name) \
+    const w8a8_kernel *sw_w8a8_persistent_##name(int mode);
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
 /* CTAs of a cluster, which share what they bring of X: where nothing changes along k, and of E4M3
  * alone, as integers gain nothing by it. */
 #define SW_A8L_CTAS(kind, mode) ((kind) == W8A8_E4M3 && (mode) == 0 ? 2 : 1)
 
-/* tile: a row of w8a8_tiles.def; grouped: scales, of W or X, change along k. NULL: none compiled.
- */
-const w8a8_kernel *sw_w8a8_kernel_int8(int tile, bool is_grouped);
-const w8a8_kernel *sw_w8a8_kernel_int4(int tile, bool is_grouped);
-const w8a8_kernel *sw_w8a8_kernel_int4_sym(int tile, bool is_grouped);
-const w8a8_kernel *sw_w8a8_kernel_e4m3(int tile, bool is_grouped);
-const w8a8_kernel *sw_w8a8_kernel_int4_e4m3(int tile, bool is_grouped);
+/* tile: a row of w8a8_split_k_tiles.def; grouped: scales, of W or X, change along k. */
+#define SW_W8A8_KIND_ROW(kind, name)                                                               \
+    const w8a8_kernel *sw_w8a8_split_k_##name(int tile, bool is_grouped);
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,8 @@ extern "C" {
 #define SW_W8A8_INTEGER_K_MAX 131072 /* sums of 128 * 127 that fit 32 bits */
 
 w8a8_kind sw_w8a8_kind_of(const sw_cuda_gemm *p); /* KIND_COUNT: none that these kernels take */
+/* The same, with int4 without zero points of its own as a kind apart. */
+w8a8_kind sw_w8a8_instance_of(const sw_cuda_gemm *p);
 bool sw_w8a8_is_grouped(const sw_cuda_gemm *p);   /* scales, of W or X, change along k */
 w8a8_args sw_w8a8_args_of(const sw_cuda_gemm *p, int split);
 /* Raise the kernel's shared memory and launch it. */

@@ -2,6 +2,18 @@
 #include <string.h>
 
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
+#include "kernels/cuda/gemm/weight_only/weight_only_wgmma.cuh"
+
+static const nw_kernel kernels[] = {
+#define SW_NW8_CUT(T, MT, NWG, KW, ST, PER_SM)                                                     \
+    nw_cut<NW_INT8, T, MT, NWG, KW, 1, ST, PER_SM, NW_CHANNEL, true, false>
+#define SW_NW8_TILE(name, ...)                                                                     \
+    {(const void *)swk_weight_only_wgmma_sm90<SW_NW8_CUT(__VA_ARGS__)>,                            \
+     SW_NW8_CUT(__VA_ARGS__)::shared_bytes, SW_NW8_CUT(__VA_ARGS__)::threads},
+#include "kernels/cuda/gemm/weight_only/w8a16_tiles.def"
+#undef SW_NW8_TILE
+#undef SW_NW8_CUT
+};
 
 extern "C" const sw_cuda_tile sw_w8a16_tiles[] = {
 #define SW_NW8_TILE(name, T, MT, NWG, KW, ST, PER_SM) {#name, T, 64 * MT * NWG, ST, PER_SM, false},
@@ -81,6 +93,6 @@ extern "C" size_t sw_w8a16_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_
 extern "C" sw_code sw_w8a16_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                                 void *stream, sw_err *err)
 {
-    return sw_weight_only_run(p, plan, &sw_w8a16_tiles[plan->tile], sw_w8a16_kernel(plan->tile),
+    return sw_weight_only_run(p, plan, &sw_w8a16_tiles[plan->tile], &kernels[plan->tile],
                               d_workspace, stream, err);
 }

@@ -20,9 +20,6 @@ typedef struct nw_kernel {
  * of 32. An entry of NULL: not compiled. */
 const nw_kernel *sw_w4a16_bf16(int tile, int cut, bool has_zeros);
 const nw_kernel *sw_w4a16_f16(int tile, int cut, bool has_zeros);
-/* Those of int8 by channel, without zero points, X and Y in BF16; tile: a row of
- * w8a16_tiles.def. */
-const nw_kernel *sw_w8a16_kernel(int tile);
 
 #define SW_WEIGHT_ONLY_STAGE_K 128 /* inputs in a k-stage */
 

@@ -22,13 +22,13 @@ static int mode_of(const sw_cuda_gemm *p)
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
     (void)tile;
-    switch (sw_w8a8_kind_of(p)) {
-    case W8A8_INT4:
-        return p->tiles.spec.is_symmetric ? sw_w8a8_persistent_int4_sym(mode_of(p))
-                                          : sw_w8a8_persistent_int4(mode_of(p));
-    case W8A8_INT8: return sw_w8a8_persistent_int8(mode_of(p));
-    case W8A8_INT4_E4M3: return sw_w8a8_persistent_int4_e4m3(mode_of(p));
-    default: return sw_w8a8_persistent_e4m3(mode_of(p));
+    switch (sw_w8a8_instance_of(p)) {
+#define SW_W8A8_KIND_ROW(kind, name)                                                               \
+    case kind:                                                                                     \
+        return sw_w8a8_persistent_##name(mode_of(p));
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
+    default: return NULL;
     }
 }
 

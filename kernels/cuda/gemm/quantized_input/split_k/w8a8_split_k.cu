@@ -29,6 +29,13 @@ extern "C" w8a8_kind sw_w8a8_kind_of(const sw_cuda_gemm *p)
     }
 }
 
+extern "C" w8a8_kind sw_w8a8_instance_of(const sw_cuda_gemm *p)
+{
+    w8a8_kind kind = sw_w8a8_kind_of(p);
+
+    return kind == W8A8_INT4 && p->tiles.spec.is_symmetric ? W8A8_INT4_SYM : kind;
+}
+
 extern "C" bool sw_w8a8_is_grouped(const sw_cuda_gemm *p)
 {
     return p->tiles.n_groups > 1 || p->act.scope == SW_ACT_GROUP;
@@ -36,13 +43,13 @@ extern "C" bool sw_w8a8_is_grouped(const sw_cuda_gemm *p)
 
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
-    switch (sw_w8a8_kind_of(p)) {
-    case W8A8_INT4:
-        return p->tiles.spec.is_symmetric ? sw_w8a8_kernel_int4_sym(tile, sw_w8a8_is_grouped(p))
-                                          : sw_w8a8_kernel_int4(tile, sw_w8a8_is_grouped(p));
-    case W8A8_INT8: return sw_w8a8_kernel_int8(tile, sw_w8a8_is_grouped(p));
-    case W8A8_INT4_E4M3: return sw_w8a8_kernel_int4_e4m3(tile, sw_w8a8_is_grouped(p));
-    default: return sw_w8a8_kernel_e4m3(tile, sw_w8a8_is_grouped(p));
+    switch (sw_w8a8_instance_of(p)) {
+#define SW_W8A8_KIND_ROW(kind, name)                                                               \
+    case kind:                                                                                     \
+        return sw_w8a8_split_k_##name(tile, sw_w8a8_is_grouped(p));
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
+    default: return NULL;
     }
 }
 

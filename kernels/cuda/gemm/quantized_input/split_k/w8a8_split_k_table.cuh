@@ -1,5 +1,5 @@
-/* w8a8_split_k_table.cuh - the kernels of 8-bit inputs of one kind of weights, by tile and whether
- * scales change along k. Included once a kind, with SW_W8A8_KIND. */
+/* w8a8_split_k_table.cuh - the kernels that split k for one kind of weights, by tile and whether
+ * scales change along k. Compiled once a kind, SW_W8A8_KIND (instances.txt). */
 #include "kernels/cuda/gemm/quantized_input/split_k/w8a8_split_k_wgmma.cuh"
 
 static const w8a8_kernel kernels[][2] = {
@@ -16,3 +16,8 @@ static const w8a8_kernel kernels[][2] = {
 #undef SW_W8A8_TILE
 #undef SW_W8A8_ENTRY
 };
+
+extern "C" const w8a8_kernel *SW_INSTANCE(sw_w8a8_split_k)(int tile, bool is_grouped)
+{
+    return &kernels[tile][is_grouped];
+}

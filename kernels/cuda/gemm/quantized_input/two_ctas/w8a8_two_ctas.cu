@@ -22,15 +22,13 @@ static const int shared[] = { /* by pairs of each tile */
 
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
-    bool is_grouped = sw_w8a8_is_grouped(p);
-
-    switch (sw_w8a8_kind_of(p)) {
-    case W8A8_INT4:
-        return p->tiles.spec.is_symmetric ? sw_w8a8_two_ctas_int4_sym(tile, is_grouped)
-                                          : sw_w8a8_two_ctas_int4(tile, is_grouped);
-    case W8A8_INT8: return sw_w8a8_two_ctas_int8(tile, is_grouped);
-    case W8A8_INT4_E4M3: return sw_w8a8_two_ctas_int4_e4m3(tile, is_grouped);
-    default: return sw_w8a8_two_ctas_e4m3(tile, is_grouped);
+    switch (sw_w8a8_instance_of(p)) {
+#define SW_W8A8_KIND_ROW(kind, name)                                                               \
+    case kind:                                                                                     \
+        return sw_w8a8_two_ctas_##name(tile, sw_w8a8_is_grouped(p));
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
+    default: return NULL;
     }
 }
 

@@ -12,11 +12,10 @@ extern "C" {
 enum { SW_A8P_X, SW_A8P_W };
 
 /* tile: a row of w8a8_two_ctas_tiles.def; grouped: scales of W change along k. */
-const w8a8_kernel *sw_w8a8_two_ctas_int8(int tile, bool is_grouped);
-const w8a8_kernel *sw_w8a8_two_ctas_int4(int tile, bool is_grouped);
-const w8a8_kernel *sw_w8a8_two_ctas_int4_sym(int tile, bool is_grouped);
-const w8a8_kernel *sw_w8a8_two_ctas_e4m3(int tile, bool is_grouped);
-const w8a8_kernel *sw_w8a8_two_ctas_int4_e4m3(int tile, bool is_grouped);
+#define SW_W8A8_KIND_ROW(kind, name) \
+    const w8a8_kernel *sw_w8a8_two_ctas_##name(int tile, bool is_grouped);
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,5 @@
-/* w8a8_two_ctas_table.cuh - the kernels by pairs of CTAs of one kind of weights, by tile and
- * whether scales change along k. Included once a kind, with SW_W8A8_KIND. */
+/* w8a8_two_ctas_table.cuh - the kernels of two CTAs a cluster for one kind of weights, by tile and
+ * whether scales change along k. Compiled once a kind, SW_W8A8_KIND (instances.txt). */
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas.cuh"
 
 static const w8a8_kernel kernels[][2] = {
@@ -15,3 +15,8 @@ static const w8a8_kernel kernels[][2] = {
 #undef SW_A8P_TILE
 #undef SW_A8P_ENTRY
 };
+
+extern "C" const w8a8_kernel *SW_INSTANCE(sw_w8a8_two_ctas)(int tile, bool is_grouped)
+{
+    return &kernels[tile][is_grouped];
+}

@@ -145,8 +145,8 @@ static sw_code run_unaligned(const sw_cuda_gemm *p, const sw_cuda_plan *plan, vo
 {
     sw_cuda_plan other;
 
-    sw_w4a16_general_plan(&other, p, &plan->card);
-    return sw_w4a16_general_run(p, &other, d_workspace, stream, err);
+    sw_w4a16_plan(&other, p, &plan->card);
+    return sw_w4a16_run(p, &other, d_workspace, stream, err);
 }
 
 extern "C" sw_code sw_w4a16_persistent_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,

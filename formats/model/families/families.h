@@ -1,0 +1,48 @@
+/* families.h - the config keys that only some decoder families have; inside formats/model. */
+#ifndef SW_FORMATS_MODEL_FAMILIES_FAMILIES_H
+#define SW_FORMATS_MODEL_FAMILIES_FAMILIES_H
+
+#include "formats/model/model.h"
+
+/* Each fills what sw_model_read leaves to the family: biases, window, experts. The sizes that
+ * every family has are in *model already. Errors name the key. */
+sw_code sw_family_read_llama(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_mistral(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_qwen2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_qwen3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_olmo2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gemma2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gemma3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_phi3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_opt(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gpt2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_qwen3_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_gpt_oss(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_deepseek_v3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_mixtral(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_qwen3_5(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_lfm2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_lfm2_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_mamba2(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_kimi_linear(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_bamba(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+
+/* Pieces that several families are read by. */
+/* A number above 0 and at most `max`, or null or absent for "none": *out stays. */
+sw_code sw_family_positive(double *out, const cJSON *config, const char *key, double max,
+                           sw_err *err) SW_MUST_USE;
+/* A key that must have one value, whether said or not: SW_E_UNSUPPORTED. */
+sw_code sw_family_insist(const cJSON *config, const char *key, bool want, sw_err *err) SW_MUST_USE;
+/* A present null means "no window"; an absent key means `when_absent`. */
+sw_code sw_family_window(int64_t *out, const cJSON *config, int64_t when_absent,
+                         sw_err *err) SW_MUST_USE;
+void sw_family_window_everywhere(sw_model *model);
+/* layer_types, or when there is none every layer but each `period`-th a window layer. */
+sw_code sw_family_layer_types(sw_model *model, const cJSON *config, int64_t period,
+                              sw_err *err) SW_MUST_USE;
+sw_code sw_family_attention_bias(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+/* Every spelling of the expert count exists for some family; the program reads any. */
+sw_code sw_family_experts(sw_model *model, const cJSON *config, int64_t n_default,
+                          int64_t used_default, sw_err *err) SW_MUST_USE;
+
+#endif

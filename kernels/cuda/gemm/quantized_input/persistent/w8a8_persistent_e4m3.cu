@@ -1,8 +1,0 @@
-/* w8a8_persistent_e4m3.cu - the kernels for many tokens, weights in E4M3. */
-#include "kernels/cuda/gemm/quantized_input/persistent/w8a8_persistent_table.cuh"
-
-static const w8a8_kernel kernels[] = {SW_A8L_ENTRY(W8A8_E4M3, W8A8_PLAIN, 4),
-                                      SW_A8L_ENTRY(W8A8_E4M3, W8A8_GROUPED, 4),
-                                      SW_A8L_ENTRY(W8A8_E4M3, W8A8_X_GROUPS, 4)};
-
-extern "C" const w8a8_kernel *sw_w8a8_persistent_e4m3(int mode) { return &kernels[mode]; }
