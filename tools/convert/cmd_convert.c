@@ -216,8 +216,8 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
                  (long long)job.report.n_exact, (long long)job.report.n_rounded,
                  (long long)job.report.n_requantized);
     if (job.report.n_fallback)
-        (void)printf("  %lld linears in a wider type: their rows are no whole blocks\n",
-                     (long long)job.report.n_fallback);
+        (void)printf("  %lld linears in a wider type, since their rows are not whole "
+                     "blocks\n", (long long)job.report.n_fallback);
     run->has_result = true;
     return SW_OK;
 }

@@ -156,7 +156,7 @@ static sw_code take_up(job *j, sw_err *err)
     sw_code rc = SW_OK;
 
     if (n)
-        sw_progress_note(j->progress, "%s.partial: continuing, %lld of %lld blocks are finished",
+        sw_progress_note(j->progress, "%s.partial: continuing after %lld of %lld blocks",
                          j->o->out, (long long)n, (long long)n_blocks(j));
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         rc = sw_quantize_report_restore(&j->report, sw_ckpt_writer_figures(j->writer, i), err);

@@ -142,12 +142,12 @@ static sw_code take_source(job *j, sw_err *err)
     if (!j->source.dialect) return SW_OK;
     if (!j->o->with_head &&
         sw_checkpoint_is_quantized(&j->source, sw_model_end(&j->source.model, SW_END_HEAD)))
-        return SW_FAIL(err, SW_E_USAGE, "%s: its head is quantized and cannot stay so beside "
-                       "linears of another kind: give --lm-head", j->model_dir);
+        return SW_FAIL(err, SW_E_USAGE, "%s: its lm_head is quantized and cannot stay so beside "
+                       "linears of another format: give --lm-head", j->model_dir);
     j->decoding = sw_decoding_source(&j->source);
     j->settings.quant.source = &j->decoding;
-    sw_progress_note(j->progress, "%s is quantized (%s): what is pressed are its decoded weights, "
-                     "not the original's", j->model_dir, j->source.dialect->name);
+    sw_progress_note(j->progress, "%s is quantized already (%s): this run quantizes its decoded "
+                     "weights, not those of the original", j->model_dir, j->source.dialect->name);
     return SW_OK;
 }
 
@@ -261,7 +261,7 @@ static sw_code check_data(const job *j, sw_err *err)
 static sw_code check_kv(const job *j, sw_err *err)
 {
     if (!j->settings.quant.has_kv_scales || j->dialect->holds_kv_scales) return SW_OK;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized cache; "
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s cannot store the scales of a quantized KV cache; "
                    "use --format compressed-tensors or fp8", j->dialect->name);
 }
 

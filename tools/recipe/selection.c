@@ -210,9 +210,9 @@ static sw_code add_head(builder *b)
         return SW_OK;
     }
     if (m->is_tied)
-        return SW_FAIL(b->err, SW_E_USAGE, "--lm-head: the head of this model is its embedding "
-                       "(tie_word_embeddings), a table that loaders look words up in and read as "
-                       "floats; leave the option out");
+        return SW_FAIL(b->err, SW_E_USAGE, "--lm-head: lm_head of this model is its embedding "
+                       "(tie_word_embeddings), which engines read as floats; leave the option "
+                       "out");
     rc = add_layer(b, m->n_layers);
     b->out->has_head = rc == SW_OK && b->out->n_linears &&
                        !strcmp(b->out->linears[b->out->n_linears - 1].module_path,

@@ -227,8 +227,8 @@ static sw_code run_bench(sw_run *run, sw_err *err)
     if (rc != SW_OK) return rc;
     if (o->decode) return bench_decode(run, o, tokens, speed.n_tokens, err);
     if (o->device && strcmp(o->device, "cpu") != 0)
-        return SW_FAIL(err, SW_E_USAGE, "on a card there is --decode so far; the matrix kernels "
-                       "there are timed by make gpu-bench");
+        return SW_FAIL(err, SW_E_USAGE, "a CUDA device runs --decode only so far; make "
+                       "gpu-bench times its matrix kernels");
     if ((rc = read_shape(&speed, o->shape, err)) != SW_OK ||
         (rc = sw_speed_run(&report, &speed, err)) != SW_OK)
         return rc;

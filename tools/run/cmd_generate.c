@@ -157,7 +157,7 @@ static sw_code load(job *j, sw_err *err)
     if (!j->prompt.n && (rc = sw_ids_push(&j->prompt, (uint32_t)m->bos_id, err)) != SW_OK)
         return rc;
     if (wants_tokens(j->o) && j->o->n_tokens <= j->prompt.n)
-        return SW_FAIL(err, SW_E_USAGE, "--n-tokens %lld leaves nothing beyond a prompt of %lld",
+        return SW_FAIL(err, SW_E_USAGE, "--n-tokens %lld leaves no room after a prompt of %lld",
                        (long long)j->o->n_tokens, (long long)j->prompt.n);
     how.keeps_marlin = j->gpu != NULL;
     how.keeps_e4m3 = sw_kv_cache_is_fp8(j->o->kv_cache);
