@@ -78,6 +78,7 @@ include tests/make/deps.mk
 include tests/make/test.mk
 include tests/make/demo.mk
 include tests/make/cuda.mk
+include tests/make/install.mk
 
 $(BUILD)/%.o: %.c | $(DEPS_STAMP)
 	@mkdir -p $(@D)
@@ -95,15 +96,6 @@ $(BIN): $(TOOL_OBJ) $(LIB)
 	  $(LDFLAGS) $(LIBS) -o $@
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-
-.PHONY: install
-install: all ## install the program, the library and its headers under PREFIX (default /usr/local)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/swage
-	install -m 755 build/swage $(DESTDIR)$(PREFIX)/bin/swage
-	install -m 644 build/libswage.a $(DESTDIR)$(PREFIX)/lib/libswage.a
-	for f in $(CUDA_SO) $(CUDA_LIB); do [ ! -f $$f ] || install -m 644 $$f $(DESTDIR)$(PREFIX)/lib/; done
-	find formats kernels quant verify -name '*.h' -o -name '*.def' | \
-	  tar -cf - -T - | tar -xf - -C $(DESTDIR)$(PREFIX)/include/swage
 
 .PHONY: clean
 clean: ## remove everything that was built

@@ -35,14 +35,14 @@ typedef struct sw_cuda_card {
     int n_sms;
 } sw_cuda_card;
 
-/* What the runtime says about a device. SW_E_CUDA: what it said instead. */
+/* *out = what the runtime says of device number `device`. SW_E_CUDA: its error. */
 sw_code sw_cuda_card_query(sw_cuda_card *out, int device, sw_err *err) SW_MUST_USE;
 
-/* X as the integer and small-float products read it; sw_cuda_quantize makes it. One serves all
- * weights that share the input. */
+/* X quantized, as the integer and small-float products read it; written by sw_cuda_quantize. One
+ * serves all weights that share the input. */
 typedef struct sw_cuda_codes {
-    uint8_t *d_codes;  /* [m, sw_cuda_codes_stride(k_in)], in the order of tiles (see there) */
-    float *d_scales;   /* [m], or of GROUP [n_groups, m]; what a code is to be multiplied by */
+    uint8_t *d_codes;  /* [m, sw_cuda_codes_stride(k_in)], see sw_cuda_codes_stride */
+    float *d_scales;   /* [m], with GROUP [n_groups, m]; value of a code = code * scale */
     int32_t *d_sums;   /* [m] sums of int8 codes, for weights with zero points */
 } sw_cuda_codes;
 
@@ -54,12 +54,12 @@ typedef struct sw_cuda_gemm {
     int64_t y_stride;
     sw_dtype dtype;    /* of X and Y: BF16 or F16 */
     sw_tiles tiles;    /* codes, scales and zeros are device pointers */
-    sw_act act;        /* usually tiles.spec.act; zeroed: X as it is */
-    /* X quantized with `act` before, when its d_codes is set: d_x is not read then. Otherwise run
-     * quantizes d_x into the workspace. */
+    sw_act act;        /* usually tiles.spec.act; zeroed: X is not quantized */
+    /* If d_codes is set: X, already quantized with `act`; d_x is not read. Otherwise
+     * sw_cuda_gemm_run quantizes d_x into the workspace. */
     sw_cuda_codes x_codes;
-    /* The weights were not written by the kernel before this one in the stream, so it may start
-     * fetching them while that one still runs (programmatic dependent launch). */
+    /* The previous kernel of the stream does not write the weights, so that this one may start
+     * reading them while that one still runs (programmatic dependent launch). */
     bool may_overlap;
 } sw_cuda_gemm;
 
@@ -67,21 +67,22 @@ typedef struct sw_cuda_plan {
     int kernel;        /* index into sw_cuda_kernels */
     int tile;          /* index into its tiles */
     int split;         /* CTAs of a cluster that share k, 1..8 */
-    sw_cuda_card card; /* that the plan is for */
-    bool overlap;      /* starting before the kernel ahead has ended pays, if allowed; never
-                          before sm_90 */
-    bool starts_early; /* pays before X has been quantized too: where a CTA fills a
-                          multiprocessor, so that it can only follow one that has ended */
+    sw_cuda_card card; /* for which the plan was made */
+    bool overlap;      /* start before the previous kernel has ended, if may_overlap allows it;
+                          never before sm_90 */
+    bool starts_early; /* start before the kernel that quantizes X has ended: for tiles of
+                          which one CTA fills a multiprocessor */
 } sw_cuda_plan;
 
-/* The plan for a card; pure, needs no device. `kernel` (a name of sw_cuda_kernels, or NULL) is
- * taken when it can run the problem.
- * SW_E_UNSUPPORTED: a dtype, format, group size or card that no kernel here has. */
+/* Choose kernel, tile and split for a problem. A pure function: needs no device. `kernel` is a name
+ * of sw_cuda_kernels that is used if it can run the problem, or NULL.
+ * SW_E_UNSUPPORTED: no kernel runs this dtype, format, group size or device. */
 sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card,
                           const char *kernel, sw_err *err) SW_MUST_USE;
-/* Device bytes that run needs, aligned to 256; what they hold does not matter. */
+/* Bytes of workspace in device memory that sw_cuda_gemm_run needs, aligned to 256; any content. */
 size_t sw_cuda_gemm_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
-/* Enqueue on `stream` (a cudaStream_t). SW_E_CUDA: what the runtime said. m = 0 does nothing. */
+/* Enqueue the product on `stream`, a cudaStream_t. m = 0 does nothing. SW_E_CUDA: the launch
+ * failed. */
 sw_code sw_cuda_gemm_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                          void *stream, sw_err *err) SW_MUST_USE;
 
@@ -90,14 +91,13 @@ sw_code sw_cuda_gemm_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *
 /* Bytes of a row of codes: k_in rounded up to 128, the rest zeros. Inputs stand in tile order:
  * byte 16 s + 4 c + i is input 16 s + {2c, 2c + 8, 2c + 1, 2c + 9}[i]. */
 static inline int64_t sw_cuda_codes_stride(int64_t k_in) { return (k_in + 127) / 128 * 128; }
-/* Device bytes of all three arrays, each aligned to 256; and where they lie in such a block. */
+/* Bytes of device memory for all three arrays, each aligned to 256; the arrays in such a block. */
 size_t sw_cuda_codes_bytes(int64_t m, int64_t k_in, const sw_act *act);
 sw_cuda_codes sw_cuda_codes_at(void *d_block, int64_t m, int64_t k_in, const sw_act *act);
-/* Enqueue: codes, scales and sums of X [m, k_in] as sw_act_quantize defines them, bit for bit; a
- * token that holds a NaN, or an infinity that its scale would follow, has the scale NaN.
- * may_overlap: start early beside the kernel ahead (cards from sm_90 on only); starts_next: let the
- * kernel behind start at once.
- * SW_E_UNSUPPORTED: other activations than in the table above. */
+/* Enqueue: codes, scales and sums of X [m, k_in], bit for bit as sw_act_quantize defines them; a
+ * token that holds a NaN, or an infinity that decides its scale, gets the scale NaN.
+ * may_overlap: start while the previous kernel still runs (from sm_90 on); starts_next: let the
+ * next kernel start at once. SW_E_UNSUPPORTED: `act` is not in the table above. */
 sw_code sw_cuda_quantize(const sw_cuda_codes *out, const void *d_x, int64_t x_stride,
                          sw_dtype dtype, int64_t m, int64_t k_in, const sw_act *act,
                          float input_scale, bool may_overlap, bool starts_next, void *stream,
@@ -109,16 +109,16 @@ typedef struct sw_cuda_tile {
     const char *name;
     int n_tokens, n_channels; /* of a CTA */
     int n_stages, per_sm;
-    bool is_scaled; /* weights are scaled before the product: scales must be of the type of X */
+    bool is_scaled; /* weights are scaled before the product: scales have the dtype of X */
 } sw_cuda_tile;
 
 typedef struct sw_cuda_kernel {
     const char *name;
-    int sm_min, sm_max;        /* cards that it runs on */
+    int sm_min, sm_max;        /* compute capabilities that it runs on */
     const sw_cuda_tile *tiles;
     const int *n_tiles;
     bool (*can_run)(const sw_cuda_gemm *p, int tile);
-    /* Is it the best known choice? The first row that says so is taken, else the last that can. */
+    /* Is it the best known choice? The first row that says so is used, else the last that can. */
     bool (*suits)(const sw_cuda_gemm *p, const sw_cuda_card *card);
     void (*plan)(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
     size_t (*workspace_bytes)(const sw_cuda_gemm *p, const sw_cuda_plan *plan);

@@ -1,16 +1,16 @@
-/* libswage.h - the one header for engine authors: Swage tiles from a checkpoint onto a card, and
- * products with them on the caller's stream.
+/* libswage.h - the header for engine authors: load weights of a checkpoint in Swage tiles into
+ * device memory, and multiply by them on your own CUDA stream.
  *
- *   sw_tile_file_open, sw_tile_file_get   a checkpoint of `swage convert --to swage`, mapped; one
- *                                         weight in it, as it lies there
- *   sw_tiles_device_bytes, sw_tiles_upload   its copy in device memory of the caller's
- *   sw_cuda_card_query, sw_cuda_gemm_plan    what the card is; a kernel for a problem, by measured
- *                                         tables or by name
- *   sw_cuda_gemm_workspace_bytes, sw_cuda_gemm_run   what it needs; enqueue it
+ *   sw_tile_file_open, sw_tile_file_get       map a checkpoint of `swage convert --to swage`; find
+ *                                             one weight in it
+ *   sw_tiles_device_bytes, sw_tiles_upload    copy the weight into device memory of the caller
+ *   sw_cuda_card_query, sw_cuda_gemm_plan     ask what the device is; choose a kernel for a
+ *                                             product, by measured tables or by name
+ *   sw_cuda_gemm_workspace_bytes, sw_cuda_gemm_run   ask for the workspace; enqueue the product
  *
- * Link libswage_cuda.a, then libswage.a and what it needs (see `make V=1`). Nothing here prints,
- * exits, waits for the card, or takes device memory. Errors are an sw_code and a line of text in
- * the caller's sw_err. tests/gpu/example.c is a whole program.
+ * Link with `pkg-config --cflags --libs swage-cuda`, or with libswage_cuda.a, then libswage.a and
+ * its libraries. No function prints, exits, waits for the device or allocates device memory. Errors
+ * are an sw_code and one sentence in the caller's sw_err. tests/gpu/example.c is a whole program.
  */
 #ifndef SW_KERNELS_LIBSWAGE_H
 #define SW_KERNELS_LIBSWAGE_H
@@ -23,20 +23,20 @@ extern "C" {
 
 typedef struct sw_tile_file sw_tile_file;
 
-/* A checkpoint directory in Swage's own format. SW_E_UNSUPPORTED: another one (names the command
- * that converts it); otherwise SW_E_IO or SW_E_FORMAT with file and offender. */
+/* Open a checkpoint directory in Swage's own format. SW_E_UNSUPPORTED: another format (the message
+ * names the command that converts it). SW_E_IO, SW_E_FORMAT: the message names file and tensor. */
 sw_code sw_tile_file_open(sw_tile_file **out, const char *dir, sw_err *err) SW_MUST_USE;
-void sw_tile_file_close(sw_tile_file *file); /* accepts NULL; views are gone with it */
-/* The weight of the module at `path` ("model.layers.0.mlp.up_proj"): a view into the file, with
- * n_out and k_in. SW_E_USAGE: no such linear, or one that is not quantized. */
+void sw_tile_file_close(sw_tile_file *file); /* accepts NULL; invalidates all views */
+/* *out = the weight of the module `path` ("model.layers.0.mlp.up_proj"), a view into the file with
+ * n_out and k_in set. SW_E_USAGE: there is no such linear, or it is not quantized. */
 sw_code sw_tile_file_get(sw_tiles *out, const sw_tile_file *file, const char *path,
                          sw_err *err) SW_MUST_USE;
 
-/* Device bytes of codes, scales and zero points, each aligned to 256. */
+/* Device memory that codes, scales and zero points take, in bytes, each aligned to 256. */
 size_t sw_tiles_device_bytes(const sw_tiles *tiles);
 /* Enqueue copies of a view into d_block (of that size, aligned to 256) on `stream`, a
- * cudaStream_t; *d_tiles are the tiles there, for sw_cuda_gemm. The view must stay until the copies
- * have ended. SW_E_UNSUPPORTED: outlier channels, which no product of the card adds. */
+ * cudaStream_t. *d_tiles = the copy, for sw_cuda_gemm. The view must stay valid until the copies
+ * have ended. SW_E_UNSUPPORTED: the weight has outlier channels, which no CUDA kernel adds. */
 sw_code sw_tiles_upload(sw_tiles *d_tiles, const sw_tiles *tiles, void *d_block, void *stream,
                         sw_err *err) SW_MUST_USE;
 

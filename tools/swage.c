@@ -18,6 +18,7 @@
 #include "tools/cli/signals.h"
 
 #define MMAP_THRESHOLD_BYTES (1 << 20)
+#define N_FIRST_EXAMPLES 3
 
 #define SW_CMD(id) extern const sw_cmd sw_cmd_##id;
 #include "tools/cli/cmds.def"
@@ -44,27 +45,32 @@ static const sw_cmd *find_command(const char *name)
 
 static void print_overview(FILE *out)
 {
-    (void)fputs("swage - quantize language models, write kernel-ready checkpoints, prove them\n\n"
+    (void)fputs("swage - quantize language models, convert checkpoints, and verify them\n\n"
                 "usage: swage COMMAND ...\n\n",
                 out);
     for (int i = 0; commands[i]; i++)
         (void)fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    (void)fputs("\nswage COMMAND --help has options and examples; swage --version.\n"
-                "Results on stdout, talk on stderr. Exit codes: 0 good, 1 a gate failed, 2 usage,\n"
-                "3 malformed input, 4 unsupported, 5 I/O, 6 memory, 7 CUDA, 70 a bug,\n"
-                "130 interrupted.\n",
+    (void)fputs("\nswage COMMAND --help shows options and examples; swage --version.\n"
+                "Results go to stdout, messages to stderr. Exit codes: 0 good,\n"
+                "1 a gate failed, 2 usage, 3 malformed input, 4 unsupported, 5 I/O, 6 memory,\n"
+                "7 CUDA, 70 a bug, 130 interrupted.\n",
                 out);
 }
 
+/* The first examples come before the options, for that is what most readers look for. */
 static void print_command_help(FILE *out, const sw_cmd *cmd)
 {
+    int i;
+
     (void)fprintf(out, "swage %s - %s\n\nusage: swage %s %s\n", cmd->name, cmd->summary, cmd->name,
                   cmd->args);
-    if (cmd->more) (void)fprintf(out, "\n%s", cmd->more);
-    (void)fputs("\noptions:\n", out);
-    sw_opt_print(out, cmd->options);
     (void)fputs("\nexamples:\n", out);
-    for (int i = 0; cmd->examples[i]; i++) (void)fprintf(out, "  %s\n", cmd->examples[i]);
+    for (i = 0; cmd->examples[i] && i < N_FIRST_EXAMPLES; i++)
+        (void)fprintf(out, "  %s\n", cmd->examples[i]);
+    if (cmd->more) (void)fprintf(out, "\n%s", cmd->more);
+    sw_opt_print(out, cmd->options);
+    if (cmd->examples[i]) (void)fputs("\nmore examples:\n", out);
+    for (; cmd->examples[i]; i++) (void)fprintf(out, "  %s\n", cmd->examples[i]);
 }
 
 /* A pipeline that asked for JSON gets an object when the run fails as well. */

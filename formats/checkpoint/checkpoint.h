@@ -29,8 +29,8 @@ typedef struct sw_checkpoint {
 
 /* SW_E_FORMAT / SW_E_UNSUPPORTED / SW_E_IO with file and offender. */
 sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
-/* The same for who looks at names, types and shapes: see sw_st_open_headers. The data of a
- * quantized one is all there. */
+/* The same for callers that read names, types and shapes: see sw_st_open_headers. The data of a
+ * quantized checkpoint can be read too. */
 sw_code sw_checkpoint_open_headers(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
 /* The same; linears of a GGUF whose blocks are a logical weight (dialect_gguf.h) count as
  * quantized, each under the scheme of its type. */
@@ -53,7 +53,7 @@ sw_code sw_checkpoint_stored_spec(sw_qspec *out, const sw_checkpoint *ckpt,
 sw_code sw_checkpoint_qtensor(sw_qtensor *q, const sw_checkpoint *ckpt, const char *module_path,
                               int64_t n_out, int64_t k_in, sw_err *err) SW_MUST_USE;
 
-/* true when kernels can read the quantized linears of this checkpoint where they lie. */
+/* true when kernels can read the quantized linears in the mapping, without repacking. */
 bool sw_checkpoint_has_tiles(const sw_checkpoint *ckpt);
 /* true when sw_checkpoint_tiles gives views in Marlin's order (is_marlin). */
 bool sw_checkpoint_has_marlin(const sw_checkpoint *ckpt);
@@ -77,31 +77,31 @@ sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, co
                            const sw_ckpt_linear *linears, int64_t n_linears, uint64_t shard_bytes,
                            sw_err *err) SW_MUST_USE;
 
-/* What makes a run continuable: see resume.h. */
+/* Makes a run resumable: see resume.h. */
 typedef struct sw_ckpt_keep {
-    const cJSON *key;  /* an object: what decides the bytes besides the source and shard_bytes */
-    bool is_restart;   /* drop what an earlier run left */
+    const cJSON *key;  /* what decides the output, besides source and shard_bytes */
+    bool is_restart;   /* remove what an earlier run left */
     const sw_progress *progress; /* or NULL */
 } sw_ckpt_keep;
-/* The same, with the work in OUT.partial, where a later run with the same inputs takes it up.
- * keep NULL: as above. SW_E_USAGE besides: an unfinished run from other inputs lies there, said
- * which. SW_E_FORMAT: its journal or a tensor is damaged. Either leaves it as it was. */
+/* The same, with the work in OUT.partial, where a later run with the same inputs continues it.
+ * keep NULL: as above. SW_E_USAGE also: OUT.partial holds a run from other inputs; the message says
+ * which input differs. SW_E_FORMAT: its journal or a tensor is damaged. Both leave it unchanged. */
 sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *source,
                                 const char *out_dir, bool may_replace, const sw_dialect *dialect,
                                 const sw_qconfig *qconfig, const sw_ckpt_linear *linears,
                                 int64_t n_linears, uint64_t shard_bytes, const sw_ckpt_keep *keep,
                                 sw_err *err) SW_MUST_USE;
-/* Decoder blocks that are finished already, from the first on. */
+/* Number of decoder blocks that are finished already, counted from the first. */
 int64_t sw_ckpt_writer_n_done(const sw_ckpt_writer *w);
 /* The object that end_block was given for a finished block, with "tensors" added; borrowed. */
 const cJSON *sw_ckpt_writer_figures(const sw_ckpt_writer *w, int64_t block);
 /* The logical weight of a linear that is written; q is allocated here. SW_E_BUG: it is not. */
 sw_code sw_ckpt_writer_get(sw_qtensor *q, const sw_ckpt_writer *w, const char *module_path,
                            sw_err *err) SW_MUST_USE;
-/* All of the next block has been put. `figures`, an object with an object "rows" of what the
- * manifest says of it, is consumed in any case. */
+/* Say that all linears of the next block have been put. `figures`, an object with a member "rows"
+ * for the manifest, is consumed in any case. */
 sw_code sw_ckpt_writer_end_block(sw_ckpt_writer *w, cJSON *figures, sw_err *err) SW_MUST_USE;
-/* free then leaves the work for a later run; OUT.partial, or NULL when nothing is kept. */
+/* Let free keep the work for a later run. Returns OUT.partial, or NULL when nothing is kept. */
 const char *sw_ckpt_writer_leave(sw_ckpt_writer *w);
 
 /* Encode and write one claimed linear, once each, in any order. Checks q first. Without `keep`,
@@ -129,12 +129,12 @@ const char *sw_ckpt_writer_work_dir(const sw_ckpt_writer *w);
 const char *sw_ckpt_writer_note(const sw_ckpt_writer *w);
 /* Digest the source for the manifest now, beside the work, instead of at the commit. */
 sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
-/* Copy tensor i of the source when nothing claims it and nobody copied it: for all i below
- * n_copies beside the work, by any threads, instead of at the commit. */
+/* Copy tensor i of the source unless a linear claims it or it has been copied: for all i below
+ * n_copies, on any thread, while linears are put instead of at the commit. */
 int64_t sw_ckpt_writer_n_copies(const sw_ckpt_writer *w);
 sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err) SW_MUST_USE;
-/* Digest what is complete of the output: after any put or copy, by any thread, so that the commit
- * finds little left to digest. */
+/* Digest the parts of the output that are complete: after any put or copy, on any thread, so that
+ * the commit takes less time. */
 sw_code sw_ckpt_writer_catch_up(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* Copy the unclaimed tensors and side files, write config.json and manifest.json (the caller's
  * object plus "inputs" and "outputs" with the SHA-256 of every file, and of a GGUF "cast", the

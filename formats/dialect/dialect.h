@@ -1,7 +1,7 @@
 /* dialect.h - what an ecosystem's quantized checkpoint looks like, as table rows.
  *
  * A dialect turns one logical weight into named tensors and back, and writes and reads
- * the quantization_config object. It knows nothing of algorithms, and opens no files.
+ * the quantization_config object. It has nothing to do with algorithms, and opens no files.
  */
 #ifndef SW_FORMATS_DIALECT_DIALECT_H
 #define SW_FORMATS_DIALECT_DIALECT_H
@@ -83,8 +83,8 @@ typedef struct sw_dialect {
      * one, and aligned to its dtype. q is allocated by the caller, with the scale dtype of the
      * file. SW_E_FORMAT: the tensors contradict each other or the scheme. */
     sw_code (*decode)(sw_qtensor *q, const void *const parts[], sw_err *err);
-    /* Stored tensors that kernels can read where they lie: a view of them after a check of shape
-     * and scales. NULL for a dialect whose bytes must be repacked. */
+    /* A view of stored tensors that kernels can read directly, after a check of shape and scales.
+     * NULL for a dialect whose bytes must be repacked. */
     sw_code (*map_tiles)(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
                          const void *const parts[], sw_err *err);
     bool maps_marlin; /* what map_tiles gives has is_marlin set */
@@ -102,8 +102,8 @@ typedef struct sw_dialect {
 
 extern const sw_dialect *const sw_dialects[]; /* ends with NULL */
 const sw_dialect *sw_dialect_find(const char *name);            /* NULL when unknown */
-const sw_dialect *sw_dialect_detect(const cJSON *quant_config); /* NULL when nobody claims it */
-/* The rows between which sw_conversion_exact is asked: these and "gguf" (dialect_gguf.h). */
+const sw_dialect *sw_dialect_detect(const cJSON *quant_config); /* NULL when no dialect claims it */
+/* The dialects of the table of conversions (sw_conversion_exact): these and "gguf". */
 extern const sw_dialect *const sw_conversion_dialects[]; /* ends with NULL */
 /* "bf16", "f16", "f32": plain floats, as targets of a conversion; see dialect_dense.c. */
 extern const sw_dialect *const sw_dense_dialects[]; /* ends with NULL */

@@ -236,7 +236,7 @@ static bool is_mine(const cJSON *object)
 
 const sw_dialect sw_dialect_gguf = {
     .name = "gguf",
-    .summary = "one file for llama.cpp and what is built on it",
+    .summary = "one file for llama.cpp and programs built on it",
     .scale_dtype = sw_scale_dtype_f16,
     .can_hold = can_hold,
     .check_values = check_values,

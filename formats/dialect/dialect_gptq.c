@@ -411,7 +411,7 @@ static bool v1_is_mine(const cJSON *object) { return is_gptq(object) && !v2_is_m
 
 const sw_dialect sw_dialect_gptq = {
     .name = "gptq",
-    .summary = "GPTQ v1: vLLM (symmetric alone), SGLang, transformers, ExLlama; zero points from 1",
+    .summary = "GPTQ v1: vLLM (symmetric only), SGLang, transformers, ExLlama; zero points from 1",
     .side_config = "quantize_config.json",
     .zero_min = 1,
     .scale_dtype = sw_scale_dtype_f16,
@@ -426,8 +426,7 @@ const sw_dialect sw_dialect_gptq = {
 
 const sw_dialect sw_dialect_gptq_v2 = {
     .name = "gptq_v2",
-    .summary = "GPTQ v2: as gptq with zero points stored as they are; vLLM takes symmetric ones "
-               "alone",
+    .summary = "GPTQ v2: as gptq with unchanged zero points; vLLM (symmetric only)",
     .side_config = "quantize_config.json",
     .scale_dtype = sw_scale_dtype_f16,
     .can_hold = v2_can_hold,

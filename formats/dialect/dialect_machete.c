@@ -119,8 +119,7 @@ static bool is_mine(const cJSON *object)
 
 const sw_dialect sw_dialect_machete = {
     .name = "machete",
-    .summary = "4 and 8 bits in the order of Machete on Hopper: for engines that read it as it "
-               "lies",
+    .summary = "4 and 8 bits in the order of Machete on Hopper: for engines that do not repack",
     .scale_dtype = sw_scale_dtype_like_model,
     .can_hold = can_hold,
     .declare = declare,

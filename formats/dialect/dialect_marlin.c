@@ -209,7 +209,7 @@ static bool is_mine(const cJSON *object)
 
 const sw_dialect sw_dialect_marlin = {
     .name = "marlin",
-    .summary = "4 and 8 bits in the order of Marlin kernels: for engines that read it as it lies",
+    .summary = "4 and 8 bits in the order of Marlin kernels: for engines that do not repack",
     .scale_dtype = sw_scale_dtype_f16,
     .can_hold = can_hold,
     .declare = declare,

@@ -344,7 +344,7 @@ static const char *const metadata[] = {"swage.layout", LAYOUT, "swage.layout_ver
 
 const sw_dialect sw_dialect_swage = {
     .name = "swage",
-    .summary = "Swage tiles: one order that every kernel here reads, mapped as it lies",
+    .summary = "Swage tiles: the order that all kernels of Swage read, without repacking",
     .metadata = metadata,
     .scale_dtype = sw_scale_dtype_f16,
     .can_hold = can_hold,

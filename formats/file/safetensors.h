@@ -37,8 +37,8 @@ typedef struct sw_st sw_st; /* an opened checkpoint: one or more mapped files */
  * read as pt_read.h says.
  * SW_E_IO: nothing to open. SW_E_FORMAT: names file and offender. */
 sw_code sw_st_open(sw_st **out, const char *path, sw_err *err) SW_MUST_USE;
-/* The same for who reads names, types and shapes, and few bytes or none: of a compressed container
- * only the header is unpacked, and a tensor is made (see maker) by unpacking all of it. */
+/* The same for callers that read names, types and shapes, and few data: of a compressed container
+ * only the header is unpacked, and reading a tensor (see maker) unpacks all of it. */
 sw_code sw_st_open_headers(sw_st **out, const char *path, sw_err *err) SW_MUST_USE;
 /* Parse a container that is already in memory (tests, fuzzing). Borrows `bytes`. */
 sw_code sw_st_open_bytes(sw_st **out, const void *bytes, size_t n_bytes, const char *what,
@@ -58,8 +58,8 @@ typedef struct sw_st_backing {
 sw_code sw_st_open_made(sw_st **out, const sw_st_tensor *tensors, int64_t n_tensors,
                         const sw_st_backing *backing, sw_err *err) SW_MUST_USE;
 
-/* The bytes of a tensor where they lie, or made into memory of their own. Drop them in any case;
- * zero-initialise. */
+/* The bytes of a tensor: in the mapping, or in memory of their own. Zero-initialise, and drop them
+ * in any case. */
 typedef struct sw_st_bytes {
     const void *data;
     void *made;

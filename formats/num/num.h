@@ -1,7 +1,7 @@
 /* num.h - number formats as table rows, and the logical form of a quantized weight.
  *
- * sw_qtensor is independent of any packing: algorithms produce it, packings and
- * dialects carry it to bytes and back without changing a code, a scale or a zero.
+ * sw_qtensor is independent of any packing. Algorithms produce it; packings and dialects convert it
+ * to bytes and back without changing a code, a scale or a zero point.
  */
 #ifndef SW_FORMATS_NUM_NUM_H
 #define SW_FORMATS_NUM_NUM_H
@@ -76,9 +76,9 @@ typedef struct sw_qspec {
     int64_t scale_rows;   /* output channels that share their scales; 0 or 1: none,
                              SW_ROWS_ALL: the whole tensor */
     bool is_pow2_scale;   /* scales are powers of two, whatever scale_dtype they are stored in */
-    int pow2_rule;        /* 1 + the rule of pow2.h by which they are found; 0: the best near by */
-    bool is_sign_free;    /* fitting may choose scales below zero, which turn the range of symmetric
-                             codes about: -8..7 becomes -7..8; readers multiply and never mind */
+    int pow2_rule;        /* 1 + the rule of pow2.h that chooses them; 0: by the smallest error */
+    bool is_sign_free;    /* fitting may choose negative scales, which mirror the range of symmetric
+                             codes: -8..7 becomes -7..8. Readers need no change */
     bool has_global;      /* scales are relative to one float of the tensor (NVFP4) */
     sw_act act;
     int64_t n_outliers;   /* input channels whose weights stay F16, beside the codes */

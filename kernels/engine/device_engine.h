@@ -19,16 +19,16 @@ extern "C" {
 
 typedef struct sw_device_engine sw_device_engine; /* scratch, rope tables, handles; no weights */
 
-/* SW_E_UNSUPPORTED: the card's engine lacks what this model's layers do; says what, and the remedy.
- * Needs no card. */
+/* SW_E_UNSUPPORTED: the CUDA engine lacks an operation of this model; the message names it and the
+ * remedy. Needs no device. */
 sw_code sw_device_supports(const sw_model *m, sw_err *err) SW_MUST_USE;
 
-/* max_tokens: the most that one call will bring; max_seq: positions it will reach (at least the
+/* max_tokens: the most tokens of one call; max_seq: the most positions of a sequence (at least the
  * model's, unless those are learned). SW_E_UNSUPPORTED: as sw_device_supports; widths that are no
  * multiples of 8, heads wider than 256. SW_E_NOMEM: the scratch does not fit. */
 sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_model *m,
                              int64_t max_tokens, int64_t max_seq, sw_err *err) SW_MUST_USE;
-void sw_device_engine_free(sw_device_engine *e); /* accepts NULL; blocks and models must be gone */
+void sw_device_engine_free(sw_device_engine *e); /* accepts NULL; free blocks and models first */
 
 /* ---- one block: for calibration, and for models that do not fit ---- */
 
@@ -39,8 +39,8 @@ sw_code sw_device_block_load(sw_device_block **out, sw_device_engine *e, const s
                              sw_err *err) SW_MUST_USE;
 void sw_device_block_free(sw_device_block *block); /* accepts NULL */
 
-/* Let a loaded dense linear have other values, rounded to BF16: d_values [n_out, k_in] floats on
- * the card, with the rows of the block's linear of that slot, or of that expert (-1: none). */
+/* Give a loaded dense linear other values, rounded to BF16: d_values [n_out, k_in] floats on the
+ * device, with the rows of the block's linear of that slot, or of that expert (-1: none). */
 sw_code sw_device_block_put(sw_device_block *block, sw_slot slot, int64_t expert,
                             const float *d_values, sw_err *err) SW_MUST_USE;
 
@@ -88,21 +88,21 @@ sw_code sw_device_engine_rest(sw_device_engine *e, const sw_device_block *block,
 
 typedef struct sw_device_lm sw_device_lm;
 
-/* Device bytes that sw_device_lm_new will take for the weights of `lm`. */
+/* Device memory that sw_device_lm_new will take for the weights of `lm`, in bytes. */
 int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm);
-/* Copy all weights; `lm` must live as long. Blocks that do not fit the card beside a session of one
- * sequence wait in pinned host memory and are copied in while the one before them runs: the same
- * bytes come out, slower. SW_E_NOMEM: not even two of them fit, or the host has too little. */
+/* Copy all weights; `lm` must live as long. Blocks that do not fit into device memory beside a
+ * session of one sequence stay in pinned host memory, and each is copied while the block before it
+ * runs: slower, same results. SW_E_NOMEM: not even two blocks fit, or the host has too little. */
 sw_code sw_device_lm_new(sw_device_lm **out, sw_device_engine *e, const sw_lm *lm,
                          sw_err *err) SW_MUST_USE;
 void sw_device_lm_free(sw_device_lm *lm); /* accepts NULL */
 
-/* What the card makes of quantized linears. */
+/* How the device runs quantized linears: counts of them. */
 typedef struct sw_device_lm_linears {
-    int64_t n_coded;   /* multiplied as the codes they are, inputs quantized as they say */
-    int64_t n_decoded; /* no product of the card takes them: decoded to BF16, */
-    int64_t n_rounded; /* of these, so many with inputs rounded as they say */
-    int64_t n_streamed_blocks; /* that wait in host memory and are copied in when they run */
+    int64_t n_coded;   /* multiplied as codes, inputs quantized as the scheme says */
+    int64_t n_decoded; /* decoded to BF16, for there is no CUDA kernel for their format; */
+    int64_t n_rounded; /* of these: with inputs rounded as the scheme says */
+    int64_t n_streamed_blocks; /* that stay in host memory and are copied when they run */
 } sw_device_lm_linears;
 void sw_device_lm_count(sw_device_lm_linears *out, const sw_device_lm *lm);
 
@@ -116,8 +116,8 @@ sw_code sw_device_lm_head(sw_device_lm *lm, float *logits, int64_t row0, int64_t
 
 /* ---- decoding ---- */
 
-/* Sequences side by side, each with its place in the cache (BF16, or what the blocks' sw_kv_form
- * says). A step of all of them is one graph, sampling included. */
+/* Sequences that are decoded together, each with its part of the cache (BF16, or what the blocks'
+ * sw_kv_form says). A step of all of them is one graph, sampling included. */
 typedef struct sw_device_session sw_device_session;
 
 /* capacity: tokens of each sequence. Sequence i draws with seed sampling->seed + i. */
@@ -134,7 +134,7 @@ sw_code sw_device_session_step(sw_device_session *s, uint32_t *ids, int64_t n_st
                                sw_err *err) SW_MUST_USE;
 /* The logits [n_seqs, vocab] that follow what each sequence holds, on the host. */
 sw_code sw_device_session_logits(sw_device_session *s, float *logits, sw_err *err) SW_MUST_USE;
-int64_t sw_device_session_room(const sw_device_session *s); /* steps that still fit all sequences */
+int64_t sw_device_session_room(const sw_device_session *s); /* steps that fit all of them */
 
 /* sw_generate on a card, for a session of one sequence; sampling is the session's. The room must
  * take the prompt and max_new. */

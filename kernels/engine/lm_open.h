@@ -1,7 +1,7 @@
-/* lm_open.h - a whole model out of an opened checkpoint, dense or quantized.
+/* lm_open.h - a whole model from an opened checkpoint, dense or quantized.
  *
- * Tiles that lie in the mapping are used where they lie; other dialects are decoded to the
- * logical form and packed to tiles once, here.
+ * Swage tiles are used in the mapping of the file; other dialects are decoded to the logical form
+ * and packed into tiles once, when the model is opened.
  */
 #ifndef SW_KERNELS_ENGINE_LM_OPEN_H
 #define SW_KERNELS_ENGINE_LM_OPEN_H

@@ -38,7 +38,7 @@ expect 0 '' "$SWAGE" convert "$T/Q4_K.gguf" --to gguf -o "$T/same.gguf" -q
 cmp -s "$T/same.gguf" "$T/Q4_K.gguf" || fail 'a file written again differs'
 "$SWAGE" convert "$T/Q4_K.gguf" --to gptq_v2 --allow-requantize -o "$T/twice" >"$T/stdout" ||
     fail 'requantize'
-grep -q 'rounded a second time, to int4 with zero points' "$T/stdout" || fail "$(cat "$T/stdout")"
+grep -q 'rounded again, to int4 with zero points' "$T/stdout" || fail "$(cat "$T/stdout")"
 grep -q 'swage quantize .*--scheme W4A16_ASYM --group-size 32' "$T/stdout" || fail 'no better way'
 verify=$(sed -n 's/.*swage \(verify .*\) --text TEXT$/\1/p' "$T/stdout")
 [ -n "$verify" ] || fail 'no command measures the cost'

@@ -44,9 +44,9 @@ expect 0 '' "$SWAGE" plan "$TINY" --quiet --tp 1,2,3,16
 grep -q '^tp 2 *legal$' "$T/stdout" || fail "tp 2: $(grep '^tp' "$T/stdout")"
 grep -q '^tp 3 *no: q_proj: 256 outputs are not divisible by 3$' "$T/stdout" || fail 'tp 3'
 grep -q '^tp 16 *no: ' "$T/stdout" || fail 'tp 16'
-grep -q '^warning .*eat the win' "$T/stdout" || fail 'no warning for products of a microsecond'
+grep -q '^warning .*cost more than is gained' "$T/stdout" || fail 'no warning for products of a microsecond'
 expect 0 '' "$SWAGE" plan "$TINY" --quiet --group-size 64 --ignore mlp --tp 4
-grep -q 'left as it is' "$T/stdout" || fail 'what is ignored is not shown'
+grep -q 'not quantized' "$T/stdout" || fail 'what is ignored is not shown'
 
 # what candidates are tried on counts too; against a real run
 planned() {

@@ -11,7 +11,7 @@ with() {
     [ -z "$1" ] || cp "$GOLDEN/$1"/* "$T/m/"
     rm -f "$T/m/expected.json"
 }
-press() {
+quantize_toy() {
     "$SWAGE" quantize "$T/m" -o "$T/out" --force --method gptq --calib "$T/text" --samples 1 \
         --seq-len 32 --threads 2 --allow-fallback "$@" >"$T/stdout" 2>"$T/stderr"
 }
@@ -63,7 +63,7 @@ with spm_unigram
 { printf 'fox \026 and \026'; cat "$T/text"; } >"$T/odd"
 mv "$T/odd" "$T/text"
 sed -i 's/^/~/' "$T/text"
-press || fail "$(cat "$T/stderr")"
+quantize_toy || fail "$(cat "$T/stderr")"
 grep -q "$T/text: [0-9]* characters that the tokenizer has no token for became its unknown token; \
 the first is byte 0x7E at offset 0" "$T/stderr" || fail "no note: $(cat "$T/stderr")"
 grep -q '"unspelled"' "$T/out/manifest.json" || fail 'not in the manifest'

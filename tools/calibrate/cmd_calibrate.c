@@ -22,23 +22,28 @@ typedef struct calibrate_options {
 #define AT(field) .offset = offsetof(calibrate_options, field)
 
 static const sw_opt options[] = {
-    {.name = "out", .letter = 'o', .kind = SW_OPT_TEXT, AT(out), .arg = "FILE",
-     .help = "where the statistics go; complete or absent"},
-    {.name = "calib", .kind = SW_OPT_LIST, AT(calib), .arg = "FILE",
+    {.name = "out", .group = SW_OPT_COMMON, .letter = 'o', .kind = SW_OPT_TEXT, AT(out),
+     .arg = "FILE",
+     .help = "where the statistics go; the file appears there only when it is complete"},
+    {.name = "calib", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST, AT(calib), .arg = "FILE",
      .help = "calibration text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
-    {.name = "samples", .kind = SW_OPT_INT, AT(samples), .arg = "N", .min = 1, .max = 1e7,
+    {.name = "samples", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT, AT(samples), .arg = "N",
+     .min = 1, .max = 1e7,
      .help = "calibration windows (default 128)"},
-    {.name = "seq-len", .kind = SW_OPT_INT, AT(seq_len), .arg = "L", .min = 8, .max = 1 << 20,
+    {.name = "seq-len", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT, AT(seq_len), .arg = "L",
+     .min = 8, .max = 1 << 20,
      .help = "tokens per window (default 2048 or the model's context)"},
-    {.name = "seed", .kind = SW_OPT_INT, AT(seed), .arg = "N", .min = 0, .max = 9e15,
-     .help = "draw the windows from the whole text (default 0: its first ones)"},
-    {.name = "experts", .kind = SW_OPT_CHOICE, AT(experts), .arg = "E",
+    {.name = "seed", .group = SW_OPT_EXPERT, .kind = SW_OPT_INT, AT(seed), .arg = "N", .min = 0,
+     .max = 9e15,
+     .help = "draw the windows at random from the whole text, with this seed (default 0: the "
+             "first windows)"},
+    {.name = "experts", .group = SW_OPT_EXPERT, .kind = SW_OPT_CHOICE, AT(experts), .arg = "E",
      .choices = sw_name_of_experts,
-     .help = "what to keep of each expert; what shrink keeps serves all three (default shrink)"},
-    {.name = "no-text", .kind = SW_OPT_FLAG, AT(has_no_text), .set_to = 1,
+     .help = "what to keep of each expert; statistics for shrink serve all three (default shrink)"},
+    {.name = "no-text", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG, AT(has_no_text), .set_to = 1,
      .help = "keep no windows of the text in the file; awq, smoothquant and --target-bits cannot "
              "use it then"},
-    {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
+    {.name = "force", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
      .help = "replace an existing file"},
     SW_DEVICE_ROW(calibrate_options, device),
     SW_CMD_THREADS_ROW,
@@ -204,14 +209,15 @@ static const char *const examples[] = {
 const sw_cmd sw_cmd_calibrate = {
     .name = "calibrate",
     .args = "MODEL --calib FILE... -o STATS",
-    .summary = "run calibration text once, keep the statistics for any number of schemes",
-    .more = "The statistics (Hessians, sizes of channels, ranges of inputs, tokens per expert)\n"
-            "belong to this model, which `quantize --stats` checks. They are taken with all\n"
-            "linears unquantized: `quantize --calib` also makes up for errors of earlier layers\n"
-            "and is more accurate. What has to try its choices (awq, smoothquant,\n"
-            "--target-bits) does so on windows of the text that the file holds as token ids, at\n"
-            "most some 20 thousand: whoever has the file can read them, unless --no-text.\n"
-            "With --device cuda the text runs on the card, activations in BF16.\n",
+    .summary = "run calibration text once and store the statistics for any number of schemes",
+    .more = "The statistics (Hessians, magnitudes of channels, ranges of inputs, tokens per\n"
+            "expert) belong to this model; `quantize --stats` checks that. They are taken while\n"
+            "no linear is quantized. `quantize --calib` also compensates the errors of earlier\n"
+            "layers and is more accurate.\n"
+            "Methods that measure their choices (awq, smoothquant, --target-bits) do so on\n"
+            "windows of the text. The file holds up to about 20 thousand token ids for them,\n"
+            "which anybody who has the file can read; --no-text leaves them out.\n"
+            "With --device cuda the model runs on the CUDA device, with activations in BF16.\n",
     .options = options,
     .options_bytes = sizeof(calibrate_options),
     .defaults = &defaults,

@@ -18,25 +18,28 @@ typedef struct sw_cmd_common {
 
 /* The rows every command has. Use as the last lines of a table, before the {0} row. */
 #define SW_CMD_COMMON_ROWS                                                                         \
-    {.name = "json", .kind = SW_OPT_FLAG, .offset = offsetof(sw_cmd_common, json), .set_to = 1,    \
-     .help = "one JSON object on stdout instead of text"},                                         \
-    {.name = "quiet", .letter = 'q', .kind = SW_OPT_FLAG,                                          \
+    {.name = "json", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,                                  \
+     .offset = offsetof(sw_cmd_common, json), .set_to = 1,                                         \
+     .help = "print one JSON object on stdout instead of text"},                                   \
+    {.name = "quiet", .group = SW_OPT_COMMON, .letter = 'q', .kind = SW_OPT_FLAG,                  \
      .offset = offsetof(sw_cmd_common, quiet), .set_to = 1,                                        \
-     .help = "no progress and no notes on stderr, errors only"},                                   \
-    {.name = "help", .letter = 'h', .kind = SW_OPT_FLAG,                                           \
-     .offset = offsetof(sw_cmd_common, help), .set_to = 1, .help = "this text"}
+     .help = "print no progress and no notes on stderr, only errors"},                             \
+    {.name = "help", .group = SW_OPT_COMMON, .letter = 'h', .kind = SW_OPT_FLAG,                   \
+     .offset = offsetof(sw_cmd_common, help), .set_to = 1,                                         \
+     .help = "print this text"}
 
 /* For commands that compute: stands before the common rows. */
 #define SW_CMD_THREADS_ROW                                                                         \
-    {.name = "threads", .kind = SW_OPT_INT, .offset = offsetof(sw_cmd_common, threads),            \
-     .arg = "N", .min = 1, .max = 1024,                                                            \
-     .help = "threads to use (default: all processors); never changes a result"}
+    {.name = "threads", .group = SW_OPT_RESOURCES, .kind = SW_OPT_INT,                             \
+     .offset = offsetof(sw_cmd_common, threads), .arg = "N", .min = 1, .max = 1024,                \
+     .help = "threads to use (default: all processors); the result does not depend on it"}
 
 /* For commands that take a MODEL: stands before the common rows. */
 #define SW_CMD_MODEL_ROW                                                                           \
-    {.name = "follow-links", .kind = SW_OPT_FLAG,                                                  \
+    {.name = "follow-links", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG,                          \
      .offset = offsetof(sw_cmd_common, follow_links), .set_to = 1,                                 \
-     .help = "read files that links in the model's directory name elsewhere: if you trust them"}
+     .help = "read files that links in the model's directory name outside it; only if you trust "  \
+             "them"}
 
 typedef struct sw_run {
     const void *options; /* the command's struct */

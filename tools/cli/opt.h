@@ -27,6 +27,16 @@ typedef enum sw_opt_kind {
     SW_OPT_KIND_COUNT
 } sw_opt_kind;
 
+/* The part of the help that lists the option, in the order of printing. */
+typedef enum sw_opt_group {
+    SW_OPT_UNGROUPED, /* a row that was not given a group: a test refuses it */
+    SW_OPT_COMMON,    /* what most runs use */
+    SW_OPT_QUALITY,   /* changes the result */
+    SW_OPT_RESOURCES, /* device, threads, memory, disk */
+    SW_OPT_EXPERT,    /* for special cases */
+    SW_OPT_GROUP_COUNT
+} sw_opt_group;
+
 typedef struct sw_opt_list {
     const char **items; /* borrowed from the command line */
     int n;
@@ -38,14 +48,18 @@ typedef const char *(*sw_opt_choice_fn)(int i);
 typedef struct sw_opt {
     const char *name;      /* without the dashes; NULL ends a table */
     char letter;           /* one-letter form, or 0 */
+    sw_opt_group group;
     sw_opt_kind kind;
     size_t offset;         /* of the field in the command's struct */
     const char *arg;       /* what help calls the value: "FILE", "N" */
-    const char *help;      /* one line */
+    const char *help;      /* one line; NULL for an alias */
     double min, max;       /* INT and REAL */
     int set_to;            /* FLAG */
     sw_opt_choice_fn choices;
     const char *word;      /* REAL: taken as well, and stands for SW_OPT_WORD; or NULL */
+    const char *alias_of;  /* name of the row that this one is another name for; or NULL */
+    const char *listed_by; /* the command whose help describes the row, so that this command's help
+                            * only names it; or NULL */
 } sw_opt;
 #define SW_OPT_WORD (-1.0)
 
@@ -66,7 +80,8 @@ sw_code sw_opt_parse(void *fields, sw_opt_args *args, const sw_opt *table, int a
 sw_code sw_opt_store(void *fields, const sw_opt *row, const char *what, const char *value,
                      sw_arena *arena, int list_room, sw_err *err) SW_MUST_USE;
 
-/* One line per row, wrapped; choices are listed. */
+/* The rows by group, each under the group's heading, wrapped, with their choices. Rows that another
+ * command lists follow as a list of names. */
 void sw_opt_print(FILE *out, const sw_opt *table);
 
 /* The name nearest to `word`, or NULL when nothing is near enough to be a slip of the finger. */

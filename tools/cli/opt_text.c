@@ -155,22 +155,75 @@ static void print_wrapped(FILE *out, const char *text)
     (void)fprintf(out, "%s\n", text);
 }
 
+/* What help says of a row: its text and its choices, or the row that it is another name of. */
+static void describe(char *text, size_t text_bytes, const sw_opt *row)
+{
+    char names[256] = "";
+
+    if (row->alias_of) {
+        (void)snprintf(text, text_bytes, "the same as --%s", row->alias_of);
+        return;
+    }
+    if (row->choices) sw_opt_join(names, sizeof names, row->choices);
+    (void)snprintf(text, text_bytes, "%s%s%s", row->help, names[0] ? ": " : "", names);
+}
+
+static void print_row(FILE *out, const sw_opt *row)
+{
+    char left[80], text[640];
+    char letter[5] = "    ";
+    int n;
+
+    if (row->letter) (void)snprintf(letter, sizeof letter, "-%c, ", row->letter);
+    n = snprintf(left, sizeof left, "  %s--%s%s%s%s", letter, row->name,
+                 row->kind == SW_OPT_FLAG ? "" : " ", row->arg ? row->arg : "",
+                 row->kind == SW_OPT_LIST ? "..." : "");
+    (void)fprintf(out, "%-*s", HELP_INDENT, left);
+    if (n >= HELP_INDENT) (void)fprintf(out, "\n%*s", HELP_INDENT, "");
+    describe(text, sizeof text, row);
+    print_wrapped(out, text);
+}
+
+/* The names of the rows that another command's help describes. */
+static void print_names(FILE *out, const sw_opt *table)
+{
+    const char *command = NULL;
+    int column = 0;
+
+    for (; table->name; table++) {
+        char name[80];
+        if (!table->listed_by) continue;
+        if (!command)
+            (void)fprintf(out, "\noptions of `swage %s`, which have the same meaning here (see "
+                          "`swage %s --help`):", table->listed_by, table->listed_by);
+        column += snprintf(name, sizeof name, "  --%s%s%s", table->name, table->arg ? " " : "",
+                           table->arg ? table->arg : "");
+        if (!command || column > HELP_WIDTH) {
+            (void)fprintf(out, "\n");
+            column = (int)strlen(name);
+        }
+        command = table->listed_by;
+        (void)fprintf(out, "%s", name);
+    }
+    if (command) (void)fprintf(out, "\n");
+}
+
 void sw_opt_print(FILE *out, const sw_opt *table)
 {
-    for (; table->name; table++) {
-        char left[80], names[256], help[640];
-        char letter[5] = "    ";
-        int n;
+    static const char *const headings[SW_OPT_GROUP_COUNT] = {
+        [SW_OPT_COMMON] = "options:",
+        [SW_OPT_QUALITY] = "options that change the result:",
+        [SW_OPT_RESOURCES] = "options for device, threads, memory and disk:",
+        [SW_OPT_EXPERT] = "options for special cases:"};
 
-        if (table->letter) (void)snprintf(letter, sizeof letter, "-%c, ", table->letter);
-        n = snprintf(left, sizeof left, "  %s--%s%s%s%s", letter, table->name,
-                     table->kind == SW_OPT_FLAG ? "" : " ", table->arg ? table->arg : "",
-                     table->kind == SW_OPT_LIST ? "..." : "");
-        (void)fprintf(out, "%-*s", HELP_INDENT, left);
-        if (n >= HELP_INDENT) (void)fprintf(out, "\n%*s", HELP_INDENT, "");
-        names[0] = '\0';
-        if (table->choices) sw_opt_join(names, sizeof names, table->choices);
-        (void)snprintf(help, sizeof help, "%s%s%s", table->help, names[0] ? ": " : "", names);
-        print_wrapped(out, help);
+    for (int group = SW_OPT_COMMON; group < SW_OPT_GROUP_COUNT; group++) {
+        bool has_heading = false;
+        for (const sw_opt *row = table; row->name; row++) {
+            if ((int)row->group != group || row->listed_by) continue;
+            if (!has_heading) (void)fprintf(out, "\n%s\n", headings[group]);
+            has_heading = true;
+            print_row(out, row);
+        }
     }
+    print_names(out, table);
 }

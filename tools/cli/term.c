@@ -123,7 +123,7 @@ void sw_term_error(sw_term *term, const char *command, const sw_err *err)
         print_clean(text ? text : "interrupted; nothing was written");
         return;
     }
-    print_clean(err->text[0] ? err->text : "failed without saying why, which is a bug");
+    print_clean(err->text[0] ? err->text : "failed without a message, which is a bug");
 }
 
 void sw_term_bytes(char out[16], double n_bytes)

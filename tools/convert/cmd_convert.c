@@ -24,39 +24,51 @@ typedef struct convert_options {
 #define AT(field) .offset = offsetof(convert_options, field)
 
 static const sw_opt options[] = {
-    {.name = "to", .letter = 't', .kind = SW_OPT_CHOICE, AT(to), .arg = "F",
-     .choices = sw_name_of_target, .help = "whose checkpoint it becomes"},
-    {.name = "format", .letter = 'f', .kind = SW_OPT_CHOICE, AT(to), .arg = "F",
-     .choices = sw_name_of_target, .help = "the same, as `quantize` calls it"},
-    {.name = "out", .letter = 'o', .kind = SW_OPT_TEXT, AT(out), .arg = "DIR",
-     .help = "where the checkpoint goes; complete or absent (FILE.gguf for gguf)"},
-    {.name = "type", .kind = SW_OPT_CHOICE, AT(type), .arg = "T",
+    {.name = "to", .group = SW_OPT_COMMON, .letter = 't', .kind = SW_OPT_CHOICE, AT(to),
+     .arg = "F", .choices = sw_name_of_target,
+     .help = "format of the output"},
+    {.name = "format", .group = SW_OPT_COMMON, .letter = 'f', .kind = SW_OPT_CHOICE, AT(to),
+     .arg = "F", .choices = sw_name_of_target,
+     .alias_of = "to"},
+    {.name = "out", .group = SW_OPT_COMMON, .letter = 'o', .kind = SW_OPT_TEXT, AT(out),
+     .arg = "DIR",
+     .help = "where the output goes (FILE.gguf for gguf); it appears there only when it is "
+             "complete"},
+    {.name = "type", .group = SW_OPT_COMMON, .kind = SW_OPT_CHOICE, AT(type), .arg = "T",
      .choices = sw_name_of_block_type,
-     .help = "gguf: how linears are stored (default: as the source has them; of a GGUF each tensor "
-             "keeps its type and its bytes)"},
-    {.name = "embed-type", .kind = SW_OPT_CHOICE, AT(embed_type), .arg = "T",
-     .choices = sw_name_of_block_type,
-     .help = "gguf: how embedding and head are (default: as linears; Q6_K for those of 4 bits)"},
-    {.name = "plain-rule", .kind = SW_OPT_FLAG, AT(plain_rule), .set_to = 1,
-     .help = "gguf: scales of Q4_0 and Q4_1 from the largest magnitude, without a search"},
-    {.name = "no-tokenizer", .kind = SW_OPT_FLAG, AT(no_tokenizer), .set_to = 1,
+     .help = "gguf: how linears are stored (default: as in the source; tensors of a GGUF keep "
+             "their types and bytes)"},
+    {.name = "embed-type", .group = SW_OPT_EXPERT, .kind = SW_OPT_CHOICE, AT(embed_type),
+     .arg = "T", .choices = sw_name_of_block_type,
+     .help = "gguf: how embedding and lm_head are stored (default: as linears; Q6_K where those "
+             "have 4 bits)"},
+    {.name = "plain-rule", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG, AT(plain_rule),
+     .set_to = 1,
+     .help = "gguf: take scales of Q4_0 and Q4_1 from the largest magnitude, without a search"},
+    {.name = "no-tokenizer", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG, AT(no_tokenizer),
+     .set_to = 1,
      .help = "gguf: leave the tokenizer out"},
-    {.name = "allow-requantize", .kind = SW_OPT_FLAG, AT(may_requantize), .set_to = 1,
-     .help = "where F cannot hold a weight as it is: decode it and round it a second time, to the "
-             "nearest scheme that F can hold; the output says what that costs. `swage quantize` "
-             "of the same source, with a text, costs less"},
-    {.name = "scheme", .letter = 's', .kind = SW_OPT_CHOICE, AT(scheme), .arg = "S",
-     .choices = sw_name_of_scheme, .help = "what such weights become, instead of the nearest"},
-    {.name = "weights-only", .kind = SW_OPT_FLAG, AT(weights_only), .set_to = 1,
-     .help = "leave out how the source quantizes inputs: they stay as they come"},
-    {.name = "sidecar", .kind = SW_OPT_FLAG, AT(with_sidecar), .set_to = 1,
+    {.name = "allow-requantize", .group = SW_OPT_QUALITY, .kind = SW_OPT_FLAG, AT(may_requantize),
+     .set_to = 1,
+     .help = "where the target cannot hold a weight as it is, decode it and round it again, to "
+             "the nearest scheme that the target holds; the output tells the error. `swage "
+             "quantize` of the same source with calibration text loses less"},
+    {.name = "scheme", .group = SW_OPT_QUALITY, .letter = 's', .kind = SW_OPT_CHOICE, AT(scheme),
+     .arg = "S", .choices = sw_name_of_scheme,
+     .help = "scheme of weights that are rounded again, instead of the nearest"},
+    {.name = "weights-only", .group = SW_OPT_QUALITY, .kind = SW_OPT_FLAG, AT(weights_only),
+     .set_to = 1,
+     .help = "drop how the source quantizes inputs: they stay in 16 bits"},
+    {.name = "sidecar", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG, AT(with_sidecar),
+     .set_to = 1,
      .help = "also write the kernel-ready tiles of every linear, as " SW_SIDECAR_NAME},
-    {.name = "verify", .kind = SW_OPT_FLAG, AT(checks), .set_to = 1,
+    {.name = "verify", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG, AT(checks), .set_to = 1,
      .help = "afterwards read the output back with the second decoder"},
-    {.name = "shard-size", .kind = SW_OPT_SIZE, AT(shard_bytes), .arg = "BYTES",
-     .help = "cut the output into files of at most this (default: 5G)"},
-    {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
-     .help = "replace an existing output; not a directory that holds anything else"},
+    {.name = "shard-size", .group = SW_OPT_RESOURCES, .kind = SW_OPT_SIZE, AT(shard_bytes),
+     .arg = "BYTES",
+     .help = "largest size of an output file (default 5G)"},
+    {.name = "force", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
+     .help = "replace an existing output; refused for a directory that holds other files"},
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -204,8 +216,8 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
                  (long long)job.report.n_exact, (long long)job.report.n_rounded,
                  (long long)job.report.n_requantized);
     if (job.report.n_fallback)
-        (void)printf("  %lld linears in a wider type: their rows are no whole blocks\n",
-                     (long long)job.report.n_fallback);
+        (void)printf("  %lld linears in a wider type, since their rows are not whole "
+                     "blocks\n", (long long)job.report.n_fallback);
     run->has_result = true;
     return SW_OK;
 }
@@ -243,20 +255,20 @@ static sw_code run_convert(sw_run *run, sw_err *err)
 
 static const char *const examples[] = {
     "swage convert MODEL-gptq --to compressed-tensors -o OUT",
+    "swage convert MODEL --to gguf --type Q4_K -o MODEL.gguf",
     "swage convert MODEL-fp8 --to bf16 -o OUT",
     "swage convert MODEL-w8a8 --to gptq_v2 --weights-only -o OUT",
-    "swage convert MODEL --to gguf --type Q4_K -o MODEL.gguf",
     "swage convert MODEL.gguf --to bf16 -o OUT",
     "swage convert MODEL-mxfp4 --to gptq --allow-requantize --scheme W4A16 -o OUT", NULL};
 
 const sw_cmd sw_cmd_convert = {
     .name = "convert",
     .args = "IN --to F -o OUT [--allow-requantize]",
-    .summary = "turn a checkpoint into another dialect, exact or an explained refusal",
-    .more = "IN is a model directory or a GGUF, quantized or not. Codes, scales, zero points and\n"
-            "g_idx are carried over unchanged; where F has no place for them, the refusal names\n"
-            "the tensor, the reason and what to do. The manifest says of every tensor what became\n"
-            "of it.\n",
+    .summary = "rewrite a checkpoint in another format, exactly, or refuse with the reason",
+    .more = "IN is a model directory or a GGUF, quantized or not. Codes, scales, zero points\n"
+            "and g_idx are copied unchanged. If the output format cannot hold them, convert\n"
+            "refuses and names the tensor, the reason and the remedy. manifest.json lists what\n"
+            "was done with every tensor.\n",
     .options = options,
     .options_bytes = sizeof(convert_options),
     .defaults = &defaults,

@@ -73,7 +73,7 @@ void sw_convert_cost_print(const sw_convert_job *job)
     char command[COMMAND_BYTES];
 
     if (!cost.n) return;
-    (void)printf("  rounded a second time, to %s%s: this error comes on top of the source's own\n",
+    (void)printf("  rounded again, to %s%s: this error is added to that of the source\n",
                  cost.at->to.num->name,
                  cost.at->to.num->kind != SW_NUM_INT ? ""
                  : cost.at->to.is_symmetric          ? " without zero points"
@@ -81,12 +81,12 @@ void sw_convert_cost_print(const sw_convert_job *job)
     (void)printf("  error of the weights %.2f %% on average, %.2f %% at worst, of %s: %s\n",
                  100 * cost.mean, 100 * cost.worst, cost.at->path, cost.at->why);
     measure_command(command, job);
-    (void)printf("  what it costs the model (KL divergence, perplexity): %s\n", command);
+    (void)printf("  to measure the effect on the model (KL divergence, perplexity): %s\n", command);
     if (is_small(&cost)) return;
     better_command(command, job, cost.at);
-    (void)printf("  better, since it rounds by what a text shows to matter: %s\n", command);
+    (void)printf("  more accurate, since it rounds with calibration text: %s\n", command);
     if (cost.wider)
-        (void)printf("  nearer to the source, at about twice the size: --allow-requantize "
+        (void)printf("  closer to the source, at about twice the size: --allow-requantize "
                      "--scheme %s\n", cost.wider);
 }
 

@@ -40,8 +40,8 @@ static sw_code suggest(sw_block_type *out, const sw_checkpoint *source, sw_err *
         *out = carriers[i];
         return SW_OK;
     }
-    return SW_FAIL(err, SW_E_USAGE, "%s: no GGUF type is this scheme in other bytes; say which one "
-                   "it is to be: --type TYPE --allow-requantize", source->dir);
+    return SW_FAIL(err, SW_E_USAGE, "%s: no GGUF type holds this scheme exactly; choose one to "
+                   "round to: --type TYPE --allow-requantize", source->dir);
 }
 
 /* Embedding and head decide most for their share of the bytes. */

@@ -215,8 +215,8 @@ static sw_code decide(sw_convert_job *job, sw_convert_linear *l, sw_err *err)
     }
     rc = l->blocks ? SW_FAIL(&why, SW_E_UNSUPPORTED, "is in blocks of %s, whose %s", l->blocks,
                              strcmp(l->blocks, "Q4_1")
-                                 ? "levels are those of no one scale for a group"
-                                 : "minimum is no whole number of scales everywhere")
+                                 ? "values do not lie on one scale per group"
+                                 : "minimum is not a whole number of scales everywhere")
                    : try_exact(job, l, &why);
     if (rc == SW_OK) return SW_OK;
     if (rc != SW_E_UNSUPPORTED) return SW_FAIL(err, rc, "%s", why.text);
@@ -257,7 +257,7 @@ static sw_code keep_together(sw_convert_job *job, sw_err *err)
             }
             other->to = l->to;
             other->fate = SW_FATE_REQUANTIZED;
-            other->why = "loaded as one with a linear that is rounded again";
+            other->why = "engines load it as one with a linear that is rounded again";
         }
     }
     return SW_OK;
@@ -274,7 +274,7 @@ static sw_code check_request(const sw_convert_job *job, sw_err *err)
     const sw_convert_options *o = &job->options;
 
     if (!job->source.dialect && sw_json_member(job->source.config, "quantization_config"))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized in a way that is not known",
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized in an unknown format",
                        o->source_dir);
     if (o->with_sidecar && (o->target->is_dense || o->target->map_tiles))
         return SW_FAIL(err, SW_E_USAGE, "--sidecar: %s, so there are no tiles to write beside",

@@ -23,7 +23,7 @@ sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_by
         (rc = sw_opt_int(&index, word + n + 1, 0, INDEX_MAX, "--device cuda:N", err)) != SW_OK)
         return rc;
     if (cap_bytes > INT64_MAX)
-        return SW_FAIL(err, SW_E_USAGE, "--device-memory %llu: more than any card has",
+        return SW_FAIL(err, SW_E_USAGE, "--device-memory %llu: more than any device has",
                        (unsigned long long)cap_bytes);
     return sw_device_open(out, (int)index, (int64_t)cap_bytes, err);
 }

@@ -9,14 +9,17 @@
 
 /* A row for a `const char *` field; NULL or "cpu" is the CPU. */
 #define SW_DEVICE_ROW(type, field)                                                                 \
-    {.name = "device", .kind = SW_OPT_TEXT, .offset = offsetof(type, field), .arg = "D",           \
-     .help = "cpu (default), cuda, cuda:N, or auto: the first card if there is one, else cpu"}
+    {.name = "device", .group = SW_OPT_RESOURCES, .kind = SW_OPT_TEXT,                             \
+     .offset = offsetof(type, field), .arg = "D",                                                  \
+     .help = "cpu (default), cuda, cuda:N, or auto: the first CUDA device if there is one, else "  \
+             "cpu"}
 
 /* And one for a `uint64_t` field, where a model may stream from host memory. */
-#define SW_DEVICE_MEMORY_ROW(type, field)                                                        \
-    {.name = "device-memory", .kind = SW_OPT_SIZE, .offset = offsetof(type, field),              \
-     .arg = "BYTES", .help = "of the card at most (default: what is free); blocks of a model "   \
-                             "that do not fit wait in host memory and are copied in by turns"}
+#define SW_DEVICE_MEMORY_ROW(type, field)                                                          \
+    {.name = "device-memory", .group = SW_OPT_RESOURCES, .kind = SW_OPT_SIZE,                      \
+     .offset = offsetof(type, field), .arg = "BYTES",                                              \
+     .help = "device memory to use at most (default: what is free); blocks of a model that do "    \
+             "not fit stay in host memory and are copied in turn"}
 
 /* *out = an opened card whose memory is used up to cap_bytes (0: what is free), or NULL for the
  * CPU. SW_E_USAGE: no such word; SW_E_CUDA (exit code 7): the card cannot be used, and why. */

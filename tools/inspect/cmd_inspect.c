@@ -13,12 +13,15 @@ typedef struct inspect_options {
 } inspect_options;
 
 static const sw_opt options[] = {
-    {.name = "tensors", .kind = SW_OPT_FLAG, .offset = offsetof(inspect_options, tensors),
-     .set_to = 1, .help = "list every tensor with its dtype and shape"},
-    {.name = "values", .kind = SW_OPT_FLAG, .offset = offsetof(inspect_options, values),
-     .set_to = 1, .help = "read every float weight and report what is not finite"},
-    {.name = "tensor", .kind = SW_OPT_TEXT, .offset = offsetof(inspect_options, tensor),
-     .arg = "NAME", .help = "a tensor, or a quantized linear: its figures and histograms instead"},
+    {.name = "tensors", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,
+     .offset = offsetof(inspect_options, tensors), .set_to = 1,
+     .help = "list every tensor with its dtype and shape"},
+    {.name = "values", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,
+     .offset = offsetof(inspect_options, values), .set_to = 1,
+     .help = "read every float weight and report values that are not finite"},
+    {.name = "tensor", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(inspect_options, tensor), .arg = "NAME",
+     .help = "show one tensor or one quantized linear instead: figures and histograms"},
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
@@ -349,11 +352,12 @@ static const char *const examples[] = {
 const sw_cmd sw_cmd_inspect = {
     .name = "inspect",
     .args = "PATH",
-    .summary = "what is in a checkpoint: tensors, format, sizes, problems",
-    .more = "PATH is a model directory or one file: a GGUF, safetensors, also as .zst, or of\n"
-            "torch.save. A GGUF is counted as it is stored, by the types of its blocks.\n"
-            "Everything is looked at before anything is said; the exit code is that of the first\n"
-            "problem, or 0. What engines would refuse or misread, and notes, change no code.\n",
+    .summary = "show what a checkpoint holds: tensors, format, sizes, problems",
+    .more = "PATH is a model directory or one file: GGUF, safetensors (also compressed as .zst)\n"
+            "or a file of torch.save. Sizes of a GGUF are those of its stored blocks.\n"
+            "inspect reports all problems before it exits; the exit code is that of the first\n"
+            "problem, or 0. Notes and what engines would refuse or misread do not change the\n"
+            "exit code.\n",
     .options = options,
     .options_bytes = sizeof(inspect_options),
     .min_args = 1,

@@ -270,8 +270,9 @@ typedef struct list_options {
 } list_options;
 
 static const sw_opt options[] = {
-    {.name = "markdown", .kind = SW_OPT_FLAG, .offset = offsetof(list_options, markdown),
-     .set_to = 1, .help = "tables as the README has them"},
+    {.name = "markdown", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,
+     .offset = offsetof(list_options, markdown), .set_to = 1,
+     .help = "print the tables as Markdown"},
     SW_CMD_COMMON_ROWS,
     {0},
 };
@@ -310,7 +311,7 @@ static const char *const examples[] = {
 const sw_cmd sw_cmd_list = {
     .name = "list",
     .args = "[schemes|methods|formats|conversions|packings|numbers|kernels|architectures]",
-    .summary = "what this build knows: the tables behind everything",
+    .summary = "list what this build supports: schemes, methods, formats, kernels, models",
     .options = options,
     .options_bytes = sizeof(list_options),
     .max_args = 1,

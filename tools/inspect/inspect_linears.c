@@ -27,14 +27,14 @@ typedef struct look {
 const char *sw_group_text(char text[160], const sw_scheme_group *group)
 {
     const sw_qspec *s = &group->spec;
-    char size[40] = "one scale a channel", inputs[48];
+    char size[40] = "one scale per channel", inputs[48];
 
     if (!group->is_quantized) {
         (void)snprintf(text, 160, "%s", group->blocks ? group->blocks
                                                       : sw_dtype_name(group->dense_dtype));
         return text;
     }
-    if (s->scale_rows == SW_ROWS_ALL) (void)snprintf(size, sizeof size, "one scale a tensor");
+    if (s->scale_rows == SW_ROWS_ALL) (void)snprintf(size, sizeof size, "one scale per tensor");
     else if (s->scale_rows > 1)
         (void)snprintf(size, sizeof size, "blocks of %lld x %lld", (long long)s->scale_rows,
                        (long long)s->group_elems);
@@ -115,7 +115,7 @@ static void check_scales(const look *k, const sw_st_tensor *t, const sw_qspec *s
                 first = at + i;
     }
     if (!n_bad) return;
-    (void)SW_FAIL(&problem, SW_E_FORMAT, "tensor %s: %lld of %lld scales are no numbers%s, the "
+    (void)SW_FAIL(&problem, SW_E_FORMAT, "tensor %s: %lld of %lld scales are not finite%s, the "
                   "first is element %lld", t->name, (long long)n_bad, (long long)n,
                   is_free ? "" : " or not above zero", (long long)first);
     k->report(k->self, &problem);

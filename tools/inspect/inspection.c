@@ -136,8 +136,8 @@ static void check_tie(sw_inspection *in)
         memcmp(head->view.data, embed->view.data, head->view.size_bytes) != 0)
         return;
     if (m->is_tied)
-        add_note(in, "%s repeats %s, which the config ties it to: %.1f MB that could go", head_name,
-                 embed_name, (double)head->view.size_bytes / 1e6);
+        add_note(in, "%s is a copy of %s, and the config ties them: %.1f MB could be saved",
+                 head_name, embed_name, (double)head->view.size_bytes / 1e6);
     else
         add_note(in, "%s is %s byte for byte, and the config does not tie them", head_name,
                  embed_name);
@@ -169,7 +169,7 @@ static sw_code check_opened(sw_inspection *in, sw_err *err)
         (rc = sw_loaders_check(&in->loaders, &in->ckpt, err)) != SW_OK)
         return rc;
     if (n_unknown)
-        add_note(in, "%lld tensors belong to nothing that a %s has, first %s", (long long)n_unknown,
+        add_note(in, "%lld tensors are not part of a %s, the first is %s", (long long)n_unknown,
                  in->model.arch->name, unknown);
     check_tie(in);
     check_tokens(in);

@@ -216,7 +216,7 @@ static sw_code refuse_name(const sw_st *st, const char *name, sw_err *err)
         best = edits;
         nearest = have;
     }
-    return SW_FAIL(err, SW_E_USAGE, "--tensor: \"%.200s\" is no tensor and no quantized "
+    return SW_FAIL(err, SW_E_USAGE, "--tensor: \"%.200s\" is neither a tensor nor a quantized "
                    "linear%s%s%s", name, nearest ? "; did you mean " : "; --tensors lists them",
                    nearest ? nearest : "", nearest ? "?" : "");
 }

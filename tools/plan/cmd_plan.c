@@ -72,12 +72,14 @@ static const sw_plan_options defaults = {
 const sw_cmd sw_cmd_plan = {
     .name = "plan",
     .args = "MODEL [options of quantize]",
-    .summary = "what quantize would do: sizes, memory, time, cuts, kernels, decoding speed",
-    .more = "Takes the options of quantize and refuses what it would refuse; reads no weight.\n"
-            "Works without --calib: it assumes --samples windows of --seq-len tokens. Memory is\n"
-            "the resident set, with what is tried before anything is chosen; times come from a\n"
-            "second of trials with the real kernels. Decoding counts weights alone: it is what\n"
-            "reading them takes, without attention, cache and head.\n",
+    .summary = "predict what quantize would do: sizes, memory, time, tensor-parallel cuts, kernels",
+    .more = "plan takes the options of quantize and refuses what quantize would refuse. It\n"
+            "reads no weights and works without --calib: it then assumes --samples windows of\n"
+            "--seq-len tokens.\n"
+            "Memory is the largest resident set, including that of the trials before a choice\n"
+            "is made. Times are predicted from about one second of measurements with the real\n"
+            "kernels. Decoding speed counts only reading the weights, without attention, KV\n"
+            "cache and lm_head.\n",
     .options = sw_plan_rows,
     .options_bytes = sizeof(sw_plan_options),
     .defaults = &defaults,

@@ -154,12 +154,12 @@ static bool check_class(sw_plan_tp *tp, const sw_plan_class *c, const sw_model *
         (void)snprintf(tp->why, sizeof tp->why, "%s: %lld heads on %lld devices", c->slot,
                        (long long)heads, (long long)d);
     else if (c->is_row_cut && share % group)
-        (void)snprintf(tp->why, sizeof tp->why, "%s: %lld inputs a device cut groups of %lld",
-                       c->slot, (long long)share, (long long)group);
+        (void)snprintf(tp->why, sizeof tp->why, "%s: %lld inputs per device would cut groups "
+                       "of %lld", c->slot, (long long)share, (long long)group);
     else if (c->spec && share % SW_TILE_N)
-        (void)snprintf(tp->why, sizeof tp->why, "%s: %lld %s a device are no multiple of the %d of "
-                       "a tile", c->slot, (long long)share, c->is_row_cut ? "inputs" : "outputs",
-                       SW_TILE_N);
+        (void)snprintf(tp->why, sizeof tp->why, "%s: %lld %s per device are not a multiple of "
+                       "the %d of a tile", c->slot, (long long)share,
+                       c->is_row_cut ? "inputs" : "outputs", SW_TILE_N);
     return !tp->why[0];
 }
 
@@ -232,8 +232,8 @@ static void add_speed(planner *p, sw_plan_speed *speed, const char *name, double
         if (c->spec && after > 0.9 * before && !speed->slow[0])
             (void)snprintf(speed->slow, sizeof speed->slow,
                            "%s [%lld, %lld]: %.1f us quantized, %.1f us before: dequantization and "
-                           "launch eat the win", c->slot, (long long)c->n_out, (long long)c->k_in,
-                           1e6 * after, 1e6 * before);
+                           "launch cost more than is gained", c->slot, (long long)c->n_out,
+                           (long long)c->k_in, 1e6 * after, 1e6 * before);
     }
 }
 

@@ -7,7 +7,7 @@
 
 static const char *spec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
 {
-    return spec ? sw_qspec_text(out, spec) : "left as it is";
+    return spec ? sw_qspec_text(out, spec) : "not quantized";
 }
 
 static void print_classes(const sw_plan *plan)
@@ -39,9 +39,9 @@ static void print_speed(const sw_plan_speed *s)
 static void print_eta(double seconds)
 {
     if (seconds < 90)
-        (void)printf("time        about %.0f s on this machine as busy as it is now\n", seconds);
+        (void)printf("time        about %.0f s on this machine with its present load\n", seconds);
     else
-        (void)printf("time        about %.0f min on this machine as busy as it is now\n",
+        (void)printf("time        about %.0f min on this machine with its present load\n",
                      seconds / 60);
 }
 
@@ -71,11 +71,12 @@ void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
     for (int i = 0; i < plan->n_tp; i++)
         (void)printf("tp %-8lld %s%s\n", (long long)plan->tp[i].degree,
                      plan->tp[i].is_legal ? "legal" : "no: ", plan->tp[i].why);
-    (void)printf("fused       groups are whole and alike\n"); /* else preparing has refused it */
+    /* else preparing has refused it */
+    (void)printf("fused       linears that run as one have the same scheme\n");
     print_speed(&plan->device);
     print_speed(&plan->here);
     if (sw_quantize_chooser(job->o))
-        (void)printf("note        %s measures before it chooses; shown without it\n",
+        (void)printf("note        %s decides by measuring; this plan shows the run without it\n",
                      sw_quantize_chooser(job->o));
 }
 

@@ -156,7 +156,7 @@ static sw_code take_up(job *j, sw_err *err)
     sw_code rc = SW_OK;
 
     if (n)
-        sw_progress_note(j->progress, "%s.partial: continuing, %lld of %lld blocks are finished",
+        sw_progress_note(j->progress, "%s.partial: continuing after %lld of %lld blocks",
                          j->o->out, (long long)n, (long long)n_blocks(j));
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         rc = sw_quantize_report_restore(&j->report, sw_ckpt_writer_figures(j->writer, i), err);
@@ -303,13 +303,13 @@ static sw_code run_quantize(sw_run *run, sw_err *err)
 
 static const char *const examples[] = {
     "swage quantize calib_data/tiny-llama -o build/out --calib calib_data/calib.u16 --samples 64",
-    "swage quantize MODEL -o OUT --scheme W4A16_ASYM --format gptq_v2 --calib text.txt",
+    "swage quantize MODEL -o OUT --scheme W4A16 --format compressed-tensors --calib text.txt",
+    "swage quantize MODEL -o OUT --device cuda --calib text.txt --samples 512",
     "swage quantize MODEL -o OUT --target-bits 3.5 --format gptq_v2 --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W3A16 --outliers auto --calib text.txt",
     "swage quantize MODEL -o OUT --recipe recipe.json --calib text.txt",
     "swage quantize MODEL -o OUT --lm-head --format gptq --calib text.txt",
     "swage quantize MODEL -o OUT --method awq+gptq --calib text.txt",
-    "swage quantize MODEL -o OUT --device cuda --calib text.txt --samples 512",
     "swage quantize MODEL -o OUT --scheme W8A8 --method smoothquant --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W8A16 --method rtn --format compressed-tensors",
     "swage quantize MODEL -o OUT --calib *.txt --group-size 32 --ignore 'layers.0' down_proj",
@@ -318,11 +318,12 @@ static const char *const examples[] = {
 const sw_cmd sw_cmd_quantize = {
     .name = "quantize",
     .args = "MODEL -o OUT [--scheme S] (--calib FILE... | --stats FILE)",
-    .summary = "press a model into few bits, calibrated block by block",
-    .more = "MODEL is a Hugging Face model directory. Tensors that are not quantized are copied\n"
-            "bit by bit. The same inputs give the same bytes, whatever the number of threads.\n"
-            "A run that is stopped or killed is continued by the same command, after its last\n"
-            "finished decoder block, from DIR.partial; not if any input has changed.\n",
+    .summary = "quantize a model to few bits, calibrated block by block",
+    .more = "MODEL is a Hugging Face model directory or a GGUF. Tensors that are not quantized\n"
+            "are copied bit by bit. The same inputs give the same bytes for any number of\n"
+            "threads.\n"
+            "If a run is stopped or killed, the same command continues it from DIR.partial\n"
+            "after the last finished decoder block, unless an input has changed.\n",
     .options = sw_quantize_rows,
     .options_bytes = sizeof(sw_quantize_options),
     .defaults = &sw_quantize_defaults,

@@ -131,7 +131,7 @@ sw_code sw_needs_bound(const char **spill_dir, const sw_needs *needs, uint64_t b
                        "--memory %s is too little: layer %lld takes %s even with its activations "
                        "on disk; give at least that",
                        given, (long long)needs->forecast.worst_layer, least);
-    sw_progress_note(progress, "%s needed, %s with the activations on disk: they go there", need,
-                     least);
+    sw_progress_note(progress, "%s needed, %s with the activations on disk: they are kept on "
+                     "disk", need, least);
     return parent_of(spill_dir, out_dir, arena, err);
 }

@@ -58,18 +58,24 @@ const sw_opt sw_quantize_rows[] = {
     {0},
 };
 
+/* The same rows for `plan`, whose help only names them. */
+#undef AT
+#define AT(field) .offset = offsetof(quantize_options, field), .listed_by = "quantize"
 #define PLAN_AT(field) .offset = offsetof(sw_plan_options, field)
 
 const sw_opt sw_plan_rows[] = {
 #include "tools/quantize/quantize_rows.def"
-    {.name = "tp", .kind = SW_OPT_TEXT, PLAN_AT(tp), .arg = "N,...",
-     .help = "tensor-parallel degrees to look at (default 1,2,4,8)"},
-    {.name = "device", .kind = SW_OPT_CHOICE, PLAN_AT(device), .arg = "D",
-     .choices = sw_name_of_device, .help = "whose memory decoding is predicted for (default h200)"},
-    {.name = "bandwidth", .kind = SW_OPT_REAL, PLAN_AT(bandwidth), .arg = "GB/S", .min = 1,
-     .max = 1e6, .help = "of some other device, without overheads"},
-    {.name = "emit-recipe", .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe), .arg = "FILE",
-     .help = "write the options as a recipe for quantize"},
+    {.name = "tp", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, PLAN_AT(tp), .arg = "N,...",
+     .help = "tensor-parallel degrees to check (default 1,2,4,8)"},
+    {.name = "device", .group = SW_OPT_COMMON, .kind = SW_OPT_CHOICE, PLAN_AT(device), .arg = "D",
+     .choices = sw_name_of_device,
+     .help = "device whose decoding speed is predicted (default h200)"},
+    {.name = "bandwidth", .group = SW_OPT_COMMON, .kind = SW_OPT_REAL, PLAN_AT(bandwidth),
+     .arg = "GB/S", .min = 1, .max = 1e6,
+     .help = "memory bandwidth of another device, instead of --device; overheads are not counted"},
+    {.name = "emit-recipe", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe),
+     .arg = "FILE",
+     .help = "write the options to FILE, as a recipe for quantize"},
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -135,12 +141,12 @@ static sw_code take_source(job *j, sw_err *err)
     if (!j->source.dialect) return SW_OK;
     if (!j->o->with_head &&
         sw_checkpoint_is_quantized(&j->source, sw_model_end(&j->source.model, SW_END_HEAD)))
-        return SW_FAIL(err, SW_E_USAGE, "%s: its head is quantized and cannot stay so beside "
-                       "linears of another kind: give --lm-head", j->model_dir);
+        return SW_FAIL(err, SW_E_USAGE, "%s: its lm_head is quantized and cannot stay so beside "
+                       "linears of another format: give --lm-head", j->model_dir);
     j->decoding = sw_decoding_source(&j->source);
     j->settings.quant.source = &j->decoding;
-    sw_progress_note(j->progress, "%s is quantized (%s): what is pressed are its decoded weights, "
-                     "not the original's", j->model_dir, j->source.dialect->name);
+    sw_progress_note(j->progress, "%s is quantized already (%s): this run quantizes its decoded "
+                     "weights, not those of the original", j->model_dir, j->source.dialect->name);
     return SW_OK;
 }
 
@@ -254,7 +260,7 @@ static sw_code check_data(const job *j, sw_err *err)
 static sw_code check_kv(const job *j, sw_err *err)
 {
     if (!j->settings.quant.has_kv_scales || j->dialect->holds_kv_scales) return SW_OK;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized cache; "
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s cannot store the scales of a quantized KV cache; "
                    "use --format compressed-tensors or fp8", j->dialect->name);
 }
 

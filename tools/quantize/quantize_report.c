@@ -311,8 +311,8 @@ static void print_transforms(const sw_quantize_report *r)
         n_accepted += cJSON_IsTrue(sw_json_member(row, "accepted"));
     }
     if (n)
-        (void)printf("transform   %d of %d groups scaled; the others gain nothing held out\n",
-                     n_accepted, n);
+        (void)printf("transform   %d of %d groups scaled; scaling the others did not help on "
+                     "held-out windows\n", n_accepted, n);
 }
 
 static void print_text(const sw_quantize_report *r, const sw_quantize_settings *s,

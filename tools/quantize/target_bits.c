@@ -169,7 +169,7 @@ static sw_code put_losses(void *self, const sw_linear_ref *ref, const char *path
     chooser *c = self;
 
     while (c->at < c->n_groups && !is_in(&c->groups[c->at], ref)) c->at++;
-    if (c->at == c->n_groups) return SW_FAIL(err, SW_E_BUG, "%s came out of order", path);
+    if (c->at == c->n_groups) return SW_FAIL(err, SW_E_BUG, "%s was measured out of order", path);
     for (int64_t o = 0; o < c->list.n; o++) choice_of(c, c->at, o)->loss += loss[o];
     return SW_OK;
 }

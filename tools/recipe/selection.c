@@ -203,20 +203,23 @@ done:
 static sw_code add_head(builder *b)
 {
     const sw_model *m = b->model;
+    const char *path = sw_model_end(m, SW_END_HEAD);
+    char *copy;
     sw_code rc;
 
-    if (!b->request->with_head) {
-        if (!m->is_tied) b->out->ignored[b->out->n_ignored++] = sw_model_end(m, SW_END_HEAD);
-        return SW_OK;
+    if (!b->request->with_head && m->is_tied) return SW_OK;
+    if (!b->request->with_head) { /* a copy, for the selection may outlive the model */
+        rc = sw_arena_text(&copy, &b->out->arena, path, strlen(path), b->err);
+        if (rc == SW_OK) b->out->ignored[b->out->n_ignored++] = copy;
+        return rc;
     }
     if (m->is_tied)
-        return SW_FAIL(b->err, SW_E_USAGE, "--lm-head: the head of this model is its embedding "
-                       "(tie_word_embeddings), a table that loaders look words up in and read as "
-                       "floats; leave the option out");
+        return SW_FAIL(b->err, SW_E_USAGE, "--lm-head: lm_head of this model is its embedding "
+                       "(tie_word_embeddings), which engines read as floats; leave the option "
+                       "out");
     rc = add_layer(b, m->n_layers);
     b->out->has_head = rc == SW_OK && b->out->n_linears &&
-                       !strcmp(b->out->linears[b->out->n_linears - 1].module_path,
-                               sw_model_end(m, SW_END_HEAD));
+                       !strcmp(b->out->linears[b->out->n_linears - 1].module_path, path);
     return rc;
 }
 

@@ -85,7 +85,7 @@ sw_code sw_bench_decode_run(sw_run *run, const sw_bench_decode *b, sw_err *err)
     sw_code rc = sw_device_option_open(&o.gpu, b->device, b->device_bytes, err);
 
     if (rc == SW_OK && !o.gpu)
-        rc = SW_FAIL(err, SW_E_USAGE, "--decode measures a card; give --device cuda");
+        rc = SW_FAIL(err, SW_E_USAGE, "--decode measures a CUDA device; give --device cuda");
     if (rc == SW_OK) rc = sw_decode_speed_run(&report, &o, err);
     if (rc == SW_OK) {
         sw_term_clear(run->term);

@@ -25,36 +25,46 @@ static const bench_options defaults = {
     .seconds = 2.0, .context = 128, .steps = 128};
 
 static const sw_opt options[] = {
-    {.name = "shape", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, shape), .arg = "KxN",
-     .help = "inputs x outputs of the weight (default: 4096x14336)"},
-    {.name = "m", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, tokens), .arg = "M,M,...",
-     .help = "tokens per product (default: 1,4,16,64,256)"},
-    {.name = "weights", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, weights),
-     .arg = "W,W,...", .help = "only these: bf16, w4a16, w8a8, fp8, nvfp4a16, ... (default: all)"},
-    {.name = "group-size", .kind = SW_OPT_INT, .offset = offsetof(bench_options, group_size),
-     .arg = "N", .min = 0, .max = 1 << 20,
-     .help = "weights per scale, 0 for one per channel (default: 128)"},
-    {.name = "asym", .kind = SW_OPT_FLAG, .offset = offsetof(bench_options, is_asymmetric),
-     .set_to = 1, .help = "quantized weights with zero points"},
-    {.name = "rounds", .kind = SW_OPT_INT, .offset = offsetof(bench_options, rounds), .arg = "N",
-     .min = 1, .max = SW_SPEED_ROUNDS_MAX, .help = "timed rounds at least (default: 7)"},
-    {.name = "seconds", .kind = SW_OPT_REAL, .offset = offsetof(bench_options, seconds),
-     .arg = "S", .min = 0, .max = 3600,
-     .help = "more rounds while an M took less than this (default: 2)"},
-    {.name = "all", .kind = SW_OPT_FLAG, .offset = offsetof(bench_options, all), .set_to = 1,
-     .help = "also the kernels that would not be chosen here"},
+    {.name = "shape", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(bench_options, shape), .arg = "KxN",
+     .help = "inputs x outputs of the weight (default 4096x14336)"},
+    {.name = "m", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(bench_options, tokens), .arg = "M,M,...",
+     .help = "tokens per product (default 1,4,16,64,256)"},
+    {.name = "weights", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(bench_options, weights), .arg = "W,W,...",
+     .help = "only these kinds of weights: bf16, w4a16, w8a8, fp8, nvfp4a16, ... (default all)"},
+    {.name = "group-size", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
+     .offset = offsetof(bench_options, group_size), .arg = "N", .min = 0, .max = 1 << 20,
+     .help = "weights that share one scale; 0: one scale per output channel (default 128)"},
+    {.name = "asym", .group = SW_OPT_QUALITY, .kind = SW_OPT_FLAG,
+     .offset = offsetof(bench_options, is_asymmetric), .set_to = 1,
+     .help = "give quantized weights zero points"},
+    {.name = "rounds", .group = SW_OPT_EXPERT, .kind = SW_OPT_INT,
+     .offset = offsetof(bench_options, rounds), .arg = "N", .min = 1, .max = SW_SPEED_ROUNDS_MAX,
+     .help = "least number of timed rounds (default 7)"},
+    {.name = "seconds", .group = SW_OPT_EXPERT, .kind = SW_OPT_REAL,
+     .offset = offsetof(bench_options, seconds), .arg = "S", .min = 0, .max = 3600,
+     .help = "time further rounds of an M until this many seconds have passed (default 2)"},
+    {.name = "all", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG,
+     .offset = offsetof(bench_options, all), .set_to = 1,
+     .help = "also time the kernels that would not be chosen"},
     SW_DEVICE_ROW(bench_options, device),
     SW_DEVICE_MEMORY_ROW(bench_options, device_bytes),
-    {.name = "decode", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, decode),
-     .arg = "SHAPE", .help = "instead: a whole model of this shape (1b, 8b, 70b) decoding on a "
-     "card, --m sequences side by side"},
+    {.name = "decode", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(bench_options, decode), .arg = "SHAPE",
+     .help = "time a whole model of this shape (1b, 8b, 70b) on a CUDA device instead, decoding "
+             "--m sequences together"},
     SW_KV_CACHE_ROW(bench_options, kv_cache),
-    {.name = "context", .kind = SW_OPT_INT, .offset = offsetof(bench_options, context), .arg = "N",
-     .min = 1, .max = 1 << 20, .help = "tokens each sequence holds before (default: 128)"},
-    {.name = "steps", .kind = SW_OPT_INT, .offset = offsetof(bench_options, steps), .arg = "N",
-     .min = 1, .max = 1 << 20, .help = "tokens decoded a round (default: 128)"},
-    {.name = "csv", .kind = SW_OPT_FLAG, .offset = offsetof(bench_options, csv), .set_to = 1,
-     .help = "comma-separated lines without a heading"},
+    {.name = "context", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
+     .offset = offsetof(bench_options, context), .arg = "N", .min = 1, .max = 1 << 20,
+     .help = "tokens of each sequence before the first timed one (default 128)"},
+    {.name = "steps", .group = SW_OPT_EXPERT, .kind = SW_OPT_INT,
+     .offset = offsetof(bench_options, steps), .arg = "N", .min = 1, .max = 1 << 20,
+     .help = "tokens decoded per round (default 128)"},
+    {.name = "csv", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,
+     .offset = offsetof(bench_options, csv), .set_to = 1,
+     .help = "print comma-separated lines without a heading"},
     SW_CMD_THREADS_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
@@ -217,8 +227,8 @@ static sw_code run_bench(sw_run *run, sw_err *err)
     if (rc != SW_OK) return rc;
     if (o->decode) return bench_decode(run, o, tokens, speed.n_tokens, err);
     if (o->device && strcmp(o->device, "cpu") != 0)
-        return SW_FAIL(err, SW_E_USAGE, "on a card there is --decode so far; the matrix kernels "
-                       "there are timed by make gpu-bench");
+        return SW_FAIL(err, SW_E_USAGE, "a CUDA device runs --decode only so far; make "
+                       "gpu-bench times its matrix kernels");
     if ((rc = read_shape(&speed, o->shape, err)) != SW_OK ||
         (rc = sw_speed_run(&report, &speed, err)) != SW_OK)
         return rc;
@@ -238,9 +248,10 @@ static const char *const examples[] = {
 const sw_cmd sw_cmd_bench = {
     .name = "bench",
     .args = "[--shape KxN] [--m M,...]",
-    .summary = "time the matrix kernels against OpenBLAS and the memory",
-    .more = "Every kernel is first held against its reference (exit 1 when it leaves its\n"
-            "tolerance), then all take turns on random weights larger than the caches.\n",
+    .summary = "time the matrix kernels against OpenBLAS and the memory bandwidth",
+    .more = "bench first compares every kernel with its reference and exits with 1 if one is\n"
+            "outside its tolerance. Then it times all of them in turns, on random weights\n"
+            "larger than the caches.\n",
     .options = options,
     .options_bytes = sizeof(bench_options),
     .defaults = &defaults,

@@ -31,29 +31,38 @@ static const generate_options defaults = {
 #define AT(field) .offset = offsetof(generate_options, field)
 
 static const sw_opt options[] = {
-    {.name = "prompt", .letter = 'p', .kind = SW_OPT_TEXT, AT(prompt), .arg = "TEXT",
-     .help = "what comes before (default: the BOS token alone)"},
-    {.name = "n-tokens", .letter = 'n', .kind = SW_OPT_INT, AT(n_tokens), .arg = "N", .min = 1,
-     .max = 1 << 24, .help = "tokens per sample; in token files including the prompt's (64)"},
-    {.name = "temperature", .kind = SW_OPT_REAL, AT(temperature), .arg = "T", .min = 0,
-     .max = 100, .help = "0: always the likeliest token (default)"},
-    {.name = "top-k", .kind = SW_OPT_INT, AT(top_k), .arg = "K", .min = 0, .max = 1e9,
-     .help = "draw among the K likeliest, 0: among all (default)"},
-    {.name = "top-p", .kind = SW_OPT_REAL, AT(top_p), .arg = "P", .min = 1e-6, .max = 1,
-     .help = "draw among the likeliest that make up P (default 1: all)"},
-    {.name = "seed", .kind = SW_OPT_INT, AT(seed), .arg = "N", .min = 0, .max = 9e15,
-     .help = "sample i draws with seed N + i (default 0)"},
-    {.name = "samples", .kind = SW_OPT_INT, AT(samples), .arg = "N", .min = 1, .max = 1e6,
-     .help = "how many, from the same prompt (default 1)"},
-    {.name = "out", .letter = 'o', .kind = SW_OPT_TEXT, AT(out), .arg = "FILE",
-     .help = "write the samples: .u16 and .u32 token ids with the prompt, each sample exactly "
-             "--n-tokens long; else text"},
-    {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
-     .help = "replace a file that is there"},
-    {.name = "ids", .kind = SW_OPT_FLAG, AT(ids), .set_to = 1,
+    {.name = "prompt", .group = SW_OPT_COMMON, .letter = 'p', .kind = SW_OPT_TEXT, AT(prompt),
+     .arg = "TEXT",
+     .help = "text to continue (default: the BOS token alone)"},
+    {.name = "n-tokens", .group = SW_OPT_COMMON, .letter = 'n', .kind = SW_OPT_INT, AT(n_tokens),
+     .arg = "N", .min = 1, .max = 1 << 24,
+     .help = "tokens per sample (default 64); in token files this counts the prompt"},
+    {.name = "temperature", .group = SW_OPT_QUALITY, .kind = SW_OPT_REAL, AT(temperature),
+     .arg = "T", .min = 0, .max = 100,
+     .help = "0 takes the likeliest token every time (default 0)"},
+    {.name = "top-k", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT, AT(top_k), .arg = "K",
+     .min = 0, .max = 1e9,
+     .help = "draw among the K likeliest tokens; 0: among all (default 0)"},
+    {.name = "top-p", .group = SW_OPT_QUALITY, .kind = SW_OPT_REAL, AT(top_p), .arg = "P",
+     .min = 1e-6, .max = 1,
+     .help = "draw among the likeliest tokens whose probabilities sum to P (default 1)"},
+    {.name = "seed", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT, AT(seed), .arg = "N", .min = 0,
+     .max = 9e15,
+     .help = "sample i is drawn with seed N + i (default 0)"},
+    {.name = "samples", .group = SW_OPT_COMMON, .kind = SW_OPT_INT, AT(samples), .arg = "N",
+     .min = 1, .max = 1e6,
+     .help = "number of samples of the same prompt (default 1)"},
+    {.name = "out", .group = SW_OPT_COMMON, .letter = 'o', .kind = SW_OPT_TEXT, AT(out),
+     .arg = "FILE",
+     .help = "write the samples to FILE: token ids with the prompt, exactly --n-tokens per "
+             "sample, if it ends in .u16 or .u32; else text"},
+    {.name = "force", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
+     .help = "replace an existing file"},
+    {.name = "ids", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG, AT(ids), .set_to = 1,
      .help = "print token ids instead of text"},
-    {.name = "ignore-eos", .kind = SW_OPT_FLAG, AT(ignore_eos), .set_to = 1,
-     .help = "go on past the end token; implied by token files"},
+    {.name = "ignore-eos", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG, AT(ignore_eos),
+     .set_to = 1,
+     .help = "continue after the end token; token files imply it"},
     SW_KV_CACHE_ROW(generate_options, kv_cache),
     SW_DEVICE_ROW(generate_options, device),
     SW_DEVICE_MEMORY_ROW(generate_options, device_bytes),
@@ -148,7 +157,7 @@ static sw_code load(job *j, sw_err *err)
     if (!j->prompt.n && (rc = sw_ids_push(&j->prompt, (uint32_t)m->bos_id, err)) != SW_OK)
         return rc;
     if (wants_tokens(j->o) && j->o->n_tokens <= j->prompt.n)
-        return SW_FAIL(err, SW_E_USAGE, "--n-tokens %lld leaves nothing beyond a prompt of %lld",
+        return SW_FAIL(err, SW_E_USAGE, "--n-tokens %lld leaves no room after a prompt of %lld",
                        (long long)j->o->n_tokens, (long long)j->prompt.n);
     how.keeps_marlin = j->gpu != NULL;
     how.keeps_e4m3 = sw_kv_cache_is_fp8(j->o->kv_cache);
@@ -334,7 +343,7 @@ static const char *const examples[] = {
 const sw_cmd sw_cmd_generate = {
     .name = "generate",
     .args = "MODEL [--prompt TEXT]",
-    .summary = "what a model says, original or quantized; sampled token files",
+    .summary = "let a model, original or quantized, continue a prompt",
     .options = options,
     .options_bytes = sizeof(generate_options),
     .defaults = &defaults,

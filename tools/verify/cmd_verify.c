@@ -22,41 +22,52 @@ typedef struct verify_options {
 } verify_options;
 
 #define GATE_ROW(id, option, limit, text)                                                   \
-    {.name = option, .kind = SW_OPT_REAL, .offset = offsetof(verify_options, gate[id]),     \
-     .arg = "X", .min = 0, .max = limit, .help = text}
+    {.name = option, .group = SW_OPT_COMMON, .kind = SW_OPT_REAL,                           \
+     .offset = offsetof(verify_options, gate[id]), .arg = "X", .min = 0, .max = limit,      \
+     .help = text}
 
 static const sw_opt options[] = {
-    {.name = "against", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, against),
-     .arg = "MODEL", .help = "the original model directory (or a GGUF), to compare with; if it is "
-                             "quantized, what its codes stand for counts"},
-    {.name = "text", .kind = SW_OPT_LIST, .offset = offsetof(verify_options, texts),
-     .arg = "FILE", .help = "held-out text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
-    {.name = "original-states", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, states),
-     .arg = "FILE", .help = "what the original makes of the text: read from FILE when it is there, "
-                            "else written to it; spares half of the time of further checkpoints"},
+    {.name = "against", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(verify_options, against), .arg = "MODEL",
+     .help = "the original, a model directory or a GGUF, to compare with; a quantized original "
+             "counts as the values that its codes stand for"},
+    {.name = "text", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST,
+     .offset = offsetof(verify_options, texts), .arg = "FILE",
+     .help = "held-out text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
+    {.name = "original-states", .group = SW_OPT_RESOURCES, .kind = SW_OPT_TEXT,
+     .offset = offsetof(verify_options, states), .arg = "FILE",
+     .help = "keep what the original computes for the text in FILE, or read it from there if FILE "
+             "exists; halves the time of every further checkpoint"},
     GATE_ROW(SW_GATE_MAX_KL, "max-kl", 1e9,
              "fail when the mean KL divergence from the original is above X nats"),
     GATE_ROW(SW_GATE_MAX_PPL_RATIO, "max-ppl-ratio", 1e9,
              "fail when perplexity grows by more than this factor"),
     GATE_ROW(SW_GATE_MIN_TOP1, "min-top1", 1,
              "fail when the share of unchanged best tokens is below X (0..1)"),
-    {.name = "window", .kind = SW_OPT_INT, .offset = offsetof(verify_options, window), .arg = "L",
-     .min = 2, .max = 1 << 20, .help = "tokens per window (default: 2048 or the model's context)"},
-    {.name = "max-windows", .kind = SW_OPT_INT, .offset = offsetof(verify_options, max_windows),
-     .arg = "N", .min = 1, .max = 1e9, .help = "use the first N windows only"},
-    {.name = "bos", .kind = SW_OPT_FLAG, .offset = offsetof(verify_options, with_bos), .set_to = 1,
+    {.name = "window", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
+     .offset = offsetof(verify_options, window), .arg = "L", .min = 2, .max = 1 << 20,
+     .help = "tokens per window (default: 2048 or the model's context)"},
+    {.name = "max-windows", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
+     .offset = offsetof(verify_options, max_windows), .arg = "N", .min = 1, .max = 1e9,
+     .help = "use the first N windows only"},
+    {.name = "bos", .group = SW_OPT_QUALITY, .kind = SW_OPT_FLAG,
+     .offset = offsetof(verify_options, with_bos), .set_to = 1,
      .help = "begin every window with the BOS token"},
-    {.name = "gap-windows", .kind = SW_OPT_INT, .offset = offsetof(verify_options, gap_windows),
-     .arg = "N", .min = 1, .max = 1e9,
-     .help = "windows on which kernels are held against dequantized weights (default 4)"},
-    {.name = "no-gap", .kind = SW_OPT_FLAG, .offset = offsetof(verify_options, no_gap),
-     .set_to = 1, .help = "do not measure that gap"},
-    {.name = "seed", .kind = SW_OPT_INT, .offset = offsetof(verify_options, seed), .arg = "N",
-     .min = 0, .max = 9e15, .help = "seed of the bootstrap (default 0)"},
-    {.name = "report", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, report),
-     .arg = "FILE", .help = "also write the JSON report to FILE"},
-    {.name = "force", .kind = SW_OPT_FLAG, .offset = offsetof(verify_options, may_replace),
-     .set_to = 1, .help = "replace a report that is there"},
+    {.name = "gap-windows", .group = SW_OPT_EXPERT, .kind = SW_OPT_INT,
+     .offset = offsetof(verify_options, gap_windows), .arg = "N", .min = 1, .max = 1e9,
+     .help = "windows on which the kernels are compared with dequantized weights (default 4)"},
+    {.name = "no-gap", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG,
+     .offset = offsetof(verify_options, no_gap), .set_to = 1,
+     .help = "do not compare the kernels with dequantized weights"},
+    {.name = "seed", .group = SW_OPT_EXPERT, .kind = SW_OPT_INT,
+     .offset = offsetof(verify_options, seed), .arg = "N", .min = 0, .max = 9e15,
+     .help = "seed of the bootstrap intervals (default 0)"},
+    {.name = "report", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(verify_options, report), .arg = "FILE",
+     .help = "also write the JSON report to FILE"},
+    {.name = "force", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,
+     .offset = offsetof(verify_options, may_replace), .set_to = 1,
+     .help = "replace an existing report"},
     SW_KV_CACHE_ROW(verify_options, kv_cache),
     SW_DEVICE_ROW(verify_options, device),
     SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
@@ -162,18 +173,19 @@ static const char *const examples[] = {
 const sw_cmd sw_cmd_verify = {
     .name = "verify",
     .args = "CHECKPOINT [--against MODEL] [--text FILE...]",
-    .summary = "judge a quantized checkpoint with a decoder that shares no code with quantize",
-    .more = "CHECKPOINT is a directory or a GGUF, with the tokenizer that is in it; a model that\n"
-            "is not quantized is judged as well.\n"
-            "Integrity of every tensor always, and whether the config says what is stored; its\n"
-            "error with --against, where config, tokenizer and other files must be the original's\n"
-            "too; perplexity with --text, KL divergence and agreement with both, through the\n"
-            "integer kernels. Exit code 1 when a gate fails, a tensor is broken, or a field or\n"
-            "file is not the original's. An original is known through conversions by what\n"
-            "manifest.json says of them. With --device cuda both models run over the text\n"
-            "there, in bf16; linears of a format that the card has no kernel for are decoded,\n"
-            "their inputs quantized and brought back, and the report says how many. Kernel gap\n"
-            "and output errors are measured on the CPU all the same.\n",
+    .summary = "judge a checkpoint with a decoder that shares no code with quantize",
+    .more = "CHECKPOINT is a model directory or a GGUF, quantized or not.\n"
+            "Always: every tensor is decoded and checked, and the config must describe what is\n"
+            "stored. With --against: the error of every tensor; config, tokenizer and other\n"
+            "files must be those of the original. With --text: perplexity. With both: KL\n"
+            "divergence and top-1 agreement, computed with the integer kernels. The exit code\n"
+            "is 1 if a gate fails, a tensor is broken, or a field or file differs from the\n"
+            "original. manifest.json tells through which conversions a checkpoint comes from\n"
+            "its original.\n"
+            "With --device cuda both models run on the CUDA device, in bf16. Linears of a\n"
+            "format without a CUDA kernel are decoded, and their inputs are quantized and\n"
+            "dequantized; the report counts them. The kernel gap and the output errors are\n"
+            "measured on the CPU.\n",
     .options = options,
     .options_bytes = sizeof(verify_options),
     .defaults = &defaults,

@@ -1,10 +1,11 @@
-/* config_check.h - does config.json describe the model that the original's describes?
+/* config_check.h - does config.json describe the same model as the original's config.json?
  *
- * Both are compared twice. As what the reader of models makes of them, where an absent key has its
- * family's default: every field that a block program runs by. And key by key, since engines read
- * keys that this program does not: a key that differs is a finding unless it is known to change no
- * figure, a key on one side alone unless it is empty or the reader of models knows it (and then
- * the first comparison has spoken). Of a GGUF, whose config.json is made, only the first counts.
+ * The two are compared twice. First as model descriptions, in which an absent key has the default
+ * of its family: every field that changes what is computed must be equal. Then key by key, since
+ * engines read keys that this program does not. A key that differs is a finding unless it is known
+ * to change nothing; a key that only one of them has is a finding unless it is empty or belongs to
+ * the model description, which the first comparison covers. The config.json of a GGUF is made by
+ * the reader, so it is compared in the first way only.
  */
 #ifndef SW_VERIFY_CHECKS_CONFIG_CHECK_H
 #define SW_VERIFY_CHECKS_CONFIG_CHECK_H

@@ -1,8 +1,8 @@
 /* side_check.h - the files around the weights: tokenizer, generation config, chat template, code.
  *
- * What is no JSON must be there as it is in the original; JSON must say the same (json_diff.h).
- * What others can make good is remarked where it is gone. Weights that the loader of this program
- * passes over, but others read, are found too.
+ * Files that are not JSON must be equal to the original's; JSON must mean the same (json_diff.h).
+ * A missing file that engines can do without is a remark. Weights that this program does not
+ * load, but other loaders do, are found too.
  */
 #ifndef SW_VERIFY_CHECKS_SIDE_CHECK_H
 #define SW_VERIFY_CHECKS_SIDE_CHECK_H

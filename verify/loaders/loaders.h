@@ -1,8 +1,8 @@
-/* loaders.h - what the engines that people deploy would make of a checkpoint.
+/* loaders.h - how the engines that people deploy would load a checkpoint.
  *
- * Each engine refuses some files that are sound in themselves, or reads them as something else. The
- * rules stand in loaders.def, one row each: which engines, what happens, what helps. They are asked
- * of the finished files: when they are written, by verify and by inspect.
+ * Each engine refuses some files that are valid, or reads wrong values from them. The rules are in
+ * loaders.def, one row each: which engines, what happens, what helps. They are applied to finished
+ * files: after writing, by verify and by inspect.
  */
 #ifndef SW_VERIFY_LOADERS_LOADERS_H
 #define SW_VERIFY_LOADERS_LOADERS_H
@@ -11,8 +11,8 @@
 
 typedef enum sw_load_effect {
     SW_LOAD_REFUSED, /* the engine stops with an error */
-    SW_LOAD_MISREAD, /* it runs, with other numbers than the file means */
-    SW_LOAD_LIMITED, /* it runs, but slower, or not cut over several GPUs */
+    SW_LOAD_MISREAD, /* it runs with wrong values */
+    SW_LOAD_LIMITED, /* it runs, but slower, or not on several GPUs */
     SW_LOAD_EFFECT_COUNT
 } sw_load_effect;
 

@@ -1,11 +1,11 @@
 /* rescale.h - factors per channel that moved between a producer and its readers.
  *
- * A checkpoint may hold a norm divided by s and linears multiplied by s: the same model, kinder to
- * quantize. The judge takes nobody's word for s. For a norm it is the quotient of the original's
+ * A checkpoint may hold a norm divided by s and linears multiplied by s: the same model, easier to
+ * quantize. The judge finds s by itself. For a norm it is the quotient of the original's
  * and the stored weight; for rows of a linear, which are stored quantized, it is each row's
  * best-fitting multiple where the readers' columns show the inverse of it (fold_rows.h). The
- * readers are then held against the original times s, column by column, so that a producer
- * changed without its readers, or the other way round, is found.
+ * readers are then compared with the original times s, column by column, so that a producer that
+ * was changed without its readers, or readers without their producer, is found.
  */
 #ifndef SW_VERIFY_METRICS_RESCALE_H
 #define SW_VERIFY_METRICS_RESCALE_H

@@ -1,8 +1,8 @@
-/* resume.h - what lets a checkpoint that was never finished be continued: its journal, tied to
- * the digests of all that went in and of every tensor that came out.
+/* resume.h - continuing a checkpoint that was not finished: its journal, with the digests of all
+ * inputs and of every tensor that was written.
  *
- * A block counts as finished in this order: its tensors are written, the shards are synced, the
- * line of the journal is appended and synced. So a line that is there speaks of bytes that are.
+ * A block is finished in this order: its tensors are written, the shards are synced, the line of
+ * the journal is appended and synced. So the tensors of every line of the journal are on disk.
  */
 #ifndef SW_FORMATS_CHECKPOINT_WRITER_RESUME_H
 #define SW_FORMATS_CHECKPOINT_WRITER_RESUME_H

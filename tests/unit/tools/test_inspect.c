@@ -106,7 +106,7 @@ static void groups_tell_schemes_apart(void **state)
     assert_string_equal(sw_group_text(text, &m.in.groups[0]),
                         "int4, groups of 32, scales BF16, inputs 16 bit");
     assert_string_equal(sw_group_text(text, &m.in.groups[1]),
-                        "int8, one scale a channel, scales BF16, inputs 16 bit");
+                        "int8, one scale per channel, scales BF16, inputs 16 bit");
     /* 4 bits and a scale of 16 for 32 weights, and I64 [2] for the shape */
     assert_int_equal(m.in.groups[0].n_bytes, m.in.groups[0].n_weights / 2 +
                                                  m.in.groups[0].n_weights / 32 * 2 +
@@ -148,7 +148,7 @@ static void faults_of_storage_are_named(void **state)
 {
     static const struct { poke p; const char *says; } rows[] = {
         {{"layers.0.self_attn.k_proj.scales", 5, 0x7e00, SW_DTYPE_COUNT, false},
-         "k_proj.scales: 1 of 256 scales are no numbers, the first is element 5"},
+         "k_proj.scales: 1 of 256 scales are not finite, the first is element 5"},
         {{"layers.1.mlp.up_proj.scales", 0, 0xfc00, SW_DTYPE_COUNT, false}, "1 of 1024 scales"},
         {{"layers.1.mlp.up_proj.scales", 9, 0x7c00, SW_DTYPE_COUNT, false}, "is element 9"},
         {{"layers.0.self_attn.q_proj.qzeros", 0, 0, SW_DTYPE_F32, false},
@@ -217,7 +217,7 @@ static void odd_tensors_are_noted(void **state)
     assert_int_equal(rename(scratch_path(&m.s, "model.safetensors"),
                             scratch_path(&m.s, "out/model.safetensors")), 0);
     look(&m);
-    expect_note(&m, "1 tensors belong to nothing that a llama has, first model.layers.9.extra");
+    expect_note(&m, "1 tensors are not part of a llama, the first is model.layers.9.extra");
     expect_note(&m, "lm_head.weight is model.embed_tokens.weight byte for byte");
     unmake(&m);
 }

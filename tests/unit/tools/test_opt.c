@@ -170,6 +170,67 @@ static void test_join_is_cut(void **state)
     assert_string_equal(text, "red, gre...");
 }
 
+/* How often `line_start` begins a line of `text`. */
+static int count_lines(const char *text, const char *line_start)
+{
+    size_t n = strlen(line_start);
+    int count = 0;
+
+    for (const char *at = text; at != NULL; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        count += !strncmp(at, line_start, n) && (at[n] == ' ' || at[n] == '\n');
+    }
+    return count;
+}
+
+/* The row has a group, and help lists it exactly once: with its text, or by its name alone when
+ * another command describes it. */
+static void check_listed_once(const char *help, const sw_opt *o)
+{
+    char line[80], named[80];
+
+    (void)snprintf(line, sizeof line, "      --%s", o->name);
+    if (o->letter) (void)snprintf(line, sizeof line, "  -%c, --%s", o->letter, o->name);
+    (void)snprintf(named, sizeof named, "  --%s%s%s", o->name, o->arg ? " " : "",
+                   o->arg ? o->arg : "");
+    assert_in_range(o->group, SW_OPT_COMMON, SW_OPT_GROUP_COUNT - 1);
+    assert_int_equal(count_lines(help, line), o->listed_by ? 0 : 1);
+    if (o->listed_by) assert_non_null(strstr(help, named));
+}
+
+static void test_help_prints_groups(void **state)
+{
+    static const sw_opt rows[] = {
+        {.name = "rare", .group = SW_OPT_EXPERT, .help = "h-rare"},
+        {.name = "file", .letter = 'f', .group = SW_OPT_COMMON, .arg = "F", .help = "h-file",
+         .kind = SW_OPT_CHOICE, .choices = color_name},
+        {.name = "path", .group = SW_OPT_COMMON, .arg = "F", .kind = SW_OPT_CHOICE,
+         .choices = color_name, .alias_of = "file"},
+        {.name = "far", .group = SW_OPT_COMMON, .arg = "X", .kind = SW_OPT_TEXT, .help = "h-far",
+         .listed_by = "other"},
+        {.name = "lost", .help = "h-lost"},
+        {0},
+    };
+    char *help = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&help, &n);
+
+    (void)state;
+    assert_non_null(out);
+    sw_opt_print(out, rows);
+    fclose(out);
+    assert_string_equal(help,
+                        "\noptions:\n"
+                        "  -f, --file F                h-file: red, green, blue\n"
+                        "      --path F                the same as --file\n"
+                        "\noptions for special cases:\n"
+                        "      --rare                  h-rare\n"
+                        "\noptions of `swage other`, which have the same meaning here (see `swage "
+                        "other --help`):\n"
+                        "  --far X\n");
+    free(help);
+}
+
 #define SW_CMD(id) extern const sw_cmd sw_cmd_##id;
 #include "tools/cli/cmds.def"
 #undef SW_CMD
@@ -196,10 +257,8 @@ static void test_command_tables(void **state)
         assert_non_null(cmd->examples[0]);
         assert_true(cmd->min_args <= cmd->max_args);
         for (const sw_opt *o = cmd->options; o->name; o++) {
-            char dashed[64];
-            (void)snprintf(dashed, sizeof dashed, "--%s", o->name);
-            assert_non_null(strstr(help, dashed));
-            assert_true(o->help && o->help[0]);
+            check_listed_once(help, o);
+            assert_true(o->alias_of ? !o->help : o->help && o->help[0]);
             assert_true(o->kind == SW_OPT_FLAG ? o->set_to != 0 && !o->arg : o->arg != NULL);
             assert_true((o->kind == SW_OPT_CHOICE) == (o->choices != NULL));
             assert_true(o->offset < cmd->options_bytes);
@@ -222,6 +281,7 @@ int main(void)
         cmocka_unit_test(test_refusals_say_why),
         cmocka_unit_test(test_distance),
         cmocka_unit_test(test_join_is_cut),
+        cmocka_unit_test(test_help_prints_groups),
         cmocka_unit_test(test_command_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
