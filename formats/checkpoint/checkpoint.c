@@ -137,24 +137,33 @@ static void find_gguf_dialect(sw_checkpoint *ckpt)
     }
 }
 
-/* The first that claims the config; of several, the first whose tensors are there. */
-static const sw_dialect *detect(sw_checkpoint *ckpt, const cJSON *object)
+/* The first that claims the config; of several, the first whose tensors are there. NULL: none.
+ * What a dialect cannot read is its error later, but want of memory is one now. */
+static sw_code detect(const sw_dialect **out, sw_checkpoint *ckpt, const cJSON *object, sw_err *err)
 {
-    const sw_dialect *first = sw_dialect_detect(object);
-
-    for (const sw_dialect *const *d = sw_dialects; *d && first; d++) {
+    *out = sw_dialect_detect(object);
+    for (const sw_dialect *const *d = sw_dialects; *d && *out; d++) {
         sw_qconfig config = {.n_ignore = 0};
-        sw_err ignored = {0};
+        sw_err said = {0};
+        sw_code rc;
 
         if (!(*d)->is_mine(object)) continue;
         ckpt->dialect = *d;
         ckpt->qconfig.spec.scale_dtype = (*d)->scale_dtype(ckpt->model.dtype);
         config.spec = ckpt->qconfig.spec;
-        if ((*d)->read_config(&config, object, &ckpt->arena, &ignored) != SW_OK) continue;
+        rc = (*d)->read_config(&config, object, &ckpt->arena, &said);
+        if (rc == SW_E_NOMEM) {
+            if (err) *err = said;
+            return rc;
+        }
+        if (rc != SW_OK) continue;
         ckpt->qconfig = config;
-        if (has_suffix(ckpt, marker_suffix(ckpt))) return *d;
+        if (has_suffix(ckpt, marker_suffix(ckpt))) {
+            *out = *d;
+            return SW_OK;
+        }
     }
-    return first;
+    return SW_OK;
 }
 
 static bool names_scheme(const cJSON *config)
@@ -166,6 +175,7 @@ static bool names_scheme(const cJSON *config)
 static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
 {
     const cJSON *object;
+    const sw_dialect *found = NULL;
     sw_code rc = SW_OK;
 
     if (ckpt->is_file) {
@@ -177,8 +187,9 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
     object = sw_json_member(ckpt->config, "quantization_config");
     if (!object) object = sw_json_member(ckpt->config, "compression_config");
     if (!object) return SW_OK;
-    ckpt->dialect = detect(ckpt, object);
-    if (!ckpt->dialect) return refuse_dialect(object, err);
+    if ((rc = detect(&found, ckpt, object, err)) != SW_OK) return rc;
+    ckpt->dialect = found;
+    if (!found) return refuse_dialect(object, err);
     memset(&ckpt->qconfig, 0, sizeof ckpt->qconfig);
     ckpt->qconfig.spec.scale_dtype = ckpt->dialect->scale_dtype(ckpt->model.dtype);
     rc = ckpt->dialect->read_config(&ckpt->qconfig, object, &ckpt->arena, err);

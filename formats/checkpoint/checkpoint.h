@@ -32,8 +32,8 @@ sw_code sw_checkpoint_open(sw_checkpoint *out, const char *dir, sw_err *err) SW_
 /* The same for who looks at names, types and shapes: see sw_st_open_headers. The data of a
  * quantized one is all there. */
 sw_code sw_checkpoint_open_headers(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
-/* The same; linears of a GGUF whose blocks are a logical weight (gguf_codes.h) count as quantized,
- * each under the scheme of its type. */
+/* The same; linears of a GGUF whose blocks are a logical weight (dialect_gguf.h) count as
+ * quantized, each under the scheme of its type. */
 sw_code sw_checkpoint_open_codes(sw_checkpoint *out, const char *dir, sw_err *err) SW_MUST_USE;
 void sw_checkpoint_close(sw_checkpoint *ckpt); /* accepts a zeroed one */
 /* true when the linear at `module_path` is stored quantized. */

@@ -1,4 +1,4 @@
-/* conversions.c - see lattice.h. */
+/* conversions.c - see conversions.h. */
 #include "formats/dialect/conversions.h"
 
 #include <limits.h>

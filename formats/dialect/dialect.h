@@ -103,7 +103,7 @@ typedef struct sw_dialect {
 extern const sw_dialect *const sw_dialects[]; /* ends with NULL */
 const sw_dialect *sw_dialect_find(const char *name);            /* NULL when unknown */
 const sw_dialect *sw_dialect_detect(const cJSON *quant_config); /* NULL when nobody claims it */
-/* The rows between which sw_conversion_exact is asked: these and "gguf" (gguf_codes.h). */
+/* The rows between which sw_conversion_exact is asked: these and "gguf" (dialect_gguf.h). */
 extern const sw_dialect *const sw_conversion_dialects[]; /* ends with NULL */
 /* "bf16", "f16", "f32": plain floats, as targets of a conversion; see dialect_dense.c. */
 extern const sw_dialect *const sw_dense_dialects[]; /* ends with NULL */

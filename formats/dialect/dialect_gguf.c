@@ -1,4 +1,4 @@
-/* dialect_gguf.c - see gguf_codes.h. */
+/* dialect_gguf.c - see dialect_gguf.h. */
 #include "formats/dialect/dialect_gguf.h"
 
 #include <math.h>

@@ -16,7 +16,7 @@
 /* How weights in blocks are given. */
 typedef enum sw_gguf_view {
     SW_GGUF_FLOATS, /* "P.weight", F32 */
-    SW_GGUF_CODES,  /* linears that are a logical weight as "P.Q4_0" and so on (gguf_codes.h)
+    SW_GGUF_CODES,  /* linears that are a logical weight as "P.Q4_0" and so on (dialect_gguf.h)
                        instead of "P.weight"; the others as floats */
     SW_GGUF_BLOCKS  /* as floats, and besides all that lie in blocks as they are: "P.Q4_K", U8
                        [n_out, bytes of a row], rows in the model's order, with "P.NVFP4_scale",

@@ -18,8 +18,8 @@
 #define VOCAB_MAX ((int64_t)1 << 24)
 #define POSITIONS_UNBOUND ((int64_t)1 << 20)
 #define POSITIONS_MAX ((int64_t)1 << 31)
-#define ROUTE_FLOOR 1e-20 /* of routers by sigmoid that name no other */
 #define TOKEN_ID_MAX ((int64_t)1 << 32)
+#define KEYS_MAX 4 /* names of one size */
 
 static sw_code unknown_arch(const char *name, sw_err *err)
 {
@@ -47,9 +47,9 @@ static sw_code find_arch(const sw_arch **out, const cJSON *config, sw_err *err)
 }
 
 /* The key of a size, or the older name that some families give it; NULL when neither is there. */
-static const char *size_key(const cJSON *config, const char *const keys[3])
+static const char *size_key(const cJSON *config, const char *const keys[KEYS_MAX])
 {
-    for (int i = 0; i < 3 && keys[i]; i++)
+    for (int i = 0; i < KEYS_MAX && keys[i]; i++)
         if (sw_json_member(config, keys[i])) return keys[i];
     return NULL;
 }
@@ -76,7 +76,8 @@ static bool is_spare(sw_model *m, const int64_t *size)
 
     if (size == &m->n_heads && !has_op(a, SW_OP_ATTENTION, SW_SLOT_COUNT))
         m->n_heads = 1;
-    else if (size == &m->max_positions && !has_op(a, SW_OP_ROPE, SW_SLOT_COUNT))
+    else if (size == &m->max_positions && !has_op(a, SW_OP_ROPE, SW_SLOT_COUNT) &&
+             !a->ends.names[SW_END_POSITIONS])
         m->max_positions = POSITIONS_UNBOUND;
     else if (size == &m->intermediate && !has_op(a, SW_OP_LINEAR, SW_SLOT_DOWN))
         m->intermediate = 0;
@@ -88,16 +89,16 @@ static bool is_spare(sw_model *m, const int64_t *size)
 static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
 {
     const struct {
-        const char *keys[3];
+        const char *keys[KEYS_MAX];
         int64_t *value, max;
     } sizes[] = {
-        {{"hidden_size", "n_embd"}, &m->hidden, HIDDEN_MAX},
+        {{"hidden_size", "n_embd", "n_embed"}, &m->hidden, HIDDEN_MAX},
         {{"num_hidden_layers", "n_layer"}, &m->n_layers, SW_LAYERS_MAX},
         {{"num_attention_heads", "n_head"}, &m->n_heads, HEADS_MAX},
         {{"vocab_size"}, &m->vocab, VOCAB_MAX},
-        {{"max_position_embeddings", "n_positions", "model_max_length"}, &m->max_positions,
-         POSITIONS_MAX},
-        {{"intermediate_size", "ffn_dim", "n_inner"}, &m->intermediate, MLP_MAX},
+        {{"max_position_embeddings", "n_positions", "seq_length", "model_max_length"},
+         &m->max_positions, POSITIONS_MAX},
+        {{"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"}, &m->intermediate, MLP_MAX},
     };
     sw_code rc;
 
@@ -171,10 +172,13 @@ static sw_code read_dtype(sw_dtype *out, const cJSON *config, sw_err *err)
 
 static sw_code read_eps(double *out, const cJSON *config, double eps, sw_err *err)
 {
-    static const char *const keys[] = {"rms_norm_eps", "layer_norm_epsilon", "norm_eps"};
+    static const char *const keys[] = {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps",
+                                       "norm_epsilon", "norm_eps"};
+    bool is_said = false;
     sw_code rc;
 
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !is_said; i++) {
+        is_said = sw_json_member(config, keys[i]) != NULL;
         if ((rc = sw_json_real(&eps, config, keys[i], err)) != SW_OK) return rc;
         if (!(eps >= 0.0 && eps < 1.0))
             return SW_FAIL(err, SW_E_FORMAT, "%s: %g, must be in [0, 1)", keys[i], eps);
@@ -186,7 +190,8 @@ static sw_code read_eps(double *out, const cJSON *config, double eps, sw_err *er
 /* Families name the key differently; where two are given, the later in this list is meant. */
 static sw_code read_activation(sw_mlp_act *out, const cJSON *config, sw_err *err)
 {
-    static const char *const keys[] = {"activation_function", "hidden_act", "hidden_activation"};
+    static const char *const keys[] = {"activation", "activation_function", "hidden_act",
+                                       "hidden_activation"};
     static const struct {
         const char *name;
         sw_mlp_act act;
@@ -254,7 +259,8 @@ static void set_defaults(sw_model *m)
 {
     m->sparse_step = 1;
     m->n_expert_groups = m->n_groups_used = 1;
-    m->route_scale = m->embed_scale = 1.0;
+    m->route_scale = m->router_scale = m->embed_scale = 1.0;
+    m->residual_scale = m->logits_scale = 1.0;
     m->act = m->arch->default_act;
     m->is_tied = m->arch->is_tied_by_default;
 }
@@ -293,7 +299,6 @@ static sw_code read_decoder(sw_model *out, const cJSON *config, sw_err *err)
     if ((rc = read_special_ids(&m, config, err)) != SW_OK) return rc;
     if ((rc = sw_rope_read(&m, config, err)) != SW_OK) return rc;
     if (m.arch->read_extra && (rc = m.arch->read_extra(&m, config, err)) != SW_OK) return rc;
-    if (m.router == SW_ROUTER_SIGMOID && m.route_floor <= 0.0) m.route_floor = ROUTE_FLOOR;
     if ((rc = check_programs(&m, err)) == SW_OK) *out = m;
     return rc;
 }

@@ -54,7 +54,8 @@ int sw_model_kept_linears(const sw_model *m, int64_t layer, sw_slot *out, int ma
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
 
     for (int i = 0; i < n_ops; i++)
-        if ((ops[i].kind == SW_OP_KEPT_LINEAR || is_routed(&ops[i])) && n++ < max)
+        if ((ops[i].kind == SW_OP_KEPT_LINEAR || ops[i].kind == SW_OP_ROW_GATE ||
+             is_routed(&ops[i])) && n++ < max)
             out[n - 1] = ops[i].slot;
     return n;
 }
@@ -78,6 +79,7 @@ bool sw_model_site_writes_residual(const sw_model *m, int64_t layer, sw_site sit
     int n_ops, at = 0;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
 
+    if (m->residual_scale != 1.0) return false;
     while (at < n_ops && !(ops[at].kind == SW_OP_LINEAR && ops[at].site == site)) at++;
     for (int i = at + 1; i < n_ops; i++) {
         if (ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X) return ops[i].src == ops[at].dst;

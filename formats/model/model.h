@@ -51,12 +51,14 @@ typedef enum sw_mlp_act {
 
 typedef enum sw_router_kind {
     SW_ROUTER_SOFTMAX, /* softmax over all experts, the largest are used */
-    SW_ROUTER_SIGMOID  /* sigmoid; chosen by groups after a shift that the weights do not see */
+    SW_ROUTER_SIGMOID, /* sigmoid; chosen by groups after a shift that the weights do not see */
+    SW_ROUTER_INPUT    /* the largest logits; their sigmoids scale what the experts read */
 } sw_router_kind;
 
 /* What surrounds the blocks, and what comes before a layer's number ("model.layers"). */
 typedef enum sw_end {
-    SW_END_LAYERS, SW_END_EMBED, SW_END_POSITIONS, SW_END_NORM, SW_END_HEAD, SW_END_COUNT
+    SW_END_LAYERS, SW_END_EMBED, SW_END_POSITIONS, SW_END_EMBED_NORM, SW_END_NORM, SW_END_HEAD,
+    SW_END_COUNT
 } sw_end;
 #define SW_END_BYTES 128 /* of such a name, without ".weight" */
 
@@ -80,7 +82,8 @@ typedef struct sw_model {
     sw_router_kind router;
     int64_t n_expert_groups, n_groups_used; /* sigmoid router; 1, 1: no groups */
     double route_scale;       /* on the weights of the chosen experts */
-    double route_floor;       /* added to their sum before they are divided by it */
+    double route_floor;       /* their sum counts as at least this where it divides */
+    double router_scale;      /* on the router's logits */
     bool norm_topk;           /* router weights are renormalized over the chosen experts */
     int64_t sparse_step;      /* layer l is sparse when (l+1) % sparse_step == 0 ... */
     bool is_dense_layer[SW_LAYERS_MAX]; /* ... and not listed as dense */
@@ -95,6 +98,18 @@ typedef struct sw_model {
     double attention_cap;     /* scores become cap * tanh(score / cap); 0: they stay */
     double logits_cap;        /* likewise the logits */
     double embed_scale;       /* on embedding rows */
+    double residual_scale;    /* on what is added to the residual stream */
+    double logits_scale;      /* on logits, before their cap */
+    double qkv_clip;          /* of SW_OP_CLIP */
+    double temper_beta;       /* of SW_OP_TEMPER, on queries */
+    int64_t temper_every, temper_shift;
+    int64_t dense_positions;  /* beyond so many positions attention is sparse, by an indexer that
+                               * is not run; 0: it never is */
+    int64_t attention_chunk;  /* window layers see their own chunk of so many positions; 0: they
+                               * have a sliding window */
+    bool has_alibi;           /* scores get a slope times the distance instead of a rotation */
+    bool has_embed_norm;      /* a layer norm on embedding rows */
+    bool has_bare_layer_norms; /* without a bias */
     int64_t n_position_rows;  /* rows of the table of learned positions, 0: none ... */
     int64_t first_position_row; /* ... and the row of position 0 */
     bool has_query_gate;      /* q makes a gate beside each head of queries */
@@ -111,6 +126,14 @@ typedef struct sw_model {
     uint8_t sizes_of[SW_LAYERS_MAX]; /* 0: as above, i: other_sizes[i - 1] */
     char ends[SW_END_COUNT][SW_END_BYTES]; /* as this checkpoint has them; "": as arch says */
 } sw_model;
+
+/* How one tensor holds the gate and up channels of an expert. Files of a family come both ways
+ * round; the shapes of the two tensors tell which, and this is what is published. */
+typedef enum sw_fused_order {
+    SW_FUSED_TURNS,   /* [experts, k_in, 2 n_out], gate and up in turns; always this way round */
+    SW_FUSED_COLUMNS, /* [experts, k_in, 2 n_out], gate channels first */
+    SW_FUSED_ROWS     /* [experts, 2 n_out, k_in], gate channels first */
+} sw_fused_order;
 
 /* Where an architecture keeps what is not in a slot; NULL: it has no such tensor. */
 typedef struct sw_arch_ends {
@@ -137,6 +160,7 @@ struct sw_arch {
     const char *slot_names[SW_SLOT_COUNT];
     const char *expert_names[3]; /* gate, up, down inside a sparse layer, or NULL */
     const char *fused_experts[2]; /* tensors of all experts' gate and up, and down; or NULL */
+    sw_fused_order fused_order;
     sw_code (*read_extra)(sw_model *model, const cJSON *config, sw_err *err); /* or NULL */
 };
 

@@ -30,6 +30,12 @@ typedef enum sw_slot {
     SW_SLOT_CONV, SW_SLOT_CONV_Q, SW_SLOT_CONV_K, SW_SLOT_CONV_V, /* short convolutions */
     SW_SLOT_A_LOG, SW_SLOT_D, SW_SLOT_DT_BIAS, /* vectors of a recurrent mixer */
     SW_SLOT_NORM_MIX,                       /* beside its gate, never stored less one */
+    SW_SLOT_ROUTER_NORM, SW_SLOT_EXPERT_SCALE, /* on the router's input; on each expert's weight */
+    SW_SLOT_SHARED_ROUTER,                  /* linear to one channel, a gate; never quantized */
+    SW_SLOT_NORM_DENSE_OUT, SW_SLOT_NORM_EXPERTS, SW_SLOT_NORM_EXPERTS_OUT, /* of an MLP beside
+                                             * experts: on its output; around the experts */
+    SW_SLOT_NORM_BRANCH_ATTN, SW_SLOT_NORM_BRANCH_MLP, /* before branches beside each other */
+    SW_SLOT_LAYER_SCALE,                    /* one number */
     SW_SLOT_COUNT
 } sw_slot;
 
@@ -55,6 +61,8 @@ typedef enum sw_buf {
     SW_BUF_MIX_GROUPED, SW_BUF_MIX_BA, /* the first two and the second two by key head; */
     SW_BUF_MIX_A_RANK, SW_BUF_MIX_Z_RANK, /* low-rank factors; */
     SW_BUF_MIX_O,                    /* its output */
+    SW_BUF_M,                        /* a second branch, beside T */
+    SW_BUF_R,                        /* what a router reads */
     SW_BUF_COUNT
 } sw_buf;
 
@@ -62,14 +70,22 @@ typedef enum sw_op_kind {
     SW_OP_RMS_NORM,   /* dst = norm(src) * slot; dst may be src */
     SW_OP_LAYER_NORM, /* dst = (src - mean) / deviation * slot + its bias */
     SW_OP_LINEAR,     /* dst = src * slot^T + bias; `site` is the site src is observed at */
-    SW_OP_HEAD_NORM,  /* dst = per-head rms norm of dst with slot */
+    SW_OP_HEAD_NORM,  /* dst = per-head rms norm of dst with slot, or without a weight */
+    SW_OP_HEAD_LAYER_NORM, /* dst = per-head layer norm; slot: weights of each head, no bias */
     SW_OP_SPLIT,      /* columns of src into dst and the buffers after it, until used up */
+    SW_OP_SPLIT_GROUPS, /* QKV into Q, K, V; for each key head its query heads, key and value */
     SW_OP_ROPE,       /* rotate the last rope_dim of each head of dst, or the first */
     SW_OP_ATTENTION,  /* dst = attention(Q, K, V) with the cache; slot: sinks, or none */
     SW_OP_LATENT_KV,  /* K, V = KV_B by head, every head's key completed with K_ROPE */
     SW_OP_GLU,        /* dst = act(dst) * src */
     SW_OP_ACT,        /* dst = act(dst) */
-    SW_OP_ADD,        /* dst += src */
+    SW_OP_ADD,        /* dst += src; to X: residual_scale times src */
+    SW_OP_COPY,       /* dst = src */
+    SW_OP_CLIP,       /* dst within +-qkv_clip */
+    SW_OP_TEMPER,     /* rows of dst times 1 + beta ln(1 + floor((position + shift) / every)) */
+    SW_OP_SCALE,      /* dst times the number in slot */
+    SW_OP_ROW_GATE,   /* rows of dst times sigmoid(src * slot^T) */
+    SW_OP_ROUTE,      /* the router reads src, and not what the experts read */
     SW_OP_MOE,        /* dst = routed experts of src; only in sparse layers */
     SW_OP_MOE_ADD,    /* dst += the same */
     SW_OP_KEPT_LINEAR, /* as LINEAR, of one that is never quantized nor observed */

@@ -37,15 +37,31 @@ static const sw_op ops_sinks_moe[] = {
     PLAIN_OP(SPLIT, LATENT, KV_A), NORM(LATENT, LATENT, NORM_KV_A),                        \
     LINEAR(KV_B, LATENT, KV_B, KV_B_IN), PLAIN_OP(ROPE, Q, Q), PLAIN_OP(ROPE, K_ROPE, K_ROPE), \
     PLAIN_OP(LATENT_KV, K, KV_B), ATTENTION(NO_SLOT), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
-#define OPS_SHARED_MOE                                                                     \
-    LINEAR(SHARED_G, N, SHARED_GATE, MLP_IN), LINEAR(SHARED_U, N, SHARED_UP, MLP_IN),      \
-    PLAIN_OP(GLU, SHARED_G, SHARED_U), LINEAR(T, SHARED_G, SHARED_DOWN, SHARED_DOWN_IN),   \
-    ROUTED(MOE_ADD), OPS_ADD
 static const sw_op ops_latent[] = {OPS_LATENT(OPS_LATENT_Q), OPS_MLP};
 static const sw_op ops_latent_moe[] = {OPS_LATENT(OPS_LATENT_Q), OPS_SHARED_MOE};
 /* The same with queries from one linear, for models without a rank for them. */
 static const sw_op ops_latent_kv[] = {OPS_LATENT(LINEAR(Q, N, Q, ATTN_IN)), OPS_MLP};
 static const sw_op ops_latent_kv_moe[] = {OPS_LATENT(LINEAR(Q, N, Q, ATTN_IN)), OPS_SHARED_MOE};
+
+static const sw_op ops_glm4[] = {
+    OPS_QKV, OPS_ROPE, OPS_ATTEND, NORM(T, T, NORM_AFTER_ATTN), OPS_TO_MLP,
+    LINEAR(GATE_UP, N, GATE_UP, MLP_IN), PLAIN_OP(SPLIT, G, GATE_UP), PLAIN_OP(GLU, G, U),
+    LINEAR(T, G, DOWN, DOWN_IN), NORM(T, T, NORM_AFTER_MLP), OPS_ADD,
+};
+static const sw_op ops_unturned[] = {OPS_QKV, OPS_ATTEND, OPS_TO_MLP, OPS_MLP};
+static const sw_op ops_tempered[] = {
+    OPS_QKV, OPS_ROPE, OPS_TEMPER, OPS_ATTEND, OPS_TO_MLP, OPS_MLP,
+};
+static const sw_op ops_norm_turned[] = {
+    OPS_QKV, OPS_ROPE, OPS_HEAD_NORM, OPS_ATTEND, OPS_TO_MLP, OPS_MLP,
+};
+#define OPS_AFTER_REST                                                                     \
+    OPS_ATTEND, NORM(T, T, NORM_AFTER_ATTN), OPS_ADD, OPS_GATED(X),                        \
+    NORM(T, T, NORM_AFTER_MLP), OPS_ADD
+static const sw_op ops_after_head_norm[] = {
+    OPS_LINEAR_QKV(X), OPS_HEAD_NORM, OPS_ROPE, OPS_AFTER_REST,
+};
+static const sw_op ops_after_unturned[] = {OPS_LINEAR_QKV(X), OPS_HEAD_NORM, OPS_AFTER_REST};
 
 /* What follows the last block; its product is the engine's own business. */
 static const sw_op ops_head[] = {NORM(N, X, NORM_FINAL), LINEAR(T, N, HEAD, ATTN_IN)};
@@ -67,4 +83,18 @@ const sw_kinds sw_kinds_sinks_moe = {{{NO_PROGRAM, PROGRAM(ops_sinks_moe)}}};
 const sw_kinds sw_kinds_latent = {{
     [SW_KIND_LATENT] = {PROGRAM(ops_latent), PROGRAM(ops_latent_moe)},
     [SW_KIND_LATENT_KV] = {PROGRAM(ops_latent_kv), PROGRAM(ops_latent_kv_moe)},
+}};
+const sw_kinds sw_kinds_glm4 = {{{PROGRAM(ops_glm4), NO_PROGRAM}}};
+const sw_kinds sw_kinds_turned = {{
+    [SW_KIND_TURNED] = {PROGRAM(ops_plain), NO_PROGRAM},
+    [SW_KIND_UNTURNED] = {PROGRAM(ops_unturned), NO_PROGRAM},
+}};
+const sw_kinds sw_kinds_tempered = {{
+    {PROGRAM(ops_plain), NO_PROGRAM},
+    [SW_KIND_TEMPERED] = {PROGRAM(ops_tempered), NO_PROGRAM},
+}};
+const sw_kinds sw_kinds_norm_turned = {{{PROGRAM(ops_norm_turned), NO_PROGRAM}}};
+const sw_kinds sw_kinds_after_head_norm = {{
+    [SW_KIND_TURNED] = {PROGRAM(ops_after_head_norm), NO_PROGRAM},
+    [SW_KIND_UNTURNED] = {PROGRAM(ops_after_unturned), NO_PROGRAM},
 }};

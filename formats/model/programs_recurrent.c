@@ -39,14 +39,18 @@
     PLAIN_OP(SPLIT, LATENT, KV_A), NORM(LATENT, LATENT, NORM_KV_A),                        \
     LINEAR(KV_B, LATENT, KV_B, KV_B_IN), PLAIN_OP(LATENT_KV, K, KV_B), ATTENTION(NO_SLOT), \
     OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
-#define OPS_SHARED_EXPERTS                                                                 \
-    LINEAR(SHARED_G, N, SHARED_GATE, MLP_IN), LINEAR(SHARED_U, N, SHARED_UP, MLP_IN),      \
-    PLAIN_OP(GLU, SHARED_G, SHARED_U), LINEAR(T, SHARED_G, SHARED_DOWN, SHARED_DOWN_IN),   \
+/* The shared expert's output by a gate that reads what it reads. */
+#define OPS_GATED_SHARED_MOE                                                               \
+    OPS_SHARED, {SW_OP_ROW_GATE, SW_BUF_T, SW_BUF_N, SW_SLOT_SHARED_ROUTER, NO_SITE},      \
     ROUTED(MOE_ADD), OPS_ADD
 
 static const sw_op ops_delta[] = {OPS_DELTA, OPS_MLP};
 static const sw_op ops_gated_attention[] = {OPS_GATED_ATTENTION, OPS_MLP};
 
+static const sw_op ops_delta_moe[] = {OPS_DELTA, OPS_GATED_SHARED_MOE};
+static const sw_op ops_gated_attention_moe[] = {OPS_GATED_ATTENTION, OPS_GATED_SHARED_MOE};
+static const sw_op ops_grouped[] = {OPS_DELTA_GROUPED, OPS_MLP};
+static const sw_op ops_grouped_moe[] = {OPS_DELTA_GROUPED, OPS_GATED_SHARED_MOE};
 static const sw_op ops_conv[] = {OPS_MIXER(SHORT_CONV), OPS_AFTER_MIXER, OPS_MLP};
 static const sw_op ops_conv_moe[] = {OPS_MIXER(SHORT_CONV), OPS_AFTER_MIXER, OPS_MOE};
 static const sw_op ops_ssd[] = {OPS_MIXER(SSD), OPS_AFTER_MIXER, OPS_MLP};
@@ -54,9 +58,9 @@ static const sw_op ops_ssd_alone[] = {
     OPS_MIXER(SSD), LINEAR(T, MIX_O, MIX_OUT, MIX_OUT_IN), OPS_ADD,
 };
 static const sw_op ops_kimi_delta[] = {OPS_KIMI_DELTA, OPS_MLP};
-static const sw_op ops_kimi_delta_moe[] = {OPS_KIMI_DELTA, OPS_SHARED_EXPERTS};
+static const sw_op ops_kimi_delta_moe[] = {OPS_KIMI_DELTA, OPS_SHARED_MOE};
 static const sw_op ops_kimi_latent[] = {OPS_UNTURNED_LATENT, OPS_MLP};
-static const sw_op ops_kimi_latent_moe[] = {OPS_UNTURNED_LATENT, OPS_SHARED_EXPERTS};
+static const sw_op ops_kimi_latent_moe[] = {OPS_UNTURNED_LATENT, OPS_SHARED_MOE};
 static const sw_op ops_attention[] = {OPS_QKV, OPS_ATTENTION, OPS_MLP};
 static const sw_op ops_normed_attention[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MLP};
 static const sw_op ops_normed_attention_moe[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATTENTION, OPS_MOE};
@@ -64,6 +68,14 @@ static const sw_op ops_normed_attention_moe[] = {OPS_QKV, OPS_HEAD_NORM, OPS_ATT
 const sw_kinds sw_kinds_qwen3_5 = {{
     [SW_KIND_RECURRENT] = {PROGRAM(ops_delta), NO_PROGRAM},
     [SW_KIND_ATTENTION] = {PROGRAM(ops_gated_attention), NO_PROGRAM},
+}};
+const sw_kinds sw_kinds_qwen3_5_moe = {{
+    [SW_KIND_RECURRENT] = {NO_PROGRAM, PROGRAM(ops_delta_moe)},
+    [SW_KIND_ATTENTION] = {NO_PROGRAM, PROGRAM(ops_gated_attention_moe)},
+}};
+const sw_kinds sw_kinds_qwen3_next = {{
+    [SW_KIND_RECURRENT] = {PROGRAM(ops_grouped), PROGRAM(ops_grouped_moe)},
+    [SW_KIND_ATTENTION] = {PROGRAM(ops_gated_attention), PROGRAM(ops_gated_attention_moe)},
 }};
 const sw_kinds sw_kinds_lfm2 = {{
     [SW_KIND_RECURRENT] = {PROGRAM(ops_conv), NO_PROGRAM},

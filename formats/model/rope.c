@@ -81,6 +81,7 @@ static sw_code read_theta(double *out, const cJSON *config, const cJSON *object,
 {
     sw_code rc;
 
+    if ((rc = sw_json_real(&theta, config, "rotary_emb_base", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&theta, config, "rope_theta", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&theta, object, "rope_theta", err)) != SW_OK) return rc;
     if (!(theta > 1.0 && theta <= 1e30))
@@ -94,9 +95,13 @@ static sw_code read_part(int64_t *rope_dim, const cJSON *config, const cJSON *ob
                          int64_t head_dim, sw_err *err)
 {
     double part = 1.0;
-    int64_t dim;
+    int64_t dim = head_dim;
     sw_code rc;
 
+    /* some configs give the number of elements instead */
+    if ((rc = sw_json_int(&dim, config, "rotary_dim", 1, head_dim, err)) != SW_OK) return rc;
+    part = (double)dim / (double)head_dim;
+    if ((rc = sw_json_real(&part, config, "rotary_pct", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&part, config, "partial_rotary_factor", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&part, object, "partial_rotary_factor", err)) != SW_OK) return rc;
     dim = part > 0.0 && part <= 1.0 ? (int64_t)((double)head_dim * part) : 0;
@@ -189,6 +194,21 @@ static sw_code check_rope(const sw_rope *rope, int64_t rope_dim, sw_err *err)
     return SW_OK;
 }
 
+/* A base stretched once and for all, by a key of its own. */
+static sw_code read_alpha(sw_rope *rope, int64_t rope_dim, const cJSON *object, sw_err *err)
+{
+    double alpha = 1.0;
+    sw_code rc;
+
+    if (rope->kind != SW_ROPE_DYNAMIC || !sw_json_member(object, "alpha")) return SW_OK;
+    if ((rc = sw_json_real(&alpha, object, "alpha", err)) != SW_OK) return rc;
+    if (!(alpha > 0.0 && alpha <= 1e9) || rope_dim <= 2)
+        return SW_FAIL(err, SW_E_FORMAT, "alpha: %g, must be above 0 and at most 1e9", alpha);
+    rope->theta *= pow(alpha, (double)rope_dim / (double)(rope_dim - 2));
+    rope->kind = SW_ROPE_DEFAULT;
+    return SW_OK;
+}
+
 static sw_code read_one(sw_rope *out, const sw_model *m, const cJSON *config,
                         const cJSON *object, sw_err *err)
 {
@@ -210,6 +230,7 @@ static sw_code read_one(sw_rope *out, const sw_model *m, const cJSON *config,
     if (rope.kind == SW_ROPE_YARN && !sw_json_member(object, "factor"))
         rope.factor = (double)m->max_positions / (double)rope.original_max_positions;
     if ((rc = read_longrope(&rope, m, object, err)) != SW_OK) return rc;
+    if ((rc = read_alpha(&rope, m->rope_dim, object, err)) != SW_OK) return rc;
     if ((rc = check_rope(&rope, m->rope_dim, err)) != SW_OK) return rc;
     *out = rope;
     return SW_OK;

@@ -64,6 +64,11 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
         [SW_SLOT_NORM_Q_A] = {1, m->q_rank},   [SW_SLOT_NORM_KV_A] = {1, m->kv_rank},
         [SW_SLOT_SINKS] = {1, s.n_heads},
         [SW_SLOT_HEAD] = {m->vocab, h},        [SW_SLOT_NORM_FINAL] = {1, h},
+        [SW_SLOT_ROUTER_NORM] = {1, h},        [SW_SLOT_EXPERT_SCALE] = {1, m->n_experts},
+        [SW_SLOT_SHARED_ROUTER] = {1, h},      [SW_SLOT_NORM_DENSE_OUT] = {1, h},
+        [SW_SLOT_NORM_EXPERTS] = {1, h},       [SW_SLOT_NORM_EXPERTS_OUT] = {1, h},
+        [SW_SLOT_LAYER_SCALE] = {1, 1},        [SW_SLOT_NORM_BRANCH_ATTN] = {1, h},
+        [SW_SLOT_NORM_BRANCH_MLP] = {1, h},
     };
 
     if (sw_mixer_slot_shape(&m->mixer, h, slot, n_out, k_in)) return;
@@ -71,18 +76,29 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
     *k_in = shapes[slot][1];
 }
 
+/* Does the operation write `buf` beside its destination, or read it beside its source? */
+static bool uses_beside(const sw_op *op, sw_buf buf)
+{
+    switch (op->kind) {
+    case SW_OP_SPLIT:
+        return buf > op->dst && buf <= (op->dst == SW_BUF_Q ? SW_BUF_V : op->dst + 1);
+    case SW_OP_SPLIT_GROUPS:
+        return buf == SW_BUF_K || buf == SW_BUF_V;
+    case SW_OP_SPLIT_HEADS:
+        return buf == SW_BUF_Q_GATE;
+    case SW_OP_UNGROUP:
+        return buf == op->dst + 1;
+    case SW_OP_LATENT_KV:
+        return buf == SW_BUF_V || buf == SW_BUF_K_ROPE;
+    default:
+        return false;
+    }
+}
+
 static bool uses_buf(const sw_op *ops, int n_ops, sw_buf buf)
 {
-    for (int i = 0; i < n_ops; i++) {
-        const bool is_second = ops[i].kind == SW_OP_SPLIT && buf > ops[i].dst &&
-                               buf <= (ops[i].dst == SW_BUF_Q ? SW_BUF_V : ops[i].dst + 1);
-
-        if (ops[i].dst == buf || ops[i].src == buf || is_second) return true;
-        if (ops[i].kind == SW_OP_SPLIT_HEADS && buf == SW_BUF_Q_GATE) return true;
-        if (ops[i].kind == SW_OP_UNGROUP && buf == ops[i].dst + 1) return true;
-        if (ops[i].kind == SW_OP_LATENT_KV && (buf == SW_BUF_V || buf == SW_BUF_K_ROPE))
-            return true;
-    }
+    for (int i = 0; i < n_ops; i++)
+        if (ops[i].dst == buf || ops[i].src == buf || uses_beside(&ops[i], buf)) return true;
     return false;
 }
 
@@ -102,6 +118,7 @@ int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf)
         [SW_BUF_KV_B] = s.n_heads * (unrotated(&s) + s.v_head_dim),
         [SW_BUF_SHARED_G] = shared, [SW_BUF_SHARED_U] = shared,
         [SW_BUF_Q_GATED] = 2 * q, [SW_BUF_Q_GATE] = q,
+        [SW_BUF_M] = m->hidden, [SW_BUF_R] = m->hidden,
     };
     int n_ops;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);

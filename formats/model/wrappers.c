@@ -59,7 +59,8 @@ static bool has(const cJSON *object, const char *key)
     return cJSON_GetObjectItemCaseSensitive(object, key) != NULL;
 }
 
-/* Keys that are said once, beside the decoder's object, and are meant for it too. */
+/* Keys that are said once, beside the decoder's object, and are meant for it too. Whether the head
+ * is the embedding is the wrapper's to say, even where its decoder's object says otherwise. */
 static sw_code add_outer(cJSON *to, const cJSON *outer, sw_err *err)
 {
     static const char *const keys[] = {"tie_word_embeddings", "dtype", "torch_dtype",
@@ -68,7 +69,8 @@ static sw_code add_outer(cJSON *to, const cJSON *outer, sw_err *err)
     sw_code rc = SW_OK;
 
     for (size_t i = 0; i < sizeof keys / sizeof keys[0] && rc == SW_OK; i++) {
-        if (has(to, keys[i]) || !has(outer, keys[i])) continue;
+        if (!has(outer, keys[i]) || (i && has(to, keys[i]))) continue;
+        cJSON_DeleteItemFromObjectCaseSensitive(to, keys[i]);
         if (has_dtype && strstr(keys[i], "dtype")) continue;
         rc = add_copy(to, keys[i], cJSON_GetObjectItemCaseSensitive(outer, keys[i]), err);
     }

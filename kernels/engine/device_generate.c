@@ -1,4 +1,4 @@
-/* device_generate.c - sw_device_generate of gpu_engine.h; the same with and without CUDA. */
+/* device_generate.c - sw_device_generate of device_engine.h; the same with and without CUDA. */
 #include "kernels/engine/device_engine.h"
 
 sw_code sw_device_generate(sw_device_session *s, const sw_model *m, const uint32_t *prompt,

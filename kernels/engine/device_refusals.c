@@ -1,4 +1,4 @@
-/* device_refusals.c - which models the engine of a card can run. See gpu_engine.h.
+/* device_refusals.c - which models the engine of a card can run. See device_engine.h.
  *
  * The card's engine knows a part of the operations, and takes some of them in one order only: head
  * norms and rotations are done together, where attention reads. A program beyond that is refused
@@ -40,10 +40,33 @@ static const char *missing_in(const sw_op *ops, int n_ops)
     return NULL;
 }
 
+/* What the whole model has and the card has not; NULL: nothing. */
+static const char *missing_overall(const sw_model *m)
+{
+    const bool has_router = m->n_experts > 0;
+
+    if (m->residual_scale != 1.0) return "a factor on what is added to the residual stream";
+    if (m->logits_scale != 1.0) return "a factor on the logits";
+    if (m->attention_chunk) return "attention within chunks";
+    if (m->has_alibi) return "attention that fades with the distance";
+    if (m->has_embed_norm) return "a norm on embeddings";
+    if (has_router && (m->router == SW_ROUTER_INPUT || m->route_floor > 0.0 ||
+                       m->arch->slot_names[SW_SLOT_EXPERT_SCALE] || m->router_scale != 1.0 ||
+                       (m->router == SW_ROUTER_SOFTMAX &&
+                        m->arch->slot_names[SW_SLOT_ROUTER_SHIFT])))
+        return "its way to choose experts";
+    if (m->rope.dim && m->rope.dim != m->rope_dim) return "rotations of several sizes";
+    return NULL;
+}
+
 sw_code sw_device_supports(const sw_model *m, sw_err *err)
 {
-    const char *missing = NULL;
+    const char *missing = missing_overall(m);
     int64_t layer = 0;
+
+    if (missing)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s needs what the engine of the card does not have "
+                       "(%s); use --device cpu", m->arch->name, missing);
 
     for (; layer < m->n_layers && !missing; layer++) {
         int n_ops;

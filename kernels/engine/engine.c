@@ -1,4 +1,5 @@
 /* engine.c - runs block programs. See engine.h. */
+#include <math.h>
 #include <string.h>
 
 #include "formats/base/parallel.h"
@@ -7,6 +8,38 @@
 #include "kernels/blas.h"
 #include "kernels/engine/attention.h"
 #include "kernels/engine/engine_internal.h"
+
+/* Slopes of heads (Press et al., Train Short, Test Long, 2022): a geometric row for the largest
+ * power of two within the number of heads, and for the rest every other of the next such row. */
+static void fill_slopes(float *slopes, int64_t n_heads)
+{
+    int64_t power = 1;
+
+    while (2 * power <= n_heads) power *= 2;
+    for (int64_t h = 0; h < n_heads; h++) {
+        const double base = h < power ? -8.0 / (double)power : -4.0 / (double)power;
+        const double step = h < power ? (double)(h + 1) : (double)(2 * (h - power) + 1);
+
+        slopes[h] = (float)pow(2.0, base * step);
+    }
+}
+
+/* Weights of norms that have none, and the slopes. */
+static sw_code take_tables(sw_engine *e, sw_err *err)
+{
+    const sw_model *m = e->m;
+    int64_t width = 1;
+    sw_code rc;
+
+    for (int64_t l = 0; l < m->n_layers; l++)
+        width = sw_max_i64(width, sw_model_sizes(m, l).head_dim);
+    if ((rc = SW_MEM_GET(&e->ones, width, "norm weights", err)) != SW_OK) return rc;
+    for (int64_t i = 0; i < width; i++) e->ones[i] = 1.0f;
+    if (!m->has_alibi) return SW_OK;
+    if ((rc = SW_MEM_GET(&e->slopes, m->n_heads, "slopes", err)) == SW_OK)
+        fill_slopes(e->slopes, m->n_heads);
+    return rc;
+}
 
 sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, int64_t max_seq,
                       int n_threads, sw_err *err)
@@ -38,6 +71,7 @@ sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, in
     if (rc == SW_OK)
         rc = SW_MEM_GET(&e->recurrent_scratch, sw_recurrent_scratch(m, n_threads),
                         "recurrent mixers", err);
+    if (rc == SW_OK) rc = take_tables(e, err);
     if (rc == SW_OK && m->n_experts) rc = sw_moe_scratch_new(&e->moe, m, max_tokens, err);
     if (rc == SW_OK)
         *out = e;
@@ -53,6 +87,8 @@ void sw_engine_free(sw_engine *e)
     sw_mem_put(e->hidden);
     sw_mem_put(e->attention_scratch);
     sw_mem_put(e->recurrent_scratch);
+    sw_mem_put(e->ones);
+    sw_mem_put(e->slopes);
     sw_angles_free(&e->angles);
     sw_angles_free(&e->window_angles);
     sw_moe_scratch_free(&e->moe);
@@ -78,7 +114,7 @@ typedef struct row_job {
     const sw_angles *angles;
     sw_sizes sizes;
     int64_t width, seq_len, first;
-    float eps;
+    float eps, scale;
 } row_job;
 
 static void norm_task(void *ctx, int64_t begin, int64_t end, int thread)
@@ -157,10 +193,15 @@ static void gate_task(void *ctx, int64_t begin, int64_t end, int thread)
 static void add_task(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const row_job *j = ctx;
+    float *dst = j->dst + begin * j->width;
+    const float *src = j->src + begin * j->width;
+    const int64_t n = (end - begin) * j->width;
 
     (void)thread;
-    j->e->vec->add(j->dst + begin * j->width, j->src + begin * j->width,
-                   (end - begin) * j->width);
+    if (j->scale == 1.0f)
+        j->e->vec->add(dst, src, n);
+    else
+        j->e->vec->add_scaled(dst, src, j->scale, n);
 }
 
 void sw_norm_rows(const sw_engine *e, float *dst, const float *x, const float *w,
@@ -179,10 +220,7 @@ void sw_act_rows(const sw_engine *e, float *g, const float *u, int64_t n, int64_
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, act_task, &job);
 }
 
-static float *buffer(const sw_run *run, sw_buf b)
-{
-    return b == SW_BUF_X ? run->x : run->e->buf[b];
-}
+static float *buffer(const sw_run *run, sw_buf b) { return sw_run_buf(run, b); }
 
 sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, int64_t k_in, sw_err *err)
 {
@@ -235,10 +273,11 @@ static sw_code op_head_norm(sw_run *run, const sw_op *op, sw_err *err)
 {
     const int64_t dim = run->sizes.head_dim;
     float *x = buffer(run, op->dst);
+    const float *w = op->slot == SW_SLOT_COUNT ? run->e->ones : run->block->norm[op->slot];
 
     (void)err;
-    sw_norm_rows(run->e, x, x, run->block->norm[op->slot], NULL,
-                 run->n_tokens * (run->width[op->dst] / dim), dim, run->e->m->norm_eps);
+    sw_norm_rows(run->e, x, x, w, NULL, run->n_tokens * (run->width[op->dst] / dim), dim,
+                 run->e->m->norm_eps);
     return SW_OK;
 }
 
@@ -346,6 +385,7 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
                       .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim,
                       .v_head_dim = s->v_head_dim, .scale = m->attention_scale,
                       .cap = m->attention_cap, .window = is_window ? m->sliding_window : 0,
+                      .chunk = is_window ? m->attention_chunk : 0, .slopes = e->slopes,
                       .vec = e->vec, .scratch = e->attention_scratch,
                       .n_threads = e->n_threads};
 
@@ -395,8 +435,9 @@ static sw_code op_gate(sw_run *run, const sw_op *op, sw_err *err)
 
 static sw_code op_add(sw_run *run, const sw_op *op, sw_err *err)
 {
+    const double scale = op->dst == SW_BUF_X ? run->e->m->residual_scale : 1.0;
     row_job job = {.e = run->e, .dst = buffer(run, op->dst), .src = buffer(run, op->src),
-                   .width = run->width[op->dst]};
+                   .width = run->width[op->dst], .scale = (float)scale};
 
     (void)err;
     sw_parallel_for(run->e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, add_task, &job);
@@ -427,6 +468,11 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_UNGROUP] = sw_run_ungroup, [SW_OP_GATED_DELTA] = sw_run_gated_delta,
     [SW_OP_KIMI_DELTA] = sw_run_kimi_delta, [SW_OP_SSD] = sw_run_ssd,
     [SW_OP_SHORT_CONV] = sw_run_short_conv,
+    [SW_OP_HEAD_LAYER_NORM] = sw_op_head_layer_norm,
+    [SW_OP_SPLIT_GROUPS] = sw_op_split_groups, [SW_OP_COPY] = sw_op_copy,
+    [SW_OP_CLIP] = sw_op_clip,        [SW_OP_TEMPER] = sw_op_temper,
+    [SW_OP_SCALE] = sw_op_scale,      [SW_OP_ROW_GATE] = sw_op_row_gate,
+    [SW_OP_ROUTE] = sw_op_route,
 };
 
 /* What depends on the layer alone. */
@@ -447,6 +493,10 @@ static sw_code check_call(const sw_run *run, sw_err *err)
     if (run->n_seqs < 1 || run->seq_len < 1 || run->seq_len > e->max_tokens / run->n_seqs)
         return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
                        (long long)run->n_seqs, (long long)run->seq_len, (long long)e->max_tokens);
+    if (e->m->dense_positions && end > e->m->dense_positions)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens in a sequence; beyond index_topk = %lld "
+                       "this model's attention is sparse, which is not supported",
+                       (long long)end, (long long)e->m->dense_positions);
     if (end > e->max_positions)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; the model has %lld", (long long)end - 1,
                        (long long)e->max_positions);
@@ -471,16 +521,24 @@ static sw_code keep_x(sw_run *run, sw_err *err)
     return SW_OK;
 }
 
+/* Where attention and MLP read the same rows there is no state between them, and all is the
+ * second half. */
 int sw_ops_of_attention(const sw_op *ops, int n_ops)
 {
     int i = 0;
 
-    while (i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X)) {
-        /* a layer that is an MLP alone has no such half */
-        if (ops[i].site >= SW_SITE_MLP_IN && ops[i].site < SW_SITE_COUNT) return 0;
-        i++;
-    }
+    for (; i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X); i++)
+        if (ops[i].site != SW_SITE_COUNT && ops[i].site >= SW_SITE_MLP_IN) return 0;
     return i < n_ops ? i + 1 : n_ops;
+}
+
+sw_half sw_engine_half_of(const sw_model *m, int64_t layer, sw_site site)
+{
+    int n_ops;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+    if (!sw_ops_of_attention(ops, n_ops)) return SW_HALF_BOTH;
+    return site < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : SW_HALF_MLP;
 }
 
 static sw_code run_ops(sw_run *run, sw_half half, sw_err *err)

@@ -35,6 +35,8 @@ struct sw_engine {
     float *hidden;            /* [max_tokens, hidden] of whole-model calls, on first use */
     float *attention_scratch;
     float *recurrent_scratch; /* sw_recurrent_scratch floats */
+    float *ones;              /* [largest head]: the weight of norms that have none */
+    float *slopes;            /* [n_heads] where scores fall with the distance, else NULL */
     sw_angles angles, window_angles; /* the second where window layers turn differently */
     sw_moe_scratch moe;
     sw_scratch gemm;
@@ -52,9 +54,26 @@ typedef struct sw_run {
     sw_sizes sizes;               /* of the block's layer, */
     int64_t width[SW_BUF_COUNT];  /* and the rows of its buffers */
     bool is_seen[SW_SITE_COUNT], has_stopped;
+    bool is_routed;               /* the router has read something of its own */
 } sw_run;
 
-/* How many ops are the attention half: up to and with the first addition to the residual stream. */
+static inline float *sw_run_buf(const sw_run *run, sw_buf b)
+{
+    return b == SW_BUF_X ? run->x : run->e->buf[b];
+}
+
+/* Operations of some families, see program.h; in ops.c. */
+sw_code sw_op_head_layer_norm(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_split_groups(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_copy(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_clip(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_temper(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_scale(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_row_gate(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_route(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+
+/* How many ops are the attention half: up to and with the first addition to the residual stream; 0
+ * where that comes after the MLP. */
 int sw_ops_of_attention(const sw_op *ops, int n_ops);
 /* Show x [n_tokens, k_in] to the tap once per site; sets has_stopped when the run ends here. */
 sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, int64_t k_in,

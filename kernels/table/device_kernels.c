@@ -1,4 +1,4 @@
-/* device_kernels.c - see gpu_kernels.h. */
+/* device_kernels.c - see device_kernels.h. */
 #include "kernels/table/device_kernels.h"
 
 const sw_device_kernel sw_device_kernels[] = {

@@ -1,4 +1,5 @@
-/* probe_device.h - probe.h where the streams are on a card. For probe.c and transforms alone. */
+/* probe_device.h - block_probe.h where the streams are on a card. For probe.c and transforms alone.
+ */
 #ifndef SW_QUANT_DEVICE_PROBE_DEVICE_H
 #define SW_QUANT_DEVICE_PROBE_DEVICE_H
 

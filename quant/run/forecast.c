@@ -10,7 +10,7 @@
 #include "quant/method/slab.h"
 #include "quant/search/transform.h"
 
-/* Of probe.h, whose searches and trials stop there. */
+/* Of block_probe.h, whose searches and trials stop there. */
 #define SEARCH_TOKENS_MAX 16384.0
 #define HELD_TOKENS_MAX 4096.0
 #define KERNEL_SCRATCH_BYTES ((int64_t)3 << 20) /* per thread: attention and matrix kernels */

@@ -1,4 +1,4 @@
-/* block_probe.c - see probe.h. */
+/* block_probe.c - see block_probe.h. */
 #include "quant/search/block_probe.h"
 
 #include <string.h>
@@ -106,9 +106,11 @@ static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int6
     return sw_engine_half(s->engine, block, s->work, n, s->seq_len, half, tap, stop_at, err);
 }
 
-static sw_half half_of(const sw_streams *s, sw_site site)
+static sw_half half_of(const sw_streams *s, const sw_block *block, sw_site site)
 {
-    return site < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : s->ahead;
+    const sw_half half = sw_engine_half_of(s->model, block->layer, site);
+
+    return half == SW_HALF_MLP || half == SW_HALF_BOTH ? s->ahead : half;
 }
 
 sw_code sw_block_probe_tap(const sw_block_probe *probe, sw_block_probe_part part,
@@ -119,7 +121,7 @@ sw_code sw_block_probe_tap(const sw_block_probe *probe, sw_block_probe_part part
 
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step)
         rc = run_batch(probe, part, at, sw_min_i64(step, probe->n_seqs[part] - at), block,
-                       half_of(probe->streams, site), tap, site, err);
+                       half_of(probe->streams, block, site), tap, site, err);
     return rc;
 }
 
@@ -146,8 +148,8 @@ sw_code sw_block_probe_output(float *y, const sw_block_probe *probe, sw_block_pr
     for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step) {
         int64_t n = sw_min_i64(step, probe->n_seqs[part] - at);
 
-        rc = run_batch(probe, part, at, n, block, half_of(s, site), NULL, (sw_site)SW_RUN_ALL,
-                       err);
+        rc = run_batch(probe, part, at, n, block, half_of(s, block, site), NULL,
+                       (sw_site)SW_RUN_ALL, err);
         if (rc == SW_OK) memcpy(y + at * per_seq, s->work, (size_t)(n * per_seq) * sizeof *y);
     }
     return rc;

@@ -1,4 +1,4 @@
-/* kl_probe.c - see probes.h. */
+/* kl_probe.c - see kl_probe.h. */
 #include "quant/search/kl_probe.h"
 
 #include <math.h>

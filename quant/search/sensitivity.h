@@ -5,7 +5,7 @@
  * rounded to nearest or by GPTQ without refinement; rows are independent given H. What such an
  * error is worth is measured as well, per block and input site: with all linears of the site at
  * one scheme and everything else as it is, the KL divergence of the model's predictions
- * (probes.h). Errors are small, so the divergence goes with their square and those of different
+ * (kl_probe.h). Errors are small, so the divergence goes with their square and those of different
  * places add up; the loss of a linear is its share of its site's divergence, scaled by its error.
  */
 #ifndef SW_QUANT_SEARCH_SENSITIVITY_H

@@ -19,8 +19,8 @@
  *   layers.L.experts.E.down.*  the same, and all [k (k + 1) / 2], all_tokens I64 [1] of every token
  *
  *   windows.ids                U32 [n * length] n windows of the text, one after the other
- *   windows.parts              U8 [n] what each is for: bits of probe.h, and SW_STATS_LEAD; neither
- *                              is there when the text was to be kept out
+ *   windows.parts              U8 [n] what each is for: bits of block_probe.h, and SW_STATS_LEAD;
+ * neither is there when the text was to be kept out
  *
  * SITE is attn_in, q_b_in, kv_b_in, o_in, mlp_in, shared_down_in or down_in. Metadata: kind
  * "swage.stats/2", model_sha256 (identity.h), ids_sha256 of the calibration windows, samples,

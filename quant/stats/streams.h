@@ -28,7 +28,7 @@ typedef struct sw_streams {
     sw_engine *engine;
     float *work;     /* [chunk tokens, hidden] what the engine runs on */
     sw_half ahead;   /* what is left of the present block */
-    const uint8_t *parts; /* [n_seqs] what each window is for (probe.h), borrowed, or NULL */
+    const uint8_t *parts; /* [n_seqs] what each window is for (block_probe.h), borrowed, or NULL */
     sw_device_streams *on; /* NULL, or where the streams live instead of x and x0 */
 } sw_streams;
 

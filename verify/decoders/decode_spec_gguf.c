@@ -18,7 +18,7 @@
  *   NVFP4  4 of s (e4m3) | q 4                s e2m1(q), runs of 16, times "P.NVFP4_scale" if any
  *   TQ1_0  q of five digits | h of four | d   d (digit - 1)
  *   TQ2_0  q 2 | d                            d (q - 1)
- * and those of decode_spec_lattice.c.
+ * and those of decode_spec_block_grids.c.
  */
 #include <math.h>
 #include <string.h>

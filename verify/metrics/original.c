@@ -31,16 +31,13 @@ static bool split_path(expert_path *out, const char *path)
     return *end == '.';
 }
 
-/* The tensor of all experts that this one's leaf would lie in; `up` channels are the odd ones. */
-static const sw_st_tensor *fused_tensor(const sw_st *st, const expert_path *p, const char *suffix,
-                                        int64_t *turns, int64_t *turn)
+/* The tensor of all experts that this one's leaf would lie in. */
+static const sw_st_tensor *fused_tensor(const sw_st *st, const expert_path *p, const char *suffix)
 {
     const bool is_down = !strcmp(p->leaf, "down_proj");
     char name[300];
 
     if (!is_down && strcmp(p->leaf, "gate_proj") && strcmp(p->leaf, "up_proj")) return NULL;
-    *turns = is_down ? 1 : 2;
-    *turn = !strcmp(p->leaf, "up_proj");
     (void)snprintf(name, sizeof name, "%s.experts.%s%s", p->prefix,
                    is_down ? "down_proj" : "gate_up_proj", suffix);
     return sw_st_find(st, name);
@@ -80,28 +77,65 @@ static sw_code decoded_weight(float **out, const sw_subject *original, const sw_
 bool sw_original_holds(const sw_subject *original, const sw_subject_linear *l)
 {
     expert_path p;
-    int64_t turns, turn;
 
     return sw_original_is_quantized(original, l->path) ||
            sw_spec_find(original->st, l->path, "weight") ||
-           (split_path(&p, l->path) && fused_tensor(original->st, &p, "", &turns, &turn));
+           (split_path(&p, l->path) && fused_tensor(original->st, &p, ""));
 }
 
-/* out[n][k] = t[expert][k][n * turns + turn] */
-static sw_code fused_weight(float *out, const sw_st_tensor *t, const expert_path *p, int64_t n_out,
-                            int64_t k_in, int64_t turns, int64_t turn, sw_err *err)
-{
-    const int64_t width = n_out * turns, elem_bytes = sw_dtype_bits(t->view.dtype) / 8;
-    const char *from = (const char *)t->view.data + p->expert * k_in * width * elem_bytes;
-    float *row = NULL;
-    sw_code rc = SW_MEM_GET(&row, width, "row of experts", err);
+/* Where element [n][k] of an expert lies: at first + n * per_n + k * per_k. */
+typedef struct fused_place {
+    int64_t first, per_n, per_k;
+} fused_place;
 
-    for (int64_t k = 0; k < k_in && rc == SW_OK; k++) {
-        rc = sw_float_decode_n(row, from + k * width * elem_bytes, t->view.dtype, width, err);
-        for (int64_t n = 0; n < n_out && rc == SW_OK; n++)
-            out[n * k_in + k] = row[n * turns + turn];
-    }
-    sw_mem_put(row);
+/* Tensors of all experts are [experts, inputs, channels] or [experts, channels, inputs], which the
+ * shape of either of a layer's two tells: both cannot be square. Where both could be read either
+ * way, `order` is how the family is published. */
+static bool has_inputs_first(const sw_st_tensor *up, const sw_st_tensor *down, int64_t hidden,
+                             int64_t width, sw_fused_order order)
+{
+    if (order == SW_FUSED_TURNS) return true;
+    if (up && up->view.n_dims == 3 && hidden != 2 * width) return up->view.shape[1] == hidden;
+    if (down && down->view.n_dims == 3 && hidden != width) return down->view.shape[1] == width;
+    return order == SW_FUSED_COLUMNS;
+}
+
+static bool find_place(fused_place *out, const sw_st_tensor *t, const expert_path *p,
+                       const sw_subject *original, int64_t n_out, int64_t k_in)
+{
+    const bool is_down = !strcmp(p->leaf, "down_proj"), is_up = !strcmp(p->leaf, "up_proj");
+    const sw_fused_order order = original->model.arch->fused_order;
+    const bool in_turns = order == SW_FUSED_TURNS;
+    const int64_t all = is_down ? n_out : 2 * n_out, *shape = t->view.shape;
+    expert_path other = *p;
+    const sw_st_tensor *sister;
+    bool inputs_first;
+
+    other.leaf = is_down ? "up_proj" : "down_proj";
+    sister = fused_tensor(original->st, &other, "");
+    inputs_first = has_inputs_first(is_down ? sister : t, is_down ? t : sister,
+                                    is_down ? n_out : k_in, is_down ? k_in : n_out, order);
+    if (t->view.n_dims != 3 || shape[0] != original->model.n_experts || p->expert >= shape[0] ||
+        shape[1] != (inputs_first ? k_in : all) || shape[2] != (inputs_first ? all : k_in))
+        return false;
+    out->per_n = !inputs_first ? k_in : in_turns && !is_down ? 2 : 1;
+    out->per_k = inputs_first ? all : 1;
+    out->first = p->expert * all * k_in + (!is_up ? 0 : in_turns ? 1 : n_out * out->per_n);
+    return true;
+}
+
+static sw_code fused_weight(float *out, const sw_st_tensor *t, const fused_place *place,
+                            int64_t n_out, int64_t k_in, sw_err *err)
+{
+    const int64_t elem_bytes = sw_dtype_bits(t->view.dtype) / 8;
+    const char *from = (const char *)t->view.data + place->first * elem_bytes;
+    sw_code rc = SW_OK;
+
+    for (int64_t n = 0; n < n_out && rc == SW_OK; n++)
+        for (int64_t k = 0; k < k_in && rc == SW_OK; k++)
+            rc = sw_float_decode_n(out + n * k_in + k,
+                                   from + (n * place->per_n + k * place->per_k) * elem_bytes,
+                                   t->view.dtype, 1, err);
     return rc;
 }
 
@@ -129,23 +163,23 @@ static sw_code plain_weight(float *out, const sw_st_tensor *t, int64_t n_out, in
 sw_code sw_original_weight(float **out, const sw_subject *original, const sw_subject_linear *l,
                            sw_err *err)
 {
-    const int64_t n = l->ref.n_out, k = l->ref.k_in, n_experts = original->model.n_experts;
+    const int64_t n = l->ref.n_out, k = l->ref.k_in;
     const bool is_turned = original->model.arch->has_transposed_linears &&
                            l->ref.slot != SW_SLOT_HEAD;
     const sw_st_tensor *t = sw_spec_find(original->st, l->path, "weight"), *fused = NULL;
-    int64_t turns = 1, turn = 0;
+    fused_place place = {0};
     float *values = NULL;
     expert_path p;
     sw_code rc;
 
     if (sw_original_is_quantized(original, l->path)) return decoded_weight(out, original, l, err);
-    if (!t && split_path(&p, l->path)) fused = fused_tensor(original->st, &p, "", &turns, &turn);
-    if (fused ? !has_shape(fused, 3, n_experts, k, n * turns) || p.expert >= n_experts
+    if (!t && split_path(&p, l->path)) fused = fused_tensor(original->st, &p, "");
+    if (fused ? !find_place(&place, fused, &p, original, n, k)
               : !t || !has_shape(t, 2, is_turned ? k : n, is_turned ? n : k, 0))
         return SW_FAIL(err, SW_E_FORMAT, "%s: %s.weight is missing or not [%lld, %lld]",
                        original->dir, l->path, (long long)n, (long long)k);
     if ((rc = SW_MEM_GET(&values, n * k, "original weight", err)) != SW_OK) return rc;
-    rc = fused ? fused_weight(values, fused, &p, n, k, turns, turn, err)
+    rc = fused ? fused_weight(values, fused, &place, n, k, err)
                : plain_weight(values, t, n, k, is_turned, err);
     if (rc != SW_OK) {
         sw_err_prefix(err, "%s: %s.weight", original->dir, l->path);
@@ -214,11 +248,10 @@ bool sw_original_is_split_bias(const char *name, const sw_subject *original)
 {
     char path[300];
     const char *dot = strrchr(name, '.');
-    int64_t turns, turn;
     expert_path p;
 
     if (!dot || strcmp(dot, ".bias") || (size_t)(dot - name) >= sizeof path) return false;
     memcpy(path, name, (size_t)(dot - name));
     path[dot - name] = '\0';
-    return split_path(&p, path) && fused_tensor(original->st, &p, "_bias", &turns, &turn);
+    return split_path(&p, path) && fused_tensor(original->st, &p, "_bias");
 }

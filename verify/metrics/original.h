@@ -1,10 +1,11 @@
 /* original.h - where an original keeps the values of a linear, read a second time.
  *
  * Most store "<path>.weight" [n_out, k_in]. Some families store it [k_in, n_out]. Some keep all
- * experts of a layer in "<prefix>.experts.gate_up_proj" [experts, k_in, 2 n_out], gate channels at
- * even and up channels at odd places, and "<prefix>.experts.down_proj" [experts, k_in, n_out],
- * with biases [experts, 2 n_out] and [experts, n_out] under the same names with "_bias". Shares
- * nothing with the code that wrote the checkpoint.
+ * experts of a layer in "<prefix>.experts.gate_up_proj" [experts, k_in, 2 n_out] or [experts,
+ * 2 n_out, k_in], gate and up channels in turns or one half each, and "<prefix>.experts.down_proj"
+ * [experts, k_in, n_out] or [experts, n_out, k_in]; where channels take turns, with biases
+ * [experts, 2 n_out] and [experts, n_out] under the same names with "_bias". Shares nothing with
+ * the code that wrote the checkpoint.
  */
 #ifndef SW_VERIFY_METRICS_ORIGINAL_H
 #define SW_VERIFY_METRICS_ORIGINAL_H

@@ -1,4 +1,4 @@
-/* copy_codes.c - see carry.h. */
+/* copy_codes.c - see copy_codes.h. */
 #include "formats/checkpoint/writer/copy_codes.h"
 
 #include <string.h>

@@ -22,7 +22,7 @@ sw_code sw_family_window(int64_t *out, const cJSON *config, int64_t when_absent,
     return rc;
 }
 
-static sw_code read_optional_window(sw_model *model, const cJSON *config, sw_err *err)
+sw_code sw_family_optional_window(sw_model *model, const cJSON *config, sw_err *err)
 {
     bool is_used = false;
     sw_code rc = sw_json_bool(&is_used, config, "use_sliding_window", err);
@@ -42,13 +42,14 @@ static sw_code read_layer_types(sw_model *model, const cJSON *types, sw_err *err
     cJSON_ArrayForEach(type, types)
     {
         const char *text = cJSON_IsString(type) ? type->valuestring : "";
-        bool is_window = !strcmp(text, "sliding_attention");
+        bool is_chunk = model->attention_chunk && !strcmp(text, "chunked_attention");
+        bool is_window = is_chunk || !strcmp(text, "sliding_attention");
 
         if (!is_window && strcmp(text, "full_attention"))
             return SW_FAIL(err, SW_E_UNSUPPORTED,
                            "layer_types: \"%.60s\"; there are full_attention, sliding_attention",
                            text);
-        if (is_window && !model->sliding_window)
+        if (is_window && !is_chunk && !model->sliding_window)
             return SW_FAIL(err, SW_E_FORMAT,
                            "layer_types: sliding_attention, but sliding_window is not in use");
         model->is_window_layer[layer++] = is_window;
@@ -73,7 +74,7 @@ static sw_code read_layered_window(sw_model *model, const cJSON *config, sw_err 
     int64_t first = 28;
     sw_code rc;
 
-    if ((rc = read_optional_window(model, config, err)) != SW_OK) return rc;
+    if ((rc = sw_family_optional_window(model, config, err)) != SW_OK) return rc;
     if ((rc = sw_json_int(&first, config, "max_window_layers", 0, WINDOW_MAX, err)) != SW_OK)
         return rc;
     if (types) return read_layer_types(model, types, err);
@@ -92,7 +93,7 @@ sw_code sw_family_attention_bias(sw_model *model, const cJSON *config, sw_err *e
     return rc;
 }
 
-static sw_code read_dense_layers(sw_model *model, const cJSON *config, sw_err *err)
+sw_code sw_family_dense_layers(sw_model *model, const cJSON *config, sw_err *err)
 {
     const cJSON *list = sw_json_member(config, "mlp_only_layers");
     const cJSON *entry;
@@ -114,17 +115,21 @@ static sw_code read_dense_layers(sw_model *model, const cJSON *config, sw_err *e
 sw_code sw_family_experts(sw_model *model, const cJSON *config, int64_t n_default,
                           int64_t used_default, sw_err *err)
 {
+    static const char *const used[] = {"moe_k", "moe_topk", "top_k_experts",
+                                       "num_experts_per_tok"};
     sw_code rc;
 
     model->n_experts = n_default;
     model->n_experts_used = used_default;
     if ((rc = sw_json_int(&model->n_experts, config, "num_experts", 1, SW_EXPERTS_MAX, err)) ||
+        (rc = sw_json_int(&model->n_experts, config, "moe_num_experts", 1, SW_EXPERTS_MAX, err)) ||
         (rc = sw_json_int(&model->n_experts, config, "n_routed_experts", 1, SW_EXPERTS_MAX, err)) ||
         (rc = sw_json_int(&model->n_experts, config, "num_local_experts", 1, SW_EXPERTS_MAX, err)))
         return rc;
-    if ((rc = sw_json_int(&model->n_experts_used, config, "num_experts_per_tok", 1,
-                          SW_EXPERTS_MAX, err)) != SW_OK)
-        return rc;
+    for (size_t i = 0; i < sizeof used / sizeof used[0]; i++) {
+        rc = sw_json_int(&model->n_experts_used, config, used[i], 1, SW_EXPERTS_MAX, err);
+        if (rc != SW_OK) return rc;
+    }
     if (model->n_experts_used > model->n_experts) /* the default counts as well */
         return SW_FAIL(err, SW_E_FORMAT, "num_experts_per_tok: %lld, but there are %lld experts",
                        (long long)model->n_experts_used, (long long)model->n_experts);
@@ -165,7 +170,7 @@ sw_code sw_family_read_qwen3_moe(sw_model *model, const cJSON *config, sw_err *e
 
     model->moe_intermediate = 768;
     if ((rc = sw_family_attention_bias(model, config, err)) != SW_OK) return rc;
-    if ((rc = read_optional_window(model, config, err)) != SW_OK) return rc;
+    if ((rc = sw_family_optional_window(model, config, err)) != SW_OK) return rc;
     sw_family_window_everywhere(model);
     if ((rc = sw_family_experts(model, config, 128, 8, err)) != SW_OK) return rc;
     if ((rc = sw_json_int(&model->moe_intermediate, config, "moe_intermediate_size", 1,
@@ -175,7 +180,7 @@ sw_code sw_family_read_qwen3_moe(sw_model *model, const cJSON *config, sw_err *e
     if ((rc = sw_json_int(&model->sparse_step, config, "decoder_sparse_step", 1,
                           (int64_t)1 << 31, err)) != SW_OK)
         return rc;
-    return read_dense_layers(model, config, err);
+    return sw_family_dense_layers(model, config, err);
 }
 
 sw_code sw_family_read_mixtral(sw_model *model, const cJSON *config, sw_err *err)

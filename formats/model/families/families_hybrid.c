@@ -8,6 +8,7 @@
 
 #define HEADS_MAX 4096
 #define HEAD_DIM_MAX 4096
+#define WIDTH_MAX ((int64_t)1 << 22)
 #define TAPS_MAX 16 /* SW_CONV_TAPS_MAX of the engine */
 
 sw_code sw_hybrid_words(sw_model *model, const cJSON *config, const char *key,
@@ -128,6 +129,39 @@ sw_code sw_family_read_qwen3_5(sw_model *model, const cJSON *config, sw_err *err
     return read_qwen_hybrid(model, config, SW_MIXER_DELTA, err);
 }
 
+static sw_code read_gated_experts(sw_model *model, const cJSON *config, int64_t n_default,
+                                  int64_t used_default, sw_err *err)
+{
+    sw_code rc;
+
+    model->norm_topk = true;
+    if ((rc = sw_family_experts(model, config, n_default, used_default, err)) != SW_OK) return rc;
+    rc = sw_family_int(&model->moe_intermediate, config, "moe_intermediate_size", 512, 1,
+                       WIDTH_MAX, err);
+    return rc ? rc : sw_family_int(&model->shared_intermediate, config,
+                                   "shared_expert_intermediate_size", 512, 1, WIDTH_MAX, err);
+}
+
+sw_code sw_family_read_qwen3_5_moe(sw_model *model, const cJSON *config, sw_err *err)
+{
+    sw_code rc = read_qwen_hybrid(model, config, SW_MIXER_DELTA, err);
+
+    return rc ? rc : read_gated_experts(model, config, 256, 8, err);
+}
+
+sw_code sw_family_read_qwen3_next(sw_model *model, const cJSON *config, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = read_qwen_hybrid(model, config, SW_MIXER_DELTA_GROUPED, err)) != SW_OK ||
+        (rc = read_gated_experts(model, config, 512, 10, err)) != SW_OK ||
+        (rc = sw_json_bool(&model->norm_topk, config, "norm_topk_prob", err)) != SW_OK ||
+        (rc = sw_json_int(&model->sparse_step, config, "decoder_sparse_step", 1,
+                          (int64_t)1 << 31, err)) != SW_OK)
+        return rc;
+    return sw_family_dense_layers(model, config, err);
+}
+
 static const sw_layer_word lfm2_words[] = {
     {"conv", SW_KIND_RECURRENT}, {"full_attention", SW_KIND_ATTENTION}};
 
@@ -176,10 +210,10 @@ sw_code sw_family_read_lfm2(sw_model *model, const cJSON *config, sw_err *err)
     sw_code rc;
 
     if ((rc = read_short_conv(model, config, err)) != SW_OK ||
-        (rc = sw_json_int(&width, config, "block_ff_dim", 1, (int64_t)1 << 22, err)) ||
+        (rc = sw_json_int(&width, config, "block_ff_dim", 1, WIDTH_MAX, err)) ||
         (rc = sw_json_bool(&is_adjusted, config, "block_auto_adjust_ff_dim", err)) != SW_OK ||
         (rc = sw_family_positive(&factor, config, "block_ffn_dim_multiplier", 64.0, err)) ||
-        (rc = sw_json_int(&multiple, config, "block_multiple_of", 1, (int64_t)1 << 22, err)))
+        (rc = sw_json_int(&multiple, config, "block_multiple_of", 1, WIDTH_MAX, err)))
         return rc;
     if (is_adjusted) {
         width = (int64_t)(factor * (double)(2 * width / 3));
@@ -196,12 +230,12 @@ sw_code sw_family_read_lfm2_moe(sw_model *model, const cJSON *config, sw_err *er
 
     model->router = SW_ROUTER_SIGMOID;
     model->norm_topk = true;
-    model->route_floor = 1e-6;
+    model->route_floor = 1e-6; /* added to the sum, which is far above it */
     if ((rc = read_short_conv(model, config, err)) != SW_OK ||
         (rc = sw_family_insist(config, "use_expert_bias", true, err)) != SW_OK ||
         (rc = sw_family_experts(model, config, 32, 4, err)) != SW_OK ||
         (rc = sw_json_int(&model->moe_intermediate, config, "moe_intermediate_size", 1,
-                          (int64_t)1 << 22, err)) != SW_OK ||
+                          WIDTH_MAX, err)) != SW_OK ||
         (rc = sw_json_int(&n_dense, config, "num_dense_layers", 0, SW_LAYERS_MAX, err)) ||
         (rc = sw_json_bool(&model->norm_topk, config, "norm_topk_prob", err)) != SW_OK)
         return rc;

@@ -31,8 +31,8 @@ sw_code sw_family_read_gpt_oss(sw_model *model, const cJSON *config, sw_err *err
     return sw_family_layer_types(model, config, 2, err);
 }
 
-static sw_code read_int(int64_t *out, const cJSON *config, const char *key, int64_t when_absent,
-                        int64_t min, int64_t max, sw_err *err)
+sw_code sw_family_int(int64_t *out, const cJSON *config, const char *key, int64_t when_absent,
+                      int64_t min, int64_t max, sw_err *err)
 {
     *out = when_absent;
     return sw_json_int(out, config, key, min, max, err);
@@ -47,10 +47,12 @@ static sw_code read_latent(sw_model *model, const cJSON *config, sw_err *err)
     /* a present null means that queries have no rank: one linear makes them */
     model->q_rank = cJSON_GetObjectItemCaseSensitive(config, "q_lora_rank") ? 0 : 1536;
     if ((rc = sw_json_int(&model->q_rank, config, "q_lora_rank", 1, RANK_MAX, err)) ||
-        (rc = read_int(&model->kv_rank, config, "kv_lora_rank", 512, 1, RANK_MAX, err)) ||
-        (rc = read_int(&plain, config, "qk_nope_head_dim", 128, 1, HEAD_PART_MAX, err)) ||
-        (rc = read_int(&model->rope_dim, config, "qk_rope_head_dim", 64, 2, HEAD_PART_MAX, err)) ||
-        (rc = read_int(&model->v_head_dim, config, "v_head_dim", 128, 1, HEAD_PART_MAX, err)))
+        (rc = sw_family_int(&model->kv_rank, config, "kv_lora_rank", 512, 1, RANK_MAX, err)) ||
+        (rc = sw_family_int(&plain, config, "qk_nope_head_dim", 128, 1, HEAD_PART_MAX, err)) ||
+        (rc = sw_family_int(&model->rope_dim, config, "qk_rope_head_dim", 64, 2, HEAD_PART_MAX,
+                            err)) ||
+        (rc = sw_family_int(&model->v_head_dim, config, "v_head_dim", 128, 1, HEAD_PART_MAX,
+                            err)))
         return rc;
     model->head_dim = plain + model->rope_dim;
     if (model->head_dim % 2 || model->rope_dim % 2)
@@ -95,8 +97,8 @@ static sw_code read_groups(sw_model *model, const cJSON *config, sw_err *err)
     int64_t *n = &model->n_expert_groups, *n_used = &model->n_groups_used, size;
     sw_code rc;
 
-    if ((rc = read_int(n, config, "n_group", 8, 1, model->n_experts, err)) != SW_OK) return rc;
-    if ((rc = read_int(n_used, config, "topk_group", 4, 1, SW_EXPERTS_MAX, err)) != SW_OK)
+    if ((rc = sw_family_int(n, config, "n_group", 8, 1, model->n_experts, err)) ||
+        (rc = sw_family_int(n_used, config, "topk_group", 4, 1, SW_EXPERTS_MAX, err)))
         return rc;
     size = model->n_experts / *n;
     if (model->n_experts % *n || (*n > 1 && size < 2))
@@ -109,7 +111,7 @@ static sw_code read_groups(sw_model *model, const cJSON *config, sw_err *err)
     return SW_OK;
 }
 
-static sw_code read_router(sw_model *model, const cJSON *config, sw_err *err)
+sw_code sw_family_sigmoid_router(sw_model *model, const cJSON *config, sw_err *err)
 {
     sw_code rc;
 
@@ -126,20 +128,49 @@ static sw_code read_router(sw_model *model, const cJSON *config, sw_err *err)
                               ROUTE_SCALE_MAX, err);
 }
 
-static sw_code read_shared(sw_model *model, const cJSON *config, sw_err *err)
+/* "dense" or "sparse" for each layer, where the config has the list. */
+static sw_code read_mlp_types(sw_model *model, const cJSON *config, sw_err *err)
+{
+    const cJSON *types = sw_json_member(config, "mlp_layer_types"), *type;
+    int64_t layer = 0;
+
+    if (!types) return SW_OK;
+    if (!cJSON_IsArray(types) || cJSON_GetArraySize(types) != model->n_layers)
+        return SW_FAIL(err, SW_E_FORMAT, "mlp_layer_types: not a list of num_hidden_layers = %lld",
+                       (long long)model->n_layers);
+    cJSON_ArrayForEach(type, types)
+    {
+        const char *text = cJSON_IsString(type) ? type->valuestring : "";
+
+        if (strcmp(text, "dense") && strcmp(text, "sparse"))
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "mlp_layer_types: \"%.60s\"; there are dense, "
+                           "sparse", text);
+        model->is_dense_layer[layer++] = !strcmp(text, "dense");
+    }
+    return SW_OK;
+}
+
+sw_code sw_family_shared_expert(sw_model *model, const cJSON *config, sw_err *err)
 {
     int64_t n_shared, n_dense, every;
     sw_code rc;
 
-    if ((rc = read_int(&model->moe_intermediate, config, "moe_intermediate_size", 2048, 1,
-                       EXPERT_WIDTH_MAX, err)) ||
-        (rc = read_int(&n_shared, config, "n_shared_experts", 1, 1, SHARED_MAX, err)) ||
-        (rc = read_int(&n_dense, config, "first_k_dense_replace", 3, 0, SW_LAYERS_MAX, err)) ||
-        (rc = read_int(&every, config, "moe_layer_freq", 1, 1, 1, err)))
+    if ((rc = sw_family_int(&model->moe_intermediate, config, "moe_intermediate_size", 2048, 1,
+                            EXPERT_WIDTH_MAX, err)) ||
+        (rc = sw_family_int(&n_shared, config, "n_shared_experts", 1, 1, SHARED_MAX, err)) ||
+        (rc = sw_family_int(&n_dense, config, "first_k_dense_replace", 3, 0, SW_LAYERS_MAX,
+                            err)) ||
+        (rc = sw_family_int(&every, config, "moe_layer_freq", 1, 1, 1, err)))
         return rc;
     model->shared_intermediate = n_shared * model->moe_intermediate;
     for (int64_t i = 0; i < n_dense && i < model->n_layers; i++) model->is_dense_layer[i] = true;
-    return SW_OK;
+    return read_mlp_types(model, config, err);
+}
+
+/* Beyond so many tokens an indexer chooses which ones attention sees; up to them it sees all. */
+static sw_code read_indexer(sw_model *model, const cJSON *config, sw_err *err)
+{
+    return sw_json_int(&model->dense_positions, config, "index_topk", 1, (int64_t)1 << 31, err);
 }
 
 sw_code sw_family_read_deepseek_v3(sw_model *model, const cJSON *config, sw_err *err)
@@ -148,7 +179,8 @@ sw_code sw_family_read_deepseek_v3(sw_model *model, const cJSON *config, sw_err 
 
     if ((rc = sw_family_insist(config, "attention_bias", false, err)) ||
         (rc = read_latent(model, config, err)) || (rc = set_scale(model, err)) ||
-        (rc = read_router(model, config, err)))
+        (rc = sw_family_sigmoid_router(model, config, err)))
         return rc;
-    return read_shared(model, config, err);
+    if ((rc = read_indexer(model, config, err)) != SW_OK) return rc;
+    return sw_family_shared_expert(model, config, err);
 }

@@ -13,6 +13,19 @@
     [SW_SLOT_MIX_B] = "linear_attn.in_proj_b"
 #define NAMES_qwen3_5 {NAMES_ATTENTION, NAMES_MLP, NAMES_DELTA_APART}
 
+#define NAMES_SHARED_GATED                                                                 \
+    [SW_SLOT_SHARED_GATE] = "mlp.shared_expert.gate_proj",                                 \
+    [SW_SLOT_SHARED_UP] = "mlp.shared_expert.up_proj",                                     \
+    [SW_SLOT_SHARED_DOWN] = "mlp.shared_expert.down_proj", [SW_SLOT_ROUTER] = "mlp.gate",   \
+    [SW_SLOT_SHARED_ROUTER] = "mlp.shared_expert_gate"
+#define NAMES_qwen3_5_moe {NAMES_ATTENTION, NAMES_DELTA_APART, NAMES_SHARED_GATED}
+#define NAMES_qwen3_next                                                                   \
+    {NAMES_ATTENTION, NAMES_MLP, NAMES_DELTA, NAMES_SHARED_GATED,                          \
+     [SW_SLOT_MIX_IN] = "linear_attn.in_proj_qkvz", [SW_SLOT_MIX_BA] = "linear_attn.in_proj_ba"}
+#define EXPERTS_rows                                                                       \
+    {"mlp.experts.%d.gate_proj", "mlp.experts.%d.up_proj", "mlp.experts.%d.down_proj"},    \
+    {"mlp.experts.gate_up_proj", "mlp.experts.down_proj"}, SW_FUSED_ROWS
+
 #define NAMES_LFM2                                                                         \
     [SW_SLOT_Q] = "self_attn.q_proj", [SW_SLOT_K] = "self_attn.k_proj",                    \
     [SW_SLOT_V] = "self_attn.v_proj", [SW_SLOT_O] = "self_attn.out_proj",                  \
@@ -41,7 +54,7 @@
 #define EXPERTS_lfm2                                                                       \
     {"feed_forward.experts.%d.w1", "feed_forward.experts.%d.w3",                           \
      "feed_forward.experts.%d.w2"},                                                        \
-    {NULL, NULL}
+    NOT_FUSED
 
 #define NAMES_kimi_linear                                                                  \
     {NAMES_LINEARS, NAMES_MLP, [SW_SLOT_NORM_ATTN] = "input_layernorm",                    \

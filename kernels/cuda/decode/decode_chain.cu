@@ -1,4 +1,4 @@
-/* decode_chain.cu - the host's side of a chain: see chain.h. */
+/* decode_chain.cu - the host's side of a chain: see decode_chain.h. */
 #include "formats/base/mem.h"
 #include "kernels/cuda/decode/decode_chain_kernels.cuh"
 

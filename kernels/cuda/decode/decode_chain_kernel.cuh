@@ -1,4 +1,4 @@
-/* decode_chain_kernel.cuh - the kernel of a chain. See chain.h.
+/* decode_chain_kernel.cuh - the kernel of a chain. See decode_chain.h.
  *
  *   one CTA        of 16 warps a multiprocessor
  *   a product      a CTA has neighbouring strips of 16 channels, as many as any other. What 32

@@ -8,7 +8,7 @@
 #include "kernels/cuda/ptx/ptx_mma.cuh"
 
 #ifndef N_WARPS
-#define N_WARPS 8 /* that multiply; chain_kernel.cuh has more */
+#define N_WARPS 8 /* that multiply; decode_chain_kernel.cuh has more */
 #endif
 #define N_THREADS (32 * N_WARPS)
 #define N_CHANNELS 16

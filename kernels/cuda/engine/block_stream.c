@@ -1,4 +1,4 @@
-/* block_stream.c - see gpu_stream.h. */
+/* block_stream.c - see block_stream.h. */
 #include "kernels/cuda/engine/block_stream.h"
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-/* cuda_engine.c - the engine's scratch on the card, linears, rope tables. See gpu_engine.h. */
+/* cuda_engine.c - the engine's scratch on the card, linears, rope tables. See device_engine.h. */
 #include <string.h>
 
 #include "formats/base/size.h"

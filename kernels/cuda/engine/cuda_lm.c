@@ -1,4 +1,4 @@
-/* cuda_lm.c - a whole model on the card: embedding, blocks, head. See gpu_engine.h. */
+/* cuda_lm.c - a whole model on the card: embedding, blocks, head. See device_engine.h. */
 #include "kernels/cuda/engine/cuda_lm.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* cuda_lm.h - a model on the card, shared by gpu_lm.c and gpu_session.c; inside cuda/. */
+/* cuda_lm.h - a model on the card, shared by cuda_lm.c and cuda_session.c; inside cuda/. */
 #ifndef SW_KERNELS_CUDA_ENGINE_CUDA_LM_H
 #define SW_KERNELS_CUDA_ENGINE_CUDA_LM_H
 

@@ -1,4 +1,4 @@
-/* cuda_session.c - sequences decoded side by side, a step of all as one graph. See gpu_engine.h.
+/* cuda_session.c - sequences decoded side by side, a step of all as one graph. See device_engine.h.
  *
  * What a step needs lies on the card and is advanced there: the token drawn last, positions,
  * generator states, the log of tokens. So a step is the same graph whatever it decodes, and the

@@ -1,4 +1,4 @@
-/* cuda_weights.c - weights of a block onto the card. See gpu_internal.h. */
+/* cuda_weights.c - weights of a block onto the card. See cuda_engine_internal.h. */
 #include <string.h>
 
 #include "formats/base/size.h"

@@ -1,4 +1,4 @@
-/* cuda_device.c - see gpu.h. */
+/* cuda_device.c - see device.h. */
 #include "kernels/device.h"
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-/* device_case.c - see card.h. */
+/* device_case.c - see device_case.h. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -27,13 +27,28 @@ typedef struct arch_case {
     int64_t group;
 } arch_case;
 
+/* Families whose recipe is called otherwise. */
+static const char *const recipe_names[][2] = {
+    {"ministral3", "mistral3_ministral3"}, {"qwen3_vl_moe_text", "qwen3_vl_moe"},
+};
+
 static const arch_case archs[] = {
     {"llama", 14, 32},   {"mistral", 14, 32},     {"qwen2", 14, 32},     {"qwen3", 14, 32},
     {"olmo2", 14, 32},   {"gemma2", 14, 32},      {"gemma3_text", 14, 32}, {"phi3", 8, 32},
     {"opt", 12, 32},     {"gpt2", 8, 32},         {"mixtral", 32, 32},   {"qwen3_moe", 32, 32},
     {"gpt_oss", 32, 32}, {"deepseek_v3", 8 + 5 + 3 + 12, 0}, /* dense first; a rank of 48 */
+    {"olmo3", 14, 32},      {"glm4", 12, 32},      {"smollm3", 14, 32},
+    {"ministral3", 14, 32}, {"ernie4_5", 14, 32},
+    {"exaone4", 14, 32},    {"hunyuan_v1_dense", 14, 32}, {"seed_oss", 14, 32},
+    {"granite", 14, 32},    {"cohere2", 14, 32},   {"starcoder2", 12, 32},
+    {"stablelm", 14, 32},   {"gpt_neox", 8, 32},   {"falcon", 8, 32},
+    {"bloom", 8, 32},       {"qwen2_moe", 38, 32}, {"olmoe", 32, 32},
+    {"glm4_moe", 26, 32},   {"minimax_m2", 32, 32}, {"ernie4_5_moe", 26, 32},
+    {"hunyuan_v1_moe", 38, 32}, {"llama4_text", 52, 32},
+    {"qwen3_vl_moe_text", 32, 32},
     {"qwen3_5_text", 6 + 7 + 6, 32}, {"lfm2", 5 + 7 + 5, 32},
     {"lfm2_moe", 5 + 4 + 12 + 2 + 12, 32}, {"mamba2", 4, 32}, {"bamba", 5 + 7 + 5, 32},
+    {"qwen3_5_moe_text", 3 + 4 + 3 + 3 * 15, 32}, {"qwen3_next", 2 + 4 + 2 + 3 * 15, 32},
     {"kimi_linear", 7 + 4 + 3 + 12 + 4 + 3 + 12, 32},
 };
 #define N_ARCHS (sizeof archs / sizeof archs[0])
@@ -45,12 +60,15 @@ typedef struct original {
 
 static void find_original(original *o, const arch_case *a, const scratch *s)
 {
+    const char *name = a->name;
     char recipe[128];
     sw_err err = {0};
     bool is_stored;
 
     (void)snprintf(o->dir, sizeof o->dir, DIR_OF "%s", a->name);
-    (void)snprintf(recipe, sizeof recipe, RECIPE_OF "%s", a->name);
+    for (size_t i = 0; i < sizeof recipe_names / sizeof recipe_names[0]; i++)
+        if (!strcmp(a->name, recipe_names[i][0])) name = recipe_names[i][1];
+    (void)snprintf(recipe, sizeof recipe, RECIPE_OF "%s", name);
     is_stored = sw_path_exists(o->dir);
     (void)snprintf(o->tokens, sizeof o->tokens, "%s/reference.safetensors",
                    is_stored ? o->dir : recipe);

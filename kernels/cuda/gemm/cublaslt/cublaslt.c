@@ -1,4 +1,4 @@
-/* cublaslt.c - see lt.h. */
+/* cublaslt.c - see cublaslt.h. */
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
 
 #include <cuda_runtime_api.h>

@@ -103,7 +103,7 @@ void sw_cublaslt_fp8_plan_free(sw_cublaslt_fp8_plan *plan)
     sw_mem_put(plan);
 }
 
-/* Held, as it may be the first product of its kind: see lt.h. */
+/* Held, as it may be the first product of its kind: see cublaslt.h. */
 sw_code sw_cublaslt_fp8_run(const sw_cublaslt_fp8_plan *plan, void *stream, sw_err *err)
 {
     const sw_cublaslt_fp8 *p = &plan->problem;

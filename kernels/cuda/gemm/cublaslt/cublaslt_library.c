@@ -1,4 +1,4 @@
-/* cublaslt_library.c - see lt_library.h. */
+/* cublaslt_library.c - see cublaslt_library.h. */
 #include "kernels/cuda/gemm/cublaslt/cublaslt_library.h"
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-/* cublaslt_matrices.c - see lt_matrices.h. */
+/* cublaslt_matrices.c - see cublaslt_matrices.h. */
 #include "kernels/cuda/gemm/cublaslt/cublaslt_matrices.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* w8a8_copy.cuh - a stage of the kernels of 8-bit inputs, and copies of it by the lanes of a warp.
  *
- * Stages, clusters and blocks are drawn in w8a8_split_k.cuh; what one thread brings for few
+ * Stages, clusters and blocks are drawn in w8a8_split_k_wgmma.cuh; what one thread brings for few
  * tokens, in w8a8_boxes.cuh.
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_COPY_CUH

@@ -1,5 +1,5 @@
 /* w8a8_loop.cuh - what a consumer warpgroup of the kernels of 8-bit inputs does with a stage: codes
- * to the A operand, products, sums. The parts and their order are drawn in w8a8_split_k.cuh.
+ * to the A operand, products, sums. The parts and their order are drawn in w8a8_split_k_wgmma.cuh.
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_LOOP_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_LOOP_CUH

@@ -1,6 +1,6 @@
 /* w8a8_persistent.cuh - products of 8-bit inputs for many tokens (sm_90a).
  *
- * As w8a8_split_k.cuh, with these differences:
+ * As w8a8_split_k_wgmma.cuh, with these differences:
  *
  *   grid:  one CTA a multiprocessor, which goes through blocks of Y of 256 tokens x 128 channels;
  *          the warp that copies runs ahead into the next block while the sums of one are stored

@@ -1,6 +1,6 @@
 /* w8a8_two_ctas.cuh - products of 8-bit inputs for some hundred tokens, by pairs of CTAs (sm_90a).
  *
- * As w8a8_split_k.cuh, with these differences:
+ * As w8a8_split_k_wgmma.cuh, with these differences:
  *
  *   pairs: the two CTAs of a cluster read the same inputs (two blocks of channels side by side) or
  *          the same weights (two blocks of tokens). Each brings half of what both read to both, and
