@@ -1,5 +1,5 @@
-/* cuda_engine_internal.h - the state of the engine on the card, shared by the gpu_*.c files of
- * cuda/. */
+/* cuda_engine_internal.h - the state of the engine on the card, shared by the files of
+ * cuda/engine. */
 #ifndef SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
 #define SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
 
@@ -9,6 +9,7 @@
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
 #include "kernels/engine/engine_internal.h"
 #include "kernels/engine/device_engine.h"
+#include "kernels/engine/launch_plan.h"
 
 /* Device memory of one lifetime: freed all at once. Zero-initialise. With d_place it is all taken
  * from there, in order, and nothing is freed. */
@@ -129,20 +130,18 @@ typedef struct sw_device_run {
     const void *d_given;    /* with these rows; NULL: begin at the beginning */
     const sw_device_tap *tap;
     sw_site stop_at;
-    bool is_seen[SW_SITE_COUNT], has_stopped;
-    bool is_add_pending;    /* X += T has not been made yet */
-    bool keeps_pending;     /* and may be left to the next block */
-    const float *q_norm, *k_norm; /* head norms met, made with the turning */
-    bool turns_q, turns_k;
-    bool is_fused;          /* few tokens: products take in what stands around them */
+    bool awaits_sum;        /* the block before has left X += T to this one, */
+    bool may_leave_sum;     /* and this one may leave it to the next */
+    bool is_fused;          /* one token: products take in what stands around them */
     sw_decode_chain *chain; /* or NULL; what it holds goes before anything else */
-    bool is_norm_pending;   /* N = norm(X) has not been made yet, by this slot */
-    sw_slot norm_slot;
-    bool is_gate_made, is_sum_made; /* by the product before */
 } sw_device_run;
 
-/* The block program of run->block. */
+/* The block program of run->block. Sets run->awaits_sum for the block after it. */
 sw_code sw_device_run_block(sw_device_run *run, sw_err *err) SW_MUST_USE;
+/* One launch of a plan; runs the chain before it unless it may go into the chain. */
+sw_code sw_device_launch(sw_device_run *run, const sw_planned_launch *l, sw_err *err) SW_MUST_USE;
+/* The SW_LAUNCH_FUSABLE bits of a product of the run's tokens with the weight in a slot. */
+uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot);
 /* y = x w^T + bias, n rows; y_is_f32 (dense weights only): y is dense FP32. */
 sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                          sw_bf16_rows x, int64_t n, const sw_device_weight *w,
@@ -153,9 +152,6 @@ bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens);
 sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
                           sw_err *err) SW_MUST_USE;
 sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
-/* Show rows to the tap once per site. */
-sw_code sw_device_run_reach(sw_device_run *run, sw_site site, sw_bf16_rows x, int64_t k_in,
-                            sw_err *err) SW_MUST_USE;
 /* Angles of positions [first, end) on the card, by the rope of this kind of layer. */
 sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end,
                               sw_err *err) SW_MUST_USE;

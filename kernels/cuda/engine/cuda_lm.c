@@ -239,7 +239,7 @@ sw_code sw_device_lm_run(sw_device_lm *lm, sw_device_run *run, const sw_device_k
             layer.d_v = (char *)layer.d_v + n_before * m->v_head_dim;
             run->kv = &layer;
         }
-        run->keeps_pending = l + 1 < m->n_layers;
+        run->may_leave_sum = l + 1 < m->n_layers;
         rc = run_block(lm, run, l, err);
         run->kv = NULL;
     }

@@ -239,9 +239,6 @@ sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src
     const sw_bf16_rows rows = {e->moe.d_rows, hidden};
     sw_code rc;
 
-    if ((rc = sw_device_run_reach(run, SW_SITE_MLP_IN, src, hidden, err)) != SW_OK ||
-        run->has_stopped)
-        return rc;
     if (run->is_decode && sw_device_moe_stays(run->block, run->n_tokens))
         return run_on_card(run, dst, src, adds, err);
     if ((rc = choose(run, src, err)) != SW_OK || (rc = list_on_host(run, err)) != SW_OK ||
@@ -254,8 +251,7 @@ sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src
         if (rc == SW_OK && starts[x + 1] > starts[x])
             rc = run_expert(run, x, starts[x], starts[x + 1] - starts[x], err);
     }
-    run->has_stopped = run->stop_at == SW_SITE_DOWN_IN;
-    if (rc != SW_OK || run->has_stopped) return rc;
+    if (rc != SW_OK || run->stop_at == SW_SITE_DOWN_IN) return rc;
     return sw_cuda_to_bf16(dst, e->moe.d_sum, adds ? dst : (sw_bf16_rows){0}, run->n_tokens, hidden,
                            e->how, err);
 }

@@ -11,8 +11,9 @@
 #include "kernels/cuda/runtime/cuda_check.h"
 #include "kernels/cuda/engine/cuda_lm.h"
 
-#define LEAN_MAX 1 /* sequences up to which products take in what stands around them: from two on
-                      the products of cuda_gemm.h are as fast (tests/bench/h200-decode.csv) */
+/* Sequences up to which products take in what stands around them: from two on the products of
+ * cuda_gemm.h are as fast (tests/bench/h200-decode.csv). */
+#define FUSED_SEQS_MAX 1
 #define LOG_CAPACITY 256 /* steps between two looks at what was drawn */
 
 struct sw_device_session {
@@ -95,7 +96,7 @@ static sw_code take_scratch(sw_device_session *s, sw_err *err)
     void *d_scratch = NULL;
     sw_code rc = take_zeros(&s->d_decode_scratch, s, sw_cuda_decode_scratch_bytes(&shape), err);
 
-    if (rc != SW_OK || s->n_seqs > LEAN_MAX || s->lm->streamed) return rc;
+    if (rc != SW_OK || s->n_seqs > FUSED_SEQS_MAX || s->lm->streamed) return rc;
     if ((rc = take_zeros(&d_scratch, s, sw_cuda_chain_scratch_bytes(&shape), err)) != SW_OK)
         return rc;
     return sw_cuda_chain_new(&s->chain, &shape, e->card.sm, d_scratch, err);
@@ -242,7 +243,7 @@ static sw_code enqueue_step(sw_device_session *s, sw_err *err)
                          .n_tokens = s->n_seqs,
                          .d_first = s->d_first,
                          .is_decode = true,
-                         .is_fused = s->n_seqs <= LEAN_MAX,
+                         .is_fused = s->n_seqs <= FUSED_SEQS_MAX,
                          .d_decode_scratch = s->d_decode_scratch,
                          .chain = s->chain};
     sw_code rc;

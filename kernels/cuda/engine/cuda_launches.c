@@ -1,0 +1,325 @@
+/* cuda_launches.c - the launches of a plan, one function a kind. See launch_plan.h for what each of
+ * them does, engine_ops.h for the kernels.
+ */
+#include "kernels/cuda/engine/cuda_engine_internal.h"
+
+static sw_bf16_rows buffer(const sw_device_run *run, sw_buf b) { return run->e->buf[b]; }
+
+static const float *weight_in(const sw_device_run *run, sw_slot slot)
+{
+    return slot == SW_SLOT_COUNT ? NULL : run->block->norm[slot];
+}
+
+/* The input of a linear: as the caller has given it, dense, or in its buffer. */
+static sw_bf16_rows input_of(const sw_device_run *run, const sw_planned_launch *l)
+{
+    if (!l->is_given) return buffer(run, l->src);
+    return (sw_bf16_rows){(sw_bf16 *)(uintptr_t)run->d_given, run->block->linear[l->slot].k_in};
+}
+
+/* ---- the residual stream ---- */
+
+static sw_code launch_sum(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_norm_args a = {.x = run->d_x, .add = buffer(run, l->src), .n = run->n_tokens,
+                            .width = run->e->m->hidden, .eps = (float)run->e->m->norm_eps};
+
+    return sw_cuda_norm(&a, run->e->how, err);
+}
+
+static sw_code launch_norm(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_model *m = run->e->m;
+    const bool is_between = l->slot == SW_SLOT_NORM_Q_A || l->slot == SW_SLOT_NORM_KV_A;
+    sw_norm_args a = {.dst = buffer(run, l->dst), .weight = run->block->norm[l->slot],
+                      .bias = run->block->norm_bias[l->slot], .n = run->n_tokens,
+                      .eps = (float)(is_between ? m->rank_norm_eps : m->norm_eps)};
+
+    if (l->src == SW_BUF_X) {
+        a.x = run->d_x;
+        a.width = m->hidden;
+    } else {
+        a.src = buffer(run, l->src);
+        a.width = run->e->width[l->src];
+    }
+    if (l->adds) a.add = buffer(run, SW_BUF_T);
+    return sw_cuda_norm(&a, run->e->how, err);
+}
+
+static sw_code launch_to_bf16(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    return sw_cuda_to_bf16(buffer(run, l->dst), run->d_x, (sw_bf16_rows){0}, run->n_tokens,
+                           run->e->m->hidden, run->e->how, err);
+}
+
+/* ---- what a tap sees ---- */
+
+static sw_code launch_show(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_bf16_rows x = input_of(run, l);
+
+    return run->tap->see(run->tap->self, l->site, -1, x.d, run->n_tokens,
+                         run->block->linear[l->slot].k_in, x.stride, NULL, err);
+}
+
+static sw_code launch_show_kv(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_model *m = run->e->m;
+    const sw_bf16_rows k = buffer(run, SW_BUF_K), v = buffer(run, SW_BUF_V);
+
+    (void)l;
+    return run->tap->see_kv(run->tap->self, k.d, k.stride, m->n_kv_heads * m->head_dim, v.d,
+                            v.stride, m->n_kv_heads * m->v_head_dim, run->n_tokens, err);
+}
+
+/* ---- products ---- */
+
+static sw_code launch_linear(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_bf16_rows y = buffer(run, l->dst);
+
+    return sw_device_linear(run->e, y.d, y.stride, false, input_of(run, l), run->n_tokens,
+                            &run->block->linear[l->slot], err);
+}
+
+static sw_fused_args fused_args(const sw_device_run *run, const sw_planned_launch *l)
+{
+    static const sw_fused_out outs[SW_AFTER_COUNT] = {
+        [SW_AFTER_STORE] = SW_LEAN_STORE,
+        [SW_AFTER_ADD] = SW_LEAN_ADD,
+        [SW_AFTER_GLU] = SW_LEAN_GLU,
+    };
+    const sw_model *m = run->e->m;
+    const sw_device_weight *w = &run->block->linear[l->slot];
+    sw_fused_args a = {.rows = buffer(run, l->src),
+                       .tiles = w->tiles,
+                       .bias = w->d_bias,
+                       .out = outs[l->after],
+                       .y = buffer(run, l->dst),
+                       .act = (int)m->act,
+                       .limit = (float)m->act_limit,
+                       .n = run->n_tokens,
+                       .n_sms = run->e->card.n_sms,
+                       .sm = run->e->card.sm,
+                       .act_of_x = w->act,
+                       .input_scale = w->input_scale,
+                       .eps = (float)m->norm_eps};
+
+    if (l->after == SW_AFTER_ADD) a.sum = run->d_x;
+    if (l->norm != SW_SLOT_COUNT) {
+        a.x = run->d_x;
+        a.norm = run->block->norm[l->norm];
+    }
+    return a;
+}
+
+static sw_code launch_fused(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_fused_args a = fused_args(run, l);
+    bool is_step = false;
+    sw_code rc;
+
+    if (l->may_chain) {
+        rc = sw_cuda_chain_product(&is_step, run->chain, &a, run->e->how, err);
+        if (rc != SW_OK || is_step) return rc;
+        if ((rc = sw_cuda_chain_run(run->chain, run->e->how, err)) != SW_OK) return rc;
+    }
+    return sw_cuda_one(&a, run->e->how, err);
+}
+
+uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot)
+{
+    sw_planned_launch l = {.dst = SW_BUF_T, .src = SW_BUF_N, .slot = slot};
+    unsigned bits = 0;
+
+    for (int after = 0; after < SW_AFTER_COUNT; after++)
+        for (int has_norm = 0; has_norm < 2; has_norm++) {
+            sw_fused_args a;
+
+            l.after = (sw_launch_after)after;
+            l.norm = has_norm ? SW_SLOT_NORM_ATTN : SW_SLOT_COUNT;
+            a = fused_args(run, &l);
+            if (sw_cuda_one_can(&a)) bits |= SW_LAUNCH_FUSABLE(after, has_norm);
+        }
+    return (uint8_t)bits;
+}
+
+/* ---- attention ---- */
+
+static sw_heads_args heads_of(const sw_device_run *run)
+{
+    const sw_device_engine *e = run->e;
+    const sw_model *m = e->m;
+
+    return (sw_heads_args){.first = run->d_first, .n = run->n_tokens, .seq_len = run->seq_len,
+                           .n_heads = (int)m->n_heads, .n_kv_heads = (int)m->n_kv_heads,
+                           .head_dim = (int)m->head_dim, .v_head_dim = (int)m->v_head_dim,
+                           .rope_dim = (int)m->rope_dim, .is_paired = m->is_rope_paired,
+                           .eps = (float)m->norm_eps};
+}
+
+static void turn(sw_heads_args *a, const sw_device_run *run)
+{
+    const sw_device_engine *e = run->e;
+    const bool is_other = e->m->has_window_rope && e->m->is_window_layer[run->block->layer];
+    const sw_device_angles *angles = is_other ? &e->window_angles : &e->angles;
+
+    a->cos = angles->d_cos;
+    a->sin = angles->d_sin;
+}
+
+static sw_code launch_rope(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_model *m = run->e->m;
+    sw_heads_args a = heads_of(run);
+
+    turn(&a, run);
+    a.q = buffer(run, l->dst);
+    if (l->dst == SW_BUF_K_ROPE) {
+        a.n_heads = 1; /* one part that all heads share */
+        a.head_dim = (int)m->rope_dim;
+    } else {
+        a.rope_at = (int)(m->head_dim - m->rope_dim);
+    }
+    return sw_cuda_heads(&a, run->e->how, err);
+}
+
+static sw_code launch_latent_kv(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_model *m = run->e->m;
+    const sw_latent_args a = {.k = buffer(run, SW_BUF_K), .v = buffer(run, SW_BUF_V),
+                              .kv_b = buffer(run, SW_BUF_KV_B),
+                              .turned = buffer(run, SW_BUF_K_ROPE), .n = run->n_tokens,
+                              .n_heads = (int)m->n_heads, .head_dim = (int)m->head_dim,
+                              .v_head_dim = (int)m->v_head_dim, .rope_dim = (int)m->rope_dim};
+
+    (void)l;
+    return sw_cuda_latent_kv(&a, run->e->how, err);
+}
+
+/* Head norms, rotations, and keys and values into the cache. */
+static sw_heads_args heads_args(const sw_device_run *run, const sw_launch_heads *h)
+{
+    sw_heads_args a = heads_of(run);
+
+    a.q_norm = weight_in(run, h->q_norm);
+    a.k_norm = weight_in(run, h->k_norm);
+    if (h->turns_q || h->turns_k) turn(&a, run);
+    if (h->turns_q || a.q_norm) a.q = buffer(run, SW_BUF_Q);
+    if (h->turns_k || a.k_norm || run->kv) a.k = buffer(run, SW_BUF_K);
+    if (run->kv) {
+        a.v = buffer(run, SW_BUF_V);
+        a.kv = run->block->kv;
+        a.k_cache = run->kv->d_k;
+        a.v_cache = run->kv->d_v;
+        a.capacity = run->kv->capacity;
+    }
+    return a;
+}
+
+static sw_code launch_heads(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_heads_args a = heads_args(run, &l->heads);
+
+    return sw_cuda_heads(&a, run->e->how, err);
+}
+
+static sw_attn_args attention_args(const sw_device_run *run, const sw_planned_launch *l)
+{
+    const sw_device_engine *e = run->e;
+    const sw_model *m = e->m;
+    const int64_t k_width = m->n_kv_heads * m->head_dim, v_width = m->n_kv_heads * m->v_head_dim;
+    sw_attn_args a = {.q = buffer(run, l->src), .out = buffer(run, l->dst),
+                      .k = buffer(run, SW_BUF_K), .v = buffer(run, SW_BUF_V),
+                      .sinks = weight_in(run, l->slot),
+                      .first = run->d_first, .n_seqs = run->n_seqs, .seq_len = run->seq_len,
+                      .n_heads = (int)m->n_heads, .n_kv_heads = (int)m->n_kv_heads,
+                      .head_dim = (int)m->head_dim, .v_head_dim = (int)m->v_head_dim,
+                      .window = m->is_window_layer[run->block->layer] ? m->sliding_window : 0,
+                      .scale = (float)m->attention_scale, .cap = (float)m->attention_cap,
+                      .scratch = run->d_decode_scratch, .n_sms = e->card.n_sms};
+
+    a.k_seq = run->seq_len * a.k.stride;
+    a.v_seq = run->seq_len * a.v.stride;
+    if (run->kv) {
+        a.kv = run->block->kv;
+        a.k = (sw_bf16_rows){run->kv->d_k, k_width};
+        a.v = (sw_bf16_rows){run->kv->d_v, v_width};
+        a.capacity = run->kv->capacity;
+        a.k_seq = a.capacity * k_width;
+        a.v_seq = a.capacity * v_width;
+    }
+    return a;
+}
+
+static sw_code launch_attention(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_attn_args a = attention_args(run, l);
+
+    return sw_cuda_attention(&a, run->e->how, err);
+}
+
+static sw_code launch_decode(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_attn_args a = attention_args(run, l);
+    const sw_heads_args heads = heads_args(run, &l->heads);
+    sw_code rc;
+
+    if (l->may_chain) {
+        if (sw_cuda_chain_attention(run->chain, &a, &heads)) return SW_OK;
+        if ((rc = sw_cuda_chain_run(run->chain, run->e->how, err)) != SW_OK) return rc;
+    }
+    return sw_cuda_attention_decode(&a, &heads, run->e->how, err);
+}
+
+/* ---- between products, and experts ---- */
+
+static sw_code act_on(sw_device_run *run, sw_buf dst, sw_bf16_rows up, sw_err *err)
+{
+    const sw_act_args a = {.g = buffer(run, dst), .u = up, .n = run->n_tokens,
+                           .width = run->e->width[dst], .act = (int)run->e->m->act,
+                           .limit = (float)run->e->m->act_limit};
+
+    return sw_cuda_act(&a, run->e->how, err);
+}
+
+static sw_code launch_glu(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    return act_on(run, l->dst, buffer(run, l->src), err);
+}
+
+static sw_code launch_act(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    return act_on(run, l->dst, (sw_bf16_rows){0}, err);
+}
+
+static sw_code launch_experts(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    return sw_device_run_moe(run, buffer(run, l->dst), buffer(run, l->src), l->adds, err);
+}
+
+static sw_code (*const launch_table[SW_LAUNCH_COUNT])(sw_device_run *run,
+                                                      const sw_planned_launch *l, sw_err *err) = {
+    [SW_LAUNCH_SUM] = launch_sum,
+    [SW_LAUNCH_NORM] = launch_norm,
+    [SW_LAUNCH_TO_BF16] = launch_to_bf16,
+    [SW_LAUNCH_SHOW] = launch_show,
+    [SW_LAUNCH_SHOW_KV] = launch_show_kv,
+    [SW_LAUNCH_LINEAR] = launch_linear,
+    [SW_LAUNCH_FUSED] = launch_fused,
+    [SW_LAUNCH_HEADS] = launch_heads,
+    [SW_LAUNCH_ROPE] = launch_rope,
+    [SW_LAUNCH_LATENT_KV] = launch_latent_kv,
+    [SW_LAUNCH_ATTENTION] = launch_attention,
+    [SW_LAUNCH_DECODE] = launch_decode,
+    [SW_LAUNCH_GLU] = launch_glu,
+    [SW_LAUNCH_ACT] = launch_act,
+    [SW_LAUNCH_EXPERTS] = launch_experts,
+};
+
+sw_code sw_device_launch(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
+{
+    const sw_code rc = l->may_chain ? SW_OK : sw_cuda_chain_run(run->chain, run->e->how, err);
+
+    return rc == SW_OK ? launch_table[l->kind](run, l, err) : rc;
+}

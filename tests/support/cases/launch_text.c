@@ -1,0 +1,105 @@
+/* launch_text.c - see launch_text.h. */
+#include "tests/support/cases/launch_text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const buffers[SW_BUF_COUNT] = {
+    [SW_BUF_X] = "X", [SW_BUF_N] = "N", [SW_BUF_Q] = "Q", [SW_BUF_K] = "K", [SW_BUF_V] = "V",
+    [SW_BUF_A] = "A", [SW_BUF_G] = "G", [SW_BUF_U] = "U", [SW_BUF_T] = "T", [SW_BUF_QKV] = "QKV",
+    [SW_BUF_GATE_UP] = "GATE_UP", [SW_BUF_Q_A] = "Q_A", [SW_BUF_KV_A] = "KV_A",
+    [SW_BUF_LATENT] = "LATENT", [SW_BUF_K_ROPE] = "K_ROPE", [SW_BUF_KV_B] = "KV_B",
+    [SW_BUF_SHARED_G] = "SG", [SW_BUF_SHARED_U] = "SU",
+};
+static const char *const slots[SW_SLOT_COUNT] = {
+    [SW_SLOT_Q] = "q", [SW_SLOT_K] = "k", [SW_SLOT_V] = "v", [SW_SLOT_O] = "o",
+    [SW_SLOT_GATE] = "gate", [SW_SLOT_UP] = "up", [SW_SLOT_DOWN] = "down", [SW_SLOT_QKV] = "qkv",
+    [SW_SLOT_GATE_UP] = "gate_up", [SW_SLOT_Q_A] = "q_a", [SW_SLOT_Q_B] = "q_b",
+    [SW_SLOT_KV_A] = "kv_a", [SW_SLOT_KV_B] = "kv_b", [SW_SLOT_SHARED_GATE] = "shared_gate",
+    [SW_SLOT_SHARED_UP] = "shared_up", [SW_SLOT_SHARED_DOWN] = "shared_down",
+    [SW_SLOT_ROUTER] = "router", [SW_SLOT_NORM_ATTN] = "norm_attn",
+    [SW_SLOT_NORM_MLP] = "norm_mlp", [SW_SLOT_NORM_AFTER_ATTN] = "norm_after_attn",
+    [SW_SLOT_NORM_AFTER_MLP] = "norm_after_mlp", [SW_SLOT_NORM_Q] = "norm_q",
+    [SW_SLOT_NORM_K] = "norm_k", [SW_SLOT_NORM_Q_ROW] = "norm_q_row",
+    [SW_SLOT_NORM_K_ROW] = "norm_k_row", [SW_SLOT_NORM_Q_A] = "norm_q_a",
+    [SW_SLOT_NORM_KV_A] = "norm_kv_a", [SW_SLOT_NORM_FINAL] = "norm_final",
+    [SW_SLOT_SINKS] = "sinks",
+};
+static const char *const sites[SW_SITE_COUNT] = {
+    [SW_SITE_ATTN_IN] = "attn_in", [SW_SITE_Q_B_IN] = "q_b_in", [SW_SITE_KV_B_IN] = "kv_b_in",
+    [SW_SITE_O_IN] = "o_in", [SW_SITE_MLP_IN] = "mlp_in",
+    [SW_SITE_SHARED_DOWN_IN] = "shared_down_in", [SW_SITE_DOWN_IN] = "down_in",
+};
+
+static void say(char *text, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text + used, LAUNCH_TEXT_BYTES - used, format, args);
+    va_end(args);
+}
+
+static void say_heads(char *text, const sw_launch_heads *h)
+{
+    if (h->q_norm != SW_SLOT_COUNT) say(text, " %s", slots[h->q_norm]);
+    if (h->k_norm != SW_SLOT_COUNT) say(text, " %s", slots[h->k_norm]);
+    if (h->turns_q) say(text, " turn Q");
+    if (h->turns_k) say(text, " turn K");
+}
+
+static void say_fused(char *text, const sw_planned_launch *l)
+{
+    const char *const dst = l->after == SW_AFTER_ADD ? "X" : buffers[l->dst];
+
+    say(text, "%s %s %s %s%s(", l->may_chain ? "chain" : "one", dst,
+        l->after == SW_AFTER_ADD ? "+=" : "=", l->after == SW_AFTER_GLU ? "glu " : "",
+        slots[l->slot]);
+    if (l->norm == SW_SLOT_COUNT)
+        say(text, "%s)", buffers[l->src]);
+    else
+        say(text, "%s(X))", slots[l->norm]);
+}
+
+static void say_attention(char *text, const sw_planned_launch *l)
+{
+    if (l->kind == SW_LAUNCH_DECODE) say(text, l->may_chain ? "chain " : "one ");
+    say(text, "%s = attention(%s%s)", buffers[l->dst], buffers[l->src],
+        l->slot == SW_SLOT_COUNT ? "" : ", sinks");
+    if (l->kind == SW_LAUNCH_DECODE) say_heads(text, &l->heads);
+}
+
+static void say_launch(char *text, const sw_planned_launch *l)
+{
+    const char *const dst = buffers[l->dst], *const src = l->is_given ? "given" : buffers[l->src];
+    const char *const slot = l->slot == SW_SLOT_COUNT ? "" : slots[l->slot];
+
+    switch (l->kind) {
+    case SW_LAUNCH_SUM: say(text, "X += T"); break;
+    case SW_LAUNCH_NORM: say(text, "%s = %s(%s%s)", dst, slot, src, l->adds ? " += T" : ""); break;
+    case SW_LAUNCH_TO_BF16: say(text, "%s = bf16(X)", dst); break;
+    case SW_LAUNCH_SHOW: say(text, "show %s at %s", src, sites[l->site]); break;
+    case SW_LAUNCH_SHOW_KV: say(text, "show K V"); break;
+    case SW_LAUNCH_LINEAR: say(text, "%s = %s(%s)", dst, slot, src); break;
+    case SW_LAUNCH_FUSED: say_fused(text, l); break;
+    case SW_LAUNCH_HEADS: say(text, "heads"), say_heads(text, &l->heads); break;
+    case SW_LAUNCH_ROPE: say(text, "turn %s", dst); break;
+    case SW_LAUNCH_LATENT_KV: say(text, "K V = latent(%s)", src); break;
+    case SW_LAUNCH_ATTENTION:
+    case SW_LAUNCH_DECODE: say_attention(text, l); break;
+    case SW_LAUNCH_GLU: say(text, "%s = act(%s) * %s", dst, dst, src); break;
+    case SW_LAUNCH_ACT: say(text, "%s = act(%s)", dst, dst); break;
+    case SW_LAUNCH_EXPERTS: say(text, "%s %s experts(%s)", dst, l->adds ? "+=" : "=", src); break;
+    default: say(text, "?"); break;
+    }
+    say(text, "\n");
+}
+
+void launch_plan_text(char text[LAUNCH_TEXT_BYTES], const sw_launch_plan *plan)
+{
+    text[0] = 0;
+    for (int i = 0; i < plan->n_launches; i++) say_launch(text, &plan->launch[i]);
+    if (plan->leaves_sum) say(text, "leaves X += T\n");
+}
