@@ -25,7 +25,7 @@ static const sw_opt options[] = {
     {.name = "out", .letter = 'o', .kind = SW_OPT_TEXT, AT(out), .arg = "FILE",
      .help = "where the statistics go; complete or absent"},
     {.name = "calib", .kind = SW_OPT_LIST, AT(calib), .arg = "FILE",
-     .help = "calibration text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
+     .help = "calibration text (UTF-8), chats (.jsonl) or tokens (.u16, .u32, .safetensors)"},
     {.name = "samples", .kind = SW_OPT_INT, AT(samples), .arg = "N", .min = 1, .max = 1e7,
      .help = "calibration windows (default 128)"},
     {.name = "seq-len", .kind = SW_OPT_INT, AT(seq_len), .arg = "L", .min = 8, .max = 1 << 20,

@@ -11,6 +11,7 @@
 #include "kernels/engine/device_engine.h"
 #include "kernels/engine/lm_open.h"
 #include "tools/calibrate/calibration.h"
+#include "tools/run/chat_prompt.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
 #include "tools/cli/kv_cache.h"
@@ -18,10 +19,10 @@
 
 typedef struct generate_options {
     sw_cmd_common common;
-    const char *prompt, *out, *device, *kv_cache;
+    const char *prompt, *messages, *system, *out, *device, *kv_cache;
     int64_t n_tokens, top_k, seed, samples;
     double temperature, top_p;
-    int ids, ignore_eos, may_replace;
+    int ids, ignore_eos, may_replace, is_chat;
     uint64_t device_bytes;
 } generate_options;
 
@@ -33,6 +34,13 @@ static const generate_options defaults = {
 static const sw_opt options[] = {
     {.name = "prompt", .letter = 'p', .kind = SW_OPT_TEXT, AT(prompt), .arg = "TEXT",
      .help = "what comes before (default: the BOS token alone)"},
+    {.name = "chat", .kind = SW_OPT_FLAG, AT(is_chat), .set_to = 1,
+     .help = "the prompt is the message of a user: put it into the model's chat template and stop "
+             "where the answer's turn ends"},
+    {.name = "messages", .kind = SW_OPT_TEXT, AT(messages), .arg = "FILE",
+     .help = "a chat to go on with, one {\"role\": ..., \"content\": ...} a line; implies --chat"},
+    {.name = "system", .kind = SW_OPT_TEXT, AT(system), .arg = "TEXT",
+     .help = "the system message that comes first; implies --chat"},
     {.name = "n-tokens", .letter = 'n', .kind = SW_OPT_INT, AT(n_tokens), .arg = "N", .min = 1,
      .max = 1 << 24, .help = "tokens per sample; in token files including the prompt's (64)"},
     {.name = "temperature", .kind = SW_OPT_REAL, AT(temperature), .arg = "T", .min = 0,
@@ -129,6 +137,25 @@ static void note_prompt(const job *j)
     if (text[0]) sw_progress_note(&j->run->term->progress, "the prompt: %s", text);
 }
 
+/* The ids of the prompt; of a chat also the tokens that end its turns, as ends of the model. */
+static sw_code make_prompt(job *j, sw_err *err)
+{
+    const generate_options *o = j->o;
+    sw_model *m = &j->ckpt.model;
+    sw_ids ends = {0};
+    sw_code rc;
+
+    if (!o->is_chat && !o->messages && !o->system)
+        return sw_tokenizer_encode(j->tok, &j->prompt, o->prompt, strlen(o->prompt), true, err);
+    rc = sw_chat_prompt(&j->prompt, &ends, j->tok, j->model_dir, o->system, o->messages,
+                        o->prompt, err);
+    for (int64_t i = 0; i < ends.n && rc == SW_OK; i++)
+        if (!sw_is_eos(m, ends.ids[i]) && m->n_eos < SW_EOS_MAX)
+            m->eos_ids[m->n_eos++] = (int64_t)ends.ids[i];
+    sw_ids_free(&ends);
+    return rc;
+}
+
 static sw_code load(job *j, sw_err *err)
 {
     sw_lm_options how = {.n_threads = (int)j->o->common.threads};
@@ -140,8 +167,7 @@ static sw_code load(job *j, sw_err *err)
         return rc;
     m = &j->ckpt.model;
     if ((rc = sw_tokenizer_of_model(&j->tok, j->model_dir, m->vocab, err)) != SW_OK) return rc;
-    rc = sw_tokenizer_encode(j->tok, &j->prompt, j->o->prompt, strlen(j->o->prompt), true, err);
-    if (rc != SW_OK) return rc;
+    if ((rc = make_prompt(j, err)) != SW_OK) return rc;
     note_prompt(j);
     if (!j->prompt.n && m->bos_id < 0)
         return SW_FAIL(err, SW_E_USAGE, "the model has no BOS token to begin with; give --prompt");
@@ -328,6 +354,7 @@ static const char *const examples[] = {
     "swage generate calib_data/tiny-llama --prompt 'The function returns' -n 40",
     "swage generate OUT --prompt 'Once' --temperature 0.8 --top-p 0.95 --seed 7",
     "swage generate OUT --prompt 'Once' --device cuda",
+    "swage generate MODEL --chat --system 'Be brief.' --prompt 'Why is the sky blue?' -n 200",
     "swage generate MODEL --samples 64 -n 512 --temperature 1 --seed 1000 -o build/calib.u16",
     NULL};
 

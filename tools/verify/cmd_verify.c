@@ -30,7 +30,8 @@ static const sw_opt options[] = {
      .arg = "MODEL", .help = "the original model directory (or a GGUF), to compare with; if it is "
                              "quantized, what its codes stand for counts"},
     {.name = "text", .kind = SW_OPT_LIST, .offset = offsetof(verify_options, texts),
-     .arg = "FILE", .help = "held-out text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
+     .arg = "FILE", .help = "held-out text (UTF-8), chats (.jsonl) or tokens (.u16, .u32, "
+                            ".safetensors)"},
     {.name = "original-states", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, states),
      .arg = "FILE", .help = "what the original makes of the text: read from FILE when it is there, "
                             "else written to it; spares half of the time of further checkpoints"},
