@@ -91,8 +91,8 @@ static sw_code template_of(const char **out, const cJSON *config, const char *wh
                           "default; put the one to use into " JINJA_NAME, where);
 }
 
-static sw_code open_jinja(sw_chat_format **out, const char *path, const char *tokens, bool *is_there,
-                          sw_err *err)
+static sw_code open_jinja(sw_chat_format **out, const char *path, const char *tokens,
+                          bool *is_there, sw_err *err)
 {
     char at[SW_PATH_BYTES];
     sw_map map = {0};
@@ -160,7 +160,8 @@ static sw_code add_generation_ends(sw_ids *out, const char *path, sw_err *err)
     bool is_gguf = sw_gguf_locate(file, path);
     const cJSON *ends, *one;
     cJSON *config = NULL;
-    sw_code rc = read_beside(&config, is_gguf ? file : path, "generation_config.json", is_gguf, err);
+    sw_code rc =
+        read_beside(&config, is_gguf ? file : path, "generation_config.json", is_gguf, err);
 
     ends = config ? sw_json_member(config, "eos_token_id") : NULL;
     if (rc == SW_OK && cJSON_IsNumber(ends)) rc = add_id(out, ends, err);
@@ -190,7 +191,8 @@ sw_code sw_model_chat_ends(sw_ids *out, const char *path, const sw_chat_format *
                            sw_tokenizer *tok, sw_err *err)
 {
     static const char answer[] = "b7f3", probe[] =
-        "[{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", \"content\": \"b7f3\"}]";
+        "[{\"role\": \"user\", \"content\": \"a\"}, "
+        "{\"role\": \"assistant\", \"content\": \"b7f3\"}]";
     char *text = NULL, *tail;
     sw_err ignored = {0};
     size_t n = 0;

@@ -1,8 +1,8 @@
 /* fuzz_chat.c - any bytes as a chat template and its variables: refused with a message, or rendered
  * the same way twice and within the cap.
  *
- * The input is a template, a zero, and a JSON object of variables; without a zero, the variables are
- * those below.
+ * The input is a template, a zero, and a JSON object of variables; without a zero, the variables
+ * are those below.
  */
 #include <stdint.h>
 #include <stdlib.h>

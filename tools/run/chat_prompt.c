@@ -84,8 +84,8 @@ sw_code sw_chat_prompt(sw_ids *prompt, sw_ids *ends, sw_tokenizer *tok, const ch
     sw_code rc = sw_model_chat(&chat, model_dir, err);
 
     if (rc == SW_OK && !chat)
-        rc = SW_FAIL(err, SW_E_USAGE, "%s has no chat template; put a chat_template.jinja there, or "
-                     "give a plain --prompt without --chat", model_dir);
+        rc = SW_FAIL(err, SW_E_USAGE, "%s has no chat template; put a chat_template.jinja there, "
+                     "or give a plain --prompt without --chat", model_dir);
     (void)localtime_r(&now, &date);
     if (rc != SW_OK || (rc = print_messages(&messages, system, path, user, err)) != SW_OK ||
         (rc = sw_chat_format_messages(&text, &n, chat, messages.at, messages.n_bytes, true, &date,

@@ -136,7 +136,7 @@ static sw_code text_to_int(sw_chat_value *out, sw_chat_run *run, sw_chat_text te
     bool has_digit = false;
 
     for (size_t i = 0; i < t.n; i++)
-        has_digit = has_digit || (t.at[i] >= '0' && t.at[i] <= '9') || (unsigned char)t.at[i] >= 128;
+        if ((t.at[i] >= '0' && t.at[i] <= '9') || (unsigned char)t.at[i] >= 0x80) has_digit = true;
     while (n < t.n && t.at[n] >= '0' && t.at[n] <= '9') n++;
     if (!has_digit) {
         *out = *otherwise;

@@ -102,8 +102,8 @@ static sw_code read_number(sw_chat_value *out, reader *r)
     }
     errno = 0;
     *out = sw_chat_int(strtoll(text, &end, 10));
-    if (errno) return SW_FAIL(r->err, SW_E_UNSUPPORTED, "the integer %.40s is beyond 64 bits", text);
-    return SW_OK;
+    return errno ? SW_FAIL(r->err, SW_E_UNSUPPORTED, "the integer %.40s is beyond 64 bits", text)
+                 : SW_OK;
 }
 
 /* Elements are gathered in a list that doubles. */

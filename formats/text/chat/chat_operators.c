@@ -164,7 +164,8 @@ static sw_code contains(bool *out, sw_chat_run *run, const sw_chat_value *item,
     if (whole->kind != SW_CHAT_LIST) return mismatch(run, SW_CHAT_IN, item, whole);
     for (int64_t i = 0; i < whole->list->n && !*out; i++)
         if ((rc = sw_chat_step(run, 0)) != SW_OK ||
-            (rc = sw_chat_equal(out, item, &whole->list->items[i], 0, &run->n_steps, run->err)) != SW_OK)
+            (rc = sw_chat_equal(out, item, &whole->list->items[i], 0, &run->n_steps, run->err)) !=
+                SW_OK)
             return sw_chat_at_node(run, rc);
     return SW_OK;
 }

@@ -199,7 +199,8 @@ static sw_code json_list(sw_print_buf *out, const sw_chat_list *list,
     return rc == SW_OK ? put(out, "]", err) : rc;
 }
 
-/* The member that comes next behind `last` in the order of keys, -1: none. `last` < 0: the first. */
+/* The member that comes next behind `last` in the order of keys, -1: none. `last` < 0: the first
+ * one. */
 static int64_t next_sorted(const sw_chat_map *map, int64_t last)
 {
     int64_t best = -1;

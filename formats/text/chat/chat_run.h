@@ -111,7 +111,12 @@ sw_code sw_chat_members(sw_chat_value *out, sw_chat_run *run, const sw_chat_map 
 sw_code sw_chat_replace(sw_chat_value *out, sw_chat_run *run, sw_chat_text text, sw_chat_text old,
                         sw_chat_text with, int64_t n_max) SW_MUST_USE;
 /* How letters are changed. */
-typedef enum sw_chat_case { SW_CHAT_LOWER, SW_CHAT_UPPER, SW_CHAT_CAPITAL, SW_CHAT_TITLE } sw_chat_case;
+typedef enum sw_chat_case {
+    SW_CHAT_LOWER,
+    SW_CHAT_UPPER,
+    SW_CHAT_CAPITAL,
+    SW_CHAT_TITLE
+} sw_chat_case;
 sw_code sw_chat_change_case(sw_chat_value *out, sw_chat_run *run, sw_chat_text text,
                             sw_chat_case to) SW_MUST_USE;
 

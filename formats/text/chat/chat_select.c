@@ -70,7 +70,8 @@ sw_code sw_chat_map_filter(sw_chat_value *out, sw_chat_run *run, const sw_chat_v
                            const sw_chat_args *args)
 {
     static const char *const names[] = {"", "attribute", NULL};
-    const sw_chat_value *name = sw_chat_arg(args, -1, names[1]), *filter = sw_chat_arg(args, 0, NULL);
+    const sw_chat_value *name = sw_chat_arg(args, -1, names[1]);
+    const sw_chat_value *filter = sw_chat_arg(args, 0, NULL);
     const sw_chat_list *list = NULL;
     sw_chat_list *made = NULL;
     sw_chat_args rest = {0};
