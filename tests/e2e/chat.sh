@@ -10,7 +10,7 @@ cat >"$T/chat/chat_template.jinja" <<'TEMPLATE'
 {%- endfor %}
 {%- if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}
 TEMPLATE
-ids() { tr -d ' \n' <"$T/stdout" | grep -o "\"$1\":\[[0-9,]*\]" | head -n 1; }
+ids() { tr -d ' \n\t' <"$T/stdout" | grep -o "\"$1\":\[[0-9,]*\]" | head -n 1; }
 
 # The prompt is the rendered text, with one BOS, which the template writes.
 expect 0 '' "$SWAGE" generate "$T/chat" --chat --system ' Be brief. ' --prompt 'Why?' -n 4 --json --quiet

@@ -57,8 +57,8 @@ static sw_code loop_attribute(sw_chat_value *out, sw_chat_run *run, const sw_cha
     } known[] = {{"index", sw_chat_int(at + 1)},     {"index0", sw_chat_int(at)},
                  {"revindex", sw_chat_int(n - at)},  {"revindex0", sw_chat_int(n - at - 1)},
                  {"first", sw_chat_bool(!at)},       {"last", sw_chat_bool(at == n - 1)},
-                 {"length", sw_chat_int(n)},         {"depth", sw_chat_int(l->depth + 1)},
-                 {"depth0", sw_chat_int(l->depth)}};
+                 {"length", sw_chat_int(n)},         {"depth", sw_chat_int(1)},
+                 {"depth0", sw_chat_int(0)}}; /* depths of recursive loops, which are refused */
 
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (sw_chat_text_is(name, known[i].name)) {

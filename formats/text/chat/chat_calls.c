@@ -175,15 +175,12 @@ static sw_code call_macro(sw_chat_value *out, sw_chat_run *run, const sw_chat_no
                           const sw_chat_args *args)
 {
     sw_chat_frame frame = {.outer = run->root}, *outer = run->frame;
-    int n_loops = run->n_loops;
     sw_code rc;
 
     run->frame = &frame;
-    run->n_loops = 0;
     rc = bind_parameters(run, &frame, macro, args);
     run->frame = outer;
     if (rc == SW_OK) rc = sw_chat_exec_inner(out, run, macro->b, &frame);
-    run->n_loops = n_loops;
     return rc;
 }
 

@@ -30,7 +30,7 @@ typedef struct sw_chat_run {
     sw_chat_frame *frame, *root;
     sw_print_buf *out;
     int64_t n_steps;
-    int depth, n_loops;
+    int depth;
     bool in_loop_filter; /* evaluated ahead of the loop, so it may see nothing that changes */
     uint32_t at;         /* the node at work, for messages */
 } sw_chat_run;

@@ -131,7 +131,7 @@ static sw_code pass_through(sw_chat_run *run, const sw_chat_node *n, const sw_ch
     sw_code rc = SW_ARENA_TAKE(&loop, run->arena, 1, run->err);
 
     if (rc != SW_OK) return rc;
-    *loop = (sw_chat_loop){items, 0, run->n_loops++};
+    *loop = (sw_chat_loop){items, 0};
     loop_value = (sw_chat_value){.kind = SW_CHAT_LOOP, .loop = loop};
     run->frame = &inner;
     for (; loop->at < items->n && rc == SW_OK && flow != SW_CHAT_BREAKS; loop->at++) {
@@ -143,7 +143,6 @@ static sw_code pass_through(sw_chat_run *run, const sw_chat_node *n, const sw_ch
         rc = sw_chat_exec(&flow, run, n->c);
     }
     run->frame = outer;
-    run->n_loops--;
     return rc;
 }
 

@@ -86,7 +86,6 @@ struct sw_chat_method {
 struct sw_chat_loop {
     const sw_chat_list *list;
     int64_t at;
-    int depth;
 };
 
 static inline sw_chat_value sw_chat_none(void) { return (sw_chat_value){.kind = SW_CHAT_NONE}; }

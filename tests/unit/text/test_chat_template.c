@@ -20,7 +20,8 @@ static const char variables[] =
     "{\"role\": \"user\", \"content\": \"H\\u00e9llo \\ud83d\\ude00\"}, "
     "{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{\"function\": {"
     "\"name\": \"f\", \"arguments\": {\"b\": 1, \"A\": [true, 1.5, \"x'y\"]}}}]}], "
-    "\"bos_token\": \"<s>\", \"n\": 7, \"r\": [1.5e300, 0.00001, 123456789012345680.0], \"o\": {\"items\": 1, \"k\": \"v\"}}";
+    "\"bos_token\": \"<s>\", \"n\": 7, \"r\": [1.5e300, 0.00001, 123456789012345680.0], "
+    "\"o\": {\"items\": 1, \"k\": \"v\"}}";
 
 static const struct {
     const char *template, *want;

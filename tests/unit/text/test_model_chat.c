@@ -73,8 +73,8 @@ static void no_default_is_refused(void **state)
     assert_non_null(strstr(err.text, "chat_template.jinja, line 1, column 4: \"include\""));
 }
 
-static void check_ends(const scratch *s, sw_tokenizer *tok, const char *template, const uint32_t *want,
-                       int64_t n_want)
+static void check_ends(const scratch *s, sw_tokenizer *tok, const char *template,
+                       const uint32_t *want, int64_t n_want)
 {
     sw_chat_format *f = NULL;
     sw_err err = {0};
@@ -150,17 +150,20 @@ static void bad_lines_say_where(void **state)
         sw_code code;
         const char *lines, *says;
     } rows[] = {
-        {SW_E_FORMAT, "{\"text\": \"a\"}\n{\"prompt\": \"a\"}", "b.jsonl: line 2: a line is an object"},
+        {SW_E_FORMAT, "{\"text\": \"a\"}\n{\"prompt\": \"a\"}",
+         "b.jsonl: line 2: a line is an object"},
         {SW_E_FORMAT, "{\"messages\": []}", "line 1: messages are a list of at least one"},
         {SW_E_FORMAT, "{\"messages\": [{\"content\": \"a\"}]}", "message 1 has no \"role\""},
         {SW_E_FORMAT, "\n\n{\"messages\": ", "b.jsonl: line 3: "},
         {SW_E_FORMAT, "{\"conversations\": [{\"from\": \"judge\", \"value\": \"\"}]}",
          "a turn from \"judge\""},
-        {SW_E_FORMAT, "{\"conversations\": [{\"from\": \"gpt\"}]}", "a turn of \"conversations\" is"},
+        {SW_E_FORMAT, "{\"conversations\": [{\"from\": \"gpt\"}]}",
+         "a turn of \"conversations\" is"},
         {SW_E_FORMAT, "{\"messages\": [{\"role\": \"user\", \"content\": 3}]}",
          "line 1: T, line 1, column 41: + between text and an integer"},
     };
-    static const char strict[] = "{% for m in messages %}{{ m.role + ': ' + m.content }}{% endfor %}";
+    static const char strict[] =
+        "{% for m in messages %}{{ m.role + ': ' + m.content }}{% endfor %}";
     const scratch *s = *state;
     sw_tokenizer *tok = NULL;
     sw_chat_format *f = NULL;
