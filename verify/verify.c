@@ -9,6 +9,7 @@
 #include "formats/io/file.h"
 #include "formats/base/parallel.h"
 #include "formats/checkpoint/identity.h"
+#include "formats/checkpoint/model_chat.h"
 #include "formats/checkpoint/model_tokenizer.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
@@ -184,13 +185,18 @@ static sw_code read_corpus(verifier *v, sw_err *err)
     const sw_verify_options *o = v->options;
     const char *dir = v->has_original ? o->original_dir : o->checkpoint_dir;
     sw_tokenizer *tok = NULL;
+    sw_chat_format *chat = NULL;
     sw_code rc = SW_OK;
 
     if (sw_corpus_needs_tokenizer(o->text_paths, o->n_texts) && sw_model_has_tokenizer(dir))
         rc = sw_model_tokenizer(&tok, dir, err);
-    if (rc != SW_OK) return rc;
+    if (rc == SW_OK && sw_corpus_needs_chat(o->text_paths, o->n_texts))
+        rc = sw_model_chat(&chat, dir, err);
+    v->corpus.chat = chat;
     for (int64_t i = 0; rc == SW_OK && i < o->n_texts; i++)
         rc = sw_corpus_add(&v->corpus, tok, v->checkpoint.model.vocab, o->text_paths[i], err);
+    v->corpus.chat = NULL;
+    sw_chat_format_free(chat);
     sw_tokenizer_free(tok);
     if (rc != SW_OK || !v->corpus.unspelled.n) return rc;
     sw_corpus_note(&v->corpus, o->progress);

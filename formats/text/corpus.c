@@ -124,22 +124,21 @@ bool sw_corpus_add_note(cJSON *object, const sw_corpus *corpus)
 {
     const char *slash = strrchr(corpus->unspelled_in, '/');
 
+    if (corpus->template_sha256[0] &&
+        !cJSON_AddStringToObject(object, "chat_template_sha256", corpus->template_sha256))
+        return false;
     return !corpus->unspelled.n ||
            sw_unspelled_json(object, &corpus->unspelled,
                              slash && slash[1] ? slash + 1 : corpus->unspelled_in);
 }
 
-static sw_code add_text(sw_corpus *corpus, sw_tokenizer *tok, const sw_map *map,
-                        int64_t vocab_size, const char *path, sw_err *err)
+/* Append the ids of one text. */
+static sw_code encode(sw_corpus *corpus, sw_tokenizer *tok, const char *text, size_t n_bytes,
+                      int64_t vocab_size, const char *path, sw_err *err)
 {
     int64_t n_before = corpus->ids.n;
-    sw_code rc;
+    sw_code rc = sw_tokenizer_encode(tok, &corpus->ids, text, n_bytes, false, err);
 
-    if (!tok)
-        return SW_FAIL(err, SW_E_USAGE, "text needs a tokenizer.json beside the model; give token "
-                       "files (.safetensors, .u16, .u32) instead");
-    rc = sw_tokenizer_encode(tok, &corpus->ids, (const char *)map->data, map->size_bytes, false,
-                             err);
     for (int64_t i = n_before; i < corpus->ids.n && rc == SW_OK; i++)
         if (corpus->ids.ids[i] >= vocab_size)
             rc = SW_FAIL(err, SW_E_FORMAT,
@@ -148,6 +147,41 @@ static sw_code add_text(sw_corpus *corpus, sw_tokenizer *tok, const sw_map *map,
                          corpus->ids.ids[i], (long long)(i - n_before), (long long)vocab_size);
     if (rc == SW_OK) count_unspelled(corpus, sw_tokenizer_unspelled(tok), path);
     return rc;
+}
+
+/* Every line of a chat file that is not blank. */
+static sw_code add_lines(sw_corpus *corpus, sw_tokenizer *tok, const sw_map *map,
+                         int64_t vocab_size, const char *path, sw_err *err)
+{
+    const char *at = (const char *)map->data, *end = at + map->size_bytes;
+    sw_code rc = SW_OK;
+
+    for (long long line = 1; at < end && rc == SW_OK; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t n_line = (size_t)((stop ? stop : end) - at), n = 0;
+        char *text = NULL;
+        if (n_line && at[n_line - 1] == '\r') n_line--;
+        if (n_line) rc = sw_chat_format_line(&text, &n, corpus->chat, at, n_line, err);
+        if (rc == SW_OK && n) rc = encode(corpus, tok, text, n, vocab_size, path, err);
+        if (rc != SW_OK) sw_err_prefix(err, "line %lld", line);
+        sw_mem_put(text);
+        at = stop ? stop + 1 : end;
+    }
+    if (rc == SW_OK && corpus->chat)
+        (void)snprintf(corpus->template_sha256, sizeof corpus->template_sha256, "%s",
+                       sw_chat_format_sha256(corpus->chat));
+    return rc;
+}
+
+static sw_code add_text(sw_corpus *corpus, sw_tokenizer *tok, const sw_map *map,
+                        int64_t vocab_size, const char *path, bool is_lines, sw_err *err)
+{
+    if (!tok)
+        return SW_FAIL(err, SW_E_USAGE, "text needs a tokenizer.json beside the model; give token "
+                       "files (.safetensors, .u16, .u32) instead");
+    return is_lines ? add_lines(corpus, tok, map, vocab_size, path, err)
+                    : encode(corpus, tok, (const char *)map->data, map->size_bytes, vocab_size,
+                             path, err);
 }
 
 static bool ends_with(const char *path, const char *ending)
@@ -166,7 +200,7 @@ static sw_code add_mapped(sw_corpus *corpus, sw_tokenizer *tok, int64_t vocab_si
     if ((rc = sw_map_open(&map, path, err)) != SW_OK) return rc;
     if (ends_with(path, ".u16")) rc = add_raw(corpus, &map, SW_DTYPE_U16, vocab_size, err);
     else if (ends_with(path, ".u32")) rc = add_raw(corpus, &map, SW_DTYPE_U32, vocab_size, err);
-    else rc = add_text(corpus, tok, &map, vocab_size, path, err);
+    else rc = add_text(corpus, tok, &map, vocab_size, path, ends_with(path, ".jsonl"), err);
     if (rc != SW_OK) sw_err_prefix(err, "%s", path);
     sw_map_close(&map);
     return rc;
@@ -190,6 +224,13 @@ bool sw_corpus_needs_tokenizer(const char *const *paths, int64_t n_paths)
         if (!ends_with(paths[i], ".safetensors") && !ends_with(paths[i], ".u16") &&
             !ends_with(paths[i], ".u32"))
             return true;
+    return false;
+}
+
+bool sw_corpus_needs_chat(const char *const *paths, int64_t n_paths)
+{
+    for (int64_t i = 0; i < n_paths; i++)
+        if (ends_with(paths[i], ".jsonl")) return true;
     return false;
 }
 

@@ -111,6 +111,35 @@ static void corpus_files(void **state)
     scratch_close(&s);
 }
 
+/* A template that makes text, lists, mappings and macros, and the lines of a chat file. */
+static sw_code render_chat(void *ctx, sw_err *err)
+{
+    static const char template[] =
+        "{% macro f(x) %}{{ x | tojson }}{% endmacro %}{% set ns = namespace(n=[]) %}"
+        "{% for m in messages %}{% set ns.n = ns.n + [m.role] %}{{ f({'a': m.content[::-1]}) }}"
+        "{{ m | dictsort | string ~ m.content.split('i') }}{% endfor %}{{ ns.n | join(', ') }}";
+    static const char line[] = "{\"conversations\": [{\"from\": \"human\", \"value\": \"h\\ni\"}]}";
+    sw_chat_format *f = NULL;
+    char *text = NULL;
+    size_t n = 0;
+    sw_code rc = sw_chat_format_new(&f, template, sizeof template - 1, "T", "{}", err);
+
+    (void)ctx;
+    if (rc == SW_OK) rc = sw_chat_format_line(&text, &n, f, line, sizeof line - 1, err);
+    assert_true((rc == SW_OK) == (text != NULL));
+    sw_mem_put(text);
+    sw_chat_format_free(f);
+    return rc;
+}
+
+static void chat_lines(void **state)
+{
+    fault_plan plan = {.name = "chat", .kinds = FAULT_MEMORY, .attempt = render_chat};
+
+    (void)state;
+    fault_run(&plan);
+}
+
 static sw_code make_json(void *ctx, sw_err *err)
 {
     char *json = NULL;
@@ -141,6 +170,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokenizers),
         cmocka_unit_test(corpus_files),
+        cmocka_unit_test(chat_lines),
         cmocka_unit_test(other_files),
     };
 

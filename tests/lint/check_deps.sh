@@ -15,6 +15,7 @@ formats/pack
 formats/pickle
 formats/file
 formats/text/characters
+formats/text/chat
 formats/text
 formats/text/files
 formats/model

@@ -6,6 +6,7 @@
 #include "formats/io/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "formats/checkpoint/model_chat.h"
 #include "formats/checkpoint/model_tokenizer.h"
 
 #define DEFAULT_SAMPLES 128
@@ -45,8 +46,12 @@ static sw_code read_files(sw_corpus *corpus, const sw_model *model,
                           const sw_calibration_options *o, sw_err *err)
 {
     sw_tokenizer *tok = NULL;
+    sw_chat_format *chat = NULL;
     sw_code rc = SW_OK;
 
+    if (sw_corpus_needs_chat(o->files->items, o->files->n))
+        rc = sw_model_chat(&chat, o->model_dir, err);
+    corpus->chat = chat;
     for (int i = 0; i < o->files->n && rc == SW_OK; i++) {
         if (!tok && !is_token_file(o->files->items[i]))
             rc = sw_tokenizer_of_model(&tok, o->model_dir, model->vocab, err);
@@ -55,6 +60,8 @@ static sw_code read_files(sw_corpus *corpus, const sw_model *model,
     }
     if (rc == SW_OK) rc = sw_corpus_finish(corpus, err);
     if (rc == SW_OK && o->progress) sw_corpus_note(corpus, o->progress);
+    corpus->chat = NULL;
+    sw_chat_format_free(chat);
     sw_tokenizer_free(tok);
     return rc;
 }

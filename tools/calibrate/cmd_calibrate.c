@@ -26,7 +26,7 @@ static const sw_opt options[] = {
      .arg = "FILE",
      .help = "where the statistics go; the file appears there only when it is complete"},
     {.name = "calib", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST, AT(calib), .arg = "FILE",
-     .help = "calibration text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
+     .help = "calibration text (UTF-8), chats (.jsonl) or tokens (.u16, .u32, .safetensors)"},
     {.name = "samples", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT, AT(samples), .arg = "N",
      .min = 1, .max = 1e7,
      .help = "calibration windows (default 128)"},
@@ -210,7 +210,12 @@ const sw_cmd sw_cmd_calibrate = {
     .name = "calibrate",
     .args = "MODEL --calib FILE... -o STATS",
     .summary = "run calibration text once and store the statistics for any number of schemes",
-    .more = "The statistics (Hessians, magnitudes of channels, ranges of inputs, tokens per\n"
+    .more = "A model that is served chats can be calibrated with chats: each line of a .jsonl\n"
+            "file is {\"messages\": [...]} or {\"conversations\": [{\"from\", \"value\"}]}, which the\n"
+            "model's chat template renders, or {\"text\": ...}. They are joined in their order and\n"
+            "cut into windows. strftime_now gives 26 July 2024 in them, so that a run can be\n"
+            "repeated.\n\n"
+            "The statistics (Hessians, magnitudes of channels, ranges of inputs, tokens per\n"
             "expert) belong to this model; `quantize --stats` checks that. They are taken while\n"
             "no linear is quantized. `quantize --calib` also compensates the errors of earlier\n"
             "layers and is more accurate.\n"

@@ -11,6 +11,7 @@
 #include "kernels/engine/device_engine.h"
 #include "kernels/engine/lm_open.h"
 #include "tools/calibrate/calibration.h"
+#include "tools/run/chat_prompt.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
 #include "tools/cli/kv_cache.h"
@@ -18,10 +19,10 @@
 
 typedef struct generate_options {
     sw_cmd_common common;
-    const char *prompt, *out, *device, *kv_cache;
+    const char *prompt, *messages, *system, *out, *device, *kv_cache;
     int64_t n_tokens, top_k, seed, samples;
     double temperature, top_p;
-    int ids, ignore_eos, may_replace;
+    int ids, ignore_eos, may_replace, is_chat;
     uint64_t device_bytes;
 } generate_options;
 
@@ -34,6 +35,13 @@ static const sw_opt options[] = {
     {.name = "prompt", .group = SW_OPT_COMMON, .letter = 'p', .kind = SW_OPT_TEXT, AT(prompt),
      .arg = "TEXT",
      .help = "text to continue (default: the BOS token alone)"},
+    {.name = "chat", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG, AT(is_chat), .set_to = 1,
+     .help = "the prompt is the message of a user: put it into the model's chat template and stop "
+             "where the answer's turn ends"},
+    {.name = "messages", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, AT(messages), .arg = "FILE",
+     .help = "a chat to continue, one {\"role\": ..., \"content\": ...} a line; implies --chat"},
+    {.name = "system", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, AT(system), .arg = "TEXT",
+     .help = "the system message that comes first; implies --chat"},
     {.name = "n-tokens", .group = SW_OPT_COMMON, .letter = 'n', .kind = SW_OPT_INT, AT(n_tokens),
      .arg = "N", .min = 1, .max = 1 << 24,
      .help = "tokens per sample (default 64); in token files this counts the prompt"},
@@ -138,6 +146,25 @@ static void note_prompt(const job *j)
     if (text[0]) sw_progress_note(&j->run->term->progress, "the prompt: %s", text);
 }
 
+/* The ids of the prompt; of a chat also the tokens that end its turns, as ends of the model. */
+static sw_code make_prompt(job *j, sw_err *err)
+{
+    const generate_options *o = j->o;
+    sw_model *m = &j->ckpt.model;
+    sw_ids ends = {0};
+    sw_code rc;
+
+    if (!o->is_chat && !o->messages && !o->system)
+        return sw_tokenizer_encode(j->tok, &j->prompt, o->prompt, strlen(o->prompt), true, err);
+    rc = sw_chat_prompt(&j->prompt, &ends, j->tok, j->model_dir, o->system, o->messages,
+                        o->prompt, err);
+    for (int64_t i = 0; i < ends.n && rc == SW_OK; i++)
+        if (!sw_is_eos(m, ends.ids[i]) && m->n_eos < SW_EOS_MAX)
+            m->eos_ids[m->n_eos++] = (int64_t)ends.ids[i];
+    sw_ids_free(&ends);
+    return rc;
+}
+
 static sw_code load(job *j, sw_err *err)
 {
     sw_lm_options how = {.n_threads = (int)j->o->common.threads};
@@ -149,8 +176,7 @@ static sw_code load(job *j, sw_err *err)
         return rc;
     m = &j->ckpt.model;
     if ((rc = sw_tokenizer_of_model(&j->tok, j->model_dir, m->vocab, err)) != SW_OK) return rc;
-    rc = sw_tokenizer_encode(j->tok, &j->prompt, j->o->prompt, strlen(j->o->prompt), true, err);
-    if (rc != SW_OK) return rc;
+    if ((rc = make_prompt(j, err)) != SW_OK) return rc;
     note_prompt(j);
     if (!j->prompt.n && m->bos_id < 0)
         return SW_FAIL(err, SW_E_USAGE, "the model has no BOS token to begin with; give --prompt");
@@ -337,6 +363,7 @@ static const char *const examples[] = {
     "swage generate calib_data/tiny-llama --prompt 'The function returns' -n 40",
     "swage generate OUT --prompt 'Once' --temperature 0.8 --top-p 0.95 --seed 7",
     "swage generate OUT --prompt 'Once' --device cuda",
+    "swage generate MODEL --chat --system 'Be brief.' --prompt 'Why is the sky blue?' -n 200",
     "swage generate MODEL --samples 64 -n 512 --temperature 1 --seed 1000 -o build/calib.u16",
     NULL};
 
@@ -344,6 +371,12 @@ const sw_cmd sw_cmd_generate = {
     .name = "generate",
     .args = "MODEL [--prompt TEXT]",
     .summary = "let a model, original or quantized, continue a prompt",
+    .more = "With --chat the prompt is put into the model's chat template, as it is served: from\n"
+            "chat_template.jinja, chat_template.json or tokenizer_config.json of a directory, or\n"
+            "the metadata of a GGUF. The template writes the BOS token where it wants one. An\n"
+            "answer ends with the token that the template puts behind one, or with an end token of\n"
+            "generation_config.json. A construct of a template that is not known here is refused\n"
+            "with its line and column.\n",
     .options = options,
     .options_bytes = sizeof(generate_options),
     .defaults = &defaults,

@@ -33,7 +33,7 @@ static const sw_opt options[] = {
              "counts as the values that its codes stand for"},
     {.name = "text", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST,
      .offset = offsetof(verify_options, texts), .arg = "FILE",
-     .help = "held-out text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
+     .help = "held-out text (UTF-8), chats (.jsonl) or tokens (.u16, .u32, .safetensors)"},
     {.name = "original-states", .group = SW_OPT_RESOURCES, .kind = SW_OPT_TEXT,
      .offset = offsetof(verify_options, states), .arg = "FILE",
      .help = "keep what the original computes for the text in FILE, or read it from there if FILE "

@@ -1,0 +1,20 @@
+/* model_chat.h - the chat template of a model, wherever its container keeps it, and the tokens that
+ * end its turns. */
+#ifndef SW_FORMATS_CHECKPOINT_MODEL_CHAT_H
+#define SW_FORMATS_CHECKPOINT_MODEL_CHAT_H
+
+#include "formats/text/chat/chat_format.h"
+#include "formats/text/tokenizer.h"
+
+/* Of a directory chat_template.jinja, else chat_template.json, else tokenizer_config.json; of a
+ * GGUF its metadata. Of several by name, "default". *out is NULL where the model has none, and
+ * freed by sw_chat_format_free otherwise. SW_E_UNSUPPORTED: the template is beyond the subset of
+ * Jinja that is known here, with file, line and column. */
+sw_code sw_model_chat(sw_chat_format **out, const char *path, sw_err *err) SW_MUST_USE;
+
+/* Append the ids that end a turn: those of generation_config.json, and the special token that the
+ * template puts behind an answer. */
+sw_code sw_model_chat_ends(sw_ids *out, const char *path, const sw_chat_format *f,
+                           sw_tokenizer *tok, sw_err *err) SW_MUST_USE;
+
+#endif
