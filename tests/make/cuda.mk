@@ -37,15 +37,15 @@ ARCH_ALL  := $(if $(filter all,$(CUDA_ARCH)),$(ARCH_EACH),$(ARCH_HERE))
 NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
 NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
-CUDA_SRC  := $(sort $(wildcard kernels/cuda/*.cu))
-CUDA_C    := $(filter-out kernels/cuda/forward.c,$(sort $(wildcard kernels/cuda/*.c)))
+CUDA_SRC  := $(sort $(shell find kernels/cuda -name '*.cu'))
+CUDA_C    := $(filter-out %/forward.c,$(sort $(shell find kernels/cuda -name '*.c')))
 CUDA_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o) $(CUDA_C:%.c=$(BUILD)/%.o)
 CUDA_LIB  := $(BUILD)/libswage_cuda.a
 CUDA_SO   := $(BUILD)/libswage_cuda.so
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_BENCH := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/bench_*.c)))
-GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_ref.cu gpu_case gpu_dense solver_case card lean_case)
+GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_ref.cu gpu_case gpu_dense solver_case card lean_case routed_case)
 
 .PHONY: cuda
 cuda: $(CUDA_SO) $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) $(BUILD)/tests/gpu/example ## the CUDA half, its tests and bench (CUDA_ARCH=native|all)
@@ -69,7 +69,7 @@ $(CUDA_SO): $(CUDA_OBJ)
 	$(Q)$(CC) -shared -fopenmp -Wl,-Bsymbolic -o $@ $^ $(CUDA_LIBS)
 
 $(CUDA_C:%.c=$(BUILD)/%.o): ISA_FLAGS := -fPIC -isystem $(CUDA_HOME)/include
-$(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_case gpu_dense solver_case card lean_case): ISA_FLAGS := -isystem $(CUDA_HOME)/include -Wno-conversion
+$(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_case gpu_dense solver_case card lean_case routed_case): ISA_FLAGS := -isystem $(CUDA_HOME)/include -Wno-conversion
 
 # Objects, not the archive: what they define must win over the stubs of $(LIB).
 $(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(TSUP_OBJ)

@@ -1,0 +1,68 @@
+/* routed.h - the routed experts of a feed-forward layer on the device: plan, workspace, run on the
+ * caller's stream.
+ *
+ *   h[m, e] = act(gate_e x_m) * (up_e x_m)          for the top_k experts e that token m chose
+ *   y[m]    = sum over them of share[m, e] * down_e h[m, e]
+ *
+ * Four kernels: the pairs of a token and one of its experts are sorted by expert and their inputs
+ * gathered; gates and ups with the activation; downs with the shares; the sum over a token's
+ * experts, in the order of its list. One token needs no sorting, and has three.
+ *
+ * Weights are 4-bit codes in Swage tiles (formats/pack/tiles.h), multiplied by inputs of 16 bits:
+ * each expert's gates and ups are one weight [2 * wide, hidden], gates first.
+ * How rows are dealt to the multiprocessors follows from the plan and from how many rows each
+ * expert has, so the same call gives the same bytes. Nothing here allocates or waits: calls may be
+ * captured in a graph, and calls on different streams run side by side if their workspaces differ.
+ */
+#ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_H
+#define SW_KERNELS_CUDA_EXPERTS_ROUTED_H
+
+#include "kernels/cuda/cuda_gemm.h"
+#include "kernels/cuda/engine_ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* All pointers are the caller's and lie on the device, but for what tiles name. */
+typedef struct sw_routed {
+    int64_t n_tokens;
+    int n_experts, top_k;     /* 1024 experts at most */
+    sw_bf16_rows x;           /* [n_tokens, hidden]; rows start at multiples of 16 bytes */
+    sw_bf16_rows y;           /* [n_tokens, hidden], likewise */
+    bool adds;                /* y += instead of y = */
+    const int32_t *chosen;    /* [n_tokens, top_k], each 0 .. n_experts - 1 */
+    const float *share;       /* [n_tokens, top_k] */
+    sw_tiles up, down;        /* shape and format of every expert's [2 * wide, hidden] and
+                                 [hidden, wide]; the arrays they point to are not read */
+    const sw_expert *ups, *downs; /* [n_experts] */
+    int act;                  /* SW_MLP_SILU or SW_MLP_SWIGLU_CLAMPED */
+    float limit;              /* of the latter */
+    bool may_overlap;         /* nothing that the kernel ahead in the stream writes is read but x,
+                                 chosen, share and y */
+} sw_routed;
+
+typedef struct sw_routed_plan {
+    int rows;                 /* of a block: rows of one expert that are multiplied together */
+    bool is_large;            /* a kernel for many rows */
+    sw_cuda_card card;
+} sw_routed_plan;
+
+/* The plan for a card; pure, needs no device. rows 0: the best known, else that of a kernel.
+ * SW_E_UNSUPPORTED: a format, shape, activation or card that these kernels do not have; rows that
+ * no kernel has. */
+sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p, const sw_cuda_card *card,
+                           int rows, sw_err *err) SW_MUST_USE;
+/* Device bytes that run needs, aligned to 256. The first of them, as many as sw_routed_zero_bytes
+ * says, are zero before the first run, and each run leaves them so, for any other problem and plan
+ * of the same card; what the rest holds does not matter. */
+size_t sw_routed_workspace_bytes(const sw_routed *p, const sw_routed_plan *plan);
+size_t sw_routed_zero_bytes(const sw_cuda_card *card);
+/* Enqueue on `stream` (a cudaStream_t). SW_E_CUDA: what the runtime said. No tokens: nothing. */
+sw_code sw_routed_run(const sw_routed *p, const sw_routed_plan *plan, void *d_workspace,
+                      void *stream, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

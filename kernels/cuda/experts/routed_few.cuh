@@ -1,0 +1,254 @@
+/* routed_few.cuh - 4-bit weights of routed experts times few rows each (sm_90a).
+ *
+ * Memory is the limit, so all multiprocessors must read all the time: the stages (128 inputs) of
+ * all units (256 channels of a block of rows, routed_unit.cuh) stand in one line that is cut into
+ * as many equal runs as there are CTAs ("stream-K", Osama et al. 2023, arXiv 2301.03598). The warp
+ * that copies goes from unit to unit without a stop. A unit that a cut goes through has its sums
+ * added by whoever of its CTAs comes last, in the order of the stages: so the order of every sum
+ * follows from the number of blocks and of CTAs alone.
+ *
+ *   CTA:       two warpgroups that multiply, two tiles of 64 channels each, the warp that copies
+ *   stage:     X [2 k-tiles][T][64], W [4 tiles][2 k-tiles], scales [4 tiles], multiplied as
+ *              narrow_wgmma.cuh does in the mode NW_GROUPS: no weight is rounded
+ *   partials:  two a CTA, the second of the unit that it begins and does not end: [float4][thread]
+ */
+#ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_FEW_CUH
+#define SW_KERNELS_CUDA_EXPERTS_ROUTED_FEW_CUH
+
+#include "kernels/cuda/experts/routed_copy.cuh"
+#include "kernels/cuda/experts/routed_store.cuh"
+#include "kernels/cuda/narrow_wgmma.cuh"
+
+template <class P> struct rt_few {
+    static constexpr int park_rows = P::T < 16 ? 16 : P::T;
+    static constexpr int park_bytes = park_rows * 128; /* of a warpgroup */
+    static constexpr int shared_bytes = P::ring_bytes + 2 * park_bytes + 1024;
+    static constexpr int partial_floats = P::T * P::C;
+    static_assert(shared_bytes <= 113 << 10, "two CTAs share a multiprocessor");
+};
+
+/* The run of stages of a CTA, and whose a stage is. */
+struct rt_run {
+    int64_t n_stages;
+    int n_ctas, cta, begin, end;
+
+    __device__ __forceinline__ int begin_of(int c) const { return (int)(n_stages * c / n_ctas); }
+    __device__ __forceinline__ int owner(int stage) const
+    {
+        return (int)((((int64_t)stage + 1) * n_ctas - 1) / n_stages);
+    }
+};
+
+static __device__ __forceinline__ rt_run rt_run_of(const rt_args &a)
+{
+    rt_run r;
+
+    r.n_stages = (int64_t)rt_n_blocks(a) * a.n_units * a.k_stages;
+    r.n_ctas = (int)min((int64_t)gridDim.x, r.n_stages);
+    r.cta = (int)blockIdx.x;
+    r.begin = r.end = 0;
+    if (r.cta < r.n_ctas) r.begin = r.begin_of(r.cta), r.end = r.begin_of(r.cta + 1);
+    return r;
+}
+
+/* ---- phase 1: the warp that copies ---- */
+
+/* Stages in their order, with the unit that they belong to. */
+template <bool GLU> struct rt_walk {
+    int unit, ks;
+    rt_source from;
+
+    __device__ __forceinline__ rt_walk(const rt_args &a, int stage)
+    {
+        unit = stage / a.k_stages, ks = stage % a.k_stages;
+        from = rt_source_of<GLU>(a, unit, ks);
+    }
+    __device__ __forceinline__ void step(const rt_args &a, bool is_last)
+    {
+        if (++ks < a.k_stages || is_last) return;
+        ks = 0;
+        from = rt_source_of<GLU>(a, ++unit, 0);
+    }
+};
+
+/* Downs ask for the weights of their first stages while the kernel ahead still makes their inputs;
+ * gates and ups have waited before for the lists. */
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_few_copy(const CUtensorMap &x, const rt_args &a,
+                                                   const rt_run &run, uint32_t ring, uint32_t full,
+                                                   uint32_t empty)
+{
+    const uint64_t keep = sw_policy_evict_last();
+    const int first = min(run.begin + P::STAGES, run.end);
+    rt_walk<GLU> w(a, run.begin), late(a, run.begin);
+    int s = 0, turn = 0;
+
+#pragma unroll 1
+    for (int at = run.begin; at < first; at++, s++) {
+        rt_copy_weights<P>(a, w.from, w.ks, ring + s * P::stage_bytes, full + 8 * s);
+        w.step(a, at + 1 == run.end);
+    }
+    sw_grid_wait_previous();
+#pragma unroll 1
+    for (int at = run.begin; at < first; at++) {
+        int slot = at - run.begin;
+
+        rt_copy_x<P, P::T>(x, late.from.x_row, late.ks, ring + slot * P::stage_bytes,
+                           full + 8 * slot, keep);
+        late.step(a, at + 1 == run.end);
+    }
+    s = 0;
+#pragma unroll 1
+    for (int at = first; at < run.end; at++) {
+        uint32_t stage = ring + s * P::stage_bytes;
+
+        sw_mbar_sleep(empty + 8 * s, turn);
+        rt_copy_weights<P>(a, w.from, w.ks, stage, full + 8 * s);
+        rt_copy_x<P, P::T>(x, w.from.x_row, w.ks, stage, full + 8 * s, keep);
+        w.step(a, at + 1 == run.end);
+        if (++s == P::STAGES) s = 0, turn ^= 1;
+    }
+}
+
+/* ---- phase 3: units that a cut goes through ---- */
+
+/* Of a thread: float4 i of partial p. */
+template <class P> static __device__ __forceinline__ float4 *rt_partial(const rt_args &a, int p)
+{
+    return (float4 *)(a.partials + (int64_t)p * rt_few<P>::partial_floats) + threadIdx.x;
+}
+
+template <class P>
+static __device__ __forceinline__ void rt_publish(const float (&total)[2][P::T / 2],
+                                                  const rt_args &a, int partial, int n_rows)
+{
+    float4 *to = rt_partial<P>(a, partial);
+
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int j = 0; j < P::T / 8; j++) {
+            const float *v = &total[m][4 * j];
+
+            if (8 * j < n_rows)
+                to[(m * (P::T / 8) + j) * P::consumers] = make_float4(v[0], v[1], v[2], v[3]);
+        }
+}
+
+/* total = those of all CTAs of a unit, in their order. */
+template <class P>
+static __device__ __forceinline__ void rt_gather_partials(float (&total)[2][P::T / 2],
+                                                          const rt_args &a, int c0, int c1,
+                                                          int n_rows)
+{
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int i = 0; i < P::T / 2; i++) total[m][i] = 0;
+    for (int c = c0; c <= c1; c++) {
+        const float4 *from = rt_partial<P>(a, 2 * c + (c == c0));
+
+#pragma unroll
+        for (int m = 0; m < 2; m++)
+#pragma unroll
+            for (int j = 0; j < P::T / 8; j++) {
+                if (8 * j >= n_rows) continue;
+                float4 v = __ldcg(from + (m * (P::T / 8) + j) * P::consumers);
+
+                total[m][4 * j] += v.x, total[m][4 * j + 1] += v.y;
+                total[m][4 * j + 2] += v.z, total[m][4 * j + 3] += v.w;
+            }
+    }
+}
+
+/* Whether this CTA is the last of those of unit u, in which case total is the sum of all. */
+template <class P>
+static __device__ __forceinline__ bool rt_meet(float (&total)[2][P::T / 2], const rt_args &a,
+                                               const rt_run &run, int u, bool is_first, int n_rows,
+                                               volatile int *s_last)
+{
+    int c0 = run.owner(u * a.k_stages), c1 = run.owner((u + 1) * a.k_stages - 1);
+
+    rt_publish<P>(total, a, 2 * run.cta + is_first, n_rows);
+    __threadfence();
+    sw_named_sync(1, P::consumers);
+    if (threadIdx.x == 0) {
+        int is_last = atomicAdd(a.counters + c0, 1) == c1 - c0;
+
+        if (is_last) a.counters[c0] = 0;
+        *s_last = is_last;
+    }
+    sw_named_sync(1, P::consumers);
+    if (!*s_last) return false;
+    __threadfence();
+    rt_gather_partials<P>(total, a, c0, c1, n_rows);
+    return true;
+}
+
+/* ---- the whole ---- */
+
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt_run &run,
+                                                      uint32_t ring, uint32_t full, uint32_t empty,
+                                                      uint32_t park, rt_rows<P::T> *rows,
+                                                      volatile int *s_last)
+{
+    nw_ring<P> at = {ring, full, empty, 0, 0};
+    int tile0 = __shfl_sync(~0u, (int)threadIdx.x / 128, 0) * P::MT;
+
+#pragma unroll 1
+    for (int stage = run.begin; stage < run.end;) {
+        int u = stage / a.k_stages, k0 = stage % a.k_stages;
+        int n = min(a.k_stages - k0, run.end - stage);
+        rt_unit unit = rt_unit_of<GLU>(a, u);
+        float total[2][P::T / 2] = {};
+
+        nw_multiply_groups<P>(total, a.nw, tile0, n, at);
+        if (n == a.k_stages || rt_meet<P>(total, a, run, u, k0 == 0, unit.n_rows, s_last))
+            rt_finish<GLU, P::T / 2, P::T>(total, a, unit, park, rows);
+        stage += n;
+    }
+}
+
+template <class P, bool GLU>
+__global__ void __launch_bounds__(P::threads, P::PER_SM)
+    swk_routed_few_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
+{
+    extern __shared__ uint8_t s_bytes[];
+    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES];
+    __shared__ rt_rows<P::T> s_rows[2];
+    __shared__ int s_last;
+    uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
+    uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
+    /* From lane 0, so that the compiler knows that a warp does not diverge here. */
+    int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+
+    if (threadIdx.x == 0) {
+        sw_tensor_prefetch(&x);
+        for (int i = 0; i < P::STAGES; i++) {
+            sw_mbar_init(full + 8 * i, 1);
+            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
+        }
+        sw_mbar_init_fence();
+    }
+    /* The lists come from the kernel ahead, or were there before it let this one start: of those
+     * that wait for them, each lets the next one start after that. */
+    if (GLU) sw_grid_wait_previous();
+    sw_grid_launch_next();
+    __syncthreads();
+    rt_run run = rt_run_of(a);
+
+    if (run.begin == run.end) {
+        sw_grid_wait_previous();
+    } else if (warp == P::consumers / 32) {
+        rt_few_copy<P, GLU>(x, a, run, ring, full, empty);
+    } else {
+        sw_grid_wait_previous();
+        rt_few_consume<P, GLU>(a, run, ring, full, empty,
+                               ring + P::ring_bytes +
+                                   threadIdx.x / 128 * rt_few<P>::park_bytes,
+                               s_rows + threadIdx.x / 128, &s_last);
+    }
+}
+
+#endif

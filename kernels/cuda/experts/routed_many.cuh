@@ -1,0 +1,133 @@
+/* routed_many.cuh - 4-bit weights of routed experts times many rows each (sm_90a).
+ *
+ * The tensor cores are the limit. As narrow_large.cuh: CTAs that stay, one a multiprocessor, go
+ * through the units (routed_unit.cuh); weights are scaled in registers and products stay in the
+ * tensor cores from the first stage of a unit to the last. A block has up to 128 rows; the last of
+ * an expert, which has fewer, is multiplied as one of 64 or 32 where that is enough.
+ */
+#ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_MANY_CUH
+#define SW_KERNELS_CUDA_EXPERTS_ROUTED_MANY_CUH
+
+#include "kernels/cuda/experts/routed_copy.cuh"
+#include "kernels/cuda/experts/routed_store.cuh"
+#include "kernels/cuda/narrow_large.cuh"
+
+#define RT_MANY_ROWS 128
+#define RT_MANY_STAGES 4
+#define RT_COPIER 40 /* registers of a thread that copies */
+
+template <int T> using rt_many = nwl_cut<T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, 1, true, false>;
+
+/* ---- phase 1: the warp that copies ---- */
+
+template <class P>
+static __device__ __forceinline__ void rt_many_copy(const CUtensorMap &x, const rt_args &a,
+                                                    rt_source &from, nwl_ahead *at, uint32_t ring,
+                                                    uint32_t full, uint32_t empty)
+{
+    const uint64_t keep = sw_policy_evict_last();
+
+#pragma unroll 1
+    for (int ks = 0; ks < a.k_stages; ks++) {
+        uint32_t stage = ring + at->s * P::stage_bytes, bar = full + 8 * at->s;
+
+        sw_mbar_sleep(empty + 8 * at->s, at->turn);
+        rt_copy_weights<P>(a, from, ks, stage, bar);
+        rt_copy_x<P, RT_BOX_ROWS>(x, from.x_row, ks, stage, bar, keep);
+        if (++at->s == P::STAGES) at->s = 0, at->turn ^= 1;
+    }
+}
+
+template <bool GLU>
+static __device__ __forceinline__ void rt_many_copy_all(const CUtensorMap &x, const rt_args &a,
+                                                        int n_units, uint32_t ring, uint32_t full,
+                                                        uint32_t empty)
+{
+    nwl_ahead at = {0, 1};
+
+#pragma unroll 1
+    for (int u = (int)blockIdx.x; u < n_units; u += (int)gridDim.x) {
+        int n_rows = __shfl_sync(~0u, rt_unit_of<GLU>(a, u).n_rows, 0);
+        rt_source from = rt_source_of<GLU>(a, u, 0);
+
+        if (n_rows > 64) rt_many_copy<rt_many<128>>(x, a, from, &at, ring, full, empty);
+        else if (n_rows > 32) rt_many_copy<rt_many<64>>(x, a, from, &at, ring, full, empty);
+        else rt_many_copy<rt_many<32>>(x, a, from, &at, ring, full, empty);
+    }
+}
+
+/* ---- phases 2 to 4 ---- */
+
+/* The ring as a consumer leaves it for the next unit, whose block may be cut otherwise. */
+struct rt_place {
+    uint32_t stages, full, empty, nobody, park;
+    int s, parity;
+};
+
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_many_unit(const rt_args &a, int u, rt_place *at,
+                                                    rt_rows<RT_MANY_ROWS> *rows)
+{
+    nw_ring<P> ring = {at->stages, at->full, at->empty, at->s, at->parity};
+    float total[2][P::T / 2];
+    int tile0 = (int)threadIdx.x / 128 * P::MT;
+
+    nw_clear<P>(total, 0);
+    nw_multiply_through<P>(total, ring, tile0, a.k_stages, at->nobody);
+    rt_finish<GLU, P::T / 2, RT_MANY_ROWS>(total, a, rt_unit_of<GLU>(a, u), at->park, rows);
+    at->s = ring.s, at->parity = ring.parity;
+}
+
+template <bool GLU>
+static __device__ __forceinline__ void rt_many_consume(const rt_args &a, int n_units, rt_place at,
+                                                       rt_rows<RT_MANY_ROWS> *rows)
+{
+#pragma unroll 1
+    for (int u = (int)blockIdx.x; u < n_units; u += (int)gridDim.x) {
+        int n_rows = __shfl_sync(~0u, rt_unit_of<GLU>(a, u).n_rows, 0);
+
+        if (n_rows > 64) rt_many_unit<rt_many<128>, GLU>(a, u, &at, rows);
+        else if (n_rows > 32) rt_many_unit<rt_many<64>, GLU>(a, u, &at, rows);
+        else rt_many_unit<rt_many<32>, GLU>(a, u, &at, rows);
+    }
+}
+
+template <bool GLU>
+__global__ void __launch_bounds__(rt_many<128>::threads, 1)
+    swk_routed_many_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
+{
+    using P = rt_many<RT_MANY_ROWS>;
+    extern __shared__ uint8_t s_bytes[];
+    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES], s_nobody;
+    __shared__ rt_rows<RT_MANY_ROWS> s_rows[2];
+    uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
+    uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
+    uint32_t park = ring + P::STAGES * P::stage_bytes + threadIdx.x / 128 * 2 * P::park_bytes;
+    /* From lane 0, so that the compiler knows that a warp does not diverge here. */
+    int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < P::STAGES; i++) {
+            sw_mbar_init(full + 8 * i, 1);
+            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
+        }
+        sw_mbar_init(sw_smem_addr(&s_nobody), SW_ARRIVALS_MAX);
+        sw_mbar_init_fence();
+    }
+    sw_grid_wait_previous();
+    sw_grid_launch_next();
+    __syncthreads();
+    int n_units = rt_n_blocks(a) * a.n_units;
+
+    if (warp >= P::consumers / 32) {
+        sw_fewer_registers<RT_COPIER>();
+        if (warp == P::consumers / 32) rt_many_copy_all<GLU>(x, a, n_units, ring, full, empty);
+    } else {
+        sw_more_registers<P::consumer>();
+        rt_many_consume<GLU>(a, n_units,
+                             {ring, full, empty, sw_smem_addr(&s_nobody), park, 0, 0},
+                             s_rows + threadIdx.x / 128);
+    }
+}
+
+#endif

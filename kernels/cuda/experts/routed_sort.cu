@@ -1,0 +1,217 @@
+/* routed_sort.cu - pairs of a token and one of its experts, sorted by expert on the device.
+ *
+ * A counting sort of one CTA: a warp counts the experts of a run of pairs, the counts become the
+ * places where each warp's rows of each expert begin, and each warp goes through its run again.
+ * The order of an expert's pairs is that of the tokens, whatever the warps do first.
+ */
+#include "kernels/cuda/engine_launch.cuh"
+#include "kernels/cuda/experts/routed_kernels.h"
+
+#define SORT_THREADS 1024
+#define SORT_WARPS (SORT_THREADS / 32)
+#define GATHER_THREADS 256
+
+/* Of each expert: where its rows and its blocks begin; room for one more, which is the end. */
+struct rt_starts {
+    int row[RT_EXPERTS_MAX + 1], block[RT_EXPERTS_MAX + 1];
+};
+
+/* Pairs of a warp, in whole rounds of 32, and how many warps have any. */
+static __device__ __forceinline__ int pairs_of_warp(int n_pairs)
+{
+    return ((n_pairs + SORT_WARPS - 1) / SORT_WARPS + 31) / 32 * 32;
+}
+
+static __device__ void count(const rt_sort_args &a, int *counts)
+{
+    const int per = pairs_of_warp(a.n_pairs), n_warps = (a.n_pairs + per - 1) / per;
+    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
+
+    for (int i = (int)threadIdx.x; i < n_warps * a.n_experts; i += SORT_THREADS) counts[i] = 0;
+    __syncthreads();
+    for (int i = warp * per + lane; i < min(a.n_pairs, (warp + 1) * per); i += 32)
+        atomicAdd(counts + warp * a.n_experts + a.chosen[i], 1);
+    __syncthreads();
+}
+
+/* Counts of the warps become where they begin among an expert's rows; the expert's rows. */
+static __device__ void add_up_warps(const rt_sort_args &a, int *counts, rt_starts *starts)
+{
+    const int per = pairs_of_warp(a.n_pairs), n_warps = (a.n_pairs + per - 1) / per;
+
+    for (int e = (int)threadIdx.x; e < a.n_experts; e += SORT_THREADS) {
+        int sum = 0;
+
+        for (int w = 0; w < n_warps; w++) {
+            int *at = counts + w * a.n_experts + e, n = *at;
+
+            *at = sum;
+            sum += n;
+        }
+        starts->row[e] = sum;
+        starts->block[e] = (sum + a.rows - 1) / a.rows;
+    }
+    __syncthreads();
+}
+
+/* Counts of the experts become where they begin; by the first warp. */
+static __device__ void add_up_experts(const rt_sort_args &a, rt_starts *starts)
+{
+    const int lane = (int)threadIdx.x, per = (a.n_experts + 31) / 32;
+    const int first = min(lane * per, a.n_experts), end = min(first + per, a.n_experts);
+    int rows = 0, blocks = 0, rows_before, blocks_before;
+
+    if (threadIdx.x >= 32) return;
+    for (int e = first; e < end; e++) rows += starts->row[e], blocks += starts->block[e];
+    rows_before = rows, blocks_before = blocks;
+    for (int d = 1; d < 32; d *= 2) {
+        int r = __shfl_up_sync(~0u, rows_before, d), b = __shfl_up_sync(~0u, blocks_before, d);
+
+        if (lane >= d) rows_before += r, blocks_before += b;
+    }
+    rows_before -= rows, blocks_before -= blocks;
+    for (int e = first; e < end; e++) {
+        int r = starts->row[e], b = starts->block[e];
+
+        starts->row[e] = rows_before, starts->block[e] = blocks_before;
+        rows_before += r, blocks_before += b;
+    }
+    if (lane == 31)
+        starts->row[a.n_experts] = rows_before, starts->block[a.n_experts] = blocks_before;
+}
+
+/* Each warp goes through its pairs again: those of one expert among 32 follow each other. */
+static __device__ void place(const rt_sort_args &a, int *counts, const rt_starts *starts,
+                             int *pair_of_row)
+{
+    const int per = pairs_of_warp(a.n_pairs), warp = (int)threadIdx.x / 32;
+    const int lane = (int)threadIdx.x % 32;
+
+    for (int at = warp * per; at < min(a.n_pairs, (warp + 1) * per); at += 32) {
+        int i = at + lane, expert = i < a.n_pairs ? a.chosen[i] : -1;
+        unsigned alike = __match_any_sync(~0u, expert);
+        int rank = __popc(alike & ((1u << lane) - 1)), *count = counts + warp * a.n_experts + expert;
+        int before = expert < 0 ? 0 : *count;
+
+        __syncwarp();
+        if (expert >= 0 && rank == 0) *count = before + __popc(alike);
+        if (expert >= 0) pair_of_row[starts->row[expert] + before + rank] = i;
+        __syncwarp();
+    }
+}
+
+static __device__ void write_blocks(const rt_sort_args &a, const rt_starts *starts)
+{
+    for (int e = (int)threadIdx.x / 32; e < a.n_experts; e += SORT_WARPS) {
+        int row0 = starts->row[e], n_rows = starts->row[e + 1] - row0;
+        int first = starts->block[e], n = starts->block[e + 1] - first;
+
+        for (int i = (int)threadIdx.x % 32; i < n; i += 32) {
+            int band0 = i / RT_BAND * RT_BAND;
+
+            a.to.blocks[first + i] = {e, row0 + i * a.rows, min(a.rows, n_rows - i * a.rows),
+                                      first + band0, min(RT_BAND, n - band0), {}};
+        }
+    }
+    if (threadIdx.x == 0) *a.to.n_blocks = starts->block[a.n_experts];
+}
+
+/* Sorted row `row` of the inputs, by the threads of a CTA that are `step` apart. */
+static __device__ __forceinline__ void copy_row(const rt_sort_args &a, int row, int pair, int at,
+                                                int step)
+{
+    const uint4 *from = (const uint4 *)(a.x + pair / a.top_k * a.x_stride);
+    uint4 *to = (uint4 *)(a.x_sorted + (int64_t)row * a.width);
+
+    for (int i = at; i < a.width / 8; i += step) to[i] = from[i];
+}
+
+/* With a.x each CTA sorts for itself and gathers its rows, and the first one writes the lists. */
+static __global__ void __launch_bounds__(SORT_THREADS) swk_routed_sort(rt_sort_args a)
+{
+    extern __shared__ int s_ints[]; /* [warps that have pairs][n_experts], then pair_of_row */
+    __shared__ rt_starts s_starts;
+    const int per = pairs_of_warp(a.n_pairs), n_warps = (a.n_pairs + per - 1) / per;
+    int *pair_of_row = a.x ? s_ints + n_warps * a.n_experts : a.to.pair_of_row;
+
+    sw_begin();
+    count(a, s_ints);
+    add_up_warps(a, s_ints, &s_starts);
+    add_up_experts(a, &s_starts);
+    __syncthreads();
+    place(a, s_ints, &s_starts, pair_of_row);
+    if (blockIdx.x == 0) write_blocks(a, &s_starts);
+    if (!a.x) return;
+    __syncthreads();
+    if (blockIdx.x == 0)
+        for (int i = (int)threadIdx.x; i < a.n_pairs; i += SORT_THREADS)
+            a.to.pair_of_row[i] = pair_of_row[i];
+    for (int row = (int)blockIdx.x; row < a.n_pairs; row += (int)gridDim.x)
+        copy_row(a, row, pair_of_row[row], (int)threadIdx.x, SORT_THREADS);
+}
+
+extern "C" sw_code sw_routed_sort(const rt_sort_args *a, int n_ctas, sw_launch how, sw_err *err)
+{
+    const int per = ((a->n_pairs + SORT_WARPS - 1) / SORT_WARPS + 31) / 32 * 32;
+    const int n_warps = (a->n_pairs + per - 1) / per;
+    const size_t shared = 4 * ((size_t)n_warps * a->n_experts + (a->x ? a->n_pairs : 0));
+    sw_code rc = sw_gpu_check((int)cudaFuncSetAttribute(
+                                  swk_routed_sort, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                  (int)shared),
+                              "sorting of experts", err);
+
+    if (rc != SW_OK) return rc;
+    return sw_start("sorting of experts", swk_routed_sort, (unsigned)n_ctas, SORT_THREADS, shared,
+                    how, err, *a);
+}
+
+/* A warp to a row. */
+static __global__ void __launch_bounds__(GATHER_THREADS) swk_routed_gather(rt_sort_args a)
+{
+    const int row = (int)(blockIdx.x * (GATHER_THREADS / 32) + threadIdx.x / 32);
+
+    sw_begin();
+    if (row < a.n_pairs) copy_row(a, row, a.to.pair_of_row[row], (int)threadIdx.x % 32, 32);
+}
+
+extern "C" sw_code sw_routed_gather(const rt_sort_args *a, sw_launch how, sw_err *err)
+{
+    return sw_start("gathering for experts", swk_routed_gather,
+                    sw_blocks(a->n_pairs, GATHER_THREADS / 32), GATHER_THREADS, 0, how, err, *a);
+}
+
+/* A thread to eight neighbours. */
+static __global__ void __launch_bounds__(GATHER_THREADS)
+    swk_routed_sum(sw_bf16_rows to, bool adds, const uint16_t *rows, int64_t n_tokens, int top_k,
+                   int64_t width)
+{
+    const int64_t at = blockIdx.x * (int64_t)GATHER_THREADS + threadIdx.x, per_row = width / 8;
+    sw_eight sum = {};
+
+    sw_begin();
+    if (at >= n_tokens * per_row) return;
+    const int64_t token = at / per_row, col = at % per_row * 8;
+    sw_bf16 *dst = to.d + token * to.stride + col;
+
+    for (int i = 0; i < top_k; i++) {
+        const sw_eight e = sw_load8(rows + (token * top_k + i) * width + col);
+
+#pragma unroll
+        for (int k = 0; k < 8; k++) sum.v[k] += e.v[k];
+    }
+    if (adds) {
+        const sw_eight before = sw_load8(dst);
+
+#pragma unroll
+        for (int k = 0; k < 8; k++) sum.v[k] += before.v[k];
+    }
+    sw_store8(dst, sum);
+}
+
+extern "C" sw_code sw_routed_sum(sw_bf16_rows to, bool adds, const uint16_t *rows, int64_t n_tokens,
+                                 int top_k, int64_t width, sw_launch how, sw_err *err)
+{
+    return sw_start("sums of experts", swk_routed_sum,
+                    sw_blocks(n_tokens * (width / 8), GATHER_THREADS), GATHER_THREADS, 0, how, err,
+                    to, adds, rows, n_tokens, top_k, width);
+}

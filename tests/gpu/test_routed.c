@@ -1,0 +1,247 @@
+/* test_routed.c - routed experts on the card against plain loops in double. Exit 77 without a GPU
+ * that the kernels are for.
+ *
+ *   test_routed [FILTER]     the tests whose name it matches (* and ? as in a shell)
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/model/model.h"
+#include "tests/gpu/routed_case.h"
+
+/* Roundings of a pair's result and of the sum, 2^-9 each at most, of what `down` reads and, where
+ * weights are scaled before the product, of those. */
+#define BOUND 4e-3
+
+#ifdef SW_CHECKED /* under compute-sanitizer: a few of everything */
+#define FEW_TOKENS 40
+#define MANY_TOKENS 140
+#else
+#define FEW_TOKENS 75
+#define MANY_TOKENS 700
+#endif
+
+static const int all_rows[] = {8, 16, 32, 128};
+#define N_ROWS (int)(sizeof all_rows / sizeof *all_rows)
+
+static void must_be_near(routed_case *c, int rows)
+{
+    double error;
+
+    assert_true(routed_case_run(c, rows));
+    error = routed_case_error(c);
+    printf("  %4lld tokens, %d of %d experts of %lld x %lld, routing %d, rows %d: error %.2e\n",
+           (long long)c->shape.n_tokens, c->shape.top_k, c->shape.n_experts,
+           (long long)c->shape.hidden, (long long)c->shape.wide, (int)c->shape.routing, rows,
+           error);
+    assert_true(error <= BOUND);
+}
+
+static void must_be_exact(routed_case *c, int rows)
+{
+    int64_t n;
+
+    assert_true(routed_case_run(c, rows));
+    n = routed_case_differing(c);
+    if (n)
+        fail_msg("%lld tokens, routing %d, rows %d: %lld of %lld differ",
+                 (long long)c->shape.n_tokens, (int)c->shape.routing, rows, (long long)n,
+                 (long long)(c->shape.n_tokens * c->shape.hidden));
+}
+
+static routed_shape shape_of(int64_t n_tokens, routing routing)
+{
+    return (routed_shape){.n_tokens = n_tokens, .hidden = 384, .wide = 256, .group_elems = 128,
+                          .n_experts = 12, .top_k = 4, .routing = routing, .act = SW_MLP_SILU,
+                          .seed = (uint64_t)n_tokens * 7 + (uint64_t)routing};
+}
+
+static void each(const routed_shape *shape, void (*must)(routed_case *c, int rows))
+{
+    routed_case c;
+
+    routed_case_new(&c, shape);
+    routed_case_expect(&c);
+    for (int i = 0; i < N_ROWS; i++) must(&c, all_rows[i]);
+    routed_case_free(&c);
+}
+
+/* One token needs no sorting; 3 leave most experts without one. */
+static void every_routing(void **state)
+{
+    static const int64_t tokens[] = {1, 2, 3, FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r++) {
+            const routed_shape s = shape_of(tokens[i], (routing)r);
+
+            each(&s, must_be_near);
+        }
+}
+
+static void exact_sums(void **state)
+{
+    static const int64_t tokens[] = {1, 2, FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r++) {
+            routed_shape s = shape_of(tokens[i], (routing)r);
+
+            s.is_exact = true;
+            each(&s, must_be_exact);
+        }
+}
+
+/* Half stages, units of channels that are not full, one group a channel, a hidden size that ends in
+ * the middle of a tile. */
+static void odd_shapes(void **state)
+{
+    routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+
+    (void)state;
+    s.group_elems = 0;
+    s.hidden = 320, s.wide = 192;
+    each(&s, must_be_near);
+    s.is_exact = true;
+    each(&s, must_be_exact);
+    s.n_tokens = 1;
+    each(&s, must_be_exact);
+    s.hidden = 344, s.wide = 64;
+    each(&s, must_be_exact);
+    s.n_tokens = MANY_TOKENS, s.top_k = 1;
+    each(&s, must_be_exact);
+}
+
+static void activations_and_biases(void **state)
+{
+    routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+
+    (void)state;
+    s.has_bias = true;
+    each(&s, must_be_near);
+    s.act = SW_MLP_SWIGLU_CLAMPED;
+    s.adds = true;
+    each(&s, must_be_near);
+    s.n_tokens = 1;
+    each(&s, must_be_near);
+}
+
+/* Long sums, many stages and units a CTA. */
+static void real_shape(void **state)
+{
+    routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+
+    (void)state;
+    s.hidden = 2048, s.wide = 768, s.n_experts = 16, s.top_k = 8;
+    each(&s, must_be_near);
+}
+
+/* The same call gives the same bytes, whatever lies in the workspace. */
+static void same_bytes_twice(void **state)
+{
+    const routed_shape s = shape_of(FEW_TOKENS, ROUTING_SKEW);
+    routed_case c;
+
+    (void)state;
+    routed_case_new(&c, &s);
+    for (int i = 0; i < N_ROWS; i++) {
+        const size_t n_bytes = (size_t)(s.n_tokens * s.hidden) * sizeof *c.y;
+        float *before = malloc(n_bytes);
+
+        assert_true(routed_case_run(&c, all_rows[i]));
+        memcpy(before, c.y, n_bytes);
+        for (int again = 0; again < 5; again++) {
+            assert_true(routed_case_run(&c, all_rows[i]));
+            assert_memory_equal(before, c.y, n_bytes);
+        }
+        free(before);
+    }
+    routed_case_free(&c);
+}
+
+/* A nibble, a scale, a choice and a share that are not what the reference has. */
+static void faults_show(void **state)
+{
+    routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+    routed_case c;
+
+    (void)state;
+    s.is_exact = true;
+    routed_case_new(&c, &s);
+    routed_case_expect(&c);
+    for (int fault = 0; fault < 4; fault++) {
+        const int e = c.chosen[3];
+        uint8_t *d[] = {(uint8_t *)(uintptr_t)c.experts[s.n_experts + e].codes + 77,
+                        (uint8_t *)(uintptr_t)c.experts[s.n_experts + e].scales + 1,
+                        (uint8_t *)(uintptr_t)(c.problem.chosen + 3),
+                        (uint8_t *)(uintptr_t)(c.problem.share + 5) + 3};
+        uint8_t was, is;
+
+        assert_int_equal(cudaMemcpy(&was, d[fault], 1, cudaMemcpyDeviceToHost), cudaSuccess);
+        is = fault == 2 ? (uint8_t)((was + 1) % s.n_experts) : was ^ 1;
+        assert_int_equal(cudaMemcpy(d[fault], &is, 1, cudaMemcpyHostToDevice), cudaSuccess);
+        for (int i = 0; i < N_ROWS; i++) {
+            assert_true(routed_case_run(&c, all_rows[i]));
+            assert_true(routed_case_differing(&c) > 0);
+        }
+        assert_int_equal(cudaMemcpy(d[fault], &was, 1, cudaMemcpyHostToDevice), cudaSuccess);
+    }
+    must_be_exact(&c, 8);
+    routed_case_free(&c);
+}
+
+static void unsupported(void **state)
+{
+    const routed_shape s = shape_of(2, ROUTING_RANDOM);
+    const sw_cuda_card card = {90, 132}, older = {80, 108};
+    sw_routed_plan plan;
+    sw_err err = {0};
+    routed_case c;
+    sw_routed p;
+
+    (void)state;
+    routed_case_new(&c, &s);
+    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &card, 0, &err), SW_OK);
+    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &older, 0, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &card, 24, &err), SW_E_UNSUPPORTED);
+    p = c.problem;
+    p.act = SW_MLP_RELU;
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    p = c.problem;
+    p.down.spec.scale_dtype = SW_DTYPE_F16;
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    p = c.problem;
+    p.up.n_out -= 2;
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    p = c.problem;
+    p.x.d += 1;
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    routed_case_free(&c);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_sums), cmocka_unit_test(every_routing),
+        cmocka_unit_test(odd_shapes), cmocka_unit_test(activations_and_biases),
+        cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
+        cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),
+    };
+    sw_cuda_card card;
+    sw_err err = {0};
+
+    if (sw_cuda_card_query(&card, 0, &err) != SW_OK || card.sm != 90) {
+        printf("skipped: no GPU of compute capability 9.0\n");
+        return 77;
+    }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests_name("routed experts", tests, NULL, NULL);
+}
