@@ -15,9 +15,10 @@
 #include "formats/model/model.h"
 #include "tests/gpu/routed_case.h"
 
-/* Roundings of a pair's result and of the sum, 2^-9 each at most, of what `down` reads and, where
- * weights are scaled before the product, of those. */
-#define BOUND 4e-3
+/* Roundings of a pair's result and of the sum, 2^-9 each at most, and of what `down` reads; of the
+ * kernel for many rows also of weights, which it scales before the product. */
+#define BOUND_FEW 4e-3
+#define BOUND_MANY 6e-3
 
 #ifdef SW_CHECKED /* under compute-sanitizer: a few of everything */
 #define FEW_TOKENS 40
@@ -40,7 +41,7 @@ static void must_be_near(routed_case *c, int rows)
            (long long)c->shape.n_tokens, c->shape.top_k, c->shape.n_experts,
            (long long)c->shape.hidden, (long long)c->shape.wide, (int)c->shape.routing, rows,
            error);
-    assert_true(error <= BOUND);
+    assert_true(error <= (rows > 32 ? BOUND_MANY : BOUND_FEW));
 }
 
 static void must_be_exact(routed_case *c, int rows)

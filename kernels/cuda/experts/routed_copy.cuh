@@ -9,76 +9,99 @@
 #include "kernels/cuda/experts/routed_unit.cuh"
 #include "kernels/cuda/narrow_copy.cuh"
 
-/* What a warp has of an address, from lane 0: so the compiler knows that all have the same. */
 static __device__ __forceinline__ const uint8_t *rt_uniform(const uint8_t *p)
 {
-    uint64_t v = (uint64_t)p;
+    const uint64_t v = (uint64_t)p;
 
-    return (const uint8_t *)((uint64_t)__shfl_sync(~0u, (uint32_t)(v >> 32), 0) << 32 |
-                             __shfl_sync(~0u, (uint32_t)v, 0));
+    return (const uint8_t *)((uint64_t)(uint32_t)rt_uniform((int)(v >> 32)) << 32 |
+                             (uint32_t)rt_uniform((int)v));
 }
 
-/* Where the tiles of a unit begin. */
+/* Where the tiles of a unit lie: the first one's codes of the stage that comes next and its scales,
+ * and how far the others are from it, in tiles. */
 struct rt_source {
-    const uint8_t *codes[RT_TILES], *scales[RT_TILES];
+    const uint8_t *codes, *scales;
+    int to[RT_TILES];
     uint64_t policy;
-    int x_row;
+    int x_row, n_rows;
 };
 
 template <bool GLU>
-static __device__ __forceinline__ rt_source rt_source_of(const rt_args &a, int u, int k0)
+static __device__ __forceinline__ rt_source rt_source_of(const rt_args &a, const rt_unit &unit,
+                                                         int k0)
 {
-    rt_unit unit = rt_unit_of<GLU>(a, u);
+    const int j = rt_uniform(unit.j), first = rt_tile<GLU>(a, j, 0);
     rt_source s;
 
+    s.codes = rt_uniform(unit.codes) +
+              ((int64_t)first * a.k_tiles + k0 * NW_STAGE_TILES) * NW_BLOCK_BYTES;
+    s.scales = rt_uniform(unit.scales) + (int64_t)first * a.n_groups * 128;
 #pragma unroll
-    for (int i = 0; i < RT_TILES; i++) {
-        int64_t tile = rt_tile<GLU>(a, unit.j, i);
-
-        s.codes[i] = rt_uniform(unit.codes + (tile * a.k_tiles + k0 * NW_STAGE_TILES) *
-                                                 NW_BLOCK_BYTES);
-        s.scales[i] = rt_uniform(unit.scales + tile * a.n_groups * 128);
-    }
-    s.policy = unit.is_shared ? sw_policy_evict_last() : sw_policy_evict_first();
-    s.x_row = __shfl_sync(~0u, unit.x_row, 0);
+    for (int i = 0; i < RT_TILES; i++) s.to[i] = rt_tile<GLU>(a, j, i) - first;
+    s.policy = rt_uniform(unit.is_shared) ? sw_policy_evict_last() : sw_policy_evict_first();
+    s.x_row = rt_uniform(unit.x_row);
+    s.n_rows = rt_uniform(unit.n_rows);
     return s;
 }
 
-/* Codes and scales of stage ks, and what else the barrier is to wait for. The second half of a
+/* What those that multiply have to know of a unit, beside its first stage; seen with that. */
+struct __align__(16) rt_note {
+    const float *bias;
+    int row0, n_rows, j;
+};
+
+static __device__ __forceinline__ void rt_write_note(rt_note *to, const rt_unit &unit)
+{
+    if (threadIdx.x % 32 == 0) *to = {unit.bias, unit.row0, unit.n_rows, unit.j};
+    __syncwarp();
+}
+
+/* Codes and scales of stage ks, beside which x_bytes of inputs come. The second half of a
  * last stage without one is the first again: a number, and its inputs are zeros. */
 template <class P>
 static __device__ __forceinline__ void rt_copy_weights(const rt_args &a, rt_source &s, int ks,
-                                                       uint32_t stage, uint32_t bar)
+                                                       uint32_t stage, uint32_t bar,
+                                                       uint32_t x_bytes)
 {
     int group = a.group_stages == 1 ? ks : a.group_stages ? ks / a.group_stages : 0;
     bool is_whole = (ks + 1) * NW_STAGE_TILES <= a.k_tiles;
 
-    sw_warp_expect(bar, P::x_bytes + P::w_bytes + RT_TILES * 128);
+    sw_warp_expect(bar, x_bytes + P::w_bytes + RT_TILES * 128);
 #pragma unroll
     for (int i = 0; i < RT_TILES; i++) {
-        uint32_t to = stage + P::w_at + i * NW_STAGE_TILES * NW_BLOCK_BYTES;
+        const uint32_t to = stage + P::w_at + i * NW_STAGE_TILES * NW_BLOCK_BYTES;
+        const uint8_t *codes = s.codes + (int64_t)s.to[i] * a.k_tiles * NW_BLOCK_BYTES;
 
         if (is_whole) {
-            sw_warp_load(to, s.codes[i], NW_STAGE_TILES * NW_BLOCK_BYTES, bar, s.policy);
+            sw_warp_load(to, codes, NW_STAGE_TILES * NW_BLOCK_BYTES, bar, s.policy);
         } else {
-            sw_warp_load(to, s.codes[i], NW_BLOCK_BYTES, bar, s.policy);
-            sw_warp_load(to + NW_BLOCK_BYTES, s.codes[i], NW_BLOCK_BYTES, bar, s.policy);
+            sw_warp_load(to, codes, NW_BLOCK_BYTES, bar, s.policy);
+            sw_warp_load(to + NW_BLOCK_BYTES, codes, NW_BLOCK_BYTES, bar, s.policy);
         }
-        sw_warp_load(stage + P::s_at + i * 128, s.scales[i] + group * 128, 128, bar, s.policy);
-        s.codes[i] += NW_STAGE_TILES * NW_BLOCK_BYTES;
+        sw_warp_load(stage + P::s_at + i * 128,
+                     s.scales + ((int64_t)s.to[i] * a.n_groups + group) * 128, 128, bar, s.policy);
     }
+    s.codes += NW_STAGE_TILES * NW_BLOCK_BYTES;
+}
+
+/* Rows that are not there keep what was in their place: their sums are not stored. */
+template <class P, int BOX>
+static __device__ __forceinline__ uint32_t rt_x_bytes(int n_rows)
+{
+    return (uint32_t)(min((n_rows + BOX - 1) / BOX * BOX, P::T) * NW_STAGE_TILES * 128);
 }
 
 template <class P, int BOX>
-static __device__ __forceinline__ void rt_copy_x(const CUtensorMap &x, int row, int ks,
+static __device__ __forceinline__ void rt_copy_x(const CUtensorMap &x, const rt_source &s, int ks,
                                                  uint32_t stage, uint32_t bar, uint64_t policy)
 {
 #pragma unroll
     for (int kt = 0; kt < NW_STAGE_TILES; kt++)
 #pragma unroll
         for (int t = 0; t < P::T; t += BOX)
-            sw_warp_load_2d(stage + (kt * P::T + t) * 128, &x, (ks * NW_STAGE_TILES + kt) * 64,
-                            row + t, bar, policy);
+            if (t < s.n_rows)
+                sw_warp_load_2d(stage + (kt * P::T + t) * 128, &x, (ks * NW_STAGE_TILES + kt) * 64,
+                                s.x_row + t, bar, policy);
 }
 
 #endif

@@ -7,7 +7,7 @@
     {T,                                                                    \
      {(const void *)swk_routed_few_sm90<RT_CUT(T, STAGES), true>,          \
       (const void *)swk_routed_few_sm90<RT_CUT(T, STAGES), false>},        \
-     rt_few<RT_CUT(T, STAGES)>::shared_bytes, RT_CUT(T, STAGES)::threads, T, RT_FEW_CTAS, \
+     rt_few<RT_CUT(T, STAGES)>::shared_bytes, RT_CUT(T, STAGES)::threads, RT_FEW_BOX, RT_FEW_CTAS, \
      rt_few<RT_CUT(T, STAGES)>::partial_floats}
 
 static const rt_kernel kernels[] = {

@@ -3,14 +3,14 @@
  * Memory is the limit, so all multiprocessors must read all the time: the stages (128 inputs) of
  * all units (256 channels of a block of rows, routed_unit.cuh) stand in one line that is cut into
  * as many equal runs as there are CTAs ("stream-K", Osama et al. 2023, arXiv 2301.03598). The warp
- * that copies goes from unit to unit without a stop. A unit that a cut goes through has its sums
- * added by whoever of its CTAs comes last, in the order of the stages: so the order of every sum
- * follows from the number of blocks and of CTAs alone.
+ * that copies goes from unit to unit without a stop. Of the CTAs that share a unit which a cut goes
+ * through, the first, whose last unit it is, adds the sums of the others, whose first it was, in
+ * their order: so the order of every sum follows from the number of blocks and of CTAs alone.
  *
  *   CTA:       two warpgroups that multiply, two tiles of 64 channels each, the warp that copies
  *   stage:     X [2 k-tiles][T][64], W [4 tiles][2 k-tiles], scales [4 tiles], multiplied as
  *              narrow_wgmma.cuh does in the mode NW_GROUPS: no weight is rounded
- *   partials:  two a CTA, the second of the unit that it begins and does not end: [float4][thread]
+ *   partials:  one a CTA, of the unit that it ends and did not begin: [float4][thread]
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_FEW_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_FEW_CUH
@@ -55,19 +55,24 @@ static __device__ __forceinline__ rt_run rt_run_of(const rt_args &a)
 
 /* Stages in their order, with the unit that they belong to. */
 template <bool GLU> struct rt_walk {
-    int unit, ks;
+    int at, ks;
+    rt_unit unit;
     rt_source from;
 
     __device__ __forceinline__ rt_walk(const rt_args &a, int stage)
     {
-        unit = stage / a.k_stages, ks = stage % a.k_stages;
+        at = stage / a.k_stages, ks = stage % a.k_stages;
+        unit = rt_unit_of<GLU>(a, at);
         from = rt_source_of<GLU>(a, unit, ks);
     }
-    __device__ __forceinline__ void step(const rt_args &a, bool is_last)
+    /* True where a unit begins. */
+    __device__ __forceinline__ bool step(const rt_args &a, bool is_last)
     {
-        if (++ks < a.k_stages || is_last) return;
+        if (++ks < a.k_stages || is_last) return false;
         ks = 0;
-        from = rt_source_of<GLU>(a, ++unit, 0);
+        unit = rt_unit_of<GLU>(a, ++at);
+        from = rt_source_of<GLU>(a, unit, 0);
+        return true;
     }
 };
 
@@ -76,24 +81,27 @@ template <bool GLU> struct rt_walk {
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_few_copy(const CUtensorMap &x, const rt_args &a,
                                                    const rt_run &run, uint32_t ring, uint32_t full,
-                                                   uint32_t empty)
+                                                   uint32_t empty, rt_note *notes)
 {
     const uint64_t keep = sw_policy_evict_last();
     const int first = min(run.begin + P::STAGES, run.end);
-    rt_walk<GLU> w(a, run.begin), late(a, run.begin);
+    rt_walk<GLU> w(a, run.begin), late = w;
+    bool is_new = true;
     int s = 0, turn = 0;
 
 #pragma unroll 1
     for (int at = run.begin; at < first; at++, s++) {
-        rt_copy_weights<P>(a, w.from, w.ks, ring + s * P::stage_bytes, full + 8 * s);
-        w.step(a, at + 1 == run.end);
+        if (is_new) rt_write_note(notes + s, w.unit);
+        rt_copy_weights<P>(a, w.from, w.ks, ring + s * P::stage_bytes, full + 8 * s,
+                           rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
+        is_new = w.step(a, at + 1 == run.end);
     }
     sw_grid_wait_previous();
 #pragma unroll 1
     for (int at = run.begin; at < first; at++) {
         int slot = at - run.begin;
 
-        rt_copy_x<P, P::T>(x, late.from.x_row, late.ks, ring + slot * P::stage_bytes,
+        rt_copy_x<P, RT_FEW_BOX>(x, late.from, late.ks, ring + slot * P::stage_bytes,
                            full + 8 * slot, keep);
         late.step(a, at + 1 == run.end);
     }
@@ -103,9 +111,11 @@ static __device__ __forceinline__ void rt_few_copy(const CUtensorMap &x, const r
         uint32_t stage = ring + s * P::stage_bytes;
 
         sw_mbar_sleep(empty + 8 * s, turn);
-        rt_copy_weights<P>(a, w.from, w.ks, stage, full + 8 * s);
-        rt_copy_x<P, P::T>(x, w.from.x_row, w.ks, stage, full + 8 * s, keep);
-        w.step(a, at + 1 == run.end);
+        if (is_new) rt_write_note(notes + s, w.unit);
+        rt_copy_weights<P>(a, w.from, w.ks, stage, full + 8 * s,
+                           rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
+        rt_copy_x<P, RT_FEW_BOX>(x, w.from, w.ks, stage, full + 8 * s, keep);
+        is_new = w.step(a, at + 1 == run.end);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }
 }
@@ -135,18 +145,14 @@ static __device__ __forceinline__ void rt_publish(const float (&total)[2][P::T /
         }
 }
 
-/* total = those of all CTAs of a unit, in their order. */
+/* total += those of CTAs c0 to c1, in their order. */
 template <class P>
-static __device__ __forceinline__ void rt_gather_partials(float (&total)[2][P::T / 2],
-                                                          const rt_args &a, int c0, int c1,
-                                                          int n_rows)
+static __device__ __forceinline__ void rt_add_partials(float (&total)[2][P::T / 2],
+                                                       const rt_args &a, int c0, int c1,
+                                                       int n_rows)
 {
-#pragma unroll
-    for (int m = 0; m < 2; m++)
-#pragma unroll
-        for (int i = 0; i < P::T / 2; i++) total[m][i] = 0;
     for (int c = c0; c <= c1; c++) {
-        const float4 *from = rt_partial<P>(a, 2 * c + (c == c0));
+        const float4 *from = rt_partial<P>(a, c);
 
 #pragma unroll
         for (int m = 0; m < 2; m++)
@@ -161,52 +167,67 @@ static __device__ __forceinline__ void rt_gather_partials(float (&total)[2][P::T
     }
 }
 
-/* Whether this CTA is the last of those of unit u, in which case total is the sum of all. */
+/* What this CTA has of a unit that another began, for that one. */
 template <class P>
-static __device__ __forceinline__ bool rt_meet(float (&total)[2][P::T / 2], const rt_args &a,
-                                               const rt_run &run, int u, bool is_first, int n_rows,
-                                               volatile int *s_last)
+static __device__ __forceinline__ void rt_hand_over(const float (&total)[2][P::T / 2],
+                                                    const rt_args &a, int cta, int n_rows)
 {
-    int c0 = run.owner(u * a.k_stages), c1 = run.owner((u + 1) * a.k_stages - 1);
-
-    rt_publish<P>(total, a, 2 * run.cta + is_first, n_rows);
+    rt_publish<P>(total, a, cta, n_rows);
     __threadfence();
     sw_named_sync(1, P::consumers);
-    if (threadIdx.x == 0) {
-        int is_last = atomicAdd(a.counters + c0, 1) == c1 - c0;
+    if (threadIdx.x == 0)
+        asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(a.flags + cta) : "memory");
+}
 
-        if (is_last) a.counters[c0] = 0;
-        *s_last = is_last;
+/* What CTAs c0 to c1 have of a unit that this one began. They have it before they wait for anybody,
+ * and come to run whatever this one does. */
+template <class P>
+static __device__ __forceinline__ void rt_take_over(float (&total)[2][P::T / 2], const rt_args &a,
+                                                    int c0, int c1, int n_rows)
+{
+    for (int c = c0 + (int)threadIdx.x; c <= c1; c += P::consumers) {
+        int is_there = 0;
+
+        while (!is_there)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                         : "=r"(is_there)
+                         : "l"(a.flags + c)
+                         : "memory");
+        a.flags[c] = 0;
     }
     sw_named_sync(1, P::consumers);
-    if (!*s_last) return false;
-    __threadfence();
-    rt_gather_partials<P>(total, a, c0, c1, n_rows);
-    return true;
+    rt_add_partials<P>(total, a, c0, c1, n_rows);
 }
 
 /* ---- the whole ---- */
 
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt_run &run,
-                                                      uint32_t ring, uint32_t full, uint32_t empty,
-                                                      uint32_t park, rt_rows<P::T> *rows,
-                                                      volatile int *s_last)
+                                                      nw_ring<P> &ring, uint32_t park,
+                                                      const rt_note *notes, rt_rows<P::T> *rows)
 {
-    nw_ring<P> at = {ring, full, empty, 0, 0};
-    int tile0 = __shfl_sync(~0u, (int)threadIdx.x / 128, 0) * P::MT;
+    const int tile0 = __shfl_sync(~0u, (int)threadIdx.x / 128, 0) * P::MT;
 
 #pragma unroll 1
     for (int stage = run.begin; stage < run.end;) {
-        int u = stage / a.k_stages, k0 = stage % a.k_stages;
-        int n = min(a.k_stages - k0, run.end - stage);
-        rt_unit unit = rt_unit_of<GLU>(a, u);
+        const int u = stage / a.k_stages, k0 = stage % a.k_stages;
+        const int n = min(a.k_stages - k0, run.end - stage);
         float total[2][P::T / 2] = {};
 
-        nw_multiply_groups<P>(total, a.nw, tile0, n, at);
-        if (n == a.k_stages || rt_meet<P>(total, a, run, u, k0 == 0, unit.n_rows, s_last))
-            rt_finish<GLU, P::T / 2, P::T>(total, a, unit, park, rows);
+        ring.wait();
+        const rt_note unit = notes[ring.s];
+        const rt_row row = rt_row_of<GLU>(a, unit);
+
+        nw_multiply_groups<P>(total, a.nw, tile0, n, ring);
         stage += n;
+        if (k0) {
+            rt_hand_over<P>(total, a, run.cta, unit.n_rows);
+            continue;
+        }
+        if (n < a.k_stages)
+            rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1),
+                            unit.n_rows);
+        rt_finish<GLU, P::T / 2, P::T>(total, a, unit, park, row, rows);
     }
 }
 
@@ -217,7 +238,7 @@ __global__ void __launch_bounds__(P::threads, P::PER_SM)
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES];
     __shared__ rt_rows<P::T> s_rows[2];
-    __shared__ int s_last;
+    __shared__ rt_note s_notes[P::STAGES];
     uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
     uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
@@ -241,13 +262,14 @@ __global__ void __launch_bounds__(P::threads, P::PER_SM)
     if (run.begin == run.end) {
         sw_grid_wait_previous();
     } else if (warp == P::consumers / 32) {
-        rt_few_copy<P, GLU>(x, a, run, ring, full, empty);
+        rt_few_copy<P, GLU>(x, a, run, ring, full, empty, s_notes);
     } else {
+        nw_ring<P> at = {ring, full, empty, 0, 0};
+
         sw_grid_wait_previous();
-        rt_few_consume<P, GLU>(a, run, ring, full, empty,
-                               ring + P::ring_bytes +
-                                   threadIdx.x / 128 * rt_few<P>::park_bytes,
-                               s_rows + threadIdx.x / 128, &s_last);
+        rt_few_consume<P, GLU>(a, run, at,
+                               ring + P::ring_bytes + threadIdx.x / 128 * rt_few<P>::park_bytes,
+                               s_notes, s_rows + threadIdx.x / 128);
     }
 }
 

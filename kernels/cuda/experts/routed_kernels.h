@@ -14,7 +14,7 @@ typedef struct rt_kernel {
     int shared_bytes, n_threads;
     int box_rows;          /* of a box of inputs */
     int per_sm;            /* CTAs of a multiprocessor */
-    int partial_floats;    /* of each of two partial sums of a CTA; 0: it has none */
+    int partial_floats;    /* of a partial sum of a CTA; 0: it has none */
 } rt_kernel;
 
 /* By rows of a block; NULL: none. */

@@ -2,8 +2,8 @@
  *
  * The tensor cores are the limit. As narrow_large.cuh: CTAs that stay, one a multiprocessor, go
  * through the units (routed_unit.cuh); weights are scaled in registers and products stay in the
- * tensor cores from the first stage of a unit to the last. A block has up to 128 rows; the last of
- * an expert, which has fewer, is multiplied as one of 64 or 32 where that is enough.
+ * tensor cores from the first stage of a unit to the last. A block has up to 128 rows; where
+ * it has fewer it is multiplied as one of 96 or 64.
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_MANY_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_MANY_CUH
@@ -32,27 +32,33 @@ static __device__ __forceinline__ void rt_many_copy(const CUtensorMap &x, const 
         uint32_t stage = ring + at->s * P::stage_bytes, bar = full + 8 * at->s;
 
         sw_mbar_sleep(empty + 8 * at->s, at->turn);
-        rt_copy_weights<P>(a, from, ks, stage, bar);
-        rt_copy_x<P, RT_BOX_ROWS>(x, from.x_row, ks, stage, bar, keep);
+        rt_copy_weights<P>(a, from, ks, stage, bar, rt_x_bytes<P, RT_MANY_BOX>(from.n_rows));
+        rt_copy_x<P, RT_MANY_BOX>(x, from, ks, stage, bar, keep);
         if (++at->s == P::STAGES) at->s = 0, at->turn ^= 1;
     }
 }
 
+/* What the next unit is, is asked for before the stages of this one are. */
 template <bool GLU>
 static __device__ __forceinline__ void rt_many_copy_all(const CUtensorMap &x, const rt_args &a,
                                                         int n_units, uint32_t ring, uint32_t full,
-                                                        uint32_t empty)
+                                                        uint32_t empty, rt_note *notes)
 {
     nwl_ahead at = {0, 1};
+    rt_unit next = {};
 
+    if ((int)blockIdx.x < n_units) next = rt_unit_of<GLU>(a, (int)blockIdx.x);
 #pragma unroll 1
     for (int u = (int)blockIdx.x; u < n_units; u += (int)gridDim.x) {
-        int n_rows = __shfl_sync(~0u, rt_unit_of<GLU>(a, u).n_rows, 0);
-        rt_source from = rt_source_of<GLU>(a, u, 0);
+        const int n_rows = rt_uniform(next.n_rows);
+        rt_source from = rt_source_of<GLU>(a, next, 0);
 
-        if (n_rows > 64) rt_many_copy<rt_many<128>>(x, a, from, &at, ring, full, empty);
-        else if (n_rows > 32) rt_many_copy<rt_many<64>>(x, a, from, &at, ring, full, empty);
-        else rt_many_copy<rt_many<32>>(x, a, from, &at, ring, full, empty);
+        sw_mbar_sleep(empty + 8 * at.s, at.turn);
+        rt_write_note(notes + at.s, next);
+        if (u + (int)gridDim.x < n_units) next = rt_unit_of<GLU>(a, u + (int)gridDim.x);
+        if (n_rows > 96) rt_many_copy<rt_many<128>>(x, a, from, &at, ring, full, empty);
+        else if (n_rows > 64) rt_many_copy<rt_many<96>>(x, a, from, &at, ring, full, empty);
+        else rt_many_copy<rt_many<64>>(x, a, from, &at, ring, full, empty);
     }
 }
 
@@ -65,30 +71,36 @@ struct rt_place {
 };
 
 template <class P, bool GLU>
-static __device__ __forceinline__ void rt_many_unit(const rt_args &a, int u, rt_place *at,
-                                                    rt_rows<RT_MANY_ROWS> *rows)
+static __device__ __forceinline__ void rt_many_unit(const rt_args &a, const rt_note *note,
+                                                    rt_place *at, rt_rows<RT_MANY_ROWS> *rows)
 {
     nw_ring<P> ring = {at->stages, at->full, at->empty, at->s, at->parity};
+    const int tile0 = (int)threadIdx.x / 128 * P::MT;
+    const rt_note unit = *note;
+    const rt_row row = rt_row_of<GLU>(a, unit);
     float total[2][P::T / 2];
-    int tile0 = (int)threadIdx.x / 128 * P::MT;
 
     nw_clear<P>(total, 0);
     nw_multiply_through<P>(total, ring, tile0, a.k_stages, at->nobody);
-    rt_finish<GLU, P::T / 2, RT_MANY_ROWS>(total, a, rt_unit_of<GLU>(a, u), at->park, rows);
+    rt_finish<GLU, P::T / 2, RT_MANY_ROWS>(total, a, unit, at->park, row, rows);
     at->s = ring.s, at->parity = ring.parity;
 }
 
 template <bool GLU>
 static __device__ __forceinline__ void rt_many_consume(const rt_args &a, int n_units, rt_place at,
+                                                       const rt_note *notes,
                                                        rt_rows<RT_MANY_ROWS> *rows)
 {
 #pragma unroll 1
     for (int u = (int)blockIdx.x; u < n_units; u += (int)gridDim.x) {
-        int n_rows = __shfl_sync(~0u, rt_unit_of<GLU>(a, u).n_rows, 0);
+        const rt_note *note = notes + at.s;
 
-        if (n_rows > 64) rt_many_unit<rt_many<128>, GLU>(a, u, &at, rows);
-        else if (n_rows > 32) rt_many_unit<rt_many<64>, GLU>(a, u, &at, rows);
-        else rt_many_unit<rt_many<32>, GLU>(a, u, &at, rows);
+        sw_mbar_sleep(at.full + 8 * at.s, at.parity);
+        const int n_rows = rt_uniform(note->n_rows);
+
+        if (n_rows > 96) rt_many_unit<rt_many<128>, GLU>(a, note, &at, rows);
+        else if (n_rows > 64) rt_many_unit<rt_many<96>, GLU>(a, note, &at, rows);
+        else rt_many_unit<rt_many<64>, GLU>(a, note, &at, rows);
     }
 }
 
@@ -100,6 +112,7 @@ __global__ void __launch_bounds__(rt_many<128>::threads, 1)
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES], s_nobody;
     __shared__ rt_rows<RT_MANY_ROWS> s_rows[2];
+    __shared__ rt_note s_notes[P::STAGES];
     uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
     uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
     uint32_t park = ring + P::STAGES * P::stage_bytes + threadIdx.x / 128 * 2 * P::park_bytes;
@@ -121,12 +134,13 @@ __global__ void __launch_bounds__(rt_many<128>::threads, 1)
 
     if (warp >= P::consumers / 32) {
         sw_fewer_registers<RT_COPIER>();
-        if (warp == P::consumers / 32) rt_many_copy_all<GLU>(x, a, n_units, ring, full, empty);
+        if (warp == P::consumers / 32) 
+            rt_many_copy_all<GLU>(x, a, n_units, ring, full, empty, s_notes);
     } else {
         sw_more_registers<P::consumer>();
         rt_many_consume<GLU>(a, n_units,
                              {ring, full, empty, sw_smem_addr(&s_nobody), park, 0, 0},
-                             s_rows + threadIdx.x / 128);
+                             s_notes, s_rows + threadIdx.x / 128);
     }
 }
 

@@ -82,7 +82,7 @@ extern "C" sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
 /* What lies in it, in this order; `used` is what it takes. */
 typedef struct rt_work {
     rt_lists lists;
-    int *counters;
+    int *flags;
     uint16_t *x, *h, *y;
     float *partials;
     size_t used;
@@ -120,15 +120,16 @@ static rt_work work_of(const sw_routed *p, const sw_routed_plan *plan, void *d_s
     const int64_t n_ctas = n_ctas_of(plan);
     rt_work w = {};
 
-    w.counters = (int *)take(&w, d_start, (int64_t)sw_routed_zero_bytes(&plan->card));
+    w.flags = (int *)take(&w, d_start, (int64_t)sw_routed_zero_bytes(&plan->card));
     w.lists.n_blocks = (int *)take(&w, d_start, 4);
     w.lists.blocks = (rt_block *)take(&w, d_start,
                                       blocks_max(p, plan->rows) * (int64_t)sizeof(rt_block));
     w.lists.pair_of_row = (int *)take(&w, d_start, pairs * 4);
+    w.lists.share_of_row = (float *)take(&w, d_start, pairs * 4);
     w.x = (uint16_t *)take(&w, d_start, pairs * hidden * 2);
     w.h = (uint16_t *)take(&w, d_start, pairs * wide * 2);
     w.y = (uint16_t *)take(&w, d_start, pairs * hidden * 2);
-    w.partials = (float *)take(&w, d_start, n_ctas * 2 * kernel_of(plan)->partial_floats * 4);
+    w.partials = (float *)take(&w, d_start, n_ctas * kernel_of(plan)->partial_floats * 4);
     return w;
 }
 
@@ -161,7 +162,7 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
     a.n_groups = (int)t->n_groups;
     a.group_stages = (int)(t->spec.group_elems / 128);
     a.partials = w->partials;
-    a.counters = w->counters;
+    a.flags = w->flags;
     a.slope = 1, a.limit = INFINITY, a.shift = 0;
     if (p->act == SW_MLP_SWIGLU_CLAMPED) a.slope = 1.702f, a.limit = p->limit, a.shift = 1;
     return a;
@@ -203,8 +204,9 @@ static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_wor
                     sw_launch first, sw_launch then, sw_err *err)
 {
     const int n_pairs = (int)(p->n_tokens * p->top_k);
-    rt_sort_args a = {w->lists, p->chosen, n_pairs, p->n_experts, plan->rows, p->top_k, p->x.d,
-                      p->x.stride, w->x, (int)p->up.k_in};
+    rt_sort_args a = {w->lists, p->chosen, p->share, p->ups, p->downs, n_pairs, p->n_experts,
+                      plan->rows, plan->is_large ? RT_MANY_BOX : 0, p->top_k, p->x.d, p->x.stride,
+                      w->x, (int)p->up.k_in};
     sw_code rc;
 
     if (n_pairs <= SORT_AND_GATHER_PAIRS)
@@ -215,6 +217,12 @@ static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_wor
     return rc == SW_OK ? sw_routed_gather(&a, then, err) : rc;
 }
 
+#ifdef RT_DEV
+#include <stdlib.h>
+#define PART(b) ((getenv("RT_PARTS") ? atoi(getenv("RT_PARTS")) : 15) & (b))
+#else
+#define PART(b) 1
+#endif
 extern "C" sw_code sw_routed_run(const sw_routed *p, const sw_routed_plan *plan, void *d_workspace,
                                  void *stream, sw_err *err)
 {
@@ -224,9 +232,9 @@ extern "C" sw_code sw_routed_run(const sw_routed *p, const sw_routed_plan *plan,
     sw_code rc = SW_OK;
 
     if (p->n_tokens == 0) return SW_OK;
-    if (!is_one) rc = sort(p, plan, &w, first, then, err);
-    if (rc == SW_OK) rc = multiply(p, plan, &w, false, is_one ? first : then, err);
-    if (rc == SW_OK) rc = multiply(p, plan, &w, true, then, err);
-    if (rc != SW_OK) return rc;
+    if (!is_one && PART(1)) rc = sort(p, plan, &w, first, then, err);
+    if (rc == SW_OK && PART(2)) rc = multiply(p, plan, &w, false, is_one ? first : then, err);
+    if (rc == SW_OK && PART(4)) rc = multiply(p, plan, &w, true, then, err);
+    if (rc != SW_OK || !PART(8)) return rc;
     return sw_routed_sum(p->y, p->adds, w.y, p->n_tokens, p->top_k, p->down.n_out, then, err);
 }

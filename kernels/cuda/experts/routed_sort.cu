@@ -95,22 +95,39 @@ static __device__ void place(const rt_sort_args &a, int *counts, const rt_starts
 
         __syncwarp();
         if (expert >= 0 && rank == 0) *count = before + __popc(alike);
-        if (expert >= 0) pair_of_row[starts->row[expert] + before + rank] = i;
+        if (expert >= 0) {
+            const int row = starts->row[expert] + before + rank;
+
+            pair_of_row[row] = i;
+            if (blockIdx.x == 0) a.to.pair_of_row[row] = i, a.to.share_of_row[row] = a.share[i];
+        }
         __syncwarp();
     }
+}
+
+/* Rows of the blocks of an expert that has n_rows in n_blocks. */
+static __device__ __forceinline__ int block_rows(const rt_sort_args &a, int n_rows, int n_blocks)
+{
+    if (!a.even) return a.rows;
+    return ((n_rows + n_blocks - 1) / n_blocks + a.even - 1) / a.even * a.even;
 }
 
 static __device__ void write_blocks(const rt_sort_args &a, const rt_starts *starts)
 {
     for (int e = (int)threadIdx.x / 32; e < a.n_experts; e += SORT_WARPS) {
-        int row0 = starts->row[e], n_rows = starts->row[e + 1] - row0;
-        int first = starts->block[e], n = starts->block[e + 1] - first;
+        const int row0 = starts->row[e], n_rows = starts->row[e + 1] - row0;
+        const int first = starts->block[e], n = starts->block[e + 1] - first;
+        if (n == 0) continue;
+        const int per = block_rows(a, n_rows, n);
+        const sw_expert up = a.ups[e], down = a.downs[e];
 
         for (int i = (int)threadIdx.x % 32; i < n; i += 32) {
-            int band0 = i / RT_BAND * RT_BAND;
+            const int band0 = i / RT_BAND * RT_BAND;
 
-            a.to.blocks[first + i] = {e, row0 + i * a.rows, min(a.rows, n_rows - i * a.rows),
-                                      first + band0, min(RT_BAND, n - band0), {}};
+            a.to.blocks[first + i] = {{up.codes, down.codes}, {up.scales, down.scales},
+                                      {up.bias, down.bias}, row0 + i * per,
+                                      min(per, n_rows - i * per), first + band0,
+                                      min(RT_BAND, n - band0)};
         }
     }
     if (threadIdx.x == 0) *a.to.n_blocks = starts->block[a.n_experts];
@@ -143,9 +160,6 @@ static __global__ void __launch_bounds__(SORT_THREADS) swk_routed_sort(rt_sort_a
     if (blockIdx.x == 0) write_blocks(a, &s_starts);
     if (!a.x) return;
     __syncthreads();
-    if (blockIdx.x == 0)
-        for (int i = (int)threadIdx.x; i < a.n_pairs; i += SORT_THREADS)
-            a.to.pair_of_row[i] = pair_of_row[i];
     for (int row = (int)blockIdx.x; row < a.n_pairs; row += (int)gridDim.x)
         copy_row(a, row, pair_of_row[row], (int)threadIdx.x, SORT_THREADS);
 }

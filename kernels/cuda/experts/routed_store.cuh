@@ -3,7 +3,7 @@
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_STORE_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_STORE_CUH
 
-#include "kernels/cuda/experts/routed_unit.cuh"
+#include "kernels/cuda/experts/routed_copy.cuh"
 #include "kernels/cuda/ptx8.cuh"
 
 #define RT_PARK_ROWS 32 /* rows of 64 channels that a warpgroup parks on their way to memory */
@@ -14,18 +14,20 @@ template <int ROWS> struct __align__(16) rt_rows {
     float share[ROWS];
 };
 
-template <int ROWS>
-static __device__ __forceinline__ void rt_load_rows(rt_rows<ROWS> *to, const rt_args &a,
-                                                    const rt_unit &unit)
+/* Those of row threadIdx.x % 128: asked for before the products, stored behind them. */
+struct rt_row {
+    int pair;
+    float share;
+};
+
+template <bool GLU>
+static __device__ __forceinline__ rt_row rt_row_of(const rt_args &a, const rt_note &unit)
 {
-    int t = (int)threadIdx.x % 128;
+    const int row = unit.row0 + min((int)threadIdx.x % 128, unit.n_rows - 1);
 
-    if (t >= ROWS) return;
-    int row = unit.row0 + min(t, unit.n_rows - 1);
-    int pair = a.lists.blocks ? a.lists.pair_of_row[row] : row;
-
-    to->pair[t] = pair;
-    to->share[t] = a.share[pair];
+    if (GLU) return {};
+    if (!a.lists.blocks) return {row, a.share[row]};
+    return {a.lists.pair_of_row[row], a.lists.share_of_row[row]};
 }
 
 /* Of two neighbours; asked for where they are used, else the compiler asks for all at once and has
@@ -42,7 +44,7 @@ static __device__ __forceinline__ float2 rt_shares(const rt_rows<ROWS> *rows, in
  * 16-bit rows: with IS_PAIR those of pairs, times their shares, else sorted ones. */
 template <int N, bool IS_PAIR, int ROWS>
 static __device__ __forceinline__ void rt_store(const float (&v)[N], const rt_args &a,
-                                                const rt_unit &unit, int channel0, uint32_t park,
+                                                const rt_note &unit, int channel0, uint32_t park,
                                                 const rt_rows<ROWS> *rows)
 {
     constexpr int T = 2 * N, CHUNK = T < RT_PARK_ROWS ? T : RT_PARK_ROWS;
@@ -101,7 +103,7 @@ static __device__ __forceinline__ float2 rt_bias(const float *bias, int64_t chan
 
 template <int N, int ROWS>
 static __device__ __forceinline__ void rt_finish_glu(float (&total)[2][N], const rt_args &a,
-                                                     const rt_unit &unit, uint32_t park)
+                                                     const rt_note &unit, uint32_t park)
 {
     int channel0 = (unit.j * 2 + (int)threadIdx.x / 128) * 64;
     float2 g = rt_bias(unit.bias, channel0, a.n_out);
@@ -116,15 +118,16 @@ static __device__ __forceinline__ void rt_finish_glu(float (&total)[2][N], const
 
 template <int N, int ROWS>
 static __device__ __forceinline__ void rt_finish_down(float (&total)[2][N], const rt_args &a,
-                                                      const rt_unit &unit, uint32_t park,
-                                                      rt_rows<ROWS> *rows)
+                                                      const rt_note &unit, uint32_t park,
+                                                      const rt_row &row, rt_rows<ROWS> *rows)
 {
     int channel0 = (unit.j * 4 + (int)threadIdx.x / 128 * 2) * 64;
     float2 b[2] = {rt_bias(unit.bias, channel0, a.n_out),
                    rt_bias(unit.bias, channel0 + 64, a.n_out)};
 
     sw_named_sync(2 + (int)threadIdx.x / 128, 128); /* nobody reads those of the block before */
-    rt_load_rows(rows, a, unit);
+    if ((int)threadIdx.x % 128 < ROWS)
+        rows->pair[threadIdx.x % 128] = row.pair, rows->share[threadIdx.x % 128] = row.share;
     sw_named_sync(2 + (int)threadIdx.x / 128, 128);
 #pragma unroll
     for (int i = 0; i < N; i++)
@@ -137,11 +140,11 @@ static __device__ __forceinline__ void rt_finish_down(float (&total)[2][N], cons
 
 template <bool GLU, int N, int ROWS>
 static __device__ __forceinline__ void rt_finish(float (&total)[2][N], const rt_args &a,
-                                                 const rt_unit &unit, uint32_t park,
-                                                 rt_rows<ROWS> *rows)
+                                                 const rt_note &unit, uint32_t park,
+                                                 const rt_row &row, rt_rows<ROWS> *rows)
 {
     if constexpr (GLU) rt_finish_glu<N, ROWS>(total, a, unit, park);
-    else rt_finish_down<N, ROWS>(total, a, unit, park, rows);
+    else rt_finish_down<N, ROWS>(total, a, unit, park, row, rows);
 }
 
 #endif

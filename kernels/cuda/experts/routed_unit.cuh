@@ -15,45 +15,36 @@
 
 #define RT_TILES 4 /* of a unit */
 
+/* What the products of a unit are and where they go. */
 struct rt_unit {
     const uint8_t *codes, *scales;
     const float *bias;
     int x_row, row0, n_rows; /* of the inputs, of the sorted rows */
     int j;                   /* which of its block */
-    bool is_shared;          /* other blocks of this expert read the same weights soon */
+    int is_shared;           /* other blocks of this expert read the same weights soon */
 };
 
-static __device__ __forceinline__ rt_block rt_block_at(const rt_block *blocks, int i)
+template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of_pair(const rt_args &a,
+                                                                              int pair, int j)
 {
-    const int4 *from = (const int4 *)(blocks + i);
-    const int4 a = __ldg(from), b = __ldg(from + 1);
+    const sw_expert *e = a.experts + a.chosen[pair];
 
-    return {a.x, a.y, a.z, a.w, b.x, {}};
+    return {(const uint8_t *)e->codes, (const uint8_t *)e->scales, e->bias,
+            GLU ? 0 : pair, pair, 1, j, 0};
 }
 
 /* Unit u: the blocks of a band take turns for each j. */
 template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of(const rt_args &a, int u)
 {
-    int of = u / a.n_units, expert;
-    rt_unit v = {};
+    const int of = u / a.n_units;
 
-    if (a.lists.blocks) {
-        rt_block b = rt_block_at(a.lists.blocks, of);
-        int at = u - b.band0 * a.n_units;
+    if (!a.lists.blocks) return rt_unit_of_pair<GLU>(a, of, u % a.n_units);
+    const rt_block *b = a.lists.blocks + of;
+    const int band0 = b->band0, band_n = b->band_n, at = u - band0 * a.n_units;
 
-        v.j = at / b.band_n;
-        if (b.band_n > 1) b = rt_block_at(a.lists.blocks, b.band0 + at % b.band_n);
-        v.row0 = v.x_row = b.row0, v.n_rows = b.n_rows, v.is_shared = b.band_n > 1;
-        expert = b.expert;
-    } else {
-        v.j = u % a.n_units, v.row0 = of, v.n_rows = 1;
-        v.x_row = GLU ? 0 : of;
-        expert = a.chosen[of];
-    }
-    const sw_expert *e = a.experts + expert;
-
-    v.codes = (const uint8_t *)e->codes, v.scales = (const uint8_t *)e->scales, v.bias = e->bias;
-    return v;
+    b = a.lists.blocks + band0 + at % band_n;
+    return {(const uint8_t *)b->codes[!GLU], (const uint8_t *)b->scales[!GLU], b->bias[!GLU],
+            b->row0, b->row0, b->n_rows, at / band_n, band_n > 1};
 }
 
 /* The i-th tile of a unit among those of the weight. */
@@ -63,9 +54,13 @@ template <bool GLU> static __device__ __forceinline__ int rt_tile(const rt_args 
     return min(RT_TILES * j + i, a.n_tiles - 1);
 }
 
+/* What lane 0 has: so the compiler knows that all lanes have the same. What follows from it, as the
+ * descriptors of products do, it keeps in uniform registers. */
+static __device__ __forceinline__ int rt_uniform(int v) { return __shfl_sync(~0u, v, 0); }
+
 static __device__ __forceinline__ int rt_n_blocks(const rt_args &a)
 {
-    return a.lists.blocks ? *a.lists.n_blocks : a.n_pairs;
+    return rt_uniform(a.lists.blocks ? *a.lists.n_blocks : a.n_pairs);
 }
 
 #endif
