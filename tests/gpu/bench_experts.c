@@ -1,11 +1,13 @@
 /* bench_experts.c - how long a layer of routed experts takes, a row of CSV each.
  *
- *   bench_experts EXPERTS,HIDDEN,WIDE,TOP_K[,ROWS]... -- TOKENS...      (ROWS 0: the plan's)
+ *   bench_experts [SCHEME:]EXPERTS,HIDDEN,WIDE,TOP_K[,ROWS]... -- TOKENS...   (ROWS 0: the plan's)
+ *   SCHEME: w4a16 (groups of 128), fp8 (a scale a token and a channel), fp8block (128 x 128)
  *
  * Calls are timed in a CUDA graph, each beginning beside the call ahead, the median of replays;
  * tokens choose their experts at random, anew for each call of the graph (us) or all calls alike
  * (us_same: where the experts of a call fit in the L2, they stay there). TB/s: the bytes of the
- * experts that have a token; both against 4.8 TB/s and 989 TFLOP/s, the data sheet's. Before, the
+ * experts that have a token; percent: of what 4.8 TB/s, or 989 TFLOP/s in 16 bits and 1979 in 8,
+ * of the data sheet allow. Before, the
  * result is compared with that of the kernel for many rows or, for that one, for few (off).
  */
 #include <cuda_runtime_api.h>
@@ -24,9 +26,13 @@
 #define CHUNK (32ll << 20)
 #define TOKENS_MAX 4096
 #define BYTES_PER_US 4.8e6
-#define FLOP_PER_US 989e6
+#define FLOP_PER_US 989e6 /* of 16 bits; of 8 twice that */
+
+typedef enum scheme { W4A16, FP8, FP8_BLOCK, N_SCHEMES } scheme;
+static const char *const scheme_names[N_SCHEMES] = {"w4a16", "fp8", "fp8block"};
 
 typedef struct layer {
+    scheme scheme;
     int64_t hidden, wide;
     int n_experts, top_k;
     uint8_t *d_chunk;                   /* CHUNK random bytes */
@@ -83,17 +89,28 @@ static uint8_t *random_numbers(const layer *l, int64_t n, bool is_signed, uint16
     return d;
 }
 
-static sw_tiles tiles_of(int64_t n_out, int64_t k_in)
+static sw_tiles tiles_of(scheme scheme, int64_t n_out, int64_t k_in)
 {
-    return (sw_tiles){.spec = {.num = &sw_nums[SW_NUM_INT4], .is_symmetric = true,
-                               .group_elems = 128, .scale_dtype = SW_DTYPE_BF16},
-                      .n_out = n_out, .k_in = k_in, .n_groups = (k_in + 127) / 128,
-                      .container_bits = 4};
+    const sw_num *num = &sw_nums[scheme == W4A16 ? SW_NUM_INT4 : SW_NUM_E4M3];
+    const int64_t group = scheme == FP8 ? 0 : 128;
+
+    return (sw_tiles){.spec = {.num = num, .is_symmetric = true, .group_elems = group,
+                               .scale_dtype = SW_DTYPE_BF16},
+                      .n_out = n_out, .k_in = k_in, .n_groups = group ? (k_in + 127) / 128 : 1,
+                      .container_bits = sw_tiles_container_bits(num)};
+}
+
+static sw_act act_of(scheme scheme)
+{
+    if (scheme == W4A16) return (sw_act){0};
+    return (sw_act){&sw_nums[SW_NUM_E4M3], scheme == FP8 ? SW_ACT_TOKEN : SW_ACT_GROUP,
+                    scheme == FP8 ? 0 : 128, SW_DTYPE_F32};
 }
 
 static void make_weights(layer *l)
 {
-    const sw_tiles tiles[2] = {tiles_of(2 * l->wide, l->hidden), tiles_of(l->hidden, l->wide)};
+    const sw_tiles tiles[2] = {tiles_of(l->scheme, 2 * l->wide, l->hidden),
+                               tiles_of(l->scheme, l->hidden, l->wide)};
     sw_expert *experts = calloc((size_t)l->n_experts, sizeof *experts);
 
     l->weight_bytes = 0;
@@ -112,8 +129,8 @@ static void make_weights(layer *l)
                         cudaMemcpyHostToDevice));
         l->weight_bytes += (double)(codes + scales);
     }
-    l->problem = (sw_routed){.n_experts = l->n_experts, .top_k = l->top_k, .up = tiles[0],
-                             .down = tiles[1], .ups = l->d_experts[0], .downs = l->d_experts[1],
+    l->problem = (sw_routed){.n_experts = l->n_experts, .top_k = l->top_k,
+                             .act_of_x = act_of(l->scheme), .up = tiles[0], .down = tiles[1], .ups = l->d_experts[0], .downs = l->d_experts[1],
                              .act = SW_MLP_SILU, .may_overlap = true};
     free(experts);
 }
@@ -125,11 +142,21 @@ static void layer_new(layer *l, const char *text)
     test_rng rng = {3};
 
     *l = (layer){0};
+    for (int i = 0; i < N_SCHEMES; i++) {
+        const size_t n = strlen(scheme_names[i]);
+
+        if (strncmp(text, scheme_names[i], n) || text[n] != ':') continue;
+        l->scheme = (scheme)i;
+        text += n + 1;
+        break;
+    }
     if (sscanf(text, "%d,%lld,%lld,%d,%ld", &l->n_experts, (long long *)&l->hidden,
                (long long *)&l->wide, &l->top_k, &rows) < 4)
         bench_must(1, text);
     l->plan.rows = (int)rows;
-    for (int64_t i = 0; i < CHUNK / 8; i++) host[i] = test_u64(&rng);
+    /* E4M3: magnitudes below 2, which are numbers. */
+    for (int64_t i = 0; i < CHUNK / 8; i++)
+        host[i] = test_u64(&rng) & (l->scheme == W4A16 ? ~0ull : 0xbfbfbfbfbfbfbfbf);
     l->d_chunk = taken(CHUNK);
     MUST(cudaMemcpy(l->d_chunk, host, CHUNK, cudaMemcpyHostToDevice));
     free(host);
@@ -290,6 +317,7 @@ static void run(layer *l, int64_t n_tokens, int rows)
 {
     const int n_calls = n_tokens <= 256 ? N_ROUTINGS : n_tokens <= 1024 ? 6 : 3;
     const double flop = 6.0 * (double)(n_tokens * l->top_k * l->hidden * l->wide);
+    const double flop_per_us = l->scheme == W4A16 ? FLOP_PER_US : 2 * FLOP_PER_US;
     double off, us, us_same, bytes, floor_us;
 
     l->problem.n_tokens = n_tokens;
@@ -298,15 +326,16 @@ static void run(layer *l, int64_t n_tokens, int rows)
     l->problem.share = l->d_share;
     plan(l, rows);
     rows = l->plan.rows;
-    off = difference(l, rows, rows == 128 ? 8 : 128);
+    off = difference(l, rows, rows == 128 ? 16 : 128);
     bytes = l->weight_bytes * l->n_active;
     l->is_same = false;
     us = graph_us(l, n_calls);
     l->is_same = true;
     us_same = graph_us(l, n_calls);
     l->is_same = false;
-    floor_us = fmax(bytes / BYTES_PER_US, flop / FLOP_PER_US);
-    printf("w4a16,%d,%lld,%lld,%d,%lld,%d,%.1f,%.1f,%.2f,%.0f,%.0f,%.1e\n", l->n_experts,
+    floor_us = fmax(bytes / BYTES_PER_US, flop / flop_per_us);
+    printf("%s,%d,%lld,%lld,%d,%lld,%d,%.1f,%.1f,%.2f,%.0f,%.0f,%.1e\n",
+           scheme_names[l->scheme], l->n_experts,
            (long long)l->hidden, (long long)l->wide, l->top_k, (long long)n_tokens, rows, us,
            us_same, bytes / us * 1e-6, flop / us * 1e-6, 100 * floor_us / us, off);
     fflush(stdout);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "formats/model/model.h"
+#include "formats/num/act.h"
 #include "tests/gpu/gpu_ref.h"
 #include "tests/gpu/routed_case.h"
 #include "tests/support/qtensor_gen.h"
@@ -109,15 +110,43 @@ static void make_exact(sw_qtensor *q, int64_t n_gates, test_rng *rng)
     }
 }
 
+/* Any code that is a number. */
+static void make_e4m3(sw_qtensor *q, const routed_shape *s, int64_t n_out, int64_t k_in,
+                      test_rng *rng)
+{
+    sw_qspec spec = {.num = &sw_nums[SW_NUM_E4M3], .is_symmetric = true,
+                     .group_elems = s->group_elems, .scale_dtype = SW_DTYPE_BF16};
+    sw_err err = {0};
+
+    assert_int_equal(sw_qtensor_alloc(q, &spec, n_out, k_in, &err), SW_OK);
+    for (int64_t i = 0; i < n_out * k_in; i++) {
+        uint8_t code = (uint8_t)test_u64(rng);
+
+        q->codes[i] = (code & 0x7f) == 0x7f ? code ^ 1 : code;
+    }
+}
+
 static void make_weight(sw_qtensor *q, const routed_shape *s, int64_t n_out, int64_t k_in,
                         int64_t n_gates, test_rng *rng)
 {
-    sw_gen_qtensor(q, 4, true, s->group_elems, SW_DTYPE_BF16, n_out, k_in, SW_GEN_RANDOM, 0,
-                   test_u64(rng));
+    const double size = s->scheme == ROUTED_INT4 ? 0.3 : 0.01;
+
+    if (s->scheme != ROUTED_INT4) make_e4m3(q, s, n_out, k_in, rng);
+    else
+        sw_gen_qtensor(q, 4, true, s->group_elems, SW_DTYPE_BF16, n_out, k_in, SW_GEN_RANDOM, 0,
+                       test_u64(rng));
     if (s->is_exact) make_exact(q, n_gates, rng);
     else
         for (int64_t i = 0; i < n_out * q->n_groups; i++)
-            q->scales[i] = rounded((float)((0.2 + test_uniform(rng)) * 0.3 / sqrt((double)k_in)));
+            q->scales[i] = rounded((float)((0.2 + test_uniform(rng)) * size / sqrt((double)k_in)));
+}
+
+static sw_act act_of(const routed_shape *s)
+{
+    if (s->scheme == ROUTED_INT4) return (sw_act){0};
+    return (sw_act){&sw_nums[SW_NUM_E4M3],
+                    s->scheme == ROUTED_FP8 ? SW_ACT_TOKEN : SW_ACT_GROUP,
+                    s->scheme == ROUTED_FP8 ? 0 : 128, SW_DTYPE_F32};
 }
 
 static sw_tiles tiles_of(const sw_qtensor *q)
@@ -188,7 +217,7 @@ static void describe(routed_case *c)
     c->y_bytes = (size_t)(s->n_tokens * s->hidden) * 2;
     MUST(cudaMalloc((void **)&d_y, c->y_bytes + 2 * GUARD_BYTES));
     *p = (sw_routed){.n_tokens = s->n_tokens, .n_experts = s->n_experts, .top_k = s->top_k,
-                     .adds = s->adds, .up = tiles_of(&c->up[0]), .down = tiles_of(&c->down[0]),
+                     .adds = s->adds, .act_of_x = act_of(s), .up = tiles_of(&c->up[0]), .down = tiles_of(&c->down[0]),
                      .ups = d_experts, .downs = d_experts + n, .act = s->act, .limit = LIMIT,
                      .may_overlap = s->seed % 2};
     p->x = (sw_bf16_rows){put_rows(c->x, (size_t)(s->n_tokens * s->hidden)), s->hidden};
@@ -241,32 +270,57 @@ void routed_case_free(routed_case *c)
 
 /* ---- what is wanted ---- */
 
+/* x [m, k_in] as the products see it. */
+static float *seen(const routed_shape *s, const float *x, int64_t m, int64_t k_in)
+{
+    const sw_act act = act_of(s);
+    const int64_t groups = s->scheme == ROUTED_INT4 ? 1 : sw_act_groups(&act, k_in);
+    float *y = malloc((size_t)(m * k_in) * sizeof *y);
+    float *scales = malloc((size_t)(m * groups) * sizeof *scales);
+    uint8_t *codes = malloc((size_t)(m * k_in));
+
+    memcpy(y, x, (size_t)(m * k_in) * sizeof *y);
+    if (s->scheme != ROUTED_INT4) {
+        sw_act_quantize(codes, scales, x, k_in, m, k_in, &act, 0);
+        for (int64_t i = 0; i < m * k_in; i++)
+            y[i] = act.num->values[codes[i]] *
+                   scales[i / k_in * groups + (groups > 1 ? i % k_in / 128 : 0)];
+    }
+    free(scales);
+    free(codes);
+    return y;
+}
+
 /* y [m, n_out] = x w^T in double, by plain loops on the device. */
-static void reference(double *y, const float *x, int64_t m, const sw_qtensor *q)
+static void reference(double *y, const routed_shape *s, const float *x, int64_t m,
+                      const sw_qtensor *q)
 {
     const size_t n_codes = (size_t)(q->n_out * q->k_in), y_bytes = (size_t)(m * q->n_out) * 8;
     const size_t n_groups = (size_t)(q->n_out * q->n_groups);
     uint8_t *zeros = malloc(n_groups);
-    float values[256];
+    float values[256], *x_seen = seen(s, x, m, q->k_in);
     double *d_y;
     void *device[5];
     gpu_ref_args a = {.m = m, .n_out = q->n_out, .k_in = q->k_in, .n_groups = q->n_groups,
                       .n_step = 1, .x_group_elems = q->k_in,
                       .group_elems = q->spec.group_elems ? q->spec.group_elems : q->k_in};
 
-    for (int i = 0; i < 256; i++) values[i] = (float)i;
+    for (int i = 0; i < 256; i++)
+        values[i] = q->spec.num->values ? q->spec.num->values[i] : (float)i;
     memset(zeros, q->spec.num->sym_zero, n_groups);
-    a.x = device[0] = device_copy(x, (size_t)(m * q->k_in) * sizeof *x);
+    a.x = device[0] = device_copy(x_seen, (size_t)(m * q->k_in) * sizeof *x);
     a.codes = device[1] = device_copy(q->codes, n_codes);
     a.scales = device[2] = device_copy(q->scales, n_groups * sizeof(float));
     a.values = device[3] = device_copy(values, sizeof values);
-    a.zeros = device[4] = device_copy(zeros, n_groups);
+    device[4] = device_copy(zeros, n_groups);
+    if (s->scheme == ROUTED_INT4) a.zeros = device[4];
     MUST(cudaMalloc((void **)&d_y, y_bytes));
     assert_int_equal(gpu_ref_gemm(d_y, &a), 0);
     MUST(cudaMemcpy(y, d_y, y_bytes, cudaMemcpyDeviceToHost));
     MUST(cudaFree(d_y));
     for (int i = 0; i < 5; i++) MUST(cudaFree(device[i]));
     free(zeros);
+    free(x_seen);
 }
 
 static double glu(const routed_shape *s, double g, double u)
@@ -301,9 +355,9 @@ static void expert_pairs(double *pairs, const routed_case *c, int e)
     double *y = malloc(sizeof *y * (size_t)(s->n_tokens * s->hidden));
     float *h = malloc(sizeof *h * (size_t)(s->n_tokens * s->wide));
 
-    reference(up, c->x, s->n_tokens, &c->up[e]);
+    reference(up, s, c->x, s->n_tokens, &c->up[e]);
     hidden_of(h, c, e, up);
-    reference(y, h, s->n_tokens, &c->down[e]);
+    reference(y, s, h, s->n_tokens, &c->down[e]);
     for (int64_t i = 0; i < s->n_tokens * s->top_k; i++)
         for (int64_t n = 0; c->chosen[i] == e && n < s->hidden; n++) {
             double v = y[i / s->top_k * s->hidden + n];

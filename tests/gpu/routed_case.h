@@ -11,13 +11,20 @@ typedef enum routing {
     ROUTING_SKEW /* one expert has every token, the others few */
 } routing;
 
+typedef enum routed_scheme {
+    ROUTED_INT4,
+    ROUTED_FP8,      /* a scale a token and a channel */
+    ROUTED_FP8_BLOCK /* groups of 128 inputs of both */
+} routed_scheme;
+
 typedef struct routed_shape {
+    routed_scheme scheme;
     int64_t n_tokens, hidden, wide, group_elems; /* group_elems 0: per channel */
     int n_experts, top_k;
     routing routing;
     int act;
     bool has_bias, adds;
-    /* Inputs and weights are such that all of it is exact but for the rounding of a pair's result
+    /* Of int4. Inputs and weights are such that all of it is exact but for the rounding of a pair's result
      * and of the sum of those. */
     bool is_exact;
     uint64_t seed;

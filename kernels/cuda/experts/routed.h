@@ -8,8 +8,15 @@
  * gathered; gates and ups with the activation; downs with the shares; the sum over a token's
  * experts, in the order of its list. One token needs no sorting, and has three.
  *
- * Weights are 4-bit codes in Swage tiles (formats/pack/tiles.h), multiplied by inputs of 16 bits:
- * each expert's gates and ups are one weight [2 * wide, hidden], gates first.
+ * Weights are Swage tiles (formats/pack/tiles.h), each expert's gates and ups one weight
+ * [2 * wide, hidden], gates first:
+ *
+ *   int4   symmetric, groups of multiples of 128 inputs or one a channel, BF16 scales; inputs of
+ *          16 bits
+ *   E4M3   inputs in E4M3 with a scale a token, weights with one a channel; or both in groups of
+ *          128 inputs. X, and h after it, is quantized as formats/num/act.h defines, by a kernel
+ *          of its own each
+ *
  * How rows are dealt to the multiprocessors follows from the plan and from how many rows each
  * expert has, so the same call gives the same bytes. Nothing here allocates or waits: calls may be
  * captured in a graph, and calls on different streams run side by side if their workspaces differ.
@@ -33,6 +40,7 @@ typedef struct sw_routed {
     bool adds;                /* y += instead of y = */
     const int32_t *chosen;    /* [n_tokens, top_k], each 0 .. n_experts - 1 */
     const float *share;       /* [n_tokens, top_k] */
+    sw_act act_of_x;          /* usually up.spec.act; zeroed: X and h as they are */
     sw_tiles up, down;        /* shape and format of every expert's [2 * wide, hidden] and
                                  [hidden, wide]; the arrays they point to are not read */
     const sw_expert *ups, *downs; /* [n_experts] */
@@ -44,7 +52,7 @@ typedef struct sw_routed {
 
 typedef struct sw_routed_plan {
     int rows;                 /* of a block: rows of one expert that are multiplied together */
-    bool is_large;            /* a kernel for many rows */
+    int kind;                 /* of kernel, inside */
     sw_cuda_card card;
 } sw_routed_plan;
 

@@ -38,10 +38,10 @@ typedef struct rt_sort_args {
     int rows;              /* of a block, at most */
     int even;              /* 0, or: an expert's blocks are alike, in multiples of so many rows */
     int top_k;
-    const uint16_t *x;     /* [tokens, width], to be gathered; NULL: by another kernel */
-    int64_t x_stride;
-    uint16_t *x_sorted;    /* [n_pairs, width] */
-    int width;             /* elements, a multiple of 8 */
+    const uint8_t *x;      /* rows of tokens, to be gathered; NULL: by another kernel */
+    int64_t x_stride;      /* bytes */
+    uint8_t *x_sorted;     /* [n_pairs, width] */
+    int width;             /* bytes, a multiple of 16 */
 } rt_sort_args;
 
 /* A product of all blocks with their experts' weights. */
@@ -57,6 +57,11 @@ typedef struct rt_args {
     int n_tiles;           /* of 64 channels, of gates alone with GLU */
     int n_units;           /* units of channels in a block */
     int k_tiles, k_stages, n_groups, group_stages;
+    int tile_bytes, record_bytes; /* of codes; of scales of a tile and group */
+    /* Inputs of bytes: what their codes are to be multiplied by, of rows or of groups of 128 inputs
+     * and rows, and of how many rows; rows of tokens with GLU, else sorted ones. */
+    const float *x_scales;
+    int x_rows, top_k;
     float *partials;       /* [CTAs], see routed_few.cuh */
     int *flags;            /* [CTAs], zero before and after: a partial sum is there */
     float slope, limit, shift; /* g = min(g, limit): g / (1 + exp(-slope g)) (u + shift), u within

@@ -1,13 +1,24 @@
 /* routed_copy.cuh - phase 1 of the kernels of routed experts: bringing a stage.
  *
  * The weights of an expert are anywhere, so tiles and scales come as straight pieces, 4 KB and 128
- * bytes each; the inputs as boxes of the sorted rows.
+ * bytes each; the inputs as boxes of the sorted rows. What asks for one stage after the other are
+ * two warps, one for the codes and one for scales and inputs: with all ten or more requests of a
+ * stage in one warp, some 250 instructions, the memory waited for it.
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_COPY_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_COPY_CUH
 
 #include "kernels/cuda/experts/routed_unit.cuh"
 #include "kernels/cuda/narrow_copy.cuh"
+
+/* A kernel's cut of narrow_copy.cuh or narrow_large.cuh, and what this file asks of one. */
+template <class CUT> struct rt_cut : CUT {
+    static constexpr int pair_bytes = NW_STAGE_TILES * NW_BLOCK_BYTES; /* of a tile in a stage */
+    static constexpr int record_room = 128;
+    static constexpr int x_pieces = NW_STAGE_TILES, x_per_piece = 64; /* inputs of 128 bytes */
+};
+
+#define RT_COPY_WARPS 2 /* both of which say what comes in a stage */
 
 static __device__ __forceinline__ const uint8_t *rt_uniform(const uint8_t *p)
 {
@@ -34,8 +45,8 @@ static __device__ __forceinline__ rt_source rt_source_of(const rt_args &a, const
     rt_source s;
 
     s.codes = rt_uniform(unit.codes) +
-              ((int64_t)first * a.k_tiles + k0 * NW_STAGE_TILES) * NW_BLOCK_BYTES;
-    s.scales = rt_uniform(unit.scales) + (int64_t)first * a.n_groups * 128;
+              ((int64_t)first * a.k_tiles + k0 * NW_STAGE_TILES) * a.tile_bytes;
+    s.scales = rt_uniform(unit.scales) + (int64_t)first * a.n_groups * a.record_bytes;
 #pragma unroll
     for (int i = 0; i < RT_TILES; i++) s.to[i] = rt_tile<GLU>(a, j, i) - first;
     s.policy = rt_uniform(unit.is_shared) ? sw_policy_evict_last() : sw_policy_evict_first();
@@ -47,48 +58,56 @@ static __device__ __forceinline__ rt_source rt_source_of(const rt_args &a, const
 /* What those that multiply have to know of a unit, beside its first stage; seen with that. */
 struct __align__(16) rt_note {
     const float *bias;
+    const uint8_t *scales; /* of the expert */
     int row0, n_rows, j;
 };
 
 static __device__ __forceinline__ void rt_write_note(rt_note *to, const rt_unit &unit)
 {
-    if (threadIdx.x % 32 == 0) *to = {unit.bias, unit.row0, unit.n_rows, unit.j};
+    if (threadIdx.x % 32 == 0) *to = {unit.bias, unit.scales, unit.row0, unit.n_rows, unit.j};
     __syncwarp();
 }
 
-/* Codes and scales of stage ks, beside which x_bytes of inputs come. The second half of a
- * last stage without one is the first again: a number, and its inputs are zeros. */
+/* Codes of stage ks. The second half of a last stage without one keeps what was there: numbers,
+ * whose inputs are zeros. */
 template <class P>
-static __device__ __forceinline__ void rt_copy_weights(const rt_args &a, rt_source &s, int ks,
-                                                       uint32_t stage, uint32_t bar,
-                                                       uint32_t x_bytes)
+static __device__ __forceinline__ void rt_copy_codes(const rt_args &a, rt_source &s, int ks,
+                                                     uint32_t stage, uint32_t bar)
 {
-    int group = a.group_stages == 1 ? ks : a.group_stages ? ks / a.group_stages : 0;
-    bool is_whole = (ks + 1) * NW_STAGE_TILES <= a.k_tiles;
+    const uint32_t n_bytes = (uint32_t)(min(a.k_tiles - ks * NW_STAGE_TILES, NW_STAGE_TILES) *
+                                        P::pair_bytes / NW_STAGE_TILES);
 
-    sw_warp_expect(bar, x_bytes + P::w_bytes + RT_TILES * 128);
+    sw_warp_expect(bar, RT_TILES * n_bytes);
 #pragma unroll
-    for (int i = 0; i < RT_TILES; i++) {
-        const uint32_t to = stage + P::w_at + i * NW_STAGE_TILES * NW_BLOCK_BYTES;
-        const uint8_t *codes = s.codes + (int64_t)s.to[i] * a.k_tiles * NW_BLOCK_BYTES;
+    for (int i = 0; i < RT_TILES; i++)
+        sw_warp_load(stage + P::w_at + i * P::pair_bytes,
+                     s.codes + s.to[i] * (a.k_tiles * (P::pair_bytes / NW_STAGE_TILES)),
+                     n_bytes, bar, s.policy);
+    s.codes += P::pair_bytes;
+}
 
-        if (is_whole) {
-            sw_warp_load(to, codes, NW_STAGE_TILES * NW_BLOCK_BYTES, bar, s.policy);
-        } else {
-            sw_warp_load(to, codes, NW_BLOCK_BYTES, bar, s.policy);
-            sw_warp_load(to + NW_BLOCK_BYTES, codes, NW_BLOCK_BYTES, bar, s.policy);
-        }
-        sw_warp_load(stage + P::s_at + i * 128,
-                     s.scales + ((int64_t)s.to[i] * a.n_groups + group) * 128, 128, bar, s.policy);
-    }
-    s.codes += NW_STAGE_TILES * NW_BLOCK_BYTES;
+/* Scales of stage ks, beside which x_bytes of inputs come. */
+template <class P>
+static __device__ __forceinline__ void rt_copy_scales(const rt_args &a, const rt_source &s, int ks,
+                                                      uint32_t stage, uint32_t bar,
+                                                      uint32_t x_bytes)
+{
+    const int group = a.group_stages == 1 ? ks : a.group_stages ? ks / a.group_stages : 0;
+    const uint8_t *scales = s.scales + group * a.record_bytes;
+
+    sw_warp_expect(bar, x_bytes + (P::GROUPED ? RT_TILES * (uint32_t)a.record_bytes : 0));
+#pragma unroll
+    for (int i = 0; P::GROUPED && i < RT_TILES; i++)
+        sw_warp_load(stage + P::s_at + i * P::record_room,
+                     scales + s.to[i] * (a.n_groups * a.record_bytes),
+                     (uint32_t)a.record_bytes, bar, s.policy);
 }
 
 /* Rows that are not there keep what was in their place: their sums are not stored. */
 template <class P, int BOX>
 static __device__ __forceinline__ uint32_t rt_x_bytes(int n_rows)
 {
-    return (uint32_t)(min((n_rows + BOX - 1) / BOX * BOX, P::T) * NW_STAGE_TILES * 128);
+    return (uint32_t)(min((n_rows + BOX - 1) / BOX * BOX, P::T) * P::x_pieces * 128);
 }
 
 template <class P, int BOX>
@@ -96,12 +115,13 @@ static __device__ __forceinline__ void rt_copy_x(const CUtensorMap &x, const rt_
                                                  uint32_t stage, uint32_t bar, uint64_t policy)
 {
 #pragma unroll
-    for (int kt = 0; kt < NW_STAGE_TILES; kt++)
+    for (int piece = 0; piece < P::x_pieces; piece++)
 #pragma unroll
         for (int t = 0; t < P::T; t += BOX)
             if (t < s.n_rows)
-                sw_warp_load_2d(stage + (kt * P::T + t) * 128, &x, (ks * NW_STAGE_TILES + kt) * 64,
-                                s.x_row + t, bar, policy);
+                sw_warp_load_2d(stage + (piece * P::T + t) * 128, &x,
+                                (ks * P::x_pieces + piece) * P::x_per_piece, s.x_row + t, bar,
+                                policy);
 }
 
 #endif

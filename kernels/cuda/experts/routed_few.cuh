@@ -7,7 +7,7 @@
  * through, the first, whose last unit it is, adds the sums of the others, whose first it was, in
  * their order: so the order of every sum follows from the number of blocks and of CTAs alone.
  *
- *   CTA:       two warpgroups that multiply, two tiles of 64 channels each, the warp that copies
+ *   CTA:       two warpgroups that multiply, two tiles of 64 channels each, two warps that copy
  *   stage:     X [2 k-tiles][T][64], W [4 tiles][2 k-tiles], scales [4 tiles], multiplied as
  *              narrow_wgmma.cuh does in the mode NW_GROUPS: no weight is rounded
  *   partials:  one a CTA, of the unit that it ends and did not begin: [float4][thread]
@@ -20,11 +20,12 @@
 #include "kernels/cuda/narrow_wgmma.cuh"
 
 template <class P> struct rt_few {
-    static constexpr int park_rows = P::T < 16 ? 16 : P::T;
+    static constexpr int park_rows = P::T < 16 ? 16 : P::T > 32 ? 32 : P::T;
     static constexpr int park_bytes = park_rows * 128; /* of a warpgroup */
     static constexpr int shared_bytes = P::ring_bytes + 2 * park_bytes + 1024;
     static constexpr int partial_floats = P::T * P::C;
-    static_assert(shared_bytes <= 113 << 10, "two CTAs share a multiprocessor");
+    static constexpr int threads = P::consumers + RT_COPY_WARPS * 32;
+    static_assert(shared_bytes * P::PER_SM <= 226 << 10, "a multiprocessor has 227 KB");
 };
 
 /* The run of stages of a CTA, and whose a stage is. */
@@ -47,11 +48,14 @@ static __device__ __forceinline__ rt_run rt_run_of(const rt_args &a)
     r.n_ctas = (int)min((int64_t)gridDim.x, r.n_stages);
     r.cta = (int)blockIdx.x;
     r.begin = r.end = 0;
-    if (r.cta < r.n_ctas) r.begin = r.begin_of(r.cta), r.end = r.begin_of(r.cta + 1);
+    if (r.cta < r.n_ctas) {
+        r.begin = rt_uniform(r.begin_of(r.cta));
+        r.end = rt_uniform(r.begin_of(r.cta + 1));
+    }
     return r;
 }
 
-/* ---- phase 1: the warp that copies ---- */
+/* ---- phase 1: the warps that copy ---- */
 
 /* Stages in their order, with the unit that they belong to. */
 template <bool GLU> struct rt_walk {
@@ -76,44 +80,42 @@ template <bool GLU> struct rt_walk {
     }
 };
 
-/* Downs ask for the weights of their first stages while the kernel ahead still makes their inputs;
- * gates and ups have waited before for the lists. */
+/* Of downs these are under way while the kernel ahead still makes their inputs. */
 template <class P, bool GLU>
-static __device__ __forceinline__ void rt_few_copy(const CUtensorMap &x, const rt_args &a,
-                                                   const rt_run &run, uint32_t ring, uint32_t full,
-                                                   uint32_t empty, rt_note *notes)
+static __device__ __forceinline__ void rt_few_codes(const rt_args &a, const rt_run &run,
+                                                    uint32_t ring, uint32_t full, uint32_t empty)
+{
+    rt_walk<GLU> w(a, run.begin);
+    int s = 0, turn = 1;
+
+#pragma unroll 1
+    for (int at = run.begin; at < run.end; at++) {
+        sw_mbar_sleep(empty + 8 * s, turn);
+        rt_copy_codes<P>(a, w.from, w.ks, ring + s * P::stage_bytes, full + 8 * s);
+        w.step(a, at + 1 == run.end);
+        if (++s == P::STAGES) s = 0, turn ^= 1;
+    }
+}
+
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_few_inputs(const CUtensorMap &x, const rt_args &a,
+                                                     const rt_run &run, uint32_t ring,
+                                                     uint32_t full, uint32_t empty, rt_note *notes)
 {
     const uint64_t keep = sw_policy_evict_last();
-    const int first = min(run.begin + P::STAGES, run.end);
-    rt_walk<GLU> w(a, run.begin), late = w;
+    rt_walk<GLU> w(a, run.begin);
     bool is_new = true;
-    int s = 0, turn = 0;
+    int s = 0, turn = 1;
 
-#pragma unroll 1
-    for (int at = run.begin; at < first; at++, s++) {
-        if (is_new) rt_write_note(notes + s, w.unit);
-        rt_copy_weights<P>(a, w.from, w.ks, ring + s * P::stage_bytes, full + 8 * s,
-                           rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
-        is_new = w.step(a, at + 1 == run.end);
-    }
     sw_grid_wait_previous();
 #pragma unroll 1
-    for (int at = run.begin; at < first; at++) {
-        int slot = at - run.begin;
-
-        rt_copy_x<P, RT_FEW_BOX>(x, late.from, late.ks, ring + slot * P::stage_bytes,
-                           full + 8 * slot, keep);
-        late.step(a, at + 1 == run.end);
-    }
-    s = 0;
-#pragma unroll 1
-    for (int at = first; at < run.end; at++) {
-        uint32_t stage = ring + s * P::stage_bytes;
+    for (int at = run.begin; at < run.end; at++) {
+        const uint32_t stage = ring + s * P::stage_bytes;
 
         sw_mbar_sleep(empty + 8 * s, turn);
         if (is_new) rt_write_note(notes + s, w.unit);
-        rt_copy_weights<P>(a, w.from, w.ks, stage, full + 8 * s,
-                           rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
+        rt_copy_scales<P>(a, w.from, w.ks, stage, full + 8 * s,
+                          rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
         rt_copy_x<P, RT_FEW_BOX>(x, w.from, w.ks, stage, full + 8 * s, keep);
         is_new = w.step(a, at + 1 == run.end);
         if (++s == P::STAGES) s = 0, turn ^= 1;
@@ -151,19 +153,23 @@ static __device__ __forceinline__ void rt_add_partials(float (&total)[2][P::T / 
                                                        const rt_args &a, int c0, int c1,
                                                        int n_rows)
 {
-    for (int c = c0; c <= c1; c++) {
-        const float4 *from = rt_partial<P>(a, c);
+    constexpr int FLOAT4 = P::T / 4, AT_ONCE = FLOAT4 < 8 ? 8 / FLOAT4 : 1;
+
+    for (int c = c0; c <= c1; c += AT_ONCE) {
+        float4 v[AT_ONCE][FLOAT4] = {};
 
 #pragma unroll
-        for (int m = 0; m < 2; m++)
+        for (int i = 0; i < AT_ONCE * FLOAT4; i++)
+            if (c + i / FLOAT4 <= c1 && i % (P::T / 8) * 8 < n_rows)
+                v[i / FLOAT4][i % FLOAT4] =
+                    __ldcg(rt_partial<P>(a, c + i / FLOAT4) + i % FLOAT4 * P::consumers);
 #pragma unroll
-            for (int j = 0; j < P::T / 8; j++) {
-                if (8 * j >= n_rows) continue;
-                float4 v = __ldcg(from + (m * (P::T / 8) + j) * P::consumers);
+        for (int i = 0; i < AT_ONCE * FLOAT4; i++) {
+            const float4 w = v[i / FLOAT4][i % FLOAT4];
+            float *to = total[i % FLOAT4 / (P::T / 8)] + i % (P::T / 8) * 4;
 
-                total[m][4 * j] += v.x, total[m][4 * j + 1] += v.y;
-                total[m][4 * j + 2] += v.z, total[m][4 * j + 3] += v.w;
-            }
+            to[0] += w.x, to[1] += w.y, to[2] += w.z, to[3] += w.w;
+        }
     }
 }
 
@@ -206,7 +212,7 @@ static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt
                                                       nw_ring<P> &ring, uint32_t park,
                                                       const rt_note *notes, rt_rows<P::T> *rows)
 {
-    const int tile0 = __shfl_sync(~0u, (int)threadIdx.x / 128, 0) * P::MT;
+    const int tile0 = rt_group() * P::MT;
 
 #pragma unroll 1
     for (int stage = run.begin; stage < run.end;) {
@@ -232,7 +238,7 @@ static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt
 }
 
 template <class P, bool GLU>
-__global__ void __launch_bounds__(P::threads, P::PER_SM)
+__global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
     swk_routed_few_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
 {
     extern __shared__ uint8_t s_bytes[];
@@ -247,7 +253,7 @@ __global__ void __launch_bounds__(P::threads, P::PER_SM)
     if (threadIdx.x == 0) {
         sw_tensor_prefetch(&x);
         for (int i = 0; i < P::STAGES; i++) {
-            sw_mbar_init(full + 8 * i, 1);
+            sw_mbar_init(full + 8 * i, RT_COPY_WARPS);
             sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
         }
         sw_mbar_init_fence();
@@ -262,7 +268,9 @@ __global__ void __launch_bounds__(P::threads, P::PER_SM)
     if (run.begin == run.end) {
         sw_grid_wait_previous();
     } else if (warp == P::consumers / 32) {
-        rt_few_copy<P, GLU>(x, a, run, ring, full, empty, s_notes);
+        rt_few_codes<P, GLU>(a, run, ring, full, empty);
+    } else if (warp > P::consumers / 32) {
+        rt_few_inputs<P, GLU>(x, a, run, ring, full, empty, s_notes);
     } else {
         nw_ring<P> at = {ring, full, empty, 0, 0};
 

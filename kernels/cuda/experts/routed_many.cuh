@@ -16,14 +16,47 @@
 #define RT_MANY_STAGES 4
 #define RT_COPIER 40 /* registers of a thread that copies */
 
-template <int T> using rt_many = nwl_cut<T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, 1, true, false>;
+template <int T>
+using rt_many = rt_cut<nwl_cut<T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, 1, true, false>>;
 
-/* ---- phase 1: the warp that copies ---- */
+/* ---- phase 1: the warps that copy ---- */
 
 template <class P>
-static __device__ __forceinline__ void rt_many_copy(const CUtensorMap &x, const rt_args &a,
-                                                    rt_source &from, nwl_ahead *at, uint32_t ring,
-                                                    uint32_t full, uint32_t empty)
+static __device__ __forceinline__ void rt_many_codes_of(const rt_args &a, rt_source &from,
+                                                        nwl_ahead *at, uint32_t ring,
+                                                        uint32_t full, uint32_t empty)
+{
+#pragma unroll 1
+    for (int ks = 0; ks < a.k_stages; ks++) {
+        sw_mbar_sleep(empty + 8 * at->s, at->turn);
+        rt_copy_codes<P>(a, from, ks, ring + at->s * P::stage_bytes, full + 8 * at->s);
+        if (++at->s == P::STAGES) at->s = 0, at->turn ^= 1;
+    }
+}
+
+/* What the next unit is, is asked for before the stages of this one are. */
+template <bool GLU>
+static __device__ __forceinline__ void rt_many_codes(const rt_args &a, int n_units, uint32_t ring,
+                                                     uint32_t full, uint32_t empty)
+{
+    nwl_ahead at = {0, 1};
+    rt_unit next = {};
+
+    if ((int)blockIdx.x < n_units) next = rt_unit_of<GLU>(a, (int)blockIdx.x);
+#pragma unroll 1
+    for (int u = (int)blockIdx.x; u < n_units; u += (int)gridDim.x) {
+        rt_source from = rt_source_of<GLU>(a, next, 0);
+
+        if (u + (int)gridDim.x < n_units) next = rt_unit_of<GLU>(a, u + (int)gridDim.x);
+        rt_many_codes_of<rt_many<RT_MANY_ROWS>>(a, from, &at, ring, full, empty);
+    }
+}
+
+template <class P>
+static __device__ __forceinline__ void rt_many_inputs_of(const CUtensorMap &x, const rt_args &a,
+                                                         const rt_source &from, nwl_ahead *at,
+                                                         uint32_t ring, uint32_t full,
+                                                         uint32_t empty)
 {
     const uint64_t keep = sw_policy_evict_last();
 
@@ -32,17 +65,16 @@ static __device__ __forceinline__ void rt_many_copy(const CUtensorMap &x, const 
         uint32_t stage = ring + at->s * P::stage_bytes, bar = full + 8 * at->s;
 
         sw_mbar_sleep(empty + 8 * at->s, at->turn);
-        rt_copy_weights<P>(a, from, ks, stage, bar, rt_x_bytes<P, RT_MANY_BOX>(from.n_rows));
+        rt_copy_scales<P>(a, from, ks, stage, bar, rt_x_bytes<P, RT_MANY_BOX>(from.n_rows));
         rt_copy_x<P, RT_MANY_BOX>(x, from, ks, stage, bar, keep);
         if (++at->s == P::STAGES) at->s = 0, at->turn ^= 1;
     }
 }
 
-/* What the next unit is, is asked for before the stages of this one are. */
 template <bool GLU>
-static __device__ __forceinline__ void rt_many_copy_all(const CUtensorMap &x, const rt_args &a,
-                                                        int n_units, uint32_t ring, uint32_t full,
-                                                        uint32_t empty, rt_note *notes)
+static __device__ __forceinline__ void rt_many_inputs(const CUtensorMap &x, const rt_args &a,
+                                                      int n_units, uint32_t ring, uint32_t full,
+                                                      uint32_t empty, rt_note *notes)
 {
     nwl_ahead at = {0, 1};
     rt_unit next = {};
@@ -50,15 +82,16 @@ static __device__ __forceinline__ void rt_many_copy_all(const CUtensorMap &x, co
     if ((int)blockIdx.x < n_units) next = rt_unit_of<GLU>(a, (int)blockIdx.x);
 #pragma unroll 1
     for (int u = (int)blockIdx.x; u < n_units; u += (int)gridDim.x) {
-        const int n_rows = rt_uniform(next.n_rows);
-        rt_source from = rt_source_of<GLU>(a, next, 0);
+        const rt_source from = rt_source_of<GLU>(a, next, 0);
 
         sw_mbar_sleep(empty + 8 * at.s, at.turn);
         rt_write_note(notes + at.s, next);
         if (u + (int)gridDim.x < n_units) next = rt_unit_of<GLU>(a, u + (int)gridDim.x);
-        if (n_rows > 96) rt_many_copy<rt_many<128>>(x, a, from, &at, ring, full, empty);
-        else if (n_rows > 64) rt_many_copy<rt_many<96>>(x, a, from, &at, ring, full, empty);
-        else rt_many_copy<rt_many<64>>(x, a, from, &at, ring, full, empty);
+        if (from.n_rows > 96)
+            rt_many_inputs_of<rt_many<128>>(x, a, from, &at, ring, full, empty);
+        else if (from.n_rows > 64)
+            rt_many_inputs_of<rt_many<96>>(x, a, from, &at, ring, full, empty);
+        else rt_many_inputs_of<rt_many<64>>(x, a, from, &at, ring, full, empty);
     }
 }
 
@@ -121,7 +154,7 @@ __global__ void __launch_bounds__(rt_many<128>::threads, 1)
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < P::STAGES; i++) {
-            sw_mbar_init(full + 8 * i, 1);
+            sw_mbar_init(full + 8 * i, RT_COPY_WARPS);
             sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
         }
         sw_mbar_init(sw_smem_addr(&s_nobody), SW_ARRIVALS_MAX);
@@ -134,8 +167,9 @@ __global__ void __launch_bounds__(rt_many<128>::threads, 1)
 
     if (warp >= P::consumers / 32) {
         sw_fewer_registers<RT_COPIER>();
-        if (warp == P::consumers / 32) 
-            rt_many_copy_all<GLU>(x, a, n_units, ring, full, empty, s_notes);
+        if (warp == P::consumers / 32) rt_many_codes<GLU>(a, n_units, ring, full, empty);
+        if (warp == P::consumers / 32 + 1)
+            rt_many_inputs<GLU>(x, a, n_units, ring, full, empty, s_notes);
     } else {
         sw_more_registers<P::consumer>();
         rt_many_consume<GLU>(a, n_units,

@@ -29,6 +29,7 @@ static __device__ void count(const rt_sort_args &a, int *counts)
 
     for (int i = (int)threadIdx.x; i < n_warps * a.n_experts; i += SORT_THREADS) counts[i] = 0;
     __syncthreads();
+#pragma unroll 8
     for (int i = warp * per + lane; i < min(a.n_pairs, (warp + 1) * per); i += 32)
         atomicAdd(counts + warp * a.n_experts + a.chosen[i], 1);
     __syncthreads();
@@ -80,28 +81,52 @@ static __device__ void add_up_experts(const rt_sort_args &a, rt_starts *starts)
         starts->row[a.n_experts] = rows_before, starts->block[a.n_experts] = blocks_before;
 }
 
-/* Each warp goes through its pairs again: those of one expert among 32 follow each other. */
+/* Pairs i of a warp, whose experts are given, into their rows. */
+static __device__ __forceinline__ void place32(const rt_sort_args &a, int *counts,
+                                               const rt_starts *starts, int *pair_of_row, int i,
+                                               int expert, float share)
+{
+    const int lane = (int)threadIdx.x % 32;
+    const unsigned alike = __match_any_sync(~0u, expert);
+    const int rank = __popc(alike & ((1u << lane) - 1));
+    int before = expert < 0 ? 0 : counts[expert];
+
+    __syncwarp();
+    if (expert >= 0 && rank == 0) counts[expert] = before + __popc(alike);
+    if (expert >= 0) {
+        const int row = starts->row[expert] + before + rank;
+
+        pair_of_row[row] = i;
+        if (blockIdx.x == 0) a.to.pair_of_row[row] = i, a.to.share_of_row[row] = share;
+    }
+    __syncwarp();
+}
+
+/* Each warp goes through its pairs again: those of one expert among 32 follow each other. What is
+ * read of AHEAD rounds is asked for at once. */
 static __device__ void place(const rt_sort_args &a, int *counts, const rt_starts *starts,
                              int *pair_of_row)
 {
+    constexpr int AHEAD = 8;
     const int per = pairs_of_warp(a.n_pairs), warp = (int)threadIdx.x / 32;
-    const int lane = (int)threadIdx.x % 32;
+    const int end = min(a.n_pairs, (warp + 1) * per);
 
-    for (int at = warp * per; at < min(a.n_pairs, (warp + 1) * per); at += 32) {
-        int i = at + lane, expert = i < a.n_pairs ? a.chosen[i] : -1;
-        unsigned alike = __match_any_sync(~0u, expert);
-        int rank = __popc(alike & ((1u << lane) - 1)), *count = counts + warp * a.n_experts + expert;
-        int before = expert < 0 ? 0 : *count;
+    for (int at = warp * per; at < end; at += 32 * AHEAD) {
+        int expert[AHEAD];
+        float share[AHEAD];
 
-        __syncwarp();
-        if (expert >= 0 && rank == 0) *count = before + __popc(alike);
-        if (expert >= 0) {
-            const int row = starts->row[expert] + before + rank;
+#pragma unroll
+        for (int r = 0; r < AHEAD; r++) {
+            const int i = at + 32 * r + (int)threadIdx.x % 32;
 
-            pair_of_row[row] = i;
-            if (blockIdx.x == 0) a.to.pair_of_row[row] = i, a.to.share_of_row[row] = a.share[i];
+            expert[r] = i < end ? a.chosen[i] : -1;
+            share[r] = i < end ? a.share[i] : 0;
         }
-        __syncwarp();
+#pragma unroll
+        for (int r = 0; r < AHEAD; r++)
+            if (at + 32 * r < end)
+                place32(a, counts + warp * a.n_experts, starts, pair_of_row,
+                        at + 32 * r + (int)threadIdx.x % 32, expert[r], share[r]);
     }
 }
 
@@ -133,14 +158,24 @@ static __device__ void write_blocks(const rt_sort_args &a, const rt_starts *star
     if (threadIdx.x == 0) *a.to.n_blocks = starts->block[a.n_experts];
 }
 
-/* Sorted row `row` of the inputs, by the threads of a CTA that are `step` apart. */
-static __device__ __forceinline__ void copy_row(const rt_sort_args &a, int row, int pair, int at,
-                                                int step)
+/* The rows that pair_of_row names, in pieces of 4 KB, by the warps of the grid in turn. */
+static __device__ void gather(const rt_sort_args &a, const int *pair_of_row, int warp, int n_warps)
 {
-    const uint4 *from = (const uint4 *)(a.x + pair / a.top_k * a.x_stride);
-    uint4 *to = (uint4 *)(a.x_sorted + (int64_t)row * a.width);
+    constexpr int LOADS = 8; /* of 16 bytes, which a lane has under way */
+    const int chunks = a.width / 16, pieces = (chunks + 32 * LOADS - 1) / (32 * LOADS);
 
-    for (int i = at; i < a.width / 8; i += step) to[i] = from[i];
+    for (int i = warp; i < a.n_pairs * pieces; i += n_warps) {
+        const int row = i / pieces, first = i % pieces * 32 * LOADS + (int)threadIdx.x % 32;
+        const uint4 *from = (const uint4 *)(a.x + pair_of_row[row] / a.top_k * a.x_stride);
+        uint4 *to = (uint4 *)(a.x_sorted + (int64_t)row * a.width), v[LOADS];
+
+#pragma unroll
+        for (int k = 0; k < LOADS; k++)
+            if (first + 32 * k < chunks) v[k] = from[first + 32 * k];
+#pragma unroll
+        for (int k = 0; k < LOADS; k++)
+            if (first + 32 * k < chunks) to[first + 32 * k] = v[k];
+    }
 }
 
 /* With a.x each CTA sorts for itself and gathers its rows, and the first one writes the lists. */
@@ -160,8 +195,8 @@ static __global__ void __launch_bounds__(SORT_THREADS) swk_routed_sort(rt_sort_a
     if (blockIdx.x == 0) write_blocks(a, &s_starts);
     if (!a.x) return;
     __syncthreads();
-    for (int row = (int)blockIdx.x; row < a.n_pairs; row += (int)gridDim.x)
-        copy_row(a, row, pair_of_row[row], (int)threadIdx.x, SORT_THREADS);
+    gather(a, pair_of_row, (int)(threadIdx.x / 32 * gridDim.x + blockIdx.x),
+           (int)(gridDim.x * SORT_WARPS));
 }
 
 extern "C" sw_code sw_routed_sort(const rt_sort_args *a, int n_ctas, sw_launch how, sw_err *err)
@@ -179,19 +214,19 @@ extern "C" sw_code sw_routed_sort(const rt_sort_args *a, int n_ctas, sw_launch h
                     how, err, *a);
 }
 
-/* A warp to a row. */
 static __global__ void __launch_bounds__(GATHER_THREADS) swk_routed_gather(rt_sort_args a)
 {
-    const int row = (int)(blockIdx.x * (GATHER_THREADS / 32) + threadIdx.x / 32);
+    constexpr int warps = GATHER_THREADS / 32;
 
     sw_begin();
-    if (row < a.n_pairs) copy_row(a, row, a.to.pair_of_row[row], (int)threadIdx.x % 32, 32);
+    gather(a, a.to.pair_of_row, (int)(blockIdx.x * warps + threadIdx.x / 32),
+           (int)(gridDim.x * warps));
 }
 
-extern "C" sw_code sw_routed_gather(const rt_sort_args *a, sw_launch how, sw_err *err)
+extern "C" sw_code sw_routed_gather(const rt_sort_args *a, int n_ctas, sw_launch how, sw_err *err)
 {
-    return sw_start("gathering for experts", swk_routed_gather,
-                    sw_blocks(a->n_pairs, GATHER_THREADS / 32), GATHER_THREADS, 0, how, err, *a);
+    return sw_start("gathering for experts", swk_routed_gather, (unsigned)n_ctas, GATHER_THREADS, 0,
+                    how, err, *a);
 }
 
 /* A thread to eight neighbours. */

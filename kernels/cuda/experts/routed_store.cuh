@@ -48,7 +48,7 @@ static __device__ __forceinline__ void rt_store(const float (&v)[N], const rt_ar
                                                 const rt_rows<ROWS> *rows)
 {
     constexpr int T = 2 * N, CHUNK = T < RT_PARK_ROWS ? T : RT_PARK_ROWS;
-    int group = (int)threadIdx.x / 128, thread = (int)threadIdx.x % 128, lane = thread % 32;
+    const int group = rt_group(), thread = (int)threadIdx.x % 128, lane = thread % 32;
     int row = lane % 8, matrix = lane / 8;
     uint32_t to = park + (uint32_t)((matrix / 2 * 8 + row) * 128 +
                                     ((thread / 32 * 2 + matrix % 2) ^ row) * 16);
@@ -105,7 +105,7 @@ template <int N, int ROWS>
 static __device__ __forceinline__ void rt_finish_glu(float (&total)[2][N], const rt_args &a,
                                                      const rt_note &unit, uint32_t park)
 {
-    int channel0 = (unit.j * 2 + (int)threadIdx.x / 128) * 64;
+    int channel0 = (unit.j * 2 + rt_group()) * 64;
     float2 g = rt_bias(unit.bias, channel0, a.n_out);
     float2 u = rt_bias(unit.bias, a.n_out + channel0, 2 * a.n_out);
 
@@ -121,14 +121,14 @@ static __device__ __forceinline__ void rt_finish_down(float (&total)[2][N], cons
                                                       const rt_note &unit, uint32_t park,
                                                       const rt_row &row, rt_rows<ROWS> *rows)
 {
-    int channel0 = (unit.j * 4 + (int)threadIdx.x / 128 * 2) * 64;
+    int channel0 = (rt_uniform(unit.j) * 4 + rt_group() * 2) * 64;
     float2 b[2] = {rt_bias(unit.bias, channel0, a.n_out),
                    rt_bias(unit.bias, channel0 + 64, a.n_out)};
 
-    sw_named_sync(2 + (int)threadIdx.x / 128, 128); /* nobody reads those of the block before */
+    sw_named_sync(2 + rt_group(), 128); /* nobody reads those of the block before */
     if ((int)threadIdx.x % 128 < ROWS)
         rows->pair[threadIdx.x % 128] = row.pair, rows->share[threadIdx.x % 128] = row.share;
-    sw_named_sync(2 + (int)threadIdx.x / 128, 128);
+    sw_named_sync(2 + rt_group(), 128);
 #pragma unroll
     for (int i = 0; i < N; i++)
 #pragma unroll

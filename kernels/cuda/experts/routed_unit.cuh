@@ -58,6 +58,9 @@ template <bool GLU> static __device__ __forceinline__ int rt_tile(const rt_args 
  * descriptors of products do, it keeps in uniform registers. */
 static __device__ __forceinline__ int rt_uniform(int v) { return __shfl_sync(~0u, v, 0); }
 
+/* The warpgroup of a thread. */
+static __device__ __forceinline__ int rt_group(void) { return rt_uniform((int)threadIdx.x / 128); }
+
 static __device__ __forceinline__ int rt_n_blocks(const rt_args &a)
 {
     return rt_uniform(a.lists.blocks ? *a.lists.n_blocks : a.n_pairs);
