@@ -185,7 +185,7 @@ sw_code sw_gpu_angles_fill(sw_gpu_engine *e, int64_t first, int64_t end, sw_err 
 
 /* ---- linears ---- */
 
-static sw_code grow_work(sw_gpu_engine *e, int64_t size_bytes, sw_err *err)
+sw_code sw_gpu_grow_work(sw_gpu_engine *e, int64_t size_bytes, sw_err *err)
 {
     void *d = NULL;
     sw_code rc;
@@ -209,7 +209,7 @@ static sw_code run_dense(sw_gpu_engine *e, void *d_y, int64_t y_stride, bool y_i
     if (w->act.scope != SW_ACT_NONE) {
         sw_bf16_rows rounded = {NULL, w->k_in};
 
-        if ((rc = grow_work(e, n * w->k_in * (int64_t)sizeof(sw_bf16), err)) != SW_OK) return rc;
+        if ((rc = sw_gpu_grow_work(e, n * w->k_in * (int64_t)sizeof(sw_bf16), err)) != SW_OK) return rc;
         rounded.d = e->d_gemm_work;
         rc = sw_cuda_act_round(rounded, x, n, w->k_in, &w->act, w->input_scale, e->how, err);
         if (rc != SW_OK) return rc;
@@ -229,7 +229,7 @@ static sw_code run_tiles(sw_gpu_engine *e, void *d_y, int64_t y_stride, sw_bf16_
     sw_code rc;
 
     if ((rc = sw_cuda_gemm_plan(&plan, &p, &e->card, NULL, err)) != SW_OK ||
-        (rc = grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(&p, &plan), err)) != SW_OK)
+        (rc = sw_gpu_grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(&p, &plan), err)) != SW_OK)
         return rc;
     return sw_cuda_gemm_run(&p, &plan, e->d_gemm_work, e->how.stream, err);
 }

@@ -82,6 +82,7 @@ typedef struct sw_gpu_moe {
     int32_t *d_chosen, *d_tokens; /* [max_tokens * n_used] */
     float *d_share, *d_token_share, *d_sum; /* sum: [max_tokens, hidden] */
     sw_bf16 *d_rows, *d_gate, *d_out;       /* [max_tokens * n_used, ...] by expert */
+    int32_t *d_flags;                       /* of experts/routed.h */
     sw_moe_scratch host;                    /* chosen, share, tokens, token_share, starts */
 } sw_gpu_moe;
 
@@ -143,11 +144,18 @@ sw_code sw_gpu_run_block(sw_gpu_run *run, sw_err *err) SW_MUST_USE;
 /* y = x w^T + bias, n rows; y_is_f32 (dense weights only): y is dense FP32. */
 sw_code sw_gpu_linear(sw_gpu_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                       sw_bf16_rows x, int64_t n, const sw_gpu_weight *w, sw_err *err) SW_MUST_USE;
+/* e->d_gemm_work of at least so many bytes. */
+sw_code sw_gpu_grow_work(sw_gpu_engine *e, int64_t size_bytes, sw_err *err) SW_MUST_USE;
 /* Whether a step of n_tokens lists its experts on the card: then a graph can have it. Also of a
  * block without any. */
 bool sw_gpu_moe_stays(const sw_gpu_block *b, int64_t n_tokens);
 sw_code sw_gpu_run_moe(sw_gpu_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
                        sw_err *err) SW_MUST_USE;
+/* Whether a block's experts have grouped products; and what they give for the rows that have been
+ * routed. */
+bool sw_gpu_routed_can(const sw_gpu_block *b);
+sw_code sw_gpu_run_routed(const sw_gpu_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
+                          sw_err *err) SW_MUST_USE;
 sw_code sw_gpu_moe_new(sw_gpu_engine *e, sw_err *err) SW_MUST_USE;
 /* Show rows to the tap once per site. */
 sw_code sw_gpu_run_reach(sw_gpu_run *run, sw_site site, sw_bf16_rows x, int64_t k_in,

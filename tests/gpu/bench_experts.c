@@ -1,7 +1,8 @@
 /* bench_experts.c - how long a layer of routed experts takes, a row of CSV each.
  *
  *   bench_experts [SCHEME:]EXPERTS,HIDDEN,WIDE,TOP_K[,ROWS]... -- TOKENS...   (ROWS 0: the plan's)
- *   SCHEME: w4a16 (groups of 128), fp8 (a scale a token and a channel), fp8block (128 x 128)
+ *   SCHEME: w4a16 (groups of 128), fp8 (a scale a token and a channel), fp8block (128 x 128),
+ *   mxfp4, nvfp4 (inputs of 16 bits)
  *
  * Calls are timed in a CUDA graph, each beginning beside the call ahead, the median of replays;
  * tokens choose their experts at random, anew for each call of the graph (us) or all calls alike
@@ -28,8 +29,9 @@
 #define BYTES_PER_US 4.8e6
 #define FLOP_PER_US 989e6 /* of 16 bits; of 8 twice that */
 
-typedef enum scheme { W4A16, FP8, FP8_BLOCK, N_SCHEMES } scheme;
-static const char *const scheme_names[N_SCHEMES] = {"w4a16", "fp8", "fp8block"};
+typedef enum scheme { W4A16, FP8, FP8_BLOCK, MXFP4, NVFP4, N_SCHEMES } scheme;
+static const char *const scheme_names[N_SCHEMES] = {"w4a16", "fp8", "fp8block", "mxfp4",
+                                                    "nvfp4"};
 
 typedef struct layer {
     scheme scheme;
@@ -91,20 +93,42 @@ static uint8_t *random_numbers(const layer *l, int64_t n, bool is_signed, uint16
 
 static sw_tiles tiles_of(scheme scheme, int64_t n_out, int64_t k_in)
 {
-    const sw_num *num = &sw_nums[scheme == W4A16 ? SW_NUM_INT4 : SW_NUM_E4M3];
-    const int64_t group = scheme == FP8 ? 0 : 128;
+    static const sw_num_id nums[] = {SW_NUM_INT4, SW_NUM_E4M3, SW_NUM_E4M3, SW_NUM_E2M1,
+                                     SW_NUM_E2M1};
+    static const int64_t groups[] = {128, 0, 128, 32, 16};
+    static const sw_dtype scales[] = {SW_DTYPE_BF16, SW_DTYPE_BF16, SW_DTYPE_BF16,
+                                      SW_DTYPE_F8_E8M0, SW_DTYPE_F8_E4M3};
+    const int64_t group = groups[scheme];
 
-    return (sw_tiles){.spec = {.num = num, .is_symmetric = true, .group_elems = group,
-                               .scale_dtype = SW_DTYPE_BF16},
-                      .n_out = n_out, .k_in = k_in, .n_groups = group ? (k_in + 127) / 128 : 1,
-                      .container_bits = sw_tiles_container_bits(num)};
+    return (sw_tiles){.spec = {.num = &sw_nums[nums[scheme]], .is_symmetric = true,
+                               .group_elems = group, .scale_dtype = scales[scheme]},
+                      .n_out = n_out, .k_in = k_in,
+                      .n_groups = group ? (k_in + group - 1) / group : 1,
+                      .container_bits = sw_tiles_container_bits(&sw_nums[nums[scheme]])};
 }
 
 static sw_act act_of(scheme scheme)
 {
-    if (scheme == W4A16) return (sw_act){0};
+    if (scheme != FP8 && scheme != FP8_BLOCK) return (sw_act){0};
     return (sw_act){&sw_nums[SW_NUM_E4M3], scheme == FP8 ? SW_ACT_TOKEN : SW_ACT_GROUP,
                     scheme == FP8 ? 0 : 128, SW_DTYPE_F32};
+}
+
+/* BF16 of about 2^-9 to 2^-5; E8M0 likewise; E4M3 of 2^-3 to 2^4. */
+static uint8_t *random_scales(const layer *l, int64_t n_bytes)
+{
+    uint8_t *host, *d;
+    test_rng rng = {10};
+
+    if (l->scheme < MXFP4) return random_numbers(l, n_bytes / 2, false, 0x3b00);
+    host = malloc((size_t)n_bytes);
+    for (int64_t i = 0; i < n_bytes; i++)
+        host[i] = (uint8_t)(l->scheme == MXFP4 ? 118 + test_u64(&rng) % 4
+                                               : 0x20 + test_u64(&rng) % 0x3c);
+    d = taken(n_bytes);
+    MUST(cudaMemcpy(d, host, (size_t)n_bytes, cudaMemcpyHostToDevice));
+    free(host);
+    return d;
 }
 
 static void make_weights(layer *l)
@@ -117,10 +141,10 @@ static void make_weights(layer *l)
     for (int i = 0; i < 2; i++) {
         const sw_tiles *t = &tiles[i];
         int64_t codes = sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in);
-        int64_t scales = sw_tiles_scales_bytes(SW_DTYPE_BF16, t->n_out, t->n_groups);
+        int64_t scales = sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups);
 
         l->d_codes[i] = random_bytes(l, codes * l->n_experts);
-        l->d_scales[i] = random_numbers(l, scales / 2 * l->n_experts, false, 0x3b00);
+        l->d_scales[i] = random_scales(l, scales * l->n_experts);
         l->d_experts[i] = taken(l->n_experts * (int64_t)sizeof *experts);
         for (int e = 0; e < l->n_experts; e++)
             experts[e] = (sw_expert){.codes = l->d_codes[i] + e * codes,
@@ -156,7 +180,7 @@ static void layer_new(layer *l, const char *text)
     l->plan.rows = (int)rows;
     /* E4M3: magnitudes below 2, which are numbers. */
     for (int64_t i = 0; i < CHUNK / 8; i++)
-        host[i] = test_u64(&rng) & (l->scheme == W4A16 ? ~0ull : 0xbfbfbfbfbfbfbfbf);
+        host[i] = test_u64(&rng) & (l->scheme == FP8 || l->scheme == FP8_BLOCK ? 0xbfbfbfbfbfbfbfbf : ~0ull);
     l->d_chunk = taken(CHUNK);
     MUST(cudaMemcpy(l->d_chunk, host, CHUNK, cudaMemcpyHostToDevice));
     free(host);
@@ -170,7 +194,8 @@ static void layer_new(layer *l, const char *text)
 static void layer_free(layer *l)
 {
     void *device[] = {l->d_chunk, l->d_codes[0], l->d_codes[1], l->d_scales[0], l->d_scales[1],
-                      l->d_experts[0], l->d_experts[1], l->d_x, l->d_y, l->d_share, l->d_work};
+                      l->d_experts[0], l->d_experts[1], l->d_x, l->d_y, l->d_share, l->d_work,
+                      l->problem.flags};
 
     for (size_t i = 0; i < sizeof device / sizeof *device; i++) MUST(cudaFree(device[i]));
     for (int i = 0; i < N_ROUTINGS; i++) MUST(cudaFree(l->d_chosen[i]));
@@ -258,7 +283,7 @@ static double graph_us(layer *l, int n_calls)
 
 static void plan(layer *l, int rows)
 {
-    const size_t zero_bytes = sw_routed_zero_bytes(&l->card);
+    const size_t flags_bytes = sw_routed_flags_bytes(&l->card);
     sw_err err = {0};
     size_t n_bytes;
 
@@ -269,8 +294,10 @@ static void plan(layer *l, int rows)
         MUST(cudaFree(l->d_work));
         l->d_work = taken((int64_t)n_bytes);
         l->work_bytes = n_bytes;
-        MUST(cudaMemset(l->d_work, 0, zero_bytes));
     }
+    if (l->problem.flags) return;
+    l->problem.flags = taken((int64_t)flags_bytes);
+    MUST(cudaMemset(l->problem.flags, 0, flags_bytes));
 }
 
 static uint16_t *result(layer *l, int rows)
@@ -317,7 +344,8 @@ static void run(layer *l, int64_t n_tokens, int rows)
 {
     const int n_calls = n_tokens <= 256 ? N_ROUTINGS : n_tokens <= 1024 ? 6 : 3;
     const double flop = 6.0 * (double)(n_tokens * l->top_k * l->hidden * l->wide);
-    const double flop_per_us = l->scheme == W4A16 ? FLOP_PER_US : 2 * FLOP_PER_US;
+    const double flop_per_us = l->scheme == FP8 || l->scheme == FP8_BLOCK ? 2 * FLOP_PER_US
+                                                                          : FLOP_PER_US;
     double off, us, us_same, bytes, floor_us;
 
     l->problem.n_tokens = n_tokens;

@@ -126,12 +126,33 @@ static void make_e4m3(sw_qtensor *q, const routed_shape *s, int64_t n_out, int64
     }
 }
 
+static bool is_e4m3(const routed_shape *s)
+{
+    return s->scheme == ROUTED_FP8 || s->scheme == ROUTED_FP8_BLOCK;
+}
+
+/* The specs of those names among sw_gen_float_spec's. */
+static void make_e2m1(sw_qtensor *q, const routed_shape *s, int64_t n_out, int64_t k_in,
+                      test_rng *rng)
+{
+    const bool is_mx = s->scheme == ROUTED_MXFP4;
+
+    sw_gen_float_qtensor(q, is_mx ? 5 : 7, n_out, k_in, test_u64(rng));
+    assert_ptr_equal(q->spec.num, &sw_nums[SW_NUM_E2M1]);
+    for (int64_t i = 0; is_mx && i < n_out * q->n_groups; i++)
+        q->scales[i] = ldexpf(1, -5 - (int)(test_u64(rng) % 3));
+}
+
 static void make_weight(sw_qtensor *q, const routed_shape *s, int64_t n_out, int64_t k_in,
                         int64_t n_gates, test_rng *rng)
 {
     const double size = s->scheme == ROUTED_INT4 ? 0.3 : 0.01;
 
-    if (s->scheme != ROUTED_INT4) make_e4m3(q, s, n_out, k_in, rng);
+    if (s->scheme >= ROUTED_MXFP4) {
+        make_e2m1(q, s, n_out, k_in, rng);
+        return;
+    }
+    if (is_e4m3(s)) make_e4m3(q, s, n_out, k_in, rng);
     else
         sw_gen_qtensor(q, 4, true, s->group_elems, SW_DTYPE_BF16, n_out, k_in, SW_GEN_RANDOM, 0,
                        test_u64(rng));
@@ -143,7 +164,7 @@ static void make_weight(sw_qtensor *q, const routed_shape *s, int64_t n_out, int
 
 static sw_act act_of(const routed_shape *s)
 {
-    if (s->scheme == ROUTED_INT4) return (sw_act){0};
+    if (!is_e4m3(s)) return (sw_act){0};
     return (sw_act){&sw_nums[SW_NUM_E4M3],
                     s->scheme == ROUTED_FP8 ? SW_ACT_TOKEN : SW_ACT_GROUP,
                     s->scheme == ROUTED_FP8 ? 0 : 128, SW_DTYPE_F32};
@@ -159,9 +180,10 @@ static sw_tiles tiles_of(const sw_qtensor *q)
 static sw_expert put_expert(const sw_qtensor *q, const float *bias)
 {
     size_t codes_bytes = (size_t)sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in);
-    size_t scales_bytes = (size_t)sw_tiles_scales_bytes(SW_DTYPE_BF16, q->n_out, q->n_groups);
+    size_t scales_bytes = (size_t)sw_tiles_scales_bytes(q->spec.scale_dtype, q->n_out,
+                                                        q->n_groups);
     uint8_t *codes = malloc(codes_bytes), *scales = malloc(scales_bytes);
-    sw_expert e = {0};
+    sw_expert e = {.global_scale = q->spec.has_global ? q->global_scale : 0};
     sw_err err = {0};
 
     if (sw_tiles_pack(codes, scales, NULL, q, &err)) fail_msg("%s", err.text);
@@ -250,7 +272,7 @@ void routed_case_free(routed_case *c)
 {
     const sw_routed *p = &c->problem;
     void *device[] = {p->x.d, (uint8_t *)p->y.d - GUARD_BYTES, (void *)(uintptr_t)p->chosen,
-                      (void *)(uintptr_t)p->share, (void *)(uintptr_t)p->ups, c->d_work};
+                      (void *)(uintptr_t)p->share, (void *)(uintptr_t)p->ups, c->d_work, p->flags};
     void *host[] = {c->x, c->bias, c->before, c->chosen, c->share, c->up, c->down, c->experts,
                     c->y, c->want};
 
@@ -274,13 +296,13 @@ void routed_case_free(routed_case *c)
 static float *seen(const routed_shape *s, const float *x, int64_t m, int64_t k_in)
 {
     const sw_act act = act_of(s);
-    const int64_t groups = s->scheme == ROUTED_INT4 ? 1 : sw_act_groups(&act, k_in);
+    const int64_t groups = is_e4m3(s) ? sw_act_groups(&act, k_in) : 1;
     float *y = malloc((size_t)(m * k_in) * sizeof *y);
     float *scales = malloc((size_t)(m * groups) * sizeof *scales);
     uint8_t *codes = malloc((size_t)(m * k_in));
 
     memcpy(y, x, (size_t)(m * k_in) * sizeof *y);
-    if (s->scheme != ROUTED_INT4) {
+    if (is_e4m3(s)) {
         sw_act_quantize(codes, scales, x, k_in, m, k_in, &act, 0);
         for (int64_t i = 0; i < m * k_in; i++)
             y[i] = act.num->values[codes[i]] *
@@ -298,7 +320,7 @@ static void reference(double *y, const routed_shape *s, const float *x, int64_t 
     const size_t n_codes = (size_t)(q->n_out * q->k_in), y_bytes = (size_t)(m * q->n_out) * 8;
     const size_t n_groups = (size_t)(q->n_out * q->n_groups);
     uint8_t *zeros = malloc(n_groups);
-    float values[256], *x_seen = seen(s, x, m, q->k_in);
+    float values[256], *x_seen = seen(s, x, m, q->k_in), *scales = malloc(n_groups * 4);
     double *d_y;
     void *device[5];
     gpu_ref_args a = {.m = m, .n_out = q->n_out, .k_in = q->k_in, .n_groups = q->n_groups,
@@ -307,10 +329,12 @@ static void reference(double *y, const routed_shape *s, const float *x, int64_t 
 
     for (int i = 0; i < 256; i++)
         values[i] = q->spec.num->values ? q->spec.num->values[i] : (float)i;
+    for (size_t i = 0; i < n_groups; i++)
+        scales[i] = q->scales[i] * (q->spec.has_global ? q->global_scale : 1.0f);
     memset(zeros, q->spec.num->sym_zero, n_groups);
     a.x = device[0] = device_copy(x_seen, (size_t)(m * q->k_in) * sizeof *x);
     a.codes = device[1] = device_copy(q->codes, n_codes);
-    a.scales = device[2] = device_copy(q->scales, n_groups * sizeof(float));
+    a.scales = device[2] = device_copy(scales, n_groups * sizeof(float));
     a.values = device[3] = device_copy(values, sizeof values);
     device[4] = device_copy(zeros, n_groups);
     if (s->scheme == ROUTED_INT4) a.zeros = device[4];
@@ -320,6 +344,7 @@ static void reference(double *y, const routed_shape *s, const float *x, int64_t 
     MUST(cudaFree(d_y));
     for (int i = 0; i < 5; i++) MUST(cudaFree(device[i]));
     free(zeros);
+    free(scales);
     free(x_seen);
 }
 
@@ -417,7 +442,7 @@ static void fetch(routed_case *c)
     free(bits);
 }
 
-static void poison(routed_case *c, size_t zero_bytes)
+static void poison(routed_case *c, size_t flags_bytes)
 {
     uint8_t *d_y = (uint8_t *)c->problem.y.d;
     uint16_t *d_before;
@@ -431,7 +456,9 @@ static void poison(routed_case *c, size_t zero_bytes)
     MUST(cudaFree(c->d_work));
     MUST(cudaMalloc(&c->d_work, c->work_bytes + GUARD_BYTES));
     MUST(cudaMemset(c->d_work, POISON, c->work_bytes + GUARD_BYTES));
-    MUST(cudaMemset(c->d_work, 0, zero_bytes));
+    MUST(cudaFree(c->problem.flags));
+    MUST(cudaMalloc((void **)&c->problem.flags, flags_bytes));
+    MUST(cudaMemset(c->problem.flags, 0, flags_bytes));
 }
 
 bool routed_case_run(routed_case *c, int rows)
@@ -445,7 +472,7 @@ bool routed_case_run(routed_case *c, int rows)
         sw_routed_plan_for(&plan, &c->problem, &card, rows, &err) != SW_OK)
         fail_msg("%s", err.text);
     c->work_bytes = sw_routed_workspace_bytes(&c->problem, &plan);
-    poison(c, sw_routed_zero_bytes(&card));
+    poison(c, sw_routed_flags_bytes(&card));
     MUST(cudaDeviceSynchronize());
     if (sw_routed_run(&c->problem, &plan, c->d_work, NULL, &err) != SW_OK)
         fail_msg("%s", err.text);
@@ -454,7 +481,7 @@ bool routed_case_run(routed_case *c, int rows)
     return is_all(d_y - GUARD_BYTES, POISON, GUARD_BYTES) &&
            is_all(d_y + c->y_bytes, POISON, GUARD_BYTES) &&
            is_all((uint8_t *)c->d_work + c->work_bytes, POISON, GUARD_BYTES) &&
-           is_all(c->d_work, 0, sw_routed_zero_bytes(&card));
+           is_all(c->problem.flags, 0, sw_routed_flags_bytes(&card));
 }
 
 double routed_case_error(const routed_case *c)

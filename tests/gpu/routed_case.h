@@ -13,8 +13,10 @@ typedef enum routing {
 
 typedef enum routed_scheme {
     ROUTED_INT4,
-    ROUTED_FP8,      /* a scale a token and a channel */
-    ROUTED_FP8_BLOCK /* groups of 128 inputs of both */
+    ROUTED_FP8,       /* a scale a token and a channel */
+    ROUTED_FP8_BLOCK, /* groups of 128 inputs of both */
+    ROUTED_MXFP4,     /* E2M1 in groups of 32, */
+    ROUTED_NVFP4      /* and of 16 */
 } routed_scheme;
 
 typedef struct routed_shape {

@@ -30,20 +30,23 @@
 #define MANY_TOKENS 700
 #endif
 
-/* Of the kernels of int4 and of E4M3. */
-static const int rows_int4[] = {8, 16, 32, 128}, rows_e4m3[] = {16, 32, 64, 128};
+/* Of the kernels of 4 bits and of E4M3. */
+static const int rows_4bit[] = {8, 16, 32, 128}, rows_e4m3[] = {16, 32, 64, 128};
 #define N_ROWS 4
+
+static bool is_e4m3(const routed_shape *s)
+{
+    return s->scheme == ROUTED_FP8 || s->scheme == ROUTED_FP8_BLOCK;
+}
 
 static int rows_of(const routed_shape *s, int i)
 {
-    return s->scheme == ROUTED_INT4 ? rows_int4[i] : rows_e4m3[i];
+    return is_e4m3(s) ? rows_e4m3[i] : rows_4bit[i];
 }
 
 static void must_be_near(routed_case *c, int rows)
 {
-    const double bound = c->shape.scheme != ROUTED_INT4 ? BOUND_E4M3
-                         : rows > 32                    ? BOUND_MANY
-                                                        : BOUND_FEW;
+    const double bound = is_e4m3(&c->shape) ? BOUND_E4M3 : rows > 32 ? BOUND_MANY : BOUND_FEW;
     double error;
 
     assert_true(routed_case_run(c, rows));
@@ -163,6 +166,23 @@ static void e4m3(void **state)
             }
 }
 
+static void e2m1(void **state)
+{
+    static const int64_t tokens[] = {1, 2, FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (routed_scheme scheme = ROUTED_MXFP4; scheme <= ROUTED_NVFP4; scheme++)
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+            for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r++) {
+                routed_shape s = shape_of(tokens[i], (routing)r);
+
+                s.scheme = scheme;
+                s.has_bias = r == ROUTING_ODD;
+                if (r == ROUTING_SKEW) s.hidden = 448, s.wide = 320; /* half stages */
+                each(&s, must_be_near);
+            }
+}
+
 /* Long sums, many stages and units a CTA. */
 static void real_shape(void **state)
 {
@@ -235,7 +255,7 @@ static void faults_show(void **state)
     const sw_expert *up, *down;
 
     (void)state;
-    for (int scheme = ROUTED_INT4; scheme <= ROUTED_FP8_BLOCK; scheme++) {
+    for (int scheme = ROUTED_INT4; scheme <= ROUTED_NVFP4; scheme++) {
         s.scheme = (routed_scheme)scheme;
         s.is_exact = scheme == ROUTED_INT4;
         s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
@@ -288,7 +308,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_sums), cmocka_unit_test(every_routing),
         cmocka_unit_test(odd_shapes), cmocka_unit_test(activations_and_biases),
-        cmocka_unit_test(e4m3),
+        cmocka_unit_test(e4m3), cmocka_unit_test(e2m1),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
         cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),
     };

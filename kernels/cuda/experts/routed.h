@@ -13,13 +13,16 @@
  *
  *   int4   symmetric, groups of multiples of 128 inputs or one a channel, BF16 scales; inputs of
  *          16 bits
+ *   E2M1   with an E8M0 scale for 32 inputs (MXFP4), of 2^-61 to 2^65, or an E4M3 one for 16 and
+ *          one for all (NVFP4); inputs of 16 bits; the hidden size a multiple of 64
  *   E4M3   inputs in E4M3 with a scale a token, weights with one a channel; or both in groups of
  *          128 inputs. X, and h after it, is quantized as formats/num/act.h defines, by a kernel
  *          of its own each
  *
  * How rows are dealt to the multiprocessors follows from the plan and from how many rows each
  * expert has, so the same call gives the same bytes. Nothing here allocates or waits: calls may be
- * captured in a graph, and calls on different streams run side by side if their workspaces differ.
+ * captured in a graph, and calls on different streams run side by side if their workspaces and
+ * flags differ.
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_H
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_H
@@ -46,13 +49,15 @@ typedef struct sw_routed {
     const sw_expert *ups, *downs; /* [n_experts] */
     int act;                  /* SW_MLP_SILU or SW_MLP_SWIGLU_CLAMPED */
     float limit;              /* of the latter */
+    int32_t *flags;           /* sw_routed_flags_bytes, zero before the first run, which leaves
+                                 them so; of one stream */
     bool may_overlap;         /* nothing that the kernel ahead in the stream writes is read but x,
                                  chosen, share and y */
 } sw_routed;
 
 typedef struct sw_routed_plan {
     int rows;                 /* of a block: rows of one expert that are multiplied together */
-    int kind;                 /* of kernel, inside */
+    int kind, scale_k;        /* of kernel, inside */
     sw_cuda_card card;
 } sw_routed_plan;
 
@@ -61,11 +66,10 @@ typedef struct sw_routed_plan {
  * no kernel has. */
 sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p, const sw_cuda_card *card,
                            int rows, sw_err *err) SW_MUST_USE;
-/* Device bytes that run needs, aligned to 256. The first of them, as many as sw_routed_zero_bytes
- * says, are zero before the first run, and each run leaves them so, for any other problem and plan
- * of the same card; what the rest holds does not matter. */
+/* Device bytes that run needs, aligned to 256; what they hold does not matter. */
 size_t sw_routed_workspace_bytes(const sw_routed *p, const sw_routed_plan *plan);
-size_t sw_routed_zero_bytes(const sw_cuda_card *card);
+/* Bytes of p->flags, whatever the problem. */
+size_t sw_routed_flags_bytes(const sw_cuda_card *card);
 /* Enqueue on `stream` (a cudaStream_t). SW_E_CUDA: what the runtime said. No tokens: nothing. */
 sw_code sw_routed_run(const sw_routed *p, const sw_routed_plan *plan, void *d_workspace,
                       void *stream, sw_err *err) SW_MUST_USE;

@@ -17,6 +17,7 @@
 typedef struct rt_block {
     const void *codes[2], *scales[2];
     const float *bias[2];
+    float global_scale[2];
     int row0, n_rows;
     int band0, band_n; /* the blocks of the same expert that share its weights in the L2 */
 } rt_block;
@@ -38,7 +39,8 @@ typedef struct rt_sort_args {
     int rows;              /* of a block, at most */
     int even;              /* 0, or: an expert's blocks are alike, in multiples of so many rows */
     int top_k;
-    const uint8_t *x;      /* rows of tokens, to be gathered; NULL: by another kernel */
+    int n_runs, run_pairs; /* of pairs that a CTA places; set where it is launched */
+    const uint8_t *x;      /* rows of tokens */
     int64_t x_stride;      /* bytes */
     uint8_t *x_sorted;     /* [n_pairs, width] */
     int width;             /* bytes, a multiple of 16 */
@@ -56,8 +58,11 @@ typedef struct rt_args {
     int64_t n_out;
     int n_tiles;           /* of 64 channels, of gates alone with GLU */
     int n_units;           /* units of channels in a block */
-    int k_tiles, k_stages, n_groups, group_stages;
-    int tile_bytes, record_bytes; /* of codes; of scales of a tile and group */
+    int k_tiles, k_stages, group_stages;
+    int tile_bytes;        /* of codes */
+    int record_bytes;      /* of the scales of a tile and group, or of all groups of a stage */
+    int scale_bytes;       /* of the scales of a tile, all along k */
+    float factor;          /* of what is multiplied, in all experts */
     /* Inputs of bytes: what their codes are to be multiplied by, of rows or of groups of 128 inputs
      * and rows, and of how many rows; rows of tokens with GLU, else sorted ones. */
     const float *x_scales;

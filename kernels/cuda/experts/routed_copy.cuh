@@ -18,6 +18,13 @@ template <class CUT> struct rt_cut : CUT {
     static constexpr int x_pieces = NW_STAGE_TILES, x_per_piece = 64; /* inputs of 128 bytes */
 };
 
+/* The same for E2M1 with scales of SCALE_K inputs, of a CUT of int4 in groups of 32. */
+template <class CUT, int SCALE_K_> struct rt_e2m1_cut : rt_cut<CUT> {
+    static constexpr int KIND = NW_E2M1, SCALE_K = SCALE_K_;
+    static constexpr int record_room = 4 * 128;
+    static_assert(CUT::GPS == 4 && CUT::MODE == NW_SCALED, "batches of 32 inputs");
+};
+
 #define RT_COPY_WARPS 2 /* both of which say what comes in a stage */
 
 static __device__ __forceinline__ const uint8_t *rt_uniform(const uint8_t *p)
@@ -46,7 +53,7 @@ static __device__ __forceinline__ rt_source rt_source_of(const rt_args &a, const
 
     s.codes = rt_uniform(unit.codes) +
               ((int64_t)first * a.k_tiles + k0 * NW_STAGE_TILES) * a.tile_bytes;
-    s.scales = rt_uniform(unit.scales) + (int64_t)first * a.n_groups * a.record_bytes;
+    s.scales = rt_uniform(unit.scales) + (int64_t)first * a.scale_bytes;
 #pragma unroll
     for (int i = 0; i < RT_TILES; i++) s.to[i] = rt_tile<GLU>(a, j, i) - first;
     s.policy = rt_uniform(unit.is_shared) ? sw_policy_evict_last() : sw_policy_evict_first();
@@ -59,12 +66,13 @@ static __device__ __forceinline__ rt_source rt_source_of(const rt_args &a, const
 struct __align__(16) rt_note {
     const float *bias;
     const uint8_t *scales; /* of the expert */
+    float factor;          /* of what is multiplied, in all its weights */
     int row0, n_rows, j;
 };
 
 static __device__ __forceinline__ void rt_write_note(rt_note *to, const rt_unit &unit)
 {
-    if (threadIdx.x % 32 == 0) *to = {unit.bias, unit.scales, unit.row0, unit.n_rows, unit.j};
+    if (threadIdx.x % 32 == 0) *to = {unit.bias, unit.scales, unit.factor, unit.row0, unit.n_rows, unit.j};
     __syncwarp();
 }
 
@@ -93,14 +101,26 @@ static __device__ __forceinline__ void rt_copy_scales(const rt_args &a, const rt
                                                       uint32_t x_bytes)
 {
     const int group = a.group_stages == 1 ? ks : a.group_stages ? ks / a.group_stages : 0;
-    const uint8_t *scales = s.scales + group * a.record_bytes;
+    const int from = group * a.record_bytes;
+    const uint32_t n_bytes = (uint32_t)min(a.record_bytes, a.scale_bytes - from);
 
-    sw_warp_expect(bar, x_bytes + (P::GROUPED ? RT_TILES * (uint32_t)a.record_bytes : 0));
+    sw_warp_expect(bar, x_bytes + (P::GROUPED ? RT_TILES * n_bytes : 0));
 #pragma unroll
     for (int i = 0; P::GROUPED && i < RT_TILES; i++)
-        sw_warp_load(stage + P::s_at + i * P::record_room,
-                     scales + s.to[i] * (a.n_groups * a.record_bytes),
-                     (uint32_t)a.record_bytes, bar, s.policy);
+        sw_warp_load(stage + P::s_at + i * P::record_room, s.scales + from + s.to[i] * a.scale_bytes,
+                     n_bytes, bar, s.policy);
+}
+
+/* Of E2M1, zeros where a last stage of half the inputs may find what was never brought: what those
+ * bits are as a scale need not be a number. By all threads, before they meet. */
+template <class P>
+static __device__ __forceinline__ void rt_clear_ring(const rt_args &a, uint32_t ring, int n_bytes)
+{
+    if (P::KIND != NW_E2M1 || a.k_tiles % 2 == 0) return;
+    for (int i = (int)threadIdx.x * 16; i < n_bytes; i += (int)blockDim.x * 16)
+        asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(ring + (uint32_t)i), "r"(0)
+                     : "memory");
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 /* Rows that are not there keep what was in their place: their sums are not stored. */

@@ -9,7 +9,8 @@
  *
  *   CTA:       two warpgroups that multiply, two tiles of 64 channels each, two warps that copy
  *   stage:     X [2 k-tiles][T][64], W [4 tiles][2 k-tiles], scales [4 tiles], multiplied as
- *              narrow_wgmma.cuh does in the mode NW_GROUPS: no weight is rounded
+ *              narrow_wgmma.cuh does: of int4 in the mode NW_GROUPS, of E2M1, whose product
+ *              with a scale is exact, in NW_SCALED; no weight is rounded
  *   partials:  one a CTA, of the unit that it ends and did not begin: [float4][thread]
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_FEW_CUH
@@ -210,7 +211,8 @@ static __device__ __forceinline__ void rt_take_over(float (&total)[2][P::T / 2],
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt_run &run,
                                                       nw_ring<P> &ring, uint32_t park,
-                                                      const rt_note *notes, rt_rows<P::T> *rows)
+                                                      const rt_note *notes, rt_rows<P::T> *rows,
+                                                      uint32_t nobody)
 {
     const int tile0 = rt_group() * P::MT;
 
@@ -224,7 +226,8 @@ static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt
         const rt_note unit = notes[ring.s];
         const rt_row row = rt_row_of<GLU>(a, unit);
 
-        nw_multiply_groups<P>(total, a.nw, tile0, n, ring);
+        if constexpr (P::MODE == NW_GROUPS) nw_multiply_groups<P>(total, a.nw, tile0, n, ring);
+        else nw_multiply_through<P>(total, ring, tile0, n, nobody);
         stage += n;
         if (k0) {
             rt_hand_over<P>(total, a, run.cta, unit.n_rows);
@@ -242,7 +245,7 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
     swk_routed_few_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
 {
     extern __shared__ uint8_t s_bytes[];
-    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES];
+    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES], s_nobody;
     __shared__ rt_rows<P::T> s_rows[2];
     __shared__ rt_note s_notes[P::STAGES];
     uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
@@ -250,12 +253,14 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
+    rt_clear_ring<P>(a, ring, P::ring_bytes);
     if (threadIdx.x == 0) {
         sw_tensor_prefetch(&x);
         for (int i = 0; i < P::STAGES; i++) {
             sw_mbar_init(full + 8 * i, RT_COPY_WARPS);
             sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
         }
+        sw_mbar_init(sw_smem_addr(&s_nobody), SW_ARRIVALS_MAX);
         sw_mbar_init_fence();
     }
     /* The lists come from the kernel ahead, or were there before it let this one start: of those
@@ -277,7 +282,7 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
         sw_grid_wait_previous();
         rt_few_consume<P, GLU>(a, run, at,
                                ring + P::ring_bytes + threadIdx.x / 128 * rt_few<P>::park_bytes,
-                               s_notes, s_rows + threadIdx.x / 128);
+                               s_notes, s_rows + threadIdx.x / 128, sw_smem_addr(&s_nobody));
     }
 }
 

@@ -17,17 +17,14 @@ typedef struct rt_kernel {
     int partial_floats;    /* of a partial sum of a CTA; 0: it has none */
 } rt_kernel;
 
-/* By rows of a block; NULL: none. */
-const rt_kernel *sw_routed_few(int rows);
-const rt_kernel *sw_routed_many(int rows);
+/* By rows of a block and, of 4 bits, inputs of a scale: 0 for int4 in groups of 128 or more, else
+ * E2M1 with 32 or 16. NULL: none. */
+const rt_kernel *sw_routed_few(int rows, int scale_k);
+const rt_kernel *sw_routed_many(int rows, int scale_k);
 const rt_kernel *sw_routed_bytes(int rows, bool is_grouped);
 
-/* Sort the pairs and make the lists; with a->x every CTA does so for itself, and gathers its part
- * of the inputs, else one does. */
-sw_code sw_routed_sort(const rt_sort_args *a, int n_ctas, sw_launch how, sw_err *err) SW_MUST_USE;
-/* x_sorted = the rows of x that the lists name, by all multiprocessors. */
-sw_code sw_routed_gather(const rt_sort_args *a, int n_ctas, sw_launch how,
-                         sw_err *err) SW_MUST_USE;
+/* Sort the pairs, make the lists and gather the inputs. */
+sw_code sw_routed_sort(const rt_sort_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 /* to [n_tokens, width] = the sum of the top_k rows of each token, in their order. */
 sw_code sw_routed_sum(sw_bf16_rows to, bool adds, const uint16_t *rows, int64_t n_tokens,
                       int top_k, int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;

@@ -16,8 +16,15 @@
 #define RT_MANY_STAGES 4
 #define RT_COPIER 40 /* registers of a thread that copies */
 
-template <int T>
-using rt_many = rt_cut<nwl_cut<T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, 1, true, false>>;
+/* Of int4, or of E2M1 with scales of SCALE_K inputs. */
+template <int T, int GPS>
+using rt_many_cut = nwl_cut<T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, GPS, true, false>;
+template <int SCALE_K> struct rt_many {
+    template <int T> using of = rt_e2m1_cut<rt_many_cut<T, 4>, SCALE_K>;
+};
+template <> struct rt_many<0> {
+    template <int T> using of = rt_cut<rt_many_cut<T, 1>>;
+};
 
 /* ---- phase 1: the warps that copy ---- */
 
@@ -35,7 +42,7 @@ static __device__ __forceinline__ void rt_many_codes_of(const rt_args &a, rt_sou
 }
 
 /* What the next unit is, is asked for before the stages of this one are. */
-template <bool GLU>
+template <int SCALE_K, bool GLU>
 static __device__ __forceinline__ void rt_many_codes(const rt_args &a, int n_units, uint32_t ring,
                                                      uint32_t full, uint32_t empty)
 {
@@ -48,7 +55,7 @@ static __device__ __forceinline__ void rt_many_codes(const rt_args &a, int n_uni
         rt_source from = rt_source_of<GLU>(a, next, 0);
 
         if (u + (int)gridDim.x < n_units) next = rt_unit_of<GLU>(a, u + (int)gridDim.x);
-        rt_many_codes_of<rt_many<RT_MANY_ROWS>>(a, from, &at, ring, full, empty);
+        rt_many_codes_of<typename rt_many<SCALE_K>::template of<RT_MANY_ROWS>>(a, from, &at, ring, full, empty);
     }
 }
 
@@ -71,7 +78,7 @@ static __device__ __forceinline__ void rt_many_inputs_of(const CUtensorMap &x, c
     }
 }
 
-template <bool GLU>
+template <int SCALE_K, bool GLU>
 static __device__ __forceinline__ void rt_many_inputs(const CUtensorMap &x, const rt_args &a,
                                                       int n_units, uint32_t ring, uint32_t full,
                                                       uint32_t empty, rt_note *notes)
@@ -88,10 +95,10 @@ static __device__ __forceinline__ void rt_many_inputs(const CUtensorMap &x, cons
         rt_write_note(notes + at.s, next);
         if (u + (int)gridDim.x < n_units) next = rt_unit_of<GLU>(a, u + (int)gridDim.x);
         if (from.n_rows > 96)
-            rt_many_inputs_of<rt_many<128>>(x, a, from, &at, ring, full, empty);
+            rt_many_inputs_of<typename rt_many<SCALE_K>::template of<128>>(x, a, from, &at, ring, full, empty);
         else if (from.n_rows > 64)
-            rt_many_inputs_of<rt_many<96>>(x, a, from, &at, ring, full, empty);
-        else rt_many_inputs_of<rt_many<64>>(x, a, from, &at, ring, full, empty);
+            rt_many_inputs_of<typename rt_many<SCALE_K>::template of<96>>(x, a, from, &at, ring, full, empty);
+        else rt_many_inputs_of<typename rt_many<SCALE_K>::template of<64>>(x, a, from, &at, ring, full, empty);
     }
 }
 
@@ -119,7 +126,7 @@ static __device__ __forceinline__ void rt_many_unit(const rt_args &a, const rt_n
     at->s = ring.s, at->parity = ring.parity;
 }
 
-template <bool GLU>
+template <int SCALE_K, bool GLU>
 static __device__ __forceinline__ void rt_many_consume(const rt_args &a, int n_units, rt_place at,
                                                        const rt_note *notes,
                                                        rt_rows<RT_MANY_ROWS> *rows)
@@ -131,17 +138,17 @@ static __device__ __forceinline__ void rt_many_consume(const rt_args &a, int n_u
         sw_mbar_sleep(at.full + 8 * at.s, at.parity);
         const int n_rows = rt_uniform(note->n_rows);
 
-        if (n_rows > 96) rt_many_unit<rt_many<128>, GLU>(a, note, &at, rows);
-        else if (n_rows > 64) rt_many_unit<rt_many<96>, GLU>(a, note, &at, rows);
-        else rt_many_unit<rt_many<64>, GLU>(a, note, &at, rows);
+        if (n_rows > 96) rt_many_unit<typename rt_many<SCALE_K>::template of<128>, GLU>(a, note, &at, rows);
+        else if (n_rows > 64) rt_many_unit<typename rt_many<SCALE_K>::template of<96>, GLU>(a, note, &at, rows);
+        else rt_many_unit<typename rt_many<SCALE_K>::template of<64>, GLU>(a, note, &at, rows);
     }
 }
 
-template <bool GLU>
-__global__ void __launch_bounds__(rt_many<128>::threads, 1)
+template <int SCALE_K, bool GLU>
+__global__ void __launch_bounds__(rt_many_cut<RT_MANY_ROWS, 1>::threads, 1)
     swk_routed_many_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
 {
-    using P = rt_many<RT_MANY_ROWS>;
+    using P = typename rt_many<SCALE_K>::template of<RT_MANY_ROWS>;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES], s_nobody;
     __shared__ rt_rows<RT_MANY_ROWS> s_rows[2];
@@ -152,6 +159,7 @@ __global__ void __launch_bounds__(rt_many<128>::threads, 1)
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
+    rt_clear_ring<P>(a, ring, P::STAGES * P::stage_bytes);
     if (threadIdx.x == 0) {
         for (int i = 0; i < P::STAGES; i++) {
             sw_mbar_init(full + 8 * i, RT_COPY_WARPS);
@@ -167,12 +175,12 @@ __global__ void __launch_bounds__(rt_many<128>::threads, 1)
 
     if (warp >= P::consumers / 32) {
         sw_fewer_registers<RT_COPIER>();
-        if (warp == P::consumers / 32) rt_many_codes<GLU>(a, n_units, ring, full, empty);
+        if (warp == P::consumers / 32) rt_many_codes<SCALE_K, GLU>(a, n_units, ring, full, empty);
         if (warp == P::consumers / 32 + 1)
-            rt_many_inputs<GLU>(x, a, n_units, ring, full, empty, s_notes);
+            rt_many_inputs<SCALE_K, GLU>(x, a, n_units, ring, full, empty, s_notes);
     } else {
         sw_more_registers<P::consumer>();
-        rt_many_consume<GLU>(a, n_units,
+        rt_many_consume<SCALE_K, GLU>(a, n_units,
                              {ring, full, empty, sw_smem_addr(&s_nobody), park, 0, 0},
                              s_notes, s_rows + threadIdx.x / 128);
     }

@@ -8,19 +8,16 @@
 #include "kernels/cuda/gemm_rows.h"
 #include "kernels/cuda/tensor_map.cuh"
 
-#define SORT_AND_GATHER_PAIRS 2048 /* up to so many each CTA that gathers sorts for itself */
-#define GATHER_CTAS 64             /* of those; */
-#define GATHER_PER_SM 8            /* where sorting is done before, of a multiprocessor */
 #define UNIT_TILES 4               /* of 64 channels: see routed_unit.cuh */
 
-/* Kernels: of int4 for few rows of an expert and for many, of E4M3 with scales of rows and of
+/* Kernels: of 4 bits for few rows of an expert and for many, of E4M3 with scales of rows and of
  * groups. */
 enum { RT_FEW, RT_MANY, RT_BYTES, RT_BYTE_GROUPS };
 
 static const rt_kernel *kernel_of(const sw_routed_plan *plan)
 {
-    if (plan->kind == RT_FEW) return sw_routed_few(plan->rows);
-    if (plan->kind == RT_MANY) return sw_routed_many(plan->rows);
+    if (plan->kind == RT_FEW) return sw_routed_few(plan->rows, plan->scale_k);
+    if (plan->kind == RT_MANY) return sw_routed_many(plan->rows, plan->scale_k);
     return sw_routed_bytes(plan->rows, plan->kind == RT_BYTE_GROUPS);
 }
 
@@ -30,6 +27,16 @@ static bool is_int4(const sw_tiles *t)
 {
     return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->spec.is_symmetric &&
            t->spec.scale_dtype == SW_DTYPE_BF16 && t->spec.group_elems % 128 == 0;
+}
+
+/* Inputs of a scale of E2M1 weights: 32 of MXFP4, 16 of NVFP4, 0: neither. */
+static int e2m1_scale_k(const sw_tiles *t)
+{
+    const sw_qspec *s = &t->spec;
+
+    if (s->num != &sw_nums[SW_NUM_E2M1]) return 0;
+    if (s->scale_dtype == SW_DTYPE_F8_E8M0 && s->group_elems == 32) return 32;
+    return s->scale_dtype == SW_DTYPE_F8_E4M3 && s->group_elems == 16 ? 16 : 0;
 }
 
 static bool is_e4m3(const sw_tiles *t, int64_t group_elems)
@@ -48,6 +55,11 @@ static int kind_of(const sw_routed *p)
     if (p->up.is_marlin || p->down.is_marlin || p->up.spec.n_outliers || p->down.spec.n_outliers ||
         p->up.spec.scale_dtype != p->down.spec.scale_dtype)
         return -1;
+    if (act->scope == SW_ACT_NONE && e2m1_scale_k(&p->up)) /* whole tiles have their scales */
+        return p->up.k_in % 64 == 0 && p->down.k_in % 64 == 0 &&
+                       e2m1_scale_k(&p->down) == e2m1_scale_k(&p->up)
+                   ? RT_FEW
+                   : -1;
     if (act->scope == SW_ACT_NONE) return is_int4(&p->up) && is_int4(&p->down) ? RT_FEW : -1;
     if (act->num != &sw_nums[SW_NUM_E4M3] || p->up.k_in % 128 || p->down.k_in % 128) return -1;
     if (act->scope == SW_ACT_TOKEN)
@@ -106,7 +118,7 @@ extern "C" sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
     sw_code rc = check(p, card, err);
 
     if (rc != SW_OK) return rc;
-    *out = {rows, kind_of(p), *card};
+    *out = {rows, kind_of(p), e2m1_scale_k(&p->up), *card};
     if (!rows) out->rows = rows_for(p, out->kind);
     if (out->kind == RT_FEW && !kernel_of(out)) out->kind = RT_MANY;
     if (!kernel_of(out))
@@ -119,7 +131,6 @@ extern "C" sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
 /* What lies in it, in this order; `used` is what it takes. */
 typedef struct rt_work {
     rt_lists lists;
-    int *flags;
     uint8_t *x;             /* sorted rows of X or of its codes */
     uint16_t *h, *y;
     sw_cuda_codes x_codes, h_codes; /* where inputs are quantized */
@@ -143,7 +154,7 @@ static int64_t blocks_max(const sw_routed *p, int rows)
     return (pairs < p->n_experts ? pairs : p->n_experts) + pairs / rows;
 }
 
-extern "C" size_t sw_routed_zero_bytes(const sw_cuda_card *card)
+extern "C" size_t sw_routed_flags_bytes(const sw_cuda_card *card)
 {
     return (size_t)card->n_sms * RT_FEW_CTAS * 4;
 }
@@ -167,7 +178,6 @@ static rt_work work_of(const sw_routed *p, const sw_routed_plan *plan, void *d_s
     const int64_t n_ctas = n_ctas_of(plan);
     rt_work w = {};
 
-    w.flags = (int *)take(&w, d_start, (int64_t)sw_routed_zero_bytes(&plan->card));
     w.lists.n_blocks = (int *)take(&w, d_start, 4);
     w.lists.blocks = (rt_block *)take(&w, d_start,
                                       blocks_max(p, plan->rows) * (int64_t)sizeof(rt_block));
@@ -216,13 +226,20 @@ static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_
     a.n_units = (int)sw_cuda_up(a.n_tiles, is_down ? UNIT_TILES : UNIT_TILES / 2);
     a.k_tiles = (int)sw_tiles_k(t->k_in);
     a.k_stages = (a.k_tiles + 1) / 2;
-    a.n_groups = (int)t->n_groups;
     a.group_stages = (int)(t->spec.group_elems / 128);
     a.tile_bytes = (int)sw_tile_bytes(t->container_bits);
     a.record_bytes = 64 * a.nw.scale_bytes;
+    a.scale_bytes = (int)t->n_groups * a.record_bytes;
+    a.factor = 1;
+    if (plan->scale_k) { /* groups of a stage go together */
+        a.group_stages = 1;
+        a.scale_bytes = (int)t->n_groups * 64;
+        a.record_bytes = 64 * 128 / plan->scale_k;
+        a.factor = plan->scale_k == 32 ? 0x1p64f : 0x1p8f;
+    }
     a.top_k = p->top_k;
     a.partials = w->partials;
-    a.flags = w->flags;
+    a.flags = p->flags;
     a.slope = 1, a.limit = INFINITY, a.shift = 0;
     if (p->act == SW_MLP_SWIGLU_CLAMPED) a.slope = 1.702f, a.limit = p->limit, a.shift = 1;
     return a;
@@ -273,22 +290,20 @@ static sw_code multiply(const sw_routed *p, const sw_routed_plan *plan, const rt
 }
 
 static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_work *w,
-                    sw_launch first, sw_launch then, sw_err *err)
+                    sw_launch how, sw_err *err)
 {
-    const int n_pairs = (int)(p->n_tokens * p->top_k);
     const bool is_bytes = is_quantized(p);
-    const uint8_t *x = is_bytes ? w->x_codes.d_codes : (const uint8_t *)p->x.d;
-    rt_sort_args a = {w->lists, p->chosen, p->share, p->ups, p->downs, n_pairs, p->n_experts,
-                      plan->rows, plan->kind == RT_MANY ? RT_MANY_BOX : 0, p->top_k, x,
-                      is_bytes ? row_bytes(p) : p->x.stride * 2, w->x, (int)row_bytes(p)};
-    sw_code rc;
+    rt_sort_args a = {};
 
-    if (n_pairs <= SORT_AND_GATHER_PAIRS)
-        return sw_routed_sort(&a, n_pairs < GATHER_CTAS ? n_pairs : GATHER_CTAS, first, err);
-    a.x = NULL;
-    rc = sw_routed_sort(&a, 1, first, err);
-    a.x = x;
-    return rc == SW_OK ? sw_routed_gather(&a, plan->card.n_sms * GATHER_PER_SM, then, err) : rc;
+    a.to = w->lists;
+    a.chosen = p->chosen, a.share = p->share, a.top_k = p->top_k;
+    a.ups = p->ups, a.downs = p->downs;
+    a.n_pairs = (int)(p->n_tokens * p->top_k), a.n_experts = p->n_experts;
+    a.rows = plan->rows, a.even = plan->kind == RT_MANY ? RT_MANY_BOX : 0;
+    a.x = is_bytes ? w->x_codes.d_codes : (const uint8_t *)p->x.d;
+    a.x_stride = is_bytes ? row_bytes(p) : p->x.stride * 2;
+    a.x_sorted = w->x, a.width = (int)row_bytes(p);
+    return sw_routed_sort(&a, how, err);
 }
 
 /* Codes of X, or of h. */
@@ -320,7 +335,7 @@ extern "C" sw_code sw_routed_run(const sw_routed *p, const sw_routed_plan *plan,
     if (p->n_tokens == 0) return SW_OK;
     rc = quantize(p, &w, false, first, err);
     if (rc == SW_OK && !is_one && PART(1))
-        rc = sort(p, plan, &w, is_second ? then : first, then, err);
+        rc = sort(p, plan, &w, is_second ? then : first, err);
     if (rc == SW_OK && PART(2))
         rc = multiply(p, plan, &w, false, is_one && !is_second ? first : then, err);
     if (rc == SW_OK) rc = quantize(p, &w, true, then, err);

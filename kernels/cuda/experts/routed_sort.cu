@@ -1,50 +1,50 @@
-/* routed_sort.cu - pairs of a token and one of its experts, sorted by expert on the device.
+/* routed_sort.cu - pairs of a token and one of its experts, sorted by expert on the device, with
+ * their inputs; and the sum over the experts of a token.
  *
- * A counting sort of one CTA: a warp counts the experts of a run of pairs, the counts become the
- * places where each warp's rows of each expert begin, and each warp goes through its run again.
- * The order of an expert's pairs is that of the tokens, whatever the warps do first.
+ * A counting sort in one launch, without a word between its CTAs: each counts all pairs by runs of
+ * them and experts, which tells where the rows of a run of each expert begin, and puts its own runs
+ * there. The order of an expert's pairs is that of the tokens, whatever runs first.
  */
 #include "kernels/cuda/engine_launch.cuh"
 #include "kernels/cuda/experts/routed_kernels.h"
 
 #define SORT_THREADS 1024
 #define SORT_WARPS (SORT_THREADS / 32)
-#define GATHER_THREADS 256
+#define RUN_PAIRS 8             /* of a run, at least */
+#define RUNS_MAX 128
+#define COUNT_BYTES (128 << 10) /* of shared memory for what is counted */
+#define ROW_LOADS 8             /* of 16 bytes, which a lane that copies rows has under way */
+#define SUM_THREADS 256
 
 /* Of each expert: where its rows and its blocks begin; room for one more, which is the end. */
 struct rt_starts {
     int row[RT_EXPERTS_MAX + 1], block[RT_EXPERTS_MAX + 1];
 };
 
-/* Pairs of a warp, in whole rounds of 32, and how many warps have any. */
-static __device__ __forceinline__ int pairs_of_warp(int n_pairs)
-{
-    return ((n_pairs + SORT_WARPS - 1) / SORT_WARPS + 31) / 32 * 32;
-}
-
+/* counts[run][expert], a run by one warp. */
 static __device__ void count(const rt_sort_args &a, int *counts)
 {
-    const int per = pairs_of_warp(a.n_pairs), n_warps = (a.n_pairs + per - 1) / per;
-    const int warp = (int)threadIdx.x / 32, lane = (int)threadIdx.x % 32;
-
-    for (int i = (int)threadIdx.x; i < n_warps * a.n_experts; i += SORT_THREADS) counts[i] = 0;
+    for (int i = (int)threadIdx.x; i < a.n_runs * a.n_experts; i += SORT_THREADS) counts[i] = 0;
     __syncthreads();
+    for (int run = (int)threadIdx.x / 32; run < a.n_runs; run += SORT_WARPS) {
+        const int end = min(a.n_pairs, (run + 1) * a.run_pairs);
+
 #pragma unroll 8
-    for (int i = warp * per + lane; i < min(a.n_pairs, (warp + 1) * per); i += 32)
-        atomicAdd(counts + warp * a.n_experts + a.chosen[i], 1);
+        for (int i = run * a.run_pairs + (int)threadIdx.x % 32; i < end; i += 32)
+            atomicAdd(counts + run * a.n_experts + a.chosen[i], 1);
+    }
     __syncthreads();
 }
 
-/* Counts of the warps become where they begin among an expert's rows; the expert's rows. */
-static __device__ void add_up_warps(const rt_sort_args &a, int *counts, rt_starts *starts)
+/* Counts of the runs become where they begin among an expert's rows; the expert's rows. */
+static __device__ void add_up_runs(const rt_sort_args &a, int *counts, rt_starts *starts)
 {
-    const int per = pairs_of_warp(a.n_pairs), n_warps = (a.n_pairs + per - 1) / per;
-
     for (int e = (int)threadIdx.x; e < a.n_experts; e += SORT_THREADS) {
         int sum = 0;
 
-        for (int w = 0; w < n_warps; w++) {
-            int *at = counts + w * a.n_experts + e, n = *at;
+#pragma unroll 8
+        for (int run = 0; run < a.n_runs; run++) {
+            int *at = counts + run * a.n_experts + e, n = *at;
 
             *at = sum;
             sum += n;
@@ -81,52 +81,30 @@ static __device__ void add_up_experts(const rt_sort_args &a, rt_starts *starts)
         starts->row[a.n_experts] = rows_before, starts->block[a.n_experts] = blocks_before;
 }
 
-/* Pairs i of a warp, whose experts are given, into their rows. */
-static __device__ __forceinline__ void place32(const rt_sort_args &a, int *counts,
-                                               const rt_starts *starts, int *pair_of_row, int i,
-                                               int expert, float share)
+/* One warp: the pairs of a run into their rows, 32 at a time, of which those of one expert follow
+ * each other. */
+static __device__ void place(const rt_sort_args &a, int *counts, const rt_starts *starts, int run,
+                             int *row_of)
 {
-    const int lane = (int)threadIdx.x % 32;
-    const unsigned alike = __match_any_sync(~0u, expert);
-    const int rank = __popc(alike & ((1u << lane) - 1));
-    int before = expert < 0 ? 0 : counts[expert];
+    const int lane = (int)threadIdx.x % 32, begin = run * a.run_pairs;
+    const int end = min(a.n_pairs, begin + a.run_pairs);
 
-    __syncwarp();
-    if (expert >= 0 && rank == 0) counts[expert] = before + __popc(alike);
-    if (expert >= 0) {
-        const int row = starts->row[expert] + before + rank;
+    for (int at = begin; at < end; at += 32) {
+        const int i = at + lane, expert = i < end ? a.chosen[i] : -1;
+        const unsigned alike = __match_any_sync(~0u, expert);
+        const int rank = __popc(alike & ((1u << lane) - 1));
+        const int before = expert < 0 ? 0 : counts[expert];
 
-        pair_of_row[row] = i;
-        if (blockIdx.x == 0) a.to.pair_of_row[row] = i, a.to.share_of_row[row] = share;
-    }
-    __syncwarp();
-}
+        __syncwarp();
+        if (expert >= 0 && rank == 0) counts[expert] = before + __popc(alike);
+        if (expert >= 0) {
+            const int row = starts->row[expert] + before + rank;
 
-/* Each warp goes through its pairs again: those of one expert among 32 follow each other. What is
- * read of AHEAD rounds is asked for at once. */
-static __device__ void place(const rt_sort_args &a, int *counts, const rt_starts *starts,
-                             int *pair_of_row)
-{
-    constexpr int AHEAD = 8;
-    const int per = pairs_of_warp(a.n_pairs), warp = (int)threadIdx.x / 32;
-    const int end = min(a.n_pairs, (warp + 1) * per);
-
-    for (int at = warp * per; at < end; at += 32 * AHEAD) {
-        int expert[AHEAD];
-        float share[AHEAD];
-
-#pragma unroll
-        for (int r = 0; r < AHEAD; r++) {
-            const int i = at + 32 * r + (int)threadIdx.x % 32;
-
-            expert[r] = i < end ? a.chosen[i] : -1;
-            share[r] = i < end ? a.share[i] : 0;
+            row_of[i - begin] = row;
+            a.to.pair_of_row[row] = i;
+            a.to.share_of_row[row] = a.share[i];
         }
-#pragma unroll
-        for (int r = 0; r < AHEAD; r++)
-            if (at + 32 * r < end)
-                place32(a, counts + warp * a.n_experts, starts, pair_of_row,
-                        at + 32 * r + (int)threadIdx.x % 32, expert[r], share[r]);
+        __syncwarp();
     }
 }
 
@@ -150,7 +128,8 @@ static __device__ void write_blocks(const rt_sort_args &a, const rt_starts *star
             const int band0 = i / RT_BAND * RT_BAND;
 
             a.to.blocks[first + i] = {{up.codes, down.codes}, {up.scales, down.scales},
-                                      {up.bias, down.bias}, row0 + i * per,
+                                      {up.bias, down.bias},
+                                      {up.global_scale, down.global_scale}, row0 + i * per,
                                       min(per, n_rows - i * per), first + band0,
                                       min(RT_BAND, n - band0)};
         }
@@ -158,83 +137,74 @@ static __device__ void write_blocks(const rt_sort_args &a, const rt_starts *star
     if (threadIdx.x == 0) *a.to.n_blocks = starts->block[a.n_experts];
 }
 
-/* The rows that pair_of_row names, in pieces of 4 KB, by the warps of the grid in turn. */
-static __device__ void gather(const rt_sort_args &a, const int *pair_of_row, int warp, int n_warps)
+/* Inputs of the pairs of a run to their rows, a warp to a piece of 4 KB. */
+static __device__ void gather(const rt_sort_args &a, int run, const int *row_of)
 {
-    constexpr int LOADS = 8; /* of 16 bytes, which a lane has under way */
-    const int chunks = a.width / 16, pieces = (chunks + 32 * LOADS - 1) / (32 * LOADS);
+    const int chunks = a.width / 16, pieces = (chunks + 32 * ROW_LOADS - 1) / (32 * ROW_LOADS);
+    const int begin = run * a.run_pairs, n = min(a.n_pairs - begin, a.run_pairs);
 
-    for (int i = warp; i < a.n_pairs * pieces; i += n_warps) {
-        const int row = i / pieces, first = i % pieces * 32 * LOADS + (int)threadIdx.x % 32;
-        const uint4 *from = (const uint4 *)(a.x + pair_of_row[row] / a.top_k * a.x_stride);
-        uint4 *to = (uint4 *)(a.x_sorted + (int64_t)row * a.width), v[LOADS];
+    for (int i = (int)threadIdx.x / 32; i < n * pieces; i += SORT_WARPS) {
+        const int pair = i / pieces, first = i % pieces * 32 * ROW_LOADS + (int)threadIdx.x % 32;
+        const uint4 *from = (const uint4 *)(a.x + (begin + pair) / a.top_k * a.x_stride);
+        uint4 *to = (uint4 *)(a.x_sorted + (int64_t)row_of[pair] * a.width), v[ROW_LOADS];
 
 #pragma unroll
-        for (int k = 0; k < LOADS; k++)
+        for (int k = 0; k < ROW_LOADS; k++)
             if (first + 32 * k < chunks) v[k] = from[first + 32 * k];
 #pragma unroll
-        for (int k = 0; k < LOADS; k++)
+        for (int k = 0; k < ROW_LOADS; k++)
             if (first + 32 * k < chunks) to[first + 32 * k] = v[k];
     }
 }
 
-/* With a.x each CTA sorts for itself and gathers its rows, and the first one writes the lists. */
+/* grid (runs, or fewer): a CTA to each run. */
 static __global__ void __launch_bounds__(SORT_THREADS) swk_routed_sort(rt_sort_args a)
 {
-    extern __shared__ int s_ints[]; /* [warps that have pairs][n_experts], then pair_of_row */
+    extern __shared__ int s_ints[]; /* [n_runs][n_experts], then rows of the pairs of a run */
     __shared__ rt_starts s_starts;
-    const int per = pairs_of_warp(a.n_pairs), n_warps = (a.n_pairs + per - 1) / per;
-    int *pair_of_row = a.x ? s_ints + n_warps * a.n_experts : a.to.pair_of_row;
+    int *row_of = s_ints + a.n_runs * a.n_experts;
 
     sw_begin();
     count(a, s_ints);
-    add_up_warps(a, s_ints, &s_starts);
+    add_up_runs(a, s_ints, &s_starts);
     add_up_experts(a, &s_starts);
     __syncthreads();
-    place(a, s_ints, &s_starts, pair_of_row);
     if (blockIdx.x == 0) write_blocks(a, &s_starts);
-    if (!a.x) return;
-    __syncthreads();
-    gather(a, pair_of_row, (int)(threadIdx.x / 32 * gridDim.x + blockIdx.x),
-           (int)(gridDim.x * SORT_WARPS));
+    for (int run = (int)blockIdx.x; run < a.n_runs; run += (int)gridDim.x) {
+        if (threadIdx.x < 32) place(a, s_ints + run * a.n_experts, &s_starts, run, row_of);
+        __syncthreads();
+        gather(a, run, row_of);
+        __syncthreads();
+    }
 }
 
-extern "C" sw_code sw_routed_sort(const rt_sort_args *a, int n_ctas, sw_launch how, sw_err *err)
+extern "C" sw_code sw_routed_sort(const rt_sort_args *p, sw_launch how, sw_err *err)
 {
-    const int per = ((a->n_pairs + SORT_WARPS - 1) / SORT_WARPS + 31) / 32 * 32;
-    const int n_warps = (a->n_pairs + per - 1) / per;
-    const size_t shared = 4 * ((size_t)n_warps * a->n_experts + (a->x ? a->n_pairs : 0));
-    sw_code rc = sw_gpu_check((int)cudaFuncSetAttribute(
-                                  swk_routed_sort, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  (int)shared),
-                              "sorting of experts", err);
+    rt_sort_args a = *p;
+    int runs = COUNT_BYTES / 4 / a.n_experts;
+    size_t shared;
+    sw_code rc;
 
+    if (runs > RUNS_MAX) runs = RUNS_MAX;
+    a.run_pairs = (a.n_pairs + runs - 1) / runs;
+    if (a.run_pairs < RUN_PAIRS) a.run_pairs = RUN_PAIRS;
+    a.n_runs = (a.n_pairs + a.run_pairs - 1) / a.run_pairs;
+    shared = 4 * ((size_t)a.n_runs * a.n_experts + a.run_pairs);
+    rc = sw_gpu_check((int)cudaFuncSetAttribute(swk_routed_sort,
+                                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                (int)shared),
+                      "sorting of experts", err);
     if (rc != SW_OK) return rc;
-    return sw_start("sorting of experts", swk_routed_sort, (unsigned)n_ctas, SORT_THREADS, shared,
-                    how, err, *a);
-}
-
-static __global__ void __launch_bounds__(GATHER_THREADS) swk_routed_gather(rt_sort_args a)
-{
-    constexpr int warps = GATHER_THREADS / 32;
-
-    sw_begin();
-    gather(a, a.to.pair_of_row, (int)(blockIdx.x * warps + threadIdx.x / 32),
-           (int)(gridDim.x * warps));
-}
-
-extern "C" sw_code sw_routed_gather(const rt_sort_args *a, int n_ctas, sw_launch how, sw_err *err)
-{
-    return sw_start("gathering for experts", swk_routed_gather, (unsigned)n_ctas, GATHER_THREADS, 0,
-                    how, err, *a);
+    return sw_start("sorting of experts", swk_routed_sort, (unsigned)a.n_runs, SORT_THREADS, shared,
+                    how, err, a);
 }
 
 /* A thread to eight neighbours. */
-static __global__ void __launch_bounds__(GATHER_THREADS)
+static __global__ void __launch_bounds__(SUM_THREADS)
     swk_routed_sum(sw_bf16_rows to, bool adds, const uint16_t *rows, int64_t n_tokens, int top_k,
                    int64_t width)
 {
-    const int64_t at = blockIdx.x * (int64_t)GATHER_THREADS + threadIdx.x, per_row = width / 8;
+    const int64_t at = blockIdx.x * (int64_t)SUM_THREADS + threadIdx.x, per_row = width / 8;
     sw_eight sum = {};
 
     sw_begin();
@@ -261,6 +231,6 @@ extern "C" sw_code sw_routed_sum(sw_bf16_rows to, bool adds, const uint16_t *row
                                  int top_k, int64_t width, sw_launch how, sw_err *err)
 {
     return sw_start("sums of experts", swk_routed_sum,
-                    sw_blocks(n_tokens * (width / 8), GATHER_THREADS), GATHER_THREADS, 0, how, err,
+                    sw_blocks(n_tokens * (width / 8), SUM_THREADS), SUM_THREADS, 0, how, err,
                     to, adds, rows, n_tokens, top_k, width);
 }

@@ -111,8 +111,8 @@ static __device__ __forceinline__ void rt_finish_glu(float (&total)[2][N], const
 
 #pragma unroll
     for (int i = 0; i < N; i++)
-        total[0][i] = rt_glu(a, total[0][i] + (i / 2 % 2 ? g.y : g.x),
-                             total[1][i] + (i / 2 % 2 ? u.y : u.x));
+        total[0][i] = rt_glu(a, fmaf(total[0][i], unit.factor, i / 2 % 2 ? g.y : g.x),
+                             fmaf(total[1][i], unit.factor, i / 2 % 2 ? u.y : u.x));
     rt_store<N, false, ROWS>(total[0], a, unit, channel0, park, nullptr);
 }
 
@@ -132,7 +132,8 @@ static __device__ __forceinline__ void rt_finish_down(float (&total)[2][N], cons
 #pragma unroll
     for (int i = 0; i < N; i++)
 #pragma unroll
-        for (int m = 0; m < 2; m++) total[m][i] += i / 2 % 2 ? b[m].y : b[m].x;
+        for (int m = 0; m < 2; m++)
+            total[m][i] = fmaf(total[m][i], unit.factor, i / 2 % 2 ? b[m].y : b[m].x);
     rt_store<N, true, ROWS>(total[0], a, unit, channel0, park, rows);
     if (channel0 + 64 < a.n_out)
         rt_store<N, true, ROWS>(total[1], a, unit, channel0 + 64, park, rows);

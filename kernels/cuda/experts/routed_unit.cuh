@@ -19,17 +19,24 @@
 struct rt_unit {
     const uint8_t *codes, *scales;
     const float *bias;
+    float factor;            /* of all weights of the expert */
     int x_row, row0, n_rows; /* of the inputs, of the sorted rows */
     int j;                   /* which of its block */
     int is_shared;           /* other blocks of this expert read the same weights soon */
 };
+
+/* Where a table says nothing (0) it is one. */
+static __device__ __forceinline__ float rt_factor(const rt_args &a, float global_scale)
+{
+    return a.factor * (global_scale != 0 ? global_scale : 1);
+}
 
 template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of_pair(const rt_args &a,
                                                                               int pair, int j)
 {
     const sw_expert *e = a.experts + a.chosen[pair];
 
-    return {(const uint8_t *)e->codes, (const uint8_t *)e->scales, e->bias,
+    return {(const uint8_t *)e->codes, (const uint8_t *)e->scales, e->bias, rt_factor(a, e->global_scale),
             GLU ? 0 : pair, pair, 1, j, 0};
 }
 
@@ -44,7 +51,7 @@ template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of(const r
 
     b = a.lists.blocks + band0 + at % band_n;
     return {(const uint8_t *)b->codes[!GLU], (const uint8_t *)b->scales[!GLU], b->bias[!GLU],
-            b->row0, b->row0, b->n_rows, at / band_n, band_n > 1};
+            rt_factor(a, b->global_scale[!GLU]), b->row0, b->row0, b->n_rows, at / band_n, band_n > 1};
 }
 
 /* The i-th tile of a unit among those of the weight. */
