@@ -209,7 +209,8 @@ static sw_code run_dense(sw_gpu_engine *e, void *d_y, int64_t y_stride, bool y_i
     if (w->act.scope != SW_ACT_NONE) {
         sw_bf16_rows rounded = {NULL, w->k_in};
 
-        if ((rc = sw_gpu_grow_work(e, n * w->k_in * (int64_t)sizeof(sw_bf16), err)) != SW_OK) return rc;
+        rc = sw_gpu_grow_work(e, n * w->k_in * (int64_t)sizeof(sw_bf16), err);
+        if (rc != SW_OK) return rc;
         rounded.d = e->d_gemm_work;
         rc = sw_cuda_act_round(rounded, x, n, w->k_in, &w->act, w->input_scale, e->how, err);
         if (rc != SW_OK) return rc;

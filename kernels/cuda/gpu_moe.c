@@ -1,7 +1,8 @@
 /* gpu_moe.c - a sparse feed-forward layer on the card. Routed there; then grouped products take all
- * of it where there are some for its weights (gpu_routed.c). Elsewhere, and where a tap wants to see
- * rows, a step of few tokens runs a product for each pair of a token and one of its experts, and
- * more tokens are listed by expert on the host, one product an expert. See kernels/engine/moe.c for what it computes. */
+ * of it where there are some for its weights (gpu_routed.c). Elsewhere, and where a tap wants to
+ * see rows, a step of few tokens runs a product for each pair of a token and one of its experts,
+ * and more tokens are listed by expert on the host, one product an expert. See
+ * kernels/engine/moe.c for what it computes. */
 #include <string.h>
 
 #include "formats/base/size.h"

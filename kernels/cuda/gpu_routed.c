@@ -1,5 +1,5 @@
-/* gpu_routed.c - a sparse feed-forward layer of the engine by the grouped products of experts/: all of
- * it on the card, for any number of tokens. See gpu_moe.c for what it takes the place of. */
+/* gpu_routed.c - a sparse feed-forward layer of the engine by the grouped products of experts/: all
+ * of it on the card, for any number of tokens. See gpu_moe.c for what it takes the place of. */
 #include "kernels/cuda/experts/routed.h"
 #include "kernels/cuda/gpu_internal.h"
 

@@ -2,7 +2,8 @@
  *
  *   bench_experts [SCHEME:]EXPERTS,HIDDEN,WIDE,TOP_K[,ROWS]... -- TOKENS...   (ROWS 0: the plan's)
  *   SCHEME: w4a16 (groups of 128), fp8 (a scale a token and a channel), fp8block (128 x 128),
- *   mxfp4, nvfp4 (inputs of 16 bits)
+ *   mxfp4, nvfp4 (inputs of 16 bits), pairs (w4a16 by a product for each pair of a token and one of
+ *   its experts, engine_one.cu: for few tokens)
  *
  * Calls are timed in a CUDA graph, each beginning beside the call ahead, the median of replays;
  * tokens choose their experts at random, anew for each call of the graph (us) or all calls alike
@@ -29,9 +30,9 @@
 #define BYTES_PER_US 4.8e6
 #define FLOP_PER_US 989e6 /* of 16 bits; of 8 twice that */
 
-typedef enum scheme { W4A16, FP8, FP8_BLOCK, MXFP4, NVFP4, N_SCHEMES } scheme;
+typedef enum scheme { W4A16, FP8, FP8_BLOCK, MXFP4, NVFP4, PAIRS, N_SCHEMES } scheme;
 static const char *const scheme_names[N_SCHEMES] = {"w4a16", "fp8", "fp8block", "mxfp4",
-                                                    "nvfp4"};
+                                                    "nvfp4", "pairs"};
 
 typedef struct layer {
     scheme scheme;
@@ -52,7 +53,10 @@ typedef struct layer {
     sw_routed problem;
     sw_routed_plan plan;
     bool is_same;
+    bool is_peer;                       /* of what is timed: by the grouped products instead */
 } layer;
+
+static bool is_e4m3(const layer *l) { return l->scheme == FP8 || l->scheme == FP8_BLOCK; }
 
 static void *taken(int64_t n_bytes)
 {
@@ -94,10 +98,11 @@ static uint8_t *random_numbers(const layer *l, int64_t n, bool is_signed, uint16
 static sw_tiles tiles_of(scheme scheme, int64_t n_out, int64_t k_in)
 {
     static const sw_num_id nums[] = {SW_NUM_INT4, SW_NUM_E4M3, SW_NUM_E4M3, SW_NUM_E2M1,
-                                     SW_NUM_E2M1};
-    static const int64_t groups[] = {128, 0, 128, 32, 16};
+                                     SW_NUM_E2M1, SW_NUM_INT4};
+    static const int64_t groups[] = {128, 0, 128, 32, 16, 128};
     static const sw_dtype scales[] = {SW_DTYPE_BF16, SW_DTYPE_BF16, SW_DTYPE_BF16,
-                                      SW_DTYPE_F8_E8M0, SW_DTYPE_F8_E4M3};
+                                      SW_DTYPE_F8_E8M0, SW_DTYPE_F8_E4M3,
+                                      SW_DTYPE_BF16};
     const int64_t group = groups[scheme];
 
     return (sw_tiles){.spec = {.num = &sw_nums[nums[scheme]], .is_symmetric = true,
@@ -120,7 +125,8 @@ static uint8_t *random_scales(const layer *l, int64_t n_bytes)
     uint8_t *host, *d;
     test_rng rng = {10};
 
-    if (l->scheme < MXFP4) return random_numbers(l, n_bytes / 2, false, 0x3b00);
+    if (l->scheme != MXFP4 && l->scheme != NVFP4)
+        return random_numbers(l, n_bytes / 2, false, 0x3b00);
     host = malloc((size_t)n_bytes);
     for (int64_t i = 0; i < n_bytes; i++)
         host[i] = (uint8_t)(l->scheme == MXFP4 ? 118 + test_u64(&rng) % 4
@@ -154,7 +160,8 @@ static void make_weights(layer *l)
         l->weight_bytes += (double)(codes + scales);
     }
     l->problem = (sw_routed){.n_experts = l->n_experts, .top_k = l->top_k,
-                             .act_of_x = act_of(l->scheme), .up = tiles[0], .down = tiles[1], .ups = l->d_experts[0], .downs = l->d_experts[1],
+                             .act_of_x = act_of(l->scheme), .up = tiles[0], .down = tiles[1],
+                             .ups = l->d_experts[0], .downs = l->d_experts[1],
                              .act = SW_MLP_SILU, .may_overlap = true};
     free(experts);
 }
@@ -180,7 +187,7 @@ static void layer_new(layer *l, const char *text)
     l->plan.rows = (int)rows;
     /* E4M3: magnitudes below 2, which are numbers. */
     for (int64_t i = 0; i < CHUNK / 8; i++)
-        host[i] = test_u64(&rng) & (l->scheme == FP8 || l->scheme == FP8_BLOCK ? 0xbfbfbfbfbfbfbfbf : ~0ull);
+        host[i] = test_u64(&rng) & (is_e4m3(l) ? 0xbfbfbfbfbfbfbfbf : ~0ull);
     l->d_chunk = taken(CHUNK);
     MUST(cudaMemcpy(l->d_chunk, host, CHUNK, cudaMemcpyHostToDevice));
     free(host);
@@ -233,11 +240,38 @@ static void route(layer *l, int64_t n_tokens)
     free(share);
 }
 
+static void pairs(layer *l, sw_launch how)
+{
+    const sw_routed *p = &l->problem;
+    const int64_t n_pairs = p->n_tokens * p->top_k;
+    sw_bf16 *h = l->d_work, *y = h + n_pairs * l->wide;
+    sw_lean_args up = {.rows = p->x, .tiles = p->up, .n = 1, .n_sms = l->card.n_sms,
+                       .sm = l->card.sm, .act = p->act, .experts = p->ups, .chosen = p->chosen,
+                       .n_pairs = n_pairs, .pairs_per_row = p->top_k, .out = SW_LEAN_GLU,
+                       .y = {h, l->wide}};
+    sw_lean_args down = up;
+    const sw_combine_args sum = {.dst = p->y, .rows = {y, l->hidden}, .chosen = p->chosen,
+                                 .share = p->share, .n = p->n_tokens, .width = l->hidden,
+                                 .n_used = p->top_k};
+    sw_err err = {0};
+
+    up.tiles.codes = l->d_codes[0], down.tiles = p->down, down.tiles.codes = l->d_codes[1];
+    down.rows = up.y, down.y = sum.rows, down.experts = p->downs;
+    down.pairs_per_row = 1, down.out = SW_LEAN_STORE;
+    if (sw_cuda_experts(&up, how, &err) || sw_cuda_experts(&down, how, &err) ||
+        sw_cuda_combine(&sum, how, &err))
+        bench_must(1, err.text);
+}
+
 static void call(layer *l, int i)
 {
     sw_err err = {0};
 
     l->problem.chosen = l->d_chosen[l->is_same ? 0 : i % N_ROUTINGS];
+    if (l->scheme == PAIRS && !l->is_peer) {
+        pairs(l, (sw_launch){l->stream, true});
+        return;
+    }
     if (sw_routed_run(&l->problem, &l->plan, l->d_work, l->stream, &err) != SW_OK)
         bench_must(1, err.text);
 }
@@ -326,8 +360,13 @@ static double bf16(uint16_t bits)
 /* Relative difference of what two plans give. */
 static double difference(layer *l, int rows, int other)
 {
-    uint16_t *a = result(l, other), *b = result(l, rows);
+    uint16_t *a, *b;
     double off = 0, all = 0;
+
+    l->is_peer = true;
+    a = result(l, other);
+    l->is_peer = false;
+    b = result(l, rows);
 
     for (int64_t i = 0; i < l->problem.n_tokens * l->hidden; i++) {
         double d = bf16(a[i]) - bf16(b[i]);
@@ -344,8 +383,7 @@ static void run(layer *l, int64_t n_tokens, int rows)
 {
     const int n_calls = n_tokens <= 256 ? N_ROUTINGS : n_tokens <= 1024 ? 6 : 3;
     const double flop = 6.0 * (double)(n_tokens * l->top_k * l->hidden * l->wide);
-    const double flop_per_us = l->scheme == FP8 || l->scheme == FP8_BLOCK ? 2 * FLOP_PER_US
-                                                                          : FLOP_PER_US;
+    const double flop_per_us = is_e4m3(l) ? 2 * FLOP_PER_US : FLOP_PER_US;
     double off, us, us_same, bytes, floor_us;
 
     l->problem.n_tokens = n_tokens;

@@ -239,7 +239,8 @@ static void describe(routed_case *c)
     c->y_bytes = (size_t)(s->n_tokens * s->hidden) * 2;
     MUST(cudaMalloc((void **)&d_y, c->y_bytes + 2 * GUARD_BYTES));
     *p = (sw_routed){.n_tokens = s->n_tokens, .n_experts = s->n_experts, .top_k = s->top_k,
-                     .adds = s->adds, .act_of_x = act_of(s), .up = tiles_of(&c->up[0]), .down = tiles_of(&c->down[0]),
+                     .adds = s->adds, .act_of_x = act_of(s), .up = tiles_of(&c->up[0]),
+                     .down = tiles_of(&c->down[0]),
                      .ups = d_experts, .downs = d_experts + n, .act = s->act, .limit = LIMIT,
                      .may_overlap = s->seed % 2};
     p->x = (sw_bf16_rows){put_rows(c->x, (size_t)(s->n_tokens * s->hidden)), s->hidden};

@@ -26,8 +26,8 @@ typedef struct routed_shape {
     routing routing;
     int act;
     bool has_bias, adds;
-    /* Of int4. Inputs and weights are such that all of it is exact but for the rounding of a pair's result
-     * and of the sum of those. */
+    /* Of int4. Inputs and weights are such that all of it is exact but for the rounding of a pair's
+     * result and of the sum of those. */
     bool is_exact;
     uint64_t seed;
 } routed_shape;

@@ -1,6 +1,6 @@
-/* test_engine_routed.c - quantized experts in the engine on the card: a trained sparse model rounded
- * to each format that has grouped products gives the CPU's logits, step by step what it gives at
- * once, and the same bytes twice; faults are seen. Exit 77 without a GPU that has them.
+/* test_engine_routed.c - quantized experts in the engine on the card: a trained sparse model
+ * rounded to each format that has grouped products gives the CPU's logits, step by step what it
+ * gives at once, and the same bytes twice; faults are seen. Exit 77 without a GPU that has them.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,8 +22,9 @@
 #define ROWS (SEQS * SEQ_LEN)
 #define PROMPT 20
 #define STEPS 12
-/* Of the token in the middle: BF16 tips codes of quantized inputs, so that a few layers on the
- * errors of the card's inputs are others than the CPU's. Tokens that go to other experts are few. */
+/* Of the token in the middle, as those that go to other experts are few: BF16 tips codes of
+ * quantized inputs, so that a few layers on the errors of the card's inputs are others than the
+ * CPU's. */
 #define W4A16_LIMIT 2e-2
 #define FP8_LIMIT 1e-1
 

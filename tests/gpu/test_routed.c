@@ -19,8 +19,9 @@
  * kernel for many rows also of weights, which it scales before the product. */
 #define BOUND_FEW 4e-3
 #define BOUND_MANY 6e-3
-/* Where what `down` reads is rounded to the neighbour, its code may be another. */
-#define BOUND_E4M3 8e-3
+/* Where what `down` reads is rounded to the neighbour, its code may be another, and where that is a
+ * token's largest, all of its. */
+#define BOUND_E4M3 1.5e-2
 
 #ifdef SW_CHECKED /* under compute-sanitizer: a few of everything */
 #define FEW_TOKENS 40
@@ -31,8 +32,12 @@
 #endif
 
 /* Of the kernels of 4 bits and of E4M3. */
+#ifdef SW_CUDA_QUICK
+static const int rows_4bit[] = {8, 128}, rows_e4m3[] = {16, 16};
+#else
 static const int rows_4bit[] = {8, 16, 32, 128}, rows_e4m3[] = {16, 32, 64, 128};
-#define N_ROWS 4
+#endif
+#define N_ROWS (int)(sizeof rows_4bit / sizeof *rows_4bit)
 
 static bool is_e4m3(const routed_shape *s)
 {
@@ -51,7 +56,8 @@ static void must_be_near(routed_case *c, int rows)
 
     assert_true(routed_case_run(c, rows));
     error = routed_case_error(c);
-    printf("  scheme %d, %4lld tokens, %d of %d experts of %lld x %lld, routing %d, rows %d: error %.2e\n",
+    printf("  scheme %d, %4lld tokens, %d of %d experts of %lld x %lld, routing %d, rows %d: "
+           "error %.2e\n",
            (int)c->shape.scheme, (long long)c->shape.n_tokens, c->shape.top_k, c->shape.n_experts,
            (long long)c->shape.hidden, (long long)c->shape.wide, (int)c->shape.routing, rows,
            error);
@@ -246,8 +252,8 @@ static uint8_t flipped(uint8_t was) { return was ^ 1; }
 static uint8_t sign_flipped(uint8_t was) { return was ^ 0x80; }
 static uint8_t next_expert(uint8_t was) { return (uint8_t)((was + 1) % 12); }
 
-/* A nibble, a scale, a choice and a share that are not what the reference has; of E4M3, where the
- * bound is wide, a choice and the signs of two scales. */
+/* A choice and a share that are not what the reference has; where sums are exact also a nibble and
+ * two scales. */
 static void faults_show(void **state)
 {
     routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
@@ -263,13 +269,13 @@ static void faults_show(void **state)
         routed_case_expect(&c);
         up = &c.experts[c.chosen[3]], down = up + s.n_experts;
         with_fault(&c, (uint8_t *)(uintptr_t)(c.problem.chosen + 3), next_expert);
-        with_fault(&c, (uint8_t *)(uintptr_t)up->scales + 1, sign_flipped);
-        with_fault(&c, (uint8_t *)(uintptr_t)down->scales + 1, sign_flipped);
+        with_fault(&c, (uint8_t *)(uintptr_t)(c.problem.share + 5) + 3, flipped);
         if (s.is_exact) {
+            with_fault(&c, (uint8_t *)(uintptr_t)up->scales + 1, sign_flipped);
+            with_fault(&c, (uint8_t *)(uintptr_t)down->scales + 1, sign_flipped);
             with_fault(&c, (uint8_t *)(uintptr_t)down->codes + 77, flipped);
-            with_fault(&c, (uint8_t *)(uintptr_t)(c.problem.share + 5) + 3, flipped);
         }
-        (s.is_exact ? must_be_exact : must_be_near)(&c, 16);
+        (s.is_exact ? must_be_exact : must_be_near)(&c, rows_of(&s, 0));
         routed_case_free(&c);
     }
 }

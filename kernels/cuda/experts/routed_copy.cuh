@@ -72,7 +72,8 @@ struct __align__(16) rt_note {
 
 static __device__ __forceinline__ void rt_write_note(rt_note *to, const rt_unit &unit)
 {
-    if (threadIdx.x % 32 == 0) *to = {unit.bias, unit.scales, unit.factor, unit.row0, unit.n_rows, unit.j};
+    if (threadIdx.x % 32 == 0)
+        *to = {unit.bias, unit.scales, unit.factor, unit.row0, unit.n_rows, unit.j};
     __syncwarp();
 }
 
@@ -107,16 +108,16 @@ static __device__ __forceinline__ void rt_copy_scales(const rt_args &a, const rt
     sw_warp_expect(bar, x_bytes + (P::GROUPED ? RT_TILES * n_bytes : 0));
 #pragma unroll
     for (int i = 0; P::GROUPED && i < RT_TILES; i++)
-        sw_warp_load(stage + P::s_at + i * P::record_room, s.scales + from + s.to[i] * a.scale_bytes,
-                     n_bytes, bar, s.policy);
+        sw_warp_load(stage + P::s_at + i * P::record_room,
+                     s.scales + from + s.to[i] * a.scale_bytes, n_bytes, bar, s.policy);
 }
 
-/* Of E2M1, zeros where a last stage of half the inputs may find what was never brought: what those
- * bits are as a scale need not be a number. By all threads, before they meet. */
+/* Zeros where a last stage of half the inputs may find what was never brought: what those bits are
+ * as scales need not be numbers. By all threads, before they meet. */
 template <class P>
 static __device__ __forceinline__ void rt_clear_ring(const rt_args &a, uint32_t ring, int n_bytes)
 {
-    if (P::KIND != NW_E2M1 || a.k_tiles % 2 == 0) return;
+    if (a.k_tiles % 2 == 0) return;
     for (int i = (int)threadIdx.x * 16; i < n_bytes; i += (int)blockDim.x * 16)
         asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(ring + (uint32_t)i), "r"(0)
                      : "memory");

@@ -1,5 +1,5 @@
-/* routed_few.cu - the kernels of routed experts of 4 bits for few rows that are compiled, by rows and
- * by the inputs of a scale: 0 (int4), 32 and 16 (E2M1). */
+/* routed_few.cu - the kernels of routed experts of 4 bits for few rows that are compiled, by rows
+ * and by the inputs of a scale: 0 (int4), 32 and 16 (E2M1). */
 #include "kernels/cuda/experts/routed_few.cuh"
 #include "kernels/cuda/experts/routed_kernels.h"
 

@@ -25,6 +25,7 @@ template <int SCALE_K> struct rt_many {
 template <> struct rt_many<0> {
     template <int T> using of = rt_cut<rt_many_cut<T, 1>>;
 };
+template <int SCALE_K, int T> using rt_many_of = typename rt_many<SCALE_K>::template of<T>;
 
 /* ---- phase 1: the warps that copy ---- */
 
@@ -55,7 +56,7 @@ static __device__ __forceinline__ void rt_many_codes(const rt_args &a, int n_uni
         rt_source from = rt_source_of<GLU>(a, next, 0);
 
         if (u + (int)gridDim.x < n_units) next = rt_unit_of<GLU>(a, u + (int)gridDim.x);
-        rt_many_codes_of<typename rt_many<SCALE_K>::template of<RT_MANY_ROWS>>(a, from, &at, ring, full, empty);
+        rt_many_codes_of<rt_many_of<SCALE_K, RT_MANY_ROWS>>(a, from, &at, ring, full, empty);
     }
 }
 
@@ -95,10 +96,10 @@ static __device__ __forceinline__ void rt_many_inputs(const CUtensorMap &x, cons
         rt_write_note(notes + at.s, next);
         if (u + (int)gridDim.x < n_units) next = rt_unit_of<GLU>(a, u + (int)gridDim.x);
         if (from.n_rows > 96)
-            rt_many_inputs_of<typename rt_many<SCALE_K>::template of<128>>(x, a, from, &at, ring, full, empty);
+            rt_many_inputs_of<rt_many_of<SCALE_K, 128>>(x, a, from, &at, ring, full, empty);
         else if (from.n_rows > 64)
-            rt_many_inputs_of<typename rt_many<SCALE_K>::template of<96>>(x, a, from, &at, ring, full, empty);
-        else rt_many_inputs_of<typename rt_many<SCALE_K>::template of<64>>(x, a, from, &at, ring, full, empty);
+            rt_many_inputs_of<rt_many_of<SCALE_K, 96>>(x, a, from, &at, ring, full, empty);
+        else rt_many_inputs_of<rt_many_of<SCALE_K, 64>>(x, a, from, &at, ring, full, empty);
     }
 }
 
@@ -138,9 +139,9 @@ static __device__ __forceinline__ void rt_many_consume(const rt_args &a, int n_u
         sw_mbar_sleep(at.full + 8 * at.s, at.parity);
         const int n_rows = rt_uniform(note->n_rows);
 
-        if (n_rows > 96) rt_many_unit<typename rt_many<SCALE_K>::template of<128>, GLU>(a, note, &at, rows);
-        else if (n_rows > 64) rt_many_unit<typename rt_many<SCALE_K>::template of<96>, GLU>(a, note, &at, rows);
-        else rt_many_unit<typename rt_many<SCALE_K>::template of<64>, GLU>(a, note, &at, rows);
+        if (n_rows > 96) rt_many_unit<rt_many_of<SCALE_K, 128>, GLU>(a, note, &at, rows);
+        else if (n_rows > 64) rt_many_unit<rt_many_of<SCALE_K, 96>, GLU>(a, note, &at, rows);
+        else rt_many_unit<rt_many_of<SCALE_K, 64>, GLU>(a, note, &at, rows);
     }
 }
 
@@ -148,7 +149,7 @@ template <int SCALE_K, bool GLU>
 __global__ void __launch_bounds__(rt_many_cut<RT_MANY_ROWS, 1>::threads, 1)
     swk_routed_many_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
 {
-    using P = typename rt_many<SCALE_K>::template of<RT_MANY_ROWS>;
+    using P = rt_many_of<SCALE_K, RT_MANY_ROWS>;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES], s_nobody;
     __shared__ rt_rows<RT_MANY_ROWS> s_rows[2];

@@ -318,12 +318,6 @@ static sw_code quantize(const sw_routed *p, const rt_work *w, bool is_h, sw_laun
                             p->up.k_in, &p->act_of_x, 0, how.overlaps, false, how.stream, err);
 }
 
-#ifdef RT_DEV
-#include <stdlib.h>
-#define PART(b) ((getenv("RT_PARTS") ? atoi(getenv("RT_PARTS")) : 15) & (b))
-#else
-#define PART(b) 1
-#endif
 extern "C" sw_code sw_routed_run(const sw_routed *p, const sw_routed_plan *plan, void *d_workspace,
                                  void *stream, sw_err *err)
 {
@@ -334,12 +328,12 @@ extern "C" sw_code sw_routed_run(const sw_routed *p, const sw_routed_plan *plan,
 
     if (p->n_tokens == 0) return SW_OK;
     rc = quantize(p, &w, false, first, err);
-    if (rc == SW_OK && !is_one && PART(1))
+    if (rc == SW_OK && !is_one)
         rc = sort(p, plan, &w, is_second ? then : first, err);
-    if (rc == SW_OK && PART(2))
+    if (rc == SW_OK)
         rc = multiply(p, plan, &w, false, is_one && !is_second ? first : then, err);
     if (rc == SW_OK) rc = quantize(p, &w, true, then, err);
-    if (rc == SW_OK && PART(4)) rc = multiply(p, plan, &w, true, then, err);
-    if (rc != SW_OK || !PART(8)) return rc;
+    if (rc == SW_OK) rc = multiply(p, plan, &w, true, then, err);
+    if (rc != SW_OK) return rc;
     return sw_routed_sum(p->y, p->adds, w.y, p->n_tokens, p->top_k, p->down.n_out, then, err);
 }

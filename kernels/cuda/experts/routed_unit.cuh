@@ -36,8 +36,8 @@ template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of_pair(co
 {
     const sw_expert *e = a.experts + a.chosen[pair];
 
-    return {(const uint8_t *)e->codes, (const uint8_t *)e->scales, e->bias, rt_factor(a, e->global_scale),
-            GLU ? 0 : pair, pair, 1, j, 0};
+    return {(const uint8_t *)e->codes, (const uint8_t *)e->scales, e->bias,
+            rt_factor(a, e->global_scale), GLU ? 0 : pair, pair, 1, j, 0};
 }
 
 /* Unit u: the blocks of a band take turns for each j. */
@@ -51,7 +51,8 @@ template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of(const r
 
     b = a.lists.blocks + band0 + at % band_n;
     return {(const uint8_t *)b->codes[!GLU], (const uint8_t *)b->scales[!GLU], b->bias[!GLU],
-            rt_factor(a, b->global_scale[!GLU]), b->row0, b->row0, b->n_rows, at / band_n, band_n > 1};
+            rt_factor(a, b->global_scale[!GLU]), b->row0, b->row0, b->n_rows, at / band_n,
+            band_n > 1};
 }
 
 /* The i-th tile of a unit among those of the weight. */
