@@ -53,9 +53,9 @@ endif
 # kernels/cuda becomes a library of its own by tests/make/cuda.mk; forward.c opens it at run time.
 LIB_SRC   := $(sort $(shell find formats kernels quant verify -name '*.c' ! -path 'kernels/cuda/*') \
                kernels/cuda/forward.c)
-TOOL_SRC  := $(sort $(wildcard tools/*.c))
-UNIT_SRC  := $(sort $(wildcard tests/unit/test_*.c tests/fault/test_*.c tests/property/test_*.c))
-TSUP_SRC  := $(sort $(wildcard tests/support/*.c))
+TOOL_SRC  := $(sort $(shell find tools -name '*.c'))
+UNIT_SRC  := $(sort $(shell find tests/unit tests/fault tests/property -name 'test_*.c'))
+TSUP_SRC  := $(sort $(shell find tests/support -name '*.c'))
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 # The kernels' inner loops take longest, so they come first.
 LIB_OBJ   := $(patsubst %.c,$(BUILD)/%.o,$(filter kernels/cpu/ops_%,$(LIB_SRC)) $(filter-out kernels/cpu/ops_%,$(LIB_SRC)))

@@ -15,7 +15,7 @@
 #ifndef SW_KERNELS_LIBSWAGE_H
 #define SW_KERNELS_LIBSWAGE_H
 
-#include "kernels/cuda/cuda_gemm.h"
+#include "kernels/cuda_gemm.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #include "formats/num/num.h"
-#include "kernels/gpu.h"
+#include "kernels/device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -39,9 +39,10 @@ extern const char *const sw_stage_names[SW_STAGE_COUNT];
 /* On an opened device, borrowed, and on its stream. cuBLAS and cuSOLVER are loaded now, not linked;
  * SW_E_CUDA names what is missing. work_bytes: most that a solve may take beside its operands (rows
  * are then solved in chunks); 0: a default. */
-sw_code sw_solver_open(sw_solver **out, sw_gpu *gpu, int64_t work_bytes, sw_err *err) SW_MUST_USE;
+sw_code sw_solver_open(sw_solver **out, sw_device *gpu, int64_t work_bytes,
+                       sw_err *err) SW_MUST_USE;
 void sw_solver_close(sw_solver *s); /* accepts NULL */
-sw_gpu *sw_solver_gpu(const sw_solver *s);
+sw_device *sw_solver_gpu(const sw_solver *s);
 /* Enqueue a copy on the device. */
 sw_code sw_solver_copy(sw_solver *s, void *d_to, const void *d_from, int64_t n_bytes,
                        sw_err *err) SW_MUST_USE;
@@ -85,7 +86,7 @@ sw_code sw_gram_merge(sw_gram *into, const sw_gram *from, sw_solver *s, sw_err *
 sw_code sw_solver_diagonal(double *diagonal, sw_solver *s, const double *d_h, int64_t k,
                            sw_err *err) SW_MUST_USE;
 
-/* ---- factorization: see quant/factor.h, whose fields these are ---- */
+/* ---- factorization: see quant/method/factor.h, whose fields these are ---- */
 
 typedef struct sw_device_factor {
     int64_t k_in;

@@ -1,7 +1,7 @@
 /* tile_file.c - weights in Swage tiles by the name of their module. See libswage.h. */
 #include <string.h>
 
-#include "formats/dialect/checkpoint.h"
+#include "formats/checkpoint/checkpoint.h"
 #include "kernels/libswage.h"
 
 struct sw_tile_file {

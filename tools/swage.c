@@ -9,23 +9,23 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/parallel.h"
-#include "formats/base/watch.h"
-#include "kernels/gpu.h"
-#include "tools/cmd.h"
-#include "tools/cpu_setup.h"
-#include "tools/signals.h"
+#include "formats/io/watch.h"
+#include "kernels/device.h"
+#include "tools/cli/cmd.h"
+#include "tools/device/cpu_setup.h"
+#include "tools/cli/signals.h"
 
 #define MMAP_THRESHOLD_BYTES (1 << 20)
 
 #define SW_CMD(id) extern const sw_cmd sw_cmd_##id;
-#include "tools/cmds.def"
+#include "tools/cli/cmds.def"
 #undef SW_CMD
 
 static const sw_cmd *const commands[] = {
 #define SW_CMD(id) &sw_cmd_##id,
-#include "tools/cmds.def"
+#include "tools/cli/cmds.def"
 #undef SW_CMD
     NULL,
 };
@@ -189,8 +189,8 @@ int main(int argc, char *argv[])
         return SW_E_USAGE;
     }
     if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "version")) {
-        (void)printf("swage " SW_VERSION " (" SW_CONFIG " build, compiler " __VERSION__
-                     ", %s)\n", sw_gpu_is_built() ? "CPU and CUDA" : "CPU only");
+        (void)printf("swage " SW_VERSION " (" SW_CONFIG " build, compiler " __VERSION__ ", %s)\n",
+                     sw_device_is_built() ? "CPU and CUDA" : "CPU only");
         return (int)flush_result(&err);
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {

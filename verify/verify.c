@@ -6,21 +6,21 @@
 #include <string.h>
 #include <time.h>
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/parallel.h"
-#include "formats/dialect/identity.h"
-#include "formats/dialect/model_tokenizer.h"
+#include "formats/checkpoint/identity.h"
+#include "formats/checkpoint/model_tokenizer.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
-#include "verify/config_check.h"
-#include "verify/float_linears.h"
-#include "verify/gap.h"
-#include "verify/inputs.h"
-#include "verify/kv_scales.h"
-#include "verify/perplexity.h"
-#include "verify/side_check.h"
-#include "verify/structure.h"
-#include "verify/tensors.h"
+#include "verify/checks/config_check.h"
+#include "verify/checks/float_linears.h"
+#include "verify/metrics/gap.h"
+#include "verify/metrics/inputs.h"
+#include "verify/metrics/kv_scales.h"
+#include "verify/metrics/perplexity.h"
+#include "verify/checks/side_check.h"
+#include "verify/checks/structure.h"
+#include "verify/checks/tensors.h"
 
 #define GAP_WINDOWS 4
 /* Kernels and dequantized weights differ by the rounding of float sums, which measures 3e-7; a
@@ -419,7 +419,8 @@ static sw_code judge(verifier *v, sw_err *err)
     if (rc != SW_OK) return rc;
     original = v->has_original ? &v->original : NULL;
     if (original &&
-        (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, err)) != SW_OK)
+        (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, v->n_threads,
+                             err)) != SW_OK)
         return rc;
     if ((rc = sw_verify_tensors(r, &v->checkpoint, original, &v->rescale, v->n_threads,
                                 v->options->progress, err)) != SW_OK)

@@ -10,28 +10,7 @@
 #ifndef SW_VERIFY_VERIFY_H
 #define SW_VERIFY_VERIFY_H
 
-#include "formats/base/progress.h"
-#include "kernels/gpu.h"
-#include "verify/report.h"
-
-typedef struct sw_verify_options {
-    const char *checkpoint_dir;
-    const char *original_dir;      /* --against; NULL: none */
-    const char *const *text_paths; /* joined in this order; text or token files (corpus.h) */
-    int64_t n_texts;               /* 0: no evaluation */
-    int64_t window;                /* tokens; 0: min(2048, max positions) */
-    int64_t max_windows;           /* 0: all */
-    bool with_bos;                 /* each window begins with BOS */
-    bool keeps_e4m3;               /* the checkpoint, not the original, caches in eight bits */
-    int64_t gap_windows;           /* for the kernel gap; 0: the default of 4, below 0: none */
-    sw_bootstrap bootstrap;        /* zeroes: seed 0, 1000 resamples, 95 % */
-    bool has_gate[SW_GATE_COUNT];  /* --max-kl, --max-ppl-ratio, --min-top1 */
-    double gate[SW_GATE_COUNT];
-    int n_threads;
-    const char *states_path;       /* hidden states of the original (hidden_file.h); NULL: none */
-    sw_gpu *gpu;                   /* the models run over the text there; NULL: here */
-    const sw_progress *progress;   /* stages "tensors", "hashes", "perplexity"; may be NULL */
-} sw_verify_options;
+#include "verify/base/options.h"
 
 /* Judge. SW_OK means that a report could be made, whatever it says: ask sw_report_verdict.
  * What is wrong with the quantized tensors becomes findings, not an error.

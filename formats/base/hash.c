@@ -4,10 +4,7 @@
 #include <openssl/evp.h>
 #include <stdio.h>
 
-#include "formats/base/file.h"
-#include "formats/base/watch.h"
 
-#define FILE_STEP_BYTES ((size_t)16 << 20)
 
 static sw_code crypto_failure(sw_err *err)
 {
@@ -60,36 +57,3 @@ sw_code sw_sha256_finish(char out[SW_SHA256_HEX_BYTES], sw_sha256 *sum, sw_err *
 }
 
 void sw_sha256_free(sw_sha256 *sum) { EVP_MD_CTX_free(context(sum)); }
-
-/* In steps that are let go of, so that hashing a checkpoint does not make it resident. */
-static int digest_map(unsigned char *digest, EVP_MD_CTX *ctx, const sw_map *map)
-{
-    if (!ctx || EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) != 1) return 0;
-    for (size_t at = 0; at < map->size_bytes; at += FILE_STEP_BYTES) {
-        size_t left = map->size_bytes - at, n = left < FILE_STEP_BYTES ? left : FILE_STEP_BYTES;
-        sw_map_want(map->data + at, left < 2 * n ? left : 2 * n); /* and what comes next */
-        if (EVP_DigestUpdate(ctx, map->data + at, n) != 1) return 0;
-        sw_map_forget(map->data + at, n);
-    }
-    return EVP_DigestFinal_ex(ctx, digest, NULL);
-}
-
-sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *err)
-{
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    EVP_MD_CTX *ctx;
-    sw_map map = {0};
-    sw_code rc;
-
-    if ((rc = sw_map_open_any(&map, path, err)) != SW_OK) return rc;
-    ctx = EVP_MD_CTX_new();
-    if (digest_map(digest, ctx, &map) == 1) {
-        print_hex(out, digest);
-        sw_watch_digest(path, out);
-    } else {
-        rc = crypto_failure(err);
-    }
-    EVP_MD_CTX_free(ctx);
-    sw_map_close(&map);
-    return rc;
-}

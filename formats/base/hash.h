@@ -17,6 +17,5 @@ sw_code sw_sha256_new(sw_sha256 **out, sw_err *err) SW_MUST_USE;
 sw_code sw_sha256_add(sw_sha256 *sum, const void *bytes, size_t n_bytes, sw_err *err) SW_MUST_USE;
 sw_code sw_sha256_finish(char out[SW_SHA256_HEX_BYTES], sw_sha256 *sum, sw_err *err) SW_MUST_USE;
 void sw_sha256_free(sw_sha256 *sum); /* accepts NULL */
-sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *err) SW_MUST_USE;
 
 #endif

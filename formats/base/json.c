@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/file.h"
 #include "formats/base/mem.h"
 
 #define FEW_KEYS 8
@@ -85,17 +84,6 @@ sw_code sw_json_parse(cJSON **out, const char *text, size_t n_bytes, const sw_js
     }
     *out = root;
     return SW_OK;
-}
-
-sw_code sw_json_read(cJSON **out, const char *path, const sw_json_caps *caps, sw_err *err)
-{
-    sw_map map = {0};
-    sw_code rc;
-
-    if ((rc = sw_map_open(&map, path, err)) != SW_OK) return rc;
-    rc = sw_json_parse(out, (const char *)map.data, map.size_bytes, caps, path, err);
-    sw_map_close(&map);
-    return rc;
 }
 
 #define ESCAPED_BYTES 5 /* "\\xNN" */

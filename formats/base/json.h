@@ -34,9 +34,6 @@ sw_code sw_json_check(const char *text, size_t n_bytes, const sw_json_caps *caps
  * SW_E_FORMAT: too large, too deep, not UTF-8, not JSON, duplicate key, trailing bytes. */
 sw_code sw_json_parse(cJSON **out, const char *text, size_t n_bytes, const sw_json_caps *caps,
                       const char *what, sw_err *err) SW_MUST_USE;
-/* Map the file at `path` and parse it. */
-sw_code sw_json_read(cJSON **out, const char *path, const sw_json_caps *caps,
-                     sw_err *err) SW_MUST_USE;
 
 /* Typed members. An absent or null member leaves *out alone (set the default first) and is
  * SW_OK; a member of another type or out of range is SW_E_FORMAT and names the key. */

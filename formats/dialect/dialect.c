@@ -6,7 +6,7 @@
 
 #include "formats/base/size.h"
 #include "formats/dialect/dialect_common.h"
-#include "formats/dialect/gguf_codes.h"
+#include "formats/dialect/dialect_gguf.h"
 
 const sw_dialect *const sw_dialects[] = {
     &sw_dialect_marlin, /* before gptq, whose method it may name */
@@ -17,11 +17,21 @@ const sw_dialect *const sw_dialects[] = {
     &sw_dialect_modelopt, &sw_dialect_mxfp4, &sw_dialect_swage, NULL,
 };
 
-const sw_dialect *const sw_lattice_dialects[] = {
-    &sw_dialect_marlin, &sw_dialect_machete, &sw_dialect_gptq, &sw_dialect_gptq_v2,
-    &sw_dialect_awq, &sw_dialect_awq_gemv, &sw_dialect_compressed_tensors, &sw_dialect_fp8,
-    &sw_dialect_fp8_hf, &sw_dialect_modelopt, &sw_dialect_mxfp4, &sw_dialect_swage,
-    &sw_dialect_gguf, NULL,
+const sw_dialect *const sw_conversion_dialects[] = {
+    &sw_dialect_marlin,
+    &sw_dialect_machete,
+    &sw_dialect_gptq,
+    &sw_dialect_gptq_v2,
+    &sw_dialect_awq,
+    &sw_dialect_awq_gemv,
+    &sw_dialect_compressed_tensors,
+    &sw_dialect_fp8,
+    &sw_dialect_fp8_hf,
+    &sw_dialect_modelopt,
+    &sw_dialect_mxfp4,
+    &sw_dialect_swage,
+    &sw_dialect_gguf,
+    NULL,
 };
 
 const sw_dialect *sw_dialect_find(const char *name)
@@ -333,8 +343,45 @@ bool sw_config_append(cJSON *array, const char *text)
     return false;
 }
 
+const char *sw_config_extra_head(const sw_qconfig *config, const char *path)
+{
+    for (int64_t i = 0; i < config->n_extra_heads; i++) {
+        const char *head = config->extra_heads[i];
+        const size_t n = strlen(head);
+
+        if (!strncmp(path, head, n) && path[n] == '.') return head;
+    }
+    return NULL;
+}
+
+void sw_config_below_regex(char out[SW_BELOW_BYTES], const char *module)
+{
+    size_t n = 0;
+    char last = '\0';
+
+    out[n++] = '^';
+    for (; *module && n < SW_BELOW_BYTES - 8; last = *module++) {
+        if (*module == '.') out[n++] = '\\';
+        out[n++] = *module;
+    }
+    /* a layer's number ends here, and a name may go on */
+    (void)snprintf(out + n, SW_BELOW_BYTES - n, "%s", last >= '0' && last <= '9' ? "\\..*" : ".*");
+}
+
+static bool append_below(cJSON *list, const char *module, sw_below below)
+{
+    char text[SW_BELOW_BYTES + 8], regex[SW_BELOW_BYTES];
+
+    sw_config_below_regex(regex, module);
+    if (below == SW_BELOW_REGEX)
+        (void)snprintf(text, sizeof text, "re:%s", regex);
+    else
+        (void)snprintf(text, sizeof text, "%s%s", module, below == SW_BELOW_STAR ? "*" : "");
+    return sw_config_append(list, text);
+}
+
 bool sw_config_add_ignored(cJSON *object, const char *key, const sw_qconfig *config,
-                           bool with_head)
+                           bool with_head, sw_below below)
 {
     cJSON *list = cJSON_AddArrayToObject(object, key);
     bool ok = list != NULL;
@@ -342,8 +389,11 @@ bool sw_config_add_ignored(cJSON *object, const char *key, const sw_qconfig *con
     with_head = with_head && !config->has_head;
     for (int64_t i = 0; ok && i < config->n_ignore; i++) {
         with_head = with_head && strcmp(config->ignore[i], "lm_head") != 0;
-        ok = sw_config_append(list, config->ignore[i]);
+        if (below == SW_BELOW_PATHS || !sw_config_extra_head(config, config->ignore[i]))
+            ok = sw_config_append(list, config->ignore[i]);
     }
+    for (int64_t i = 0; ok && i < config->n_extra_heads; i++)
+        ok = append_below(list, config->extra_heads[i], below);
     return ok && (!with_head || sw_config_append(list, "lm_head"));
 }
 

@@ -34,12 +34,17 @@ typedef struct sw_qrule {
 } sw_qrule;
 
 /* What the whole checkpoint says about its scheme. */
+#define SW_EXTRA_HEADS_MAX 64
+
 typedef struct sw_qconfig {
     sw_qspec spec;             /* the scheme of every quantized linear that no rule names */
     bool desc_act;             /* gptq: some g_idx scatters groups over columns (act-order without
                                   static groups); with static groups it stays false */
     const char *const *ignore; /* full module paths of linears left unquantized */
     int64_t n_ignore;
+    const char *const *extra_heads; /* modules ("mtp") that predict further tokens, left as a
+                                  whole. For writing: of what is read, ignore has all entries */
+    int64_t n_extra_heads;
     bool has_head;             /* the head is quantized as well. For writing; what is stored decides
                                   when reading */
     bool has_kv_scales;        /* every layer has k_scale and v_scale, for a cache in e4m3 */
@@ -98,8 +103,8 @@ typedef struct sw_dialect {
 extern const sw_dialect *const sw_dialects[]; /* ends with NULL */
 const sw_dialect *sw_dialect_find(const char *name);            /* NULL when unknown */
 const sw_dialect *sw_dialect_detect(const cJSON *quant_config); /* NULL when nobody claims it */
-/* The rows between which sw_lattice_exact is asked: these and "gguf" (gguf_codes.h). */
-extern const sw_dialect *const sw_lattice_dialects[]; /* ends with NULL */
+/* The rows between which sw_conversion_exact is asked: these and "gguf" (dialect_gguf.h). */
+extern const sw_dialect *const sw_conversion_dialects[]; /* ends with NULL */
 /* "bf16", "f16", "f32": plain floats, as targets of a conversion; see dialect_dense.c. */
 extern const sw_dialect *const sw_dense_dialects[]; /* ends with NULL */
 const sw_dialect *sw_dense_find(const char *name);  /* NULL when unknown */

@@ -64,10 +64,21 @@ int64_t sw_config_group_value(const sw_qspec *spec); /* -1 for one group per cha
 sw_code sw_config_read_ignore(sw_qconfig *out, const cJSON *object, const char *key,
                               sw_arena *arena, sw_err *err);
 
-/* config->ignore as a list by the name of `key`; with_head: the head in any case, for loaders that
- * would look for it quantized. false when memory is out. */
+/* How a list names a module with all that is below it. */
+typedef enum sw_below {
+    SW_BELOW_PATHS,  /* one by one: no other way is known */
+    SW_BELOW_REGEX,  /* "re:^mtp.*" */
+    SW_BELOW_STAR    /* "mtp*" */
+} sw_below;
+/* config->ignore and extra_heads as a list by the name of `key`; with_head: the head in any case,
+ * for loaders that would look for it quantized. false when memory is out. */
 bool sw_config_add_ignored(cJSON *object, const char *key, const sw_qconfig *config,
-                           bool with_head);
+                           bool with_head, sw_below below);
+/* The module of config->extra_heads that a path lies below, or NULL. */
+const char *sw_config_extra_head(const sw_qconfig *config, const char *path);
+/* A regular expression, anchored at the start, for a module and all below it. */
+#define SW_BELOW_BYTES 600
+void sw_config_below_regex(char out[SW_BELOW_BYTES], const char *module);
 
 /* The keys of an integer scheme: "bits", "group_size" (-1: one group per channel), "sym", and
  * "outliers", the number of channels, when there are any. */

@@ -162,7 +162,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
               cJSON_AddStringToObject(root, "quantization_status", "compressed") &&
               cJSON_AddNullToObject(root, "global_compression_ratio") &&
               /* targets are every Linear, and the head is one even when it shares the embedding */
-              sw_config_add_ignored(root, "ignore", config, true) &&
+              sw_config_add_ignored(root, "ignore", config, true, SW_BELOW_REGEX) &&
               sw_ct_add_kv_scheme(root, config->has_kv_scales) &&
               cJSON_AddObjectToObject(root, "sparsity_config") &&
               cJSON_AddObjectToObject(root, "transform_config") && add_groups(root, config);

@@ -136,8 +136,8 @@ static sw_code write_any(cJSON **out, const sw_qconfig *config, bool is_hf, sw_e
          (!is_hf || cJSON_AddNullToObject(root, BLOCK_KEY)) &&
          (!spec->is_pow2_scale || cJSON_AddStringToObject(root, "scale_fmt", "ue8m0")) &&
          /* both names of the same list: loaders read one or the other */
-         sw_config_add_ignored(root, "ignored_layers", config, true) &&
-         sw_config_add_ignored(root, "modules_to_not_convert", config, true);
+         sw_config_add_ignored(root, "ignored_layers", config, true, SW_BELOW_PATHS) &&
+         sw_config_add_ignored(root, "modules_to_not_convert", config, true, SW_BELOW_PATHS);
     return sw_config_done(out, root, ok, err);
 }
 

@@ -196,11 +196,18 @@ static bool add_dynamic(cJSON *object, const sw_qconfig *config)
     cJSON *dynamic;
     bool ok = true;
 
-    if (!config->n_ignore && !config->n_rules)
+    if (!config->n_ignore && !config->n_extra_heads && !config->n_rules)
         return cJSON_AddNullToObject(object, "dynamic") != NULL;
     dynamic = cJSON_AddObjectToObject(object, "dynamic");
     for (int64_t i = 0; dynamic && ok && i < config->n_ignore; i++)
-        ok = add_rule(dynamic, IGNORE_HEAD, config->ignore[i]) != NULL;
+        if (!sw_config_extra_head(config, config->ignore[i]))
+            ok = add_rule(dynamic, IGNORE_HEAD, config->ignore[i]) != NULL;
+    for (int64_t i = 0; dynamic && ok && i < config->n_extra_heads; i++) {
+        char rule[SW_BELOW_BYTES + 8], regex[SW_BELOW_BYTES];
+        sw_config_below_regex(regex, config->extra_heads[i]);
+        (void)snprintf(rule, sizeof rule, "-:%s", regex);
+        ok = cJSON_AddObjectToObject(dynamic, rule) != NULL;
+    }
     for (int64_t i = 0; dynamic && ok && i < config->n_rules; i++) {
         const sw_qrule *rule = &config->rules[i];
         cJSON *entry;

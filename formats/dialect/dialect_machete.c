@@ -82,7 +82,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
          cJSON_AddNumberToObject(root, "group_size", (double)sw_config_group_value(spec)) &&
          cJSON_AddBoolToObject(root, "sym", true) &&
          cJSON_AddBoolToObject(root, "lm_head", config->has_head) &&
-         sw_config_add_ignored(root, "modules_to_not_convert", config, false);
+         sw_config_add_ignored(root, "modules_to_not_convert", config, false, SW_BELOW_PATHS);
     return sw_config_done(out, root, ok, err);
 }
 

@@ -162,7 +162,7 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
          cJSON_AddBoolToObject(root, "sym", spec->is_symmetric) &&
          cJSON_AddBoolToObject(root, "desc_act", false) &&
          cJSON_AddBoolToObject(root, "lm_head", config->has_head) &&
-         sw_config_add_ignored(root, "modules_to_not_convert", config, false);
+         sw_config_add_ignored(root, "modules_to_not_convert", config, false, SW_BELOW_PATHS);
     return sw_config_done(out, root, ok, err);
 }
 

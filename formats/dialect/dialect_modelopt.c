@@ -259,7 +259,8 @@ static sw_code write_config(cJSON **out, const sw_qconfig *config, sw_err *err)
     cJSON *root = cJSON_CreateObject();
     bool ok = root && cJSON_AddStringToObject(root, "quant_method", "modelopt") &&
               cJSON_AddStringToObject(root, "quant_algo", algo_of_all(config)) &&
-              add_producer(root) && sw_config_add_ignored(root, "ignore", config, true) &&
+              add_producer(root) &&
+              sw_config_add_ignored(root, "ignore", config, true, SW_BELOW_STAR) &&
               add_layers(root, config) && add_groups(root, config);
 
     return sw_config_done(out, root, ok, err);
@@ -272,7 +273,7 @@ static sw_code write_side(cJSON **out, const sw_qconfig *config, sw_err *err)
               (body = cJSON_AddObjectToObject(root, "quantization")) != NULL &&
               cJSON_AddStringToObject(body, "quant_algo", algo_of_all(config)) &&
               cJSON_AddNullToObject(body, "kv_cache_quant_algo") && add_layers(body, config) &&
-              sw_config_add_ignored(body, "exclude_modules", config, true);
+              sw_config_add_ignored(body, "exclude_modules", config, true, SW_BELOW_STAR);
 
     return sw_config_done(out, root, ok, err);
 }

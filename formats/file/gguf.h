@@ -14,7 +14,7 @@
 #define SW_FORMATS_FILE_GGUF_H
 
 #include "formats/base/block_type.h"
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/mem.h"
 
 #define SW_GGUF_VERSION 3

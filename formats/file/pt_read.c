@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "formats/base/size.h"
-#include "formats/file/pickle.h"
-#include "formats/file/zip_read.h"
+#include "formats/pickle/pickle.h"
+#include "formats/pickle/zip_read.h"
 
 #define PICKLE "/data.pkl"
 #define NAME_BYTES 1024

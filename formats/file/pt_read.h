@@ -7,7 +7,7 @@
 #ifndef SW_FORMATS_FILE_PT_READ_H
 #define SW_FORMATS_FILE_PT_READ_H
 
-#include "formats/base/spill.h"
+#include "formats/io/spill.h"
 #include "formats/file/st_internal.h"
 
 #define SW_PT_INDEX_NAME "pytorch_model.bin.index.json"

@@ -9,7 +9,7 @@
 #ifndef SW_FORMATS_FILE_SAFETENSORS_H
 #define SW_FORMATS_FILE_SAFETENSORS_H
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/view.h"
 
 #define SW_ST_HEADER_MAX_BYTES ((uint64_t)100000000)

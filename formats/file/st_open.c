@@ -10,7 +10,7 @@
 #include "formats/file/pt_read.h"
 #include "formats/file/st_internal.h"
 #include "formats/file/st_zstd.h"
-#include "formats/file/zip_read.h"
+#include "formats/pickle/zip_read.h"
 
 struct sw_st {
     sw_arena arena; /* names, tables, paths */

@@ -2,8 +2,8 @@
 #ifndef SW_FORMATS_FILE_ST_ZSTD_H
 #define SW_FORMATS_FILE_ST_ZSTD_H
 
-#include "formats/base/file.h"
-#include "formats/base/spill.h"
+#include "formats/io/file.h"
+#include "formats/io/spill.h"
 
 #define SW_ST_ZSTD_SUFFIX ".zst"
 /* Weights come down to two thirds or so of their size. What unpacks to more than that many times

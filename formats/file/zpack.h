@@ -22,7 +22,7 @@
 #ifndef SW_FORMATS_FILE_ZPACK_H
 #define SW_FORMATS_FILE_ZPACK_H
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/hash.h"
 #include "formats/base/mem.h"
 #include "formats/base/view.h"

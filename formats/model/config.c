@@ -9,26 +9,22 @@
 #include <string.h>
 
 #include "formats/model/model.h"
+#include "formats/model/wrappers.h"
 
 #define HIDDEN_MAX ((int64_t)1 << 20)
 #define MLP_MAX ((int64_t)1 << 22)
 #define HEADS_MAX 4096
 #define HEAD_DIM_MAX 4096
 #define VOCAB_MAX ((int64_t)1 << 24)
+#define POSITIONS_UNBOUND ((int64_t)1 << 20)
 #define POSITIONS_MAX ((int64_t)1 << 31)
 #define TOKEN_ID_MAX ((int64_t)1 << 32)
+#define KEYS_MAX 4 /* names of one size */
 
 static sw_code unknown_arch(const char *name, sw_err *err)
 {
-    char list[256] = "";
-
-    for (int i = 0; i < sw_n_archs; i++) {
-        size_t used = strlen(list);
-
-        (void)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", sw_archs[i].name);
-    }
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "model_type: \"%.60s\" is not supported; there are %s",
-                   name, list);
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "model_type: \"%.60s\" is not supported; `swage list "
+                   "architectures` names those that are", name);
 }
 
 /* model_type decides; a config without one is told by its class name. */
@@ -40,7 +36,7 @@ static sw_code find_arch(const sw_arch **out, const cJSON *config, sw_err *err)
 
     if ((rc = sw_json_text(&name, config, "model_type", err)) != SW_OK) return rc;
     if (name) {
-        *out = sw_arch_find(name);
+        *out = sw_arch_find(sw_config_row_name(name));
         return *out ? SW_OK : unknown_arch(name, err);
     }
     if (!cJSON_IsString(class_name))
@@ -51,25 +47,58 @@ static sw_code find_arch(const sw_arch **out, const cJSON *config, sw_err *err)
 }
 
 /* The key of a size, or the older name that some families give it; NULL when neither is there. */
-static const char *size_key(const cJSON *config, const char *const keys[3])
+static const char *size_key(const cJSON *config, const char *const keys[KEYS_MAX])
 {
-    for (int i = 0; i < 3 && keys[i]; i++)
+    for (int i = 0; i < KEYS_MAX && keys[i]; i++)
         if (sw_json_member(config, keys[i])) return keys[i];
     return NULL;
+}
+
+/* Does any program of the family have such an operation? SW_SLOT_COUNT: with whatever slot. */
+static bool has_op(const sw_arch *arch, sw_op_kind kind, sw_slot slot)
+{
+    for (int k = 0; k < 2 * SW_KINDS_MAX; k++) {
+        const sw_layer_kind *both = &arch->kinds->kind[k / 2];
+        const sw_program *p = k % 2 ? &both->sparse : &both->dense;
+
+        for (int i = 0; i < p->n_ops; i++)
+            if (p->ops[i].kind == kind && (slot == SW_SLOT_COUNT || p->ops[i].slot == slot))
+                return true;
+    }
+    return false;
+}
+
+/* Families without attention, or without a dense MLP, have no such sizes; a value that does no harm
+ * takes their place. Where nothing depends on positions there may be any number of them. */
+static bool is_spare(sw_model *m, const int64_t *size)
+{
+    const sw_arch *a = m->arch;
+
+    if (size == &m->n_heads && !has_op(a, SW_OP_ATTENTION, SW_SLOT_COUNT))
+        m->n_heads = 1;
+    else if (size == &m->max_positions && !has_op(a, SW_OP_ROPE, SW_SLOT_COUNT) &&
+             !a->ends.names[SW_END_POSITIONS])
+        m->max_positions = POSITIONS_UNBOUND;
+    else if (size == &m->intermediate && !has_op(a, SW_OP_LINEAR, SW_SLOT_DOWN))
+        m->intermediate = 0;
+    else
+        return false;
+    return true;
 }
 
 static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
 {
     const struct {
-        const char *keys[3];
+        const char *keys[KEYS_MAX];
         int64_t *value, max;
     } sizes[] = {
-        {{"hidden_size", "n_embd"}, &m->hidden, HIDDEN_MAX},
+        {{"hidden_size", "n_embd", "n_embed"}, &m->hidden, HIDDEN_MAX},
         {{"num_hidden_layers", "n_layer"}, &m->n_layers, SW_LAYERS_MAX},
         {{"num_attention_heads", "n_head"}, &m->n_heads, HEADS_MAX},
         {{"vocab_size"}, &m->vocab, VOCAB_MAX},
-        {{"max_position_embeddings", "n_positions"}, &m->max_positions, POSITIONS_MAX},
-        {{"intermediate_size", "ffn_dim", "n_inner"}, &m->intermediate, MLP_MAX},
+        {{"max_position_embeddings", "n_positions", "seq_length", "model_max_length"},
+         &m->max_positions, POSITIONS_MAX},
+        {{"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size"}, &m->intermediate, MLP_MAX},
     };
     sw_code rc;
 
@@ -80,6 +109,7 @@ static sw_code read_sizes(sw_model *m, const cJSON *config, sw_err *err)
             m->intermediate = m->arch->default_mlp_factor * m->hidden;
             continue;
         }
+        if (!key && is_spare(m, sizes[i].value)) continue;
         if (!key) return SW_FAIL(err, SW_E_FORMAT, "%s: missing", sizes[i].keys[0]);
         rc = sw_json_int(sizes[i].value, config, key, 1, sizes[i].max, err);
         if (rc != SW_OK) return rc;
@@ -142,10 +172,13 @@ static sw_code read_dtype(sw_dtype *out, const cJSON *config, sw_err *err)
 
 static sw_code read_eps(double *out, const cJSON *config, double eps, sw_err *err)
 {
-    static const char *const keys[] = {"rms_norm_eps", "layer_norm_epsilon"};
+    static const char *const keys[] = {"rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps",
+                                       "norm_epsilon", "norm_eps"};
+    bool is_said = false;
     sw_code rc;
 
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && !is_said; i++) {
+        is_said = sw_json_member(config, keys[i]) != NULL;
         if ((rc = sw_json_real(&eps, config, keys[i], err)) != SW_OK) return rc;
         if (!(eps >= 0.0 && eps < 1.0))
             return SW_FAIL(err, SW_E_FORMAT, "%s: %g, must be in [0, 1)", keys[i], eps);
@@ -157,7 +190,8 @@ static sw_code read_eps(double *out, const cJSON *config, double eps, sw_err *er
 /* Families name the key differently; where two are given, the later in this list is meant. */
 static sw_code read_activation(sw_mlp_act *out, const cJSON *config, sw_err *err)
 {
-    static const char *const keys[] = {"activation_function", "hidden_act", "hidden_activation"};
+    static const char *const keys[] = {"activation", "activation_function", "hidden_act",
+                                       "hidden_activation"};
     static const struct {
         const char *name;
         sw_mlp_act act;
@@ -225,19 +259,33 @@ static void set_defaults(sw_model *m)
 {
     m->sparse_step = 1;
     m->n_expert_groups = m->n_groups_used = 1;
-    m->route_scale = m->embed_scale = 1.0;
+    m->route_scale = m->router_scale = m->embed_scale = 1.0;
+    m->residual_scale = m->logits_scale = 1.0;
     m->act = m->arch->default_act;
     m->is_tied = m->arch->is_tied_by_default;
 }
 
-sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err)
+/* Not every kind of layer of a family comes dense and sparse. */
+static sw_code check_programs(const sw_model *m, sw_err *err)
+{
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        int n_ops;
+
+        (void)sw_model_ops(m, l, &n_ops);
+        if (n_ops) continue;
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "layer %lld is %s, and %s has no such layers",
+                       (long long)l, sw_model_is_sparse(m, l) ? "sparse" : "dense",
+                       m->arch->name);
+    }
+    return SW_OK;
+}
+
+static sw_code read_decoder(sw_model *out, const cJSON *config, sw_err *err)
 {
     sw_model m;
     sw_code rc;
 
     memset(&m, 0, sizeof m); /* padding too, so that equal models are equal bytes */
-    if (!cJSON_IsObject(config))
-        return SW_FAIL(err, SW_E_FORMAT, "the model configuration is not a JSON object");
     if ((rc = find_arch(&m.arch, config, err)) != SW_OK) return rc;
     set_defaults(&m);
     if ((rc = read_sizes(&m, config, err)) != SW_OK) return rc;
@@ -251,6 +299,19 @@ sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err)
     if ((rc = read_special_ids(&m, config, err)) != SW_OK) return rc;
     if ((rc = sw_rope_read(&m, config, err)) != SW_OK) return rc;
     if (m.arch->read_extra && (rc = m.arch->read_extra(&m, config, err)) != SW_OK) return rc;
-    *out = m;
-    return SW_OK;
+    if ((rc = check_programs(&m, err)) == SW_OK) *out = m;
+    return rc;
+}
+
+sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err)
+{
+    cJSON *decoder = NULL;
+    sw_code rc;
+
+    if (!cJSON_IsObject(config))
+        return SW_FAIL(err, SW_E_FORMAT, "the model configuration is not a JSON object");
+    if ((rc = sw_config_unwrap(&decoder, config, err)) == SW_OK)
+        rc = read_decoder(out, decoder, err);
+    cJSON_Delete(decoder);
+    return rc;
 }

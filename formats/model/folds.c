@@ -20,6 +20,7 @@ typedef struct walk {
     bool is_spoilt[SW_SLOT_COUNT][PARTS_MAX];
     sw_fold folds[SW_FOLDS_MAX];
     int parts[SW_FOLDS_MAX]; /* of the producers */
+    bool is_routed;          /* by an operation of its own */
     int n;
 } walk;
 
@@ -46,8 +47,12 @@ static void consume(walk *w, sw_buf buf, sw_site site)
     const origin *from = &w->of[buf];
 
     if (!from->is_known || w->n == SW_FOLDS_MAX) return;
-    for (int i = 0; i < w->n; i++)
+    for (int i = 0; i < w->n; i++) {
         if (w->folds[i].site == site) return;
+        /* one factor cannot serve two sites, since each is divided alone */
+        if (w->folds[i].producer == from->from.producer && w->parts[i] == from->part)
+            spoil(w, buf);
+    }
     w->parts[w->n] = from->part;
     w->folds[w->n] = from->from;
     w->folds[w->n++].site = site;
@@ -63,7 +68,7 @@ static void pass_split(walk *w, const sw_op *op)
         *part = w->of[op->src];
         part->part = i;
         part->from.first = first;
-        part->from.width = sw_model_buf_width(w->m, (sw_buf)((int)op->dst + i));
+        part->from.width = sw_model_layer_buf_width(w->m, w->layer, (sw_buf)((int)op->dst + i));
         first += part->from.width;
     }
 }
@@ -71,21 +76,38 @@ static void pass_split(walk *w, const sw_op *op)
 /* Per head: the key's unrotated part, then the value. */
 static void pass_latent(walk *w, const sw_op *op)
 {
-    const int64_t unrotated = w->m->head_dim - w->m->rope_dim;
+    const sw_sizes s = sw_model_sizes(w->m, w->layer);
+    const int64_t unrotated = s.head_dim - s.rope_dim;
     origin *value = &w->of[SW_BUF_V];
 
     *value = w->of[op->src];
     value->part = 1;
     value->from.first = unrotated;
-    value->from.width = w->m->v_head_dim;
-    value->from.stride = unrotated + w->m->v_head_dim;
+    value->from.width = s.v_head_dim;
+    value->from.stride = unrotated + s.v_head_dim;
     w->of[op->dst].is_known = false;
+}
+
+/* Per key head: its query heads, the key, the value. */
+static void pass_groups(walk *w, const sw_op *op)
+{
+    const sw_sizes s = sw_model_sizes(w->m, w->layer);
+    const int64_t queries = s.n_heads / s.n_kv_heads;
+    origin *value = &w->of[SW_BUF_V];
+
+    *value = w->of[op->src];
+    value->part = 2;
+    value->from.first = (queries + 1) * s.head_dim;
+    value->from.width = s.head_dim;
+    value->from.stride = (queries + 2) * s.head_dim;
+    w->of[SW_BUF_Q].is_known = w->of[SW_BUF_K].is_known = false;
 }
 
 /* Each head's rows of v come out again in the heads of the attention's output that share it. */
 static void pass_attention(walk *w, const sw_op *op)
 {
     const origin *value = &w->of[SW_BUF_V];
+    const sw_sizes s = sw_model_sizes(w->m, w->layer);
     sw_fold *from = &w->of[op->dst].from;
 
     spoil(w, op->src);
@@ -96,8 +118,8 @@ static void pass_attention(walk *w, const sw_op *op)
         return;
     }
     w->of[op->dst] = *value;
-    from->n_sharing = w->m->n_heads / w->m->n_kv_heads;
-    if (!from->stride) from->stride = from->width = w->m->v_head_dim;
+    from->n_sharing = s.n_heads / s.n_kv_heads;
+    if (!from->stride) from->stride = from->width = s.v_head_dim;
 }
 
 static void forget(walk *w, const sw_op *op)
@@ -109,7 +131,10 @@ static void forget(walk *w, const sw_op *op)
 
 static void pass_moe(walk *w, const sw_op *op)
 {
-    consume(w, op->src, SW_SITE_MLP_IN);
+    if (w->is_routed)
+        spoil(w, op->src); /* the router, which reads something else, counts as a consumer */
+    else
+        consume(w, op->src, SW_SITE_MLP_IN);
     if (w->n < SW_FOLDS_MAX && w->m->act != SW_MLP_SWIGLU_CLAMPED)
         w->folds[w->n++] = (sw_fold){.kind = SW_FOLD_ROWS, .producer = SW_SLOT_UP,
                                      .producer_site = SW_SITE_MLP_IN, .site = SW_SITE_DOWN_IN,
@@ -137,10 +162,17 @@ static void step(walk *w, const sw_op *op)
         pass_attention(w, op);
     } else if (op->kind == SW_OP_SPLIT) {
         pass_split(w, op);
+    } else if (op->kind == SW_OP_SPLIT_GROUPS) {
+        pass_groups(w, op);
+    } else if (op->kind == SW_OP_ROUTE) {
+        w->is_routed = true;
+        spoil(w, op->src);
     } else if (op->kind == SW_OP_LATENT_KV) {
         pass_latent(w, op);
     } else if (op->kind == SW_OP_MOE || op->kind == SW_OP_MOE_ADD) {
         pass_moe(w, op);
+    } else if (op->kind == SW_OP_GATE) {
+        spoil(w, op->src);
     } else if (op->kind != SW_OP_ACT || act != SW_MLP_RELU) {
         forget(w, op);
     }

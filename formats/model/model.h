@@ -15,72 +15,13 @@
 #include "formats/base/mem.h"
 #include "formats/base/view.h"
 #include "formats/file/safetensors.h"
+#include "formats/model/mixer.h"
+#include "formats/model/program.h"
 
 #define SW_LAYERS_MAX 1024
 #define SW_EXPERTS_MAX 4096
 #define SW_EOS_MAX 16
 #define SW_ROPE_PAIRS_MAX 256 /* where each has a factor of its own */
-
-/* Weight slots of a block. Linears come first: they are what quantization is about. */
-typedef enum sw_slot {
-    SW_SLOT_Q, SW_SLOT_K, SW_SLOT_V, SW_SLOT_O,
-    SW_SLOT_GATE, SW_SLOT_UP, SW_SLOT_DOWN, /* per expert in a sparse layer */
-    SW_SLOT_QKV, SW_SLOT_GATE_UP,           /* stored as one: rows q, k, v; rows gate, up */
-    SW_SLOT_Q_A, SW_SLOT_Q_B, SW_SLOT_KV_A, SW_SLOT_KV_B, /* low-rank (latent) attention */
-    SW_SLOT_SHARED_GATE, SW_SLOT_SHARED_UP, SW_SLOT_SHARED_DOWN, /* expert of every token */
-    SW_SLOT_HEAD,                           /* hidden to logits; see sw_model_linears */
-    SW_SLOT_ROUTER,                         /* linear, never quantized */
-    SW_SLOT_NORM_ATTN, SW_SLOT_NORM_MLP,    /* before each half of the block */
-    SW_SLOT_NORM_AFTER_ATTN, SW_SLOT_NORM_AFTER_MLP, /* on a half's output */
-    SW_SLOT_NORM_Q, SW_SLOT_NORM_K,         /* per head */
-    SW_SLOT_NORM_Q_ROW, SW_SLOT_NORM_K_ROW, /* over all heads */
-    SW_SLOT_NORM_Q_A, SW_SLOT_NORM_KV_A,
-    SW_SLOT_NORM_FINAL,                     /* before the head */
-    SW_SLOT_SINKS,                          /* a score per head that takes weight, not value */
-    SW_SLOT_ROUTER_SHIFT,                   /* added to scores for the choice alone */
-    SW_SLOT_COUNT
-} sw_slot;
-
-/* Inputs that several linears share: one Hessian each. In program order, those of the attention
- * half before MLP_IN. */
-typedef enum sw_site {
-    SW_SITE_ATTN_IN, SW_SITE_Q_B_IN, SW_SITE_KV_B_IN, SW_SITE_O_IN,
-    SW_SITE_MLP_IN, SW_SITE_SHARED_DOWN_IN, SW_SITE_DOWN_IN, SW_SITE_COUNT
-} sw_site;
-
-/* Buffers of a block program; all are [n_tokens, width]. */
-typedef enum sw_buf {
-    SW_BUF_X, SW_BUF_N, SW_BUF_Q, SW_BUF_K, SW_BUF_V, SW_BUF_A, SW_BUF_G, SW_BUF_U, SW_BUF_T,
-    SW_BUF_QKV, SW_BUF_GATE_UP,      /* outputs of fused linears */
-    SW_BUF_Q_A, SW_BUF_KV_A,         /* outputs of the first low-rank factors */
-    SW_BUF_LATENT, SW_BUF_K_ROPE,    /* KV_A in its two parts */
-    SW_BUF_KV_B,                     /* per head: the key's unrotated part, then the value */
-    SW_BUF_SHARED_G, SW_BUF_SHARED_U,
-    SW_BUF_COUNT
-} sw_buf;
-
-typedef enum sw_op_kind {
-    SW_OP_RMS_NORM,   /* dst = norm(src) * slot; dst may be src */
-    SW_OP_LAYER_NORM, /* dst = (src - mean) / deviation * slot + its bias */
-    SW_OP_LINEAR,     /* dst = src * slot^T + bias; `site` is the site src is observed at */
-    SW_OP_HEAD_NORM,  /* dst = per-head rms norm of dst with slot */
-    SW_OP_SPLIT,      /* columns of src into dst and the buffers after it, until used up */
-    SW_OP_ROPE,       /* rotate the last rope_dim of each head of dst, or the first */
-    SW_OP_ATTENTION,  /* dst = attention(Q, K, V) with the cache; slot: sinks, or none */
-    SW_OP_LATENT_KV,  /* K, V = KV_B by head, every head's key completed with K_ROPE */
-    SW_OP_GLU,        /* dst = act(dst) * src */
-    SW_OP_ACT,        /* dst = act(dst) */
-    SW_OP_ADD,        /* dst += src */
-    SW_OP_MOE,        /* dst = routed experts of src; only in sparse layers */
-    SW_OP_MOE_ADD     /* dst += the same */
-} sw_op_kind;
-
-typedef struct sw_op {
-    sw_op_kind kind;
-    sw_buf dst, src;
-    sw_slot slot;
-    sw_site site;
-} sw_op;
 
 typedef enum sw_rope_kind {
     SW_ROPE_DEFAULT, SW_ROPE_LINEAR, SW_ROPE_DYNAMIC, SW_ROPE_LLAMA3, SW_ROPE_YARN,
@@ -89,6 +30,7 @@ typedef enum sw_rope_kind {
 
 typedef struct sw_rope {
     sw_rope_kind kind;
+    int64_t dim; /* elements of a head that turn; 0: sw_model.rope_dim */
     double theta, factor;
     double low_freq_factor, high_freq_factor;        /* llama3 */
     double beta_fast, beta_slow, attention_factor;   /* yarn; attention_factor < 0: derive it */
@@ -109,8 +51,22 @@ typedef enum sw_mlp_act {
 
 typedef enum sw_router_kind {
     SW_ROUTER_SOFTMAX, /* softmax over all experts, the largest are used */
-    SW_ROUTER_SIGMOID  /* sigmoid; chosen by groups after a shift that the weights do not see */
+    SW_ROUTER_SIGMOID, /* sigmoid; chosen by groups after a shift that the weights do not see */
+    SW_ROUTER_INPUT    /* the largest logits; their sigmoids scale what the experts read */
 } sw_router_kind;
+
+/* What surrounds the blocks, and what comes before a layer's number ("model.layers"). */
+typedef enum sw_end {
+    SW_END_LAYERS, SW_END_EMBED, SW_END_POSITIONS, SW_END_EMBED_NORM, SW_END_NORM, SW_END_HEAD,
+    SW_END_COUNT
+} sw_end;
+#define SW_END_BYTES 128 /* of such a name, without ".weight" */
+
+/* Sizes of a layer's attention and dense MLP, as sw_model has them for most layers. */
+typedef struct sw_sizes {
+    int64_t n_heads, n_kv_heads, head_dim, v_head_dim, rope_dim, intermediate;
+} sw_sizes;
+#define SW_SIZES_MAX 8
 
 typedef struct sw_model {
     const sw_arch *arch;
@@ -126,6 +82,8 @@ typedef struct sw_model {
     sw_router_kind router;
     int64_t n_expert_groups, n_groups_used; /* sigmoid router; 1, 1: no groups */
     double route_scale;       /* on the weights of the chosen experts */
+    double route_floor;       /* their sum counts as at least this where it divides */
+    double router_scale;      /* on the router's logits */
     bool norm_topk;           /* router weights are renormalized over the chosen experts */
     int64_t sparse_step;      /* layer l is sparse when (l+1) % sparse_step == 0 ... */
     bool is_dense_layer[SW_LAYERS_MAX]; /* ... and not listed as dense */
@@ -140,8 +98,22 @@ typedef struct sw_model {
     double attention_cap;     /* scores become cap * tanh(score / cap); 0: they stay */
     double logits_cap;        /* likewise the logits */
     double embed_scale;       /* on embedding rows */
+    double residual_scale;    /* on what is added to the residual stream */
+    double logits_scale;      /* on logits, before their cap */
+    double qkv_clip;          /* of SW_OP_CLIP */
+    double temper_beta;       /* of SW_OP_TEMPER, on queries */
+    int64_t temper_every, temper_shift;
+    int64_t dense_positions;  /* beyond so many positions attention is sparse, by an indexer that
+                               * is not run; 0: it never is */
+    int64_t attention_chunk;  /* window layers see their own chunk of so many positions; 0: they
+                               * have a sliding window */
+    bool has_alibi;           /* scores get a slope times the distance instead of a rotation */
+    bool has_embed_norm;      /* a layer norm on embedding rows */
+    bool has_bare_layer_norms; /* without a bias */
     int64_t n_position_rows;  /* rows of the table of learned positions, 0: none ... */
     int64_t first_position_row; /* ... and the row of position 0 */
+    bool has_query_gate;      /* q makes a gate beside each head of queries */
+    sw_mixer mixer;           /* of layers that have a recurrent one */
     bool is_tied, has_qkv_bias, has_o_bias, has_mlp_bias, has_router_bias;
     int64_t bos_id, eos_id;   /* -1: none; eos_id is eos_ids[0] */
     int64_t eos_ids[SW_EOS_MAX];
@@ -149,14 +121,25 @@ typedef struct sw_model {
     sw_rope rope;
     bool has_window_rope;     /* window layers turn by another table: */
     sw_rope window_rope;
-    bool has_bare_names;      /* of tensors, see sw_model_fit_names */
+    uint8_t kind[SW_LAYERS_MAX];     /* of each layer, in arch->kinds */
+    sw_sizes other_sizes[SW_SIZES_MAX]; /* of layers that differ from the rest: */
+    uint8_t sizes_of[SW_LAYERS_MAX]; /* 0: as above, i: other_sizes[i - 1] */
+    char ends[SW_END_COUNT][SW_END_BYTES]; /* as this checkpoint has them; "": as arch says */
 } sw_model;
+
+/* How one tensor holds the gate and up channels of an expert. Files of a family come both ways
+ * round; the shapes of the two tensors tell which, and this is what is published. */
+typedef enum sw_fused_order {
+    SW_FUSED_TURNS,   /* [experts, k_in, 2 n_out], gate and up in turns; always this way round */
+    SW_FUSED_COLUMNS, /* [experts, k_in, 2 n_out], gate channels first */
+    SW_FUSED_ROWS     /* [experts, 2 n_out, k_in], gate channels first */
+} sw_fused_order;
 
 /* Where an architecture keeps what is not in a slot; NULL: it has no such tensor. */
 typedef struct sw_arch_ends {
-    const char *prefix;       /* "model.": what bare checkpoints leave out of all but the head */
-    const char *layers;       /* "model.layers": what comes before the layer's number */
-    const char *embed, *positions, *norm, *head; /* without ".weight" */
+    const char *prefix;       /* "model.": what all names but the head's begin with; checkpoints
+                               * may have another one, or none (sw_model_fit_names) */
+    const char *names[SW_END_COUNT];
     bool has_norm_bias;       /* of the final norm, which then is a layer norm */
 } sw_arch_ends;
 
@@ -172,14 +155,12 @@ struct sw_arch {
     bool is_tied_by_default;
     bool has_transposed_linears; /* stored [k_in, n_out] */
     sw_arch_ends ends;
-    const sw_op *dense_ops;   /* block program of a dense layer; n_dense_ops entries */
-    int n_dense_ops;
-    const sw_op *sparse_ops;  /* of a sparse layer, or NULL */
-    int n_sparse_ops;
+    const sw_kinds *kinds;
     /* Name of each slot inside "<ends.layers>.L.", without ".weight"; "%d" is the expert. */
     const char *slot_names[SW_SLOT_COUNT];
     const char *expert_names[3]; /* gate, up, down inside a sparse layer, or NULL */
     const char *fused_experts[2]; /* tensors of all experts' gate and up, and down; or NULL */
+    sw_fused_order fused_order;
     sw_code (*read_extra)(sw_model *model, const cJSON *config, sw_err *err); /* or NULL */
 };
 
@@ -192,13 +173,15 @@ const sw_arch *sw_arch_find(const char *model_type); /* NULL when unknown */
  * SW_E_FORMAT: missing or senseless sizes, naming the key. */
 sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err) SW_MUST_USE;
 
-/* Some checkpoints, most of gpt2, hold the decoder without what is around it: "h.0.ln_1.weight"
- * and not "transformer.h.0.ln_1.weight". Look which `st` has, and call everything like that. */
+/* Checkpoints call the same decoder differently: most of gpt2 leave out "transformer.", wrappers
+ * with a vision tower put "model.language_model." or "language_model.model." before everything.
+ * Look which `st` has, and call everything like that. */
 void sw_model_fit_names(sw_model *m, const sw_st *st);
-/* One of the names in m->arch->ends, as this checkpoint has it. */
-const char *sw_model_end(const sw_model *m, const char *name);
+/* A name, without ".weight", as this checkpoint has it; NULL: the family has no such thing. */
+const char *sw_model_end(const sw_model *m, sw_end end);
 
 bool sw_model_is_sparse(const sw_model *m, int64_t layer);
+sw_sizes sw_model_sizes(const sw_model *m, int64_t layer);
 const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops);
 /* Output and input widths of a linear slot in a layer. */
 void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t *n_out,
@@ -207,8 +190,16 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
  * NULL slot name (this architecture lacks it): returns false. */
 bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot slot,
                         int64_t expert);
-/* Module path of a layer's attention; false when keys and values are cached as a latent. */
+/* Module path of a layer's attention; false when it has none, or caches keys and values as a
+ * latent. */
 bool sw_model_attention_path(char out[256], const sw_model *m, int64_t layer);
+/* false for a tensor that is no part of the decoder: of a tower, of a projector, of a head that
+ * predicts further tokens. */
+bool sw_model_owns(const sw_model *m, const char *tensor);
+/* The module around such a tensor that stands beside the decoder ("model.visual", "mtp") ... */
+void sw_model_part_of(char out[256], const sw_model *m, const char *tensor);
+/* ... and whether it predicts further tokens: "mtp", or a layer beyond the last. */
+bool sw_model_is_extra_head(const sw_model *m, const char *part);
 bool sw_model_slot_has_bias(const sw_model *m, sw_slot slot);
 
 /* A site whose input can be divided by a factor per channel, with nothing else changed, once the
@@ -255,7 +246,15 @@ int64_t sw_model_site_width(const sw_model *m, int64_t layer, sw_site site);
 /* true when what a linear at this site puts out is added to the residual stream as it is (by one
  * linear for all tokens: not by experts, not through another norm). */
 bool sw_model_site_writes_residual(const sw_model *m, int64_t layer, sw_site site);
-/* Row width of a buffer; 0 when no program of the model uses it. */
+/* The linears of a block that quantization never touches, as engines keep them in floats: routers
+ * and what sets the pace of a recurrent mixer. Fills at most `max` of out[], returns how many. */
+int sw_model_kept_linears(const sw_model *m, int64_t layer, sw_slot *out, int max);
+#define SW_KEPT_MAX 8
+/* Does the layer cache keys and values? Floats of the state it keeps of a sequence; 0: none. */
+bool sw_model_has_attention(const sw_model *m, int64_t layer);
+int64_t sw_model_state_elems(const sw_model *m, int64_t layer);
+/* Row width of a buffer in a layer, and the largest in any; 0 where no program uses it. */
+int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf);
 int64_t sw_model_buf_width(const sw_model *m, sw_buf buf);
 
 /* The rope keys of either style into *m: rope, rope_dim, window_rope; the sizes must be known.

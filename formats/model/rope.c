@@ -63,6 +63,8 @@ static sw_code read_kind(sw_rope_kind *out, const cJSON *object, sw_err *err)
     if ((rc = sw_json_text(&name, object, "type", err)) != SW_OK) return rc;
     if ((rc = sw_json_text(&name, object, "rope_type", err)) != SW_OK) return rc;
     if (!strcmp(name, "su")) name = "longrope"; /* as it was called first */
+    /* Positions of pictures have three numbers; those of text are equal, and so is the rope. */
+    if (!strcmp(name, "mrope")) name = "default";
     for (int i = 0; i < N_KINDS; i++) {
         if (strcmp(kind_names[i], name)) continue;
         *out = (sw_rope_kind)i;
@@ -79,6 +81,7 @@ static sw_code read_theta(double *out, const cJSON *config, const cJSON *object,
 {
     sw_code rc;
 
+    if ((rc = sw_json_real(&theta, config, "rotary_emb_base", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&theta, config, "rope_theta", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&theta, object, "rope_theta", err)) != SW_OK) return rc;
     if (!(theta > 1.0 && theta <= 1e30))
@@ -92,9 +95,13 @@ static sw_code read_part(int64_t *rope_dim, const cJSON *config, const cJSON *ob
                          int64_t head_dim, sw_err *err)
 {
     double part = 1.0;
-    int64_t dim;
+    int64_t dim = head_dim;
     sw_code rc;
 
+    /* some configs give the number of elements instead */
+    if ((rc = sw_json_int(&dim, config, "rotary_dim", 1, head_dim, err)) != SW_OK) return rc;
+    part = (double)dim / (double)head_dim;
+    if ((rc = sw_json_real(&part, config, "rotary_pct", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&part, config, "partial_rotary_factor", err)) != SW_OK) return rc;
     if ((rc = sw_json_real(&part, object, "partial_rotary_factor", err)) != SW_OK) return rc;
     dim = part > 0.0 && part <= 1.0 ? (int64_t)((double)head_dim * part) : 0;
@@ -187,6 +194,21 @@ static sw_code check_rope(const sw_rope *rope, int64_t rope_dim, sw_err *err)
     return SW_OK;
 }
 
+/* A base stretched once and for all, by a key of its own. */
+static sw_code read_alpha(sw_rope *rope, int64_t rope_dim, const cJSON *object, sw_err *err)
+{
+    double alpha = 1.0;
+    sw_code rc;
+
+    if (rope->kind != SW_ROPE_DYNAMIC || !sw_json_member(object, "alpha")) return SW_OK;
+    if ((rc = sw_json_real(&alpha, object, "alpha", err)) != SW_OK) return rc;
+    if (!(alpha > 0.0 && alpha <= 1e9) || rope_dim <= 2)
+        return SW_FAIL(err, SW_E_FORMAT, "alpha: %g, must be above 0 and at most 1e9", alpha);
+    rope->theta *= pow(alpha, (double)rope_dim / (double)(rope_dim - 2));
+    rope->kind = SW_ROPE_DEFAULT;
+    return SW_OK;
+}
+
 static sw_code read_one(sw_rope *out, const sw_model *m, const cJSON *config,
                         const cJSON *object, sw_err *err)
 {
@@ -208,6 +230,7 @@ static sw_code read_one(sw_rope *out, const sw_model *m, const cJSON *config,
     if (rope.kind == SW_ROPE_YARN && !sw_json_member(object, "factor"))
         rope.factor = (double)m->max_positions / (double)rope.original_max_positions;
     if ((rc = read_longrope(&rope, m, object, err)) != SW_OK) return rc;
+    if ((rc = read_alpha(&rope, m->rope_dim, object, err)) != SW_OK) return rc;
     if ((rc = check_rope(&rope, m->rope_dim, err)) != SW_OK) return rc;
     *out = rope;
     return SW_OK;
@@ -239,13 +262,14 @@ static void plain_frequencies(float *inv_freq, float theta, int64_t head_dim)
 static void dynamic_frequencies(float *inv_freq, const sw_model *m, const sw_rope *rope,
                                 int64_t seq_len)
 {
-    const double dim = (double)m->rope_dim;
+    const int64_t n = rope->dim ? rope->dim : m->rope_dim;
+    const double dim = (double)n;
     const float factor = (float)rope->factor, max = (float)m->max_positions;
     const float len = (float)(seq_len > m->max_positions ? seq_len : m->max_positions);
     const float growth = factor * len / max - (float)(rope->factor - 1.0);
     const float base = (float)rope->theta * powf(growth, (float)(dim / (dim - 2.0)));
 
-    plain_frequencies(inv_freq, base, m->rope_dim);
+    plain_frequencies(inv_freq, base, n);
 }
 
 static void llama3_frequencies(float *inv_freq, const sw_rope *rope, int64_t dim)
@@ -336,7 +360,7 @@ bool sw_rope_depends_on(const sw_model *m, const sw_rope *rope, int64_t seq_len)
 void sw_rope_frequencies(float *inv_freq, float *cos_sin_scale, const sw_model *m,
                          const sw_rope *rope, int64_t seq_len)
 {
-    const int64_t dim = m->rope_dim;
+    const int64_t dim = rope->dim ? rope->dim : m->rope_dim;
 
     *cos_sin_scale = rope->kind == SW_ROPE_YARN       ? (float)yarn_scale(rope)
                      : rope->kind == SW_ROPE_LONGROPE ? (float)longrope_scale(rope)

@@ -53,25 +53,75 @@ static const char *fused_name(char out[300], const sw_model *m, const sw_st *st,
     if (!sw_model_slot_path(path, m, layer, slot, expert)) return NULL;
     (void)snprintf(own, sizeof own, "%s.%s", path, *suffix ? "bias" : "weight");
     if (sw_st_find(st, own)) return NULL;
-    (void)snprintf(out, 300, "%s.%lld.%s%s", sw_model_end(m, m->arch->ends.layers),
+    (void)snprintf(out, 300, "%s.%lld.%s%s", sw_model_end(m, SW_END_LAYERS),
                    (long long)layer, name, suffix);
     return out;
 }
 
-/* Experts' tensors hold inputs by rows; gate and up channels take turns in one of double width. */
-static sw_code find_fused(sw_stored *out, const sw_model *m, const sw_st *st, const char *name,
-                          sw_slot slot, int64_t expert, bool is_bias, sw_err *err)
+/* A tensor of all experts, with what its shape is either way round. */
+typedef struct fused_shape {
+    const char *name;
+    int64_t n_experts, k_in, width; /* width: channels of gate and up, or of down */
+} fused_shape;
+
+/* -1: rows are channels; 1: rows are inputs; 0: it is square, of another shape, or not there. */
+static int way_round(const sw_st *st, const fused_shape *want)
+{
+    const sw_st_tensor *t = sw_st_find(st, want->name);
+    const int64_t *shape = t ? t->view.shape : NULL;
+
+    if (!t || t->view.n_dims != 3 || want->k_in == want->width) return 0;
+    if (shape[1] == want->width && shape[2] == want->k_in) return -1;
+    return shape[1] == want->k_in && shape[2] == want->width ? 1 : 0;
+}
+
+/* Do the rows of the layer's fused tensors stand for inputs? One of the two tensors can be square,
+ * but not both, so that their shapes say. */
+static bool rows_are_inputs(const sw_model *m, const sw_st *st, int64_t layer)
+{
+    const sw_fused_order order = m->arch->fused_order;
+    char path[2][300];
+    int way = 0;
+
+    if (order == SW_FUSED_TURNS) return true;
+    for (int i = 0; i < 2 && !way; i++) {
+        const fused_shape want = {path[i], m->n_experts, i ? m->moe_intermediate : m->hidden,
+                                  i ? m->hidden : 2 * m->moe_intermediate};
+
+        (void)snprintf(path[i], sizeof path[i], "%s.%lld.%s", sw_model_end(m, SW_END_LAYERS),
+                       (long long)layer, m->arch->fused_experts[i]);
+        way = way_round(st, &want);
+    }
+    return way ? way > 0 : order == SW_FUSED_COLUMNS;
+}
+
+static sw_code find_fused_bias(sw_stored *out, const sw_model *m, const sw_st *st,
+                               const char *name, sw_slot slot, int64_t expert, sw_err *err)
 {
     const int64_t turns = slot == SW_SLOT_DOWN ? 1 : 2, width = out->n_out * turns;
-    const int64_t weight_shape[] = {m->n_experts, out->k_in, width};
-    const int64_t bias_shape[] = {m->n_experts, width};
-    sw_code rc = is_bias ? sw_stored_tensor(&out->tensor, st, name, 2, bias_shape, err)
-                         : sw_stored_tensor(&out->tensor, st, name, 3, weight_shape, err);
+    const int64_t shape[] = {m->n_experts, width};
+    const bool in_turns = m->arch->fused_order == SW_FUSED_TURNS;
 
-    out->first = expert * width * (is_bias ? 1 : out->k_in) + (slot == SW_SLOT_UP);
-    out->row_step = turns;
+    out->first = expert * width + (slot != SW_SLOT_UP ? 0 : in_turns ? 1 : out->n_out);
+    out->row_step = in_turns ? turns : 1;
     out->col_step = width;
-    return rc;
+    return sw_stored_tensor(&out->tensor, st, name, 2, shape, err);
+}
+
+static sw_code find_fused(sw_stored *out, const sw_model *m, const sw_st *st, const char *name,
+                          int64_t layer, sw_slot slot, int64_t expert, sw_err *err)
+{
+    const int64_t turns = slot == SW_SLOT_DOWN ? 1 : 2, width = out->n_out * turns;
+    const bool in_turns = m->arch->fused_order == SW_FUSED_TURNS;
+    const bool is_turned = rows_are_inputs(m, st, layer);
+    const int64_t shape[] = {m->n_experts, is_turned ? out->k_in : width,
+                             is_turned ? width : out->k_in};
+
+    out->row_step = !is_turned ? out->k_in : in_turns ? turns : 1;
+    out->col_step = is_turned ? width : 1;
+    out->first = expert * width * out->k_in;
+    if (slot == SW_SLOT_UP) out->first += in_turns ? 1 : out->n_out * out->row_step;
+    return sw_stored_tensor(&out->tensor, st, name, 3, shape, err);
 }
 
 static sw_code plain_name(char out[300], const sw_model *m, int64_t layer, sw_slot slot,
@@ -95,7 +145,7 @@ sw_code sw_stored_weight(sw_stored *out, const sw_model *m, const sw_st *st, int
 
     sw_model_slot_shape(m, layer, slot, &s.n_out, &s.k_in);
     if (fused_name(name, m, st, layer, slot, expert, "")) {
-        rc = find_fused(&s, m, st, name, slot, expert, false, err);
+        rc = find_fused(&s, m, st, name, layer, slot, expert, err);
     } else if ((rc = plain_name(name, m, layer, slot, expert, "weight", err)) == SW_OK) {
         const int64_t shape[] = {is_turned ? s.k_in : s.n_out, is_turned ? s.n_out : s.k_in};
 
@@ -115,7 +165,7 @@ sw_code sw_stored_bias(sw_stored *out, const sw_model *m, const sw_st *st, int64
 
     sw_model_slot_shape(m, layer, slot, &s.n_out, &s.k_in);
     if (fused_name(name, m, st, layer, slot, expert, "_bias")) {
-        rc = find_fused(&s, m, st, name, slot, expert, true, err);
+        rc = find_fused_bias(&s, m, st, name, slot, expert, err);
     } else if ((rc = plain_name(name, m, layer, slot, expert, "bias", err)) == SW_OK) {
         rc = sw_stored_tensor(&s.tensor, st, name, 1, &s.n_out, err);
     }
@@ -127,7 +177,8 @@ sw_code sw_stored_bias(sw_stored *out, const sw_model *m, const sw_st *st, int64
 bool sw_stored_may_copy(const sw_model *m, const sw_linear_ref *ref)
 {
     return (m->arch->has_transposed_linears && ref->slot != SW_SLOT_HEAD) ||
-           (ref->expert >= 0 && m->arch->fused_experts[0] != NULL);
+           (ref->expert >= 0 && m->arch->fused_experts[0] &&
+            m->arch->fused_order != SW_FUSED_ROWS);
 }
 
 bool sw_stored_is_plain(const sw_stored *s)

@@ -1,8 +1,9 @@
 /* stored.h - where a dense checkpoint keeps the values of a linear.
  *
  * Everything else in the program thinks of a linear as rows [n_out, k_in]. Most checkpoints store
- * just that. Some store the transpose, and some one tensor for all experts of a layer, gate and up
- * channels in turns. Here both become three numbers: the element of channel n and input k lies at
+ * just that. Some store the transpose, and some one tensor for all experts of a layer, with rows or
+ * with columns of inputs, gate and up channels in turns or one half each. Here all become three
+ * numbers: the element of channel n and input k lies at
  * first + n * row_step + k * col_step.
  *
  * A fused expert tensor is written back as one module per expert ("...mlp.experts.5.gate_proj"),

@@ -7,7 +7,7 @@
 #define SW_FORMATS_TEXT_BPE_H
 
 #include "formats/text/tokenizer.h"
-#include "formats/text/unicode.h"
+#include "formats/text/characters/unicode.h"
 #include "formats/text/unspelled.h"
 #include "formats/text/vocab.h"
 

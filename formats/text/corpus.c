@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/file/safetensors.h"

@@ -7,7 +7,7 @@
 #ifndef SW_FORMATS_TEXT_CORPUS_H
 #define SW_FORMATS_TEXT_CORPUS_H
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/hash.h"
 #include "formats/base/json.h"
 #include "formats/base/progress.h"

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
 #include "formats/text/bpe.h"

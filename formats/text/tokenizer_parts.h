@@ -11,11 +11,11 @@
 
 #include <cjson/cJSON.h>
 
-#include "formats/text/charsmap.h"
-#include "formats/text/growth.h"
-#include "formats/text/pattern.h"
+#include "formats/text/characters/charsmap.h"
+#include "formats/text/characters/growth.h"
+#include "formats/text/characters/pattern.h"
 #include "formats/text/tokenizer.h"
-#include "formats/text/unicode.h"
+#include "formats/text/characters/unicode.h"
 #include "formats/text/vocab.h"
 
 #define SW_STEPS_MAX 32

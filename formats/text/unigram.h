@@ -7,7 +7,7 @@
 #ifndef SW_FORMATS_TEXT_UNIGRAM_H
 #define SW_FORMATS_TEXT_UNIGRAM_H
 
-#include "formats/text/growth.h"
+#include "formats/text/characters/growth.h"
 #include "formats/text/tokenizer.h"
 #include "formats/text/vocab.h"
 

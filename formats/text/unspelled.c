@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/text/bpe.h"
-#include "formats/text/unicode.h"
+#include "formats/text/characters/unicode.h"
 
 void sw_unspelled_add(sw_unspelled *all, const char *text, size_t n_bytes, bool is_mapped,
                       bool is_dropped)

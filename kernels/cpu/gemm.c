@@ -11,7 +11,7 @@
  */
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
-#include "kernels/cpu/features.h"
+#include "kernels/cpu/simd/features.h"
 #include "kernels/cpu/ops.h"
 
 #if SW_X86_SIMD

@@ -7,7 +7,7 @@
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
-#include "kernels/cpu/features.h"
+#include "kernels/cpu/simd/features.h"
 #include "kernels/cpu/ops.h"
 
 #define DENSE_ROWS_PER_CHUNK 32

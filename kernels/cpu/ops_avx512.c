@@ -2,7 +2,7 @@
 #include "kernels/rows.h"
 
 #if SW_X86_SIMD
-#include "kernels/cpu/vec_avx512.h"
+#include "kernels/cpu/simd/vec_avx512.h"
 /* the bodies are written in the words of the header above */
 #include "kernels/cpu/tiles_body.h"
 #include "kernels/cpu/dense_body.h"

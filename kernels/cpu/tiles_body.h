@@ -12,8 +12,8 @@
 
 #include "formats/base/size.h"
 #include "kernels/cpu/ops.h"
-#include "kernels/cpu/scales_body.h"
-#include "kernels/cpu/unroll.h"
+#include "kernels/cpu/simd/scales_body.h"
+#include "kernels/cpu/simd/unroll.h"
 
 typedef enum code_kind {
     CODE_INT2, CODE_INT3, CODE_INT4, CODE_INT8, CODE_E2M1, CODE_E4M3, CODE_E5M2, CODE_KINDS

@@ -14,8 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/base/file.h"
-#include "kernels/engine/gpu_engine.h"
+#include "formats/io/file.h"
+#include "kernels/engine/device_engine.h"
 #include "kernels/solver.h"
 
 #define LIBRARY "libswage_cuda.so"

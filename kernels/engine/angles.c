@@ -53,7 +53,7 @@ sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, const sw_rope *rope
     /* Beyond the trained length some ropes have other frequencies, `dynamic` for every length, so
      * rows hold for one call only. */
     const bool is_stretched = sw_rope_depends_on(m, rope, end);
-    const int64_t half = m->rope_dim / 2;
+    const int64_t half = (rope->dim ? rope->dim : m->rope_dim) / 2;
     int64_t begin = is_stretched ? first : angles->n_filled;
     float scale;
     sw_code rc;

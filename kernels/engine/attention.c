@@ -61,13 +61,28 @@ static query_rows rows_of_heads(const sw_attention *a, int64_t item)
                         .position = a->first, .head = head, .head_step = 1};
 }
 
+/* The first key that the query at a position sees. */
+static int64_t oldest_key(const sw_attention *a, int64_t position)
+{
+    if (a->chunk) return position - position % a->chunk;
+    return a->window ? sw_max_i64(0, position - a->window + 1) : 0;
+}
+
+static void add_slope(const sw_attention *a, const query_rows *rows, int64_t row, float *scores,
+                      int64_t distance, int64_t n)
+{
+    const float slope = a->slopes[rows->head + row * rows->head_step];
+
+    for (int64_t i = 0; i < n; i++) scores[i] += slope * (float)(distance + i);
+}
+
 /* Scores of keys [key, key + n_keys) into weights relative to the running maximum; rescales what
  * the row has summed so far. */
 static void weigh_row(const sw_attention *a, const query_rows *rows, int64_t row, float *scores,
                       int64_t key, int64_t n_keys, float *top, float *sum)
 {
     const int64_t position = rows->position + row * rows->position_step;
-    const int64_t oldest = a->window ? sw_max_i64(0, position - a->window + 1) : 0;
+    const int64_t oldest = oldest_key(a, position);
     const int64_t begin = sw_min_i64(n_keys, sw_max_i64(0, oldest - key));
     const int64_t end = sw_max_i64(begin, sw_min_i64(n_keys, position + 1 - key));
     float peak, shrink = 0.0f;
@@ -75,6 +90,8 @@ static void weigh_row(const sw_attention *a, const query_rows *rows, int64_t row
     memset(scores, 0, (size_t)begin * sizeof *scores);
     memset(scores + end, 0, (size_t)(n_keys - end) * sizeof *scores);
     if (begin == end) return;
+    if (a->slopes)
+        add_slope(a, rows, row, scores + begin, key + begin - position, end - begin);
     if (a->cap > 0.0) a->vec->softcap(scores + begin, (float)a->cap, end - begin);
     peak = a->vec->max(scores + begin, end - begin);
     if (*top > peak) peak = *top;
@@ -107,7 +124,7 @@ static void attend(const sw_attention *a, const query_rows *rows, float *scratch
     const blasint stride = (blasint)rows->stride, out_stride = (blasint)rows->out_stride;
     const blasint ld = (blasint)a->n_kv_heads * dim, v_ld = (blasint)a->n_kv_heads * v_dim;
     const int64_t last = rows->position + (rows->n_rows - 1) * rows->position_step;
-    const int64_t first_key = a->window ? sw_max_i64(0, rows->position - a->window + 1) : 0;
+    const int64_t first_key = oldest_key(a, rows->position);
     float *scores = scratch, *top = scratch + BLOCK_ROWS * BLOCK_KEYS, *sum = top + BLOCK_ROWS;
 
     for (int64_t r = 0; r < rows->n_rows; r++) start_row(a, rows, r, &top[r], &sum[r]);

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/engine/vec.h"
+#include "kernels/engine/vec/vec.h"
 
 typedef struct sw_attention {
     const float *q;      /* [n_seqs * seq_len, n_heads * head_dim] */
@@ -19,6 +19,8 @@ typedef struct sw_attention {
     double cap;          /* scores become cap * tanh(score / cap); 0: they stay */
     const float *sinks;  /* [n_heads] scores of keys without a value, or NULL */
     int64_t window;      /* query i sees key j iff 0 <= i - j < window; 0: no window */
+    int64_t chunk;       /* and iff i / chunk == j / chunk; 0: no chunks */
+    const float *slopes; /* [n_heads]: scores get slope * (j - i); NULL: they do not */
     const sw_vec *vec;
     float *scratch;      /* sw_attention_scratch_bytes(n_threads) */
     int n_threads;

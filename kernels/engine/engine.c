@@ -1,4 +1,5 @@
 /* engine.c - runs block programs. See engine.h. */
+#include <math.h>
 #include <string.h>
 
 #include "formats/base/parallel.h"
@@ -7,6 +8,38 @@
 #include "kernels/blas.h"
 #include "kernels/engine/attention.h"
 #include "kernels/engine/engine_internal.h"
+
+/* Slopes of heads (Press et al., Train Short, Test Long, 2022): a geometric row for the largest
+ * power of two within the number of heads, and for the rest every other of the next such row. */
+static void fill_slopes(float *slopes, int64_t n_heads)
+{
+    int64_t power = 1;
+
+    while (2 * power <= n_heads) power *= 2;
+    for (int64_t h = 0; h < n_heads; h++) {
+        const double base = h < power ? -8.0 / (double)power : -4.0 / (double)power;
+        const double step = h < power ? (double)(h + 1) : (double)(2 * (h - power) + 1);
+
+        slopes[h] = (float)pow(2.0, base * step);
+    }
+}
+
+/* Weights of norms that have none, and the slopes. */
+static sw_code take_tables(sw_engine *e, sw_err *err)
+{
+    const sw_model *m = e->m;
+    int64_t width = 1;
+    sw_code rc;
+
+    for (int64_t l = 0; l < m->n_layers; l++)
+        width = sw_max_i64(width, sw_model_sizes(m, l).head_dim);
+    if ((rc = SW_MEM_GET(&e->ones, width, "norm weights", err)) != SW_OK) return rc;
+    for (int64_t i = 0; i < width; i++) e->ones[i] = 1.0f;
+    if (!m->has_alibi) return SW_OK;
+    if ((rc = SW_MEM_GET(&e->slopes, m->n_heads, "slopes", err)) == SW_OK)
+        fill_slopes(e->slopes, m->n_heads);
+    return rc;
+}
 
 sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, int64_t max_seq,
                       int n_threads, sw_err *err)
@@ -26,13 +59,19 @@ sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, in
     e->max_tokens = max_tokens;
     e->max_positions = m->n_position_rows ? m->max_positions
                                           : sw_max_i64(m->max_positions, max_seq);
-    for (int b = 0; b < SW_BUF_COUNT; b++) e->width[b] = sw_model_buf_width(m, (sw_buf)b);
-    for (int b = 0; b < SW_BUF_COUNT && rc == SW_OK; b++)
-        if (b != SW_BUF_X && e->width[b])
-            rc = SW_MEM_GET(&e->buf[b], max_tokens * e->width[b], "activations", err);
+    for (int b = 0; b < SW_BUF_COUNT && rc == SW_OK; b++) {
+        const int64_t width = sw_model_buf_width(m, (sw_buf)b);
+
+        if (b != SW_BUF_X && width)
+            rc = SW_MEM_GET(&e->buf[b], max_tokens * width, "activations", err);
+    }
     if (rc == SW_OK)
         rc = sw_mem_get((void **)&e->attention_scratch,
                         (int64_t)sw_attention_scratch_bytes(n_threads), 1, "attention", err);
+    if (rc == SW_OK)
+        rc = SW_MEM_GET(&e->recurrent_scratch, sw_recurrent_scratch(m, n_threads),
+                        "recurrent mixers", err);
+    if (rc == SW_OK) rc = take_tables(e, err);
     if (rc == SW_OK && m->n_experts) rc = sw_moe_scratch_new(&e->moe, m, max_tokens, err);
     if (rc == SW_OK)
         *out = e;
@@ -47,6 +86,9 @@ void sw_engine_free(sw_engine *e)
     for (int b = 0; b < SW_BUF_COUNT; b++) sw_mem_put(e->buf[b]);
     sw_mem_put(e->hidden);
     sw_mem_put(e->attention_scratch);
+    sw_mem_put(e->recurrent_scratch);
+    sw_mem_put(e->ones);
+    sw_mem_put(e->slopes);
     sw_angles_free(&e->angles);
     sw_angles_free(&e->window_angles);
     sw_moe_scratch_free(&e->moe);
@@ -67,11 +109,12 @@ sw_code sw_engine_hidden(sw_engine *e, float **out, sw_err *err)
 /* Row-wise steps: what a task needs, by value, so that tasks share nothing they write. */
 typedef struct row_job {
     const sw_engine *e;
-    float *dst;
+    float *dst, *gate;
     const float *src, *w, *bias;
     const sw_angles *angles;
+    sw_sizes sizes;
     int64_t width, seq_len, first;
-    float eps;
+    float eps, scale;
 } row_job;
 
 static void norm_task(void *ctx, int64_t begin, int64_t end, int thread)
@@ -95,9 +138,10 @@ static void rope_task(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const row_job *j = ctx;
     const sw_model *m = j->e->m;
-    const bool is_alone = j->width == m->rope_dim; /* one rotated part that all heads share */
-    const int64_t head = is_alone ? m->rope_dim : m->head_dim, half = m->rope_dim / 2;
-    const int64_t at = m->kv_rank && !is_alone ? m->head_dim - m->rope_dim : 0;
+    const sw_sizes *s = &j->sizes;
+    const bool is_alone = j->width == s->rope_dim; /* one rotated part that all heads share */
+    const int64_t head = is_alone ? s->rope_dim : s->head_dim, half = s->rope_dim / 2;
+    const int64_t at = m->kv_rank && !is_alone ? s->head_dim - s->rope_dim : 0;
     void (*const turn)(float *, const float *, const float *, int64_t) =
         m->is_rope_paired ? j->e->vec->rotate_pairs : j->e->vec->rotate;
 
@@ -135,13 +179,29 @@ static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+static void gate_task(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *j = ctx;
+    float *gate = j->gate + begin * j->width;
+    const int64_t n = (end - begin) * j->width;
+
+    (void)thread;
+    j->e->vec->sigmoid(gate, n);
+    j->e->vec->mul(j->dst + begin * j->width, gate, n);
+}
+
 static void add_task(void *ctx, int64_t begin, int64_t end, int thread)
 {
     const row_job *j = ctx;
+    float *dst = j->dst + begin * j->width;
+    const float *src = j->src + begin * j->width;
+    const int64_t n = (end - begin) * j->width;
 
     (void)thread;
-    j->e->vec->add(j->dst + begin * j->width, j->src + begin * j->width,
-                   (end - begin) * j->width);
+    if (j->scale == 1.0f)
+        j->e->vec->add(dst, src, n);
+    else
+        j->e->vec->add_scaled(dst, src, j->scale, n);
 }
 
 void sw_norm_rows(const sw_engine *e, float *dst, const float *x, const float *w,
@@ -160,10 +220,7 @@ void sw_act_rows(const sw_engine *e, float *g, const float *u, int64_t n, int64_
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, act_task, &job);
 }
 
-static float *buffer(const sw_run *run, sw_buf b)
-{
-    return b == SW_BUF_X ? run->x : run->e->buf[b];
-}
+static float *buffer(const sw_run *run, sw_buf b) { return sw_run_buf(run, b); }
 
 sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, int64_t k_in, sw_err *err)
 {
@@ -190,7 +247,7 @@ static sw_code op_norm(sw_run *run, const sw_op *op, sw_err *err)
 
     (void)err;
     sw_norm_rows(run->e, buffer(run, op->dst), buffer(run, op->src), run->block->norm[op->slot],
-                 run->block->norm_bias[op->slot], run->n_tokens, run->e->width[op->src],
+                 run->block->norm_bias[op->slot], run->n_tokens, run->width[op->src],
                  is_between ? m->rank_norm_eps : m->norm_eps);
     return SW_OK;
 }
@@ -205,27 +262,34 @@ static sw_code op_linear(sw_run *run, const sw_op *op, sw_err *err)
     return sw_run_linear(run->e, buffer(run, op->dst), x, run->n_tokens, w, err);
 }
 
+static sw_code op_kept_linear(sw_run *run, const sw_op *op, sw_err *err)
+{
+    return sw_run_linear(run->e, buffer(run, op->dst), buffer(run, op->src), run->n_tokens,
+                         &run->block->linear[op->slot], err);
+}
+
 /* Heads lie one after the other in a row, so a head norm is a norm of shorter rows. */
 static sw_code op_head_norm(sw_run *run, const sw_op *op, sw_err *err)
 {
-    const int64_t dim = run->e->m->head_dim;
+    const int64_t dim = run->sizes.head_dim;
     float *x = buffer(run, op->dst);
+    const float *w = op->slot == SW_SLOT_COUNT ? run->e->ones : run->block->norm[op->slot];
 
     (void)err;
-    sw_norm_rows(run->e, x, x, run->block->norm[op->slot], NULL,
-                 run->n_tokens * (run->e->width[op->dst] / dim), dim, run->e->m->norm_eps);
+    sw_norm_rows(run->e, x, x, w, NULL, run->n_tokens * (run->width[op->dst] / dim), dim,
+                 run->e->m->norm_eps);
     return SW_OK;
 }
 
 static sw_code op_split(sw_run *run, const sw_op *op, sw_err *err)
 {
-    const int64_t width = run->e->width[op->src];
+    const int64_t width = run->width[op->src];
     const float *src = buffer(run, op->src);
     int64_t at = 0;
 
     (void)err;
     for (int b = (int)op->dst; at < width; b++) {
-        const int64_t part = run->e->width[b];
+        const int64_t part = run->width[b];
 
         for (int64_t t = 0; t < run->n_tokens; t++)
             memcpy(buffer(run, (sw_buf)b) + t * part, src + t * width + at,
@@ -241,8 +305,9 @@ static sw_code op_rope(sw_run *run, const sw_op *op, sw_err *err)
     const sw_model *m = e->m;
     const bool is_other = m->has_window_rope && m->is_window_layer[run->block->layer];
     sw_angles *angles = is_other ? &e->window_angles : &e->angles;
-    row_job job = {.e = e, .dst = buffer(run, op->dst), .width = e->width[op->dst],
-                   .angles = angles, .seq_len = run->seq_len, .first = run->first};
+    row_job job = {.e = e, .dst = buffer(run, op->dst), .width = run->width[op->dst],
+                   .angles = angles, .sizes = run->sizes, .seq_len = run->seq_len,
+                   .first = run->first};
     sw_code rc = sw_angles_fill(angles, m, is_other ? &m->window_rope : &m->rope, run->first,
                                 run->first + run->seq_len, err);
 
@@ -251,24 +316,39 @@ static sw_code op_rope(sw_run *run, const sw_op *op, sw_err *err)
     return rc;
 }
 
+static sw_code op_split_heads(sw_run *run, const sw_op *op, sw_err *err)
+{
+    const int64_t dim = run->sizes.head_dim;
+    const size_t size = (size_t)dim * sizeof(float);
+    const float *src = buffer(run, op->src);
+    float *first = buffer(run, op->dst), *second = run->e->buf[SW_BUF_Q_GATE];
+
+    (void)err;
+    for (int64_t i = 0; i < run->n_tokens * run->sizes.n_heads; i++) {
+        memcpy(first + i * dim, src + 2 * i * dim, size);
+        memcpy(second + i * dim, src + (2 * i + 1) * dim, size);
+    }
+    return SW_OK;
+}
+
 /* KV_B holds for each head the key's part that does not turn and the value; the part that does is
  * one for all heads. */
 static sw_code op_latent_kv(sw_run *run, const sw_op *op, sw_err *err)
 {
     const sw_engine *e = run->e;
-    const sw_model *m = e->m;
-    const int64_t plain = m->head_dim - m->rope_dim, both = plain + m->v_head_dim;
+    const sw_sizes *s = &run->sizes;
+    const int64_t plain = s->head_dim - s->rope_dim, both = plain + s->v_head_dim;
     const float *src = e->buf[SW_BUF_KV_B], *turned = e->buf[SW_BUF_K_ROPE];
 
     (void)op;
     (void)err;
-    for (int64_t i = 0; i < run->n_tokens * m->n_heads; i++) {
-        float *k = e->buf[SW_BUF_K] + i * m->head_dim;
+    for (int64_t i = 0; i < run->n_tokens * s->n_heads; i++) {
+        float *k = e->buf[SW_BUF_K] + i * s->head_dim;
 
         memcpy(k, src + i * both, (size_t)plain * sizeof *k);
-        memcpy(k + plain, turned + i / m->n_heads * m->rope_dim, (size_t)m->rope_dim * sizeof *k);
-        memcpy(e->buf[SW_BUF_V] + i * m->v_head_dim, src + i * both + plain,
-               (size_t)m->v_head_dim * sizeof *k);
+        memcpy(k + plain, turned + i / s->n_heads * s->rope_dim, (size_t)s->rope_dim * sizeof *k);
+        memcpy(e->buf[SW_BUF_V] + i * s->v_head_dim, src + i * both + plain,
+               (size_t)s->v_head_dim * sizeof *k);
     }
     return SW_OK;
 }
@@ -285,7 +365,7 @@ static void round_rows(float *x, int64_t n, int64_t width, float scale)
 /* Keys and values of this call into the cache. */
 static void remember(const sw_run *run)
 {
-    const int64_t k_width = run->e->width[SW_BUF_K], v_width = run->e->width[SW_BUF_V];
+    const int64_t k_width = run->width[SW_BUF_K], v_width = run->width[SW_BUF_V];
 
     memcpy(run->kv->k + run->first * k_width, run->e->buf[SW_BUF_K],
            (size_t)(run->seq_len * k_width) * sizeof(float));
@@ -297,23 +377,25 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
 {
     const sw_engine *e = run->e;
     const sw_model *m = e->m;
+    const sw_sizes *s = &run->sizes;
     const bool is_window = m->is_window_layer[run->block->layer];
     sw_attention a = {.q = buffer(run, op->src), .k = e->buf[SW_BUF_K], .v = e->buf[SW_BUF_V],
                       .out = buffer(run, op->dst), .n_seqs = run->n_seqs,
-                      .seq_len = run->seq_len, .first = run->first, .n_heads = m->n_heads,
-                      .n_kv_heads = m->n_kv_heads, .head_dim = m->head_dim,
-                      .v_head_dim = m->v_head_dim, .scale = m->attention_scale,
+                      .seq_len = run->seq_len, .first = run->first, .n_heads = s->n_heads,
+                      .n_kv_heads = s->n_kv_heads, .head_dim = s->head_dim,
+                      .v_head_dim = s->v_head_dim, .scale = m->attention_scale,
                       .cap = m->attention_cap, .window = is_window ? m->sliding_window : 0,
+                      .chunk = is_window ? m->attention_chunk : 0, .slopes = e->slopes,
                       .vec = e->vec, .scratch = e->attention_scratch,
                       .n_threads = e->n_threads};
 
     (void)err;
     if (run->tap && run->tap->see_kv)
-        run->tap->see_kv(run->tap->self, a.k, run->n_tokens * e->width[SW_BUF_K], a.v,
-                         run->n_tokens * e->width[SW_BUF_V]);
+        run->tap->see_kv(run->tap->self, a.k, run->n_tokens * run->width[SW_BUF_K], a.v,
+                         run->n_tokens * run->width[SW_BUF_V]);
     if (run->block->kv.is_e4m3) {
-        round_rows(e->buf[SW_BUF_K], run->n_tokens, e->width[SW_BUF_K], run->block->kv.k_scale);
-        round_rows(e->buf[SW_BUF_V], run->n_tokens, e->width[SW_BUF_V], run->block->kv.v_scale);
+        round_rows(e->buf[SW_BUF_K], run->n_tokens, run->width[SW_BUF_K], run->block->kv.k_scale);
+        round_rows(e->buf[SW_BUF_V], run->n_tokens, run->width[SW_BUF_V], run->block->kv.v_scale);
     }
     if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
     if (run->kv) {
@@ -329,21 +411,33 @@ static sw_code op_glu(sw_run *run, const sw_op *op, sw_err *err)
 {
     (void)err;
     sw_act_rows(run->e, buffer(run, op->dst), buffer(run, op->src), run->n_tokens,
-                run->e->width[op->dst]);
+                run->width[op->dst]);
     return SW_OK;
 }
 
 static sw_code op_act(sw_run *run, const sw_op *op, sw_err *err)
 {
     (void)err;
-    sw_act_rows(run->e, buffer(run, op->dst), NULL, run->n_tokens, run->e->width[op->dst]);
+    sw_act_rows(run->e, buffer(run, op->dst), NULL, run->n_tokens, run->width[op->dst]);
+    return SW_OK;
+}
+
+/* The gate is made its sigmoid where it lies. */
+static sw_code op_gate(sw_run *run, const sw_op *op, sw_err *err)
+{
+    row_job job = {.e = run->e, .dst = buffer(run, op->dst), .gate = buffer(run, op->src),
+                   .width = run->width[op->dst]};
+
+    (void)err;
+    sw_parallel_for(run->e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, gate_task, &job);
     return SW_OK;
 }
 
 static sw_code op_add(sw_run *run, const sw_op *op, sw_err *err)
 {
+    const double scale = op->dst == SW_BUF_X ? run->e->m->residual_scale : 1.0;
     row_job job = {.e = run->e, .dst = buffer(run, op->dst), .src = buffer(run, op->src),
-                   .width = run->e->width[op->dst]};
+                   .width = run->width[op->dst], .scale = (float)scale};
 
     (void)err;
     sw_parallel_for(run->e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, add_task, &job);
@@ -358,7 +452,7 @@ static sw_code op_moe_add(sw_run *run, const sw_op *op, sw_err *err)
 static sw_code op_moe(sw_run *run, const sw_op *op, sw_err *err)
 {
     memset(buffer(run, op->dst), 0,
-           (size_t)(run->n_tokens * run->e->width[op->dst]) * sizeof(float));
+           (size_t)(run->n_tokens * run->width[op->dst]) * sizeof(float));
     return op_moe_add(run, op, err);
 }
 
@@ -369,8 +463,27 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_ATTENTION] = op_attention, [SW_OP_LATENT_KV] = op_latent_kv,
     [SW_OP_GLU] = op_glu,             [SW_OP_ACT] = op_act,
     [SW_OP_ADD] = op_add,             [SW_OP_MOE] = op_moe,
-    [SW_OP_MOE_ADD] = op_moe_add,
+    [SW_OP_MOE_ADD] = op_moe_add,     [SW_OP_KEPT_LINEAR] = op_kept_linear,
+    [SW_OP_SPLIT_HEADS] = op_split_heads, [SW_OP_GATE] = op_gate,
+    [SW_OP_UNGROUP] = sw_run_ungroup, [SW_OP_GATED_DELTA] = sw_run_gated_delta,
+    [SW_OP_KIMI_DELTA] = sw_run_kimi_delta, [SW_OP_SSD] = sw_run_ssd,
+    [SW_OP_SHORT_CONV] = sw_run_short_conv,
+    [SW_OP_HEAD_LAYER_NORM] = sw_op_head_layer_norm,
+    [SW_OP_SPLIT_GROUPS] = sw_op_split_groups, [SW_OP_COPY] = sw_op_copy,
+    [SW_OP_CLIP] = sw_op_clip,        [SW_OP_TEMPER] = sw_op_temper,
+    [SW_OP_SCALE] = sw_op_scale,      [SW_OP_ROW_GATE] = sw_op_row_gate,
+    [SW_OP_ROUTE] = sw_op_route,
 };
+
+/* What depends on the layer alone. */
+static void measure(sw_run *run)
+{
+    const sw_model *m = run->e->m;
+
+    run->sizes = sw_model_sizes(m, run->block->layer);
+    for (int b = 0; b < SW_BUF_COUNT; b++)
+        run->width[b] = sw_model_layer_buf_width(m, run->block->layer, (sw_buf)b);
+}
 
 static sw_code check_call(const sw_run *run, sw_err *err)
 {
@@ -380,6 +493,10 @@ static sw_code check_call(const sw_run *run, sw_err *err)
     if (run->n_seqs < 1 || run->seq_len < 1 || run->seq_len > e->max_tokens / run->n_seqs)
         return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
                        (long long)run->n_seqs, (long long)run->seq_len, (long long)e->max_tokens);
+    if (e->m->dense_positions && end > e->m->dense_positions)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens in a sequence; beyond index_topk = %lld "
+                       "this model's attention is sparse, which is not supported",
+                       (long long)end, (long long)e->m->dense_positions);
     if (end > e->max_positions)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; the model has %lld", (long long)end - 1,
                        (long long)e->max_positions);
@@ -404,12 +521,24 @@ static sw_code keep_x(sw_run *run, sw_err *err)
     return SW_OK;
 }
 
+/* Where attention and MLP read the same rows there is no state between them, and all is the
+ * second half. */
 int sw_ops_of_attention(const sw_op *ops, int n_ops)
 {
     int i = 0;
 
-    while (i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X)) i++;
+    for (; i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X); i++)
+        if (ops[i].site != SW_SITE_COUNT && ops[i].site >= SW_SITE_MLP_IN) return 0;
     return i < n_ops ? i + 1 : n_ops;
+}
+
+sw_half sw_engine_half_of(const sw_model *m, int64_t layer, sw_site site)
+{
+    int n_ops;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+    if (!sw_ops_of_attention(ops, n_ops)) return SW_HALF_BOTH;
+    return site < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : SW_HALF_MLP;
 }
 
 static sw_code run_ops(sw_run *run, sw_half half, sw_err *err)
@@ -418,6 +547,7 @@ static sw_code run_ops(sw_run *run, sw_half half, sw_err *err)
     const sw_op *ops = sw_model_ops(run->e->m, run->block->layer, &n_ops);
     sw_code rc = SW_OK;
 
+    measure(run);
     middle = sw_ops_of_attention(ops, n_ops);
     for (int i = half == SW_HALF_MLP ? middle : 0;
          i < (half == SW_HALF_ATTENTION ? middle : n_ops) && rc == SW_OK && !run->has_stopped; i++)

@@ -78,14 +78,17 @@ sw_code sw_engine_new(sw_engine **out, const sw_model *m, int64_t max_tokens, in
                       int n_threads, sw_err *err) SW_MUST_USE;
 void sw_engine_free(sw_engine *e);
 
-/* Keys (already rotated) and values of one layer for one sequence; [n_cached, n_kv_heads *
- * head_dim] each. Zero-initialise. */
+/* What one layer knows of one sequence: keys (already rotated) and values, [n_cached, n_kv_heads *
+ * head_dim] each, and the state of a recurrent mixer. Zero-initialise. */
 typedef struct sw_kv {
     float *k, *v;
+    float *state; /* [sw_model_state_elems] of a recurrent mixer, zeros before the first token */
     int64_t n_cached, capacity;
 } sw_kv;
-/* Room for at least n_tokens in all, doubling; what is cached stays. */
-sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t n_tokens, sw_err *err) SW_MUST_USE;
+/* A layer without attention caches no keys, one without a recurrent mixer has no state. Room for at
+ * least n_tokens in all, doubling; what is cached stays. */
+sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t layer, int64_t n_tokens,
+                      sw_err *err) SW_MUST_USE;
 void sw_kv_free(sw_kv *kv); /* accepts a zeroed one */
 
 /* How far to run the block program: everything, or up to a site whose input is tapped (the
@@ -104,6 +107,9 @@ sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n
 
 /* A block in two steps: x to x + o(attention(norm(x))), and from there to the output. */
 typedef enum sw_half { SW_HALF_BOTH, SW_HALF_ATTENTION, SW_HALF_MLP } sw_half;
+/* The half that a site is in; BOTH where attention and MLP run beside each other and the second
+ * half is the whole block. */
+sw_half sw_engine_half_of(const sw_model *m, int64_t layer, sw_site site);
 /* sw_engine_block without a cache, for a half; a stop in the other half is never reached. */
 sw_code sw_engine_half(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,
                        int64_t seq_len, sw_half half, const sw_tap *tap, sw_site stop_at,
@@ -115,6 +121,7 @@ typedef struct sw_lm {
     sw_weight embed;     /* [vocab, hidden], dense */
     sw_weight head;      /* == embed when tied */
     sw_weight positions; /* [n_position_rows, hidden] where positions are learned, else empty */
+    float *embed_norm, *embed_norm_bias; /* of the layer norm on embedding rows, or NULL */
     float *final_norm;
     float *final_norm_bias; /* NULL: an rms norm */
     sw_block *blocks;    /* [n_layers] */
@@ -123,7 +130,7 @@ typedef struct sw_lm {
 
 /* All weights from a dense checkpoint; costs address space, not memory. */
 sw_code sw_lm_load(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err) SW_MUST_USE;
-/* Only the tables of tokens and positions. */
+/* Only the tables of tokens and positions, and the norm of what comes out of them. */
 sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err) SW_MUST_USE;
 /* Only embedding, final norm and head (blocks == NULL), which `source` (or NULL) is asked for. */
 sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st,

@@ -3,7 +3,7 @@
 #define SW_KERNELS_ENGINE_ENGINE_INTERNAL_H
 
 #include "kernels/engine/engine.h"
-#include "kernels/engine/vec.h"
+#include "kernels/engine/vec/vec.h"
 
 #define SW_TOKENS_PER_TASK 16 /* fixed chunk of the row-wise steps */
 
@@ -31,10 +31,12 @@ struct sw_engine {
     const sw_vec *vec;
     int n_threads;
     int64_t max_tokens, max_positions;
-    float *buf[SW_BUF_COUNT]; /* [max_tokens, width]; X on first use, to keep a caller's x */
-    int64_t width[SW_BUF_COUNT];
+    float *buf[SW_BUF_COUNT]; /* [max_tokens, sw_model_buf_width]; X on first use, for a copy */
     float *hidden;            /* [max_tokens, hidden] of whole-model calls, on first use */
     float *attention_scratch;
+    float *recurrent_scratch; /* sw_recurrent_scratch floats */
+    float *ones;              /* [largest head]: the weight of norms that have none */
+    float *slopes;            /* [n_heads] where scores fall with the distance, else NULL */
     sw_angles angles, window_angles; /* the second where window layers turn differently */
     sw_moe_scratch moe;
     sw_scratch gemm;
@@ -49,10 +51,29 @@ typedef struct sw_run {
     sw_kv *kv;
     const sw_tap *tap;
     sw_site stop_at;
+    sw_sizes sizes;               /* of the block's layer, */
+    int64_t width[SW_BUF_COUNT];  /* and the rows of its buffers */
     bool is_seen[SW_SITE_COUNT], has_stopped;
+    bool is_routed;               /* the router has read something of its own */
 } sw_run;
 
-/* How many ops are the attention half: up to and with the first addition to the residual stream. */
+static inline float *sw_run_buf(const sw_run *run, sw_buf b)
+{
+    return b == SW_BUF_X ? run->x : run->e->buf[b];
+}
+
+/* Operations of some families, see program.h; in ops.c. */
+sw_code sw_op_head_layer_norm(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_split_groups(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_copy(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_clip(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_temper(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_scale(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_row_gate(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_route(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+
+/* How many ops are the attention half: up to and with the first addition to the residual stream; 0
+ * where that comes after the MLP. */
 int sw_ops_of_attention(const sw_op *ops, int n_ops);
 /* Show x [n_tokens, k_in] to the tap once per site; sets has_stopped when the run ends here. */
 sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, int64_t k_in,
@@ -62,6 +83,13 @@ sw_code sw_run_linear(sw_engine *e, float *y, const float *x, int64_t n, const s
                       sw_err *err) SW_MUST_USE;
 /* dst += routed experts of src, [n_tokens, hidden]. */
 sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err) SW_MUST_USE;
+/* The operations of recurrent mixers (recurrent.c), and floats of scratch space that they need. */
+sw_code sw_run_ungroup(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_gated_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_kimi_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_ssd(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_run_short_conv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+int64_t sw_recurrent_scratch(const sw_model *m, int n_threads);
 sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens,
                            sw_err *err) SW_MUST_USE;
 void sw_moe_scratch_free(sw_moe_scratch *moe);

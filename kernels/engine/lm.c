@@ -48,6 +48,9 @@ static void embed_task(void *ctx, int64_t begin, int64_t end, int thread)
         if (job->lm->positions.dense)
             add_position(row, &job->lm->positions,
                          m->first_position_row + job->first + i % job->seq_len);
+        if (job->lm->embed_norm)
+            job->vec->layer_norm(row, row, job->lm->embed_norm, job->lm->embed_norm_bias,
+                                 m->hidden, (float)m->norm_eps);
     }
 }
 
@@ -81,6 +84,8 @@ sw_code sw_engine_head(sw_engine *e, const sw_lm *lm, float *logits, const float
         sw_norm_rows(e, normed, x + t * hidden, lm->final_norm, lm->final_norm_bias, n_rows,
                      hidden, e->m->norm_eps);
         rc = sw_run_linear(e, logits + t * vocab, normed, n_rows, &lm->head, err);
+        if (rc == SW_OK && e->m->logits_scale != 1.0)
+            e->vec->scale(logits + t * vocab, (float)e->m->logits_scale, n_rows * vocab);
         if (rc == SW_OK && e->m->logits_cap > 0.0)
             e->vec->softcap(logits + t * vocab, (float)e->m->logits_cap, n_rows * vocab);
     }

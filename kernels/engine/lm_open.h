@@ -6,7 +6,7 @@
 #ifndef SW_KERNELS_ENGINE_LM_OPEN_H
 #define SW_KERNELS_ENGINE_LM_OPEN_H
 
-#include "formats/dialect/checkpoint.h"
+#include "formats/checkpoint/checkpoint.h"
 #include "kernels/engine/engine.h"
 
 typedef struct sw_lm_options {

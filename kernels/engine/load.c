@@ -17,6 +17,19 @@ static sw_code decode_floats(float **out, sw_arena *arena, const sw_cview *view,
     return rc;
 }
 
+/* A vector may be stored with axes of one around it, unless it is a module's weight or bias. */
+static sw_code find_floats(const sw_st_tensor **out, const sw_st *st, const char *name,
+                           bool is_bare, int64_t n, sw_err *err)
+{
+    const sw_st_tensor *t = is_bare ? sw_st_find(st, name) : NULL;
+    bool has_axes = t && t->view.n_dims > 1 && sw_view_elems(&t->view) == n;
+
+    for (int32_t i = 0; has_axes && i < t->view.n_dims; i++)
+        has_axes = t->view.shape[i] == 1 || t->view.shape[i] == n;
+    return has_axes ? sw_stored_tensor(out, st, name, t->view.n_dims, t->view.shape, err)
+                    : sw_stored_tensor(out, st, name, 1, &n, err);
+}
+
 static sw_code load_floats(float **out, sw_arena *arena, const sw_st *st, const char *path,
                            const char *suffix, int64_t n, sw_err *err)
 {
@@ -27,7 +40,7 @@ static sw_code load_floats(float **out, sw_arena *arena, const sw_st *st, const 
     sw_code rc;
 
     (void)snprintf(name, sizeof name, "%s%s", path, suffix);
-    if ((rc = sw_stored_tensor(&tensor, st, name, 1, &n, err)) != SW_OK) return rc;
+    if ((rc = find_floats(&tensor, st, name, !*suffix, n, err)) != SW_OK) return rc;
     if ((rc = sw_st_fetch(&bytes, tensor, err)) != SW_OK) return rc;
     view = tensor->view;
     view.data = bytes.data;
@@ -80,7 +93,12 @@ static sw_code load_dense(sw_weight *out, sw_block *block, const loader *from, s
 
     if (rc != SW_OK) return rc;
     out->dense_dtype = stored.tensor->view.dtype;
-    if (sw_stored_is_plain(&stored))
+    if (sw_stored_is_plain(&stored) && stored.first && !stored.tensor->maker) {
+        out->dense = (const char *)stored.tensor->view.data +
+                     stored.first * sw_dtype_bits(out->dense_dtype) / 8;
+        return SW_OK;
+    }
+    if (sw_stored_is_plain(&stored) && !stored.first)
         return make_dense(&out->dense, &block->arena, stored.tensor, err);
     out->dense = NULL;
     rc = SW_ARENA_TAKE(&rows, &block->arena,
@@ -154,6 +172,83 @@ static sw_code load_vector(sw_block *block, const loader *from, sw_slot slot, co
     return rc;
 }
 
+/* A vector that some checkpoints store with axes of one around it. */
+static sw_code load_squeezed(sw_block *block, const loader *from, sw_slot slot, sw_err *err)
+{
+    const sw_st_tensor *tensor;
+    float **out = &block->norm[slot];
+    sw_st_bytes bytes = {0};
+    sw_cview view;
+    char path[256];
+    int64_t one, n;
+    sw_code rc;
+
+    if (!sw_model_slot_path(path, from->m, block->layer, slot, -1))
+        return SW_FAIL(err, SW_E_BUG, "slot %d has no name in %s", (int)slot, from->m->arch->name);
+    sw_model_slot_shape(from->m, block->layer, slot, &one, &n);
+    tensor = sw_st_find(from->st, path);
+    if (!tensor || tensor->view.n_dims == 1 || sw_view_elems(&tensor->view) != n)
+        return load_floats(out, &block->arena, from->st, path, "", n, err);
+    rc = sw_stored_tensor(&tensor, from->st, path, tensor->view.n_dims, tensor->view.shape, err);
+    if (rc != SW_OK || (rc = sw_st_fetch(&bytes, tensor, err)) != SW_OK) return rc;
+    view = tensor->view;
+    view.data = bytes.data;
+    rc = decode_floats(out, &block->arena, &view, n, err);
+    sw_st_drop(&bytes);
+    return rc;
+}
+
+/* Stored [width, 1, n_taps], used as [n_taps, width]. */
+static sw_code load_conv(sw_block *block, const loader *from, sw_slot slot, sw_err *err)
+{
+    const sw_st_tensor *tensor = NULL;
+    sw_st_bytes bytes = {0};
+    sw_cview view;
+    char path[256], name[300];
+    float *stored = NULL, *taps = NULL;
+    int64_t shape[3] = {0, 1, 0};
+    sw_code rc;
+
+    if (!sw_model_slot_path(path, from->m, block->layer, slot, -1))
+        return SW_FAIL(err, SW_E_BUG, "slot %d has no name in %s", (int)slot, from->m->arch->name);
+    sw_model_slot_shape(from->m, block->layer, slot, &shape[2], &shape[0]);
+    (void)snprintf(name, sizeof name, "%s.weight", path);
+    if ((rc = sw_stored_tensor(&tensor, from->st, name, 3, shape, err)) != SW_OK ||
+        (rc = sw_st_fetch(&bytes, tensor, err)) != SW_OK)
+        return rc;
+    view = tensor->view;
+    view.data = bytes.data;
+    rc = decode_floats(&stored, &block->arena, &view, shape[0] * shape[2], err);
+    sw_st_drop(&bytes);
+    if (rc == SW_OK) rc = SW_ARENA_TAKE(&taps, &block->arena, shape[0] * shape[2], err);
+    if (rc != SW_OK) return rc;
+    for (int64_t c = 0; c < shape[0]; c++)
+        for (int64_t t = 0; t < shape[2]; t++) taps[t * shape[0] + c] = stored[c * shape[2] + t];
+    block->norm[slot] = taps;
+    if (!from->m->mixer.has_conv_bias) return SW_OK;
+    return load_floats(&block->norm_bias[slot], &block->arena, from->st, path, ".bias", shape[0],
+                       err);
+}
+
+/* What a recurrent mixer has beside its linears. */
+static sw_code load_mixer(sw_block *block, const loader *from, sw_op_kind kind, sw_err *err)
+{
+    static const sw_slot kimi[] = {SW_SLOT_CONV_Q, SW_SLOT_CONV_K, SW_SLOT_CONV_V};
+    static const sw_slot others[] = {SW_SLOT_CONV};
+    static const sw_slot vectors[] = {SW_SLOT_A_LOG, SW_SLOT_DT_BIAS, SW_SLOT_D};
+    const bool is_kimi = kind == SW_OP_KIMI_DELTA, has_norm = from->m->mixer.has_norm;
+    const int n_vectors = kind == SW_OP_SHORT_CONV ? 0 : kind == SW_OP_SSD ? 3 : 2;
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < (is_kimi ? 3 : 1) && rc == SW_OK; i++)
+        rc = load_conv(block, from, is_kimi ? kimi[i] : others[i], err);
+    for (int i = 0; i < n_vectors && rc == SW_OK; i++)
+        rc = load_squeezed(block, from, vectors[i], err);
+    if (rc == SW_OK && has_norm)
+        rc = load_vector(block, from, SW_SLOT_NORM_MIX, ".weight", false, err);
+    return rc;
+}
+
 static void add_offset(float *norm, double offset, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) norm[i] = (float)offset + norm[i];
@@ -171,13 +266,50 @@ static sw_code load_norm(sw_block *block, const loader *from, sw_slot slot, bool
     return SW_OK;
 }
 
+/* Without biases in the checkpoint they are zeros. */
+static sw_code load_layer_norm(sw_block *block, const loader *from, sw_slot slot, sw_err *err)
+{
+    const bool has_bias = !from->m->has_bare_layer_norms;
+    int64_t one, width;
+    sw_code rc = load_norm(block, from, slot, has_bias, err);
+
+    sw_model_slot_shape(from->m, block->layer, slot, &one, &width);
+    if (rc == SW_OK && !has_bias)
+        rc = SW_ARENA_TAKE(&block->norm_bias[slot], &block->arena, width, err);
+    return rc;
+}
+
+/* A tensor for each head of the buffer, one behind the other. */
+static sw_code load_head_norms(sw_block *block, const loader *from, const sw_op *op, sw_err *err)
+{
+    const sw_sizes s = sw_model_sizes(from->m, block->layer);
+    const int64_t n = op->dst == SW_BUF_Q ? s.n_heads : s.n_kv_heads, dim = s.head_dim;
+    float *all = NULL, *one = NULL;
+    char path[256], name[300];
+    sw_code rc;
+
+    if (!sw_model_slot_path(path, from->m, block->layer, op->slot, -1))
+        return SW_FAIL(err, SW_E_BUG, "slot %d has no name", (int)op->slot);
+    rc = SW_ARENA_TAKE(&all, &block->arena, n * dim, err);
+    if (rc == SW_OK) rc = SW_ARENA_TAKE(&block->norm_bias[op->slot], &block->arena, n * dim, err);
+    for (int64_t h = 0; h < n && rc == SW_OK; h++) {
+        (void)snprintf(name, sizeof name, "%s.norms.%lld", path, (long long)h);
+        rc = load_floats(&one, &block->arena, from->st, name, ".weight", dim, err);
+        if (rc == SW_OK) memcpy(all + h * dim, one, (size_t)dim * sizeof *all);
+    }
+    block->norm[op->slot] = all;
+    return rc;
+}
+
 static sw_code load_experts(sw_block *block, const loader *from, sw_err *err)
 {
+    static const sw_slot vectors[] = {SW_SLOT_ROUTER_SHIFT, SW_SLOT_EXPERT_SCALE};
     const sw_model *m = from->m;
     sw_code rc = load_linear(&block->linear[SW_SLOT_ROUTER], block, from, SW_SLOT_ROUTER, -1, err);
 
-    if (rc == SW_OK && m->arch->slot_names[SW_SLOT_ROUTER_SHIFT])
-        rc = load_vector(block, from, SW_SLOT_ROUTER_SHIFT, "", false, err);
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0] && rc == SW_OK; i++)
+        if (m->arch->slot_names[vectors[i]])
+            rc = load_vector(block, from, vectors[i], "", false, err);
     for (int i = 0; i < 3 && rc == SW_OK; i++) {
         rc = SW_ARENA_TAKE(&block->experts[i], &block->arena, m->n_experts, err);
         for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++)
@@ -192,14 +324,29 @@ static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_
 {
     switch (op->kind) {
     case SW_OP_LINEAR:
+    case SW_OP_KEPT_LINEAR:
         return load_linear(&block->linear[op->slot], block, from, op->slot, -1, err);
-    case SW_OP_RMS_NORM:
     case SW_OP_HEAD_NORM:
+        if (op->slot == SW_SLOT_COUNT) return SW_OK;
+        return load_norm(block, from, op->slot, false, err);
+    case SW_OP_RMS_NORM:
+        return load_norm(block, from, op->slot, false, err);
     case SW_OP_LAYER_NORM:
-        return load_norm(block, from, op->slot, op->kind == SW_OP_LAYER_NORM, err);
+        return load_layer_norm(block, from, op->slot, err);
+    case SW_OP_HEAD_LAYER_NORM:
+        return load_head_norms(block, from, op, err);
+    case SW_OP_ROW_GATE:
+        return load_linear(&block->linear[op->slot], block, from, op->slot, -1, err);
+    case SW_OP_SCALE:
+        return load_vector(block, from, op->slot, "", false, err);
     case SW_OP_MOE:
     case SW_OP_MOE_ADD:
         return load_experts(block, from, err);
+    case SW_OP_GATED_DELTA:
+    case SW_OP_KIMI_DELTA:
+    case SW_OP_SSD:
+    case SW_OP_SHORT_CONV:
+        return load_mixer(block, from, op->kind, err);
     case SW_OP_ATTENTION:
         return op->slot == SW_SLOT_COUNT ? SW_OK
                                          : load_vector(block, from, op->slot, "", false, err);
@@ -242,17 +389,27 @@ sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert)
     return expert < 0 ? &block->linear[slot] : &block->experts[slot - SW_SLOT_GATE][expert];
 }
 
+static sw_code load_embed_norm(sw_lm *lm, const sw_model *m, const sw_st *st, sw_err *err)
+{
+    const char *path = sw_model_end(m, SW_END_EMBED_NORM);
+    sw_code rc = load_floats(&lm->embed_norm, &lm->arena, st, path, ".weight", m->hidden, err);
+
+    return rc == SW_OK
+               ? load_floats(&lm->embed_norm_bias, &lm->arena, st, path, ".bias", m->hidden, err)
+               : rc;
+}
+
 sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
 {
-    const sw_arch_ends *ends = &m->arch->ends;
     sw_lm lm = {.model = m};
     sw_code rc;
 
-    rc = load_table(&lm.embed, &lm.arena, st, sw_model_end(m, ends->embed), m->vocab, m->hidden,
+    rc = load_table(&lm.embed, &lm.arena, st, sw_model_end(m, SW_END_EMBED), m->vocab, m->hidden,
                     err);
     if (rc == SW_OK && m->n_position_rows)
-        rc = load_table(&lm.positions, &lm.arena, st, sw_model_end(m, ends->positions),
+        rc = load_table(&lm.positions, &lm.arena, st, sw_model_end(m, SW_END_POSITIONS),
                         m->n_position_rows, m->hidden, err);
+    if (rc == SW_OK && m->has_embed_norm) rc = load_embed_norm(&lm, m, st, err);
     if (rc == SW_OK)
         *out = lm;
     else
@@ -263,7 +420,7 @@ sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err
 static sw_code load_head(sw_lm *lm, const sw_model *m, const sw_st *st,
                          const sw_linear_source *source, sw_err *err)
 {
-    const char *path = m->arch->ends.head;
+    const char *path = sw_model_end(m, SW_END_HEAD);
     sw_weight *head = &lm->head;
     sw_code rc = SW_OK;
 
@@ -279,16 +436,17 @@ static sw_code load_head(sw_lm *lm, const sw_model *m, const sw_st *st,
 sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st,
                         const sw_linear_source *source, sw_err *err)
 {
-    const sw_arch_ends *ends = &m->arch->ends;
-    const char *norm = sw_model_end(m, ends->norm);
+    const char *norm = sw_model_end(m, SW_END_NORM);
     sw_lm lm = {.model = m};
     sw_code rc = sw_lm_load_tables(&lm, m, st, err);
 
     if (rc == SW_OK) rc = load_head(&lm, m, st, source, err);
     if (rc == SW_OK)
         rc = load_floats(&lm.final_norm, &lm.arena, st, norm, ".weight", m->hidden, err);
-    if (rc == SW_OK && ends->has_norm_bias)
-        rc = load_floats(&lm.final_norm_bias, &lm.arena, st, norm, ".bias", m->hidden, err);
+    if (rc == SW_OK && m->arch->ends.has_norm_bias)
+        rc = m->has_bare_layer_norms
+                 ? SW_ARENA_TAKE(&lm.final_norm_bias, &lm.arena, m->hidden, err)
+                 : load_floats(&lm.final_norm_bias, &lm.arena, st, norm, ".bias", m->hidden, err);
     if (rc == SW_OK) {
         add_offset(lm.final_norm, m->norm_offset, m->hidden);
         *out = lm;

@@ -1,9 +1,10 @@
 /* moe.c - a sparse feed-forward layer: route, gather per expert, one product each, scatter back.
  *
  * Router arithmetic is f32. One kind takes a softmax over all experts and the n_experts_used
- * largest (ties to the lower index), renormalized when the model says so. The other takes
- * sigmoids, adds a shift, keeps the groups whose two best sum highest, and the best experts in
+ * largest (ties to the lower index), renormalized when the model says so. Another takes sigmoids,
+ * adds a shift, keeps the groups whose two best sum highest, and the best experts in
  * them; weights are the sigmoids without the shift (DeepSeek-V3 report, 2024, section 2.1.2).
+ * A third scales what an expert reads, by the sigmoid of its logit, and not what it puts out.
  * Experts run in index order, and so do the sums of their outputs.
  */
 #include <math.h>
@@ -20,8 +21,7 @@ sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_t
     sw_code rc;
 
     if ((rc = SW_MEM_GET(&s.probs, max_tokens * m->n_experts, "router", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&s.ranks, m->router == SW_ROUTER_SIGMOID ? max_tokens * m->n_experts : 0,
-                         "router", err)) ||
+        (rc = SW_MEM_GET(&s.ranks, max_tokens * m->n_experts, "router", err)) ||
         (rc = SW_MEM_GET(&s.groups, max_tokens * m->n_expert_groups, "router", err)) ||
         (rc = SW_MEM_GET(&s.rows, max_tokens * m->hidden, "expert inputs", err)) != SW_OK ||
         (rc = SW_MEM_GET(&s.out, max_tokens * m->hidden, "expert outputs", err)) != SW_OK ||
@@ -103,7 +103,8 @@ static void drop_groups(const sw_model *m, float *ranks, float *groups)
 
 typedef struct route_job {
     const sw_engine *e;
-    const float *shift; /* [n_experts] of a sigmoid router, or NULL */
+    const float *shift;        /* [n_experts] on what experts are chosen by, or NULL */
+    const float *expert_scale; /* [n_experts] on the weights of chosen experts, or NULL */
 } route_job;
 
 /* Logits of token t into the weights its experts may get; *ranks is what they are chosen by.
@@ -114,16 +115,20 @@ static bool weigh_experts(const route_job *job, float **ranks, int64_t t)
     const int64_t n = e->m->n_experts;
     float *probs = e->moe.probs + t * n, total = 0.0f;
 
+    if (e->m->router_scale != 1.0) e->vec->scale(probs, (float)e->m->router_scale, n);
     *ranks = probs;
     if (e->m->router == SW_ROUTER_SOFTMAX) {
         total = e->vec->exp_sum(probs, e->vec->max(probs, n), n);
         e->vec->scale(probs, 1.0f / total, n);
-        return isfinite(total);
+        if (!job->shift || !isfinite(total)) return isfinite(total);
     }
     *ranks = e->moe.ranks + t * n;
-    e->vec->sigmoid(probs, n);
+    if (e->m->router == SW_ROUTER_INPUT) memcpy(*ranks, probs, (size_t)n * sizeof **ranks);
+    if (e->m->router != SW_ROUTER_SOFTMAX) e->vec->sigmoid(probs, n);
+    total = 0.0f;
     for (int64_t i = 0; i < n; i++) {
-        (*ranks)[i] = job->shift ? probs[i] + job->shift[i] : probs[i];
+        if (e->m->router != SW_ROUTER_INPUT)
+            (*ranks)[i] = job->shift ? probs[i] + job->shift[i] : probs[i];
         total += (*ranks)[i];
     }
     if (!isfinite(total)) return false;
@@ -152,7 +157,10 @@ static void choose_experts(void *ctx, int64_t begin, int64_t end, int thread)
             share[i] = probs[best];
             sum += share[i];
         }
+        if (sum < (float)m->route_floor) sum = (float)m->route_floor;
         for (int64_t i = 0; i < k && m->norm_topk; i++) share[i] /= sum;
+        for (int64_t i = 0; i < k && job->expert_scale; i++)
+            share[i] *= job->expert_scale[e->moe.chosen[t * k + i]];
         if (m->route_scale != 1.0) e->vec->scale(share, (float)m->route_scale, k);
     }
 }
@@ -188,9 +196,12 @@ static void gather_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const int64_t hidden = e->m->hidden;
 
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        memcpy(e->moe.rows + i * hidden, job->src + job->tokens[i] * hidden,
-               (size_t)hidden * sizeof(float));
+    for (int64_t i = begin; i < end; i++) {
+        float *row = e->moe.rows + i * hidden;
+
+        memcpy(row, job->src + job->tokens[i] * hidden, (size_t)hidden * sizeof(float));
+        if (e->m->router == SW_ROUTER_INPUT) e->vec->scale(row, job->share[i], hidden);
+    }
 }
 
 /* A token meets an expert once, so the rows of a chunk are its own. */
@@ -199,11 +210,12 @@ static void scatter_rows(void *ctx, int64_t begin, int64_t end, int thread)
     const expert_job *job = ctx;
     const sw_engine *e = job->run->e;
     const int64_t hidden = e->m->hidden;
+    const bool is_scaled = e->m->router == SW_ROUTER_INPUT; /* already, as an input */
 
     (void)thread;
     for (int64_t i = begin; i < end; i++)
         e->vec->add_scaled(job->dst + job->tokens[i] * hidden, e->moe.out + i * hidden,
-                           job->share[i], hidden);
+                           is_scaled ? 1.0f : job->share[i], hidden);
 }
 
 static sw_code show_expert(const sw_run *run, sw_site site, int64_t expert, const float *x,
@@ -236,8 +248,13 @@ static sw_code show_all(sw_run *run, int64_t expert, const float *src, sw_err *e
     const int64_t n = sw_ceil_div(run->n_tokens, every);
     sw_code rc;
 
-    for (int64_t i = 0; i < n; i++)
-        memcpy(e->moe.rows + i * hidden, src + i * every * hidden, (size_t)hidden * sizeof(float));
+    for (int64_t i = 0; i < n; i++) {
+        float *row = e->moe.rows + i * hidden;
+
+        memcpy(row, src + i * every * hidden, (size_t)hidden * sizeof(float));
+        if (e->m->router == SW_ROUTER_INPUT)
+            e->vec->scale(row, e->moe.probs[i * every * e->m->n_experts + expert], hidden);
+    }
     if ((rc = run_gate_up(run, expert, n, err)) != SW_OK) return rc;
     return tap->see_all(tap->self, expert, e->moe.gate, n, run->block->experts[2][expert].k_in,
                         err);
@@ -278,15 +295,17 @@ sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
 {
     sw_engine *e = run->e;
     sw_moe_scratch *moe = &e->moe;
-    route_job route = {e, run->block->norm[SW_SLOT_ROUTER_SHIFT]};
+    route_job route = {e, run->block->norm[SW_SLOT_ROUTER_SHIFT],
+                       run->block->norm[SW_SLOT_EXPERT_SCALE]};
     sw_code rc;
 
     if ((rc = sw_run_reach(run, SW_SITE_MLP_IN, src, e->m->hidden, err)) != SW_OK ||
         run->has_stopped)
         return rc;
-    rc = sw_run_linear(e, moe->probs, src, run->n_tokens, &run->block->linear[SW_SLOT_ROUTER],
-                       err);
-    if (rc != SW_OK) return rc;
+    if (!run->is_routed &&
+        (rc = sw_run_linear(e, moe->probs, src, run->n_tokens,
+                            &run->block->linear[SW_SLOT_ROUTER], err)) != SW_OK)
+        return rc;
     sw_parallel_for(e->n_threads, run->n_tokens, SW_TOKENS_PER_TASK, choose_experts,
                     &route);
     list_tokens(moe, e->m->n_experts, run->n_tokens, e->m->n_experts_used);

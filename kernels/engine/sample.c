@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "kernels/engine/engine.h"
-#include "kernels/engine/vec.h"
+#include "kernels/engine/vec/vec.h"
 
 typedef struct candidate {
     float weight;

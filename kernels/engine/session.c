@@ -6,15 +6,27 @@
 
 #define KV_FIRST_TOKENS 256
 
-sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t n_tokens, sw_err *err)
+/* Zeros, which is what a mixer remembers before the first token. */
+static sw_code reserve_state(sw_kv *kv, const sw_model *m, int64_t layer, sw_err *err)
 {
-    const int64_t k_width = m->n_kv_heads * m->head_dim, v_width = m->n_kv_heads * m->v_head_dim;
+    const int64_t n = sw_model_state_elems(m, layer);
+
+    return kv->state || !n ? SW_OK : SW_MEM_GET(&kv->state, n, "recurrent state", err);
+}
+
+sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t layer, int64_t n_tokens, sw_err *err)
+{
+    const sw_sizes s = sw_model_sizes(m, layer);
+    const bool has_keys = sw_model_has_attention(m, layer);
+    const int64_t k_width = has_keys ? s.n_kv_heads * s.head_dim : 0;
+    const int64_t v_width = has_keys ? s.n_kv_heads * s.v_head_dim : 0;
     int64_t capacity = sw_max_i64(kv->capacity, KV_FIRST_TOKENS);
     float *k = NULL, *v = NULL;
     sw_code rc;
 
+    if ((rc = reserve_state(kv, m, layer, err)) != SW_OK) return rc;
     if (n_tokens <= kv->capacity) return SW_OK;
-    if (n_tokens > INT64_MAX / 2 / sw_max_i64(k_width, v_width))
+    if (n_tokens > INT64_MAX / 2 / sw_max_i64(1, sw_max_i64(k_width, v_width)))
         return SW_FAIL(err, SW_E_NOMEM, "a cache of %lld tokens", (long long)n_tokens);
     while (capacity < n_tokens) capacity *= 2;
     if ((rc = SW_MEM_GET(&k, capacity * k_width, "key cache", err)) != SW_OK) return rc;
@@ -22,7 +34,7 @@ sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t n_tokens, sw_err *er
         sw_mem_put(k);
         return rc;
     }
-    if (kv->n_cached) {
+    if (kv->n_cached && has_keys) {
         memcpy(k, kv->k, (size_t)(kv->n_cached * k_width) * sizeof *k);
         memcpy(v, kv->v, (size_t)(kv->n_cached * v_width) * sizeof *v);
     }
@@ -38,6 +50,7 @@ void sw_kv_free(sw_kv *kv)
 {
     sw_mem_put(kv->k);
     sw_mem_put(kv->v);
+    sw_mem_put(kv->state);
     memset(kv, 0, sizeof *kv);
 }
 
@@ -45,6 +58,7 @@ struct sw_session {
     sw_engine *e;
     const sw_lm *lm;
     sw_kv *kv; /* [n_layers] */
+    float *states; /* of all layers, one after the other, as they were before the last call */
     int64_t n_fed, capacity;
 };
 
@@ -52,6 +66,7 @@ sw_code sw_session_new(sw_session **out, sw_engine *e, const sw_lm *lm, int64_t 
                        sw_err *err)
 {
     sw_session *s = NULL;
+    int64_t n_states = 0;
     sw_code rc;
 
     if (capacity < 1 || capacity > e->max_positions)
@@ -61,24 +76,57 @@ sw_code sw_session_new(sw_session **out, sw_engine *e, const sw_lm *lm, int64_t 
     s->e = e;
     s->lm = lm;
     s->capacity = capacity;
-    if ((rc = SW_MEM_GET(&s->kv, e->m->n_layers, "caches", err)) != SW_OK) {
-        sw_mem_put(s);
-        return rc;
+    rc = SW_MEM_GET(&s->kv, e->m->n_layers, "caches", err);
+    for (int64_t l = 0; l < e->m->n_layers && rc == SW_OK; l++) {
+        n_states += sw_model_state_elems(e->m, l);
+        rc = reserve_state(&s->kv[l], e->m, l, err);
     }
-    *out = s;
-    return SW_OK;
+    if (rc == SW_OK) rc = SW_MEM_GET(&s->states, n_states, "recurrent states", err);
+    if (rc == SW_OK)
+        *out = s;
+    else
+        sw_session_free(s);
+    return rc;
 }
 
 void sw_session_free(sw_session *s)
 {
     if (!s) return;
-    for (int64_t l = 0; l < s->e->m->n_layers; l++) sw_kv_free(&s->kv[l]);
+    for (int64_t l = 0; s->kv && l < s->e->m->n_layers; l++) sw_kv_free(&s->kv[l]);
     sw_mem_put(s->kv);
+    sw_mem_put(s->states);
     sw_mem_put(s);
 }
 
 int64_t sw_session_length(const sw_session *s) { return s->n_fed; }
 int64_t sw_session_room(const sw_session *s) { return s->capacity - s->n_fed; }
+
+/* Keys of tokens that did not count are written over; a state has to be put back. */
+static void keep_states(sw_session *s)
+{
+    float *to = s->states;
+
+    for (int64_t l = 0; l < s->e->m->n_layers; l++) {
+        const int64_t n = sw_model_state_elems(s->e->m, l);
+
+        if (n) memcpy(to, s->kv[l].state, (size_t)n * sizeof *to);
+        to += n;
+    }
+}
+
+static void go_back(sw_session *s, int64_t n_fed)
+{
+    const float *from = s->states;
+
+    s->n_fed = n_fed;
+    for (int64_t l = 0; l < s->e->m->n_layers; l++) {
+        const int64_t n = sw_model_state_elems(s->e->m, l);
+
+        s->kv[l].n_cached = n_fed;
+        if (n) memcpy(s->kv[l].state, from, (size_t)n * sizeof *from);
+        from += n;
+    }
+}
 
 /* After a failure every cache goes back to what was fed before, so the call may be repeated. */
 static sw_code feed_chunk(sw_session *s, float *x, const uint32_t *ids, int64_t n, sw_err *err)
@@ -86,7 +134,7 @@ static sw_code feed_chunk(sw_session *s, float *x, const uint32_t *ids, int64_t 
     sw_code rc = sw_engine_embed(s->e, s->lm, x, ids, 1, n, s->n_fed, err);
 
     for (int64_t l = 0; l < s->e->m->n_layers && rc == SW_OK; l++) {
-        rc = sw_kv_reserve(&s->kv[l], s->e->m, s->n_fed + n, err);
+        rc = sw_kv_reserve(&s->kv[l], s->e->m, l, s->n_fed + n, err);
         if (rc == SW_OK)
             rc = sw_engine_block(s->e, &s->lm->blocks[l], x, 1, n, &s->kv[l], NULL,
                                  (sw_site)SW_RUN_ALL, err);
@@ -105,6 +153,7 @@ sw_code sw_session_feed(sw_session *s, float *logits, const uint32_t *ids, int64
         return SW_FAIL(err, SW_E_USAGE, "%lld more tokens after %lld; the session holds %lld",
                        (long long)n, (long long)s->n_fed, (long long)s->capacity);
     if ((rc = sw_engine_hidden(s->e, &x, err)) != SW_OK) return rc;
+    keep_states(s);
     for (int64_t t = 0; t < n && rc == SW_OK; t += n_last) {
         n_last = sw_min_i64(n - t, s->e->max_tokens);
         rc = feed_chunk(s, x, ids + t, n_last, err);
@@ -112,9 +161,6 @@ sw_code sw_session_feed(sw_session *s, float *logits, const uint32_t *ids, int64
     }
     if (rc == SW_OK)
         rc = sw_engine_head(s->e, s->lm, logits, x + (n_last - 1) * hidden, 1, err);
-    if (rc != SW_OK) {
-        s->n_fed = n_before;
-        for (int64_t l = 0; l < s->e->m->n_layers; l++) s->kv[l].n_cached = n_before;
-    }
+    if (rc != SW_OK) go_back(s, n_before);
     return rc;
 }

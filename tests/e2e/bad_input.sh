@@ -58,7 +58,7 @@ printf '[%.0s' {1..200} >"$T/m/config.json"
 expect 3 'deep' quantize "$T/m"
 model m
 sed -i 's/"model_type": *"llama"/"model_type":"lama"/' "$T/m/config.json"
-expect 4 'lama" is not supported; there are llama' quantize "$T/m"
+expect 4 'lama" is not supported; `swage list' quantize "$T/m"
 model m
 sed -i 's/"vocab_size": *320/"vocab_size":321/' "$T/m/config.json"
 expect 3 'embed_tokens.weight' quantize "$T/m"

@@ -82,7 +82,7 @@ done <calib_data/MANIFEST
 # the device's kernels are listed whatever the build, and what is missing is said
 expect 0 '' "$SWAGE" list kernels
 cp "$T/stdout" "$T/kernels"
-for name in $(sed -n 's/^SW_CUDA_KERNEL("\([a-z0-9_]*\)".*/\1/p' kernels/cuda/cuda_kernels.def); do
+for name in $(sed -n 's/^SW_CUDA_KERNEL("\([a-z0-9_]*\)".*/\1/p' kernels/cuda_kernels.def); do
     grep -q "^$name  *[A-Z0-9, ]*CUDA [0-9]*\.[0-9]" "$T/kernels" || fail "kernel $name is not listed"
 done
 [ "$(grep -c ' CUDA ' "$T/kernels")" -ge 9 ] || fail 'too few kernels of the device'

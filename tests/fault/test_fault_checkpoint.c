@@ -10,8 +10,8 @@
 
 #include "kernels/engine/lm_open.h"
 #include "tests/fault/fault.h"
-#include "tests/support/ckpt_case.h"
-#include "tests/support/qtensor_gen.h"
+#include "tests/support/cases/ckpt_case.h"
+#include "tests/support/toys/qtensor_gen.h"
 
 typedef struct fault_case {
     scratch s;

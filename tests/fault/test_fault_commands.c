@@ -12,16 +12,16 @@
 #include <cmocka.h>
 
 #include "tests/fault/fault.h"
-#include "tests/support/quantized_dir.h"
+#include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
-#include "tools/cmd.h"
+#include "tools/cli/cmd.h"
 
 #define MODEL "tests/golden/arch/llama"
 #define TOKENS MODEL "/reference.safetensors" /* 2 windows of 48 */
 #define WORDS_MAX 24
 
 #define SW_CMD(id) extern const sw_cmd sw_cmd_##id;
-#include "tools/cmds.def"
+#include "tools/cli/cmds.def"
 #undef SW_CMD
 
 typedef struct command_case {

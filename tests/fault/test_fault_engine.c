@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "formats/io/file_content.h"
 #include "kernels/engine/generate.h"
 #include "tests/fault/fault.h"
 

@@ -8,10 +8,10 @@
 #include <cmocka.h>
 
 #include "formats/base/mem.h"
-#include "formats/dialect/gguf_model.h"
+#include "formats/gguf/gguf_model.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"
-#include "tools/convert_gguf.h"
+#include "tools/convert/convert_gguf.h"
 
 #define TOY "tests/golden/arch/llama"
 #define BUNDLED "calib_data/tiny-llama"

@@ -9,8 +9,8 @@
 
 #include "kernels/blas.h"
 #include "tests/fault/fault.h"
-#include "tests/support/gemm_case.h"
-#include "verify/speed.h"
+#include "tests/support/cases/gemm_case.h"
+#include "verify/speed/speed.h"
 
 typedef struct product {
     gemm_case c;

@@ -13,8 +13,9 @@
 
 #include "formats/base/hash.h"
 #include "formats/file/safetensors.h"
+#include "formats/io/file_content.h"
 #include "tests/fault/fault.h"
-#include "tests/support/pt_build.h"
+#include "tests/support/toys/pt_build.h"
 #include "tests/support/scratch.h"
 
 #define N_TENSORS 70 /* more than the table of declarations holds at first */

@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-#include "formats/dialect/identity.h"
-#include "quant/stats.h"
+#include "formats/checkpoint/identity.h"
+#include "quant/stats/stats.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"
-#include "tests/support/taken.h"
+#include "tests/support/cases/taken.h"
 
 #define MODEL "tests/golden/arch/mixtral"
 enum { SEQS = 2, LEN = 16 };

@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 #include "formats/base/mem.h"
 #include "formats/text/corpus.h"
-#include "formats/text/tokenizer_files.h"
+#include "formats/text/files/tokenizer_files.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"
 

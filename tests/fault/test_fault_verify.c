@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "tests/fault/fault.h"
-#include "tests/support/quantized_dir.h"
+#include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
 #include "verify/verify.h"
 

@@ -13,7 +13,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/dialect/dialect.h"
-#include "verify/decode_spec.h"
+#include "verify/decoders/decode_spec.h"
 
 #define K_IN 128
 #define HEADER_BYTES 2048

@@ -3,12 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dialect/gguf_codes.h"
-#include "formats/dialect/gguf_config.h"
-#include "formats/dialect/gguf_dtype.h"
-#include "formats/dialect/gguf_generation.h"
-#include "formats/dialect/gguf_model.h"
-#include "formats/dialect/gguf_pre.h"
+#include "formats/dialect/dialect_gguf.h"
+#include "formats/gguf/gguf_config.h"
+#include "formats/gguf/gguf_dtype.h"
+#include "formats/gguf/gguf_generation.h"
+#include "formats/gguf/gguf_model.h"
+#include "formats/gguf/gguf_pre.h"
 #include "formats/num/blocks.h"
 #include "formats/text/tokenizer.h"
 

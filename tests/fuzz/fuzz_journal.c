@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
-#include "formats/dialect/journal.h"
+#include "formats/checkpoint/writer/journal.h"
 
 #define LINE_ROOM (2 * SW_SHA256_HEX_BYTES)
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
-#include "formats/file/pickle.h"
+#include "formats/pickle/pickle.h"
 
 #define MUST(condition)            \
     do {                           \

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
-#include "formats/dialect/config_text.h"
+#include "formats/file/config_text.h"
 #include "formats/dialect/dialect.h"
 #include "formats/dialect/rules.h"
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/cmd.h"
-#include "tools/recipe.h"
+#include "tools/cli/cmd.h"
+#include "tools/recipe/recipe.h"
 
 extern const sw_cmd sw_cmd_quantize;
 

@@ -13,7 +13,7 @@
 #include <zstd.h>
 
 #include "formats/base/size.h"
-#include "quant/stats.h"
+#include "quant/stats/stats.h"
 
 #define RAW_BYTES_MAX ((uint64_t)1 << 20)
 

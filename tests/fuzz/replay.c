@@ -16,7 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 
 #define SECONDS_MAX 20u /* for one input; SIGALRM ends the program */
 #define VARIED_BYTES_MAX ((size_t)16 * 1024)

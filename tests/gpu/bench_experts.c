@@ -20,8 +20,8 @@
 
 #include "formats/model/model.h"
 #include "kernels/cuda/experts/routed.h"
-#include "tests/gpu/gpu_dense.h"
-#include "tests/support/random.h"
+#include "tests/gpu/support/gpu_dense.h"
+#include "tests/support/toys/random.h"
 
 #define N_ROUTINGS 20
 #define N_REPLAYS 7
@@ -95,7 +95,7 @@ static uint8_t *random_numbers(const layer *l, int64_t n, bool is_signed, uint16
     return d;
 }
 
-static sw_tiles tiles_of(scheme scheme, int64_t n_out, int64_t k_in)
+static sw_tiles tiles_of(scheme kind, int64_t n_out, int64_t k_in)
 {
     static const sw_num_id nums[] = {SW_NUM_INT4, SW_NUM_E4M3, SW_NUM_E4M3, SW_NUM_E2M1,
                                      SW_NUM_E2M1, SW_NUM_INT4};
@@ -103,20 +103,20 @@ static sw_tiles tiles_of(scheme scheme, int64_t n_out, int64_t k_in)
     static const sw_dtype scales[] = {SW_DTYPE_BF16, SW_DTYPE_BF16, SW_DTYPE_BF16,
                                       SW_DTYPE_F8_E8M0, SW_DTYPE_F8_E4M3,
                                       SW_DTYPE_BF16};
-    const int64_t group = groups[scheme];
+    const int64_t group = groups[kind];
 
-    return (sw_tiles){.spec = {.num = &sw_nums[nums[scheme]], .is_symmetric = true,
-                               .group_elems = group, .scale_dtype = scales[scheme]},
+    return (sw_tiles){.spec = {.num = &sw_nums[nums[kind]], .is_symmetric = true,
+                               .group_elems = group, .scale_dtype = scales[kind]},
                       .n_out = n_out, .k_in = k_in,
                       .n_groups = group ? (k_in + group - 1) / group : 1,
-                      .container_bits = sw_tiles_container_bits(&sw_nums[nums[scheme]])};
+                      .container_bits = sw_tiles_container_bits(&sw_nums[nums[kind]])};
 }
 
-static sw_act act_of(scheme scheme)
+static sw_act act_of(scheme kind)
 {
-    if (scheme != FP8 && scheme != FP8_BLOCK) return (sw_act){0};
-    return (sw_act){&sw_nums[SW_NUM_E4M3], scheme == FP8 ? SW_ACT_TOKEN : SW_ACT_GROUP,
-                    scheme == FP8 ? 0 : 128, SW_DTYPE_F32};
+    if (kind != FP8 && kind != FP8_BLOCK) return (sw_act){0};
+    return (sw_act){&sw_nums[SW_NUM_E4M3], kind == FP8 ? SW_ACT_TOKEN : SW_ACT_GROUP,
+                    kind == FP8 ? 0 : 128, SW_DTYPE_F32};
 }
 
 /* BF16 of about 2^-9 to 2^-5; E8M0 likewise; E4M3 of 2^-3 to 2^4. */
@@ -245,11 +245,11 @@ static void pairs(layer *l, sw_launch how)
     const sw_routed *p = &l->problem;
     const int64_t n_pairs = p->n_tokens * p->top_k;
     sw_bf16 *h = l->d_work, *y = h + n_pairs * l->wide;
-    sw_lean_args up = {.rows = p->x, .tiles = p->up, .n = 1, .n_sms = l->card.n_sms,
+    sw_fused_args up = {.rows = p->x, .tiles = p->up, .n = 1, .n_sms = l->card.n_sms,
                        .sm = l->card.sm, .act = p->act, .experts = p->ups, .chosen = p->chosen,
                        .n_pairs = n_pairs, .pairs_per_row = p->top_k, .out = SW_LEAN_GLU,
                        .y = {h, l->wide}};
-    sw_lean_args down = up;
+    sw_fused_args down = up;
     const sw_combine_args sum = {.dst = p->y, .rows = {y, l->hidden}, .chosen = p->chosen,
                                  .share = p->share, .n = p->n_tokens, .width = l->hidden,
                                  .n_used = p->top_k};

@@ -13,10 +13,10 @@
 #include <string.h>
 
 #include "formats/num/act.h"
-#include "kernels/cuda/cuda_gemm.h"
-#include "tests/gpu/gpu_dense.h"
-#include "tests/gpu/gpu_ref.h"
-#include "tests/support/random.h"
+#include "kernels/cuda_gemm.h"
+#include "tests/gpu/support/gpu_dense.h"
+#include "tests/gpu/support/gpu_ref.h"
+#include "tests/support/toys/random.h"
 
 typedef struct format {
     const char *name;

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/cuda_gemm.h"
-#include "kernels/cuda/marlin_tiles.h"
-#include "tests/gpu/gpu_dense.h"
+#include "kernels/cuda_gemm.h"
+#include "kernels/cuda/gemm/marlin_tiles.h"
+#include "tests/gpu/support/gpu_dense.h"
 
 typedef struct bench {
     sw_tiles from[16];

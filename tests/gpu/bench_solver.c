@@ -11,13 +11,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/cuda/solver_internal.cuh"
-#include "quant/algo.h"
+#include "kernels/cuda/solver/solver_internal.cuh"
+#include "quant/method/algo.h"
 
 #define BLOCK_ELEMS 16777213 /* odd, so that every row of every width begins elsewhere */
 #define TIMED_TOKENS 131072
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static sw_solver *solver;
 static float *block_f32;
 static uint16_t *block_bf16;
@@ -30,7 +30,7 @@ static double now_s(void)
 {
     struct timespec t;
 
-    MUST(sw_gpu_sync(gpu, &err));
+    MUST(sw_device_sync(gpu, &err));
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
@@ -62,10 +62,10 @@ static uint16_t *device_tokens(int64_t n_elems)
 {
     uint16_t *d = NULL;
 
-    MUST(sw_gpu_take((void **)&d, gpu, n_elems, 2, "tokens", &err));
+    MUST(sw_device_take((void **)&d, gpu, n_elems, 2, "tokens", &err));
     for (int64_t at = 0; at < n_elems; at += BLOCK_ELEMS) {
         int64_t n = n_elems - at < BLOCK_ELEMS ? n_elems - at : BLOCK_ELEMS;
-        MUST(sw_gpu_upload(gpu, d + at, block_bf16, 2 * n, &err));
+        MUST(sw_device_upload(gpu, d + at, block_bf16, 2 * n, &err));
     }
     return d;
 }
@@ -74,7 +74,7 @@ static double *fetch(const double *d, int64_t n)
 {
     double *host = malloc(sizeof *host * (size_t)n);
 
-    MUST(sw_gpu_download(gpu, host, d, n * 8, &err));
+    MUST(sw_device_download(gpu, host, d, n * 8, &err));
     return host;
 }
 
@@ -114,7 +114,7 @@ static void bench_sums(int64_t k, int64_t n_tokens, sw_gram *out)
     double s = time_sum(&cross, d_x, n, n_tokens);
     row("D", k, k, s, 2 * flop / s * 1e-12, "TFLOP/s");
     sw_gram_free(&cross, solver);
-    sw_gpu_put(gpu, d_x);
+    sw_device_put(gpu, d_x);
 }
 
 /* Float Cholesky of the same matrix, for what it would save. */
@@ -128,13 +128,13 @@ static void bench_float_cholesky(const sw_gram *g)
     int rc = 0;
 
     for (int64_t i = 0; i < k2; i++) f[i] = (float)h[i];
-    MUST(sw_gpu_take((void **)&d_f, gpu, k2, 4, "h", &err));
+    MUST(sw_device_take((void **)&d_f, gpu, k2, 4, "h", &err));
     rc |= (int)solver->libs.cusolverDnXpotrf_bufferSize_fn(solver->lapack, solver->params,
         CUBLAS_FILL_MODE_UPPER, k, CUDA_R_32F, d_f, k, CUDA_R_32F, &n_bytes, &n_host);
     work = malloc(n_host + 1);
-    MUST(sw_gpu_take(&d_work, gpu, (int64_t)n_bytes, 1, "work", &err));
+    MUST(sw_device_take(&d_work, gpu, (int64_t)n_bytes, 1, "work", &err));
     for (int i = 0; i < 2; i++) {
-        MUST(sw_gpu_upload(gpu, d_f, f, k2 * 4, &err));
+        MUST(sw_device_upload(gpu, d_f, f, k2 * 4, &err));
         since = now_s();
         rc |= (int)solver->libs.cusolverDnXpotrf_fn(solver->lapack, solver->params,
             CUBLAS_FILL_MODE_UPPER, k, CUDA_R_32F, d_f, k, CUDA_R_32F, d_work, n_bytes, work,
@@ -143,8 +143,8 @@ static void bench_float_cholesky(const sw_gram *g)
     }
     row(rc ? "float Cholesky FAILED" : "float Cholesky", k, k, s,
         (double)k * (double)k * (double)k / 3 / s * 1e-12, "TFLOP/s");
-    sw_gpu_put(gpu, d_f);
-    sw_gpu_put(gpu, d_work);
+    sw_device_put(gpu, d_f);
+    sw_device_put(gpu, d_work);
     free(h), free(f), free(work);
 }
 
@@ -220,12 +220,12 @@ static void bench_pack(int64_t n_out, int64_t k)
     void *d_records;
     double since, s = 0;
 
-    MUST(sw_gpu_take((void **)&d_codes, gpu, n_out * k, 1, "codes", &err));
-    MUST(sw_gpu_take((void **)&d_tiles, gpu, n_out * k, 1, "tiles", &err));
-    MUST(sw_gpu_take((void **)&d_scales, gpu, n_out * k / 128, 4, "scales", &err));
-    MUST(sw_gpu_take(&d_records, gpu, n_out * k / 128, 4, "records", &err));
-    MUST(sw_gpu_fill(gpu, d_codes, 5, n_out * k, &err));
-    MUST(sw_gpu_fill(gpu, d_scales, 60, n_out * k / 32, &err));
+    MUST(sw_device_take((void **)&d_codes, gpu, n_out * k, 1, "codes", &err));
+    MUST(sw_device_take((void **)&d_tiles, gpu, n_out * k, 1, "tiles", &err));
+    MUST(sw_device_take((void **)&d_scales, gpu, n_out * k / 128, 4, "scales", &err));
+    MUST(sw_device_take(&d_records, gpu, n_out * k / 128, 4, "records", &err));
+    MUST(sw_device_fill(gpu, d_codes, 5, n_out * k, &err));
+    MUST(sw_device_fill(gpu, d_scales, 60, n_out * k / 32, &err));
     for (int i = 0; i < 3; i++) {
         since = now_s();
         MUST(sw_solver_pack(d_tiles, d_records, NULL, solver, &spec, n_out, k, d_codes, d_scales,
@@ -233,10 +233,10 @@ static void bench_pack(int64_t n_out, int64_t k)
         s = now_s() - since;
     }
     row("pack", k, n_out, s, 1.5e-9 * (double)(n_out * k) / s, "GB/s");
-    sw_gpu_put(gpu, d_codes);
-    sw_gpu_put(gpu, d_tiles);
-    sw_gpu_put(gpu, d_scales);
-    sw_gpu_put(gpu, d_records);
+    sw_device_put(gpu, d_codes);
+    sw_device_put(gpu, d_tiles);
+    sw_device_put(gpu, d_scales);
+    sw_device_put(gpu, d_records);
 }
 
 static double bench_site(int64_t k, int64_t n_tokens, const int64_t *n_out,
@@ -267,22 +267,22 @@ int main(int argc, char *argv[])
     int64_t from_hidden[] = {kv, hidden, inter};
     double s;
 
-    if (sw_gpu_count() == 0) {
+    if (sw_device_count() == 0) {
         printf("skipped: no GPU\n");
         return 77;
     }
-    MUST(sw_gpu_open(&gpu, 0, 0, &err));
+    MUST(sw_device_open(&gpu, 0, 0, &err));
     MUST(sw_solver_open(&solver, gpu, 0, &err));
-    printf("# %s, hidden %lld, intermediate %lld, %lld tokens\n", sw_gpu_about(gpu)->name,
+    printf("# %s, hidden %lld, intermediate %lld, %lld tokens\n", sw_device_about(gpu)->name,
            (long long)hidden, (long long)inter, (long long)n);
     printf("what,k_in,n_out,seconds,rate,unit\n");
     make_blocks();
     bench_pack(inter, hidden);
     s = bench_site(hidden, n, from_hidden, in_names, 3);
     s += bench_site(inter, n, &hidden, out_names, 1);
-    row("k + q + gate + down", 0, 0, s, (double)sw_gpu_peak_bytes(gpu) * 1e-9, "GB at most");
+    row("k + q + gate + down", 0, 0, s, (double)sw_device_peak_bytes(gpu) * 1e-9, "GB at most");
     sw_solver_close(solver);
-    sw_gpu_close(gpu);
+    sw_device_close(gpu);
     free(block_f32);
     free(block_bf16);
     return 0;

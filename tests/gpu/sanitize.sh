@@ -16,7 +16,7 @@ export CUDA_HOME="${CUDA_HOME:-/usr/local/cuda}"
 export SANITIZER="${SANITIZER:-$CUDA_HOME/bin/compute-sanitizer}"
 
 # Program, filter and, of test_gemm, the kernel: the longest first.
-by_kernel=$(sed -n 's/^SW_CUDA_KERNEL("\([a-z0-9_]*\)".*/\1/p' kernels/cuda/cuda_kernels.def | while read -r k; do
+by_kernel=$(sed -n 's/^SW_CUDA_KERNEL("\([a-z0-9_]*\)".*/\1/p' kernels/cuda_kernels.def | while read -r k; do
     echo "test_gemm ring_turns $k"
     echo "test_gemm each_kernel_once $k"
 done)

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/engine/gpu_engine.h"
-#include "tests/gpu/card.h"
-#include "tests/support/open_model.h"
-#include "tests/support/random.h"
+#include "kernels/engine/device_engine.h"
+#include "tests/gpu/support/device_case.h"
+#include "tests/support/toys/open_model.h"
+#include "tests/support/toys/random.h"
 
 enum { TOKENS = 64 };
 
@@ -19,7 +19,7 @@ static const char *const archs[] = {"llama", "phi3", "qwen2", "qwen3_moe", "mixt
                                     "deepseek_v3"};
 #define N_ARCHS (sizeof archs / sizeof archs[0])
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 
 /* 1/2 to 5/4 of it, each linear another part: exact in BF16 but for its last bits. */
 static float *changed(sw_block *block, const sw_linear_ref *ref, int64_t i)
@@ -34,19 +34,19 @@ static float *changed(sw_block *block, const sw_linear_ref *ref, int64_t i)
     return values;
 }
 
-static void put(sw_gpu_block *there, const sw_linear_ref *ref, const float *values)
+static void put(sw_device_block *there, const sw_linear_ref *ref, const float *values)
 {
     const int64_t n = ref->n_out * ref->k_in;
     float *d = NULL;
 
-    MUST(sw_gpu_take((void **)&d, gpu, n, (int64_t)sizeof *d, "values", err));
-    MUST(sw_gpu_upload(gpu, d, values, n * (int64_t)sizeof *d, err));
-    MUST(sw_gpu_block_put(there, ref->slot, ref->expert, d, err));
-    sw_gpu_put(gpu, d);
+    MUST(sw_device_take((void **)&d, gpu, n, (int64_t)sizeof *d, "values", err));
+    MUST(sw_device_upload(gpu, d, values, n * (int64_t)sizeof *d, err));
+    MUST(sw_device_block_put(there, ref->slot, ref->expert, d, err));
+    sw_device_put(gpu, d);
 }
 
 /* Every linear of `block` in turn, and what is there of it. */
-static void change_all(sw_block *block, const sw_model *m, sw_gpu_block *there)
+static void change_all(sw_block *block, const sw_model *m, sw_device_block *there)
 {
     const int64_t n = sw_model_linears(m, block->layer, NULL, 0);
     sw_linear_ref *refs = calloc((size_t)n, sizeof *refs);
@@ -63,38 +63,38 @@ static void change_all(sw_block *block, const sw_model *m, sw_gpu_block *there)
     free(refs);
 }
 
-static float *output(sw_gpu_engine *e, const sw_gpu_block *b, const float *x, int64_t n)
+static float *output(sw_device_engine *e, const sw_device_block *b, const float *x, int64_t n)
 {
     float *y = malloc(sizeof *y * (size_t)n), *d = NULL;
 
-    MUST(sw_gpu_take((void **)&d, gpu, n, (int64_t)sizeof *d, "rows", err));
-    MUST(sw_gpu_upload(gpu, d, x, n * (int64_t)sizeof *d, err));
-    MUST(sw_gpu_engine_block(e, b, d, 1, TOKENS, NULL, (sw_site)SW_RUN_ALL, err));
-    MUST(sw_gpu_download(gpu, y, d, n * (int64_t)sizeof *d, err));
-    sw_gpu_put(gpu, d);
+    MUST(sw_device_take((void **)&d, gpu, n, (int64_t)sizeof *d, "rows", err));
+    MUST(sw_device_upload(gpu, d, x, n * (int64_t)sizeof *d, err));
+    MUST(sw_device_engine_block(e, b, d, 1, TOKENS, NULL, (sw_site)SW_RUN_ALL, err));
+    MUST(sw_device_download(gpu, y, d, n * (int64_t)sizeof *d, err));
+    sw_device_put(gpu, d);
     return y;
 }
 
-static void check_layer(const open_model *m, sw_gpu_engine *e, int64_t layer)
+static void check_layer(const open_model *m, sw_device_engine *e, int64_t layer)
 {
     const int64_t n = TOKENS * m->model.hidden;
     float *x = malloc(sizeof *x * (size_t)n), *before, *have, *want;
-    sw_gpu_block *put_to = NULL, *loaded = NULL;
+    sw_device_block *put_to = NULL, *loaded = NULL;
     sw_block block = {0};
     test_rng rng = {29};
 
     for (int64_t i = 0; i < n; i++) x[i] = (float)test_gauss(&rng);
     MUST(sw_block_load(&block, &m->model, m->st, layer, err));
-    MUST(sw_gpu_block_load(&put_to, e, &block, err));
+    MUST(sw_device_block_load(&put_to, e, &block, err));
     before = output(e, put_to, x, n);
     change_all(&block, &m->model, put_to);
-    MUST(sw_gpu_block_load(&loaded, e, &block, err));
+    MUST(sw_device_block_load(&loaded, e, &block, err));
     have = output(e, put_to, x, n);
     want = output(e, loaded, x, n);
     assert_memory_equal(have, want, sizeof *x * (size_t)n);
     assert_memory_not_equal(have, before, sizeof *x * (size_t)n);
-    sw_gpu_block_free(put_to);
-    sw_gpu_block_free(loaded);
+    sw_device_block_free(put_to);
+    sw_device_block_free(loaded);
     sw_block_free(&block);
     free(x), free(before), free(have), free(want);
 }
@@ -102,15 +102,15 @@ static void check_layer(const open_model *m, sw_gpu_engine *e, int64_t layer)
 static void test_arch(void **state)
 {
     const char *arch = *state;
-    sw_gpu_engine *e = NULL;
+    sw_device_engine *e = NULL;
     char path[256];
     open_model m;
 
     (void)snprintf(path, sizeof path, "tests/golden/arch/%s", arch);
     open_model_dir(&m, path);
-    MUST(sw_gpu_engine_new(&e, gpu, &m.model, TOKENS, TOKENS, err));
+    MUST(sw_device_engine_new(&e, gpu, &m.model, TOKENS, TOKENS, err));
     for (int64_t layer = 0; layer < m.model.n_layers; layer++) check_layer(&m, e, layer);
-    sw_gpu_engine_free(e);
+    sw_device_engine_free(e);
     open_model_close(&m);
 }
 
@@ -126,6 +126,6 @@ int main(int argc, char **argv)
                                        .initial_state = (void *)(uintptr_t)archs[i]};
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("values put into blocks", tests, NULL, NULL);
-    sw_gpu_close(gpu);
+    sw_device_close(gpu);
     return failed;
 }

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "formats/model/model.h"
-#include "tests/gpu/lean_case.h"
-#include "tests/support/open_model.h"
-#include "tests/support/random.h"
+#include "tests/gpu/support/fused_case.h"
+#include "tests/support/toys/open_model.h"
+#include "tests/support/toys/random.h"
 
 /* Blocks one behind the other, of the same weights: more than one launch takes. Fewer and smaller
  * ones where a checker follows every access. STRONGER: a scale of scores that must show. */
@@ -34,17 +34,18 @@
 #define POSITION 300
 #define CHAIN_LIMIT 1e-2
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static sw_launch how;
-static sw_chain *chain; /* NULL: kernels of their own */
+static sw_decode_chain *chain; /* NULL: kernels of their own */
 
-static const lean_case chained[] = { /* of which n_out, k_in and out are not looked at */
+static const fused_case chained[] = {
+    /* of which n_out, k_in and out are not looked at */
     {0, 0, 0, false, false, false, SW_LEAN_STORE, F32, SW_NUM_INT8, SW_ACT_TOKEN},
     {0, 0, 0, false, false, false, SW_LEAN_STORE, F32, SW_NUM_E4M3, SW_ACT_TOKEN},
 };
 
 typedef struct chain_blocks {
-    sw_lean_args qkv, o, gate_up, down;
+    sw_fused_args qkv, o, gate_up, down;
     sw_attn_args attention;
     sw_heads_args heads;
     char *k_caches, *v_caches; /* of all blocks */
@@ -53,20 +54,25 @@ typedef struct chain_blocks {
     float *d_x, x[HIDDEN];
 } chain_blocks;
 
-static sw_lean_args product_of(const lean_case *like, int64_t n_out, int64_t k_in, sw_lean_out out)
+static sw_fused_args product_of(const fused_case *like, int64_t n_out, int64_t k_in,
+                                sw_fused_out out)
 {
-    sw_lean_args a = {.eps = 1e-5f, .out = out, .act = SW_MLP_SILU, .n = 1, .n_sms = 132,
-                      .sm = sw_gpu_about(gpu)->arch};
-    lean_case c = *like;
+    sw_fused_args a = {.eps = 1e-5f,
+                       .out = out,
+                       .act = SW_MLP_SILU,
+                       .n = 1,
+                       .n_sms = 132,
+                       .sm = sw_device_about(gpu)->arch};
+    fused_case c = *like;
     sw_qtensor q;
 
     c.n_out = n_out;
     c.k_in = k_in;
-    lean_weight(&q, &c, (uint64_t)n_out);
+    fused_weight(&q, &c, (uint64_t)n_out);
     for (int64_t i = 0; i < q.n_out * q.n_groups; i++)
         q.scales[i] *= c.num == SW_NUM_E4M3 ? 3.0f : 0.3f; /* outputs of about 1 */
-    lean_act(&a, &c);
-    a.tiles = lean_tiles(gpu, &q);
+    fused_act(&a, &c);
+    a.tiles = fused_tiles(gpu, &q);
     sw_qtensor_free(&q);
     return a;
 }
@@ -113,11 +119,21 @@ static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, bool is_
         cosines[i] = (float)cos(angle), sines[i] = (float)sin(angle);
     }
     make_caches(b, is_e4m3);
-    b->attention = (sw_attn_args){
-        .q = {qkv, QKV}, .out = {out, N_Q * DIM}, .k.stride = N_KV * DIM, .v.stride = N_KV * DIM,
-        .kv = kv, .first = card_copy(gpu, &first, sizeof first), .n_seqs = 1, .seq_len = 1,
-        .capacity = CAPACITY, .n_heads = N_Q, .n_kv_heads = N_KV, .head_dim = DIM,
-        .v_head_dim = DIM, .scale = 0.09f, .n_sms = sw_gpu_about(gpu)->n_sms};
+    b->attention = (sw_attn_args){.q = {qkv, QKV},
+                                  .out = {out, N_Q * DIM},
+                                  .k.stride = N_KV * DIM,
+                                  .v.stride = N_KV * DIM,
+                                  .kv = kv,
+                                  .first = card_copy(gpu, &first, sizeof first),
+                                  .n_seqs = 1,
+                                  .seq_len = 1,
+                                  .capacity = CAPACITY,
+                                  .n_heads = N_Q,
+                                  .n_kv_heads = N_KV,
+                                  .head_dim = DIM,
+                                  .v_head_dim = DIM,
+                                  .scale = 0.09f,
+                                  .n_sms = sw_device_about(gpu)->n_sms};
     b->heads = (sw_heads_args){
         .q = {qkv, QKV}, .k = {qkv + N_Q * DIM, QKV}, .v = {qkv + (N_Q + N_KV) * DIM, QKV},
         .cos = card_copy(gpu, cosines, sizeof cosines), .sin = card_copy(gpu, sines, sizeof sines),
@@ -127,7 +143,7 @@ static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, bool is_
     b->d_scratch = zeros_on_card(gpu, sw_cuda_decode_scratch_bytes(&b->attention));
 }
 
-static void make_blocks(chain_blocks *b, const lean_case *like, bool is_e4m3)
+static void make_blocks(chain_blocks *b, const fused_case *like, bool is_e4m3)
 {
     sw_bf16 *qkv = zeros_on_card(gpu, 2 * QKV), *out = zeros_on_card(gpu, 2 * HIDDEN);
     sw_bf16 *wide = zeros_on_card(gpu, 2 * WIDE);
@@ -161,7 +177,7 @@ static void run_blocks(float *have, chain_blocks *b)
 {
     const int64_t each_bytes = (int64_t)CAPACITY * N_KV * DIM * b->element_bytes;
 
-    MUST(sw_gpu_upload(gpu, b->d_x, b->x, sizeof b->x, err));
+    MUST(sw_device_upload(gpu, b->d_x, b->x, sizeof b->x, err));
     for (int l = 0; l < N_BLOCKS; l++) {
         sw_attn_args a = b->attention;
         sw_heads_args heads = b->heads;
@@ -169,18 +185,18 @@ static void run_blocks(float *have, chain_blocks *b)
         a.scratch = b->d_scratch;
         a.k.d = heads.k_cache = b->k_caches + l * each_bytes;
         a.v.d = heads.v_cache = b->v_caches + l * each_bytes;
-        MUST(lean_enqueue(chain, &b->qkv, how, err));
+        MUST(fused_enqueue(chain, &b->qkv, how, err));
         MUST(enqueue_attention(&a, &heads, err));
-        MUST(lean_enqueue(chain, &b->o, how, err));
-        MUST(lean_enqueue(chain, &b->gate_up, how, err));
-        MUST(lean_enqueue(chain, &b->down, how, err));
+        MUST(fused_enqueue(chain, &b->o, how, err));
+        MUST(fused_enqueue(chain, &b->gate_up, how, err));
+        MUST(fused_enqueue(chain, &b->down, how, err));
     }
     MUST(sw_cuda_chain_run(chain, how, err));
-    MUST(sw_gpu_download(gpu, have, b->d_x, sizeof b->x, err));
+    MUST(sw_device_download(gpu, have, b->d_x, sizeof b->x, err));
 }
 
 /* As kernels of their own have it, and the same bytes each time. */
-static void check_chain(const lean_case *like, bool is_e4m3)
+static void check_chain(const fused_case *like, bool is_e4m3)
 {
     static chain_blocks b;
     float want[HIDDEN], have[HIDDEN], again[HIDDEN];
@@ -209,7 +225,7 @@ static void check_chain(const lean_case *like, bool is_e4m3)
 static void test_blocks(void **state)
 {
     (void)state;
-    if (sw_gpu_about(gpu)->arch != 90) skip();
+    if (sw_device_about(gpu)->arch != 90) skip();
     for (size_t i = 0; i < sizeof chained / sizeof *chained; i++) check_chain(&chained[i], false);
     check_chain(&chained[1], true);
 }
@@ -224,6 +240,6 @@ int main(int argc, char **argv)
     how = card_launch(gpu);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("chains", tests, NULL, NULL);
-    sw_gpu_close(gpu);
+    sw_device_close(gpu);
     return failed;
 }

@@ -13,9 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/engine/gpu_engine.h"
-#include "tests/gpu/card.h"
-#include "tests/support/open_model.h"
+#include "kernels/engine/device_engine.h"
+#include "tests/gpu/support/device_case.h"
+#include "tests/support/toys/open_model.h"
 
 #define LOGITS_LIMIT 2e-2  /* relative L2 from float32 logits, over all tokens, */
 #define ROUTED_LIMIT 1e-1  /* or, where rounding may send a token to other experts, this and */
@@ -38,23 +38,23 @@ static const char *const models[][3] = { /* the last three are trained */
 #define N_MODELS (sizeof models / sizeof models[0])
 #define N_TRAINED 3
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 
 typedef struct on_card {
-    sw_gpu_engine *engine;
-    sw_gpu_lm *lm;
+    sw_device_engine *engine;
+    sw_device_lm *lm;
 } on_card;
 
 static void on_card_new(on_card *c, const open_model *m, int64_t max_tokens, int64_t max_seq)
 {
-    MUST(sw_gpu_engine_new(&c->engine, gpu, &m->model, max_tokens, max_seq, err));
-    MUST(sw_gpu_lm_new(&c->lm, c->engine, &m->lm, err));
+    MUST(sw_device_engine_new(&c->engine, gpu, &m->model, max_tokens, max_seq, err));
+    MUST(sw_device_lm_new(&c->lm, c->engine, &m->lm, err));
 }
 
 static void on_card_free(on_card *c)
 {
-    sw_gpu_lm_free(c->lm);
-    sw_gpu_engine_free(c->engine);
+    sw_device_lm_free(c->lm);
+    sw_device_engine_free(c->engine);
 }
 
 static double nll_of(const float *logits, int64_t vocab, uint32_t id)
@@ -100,22 +100,22 @@ static void check_decode(const open_model *m, on_card *c, const reference_logits
     const int64_t vocab = ref->vocab, n = PROMPT + STEPS;
     uint32_t *ids = malloc(4 * (size_t)(2 * STEPS)), *all = malloc(4 * (size_t)(2 * n));
     float *have = malloc(4 * (size_t)(2 * vocab)), *want = malloc(4 * (size_t)(2 * n * vocab));
-    sw_gpu_session *s = NULL;
+    sw_device_session *s = NULL;
 
-    MUST(sw_gpu_session_new(&s, c->lm, 2, n, &greedy, err));
+    MUST(sw_device_session_new(&s, c->lm, 2, n, &greedy, err));
     for (int i = 0; i < 2; i++) { /* the second one in two pieces */
         const uint32_t *prompt = ref->ids + i * 3;
 
-        MUST(sw_gpu_session_feed(s, i, prompt, i ? 7 : PROMPT, err));
-        if (i) MUST(sw_gpu_session_feed(s, i, prompt + 7, PROMPT - 7, err));
+        MUST(sw_device_session_feed(s, i, prompt, i ? 7 : PROMPT, err));
+        if (i) MUST(sw_device_session_feed(s, i, prompt + 7, PROMPT - 7, err));
         memcpy(all + i * n, prompt, 4 * PROMPT);
     }
-    MUST(sw_gpu_session_step(s, ids, STEPS, err));
-    MUST(sw_gpu_session_logits(s, have, err));
+    MUST(sw_device_session_step(s, ids, STEPS, err));
+    MUST(sw_device_session_logits(s, have, err));
     for (int i = 0; i < 2; i++)
         for (int t = 0; t < STEPS; t++) all[i * n + PROMPT + t] = ids[t * 2 + i];
-    MUST(sw_gpu_lm_forward(c->lm, all, 2, n, err));
-    MUST(sw_gpu_lm_head(c->lm, want, 0, 2 * n, err));
+    MUST(sw_device_lm_forward(c->lm, all, 2, n, err));
+    MUST(sw_device_lm_head(c->lm, want, 0, 2 * n, err));
     for (int i = 0; i < 2; i++) {
         const double error = relative_l2(have + i * vocab, want + ((i + 1) * n - 1) * vocab, vocab);
 
@@ -126,8 +126,8 @@ static void check_decode(const open_model *m, on_card *c, const reference_logits
         assert_true(relative_l2(have + i * vocab, want + ((i + 1) * n - 2) * vocab, vocab) >
                     LOGITS_LIMIT);
     }
-    assert_int_equal(sw_gpu_session_room(s), 0);
-    sw_gpu_session_free(s);
+    assert_int_equal(sw_device_session_room(s), 0);
+    sw_device_session_free(s);
     free(ids), free(all), free(have), free(want);
 }
 
@@ -139,8 +139,8 @@ static float *logits_of(const open_model *m, const reference_logits *ref)
     on_card c;
 
     on_card_new(&c, m, n_rows < 64 ? 64 : n_rows, ref->seq_len < 64 ? 64 : ref->seq_len);
-    MUST(sw_gpu_lm_forward(c.lm, ref->ids, ref->n_seqs, ref->seq_len, err));
-    MUST(sw_gpu_lm_head(c.lm, have, 0, n_rows, err));
+    MUST(sw_device_lm_forward(c.lm, ref->ids, ref->n_seqs, ref->seq_len, err));
+    MUST(sw_device_lm_head(c.lm, have, 0, n_rows, err));
     on_card_free(&c);
     return have;
 }
@@ -203,10 +203,10 @@ static void test_model(void **state)
     n = n_rows * ref.vocab;
     have = malloc(4 * (size_t)n), again = malloc(4 * (size_t)n);
     on_card_new(&c, &m, n_rows < 64 ? 64 : n_rows, ref.seq_len < 64 ? 64 : ref.seq_len);
-    MUST(sw_gpu_lm_forward(c.lm, ref.ids, ref.n_seqs, ref.seq_len, err));
-    MUST(sw_gpu_lm_head(c.lm, have, 0, n_rows, err));
-    MUST(sw_gpu_lm_forward(c.lm, ref.ids, ref.n_seqs, ref.seq_len, err));
-    MUST(sw_gpu_lm_head(c.lm, again, 0, n_rows, err));
+    MUST(sw_device_lm_forward(c.lm, ref.ids, ref.n_seqs, ref.seq_len, err));
+    MUST(sw_device_lm_head(c.lm, have, 0, n_rows, err));
+    MUST(sw_device_lm_forward(c.lm, ref.ids, ref.n_seqs, ref.seq_len, err));
+    MUST(sw_device_lm_head(c.lm, again, 0, n_rows, err));
     error = relative_l2(have, ref.logits, n);
     nll = mean_nll(have, &ref) - mean_nll(ref.logits, &ref);
     print_message("%s: logits %.2e, NLL %+.1e from float32\n", paths[0], error, nll);
@@ -236,6 +236,6 @@ int main(int argc, char **argv)
                                        .initial_state = (void *)(uintptr_t)models[i]};
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("engine on the card", tests, NULL, NULL);
-    sw_gpu_close(gpu);
+    sw_device_close(gpu);
     return failed;
 }

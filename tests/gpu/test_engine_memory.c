@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/engine/gpu_engine.h"
-#include "quant/scheme.h"
-#include "tests/gpu/card.h"
-#include "tests/support/quantized_lm.h"
+#include "kernels/engine/device_engine.h"
+#include "quant/run/scheme.h"
+#include "tests/gpu/support/device_case.h"
+#include "tests/support/cases/quantized_lm.h"
 
 #define SEQ_LEN 64
 #define STEPS 24
@@ -40,49 +40,49 @@ static void outcome_free(outcome *o)
     free(o->last);
 }
 
-static void decode(outcome *o, sw_gpu_lm *lm, const uint32_t *ids)
+static void decode(outcome *o, sw_device_lm *lm, const uint32_t *ids)
 {
     const sw_sampling greedy = {0, 0, 1, 0};
-    sw_gpu_session *s = NULL;
+    sw_device_session *s = NULL;
 
-    MUST(sw_gpu_session_new(&s, lm, 2, SEQ_LEN, &greedy, err));
-    for (int i = 0; i < 2; i++) MUST(sw_gpu_session_feed(s, i, ids + 5 * i, 20, err));
-    MUST(sw_gpu_session_step(s, o->ids, STEPS, err));
-    MUST(sw_gpu_session_logits(s, o->last, err));
-    sw_gpu_session_free(s);
+    MUST(sw_device_session_new(&s, lm, 2, SEQ_LEN, &greedy, err));
+    for (int i = 0; i < 2; i++) MUST(sw_device_session_feed(s, i, ids + 5 * i, 20, err));
+    MUST(sw_device_session_step(s, o->ids, STEPS, err));
+    MUST(sw_device_session_logits(s, o->last, err));
+    sw_device_session_free(s);
 }
 
 /* SW_E_NOMEM: not even two blocks fit. */
 static sw_code run_under(outcome *o, const open_model *m, int64_t cap_bytes, sw_err *why)
 {
     const int64_t vocab = m->model.vocab;
-    sw_gpu_lm_linears linears;
-    sw_gpu_engine *engine = NULL;
-    sw_gpu_lm *lm = NULL;
-    sw_gpu *gpu = NULL;
+    sw_device_lm_linears linears;
+    sw_device_engine *engine = NULL;
+    sw_device_lm *lm = NULL;
+    sw_device *gpu = NULL;
     uint32_t ids[SEQ_LEN];
     sw_code rc;
 
     memset(o, 0, sizeof *o);
     for (int i = 0; i < SEQ_LEN; i++) ids[i] = (uint32_t)((i * 37 + 11) % vocab);
-    if ((rc = sw_gpu_open(&gpu, 0, cap_bytes, why)) != SW_OK ||
-        (rc = sw_gpu_engine_new(&engine, gpu, &m->model, SEQ_LEN, SEQ_LEN, why)) != SW_OK ||
-        (rc = sw_gpu_lm_new(&lm, engine, &m->lm, why)) != SW_OK)
+    if ((rc = sw_device_open(&gpu, 0, cap_bytes, why)) != SW_OK ||
+        (rc = sw_device_engine_new(&engine, gpu, &m->model, SEQ_LEN, SEQ_LEN, why)) != SW_OK ||
+        (rc = sw_device_lm_new(&lm, engine, &m->lm, why)) != SW_OK)
         goto done;
-    sw_gpu_lm_count(&linears, lm);
+    sw_device_lm_count(&linears, lm);
     o->n_streamed = linears.n_streamed_blocks;
-    o->taken_bytes = sw_gpu_taken_bytes(gpu);
+    o->taken_bytes = sw_device_taken_bytes(gpu);
     o->logits = malloc(4 * (size_t)(SEQ_LEN * vocab));
     o->last = malloc(4 * (size_t)(2 * vocab));
     for (int i = 0; i < 2; i++) { /* the second time another block is in each place */
-        MUST(sw_gpu_lm_forward(lm, ids, 1, SEQ_LEN, err));
-        MUST(sw_gpu_lm_head(lm, o->logits, 0, SEQ_LEN, err));
+        MUST(sw_device_lm_forward(lm, ids, 1, SEQ_LEN, err));
+        MUST(sw_device_lm_head(lm, o->logits, 0, SEQ_LEN, err));
     }
     decode(o, lm, ids);
 done:
-    sw_gpu_lm_free(lm);
-    sw_gpu_engine_free(engine);
-    sw_gpu_close(gpu);
+    sw_device_lm_free(lm);
+    sw_device_engine_free(engine);
+    sw_device_close(gpu);
     return rc;
 }
 

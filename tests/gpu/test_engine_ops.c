@@ -11,18 +11,18 @@
 
 #include "formats/model/model.h"
 #include "formats/num/act.h"
-#include "kernels/cuda/engine_ops.h"
+#include "kernels/cuda/ops/engine_ops.h"
 #include "kernels/engine/attention.h"
 #include "kernels/engine/engine.h"
-#include "kernels/gpu.h"
-#include "tests/gpu/card.h"
-#include "tests/support/open_model.h"
-#include "tests/support/qtensor_gen.h"
-#include "tests/support/random.h"
+#include "kernels/device.h"
+#include "tests/gpu/support/device_case.h"
+#include "tests/support/toys/open_model.h"
+#include "tests/support/toys/qtensor_gen.h"
+#include "tests/support/toys/random.h"
 
 #define ROUNDING 4e-3 /* relative L2 of one rounding to BF16 and what attention adds to it */
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static sw_launch how;
 
 /* ---- attention ---- */
@@ -116,17 +116,17 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
     a.v_seq = n_keys * a.v.stride;
     a.first = card_copy(gpu, first, sizeof first);
     if (c->has_sinks) a.sinks = card_copy(gpu, sinks, sizeof sinks);
-    MUST(sw_gpu_take(&d_out, gpu, n_out, 2, "test", err));
-    MUST(sw_gpu_fill(gpu, d_out, 0xff, n_out * 2, err));
+    MUST(sw_device_take(&d_out, gpu, n_out, 2, "test", err));
+    MUST(sw_device_fill(gpu, d_out, 0xff, n_out * 2, err));
     a.out = (sw_bf16_rows){d_out, c->heads * c->v_dim};
     if (is_decode) {
-        MUST(sw_gpu_take(&d_scratch, gpu, sw_cuda_decode_scratch_bytes(&a), 1, "test", err));
-        MUST(sw_gpu_fill(gpu, d_scratch, 0, sw_cuda_decode_scratch_bytes(&a), err));
+        MUST(sw_device_take(&d_scratch, gpu, sw_cuda_decode_scratch_bytes(&a), 1, "test", err));
+        MUST(sw_device_fill(gpu, d_scratch, 0, sw_cuda_decode_scratch_bytes(&a), err));
         a.scratch = d_scratch;
     }
     MUST(attend(&a, is_decode, err));
     have = card_fetch(gpu, d_out, n_out);
-    MUST(sw_gpu_fill(gpu, d_out, 0xff, n_out * 2, err));
+    MUST(sw_device_fill(gpu, d_out, 0xff, n_out * 2, err));
     MUST(attend(&a, is_decode, err));
     again = card_fetch(gpu, d_out, n_out);
     want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL);
@@ -189,8 +189,8 @@ static void check_cache(bool is_e4m3, bool by_attention)
     attn.k_seq = CAPACITY * HEADS * DIM;
     attn.v_seq = CAPACITY * HEADS * V_DIM;
     attn.out = (sw_bf16_rows){card_copy(gpu, have, 2 * N_V), HEADS * V_DIM};
-    MUST(sw_gpu_take(&attn.scratch, gpu, sw_cuda_decode_scratch_bytes(&attn), 1, "test", err));
-    MUST(sw_gpu_fill(gpu, attn.scratch, 0, sw_cuda_decode_scratch_bytes(&attn), err));
+    MUST(sw_device_take(&attn.scratch, gpu, sw_cuda_decode_scratch_bytes(&attn), 1, "test", err));
+    MUST(sw_device_fill(gpu, attn.scratch, 0, sw_cuda_decode_scratch_bytes(&attn), err));
     if (by_attention) MUST(sw_cuda_attention_decode(&attn, &a, how, err));
     else MUST(sw_cuda_heads(&a, how, err));
     for (int is_v = 0; is_v < 2; is_v++) {
@@ -201,8 +201,8 @@ static void check_cache(bool is_e4m3, bool by_attention)
         for (int64_t i = 0; is_e4m3 && i < n; i++)
             values[i] = fminf(fmaxf(values[i] / scale, -448), 448);
         MUST(sw_float_encode_n(want, is_e4m3 ? SW_DTYPE_F8_E4M3 : SW_DTYPE_BF16, values, n, err));
-        MUST(sw_gpu_download(gpu, have, is_v ? a.v_cache : a.k_cache, CAPACITY * n * elem_bytes,
-                             err));
+        MUST(sw_device_download(gpu, have, is_v ? a.v_cache : a.k_cache, CAPACITY * n * elem_bytes,
+                                err));
         for (int64_t s = 0; s < SEQS; s++)
             for (int64_t t = 0; t < CAPACITY; t++)
                 for (int64_t i = 0; i < seq_bytes; i++) {
@@ -241,10 +241,10 @@ static void check_tiles(const sw_qtensor *q)
     t.codes = card_copy(gpu, codes, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in));
     t.scales = card_copy(gpu, scales, scales_bytes);
     if (q->zeros) t.zeros = card_copy(gpu, zeros, sw_tiles_zeros_bytes(q->n_out, q->n_groups));
-    MUST(sw_gpu_take(&d_out, gpu, n, 2, "test", err));
-    MUST(sw_gpu_fill(gpu, d_out, 0xff, 2 * n, err));
+    MUST(sw_device_take(&d_out, gpu, n, 2, "test", err));
+    MUST(sw_device_fill(gpu, d_out, 0xff, 2 * n, err));
     MUST(sw_cuda_tiles_decode(d_out, &t, how, err));
-    MUST(sw_gpu_download(gpu, have, d_out, 2 * n, err));
+    MUST(sw_device_download(gpu, have, d_out, 2 * n, err));
     sw_qtensor_decode(values, q);
     MUST(sw_float_encode_n(want, SW_DTYPE_BF16, values, n, err));
     for (int64_t i = 0; i < n; i++)
@@ -281,7 +281,7 @@ static void check_rounding(const sw_act *act, float input_scale)
     void *d_out = NULL;
     const sw_bf16_rows src = {card_random_rows(gpu, x, ROWS * K, 3, 9), K};
 
-    MUST(sw_gpu_take(&d_out, gpu, ROWS * K, 2, "test", err));
+    MUST(sw_device_take(&d_out, gpu, ROWS * K, 2, "test", err));
     MUST(sw_cuda_act_round((sw_bf16_rows){d_out, K}, src, ROWS, K, act, input_scale, how, err));
     have = card_fetch(gpu, d_out, ROWS * K);
     sw_act_round(want, K, x, K, ROWS, K, act, input_scale);
@@ -350,10 +350,10 @@ static void check_pick(double temperature, int64_t top_k, double top_p)
     a.not_finite = card_copy(gpu, &zero, 4);
     a.state = card_copy(gpu, &state, 8);
     for (int i = 0; i < DRAWS; i++) MUST(sw_cuda_pick(&a, how, err));
-    MUST(sw_gpu_download(gpu, have, a.log, sizeof have, err));
-    MUST(sw_gpu_download(gpu, &bad, a.not_finite, 4, err));
+    MUST(sw_device_download(gpu, have, a.log, sizeof have, err));
+    MUST(sw_device_download(gpu, &bad, a.not_finite, 4, err));
     assert_int_equal(bad, 0);
-    MUST(sw_gpu_download(gpu, &zero, a.first, 4, err));
+    MUST(sw_device_download(gpu, &zero, a.first, 4, err));
     assert_int_equal(zero, DRAWS);
     for (int i = 0; i < DRAWS; i++) {
         uint32_t want;
@@ -365,9 +365,9 @@ static void check_pick(double temperature, int64_t top_k, double top_p)
                   (long long)top_k, top_p, n_other, DRAWS);
     assert_true(n_other <= 1);
     logits[VOCAB / 2] = NAN;
-    MUST(sw_gpu_upload(gpu, (void *)(uintptr_t)a.logits, logits, 4 * VOCAB, err));
+    MUST(sw_device_upload(gpu, (void *)(uintptr_t)a.logits, logits, 4 * VOCAB, err));
     MUST(sw_cuda_pick(&a, how, err));
-    MUST(sw_gpu_download(gpu, &bad, a.not_finite, 4, err));
+    MUST(sw_device_download(gpu, &bad, a.not_finite, 4, err));
     assert_int_equal(bad, 1);
     sw_scratch_free(&scratch);
     free(logits);
@@ -388,17 +388,17 @@ static void test_pick(void **state)
 
 static void test_limits(void **state)
 {
-    const int64_t cap = sw_gpu_about(gpu)->cap_bytes;
+    const int64_t cap = sw_device_about(gpu)->cap_bytes;
     sw_err err = {0};
     void *d = NULL;
 
     (void)state;
-    assert_int_equal(sw_gpu_room(gpu, cap + 1, "too much", &err), SW_E_NOMEM);
+    assert_int_equal(sw_device_room(gpu, cap + 1, "too much", &err), SW_E_NOMEM);
     assert_non_null(strstr(err.text, "too much"));
     memset(&err, 0, sizeof err);
-    assert_int_equal(sw_gpu_take(&d, gpu, INT64_MAX, 2, "too much", &err), SW_E_NOMEM);
+    assert_int_equal(sw_device_take(&d, gpu, INT64_MAX, 2, "too much", &err), SW_E_NOMEM);
     memset(&err, 0, sizeof err);
-    assert_int_equal(sw_gpu_open(&gpu, 1000, 0, &err), SW_E_CUDA);
+    assert_int_equal(sw_device_open(&gpu, 1000, 0, &err), SW_E_CUDA);
     assert_non_null(strstr(err.text, "cuda:1000"));
 }
 
@@ -417,6 +417,6 @@ int main(int argc, char **argv)
     how = card_launch(gpu);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("engine ops", tests, NULL, NULL);
-    sw_gpu_close(gpu);
+    sw_device_close(gpu);
     return failed;
 }

@@ -11,19 +11,19 @@
 
 #include "formats/model/model.h"
 #include "formats/num/act.h"
-#include "kernels/engine/vec.h"
-#include "tests/gpu/lean_case.h"
-#include "tests/support/open_model.h"
-#include "tests/support/random.h"
+#include "kernels/engine/vec/vec.h"
+#include "tests/gpu/support/fused_case.h"
+#include "tests/support/toys/open_model.h"
+#include "tests/support/toys/random.h"
 
 #define ROUNDING 4e-3 /* relative L2 of one rounding to BF16 */
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static sw_launch how;
-static sw_chain *chain; /* when set, products are steps of it */
+static sw_decode_chain *chain; /* when set, products are steps of it */
 
 /* The strips of the second do not fill the last CTA. */
-static const lean_case ones[] = {
+static const fused_case ones[] = {
     {4096, 4096, 128, false, true, false, SW_LEAN_STORE, F16, 0, 0},
     {48, 1280, 256, true, false, true, SW_LEAN_ADD, SW_DTYPE_BF16, 0, 0},
     {28672, 4096, 128, true, true, false, SW_LEAN_GLU, F16, 0, 0},
@@ -52,7 +52,7 @@ static void expect_product(double *want, const sw_qtensor *q, const float *x, co
     free(w);
 }
 
-static void norm_row(float *x, const lean_case *c, const float *norm)
+static void norm_row(float *x, const fused_case *c, const float *norm)
 {
     uint16_t *rounded = malloc(2 * (size_t)c->k_in);
 
@@ -63,7 +63,7 @@ static void norm_row(float *x, const lean_case *c, const float *norm)
 }
 
 /* An input as the product quantizes it. */
-static void quantize_row(float *x, const lean_case *c, const sw_lean_args *a)
+static void quantize_row(float *x, const fused_case *c, const sw_fused_args *a)
 {
     if (c->scope != SW_ACT_NONE)
         sw_act_round(x, c->k_in, x, c->k_in, 1, c->k_in, &a->act_of_x, a->input_scale);
@@ -78,28 +78,33 @@ static double clamped_glu_of(double g, double u, double limit)
 }
 
 /* What it puts out, as floats: the stream `sum` with it added, or its row. */
-static float *run_one(const sw_lean_args *a, const float *sum, int64_t n_have)
+static float *run_one(const sw_fused_args *a, const float *sum, int64_t n_have)
 {
     float *have;
 
-    if (a->out == SW_LEAN_ADD) MUST(sw_gpu_upload(gpu, a->sum, sum, 4 * n_have, err));
-    MUST(sw_gpu_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
-    MUST(lean_enqueue(chain, a, how, err));
+    if (a->out == SW_LEAN_ADD) MUST(sw_device_upload(gpu, a->sum, sum, 4 * n_have, err));
+    MUST(sw_device_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
+    MUST(fused_enqueue(chain, a, how, err));
     MUST(sw_cuda_chain_run(chain, how, err));
     if (a->out != SW_LEAN_ADD) return card_fetch(gpu, a->y.d, n_have);
     have = malloc(4 * (size_t)n_have);
-    MUST(sw_gpu_download(gpu, have, a->sum, 4 * n_have, err));
+    MUST(sw_device_download(gpu, have, a->sum, 4 * n_have, err));
     return have;
 }
 
-static void check_one(const lean_case *c)
+static void check_one(const fused_case *c)
 {
     const int64_t wide = c->n_out / 2, n_have = c->out == SW_LEAN_GLU ? wide : c->n_out;
     float *x = malloc(4 * (size_t)c->k_in), *norm = malloc(4 * (size_t)c->k_in), *have;
     float *bias = malloc(4 * (size_t)c->n_out), *sum = malloc(4 * (size_t)c->n_out);
     double *want = malloc(8 * (size_t)c->n_out);
-    sw_lean_args a = {.eps = 1e-5f, .out = c->out, .act = SW_MLP_SILU, .n = 1, .n_sms = 132,
-                      .sm = sw_gpu_about(gpu)->arch, .input_scale = 0.02f};
+    sw_fused_args a = {.eps = 1e-5f,
+                       .out = c->out,
+                       .act = SW_MLP_SILU,
+                       .n = 1,
+                       .n_sms = 132,
+                       .sm = sw_device_about(gpu)->arch,
+                       .input_scale = 0.02f};
     const double limit = c->out != SW_LEAN_ADD   ? ROUNDING
                          : c->num == SW_NUM_E4M3 ? 1e-3 /* its products are cut off */
                                                  : 1e-4;
@@ -108,12 +113,12 @@ static void check_one(const lean_case *c)
     void *d_y = NULL;
     double error, broken;
 
-    lean_weight(&q, c, 3);
-    lean_act(&a, c);
+    fused_weight(&q, c, 3);
+    fused_act(&a, c);
     for (int64_t i = 0; i < c->k_in; i++) norm[i] = (float)(0.5 + test_uniform(&rng));
     for (int64_t i = 0; i < c->n_out; i++) bias[i] = (float)test_gauss(&rng);
     for (int64_t i = 0; i < c->n_out; i++) sum[i] = (float)test_gauss(&rng);
-    a.tiles = lean_tiles(gpu, &q);
+    a.tiles = fused_tiles(gpu, &q);
     a.rows = (sw_bf16_rows){card_random_rows(gpu, x, c->k_in, 1, 4), c->k_in};
     if (c->has_norm) {
         a.x = card_copy(gpu, x, 4 * c->k_in);
@@ -122,7 +127,7 @@ static void check_one(const lean_case *c)
     }
     if (c->has_bias) a.bias = card_copy(gpu, bias, 4 * c->n_out);
     a.sum = card_copy(gpu, sum, 4 * c->n_out);
-    MUST(sw_gpu_take(&d_y, gpu, c->n_out, 2, "test", err));
+    MUST(sw_device_take(&d_y, gpu, c->n_out, 2, "test", err));
     a.y = (sw_bf16_rows){d_y, n_have};
     assert_true(sw_cuda_one_can(&a));
     quantize_row(x, c, &a);
@@ -134,8 +139,8 @@ static void check_one(const lean_case *c)
     error = relative_l2_double(have, want, n_have);
     free(have);
     /* without the scales of one group of one tile it is another product */
-    MUST(sw_gpu_fill(gpu, (void *)(uintptr_t)a.tiles.scales, 0,
-                     64 * sw_dtype_bits(c->scale_dtype) / 8, err));
+    MUST(sw_device_fill(gpu, (void *)(uintptr_t)a.tiles.scales, 0,
+                        64 * sw_dtype_bits(c->scale_dtype) / 8, err));
     have = run_one(&a, sum, n_have);
     broken = relative_l2_double(have, want, n_have);
     print_message("%lld x %lld, group %lld: %.2e; broken %.2e\n", (long long)c->n_out,
@@ -146,7 +151,7 @@ static void check_one(const lean_case *c)
 }
 
 /* Where a checker follows every access, small ones alone. */
-static bool is_wanted(const lean_case *c)
+static bool is_wanted(const fused_case *c)
 {
 #ifdef SW_CHECKED
     return c->n_out * c->k_in <= 1 << 25;
@@ -156,10 +161,10 @@ static bool is_wanted(const lean_case *c)
 #endif
 }
 
-static bool can_run(const lean_case *c)
+static bool can_run(const fused_case *c)
 {
     if (!is_wanted(c)) return false;
-    return c->num != SW_NUM_E4M3 || sw_gpu_about(gpu)->arch >= 89;
+    return c->num != SW_NUM_E4M3 || sw_device_about(gpu)->arch >= 89;
 }
 
 static void test_one(void **state)
@@ -172,11 +177,15 @@ static void test_one(void **state)
 /* Each product that there are chains of as a chain of one. */
 static void test_one_step(void **state)
 {
-    const sw_attn_args shape = {.n_seqs = 1, .capacity = 64, .n_heads = 8, .n_kv_heads = 2,
-                                .v_head_dim = 128, .n_sms = sw_gpu_about(gpu)->n_sms};
+    const sw_attn_args shape = {.n_seqs = 1,
+                                .capacity = 64,
+                                .n_heads = 8,
+                                .n_kv_heads = 2,
+                                .v_head_dim = 128,
+                                .n_sms = sw_device_about(gpu)->n_sms};
 
     (void)state;
-    if (sw_gpu_about(gpu)->arch != 90) skip();
+    if (sw_device_about(gpu)->arch != 90) skip();
     chain = chain_on_card(gpu, &shape);
     for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
         if (ones[i].num && ones[i].scope != SW_ACT_GROUP && can_run(&ones[i])) check_one(&ones[i]);
@@ -195,7 +204,7 @@ static void test_one_step(void **state)
 static const int32_t chosen[N_PAIRS] = {3, 1, 4, 0, 1, 3};
 static const float shares[N_PAIRS] = {0.75f, 0.25f, 0.5f, 0.5f, 0.125f, 0.875f};
 
-static const lean_case experts[] = {
+static const fused_case experts[] = {
     {512, 256, 0, false, false, false, SW_LEAN_GLU, F32, DENSE, SW_ACT_NONE},
     {200, 1000, 0, false, false, true, SW_LEAN_STORE, F32, DENSE, SW_ACT_NONE},
     {768, 1024, 128, false, false, false, SW_LEAN_GLU, F16, 0, SW_ACT_NONE},
@@ -212,7 +221,7 @@ typedef struct expert_set {
 } expert_set;
 
 /* Expert x: its weights and its part of what is expected of rows [n, k_in]. */
-static void add_expert(expert_set *s, sw_lean_args *a, const lean_case *c, int x,
+static void add_expert(expert_set *s, sw_fused_args *a, const fused_case *c, int x,
                        const float *rows)
 {
     float *row = malloc(4 * (size_t)c->k_in), *bias = malloc(4 * (size_t)c->n_out);
@@ -228,8 +237,8 @@ static void add_expert(expert_set *s, sw_lean_args *a, const lean_case *c, int x
         dense = malloc(4 * (size_t)(c->n_out * c->k_in));
         s->table[x].codes = card_random_rows(gpu, dense, c->n_out * c->k_in, 0.05, 70 + x);
     } else {
-        lean_weight(&q, c, 3 + (uint64_t)x);
-        tiles = lean_tiles(gpu, &q);
+        fused_weight(&q, c, 3 + (uint64_t)x);
+        tiles = fused_tiles(gpu, &q);
         s->table[x].codes = tiles.codes;
         s->table[x].scales = tiles.scales;
         s->table[x].zeros = tiles.zeros;
@@ -253,12 +262,12 @@ static void add_expert(expert_set *s, sw_lean_args *a, const lean_case *c, int x
     free(row), free(bias), free(dense);
 }
 
-static double run_experts(const sw_lean_args *a, const double *want, int64_t n_have)
+static double run_experts(const sw_fused_args *a, const double *want, int64_t n_have)
 {
     float *have;
     double error;
 
-    MUST(sw_gpu_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
+    MUST(sw_device_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
     MUST(sw_cuda_experts(a, how, err));
     have = card_fetch(gpu, a->y.d, n_have);
     error = relative_l2_double(have, want, n_have);
@@ -266,20 +275,25 @@ static double run_experts(const sw_lean_args *a, const double *want, int64_t n_h
     return error;
 }
 
-static void check_experts(const lean_case *c)
+static void check_experts(const fused_case *c)
 {
     const int64_t wide = c->n_out / 2, n_y = c->out == SW_LEAN_GLU ? wide : c->n_out;
     const int64_t share = c->out == SW_LEAN_GLU ? N_USED : 1; /* pairs that read one row */
     float *rows = malloc(4 * (size_t)(N_PAIRS * c->k_in));
-    sw_lean_args a = {.out = c->out, .act = SW_MLP_SWIGLU_CLAMPED, .limit = 7, .n = 1,
-                      .n_sms = 132, .sm = sw_gpu_about(gpu)->arch, .n_pairs = N_PAIRS,
-                      .pairs_per_row = share};
+    sw_fused_args a = {.out = c->out,
+                       .act = SW_MLP_SWIGLU_CLAMPED,
+                       .limit = 7,
+                       .n = 1,
+                       .n_sms = 132,
+                       .sm = sw_device_about(gpu)->arch,
+                       .n_pairs = N_PAIRS,
+                       .pairs_per_row = share};
     expert_set s = {.want = malloc(8 * (size_t)(N_PAIRS * c->n_out))};
     int32_t others[N_PAIRS];
     void *d_y = NULL;
     double error, broken;
 
-    lean_act(&a, c);
+    fused_act(&a, c);
     if (c->out == SW_LEAN_GLU && c->num == DENSE) a.act = SW_MLP_SILU;
     a.rows = (sw_bf16_rows){card_random_rows(gpu, rows, N_PAIRS / share * c->k_in, 1, 4), c->k_in};
     for (int x = 0; x < N_EXPERTS; x++) add_expert(&s, &a, c, x, rows);
@@ -291,13 +305,13 @@ static void check_experts(const lean_case *c)
     }
     a.experts = card_copy(gpu, s.table, sizeof s.table);
     a.chosen = card_copy(gpu, chosen, sizeof chosen);
-    MUST(sw_gpu_take(&d_y, gpu, N_PAIRS * n_y, 2, "test", err));
+    MUST(sw_device_take(&d_y, gpu, N_PAIRS * n_y, 2, "test", err));
     a.y = (sw_bf16_rows){d_y, n_y};
     assert_true(sw_cuda_experts_can(&a));
     error = run_experts(&a, s.want, N_PAIRS * n_y);
     memcpy(others, chosen, sizeof others); /* one pair with another expert */
     others[N_PAIRS - 1] = 2;
-    MUST(sw_gpu_upload(gpu, (void *)(uintptr_t)a.chosen, others, sizeof others, err));
+    MUST(sw_device_upload(gpu, (void *)(uintptr_t)a.chosen, others, sizeof others, err));
     broken = run_experts(&a, s.want, N_PAIRS * n_y);
     print_message("experts of %lld x %lld: %.2e; broken %.2e\n", (long long)c->n_out,
                   (long long)c->k_in, error, broken);
@@ -357,6 +371,6 @@ int main(int argc, char **argv)
     how = card_launch(gpu);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("products of few tokens", tests, NULL, NULL);
-    sw_gpu_close(gpu);
+    sw_device_close(gpu);
     return failed;
 }

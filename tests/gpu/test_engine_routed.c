@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/gpu_internal.h"
-#include "quant/scheme.h"
-#include "tests/gpu/card.h"
-#include "tests/support/quantized_lm.h"
-#include "tests/support/random.h"
+#include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "quant/run/scheme.h"
+#include "tests/gpu/support/device_case.h"
+#include "tests/support/cases/quantized_lm.h"
+#include "tests/support/toys/random.h"
 
 #define MODEL "tests/golden/models/tiny-moe"
 #define SEQS 8
@@ -28,7 +28,7 @@
 #define W4A16_LIMIT 2e-2
 #define FP8_LIMIT 6e-2
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static uint32_t calib_ids[ROWS], eval_ids[ROWS];
 
 static void read_ids(uint32_t *ids, const char *path)
@@ -44,15 +44,15 @@ static void read_ids(uint32_t *ids, const char *path)
 static float *on_card(const open_model *m)
 {
     float *logits = malloc(sizeof *logits * (size_t)(ROWS * m->model.vocab));
-    sw_gpu_engine *engine = NULL;
-    sw_gpu_lm *lm = NULL;
+    sw_device_engine *engine = NULL;
+    sw_device_lm *lm = NULL;
 
-    MUST(sw_gpu_engine_new(&engine, gpu, &m->model, ROWS, SEQ_LEN, err));
-    MUST(sw_gpu_lm_new(&lm, engine, &m->lm, err));
-    MUST(sw_gpu_lm_forward(lm, eval_ids, SEQS, SEQ_LEN, err));
-    MUST(sw_gpu_lm_head(lm, logits, 0, ROWS, err));
-    sw_gpu_lm_free(lm);
-    sw_gpu_engine_free(engine);
+    MUST(sw_device_engine_new(&engine, gpu, &m->model, ROWS, SEQ_LEN, err));
+    MUST(sw_device_lm_new(&lm, engine, &m->lm, err));
+    MUST(sw_device_lm_forward(lm, eval_ids, SEQS, SEQ_LEN, err));
+    MUST(sw_device_lm_head(lm, logits, 0, ROWS, err));
+    sw_device_lm_free(lm);
+    sw_device_engine_free(engine);
     return logits;
 }
 
@@ -76,14 +76,14 @@ static double median_error(const float *have, const float *want, int64_t vocab)
 
 static void must_have_products(const open_model *m)
 {
-    sw_gpu_engine *engine = NULL;
-    sw_gpu_block *block = NULL;
+    sw_device_engine *engine = NULL;
+    sw_device_block *block = NULL;
 
-    MUST(sw_gpu_engine_new(&engine, gpu, &m->model, ROWS, SEQ_LEN, err));
-    MUST(sw_gpu_block_load(&block, engine, &m->lm.blocks[1], err));
-    assert_true(sw_gpu_routed_can(block));
-    sw_gpu_block_free(block);
-    sw_gpu_engine_free(engine);
+    MUST(sw_device_engine_new(&engine, gpu, &m->model, ROWS, SEQ_LEN, err));
+    MUST(sw_device_block_load(&block, engine, &m->lm.blocks[1], err));
+    assert_true(sw_device_routed_can(block));
+    sw_device_block_free(block);
+    sw_device_engine_free(engine);
 }
 
 /* One sequence, step by step, in a graph from the second step on: the token that a whole sequence
@@ -94,28 +94,28 @@ static void check_steps(const quantized_lm *q, double limit)
     const int64_t vocab = q->m.model.vocab, n = PROMPT + STEPS;
     float *have = malloc(4 * (size_t)vocab), *want = malloc(4 * (size_t)(n * vocab));
     uint32_t ids[PROMPT + STEPS];
-    sw_gpu_engine *engine = NULL;
-    sw_gpu_lm *lm = NULL;
-    sw_gpu_session *s = NULL;
+    sw_device_engine *engine = NULL;
+    sw_device_lm *lm = NULL;
+    sw_device_session *s = NULL;
     double error, before;
 
     memcpy(ids, eval_ids, PROMPT * sizeof *ids);
-    MUST(sw_gpu_engine_new(&engine, gpu, &q->m.model, n, n, err));
-    MUST(sw_gpu_lm_new(&lm, engine, &q->m.lm, err));
-    MUST(sw_gpu_session_new(&s, lm, 1, n, &greedy, err));
-    MUST(sw_gpu_session_feed(s, 0, ids, PROMPT, err));
-    MUST(sw_gpu_session_step(s, ids + PROMPT, STEPS, err));
-    MUST(sw_gpu_session_logits(s, have, err));
-    MUST(sw_gpu_lm_forward(lm, ids, 1, n, err));
-    MUST(sw_gpu_lm_head(lm, want, 0, n, err));
+    MUST(sw_device_engine_new(&engine, gpu, &q->m.model, n, n, err));
+    MUST(sw_device_lm_new(&lm, engine, &q->m.lm, err));
+    MUST(sw_device_session_new(&s, lm, 1, n, &greedy, err));
+    MUST(sw_device_session_feed(s, 0, ids, PROMPT, err));
+    MUST(sw_device_session_step(s, ids + PROMPT, STEPS, err));
+    MUST(sw_device_session_logits(s, have, err));
+    MUST(sw_device_lm_forward(lm, ids, 1, n, err));
+    MUST(sw_device_lm_head(lm, want, 0, n, err));
     error = relative_l2(have, want + (n - 1) * vocab, vocab);
     before = relative_l2(have, want + (n - 2) * vocab, vocab);
     print_message("  decoded: %.2e from prefill, %.2e from the token before\n", error, before);
     if (!(error <= limit) || before <= limit)
         fail_msg("decoded %g off, the token before %g", error, before);
-    sw_gpu_session_free(s);
-    sw_gpu_lm_free(lm);
-    sw_gpu_engine_free(engine);
+    sw_device_session_free(s);
+    sw_device_lm_free(lm);
+    sw_device_engine_free(engine);
     free(have), free(want);
 }
 
@@ -183,12 +183,12 @@ int main(void)
     int failed = card_open(&gpu);
 
     if (failed) return failed;
-    if (sw_gpu_about(gpu)->arch != 90) {
+    if (sw_device_about(gpu)->arch != 90) {
         printf("skipped: no GPU of compute capability 9.0\n");
-        sw_gpu_close(gpu);
+        sw_device_close(gpu);
         return 77;
     }
     failed = cmocka_run_group_tests_name("quantized experts on the card", tests, read_all, NULL);
-    sw_gpu_close(gpu);
+    sw_device_close(gpu);
     return failed;
 }

@@ -1,6 +1,6 @@
-/* test_engine_schemes.c - every scheme of quant/schemes.def on the card: a trained model rounded to
- * it gives the logits and the divergence from the original that the CPU's kernels give, and faults
- * are seen. Exit 77 without a GPU.
+/* test_engine_schemes.c - every scheme of quant/run/schemes.def on the card: a trained model
+ * rounded to it gives the logits and the divergence from the original that the CPU's kernels give,
+ * and faults are seen. Exit 77 without a GPU.
  *
  * Single linears get the very rows that the CPU gets, so their outputs may differ by the rounding
  * to BF16 alone. In whole models BF16 tips codes of quantized inputs, and after a few layers the
@@ -17,12 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/engine/gpu_engine.h"
-#include "quant/scheme.h"
-#include "tests/gpu/card.h"
-#include "tests/support/quantized_lm.h"
-#include "tests/support/random.h"
-#include "verify/metrics.h"
+#include "kernels/engine/device_engine.h"
+#include "quant/run/scheme.h"
+#include "tests/gpu/support/device_case.h"
+#include "tests/support/cases/quantized_lm.h"
+#include "tests/support/toys/random.h"
+#include "verify/base/metrics.h"
 
 #define MODEL "calib_data/tiny-llama"
 #define SEQS 8
@@ -34,7 +34,7 @@
 #define STEPS 12
 #define SCHEMES_MAX 64
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static uint32_t calib_ids[ROWS], eval_ids[ROWS];
 static open_model original;
 static float *wanted;     /* logits of the original, on the CPU */
@@ -61,19 +61,19 @@ static bool is_coded(const char *name)
     return false;
 }
 
-static float *on_card(const open_model *m, sw_gpu_lm_linears *linears)
+static float *on_card(const open_model *m, sw_device_lm_linears *linears)
 {
     float *logits = malloc(sizeof *logits * (size_t)(ROWS * m->model.vocab));
-    sw_gpu_engine *engine = NULL;
-    sw_gpu_lm *lm = NULL;
+    sw_device_engine *engine = NULL;
+    sw_device_lm *lm = NULL;
 
-    MUST(sw_gpu_engine_new(&engine, gpu, &m->model, ROWS, SEQ_LEN, err));
-    MUST(sw_gpu_lm_new(&lm, engine, &m->lm, err));
-    sw_gpu_lm_count(linears, lm);
-    MUST(sw_gpu_lm_forward(lm, eval_ids, SEQS, SEQ_LEN, err));
-    MUST(sw_gpu_lm_head(lm, logits, 0, ROWS, err));
-    sw_gpu_lm_free(lm);
-    sw_gpu_engine_free(engine);
+    MUST(sw_device_engine_new(&engine, gpu, &m->model, ROWS, SEQ_LEN, err));
+    MUST(sw_device_lm_new(&lm, engine, &m->lm, err));
+    sw_device_lm_count(linears, lm);
+    MUST(sw_device_lm_forward(lm, eval_ids, SEQS, SEQ_LEN, err));
+    MUST(sw_device_lm_head(lm, logits, 0, ROWS, err));
+    sw_device_lm_free(lm);
+    sw_device_engine_free(engine);
     return logits;
 }
 
@@ -101,7 +101,7 @@ static double distance(const float *have, const float *want)
 
 static void test_noise(void **state)
 {
-    sw_gpu_lm_linears linears;
+    sw_device_lm_linears linears;
     double kl[ROWS], error;
     float *have;
 
@@ -148,7 +148,7 @@ static void expect(expectation *e, const open_model *m, const sw_qspec *spec, co
     quantized_lm_close(&plain);
 }
 
-static agreement compare(const open_model *m, const expectation *e, sw_gpu_lm_linears *linears)
+static agreement compare(const open_model *m, const expectation *e, sw_device_lm_linears *linears)
 {
     float *have = on_card(m, linears);
     double kl[ROWS], square = 0;
@@ -178,8 +178,8 @@ static void *device_copy(const void *from, int64_t size_bytes)
 {
     void *d = NULL;
 
-    MUST(sw_gpu_take(&d, gpu, size_bytes, 1, "test", err));
-    MUST(sw_gpu_upload(gpu, d, from, size_bytes, err));
+    MUST(sw_device_take(&d, gpu, size_bytes, 1, "test", err));
+    MUST(sw_device_upload(gpu, d, from, size_bytes, err));
     return d;
 }
 
@@ -201,24 +201,24 @@ static double error_of(const open_model *m, int i, int64_t n, const sw_weight *w
     uint16_t *bits = malloc(2 * (size_t)(n * k_in));
     const sw_gemm p = {n, x, k_in, y, n_out, want, 4};
     void *d_rows, *d_x;
-    sw_gpu_engine *engine = NULL;
-    sw_gpu_block *block = NULL;
+    sw_device_engine *engine = NULL;
+    sw_device_block *block = NULL;
     sw_scratch scratch = {0};
     double error;
 
     make_rows(x, bits, n * k_in);
     MUST(sw_gemm_run(&p, &scratch, err));
-    MUST(sw_gpu_engine_new(&engine, gpu, &m->model, n, SEQ_LEN, err));
-    MUST(sw_gpu_block_load(&block, engine, b, err));
+    MUST(sw_device_engine_new(&engine, gpu, &m->model, n, SEQ_LEN, err));
+    MUST(sw_device_block_load(&block, engine, b, err));
     d_rows = device_copy(bits, 2 * n * k_in);
     d_x = device_copy(have, 4 * n * n_out); /* the stream that it is added to: zeros */
-    MUST(sw_gpu_engine_rest(engine, block, d_x, 1, n, singles[i].half, singles[i].site, d_rows,
-                            err));
-    MUST(sw_gpu_download(gpu, have, d_x, 4 * n * n_out, err));
+    MUST(sw_device_engine_rest(engine, block, d_x, 1, n, singles[i].half, singles[i].site, d_rows,
+                               err));
+    MUST(sw_device_download(gpu, have, d_x, 4 * n * n_out, err));
     error = relative_l2(have, y, n * n_out);
-    sw_gpu_put(gpu, d_rows), sw_gpu_put(gpu, d_x);
-    sw_gpu_block_free(block);
-    sw_gpu_engine_free(engine);
+    sw_device_put(gpu, d_rows), sw_device_put(gpu, d_x);
+    sw_device_block_free(block);
+    sw_device_engine_free(engine);
     sw_scratch_free(&scratch);
     free(x), free(y), free(have), free(bits);
     return error;
@@ -251,28 +251,28 @@ static void check_steps(const quantized_lm *q, double limit, const char *name)
     const int64_t vocab = q->m.model.vocab, n = PROMPT + STEPS;
     float *have = malloc(4 * (size_t)vocab), *want = malloc(4 * (size_t)(n * vocab));
     uint32_t ids[PROMPT + STEPS];
-    sw_gpu_engine *engine = NULL;
-    sw_gpu_lm *lm = NULL;
-    sw_gpu_session *s = NULL;
+    sw_device_engine *engine = NULL;
+    sw_device_lm *lm = NULL;
+    sw_device_session *s = NULL;
     double error, before;
 
     memcpy(ids, eval_ids, PROMPT * sizeof *ids);
-    MUST(sw_gpu_engine_new(&engine, gpu, &q->m.model, n, n, err));
-    MUST(sw_gpu_lm_new(&lm, engine, &q->m.lm, err));
-    MUST(sw_gpu_session_new(&s, lm, 1, n, &greedy, err));
-    MUST(sw_gpu_session_feed(s, 0, ids, PROMPT, err));
-    MUST(sw_gpu_session_step(s, ids + PROMPT, STEPS, err));
-    MUST(sw_gpu_session_logits(s, have, err));
-    MUST(sw_gpu_lm_forward(lm, ids, 1, n, err));
-    MUST(sw_gpu_lm_head(lm, want, 0, n, err));
+    MUST(sw_device_engine_new(&engine, gpu, &q->m.model, n, n, err));
+    MUST(sw_device_lm_new(&lm, engine, &q->m.lm, err));
+    MUST(sw_device_session_new(&s, lm, 1, n, &greedy, err));
+    MUST(sw_device_session_feed(s, 0, ids, PROMPT, err));
+    MUST(sw_device_session_step(s, ids + PROMPT, STEPS, err));
+    MUST(sw_device_session_logits(s, have, err));
+    MUST(sw_device_lm_forward(lm, ids, 1, n, err));
+    MUST(sw_device_lm_head(lm, want, 0, n, err));
     error = relative_l2(have, want + (n - 1) * vocab, vocab);
     before = relative_l2(have, want + (n - 2) * vocab, vocab);
     print_message("  decoded: %.2e from prefill, %.2e from the token before\n", error, before);
     if (!(error <= limit) || before <= limit)
         fail_msg("%s: decoded %g off, the token before %g", name, error, before);
-    sw_gpu_session_free(s);
-    sw_gpu_lm_free(lm);
-    sw_gpu_engine_free(engine);
+    sw_device_session_free(s);
+    sw_device_lm_free(lm);
+    sw_device_engine_free(engine);
     free(have), free(want);
 }
 
@@ -280,7 +280,7 @@ static void check_steps(const quantized_lm *q, double limit, const char *name)
 static void check_faults(quantized_lm *q, const expectation *e, const char *name)
 {
     sw_weight *linear = q->m.lm.blocks[1].linear, k = linear[SW_SLOT_K];
-    sw_gpu_lm_linears linears;
+    sw_device_lm_linears linears;
     agreement a;
 
     linear[SW_SLOT_K] = linear[SW_SLOT_V];
@@ -296,7 +296,7 @@ static void test_scheme(void **state)
     const sw_scheme *scheme = *state;
     const sw_qspec spec = sw_scheme_spec(scheme);
     const sw_calib calib = {calib_ids, SEQS, SEQ_LEN};
-    sw_gpu_lm_linears linears;
+    sw_device_lm_linears linears;
     expectation e;
     quantized_lm q;
     agreement a;
@@ -349,6 +349,6 @@ int main(void)
         tests[n] = (struct CMUnitTest){.name = sw_schemes[n - 1].name, .test_func = test_scheme,
                                        .initial_state = (void *)(uintptr_t)&sw_schemes[n - 1]};
     failed = _cmocka_run_group_tests("schemes on the card", tests, (size_t)n, open_all, close_all);
-    sw_gpu_close(gpu);
+    sw_device_close(gpu);
     return failed;
 }

@@ -15,11 +15,12 @@
 #include <string.h>
 
 #include "formats/base/parallel.h"
+#include "formats/io/file_content.h"
 #include "formats/text/corpus.h"
 #include "formats/text/tokenizer.h"
-#include "kernels/engine/gpu_engine.h"
-#include "tests/support/open_model.h"
-#include "verify/perplexity.h"
+#include "kernels/engine/device_engine.h"
+#include "tests/support/toys/open_model.h"
+#include "verify/metrics/perplexity.h"
 
 #define GOLDEN "tests/golden/models/golden.json"
 #define NLL_LIMIT 2e-3 /* nats a token */
@@ -30,7 +31,7 @@ static const char *const models[] = {"calib_data/tiny-llama", "tests/golden/mode
                                      "tests/golden/models/tiny-moe"};
 #define N_MODELS (sizeof models / sizeof *models)
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static const sw_sampling greedy = {0, 0, 1, 0};
 
 #define MUST(call)                                        \
@@ -41,21 +42,21 @@ static const sw_sampling greedy = {0, 0, 1, 0};
 
 typedef struct on_card {
     open_model m;
-    sw_gpu_engine *engine;
-    sw_gpu_lm *lm;
+    sw_device_engine *engine;
+    sw_device_lm *lm;
 } on_card;
 
-static void on_card_open(on_card *c, sw_gpu *where, const char *dir)
+static void on_card_open(on_card *c, sw_device *where, const char *dir)
 {
     open_model_dir(&c->m, dir);
-    MUST(sw_gpu_engine_new(&c->engine, where, &c->m.model, 128, CAPACITY, err));
-    MUST(sw_gpu_lm_new(&c->lm, c->engine, &c->m.lm, err));
+    MUST(sw_device_engine_new(&c->engine, where, &c->m.model, 128, CAPACITY, err));
+    MUST(sw_device_lm_new(&c->lm, c->engine, &c->m.lm, err));
 }
 
 static void on_card_close(on_card *c)
 {
-    sw_gpu_lm_free(c->lm);
-    sw_gpu_engine_free(c->engine);
+    sw_device_lm_free(c->lm);
+    sw_device_engine_free(c->engine);
     open_model_close(&c->m);
 }
 
@@ -106,25 +107,25 @@ static void test_greedy(void **state)
     uint32_t ids[CAPACITY];
     golden_text g;
     on_card c;
-    sw_gpu_session *s = NULL;
+    sw_device_session *s = NULL;
     int n, n_same;
 
     golden_open(&g, dir);
     n = cJSON_GetArraySize(g.ids) - (int)g.prompt.n;
     on_card_open(&c, gpu, dir);
-    MUST(sw_gpu_session_new(&s, c.lm, 1, CAPACITY, &greedy, err));
-    MUST(sw_gpu_session_feed(s, 0, g.prompt.ids, g.prompt.n, err));
-    MUST(sw_gpu_session_step(s, ids, n, err));
+    MUST(sw_device_session_new(&s, c.lm, 1, CAPACITY, &greedy, err));
+    MUST(sw_device_session_feed(s, 0, g.prompt.ids, g.prompt.n, err));
+    MUST(sw_device_session_step(s, ids, n, err));
     n_same = agreeing(&g, ids, n);
     print_message("%s: %d of %d tokens\n", dir, n_same, n);
     if (n_same < n) fail_msg("%s: new token %d is %u", dir, n_same, ids[n_same]);
-    sw_gpu_session_free(s);
+    sw_device_session_free(s);
     /* without the prompt's last word the text is another one, and this says so */
-    MUST(sw_gpu_session_new(&s, c.lm, 1, CAPACITY, &greedy, err));
-    MUST(sw_gpu_session_feed(s, 0, g.prompt.ids, g.prompt.n - 1, err));
-    MUST(sw_gpu_session_step(s, ids, n, err));
+    MUST(sw_device_session_new(&s, c.lm, 1, CAPACITY, &greedy, err));
+    MUST(sw_device_session_feed(s, 0, g.prompt.ids, g.prompt.n - 1, err));
+    MUST(sw_device_session_step(s, ids, n, err));
     assert_true(agreeing(&g, ids, n) < n);
-    sw_gpu_session_free(s);
+    sw_device_session_free(s);
     on_card_close(&c);
     golden_close(&g);
 }
@@ -187,12 +188,12 @@ static void test_nll(void **state)
 static const uint32_t prompts[2][8] = {{0, 441, 506, 17, 900, 33, 4, 71},
                                        {0, 1203, 7, 7, 350, 2000, 5, 12}};
 
-static sw_gpu_session *session_on(const on_card *c, int which, const sw_sampling *sampling)
+static sw_device_session *session_on(const on_card *c, int which, const sw_sampling *sampling)
 {
-    sw_gpu_session *s = NULL;
+    sw_device_session *s = NULL;
 
-    MUST(sw_gpu_session_new(&s, c->lm, 1, CAPACITY, sampling, err));
-    MUST(sw_gpu_session_feed(s, 0, prompts[which], 8, err));
+    MUST(sw_device_session_new(&s, c->lm, 1, CAPACITY, sampling, err));
+    MUST(sw_device_session_feed(s, 0, prompts[which], 8, err));
     return s;
 }
 
@@ -201,24 +202,24 @@ static void test_turns(void **state)
 {
     const sw_sampling drawn = {0.8, 50, 0.95, 7};
     uint32_t alone[2][STEPS], turns[2][STEPS];
-    sw_gpu_session *s[2];
+    sw_device_session *s[2];
     on_card c;
 
     on_card_open(&c, gpu, *state);
     for (int i = 0; i < 2; i++) {
         s[i] = session_on(&c, i, &drawn);
-        MUST(sw_gpu_session_step(s[i], alone[i], STEPS, err));
-        sw_gpu_session_free(s[i]);
+        MUST(sw_device_session_step(s[i], alone[i], STEPS, err));
+        sw_device_session_free(s[i]);
     }
     assert_memory_not_equal(alone[0], alone[1], sizeof alone[0]);
     for (int i = 0; i < 2; i++) s[i] = session_on(&c, i, &drawn);
     for (int t = 0; t < STEPS; t += 1 + t % 3)
         for (int i = 0; i < 2; i++)
-            MUST(sw_gpu_session_step(s[i], turns[i] + t,
-                                     t + 1 + t % 3 < STEPS ? 1 + t % 3 : STEPS - t, err));
+            MUST(sw_device_session_step(s[i], turns[i] + t,
+                                        t + 1 + t % 3 < STEPS ? 1 + t % 3 : STEPS - t, err));
     for (int i = 0; i < 2; i++) {
         assert_memory_equal(turns[i], alone[i], sizeof alone[i]);
-        sw_gpu_session_free(s[i]);
+        sw_device_session_free(s[i]);
     }
     on_card_close(&c);
 }
@@ -234,24 +235,24 @@ typedef struct worker {
 
 static sw_code work(worker *w, sw_err *err)
 {
-    sw_gpu *mine = NULL;
-    sw_gpu_session *s = NULL;
+    sw_device *mine = NULL;
+    sw_device_session *s = NULL;
     on_card c = {0};
     sw_code rc;
 
     open_model_dir(&c.m, w->dir); /* checked before by others */
-    if ((rc = sw_gpu_open(&mine, 0, (int64_t)2 << 30, err)) != SW_OK ||
-        (rc = sw_gpu_engine_new(&c.engine, mine, &c.m.model, 128, CAPACITY, err)) != SW_OK ||
-        (rc = sw_gpu_lm_new(&c.lm, c.engine, &c.m.lm, err)) != SW_OK ||
-        (rc = sw_gpu_session_new(&s, c.lm, 1, CAPACITY, &greedy, err)) != SW_OK ||
-        (rc = sw_gpu_session_feed(s, 0, prompts[w->which], 8, err)) != SW_OK ||
-        (rc = sw_gpu_session_step(s, w->ids, STEPS, err)) != SW_OK)
+    if ((rc = sw_device_open(&mine, 0, (int64_t)2 << 30, err)) != SW_OK ||
+        (rc = sw_device_engine_new(&c.engine, mine, &c.m.model, 128, CAPACITY, err)) != SW_OK ||
+        (rc = sw_device_lm_new(&c.lm, c.engine, &c.m.lm, err)) != SW_OK ||
+        (rc = sw_device_session_new(&s, c.lm, 1, CAPACITY, &greedy, err)) != SW_OK ||
+        (rc = sw_device_session_feed(s, 0, prompts[w->which], 8, err)) != SW_OK ||
+        (rc = sw_device_session_step(s, w->ids, STEPS, err)) != SW_OK)
         goto done;
-    rc = sw_gpu_session_logits(s, w->logits, err);
+    rc = sw_device_session_logits(s, w->logits, err);
 done:
-    sw_gpu_session_free(s);
+    sw_device_session_free(s);
     on_card_close(&c);
-    sw_gpu_close(mine);
+    sw_device_close(mine);
     return rc;
 }
 
@@ -308,11 +309,11 @@ int main(void)
     sw_err err = {0};
     int n = 0, failed;
 
-    if (!sw_gpu_count()) {
+    if (!sw_device_count()) {
         printf("skipped: no GPU\n");
         return 77;
     }
-    if (sw_gpu_open(&gpu, 0, 0, &err) != SW_OK) {
+    if (sw_device_open(&gpu, 0, 0, &err) != SW_OK) {
         fprintf(stderr, "%s\n", err.text);
         return 1;
     }
@@ -328,6 +329,6 @@ int main(void)
                                              .initial_state = (void *)(uintptr_t)models[i]};
     }
     failed = _cmocka_run_group_tests("texts on the card", tests, (size_t)n, NULL, NULL);
-    sw_gpu_close(gpu);
+    sw_device_close(gpu);
     return failed;
 }

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/lt_fp8.h"
-#include "tests/gpu/gpu_case.h"
+#include "kernels/cuda/gemm/cublaslt/cublaslt_fp8.h"
+#include "tests/gpu/support/gpu_case.h"
 
 #define BF SW_DTYPE_BF16
 #define HF SW_DTYPE_F16
@@ -256,7 +256,7 @@ static void full_card(void **state)
 static void full_pairs(void **state)
 {
     static const int of[] = {15, 17, 18, 21, 22, 23, 25};
-    int kernel = sw_cuda_kernel_find("a8_pairs");
+    int kernel = sw_cuda_kernel_find("w8a8_two_ctas");
 
     (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of && is_wanted(kernel); i++) {
@@ -279,7 +279,7 @@ static void many_blocks(void **state)
 {
     static const int64_t sizes[][3] = {{600, 520, 1152}, {2308, 200, 320}, {257, 72, 1000}};
     static const int n_sms[] = {1, 7, 132};
-    static const char *const kernels[] = {"a8_large", "narrow_large"};
+    static const char *const kernels[] = {"w8a8_persistent", "w4a16_persistent"};
 
     (void)state;
     for (int v = 0; v < N_VARIANTS; v++) {
@@ -310,7 +310,7 @@ static void sixteens(void **state)
     static const int of[] = {18, 20};
     static const int64_t sizes[][3] = {{16, 64, 64}, {48, 208, 320}, {272, 576, 1152},
                                        {1040, 80, 1000}};
-    int kernel = sw_cuda_kernel_find("lt_fp8");
+    int kernel = sw_cuda_kernel_find("cublaslt_fp8");
 
     (void)state;
     for (size_t i = 0; i < 8 && is_wanted(kernel); i++) {
@@ -330,21 +330,21 @@ static void sixteens(void **state)
     }
 }
 
-/* Where it has not, a8_large takes its place, and the test above proves nothing. */
+/* Where it has not, w8a8_persistent takes its place, and the test above proves nothing. */
 static void cublas_has_rows(void **state)
 {
     const uintptr_t somewhere = 1 << 20;
-    sw_lt_fp8 p = {.m = 8192, .n_out = 4096, .k_in = 4096, .y_stride = 4096,
-                   .dtype = SW_DTYPE_BF16};
-    sw_lt_fp8_plan *plan = NULL;
+    sw_cublaslt_fp8 p = {
+        .m = 8192, .n_out = 4096, .k_in = 4096, .y_stride = 4096, .dtype = SW_DTYPE_BF16};
+    sw_cublaslt_fp8_plan *plan = NULL;
     sw_err err = {0};
 
     (void)state;
     p.d_x = p.d_w = (const uint8_t *)somewhere;
     p.d_x_scales = p.d_w_scales = (const float *)somewhere;
     p.d_y = p.d_work = (void *)somewhere;
-    if (sw_lt_fp8_plan_new(&plan, &p, &err) != SW_OK) fail_msg("%s", err.text);
-    sw_lt_fp8_plan_free(plan);
+    if (sw_cublaslt_fp8_plan_new(&plan, &p, &err) != SW_OK) fail_msg("%s", err.text);
+    sw_cublaslt_fp8_plan_free(plan);
 }
 
 /* Rings that turn over several times in a few CTAs: small enough for a tool that watches each
@@ -559,9 +559,9 @@ static void refuses_what_it_cannot(void **state)
     assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err), SW_E_UNSUPPORTED);
     c.problem.tiles.spec.num = &sw_nums[SW_NUM_INT4];
     c.problem.tiles.spec.scale_dtype = SW_DTYPE_F16;
-    plan.kernel = sw_cuda_kernel_find("w4a16_wgmma");
-    plan.tile = *sw_cuda_kernels[plan.kernel].n_tiles - 1;
-    assert_true(sw_cuda_kernels[plan.kernel].tiles[plan.tile].is_scaled);
+    plan.kernel = sw_cuda_kernel_find("w4a16_split_k");
+    plan.tile = 0; /* weights are scaled before the product: scales must be of the type of X */
+    while (!sw_cuda_kernels[plan.kernel].tiles[plan.tile].is_scaled) plan.tile++;
     assert_int_equal(sw_cuda_gemm_run(&c.problem, &plan, NULL, NULL, &err), SW_E_UNSUPPORTED);
     gpu_case_free(&c);
 }

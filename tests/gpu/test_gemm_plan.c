@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/cuda/cuda_gemm.h"
+#include "kernels/cuda_gemm.h"
 
 static const sw_cuda_card h200 = {90, 132};
 
@@ -129,50 +129,50 @@ static void measured_best(void **state)
 {
     (void)state;
     goes(PLAIN, 8192, 8192, 1, "mma_sync", NULL);
-    goes(PLAIN, 8192, 8192, 8, "narrow4_wgmma", "t8_c128");
-    goes(PLAIN, 8192, 8192, 16, "narrow4_wgmma", "t16_c128k2");
-    goes(PLAIN, 8192, 8192, 32, "narrow4_wgmma", "t32_c128");
-    goes(PLAIN, 8192, 8192, 64, "narrow4_wgmma", "s64_c128");
-    goes(PLAIN, 8192, 8192, 128, "narrow4_wgmma", "s128_c128");
-    goes(PLAIN, 8192, 8192, 256, "narrow4_wgmma", "s128_c128");
-    goes(PLAIN, 4096, 4096, 1, "narrow4_wgmma", "t8_c128");
-    goes(PLAIN, 8192, 57344, 1, "narrow4_wgmma", "t8_c256");
-    goes(PLAIN, 8192, 57344, 32, "narrow4_wgmma", "t32_c256");
-    goes(PLAIN, 8192, 57344, 256, "narrow_large", "l128_c256");
-    goes(PLAIN, 28672, 8192, 256, "narrow4_wgmma", "s128_c256");
-    goes(PLAIN, 8192, 8192, 512, "narrow_large", "l128_c256");
-    goes(PLAIN, 8192, 8192, 1024, "narrow_large", "l128_c256");
-    goes(PLAIN, 8192, 8192, 4096, "narrow_large", "l128_c256");
-    goes(PLAIN, 4096, 4096, 512, "narrow_large", "l128_c128");
-    goes(PLAIN, 4096, 4096, 1024, "narrow_large", "l128_c256");
-    goes(PLAIN, 4096, 6144, 512, "narrow_large", "l128_c192");
-    goes(PLAIN, 4096, 28672, 512, "narrow_large", "l128_c256");
-    goes(PLAIN, 4096, 6144, 1024, "narrow_large", "l128_c192");
-    goes(PLAIN, 14336, 4096, 512, "narrow_large", "l128_c128");
-    goes(PLAIN, 14336, 4096, 1024, "narrow_large", "l128_c256");
-    goes(INT8, 8192, 8192, 1024, "narrow8_wgmma", NULL);
-    goes(W8A8, 8192, 8192, 1024, "a8_large", NULL);
-    goes(FP8, 8192, 8192, 4096, "a8_large", NULL);
-    goes(FP8, 8192, 8192, 8192, "lt_fp8", "rows");
-    goes(W4A8F, 8192, 8192, 1024, "a8_large", NULL);
-    goes(W4A8F, 8192, 8192, 8, "a8_wgmma", "t16_deep");
-    goes(FP8, 8192, 8192, 8200, "a8_large", NULL); /* cuBLASLt wants sixteens */
+    goes(PLAIN, 8192, 8192, 8, "w4a16_split_k", "t8_c128");
+    goes(PLAIN, 8192, 8192, 16, "w4a16_split_k", "t16_c128k2");
+    goes(PLAIN, 8192, 8192, 32, "w4a16_split_k", "t32_c128");
+    goes(PLAIN, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
+    goes(PLAIN, 8192, 8192, 128, "w4a16_split_k", "s128_c128");
+    goes(PLAIN, 8192, 8192, 256, "w4a16_split_k", "s128_c128");
+    goes(PLAIN, 4096, 4096, 1, "w4a16_split_k", "t8_c128");
+    goes(PLAIN, 8192, 57344, 1, "w4a16_split_k", "t8_c256");
+    goes(PLAIN, 8192, 57344, 32, "w4a16_split_k", "t32_c256");
+    goes(PLAIN, 8192, 57344, 256, "w4a16_persistent", "l128_c256");
+    goes(PLAIN, 28672, 8192, 256, "w4a16_split_k", "s128_c256");
+    goes(PLAIN, 8192, 8192, 512, "w4a16_persistent", "l128_c256");
+    goes(PLAIN, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
+    goes(PLAIN, 8192, 8192, 4096, "w4a16_persistent", "l128_c256");
+    goes(PLAIN, 4096, 4096, 512, "w4a16_persistent", "l128_c128");
+    goes(PLAIN, 4096, 4096, 1024, "w4a16_persistent", "l128_c256");
+    goes(PLAIN, 4096, 6144, 512, "w4a16_persistent", "l128_c192");
+    goes(PLAIN, 4096, 28672, 512, "w4a16_persistent", "l128_c256");
+    goes(PLAIN, 4096, 6144, 1024, "w4a16_persistent", "l128_c192");
+    goes(PLAIN, 14336, 4096, 512, "w4a16_persistent", "l128_c128");
+    goes(PLAIN, 14336, 4096, 1024, "w4a16_persistent", "l128_c256");
+    goes(INT8, 8192, 8192, 1024, "w8a16_split_k", NULL);
+    goes(W8A8, 8192, 8192, 1024, "w8a8_persistent", NULL);
+    goes(FP8, 8192, 8192, 4096, "w8a8_persistent", NULL);
+    goes(FP8, 8192, 8192, 8192, "cublaslt_fp8", "rows");
+    goes(W4A8F, 8192, 8192, 1024, "w8a8_persistent", NULL);
+    goes(W4A8F, 8192, 8192, 8, "w8a8_split_k", "t16_deep");
+    goes(FP8, 8192, 8192, 8200, "w8a8_persistent", NULL); /* cuBLASLt wants sixteens */
 }
 
-/* The same of byte inputs for up to 8 tokens. */
+/* The same of 8-bit inputs for up to 8 tokens. */
 static void measured_best_of_few(void **state)
 {
     (void)state;
-    goes(W8A8, 8192, 8192, 1, "a8_wgmma", "t16_deep");
-    goes(FP8, 4096, 4096, 8, "a8_wgmma", "t16_deep");
-    goes(FP8, 4096, 28672, 4, "a8_wgmma", "t16_c128");
-    goes(W4A8F, 4096, 6144, 1, "a8_wgmma", "t16_deep");
-    goes(FP8_BLOCK, 8192, 8192, 8, "a8_wgmma", "t16_deep");
-    goes(FP8_BLOCK, 4096, 28672, 1, "a8_wgmma", "t16_c128");
-    goes(W4A8, 4096, 4096, 1, "a8_wgmma", "t16_deep");
+    goes(W8A8, 8192, 8192, 1, "w8a8_split_k", "t16_deep");
+    goes(FP8, 4096, 4096, 8, "w8a8_split_k", "t16_deep");
+    goes(FP8, 4096, 28672, 4, "w8a8_split_k", "t16_c128");
+    goes(W4A8F, 4096, 6144, 1, "w8a8_split_k", "t16_deep");
+    goes(FP8_BLOCK, 8192, 8192, 8, "w8a8_split_k", "t16_deep");
+    goes(FP8_BLOCK, 4096, 28672, 1, "w8a8_split_k", "t16_c128");
+    goes(W4A8, 4096, 4096, 1, "w8a8_split_k", "t16_deep");
     goes(W4A8, 8192, 8192, 1, "mma_sync", NULL);
     goes(W4A8, 14336, 4096, 4, "mma_sync", NULL);
-    goes(W4A8, 14336, 4096, 8, "a8_wgmma", "t16_deep");
+    goes(W4A8, 14336, 4096, 8, "w8a8_split_k", "t16_deep");
     goes(W4A8, 8192, 57344, 8, "mma_sync", NULL);
 }
 
@@ -180,28 +180,28 @@ static void measured_best_of_few(void **state)
 static void measured_best_of_pairs(void **state)
 {
     (void)state;
-    goes(W8A8, 8192, 8192, 65, "a8_pairs", "x128_c64");
-    goes(W8A8, 8192, 8192, 128, "a8_pairs", "x128_c64");
-    goes(W8A8, 8192, 8192, 192, "a8_pairs", "w128_c128");
-    goes(W8A8, 8192, 8192, 256, "a8_pairs", "w128_c128");
-    goes(FP8, 8192, 8192, 128, "a8_pairs", "x128_c64");
-    goes(FP8, 8192, 8192, 256, "a8_pairs", "w128_c128");
-    goes(W4A8, 8192, 8192, 128, "a8_wgmma", "t128_c128"); /* as fast, and steadier */
-    goes(W4A8, 8192, 8192, 256, "a8_pairs", "w128_c128");
-    goes(W4A8F, 8192, 8192, 128, "a8_wgmma", "t128_c128");
-    goes(W8A8, 4096, 4096, 128, "a8_pairs", "x128_c64");
-    goes(FP8, 4096, 4096, 256, "a8_pairs", "x128_c64");
-    goes(W8A8, 4096, 6144, 128, "a8_pairs", "x128_c64");
-    goes(W4A8, 4096, 6144, 128, "a8_pairs", "x128_c64");
-    goes(FP8, 4096, 6144, 256, "a8_pairs", "w128_c128");
-    goes(W8A8, 4096, 28672, 128, "a8_pairs", "x128_c128");
-    goes(W4A8, 8192, 10240, 128, "a8_pairs", "x128_c128");
-    goes(W8A8, 28672, 8192, 128, "a8_pairs", "x128_c64");
-    goes(W4A8, 28672, 8192, 256, "a8_pairs", "w128_c128");
-    goes(W8A8, 4096, 1024, 128, "a8_wgmma", NULL); /* few blocks: k is split */
+    goes(W8A8, 8192, 8192, 65, "w8a8_two_ctas", "x128_c64");
+    goes(W8A8, 8192, 8192, 128, "w8a8_two_ctas", "x128_c64");
+    goes(W8A8, 8192, 8192, 192, "w8a8_two_ctas", "w128_c128");
+    goes(W8A8, 8192, 8192, 256, "w8a8_two_ctas", "w128_c128");
+    goes(FP8, 8192, 8192, 128, "w8a8_two_ctas", "x128_c64");
+    goes(FP8, 8192, 8192, 256, "w8a8_two_ctas", "w128_c128");
+    goes(W4A8, 8192, 8192, 128, "w8a8_split_k", "t128_c128"); /* as fast, and steadier */
+    goes(W4A8, 8192, 8192, 256, "w8a8_two_ctas", "w128_c128");
+    goes(W4A8F, 8192, 8192, 128, "w8a8_split_k", "t128_c128");
+    goes(W8A8, 4096, 4096, 128, "w8a8_two_ctas", "x128_c64");
+    goes(FP8, 4096, 4096, 256, "w8a8_two_ctas", "x128_c64");
+    goes(W8A8, 4096, 6144, 128, "w8a8_two_ctas", "x128_c64");
+    goes(W4A8, 4096, 6144, 128, "w8a8_two_ctas", "x128_c64");
+    goes(FP8, 4096, 6144, 256, "w8a8_two_ctas", "w128_c128");
+    goes(W8A8, 4096, 28672, 128, "w8a8_two_ctas", "x128_c128");
+    goes(W4A8, 8192, 10240, 128, "w8a8_two_ctas", "x128_c128");
+    goes(W8A8, 28672, 8192, 128, "w8a8_two_ctas", "x128_c64");
+    goes(W4A8, 28672, 8192, 256, "w8a8_two_ctas", "w128_c128");
+    goes(W8A8, 4096, 1024, 128, "w8a8_split_k", NULL); /* few blocks: k is split */
 }
 
-/* The same of byte inputs, with the split and whether the product starts before X is quantized. */
+/* The same of 8-bit inputs, with the split and whether the product starts before X is quantized. */
 static void measured_best_of_bytes(void **state)
 {
     static const struct {
@@ -248,7 +248,7 @@ static void measured_best_of_bytes(void **state)
         sw_cuda_gemm p = problem_of(best[i].which, best[i].k, best[i].n, best[i].m);
         sw_cuda_plan plan = plan_of(&p, NULL);
 
-        goes(best[i].which, best[i].k, best[i].n, best[i].m, "a8_wgmma", best[i].tile);
+        goes(best[i].which, best[i].k, best[i].n, best[i].m, "w8a8_split_k", best[i].tile);
         if (plan.split != best[i].split || plan.starts_early != best[i].starts_early)
             fail_msg("row %zu: split %d, %s", i, plan.split, plan.starts_early ? "early" : "late");
     }
@@ -258,18 +258,19 @@ static void measured_best_of_bytes(void **state)
 static void kinds_of_weights(void **state)
 {
     (void)state;
-    goes(ZEROS, 4096, 28672, 1024, "narrow_large", "l128_c256"); /* 192 channels: none of these */
-    goes(ZEROS, 8192, 8192, 1024, "narrow_large", "l128_c256");
-    goes(GROUP_32, 8192, 8192, 1024, "narrow_large", "l128_c256");
-    goes(HALF, 8192, 8192, 1024, "narrow_large", "l128_c256");
-    goes(CHANNEL, 8192, 8192, 1024, "narrow_large", "l128_c256");
-    goes(MIXED, 8192, 8192, 1024, "narrow4_wgmma", NULL); /* scales of another type than X */
-    goes(ZEROS, 8192, 8192, 1, "narrow4_wgmma", "t8_c128");
-    goes(ZEROS, 8192, 8192, 16, "narrow4_wgmma", "t16_c128");
-    goes(ZEROS, 8192, 8192, 64, "narrow4_wgmma", "s64_c128");
-    goes(GROUP_32, 4096, 4096, 128, "narrow4_wgmma", "s64_c128");
-    goes(HALF, 8192, 57344, 32, "narrow4_wgmma", "t32_c128");
-    goes(MIXED, 8192, 8192, 64, "narrow4_wgmma", "t64_c128");
+    goes(ZEROS, 4096, 28672, 1024, "w4a16_persistent",
+         "l128_c256"); /* 192 channels: none of these */
+    goes(ZEROS, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
+    goes(GROUP_32, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
+    goes(HALF, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
+    goes(CHANNEL, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
+    goes(MIXED, 8192, 8192, 1024, "w4a16_split_k", NULL); /* scales of another type than X */
+    goes(ZEROS, 8192, 8192, 1, "w4a16_split_k", "t8_c128");
+    goes(ZEROS, 8192, 8192, 16, "w4a16_split_k", "t16_c128");
+    goes(ZEROS, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
+    goes(GROUP_32, 4096, 4096, 128, "w4a16_split_k", "s64_c128");
+    goes(HALF, 8192, 57344, 32, "w4a16_split_k", "t32_c128");
+    goes(MIXED, 8192, 8192, 64, "w4a16_split_k", "t64_c128");
     goes(CHANNEL, 8192, 8192, 4, "mma_sync", NULL);
 }
 
@@ -282,10 +283,11 @@ static void what_else_decides(void **state)
     (void)state;
     odd.y_stride += 4;
     moved.d_y = device + 2;
-    assert_string_equal(sw_cuda_kernels[plan_of(&odd, NULL).kernel].name, "narrow4_wgmma");
-    assert_string_equal(sw_cuda_kernels[plan_of(&moved, NULL).kernel].name, "narrow4_wgmma");
-    assert_string_equal(sw_cuda_kernels[plan_of(&p, "w4a16_wgmma").kernel].name, "w4a16_wgmma");
-    assert_string_equal(sw_cuda_kernels[plan_of(&p, "a8_large").kernel].name, "narrow_large");
+    assert_string_equal(sw_cuda_kernels[plan_of(&odd, NULL).kernel].name, "w4a16_split_k");
+    assert_string_equal(sw_cuda_kernels[plan_of(&moved, NULL).kernel].name, "w4a16_split_k");
+    assert_string_equal(sw_cuda_kernels[plan_of(&p, "w4a16_split_k").kernel].name, "w4a16_split_k");
+    assert_string_equal(sw_cuda_kernels[plan_of(&p, "w8a8_persistent").kernel].name,
+                        "w4a16_persistent");
 }
 
 int main(void)

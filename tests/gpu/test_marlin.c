@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "formats/dialect/dialect_common.h"
-#include "kernels/cuda/marlin_tiles.h"
-#include "tests/gpu/gpu_case.h"
-#include "tests/support/qtensor_gen.h"
+#include "kernels/cuda/gemm/marlin_tiles.h"
+#include "tests/gpu/support/gpu_case.h"
+#include "tests/support/toys/qtensor_gen.h"
 
 #define GUARD_BYTES 512
 #define POISON 0xa5

@@ -9,14 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/io/file_content.h"
 #include "kernels/blas.h"
-#include "quant/pipeline.h"
-#include "tests/support/random.h"
-#include "tests/support/taken.h"
+#include "quant/run/pipeline.h"
+#include "tests/support/toys/random.h"
+#include "tests/support/cases/taken.h"
 
 enum { SEQS = 80, LEN = 128 };
 
-static sw_gpu *gpu, *small_gpu;
+static sw_device *gpu, *small_gpu;
 static sw_solver *solver, *small_solver;
 
 typedef struct toy {
@@ -157,8 +158,8 @@ static int open_all(void **state)
 {
     (void)state;
     sw_blas_single_thread();
-    MUST(sw_gpu_open(&gpu, 0, 0, &err));
-    MUST(sw_gpu_open(&small_gpu, 0, (int64_t)2 << 30, &err));
+    MUST(sw_device_open(&gpu, 0, 0, &err));
+    MUST(sw_device_open(&small_gpu, 0, (int64_t)2 << 30, &err));
     MUST(sw_solver_open(&solver, gpu, 0, &err));
     MUST(sw_solver_open(&small_solver, small_gpu, 0, &err));
     return 0;
@@ -169,10 +170,10 @@ static int close_all(void **state)
     (void)state;
     sw_solver_close(solver);
     sw_solver_close(small_solver);
-    assert_int_equal(sw_gpu_taken_bytes(gpu), 0);
-    assert_int_equal(sw_gpu_taken_bytes(small_gpu), 0);
-    sw_gpu_close(gpu);
-    sw_gpu_close(small_gpu);
+    assert_int_equal(sw_device_taken_bytes(gpu), 0);
+    assert_int_equal(sw_device_taken_bytes(small_gpu), 0);
+    sw_device_close(gpu);
+    sw_device_close(small_gpu);
     return 0;
 }
 
@@ -182,7 +183,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_dense_architecture),
                                        cmocka_unit_test(what_is_not_gptq)};
 
-    if (sw_gpu_count() == 0) {
+    if (sw_device_count() == 0) {
         printf("skipped: no GPU\n");
         return 77;
     }

@@ -16,14 +16,14 @@
 #include <string.h>
 
 #include "kernels/blas.h"
-#include "quant/scheme.h"
-#include "tests/support/random.h"
-#include "tests/support/stats_case.h"
-#include "tests/support/taken.h"
+#include "quant/run/scheme.h"
+#include "tests/support/toys/random.h"
+#include "tests/support/cases/stats_case.h"
+#include "tests/support/cases/taken.h"
 
 enum { SEQS = 80, LEN = 132 };
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static sw_solver *solver;
 
 #define MUST(call) \
@@ -533,8 +533,8 @@ static void nothing_is_left(void **state)
 {
     (void)state;
     sw_solver_close(solver);
-    assert_int_equal(sw_gpu_taken_bytes(gpu), 0);
-    sw_gpu_close(gpu);
+    assert_int_equal(sw_device_taken_bytes(gpu), 0);
+    sw_device_close(gpu);
 }
 
 /* An argument: a pattern of the tests to run. */
@@ -549,12 +549,13 @@ int main(int argc, char *argv[])
                                        cmocka_unit_test(nothing_is_left)};
     sw_err err = {0};
 
-    if (sw_gpu_count() == 0) {
+    if (sw_device_count() == 0) {
         printf("skipped: no GPU\n");
         return 77;
     }
     sw_blas_single_thread();
-    if (sw_gpu_open(&gpu, 0, 0, &err) != SW_OK || sw_solver_open(&solver, gpu, 0, &err) != SW_OK) {
+    if (sw_device_open(&gpu, 0, 0, &err) != SW_OK ||
+        sw_solver_open(&solver, gpu, 0, &err) != SW_OK) {
         printf("%s\n", err.text);
         return 1;
     }

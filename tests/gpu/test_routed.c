@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "formats/model/model.h"
-#include "tests/gpu/routed_case.h"
+#include "tests/gpu/support/routed_case.h"
 
 /* Roundings of a pair's result and of the sum, 2^-9 each at most, and of what `down` reads; of the
  * kernel for many rows also of weights, which it scales before the product. */
@@ -76,11 +76,11 @@ static void must_be_exact(routed_case *c, int rows)
                  (long long)(c->shape.n_tokens * c->shape.hidden));
 }
 
-static routed_shape shape_of(int64_t n_tokens, routing routing)
+static routed_shape shape_of(int64_t n_tokens, routing kind)
 {
     return (routed_shape){.n_tokens = n_tokens, .hidden = 384, .wide = 256, .group_elems = 128,
-                          .n_experts = 12, .top_k = 4, .routing = routing, .act = SW_MLP_SILU,
-                          .seed = (uint64_t)n_tokens * 7 + (uint64_t)routing};
+                          .n_experts = 12, .top_k = 4, .routing = kind, .act = SW_MLP_SILU,
+                          .seed = (uint64_t)n_tokens * 7 + (uint64_t)kind};
 }
 
 static void each(const routed_shape *shape, void (*must)(routed_case *c, int rows))

@@ -10,25 +10,25 @@
 #include <string.h>
 
 #include "formats/num/act.h"
-#include "quant/channels.h"
-#include "quant/grid.h"
-#include "quant/side.h"
-#include "quant/solve_device.h"
-#include "quant/watch_device.h"
-#include "tests/support/qtensor_gen.h"
-#include "tests/support/random.h"
+#include "quant/stats/channels.h"
+#include "quant/method/grid.h"
+#include "quant/search/side.h"
+#include "quant/device/solve_device.h"
+#include "quant/device/watch_device.h"
+#include "tests/support/toys/qtensor_gen.h"
+#include "tests/support/toys/random.h"
 
 #define MUST(call) \
     do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static sw_solver *solver;
 static sw_side there, here = {NULL, 2};
 
 static int open_all(void **state)
 {
     (void)state;
-    MUST(sw_gpu_open(&gpu, 0, 0, &err));
+    MUST(sw_device_open(&gpu, 0, 0, &err));
     MUST(sw_solver_open(&solver, gpu, 0, &err));
     there = (sw_side){solver, 2};
     return 0;
@@ -38,8 +38,8 @@ static int close_all(void **state)
 {
     (void)state;
     sw_solver_close(solver);
-    assert_int_equal(sw_gpu_taken_bytes(gpu), 0); /* nothing of any test is left */
-    sw_gpu_close(gpu);
+    assert_int_equal(sw_device_taken_bytes(gpu), 0); /* nothing of any test is left */
+    sw_device_close(gpu);
     return 0;
 }
 
@@ -214,7 +214,7 @@ static void values_are_solved_in_place(void **state)
         p.d_values = d;
         p.solver = solver;
         MUST(sw_rtn_solve(NULL, &p, &report, &err));
-        MUST(sw_gpu_download(gpu, have, d, 4 * N * K, &err));
+        MUST(sw_device_download(gpu, have, d, 4 * N * K, &err));
         for (int64_t j = 0; j < N * K; j++)
             if (have[j] != want[j])
                 fail_msg("spec %d: element %lld is %g, not %g", i, (long long)j, (double)have[j],
@@ -258,8 +258,8 @@ static void scores_are_the_cpus(void **state)
     (void)state;
     for (int j = 0; j < K; j++) weight[j] = 1 + j % 13;
     MUST(sw_side_copy(&d, &there, w, SW_SLAB_ROWS * K, "rows", &err));
-    MUST(sw_gpu_take((void **)&d_weight, gpu, K, 8, "weight", &err));
-    MUST(sw_gpu_upload(gpu, d_weight, weight, sizeof weight, &err));
+    MUST(sw_device_take((void **)&d_weight, gpu, K, 8, "weight", &err));
+    MUST(sw_device_upload(gpu, d_weight, weight, sizeof weight, &err));
     for (int i = 0; i <= SW_GEN_FLOATS; i++) {
         sw_qspec four = {.num = sw_num_by_bits(4), .group_elems = 64, .scale_dtype = SW_DTYPE_F16};
         sw_qspec spec = i < SW_GEN_FLOATS ? *sw_gen_float_spec(i) : four;
@@ -270,7 +270,7 @@ static void scores_are_the_cpus(void **state)
         if (!(fabs(have - 1 - want) < 1e-12 + 1e-10 * want))
             fail_msg("spec %d: %.15g, not %.15g", i, have - 1, want);
     }
-    sw_gpu_put(gpu, d_weight);
+    sw_device_put(gpu, d_weight);
     sw_side_put(&there, d);
     free(w);
 }
@@ -297,7 +297,7 @@ static void the_device_is_a_side(void **state)
     for (int divides = 0; divides < 2; divides++) {
         MUST(sw_side_scale(&there, d_s, d_x, scale, T, K, divides, &err));
         MUST(sw_side_scale(&here, want, x, scale, T, K, divides, &err));
-        MUST(sw_gpu_download(gpu, have, d_s, 4 * T * K, &err));
+        MUST(sw_device_download(gpu, have, d_s, 4 * T * K, &err));
         assert_memory_equal(have, want, 4 * T * K);
     }
     for (int with_want = 0; with_want < 2; with_want++) {
@@ -317,7 +317,7 @@ static void the_device_is_a_side(void **state)
         MUST(sw_side_multiply(&here, y[0], x, T, &weight, &scratch, &err));
         weight.dense = d_w;
         MUST(sw_side_multiply(&there, d_y, d_x, T, &weight, NULL, &err));
-        MUST(sw_gpu_download(gpu, y[1], d_y, 4 * T * OUT, &err));
+        MUST(sw_device_download(gpu, y[1], d_y, 4 * T * OUT, &err));
         far = size = 0;
         for (int j = 0; j < T * OUT; j++) {
             far += ((double)y[1][j] - (double)y[0][j]) * ((double)y[1][j] - (double)y[0][j]);
@@ -351,29 +351,29 @@ static void inputs_are_rounded_alike(void **state)
     x[K] = 500;
     MUST(sw_float_encode_n(bf16, SW_DTYPE_BF16, x, T * K, &err));
     MUST(sw_float_decode_n(x, bf16, SW_DTYPE_BF16, T * K, &err));
-    MUST(sw_gpu_take((void **)&d_b, gpu, T * K, 2, "x", &err));
-    MUST(sw_gpu_take((void **)&d_r, gpu, T * K, 2, "x", &err));
-    MUST(sw_gpu_upload(gpu, d_b, bf16, 2 * T * K, &err));
+    MUST(sw_device_take((void **)&d_b, gpu, T * K, 2, "x", &err));
+    MUST(sw_device_take((void **)&d_r, gpu, T * K, 2, "x", &err));
+    MUST(sw_device_upload(gpu, d_b, bf16, 2 * T * K, &err));
     MUST(sw_side_take(&d_x, &there, T * K, "x", &err));
     for (size_t n = 0; n < sizeof numbers / sizeof *numbers; n++)
         for (size_t s = 0; s < sizeof scopes / sizeof *scopes; s++) {
             sw_act act = {&sw_nums[numbers[n]], scopes[s].scope, scopes[s].group, scopes[s].scale};
             sw_act_round(want, K, x, K, T, K, &act, 0.0117f);
-            MUST(sw_gpu_upload(gpu, d_x, x, 4 * T * K, &err));
+            MUST(sw_device_upload(gpu, d_x, x, 4 * T * K, &err));
             MUST(sw_solver_act_round(solver, d_x, d_x, T, K, &act, 0.0117f, &err));
-            MUST(sw_gpu_download(gpu, have, d_x, 4 * T * K, &err));
+            MUST(sw_device_download(gpu, have, d_x, 4 * T * K, &err));
             for (int i = 0; i < T * K; i++)
                 if (have[i] != want[i])
                     fail_msg("%s scope %d: %g, not %g", act.num->name, (int)act.scope,
                              (double)have[i], (double)want[i]);
             MUST(sw_solver_act_round_bf16(solver, d_r, d_b, K, T, K, &act, 0.0117f, &err));
-            MUST(sw_gpu_download(gpu, bf16_have, d_r, 2 * T * K, &err));
+            MUST(sw_device_download(gpu, bf16_have, d_r, 2 * T * K, &err));
             MUST(sw_float_encode_n(bf16, SW_DTYPE_BF16, want, T * K, &err));
             MUST(sw_float_decode_n(have, bf16_have, SW_DTYPE_BF16, T * K, &err));
             MUST(sw_float_decode_n(want, bf16, SW_DTYPE_BF16, T * K, &err));
             for (int i = 0; i < T * K; i++) assert_true(have[i] == want[i]); /* -0 is 0 */
         }
-    sw_gpu_put(gpu, d_b), sw_gpu_put(gpu, d_r), sw_side_put(&there, d_x);
+    sw_device_put(gpu, d_b), sw_device_put(gpu, d_r), sw_side_put(&there, d_x);
     free(x), free(want), free(have), free(bf16), free(bf16_have);
 }
 
@@ -396,8 +396,8 @@ static void sizes_are_the_cpus(void **state)
     MUST(sw_float_encode_n(bf16, SW_DTYPE_BF16, x, T * WIDE, &err));
     MUST(sw_float_decode_n(x, bf16, SW_DTYPE_BF16, T * WIDE, &err));
     for (int t = 0; t < T; t++) memcpy(dense + t * K, x + t * WIDE, 4 * K);
-    MUST(sw_gpu_take((void **)&d_x, gpu, T * WIDE, 2, "x", &err));
-    MUST(sw_gpu_upload(gpu, d_x, bf16, 2 * T * WIDE, &err));
+    MUST(sw_device_take((void **)&d_x, gpu, T * WIDE, 2, "x", &err));
+    MUST(sw_device_upload(gpu, d_x, bf16, 2 * T * WIDE, &err));
     MUST(sw_channels_new(&want, K, &err));
     MUST(sw_channels_new(&have, K, &err));
     sw_channels_add(&want, dense, T);
@@ -419,16 +419,16 @@ static void sizes_are_the_cpus(void **state)
     assert_memory_equal(range[0].counts, range[1].counts, sizeof range->counts);
     MUST(sw_side_take(&d_rows, &there, 60 * K, "rows", &err));
     MUST(sw_solver_watch_take(solver, d_rows, d_x, WIDE, 3, 8, 60, K, &err));
-    MUST(sw_gpu_download(gpu, rows, d_rows, 4 * 60 * K, &err));
+    MUST(sw_device_download(gpu, rows, d_rows, 4 * 60 * K, &err));
     for (int i = 0; i < 60; i++)
         assert_memory_equal(rows + i * K, x + (3 + 8 * i) * WIDE, 4 * K);
     bf16[3 * WIDE + 4] = 0x7fc0; /* a NaN */
-    MUST(sw_gpu_upload(gpu, d_x, bf16, 2 * T * WIDE, &err));
+    MUST(sw_device_upload(gpu, d_x, bf16, 2 * T * WIDE, &err));
     MUST(sw_solver_watch_sizes(solver, sizes.d_max, NULL, d_x, WIDE, T, K, &err));
-    MUST(sw_gpu_download(gpu, have.abs_max, sizes.d_max, 4 * K, &err));
+    MUST(sw_device_download(gpu, have.abs_max, sizes.d_max, 4 * K, &err));
     assert_true(isinf(have.abs_max[4]) && isfinite(have.abs_max[5]));
     sw_device_sizes_free(&sizes, solver), sw_device_range_free(&counts, solver);
-    sw_gpu_put(gpu, d_x), sw_side_put(&there, d_rows);
+    sw_device_put(gpu, d_x), sw_side_put(&there, d_rows);
     sw_channels_free(&want), sw_channels_free(&have);
     free(x), free(dense), free(rows), free(bf16), free(range);
 }
@@ -472,10 +472,10 @@ static void a_difference_is_seen(void **state)
 
     (void)state;
     two_new(&t, K, SW_ORDER_STATIC, 16);
-    MUST(sw_gpu_download(gpu, h, t.factor[1].on.d_h, 8 * K * K, &err));
+    MUST(sw_device_download(gpu, h, t.factor[1].on.d_h, 8 * K * K, &err));
     for (int j = 0; j < K; j++) h[7 * K + j] = h[j * K + 7] = -h[j * K + 7] * (j != 7);
     h[7 * K + 7] = t.factor[0].h[7 * K + 7];
-    MUST(sw_gpu_upload(gpu, t.factor[1].on.d_h, h, 8 * K * K, &err));
+    MUST(sw_device_upload(gpu, t.factor[1].on.d_h, h, 8 * K * K, &err));
     {
         sw_solve_report report[2] = {{0}};
         sw_qtensor q[2];
@@ -509,7 +509,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test(a_difference_is_seen),
     };
 
-    if (sw_gpu_count() == 0) {
+    if (sw_device_count() == 0) {
         printf("skipped: no GPU\n");
         return 77;
     }

@@ -12,21 +12,21 @@
 
 #include "formats/base/size.h"
 #include "formats/pack/tiles.h"
-#include "quant/target.h"
-#include "tests/gpu/solver_case.h"
-#include "tests/support/qtensor_gen.h"
-#include "tests/support/random.h"
+#include "quant/method/target.h"
+#include "tests/gpu/support/solver_case.h"
+#include "tests/support/toys/qtensor_gen.h"
+#include "tests/support/toys/random.h"
 
 #define MUST(call) \
     do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
 
-static sw_gpu *gpu;
+static sw_device *gpu;
 static sw_solver *solver;
 
 static int open_all(void **state)
 {
     (void)state;
-    MUST(sw_gpu_open(&gpu, 0, 0, &err));
+    MUST(sw_device_open(&gpu, 0, 0, &err));
     MUST(sw_solver_open(&solver, gpu, 0, &err));
     return 0;
 }
@@ -35,8 +35,8 @@ static int close_all(void **state)
 {
     (void)state;
     sw_solver_close(solver);
-    assert_int_equal(sw_gpu_taken_bytes(gpu), 0); /* nothing of any test is left */
-    sw_gpu_close(gpu);
+    assert_int_equal(sw_device_taken_bytes(gpu), 0); /* nothing of any test is left */
+    sw_device_close(gpu);
     return 0;
 }
 
@@ -44,7 +44,7 @@ static double *fetch(const double *d, int64_t n)
 {
     double *host = malloc(sizeof *host * (size_t)n);
 
-    MUST(sw_gpu_download(gpu, host, d, n * 8, &err));
+    MUST(sw_device_download(gpu, host, d, n * 8, &err));
     return host;
 }
 
@@ -126,10 +126,10 @@ static void sums_of_integers_are_exact(void **state)
     for (int t = 0; t < T; t++)
         for (int i = 0; i < A; i++)
             for (int j = 0; j < B; j++) want[i * B + j] += (double)(fa[t * A + i] * fb[t * B + j]);
-    MUST(sw_gpu_take((void **)&d_a, gpu, T * A, 2, "a", &err));
-    MUST(sw_gpu_take((void **)&d_b, gpu, T * B, 2, "b", &err));
-    MUST(sw_gpu_upload(gpu, d_a, a, 2 * T * A, &err));
-    MUST(sw_gpu_upload(gpu, d_b, b, 2 * T * B, &err));
+    MUST(sw_device_take((void **)&d_a, gpu, T * A, 2, "a", &err));
+    MUST(sw_device_take((void **)&d_b, gpu, T * B, 2, "b", &err));
+    MUST(sw_device_upload(gpu, d_a, a, 2 * T * A, &err));
+    MUST(sw_device_upload(gpu, d_b, b, 2 * T * B, &err));
     MUST(sw_gram_new(&whole, solver, A, B, false, &err));
     MUST(sw_gram_new(&rest, solver, A, B, false, &err));
     for (int at = 0; at < T; at += 1000) {
@@ -144,8 +144,8 @@ static void sums_of_integers_are_exact(void **state)
     assert_memory_equal(have, want, 8 * A * B);
     sw_gram_free(&whole, solver);
     sw_gram_free(&rest, solver);
-    sw_gpu_put(gpu, d_a);
-    sw_gpu_put(gpu, d_b);
+    sw_device_put(gpu, d_a);
+    sw_device_put(gpu, d_b);
     free(a), free(b), free(fa), free(fb), free(want), free(have);
 }
 
@@ -161,21 +161,21 @@ static void floats_to_bf16(void **state)
         x[i] = (float)test_gauss(&rng);
         y[i] = (float)test_gauss(&rng);
     }
-    MUST(sw_gpu_take((void **)&d_x, gpu, N, 4, "x", &err));
-    MUST(sw_gpu_take((void **)&d_y, gpu, N, 4, "y", &err));
-    MUST(sw_gpu_take((void **)&d, gpu, N, 2, "bf16", &err));
-    MUST(sw_gpu_upload(gpu, d_x, x, 4 * N, &err));
-    MUST(sw_gpu_upload(gpu, d_y, y, 4 * N, &err));
+    MUST(sw_device_take((void **)&d_x, gpu, N, 4, "x", &err));
+    MUST(sw_device_take((void **)&d_y, gpu, N, 4, "y", &err));
+    MUST(sw_device_take((void **)&d, gpu, N, 2, "bf16", &err));
+    MUST(sw_device_upload(gpu, d_x, x, 4 * N, &err));
+    MUST(sw_device_upload(gpu, d_y, y, 4 * N, &err));
     for (int with_y = 0; with_y < 2; with_y++) {
         MUST(sw_solver_to_bf16(solver, d, d_x, with_y ? d_y : NULL, N, &err));
-        MUST(sw_gpu_download(gpu, have, d, 2 * N, &err));
+        MUST(sw_device_download(gpu, have, d, 2 * N, &err));
         if (with_y) for (int i = 0; i < N; i++) x[i] -= y[i];
         MUST(sw_float_encode_n(want, SW_DTYPE_BF16, x, N, &err));
         assert_memory_equal(have, want, 2 * N);
     }
-    sw_gpu_put(gpu, d_x);
-    sw_gpu_put(gpu, d_y);
-    sw_gpu_put(gpu, d);
+    sw_device_put(gpu, d_x);
+    sw_device_put(gpu, d_y);
+    sw_device_put(gpu, d);
     free(x), free(y), free(have), free(want);
 }
 
@@ -213,15 +213,15 @@ static void indefinite_is_told(void **state)
     bool is_definite = true;
 
     (void)state;
-    MUST(sw_gpu_take((void **)&d_h, gpu, 4, 8, "h", &err));
-    MUST(sw_gpu_upload(gpu, d_h, h, sizeof h, &err));
+    MUST(sw_device_take((void **)&d_h, gpu, 4, 8, "h", &err));
+    MUST(sw_device_upload(gpu, d_h, h, sizeof h, &err));
     MUST(sw_device_factor_new(&f, solver, d_h, diagonal, perm, 2, &err));
     MUST(sw_device_factor_try(&is_definite, &f, solver, 0.5, &err));
     assert_false(is_definite);
     MUST(sw_device_factor_try(&is_definite, &f, solver, 1.5, &err));
     assert_true(is_definite);
     sw_device_factor_free(&f, solver);
-    sw_gpu_put(gpu, d_h);
+    sw_device_put(gpu, d_h);
 }
 
 typedef struct variant {
@@ -330,8 +330,8 @@ static void check_gptq(solver_case *c, const gptq_run *run, int64_t n_out)
 
     if (run->with_shift) {
         for (int64_t i = 0; i < n; i++) shift[i] = 0.002 * test_gauss(&rng);
-        MUST(sw_gpu_take((void **)&d_shift, gpu, n, 8, "shift", &err));
-        MUST(sw_gpu_upload(gpu, d_shift, shift, n * 8, &err));
+        MUST(sw_device_take((void **)&d_shift, gpu, n, 8, "shift", &err));
+        MUST(sw_device_upload(gpu, d_shift, shift, n * 8, &err));
         p.target_shift = shift;
         d.d_shift = d_shift;
     }
@@ -354,7 +354,7 @@ static void check_gptq(solver_case *c, const gptq_run *run, int64_t n_out)
     assert_true(fabs(sums.loss_rtn / sums.power / report.error_rtn - 1) < 1e-10);
     assert_true(fabs(sums.loss / sums.power / report.error - 1) < 1e-3);
     assert_true(n_codes <= n / 1000 && n_scales <= have.n_out * have.n_groups / 50);
-    sw_gpu_put(gpu, d_shift);
+    sw_device_put(gpu, d_shift);
     sw_qtensor_free(&have);
     sw_qtensor_free(&again);
     sw_qtensor_free(&want);
@@ -438,7 +438,7 @@ static void statistics_and_targets(void **state)
             int64_t n = (j == 2 ? N : K) * K;
             have = fetch(grams[j]->d_sum, n);
             assert_true(distance(have, sums[j], n) < 3e-6);
-            MUST(sw_gpu_upload(gpu, grams[j]->d_sum, sums[j], n * 8, &err));
+            MUST(sw_device_upload(gpu, grams[j]->d_sum, sums[j], n * 8, &err));
             free(have);
         }
     }
@@ -510,27 +510,27 @@ static void packs_the_cpus_bytes(void **state)
         for (int i = 0; i < 3; i++) {
             want[i] = malloc((size_t)sizes[i] + 1);
             have[i] = malloc((size_t)sizes[i] + 1);
-            MUST(sw_gpu_take((void **)&d[i], gpu, sizes[i], 1, "packed", &err));
-            MUST(sw_gpu_fill(gpu, d[i], 0xff, sizes[i], &err));
+            MUST(sw_device_take((void **)&d[i], gpu, sizes[i], 1, "packed", &err));
+            MUST(sw_device_fill(gpu, d[i], 0xff, sizes[i], &err));
         }
-        MUST(sw_gpu_take((void **)&d_codes, gpu, N * K, 1, "codes", &err));
-        MUST(sw_gpu_take((void **)&d_scales, gpu, n_g, 4, "scales", &err));
-        MUST(sw_gpu_take((void **)&d_zeros, gpu, n_g, 4, "zeros", &err));
-        MUST(sw_gpu_upload(gpu, d_codes, q.codes, N * K, &err));
-        MUST(sw_gpu_upload(gpu, d_scales, q.scales, n_g * 4, &err));
-        MUST(sw_gpu_upload(gpu, d_zeros, zeros, n_g * 4, &err));
+        MUST(sw_device_take((void **)&d_codes, gpu, N * K, 1, "codes", &err));
+        MUST(sw_device_take((void **)&d_scales, gpu, n_g, 4, "scales", &err));
+        MUST(sw_device_take((void **)&d_zeros, gpu, n_g, 4, "zeros", &err));
+        MUST(sw_device_upload(gpu, d_codes, q.codes, N * K, &err));
+        MUST(sw_device_upload(gpu, d_scales, q.scales, n_g * 4, &err));
+        MUST(sw_device_upload(gpu, d_zeros, zeros, n_g * 4, &err));
         MUST(sw_tiles_pack(want[0], want[1], q.zeros ? want[2] : NULL, &q, &err));
         MUST(sw_solver_pack(d[0], d[1], d[2], solver, &q.spec, N, K, d_codes, d_scales, d_zeros,
                             &err));
         for (int i = 0; i < 3; i++) {
-            if (sizes[i]) MUST(sw_gpu_download(gpu, have[i], d[i], sizes[i], &err));
+            if (sizes[i]) MUST(sw_device_download(gpu, have[i], d[i], sizes[i], &err));
             assert_memory_equal(have[i], want[i], (size_t)sizes[i]);
-            sw_gpu_put(gpu, d[i]);
+            sw_device_put(gpu, d[i]);
             free(have[i]), free(want[i]);
         }
-        sw_gpu_put(gpu, d_codes);
-        sw_gpu_put(gpu, d_scales);
-        sw_gpu_put(gpu, d_zeros);
+        sw_device_put(gpu, d_codes);
+        sw_device_put(gpu, d_scales);
+        sw_device_put(gpu, d_zeros);
         free(zeros);
         sw_qtensor_free(&q);
     }
@@ -565,7 +565,7 @@ int main(int argc, char *argv[])
         cmocka_unit_test(refuses_what_it_cannot),
     };
 
-    if (sw_gpu_count() == 0) {
+    if (sw_device_count() == 0) {
         printf("skipped: no GPU\n");
         return 77;
     }

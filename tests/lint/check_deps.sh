@@ -1,48 +1,101 @@
 #!/bin/sh
-# Who may include whom. One row per folder: itself and everything it may reach.
-# verify never includes quant: the judge shares no code with the judged.
+# Who may include whom. The rooms are listed from the ground up: a file may include headers of its
+# own room and of rooms on lines above it, so that no two rooms ever need each other. Rules beside:
+# - verify never includes quant, and quant never verify: the judge shares no code with the judged;
+# - the second decoder uses neither number formats nor packings nor dialects of the first;
+# - only kernels/ knows what lies in kernels/cpu, kernels/cuda and kernels/ref;
+# - a room has at most 27 sources.
 set -eu
 cd "$(dirname "$0")/../.."
-find formats kernels quant verify tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort | xargs awk '
+rooms='
+formats/base
+formats/io
+formats/num
+formats/pack
+formats/pickle
+formats/file
+formats/text/characters
+formats/text
+formats/text/files
+formats/model
+formats/model/families
+formats/dialect
+formats/gguf
+formats/checkpoint
+formats/checkpoint/writer
+kernels
+kernels/ref
+kernels/cpu/simd
+kernels/cpu/round
+kernels/cpu/int
+kernels/cpu
+kernels/table
+kernels/engine/vec
+kernels/engine/mixers
+kernels/engine
+kernels/cuda
+kernels/cuda/ptx
+kernels/cuda/runtime
+kernels/cuda/gemm
+kernels/cuda/gemm/cublaslt
+kernels/cuda/gemm/any_device
+kernels/cuda/gemm/weight_only
+kernels/cuda/gemm/weight_only/persistent
+kernels/cuda/gemm/quantized_input
+kernels/cuda/gemm/quantized_input/split_k
+kernels/cuda/gemm/quantized_input/two_ctas
+kernels/cuda/gemm/quantized_input/persistent
+kernels/cuda/ops
+kernels/cuda/experts
+kernels/cuda/solver
+kernels/cuda/decode
+kernels/cuda/engine
+quant
+quant/method
+quant/stats
+quant/search
+quant/run
+quant/device
+verify/decoders
+verify/loaders
+verify/base
+verify/speed
+verify/metrics
+verify/checks
+verify
+tools/cli
+tools/device
+tools/recipe
+tools/calibrate
+tools/convert
+tools/inspect
+tools/quantize
+tools/plan
+tools/verify
+tools/run
+tools
+'
+find formats kernels quant verify tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.def' | sort |
+    xargs awk -v rooms="$rooms" -v most=27 '
 BEGIN {
-    base = "formats/base"
-    num = "formats/num " base
-    pack = "formats/pack " num
-    file = "formats/file " base
-    model = "formats/model " file
-    text = "formats/text " file
-    dialect = "formats/dialect " pack " " file " formats/model formats/text"
-    formats = dialect
-    may["formats/base"] = base
-    may["formats/num"] = num
-    may["formats/pack"] = pack
-    may["formats/file"] = file
-    may["formats/dialect"] = dialect
-    may["formats/model"] = model
-    may["formats/text"] = text
-    may["kernels"] = "kernels " formats
-    may["quant"] = "quant kernels " formats
-    may["verify"] = "verify kernels " formats
-    may["tools"] = "tools verify quant kernels " formats
+    n = split(rooms, listed)
+    for (i = 1; i <= n; i++) height[listed[i]] = i
 }
-function folder(path, parts) {
-    split(path, parts, "/")
-    return parts[1] == "formats" ? parts[1] "/" parts[2] : parts[1]
+function room(path) { sub(/\/[^\/]*$/, "", path); return path }
+function fail(text) { print text; bad = 1 }
+FNR == 1 {
+    from = room(FILENAME)
+    if (!(from in height)) fail(FILENAME ": no such room in tests/lint/check_deps.sh")
+    if (++sources[from] == most + 1) fail(from ": more than " most " sources in one room")
 }
 /^[ \t]*#[ \t]*include[ \t]*"/ {
     split($0, quoted, "\"")
-    from = folder(FILENAME)
-    to = folder(quoted[2])
-    n = split(may[from], allowed, " ")
-    ok = 0
-    for (i = 1; i <= n; i++) if (allowed[i] == to) ok = 1
-    if (!ok) { print FILENAME ": " from " may not include " quoted[2]; bad = 1 }
-    if (from != "kernels" && quoted[2] ~ /^kernels\/(cpu|cuda|ref)\//) {
-        print FILENAME ": only kernels/ may include " quoted[2]; bad = 1
-    }
-    if (from == "verify" && quoted[2] ~ /^formats\/(pack|num|dialect)\// &&
-        FILENAME ~ /decode_spec/) {
-        print FILENAME ": the second decoder may not use " quoted[2]; bad = 1
-    }
+    to = room(quoted[2])
+    if (from == to || from ~ /^quant/ && to ~ /^quant/) next
+    if (!(to in height) || height[to] > height[from]) fail(FILENAME ": " from " may not include " quoted[2])
+    if (from ~ /^verify/ && to ~ /^quant/ || from ~ /^quant/ && to ~ /^verify/)
+        fail(FILENAME ": the judge shares no code with the judged: " quoted[2])
+    if (from !~ /^kernels/ && to ~ /^kernels\/(cpu|cuda|ref)/) fail(FILENAME ": only kernels/ may include " quoted[2])
+    if (from == "verify/decoders" && to ~ /^formats\/(pack|num|dialect)/) fail(FILENAME ": the second decoder may not use " quoted[2])
 }
 END { exit bad }'

@@ -29,3 +29,12 @@ in_lib && /[^_a-z](malloc|calloc|realloc|free)\(/ && FILENAME !~ /formats\/base\
 /#include "\.\./ { bad("includes are written from the root") }
 /#if 0/ { bad("dead code") }
 END { exit failed }'
+
+# A comment that sends its reader to another file names one that is there.
+files=$(find Makefile formats kernels quant verify tools tests -type f | sed 's|.*/||' | sort -u)
+grep -rnoE '\b[Ss]ee [a-z0-9_]+\.(c|h|cu|cuh|def|sh|md|mk)\b' formats kernels quant verify tools tests --include='*.[ch]' --include='*.cu' \
+    --include='*.cuh' --include='*.def' --include='*.sh' --include='*.mk' |
+    awk -v files="$files" '
+    BEGIN { n = split(files, list, "\n"); for (i = 1; i <= n; i++) there[list[i]] = 1 }
+    { name = $0; sub(/.*[Ss]ee /, "", name); if (!(name in there)) { print $0 ": no such file"; bad = 1 } }
+    END { exit bad }'

@@ -38,27 +38,41 @@ NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe
 NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
 CUDA_HOME := $(patsubst %/bin/nvcc,%,$(NVCC))
 CUDA_SRC  := $(sort $(shell find kernels/cuda -name '*.cu'))
-CUDA_C    := $(filter-out %/forward.c,$(sort $(shell find kernels/cuda -name '*.c')))
-CUDA_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o) $(CUDA_C:%.c=$(BUILD)/%.o)
+CUDA_C    := $(filter-out kernels/cuda/forward.c,$(sort $(shell find kernels/cuda -name '*.c')))
+# Units that are one template with other macros are written by the build.
+CUDA_LIST := kernels/cuda/instances.txt
+CUDA_GEN  := $(shell awk -F '[ |]+' '/^kernels/ {print "$(BUILD)/gen/" $$1 "_" $$2 ".cu"}' $(CUDA_LIST))
+CUDA_OBJ  := $(CUDA_SRC:%.cu=$(BUILD)/%.cu.o) $(CUDA_GEN:%=%.o) $(CUDA_C:%.c=$(BUILD)/%.o)
 CUDA_LIB  := $(BUILD)/libswage_cuda.a
 CUDA_SO   := $(BUILD)/libswage_cuda.so
 CUDA_LIBS := -L$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 GPU_TESTS := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/test_*.c)))
 GPU_BENCH := $(patsubst %.c,$(BUILD)/%,$(sort $(wildcard tests/gpu/bench_*.c)))
-GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_ref.cu gpu_case gpu_dense solver_case card lean_case routed_case)
+GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/support/%.o,gpu_ref.cu gpu_case gpu_dense solver_case device_case fused_case routed_case)
 
 .PHONY: cuda
 cuda: $(CUDA_SO) $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) $(BUILD)/tests/gpu/example ## the CUDA half, its tests and bench (CUDA_ARCH=native|all)
 
 $(BUILD)/%.cu.o: GPU_ARCH := $(ARCH_90A)
-$(BUILD)/kernels/cuda/engine_%.cu.o: GPU_ARCH := $(ARCH_ALL)
-$(BUILD)/kernels/cuda/solver_%.cu.o: GPU_ARCH := $(ARCH_ALL)
-$(BUILD)/kernels/cuda/mma_%.cu.o: GPU_ARCH := $(ARCH_ALL)
-$(BUILD)/kernels/cuda/quantize.cu.o $(BUILD)/tests/gpu/gpu_ref.cu.o: GPU_ARCH := $(ARCH_ALL)
-$(BUILD)/%.cu.o: %.cu
+$(BUILD)/kernels/cuda/ops/%.cu.o $(BUILD)/kernels/cuda/solver/%.cu.o $(BUILD)/kernels/cuda/gemm/any_device/%.cu.o \
+$(BUILD)/kernels/cuda/decode/engine_%.cu.o $(BUILD)/kernels/cuda/gemm/quantize.cu.o $(BUILD)/tests/gpu/support/gpu_ref.cu.o: \
+    GPU_ARCH := $(ARCH_ALL)
+$(BUILD)/gen/kernels/cuda/gemm/any_device/%.cu.o: GPU_ARCH := $(ARCH_ALL)
+
+$(BUILD)/gen/.written: $(CUDA_LIST) tests/make/cuda_instances.sh
+	$(Q)sh tests/make/cuda_instances.sh $(CUDA_LIST) $(BUILD)/gen
+	@touch $@
+$(CUDA_GEN): $(BUILD)/gen/.written ;
+
+define NVCC_RULE
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  NVCC $<")
 	$(Q)$(NVCC_RUN) $(NVFLAGS) $(GPU_ARCH) -MD -MP -MF $(@:.o=.d) -c $< -o $@
+endef
+$(BUILD)/gen/%.cu.o: $(BUILD)/gen/%.cu
+	$(NVCC_RULE)
+$(BUILD)/%.cu.o: %.cu
+	$(NVCC_RULE)
 
 $(CUDA_LIB): $(CUDA_OBJ)
 	$(Q)rm -f $@ && ar rcs $@ $^
@@ -69,7 +83,7 @@ $(CUDA_SO): $(CUDA_OBJ)
 	$(Q)$(CC) -shared -fopenmp -Wl,-Bsymbolic -o $@ $^ $(CUDA_LIBS)
 
 $(CUDA_C:%.c=$(BUILD)/%.o): ISA_FLAGS := -fPIC -isystem $(CUDA_HOME)/include
-$(patsubst %,$(BUILD)/tests/gpu/%.o,gpu_case gpu_dense solver_case card lean_case routed_case): ISA_FLAGS := -isystem $(CUDA_HOME)/include -Wno-conversion
+$(patsubst %,$(BUILD)/tests/gpu/support/%.o,gpu_case gpu_dense solver_case device_case fused_case routed_case): ISA_FLAGS := -isystem $(CUDA_HOME)/include -Wno-conversion
 
 # Objects, not the archive: what they define must win over the stubs of $(LIB).
 $(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(TSUP_OBJ)

@@ -50,6 +50,10 @@ test: lint $(UNIT_BIN) $(REPLAY_BIN) $(CORPUS_BIN) all ## everything that must p
 judge-corpus: $(CORPUS_BIN) all ## every damaged checkpoint that `verify` must find: half an hour
 	$(Q)BUILD=$(BUILD) tests/bench/judge_corpus.sh tests/bench/judge-corpus.csv
 
+.PHONY: sound-sweep
+sound-sweep: $(CORPUS_BIN) all ## every scheme, method and format, which `verify` must pass: two hours
+	$(Q)BUILD=$(BUILD) tests/bench/sound_sweep.sh tests/bench/sound-sweep.csv
+
 .PHONY: asan ubsan tsan portable
 asan ubsan: build/.deps-sanitizers ## the tests under a sanitizer (asan, ubsan, tsan)
 	$(Q)$(MAKE) CONFIG=$@ unit

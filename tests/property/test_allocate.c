@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "quant/allocate.h"
-#include "tests/support/random.h"
+#include "quant/search/allocate.h"
+#include "tests/support/toys/random.h"
 
 #define ITEMS_MAX 6
 #define OPTIONS_MAX 4

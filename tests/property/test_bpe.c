@@ -15,7 +15,7 @@
 
 #include "formats/base/json.h"
 #include "formats/text/bpe_merge.h"
-#include "tests/support/random.h"
+#include "tests/support/toys/random.h"
 
 #define TOKENS_MAX 120
 #define MERGES_MAX 160

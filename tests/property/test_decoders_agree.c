@@ -8,9 +8,9 @@
 #include <cmocka.h>
 
 #include "formats/num/half.h"
-#include "tests/support/qtensor_gen.h"
-#include "tests/support/st_build.h"
-#include "verify/decode_spec.h"
+#include "tests/support/toys/qtensor_gen.h"
+#include "tests/support/toys/st_build.h"
+#include "verify/decoders/decode_spec.h"
 
 typedef struct combo {
     int bits;

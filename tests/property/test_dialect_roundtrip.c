@@ -9,7 +9,7 @@
 
 #include "formats/base/size.h"
 #include "formats/dialect/dialect.h"
-#include "tests/support/qtensor_gen.h"
+#include "tests/support/toys/qtensor_gen.h"
 
 #define GUARD_BYTES 64
 

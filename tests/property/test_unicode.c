@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "formats/base/json.h"
-#include "formats/text/unicode.h"
-#include "tests/support/random.h"
+#include "formats/text/characters/unicode.h"
+#include "tests/support/toys/random.h"
 
 static void every_code_point(void **state)
 {

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 
 #include "formats/dialect/dialect_common.h"
-#include "formats/dialect/window.h"
-#include "tests/support/qtensor_gen.h"
+#include "formats/checkpoint/window.h"
+#include "tests/support/toys/qtensor_gen.h"
 
 #define N_INTS (4 * 2 * 3)
 #define K_IN 384

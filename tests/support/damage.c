@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "tests/support/random.h"
+#include "tests/support/toys/random.h"
 
 enum { PAGE = 4096, SECTOR = 512 };
 

@@ -15,7 +15,8 @@
 #include <cmocka.h>
 
 #include "formats/base/hash.h"
-#include "formats/base/watch.h"
+#include "formats/io/file_content.h"
+#include "formats/io/watch.h"
 
 void scratch_open(scratch *s)
 {

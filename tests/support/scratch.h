@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "formats/base/file.h"
+#include "formats/io/file.h"
 
 typedef struct scratch {
     char dir[SW_PATH_BYTES];

@@ -22,7 +22,7 @@
 #include "formats/base/mem.h"
 #include "tests/support/damage.h"
 #include "tests/support/damage_text.h"
-#include "verify/subject.h"
+#include "verify/base/subject.h"
 #include "verify/verify.h"
 
 #define TEXT "calib_data/eval.u16"
@@ -152,6 +152,12 @@ static void judge(verdict *v, const corpus *c, const char *a, const char *b, boo
             v->is_named = true;
             (void)snprintf(v->by, sizeof v->by, "%s", r.findings[i].what);
             (void)snprintf(v->said, sizeof v->said, "%s", r.findings[i].text);
+        }
+        for (int64_t i = 0; *a && i < r.n_remarks && i < SW_REMARKS_MAX && !v->is_found; i++) {
+            if (!names(r.remarks[i], a, b)) continue; /* nothing is computed otherwise */
+            v->is_found = v->is_named = true;
+            (void)snprintf(v->by, sizeof v->by, "remark");
+            (void)snprintf(v->said, sizeof v->said, "%s", r.remarks[i]);
         }
         sw_report_free(&r);
         return;

@@ -15,11 +15,11 @@
 #include <sys/stat.h>
 
 #include "formats/base/mem.h"
-#include "formats/dialect/config_text.h"
+#include "formats/file/config_text.h"
 #include "formats/dialect/dialect.h"
 #include "formats/file/safetensors.h"
 #include "formats/num/half.h"
-#include "tests/support/random.h"
+#include "tests/support/toys/random.h"
 
 #define N_TOKENS 65536
 #define SHARD_BYTES ((uint64_t)5 << 30)

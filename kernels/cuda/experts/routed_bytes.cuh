@@ -2,23 +2,24 @@
  *
  * As routed_few.cuh, one CTA a multiprocessor, in products of bytes: what a lane multiplies by is
  * the tile as it lies, and sums leave the tensor cores with every stage, since those add with some
- * 14 bits (see a8_wgmma.cuh). Without groups a sum is multiplied by the scales of its channel and
- * of its row at the end; with groups of 128 inputs, of W and of X, every stage is by its own.
+ * 14 bits (see w8a8_split_k_wgmma.cuh). Without groups a sum is multiplied by the scales of its
+ * channel and of its row at the end; with groups of 128 inputs, of W and of X, every stage is by
+ * its own.
  *
  *   stage:  X [T][128], W [4 tiles][2 k-tiles], with groups scales [4 tiles] and of X [T]
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
 
-#include "kernels/cuda/a8_loop.cuh"
+#include "kernels/cuda/gemm/quantized_input/w8a8_loop.cuh"
 #include "kernels/cuda/experts/routed_few.cuh"
 
 template <int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
     static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;
     static constexpr bool GROUPED = GROUPED_;
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
-    using at = a8_stage<A8_E4M3, T, RT_TILES, GROUPED>;
-    static constexpr int pair_bytes = at::tile_bytes, record_room = SW_A8_RECORD_BYTES;
+    using at = w8a8_stage<W8A8_E4M3, T, RT_TILES, GROUPED>;
+    static constexpr int pair_bytes = at::tile_bytes, record_room = SW_W8A8_RECORD_BYTES;
     static constexpr int x_pieces = 1, x_per_piece = 128;
     static constexpr int w_at = at::w_at, s_at = at::s_at, stage_bytes = at::bytes;
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + COPIERS;
@@ -140,23 +141,23 @@ static __device__ __forceinline__ void rt_scale_sums(float (&total)[2][N], const
 
 template <class P>
 static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][P::T / 2],
-                                                        a8_ring<P::STAGES> &ring, const rt_args &a,
-                                                        int n_stages)
+                                                        w8a8_ring<P::STAGES> &ring,
+                                                        const rt_args &a, int n_stages)
 {
-    a8_args args = {};
-    a8_place place = {};
+    w8a8_args args = {};
+    w8a8_place place = {};
 
     args.scale_bytes = a.nw.scale_bytes;
     args.scales_are_bf16 = a.nw.scales_are_bf16;
     args.record_bytes = P::record_room;
     args.has_x_groups = true;
     place.n_stages = n_stages;
-    a8_multiply_stages<A8_E4M3, P::T, P::MT, P::NWG, 0, P::GROUPED>(total, ring, args, place);
+    w8a8_multiply_stages<W8A8_E4M3, P::T, P::MT, P::NWG, 0, P::GROUPED>(total, ring, args, place);
 }
 
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_byte_consume(const rt_args &a, const rt_run &run,
-                                                       a8_ring<P::STAGES> &ring, uint32_t park,
+                                                       w8a8_ring<P::STAGES> &ring, uint32_t park,
                                                        const rt_note *notes,
                                                        rt_rows<P::T> *rows, float *s_scales,
                                                        uint32_t zero_addr)
@@ -172,7 +173,7 @@ static __device__ __forceinline__ void rt_byte_consume(const rt_args &a, const r
         const rt_row row = rt_row_of<GLU>(a, unit);
         const float x_scale = rt_x_scale_of<P, GLU>(a, unit);
 
-        a8_clear(total, zero_addr);
+        w8a8_clear(total, zero_addr);
         rt_byte_multiply<P>(total, ring, a, n);
         stage += n;
         if (k0) {
@@ -223,7 +224,7 @@ __global__ void __launch_bounds__(P::threads, 1)
         else if (warp == P::consumers / 32 + 1)
             rt_byte_inputs<P, GLU>(x, a, run, ring, full, empty, s_notes);
     } else {
-        a8_ring<P::STAGES> at = {ring, full, empty, P::stage_bytes, 0, 0};
+        w8a8_ring<P::STAGES> at = {ring, full, empty, P::stage_bytes, 0, 0};
 
         if constexpr (P::COPIERS == 128) sw_more_registers<232>();
         sw_grid_wait_previous();

@@ -9,9 +9,9 @@
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_COPY_CUH
 
 #include "kernels/cuda/experts/routed_unit.cuh"
-#include "kernels/cuda/narrow_copy.cuh"
+#include "kernels/cuda/gemm/weight_only/weight_only_copy.cuh"
 
-/* A kernel's cut of narrow_copy.cuh or narrow_large.cuh, and what this file asks of one. */
+/* A cut of weight_only_copy.cuh or w4a16_persistent.cuh, and what this file asks of one. */
 template <class CUT> struct rt_cut : CUT {
     static constexpr int pair_bytes = NW_STAGE_TILES * NW_BLOCK_BYTES; /* of a tile in a stage */
     static constexpr int record_room = 128;

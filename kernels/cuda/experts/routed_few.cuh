@@ -9,7 +9,7 @@
  *
  *   CTA:       two warpgroups that multiply, two tiles of 64 channels each, two warps that copy
  *   stage:     X [2 k-tiles][T][64], W [4 tiles][2 k-tiles], scales [4 tiles], multiplied as
- *              narrow_wgmma.cuh does: of int4 in the mode NW_GROUPS, of E2M1, whose product
+ *              weight_only_wgmma.cuh does: of int4 in the mode NW_GROUPS, of E2M1, whose product
  *              with a scale is exact, in NW_SCALED; no weight is rounded
  *   partials:  one a CTA, of the unit that it ends and did not begin: [float4][thread]
  */
@@ -18,7 +18,7 @@
 
 #include "kernels/cuda/experts/routed_copy.cuh"
 #include "kernels/cuda/experts/routed_store.cuh"
-#include "kernels/cuda/narrow_wgmma.cuh"
+#include "kernels/cuda/gemm/weight_only/weight_only_wgmma.cuh"
 
 template <class P> struct rt_few {
     static constexpr int park_rows = P::T < 16 ? 16 : P::T > 32 ? 32 : P::T;

@@ -1,6 +1,6 @@
 /* routed_many.cuh - 4-bit weights of routed experts times many rows each (sm_90a).
  *
- * The tensor cores are the limit. As narrow_large.cuh: CTAs that stay, one a multiprocessor, go
+ * The tensor cores are the limit. As w4a16_persistent.cuh: CTAs that stay, one a multiprocessor, go
  * through the units (routed_unit.cuh); weights are scaled in registers and products stay in the
  * tensor cores from the first stage of a unit to the last. A block has up to 128 rows; where
  * it has fewer it is multiplied as one of 96 or 64.
@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/experts/routed_copy.cuh"
 #include "kernels/cuda/experts/routed_store.cuh"
-#include "kernels/cuda/narrow_large.cuh"
+#include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent.cuh"
 
 #define RT_MANY_ROWS 128
 #define RT_MANY_STAGES 4

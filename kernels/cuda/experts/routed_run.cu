@@ -5,8 +5,8 @@
 #include "formats/model/model.h"
 #include "kernels/cuda/experts/routed.h"
 #include "kernels/cuda/experts/routed_kernels.h"
-#include "kernels/cuda/gemm_rows.h"
-#include "kernels/cuda/tensor_map.cuh"
+#include "kernels/cuda/gemm/gemm_rows.h"
+#include "kernels/cuda/gemm/tensor_map.cuh"
 
 #define UNIT_TILES 4               /* of 64 channels: see routed_unit.cuh */
 

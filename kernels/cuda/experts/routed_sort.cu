@@ -5,7 +5,7 @@
  * them and experts, which tells where the rows of a run of each expert begin, and puts its own runs
  * there. The order of an expert's pairs is that of the tokens, whatever runs first.
  */
-#include "kernels/cuda/engine_launch.cuh"
+#include "kernels/cuda/ops/engine_launch.cuh"
 #include "kernels/cuda/experts/routed_kernels.h"
 
 #define SORT_THREADS 1024
@@ -190,7 +190,7 @@ extern "C" sw_code sw_routed_sort(const rt_sort_args *p, sw_launch how, sw_err *
     if (a.run_pairs < RUN_PAIRS) a.run_pairs = RUN_PAIRS;
     a.n_runs = (a.n_pairs + a.run_pairs - 1) / a.run_pairs;
     shared = 4 * ((size_t)a.n_runs * a.n_experts + a.run_pairs);
-    rc = sw_gpu_check((int)cudaFuncSetAttribute(swk_routed_sort,
+    rc = sw_device_check((int)cudaFuncSetAttribute(swk_routed_sort,
                                                 cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                 (int)shared),
                       "sorting of experts", err);

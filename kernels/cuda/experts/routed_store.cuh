@@ -4,7 +4,7 @@
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_STORE_CUH
 
 #include "kernels/cuda/experts/routed_copy.cuh"
-#include "kernels/cuda/ptx8.cuh"
+#include "kernels/cuda/ptx/ptx8.cuh"
 
 #define RT_PARK_ROWS 32 /* rows of 64 channels that a warpgroup parks on their way to memory */
 

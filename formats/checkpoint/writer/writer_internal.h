@@ -1,0 +1,121 @@
+/* writer_internal.h - what the files of the checkpoint writer share. Not for others. */
+#ifndef SW_FORMATS_CHECKPOINT_WRITER_WRITER_INTERNAL_H
+#define SW_FORMATS_CHECKPOINT_WRITER_WRITER_INTERNAL_H
+
+#include "formats/checkpoint/checkpoint.h"
+#include "formats/checkpoint/writer/resume.h"
+#include "formats/checkpoint/manifest.h"
+#include "formats/checkpoint/side_files.h"
+#include "formats/model/stored.h"
+
+#define SW_PART_NAME_BYTES 1024
+#define SW_COPIED (-1)  /* claim_of: bit by bit */
+#define SW_CHANGED (-2) /* written already, with other values */
+#define SW_CAST (-3)    /* to be written in another dtype */
+#define SW_COPY_DONE (-4) /* copied or cast already */
+
+typedef struct sw_claim {
+    const char *module_path;
+    int64_t n_out, k_in;
+    sw_qspec spec;
+    bool is_put;
+    /* An expert out of a tensor of all experts; NULL tensors: it is not, or has no bias. */
+    sw_stored fused, fused_bias;
+    /* The same of a source that keeps them quantized (expert_stack.h); NULL: it does not. */
+    const sw_st_tensor *stack[SW_DIALECT_TENSORS_MAX];
+} sw_claim;
+
+typedef struct sw_stack_out sw_stack_out;
+
+struct sw_ckpt_writer {
+    const sw_checkpoint *source;
+    const sw_dialect *dialect;
+    sw_qconfig qconfig;
+    sw_claim *claims; /* in path order */
+    int64_t n_claims;
+    sw_stack_out *stacks; /* of a target that keeps experts in one tensor a part */
+    int64_t n_stacks;
+    int32_t *claim_of; /* per source tensor: index of its claim, or one of the above */
+    uint64_t source_bytes, claimed_bytes, copied_bytes, changed_bytes, encoded_bytes, shard_bytes;
+    sw_dir_list listing;
+    cJSON *sources; /* what went in, by digest; NULL until it is known */
+    sw_out_dir dir;
+    sw_st_writer *st;
+    sw_resume resume;
+    bool is_left;    /* the work stays for a later run */
+    sw_err note;     /* why no tokenizer.json could be made of what the source has */
+    bool has_shapes; /* parts that are a shape are written already */
+    sw_arena arena;
+};
+
+/* Experts that the source keeps in one tensor (stored.h) become modules of their own: their claims
+ * learn where they lie. SW_E_USAGE: some experts of such a tensor are claimed and others not. */
+sw_code sw_writer_find_fused(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* true when tensor `t` of the source is where this claim's weight or bias lies among others. */
+bool sw_claim_lies_in(const sw_claim *c, const sw_st_tensor *t);
+bool sw_claim_is_shared(const sw_claim *c); /* its tensors are others' too */
+/* "<module>.bias" of such experts: declare it, and in the end write it. */
+sw_code sw_writer_declare_bias(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
+sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
+/* w->qconfig.ignore and extra_heads, from what the caller names and what no claim has taken. */
+sw_code sw_writer_gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given,
+                                sw_err *err) SW_MUST_USE;
+
+/* config.json, that of the source with another quantization_config, and what repeats it. */
+sw_code sw_writer_put_configs(const sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
+/* Shapes, which stand first in a file, are written first: the digest of the file follows. */
+sw_code sw_writer_put_shapes(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* All unclaimed tensors that are not written yet. */
+sw_code sw_writer_copy_all(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
+/* n_bytes were written with other values for tensor `at` of the source, which is copied or cast. */
+void sw_writer_count_changed(sw_ckpt_writer *w, int64_t at, uint64_t n_bytes);
+
+/* sw_checkpoint_kept_dtype of this writer. */
+sw_dtype sw_writer_dtype(const sw_ckpt_writer *w, const sw_st_tensor *t);
+sw_code sw_writer_put_cast(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err) SW_MUST_USE;
+/* Of a GGUF: generation_config.json, and {"cast": [{"tensor", "stored", "written"}]} for the
+ * manifest. */
+sw_code sw_writer_put_gguf(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* What config.json calls the dtype of a dense target; NULL: leave it. */
+const char *sw_writer_dtype_text(const sw_ckpt_writer *w);
+/* Replace a buffer [rows, cols] by its transpose: how some architectures store linears. */
+sw_code sw_writer_turn(void **data, int64_t rows, int64_t cols, sw_dtype dtype,
+                       sw_err *err) SW_MUST_USE;
+
+/* A target that is_stacked, see writer_stack.c; the first does nothing for others.
+ * SW_E_UNSUPPORTED: a claim that is no expert; SW_E_USAGE: some experts and others not. */
+sw_code sw_writer_find_stacks(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+sw_code sw_writer_declare_stacks(sw_ckpt_writer *w, const sw_claim *c, sw_err *err) SW_MUST_USE;
+/* Any number of threads may put linears. */
+sw_code sw_writer_put_stacked(sw_ckpt_writer *w, const char *module_path, const sw_part *part,
+                              const void *data, sw_err *err) SW_MUST_USE;
+sw_code sw_writer_take_stacked(void *data, const sw_ckpt_writer *w, const char *module_path,
+                               const sw_part *part, sw_err *err) SW_MUST_USE;
+/* A bias that this expert has to itself and the target keeps with all others; NULL: none. */
+const sw_st_tensor *sw_writer_own_bias(const sw_ckpt_writer *w, const sw_claim *c);
+sw_code sw_writer_put_own_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+bool sw_writer_count_stack(sw_ckpt_writer *w, const char *name); /* false: it is none */
+void sw_writer_free_stacks(sw_ckpt_writer *w);
+
+/* Of a GGUF, whose metadata they come from: tokenizer.json and tokenizer_config.json. Of a
+ * directory that has its tokenizer in other files, which are copied too: tokenizer.json, or a
+ * note why there is none. */
+sw_code sw_writer_put_made_files(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
+/* The scales of a quantized cache. SW_E_UNSUPPORTED: the dialect has no place for them. */
+sw_code sw_writer_declare_kv(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+
+sw_claim *sw_claim_find(const sw_ckpt_writer *w, const char *module_path);
+sw_code sw_part_name(char out[SW_PART_NAME_BYTES], const char *module_path, const char *suffix,
+                     sw_err *err) SW_MUST_USE;
+
+/* Digest the source, then take up or start the journal. Before any shard is touched. */
+sw_code sw_writer_begin_keeping(sw_ckpt_writer *w, const sw_ckpt_keep *keep,
+                                sw_err *err) SW_MUST_USE;
+/* Once the shards are open: hold what is finished to the journal. */
+sw_code sw_writer_check_kept(sw_ckpt_writer *w, const sw_ckpt_keep *keep, sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,154 @@
+/* config_text.c - see config_text.h. */
+#include "formats/file/config_text.h"
+
+#include <string.h>
+
+#include "formats/base/mem.h"
+
+/* cJSON indents with one tab a level and puts one after each colon; raw tabs inside strings do
+ * not occur, since JSON escapes them. */
+static size_t print_spaced(char *to, const char *from, int indent)
+{
+    size_t n = 0;
+
+    for (const char *p = from; *p; p++) {
+        int spaces = *p == '\n' ? indent : *p == '\t' ? (p > from && p[-1] == ':' ? 1 : 2) : 0;
+        if (*p != '\t') {
+            if (to) to[n] = *p;
+            n++;
+        }
+        if (to) memset(to + n, ' ', (size_t)spaces);
+        n += (size_t)spaces;
+    }
+    return n;
+}
+
+sw_code sw_json_pretty(char **out, const cJSON *value, int indent, sw_err *err)
+{
+    char *tabbed = NULL, *text = NULL;
+    sw_code rc = sw_json_print(&tabbed, value, true, err);
+
+    if (rc != SW_OK) return rc;
+    rc = SW_MEM_GET(&text, print_spaced(NULL, tabbed, indent) + 1, "JSON text", err);
+    if (rc == SW_OK) {
+        (void)print_spaced(text, tabbed, indent);
+        *out = text;
+    }
+    sw_mem_put(tabbed);
+    return rc;
+}
+
+static size_t skip_blanks(const char *text, size_t at, size_t n)
+{
+    while (at < n && strchr(" \t\r\n", text[at])) at++;
+    return at;
+}
+
+/* `at` is on the opening quote; returns the offset behind the closing one. */
+static size_t skip_string(const char *text, size_t at, size_t n)
+{
+    for (at++; at < n && text[at] != '"'; at++)
+        if (text[at] == '\\') at++;
+    return at < n ? at + 1 : n;
+}
+
+/* Behind the value that starts at `at`, at the comma or brace that ends it or blanks before. */
+static size_t skip_value(const char *text, size_t at, size_t n)
+{
+    int depth = 0;
+
+    while (at < n) {
+        char c = text[at];
+        if (c == '"') {
+            at = skip_string(text, at, n);
+            if (depth == 0) return at;
+            continue;
+        }
+        if (depth == 0 && strchr(",} \t\r\n", c)) return at;
+        if (c == '{' || c == '[') depth++;
+        at++;
+        if ((c == '}' || c == ']') && --depth == 0) return at;
+    }
+    return n;
+}
+
+/* Texts come with their quotes. */
+static bool is_one_of(const char *const names[2], const char *key, size_t n)
+{
+    for (int i = 0; i < 2; i++)
+        if (n == strlen(names[i]) && !memcmp(key, names[i], n)) return true;
+    return false;
+}
+
+static const char *const quant_keys[2] = {"\"quantization_config\"", "\"compression_config\""};
+static const char *const dtype_keys[2] = {"\"torch_dtype\"", "\"dtype\""};
+
+static void put_text(char *to, size_t *n, const char *text)
+{
+    memcpy(to + *n, text, strlen(text));
+    *n += strlen(text);
+}
+
+/* Copy the members to keep, each with the blanks before it; returns how much was written. */
+static size_t copy_members(char *to, const char *text, size_t at, size_t n_bytes,
+                           const char *dtype)
+{
+    size_t n = 0;
+
+    while (at < n_bytes && text[at] != '}') {
+        size_t from = at, key = skip_blanks(text, at, n_bytes), key_end, end;
+        if (key >= n_bytes || text[key] != '"') break;
+        key_end = skip_string(text, key, n_bytes);
+        end = skip_blanks(text, key_end, n_bytes);
+        if (end < n_bytes && text[end] == ':') end = skip_blanks(text, end + 1, n_bytes);
+        end = skip_value(text, end, n_bytes);
+        if (!is_one_of(quant_keys, text + key, key_end - key)) {
+            bool is_dtype = dtype && is_one_of(dtype_keys, text + key, key_end - key);
+            if (n) to[n++] = ',';
+            memcpy(to + n, text + from, (is_dtype ? key_end : end) - from);
+            n += (is_dtype ? key_end : end) - from;
+            if (is_dtype) {
+                put_text(to, &n, ": \"");
+                put_text(to, &n, dtype);
+                put_text(to, &n, "\"");
+            }
+        }
+        at = skip_blanks(text, end, n_bytes);
+        if (at < n_bytes && text[at] == ',') at++;
+    }
+    return n;
+}
+
+sw_code sw_config_splice(char **out, const char *text, size_t n_bytes, const cJSON *quant_config,
+                         const char *dtype, sw_err *err)
+{
+    size_t start = skip_blanks(text, 0, n_bytes), n = 0, kept;
+    char *pretty = NULL, *spliced = NULL;
+    cJSON *parsed = NULL;
+    sw_code rc;
+
+    if (start >= n_bytes || text[start] != '{')
+        return SW_FAIL(err, SW_E_FORMAT, "config.json is not an object");
+    if (quant_config && (rc = sw_json_pretty(&pretty, quant_config, 2, err)) != SW_OK) return rc;
+    rc = SW_MEM_GET(&spliced, n_bytes + (pretty ? strlen(pretty) : 0) + 128, "config.json", err);
+    if (rc != SW_OK) goto done;
+    spliced[n++] = '{';
+    kept = copy_members(spliced + n, text, start + 1, n_bytes, dtype);
+    n += kept;
+    if (pretty) {
+        put_text(spliced, &n, kept ? "," : "");
+        put_text(spliced, &n, "\n  \"quantization_config\": ");
+        put_text(spliced, &n, pretty);
+    }
+    put_text(spliced, &n, "\n}\n");
+    /* an escaped spelling of the key would slip through above and show here as a duplicate */
+    rc = sw_json_parse(&parsed, spliced, n, &sw_json_caps_config, "new config.json", err);
+    if (rc != SW_OK) goto done;
+    *out = spliced;
+    spliced = NULL;
+done:
+    cJSON_Delete(parsed);
+    sw_mem_put(spliced);
+    sw_mem_put(pretty);
+    return rc;
+}

@@ -1,0 +1,28 @@
+/* gguf_config.h - the metadata of a GGUF as config.json, and a model description as metadata.
+ *
+ * Reading builds the config.json that a directory of the same model would have, so that one reader
+ * (model.h) judges both. Writing starts from the description; what a family's loaders fix by
+ * themselves (window patterns, attention scales) is checked instead of written, and refused where
+ * they would get it wrong.
+ */
+#ifndef SW_FORMATS_GGUF_GGUF_CONFIG_H
+#define SW_FORMATS_GGUF_GGUF_CONFIG_H
+
+#include "formats/gguf/gguf_names.h"
+#include "formats/file/gguf.h"
+
+#define SW_GGUF_ROPE_TENSOR "rope_freqs.weight" /* divisors of the frequencies, F32 [D / 2] */
+
+/* The file's config.json, owned by the caller, and its row. `dtype` is for torch_dtype.
+ * SW_E_FORMAT names a key that is missing or senseless; SW_E_UNSUPPORTED an architecture. */
+sw_code sw_gguf_config_read(cJSON **out, const sw_gguf_arch **arch, const sw_gguf *g,
+                            const char *dtype, sw_err *err) SW_MUST_USE;
+
+/* Every general.* and architecture key but those of types. SW_E_UNSUPPORTED: loaders of this
+ * architecture would run the model otherwise than it is; says what. */
+sw_code sw_gguf_config_write(sw_gguf_writer *w, const sw_model *m, const sw_gguf_arch *arch,
+                             const char *name, sw_err *err) SW_MUST_USE;
+/* The divisors that go with it: *n is 0 when there are none. */
+void sw_gguf_rope_divisors(float out[SW_ROPE_PAIRS_MAX], int64_t *n, const sw_model *m);
+
+#endif

@@ -1,0 +1,106 @@
+/* gguf_dtype.c - see gguf_dtype.h. */
+#include "formats/gguf/gguf_dtype.h"
+
+#include <string.h>
+
+#include "formats/gguf/gguf_config.h"
+#include "formats/num/blocks.h"
+#include "formats/num/num.h"
+
+static const struct {
+    sw_block_type type;
+    sw_dtype dtype;
+    const char *text; /* torch_dtype */
+} plain_types[] = {
+    {SW_BLOCK_F32, SW_DTYPE_F32, "float32"},
+    {SW_BLOCK_F16, SW_DTYPE_F16, "float16"},
+    {SW_BLOCK_BF16, SW_DTYPE_BF16, "bfloat16"},
+};
+enum { F32, F16, BF16, N_PLAIN };
+
+/* true when every value of this F32 tensor would come back from `dtype`. */
+static bool fits(const sw_gguf_tensor *t, double offset, sw_dtype dtype)
+{
+    for (int64_t i = 0; i < (int64_t)(t->size_bytes / 4); i++) {
+        float stored, value;
+
+        sw_block_decode(&stored, (const char *)t->data + 4 * i, SW_BLOCK_F32, 1);
+        value = sw_num_round_to(stored - (float)offset, dtype);
+        if (value + (float)offset != stored) return false;
+    }
+    return true;
+}
+
+static bool is_gemma_norm(const sw_gguf *g, const sw_gguf_tensor *t)
+{
+    const sw_gguf_value *v = sw_gguf_key(g, "general.architecture");
+    const char *end = strstr(t->name, "norm.weight");
+
+    return end && v && v->kind == SW_GGUF_TEXT && v->n > 5 && !memcmp(v->data, "gemma", 5);
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t n = strlen(name), m = strlen(end);
+
+    return n >= m && !strcmp(name + n - m, end);
+}
+
+/* A factor of NVFP4 is no weight of the model. */
+static bool is_vector(const sw_gguf_tensor *t)
+{
+    return t->n_dims == 1 && t->type == SW_BLOCK_F32 && strcmp(t->name, SW_GGUF_ROPE_TENSOR) &&
+           !ends_in(t->name, "scale");
+}
+
+/* The half that holds every vector. */
+static int half_of_vectors(const sw_gguf *g)
+{
+    bool holds[N_PLAIN] = {true, true, true};
+
+    for (int64_t i = 0; i < sw_gguf_count(g); i++) {
+        const sw_gguf_tensor *t = sw_gguf_at(g, i);
+
+        for (int p = F16; p < N_PLAIN && is_vector(t); p++)
+            holds[p] = holds[p] && fits(t, is_gemma_norm(g, t) ? 1.0 : 0.0, plain_types[p].dtype);
+    }
+    return holds[F16] && !holds[BF16] ? F16 : BF16;
+}
+
+sw_dtype sw_gguf_model_dtype(const sw_gguf *g)
+{
+    uint64_t elems[N_PLAIN] = {0}, in_blocks = 0;
+    int most = 0;
+
+    for (int64_t i = 0; i < sw_gguf_count(g); i++) {
+        const sw_gguf_tensor *t = sw_gguf_at(g, i);
+        const sw_block_size *size = &sw_block_sizes[t->type];
+        const uint64_t n = t->size_bytes / (uint64_t)size->bytes * (uint64_t)size->elems;
+
+        if (t->n_dims == 1 || strncmp(t->name, "blk.", 4) || strstr(t->name, "ffn_gate_inp"))
+            continue;
+        for (int p = 0; p < N_PLAIN; p++)
+            if (t->type == plain_types[p].type) elems[p] += n;
+        if (size->elems > 1) in_blocks += n;
+    }
+    for (int p = 0; p < N_PLAIN; p++)
+        if (elems[p] > elems[most]) most = p;
+    if (elems[most] < in_blocks) most = half_of_vectors(g);
+    return plain_types[most].dtype;
+}
+
+const char *sw_gguf_dtype_text(sw_dtype dtype)
+{
+    for (int p = 0; p < N_PLAIN; p++)
+        if (plain_types[p].dtype == dtype) return plain_types[p].text;
+    return "float32";
+}
+
+sw_dtype sw_gguf_dtype_of(const sw_gguf_tensor *t, const sw_gguf_name *name, sw_dtype model)
+{
+    if (t->type == SW_BLOCK_F32 && !name->is_linear && !name->is_table)
+        return fits(t, name->offset, model) ? model : SW_DTYPE_F32;
+    for (int p = 0; p < N_PLAIN; p++)
+        if (t->type == plain_types[p].type) return plain_types[p].dtype;
+    return SW_DTYPE_F32;
+}

@@ -1,0 +1,48 @@
+/* file_content.c - see file_content.h. */
+#include "formats/io/file_content.h"
+
+#include "formats/io/file.h"
+#include "formats/io/watch.h"
+
+#define FILE_STEP_BYTES ((size_t)16 << 20)
+
+static sw_code add_map(sw_sha256 *sum, const sw_map *map, sw_err *err)
+{
+    for (size_t at = 0; at < map->size_bytes; at += FILE_STEP_BYTES) {
+        size_t left = map->size_bytes - at, n = left < FILE_STEP_BYTES ? left : FILE_STEP_BYTES;
+        sw_code rc;
+
+        sw_map_want(map->data + at, left < 2 * n ? left : 2 * n); /* and what comes next */
+        if ((rc = sw_sha256_add(sum, map->data + at, n, err)) != SW_OK) return rc;
+        sw_map_forget(map->data + at, n);
+    }
+    return SW_OK;
+}
+
+sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *err)
+{
+    sw_map map = {0};
+    sw_sha256 *sum = NULL;
+    sw_code rc;
+
+    if ((rc = sw_map_open_any(&map, path, err)) != SW_OK) return rc;
+    if ((rc = sw_sha256_new(&sum, err)) != SW_OK || (rc = add_map(sum, &map, err)) != SW_OK ||
+        (rc = sw_sha256_finish(out, sum, err)) != SW_OK)
+        goto done;
+    sw_watch_digest(path, out);
+done:
+    sw_sha256_free(sum);
+    sw_map_close(&map);
+    return rc;
+}
+
+sw_code sw_json_read(cJSON **out, const char *path, const sw_json_caps *caps, sw_err *err)
+{
+    sw_map map = {0};
+    sw_code rc;
+
+    if ((rc = sw_map_open(&map, path, err)) != SW_OK) return rc;
+    rc = sw_json_parse(out, (const char *)map.data, map.size_bytes, caps, path, err);
+    sw_map_close(&map);
+    return rc;
+}

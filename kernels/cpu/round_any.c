@@ -1,3 +1,0 @@
-/* round_any.c - the rounding of inputs for every machine. */
-#define ROUND_OPS sw_round_ops_any
-#include "kernels/cpu/round_body.h"

@@ -1,0 +1,212 @@
+/* engine_one.cu - products of one token with 4- and 8-bit tiles, and what stands around them.
+ *
+ *   one warp       a strip of 16 channels (with SW_LEAN_GLU 16 gates and their 16 ups) and every
+ *                  n_slices-th unit of 128 inputs; all its weights come through a ring of its own
+ *   one CTA        8 warps: 8 / n_slices strips; the grid is as many CTAs as the card holds at once
+ *   A fragments    a lane's own bytes of a tile, 4-bit codes made BF16 on the way: m16n8k16; bytes
+ *                  as they are: m16n8k32
+ *   B fragments    the token in column 0, from shared memory in the order lanes read it
+ *
+ * Every lane copies what it alone reads, so nobody waits for anybody until the strip is summed up.
+ * The ring is filled before the kernel ahead has ended. Inputs are quantized here, by each CTA for
+ * itself: what sw_act_quantize defines. Sums of a strip's warps are added in their order.
+ */
+#include <math.h>
+
+#include "kernels/cuda/decode/engine_one_args.cuh"
+#include "kernels/cuda/decode/engine_one_input.cuh"
+#include "kernels/cuda/decode/engine_one_output.cuh"
+
+/* ---- the output ---- */
+
+/* Of a thread to a channel of the CTA's strips. */
+static __device__ int strip_to_store(const one_args &p)
+{
+    const int mine = (int)threadIdx.x / N_CHANNELS;
+
+    return mine < N_WARPS / p.n_slices ? (int)blockIdx.x * (N_WARPS / p.n_slices) + mine : -1;
+}
+
+template <int PARTS>
+static __device__ void store(const outlet<PARTS> &o, const one_args &p, const one_job &j,
+                             const float *s_red, float x_scale, float before)
+{
+    const int channel = threadIdx.x % N_CHANNELS, mine = threadIdx.x / N_CHANNELS;
+    float v[PARTS] = {};
+
+    if (o.n < 0) return;
+#pragma unroll
+    for (int part = 0; part < PARTS; part++)
+        for (int w = mine * p.n_slices; w < (mine + 1) * p.n_slices; w++)
+            v[part] += s_red[(w * PARTS + part) * N_CHANNELS + channel];
+    put_out<PARTS>(o, p, j, v, x_scale, before);
+}
+
+/* ---- the kernel ---- */
+
+template <int KIND> static __host__ __device__ int x_words(int n_units)
+{
+    return n_units * 4 * kind_of<KIND>::x_words;
+}
+
+/* The sums of a warp's strips, for channels g and g + 8, in the lanes of column 0. */
+template <int KIND, int PARTS>
+static __device__ void multiply_all(float (&sums)[PARTS][2], const one_args &p,
+                                    unit<KIND> *s_ring, const source (&from)[PARTS],
+                                    const uint32_t *s_x, const float *s_units, uint32_t magic,
+                                    int u, int next)
+{
+    using kind = kind_of<KIND>;
+    constexpr int ahead = ring<KIND, PARTS>::ahead;
+    const int lane = threadIdx.x % 32;
+    const bool is_bf16 = p.a.tiles.spec.scale_dtype == SW_DTYPE_BF16;
+    /* lanes without a token read zeros, which lie behind the last unit */
+    const uint4 *x =
+        (const uint4 *)(s_x + (lane < 4 ? lane * kind::x_words : x_words<KIND>(p.n_units)));
+    const int x_step = lane < 4 ? kind::x_words : 0; /* uint4s of a unit: four lanes' words */
+    int whole[PARTS][4] = {};
+
+    for (int slot = 0; u < p.n_units; u += p.n_slices) {
+        const uint4 *at = x + (int64_t)u * x_step;
+
+        asm volatile("cp.async.wait_group %0;" ::"n"(ahead - 1) : "memory");
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) {
+            unit<KIND> &t = s_ring[slot * PARTS + part];
+
+            if constexpr (kind::is_w4)
+                add_w4<KIND>(sums[part], t, at, s_units[u], magic, is_bf16);
+            else if constexpr (KIND == ONE_INT8)
+                add_int8(whole[part], t, at);
+            else
+                add_e4m3<KIND>(sums[part], t, at, kind::has_groups ? s_units[u] : 1.0f);
+            if (next < p.n_units) fetch<KIND>(t, p.group_shift, from[part], next);
+        }
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        next += p.n_slices;
+        slot = slot + 1 == ahead ? 0 : slot + 1;
+    }
+    if constexpr (KIND == ONE_INT8)
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) {
+            sums[part][0] = (float)whole[part][0];
+            sums[part][1] = (float)whole[part][2];
+        }
+}
+
+/* grid (8 / n_slices strips a CTA, pairs of token and expert) */
+template <int KIND, int PARTS, bool IS_EXPERT>
+static __global__ void __launch_bounds__(N_THREADS, PER_SM)
+    swk_one_token(one_args p, uint32_t magic)
+{
+    extern __shared__ __align__(16) char s_bytes[];
+    __shared__ float s_part[32], s_red[N_WARPS * PARTS * N_CHANNELS];
+    constexpr int ahead = ring<KIND, PARTS>::ahead;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int strip = min((int)blockIdx.x * (N_WARPS / p.n_slices) + warp / p.n_slices,
+                          p.n_strips - 1); /* the last CTA may have warps to spare */
+    unit<KIND> *s_ring = (unit<KIND> *)s_bytes + warp * ahead * PARTS;
+    uint32_t *s_x = (uint32_t *)(s_bytes + ring<KIND, PARTS>::bytes);
+    float *s_units = (float *)(s_x + x_words<KIND>(p.n_units) + 16);
+    float sums[PARTS][2] = {}, x_scale, before = 0;
+    source from[PARTS];
+    outlet<PARTS> out;
+    held_norm norm;
+    int next = warp % p.n_slices;
+
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+    const one_job job = job_of<IS_EXPERT>(p);
+
+#pragma unroll
+    for (int part = 0; part < PARTS; part++)
+        from[part] = source_of<KIND>(p, job, strip + part * p.up_strip);
+#pragma unroll 1
+    for (int j = 0; j < ahead; j++, next += p.n_slices) {
+#pragma unroll
+        for (int part = 0; part < PARTS; part++)
+            if (next < p.n_units)
+                fetch<KIND>(s_ring[j * PARTS + part], p.group_shift, from[part], next);
+        asm volatile("cp.async.commit_group;" ::: "memory");
+    }
+    open_outlet<KIND, PARTS>(out, p, job, strip_to_store(p));
+    if (p.a.x) hold_norm(norm, p);
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    if (p.a.out == SW_LEAN_ADD && out.n >= 0) before = p.a.sum[out.n];
+    if (threadIdx.x < 16) s_x[x_words<KIND>(p.n_units) + threadIdx.x] = 0;
+    x_scale = p.a.x ? load_norm<KIND>(s_x, s_units, p, job, norm, s_part)
+                    : load_rows<KIND>(s_x, s_units, p, job, s_part);
+    __syncthreads();
+    multiply_all<KIND, PARTS>(sums, p, s_ring, from, s_x, s_units, magic, warp % p.n_slices, next);
+    if (lane % 4 == 0)
+#pragma unroll
+        for (int part = 0; part < PARTS; part++) {
+            s_red[(warp * PARTS + part) * N_CHANNELS + lane / 4] = sums[part][0];
+            s_red[(warp * PARTS + part) * N_CHANNELS + lane / 4 + 8] = sums[part][1];
+        }
+    __syncthreads();
+    store<PARTS>(out, p, job, s_red, x_scale, before);
+}
+
+/* ---- the host's side ---- */
+
+template <int KIND, int PARTS> static int shared_bytes(int n_units)
+{
+    return ring<KIND, PARTS>::bytes + 4 * (x_words<KIND>(n_units) + 16 + n_units);
+}
+
+extern "C" bool sw_cuda_one_can(const sw_fused_args *a) { return one_can(a); }
+
+/* As many warps to a strip as one round of CTAs allows, as long as each has units to read. */
+static int slices_of(const one_args *p, int64_t n_pairs)
+{
+    int n = N_WARPS;
+
+    while (n > 1 && (p->n_strips * n_pairs * n > (int64_t)N_WARPS * PER_SM * p->a.n_sms ||
+                     2 * n > p->n_units))
+        n /= 2;
+    return n;
+}
+
+template <int KIND, int PARTS, bool IS_EXPERT>
+static sw_code run(one_args *p, sw_launch how, sw_err *err)
+{
+    const int64_t n_pairs = IS_EXPERT ? p->a.n_pairs : 1;
+    const int size_bytes = shared_bytes<KIND, PARTS>(p->n_units);
+    sw_code rc;
+
+    rc = sw_device_check((int)cudaFuncSetAttribute(swk_one_token<KIND, PARTS, IS_EXPERT>,
+                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                   size_bytes),
+                         "product of one token", err);
+    if (rc != SW_OK) return rc;
+    p->n_slices = slices_of(p, n_pairs);
+    return sw_start("product of one token", swk_one_token<KIND, PARTS, IS_EXPERT>,
+                    dim3(sw_blocks(p->n_strips, N_WARPS / p->n_slices), (unsigned)n_pairs),
+                    N_THREADS, (size_t)size_bytes, how, err, *p, 0x43004300u);
+}
+
+template <int KIND> static sw_code run_kind(one_args *p, sw_launch how, sw_err *err)
+{
+    const bool is_glu = p->a.out == SW_LEAN_GLU;
+
+    if (p->a.experts)
+        return is_glu ? run<KIND, 2, true>(p, how, err) : run<KIND, 1, true>(p, how, err);
+    return is_glu ? run<KIND, 2, false>(p, how, err) : run<KIND, 1, false>(p, how, err);
+}
+
+extern "C" sw_code sw_cuda_one(const sw_fused_args *a, sw_launch how, sw_err *err)
+{
+    static sw_code (*const kinds[])(one_args *p, sw_launch how, sw_err *err) = {
+        run_kind<ONE_W4>, run_kind<ONE_W4_ZEROS>, run_kind<ONE_INT8>, run_kind<ONE_E4M3>,
+        run_kind<ONE_E4M3_GROUPS>,
+    };
+    one_args p;
+
+    if (!sw_cuda_one_can(a)) return SW_FAIL(err, SW_E_BUG, "a product that is not for one token");
+    p = one_args_of(a);
+    return kinds[one_kind_of(a)](&p, how, err);
+}

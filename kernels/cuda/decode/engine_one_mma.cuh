@@ -1,0 +1,261 @@
+/* engine_one_mma.cuh - the weights of a product of one token on their way: what a lane copies, and
+ * what it multiplies. See engine_one.cu. */
+#ifndef SW_KERNELS_CUDA_DECODE_ENGINE_ONE_MMA_CUH
+#define SW_KERNELS_CUDA_DECODE_ENGINE_ONE_MMA_CUH
+
+#include "formats/model/model.h"
+#include "kernels/cuda/ops/engine_launch.cuh"
+#include "kernels/cuda/ptx/ptx_mma.cuh"
+
+#ifndef N_WARPS
+#define N_WARPS 8 /* that multiply; decode_chain_kernel.cuh has more */
+#endif
+#define N_THREADS (32 * N_WARPS)
+#define N_CHANNELS 16
+#define UNIT_K 128
+#define PER_SM 2
+#define NORMED_MAX 8192 /* inputs of a normed row, which threads keep */
+#define K_MAX 16384
+#define EIGHTS_MAX (NORMED_MAX / 8 / N_THREADS)
+#define ROW_EIGHTS_MAX (K_MAX / 8 / N_THREADS)
+
+typedef enum one_kind {
+    ONE_W4, ONE_W4_ZEROS, ONE_INT8, ONE_E4M3, ONE_E4M3_GROUPS, ONE_COUNT
+} one_kind;
+
+struct one_args {
+    sw_fused_args a;
+    int n_units, n_groups, group_shift; /* log2 of the units of a group */
+    int n_strips, n_slices, up_strip;   /* strips of this grid; where the ups begin */
+    float top;                          /* the largest value of an input's code */
+};
+
+/* What a CTA works on: what the call says, or the expert that its pair has, and its rows. */
+struct one_job {
+    const uint8_t *codes, *scales, *zeros;
+    const float *bias;
+    const sw_bf16 *rows;
+    sw_bf16 *y;
+    float input_scale;
+};
+
+/* Which expert that is the kernels ahead decide. */
+template <bool IS_EXPERT> static __device__ one_job job_of(const one_args &p)
+{
+    const sw_tiles &t = p.a.tiles;
+
+    if (!IS_EXPERT)
+        return {t.codes, (const uint8_t *)t.scales, t.zeros, p.a.bias, p.a.rows.d, p.a.y.d,
+                p.a.input_scale};
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+    const int64_t pair = blockIdx.y;
+    const sw_expert e = p.a.experts[p.a.chosen[pair]];
+
+    return {(const uint8_t *)e.codes, (const uint8_t *)e.scales, (const uint8_t *)e.zeros, e.bias,
+            p.a.rows.d + pair / p.a.pairs_per_row * p.a.rows.stride, p.a.y.d + pair * p.a.y.stride,
+            e.input_scale};
+}
+
+template <int KIND> struct kind_of {
+    static constexpr bool is_w4 = KIND == ONE_W4 || KIND == ONE_W4_ZEROS;
+    static constexpr bool has_zeros = KIND == ONE_W4_ZEROS;
+    static constexpr bool has_groups = is_w4 || KIND == ONE_E4M3_GROUPS;
+    static constexpr int copies = is_w4 ? 2 : 4; /* of 16 bytes a lane and unit */
+    static constexpr int x_words = is_w4 ? 16 : 8; /* of a unit, for each of four lanes */
+};
+
+/* Scales of channels g and g + 8: two halves of a word, or two words. */
+template <bool IS_W4> struct scale_pair {
+    uint32_t x;
+};
+template <> struct __align__(8) scale_pair<false> {
+    uint32_t x, y;
+};
+
+/* What a warp reads of one strip and unit. */
+template <int KIND> struct unit {
+    uint4 codes[kind_of<KIND>::copies][32];
+    scale_pair<kind_of<KIND>::is_w4> scales[kind_of<KIND>::has_groups ? 32 : 1];
+    uint32_t zeros[kind_of<KIND>::has_zeros ? 32 : 1];
+
+    /* What a lane reads: its codes, its two channels' scales (of 4 bits one below the other in the
+     * first word) and zeros in the low half of a word. */
+    __device__ uint4 code(int i) const { return codes[i][threadIdx.x % 32]; }
+    __device__ uint32_t scale(int i) const { return (&scales[threadIdx.x % 32].x)[i]; }
+    __device__ uint32_t two_zeros() const
+    {
+        return zeros[threadIdx.x % 32] >> (threadIdx.x % 32 / 4 % 2 * 16);
+    }
+};
+
+template <int KIND, int PARTS> struct ring {
+    static constexpr int ahead = KIND == ONE_E4M3_GROUPS && PARTS == 2 ? 2
+                                 : PARTS == 2                          ? 3
+                                 : kind_of<KIND>::is_w4                ? 6
+                                                                       : 4;
+    static constexpr int bytes = N_WARPS * ahead * PARTS * (int)sizeof(unit<KIND>);
+};
+
+template <int BYTES> static __device__ void copy(void *s_to, const void *from)
+{
+    const uint32_t to = (uint32_t)__cvta_generic_to_shared(s_to);
+
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+    else if (BYTES == 8)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(from) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(from) : "memory");
+}
+
+/* Where a lane finds a strip's weights. */
+struct source {
+    const uint8_t *codes, *scales, *zeros;
+};
+
+template <int KIND> static __device__ source source_of(const one_args &p,
+                                                                const one_job &j, int strip)
+{
+    using kind = kind_of<KIND>;
+    const int lane = threadIdx.x % 32, n_tile = strip / 4, row = strip % 4;
+    const int64_t tile_bytes = kind::is_w4 ? 2048 : 4096;
+    const int64_t record = (int64_t)n_tile * p.n_groups * 64 + 2 * (8 * row + lane / 4);
+    source s;
+
+    s.codes = j.codes + 2 * (int64_t)n_tile * p.n_units * tile_bytes + 512 * row + 16 * lane;
+    s.scales = j.scales + record * (kind::is_w4 ? 2 : 4);
+    s.zeros = j.zeros + record - lane / 4 % 2 * 2;
+    return s;
+}
+
+/* Unit u of it, whose group is u >> group_shift. */
+template <int KIND>
+static __device__ void fetch(unit<KIND> &to, int group_shift, const source &s, int u)
+{
+    using kind = kind_of<KIND>;
+    const int lane = threadIdx.x % 32;
+    const int64_t record = (int64_t)(u >> group_shift) * 64;
+
+#pragma unroll
+    for (int i = 0; i < kind::copies; i++)
+        copy<16>(&to.codes[i][lane], s.codes + u * (kind::is_w4 ? 4096 : 8192) + i * 2048);
+    if (kind::is_w4) copy<4>(&to.scales[lane], s.scales + record * 2);
+    else if (kind::has_groups) copy<8>(&to.scales[lane], s.scales + record * 4);
+    if (kind::has_zeros) copy<4>(&to.zeros[lane], s.zeros + record);
+}
+
+/* ---- products ---- */
+
+static __device__ void multiply_e4m3(float (&d)[4], const uint4 &a, uint32_t b0, uint32_t b1)
+{
+#if __CUDA_ARCH__ >= 890
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+#endif
+}
+
+static __device__ void multiply_int8(int (&d)[4], const uint4 &a, uint32_t b0, uint32_t b1)
+{
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
+                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+}
+
+/* (a & mask) | b in one instruction; the compiler makes two when mask and b are both constants. */
+static __device__ uint32_t and_or(uint32_t a, uint32_t mask, uint32_t b)
+{
+    uint32_t v;
+
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(v) : "r"(a), "r"(mask), "r"(b));
+    return v;
+}
+
+static __device__ float scale16(uint32_t bits, bool is_bf16)
+{
+    float f;
+
+    if (is_bf16) return __uint_as_float(bits << 16);
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((uint16_t)bits));
+    return f;
+}
+
+/* Four bit: 128 + code is a BF16 whose low bits are the code; what that is too much, 128 and the
+ * zero point times the sum of the inputs, is what the product begins with. */
+template <int KIND, typename UNIT>
+static __device__ void add_w4(float (&sums)[2], const UNIT &t, const uint4 *x, float x_sum,
+                              uint32_t magic, bool is_bf16)
+{
+    const uint32_t scales = t.scale(0);
+    float zero0 = -136.0f, zero1 = -136.0f;
+
+    if (kind_of<KIND>::has_zeros) {
+        const uint32_t zeros = t.two_zeros();
+
+        zero0 = -128.0f - (float)(zeros & 255);
+        zero1 = -128.0f - (float)(zeros >> 8 & 255);
+    }
+    float d[4] = {zero0 * x_sum, 0, zero1 * x_sum, 0};
+
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint4 codes = t.code(half), one = x[2 * half], two = x[2 * half + 1];
+        const uint32_t words[4] = {codes.x, codes.y, codes.z, codes.w};
+        const uint32_t b[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
+
+#pragma unroll
+        for (int s = 0; s < 4; s++) {
+            const uint32_t a[4] = {and_or(words[s], 0x000f000fu, magic),
+                                   and_or(words[s] >> 4, 0x000f000fu, magic),
+                                   and_or(words[s] >> 8, 0x000f000fu, magic),
+                                   and_or(words[s] >> 12, 0x000f000fu, magic)};
+
+            sw_mma_bf16(d, a, b[2 * s], b[2 * s + 1]);
+        }
+    }
+    sums[0] += scale16(scales & 0xffff, is_bf16) * d[0];
+    sums[1] += scale16(scales >> 16, is_bf16) * d[2];
+}
+
+/* Codes of weights in tiles are unsigned, 128 more than what they stand for: the top bit tells. */
+static __device__ uint4 signed_bytes(uint4 v)
+{
+    return make_uint4(v.x ^ 0x80808080u, v.y ^ 0x80808080u, v.z ^ 0x80808080u, v.w ^ 0x80808080u);
+}
+
+template <typename UNIT>
+static __device__ void add_int8(int (&d)[4], const UNIT &t, const uint4 *x)
+{
+    const uint4 one = x[0], two = x[1];
+
+    multiply_int8(d, signed_bytes(t.code(0)), one.x, one.y);
+    multiply_int8(d, signed_bytes(t.code(1)), one.z, one.w);
+    multiply_int8(d, signed_bytes(t.code(2)), two.x, two.y);
+    multiply_int8(d, signed_bytes(t.code(3)), two.z, two.w);
+}
+
+/* The tensor cores cut sums off: FP32 takes over after 128 inputs. */
+template <int KIND, typename UNIT>
+static __device__ void add_e4m3(float (&sums)[2], const UNIT &t, const uint4 *x, float x_scale)
+{
+    const uint4 one = x[0], two = x[1];
+    float d[4] = {};
+
+    multiply_e4m3(d, t.code(0), one.x, one.y);
+    multiply_e4m3(d, t.code(1), one.z, one.w);
+    multiply_e4m3(d, t.code(2), two.x, two.y);
+    multiply_e4m3(d, t.code(3), two.z, two.w);
+    if constexpr (kind_of<KIND>::has_groups) {
+        sums[0] += __uint_as_float(t.scale(0)) * x_scale * d[0];
+        sums[1] += __uint_as_float(t.scale(1)) * x_scale * d[2];
+    } else {
+        sums[0] += d[0];
+        sums[1] += d[2];
+    }
+}
+
+#endif

@@ -1,0 +1,262 @@
+/* cuda_engine.c - the engine's scratch on the card, linears, rope tables. See device_engine.h. */
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "kernels/cuda/engine/cuda_engine_internal.h"
+
+#define ROW_ALIGN 8 /* elements: kernels load 16 bytes at a time */
+
+/* Buffers that are columns of one: products of joined weights write all of them at once, and what
+ * the program splits is split already. */
+static const struct {
+    sw_buf whole, parts[3];
+    int n_parts;
+} column_groups[] = {
+    {SW_BUF_QKV, {SW_BUF_Q, SW_BUF_K, SW_BUF_V}, 3},
+    {SW_BUF_GATE_UP, {SW_BUF_G, SW_BUF_U}, 2},
+    {SW_BUF_KV_A, {SW_BUF_LATENT, SW_BUF_K_ROPE}, 2},
+};
+#define N_GROUPS ((int)(sizeof column_groups / sizeof *column_groups))
+
+static sw_code take_buffer(sw_bf16_rows *out, sw_device_engine *e, int64_t width, sw_err *err)
+{
+    sw_bf16 *d = NULL;
+    sw_code rc;
+
+    if (width % ROW_ALIGN)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "rows of %lld elements; on the card they are "
+                       "multiples of %d; use --device cpu", (long long)width, ROW_ALIGN);
+    if ((rc = SW_STORE_TAKE(&d, &e->store, e->max_tokens * width, "activations", err)) != SW_OK)
+        return rc;
+    *out = (sw_bf16_rows){d, width};
+    return SW_OK;
+}
+
+static sw_code take_group(sw_device_engine *e, int g, sw_err *err)
+{
+    int64_t width = 0;
+    sw_bf16_rows all = {0};
+    sw_code rc;
+
+    for (int i = 0; i < column_groups[g].n_parts; i++) {
+        const int64_t part = e->width[column_groups[g].parts[i]];
+
+        if (part % ROW_ALIGN)
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld columns; on the card they are multiples of "
+                           "%d; use --device cpu", (long long)part, ROW_ALIGN);
+        width += part;
+    }
+    if (!width) return SW_OK;
+    if ((rc = take_buffer(&all, e, width, err)) != SW_OK) return rc;
+    e->buf[column_groups[g].whole] = all;
+    for (int i = 0; i < column_groups[g].n_parts; i++) {
+        e->buf[column_groups[g].parts[i]] = all;
+        all.d += e->width[column_groups[g].parts[i]];
+    }
+    return SW_OK;
+}
+
+static bool is_in_group(int b)
+{
+    for (int g = 0; g < N_GROUPS; g++) {
+        if (b == (int)column_groups[g].whole) return true;
+        for (int i = 0; i < column_groups[g].n_parts; i++)
+            if (b == (int)column_groups[g].parts[i]) return true;
+    }
+    return false;
+}
+
+static sw_code take_buffers(sw_device_engine *e, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int b = 0; b < SW_BUF_COUNT; b++) e->width[b] = sw_model_buf_width(e->m, (sw_buf)b);
+    e->width[SW_BUF_N] = e->m->hidden; /* also where linears read the residual stream itself */
+    for (int g = 0; g < N_GROUPS && rc == SW_OK; g++) rc = take_group(e, g, err);
+    for (int b = 0; b < SW_BUF_COUNT && rc == SW_OK; b++)
+        if (b != SW_BUF_X && e->width[b] && !is_in_group(b))
+            rc = take_buffer(&e->buf[b], e, e->width[b], err);
+    return rc;
+}
+
+static sw_code take_angles(sw_device_angles *angles, sw_device_engine *e, sw_err *err)
+{
+    const int64_t n = e->max_positions * (e->m->rope_dim / 2);
+    sw_code rc = SW_STORE_TAKE(&angles->d_cos, &e->store, n, "rotary angles", err);
+
+    return rc == SW_OK ? SW_STORE_TAKE(&angles->d_sin, &e->store, n, "rotary angles", err) : rc;
+}
+
+static sw_code fill(sw_device_engine *e, sw_err *err)
+{
+    const sw_model *m = e->m;
+    sw_code rc = sw_device_supports(m, err);
+
+    if (rc != SW_OK) return rc;
+    if (m->head_dim > 256 || m->v_head_dim > 256 || m->head_dim % ROW_ALIGN ||
+        m->v_head_dim % ROW_ALIGN)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %lld and %lld; on the card they are "
+                       "multiples of %d up to 256; use --device cpu", (long long)m->head_dim,
+                       (long long)m->v_head_dim, ROW_ALIGN);
+    if ((rc = sw_cuda_card_query(&e->card, sw_device_about(e->gpu)->index, err)) != SW_OK ||
+        (rc = sw_cublaslt_open(&e->lt, e->gpu, err)) != SW_OK ||
+        (rc = take_buffers(e, err)) != SW_OK)
+        return rc;
+    if (m->rope_dim && (rc = take_angles(&e->angles, e, err)) != SW_OK) return rc;
+    if (m->has_window_rope && (rc = take_angles(&e->window_angles, e, err)) != SW_OK) return rc;
+    return m->n_experts ? sw_device_moe_new(e, err) : SW_OK;
+}
+
+sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_model *m,
+                             int64_t max_tokens, int64_t max_seq, sw_err *err)
+{
+    sw_device_engine *e = NULL;
+    sw_code rc;
+
+    if (max_tokens < 1 || max_tokens > INT32_MAX || max_seq < 1 || max_seq > INT32_MAX)
+        return SW_FAIL(err, SW_E_BUG, "engine for %lld tokens, %lld positions",
+                       (long long)max_tokens, (long long)max_seq);
+    if ((rc = SW_MEM_GET(&e, 1, "engine", err)) != SW_OK) return rc;
+    e->gpu = gpu;
+    e->m = m;
+    e->store.gpu = gpu;
+    e->max_tokens = max_tokens;
+    e->max_positions = m->n_position_rows ? sw_min_i64(max_seq, m->max_positions) : max_seq;
+    e->how = (sw_launch){sw_device_stream(gpu), sw_device_about(gpu)->arch >= 90};
+    if ((rc = fill(e, err)) == SW_OK)
+        *out = e;
+    else
+        sw_device_engine_free(e);
+    return rc;
+}
+
+void sw_device_engine_free(sw_device_engine *e)
+{
+    if (!e) return;
+    sw_cublaslt_close(e->lt);
+    sw_device_put(e->gpu, e->d_gemm_work);
+    sw_device_store_free(&e->store);
+    sw_angles_free(&e->angles.host);
+    sw_angles_free(&e->window_angles.host);
+    sw_moe_scratch_free(&e->moe.host);
+    sw_mem_put(e);
+}
+
+/* ---- rope tables ---- */
+
+static sw_code copy_rows(float *d_to, const float *from, sw_device_engine *e, int64_t begin,
+                         int64_t end, sw_err *err)
+{
+    const int64_t half = e->m->rope_dim / 2;
+
+    return sw_device_upload(e->gpu, d_to + begin * half, from + begin * half,
+                            (end - begin) * half * (int64_t)sizeof *from, err);
+}
+
+static sw_code fill_angles(sw_device_angles *angles, sw_device_engine *e, const sw_rope *rope,
+                           int64_t first, int64_t end, sw_err *err)
+{
+    const bool is_stretched = sw_rope_depends_on(e->m, rope, end);
+    const int64_t begin = is_stretched ? first : angles->n_copied;
+    sw_code rc;
+
+    if (!is_stretched && end <= angles->n_copied) return SW_OK;
+    if ((rc = sw_angles_fill(&angles->host, e->m, rope, is_stretched ? first : begin, end, err)) !=
+            SW_OK ||
+        (rc = copy_rows(angles->d_cos, angles->host.cos, e, begin, end, err)) != SW_OK ||
+        (rc = copy_rows(angles->d_sin, angles->host.sin, e, begin, end, err)) != SW_OK)
+        return rc;
+    angles->n_copied = is_stretched ? 0 : end;
+    return SW_OK;
+}
+
+sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end, sw_err *err)
+{
+    const sw_model *m = e->m;
+    sw_code rc = SW_OK;
+
+    if (end > e->max_positions)
+        return SW_FAIL(err, SW_E_USAGE, "position %lld; there are %lld", (long long)end - 1,
+                       (long long)e->max_positions);
+    if (m->rope_dim) rc = fill_angles(&e->angles, e, &m->rope, first, end, err);
+    if (rc == SW_OK && m->has_window_rope)
+        rc = fill_angles(&e->window_angles, e, &m->window_rope, first, end, err);
+    return rc;
+}
+
+/* ---- linears ---- */
+
+sw_code sw_device_grow_work(sw_device_engine *e, int64_t size_bytes, sw_err *err)
+{
+    void *d = NULL;
+    sw_code rc;
+
+    if (size_bytes <= e->gemm_work_bytes) return SW_OK;
+    if ((rc = sw_device_take(&d, e->gpu, size_bytes, 1, "kernel workspace", err)) != SW_OK)
+        return rc;
+    sw_device_put(e->gpu, e->d_gemm_work);
+    e->d_gemm_work = d;
+    e->gemm_work_bytes = size_bytes;
+    e->work_generation++;
+    return SW_OK;
+}
+
+static sw_code run_dense(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
+                         sw_bf16_rows x, int64_t n, const sw_device_weight *w, sw_err *err)
+{
+    sw_cublaslt_gemm p = {.m = n,
+                          .n_out = w->n_out,
+                          .k_in = w->k_in,
+                          .d_x = x.d,
+                          .d_w = w->d_dense,
+                          .d_y = d_y,
+                          .x_stride = x.stride,
+                          .y_stride = y_stride,
+                          .y_is_f32 = y_is_f32};
+    sw_code rc;
+
+    if (w->act.scope != SW_ACT_NONE) {
+        sw_bf16_rows rounded = {NULL, w->k_in};
+
+        rc = sw_device_grow_work(e, n * w->k_in * (int64_t)sizeof(sw_bf16), err);
+        if (rc != SW_OK) return rc;
+        rounded.d = e->d_gemm_work;
+        rc = sw_cuda_act_round(rounded, x, n, w->k_in, &w->act, w->input_scale, e->how, err);
+        if (rc != SW_OK) return rc;
+        p.d_x = rounded.d;
+        p.x_stride = rounded.stride;
+    }
+    return sw_cublaslt_run(e->lt, &p, err);
+}
+
+static sw_code run_tiles(sw_device_engine *e, void *d_y, int64_t y_stride, sw_bf16_rows x,
+                         int64_t n, const sw_device_weight *w, sw_err *err)
+{
+    const sw_cuda_gemm p = {.m = n, .d_x = x.d, .x_stride = x.stride, .d_y = d_y,
+                            .y_stride = y_stride, .dtype = SW_DTYPE_BF16, .tiles = w->tiles,
+                            .act = w->act, .may_overlap = e->how.overlaps};
+    sw_cuda_plan plan;
+    sw_code rc;
+
+    if ((rc = sw_cuda_gemm_plan(&plan, &p, &e->card, NULL, err)) != SW_OK ||
+        (rc = sw_device_grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(&p, &plan), err)) !=
+            SW_OK)
+        return rc;
+    return sw_cuda_gemm_run(&p, &plan, e->d_gemm_work, e->how.stream, err);
+}
+
+sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
+                         sw_bf16_rows x, int64_t n, const sw_device_weight *w, sw_err *err)
+{
+    sw_code rc;
+
+    if (n == 0) return SW_OK;
+    if (!w->n_out) return SW_FAIL(err, SW_E_BUG, "a linear that was not loaded");
+    if (w->tiles.codes && y_is_f32)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "a quantized router; use --device cpu");
+    rc = w->tiles.codes ? run_tiles(e, d_y, y_stride, x, n, w, err)
+                        : run_dense(e, d_y, y_stride, y_is_f32, x, n, w, err);
+    if (rc == SW_OK && w->d_bias)
+        rc = sw_cuda_bias(d_y, y_stride, y_is_f32, w->d_bias, n, w->n_out, e->how, err);
+    return rc;
+}

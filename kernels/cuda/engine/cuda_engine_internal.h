@@ -1,0 +1,171 @@
+/* cuda_engine_internal.h - the state of the engine on the card, shared by the gpu_*.c files of
+ * cuda/. */
+#ifndef SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
+#define SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
+
+#include "kernels/cuda/decode/decode_chain.h"
+#include "kernels/cuda_gemm.h"
+#include "kernels/cuda/ops/engine_ops.h"
+#include "kernels/cuda/gemm/cublaslt/cublaslt.h"
+#include "kernels/engine/engine_internal.h"
+#include "kernels/engine/device_engine.h"
+
+/* Device memory of one lifetime: freed all at once. Zero-initialise. With d_place it is all taken
+ * from there, in order, and nothing is freed. */
+typedef struct sw_device_store {
+    sw_device *gpu;
+    sw_arena arena; /* the list of what was taken */
+    struct sw_device_taken *last;
+    char *d_place;
+    int64_t place_bytes, used_bytes;
+} sw_device_store;
+sw_code sw_device_store_take(void **out, sw_device_store *store, int64_t n_elems,
+                             int64_t elem_bytes, const char *what, sw_err *err) SW_MUST_USE;
+/* The same with a copy of host memory in it. */
+sw_code sw_device_store_copy(void **out, sw_device_store *store, const void *from,
+                             int64_t size_bytes, const char *what, sw_err *err) SW_MUST_USE;
+void sw_device_store_free(sw_device_store *store);
+#define SW_STORE_TAKE(out_ptr, store, n_elems, what, err)                                          \
+    sw_device_store_take((void **)(out_ptr), (store), (int64_t)(n_elems), sizeof **(out_ptr),      \
+                         (what), (err))
+
+/* A linear on the card, perhaps several that share their input, one below the other. */
+typedef struct sw_device_weight {
+    int64_t n_out, k_in; /* n_out 0: not there */
+    sw_bf16 *d_dense;    /* or */
+    sw_tiles tiles;      /* with device pointers, when tiles.codes is set */
+    sw_act act;
+    float input_scale;
+    float *d_bias;
+    int n_coded, n_decoded; /* quantized linears in it: multiplied as codes, or as BF16 */
+} sw_device_weight;
+
+/* `parts` (1 to 3 with the same k_in) as one weight. SW_OK with out->n_out 0 when they cannot be
+ * put together; one part always can. */
+sw_code sw_device_weight_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
+                              const sw_weight *const *parts, int n_parts, sw_err *err) SW_MUST_USE;
+/* One part, decoded if it is quantized: for products whose output is FP32. */
+sw_code sw_device_weight_load_dense(sw_device_weight *out, sw_device_engine *e,
+                                    sw_device_store *store, const sw_weight *part,
+                                    sw_err *err) SW_MUST_USE;
+/* Device bytes of `w` as sw_device_weight_load would take it. */
+int64_t sw_device_weight_bytes(const sw_device_engine *e, const sw_weight *w);
+
+struct sw_device_block {
+    sw_device_engine *e;
+    int64_t layer;
+    sw_device_weight
+        linear[SW_SLOT_COUNT]; /* Q holds q, k and v, and GATE gate and up, when fused */
+    bool is_qkv_fused, is_gate_fused;
+    sw_device_weight *experts[3]; /* gate (with up when is_expert_fused), up, down */
+    bool is_expert_fused;
+    sw_expert *d_experts[2];             /* gates with ups, and downs, where all are alike */
+    float *norm[SW_SLOT_COUNT], *norm_bias[SW_SLOT_COUNT];
+    sw_kv_form kv;
+    sw_device_store store;
+};
+
+/* sw_device_block_load into a place of place_bytes; *n_bytes of it, from its beginning, are the
+ * block, at these addresses only. */
+sw_code sw_device_block_load_at(sw_device_block **out, sw_device_engine *e, const sw_block *block,
+                                void *d_place, int64_t place_bytes, int64_t *n_bytes,
+                                sw_err *err) SW_MUST_USE;
+/* Room that is enough for that. */
+int64_t sw_device_block_bytes(const sw_device_engine *e, const sw_block *block);
+
+/* A rope's angles: filled on the host as the CPU engine does, copied as far as they are new. */
+typedef struct sw_device_angles {
+    sw_angles host;
+    float *d_cos, *d_sin;
+    int64_t n_copied;
+} sw_device_angles;
+
+typedef struct sw_device_moe {
+    float *d_logits;              /* [max_tokens, n_experts] */
+    int32_t *d_chosen, *d_tokens; /* [max_tokens * n_used] */
+    float *d_share, *d_token_share, *d_sum; /* sum: [max_tokens, hidden] */
+    sw_bf16 *d_rows, *d_gate, *d_out;       /* [max_tokens * n_used, ...] by expert */
+    int32_t *d_flags;                       /* of experts/routed.h */
+    sw_moe_scratch host;                    /* chosen, share, tokens, token_share, starts */
+} sw_device_moe;
+
+struct sw_device_engine {
+    sw_device *gpu;
+    const sw_model *m;
+    sw_cublaslt *lt;
+    sw_cuda_card card;
+    sw_launch how;
+    int64_t max_tokens, max_positions;
+    sw_bf16_rows buf[SW_BUF_COUNT]; /* X excepted */
+    int64_t width[SW_BUF_COUNT];
+    float *d_x;                     /* [max_tokens, hidden] of whole-model calls, on first use */
+    sw_device_angles angles, window_angles;
+    sw_device_moe moe;
+    void *d_gemm_work; /* grows; addresses in a graph hold as long as work_generation stays */
+    int64_t gemm_work_bytes, work_generation;
+    sw_device_store store;
+};
+
+/* Keys and values of a layer: [n_seqs, capacity, width] as the layer's block keeps them. */
+typedef struct sw_device_kv {
+    void *d_k, *d_v;
+    int64_t capacity;
+} sw_device_kv;
+static inline int64_t sw_device_kv_bytes(const sw_kv_form *form)
+{
+    return form->is_e4m3 ? 1 : (int64_t)sizeof(sw_bf16);
+}
+
+typedef struct sw_device_run {
+    sw_device_engine *e;
+    const sw_device_block *block;
+    float *d_x;
+    int64_t n_seqs, seq_len, n_tokens;
+    const int32_t *d_first; /* [n_seqs] or NULL */
+    const sw_device_kv *kv; /* or NULL */
+    bool is_decode;         /* one query a sequence against the cache, */
+    void *d_decode_scratch; /* which needs this */
+    sw_half half;
+    sw_site from;           /* begin at the linear that reads it, */
+    const void *d_given;    /* with these rows; NULL: begin at the beginning */
+    const sw_device_tap *tap;
+    sw_site stop_at;
+    bool is_seen[SW_SITE_COUNT], has_stopped;
+    bool is_add_pending;    /* X += T has not been made yet */
+    bool keeps_pending;     /* and may be left to the next block */
+    const float *q_norm, *k_norm; /* head norms met, made with the turning */
+    bool turns_q, turns_k;
+    bool is_fused;          /* few tokens: products take in what stands around them */
+    sw_decode_chain *chain; /* or NULL; what it holds goes before anything else */
+    bool is_norm_pending;   /* N = norm(X) has not been made yet, by this slot */
+    sw_slot norm_slot;
+    bool is_gate_made, is_sum_made; /* by the product before */
+} sw_device_run;
+
+/* The block program of run->block. */
+sw_code sw_device_run_block(sw_device_run *run, sw_err *err) SW_MUST_USE;
+/* y = x w^T + bias, n rows; y_is_f32 (dense weights only): y is dense FP32. */
+sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
+                         sw_bf16_rows x, int64_t n, const sw_device_weight *w,
+                         sw_err *err) SW_MUST_USE;
+/* Whether a step of n_tokens lists its experts on the card: then a graph can have it. Also of a
+ * block without any. */
+bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens);
+sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
+                          sw_err *err) SW_MUST_USE;
+/* e->d_gemm_work of at least so many bytes. */
+sw_code sw_device_grow_work(sw_device_engine *e, int64_t size_bytes, sw_err *err) SW_MUST_USE;
+/* Whether a block's experts have grouped products; and what they give for the rows that have been
+ * routed. */
+bool sw_device_routed_can(const sw_device_block *b);
+sw_code sw_device_run_routed(const sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src,
+                             bool adds, sw_err *err) SW_MUST_USE;
+sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
+/* Show rows to the tap once per site. */
+sw_code sw_device_run_reach(sw_device_run *run, sw_site site, sw_bf16_rows x, int64_t k_in,
+                            sw_err *err) SW_MUST_USE;
+/* Angles of positions [first, end) on the card, by the rope of this kind of layer. */
+sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end,
+                              sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,34 @@
+/* cuda_lm.h - a model on the card, shared by cuda_lm.c and cuda_session.c; inside cuda/. */
+#ifndef SW_KERNELS_CUDA_ENGINE_CUDA_LM_H
+#define SW_KERNELS_CUDA_ENGINE_CUDA_LM_H
+
+#include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/engine/block_stream.h"
+
+struct sw_device_lm {
+    sw_device_engine *e;
+    sw_device_weight embed, head, positions;
+    float *norm, *norm_bias;
+    sw_device_block **blocks; /* [n_resident] */
+    int64_t n_resident;    /* blocks that stay on the card; the others pass through it */
+    sw_device_stream_blocks *streamed; /* NULL: there are none */
+    sw_kv_form kv;         /* of all layers but for the scales */
+    sw_device_kv passing;  /* with kv.is_e4m3 what whole sequences keep of a layer at a time */
+    uint32_t *d_ids;       /* [max_tokens] */
+    float *d_x;            /* [max_tokens, hidden], of which n_rows are from the last forward */
+    float *d_logits;       /* [head_rows, vocab] */
+    int64_t n_rows, head_rows;
+    sw_device_store store;
+};
+
+sw_code sw_device_lm_check_ids(const sw_device_lm *lm, const uint32_t *ids, int64_t n, int64_t end,
+                               sw_err *err) SW_MUST_USE;
+/* Embedding and all blocks into run->d_x; kv [n_layers] (or NULL: as lm->passing has it) from
+ * sequence `seq` on. */
+sw_code sw_device_lm_run(sw_device_lm *lm, sw_device_run *run, const sw_device_kv *kv, int64_t seq,
+                         const uint32_t *d_ids, sw_err *err) SW_MUST_USE;
+/* d_logits [n, vocab] of hidden rows d_x. */
+sw_code sw_device_lm_logits(sw_device_lm *lm, float *d_logits, const float *d_x, int64_t n,
+                            sw_err *err) SW_MUST_USE;
+
+#endif

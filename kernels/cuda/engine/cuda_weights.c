@@ -1,0 +1,588 @@
+/* cuda_weights.c - weights of a block onto the card. See cuda_engine_internal.h. */
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/gemm/marlin_tiles.h"
+
+#define PLACE_ALIGN 256 /* bytes */
+
+/* ---- memory of one lifetime ---- */
+
+typedef struct sw_device_taken {
+    void *d;
+    struct sw_device_taken *before;
+} sw_device_taken;
+
+/* What a place has for n_elems of elem_bytes: as aligned as what the pool gives. */
+static sw_code take_in_place(void **out, sw_device_store *store, int64_t n_elems,
+                             int64_t elem_bytes, const char *what, sw_err *err)
+{
+    const int64_t need = (n_elems * elem_bytes + PLACE_ALIGN - 1) / PLACE_ALIGN * PLACE_ALIGN;
+
+    if (need > store->place_bytes - store->used_bytes)
+        return SW_FAIL(err, SW_E_BUG, "%s: %lld bytes beyond the place of a block", what,
+                       (long long)need);
+    *out = store->d_place + store->used_bytes;
+    store->used_bytes += need;
+    return SW_OK;
+}
+
+sw_code sw_device_store_take(void **out, sw_device_store *store, int64_t n_elems,
+                             int64_t elem_bytes, const char *what, sw_err *err)
+{
+    if (store->d_place) return take_in_place(out, store, n_elems, elem_bytes, what, err);
+    sw_device_taken *entry = NULL;
+    sw_code rc = SW_ARENA_TAKE(&entry, &store->arena, 1, err);
+
+    if (rc == SW_OK) rc = sw_device_take(&entry->d, store->gpu, n_elems, elem_bytes, what, err);
+    if (rc != SW_OK) return rc;
+    entry->before = store->last;
+    store->last = entry;
+    *out = entry->d;
+    return SW_OK;
+}
+
+sw_code sw_device_store_copy(void **out, sw_device_store *store, const void *from,
+                             int64_t size_bytes, const char *what, sw_err *err)
+{
+    void *d = NULL;
+    sw_code rc = sw_device_store_take(&d, store, size_bytes, 1, what, err);
+
+    if (rc == SW_OK) rc = sw_device_upload(store->gpu, d, from, size_bytes, err);
+    if (rc == SW_OK) *out = d;
+    return rc;
+}
+
+void sw_device_store_free(sw_device_store *store)
+{
+    for (const sw_device_taken *t = store->last; t; t = t->before) sw_device_put(store->gpu, t->d);
+    sw_arena_free(&store->arena);
+    store->last = NULL;
+}
+
+/* ---- linears ---- */
+
+#define CHUNK_ELEMS ((int64_t)1 << 20)
+
+/* n stored elements to BF16 on the card; through a buffer unless they are BF16 already. */
+static sw_code copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
+                            int64_t n, sw_err *err)
+{
+    const int64_t elem_bytes = sw_dtype_bits(dtype) / 8;
+    float *values = NULL;
+    uint16_t *rounded = NULL;
+    sw_code rc = SW_OK;
+
+    if (dtype == SW_DTYPE_BF16) return sw_device_upload(gpu, d_to, from, 2 * n, err);
+    if ((rc = SW_MEM_GET(&values, CHUNK_ELEMS, "conversion", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&rounded, CHUNK_ELEMS, "conversion", err)) != SW_OK)
+        goto done;
+    for (int64_t at = 0; at < n && rc == SW_OK; at += CHUNK_ELEMS) {
+        const int64_t some = sw_min_i64(CHUNK_ELEMS, n - at);
+
+        rc = sw_float_decode_n(values, (const char *)from + at * elem_bytes, dtype, some, err);
+        if (rc == SW_OK) rc = sw_float_encode_n(rounded, SW_DTYPE_BF16, values, some, err);
+        if (rc == SW_OK) rc = sw_device_upload(gpu, d_to + at, rounded, 2 * some, err);
+    }
+done:
+    sw_mem_put(values);
+    sw_mem_put(rounded);
+    return rc;
+}
+
+/* 2- and 3-bit codes without zero points lie in the tiles of 4-bit ones, whose products take
+ * another code for 0: on the card they get zero points. */
+static bool lacks_zeros(const sw_tiles *t)
+{
+    return t->spec.is_symmetric && t->spec.num->kind == SW_NUM_INT && t->spec.num->bits < 4;
+}
+
+/* Whether a product of the card takes these tiles and activations as they are. */
+static bool has_product(const sw_device_engine *e, const sw_weight *w)
+{
+    sw_cuda_gemm probe = {.m = 1, .x_stride = w->k_in, .y_stride = w->n_out,
+                          .dtype = SW_DTYPE_BF16, .act = w->act};
+    sw_cuda_plan plan;
+    sw_err ignored = {0};
+
+    if (!w->tiles || w->tiles->spec.n_outliers || w->tiles->spec.has_global) return false;
+    probe.tiles = *w->tiles;
+    probe.tiles.is_marlin = false; /* once it is there */
+    if (lacks_zeros(w->tiles)) probe.tiles.spec.is_symmetric = false;
+    return sw_cuda_gemm_plan(&plan, &probe, &e->card, NULL, &ignored) == SW_OK;
+}
+
+static bool same_act(const sw_weight *a, const sw_weight *b)
+{
+    return a->act.scope == b->act.scope && a->act.num == b->act.num &&
+           a->act.group_elems == b->act.group_elems &&
+           a->act.scale_dtype == b->act.scale_dtype && a->input_scale == b->input_scale;
+}
+
+/* Rows of tiles can be put below each other where all but the last fill theirs. */
+static bool can_join(const sw_device_engine *e, const sw_weight *const *parts, int n_parts)
+{
+    for (int i = 0; i < n_parts; i++) {
+        const sw_weight *w = parts[i], *first = parts[0];
+
+        if (w->k_in != first->k_in || !w->tiles != !first->tiles || !w->bias != !first->bias ||
+            !same_act(w, first))
+            return false;
+        if (!w->tiles) continue;
+        if (has_product(e, w) != has_product(e, first) ||
+            !sw_qspec_same(&w->tiles->spec, &first->tiles->spec) ||
+            (i + 1 < n_parts && w->n_out % SW_TILE_N))
+            return false;
+    }
+    return true;
+}
+
+/* The values of tiles with outliers or of a kind that only the host decodes. */
+static sw_code decode_on_host(sw_device *gpu, sw_bf16 *d_to, const sw_weight *w, sw_err *err)
+{
+    sw_qtensor q = {0};
+    float *values = NULL;
+    sw_code rc = sw_qtensor_alloc(&q, &w->tiles->spec, w->n_out, w->k_in, err);
+
+    if (rc == SW_OK) rc = sw_tiles_unpack(&q, w->tiles, err);
+    if (rc == SW_OK) rc = SW_MEM_GET(&values, w->n_out * w->k_in, "decoded weight", err);
+    if (rc == SW_OK) {
+        sw_qtensor_decode(values, &q);
+        rc = copy_as_bf16(gpu, d_to, values, SW_DTYPE_F32, w->n_out * w->k_in, err);
+    }
+    sw_mem_put(values);
+    sw_qtensor_free(&q);
+    return rc;
+}
+
+/* ---- tiles ---- */
+
+typedef enum tile_array { CODES, SCALES, ZEROS, TILE_ARRAYS } tile_array;
+
+static const char *const array_names[TILE_ARRAYS] = {"codes", "scales", "zero points"};
+
+/* Bytes on the card, where they are in our order. */
+static int64_t array_bytes(const sw_tiles *t, tile_array which)
+{
+    if (which == CODES) return sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in);
+    if (which == SCALES) return sw_tiles_scales_bytes(t->spec.scale_dtype, t->n_out, t->n_groups);
+    return t->zeros || lacks_zeros(t) ? sw_tiles_zeros_bytes(t->n_out, t->n_groups) : 0;
+}
+
+/* Bytes on the host; Marlin's zero points lie packed. */
+static int64_t stored_bytes(const sw_tiles *t, tile_array which)
+{
+    const int64_t n_bytes = array_bytes(t, which);
+
+    return t->is_marlin && which == ZEROS ? n_bytes * t->container_bits / 8 : n_bytes;
+}
+
+/* Codes of 2 and 3 bits go up in the 4-bit container that kernels here read. */
+static sw_code upload_widened(sw_device *gpu, void *d_to, const sw_tiles *t, sw_err *err)
+{
+    const int64_t size_bytes = array_bytes(t, CODES);
+    uint8_t *wide = NULL;
+    sw_code rc = SW_MEM_GET(&wide, size_bytes, "widened codes", err);
+
+    if (rc != SW_OK) return rc;
+    sw_tiles_widen(wide, t);
+    rc = sw_device_upload(gpu, d_to, wide, size_bytes, err);
+    sw_mem_put(wide);
+    return rc;
+}
+
+/* The arrays of t at d[]; Marlin's order is copied as it is and put in ours there. */
+static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_device_engine *e, const sw_tiles *t,
+                           sw_err *err)
+{
+    const void *const from[TILE_ARRAYS] = {t->codes, t->scales, t->zeros};
+    sw_device_store passing = {.gpu = e->gpu};
+    void *at[TILE_ARRAYS] = {d[CODES], d[SCALES], d[ZEROS]};
+    sw_tiles there = *t;
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < TILE_ARRAYS && rc == SW_OK; i++) {
+        const int64_t size_bytes = stored_bytes(t, (tile_array)i);
+
+        if (!size_bytes) continue;
+        if (!from[i])
+            rc = sw_device_fill(e->gpu, at[i], t->spec.num->sym_zero, size_bytes, err);
+        else if (i == CODES && t->container_bits < 4)
+            rc = upload_widened(e->gpu, at[i], t, err);
+        else if (t->is_marlin)
+            rc = sw_device_store_copy(&at[i], &passing, from[i], size_bytes, array_names[i], err);
+        else
+            rc = sw_device_upload(e->gpu, at[i], from[i], size_bytes, err);
+    }
+    there.codes = at[CODES];
+    there.scales = at[SCALES];
+    there.zeros = at[ZEROS];
+    if (rc == SW_OK && t->is_marlin)
+        rc = sw_marlin_retile(d[CODES], d[SCALES], d[ZEROS], &there, e->how.stream, err);
+    sw_device_store_free(&passing);
+    return rc;
+}
+
+/* The parts' tiles, one below the other. */
+static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
+                          const sw_weight *const *parts, int n_parts, sw_err *err)
+{
+    char *d[TILE_ARRAYS] = {NULL};
+    int64_t at[TILE_ARRAYS] = {0};
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < TILE_ARRAYS && rc == SW_OK; i++) {
+        int64_t size_bytes = 0;
+
+        for (int p = 0; p < n_parts; p++)
+            size_bytes += array_bytes(parts[p]->tiles, (tile_array)i);
+        if (size_bytes)
+            rc = sw_device_store_take((void **)&d[i], store, size_bytes, 1, array_names[i], err);
+    }
+    for (int p = 0; p < n_parts && rc == SW_OK; p++) {
+        const sw_tiles *t = parts[p]->tiles;
+        void *const here[TILE_ARRAYS] = {d[CODES] + at[CODES], d[SCALES] + at[SCALES],
+                                         d[ZEROS] ? d[ZEROS] + at[ZEROS] : NULL};
+
+        rc = place_tiles(here, e, t, err);
+        for (int i = 0; i < TILE_ARRAYS; i++) at[i] += array_bytes(t, (tile_array)i);
+    }
+    if (rc != SW_OK) return rc;
+    out->tiles = *parts[0]->tiles;
+    out->tiles.is_marlin = false;
+    out->tiles.container_bits = sw_tiles_container_bits(out->tiles.spec.num);
+    out->tiles.n_out = out->n_out;
+    out->tiles.codes = (const uint8_t *)d[CODES];
+    out->tiles.scales = d[SCALES];
+    out->tiles.zeros = (const uint8_t *)d[ZEROS];
+    if (d[ZEROS]) out->tiles.spec.is_symmetric = false;
+    return SW_OK;
+}
+
+static sw_code decode_tiles(sw_device_engine *e, sw_bf16 *d_to, const sw_weight *w, sw_err *err)
+{
+    sw_device_store store = {.gpu = e->gpu};
+    sw_device_weight there = {.n_out = w->n_out};
+    sw_code rc;
+
+    if (w->tiles->spec.n_outliers) return decode_on_host(e->gpu, d_to, w, err);
+    rc = load_tiles(&there, e, &store, &w, 1, err);
+    if (rc == SW_OK) rc = sw_cuda_tiles_decode(d_to, &there.tiles, e->how, err);
+    sw_device_store_free(&store);
+    return rc;
+}
+
+static sw_code load_dense(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
+                          const sw_weight *const *parts, int n_parts, sw_err *err)
+{
+    int64_t row = 0;
+    sw_code rc = SW_STORE_TAKE(&out->d_dense, store, out->n_out * out->k_in, "weights", err);
+
+    for (int i = 0; i < n_parts && rc == SW_OK; i++) {
+        sw_bf16 *d_to = out->d_dense + row * out->k_in;
+
+        rc = parts[i]->tiles ? decode_tiles(e, d_to, parts[i], err)
+                             : copy_as_bf16(e->gpu, d_to, parts[i]->dense, parts[i]->dense_dtype,
+                                            parts[i]->n_out * parts[i]->k_in, err);
+        row += parts[i]->n_out;
+    }
+    return rc;
+}
+
+static sw_code load_bias(sw_device_weight *out, sw_device_store *store,
+                         const sw_weight *const *parts, int n_parts, sw_err *err)
+{
+    int64_t at = 0;
+    sw_code rc;
+
+    if (!parts[0]->bias) return SW_OK;
+    rc = SW_STORE_TAKE(&out->d_bias, store, out->n_out, "bias", err);
+    for (int i = 0; i < n_parts && rc == SW_OK; i++) {
+        rc = sw_device_upload(store->gpu, out->d_bias + at, parts[i]->bias,
+                              parts[i]->n_out * (int64_t)sizeof(float), err);
+        at += parts[i]->n_out;
+    }
+    return rc;
+}
+
+static sw_code load_parts(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
+                          const sw_weight *const *parts, int n_parts, bool is_tiled, sw_err *err)
+{
+    sw_device_weight w = {.k_in = parts[0]->k_in,
+                          .act = parts[0]->act,
+                          .input_scale = parts[0]->input_scale};
+    sw_code rc;
+
+    if (!is_tiled && w.act.scope != SW_ACT_NONE && parts[0]->tiles &&
+        parts[0]->tiles->spec.n_outliers)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "outlier channels beside quantized activations are "
+                       "not on the card yet; use --device cpu");
+    for (int i = 0; i < n_parts; i++) w.n_out += parts[i]->n_out;
+    w.n_coded = is_tiled ? n_parts : 0;
+    w.n_decoded = parts[0]->tiles && !is_tiled ? n_parts : 0;
+    rc = is_tiled ? load_tiles(&w, e, store, parts, n_parts, err)
+                  : load_dense(&w, e, store, parts, n_parts, err);
+    if (rc == SW_OK) rc = load_bias(&w, store, parts, n_parts, err);
+    if (rc == SW_OK) *out = w;
+    return rc;
+}
+
+sw_code sw_device_weight_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,
+                              const sw_weight *const *parts, int n_parts, sw_err *err)
+{
+    memset(out, 0, sizeof *out);
+    if (n_parts > 1 && !can_join(e, parts, n_parts)) return SW_OK;
+    return load_parts(out, e, store, parts, n_parts, has_product(e, parts[0]), err);
+}
+
+sw_code sw_device_weight_load_dense(sw_device_weight *out, sw_device_engine *e,
+                                    sw_device_store *store, const sw_weight *part, sw_err *err)
+{
+    memset(out, 0, sizeof *out);
+    return load_parts(out, e, store, &part, 1, false, err);
+}
+
+int64_t sw_device_weight_bytes(const sw_device_engine *e, const sw_weight *w)
+{
+    const int64_t bias_bytes = w->bias ? w->n_out * (int64_t)sizeof(float) : 0;
+    int64_t sum = bias_bytes;
+
+    if (!has_product(e, w)) return bias_bytes + w->n_out * w->k_in * (int64_t)sizeof(sw_bf16);
+    for (int which = CODES; which <= ZEROS; which++)
+        sum += array_bytes(w->tiles, (tile_array)which);
+    return sum;
+}
+
+/* ---- blocks ---- */
+
+static sw_code load_vector(float **out, sw_device_block *b, const float *from, sw_slot slot,
+                           sw_err *err)
+{
+    int64_t one, width;
+    void *d = NULL;
+    sw_code rc;
+
+    if (!from) return SW_OK;
+    sw_model_slot_shape(b->e->m, b->layer, slot, &one, &width);
+    rc = sw_device_store_copy(&d, &b->store, from, width * (int64_t)sizeof *from, "norms", err);
+    if (rc == SW_OK) *out = d;
+    return rc;
+}
+
+/* Linears of slots first .. first + n - 1 as one if they are there and can be. */
+static sw_code load_joined(bool *is_joined, sw_device_block *b, const sw_block *from, sw_slot first,
+                           int n, sw_err *err)
+{
+    const sw_weight *parts[3];
+    sw_code rc;
+
+    for (int i = 0; i < n; i++) {
+        parts[i] = &from->linear[(int)first + i];
+        if (!parts[i]->n_out) return SW_OK;
+    }
+    rc = sw_device_weight_load(&b->linear[first], b->e, &b->store, parts, n, err);
+    *is_joined = rc == SW_OK && b->linear[first].n_out > 0;
+    return rc;
+}
+
+static bool is_loaded(const sw_device_block *b, int slot)
+{
+    return b->linear[slot].n_out || (b->is_qkv_fused && (slot == SW_SLOT_K || slot == SW_SLOT_V)) ||
+           (b->is_gate_fused && slot == SW_SLOT_UP);
+}
+
+static sw_code load_expert(sw_device_block *b, const sw_block *from, int64_t x, sw_err *err)
+{
+    const sw_weight *parts[2] = {&from->experts[0][x], &from->experts[1][x]};
+    const sw_weight *down = &from->experts[2][x];
+    sw_code rc;
+
+    if (x == 0 || b->is_expert_fused) {
+        rc = sw_device_weight_load(&b->experts[0][x], b->e, &b->store, parts, 2, err);
+        if (rc != SW_OK) return rc;
+        if (x == 0) b->is_expert_fused = b->experts[0][x].n_out > 0;
+        if (b->is_expert_fused && !b->experts[0][x].n_out)
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "expert %lld is stored otherwise than the first",
+                           (long long)x);
+    }
+    for (int i = 0; i < 2 && !b->is_expert_fused; i++)
+        if ((rc = sw_device_weight_load(&b->experts[i][x], b->e, &b->store, &parts[i], 1, err)) !=
+            SW_OK)
+            return rc;
+    return sw_device_weight_load(&b->experts[2][x], b->e, &b->store, &down, 1, err);
+}
+
+static bool is_like(const sw_device_weight *a, const sw_device_weight *b)
+{
+    const sw_qspec *one = &a->tiles.spec, *two = &b->tiles.spec;
+
+    if (a->n_out != b->n_out || a->k_in != b->k_in || !a->d_bias != !b->d_bias ||
+        !a->tiles.codes != !b->tiles.codes || a->act.scope != b->act.scope ||
+        a->act.num != b->act.num || a->act.group_elems != b->act.group_elems ||
+        a->act.scale_dtype != b->act.scale_dtype)
+        return false;
+    return !a->tiles.codes ||
+           (one->num == two->num && one->is_symmetric == two->is_symmetric &&
+            one->group_elems == two->group_elems && one->scale_dtype == two->scale_dtype &&
+            one->has_global == two->has_global && !one->n_outliers == !two->n_outliers);
+}
+
+/* Where each expert's weights lie, for kernels that learn on the card which they need; nothing
+ * where the experts differ in form. */
+static sw_code load_table(sw_expert **out, sw_device_block *b, const sw_device_weight *w,
+                          sw_err *err)
+{
+    const int64_t n = b->e->m->n_experts;
+    sw_expert *table = NULL;
+    void *d = NULL;
+    sw_code rc;
+
+    for (int64_t x = 1; x < n; x++)
+        if (!is_like(&w[x], &w[0])) return SW_OK;
+    if ((rc = SW_MEM_GET(&table, n, "experts", err)) != SW_OK) return rc;
+    for (int64_t x = 0; x < n; x++)
+        table[x] = (sw_expert){.codes = w[x].tiles.codes ? (const void *)w[x].tiles.codes
+                                                         : w[x].d_dense,
+                               .scales = w[x].tiles.scales, .zeros = w[x].tiles.zeros,
+                               .bias = w[x].d_bias, .input_scale = w[x].input_scale};
+    rc = sw_device_store_copy(&d, &b->store, table, n * (int64_t)sizeof *table, "experts", err);
+    sw_mem_put(table);
+    if (rc == SW_OK) *out = d;
+    return rc;
+}
+
+static sw_code load_experts(sw_device_block *b, const sw_block *from, sw_err *err)
+{
+    const int64_t n = b->e->m->n_experts;
+    sw_code rc = SW_OK;
+
+    if (!from->experts[0]) return SW_OK;
+    for (int i = 0; i < 3 && rc == SW_OK; i++)
+        rc = SW_ARENA_TAKE(&b->experts[i], &b->store.arena, n, err);
+    for (int64_t x = 0; x < n && rc == SW_OK; x++) rc = load_expert(b, from, x, err);
+    for (int i = 0; i < 2 && rc == SW_OK && b->is_expert_fused; i++)
+        rc = load_table(&b->d_experts[i], b, b->experts[2 * i], err);
+    return rc;
+}
+
+static sw_code load_block(sw_device_block *b, const sw_block *from, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = load_joined(&b->is_qkv_fused, b, from, SW_SLOT_Q, 3, err)) != SW_OK ||
+        (rc = load_joined(&b->is_gate_fused, b, from, SW_SLOT_GATE, 2, err)) != SW_OK ||
+        (rc = load_experts(b, from, err)) != SW_OK)
+        return rc;
+    for (int s = 0; s < SW_SLOT_COUNT && rc == SW_OK; s++) {
+        const sw_weight *w = &from->linear[s];
+
+        if (w->n_out && s == SW_SLOT_ROUTER) /* whose logits are FP32 */
+            rc = sw_device_weight_load_dense(&b->linear[s], b->e, &b->store, w, err);
+        else if (w->n_out && !is_loaded(b, s))
+            rc = sw_device_weight_load(&b->linear[s], b->e, &b->store, &w, 1, err);
+        if (rc == SW_OK) rc = load_vector(&b->norm[s], b, from->norm[s], (sw_slot)s, err);
+        if (rc == SW_OK) rc = load_vector(&b->norm_bias[s], b, from->norm_bias[s], (sw_slot)s, err);
+    }
+    return rc == SW_OK ? sw_device_sync(b->e->gpu, err) : rc;
+}
+
+sw_code sw_device_block_load_at(sw_device_block **out, sw_device_engine *e, const sw_block *from,
+                                void *d_place, int64_t place_bytes, int64_t *n_bytes, sw_err *err)
+{
+    sw_device_block *b = NULL;
+    sw_code rc = SW_MEM_GET(&b, 1, "block", err);
+
+    if (rc != SW_OK) return rc;
+    b->e = e;
+    b->layer = from->layer;
+    b->kv = from->kv;
+    b->store = (sw_device_store){.gpu = e->gpu, .d_place = d_place, .place_bytes = place_bytes};
+    if ((rc = load_block(b, from, err)) == SW_OK) {
+        if (n_bytes) *n_bytes = b->store.used_bytes;
+        *out = b;
+    } else {
+        sw_device_block_free(b);
+    }
+    return rc;
+}
+
+sw_code sw_device_block_load(sw_device_block **out, sw_device_engine *e, const sw_block *from,
+                             sw_err *err)
+{
+    return sw_device_block_load_at(out, e, from, NULL, 0, NULL, err);
+}
+
+/* Codes, scales, zero points and bias of a weight each begin where they are aligned. */
+static int64_t room_of_weight(const sw_device_engine *e, const sw_weight *w)
+{
+    return w->n_out ? sw_device_weight_bytes(e, w) + 4 * PLACE_ALIGN : 0;
+}
+
+int64_t sw_device_block_bytes(const sw_device_engine *e, const sw_block *b)
+{
+    int64_t sum = 0;
+
+    for (int s = 0; s < SW_SLOT_COUNT; s++) {
+        int64_t one, width = 0;
+
+        sum += room_of_weight(e, &b->linear[s]);
+        if (!b->norm[s] && !b->norm_bias[s]) continue;
+        sw_model_slot_shape(e->m, b->layer, (sw_slot)s, &one, &width);
+        sum += 2 * (width * (int64_t)sizeof(float) + PLACE_ALIGN);
+    }
+    for (int i = 0; i < 3 && b->experts[i]; i++)
+        for (int64_t x = 0; x < e->m->n_experts; x++) sum += room_of_weight(e, &b->experts[i][x]);
+    if (b->experts[0])
+        sum += 2 * (e->m->n_experts * (int64_t)sizeof(sw_expert) + PLACE_ALIGN);
+    return sum;
+}
+
+void sw_device_block_free(sw_device_block *block)
+{
+    if (!block) return;
+    sw_device_store_free(&block->store);
+    sw_mem_put(block);
+}
+
+/* The joined weight that holds a slot's rows, and the slot that they begin with. */
+static sw_slot home_of(const sw_device_block *b, sw_slot slot)
+{
+    if (b->is_qkv_fused && (slot == SW_SLOT_K || slot == SW_SLOT_V)) return SW_SLOT_Q;
+    if (b->is_gate_fused && slot == SW_SLOT_UP) return SW_SLOT_GATE;
+    return slot;
+}
+
+/* Gates and ups may lie in one weight, ups below. */
+static sw_code put_expert(sw_device_block *b, int part, int64_t expert, const float *d_values,
+                          sw_err *err)
+{
+    const sw_model *m = b->e->m;
+    const bool is_joined = part == 1 && b->is_expert_fused;
+    const int64_t n_out = part == 2 ? m->hidden : m->moe_intermediate;
+    const sw_device_weight *w = b->experts[0] ? &b->experts[is_joined ? 0 : part][expert] : NULL;
+    sw_bf16_rows to;
+
+    if (!w || !w->d_dense)
+        return SW_FAIL(err, SW_E_BUG, "an expert that is not loaded as floats");
+    to = (sw_bf16_rows){w->d_dense + (is_joined ? n_out * w->k_in : 0), w->k_in};
+    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, w->k_in, b->e->how, err);
+}
+
+sw_code sw_device_block_put(sw_device_block *b, sw_slot slot, int64_t expert, const float *d_values,
+                            sw_err *err)
+{
+    const sw_slot home = home_of(b, slot);
+    const sw_device_weight *w = &b->linear[home];
+    sw_bf16_rows to = {w->d_dense, w->k_in};
+    int64_t n_out = 0, k_in = 0;
+
+    if (expert >= 0) return put_expert(b, (int)slot - SW_SLOT_GATE, expert, d_values, err);
+    for (int s = (int)home; s <= (int)slot; s++) {
+        to.d += n_out * k_in;
+        sw_model_slot_shape(b->e->m, b->layer, (sw_slot)s, &n_out, &k_in);
+    }
+    if (!w->d_dense || k_in != w->k_in)
+        return SW_FAIL(err, SW_E_BUG, "a linear that is not loaded as floats");
+    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, k_in, b->e->how, err);
+}

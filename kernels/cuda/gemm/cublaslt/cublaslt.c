@@ -1,0 +1,162 @@
+/* cublaslt.c - see cublaslt.h. */
+#include "kernels/cuda/gemm/cublaslt/cublaslt.h"
+
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/mem.h"
+#include "formats/base/size.h"
+#include "kernels/cuda/gemm/checked.h"
+#include "kernels/cuda/gemm/cublaslt/cublaslt_matrices.h"
+
+#define WORK_BYTES ((int64_t)32 << 20) /* what the library asks for on this architecture */
+#define N_PLANS 128
+
+/* A shape, and how to compute it. */
+typedef struct plan {
+    sw_cublaslt_gemm shape; /* without pointers */
+    char name[80];    /* in messages */
+    sw_cublaslt_matrices of;
+    cublasLtMatmulAlgo_t algo;
+    bool is_set, is_loaded; /* loaded: it has run */
+} plan;
+
+struct sw_cublaslt {
+    sw_device *gpu;
+    sw_cublaslt_library lib;
+    void *d_work;
+    cublasLtHandle_t handle; /* of the process */
+    cublasLtMatmulDesc_t product;
+    plan plans[N_PLANS];
+    int n_next; /* the plan to give up next */
+};
+
+sw_code sw_cublaslt_open(sw_cublaslt **out, sw_device *gpu, sw_err *err)
+{
+    const cublasOperation_t transposed = CUBLAS_OP_T;
+    sw_cublaslt *lt = NULL;
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&lt, 1, "cuBLASLt", err)) != SW_OK) return rc;
+    lt->gpu = gpu;
+    if ((rc = sw_cublaslt_library_open(&lt->lib, err)) != SW_OK ||
+        (rc = sw_cublaslt_library_handle(&lt->handle, &lt->lib, err)) != SW_OK ||
+        (rc = sw_cublaslt_check(lt->lib.cublasLtMatmulDescCreate_at(&lt->product,
+                                                                    CUBLAS_COMPUTE_32F, CUDA_R_32F),
+                                "product", err)) != SW_OK ||
+        (rc = sw_cublaslt_check(
+             lt->lib.cublasLtMatmulDescSetAttribute_at(lt->product, CUBLASLT_MATMUL_DESC_TRANSA,
+                                                       &transposed, sizeof transposed),
+             "transpose", err)) != SW_OK ||
+        (rc = sw_device_take(&lt->d_work, gpu, WORK_BYTES, 1, "cuBLASLt workspace", err)) != SW_OK)
+        sw_cublaslt_close(lt);
+    else
+        *out = lt;
+    return rc;
+}
+
+static void drop_plan(sw_cublaslt *lt, plan *p)
+{
+    sw_cublaslt_matrices_drop(&p->of, &lt->lib);
+    memset(p, 0, sizeof *p);
+}
+
+void sw_cublaslt_close(sw_cublaslt *lt)
+{
+    if (!lt) return;
+    for (int i = 0; i < N_PLANS; i++) drop_plan(lt, &lt->plans[i]);
+    if (lt->product) (void)lt->lib.cublasLtMatmulDescDestroy_at(lt->product);
+    sw_device_put(lt->gpu, lt->d_work);
+    sw_cublaslt_library_close(&lt->lib);
+    sw_mem_put(lt);
+}
+
+static bool is_same(const plan *p, const sw_cublaslt_gemm *q, const uint32_t align[3])
+{
+    return p->is_set && p->shape.m == q->m && p->shape.n_out == q->n_out &&
+           p->shape.k_in == q->k_in && p->shape.x_stride == q->x_stride &&
+           p->shape.y_stride == q->y_stride && p->shape.y_is_f32 == q->y_is_f32 &&
+           !memcmp(p->of.align, align, sizeof p->of.align);
+}
+
+/* The library is column-major: to it W is [k_in, n_out], transposed, X [k_in, m], Y [n_out, m]. */
+static sw_code lay_out(sw_cublaslt *lt, plan *p, const sw_cublaslt_gemm *q, sw_err *err)
+{
+    const cudaDataType_t y_type = q->y_is_f32 ? CUDA_R_32F : CUDA_R_16BF;
+    const uint64_t m = (uint64_t)q->m, n = (uint64_t)q->n_out, k = (uint64_t)q->k_in;
+    const sw_cublaslt_library *lib = &lt->lib;
+    sw_code rc;
+
+    if ((rc = sw_cublaslt_check(lib->cublasLtMatrixLayoutCreate_at(&p->of.w, CUDA_R_16BF, k, n,
+                                                                   q->k_in),
+                                "W", err)) != SW_OK ||
+        (rc = sw_cublaslt_check(lib->cublasLtMatrixLayoutCreate_at(&p->of.x, CUDA_R_16BF, k, m,
+                                                                   q->x_stride),
+                                "X", err)) != SW_OK)
+        return rc;
+    return sw_cublaslt_check(lib->cublasLtMatrixLayoutCreate_at(&p->of.y, y_type, n, m,
+                                                                q->y_stride),
+                             "Y", err);
+}
+
+static sw_code plan_for(sw_cublaslt *lt, plan **out, const sw_cublaslt_gemm *q, sw_err *err)
+{
+    const uint32_t align[3] = {sw_cublaslt_alignment(q->d_w), sw_cublaslt_alignment(q->d_x),
+                               sw_cublaslt_alignment(q->d_y)};
+    plan *p;
+    sw_code rc;
+
+    for (int i = 0; i < N_PLANS; i++)
+        if (is_same(&lt->plans[i], q, align)) {
+            *out = &lt->plans[i];
+            return SW_OK;
+        }
+    p = &lt->plans[lt->n_next];
+    drop_plan(lt, p);
+    p->shape = *q;
+    memcpy(p->of.align, align, sizeof align);
+    (void)snprintf(p->name, sizeof p->name, "product of %lld x %lld x %lld", (long long)q->m,
+                   (long long)q->n_out, (long long)q->k_in);
+    if ((rc = lay_out(lt, p, q, err)) != SW_OK ||
+        (rc = sw_cublaslt_choose(&p->algo, &lt->lib, lt->handle, lt->product, &p->of, WORK_BYTES,
+                                 p->name, err)) != SW_OK) {
+        drop_plan(lt, p);
+        return rc;
+    }
+    p->is_set = true;
+    lt->n_next = (lt->n_next + 1) % N_PLANS;
+    *out = p;
+    return SW_OK;
+}
+
+static sw_code run_plan(sw_cublaslt *lt, const plan *p, const sw_cublaslt_gemm *q, sw_err *err)
+{
+    const float one = 1.0f, zero = 0.0f;
+    const int64_t elem_bytes = q->y_is_f32 ? 4 : 2;
+    sw_code rc = sw_checked_fill(q->d_y, q->y_stride * elem_bytes, q->n_out * elem_bytes, q->m,
+                                 sw_device_stream(lt->gpu), err);
+
+    if (rc != SW_OK) return rc;
+    return sw_cublaslt_check(lt->lib.cublasLtMatmul_at(lt->handle, lt->product, &one, q->d_w,
+                                                       p->of.w, q->d_x, p->of.x, &zero, q->d_y,
+                                                       p->of.y, q->d_y, p->of.y, &p->algo,
+                                                       lt->d_work, (size_t)WORK_BYTES,
+                                                       sw_device_stream(lt->gpu)),
+                             p->name, err);
+}
+
+sw_code sw_cublaslt_run(sw_cublaslt *lt, const sw_cublaslt_gemm *q, sw_err *err)
+{
+    plan *p = NULL;
+    sw_code rc;
+
+    if (q->m == 0 || q->n_out == 0) return SW_OK;
+    if ((rc = plan_for(lt, &p, q, err)) != SW_OK) return rc;
+    if (p->is_loaded) return run_plan(lt, p, q, err);
+    sw_cublaslt_hold();
+    rc = run_plan(lt, p, q, err);
+    sw_cublaslt_release();
+    p->is_loaded = rc == SW_OK;
+    return rc;
+}

@@ -1,0 +1,276 @@
+/* w8a8_split_k.cu - plan and launch the kernels of 8-bit inputs: one row of the table. */
+#include <cuda_runtime.h>
+#include <string.h>
+
+#include "kernels/cuda/gemm/quantized_input/w8a8_maps.h"
+#include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
+#include "kernels/cuda/gemm/tensor_map.cuh"
+
+extern "C" const sw_cuda_tile sw_w8a8_tiles[] = {
+#define SW_W8A8_TILE(name, T, MT, NWG, ST, PER_SM, COPIERS)                                        \
+    {#name, T, 64 * MT * NWG, ST, PER_SM, false},
+#include "kernels/cuda/gemm/quantized_input/split_k/w8a8_split_k_tiles.def"
+#undef SW_W8A8_TILE
+};
+extern "C" const int sw_w8a8_n_tiles = (int)(sizeof sw_w8a8_tiles / sizeof *sw_w8a8_tiles);
+
+extern "C" w8a8_kind sw_w8a8_kind_of(const sw_cuda_gemm *p)
+{
+    sw_cuda_inputs x = sw_cuda_inputs_of(&p->act);
+    bool is_e4m3 = x == SW_CUDA_X_E4M3 || x == SW_CUDA_X_E4M3_GROUPS;
+
+    switch (sw_cuda_weights_of(&p->tiles)) {
+    case SW_CUDA_W_INT4:
+        if (x == SW_CUDA_X_E4M3 && p->tiles.spec.is_symmetric) return W8A8_INT4_E4M3;
+        return x == SW_CUDA_X_INT8 ? W8A8_INT4 : W8A8_KIND_COUNT;
+    case SW_CUDA_W_INT8: return x == SW_CUDA_X_INT8 ? W8A8_INT8 : W8A8_KIND_COUNT;
+    case SW_CUDA_W_E4M3: return is_e4m3 ? W8A8_E4M3 : W8A8_KIND_COUNT;
+    default: return W8A8_KIND_COUNT;
+    }
+}
+
+extern "C" w8a8_kind sw_w8a8_instance_of(const sw_cuda_gemm *p)
+{
+    w8a8_kind kind = sw_w8a8_kind_of(p);
+
+    return kind == W8A8_INT4 && p->tiles.spec.is_symmetric ? W8A8_INT4_SYM : kind;
+}
+
+extern "C" bool sw_w8a8_is_grouped(const sw_cuda_gemm *p)
+{
+    return p->tiles.n_groups > 1 || p->act.scope == SW_ACT_GROUP;
+}
+
+static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
+{
+    switch (sw_w8a8_instance_of(p)) {
+#define SW_W8A8_KIND_ROW(kind, name)                                                               \
+    case kind:                                                                                     \
+        return sw_w8a8_split_k_##name(tile, sw_w8a8_is_grouped(p));
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
+    default: return NULL;
+    }
+}
+
+extern "C" bool sw_w8a8_can_run(const sw_cuda_gemm *p, int tile)
+{
+    w8a8_kind kind = sw_w8a8_kind_of(p);
+
+    (void)tile;
+    if (kind == W8A8_KIND_COUNT || p->tiles.spec.group_elems % SW_W8A8_STAGE_K) return false;
+    if (kind == W8A8_INT8 && !p->tiles.spec.is_symmetric && sw_w8a8_is_grouped(p)) return false;
+    if (kind == W8A8_E4M3 || kind == W8A8_INT4_E4M3) return true;
+    return sw_w8a8_is_grouped(p) || p->tiles.k_in <= SW_W8A8_INTEGER_K_MAX;
+}
+
+/* Of up to 8 tokens against mma_sync, measured on an H200, six shapes: 8-bit weights and inputs in
+ * E4M3 gain up to a third, with scales of X by groups up to half; int4 with inputs in int8 a
+ * quarter where k is short, and loses where it is long and there are few tokens, or many
+ * channels. */
+extern "C" bool sw_w8a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    int64_t blocks = sw_cuda_up(p->tiles.n_out, 128);
+
+    if (p->m > 8 || sw_w8a8_kind_of(p) != W8A8_INT4) return true;
+    return p->m > 4 ? blocks <= 2 * (int64_t)card->n_sms : p->tiles.k_in <= 4096;
+}
+
+/* Tiles for up to so many tokens, the best of those measured on an H200: where each block of
+ * channels has a multiprocessor, and where there are more of them. */
+static const struct {
+    int64_t m_max;
+    const char *few, *many;
+} choices[] = {
+    {16, "t16_deep", "t16_c128"},    {32, "t32_deep", "t32_c128"},
+    {64, "t64_deep", "t64_c128"},    {128, "t128_c128", "t128_c128"},
+    {256, "t128_c128", "t256_c128"}, {INT64_MAX, "t256_c128", "t256_c128"},
+};
+
+static int tile_named(const char *name)
+{
+    int tile = 0;
+
+    while (tile + 1 < sw_w8a8_n_tiles && strcmp(sw_w8a8_tiles[tile].name, name) != 0) tile++;
+    return tile;
+}
+
+static int64_t blocks_of(const sw_cuda_gemm *p, int tile)
+{
+    const sw_cuda_tile *t = &sw_w8a8_tiles[tile];
+
+    return sw_cuda_up(p->tiles.n_out, t->n_channels) * sw_cuda_up(p->m, t->n_tokens);
+}
+
+/* Does it pay to go through the tokens 64 at a time, each with a multiprocessor of its own, rather
+ * than to split k? */
+static bool has_few_stages(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    int64_t ctas = blocks_of(p, tile_named("t64_deep"));
+
+    if (p->m <= 64 || p->m > 256 || ctas > card->n_sms) return false;
+    return p->tiles.k_in <= 32 * SW_W8A8_STAGE_K ||
+           (p->tiles.container_bits == 4 && ctas * 4 <= card->n_sms * 3);
+}
+
+static int tile_for(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    int row = 0, tile;
+
+    while (p->m > choices[row].m_max) row++;
+    tile = tile_named(choices[row].few);
+    if (blocks_of(p, tile) > card->n_sms) return tile_named(choices[row].many);
+    return has_few_stages(p, card) ? tile_named("t64_deep") : tile;
+}
+
+/* Split k as long as it shortens the longest run of stages on a multiprocessor; clusters of more
+ * than two cost some stages more to add up. */
+extern "C" void sw_w8a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, SW_W8A8_STAGE_K);
+    bool is_int4 = p->tiles.container_bits == 4, is_small = is_int4 || stages <= 32;
+
+    *out = {0, tile_for(p, card), 1, *card, true, p->m <= (is_small ? 64 : 32)};
+    for (int s = 1; s <= 8 && s <= stages; s++) {
+        int64_t slots = s <= 2 ? card->n_sms : card->n_sms - card->n_sms / 7;
+        int64_t waves = sw_cuda_up(blocks_of(p, out->tile) * s, slots);
+        int64_t cost =
+            waves * (sw_cuda_up(stages, s) + 6 + sw_w8a8_tiles[out->tile].n_tokens / 16) +
+            (s > 2 ? is_int4 ? 4 : 6 : 0);
+
+        if (cost < best) best = cost, out->split = s;
+    }
+}
+
+extern "C" size_t sw_w8a8_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
+{
+    (void)p;
+    (void)plan;
+    return 0;
+}
+
+extern "C" w8a8_args sw_w8a8_args_of(const sw_cuda_gemm *p, int split)
+{
+    const sw_tiles *t = &p->tiles;
+    w8a8_args a = {};
+
+    a.codes = t->codes;
+    a.scales = (const uint8_t *)t->scales;
+    a.zeros = t->spec.is_symmetric ? NULL : t->zeros;
+    a.x_scales = p->x_codes.d_scales;
+    a.x_sums = p->x_codes.d_sums;
+    a.y = (uint16_t *)p->d_y;
+    a.y_stride = p->y_stride;
+    a.m = (int)p->m;
+    a.n_out = (int)t->n_out;
+    a.n_tiles = (int)sw_tiles_n(t->n_out);
+    a.k_tiles = (int)sw_tiles_k(t->k_in);
+    a.n_groups = (int)t->n_groups;
+    a.group_stages = t->n_groups > 1 ? (int)(t->spec.group_elems / SW_W8A8_STAGE_K) : 0;
+    a.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
+    a.record_bytes = SW_W8A8_RECORD_BYTES;
+    a.zero_none = t->spec.num->sym_zero;
+    a.split = split;
+    a.scales_are_bf16 = t->spec.scale_dtype == SW_DTYPE_BF16;
+    a.y_is_bf16 = p->dtype == SW_DTYPE_BF16;
+    a.y_is_aligned = ((uintptr_t)p->d_y | (uintptr_t)(p->y_stride * 2)) % 16 == 0;
+    a.has_x_groups = p->act.scope == SW_ACT_GROUP;
+    return a;
+}
+
+static sw_code map_x(CUtensorMap *map, const sw_cuda_gemm *p, int n_tokens, sw_err *err)
+{
+    int64_t stride = sw_cuda_codes_stride(p->tiles.k_in);
+
+    return sw_tensor_map_2d(map, p->x_codes.d_codes, 1, stride, p->m, stride, 128, n_tokens, err);
+}
+
+extern "C" sw_code sw_w8a8_map(w8a8_maps *maps, const sw_cuda_gemm *p, int box_tokens,
+                               int box_tiles, sw_err *err)
+{
+    const sw_tiles *t = &p->tiles;
+    int64_t n_tiles = sw_tiles_n(t->n_out);
+    int blocks = t->container_bits / 4;
+    int scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
+    sw_code rc = map_x(&maps->x, p, box_tokens, err);
+
+    if (!rc)
+        rc = sw_tensor_map_3d(&maps->codes, t->codes, 8, SW_W8A8_BLOCK_BYTES / 8,
+                              sw_tiles_k(t->k_in) * blocks, n_tiles, 2 * blocks, box_tiles, err);
+    if (!rc && sw_w8a8_is_grouped(p))
+        rc = sw_tensor_map_3d(&maps->scales, t->scales, scale_bytes, 64, t->n_groups, n_tiles, 1,
+                              box_tiles, err);
+    if (!rc && sw_w8a8_is_grouped(p) && !t->spec.is_symmetric)
+        rc = sw_tensor_map_3d(&maps->zeros, t->zeros, 1, 64, t->n_groups, n_tiles, 1, box_tiles,
+                              err);
+    return rc;
+}
+
+extern "C" sw_code sw_w8a8_start(const w8a8_kernel *kernel, const char *name, int n_ctas,
+                                 int cluster, bool overlaps, void **params, void *stream,
+                                 sw_err *err)
+{
+    cudaLaunchAttribute attrs[2] = {};
+    cudaLaunchConfig_t config = {};
+    sw_code rc = sw_cuda_check(cudaFuncSetAttribute(kernel->entry,
+                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    kernel->shared_bytes), name, err);
+
+    if (rc) return rc;
+    attrs[0].id = cudaLaunchAttributeClusterDimension;
+    attrs[0].val.clusterDim = {(unsigned)cluster, 1, 1};
+    attrs[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[1].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)n_ctas);
+    config.blockDim = dim3((unsigned)kernel->n_threads);
+    config.dynamicSmemBytes = (size_t)kernel->shared_bytes;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = attrs;
+    config.numAttrs = overlaps ? 2 : 1;
+    return sw_cuda_check(cudaLaunchKernelExC(&config, kernel->entry, params), name, err);
+}
+
+extern "C" sw_code sw_w8a8_launch(const sw_cuda_gemm *p, const w8a8_kernel *kernel,
+                                  const char *name, int n_blocks, int cluster, bool overlap,
+                                  const w8a8_args *args, int n_tokens, void *stream, sw_err *err)
+{
+    CUtensorMap map;
+    void *params[] = {&map, (void *)args};
+    sw_code rc = map_x(&map, p, n_tokens, err);
+
+    if (rc) return rc;
+    return sw_w8a8_start(kernel, name, n_blocks, cluster, p->may_overlap && overlap, params, stream,
+                         err);
+}
+
+/* CTAs in all. Where two fit a multiprocessor and the next call may begin beside this one, as many
+ * as there are multiprocessors: on those left empty it would put two of its own, and wait for them.
+ */
+static int n_ctas_of(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
+{
+    int64_t n = blocks_of(p, plan->tile) * plan->split;
+    int64_t all = plan->card.n_sms / plan->split * plan->split;
+
+    if (p->may_overlap && plan->overlap && sw_w8a8_tiles[plan->tile].per_sm > 1 && n < all &&
+        n * 4 > all * 3)
+        n = all;
+    return (int)n;
+}
+
+extern "C" sw_code sw_w8a8_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                               void *stream, sw_err *err)
+{
+    const sw_cuda_tile *tile = &sw_w8a8_tiles[plan->tile];
+    w8a8_args args = sw_w8a8_args_of(p, plan->split);
+    w8a8_maps maps = {};
+    void *params[] = {&maps, &args};
+    sw_code rc;
+
+    (void)d_workspace;
+    args.x_rows = sw_cuda_x_rows(p, tile);
+    rc = sw_w8a8_map(&maps, p, args.x_rows, tile->n_channels / 64, err);
+    if (rc) return rc;
+    args.record_bytes = 64 * args.scale_bytes; /* a box has no gaps */
+    return sw_w8a8_start(kernel_of(p, plan->tile), tile->name, n_ctas_of(p, plan), plan->split,
+                         p->may_overlap && plan->overlap, params, stream, err);
+}

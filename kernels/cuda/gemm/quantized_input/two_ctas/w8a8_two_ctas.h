@@ -1,0 +1,23 @@
+/* w8a8_two_ctas.h - the table of kernels by pairs of CTAs, for its host side. */
+#ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_TWO_CTAS_W8A8_TWO_CTAS_H
+#define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_TWO_CTAS_W8A8_TWO_CTAS_H
+
+#include "kernels/cuda/gemm/quantized_input/w8a8_args.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What the two CTAs of a pair share. */
+enum { SW_A8P_X, SW_A8P_W };
+
+/* tile: a row of w8a8_two_ctas_tiles.def; grouped: scales of W change along k. */
+#define SW_W8A8_KIND_ROW(kind, name) \
+    const w8a8_kernel *sw_w8a8_two_ctas_##name(int tile, bool is_grouped);
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,67 @@
+/* w8a8_args.h - what the host tells a kernel whose inputs are bytes; passed by value. */
+#ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_ARGS_H
+#define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_ARGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* INT4_SYM: int4 without zero points of its own, whose codes can be taken times 16. INT4_E4M3: the
+ * same, as E4M3 for inputs in E4M3. */
+typedef enum w8a8_kind {
+    W8A8_INT8,
+    W8A8_INT4,
+    W8A8_E4M3,
+    W8A8_INT4_SYM,
+    W8A8_INT4_E4M3,
+    W8A8_KIND_COUNT
+} w8a8_kind;
+
+#define SW_W8A8_RECORD_BYTES 256 /* room for a tile's scales of a group */
+
+typedef struct w8a8_args {
+    const uint8_t *codes;    /* [n_tiles, k_tiles] tiles */
+    const uint8_t *scales;   /* [n_tiles, n_groups, 64] of scale_bytes */
+    const uint8_t *zeros;    /* [n_tiles, n_groups, 64], or NULL when symmetric */
+    const float *x_scales;   /* [m], or of groups [.., m] */
+    const int32_t *x_sums;   /* [m] */
+    uint16_t *y;             /* [m, n_out] */
+    int64_t y_stride;        /* elements */
+    int m, n_out;
+    int n_tiles, k_tiles, n_groups;
+    int group_stages;        /* stages of 128 inputs in a group; 0: one group for all */
+    int scale_bytes;         /* 2 or 4 */
+    int record_bytes;        /* from one tile's scales to the next one's, in a stage */
+    int tile_bytes, zero_none;
+    int split;               /* CTAs of a cluster, which share k */
+    int x_rows;              /* of a block's box of X: as many as there are tokens, if fewer */
+    bool scales_are_bf16, y_is_bf16, y_is_aligned, has_x_groups;
+} w8a8_args;
+
+typedef struct w8a8_kernel {
+    const void *entry;
+    int shared_bytes, n_threads;
+} w8a8_kernel;
+
+/* For many tokens, by what changes along k: nothing, scales of W, scales of X too. NULL: none. */
+#define SW_W8A8_KIND_ROW(kind, name) \
+    const w8a8_kernel *sw_w8a8_persistent_##name(int mode);
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
+/* CTAs of a cluster, which share what they bring of X: where nothing changes along k, and of E4M3
+ * alone, as integers gain nothing by it. */
+#define SW_A8L_CTAS(kind, mode) ((kind) == W8A8_E4M3 && (mode) == 0 ? 2 : 1)
+
+/* tile: a row of w8a8_split_k_tiles.def; grouped: scales, of W or X, change along k. */
+#define SW_W8A8_KIND_ROW(kind, name)                                                               \
+    const w8a8_kernel *sw_w8a8_split_k_##name(int tile, bool is_grouped);
+#include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
+#undef SW_W8A8_KIND_ROW
+
+#ifdef __cplusplus
+}
+#endif
+#endif

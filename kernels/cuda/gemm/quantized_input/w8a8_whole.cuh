@@ -1,0 +1,75 @@
+/* w8a8_whole.cuh - the main loop of a consumer warpgroup whose sums leave the tensor cores with
+ * every stage, all of its tokens at once: while it adds them up another warpgroup of the CTA
+ * multiplies. X has no scales by groups.
+ *
+ * For 64 or 128 tokens: the fewest products, of the most tokens each, and one wait a stage. More
+ * would want more registers than there are; see w8a8_pieces.cuh.
+ */
+#ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_WHOLE_CUH
+#define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_WHOLE_CUH
+
+#include "kernels/cuda/gemm/quantized_input/w8a8_pieces.cuh"
+
+/* What a warpgroup takes of a stage. */
+struct w8a8_share {
+    int tile;      /* of channels */
+    uint32_t x_at; /* where its tokens begin */
+};
+
+/* The stage that `ring` stands at, its A operand in frag[NOW], and with NEXT the operand of the one
+ * after, to which the ring moves. T, NT: of a stage. */
+template <int KIND, int T, int NT, bool GROUPED, int NOW, bool NEXT, int N, typename type,
+          typename ring_type>
+static __device__ __forceinline__ void
+w8a8_whole_stage(float (&total)[N], type (&sum)[N], uint32_t (&frag)[2][16], ring_type &ring,
+                 const w8a8_args &a, const w8a8_place &p, const w8a8_share &own)
+{
+    using at = w8a8_stage<KIND, T, NT, GROUPED>;
+    uint32_t stage = ring.stage(), bar = ring.bar();
+    float scale[2] = {1.0f, 1.0f};
+
+    ring.turn();
+    w8a8_issue(sum, frag[NOW], stage + own.x_at, 0);
+    if constexpr (GROUPED) w8a8_group_scales<KIND>(scale, stage + at::s_at, own.tile, a);
+    if (NEXT) {
+        ring.wait();
+        w8a8_load<KIND, T, NT, GROUPED>(frag[1 - NOW], a, p, ring.stage(), own.tile);
+    }
+    sw_wgmma_wait<0>();
+    /* A part at a time, or the compiler converts all before it adds one, which takes registers. */
+#pragma unroll
+    for (int i = 0; i < N; i += 16) {
+        w8a8_add_group<16, false>(total + i, *(type(*)[16]) & sum[i], scale, a, 0);
+        w8a8_scales_are_used(*(float(*)[16]) & total[i]);
+    }
+    __syncwarp();
+    ring.release(bar);
+}
+
+/* All stages of a block of Y, added up in `total`: N / 2 tokens. Two a turn, so that every index of
+ * a fragment is a constant. */
+template <int KIND, int T, int NT, bool GROUPED, int N, typename ring_type>
+static __device__ __forceinline__ void w8a8_whole(float (&total)[N], ring_type &ring,
+                                                  const w8a8_args &a, const w8a8_place &p,
+                                                  const w8a8_share &own)
+{
+    typename w8a8_sum<KIND>::type sum[N];
+    uint32_t frag[2][16];
+    int left = p.n_stages;
+
+    ring.wait();
+    w8a8_load<KIND, T, NT, GROUPED>(frag[0], a, p, ring.stage(), own.tile);
+#pragma unroll 1
+    for (; left > 2; left -= 2) {
+        w8a8_whole_stage<KIND, T, NT, GROUPED, 0, true>(total, sum, frag, ring, a, p, own);
+        w8a8_whole_stage<KIND, T, NT, GROUPED, 1, true>(total, sum, frag, ring, a, p, own);
+    }
+    if (left == 2) {
+        w8a8_whole_stage<KIND, T, NT, GROUPED, 0, true>(total, sum, frag, ring, a, p, own);
+        w8a8_whole_stage<KIND, T, NT, GROUPED, 1, false>(total, sum, frag, ring, a, p, own);
+    } else {
+        w8a8_whole_stage<KIND, T, NT, GROUPED, 0, false>(total, sum, frag, ring, a, p, own);
+    }
+}
+
+#endif

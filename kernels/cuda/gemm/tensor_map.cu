@@ -1,0 +1,65 @@
+/* tensor_map.cu - see tensor_map.cuh. */
+#include "kernels/cuda/gemm/tensor_map.cuh"
+
+#include <cudaTypedefs.h>
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/gemm/gemm_rows.h"
+
+static sw_code find_encode(PFN_cuTensorMapEncodeTiled_v12000 *out, sw_err *err)
+{
+    cudaDriverEntryPointQueryResult found;
+    sw_code rc = sw_cuda_check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled",
+                                                                (void **)out, 12000,
+                                                                cudaEnableDefault, &found),
+                               "cuTensorMapEncodeTiled", err);
+
+    if (rc) return rc;
+    if (found != cudaDriverEntryPointSuccess)
+        return SW_FAIL(err, SW_E_CUDA, "the driver has no cuTensorMapEncodeTiled");
+    return SW_OK;
+}
+
+sw_code sw_tensor_map_2d(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                         int64_t rows, int64_t pitch, int box_cols, int box_rows, sw_err *err)
+{
+    cuuint64_t dims[2] = {(cuuint64_t)cols, (cuuint64_t)rows};
+    cuuint64_t strides[1] = {(cuuint64_t)(pitch * elem_bytes)};
+    cuuint32_t box[2] = {(cuuint32_t)box_cols, (cuuint32_t)box_rows}, steps[2] = {1, 1};
+    PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
+    sw_code rc = find_encode(&encode, err);
+
+    if (rc) return rc;
+    if (encode(map, elem_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8
+                                    : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+               2, (void *)d_start, dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+        return SW_FAIL(err, SW_E_CUDA, "no tensor map for X of %lld x %lld, stride %lld",
+                       (long long)rows, (long long)cols, (long long)pitch);
+    return SW_OK;
+}
+
+sw_code sw_tensor_map_3d(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                         int64_t rows, int64_t planes, int box_rows, int box_planes, sw_err *err)
+{
+    static const CUtensorMapDataType types[] = {
+        CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_DATA_TYPE_UINT16,
+        CU_TENSOR_MAP_DATA_TYPE_UINT32, CU_TENSOR_MAP_DATA_TYPE_UINT64};
+    int type = elem_bytes == 8 ? 3 : elem_bytes / 2;
+    cuuint64_t dims[3] = {(cuuint64_t)cols, (cuuint64_t)rows, (cuuint64_t)planes};
+    cuuint64_t pitch = (cuuint64_t)(cols * elem_bytes), strides[2] = {pitch, pitch * dims[1]};
+    cuuint32_t box[3] = {(cuuint32_t)cols, (cuuint32_t)box_rows, (cuuint32_t)box_planes};
+    cuuint32_t steps[3] = {1, 1, 1};
+    PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
+    sw_code rc = find_encode(&encode, err);
+
+    if (rc) return rc;
+    if (encode(map, types[type], 3, (void *)d_start, dims, strides, box, steps,
+               CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+               CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
+        return SW_FAIL(err, SW_E_CUDA, "no tensor map for W of %lld x %lld x %lld",
+                       (long long)planes, (long long)rows, (long long)cols);
+    return SW_OK;
+}

@@ -1,0 +1,23 @@
+/* tensor_map.cuh - a matrix as the copy engine wants it described. */
+#ifndef SW_KERNELS_CUDA_GEMM_TENSOR_MAP_CUH
+#define SW_KERNELS_CUDA_GEMM_TENSOR_MAP_CUH
+
+#include <cuda.h>
+#include <stdint.h>
+
+#include "formats/base/status.h"
+
+/* [rows][cols] of elements of 1 or 2 bytes, rows `pitch` elements apart, in boxes of box_rows x
+ * box_cols of 128 bytes with the 128-byte swizzle, zeros outside. Start and pitch are multiples of
+ * 16 bytes. SW_E_CUDA: the driver has no such thing. */
+sw_code sw_tensor_map_2d(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                         int64_t rows, int64_t pitch, int box_cols, int box_rows,
+                         sw_err *err) SW_MUST_USE;
+
+/* [planes][rows][cols] of elements of 1, 2, 4 or 8 bytes, dense, in boxes of box_planes x box_rows
+ * x cols (256 elements at most), zeros outside. The start and a row are multiples of 16 bytes. */
+sw_code sw_tensor_map_3d(CUtensorMap *map, const void *d_start, int elem_bytes, int64_t cols,
+                         int64_t rows, int64_t planes, int box_rows, int box_planes,
+                         sw_err *err) SW_MUST_USE;
+
+#endif

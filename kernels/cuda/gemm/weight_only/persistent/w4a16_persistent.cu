@@ -1,0 +1,168 @@
+/* w4a16_persistent.cu - plan and launch the kernels of int4 weights for many tokens: a row of the
+ * table. */
+#include <cuda_runtime.h>
+
+#include "kernels/cuda/gemm/weight_only/weight_only_host.h"
+#include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
+#include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent_args.h"
+#include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent_kernels.h"
+#include "kernels/cuda/gemm/tensor_map.cuh"
+
+extern "C" const sw_cuda_tile sw_w4a16_persistent_tiles[] = {
+#define SW_NWL_TILE(name, T, MT, NWG, ST) {#name, T, 64 * MT * NWG, ST, 1, true},
+#define SW_NWL_PLAIN SW_NWL_TILE
+#include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent_tiles.def"
+#undef SW_NWL_PLAIN
+#undef SW_NWL_TILE
+};
+extern "C" const int sw_w4a16_persistent_n_tiles =
+    (int)(sizeof sw_w4a16_persistent_tiles / sizeof *sw_w4a16_persistent_tiles);
+
+static const nwl_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
+{
+    int cut = sw_weight_only_cut_of(&p->tiles);
+    bool has_zeros = !p->tiles.spec.is_symmetric;
+
+    return p->dtype == SW_DTYPE_BF16 ? sw_w4a16_persistent_bf16(tile, cut, has_zeros)
+                                     : sw_w4a16_persistent_f16(tile, cut, has_zeros);
+}
+
+/* Weights are scaled in the type of X. */
+extern "C" bool sw_w4a16_persistent_can_run(const sw_cuda_gemm *p, int tile)
+{
+    return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
+           sw_weight_only_cut_of(&p->tiles) >= 0 && p->tiles.spec.scale_dtype == p->dtype &&
+           kernel_of(p, tile)->entry;
+}
+
+/* The copy engine stores Y, in rows that start at multiples of 16 bytes. */
+static bool y_is_aligned(const sw_cuda_gemm *p)
+{
+    return (uintptr_t)p->d_y % 16 == 0 && p->y_stride % 8 == 0;
+}
+
+/* Blocks of Y, and how many of them are done whole: where the last round leaves half of the
+ * multiprocessors idle, or more, its blocks are halved. */
+typedef struct nwl_blocks {
+    int64_t all, whole;
+} nwl_blocks;
+
+static nwl_blocks blocks_of(const sw_cuda_gemm *p, const sw_cuda_tile *tile, int n_sms)
+{
+    int64_t all =
+        sw_cuda_up(p->tiles.n_out, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
+    int64_t rest = all % n_sms;
+
+    return {all, rest * 2 <= n_sms ? all - rest : all};
+}
+
+/* What the busiest multiprocessor does, in sixths of a block's channels: half a block takes two
+ * thirds of a whole one. */
+static int64_t cost_of(const sw_cuda_gemm *p, int tile, int n_sms)
+{
+    const sw_cuda_tile *t = &sw_w4a16_persistent_tiles[tile];
+    nwl_blocks b = blocks_of(p, t, n_sms);
+
+    return (sw_cuda_up(b.whole, n_sms) * 6 + (b.all > b.whole) * 4) * t->n_channels;
+}
+
+/* The first, unless another is a tenth better: by as much the count of blocks misjudges them on an
+ * H200 (tests/bench/h200-w4a16-large.csv). */
+static int tile_for(const sw_cuda_gemm *p, int n_sms)
+{
+    int best = 0;
+
+    for (int t = 1; t < sw_w4a16_persistent_n_tiles; t++)
+        if (sw_w4a16_persistent_can_run(p, t) &&
+            cost_of(p, t, n_sms) * 10 <= cost_of(p, best, n_sms) * 9)
+            best = t;
+    return best;
+}
+
+/* With a round of whole blocks that three quarters of the multiprocessors share, or more; up to 256
+ * tokens, where the weight-only kernels split k, with more than one round. */
+extern "C" bool sw_w4a16_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+{
+    int tile = tile_for(p, card->n_sms);
+    nwl_blocks b = blocks_of(p, &sw_w4a16_persistent_tiles[tile], card->n_sms);
+
+    if (p->m <= 128 || !y_is_aligned(p)) return false;
+    if (p->m <= 256) return b.all > card->n_sms;
+    return b.whole * 4 >= (int64_t)card->n_sms * 3 ||
+           (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= (int64_t)card->n_sms * 3);
+}
+
+extern "C" void sw_w4a16_persistent_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
+                                         const sw_cuda_card *card)
+{
+    *out = {0, tile_for(p, card->n_sms), 1, *card, true};
+}
+
+extern "C" size_t sw_w4a16_persistent_workspace_bytes(const sw_cuda_gemm *p,
+                                                      const sw_cuda_plan *plan)
+{
+    (void)plan;
+    return sw_weight_only_workspace_bytes(p);
+}
+
+static nwl_args args_of(const sw_cuda_gemm *p, const sw_cuda_tile *tile, int n_sms)
+{
+    nwl_blocks b = blocks_of(p, tile, n_sms);
+
+    return {sw_weight_only_args_of(p), (int)b.whole, (int)(b.whole + 2 * (b.all - b.whole))};
+}
+
+static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const nwl_kernel *k,
+                      nwl_maps *maps, void *stream, sw_err *err)
+{
+    const sw_cuda_tile *tile = &sw_w4a16_persistent_tiles[plan->tile];
+    nwl_args args = args_of(p, tile, plan->card.n_sms);
+    void *params[] = {maps, &args};
+    cudaLaunchAttribute attrs[1] = {};
+    cudaLaunchConfig_t config = {};
+    sw_code rc = sw_cuda_check(cudaFuncSetAttribute(k->entry,
+                                                    cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                    k->shared_bytes),
+                               tile->name, err);
+
+    if (rc) return rc;
+    attrs[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[0].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim =
+        dim3((unsigned)(args.n_units < plan->card.n_sms ? args.n_units : plan->card.n_sms));
+    config.blockDim = dim3((unsigned)k->n_threads);
+    config.dynamicSmemBytes = (size_t)k->shared_bytes;
+    config.stream = (cudaStream_t)stream;
+    config.attrs = attrs;
+    config.numAttrs = p->may_overlap && plan->overlap ? 1 : 0;
+    return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry, params), tile->name, err);
+}
+
+/* Y somewhere else than when the plan was made; these kernels store it anywhere, and need the same
+ * workspace. */
+static sw_code run_unaligned(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
+                             void *stream, sw_err *err)
+{
+    sw_cuda_plan other;
+
+    sw_w4a16_plan(&other, p, &plan->card);
+    return sw_w4a16_run(p, &other, d_workspace, stream, err);
+}
+
+extern "C" sw_code sw_w4a16_persistent_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
+                                           void *d_workspace, void *stream, sw_err *err)
+{
+    const nwl_kernel *k = kernel_of(p, plan->tile);
+    nwl_maps maps = {};
+    sw_code rc;
+
+    if (!y_is_aligned(p)) return run_unaligned(p, plan, d_workspace, stream, err);
+    rc = sw_weight_only_map_x(&maps.in, p, NWL_BOX_TOKENS, d_workspace, stream, err);
+    if (!rc)
+        rc = sw_weight_only_map_weights(&maps.in, p,
+                                        sw_w4a16_persistent_tiles[plan->tile].n_channels / 64, err);
+    if (!rc)
+        rc = sw_tensor_map_2d(&maps.y, p->d_y, 2, p->tiles.n_out, p->m, p->y_stride, 64,
+                              k->park_tokens, err);
+    return rc ? rc : launch(p, plan, k, &maps, stream, err);
+}

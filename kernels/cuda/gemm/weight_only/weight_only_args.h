@@ -1,0 +1,26 @@
+/* weight_only_args.h - what the host tells a kernel of weights in 4 or 8 bits and 16-bit inputs; by
+ * value.
+ */
+#ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_ARGS_H
+#define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_ARGS_H
+
+#include <stdint.h>
+
+enum { NW_INT4, NW_INT8, NW_E4M3, NW_E2M1 }; /* codes of the weights */
+enum { NW_GROUPS, NW_SCALED, NW_CHANNEL }; /* where scales come in: see weight_only_wgmma.cuh */
+
+typedef struct nw_args {
+    const uint8_t *scales;  /* [n_tiles, n_groups, 64] of scale_bytes */
+    uint16_t *y;            /* [n_tokens, n_out] */
+    int64_t y_stride;       /* elements */
+    int n_tokens, n_out;
+    int x_rows;             /* of a block's box of X: as many as there are tokens, if fewer */
+    int n_tiles, k_tiles;
+    int group_stages;       /* k-stages of 128 inputs in a group; 0: one group for all */
+    int scale_bytes;        /* 2; of 8-bit codes 2 or 4 */
+    int scales_are_bf16;
+    int y_is_aligned;       /* rows of Y start at multiples of 16 bytes */
+    int split;              /* CTAs of a cluster */
+} nw_args;
+
+#endif

@@ -1,0 +1,41 @@
+/* weight_only_kernels.h - the compiled kernels of weights in 4 or 8 bits and 16-bit inputs, by tile
+ * and by how a stage is cut into groups, and how one is launched. */
+#ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_KERNELS_H
+#define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_KERNELS_H
+
+#include <stdbool.h>
+
+#include "kernels/cuda/gemm/gemm_rows.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct nw_kernel {
+    const void *entry;
+    int shared_bytes, n_threads;
+} nw_kernel;
+
+/* Those of int4; tile: a row of w4a16_tiles.def; cut: 0, 1, 2 for groups of at least 128, of 64,
+ * of 32. An entry of NULL: not compiled. */
+const nw_kernel *sw_w4a16_bf16(int tile, int cut, bool has_zeros);
+const nw_kernel *sw_w4a16_f16(int tile, int cut, bool has_zeros);
+
+#define SW_WEIGHT_ONLY_STAGE_K 128 /* inputs in a k-stage */
+
+/* Groups of a stage as 0, 1, 2 for 1, 2, 4 of them; -1 when no kernel cuts groups so. */
+int sw_weight_only_cut_of(const sw_tiles *tiles);
+/* Into how many CTAs k is split so that the longest run of stages on a multiprocessor is short. */
+int sw_weight_only_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p,
+                             const sw_cuda_card *card);
+/* Bytes for a copy of X, where its rows start at addresses that the copy engine cannot take. */
+size_t sw_weight_only_workspace_bytes(const sw_cuda_gemm *p);
+/* Enqueue `kernel`, cut as `tile` says. */
+sw_code sw_weight_only_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
+                           const sw_cuda_tile *tile, const nw_kernel *kernel, void *d_workspace,
+                           void *stream, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

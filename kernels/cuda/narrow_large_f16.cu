@@ -1,8 +1,0 @@
-/* narrow_large_f16.cu - the kernels for many tokens, X and Y in f16. */
-#define SW_NWL_BF16 0
-#include "kernels/cuda/narrow_large_table.cuh"
-
-extern "C" const nwl_kernel *sw_narrow_large_f16(int tile, int cut, bool has_zeros)
-{
-    return &kernels[tile][cut][has_zeros];
-}

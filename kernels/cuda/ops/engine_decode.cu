@@ -1,0 +1,576 @@
+/* engine_decode.cu - attention of one query a sequence over its cache. See engine_ops.h.
+ *
+ * The keys of a sequence are cut over CTAs, each of which serves up to eight heads that share them.
+ * The warps of a CTA take tiles of 16 keys in turn, each for itself: nobody waits for anybody until
+ * sums are added up. Products are those of tensor cores (m16n8k16):
+ *
+ *   scores   [heads, keys] = Q K^T. Rows 0 to 7 of A are the heads' queries rounded, rows 8 to 15
+ *            what the rounding left, so that nothing is lost; a lane adds the two up.
+ *   sums     [dims, heads] += V^T P^T, weights likewise in two parts, one product each. What a lane
+ *            has of scores is what it needs of weights here: nothing is exchanged.
+ *
+ * Inputs of a product may be in any order that both operands have. So a lane reads 8 neighbouring
+ * elements at a time straight into registers, 64 bytes of a key and 128 of a value a request, and
+ * the next tile's are on their way while this one is multiplied. Codes of a cache (E4M3) become
+ * F16, which holds them all, as queries and weights then are. The new key and value go to the cache
+ * and are read from shared memory.
+ *
+ * A multiprocessor has 16 warps: in one CTA, or in two or four where there are more sequences; keys
+ * are cut where the card has room for more CTAs. Partial sums then go to scratch; the last CTA of a
+ * group to arrive adds them up in the order of the keys, so that the bytes do not depend on which
+ * that is.
+ */
+#include <cuda_fp16.h>
+
+#define N_THREADS 512 /* at most */
+#define N_HEADS_MAX 8
+#include "kernels/cuda/ops/engine_decode.cuh"
+#include "kernels/cuda/ptx/ptx_mma.cuh"
+
+#define TILE 16       /* keys of a warp at a time */
+#define PART_KEYS 128 /* at least, where they are cut */
+
+/* Warps of a multiprocessor: registers for a tile and sums of D dims each. */
+static constexpr int warps_of(int D) { return D > 128 ? 8 : 16; }
+
+static int64_t n_groups(const sw_attn_args *a)
+{
+    return a->n_seqs * a->n_kv_heads * head_tiles(a);
+}
+
+/* CTAs a multiprocessor. */
+static int per_sm(const sw_attn_args *a)
+{
+    const int64_t n = n_groups(a);
+
+    return n <= a->n_sms ? 1 : n <= 2 * a->n_sms ? 2 : 4;
+}
+
+/* One round of the card. */
+static int n_splits(const sw_attn_args *a)
+{
+    return splits_of(a, per_sm(a) * a->n_sms / n_groups(a));
+}
+
+extern "C" int64_t sw_cuda_decode_scratch_bytes(const sw_attn_args *a)
+{
+    return scratch_bytes(a, n_splits(a));
+}
+
+/* D: elements of a head, rounded up. */
+template <int D, int WARPS> struct decode_state {
+    uint4 q[D / 16][32];        /* operands A of a k-step, by lane */
+    uint8_t fresh[2][2 * D];    /* the new key and value, as they lie in the cache */
+    float factor[N_HEADS_MAX];  /* what scores are multiplied by */
+    float head[WARPS][D];       /* a warp's own, while heads are prepared */
+    float out[WARPS][N_HEADS_MAX][D + 4], top[WARPS][N_HEADS_MAX], sum[WARPS][N_HEADS_MAX];
+    bool is_last;
+};
+
+/* ---- elements ---- */
+
+/* Of a cache of BF16 or of codes: eight neighbours as they lie, pairs as products take them. */
+template <typename T> struct elements;
+
+template <> struct elements<sw_bf16> {
+    typedef uint4 eight;
+    static constexpr bool scales_queries = false;
+
+    static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4],
+                                                    const uint32_t (&b)[2])
+    {
+        sw_mma_bf16(d, a, b[0], b[1]);
+    }
+    /* Elements 4 * half + {0, 1} and {2, 3}. */
+    static __device__ __forceinline__ void fours(uint32_t (&b)[2], const eight &e, int half)
+    {
+        b[0] = half ? e.z : e.x;
+        b[1] = half ? e.w : e.y;
+    }
+    /* Elements 2i of two rows, and 2i + 1. */
+    static __device__ __forceinline__ void across(uint32_t &even, uint32_t &odd, const eight &e,
+                                                  const eight &f, int i)
+    {
+        const uint32_t p[4] = {e.x, e.y, e.z, e.w}, r[4] = {f.x, f.y, f.z, f.w};
+
+        even = __byte_perm(p[i], r[i], 0x5410);
+        odd = __byte_perm(p[i], r[i], 0x7632);
+    }
+    /* Two floats rounded, and what that left of them. */
+    static __device__ __forceinline__ uint32_t round(float &x, float &y)
+    {
+        const uint32_t two = sw_pack2(x, y);
+
+        x -= __uint_as_float(two << 16);
+        y -= __uint_as_float(two & 0xffff0000u);
+        return two;
+    }
+};
+
+template <> struct elements<uint8_t> {
+    typedef uint2 eight;
+    static constexpr bool scales_queries = true; /* F16 ends at 65504 */
+
+    static __device__ __forceinline__ void multiply(float (&d)[4], const uint32_t (&a)[4],
+                                                    const uint32_t (&b)[2])
+    {
+        sw_mma_f16(d, a, b[0], b[1]);
+    }
+    static __device__ __forceinline__ uint32_t wide(uint32_t two)
+    {
+        const __half2_raw h = __nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)two, __NV_E4M3);
+
+        return (uint32_t)h.x | (uint32_t)h.y << 16;
+    }
+    static __device__ __forceinline__ void fours(uint32_t (&b)[2], const eight &e, int half)
+    {
+        const uint32_t word = half ? e.y : e.x;
+
+        b[0] = wide(word & 0xffff);
+        b[1] = wide(word >> 16);
+    }
+    static __device__ __forceinline__ void across(uint32_t &even, uint32_t &odd, const eight &e,
+                                                  const eight &f, int i)
+    {
+        const uint32_t p = i < 2 ? e.x : e.y, r = i < 2 ? f.x : f.y;
+        const uint32_t both = __byte_perm(p, r, i % 2 ? 0x7362 : 0x5140);
+
+        even = wide(both & 0xffff);
+        odd = wide(both >> 16);
+    }
+    static __device__ __forceinline__ uint32_t round(float &x, float &y)
+    {
+        const __half2 h = __floats2half2_rn(x, y);
+        const float2 two = __half22float2(h);
+
+        x -= two.x;
+        y -= two.y;
+        return *(const uint32_t *)&h;
+    }
+};
+
+/* ---- before the keys ---- */
+
+/* The head in s_head as the operand of all k-steps, by one warp: a lane to one of the lanes that
+ * will read it. Heads that are not there are whatever the memory holds: no other head sees them. */
+template <typename T, int D, int WARPS>
+static __device__ void lay_out_query(decode_state<D, WARPS> &s, int h, const float *s_head, int dim)
+{
+    typedef elements<T> E;
+    const int lane = threadIdx.x % 32;
+    float top = 0, factor = 1;
+
+    if (E::scales_queries) {
+        for (int i = lane; i < dim; i += 32) top = fmaxf(top, fabsf(s_head[i]));
+        const int exponent = min(max((int)(__float_as_uint(sw_warp_max(top)) >> 23), 1), 253);
+
+        factor = __uint_as_float((uint32_t)(254 - exponent) << 23);
+        if (lane == 0) s.factor[h] = __uint_as_float((uint32_t)exponent << 23);
+    }
+#pragma unroll 1
+    for (int i = lane; i < D / 4; i += 32) {
+        const int step = i / 4, at = step / 2 * 32 + i % 4 * 8 + step % 2 * 4;
+        float v[4] = {};
+        uint4 a;
+
+        if (at < dim)
+#pragma unroll
+            for (int j = 0; j < 4; j++) v[j] = s_head[at + j] * factor;
+        a.x = E::round(v[0], v[1]);
+        a.z = E::round(v[2], v[3]);
+        a.y = E::round(v[0], v[1]);
+        a.w = E::round(v[2], v[3]);
+        s.q[step][h * 4 + i % 4] = a;
+    }
+}
+
+/* The new head in s_head into shared memory as the cache has it, and from there into the cache; a
+ * warp. Tiles of heads that share it write the same. */
+template <typename T>
+static __device__ void remember(uint8_t *s_fresh, void *cache, int64_t at, const float *s_head,
+                                int dim, const sw_kv_form &kv, float scale)
+{
+    const int64_t n_bytes = dim * (int64_t)sizeof(T);
+
+    sw_cache_head(s_fresh, 0, s_head, dim, kv.is_e4m3, scale);
+    __syncwarp();
+    for (int i = (int)threadIdx.x % 32 * 8; i < n_bytes; i += 256)
+        *(uint2 *)((uint8_t *)cache + at * n_bytes + i) = *(const uint2 *)(s_fresh + i);
+}
+
+/* Queries, and with `remembers` the new key and value: a warp to a head. */
+template <typename T, int D, int WARPS>
+static __device__ void prepare(decode_state<D, WARPS> &s, const sw_attn_args &a,
+                               const sw_heads_args &heads, const attn_job &j, bool remembers)
+{
+    const int64_t at = (j.seq * heads.capacity + j.there - 1) * heads.n_kv_heads + j.kv_head;
+    float *s_head = s.head[threadIdx.x / 32];
+
+#pragma unroll 1
+    for (int i = (int)threadIdx.x / 32; i < j.n_heads + 2 * remembers; i += WARPS) {
+        const bool is_query = i < j.n_heads, is_value = i > j.n_heads;
+        const sw_bf16_rows &from = is_query ? a.q : is_value ? heads.v : heads.k;
+        const int dim = is_value ? a.v_head_dim : a.head_dim;
+
+        sw_load_head(s_head, from.d + j.seq * from.stride +
+                                 (int64_t)(is_query ? j.head0 + i : j.kv_head) * dim, dim);
+        if (is_query ? heads.q.d != NULL : !is_value)
+            sw_prepare_head(s_head, heads, is_query ? heads.q_norm : heads.k_norm, j.there - 1);
+        if (is_query)
+            lay_out_query<T>(s, i, s_head, dim);
+        else
+            remember<T>(s.fresh[is_value], is_value ? heads.v_cache : heads.k_cache, at, s_head,
+                        dim, heads.kv, is_value ? heads.kv.v_scale : heads.kv.k_scale);
+        __syncwarp();
+    }
+}
+
+/* ---- a warp's tiles ---- */
+
+/* A tile as a lane has it: keys 8t + lane / 4 by eights of 32 dims; values of the four keys that it
+ * has weights of, by eights of 64 dims. */
+template <int D, typename T> struct tile_keys {
+    typename elements<T>::eight e[2][D / 32];
+};
+template <int D, typename T> struct tile_values {
+    typename elements<T>::eight e[4][D / 64];
+};
+
+/* Of values and weights: which key of the tile is the lane's j-th. */
+static __device__ __forceinline__ int key_of(int j)
+{
+    return (int)threadIdx.x % 4 * 2 + j % 2 + j / 2 * 8;
+}
+
+/* Keys or values of a head from the CTA's first on. Rows beyond the last are that one: their weight
+ * is zero; columns beyond the last eight are those: of the query they are zero, or nobody reads
+ * what they add up to. */
+template <typename T> struct rows_of_head {
+    typedef typename elements<T>::eight eight;
+    const T *d;
+    int stride, last_row, last_eight;
+
+    static __device__ __forceinline__ rows_of_head make(const sw_bf16_rows &all, int64_t seq_elems,
+                                                        const attn_job &j, int n_rows, int dim)
+    {
+        return {(const T *)all.d + j.seq * seq_elems + j.begin * all.stride +
+                    (int64_t)j.kv_head * dim, (int)all.stride, n_rows - 1, dim - 8};
+    }
+    __device__ __forceinline__ eight at(int row, int col) const
+    {
+        return __ldcg((const eight *)(d + (int64_t)min(row, last_row) * stride +
+                                      min(col, last_eight)));
+    }
+    /* Of one row in shared memory. */
+    __device__ __forceinline__ eight fresh_at(const uint8_t *s_row, int col) const
+    {
+        return *(const eight *)(s_row + min(col, last_eight) * sizeof(T));
+    }
+};
+
+/* Which dims of a key or a value are a lane's first eight. */
+static __device__ __forceinline__ int key_col(void) { return (int)threadIdx.x % 4 * 8; }
+static __device__ __forceinline__ int value_col(void) { return (int)threadIdx.x % 32 / 4 * 8; }
+
+template <int D, typename T>
+static __device__ __forceinline__ void load_keys(tile_keys<D, T> &k, const rows_of_head<T> &from,
+                                                 int key)
+{
+#pragma unroll
+    for (int t = 0; t < 2; t++)
+#pragma unroll
+        for (int i = 0; i < D / 32; i++)
+            k.e[t][i] = from.at(key + (int)threadIdx.x % 32 / 4 + 8 * t, key_col() + 32 * i);
+}
+
+template <int D, typename T>
+static __device__ __forceinline__ void load_values(tile_values<D, T> &v,
+                                                   const rows_of_head<T> &from, int key)
+{
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+#pragma unroll
+        for (int i = 0; i < D / 64; i++)
+            v.e[j][i] = from.at(key + key_of(j), value_col() + 64 * i);
+}
+
+/* The new key and value, row `last` of a tile, and what lies behind. */
+template <int D, typename T>
+static __device__ __forceinline__ void take_fresh(tile_keys<D, T> &k, tile_values<D, T> &v,
+                                                  const rows_of_head<T> &keys,
+                                                  const rows_of_head<T> &values,
+                                                  const uint8_t (&s_fresh)[2][2 * D], int last)
+{
+#pragma unroll
+    for (int t = 0; t < 2; t++)
+#pragma unroll
+        for (int i = 0; i < D / 32; i++)
+            if ((int)threadIdx.x % 32 / 4 + 8 * t >= last)
+                k.e[t][i] = keys.fresh_at(s_fresh[0], key_col() + 32 * i);
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+#pragma unroll
+        for (int i = 0; i < D / 64; i++)
+            if (key_of(j) >= last) v.e[j][i] = values.fresh_at(s_fresh[1], value_col() + 64 * i);
+}
+
+/* What a warp carries from tile to tile: of the head lane / 4 the maximum and this lane's share of
+ * the weights' sum; of heads lane % 4 * 2 and the next the sums of values. */
+template <int D> struct warp_sums {
+    float top, sum;
+    float out[D / 16][4]; /* dims 64 (i / 4) + 8 (lane / 4) + 2 (i % 4) and the next, two heads */
+};
+
+template <int D, typename T, int WARPS>
+static __device__ __forceinline__ void score(float (&weight)[4], const decode_state<D, WARPS> &s,
+                                             const tile_keys<D, T> &k, const sw_attn_args &a,
+                                             int n_keys)
+{
+    const int lane = threadIdx.x % 32;
+    const float factor = elements<T>::scales_queries ? s.factor[lane / 4] * a.scale : a.scale;
+    float sum[2][4] = {};
+
+#pragma unroll
+    for (int step = 0; step < D / 16; step++) {
+        const uint4 q = s.q[step][lane];
+        const uint32_t operand[4] = {q.x, q.y, q.z, q.w};
+
+#pragma unroll
+        for (int t = 0; t < 2; t++) {
+            uint32_t b[2];
+
+            elements<T>::fours(b, k.e[t][step / 2], step % 2);
+            elements<T>::multiply(sum[t], operand, b);
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        float v = (sum[j / 2][j % 2] + sum[j / 2][j % 2 + 2]) * factor;
+
+        if (a.cap > 0) v = a.cap * tanhf(v / a.cap);
+        weight[j] = key_of(j) < n_keys ? v * LOG2_E : -INFINITY;
+    }
+}
+
+/* Scores to weights relative to the running maximum, to which `sums` is brought. Every tile has a
+ * key, so the maximum is finite. */
+template <int D>
+static __device__ __forceinline__ void weigh(float (&weight)[4], warp_sums<D> &sums)
+{
+    const int head = threadIdx.x % 4 * 2;
+    float top = fmaxf(fmaxf(weight[0], weight[1]), fmaxf(weight[2], weight[3]));
+
+    top = fmaxf(top, __shfl_xor_sync(~0u, top, 1));
+    top = fmaxf(sums.top, fmaxf(top, __shfl_xor_sync(~0u, top, 2)));
+    if (__any_sync(~0u, top != sums.top)) {
+        const float shrink = exp2f(sums.top - top);
+        const float one = __shfl_sync(~0u, shrink, head * 4);
+        const float two = __shfl_sync(~0u, shrink, head * 4 + 4);
+
+        sums.top = top;
+        sums.sum *= shrink;
+#pragma unroll
+        for (int i = 0; i < D / 16; i++) {
+            sums.out[i][0] *= one, sums.out[i][2] *= one;
+            sums.out[i][1] *= two, sums.out[i][3] *= two;
+        }
+    }
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        weight[j] = exp2f(weight[j] - top);
+        sums.sum += weight[j];
+    }
+}
+
+template <int D, typename T>
+static __device__ __forceinline__ void add(warp_sums<D> &sums, float (&weight)[4],
+                                           const tile_values<D, T> &v)
+{
+    typedef elements<T> E;
+    const uint32_t rounded[2] = {E::round(weight[0], weight[1]), E::round(weight[2], weight[3])};
+    const uint32_t rest[2] = {E::round(weight[0], weight[1]), E::round(weight[2], weight[3])};
+
+#pragma unroll
+    for (int i = 0; i < D / 16; i++) {
+        uint32_t operand[4];
+
+        E::across(operand[0], operand[1], v.e[0][i / 4], v.e[1][i / 4], i % 4);
+        E::across(operand[2], operand[3], v.e[2][i / 4], v.e[3][i / 4], i % 4);
+        E::multiply(sums.out[i], operand, rounded);
+        E::multiply(sums.out[i], operand, rest);
+    }
+}
+
+/* The tiles of this warp, of which the first is asked for before queries are there; all threads
+ * meet within. */
+template <typename T, int D, int WARPS>
+static __device__ __forceinline__ void walk(warp_sums<D> &sums, decode_state<D, WARPS> &s,
+                                            const sw_attn_args &a, const sw_heads_args &heads,
+                                            const attn_job &j)
+{
+    const bool remembers = heads.k.d && j.end == j.there;
+    const int n_keys = (int)(j.end - j.begin), n_cached = n_keys - remembers;
+    const rows_of_head<T> k = rows_of_head<T>::make(a.k, a.k_seq, j, n_cached, a.head_dim);
+    const rows_of_head<T> v = rows_of_head<T>::make(a.v, a.v_seq, j, n_cached, a.v_head_dim);
+    int key = (int)threadIdx.x / 32 * TILE;
+    tile_keys<D, T> keys;
+    tile_values<D, T> values;
+
+    if (key < n_cached) {
+        load_keys(keys, k, key);
+        load_values(values, v, key);
+    }
+    prepare<T>(s, a, heads, j, remembers);
+    __syncthreads();
+#pragma unroll 1
+    for (; key < n_keys; key += WARPS * TILE) {
+        const int next = key + WARPS * TILE;
+        float weight[4];
+
+        if (remembers && key + TILE >= n_keys)
+            take_fresh(keys, values, k, v, s.fresh, n_keys - 1 - key);
+        score(weight, s, keys, a, n_keys - key);
+        if (next < n_cached) load_keys(keys, k, next);
+        weigh(weight, sums);
+        add(sums, weight, values);
+        if (next < n_cached) load_values(values, v, next);
+    }
+}
+
+/* ---- after the keys ---- */
+
+template <int D, int WARPS>
+static __device__ void park(decode_state<D, WARPS> &s, warp_sums<D> &sums)
+{
+    const int warp = threadIdx.x / 32, row = threadIdx.x % 32 / 4, column = threadIdx.x % 4;
+
+    sums.sum += __shfl_xor_sync(~0u, sums.sum, 1);
+    sums.sum += __shfl_xor_sync(~0u, sums.sum, 2);
+    if (column == 0) {
+        s.top[warp][row] = sums.top;
+        s.sum[warp][row] = sums.sum;
+    }
+#pragma unroll
+    for (int h = 0; h < 2; h++)
+#pragma unroll
+        for (int i = 0; i < D / 16; i += 2)
+            *(float4 *)&s.out[warp][2 * column + h][i / 4 * 64 + row * 8 + i % 4 * 2] =
+                make_float4(sums.out[i][h], sums.out[i][h + 2], sums.out[i + 1][h],
+                            sums.out[i + 1][h + 2]);
+    __syncthreads();
+}
+
+/* The sums of all warps into this CTA's place in scratch, or to `out` when no other has keys of
+ * these heads. */
+template <int D, int WARPS>
+static __device__ void store_warps(float *partial, sw_bf16 *out, const decode_state<D, WARPS> &s,
+                                   const sw_attn_args &a, const attn_job &j)
+{
+    const int dim = a.v_head_dim;
+
+    for (int i = (int)threadIdx.x; i < j.n_heads * dim; i += 32 * WARPS) {
+        const int h = i / dim, d = i % dim;
+        const bool has_sink = a.sinks && j.n_parts == 1;
+        const float sink = has_sink ? a.sinks[j.head0 + h] * LOG2_E : -INFINITY;
+        float top = sink, sum = 0, value = 0;
+
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) top = fmaxf(top, s.top[w][h]);
+        if (has_sink) sum = exp2f(sink - top);
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) {
+            const float weight = exp2f(s.top[w][h] - top);
+
+            value += weight * s.out[w][h][d];
+            sum += weight * s.sum[w][h];
+        }
+        if (j.n_parts == 1) {
+            out[i] = sw_round16(value / sum * a.kv.v_scale);
+            continue;
+        }
+        partial[h * (dim + 2) + d] = value;
+        if (d == 0) {
+            partial[h * (dim + 2) + dim] = top;
+            partial[h * (dim + 2) + dim + 1] = sum;
+        }
+    }
+}
+
+/* grid (splits, kv heads x tiles of heads, sequences) */
+template <typename T, int D, int WARPS>
+static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
+    swk_attention_decode(sw_attn_args a, sw_heads_args heads, int splits, int64_t counters)
+{
+    extern __shared__ __align__(16) char s_bytes[];
+    decode_state<D, WARPS> &s = *(decode_state<D, WARPS> *)s_bytes;
+    const int item = (int)(blockIdx.z * gridDim.y + blockIdx.y), split = (int)blockIdx.x;
+    unsigned *counter = (unsigned *)a.scratch + item;
+    float *partial = (float *)((char *)a.scratch + counters) +
+                     (int64_t)item * splits * partial_floats(&a);
+
+    sw_begin();
+    const attn_job j = attention_job(a, splits, split, item, PART_KEYS);
+    sw_bf16 *out = a.out.d + j.seq * a.out.stride + (int64_t)j.head0 * a.v_head_dim;
+    warp_sums<D> sums = {-INFINITY};
+
+    if (split >= j.n_parts) return;
+    walk<T>(sums, s, a, heads, j);
+    park(s, sums);
+    store_warps(partial + split * partial_floats(&a), out, s, a, j);
+    if (j.n_parts == 1) return;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) s.is_last = atomicInc(counter, j.n_parts - 1) == j.n_parts - 1u;
+    __syncthreads();
+    if (!s.is_last) return;
+    __threadfence();
+    combine(a, partial, j.n_parts, j.head0, j.n_heads, out, 32 * WARPS);
+}
+
+template <typename T, int D, int WARPS>
+static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how, sw_err *err)
+{
+    const sw_heads_args none = {};
+    const dim3 grid((unsigned)n_splits(a), (unsigned)(a->n_kv_heads * head_tiles(a)),
+                    (unsigned)a->n_seqs);
+    const int shared_bytes = (int)sizeof(decode_state<D, WARPS>);
+    sw_code rc =
+        sw_device_check((int)cudaFuncSetAttribute(swk_attention_decode<T, D, WARPS>,
+                                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                  shared_bytes),
+                        "attention", err);
+
+    if (rc != SW_OK) return rc;
+    return sw_start("attention", swk_attention_decode<T, D, WARPS>, grid, 32 * WARPS,
+                    (size_t)shared_bytes, how, err, sw_settle_scales(a), heads ? *heads : none,
+                    n_splits(a), counter_bytes(a));
+}
+
+template <typename T, int D>
+static sw_code run_cut(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+                       sw_err *err)
+{
+    if (per_sm(a) == 1) return run<T, D, warps_of(D)>(a, heads, how, err);
+    if (per_sm(a) == 2) return run<T, D, warps_of(D) / 2>(a, heads, how, err);
+    return run<T, D, warps_of(D) / 4>(a, heads, how, err);
+}
+
+template <typename T>
+static sw_code run_dim(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
+                       sw_err *err)
+{
+    const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
+
+    if (dim <= 64) return run_cut<T, 64>(a, heads, how, err);
+    return dim <= 128 ? run_cut<T, 128>(a, heads, how, err) : run_cut<T, 256>(a, heads, how, err);
+}
+
+extern "C" sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads,
+                                            sw_launch how, sw_err *err)
+{
+    if (a->head_dim > DIM_MAX || a->v_head_dim > DIM_MAX || a->head_dim % 8 || a->v_head_dim % 8)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the card they are multiples "
+                       "of 8 up to %d", a->head_dim, a->v_head_dim, DIM_MAX);
+    return a->kv.is_e4m3 ? run_dim<uint8_t>(a, heads, how, err)
+                         : run_dim<sw_bf16>(a, heads, how, err);
+}

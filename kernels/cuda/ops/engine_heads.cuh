@@ -1,0 +1,178 @@
+/* engine_heads.cuh - what happens to a head of q or k before attention. */
+#ifndef SW_KERNELS_CUDA_OPS_ENGINE_HEADS_CUH
+#define SW_KERNELS_CUDA_OPS_ENGINE_HEADS_CUH
+
+#include <cuda_fp8.h>
+
+#include "kernels/cuda/ops/engine_launch.cuh"
+
+#define HEAD_DIM_MAX 256
+
+/* What codes of a cache stand for, but for their scale: two, or eight neighbours. */
+static __device__ __forceinline__ float2 sw_widen_codes(uint32_t two)
+{
+    return __half22float2(__half2(__nv_cvt_fp8x2_to_halfraw2((__nv_fp8x2_storage_t)two,
+                                                             __NV_E4M3)));
+}
+
+static __device__ __forceinline__ sw_eight sw_load8(const uint8_t *p)
+{
+    const uint2 raw = *(const uint2 *)p;
+    sw_eight e;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const float2 two = sw_widen_codes((i < 2 ? raw.x : raw.y) >> 16 * (i % 2) & 0xffff);
+
+        e.v[2 * i] = two.x;
+        e.v[2 * i + 1] = two.y;
+    }
+    return e;
+}
+
+/* Two as they lie, and what they stand for; `from` tells which they are. */
+static __device__ __forceinline__ uint32_t sw_raw2(const sw_bf16 *from)
+{
+    return *(const uint32_t *)from;
+}
+
+static __device__ __forceinline__ uint32_t sw_raw2(const uint8_t *from)
+{
+    return *(const uint16_t *)from;
+}
+
+static __device__ __forceinline__ float2 sw_wide2(uint32_t two, const sw_bf16 *)
+{
+    return make_float2(__uint_as_float(two << 16), __uint_as_float(two & 0xffff0000u));
+}
+
+static __device__ __forceinline__ float2 sw_wide2(uint32_t two, const uint8_t *)
+{
+    return sw_widen_codes(two);
+}
+
+template <typename T> static __device__ __forceinline__ float2 sw_load2(const T *p)
+{
+    return sw_wide2(sw_raw2(p), p);
+}
+
+/* Attention reads codes as they are: the scale of keys goes to the scores, that of values to what
+ * comes out, and is 1 where there are no codes. */
+static inline sw_attn_args sw_settle_scales(const sw_attn_args *a)
+{
+    sw_attn_args settled = *a;
+
+    if (a->kv.is_e4m3) settled.scale *= a->kv.k_scale;
+    else settled.kv.v_scale = 1.0f;
+    return settled;
+}
+
+#define SW_HELD_TURNS 2
+
+/* By how much a lane's first pairs turn, asked for before there is a head. */
+struct sw_turns {
+    float c[SW_HELD_TURNS], s[SW_HELD_TURNS];
+};
+
+static __device__ void sw_hold_turns(sw_turns &t, const sw_heads_args &a, int64_t position)
+{
+    const int half = a.rope_dim / 2;
+
+#pragma unroll
+    for (int j = 0; j < SW_HELD_TURNS; j++) {
+        const int i = (int)(threadIdx.x % 32) + 32 * j;
+
+        if (!a.cos || i >= half) break;
+        t.c[j] = a.cos[position * half + i];
+        t.s[j] = a.sin[position * half + i];
+    }
+}
+
+static __device__ void sw_turn_pair(float *s_head, const sw_heads_args &a, int i, float c, float s)
+{
+    const int one = a.rope_at + (a.is_paired ? 2 * i : i);
+    const int two = a.is_paired ? one + 1 : one + a.rope_dim / 2;
+    const float x = s_head[one], y = s_head[two];
+
+    s_head[one] = x * c - y * s;
+    s_head[two] = y * c + x * s;
+}
+
+/* One head [head_dim] in shared memory, by one warp: norm, turn. */
+static __device__ void sw_prepare_head(float *s_head, const sw_heads_args &a, const float *norm,
+                                       int64_t position, const sw_turns &held)
+{
+    const int lane = threadIdx.x % 32, dim = a.head_dim, half = a.rope_dim / 2;
+
+    if (norm) {
+        float sum = 0;
+
+#pragma unroll 2
+        for (int i = lane; i < dim; i += 32) sum += s_head[i] * s_head[i];
+        const float scale = 1.0f / sqrtf(sw_warp_sum(sum) / (float)dim + a.eps);
+
+#pragma unroll 2
+        for (int i = lane; i < dim; i += 32) s_head[i] *= scale * norm[i];
+        __syncwarp();
+    }
+#pragma unroll
+    for (int j = 0; j < SW_HELD_TURNS; j++)
+        if (a.cos && lane + 32 * j < half)
+            sw_turn_pair(s_head, a, lane + 32 * j, held.c[j], held.s[j]);
+    for (int i = lane + 32 * SW_HELD_TURNS; a.cos && i < half; i += 32)
+        sw_turn_pair(s_head, a, i, a.cos[position * half + i], a.sin[position * half + i]);
+    __syncwarp();
+}
+
+static __device__ void sw_prepare_head(float *s_head, const sw_heads_args &a, const float *norm,
+                                       int64_t position)
+{
+    sw_turns turns;
+
+    sw_hold_turns(turns, a, position);
+    sw_prepare_head(s_head, a, norm, position, turns);
+}
+
+/* A head of BF16 into shared memory as floats; a warp. */
+static __device__ void sw_load_head(float *s_head, const sw_bf16 *from, int dim)
+{
+#pragma unroll 2
+    for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64) {
+        const uint32_t two = *(const uint32_t *)(from + i);
+
+        s_head[i] = __uint_as_float(two << 16);
+        s_head[i + 1] = __uint_as_float(two & 0xffff0000u);
+    }
+    __syncwarp();
+}
+
+static __device__ void sw_store_head(sw_bf16 *to, const float *s_head, int dim)
+{
+#pragma unroll 1
+    for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64)
+        *(uint32_t *)(to + i) = sw_pack2(s_head[i], s_head[i + 1]);
+}
+
+/* Two codes of a cache of E4M3. */
+static __device__ __forceinline__ uint32_t sw_round_codes(float x, float y, float scale)
+{
+    return __nv_cvt_float2_to_fp8x2(make_float2(__fdiv_rn(x, scale), __fdiv_rn(y, scale)),
+                                    __NV_SATFINITE, __NV_E4M3);
+}
+
+/* Head `at` of a cache, its values in shared memory; a warp. */
+static __device__ void sw_cache_head(void *cache, int64_t at, const float *s_head, int dim,
+                                     bool is_e4m3, float scale)
+{
+    if (!is_e4m3) {
+        sw_store_head((sw_bf16 *)cache + at * dim, s_head, dim);
+        return;
+    }
+#pragma unroll 1
+    for (int i = (int)(threadIdx.x % 32) * 2; i < dim; i += 64) {
+        *(uint16_t *)((uint8_t *)cache + at * dim + i) =
+            (uint16_t)sw_round_codes(s_head[i], s_head[i + 1], scale);
+    }
+}
+
+#endif

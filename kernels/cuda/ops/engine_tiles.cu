@@ -1,0 +1,261 @@
+/* engine_tiles.cu - Swage tiles to BF16 weights, for what no product of tiles serves; routing of
+ * tokens to experts. See engine_ops.h. */
+#include <math.h>
+
+#include "formats/pack/tiles.h"
+#include "kernels/cuda/ops/engine_launch.cuh"
+
+#define N_THREADS 256
+
+/* ---- tiles ---- */
+
+struct decode_args {
+    sw_bf16 *dst;
+    const uint8_t *codes, *zeros;
+    const void *scales;
+    int64_t n_out, k_in, n_groups, group_elems, k_tiles, n_words;
+    int bits;
+    sw_dtype scale_dtype;
+    float global, sym_zero;
+    float values[256]; /* what each code stands for, before the zero point */
+};
+
+static __device__ float e4m3_value(unsigned b)
+{
+    const float sign = b & 0x80 ? -1.0f : 1.0f;
+    const int exponent = b >> 3 & 15, mantissa = b & 7;
+
+    if (exponent == 0) return sign * (float)mantissa * 0x1p-9f;
+    return sign * ldexpf((float)(8 + mantissa), exponent - 10);
+}
+
+static __device__ float scale_at(const decode_args &a, int64_t at)
+{
+    switch (a.scale_dtype) {
+    case SW_DTYPE_F32: return ((const float *)a.scales)[at];
+    case SW_DTYPE_BF16: return sw_float(((const sw_bf16 *)a.scales)[at]);
+    case SW_DTYPE_F16: {
+        uint32_t bits = ((const uint16_t *)a.scales)[at];
+        float f;
+
+        asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"((uint16_t)bits));
+        return f;
+    }
+    case SW_DTYPE_F8_E8M0: {
+        const unsigned e = ((const uint8_t *)a.scales)[at];
+
+        return e ? __uint_as_float(e << 23) : 0x1p-127f;
+    }
+    default: return e4m3_value(((const uint8_t *)a.scales)[at]);
+    }
+}
+
+/* A thread to the four codes of one channel in one word (see formats/pack/tiles.h). */
+static __global__ void swk_tiles_decode(decode_args a)
+{
+    const int64_t item = blockIdx.x * (int64_t)N_THREADS + threadIdx.x;
+
+    sw_begin();
+    if (item >= a.n_words) return;
+    const int in_tile = (int)(item % 1024), half = in_tile % 2, step = in_tile / 2 % 4;
+    const int lane = in_tile / 8 % 32, warp = in_tile / 256;
+    const int64_t tile = item / 1024, n_tile = tile / a.k_tiles, k_tile = tile % a.k_tiles;
+    const int64_t n = n_tile * 64 + 16 * warp + lane / 4 + 8 * half;
+    const int64_t k0 = k_tile * 64 + 16 * step + lane % 4 * 2;
+    const int slot = 2 * (8 * warp + lane / 4) + half;
+    const uint8_t *at = a.codes + tile * (a.bits == 4 ? 2048 : 4096) +
+                        (a.bits == 4 ? 512 * warp + 16 * lane + 4 * step
+                                     : 2048 * (step / 2) + 512 * warp + 16 * lane +
+                                           8 * (step % 2) + 4 * half);
+
+    if (n >= a.n_out) return;
+    for (int i = 0; i < 4; i++) {
+        const int64_t k = k0 + (i % 2) * 8 + i / 2;
+
+        if (k >= a.k_in) continue;
+        const int64_t record = (n_tile * a.n_groups + k / a.group_elems) * 64 + slot;
+        const int code = a.bits == 4 ? at[i] >> (4 * half) & 15 : at[i];
+        const float zero = a.zeros ? (float)a.zeros[record] : a.sym_zero;
+
+        a.dst[n * a.k_in + k] =
+            sw_round16(scale_at(a, record) * (a.values[code] - zero) * a.global);
+    }
+}
+
+extern "C" sw_code sw_cuda_tiles_decode(sw_bf16 *dst, const sw_tiles *t, sw_launch how, sw_err *err)
+{
+    const sw_num *num = t->spec.num;
+    decode_args a = {};
+
+    a.dst = dst;
+    a.codes = t->codes;
+    a.zeros = t->spec.is_symmetric ? NULL : t->zeros;
+    a.scales = t->scales;
+    a.n_out = t->n_out;
+    a.k_in = t->k_in;
+    a.n_groups = t->n_groups;
+    a.group_elems = t->spec.group_elems ? t->spec.group_elems : t->k_in;
+    a.k_tiles = sw_tiles_k(t->k_in);
+    a.n_words = sw_tiles_n(t->n_out) * a.k_tiles * 1024;
+    a.bits = t->container_bits;
+    a.scale_dtype = t->spec.scale_dtype;
+    a.global = t->spec.has_global ? t->global_scale : 1.0f;
+    a.sym_zero = num->kind == SW_NUM_INT ? (float)num->sym_zero : 0.0f;
+    for (int c = 0; c <= num->code_max; c++) a.values[c] = num->values ? num->values[c] : (float)c;
+    return sw_start("tiles", swk_tiles_decode, sw_blocks(a.n_words, N_THREADS), N_THREADS, 0, how,
+                    err, a);
+}
+
+/* ---- routing ---- */
+
+#define EXPERTS_MAX 1024
+
+/* In order of falling rank, then rising index: the next after `previous` (-1: the first). A warp;
+ * all lanes get it. */
+static __device__ int next_best(const float *s_ranks, int n, int previous)
+{
+    const float limit = previous < 0 ? INFINITY : s_ranks[previous];
+    float best = -INFINITY;
+    int id = n;
+
+    for (int i = (int)threadIdx.x; i < n; i += 32) {
+        const float r = s_ranks[i];
+        const bool is_left = previous < 0 || r < limit || (r == limit && i > previous);
+
+        if (is_left && (r > best || id == n)) {
+            best = r;
+            id = i;
+        }
+    }
+    for (int step = 16; step; step /= 2) {
+        const float r = __shfl_xor_sync(~0u, best, step);
+        const int i = __shfl_xor_sync(~0u, id, step);
+
+        if (i < n && (id == n || r > best || (r == best && i < id))) {
+            best = r;
+            id = i;
+        }
+    }
+    return id;
+}
+
+/* Only the experts of the best groups stay in the running. */
+static __device__ void drop_groups(const sw_route_args &a, float *s_ranks, float *s_groups)
+{
+    const int size = a.n_experts / a.n_groups;
+    int best = -1;
+
+    for (int g = (int)threadIdx.x; g < a.n_groups; g += 32) {
+        float one = -INFINITY, two = -INFINITY;
+
+        for (int i = g * size; i < (g + 1) * size; i++) {
+            const float r = s_ranks[i];
+
+            two = r > one ? one : fmaxf(two, r);
+            one = fmaxf(one, r);
+        }
+        s_groups[g] = one + two;
+    }
+    __syncwarp();
+    for (int i = 0; i < a.n_groups_used; i++) best = next_best(s_groups, a.n_groups, best);
+    for (int i = (int)threadIdx.x; i < a.n_experts; i += 32) {
+        const int g = i / size;
+
+        if (!(s_groups[g] > s_groups[best] || (s_groups[g] == s_groups[best] && g <= best)))
+            s_ranks[i] = -INFINITY;
+    }
+    __syncwarp();
+}
+
+/* grid (tokens), a warp */
+static __global__ void swk_route(sw_route_args a)
+{
+    __shared__ float s_probs[EXPERTS_MAX], s_ranks[EXPERTS_MAX], s_groups[EXPERTS_MAX];
+    const int n = a.n_experts, lane = threadIdx.x;
+    const int64_t row = blockIdx.x;
+    float top = -INFINITY, total = 0, sum = a.is_sigmoid ? 1e-20f : 0.0f;
+    int best = -1;
+
+    sw_begin();
+    for (int i = lane; i < n; i += 32) {
+        s_probs[i] = a.logits[row * n + i];
+        top = fmaxf(top, s_probs[i]);
+    }
+    top = sw_warp_max(top);
+    for (int i = lane; i < n; i += 32) {
+        s_probs[i] = a.is_sigmoid ? 1.0f / (1.0f + expf(-s_probs[i])) : expf(s_probs[i] - top);
+        total += s_probs[i];
+    }
+    total = sw_warp_sum(total);
+    for (int i = lane; i < n; i += 32) {
+        if (!a.is_sigmoid) s_probs[i] /= total;
+        s_ranks[i] = s_probs[i] + (a.shift ? a.shift[i] : 0.0f);
+    }
+    __syncwarp();
+    if (a.is_sigmoid && a.n_groups_used < a.n_groups) drop_groups(a, s_ranks, s_groups);
+    for (int i = 0; i < a.n_used; i++) {
+        /* where the input was not finite any experts will do, as long as they differ */
+        best = isfinite(total) ? next_best(s_ranks, n, best) : i;
+        if (lane == 0) a.chosen[row * a.n_used + i] = best;
+        sum += s_probs[best];
+    }
+    __syncwarp();
+    for (int i = lane; i < a.n_used; i += 32) {
+        const float share = s_probs[a.chosen[row * a.n_used + i]];
+
+        a.share[row * a.n_used + i] = (a.norm_topk ? share / sum : share) * a.route_scale;
+    }
+}
+
+extern "C" sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err)
+{
+    if (a->n_experts > EXPERTS_MAX)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%d experts; on the card there may be %d",
+                       a->n_experts, EXPERTS_MAX);
+    return sw_start("router", swk_route, (unsigned)a->n, 32, 0, how, err, *a);
+}
+
+/* A thread to eight neighbours. */
+static __global__ void swk_gather(sw_bf16_rows dst, sw_bf16_rows src, const int32_t *tokens,
+                                  int64_t n, int64_t width)
+{
+    const int64_t at = blockIdx.x * (int64_t)N_THREADS + threadIdx.x, per_row = width / 8;
+
+    sw_begin();
+    if (at >= n * per_row) return;
+    const int64_t row = at / per_row, col = at % per_row * 8;
+
+    *(uint4 *)(dst.d + row * dst.stride + col) =
+        *(const uint4 *)(src.d + tokens[row] * src.stride + col);
+}
+
+extern "C" sw_code sw_cuda_gather(sw_bf16_rows dst, sw_bf16_rows src, const int32_t *tokens,
+                                  int64_t n, int64_t width, sw_launch how, sw_err *err)
+{
+    return sw_start("gather", swk_gather, sw_blocks(n * (width / 8), N_THREADS), N_THREADS, 0, how,
+                    err, dst, src, tokens, n, width);
+}
+
+/* A token meets an expert once, so no two threads add to one place. */
+static __global__ void swk_scatter(float *dst, sw_bf16_rows src, const int32_t *tokens,
+                                   const float *share, int64_t n, int64_t width)
+{
+    const int64_t at = blockIdx.x * (int64_t)N_THREADS + threadIdx.x, per_row = width / 8;
+
+    sw_begin();
+    if (at >= n * per_row) return;
+    const int64_t row = at / per_row, col = at % per_row * 8;
+    const sw_eight e = sw_load8(src.d + row * src.stride + col);
+    float *to = dst + tokens[row] * width + col;
+
+#pragma unroll
+    for (int i = 0; i < 8; i++) to[i] += share[row] * e.v[i];
+}
+
+extern "C" sw_code sw_cuda_scatter(float *dst, sw_bf16_rows src, const int32_t *tokens,
+                                   const float *share, int64_t n, int64_t width, sw_launch how,
+                                   sw_err *err)
+{
+    return sw_start("scatter", swk_scatter, sw_blocks(n * (width / 8), N_THREADS), N_THREADS, 0,
+                    how, err, dst, src, tokens, share, n, width);
+}

@@ -1,0 +1,71 @@
+/* ptx_cluster.cuh - instructions of sm_90 beside those of ptx.cuh: boxes of three dimensions, and
+ * the end of a cluster. Sources: as there.
+ */
+#ifndef SW_KERNELS_CUDA_PTX_PTX_CLUSTER_CUH
+#define SW_KERNELS_CUDA_PTX_PTX_CLUSTER_CUH
+
+#include "kernels/cuda/ptx/ptx.cuh"
+
+__device__ __forceinline__ void sw_tensor_load_3d(uint32_t dst, const CUtensorMap *map, int x,
+                                                  int y, int z, uint32_t bar, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(dst),
+                 "l"(map), "r"(x), "r"(y), "r"(z), "r"(bar), "l"(policy)
+                 : "memory");
+}
+
+/* The same box to the same place in the first two CTAs of the cluster, the barrier of each of which
+ * is told of it. */
+__device__ __forceinline__ void sw_tensor_load_both(uint32_t dst, const CUtensorMap *map, int x,
+                                                    int y, uint32_t bar, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster.L2::cache_hint [%0], [%1, {%2, %3}], [%4], %5, %6;"
+                 ::"r"(dst), "l"(map), "r"(x), "r"(y), "r"(bar), "h"((uint16_t)3), "l"(policy)
+                 : "memory");
+}
+
+/* Likewise a straight piece; n_bytes and both addresses in multiples of 16. */
+__device__ __forceinline__ void sw_bulk_load_both(uint32_t dst, const void *src, uint32_t n_bytes,
+                                                  uint32_t bar, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster.L2::cache_hint [%0], [%1], %2, [%3], %4, %5;" ::"r"(dst),
+                 "l"(src), "r"(n_bytes), "r"(bar), "h"((uint16_t)3), "l"(policy)
+                 : "memory");
+}
+
+/* An arrival at a barrier of a CTA of the cluster, an address of sw_cluster_map: to say that what
+ * was read has been used. It does not order what was stored, which at the scope of the cluster is a
+ * fence of the whole card: two CTAs that share a ring lost a third of their speed by it. */
+__device__ __forceinline__ void sw_cluster_arrive(uint32_t bar)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
+/* Of the clusters of the grid, in their order. */
+__device__ __forceinline__ uint32_t sw_cluster_id(void)
+{
+    uint32_t id;
+
+    asm volatile("mov.u32 %0, %%clusterid.x;" : "=r"(id));
+    return id;
+}
+
+/* The first meeting: the barriers that sw_mbar_init_fence published are there in all CTAs. What was
+ * stored otherwise is not ordered. */
+__device__ __forceinline__ void sw_cluster_meet(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#endif
+}
+
+/* The last meeting, after which a CTA may end: the others have read what they wanted of its shared
+ * memory. Unlike sw_cluster_sync it does not wait until what was stored in global memory is seen by
+ * the card, 1.5 us. What was read must have been used before. */
+__device__ __forceinline__ void sw_cluster_part(void) { sw_cluster_meet(); }
+
+#endif

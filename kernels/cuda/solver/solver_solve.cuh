@@ -1,0 +1,43 @@
+/* solver_solve.cuh - a weight on its way through the device, for the methods of solver_*.c alone.
+ *
+ * The steps are those of quant/method/rtn.c, clip.c, gptq.c and refine.c; there on slabs of 64
+ * rows, here on as many rows as memory allows. What those files say of the methods holds here.
+ */
+#ifndef SW_KERNELS_CUDA_SOLVER_SOLVER_SOLVE_CUH
+#define SW_KERNELS_CUDA_SOLVER_SOLVER_SOLVE_CUH
+
+#include "kernels/cuda/solver/solver_kernels.cuh"
+
+#define SW_SOLVE_COLS 128 /* of a lazy-update block */
+
+typedef struct sw_solve {
+    sw_solver *s;
+    const sw_device_problem *p;
+    grid_shape shape;
+    solve_rows r;       /* the chunk under way */
+    clip_best best;     /* of clipping alone */
+    int64_t row0;
+    int32_t *perm;      /* [k] on the host; GPTQ alone */
+    double *d_weight;   /* [k] diagonal of H; ones without a factor */
+    double *d_ones;     /* [k] */
+    double *d_shared;   /* as the problem's, or NULL */
+    double *stage_s;    /* or NULL */
+    double since_s;
+} sw_solve;
+
+/* The time since the last call belongs to `stage`. */
+sw_code sw_solve_count(sw_solve *v, sw_stage stage, sw_err *err) SW_MUST_USE;
+/* Scales of all groups: shared ones, by search under a weight a column, or (NULL) of the range. */
+sw_code sw_solve_fit(sw_solve *v, const double *d_weight, sw_err *err) SW_MUST_USE;
+/* out [n, k] = in [n, k] H */
+sw_code sw_solve_times_h(const sw_solve *v, double *d_out, const double *d_in,
+                         sw_err *err) SW_MUST_USE;
+/* d_loss [n] of the codes against the target; leaves error and slope. */
+sw_code sw_solve_losses(const sw_solve *v, double *d_loss, sw_err *err) SW_MUST_USE;
+
+/* The chunk's codes by these methods, its loss in r.loss; a plain solution is there. */
+sw_code sw_solve_gptq_rows(sw_solve *v, sw_err *err) SW_MUST_USE;
+sw_code sw_solve_clip_rows(sw_solve *v, sw_err *err) SW_MUST_USE;
+sw_code sw_solve_clip_take(sw_solve *v, int64_t n_rows, sw_err *err) SW_MUST_USE;
+
+#endif

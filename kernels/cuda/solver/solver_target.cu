@@ -1,0 +1,167 @@
+/* solver_target.cu - rows times the inverse Hessian, and what else targets (quant/method/target.c)
+ * and experts (experts.c) ask of a device.
+ */
+#include "kernels/cuda/solver/solver_math.cuh"
+
+/* ---- elementwise: any grid, 256 threads ---- */
+
+#define EACH(i, n) \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n); \
+         i += (int64_t)gridDim.x * blockDim.x)
+
+__global__ void swk_target_widen(double *to, const float *from, int64_t n)
+{
+    EACH(i, n) to[i] = (double)from[i];
+}
+
+__global__ void swk_target_axpy(double *to, double scale, const double *from, int64_t n)
+{
+    EACH(i, n) to[i] = add(to[i], mul(scale, from[i]));
+}
+
+/* to[:, j] = from[:, perm[j]] */
+__global__ void swk_target_gather(double *to, const double *from, const int32_t *perm, int64_t n,
+                                  int64_t k)
+{
+    EACH(i, n * k) to[i] = from[i / k * k + perm[i % k]];
+}
+
+__global__ void swk_target_scatter(double *to, const double *from, const int32_t *perm, int64_t n,
+                                   int64_t k)
+{
+    EACH(i, n * k) to[i / k * k + perm[i % k]] = from[i];
+}
+
+__global__ void swk_target_divide(double *rows, const double *pivot, int64_t n, int64_t k)
+{
+    EACH(i, n * k) rows[i] = __ddiv_rn(rows[i], pivot[i % k]);
+}
+
+__global__ void swk_target_mix(double *to, double a, const double *x, double b, const double *y,
+                               int64_t n)
+{
+    EACH(i, n) to[i] = add(mul(a, x[i]), mul(b, y[i]));
+}
+
+/* m [k, k] over the roots of the pivots of row and column. */
+__global__ void swk_target_whiten(double *m, const double *pivot, int64_t k)
+{
+    EACH(i, k * k) m[i] = __ddiv_rn(m[i], __dsqrt_rn(mul(pivot[i / k], pivot[i % k])));
+}
+
+static unsigned grid_for(int64_t n) { return blocks_for(n, 256 * 8); }
+
+extern "C" int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes)
+{
+    int64_t rows = s->work_bytes / row_bytes / 64 * 64;
+
+    if (rows < 64) rows = 64;
+    return rows < n ? rows : n;
+}
+
+extern "C" sw_code sw_solver_widen(sw_solver *s, double *d_to, const float *from, int64_t n,
+                                   sw_err *err)
+{
+    float *d_from = NULL;
+    sw_code rc;
+
+    TRY(SW_SOLVER_TAKE(&d_from, s, n, "weight", err));
+    TRY(sw_device_upload(s->gpu, d_from, from, n * (int64_t)sizeof *from, err));
+    swk_target_widen<<<grid_for(n), 256, 0, s->stream>>>(d_to, d_from, n);
+    TRY(launched("swk_target_widen", err));
+done:
+    sw_device_put(s->gpu, d_from);
+    return rc;
+}
+
+extern "C" sw_code sw_solver_axpy(sw_solver *s, double *d_to, double scale, const double *d_from,
+                                  int64_t n, sw_err *err)
+{
+    swk_target_axpy<<<grid_for(n), 256, 0, s->stream>>>(d_to, scale, d_from, n);
+    return launched("swk_target_axpy", err);
+}
+
+extern "C" sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, double alpha,
+                                   const double *d_a, const double *d_b, int64_t n, int64_t k,
+                                   sw_err *err)
+{
+    return sw_solver_dgemm(s, d_out, k, d_a, k, d_b, k, n, k, k, alpha, beta, err);
+}
+
+/* rows <- rows U^T or rows U. By columns U is lower, and it comes from the left. */
+static sw_code times_unit(sw_solver *s, double *d_rows, const sw_device_factor *f, int64_t n,
+                          cublasOperation_t op, sw_err *err)
+{
+    const double one = 1.0;
+    sw_code rc = SW_OK;
+
+    LIB(s->libs.cublasDtrmm_v2_64_fn(s->blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER, op,
+                                     CUBLAS_DIAG_UNIT, f->k_in, n, &one, f->d_u, f->k_in, d_rows,
+                                     f->k_in, d_rows, f->k_in));
+done:
+    return rc;
+}
+
+/* inv(H) = U^T diag(1 / pivot) U in perm order, U unit upper. */
+extern "C" sw_code sw_solver_times_inverse(sw_solver *s, double *d_rows, double *d_scratch,
+                                           const sw_device_factor *f, int64_t n, sw_err *err)
+{
+    int64_t k = f->k_in;
+    unsigned grid = grid_for(n * k);
+    sw_code rc;
+
+    swk_target_gather<<<grid, 256, 0, s->stream>>>(d_scratch, d_rows, f->d_perm, n, k);
+    TRY(launched("swk_target_gather", err));
+    TRY(times_unit(s, d_scratch, f, n, CUBLAS_OP_T, err));
+    swk_target_divide<<<grid, 256, 0, s->stream>>>(d_scratch, f->d_pivot, n, k);
+    TRY(launched("swk_target_divide", err));
+    TRY(times_unit(s, d_scratch, f, n, CUBLAS_OP_N, err));
+    swk_target_scatter<<<grid, 256, 0, s->stream>>>(d_rows, d_scratch, f->d_perm, n, k);
+    TRY(launched("swk_target_scatter", err));
+done:
+    return rc;
+}
+
+extern "C" sw_code sw_solver_inner(double *sum, sw_solver *s, const double *d_a, const double *d_b,
+                                   int64_t n, int64_t k, sw_err *err)
+{
+    double *d_rows = NULL, *rows = NULL;
+    sw_code rc;
+
+    TRY(SW_SOLVER_TAKE(&d_rows, s, n, "inner products", err));
+    TRY(SW_MEM_GET(&rows, n, "inner products", err));
+    TRY(sw_rows_dot(d_rows, d_a, d_b, n, k, s->stream, err));
+    TRY(sw_device_download(s->gpu, rows, d_rows, n * (int64_t)sizeof *rows, err));
+    for (int64_t i = 0; i < n; i++) *sum += rows[i];
+done:
+    sw_device_put(s->gpu, d_rows);
+    sw_mem_put(rows);
+    return rc;
+}
+
+extern "C" sw_code sw_solver_mix(sw_solver *s, double *d_to, double a, const double *d_a, double b,
+                                 const double *d_b, int64_t n, sw_err *err)
+{
+    swk_target_mix<<<grid_for(n), 256, 0, s->stream>>>(d_to, a, d_a, b, d_b, n);
+    return launched("swk_target_mix", err);
+}
+
+/* By columns U is lower and turned: U M, then M U^T. */
+extern "C" sw_code sw_solver_whiten(sw_solver *s, double *d_m, const sw_device_factor *f,
+                                    sw_err *err)
+{
+    const double one = 1.0;
+    int64_t k = f->k_in;
+    sw_code rc;
+
+    LIB(s->libs.cublasDtrmm_v2_64_fn(s->blas, CUBLAS_SIDE_LEFT, CUBLAS_FILL_MODE_LOWER,
+                                     CUBLAS_OP_T, CUBLAS_DIAG_UNIT, k, k, &one, f->d_u, k, d_m, k,
+                                     d_m, k));
+    LIB(s->libs.cublasDtrmm_v2_64_fn(s->blas, CUBLAS_SIDE_RIGHT, CUBLAS_FILL_MODE_LOWER,
+                                     CUBLAS_OP_N, CUBLAS_DIAG_UNIT, k, k, &one, f->d_u, k, d_m, k,
+                                     d_m, k));
+    swk_target_whiten<<<grid_for(k * k), 256, 0, s->stream>>>(d_m, f->d_pivot, k);
+    TRY(launched("swk_target_whiten", err));
+done:
+    return rc;
+}

@@ -1,0 +1,149 @@
+/* device_engine.h - a decoder block and a whole model on a CUDA card.
+ *
+ * The same block programs as the CPU engine (engine.h), in BF16 with sums in FP32 and a residual
+ * stream in FP32. Weights are copied to the card: dense ones as BF16, Swage tiles as they are
+ * where a product of kernels/cuda takes them, their inputs quantized first if they say so; where
+ * none does, as BF16 with inputs quantized and brought back. Everything is enqueued
+ * on the card's one stream; the same calls give the same bytes. In a build without CUDA all of
+ * these answer SW_E_CUDA.
+ */
+#ifndef SW_KERNELS_ENGINE_DEVICE_ENGINE_H
+#define SW_KERNELS_ENGINE_DEVICE_ENGINE_H
+
+#include "kernels/engine/generate.h"
+#include "kernels/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sw_device_engine sw_device_engine; /* scratch, rope tables, handles; no weights */
+
+/* SW_E_UNSUPPORTED: the card's engine lacks what this model's layers do; says what, and the remedy.
+ * Needs no card. */
+sw_code sw_device_supports(const sw_model *m, sw_err *err) SW_MUST_USE;
+
+/* max_tokens: the most that one call will bring; max_seq: positions it will reach (at least the
+ * model's, unless those are learned). SW_E_UNSUPPORTED: as sw_device_supports; widths that are no
+ * multiples of 8, heads wider than 256. SW_E_NOMEM: the scratch does not fit. */
+sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_model *m,
+                             int64_t max_tokens, int64_t max_seq, sw_err *err) SW_MUST_USE;
+void sw_device_engine_free(sw_device_engine *e); /* accepts NULL; blocks and models must be gone */
+
+/* ---- one block: for calibration, and for models that do not fit ---- */
+
+typedef struct sw_device_block sw_device_block;
+
+/* Copy the weights of a block; `block` is not needed afterwards. */
+sw_code sw_device_block_load(sw_device_block **out, sw_device_engine *e, const sw_block *block,
+                             sw_err *err) SW_MUST_USE;
+void sw_device_block_free(sw_device_block *block); /* accepts NULL */
+
+/* Let a loaded dense linear have other values, rounded to BF16: d_values [n_out, k_in] floats on
+ * the card, with the rows of the block's linear of that slot, or of that expert (-1: none). */
+sw_code sw_device_block_put(sw_device_block *block, sw_slot slot, int64_t expert,
+                            const float *d_values, sw_err *err) SW_MUST_USE;
+
+/* As sw_tap, with BF16 rows on the card, `stride` elements apart, valid until the call returns:
+ * what is enqueued on the card's stream may read them. Experts are shown with their tokens only:
+ * token_ids [n_tokens], in memory, are rows of the batch. The residual stream is in the call's d_x
+ * then, for reading, as sw_tap has it. */
+typedef struct sw_device_tap {
+    void *self;
+    sw_code (*see)(void *self, sw_site site, int64_t expert, const void *d_x, int64_t n_tokens,
+                   int64_t k_in, int64_t stride, const int32_t *token_ids, sw_err *err);
+    /* These five as sw_tap has them. */
+    sw_code (*see_all)(void *self, int64_t expert, const void *d_x, int64_t n_tokens, int64_t k_in,
+                       int64_t stride, sw_err *err);
+    int64_t all_every;
+    int64_t expert_begin, expert_end;
+    bool is_in_only;
+    /* Unless 0: row t of the batch lies in stretch (first_token + t) / stretch of the text, and of
+     * an expert's rows those of even stretches come first, then those of odd ones. */
+    int64_t stretch, first_token;
+    /* Unless NULL: keys as they would be cached, and values, before attention reads them. */
+    sw_code (*see_kv)(void *self, const void *d_k, int64_t k_stride, int64_t k_width,
+                      const void *d_v, int64_t v_stride, int64_t v_width, int64_t n_tokens,
+                      sw_err *err);
+} sw_device_tap;
+
+/* d_x FP32 [n_seqs * seq_len, hidden] through the block, in place; sequences begin at position 0.
+ * A run that stops at a site leaves d_x undefined. `tap` may be NULL. */
+sw_code sw_device_engine_block(sw_device_engine *e, const sw_device_block *block, float *d_x,
+                               int64_t n_seqs, int64_t seq_len, const sw_device_tap *tap,
+                               sw_site stop_at, sw_err *err) SW_MUST_USE;
+
+/* The same for one half of the block, as sw_engine_half. */
+sw_code sw_device_engine_half(sw_device_engine *e, const sw_device_block *block, float *d_x,
+                              int64_t n_seqs, int64_t seq_len, sw_half half,
+                              const sw_device_tap *tap, sw_site stop_at, sw_err *err) SW_MUST_USE;
+
+/* The rest of that half from the one linear that reads `site` (O_IN or DOWN_IN): d_rows BF16
+ * [n_seqs * seq_len, its k_in], dense, as a tap was shown them, and d_x as it was then. */
+sw_code sw_device_engine_rest(sw_device_engine *e, const sw_device_block *block, float *d_x,
+                              int64_t n_seqs, int64_t seq_len, sw_half half, sw_site site,
+                              const void *d_rows, sw_err *err) SW_MUST_USE;
+
+/* ---- a whole model ---- */
+
+typedef struct sw_device_lm sw_device_lm;
+
+/* Device bytes that sw_device_lm_new will take for the weights of `lm`. */
+int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm);
+/* Copy all weights; `lm` must live as long. Blocks that do not fit the card beside a session of one
+ * sequence wait in pinned host memory and are copied in while the one before them runs: the same
+ * bytes come out, slower. SW_E_NOMEM: not even two of them fit, or the host has too little. */
+sw_code sw_device_lm_new(sw_device_lm **out, sw_device_engine *e, const sw_lm *lm,
+                         sw_err *err) SW_MUST_USE;
+void sw_device_lm_free(sw_device_lm *lm); /* accepts NULL */
+
+/* What the card makes of quantized linears. */
+typedef struct sw_device_lm_linears {
+    int64_t n_coded;   /* multiplied as the codes they are, inputs quantized as they say */
+    int64_t n_decoded; /* no product of the card takes them: decoded to BF16, */
+    int64_t n_rounded; /* of these, so many with inputs rounded as they say */
+    int64_t n_streamed_blocks; /* that wait in host memory and are copied in when they run */
+} sw_device_lm_linears;
+void sw_device_lm_count(sw_device_lm_linears *out, const sw_device_lm *lm);
+
+/* Whole sequences through all blocks; the hidden rows stay on the card for sw_device_lm_head.
+ * Errors as sw_engine_embed and sw_engine_block. */
+sw_code sw_device_lm_forward(sw_device_lm *lm, const uint32_t *ids, int64_t n_seqs, int64_t seq_len,
+                             sw_err *err) SW_MUST_USE;
+/* logits [n, vocab], on the host, of rows row0 .. row0 + n - 1 of the last forward. */
+sw_code sw_device_lm_head(sw_device_lm *lm, float *logits, int64_t row0, int64_t n,
+                          sw_err *err) SW_MUST_USE;
+
+/* ---- decoding ---- */
+
+/* Sequences side by side, each with its place in the cache (BF16, or what the blocks' sw_kv_form
+ * says). A step of all of them is one graph, sampling included. */
+typedef struct sw_device_session sw_device_session;
+
+/* capacity: tokens of each sequence. Sequence i draws with seed sampling->seed + i. */
+sw_code sw_device_session_new(sw_device_session **out, sw_device_lm *lm, int64_t n_seqs,
+                              int64_t capacity, const sw_sampling *sampling,
+                              sw_err *err) SW_MUST_USE;
+void sw_device_session_free(sw_device_session *s); /* accepts NULL */
+/* Tokens into sequence `seq`, after what it holds. */
+sw_code sw_device_session_feed(sw_device_session *s, int64_t seq, const uint32_t *ids, int64_t n,
+                               sw_err *err) SW_MUST_USE;
+/* Draw n_steps tokens for every sequence, each fed again: ids [n_steps, n_seqs]. All sequences
+ * must hold something. SW_E_FORMAT: logits that are not finite. */
+sw_code sw_device_session_step(sw_device_session *s, uint32_t *ids, int64_t n_steps,
+                               sw_err *err) SW_MUST_USE;
+/* The logits [n_seqs, vocab] that follow what each sequence holds, on the host. */
+sw_code sw_device_session_logits(sw_device_session *s, float *logits, sw_err *err) SW_MUST_USE;
+int64_t sw_device_session_room(const sw_device_session *s); /* steps that still fit all sequences */
+
+/* sw_generate on a card, for a session of one sequence; sampling is the session's. The room must
+ * take the prompt and max_new. */
+sw_code sw_device_generate(sw_device_session *s, const sw_model *m, const uint32_t *prompt,
+                           int64_t n_prompt, const sw_generate_options *options,
+                           const sw_token_sink *sink, sw_generate_result *result,
+                           sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

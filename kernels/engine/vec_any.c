@@ -1,3 +1,0 @@
-/* vec_any.c - vec_body.h for the baseline machine. */
-#define SW_VEC_TABLE sw_vec_any
-#include "kernels/engine/vec_body.h"

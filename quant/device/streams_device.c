@@ -1,0 +1,440 @@
+/* streams_device.c - see streams_device.h. */
+#include "quant/device/streams_device.h"
+
+#include "formats/base/size.h"
+#include "quant/stats/experts_watch.h"
+#include "quant/device/watch_device.h"
+
+/* What a site's solve takes: sums, factor and their scratch for every pair of inputs, and rows. */
+#define SOLVE_BYTES_PER_ELEM 40
+#define KEEP_SPARE_BYTES ((int64_t)16 << 30)
+
+static int64_t seqs_at(const sw_streams *s, int64_t seq)
+{
+    return sw_min_i64(s->chunk_seqs, s->n_seqs - seq);
+}
+
+static int64_t row_elems(const sw_streams *s) { return s->seq_len * s->model->hidden; }
+
+static sw_code take(void *out, sw_device *gpu, int64_t n, int64_t elem_bytes, sw_err *err)
+{
+    return sw_device_take((void **)out, gpu, n, elem_bytes, "calibration streams", err);
+}
+
+sw_code sw_device_streams_new(sw_device_streams **out, const sw_streams *s, bool with_original,
+                              sw_solver *solver, sw_err *err)
+{
+    int64_t n = s->n_seqs * row_elems(s), n_chunk = s->chunk_seqs * row_elems(s);
+    sw_device_streams *on = NULL;
+    sw_code rc = SW_MEM_GET(&on, 1, "calibration streams", err);
+
+    if (rc != SW_OK) return rc;
+    on->solver = solver;
+    on->gpu = sw_solver_gpu(solver);
+    rc = sw_device_engine_new(&on->engine, on->gpu, s->model, s->chunk_seqs * s->seq_len,
+                              s->seq_len, err);
+    if (rc == SW_OK)
+        rc = sw_device_room(on->gpu,
+                            (n * (with_original ? 2 : 1) + n_chunk) * (int64_t)sizeof(float),
+                            "calibration streams", err);
+    if (rc == SW_OK) rc = take(&on->d_x, on->gpu, n, (int64_t)sizeof *on->d_x, err);
+    if (rc == SW_OK && with_original)
+        rc = take(&on->d_x0, on->gpu, n, (int64_t)sizeof *on->d_x0, err);
+    if (rc == SW_OK) rc = take(&on->d_work, on->gpu, n_chunk, (int64_t)sizeof *on->d_work, err);
+    if (rc == SW_OK)
+        *out = on;
+    else
+        sw_device_streams_free(on);
+    return rc;
+}
+
+static void drop_kept(sw_device_streams *on)
+{
+    sw_device_put(on->gpu, on->d_kept);
+    sw_device_put(on->gpu, on->d_kept0);
+    on->d_kept = on->d_kept0 = NULL;
+}
+
+void sw_device_streams_free(sw_device_streams *on)
+{
+    if (!on) return;
+    drop_kept(on);
+    sw_device_block_free(on->original);
+    sw_device_engine_free(on->engine);
+    sw_device_put(on->gpu, on->d_x);
+    sw_device_put(on->gpu, on->d_x0);
+    sw_device_put(on->gpu, on->d_work);
+    sw_mem_put(on);
+}
+
+sw_code sw_device_streams_put(sw_streams *s, const float *x, int64_t seq, sw_err *err)
+{
+    sw_device_streams *on = s->on;
+    int64_t at = seq * row_elems(s), n_bytes = seqs_at(s, seq) * row_elems(s) * 4;
+    sw_code rc = sw_device_upload(on->gpu, on->d_x + at, x, n_bytes, err);
+
+    if (rc == SW_OK && on->d_x0)
+        rc = sw_solver_copy(on->solver, on->d_x0 + at, on->d_x + at, n_bytes, err);
+    return rc;
+}
+
+/* What the original model saw in a chunk, kept until the quantized model's turn. */
+typedef struct watcher {
+    const sw_streams *s;
+    sw_site_stats *stats;
+    uint16_t *d_x0[SW_SITE_COUNT]; /* [chunk tokens, k_in]; then x0 - x */
+    float *d_r0[SW_SITE_COUNT];    /* [chunk tokens, hidden], sites that write the residual */
+    uint16_t *d_dr;                /* [chunk tokens, hidden] */
+    uint16_t *d_rounded;           /* [chunk tokens, widest], NULL when inputs stay floats */
+    sw_device_range range[SW_SITE_COUNT];
+    sw_device_sizes sizes[SW_SITE_COUNT];
+    sw_device_kv kv;
+    sw_experts_watch experts;
+    bool has_original, is_held;
+    int64_t first_token;           /* of this chunk */
+} watcher;
+
+/* What is wanted besides sums. */
+static sw_code watch_sizes(watcher *o, sw_err *err)
+{
+    const sw_site_stats *stats = o->stats;
+    sw_solver *solver = o->s->on->solver;
+    int64_t n = o->s->chunk_seqs * o->s->seq_len, width = 0;
+    sw_code rc = SW_OK;
+
+    o->kv.solver = solver;
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        int64_t k = stats->site[site].k_in;
+        if (stats->is_wanted[site] && stats->act[site].scope != SW_ACT_NONE)
+            width = sw_max_i64(width, k);
+        if (stats->ranges && k) rc = sw_device_range_new(&o->range[site], solver, err);
+        if (rc == SW_OK && stats->sizes[site].abs_max)
+            rc = sw_device_sizes_new(&o->sizes[site], solver, k, err);
+    }
+    return rc == SW_OK && width ? take(&o->d_rounded, o->s->on->gpu, n * width, 2, err) : rc;
+}
+
+static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
+{
+    int64_t n = s->chunk_seqs * s->seq_len, hidden = s->model->hidden;
+    sw_device *gpu = s->on->gpu;
+    sw_code rc = SW_OK;
+
+    *o = (watcher){.s = s, .stats = stats};
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        const sw_hessian *h = &stats->site[site];
+        if (!h->on_d.d_sum) continue;
+        o->has_original = true;
+        rc = take(&o->d_x0[site], gpu, n * h->k_in, 2, err);
+        if (rc == SW_OK && h->n_out_residual) rc = take(&o->d_r0[site], gpu, n * hidden, 4, err);
+        if (rc == SW_OK && h->n_out_residual && !o->d_dr)
+            rc = take(&o->d_dr, gpu, n * hidden, 2, err);
+    }
+    if (rc == SW_OK) rc = watch_sizes(o, err);
+    return rc == SW_OK && stats->experts ? sw_experts_watch_new(&o->experts, s, stats, err) : rc;
+}
+
+static void watcher_free(watcher *o)
+{
+    for (int site = 0; site < SW_SITE_COUNT; site++) {
+        sw_device_put(o->s->on->gpu, o->d_x0[site]);
+        sw_device_put(o->s->on->gpu, o->d_r0[site]);
+        sw_device_range_free(&o->range[site], o->s->on->solver);
+        sw_device_sizes_free(&o->sizes[site], o->s->on->solver);
+    }
+    sw_experts_watch_free(&o->experts);
+    sw_device_kv_free(&o->kv);
+    sw_device_put(o->s->on->gpu, o->d_rounded);
+    sw_device_put(o->s->on->gpu, o->d_dr);
+}
+
+/* Where rows of this chunk are kept until the streams move; NULL: nowhere. */
+static uint16_t *kept_rows(const watcher *o, uint16_t *d_kept, sw_site site, int64_t k_in)
+{
+    return d_kept && o->s->on->kept_at == site ? d_kept + o->first_token * k_in : NULL;
+}
+
+static sw_code see_original(void *self, sw_site site, int64_t expert, const void *d_x,
+                            int64_t n_tokens, int64_t k_in, int64_t stride,
+                            const int32_t *token_ids, sw_err *err)
+{
+    watcher *o = self;
+    const sw_device_streams *on = o->s->on;
+    uint16_t *d_to;
+    sw_code rc;
+
+    (void)token_ids;
+    if (expert >= 0 || !o->d_x0[site]) return SW_OK;
+    d_to = kept_rows(o, on->d_kept0, site, k_in);
+    rc = sw_solver_keep(on->solver, d_to ? d_to : o->d_x0[site], NULL, d_x, stride, n_tokens, k_in,
+                        err);
+    if (rc != SW_OK || !o->d_r0[site]) return rc;
+    return sw_solver_copy(on->solver, o->d_r0[site], on->d_work, n_tokens * o->s->model->hidden * 4,
+                          err);
+}
+
+/* Sizes of the inputs, where wanted; and from here on as the linears will round them. */
+static sw_code look_at(watcher *o, sw_site site, const void **d_x, int64_t *stride, int64_t n,
+                       int64_t k, sw_err *err)
+{
+    const sw_site_stats *stats = o->stats;
+    sw_solver *solver = o->s->on->solver;
+    sw_code rc = SW_OK;
+
+    if (stats->act[site].scope != SW_ACT_NONE) {
+        rc = sw_solver_act_round_bf16(solver, o->d_rounded, *d_x, *stride, n, k,
+                                      &stats->act[site], stats->input_scale[site], err);
+        *d_x = o->d_rounded;
+        *stride = k;
+    }
+    if (rc == SW_OK && o->sizes[site].d_max)
+        rc = sw_solver_watch_sizes(solver, o->sizes[site].d_max, o->sizes[site].d_sum, *d_x,
+                                   *stride, n, k, err);
+    if (rc == SW_OK && o->range[site].d_counts)
+        rc = sw_device_range_add(&o->range[site], solver, *d_x, *stride, n, k, err);
+    return rc;
+}
+
+static sw_code see_kv(void *self, const void *d_k, int64_t k_stride, int64_t k_width,
+                      const void *d_v, int64_t v_stride, int64_t v_width, int64_t n_tokens,
+                      sw_err *err)
+{
+    watcher *o = self;
+
+    return sw_device_kv_see(&o->kv, d_k, k_stride, k_width, d_v, v_stride, v_width, n_tokens, err);
+}
+
+static sw_code fetch_sizes(watcher *o, sw_err *err)
+{
+    sw_site_stats *stats = o->stats;
+    sw_solver *solver = o->s->on->solver;
+    sw_code rc = SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        int64_t n_tokens = stats->site[site].n_tokens + stats->held[site].n_tokens;
+        if (o->sizes[site].d_max)
+            rc = sw_device_sizes_fetch(&stats->sizes[site], &o->sizes[site], solver, n_tokens,
+                                       err);
+        if (rc == SW_OK && o->range[site].d_counts)
+            rc = sw_device_range_fetch(&stats->ranges[site], &o->range[site], solver, err);
+    }
+    if (rc == SW_OK && stats->experts) rc = sw_experts_watch_fetch(&o->experts, err);
+    return rc == SW_OK && stats->kv ? sw_device_kv_fetch(stats->kv, &o->kv, err) : rc;
+}
+
+static sw_code see_quantized(void *self, sw_site site, int64_t expert, const void *d_x,
+                             int64_t n_tokens, int64_t k_in, int64_t stride,
+                             const int32_t *token_ids, sw_err *err)
+{
+    watcher *o = self;
+    const sw_device_streams *on = o->s->on;
+    sw_hessian *h = o->is_held ? &o->stats->held[site] : &o->stats->site[site];
+    const uint16_t *d_x0 = kept_rows(o, on->d_kept0, site, k_in);
+    uint16_t *d_dr = NULL, *d_to = kept_rows(o, on->d_kept, site, k_in);
+    sw_code rc = SW_OK;
+
+    if (expert >= 0 && o->stats->experts)
+        return sw_experts_watch_see(&o->experts, site, expert, d_x, n_tokens, k_in, stride,
+                                    token_ids, o->first_token, err);
+    if (expert >= 0 || !h->k_in) return SW_OK;
+    if (d_to) rc = sw_solver_keep(on->solver, d_to, NULL, d_x, stride, n_tokens, k_in, err);
+    if (rc == SW_OK) rc = look_at(o, site, &d_x, &stride, n_tokens, k_in, err);
+    if (rc == SW_OK && o->d_x0[site])
+        rc = sw_solver_keep(on->solver, o->d_x0[site], d_x0 ? d_x0 : o->d_x0[site], d_x, stride,
+                            n_tokens, k_in, err);
+    if (rc == SW_OK && o->d_r0[site]) {
+        d_dr = o->d_dr;
+        rc = sw_solver_to_bf16(on->solver, d_dr, o->d_r0[site], on->d_work,
+                               n_tokens * o->s->model->hidden, err);
+    }
+    return rc == SW_OK ? sw_hessian_add_device(h, d_x, stride, o->d_x0[site], d_dr, n_tokens, err)
+                       : rc;
+}
+
+static sw_code see_all(void *self, int64_t expert, const void *d_x, int64_t n_tokens, int64_t k_in,
+                       int64_t stride, sw_err *err)
+{
+    watcher *o = self;
+
+    return sw_experts_watch_all(&o->experts, expert, d_x, n_tokens, k_in, stride, err);
+}
+
+/* A chunk of a stream, copied, up to a site. */
+static sw_code run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
+                        int64_t seq, const sw_device_tap *tap, sw_site stop_at, sw_err *err)
+{
+    sw_device_streams *on = s->on;
+    int64_t n_seqs = seqs_at(s, seq);
+    sw_code rc = sw_solver_copy(on->solver, on->d_work, d_from + seq * row_elems(s),
+                                n_seqs * row_elems(s) * 4, err);
+
+    return rc == SW_OK ? sw_device_engine_half(on->engine, block, on->d_work, n_seqs, s->seq_len,
+                                               s->ahead, tap, stop_at, err)
+                       : rc;
+}
+
+void sw_device_streams_forget(sw_device_streams *on)
+{
+    sw_device_block_free(on->original);
+    on->original = NULL;
+}
+
+/* The experts of a block may be most of it: what does not run them does without. */
+static sw_code load_block(sw_device_block **out, const sw_streams *s, const sw_block *block,
+                          bool with_experts, sw_err *err)
+{
+    sw_block part = *block;
+
+    for (int i = 0; i < 3 && !with_experts; i++) part.experts[i] = NULL;
+    return sw_device_block_load(out, s->on->engine, &part, err);
+}
+
+static sw_code load_original(sw_streams *s, const sw_block *original, bool with_experts,
+                             sw_err *err)
+{
+    sw_device_streams *on = s->on;
+
+    if (!on->d_x0 || (on->original && on->original_of == original &&
+                      (on->has_experts || !with_experts)))
+        return SW_OK;
+    sw_device_streams_forget(on);
+    on->original_of = original;
+    on->has_experts = with_experts;
+    return load_block(&on->original, s, original, with_experts, err);
+}
+
+sw_code sw_device_streams_visit(sw_streams *s, const sw_block *quantized, const sw_device_tap *tap,
+                                sw_site stop_at, const sw_progress *progress, sw_err *err)
+{
+    sw_device_block *block = NULL;
+    sw_code rc = load_block(&block, s, quantized, stop_at >= SW_SITE_DOWN_IN, err);
+
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs)
+        if ((rc = sw_progress_check(progress, err)) == SW_OK)
+            rc = run_copy(s, block, s->on->d_x, seq, tap, stop_at, err);
+    sw_device_block_free(block);
+    return rc;
+}
+
+static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *quantized,
+                              sw_site stop_at, const sw_progress *progress, sw_err *err)
+{
+    sw_device_tap tap = {.self = o, .see = see_original};
+    sw_device_tap tap_q = {.self = o, .see = see_quantized, .see_kv = o->stats->kv ? see_kv : NULL};
+    sw_code rc = SW_OK;
+
+    if (o->stats->experts) sw_experts_watch_ask(&tap_q, &o->experts, see_all);
+
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
+        o->is_held = o->has_original && sw_streams_is_held(s, seq);
+        o->first_token = tap_q.first_token = seq * s->seq_len;
+        if (o->has_original)
+            rc = run_copy(s, s->on->original, s->on->d_x0, seq, &tap, stop_at, err);
+        if (rc == SW_OK) rc = run_copy(s, quantized, s->on->d_x, seq, &tap_q, stop_at, err);
+    }
+    return rc;
+}
+
+/* What the last linear of a half reads need not be made again when the streams move, if there is
+ * room for it beside what solving will take. All before it is settled when it is seen alone. */
+static void keep_inputs(sw_streams *s, const sw_site_stats *stats, const sw_block *original,
+                        sw_err *err)
+{
+    static const sw_site last[] = {SW_SITE_O_IN, SW_SITE_DOWN_IN};
+    sw_device_streams *on = s->on;
+    int64_t n_tokens = s->n_seqs * s->seq_len;
+    int n_wanted = 0;
+
+    drop_kept(on);
+    on->kept_of = original;
+    for (int site = 0; site < SW_SITE_COUNT; site++) n_wanted += stats->is_wanted[site];
+    for (size_t i = 0; n_wanted == 1 && i < sizeof last / sizeof *last; i++) {
+        int64_t k = stats->site[last[i]].k_in, n_bytes = 2 * n_tokens * k;
+        if (!k) continue;
+        if (sw_device_room(on->gpu, 2 * n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k,
+                           "inputs", err) != SW_OK)
+            return;
+        on->kept_at = last[i];
+        on->kept_width = k;
+        if (take(&on->d_kept, on->gpu, n_bytes, 1, err) != SW_OK ||
+            (on->d_x0 && take(&on->d_kept0, on->gpu, n_bytes, 1, err) != SW_OK))
+            drop_kept(on);
+    }
+}
+
+/* What experts read comes after the router, whichever of it is wanted. */
+static int last_shown(const sw_site_stats *stats)
+{
+    int last = 0;
+
+    if (stats->experts) return SW_SITE_DOWN_IN;
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (stats->site[site].k_in) last = site;
+    return last;
+}
+
+sw_code sw_device_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
+                                  const sw_block *original, const sw_progress *progress,
+                                  sw_err *err)
+{
+    bool with_downs = stats->experts && stats->is_wanted[SW_SITE_DOWN_IN];
+    int stop_at = last_shown(stats);
+    sw_device_block *block = NULL;
+    sw_err no_room = {0};
+    watcher o;
+    sw_code rc = watcher_new(&o, s, stats, err);
+
+    keep_inputs(s, stats, original, &no_room);
+    if (rc == SW_OK && o.has_original) rc = load_original(s, original, false, err);
+    if (rc == SW_OK) rc = load_block(&block, s, quantized, with_downs, err);
+    if (rc == SW_OK) rc = observe_chunks(s, &o, block, (sw_site)stop_at, progress, err);
+    if (rc == SW_OK) rc = fetch_sizes(&o, err);
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
+        if (rc == SW_OK && stats->held[site].k_in) rc = sw_hessian_settle(&stats->held[site], err);
+    }
+    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
+        rc = sw_expert_stats_settle(&stats->experts[e], err);
+    sw_device_block_free(block);
+    watcher_free(&o);
+    return rc;
+}
+
+static sw_code advance_one(sw_streams *s, float *d_x, const sw_device_block *block,
+                           const uint16_t *d_kept, int64_t seq, sw_half half, sw_err *err)
+{
+    bool is_end = s->on->kept_at == (half == SW_HALF_ATTENTION ? SW_SITE_O_IN : SW_SITE_DOWN_IN);
+
+    if (d_kept && is_end && half != SW_HALF_BOTH)
+        return sw_device_engine_rest(s->on->engine, block, d_x + seq * row_elems(s),
+                                     seqs_at(s, seq), s->seq_len, half, s->on->kept_at,
+                                     d_kept + seq * s->seq_len * s->on->kept_width, err);
+    return sw_device_engine_half(s->on->engine, block, d_x + seq * row_elems(s), seqs_at(s, seq),
+                                 s->seq_len, half, NULL, (sw_site)SW_RUN_ALL, err);
+}
+
+sw_code sw_device_streams_advance(sw_streams *s, const sw_block *quantized,
+                                  const sw_block *original, sw_half half,
+                                  const sw_progress *progress, sw_err *err)
+{
+    sw_device_streams *on = s->on;
+    const uint16_t *d_kept0 = on->kept_of == original ? on->d_kept0 : NULL; /* of these weights */
+    bool with_experts = half != SW_HALF_ATTENTION;
+    sw_device_block *block = NULL;
+    sw_code rc = load_original(s, original, with_experts, err);
+
+    if (rc == SW_OK) rc = load_block(&block, s, quantized, with_experts, err);
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
+        rc = advance_one(s, on->d_x, block, on->d_kept, seq, half, err);
+        if (rc == SW_OK && on->d_x0)
+            rc = advance_one(s, on->d_x0, on->original, d_kept0, seq, half, err);
+    }
+    drop_kept(on);
+    if (rc == SW_OK) rc = sw_device_sync(on->gpu, err);
+    sw_device_block_free(block);
+    if (half == SW_HALF_ATTENTION && rc == SW_OK) return SW_OK;
+    sw_device_streams_forget(on);
+    return rc;
+}

@@ -1,0 +1,125 @@
+/* target_device.c - see target_device.h; target.c says what is computed. */
+#include "quant/device/target_device.h"
+
+#include "formats/base/size.h"
+
+/* Matrices of rows that are worked on at a time. */
+typedef struct device_rows {
+    double *wide, *sd, *sr, *b, *t; /* [n, k] each */
+    int64_t n;
+} device_rows;
+
+static sw_code take(double **out, const sw_factor *f, int64_t n_rows, sw_err *err)
+{
+    return sw_device_take((void **)out, sw_solver_gpu(f->solver), n_rows * f->k_in,
+                          (int64_t)sizeof **out, "target", err);
+}
+
+static void put_rows(device_rows *r, const sw_factor *f)
+{
+    double *taken[] = {r->wide, r->sd, r->sr, r->b, r->t};
+
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
+        sw_device_put(sw_solver_gpu(f->solver), taken[i]);
+}
+
+static sw_code copy_rows(double *d_to, const sw_gram *from, int64_t row0, int64_t n,
+                         const sw_factor *f, sw_err *err)
+{
+    sw_code rc =
+        sw_device_fill(sw_solver_gpu(f->solver), d_to, 0, n * f->k_in * (int64_t)sizeof *d_to, err);
+
+    return rc == SW_OK ? sw_solver_axpy(f->solver, d_to, 1.0, from->d_sum + row0 * f->k_in,
+                                        n * f->k_in, err)
+                       : rc;
+}
+
+static sw_code form_rows(double form[5], device_rows *r, const sw_factor *f,
+                         const sw_hessian *seen, const sw_hessian *held, int64_t row0,
+                         bool with_residual, sw_err *err)
+{
+    int64_t k = f->k_in, n = r->n;
+    sw_solver *s = f->solver;
+    sw_code rc;
+
+#define TRY(call) if ((rc = (call)) != SW_OK) return rc
+    TRY(sw_solver_times(s, r->sd, 0.0, 1.0, r->wide, seen->on_d.d_sum, n, k, err));
+    TRY(sw_solver_times(s, r->b, 0.0, 1.0, r->wide, held->on_d.d_sum, n, k, err));
+    TRY(sw_solver_times_inverse(s, r->sd, r->t, &f->on, n, err));
+    if (with_residual) {
+        TRY(copy_rows(r->sr, &seen->on_r, row0, n, f, err));
+        TRY(sw_solver_times_inverse(s, r->sr, r->t, &f->on, n, err));
+        TRY(sw_solver_axpy(s, r->b, 1.0, held->on_r.d_sum + row0 * k, n * k, err));
+    }
+    TRY(sw_solver_times(s, r->t, 0.0, 1.0, r->sd, held->on_h.d_sum, n, k, err));
+    TRY(sw_solver_inner(&form[0], s, r->t, r->sd, n, k, err));
+    TRY(sw_solver_inner(&form[3], s, r->b, r->sd, n, k, err));
+    if (!with_residual) return SW_OK;
+    TRY(sw_solver_inner(&form[1], s, r->t, r->sr, n, k, err));
+    TRY(sw_solver_times(s, r->t, 0.0, 1.0, r->sr, held->on_h.d_sum, n, k, err));
+    TRY(sw_solver_inner(&form[2], s, r->t, r->sr, n, k, err));
+    TRY(sw_solver_inner(&form[4], s, r->b, r->sr, n, k, err));
+    return SW_OK;
+}
+
+sw_code sw_target_form_device(double form[5], const sw_factor *factor, const sw_hessian *seen,
+                              const sw_hessian *held, const float *w, int64_t n_out,
+                              bool with_residual, sw_err *err)
+{
+    int64_t k = factor->k_in, n = sw_solver_rows(factor->solver, n_out, 5 * 8 * k);
+    device_rows r = {0};
+    double sums[5] = {0};
+    sw_code rc = take(&r.wide, factor, n, err);
+
+    if (rc == SW_OK) rc = take(&r.sd, factor, n, err);
+    if (rc == SW_OK && with_residual) rc = take(&r.sr, factor, n, err);
+    if (rc == SW_OK) rc = take(&r.b, factor, n, err);
+    if (rc == SW_OK) rc = take(&r.t, factor, n, err);
+    for (int64_t row = 0; row < n_out && rc == SW_OK; row += n) {
+        r.n = sw_min_i64(n, n_out - row);
+        rc = sw_solver_widen(factor->solver, r.wide, w + row * k, r.n * k, err);
+        if (rc == SW_OK) rc = form_rows(sums, &r, factor, seen, held, row, with_residual, err);
+    }
+    put_rows(&r, factor);
+    for (int i = 0; i < 5 && rc == SW_OK; i++) form[i] = sums[i];
+    return rc;
+}
+
+static sw_code shift_rows(double *d_shift, device_rows *r, const sw_factor *f,
+                          const sw_hessian *hess, const float *w, int64_t row0,
+                          sw_strengths strengths, bool with_residual, sw_err *err)
+{
+    int64_t k = f->k_in;
+    sw_solver *s = f->solver;
+    sw_code rc;
+
+    TRY(sw_device_fill(sw_solver_gpu(s), d_shift, 0, r->n * k * (int64_t)sizeof *d_shift, err));
+    if (with_residual)
+        TRY(sw_solver_axpy(s, d_shift, strengths.residual, hess->on_r.d_sum + row0 * k, r->n * k,
+                           err));
+    if (hess->on_d.d_sum && strengths.input > 0) {
+        TRY(sw_solver_widen(s, r->wide, w, r->n * k, err));
+        TRY(sw_solver_times(s, d_shift, 1.0, strengths.input, r->wide, hess->on_d.d_sum, r->n, k,
+                            err));
+    }
+    TRY(sw_solver_times_inverse(s, d_shift, r->wide, &f->on, r->n, err));
+    return SW_OK;
+#undef TRY
+}
+
+sw_code sw_target_shift_device(double *d_shift, const sw_factor *factor, const sw_hessian *hess,
+                               const float *w, int64_t n_out, sw_strengths strengths,
+                               bool with_residual, sw_err *err)
+{
+    int64_t k = factor->k_in, n = sw_solver_rows(factor->solver, n_out, 2 * 8 * k);
+    device_rows r = {0};
+    sw_code rc = take(&r.wide, factor, n, err);
+
+    for (int64_t row = 0; row < n_out && rc == SW_OK; row += n) {
+        r.n = sw_min_i64(n, n_out - row);
+        rc = shift_rows(d_shift + row * k, &r, factor, hess, w + row * k, row, strengths,
+                        with_residual, err);
+    }
+    put_rows(&r, factor);
+    return rc;
+}

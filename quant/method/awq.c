@@ -1,0 +1,554 @@
+/* awq.c - scales that give the channels that matter a finer grid.
+ *
+ * After "AWQ" (Lin et al., arXiv 2306.00978): s = a^r, or a^r / w^(1-r) with the mean relative
+ * size w of the weights reading the channel, r on a grid. What is different here:
+ *  - what a channel is worth is asked of the solver. For rounding, a is the channel's rms and an
+ *    error costs the Hessian's diagonal; for GPTQ, which repairs most of an error in the columns
+ *    that follow, it costs the pivot, what is left of the diagonal once they are accounted for;
+ *  - the grid is scored on sampled rows with fitted scales, which is cheap; the best candidates
+ *    and identity are then solved in full by the solver that will run, and the output of the
+ *    half block that the group is in decides, on windows that the search did not see.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+#include "quant/search/fold.h"
+#include "quant/method/grid.h"
+#include "quant/method/slab.h"
+#include "quant/device/solve_device.h"
+#include "quant/search/transform.h"
+
+#define ROWS SW_SLAB_ROWS
+#define SAMPLES_MAX 12 /* linears that are sampled, one slab of rows each */
+#define FINALISTS 3
+#define TOKENS_PER_INPUT 0.25 /* fewer than so many say nothing */
+
+/* Trained models want small ones; 0, which is identity for a scale without weights, is on the
+ * grid too. */
+static const double exponents[] = {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0};
+#define STEPS (int)(sizeof exponents / sizeof exponents[0])
+#define CANDIDATES_MAX (4 * 10 + 1)
+
+/* The kinds of scale on the grid. */
+typedef enum kind { BY_RMS, BY_RMS_DUO, BY_PIVOT, BY_PIVOT_DUO, KIND_COUNT } kind;
+
+typedef struct candidate {
+    kind kind;
+    double exponent;
+    double loss; /* on the sample */
+} candidate;
+
+typedef struct search {
+    const sw_group *g;
+    double *rms, *pivot, *worth, *weight_size; /* [k] */
+    float *sample;                             /* [n_samples][ROWS, k] */
+    float *placed, *rows;                      /* the same on a device, and scaled; or NULL */
+    int64_t n_samples;
+    candidate list[CANDIDATES_MAX]; /* the last is identity */
+    int n;
+    sw_code codes[CANDIDATES_MAX];
+    sw_err errs[CANDIDATES_MAX];
+} search;
+
+static void search_free(search *s)
+{
+    sw_mem_put(s->rms);
+    sw_mem_put(s->sample);
+    if (!s->g) return;
+    sw_side_put(&s->g->side, s->placed);
+    sw_side_put(&s->g->side, s->rows);
+}
+
+static void scale_of(double *out, const search *s, const candidate *c)
+{
+    bool is_duo = c->kind == BY_RMS_DUO || c->kind == BY_PIVOT_DUO;
+    const double *a = c->kind == BY_RMS || c->kind == BY_RMS_DUO ? s->rms : s->pivot;
+
+    for (int64_t j = 0; j < s->g->k; j++) {
+        out[j] = a[j] > 0 ? pow(a[j], c->exponent) : 0;
+        if (is_duo) out[j] /= pow(s->weight_size[j] + 1e-4, 1 - c->exponent);
+    }
+    sw_fold_tie(out, &s->g->fold, s->g->k);
+    sw_scale_normalize(out, s->g->k);
+}
+
+typedef struct size_job {
+    const sw_group *g;
+    double *size;
+} size_job;
+
+/* Quantization groups [begin, end) of all readers' rows. */
+static void measure_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const size_job *job = ctx;
+    const sw_group *g = job->g;
+    int64_t group = g->specs[0].group_elems ? g->specs[0].group_elems : g->k;
+
+    (void)thread;
+    for (int64_t i = 0; i < g->n_readers; i++)
+        for (int64_t at = 0; at < g->readers[i].n_out * g->k; at += g->k)
+            for (int64_t from = begin * group; from < sw_min_i64(end * group, g->k);
+                 from += group) {
+                const float *w = g->weights[i] + at;
+                int64_t to = sw_min_i64(from + group, g->k);
+                double top = 0;
+                for (int64_t j = from; j < to; j++) top = fmax(top, fabs((double)w[j]));
+                for (int64_t j = from; j < to && top > 0; j++)
+                    job->size[j] += fabs((double)w[j]) / top;
+            }
+}
+
+/* Mean over the readers' rows of |w| relative to the largest of its quantization group. */
+static void measure_weights(double *size, const sw_group *g)
+{
+    size_job job = {g, size};
+    double n_rows = 0;
+
+    for (int64_t i = 0; i < g->n_readers; i++) n_rows += (double)g->readers[i].n_out;
+    sw_parallel_for(g->options->n_threads, sw_qspec_groups(&g->specs[0], g->k), 4, measure_some,
+                    &job);
+    for (int64_t j = 0; j < g->k; j++) size[j] /= n_rows;
+}
+
+/* Rows at an even distance, of readers at an even distance. */
+static void take_sample(search *s)
+{
+    const sw_group *g = s->g;
+
+    for (int64_t i = 0; i < s->n_samples; i++) {
+        int64_t at = i * g->n_readers / s->n_samples, n_out = g->readers[at].n_out;
+        int64_t n = sw_min_i64(ROWS, n_out);
+        for (int64_t r = 0; r < n; r++)
+            memcpy(s->sample + (i * ROWS + r) * g->k, g->weights[at] + r * n_out / n * g->k,
+                   (size_t)g->k * sizeof(float));
+    }
+}
+
+static void list_candidates(search *s)
+{
+    const sw_algo *algo = s->g->options->algo;
+
+    for (int kind_at = 0; kind_at < KIND_COUNT; kind_at++)
+        for (int i = 0; i < STEPS; i++) {
+            if (kind_at >= BY_PIVOT && !algo->repairs_errors) continue;
+            s->list[s->n++] = (candidate){(kind)kind_at, exponents[i], 0};
+        }
+    s->list[s->n++] = (candidate){BY_RMS, 0, 0};
+}
+
+/* What an error costs by the solver's lights, and how large channels are. */
+static sw_code weigh_channels(search *s, const sw_factor *factor, sw_err *err)
+{
+    const sw_group *g = s->g;
+    sw_code rc = sw_hessian_diagonal(s->rms, g->hess, err);
+
+    if (rc == SW_OK) rc = sw_factor_costs(s->worth, s->pivot, factor, err);
+    for (int64_t j = 0; j < g->k && rc == SW_OK; j++) {
+        s->rms[j] = sqrt(s->rms[j]);
+        if (g->options->algo->repairs_errors) s->worth[j] = s->pivot[j];
+        s->pivot[j] = sqrt(s->pivot[j]);
+    }
+    return rc;
+}
+
+static sw_code search_new(search *s, const sw_group *g, const sw_factor *factor, sw_err *err)
+{
+    int64_t k = g->k, n;
+    sw_code rc;
+
+    s->g = g;
+    s->n_samples = sw_min_i64(SAMPLES_MAX, g->n_readers);
+    n = s->n_samples * ROWS * k;
+    if ((rc = SW_MEM_GET(&s->rms, 4 * k, "scale search", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&s->sample, n, "sampled rows", err)) != SW_OK)
+        return rc;
+    s->pivot = s->rms + k;
+    s->worth = s->pivot + k;
+    s->weight_size = s->worth + k;
+    if ((rc = weigh_channels(s, factor, err)) != SW_OK) return rc;
+    measure_weights(s->weight_size, g);
+    take_sample(s);
+    list_candidates(s);
+    if (!g->side.solver) return SW_OK;
+    rc = sw_side_copy(&s->placed, &g->side, s->sample, n, "sampled rows", err);
+    return rc == SW_OK ? sw_side_take(&s->rows, &g->side, n, "sampled rows", err) : rc;
+}
+
+/* What a slab's rounding errors cost in the unscaled weight. */
+static double slab_loss(const sw_slab *slab, const double *worth, const double *scale)
+{
+    double loss = 0;
+
+    for (int64_t j = 0; j < slab->k; j++) {
+        const double *step = slab->scales + j / slab->group_elems * ROWS;
+        const double *zero = slab->zeros + j / slab->group_elems * ROWS;
+        double sum = 0;
+        for (int r = 0; r < ROWS; r++) {
+            double e = step[r] * (slab->codes[j * ROWS + r] - zero[r]) - slab->target[j * ROWS + r];
+            sum += e * e;
+        }
+        loss += worth[j] / (scale[j] * scale[j]) * sum;
+    }
+    return loss;
+}
+
+static const sw_qspec *spec_of(const search *s, int64_t sample)
+{
+    return &s->g->specs[sample * s->g->n_readers / s->n_samples];
+}
+
+/* One sample's rows under a scale: fitted, rounded, and what that costs. */
+static sw_code score_rows(double *loss, sw_slab *slab, float *rows, const search *s, int64_t at,
+                          const double *scale, sw_err *err)
+{
+    const sw_qspec *spec = spec_of(s, at);
+    int64_t k = s->g->k;
+    sw_frame frame = {0};
+    sw_code rc;
+
+    for (int64_t i = 0; i < ROWS * k; i++)
+        rows[i] = (float)((double)s->sample[at * ROWS * k + i] * scale[i % k]);
+    if ((rc = sw_frame_new(&frame, rows, ROWS, k, 0, spec, err)) != SW_OK) return rc;
+    slab->frame = &frame;
+    sw_slab_load(slab, rows, NULL, 0, ROWS);
+    sw_slab_fit(slab, scale + k, spec);
+    sw_slab_round(slab, spec->num);
+    *loss += slab_loss(slab, s->worth, scale) * (double)frame.global * (double)frame.global;
+    slab->frame = NULL;
+    sw_frame_free(&frame);
+    return SW_OK;
+}
+
+/* Scales of a candidate, and what an error in the scaled weight costs: [2 k], to be freed. */
+static sw_code new_scale(double **out, const search *s, const candidate *c, sw_err *err)
+{
+    int64_t k = s->g->k;
+    double *scale = NULL;
+    sw_code rc = SW_MEM_GET(&scale, 2 * k, "scale", err);
+
+    if (rc != SW_OK) return rc;
+    scale_of(scale, s, c);
+    for (int64_t j = 0; j < k; j++) scale[k + j] = s->worth[j] / (scale[j] * scale[j]);
+    *out = scale;
+    return SW_OK;
+}
+
+static sw_code score(candidate *c, const search *s, sw_err *err)
+{
+    int64_t k = s->g->k;
+    double *scale = NULL;
+    float *rows = NULL;
+    sw_slab slab = {0};
+    sw_code rc;
+
+    if ((rc = new_scale(&scale, s, c, err)) != SW_OK ||
+        (rc = SW_MEM_GET(&rows, ROWS * k, "scaled rows", err)) != SW_OK ||
+        (rc = sw_slab_new(&slab, &s->g->specs[0], k, err)) != SW_OK)
+        goto done;
+    for (int64_t i = 0; i < s->n_samples && rc == SW_OK; i++)
+        rc = score_rows(&c->loss, &slab, rows, s, i, scale, err);
+done:
+    sw_slab_free(&slab);
+    sw_mem_put(scale);
+    sw_mem_put(rows);
+    return rc;
+}
+
+static void score_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    search *s = ctx;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) s->codes[i] = score(&s->list[i], s, &s->errs[i]);
+}
+
+/* The same on the device. */
+static sw_code score_there(candidate *c, const search *s, sw_err *err)
+{
+    int64_t k = s->g->k;
+    sw_solver *solver = s->g->side.solver;
+    double *scale = NULL, *d_worth = NULL;
+    sw_code rc = new_scale(&scale, s, c, err);
+
+    if (rc == SW_OK)
+        rc = sw_side_scale(&s->g->side, s->rows, s->placed, scale, s->n_samples * ROWS, k, false,
+                           err);
+    if (rc == SW_OK)
+        rc = sw_device_take((void **)&d_worth, sw_solver_gpu(solver), k, (int64_t)sizeof *d_worth,
+                            "scale", err);
+    if (rc == SW_OK)
+        rc = sw_device_upload(sw_solver_gpu(solver), d_worth, scale + k,
+                              k * (int64_t)sizeof *d_worth, err);
+    for (int64_t i = 0; i < s->n_samples && rc == SW_OK; i++) {
+        sw_solve_problem p = {.d_values = s->rows + i * ROWS * k, .n_out = ROWS, .k_in = k,
+                              .spec = *spec_of(s, i), .solver = solver};
+        rc = sw_solve_score_there(&c->loss, &p, d_worth, err);
+    }
+    sw_device_put(sw_solver_gpu(solver), d_worth);
+    sw_mem_put(scale);
+    return rc;
+}
+
+static sw_code score_all(search *s, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < s->n && s->placed && rc == SW_OK; i++)
+        rc = score_there(&s->list[i], s, err);
+    if (s->placed) return rc;
+    sw_parallel_for(s->g->options->n_threads, s->n, 1, score_some, s);
+    for (int i = 0; i < s->n; i++)
+        if (s->codes[i] != SW_OK) return SW_FAIL(err, s->codes[i], "%s", s->errs[i].text);
+    return SW_OK;
+}
+
+/* The best of each kind, best first; returns how many. They must beat identity where the readers'
+ * outputs add up; what errors of queries and keys do to a block, only the block can say. */
+static int choose_finalists(candidate out[KIND_COUNT], const search *s)
+{
+    const double identity =
+        s->g->fold.site == SW_SITE_ATTN_IN ? (double)INFINITY : s->list[s->n - 1].loss;
+    int n = 0;
+
+    for (int k = 0; k < KIND_COUNT; k++) {
+        const candidate *best = NULL;
+        int at;
+        for (int i = 0; i < s->n - 1; i++)
+            if ((int)s->list[i].kind == k && (!best || s->list[i].loss < best->loss))
+                best = &s->list[i];
+        if (!best || !(best->loss < identity)) continue;
+        for (at = n++; at > 0 && out[at - 1].loss > best->loss; at--) out[at] = out[at - 1];
+        out[at] = *best;
+    }
+    return n < FINALISTS ? n : FINALISTS;
+}
+
+/* A run of the half block against the original weights, on the windows of two parts. */
+typedef struct trial {
+    const sw_group *g;
+    sw_trial_block block;
+    float **values;                  /* [n_readers] quantized weights */
+    float *want[SW_BLOCK_PROBE_PARTS], *have;
+    sw_evidence evidence;            /* after: of the scale that is best so far */
+    double *now;                     /* [evidence.n] of the present one */
+    double *by_token;                /* [tokens of either part] */
+} trial;
+
+static void trial_free(trial *t)
+{
+    if (!t->g) return;
+    sw_trial_block_free(&t->block);
+    sw_group_values_free(t->values, t->g);
+    for (int part = 0; part < SW_BLOCK_PROBE_PARTS; part++) sw_side_put(&t->g->side, t->want[part]);
+    sw_side_put(&t->g->side, t->have);
+    sw_mem_put(t->now);
+    sw_mem_put(t->by_token);
+    sw_evidence_free(&t->evidence);
+}
+
+static int64_t output_elems(const sw_group *g, sw_block_probe_part part)
+{
+    return sw_block_probe_tokens(g->probe, part) * g->model->hidden;
+}
+
+/* GPTQ has fitted its codes to the windows searched, the trial windows among them: how well it does
+ * there says little, so that for it only what is held out is evidence. */
+static sw_code evidence_new(sw_evidence *out, const sw_group *g, sw_err *err)
+{
+    bool has_trial = !g->options->algo->repairs_errors;
+
+    return sw_evidence_new(out,
+                           has_trial ? sw_block_probe_tokens(g->probe, SW_BLOCK_PROBE_TRIAL) : 0,
+                           sw_block_probe_tokens(g->probe, SW_BLOCK_PROBE_HELD),
+                           (has_trial ? g->probe->n_seqs[SW_BLOCK_PROBE_TRIAL] : 0) +
+                               g->probe->n_seqs[SW_BLOCK_PROBE_HELD],
+                           err);
+}
+
+static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
+{
+    int64_t n_most =
+        sw_max_i64(output_elems(g, SW_BLOCK_PROBE_TRIAL), output_elems(g, SW_BLOCK_PROBE_HELD));
+    sw_code rc;
+
+    t->g = g;
+    if ((rc = sw_group_values_new(&t->values, g, err)) != SW_OK ||
+        (rc = sw_side_take(&t->have, &g->side, n_most, "trial outputs", err)) != SW_OK ||
+        (rc = evidence_new(&t->evidence, g, err)) != SW_OK ||
+        (rc = SW_MEM_GET(&t->now, t->evidence.n, "evidence", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&t->by_token, n_most / g->model->hidden, "evidence", err)) != SW_OK)
+        return rc;
+    for (int part = SW_BLOCK_PROBE_TRIAL; part <= SW_BLOCK_PROBE_HELD && rc == SW_OK; part++) {
+        rc = sw_side_take(&t->want[part], &g->side, n_most, "trial outputs", err);
+        if (rc == SW_OK)
+            rc = sw_block_probe_output(t->want[part], g->probe, (sw_block_probe_part)part,
+                                       g->original, g->fold.site, err);
+    }
+    return rc == SW_OK ? sw_trial_block_new(&t->block, g, err) : rc;
+}
+
+/* Run a part through the half block; its squared errors are added to pieces, their sum is *loss. */
+static sw_code run_part(double *loss, double *pieces, trial *t, sw_block_probe_part part,
+                        sw_err *err)
+{
+    const sw_group *g = t->g;
+    int64_t n_tokens = sw_block_probe_tokens(g->probe, part), width = g->model->hidden;
+    double sum = 0;
+    sw_code rc = sw_trial_block_output(t->have, &t->block, part, err);
+
+    memset(t->by_token, 0, (size_t)n_tokens * sizeof *t->by_token);
+    if (rc == SW_OK)
+        rc = sw_side_errors(&g->side, t->by_token, t->have, t->want[part], n_tokens, width, err);
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < n_tokens; i++) sum += t->by_token[i];
+    *loss = sum;
+    if (pieces) sw_evidence_add(pieces, t->by_token, n_tokens);
+    return SW_OK;
+}
+
+/* With this scale (NULL: none), the squared error of the half block's output on the trial windows,
+ * and piece by piece as the evidence has them. */
+static sw_code run_trial(double *loss, double *pieces, trial *t, const double *scale, sw_err *err)
+{
+    int64_t n_chosen_by = t->evidence.n_chosen_by;
+    double held;
+    sw_code rc = sw_group_solve(t->values, t->g, scale, err);
+
+    if (rc == SW_OK) rc = sw_trial_block_lend(&t->block, t->values, err);
+    if (rc != SW_OK) return rc;
+    memset(pieces, 0, (size_t)t->evidence.n * sizeof *pieces);
+    rc = run_part(loss, n_chosen_by ? pieces : NULL, t, SW_BLOCK_PROBE_TRIAL, err);
+    return rc == SW_OK ? run_part(&held, pieces + n_chosen_by, t, SW_BLOCK_PROBE_HELD, err) : rc;
+}
+
+_Static_assert(KIND_COUNT * sizeof exponents / sizeof exponents[0] < CANDIDATES_MAX, "grid");
+
+static void describe(sw_proposal *out, const candidate *c)
+{
+    bool is_duo = c->kind == BY_RMS_DUO || c->kind == BY_PIVOT_DUO;
+    const char *base = c->kind == BY_RMS || c->kind == BY_RMS_DUO ? "activations" : "pivots";
+
+    if (is_duo)
+        (void)snprintf(out->choice, sizeof out->choice, "%s^%.2f / weights^%.2f", base,
+                       c->exponent, 1 - c->exponent);
+    else
+        (void)snprintf(out->choice, sizeof out->choice, "%s^%.2f", base, c->exponent);
+}
+
+static bool is_identity(const double *scale, int64_t k)
+{
+    for (int64_t j = 0; j < k; j++)
+        if (scale[j] != 1.0) return false;
+    return true;
+}
+
+static sw_code judge(sw_proposal *out, const search *s, const candidate *list, int n, sw_err *err)
+{
+    double identity = 0, loss = 0, best = (double)INFINITY;
+    const sw_group *g = s->g;
+    double *scale = NULL;
+    trial t = {0};
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&scale, g->k, "scale", err)) != SW_OK ||
+        (rc = trial_new(&t, g, err)) != SW_OK ||
+        (rc = run_trial(&identity, t.evidence.before, &t, NULL, err)) != SW_OK)
+        goto done;
+    for (int i = 0; i < n; i++) {
+        scale_of(scale, s, &list[i]);
+        if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK)
+            goto done;
+        if (is_identity(scale, g->k)) continue;
+        if ((rc = run_trial(&loss, t.now, &t, scale, err)) != SW_OK) goto done;
+        if (!(loss < best)) continue;
+        best = loss;
+        memcpy(t.evidence.after, t.now, (size_t)t.evidence.n * sizeof *t.now);
+        memcpy(out->scale, scale, (size_t)g->k * sizeof *scale);
+        describe(out, &list[i]);
+    }
+    if (isfinite(best))
+        sw_proposal_judge(out, &t.evidence, (double)output_elems(g, SW_BLOCK_PROBE_HELD),
+                          best < identity);
+    else
+        (void)snprintf(out->why_not, sizeof out->why_not,
+                       "of the scales found nothing can be stored");
+done:
+    sw_mem_put(scale);
+    trial_free(&t);
+    return rc;
+}
+
+static sw_code search_group(sw_proposal *out, const sw_group *g, const sw_factor *factor,
+                            sw_err *err)
+{
+    candidate finalists[KIND_COUNT];
+    search s = {0};
+    int n;
+    sw_code rc;
+
+    if ((rc = search_new(&s, g, factor, err)) != SW_OK || (rc = score_all(&s, err)) != SW_OK)
+        goto done;
+    n = choose_finalists(finalists, &s);
+    if (n)
+        rc = judge(out, &s, finalists, n, err);
+    else
+        (void)snprintf(out->why_not, sizeof out->why_not, "no scale on the grid beats none");
+done:
+    search_free(&s);
+    return rc;
+}
+
+static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
+{
+    const sw_quant_options *o = g->options;
+    sw_factor_options fo = {o->order, g->specs[0].group_elems, o->damp};
+    sw_factor factor = {0};
+    sw_err local = {0};
+    sw_code rc;
+
+    if (!g->probe->n_seqs[SW_BLOCK_PROBE_HELD]) {
+        (void)snprintf(out->why_not, sizeof out->why_not,
+                       "a single calibration window leaves none to hold out");
+        return SW_OK;
+    }
+    if ((double)g->hess->n_tokens < TOKENS_PER_INPUT * (double)g->k) {
+        (void)snprintf(out->why_not, sizeof out->why_not, "only %lld tokens for %lld channels",
+                       (long long)g->hess->n_tokens, (long long)g->k);
+        return SW_OK;
+    }
+    rc = sw_factor_new(&factor, g->hess, &fo, &local);
+    if (rc == SW_E_FORMAT) {
+        (void)snprintf(out->why_not, sizeof out->why_not, "%.110s", local.text);
+        return SW_OK;
+    }
+    if (rc != SW_OK) return SW_FAIL(err, rc, "%s", local.text);
+    rc = search_group(out, g, &factor, err);
+    sw_factor_free(&factor);
+    return rc;
+}
+
+/* A factor for the search, sampled rows, and the trial: quantized readers, and what the half block
+ * puts out with them and should. */
+static int64_t bytes(const sw_transform_need *need)
+{
+    int64_t n_samples = sw_min_i64(SAMPLES_MAX, need->n_readers);
+
+    return 16 * need->k * need->k + 4 * n_samples * ROWS * need->k +
+           4 * need->n_outputs * need->k + 3 * 4 * need->probe_elems +
+           sw_group_solve_bytes(need);
+}
+
+/* The whole grid on sampled rows; identity and the finalists in full, beside the original. */
+static sw_transform_work work(const sw_transform_need *need)
+{
+    double n_samples = (double)sw_min_i64(SAMPLES_MAX, need->n_readers);
+
+    return (sw_transform_work){.factors = 2 + FINALISTS, .solves = 1 + FINALISTS,
+                               .fit_weights = (CANDIDATES_MAX)*n_samples * ROWS * (double)need->k,
+                               .half_runs = 2 + FINALISTS};
+}
+
+const sw_transform sw_transform_awq = {"awq", true, false, propose, bytes, work};

@@ -1,0 +1,24 @@
+/* refine.h - make a quantized slab better under the full Hessian, without new data.
+ *
+ * With T the target and V the decoded value of a row, the loss is (V - T) H (V - T)^T.
+ * GPTQ decides each column once, blind to what later columns will do; two cheap exact steps,
+ * alternated, go on from there:
+ *  - coordinate descent over the codes (QuantEase, Behdin et al., arXiv 2309.01885, section 3);
+ *  - all scales of a row at once by least squares for fixed codes: a small SPD system.
+ * A row keeps a round only if its loss fell.
+ */
+#ifndef SW_QUANT_METHOD_REFINE_H
+#define SW_QUANT_METHOD_REFINE_H
+
+#include "quant/method/factor.h"
+#include "quant/method/slab.h"
+
+/* `rounds` alternations (0: nothing); ends early when no row improves. */
+sw_code sw_refine(sw_slab *slab, const sw_factor *factor, const sw_qspec *spec, int rounds,
+                  sw_err *err) SW_MUST_USE;
+
+/* Sums over the slab's rows of (V - T) H (V - T)^T and, unless NULL, of T H T^T. */
+sw_code sw_refine_loss(const sw_slab *slab, const sw_factor *factor, double *loss, double *power,
+                       sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,80 @@
+/* rtn.c - round to nearest: the baseline every other method must beat. */
+#include "quant/method/refine.h"
+#include "quant/method/rounding.h"
+#include "quant/method/row_work.h"
+#include "quant/device/solve_device.h"
+
+typedef struct rtn_job {
+    const sw_solve_problem *p;
+    sw_qtensor *q;
+    sw_fit_fn fit; /* NULL: plain */
+    sw_frame frame;
+    const double *ones; /* [k_in] */
+} rtn_job;
+
+static void fit_plain(sw_slab *slab, const rtn_job *job)
+{
+    const sw_qspec *spec = &job->p->spec;
+
+    if (spec->num->values) sw_slab_fit(slab, job->ones, spec);
+    else sw_slab_fit_range(slab, spec);
+    sw_slab_round(slab, spec->num);
+}
+
+static sw_code rtn_slab(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows,
+                        sw_err *err)
+{
+    const rtn_job *job = ctx;
+    const sw_solve_problem *p = job->p;
+    sw_slab slab;
+    sw_code rc = sw_slab_new(&slab, &p->spec, p->k_in, err);
+
+    if (rc != SW_OK) return rc;
+    slab.frame = &job->frame;
+    sw_slab_load(&slab, p->w, NULL, row0, n_rows);
+    fit_plain(&slab, job);
+    if (p->factor)
+        rc = sw_refine_loss(&slab, p->factor, &out->loss_rtn, &out->power, err);
+    out->loss = out->loss_rtn;
+    if (rc == SW_OK && job->fit) {
+        if ((rc = job->fit(&slab, p, err)) != SW_OK) goto done;
+        sw_slab_round(&slab, p->spec.num);
+        if (p->factor) rc = sw_refine_loss(&slab, p->factor, &out->loss, NULL, err);
+    }
+    sw_slab_store(&slab, job->q, row0, n_rows);
+done:
+    sw_slab_free(&slab);
+    return rc;
+}
+
+sw_code sw_round_solve(sw_qtensor *q, const sw_solve_problem *p, sw_fit_fn fit,
+                       sw_solve_report *report, sw_err *err)
+{
+    rtn_job job = {.p = p, .q = q, .fit = fit};
+    sw_row_figures sum;
+    double *ones = NULL;
+    sw_code rc;
+
+    report->error = report->error_rtn = -1;
+    rc = sw_frame_new(&job.frame, p->w, p->n_out, p->k_in, p->fused_amax, &p->spec, err);
+    if (rc != SW_OK) goto done;
+    q->global_scale = p->spec.has_global ? job.frame.global : 0.0f;
+    if ((rc = SW_MEM_GET(&ones, p->k_in, "rounding weights", err)) != SW_OK) goto done;
+    for (int64_t k = 0; k < p->k_in; k++) ones[k] = 1.0;
+    job.ones = ones;
+    rc = sw_rows_solve(&sum, rtn_slab, &job, p->n_out, p->n_threads, err);
+    if (rc == SW_OK && p->factor) sw_rows_report(report, &sum);
+done:
+    sw_frame_free(&job.frame);
+    sw_mem_put(ones);
+    return rc;
+}
+
+sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
+                     sw_err *err)
+{
+    report->method = "rtn";
+    report->error = report->error_rtn = -1;
+    if (sw_solve_has_device(p)) return sw_solve_there(q, p, SW_DEVICE_RTN, false, report, err);
+    return sw_round_solve(q, p, NULL, report, err);
+}

@@ -1,0 +1,441 @@
+/* smooth.c - scales that move the outliers of activations into the weights.
+ *
+ * After "SmoothQuant" (Xiao et al., arXiv 2211.10438): s = max|x|^alpha / max|w|^(1 - alpha) per
+ * channel, divided out of the input before it is quantized and multiplied into the weights. The
+ * paper fixes alpha for a whole model; here every group searches its own, and the loss is the
+ * real one: inputs rounded as the kernels will round them, weights too, the product compared with
+ * that of the originals. Static scales of a tensor and those of a token (or a group of inputs)
+ * want different alphas, which comes out by itself.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+#include "formats/num/act.h"
+#include "quant/search/fold.h"
+#include "quant/device/probe_device.h"
+#include "quant/search/transform.h"
+#include "quant/method/weight_rows.h"
+
+/* Alphas in twentieths: a coarse grid, then the neighbours of its best. */
+static const int coarse[] = {3, 6, 9, 12, 15, 18}, fine[] = {-2, -1, 1, 2};
+#define N(list) (int)(sizeof(list) / sizeof(list)[0])
+#define ROWS_MAX 1024 /* tokens that a candidate runs on */
+#define SIZE_MAX_FINITE 3.4e38f
+
+/* What a tap keeps of a site: the largest input of each channel and of all, and some rows. */
+typedef struct resume {
+    sw_site site;
+    int64_t expert, k, n_seen, every;
+    float *amax; /* [k], in memory */
+    float *rows; /* [ROWS_MAX, k], where the search runs */
+    int64_t n_rows;
+} resume;
+
+/* Rows and products of rows are on the group's side. */
+typedef struct search {
+    const sw_group *g;
+    resume part[SW_BLOCK_PROBE_PARTS]; /* SEARCH and HELD */
+    float *want[SW_BLOCK_PROBE_PARTS]; /* products of the originals, reader after reader */
+    double *wmax;                  /* [k] */
+    float **values;                /* [n_readers] a candidate's weights */
+    float *rows, *have;            /* a candidate's inputs and product */
+    double by_row[ROWS_MAX];       /* squared errors */
+    sw_evidence evidence;
+    sw_scratch scratch;
+} search;
+
+static void search_free(search *s)
+{
+    const sw_side *side = &s->g->side;
+
+    for (int part = 0; part < SW_BLOCK_PROBE_PARTS; part++) {
+        sw_mem_put(s->part[part].amax);
+        sw_side_put(side, s->part[part].rows);
+        sw_side_put(side, s->want[part]);
+    }
+    sw_group_values_free(s->values, s->g);
+    sw_mem_put(s->wmax);
+    sw_side_put(side, s->rows);
+    sw_side_put(side, s->have);
+    sw_evidence_free(&s->evidence);
+    sw_scratch_free(&s->scratch);
+}
+
+static sw_code fail_not_finite(sw_err *err)
+{
+    return SW_FAIL(err, SW_E_FORMAT, "calibration activations hold a NaN or an infinity; the "
+                                     "model's weights are broken");
+}
+
+static sw_code keep(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
+                    int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err)
+{
+    resume *kept = self;
+
+    (void)residual;
+    (void)token_ids;
+    if (site != kept->site || expert != kept->expert) return SW_OK;
+    for (int64_t t = 0; t < n_tokens; t++) {
+        const float *row = x + t * k_in;
+        for (int64_t j = 0; j < k_in; j++) {
+            float a = fabsf(row[j]);
+            if (!(a <= SIZE_MAX_FINITE)) return fail_not_finite(err);
+            if (a > kept->amax[j]) kept->amax[j] = a;
+        }
+        if (kept->n_seen++ % kept->every == 0 && kept->n_rows < ROWS_MAX)
+            memcpy(kept->rows + kept->n_rows++ * k_in, row, (size_t)k_in * sizeof *row);
+    }
+    return SW_OK;
+}
+
+/* The same on the card. */
+static sw_code keep_there(resume *kept, const sw_group *g, sw_block_probe_part part, sw_err *err)
+{
+    sw_code rc =
+        sw_block_probe_keep_there(kept->amax, kept->rows, &kept->n_rows, ROWS_MAX, kept->every,
+                                  g->probe, part, g->original, g->fold.site, g->expert, err);
+
+    for (int64_t j = 0; j < kept->k && rc == SW_OK; j++)
+        if (!(kept->amax[j] <= SIZE_MAX_FINITE)) rc = fail_not_finite(err);
+    return rc;
+}
+
+static sw_code keep_part(search *s, sw_block_probe_part part, sw_err *err)
+{
+    const sw_group *g = s->g;
+    resume *kept = &s->part[part];
+    sw_tap tap = {.self = kept, .see = keep};
+    sw_code rc;
+
+    kept->site = g->fold.site;
+    kept->expert = g->expert;
+    kept->k = g->k;
+    kept->every = sw_max_i64(1, sw_block_probe_tokens(g->probe, part) / ROWS_MAX);
+    if ((rc = SW_MEM_GET(&kept->amax, g->k, "input ranges", err)) != SW_OK ||
+        (rc = sw_side_take(&kept->rows, &g->side, ROWS_MAX * g->k, "input rows", err)) != SW_OK)
+        return rc;
+    if (g->side.solver) return keep_there(kept, g, part, err);
+    return sw_block_probe_tap(g->probe, part, g->original, g->fold.site, &tap, err);
+}
+
+static int64_t n_outputs(const sw_group *g)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < g->n_readers; i++) n += g->readers[i].n_out;
+    return n;
+}
+
+/* y [n_rows, n_out] of every reader, one after the other. */
+static sw_code multiply(float *y, search *s, const float *x, int64_t n_rows, float *const *values,
+                        const float *input_scale, sw_err *err)
+{
+    const sw_group *g = s->g;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++) {
+        int64_t n_out = g->readers[i].n_out;
+        sw_weight w = {.n_out = n_out, .k_in = g->k, .dense = values[i],
+                       .dense_dtype = SW_DTYPE_F32};
+        if (input_scale) {
+            w.act = g->specs[i].act;
+            w.input_scale = *input_scale;
+        }
+        rc = sw_side_multiply(&g->side, y, x, n_rows, &w, &s->scratch, err);
+        y += n_rows * n_out;
+    }
+    return rc;
+}
+
+/* Columns [begin, end): the largest weight of each. */
+static void find_wmax(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const search *s = ctx;
+    const sw_group *g = s->g;
+
+    (void)thread;
+    for (int64_t i = 0; i < g->n_readers; i++)
+        for (int64_t row = 0; row < g->readers[i].n_out; row++)
+            for (int64_t j = begin; j < end; j++)
+                s->wmax[j] = fmax(s->wmax[j], fabs((double)g->weights[i][row * g->k + j]));
+}
+
+static sw_code search_new(search *s, const sw_group *g, sw_err *err)
+{
+    int64_t n_y = ROWS_MAX * n_outputs(g);
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&s->wmax, g->k, "weight ranges", err)) != SW_OK ||
+        (rc = sw_side_take(&s->rows, &g->side, ROWS_MAX * g->k, "input rows", err)) != SW_OK ||
+        (rc = sw_side_take(&s->have, &g->side, n_y, "outputs", err)) != SW_OK ||
+        (rc = sw_group_values_new(&s->values, g, err)) != SW_OK)
+        return rc;
+    sw_parallel_for(g->options->n_threads, g->k, 256, find_wmax, s);
+    for (int part = 0; part < SW_BLOCK_PROBE_PARTS; part++) {
+        if (part == SW_BLOCK_PROBE_TRIAL) continue;
+        if ((rc = keep_part(s, (sw_block_probe_part)part, err)) != SW_OK ||
+            (rc = sw_side_take(&s->want[part], &g->side, n_y, "outputs", err)) != SW_OK ||
+            (rc = multiply(s->want[part], s, s->part[part].rows, s->part[part].n_rows, g->placed,
+                           NULL, err)) != SW_OK)
+            return rc;
+    }
+    return SW_OK;
+}
+
+static void scale_for(double *scale, const search *s, double alpha)
+{
+    for (int64_t j = 0; j < s->g->k; j++) {
+        double x = (double)s->part[SW_BLOCK_PROBE_SEARCH].amax[j], w = s->wmax[j];
+        scale[j] = x > 0 && w > 0 ? pow(x, alpha) / pow(w, 1 - alpha) : 0;
+    }
+    sw_fold_tie(scale, &s->g->fold, s->g->k);
+    sw_scale_normalize(scale, s->g->k);
+}
+
+/* The stored scale of a tensor's inputs (or the one that E4M3 scales are relative to), from the
+ * largest that calibration saw; what dynamic scales do not need is harmless. */
+static float input_scale_for(const search *s, const double *scale)
+{
+    const sw_act *act = &s->g->specs[0].act;
+    double top = 0, largest = act->num->kind == SW_NUM_INT ? act->num->sym_zero - 1 : 448.0;
+
+    for (int64_t j = 0; j < s->g->k; j++)
+        top = fmax(top, (double)s->part[SW_BLOCK_PROBE_SEARCH].amax[j] / scale[j]);
+    return top > 0 ? (float)(top / largest) : 1.0f;
+}
+
+/* The products with inputs divided by scale, and weights as they are in s->values: quantized, in
+ * their unscaled meaning. */
+static sw_code run_part(search *s, sw_block_probe_part part, const double *scale, sw_err *err)
+{
+    const resume *kept = &s->part[part];
+    float input_scale = input_scale_for(s, scale);
+    sw_code rc = sw_side_scale(&s->g->side, s->rows, kept->rows, scale, kept->n_rows, s->g->k,
+                               true, err);
+
+    return rc == SW_OK
+               ? multiply(s->have, s, s->rows, kept->n_rows, s->values, &input_scale, err)
+               : rc;
+}
+
+/* s->by_row = squared errors of the products in s->have; or squares of those of the originals. */
+static sw_code find_errors(search *s, sw_block_probe_part part, bool is_of_originals, sw_err *err)
+{
+    const float *have = is_of_originals ? s->want[part] : s->have, *want = s->want[part];
+    int64_t n_rows = s->part[part].n_rows;
+    sw_code rc = SW_OK;
+
+    memset(s->by_row, 0, sizeof s->by_row);
+    for (int64_t i = 0; i < s->g->n_readers && rc == SW_OK; i++) {
+        int64_t n_out = s->g->readers[i].n_out;
+        rc = sw_side_errors(&s->g->side, s->by_row, have, is_of_originals ? NULL : want, n_rows,
+                            n_out, err);
+        have += n_rows * n_out;
+        want += n_rows * n_out;
+    }
+    return rc;
+}
+
+static double sum_rows(const search *s, sw_block_probe_part part)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < s->part[part].n_rows; i++) sum += s->by_row[i];
+    return sum;
+}
+
+/* Sum of squares of the products of the originals. */
+static sw_code power_of(double *out, search *s, sw_block_probe_part part, sw_err *err)
+{
+    sw_code rc = find_errors(s, part, true, err);
+    double sum = sum_rows(s, part);
+
+    if (rc == SW_OK) *out = sum > 0 ? sum : 1;
+    return rc;
+}
+
+/* Squared error of the products on the windows searched. */
+static sw_code measure(double *loss, search *s, const double *scale, sw_err *err)
+{
+    sw_code rc = run_part(s, SW_BLOCK_PROBE_SEARCH, scale, err);
+
+    if (rc == SW_OK) rc = find_errors(s, SW_BLOCK_PROBE_SEARCH, false, err);
+    if (rc == SW_OK) *loss = sum_rows(s, SW_BLOCK_PROBE_SEARCH);
+    return rc;
+}
+
+/* Weights times scale, rounded plainly: what the search looks at. */
+static sw_code round_weights(search *s, const double *scale, sw_err *err)
+{
+    const sw_group *g = s->g;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++) {
+        int64_t n_out = g->readers[i].n_out;
+        sw_solve_problem p = {.w = s->values[i], .n_out = n_out, .k_in = g->k,
+                              .spec = g->specs[i], .n_threads = g->options->n_threads};
+        sw_solve_report report = {0};
+        sw_qtensor q = {0};
+        rc = sw_side_scale(&g->side, s->values[i], g->placed[i], scale, n_out, g->k, false, err);
+        if (rc != SW_OK) break;
+        if (g->side.solver) {
+            p.d_values = s->values[i];
+            p.solver = g->side.solver;
+            rc = sw_rtn_solve(NULL, &p, &report, err);
+            continue;
+        }
+        if ((rc = sw_qtensor_alloc(&q, &g->specs[i], n_out, g->k, err)) != SW_OK) break;
+        rc = sw_rtn_solve(&q, &p, &report, err);
+        if (rc == SW_OK) sw_weight_decode(s->values[i], &q, g->options->n_threads);
+        sw_qtensor_free(&q);
+    }
+    return rc;
+}
+
+/* The same by the solver that will run. */
+static sw_code solve_weights(search *s, const double *scale, sw_err *err)
+{
+    const sw_group *g = s->g;
+    sw_code rc;
+
+    if (!g->options->algo->repairs_errors) return round_weights(s, scale, err);
+    rc = sw_group_solve(s->values, g, scale, err);
+    for (int64_t i = 0; i < g->n_readers && rc == SW_OK; i++)
+        rc = sw_side_scale(&g->side, s->values[i], s->values[i], scale, g->readers[i].n_out, g->k,
+                           false, err);
+    return rc;
+}
+
+/* Evidence of a scale, on the windows searched and on those held out. */
+static sw_code judge(double *pieces, search *s, const double *scale, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = solve_weights(s, scale, err)) != SW_OK ||
+        (rc = run_part(s, SW_BLOCK_PROBE_SEARCH, scale, err)) != SW_OK ||
+        (rc = find_errors(s, SW_BLOCK_PROBE_SEARCH, false, err)) != SW_OK)
+        return rc;
+    sw_evidence_add(pieces, s->by_row, s->part[SW_BLOCK_PROBE_SEARCH].n_rows);
+    if ((rc = run_part(s, SW_BLOCK_PROBE_HELD, scale, err)) != SW_OK ||
+        (rc = find_errors(s, SW_BLOCK_PROBE_HELD, false, err)) != SW_OK)
+        return rc;
+    sw_evidence_add(pieces + s->evidence.n_chosen_by, s->by_row,
+                    s->part[SW_BLOCK_PROBE_HELD].n_rows);
+    return SW_OK;
+}
+
+/* The step so far becomes `step` if its loss is lower. */
+static sw_code try_alpha(int *best_step, double *best, int step, search *s, double *scale,
+                         sw_err *err)
+{
+    double loss;
+    sw_code rc;
+
+    scale_for(scale, s, step / 20.0);
+    if ((rc = round_weights(s, scale, err)) != SW_OK ||
+        (rc = measure(&loss, s, scale, err)) != SW_OK || !(loss < *best))
+        return rc;
+    *best = loss;
+    *best_step = step;
+    return SW_OK;
+}
+
+static sw_code find_alpha(double *alpha, search *s, double *scale, sw_err *err)
+{
+    double best = (double)INFINITY;
+    int step = 10, middle;
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < N(coarse) && rc == SW_OK; i++)
+        rc = try_alpha(&step, &best, coarse[i], s, scale, err);
+    middle = step;
+    for (int i = 0; i < N(fine) && rc == SW_OK; i++)
+        rc = try_alpha(&step, &best, middle + fine[i], s, scale, err);
+    *alpha = step / 20.0;
+    return rc;
+}
+
+static sw_code search_group(sw_proposal *out, search *s, sw_err *err)
+{
+    const sw_group *g = s->g;
+    double *scale = NULL, alpha = 0, power = 1;
+    sw_code rc = SW_MEM_GET(&scale, g->k, "scale", err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t j = 0; j < g->k; j++) scale[j] = 1.0;
+    if ((rc = sw_evidence_new(&s->evidence, s->part[SW_BLOCK_PROBE_SEARCH].n_rows,
+                              s->part[SW_BLOCK_PROBE_HELD].n_rows,
+                              g->probe->n_seqs[SW_BLOCK_PROBE_SEARCH] +
+                                  g->probe->n_seqs[SW_BLOCK_PROBE_HELD],
+                              err)) != SW_OK ||
+        (rc = judge(s->evidence.before, s, scale, err)) != SW_OK ||
+        (rc = find_alpha(&alpha, s, scale, err)) != SW_OK)
+        goto done;
+    scale_for(scale, s, alpha);
+    if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK ||
+        (rc = judge(s->evidence.after, s, scale, err)) != SW_OK ||
+        (rc = power_of(&power, s, SW_BLOCK_PROBE_HELD, err)) != SW_OK)
+        goto done;
+    memcpy(out->scale, scale, (size_t)g->k * sizeof *scale);
+    (void)snprintf(out->choice, sizeof out->choice, "alpha %.2f", alpha);
+    sw_proposal_judge(out, &s->evidence, power, true);
+done:
+    sw_mem_put(scale);
+    return rc;
+}
+
+/* A reason why there is nothing to search for, or NULL. */
+static const char *reason_against(const search *s)
+{
+    const resume *seen = &s->part[SW_BLOCK_PROBE_SEARCH];
+    float top = 0;
+
+    if (!seen->n_rows || !s->part[SW_BLOCK_PROBE_HELD].n_rows)
+        return "no tokens to search on and to hold out";
+    for (int64_t j = 0; j < seen->k; j++) top = fmaxf(top, seen->amax[j]);
+    return top > 0 ? NULL : "calibration saw only zeros here: the inputs have no range";
+}
+
+static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
+{
+    const char *against = NULL;
+    search *s = NULL;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < g->n_readers && !against; i++)
+        if (g->specs[i].act.scope == SW_ACT_NONE) against = "activations stay in floats";
+    if (!against && !g->probe->n_seqs[SW_BLOCK_PROBE_HELD])
+        against = "a single calibration window leaves none to hold out";
+    if (!against && (rc = SW_MEM_GET(&s, 1, "scale search", err)) == SW_OK) {
+        s->g = g;
+        if ((rc = search_new(s, g, err)) == SW_OK) against = reason_against(s);
+    }
+    if (against)
+        (void)snprintf(out->why_not, sizeof out->why_not, "%s", against);
+    else if (rc == SW_OK)
+        rc = search_group(out, s, err);
+    if (s) search_free(s);
+    sw_mem_put(s);
+    return rc;
+}
+
+/* Kept rows and one candidate's, their products by the originals and the candidate, its weights. */
+static int64_t bytes(const sw_transform_need *need)
+{
+    return 3 * 4 * ROWS_MAX * (need->k + need->n_outputs) + 4 * need->n_outputs * need->k +
+           sw_group_solve_bytes(need);
+}
+
+/* Every alpha with rounded weights; none and the best one with solved weights, on two parts. */
+static sw_transform_work work(const sw_transform_need *need)
+{
+    const double n_tried = sizeof coarse / sizeof *coarse + sizeof fine / sizeof *fine;
+
+    return (sw_transform_work){.factors = 2, .solves = 2, .product_rows = (n_tried + 6) * ROWS_MAX,
+                               .fit_weights = n_tried * (double)(need->n_outputs * need->k)};
+}
+
+const sw_transform sw_transform_smooth = {"smoothquant", true, true, propose, bytes, work};

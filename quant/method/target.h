@@ -1,0 +1,36 @@
+/* target.h - what a linear of the quantized model should compute instead of its own weight.
+ *
+ * Fed with the quantized model's inputs x, W x repeats every error made upstream. The target
+ * W + S does better: S = (a W D + b R) inv(H) lands, in the least-squares sense, as near as a
+ * linear map of x can to what the original model computed (a; D relates its inputs to ours) and
+ * makes good the error in the residual stream that the linear writes to (b; R relates that
+ * error to x). The first term is GPTAQ's correction (Li et al., arXiv 2504.02692) solved
+ * exactly; the second is ours. Both are regressions and can overfit, so a and b are not
+ * settings: they minimize the error on calibration windows that the sums did not see.
+ */
+#ifndef SW_QUANT_METHOD_TARGET_H
+#define SW_QUANT_METHOD_TARGET_H
+
+#include "quant/method/factor.h"
+
+typedef struct sw_strengths {
+    double input;    /* a, 0..1 */
+    double residual; /* b, 0..1 */
+} sw_strengths;
+
+/* The a and b, each in [0, cap], that minimize the held-out error of W + S, with S from `seen`
+ * and the factor of seen + held. w [n_out, k_in]. R counts when it has n_out rows. */
+sw_code sw_target_strengths(sw_strengths *out, const sw_factor *factor, const sw_hessian *seen,
+                            const sw_hessian *held, const float *w, int64_t n_out,
+                            sw_strengths cap, sw_err *err) SW_MUST_USE;
+
+/* Room for S on the side where the factor is. */
+sw_code sw_target_shift_new(double **out, const sw_factor *factor, int64_t n_out,
+                            sw_err *err) SW_MUST_USE;
+void sw_target_shift_free(double *shift, const sw_factor *factor); /* accepts NULL */
+/* shift [n_out, k_in] = S for these strengths; terms that `hess` does not hold count as zero. */
+sw_code sw_target_shift(double *shift, const sw_factor *factor, const sw_hessian *hess,
+                        const float *w, int64_t n_out, sw_strengths strengths,
+                        sw_err *err) SW_MUST_USE;
+
+#endif

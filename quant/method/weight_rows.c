@@ -1,0 +1,103 @@
+/* weight_rows.c - see weight_rows.h. */
+#include "quant/method/weight_rows.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "formats/base/mem.h"
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+#include "formats/num/half.h"
+
+#define ROWS 64 /* of a chunk */
+
+typedef struct row_job {
+    float *w;
+    int64_t k;
+    const char *from; /* loading: stored elements, */
+    sw_dtype dtype;
+    int64_t *bad;     /* [chunks] first element that is not finite, or -1 */
+    const sw_qtensor *q; /* decoding */
+} row_job;
+
+static void load_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *job = ctx;
+    int64_t first = begin * job->k, n = (end - begin) * job->k;
+    int64_t *bad = &job->bad[begin / ROWS];
+
+    (void)thread;
+    *bad = -1;
+    /* the dtype was accepted before */
+    (void)!sw_float_decode_n(job->w + first, job->from + first * sw_dtype_bits(job->dtype) / 8,
+                             job->dtype, n, NULL);
+    for (int64_t i = 0; i < n && *bad < 0; i++)
+        if (!isfinite(job->w[first + i])) *bad = first + i;
+}
+
+sw_code sw_weight_values(float **out, const sw_weight *dense, int64_t n_out, int64_t k_in,
+                         int n_threads, sw_err *err)
+{
+    int64_t n_chunks = sw_ceil_div(n_out, ROWS);
+    row_job job = {.k = k_in, .from = dense->dense, .dtype = dense->dense_dtype};
+    float *w = NULL;
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&w, n_out * k_in, "weight", err)) != SW_OK) goto done;
+    if ((rc = SW_MEM_GET(&job.bad, n_chunks, "weight", err)) != SW_OK) goto done;
+    if ((rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, 0, err)) != SW_OK) goto done;
+    job.w = w;
+    sw_parallel_for(n_threads, n_out, ROWS, load_rows, &job);
+    for (int64_t c = 0; c < n_chunks && rc == SW_OK; c++)
+        if (job.bad[c] >= 0)
+            rc = SW_FAIL(err, SW_E_FORMAT,
+                         "element %lld is not finite; repair the checkpoint or leave the tensor "
+                         "out with --ignore",
+                         (long long)job.bad[c]);
+    if (rc != SW_OK) goto done;
+    *out = w;
+    w = NULL;
+done:
+    sw_mem_put(w);
+    sw_mem_put(job.bad);
+    return rc;
+}
+
+static void decode_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *job = ctx;
+
+    (void)thread;
+    sw_qtensor_decode_rows(job->w + begin * job->k, job->q, begin, end - begin);
+}
+
+void sw_weight_decode(float *w, const sw_qtensor *q, int n_threads)
+{
+    row_job job = {.w = w, .k = q->k_in, .q = q};
+
+    sw_parallel_for(n_threads, q->n_out, ROWS, decode_rows, &job);
+}
+
+/* A chunk's floats to BF16 at the chunk's own beginning. */
+static void narrow_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *job = ctx;
+    float *w = job->w + begin * job->k;
+    char *to = (char *)w;
+
+    decode_rows(ctx, begin, end, thread);
+    for (int64_t i = 0; i < (end - begin) * job->k; i++) { /* never ahead of what is read */
+        uint16_t v = sw_bf16_encode(w[i]);
+        memcpy(to + 2 * i, &v, sizeof v);
+    }
+}
+
+void sw_weight_decode_bf16(float *w, const sw_qtensor *q, int n_threads)
+{
+    row_job job = {.w = w, .k = q->k_in, .q = q};
+    int64_t chunk = ROWS * q->k_in, n = q->n_out * q->k_in;
+
+    sw_parallel_for(n_threads, q->n_out, ROWS, narrow_rows, &job);
+    for (int64_t at = chunk; at < n; at += chunk) /* chunks to where they follow each other */
+        memmove((char *)w + 2 * at, w + at, (size_t)(2 * sw_min_i64(chunk, n - at)));
+}

@@ -1,0 +1,91 @@
+/* block_job.c - see block_job.h. */
+#include "quant/run/block_job.h"
+
+void sw_block_job_free(sw_block_job *job)
+{
+    for (int64_t i = 0; job->values && i < job->n_linears; i++) sw_mem_put(job->values[i]);
+    sw_mem_put(job->values);
+    sw_mem_put(job->linears);
+    sw_mem_put(job->specs);
+    sw_site_scales_free(&job->scales);
+    sw_block_free(&job->original);
+    sw_block_free(&job->quantized);
+    sw_block_free(&job->untouched);
+}
+
+int64_t sw_quant_n_layers(const sw_model *model, const sw_quant_sink *sink)
+{
+    sw_linear_ref head;
+    char path[256];
+    bool has_head = sw_model_linears(model, model->n_layers, &head, 1) == 1 &&
+                    sw_model_slot_path(path, model, head.layer, head.slot, head.expert) &&
+                    sink->is_selected(sink->self, &head, path);
+
+    return model->n_layers + has_head;
+}
+
+static sw_code select_linears(sw_block_job *job, int64_t layer, sw_err *err)
+{
+    int64_t n = sw_model_linears(job->model, layer, NULL, 0), n_kept = 0;
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&job->linears, n, "linears of a block", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&job->specs, n, "specs of a block", err)) != SW_OK)
+        return rc;
+    (void)sw_model_linears(job->model, layer, job->linears, n);
+    for (int64_t i = 0; i < n; i++) {
+        char path[256];
+        const sw_quant_sink *sink = job->sink;
+        const sw_linear_ref *ref = &job->linears[i];
+        if (!sw_model_slot_path(path, job->model, layer, ref->slot, ref->expert)) continue;
+        if (!sink->is_selected(sink->self, ref, path)) continue;
+        job->specs[n_kept] = sink->spec_of ? *sink->spec_of(sink->self, ref, path)
+                                           : job->options->spec;
+        job->linears[n_kept++] = *ref;
+    }
+    job->n_linears = n_kept;
+    return SW_MEM_GET(&job->values, n_kept, "quantized values", err);
+}
+
+sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer, sw_err *err)
+{
+    const sw_linear_source *from = job->options->source;
+    sw_code rc;
+
+    if ((rc = select_linears(job, layer, err)) != SW_OK) return rc;
+    rc = sw_block_load_from(&job->original, job->model, st, from, layer, err);
+    if (rc == SW_OK && job->options->algo->transform)
+        rc = sw_block_load_from(&job->untouched, job->model, st, from, layer, err);
+    if (rc != SW_OK) return rc;
+    return sw_block_load_from(&job->quantized, job->model, st, from, layer, err);
+}
+
+bool sw_block_job_uses_site(const sw_block_job *job, int site)
+{
+    for (int64_t i = 0; i < job->n_linears; i++)
+        if ((int)job->linears[i].site == site) return true;
+    return false;
+}
+
+sw_transform_job sw_block_job_transform(sw_block_job *job, sw_streams *streams)
+{
+    sw_transform_job t = {.model = job->model, .st = job->st, .options = job->options,
+                          .sink = job->sink, .streams = streams, .original = &job->original,
+                          .quantized = &job->quantized, .linears = job->linears,
+                          .specs = job->specs, .n_linears = job->n_linears,
+                          .scales = &job->scales};
+
+    return t;
+}
+
+/* Let the block run on the values that were written, with inputs rounded as they will be. */
+void sw_block_job_use(sw_block_job *job, int64_t i, float *values)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    sw_weight *slot = sw_block_weight(&job->quantized, ref->slot, ref->expert);
+
+    slot->dense = job->values[i] = values;
+    slot->dense_dtype = job->streams && job->streams->on ? SW_DTYPE_BF16 : SW_DTYPE_F32;
+    slot->act = job->specs[i].act;
+    slot->input_scale = job->input_scale[ref->site];
+}

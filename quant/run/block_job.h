@@ -1,0 +1,51 @@
+/* block_job.h - a block on its way through the quantizer. For pipeline.c and its parts alone. */
+#ifndef SW_QUANT_RUN_BLOCK_JOB_H
+#define SW_QUANT_RUN_BLOCK_JOB_H
+
+#include "quant/run/pipeline.h"
+#include "quant/search/transform.h"
+
+/* Everything that lives while one block is worked on. */
+typedef struct sw_block_job {
+    const sw_model *model;
+    const sw_st *st;
+    const sw_quant_options *options;
+    const sw_quant_sink *sink;
+    sw_streams *streams;        /* where experts are observed, with progress; or ... */
+    const sw_progress *progress;
+    const sw_zpack *stats_file; /* ... what they are read from */
+    sw_site_scales scales;      /* what their inputs were divided by since */
+    sw_block original, quantized;
+    sw_block untouched;     /* as stored; loaded when a transform changes `original` */
+    sw_linear_ref *linears; /* those selected */
+    sw_qspec *specs;        /* [n_linears] what each becomes */
+    int64_t n_linears;
+    float **values;         /* [n_linears] decoded weights that `quantized` borrows */
+    float input_scale[SW_SITE_COUNT]; /* calibrated, for linears whose spec asks for one */
+} sw_block_job;
+
+/* job->model, options and sink are set. On failure sw_block_job_free still has to be called. */
+sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer,
+                         sw_err *err) SW_MUST_USE;
+void sw_block_job_free(sw_block_job *job);
+bool sw_block_job_uses_site(const sw_block_job *job, int site);
+
+/* Blocks there are, and one more for the head (sw_model_linears) when it is selected. */
+int64_t sw_quant_n_layers(const sw_model *model, const sw_quant_sink *sink);
+
+/* SW_E_USAGE: the method does nothing for the scheme. */
+sw_code sw_quant_check_method(const sw_quant_options *options, sw_err *err) SW_MUST_USE;
+
+/* What a transform of the block gets: lends, does not own. */
+sw_transform_job sw_block_job_transform(sw_block_job *job, sw_streams *streams);
+
+/* Solve the linears of the wanted sites, hand them out, and let job->quantized use the result.
+ * Merges and blends what `stats` holds in place. */
+sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err) SW_MUST_USE;
+/* Every linear, by a method that needs no statistics. */
+sw_code sw_solve_without_stats(sw_block_job *job, sw_err *err) SW_MUST_USE;
+/* Let the block run on values [n_out, k_in] of linear i, with inputs rounded as they will be. Takes
+ * them over. */
+void sw_block_job_use(sw_block_job *job, int64_t i, float *values);
+
+#endif

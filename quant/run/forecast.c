@@ -1,0 +1,372 @@
+/* forecast.c - see forecast.h. */
+#include "quant/run/forecast.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "formats/model/stored.h"
+#include "quant/search/kl_probe.h"
+#include "quant/method/slab.h"
+#include "quant/search/transform.h"
+
+/* Of block_probe.h, whose searches and trials stop there. */
+#define SEARCH_TOKENS_MAX 16384.0
+#define HELD_TOKENS_MAX 4096.0
+#define KERNEL_SCRATCH_BYTES ((int64_t)3 << 20) /* per thread: attention and matrix kernels */
+
+/* What the selected linears of a layer need at one site. */
+typedef struct site_need {
+    bool is_used;
+    int64_t k_in, n_max, n_linears, n_experts;
+    int64_t weights; /* elements of its linears */
+    int64_t n_outputs;
+    int64_t n_copied; /* of them those that a block copies out of the mapping */
+    bool writes_residual;
+} site_need;
+
+typedef struct forecaster {
+    const sw_forecast_request *r;
+    sw_forecast *out;
+    int64_t chunk_tokens, n_tokens;
+    bool with_cross;
+    int64_t n_probes, measured_peak; /* of sensitivities */
+} forecaster;
+
+static void add_linear(site_need needs[SW_SITE_COUNT], const sw_model *m, const sw_linear_ref *ref)
+{
+    site_need *need = &needs[ref->site];
+
+    need->is_used = true;
+    need->k_in = sw_max_i64(need->k_in, ref->k_in);
+    need->n_max = sw_max_i64(need->n_max, ref->n_out);
+    need->n_linears++;
+    need->n_experts = sw_max_i64(need->n_experts, ref->expert + 1);
+    need->n_outputs += ref->n_out;
+    need->weights += ref->n_out * ref->k_in;
+    if (sw_stored_may_copy(m, ref)) need->n_copied += ref->n_out * ref->k_in;
+    need->writes_residual = sw_model_site_writes_residual(m, ref->layer, ref->site);
+}
+
+/* Hessians that are alive while a site is observed and solved. */
+static int64_t stats_of(const forecaster *f, const site_need *need)
+{
+    int64_t k = need->k_in, one = 8 * k * k;
+    int64_t residual = need->writes_residual ? 8 * f->r->model->hidden * k : 0;
+
+    if (need->n_experts) return (2 * need->n_experts + 1) * one;
+    if (f->r->has_stats) return one + 2 * k * k; /* the last one also packed */
+    return f->with_cross ? 2 * (2 * one + residual) : one;
+}
+
+static int64_t groups_of(const sw_fold *fold, const site_need *need)
+{
+    return fold->is_per_expert ? sw_max_i64(1, need->n_experts) : 1;
+}
+
+static sw_transform_need need_of(const forecaster *f, const sw_fold *fold, const site_need *need)
+{
+    const sw_quant_options *o = f->r->options;
+    int64_t n_groups = groups_of(fold, need);
+    sw_transform_need t = {.k = need->k_in, .n_max = need->n_max,
+                           .n_outputs = need->n_outputs / n_groups,
+                           .n_readers = need->n_linears / n_groups,
+                           .is_solved = o->algo->repairs_errors, .n_threads = o->n_threads};
+
+    t.probe_elems = f->r->model->hidden *
+                    sw_block_probe_trial_tokens(f->r->calib->n_seqs, f->r->calib->seq_len);
+    return t;
+}
+
+/* A transform's search in front of a site: what reads it decoded, Hessians of its own, and what the
+ * method takes. A group of an expert's is as large as the experts' mean. */
+static int64_t search_of(const forecaster *f, const sw_fold *fold, const site_need *need)
+{
+    sw_transform_need t = need_of(f, fold, need);
+
+    return 8 * groups_of(fold, need) * t.k * t.k + 4 * t.n_outputs * t.k +
+           f->r->options->algo->transform->bytes(&t);
+}
+
+/* Besides them: the original model's inputs while observing, or a factor and one linear's
+ * solution while solving; one after the other. */
+static int64_t transient_of(const forecaster *f, const site_need *need)
+{
+    const sw_model *m = f->r->model;
+    int64_t k = need->k_in, n = need->n_max, n_threads = f->r->options->n_threads;
+    int64_t observe = 4 * n_threads * 128 * k, solve;
+
+    if (f->with_cross && !need->n_experts)
+        observe += 4 * f->chunk_tokens * (k + (need->writes_residual ? m->hidden : 0));
+    solve = 16 * k * k + (f->with_cross ? 8 : 0) * n * k + 6 * n * k +
+            n_threads * 8 * 10 * SW_SLAB_ROWS * k;
+    return sw_max_i64(observe, solve);
+}
+
+static void count_work(forecaster *f, const site_need *need)
+{
+    sw_forecast *out = f->out;
+    double k = (double)need->k_in, tokens = (double)f->n_tokens, n_k = (double)need->weights;
+    double factors = need->n_experts ? (double)need->n_experts : 1;
+
+    if (!f->r->has_stats) out->gram_flops += tokens * k * k; /* half of 2 t k^2: one triangle */
+    if (f->with_cross) {
+        out->gram_flops += 2 * tokens * k * k;
+        if (need->writes_residual)
+            out->gram_flops += 2 * tokens * k * (double)f->r->model->hidden;
+        out->strength_units += n_k * k;
+    }
+    out->factor_units += factors * k * k * k;
+    out->solve_units += n_k * k;
+}
+
+/* A pass of one stream through what comes up to a site; roughly, by the weights before it. */
+static double forward_flops(const forecaster *f, int64_t layer, sw_site up_to)
+{
+    const sw_model *m = f->r->model;
+    double per_token = 0;
+    int n_ops = 0;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+    int64_t n_out, k_in;
+
+    for (int i = 0; i < n_ops; i++) {
+        if (ops[i].kind != SW_OP_LINEAR || ops[i].site >= up_to) continue;
+        sw_model_slot_shape(m, layer, ops[i].slot, &n_out, &k_in);
+        per_token += 2.0 * (double)n_out * (double)k_in;
+    }
+    if (up_to > SW_SITE_MLP_IN && sw_model_is_sparse(m, layer))
+        per_token += 6.0 * (double)m->n_experts_used * (double)m->hidden *
+                     (double)m->moe_intermediate;
+    /* scores and their sums, causal: half of 4 t L d per head */
+    if (up_to > SW_SITE_ATTN_IN)
+        per_token += 2.0 * (double)f->r->calib->seq_len * (double)m->n_heads * (double)m->head_dim;
+    return per_token * (double)f->n_tokens;
+}
+
+/* The half of a block that a site is in. */
+static double half_flops(const forecaster *f, int64_t layer, sw_site site)
+{
+    double attention = forward_flops(f, layer, SW_SITE_MLP_IN);
+
+    return site < SW_SITE_MLP_IN ? attention
+                                 : forward_flops(f, layer, SW_SITE_COUNT) - attention;
+}
+
+/* The work of a transform's search: its Hessians, and what the method says of itself. */
+static void count_search(forecaster *f, int64_t layer, const sw_fold *fold, const site_need *need)
+{
+    const sw_calib *calib = f->r->calib;
+    sw_transform_need t = need_of(f, fold, need);
+    sw_transform_work work = f->r->options->algo->transform->work(&t);
+    double k = (double)t.k, n_groups = (double)groups_of(fold, need), all = (double)f->n_tokens;
+    double n_k = (double)need->weights, searched = fmin(SEARCH_TOKENS_MAX, all);
+    double tried = (double)sw_block_probe_trial_tokens(calib->n_seqs, calib->seq_len) +
+                   fmin(HELD_TOKENS_MAX, all / SW_STREAM_HELD_EVERY);
+    sw_forecast *out = f->out;
+
+    out->forward_flops += half_flops(f, layer, fold->site) / all *
+                              (searched + work.half_runs * n_groups * tried) +
+                          2 * work.product_rows * n_k;
+    out->gram_flops += searched * k * k;
+    out->factor_units += work.factors * n_groups * k * k * k;
+    out->solve_units += work.solves * n_k * k;
+    out->fit_weights += work.fit_weights * n_groups;
+}
+
+static void count_forward(forecaster *f, int64_t layer, const site_need needs[SW_SITE_COUNT])
+{
+    bool one_pass = f->r->options->sequential == SW_SEQUENTIAL_LAYER;
+    double n_streams = f->with_cross ? 2 : 1, flops = 0;
+    int last = -1;
+
+    for (int site = 0; site < SW_SITE_COUNT; site++) {
+        if (!needs[site].is_used) continue;
+        last = site;
+        if (one_pass) continue;
+        flops += forward_flops(f, layer, (sw_site)site);
+        /* the streams have moved to the middle of the block by then */
+        if (site >= SW_SITE_MLP_IN) flops -= forward_flops(f, layer, SW_SITE_MLP_IN);
+    }
+    if (one_pass && last >= 0) flops += forward_flops(f, layer, (sw_site)last);
+    if (layer == f->r->model->n_layers && last >= 0) /* through the last block, for the head */
+        flops += forward_flops(f, layer - 1, SW_SITE_COUNT);
+    if (layer + 1 < f->r->model->n_layers) flops += forward_flops(f, layer, SW_SITE_COUNT);
+    f->out->forward_flops += n_streams * flops;
+}
+
+/* Search in front of a site, and the scaled floats that a block goes on with where it gains. */
+static void take_folds(forecaster *f, int64_t layer, int site,
+                       const site_need needs[SW_SITE_COUNT], int64_t *search, int64_t *block)
+{
+    sw_fold folds[SW_FOLDS_MAX];
+    int n;
+
+    if (!f->r->options->algo->transform || !f->r->calib) return;
+    n = sw_model_folds(folds, f->r->model, layer);
+    for (int i = 0; i < n; i++) {
+        if ((int)folds[i].site != site) continue;
+        count_search(f, layer, &folds[i], &needs[site]);
+        *search = sw_max_i64(*search, search_of(f, &folds[i], &needs[site]));
+        *block += 4 * needs[site].weights;
+    }
+}
+
+/* Hessians of a block's sites: from a file one after the other, else all of them; routed ones of
+ * every expert. */
+static int64_t measured_stats(const forecaster *f, const site_need needs[SW_SITE_COUNT])
+{
+    int64_t sum = 0, most = 0;
+
+    for (int site = 0; site < SW_SITE_COUNT; site++) {
+        int64_t k = needs[site].k_in, n_halves = f->r->is_measured_on_stats ? 1 : 2;
+        int64_t one = 8 * k * k * (1 + n_halves * needs[site].n_experts);
+        if (!needs[site].is_used) continue;
+        sum += one;
+        most = sw_max_i64(most, one);
+    }
+    return f->r->is_measured_on_stats ? most : sum;
+}
+
+/* What measuring sensitivities holds in a layer, beside the streams. */
+static void measure_layer(forecaster *f, const site_need needs[SW_SITE_COUNT], int64_t read)
+{
+    int64_t stats = measured_stats(f, needs), most = 0;
+
+    if (!f->r->measured) return;
+    for (int site = 0; site < SW_SITE_COUNT; site++) {
+        const site_need *need = &needs[site];
+        int64_t k = need->k_in;
+        if (!need->is_used) continue;
+        f->n_probes++;
+        most = sw_max_i64(most, 4 * need->weights + 16 * k * k + 6 * need->n_max * k +
+                                    f->r->options->n_threads * 8 * 10 * SW_SLAB_ROWS * k);
+    }
+    f->measured_peak = sw_max_i64(f->measured_peak, stats + read + most);
+}
+
+static void take_layer(forecaster *f, int64_t layer, const site_need needs[SW_SITE_COUNT])
+{
+    sw_forecast *out = f->out;
+    bool one_pass = f->r->options->sequential == SW_SEQUENTIAL_LAYER;
+    int64_t block = 0, all_stats = 0, peak = 0, worst_block = 0, read = 0;
+    int64_t n_blocks = f->r->options->algo->transform ? 3 : 2; /* the original's, the other's */
+    bool is_solving = f->r->calib || f->r->has_stats;
+
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        block += 2 * n_blocks * needs[site].n_copied;
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (one_pass && needs[site].is_used) all_stats += stats_of(f, &needs[site]);
+    for (int site = 0; site < SW_SITE_COUNT; site++) {
+        const site_need *need = &needs[site];
+        int64_t stats = 0, search = 0;
+        if (!need->is_used) continue;
+        out->weights += (double)need->weights;
+        read += 2 * need->weights;  /* the mapping of the weights, as far as it was read */
+        block += 4 * need->weights; /* decoded values that the block goes on with */
+        take_folds(f, layer, site, needs, &search, &block);
+        if (is_solving) {
+            stats = sw_max_i64(search, (one_pass ? all_stats : stats_of(f, need)) +
+                                           transient_of(f, need));
+            count_work(f, need);
+        } else {
+            out->solve_units += (double)need->weights;
+        }
+        if (stats + block + read > peak) {
+            peak = stats + block + read;
+            worst_block = block + read;
+        }
+    }
+    if (f->r->calib) count_forward(f, layer, needs);
+    measure_layer(f, needs, read);
+    if (peak <= out->stats_bytes + out->block_bytes) return;
+    out->block_bytes = worst_block;
+    out->stats_bytes = peak - worst_block;
+    out->worst_layer = layer;
+}
+
+/* Buffers for so many tokens at a time, with a working copy of them. */
+static int64_t engine_bytes(const forecaster *f, int64_t n_tokens)
+{
+    const sw_model *m = f->r->model;
+    int64_t bytes = f->r->options->n_threads * KERNEL_SCRATCH_BYTES;
+
+    for (int b = 0; b < SW_BUF_COUNT; b++)
+        if (b != SW_BUF_X) bytes += 4 * n_tokens * sw_model_buf_width(m, (sw_buf)b);
+    if (m->n_experts) bytes += 4 * n_tokens * (2 * m->hidden + 2 * m->moe_intermediate);
+    return bytes + 4 * n_tokens * m->hidden;
+}
+
+/* The original's stream, unless there are statistics; and one per site, of few tokens. */
+static int64_t measure_streams(const forecaster *f)
+{
+    const sw_calib *calib = f->r->measured;
+    const sw_model *m = f->r->model;
+    int64_t n = sw_kl_probe_tokens(m, calib, m->n_layers * SW_SITE_COUNT);
+    int64_t bytes = engine_bytes(f, n) + 4 * (f->n_probes + 1) * n * m->hidden;
+
+    if (f->r->is_measured_on_stats) return bytes;
+    return bytes + engine_bytes(f, sw_streams_chunk_seqs(calib) * calib->seq_len) +
+           4 * calib->n_seqs * calib->seq_len * m->hidden;
+}
+
+static void take_engine(forecaster *f)
+{
+    const sw_model *m = f->r->model;
+    int64_t n_streams = f->with_cross ? 2 : 1;
+    sw_forecast *out = f->out;
+
+    out->engine_bytes = engine_bytes(f, f->chunk_tokens);
+    out->stream_bytes = n_streams * 4 * f->n_tokens * m->hidden;
+    out->chunk_bytes = n_streams * 4 * f->chunk_tokens * m->hidden;
+}
+
+static sw_code forecast_layer(forecaster *f, int64_t layer, sw_err *err)
+{
+    const sw_forecast_request *r = f->r;
+    int64_t n = sw_model_linears(r->model, layer, NULL, 0);
+    site_need needs[SW_SITE_COUNT];
+    sw_linear_ref *refs = NULL;
+    sw_code rc = SW_MEM_GET(&refs, n, "linears of a block", err);
+
+    if (rc != SW_OK) return rc;
+    memset(needs, 0, sizeof needs);
+    n = sw_model_linears(r->model, layer, refs, n);
+    for (int64_t i = 0; i < n; i++) {
+        char path[256];
+        if (sw_model_slot_path(path, r->model, layer, refs[i].slot, refs[i].expert) &&
+            r->is_selected(r->self, &refs[i], path))
+            add_linear(needs, r->model, &refs[i]);
+    }
+    take_layer(f, layer, needs);
+    sw_mem_put(refs);
+    return SW_OK;
+}
+
+sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw_err *err)
+{
+    const sw_quant_options *o = request->options;
+    const sw_calib *calib = request->calib;
+    sw_forecast forecast = {0};
+    forecaster f = {.r = request, .out = &forecast};
+    sw_code rc = SW_OK;
+
+    if (calib) {
+        f.n_tokens = calib->n_seqs * calib->seq_len;
+        f.chunk_tokens = sw_streams_chunk_seqs(calib) * calib->seq_len;
+        f.with_cross = !request->has_stats && (o->cap.input > 0 || o->cap.residual > 0) &&
+                       o->algo->repairs_errors && sw_streams_hold_back(calib);
+        take_engine(&f);
+    }
+    for (int64_t layer = 0; layer <= request->model->n_layers && rc == SW_OK; layer++)
+        rc = forecast_layer(&f, layer, err);
+    if (rc == SW_OK && request->measured)
+        forecast.measure_bytes = f.measured_peak + measure_streams(&f);
+    if (rc == SW_OK) *out = forecast;
+    return rc;
+}
+
+int64_t sw_forecast_peak(const sw_forecast *f, bool is_spilled)
+{
+    return f->engine_bytes + (is_spilled ? f->chunk_bytes : f->stream_bytes) + f->block_bytes +
+           f->stats_bytes;
+}

@@ -1,0 +1,359 @@
+/* transform.c - see transform.h: which groups, in which order, and what becomes of a proposal. */
+#include "quant/search/transform.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "quant/search/fold.h"
+#include "quant/device/probe_device.h"
+#include "quant/method/slab.h"
+#include "quant/method/weight_rows.h"
+
+void sw_proposal_judge(sw_proposal *p, const sw_evidence *evidence, double unit, bool is_found)
+{
+    sw_verdict v = sw_evidence_judge(evidence);
+
+    p->loss_before = v.before / unit;
+    p->loss = v.after / unit;
+    p->is_better = is_found && v.is_better;
+    if (p->is_better) return;
+    (void)snprintf(p->why_not, sizeof p->why_not,
+                   "held-out windows do not improve: %.4g, without it %.4g%s", p->loss,
+                   p->loss_before, v.after < v.before ? ", too little to be sure" : "");
+}
+
+void sw_scale_normalize(double *scale, int64_t k)
+{
+    double low = (double)INFINITY, high = 0, middle;
+
+    for (int64_t j = 0; j < k; j++) {
+        if (!(isfinite(scale[j]) && scale[j] > 0)) continue;
+        low = fmin(low, scale[j]);
+        high = fmax(high, scale[j]);
+    }
+    middle = sqrt(low) * sqrt(high);
+    for (int64_t j = 0; j < k; j++) {
+        bool is_sound = isfinite(scale[j]) && scale[j] > 0;
+        scale[j] = is_sound ? scale[j] / middle : 1.0;
+    }
+}
+
+void sw_group_values_free(float **values, const sw_group *group)
+{
+    for (int64_t i = 0; values && i < group->n_readers; i++)
+        sw_side_put(&group->side, values[i]);
+    sw_mem_put(values);
+}
+
+sw_code sw_group_values_new(float ***out, const sw_group *group, sw_err *err)
+{
+    float **values = NULL;
+    sw_code rc = SW_MEM_GET(&values, group->n_readers, "trial weights", err);
+
+    for (int64_t i = 0; i < group->n_readers && rc == SW_OK; i++)
+        rc = sw_side_take(&values[i], &group->side, group->readers[i].n_out * group->k,
+                          "trial weights", err);
+    if (rc == SW_OK) *out = values;
+    else sw_group_values_free(values, group);
+    return rc;
+}
+
+static void lend_here(const sw_group *group, float *const *values)
+{
+    for (int64_t i = 0; i < group->n_readers; i++) {
+        const sw_linear_ref *ref = &group->readers[i];
+        sw_weight *w = sw_block_weight(group->quantized, ref->slot, ref->expert);
+        const sw_weight *own =
+            sw_block_weight((sw_block *)(uintptr_t)group->original, ref->slot, ref->expert);
+
+        w->dense = values ? values[i] : own->dense;
+        w->dense_dtype = values ? SW_DTYPE_F32 : own->dense_dtype;
+    }
+}
+
+sw_code sw_trial_block_new(sw_trial_block *out, const sw_group *group, sw_err *err)
+{
+    sw_trial_block b = {.group = group};
+    sw_code rc = SW_OK;
+
+    if (group->side.solver)
+        rc = sw_block_probe_load_there(&b.there, group->probe, group->quantized, group->fold.site,
+                                       err);
+    if (rc == SW_OK) *out = b;
+    return rc;
+}
+
+void sw_trial_block_free(sw_trial_block *block)
+{
+    if (block->there)
+        sw_device_block_free(block->there);
+    else if (block->group) lend_here(block->group, NULL);
+    memset(block, 0, sizeof *block);
+}
+
+sw_code sw_trial_block_lend(sw_trial_block *block, float *const *values, sw_err *err)
+{
+    const sw_group *g = block->group;
+    sw_code rc = SW_OK;
+
+    if (!block->there) lend_here(g, values);
+    for (int64_t i = 0; block->there && i < g->n_readers && rc == SW_OK; i++)
+        rc = sw_device_block_put(block->there, g->readers[i].slot, g->readers[i].expert, values[i],
+                                 err);
+    return rc;
+}
+
+sw_code sw_trial_block_output(float *y, const sw_trial_block *block, sw_block_probe_part part,
+                              sw_err *err)
+{
+    const sw_group *g = block->group;
+
+    if (block->there)
+        return sw_block_probe_output_there(y, g->probe, part, block->there, g->fold.site, err);
+    return sw_block_probe_output(y, g->probe, part, g->quantized, g->fold.site, err);
+}
+
+/* values -> their quantized ones, in place. */
+static sw_code solve_values(float *values, const sw_group *g, int64_t i, const sw_factor *factor,
+                            sw_err *err)
+{
+    const sw_quant_options *o = g->options;
+    int64_t n_out = g->readers[i].n_out;
+    sw_solve_problem p = {.w = values, .n_out = n_out, .k_in = g->k, .spec = g->specs[i],
+                          .factor = factor, .refine_rounds = o->refine_rounds,
+                          .n_threads = o->n_threads};
+    sw_solve_report report = {0};
+    sw_qtensor q = {0};
+    sw_code rc;
+
+    if (g->side.solver) {
+        p.d_values = values;
+        return o->algo->solve(NULL, &p, &report, err);
+    }
+    if ((rc = sw_qtensor_alloc(&q, &g->specs[i], n_out, g->k, err)) != SW_OK) return rc;
+    rc = o->algo->solve(&q, &p, &report, err);
+    if (rc == SW_OK) sw_weight_decode(values, &q, o->n_threads);
+    sw_qtensor_free(&q);
+    return rc;
+}
+
+static sw_code solve_reader(float *values, const sw_group *g, int64_t i, const double *scale,
+                            const sw_factor *factor, sw_err *err)
+{
+    int64_t n_out = g->readers[i].n_out, k = g->k;
+    sw_code rc = sw_side_scale(&g->side, values, g->placed[i], scale, n_out, k, false, err);
+
+    if (rc == SW_OK) rc = solve_values(values, g, i, factor, err);
+    return rc == SW_OK && scale
+               ? sw_side_scale(&g->side, values, values, scale, n_out, k, true, err)
+               : rc;
+}
+
+sw_code sw_group_solve(float *const *values, const sw_group *group, const double *scale,
+                       sw_err *err)
+{
+    const sw_quant_options *o = group->options;
+    sw_factor_options fo = {o->order, group->specs[0].group_elems, o->damp};
+    sw_hessian hess = {0};
+    sw_factor factor = {0};
+    sw_code rc = sw_hessian_scaled(&hess, group->hess, scale, err);
+
+    if (rc == SW_OK) rc = sw_factor_new(&factor, &hess, &fo, err);
+    sw_hessian_free(&hess);
+    for (int64_t i = 0; i < group->n_readers && rc == SW_OK; i++)
+        rc = solve_reader(values[i], group, i, scale, &factor, err);
+    sw_factor_free(&factor);
+    return rc;
+}
+
+int64_t sw_group_solve_bytes(const sw_transform_need *need)
+{
+    int64_t k = need->k, one = 2 * need->n_max * k; /* codes and scales of one reader */
+    int64_t slabs = need->n_threads * 8 * 10 * SW_SLAB_ROWS * k;
+
+    /* the scaled Hessian beside the factor made from it, then the factor beside a solution */
+    return need->is_solved ? sw_max_i64(24 * k * k, 16 * k * k + one + slabs) : one + slabs;
+}
+
+/* The selected linears that read a fold's site, with their weights. */
+typedef struct readers {
+    sw_linear_ref *refs;
+    sw_qspec *specs;
+    float **weights;
+    float **placed; /* on `side`: the same, or copies */
+    sw_side side;
+    int64_t n;
+} readers;
+
+static void readers_free(readers *r)
+{
+    for (int64_t i = 0; r->side.solver && r->placed && i < r->n; i++)
+        sw_side_put(&r->side, r->placed[i]);
+    for (int64_t i = 0; r->weights && i < r->n; i++) sw_mem_put(r->weights[i]);
+    sw_mem_put(r->weights);
+    sw_mem_put(r->placed);
+    sw_mem_put(r->refs);
+    sw_mem_put(r->specs);
+}
+
+static sw_code readers_new(readers *r, const sw_transform_job *job, const sw_fold *fold,
+                           int64_t expert, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = SW_MEM_GET(&r->refs, job->n_linears, "readers", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&r->specs, job->n_linears, "readers", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&r->weights, job->n_linears, "readers", err)) != SW_OK)
+        return rc;
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
+        const sw_linear_ref *ref = &job->linears[i];
+        const sw_weight *w;
+        int64_t n = ref->n_out * ref->k_in, at = r->n;
+
+        if (ref->site != fold->site || (expert >= 0 && ref->expert != expert)) continue;
+        w = sw_block_weight(job->original, ref->slot, ref->expert);
+        if ((rc = SW_MEM_GET(&r->weights[at], n, "weight", err)) != SW_OK) return rc;
+        r->specs[at] = job->specs[i];
+        r->refs[r->n++] = *ref;
+        rc = sw_float_decode_n(r->weights[at], w->dense, w->dense_dtype, n, err);
+        for (int64_t j = 0; rc == SW_OK && j < n; j++) /* the solver names it */
+            if (!isfinite(r->weights[at][j])) r->weights[at][j] = 0.0f;
+    }
+    return rc;
+}
+
+static sw_code place_readers(readers *r, sw_err *err)
+{
+    sw_code rc = SW_MEM_GET(&r->placed, r->n, "readers", err);
+
+    for (int64_t i = 0; i < r->n && rc == SW_OK; i++) {
+        if (r->side.solver)
+            rc = sw_side_copy(&r->placed[i], &r->side, r->weights[i],
+                              r->refs[i].n_out * r->refs[i].k_in, "weights", err);
+        else
+            r->placed[i] = r->weights[i];
+    }
+    return rc;
+}
+
+static void report_scale(sw_transform_report *r, const double *scale, int64_t k)
+{
+    r->scale_min = r->scale_max = scale[0];
+    for (int64_t j = 1; j < k; j++) {
+        r->scale_min = fmin(r->scale_min, scale[j]);
+        r->scale_max = fmax(r->scale_max, scale[j]);
+    }
+}
+
+static sw_code conclude(const sw_transform_job *job, const sw_group *g, const sw_proposal *p,
+                        sw_err *err)
+{
+    sw_transform_report r = {.method = job->options->algo->transform->name,
+                             .is_accepted = p->is_better, .loss_before = p->loss_before,
+                             .loss = p->loss};
+    sw_code rc = SW_OK;
+
+    r.is_pow2 = sw_fold_needs_pow2(job, &g->fold, g->expert);
+    (void)sw_model_slot_path(r.producer, job->model, job->original->layer, g->fold.producer,
+                             g->expert);
+    (void)snprintf(r.choice, sizeof r.choice, "%s", p->choice);
+    (void)snprintf(r.why_not, sizeof r.why_not, "%s", p->why_not);
+    report_scale(&r, p->scale, g->k);
+    if (p->is_better) rc = sw_fold_apply(job, &g->fold, g->expert, p->scale, g->k, err);
+    if (p->is_better && rc == SW_OK && job->scales)
+        rc = sw_site_scales_add(job->scales, g->fold.site, g->expert, g->model->n_experts,
+                                p->scale, g->k, err);
+    if (rc == SW_OK && job->sink->transformed)
+        rc = job->sink->transformed(job->sink->self, &r, err);
+    return rc;
+}
+
+/* One group: propose, bring to what can be stored, judge, apply. */
+static sw_code transform_group(const sw_transform_job *job, const sw_block_probe *probe,
+                               const sw_fold *fold, int64_t expert, const sw_hessian *hess,
+                               sw_err *err)
+{
+    readers r = {.side = sw_block_probe_side(probe, job->options->n_threads)};
+    sw_proposal p = {0};
+    bool can = false;
+    sw_code rc = readers_new(&r, job, fold, expert, err);
+    sw_group g = {.model = job->model, .options = job->options, .fold = *fold, .expert = expert,
+                  .k = hess->k_in, .readers = r.refs, .specs = r.specs, .n_readers = r.n,
+                  .weights = r.weights, .side = r.side, .hess = hess, .probe = probe,
+                  .original = job->original, .quantized = job->quantized, .job = job};
+
+    if (rc != SW_OK || !r.n) goto done;
+    if ((rc = sw_fold_is_possible(&can, job, fold, expert, err)) != SW_OK || !can) goto done;
+    if ((rc = place_readers(&r, err)) != SW_OK) goto done;
+    g.placed = r.placed;
+    if ((rc = SW_MEM_GET(&p.scale, g.k, "scale", err)) != SW_OK) goto done;
+    for (int64_t j = 0; j < g.k; j++) p.scale[j] = 1.0;
+    if ((rc = job->options->algo->transform->propose(&p, &g, err)) != SW_OK) goto done;
+    rc = conclude(job, &g, &p, err);
+done:
+    sw_mem_put(p.scale);
+    readers_free(&r);
+    return rc;
+}
+
+static sw_code hessians_new(sw_hessian **out, int64_t n, int64_t k, const sw_side *side,
+                            sw_err *err)
+{
+    sw_code rc = SW_MEM_GET(out, n, "Hessians of a site", err);
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        rc = side->solver ? sw_hessian_new_device(&(*out)[i], side->solver, k, false, 0, err)
+                          : sw_hessian_new(&(*out)[i], k, false, 0, side->n_threads, err);
+    return rc;
+}
+
+static sw_code transform_fold(const sw_transform_job *job, const sw_block_probe *probe,
+                              const sw_fold *fold, sw_err *err)
+{
+    const sw_model *m = job->model;
+    int64_t n_hess = fold->is_per_expert ? m->n_experts : 1, k = -1;
+    sw_side side = sw_block_probe_side(probe, job->options->n_threads);
+    sw_hessian *hess = NULL;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < job->n_linears; i++)
+        if (job->linears[i].site == fold->site) k = job->linears[i].k_in;
+    if (k < 0) return SW_OK; /* nothing that reads the site is quantized */
+    rc = hessians_new(&hess, n_hess, k, &side, err);
+    if (rc == SW_OK)
+        rc = sw_block_probe_hessians(hess, n_hess, probe, SW_BLOCK_PROBE_SEARCH, job->original,
+                                     fold->site, err);
+    for (int64_t e = 0; e < n_hess && rc == SW_OK; e++)
+        rc = transform_group(job, probe, fold, fold->is_per_expert ? e : -1, &hess[e], err);
+    for (int64_t e = 0; hess && e < n_hess; e++) sw_hessian_free(&hess[e]);
+    sw_mem_put(hess);
+    return rc;
+}
+
+/* A fold is settled at the first site that it touches: rows are scaled before they are solved. */
+static bool is_due(const sw_transform_job *job, const sw_fold *fold,
+                   const bool is_wanted[SW_SITE_COUNT])
+{
+    sw_site at = fold->kind == SW_FOLD_ROWS ? fold->producer_site : fold->site;
+
+    if (fold->kind == SW_FOLD_ROWS && !job->options->algo->transform->is_for_rows) return false;
+    return is_wanted[at];
+}
+
+sw_code sw_transform_sites(const sw_transform_job *job, const bool is_wanted[SW_SITE_COUNT],
+                           sw_err *err)
+{
+    sw_fold folds[SW_FOLDS_MAX];
+    int n = sw_model_folds(folds, job->model, job->original->layer);
+    sw_block_probe probe = {0};
+    sw_code rc;
+
+    if ((rc = sw_block_probe_new(&probe, job->streams, err)) != SW_OK) return rc;
+    for (int i = 0; i < n && rc == SW_OK; i++)
+        if (is_due(job, &folds[i], is_wanted)) rc = transform_fold(job, &probe, &folds[i], err);
+    sw_streams_forget(job->streams);
+    sw_block_probe_free(&probe);
+    return rc;
+}

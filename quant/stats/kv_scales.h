@@ -1,0 +1,32 @@
+/* kv_scales.h - scales for a cache of keys and values in e4m3.
+ *
+ * Serving engines that keep their cache in eight bits want one multiplier for the keys of a layer
+ * and one for its values: the largest magnitude over 448, of the keys as they are cached (rotated)
+ * and of the values, over the calibration tokens of the quantized stream.
+ */
+#ifndef SW_QUANT_STATS_KV_SCALES_H
+#define SW_QUANT_STATS_KV_SCALES_H
+
+#include "quant/stats/streams.h"
+
+/* Zero-initialise. */
+typedef struct sw_kv_range {
+    float k_amax, v_amax;
+    bool is_broken; /* a key or a value is not finite */
+} sw_kv_range;
+
+void sw_kv_range_add(sw_kv_range *range, const float *k, int64_t n_k, const float *v, int64_t n_v);
+/* The range in the present block. The streams stay at its input. SW_E_FORMAT as below. */
+sw_code sw_kv_range_find(sw_kv_range *out, sw_streams *streams, const sw_block *block,
+                         const sw_progress *progress, sw_err *err) SW_MUST_USE;
+/* A scale from a largest magnitude; 1 for 0. */
+float sw_kv_scale_of(float amax);
+
+/* k_scale and v_scale of the present block, whose attention inputs are quantized. The streams stay
+ * where they are: at the block's input. 1 for what is all zeros. SW_E_FORMAT: a key or a value is
+ * not finite. */
+sw_code sw_kv_scales_find(float *k_scale, float *v_scale, sw_streams *streams,
+                          const sw_block *quantized, const sw_progress *progress,
+                          sw_err *err) SW_MUST_USE;
+
+#endif

@@ -1,0 +1,291 @@
+/* stats_write.c - the writing half of stats.h. */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "quant/stats/stats.h"
+
+const char *sw_site_name(sw_site site)
+{
+    static const char *const names[SW_SITE_COUNT] = {
+        [SW_SITE_ATTN_IN] = "attn_in",   [SW_SITE_Q_B_IN] = "q_b_in",
+        [SW_SITE_KV_B_IN] = "kv_b_in",   [SW_SITE_O_IN] = "o_in",
+        [SW_SITE_MIX_IN] = "mix_in",     [SW_SITE_MIX_OUT_IN] = "mix_out_in",
+        [SW_SITE_MLP_IN] = "mlp_in",     [SW_SITE_SHARED_DOWN_IN] = "shared_down_in",
+        [SW_SITE_DOWN_IN] = "down_in"};
+    return names[site];
+}
+
+/* Tensors of one place, "layers.3.mlp_in" for instance. */
+typedef struct place {
+    sw_zpack_writer *w;
+    char prefix[96];
+} place;
+
+static sw_code put(const place *p, const char *what, sw_dtype dtype, int64_t n, const void *data,
+                   sw_err *err)
+{
+    char name[128];
+
+    (void)snprintf(name, sizeof name, "%s.%s", p->prefix, what);
+    return sw_zpack_writer_put(p->w, name, dtype, 1, &n, data,
+                               (size_t)n * (size_t)sw_dtype_bits(dtype) / 8, err);
+}
+
+/* The upper triangle of the mean of one or two sums. */
+static sw_code put_mean(const place *p, const char *what, const sw_hessian *a, const sw_hessian *b,
+                        sw_err *err)
+{
+    int64_t k = a->k_in, at = 0, n_tokens = a->n_tokens + (b ? b->n_tokens : 0);
+    double scale = n_tokens ? 1.0 / (double)n_tokens : 0.0;
+    float *packed = NULL;
+    sw_code rc = SW_MEM_GET(&packed, k * (k + 1) / 2, "packed Hessian", err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t i = 0; i < k; i++)
+        for (int64_t j = i; j < k; j++)
+            packed[at++] = (float)(scale * (a->h[i * k + j] + (b ? b->h[i * k + j] : 0.0)));
+    rc = put(p, what, SW_DTYPE_F32, at, packed, err);
+    sw_mem_put(packed);
+    return rc;
+}
+
+static sw_code put_sizes(const place *p, const sw_channels *c, sw_err *err)
+{
+    double scale = c->n_tokens ? 1.0 / (double)c->n_tokens : 0.0;
+    float *mean = NULL;
+    sw_code rc = SW_MEM_GET(&mean, c->k_in, "channel means", err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t j = 0; j < c->k_in; j++) mean[j] = (float)(scale * c->abs_sum[j]);
+    rc = put(p, "abs_max", SW_DTYPE_F32, c->k_in, c->abs_max, err);
+    if (rc == SW_OK) rc = put(p, "abs_mean", SW_DTYPE_F32, c->k_in, mean, err);
+    sw_mem_put(mean);
+    return rc;
+}
+
+static sw_code put_site(const place *p, const sw_hessian *h, const sw_channels *sizes, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = put_mean(p, "hessian", h, NULL, err)) != SW_OK) return rc;
+    if (sizes->abs_max && (rc = put_sizes(p, sizes, err)) != SW_OK) return rc;
+    return put(p, "tokens", SW_DTYPE_I64, 1, &h->n_tokens, err);
+}
+
+static sw_code put_expert(const place *p, const sw_expert_site *site, sw_err *err)
+{
+    sw_code rc;
+
+    if (site->half[0].h) {
+        if ((rc = put_mean(p, "hessian", &site->half[0], &site->half[1], err)) != SW_OK) return rc;
+        if ((rc = put(p, "weight", SW_DTYPE_F64, 1, &site->weight, err)) != SW_OK) return rc;
+    }
+    if (site->sizes.abs_max && (rc = put_sizes(p, &site->sizes, err)) != SW_OK) return rc;
+    if (!site->all.h) return SW_OK;
+    if ((rc = put_mean(p, "all", &site->all, NULL, err)) != SW_OK) return rc;
+    return put(p, "all_tokens", SW_DTYPE_I64, 1, &site->all.n_tokens, err);
+}
+
+static sw_code put_experts(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer,
+                           sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
+        long long expert = (long long)(stats->expert_begin + e);
+        place p = {.w = w};
+        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld", (long long)layer,
+                       expert);
+        rc = put(&p, "tokens", SW_DTYPE_I64, 1, &stats->experts[e].n_tokens, err);
+        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.in", (long long)layer,
+                       expert);
+        if (rc == SW_OK) rc = put_expert(&p, &stats->experts[e].in, err);
+        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.down",
+                       (long long)layer, expert);
+        if (rc == SW_OK) rc = put_expert(&p, &stats->experts[e].down, err);
+    }
+    return rc;
+}
+
+sw_code sw_stats_write(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        place p = {.w = w};
+        if (!stats->site[site].h) continue;
+        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.%s", (long long)layer,
+                       sw_site_name((sw_site)site));
+        rc = put_site(&p, &stats->site[site], &stats->sizes[site], err);
+    }
+    if (rc == SW_OK && stats->n_experts) rc = put_experts(w, stats, layer, err);
+    return rc;
+}
+
+static sw_code put_ranges(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer,
+                          sw_err *err)
+{
+    float kv[2] = {stats->kv->k_amax, stats->kv->v_amax};
+    place p = {.w = w};
+    sw_code rc = SW_OK;
+
+    (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld", (long long)layer);
+    if (stats->kv->is_broken)
+        return SW_FAIL(err, SW_E_FORMAT, "layer %lld: a key or a value is not finite",
+                       (long long)layer);
+    rc = put(&p, "kv_abs_max", SW_DTYPE_F32, 2, kv, err);
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
+        if (!stats->is_wanted[site]) continue;
+        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.%s", (long long)layer,
+                       sw_site_name((sw_site)site));
+        rc = put(&p, "range", SW_DTYPE_I64, SW_RANGE_BINS, stats->ranges[site].counts, err);
+    }
+    return rc;
+}
+
+static sw_code sites_of_layer(bool is_used[SW_SITE_COUNT], const sw_model *model, int64_t layer,
+                              sw_err *err)
+{
+    int64_t n = sw_model_linears(model, layer, NULL, 0);
+    sw_linear_ref *refs = NULL;
+    sw_code rc = SW_MEM_GET(&refs, n, "linears of a block", err);
+
+    if (rc != SW_OK) return rc;
+    (void)sw_model_linears(model, layer, refs, n);
+    memset(is_used, 0, SW_SITE_COUNT * sizeof *is_used);
+    for (int64_t i = 0; i < n; i++) is_used[refs[i].site] = true;
+    sw_mem_put(refs);
+    return SW_OK;
+}
+
+/* One expert after the other, so that memory need not hold what a card does. */
+static sw_code write_experts(sw_zpack_writer *w, sw_site_stats *part, int64_t layer, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
+        sw_site_stats one = {.experts = &part->experts[e], .n_experts = 1,
+                             .expert_begin = part->expert_begin + e};
+        rc = sw_expert_stats_fetch(one.experts, err);
+        if (rc == SW_OK) rc = sw_stats_write(w, &one, layer, err);
+        sw_expert_stats_free(one.experts);
+    }
+    return rc;
+}
+
+/* in_all: what the router reads, where the streams are. */
+static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
+                               const sw_site_stats *all, const sw_hessian *in_all,
+                               const sw_quant_options *options, const sw_progress *progress,
+                               sw_err *err)
+{
+    const sw_model *m = streams->model;
+    int64_t layer = block->layer, n_at_a_time;
+    sw_code rc = SW_OK;
+
+    n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts, in_all->solver);
+    for (int64_t begin = 0; begin < m->n_experts && rc == SW_OK; begin += n_at_a_time) {
+        sw_site_stats part;
+        rc = sw_site_stats_new_experts(&part, m, layer, all->is_wanted, options->experts, begin,
+                                       sw_min_i64(begin + n_at_a_time, m->n_experts),
+                                       in_all->solver, options->n_threads, err);
+        if (rc != SW_OK) break;
+        part.ranges = all->ranges;
+        rc = sw_site_stats_add_sizes(&part, err);
+        if (rc == SW_OK) rc = sw_streams_observe(streams, &part, block, block, progress, err);
+        if (rc == SW_OK)
+            rc = sw_experts_weigh(part.experts, part.n_experts, in_all, err);
+        if (rc == SW_OK) rc = write_experts(w, &part, layer, err);
+        sw_site_stats_free(&part);
+    }
+    return rc;
+}
+
+/* Where the streams are. */
+static sw_code new_stats(sw_site_stats *out, const sw_streams *streams, int64_t layer,
+                         const bool is_used[SW_SITE_COUNT], const sw_quant_options *options,
+                         sw_err *err)
+{
+    if (streams->on)
+        return sw_site_stats_new_device(out, streams->model, layer, is_used, false,
+                                        options->solver, err);
+    return sw_site_stats_new(out, streams->model, layer, is_used, false, SW_EXPERTS_COUNT,
+                             options->n_threads, err);
+}
+
+/* *kept: of a sparse layer what the router reads, where it was summed; or empty. */
+static sw_code fetch_stats(sw_hessian *kept, sw_site_stats *stats, bool is_sparse, sw_err *err)
+{
+    const sw_hessian *in = &stats->site[SW_SITE_MLP_IN];
+    sw_code rc = is_sparse && in->solver ? sw_hessian_scaled(kept, in, NULL, err) : SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
+        if (stats->site[site].solver) rc = sw_hessian_fetch(&stats->site[site], err);
+    return rc;
+}
+
+/* The blocks, and what comes after them where there is such. */
+static int64_t n_layers_of(const sw_model *model) { return model->n_layers + !model->is_tied; }
+
+static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
+                             const sw_quant_options *options, const sw_progress *progress,
+                             sw_err *err)
+{
+    const sw_model *model = streams->model;
+    bool is_used[SW_SITE_COUNT], is_sparse = sw_model_is_sparse(model, block->layer);
+    sw_hessian in_there = {0};
+    sw_range *ranges = NULL;
+    sw_kv_range kv = {0};
+    sw_site_stats stats;
+    sw_code rc = sites_of_layer(is_used, model, block->layer, err);
+
+    if (rc != SW_OK) return rc;
+    if ((rc = new_stats(&stats, streams, block->layer, is_used, options, err)) != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&ranges, SW_SITE_COUNT, "input ranges", err)) == SW_OK)
+        rc = sw_site_stats_add_sizes(&stats, err);
+    stats.ranges = ranges;
+    stats.kv = &kv;
+    if (rc == SW_OK) rc = sw_streams_observe(streams, &stats, block, block, progress, err);
+    if (rc == SW_OK) rc = fetch_stats(&in_there, &stats, is_sparse, err);
+    if (rc == SW_OK) rc = sw_stats_write(w, &stats, block->layer, err);
+    if (rc == SW_OK && is_sparse)
+        rc = collect_experts(w, streams, block, &stats,
+                             in_there.solver ? &in_there : &stats.site[SW_SITE_MLP_IN], options,
+                             progress, err);
+    if (rc == SW_OK) rc = put_ranges(w, &stats, block->layer, err);
+    sw_hessian_free(&in_there);
+    sw_site_stats_free(&stats);
+    sw_mem_put(ranges);
+    if (rc != SW_OK || block->layer + 1 == n_layers_of(model)) return rc;
+    return sw_streams_advance(streams, block, block, SW_HALF_BOTH, progress, err);
+}
+
+static sw_code new_streams(sw_streams *out, const sw_model *model, const sw_st *st,
+                           const sw_calib *calib, const sw_quant_options *options, sw_err *err)
+{
+    if (!options->solver)
+        return sw_streams_new(out, model, st, calib, false, NULL, options->n_threads, err);
+    return sw_streams_new_device(out, model, st, calib, false, options->solver, err);
+}
+
+sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st *st,
+                         const sw_calib *calib, const sw_quant_options *options,
+                         const sw_progress *progress, sw_err *err)
+{
+    sw_streams streams = {0};
+    sw_code rc = new_streams(&streams, model, st, calib, options, err);
+
+    if (rc != SW_OK) return rc;
+    for (int64_t layer = 0; layer < n_layers_of(model) && rc == SW_OK; layer++) {
+        sw_block block = {0};
+        sw_progress_step(progress, "calibrate", layer, n_layers_of(model));
+        if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
+        if ((rc = sw_block_load_from(&block, model, st, options->source, layer, err)) == SW_OK)
+            rc = collect_layer(w, &streams, &block, options, progress, err);
+        sw_block_free(&block);
+    }
+    if (rc == SW_OK) sw_progress_step(progress, "calibrate", model->n_layers, model->n_layers);
+    sw_streams_free(&streams);
+    return rc;
+}

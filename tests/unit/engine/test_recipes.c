@@ -1,0 +1,202 @@
+/* test_recipes.c - the decoders of tests/golden/recipes against the logits of another
+ * implementation, as whole sequences and token by token.
+ *
+ * Every recipe is opened with each spelling of its config: as newer and as published files have it.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/io/file.h"
+#include "tests/support/toys/open_model.h"
+#include "tests/support/toys/recipe_model.h"
+#include "tests/support/scratch.h"
+
+#define RECIPES "tests/golden/recipes/"
+#define DISTANCE_MAX 1e-5
+#define MUST(call_with_err)                                              \
+    do {                                                                 \
+        sw_err e_text = {0}, *err = &e_text;                             \
+        if ((call_with_err) != SW_OK) fail_msg("%s", err->text);         \
+    } while (0)
+
+typedef struct recipe {
+    const char *name;
+    /* Frequencies that follow the length of the whole text give steps other keys than the whole
+     * sequence has, in the models' own library too. */
+    bool has_no_steps;
+} recipe;
+
+static const recipe recipes[] = {
+    {"gemma3", false},
+    {"qwen2_5_vl", false},
+    {"qwen3_vl", false},
+    {"qwen3_vl_moe", false},
+    {"mistral3", false},
+    {"mistral3_ministral3", false},
+    {"glm4", false},
+    {"glm4_moe", false},
+    {"glm4_moe_mtp", false},
+    {"glm4_moe_lite", false},
+    {"minimax_m2", false},
+    {"qwen2_moe", false},
+    {"olmoe", false},
+    {"olmo3", false},
+    {"smollm3", false},
+    {"cohere2", false},
+    {"ernie4_5", false},
+    {"ernie4_5_moe", false},
+    {"exaone4", false},
+    {"hunyuan_v1_dense", false},
+    {"hunyuan_v1_moe", false},
+    {"seed_oss", false},
+    {"phi4", true},
+    {"phi4_short", false},
+    {"granite", false},
+    {"llama4", false},
+    {"llama4_text", false},
+    {"deepseek_v32", false},
+    {"glm_moe_dsa", false},
+    {"starcoder2", false},
+    {"stablelm", false},
+    {"stablelm_2_12b", false},
+    {"gpt_neox", false},
+    {"falcon", false},
+    {"falcon_new", false},
+    {"bloom", false},
+    {"qwen3_5_text", false},
+    {"qwen3_5", false},
+    {"qwen3_5_mtp", false},
+    {"qwen3_5_moe", false},
+    {"qwen3_5_moe_text", false},
+    {"qwen3_next", false},
+    {"lfm2", false},
+    {"lfm2_moe", false},
+    {"mamba2", false},
+    {"bamba", false},
+    {"kimi_linear", false},
+};
+#define N_RECIPES (sizeof recipes / sizeof recipes[0])
+
+/* The logits of every token when each is fed alone. */
+static float *stepped_logits(const open_model *m, const uint32_t *ids, int64_t n)
+{
+    sw_engine *engine = open_engine(m, 8, 1);
+    sw_session *session = NULL;
+    float *logits = NULL;
+
+    MUST(SW_MEM_GET(&logits, n * m->model.vocab, "logits", err));
+    MUST(sw_session_new(&session, engine, &m->lm, n, err));
+    for (int64_t t = 0; t < n; t++)
+        MUST(sw_session_feed(session, logits + t * m->model.vocab, ids + t, 1, err));
+    sw_session_free(session);
+    sw_engine_free(engine);
+    return logits;
+}
+
+static void compare(const recipe *r, const char *config, const char *how, const float *have,
+                    const reference_logits *ref)
+{
+    const double far = relative_l2(have, ref->logits, ref->n_seqs * ref->seq_len * ref->vocab);
+
+    if (!(far <= DISTANCE_MAX)) fail_msg("%s, %s, %s: %.3g", r->name, config, how, far);
+    print_message("           %s, %s, %s: %.2g\n", r->name, config, how, far);
+}
+
+static void check_config(const scratch *s, const recipe *r, const char *config)
+{
+    char from[128], path[160];
+    reference_logits ref;
+    open_model m;
+    float *have;
+
+    (void)snprintf(from, sizeof from, RECIPES "%s", r->name);
+    (void)snprintf(path, sizeof path, "%s/reference.safetensors", from);
+    MUST(recipe_model_make(s->dir, from, config, err));
+    open_model_dir(&m, s->dir);
+    reference_open(&ref, path);
+    assert_int_equal(ref.vocab, m.model.vocab);
+    have = model_logits(&m, 2, ref.ids, ref.n_seqs, ref.seq_len);
+    compare(r, config, "whole", have, &ref);
+    sw_mem_put(have);
+    if (!r->has_no_steps && ref.n_seqs == 1) {
+        have = stepped_logits(&m, ref.ids, ref.seq_len);
+        compare(r, config, "stepped", have, &ref);
+        sw_mem_put(have);
+    }
+    reference_close(&ref);
+    open_model_close(&m);
+}
+
+static void test_recipe(void **state)
+{
+    const recipe *r = *state;
+    char path[160];
+    scratch s;
+
+    scratch_open(&s);
+    check_config(&s, r, "config.json");
+    (void)snprintf(path, sizeof path, RECIPES "%s/config_hub.json", r->name);
+    if (sw_path_exists(path)) check_config(&s, r, "config_hub.json");
+    scratch_close(&s);
+}
+
+/* A session whose layers keep states takes a text in uneven pieces, some longer than the engine,
+ * and is as it was after a piece that could not be fed to its end. */
+static void test_states_go_back(void **state)
+{
+    static const int64_t pieces[] = {3, 17, 1, 20, 7};
+    const char *name = *state;
+    uint32_t broken[20];
+    char from[128], path[160];
+    reference_logits ref;
+    sw_session *session = NULL;
+    sw_engine *engine;
+    float *logits = NULL;
+    open_model m;
+    sw_err said = {0};
+    scratch s;
+
+    scratch_open(&s);
+    (void)snprintf(from, sizeof from, RECIPES "%s", name);
+    (void)snprintf(path, sizeof path, "%s/reference.safetensors", from);
+    MUST(recipe_model_make(s.dir, from, "config.json", err));
+    open_model_dir(&m, s.dir);
+    reference_open(&ref, path);
+    engine = open_engine(&m, 8, 2);
+    MUST(SW_MEM_GET(&logits, m.model.vocab, "logits", err));
+    MUST(sw_session_new(&session, engine, &m.lm, ref.seq_len, err));
+    for (int64_t i = 0, t = 0; i < 5; t += pieces[i++]) {
+        memcpy(broken, ref.ids + t, (size_t)pieces[i] * sizeof *broken);
+        broken[pieces[i] - 1] = UINT32_MAX;
+        assert_int_equal(sw_session_feed(session, logits, broken, pieces[i], &said), SW_E_FORMAT);
+        MUST(sw_session_feed(session, logits, ref.ids + t, pieces[i], err));
+        assert_true(relative_l2(logits, ref.logits + (t + pieces[i] - 1) * ref.vocab, ref.vocab) <=
+                    2 * DISTANCE_MAX);
+    }
+    sw_session_free(session);
+    sw_engine_free(engine);
+    sw_mem_put(logits);
+    reference_close(&ref);
+    open_model_close(&m);
+    scratch_close(&s);
+}
+
+int main(void)
+{
+    static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear"};
+    enum { N_STATES = sizeof with_states / sizeof with_states[0] };
+    struct CMUnitTest tests[N_RECIPES + N_STATES];
+
+    for (size_t i = 0; i < N_RECIPES; i++)
+        tests[i] = (struct CMUnitTest){.name = recipes[i].name, .test_func = test_recipe,
+                                       .initial_state = (void *)(uintptr_t)&recipes[i]};
+    for (size_t i = 0; i < N_STATES; i++)
+        tests[N_RECIPES + i] =
+            (struct CMUnitTest){.name = "test_states_go_back", .test_func = test_states_go_back,
+                                .initial_state = (void *)(uintptr_t)with_states[i]};
+    return cmocka_run_group_tests_name("recipes", tests, NULL, NULL);
+}

@@ -1,0 +1,169 @@
+/* test_async_sink.c - results handed on by another thread: all of them, in order, as they were; and
+ * what happens once one cannot be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "quant/run/async_sink.h"
+
+enum { N = 6, K = 32, CALLS = 64 };
+
+/* What the sink behind has seen, in order. */
+typedef struct seen {
+    char calls[CALLS][32];
+    int n;
+    int fails_at;      /* the call that fails, or -1 */
+    useconds_t pause;  /* of every put */
+    uint8_t last_code; /* of the last put tensor's last element */
+    float last_scale;
+} seen;
+
+static sw_code note(seen *s, const char *what, sw_err *err)
+{
+    assert_true(s->n < CALLS);
+    (void)snprintf(s->calls[s->n], sizeof s->calls[0], "%s", what);
+    return s->n++ == s->fails_at ? SW_FAIL(err, SW_E_IO, "no room for %s", what) : SW_OK;
+}
+
+static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
+                   const sw_solve_report *report, sw_err *err)
+{
+    seen *s = self;
+
+    (void)usleep(s->pause);
+    assert_int_equal(ref->layer, report->n_tokens);
+    s->last_code = q->codes[q->n_out * q->k_in - 1];
+    s->last_scale = q->scales[q->n_out * q->n_groups - 1];
+    return note(s, path, err);
+}
+
+static sw_code end_block(void *self, int64_t layer, sw_err *err)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "end %d", (int)layer);
+    return note(self, text, err);
+}
+
+static sw_code change(void *self, const char *name, const float *values, int64_t n, sw_err *err)
+{
+    (void)values;
+    (void)n;
+    return note(self, name, err);
+}
+
+static int64_t n_done(void *self)
+{
+    (void)self;
+    return 7;
+}
+
+static sw_quant_sink sink_of(seen *s)
+{
+    return (sw_quant_sink){.self = s, .put = put, .end_block = end_block, .change = change,
+                           .n_done = n_done};
+}
+
+/* The tensor is the caller's own again when put returns. */
+static sw_code put_one(const sw_quant_sink *to, int64_t layer, const char *path, uint8_t code,
+                       sw_err *err)
+{
+    sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 16,
+                     .scale_dtype = SW_DTYPE_F32};
+    sw_linear_ref ref = {.layer = layer, .n_out = N, .k_in = K};
+    sw_solve_report report = {.n_tokens = layer};
+    sw_qtensor q = {0};
+    sw_code rc;
+
+    assert_int_equal(sw_qtensor_alloc(&q, &spec, N, K, err), SW_OK);
+    memset(q.codes, code, N * K);
+    for (int i = 0; i < N * K / 16; i++) q.scales[i] = (float)code;
+    rc = to->put(to->self, &ref, path, &q, &report, err);
+    memset(q.codes, 0, N * K);
+    sw_qtensor_free(&q);
+    return rc;
+}
+
+static void test_order_is_kept(void **state)
+{
+    static const char *const want[] = {"a", "b", "end 0", "norm", "c", "end 1"};
+    seen s = {.fails_at = -1, .pause = 2000};
+    sw_quant_sink behind = sink_of(&s);
+    const sw_quant_sink *front;
+    sw_async_sink *async = NULL;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_async_sink_new(&async, &behind, &err), SW_OK);
+    front = sw_async_sink_front(async);
+    assert_null(front->put_kv); /* nor has the one behind */
+    assert_null(front->get);
+    assert_int_equal(front->n_done(front->self), 7);
+    assert_int_equal(put_one(front, 0, "a", 3, &err), SW_OK);
+    assert_int_equal(put_one(front, 0, "b", 4, &err), SW_OK);
+    assert_int_equal(front->end_block(front->self, 0, &err), SW_OK);
+    assert_int_equal(front->change(front->self, "norm", NULL, 0, &err), SW_OK);
+    assert_int_equal(s.n, 4); /* a change waits for what came before */
+    assert_int_equal(put_one(front, 1, "c", 9, &err), SW_OK);
+    assert_int_equal(front->end_block(front->self, 1, &err), SW_OK);
+    assert_int_equal(sw_async_sink_drain(async, &err), SW_OK);
+    assert_int_equal(s.n, 6);
+    for (int i = 0; i < 6; i++) assert_string_equal(s.calls[i], want[i]);
+    assert_int_equal(s.last_code, 9);
+    assert_true(s.last_scale == 9.0f);
+    sw_async_sink_free(async);
+}
+
+/* The first failure is told, once or often; nothing is handed on after it. */
+static void test_failure_is_told(void **state)
+{
+    seen s = {.fails_at = 1};
+    sw_quant_sink behind = sink_of(&s);
+    const sw_quant_sink *front;
+    sw_async_sink *async = NULL;
+    sw_err err = {0}, later = {0};
+
+    (void)state;
+    assert_int_equal(sw_async_sink_new(&async, &behind, &err), SW_OK);
+    front = sw_async_sink_front(async);
+    assert_int_equal(put_one(front, 0, "a", 3, &err), SW_OK);
+    assert_int_equal(put_one(front, 0, "b", 4, &err), SW_OK);
+    assert_int_equal(sw_async_sink_drain(async, &err), SW_E_IO);
+    assert_non_null(strstr(err.text, "no room for b"));
+    assert_int_equal(put_one(front, 0, "c", 4, &later), SW_E_IO);
+    assert_non_null(strstr(later.text, "no room for b"));
+    assert_int_equal(front->change(front->self, "norm", NULL, 0, &later), SW_E_IO);
+    assert_int_equal(s.n, 2);
+    sw_async_sink_free(async);
+}
+
+/* A run that fails elsewhere lets go of what still waits. */
+static void test_waiting_is_dropped(void **state)
+{
+    seen s = {.fails_at = -1, .pause = 20000};
+    sw_quant_sink behind = sink_of(&s);
+    sw_async_sink *async = NULL;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_async_sink_new(&async, &behind, &err), SW_OK);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(put_one(sw_async_sink_front(async), 0, "a", 1, &err), SW_OK);
+    sw_async_sink_free(async);
+    assert_true(s.n < 20);
+    sw_async_sink_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order_is_kept),
+        cmocka_unit_test(test_failure_is_told),
+        cmocka_unit_test(test_waiting_is_dropped),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,102 @@
+/* test_weight_rows.c - weights into floats and back on several threads: the bytes of one. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/base/mem.h"
+#include "formats/num/half.h"
+#include "quant/method/weight_rows.h"
+#include "tests/support/toys/qtensor_gen.h"
+#include "tests/support/toys/random.h"
+
+enum { N = 201, K = 72 };
+
+static void test_values_are_those_stored(void **state)
+{
+    static uint16_t stored[N * K];
+    sw_weight dense = {.n_out = N, .k_in = K, .dense = stored, .dense_dtype = SW_DTYPE_BF16};
+    test_rng rng = {1};
+
+    (void)state;
+    for (int i = 0; i < N * K; i++) stored[i] = sw_bf16_encode((float)test_gauss(&rng));
+    for (int n_threads = 1; n_threads <= 4; n_threads += 3) {
+        float *w = NULL;
+        sw_err err = {0};
+        assert_int_equal(sw_weight_values(&w, &dense, N, K, n_threads, &err), SW_OK);
+        for (int i = 0; i < N * K; i++) assert_true(w[i] == sw_bf16_decode(stored[i]));
+        sw_mem_put(w);
+    }
+}
+
+/* Two elements that are not finite, in two chunks: the first is named whatever the threads. */
+static void test_first_bad_element_is_named(void **state)
+{
+    static float stored[N * K];
+    sw_weight dense = {.n_out = N, .k_in = K, .dense = stored, .dense_dtype = SW_DTYPE_F32};
+
+    (void)state;
+    stored[9001] = NAN;
+    stored[9003] = INFINITY;
+    stored[14000] = -INFINITY;
+    for (int n_threads = 1; n_threads <= 4; n_threads++) {
+        float *w = NULL;
+        sw_err err = {0};
+        assert_int_equal(sw_weight_values(&w, &dense, N, K, n_threads, &err), SW_E_FORMAT);
+        assert_null(w);
+        assert_non_null(strstr(err.text, "element 9001 "));
+    }
+}
+
+static void test_other_dtypes_are_refused(void **state)
+{
+    static float stored[N * K];
+    sw_weight dense = {.n_out = N, .k_in = K, .dense = stored, .dense_dtype = SW_DTYPE_I32};
+    float *w = NULL;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_weight_values(&w, &dense, N, K, 2, &err), SW_E_UNSUPPORTED);
+    assert_null(w);
+}
+
+static void test_decoding_is_the_plain_one(void **state)
+{
+    static float want[N * K], have[N * K];
+
+    (void)state;
+    for (int is_symmetric = 0; is_symmetric < 2; is_symmetric++) {
+        sw_qtensor q = {0};
+        uint16_t v;
+        sw_gen_qtensor(&q, 4, is_symmetric, 32, SW_DTYPE_F16, N, K, SW_GEN_RANDOM, 0, 5);
+        sw_qtensor_decode(want, &q);
+        for (int n_threads = 1; n_threads <= 4; n_threads += 3) {
+            memset(have, 0xff, sizeof have);
+            sw_weight_decode(have, &q, n_threads);
+            assert_memory_equal(have, want, sizeof have);
+            memset(have, 0xff, sizeof have);
+            sw_weight_decode_bf16(have, &q, n_threads);
+            for (int i = 0; i < N * K; i++) {
+                memcpy(&v, (const char *)have + 2 * i, sizeof v);
+                assert_int_equal(v, sw_bf16_encode(want[i]));
+            }
+        }
+        sw_qtensor_free(&q);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values_are_those_stored),
+        cmocka_unit_test(test_first_bad_element_is_named),
+        cmocka_unit_test(test_other_dtypes_are_refused),
+        cmocka_unit_test(test_decoding_is_the_plain_one),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,225 @@
+/* cmd_calibrate.c - `swage calibrate`: one pass over the text, kept in a file for any scheme. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "formats/checkpoint/identity.h"
+#include "kernels/engine/lm_open.h"
+#include "quant/stats/stats.h"
+#include "tools/calibrate/calibration.h"
+#include "tools/cli/cmd.h"
+#include "tools/device/device_opt.h"
+#include "tools/calibrate/expert_report.h"
+
+typedef struct calibrate_options {
+    sw_cmd_common common;
+    const char *out, *experts, *device;
+    sw_opt_list calib;
+    int64_t samples, seq_len, seed;
+    int may_replace, has_no_text;
+} calibrate_options;
+
+#define AT(field) .offset = offsetof(calibrate_options, field)
+
+static const sw_opt options[] = {
+    {.name = "out", .letter = 'o', .kind = SW_OPT_TEXT, AT(out), .arg = "FILE",
+     .help = "where the statistics go; complete or absent"},
+    {.name = "calib", .kind = SW_OPT_LIST, AT(calib), .arg = "FILE",
+     .help = "calibration text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
+    {.name = "samples", .kind = SW_OPT_INT, AT(samples), .arg = "N", .min = 1, .max = 1e7,
+     .help = "calibration windows (default 128)"},
+    {.name = "seq-len", .kind = SW_OPT_INT, AT(seq_len), .arg = "L", .min = 8, .max = 1 << 20,
+     .help = "tokens per window (default 2048 or the model's context)"},
+    {.name = "seed", .kind = SW_OPT_INT, AT(seed), .arg = "N", .min = 0, .max = 9e15,
+     .help = "draw the windows from the whole text (default 0: its first ones)"},
+    {.name = "experts", .kind = SW_OPT_CHOICE, AT(experts), .arg = "E",
+     .choices = sw_name_of_experts,
+     .help = "what to keep of each expert; what shrink keeps serves all three (default shrink)"},
+    {.name = "no-text", .kind = SW_OPT_FLAG, AT(has_no_text), .set_to = 1,
+     .help = "keep no windows of the text in the file; awq, smoothquant and --target-bits cannot "
+             "use it then"},
+    {.name = "force", .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
+     .help = "replace an existing file"},
+    SW_DEVICE_ROW(calibrate_options, device),
+    SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
+    SW_CMD_COMMON_ROWS,
+    {0},
+};
+
+static const calibrate_options defaults = {.experts = "shrink"};
+
+/* What one run holds. */
+typedef struct job {
+    const calibrate_options *o;
+    const char *model_dir;
+    sw_checkpoint source;
+    sw_calibration calibration;
+    sw_zpack_writer *writer;
+    sw_device *gpu;
+    sw_quant_options quant;
+    sw_linear_source decoding; /* of a source that is quantized itself */
+    int64_t n_tensors;
+} job;
+
+static void job_free(job *j)
+{
+    sw_zpack_writer_free(j->writer);
+    sw_calibration_free(&j->calibration);
+    sw_checkpoint_close(&j->source);
+    sw_solver_close(j->quant.solver);
+    sw_device_close(j->gpu);
+}
+
+static sw_code open_inputs(job *j, const sw_progress *progress, sw_err *err)
+{
+    const calibrate_options *o = j->o;
+    sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed,
+                                progress};
+    sw_code rc;
+
+    if (!o->out) return SW_FAIL(err, SW_E_USAGE, "say where the statistics go: -o FILE");
+    if (!o->calib.n) return SW_FAIL(err, SW_E_USAGE, "give calibration text: --calib FILE");
+    if (!o->may_replace && sw_path_exists(o->out))
+        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
+    if (sw_path_is_dir(o->out))
+        return SW_FAIL(err, SW_E_USAGE, "%s: is a directory; name a file", o->out);
+    if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
+    if (!j->source.dialect && sw_json_member(j->source.config, "quantization_config"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized already, in a format that is not "
+                       "known; calibrate the original instead", j->model_dir);
+    j->decoding = sw_decoding_source(&j->source);
+    return sw_calibration_read(&j->calibration, &j->source.model, &c, err);
+}
+
+/* Everything that tells one set of statistics from another. */
+static sw_code write_keys(job *j, sw_err *err)
+{
+    const sw_calib *calib = &j->calibration.calib;
+    char model[SW_SHA256_HEX_BYTES], ids[SW_SHA256_HEX_BYTES], samples[24], seq_len[24];
+    const char *pairs[][2] = {{"kind", SW_STATS_KIND}, {"model_sha256", model},
+                              {"ids_sha256", ids},     {"samples", samples},
+                              {"seq_len", seq_len},    {"experts", j->o->experts}};
+    sw_code rc;
+
+    if ((rc = sw_checkpoint_identity(model, &j->source, err)) != SW_OK) return rc;
+    rc = sw_sha256_hex(ids, calib->ids,
+                       (size_t)(calib->n_seqs * calib->seq_len) * sizeof *calib->ids, err);
+    (void)snprintf(samples, sizeof samples, "%lld", (long long)calib->n_seqs);
+    (void)snprintf(seq_len, sizeof seq_len, "%lld", (long long)calib->seq_len);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0] && rc == SW_OK; i++)
+        rc = sw_zpack_writer_meta(j->writer, pairs[i][0], pairs[i][1], err);
+    return rc;
+}
+
+static sw_code print_result(sw_run *run, const job *j, uint64_t n_bytes, double seconds,
+                            sw_err *err)
+{
+    const sw_calib *calib = &j->calibration.calib;
+    int64_t n_tokens = calib->n_seqs * calib->seq_len;
+    cJSON *object = NULL;
+    char size[16];
+    sw_code rc;
+
+    if (!j->o->common.json) {
+        sw_term_bytes(size, (double)n_bytes);
+        (void)printf("output      %s, %s\ncalibrated  %lld layers on %lld tokens (%lld windows of "
+                     "%lld)\ntime        %.1f s\n",
+                     j->o->out, size, (long long)j->source.model.n_layers, (long long)n_tokens,
+                     (long long)calib->n_seqs, (long long)calib->seq_len, seconds);
+        run->has_result = true;
+        return SW_OK;
+    }
+    if ((rc = sw_cmd_json_new(&object, "calibrate", err)) != SW_OK) return rc;
+    if (cJSON_AddStringToObject(object, "output", j->o->out) &&
+        cJSON_AddNumberToObject(object, "bytes", (double)n_bytes) &&
+        cJSON_AddNumberToObject(object, "layers", (double)j->source.model.n_layers) &&
+        cJSON_AddNumberToObject(object, "samples", (double)calib->n_seqs) &&
+        cJSON_AddNumberToObject(object, "seq_len", (double)calib->seq_len) &&
+        sw_corpus_add_note(object, &j->calibration.corpus) &&
+        cJSON_AddNumberToObject(object, "seconds", seconds))
+        rc = sw_cmd_json_print(run, object, err);
+    else
+        rc = sw_cmd_json_added(NULL, err);
+    cJSON_Delete(object);
+    return rc;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static int policy_of(const char *name)
+{
+    int i = 0;
+
+    while (strcmp(sw_name_of_experts(i), name) != 0) i++; /* the parser took it from this table */
+    return i;
+}
+
+static sw_code run_calibrate(sw_run *run, sw_err *err)
+{
+    double start_s = now_s();
+    uint64_t n_bytes;
+    job *j = NULL;
+    sw_code rc;
+
+    if ((rc = SW_ARENA_TAKE(&j, run->arena, 1, err)) != SW_OK) return rc;
+    j->o = run->options;
+    j->model_dir = run->args[0];
+    j->quant = sw_quant_defaults();
+    j->quant.source = &j->decoding;
+    j->quant.experts = (sw_experts)policy_of(j->o->experts);
+    j->quant.n_threads = (int)j->o->common.threads;
+    if ((rc = open_inputs(j, &run->term->progress, err)) != SW_OK) goto done;
+    rc = sw_device_option_open_solver(&j->gpu, &j->quant.solver, j->o->device, &run->term->progress,
+                                      err);
+    if (rc != SW_OK) goto done;
+    rc = sw_zpack_writer_new(&j->writer, j->o->out, j->o->may_replace != 0, err);
+    if (rc != SW_OK || (rc = write_keys(j, err)) != SW_OK) goto done;
+    if (!j->o->has_no_text &&
+        (rc = sw_stats_put_windows(j->writer, &j->calibration.calib, err)) != SW_OK)
+        goto done;
+    rc = sw_stats_collect(j->writer, &j->source.model, j->source.st, &j->calibration.calib,
+                          &j->quant, &run->term->progress, err);
+    if (rc != SW_OK || (rc = sw_progress_check(&run->term->progress, err)) != SW_OK) goto done;
+    if ((rc = sw_zpack_writer_commit(j->writer, err)) != SW_OK) goto done;
+    n_bytes = sw_zpack_writer_bytes(j->writer);
+    sw_term_clear(run->term);
+    rc = print_result(run, j, n_bytes, now_s() - start_s, err);
+done:
+    job_free(j);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "swage calibrate calib_data/tiny-llama --calib calib_data/calib.u16 --samples 9 "
+    "-o build/t.stats",
+    "swage quantize calib_data/tiny-llama --stats build/t.stats -o build/out64 --group-size 64",
+    "swage calibrate MODEL --calib *.txt --samples 256 --seq-len 2048 -o MODEL.stats",
+    "swage calibrate MODEL --device cuda --calib text.txt -o MODEL.stats", NULL};
+
+const sw_cmd sw_cmd_calibrate = {
+    .name = "calibrate",
+    .args = "MODEL --calib FILE... -o STATS",
+    .summary = "run calibration text once, keep the statistics for any number of schemes",
+    .more = "The statistics (Hessians, sizes of channels, ranges of inputs, tokens per expert)\n"
+            "belong to this model, which `quantize --stats` checks. They are taken with all\n"
+            "linears unquantized: `quantize --calib` also makes up for errors of earlier layers\n"
+            "and is more accurate. What has to try its choices (awq, smoothquant,\n"
+            "--target-bits) does so on windows of the text that the file holds as token ids, at\n"
+            "most some 20 thousand: whoever has the file can read them, unless --no-text.\n"
+            "With --device cuda the text runs on the card, activations in BF16.\n",
+    .options = options,
+    .options_bytes = sizeof(calibrate_options),
+    .defaults = &defaults,
+    .min_args = 1,
+    .max_args = 1,
+    .is_long = true,
+    .examples = examples,
+    .run = run_calibrate,
+};

@@ -1,0 +1,92 @@
+/* opt.h - option tables: one row parses the option and prints its help, so the two cannot drift.
+ *
+ * A command owns a plain struct; rows say at which offset a value lands. Long options take
+ * `--name value` or `--name=value`, short ones `-o value`; `--` ends the options. A list takes
+ * every word up to the next option. Everything wrong with a command line is SW_E_USAGE and
+ * suggests the nearest thing that exists. Uses formats/base only.
+ */
+#ifndef SW_TOOLS_CLI_OPT_H
+#define SW_TOOLS_CLI_OPT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "formats/base/mem.h"
+#include "formats/base/status.h"
+
+typedef enum sw_opt_kind {
+    SW_OPT_FLAG,   /* int field = set_to */
+    SW_OPT_INT,    /* int64_t field, min..max */
+    SW_OPT_REAL,   /* double field, min..max */
+    SW_OPT_TEXT,   /* const char * field, not empty */
+    SW_OPT_SIZE,   /* uint64_t field, bytes; 512, 64K, 100M, 2G (powers of 1024) */
+    SW_OPT_CHOICE, /* const char * field = the table's own spelling of the name */
+    SW_OPT_LIST,   /* sw_opt_list field, repeatable */
+    SW_OPT_KIND_COUNT
+} sw_opt_kind;
+
+typedef struct sw_opt_list {
+    const char **items; /* borrowed from the command line */
+    int n;
+} sw_opt_list;
+
+/* The i-th name of a table, NULL beyond its end. */
+typedef const char *(*sw_opt_choice_fn)(int i);
+
+typedef struct sw_opt {
+    const char *name;      /* without the dashes; NULL ends a table */
+    char letter;           /* one-letter form, or 0 */
+    sw_opt_kind kind;
+    size_t offset;         /* of the field in the command's struct */
+    const char *arg;       /* what help calls the value: "FILE", "N" */
+    const char *help;      /* one line */
+    double min, max;       /* INT and REAL */
+    int set_to;            /* FLAG */
+    sw_opt_choice_fn choices;
+    const char *word;      /* REAL: taken as well, and stands for SW_OPT_WORD; or NULL */
+} sw_opt;
+#define SW_OPT_WORD (-1.0)
+
+/* Words that are not options. */
+typedef struct sw_opt_args {
+    const char **items;
+    int n;
+    bool *is_set; /* per row of the table: it was on the line */
+} sw_opt_args;
+
+/* Parse argv[0..argc) (without program and command) into `fields`, which holds the defaults.
+ * Lists and `args` live in `arena`, their texts in argv. *fields is undefined on failure. */
+sw_code sw_opt_parse(void *fields, sw_opt_args *args, const sw_opt *table, int argc,
+                     char *const argv[], sw_arena *arena, sw_err *err) SW_MUST_USE;
+
+/* Put one value where the row says, as if `what` had been given it on the line; a list has room
+ * for list_room of them and keeps `value`, which must outlive it. Not for flags. */
+sw_code sw_opt_store(void *fields, const sw_opt *row, const char *what, const char *value,
+                     sw_arena *arena, int list_room, sw_err *err) SW_MUST_USE;
+
+/* One line per row, wrapped; choices are listed. */
+void sw_opt_print(FILE *out, const sw_opt *table);
+
+/* The name nearest to `word`, or NULL when nothing is near enough to be a slip of the finger. */
+const char *sw_opt_nearest(const char *word, sw_opt_choice_fn names);
+
+/* Edits that turn one word into the other, ignoring case. */
+int sw_opt_distance(const char *a, const char *b);
+
+/* "a, b, c" of a table's names; always terminated, cut short with "..." when it does not fit. */
+void sw_opt_join(char *text, size_t text_bytes, sw_opt_choice_fn names);
+
+/* SW_E_USAGE: "<what> does not know <word>; did you mean ...? (there are ...)". */
+sw_code sw_opt_unknown(const char *what, const char *word, sw_opt_choice_fn names,
+                       sw_err *err) SW_MUST_USE;
+
+/* Whole text as a number within min..max. SW_E_USAGE; `what` names it. */
+sw_code sw_opt_int(int64_t *out, const char *text, double min, double max, const char *what,
+                   sw_err *err) SW_MUST_USE;
+sw_code sw_opt_real(double *out, const char *text, double min, double max, const char *what,
+                    sw_err *err) SW_MUST_USE;
+sw_code sw_opt_size(uint64_t *out, const char *text, const char *what, sw_err *err) SW_MUST_USE;
+
+#endif

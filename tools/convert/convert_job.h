@@ -1,0 +1,68 @@
+/* convert_job.h - one checkpoint into another dialect: what becomes of each linear, and the work.
+ *
+ * Planned first, so that what cannot be done is said before anything is written; then linear by
+ * linear in the order of the source's files, so that memory is that of the largest tensor.
+ */
+#ifndef SW_TOOLS_CONVERT_CONVERT_JOB_H
+#define SW_TOOLS_CONVERT_CONVERT_JOB_H
+
+#include "formats/checkpoint/checkpoint.h"
+#include "quant/run/scheme.h"
+
+typedef enum sw_fate {
+    SW_FATE_EXACT,       /* codes, scales, zero points and g_idx as they are */
+    SW_FATE_DECODED,     /* plain floats, rounded once to the target's dtype */
+    SW_FATE_REQUANTIZED, /* decoded and rounded to another scheme */
+    SW_FATE_COUNT
+} sw_fate;
+
+const char *sw_fate_name(sw_fate fate);
+
+typedef struct sw_convert_linear {
+    sw_linear_ref ref;
+    const char *path;
+    sw_qspec from, to;
+    sw_fate fate;
+    const char *blocks; /* of a GGUF, its type, when they are read as floats; else NULL */
+    const char *why; /* not exact; NULL for others */
+    int32_t shard;   /* where the source has it: */
+    const void *place;
+    double error;    /* relative, of a requantized one, once it is done */
+} sw_convert_linear;
+
+typedef struct sw_convert_options {
+    const char *source_dir, *out_dir;
+    const sw_dialect *target;
+    const sw_scheme *scheme; /* what to requantize to; NULL: the nearest */
+    bool may_replace, may_requantize, weights_only;
+    bool with_sidecar;       /* see sidecar.h */
+    uint64_t shard_bytes;
+    int n_threads;
+} sw_convert_options;
+
+typedef struct sw_convert_job {
+    sw_convert_options options;
+    const sw_progress *progress;
+    sw_checkpoint source;
+    sw_convert_linear *linears; /* in the order of the source's files */
+    int64_t n_linears;
+    int64_t n_of[SW_FATE_COUNT];
+    uint64_t source_bytes, out_bytes;
+    sw_arena arena;
+} sw_convert_job;
+
+/* Open the source and decide about every quantized linear of it. SW_E_UNSUPPORTED: one that the
+ * target cannot hold, with the reason and a remedy. */
+sw_code sw_convert_plan(sw_convert_job *job, const sw_convert_options *options,
+                        const sw_progress *progress, sw_err *err) SW_MUST_USE;
+/* Write the output: complete or absent. */
+sw_code sw_convert_run(sw_convert_job *job, sw_err *err) SW_MUST_USE;
+void sw_convert_free(sw_convert_job *job); /* accepts a zeroed one */
+
+/* The dialect of the source, or the dtype of a plain one. */
+const char *sw_convert_from(const sw_convert_job *job);
+/* {"from", "to", counts}, and with `tensors` what became of each linear. Owned by the caller. */
+sw_code sw_convert_json(cJSON **out, const sw_convert_job *job, const char *result,
+                        bool with_tensors, sw_err *err) SW_MUST_USE;
+
+#endif

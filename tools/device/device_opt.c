@@ -1,0 +1,38 @@
+/* device_opt.c - see device_opt.h. */
+#include "tools/device/device_opt.h"
+
+#include <string.h>
+
+#define CUDA "cuda"
+#define INDEX_MAX 1023
+
+sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_bytes, sw_err *err)
+{
+    const size_t n = strlen(CUDA);
+    int64_t index = 0;
+    sw_code rc;
+
+    *out = NULL;
+    if (!word || !strcmp(word, "cpu") || (!strcmp(word, "auto") && !sw_device_count()))
+        return SW_OK;
+    if (strcmp(word, "auto") && (strncmp(word, CUDA, n) || (word[n] && word[n] != ':')))
+        return SW_FAIL(err, SW_E_USAGE, "--device %s: there are cpu, cuda, cuda:N and auto", word);
+    if (strcmp(word, "auto") && word[n] &&
+        (rc = sw_opt_int(&index, word + n + 1, 0, INDEX_MAX, "--device cuda:N", err)) != SW_OK)
+        return rc;
+    if (cap_bytes > INT64_MAX)
+        return SW_FAIL(err, SW_E_USAGE, "--device-memory %llu: more than any card has",
+                       (unsigned long long)cap_bytes);
+    return sw_device_open(out, (int)index, (int64_t)cap_bytes, err);
+}
+
+sw_code sw_device_option_open_solver(sw_device **gpu, sw_solver **solver, const char *word,
+                                     const sw_progress *progress, sw_err *err)
+{
+    sw_code rc = sw_device_option_open(gpu, word, 0, err);
+
+    if (rc != SW_OK || !*gpu) return rc;
+    sw_progress_note(progress, "device: cuda:%d, %s", sw_device_about(*gpu)->index,
+                     sw_device_about(*gpu)->name);
+    return sw_solver_open(solver, *gpu, 0, err);
+}

@@ -1,0 +1,174 @@
+/* plan_text.c - a plan as a table, and as JSON. */
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/recipe/left_parts.h"
+#include "tools/plan/plan.h"
+
+static const char *spec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
+{
+    return spec ? sw_qspec_text(out, spec) : "left as it is";
+}
+
+static void print_classes(const sw_plan *plan)
+{
+    (void)printf("%-16s %6s %17s  %-30s %9s %9s  %s\n", "linear", "count", "[out, in]", "becomes",
+                 "before", "after", "kernel here, 1 token / 64");
+    for (int i = 0; i < plan->n_classes; i++) {
+        const sw_plan_class *c = &plan->classes[i];
+        char shape[48], spec[SW_SPEC_TEXT_BYTES], before[16], after[16];
+        (void)snprintf(shape, sizeof shape, "[%lld, %lld]", (long long)c->n_out,
+                       (long long)c->k_in);
+        sw_term_bytes(before, c->bytes_before);
+        sw_term_bytes(after, c->bytes_after);
+        (void)printf("%-16s %6lld %17s  %-30s %9s %9s  %s / %s\n", c->slot,
+                     (long long)c->n_linears, shape, spec_text(spec, c->spec), before, after,
+                     c->kernel_1, c->kernel_64);
+    }
+}
+
+static void print_speed(const sw_plan_speed *s)
+{
+    if (s->after_s <= 0) return;
+    (void)printf("decoding    %s: %.0f tokens/s at most before, %.0f after (%.2f times), %s\n",
+                 s->name, 1 / s->before_s, 1 / s->after_s, s->before_s / s->after_s,
+                 s->is_measured ? "by measured kernels" : "by bandwidth alone");
+    if (s->slow[0]) (void)printf("warning     %s\n", s->slow);
+}
+
+static void print_eta(double seconds)
+{
+    if (seconds < 90)
+        (void)printf("time        about %.0f s on this machine as busy as it is now\n", seconds);
+    else
+        (void)printf("time        about %.0f min on this machine as busy as it is now\n",
+                     seconds / 60);
+}
+
+void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
+{
+    char before[16], after[16], copied[16], peak[16], spilled[16], disk[16];
+    sw_left_parts left;
+
+    sw_term_bytes(before, plan->before_bytes);
+    sw_term_bytes(after, plan->after_bytes);
+    sw_term_bytes(copied, plan->copied_bytes);
+    sw_term_bytes(peak, plan->needs.peak_bytes);
+    sw_term_bytes(spilled, plan->needs.peak_spilled_bytes);
+    sw_term_bytes(disk, plan->disk_bytes);
+    print_classes(plan);
+    (void)printf("copied      %lld tensors, %s\n", (long long)plan->n_copied, copied);
+    sw_left_parts_find(&left, &job->source);
+    sw_left_parts_print(&left);
+    (void)printf("tensors     %s -> %s\n", before, after);
+    if (plan->needs.peak_spilled_bytes < plan->needs.peak_bytes)
+        (void)printf("memory      %s at the peak; %s with activations on disk (--memory)\n", peak,
+                     spilled);
+    else
+        (void)printf("memory      %s at the peak\n", peak);
+    (void)printf("disk        %s\n", disk);
+    print_eta(plan->seconds);
+    for (int i = 0; i < plan->n_tp; i++)
+        (void)printf("tp %-8lld %s%s\n", (long long)plan->tp[i].degree,
+                     plan->tp[i].is_legal ? "legal" : "no: ", plan->tp[i].why);
+    (void)printf("fused       groups are whole and alike\n"); /* else preparing has refused it */
+    print_speed(&plan->device);
+    print_speed(&plan->here);
+    if (sw_quantize_chooser(job->o))
+        (void)printf("note        %s measures before it chooses; shown without it\n",
+                     sw_quantize_chooser(job->o));
+}
+
+static bool number(cJSON *o, const char *key, double v)
+{
+    return cJSON_AddNumberToObject(o, key, v) != NULL;
+}
+
+static bool text(cJSON *o, const char *key, const char *v)
+{
+    return cJSON_AddStringToObject(o, key, v) != NULL;
+}
+
+static bool add_tensors(cJSON *root, const sw_quantize_job *job)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "tensors");
+    char spec[SW_SPEC_TEXT_BYTES];
+
+    for (int64_t i = 0; list && i < job->selection.n_linears; i++) {
+        const sw_ckpt_linear *l = &job->selection.linears[i];
+        double n = (double)l->n_out * (double)l->k_in;
+        cJSON *row = cJSON_CreateObject();
+        if (!cJSON_AddItemToArray(list, row) || !text(row, "name", l->module_path) ||
+            !text(row, "becomes", spec_text(spec, l->spec)) ||
+            !number(row, "bytes_before", n * sw_dtype_bits(job->source.model.dtype) / 8) ||
+            !number(row, "bytes_after",
+                    sw_plan_linear_bytes(job->dialect, l->spec, l->n_out, l->k_in)))
+            return false;
+    }
+    return list != NULL;
+}
+
+static bool add_classes(cJSON *root, const sw_plan *plan)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "classes");
+    char spec[SW_SPEC_TEXT_BYTES];
+
+    for (int i = 0; list && i < plan->n_classes; i++) {
+        const sw_plan_class *c = &plan->classes[i];
+        cJSON *row = cJSON_CreateObject();
+        if (!cJSON_AddItemToArray(list, row) || !text(row, "linear", c->slot) ||
+            !number(row, "count", (double)c->n_linears) ||
+            !number(row, "n_out", (double)c->n_out) ||
+            !number(row, "k_in", (double)c->k_in) ||
+            !text(row, "becomes", spec_text(spec, c->spec)) ||
+            !number(row, "bytes_before", c->bytes_before) ||
+            !number(row, "bytes_after", c->bytes_after) || !text(row, "kernel_1", c->kernel_1) ||
+            !text(row, "kernel_64", c->kernel_64))
+            return false;
+    }
+    return list != NULL;
+}
+
+static bool add_tp(cJSON *root, const sw_plan *plan)
+{
+    cJSON *list = cJSON_AddArrayToObject(root, "tensor_parallel");
+
+    for (int i = 0; list && i < plan->n_tp; i++) {
+        cJSON *row = cJSON_CreateObject();
+        if (!cJSON_AddItemToArray(list, row) ||
+            !number(row, "degree", (double)plan->tp[i].degree) ||
+            !cJSON_AddBoolToObject(row, "legal", plan->tp[i].is_legal) ||
+            (plan->tp[i].why[0] && !text(row, "why", plan->tp[i].why)))
+            return false;
+    }
+    return list != NULL;
+}
+
+static bool add_speed(cJSON *root, const char *key, const sw_plan_speed *s)
+{
+    cJSON *o = cJSON_AddObjectToObject(root, key);
+
+    return o && text(o, "device", s->name) && number(o, "before_s", s->before_s) &&
+           number(o, "after_s", s->after_s) &&
+           cJSON_AddBoolToObject(o, "measured", s->is_measured) &&
+           (!s->slow[0] || text(o, "warning", s->slow));
+}
+
+sw_code sw_plan_add_json(cJSON *root, const sw_plan *plan, const sw_quantize_job *job, sw_err *err)
+{
+    bool ok = number(root, "tensor_bytes_before", plan->before_bytes) &&
+              number(root, "tensor_bytes_after", plan->after_bytes) &&
+              number(root, "copied_bytes", plan->copied_bytes) &&
+              number(root, "peak_bytes", plan->needs.peak_bytes) &&
+              number(root, "peak_bytes_spilled", plan->needs.peak_spilled_bytes) &&
+              number(root, "disk_bytes", plan->disk_bytes) &&
+              number(root, "seconds", plan->seconds) && add_classes(root, plan) &&
+              add_tensors(root, job) && add_tp(root, plan) &&
+              add_speed(root, "decode", &plan->device) &&
+              add_speed(root, "decode_here", &plan->here);
+    sw_left_parts left;
+
+    if (!ok) return sw_cmd_json_added(NULL, err);
+    sw_left_parts_find(&left, &job->source);
+    return sw_left_parts_add_json(root, &left, err);
+}

@@ -1,0 +1,414 @@
+/* quantize_job.c - see quantize_job.h. */
+#include "tools/quantize/quantize_job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/engine/lm_open.h"
+#include "formats/base/size.h"
+#include "formats/num/pow2.h"
+#include "quant/run/scheme.h"
+#include "tools/device/device_opt.h"
+#include "tools/device/devices.h"
+#include "tools/recipe/group_sizes.h"
+#include "tools/recipe/left_parts.h"
+#include "tools/cli/names.h"
+#include "tools/quantize/needs.h"
+#include "tools/quantize/target_bits.h"
+#include "tools/cli/values.h"
+
+typedef sw_quantize_job job;
+typedef sw_quantize_options quantize_options;
+
+static const char *bits_name(int i)
+{
+    static const char *const names[] = {"2", "3", "4", "8", NULL};
+    return names[i];
+}
+
+static const char *order_name(int i)
+{
+    static const char *const names[SW_ORDER_COUNT + 1] = {
+        [SW_ORDER_NONE] = "none", [SW_ORDER_STATIC] = "static", [SW_ORDER_GAR] = "gar"};
+    return names[i];
+}
+
+static const char *sequential_name(int i)
+{
+    static const char *const names[SW_SEQUENTIAL_COUNT + 1] = {
+        [SW_SEQUENTIAL_SITE] = "site", [SW_SEQUENTIAL_LAYER] = "layer"};
+    return names[i];
+}
+
+static const char *kv_name(int i)
+{
+    static const char *const names[] = {"none", "fp8", NULL};
+    return names[i];
+}
+
+#define AT(field) .offset = offsetof(quantize_options, field)
+
+const sw_opt sw_quantize_rows[] = {
+#include "tools/quantize/quantize_rows.def"
+    SW_DEVICE_ROW(sw_quantize_options, device),
+    SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
+    SW_CMD_COMMON_ROWS,
+    {0},
+};
+
+#define PLAN_AT(field) .offset = offsetof(sw_plan_options, field)
+
+const sw_opt sw_plan_rows[] = {
+#include "tools/quantize/quantize_rows.def"
+    {.name = "tp", .kind = SW_OPT_TEXT, PLAN_AT(tp), .arg = "N,...",
+     .help = "tensor-parallel degrees to look at (default 1,2,4,8)"},
+    {.name = "device", .kind = SW_OPT_CHOICE, PLAN_AT(device), .arg = "D",
+     .choices = sw_name_of_device, .help = "whose memory decoding is predicted for (default h200)"},
+    {.name = "bandwidth", .kind = SW_OPT_REAL, PLAN_AT(bandwidth), .arg = "GB/S", .min = 1,
+     .max = 1e6, .help = "of some other device, without overheads"},
+    {.name = "emit-recipe", .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe), .arg = "FILE",
+     .help = "write the options as a recipe for quantize"},
+    SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
+    SW_CMD_COMMON_ROWS,
+    {0},
+};
+
+const sw_quantize_options sw_quantize_defaults = {SW_QUANTIZE_DEFAULTS};
+
+static int index_of(sw_opt_choice_fn names, const char *name)
+{
+    int i = 0;
+
+    while (strcmp(names(i), name) != 0) i++; /* the parser took it from the same table */
+    return i;
+}
+
+static void settings_of(sw_quantize_settings *s, const quantize_options *o)
+{
+    const sw_scheme *scheme = sw_scheme_find(o->scheme);
+    sw_quant_options *q = &s->quant;
+
+    *q = sw_quant_defaults();
+    q->spec = sw_scheme_spec(scheme);
+    if (o->bits) q->spec.num = sw_num_by_bits((int)strtol(o->bits, NULL, 10));
+    if (o->group_size) q->spec.group_elems = sw_group_of_name(o->group_size);
+    if (o->symmetry) q->spec.is_symmetric = o->symmetry == 1;
+    if (o->positive_scales) q->spec.is_sign_free = false;
+    if (q->spec.is_pow2_scale) q->spec.pow2_rule = index_of(sw_pow2_rule_name, o->mx_scale);
+    q->algo = sw_algo_find(o->method);
+    q->order = (sw_order)index_of(order_name, o->act_order);
+    q->sequential = (sw_sequential)index_of(sequential_name, o->sequential);
+    q->experts = (sw_experts)index_of(sw_name_of_experts, o->experts);
+    q->has_kv_scales = o->kv_cache && !strcmp(o->kv_cache, "fp8");
+    q->damp = o->damp;
+    q->n_threads = (int)o->common.threads;
+    s->scheme = o->scheme;
+    s->method = o->method;
+    s->format = o->format;
+    s->order = o->act_order;
+    s->sequential = o->sequential;
+    s->seed = o->seed;
+}
+
+void sw_quantize_job_free(sw_quantize_job *j)
+{
+    sw_ckpt_writer_free(j->writer);
+    sw_quantize_report_free(&j->report);
+    sw_stats_windows_free(&j->windows);
+    sw_stats_windows_free(&j->lead);
+    sw_zpack_close(j->stats);
+    sw_calibration_free(&j->calibration);
+    sw_selection_free(&j->selection);
+    sw_checkpoint_close(&j->source);
+    sw_solver_close(j->settings.quant.solver);
+    sw_device_close(j->gpu);
+}
+
+/* A quantized source is decoded linear by linear as it is read. */
+static sw_code take_source(job *j, sw_err *err)
+{
+    if (!j->source.dialect && sw_json_member(j->source.config, "quantization_config"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized already, in a format that is not "
+                       "known; quantize the original instead", j->model_dir);
+    if (!j->source.dialect) return SW_OK;
+    if (!j->o->with_head &&
+        sw_checkpoint_is_quantized(&j->source, sw_model_end(&j->source.model, SW_END_HEAD)))
+        return SW_FAIL(err, SW_E_USAGE, "%s: its head is quantized and cannot stay so beside "
+                       "linears of another kind: give --lm-head", j->model_dir);
+    j->decoding = sw_decoding_source(&j->source);
+    j->settings.quant.source = &j->decoding;
+    sw_progress_note(j->progress, "%s is quantized (%s): what is pressed are its decoded weights, "
+                     "not the original's", j->model_dir, j->source.dialect->name);
+    return SW_OK;
+}
+
+/* Embedding, norms and head fit the config, and what is only copied holds numbers: weights are
+ * looked at when they are quantized. */
+static sw_code check_rest(const job *j, sw_err *err)
+{
+    sw_lm ends = {0};
+    sw_code rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st,
+                                 j->settings.quant.source, err);
+
+    sw_lm_free(&ends);
+    if (j->is_dry) return rc;
+    for (int64_t i = 0; i < sw_st_count(j->source.st) && rc == SW_OK; i++) {
+        const sw_st_tensor *t = sw_st_at(j->source.st, i);
+        char path[256];
+        size_t n = strlen(t->name), n_end = strlen(".weight");
+        if (n > n_end && n - n_end < sizeof path && !strcmp(t->name + n - n_end, ".weight")) {
+            (void)snprintf(path, sizeof path, "%.*s", (int)(n - n_end), t->name);
+            if (sw_selection_has(&j->selection, path)) continue;
+        }
+        rc = sw_values_check(t, err);
+    }
+    return rc;
+}
+
+static bool chooses_outliers(const quantize_options *o)
+{
+    return o->outliers < 0; /* auto */
+}
+
+static double shared_outliers(const quantize_options *o)
+{
+    return chooses_outliers(o) ? 0 : o->outliers;
+}
+
+const char *sw_quantize_chooser(const sw_quantize_options *o)
+{
+    return o->target_bits > 0 ? "--target-bits" : chooses_outliers(o) ? "--outliers auto" : NULL;
+}
+
+static sw_code select_linears(job *j, sw_err *err)
+{
+    sw_selection_request request = {.spec = &j->settings.quant.spec, .ignore = &j->o->ignore,
+                                    .overrides = j->recipe.overrides,
+                                    .n_overrides = j->recipe.n_overrides,
+                                    .outlier_share = shared_outliers(j->o),
+                                    .with_head = j->o->with_head != 0};
+
+    return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
+}
+
+/* --target-bits, --outliers auto: measure what each linear loses, and let each have what it
+ * needs. */
+static sw_code choose_specs(job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    const sw_quant_options *q = &j->settings.quant;
+    sw_target_request request = {
+        .bits = o->target_bits, .spec = &q->spec, .keep_group = o->group_size != NULL,
+        .keep_symmetry = o->symmetry != 0, .outlier_share = shared_outliers(o),
+        .chooses_outliers = chooses_outliers(o), .dialect = j->dialect, .algo = q->algo,
+        .calib = j->stats ? &j->lead.calib : &j->calibration.calib, .stats = j->stats,
+        .damp = q->damp, .source = q->source, .n_threads = q->n_threads};
+    sw_target_outcome outcome;
+    sw_code rc = sw_target_bits_choose(&outcome, &j->selection, &j->source.model, j->source.st,
+                                       &request, j->progress, err);
+
+    if (rc != SW_OK) return rc;
+    j->settings.target_bits = o->target_bits;
+    j->settings.has_chosen_outliers = chooses_outliers(o);
+    j->settings.predicted_kl = outcome.loss;
+    sw_progress_note(j->progress, "%.3f bits per weight; predicted divergence %.4f nats per token "
+                     "before refinement", outcome.bits, outcome.loss);
+    return SW_OK;
+}
+
+/* Is there anything to be found out about activations: statistics, or the range of inputs? */
+bool sw_quantize_job_needs_data(const sw_quantize_job *j)
+{
+    const sw_quant_options *q = &j->settings.quant;
+
+    return q->algo->needs_statistics || sw_act_needs_input_scale(&q->spec.act) ||
+           q->has_kv_scales;
+}
+
+/* Who asks for calibration, as an error names it. */
+static sw_code check_data(const job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    const sw_quant_options *q = &j->settings.quant;
+
+    if (o->stats && o->calib.n)
+        return SW_FAIL(err, SW_E_USAGE, "give --calib or --stats, not both");
+    if (o->stats || o->calib.n || j->is_dry) return SW_OK;
+    if (q->algo->needs_statistics)
+        return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text: --calib FILE",
+                       q->algo->name);
+    if (q->has_kv_scales)
+        return SW_FAIL(err, SW_E_USAGE, "--kv-cache needs the range of keys and values: give "
+                       "calibration text, --calib FILE");
+    if (sw_quantize_job_needs_data(j))
+        return SW_FAIL(err, SW_E_USAGE, "scheme %s needs calibration text: --calib FILE",
+                       o->scheme);
+    if (sw_quantize_chooser(o))
+        return SW_FAIL(err, SW_E_USAGE, "%s needs calibration text: --calib FILE",
+                       sw_quantize_chooser(o));
+    return SW_OK;
+}
+
+static sw_code check_kv(const job *j, sw_err *err)
+{
+    if (!j->settings.quant.has_kv_scales || j->dialect->holds_kv_scales) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: has no place for the scales of a quantized cache; "
+                   "use --format compressed-tensors or fp8", j->dialect->name);
+}
+
+static sw_code check_target(const job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    const sw_qspec *spec = &j->settings.quant.spec;
+    const char *chooser = sw_quantize_chooser(o);
+
+    if (!chooser) return SW_OK;
+    if (o->target_bits > 0 && o->bits)
+        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses the widths; leave --bits out");
+    if (spec->num->kind != SW_NUM_INT || spec->act.scope != SW_ACT_NONE)
+        return SW_FAIL(err, SW_E_USAGE, "%s chooses among integer weights; scheme %s is another "
+                       "kind", chooser, o->scheme);
+    return SW_OK;
+}
+
+/* What options say of each other, before anything is opened. */
+static sw_code check_request(const job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    sw_code rc;
+
+    if (!o->out && !j->is_dry)
+        return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
+    if (o->out && !o->may_replace && sw_path_exists(o->out))
+        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
+    if ((rc = check_kv(j, err)) != SW_OK || (rc = check_data(j, err)) != SW_OK) return rc;
+    return check_target(j, err);
+}
+
+/* Small floats come as their formats define them; only integers have widths to choose. */
+static sw_code check_scheme(const quantize_options *o, sw_err *err)
+{
+    const sw_scheme *scheme = sw_scheme_find(o->scheme);
+
+    if (strcmp(o->mx_scale, sw_pow2_rule_name(0)) != 0 && !scheme->spec.is_pow2_scale)
+        return SW_FAIL(err, SW_E_USAGE, "--mx-scale is for scales that are powers of two, and "
+                       "those of scheme %s are not; leave it out", scheme->name);
+    if (scheme->spec.num->kind == SW_NUM_INT || !(o->bits || o->group_size || o->symmetry))
+        return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "scheme %s fixes width, groups and symmetry; leave out --bits, "
+                   "--group-size, --sym and --asym", scheme->name);
+}
+
+/* What is run of the text: all that --calib gave, or the windows that a transform tries on. */
+static const sw_calib *streamed(const job *j)
+{
+    if (j->windows.calib.n_seqs) return &j->windows.calib;
+    return j->calibration.calib.n_seqs ? &j->calibration.calib : NULL;
+}
+
+sw_code sw_quantize_job_needs(sw_needs *out, const job *j, sw_err *err)
+{
+    const sw_calib *text = &j->calibration.calib;
+    sw_calib first = {NULL, sw_min_i64(text->n_seqs, SW_TARGET_WINDOWS_MAX), text->seq_len};
+    sw_needs_request r = {.model = &j->source.model, .st = j->source.st,
+                          .selection = &j->selection, .options = &j->settings.quant,
+                          .calib = sw_quantize_job_needs_data(j) ? streamed(j) : NULL,
+                          .has_stats = j->stats && sw_quantize_job_needs_data(j)};
+
+    r.is_measured_on_stats = j->stats != NULL;
+    if (sw_quantize_chooser(j->o)) r.measured = j->stats ? &j->lead.calib : &first;
+    return sw_needs_new(out, &r, err);
+}
+
+/* --memory: the streams go to disk when they do not fit beside the rest. */
+static sw_code bound_memory(job *j, sw_err *err)
+{
+    sw_needs needs;
+    sw_code rc;
+
+    if (!j->o->memory_bytes) return SW_OK;
+    rc = sw_quantize_job_needs(&needs, j, err);
+    if (rc != SW_OK) return rc;
+    return sw_needs_bound(&j->settings.quant.spill_dir, &needs, j->o->memory_bytes, j->o->out,
+                          &j->selection.arena, j->progress, err);
+}
+
+/* The statistics, and the windows in them that something will be tried on. */
+static sw_code open_stats(job *j, sw_err *err)
+{
+    const sw_algo *algo = j->settings.quant.algo;
+    sw_code rc = sw_stats_input_open(&j->stats, j->o->stats, &j->source,
+                                     j->settings.quant.experts, err);
+
+    if (rc == SW_OK && algo->transform)
+        rc = sw_stats_windows_read(&j->windows, j->stats, &j->source.model, SW_STATS_PROBES,
+                                   algo->name, err);
+    if (rc != SW_OK || !sw_quantize_chooser(j->o)) return rc;
+    rc = sw_stats_check_experts(j->stats, &j->source.model, SW_EXPERTS_ROUTED, err);
+    if (rc == SW_OK)
+        rc = sw_stats_windows_read(&j->lead, j->stats, &j->source.model, SW_STATS_LEAD,
+                                   sw_quantize_chooser(j->o), err);
+    return rc;
+}
+
+/* What is to be known about activations, from where it is to come. */
+static sw_code open_data(job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    sw_calibration_options c = {j->model_dir, &o->calib, o->samples, o->seq_len, o->seed,
+                                j->progress};
+
+    if (!sw_quantize_job_needs_data(j) && !sw_quantize_chooser(o)) {
+        if (o->calib.n || o->stats)
+            sw_progress_note(j->progress, "method %s needs no calibration; --%s is not read",
+                             o->method, o->stats ? "stats" : "calib");
+        return SW_OK;
+    }
+    if (o->stats) return open_stats(j, err);
+    return o->calib.n ? sw_calibration_read(&j->calibration, &j->source.model, &c, err)
+                      : sw_calibration_assume(&j->calibration, &j->source.model, &c, err);
+}
+
+sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    const sw_calibration *text;
+    sw_left_parts left;
+    sw_code rc;
+
+    settings_of(&j->settings, o);
+    j->dialect = sw_dialect_find(o->format);
+    if ((rc = check_request(j, err)) != SW_OK) return rc;
+    if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
+    if ((rc = take_source(j, err)) != SW_OK) return rc;
+    if ((rc = check_scheme(o, err)) != SW_OK) return rc;
+    sw_dialect_fit_spec(&j->settings.quant.spec, j->dialect, j->source.model.dtype);
+    if ((rc = select_linears(j, err)) != SW_OK) return rc;
+    if ((rc = check_rest(j, err)) != SW_OK) return rc;
+    if ((rc = open_data(j, err)) != SW_OK) return rc;
+    if ((rc = bound_memory(j, err)) != SW_OK) return rc;
+    if (j->is_dry) return SW_OK;
+    if (sw_quantize_chooser(o) && (rc = choose_specs(j, err)) != SW_OK) return rc;
+    text = j->calibration.calib.n_seqs ? &j->calibration : NULL;
+    rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
+    sw_left_parts_find(&left, &j->source);
+    if (rc == SW_OK) rc = sw_left_parts_add_json(j->report.manifest, &left, err);
+    if (rc == SW_OK && j->stats)
+        rc = sw_stats_input_describe(j->report.manifest, j->stats, err);
+    return rc;
+}
+
+sw_code sw_quantize_job_options(sw_quantize_job *j, sw_run *run,
+                                const sw_quantize_options *given, const sw_opt *table,
+                                sw_err *err)
+{
+    sw_code rc = SW_ARENA_TAKE(&j->o, run->arena, 1, err);
+
+    if (rc != SW_OK) return rc;
+    *j->o = *given;
+    if (!given->recipe) return SW_OK;
+    return sw_recipe_read(&j->recipe, j->o, table, run->is_set, given->recipe, run->arena, err);
+}

@@ -1,0 +1,81 @@
+/* quantize_job.h - a quantization asked for: what `quantize` does and `plan` foresees.
+ *
+ * Both take their options from one table and prepare the job with one function, so that whatever
+ * can be known to fail fails in both, with the same words.
+ */
+#ifndef SW_TOOLS_QUANTIZE_QUANTIZE_JOB_H
+#define SW_TOOLS_QUANTIZE_QUANTIZE_JOB_H
+
+#include "kernels/device.h"
+#include "tools/cli/cmd.h"
+#include "tools/quantize/needs.h"
+#include "tools/quantize/quantize_report.h"
+#include "tools/recipe/recipe.h"
+#include "tools/calibrate/stats_input.h"
+
+/* What the command line or a recipe says. */
+typedef struct sw_quantize_options {
+    sw_cmd_common common;
+    const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
+        *recipe, *experts, *stats, *kv_cache, *mx_scale, *device;
+    sw_opt_list calib, ignore;
+    int64_t samples, seq_len, seed;
+    double damp, target_bits, outliers;
+    int symmetry; /* 0: as the scheme says, 1: symmetric, 2: not */
+    int positive_scales, with_head, may_replace, allow_fallback, is_restart;
+    uint64_t shard_bytes, memory_bytes;
+} sw_quantize_options;
+
+/* What is not given. */
+#define SW_QUANTIZE_DEFAULTS \
+    .scheme = "W4A16", .method = "gptq", .format = "swage", .act_order = "static", \
+    .sequential = "site", .experts = "shrink", .kv_cache = "none", .mx_scale = "best", \
+    .damp = 0.01, .shard_bytes = (uint64_t)5 << 30
+
+/* Those of `plan`: what quantize takes, and more. */
+typedef struct sw_plan_options {
+    sw_quantize_options quantize;
+    const char *tp, *device, *emit_recipe; /* the recipe replaces a file with --force alone */
+    double bandwidth; /* GB/s; 0: the device's */
+} sw_plan_options;
+
+extern const sw_opt sw_plan_rows[];
+extern const sw_opt sw_quantize_rows[]; /* the options, with those of every command */
+extern const sw_quantize_options sw_quantize_defaults;
+
+/* What one run holds. is_dry: nothing will be written, and no weight is read. */
+typedef struct sw_quantize_job {
+    sw_quantize_options *o;
+    const char *model_dir;
+    sw_recipe recipe;
+    sw_checkpoint source;
+    sw_linear_source decoding; /* of a source that is quantized itself */
+    sw_quantize_settings settings;
+    const sw_dialect *dialect;
+    sw_selection selection;
+    sw_calibration calibration;
+    sw_zpack *stats; /* in its place */
+    sw_stats_windows windows, lead; /* of them: what transforms, what --target-bits tries on */
+    sw_quantize_report report;
+    sw_ckpt_writer *writer;
+    sw_device *gpu; /* NULL: everything on the CPU */
+    const sw_progress *progress;
+    bool is_dry;
+} sw_quantize_job;
+
+/* A copy of the options, as `table` describes them, in the arena, over what the recipe says where
+ * the line is silent. */
+sw_code sw_quantize_job_options(sw_quantize_job *job, sw_run *run,
+                                const sw_quantize_options *given, const sw_opt *table,
+                                sw_err *err) SW_MUST_USE;
+/* Everything up to the first weight: the model, what becomes of its linears, calibration. */
+sw_code sw_quantize_job_prepare(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
+/* Is there anything to be found out about activations: statistics, or the range of inputs? */
+bool sw_quantize_job_needs_data(const sw_quantize_job *job);
+/* The option, if any, that chooses schemes by measuring what linears lose. */
+const char *sw_quantize_chooser(const sw_quantize_options *o);
+/* The memory that the run will take. */
+sw_code sw_quantize_job_needs(sw_needs *out, const sw_quantize_job *job, sw_err *err) SW_MUST_USE;
+void sw_quantize_job_free(sw_quantize_job *job); /* accepts a zeroed one */
+
+#endif

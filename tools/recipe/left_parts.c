@@ -1,0 +1,65 @@
+/* left_parts.c - see left_parts.h. */
+#include "tools/recipe/left_parts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/cli/cmd.h"
+#include "tools/cli/term.h"
+
+static sw_left_part *part_named(sw_left_parts *parts, const char *name)
+{
+    for (int i = 0; i < parts->n; i++)
+        if (!strcmp(parts->part[i].name, name)) return &parts->part[i];
+    if (parts->n < SW_LEFT_PARTS_MAX) {
+        (void)snprintf(parts->part[parts->n].name, sizeof parts->part[0].name, "%s", name);
+        parts->n++;
+    }
+    return &parts->part[parts->n - 1];
+}
+
+void sw_left_parts_find(sw_left_parts *out, const sw_checkpoint *ckpt)
+{
+    memset(out, 0, sizeof *out);
+    for (int64_t i = 0; i < sw_st_count(ckpt->st); i++) {
+        const sw_st_tensor *t = sw_st_at(ckpt->st, i);
+        sw_left_part *part;
+        char name[256];
+
+        if (sw_model_owns(&ckpt->model, t->name)) continue;
+        sw_model_part_of(name, &ckpt->model, t->name);
+        part = part_named(out, name);
+        part->n_tensors++;
+        part->n_bytes += (double)t->view.size_bytes;
+        part->is_extra_head = sw_model_is_extra_head(&ckpt->model, part->name);
+    }
+}
+
+void sw_left_parts_print(const sw_left_parts *parts)
+{
+    for (int i = 0; i < parts->n; i++) {
+        const sw_left_part *part = &parts->part[i];
+        char bytes[16];
+
+        sw_term_bytes(bytes, part->n_bytes);
+        (void)printf("left        %s: %lld tensors, %s, %s\n", part->name,
+                     (long long)part->n_tensors, bytes,
+                     part->is_extra_head ? "a head for further tokens" : "outside the decoder");
+    }
+}
+
+sw_code sw_left_parts_add_json(cJSON *root, const sw_left_parts *parts, sw_err *err)
+{
+    cJSON *list = parts->n ? cJSON_AddArrayToObject(root, "left") : root;
+    bool ok = list != NULL;
+
+    for (int i = 0; i < parts->n && ok; i++) {
+        cJSON *row = cJSON_CreateObject();
+
+        ok = cJSON_AddItemToArray(list, row) &&
+             cJSON_AddStringToObject(row, "part", parts->part[i].name) &&
+             cJSON_AddNumberToObject(row, "tensors", (double)parts->part[i].n_tensors) &&
+             cJSON_AddNumberToObject(row, "bytes", parts->part[i].n_bytes);
+    }
+    return ok ? SW_OK : sw_cmd_json_added(NULL, err);
+}

@@ -1,0 +1,250 @@
+/* cmd_bench.c - `swage bench`: the matrix kernels against OpenBLAS and the memory, as a table, as
+ * JSON, or as the lines that tests/bench keeps. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/kernel.h"
+#include "tools/run/bench_decode.h"
+#include "tools/cli/cmd.h"
+#include "tools/device/device_opt.h"
+#include "tools/cli/kv_cache.h"
+#include "verify/speed/speed.h"
+
+typedef struct bench_options {
+    sw_cmd_common common;
+    const char *shape, *tokens, *weights, *device, *decode, *kv_cache;
+    uint64_t device_bytes;
+    int64_t group_size, rounds, context, steps;
+    double seconds;
+    int is_asymmetric, csv, all;
+} bench_options;
+
+static const bench_options defaults = {
+    .shape = "4096x14336", .tokens = "1,4,16,64,256", .group_size = 128, .rounds = 7,
+    .seconds = 2.0, .context = 128, .steps = 128};
+
+static const sw_opt options[] = {
+    {.name = "shape", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, shape), .arg = "KxN",
+     .help = "inputs x outputs of the weight (default: 4096x14336)"},
+    {.name = "m", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, tokens), .arg = "M,M,...",
+     .help = "tokens per product (default: 1,4,16,64,256)"},
+    {.name = "weights", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, weights),
+     .arg = "W,W,...", .help = "only these: bf16, w4a16, w8a8, fp8, nvfp4a16, ... (default: all)"},
+    {.name = "group-size", .kind = SW_OPT_INT, .offset = offsetof(bench_options, group_size),
+     .arg = "N", .min = 0, .max = 1 << 20,
+     .help = "weights per scale, 0 for one per channel (default: 128)"},
+    {.name = "asym", .kind = SW_OPT_FLAG, .offset = offsetof(bench_options, is_asymmetric),
+     .set_to = 1, .help = "quantized weights with zero points"},
+    {.name = "rounds", .kind = SW_OPT_INT, .offset = offsetof(bench_options, rounds), .arg = "N",
+     .min = 1, .max = SW_SPEED_ROUNDS_MAX, .help = "timed rounds at least (default: 7)"},
+    {.name = "seconds", .kind = SW_OPT_REAL, .offset = offsetof(bench_options, seconds),
+     .arg = "S", .min = 0, .max = 3600,
+     .help = "more rounds while an M took less than this (default: 2)"},
+    {.name = "all", .kind = SW_OPT_FLAG, .offset = offsetof(bench_options, all), .set_to = 1,
+     .help = "also the kernels that would not be chosen here"},
+    SW_DEVICE_ROW(bench_options, device),
+    SW_DEVICE_MEMORY_ROW(bench_options, device_bytes),
+    {.name = "decode", .kind = SW_OPT_TEXT, .offset = offsetof(bench_options, decode),
+     .arg = "SHAPE", .help = "instead: a whole model of this shape (1b, 8b, 70b) decoding on a "
+     "card, --m sequences side by side"},
+    SW_KV_CACHE_ROW(bench_options, kv_cache),
+    {.name = "context", .kind = SW_OPT_INT, .offset = offsetof(bench_options, context), .arg = "N",
+     .min = 1, .max = 1 << 20, .help = "tokens each sequence holds before (default: 128)"},
+    {.name = "steps", .kind = SW_OPT_INT, .offset = offsetof(bench_options, steps), .arg = "N",
+     .min = 1, .max = 1 << 20, .help = "tokens decoded a round (default: 128)"},
+    {.name = "csv", .kind = SW_OPT_FLAG, .offset = offsetof(bench_options, csv), .set_to = 1,
+     .help = "comma-separated lines without a heading"},
+    SW_CMD_THREADS_ROW,
+    SW_CMD_COMMON_ROWS,
+    {0},
+};
+
+/* One number of a list, up to `end`; `what` names the list. */
+static sw_code read_number(int64_t *out, const char *begin, const char *end, const char *what,
+                           sw_err *err)
+{
+    char word[24];
+    size_t n = (size_t)(end - begin);
+
+    if (n >= sizeof word)
+        return SW_FAIL(err, SW_E_USAGE, "%s: a number of %zu digits", what, n);
+    memcpy(word, begin, n);
+    word[n] = '\0';
+    return sw_opt_int(out, word, 1, INT32_MAX, what, err);
+}
+
+static sw_code read_shape(sw_speed_options *o, const char *text, sw_err *err)
+{
+    const char *cross = strchr(text, 'x');
+    sw_code rc;
+
+    if (!cross) return SW_FAIL(err, SW_E_USAGE, "--shape %s: give inputs x outputs, as 4096x14336",
+                               text);
+    if ((rc = read_number(&o->k_in, text, cross, "--shape", err)) != SW_OK) return rc;
+    return read_number(&o->n_out, cross + 1, text + strlen(text), "--shape", err);
+}
+
+static sw_code read_tokens(int64_t tokens[SW_SPEED_TOKENS_MAX], int *n_tokens, const char *text,
+                           sw_err *err)
+{
+    int n = 0;
+
+    for (const char *at = text;;) {
+        const char *end = at + strcspn(at, ",");
+        sw_code rc;
+
+        if (n == SW_SPEED_TOKENS_MAX)
+            return SW_FAIL(err, SW_E_USAGE, "--m: more than %d values", SW_SPEED_TOKENS_MAX);
+        if ((rc = read_number(&tokens[n++], at, end, "--m", err)) != SW_OK) return rc;
+        if (!*end) break;
+        at = end + 1;
+    }
+    *n_tokens = n;
+    return SW_OK;
+}
+
+static void print_table(const bench_options *o, const sw_speed_report *r)
+{
+    int64_t m = 0;
+
+    (void)printf("%s, %d thread%s, last-level cache %.0f MB\n"
+                 "reads %.1f GB/s; OpenBLAS (%s) sgemm reaches %.0f GFLOP/s\n"
+                 "weights %s (inputs x outputs), group %" PRId64 "%s; medians, all checked first\n",
+                 r->cpu, r->n_threads, r->n_threads == 1 ? "" : "s", (double)r->cache_bytes * 1e-6,
+                 r->read_gb_s, r->blas_core, r->sgemm_gflop_s, o->shape, o->group_size,
+                 o->is_asymmetric ? " with zeros" : "");
+    for (int i = 0; i < r->n_rows; i++) {
+        const sw_speed_row *row = &r->rows[i];
+
+        if (row->m != m)
+            (void)printf("\n%5s  %-20s %-6s %10s %21s %8s %6s %9s %8s\n", "M", "kernel", "weights",
+                         "us", "min .. max", "GB/s", "of mem", "GFLOP/s", "speed");
+        m = row->m;
+        (void)printf("%5" PRId64 "  %-20s %-6s %10.1f %10.1f..%9.1f %8.1f %5.0f%% %9.1f %7.2fx\n",
+                     row->m, row->name, row->weights, row->time.median_us, row->time.min_us,
+                     row->time.max_us, row->gb_s, 100 * row->bandwidth_share, row->gflop_s,
+                     row->speedup);
+    }
+    (void)printf("\nspeed: against OpenBLAS float32 on the same shape and threads, same rounds\n");
+}
+
+static void print_csv(const bench_options *o, const sw_speed_report *r)
+{
+    for (int i = 0; i < r->n_rows; i++) {
+        const sw_speed_row *row = &r->rows[i];
+
+        (void)printf("%s,%d,%s,%" PRId64 ",%s,%" PRId64 ",%s,%s,%d,%.1f,%.1f,%.1f,%.2f,%.1f,%.2f,"
+                     "%.3f,%.3f\n",
+                     r->cpu, r->n_threads, o->shape, o->group_size,
+                     o->is_asymmetric ? "asym" : "sym", row->m, row->name, row->weights,
+                     row->time.n_rounds, row->time.median_us, row->time.min_us, row->time.max_us,
+                     row->gb_s, row->gflop_s, r->read_gb_s, row->bandwidth_share, row->speedup);
+    }
+}
+
+static bool add_row(cJSON *rows, const sw_speed_row *row)
+{
+    cJSON *entry = cJSON_CreateObject();
+
+    if (!entry || !cJSON_AddItemToArray(rows, entry)) return false;
+    return cJSON_AddNumberToObject(entry, "m", (double)row->m) &&
+           cJSON_AddStringToObject(entry, "kernel", row->name) &&
+           cJSON_AddStringToObject(entry, "weights", row->weights) &&
+           cJSON_AddBoolToObject(entry, "selected", row->is_selected) &&
+           cJSON_AddNumberToObject(entry, "rounds", row->time.n_rounds) &&
+           cJSON_AddNumberToObject(entry, "median_us", row->time.median_us) &&
+           cJSON_AddNumberToObject(entry, "min_us", row->time.min_us) &&
+           cJSON_AddNumberToObject(entry, "max_us", row->time.max_us) &&
+           cJSON_AddNumberToObject(entry, "error", row->error) &&
+           cJSON_AddNumberToObject(entry, "gb_s", row->gb_s) &&
+           cJSON_AddNumberToObject(entry, "gflop_s", row->gflop_s) &&
+           cJSON_AddNumberToObject(entry, "bandwidth_share", row->bandwidth_share) &&
+           cJSON_AddNumberToObject(entry, "speedup", row->speedup);
+}
+
+static sw_code print_json(sw_run *run, const bench_options *o, const sw_speed_report *r,
+                          sw_err *err)
+{
+    cJSON *object = NULL, *rows;
+    sw_code rc = sw_cmd_json_new(&object, "bench", err);
+    bool ok;
+
+    if (rc != SW_OK) return rc;
+    ok = cJSON_AddStringToObject(object, "cpu", r->cpu) &&
+         cJSON_AddNumberToObject(object, "threads", r->n_threads) &&
+         cJSON_AddStringToObject(object, "shape", o->shape) &&
+         cJSON_AddNumberToObject(object, "group_size", (double)o->group_size) &&
+         cJSON_AddBoolToObject(object, "symmetric", !o->is_asymmetric) &&
+         cJSON_AddNumberToObject(object, "cache_bytes", (double)r->cache_bytes) &&
+         cJSON_AddNumberToObject(object, "read_gb_s", r->read_gb_s) &&
+         cJSON_AddStringToObject(object, "openblas_core", r->blas_core) &&
+         cJSON_AddNumberToObject(object, "openblas_sgemm_gflop_s", r->sgemm_gflop_s);
+    rows = ok ? cJSON_AddArrayToObject(object, "rows") : NULL;
+    for (int i = 0; rows && i < r->n_rows; i++)
+        if (!add_row(rows, &r->rows[i])) rows = NULL;
+    if ((rc = sw_cmd_json_added(rows, err)) == SW_OK) rc = sw_cmd_json_print(run, object, err);
+    cJSON_Delete(object);
+    return rc;
+}
+
+static sw_code bench_decode(sw_run *run, const bench_options *o, const int64_t *batches,
+                            int n_batches, sw_err *err)
+{
+    const sw_bench_decode b = {.shape = o->decode, .device = o->device,
+                               .device_bytes = o->device_bytes, .weights = o->weights,
+                               .group_elems = o->group_size, .context = o->context,
+                               .steps = o->steps, .batches = batches, .n_batches = n_batches,
+                               .rounds = (int)o->rounds, .is_csv = o->csv != 0,
+                               .keeps_e4m3 = sw_kv_cache_is_fp8(o->kv_cache)};
+
+    return sw_bench_decode_run(run, &b, err);
+}
+
+static sw_code run_bench(sw_run *run, sw_err *err)
+{
+    const bench_options *o = run->options;
+    int64_t tokens[SW_SPEED_TOKENS_MAX];
+    sw_speed_report report = {0};
+    sw_speed_options speed = {
+        .group_elems = o->group_size, .is_asymmetric = o->is_asymmetric != 0,
+        .is_all = o->all != 0, .tokens = tokens,
+        .weights = o->weights, .n_threads = (int)o->common.threads,
+        .rounds = (int)o->rounds, .seconds = o->seconds,
+        .progress = &run->term->progress};
+    sw_code rc = read_tokens(tokens, &speed.n_tokens, o->tokens, err);
+
+    if (rc != SW_OK) return rc;
+    if (o->decode) return bench_decode(run, o, tokens, speed.n_tokens, err);
+    if (o->device && strcmp(o->device, "cpu") != 0)
+        return SW_FAIL(err, SW_E_USAGE, "on a card there is --decode so far; the matrix kernels "
+                       "there are timed by make gpu-bench");
+    if ((rc = read_shape(&speed, o->shape, err)) != SW_OK ||
+        (rc = sw_speed_run(&report, &speed, err)) != SW_OK)
+        return rc;
+    sw_term_clear(run->term);
+    if (o->common.json) rc = print_json(run, o, &report, err);
+    else (o->csv ? print_csv : print_table)(o, &report);
+    sw_speed_free(&report);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "swage bench", "swage bench --shape 14336x4096 --m 1,8 --threads 1 --all",
+    "swage bench --shape 4096x4096 --weights w8a16,w8a8 --m 1,64",
+    "swage bench --shape 4096x4096 --group-size 32 --asym --json",
+    "swage bench --decode 8b --device cuda --m 1,8,64 --weights w4a16,bf16", NULL};
+
+const sw_cmd sw_cmd_bench = {
+    .name = "bench",
+    .args = "[--shape KxN] [--m M,...]",
+    .summary = "time the matrix kernels against OpenBLAS and the memory",
+    .more = "Every kernel is first held against its reference (exit 1 when it leaves its\n"
+            "tolerance), then all take turns on random weights larger than the caches.\n",
+    .options = options,
+    .options_bytes = sizeof(bench_options),
+    .defaults = &defaults,
+    .is_long = true,
+    .examples = examples,
+    .run = run_bench,
+};

@@ -1,0 +1,185 @@
+/* cmd_verify.c - `swage verify`: judge a quantized checkpoint; gates decide the exit code. */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/io/file.h"
+#include "formats/io/watch.h"
+#include "tools/cli/cmd.h"
+#include "tools/device/device_opt.h"
+#include "tools/cli/kv_cache.h"
+#include "verify/verify.h"
+
+#define NO_GATE (-1.0)
+
+typedef struct verify_options {
+    sw_cmd_common common;
+    const char *against, *states, *report, *device, *kv_cache;
+    sw_opt_list texts;
+    int64_t window, max_windows, gap_windows, seed;
+    int with_bos, no_gap, may_replace;
+    uint64_t device_bytes;
+    double gate[SW_GATE_COUNT];
+} verify_options;
+
+#define GATE_ROW(id, option, limit, text)                                                   \
+    {.name = option, .kind = SW_OPT_REAL, .offset = offsetof(verify_options, gate[id]),     \
+     .arg = "X", .min = 0, .max = limit, .help = text}
+
+static const sw_opt options[] = {
+    {.name = "against", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, against),
+     .arg = "MODEL", .help = "the original model directory (or a GGUF), to compare with; if it is "
+                             "quantized, what its codes stand for counts"},
+    {.name = "text", .kind = SW_OPT_LIST, .offset = offsetof(verify_options, texts),
+     .arg = "FILE", .help = "held-out text (UTF-8) or tokens (.u16, .u32, .safetensors)"},
+    {.name = "original-states", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, states),
+     .arg = "FILE", .help = "what the original makes of the text: read from FILE when it is there, "
+                            "else written to it; spares half of the time of further checkpoints"},
+    GATE_ROW(SW_GATE_MAX_KL, "max-kl", 1e9,
+             "fail when the mean KL divergence from the original is above X nats"),
+    GATE_ROW(SW_GATE_MAX_PPL_RATIO, "max-ppl-ratio", 1e9,
+             "fail when perplexity grows by more than this factor"),
+    GATE_ROW(SW_GATE_MIN_TOP1, "min-top1", 1,
+             "fail when the share of unchanged best tokens is below X (0..1)"),
+    {.name = "window", .kind = SW_OPT_INT, .offset = offsetof(verify_options, window), .arg = "L",
+     .min = 2, .max = 1 << 20, .help = "tokens per window (default: 2048 or the model's context)"},
+    {.name = "max-windows", .kind = SW_OPT_INT, .offset = offsetof(verify_options, max_windows),
+     .arg = "N", .min = 1, .max = 1e9, .help = "use the first N windows only"},
+    {.name = "bos", .kind = SW_OPT_FLAG, .offset = offsetof(verify_options, with_bos), .set_to = 1,
+     .help = "begin every window with the BOS token"},
+    {.name = "gap-windows", .kind = SW_OPT_INT, .offset = offsetof(verify_options, gap_windows),
+     .arg = "N", .min = 1, .max = 1e9,
+     .help = "windows on which kernels are held against dequantized weights (default 4)"},
+    {.name = "no-gap", .kind = SW_OPT_FLAG, .offset = offsetof(verify_options, no_gap),
+     .set_to = 1, .help = "do not measure that gap"},
+    {.name = "seed", .kind = SW_OPT_INT, .offset = offsetof(verify_options, seed), .arg = "N",
+     .min = 0, .max = 9e15, .help = "seed of the bootstrap (default 0)"},
+    {.name = "report", .kind = SW_OPT_TEXT, .offset = offsetof(verify_options, report),
+     .arg = "FILE", .help = "also write the JSON report to FILE"},
+    {.name = "force", .kind = SW_OPT_FLAG, .offset = offsetof(verify_options, may_replace),
+     .set_to = 1, .help = "replace a report that is there"},
+    SW_KV_CACHE_ROW(verify_options, kv_cache),
+    SW_DEVICE_ROW(verify_options, device),
+    SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
+    SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
+    SW_CMD_COMMON_ROWS,
+    {0},
+};
+
+static const verify_options defaults = {
+    .gate = {NO_GATE, NO_GATE, NO_GATE},
+};
+
+static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
+{
+    sw_verify_options v = {0};
+
+    v.checkpoint_dir = run->args[0];
+    v.original_dir = o->against;
+    v.states_path = o->states;
+    v.text_paths = o->texts.items;
+    v.n_texts = o->texts.n;
+    v.window = o->window;
+    v.max_windows = o->max_windows;
+    v.with_bos = o->with_bos != 0;
+    v.keeps_e4m3 = sw_kv_cache_is_fp8(o->kv_cache);
+    v.gap_windows = o->no_gap ? -1 : o->gap_windows;
+    v.bootstrap.seed = (uint64_t)o->seed;
+    for (int g = 0; g < SW_GATE_COUNT; g++) {
+        v.has_gate[g] = o->gate[g] >= 0;
+        v.gate[g] = o->gate[g];
+    }
+    v.n_threads = (int)o->common.threads;
+    v.progress = &run->term->progress;
+    return v;
+}
+
+static sw_code write_report(const char *path, const cJSON *object, bool may_replace, sw_err *err)
+{
+    char *text = NULL;
+    sw_code rc = sw_json_print(&text, object, true, err);
+
+    if (rc != SW_OK) return rc;
+    rc = sw_file_put_new(path, text, strlen(text), may_replace, err);
+    sw_mem_put(text);
+    return rc;
+}
+
+static sw_code show(sw_run *run, const verify_options *o, const sw_report *report, sw_err *err)
+{
+    cJSON *object = NULL;
+    char *text = NULL;
+    sw_code rc;
+
+    if ((rc = sw_report_json(&object, report, err)) != SW_OK) goto done;
+    if (o->report &&
+        (rc = write_report(o->report, object, o->may_replace != 0, err)) != SW_OK)
+        goto done;
+    if (o->common.json) {
+        rc = sw_cmd_json_print(run, object, err);
+    } else if ((rc = sw_report_text(&text, report, err)) == SW_OK) {
+        (void)fputs(text, stdout);
+        run->has_result = true;
+    }
+done:
+    sw_mem_put(text);
+    cJSON_Delete(object);
+    return rc;
+}
+
+static sw_code run_verify(sw_run *run, sw_err *err)
+{
+    const verify_options *o = run->options;
+    sw_verify_options settings = settings_of(o, run);
+    sw_report report = {0};
+    sw_code rc;
+
+    if (o->report && !o->may_replace && sw_path_exists(o->report))
+        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->report);
+    rc = sw_device_option_open(&settings.gpu, o->device, o->device_bytes, err);
+    if (rc != SW_OK) return rc;
+    if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK ||
+        (rc = sw_watch_check(err)) != SW_OK) /* figures of bytes that the report does not name */
+        goto done;
+    sw_term_clear(run->term);
+    rc = show(run, o, &report, err);
+    if (rc == SW_OK) rc = sw_report_verdict(&report, err);
+done:
+    sw_report_free(&report);
+    sw_device_close(settings.gpu);
+    return rc;
+}
+
+static const char *const examples[] = {
+    "swage verify build/demo/gptq --against calib_data/tiny-llama --text calib_data/eval.u16",
+    "swage verify OUT --against MODEL --text heldout.txt --max-kl 0.1 --min-top1 0.85",
+    "swage verify OUT --against MODEL --text heldout.txt --device cuda",
+    "swage verify MODEL.gguf --against MODEL --text heldout.txt",
+    "swage verify MODEL --text heldout.txt",
+    "for q in rtn gptq; do swage verify $q --against MODEL --text T --original-states T.st; done",
+    "swage verify OUT --json --report report.json", NULL};
+
+const sw_cmd sw_cmd_verify = {
+    .name = "verify",
+    .args = "CHECKPOINT [--against MODEL] [--text FILE...]",
+    .summary = "judge a quantized checkpoint with a decoder that shares no code with quantize",
+    .more = "CHECKPOINT is a directory or a GGUF, with the tokenizer that is in it; a model that\n"
+            "is not quantized is judged as well.\n"
+            "Integrity of every tensor always, and whether the config says what is stored; its\n"
+            "error with --against, where config, tokenizer and other files must be the original's\n"
+            "too; perplexity with --text, KL divergence and agreement with both, through the\n"
+            "integer kernels. Exit code 1 when a gate fails, a tensor is broken, or a field or\n"
+            "file is not the original's. An original is known through conversions by what\n"
+            "manifest.json says of them. With --device cuda both models run over the text\n"
+            "there, in bf16; linears of a format that the card has no kernel for are decoded,\n"
+            "their inputs quantized and brought back, and the report says how many. Kernel gap\n"
+            "and output errors are measured on the CPU all the same.\n",
+    .options = options,
+    .options_bytes = sizeof(verify_options),
+    .defaults = &defaults,
+    .min_args = 1,
+    .max_args = 1,
+    .is_long = true,
+    .examples = examples,
+    .run = run_verify,
+};

@@ -1,0 +1,152 @@
+/* metrics.c - see metrics.h. */
+#include "verify/base/metrics.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "formats/base/mem.h"
+#include "formats/base/size.h"
+
+#define DEFAULT_SAMPLES 1000
+#define DEFAULT_LEVEL 0.95
+
+void sw_vec_add(sw_vec_sums *sums, const float *have, const float *want, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double h = (double)have[i], w = (double)want[i];
+
+        sums->err2 += (h - w) * (h - w);
+        sums->want2 += w * w;
+        sums->have2 += h * h;
+        sums->dot += h * w;
+    }
+}
+
+double sw_vec_rel_err(const sw_vec_sums *sums)
+{
+    if (sums->want2 > 0) return sqrt(sums->err2 / sums->want2);
+    return sums->err2 > 0 ? (double)INFINITY : 0.0;
+}
+
+double sw_vec_cosine(const sw_vec_sums *sums)
+{
+    if (sums->want2 > 0 && sums->have2 > 0)
+        return sums->dot / (sqrt(sums->want2) * sqrt(sums->have2));
+    return sums->want2 > 0 || sums->have2 > 0 ? 0.0 : 1.0;
+}
+
+/* Index of the largest; the first one among equals. */
+static int64_t top_of(const float *x, int64_t n)
+{
+    int64_t top = 0;
+
+    for (int64_t i = 1; i < n; i++)
+        if (x[i] > x[top]) top = i;
+    return top;
+}
+
+double sw_nll(const float *logits, int64_t vocab, uint32_t target)
+{
+    double max = (double)logits[top_of(logits, vocab)], sum = 0;
+
+    for (int64_t i = 0; i < vocab; i++) sum += exp((double)logits[i] - max);
+    return log(sum) - ((double)logits[target] - max);
+}
+
+void sw_position_compare(sw_position *out, const float *ref, const float *have, int64_t vocab,
+                         uint32_t target, double *scratch)
+{
+    int64_t ref_top = top_of(ref, vocab), have_top = top_of(have, vocab);
+    double ref_max = (double)ref[ref_top], have_max = (double)have[have_top];
+    double ref_sum = 0, have_sum = 0, gap = 0, kl;
+
+    for (int64_t i = 0; i < vocab; i++) {
+        scratch[i] = exp((double)ref[i] - ref_max);
+        ref_sum += scratch[i];
+        have_sum += exp((double)have[i] - have_max);
+    }
+    /* sum p (log p - log q) = sum p ((x - x_max) - (y - y_max)) - log sum_x + log sum_y */
+    for (int64_t i = 0; i < vocab; i++)
+        gap += scratch[i] * (((double)ref[i] - ref_max) - ((double)have[i] - have_max));
+    kl = gap / ref_sum - log(ref_sum) + log(have_sum);
+    out->kl = kl < 0 ? 0.0 : kl; /* rounding only: KL is never negative; a NaN stays one */
+    out->nll_ref = log(ref_sum) - ((double)ref[target] - ref_max);
+    out->nll_have = log(have_sum) - ((double)have[target] - have_max);
+    out->is_same_top1 = ref_top == have_top;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+double sw_percentile(double *values, int64_t n, double p)
+{
+    double at, low;
+    int64_t i;
+
+    qsort(values, (size_t)n, sizeof *values, compare_doubles);
+    at = p * (double)(n - 1);
+    low = floor(at);
+    i = (int64_t)low;
+    if (i + 1 >= n) return values[n - 1];
+    return values[i] + (at - low) * (values[i + 1] - values[i]);
+}
+
+/* SplitMix64 (Steele, Lea, Flood 2014). */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+/* Mean of every statistic over one draw of n_units units, into means[n_stats]. */
+static void resample(double *means, const double *const *stats, int n_stats, int64_t n_units,
+                     uint64_t *state)
+{
+    for (int s = 0; s < n_stats; s++) means[s] = 0;
+    for (int64_t i = 0; i < n_units; i++) {
+        /* high half of the product: uniform over the units to within n_units / 2^64 */
+        int64_t unit = (int64_t)(((unsigned __int128)next_random(state) * (uint64_t)n_units) >> 64);
+
+        for (int s = 0; s < n_stats; s++) means[s] += stats[s][unit];
+    }
+    for (int s = 0; s < n_stats; s++) means[s] /= (double)n_units;
+}
+
+static double mean_of(const double *values, int64_t n)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < n; i++) sum += values[i];
+    return sum / (double)n;
+}
+
+sw_code sw_bootstrap_means(sw_interval *out, const double *const *stats, int n_stats,
+                           int64_t n_units, const sw_bootstrap *how, sw_err *err)
+{
+    int64_t n_samples = how->n_samples > 0 ? how->n_samples : DEFAULT_SAMPLES;
+    double level = how->level > 0 ? how->level : DEFAULT_LEVEL, *means = NULL, *column;
+    uint64_t state = how->seed;
+    sw_code rc;
+
+    if (n_units < 1) return SW_FAIL(err, SW_E_USAGE, "no windows to take a mean over");
+    rc = SW_MEM_GET(&means, (n_samples + 1) * (n_stats + 1), "bootstrap means", err);
+    if (rc != SW_OK) return rc;
+    column = means + n_samples * n_stats;
+    for (int64_t b = 0; b < n_samples; b++)
+        resample(means + b * n_stats, stats, n_stats, n_units, &state);
+    for (int s = 0; s < n_stats; s++) {
+        for (int64_t b = 0; b < n_samples; b++) column[b] = means[b * n_stats + s];
+        out[s].at = mean_of(stats[s], n_units);
+        out[s].low = sw_percentile(column, n_samples, (1 - level) / 2);
+        out[s].high = sw_percentile(column, n_samples, (1 + level) / 2);
+    }
+    sw_mem_put(means);
+    return SW_OK;
+}

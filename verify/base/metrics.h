@@ -1,0 +1,72 @@
+/* metrics.h - the figures a quantized model is judged by, with their definitions.
+ *
+ * All sums run in double and in index order, so a figure does not depend on the thread count.
+ * Natural logarithms throughout: NLL and KL are in nats per predicted token.
+ */
+#ifndef SW_VERIFY_BASE_METRICS_H
+#define SW_VERIFY_BASE_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/status.h"
+
+/* An estimate with its confidence interval. */
+typedef struct sw_interval {
+    double at, low, high;
+} sw_interval;
+
+/* Running sums of two vectors, from which the relative error and the cosine follow. */
+typedef struct sw_vec_sums {
+    double err2;  /* sum (have - want)^2 */
+    double want2; /* sum want^2 */
+    double have2; /* sum have^2 */
+    double dot;   /* sum have * want */
+} sw_vec_sums;
+
+void sw_vec_add(sw_vec_sums *sums, const float *have, const float *want, int64_t n);
+/* ||have - want|| / ||want||; 0 when both are zero, infinity when only `want` is. */
+double sw_vec_rel_err(const sw_vec_sums *sums);
+/* <have, want> / (||have|| ||want||); 1 when both are zero, 0 when one is. */
+double sw_vec_cosine(const sw_vec_sums *sums);
+
+/* What one predicted position says. p = softmax(ref), q = softmax(have). */
+typedef struct sw_position {
+    double nll_ref;    /* -log p(target) */
+    double nll_have;   /* -log q(target) */
+    double kl;         /* KL(p || q) = sum_i p_i (log p_i - log q_i), never below 0 */
+    bool is_same_top1; /* argmax p == argmax q, ties to the lower id */
+} sw_position;
+
+/* -log softmax(logits)[target] = log sum_i exp(x_i - max) - (x_target - max). */
+double sw_nll(const float *logits, int64_t vocab, uint32_t target);
+/* Both distributions at once. scratch holds vocab doubles. */
+void sw_position_compare(sw_position *out, const float *ref, const float *have, int64_t vocab,
+                         uint32_t target, double *scratch);
+
+/* The value below which a share p (0..1) of `values` lies: linear between order statistics,
+ * at position p * (n - 1). Sorts `values`; n >= 1. */
+double sw_percentile(double *values, int64_t n, double p);
+
+typedef struct sw_bootstrap {
+    uint64_t seed;     /* of SplitMix64 */
+    int64_t n_samples; /* resamples; 1000 when 0 */
+    double level;      /* of the interval; 0.95 when 0 */
+} sw_bootstrap;
+
+/* Percentile bootstrap (Efron & Tibshirani 1993, chapter 13) of the means of several statistics
+ * over n_units units (windows): each resample draws n_units units with replacement and takes the
+ * mean of every statistic over the same draw, so that differences of statistics are paired.
+ *   stats  in   [n_stats] pointers to [n_units] values
+ *   out    out  [n_stats] mean and interval
+ * SW_E_USAGE without units. */
+sw_code sw_bootstrap_means(sw_interval *out, const double *const *stats, int n_stats,
+                           int64_t n_units, const sw_bootstrap *how, sw_err *err) SW_MUST_USE;
+
+/* A difference is significant when its interval does not contain zero. */
+static inline bool sw_interval_has_zero(const sw_interval *i)
+{
+    return i->low <= 0.0 && i->high >= 0.0;
+}
+
+#endif

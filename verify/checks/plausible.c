@@ -1,0 +1,322 @@
+/* plausible.c - see plausible.h. */
+#include "verify/checks/plausible.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/mem.h"
+#include "verify/checks/plain_blocks.h"
+#include "verify/checks/residual.h"
+
+/* Error beyond this many times plain rounding's is no rounding. GPTQ gives up weight error for
+ * output error, and more of it to make good what was lost upstream: on trained models it measures
+ * 1.8 (8 bits) to 2.4 (experts that saw few tokens). */
+#define STEP_RMS_MAX 4.0
+
+/* How much smaller the error of a group of n weights of a row may become by another scale and
+ * zero point. Sound weights, GPTQ's too, measure at most 1.5 (n = 32), 1.4 (64), 1.2 (128 on);
+ * at 2 bits 2.3, 2.1 and 2.0; at fp4 for rounded inputs 2.9 (n = 32) and 3.9 (16). */
+static double misfit_max(double n, const sw_spec_weight *w)
+{
+    /* a small scale among large ones of its block is off by half of a step that all share */
+    const double shared = w->has_scale_steps ? 3 : 1;
+    bool is_coarse = w->bits == 2 || (w->bits == 4 && w->exponent_bits);
+
+    return (1.25 + 8 / sqrt(n)) * (is_coarse ? 1.5 : 1) * shared;
+}
+
+/* Sound weights measure at least 0.69 (2 bits), 0.91 (3), 0.97 (4), 0.9999 (8). */
+static double cosine_min(int bits)
+{
+    return bits <= 2 ? 0.4 : bits == 3 ? 0.7 : bits == 4 ? 0.9 : 0.99;
+}
+
+/* Linears aim at what makes good the errors of those before them, so in a mixed checkpoint the
+ * narrowest width decides how far any of them may be from its original: 4-bit output projections
+ * of a model at 3.25 bits in all measure a cosine of 0.87. */
+static int least_bits(const sw_spec_weight *w) { return w->bits_min ? w->bits_min : w->bits; }
+
+static double step_rms_max(const sw_spec_weight *w)
+{
+    return STEP_RMS_MAX * (1 << (w->bits - least_bits(w)));
+}
+
+/* A rival reading must be better by this share of the error, not by rounding noise. */
+#define RIVAL_MARGIN 0.02
+/* Above this share of nearest codes a weight was plainly rounded, and a code that is off by
+ * more than OUTLIER_STEPS was not. Plain rounding measures 1, to other scales in the end 0.992;
+ * searched scales folded into norms of 16 bits at most 0.98. */
+#define PLAIN_SHARE 0.99
+#define OUTLIER_STEPS 0.75
+
+typedef enum rival {
+    NEXT_GROUP, PREV_GROUP, FAR_GROUP, NEXT_CHANNEL, PREV_CHANNEL, ZERO_UP, ZERO_DOWN,
+    SWAP_INPUTS, SWAP_CHANNELS, SWAP_ROWS8, N_RIVALS
+} rival;
+
+static const char *const rival_text[N_RIVALS] = {
+    [NEXT_GROUP] = "the scales of the next group: scales are off by one group",
+    [PREV_GROUP] = "the scales of the previous group: scales are off by one group",
+    [FAR_GROUP] = "the scales of the group half a row away: scales are out of order",
+    [NEXT_CHANNEL] = "the scales of the next channel: scales are off by one channel",
+    [PREV_CHANNEL] = "the scales of the previous channel: scales are off by one channel",
+    [ZERO_UP] = "every zero point one higher: zero points are wrong",
+    [ZERO_DOWN] = "every zero point one lower: zero points are wrong",
+    [SWAP_INPUTS] = "the codes of neighbouring inputs swapped: nibbles are swapped",
+    [SWAP_CHANNELS] = "the codes of neighbouring channels swapped: nibbles are swapped",
+    [SWAP_ROWS8] = "the codes of channels 8 apart swapped: nibbles are swapped",
+};
+
+/* Sums over the columns of one group of one row; c = level of the code (decode_spec.h), r2 the
+ * squares of the steps around it. */
+typedef struct cell {
+    double n, w1, w2, c1, c2, wc, r2;
+} cell;
+
+typedef struct sums {
+    sw_vec_sums vec;
+    double err2, round2;         /* squared error, and what rounding alone would give */
+    sw_vec_sums rival[N_RIVALS]; /* the rival against the original, where it exists */
+    sw_vec_sums own[N_RIVALS];   /* ours over the same weights; dot, have2, want2 of both */
+    double worst_cell, worst_over; /* misfit, and misfit over its limit */
+    int64_t worst_n, worst_g;
+    int64_t n_nearest, n_outliers;
+    int64_t outlier_n, outlier_k; /* the first one */
+} sums;
+
+/* Squared error of a cell. */
+static double cell_error(const cell *x, double s)
+{
+    return x->w2 - 2 * s * x->wc + s * s * x->c2;
+}
+
+/* Squared error of the best line w = a c + b. */
+static double cell_fit(const cell *x)
+{
+    double ww = x->w2 - x->w1 * x->w1 / x->n, cc = x->c2 - x->c1 * x->c1 / x->n;
+    double wc = x->wc - x->w1 * x->c1 / x->n, left = cc > 0 ? ww - wc * wc / cc : ww;
+
+    return left > 0 ? left : 0;
+}
+
+static void add_reading(sw_vec_sums *reading, double dot, double have2, double want2)
+{
+    reading->dot += dot;
+    reading->have2 += have2;
+    reading->want2 += want2;
+}
+
+/* A cell read with scale s and zero points moved by d, beside itself as stored. */
+static void add_cell_rival(sums *all, rival r, const cell *x, double own_scale, double s, double d)
+{
+    add_reading(&all->own[r], own_scale * x->wc, own_scale * own_scale * x->c2, x->w2);
+    add_reading(&all->rival[r], s * (x->wc - d * x->w1),
+                s * s * (x->c2 - 2 * d * x->c1 + d * d * x->n), x->w2);
+}
+
+static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t n, int64_t g)
+{
+    const float *scales = w->scales + n * w->n_groups;
+    double global = (double)w->global, s = (double)scales[g] * global;
+    double rounding = x->r2 * s * s / 12, own, misfit, over;
+
+    if (x->n < 1) return;
+    own = cell_error(x, s);
+    /* weights of 0 under a scale of 0 have no error, and nothing to hold it against */
+    misfit = own > 0 ? sqrt(own / fmax(cell_fit(x), rounding)) : 0;
+    all->round2 += rounding;
+    over = misfit / misfit_max(x->n, w);
+    if (!(over <= all->worst_over)) {
+        all->worst_over = over;
+        all->worst_cell = misfit;
+        all->worst_n = n;
+        all->worst_g = g;
+    }
+    if (g + 1 < w->n_groups)
+        add_cell_rival(all, NEXT_GROUP, x, s, (double)scales[g + 1] * global, 0);
+    if (g > 0) add_cell_rival(all, PREV_GROUP, x, s, (double)scales[g - 1] * global, 0);
+    if (w->n_groups > 3)
+        add_cell_rival(all, FAR_GROUP, x, s,
+                       (double)scales[(g + w->n_groups / 2) % w->n_groups] * global, 0);
+    if (n + 1 < w->n_out)
+        add_cell_rival(all, NEXT_CHANNEL, x, s, (double)scales[g + w->n_groups] * global, 0);
+    if (n > 0) add_cell_rival(all, PREV_CHANNEL, x, s, (double)scales[g - w->n_groups] * global, 0);
+    if (w->exponent_bits || w->levels) return;
+    add_cell_rival(all, ZERO_UP, x, s, s, 1);
+    add_cell_rival(all, ZERO_DOWN, x, s, s, -1);
+}
+
+/* The code that stands at n, k instead of the one that belongs to `value`, decoded as `have`. */
+static void add_swap(sums *all, rival r, const sw_spec_weight *w, double value, double have,
+                     double scale, int zero, int64_t n, int64_t k)
+{
+    double other;
+
+    if (n >= w->n_out || k >= w->k_in) return;
+    other = scale * sw_spec_level(w, w->codes[n * w->k_in + k], zero);
+    add_reading(&all->own[r], value * have, have * have, value * value);
+    add_reading(&all->rival[r], value * other, other * other, value * value);
+}
+
+static int highest_code(const sw_spec_weight *w)
+{
+    static const int of_exponent_bits[] = {[2] = 0x7, [4] = 0x7e, [5] = 0x7b};
+
+    if (w->levels) return w->n_levels - 1;
+    return w->exponent_bits ? of_exponent_bits[w->exponent_bits] : (1 << w->bits) - 1;
+}
+
+static int lowest_code(const sw_spec_weight *w)
+{
+    return w->exponent_bits ? highest_code(w) | 1 << (w->bits - 1) : 0;
+}
+
+/* Is the code the nearest one that the grid offers? */
+/* `level`: what the code counts in steps, by which the error of a fold counts too. */
+static void add_nearest(sums *all, const sw_spec_weight *w, int64_t n, int64_t k, double steps,
+                        double level)
+{
+    int code = w->codes[n * w->k_in + k];
+    bool is_clipped = code == lowest_code(w) ? steps < 0 : code == highest_code(w) && steps > 0;
+
+    if (is_clipped || fabs(steps) <= 0.5 + 1e-4) {
+        all->n_nearest++;
+    } else if (fabs(steps) > OUTLIER_STEPS + w->fold_err * fabs(level)) {
+        if (!all->n_outliers++) {
+            all->outlier_n = n;
+            all->outlier_k = k;
+        }
+    }
+}
+
+static void add_row(sums *all, cell *cells, const sw_spec_weight *w, const float *row, int64_t n)
+{
+    memset(cells, 0, (size_t)w->n_groups * sizeof *cells);
+    for (int64_t k = 0; k < w->k_in; k++) {
+        int64_t at = n * w->n_groups + w->group_of[k];
+        double offset = w->offsets ? (double)w->offsets[at] : 0;
+        double v = (double)row[k] - offset, s = (double)w->scales[at] * (double)w->global;
+        int zero = w->zeros[at];
+        double c = sw_spec_level(w, w->codes[n * w->k_in + k], zero), err = v - s * c;
+        double step = sw_spec_step(w, c);
+        cell *x = &cells[w->group_of[k]];
+
+        if (w->is_outlier && w->is_outlier[k]) continue; /* its codes say nothing */
+        x->n += 1;
+        x->w1 += v;
+        x->w2 += v * v;
+        x->c1 += c;
+        x->c2 += c * c;
+        x->wc += v * c;
+        x->r2 += step * step;
+        all->err2 += err * err;
+        add_nearest(all, w, n, k, fabs(err) > 0 && fabs(s) > 0 ? err / (s * step) : 0, c / step);
+        add_swap(all, SWAP_INPUTS, w, v, s * c, s, zero, n, k ^ 1);
+        add_swap(all, SWAP_CHANNELS, w, v, s * c, s, zero, n ^ 1, k);
+        add_swap(all, SWAP_ROWS8, w, v, s * c, s, zero, n ^ 8, k);
+    }
+    for (int64_t g = 0; g < w->n_groups; g++) add_cell(all, w, &cells[g], n, g);
+    sw_vec_add(&all->vec, w->values + n * w->k_in, row, w->k_in);
+}
+
+/* Share of the original's power that a reading leaves unexplained, whatever its overall scale:
+ * GPTQ fits scales to outputs, which at 2 bits shrinks or stretches the whole weight. */
+static double unexplained(const sw_vec_sums *s)
+{
+    double cosine = sw_vec_cosine(s);
+
+    return 1 - cosine * cosine;
+}
+
+/* The rival that explains most of what the stored reading does not, or N_RIVALS; *gain is the
+ * share of it. */
+static rival best_rival(double *gain, const sums *all)
+{
+    rival best = N_RIVALS;
+
+    *gain = RIVAL_MARGIN;
+    for (int r = 0; r < N_RIVALS; r++) {
+        double own = unexplained(&all->own[r]);
+        double share = own > 0 ? 1 - unexplained(&all->rival[r]) / own : 0;
+
+        if (share > *gain && all->rival[r].dot > 0) {
+            *gain = share;
+            best = (rival)r;
+        }
+    }
+    return best;
+}
+
+static bool is_transposed(const sw_spec_weight *w, const float *original)
+{
+    sw_vec_sums turned = {0};
+
+    if (w->n_out != w->k_in) return false;
+    for (int64_t n = 0; n < w->n_out; n++)
+        for (int64_t k = 0; k < w->k_in; k++)
+            sw_vec_add(&turned, w->values + k * w->k_in + n, original + n * w->k_in + k, 1);
+    return sw_vec_cosine(&turned) >= cosine_min(least_bits(w));
+}
+
+static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t, const sums *all,
+                    const sw_spec_weight *w, const float *original)
+{
+    double gain, least = cosine_min(least_bits(w));
+    rival best = best_rival(&gain, all);
+
+    why[0] = '\0';
+    if (t->cosine < least && is_transposed(w, original))
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "fits the original better when transposed");
+    else if (best != N_RIVALS)
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "%.0f %% of its error goes with %s",
+                       100 * gain, rival_text[best]);
+    else if (!(t->cosine >= least))
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "cosine to the original %.4f, want at least "
+                       "%.2f: not this weight, or in another order", t->cosine, least);
+    else if (!(t->weight_err <= t->weight_bound))
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "relative error %.4g, want at most %.4g, "
+                       "which is %.0f times what rounding to %d bits explains", t->weight_err,
+                       t->weight_bound, step_rms_max(w), t->bits);
+    else if (!(all->worst_over <= 1))
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "channel %lld, group %lld: the error is %.1f "
+                       "times that with its best scale and zero point, want at most %.1f",
+                       (long long)all->worst_n, (long long)all->worst_g, all->worst_cell,
+                       all->worst_cell / all->worst_over);
+    else if (t->rounded >= PLAIN_SHARE && all->n_outliers)
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "plainly rounded, but %lld %s not the "
+                       "nearest, first at channel %lld, input %lld", (long long)all->n_outliers,
+                       all->n_outliers == 1 ? "code is" : "codes are", (long long)all->outlier_n,
+                       (long long)all->outlier_k);
+}
+
+sw_code sw_plausible_check(sw_report_tensor *t, char why[SW_PLAUSIBLE_TEXT_BYTES],
+                           const sw_spec_weight *w, const float *original, sw_err *err)
+{
+    int64_t n_cells = w->n_out * w->n_groups;
+    cell *cells = NULL;
+    sums all = {.worst_cell = 0};
+    sw_code rc = SW_OK;
+
+    why[0] = '\0';
+    t->scale_min = t->scale_max = fabs((double)w->scales[0]);
+    for (int64_t i = 1; i < n_cells; i++) {
+        t->scale_min = fmin(t->scale_min, fabs((double)w->scales[i]));
+        t->scale_max = fmax(t->scale_max, fabs((double)w->scales[i]));
+    }
+    t->weight_err = t->weight_bound = t->step_rms = t->worst_cell = t->rounded = -1;
+    if (!original) return SW_OK;
+    if ((rc = SW_MEM_GET(&cells, w->n_groups, "groups of a row", err)) != SW_OK) return rc;
+    for (int64_t n = 0; n < w->n_out; n++) add_row(&all, cells, w, original + n * w->k_in, n);
+    sw_mem_put(cells);
+    t->step_rms = sqrt(all.err2 / all.round2);
+    t->weight_err = sw_vec_rel_err(&all.vec);
+    t->weight_bound = step_rms_max(w) * sqrt(all.round2 / all.vec.want2);
+    t->cosine = sw_vec_cosine(&all.vec);
+    t->worst_cell = all.worst_cell;
+    t->rounded = (double)all.n_nearest / (double)(w->n_out * w->k_in);
+    explain(why, t, &all, w, original);
+    if (!why[0]) rc = sw_residual_check(why, w, original, err);
+    if (rc == SW_OK && !why[0]) sw_plain_blocks_check(why, SW_PLAUSIBLE_TEXT_BYTES, w, original);
+    return rc;
+}

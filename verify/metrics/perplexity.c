@@ -1,0 +1,218 @@
+/* perplexity.c - see perplexity.h. */
+#include "verify/metrics/perplexity.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/parallel.h"
+#include "formats/base/size.h"
+
+/* What is bootstrapped: the mean over a window of each. */
+enum { NLL_HAVE, NLL_REF, NLL_DIFF, KL, TOP1, N_STATS };
+
+typedef struct eval {
+    const sw_eval_job *job;
+    int64_t vocab, head_rows;
+    sw_runner have, ref;
+    uint32_t *ids;               /* [batch * length] */
+    float *have_logits, *ref_logits; /* [head_rows, vocab] */
+    double *scratch;             /* [n_threads, vocab] */
+    sw_position *positions;      /* [batch * length], the last of each window unused */
+    double *stats[N_STATS];      /* [n_windows] */
+    double *kl_all;              /* [n_windows * (length - 1)] */
+    int64_t row0;                /* of the logits at hand, in the batch */
+} eval;
+
+static void eval_free(eval *e)
+{
+    sw_runner_free(&e->have);
+    sw_runner_free(&e->ref);
+    sw_mem_put(e->ids);
+    sw_mem_put(e->have_logits);
+    sw_mem_put(e->ref_logits);
+    sw_mem_put(e->scratch);
+    sw_mem_put(e->positions);
+    for (int s = 0; s < N_STATS; s++) sw_mem_put(e->stats[s]);
+    sw_mem_put(e->kl_all);
+    memset(e, 0, sizeof *e);
+}
+
+static sw_code runner_new(sw_runner *out, const sw_eval_job *job, const sw_lm *lm, sw_err *err)
+{
+    if (job->gpu) return sw_runner_new_on(out, job->gpu, lm, &job->windows, err);
+    return sw_runner_new(out, lm, &job->windows, job->n_threads, err);
+}
+
+static sw_code eval_new(eval *e, const sw_eval_job *job, sw_err *err)
+{
+    const sw_windows *w = &job->windows;
+    int64_t n_tokens = sw_windows_batch(w) * w->length;
+    sw_code rc;
+
+    e->job = job;
+    e->vocab = job->checkpoint->model->vocab;
+    e->head_rows = sw_runner_head_rows(e->vocab);
+    if ((rc = SW_MEM_GET(&e->ids, n_tokens, "windows", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&e->have_logits, e->head_rows * e->vocab, "logits", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&e->scratch, job->n_threads * e->vocab, "softmax", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&e->positions, n_tokens, "positions", err)) != SW_OK ||
+        (rc = runner_new(&e->have, job, job->checkpoint, err)) != SW_OK)
+        return rc;
+    for (int s = 0; s < N_STATS; s++)
+        if ((rc = SW_MEM_GET(&e->stats[s], w->n, "window means", err)) != SW_OK) return rc;
+    if (!job->original) return SW_OK;
+    if ((rc = SW_MEM_GET(&e->ref_logits, e->head_rows * e->vocab, "logits", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&e->kl_all, w->n * (w->length - 1), "KL of positions", err)) != SW_OK)
+        return rc;
+    return runner_new(&e->ref, job, job->original, err);
+}
+
+/* Rows [begin, end) of the logits at hand. */
+static void score_rows(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    eval *e = ctx;
+    int64_t length = e->job->windows.length;
+
+    for (int64_t i = begin; i < end; i++) {
+        int64_t row = e->row0 + i;
+        const float *have = e->have_logits + i * e->vocab;
+        sw_position *p = &e->positions[row];
+
+        if (row % length == length - 1) continue; /* predicts what lies beyond its window */
+        if (e->ref_logits)
+            sw_position_compare(p, e->ref_logits + i * e->vocab, have, e->vocab, e->ids[row + 1],
+                                e->scratch + thread * e->vocab);
+        else
+            p->nll_have = sw_nll(have, e->vocab, e->ids[row + 1]);
+    }
+}
+
+static sw_code score_batch(eval *e, int64_t n_rows, sw_err *err)
+{
+    sw_code rc;
+
+    for (e->row0 = 0; e->row0 < n_rows; e->row0 += e->head_rows) {
+        int64_t n = sw_min_i64(e->head_rows, n_rows - e->row0);
+
+        if ((rc = sw_runner_head(&e->have, e->have_logits, e->row0, n, err)) != SW_OK) return rc;
+        if (e->ref_logits &&
+            (rc = sw_runner_head(&e->ref, e->ref_logits, e->row0, n, err)) != SW_OK)
+            return rc;
+        sw_parallel_for(e->job->n_threads, n, 4, score_rows, e);
+    }
+    return SW_OK;
+}
+
+/* Means of one window, in position order. */
+static void sum_window(eval *e, const sw_position *p, int64_t window)
+{
+    int64_t n = e->job->windows.length - 1;
+    double sums[N_STATS] = {0};
+
+    for (int64_t i = 0; i < n; i++) {
+        sums[NLL_HAVE] += p[i].nll_have;
+        if (!e->kl_all) continue;
+        sums[NLL_REF] += p[i].nll_ref;
+        sums[NLL_DIFF] += p[i].nll_have - p[i].nll_ref;
+        sums[KL] += p[i].kl;
+        sums[TOP1] += p[i].is_same_top1 ? 1 : 0;
+        e->kl_all[window * n + i] = p[i].kl;
+    }
+    for (int s = 0; s < N_STATS; s++) e->stats[s][window] = sums[s] / (double)n;
+}
+
+/* The original over n windows, the batch that begins with window `at`: run, or read. */
+static sw_code run_original(eval *e, int64_t at, int64_t n, sw_err *err)
+{
+    const sw_windows *w = &e->job->windows;
+    sw_hidden_file *states = e->job->states;
+    int64_t index = at / sw_windows_batch(w);
+    sw_code rc;
+
+    if (states && states->have)
+        return sw_hidden_file_get(e->ref.x, states, index, n * w->length, err);
+    rc = sw_runner_blocks(&e->ref, e->ids, n, w->length, err);
+    if (rc == SW_OK && states)
+        rc = sw_hidden_file_put(states, e->ref.x, index, n * w->length, err);
+    return rc;
+}
+
+static sw_code run_windows(eval *e, sw_err *err)
+{
+    const sw_windows *w = &e->job->windows;
+    int64_t batch = sw_windows_batch(w);
+    sw_code rc = SW_OK;
+
+    for (int64_t at = 0; at < w->n; at += batch) {
+        int64_t n = sw_min_i64(batch, w->n - at);
+
+        sw_progress_step(e->job->progress, "perplexity", at, w->n);
+        if ((rc = sw_progress_check(e->job->progress, err)) != SW_OK) return rc;
+        sw_windows_copy(e->ids, w, at, n);
+        if ((rc = sw_runner_blocks(&e->have, e->ids, n, w->length, err)) != SW_OK) return rc;
+        if (e->ref_logits && (rc = run_original(e, at, n, err)) != SW_OK) return rc;
+        if ((rc = score_batch(e, n * w->length, err)) != SW_OK) return rc;
+        for (int64_t i = 0; i < n; i++) sum_window(e, e->positions + i * w->length, at + i);
+    }
+    sw_progress_step(e->job->progress, "perplexity", w->n, w->n);
+    return e->job->states ? sw_hidden_file_commit(e->job->states, err) : SW_OK;
+}
+
+static sw_interval exp_of(const sw_interval *i)
+{
+    sw_interval out = {exp(i->at), exp(i->low), exp(i->high)}; /* monotone: ends map to ends */
+
+    return out;
+}
+
+static sw_code summarize(sw_report_eval *out, eval *e, sw_err *err)
+{
+    const sw_windows *w = &e->job->windows;
+    const double *stats[N_STATS];
+    sw_interval means[N_STATS];
+    sw_code rc;
+
+    for (int s = 0; s < N_STATS; s++) stats[s] = e->stats[s];
+    rc = sw_bootstrap_means(means, stats, N_STATS, w->n, &e->job->bootstrap, err);
+    if (rc != SW_OK) return rc;
+    out->is_measured = true;
+    out->window = w->length;
+    out->n_windows = w->n;
+    out->n_predictions = w->n * (w->length - 1);
+    out->vocab = e->vocab;
+    out->has_bos = w->has_bos;
+    if (e->job->gpu) {
+        (void)snprintf(out->device, sizeof out->device, "%s", sw_device_about(e->job->gpu)->name);
+        sw_device_lm_count(&out->linears, e->have.gpu_lm);
+    }
+    out->bootstrap = e->job->bootstrap;
+    out->nll = means[NLL_HAVE];
+    out->ppl = exp_of(&means[NLL_HAVE]);
+    if (!e->kl_all) return SW_OK;
+    out->has_original = true;
+    out->nll_original = means[NLL_REF];
+    out->ppl_original = exp_of(&means[NLL_REF]);
+    out->nll_diff = means[NLL_DIFF];
+    out->ppl_ratio = exp_of(&means[NLL_DIFF]);
+    out->is_significant = !sw_interval_has_zero(&means[NLL_DIFF]);
+    out->kl = means[KL];
+    out->top1 = means[TOP1];
+    out->kl_p99 = sw_percentile(e->kl_all, out->n_predictions, 0.99);
+    out->kl_max = e->kl_all[out->n_predictions - 1]; /* sorted by now */
+    return SW_OK;
+}
+
+sw_code sw_evaluate(sw_report_eval *out, const sw_eval_job *job, sw_err *err)
+{
+    sw_report_eval figures = {.n_tokens = out->n_tokens, .gap = out->gap,
+                              .unspelled = out->unspelled, .unspelled_in = out->unspelled_in};
+    eval e = {.row0 = 0};
+    sw_code rc;
+
+    if ((rc = eval_new(&e, job, err)) == SW_OK && (rc = run_windows(&e, err)) == SW_OK &&
+        (rc = summarize(&figures, &e, err)) == SW_OK)
+        *out = figures;
+    eval_free(&e);
+    return rc;
+}

@@ -1,0 +1,76 @@
+/* rescale.h - factors per channel that moved between a producer and its readers.
+ *
+ * A checkpoint may hold a norm divided by s and linears multiplied by s: the same model, kinder to
+ * quantize. The judge takes nobody's word for s. For a norm it is the quotient of the original's
+ * and the stored weight; for rows of a linear, which are stored quantized, it is each row's
+ * best-fitting multiple where the readers' columns show the inverse of it (fold_rows.h). The
+ * readers are then held against the original times s, column by column, so that a producer
+ * changed without its readers, or the other way round, is found.
+ */
+#ifndef SW_VERIFY_METRICS_RESCALE_H
+#define SW_VERIFY_METRICS_RESCALE_H
+
+#include "verify/metrics/inputs.h"
+#include "verify/base/report.h"
+#include "verify/base/subject.h"
+
+typedef struct sw_rescale_group {
+    sw_fold fold;
+    int64_t layer, expert, k;
+    const double *scale; /* [k] what readers were multiplied by */
+    const double *rows;  /* [n_rows] what the producer's were divided by, of SW_FOLD_ROWS */
+    int64_t n_rows;
+    double evidence; /* of SW_FOLD_NORM: what its readers say for the factors, see below */
+} sw_rescale_group;
+
+typedef struct sw_rescale {
+    sw_rescale_group *groups;
+    int64_t n_groups;
+    sw_subject_linear *linears; /* all of the model */
+    int64_t n_linears;
+    bool is_claimed; /* the manifest says that something was rescaled */
+    sw_arena arena;
+} sw_rescale;
+
+/* Groups with a factor other than 1, in block order. Findings: "rescaled" for a norm whose change
+ * is no sound factor. Memory: a linear in f32 twice for each thread, of which 8 are used at most.
+ * Freed by sw_rescale_free, which accepts a zeroed one. */
+sw_code sw_rescale_new(sw_rescale *out, sw_report *report, const sw_subject *checkpoint,
+                       const sw_subject *original, int n_threads,
+                       sw_err *err) SW_MUST_USE;
+void sw_rescale_free(sw_rescale *rescale);
+
+/* What the inputs (resp. outputs) of a linear were multiplied (resp. divided) by, [k_in]
+ * ([n_out]); NULL: nothing. */
+const double *sw_rescale_columns(const sw_rescale *rescale, const sw_linear_ref *ref);
+const double *sw_rescale_rows(const sw_rescale *rescale, const sw_linear_ref *ref);
+/* The norm or linear whose change asks for those columns, by its module path; false: none. */
+bool sw_rescale_producer(char path[256], const sw_rescale *rescale, const sw_model *model,
+                         const sw_linear_ref *ref);
+
+/* w [n_out, k_in] of the original becomes what the checkpoint should hold, resp. back. */
+void sw_rescale_forward(float *w, const sw_rescale *rescale, const sw_linear_ref *ref);
+void sw_rescale_back(float *w, const sw_rescale *rescale, const sw_linear_ref *ref);
+
+/* The column of a decoded linear whose best multiple of `want` [n_out, k_in] is furthest from 1,
+ * as a share of what rounding may do to it. */
+typedef struct sw_rescale_column {
+    int64_t at;
+    double multiple, limit; /* limit: the largest |multiple - 1| that is sound */
+} sw_rescale_column;
+sw_rescale_column sw_rescale_worst_column(const sw_spec_weight *have, const float *want);
+
+/* What a reader says for the factors of its norm: the squared deviations of its columns' multiples
+ * from what they would be without factors, less those from what they should be, in units of their
+ * noise. `want` [n_out, k_in] is the original after sw_rescale_forward. Readers that were never
+ * multiplied add up to less than nothing, whatever the factors are. */
+double sw_rescale_evidence(const float *have, const float *want, int64_t n_out, int64_t k_in,
+                           const double *scale);
+/* The group of the norm before a linear; NULL: its norm is the original's. */
+sw_rescale_group *sw_rescale_norm_before(const sw_rescale *rescale, const sw_linear_ref *ref);
+
+/* true when a tensor that stays in floats differs from the original's just as a group says. */
+bool sw_rescale_explains(const sw_rescale *rescale, const sw_subject *checkpoint, const char *name,
+                         const sw_cview *have, const sw_cview *want);
+
+#endif

@@ -1,0 +1,60 @@
+/* windows.h - the evaluation protocol's cut of a text, and running a model over it.
+ *
+ * The whole text is tokenized once and cut into non-overlapping windows of `length` tokens; what
+ * does not fill a last window is left out. With BOS, each window is BOS and length - 1 tokens.
+ */
+#ifndef SW_VERIFY_METRICS_WINDOWS_H
+#define SW_VERIFY_METRICS_WINDOWS_H
+
+#include "kernels/engine/device_engine.h"
+
+typedef struct sw_windows {
+    const uint32_t *ids; /* borrowed */
+    int64_t n, length;   /* windows, tokens in each */
+    int64_t stride;      /* tokens of the text in each */
+    bool has_bos;
+    uint32_t bos;
+} sw_windows;
+
+/* length 0: min(2048, max positions); a text shorter than that is one window of its own.
+ * max_windows 0: all. SW_E_USAGE: fewer than 2 tokens, a length below 2 or beyond the model's
+ * positions, BOS asked of a model that has none. */
+sw_code sw_windows_cut(sw_windows *out, const uint32_t *ids, int64_t n_ids, int64_t length,
+                       int64_t max_windows, bool with_bos, const sw_model *model,
+                       sw_err *err) SW_MUST_USE;
+/* Windows first .. first + n - 1 into dst [n * length]. */
+void sw_windows_copy(uint32_t *dst, const sw_windows *w, int64_t first, int64_t n);
+
+/* Tokens run side by side, so that weights are read once for many; at least one window. */
+static inline int64_t sw_windows_batch(const sw_windows *w)
+{
+    int64_t n = 2048 / w->length;
+
+    return n < 1 ? 1 : n < w->n ? n : w->n;
+}
+
+/* A model with room to run batches of windows, here or on a card. */
+typedef struct sw_runner {
+    const sw_lm *lm;
+    sw_engine *engine;
+    float *x; /* [batch * length, hidden] */
+    sw_device_engine *gpu_engine; /* in place of engine and x */
+    sw_device_lm *gpu_lm;
+} sw_runner;
+
+/* On a card: the weights are copied there, and sw_runner_head is the only way to the logits. */
+sw_code sw_runner_new_on(sw_runner *out, sw_device *gpu, const sw_lm *lm, const sw_windows *w,
+                         sw_err *err) SW_MUST_USE;
+sw_code sw_runner_new(sw_runner *out, const sw_lm *lm, const sw_windows *w, int n_threads,
+                      sw_err *err) SW_MUST_USE;
+void sw_runner_free(sw_runner *r); /* accepts a zeroed one */
+/* x = hidden rows of n_seqs windows after the last block. */
+sw_code sw_runner_blocks(sw_runner *r, const uint32_t *ids, int64_t n_seqs, int64_t length,
+                         sw_err *err) SW_MUST_USE;
+/* logits [n, vocab] of rows row0 .. row0 + n - 1 of the last sw_runner_blocks. */
+sw_code sw_runner_head(sw_runner *r, float *logits, int64_t row0, int64_t n,
+                       sw_err *err) SW_MUST_USE;
+/* Rows of logits that fit 32 MB at a time, 8 .. 512. */
+int64_t sw_runner_head_rows(int64_t vocab);
+
+#endif
