@@ -23,6 +23,10 @@ done)
 gemm='test_gemm ring_turns
 test_gemm each_kernel_once'
 ops='test_chain
+test_routed exact_sums
+test_routed odd_shapes
+test_routed e4m3
+test_routed e2m1
 test_engine_products test_one
 test_engine_products test_one_step
 test_engine_products test_experts

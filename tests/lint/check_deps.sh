@@ -46,8 +46,8 @@ kernels/cuda/gemm/quantized_input
 kernels/cuda/gemm/quantized_input/split_k
 kernels/cuda/gemm/quantized_input/two_ctas
 kernels/cuda/gemm/quantized_input/persistent
-kernels/cuda/experts
 kernels/cuda/ops
+kernels/cuda/experts
 kernels/cuda/solver
 kernels/cuda/decode
 kernels/cuda/engine

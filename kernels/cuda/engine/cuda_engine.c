@@ -186,7 +186,7 @@ sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end, s
 
 /* ---- linears ---- */
 
-static sw_code grow_work(sw_device_engine *e, int64_t size_bytes, sw_err *err)
+sw_code sw_device_grow_work(sw_device_engine *e, int64_t size_bytes, sw_err *err)
 {
     void *d = NULL;
     sw_code rc;
@@ -218,7 +218,8 @@ static sw_code run_dense(sw_device_engine *e, void *d_y, int64_t y_stride, bool 
     if (w->act.scope != SW_ACT_NONE) {
         sw_bf16_rows rounded = {NULL, w->k_in};
 
-        if ((rc = grow_work(e, n * w->k_in * (int64_t)sizeof(sw_bf16), err)) != SW_OK) return rc;
+        rc = sw_device_grow_work(e, n * w->k_in * (int64_t)sizeof(sw_bf16), err);
+        if (rc != SW_OK) return rc;
         rounded.d = e->d_gemm_work;
         rc = sw_cuda_act_round(rounded, x, n, w->k_in, &w->act, w->input_scale, e->how, err);
         if (rc != SW_OK) return rc;
@@ -238,7 +239,8 @@ static sw_code run_tiles(sw_device_engine *e, void *d_y, int64_t y_stride, sw_bf
     sw_code rc;
 
     if ((rc = sw_cuda_gemm_plan(&plan, &p, &e->card, NULL, err)) != SW_OK ||
-        (rc = grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(&p, &plan), err)) != SW_OK)
+        (rc = sw_device_grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(&p, &plan), err)) !=
+            SW_OK)
         return rc;
     return sw_cuda_gemm_run(&p, &plan, e->d_gemm_work, e->how.stream, err);
 }

@@ -86,6 +86,7 @@ typedef struct sw_device_moe {
     int32_t *d_chosen, *d_tokens; /* [max_tokens * n_used] */
     float *d_share, *d_token_share, *d_sum; /* sum: [max_tokens, hidden] */
     sw_bf16 *d_rows, *d_gate, *d_out;       /* [max_tokens * n_used, ...] by expert */
+    int32_t *d_flags;                       /* of experts/routed.h */
     sw_moe_scratch host;                    /* chosen, share, tokens, token_share, starts */
 } sw_device_moe;
 
@@ -151,6 +152,13 @@ sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool 
 bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens);
 sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
                           sw_err *err) SW_MUST_USE;
+/* e->d_gemm_work of at least so many bytes. */
+sw_code sw_device_grow_work(sw_device_engine *e, int64_t size_bytes, sw_err *err) SW_MUST_USE;
+/* Whether a block's experts have grouped products; and what they give for the rows that have been
+ * routed. */
+bool sw_device_routed_can(const sw_device_block *b);
+sw_code sw_device_run_routed(const sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src,
+                             bool adds, sw_err *err) SW_MUST_USE;
 sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
 /* Angles of positions [first, end) on the card, by the rope of this kind of layer. */
 sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end,

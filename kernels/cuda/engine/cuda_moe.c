@@ -1,15 +1,19 @@
-/* cuda_moe.c - a sparse feed-forward layer on the card. Routed there; then a step of few tokens
- * runs a product for each pair of a token and one of its experts, and more tokens are listed by
- * expert on the host, one product an expert. See kernels/engine/moe.c for what it computes. */
+/* cuda_moe.c - a sparse feed-forward layer on the card. Routed there; then grouped products take
+ * all of it where there are some for its weights (cuda_routed.c). Elsewhere, and where a tap wants
+ * to see rows, a step of few tokens runs a product for each pair of a token and one of its experts,
+ * and more tokens are listed by expert on the host, one product an expert. See
+ * kernels/engine/moe.c for what it computes. */
 #include <string.h>
 
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/experts/routed.h"
 
 sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err)
 {
     const sw_model *m = e->m;
     const int64_t n = e->max_tokens, n_used = n * m->n_experts_used;
+    const int64_t flags_bytes = (int64_t)sw_routed_flags_bytes(&e->card);
     sw_device_store *s = &e->store;
     sw_device_moe *moe = &e->moe;
     sw_moe_scratch *host = &moe->host;
@@ -23,6 +27,8 @@ sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err)
         (rc = SW_STORE_TAKE(&moe->d_share, s, n_used, "expert weights", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_tokens, s, n_used, "routed tokens", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_token_share, s, n_used, "routed weights", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_flags, s, flags_bytes / 4, "expert flags", err)) != SW_OK ||
+        (rc = sw_device_fill(e->gpu, moe->d_flags, 0, flags_bytes, err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_sum, s, n * m->hidden, "expert sums", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_rows, s, n_used * m->hidden, "expert inputs", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_out, s, n_used * m->hidden, "expert outputs", err)) != SW_OK ||
@@ -203,7 +209,7 @@ bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens)
     const sw_device_engine *e = b->e;
     sw_fused_args up, down;
 
-    if (!b->experts[0]) return true;
+    if (!b->experts[0] || sw_device_routed_can(b)) return true;
     if (!b->d_experts[0] || !b->d_experts[1] || n_tokens * e->m->n_experts_used > PAIRS_MAX)
         return false;
     up = product_of(e, b, false, e->buf[SW_BUF_N], n_tokens);
@@ -239,6 +245,10 @@ sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src
     const sw_bf16_rows rows = {e->moe.d_rows, hidden};
     sw_code rc;
 
+    if (!run->tap && run->stop_at != SW_SITE_DOWN_IN && sw_device_routed_can(run->block)) {
+        if ((rc = choose(run, src, err)) != SW_OK) return rc;
+        return sw_device_run_routed(run, dst, src, adds, err);
+    }
     if (run->is_decode && sw_device_moe_stays(run->block, run->n_tokens))
         return run_on_card(run, dst, src, adds, err);
     if ((rc = choose(run, src, err)) != SW_OK || (rc = list_on_host(run, err)) != SW_OK ||

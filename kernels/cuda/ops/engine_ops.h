@@ -143,6 +143,7 @@ typedef struct sw_expert {
     const void *codes, *scales, *zeros; /* codes: of tiles, or dense BF16 rows */
     const float *bias;                  /* [n_out] or NULL */
     float input_scale;
+    float global_scale;                 /* as in sw_qtensor; 0: none */
 } sw_expert;
 
 typedef enum sw_fused_out {

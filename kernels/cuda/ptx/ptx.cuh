@@ -362,6 +362,26 @@ __device__ __forceinline__ uint64_t sw_wgmma_desc(uint32_t addr)
                    "+f"(d[31]) \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc), "r"(accumulate))
 
+#define SW_WGMMA_N96(type) \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %53, 0;\n" \
+                 "wgmma.mma_async.sync.aligned.m64n96k16.f32." type "." type " " \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, " \
+                 "%15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, " \
+                 "%29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, " \
+                 "%43, %44, %45, %46, %47}, " \
+                 "{%48, %49, %50, %51}, %52, p, 1, 1, 0;\n}" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), \
+                   "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), \
+                   "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), \
+                   "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), \
+                   "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), \
+                   "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), \
+                   "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), \
+                   "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+                   "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), \
+                   "+f"(d[45]), "+f"(d[46]), "+f"(d[47]) \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(desc), "r"(accumulate))
+
 #define SW_WGMMA_N128(type) \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n" \
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " " \
@@ -391,8 +411,9 @@ template <bool BF16, int N_ACC>
 __device__ __forceinline__ void sw_wgmma(float (&d)[N_ACC], const uint32_t *a, uint64_t desc,
                                          int accumulate)
 {
-    static_assert(N_ACC == 4 || N_ACC == 8 || N_ACC == 16 || N_ACC == 32 || N_ACC == 64,
-                  "8 to 128 tokens, a power of two");
+    static_assert(N_ACC == 4 || N_ACC == 8 || N_ACC == 16 || N_ACC == 32 || N_ACC == 48 ||
+                      N_ACC == 64,
+                  "8, 16, 32, 64, 96 or 128 tokens");
 #define SW_WGMMA_CASE(n)                                \
     if constexpr (N_ACC == n / 2 && BF16)               \
         SW_WGMMA_N##n("bf16");                          \
@@ -402,6 +423,7 @@ __device__ __forceinline__ void sw_wgmma(float (&d)[N_ACC], const uint32_t *a, u
     SW_WGMMA_CASE(16);
     SW_WGMMA_CASE(32);
     SW_WGMMA_CASE(64);
+    SW_WGMMA_CASE(96);
     SW_WGMMA_CASE(128);
 #undef SW_WGMMA_CASE
 }

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-enum { NW_INT4, NW_INT8, NW_E4M3 };        /* codes of the weights */
+enum { NW_INT4, NW_INT8, NW_E4M3, NW_E2M1 }; /* codes of the weights */
 enum { NW_GROUPS, NW_SCALED, NW_CHANNEL }; /* where scales come in: see weight_only_wgmma.cuh */
 
 typedef struct nw_args {

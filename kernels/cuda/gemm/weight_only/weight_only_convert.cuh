@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/gemm/any_device/mma_decode.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_copy.cuh"
+#include "kernels/cuda/gemm/weight_only/weight_only_e2m1.cuh"
 
 template <bool BF16> __device__ __forceinline__ uint32_t nw_subtract(uint32_t a, uint32_t b)
 {
@@ -50,7 +51,7 @@ __device__ __forceinline__ void nw_words(uint32_t *w, uint32_t stage, int tile, 
                     (tile * NW_STAGE_TILES + in_row / P::per_tile) * P::tile_blocks *
                         NW_BLOCK_BYTES;
 
-    if constexpr (P::KIND != NW_INT4) {
+    if constexpr (P::KIND != NW_INT4 && P::KIND != NW_E2M1) {
 #pragma unroll
         for (int i = 0; i < P::steps / 2; i++) {
             uint4 v = sw_shared16(from + (in_row % P::per_tile + i) * NW_BLOCK_BYTES);
@@ -84,7 +85,10 @@ __device__ __forceinline__ nw_raw<P> nw_fetch(int b, uint32_t stage, int tile0)
 
     nw_words<P>(raw.words, stage, tile, in_row);
     if constexpr (P::ZEROS) raw.zeros = nw_shared16(stage + P::z_at + record * 64 + 2 * nw_slot());
-    if constexpr (P::MODE == NW_SCALED)
+    if constexpr (P::KIND == NW_E2M1)
+        raw.scales = nw_e2m1_scales<P::SCALE_K>(stage + P::s_at + tile * P::record_room, in_row,
+                                                2 * nw_slot());
+    else if constexpr (P::MODE == NW_SCALED)
         raw.scales = sw_shared4(stage + P::s_at + record * 128 + 4 * nw_slot());
     return raw;
 }
@@ -141,6 +145,10 @@ __device__ __forceinline__ void nw_prepare(uint32_t *frag, const nw_raw<P> &raw)
 {
     uint32_t zero[2];
 
+    if constexpr (P::KIND == NW_E2M1) {
+        nw_e2m1_batch<P::SCALE_K, P::steps>(frag, raw.words, raw.scales);
+        return;
+    }
     nw_zeros<P>(zero, raw.zeros);
 #pragma unroll
     for (int s = 0; s < P::steps; s++) nw_convert<P>(frag + 4 * s, raw.words, s, zero);

@@ -105,7 +105,7 @@ __device__ __forceinline__ void nw_clear(float (&total)[P::MT][P::T / 2], uint32
 template <class P>
 __device__ __forceinline__ void nw_multiply_groups(float (&total)[P::MT][P::T / 2],
                                                    const nw_args &args, int tile0, int left,
-                                                   nw_ring<P> ring)
+                                                   nw_ring<P> &ring)
 {
     uint32_t frag[2][4 * P::steps];
     float sum[P::T / 2];

@@ -1,0 +1,53 @@
+/* cuda_routed.c - a sparse feed-forward layer of the engine by the grouped products of experts/:
+ * all of it on the card, for any number of tokens. See cuda_moe.c for what it takes the place
+ * of. */
+#include "kernels/cuda/experts/routed.h"
+#include "kernels/cuda/engine/cuda_engine_internal.h"
+
+/* The layer as these products want it; whether there are any for its weights. */
+static bool is_routed(sw_routed *out, sw_routed_plan *plan, const sw_device_block *b,
+                      int64_t n_tokens, sw_bf16_rows dst, sw_bf16_rows src, bool adds)
+{
+    const sw_device_engine *e = b->e;
+    const sw_model *m = e->m;
+    sw_err unsupported = {0};
+
+    if (!b->d_experts[0] || !b->d_experts[1] || !b->experts[0][0].tiles.codes ||
+        !b->experts[2][0].tiles.codes)
+        return false;
+    *out = (sw_routed){.n_tokens = n_tokens, .n_experts = (int)m->n_experts,
+                       .top_k = (int)m->n_experts_used, .x = src, .y = dst, .adds = adds,
+                       .chosen = e->moe.d_chosen, .share = e->moe.d_share,
+                       .act_of_x = b->experts[0][0].act, .up = b->experts[0][0].tiles,
+                       .down = b->experts[2][0].tiles, .ups = b->d_experts[0],
+                       .downs = b->d_experts[1], .act = (int)m->act,
+                       .limit = (float)m->act_limit, .flags = e->moe.d_flags,
+                       .may_overlap = e->how.overlaps};
+    out->up.n_out = b->experts[0][0].n_out;
+    return b->experts[0][0].act.scope == b->experts[2][0].act.scope &&
+           sw_routed_plan_for(plan, out, &e->card, 0, &unsupported) == SW_OK;
+}
+
+bool sw_device_routed_can(const sw_device_block *b)
+{
+    const sw_bf16_rows x = b->e->buf[SW_BUF_N];
+    sw_routed_plan plan;
+    sw_routed p;
+
+    return is_routed(&p, &plan, b, 1, x, x, false);
+}
+
+sw_code sw_device_run_routed(const sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src,
+                             bool adds, sw_err *err)
+{
+    sw_device_engine *e = run->e;
+    sw_routed_plan plan;
+    sw_routed p;
+    sw_code rc;
+
+    if (!is_routed(&p, &plan, run->block, run->n_tokens, dst, src, adds))
+        return SW_FAIL(err, SW_E_BUG, "experts that no grouped product takes");
+    rc = sw_device_grow_work(e, (int64_t)sw_routed_workspace_bytes(&p, &plan), err);
+    if (rc != SW_OK) return rc;
+    return sw_routed_run(&p, &plan, e->d_gemm_work, e->how.stream, err);
+}

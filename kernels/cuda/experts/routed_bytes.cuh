@@ -1,0 +1,238 @@
+/* routed_bytes.cuh - E4M3 weights of routed experts times E4M3 inputs (sm_90a).
+ *
+ * As routed_few.cuh, one CTA a multiprocessor, in products of bytes: what a lane multiplies by is
+ * the tile as it lies, and sums leave the tensor cores with every stage, since those add with some
+ * 14 bits (see w8a8_split_k_wgmma.cuh). Without groups a sum is multiplied by the scales of its
+ * channel and of its row at the end; with groups of 128 inputs, of W and of X, every stage is by
+ * its own.
+ *
+ *   stage:  X [T][128], W [4 tiles][2 k-tiles], with groups scales [4 tiles] and of X [T]
+ */
+#ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
+#define SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
+
+#include "kernels/cuda/gemm/quantized_input/w8a8_loop.cuh"
+#include "kernels/cuda/experts/routed_few.cuh"
+
+template <int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
+    static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;
+    static constexpr bool GROUPED = GROUPED_;
+    static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
+    using at = w8a8_stage<W8A8_E4M3, T, RT_TILES, GROUPED>;
+    static constexpr int pair_bytes = at::tile_bytes, record_room = SW_W8A8_RECORD_BYTES;
+    static constexpr int x_pieces = 1, x_per_piece = 128;
+    static constexpr int w_at = at::w_at, s_at = at::s_at, stage_bytes = at::bytes;
+    static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + COPIERS;
+    /* At the barrier of a stage: the warps that copy and, of scales of X, each lane. */
+    static constexpr int arrivals = RT_COPY_WARPS + (GROUPED ? 32 : 0);
+};
+
+/* ---- phase 1 ---- */
+
+/* The rows of X's scales that a lane brings: i * 32 + lane of the block. */
+template <class P, bool GLU> struct rt_scale_rows {
+    int row[(P::T + 31) / 32];
+
+    __device__ __forceinline__ void find(const rt_args &a, const rt_unit &unit)
+    {
+#pragma unroll
+        for (int i = 0; i < (P::T + 31) / 32; i++) {
+            const int t = i * 32 + (int)threadIdx.x % 32;
+            const int at = unit.row0 + min(t, unit.n_rows - 1);
+
+            row[i] = !GLU ? at : a.lists.blocks ? a.lists.pair_of_row[at] / a.top_k : 0;
+        }
+    }
+    __device__ __forceinline__ void copy(const rt_args &a, int ks, uint32_t stage,
+                                         uint32_t bar) const
+    {
+#pragma unroll
+        for (int i = 0; i < (P::T + 31) / 32; i++) {
+            const int t = i * 32 + (int)threadIdx.x % 32;
+
+            if (t < P::T)
+                sw_copy4(stage + P::at::xs_at + (uint32_t)t * 4,
+                         a.x_scales + (int64_t)ks * a.x_rows + row[i]);
+        }
+        sw_copy_arrive(bar);
+    }
+};
+
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, const rt_args &a,
+                                                      const rt_run &run, uint32_t ring,
+                                                      uint32_t full, uint32_t empty,
+                                                      rt_note *notes)
+{
+    const uint64_t keep = sw_policy_evict_last();
+    rt_walk<GLU> w(a, run.begin);
+    rt_scale_rows<P, GLU> rows;
+    bool is_new = true;
+    int s = 0, turn = 1;
+
+    sw_grid_wait_previous();
+#pragma unroll 1
+    for (int at = run.begin; at < run.end; at++) {
+        const uint32_t stage = ring + s * P::stage_bytes, bar = full + 8 * s;
+
+        if (P::GROUPED && is_new) rows.find(a, w.unit);
+        sw_mbar_sleep(empty + 8 * s, turn);
+        if (is_new) rt_write_note(notes + s, w.unit);
+        rt_copy_scales<P>(a, w.from, w.ks, stage, bar, rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
+        rt_copy_x<P, RT_FEW_BOX>(x, w.from, w.ks, stage, bar, keep);
+        if (P::GROUPED) rows.copy(a, w.ks, stage, bar);
+        is_new = w.step(a, at + 1 == run.end);
+        if (++s == P::STAGES) s = 0, turn ^= 1;
+    }
+}
+
+/* ---- the end of a unit ---- */
+
+static __device__ __forceinline__ float rt_float(const uint8_t *scales, const rt_args &a, int64_t i)
+{
+    if (a.nw.scale_bytes == 4) return ((const float *)scales)[i];
+    if (a.nw.scales_are_bf16)
+        return __uint_as_float((uint32_t)((const uint16_t *)scales)[i] << 16);
+    return __half2float(((const __half *)scales)[i]);
+}
+
+/* What a row's codes are to be multiplied by, of thread threadIdx.x % 128; asked for early. */
+template <class P, bool GLU>
+static __device__ __forceinline__ float rt_x_scale_of(const rt_args &a, const rt_note &unit)
+{
+    const int row = unit.row0 + min((int)threadIdx.x % 128, unit.n_rows - 1);
+
+    if (P::GROUPED) return 1;
+    if (!GLU) return a.x_scales[row];
+    return a.x_scales[a.lists.blocks ? a.lists.pair_of_row[row] / a.top_k : 0];
+}
+
+/* Times the scales of channels and rows, which are those of s_scales, a warpgroup's own. */
+template <bool GLU, int N>
+static __device__ __forceinline__ void rt_scale_sums(float (&total)[2][N], const rt_args &a,
+                                                     const rt_note &unit, float x_scale,
+                                                     float *s_scales)
+{
+    const int lane = (int)threadIdx.x % 32, slot = (int)threadIdx.x % 128 / 32 * 8 + lane / 4;
+    float w[2][2];
+
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        const int64_t tile = rt_tile<GLU>(a, unit.j, rt_group() * 2 + m);
+
+        w[m][0] = rt_float(unit.scales, a, tile * 64 + 2 * slot);
+        w[m][1] = rt_float(unit.scales, a, tile * 64 + 2 * slot + 1);
+    }
+    if ((int)threadIdx.x % 128 < 2 * N) s_scales[threadIdx.x % 128] = x_scale;
+    sw_named_sync(2 + rt_group(), 128);
+#pragma unroll
+    for (int j = 0; j < N / 4; j++) {
+        const uint2 x = sw_shared8(sw_smem_addr(s_scales + 8 * j + lane % 4 * 2));
+
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            total[i / 4][4 * j + i % 4] *=
+                w[i / 4][i % 4 / 2] * __uint_as_float(i % 2 ? x.y : x.x);
+    }
+    sw_named_sync(2 + rt_group(), 128);
+}
+
+/* ---- the whole ---- */
+
+template <class P>
+static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][P::T / 2],
+                                                        w8a8_ring<P::STAGES> &ring,
+                                                        const rt_args &a, int n_stages)
+{
+    w8a8_args args = {};
+    w8a8_place place = {};
+
+    args.scale_bytes = a.nw.scale_bytes;
+    args.scales_are_bf16 = a.nw.scales_are_bf16;
+    args.record_bytes = P::record_room;
+    args.has_x_groups = true;
+    place.n_stages = n_stages;
+    w8a8_multiply_stages<W8A8_E4M3, P::T, P::MT, P::NWG, 0, P::GROUPED>(total, ring, args, place);
+}
+
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_byte_consume(const rt_args &a, const rt_run &run,
+                                                       w8a8_ring<P::STAGES> &ring, uint32_t park,
+                                                       const rt_note *notes,
+                                                       rt_rows<P::T> *rows, float *s_scales,
+                                                       uint32_t zero_addr)
+{
+#pragma unroll 1
+    for (int stage = run.begin; stage < run.end;) {
+        const int u = stage / a.k_stages, k0 = stage % a.k_stages;
+        const int n = min(a.k_stages - k0, run.end - stage);
+        float total[2][P::T / 2];
+
+        ring.wait();
+        const rt_note unit = notes[ring.s];
+        const rt_row row = rt_row_of<GLU>(a, unit);
+        const float x_scale = rt_x_scale_of<P, GLU>(a, unit);
+
+        w8a8_clear(total, zero_addr);
+        rt_byte_multiply<P>(total, ring, a, n);
+        stage += n;
+        if (k0) {
+            rt_hand_over<P>(total, a, run.cta, unit.n_rows);
+            continue;
+        }
+        if (n < a.k_stages)
+            rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1),
+                            unit.n_rows);
+        if constexpr (!P::GROUPED) rt_scale_sums<GLU>(total, a, unit, x_scale, s_scales);
+        rt_finish<GLU, P::T / 2, P::T>(total, a, unit, park, row, rows);
+    }
+}
+
+template <class P, bool GLU>
+__global__ void __launch_bounds__(P::threads, 1)
+    swk_routed_bytes_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
+{
+    extern __shared__ uint8_t s_bytes[];
+    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES];
+    __shared__ rt_rows<P::T> s_rows[2];
+    __shared__ rt_note s_notes[P::STAGES];
+    __shared__ __align__(16) float s_scales[2][P::T];
+    __shared__ uint32_t s_zero;
+    uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
+    uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
+    /* From lane 0, so that the compiler knows that a warp does not diverge here. */
+    int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+
+    if (threadIdx.x == 0) {
+        s_zero = 0;
+        sw_tensor_prefetch(&x);
+        for (int i = 0; i < P::STAGES; i++) {
+            sw_mbar_init(full + 8 * i, P::arrivals);
+            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
+        }
+        sw_mbar_init_fence();
+    }
+    if (GLU) sw_grid_wait_previous(); /* see routed_few.cuh */
+    sw_grid_launch_next();
+    __syncthreads();
+    rt_run run = rt_run_of(a);
+
+    if (warp >= P::consumers / 32) {
+        if constexpr (P::COPIERS == 128) sw_fewer_registers<40>();
+        if (run.begin == run.end) sw_grid_wait_previous();
+        else if (warp == P::consumers / 32) rt_few_codes<P, GLU>(a, run, ring, full, empty);
+        else if (warp == P::consumers / 32 + 1)
+            rt_byte_inputs<P, GLU>(x, a, run, ring, full, empty, s_notes);
+    } else {
+        w8a8_ring<P::STAGES> at = {ring, full, empty, P::stage_bytes, 0, 0};
+
+        if constexpr (P::COPIERS == 128) sw_more_registers<232>();
+        sw_grid_wait_previous();
+        rt_byte_consume<P, GLU>(a, run, at,
+                                ring + P::ring_bytes + rt_group() * rt_few<P>::park_bytes, s_notes,
+                                s_rows + rt_group(), s_scales[rt_group()],
+                                sw_smem_addr(&s_zero));
+    }
+}
+
+#endif

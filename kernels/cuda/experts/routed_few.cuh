@@ -1,0 +1,289 @@
+/* routed_few.cuh - 4-bit weights of routed experts times few rows each (sm_90a).
+ *
+ * Memory is the limit, so all multiprocessors must read all the time: the stages (128 inputs) of
+ * all units (256 channels of a block of rows, routed_unit.cuh) stand in one line that is cut into
+ * as many equal runs as there are CTAs ("stream-K", Osama et al. 2023, arXiv 2301.03598). The warp
+ * that copies goes from unit to unit without a stop. Of the CTAs that share a unit which a cut goes
+ * through, the first, whose last unit it is, adds the sums of the others, whose first it was, in
+ * their order: so the order of every sum follows from the number of blocks and of CTAs alone.
+ *
+ *   CTA:       two warpgroups that multiply, two tiles of 64 channels each, two warps that copy
+ *   stage:     X [2 k-tiles][T][64], W [4 tiles][2 k-tiles], scales [4 tiles], multiplied as
+ *              weight_only_wgmma.cuh does: of int4 in the mode NW_GROUPS, of E2M1, whose product
+ *              with a scale is exact, in NW_SCALED; no weight is rounded
+ *   partials:  one a CTA, of the unit that it ends and did not begin: [float4][thread]
+ */
+#ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_FEW_CUH
+#define SW_KERNELS_CUDA_EXPERTS_ROUTED_FEW_CUH
+
+#include "kernels/cuda/experts/routed_copy.cuh"
+#include "kernels/cuda/experts/routed_store.cuh"
+#include "kernels/cuda/gemm/weight_only/weight_only_wgmma.cuh"
+
+template <class P> struct rt_few {
+    static constexpr int park_rows = P::T < 16 ? 16 : P::T > 32 ? 32 : P::T;
+    static constexpr int park_bytes = park_rows * 128; /* of a warpgroup */
+    static constexpr int shared_bytes = P::ring_bytes + 2 * park_bytes + 1024;
+    static constexpr int partial_floats = P::T * P::C;
+    static constexpr int threads = P::consumers + RT_COPY_WARPS * 32;
+    static_assert(shared_bytes * P::PER_SM <= 226 << 10, "a multiprocessor has 227 KB");
+};
+
+/* The run of stages of a CTA, and whose a stage is. */
+struct rt_run {
+    int64_t n_stages;
+    int n_ctas, cta, begin, end;
+
+    __device__ __forceinline__ int begin_of(int c) const { return (int)(n_stages * c / n_ctas); }
+    __device__ __forceinline__ int owner(int stage) const
+    {
+        return (int)((((int64_t)stage + 1) * n_ctas - 1) / n_stages);
+    }
+};
+
+static __device__ __forceinline__ rt_run rt_run_of(const rt_args &a)
+{
+    rt_run r;
+
+    r.n_stages = (int64_t)rt_n_blocks(a) * a.n_units * a.k_stages;
+    r.n_ctas = (int)min((int64_t)gridDim.x, r.n_stages);
+    r.cta = (int)blockIdx.x;
+    r.begin = r.end = 0;
+    if (r.cta < r.n_ctas) {
+        r.begin = rt_uniform(r.begin_of(r.cta));
+        r.end = rt_uniform(r.begin_of(r.cta + 1));
+    }
+    return r;
+}
+
+/* ---- phase 1: the warps that copy ---- */
+
+/* Stages in their order, with the unit that they belong to. */
+template <bool GLU> struct rt_walk {
+    int at, ks;
+    rt_unit unit;
+    rt_source from;
+
+    __device__ __forceinline__ rt_walk(const rt_args &a, int stage)
+    {
+        at = stage / a.k_stages, ks = stage % a.k_stages;
+        unit = rt_unit_of<GLU>(a, at);
+        from = rt_source_of<GLU>(a, unit, ks);
+    }
+    /* True where a unit begins. */
+    __device__ __forceinline__ bool step(const rt_args &a, bool is_last)
+    {
+        if (++ks < a.k_stages || is_last) return false;
+        ks = 0;
+        unit = rt_unit_of<GLU>(a, ++at);
+        from = rt_source_of<GLU>(a, unit, 0);
+        return true;
+    }
+};
+
+/* Of downs these are under way while the kernel ahead still makes their inputs. */
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_few_codes(const rt_args &a, const rt_run &run,
+                                                    uint32_t ring, uint32_t full, uint32_t empty)
+{
+    rt_walk<GLU> w(a, run.begin);
+    int s = 0, turn = 1;
+
+#pragma unroll 1
+    for (int at = run.begin; at < run.end; at++) {
+        sw_mbar_sleep(empty + 8 * s, turn);
+        rt_copy_codes<P>(a, w.from, w.ks, ring + s * P::stage_bytes, full + 8 * s);
+        w.step(a, at + 1 == run.end);
+        if (++s == P::STAGES) s = 0, turn ^= 1;
+    }
+}
+
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_few_inputs(const CUtensorMap &x, const rt_args &a,
+                                                     const rt_run &run, uint32_t ring,
+                                                     uint32_t full, uint32_t empty, rt_note *notes)
+{
+    const uint64_t keep = sw_policy_evict_last();
+    rt_walk<GLU> w(a, run.begin);
+    bool is_new = true;
+    int s = 0, turn = 1;
+
+    sw_grid_wait_previous();
+#pragma unroll 1
+    for (int at = run.begin; at < run.end; at++) {
+        const uint32_t stage = ring + s * P::stage_bytes;
+
+        sw_mbar_sleep(empty + 8 * s, turn);
+        if (is_new) rt_write_note(notes + s, w.unit);
+        rt_copy_scales<P>(a, w.from, w.ks, stage, full + 8 * s,
+                          rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
+        rt_copy_x<P, RT_FEW_BOX>(x, w.from, w.ks, stage, full + 8 * s, keep);
+        is_new = w.step(a, at + 1 == run.end);
+        if (++s == P::STAGES) s = 0, turn ^= 1;
+    }
+}
+
+/* ---- phase 3: units that a cut goes through ---- */
+
+/* Of a thread: float4 i of partial p. */
+template <class P> static __device__ __forceinline__ float4 *rt_partial(const rt_args &a, int p)
+{
+    return (float4 *)(a.partials + (int64_t)p * rt_few<P>::partial_floats) + threadIdx.x;
+}
+
+template <class P>
+static __device__ __forceinline__ void rt_publish(const float (&total)[2][P::T / 2],
+                                                  const rt_args &a, int partial, int n_rows)
+{
+    float4 *to = rt_partial<P>(a, partial);
+
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int j = 0; j < P::T / 8; j++) {
+            const float *v = &total[m][4 * j];
+
+            if (8 * j < n_rows)
+                to[(m * (P::T / 8) + j) * P::consumers] = make_float4(v[0], v[1], v[2], v[3]);
+        }
+}
+
+/* total += those of CTAs c0 to c1, in their order. */
+template <class P>
+static __device__ __forceinline__ void rt_add_partials(float (&total)[2][P::T / 2],
+                                                       const rt_args &a, int c0, int c1,
+                                                       int n_rows)
+{
+    constexpr int FLOAT4 = P::T / 4, AT_ONCE = FLOAT4 < 8 ? 8 / FLOAT4 : 1;
+
+    for (int c = c0; c <= c1; c += AT_ONCE) {
+        float4 v[AT_ONCE][FLOAT4] = {};
+
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * FLOAT4; i++)
+            if (c + i / FLOAT4 <= c1 && i % (P::T / 8) * 8 < n_rows)
+                v[i / FLOAT4][i % FLOAT4] =
+                    __ldcg(rt_partial<P>(a, c + i / FLOAT4) + i % FLOAT4 * P::consumers);
+#pragma unroll
+        for (int i = 0; i < AT_ONCE * FLOAT4; i++) {
+            const float4 w = v[i / FLOAT4][i % FLOAT4];
+            float *to = total[i % FLOAT4 / (P::T / 8)] + i % (P::T / 8) * 4;
+
+            to[0] += w.x, to[1] += w.y, to[2] += w.z, to[3] += w.w;
+        }
+    }
+}
+
+/* What this CTA has of a unit that another began, for that one. */
+template <class P>
+static __device__ __forceinline__ void rt_hand_over(const float (&total)[2][P::T / 2],
+                                                    const rt_args &a, int cta, int n_rows)
+{
+    rt_publish<P>(total, a, cta, n_rows);
+    __threadfence();
+    sw_named_sync(1, P::consumers);
+    if (threadIdx.x == 0)
+        asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(a.flags + cta) : "memory");
+}
+
+/* What CTAs c0 to c1 have of a unit that this one began. They have it before they wait for anybody,
+ * and come to run whatever this one does. */
+template <class P>
+static __device__ __forceinline__ void rt_take_over(float (&total)[2][P::T / 2], const rt_args &a,
+                                                    int c0, int c1, int n_rows)
+{
+    for (int c = c0 + (int)threadIdx.x; c <= c1; c += P::consumers) {
+        int is_there = 0;
+
+        while (!is_there)
+            asm volatile("ld.acquire.gpu.global.s32 %0, [%1];"
+                         : "=r"(is_there)
+                         : "l"(a.flags + c)
+                         : "memory");
+        a.flags[c] = 0;
+    }
+    sw_named_sync(1, P::consumers);
+    rt_add_partials<P>(total, a, c0, c1, n_rows);
+}
+
+/* ---- the whole ---- */
+
+template <class P, bool GLU>
+static __device__ __forceinline__ void rt_few_consume(const rt_args &a, const rt_run &run,
+                                                      nw_ring<P> &ring, uint32_t park,
+                                                      const rt_note *notes, rt_rows<P::T> *rows,
+                                                      uint32_t nobody)
+{
+    const int tile0 = rt_group() * P::MT;
+
+#pragma unroll 1
+    for (int stage = run.begin; stage < run.end;) {
+        const int u = stage / a.k_stages, k0 = stage % a.k_stages;
+        const int n = min(a.k_stages - k0, run.end - stage);
+        float total[2][P::T / 2] = {};
+
+        ring.wait();
+        const rt_note unit = notes[ring.s];
+        const rt_row row = rt_row_of<GLU>(a, unit);
+
+        if constexpr (P::MODE == NW_GROUPS) nw_multiply_groups<P>(total, a.nw, tile0, n, ring);
+        else nw_multiply_through<P>(total, ring, tile0, n, nobody);
+        stage += n;
+        if (k0) {
+            rt_hand_over<P>(total, a, run.cta, unit.n_rows);
+            continue;
+        }
+        if (n < a.k_stages)
+            rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1),
+                            unit.n_rows);
+        rt_finish<GLU, P::T / 2, P::T>(total, a, unit, park, row, rows);
+    }
+}
+
+template <class P, bool GLU>
+__global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
+    swk_routed_few_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
+{
+    extern __shared__ uint8_t s_bytes[];
+    __shared__ uint64_t s_full[P::STAGES], s_empty[P::STAGES], s_nobody;
+    __shared__ rt_rows<P::T> s_rows[2];
+    __shared__ rt_note s_notes[P::STAGES];
+    uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u;
+    uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
+    /* From lane 0, so that the compiler knows that a warp does not diverge here. */
+    int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+
+    rt_clear_ring<P>(a, ring, P::ring_bytes);
+    if (threadIdx.x == 0) {
+        sw_tensor_prefetch(&x);
+        for (int i = 0; i < P::STAGES; i++) {
+            sw_mbar_init(full + 8 * i, RT_COPY_WARPS);
+            sw_mbar_init(empty + 8 * i, 4 * P::NWG * SW_ARRIVALS);
+        }
+        sw_mbar_init(sw_smem_addr(&s_nobody), SW_ARRIVALS_MAX);
+        sw_mbar_init_fence();
+    }
+    /* The lists come from the kernel ahead, or were there before it let this one start: of those
+     * that wait for them, each lets the next one start after that. */
+    if (GLU) sw_grid_wait_previous();
+    sw_grid_launch_next();
+    __syncthreads();
+    rt_run run = rt_run_of(a);
+
+    if (run.begin == run.end) {
+        sw_grid_wait_previous();
+    } else if (warp == P::consumers / 32) {
+        rt_few_codes<P, GLU>(a, run, ring, full, empty);
+    } else if (warp > P::consumers / 32) {
+        rt_few_inputs<P, GLU>(x, a, run, ring, full, empty, s_notes);
+    } else {
+        nw_ring<P> at = {ring, full, empty, 0, 0};
+
+        sw_grid_wait_previous();
+        rt_few_consume<P, GLU>(a, run, at,
+                               ring + P::ring_bytes + threadIdx.x / 128 * rt_few<P>::park_bytes,
+                               s_notes, s_rows + threadIdx.x / 128, sw_smem_addr(&s_nobody));
+    }
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* routed_kernels.h - the compiled kernels of routed experts, and what stands around them. */
+#ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_KERNELS_H
+#define SW_KERNELS_CUDA_EXPERTS_ROUTED_KERNELS_H
+
+#include "kernels/cuda/experts/routed_args.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rt_kernel {
+    int rows;              /* of a block */
+    const void *entry[2];  /* gates and ups; downs */
+    int shared_bytes, n_threads;
+    int box_rows;          /* of a box of inputs */
+    int per_sm;            /* CTAs of a multiprocessor */
+    int partial_floats;    /* of a partial sum of a CTA; 0: it has none */
+} rt_kernel;
+
+/* By rows of a block and, of 4 bits, inputs of a scale: 0 for int4 in groups of 128 or more, else
+ * E2M1 with 32 or 16. NULL: none. */
+const rt_kernel *sw_routed_few(int rows, int scale_k);
+const rt_kernel *sw_routed_many(int rows, int scale_k);
+const rt_kernel *sw_routed_bytes(int rows, bool is_grouped);
+
+/* Sort the pairs, make the lists and gather the inputs. */
+sw_code sw_routed_sort(const rt_sort_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
+/* to [n_tokens, width] = the sum of the top_k rows of each token, in their order. */
+sw_code sw_routed_sum(sw_bf16_rows to, bool adds, const uint16_t *rows, int64_t n_tokens,
+                      int top_k, int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,339 @@
+/* routed_run.cu - see routed.h: what can run, the plan, the workspace, the launches. */
+#include <cuda_runtime.h>
+#include <math.h>
+
+#include "formats/model/model.h"
+#include "kernels/cuda/experts/routed.h"
+#include "kernels/cuda/experts/routed_kernels.h"
+#include "kernels/cuda/gemm/gemm_rows.h"
+#include "kernels/cuda/gemm/tensor_map.cuh"
+
+#define UNIT_TILES 4               /* of 64 channels: see routed_unit.cuh */
+
+/* Kernels: of 4 bits for few rows of an expert and for many, of E4M3 with scales of rows and of
+ * groups. */
+enum { RT_FEW, RT_MANY, RT_BYTES, RT_BYTE_GROUPS };
+
+static const rt_kernel *kernel_of(const sw_routed_plan *plan)
+{
+    if (plan->kind == RT_FEW) return sw_routed_few(plan->rows, plan->scale_k);
+    if (plan->kind == RT_MANY) return sw_routed_many(plan->rows, plan->scale_k);
+    return sw_routed_bytes(plan->rows, plan->kind == RT_BYTE_GROUPS);
+}
+
+/* ---- the plan ---- */
+
+static bool is_int4(const sw_tiles *t)
+{
+    return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->spec.is_symmetric &&
+           t->spec.scale_dtype == SW_DTYPE_BF16 && t->spec.group_elems % 128 == 0;
+}
+
+/* Inputs of a scale of E2M1 weights: 32 of MXFP4, 16 of NVFP4, 0: neither. */
+static int e2m1_scale_k(const sw_tiles *t)
+{
+    const sw_qspec *s = &t->spec;
+
+    if (s->num != &sw_nums[SW_NUM_E2M1]) return 0;
+    if (s->scale_dtype == SW_DTYPE_F8_E8M0 && s->group_elems == 32) return 32;
+    return s->scale_dtype == SW_DTYPE_F8_E4M3 && s->group_elems == 16 ? 16 : 0;
+}
+
+static bool is_e4m3(const sw_tiles *t, int64_t group_elems)
+{
+    const sw_dtype scales = t->spec.scale_dtype;
+
+    return sw_cuda_weights_of(t) == SW_CUDA_W_E4M3 && t->spec.group_elems == group_elems &&
+           (scales == SW_DTYPE_BF16 || scales == SW_DTYPE_F16 || scales == SW_DTYPE_F32);
+}
+
+/* The kind of kernel, of many rows for few too; -1: none multiplies these. */
+static int kind_of(const sw_routed *p)
+{
+    const sw_act *act = &p->act_of_x;
+
+    if (p->up.is_marlin || p->down.is_marlin || p->up.spec.n_outliers || p->down.spec.n_outliers ||
+        p->up.spec.scale_dtype != p->down.spec.scale_dtype)
+        return -1;
+    if (act->scope == SW_ACT_NONE && e2m1_scale_k(&p->up)) /* whole tiles have their scales */
+        return p->up.k_in % 64 == 0 && p->down.k_in % 64 == 0 &&
+                       e2m1_scale_k(&p->down) == e2m1_scale_k(&p->up)
+                   ? RT_FEW
+                   : -1;
+    if (act->scope == SW_ACT_NONE) return is_int4(&p->up) && is_int4(&p->down) ? RT_FEW : -1;
+    if (act->num != &sw_nums[SW_NUM_E4M3] || p->up.k_in % 128 || p->down.k_in % 128) return -1;
+    if (act->scope == SW_ACT_TOKEN)
+        return is_e4m3(&p->up, 0) && is_e4m3(&p->down, 0) ? RT_BYTES : -1;
+    if (act->scope != SW_ACT_GROUP || act->group_elems != 128) return -1;
+    return is_e4m3(&p->up, 128) && is_e4m3(&p->down, 128) ? RT_BYTE_GROUPS : -1;
+}
+
+static sw_code check(const sw_routed *p, const sw_cuda_card *card, sw_err *err)
+{
+    const int64_t hidden = p->down.n_out, wide = p->down.k_in;
+
+    if (card->sm != 90)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "routed experts on a card of capability %d, not 90",
+                       card->sm);
+    if (kind_of(p) < 0)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "no kernel of routed experts for such weights and "
+                       "inputs; routed.h says for which there are");
+    if (p->up.n_out != 2 * wide || p->up.k_in != hidden || wide % 64 || hidden % 8)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "routed experts of %lld x %lld and %lld x %lld; the "
+                       "width must be a multiple of 64, the hidden size of 8",
+                       (long long)p->up.n_out, (long long)p->up.k_in, (long long)hidden,
+                       (long long)wide);
+    if (sw_tiles_codes_bytes(p->up.spec.num, p->up.n_out, p->up.k_in) > INT32_MAX)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "a routed expert of 2 GB");
+    if (p->n_experts < 1 || p->n_experts > RT_EXPERTS_MAX || p->top_k < 1 ||
+        p->n_tokens * p->top_k > INT32_MAX / 64)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens with %d of %d experts, of which there "
+                       "can be %d", (long long)p->n_tokens, p->top_k, p->n_experts, RT_EXPERTS_MAX);
+    if (p->act != SW_MLP_SILU && p->act != SW_MLP_SWIGLU_CLAMPED)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "routed experts with another activation than SiLU");
+    if ((uintptr_t)p->x.d % 16 || p->x.stride % 8 || (uintptr_t)p->y.d % 16 || p->y.stride % 8)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "rows of routed experts must start at multiples of "
+                       "16 bytes");
+    return SW_OK;
+}
+
+/* Rows of a block by how many an expert has on average, so that few experts need two: measured on
+ * an H200 (tests/bench/h200-experts.csv). */
+static int rows_for(const sw_routed *p, int kind)
+{
+    const int64_t pairs = p->n_tokens * p->top_k, n = p->n_experts;
+
+    if (kind == RT_FEW) {
+        if (p->n_tokens == 1 || pairs <= 4 * n) return 8;
+        if (pairs <= 10 * n) return 16;
+        return pairs <= 24 * n ? 32 : 128;
+    }
+    if (p->n_tokens == 1 || pairs <= 10 * n) return 16;
+    return pairs <= 24 * n ? 32 : pairs <= 56 * n ? 64 : 128;
+}
+
+extern "C" sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
+                                      const sw_cuda_card *card, int rows, sw_err *err)
+{
+    sw_code rc = check(p, card, err);
+
+    if (rc != SW_OK) return rc;
+    *out = {rows, kind_of(p), e2m1_scale_k(&p->up), *card};
+    if (!rows) out->rows = rows_for(p, out->kind);
+    if (out->kind == RT_FEW && !kernel_of(out)) out->kind = RT_MANY;
+    if (!kernel_of(out))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "no kernel of routed experts for %d rows", rows);
+    return SW_OK;
+}
+
+/* ---- the workspace ---- */
+
+/* What lies in it, in this order; `used` is what it takes. */
+typedef struct rt_work {
+    rt_lists lists;
+    uint8_t *x;             /* sorted rows of X or of its codes */
+    uint16_t *h, *y;
+    sw_cuda_codes x_codes, h_codes; /* where inputs are quantized */
+    float *partials;
+    size_t used;
+} rt_work;
+
+static void *take(rt_work *w, void *d_start, int64_t n_bytes)
+{
+    void *at = (char *)d_start + w->used;
+
+    w->used += sw_cuda_line_up(n_bytes);
+    return at;
+}
+
+/* An expert with rows has a block, and each whole one another. */
+static int64_t blocks_max(const sw_routed *p, int rows)
+{
+    const int64_t pairs = p->n_tokens * p->top_k;
+
+    return (pairs < p->n_experts ? pairs : p->n_experts) + pairs / rows;
+}
+
+extern "C" size_t sw_routed_flags_bytes(const sw_cuda_card *card)
+{
+    return (size_t)card->n_sms * RT_FEW_CTAS * 4;
+}
+
+static int n_ctas_of(const sw_routed_plan *plan)
+{
+    return plan->card.n_sms * kernel_of(plan)->per_sm;
+}
+
+static bool is_quantized(const sw_routed *p) { return p->act_of_x.scope != SW_ACT_NONE; }
+
+/* Of an input as the products read it. */
+static int64_t row_bytes(const sw_routed *p)
+{
+    return is_quantized(p) ? sw_cuda_codes_stride(p->up.k_in) : p->up.k_in * 2;
+}
+
+static rt_work work_of(const sw_routed *p, const sw_routed_plan *plan, void *d_start)
+{
+    const int64_t pairs = p->n_tokens * p->top_k, hidden = p->down.n_out, wide = p->down.k_in;
+    const int64_t n_ctas = n_ctas_of(plan);
+    rt_work w = {};
+
+    w.lists.n_blocks = (int *)take(&w, d_start, 4);
+    w.lists.blocks = (rt_block *)take(&w, d_start,
+                                      blocks_max(p, plan->rows) * (int64_t)sizeof(rt_block));
+    w.lists.pair_of_row = (int *)take(&w, d_start, pairs * 4);
+    w.lists.share_of_row = (float *)take(&w, d_start, pairs * 4);
+    w.x = (uint8_t *)take(&w, d_start, pairs * row_bytes(p));
+    w.h = (uint16_t *)take(&w, d_start, pairs * wide * 2);
+    w.y = (uint16_t *)take(&w, d_start, pairs * hidden * 2);
+    w.partials = (float *)take(&w, d_start, n_ctas * kernel_of(plan)->partial_floats * 4);
+    if (is_quantized(p)) {
+        const sw_act *act = &p->act_of_x;
+        const size_t x_bytes = sw_cuda_codes_bytes(p->n_tokens, hidden, act);
+        const size_t h_bytes = sw_cuda_codes_bytes(pairs, wide, act);
+
+        w.x_codes = sw_cuda_codes_at(take(&w, d_start, (int64_t)x_bytes), p->n_tokens, hidden, act);
+        w.h_codes = sw_cuda_codes_at(take(&w, d_start, (int64_t)h_bytes), pairs, wide, act);
+    }
+    return w;
+}
+
+extern "C" size_t sw_routed_workspace_bytes(const sw_routed *p, const sw_routed_plan *plan)
+{
+    return work_of(p, plan, NULL).used;
+}
+
+/* ---- the launches ---- */
+
+static rt_args args_of(const sw_routed *p, const sw_routed_plan *plan, const rt_work *w,
+                       bool is_down)
+{
+    const sw_tiles *t = is_down ? &p->down : &p->up;
+    rt_args a = {};
+
+    a.nw.scale_bytes = t->spec.scale_dtype == SW_DTYPE_F32 ? 4 : 2;
+    a.nw.scales_are_bf16 = t->spec.scale_dtype == SW_DTYPE_BF16;
+    a.x_scales = is_down ? w->h_codes.d_scales : w->x_codes.d_scales;
+    a.x_rows = is_down ? (int)(p->n_tokens * p->top_k) : (int)p->n_tokens;
+    if (p->n_tokens > 1) a.lists = w->lists;
+    a.chosen = p->chosen;
+    a.n_pairs = (int)(p->n_tokens * p->top_k);
+    a.share = p->share;
+    a.experts = is_down ? p->downs : p->ups;
+    a.y = is_down ? w->y : w->h;
+    a.n_out = is_down ? t->n_out : t->n_out / 2;
+    a.n_tiles = (int)sw_tiles_n(a.n_out);
+    a.n_units = (int)sw_cuda_up(a.n_tiles, is_down ? UNIT_TILES : UNIT_TILES / 2);
+    a.k_tiles = (int)sw_tiles_k(t->k_in);
+    a.k_stages = (a.k_tiles + 1) / 2;
+    a.group_stages = (int)(t->spec.group_elems / 128);
+    a.tile_bytes = (int)sw_tile_bytes(t->container_bits);
+    a.record_bytes = 64 * a.nw.scale_bytes;
+    a.scale_bytes = (int)t->n_groups * a.record_bytes;
+    a.factor = 1;
+    if (plan->scale_k) { /* groups of a stage go together */
+        a.group_stages = 1;
+        a.scale_bytes = (int)t->n_groups * 64;
+        a.record_bytes = 64 * 128 / plan->scale_k;
+        a.factor = plan->scale_k == 32 ? 0x1p64f : 0x1p8f;
+    }
+    a.top_k = p->top_k;
+    a.partials = w->partials;
+    a.flags = p->flags;
+    a.slope = 1, a.limit = INFINITY, a.shift = 0;
+    if (p->act == SW_MLP_SWIGLU_CLAMPED) a.slope = 1.702f, a.limit = p->limit, a.shift = 1;
+    return a;
+}
+
+/* The rows that a product reads, as the copy engine wants them described. */
+static sw_code map_inputs(CUtensorMap *map, const sw_routed *p, const rt_kernel *k,
+                          const rt_work *w, bool is_down, sw_err *err)
+{
+    const bool is_one = p->n_tokens == 1 && !is_down, is_bytes = is_quantized(p);
+    const int64_t k_in = is_down ? p->down.k_in : p->up.k_in;
+    const int64_t rows = is_one ? 1 : p->n_tokens * p->top_k;
+    const void *x = w->x;
+
+    if (is_down) x = is_bytes ? (const void *)w->h_codes.d_codes : w->h;
+    else if (is_one) x = is_bytes ? (const void *)w->x_codes.d_codes : p->x.d;
+    return sw_tensor_map_2d(map, x, is_bytes ? 1 : 2, k_in, rows, k_in, is_bytes ? 128 : 64,
+                            k->box_rows, err);
+}
+
+static sw_code multiply(const sw_routed *p, const sw_routed_plan *plan, const rt_work *w,
+                        bool is_down, sw_launch how, sw_err *err)
+{
+    const rt_kernel *k = kernel_of(plan);
+    rt_args args = args_of(p, plan, w, is_down);
+    CUtensorMap map;
+    void *params[] = {&map, &args};
+    cudaLaunchAttribute attrs[1] = {};
+    cudaLaunchConfig_t config = {};
+    sw_code rc = map_inputs(&map, p, k, w, is_down, err);
+
+    if (rc == SW_OK)
+        rc = sw_cuda_check(cudaFuncSetAttribute(k->entry[is_down],
+                                                cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                k->shared_bytes),
+                           "routed experts", err);
+    if (rc != SW_OK) return rc;
+    attrs[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attrs[0].val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = dim3((unsigned)n_ctas_of(plan));
+    config.blockDim = dim3((unsigned)k->n_threads);
+    config.dynamicSmemBytes = (size_t)k->shared_bytes;
+    config.stream = (cudaStream_t)how.stream;
+    config.attrs = attrs;
+    config.numAttrs = how.overlaps ? 1 : 0;
+    return sw_cuda_check(cudaLaunchKernelExC(&config, k->entry[is_down], params), "routed experts",
+                         err);
+}
+
+static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_work *w,
+                    sw_launch how, sw_err *err)
+{
+    const bool is_bytes = is_quantized(p);
+    rt_sort_args a = {};
+
+    a.to = w->lists;
+    a.chosen = p->chosen, a.share = p->share, a.top_k = p->top_k;
+    a.ups = p->ups, a.downs = p->downs;
+    a.n_pairs = (int)(p->n_tokens * p->top_k), a.n_experts = p->n_experts;
+    a.rows = plan->rows, a.even = plan->kind == RT_MANY ? RT_MANY_BOX : 0;
+    a.x = is_bytes ? w->x_codes.d_codes : (const uint8_t *)p->x.d;
+    a.x_stride = is_bytes ? row_bytes(p) : p->x.stride * 2;
+    a.x_sorted = w->x, a.width = (int)row_bytes(p);
+    return sw_routed_sort(&a, how, err);
+}
+
+/* Codes of X, or of h. */
+static sw_code quantize(const sw_routed *p, const rt_work *w, bool is_h, sw_launch how, sw_err *err)
+{
+    if (!is_quantized(p)) return SW_OK;
+    if (is_h)
+        return sw_cuda_quantize(&w->h_codes, w->h, p->down.k_in, SW_DTYPE_BF16,
+                                p->n_tokens * p->top_k, p->down.k_in, &p->act_of_x, 0, how.overlaps,
+                                false, how.stream, err);
+    return sw_cuda_quantize(&w->x_codes, p->x.d, p->x.stride, SW_DTYPE_BF16, p->n_tokens,
+                            p->up.k_in, &p->act_of_x, 0, how.overlaps, false, how.stream, err);
+}
+
+extern "C" sw_code sw_routed_run(const sw_routed *p, const sw_routed_plan *plan, void *d_workspace,
+                                 void *stream, sw_err *err)
+{
+    const sw_launch first = {stream, p->may_overlap}, then = {stream, true};
+    const bool is_one = p->n_tokens == 1, is_second = is_quantized(p);
+    const rt_work w = work_of(p, plan, d_workspace);
+    sw_code rc;
+
+    if (p->n_tokens == 0) return SW_OK;
+    rc = quantize(p, &w, false, first, err);
+    if (rc == SW_OK && !is_one)
+        rc = sort(p, plan, &w, is_second ? then : first, err);
+    if (rc == SW_OK)
+        rc = multiply(p, plan, &w, false, is_one && !is_second ? first : then, err);
+    if (rc == SW_OK) rc = quantize(p, &w, true, then, err);
+    if (rc == SW_OK) rc = multiply(p, plan, &w, true, then, err);
+    if (rc != SW_OK) return rc;
+    return sw_routed_sum(p->y, p->adds, w.y, p->n_tokens, p->top_k, p->down.n_out, then, err);
+}

@@ -1,0 +1,77 @@
+/* routed_unit.cuh - what a CTA of routed experts works on.
+ *
+ * A unit is 256 channels of one block of rows: with GLU 128 gates and their ups, so that a thread
+ * has the sums of a gate and of its up. In a stage the tiles of a unit lie in the order
+ *
+ *   GLU    gate 2j, up 2j, gate 2j + 1, up 2j + 1        (warpgroup 0: the first two)
+ *   else   4j, 4j + 1, 4j + 2, 4j + 3
+ *
+ * Tiles beyond the last are the last again, multiplied in vain and not stored.
+ */
+#ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_UNIT_CUH
+#define SW_KERNELS_CUDA_EXPERTS_ROUTED_UNIT_CUH
+
+#include "kernels/cuda/experts/routed_args.h"
+
+#define RT_TILES 4 /* of a unit */
+
+/* What the products of a unit are and where they go. */
+struct rt_unit {
+    const uint8_t *codes, *scales;
+    const float *bias;
+    float factor;            /* of all weights of the expert */
+    int x_row, row0, n_rows; /* of the inputs, of the sorted rows */
+    int j;                   /* which of its block */
+    int is_shared;           /* other blocks of this expert read the same weights soon */
+};
+
+/* Where a table says nothing (0) it is one. */
+static __device__ __forceinline__ float rt_factor(const rt_args &a, float global_scale)
+{
+    return a.factor * (global_scale != 0 ? global_scale : 1);
+}
+
+template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of_pair(const rt_args &a,
+                                                                              int pair, int j)
+{
+    const sw_expert *e = a.experts + a.chosen[pair];
+
+    return {(const uint8_t *)e->codes, (const uint8_t *)e->scales, e->bias,
+            rt_factor(a, e->global_scale), GLU ? 0 : pair, pair, 1, j, 0};
+}
+
+/* Unit u: the blocks of a band take turns for each j. */
+template <bool GLU> static __device__ __forceinline__ rt_unit rt_unit_of(const rt_args &a, int u)
+{
+    const int of = u / a.n_units;
+
+    if (!a.lists.blocks) return rt_unit_of_pair<GLU>(a, of, u % a.n_units);
+    const rt_block *b = a.lists.blocks + of;
+    const int band0 = b->band0, band_n = b->band_n, at = u - band0 * a.n_units;
+
+    b = a.lists.blocks + band0 + at % band_n;
+    return {(const uint8_t *)b->codes[!GLU], (const uint8_t *)b->scales[!GLU], b->bias[!GLU],
+            rt_factor(a, b->global_scale[!GLU]), b->row0, b->row0, b->n_rows, at / band_n,
+            band_n > 1};
+}
+
+/* The i-th tile of a unit among those of the weight. */
+template <bool GLU> static __device__ __forceinline__ int rt_tile(const rt_args &a, int j, int i)
+{
+    if (GLU) return min(2 * j + i / 2, a.n_tiles - 1) + i % 2 * a.n_tiles;
+    return min(RT_TILES * j + i, a.n_tiles - 1);
+}
+
+/* What lane 0 has: so the compiler knows that all lanes have the same. What follows from it, as the
+ * descriptors of products do, it keeps in uniform registers. */
+static __device__ __forceinline__ int rt_uniform(int v) { return __shfl_sync(~0u, v, 0); }
+
+/* The warpgroup of a thread. */
+static __device__ __forceinline__ int rt_group(void) { return rt_uniform((int)threadIdx.x / 128); }
+
+static __device__ __forceinline__ int rt_n_blocks(const rt_args &a)
+{
+    return rt_uniform(a.lists.blocks ? *a.lists.n_blocks : a.n_pairs);
+}
+
+#endif

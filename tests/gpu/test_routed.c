@@ -1,0 +1,330 @@
+/* test_routed.c - routed experts on the card against plain loops in double. Exit 77 without a GPU
+ * that the kernels are for.
+ *
+ *   test_routed [FILTER]     the tests whose name it matches (* and ? as in a shell)
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/model/model.h"
+#include "tests/gpu/support/routed_case.h"
+
+/* Roundings of a pair's result and of the sum, 2^-9 each at most, and of what `down` reads; of the
+ * kernel for many rows also of weights, which it scales before the product. */
+#define BOUND_FEW 4e-3
+#define BOUND_MANY 6e-3
+/* Where what `down` reads is rounded to the neighbour, its code may be another, and where that is a
+ * token's largest, all of its. */
+#define BOUND_E4M3 1.5e-2
+
+#ifdef SW_CHECKED /* under compute-sanitizer: a few of everything */
+#define FEW_TOKENS 40
+#define MANY_TOKENS 140
+#else
+#define FEW_TOKENS 75
+#define MANY_TOKENS 700
+#endif
+
+/* Of the kernels of 4 bits and of E4M3. */
+#ifdef SW_CUDA_QUICK
+static const int rows_4bit[] = {8, 128}, rows_e4m3[] = {16, 16};
+#else
+static const int rows_4bit[] = {8, 16, 32, 128}, rows_e4m3[] = {16, 32, 64, 128};
+#endif
+#define N_ROWS (int)(sizeof rows_4bit / sizeof *rows_4bit)
+
+static bool is_e4m3(const routed_shape *s)
+{
+    return s->scheme == ROUTED_FP8 || s->scheme == ROUTED_FP8_BLOCK;
+}
+
+static int rows_of(const routed_shape *s, int i)
+{
+    return is_e4m3(s) ? rows_e4m3[i] : rows_4bit[i];
+}
+
+static void must_be_near(routed_case *c, int rows)
+{
+    const double bound = is_e4m3(&c->shape) ? BOUND_E4M3 : rows > 32 ? BOUND_MANY : BOUND_FEW;
+    double error;
+
+    assert_true(routed_case_run(c, rows));
+    error = routed_case_error(c);
+    printf("  scheme %d, %4lld tokens, %d of %d experts of %lld x %lld, routing %d, rows %d: "
+           "error %.2e\n",
+           (int)c->shape.scheme, (long long)c->shape.n_tokens, c->shape.top_k, c->shape.n_experts,
+           (long long)c->shape.hidden, (long long)c->shape.wide, (int)c->shape.routing, rows,
+           error);
+    assert_true(error <= bound);
+}
+
+static void must_be_exact(routed_case *c, int rows)
+{
+    int64_t n;
+
+    assert_true(routed_case_run(c, rows));
+    n = routed_case_differing(c);
+    if (n)
+        fail_msg("%lld tokens, routing %d, rows %d: %lld of %lld differ",
+                 (long long)c->shape.n_tokens, (int)c->shape.routing, rows, (long long)n,
+                 (long long)(c->shape.n_tokens * c->shape.hidden));
+}
+
+static routed_shape shape_of(int64_t n_tokens, routing kind)
+{
+    return (routed_shape){.n_tokens = n_tokens, .hidden = 384, .wide = 256, .group_elems = 128,
+                          .n_experts = 12, .top_k = 4, .routing = kind, .act = SW_MLP_SILU,
+                          .seed = (uint64_t)n_tokens * 7 + (uint64_t)kind};
+}
+
+static void each(const routed_shape *shape, void (*must)(routed_case *c, int rows))
+{
+    routed_case c;
+
+    routed_case_new(&c, shape);
+    routed_case_expect(&c);
+    for (int i = 0; i < N_ROWS; i++) must(&c, rows_of(shape, i));
+    routed_case_free(&c);
+}
+
+/* One token needs no sorting; 3 leave most experts without one. */
+static void every_routing(void **state)
+{
+    static const int64_t tokens[] = {1, 2, 3, FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r++) {
+            const routed_shape s = shape_of(tokens[i], (routing)r);
+
+            each(&s, must_be_near);
+        }
+}
+
+static void exact_sums(void **state)
+{
+    static const int64_t tokens[] = {1, 2, FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+        for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r++) {
+            routed_shape s = shape_of(tokens[i], (routing)r);
+
+            s.is_exact = true;
+            each(&s, must_be_exact);
+        }
+}
+
+/* Half stages, units of channels that are not full, one group a channel, a hidden size that ends in
+ * the middle of a tile. */
+static void odd_shapes(void **state)
+{
+    routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+
+    (void)state;
+    s.group_elems = 0;
+    s.hidden = 320, s.wide = 192;
+    each(&s, must_be_near);
+    s.is_exact = true;
+    each(&s, must_be_exact);
+    s.n_tokens = 1;
+    each(&s, must_be_exact);
+    s.hidden = 344, s.wide = 64;
+    each(&s, must_be_exact);
+    s.n_tokens = MANY_TOKENS, s.top_k = 1;
+    each(&s, must_be_exact);
+}
+
+static void activations_and_biases(void **state)
+{
+    routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+
+    (void)state;
+    s.has_bias = true;
+    each(&s, must_be_near);
+    s.act = SW_MLP_SWIGLU_CLAMPED;
+    s.adds = true;
+    each(&s, must_be_near);
+    s.n_tokens = 1;
+    each(&s, must_be_near);
+}
+
+static void e4m3(void **state)
+{
+    static const int64_t tokens[] = {1, 2, FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (routed_scheme scheme = ROUTED_FP8; scheme <= ROUTED_FP8_BLOCK; scheme++)
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+            for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r++) {
+                routed_shape s = shape_of(tokens[i], (routing)r);
+
+                s.scheme = scheme;
+                s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
+                s.has_bias = r == ROUTING_ODD;
+                each(&s, must_be_near);
+            }
+}
+
+static void e2m1(void **state)
+{
+    static const int64_t tokens[] = {1, 2, FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (routed_scheme scheme = ROUTED_MXFP4; scheme <= ROUTED_NVFP4; scheme++)
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+            for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r++) {
+                routed_shape s = shape_of(tokens[i], (routing)r);
+
+                s.scheme = scheme;
+                s.has_bias = r == ROUTING_ODD;
+                if (r == ROUTING_SKEW) s.hidden = 448, s.wide = 320; /* half stages */
+                each(&s, must_be_near);
+            }
+}
+
+/* Long sums, many stages and units a CTA. */
+static void real_shape(void **state)
+{
+    routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+
+    (void)state;
+    s.hidden = 2048, s.wide = 768, s.n_experts = 16, s.top_k = 8;
+    each(&s, must_be_near);
+    s.scheme = ROUTED_FP8_BLOCK;
+    each(&s, must_be_near);
+    s.scheme = ROUTED_FP8, s.group_elems = 0;
+    each(&s, must_be_near);
+}
+
+/* The same call gives the same bytes, whatever lies in the workspace. */
+static void gives_same_bytes(const routed_shape *s, int rows)
+{
+    const size_t n_bytes = (size_t)(s->n_tokens * s->hidden) * sizeof(float);
+    float *before = malloc(n_bytes);
+    routed_case c;
+
+    routed_case_new(&c, s);
+    assert_true(routed_case_run(&c, rows));
+    memcpy(before, c.y, n_bytes);
+    for (int again = 0; again < 5; again++) {
+        assert_true(routed_case_run(&c, rows));
+        assert_memory_equal(before, c.y, n_bytes);
+    }
+    free(before);
+    routed_case_free(&c);
+}
+
+static void same_bytes_twice(void **state)
+{
+    routed_shape s = shape_of(FEW_TOKENS, ROUTING_SKEW);
+
+    (void)state;
+    for (int i = 0; i < N_ROWS; i++) gives_same_bytes(&s, rows_of(&s, i));
+    s.scheme = ROUTED_FP8_BLOCK;
+    for (int i = 0; i < N_ROWS; i++) gives_same_bytes(&s, rows_of(&s, i));
+}
+
+/* Byte i of what is on the device is another for as long as the test of it takes. */
+static void with_fault(routed_case *c, uint8_t *d_byte, uint8_t (*change)(uint8_t was))
+{
+    const bool is_exact = c->shape.is_exact;
+    uint8_t was, is;
+
+    assert_int_equal(cudaMemcpy(&was, d_byte, 1, cudaMemcpyDeviceToHost), cudaSuccess);
+    is = change(was);
+    assert_int_equal(cudaMemcpy(d_byte, &is, 1, cudaMemcpyHostToDevice), cudaSuccess);
+    for (int i = 0; i < N_ROWS; i++) {
+        assert_true(routed_case_run(c, rows_of(&c->shape, i)));
+        if (is_exact) assert_true(routed_case_differing(c) > 0);
+        else assert_true(routed_case_error(c) > BOUND_E4M3);
+    }
+    assert_int_equal(cudaMemcpy(d_byte, &was, 1, cudaMemcpyHostToDevice), cudaSuccess);
+}
+
+static uint8_t flipped(uint8_t was) { return was ^ 1; }
+static uint8_t sign_flipped(uint8_t was) { return was ^ 0x80; }
+static uint8_t next_expert(uint8_t was) { return (uint8_t)((was + 1) % 12); }
+
+/* A choice and a share that are not what the reference has; where sums are exact also a nibble and
+ * two scales. */
+static void faults_show(void **state)
+{
+    routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+    routed_case c;
+    const sw_expert *up, *down;
+
+    (void)state;
+    for (int scheme = ROUTED_INT4; scheme <= ROUTED_NVFP4; scheme++) {
+        s.scheme = (routed_scheme)scheme;
+        s.is_exact = scheme == ROUTED_INT4;
+        s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
+        routed_case_new(&c, &s);
+        routed_case_expect(&c);
+        up = &c.experts[c.chosen[3]], down = up + s.n_experts;
+        with_fault(&c, (uint8_t *)(uintptr_t)(c.problem.chosen + 3), next_expert);
+        with_fault(&c, (uint8_t *)(uintptr_t)(c.problem.share + 5) + 3, flipped);
+        if (s.is_exact) {
+            with_fault(&c, (uint8_t *)(uintptr_t)up->scales + 1, sign_flipped);
+            with_fault(&c, (uint8_t *)(uintptr_t)down->scales + 1, sign_flipped);
+            with_fault(&c, (uint8_t *)(uintptr_t)down->codes + 77, flipped);
+        }
+        (s.is_exact ? must_be_exact : must_be_near)(&c, rows_of(&s, 0));
+        routed_case_free(&c);
+    }
+}
+
+static void unsupported(void **state)
+{
+    const routed_shape s = shape_of(2, ROUTING_RANDOM);
+    const sw_cuda_card card = {90, 132}, older = {80, 108};
+    sw_routed_plan plan;
+    sw_err err = {0};
+    routed_case c;
+    sw_routed p;
+
+    (void)state;
+    routed_case_new(&c, &s);
+    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &card, 0, &err), SW_OK);
+    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &older, 0, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &card, 24, &err), SW_E_UNSUPPORTED);
+    p = c.problem;
+    p.act = SW_MLP_RELU;
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    p = c.problem;
+    p.down.spec.scale_dtype = SW_DTYPE_F16;
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    p = c.problem;
+    p.up.n_out -= 2;
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    p = c.problem;
+    p.x.d += 1;
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    routed_case_free(&c);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_sums), cmocka_unit_test(every_routing),
+        cmocka_unit_test(odd_shapes), cmocka_unit_test(activations_and_biases),
+        cmocka_unit_test(e4m3), cmocka_unit_test(e2m1),
+        cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
+        cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),
+    };
+    sw_cuda_card card;
+    sw_err err = {0};
+
+    if (sw_cuda_card_query(&card, 0, &err) != SW_OK || card.sm != 90) {
+        printf("skipped: no GPU of compute capability 9.0\n");
+        return 77;
+    }
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
+    return cmocka_run_group_tests_name("routed experts", tests, NULL, NULL);
+}
