@@ -30,13 +30,13 @@
 extern "C" {
 #endif
 
-typedef struct sw_cuda_card {
+typedef struct sw_cuda_device {
     int sm;            /* 80, 89, 90, ...: compute capability */
     int n_sms;
-} sw_cuda_card;
+} sw_cuda_device;
 
 /* *out = what the runtime says of device number `device`. SW_E_CUDA: its error. */
-sw_code sw_cuda_card_query(sw_cuda_card *out, int device, sw_err *err) SW_MUST_USE;
+sw_code sw_cuda_device_query(sw_cuda_device *out, int device, sw_err *err) SW_MUST_USE;
 
 /* X quantized, as the integer and small-float products read it; written by sw_cuda_quantize. One
  * serves all weights that share the input. */
@@ -67,7 +67,7 @@ typedef struct sw_cuda_plan {
     int kernel;        /* index into sw_cuda_kernels */
     int tile;          /* index into its tiles */
     int split;         /* CTAs of a cluster that share k, 1..8 */
-    sw_cuda_card card; /* for which the plan was made */
+    sw_cuda_device device; /* for which the plan was made */
     bool overlap;      /* start before the previous kernel has ended, if may_overlap allows it;
                           never before sm_90 */
     bool starts_early; /* start before the kernel that quantizes X has ended: for tiles of
@@ -77,7 +77,7 @@ typedef struct sw_cuda_plan {
 /* Choose kernel, tile and split for a problem. A pure function: needs no device. `kernel` is a name
  * of sw_cuda_kernels that is used if it can run the problem, or NULL.
  * SW_E_UNSUPPORTED: no kernel runs this dtype, format, group size or device. */
-sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card,
+sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device,
                           const char *kernel, sw_err *err) SW_MUST_USE;
 /* Bytes of workspace in device memory that sw_cuda_gemm_run needs, aligned to 256; any content. */
 size_t sw_cuda_gemm_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
@@ -119,8 +119,8 @@ typedef struct sw_cuda_kernel {
     const int *n_tiles;
     bool (*can_run)(const sw_cuda_gemm *p, int tile);
     /* Is it the best known choice? The first row that says so is used, else the last that can. */
-    bool (*suits)(const sw_cuda_gemm *p, const sw_cuda_card *card);
-    void (*plan)(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);
+    bool (*suits)(const sw_cuda_gemm *p, const sw_cuda_device *device);
+    void (*plan)(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device);
     size_t (*workspace_bytes)(const sw_cuda_gemm *p, const sw_cuda_plan *plan);
     sw_code (*run)(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,
                    void *stream, sw_err *err);

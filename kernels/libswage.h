@@ -4,7 +4,7 @@
  *   sw_tile_file_open, sw_tile_file_get       map a checkpoint of `swage convert --to swage`; find
  *                                             one weight in it
  *   sw_tiles_device_bytes, sw_tiles_upload    copy the weight into device memory of the caller
- *   sw_cuda_card_query, sw_cuda_gemm_plan     ask what the device is; choose a kernel for a
+ *   sw_cuda_device_query, sw_cuda_gemm_plan     ask what the device is; choose a kernel for a
  *                                             product, by measured tables or by name
  *   sw_cuda_gemm_workspace_bytes, sw_cuda_gemm_run   ask for the workspace; enqueue the product
  *

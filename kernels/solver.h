@@ -1,10 +1,10 @@
 /* solver.h - the dense algebra of calibration on a CUDA device: sums of products, factorization,
  * rounding, clipping, GPTQ with refinement, packing; and the products that searches for scales try.
  *
- * What quant/ does in double on the CPU is done in double here, in the same order wherever an order
- * shows in the result: scales, zeros and codes are decided by the same operations, and only the
- * matrix products sum otherwise, which moves results by 1e-13 and a code once in millions. Data
- * centre cards multiply doubles as fast as floats, so nothing is lost by it.
+ * What quant/ does in double on the CPU is done in double on the device, in the same order wherever
+ * an order shows in the result: scales, zeros and codes are decided by the same operations, and
+ * only the matrix products sum otherwise, which moves results by 1e-13 and a code once in millions.
+ * Data centre GPUs multiply doubles as fast as floats, so nothing is lost by it.
  *
  * Everything is enqueued on the device's stream; functions that hand results to the host wait for
  * it. Two runs give the same bytes. A build without CUDA has no device to open a solver on.

@@ -58,7 +58,7 @@ typedef struct verifier {
     sw_checkpoint served; /* the checkpoint again, through the first decoder */
     sw_checkpoint reference; /* the original, where that is quantized itself */
     sw_lm kernels, dense;
-    sw_lm on_card;        /* kernels again, as the card takes it, where that is another order */
+    sw_lm on_device;        /* kernels again, as the device takes it, where that is another order */
     sw_hidden_file states;
     bool is_float; /* kernels holds floats, see open_served */
     sw_report report;
@@ -68,7 +68,7 @@ static void verifier_free(verifier *v)
 {
     sw_hidden_file_close(&v->states);
     sw_lm_free(&v->kernels);
-    sw_lm_free(&v->on_card);
+    sw_lm_free(&v->on_device);
     sw_lm_free(&v->dense);
     sw_checkpoint_close(&v->served);
     sw_checkpoint_close(&v->reference);
@@ -236,15 +236,15 @@ static sw_code open_original(verifier *v, sw_err *err)
 
 static sw_code open_models(verifier *v, sw_err *err)
 {
-    const sw_lm_options card_options = {.keeps_marlin = true, .n_threads = v->n_threads,
-                                        .keeps_e4m3 = v->options->keeps_e4m3};
+    const sw_lm_options device_options = {.keeps_marlin = true, .n_threads = v->n_threads,
+                                          .keeps_e4m3 = v->options->keeps_e4m3};
     sw_code rc;
 
     if ((rc = sw_checkpoint_open_codes(&v->served, v->checkpoint.dir, err)) != SW_OK ||
         (rc = open_served(v, err)) != SW_OK)
         return rc;
     if (v->options->gpu && !v->is_float && sw_checkpoint_has_marlin(&v->served) &&
-        (rc = sw_lm_open(&v->on_card, &v->served, &card_options, err)) != SW_OK)
+        (rc = sw_lm_open(&v->on_device, &v->served, &device_options, err)) != SW_OK)
         return rc;
     return v->has_original ? open_original(v, err) : SW_OK;
 }
@@ -320,7 +320,7 @@ static sw_code evaluate(verifier *v, sw_err *err)
     if (v->options->states_path) job.states = &v->states;
     if (!job.bootstrap.n_samples) job.bootstrap.n_samples = SAMPLES;
     if (job.bootstrap.level <= 0) job.bootstrap.level = LEVEL;
-    job.checkpoint = v->on_card.blocks ? &v->on_card : &v->kernels;
+    job.checkpoint = v->on_device.blocks ? &v->on_device : &v->kernels;
     job.original = v->has_original ? &v->dense : NULL;
     v->report.eval.n_tokens = v->corpus.ids.n;
     if ((rc = measure_gap(v, &job.windows, err)) != SW_OK) return rc;

@@ -116,7 +116,7 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
     return rc;
 }
 
-/* The stored parts where they lie, for a card that puts them in order itself. */
+/* The stored parts where they lie, for a device that puts them in order itself. */
 static sw_code map_tiles(sw_tiles *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
                          const void *const parts[], sw_err *err)
 {

@@ -1,4 +1,4 @@
-/* forward.c - the CUDA half of the program, opened when a card is asked for.
+/* forward.c - the CUDA half of the program, opened when a device is asked for.
  *
  * The program is built without nvcc. Each function of forward.def is defined here once more, as a
  * call into libswage_cuda.so; without that library the call fails and says where it was looked for.

@@ -1,10 +1,10 @@
-/* device_engine.h - a decoder block and a whole model on a CUDA card.
+/* device_engine.h - a decoder block and a whole model on a CUDA device.
  *
  * The same block programs as the CPU engine (engine.h), in BF16 with sums in FP32 and a residual
- * stream in FP32. Weights are copied to the card: dense ones as BF16, Swage tiles as they are
+ * stream in FP32. Weights are copied to the device: dense ones as BF16, Swage tiles as they are
  * where a product of kernels/cuda takes them, their inputs quantized first if they say so; where
  * none does, as BF16 with inputs quantized and brought back. Everything is enqueued
- * on the card's one stream; the same calls give the same bytes. In a build without CUDA all of
+ * on the device's one stream; the same calls give the same bytes. In a build without CUDA all of
  * these answer SW_E_CUDA.
  */
 #ifndef SW_KERNELS_ENGINE_DEVICE_ENGINE_H
@@ -44,8 +44,8 @@ void sw_device_block_free(sw_device_block *block); /* accepts NULL */
 sw_code sw_device_block_put(sw_device_block *block, sw_slot slot, int64_t expert,
                             const float *d_values, sw_err *err) SW_MUST_USE;
 
-/* As sw_tap, with BF16 rows on the card, `stride` elements apart, valid until the call returns:
- * what is enqueued on the card's stream may read them. Experts are shown with their tokens only:
+/* As sw_tap, with BF16 rows on the device, `stride` elements apart, valid until the call returns:
+ * what is enqueued on the device's stream may read them. Experts are shown with their tokens only:
  * token_ids [n_tokens], in memory, are rows of the batch. The residual stream is in the call's d_x
  * then, for reading, as sw_tap has it. */
 typedef struct sw_device_tap {
@@ -106,7 +106,7 @@ typedef struct sw_device_lm_linears {
 } sw_device_lm_linears;
 void sw_device_lm_count(sw_device_lm_linears *out, const sw_device_lm *lm);
 
-/* Whole sequences through all blocks; the hidden rows stay on the card for sw_device_lm_head.
+/* Whole sequences through all blocks; the hidden rows stay on the device for sw_device_lm_head.
  * Errors as sw_engine_embed and sw_engine_block. */
 sw_code sw_device_lm_forward(sw_device_lm *lm, const uint32_t *ids, int64_t n_seqs, int64_t seq_len,
                              sw_err *err) SW_MUST_USE;
@@ -136,7 +136,7 @@ sw_code sw_device_session_step(sw_device_session *s, uint32_t *ids, int64_t n_st
 sw_code sw_device_session_logits(sw_device_session *s, float *logits, sw_err *err) SW_MUST_USE;
 int64_t sw_device_session_room(const sw_device_session *s); /* steps that fit all of them */
 
-/* sw_generate on a card, for a session of one sequence; sampling is the session's. The room must
+/* sw_generate on a device, for a session of one sequence; sampling is the session's. The room must
  * take the prompt and max_new. */
 sw_code sw_device_generate(sw_device_session *s, const sw_model *m, const uint32_t *prompt,
                            int64_t n_prompt, const sw_generate_options *options,

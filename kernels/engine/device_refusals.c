@@ -1,8 +1,8 @@
-/* device_refusals.c - which models the engine of a card can run. See device_engine.h.
+/* device_refusals.c - which models the engine of a device can run. See device_engine.h.
  *
- * The card's engine knows a part of the operations, and takes some of them in one order only: head
- * norms and rotations are done together, where attention reads. A program beyond that is refused
- * here, before anything is computed.
+ * The device's engine knows a part of the operations, and takes some of them in one order only:
+ * head norms and rotations are done together, where attention reads. A program beyond that is
+ * refused here, before anything is computed.
  */
 #include "kernels/engine/device_engine.h"
 
@@ -20,7 +20,7 @@ static bool turns_before(const sw_op *ops, int at)
     return false;
 }
 
-/* What of a layer's program the card does not have; NULL: nothing. */
+/* What of a layer's program the device does not have; NULL: nothing. */
 static const char *missing_in(const sw_op *ops, int n_ops)
 {
     for (int i = 0; i < n_ops; i++)
@@ -41,7 +41,7 @@ static const char *missing_in(const sw_op *ops, int n_ops)
     return NULL;
 }
 
-/* What the whole model has and the card has not; NULL: nothing. */
+/* What the whole model has and the device has not; NULL: nothing. */
 static const char *missing_overall(const sw_model *m)
 {
     const bool has_router = m->n_experts > 0;
@@ -67,8 +67,8 @@ sw_code sw_device_supports(const sw_model *m, sw_err *err)
     int64_t layer = 0;
 
     if (missing)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s needs what the engine of the card does not have "
-                       "(%s); use --device cpu", m->arch->name, missing);
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s needs what the engine of the device does not "
+                       "have (%s); use --device cpu", m->arch->name, missing);
 
     for (; layer < m->n_layers && !missing; layer++) {
         int n_ops;
@@ -77,6 +77,6 @@ sw_code sw_device_supports(const sw_model *m, sw_err *err)
         missing = m->sizes_of[layer] ? "heads of several sizes" : missing_in(ops, n_ops);
     }
     if (!missing) return SW_OK;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: layer %lld needs what the engine of the card does "
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: layer %lld needs what the engine of the device does "
                    "not have (%s); use --device cpu", m->arch->name, (long long)layer - 1, missing);
 }

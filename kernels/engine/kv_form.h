@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 
-/* Of one layer. Zeroed: as they are computed, floats here and BF16 on a card. Else codes of eight
- * bits, E4M3 of value / scale, which stand for code * scale; attention reads what they stand for,
- * in whole sequences as in steps. */
+/* Of one layer. Zeroed: as they are computed, floats on the CPU and BF16 on a device. Else codes of
+ * eight bits, E4M3 of value / scale, which stand for code * scale; attention reads what they stand
+ * for, in whole sequences as in steps. */
 typedef struct sw_kv_form {
     bool is_e4m3;
     float k_scale, v_scale;

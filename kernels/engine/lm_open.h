@@ -11,7 +11,8 @@
 
 typedef struct sw_lm_options {
     bool dequantize; /* floats instead of tiles: what the integer kernels are measured against */
-    bool keeps_marlin; /* weights in Marlin's order as they lie: for a card, which re-tiles them */
+    bool keeps_marlin; /* weights in Marlin's order as they lie: for a device, which re-tiles
+                          them */
     bool keeps_e4m3; /* keys and values in eight bits, by the checkpoint's k_scale and v_scale, or 1
                       * where it has none */
     int n_threads;   /* layers are loaded side by side; the result does not depend on it */

@@ -12,9 +12,9 @@ extern "C" {
 typedef struct sw_device_kernel {
     const char *name;
     const char *ops;    /* "W4A16, W8A16": weights and inputs that it multiplies */
-    int sm_min, sm_max; /* compute capability of the cards that it runs on, as 80, 90 */
+    int sm_min, sm_max; /* compute capability of the devices that it runs on, as 80, 90 */
 } sw_device_kernel;
-#define SW_DEVICE_SM_ANY 999 /* of sm_max: that card and all later ones */
+#define SW_DEVICE_SM_ANY 999 /* of sm_max: that device and all later ones */
 
 extern const sw_device_kernel sw_device_kernels[]; /* in the order in which they are tried */
 extern const int sw_n_gpu_kernels;

@@ -68,8 +68,8 @@ sw_code sw_place_streams(sw_streams *out, const sw_model *model, const sw_st *st
         rc = try_place(out, model, st, calib, with_original, o, sink, &local, err);
         if (rc == SW_OK || !local.text[0] || (rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM))
             return rc;
-        sw_progress_note(progress, "blocks run on the CPU, and the card solves what it can: %s",
-                         local.text);
+        sw_progress_note(progress, "blocks run on the CPU, and the CUDA device does the other "
+                         "steps: %s", local.text);
         at = (sw_place){.backend = at.backend->fallback, .n_threads = at.n_threads};
     }
     return sw_streams_new(out, &at, model, st, calib, with_original, o->spill_dir, err);

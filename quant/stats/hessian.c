@@ -64,19 +64,19 @@ sw_code sw_hessian_diagonal(double *diagonal, const sw_hessian *hess, sw_err *er
 
 sw_code sw_hessian_move(sw_hessian *hess, const sw_place *to, sw_err *err)
 {
-    sw_hessian there = {0};
+    sw_hessian moved = {0};
     const double *h = NULL;
     double *own = NULL;
     sw_code rc;
 
     if (sw_backend_of(to) == sw_backend_of(&hess->place)) return SW_OK;
-    rc = sw_hessian_new_at(&there, to, hess->k_in, false, 0, err);
+    rc = sw_hessian_new_at(&moved, to, hess->k_in, false, 0, err);
     if (rc == SW_OK) rc = sw_hessian_read(&h, &own, hess, err);
-    if (rc == SW_OK) rc = sw_backend_of(to)->hessian_fill(&there, h, err);
+    if (rc == SW_OK) rc = sw_backend_of(to)->hessian_fill(&moved, h, err);
     sw_mem_put(own);
-    there.n_tokens = hess->n_tokens;
-    sw_hessian_free(rc == SW_OK ? hess : &there);
-    if (rc == SW_OK) *hess = there;
+    moved.n_tokens = hess->n_tokens;
+    sw_hessian_free(rc == SW_OK ? hess : &moved);
+    if (rc == SW_OK) *hess = moved;
     return rc;
 }
 

@@ -26,7 +26,7 @@ expect 2 'too few arguments; usage: swage inspect PATH' "$SWAGE" inspect
 expect 2 "'b' is one argument too many" "$SWAGE" inspect a b
 
 # the examples of the help run, as printed, on the bundled model (those with MODEL are patterns);
-# those for a card may say that there is none
+# those for a device may say that there is none
 mkdir "$T/run"
 ln -s "$PWD/calib_data" "$T/run/calib_data"
 mkdir -p "$T/run/build/demo"
@@ -41,7 +41,7 @@ for c in $commands; do
         rc=$?
         case $line,$rc in
         *,0) ;;
-        *cuda*,7) grep -q -- '--device cpu' "$T/stderr" || fail "example: $line: no remedy" ;; # no card here
+        *cuda*,7) grep -q -- '--device cpu' "$T/stderr" || fail "example: $line: no remedy" ;; # no CUDA device
         *) fail "example: $line: $(tail -n 1 "$T/stderr")" ;;
         esac
         n_run=$((n_run + 1))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The program opens its CUDA half at run time: what it says where the library is missing, is none, or
-# belongs to another build. That is exit 7, and what needs no card works all the same.
+# belongs to another build. That is exit 7, and what needs no device works all the same.
 . "$(dirname "$0")/lib.bash"
 cp "$SWAGE" "$T/swage" # no library lies beside this one
 other() { env SWAGE_CUDA_LIBRARY="$1" "$T/swage" verify "$TINY" --device cuda; }

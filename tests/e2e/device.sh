@@ -1,5 +1,5 @@
 #!/bin/bash
-# `--device cuda` of quantize and calibrate: what is said without a card; with one, that two runs
+# `--device cuda` of quantize and calibrate: what is said without a device; with one, that two runs
 # give the same bytes, that what is written is as good as the CPU's, and what is refused.
 . "$(dirname "$0")/lib.bash"
 
@@ -14,14 +14,14 @@ expect 0 '' "$SWAGE" calibrate "$TOY" --device auto --calib "$T/toy.u16" --seq-l
     -o "$T/probe" -q >"$T/stdout" 2>"$T/stderr"
 code=$?
 if [ "$code" -ne 0 ]; then
-    [ "$code" -eq 7 ] || fail "exit $code without a card ($(head -c 300 "$T/stderr"))"
+    [ "$code" -eq 7 ] || fail "exit $code without a device ($(head -c 300 "$T/stderr"))"
     grep -q -- '--device cpu' "$T/stderr" || fail 'no remedy'
     absent "$T/probe"
     expect 7 '--device cpu' "$SWAGE" calibrate "$TOY" --device cuda --calib "$T/toy.u16" \
         --seq-len 64 --samples 8 -o "$T/file" -q
     absent "$T/file"
     [ "$failures" -eq 0 ] || finish
-    echo "no card: $(head -c 120 "$T/stderr")"
+    echo "no device: $(head -c 120 "$T/stderr")"
     exit 77
 fi
 
@@ -37,17 +37,17 @@ kl() {
         --max-windows 16 --no-gap -q | sed -n 's/^ *KL(original || checkpoint) *\([0-9.]*\).*/\1/p'
 }
 
-# The card's choice is as good as the CPU's, and its own again: same NAME OPTIONS...
+# The device's choice is as good as the CPU's, and its own again: same NAME OPTIONS...
 same() {
-    local name=$1 cpu card again
+    local name=$1 cpu device again
     shift
     cpu=$(kl "$name-cpu" cpu "$@")
-    card=$(kl "$name-card" cuda "$@")
+    device=$(kl "$name-device" cuda "$@")
     again=$(kl "$name-again" cuda "$@")
-    cmp -s "$T/$name-card/model.safetensors" "$T/$name-again/model.safetensors" ||
-        fail "$name: two runs on the card, two results"
-    awk "BEGIN { exit !($card > 0 && $card < 1.15 * $cpu && $again == $card) }" ||
-        fail "$name: KL $card on the card, $cpu on the CPU"
+    cmp -s "$T/$name-device/model.safetensors" "$T/$name-again/model.safetensors" ||
+        fail "$name: two runs on the device, two results"
+    awk "BEGIN { exit !($device > 0 && $device < 1.15 * $cpu && $again == $device) }" ||
+        fail "$name: KL $device on the device, $cpu on the CPU"
     rm -rf "$T/$name"-*
 }
 

@@ -48,7 +48,7 @@ typedef struct layer {
     size_t work_bytes;
     double weight_bytes;                /* of an expert */
     double n_active;                    /* experts with a token, on average over the routings */
-    sw_cuda_card card;
+    sw_cuda_device device;
     cudaStream_t stream;
     sw_routed problem;
     sw_routed_plan plan;
@@ -245,9 +245,9 @@ static void pairs(layer *l, sw_launch how)
     const sw_routed *p = &l->problem;
     const int64_t n_pairs = p->n_tokens * p->top_k;
     sw_bf16 *h = l->d_work, *y = h + n_pairs * l->wide;
-    sw_fused_args up = {.rows = p->x, .tiles = p->up, .n = 1, .n_sms = l->card.n_sms,
-                       .sm = l->card.sm, .act = p->act, .experts = p->ups, .chosen = p->chosen,
-                       .n_pairs = n_pairs, .pairs_per_row = p->top_k, .out = SW_LEAN_GLU,
+    sw_fused_args up = {.rows = p->x, .tiles = p->up, .n = 1, .n_sms = l->device.n_sms,
+                       .sm = l->device.sm, .act = p->act, .experts = p->ups, .chosen = p->chosen,
+                       .n_pairs = n_pairs, .pairs_per_row = p->top_k, .out = SW_FUSED_GLU,
                        .y = {h, l->wide}};
     sw_fused_args down = up;
     const sw_combine_args sum = {.dst = p->y, .rows = {y, l->hidden}, .chosen = p->chosen,
@@ -257,7 +257,7 @@ static void pairs(layer *l, sw_launch how)
 
     up.tiles.codes = l->d_codes[0], down.tiles = p->down, down.tiles.codes = l->d_codes[1];
     down.rows = up.y, down.y = sum.rows, down.experts = p->downs;
-    down.pairs_per_row = 1, down.out = SW_LEAN_STORE;
+    down.pairs_per_row = 1, down.out = SW_FUSED_STORE;
     if (sw_cuda_experts(&up, how, &err) || sw_cuda_experts(&down, how, &err) ||
         sw_cuda_combine(&sum, how, &err))
         bench_must(1, err.text);
@@ -317,11 +317,11 @@ static double graph_us(layer *l, int n_calls)
 
 static void plan(layer *l, int rows)
 {
-    const size_t flags_bytes = sw_routed_flags_bytes(&l->card);
+    const size_t flags_bytes = sw_routed_flags_bytes(&l->device);
     sw_err err = {0};
     size_t n_bytes;
 
-    if (sw_routed_plan_for(&l->plan, &l->problem, &l->card, rows, &err) != SW_OK)
+    if (sw_routed_plan_for(&l->plan, &l->problem, &l->device, rows, &err) != SW_OK)
         bench_must(1, err.text);
     n_bytes = sw_routed_workspace_bytes(&l->problem, &l->plan);
     if (n_bytes > l->work_bytes) {
@@ -407,13 +407,14 @@ static void run(layer *l, int64_t n_tokens, int rows)
     fflush(stdout);
 }
 
-static void bench(const char *shape, char **tokens, int n, sw_cuda_card card, cudaStream_t stream)
+static void bench(const char *shape, char **tokens, int n, sw_cuda_device device,
+                  cudaStream_t stream)
 {
     layer l;
     int rows;
 
     layer_new(&l, shape);
-    l.card = card, l.stream = stream;
+    l.device = device, l.stream = stream;
     rows = l.plan.rows;
     for (int i = 0; i < n; i++) {
         int64_t n_tokens = strtoll(tokens[i], NULL, 10);
@@ -427,12 +428,12 @@ static void bench(const char *shape, char **tokens, int n, sw_cuda_card card, cu
 
 int main(int argc, char **argv)
 {
-    sw_cuda_card card;
+    sw_cuda_device device;
     sw_err err = {0};
     cudaStream_t stream;
     int split = 1;
 
-    if (sw_cuda_card_query(&card, 0, &err) != SW_OK || card.sm != 90) {
+    if (sw_cuda_device_query(&device, 0, &err) != SW_OK || device.sm != 90) {
         printf("skipped: no GPU of compute capability 9.0\n");
         return 77;
     }
@@ -444,7 +445,7 @@ int main(int argc, char **argv)
     MUST(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     printf("scheme,experts,hidden,wide,top_k,tokens,rows,us,us_same,TB/s,TFLOP/s,percent,off\n");
     for (int i = 1; i < split; i++)
-        bench(argv[i], argv + split + 1, argc - split - 1, card, stream);
+        bench(argv[i], argv + split + 1, argc - split - 1, device, stream);
     MUST(cudaStreamDestroy(stream));
     return 0;
 }

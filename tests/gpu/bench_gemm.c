@@ -55,7 +55,7 @@ typedef struct bench {
     uint8_t *d_work;
     sw_cuda_codes given;     /* codes of X, when given */
     cudaStream_t stream;
-    sw_cuda_card card;
+    sw_cuda_device device;
     sw_cuda_plan plan;
     const char *kernel;      /* forced, or NULL */
     const char *only;        /* tiles that a sweep is to try, or NULL */
@@ -358,7 +358,7 @@ static bool is_worth_a_try(const bench *b, const sw_cuda_tile *tile, int split)
     if (!is_named(b->only, tile->name)) return false;
     if (tile->n_tokens > 4 * b->m && tile->n_tokens > 16) return false;
     if (rows > 4 && tile->n_tokens < 128) return false;
-    if (split > 1 && ctas > b->card.n_sms * tile->per_sm) return false;
+    if (split > 1 && ctas > b->device.n_sms * tile->per_sm) return false;
     return split == 8 || ctas >= 60;
 }
 
@@ -373,7 +373,7 @@ static void sweep(bench *b, const sample *s, const double *dense_us)
                 if (!sw_cuda_kernels[k].can_run(&p, t)) continue;
                 if (!is_worth_a_try(b, &sw_cuda_kernels[k].tiles[t], split)) continue;
                 for (int early = 0; early <= (b->f->scope != SW_ACT_NONE); early++) {
-                    b->plan = (sw_cuda_plan){k, t, split, b->card, true, early};
+                    b->plan = (sw_cuda_plan){k, t, split, b->device, true, early};
                     report(b, s, dense_us);
                 }
             }
@@ -391,7 +391,7 @@ static void run_m(bench *b, int64_t m, bool is_sweep, const double *dense_us)
     b->may_overlap = true;
     if (is_sweep) sweep(b, &s, dense_us);
     else {
-        if (sw_cuda_gemm_plan(&b->plan, &p, &b->card, b->kernel, &err)) bench_must(1, err.text);
+        if (sw_cuda_gemm_plan(&b->plan, &p, &b->device, b->kernel, &err)) bench_must(1, err.text);
         for (int overlap = 0; overlap < 2; overlap++) {
             b->may_overlap = overlap;
             report(b, &s, dense_us);
@@ -483,7 +483,7 @@ int main(int argc, char **argv)
         k_max = o.shapes[i] > k_max ? o.shapes[i] : k_max;
         n_max = o.shapes[i + 1] > n_max ? o.shapes[i + 1] : n_max;
     }
-    MUST(sw_cuda_card_query(&b.card, 0, &err));
+    MUST(sw_cuda_device_query(&b.device, 0, &err));
     MUST(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
     measure_copy(&b);
     make_x(&b, (size_t)(m_max * k_max), (size_t)(m_max * n_max));

@@ -1,4 +1,4 @@
-/* example.c - a product with a weight of a Swage checkpoint on a card, as an engine would run it:
+/* example.c - a product with a weight of a Swage checkpoint on a device, as an engine would run it:
  *     example CHECKPOINT model.layers.0.mlp.up_proj [TOKENS]
  * Prints the kernel and the first outputs of inputs that are all one. See kernels/libswage.h. */
 #include <cuda_runtime_api.h>
@@ -19,7 +19,7 @@ int main(int argc, char **argv)
     sw_err err = {0};
     sw_tile_file *file = NULL;
     sw_tiles weight, d_weight;
-    sw_cuda_card card;
+    sw_cuda_device device;
     sw_cuda_plan plan;
     cudaStream_t stream;
     void *d_block, *d_x, *d_y, *d_work;
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
 
     if (argc < 3) return fail("CHECKPOINT MODULE [TOKENS]");
     if (sw_tile_file_open(&file, argv[1], &err) || sw_tile_file_get(&weight, file, argv[2], &err) ||
-        sw_cuda_card_query(&card, 0, &err) || cudaStreamCreate(&stream))
+        sw_cuda_device_query(&device, 0, &err) || cudaStreamCreate(&stream))
         return fail(err.text);
 
     const int64_t m = argc > 3 ? atol(argv[3]) : 1, n_x = m * weight.k_in, n_y = m * weight.n_out;
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
                             .y_stride = weight.n_out, .dtype = SW_DTYPE_BF16, .tiles = d_weight,
                             .act = weight.spec.act};
 
-    if (sw_cuda_gemm_plan(&plan, &product, &card, NULL, &err)) return fail(err.text);
+    if (sw_cuda_gemm_plan(&plan, &product, &device, NULL, &err)) return fail(err.text);
     if (cudaMalloc(&d_work, sw_cuda_gemm_workspace_bytes(&product, &plan) + 1))
         return fail("out of device memory");
     if (sw_cuda_gemm_run(&product, &plan, d_work, stream, &err)) return fail(err.text);

@@ -2,7 +2,7 @@
 # The tests of the kernels under compute-sanitizer, as many at a time as JOBS says (default: one a
 # processor), each for LIMIT_S seconds at most (default 150): a line on what became of it, and at
 # the end how many were clean, reported something, or were not done.
-# Exits 1 when a tool reported something or a test failed, 77 without a card or the tool.
+# Exits 1 when a tool reported something or a test failed, 77 without a device or the tool.
 #
 #   bash tests/gpu/sanitize.sh [TOOL...]     racecheck, initcheck, synccheck, memcheck: all of them
 #   ONLY='test_chain|narrow' bash ...        what matches of tool, build, program, filter and kernel

@@ -1,5 +1,5 @@
-/* test_block_put.c - values put into a block that lies on a card: what it then computes is what it
- * would, had it been loaded with them. Exit 77 without a GPU.
+/* test_block_put.c - values put into a block that lies on a device: what it then computes is what
+ * it would, had it been loaded with them. Exit 77 without a GPU.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,19 +34,19 @@ static float *changed(sw_block *block, const sw_linear_ref *ref, int64_t i)
     return values;
 }
 
-static void put(sw_device_block *there, const sw_linear_ref *ref, const float *values)
+static void put(sw_device_block *on_device, const sw_linear_ref *ref, const float *values)
 {
     const int64_t n = ref->n_out * ref->k_in;
     float *d = NULL;
 
     MUST(sw_device_take((void **)&d, gpu, n, (int64_t)sizeof *d, "values", err));
     MUST(sw_device_upload(gpu, d, values, n * (int64_t)sizeof *d, err));
-    MUST(sw_device_block_put(there, ref->slot, ref->expert, d, err));
+    MUST(sw_device_block_put(on_device, ref->slot, ref->expert, d, err));
     sw_device_put(gpu, d);
 }
 
 /* Every linear of `block` in turn, and what is there of it. */
-static void change_all(sw_block *block, const sw_model *m, sw_device_block *there)
+static void change_all(sw_block *block, const sw_model *m, sw_device_block *on_device)
 {
     const int64_t n = sw_model_linears(m, block->layer, NULL, 0);
     sw_linear_ref *refs = calloc((size_t)n, sizeof *refs);
@@ -56,7 +56,7 @@ static void change_all(sw_block *block, const sw_model *m, sw_device_block *ther
         sw_weight *w = sw_block_weight(block, refs[i].slot, refs[i].expert);
         float *values = changed(block, &refs[i], i);
 
-        put(there, &refs[i], values);
+        put(on_device, &refs[i], values);
         w->dense = values;
         w->dense_dtype = SW_DTYPE_F32;
     }
@@ -118,7 +118,7 @@ static void test_arch(void **state)
 int main(int argc, char **argv)
 {
     struct CMUnitTest tests[N_ARCHS];
-    int failed = card_open(&gpu);
+    int failed = device_open(&gpu);
 
     if (failed) return failed;
     for (size_t i = 0; i < N_ARCHS; i++)

@@ -40,8 +40,8 @@ static sw_decode_chain *chain; /* NULL: kernels of their own */
 
 static const fused_case chained[] = {
     /* of which n_out, k_in and out are not looked at */
-    {0, 0, 0, false, false, false, SW_LEAN_STORE, F32, SW_NUM_INT8, SW_ACT_TOKEN},
-    {0, 0, 0, false, false, false, SW_LEAN_STORE, F32, SW_NUM_E4M3, SW_ACT_TOKEN},
+    {0, 0, 0, false, false, false, SW_FUSED_STORE, F32, SW_NUM_INT8, SW_ACT_TOKEN},
+    {0, 0, 0, false, false, false, SW_FUSED_STORE, F32, SW_NUM_E4M3, SW_ACT_TOKEN},
 };
 
 typedef struct chain_blocks {
@@ -85,7 +85,7 @@ static char *random_codes(int64_t n, uint64_t seed)
     void *d;
 
     for (int64_t i = 0; i < n; i++) codes[i] = (uint8_t)(test_uniform(&rng) * 256) & 0xb7;
-    d = card_copy(gpu, codes, n);
+    d = device_copy(gpu, codes, n);
     free(codes);
     return d;
 }
@@ -102,8 +102,8 @@ static void make_caches(chain_blocks *b, bool is_e4m3)
         return;
     }
     values = malloc(4 * (size_t)n);
-    b->k_caches = (char *)card_random_rows(gpu, values, n, 1, 11);
-    b->v_caches = (char *)card_random_rows(gpu, values, n, 1, 12);
+    b->k_caches = (char *)device_random_rows(gpu, values, n, 1, 11);
+    b->v_caches = (char *)device_random_rows(gpu, values, n, 1, 12);
     free(values);
 }
 
@@ -124,7 +124,7 @@ static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, bool is_
                                   .k.stride = N_KV * DIM,
                                   .v.stride = N_KV * DIM,
                                   .kv = kv,
-                                  .first = card_copy(gpu, &first, sizeof first),
+                                  .first = device_copy(gpu, &first, sizeof first),
                                   .n_seqs = 1,
                                   .seq_len = 1,
                                   .capacity = CAPACITY,
@@ -136,29 +136,30 @@ static void make_attention(chain_blocks *b, sw_bf16 *qkv, sw_bf16 *out, bool is_
                                   .n_sms = sw_device_about(gpu)->n_sms};
     b->heads = (sw_heads_args){
         .q = {qkv, QKV}, .k = {qkv + N_Q * DIM, QKV}, .v = {qkv + (N_Q + N_KV) * DIM, QKV},
-        .cos = card_copy(gpu, cosines, sizeof cosines), .sin = card_copy(gpu, sines, sizeof sines),
+        .cos = device_copy(gpu, cosines, sizeof cosines),
+        .sin = device_copy(gpu, sines, sizeof sines),
         .kv = kv, .first = b->attention.first, .n = 1, .seq_len = 1, .capacity = CAPACITY,
         .n_heads = N_Q, .n_kv_heads = N_KV, .head_dim = DIM, .v_head_dim = DIM, .rope_dim = DIM,
         .eps = 1e-5f};
-    b->d_scratch = zeros_on_card(gpu, sw_cuda_decode_scratch_bytes(&b->attention));
+    b->d_scratch = zeros_on_device(gpu, sw_cuda_decode_scratch_bytes(&b->attention));
 }
 
 static void make_blocks(chain_blocks *b, const fused_case *like, bool is_e4m3)
 {
-    sw_bf16 *qkv = zeros_on_card(gpu, 2 * QKV), *out = zeros_on_card(gpu, 2 * HIDDEN);
-    sw_bf16 *wide = zeros_on_card(gpu, 2 * WIDE);
+    sw_bf16 *qkv = zeros_on_device(gpu, 2 * QKV), *out = zeros_on_device(gpu, 2 * HIDDEN);
+    sw_bf16 *wide = zeros_on_device(gpu, 2 * WIDE);
     float norm[HIDDEN];
     test_rng rng = {9};
 
     for (int i = 0; i < HIDDEN; i++) norm[i] = (float)(0.5 + test_uniform(&rng));
     for (int i = 0; i < HIDDEN; i++) b->x[i] = (float)test_gauss(&rng);
-    b->d_x = card_copy(gpu, b->x, sizeof b->x);
-    b->qkv = product_of(like, QKV, HIDDEN, SW_LEAN_STORE);
-    b->o = product_of(like, HIDDEN, N_Q * DIM, SW_LEAN_ADD);
-    b->gate_up = product_of(like, 2 * WIDE, HIDDEN, SW_LEAN_GLU);
-    b->down = product_of(like, HIDDEN, WIDE, SW_LEAN_ADD);
+    b->d_x = device_copy(gpu, b->x, sizeof b->x);
+    b->qkv = product_of(like, QKV, HIDDEN, SW_FUSED_STORE);
+    b->o = product_of(like, HIDDEN, N_Q * DIM, SW_FUSED_ADD);
+    b->gate_up = product_of(like, 2 * WIDE, HIDDEN, SW_FUSED_GLU);
+    b->down = product_of(like, HIDDEN, WIDE, SW_FUSED_ADD);
     b->qkv.x = b->gate_up.x = b->o.sum = b->down.sum = b->d_x;
-    b->qkv.norm = b->gate_up.norm = card_copy(gpu, norm, sizeof norm);
+    b->qkv.norm = b->gate_up.norm = device_copy(gpu, norm, sizeof norm);
     b->qkv.y.d = qkv;
     b->o.rows.d = out;
     b->gate_up.y.d = b->down.rows.d = wide;
@@ -204,7 +205,7 @@ static void check_chain(const fused_case *like, bool is_e4m3)
 
     make_blocks(&b, like, is_e4m3);
     run_blocks(want, &b);
-    chain = chain_on_card(gpu, &b.attention);
+    chain = chain_on_device(gpu, &b.attention);
     run_blocks(have, &b);
     error = relative_l2(have, want, HIDDEN);
     for (int i = 0; i < N_RUNS; i++) {
@@ -234,10 +235,10 @@ static void test_blocks(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_blocks)};
-    int failed = card_open(&gpu);
+    int failed = device_open(&gpu);
 
     if (failed) return failed;
-    how = card_launch(gpu);
+    how = device_launch(gpu);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("chains", tests, NULL, NULL);
     sw_device_close(gpu);

@@ -1,4 +1,4 @@
-/* test_engine_gpu.c - whole models on the card: logits against the references of test_logits.c,
+/* test_engine_gpu.c - whole models on the device: logits against the references of test_logits.c,
  * decoding against prefill, NLL against the CPU engine. Exit 77 without a GPU.
  *
  * Bounds are of BF16 arithmetic with sums in FP32: activations are rounded to 8 bits some dozen
@@ -40,18 +40,18 @@ static const char *const models[][3] = { /* the last three are trained */
 
 static sw_device *gpu;
 
-typedef struct on_card {
+typedef struct on_device {
     sw_device_engine *engine;
     sw_device_lm *lm;
-} on_card;
+} on_device;
 
-static void on_card_new(on_card *c, const open_model *m, int64_t max_tokens, int64_t max_seq)
+static void on_device_new(on_device *c, const open_model *m, int64_t max_tokens, int64_t max_seq)
 {
     MUST(sw_device_engine_new(&c->engine, gpu, &m->model, max_tokens, max_seq, err));
     MUST(sw_device_lm_new(&c->lm, c->engine, &m->lm, err));
 }
 
-static void on_card_free(on_card *c)
+static void on_device_free(on_device *c)
 {
     sw_device_lm_free(c->lm);
     sw_device_engine_free(c->engine);
@@ -94,7 +94,7 @@ static void check_tokens(const float *have, const reference_logits *ref)
 }
 
 /* Prompt, then greedy steps (the last ones from a graph), against whole sequences at once. */
-static void check_decode(const open_model *m, on_card *c, const reference_logits *ref)
+static void check_decode(const open_model *m, on_device *c, const reference_logits *ref)
 {
     const sw_sampling greedy = {0, 0, 1, 0};
     const int64_t vocab = ref->vocab, n = PROMPT + STEPS;
@@ -131,17 +131,17 @@ static void check_decode(const open_model *m, on_card *c, const reference_logits
     free(ids), free(all), free(have), free(want);
 }
 
-/* Logits of the whole sequences as the card makes them of `m`. */
+/* Logits of the whole sequences as the device makes them of `m`. */
 static float *logits_of(const open_model *m, const reference_logits *ref)
 {
     const int64_t n_rows = ref->n_seqs * ref->seq_len;
     float *have = malloc(4 * (size_t)(n_rows * ref->vocab));
-    on_card c;
+    on_device c;
 
-    on_card_new(&c, m, n_rows < 64 ? 64 : n_rows, ref->seq_len < 64 ? 64 : ref->seq_len);
+    on_device_new(&c, m, n_rows < 64 ? 64 : n_rows, ref->seq_len < 64 ? 64 : ref->seq_len);
     MUST(sw_device_lm_forward(c.lm, ref->ids, ref->n_seqs, ref->seq_len, err));
     MUST(sw_device_lm_head(c.lm, have, 0, n_rows, err));
-    on_card_free(&c);
+    on_device_free(&c);
     return have;
 }
 
@@ -191,7 +191,7 @@ static void test_model(void **state)
     char path[256];
     reference_logits ref;
     open_model m;
-    on_card c;
+    on_device c;
     int64_t n, n_rows;
     float *have, *again;
     double error, nll;
@@ -202,7 +202,7 @@ static void test_model(void **state)
     n_rows = ref.n_seqs * ref.seq_len;
     n = n_rows * ref.vocab;
     have = malloc(4 * (size_t)n), again = malloc(4 * (size_t)n);
-    on_card_new(&c, &m, n_rows < 64 ? 64 : n_rows, ref.seq_len < 64 ? 64 : ref.seq_len);
+    on_device_new(&c, &m, n_rows < 64 ? 64 : n_rows, ref.seq_len < 64 ? 64 : ref.seq_len);
     MUST(sw_device_lm_forward(c.lm, ref.ids, ref.n_seqs, ref.seq_len, err));
     MUST(sw_device_lm_head(c.lm, have, 0, n_rows, err));
     MUST(sw_device_lm_forward(c.lm, ref.ids, ref.n_seqs, ref.seq_len, err));
@@ -218,7 +218,7 @@ static void test_model(void **state)
         fail_msg("%s: NLL %g", paths[0], nll);
     check_decode(&m, &c, &ref);
     check_faults(&m, &ref, m.model.n_experts ? ROUTED_LIMIT : LOGITS_LIMIT);
-    on_card_free(&c);
+    on_device_free(&c);
     free(have), free(again);
     reference_close(&ref);
     open_model_close(&m);
@@ -228,14 +228,14 @@ static void test_model(void **state)
 int main(int argc, char **argv)
 {
     struct CMUnitTest tests[N_MODELS];
-    int failed = card_open(&gpu);
+    int failed = device_open(&gpu);
 
     if (failed) return failed;
     for (size_t i = 0; i < N_MODELS; i++)
         tests[i] = (struct CMUnitTest){.name = models[i][0], .test_func = test_model,
                                        .initial_state = (void *)(uintptr_t)models[i]};
     if (argc > 1) cmocka_set_test_filter(argv[1]);
-    failed = cmocka_run_group_tests_name("engine on the card", tests, NULL, NULL);
+    failed = cmocka_run_group_tests_name("engine on the device", tests, NULL, NULL);
     sw_device_close(gpu);
     return failed;
 }

@@ -1,6 +1,6 @@
 /* test_engine_memory.c - a model that does not fit the memory it may use: its blocks pass through
- * the card, and logits and tokens are the bytes that they are with all blocks there. Exit 77
- * without a GPU.
+ * the device, and logits and tokens are the bytes that they are with all blocks on the device. Exit
+ * 77 without a GPU.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +86,7 @@ done:
     return rc;
 }
 
-/* From all blocks on the card down to where not even two fit. */
+/* From all blocks on the device down to where not even two fit. */
 static void check_caps(const char *name, const open_model *m)
 {
     const size_t n_logits = (size_t)(SEQ_LEN * m->model.vocab);
@@ -145,7 +145,7 @@ int main(int argc, char **argv)
         {"W4A16", test_quantized, NULL, NULL, NULL},
     };
 
-    const int missing = card_missing();
+    const int missing = device_missing();
 
     if (missing) return missing;
     if (argc > 1) cmocka_set_test_filter(argv[1]);

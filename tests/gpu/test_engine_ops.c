@@ -71,8 +71,8 @@ static sw_code attend(const sw_attn_args *a, bool is_decode, sw_err *err)
     return is_decode ? sw_cuda_attention_decode(a, NULL, how, err) : sw_cuda_attention(a, how, err);
 }
 
-/* Codes of values / scale on the card; values become what they stand for. */
-static void *card_codes(float *values, int64_t n, float scale)
+/* Codes of values / scale on the device; values become what they stand for. */
+static void *device_codes(float *values, int64_t n, float scale)
 {
     uint8_t *codes = malloc((size_t)n);
     void *d;
@@ -81,7 +81,7 @@ static void *card_codes(float *values, int64_t n, float scale)
     MUST(sw_float_encode_n(codes, SW_DTYPE_F8_E4M3, values, n, err));
     MUST(sw_float_decode_n(values, codes, SW_DTYPE_F8_E4M3, n, err));
     for (int64_t i = 0; i < n; i++) values[i] *= scale;
-    d = card_copy(gpu, codes, n);
+    d = device_copy(gpu, codes, n);
     free(codes);
     return d;
 }
@@ -104,18 +104,18 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
 
     for (int h = 0; h < c->heads; h++) sinks[h] = (float)h / 4 - 1;
     for (int i = 0; i < 8; i++) first[i] = (int32_t)c->first;
-    a.q = (sw_bf16_rows){card_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
-    a.k = (sw_bf16_rows){card_random_rows(gpu, k, n_k, 1.5, 2), c->kv_heads * c->dim};
-    a.v = (sw_bf16_rows){card_random_rows(gpu, v, n_v, 1, 3), c->kv_heads * c->v_dim};
+    a.q = (sw_bf16_rows){device_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
+    a.k = (sw_bf16_rows){device_random_rows(gpu, k, n_k, 1.5, 2), c->kv_heads * c->dim};
+    a.v = (sw_bf16_rows){device_random_rows(gpu, v, n_v, 1, 3), c->kv_heads * c->v_dim};
     a.kv = (sw_kv_form){is_e4m3, 0.0625f, 0.03f};
     if (is_e4m3) {
-        a.k.d = card_codes(k, n_k, a.kv.k_scale);
-        a.v.d = card_codes(v, n_v, a.kv.v_scale);
+        a.k.d = device_codes(k, n_k, a.kv.k_scale);
+        a.v.d = device_codes(v, n_v, a.kv.v_scale);
     }
     a.k_seq = n_keys * a.k.stride;
     a.v_seq = n_keys * a.v.stride;
-    a.first = card_copy(gpu, first, sizeof first);
-    if (c->has_sinks) a.sinks = card_copy(gpu, sinks, sizeof sinks);
+    a.first = device_copy(gpu, first, sizeof first);
+    if (c->has_sinks) a.sinks = device_copy(gpu, sinks, sizeof sinks);
     MUST(sw_device_take(&d_out, gpu, n_out, 2, "test", err));
     MUST(sw_device_fill(gpu, d_out, 0xff, n_out * 2, err));
     a.out = (sw_bf16_rows){d_out, c->heads * c->v_dim};
@@ -125,10 +125,10 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
         a.scratch = d_scratch;
     }
     MUST(attend(&a, is_decode, err));
-    have = card_fetch(gpu, d_out, n_out);
+    have = device_fetch(gpu, d_out, n_out);
     MUST(sw_device_fill(gpu, d_out, 0xff, n_out * 2, err));
     MUST(attend(&a, is_decode, err));
-    again = card_fetch(gpu, d_out, n_out);
+    again = device_fetch(gpu, d_out, n_out);
     want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL);
     error = relative_l2(have, want, n_out);
     print_message("%s%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
@@ -140,7 +140,7 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
     a.scale *= 1.25f; /* of which one key knows nothing */
     MUST(attend(&a, is_decode, err));
     free(again);
-    again = card_fetch(gpu, d_out, n_out);
+    again = device_fetch(gpu, d_out, n_out);
     assert_true(n_keys == 1 || relative_l2(again, want, n_out) > ROUNDING);
     free(q), free(k), free(v), free(want), free(have), free(again);
 }
@@ -176,19 +176,19 @@ static void check_cache(bool is_e4m3, bool by_attention)
                          .n_kv_heads = HEADS, .head_dim = DIM, .v_head_dim = V_DIM, .kv = a.kv,
                          .scale = 0.1f, .n_sms = 132};
 
-    attn.q = (sw_bf16_rows){card_random_rows(gpu, q, N_K, 1, 7), HEADS * DIM};
-    a.k = (sw_bf16_rows){card_random_rows(gpu, k, N_K, 2, 8), HEADS * DIM};
-    a.v = (sw_bf16_rows){card_random_rows(gpu, v, N_V, 2, 9), HEADS * V_DIM};
-    a.first = attn.first = card_copy(gpu, first, sizeof first);
+    attn.q = (sw_bf16_rows){device_random_rows(gpu, q, N_K, 1, 7), HEADS * DIM};
+    a.k = (sw_bf16_rows){device_random_rows(gpu, k, N_K, 2, 8), HEADS * DIM};
+    a.v = (sw_bf16_rows){device_random_rows(gpu, v, N_V, 2, 9), HEADS * V_DIM};
+    a.first = attn.first = device_copy(gpu, first, sizeof first);
     memset(have, 0xaa, sizeof have);
-    a.k_cache = card_copy(gpu, have, CAPACITY * N_K * elem_bytes);
-    a.v_cache = card_copy(gpu, have, CAPACITY * N_V * elem_bytes);
+    a.k_cache = device_copy(gpu, have, CAPACITY * N_K * elem_bytes);
+    a.v_cache = device_copy(gpu, have, CAPACITY * N_V * elem_bytes);
     memset(have, 0, sizeof have);
     attn.k = (sw_bf16_rows){a.k_cache, HEADS * DIM};
     attn.v = (sw_bf16_rows){a.v_cache, HEADS * V_DIM};
     attn.k_seq = CAPACITY * HEADS * DIM;
     attn.v_seq = CAPACITY * HEADS * V_DIM;
-    attn.out = (sw_bf16_rows){card_copy(gpu, have, 2 * N_V), HEADS * V_DIM};
+    attn.out = (sw_bf16_rows){device_copy(gpu, have, 2 * N_V), HEADS * V_DIM};
     MUST(sw_device_take(&attn.scratch, gpu, sw_cuda_decode_scratch_bytes(&attn), 1, "test", err));
     MUST(sw_device_fill(gpu, attn.scratch, 0, sw_cuda_decode_scratch_bytes(&attn), err));
     if (by_attention) MUST(sw_cuda_attention_decode(&attn, &a, how, err));
@@ -238,9 +238,9 @@ static void check_tiles(const sw_qtensor *q)
                   .global_scale = q->global_scale};
 
     MUST(sw_tiles_pack(codes, scales, q->zeros ? zeros : NULL, q, err));
-    t.codes = card_copy(gpu, codes, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in));
-    t.scales = card_copy(gpu, scales, scales_bytes);
-    if (q->zeros) t.zeros = card_copy(gpu, zeros, sw_tiles_zeros_bytes(q->n_out, q->n_groups));
+    t.codes = device_copy(gpu, codes, sw_tiles_codes_bytes(q->spec.num, q->n_out, q->k_in));
+    t.scales = device_copy(gpu, scales, scales_bytes);
+    if (q->zeros) t.zeros = device_copy(gpu, zeros, sw_tiles_zeros_bytes(q->n_out, q->n_groups));
     MUST(sw_device_take(&d_out, gpu, n, 2, "test", err));
     MUST(sw_device_fill(gpu, d_out, 0xff, 2 * n, err));
     MUST(sw_cuda_tiles_decode(d_out, &t, how, err));
@@ -279,11 +279,11 @@ static void check_rounding(const sw_act *act, float input_scale)
     float x[ROWS * K], want[ROWS * K], *have;
     uint16_t rounded[ROWS * K];
     void *d_out = NULL;
-    const sw_bf16_rows src = {card_random_rows(gpu, x, ROWS * K, 3, 9), K};
+    const sw_bf16_rows src = {device_random_rows(gpu, x, ROWS * K, 3, 9), K};
 
     MUST(sw_device_take(&d_out, gpu, ROWS * K, 2, "test", err));
     MUST(sw_cuda_act_round((sw_bf16_rows){d_out, K}, src, ROWS, K, act, input_scale, how, err));
-    have = card_fetch(gpu, d_out, ROWS * K);
+    have = device_fetch(gpu, d_out, ROWS * K);
     sw_act_round(want, K, x, K, ROWS, K, act, input_scale);
     MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, want, ROWS * K, err));
     MUST(sw_float_decode_n(want, rounded, SW_DTYPE_BF16, ROWS * K, err));
@@ -342,13 +342,13 @@ static void check_pick(double temperature, int64_t top_k, double top_p)
                       .temperature = (float)temperature, .top_k = top_k, .top_p = top_p};
 
     for (int i = 0; i < VOCAB; i++) logits[i] = (float)(3 * test_gauss(&rng));
-    a.logits = card_copy(gpu, logits, 4 * VOCAB);
-    a.ids = card_copy(gpu, have, 4);
-    a.first = card_copy(gpu, &zero, 4);
-    a.log = card_copy(gpu, have, sizeof have);
-    a.n_logged = card_copy(gpu, &zero, 4);
-    a.not_finite = card_copy(gpu, &zero, 4);
-    a.state = card_copy(gpu, &state, 8);
+    a.logits = device_copy(gpu, logits, 4 * VOCAB);
+    a.ids = device_copy(gpu, have, 4);
+    a.first = device_copy(gpu, &zero, 4);
+    a.log = device_copy(gpu, have, sizeof have);
+    a.n_logged = device_copy(gpu, &zero, 4);
+    a.not_finite = device_copy(gpu, &zero, 4);
+    a.state = device_copy(gpu, &state, 8);
     for (int i = 0; i < DRAWS; i++) MUST(sw_cuda_pick(&a, how, err));
     MUST(sw_device_download(gpu, have, a.log, sizeof have, err));
     MUST(sw_device_download(gpu, &bad, a.not_finite, 4, err));
@@ -411,10 +411,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_decode),   cmocka_unit_test(test_prefill),
         cmocka_unit_test(test_cache),
     };
-    int failed = card_open(&gpu);
+    int failed = device_open(&gpu);
 
     if (failed) return failed;
-    how = card_launch(gpu);
+    how = device_launch(gpu);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("engine ops", tests, NULL, NULL);
     sw_device_close(gpu);

@@ -24,18 +24,18 @@ static sw_decode_chain *chain; /* when set, products are steps of it */
 
 /* The strips of the second do not fill the last CTA. */
 static const fused_case ones[] = {
-    {4096, 4096, 128, false, true, false, SW_LEAN_STORE, F16, 0, 0},
-    {48, 1280, 256, true, false, true, SW_LEAN_ADD, SW_DTYPE_BF16, 0, 0},
-    {28672, 4096, 128, true, true, false, SW_LEAN_GLU, F16, 0, 0},
-    {4096, 14336, 0, false, false, false, SW_LEAN_ADD, F16, 0, 0},
-    {6144, 4096, 0, false, true, true, SW_LEAN_STORE, F32, SW_NUM_E4M3, SW_ACT_TOKEN},
-    {4096, 14336, 0, false, false, false, SW_LEAN_ADD, F32, SW_NUM_E4M3, SW_ACT_TENSOR},
-    {28672, 4096, 0, false, true, true, SW_LEAN_GLU, SW_DTYPE_BF16, SW_NUM_E4M3, SW_ACT_TOKEN},
-    {4096, 14336, 128, false, false, false, SW_LEAN_ADD, F32, SW_NUM_E4M3, SW_ACT_GROUP},
-    {1024, 8192, 128, false, true, false, SW_LEAN_GLU, F32, SW_NUM_E4M3, SW_ACT_GROUP},
-    {6144, 4096, 0, false, true, false, SW_LEAN_STORE, F16, SW_NUM_INT8, SW_ACT_TOKEN},
-    {4096, 14336, 0, false, false, true, SW_LEAN_ADD, F32, SW_NUM_INT8, SW_ACT_TOKEN},
-    {96, 384, 0, false, true, true, SW_LEAN_GLU, F16, SW_NUM_INT8, SW_ACT_TENSOR},
+    {4096, 4096, 128, false, true, false, SW_FUSED_STORE, F16, 0, 0},
+    {48, 1280, 256, true, false, true, SW_FUSED_ADD, SW_DTYPE_BF16, 0, 0},
+    {28672, 4096, 128, true, true, false, SW_FUSED_GLU, F16, 0, 0},
+    {4096, 14336, 0, false, false, false, SW_FUSED_ADD, F16, 0, 0},
+    {6144, 4096, 0, false, true, true, SW_FUSED_STORE, F32, SW_NUM_E4M3, SW_ACT_TOKEN},
+    {4096, 14336, 0, false, false, false, SW_FUSED_ADD, F32, SW_NUM_E4M3, SW_ACT_TENSOR},
+    {28672, 4096, 0, false, true, true, SW_FUSED_GLU, SW_DTYPE_BF16, SW_NUM_E4M3, SW_ACT_TOKEN},
+    {4096, 14336, 128, false, false, false, SW_FUSED_ADD, F32, SW_NUM_E4M3, SW_ACT_GROUP},
+    {1024, 8192, 128, false, true, false, SW_FUSED_GLU, F32, SW_NUM_E4M3, SW_ACT_GROUP},
+    {6144, 4096, 0, false, true, false, SW_FUSED_STORE, F16, SW_NUM_INT8, SW_ACT_TOKEN},
+    {4096, 14336, 0, false, false, true, SW_FUSED_ADD, F32, SW_NUM_INT8, SW_ACT_TOKEN},
+    {96, 384, 0, false, true, true, SW_FUSED_GLU, F16, SW_NUM_INT8, SW_ACT_TENSOR},
 };
 
 /* The product in double, of the rounded input. */
@@ -82,11 +82,11 @@ static float *run_one(const sw_fused_args *a, const float *sum, int64_t n_have)
 {
     float *have;
 
-    if (a->out == SW_LEAN_ADD) MUST(sw_device_upload(gpu, a->sum, sum, 4 * n_have, err));
+    if (a->out == SW_FUSED_ADD) MUST(sw_device_upload(gpu, a->sum, sum, 4 * n_have, err));
     MUST(sw_device_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
     MUST(fused_enqueue(chain, a, how, err));
     MUST(sw_cuda_chain_run(chain, how, err));
-    if (a->out != SW_LEAN_ADD) return card_fetch(gpu, a->y.d, n_have);
+    if (a->out != SW_FUSED_ADD) return device_fetch(gpu, a->y.d, n_have);
     have = malloc(4 * (size_t)n_have);
     MUST(sw_device_download(gpu, have, a->sum, 4 * n_have, err));
     return have;
@@ -94,7 +94,7 @@ static float *run_one(const sw_fused_args *a, const float *sum, int64_t n_have)
 
 static void check_one(const fused_case *c)
 {
-    const int64_t wide = c->n_out / 2, n_have = c->out == SW_LEAN_GLU ? wide : c->n_out;
+    const int64_t wide = c->n_out / 2, n_have = c->out == SW_FUSED_GLU ? wide : c->n_out;
     float *x = malloc(4 * (size_t)c->k_in), *norm = malloc(4 * (size_t)c->k_in), *have;
     float *bias = malloc(4 * (size_t)c->n_out), *sum = malloc(4 * (size_t)c->n_out);
     double *want = malloc(8 * (size_t)c->n_out);
@@ -105,7 +105,7 @@ static void check_one(const fused_case *c)
                        .n_sms = 132,
                        .sm = sw_device_about(gpu)->arch,
                        .input_scale = 0.02f};
-    const double limit = c->out != SW_LEAN_ADD   ? ROUNDING
+    const double limit = c->out != SW_FUSED_ADD   ? ROUNDING
                          : c->num == SW_NUM_E4M3 ? 1e-3 /* its products are cut off */
                                                  : 1e-4;
     test_rng rng = {3};
@@ -119,21 +119,21 @@ static void check_one(const fused_case *c)
     for (int64_t i = 0; i < c->n_out; i++) bias[i] = (float)test_gauss(&rng);
     for (int64_t i = 0; i < c->n_out; i++) sum[i] = (float)test_gauss(&rng);
     a.tiles = fused_tiles(gpu, &q);
-    a.rows = (sw_bf16_rows){card_random_rows(gpu, x, c->k_in, 1, 4), c->k_in};
+    a.rows = (sw_bf16_rows){device_random_rows(gpu, x, c->k_in, 1, 4), c->k_in};
     if (c->has_norm) {
-        a.x = card_copy(gpu, x, 4 * c->k_in);
-        a.norm = card_copy(gpu, norm, 4 * c->k_in);
+        a.x = device_copy(gpu, x, 4 * c->k_in);
+        a.norm = device_copy(gpu, norm, 4 * c->k_in);
         norm_row(x, c, norm);
     }
-    if (c->has_bias) a.bias = card_copy(gpu, bias, 4 * c->n_out);
-    a.sum = card_copy(gpu, sum, 4 * c->n_out);
+    if (c->has_bias) a.bias = device_copy(gpu, bias, 4 * c->n_out);
+    a.sum = device_copy(gpu, sum, 4 * c->n_out);
     MUST(sw_device_take(&d_y, gpu, c->n_out, 2, "test", err));
     a.y = (sw_bf16_rows){d_y, n_have};
     assert_true(sw_cuda_one_can(&a));
     quantize_row(x, c, &a);
     expect_product(want, &q, x, c->has_bias ? bias : NULL);
-    for (int64_t i = 0; c->out == SW_LEAN_ADD && i < n_have; i++) want[i] += (double)sum[i];
-    for (int64_t i = 0; c->out == SW_LEAN_GLU && i < wide; i++)
+    for (int64_t i = 0; c->out == SW_FUSED_ADD && i < n_have; i++) want[i] += (double)sum[i];
+    for (int64_t i = 0; c->out == SW_FUSED_GLU && i < wide; i++)
         want[i] = glu_of(want[i], want[wide + i]);
     have = run_one(&a, sum, n_have);
     error = relative_l2_double(have, want, n_have);
@@ -186,7 +186,7 @@ static void test_one_step(void **state)
 
     (void)state;
     if (sw_device_about(gpu)->arch != 90) skip();
-    chain = chain_on_card(gpu, &shape);
+    chain = chain_on_device(gpu, &shape);
     for (size_t i = 0; i < sizeof ones / sizeof *ones; i++)
         if (ones[i].num && ones[i].scope != SW_ACT_GROUP && can_run(&ones[i])) check_one(&ones[i]);
     sw_cuda_chain_free(chain);
@@ -205,13 +205,13 @@ static const int32_t chosen[N_PAIRS] = {3, 1, 4, 0, 1, 3};
 static const float shares[N_PAIRS] = {0.75f, 0.25f, 0.5f, 0.5f, 0.125f, 0.875f};
 
 static const fused_case experts[] = {
-    {512, 256, 0, false, false, false, SW_LEAN_GLU, F32, DENSE, SW_ACT_NONE},
-    {200, 1000, 0, false, false, true, SW_LEAN_STORE, F32, DENSE, SW_ACT_NONE},
-    {768, 1024, 128, false, false, false, SW_LEAN_GLU, F16, 0, SW_ACT_NONE},
-    {1024, 768, 128, true, false, true, SW_LEAN_STORE, SW_DTYPE_BF16, 0, SW_ACT_NONE},
-    {96, 384, 0, false, false, true, SW_LEAN_GLU, F16, SW_NUM_INT8, SW_ACT_TOKEN},
-    {512, 1280, 0, false, false, false, SW_LEAN_STORE, F32, SW_NUM_E4M3, SW_ACT_TENSOR},
-    {512, 1280, 128, false, false, true, SW_LEAN_GLU, F32, SW_NUM_E4M3, SW_ACT_GROUP},
+    {512, 256, 0, false, false, false, SW_FUSED_GLU, F32, DENSE, SW_ACT_NONE},
+    {200, 1000, 0, false, false, true, SW_FUSED_STORE, F32, DENSE, SW_ACT_NONE},
+    {768, 1024, 128, false, false, false, SW_FUSED_GLU, F16, 0, SW_ACT_NONE},
+    {1024, 768, 128, true, false, true, SW_FUSED_STORE, SW_DTYPE_BF16, 0, SW_ACT_NONE},
+    {96, 384, 0, false, false, true, SW_FUSED_GLU, F16, SW_NUM_INT8, SW_ACT_TOKEN},
+    {512, 1280, 0, false, false, false, SW_FUSED_STORE, F32, SW_NUM_E4M3, SW_ACT_TENSOR},
+    {512, 1280, 128, false, false, true, SW_FUSED_GLU, F32, SW_NUM_E4M3, SW_ACT_GROUP},
 };
 
 /* What all pairs give, and where their weights lie. */
@@ -235,7 +235,7 @@ static void add_expert(expert_set *s, sw_fused_args *a, const fused_case *c, int
     s->table[x] = (sw_expert){.input_scale = a->input_scale};
     if (c->num == DENSE) {
         dense = malloc(4 * (size_t)(c->n_out * c->k_in));
-        s->table[x].codes = card_random_rows(gpu, dense, c->n_out * c->k_in, 0.05, 70 + x);
+        s->table[x].codes = device_random_rows(gpu, dense, c->n_out * c->k_in, 0.05, 70 + x);
     } else {
         fused_weight(&q, c, 3 + (uint64_t)x);
         tiles = fused_tiles(gpu, &q);
@@ -244,7 +244,7 @@ static void add_expert(expert_set *s, sw_fused_args *a, const fused_case *c, int
         s->table[x].zeros = tiles.zeros;
     }
     if (x == 0) a->tiles = tiles;
-    if (c->has_bias) s->table[x].bias = card_copy(gpu, bias, 4 * c->n_out);
+    if (c->has_bias) s->table[x].bias = device_copy(gpu, bias, 4 * c->n_out);
     for (int i = 0; i < N_PAIRS; i++) {
         double *want = s->want + i * c->n_out;
 
@@ -269,7 +269,7 @@ static double run_experts(const sw_fused_args *a, const double *want, int64_t n_
 
     MUST(sw_device_fill(gpu, a->y.d, 0xff, 2 * n_have, err));
     MUST(sw_cuda_experts(a, how, err));
-    have = card_fetch(gpu, a->y.d, n_have);
+    have = device_fetch(gpu, a->y.d, n_have);
     error = relative_l2_double(have, want, n_have);
     free(have);
     return error;
@@ -277,8 +277,8 @@ static double run_experts(const sw_fused_args *a, const double *want, int64_t n_
 
 static void check_experts(const fused_case *c)
 {
-    const int64_t wide = c->n_out / 2, n_y = c->out == SW_LEAN_GLU ? wide : c->n_out;
-    const int64_t share = c->out == SW_LEAN_GLU ? N_USED : 1; /* pairs that read one row */
+    const int64_t wide = c->n_out / 2, n_y = c->out == SW_FUSED_GLU ? wide : c->n_out;
+    const int64_t share = c->out == SW_FUSED_GLU ? N_USED : 1; /* pairs that read one row */
     float *rows = malloc(4 * (size_t)(N_PAIRS * c->k_in));
     sw_fused_args a = {.out = c->out,
                        .act = SW_MLP_SWIGLU_CLAMPED,
@@ -294,17 +294,18 @@ static void check_experts(const fused_case *c)
     double error, broken;
 
     fused_act(&a, c);
-    if (c->out == SW_LEAN_GLU && c->num == DENSE) a.act = SW_MLP_SILU;
-    a.rows = (sw_bf16_rows){card_random_rows(gpu, rows, N_PAIRS / share * c->k_in, 1, 4), c->k_in};
+    if (c->out == SW_FUSED_GLU && c->num == DENSE) a.act = SW_MLP_SILU;
+    a.rows = (sw_bf16_rows){device_random_rows(gpu, rows, N_PAIRS / share * c->k_in, 1, 4),
+                            c->k_in};
     for (int x = 0; x < N_EXPERTS; x++) add_expert(&s, &a, c, x, rows);
-    for (int64_t i = 0; c->out == SW_LEAN_GLU && i < N_PAIRS * wide; i++) {
+    for (int64_t i = 0; c->out == SW_FUSED_GLU && i < N_PAIRS * wide; i++) {
         const double *pair = s.want + i / wide * c->n_out;
         const double g = pair[i % wide], u = pair[wide + i % wide];
 
         s.want[i] = a.act == SW_MLP_SILU ? glu_of(g, u) : clamped_glu_of(g, u, 7);
     }
-    a.experts = card_copy(gpu, s.table, sizeof s.table);
-    a.chosen = card_copy(gpu, chosen, sizeof chosen);
+    a.experts = device_copy(gpu, s.table, sizeof s.table);
+    a.chosen = device_copy(gpu, chosen, sizeof chosen);
     MUST(sw_device_take(&d_y, gpu, N_PAIRS * n_y, 2, "test", err));
     a.y = (sw_bf16_rows){d_y, n_y};
     assert_true(sw_cuda_experts_can(&a));
@@ -335,12 +336,12 @@ static void test_combine(void **state)
     sw_combine_args a = {.n = N_TOKENS, .width = WIDTH, .n_used = N_USED};
 
     (void)state;
-    a.rows = (sw_bf16_rows){card_random_rows(gpu, rows, N_PAIRS * WIDTH, 1, 5), WIDTH};
-    a.chosen = card_copy(gpu, chosen, sizeof chosen);
-    a.share = card_copy(gpu, shares, sizeof shares);
+    a.rows = (sw_bf16_rows){device_random_rows(gpu, rows, N_PAIRS * WIDTH, 1, 5), WIDTH};
+    a.chosen = device_copy(gpu, chosen, sizeof chosen);
+    a.share = device_copy(gpu, shares, sizeof shares);
     for (int adds = 0; adds < 2; adds++) {
         a.adds = adds;
-        a.dst = (sw_bf16_rows){card_random_rows(gpu, dst, N_TOKENS * WIDTH, 1, 6), WIDTH};
+        a.dst = (sw_bf16_rows){device_random_rows(gpu, dst, N_TOKENS * WIDTH, 1, 6), WIDTH};
         for (int i = 0; i < N_TOKENS * WIDTH; i++) {
             const int first = i / WIDTH * N_USED;
 
@@ -350,7 +351,7 @@ static void test_combine(void **state)
                            (double)rows[(first + u) * WIDTH + i % WIDTH];
         }
         MUST(sw_cuda_combine(&a, how, err));
-        have = card_fetch(gpu, a.dst.d, N_TOKENS * WIDTH);
+        have = device_fetch(gpu, a.dst.d, N_TOKENS * WIDTH);
         assert_true(relative_l2_double(have, want, N_TOKENS * WIDTH) <= ROUNDING);
         want[5] += 1;
         assert_true(relative_l2_double(have, want, N_TOKENS * WIDTH) > ROUNDING);
@@ -365,10 +366,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_one), cmocka_unit_test(test_one_step),
         cmocka_unit_test(test_experts), cmocka_unit_test(test_combine),
     };
-    int failed = card_open(&gpu);
+    int failed = device_open(&gpu);
 
     if (failed) return failed;
-    how = card_launch(gpu);
+    how = device_launch(gpu);
     if (argc > 1) cmocka_set_test_filter(argv[1]);
     failed = cmocka_run_group_tests_name("products of few tokens", tests, NULL, NULL);
     sw_device_close(gpu);

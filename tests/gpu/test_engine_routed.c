@@ -1,4 +1,4 @@
-/* test_engine_routed.c - quantized experts in the engine on the card: a trained sparse model
+/* test_engine_routed.c - quantized experts in the engine on the device: a trained sparse model
  * rounded to each format that has grouped products gives the CPU's logits, step by step what it
  * gives at once, and the same bytes twice; faults are seen. Exit 77 without a GPU that has them.
  */
@@ -23,7 +23,7 @@
 #define PROMPT 20
 #define STEPS 12
 /* Of the token in the middle, as those that go to other experts are few: BF16 tips codes of
- * quantized inputs, so that a few layers on the errors of the card's inputs are others than the
+ * quantized inputs, so that a few layers on the errors of the device's inputs are others than the
  * CPU's. */
 #define W4A16_LIMIT 2e-2
 #define FP8_LIMIT 6e-2
@@ -41,7 +41,7 @@ static void read_ids(uint32_t *ids, const char *path)
     for (int i = 0; i < ROWS; i++) ids[i] = raw[i];
 }
 
-static float *on_card(const open_model *m)
+static float *on_device(const open_model *m)
 {
     float *logits = malloc(sizeof *logits * (size_t)(ROWS * m->model.vocab));
     sw_device_engine *engine = NULL;
@@ -131,7 +131,7 @@ static void check_fault(quantized_lm *q, const float *want, double limit)
         memmove(downs, downs + 1, (size_t)(n - 1) * sizeof *downs);
         downs[n - 1] = first;
     }
-    have = on_card(&q->m);
+    have = on_device(&q->m);
     assert_true(median_error(have, want, q->m.model.vocab) > limit);
     free(have);
 }
@@ -151,8 +151,8 @@ static void test_scheme(void **state)
     quantized_lm_open(&q, MODEL, &spec, &calib);
     must_have_products(&q.m);
     want = model_logits(&q.m, 4, eval_ids, SEQS, SEQ_LEN);
-    have = on_card(&q.m);
-    again = on_card(&q.m);
+    have = on_device(&q.m);
+    again = on_device(&q.m);
     error = median_error(have, want, q.m.model.vocab);
     print_message("%s: %.2e in the middle, %.2e over all\n", scheme->name, error,
                   relative_l2(have, want, ROWS * q.m.model.vocab));
@@ -180,7 +180,7 @@ int main(void)
         {"FP8_DYNAMIC", test_scheme, NULL, NULL, (void *)(uintptr_t)"FP8_DYNAMIC"},
         {"FP8_BLOCK", test_scheme, NULL, NULL, (void *)(uintptr_t)"FP8_BLOCK"},
     };
-    int failed = card_open(&gpu);
+    int failed = device_open(&gpu);
 
     if (failed) return failed;
     if (sw_device_about(gpu)->arch != 90) {
@@ -188,7 +188,7 @@ int main(void)
         sw_device_close(gpu);
         return 77;
     }
-    failed = cmocka_run_group_tests_name("quantized experts on the card", tests, read_all, NULL);
+    failed = cmocka_run_group_tests_name("quantized experts on the device", tests, read_all, NULL);
     sw_device_close(gpu);
     return failed;
 }

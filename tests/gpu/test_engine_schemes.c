@@ -1,12 +1,12 @@
-/* test_engine_schemes.c - every scheme of quant/run/schemes.def on the card: a trained model
+/* test_engine_schemes.c - every scheme of quant/run/schemes.def on the device: a trained model
  * rounded to it gives the logits and the divergence from the original that the CPU's kernels give,
  * and faults are seen. Exit 77 without a GPU.
  *
  * Single linears get the very rows that the CPU gets, so their outputs may differ by the rounding
  * to BF16 alone. In whole models BF16 tips codes of quantized inputs, and after a few layers the
- * errors of the card's inputs are others than the CPU's, but of the same size: so logits may be the
- * square root of two apart of what quantizing inputs changes, and rounding; and divergences from
- * the original three standard errors of their paired difference, and rounding.
+ * errors of the device's inputs are others than the CPU's, but of the same size: so logits may be
+ * the square root of two apart of what quantizing inputs changes, and rounding; and divergences
+ * from the original three standard errors of their paired difference, and rounding.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ static open_model original;
 static float *wanted;     /* logits of the original, on the CPU */
 static double noise_kl;   /* of BF16 in the original */
 
-/* Schemes that a product of the card takes as they are; the others are decoded there. */
+/* Schemes that a product of the device takes as they are; the device decodes the others. */
 static const char *const coded[] = {"W4A16", "W4A16_ASYM", "W8A16", "W3A16", "W2A16", "W8A8",
                                     "W4A8", "W4AFP8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"};
 
@@ -61,7 +61,7 @@ static bool is_coded(const char *name)
     return false;
 }
 
-static float *on_card(const open_model *m, sw_device_lm_linears *linears)
+static float *on_device(const open_model *m, sw_device_lm_linears *linears)
 {
     float *logits = malloc(sizeof *logits * (size_t)(ROWS * m->model.vocab));
     sw_device_engine *engine = NULL;
@@ -106,7 +106,7 @@ static void test_noise(void **state)
     float *have;
 
     (void)state;
-    have = on_card(&original, &linears);
+    have = on_device(&original, &linears);
     error = distance(have, wanted);
     noise_kl = divergence(kl, have);
     print_message("bf16: logits %.2e, KL %.2e\n", error, noise_kl);
@@ -116,8 +116,8 @@ static void test_noise(void **state)
 }
 
 typedef struct agreement {
-    double logits, limit; /* of the card from the CPU; what it may be */
-    double kl, kl_limit;  /* the card's divergence less the CPU's; what its size may be */
+    double logits, limit; /* of the device from the CPU; what it may be */
+    double kl, kl_limit;  /* the device's divergence less the CPU's; what its size may be */
 } agreement;
 
 static bool is_good(const agreement *a)
@@ -150,7 +150,7 @@ static void expect(expectation *e, const open_model *m, const sw_qspec *spec, co
 
 static agreement compare(const open_model *m, const expectation *e, sw_device_lm_linears *linears)
 {
-    float *have = on_card(m, linears);
+    float *have = on_device(m, linears);
     double kl[ROWS], square = 0;
     agreement a = {distance(have, e->logits), LOGITS_LIMIT + sqrt(2) * e->of_inputs,
                    divergence(kl, have) - e->mean_kl, 0};
@@ -174,7 +174,7 @@ static void make_rows(float *values, uint16_t *bits, int64_t n)
     MUST(sw_float_decode_n(values, bits, SW_DTYPE_BF16, n, err));
 }
 
-static void *device_copy(const void *from, int64_t size_bytes)
+static void *copy_to_device(const void *from, int64_t size_bytes)
 {
     void *d = NULL;
 
@@ -191,7 +191,7 @@ static const struct {
 } singles[] = {{"o", SW_SLOT_O, SW_HALF_ATTENTION, SW_SITE_O_IN},
                {"down", SW_SLOT_DOWN, SW_HALF_MLP, SW_SITE_DOWN_IN}};
 
-/* The relative error of linear i of block 1 over n rows, the card from the CPU with `want`. */
+/* The relative error of linear i of block 1 over n rows, the device from the CPU with `want`. */
 static double error_of(const open_model *m, int i, int64_t n, const sw_weight *want)
 {
     const sw_block *b = &m->lm.blocks[1];
@@ -210,8 +210,8 @@ static double error_of(const open_model *m, int i, int64_t n, const sw_weight *w
     MUST(sw_gemm_run(&p, &scratch, err));
     MUST(sw_device_engine_new(&engine, gpu, &m->model, n, SEQ_LEN, err));
     MUST(sw_device_block_load(&block, engine, b, err));
-    d_rows = device_copy(bits, 2 * n * k_in);
-    d_x = device_copy(have, 4 * n * n_out); /* the stream that it is added to: zeros */
+    d_rows = copy_to_device(bits, 2 * n * k_in);
+    d_x = copy_to_device(have, 4 * n * n_out); /* the stream that it is added to: zeros */
     MUST(sw_device_engine_rest(engine, block, d_x, 1, n, singles[i].half, singles[i].site, d_rows,
                                err));
     MUST(sw_device_download(gpu, have, d_x, 4 * n * n_out, err));
@@ -342,13 +342,14 @@ static int close_all(void **state)
 int main(void)
 {
     struct CMUnitTest tests[1 + SCHEMES_MAX] = {cmocka_unit_test(test_noise)};
-    int n = 1, failed = card_open(&gpu);
+    int n = 1, failed = device_open(&gpu);
 
     if (failed) return failed;
     for (; n <= sw_n_schemes && n <= SCHEMES_MAX; n++)
         tests[n] = (struct CMUnitTest){.name = sw_schemes[n - 1].name, .test_func = test_scheme,
                                        .initial_state = (void *)(uintptr_t)&sw_schemes[n - 1]};
-    failed = _cmocka_run_group_tests("schemes on the card", tests, (size_t)n, open_all, close_all);
+    failed = _cmocka_run_group_tests("schemes on the "
+                                     "device", tests, (size_t)n, open_all, close_all);
     sw_device_close(gpu);
     return failed;
 }

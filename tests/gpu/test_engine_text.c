@@ -1,4 +1,4 @@
-/* test_engine_text.c - trained models at work on the card: the greedy texts and NLLs that
+/* test_engine_text.c - trained models at work on the device: the greedy texts and NLLs that
  * golden.json has of them, and sessions that run at the same time. Exit 77 without a GPU.
  *
  * The texts of the NLLs are not in the repository: SWAGE_TEXTS names the directory with
@@ -40,20 +40,20 @@ static const sw_sampling greedy = {0, 0, 1, 0};
         if ((call) != SW_OK) fail_msg("%s", err->text);   \
     } while (0)
 
-typedef struct on_card {
+typedef struct on_device {
     open_model m;
     sw_device_engine *engine;
     sw_device_lm *lm;
-} on_card;
+} on_device;
 
-static void on_card_open(on_card *c, sw_device *where, const char *dir)
+static void on_device_open(on_device *c, sw_device *where, const char *dir)
 {
     open_model_dir(&c->m, dir);
     MUST(sw_device_engine_new(&c->engine, where, &c->m.model, 128, CAPACITY, err));
     MUST(sw_device_lm_new(&c->lm, c->engine, &c->m.lm, err));
 }
 
-static void on_card_close(on_card *c)
+static void on_device_close(on_device *c)
 {
     sw_device_lm_free(c->lm);
     sw_device_engine_free(c->engine);
@@ -106,13 +106,13 @@ static void test_greedy(void **state)
     const char *dir = *state;
     uint32_t ids[CAPACITY];
     golden_text g;
-    on_card c;
+    on_device c;
     sw_device_session *s = NULL;
     int n, n_same;
 
     golden_open(&g, dir);
     n = cJSON_GetArraySize(g.ids) - (int)g.prompt.n;
-    on_card_open(&c, gpu, dir);
+    on_device_open(&c, gpu, dir);
     MUST(sw_device_session_new(&s, c.lm, 1, CAPACITY, &greedy, err));
     MUST(sw_device_session_feed(s, 0, g.prompt.ids, g.prompt.n, err));
     MUST(sw_device_session_step(s, ids, n, err));
@@ -126,14 +126,14 @@ static void test_greedy(void **state)
     MUST(sw_device_session_step(s, ids, n, err));
     assert_true(agreeing(&g, ids, n) < n);
     sw_device_session_free(s);
-    on_card_close(&c);
+    on_device_close(&c);
     golden_close(&g);
 }
 
 /* ---- NLL of whole texts ---- */
 
-static double nll_on_card(const open_model *m, const sw_corpus *text, int64_t window,
-                          int64_t max_windows)
+static double nll_on_device(const open_model *m, const sw_corpus *text, int64_t window,
+                            int64_t max_windows)
 {
     sw_eval_job job = {.checkpoint = &m->lm, .gpu = gpu, .bootstrap = {0, 2, 0.95},
                        .n_threads = sw_cpu_count()};
@@ -156,13 +156,13 @@ static void check_text(const open_model *m, sw_tokenizer *tok, const cJSON *want
 
     (void)snprintf(path, sizeof path, "%s/%s", texts_dir, want->string);
     MUST(sw_corpus_add(&text, tok, m->model.vocab, path, err));
-    have = nll_on_card(m, &text, window, 0);
+    have = nll_on_device(m, &text, window, 0);
     print_message("  %s: NLL %.6f, golden %.6f: %+.1e\n", want->string, have, nll, have - nll);
     if (!(fabs(have - nll) <= NLL_LIMIT)) fail_msg("%s: NLL %g", want->string, have - nll);
     /* as far from the golden figure is the text with each token moved by one */
     for (int64_t i = 0; i < text.ids.n; i++)
         text.ids.ids[i] = (uint32_t)((text.ids.ids[i] + 1) % (uint32_t)m->model.vocab);
-    assert_true(fabs(nll_on_card(m, &text, window, 16) - nll) > NLL_LIMIT);
+    assert_true(fabs(nll_on_device(m, &text, window, 16) - nll) > NLL_LIMIT);
     sw_corpus_free(&text);
 }
 
@@ -188,7 +188,7 @@ static void test_nll(void **state)
 static const uint32_t prompts[2][8] = {{0, 441, 506, 17, 900, 33, 4, 71},
                                        {0, 1203, 7, 7, 350, 2000, 5, 12}};
 
-static sw_device_session *session_on(const on_card *c, int which, const sw_sampling *sampling)
+static sw_device_session *session_on(const on_device *c, int which, const sw_sampling *sampling)
 {
     sw_device_session *s = NULL;
 
@@ -203,9 +203,9 @@ static void test_turns(void **state)
     const sw_sampling drawn = {0.8, 50, 0.95, 7};
     uint32_t alone[2][STEPS], turns[2][STEPS];
     sw_device_session *s[2];
-    on_card c;
+    on_device c;
 
-    on_card_open(&c, gpu, *state);
+    on_device_open(&c, gpu, *state);
     for (int i = 0; i < 2; i++) {
         s[i] = session_on(&c, i, &drawn);
         MUST(sw_device_session_step(s[i], alone[i], STEPS, err));
@@ -221,7 +221,7 @@ static void test_turns(void **state)
         assert_memory_equal(turns[i], alone[i], sizeof alone[i]);
         sw_device_session_free(s[i]);
     }
-    on_card_close(&c);
+    on_device_close(&c);
 }
 
 /* A thread with a stream, a memory pool and a model of its own. */
@@ -237,7 +237,7 @@ static sw_code work(worker *w, sw_err *err)
 {
     sw_device *mine = NULL;
     sw_device_session *s = NULL;
-    on_card c = {0};
+    on_device c = {0};
     sw_code rc;
 
     open_model_dir(&c.m, w->dir); /* checked before by others */
@@ -251,7 +251,7 @@ static sw_code work(worker *w, sw_err *err)
     rc = sw_device_session_logits(s, w->logits, err);
 done:
     sw_device_session_free(s);
-    on_card_close(&c);
+    on_device_close(&c);
     sw_device_close(mine);
     return rc;
 }
@@ -328,7 +328,7 @@ int main(void)
             tests[n++] = (struct CMUnitTest){.name = kinds[k].name, .test_func = kinds[k].run,
                                              .initial_state = (void *)(uintptr_t)models[i]};
     }
-    failed = _cmocka_run_group_tests("texts on the card", tests, (size_t)n, NULL, NULL);
+    failed = _cmocka_run_group_tests("texts on the device", tests, (size_t)n, NULL, NULL);
     sw_device_close(gpu);
     return failed;
 }

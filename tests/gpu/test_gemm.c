@@ -50,7 +50,7 @@ static const variant variants[] = {
     {I4, 128, true, BF, BF, NONE},  {I4, 64, true, BF, BF, NONE},
     {I4, 64, false, HF, HF, NONE},
 };
-static const sw_cuda_card h200 = {90, 132};
+static const sw_cuda_device h200 = {90, 132};
 #define N_VARIANTS (int)(sizeof variants / sizeof *variants)
 
 static gpu_shape shape_of(int v, int64_t m, int64_t n_out, int64_t k_in)
@@ -234,9 +234,9 @@ static void every_cut(void **state)
         }
 }
 
-/* Every tile and split with all slots of the card busy and the ring turned over many times: what a
- * stage is refilled with too early shows only then. */
-static void full_card(void **state)
+/* Every tile and split with all slots of the device busy and the ring turned over many times: what
+ * a stage is refilled with too early shows only then. */
+static void full_device(void **state)
 {
     static const int of[] = {0, 9, 15, 18, 19, 22, 26};
 
@@ -316,7 +316,7 @@ static void sixteens(void **state)
     for (size_t i = 0; i < 8 && is_wanted(kernel); i++) {
         const int64_t *size = sizes[i % 4];
         gpu_shape s = shape_of(of[i / 4], size[0], size[1], size[2]);
-        sw_cuda_plan plan = {.kernel = kernel, .split = 1, .card = h200};
+        sw_cuda_plan plan = {.kernel = kernel, .split = 1, .device = h200};
         gpu_case c;
 
         s.is_exact = i % 2;
@@ -472,22 +472,22 @@ static void one_hot_is_exact(void **state)
     }
 }
 
-/* Cards before sm_90: mma.sync alone, no clusters, no early start, less shared memory. */
-static void older_cards(void **state)
+/* Devices before sm_90: mma.sync alone, no clusters, no early start, less shared memory. */
+static void older_devices(void **state)
 {
-    static const sw_cuda_card cards[] = {{80, 108}, {86, 84}, {89, 142}, {120, 170}};
+    static const sw_cuda_device devices[] = {{80, 108}, {86, 84}, {89, 142}, {120, 170}};
     sw_err err = {0};
 
     (void)state;
     for (int v = 0; v < N_VARIANTS; v++)
-        for (size_t i = 0; i < sizeof cards / sizeof *cards; i++) {
+        for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
             gpu_shape s = shape_of(v, 1 + (int64_t)(v + 5 * (int)i) % 70, 320, 3072);
             sw_cuda_plan plan;
             gpu_case c;
 
             gpu_case_new(&c, &s);
             gpu_case_expect(&c);
-            if (sw_cuda_gemm_plan(&plan, &c.problem, &cards[i], NULL, &err))
+            if (sw_cuda_gemm_plan(&plan, &c.problem, &devices[i], NULL, &err))
                 fail_msg("%s", err.text);
             assert_string_equal(sw_cuda_kernels[plan.kernel].name, "mma_sync");
             assert_true(plan.split == 1 && !plan.overlap);
@@ -544,7 +544,7 @@ static void refuses_what_it_cannot(void **state)
 {
     gpu_shape s = shape_of(0, 1, 64, 96);
     sw_cuda_plan plan;
-    sw_cuda_card old = {75, 72};
+    sw_cuda_device old = {75, 72};
     sw_err err = {0};
     gpu_case c;
 
@@ -574,9 +574,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(exact_sums),
         cmocka_unit_test(one_hot_is_exact), cmocka_unit_test(faults_show),
         cmocka_unit_test(every_cut), cmocka_unit_test(every_m),
-        cmocka_unit_test(full_card), cmocka_unit_test(full_pairs), cmocka_unit_test(sixteens),
+        cmocka_unit_test(full_device), cmocka_unit_test(full_pairs), cmocka_unit_test(sixteens),
         cmocka_unit_test(cublas_has_rows), cmocka_unit_test(many_blocks),
-        cmocka_unit_test(two_streams), cmocka_unit_test(older_cards),
+        cmocka_unit_test(two_streams), cmocka_unit_test(older_devices),
         cmocka_unit_test(ring_turns), cmocka_unit_test(whole_blocks),
         cmocka_unit_test(refuses_what_it_cannot),
     };

@@ -1,4 +1,4 @@
-/* test_gemm_plan.c - the choice of a device kernel, which needs no card: that every plan can be
+/* test_gemm_plan.c - the choice of a device kernel, which needs no device: that every plan can be
  * run, and where problems of some kinds go. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include "kernels/cuda_gemm.h"
 
-static const sw_cuda_card h200 = {90, 132};
+static const sw_cuda_device h200 = {90, 132};
 
 typedef struct kind {
     sw_num_id num;
@@ -41,7 +41,7 @@ static const kind kinds[] = {
     [FP8_BLOCK] = {SW_NUM_E4M3, 128, true, BF, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3},
 };
 
-static _Alignas(16) uint8_t device[16]; /* only its address is looked at */
+static _Alignas(16) uint8_t d_memory[16]; /* only its address is looked at */
 
 static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
 {
@@ -52,7 +52,7 @@ static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
     sw_cuda_gemm p = {.m = m, .x_stride = k, .y_stride = n, .dtype = a->dtype,
                       .may_overlap = true};
 
-    p.tiles = (sw_tiles){.spec = spec, .n_out = n, .k_in = k, .n_groups = groups, .codes = device,
+    p.tiles = (sw_tiles){.spec = spec, .n_out = n, .k_in = k, .n_groups = groups, .codes = d_memory,
                          .container_bits = sw_tiles_container_bits(spec.num)};
     if (a->scope != SW_ACT_NONE)
         p.act = (sw_act){&sw_nums[a->x_num], a->scope, a->scope == SW_ACT_GROUP ? 128 : 0,
@@ -92,7 +92,7 @@ static void every_plan_can_run(void **state)
             }
 }
 
-/* A card, or a slice of one, with few multiprocessors, and kernels that are asked for by name. */
+/* A device, or a slice of one, with few multiprocessors, and kernels that are asked for by name. */
 static void few_multiprocessors(void **state)
 {
     (void)state;
@@ -101,11 +101,11 @@ static void few_multiprocessors(void **state)
             for (int64_t m = 1; m <= 1024; m *= 2)
                 for (int kernel = -1; kernel < sw_cuda_n_kernels; kernel++) {
                     sw_cuda_gemm p = problem_of(which, 1152, 520, m);
-                    sw_cuda_card card = {90, n_sms};
+                    sw_cuda_device device = {90, n_sms};
                     sw_cuda_plan plan;
                     sw_err err = {0};
 
-                    if (sw_cuda_gemm_plan(&plan, &p, &card,
+                    if (sw_cuda_gemm_plan(&plan, &p, &device,
                                           kernel < 0 ? NULL : sw_cuda_kernels[kernel].name, &err))
                         fail_msg("%s", err.text);
                     assert_in_range(plan.split, 1, 8);
@@ -282,7 +282,7 @@ static void what_else_decides(void **state)
 
     (void)state;
     odd.y_stride += 4;
-    moved.d_y = device + 2;
+    moved.d_y = d_memory + 2;
     assert_string_equal(sw_cuda_kernels[plan_of(&odd, NULL).kernel].name, "w4a16_split_k");
     assert_string_equal(sw_cuda_kernels[plan_of(&moved, NULL).kernel].name, "w4a16_split_k");
     assert_string_equal(sw_cuda_kernels[plan_of(&p, "w4a16_split_k").kernel].name, "w4a16_split_k");

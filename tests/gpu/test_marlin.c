@@ -1,4 +1,4 @@
-/* test_marlin.c - weights in Marlin's order put in tiles on the card, byte for byte what the host
+/* test_marlin.c - weights in Marlin's order put in tiles on the device, byte for byte what the host
  * packs. Exit 77 without a GPU. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@
         if (e != cudaSuccess) fail_msg("%s: %s", #call, cudaGetErrorString(e));     \
     } while (0)
 
-/* A weight in both orders on the host, and room for ours on the card between guards. */
+/* A weight in both orders on the host, and room for ours on the device between guards. */
 typedef struct weight {
     sw_qtensor q;
     uint8_t *want[ARRAYS], *d_have[ARRAYS];
@@ -167,7 +167,7 @@ static void products_agree(void **state)
          .is_asymmetric = true},
         {.m = 33, .n_out = 128, .k_in = 256, .num = SW_NUM_INT8},
     };
-    const sw_cuda_card h200 = {90, 132};
+    const sw_cuda_device h200 = {90, 132};
 
     (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {

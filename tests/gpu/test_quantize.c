@@ -1,5 +1,5 @@
-/* test_quantize.c - whole runs of the quantizer with streams and solves on a card, against the same
- * on the CPU. Exit 77 without a GPU. */
+/* test_quantize.c - whole runs of the quantizer with streams and solves on a device, against the
+ * same on the CPU. Exit 77 without a GPU. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -91,23 +91,23 @@ static taken run(const toy *t, const char *method, sw_solver *on, sw_sequential 
 /* Rounding of activations to BF16 is all that sets the two apart. */
 static void check_arch(const char *arch, sw_sequential sequential)
 {
-    taken cpu, card, again, small;
+    taken cpu, device, again, small;
     toy t;
 
     toy_open(&t, arch);
     cpu = run(&t, "gptq", NULL, sequential);
-    card = run(&t, "gptq", solver, sequential);
+    device = run(&t, "gptq", solver, sequential);
     again = run(&t, "gptq", solver, sequential);
     small = run(&t, "gptq", small_solver, sequential); /* no room to keep inputs */
-    printf("%s: mean error %.5e on the card, %.5e on the CPU, %.5e by rounding\n", arch,
-           card.error / card.n, cpu.error / cpu.n, cpu.error_rtn / cpu.n);
-    assert_int_equal(card.n, cpu.n);
-    assert_int_equal(card.n_fallbacks, cpu.n_fallbacks);
-    assert_true(fabs(card.error / cpu.error - 1) < 0.05);
-    assert_true(fabs(card.error_rtn / cpu.error_rtn - 1) < 0.05);
-    assert_same_taken(&card, &again);
-    assert_same_taken(&card, &small);
-    free(cpu.bytes), free(card.bytes), free(again.bytes), free(small.bytes);
+    printf("%s: mean error %.5e on the device, %.5e on the CPU, %.5e by rounding\n", arch,
+           device.error / device.n, cpu.error / cpu.n, cpu.error_rtn / cpu.n);
+    assert_int_equal(device.n, cpu.n);
+    assert_int_equal(device.n_fallbacks, cpu.n_fallbacks);
+    assert_true(fabs(device.error / cpu.error - 1) < 0.05);
+    assert_true(fabs(device.error_rtn / cpu.error_rtn - 1) < 0.05);
+    assert_same_taken(&device, &again);
+    assert_same_taken(&device, &small);
+    free(cpu.bytes), free(device.bytes), free(again.bytes), free(small.bytes);
     toy_close(&t);
 }
 
@@ -130,29 +130,29 @@ static void every_dense_architecture(void **state)
  * blocks that ran in BF16. */
 static void what_is_not_gptq(void **state)
 {
-    taken cpu, card, again;
+    taken cpu, device, again;
     toy t;
 
     (void)state;
     toy_open(&t, "mixtral");
     cpu = run(&t, "gptq", NULL, SW_SEQUENTIAL_SITE);
-    card = run(&t, "gptq", solver, SW_SEQUENTIAL_SITE);
-    assert_int_equal(card.n, cpu.n);
-    assert_true(fabs(card.error / cpu.error - 1) < 0.05);
-    free(cpu.bytes), free(card.bytes);
+    device = run(&t, "gptq", solver, SW_SEQUENTIAL_SITE);
+    assert_int_equal(device.n, cpu.n);
+    assert_true(fabs(device.error / cpu.error - 1) < 0.05);
+    free(cpu.bytes), free(device.bytes);
     toy_close(&t);
     toy_open(&t, "llama");
     cpu = run(&t, "awq", NULL, SW_SEQUENTIAL_SITE);
-    card = run(&t, "awq", solver, SW_SEQUENTIAL_SITE);
+    device = run(&t, "awq", solver, SW_SEQUENTIAL_SITE);
     again = run(&t, "awq", solver, SW_SEQUENTIAL_SITE);
-    assert_int_equal(card.n, cpu.n);
-    assert_true(fabs(card.error / cpu.error - 1) < 0.05);
-    assert_same_taken(&card, &again);
-    free(cpu.bytes), free(card.bytes), free(again.bytes);
+    assert_int_equal(device.n, cpu.n);
+    assert_true(fabs(device.error / cpu.error - 1) < 0.05);
+    assert_same_taken(&device, &again);
+    free(cpu.bytes), free(device.bytes), free(again.bytes);
     cpu = run(&t, "rtn", NULL, SW_SEQUENTIAL_SITE);
-    card = run(&t, "rtn", solver, SW_SEQUENTIAL_SITE);
-    assert_same_taken(&cpu, &card);
-    free(cpu.bytes), free(card.bytes);
+    device = run(&t, "rtn", solver, SW_SEQUENTIAL_SITE);
+    assert_same_taken(&cpu, &device);
+    free(cpu.bytes), free(device.bytes);
     toy_close(&t);
 }
 

@@ -1,4 +1,4 @@
-/* test_quantize_moe.c - models with routed experts, calibrated and solved on a card, against the
+/* test_quantize_moe.c - models with routed experts, calibrated and solved on a device, against the
  * same on the CPU. Exit 77 without a GPU.
  *
  * Routers see activations rounded to BF16, so that a token may meet another expert than on the CPU:
@@ -27,7 +27,7 @@ enum { SEQS = 80, LEN = 132 };
 static sw_device *gpu;
 static sw_solver *solver;
 
-/* On the card, or (NULL) in memory. */
+/* On the device, or (NULL) in memory. */
 static sw_place place_of(sw_solver *on)
 {
     return (sw_place){.backend = on ? &sw_backend_cuda : &sw_backend_cpu, .device = on,
@@ -239,7 +239,7 @@ static double site_apart(const sw_expert_site *a, const sw_expert_site *b, bool 
     return most;
 }
 
-static void assert_alike(const sw_site_stats *cpu, const sw_site_stats *card, sw_experts policy,
+static void assert_alike(const sw_site_stats *cpu, const sw_site_stats *device, sw_experts policy,
                          const char *arch)
 {
     bool with_own = policy != SW_EXPERTS_ALL;
@@ -247,7 +247,7 @@ static void assert_alike(const sw_site_stats *cpu, const sw_site_stats *card, sw
     int64_t n = 0;
 
     for (int64_t e = 0; e < cpu->n_experts; e++) {
-        const sw_expert_stats *a = &cpu->experts[e], *b = &card->experts[e];
+        const sw_expert_stats *a = &cpu->experts[e], *b = &device->experts[e];
         in = fmax(in, site_apart(&a->in, &b->in, with_own));
         down = fmax(down, site_apart(&a->down, &b->down, with_own));
         n += b->n_tokens;
@@ -282,16 +282,16 @@ static void check_passes(const toy *t, const sw_site_stats *whole, sw_experts po
     }
 }
 
-static void check_range(const sw_range *cpu, const sw_range *card)
+static void check_range(const sw_range *cpu, const sw_range *device)
 {
     int64_t n[2] = {0, 0};
 
     for (int i = 0; i < SW_RANGE_BINS; i++) {
         n[0] += cpu->counts[i];
-        n[1] += card->counts[i];
+        n[1] += device->counts[i];
     }
     assert_true(n[1] > 0 && fabs((double)n[1] / (double)n[0] - 1) < 0.02);
-    assert_true(fabs(card->amax / cpu->amax - 1) < 0.1);
+    assert_true(fabs(device->amax / cpu->amax - 1) < 0.1);
 }
 
 static void sums_of_experts_are_the_cpus(void **state)
@@ -306,15 +306,15 @@ static void sums_of_experts_are_the_cpus(void **state)
         while (!sw_model_is_sparse(m, layer)) layer++;
         for (int p = 0; p < (i ? 1 : SW_EXPERTS_COUNT); p++) {
             sw_range *ranges = calloc(2 * SW_SITE_COUNT, sizeof *ranges);
-            sw_site_stats cpu, card;
+            sw_site_stats cpu, device;
             observe(&cpu, &t, (sw_experts)p, layer, 0, m->n_experts, ranges, NULL);
-            observe(&card, &t, (sw_experts)p, layer, 0, m->n_experts, ranges + SW_SITE_COUNT,
+            observe(&device, &t, (sw_experts)p, layer, 0, m->n_experts, ranges + SW_SITE_COUNT,
                     solver);
-            assert_alike(&cpu, &card, (sw_experts)p, archs[i]);
+            assert_alike(&cpu, &device, (sw_experts)p, archs[i]);
             check_range(&ranges[SW_SITE_DOWN_IN], &ranges[SW_SITE_COUNT + SW_SITE_DOWN_IN]);
-            if (p == SW_EXPERTS_SHRINK) check_passes(&t, &card, (sw_experts)p, layer);
+            if (p == SW_EXPERTS_SHRINK) check_passes(&t, &device, (sw_experts)p, layer);
             sw_site_stats_free(&cpu);
-            sw_site_stats_free(&card);
+            sw_site_stats_free(&device);
             free(ranges);
         }
         toy_close(&t);
@@ -386,67 +386,67 @@ static take run(toy *t, const sw_quant_options *o, const sw_zpack *stats)
 }
 
 /* What is searched on is the same: groups of experts with few tokens part most. */
-static void assert_near_searches(const take *card, const take *cpu)
+static void assert_near_searches(const take *device, const take *cpu)
 {
     double most = 0;
 
-    assert_int_equal(card->n_groups, cpu->n_groups);
+    assert_int_equal(device->n_groups, cpu->n_groups);
     if (!cpu->n_groups) return;
     for (int i = 0; i < cpu->n_groups; i++) {
-        assert_int_equal(card->loss_before[i] > 0, cpu->loss_before[i] > 0);
+        assert_int_equal(device->loss_before[i] > 0, cpu->loss_before[i] > 0);
         if (cpu->loss_before[i] > 0)
-            most = fmax(most, fabs(card->loss_before[i] / cpu->loss_before[i] - 1));
+            most = fmax(most, fabs(device->loss_before[i] / cpu->loss_before[i] - 1));
     }
     printf("%d of %d groups scaled, %d on the CPU; losses before at most %.3f apart\n",
-           card->n_accepted, card->n_groups, cpu->n_accepted, most);
+           device->n_accepted, device->n_groups, cpu->n_accepted, most);
     assert_true(most < 0.25);
 }
 
-/* Where two scales are as good, the card may take the other: their errors part further. */
-static void assert_near(const take *card, const take *cpu, const char *name)
+/* Where two scales are as good, the device may take the other: their errors part further. */
+static void assert_near(const take *device, const take *cpu, const char *name)
 {
-    const taken *a = &card->sum, *b = &cpu->sum;
+    const taken *a = &device->sum, *b = &cpu->sum;
     double bound = cpu->n_groups ? 0.1 : 0.05;
 
-    printf("%s: mean error %.5e on the card, %.5e on the CPU, %.5e by rounding; shared %.4f, CPU "
+    printf("%s: mean error %.5e on the device, %.5e on the CPU, %.5e by rounding; shared %.4f, CPU "
            "%.4f\n", name, a->error / a->n, b->error / b->n, b->error_rtn / b->n,
-           card->shared / card->n_experts, cpu->shared / cpu->n_experts);
+           device->shared / device->n_experts, cpu->shared / cpu->n_experts);
     assert_int_equal(a->n, b->n);
     assert_int_equal(a->n_fallbacks, b->n_fallbacks);
-    assert_near_searches(card, cpu);
+    assert_near_searches(device, cpu);
     assert_true(fabs(a->error / b->error - 1) < bound);
     assert_true(fabs(a->error_rtn / b->error_rtn - 1) < bound);
-    assert_true(fabs(card->shared - cpu->shared) < 0.05 * card->n_experts);
+    assert_true(fabs(device->shared - cpu->shared) < 0.05 * device->n_experts);
 }
 
 /* Scales of inputs, where there are any; of what downs read the largest may be another token's. */
-static void assert_near_scales(const take *card, const take *cpu)
+static void assert_near_scales(const take *device, const take *cpu)
 {
     float most = 0;
 
     if (cpu->input_scale[0] == 0) return;
     for (int i = 0; i < cpu->sum.n; i++)
         if (cpu->input_scale[i] > 0)
-            most = fmaxf(most, fabsf(card->input_scale[i] / cpu->input_scale[i] - 1));
+            most = fmaxf(most, fabsf(device->input_scale[i] / cpu->input_scale[i] - 1));
     printf("scales of inputs at most %.4f apart, of downs %.5f and %.5f\n", (double)most,
-           (double)card->down_scale, (double)cpu->down_scale);
+           (double)device->down_scale, (double)cpu->down_scale);
     assert_true(most < 0.05f);
-    assert_true(fabsf(card->down_scale / cpu->down_scale - 1) < 0.25f);
+    assert_true(fabsf(device->down_scale / cpu->down_scale - 1) < 0.25f);
 }
 
 static void check_run(toy *t, const char *name, sw_quant_options o)
 {
-    take cpu, card, again;
+    take cpu, device, again;
 
     set_place(&o, NULL);
     cpu = run(t, &o, NULL);
     set_place(&o, solver);
-    card = run(t, &o, NULL);
+    device = run(t, &o, NULL);
     again = run(t, &o, NULL);
-    assert_near(&card, &cpu, name);
-    assert_same_taken(&card.sum, &again.sum);
-    assert_near_scales(&card, &cpu);
-    free(cpu.sum.bytes), free(card.sum.bytes), free(again.sum.bytes);
+    assert_near(&device, &cpu, name);
+    assert_same_taken(&device.sum, &again.sum);
+    assert_near_scales(&device, &cpu);
+    free(cpu.sum.bytes), free(device.sum.bytes), free(again.sum.bytes);
 }
 
 static void every_sparse_architecture(void **state)
@@ -520,24 +520,24 @@ static void statistics_serve_both_sides(void **state)
 {
     (void)state;
     for (int p = 0; p < SW_EXPERTS_COUNT; p++) {
-        sw_quant_options here = options_of("gptq", (sw_experts)p, NULL), there = here;
-        take from_here[2], from_there;
-        sw_zpack *cpu, *card;
+        sw_quant_options on_cpu = options_of("gptq", (sw_experts)p, NULL), on_device = on_cpu;
+        take from_cpu[2], from_device;
+        sw_zpack *cpu, *device;
         toy t;
-        set_place(&there, solver);
+        set_place(&on_device, solver);
         toy_open(&t, p == SW_EXPERTS_SHRINK ? "mixtral" : "qwen3_moe");
-        cpu = stats_case_collect(&t.c, "cpu", &here, true);
-        card = stats_case_collect(&t.c, "card", &there, true);
-        from_here[0] = run(&t, &here, cpu);
-        from_here[1] = run(&t, &there, cpu);
-        from_there = run(&t, &there, card);
+        cpu = stats_case_collect(&t.c, "cpu", &on_cpu, true);
+        device = stats_case_collect(&t.c, "device", &on_device, true);
+        from_cpu[0] = run(&t, &on_cpu, cpu);
+        from_cpu[1] = run(&t, &on_device, cpu);
+        from_device = run(&t, &on_device, device);
         printf("statistics, %s: %.2e of the bytes differ\n", policy_names[p],
-               differing(&from_here[0], &from_here[1]));
-        assert_true(differing(&from_here[0], &from_here[1]) < 2e-3);
-        assert_near(&from_there, &from_here[0], "statistics of the card");
-        free(from_here[0].sum.bytes), free(from_here[1].sum.bytes), free(from_there.sum.bytes);
+               differing(&from_cpu[0], &from_cpu[1]));
+        assert_true(differing(&from_cpu[0], &from_cpu[1]) < 2e-3);
+        assert_near(&from_device, &from_cpu[0], "statistics of the device");
+        free(from_cpu[0].sum.bytes), free(from_cpu[1].sum.bytes), free(from_device.sum.bytes);
         sw_zpack_close(cpu);
-        sw_zpack_close(card);
+        sw_zpack_close(device);
         toy_close(&t);
     }
 }

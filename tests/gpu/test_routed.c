@@ -1,4 +1,4 @@
-/* test_routed.c - routed experts on the card against plain loops in double. Exit 77 without a GPU
+/* test_routed.c - routed experts on the device against plain loops in double. Exit 77 without a GPU
  * that the kernels are for.
  *
  *   test_routed [FILTER]     the tests whose name it matches (* and ? as in a shell)
@@ -283,7 +283,7 @@ static void faults_show(void **state)
 static void unsupported(void **state)
 {
     const routed_shape s = shape_of(2, ROUTING_RANDOM);
-    const sw_cuda_card card = {90, 132}, older = {80, 108};
+    const sw_cuda_device device = {90, 132}, older = {80, 108};
     sw_routed_plan plan;
     sw_err err = {0};
     routed_case c;
@@ -291,21 +291,21 @@ static void unsupported(void **state)
 
     (void)state;
     routed_case_new(&c, &s);
-    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &card, 0, &err), SW_OK);
+    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &device, 0, &err), SW_OK);
     assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &older, 0, &err), SW_E_UNSUPPORTED);
-    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &card, 24, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_routed_plan_for(&plan, &c.problem, &device, 24, &err), SW_E_UNSUPPORTED);
     p = c.problem;
     p.act = SW_MLP_RELU;
-    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &device, 0, &err), SW_E_UNSUPPORTED);
     p = c.problem;
     p.down.spec.scale_dtype = SW_DTYPE_F16;
-    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &device, 0, &err), SW_E_UNSUPPORTED);
     p = c.problem;
     p.up.n_out -= 2;
-    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &device, 0, &err), SW_E_UNSUPPORTED);
     p = c.problem;
     p.x.d += 1;
-    assert_int_equal(sw_routed_plan_for(&plan, &p, &card, 0, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_routed_plan_for(&plan, &p, &device, 0, &err), SW_E_UNSUPPORTED);
     routed_case_free(&c);
 }
 
@@ -318,10 +318,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
         cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),
     };
-    sw_cuda_card card;
+    sw_cuda_device device;
     sw_err err = {0};
 
-    if (sw_cuda_card_query(&card, 0, &err) != SW_OK || card.sm != 90) {
+    if (sw_cuda_device_query(&device, 0, &err) != SW_OK || device.sm != 90) {
         printf("skipped: no GPU of compute capability 9.0\n");
         return 77;
     }

@@ -432,7 +432,7 @@ static void sizes_are_the_cpus(void **state)
     free(x), free(dense), free(rows), free(bf16), free(range);
 }
 
-/* H of divided inputs, and H on its way there and back. */
+/* H of divided inputs, and H on its way to the device and back. */
 static void hessians_move_and_scale(void **state)
 {
     double scale[K], *diagonal = malloc(8 * K), *pivot[2], *costs[2];

@@ -1,9 +1,9 @@
-# The CUDA half: libswage_cuda.so, which the program opens when a card is asked for, the archive for
-# engine authors, the tests that need a card, and the bench. Only `make cuda` and what begins with gpu-
+# The CUDA half: libswage_cuda.so, which the program opens when a device is asked for, the archive for
+# engine authors, the tests that need a device, and the bench. Only `make cuda` and what begins with gpu-
 # build it; the program, its tests and the demo need no nvcc. The runtime is linked statically and
-# finds the driver when asked, so one library runs with and without a card.
+# finds the driver when asked, so one library runs with and without a device.
 #
-# CUDA_ARCH   native: the card that is here, Hopper where there is none; all: every one that is
+# CUDA_ARCH   native: the device that is present, Hopper where there is none; all: every one that is
 #             served, for releases
 
 CUDA_ARCH ?= native
@@ -27,11 +27,11 @@ ifeq ($(WITH_CUDA),)
 cuda gpu-test gpu-sanitize gpu-bench:
 	@echo "skipped: $(if $(NVCC),a $(CONFIG) build,no nvcc found)"
 else
-# wgmma exists on sm_90a alone; what is not named here is for every card from sm_80 on.
+# wgmma exists on sm_90a alone; what is not named here is for every device from sm_80 on.
 ARCH_90A  := -gencode=arch=compute_90a,code=sm_90a
 ARCH_EACH := -gencode=arch=compute_80,code=[sm_80,compute_80] -gencode=arch=compute_89,code=sm_89 $(ARCH_90A)
-CARD_CAP   = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
-ARCH_HERE  = $(if $(filter-out 90,$(CARD_CAP)),-gencode=arch=compute_$(CARD_CAP)$(comma)code=sm_$(CARD_CAP),$(ARCH_90A))
+DEVICE_CAP   = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
+ARCH_HERE  = $(if $(filter-out 90,$(DEVICE_CAP)),-gencode=arch=compute_$(DEVICE_CAP)$(comma)code=sm_$(DEVICE_CAP),$(ARCH_90A))
 ARCH_ALL  := $(if $(filter all,$(CUDA_ARCH)),$(ARCH_EACH),$(ARCH_HERE))
 # No exceptions and no guards, so that the program needs no C++ library.
 NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
@@ -99,16 +99,16 @@ $(BUILD)/tests/gpu/example: tests/gpu/example.c $(CUDA_LIB) $(LIB)
 	  $(CUDA_LIBS) -o $@
 
 .PHONY: gpu-test
-gpu-test: $(GPU_TESTS) $(CUDA_SO) all ## the kernels and the engine against their references, on the card; skips without one
-	$(Q)BUILD=$(BUILD) CUDA_ARCH=$(CUDA_ARCH) sh tests/run.sh $(GPU_TESTS) tests/e2e/device.sh tests/e2e/older_cards.sh
+gpu-test: $(GPU_TESTS) $(CUDA_SO) all ## the kernels and the engine against their references, on the device; skips without one
+	$(Q)BUILD=$(BUILD) CUDA_ARCH=$(CUDA_ARCH) sh tests/run.sh $(GPU_TESTS) tests/e2e/device.sh tests/e2e/older_devices.sh
 
 .PHONY: gpu-sanitize gpu-programs
 gpu-programs: $(GPU_TESTS)
-gpu-sanitize: $(BUILD)/tests/gpu/test_gemm ## the same under compute-sanitizer, all four tools; skips without a card
+gpu-sanitize: $(BUILD)/tests/gpu/test_gemm ## the same under compute-sanitizer, all four tools; skips without a device
 	$(Q)$(MAKE) CONFIG=checked gpu-programs
 	$(Q)rc=0; BUILD=$(BUILD) CUDA_HOME=$(CUDA_HOME) bash tests/gpu/sanitize.sh || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
 
 .PHONY: gpu-bench
-gpu-bench: $(BUILD)/tests/gpu/bench_gemm ## time the kernels on the card; skips without one
+gpu-bench: $(BUILD)/tests/gpu/bench_gemm ## time the kernels on the device; skips without one
 	$(Q)rc=0; $< w4a16 w8a8 fp8 w4a8 8192 8192 -- 1 16 32 64 128 256 1024 4096 || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
 endif

@@ -21,16 +21,16 @@
      .help = "device memory to use at most (default: what is free); blocks of a model that do "    \
              "not fit stay in host memory and are copied in turn"}
 
-/* *out = an opened card whose memory is used up to cap_bytes (0: what is free), or NULL for the
- * CPU. SW_E_USAGE: no such word; SW_E_CUDA (exit code 7): the card cannot be used, and why. */
+/* *out = an opened device whose memory is used up to cap_bytes (0: what is free), or NULL for the
+ * CPU. SW_E_USAGE: no such word; SW_E_CUDA (exit code 7): the device cannot be used, and why. */
 sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_bytes,
                               sw_err *err) SW_MUST_USE;
 
-/* The options' backend, opened on the card; progress says which card it is. Without one *gpu stays
- * NULL and the options the CPU's. */
+/* The options' backend, opened on the device; progress says which device it is. Without one *gpu
+ * stays NULL and the options the CPU's. */
 sw_code sw_device_option_open_backend(sw_device **gpu, sw_quant_options *options, const char *word,
                                       const sw_progress *progress, sw_err *err) SW_MUST_USE;
-/* Closes what that opened, also after a failure; both may be without a card. */
+/* Closes what that opened, also after a failure; both may be without a device. */
 void sw_device_option_close_backend(sw_device *gpu, sw_quant_options *options);
 
 #endif

@@ -194,7 +194,7 @@ static sw_code run_pipeline(job *j, const sw_quant_sink *sink, sw_err *err)
                         j->progress, err);
 }
 
-/* While a card works on a block, the one before it is packed and written. */
+/* While a device works on a block, the one before it is packed and written. */
 static sw_code run_ahead(job *j, const sw_quant_sink *sink, sw_err *err)
 {
     sw_async_sink *async = NULL;
@@ -273,7 +273,7 @@ static sw_code finish(job *j, sw_run *run, double start_s, sw_err *err)
     return rc;
 }
 
-/* The card that sums and solves, if one is asked for. */
+/* The device that sums and solves, if one is asked for. */
 static sw_code open_device(job *j, sw_err *err)
 {
     return sw_device_option_open_backend(&j->gpu, &j->settings.quant, j->o->device, j->progress,

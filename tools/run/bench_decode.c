@@ -12,7 +12,7 @@ static void print_table(const sw_bench_decode *b, const sw_decode_report *r)
     (void)printf("%s, %s-shaped model of random weights, %" PRId64 " tokens before%s, steps in "
                  "a graph\ncopies at %.0f GB/s; bound: weights, keys and values once a step at "
                  "that rate\n\n%-10s %6s %10s %12s %12s %8s\n",
-                 r->card, b->shape, b->context, b->keeps_e4m3 ? ", FP8 cache" : "", r->copy_gb_s,
+                 r->device, b->shape, b->context, b->keeps_e4m3 ? ", FP8 cache" : "", r->copy_gb_s,
                  "weights", "batch", "step us", "tokens/s", "bound", "of it");
     for (int i = 0; i < r->n_rows; i++) {
         const sw_decode_row *row = &r->rows[i];
@@ -28,7 +28,7 @@ static void print_csv(const sw_bench_decode *b, const sw_decode_report *r)
         const sw_decode_row *row = &r->rows[i];
 
         (void)printf("%s,%s,%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%.1f,%.1f,%.1f,%.3f,%.0f\n",
-                     r->card, b->shape, row->weights, b->group_elems, row->batch, b->context,
+                     r->device, b->shape, row->weights, b->group_elems, row->batch, b->context,
                      row->step_us, row->tokens_s, row->bound_tokens_s, row->bound_share,
                      r->copy_gb_s);
     }
@@ -57,7 +57,7 @@ static sw_code print_json(sw_run *run, const sw_bench_decode *b, const sw_decode
     bool ok;
 
     if (rc != SW_OK) return rc;
-    ok = cJSON_AddStringToObject(object, "card", r->card) &&
+    ok = cJSON_AddStringToObject(object, "device", r->device) &&
          cJSON_AddStringToObject(object, "shape", b->shape) &&
          cJSON_AddStringToObject(object, "kv_cache", b->keeps_e4m3 ? "fp8" : "bf16") &&
          cJSON_AddNumberToObject(object, "group_size", (double)b->group_elems) &&

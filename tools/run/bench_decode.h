@@ -1,4 +1,4 @@
-/* bench_decode.h - `swage bench --decode SHAPE`: a whole model's tokens per second on a card. */
+/* bench_decode.h - `swage bench --decode SHAPE`: a whole model's tokens per second on a device. */
 #ifndef SW_TOOLS_RUN_BENCH_DECODE_H
 #define SW_TOOLS_RUN_BENCH_DECODE_H
 

@@ -233,8 +233,8 @@ static sw_code draw_here(job *j, const sw_generate_options *g, const sw_token_si
     return rc;
 }
 
-static sw_code draw_on_card(job *j, const sw_generate_options *g, const sw_token_sink *sink,
-                            sw_err *err)
+static sw_code draw_on_device(job *j, const sw_generate_options *g, const sw_token_sink *sink,
+                              sw_err *err)
 {
     sw_device_session *session = NULL;
     sw_code rc =
@@ -261,7 +261,7 @@ static sw_code draw_sample(job *j, int64_t i, sw_err *err)
 
     j->sample.n = 0;
     j->printed_bytes = 0;
-    rc = (j->gpu ? draw_on_card : draw_here)(j, &g, &sink, err);
+    rc = (j->gpu ? draw_on_device : draw_here)(j, &g, &sink, err);
     j->seconds += now_s() - start;
     return rc;
 }
@@ -374,7 +374,8 @@ const sw_cmd sw_cmd_generate = {
     .more = "With --chat the prompt is put into the model's chat template, as it is served: from\n"
             "chat_template.jinja, chat_template.json or tokenizer_config.json of a directory, or\n"
             "the metadata of a GGUF. The template writes the BOS token where it wants one. An\n"
-            "answer ends with the token that the template puts behind one, or with an end token of\n"
+            "answer ends with the token that the template puts behind one, or with an end token "
+            "of\n"
             "generation_config.json. A construct of a template that is not known here is refused\n"
             "with its line and column.\n",
     .options = options,

@@ -73,8 +73,8 @@ typedef struct sw_report_eval {
     const char *unspelled_in; /* NULL: none */
     int64_t window, n_windows, n_predictions, vocab;
     bool has_bos;
-    char device[256];  /* the card that both models ran on; "": the CPU */
-    sw_device_lm_linears linears; /* what that card made of the checkpoint's */
+    char device[256];  /* the device that both models ran on; "": the CPU */
+    sw_device_lm_linears linears; /* what that device made of the checkpoint's */
     sw_bootstrap bootstrap;
     sw_interval nll, ppl;                   /* of the checkpoint, integer kernels */
     sw_interval nll_original, ppl_original; /* the rest only with an original */

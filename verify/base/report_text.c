@@ -127,8 +127,8 @@ static void print_gap(text_out *o, const sw_report_gap *gap)
           gap->nll_kernel - gap->nll_dequantized, gap->nll_kernel, gap->nll_dequantized);
 }
 
-/* How the card multiplied: figures from weights decoded there are those of the checkpoint, but not
- * of its kernels. */
+/* How the device multiplied: figures from weights decoded on the device are those of the
+ * checkpoint, but not of its kernels. */
 static void print_device(text_out *o, const sw_report_eval *e)
 {
     const sw_device_lm_linears *l = &e->linears;
@@ -136,7 +136,7 @@ static void print_device(text_out *o, const sw_report_eval *e)
     print(o, "on %s, in bf16; linears in products of their codes: %lld\n", e->device,
           (long long)l->n_coded);
     if (!l->n_decoded) return;
-    print(o, "%lld decoded to bf16, as the card has no kernel for their format",
+    print(o, "%lld decoded to bf16, as the device has no kernel for their format",
           (long long)l->n_decoded);
     if (l->n_rounded)
         print(o, ";\ninputs of %lld quantized as the checkpoint says and brought back",

@@ -33,7 +33,7 @@ static inline int64_t sw_windows_batch(const sw_windows *w)
     return n < 1 ? 1 : n < w->n ? n : w->n;
 }
 
-/* A model with room to run batches of windows, here or on a card. */
+/* A model with room to run batches of windows, on the CPU or on a device. */
 typedef struct sw_runner {
     const sw_lm *lm;
     sw_engine *engine;
@@ -42,7 +42,7 @@ typedef struct sw_runner {
     sw_device_lm *gpu_lm;
 } sw_runner;
 
-/* On a card: the weights are copied there, and sw_runner_head is the only way to the logits. */
+/* On a device: the weights are copied to it, and sw_runner_head is the only way to the logits. */
 sw_code sw_runner_new_on(sw_runner *out, sw_device *gpu, const sw_lm *lm, const sw_windows *w,
                          sw_err *err) SW_MUST_USE;
 sw_code sw_runner_new(sw_runner *out, const sw_lm *lm, const sw_windows *w, int n_threads,

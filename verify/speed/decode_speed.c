@@ -244,7 +244,7 @@ sw_code sw_decode_speed_run(sw_decode_report *out, const sw_decode_options *o, s
     if (o->n_batches > SW_DECODE_BATCHES_MAX)
         return SW_FAIL(err, SW_E_USAGE, "%d batches; at most %d", o->n_batches,
                        SW_DECODE_BATCHES_MAX);
-    memcpy(r.card, sw_device_about(o->gpu)->name, sizeof r.card);
+    memcpy(r.device, sw_device_about(o->gpu)->name, sizeof r.device);
     rc = SW_ARENA_TAKE(&r.rows, &r.arena, SW_SPEED_STORES_MAX * SW_DECODE_BATCHES_MAX, err);
     if (rc == SW_OK) rc = sw_device_copy_rate(o->gpu, &r.copy_gb_s, err);
     while (rc == SW_OK && *at) {

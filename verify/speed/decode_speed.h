@@ -1,7 +1,7 @@
-/* decode_speed.h - tokens per second of a whole model decoding on a CUDA card.
+/* decode_speed.h - tokens per second of a whole model decoding on a CUDA device.
  *
  * The model has the sizes of a known one and random weights, so that nothing is read from disk; it
- * runs through the engine as any other does. Beside each figure stands the bound that the card's
+ * runs through the engine as any other does. Beside each figure stands the bound that the device's
  * memory sets: all weights and cached keys and values once a step, at the rate of a large copy
  * measured in the same run.
  */
@@ -38,7 +38,7 @@ typedef struct sw_decode_row {
 } sw_decode_row;
 
 typedef struct sw_decode_report {
-    char card[256];
+    char device[256];
     double copy_gb_s; /* read and write */
     sw_decode_row *rows;
     int n_rows;
@@ -48,7 +48,7 @@ typedef struct sw_decode_report {
 /* The i-th shape there is, NULL beyond the last. */
 const char *sw_decode_shape_name(int i);
 
-/* SW_E_USAGE: an unknown shape or kind of weights. SW_E_NOMEM: it does not fit the card. `out` is
+/* SW_E_USAGE: an unknown shape or kind of weights. SW_E_NOMEM: it does not fit the device. `out` is
  * set on success only and freed by sw_decode_report_free. */
 sw_code sw_decode_speed_run(sw_decode_report *out, const sw_decode_options *options,
                             sw_err *err) SW_MUST_USE;

@@ -1,4 +1,5 @@
-/* speed.h - how fast the matrix kernels are here, against OpenBLAS and against the memory.
+/* speed.h - how fast the matrix kernels are on this machine, against OpenBLAS and against the
+ * memory.
  *
  * What makes a figure worth printing: every kernel is held against its reference before it is
  * timed; weights are random and rotate through copies that together exceed the last-level cache

@@ -7,7 +7,7 @@
  * steps all CTAs meet, and the weights of the steps to come are on their way all the time.
  *
  * A caller adds steps in place of launching them, and runs the chain before it enqueues anything
- * else that depends on them. On cards of compute capability 9.0.
+ * else that depends on them. On devices of compute capability 9.0.
  */
 #ifndef SW_KERNELS_CUDA_DECODE_DECODE_CHAIN_H
 #define SW_KERNELS_CUDA_DECODE_DECODE_CHAIN_H
@@ -20,7 +20,7 @@ extern "C" {
 
 typedef struct sw_decode_chain sw_decode_chain;
 
-/* An empty chain for a card; *out stays NULL where chains do not run. `shape` is that of the
+/* An empty chain for a device; *out stays NULL where chains do not run. `shape` is that of the
  * attention it will take: heads, capacity, one sequence, n_sms; d_scratch has
  * sw_cuda_chain_scratch_bytes of it, zeroed at first, and serves this chain alone. */
 sw_code sw_cuda_chain_new(sw_decode_chain **out, const sw_attn_args *shape, int sm, void *d_scratch,

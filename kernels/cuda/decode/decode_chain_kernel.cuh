@@ -12,7 +12,7 @@
  *                  is a miss of the constant cache, and they are looked at one after the other
  *   attention      a CTA has a part of the keys of up to four heads, as in engine_decode.cu
  *
- * All CTAs must be on the card at once: the launch is a cooperative one.
+ * All CTAs must be on the device at once: the launch is a cooperative one.
  */
 #ifndef SW_KERNELS_CUDA_DECODE_DECODE_CHAIN_KERNEL_CUH
 #define SW_KERNELS_CUDA_DECODE_DECODE_CHAIN_KERNEL_CUH
@@ -164,7 +164,7 @@ static __device__ void go_on(hand &h, const chain_steps &c)
 
     do {
         if (to.behind == to.now.end) {
-            const bool has_ups = to.part == 0 && c.products[to.product].a.out == SW_LEAN_GLU;
+            const bool has_ups = to.part == 0 && c.products[to.product].a.out == SW_FUSED_GLU;
 
             to.part = has_ups;
             if (!has_ups && !open_span(to, c)) {
@@ -334,7 +334,7 @@ template <int KIND>
 static __device__ void multiply_span(hand &h, const chain_steps &c, const one_args &p,
                                      const span &now, const workplace &s)
 {
-    const int lane = threadIdx.x % 32, n_parts = p.a.out == SW_LEAN_GLU ? 2 : 1;
+    const int lane = threadIdx.x % 32, n_parts = p.a.out == SW_FUSED_GLU ? 2 : 1;
     const token token = {
         s.x + (lane < 4 ? lane * kind_of<KIND>::x_words : chain_x_words<KIND>(p.n_units)),
         lane < 4 ? ~0u : 0};
@@ -401,7 +401,7 @@ static __device__ void run_product(hand &h, const chain_steps &c, int product, u
     if (p.a.x) hold_norm(norm, p);
     if (!is_first) await(c, was);
     if (all.begin >= all.end) return;
-    if (p.a.out == SW_LEAN_ADD && out.n >= 0) before = p.a.sum[out.n];
+    if (p.a.out == SW_FUSED_ADD && out.n >= 0) before = p.a.sum[out.n];
     if (threadIdx.x < 16) s.x[chain_x_words<KIND>(p.n_units) + threadIdx.x] = 0;
     if (p.a.x) norm_row(raw, p, norm, s_part);
     else plain_row(raw, p, job_of<false>(p));
@@ -410,12 +410,12 @@ static __device__ void run_product(hand &h, const chain_steps &c, int product, u
     for (;;) {
         multiply_span<KIND>(h, c, p, now, s);
         sw_meet<N_THREADS>();
-        if (out.n >= 0 && p.a.out == SW_LEAN_GLU) finish<2>(out, p, s.red, x_scale, before);
+        if (out.n >= 0 && p.a.out == SW_FUSED_GLU) finish<2>(out, p, s.red, x_scale, before);
         else if (out.n >= 0) finish<1>(out, p, s.red, x_scale, before);
         if (now.end == all.end) return;
         now = {now.end, min(now.end + SUMMED, all.end)};
         open_channel<KIND>(out, p, now);
-        if (p.a.out == SW_LEAN_ADD && out.n >= 0) before = p.a.sum[out.n];
+        if (p.a.out == SW_FUSED_ADD && out.n >= 0) before = p.a.sum[out.n];
         sw_meet<N_THREADS>();
     }
 }
@@ -503,7 +503,7 @@ static __device__ void walk(hand &h, const chain_steps &c, char *s_own)
     }
 }
 
-/* grid: the multiprocessors of the card */
+/* grid: the multiprocessors of the device */
 template <int KIND>
 static __global__ void __launch_bounds__(N_THREADS, 1)
     swk_decode_chain(const __grid_constant__ chain_steps arguments)

@@ -1,8 +1,9 @@
 /* engine_one.cu - products of one token with 4- and 8-bit tiles, and what stands around them.
  *
- *   one warp       a strip of 16 channels (with SW_LEAN_GLU 16 gates and their 16 ups) and every
+ *   one warp       a strip of 16 channels (with SW_FUSED_GLU 16 gates and their 16 ups) and every
  *                  n_slices-th unit of 128 inputs; all its weights come through a ring of its own
- *   one CTA        8 warps: 8 / n_slices strips; the grid is as many CTAs as the card holds at once
+ *   one CTA        8 warps: 8 / n_slices strips; the grid is as many CTAs as the device holds at
+ *                  once
  *   A fragments    a lane's own bytes of a tile, 4-bit codes made BF16 on the way: m16n8k16; bytes
  *                  as they are: m16n8k32
  *   B fragments    the token in column 0, from shared memory in the order lanes read it
@@ -135,7 +136,7 @@ static __global__ void __launch_bounds__(N_THREADS, PER_SM)
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-    if (p.a.out == SW_LEAN_ADD && out.n >= 0) before = p.a.sum[out.n];
+    if (p.a.out == SW_FUSED_ADD && out.n >= 0) before = p.a.sum[out.n];
     if (threadIdx.x < 16) s_x[x_words<KIND>(p.n_units) + threadIdx.x] = 0;
     x_scale = p.a.x ? load_norm<KIND>(s_x, s_units, p, job, norm, s_part)
                     : load_rows<KIND>(s_x, s_units, p, job, s_part);
@@ -191,7 +192,7 @@ static sw_code run(one_args *p, sw_launch how, sw_err *err)
 
 template <int KIND> static sw_code run_kind(one_args *p, sw_launch how, sw_err *err)
 {
-    const bool is_glu = p->a.out == SW_LEAN_GLU;
+    const bool is_glu = p->a.out == SW_FUSED_GLU;
 
     if (p->a.experts)
         return is_glu ? run<KIND, 2, true>(p, how, err) : run<KIND, 1, true>(p, how, err);

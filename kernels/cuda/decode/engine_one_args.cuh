@@ -40,7 +40,7 @@ static bool one_can(const sw_fused_args *a)
            (s == SW_DTYPE_F32 || s == SW_DTYPE_F16 || s == SW_DTYPE_BF16) &&
            (group == 0 || (group % UNIT_K == 0 && is_power(group / UNIT_K))) &&
            t->k_in % UNIT_K == 0 && t->k_in <= (a->x ? NORMED_MAX : K_MAX) &&
-           t->n_out % (a->out == SW_LEAN_GLU ? 32 : 16) == 0;
+           t->n_out % (a->out == SW_FUSED_GLU ? 32 : 16) == 0;
 }
 
 /* Of one that can. */
@@ -55,7 +55,7 @@ static one_args one_args_of(const sw_fused_args *a)
     p.group_shift = 30;
     if (group) p.group_shift = __builtin_ctzll((unsigned long long)(group / UNIT_K));
     p.n_strips = (int)(a->tiles.n_out / N_CHANNELS);
-    if (a->out == SW_LEAN_GLU) p.up_strip = p.n_strips /= 2;
+    if (a->out == SW_FUSED_GLU) p.up_strip = p.n_strips /= 2;
     p.top = a->act_of_x.scope == SW_ACT_NONE ? 0 : a->act_of_x.num->top;
     return p;
 }

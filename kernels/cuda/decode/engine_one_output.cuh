@@ -50,7 +50,7 @@ static __device__ void put_out(const outlet<N> &o, const one_args &p, const one_
     for (int part = 0; part < PARTS; part++)
         v[part] = v[part] * (x_scale * o.scale[part]) + o.bias[part];
     if (PARTS == 2) v[0] = sw_glu_of(p.a.act, v[0], v[PARTS - 1], p.a.limit);
-    if (p.a.out == SW_LEAN_ADD) p.a.sum[o.n] = before + v[0];
+    if (p.a.out == SW_FUSED_ADD) p.a.sum[o.n] = before + v[0];
     else j.y[o.n] = sw_round16(v[0]);
 }
 

@@ -72,7 +72,7 @@ static sw_code make_image(sw_device_stream_blocks *s, const sw_block *from, int6
     if (e != cudaSuccess) {
         (void)cudaGetLastError();
         return SW_FAIL(err, SW_E_NOMEM, "%lld MB of pinned host memory for block %lld of a model "
-                       "that does not fit the card: %s; use a larger card or --device cpu",
+                       "that does not fit the device: %s; use a larger device or --device cpu",
                        (long long)(im->n_bytes >> 20), (long long)l, cudaGetErrorString(e));
     }
     p->holds = l;

@@ -1,7 +1,8 @@
-/* block_stream.h - blocks that wait in host memory and pass through the card in turn; inside cuda/.
+/* block_stream.h - blocks that wait in host memory and pass through the device in turn; inside
+ * cuda/.
  *
- * Two places on the card take turns: block l lies in place l % 2, always at the same addresses, so
- * that it is loaded once as any block is and its bytes are then kept in pinned memory. While one
+ * Two places on the device take turns: block l lies in place l % 2, always at the same addresses,
+ * so that it is loaded once as any block is and its bytes are then kept in pinned memory. While one
  * runs, a second stream copies the next into the other place.
  */
 #ifndef SW_KERNELS_CUDA_ENGINE_BLOCK_STREAM_H
@@ -12,7 +13,7 @@
 typedef struct sw_device_stream_blocks sw_device_stream_blocks;
 
 /* Blocks [first, n_blocks) of `from`; block_bytes: room for the largest of them.
- * SW_E_NOMEM: two places do not fit the card, or the images do not fit pinned memory. */
+ * SW_E_NOMEM: two places do not fit the device, or the images do not fit pinned memory. */
 sw_code sw_device_stream_new(sw_device_stream_blocks **out, sw_device_engine *e,
                              const sw_block *from, int64_t first, int64_t n_blocks,
                              int64_t block_bytes, sw_err *err) SW_MUST_USE;

@@ -1,4 +1,4 @@
-/* cuda_engine.c - the engine's scratch on the card, linears, rope tables. See device_engine.h. */
+/* cuda_engine.c - the engine's scratch on the device, linears, rope tables. See device_engine.h. */
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -24,7 +24,7 @@ static sw_code take_buffer(sw_bf16_rows *out, sw_device_engine *e, int64_t width
     sw_code rc;
 
     if (width % ROW_ALIGN)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "rows of %lld elements; on the card they are "
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "rows of %lld elements; on the device they are "
                        "multiples of %d; use --device cpu", (long long)width, ROW_ALIGN);
     if ((rc = SW_STORE_TAKE(&d, &e->store, e->max_tokens * width, "activations", err)) != SW_OK)
         return rc;
@@ -42,8 +42,8 @@ static sw_code take_group(sw_device_engine *e, int g, sw_err *err)
         const int64_t part = e->width[column_groups[g].parts[i]];
 
         if (part % ROW_ALIGN)
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld columns; on the card they are multiples of "
-                           "%d; use --device cpu", (long long)part, ROW_ALIGN);
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld columns; on the device they are multiples "
+                           "of %d; use --device cpu", (long long)part, ROW_ALIGN);
         width += part;
     }
     if (!width) return SW_OK;
@@ -95,10 +95,10 @@ static sw_code fill(sw_device_engine *e, sw_err *err)
     if (rc != SW_OK) return rc;
     if (m->head_dim > 256 || m->v_head_dim > 256 || m->head_dim % ROW_ALIGN ||
         m->v_head_dim % ROW_ALIGN)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %lld and %lld; on the card they are "
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %lld and %lld; on the device they are "
                        "multiples of %d up to 256; use --device cpu", (long long)m->head_dim,
                        (long long)m->v_head_dim, ROW_ALIGN);
-    if ((rc = sw_cuda_card_query(&e->card, sw_device_about(e->gpu)->index, err)) != SW_OK ||
+    if ((rc = sw_cuda_device_query(&e->device, sw_device_about(e->gpu)->index, err)) != SW_OK ||
         (rc = sw_cublaslt_open(&e->lt, e->gpu, err)) != SW_OK ||
         (rc = take_buffers(e, err)) != SW_OK)
         return rc;
@@ -238,7 +238,7 @@ static sw_code run_tiles(sw_device_engine *e, void *d_y, int64_t y_stride, sw_bf
     sw_cuda_plan plan;
     sw_code rc;
 
-    if ((rc = sw_cuda_gemm_plan(&plan, &p, &e->card, NULL, err)) != SW_OK ||
+    if ((rc = sw_cuda_gemm_plan(&plan, &p, &e->device, NULL, err)) != SW_OK ||
         (rc = sw_device_grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(&p, &plan), err)) !=
             SW_OK)
         return rc;

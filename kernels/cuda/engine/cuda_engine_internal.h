@@ -1,4 +1,4 @@
-/* cuda_engine_internal.h - the state of the engine on the card, shared by the files of
+/* cuda_engine_internal.h - the state of the engine on the device, shared by the files of
  * cuda/engine. */
 #ifndef SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
 #define SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
@@ -30,7 +30,7 @@ void sw_device_store_free(sw_device_store *store);
     sw_device_store_take((void **)(out_ptr), (store), (int64_t)(n_elems), sizeof **(out_ptr),      \
                          (what), (err))
 
-/* A linear on the card, perhaps several that share their input, one below the other. */
+/* A linear on the device, perhaps several that share their input, one below the other. */
 typedef struct sw_device_weight {
     int64_t n_out, k_in; /* n_out 0: not there */
     sw_bf16 *d_dense;    /* or */
@@ -94,7 +94,7 @@ struct sw_device_engine {
     sw_device *gpu;
     const sw_model *m;
     sw_cublaslt *lt;
-    sw_cuda_card card;
+    sw_cuda_device device;
     sw_launch how;
     int64_t max_tokens, max_positions;
     sw_bf16_rows buf[SW_BUF_COUNT]; /* X excepted */
@@ -147,7 +147,7 @@ uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot);
 sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                          sw_bf16_rows x, int64_t n, const sw_device_weight *w,
                          sw_err *err) SW_MUST_USE;
-/* Whether a step of n_tokens lists its experts on the card: then a graph can have it. Also of a
+/* Whether a step of n_tokens lists its experts on the device: then a graph can have it. Also of a
  * block without any. */
 bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens);
 sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
@@ -160,7 +160,7 @@ bool sw_device_routed_can(const sw_device_block *b);
 sw_code sw_device_run_routed(const sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src,
                              bool adds, sw_err *err) SW_MUST_USE;
 sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
-/* Angles of positions [first, end) on the card, by the rope of this kind of layer. */
+/* Angles of positions [first, end) on the device, by the rope of this kind of layer. */
 sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end,
                               sw_err *err) SW_MUST_USE;
 

@@ -85,9 +85,9 @@ static sw_code launch_linear(sw_device_run *run, const sw_planned_launch *l, sw_
 static sw_fused_args fused_args(const sw_device_run *run, const sw_planned_launch *l)
 {
     static const sw_fused_out outs[SW_AFTER_COUNT] = {
-        [SW_AFTER_STORE] = SW_LEAN_STORE,
-        [SW_AFTER_ADD] = SW_LEAN_ADD,
-        [SW_AFTER_GLU] = SW_LEAN_GLU,
+        [SW_AFTER_STORE] = SW_FUSED_STORE,
+        [SW_AFTER_ADD] = SW_FUSED_ADD,
+        [SW_AFTER_GLU] = SW_FUSED_GLU,
     };
     const sw_model *m = run->e->m;
     const sw_device_weight *w = &run->block->linear[l->slot];
@@ -99,8 +99,8 @@ static sw_fused_args fused_args(const sw_device_run *run, const sw_planned_launc
                        .act = (int)m->act,
                        .limit = (float)m->act_limit,
                        .n = run->n_tokens,
-                       .n_sms = run->e->card.n_sms,
-                       .sm = run->e->card.sm,
+                       .n_sms = run->e->device.n_sms,
+                       .sm = run->e->device.sm,
                        .act_of_x = w->act,
                        .input_scale = w->input_scale,
                        .eps = (float)m->norm_eps};
@@ -237,7 +237,7 @@ static sw_attn_args attention_args(const sw_device_run *run, const sw_planned_la
                       .head_dim = (int)m->head_dim, .v_head_dim = (int)m->v_head_dim,
                       .window = m->is_window_layer[run->block->layer] ? m->sliding_window : 0,
                       .scale = (float)m->attention_scale, .cap = (float)m->attention_cap,
-                      .scratch = run->d_decode_scratch, .n_sms = e->card.n_sms};
+                      .scratch = run->d_decode_scratch, .n_sms = e->device.n_sms};
 
     a.k_seq = run->seq_len * a.k.stride;
     a.v_seq = run->seq_len * a.v.stride;

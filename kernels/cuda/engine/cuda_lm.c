@@ -1,11 +1,11 @@
-/* cuda_lm.c - a whole model on the card: embedding, blocks, head. See device_engine.h. */
+/* cuda_lm.c - a whole model on the device: embedding, blocks, head. See device_engine.h. */
 #include "kernels/cuda/engine/cuda_lm.h"
 
 #include <string.h>
 
 #include "formats/base/size.h"
 
-#define HEAD_BYTES ((int64_t)64 << 20) /* of logits on the card at a time */
+#define HEAD_BYTES ((int64_t)64 << 20) /* of logits on the device at a time */
 #define RESERVE_BYTES ((int64_t)8 << 20) /* for workspaces that grow, beside a streamed model */
 
 /* ---- what it takes ---- */

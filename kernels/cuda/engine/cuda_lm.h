@@ -1,4 +1,4 @@
-/* cuda_lm.h - a model on the card, shared by cuda_lm.c and cuda_session.c; inside cuda/. */
+/* cuda_lm.h - a model on the device, shared by cuda_lm.c and cuda_session.c; inside cuda/. */
 #ifndef SW_KERNELS_CUDA_ENGINE_CUDA_LM_H
 #define SW_KERNELS_CUDA_ENGINE_CUDA_LM_H
 
@@ -10,7 +10,7 @@ struct sw_device_lm {
     sw_device_weight embed, head, positions;
     float *norm, *norm_bias;
     sw_device_block **blocks; /* [n_resident] */
-    int64_t n_resident;    /* blocks that stay on the card; the others pass through it */
+    int64_t n_resident;    /* blocks that stay on the device; the others pass through it */
     sw_device_stream_blocks *streamed; /* NULL: there are none */
     sw_kv_form kv;         /* of all layers but for the scales */
     sw_device_kv passing;  /* with kv.is_e4m3 what whole sequences keep of a layer at a time */

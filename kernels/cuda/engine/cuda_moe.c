@@ -1,8 +1,8 @@
-/* cuda_moe.c - a sparse feed-forward layer on the card. Routed there; then grouped products take
- * all of it where there are some for its weights (cuda_routed.c). Elsewhere, and where a tap wants
- * to see rows, a step of few tokens runs a product for each pair of a token and one of its experts,
- * and more tokens are listed by expert on the host, one product an expert. See
- * kernels/engine/moe.c for what it computes. */
+/* cuda_moe.c - a sparse feed-forward layer on the device. Routing is done on the device; then
+ * grouped products take all of it where there are some for its weights (cuda_routed.c). Elsewhere,
+ * and where a tap wants to see rows, a step of few tokens runs a product for each pair of a token
+ * and one of its experts, and more tokens are listed by expert on the host, one product an expert.
+ * See kernels/engine/moe.c for what it computes. */
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -13,15 +13,15 @@ sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err)
 {
     const sw_model *m = e->m;
     const int64_t n = e->max_tokens, n_used = n * m->n_experts_used;
-    const int64_t flags_bytes = (int64_t)sw_routed_flags_bytes(&e->card);
+    const int64_t flags_bytes = (int64_t)sw_routed_flags_bytes(&e->device);
     sw_device_store *s = &e->store;
     sw_device_moe *moe = &e->moe;
     sw_moe_scratch *host = &moe->host;
     sw_code rc;
 
     if (m->moe_intermediate % 8)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "experts of %lld; on the card they are multiples of "
-                       "8; use --device cpu", (long long)m->moe_intermediate);
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "experts of %lld; on the device they are multiples "
+                       "of 8; use --device cpu", (long long)m->moe_intermediate);
     if ((rc = SW_STORE_TAKE(&moe->d_logits, s, n * m->n_experts, "router", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_chosen, s, n_used, "chosen experts", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_share, s, n_used, "expert weights", err)) != SW_OK ||
@@ -173,7 +173,7 @@ static bool is_asked_for(const sw_device_run *run, int64_t x)
            (x >= tap->expert_begin && x < tap->expert_end);
 }
 
-/* ---- few tokens: all on the card ---- */
+/* ---- few tokens: all on the device ---- */
 
 #define PAIRS_MAX 64 /* of token and expert, each of which reads its expert's weights by itself */
 
@@ -186,8 +186,8 @@ static sw_fused_args product_of(const sw_device_engine *e, const sw_device_block
     sw_fused_args a = {.rows = rows,
                        .tiles = w->tiles,
                        .n = 1,
-                       .n_sms = e->card.n_sms,
-                       .sm = e->card.sm,
+                       .n_sms = e->device.n_sms,
+                       .sm = e->device.sm,
                        .act_of_x = w->act,
                        .act = (int)m->act,
                        .limit = (float)m->act_limit,
@@ -198,7 +198,7 @@ static sw_fused_args product_of(const sw_device_engine *e, const sw_device_block
 
     a.tiles.n_out = w->n_out;
     a.tiles.k_in = w->k_in;
-    a.out = is_down ? SW_LEAN_STORE : SW_LEAN_GLU;
+    a.out = is_down ? SW_FUSED_STORE : SW_FUSED_GLU;
     a.y = is_down ? (sw_bf16_rows){e->moe.d_out, m->hidden}
                   : (sw_bf16_rows){e->moe.d_gate, m->moe_intermediate};
     return a;
@@ -217,8 +217,8 @@ bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens)
     return sw_cuda_experts_can(&up) && sw_cuda_experts_can(&down);
 }
 
-static sw_code run_on_card(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
-                           sw_err *err)
+static sw_code run_on_device(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
+                             sw_err *err)
 {
     sw_device_engine *e = run->e;
     const sw_model *m = e->m;
@@ -250,7 +250,7 @@ sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src
         return sw_device_run_routed(run, dst, src, adds, err);
     }
     if (run->is_decode && sw_device_moe_stays(run->block, run->n_tokens))
-        return run_on_card(run, dst, src, adds, err);
+        return run_on_device(run, dst, src, adds, err);
     if ((rc = choose(run, src, err)) != SW_OK || (rc = list_on_host(run, err)) != SW_OK ||
         (rc = sw_cuda_gather(rows, src, e->moe.d_tokens, n_used, hidden, e->how, err)) != SW_OK ||
         (rc = sw_device_fill(e->gpu, e->moe.d_sum, 0, run->n_tokens * hidden * 4, err)) != SW_OK)

@@ -1,5 +1,5 @@
 /* cuda_routed.c - a sparse feed-forward layer of the engine by the grouped products of experts/:
- * all of it on the card, for any number of tokens. See cuda_moe.c for what it takes the place
+ * all of it on the device, for any number of tokens. See cuda_moe.c for what it takes the place
  * of. */
 #include "kernels/cuda/experts/routed.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
@@ -25,7 +25,7 @@ static bool is_routed(sw_routed *out, sw_routed_plan *plan, const sw_device_bloc
                        .may_overlap = e->how.overlaps};
     out->up.n_out = b->experts[0][0].n_out;
     return b->experts[0][0].act.scope == b->experts[2][0].act.scope &&
-           sw_routed_plan_for(plan, out, &e->card, 0, &unsupported) == SW_OK;
+           sw_routed_plan_for(plan, out, &e->device, 0, &unsupported) == SW_OK;
 }
 
 bool sw_device_routed_can(const sw_device_block *b)

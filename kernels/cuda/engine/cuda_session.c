@@ -1,6 +1,6 @@
 /* cuda_session.c - sequences decoded side by side, a step of all as one graph. See device_engine.h.
  *
- * What a step needs lies on the card and is advanced there: the token drawn last, positions,
+ * What a step needs lies on the device and is advanced on it: the token drawn last, positions,
  * generator states, the log of tokens. So a step is the same graph whatever it decodes, and the
  * host only counts.
  */
@@ -92,14 +92,14 @@ static sw_code take_scratch(sw_device_session *s, sw_err *err)
     const sw_model *m = e->m;
     const sw_attn_args shape = {.n_seqs = s->n_seqs, .capacity = s->capacity,
                                 .n_heads = (int)m->n_heads, .n_kv_heads = (int)m->n_kv_heads,
-                                .v_head_dim = (int)m->v_head_dim, .n_sms = e->card.n_sms};
+                                .v_head_dim = (int)m->v_head_dim, .n_sms = e->device.n_sms};
     void *d_scratch = NULL;
     sw_code rc = take_zeros(&s->d_decode_scratch, s, sw_cuda_decode_scratch_bytes(&shape), err);
 
     if (rc != SW_OK || s->n_seqs > FUSED_SEQS_MAX || s->lm->streamed) return rc;
     if ((rc = take_zeros(&d_scratch, s, sw_cuda_chain_scratch_bytes(&shape), err)) != SW_OK)
         return rc;
-    return sw_cuda_chain_new(&s->chain, &shape, e->card.sm, d_scratch, err);
+    return sw_cuda_chain_new(&s->chain, &shape, e->device.sm, d_scratch, err);
 }
 
 static sw_code start_state(sw_device_session *s, sw_err *err)
@@ -227,7 +227,7 @@ sw_code sw_device_session_feed(sw_device_session *s, int64_t seq, const uint32_t
 
 /* ---- steps ---- */
 
-/* Draw from the logits at hand, feed what was drawn: everything by what lies on the card. */
+/* Draw from the logits at hand, feed what was drawn: everything by what lies on the device. */
 static sw_code enqueue_step(sw_device_session *s, sw_err *err)
 {
     sw_device_lm *lm = s->lm;

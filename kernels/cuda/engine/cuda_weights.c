@@ -1,4 +1,4 @@
-/* cuda_weights.c - weights of a block onto the card. See cuda_engine_internal.h. */
+/* cuda_weights.c - weights of a block onto the device. See cuda_engine_internal.h. */
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -65,7 +65,7 @@ void sw_device_store_free(sw_device_store *store)
 
 #define CHUNK_ELEMS ((int64_t)1 << 20)
 
-/* n stored elements to BF16 on the card; through a buffer unless they are BF16 already. */
+/* n stored elements to BF16 on the device; through a buffer unless they are BF16 already. */
 static sw_code copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
                             int64_t n, sw_err *err)
 {
@@ -92,13 +92,13 @@ done:
 }
 
 /* 2- and 3-bit codes without zero points lie in the tiles of 4-bit ones, whose products take
- * another code for 0: on the card they get zero points. */
+ * another code for 0: on the device they get zero points. */
 static bool lacks_zeros(const sw_tiles *t)
 {
     return t->spec.is_symmetric && t->spec.num->kind == SW_NUM_INT && t->spec.num->bits < 4;
 }
 
-/* Whether a product of the card takes these tiles and activations as they are. */
+/* Whether a product of the device takes these tiles and activations as they are. */
 static bool has_product(const sw_device_engine *e, const sw_weight *w)
 {
     sw_cuda_gemm probe = {.m = 1, .x_stride = w->k_in, .y_stride = w->n_out,
@@ -108,9 +108,9 @@ static bool has_product(const sw_device_engine *e, const sw_weight *w)
 
     if (!w->tiles || w->tiles->spec.n_outliers || w->tiles->spec.has_global) return false;
     probe.tiles = *w->tiles;
-    probe.tiles.is_marlin = false; /* once it is there */
+    probe.tiles.is_marlin = false; /* once it is on the device */
     if (lacks_zeros(w->tiles)) probe.tiles.spec.is_symmetric = false;
-    return sw_cuda_gemm_plan(&plan, &probe, &e->card, NULL, &ignored) == SW_OK;
+    return sw_cuda_gemm_plan(&plan, &probe, &e->device, NULL, &ignored) == SW_OK;
 }
 
 static bool same_act(const sw_weight *a, const sw_weight *b)
@@ -162,7 +162,7 @@ typedef enum tile_array { CODES, SCALES, ZEROS, TILE_ARRAYS } tile_array;
 
 static const char *const array_names[TILE_ARRAYS] = {"codes", "scales", "zero points"};
 
-/* Bytes on the card, where they are in our order. */
+/* Bytes on the device, where they are in our order. */
 static int64_t array_bytes(const sw_tiles *t, tile_array which)
 {
     if (which == CODES) return sw_tiles_codes_bytes(t->spec.num, t->n_out, t->k_in);
@@ -178,7 +178,7 @@ static int64_t stored_bytes(const sw_tiles *t, tile_array which)
     return t->is_marlin && which == ZEROS ? n_bytes * t->container_bits / 8 : n_bytes;
 }
 
-/* Codes of 2 and 3 bits go up in the 4-bit container that kernels here read. */
+/* Codes of 2 and 3 bits are uploaded in the 4-bit container that the CUDA kernels read. */
 static sw_code upload_widened(sw_device *gpu, void *d_to, const sw_tiles *t, sw_err *err)
 {
     const int64_t size_bytes = array_bytes(t, CODES);
@@ -192,14 +192,14 @@ static sw_code upload_widened(sw_device *gpu, void *d_to, const sw_tiles *t, sw_
     return rc;
 }
 
-/* The arrays of t at d[]; Marlin's order is copied as it is and put in ours there. */
+/* The arrays of t at d[]; Marlin's order is copied unchanged and put in ours on the device. */
 static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_device_engine *e, const sw_tiles *t,
                            sw_err *err)
 {
     const void *const from[TILE_ARRAYS] = {t->codes, t->scales, t->zeros};
     sw_device_store passing = {.gpu = e->gpu};
     void *at[TILE_ARRAYS] = {d[CODES], d[SCALES], d[ZEROS]};
-    sw_tiles there = *t;
+    sw_tiles uploaded = *t;
     sw_code rc = SW_OK;
 
     for (int i = 0; i < TILE_ARRAYS && rc == SW_OK; i++) {
@@ -215,11 +215,11 @@ static sw_code place_tiles(void *const d[TILE_ARRAYS], sw_device_engine *e, cons
         else
             rc = sw_device_upload(e->gpu, at[i], from[i], size_bytes, err);
     }
-    there.codes = at[CODES];
-    there.scales = at[SCALES];
-    there.zeros = at[ZEROS];
+    uploaded.codes = at[CODES];
+    uploaded.scales = at[SCALES];
+    uploaded.zeros = at[ZEROS];
     if (rc == SW_OK && t->is_marlin)
-        rc = sw_marlin_retile(d[CODES], d[SCALES], d[ZEROS], &there, e->how.stream, err);
+        rc = sw_marlin_retile(d[CODES], d[SCALES], d[ZEROS], &uploaded, e->how.stream, err);
     sw_device_store_free(&passing);
     return rc;
 }
@@ -242,10 +242,10 @@ static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_
     }
     for (int p = 0; p < n_parts && rc == SW_OK; p++) {
         const sw_tiles *t = parts[p]->tiles;
-        void *const here[TILE_ARRAYS] = {d[CODES] + at[CODES], d[SCALES] + at[SCALES],
-                                         d[ZEROS] ? d[ZEROS] + at[ZEROS] : NULL};
+        void *const places[TILE_ARRAYS] = {d[CODES] + at[CODES], d[SCALES] + at[SCALES],
+                                           d[ZEROS] ? d[ZEROS] + at[ZEROS] : NULL};
 
-        rc = place_tiles(here, e, t, err);
+        rc = place_tiles(places, e, t, err);
         for (int i = 0; i < TILE_ARRAYS; i++) at[i] += array_bytes(t, (tile_array)i);
     }
     if (rc != SW_OK) return rc;
@@ -263,12 +263,12 @@ static sw_code load_tiles(sw_device_weight *out, sw_device_engine *e, sw_device_
 static sw_code decode_tiles(sw_device_engine *e, sw_bf16 *d_to, const sw_weight *w, sw_err *err)
 {
     sw_device_store store = {.gpu = e->gpu};
-    sw_device_weight there = {.n_out = w->n_out};
+    sw_device_weight uploaded = {.n_out = w->n_out};
     sw_code rc;
 
     if (w->tiles->spec.n_outliers) return decode_on_host(e->gpu, d_to, w, err);
-    rc = load_tiles(&there, e, &store, &w, 1, err);
-    if (rc == SW_OK) rc = sw_cuda_tiles_decode(d_to, &there.tiles, e->how, err);
+    rc = load_tiles(&uploaded, e, &store, &w, 1, err);
+    if (rc == SW_OK) rc = sw_cuda_tiles_decode(d_to, &uploaded.tiles, e->how, err);
     sw_device_store_free(&store);
     return rc;
 }
@@ -317,7 +317,7 @@ static sw_code load_parts(sw_device_weight *out, sw_device_engine *e, sw_device_
     if (!is_tiled && w.act.scope != SW_ACT_NONE && parts[0]->tiles &&
         parts[0]->tiles->spec.n_outliers)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "outlier channels beside quantized activations are "
-                       "not on the card yet; use --device cpu");
+                       "not on the device yet; use --device cpu");
     for (int i = 0; i < n_parts; i++) w.n_out += parts[i]->n_out;
     w.n_coded = is_tiled ? n_parts : 0;
     w.n_decoded = parts[0]->tiles && !is_tiled ? n_parts : 0;
@@ -428,7 +428,7 @@ static bool is_like(const sw_device_weight *a, const sw_device_weight *b)
             one->has_global == two->has_global && !one->n_outliers == !two->n_outliers);
 }
 
-/* Where each expert's weights lie, for kernels that learn on the card which they need; nothing
+/* Where each expert's weights lie, for kernels that learn on the device which they need; nothing
  * where the experts differ in form. */
 static sw_code load_table(sw_expert **out, sw_device_block *b, const sw_device_weight *w,
                           sw_err *err)

@@ -58,18 +58,18 @@ typedef struct sw_routed {
 typedef struct sw_routed_plan {
     int rows;                 /* of a block: rows of one expert that are multiplied together */
     int kind, scale_k;        /* of kernel, inside */
-    sw_cuda_card card;
+    sw_cuda_device device;
 } sw_routed_plan;
 
-/* The plan for a card; pure, needs no device. rows 0: the best known, else that of a kernel.
- * SW_E_UNSUPPORTED: a format, shape, activation or card that these kernels do not have; rows that
+/* The plan for a device; pure, needs no device. rows 0: the best known, else that of a kernel.
+ * SW_E_UNSUPPORTED: a format, shape, activation or device that these kernels do not have; rows that
  * no kernel has. */
-sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p, const sw_cuda_card *card,
+sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p, const sw_cuda_device *device,
                            int rows, sw_err *err) SW_MUST_USE;
 /* Device bytes that run needs, aligned to 256; what they hold does not matter. */
 size_t sw_routed_workspace_bytes(const sw_routed *p, const sw_routed_plan *plan);
 /* Bytes of p->flags, whatever the problem. */
-size_t sw_routed_flags_bytes(const sw_cuda_card *card);
+size_t sw_routed_flags_bytes(const sw_cuda_device *device);
 /* Enqueue on `stream` (a cudaStream_t). SW_E_CUDA: what the runtime said. No tokens: nothing. */
 sw_code sw_routed_run(const sw_routed *p, const sw_routed_plan *plan, void *d_workspace,
                       void *stream, sw_err *err) SW_MUST_USE;

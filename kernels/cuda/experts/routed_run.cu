@@ -68,13 +68,13 @@ static int kind_of(const sw_routed *p)
     return is_e4m3(&p->up, 128) && is_e4m3(&p->down, 128) ? RT_BYTE_GROUPS : -1;
 }
 
-static sw_code check(const sw_routed *p, const sw_cuda_card *card, sw_err *err)
+static sw_code check(const sw_routed *p, const sw_cuda_device *device, sw_err *err)
 {
     const int64_t hidden = p->down.n_out, wide = p->down.k_in;
 
-    if (card->sm != 90)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "routed experts on a card of capability %d, not 90",
-                       card->sm);
+    if (device->sm != 90)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "routed experts on a device of capability %d, not 90",
+                       device->sm);
     if (kind_of(p) < 0)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "no kernel of routed experts for such weights and "
                        "inputs; routed.h says for which there are");
@@ -113,12 +113,12 @@ static int rows_for(const sw_routed *p, int kind)
 }
 
 extern "C" sw_code sw_routed_plan_for(sw_routed_plan *out, const sw_routed *p,
-                                      const sw_cuda_card *card, int rows, sw_err *err)
+                                      const sw_cuda_device *device, int rows, sw_err *err)
 {
-    sw_code rc = check(p, card, err);
+    sw_code rc = check(p, device, err);
 
     if (rc != SW_OK) return rc;
-    *out = {rows, kind_of(p), e2m1_scale_k(&p->up), *card};
+    *out = {rows, kind_of(p), e2m1_scale_k(&p->up), *device};
     if (!rows) out->rows = rows_for(p, out->kind);
     if (out->kind == RT_FEW && !kernel_of(out)) out->kind = RT_MANY;
     if (!kernel_of(out))
@@ -154,14 +154,14 @@ static int64_t blocks_max(const sw_routed *p, int rows)
     return (pairs < p->n_experts ? pairs : p->n_experts) + pairs / rows;
 }
 
-extern "C" size_t sw_routed_flags_bytes(const sw_cuda_card *card)
+extern "C" size_t sw_routed_flags_bytes(const sw_cuda_device *device)
 {
-    return (size_t)card->n_sms * RT_FEW_CTAS * 4;
+    return (size_t)device->n_sms * RT_FEW_CTAS * 4;
 }
 
 static int n_ctas_of(const sw_routed_plan *plan)
 {
-    return plan->card.n_sms * kernel_of(plan)->per_sm;
+    return plan->device.n_sms * kernel_of(plan)->per_sm;
 }
 
 static bool is_quantized(const sw_routed *p) { return p->act_of_x.scope != SW_ACT_NONE; }

@@ -19,7 +19,7 @@ extern "C" sw_code sw_cuda_check(int e, const char *what, sw_err *err)
     return SW_FAIL(err, SW_E_CUDA, "%s: %s", what, cudaGetErrorString((cudaError_t)e));
 }
 
-extern "C" sw_code sw_cuda_card_query(sw_cuda_card *out, int device, sw_err *err)
+extern "C" sw_code sw_cuda_device_query(sw_cuda_device *out, int device, sw_err *err)
 {
     static const cudaDeviceAttr wanted[] = {cudaDevAttrComputeCapabilityMajor,
                                             cudaDevAttrComputeCapabilityMinor,
@@ -101,17 +101,17 @@ static sw_code check(const sw_cuda_gemm *p, sw_err *err)
     return SW_OK;
 }
 
-static bool can_run(const sw_cuda_kernel *k, const sw_cuda_gemm *p, const sw_cuda_card *card)
+static bool can_run(const sw_cuda_kernel *k, const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     bool can = false;
 
-    if (card->sm < k->sm_min || card->sm > k->sm_max) return false;
+    if (device->sm < k->sm_min || device->sm > k->sm_max) return false;
     for (int t = 0; t < *k->n_tiles && !can; t++) can = k->can_run(p, t);
     return can;
 }
 
 extern "C" sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                                     const sw_cuda_card *card, const char *kernel, sw_err *err)
+                                     const sw_cuda_device *device, const char *kernel, sw_err *err)
 {
     sw_code rc = check(p, err);
     int found = -1, forced = kernel ? sw_cuda_kernel_find(kernel) : -1;
@@ -119,18 +119,18 @@ extern "C" sw_code sw_cuda_gemm_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
 
     if (rc) return rc;
     for (int i = 0; i < sw_cuda_n_kernels && !suits; i++)
-        if (can_run(&sw_cuda_kernels[i], p, card)) {
+        if (can_run(&sw_cuda_kernels[i], p, device)) {
             found = i;
-            suits = sw_cuda_kernels[i].suits(p, card);
+            suits = sw_cuda_kernels[i].suits(p, device);
         }
-    if (forced >= 0 && can_run(&sw_cuda_kernels[forced], p, card)) found = forced;
+    if (forced >= 0 && can_run(&sw_cuda_kernels[forced], p, device)) found = forced;
     if (found < 0)
         return SW_FAIL(err, SW_E_UNSUPPORTED,
-                       "no kernel for %d-bit %s weights with such activations on a card of "
+                       "no kernel for %d-bit %s weights with such activations on a device of "
                        "compute capability %d.%d",
-                       p->tiles.container_bits, p->tiles.spec.num->name, card->sm / 10,
-                       card->sm % 10);
-    sw_cuda_kernels[found].plan(out, p, card);
+                       p->tiles.container_bits, p->tiles.spec.num->name, device->sm / 10,
+                       device->sm % 10);
+    sw_cuda_kernels[found].plan(out, p, device);
     out->kernel = found;
     return SW_OK;
 }

@@ -55,8 +55,8 @@ sw_code sw_cuda_check(int e, const char *what, sw_err *err) SW_MUST_USE;
     extern const sw_cuda_tile prefix##_tiles[];                                                    \
     extern const int prefix##_n_tiles;                                                             \
     bool prefix##_can_run(const sw_cuda_gemm *p, int tile);                                        \
-    bool prefix##_suits(const sw_cuda_gemm *p, const sw_cuda_card *card);                          \
-    void prefix##_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card);        \
+    bool prefix##_suits(const sw_cuda_gemm *p, const sw_cuda_device *device);                      \
+    void prefix##_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device);    \
     size_t prefix##_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan);              \
     sw_code prefix##_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void *d_workspace,       \
                          void *stream, sw_err *err);

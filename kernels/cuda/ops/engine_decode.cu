@@ -16,8 +16,8 @@
  * and are read from shared memory.
  *
  * A multiprocessor has 16 warps: in one CTA, or in two or four where there are more sequences; keys
- * are cut where the card has room for more CTAs. Partial sums then go to scratch; the last CTA of a
- * group to arrive adds them up in the order of the keys, so that the bytes do not depend on which
+ * are cut where the device has room for more CTAs. Partial sums then go to scratch; the last CTA of
+ * a group to arrive adds them up in the order of the keys, so that the bytes do not depend on which
  * that is.
  */
 #include <cuda_fp16.h>
@@ -46,7 +46,7 @@ static int per_sm(const sw_attn_args *a)
     return n <= a->n_sms ? 1 : n <= 2 * a->n_sms ? 2 : 4;
 }
 
-/* One round of the card. */
+/* One round of the device. */
 static int n_splits(const sw_attn_args *a)
 {
     return splits_of(a, per_sm(a) * a->n_sms / n_groups(a));
@@ -569,8 +569,8 @@ extern "C" sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_head
                                             sw_launch how, sw_err *err)
 {
     if (a->head_dim > DIM_MAX || a->v_head_dim > DIM_MAX || a->head_dim % 8 || a->v_head_dim % 8)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the card they are multiples "
-                       "of 8 up to %d", a->head_dim, a->v_head_dim, DIM_MAX);
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the device they are "
+                       "multiples of 8 up to %d", a->head_dim, a->v_head_dim, DIM_MAX);
     return a->kv.is_e4m3 ? run_dim<uint8_t>(a, heads, how, err)
                          : run_dim<sw_bf16>(a, heads, how, err);
 }

@@ -1,5 +1,5 @@
-/* engine_experts.cu - experts of few tokens by lists that lie on the card: dense products, and the
- * sum over a token's experts. Quantized products are engine_one.cu's. See engine_ops.h. */
+/* engine_experts.cu - experts of few tokens by lists that lie on the device: dense products, and
+ * the sum over a token's experts. Quantized products are engine_one.cu's. See engine_ops.h. */
 #include "kernels/cuda/ops/engine_glu.cuh"
 #include "kernels/cuda/ops/engine_launch.cuh"
 
@@ -50,15 +50,16 @@ static bool is_dense(const sw_fused_args *a)
 
 extern "C" bool sw_cuda_experts_can(const sw_fused_args *a)
 {
-    return a->out != SW_LEAN_ADD && !a->x && (is_dense(a) || sw_cuda_one_can(a));
+    return a->out != SW_FUSED_ADD && !a->x && (is_dense(a) || sw_cuda_one_can(a));
 }
 
 extern "C" sw_code sw_cuda_experts(const sw_fused_args *a, sw_launch how, sw_err *err)
 {
-    const int parts = a->out == SW_LEAN_GLU ? 2 : 1;
+    const int parts = a->out == SW_FUSED_GLU ? 2 : 1;
     const dim3 grid(sw_blocks(a->tiles.n_out / parts, N_WARPS), (unsigned)a->n_pairs);
 
-    if (!sw_cuda_experts_can(a)) return SW_FAIL(err, SW_E_BUG, "experts that cannot stay there");
+    if (!sw_cuda_experts_can(a))
+        return SW_FAIL(err, SW_E_BUG, "experts that cannot stay on the device");
     if (!is_dense(a)) return sw_cuda_one(a, how, err);
     return sw_start("experts", parts == 2 ? swk_experts_dense<2> : swk_experts_dense<1>, grid,
                     N_THREADS, 0, how, err, *a);

@@ -3,7 +3,7 @@
  * Rows are tokens. Activations are BF16 in rows `stride` elements apart, so that q, k and v may be
  * columns of one product; the residual stream is FP32, dense. Arithmetic is FP32, reductions run
  * in a fixed order: the same call gives the same bytes. All enqueue on `stream` (a cudaStream_t)
- * and may start before the kernel ahead has ended where the card can (sw_launch.overlaps); all
+ * and may start before the kernel ahead has ended where the device can (sw_launch.overlaps); all
  * wait for it before they read. Callers check cudaGetLastError through what is returned.
  */
 #ifndef SW_KERNELS_CUDA_OPS_ENGINE_OPS_H
@@ -130,7 +130,7 @@ typedef struct sw_attn_args {
 
 /* Heads of up to 256, a multiple of 8. Causal; keys 0 .. first + seq_len - 1 are there. */
 sw_code sw_cuda_attention(const sw_attn_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
-/* seq_len 1: one query a sequence, keys cut over the card. With `heads` (else NULL) first what
+/* seq_len 1: one query a sequence, keys cut over the device. With `heads` (else NULL) first what
  * sw_cuda_heads does: q as it came from its product, the new k and v into the cache. */
 sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
                                  sw_err *err) SW_MUST_USE;
@@ -138,7 +138,7 @@ int64_t sw_cuda_decode_scratch_bytes(const sw_attn_args *a);
 
 /* ---- products of few tokens ---- */
 
-/* One expert's weights, among others of the same shape and format; all on the card. */
+/* One expert's weights, among others of the same shape and format; all on the device. */
 typedef struct sw_expert {
     const void *codes, *scales, *zeros; /* codes: of tiles, or dense BF16 rows */
     const float *bias;                  /* [n_out] or NULL */
@@ -147,9 +147,9 @@ typedef struct sw_expert {
 } sw_expert;
 
 typedef enum sw_fused_out {
-    SW_LEAN_STORE, /* y = product */
-    SW_LEAN_ADD,   /* sum += product */
-    SW_LEAN_GLU    /* y = act(first half of the channels) * second half */
+    SW_FUSED_STORE, /* y = product */
+    SW_FUSED_ADD,   /* sum += product */
+    SW_FUSED_GLU    /* y = act(first half of the channels) * second half */
 } sw_fused_out;
 
 /* A product of one token, where every kernel more costs as much as a small product, with what
@@ -167,7 +167,7 @@ typedef struct sw_fused_args {
     int act;               /* an sw_mlp_act */
     float limit;
     int64_t n;
-    int n_sms, sm;         /* of the card; sm as in sw_cuda_card */
+    int n_sms, sm;         /* of the device; sm as in sw_cuda_device */
     sw_act act_of_x;       /* inputs are quantized so first */
     float input_scale;
     /* Experts: pair i of a token and one it chose reads row i / pairs_per_row and writes row i of
@@ -198,8 +198,8 @@ sw_code sw_cuda_gather(sw_bf16_rows dst, sw_bf16_rows src, const int32_t *tokens
                        int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;
 sw_code sw_cuda_scatter(float *dst, sw_bf16_rows src, const int32_t *tokens, const float *share,
                         int64_t n, int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;
-/* Products of experts of few tokens, chosen on the card: `experts` and what belongs to it is set, n
- * is 1, `out` no addition. Without tiles.codes the weights are dense BF16 [tiles.n_out, k_in]. */
+/* Products of experts of few tokens, chosen on the device: `experts` and what belongs to it is set,
+ * n is 1, `out` no addition. Without tiles.codes the weights are dense BF16 [tiles.n_out, k_in]. */
 bool sw_cuda_experts_can(const sw_fused_args *a);
 sw_code sw_cuda_experts(const sw_fused_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 /* dst [n, width] = the sum of share * rows over the experts of each token in their order, and with

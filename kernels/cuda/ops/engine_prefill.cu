@@ -287,8 +287,8 @@ extern "C" sw_code sw_cuda_attention(const sw_attn_args *a, sw_launch how, sw_er
     const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
 
     if (dim > 256 || a->head_dim % 8 || a->v_head_dim % 8)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the card they are multiples "
-                       "of 8 up to 256", a->head_dim, a->v_head_dim);
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the device they are "
+                       "multiples of 8 up to 256", a->head_dim, a->v_head_dim);
     if (dim <= 64) return run_dim<64>(a, how, err);
     return dim <= 128 ? run_dim<128>(a, how, err) : run_dim<256>(a, how, err);
 }

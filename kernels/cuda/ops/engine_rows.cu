@@ -118,7 +118,7 @@ extern "C" sw_code sw_cuda_norm(const sw_norm_args *a, sw_launch how, sw_err *er
     int64_t n_threads = (n_eights + 31) / 32 * 32;
 
     if (a->width % 8 || n_eights > EIGHTS_MAX * 1024)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "a norm over %lld elements; on the card it takes "
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "a norm over %lld elements; on the device it takes "
                        "multiples of 8 up to %d", (long long)a->width, EIGHTS_MAX * 8192);
     if (n_threads > 512) n_threads = n_eights > EIGHTS_MAX * 512 ? 1024 : 512;
     return sw_start("norm", swk_norm, (unsigned)a->n, (unsigned)n_threads, 0, how, err, *a);
@@ -172,7 +172,7 @@ extern "C" sw_code sw_cuda_heads(const sw_heads_args *a, sw_launch how, sw_err *
     const int64_t n_items = a->n * per_token;
 
     if (a->head_dim > HEAD_DIM_MAX || a->head_dim % 2 || a->v_head_dim % 2)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the card they are even and "
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the device they are even and "
                        "up to %d", a->head_dim, a->v_head_dim, HEAD_DIM_MAX);
     return sw_start("heads", swk_heads, sw_blocks(n_items, HEADS_PER_BLOCK), 32 * HEADS_PER_BLOCK,
                     0, how, err, *a, n_items, per_token);

@@ -210,7 +210,7 @@ static __global__ void swk_route(sw_route_args a)
 extern "C" sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err)
 {
     if (a->n_experts > EXPERTS_MAX)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%d experts; on the card there may be %d",
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%d experts; on the device there may be %d",
                        a->n_experts, EXPERTS_MAX);
     return sw_start("router", swk_route, (unsigned)a->n, 32, 0, how, err, *a);
 }

@@ -38,7 +38,7 @@ __device__ __forceinline__ void sw_bulk_load_both(uint32_t dst, const void *src,
 
 /* An arrival at a barrier of a CTA of the cluster, an address of sw_cluster_map: to say that what
  * was read has been used. It does not order what was stored, which at the scope of the cluster is a
- * fence of the whole card: two CTAs that share a ring lost a third of their speed by it. */
+ * fence of the whole device: two CTAs that share a ring lost a third of their speed by it. */
 __device__ __forceinline__ void sw_cluster_arrive(uint32_t bar)
 {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(bar) : "memory");
@@ -65,7 +65,7 @@ __device__ __forceinline__ void sw_cluster_meet(void)
 
 /* The last meeting, after which a CTA may end: the others have read what they wanted of its shared
  * memory. Unlike sw_cluster_sync it does not wait until what was stored in global memory is seen by
- * the card, 1.5 us. What was read must have been used before. */
+ * the device, 1.5 us. What was read must have been used before. */
 __device__ __forceinline__ void sw_cluster_part(void) { sw_cluster_meet(); }
 
 #endif

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* `code` is a cudaError_t. SW_E_NOMEM when the card is out of memory, else SW_E_CUDA. */
+/* `code` is a cudaError_t. SW_E_NOMEM when the device is out of memory, else SW_E_CUDA. */
 sw_code sw_device_check(int code, const char *what, sw_err *err) SW_MUST_USE;
 
 #ifdef __cplusplus

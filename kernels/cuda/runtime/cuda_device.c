@@ -24,7 +24,7 @@ sw_code sw_device_check(int code, const char *what, sw_err *err)
 
     if (e == cudaSuccess) return SW_OK;
     if (e == cudaErrorMemoryAllocation)
-        return SW_FAIL(err, SW_E_NOMEM, "%s: the card is out of memory", what);
+        return SW_FAIL(err, SW_E_NOMEM, "%s: the device is out of memory", what);
     return SW_FAIL(err, SW_E_CUDA, "%s: %s", what, cudaGetErrorString(e));
 }
 
@@ -41,7 +41,7 @@ int sw_device_count(void)
     return 0;
 }
 
-/* Why there is no card, and what helps. */
+/* Why there is no device, and what helps. */
 static sw_code explain_none(cudaError_t e, sw_err *err)
 {
     int driver = 0, runtime = 0;
@@ -56,7 +56,7 @@ static sw_code explain_none(cudaError_t e, sw_err *err)
         return SW_FAIL(err, SW_E_CUDA, "the NVIDIA driver serves CUDA %d.%d and this program was "
                        "built with %d.%d; update the driver, or use --device cpu", driver / 1000,
                        driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-    return SW_FAIL(err, SW_E_CUDA, "no CUDA card can be used (%s); see nvidia-smi, or use "
+    return SW_FAIL(err, SW_E_CUDA, "no CUDA device can be used (%s); see nvidia-smi, or use "
                    "--device cpu", cudaGetErrorString(e));
 }
 
@@ -74,8 +74,8 @@ static sw_code describe(sw_device_info *info, int index, int64_t cap_bytes, sw_e
     (void)snprintf(info->name, sizeof info->name, "%s", p.name);
     if (info->arch < OLDEST_ARCH)
         return SW_FAIL(err, SW_E_CUDA, "cuda:%d is a %s of compute capability %d.%d, and the "
-                       "kernels need 8.0 (A100) or later; use another card or --device cpu", index,
-                       p.name, p.major, p.minor);
+                       "kernels need 8.0 (A100) or later; use another device or --device "
+                       "cpu", index, p.name, p.major, p.minor);
     if ((rc = CHECK(cudaSetDevice(index), err)) != SW_OK) return rc;
     if ((rc = CHECK(cudaMemGetInfo(&n_free, &n_total), err)) != SW_OK) return rc;
     info->total_bytes = (int64_t)n_total;
@@ -169,7 +169,7 @@ sw_code sw_device_room(const sw_device *gpu, int64_t size_bytes, const char *wha
 
     if (size_bytes <= left) return SW_OK;
     return SW_FAIL(err, SW_E_NOMEM, "%s: %lld MB, and cuda:%d has %lld of %lld MB left; use a "
-                   "larger card, fewer tokens at once, or --device cpu", what,
+                   "larger device, fewer tokens at once, or --device cpu", what,
                    (long long)(size_bytes >> 20), gpu->info.index, (long long)(left >> 20),
                    (long long)(gpu->info.cap_bytes >> 20));
 }

@@ -1,7 +1,8 @@
 /* solver_solve.cuh - a weight on its way through the device, for the methods of solver_*.c alone.
  *
- * The steps are those of quant/method/rtn.c, clip.c, gptq.c and refine.c; there on slabs of 64
- * rows, here on as many rows as memory allows. What those files say of the methods holds here.
+ * The steps are those of quant/method/rtn.c, clip.c, gptq.c and refine.c; on the CPU on slabs of 64
+ * rows, on the device on as many rows as memory allows. What those files say of the methods holds
+ * here.
  */
 #ifndef SW_KERNELS_CUDA_SOLVER_SOLVER_SOLVE_CUH
 #define SW_KERNELS_CUDA_SOLVER_SOLVER_SOLVE_CUH

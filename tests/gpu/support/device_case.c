@@ -9,16 +9,16 @@
 #include "tests/gpu/support/device_case.h"
 #include "tests/support/toys/random.h"
 
-int card_missing(void)
+int device_missing(void)
 {
     if (sw_device_count()) return 0;
     printf("skipped: no GPU\n");
     return 77;
 }
 
-int card_open(sw_device **out)
+int device_open(sw_device **out)
 {
-    const int missing = card_missing();
+    const int missing = device_missing();
     sw_err err = {0};
 
     if (missing || sw_device_open(out, 0, 0, &err) == SW_OK) return missing;
@@ -26,12 +26,12 @@ int card_open(sw_device **out)
     return 1;
 }
 
-sw_launch card_launch(sw_device *gpu)
+sw_launch device_launch(sw_device *gpu)
 {
     return (sw_launch){sw_device_stream(gpu), sw_device_about(gpu)->arch >= 90};
 }
 
-void *card_copy(sw_device *gpu, const void *from, int64_t size_bytes)
+void *device_copy(sw_device *gpu, const void *from, int64_t size_bytes)
 {
     void *d = NULL;
 
@@ -40,7 +40,7 @@ void *card_copy(sw_device *gpu, const void *from, int64_t size_bytes)
     return d;
 }
 
-sw_bf16 *card_random_rows(sw_device *gpu, float *values, int64_t n, double size, uint64_t seed)
+sw_bf16 *device_random_rows(sw_device *gpu, float *values, int64_t n, double size, uint64_t seed)
 {
     uint16_t *rounded = malloc((size_t)n * 2);
     test_rng rng = {seed};
@@ -49,12 +49,12 @@ sw_bf16 *card_random_rows(sw_device *gpu, float *values, int64_t n, double size,
     for (int64_t i = 0; i < n; i++) values[i] = (float)(size * test_gauss(&rng));
     MUST(sw_float_encode_n(rounded, SW_DTYPE_BF16, values, n, err));
     MUST(sw_float_decode_n(values, rounded, SW_DTYPE_BF16, n, err));
-    d = card_copy(gpu, rounded, n * 2);
+    d = device_copy(gpu, rounded, n * 2);
     free(rounded);
     return d;
 }
 
-float *card_fetch(sw_device *gpu, const sw_bf16 *d, int64_t n)
+float *device_fetch(sw_device *gpu, const sw_bf16 *d, int64_t n)
 {
     uint16_t *rounded = malloc((size_t)n * 2);
     float *values = malloc((size_t)n * sizeof *values);

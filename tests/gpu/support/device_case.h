@@ -1,4 +1,4 @@
-/* device_case.h - the card that a GPU test opens, and arrays on it. */
+/* device_case.h - the device that a GPU test opens, and arrays on it. */
 #ifndef SW_TESTS_GPU_SUPPORT_DEVICE_CASE_H
 #define SW_TESTS_GPU_SUPPORT_DEVICE_CASE_H
 
@@ -12,16 +12,16 @@
     } while (0)
 
 /* 0, or what main returns, with the reason printed: 77 without a GPU, 1 if it does not open. */
-int card_open(sw_device **out);
+int device_open(sw_device **out);
 /* 77 without a GPU, said in print; for tests that open it themselves. */
-int card_missing(void);
-sw_launch card_launch(sw_device *gpu);
+int device_missing(void);
+sw_launch device_launch(sw_device *gpu);
 
-/* What these give lives until the card is closed. */
-void *card_copy(sw_device *gpu, const void *from, int64_t size_bytes);
-/* n normal values that BF16 holds, as floats, and a copy on the card. */
-sw_bf16 *card_random_rows(sw_device *gpu, float *values, int64_t n, double size, uint64_t seed);
+/* What these give lives until the device is closed. */
+void *device_copy(sw_device *gpu, const void *from, int64_t size_bytes);
+/* n normal values that BF16 holds, as floats, and a copy on the device. */
+sw_bf16 *device_random_rows(sw_device *gpu, float *values, int64_t n, double size, uint64_t seed);
 /* n elements as floats, freed by the caller. */
-float *card_fetch(sw_device *gpu, const sw_bf16 *d, int64_t n);
+float *device_fetch(sw_device *gpu, const sw_bf16 *d, int64_t n);
 
 #endif

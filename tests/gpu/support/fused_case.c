@@ -47,14 +47,14 @@ sw_tiles fused_tiles(sw_device *gpu, const sw_qtensor *q)
                   .container_bits = sw_tiles_container_bits(q->spec.num)};
 
     MUST(sw_tiles_pack(codes, scales, q->zeros ? zeros : NULL, q, err));
-    t.codes = card_copy(gpu, codes, codes_bytes);
-    t.scales = card_copy(gpu, scales, scales_bytes);
-    if (q->zeros) t.zeros = card_copy(gpu, zeros, zeros_bytes);
+    t.codes = device_copy(gpu, codes, codes_bytes);
+    t.scales = device_copy(gpu, scales, scales_bytes);
+    if (q->zeros) t.zeros = device_copy(gpu, zeros, zeros_bytes);
     free(codes), free(scales), free(zeros);
     return t;
 }
 
-void *zeros_on_card(sw_device *gpu, int64_t size_bytes)
+void *zeros_on_device(sw_device *gpu, int64_t size_bytes)
 {
     void *d = NULL;
 
@@ -63,12 +63,12 @@ void *zeros_on_card(sw_device *gpu, int64_t size_bytes)
     return d;
 }
 
-sw_decode_chain *chain_on_card(sw_device *gpu, const sw_attn_args *shape)
+sw_decode_chain *chain_on_device(sw_device *gpu, const sw_attn_args *shape)
 {
     sw_decode_chain *chain = NULL;
 
     MUST(sw_cuda_chain_new(&chain, shape, sw_device_about(gpu)->arch,
-                           zeros_on_card(gpu, sw_cuda_chain_scratch_bytes(shape)), err));
+                           zeros_on_device(gpu, sw_cuda_chain_scratch_bytes(shape)), err));
     return chain;
 }
 

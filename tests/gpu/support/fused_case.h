@@ -21,10 +21,10 @@ typedef struct fused_case {
 void fused_weight(sw_qtensor *out, const fused_case *c, uint64_t seed);
 /* How the inputs are quantized. */
 void fused_act(sw_fused_args *a, const fused_case *c);
-/* These live until the card is closed; the chain is the caller's. */
+/* These live until the device is closed; the chain is the caller's. */
 sw_tiles fused_tiles(sw_device *gpu, const sw_qtensor *q);
-void *zeros_on_card(sw_device *gpu, int64_t size_bytes);
-sw_decode_chain *chain_on_card(sw_device *gpu, const sw_attn_args *shape);
+void *zeros_on_device(sw_device *gpu, int64_t size_bytes);
+sw_decode_chain *chain_on_device(sw_device *gpu, const sw_attn_args *shape);
 /* As a step of the chain, which must take it; without one by a kernel of its own. */
 sw_code fused_enqueue(sw_decode_chain *chain, const sw_fused_args *a, sw_launch how, sw_err *err);
 

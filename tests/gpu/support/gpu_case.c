@@ -324,20 +324,20 @@ bool gpu_case_quantizes_alike(gpu_case *c)
     size_t n_bytes = sw_cuda_codes_bytes(s->m, s->k_in, &act);
     uint8_t *d_block, *host = malloc(n_bytes);
     seen_x x = see_x(c);
-    sw_cuda_codes at, there;
+    sw_cuda_codes at, on_host;
     sw_err err = {0};
     bool is_good;
 
     MUST(cudaMalloc((void **)&d_block, n_bytes));
     MUST(cudaMemset(d_block, POISON, n_bytes));
     at = sw_cuda_codes_at(d_block, s->m, s->k_in, &act);
-    there = sw_cuda_codes_at(host, s->m, s->k_in, &act);
+    on_host = sw_cuda_codes_at(host, s->m, s->k_in, &act);
     if (sw_cuda_quantize(&at, c->problem.d_x, c->problem.x_stride, s->dtype, s->m, s->k_in, &act,
                          input_scale_of(s), s->seed % 2, s->seed % 4 > 1, NULL, &err))
         fail_msg("%s", err.text);
     MUST(cudaMemcpy(host, d_block, n_bytes, cudaMemcpyDeviceToHost));
-    is_good = codes_alike(c, &x, there.d_codes, there.d_sums) &&
-              memcmp(there.d_scales, x.scales, sizeof(float) * (size_t)(s->m * x.n_groups)) == 0;
+    is_good = codes_alike(c, &x, on_host.d_codes, on_host.d_sums) &&
+              memcmp(on_host.d_scales, x.scales, sizeof(float) * (size_t)(s->m * x.n_groups)) == 0;
     MUST(cudaFree(d_block));
     free(host);
     seen_x_free(&x);

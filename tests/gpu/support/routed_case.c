@@ -465,15 +465,15 @@ static void poison(routed_case *c, size_t flags_bytes)
 bool routed_case_run(routed_case *c, int rows)
 {
     sw_routed_plan plan;
-    sw_cuda_card card;
+    sw_cuda_device device;
     sw_err err = {0};
     uint8_t *d_y = (uint8_t *)c->problem.y.d;
 
-    if (sw_cuda_card_query(&card, 0, &err) != SW_OK ||
-        sw_routed_plan_for(&plan, &c->problem, &card, rows, &err) != SW_OK)
+    if (sw_cuda_device_query(&device, 0, &err) != SW_OK ||
+        sw_routed_plan_for(&plan, &c->problem, &device, rows, &err) != SW_OK)
         fail_msg("%s", err.text);
     c->work_bytes = sw_routed_workspace_bytes(&c->problem, &plan);
-    poison(c, sw_routed_flags_bytes(&card));
+    poison(c, sw_routed_flags_bytes(&device));
     MUST(cudaDeviceSynchronize());
     if (sw_routed_run(&c->problem, &plan, c->d_work, NULL, &err) != SW_OK)
         fail_msg("%s", err.text);
@@ -482,7 +482,7 @@ bool routed_case_run(routed_case *c, int rows)
     return is_all(d_y - GUARD_BYTES, POISON, GUARD_BYTES) &&
            is_all(d_y + c->y_bytes, POISON, GUARD_BYTES) &&
            is_all((uint8_t *)c->d_work + c->work_bytes, POISON, GUARD_BYTES) &&
-           is_all(c->problem.flags, 0, sw_routed_flags_bytes(&card));
+           is_all(c->problem.flags, 0, sw_routed_flags_bytes(&device));
 }
 
 double routed_case_error(const routed_case *c)

@@ -195,8 +195,8 @@ static void test_states_go_back(void **state)
     scratch_close(&s);
 }
 
-/* The card's engine has no recurrent mixers: it says so, and what helps, for every such model. */
-static void test_card_refuses_states(void **state)
+/* The device's engine has no recurrent mixers: it says so, and what helps, for every such model. */
+static void test_device_refuses_states(void **state)
 {
     static const char *const names[] = {
         "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "lfm2", "lfm2_moe", "mamba2", "bamba",
@@ -214,7 +214,7 @@ static void test_card_refuses_states(void **state)
         if (recipe_model_make(s.dir, from, "config.json", &err) != SW_OK) fail_msg("%s", err.text);
         open_model_dir(&m, s.dir);
         assert_int_equal(sw_device_supports(&m.model, &err), SW_E_UNSUPPORTED);
-        if (!strstr(err.text, "engine of the card") || !strstr(err.text, "--device cpu"))
+        if (!strstr(err.text, "engine of the device") || !strstr(err.text, "--device cpu"))
             fail_msg("%s: %s", names[i], err.text);
         open_model_close(&m);
         scratch_close(&s);
@@ -234,6 +234,6 @@ int main(void)
         tests[N_RECIPES + i] =
             (struct CMUnitTest){.name = "test_states_go_back", .test_func = test_states_go_back,
                                 .initial_state = (void *)(uintptr_t)with_states[i]};
-    tests[N_RECIPES + N_STATES] = (struct CMUnitTest)cmocka_unit_test(test_card_refuses_states);
+    tests[N_RECIPES + N_STATES] = (struct CMUnitTest)cmocka_unit_test(test_device_refuses_states);
     return cmocka_run_group_tests_name("recipes", tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* test_wrappers.c - the decoder inside a model with towers: its config, its names, what is left,
- * and which programs a card runs.
+ * and which programs a device runs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,8 +99,8 @@ static void test_keys_beside(void **state)
     assert_non_null(strstr(err.text, "text_config"));
 }
 
-/* What a card's engine lacks is said before anything runs. */
-static void test_what_a_card_runs(void **state)
+/* What a device's engine lacks is said before anything runs. */
+static void test_what_a_device_runs(void **state)
 {
     static const struct {
         const char *recipe, *why; /* NULL: it runs there */
@@ -156,7 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names), cmocka_unit_test(test_keys_beside),
-        cmocka_unit_test(test_what_a_card_runs), cmocka_unit_test(test_sparse_attention),
+        cmocka_unit_test(test_what_a_device_runs), cmocka_unit_test(test_sparse_attention),
     };
     return cmocka_run_group_tests_name("wrappers", tests, NULL, NULL);
 }

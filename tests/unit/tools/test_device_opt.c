@@ -16,7 +16,7 @@ static void test_words(void **state)
         const char *text; /* in the message */
     } cases[] = {
         {NULL, SW_OK, NULL},         {"cpu", SW_OK, NULL},
-        {"auto", SW_OK, NULL}, /* there is no card for this program */
+        {"auto", SW_OK, NULL}, /* there is no device for this program */
         {"cuda", SW_E_CUDA, "--device cpu"}, {"cuda:0", SW_E_CUDA, "--device cpu"},
         {"cuda:", SW_E_USAGE, "cuda:N"},     {"cuda:x", SW_E_USAGE, "cuda:N"},
         {"cuda:-1", SW_E_USAGE, "cuda:N"},   {"cudax", SW_E_USAGE, "cudax"},

@@ -1,5 +1,5 @@
 /* mma.cu - plan and launch the mma.sync kernels: the row of the table that takes every format on
- * every card, and few tokens on all. */
+ * every device, and few tokens on all. */
 #include <cuda_runtime.h>
 #include <string.h>
 
@@ -59,19 +59,19 @@ extern "C" bool sw_mma_can_run(const sw_cuda_gemm *p, int tile)
 }
 
 /* Clusters and early starts are in the code for sm_90 alone. */
-static bool has_clusters(const sw_cuda_card *card) { return card->sm == 90; }
+static bool has_clusters(const sw_cuda_device *device) { return device->sm == 90; }
 
 /* Above so many tokens the wgmma kernels are faster where they run (tests/bench/h200-*.csv). */
-extern "C" bool sw_mma_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" bool sw_mma_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    return !has_clusters(card) || p->m <= 8;
+    return !has_clusters(device) || p->m <= 8;
 }
 
 /* What a CTA can have of shared memory. */
-static int shared_max(const sw_cuda_card *card)
+static int shared_max(const sw_cuda_device *device)
 {
-    if (card->sm >= 90) return 227 << 10;
-    return card->sm == 80 || card->sm == 87 ? 163 << 10 : 99 << 10;
+    if (device->sm >= 90) return 227 << 10;
+    return device->sm == 80 || device->sm == 87 ? 163 << 10 : 99 << 10;
 }
 
 typedef struct layout {
@@ -96,25 +96,26 @@ static int64_t blocks_of(const sw_cuda_gemm *p, const mma_shape *s, int64_t clus
     return n_tiles < clusters ? n_tiles : clusters; /* all multiprocessors, if there are tiles */
 }
 
-static layout layout_of(const sw_cuda_gemm *p, int tile, int split, const sw_cuda_card *card)
+static layout layout_of(const sw_cuda_gemm *p, int tile, int split, const sw_cuda_device *device)
 {
     const mma_shape *s = &shapes[tile];
     int64_t rows = p->m < s->t ? p->m : s->t, group = p->tiles.spec.group_elems, run, most;
     int unit_k = unit_k_of(p), unit_x = unit_k * input_bytes(kind_of(p)), slices, partial, ring, x;
     layout l = {};
 
-    l.blocks = blocks_of(p, s, card->n_sms / split);
+    l.blocks = blocks_of(p, s, device->n_sms / split);
     l.token_blocks = sw_cuda_up(p->m, s->t);
     l.warps = s->warps;
     l.unit_groups = group && group < unit_k ? (int)(unit_k / group) : 1;
     l.slot_bytes = slot_bytes_of(p, s->ct, l.unit_groups);
     ring = s->depth * l.warps * l.slot_bytes;
-    while (ring + X_BYTES_MIN > shared_max(card) && l.warps / 2 >= 4 * s->tiles / s->ct)
+    while (ring + X_BYTES_MIN > shared_max(device) && l.warps / 2 >= 4 * s->tiles / s->ct)
         ring = s->depth * (l.warps /= 2) * l.slot_bytes;
     slices = l.warps * s->ct / (4 * s->tiles);
     partial = l.warps * s->ct * 16 * s->t * 4;
     if (ring < partial) ring = partial;
-    x = shared_max(card) - ring - 1024 < X_BYTES_MAX ? shared_max(card) - ring - 1024 : X_BYTES_MAX;
+    x = shared_max(device) - ring - 1024 < X_BYTES_MAX
+        ? shared_max(device) - ring - 1024 : X_BYTES_MAX;
     run = sw_cuda_up(sw_cuda_up(p->tiles.k_in, unit_k), split);
     most = (x / rows - 64) / unit_x / slices * slices;
     if (most < slices) most = slices;
@@ -130,7 +131,7 @@ static layout layout_of(const sw_cuda_gemm *p, int tile, int split, const sw_cud
  * and how many CTAs a multiprocessor is to have. */
 static const struct {
     int64_t m_max;
-    const char *w4a16, *other, *old_card;
+    const char *w4a16, *other, *old_device;
     int per_sm_w4a16, per_sm_other;
 } tile_by_m[] = {
     {4, "t8_c128", "t8_c64", "t8_c64", 1, 2},
@@ -157,25 +158,25 @@ static int tile_named(const char *name)
     return tile;
 }
 
-/* Share k among as many CTAs as it takes to fill the card; clusters of 3 to 8 can use about 6
+/* Share k among as many CTAs as it takes to fill the device; clusters of 3 to 8 can use about 6
  * places in 7, since each must lie in one GPC. */
-extern "C" void sw_mma_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" void sw_mma_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     bool is_w4a16 = kind_of(p) == MMA_INT4_FLOAT;
     int64_t places, blocks, split;
     int row = 0;
 
     while (p->m > tile_by_m[row].m_max) row++;
-    *out = {0, tile_named(tile_by_m[row].old_card), 1, *card, false};
-    if (!has_clusters(card)) return;
+    *out = {0, tile_named(tile_by_m[row].old_device), 1, *device, false};
+    if (!has_clusters(device)) return;
     for (const sw_cuda_measured &e : measured)
         if (is_w4a16 && e.k == p->tiles.k_in && e.n == p->tiles.n_out && p->m <= e.m_max) {
-            *out = {0, tile_named(e.tile), e.split, *card, true};
+            *out = {0, tile_named(e.tile), e.split, *device, true};
             return;
         }
     out->tile = tile_named(is_w4a16 ? tile_by_m[row].w4a16 : tile_by_m[row].other);
     out->overlap = true;
-    places = card->n_sms * (is_w4a16 ? tile_by_m[row].per_sm_w4a16 : tile_by_m[row].per_sm_other);
+    places = device->n_sms * (is_w4a16 ? tile_by_m[row].per_sm_w4a16 : tile_by_m[row].per_sm_other);
     blocks = sw_cuda_up(sw_tiles_n(p->tiles.n_out), shapes[out->tile].tiles) *
              sw_cuda_up(p->m, shapes[out->tile].t);
     split = places / blocks;
@@ -264,7 +265,7 @@ extern "C" sw_code sw_mma_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan, v
 {
     /* codes of E4M3 are f16 to the products */
     bool is_bf16 = p->dtype == SW_DTYPE_BF16 && p->act.scope == SW_ACT_NONE;
-    layout l = layout_of(p, plan->tile, plan->split, &plan->card);
+    layout l = layout_of(p, plan->tile, plan->split, &plan->device);
     const mma_kernel *k = kernel_of(p, plan->tile, is_bf16);
     mma_args args = args_of(p, &l, plan->tile, is_bf16);
     void *params[] = {&args};

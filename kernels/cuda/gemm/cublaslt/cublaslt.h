@@ -1,4 +1,4 @@
-/* cublaslt.h - dense products on the card by cuBLASLt, which is looked for when it is needed: the
+/* cublaslt.h - dense products on the device by cuBLASLt, which is looked for when it is needed: the
  * program starts without it. Inside cuda/. */
 #ifndef SW_KERNELS_CUDA_GEMM_CUBLASLT_CUBLASLT_H
 #define SW_KERNELS_CUDA_GEMM_CUBLASLT_CUBLASLT_H
@@ -25,7 +25,7 @@ typedef struct sw_cublaslt_gemm {
     bool y_is_f32;
 } sw_cublaslt_gemm;
 
-/* Enqueue on the card's stream; may be captured. The choice of an algorithm is made at the first
+/* Enqueue on the device's stream; may be captured. The choice of an algorithm is made at the first
  * call of a shape and kept, so the same call gives the same bytes. */
 sw_code sw_cublaslt_run(sw_cublaslt *lt, const sw_cublaslt_gemm *p, sw_err *err) SW_MUST_USE;
 

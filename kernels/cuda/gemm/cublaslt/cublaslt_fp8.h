@@ -30,7 +30,7 @@ typedef struct sw_cublaslt_fp8 {
 typedef struct sw_cublaslt_fp8_plan sw_cublaslt_fp8_plan;
 
 /* How to do it; enqueues nothing. SW_E_CUDA, SW_E_UNSUPPORTED: the library is not there, or has no
- * such product on this card. The same problem gives the same plan, so the same bytes. */
+ * such product on this device. The same problem gives the same plan, so the same bytes. */
 sw_code sw_cublaslt_fp8_plan_new(sw_cublaslt_fp8_plan **out, const sw_cublaslt_fp8 *p,
                                  sw_err *err) SW_MUST_USE;
 void sw_cublaslt_fp8_plan_free(sw_cublaslt_fp8_plan *plan); /* accepts NULL */

@@ -9,12 +9,12 @@
 #include "kernels/cuda/runtime/cuda_check.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
 
-#define N_CARDS 64
+#define N_DEVICES 64
 
-/* Of the process, as is what it guards: which kernels are loaded, and the handle of each card.
+/* Of the process, as is what it guards: which kernels are loaded, and the handle of each device.
  * Handles stay, and streams share them: to destroy one ends the captures of all other threads. */
 static pthread_mutex_t loading = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
-static cublasLtHandle_t handles[N_CARDS];
+static cublasLtHandle_t handles[N_DEVICES];
 
 void sw_cublaslt_hold(void) { (void)pthread_mutex_lock(&loading); }
 void sw_cublaslt_release(void) { (void)pthread_mutex_unlock(&loading); }
@@ -62,19 +62,19 @@ void sw_cublaslt_library_close(sw_cublaslt_library *lib)
 sw_code sw_cublaslt_library_handle(cublasLtHandle_t *out, const sw_cublaslt_library *lib,
                                    sw_err *err)
 {
-    int card = 0;
-    sw_code rc = sw_device_check((int)cudaGetDevice(&card), "card", err);
+    int device = 0;
+    sw_code rc = sw_device_check((int)cudaGetDevice(&device), "device", err);
 
     if (rc != SW_OK) return rc;
-    if (card >= N_CARDS)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "card %d: there are no products on cards from %d on; "
-                       "name it first in CUDA_VISIBLE_DEVICES", card, N_CARDS);
+    if (device >= N_DEVICES)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "device %d: there are no products on devices from %d "
+                       "on; name it first in CUDA_VISIBLE_DEVICES", device, N_DEVICES);
     sw_cublaslt_hold();
-    if (!handles[card]) {
-        rc = sw_cublaslt_check(lib->cublasLtCreate_at(&handles[card]), "cublasLtCreate", err);
-        if (rc != SW_OK) handles[card] = NULL;
+    if (!handles[device]) {
+        rc = sw_cublaslt_check(lib->cublasLtCreate_at(&handles[device]), "cublasLtCreate", err);
+        if (rc != SW_OK) handles[device] = NULL;
     }
-    *out = handles[card];
+    *out = handles[device];
     sw_cublaslt_release();
     return rc;
 }

@@ -30,7 +30,7 @@ typedef struct sw_cublaslt_library {
 sw_code sw_cublaslt_library_open(sw_cublaslt_library *out, sw_err *err) SW_MUST_USE;
 void sw_cublaslt_library_close(sw_cublaslt_library *lib); /* accepts zeros */
 
-/* The handle of the thread's card: one for all streams, which stays as long as the process. */
+/* The handle of the thread's device: one for all streams, which stays as long as the process. */
 sw_code sw_cublaslt_library_handle(cublasLtHandle_t *out, const sw_cublaslt_library *lib,
                                    sw_err *err) SW_MUST_USE;
 

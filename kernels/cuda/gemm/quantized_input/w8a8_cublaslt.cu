@@ -85,17 +85,17 @@ extern "C" bool sw_cublaslt_rows_can_run(const sw_cuda_gemm *p, int tile)
            is_whole((int64_t)(uintptr_t)p->d_y);
 }
 
-extern "C" bool sw_cublaslt_rows_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" bool sw_cublaslt_rows_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    (void)card;
+    (void)device;
     return p->m >= MANY_TOKENS;
 }
 
 extern "C" void sw_cublaslt_rows_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                                      const sw_cuda_card *card)
+                                      const sw_cuda_device *device)
 {
     (void)p;
-    *out = {0, 0, 1, *card, false};
+    *out = {0, 0, 1, *device, false};
 }
 
 static size_t rows_bytes(const sw_cuda_gemm *p)
@@ -151,7 +151,7 @@ static sw_code run_without(const sw_cuda_gemm *p, const sw_cuda_plan *plan, void
 {
     sw_cuda_plan other;
 
-    sw_w8a8_persistent_plan(&other, p, &plan->card);
+    sw_w8a8_persistent_plan(&other, p, &plan->device);
     other.overlap = false;
     return sw_w8a8_persistent_run(p, &other, d_workspace, stream, err);
 }

@@ -131,21 +131,22 @@ static const sw_cuda_measured *measured_for(const sw_cuda_gemm *p)
 }
 
 /* Up to 8 tokens mma_sync was measured to be faster on some shapes. */
-extern "C" bool sw_w4a16_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" bool sw_w4a16_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     const sw_cuda_measured *e = measured_for(p);
 
-    (void)card;
+    (void)device;
     return p->m > 8 || !e || e->tile;
 }
 
-extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" void sw_w4a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
+                              const sw_cuda_device *device)
 {
     const sw_cuda_measured *e = measured_for(p);
 
-    *out = {0, e && e->tile ? tile_named(e->tile) : tile_for(p), 1, *card, true};
+    *out = {0, e && e->tile ? tile_named(e->tile) : tile_for(p), 1, *device, true};
     out->split =
-        e && e->tile ? e->split : sw_weight_only_split_for(&sw_w4a16_tiles[out->tile], p, card);
+        e && e->tile ? e->split : sw_weight_only_split_for(&sw_w4a16_tiles[out->tile], p, device);
 }
 
 extern "C" size_t sw_w4a16_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)

@@ -24,7 +24,7 @@ extern "C" const int sw_w8a16_n_tiles = (int)(sizeof sw_w8a16_tiles / sizeof *sw
 
 #define STEP_N 256 /* of which the channels are a multiple */
 
-/* What has been checked and measured on a card; the rest is mma_sync's. */
+/* What has been checked and measured on a device; the rest is mma_sync's. */
 extern "C" bool sw_w8a16_can_run(const sw_cuda_gemm *p, int tile)
 {
     const sw_tiles *t = &p->tiles;
@@ -36,10 +36,10 @@ extern "C" bool sw_w8a16_can_run(const sw_cuda_gemm *p, int tile)
            t->n_out % STEP_N == 0;
 }
 
-extern "C" bool sw_w8a16_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" bool sw_w8a16_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     (void)p;
-    (void)card;
+    (void)device;
     return true;
 }
 
@@ -70,18 +70,19 @@ static int tile_named(const char *name)
     return tile;
 }
 
-extern "C" void sw_w8a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" void sw_w8a16_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
+                              const sw_cuda_device *device)
 {
     int row = 0;
 
     for (const sw_cuda_measured &e : measured)
         if (e.k == p->tiles.k_in && e.n == p->tiles.n_out && p->m <= e.m_max) {
-            *out = {0, tile_named(e.tile), e.split, *card, true};
+            *out = {0, tile_named(e.tile), e.split, *device, true};
             return;
         }
     while (p->m > tile_by_m[row].m_max) row++;
-    *out = {0, tile_named(tile_by_m[row].tile), 1, *card, true};
-    out->split = sw_weight_only_split_for(&sw_w8a16_tiles[out->tile], p, card);
+    *out = {0, tile_named(tile_by_m[row].tile), 1, *device, true};
+    out->split = sw_weight_only_split_for(&sw_w8a16_tiles[out->tile], p, device);
 }
 
 extern "C" size_t sw_w8a16_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)

@@ -27,7 +27,7 @@ const nw_kernel *sw_w4a16_f16(int tile, int cut, bool has_zeros);
 int sw_weight_only_cut_of(const sw_tiles *tiles);
 /* Into how many CTAs k is split so that the longest run of stages on a multiprocessor is short. */
 int sw_weight_only_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p,
-                             const sw_cuda_card *card);
+                             const sw_cuda_device *device);
 /* Bytes for a copy of X, where its rows start at addresses that the copy engine cannot take. */
 size_t sw_weight_only_workspace_bytes(const sw_cuda_gemm *p);
 /* Enqueue `kernel`, cut as `tile` says. */

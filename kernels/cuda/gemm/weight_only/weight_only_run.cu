@@ -18,9 +18,9 @@ extern "C" int sw_weight_only_cut_of(const sw_tiles *tiles)
 /* A CTA costs some stages beside its own, more with more tokens to add up and store; of the slots,
  * clusters of more than two can use about 6 in 7, since each must lie in one GPC. */
 extern "C" int sw_weight_only_split_for(const sw_cuda_tile *tile, const sw_cuda_gemm *p,
-                                        const sw_cuda_card *card)
+                                        const sw_cuda_device *device)
 {
-    int64_t best = INT64_MAX, slots = (int64_t)card->n_sms * tile->per_sm;
+    int64_t best = INT64_MAX, slots = (int64_t)device->n_sms * tile->per_sm;
     int64_t n_stages = sw_cuda_up(p->tiles.k_in, SW_WEIGHT_ONLY_STAGE_K);
     int64_t n_blocks =
         sw_cuda_up(p->tiles.n_out, tile->n_channels) * sw_cuda_up(p->m, tile->n_tokens);
@@ -106,7 +106,7 @@ extern "C" sw_code sw_weight_only_map_weights(nw_maps *maps, const sw_cuda_gemm 
 static int64_t n_ctas_of(int64_t n_ctas, const sw_cuda_plan *plan, const sw_cuda_tile *tile,
                          bool overlaps)
 {
-    int64_t all = plan->card.n_sms / plan->split * plan->split;
+    int64_t all = plan->device.n_sms / plan->split * plan->split;
 
     return overlaps && tile->per_sm > 1 && n_ctas < all && n_ctas * 4 > all * 3 ? all : n_ctas;
 }

@@ -1,5 +1,5 @@
 /* weight_only_wgmma.cuh - int4 or int8 weights in Swage tiles times 16-bit inputs with warpgroup
- * products (sm_90a): int4, int8 and E4M3. Compiled for what has been checked on a card, which is
+ * products (sm_90a): int4, int8 and E4M3. Compiled for what has been checked on a device, which is
  * what can_run of w4a16.cu and w8a16.cu say; of 8 bits, zero points, groups, F16 and E4M3 are
  * written, and wait for that.
  *

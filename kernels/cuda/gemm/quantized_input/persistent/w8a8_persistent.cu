@@ -43,16 +43,16 @@ static int64_t blocks_of(const sw_cuda_gemm *p)
 }
 
 /* Measured: ahead wherever there is a block for each multiprocessor, or nearly. */
-extern "C" bool sw_w8a8_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" bool sw_w8a8_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    return p->m > N_TOKENS && blocks_of(p) * 8 >= (int64_t)card->n_sms * 7;
+    return p->m > N_TOKENS && blocks_of(p) * 8 >= (int64_t)device->n_sms * 7;
 }
 
 extern "C" void sw_w8a8_persistent_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                                        const sw_cuda_card *card)
+                                        const sw_cuda_device *device)
 {
     (void)p;
-    *out = {0, 0, 1, *card, true};
+    *out = {0, 0, 1, *device, true};
 }
 
 extern "C" size_t sw_w8a8_persistent_workspace_bytes(const sw_cuda_gemm *p,
@@ -67,7 +67,7 @@ extern "C" sw_code sw_w8a8_persistent_run(const sw_cuda_gemm *p, const sw_cuda_p
                                           void *d_workspace, void *stream, sw_err *err)
 {
     w8a8_args args = sw_w8a8_args_of(p, 1);
-    int cluster = SW_A8L_CTAS(sw_w8a8_kind_of(p), mode_of(p)), n_sms = plan->card.n_sms;
+    int cluster = SW_A8L_CTAS(sw_w8a8_kind_of(p), mode_of(p)), n_sms = plan->device.n_sms;
     int64_t blocks = sw_cuda_up(blocks_of(p), cluster) * cluster;
     int most = n_sms > cluster ? n_sms / cluster * cluster : cluster;
 

@@ -68,12 +68,12 @@ extern "C" bool sw_w8a8_can_run(const sw_cuda_gemm *p, int tile)
  * E4M3 gain up to a third, with scales of X by groups up to half; int4 with inputs in int8 a
  * quarter where k is short, and loses where it is long and there are few tokens, or many
  * channels. */
-extern "C" bool sw_w8a8_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" bool sw_w8a8_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     int64_t blocks = sw_cuda_up(p->tiles.n_out, 128);
 
     if (p->m > 8 || sw_w8a8_kind_of(p) != W8A8_INT4) return true;
-    return p->m > 4 ? blocks <= 2 * (int64_t)card->n_sms : p->tiles.k_in <= 4096;
+    return p->m > 4 ? blocks <= 2 * (int64_t)device->n_sms : p->tiles.k_in <= 4096;
 }
 
 /* Tiles for up to so many tokens, the best of those measured on an H200: where each block of
@@ -104,35 +104,35 @@ static int64_t blocks_of(const sw_cuda_gemm *p, int tile)
 
 /* Does it pay to go through the tokens 64 at a time, each with a multiprocessor of its own, rather
  * than to split k? */
-static bool has_few_stages(const sw_cuda_gemm *p, const sw_cuda_card *card)
+static bool has_few_stages(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     int64_t ctas = blocks_of(p, tile_named("t64_deep"));
 
-    if (p->m <= 64 || p->m > 256 || ctas > card->n_sms) return false;
+    if (p->m <= 64 || p->m > 256 || ctas > device->n_sms) return false;
     return p->tiles.k_in <= 32 * SW_W8A8_STAGE_K ||
-           (p->tiles.container_bits == 4 && ctas * 4 <= card->n_sms * 3);
+           (p->tiles.container_bits == 4 && ctas * 4 <= device->n_sms * 3);
 }
 
-static int tile_for(const sw_cuda_gemm *p, const sw_cuda_card *card)
+static int tile_for(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     int row = 0, tile;
 
     while (p->m > choices[row].m_max) row++;
     tile = tile_named(choices[row].few);
-    if (blocks_of(p, tile) > card->n_sms) return tile_named(choices[row].many);
-    return has_few_stages(p, card) ? tile_named("t64_deep") : tile;
+    if (blocks_of(p, tile) > device->n_sms) return tile_named(choices[row].many);
+    return has_few_stages(p, device) ? tile_named("t64_deep") : tile;
 }
 
 /* Split k as long as it shortens the longest run of stages on a multiprocessor; clusters of more
  * than two cost some stages more to add up. */
-extern "C" void sw_w8a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" void sw_w8a8_plan(sw_cuda_plan *out, const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
     int64_t best = INT64_MAX, stages = sw_cuda_up(p->tiles.k_in, SW_W8A8_STAGE_K);
     bool is_int4 = p->tiles.container_bits == 4, is_small = is_int4 || stages <= 32;
 
-    *out = {0, tile_for(p, card), 1, *card, true, p->m <= (is_small ? 64 : 32)};
+    *out = {0, tile_for(p, device), 1, *device, true, p->m <= (is_small ? 64 : 32)};
     for (int s = 1; s <= 8 && s <= stages; s++) {
-        int64_t slots = s <= 2 ? card->n_sms : card->n_sms - card->n_sms / 7;
+        int64_t slots = s <= 2 ? device->n_sms : device->n_sms - device->n_sms / 7;
         int64_t waves = sw_cuda_up(blocks_of(p, out->tile) * s, slots);
         int64_t cost =
             waves * (sw_cuda_up(stages, s) + 6 + sw_w8a8_tiles[out->tile].n_tokens / 16) +
@@ -249,7 +249,7 @@ extern "C" sw_code sw_w8a8_launch(const sw_cuda_gemm *p, const w8a8_kernel *kern
 static int n_ctas_of(const sw_cuda_gemm *p, const sw_cuda_plan *plan)
 {
     int64_t n = blocks_of(p, plan->tile) * plan->split;
-    int64_t all = plan->card.n_sms / plan->split * plan->split;
+    int64_t all = plan->device.n_sms / plan->split * plan->split;
 
     if (p->may_overlap && plan->overlap && sw_w8a8_tiles[plan->tile].per_sm > 1 && n < all &&
         n * 4 > all * 3)

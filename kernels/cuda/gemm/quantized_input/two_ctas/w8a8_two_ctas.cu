@@ -49,9 +49,9 @@ extern "C" bool sw_w8a8_two_ctas_can_run(const sw_cuda_gemm *p, int tile)
 
 /* The tile by times measured on an H200, or -1: another kernel. Up to 128 tokens weights are read
  * once anyway, so pairs share X, and beyond that the weights. */
-static int tile_for(const sw_cuda_gemm *p, const sw_cuda_card *card)
+static int tile_for(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    int64_t most = card->n_sms, enough = most * 2 / 3, by_64 = sw_cuda_up(p->tiles.n_out, 64);
+    int64_t most = device->n_sms, enough = most * 2 / 3, by_64 = sw_cuda_up(p->tiles.n_out, 64);
     /* Sums of groups of 4 bits take longer than the bytes that are shared. */
     bool adds = p->tiles.container_bits == 4 && sw_w8a8_is_grouped(p);
     bool is_short = p->tiles.k_in <= (adds ? 4096 : 8192);
@@ -66,18 +66,18 @@ static int tile_for(const sw_cuda_gemm *p, const sw_cuda_card *card)
     return is_short && by_64 * 2 >= enough && by_64 * 2 <= most ? tile_named("x128_c64") : -1;
 }
 
-extern "C" bool sw_w8a8_two_ctas_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" bool sw_w8a8_two_ctas_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    return tile_for(p, card) >= 0;
+    return tile_for(p, device) >= 0;
 }
 
 /* Starting before X has been quantized does not pay. */
 extern "C" void sw_w8a8_two_ctas_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                                      const sw_cuda_card *card)
+                                      const sw_cuda_device *device)
 {
-    int tile = tile_for(p, card);
+    int tile = tile_for(p, device);
 
-    *out = {0, tile < 0 ? 0 : tile, 1, *card, true, false};
+    *out = {0, tile < 0 ? 0 : tile, 1, *device, true, false};
 }
 
 extern "C" size_t sw_w8a8_two_ctas_workspace_bytes(const sw_cuda_gemm *p, const sw_cuda_plan *plan)

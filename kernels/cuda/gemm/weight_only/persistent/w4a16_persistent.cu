@@ -81,21 +81,21 @@ static int tile_for(const sw_cuda_gemm *p, int n_sms)
 
 /* With a round of whole blocks that three quarters of the multiprocessors share, or more; up to 256
  * tokens, where the weight-only kernels split k, with more than one round. */
-extern "C" bool sw_w4a16_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_card *card)
+extern "C" bool sw_w4a16_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    int tile = tile_for(p, card->n_sms);
-    nwl_blocks b = blocks_of(p, &sw_w4a16_persistent_tiles[tile], card->n_sms);
+    int tile = tile_for(p, device->n_sms);
+    nwl_blocks b = blocks_of(p, &sw_w4a16_persistent_tiles[tile], device->n_sms);
 
     if (p->m <= 128 || !y_is_aligned(p)) return false;
-    if (p->m <= 256) return b.all > card->n_sms;
-    return b.whole * 4 >= (int64_t)card->n_sms * 3 ||
-           (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= (int64_t)card->n_sms * 3);
+    if (p->m <= 256) return b.all > device->n_sms;
+    return b.whole * 4 >= (int64_t)device->n_sms * 3 ||
+           (p->tiles.k_in <= 4096 && b.all * 2 * 4 >= (int64_t)device->n_sms * 3);
 }
 
 extern "C" void sw_w4a16_persistent_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
-                                         const sw_cuda_card *card)
+                                         const sw_cuda_device *device)
 {
-    *out = {0, tile_for(p, card->n_sms), 1, *card, true};
+    *out = {0, tile_for(p, device->n_sms), 1, *device, true};
 }
 
 extern "C" size_t sw_w4a16_persistent_workspace_bytes(const sw_cuda_gemm *p,
@@ -116,7 +116,7 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const nwl
                       nwl_maps *maps, void *stream, sw_err *err)
 {
     const sw_cuda_tile *tile = &sw_w4a16_persistent_tiles[plan->tile];
-    nwl_args args = args_of(p, tile, plan->card.n_sms);
+    nwl_args args = args_of(p, tile, plan->device.n_sms);
     void *params[] = {maps, &args};
     cudaLaunchAttribute attrs[1] = {};
     cudaLaunchConfig_t config = {};
@@ -129,7 +129,7 @@ static sw_code launch(const sw_cuda_gemm *p, const sw_cuda_plan *plan, const nwl
     attrs[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attrs[0].val.programmaticStreamSerializationAllowed = 1;
     config.gridDim =
-        dim3((unsigned)(args.n_units < plan->card.n_sms ? args.n_units : plan->card.n_sms));
+        dim3((unsigned)(args.n_units < plan->device.n_sms ? args.n_units : plan->device.n_sms));
     config.blockDim = dim3((unsigned)k->n_threads);
     config.dynamicSmemBytes = (size_t)k->shared_bytes;
     config.stream = (cudaStream_t)stream;
@@ -145,7 +145,7 @@ static sw_code run_unaligned(const sw_cuda_gemm *p, const sw_cuda_plan *plan, vo
 {
     sw_cuda_plan other;
 
-    sw_w4a16_plan(&other, p, &plan->card);
+    sw_w4a16_plan(&other, p, &plan->device);
     return sw_w4a16_run(p, &other, d_workspace, stream, err);
 }
 
