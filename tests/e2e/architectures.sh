@@ -1,6 +1,7 @@
 #!/bin/bash
-# Every architecture with a stored fixture through the command line, by the methods that measure nothing and everything,
-# and back through the judge; what a family does not allow is refused before any work.
+# Every architecture with a stored fixture through the command line, by the methods that measure
+# nothing and everything, and back through the judge; what a family does not allow is refused before
+# any work.
 . "$(dirname "$0")/lib.bash"
 ARCHS=$PWD/tests/golden/arch
 names() { "$SWAGE" list architectures | tail -n +2 | cut -d' ' -f1; }
