@@ -1,12 +1,13 @@
 #!/bin/bash
-# Every architecture through the command line, by the methods that measure nothing and everything,
-# and back through the judge; what a family does not allow is refused before any work.
+# Every architecture with a stored fixture through the command line, by the methods that measure
+# nothing and everything, and back through the judge; what a family does not allow is refused before
+# any work.
 . "$(dirname "$0")/lib.bash"
 ARCHS=$PWD/tests/golden/arch
 names() { "$SWAGE" list architectures | tail -n +2 | cut -d' ' -f1; }
 for arch in $(names); do
     m=$ARCHS/$arch group=32
-    [ -f "$m/config.json" ] || fail "$arch has no fixture"
+    [ -f "$m/config.json" ] || continue # made of a recipe: families.sh and hybrids.sh
     [ "$arch" = deepseek_v3 ] && group=channel # a rank of 48 there
     for set in '--method rtn --format compressed-tensors' '--method awq+gptq --format swage'; do
         rm -rf "$T/out"
