@@ -208,9 +208,10 @@ const sw_cmd sw_cmd_calibrate = {
     .args = "MODEL --calib FILE... -o STATS",
     .summary = "run calibration text once, keep the statistics for any number of schemes",
     .more = "A model that is served chats can be calibrated with chats: each line of a .jsonl\n"
-            "file is {\"messages\": [...]} or {\"conversations\": [{\"from\", \"value\"}]}, which the\n"
-            "model's chat template renders, or {\"text\": ...}. They are joined in their order and\n"
-            "cut into windows. strftime_now tells 26 July 2024 in them, so that a run can be\n"
+            "file is {\"messages\": [...]} or {\"conversations\": [{\"from\", \"value\"}]},\n"
+            "which the model's chat template renders, or {\"text\": ...}. They are joined in\n"
+            "their order and cut into windows.\n"
+            "strftime_now tells 26 July 2024 in them, so that a run can be\n"
             "repeated.\n\n"
             "The statistics (Hessians, sizes of channels, ranges of inputs, tokens per expert)\n"
             "belong to this model, which `quantize --stats` checks. They are taken with all\n"

@@ -365,8 +365,9 @@ const sw_cmd sw_cmd_generate = {
     .more = "With --chat the prompt is put into the model's chat template, as it is served: from\n"
             "chat_template.jinja, chat_template.json or tokenizer_config.json of a directory, or\n"
             "the metadata of a GGUF. The template writes the BOS token where it wants one. An\n"
-            "answer ends with the token that the template puts behind one, or with an end token of\n"
-            "generation_config.json. A construct of a template that is not known here is refused\n"
+            "answer ends with the token that the template puts behind one, or with an end token\n"
+            "of generation_config.json.\n"
+            "A construct of a template that is not known here is refused\n"
             "with its line and column.\n",
     .options = options,
     .options_bytes = sizeof(generate_options),
