@@ -211,10 +211,10 @@ const sw_cmd sw_cmd_calibrate = {
     .args = "MODEL --calib FILE... -o STATS",
     .summary = "run calibration text once and store the statistics for any number of schemes",
     .more = "A model that is served chats can be calibrated with chats: each line of a .jsonl\n"
-            "file is {\"messages\": [...]} or {\"conversations\": [{\"from\", \"value\"}]}, which the\n"
-            "model's chat template renders, or {\"text\": ...}. They are joined in their order and\n"
-            "cut into windows. strftime_now gives 26 July 2024 in them, so that a run can be\n"
-            "repeated.\n\n"
+            "file is {\"messages\": [...]} or {\"conversations\": [{\"from\", \"value\"}]},\n"
+            "which the model's chat template renders, or {\"text\": ...}. They are joined in\n"
+            "their order and cut into windows. strftime_now gives 26 July 2024 in them, so\n"
+            "that a run can be repeated.\n\n"
             "The statistics (Hessians, magnitudes of channels, ranges of inputs, tokens per\n"
             "expert) belong to this model; `quantize --stats` checks that. They are taken while\n"
             "no linear is quantized. `quantize --calib` also compensates the errors of earlier\n"

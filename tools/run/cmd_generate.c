@@ -362,7 +362,6 @@ static sw_code run_generate(sw_run *run, sw_err *err)
 static const char *const examples[] = {
     "swage generate calib_data/tiny-llama --prompt 'The function returns' -n 40",
     "swage generate OUT --prompt 'Once' --temperature 0.8 --top-p 0.95 --seed 7",
-    "swage generate OUT --prompt 'Once' --device cuda",
     "swage generate MODEL --chat --system 'Be brief.' --prompt 'Why is the sky blue?' -n 200",
     "swage generate MODEL --samples 64 -n 512 --temperature 1 --seed 1000 -o build/calib.u16",
     NULL};
