@@ -13,6 +13,7 @@
 #include <zstd.h>
 
 #include "formats/base/size.h"
+#include "quant/run/pipeline.h"
 #include "quant/stats/stats.h"
 
 #define RAW_BYTES_MAX ((uint64_t)1 << 20)
