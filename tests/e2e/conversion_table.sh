@@ -10,7 +10,7 @@ GGUF_EXPERTS=$PWD/tests/golden/arch/qwen3_moe
 
 # What TABLE says of FROM -> TO: exact, some, rounded or never.
 cell() {
-    sed -n "/^$HEAD\$/,/^\$/p" README.md | awk -F'|' -v from="\`$1\`" -v to="$2" '
+    sed -n "/^$HEAD\$/,/^\$/p" formats/README.md | awk -F'|' -v from="\`$1\`" -v to="$2" '
         function trim(s) { gsub(/^ +| +$/, "", s); return s }
         trim($2) == from {
             split("exact some rounded never", word, " ")
