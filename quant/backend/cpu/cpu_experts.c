@@ -55,7 +55,7 @@ static void whiten(double *out, const double *root, const sw_hessian *all, const
 }
 
 sw_code sw_cpu_prior_compare(double form[3], const void *state, const sw_hessian *all,
-                             const sw_hessian half[2], sw_err *err)
+                             const sw_hessian *half, sw_err *err)
 {
     int64_t k = all->k_in;
     double *a = NULL, *b;

@@ -154,7 +154,7 @@ sw_code sw_cpu_hessian_merge_cross(sw_hessian *into, const sw_hessian *from, sw_
     return SW_OK;
 }
 
-sw_code sw_cpu_hessian_blend(sw_hessian half[2], const sw_hessian *all, double own, double every,
+sw_code sw_cpu_hessian_blend(sw_hessian *half, const sw_hessian *all, double own, double every,
                              sw_err *err)
 {
     int64_t n = all->k_in * all->k_in;

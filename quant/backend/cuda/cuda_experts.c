@@ -84,7 +84,7 @@ static sw_code difference(double *d_m, const sw_device_factor *f, const sw_hessi
 }
 
 sw_code sw_cuda_prior_compare(double form[3], const void *state, const sw_hessian *all,
-                              const sw_hessian half[2], sw_err *err)
+                              const sw_hessian *half, sw_err *err)
 {
     int64_t k = all->k_in;
     sw_solver *s = sw_cuda_solver(&all->place);

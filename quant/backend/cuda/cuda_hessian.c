@@ -179,7 +179,7 @@ sw_code sw_cuda_hessian_merge_cross(sw_hessian *into, const sw_hessian *from, sw
     return rc == SW_OK ? merge(&to->r, &other->r, sw_cuda_solver(&into->place), err) : rc;
 }
 
-sw_code sw_cuda_hessian_blend(sw_hessian half[2], const sw_hessian *all, double own, double every,
+sw_code sw_cuda_hessian_blend(sw_hessian *half, const sw_hessian *all, double own, double every,
                               sw_err *err)
 {
     sw_solver *s = sw_cuda_solver(&half[0].place);
