@@ -5,13 +5,7 @@
  * refused here, before anything is computed.
  */
 #include "kernels/engine/device_engine.h"
-
-static const bool is_known[] = {
-    [SW_OP_RMS_NORM] = true, [SW_OP_LAYER_NORM] = true, [SW_OP_LINEAR] = true,
-    [SW_OP_HEAD_NORM] = true, [SW_OP_SPLIT] = true, [SW_OP_ROPE] = true,
-    [SW_OP_ATTENTION] = true, [SW_OP_LATENT_KV] = true, [SW_OP_GLU] = true,
-    [SW_OP_ACT] = true, [SW_OP_ADD] = true, [SW_OP_MOE] = true, [SW_OP_MOE_ADD] = true,
-};
+#include "kernels/engine/launch_plan.h"
 
 static bool turns_before(const sw_op *ops, int at)
 {
@@ -29,8 +23,7 @@ static const char *missing_in(const sw_op *ops, int n_ops)
     for (int i = 0; i < n_ops; i++) {
         const sw_op *op = &ops[i];
 
-        if ((size_t)op->kind >= sizeof is_known || !is_known[op->kind])
-            return "an operation of its layers";
+        if (!sw_launch_plan_knows(op->kind)) return "an operation of its layers";
         if (op->kind == SW_OP_HEAD_NORM && op->slot == SW_SLOT_COUNT)
             return "head norms without a weight";
         if (op->kind == SW_OP_HEAD_NORM && turns_before(ops, i))

@@ -254,6 +254,11 @@ static void (*const plan_table[SW_OP_COUNT])(planner *p, const sw_op *op) = {
     [SW_OP_MOE_ADD] = plan_experts,
 };
 
+bool sw_launch_plan_knows(sw_op_kind kind)
+{
+    return kind < SW_OP_COUNT && plan_table[kind];
+}
+
 /* Which operations of the layer are asked for. */
 static void find_range(planner *p, int n_ops)
 {
@@ -271,7 +276,7 @@ static void find_range(planner *p, int n_ops)
 
 static sw_code check_op(const sw_op *op, sw_err *err)
 {
-    if (!plan_table[op->kind])
+    if (!sw_launch_plan_knows(op->kind))
         return SW_FAIL(err, SW_E_BUG, "operation %d, which devices do not have", (int)op->kind);
     if (op->kind == SW_OP_ADD && (op->dst != SW_BUF_X || op->src != SW_BUF_T))
         return SW_FAIL(err, SW_E_BUG, "an addition beside the residual stream");

@@ -94,6 +94,9 @@ typedef struct sw_launch_step {
     bool may_leave_sum;     /* another block follows, which begins with it */
 } sw_launch_step;
 
+/* Whether devices have launches for an operation. */
+bool sw_launch_plan_knows(sw_op_kind kind);
+
 /* The launches of a layer in their order. Those without `may_chain` must find the chain empty.
  * SW_E_BUG: an operation that devices do not have (sw_device_supports refuses such models). */
 sw_code sw_launch_plan_make(sw_launch_plan *out, const sw_model *m, int64_t layer,

@@ -33,20 +33,20 @@ static sw_code change(sw_chat_value *out, sw_chat_run *run, const sw_chat_value 
     return rc == SW_OK ? sw_chat_change_case(out, run, text, to) : rc;
 }
 
-static sw_code upper(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
-                     const sw_chat_args *args)
+sw_code sw_chat_upper(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
+                      const sw_chat_args *args)
 {
     return change(out, run, value, args, SW_CHAT_UPPER);
 }
 
-static sw_code lower(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
-                     const sw_chat_args *args)
+sw_code sw_chat_lower(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
+                      const sw_chat_args *args)
 {
     return change(out, run, value, args, SW_CHAT_LOWER);
 }
 
-static sw_code capitalize(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
-                          const sw_chat_args *args)
+sw_code sw_chat_capitalize(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
+                           const sw_chat_args *args)
 {
     return change(out, run, value, args, SW_CHAT_CAPITAL);
 }
@@ -339,13 +339,14 @@ static const struct {
     const char *name;
     filter_fn *apply;
 } filters[] = {
-    {"trim", trim}, {"upper", upper}, {"lower", lower}, {"capitalize", capitalize},
-    {"title", title}, {"length", length}, {"count", length}, {"string", to_string},
-    {"safe", safe}, {"default", or_default}, {"d", or_default}, {"replace", replace},
-    {"int", to_int}, {"tojson", tojson}, {"list", to_list}, {"first", first}, {"last", last},
-    {"items", items}, {"join", join}, {"reverse", reverse}, {"selectattr", selectattr_filter},
-    {"rejectattr", rejectattr_filter}, {"select", select_filter}, {"reject", reject_filter},
-    {"map", sw_chat_map_filter}, {"dictsort", sw_chat_dictsort},
+    {"trim", trim}, {"upper", sw_chat_upper}, {"lower", sw_chat_lower},
+    {"capitalize", sw_chat_capitalize}, {"title", title}, {"length", length}, {"count", length},
+    {"string", to_string}, {"safe", safe}, {"default", or_default}, {"d", or_default},
+    {"replace", replace}, {"int", to_int}, {"tojson", tojson}, {"list", to_list},
+    {"first", first}, {"last", last}, {"items", items}, {"join", join}, {"reverse", reverse},
+    {"selectattr", selectattr_filter}, {"rejectattr", rejectattr_filter},
+    {"select", select_filter}, {"reject", reject_filter}, {"map", sw_chat_map_filter},
+    {"dictsort", sw_chat_dictsort},
 };
 
 int sw_chat_filter_index(sw_chat_text name)

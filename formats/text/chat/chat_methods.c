@@ -185,32 +185,6 @@ sw_code sw_chat_change_case(sw_chat_value *out, sw_chat_run *run, sw_chat_text t
     return SW_OK;
 }
 
-static sw_code change(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *self,
-                      const sw_chat_args *args, sw_chat_case to)
-{
-    sw_code rc = sw_chat_check_args(run, args, 0, NULL);
-
-    return rc == SW_OK ? sw_chat_change_case(out, run, self->text, to) : rc;
-}
-
-static sw_code upper(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *self,
-                     const sw_chat_args *args)
-{
-    return change(out, run, self, args, SW_CHAT_UPPER);
-}
-
-static sw_code lower(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *self,
-                     const sw_chat_args *args)
-{
-    return change(out, run, self, args, SW_CHAT_LOWER);
-}
-
-static sw_code capitalize(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *self,
-                          const sw_chat_args *args)
-{
-    return change(out, run, self, args, SW_CHAT_CAPITAL);
-}
-
 static sw_code find(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *self,
                     const sw_chat_args *args)
 {
@@ -300,8 +274,8 @@ static const struct {
     {SW_CHAT_TEXT, "strip", strip}, {SW_CHAT_TEXT, "lstrip", lstrip},
     {SW_CHAT_TEXT, "rstrip", rstrip}, {SW_CHAT_TEXT, "split", split},
     {SW_CHAT_TEXT, "startswith", starts_with}, {SW_CHAT_TEXT, "endswith", ends_with},
-    {SW_CHAT_TEXT, "replace", replace}, {SW_CHAT_TEXT, "upper", upper},
-    {SW_CHAT_TEXT, "lower", lower}, {SW_CHAT_TEXT, "capitalize", capitalize},
+    {SW_CHAT_TEXT, "replace", replace}, {SW_CHAT_TEXT, "upper", sw_chat_upper},
+    {SW_CHAT_TEXT, "lower", sw_chat_lower}, {SW_CHAT_TEXT, "capitalize", sw_chat_capitalize},
     {SW_CHAT_TEXT, "find", find}, {SW_CHAT_TEXT, "casefold", NULL}, {SW_CHAT_TEXT, "center", NULL},
     {SW_CHAT_TEXT, "count", NULL}, {SW_CHAT_TEXT, "encode", NULL},
     {SW_CHAT_TEXT, "expandtabs", NULL}, {SW_CHAT_TEXT, "format", NULL},

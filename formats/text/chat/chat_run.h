@@ -120,6 +120,14 @@ typedef enum sw_chat_case {
 sw_code sw_chat_change_case(sw_chat_value *out, sw_chat_run *run, sw_chat_text text,
                             sw_chat_case to) SW_MUST_USE;
 
+/* chat_filters.c: these are filters and methods of text at once */
+sw_code sw_chat_upper(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
+                      const sw_chat_args *args) SW_MUST_USE;
+sw_code sw_chat_lower(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
+                      const sw_chat_args *args) SW_MUST_USE;
+sw_code sw_chat_capitalize(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
+                           const sw_chat_args *args) SW_MUST_USE;
+
 /* chat_filters.c, chat_tests.c: by the index that the parser looked up */
 sw_code sw_chat_filter(sw_chat_value *out, sw_chat_run *run, int index, const sw_chat_value *value,
                        const sw_chat_args *args) SW_MUST_USE;
