@@ -7,6 +7,8 @@
 #include "kernels/engine/device_engine.h"
 #include "kernels/engine/launch_plan.h"
 
+#define SW_DEVICE_STATE_KEYS 256 /* that fit the registers of a block of threads */
+
 static bool turns_before(const sw_op *ops, int at)
 {
     for (int i = 0; i < at; i++)
@@ -17,9 +19,6 @@ static bool turns_before(const sw_op *ops, int at)
 /* What of a layer's program the device does not have; NULL: nothing. */
 static const char *missing_in(const sw_op *ops, int n_ops)
 {
-    for (int i = 0; i < n_ops; i++)
-        if (ops[i].kind >= SW_OP_GATED_DELTA && ops[i].kind <= SW_OP_SHORT_CONV)
-            return "recurrent mixers";
     for (int i = 0; i < n_ops; i++) {
         const sw_op *op = &ops[i];
 
@@ -50,6 +49,7 @@ static const char *missing_overall(const sw_model *m)
                        (m->router == SW_ROUTER_SOFTMAX &&
                         m->arch->slot_names[SW_SLOT_ROUTER_SHIFT])))
         return "its way to choose experts";
+    if (m->mixer.d_state > SW_DEVICE_STATE_KEYS) return "recurrent states of more than 256 keys";
     if (m->rope.dim && m->rope.dim != m->rope_dim) return "rotations of several sizes";
     return NULL;
 }

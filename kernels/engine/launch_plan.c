@@ -164,6 +164,15 @@ static void plan_linear(planner *p, const sw_op *op)
     add(p, SW_LAUNCH_LINEAR, op->dst, src, op->slot)->is_given = is_given;
 }
 
+/* One that nobody observes. */
+static void plan_kept_linear(planner *p, const sw_op *op)
+{
+    if (plan_fused(p, op)) return;
+    if (op->src == SW_BUF_N) make_norm(p);
+    make_room(p, op->dst);
+    add(p, SW_LAUNCH_LINEAR, op->dst, op->src, op->slot);
+}
+
 /* ---- attention ---- */
 
 static void plan_head_norm(planner *p, const sw_op *op)
@@ -206,6 +215,20 @@ static void plan_latent_kv(planner *p, const sw_op *op)
     add(p, SW_LAUNCH_LATENT_KV, op->dst, op->src, NO_SLOT);
 }
 
+/* ---- recurrent mixers ---- */
+
+static void plan_mixer(planner *p, const sw_op *op)
+{
+    static const sw_launch_kind launches[SW_OP_COUNT] = {
+        [SW_OP_GATED_DELTA] = SW_LAUNCH_GATED_DELTA,
+        [SW_OP_KIMI_DELTA] = SW_LAUNCH_KIMI_DELTA,
+        [SW_OP_SSD] = SW_LAUNCH_SSD,
+        [SW_OP_SHORT_CONV] = SW_LAUNCH_SHORT_CONV,
+    };
+
+    add(p, launches[op->kind], op->dst, op->src, NO_SLOT);
+}
+
 /* ---- the rest ---- */
 
 static void plan_act(planner *p, const sw_op *op)
@@ -231,7 +254,7 @@ static void plan_experts(planner *p, const sw_op *op)
     p->has_stopped = p->step->stop_at == SW_SITE_DOWN_IN;
 }
 
-/* Buffers on a device are columns of what is split. */
+/* Buffers on a device are columns of what is split; mixers read rows by head of keys in place. */
 static void plan_nothing(planner *p, const sw_op *op)
 {
     (void)p;
@@ -243,10 +266,16 @@ static void (*const plan_table[SW_OP_COUNT])(planner *p, const sw_op *op) = {
     [SW_OP_LAYER_NORM] = plan_norm,
     [SW_OP_LINEAR] = plan_linear,
     [SW_OP_HEAD_NORM] = plan_head_norm,
+    [SW_OP_KEPT_LINEAR] = plan_kept_linear,
     [SW_OP_SPLIT] = plan_nothing,
+    [SW_OP_UNGROUP] = plan_nothing,
     [SW_OP_ROPE] = plan_rope,
     [SW_OP_ATTENTION] = plan_attention,
     [SW_OP_LATENT_KV] = plan_latent_kv,
+    [SW_OP_GATED_DELTA] = plan_mixer,
+    [SW_OP_KIMI_DELTA] = plan_mixer,
+    [SW_OP_SSD] = plan_mixer,
+    [SW_OP_SHORT_CONV] = plan_mixer,
     [SW_OP_GLU] = plan_act,
     [SW_OP_ACT] = plan_act,
     [SW_OP_ADD] = plan_add,
@@ -259,19 +288,51 @@ bool sw_launch_plan_knows(sw_op_kind kind)
     return kind < SW_OP_COUNT && plan_table[kind];
 }
 
+/* Operations [*at, *end) of a half. */
+static void find_half(int *at, int *end, const sw_op *ops, int n_ops, sw_half half)
+{
+    const int middle = sw_ops_of_attention(ops, n_ops);
+
+    *at = half == SW_HALF_MLP ? middle : 0;
+    *end = half == SW_HALF_ATTENTION ? middle : n_ops;
+}
+
+/* The first linear of [at, end) that reads the site; `end`: there is none. */
+static int find_site(const sw_op *ops, int at, int end, sw_site site)
+{
+    while (at < end && !(ops[at].kind == SW_OP_LINEAR && ops[at].site == site)) at++;
+    return at;
+}
+
 /* Which operations of the layer are asked for. */
 static void find_range(planner *p, int n_ops)
 {
-    const int middle = sw_ops_of_attention(p->ops, n_ops);
     const sw_launch_step *step = p->step;
 
-    p->at = step->half == SW_HALF_MLP ? middle : 0;
-    p->end = step->half == SW_HALF_ATTENTION ? middle : n_ops;
+    find_half(&p->at, &p->end, p->ops, n_ops, step->half);
     if (step->from == SW_SITE_COUNT) return;
     p->is_given = true;
-    while (p->at < p->end &&
-           !(p->ops[p->at].kind == SW_OP_LINEAR && p->ops[p->at].site == step->from))
-        p->at++;
+    p->at = find_site(p->ops, p->at, p->end, step->from);
+}
+
+bool sw_launch_plan_can_begin(const sw_model *m, int64_t layer, sw_half half, sw_site site)
+{
+    bool is_made[SW_BUF_COUNT] = {[SW_BUF_X] = true};
+    int n_ops, at, end;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+    find_half(&at, &end, ops, n_ops, half);
+    at = find_site(ops, at, end, site);
+    if (at == end) return false;
+    for (is_made[ops[at++].dst] = true; at < end; at++) {
+        const sw_op *op = &ops[at];
+        const bool is_norm = op->kind == SW_OP_RMS_NORM || op->kind == SW_OP_LAYER_NORM;
+
+        if (!is_made[op->src]) return false;
+        if (!is_norm && !(op->kind == SW_OP_ADD && is_made[op->dst])) return false;
+        is_made[op->dst] = true;
+    }
+    return true;
 }
 
 static sw_code check_op(const sw_op *op, sw_err *err)

@@ -30,6 +30,10 @@ typedef enum sw_launch_kind {
     SW_LAUNCH_DECODE,    /* the same of one query a sequence, after what SW_LAUNCH_HEADS does */
     SW_LAUNCH_GLU,       /* dst = act(dst) * src */
     SW_LAUNCH_ACT,       /* dst = act(dst) */
+    SW_LAUNCH_GATED_DELTA, /* dst = a recurrent mixer of src, with the state of its layer */
+    SW_LAUNCH_KIMI_DELTA,
+    SW_LAUNCH_SSD,
+    SW_LAUNCH_SHORT_CONV,
     SW_LAUNCH_EXPERTS,   /* dst = routed experts of src, router in slot; with `adds`, dst += them */
     SW_LAUNCH_COUNT
 } sw_launch_kind;
@@ -96,6 +100,10 @@ typedef struct sw_launch_step {
 
 /* Whether devices have launches for an operation. */
 bool sw_launch_plan_knows(sw_op_kind kind);
+
+/* Whether a run of that half can begin at the linears that read `site`, with their rows given: when
+ * what stands behind them needs nothing that stands before them. */
+bool sw_launch_plan_can_begin(const sw_model *m, int64_t layer, sw_half half, sw_site site);
 
 /* The launches of a layer in their order. Those without `may_chain` must find the chain empty.
  * SW_E_BUG: an operation that devices do not have (sw_device_supports refuses such models). */

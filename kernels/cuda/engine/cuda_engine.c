@@ -3,6 +3,7 @@
 
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/ops/mixers/mixers.h"
 
 #define ROW_ALIGN 8 /* elements: kernels load 16 bytes at a time */
 
@@ -17,6 +18,18 @@ static const struct {
     {SW_BUF_KV_A, {SW_BUF_LATENT, SW_BUF_K_ROPE}, 2},
 };
 #define N_GROUPS ((int)(sizeof column_groups / sizeof *column_groups))
+
+/* What mixers alone read, in elements of 2 bytes: rows may be of any width, with some elements
+ * between them. */
+static int64_t row_stride(int b, int64_t width)
+{
+    static const bool may_pad[SW_BUF_COUNT] = {
+        [SW_BUF_MIX] = true, [SW_BUF_MIX_GROUPED] = true, [SW_BUF_MIX_BA] = true,
+        [SW_BUF_MIX_B] = true, [SW_BUF_MIX_A] = true,
+    };
+
+    return may_pad[b] ? sw_round_up(width, ROW_ALIGN) : width;
+}
 
 static sw_code take_buffer(sw_bf16_rows *out, sw_device_engine *e, int64_t width, sw_err *err)
 {
@@ -75,7 +88,7 @@ static sw_code take_buffers(sw_device_engine *e, sw_err *err)
     for (int g = 0; g < N_GROUPS && rc == SW_OK; g++) rc = take_group(e, g, err);
     for (int b = 0; b < SW_BUF_COUNT && rc == SW_OK; b++)
         if (b != SW_BUF_X && e->width[b] && !is_in_group(b))
-            rc = take_buffer(&e->buf[b], e, e->width[b], err);
+            rc = take_buffer(&e->buf[b], e, row_stride(b, e->width[b]), err);
     return rc;
 }
 
@@ -85,6 +98,16 @@ static sw_code take_angles(sw_device_angles *angles, sw_device_engine *e, sw_err
     sw_code rc = SW_STORE_TAKE(&angles->d_cos, &e->store, n, "rotary angles", err);
 
     return rc == SW_OK ? SW_STORE_TAKE(&angles->d_sin, &e->store, n, "rotary angles", err) : rc;
+}
+
+static sw_code take_counters(sw_device_engine *e, sw_err *err)
+{
+    const int64_t size_bytes = SW_MIXER_COUNTERS * (int64_t)sizeof *e->d_mixer_counters;
+    sw_code rc;
+
+    if (e->m->mixer.kind == SW_MIXER_NONE) return SW_OK;
+    rc = SW_STORE_TAKE(&e->d_mixer_counters, &e->store, SW_MIXER_COUNTERS, "counters", err);
+    return rc == SW_OK ? sw_device_fill(e->gpu, e->d_mixer_counters, 0, size_bytes, err) : rc;
 }
 
 static sw_code fill(sw_device_engine *e, sw_err *err)
@@ -100,7 +123,7 @@ static sw_code fill(sw_device_engine *e, sw_err *err)
                        (long long)m->v_head_dim, ROW_ALIGN);
     if ((rc = sw_cuda_device_query(&e->device, sw_device_about(e->gpu)->index, err)) != SW_OK ||
         (rc = sw_cublaslt_open(&e->lt, e->gpu, err)) != SW_OK ||
-        (rc = take_buffers(e, err)) != SW_OK)
+        (rc = take_buffers(e, err)) != SW_OK || (rc = take_counters(e, err)) != SW_OK)
         return rc;
     if (m->rope_dim && (rc = take_angles(&e->angles, e, err)) != SW_OK) return rc;
     if (m->has_window_rope && (rc = take_angles(&e->window_angles, e, err)) != SW_OK) return rc;

@@ -102,6 +102,7 @@ struct sw_device_engine {
     float *d_x;                     /* [max_tokens, hidden] of whole-model calls, on first use */
     sw_device_angles angles, window_angles;
     sw_device_moe moe;
+    uint32_t *d_mixer_counters;     /* of ops/mixers/mixers.h, where the model has mixers */
     void *d_gemm_work; /* grows; addresses in a graph hold as long as work_generation stays */
     int64_t gemm_work_bytes, work_generation;
     sw_device_store store;
@@ -110,12 +111,17 @@ struct sw_device_engine {
 /* Keys and values of a layer: [n_seqs, capacity, width] as the layer's block keeps them. */
 typedef struct sw_device_kv {
     void *d_k, *d_v;
+    float *d_state;   /* [n_seqs, sw_device_state_floats] of a recurrent mixer, or NULL */
     int64_t capacity;
 } sw_device_kv;
 static inline int64_t sw_device_kv_bytes(const sw_kv_form *form)
 {
     return form->is_e4m3 ? 1 : (int64_t)sizeof(sw_bf16);
 }
+
+/* Floats that a layer's recurrent mixer remembers of a sequence. What they hold before its first
+ * token does not matter. */
+int64_t sw_device_state_floats(const sw_model *m, int64_t layer);
 
 typedef struct sw_device_run {
     sw_device_engine *e;
@@ -147,6 +153,14 @@ uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot);
 sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                          sw_bf16_rows x, int64_t n, const sw_device_weight *w,
                          sw_err *err) SW_MUST_USE;
+/* Recurrent mixers, see cuda_mixers.c. */
+sw_code sw_device_run_gated_delta(sw_device_run *run, const sw_planned_launch *l,
+                                  sw_err *err) SW_MUST_USE;
+sw_code sw_device_run_kimi_delta(sw_device_run *run, const sw_planned_launch *l,
+                                 sw_err *err) SW_MUST_USE;
+sw_code sw_device_run_ssd(sw_device_run *run, const sw_planned_launch *l, sw_err *err) SW_MUST_USE;
+sw_code sw_device_run_short_conv(sw_device_run *run, const sw_planned_launch *l,
+                                 sw_err *err) SW_MUST_USE;
 /* Whether a step of n_tokens lists its experts on the device: then a graph can have it. Also of a
  * block without any. */
 bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens);

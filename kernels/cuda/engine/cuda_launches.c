@@ -314,6 +314,10 @@ static sw_code (*const launch_table[SW_LAUNCH_COUNT])(sw_device_run *run,
     [SW_LAUNCH_DECODE] = launch_decode,
     [SW_LAUNCH_GLU] = launch_glu,
     [SW_LAUNCH_ACT] = launch_act,
+    [SW_LAUNCH_GATED_DELTA] = sw_device_run_gated_delta,
+    [SW_LAUNCH_KIMI_DELTA] = sw_device_run_kimi_delta,
+    [SW_LAUNCH_SSD] = sw_device_run_ssd,
+    [SW_LAUNCH_SHORT_CONV] = sw_device_run_short_conv,
     [SW_LAUNCH_EXPERTS] = launch_experts,
 };
 

@@ -35,10 +35,12 @@ int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm)
 static int64_t cache_bytes(const sw_device_engine *e, const sw_kv_form *kv)
 {
     const sw_model *m = e->m;
+    int64_t n_state = 0;
 
+    for (int64_t l = 0; l < m->n_layers; l++) n_state += sw_device_state_floats(m, l);
     return sw_device_kv_bytes(kv) * m->n_layers * e->max_positions * m->n_kv_heads *
                (m->head_dim + m->v_head_dim) +
-           RESERVE_BYTES;
+           n_state * (int64_t)sizeof(float) + RESERVE_BYTES;
 }
 
 /* How many blocks from the first on stay: all, or those that leave room for two places in which
@@ -237,6 +239,10 @@ sw_code sw_device_lm_run(sw_device_lm *lm, sw_device_run *run, const sw_device_k
         if (layer.d_k) {
             layer.d_k = (char *)layer.d_k + n_before * m->head_dim;
             layer.d_v = (char *)layer.d_v + n_before * m->v_head_dim;
+            run->kv = &layer;
+        }
+        if (layer.d_state) {
+            layer.d_state += seq * sw_device_state_floats(m, l);
             run->kv = &layer;
         }
         run->may_leave_sum = l + 1 < m->n_layers;

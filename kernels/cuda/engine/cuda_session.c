@@ -57,6 +57,20 @@ static sw_code take_cache(sw_device_session *s, sw_err *err)
     return rc;
 }
 
+/* What recurrent mixers remember; nobody reads it before the first token is there. */
+static sw_code take_memories(sw_device_session *s, sw_err *err)
+{
+    const sw_model *m = s->lm->e->m;
+    sw_code rc = SW_OK;
+
+    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) {
+        const int64_t n = s->n_seqs * sw_device_state_floats(m, l);
+
+        if (n) rc = SW_STORE_TAKE(&s->kv[l].d_state, &s->store, n, "recurrent state", err);
+    }
+    return rc;
+}
+
 static sw_code take_state(sw_device_session *s, sw_err *err)
 {
     const int64_t n = s->n_seqs, vocab = s->lm->head.n_out, hidden = s->lm->e->m->hidden;
@@ -155,8 +169,8 @@ sw_code sw_device_session_new(sw_device_session **out, sw_device_lm *lm, int64_t
     s->sampling = *sampling;
     s->has_graph = can_capture(lm, n_seqs);
     s->store.gpu = e->gpu;
-    if ((rc = take_cache(s, err)) == SW_OK && (rc = take_state(s, err)) == SW_OK &&
-        (rc = start_state(s, err)) == SW_OK)
+    if ((rc = take_cache(s, err)) == SW_OK && (rc = take_memories(s, err)) == SW_OK &&
+        (rc = take_state(s, err)) == SW_OK && (rc = start_state(s, err)) == SW_OK)
         *out = s;
     else
         sw_device_session_free(s);

@@ -356,16 +356,19 @@ int64_t sw_device_weight_bytes(const sw_device_engine *e, const sw_weight *w)
 
 /* ---- blocks ---- */
 
+/* Taps of a convolution are several rows, their bias is one. */
 static sw_code load_vector(float **out, sw_device_block *b, const float *from, sw_slot slot,
-                           sw_err *err)
+                           bool is_bias, sw_err *err)
 {
-    int64_t one, width;
+    int64_t rows, width;
     void *d = NULL;
     sw_code rc;
 
     if (!from) return SW_OK;
-    sw_model_slot_shape(b->e->m, b->layer, slot, &one, &width);
-    rc = sw_device_store_copy(&d, &b->store, from, width * (int64_t)sizeof *from, "norms", err);
+    sw_model_slot_shape(b->e->m, b->layer, slot, &rows, &width);
+    if (is_bias) rows = 1;
+    rc = sw_device_store_copy(&d, &b->store, from, rows * width * (int64_t)sizeof *from, "norms",
+                              err);
     if (rc == SW_OK) *out = d;
     return rc;
 }
@@ -481,8 +484,9 @@ static sw_code load_block(sw_device_block *b, const sw_block *from, sw_err *err)
             rc = sw_device_weight_load_dense(&b->linear[s], b->e, &b->store, w, err);
         else if (w->n_out && !is_loaded(b, s))
             rc = sw_device_weight_load(&b->linear[s], b->e, &b->store, &w, 1, err);
-        if (rc == SW_OK) rc = load_vector(&b->norm[s], b, from->norm[s], (sw_slot)s, err);
-        if (rc == SW_OK) rc = load_vector(&b->norm_bias[s], b, from->norm_bias[s], (sw_slot)s, err);
+        if (rc == SW_OK) rc = load_vector(&b->norm[s], b, from->norm[s], (sw_slot)s, false, err);
+        if (rc == SW_OK)
+            rc = load_vector(&b->norm_bias[s], b, from->norm_bias[s], (sw_slot)s, true, err);
     }
     return rc == SW_OK ? sw_device_sync(b->e->gpu, err) : rc;
 }
@@ -524,12 +528,12 @@ int64_t sw_device_block_bytes(const sw_device_engine *e, const sw_block *b)
     int64_t sum = 0;
 
     for (int s = 0; s < SW_SLOT_COUNT; s++) {
-        int64_t one, width = 0;
+        int64_t rows, width = 0;
 
         sum += room_of_weight(e, &b->linear[s]);
         if (!b->norm[s] && !b->norm_bias[s]) continue;
-        sw_model_slot_shape(e->m, b->layer, (sw_slot)s, &one, &width);
-        sum += 2 * (width * (int64_t)sizeof(float) + PLACE_ALIGN);
+        sw_model_slot_shape(e->m, b->layer, (sw_slot)s, &rows, &width);
+        sum += (rows + 1) * width * (int64_t)sizeof(float) + 2 * PLACE_ALIGN;
     }
     for (int i = 0; i < 3 && b->experts[i]; i++)
         for (int64_t x = 0; x < e->m->n_experts; x++) sum += room_of_weight(e, &b->experts[i][x]);

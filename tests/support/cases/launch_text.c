@@ -11,6 +11,10 @@ static const char *const buffers[SW_BUF_COUNT] = {
     [SW_BUF_GATE_UP] = "GATE_UP", [SW_BUF_Q_A] = "Q_A", [SW_BUF_KV_A] = "KV_A",
     [SW_BUF_LATENT] = "LATENT", [SW_BUF_K_ROPE] = "K_ROPE", [SW_BUF_KV_B] = "KV_B",
     [SW_BUF_SHARED_G] = "SG", [SW_BUF_SHARED_U] = "SU",
+    [SW_BUF_MIX] = "MIX", [SW_BUF_MIX_Z] = "MIX_Z", [SW_BUF_MIX_B] = "MIX_B",
+    [SW_BUF_MIX_A] = "MIX_A", [SW_BUF_MIX_GROUPED] = "MIX_GROUPED", [SW_BUF_MIX_BA] = "MIX_BA",
+    [SW_BUF_MIX_A_RANK] = "MIX_A_RANK", [SW_BUF_MIX_Z_RANK] = "MIX_Z_RANK",
+    [SW_BUF_MIX_O] = "MIX_O",
 };
 static const char *const slots[SW_SLOT_COUNT] = {
     [SW_SLOT_Q] = "q", [SW_SLOT_K] = "k", [SW_SLOT_V] = "v", [SW_SLOT_O] = "o",
@@ -24,11 +28,15 @@ static const char *const slots[SW_SLOT_COUNT] = {
     [SW_SLOT_NORM_K] = "norm_k", [SW_SLOT_NORM_Q_ROW] = "norm_q_row",
     [SW_SLOT_NORM_K_ROW] = "norm_k_row", [SW_SLOT_NORM_Q_A] = "norm_q_a",
     [SW_SLOT_NORM_KV_A] = "norm_kv_a", [SW_SLOT_NORM_FINAL] = "norm_final",
-    [SW_SLOT_SINKS] = "sinks",
+    [SW_SLOT_SINKS] = "sinks", [SW_SLOT_MIX_IN] = "mix_in", [SW_SLOT_MIX_Z] = "mix_z",
+    [SW_SLOT_MIX_OUT] = "mix_out", [SW_SLOT_MIX_A] = "mix_a", [SW_SLOT_MIX_B] = "mix_b",
+    [SW_SLOT_MIX_BA] = "mix_ba", [SW_SLOT_MIX_A_RANK] = "mix_a_rank",
+    [SW_SLOT_MIX_Z_RANK] = "mix_z_rank", [SW_SLOT_MIX_Z_GATE] = "mix_z_gate",
 };
 static const char *const sites[SW_SITE_COUNT] = {
     [SW_SITE_ATTN_IN] = "attn_in", [SW_SITE_Q_B_IN] = "q_b_in", [SW_SITE_KV_B_IN] = "kv_b_in",
-    [SW_SITE_O_IN] = "o_in", [SW_SITE_MLP_IN] = "mlp_in",
+    [SW_SITE_O_IN] = "o_in", [SW_SITE_MIX_IN] = "mix_in", [SW_SITE_MIX_OUT_IN] = "mix_out_in",
+    [SW_SITE_MLP_IN] = "mlp_in",
     [SW_SITE_SHARED_DOWN_IN] = "shared_down_in", [SW_SITE_DOWN_IN] = "down_in",
 };
 
@@ -91,6 +99,10 @@ static void say_launch(char *text, const sw_planned_launch *l)
     case SW_LAUNCH_DECODE: say_attention(text, l); break;
     case SW_LAUNCH_GLU: say(text, "%s = act(%s) * %s", dst, dst, src); break;
     case SW_LAUNCH_ACT: say(text, "%s = act(%s)", dst, dst); break;
+    case SW_LAUNCH_GATED_DELTA: say(text, "%s = gated_delta(%s)", dst, src); break;
+    case SW_LAUNCH_KIMI_DELTA: say(text, "%s = kimi_delta(%s)", dst, src); break;
+    case SW_LAUNCH_SSD: say(text, "%s = ssd(%s)", dst, src); break;
+    case SW_LAUNCH_SHORT_CONV: say(text, "%s = short_conv(%s)", dst, src); break;
     case SW_LAUNCH_EXPERTS: say(text, "%s %s experts(%s)", dst, l->adds ? "+=" : "=", src); break;
     default: say(text, "?"); break;
     }
