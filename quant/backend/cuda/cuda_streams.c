@@ -136,11 +136,11 @@ static sw_code advance_one(sw_streams *s, float *d_x, const sw_device_block *blo
                            const uint16_t *d_kept, int64_t seq, sw_half half, sw_err *err)
 {
     const sw_cuda_streams *on = s->own;
-    bool is_end = on->kept_at == (half == SW_HALF_ATTENTION ? SW_SITE_O_IN : SW_SITE_DOWN_IN);
+    bool is_end = half == (on->kept_at < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : SW_HALF_MLP);
     float *d_at = d_x + seq * sw_cuda_row_elems(s);
     int64_t n_seqs = sw_streams_seqs_at(s, seq);
 
-    if (d_kept && is_end && half != SW_HALF_BOTH)
+    if (d_kept && is_end)
         return sw_device_engine_rest(on->engine, block, d_at, n_seqs, s->seq_len, half,
                                      on->kept_at, d_kept + seq * s->seq_len * on->kept_width, err);
     return sw_device_engine_half(on->engine, block, d_at, n_seqs, s->seq_len, half, NULL,
