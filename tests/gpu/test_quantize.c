@@ -137,7 +137,8 @@ static void every_dense_architecture(void **state)
 
 static void recurrent_mixers(void **state)
 {
-    static const char *const archs[] = {"recipes/lfm2", "recipes/mamba2", "recipes/bamba"};
+    static const char *const archs[] = {"recipes/lfm2", "recipes/mamba2", "recipes/qwen3_5_text",
+                                        "recipes/falcon_h1"};
 
     (void)state;
     for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)

@@ -83,7 +83,7 @@ static sw_walk_args walk_of(const sw_device_run *run, const sw_planned_launch *l
     return (sw_walk_args){.conv = conv_of(run), .a_log = b->norm[SW_SLOT_A_LOG],
                           .dt_bias = b->norm[SW_SLOT_DT_BIAS],
                           .gate = {.w = b->norm[SW_SLOT_NORM_MIX], .eps = (float)e->m->norm_eps},
-                          .state = state ? state + kept_floats(x) : NULL, .out = e->buf[l->dst],
+                          .state = state ? state + kept_floats(x) : NULL, .out = b->buf[l->dst],
                           .counters = e->d_mixer_counters, .n_heads = (int)x->n_heads,
                           .n_groups = (int)x->n_groups, .d_k = (int)x->d_state,
                           .d_v = (int)x->d_head, .n_sms = e->device.n_sms};
@@ -99,7 +99,7 @@ static void gate_by_head(sw_walk_args *a, sw_mixer_columns z)
  * their steps, then their decays. */
 static void place_grouped(sw_walk_args *a, const sw_device_run *run)
 {
-    const sw_bf16_rows mix = run->e->buf[SW_BUF_MIX_GROUPED], ba = run->e->buf[SW_BUF_MIX_BA];
+    const sw_bf16_rows mix = run->block->buf[SW_BUF_MIX_GROUPED], ba = run->block->buf[SW_BUF_MIX_BA];
     const int64_t heads = a->n_heads / a->n_groups, d_k = a->d_k, values = heads * a->d_v;
     const int64_t row = 2 * d_k + 2 * values, keys = a->n_groups * d_k;
 
@@ -114,15 +114,15 @@ static void place_grouped(sw_walk_args *a, const sw_device_run *run)
 
 static void place_plain(sw_walk_args *a, const sw_device_run *run)
 {
-    const sw_bf16_rows mix = run->e->buf[SW_BUF_MIX];
+    const sw_bf16_rows mix = run->block->buf[SW_BUF_MIX];
     const int64_t keys = (int64_t)a->n_groups * a->d_k, width = (int64_t)a->n_heads * a->d_v;
 
     add_part(&a->conv, run, SW_SLOT_CONV, 0, 0, keys, plain(mix, 0, 1));
     add_part(&a->conv, run, SW_SLOT_CONV, 0, keys, keys, plain(mix, keys, 1));
     add_part(&a->conv, run, SW_SLOT_CONV, 0, 2 * keys, width, plain(mix, 2 * keys, 1));
-    a->step = plain(run->e->buf[SW_BUF_MIX_B], 0, 1);
-    a->decay = plain(run->e->buf[SW_BUF_MIX_A], 0, 1);
-    gate_by_head(a, plain(run->e->buf[SW_BUF_MIX_Z], 0, 1));
+    a->step = plain(run->block->buf[SW_BUF_MIX_B], 0, 1);
+    a->decay = plain(run->block->buf[SW_BUF_MIX_A], 0, 1);
+    gate_by_head(a, plain(run->block->buf[SW_BUF_MIX_Z], 0, 1));
 }
 
 sw_code sw_device_run_gated_delta(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
@@ -136,25 +136,22 @@ sw_code sw_device_run_gated_delta(sw_device_run *run, const sw_planned_launch *l
     return sw_cuda_gated_delta(&a, run->e->how, err);
 }
 
-/* Joined weights make the three one beside the other, whatever attention layers have there. */
 sw_code sw_device_run_kimi_delta(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     static const sw_slot slots[] = {SW_SLOT_CONV_Q, SW_SLOT_CONV_K, SW_SLOT_CONV_V};
     static const sw_buf bufs[] = {SW_BUF_Q, SW_BUF_K, SW_BUF_V};
-    const sw_device_engine *e = run->e;
-    const int64_t width = sw_mixer_width(&e->m->mixer);
+    const sw_bf16_rows *buf = run->block->buf;
+    const int64_t width = sw_mixer_width(&run->e->m->mixer);
     sw_walk_args a = walk_of(run, l);
 
     for (int i = 0; i < 3; i++)
-        add_part(&a.conv, run, slots[i], i, 0, width,
-                 run->block->is_qkv_fused ? plain(e->buf[SW_BUF_Q], i * width, 1)
-                                          : plain(e->buf[bufs[i]], 0, 1));
-    a.step = plain(e->buf[SW_BUF_MIX_B], 0, 1);
-    a.decay = plain(e->buf[SW_BUF_MIX_A], 0, 1);
+        add_part(&a.conv, run, slots[i], i, 0, width, plain(buf[bufs[i]], 0, 1));
+    a.step = plain(buf[SW_BUF_MIX_B], 0, 1);
+    a.decay = plain(buf[SW_BUF_MIX_A], 0, 1);
     a.is_by_channel = true;
-    gate_by_head(&a, plain(e->buf[SW_BUF_MIX_Z], 0, 1));
+    gate_by_head(&a, plain(buf[SW_BUF_MIX_Z], 0, 1));
     a.gate.is_sigmoid = true;
-    return sw_cuda_gated_delta(&a, e->how, err);
+    return sw_cuda_gated_delta(&a, run->e->how, err);
 }
 
 /* ---- Mamba-2 and short convolutions ---- */
@@ -163,7 +160,7 @@ sw_code sw_device_run_kimi_delta(sw_device_run *run, const sw_planned_launch *l,
 sw_code sw_device_run_ssd(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     const sw_mixer *x = &run->e->m->mixer;
-    const sw_bf16_rows mix = run->e->buf[l->src];
+    const sw_bf16_rows mix = run->block->buf[l->src];
     const double *scale = x->section_scale;
     const int64_t width = sw_mixer_width(x), keys = sw_mixer_keys(x);
     sw_walk_args a = walk_of(run, l);
@@ -187,10 +184,10 @@ sw_code sw_device_run_ssd(sw_device_run *run, const sw_planned_launch *l, sw_err
 /* Rows are B, C, x: x gated by B, convolved, gated by C. */
 sw_code sw_device_run_short_conv(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    const sw_bf16_rows mix = run->e->buf[l->src];
+    const sw_bf16_rows mix = run->block->buf[l->src];
     const int64_t width = sw_mixer_width(&run->e->m->mixer);
     sw_short_conv_args a = {.conv = conv_of(run), .after = mix.d + width,
-                            .out = run->e->buf[l->dst]};
+                            .out = run->block->buf[l->dst]};
 
     add_part(&a.conv, run, SW_SLOT_CONV, 0, 0, width, plain(mix, 2 * width, 1));
     a.conv.part[0].before = mix.d;

@@ -14,6 +14,7 @@ static __device__ __forceinline__ float sw_act_of(int act, float g, float limit)
     if (act == SW_MLP_GELU) return 0.5f * g * (1.0f + erff(g * 0.7071067811865476f));
     if (act == SW_MLP_GELU_TANH) return 0.5f * g * (1.0f + tanhf(tanh_in));
     if (act == SW_MLP_RELU) return g > 0.0f ? g : 0.0f;
+    if (act == SW_MLP_RELU_SQUARED) return g > 0.0f ? g * g : 0.0f;
     g = fminf(g, limit);
     return g / (1.0f + expf(-1.702f * g));
 }

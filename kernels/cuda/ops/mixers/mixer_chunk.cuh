@@ -155,9 +155,9 @@ static __device__ void sw_chunk_look_back(const sw_chunk<PAD> &s, const sw_walk_
 
 /* One channel of tokens t to t + n - 1, convolved, `stride` floats apart. */
 template <int PAD>
-static __device__ void sw_chunk_convolve(float *s_to, int stride, const sw_chunk<PAD> &s, int column,
-                                         const sw_conv_args &conv, const sw_conv_part &part,
-                                         int64_t channel, int t, int n)
+static __device__ void sw_chunk_convolve(float *s_to, int stride, const sw_chunk<PAD> &s,
+                                         int column, const sw_conv_args &conv,
+                                         const sw_conv_part &part, int64_t channel, int t, int n)
 {
     const float *taps = part.taps + channel;
     const float bias = part.bias ? part.bias[channel] : 0, scale = part.x.scale;
