@@ -141,8 +141,17 @@ static void recurrent_mixers(void **state)
                                         "recipes/falcon_h1"};
 
     (void)state;
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        check_arch(archs[i], SW_SEQUENTIAL_SITE);
+    for (size_t i = 0; i < N_ARCHS; i++) check_arch(archs[i], SW_SEQUENTIAL_SITE);
+}
+
+/* What tokens have beside the residual stream, branches beside each other, factors. */
+static void families_unlike_llama(void **state)
+{
+    static const char *const archs[] = {"recipes/gemma4", "recipes/gemma3n", "recipes/gpt_neox",
+                                        "recipes/granite"};
+
+    (void)state;
+    for (size_t i = 0; i < N_ARCHS; i++) check_arch(archs[i], SW_SEQUENTIAL_SITE);
 }
 
 /* Experts are solved on the CPU, plain rounding gives its bytes, and a search for scales sees
@@ -203,6 +212,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_dense_architecture),
                                        cmocka_unit_test(recurrent_mixers),
+                                       cmocka_unit_test(families_unlike_llama),
                                        cmocka_unit_test(what_is_not_gptq)};
 
     if (sw_device_count() == 0) {

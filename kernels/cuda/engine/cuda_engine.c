@@ -251,6 +251,8 @@ void sw_device_engine_free(sw_device_engine *e)
     sw_mem_put(e);
 }
 
+float *sw_device_engine_side(sw_device_engine *e) { return e->d_side; }
+
 /* ---- rope tables ---- */
 
 static sw_code copy_rows(float *d_to, const float *from, sw_device_engine *e, int64_t half,
