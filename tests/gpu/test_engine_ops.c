@@ -62,7 +62,7 @@ static const attn_case decodes[] = {
     {24, 2, 96, 96, 1, 1, 700, 100, 20, true, false, 0},
     {8, 2, 128, 128, 2, 1, 1300, 0, 0, true, false, 0},
     {8, 2, 64, 64, 2, 1, 1000, 0, 0, false, false, 300},
-    {8, 2, 64, 64, 1, 1, 600, 0, 0, false, false, 300},
+    {8, 2, 64, 64, 1, 1, 640, 0, 0, false, false, 300},
 };
 /* Multiprocessors that decode plans for: keys in parts, or few warps that have many of them. */
 static const int decode_sms[] = {132, 3, 1};

@@ -25,10 +25,10 @@
 #define LIMIT 2e-2  /* relative L2 of all logits, of BF16 activations from float32 */
 #define ROUTED 6e-2 /* where rounding sends a token to other experts: of all tokens but the */
 #define LEFT_OUT 8  /* farthest, one in so many; */
-#define ROUTED_ALL 1.5e-1 /* and of all */
+#define ROUTED_ALL 1.5e-1 /* and of all, where a whole text is compared */
 #define LARGE 3e-2  /* where rounding counts for more, as `why` says: rounding every buffer of the
                      * CPU engine to BF16 moves these logits by 2.0e-2 to 2.2e-2 */
-#define SOME 1.5    /* times the limit, for rows that are few */
+#define SOME 1.5    /* times these, for rows that are few */
 #define PROMPT 20
 #define STEPS 12    /* drawn one by one, from the second on in a graph */
 
@@ -114,7 +114,7 @@ static const char *const refused[][2] = {
 #define N_REFUSED (sizeof refused / sizeof refused[0])
 
 static sw_device *gpu;
-static double worst[N_RECIPES];
+static double worst[N_RECIPES][2]; /* of whole texts, of few rows */
 
 typedef struct on_device {
     const recipe *r;
@@ -171,11 +171,12 @@ static void compare(const recipe *r, const char *how, const float *have, const f
     const bool is_routed = r->limit == ROUTED;
     const double far = distance(have, want, n_rows, vocab, is_routed);
     const double all = distance(have, want, n_rows, vocab, false);
-    const double more = n_rows < 2 * STEPS ? SOME : 1.0;
-    double *most = &worst[r - recipes];
+    const bool is_few = n_rows < 2 * STEPS;
+    const double more = is_few ? SOME : 1.0;
+    double *most = &worst[r - recipes][is_few];
 
     if (!(far <= *most)) *most = far;
-    if (!(far <= more * r->limit) || !(all <= more * (is_routed ? ROUTED_ALL : r->limit)))
+    if (!(far <= more * r->limit) || !(all <= more * more * (is_routed ? ROUTED_ALL : r->limit)))
         fail_msg("%s, %s: %.3g, %.3g of all", r->name, how, far, all);
 }
 
@@ -310,8 +311,9 @@ static void test_refusals(void **state)
 static void print_worst(void)
 {
     for (size_t i = 0; i < N_RECIPES; i++)
-        printf("  %-24s %.2e of %g%s%s\n", recipes[i].name, worst[i], recipes[i].limit,
-               recipes[i].why ? ": " : "", recipes[i].why ? recipes[i].why : "");
+        printf("  %-24s %.2e of %g, few rows %.2e%s%s\n", recipes[i].name, worst[i][0],
+               recipes[i].limit, worst[i][1], recipes[i].why ? ": " : "",
+               recipes[i].why ? recipes[i].why : "");
     for (size_t i = 0; i < N_REFUSED; i++)
         if (refused[i][0]) printf("  %-24s refused: %s\n", refused[i][0], refused[i][1]);
 }
