@@ -201,6 +201,12 @@ static void check_fed(const on_device *c, const reference_logits *ref, int64_t s
     free(have), free(want), free(both);
 }
 
+/* The token of the text that the second of two sequences begins with. Behind the third, nemotron_h
+ * draws one that is a near tie between its two groups of experts, and its states carry the other
+ * group's output on to all that follow: 0.395 of all logits on the device, and 0.39 in the CPU
+ * engine too in 4 of 24 runs with 4e-3 of noise on the residual stream. */
+static int64_t second_text(const recipe *r) { return strcmp(r->name, "nemotron_h") ? 3 : 5; }
+
 /* The logits behind every token that n_seqs sequences draw, against the CPU's of the same text. */
 static void check_drawn(const on_device *c, const reference_logits *ref, int64_t n_seqs)
 {
@@ -212,7 +218,7 @@ static void check_drawn(const on_device *c, const reference_logits *ref, int64_t
 
     MUST(sw_device_session_new(&s, c->lm, n_seqs, n, &greedy, err));
     for (int64_t i = 0; i < n_seqs; i++) {
-        memcpy(ids + i * n, ref->ids + 3 * i, 4 * PROMPT);
+        memcpy(ids + i * n, ref->ids + second_text(c->r) * i, 4 * PROMPT);
         MUST(sw_device_session_feed(s, i, ids + i * n, PROMPT, err));
     }
     for (int64_t t = 0; t < STEPS; t++) {

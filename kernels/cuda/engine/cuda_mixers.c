@@ -99,7 +99,8 @@ static void gate_by_head(sw_walk_args *a, sw_mixer_columns z)
  * their steps, then their decays. */
 static void place_grouped(sw_walk_args *a, const sw_device_run *run)
 {
-    const sw_bf16_rows mix = run->block->buf[SW_BUF_MIX_GROUPED], ba = run->block->buf[SW_BUF_MIX_BA];
+    const sw_bf16_rows *buf = run->block->buf, mix = buf[SW_BUF_MIX_GROUPED];
+    const sw_bf16_rows ba = buf[SW_BUF_MIX_BA];
     const int64_t heads = a->n_heads / a->n_groups, d_k = a->d_k, values = heads * a->d_v;
     const int64_t row = 2 * d_k + 2 * values, keys = a->n_groups * d_k;
 
