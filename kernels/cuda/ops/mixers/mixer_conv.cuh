@@ -5,7 +5,7 @@
 #include "kernels/cuda/ops/engine_launch.cuh"
 #include "kernels/cuda/ops/mixers/mixers.h"
 
-/* To some 2^-22 of it, much less than BF16 can tell. */
+/* By approximate instructions, whose error is far below what BF16 can tell. */
 static __device__ __forceinline__ float sw_sigmoid_of(float x)
 {
     return __fdividef(1.0f, 1.0f + __expf(-x));
