@@ -67,8 +67,13 @@ double sw_spec_step(const sw_spec_weight *w, double level)
 
 static sw_code check_codes(const sw_spec_weight *w, sw_err *err)
 {
+    const int n_codes = 1 << w->bits;
+    bool is_number[256] = {false};
+
+    for (int code = 0; code < n_codes && code < 256; code++)
+        is_number[code] = isfinite(sw_spec_level(w, code, 0));
     for (int64_t i = 0; i < w->n_out * w->k_in; i++)
-        if (!isfinite(sw_spec_level(w, w->codes[i], 0)))
+        if (!is_number[w->codes[i]])
             return SW_FAIL(err, SW_E_FORMAT, "code of channel %lld, input %lld is 0x%02x, which is "
                            "no number", (long long)(i / w->k_in), (long long)(i % w->k_in),
                            w->codes[i]);
