@@ -161,10 +161,9 @@ static void add_swap(sums *all, rival r, const sw_spec_weight *w, double value, 
 
 static int highest_code(const sw_spec_weight *w)
 {
-    static const int of_exponent_bits[] = {[2] = 0x7, [4] = 0x7e, [5] = 0x7b};
-
     if (w->levels) return w->n_levels - 1;
-    return w->exponent_bits ? of_exponent_bits[w->exponent_bits] : (1 << w->bits) - 1;
+    return w->exponent_bits ? sw_spec_float_last(w->exponent_bits, w->mantissa_bits)
+                            : (1 << w->bits) - 1;
 }
 
 static int lowest_code(const sw_spec_weight *w)
