@@ -8,20 +8,13 @@
 
 #include "formats/io/file.h"
 #include "formats/base/parallel.h"
-#include "formats/checkpoint/identity.h"
-#include "formats/checkpoint/model_chat.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/manifest.h"
+#include "formats/checkpoint/model_text.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
-#include "verify/checks/config_check.h"
-#include "verify/checks/float_linears.h"
-#include "verify/metrics/gap.h"
-#include "verify/metrics/inputs.h"
-#include "verify/metrics/kv_scales.h"
+#include "verify/checks/checks.h"
 #include "verify/metrics/perplexity.h"
-#include "verify/checks/side_check.h"
-#include "verify/checks/structure.h"
-#include "verify/checks/tensors.h"
+#include "verify/metrics/inputs.h"
 
 #define GAP_WINDOWS 4
 /* Kernels and dequantized weights differ by the rounding of float sums, which measures 3e-7; a

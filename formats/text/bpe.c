@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/text/bpe_merge.h"
 
 #define BLOCK_CHAR 0x2581u /* LOWER ONE EIGHTH BLOCK, which stands for a blank */
 #define BLOCK_TEXT "\xE2\x96\x81"

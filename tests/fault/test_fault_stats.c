@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "formats/checkpoint/identity.h"
+#include "formats/checkpoint/manifest.h"
 #include "quant/stats/stats.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/num/pow2.h"
-#include "tools/recipe/recipe_internal.h"
 
 static const sw_json_caps recipe_caps = {.max_bytes = (size_t)16 << 20, .max_depth = 8,
                                          .max_values = 2000000};

@@ -6,7 +6,7 @@
 #include "formats/io/watch.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
-#include "tools/cli/kv_cache.h"
+#include "tools/cli/names.h"
 #include "verify/verify.h"
 
 #define NO_GATE (-1.0)

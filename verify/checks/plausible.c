@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
-#include "verify/checks/plain_blocks.h"
-#include "verify/checks/residual.h"
 
 /* Error beyond this many times plain rounding's is no rounding. GPTQ gives up weight error for
  * output error, and more of it to make good what was lost upstream: on trained models it measures

@@ -11,7 +11,7 @@
 
 #include "formats/num/pow2.h"
 #include "quant/method/grid.h"
-#include "quant/search/algos.h"
+#include "quant/method/algo.h"
 #include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/random.h"
 

@@ -12,9 +12,9 @@
 #include <cmocka.h>
 
 #include "quant/run/scheme.h"
-#include "quant/search/algos.h"
+#include "quant/method/algo.h"
 #include "quant/search/sensitivity.h"
-#include "tests/support/toys/outlier_model.h"
+#include "tests/support/toys/patched_model.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/cases/stats_case.h"
 #include "tests/support/cases/taken.h"
