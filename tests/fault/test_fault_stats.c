@@ -13,7 +13,7 @@
 #include "quant/stats/stats.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"
-#include "tests/support/cases/taken.h"
+#include "tests/support/cases/stats_case.h"
 
 #define MODEL "tests/golden/arch/mixtral"
 enum { SEQS = 2, LEN = 16 };

@@ -17,7 +17,6 @@
 #include "tests/support/toys/patched_model.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/cases/stats_case.h"
-#include "tests/support/cases/taken.h"
 
 enum { LINEARS_MAX = 64, TRANSFORMS_MAX = 32 };
 
