@@ -1,7 +1,7 @@
 /* make_merges.c - vocab.json and merges.txt as tokenizer.json. See made.h.
  *
  * The two files do not say how a text is cut into words. The class of the tokenizer does, or the
- * type of a model of those days; nothing is guessed for others.
+ * model type of older models; for others nothing is guessed.
  */
 #include <string.h>
 
