@@ -9,29 +9,24 @@
 #include "formats/dialect/dialect_gguf.h"
 
 const sw_dialect *const sw_dialects[] = {
-    &sw_dialect_marlin, /* before gptq, whose method it may name */
-    &sw_dialect_machete,
-    &sw_dialect_gptq, &sw_dialect_gptq_v2, &sw_dialect_awq, &sw_dialect_awq_gemv,
-    &sw_dialect_compressed_tensors, &sw_dialect_fp8_hf, /* before fp8, which takes the rest */
-    &sw_dialect_fp8,
-    &sw_dialect_modelopt, &sw_dialect_mxfp4, &sw_dialect_swage, NULL,
+#define SW_DIALECT(symbol, place) &sw_dialect_##symbol,
+#include "formats/dialect/dialects.def"
+#undef SW_DIALECT
+    NULL,
 };
 
-const sw_dialect *const sw_conversion_dialects[] = {
-    &sw_dialect_marlin,
-    &sw_dialect_machete,
-    &sw_dialect_gptq,
-    &sw_dialect_gptq_v2,
-    &sw_dialect_awq,
-    &sw_dialect_awq_gemv,
-    &sw_dialect_compressed_tensors,
-    &sw_dialect_fp8,
-    &sw_dialect_fp8_hf,
-    &sw_dialect_modelopt,
-    &sw_dialect_mxfp4,
-    &sw_dialect_swage,
-    &sw_dialect_gguf,
-    NULL,
+#define SW_DIALECT(symbol, place) +1
+enum {
+    N_DIALECTS = 0
+#include "formats/dialect/dialects.def"
+};
+#undef SW_DIALECT
+
+const sw_dialect *const sw_conversion_dialects[N_DIALECTS + 2] = {
+#define SW_DIALECT(symbol, place) [place] = &sw_dialect_##symbol,
+#include "formats/dialect/dialects.def"
+#undef SW_DIALECT
+    [N_DIALECTS] = &sw_dialect_gguf,
 };
 
 const sw_dialect *sw_dialect_find(const char *name)

@@ -4,18 +4,9 @@
 
 #include "formats/dialect/dialect.h"
 
-extern const sw_dialect sw_dialect_awq;
-extern const sw_dialect sw_dialect_awq_gemv;
-extern const sw_dialect sw_dialect_marlin;
-extern const sw_dialect sw_dialect_machete;
-extern const sw_dialect sw_dialect_gptq;
-extern const sw_dialect sw_dialect_gptq_v2;
-extern const sw_dialect sw_dialect_compressed_tensors;
-extern const sw_dialect sw_dialect_fp8;
-extern const sw_dialect sw_dialect_fp8_hf;
-extern const sw_dialect sw_dialect_modelopt;
-extern const sw_dialect sw_dialect_mxfp4;
-extern const sw_dialect sw_dialect_swage;
+#define SW_DIALECT(symbol, place) extern const sw_dialect sw_dialect_##symbol;
+#include "formats/dialect/dialects.def"
+#undef SW_DIALECT
 
 sw_part sw_part_single(const char *suffix, sw_dtype dtype); /* without dimensions */
 sw_part sw_part_1d(const char *suffix, sw_dtype dtype, int64_t a);

@@ -13,10 +13,10 @@
 #define LARGEST_F16 65504.0f
 
 const sw_spec_reader *const sw_spec_readers[] = {
-    &sw_spec_machete, &sw_spec_marlin,
-    &sw_spec_gptq, &sw_spec_gptq_v2, &sw_spec_awq, &sw_spec_awq_gemv, &sw_spec_ct,
-    &sw_spec_fp8_blocks, &sw_spec_fp8_tensor, &sw_spec_fp8_hf, &sw_spec_modelopt,
-    &sw_spec_mxfp4, &sw_spec_swage, NULL,
+#define SW_SPEC_READER(symbol) &sw_spec_##symbol,
+#include "verify/decoders/readers.def"
+#undef SW_SPEC_READER
+    NULL,
 };
 
 bool sw_spec_method_is(const cJSON *config, const char *name)

@@ -80,10 +80,10 @@ struct sw_spec_reader {
 };
 
 extern const sw_spec_reader *const sw_spec_readers[]; /* ends with NULL */
-extern const sw_spec_reader sw_spec_machete;
-extern const sw_spec_reader sw_spec_marlin, sw_spec_gptq, sw_spec_gptq_v2, sw_spec_awq,
-    sw_spec_awq_gemv, sw_spec_ct, sw_spec_fp8_blocks, sw_spec_fp8_tensor, sw_spec_fp8_hf,
-    sw_spec_modelopt, sw_spec_mxfp4, sw_spec_swage, sw_spec_gguf;
+#define SW_SPEC_READER(symbol) extern const sw_spec_reader sw_spec_##symbol;
+#include "verify/decoders/readers.def"
+#undef SW_SPEC_READER
+extern const sw_spec_reader sw_spec_gguf; /* has no quantization_config */
 
 /* SW_E_UNSUPPORTED: a quantization_config that no reader knows, or a scheme beyond it. */
 sw_code sw_spec_scheme_read(sw_spec_scheme *out, const cJSON *quantization_config,
