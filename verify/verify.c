@@ -10,6 +10,7 @@
 #include "formats/base/parallel.h"
 #include "formats/checkpoint/manifest.h"
 #include "formats/checkpoint/model_text.h"
+#include "formats/io/profile.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
 #include "verify/checks/checks.h"
@@ -398,17 +399,34 @@ static sw_code judge_files(verifier *v, sw_err *err)
 {
     const sw_subject *original = v->has_original ? &v->original : NULL;
     sw_report *r = &v->report;
+    sw_span span = sw_span_open("judge digests");
     bool are_same = true;
-    sw_code rc;
+    sw_code rc = describe(v, err);
 
-    if ((rc = describe(v, err)) != SW_OK ||
-        (rc = sw_verify_inputs(r, &v->checkpoint, original, v->options, err)) != SW_OK ||
+    if (rc == SW_OK) rc = sw_verify_inputs(r, &v->checkpoint, original, v->options, err);
+    sw_span_close(span, NULL);
+    if (rc != SW_OK ||
         (rc = sw_verify_side_files(r, &v->checkpoint, original, err)) != SW_OK || !original ||
         (rc = sw_verify_sizes(&are_same, r, &v->checkpoint, original, err)) != SW_OK || are_same)
         return rc;
     v->has_original = false;
     r->note = "the original is another model: nothing else was compared with it";
     return SW_OK;
+}
+
+/* Every tensor by the second decoder, and what can be told of the checkpoint by itself. */
+static sw_code judge_values(verifier *v, const sw_subject *original, sw_err *err)
+{
+    sw_span span = sw_span_open("judge tensors");
+    sw_code rc = sw_verify_tensors(&v->report, &v->checkpoint, original, &v->rescale, v->n_threads,
+                                   v->options->progress, err);
+
+    sw_span_close(span, NULL);
+    span = sw_span_open("judge structure");
+    if (rc == SW_OK) rc = sw_verify_kv_scales(&v->report, &v->checkpoint, err);
+    if (rc == SW_OK) rc = sw_verify_structure(&v->report, &v->checkpoint, err);
+    sw_span_close(span, NULL);
+    return rc;
 }
 
 static sw_code judge(verifier *v, sw_err *err)
@@ -423,12 +441,7 @@ static sw_code judge(verifier *v, sw_err *err)
         (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, v->n_threads,
                              err)) != SW_OK)
         return rc;
-    if ((rc = sw_verify_tensors(r, &v->checkpoint, original, &v->rescale, v->n_threads,
-                                v->options->progress, err)) != SW_OK)
-        return rc;
-    if ((rc = sw_verify_kv_scales(r, &v->checkpoint, err)) != SW_OK ||
-        (rc = sw_verify_structure(r, &v->checkpoint, err)) != SW_OK)
-        return rc;
+    if ((rc = judge_values(v, original, err)) != SW_OK) return rc;
     if (original && (rc = hold_to_original(v, err)) != SW_OK) return rc;
     if (!r->n_tensors && v->checkpoint.is_quantized && !v->checkpoint.is_gguf &&
         (rc = sw_report_find(r, "missing", "quantized linears", err, "config.json says %s, but no "

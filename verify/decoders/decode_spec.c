@@ -298,17 +298,25 @@ static sw_code check_groups(const sw_spec_weight *w, const sw_spec_scheme *schem
     return rc;
 }
 
+/* Levels of all codes under a zero point of 0: those of integers are so many less under another. */
 static void fill_values(sw_spec_weight *w)
 {
+    const bool has_zeros = !w->exponent_bits && !w->levels;
+    const int n_levels = w->levels ? w->n_levels : has_zeros ? 256 : 1 << w->bits;
+    float levels[256];
+
+    for (int code = 0; code < 256; code++)
+        levels[code] = code < n_levels ? (float)sw_spec_level(w, code, 0) : NAN;
     for (int64_t n = 0; n < w->n_out; n++) {
         const float *scales = w->scales + n * w->n_groups;
         const int32_t *zeros = w->zeros + n * w->n_groups;
 
         for (int64_t k = 0; k < w->k_in; k++) {
             int32_t g = w->group_of[k];
+            float level = levels[w->codes[n * w->k_in + k]];
             if (w->is_outlier[k]) continue;
-            double level = sw_spec_level(w, w->codes[n * w->k_in + k], zeros[g]);
-            w->values[n * w->k_in + k] = scales[g] * (float)level * w->global;
+            if (has_zeros) level -= (float)zeros[g];
+            w->values[n * w->k_in + k] = scales[g] * level * w->global;
             if (w->offsets) w->values[n * w->k_in + k] += w->offsets[n * w->n_groups + g];
         }
     }
