@@ -12,7 +12,6 @@
 #include "quant/method/target.h"
 #include "quant/method/weight_rows.h"
 #include "quant/run/block_job.h"
-#include "quant/run/placement.h"
 #include "quant/search/outliers.h"
 #include "quant/stats/ranges.h"
 #include "quant/stats/stats.h"
