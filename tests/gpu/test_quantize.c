@@ -16,7 +16,7 @@
 #include "tests/support/scratch.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/toys/recipe_model.h"
-#include "tests/support/cases/taken.h"
+#include "tests/support/cases/stats_case.h"
 
 enum { SEQS = 80, LEN = 128 };
 
