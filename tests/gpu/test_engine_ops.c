@@ -32,7 +32,7 @@ typedef struct attn_case {
     int64_t n_seqs, seq_len, first, window;
     double cap;
     bool has_sinks, has_slopes;
-    int64_t chunk;
+    int chunk;
 } attn_case;
 
 static const attn_case prefills[] = {
@@ -84,9 +84,10 @@ static float *expect_attention(const attn_case *c, const float *q, const float *
     return out;
 }
 
-static sw_code attend(const sw_attn_args *a, bool is_decode, sw_err *err)
+static sw_code attend(const sw_attn_args *a, const float *d_slopes, bool is_decode, sw_err *err)
 {
-    return is_decode ? sw_cuda_attention_decode(a, NULL, how, err) : sw_cuda_attention(a, how, err);
+    return is_decode ? sw_cuda_attention_decode(a, NULL, how, err)
+                     : sw_cuda_attention(a, d_slopes, how, err);
 }
 
 /* Codes of values / scale on the device; values become what they stand for. */
@@ -111,7 +112,7 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
     const int64_t n_v = c->n_seqs * n_keys * c->kv_heads * c->v_dim;
     const int64_t n_out = rows * c->heads * c->v_dim;
     float *q = malloc(4 * (size_t)n_q), *k = malloc(4 * (size_t)n_k), *v = malloc(4 * (size_t)n_v);
-    float sinks[64], slopes[64], *want, *have, *again;
+    float sinks[64], slopes[64], *want, *have, *again, *d_slopes = NULL;
     int32_t first[8];
     void *d_out = NULL, *d_scratch = NULL;
     sw_attn_args a = {.n_seqs = c->n_seqs, .seq_len = c->seq_len, .capacity = n_keys,
@@ -124,7 +125,7 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
         sinks[h] = (float)h / 4 - 1;
         slopes[h] = 0.25f / (float)(h + 1);
     }
-    if (c->has_slopes) a.slopes = device_copy(gpu, slopes, 4 * c->heads);
+    if (c->has_slopes) d_slopes = device_copy(gpu, slopes, 4 * c->heads);
     for (int i = 0; i < 8; i++) first[i] = (int32_t)c->first;
     a.q = (sw_bf16_rows){device_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
     a.k = (sw_bf16_rows){device_random_rows(gpu, k, n_k, 1.5, 2), c->kv_heads * c->dim};
@@ -146,10 +147,10 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
         MUST(sw_device_fill(gpu, d_scratch, 0, sw_cuda_decode_scratch_bytes(&a), err));
         a.scratch = d_scratch;
     }
-    MUST(attend(&a, is_decode, err));
+    MUST(attend(&a, d_slopes, is_decode, err));
     have = device_fetch(gpu, d_out, n_out);
     MUST(sw_device_fill(gpu, d_out, 0xff, n_out * 2, err));
-    MUST(attend(&a, is_decode, err));
+    MUST(attend(&a, d_slopes, is_decode, err));
     again = device_fetch(gpu, d_out, n_out);
     want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL,
                             c->has_slopes ? slopes : NULL);
@@ -161,7 +162,7 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
     if (!(error <= ROUNDING)) fail_msg("error %g", error);
     assert_memory_equal(have, again, (size_t)n_out * 4);
     a.scale *= 1.25f; /* of which one key knows nothing */
-    MUST(attend(&a, is_decode, err));
+    MUST(attend(&a, d_slopes, is_decode, err));
     free(again);
     again = device_fetch(gpu, d_out, n_out);
     assert_true(n_keys == 1 || relative_l2(again, want, n_out) > ROUNDING);

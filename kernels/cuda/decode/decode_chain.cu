@@ -103,7 +103,7 @@ extern "C" bool sw_cuda_chain_attention(sw_decode_chain *c, const sw_attn_args *
     sw_attn_args settled = sw_settle_scales(a);
     chain_steps *steps = &c->steps;
 
-    if (!steps->n_steps || steps->n_attentions == CHAIN_ATTENTIONS || a->n_seqs != 1 ||
+    if (!steps->n_steps || steps->n_attentions == CHAIN_ATTENTIONS || a->n_seqs != 1 || a->chunk ||
         a->head_dim > DIM_MAX || a->v_head_dim > DIM_MAX || a->head_dim % 8 ||
         a->v_head_dim % 8 || splits != steps->splits)
         return false;

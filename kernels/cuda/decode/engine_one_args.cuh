@@ -3,6 +3,7 @@
 #ifndef SW_KERNELS_CUDA_DECODE_ENGINE_ONE_ARGS_CUH
 #define SW_KERNELS_CUDA_DECODE_ENGINE_ONE_ARGS_CUH
 
+#include "formats/model/model.h"
 #include "kernels/cuda/decode/engine_one_mma.cuh"
 
 /* ONE_COUNT: none. */
@@ -40,7 +41,8 @@ static bool one_can(const sw_fused_args *a)
            (s == SW_DTYPE_F32 || s == SW_DTYPE_F16 || s == SW_DTYPE_BF16) &&
            (group == 0 || (group % UNIT_K == 0 && is_power(group / UNIT_K))) &&
            t->k_in % UNIT_K == 0 && t->k_in <= (a->x ? NORMED_MAX : K_MAX) &&
-           t->n_out % (a->out == SW_FUSED_GLU ? 32 : 16) == 0;
+           t->n_out % (a->out == SW_FUSED_GLU ? 32 : 16) == 0 &&
+           (a->out != SW_FUSED_GLU || a->act != SW_MLP_RELU_SQUARED);
 }
 
 /* Of one that can. */

@@ -1,6 +1,7 @@
 /* cuda_launches.c - the launches of a plan, one function a kind. See launch_plan.h for what each of
  * them does, engine_ops.h for the kernels.
  */
+#include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 
 _Static_assert(SW_LAUNCH_DECODE_DIM == SW_DECODE_DIM_MAX, "what the plan knows of the kernel");
@@ -242,12 +243,12 @@ static sw_attn_args attention_args(const sw_device_run *run, const sw_planned_la
     const bool is_window = m->is_window_layer[run->block->layer];
     sw_attn_args a = {.q = buffer(run, l->src), .out = buffer(run, l->dst),
                       .k = buffer(run, SW_BUF_K), .v = buffer(run, SW_BUF_V),
-                      .sinks = weight_in(run, l->slot), .slopes = e->d_slopes,
+                      .sinks = weight_in(run, l->slot),
                       .first = run->d_first, .n_seqs = run->n_seqs, .seq_len = run->seq_len,
                       .n_heads = (int)s->n_heads, .n_kv_heads = (int)s->n_kv_heads,
                       .head_dim = (int)s->head_dim, .v_head_dim = (int)s->v_head_dim,
                       .window = is_window ? m->sliding_window : 0,
-                      .chunk = is_window ? m->attention_chunk : 0,
+                      .chunk = is_window ? (int)sw_min_i64(m->attention_chunk, INT32_MAX) : 0,
                       .scale = (float)m->attention_scale, .cap = (float)m->attention_cap,
                       .scratch = run->d_decode_scratch, .n_sms = e->device.n_sms};
 
@@ -268,7 +269,7 @@ static sw_code launch_attention(sw_device_run *run, const sw_planned_launch *l, 
 {
     const sw_attn_args a = attention_args(run, l);
 
-    return sw_cuda_attention(&a, run->e->how, err);
+    return sw_cuda_attention(&a, run->e->d_slopes, run->e->how, err);
 }
 
 static sw_code launch_decode(sw_device_run *run, const sw_planned_launch *l, sw_err *err)

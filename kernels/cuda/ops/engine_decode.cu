@@ -497,7 +497,7 @@ static __device__ void store_warps(float *partial, sw_bf16 *out, const decode_st
 }
 
 /* grid (splits, kv heads x tiles of heads, sequences) */
-template <typename T, int D, int WARPS>
+template <typename T, int D, int WARPS, bool CHUNKED>
 static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
     swk_attention_decode(sw_attn_args a, sw_heads_args heads, int splits, int64_t counters)
 {
@@ -509,7 +509,7 @@ static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
                      (int64_t)item * splits * partial_floats(&a);
 
     sw_begin();
-    const attn_job j = attention_job(a, splits, split, item, PART_KEYS);
+    const attn_job j = attention_job<CHUNKED>(a, splits, split, item, PART_KEYS);
     sw_bf16 *out = a.out.d + j.seq * a.out.stride + (int64_t)j.head0 * a.v_head_dim;
     warp_sums<D> sums = {-INFINITY};
 
@@ -527,7 +527,7 @@ static __global__ void __launch_bounds__(32 * WARPS, warps_of(D) / WARPS)
     combine(a, partial, j.n_parts, j.head0, j.n_heads, out, 32 * WARPS);
 }
 
-template <typename T, int D, int WARPS>
+template <typename T, int D, int WARPS, bool CHUNKED = false>
 static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how, sw_err *err)
 {
     const sw_heads_args none = {};
@@ -535,13 +535,13 @@ static sw_code run(const sw_attn_args *a, const sw_heads_args *heads, sw_launch 
                     (unsigned)a->n_seqs);
     const int shared_bytes = (int)sizeof(decode_state<D, WARPS>);
     sw_code rc =
-        sw_device_check((int)cudaFuncSetAttribute(swk_attention_decode<T, D, WARPS>,
+        sw_device_check((int)cudaFuncSetAttribute(swk_attention_decode<T, D, WARPS, CHUNKED>,
                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                   shared_bytes),
                         "attention", err);
 
     if (rc != SW_OK) return rc;
-    return sw_start("attention", swk_attention_decode<T, D, WARPS>, grid, 32 * WARPS,
+    return sw_start("attention", swk_attention_decode<T, D, WARPS, CHUNKED>, grid, 32 * WARPS,
                     (size_t)shared_bytes, how, err, sw_settle_scales(a), heads ? *heads : none,
                     n_splits(a), counter_bytes(a));
 }
@@ -550,6 +550,7 @@ template <typename T, int D>
 static sw_code run_cut(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
                        sw_err *err)
 {
+    if (a->chunk) return run<T, D, warps_of(D) / 2, true>(a, heads, how, err);
     if (per_sm(a) == 1) return run<T, D, warps_of(D)>(a, heads, how, err);
     if (per_sm(a) == 2) return run<T, D, warps_of(D) / 2>(a, heads, how, err);
     return run<T, D, warps_of(D) / 4>(a, heads, how, err);

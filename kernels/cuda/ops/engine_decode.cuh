@@ -266,6 +266,7 @@ struct attn_job {
 
 /* Of the CTA that has part `split` of the keys of a group of heads, whole units of them: groups of
  * a sequence first. */
+template <bool CHUNKED = false>
 static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int split, int item,
                                          int unit = N_KEYS)
 {
@@ -280,7 +281,7 @@ static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int 
     j.head0 = j.kv_head * heads + group % tiles * N_HEADS_MAX;
     j.n_heads = min(N_HEADS_MAX, (j.kv_head + 1) * heads - j.head0);
     const int there = (a.first ? a.first[j.seq] : 0) + 1, window = (int)a.window;
-    const int oldest = a.chunk                     ? there - 1 - (there - 1) % (int)a.chunk
+    const int oldest = CHUNKED                     ? there - 1 - (there - 1) % a.chunk
                        : window && there > window ? there - window
                                                   : 0;
     const int each = ((there - oldest + splits - 1) / splits + unit - 1) / unit * unit;

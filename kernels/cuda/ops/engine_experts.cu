@@ -39,7 +39,7 @@ static __global__ void __launch_bounds__(N_THREADS) swk_experts_dense(sw_fused_a
         if (e.bias) sums[part] += e.bias[part * wide + channel];
     }
     if (lane) return;
-    if (PARTS == 2) sums[0] = sw_glu_of(a.act, sums[0], sums[PARTS - 1], a.limit);
+    if (PARTS == 2) sums[0] = sw_any_glu_of(a.act, sums[0], sums[PARTS - 1], a.limit);
     a.y.d[pair * a.y.stride + channel] = sw_round16(sums[0]);
 }
 

@@ -22,9 +22,11 @@ static __device__ __forceinline__ float sw_act_relu_squared(float g)
     return g > 0.0f ? g * g : 0.0f;
 }
 
+/* The square of relu is left to sw_any_act_of. */
 static __device__ __forceinline__ float sw_act_of(int act, float g, float limit)
 {
-#define SW_ACTIVATION(id, symbol) if (act == SW_MLP_##id) return sw_act_##symbol(g);
+#define SW_ACTIVATION(id, symbol)                                                                  \
+    if (SW_MLP_##id != SW_MLP_RELU_SQUARED && act == SW_MLP_##id) return sw_act_##symbol(g);
 #define SW_ACTIVATION_NAME(name, id)
 #include "formats/model/activations.def"
 #undef SW_ACTIVATION
@@ -38,6 +40,20 @@ static __device__ __forceinline__ float sw_glu_of(int act, float g, float u, flo
 {
     if (act == SW_MLP_SWIGLU_CLAMPED) u = fminf(fmaxf(u, -limit), limit) + 1.0f;
     return sw_act_of(act, g, limit) * u;
+}
+
+/* Both with the square of relu as well, which products do not take along: here a choice more costs
+ * nothing. */
+static __device__ __forceinline__ float sw_any_act_of(int act, float g, float limit)
+{
+    if (act == SW_MLP_RELU_SQUARED) return sw_act_relu_squared(g);
+    return sw_act_of(act, g, limit);
+}
+
+static __device__ __forceinline__ float sw_any_glu_of(int act, float g, float u, float limit)
+{
+    if (act == SW_MLP_RELU_SQUARED) return sw_any_act_of(act, g, limit) * u;
+    return sw_glu_of(act, g, u, limit);
 }
 
 #endif

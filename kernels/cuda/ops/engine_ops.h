@@ -119,6 +119,7 @@ typedef struct sw_attn_args {
     sw_bf16_rows q, out;
     sw_bf16_rows k, v;           /* position 0 of sequence 0; with kv.is_e4m3 they are bytes */
     sw_kv_form kv;
+    int chunk;                   /* unless 0: a query sees its own chunk of so many positions */
     int64_t k_seq, v_seq;        /* elements from one sequence to the next */
     const float *sinks;          /* [n_heads] or NULL */
     const int32_t *first;        /* position of each sequence's first query, NULL: 0 */
@@ -126,16 +127,15 @@ typedef struct sw_attn_args {
     int64_t capacity;            /* decode: positions there may be */
     int n_heads, n_kv_heads, head_dim, v_head_dim;
     int64_t window;
-    int64_t chunk;               /* unless 0: a query sees its own chunk of so many positions */
-    const float *slopes;         /* [n_heads] on distances, or NULL; not in decode */
     float scale, cap;
     void *scratch;               /* decode: sw_cuda_decode_scratch_bytes, zeroed at first */
     int n_sms;
 } sw_attn_args;
 
 /* Heads of up to SW_HEAD_DIM_MAX, a multiple of 8. Causal; keys 0 .. first + seq_len - 1 are
- * there. */
-sw_code sw_cuda_attention(const sw_attn_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
+ * there. slopes [n_heads], or NULL: scores fall by them with the distance. */
+sw_code sw_cuda_attention(const sw_attn_args *a, const float *slopes, sw_launch how,
+                          sw_err *err) SW_MUST_USE;
 /* seq_len 1: one query a sequence, keys cut over the device; heads of up to
  * SW_DECODE_DIM_MAX. With `heads` (else NULL) first what
  * sw_cuda_heads does: q as it came from its product, the new k and v into the cache. */

@@ -124,14 +124,14 @@ static __device__ void score_tile(float (&s)[cut<D>::n_keys / 8][4], const sw_bf
 /* How many keys, from its own back, the query at a position sees. */
 static __device__ int keys_seen(const sw_attn_args &a, int position)
 {
-    if (a.chunk) return position % (int)a.chunk + 1;
+    if (a.chunk) return position % a.chunk + 1;
     return a.window ? (int)a.window : INT_MAX;
 }
 
 /* Scores to weights relative to the running maximum, in powers of two; `rows` is rescaled. */
 template <int D>
 static __device__ void weigh_tile(float (&s)[cut<D>::n_keys / 8][4], rows16<D> &rows,
-                                  const sw_attn_args &a, int position, int key0, int head)
+                                  const sw_attn_args &a, float slope, int position, int key0)
 {
     const int column = threadIdx.x % 4 * 2;
     const int seen[2] = {keys_seen(a, position), keys_seen(a, position + 8)};
@@ -144,7 +144,7 @@ static __device__ void weigh_tile(float (&s)[cut<D>::n_keys / 8][4], rows16<D> &
             const int behind = position + i / 2 * 8 - (key0 + n * 8 + column + i % 2);
             float v = s[n][i] * a.scale;
 
-            if (a.slopes) v -= a.slopes[head] * (float)behind;
+            if (slope != 0) v -= slope * (float)behind;
             if (a.cap > 0) v = a.cap * tanhf(v / a.cap);
             s[n][i] = behind < 0 || behind >= seen[i / 2] ? -INFINITY : v * LOG2_E;
             peak[i / 2] = fmaxf(peak[i / 2], s[n][i]);
@@ -223,7 +223,8 @@ static __device__ void store_rows(const rows16<D> &rows, const sw_attn_args &a, 
 /* grid (query tiles, heads, of wide ones each half of the values, sequences); the longest rows
  * first */
 template <int D, typename T>
-static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_args a)
+static __global__ void __launch_bounds__(32 * N_WARPS)
+    swk_attention(sw_attn_args a, const float *slopes)
 {
     extern __shared__ __align__(16) sw_bf16 s_all[];
     constexpr int n_keys = cut<D>::n_keys;
@@ -247,6 +248,7 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
                  v_at;
     const int64_t key_begin = oldest / n_keys * n_keys;
     const float sink = a.sinks ? a.sinks[head] * LOG2_E : -INFINITY;
+    const float slope = slopes ? slopes[head] : 0.0f;
 
     for (int r = 0; r < 2; r++) {
         rows.top[r] = sink;
@@ -267,7 +269,7 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
         await_copies<1>();
         __syncthreads();
         score_tile<D>(s, s_q + warp * 16 * cut<D>::pitch, s_k);
-        weigh_tile<D>(s, rows, a, (int)(first + row0) + warp * 16 + lane / 4, (int)key, head);
+        weigh_tile<D>(s, rows, a, slope, (int)(first + row0) + warp * 16 + lane / 4, (int)key);
         __syncthreads();
         if (key + n_keys < end)
             load_tile<D>(s_k, k + (key + n_keys) * a.k.stride, a.k.stride, n_keys,
@@ -283,7 +285,8 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
                   row0 + warp * 16, v_dim);
 }
 
-template <int D, typename T> static sw_code run(const sw_attn_args *a, sw_launch how, sw_err *err)
+template <int D, typename T>
+static sw_code run(const sw_attn_args *a, const float *slopes, sw_launch how, sw_err *err)
 {
     const dim3 grid(sw_blocks(a->seq_len, N_QUERIES),
                     (unsigned)(a->n_heads * (D / cut<D>::v_dim)), (unsigned)a->n_seqs);
@@ -295,22 +298,25 @@ template <int D, typename T> static sw_code run(const sw_attn_args *a, sw_launch
 
     if (rc != SW_OK) return rc;
     return sw_start("attention", swk_attention<D, T>, grid, 32 * N_WARPS, cut<D>::shared_bytes, how,
-                    err, sw_settle_scales(a));
+                    err, sw_settle_scales(a), slopes);
 }
 
-template <int D> static sw_code run_dim(const sw_attn_args *a, sw_launch how, sw_err *err)
+template <int D>
+static sw_code run_dim(const sw_attn_args *a, const float *slopes, sw_launch how, sw_err *err)
 {
-    return a->kv.is_e4m3 ? run<D, uint8_t>(a, how, err) : run<D, sw_bf16>(a, how, err);
+    return a->kv.is_e4m3 ? run<D, uint8_t>(a, slopes, how, err)
+                         : run<D, sw_bf16>(a, slopes, how, err);
 }
 
-extern "C" sw_code sw_cuda_attention(const sw_attn_args *a, sw_launch how, sw_err *err)
+extern "C" sw_code sw_cuda_attention(const sw_attn_args *a, const float *slopes, sw_launch how,
+                                     sw_err *err)
 {
     const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
 
     if (dim > SW_HEAD_DIM_MAX || a->head_dim % 8 || a->v_head_dim % 8)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the device they are "
                        "multiples of 8 up to %d", a->head_dim, a->v_head_dim, SW_HEAD_DIM_MAX);
-    if (dim <= 64) return run_dim<64>(a, how, err);
-    if (dim <= 128) return run_dim<128>(a, how, err);
-    return dim <= 256 ? run_dim<256>(a, how, err) : run_dim<512>(a, how, err);
+    if (dim <= 64) return run_dim<64>(a, slopes, how, err);
+    if (dim <= 128) return run_dim<128>(a, slopes, how, err);
+    return dim <= 256 ? run_dim<256>(a, slopes, how, err) : run_dim<512>(a, slopes, how, err);
 }

@@ -215,7 +215,7 @@ static __global__ void swk_act(sw_act_args a)
 
     if (a.u.d) u = sw_load8(a.u.d + row * a.u.stride + col);
 #pragma unroll
-    for (int i = 0; i < 8; i++) g.v[i] = sw_glu_of(a.act, g.v[i], u.v[i], a.limit);
+    for (int i = 0; i < 8; i++) g.v[i] = sw_any_glu_of(a.act, g.v[i], u.v[i], a.limit);
     sw_store8(dst, g);
 }
 

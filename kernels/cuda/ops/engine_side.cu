@@ -87,7 +87,7 @@ static __global__ void swk_side_gate(sw_bf16_rows g, sw_f32_rows side, int act, 
     if (at >= n * width) return;
     sw_bf16 *to = g.d + at / width * g.stride + at % width;
 
-    *to = sw_round16(sw_act_of(act, sw_float(*to), limit) *
+    *to = sw_round16(sw_any_act_of(act, sw_float(*to), limit) *
                      side.d[at / width * side.stride + at % width]);
 }
 
