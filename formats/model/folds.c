@@ -180,7 +180,7 @@ static void step(walk *w, const sw_op *op)
         pass_moe(w, op);
     } else if (op->kind == SW_OP_GATE) {
         spoil(w, op->src);
-    } else if (op->kind != SW_OP_ACT || act != SW_MLP_RELU) {
+    } else if (op->kind != SW_OP_TAKE_INDEX && (op->kind != SW_OP_ACT || act != SW_MLP_RELU)) {
         forget(w, op);
     }
 }

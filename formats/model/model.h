@@ -71,6 +71,14 @@ typedef struct sw_sizes {
 } sw_sizes;
 #define SW_SIZES_MAX 8
 
+/* What chooses the keys that attention sees (SW_OP_INDEX). */
+typedef struct sw_indexer {
+    int64_t top_k;    /* up to so many tokens attention sees all; 0: always */
+    int64_t n_heads, head_dim;
+    bool is_paired;   /* its rotation, as sw_model.is_rope_paired */
+    bool is_shared;   /* some layers see what the layer before has chosen */
+} sw_indexer;
+
 typedef struct sw_model {
     const sw_arch *arch;
     sw_dtype dtype;           /* what config.json says weights are: BF16, F16 or F32 */
@@ -108,8 +116,7 @@ typedef struct sw_model {
     double factor[SW_BUF_COUNT]; /* of SW_OP_FACTOR, by the buffer it writes */
     double temper_beta;       /* of SW_OP_TEMPER, on queries */
     int64_t temper_every, temper_shift;
-    int64_t dense_positions;  /* beyond so many positions attention is sparse, by an indexer that
-                               * is not run; 0: it never is */
+    sw_indexer indexer;
     int64_t attention_chunk;  /* window layers see their own chunk of so many positions; 0: they
                                * have a sliding window */
     bool has_alibi;           /* scores get a slope times the distance instead of a rotation */
@@ -197,12 +204,14 @@ const char *sw_model_end(const sw_model *m, sw_end end);
 bool sw_model_is_sparse(const sw_model *m, int64_t layer);
 sw_sizes sw_model_sizes(const sw_model *m, int64_t layer);
 /* Floats beside each row of the residual stream: inputs of single layers, keys and values that
- * later layers share, copies of the stream. And where in them, -1 when not at all: the layer's own
- * input; its keys, with its values behind them; the copies. */
+ * later layers share, copies of the stream, the numbers of keys that later layers see too (int32).
+ * And where in them, -1 when not at all: the layer's own input; its keys, with its values behind
+ * them; the copies; the numbers. */
 int64_t sw_model_side_width(const sw_model *m);
 int64_t sw_model_side_of_input(const sw_model *m, int64_t layer);
 int64_t sw_model_side_of_kv(const sw_model *m, int64_t layer);
 int64_t sw_model_side_of_copies(const sw_model *m);
+int64_t sw_model_side_of_index(const sw_model *m);
 const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops);
 /* Output and input widths of a linear slot in a layer. */
 void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t *n_out,
@@ -274,6 +283,8 @@ int sw_model_kept_linears(const sw_model *m, int64_t layer, sw_slot *out, int ma
 /* Does the layer cache keys and values? Floats of the state it keeps of a sequence; 0: none. */
 bool sw_model_has_attention(const sw_model *m, int64_t layer);
 int64_t sw_model_state_elems(const sw_model *m, int64_t layer);
+/* Floats that the layer caches of each token beside keys and values: what keys are chosen by. */
+int64_t sw_model_cache_width(const sw_model *m, int64_t layer);
 /* Row width of a buffer in a layer, and the largest in any; 0 where no program uses it. */
 int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf);
 int64_t sw_model_buf_width(const sw_model *m, sw_buf buf);

@@ -43,6 +43,9 @@ typedef enum sw_slot {
     SW_SLOT_LOW_RANK_A, SW_SLOT_LOW_RANK_B, SW_SLOT_NORM_LOW_RANK, /* a path beside attention */
     SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT, SW_SLOT_COPY_CORRECT, /* of copies of the residual */
     SW_SLOT_COPY_NORM, SW_SLOT_COPY_SCALE,  /* stream: linears never quantized, norm, vector */
+    SW_SLOT_INDEX_Q, SW_SLOT_INDEX_K, SW_SLOT_INDEX_WEIGHT, /* of what chooses keys: linears never
+                                             * quantized, */
+    SW_SLOT_NORM_INDEX,                     /* and a layer norm */
     SW_SLOT_COUNT
 } sw_slot;
 
@@ -109,6 +112,8 @@ typedef enum sw_op_kind {
     SW_OP_MUL_VECTOR, /* dst times the vector in slot */
     SW_OP_CUT,        /* dst = max(0, dst - (mean + gate_cut deviations)), in layers that do so */
     SW_OP_SIDE_INPUT, /* dst = (act(src * SIDE_GATE^T) * the layer's own input) * SIDE_OUT^T */
+    SW_OP_INDEX,      /* keys that attention sees are chosen, by Q_A and src, where many are */
+    SW_OP_TAKE_INDEX, /* they are those that the layer before has chosen */
     SW_OP_MOE,        /* dst = routed experts of src; only in sparse layers */
     SW_OP_MOE_ADD,    /* dst += the same */
     SW_OP_KEPT_LINEAR, /* as LINEAR, of one that is never quantized nor observed */

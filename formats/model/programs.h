@@ -91,8 +91,9 @@ extern const int sw_n_stored_kinds;
 /* What follows the last block: the final norm and the head, by the kind of norm. */
 extern const sw_program sw_head_program, sw_mean_head_program;
 
-/* Kinds of sw_kinds_latent: queries through low-rank factors, or from one linear. */
-enum { SW_KIND_LATENT, SW_KIND_LATENT_KV };
+/* Kinds of sw_kinds_latent: queries through low-rank factors, or from one linear; through factors
+ * with keys chosen by the layer, or by a layer before it. */
+enum { SW_KIND_LATENT, SW_KIND_LATENT_KV, SW_KIND_LATENT_INDEXED, SW_KIND_LATENT_AS_INDEXED };
 /* Layers whose queries and keys turn with the position, and layers where they do not. */
 enum { SW_KIND_TURNED, SW_KIND_UNTURNED };
 /* Of sw_kinds_tempered: queries that grow with the position. */

@@ -78,6 +78,10 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
         [SW_SLOT_COPY_CORRECT] = {m->n_copies, m->n_copies},
         [SW_SLOT_COPY_NORM] = {1, h},          [SW_SLOT_COPY_SCALE] = {1, h},
         [SW_SLOT_SIDE_GATE] = {m->side_inputs, h}, [SW_SLOT_SIDE_OUT] = {h, m->side_inputs},
+        [SW_SLOT_INDEX_Q] = {m->indexer.n_heads * m->indexer.head_dim, m->q_rank},
+        [SW_SLOT_INDEX_K] = {m->indexer.head_dim, h},
+        [SW_SLOT_INDEX_WEIGHT] = {m->indexer.n_heads, h},
+        [SW_SLOT_NORM_INDEX] = {1, m->indexer.head_dim},
     };
 
     if (sw_mixer_slot_shape(&m->mixer, h, slot, n_out, k_in)) return;
@@ -185,7 +189,13 @@ static int64_t kv_at(const sw_model *m, int64_t layer)
 
 int64_t sw_model_side_width(const sw_model *m)
 {
-    return kv_at(m, m->n_layers) + m->n_copies * m->hidden;
+    return kv_at(m, m->n_layers) + m->n_copies * m->hidden +
+           (m->indexer.is_shared ? m->indexer.top_k : 0);
+}
+
+int64_t sw_model_side_of_index(const sw_model *m)
+{
+    return m->indexer.is_shared ? sw_model_side_width(m) - m->indexer.top_k : -1;
 }
 
 int64_t sw_model_side_of_copies(const sw_model *m)
@@ -203,14 +213,24 @@ int64_t sw_model_side_of_kv(const sw_model *m, int64_t layer)
     return is_shared(m, layer) ? kv_at(m, layer) : -1;
 }
 
-bool sw_model_has_attention(const sw_model *m, int64_t layer)
+static bool has_op(const sw_model *m, int64_t layer, sw_op_kind kind)
 {
     int n_ops;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
 
     for (int i = 0; i < n_ops; i++)
-        if (ops[i].kind == SW_OP_ATTENTION) return true;
+        if (ops[i].kind == kind) return true;
     return false;
+}
+
+bool sw_model_has_attention(const sw_model *m, int64_t layer)
+{
+    return has_op(m, layer, SW_OP_ATTENTION);
+}
+
+int64_t sw_model_cache_width(const sw_model *m, int64_t layer)
+{
+    return has_op(m, layer, SW_OP_INDEX) ? m->indexer.head_dim : 0;
 }
 
 int64_t sw_model_state_elems(const sw_model *m, int64_t layer)

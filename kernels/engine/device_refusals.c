@@ -44,7 +44,8 @@ static const char *missing_overall(const sw_model *m)
     if (m->attention_chunk) return "attention within chunks";
     if (m->has_alibi) return "attention that fades with the distance";
     if (m->has_embed_norm) return "a norm on embeddings";
-    if (sw_model_side_width(m)) return "inputs or keys beside the residual stream";
+    if (sw_model_side_width(m) > (m->indexer.is_shared ? m->indexer.top_k : 0))
+        return "inputs or keys beside the residual stream";
     if (has_router && (m->router == SW_ROUTER_INPUT || m->route_floor > 0.0 ||
                        m->arch->slot_names[SW_SLOT_EXPERT_SCALE] || m->router_scale != 1.0 ||
                        (m->router == SW_ROUTER_SOFTMAX &&
@@ -72,4 +73,12 @@ sw_code sw_device_supports(const sw_model *m, sw_err *err)
     if (!missing) return SW_OK;
     return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: layer %lld needs what the engine of the device does "
                    "not have (%s); use --device cpu", m->arch->name, (long long)layer - 1, missing);
+}
+
+sw_code sw_device_reaches(const sw_model *m, int64_t n_tokens, sw_err *err)
+{
+    if (!m->indexer.top_k || n_tokens <= m->indexer.top_k) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens in a sequence; beyond index_topk = %lld "
+                   "attention chooses its keys, which the engine of the device cannot; use "
+                   "--device cpu", (long long)n_tokens, (long long)m->indexer.top_k);
 }

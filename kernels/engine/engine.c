@@ -97,6 +97,7 @@ void sw_engine_free(sw_engine *e)
     sw_angles_free(&e->angles);
     sw_angles_free(&e->window_angles);
     sw_moe_scratch_free(&e->moe);
+    sw_index_scratch_free(&e->index);
     sw_scratch_free(&e->gemm);
     sw_mem_put(e);
 }
@@ -371,8 +372,8 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
                       .v_head_dim = s->v_head_dim, .scale = m->attention_scale,
                       .cap = m->attention_cap, .window = is_window ? m->sliding_window : 0,
                       .chunk = is_window ? m->attention_chunk : 0, .slopes = e->slopes,
-                      .vec = e->vec, .scratch = e->attention_scratch,
-                      .n_threads = e->n_threads};
+                      .chosen = run->chosen, .n_chosen = m->indexer.top_k, .vec = e->vec,
+                      .scratch = e->attention_scratch, .n_threads = e->n_threads};
 
     (void)err;
     if (run->tap && run->tap->see_kv)
@@ -453,6 +454,7 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_CORRECT] = sw_op_correct,  [SW_OP_ADD_COPIES] = sw_op_add_copies,
     [SW_OP_MERGE] = sw_op_merge,      [SW_OP_HALVE] = sw_op_halve,
     [SW_OP_MUL_VECTOR] = sw_op_mul_vector, [SW_OP_CUT] = sw_op_cut,
+    [SW_OP_INDEX] = sw_op_index,      [SW_OP_TAKE_INDEX] = sw_op_take_index,
 };
 
 /* What depends on the layer alone. */
@@ -473,10 +475,6 @@ static sw_code check_call(const sw_run *run, sw_err *err)
     if (run->n_seqs < 1 || run->seq_len < 1 || run->seq_len > e->max_tokens / run->n_seqs)
         return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
                        (long long)run->n_seqs, (long long)run->seq_len, (long long)e->max_tokens);
-    if (e->m->dense_positions && end > e->m->dense_positions)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens in a sequence; beyond index_topk = %lld "
-                       "this model's attention is sparse, which is not supported",
-                       (long long)end, (long long)e->m->dense_positions);
     if (end > e->max_positions)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; the model has %lld", (long long)end - 1,
                        (long long)e->max_positions);

@@ -83,6 +83,7 @@ void sw_engine_free(sw_engine *e);
  * head_dim] each, and the state of a recurrent mixer. Zero-initialise. */
 typedef struct sw_kv {
     float *k, *v;
+    float *rows; /* [n_cached, sw_model_cache_width], of layers that choose their keys */
     float *state; /* [sw_model_state_elems] of a recurrent mixer, zeros before the first token */
     int64_t n_cached, capacity;
 } sw_kv;

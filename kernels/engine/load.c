@@ -351,6 +351,16 @@ static sw_code load_copies(sw_block *block, const loader *from, sw_err *err)
     return rc ? rc : load_two(block, from, SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT, err);
 }
 
+static sw_code load_indexer(sw_block *block, const loader *from, sw_err *err)
+{
+    sw_code rc = load_two(block, from, SW_SLOT_INDEX_Q, SW_SLOT_INDEX_K, err);
+
+    if (rc == SW_OK)
+        rc = load_linear(&block->linear[SW_SLOT_INDEX_WEIGHT], block, from, SW_SLOT_INDEX_WEIGHT,
+                         -1, err);
+    return rc ? rc : load_layer_norm(block, from, SW_SLOT_NORM_INDEX, err);
+}
+
 /* Whatever slots an operation names. */
 static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_err *err)
 {
@@ -373,6 +383,8 @@ static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_
         return SW_OK; /* loaded with the experts */
     case SW_OP_SIDE_INPUT:
         return load_two(block, from, SW_SLOT_SIDE_GATE, SW_SLOT_SIDE_OUT, err);
+    case SW_OP_INDEX:
+        return load_indexer(block, from, err);
     case SW_OP_LOW_RANK:
         return load_two(block, from, SW_SLOT_LOW_RANK_A, SW_SLOT_LOW_RANK_B, err);
     case SW_OP_PREDICT:

@@ -33,6 +33,7 @@ kernels/cpu
 kernels/table
 kernels/engine/vec
 kernels/engine/mixers
+kernels/engine/sparse
 kernels/engine
 kernels/cuda
 kernels/cuda/ptx

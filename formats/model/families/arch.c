@@ -84,7 +84,10 @@
      [SW_SLOT_SHARED_GATE] = "mlp.shared_experts.gate_proj",                               \
      [SW_SLOT_SHARED_UP] = "mlp.shared_experts.up_proj",                                   \
      [SW_SLOT_SHARED_DOWN] = "mlp.shared_experts.down_proj", [SW_SLOT_ROUTER] = "mlp.gate",  \
-     [SW_SLOT_ROUTER_SHIFT] = "mlp.gate.e_score_correction_bias"}
+     [SW_SLOT_ROUTER_SHIFT] = "mlp.gate.e_score_correction_bias",                          \
+     [SW_SLOT_INDEX_Q] = "self_attn.indexer.wq_b", [SW_SLOT_INDEX_K] = "self_attn.indexer.wk", \
+     [SW_SLOT_INDEX_WEIGHT] = "self_attn.indexer.weights_proj",                            \
+     [SW_SLOT_NORM_INDEX] = "self_attn.indexer.k_norm"}
 
 #define NAMES_glm4                                                                         \
     {NAMES_LINEARS, [SW_SLOT_GATE_UP] = "mlp.gate_up_proj", [SW_SLOT_DOWN] = "mlp.down_proj",  \

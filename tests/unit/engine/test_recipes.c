@@ -61,6 +61,8 @@ static const recipe recipes[] = {
     {"llama4_text", false},
     {"deepseek_v32", false},
     {"glm_moe_dsa", false},
+    {"deepseek_v32_sparse", false},
+    {"glm_moe_dsa_sparse", false},
     {"starcoder2", false},
     {"stablelm", false},
     {"stablelm_2_12b", false},
@@ -154,8 +156,8 @@ static void test_recipe(void **state)
     scratch_close(&s);
 }
 
-/* A session whose layers keep states takes a text in uneven pieces, some longer than the engine,
- * and is as it was after a piece that could not be fed to its end. */
+/* A session whose layers keep more than keys and values takes a text in uneven pieces, some longer
+ * than the engine, and is as it was after a piece that could not be fed to its end. */
 static void test_states_go_back(void **state)
 {
     static const int64_t pieces[] = {3, 17, 1, 20, 7};
@@ -223,7 +225,8 @@ static void test_device_refuses_states(void **state)
 
 int main(void)
 {
-    static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear"};
+    static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear",
+                                              "glm_moe_dsa_sparse"};
     enum { N_STATES = sizeof with_states / sizeof with_states[0] };
     struct CMUnitTest tests[N_RECIPES + N_STATES + 1];
 

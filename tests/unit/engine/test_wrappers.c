@@ -130,33 +130,77 @@ static void test_what_a_device_runs(void **state)
     }
 }
 
-/* Beyond what the indexer chooses from, attention would be another. */
-static void test_sparse_attention(void **state)
+/* A device sees all keys, so it takes no longer texts than have all of theirs chosen. */
+static void test_reach_of_a_device(void **state)
 {
-    uint32_t ids[17] = {0};
-    float *logits = NULL;
-    sw_engine *engine;
     open_model m;
     scratch s;
     sw_err err = {0};
 
     (void)state;
     open_recipe(&m, &s, "glm_moe_dsa_sparse");
-    engine = open_engine(&m, 17, 1);
-    assert_int_equal(SW_MEM_GET(&logits, 17 * m.model.vocab, "logits", &err), SW_OK);
-    assert_int_equal(sw_engine_logits(engine, &m.lm, logits, ids, 1, 16, &err), SW_OK);
-    assert_int_equal(sw_engine_logits(engine, &m.lm, logits, ids, 1, 17, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_device_supports(&m.model, &err), SW_OK);
+    assert_int_equal(sw_device_reaches(&m.model, 16, &err), SW_OK);
+    assert_int_equal(sw_device_reaches(&m.model, 17, &err), SW_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "index_topk = 16"));
-    sw_mem_put(logits);
-    sw_engine_free(engine);
+    assert_non_null(strstr(err.text, "--device cpu"));
     close_recipe(&m, &s);
+}
+
+/* Which layers choose keys, by each of the keys that say so. */
+static void test_layers_that_choose(void **state)
+{
+    static const struct {
+        const char *keys;
+        int64_t n_layers;
+        const char *want; /* F: chooses, S: shares; NULL: refused */
+        const char *why;
+    } rows[] = {
+        {"", 4, "FFFF", NULL},
+        {",\"indexer_types\":[\"full\",\"shared\",\"full\",\"shared\",\"full\"]", 4, "FSFS", NULL},
+        {",\"index_topk_freq\":4,\"index_skip_topk_offset\":3", 8, "FFFSSSFS", NULL},
+        {",\"index_topk_freq\":2", 5, "FFSFS", NULL},
+        {",\"index_topk_pattern\":\"FSSF\",\"index_topk_freq\":2", 4, "FSSF", NULL},
+        {",\"index_topk_pattern\":\"FSS\"", 4, NULL, "index_topk_pattern"},
+        {",\"indexer_types\":[\"full\"]", 2, NULL, "indexer_types"},
+        {",\"indexer_types\":[\"full\",\"none\"]", 2, NULL, "\"none\""},
+        {",\"indexer_types\":[\"shared\",\"full\"]", 2, NULL, "first layer"},
+        {",\"q_lora_rank\":null", 2, NULL, "q_lora_rank"},
+        {",\"index_head_dim\":8", 2, NULL, "index_head_dim"},
+        {",\"index_topk\":0", 2, NULL, "index_topk"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[600];
+        cJSON *config = NULL;
+        sw_model m;
+        sw_err err = {0};
+        sw_code rc;
+
+        (void)snprintf(text, sizeof text, "{\"model_type\":\"glm_moe_dsa\",\"hidden_size\":64,"
+                       "\"intermediate_size\":64,\"num_attention_heads\":4,\"vocab_size\":32,"
+                       "\"max_position_embeddings\":64,\"num_hidden_layers\":%lld%s}",
+                       (long long)rows[i].n_layers, rows[i].keys);
+        assert_non_null(config = cJSON_Parse(text));
+        rc = sw_model_read(&m, config, &err);
+        cJSON_Delete(config);
+        assert_int_equal(rc == SW_OK, rows[i].want != NULL);
+        if (rc != SW_OK && !strstr(err.text, rows[i].why)) fail_msg("%s", err.text);
+        for (int64_t l = 0; rc == SW_OK && l < m.n_layers; l++)
+            if (sw_model_cache_width(&m, l) != (rows[i].want[l] == 'F' ? 128 : 0))
+                fail_msg("row %zu: layer %lld", i, (long long)l);
+        if (rc == SW_OK)
+            assert_int_equal(sw_model_side_width(&m), strchr(rows[i].want, 'S') ? 2048 : 0);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names), cmocka_unit_test(test_keys_beside),
-        cmocka_unit_test(test_what_a_device_runs), cmocka_unit_test(test_sparse_attention),
+        cmocka_unit_test(test_what_a_device_runs), cmocka_unit_test(test_reach_of_a_device),
+        cmocka_unit_test(test_layers_that_choose),
     };
     return cmocka_run_group_tests_name("wrappers", tests, NULL, NULL);
 }
