@@ -21,6 +21,8 @@ typedef struct sw_block {
     sw_weight linear[SW_SLOT_COUNT];  /* dense-layer linears, the router */
     sw_weight *experts[3];            /* gate (or NULL), up, down: [n_experts], sparse layers */
     sw_weight *copies_out;            /* [n_copies - 1] in the last block, where there are copies */
+    float *merge[3];                  /* in the last block of a model with residual streams */
+    int32_t *token_experts;           /* [vocab, n_experts_used], or NULL */
     float *norm[SW_SLOT_COUNT];
     float *norm_bias[SW_SLOT_COUNT];  /* of layer norms */
     sw_kv_form kv;

@@ -95,6 +95,11 @@ sw_code sw_op_correct(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_add_copies(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_index(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_take_index(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_near_far(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_group_linear(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_mix_streams(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_add_streams(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_merge_streams(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 void sw_index_scratch_free(sw_index_scratch *index);
 sw_code sw_op_merge(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_low_rank(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
@@ -132,6 +137,9 @@ sw_code sw_side_embed(sw_engine *e, const sw_lm *lm, const float *x, const uint3
 /* The copies of the residual stream at first, likewise. */
 sw_code sw_copies_embed(sw_engine *e, const sw_lm *lm, const float *x, int64_t n,
                         sw_err *err) SW_MUST_USE;
+
+/* The residual streams at first. */
+void sw_streams_embed(sw_engine *e, const float *x, int64_t n);
 
 /* Angles of positions [first, end) in their rows, by one of the model's ropes. */
 sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, const sw_rope *rope, int64_t first,

@@ -35,6 +35,7 @@ kernels/engine/vec
 kernels/engine/mixers
 kernels/engine/sparse
 kernels/engine
+kernels/engine/operations
 kernels/cuda
 kernels/cuda/ptx
 kernels/cuda/runtime

@@ -19,6 +19,7 @@ sw_code sw_family_read_gpt2(sw_model *model, const cJSON *config, sw_err *err) S
 sw_code sw_family_read_qwen3_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_gpt_oss(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_deepseek_v3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_deepseek_v4(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_mixtral(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_qwen3_5(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_qwen3_5_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;

@@ -195,12 +195,49 @@ static void test_layers_that_choose(void **state)
     }
 }
 
+/* Published configs of DeepSeek-V4 say of every layer how many tokens its keys stand for, and name
+ * the base of compressed keys beside the other. */
+static void test_ratios(void **state)
+{
+    const char *text =
+        "{\"model_type\":\"deepseek_v4\",\"hidden_size\":64,\"num_attention_heads\":8,"
+        "\"vocab_size\":32,\"num_key_value_heads\":1,\"max_position_embeddings\":64,"
+        "\"num_hidden_layers\":4,\"compress_ratios\":[0,4,128,4,0],\"num_hash_layers\":2,"
+        "\"rope_theta\":10000,"
+        "\"compress_rope_theta\":160000,\"swiglu_limit\":10.0,\"rope_scaling\":{\"type\":\"yarn\","
+        "\"factor\":16,\"original_max_position_embeddings\":32,\"beta_fast\":32,\"beta_slow\":1}}";
+    static const int64_t rates[] = {0, 4, 128, 4};
+    cJSON *config = cJSON_Parse(text);
+    float frequencies[32], scale;
+    sw_model m;
+    sw_err err = {0};
+
+    (void)state;
+    if (sw_model_read(&m, config, &err) != SW_OK) fail_msg("%s", err.text);
+    cJSON_Delete(config);
+    for (int64_t l = 0; l < 4; l++) {
+        int n_ops;
+        const sw_op *ops = sw_model_ops(&m, l, &n_ops);
+        bool is_by_token = false;
+
+        assert_int_equal(sw_model_compress_rate(&m, l), rates[l]);
+        assert_int_equal(sw_model_chooses_far_keys(&m, l), rates[l] == 4);
+        assert_int_equal(m.is_window_layer[l], rates[l] == 0);
+        for (int i = 0; i < n_ops; i++) is_by_token |= ops[i].kind == SW_OP_ROUTE_TOKENS;
+        assert_int_equal(is_by_token, l < 2);
+    }
+    assert_true(m.window_rope.kind == SW_ROPE_DEFAULT && m.window_rope.theta == 1e4);
+    assert_true(m.rope.kind == SW_ROPE_YARN && m.rope.theta == 1.6e5);
+    sw_rope_frequencies(frequencies, &scale, &m, &m.rope, 64);
+    assert_true(scale == 1.0f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names), cmocka_unit_test(test_keys_beside),
         cmocka_unit_test(test_what_a_device_runs), cmocka_unit_test(test_reach_of_a_device),
-        cmocka_unit_test(test_layers_that_choose),
+        cmocka_unit_test(test_layers_that_choose), cmocka_unit_test(test_ratios),
     };
     return cmocka_run_group_tests_name("wrappers", tests, NULL, NULL);
 }
