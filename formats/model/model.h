@@ -203,6 +203,11 @@ const sw_arch *sw_arch_find(const char *model_type); /* NULL when unknown */
  * SW_E_FORMAT: missing or senseless sizes, naming the key. */
 sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err) SW_MUST_USE;
 
+/* A quantization_config (or compression_config) that stands in the decoder's object of a wrapper is
+ * moved beside that object, where all others have it; nothing happens where one is there already.
+ * SW_E_NOMEM, and nothing has changed. */
+sw_code sw_config_lift_scheme(cJSON *config, sw_err *err) SW_MUST_USE;
+
 /* Checkpoints call the same decoder differently: most of gpt2 leave out "transformer.", wrappers
  * with a vision tower put "model.language_model." or "language_model.model." before everything.
  * Look which `st` has, and call everything like that; and let layers be of the kind that their
@@ -287,6 +292,9 @@ int64_t sw_model_site_width(const sw_model *m, int64_t layer, sw_site site);
 /* true when what a linear at this site puts out is added to the residual stream as it is (by one
  * linear for all tokens: not by experts, not through another norm). */
 bool sw_model_site_writes_residual(const sw_model *m, int64_t layer, sw_site site);
+/* true for a linear that closes a half of a block: engines on several devices cut its inputs, and
+ * the outputs of all others. */
+bool sw_slot_is_row_cut(sw_slot slot);
 /* The linears of a block that quantization never touches, as engines keep them in floats: routers
  * and what sets the pace of a recurrent mixer. Fills at most `max` of out[], returns how many. */
 int sw_model_kept_linears(const sw_model *m, int64_t layer, sw_slot *out, int max);
