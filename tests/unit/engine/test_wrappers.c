@@ -8,7 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/file/config_text.h"
+#include "formats/io/file_content.h"
 #include "kernels/engine/device_engine.h"
+#include "tests/support/cases/quantized_dir.h"
+#include "tests/support/cases/verify_case.h"
+#include "tests/support/edit_json.h"
 #include "tests/support/scratch.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/recipe_model.h"
@@ -232,12 +237,69 @@ static void test_ratios(void **state)
     assert_true(scale == 1.0f);
 }
 
+/* The scheme in the decoder's object is read there, judged, and taken out where another takes its
+ * place. */
+static void test_scheme_inside(void **state)
+{
+    char *text = NULL, path[SW_PATH_BYTES + 16];
+    cJSON *config = NULL, *scheme;
+    sw_verify_options o;
+    sw_report r;
+    scratch s;
+    sw_err err = {0};
+
+    (void)state;
+    scratch_open(&s);
+    scratch_make_dir(&s, "original");
+    if (recipe_model_make(scratch_path(&s, "original"), "tests/golden/recipes/mistral3",
+                          "config.json", &err) != SW_OK)
+        fail_msg("%s", err.text);
+    quantized_dir_make(scratch_path(&s, "q"), scratch_path(&s, "original"), "compressed-tensors", 8,
+                       true, 32);
+    (void)snprintf(path, sizeof path, "%s/config.json", scratch_path(&s, "q"));
+    assert_int_equal(sw_json_read(&config, path, &sw_json_caps_config, &err), SW_OK);
+    scheme = cJSON_DetachItemFromObjectCaseSensitive(config, "quantization_config");
+    assert_int_equal(sw_json_print(&text, scheme, false, &err), SW_OK);
+    edit_json(scratch_path(&s, "q"), "config.json", "quantization_config", NULL);
+    edit_json(scratch_path(&s, "q"), "config.json", "text_config.quantization_config", text);
+    edit_remove(scratch_path(&s, "q"), "manifest.json");
+    o = verify_options_for(scratch_path(&s, "q"));
+    o.original_dir = scratch_path(&s, "original");
+    verify_run(&r, &o);
+    verify_expect_pass(&r);
+    assert_int_equal(r.n_tensors, 14);
+    sw_report_free(&r);
+    cJSON_Delete(scheme);
+    cJSON_Delete(config);
+    sw_mem_put(text);
+    scratch_close(&s);
+}
+
+/* As text: the members around it stay as they are written. */
+static void test_splice_inside(void **state)
+{
+    static const char before[] = "{\n \"text_config\": {\n  \"a\": [1, {\"b\": 2}],\n"
+                                 "  \"quantization_config\": {\"x\": 1},\n  \"c\": 3\n },\n"
+                                 " \"vision_config\": {\"quantization_config\": 1}\n}\n";
+    static const char want[] = "{\n \"text_config\": {\n  \"a\": [1, {\"b\": 2}],\n"
+                               "  \"c\": 3},\n"
+                               " \"vision_config\": {\"quantization_config\": 1}\n}\n";
+    char *have = NULL;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_config_splice(&have, before, strlen(before), NULL, NULL, &err), SW_OK);
+    assert_string_equal(have, want);
+    sw_mem_put(have);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names), cmocka_unit_test(test_keys_beside),
         cmocka_unit_test(test_what_a_device_runs), cmocka_unit_test(test_reach_of_a_device),
         cmocka_unit_test(test_layers_that_choose), cmocka_unit_test(test_ratios),
+        cmocka_unit_test(test_scheme_inside), cmocka_unit_test(test_splice_inside),
     };
     return cmocka_run_group_tests_name("wrappers", tests, NULL, NULL);
 }
