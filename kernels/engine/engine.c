@@ -271,7 +271,9 @@ static sw_code op_linear(sw_run *run, const sw_op *op, sw_err *err)
     sw_code rc = sw_run_reach(run, op->site, x, w->k_in, err);
 
     if (rc != SW_OK || run->has_stopped) return rc;
-    return sw_run_linear(run->e, buffer(run, op->dst), x, run->n_tokens, w, err);
+    rc = sw_run_linear(run->e, buffer(run, op->dst), x, run->n_tokens, w, err);
+    if (rc == SW_OK) sw_add_noise(run->e, buffer(run, op->dst), run->n_tokens, w->n_out);
+    return rc;
 }
 
 static sw_code op_kept_linear(sw_run *run, const sw_op *op, sw_err *err)

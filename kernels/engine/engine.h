@@ -115,6 +115,11 @@ sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n
  * tokens in between keeps it for each and puts it back before a block. NULL: there is none. */
 float *sw_engine_side(sw_engine *e);
 
+/* From now on every output of a linear that quantization may touch, but the head's, gets an error
+ * as rounding would leave it: of random direction, `share` as large as the output itself, the same
+ * for the same calls. 0: none. */
+void sw_engine_set_noise(sw_engine *e, double share, uint64_t seed);
+
 /* A block in two steps: x to x + o(attention(norm(x))), and from there to the output. */
 typedef enum sw_half { SW_HALF_BOTH, SW_HALF_ATTENTION, SW_HALF_MLP } sw_half;
 /* The half that a site is in; BOTH where attention and MLP run beside each other and the second

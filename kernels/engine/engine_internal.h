@@ -51,6 +51,8 @@ struct sw_engine {
     sw_angles angles, window_angles; /* the second where window layers turn differently */
     sw_moe_scratch moe;
     sw_index_scratch index;
+    double noise;             /* share of outputs, and what the next is drawn from */
+    uint64_t noise_seed;
     sw_scratch gemm;
 };
 
@@ -126,6 +128,8 @@ sw_code sw_run_kimi_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE
 sw_code sw_run_ssd(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_run_short_conv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 int64_t sw_recurrent_scratch(const sw_model *m, int n_threads);
+/* The engine's noise on rows [n_rows, width] that a linear has made. */
+void sw_add_noise(sw_engine *e, float *x, int64_t n_rows, int64_t width);
 sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens,
                            sw_err *err) SW_MUST_USE;
 void sw_moe_scratch_free(sw_moe_scratch *moe);

@@ -250,6 +250,15 @@ static sw_code show_expert(const sw_run *run, sw_site site, int64_t expert, cons
     return run->tap->see(run->tap->self, site, expert, x, n, k_in, NULL, tokens, err);
 }
 
+static sw_code run_noisy(sw_engine *e, float *y, const float *x, int64_t n, const sw_weight *w,
+                         sw_err *err)
+{
+    sw_code rc = sw_run_linear(e, y, x, n, w, err);
+
+    if (rc == SW_OK) sw_add_noise(e, y, n, w->n_out);
+    return rc;
+}
+
 /* moe.gate = what `down` of the expert reads, from the n rows gathered. */
 static sw_code run_gate_up(sw_run *run, int64_t expert, int64_t n, sw_err *err)
 {
@@ -259,12 +268,12 @@ static sw_code run_gate_up(sw_run *run, int64_t expert, int64_t n, sw_err *err)
     sw_code rc;
 
     if (!w[0]) { /* experts without a gate */
-        if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[1][expert], err)) == SW_OK)
+        if ((rc = run_noisy(e, gate, e->moe.rows, n, &w[1][expert], err)) == SW_OK)
             sw_act_rows(e, gate, NULL, n, w[1][expert].n_out);
         return rc;
     }
-    if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[0][expert], err)) != SW_OK) return rc;
-    if ((rc = sw_run_linear(e, up, e->moe.rows, n, &w[1][expert], err)) != SW_OK) return rc;
+    if ((rc = run_noisy(e, gate, e->moe.rows, n, &w[0][expert], err)) != SW_OK) return rc;
+    if ((rc = run_noisy(e, up, e->moe.rows, n, &w[1][expert], err)) != SW_OK) return rc;
     sw_act_rows(e, gate, up, n, w[0][expert].n_out);
     return SW_OK;
 }
@@ -308,7 +317,7 @@ static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, in
                           job->tokens, err)) != SW_OK)
         return rc;
     if (run->stop_at == SW_SITE_DOWN_IN) return SW_OK;
-    if ((rc = sw_run_linear(e, e->moe.out, e->moe.gate, n, down, err)) != SW_OK) return rc;
+    if ((rc = run_noisy(e, e->moe.out, e->moe.gate, n, down, err)) != SW_OK) return rc;
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, scatter_rows, &rows);
     return SW_OK;
 }

@@ -83,6 +83,10 @@ typedef struct sw_report_eval {
     bool is_significant;                    /* nll_diff's interval does not contain zero */
     sw_interval kl;                         /* KL(original || checkpoint) */
     double kl_p99, kl_max;
+    /* Where KL is beyond what so many bits explain of most models: that of the original from itself
+     * with noise as large as rounding, over the first windows. */
+    bool is_probed;
+    double noise_kl, noise; /* and how large the noise is, of outputs of linears */
     sw_interval top1;                       /* share of positions with the same argmax */
     sw_report_gap gap;
 } sw_report_eval;
