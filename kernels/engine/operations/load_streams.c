@@ -91,7 +91,7 @@ static int64_t integer_at(const void *data, sw_dtype dtype, int64_t i)
     return narrow;
 }
 
-/* A table of integers of 32 or 64 bits; each must be an expert. */
+/* A table of integers of 32 or 64 bits; each must be an expert, and those of a token different. */
 sw_code sw_load_token_experts(sw_block *block, const sw_loader *from, sw_slot slot, sw_err *err)
 {
     const sw_st_tensor *tensor;
@@ -118,6 +118,10 @@ sw_code sw_load_token_experts(sw_block *block, const sw_loader *from, sw_slot sl
         if (expert < 0 || expert >= from->m->n_experts)
             rc = SW_FAIL(err, SW_E_FORMAT, "%s: element %lld is %lld, and there are %lld experts",
                          path, (long long)i, (long long)expert, (long long)from->m->n_experts);
+        for (int64_t k = i - i % width; k < i && rc == SW_OK; k++)
+            if (block->token_experts[k] == expert)
+                rc = SW_FAIL(err, SW_E_FORMAT, "%s: token %lld has expert %lld twice", path,
+                             (long long)(i / width), (long long)expert);
         block->token_experts[i] = (int32_t)expert;
     }
     sw_st_drop(&bytes);
