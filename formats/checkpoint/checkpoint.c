@@ -181,6 +181,7 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
         find_gguf_dialect(ckpt);
         return SW_OK;
     }
+    if ((rc = sw_config_lift_scheme(ckpt->config, err)) != SW_OK) return rc;
     if (!names_scheme(ckpt->config)) rc = adopt_side_config(ckpt, err);
     if (rc != SW_OK) return rc;
     object = sw_json_member(ckpt->config, "quantization_config");

@@ -5,6 +5,8 @@
 
 #include "formats/base/mem.h"
 
+#define DECODER_DEPTH_MAX 3 /* objects within each other that a decoder is found in */
+
 /* cJSON indents with one tab a level and puts one after each colon; raw tabs inside strings do
  * not occur, since JSON escapes them. */
 static size_t print_spaced(char *to, const char *from, int indent)
@@ -89,31 +91,68 @@ static void put_text(char *to, size_t *n, const char *text)
     *n += strlen(text);
 }
 
-/* Copy the members to keep, each with the blanks before it; returns how much was written. */
+static const char *const decoder_keys[] = {"\"text_config\"", "\"llm_config\"",
+                                           "\"language_config\"", "\"thinker_config\""};
+
+/* An object that a wrapper keeps its decoder's keys in, and that names a scheme? */
+static bool holds_scheme(const char *text, size_t key, size_t key_end, size_t value, size_t end)
+{
+    bool is_decoder = false;
+
+    for (int i = 0; i < 4; i++)
+        is_decoder = is_decoder || (key_end - key == strlen(decoder_keys[i]) &&
+                                    !memcmp(text + key, decoder_keys[i], key_end - key));
+    if (!is_decoder || value >= end || text[value] != '{') return false;
+    for (int i = 0; i < 2; i++)
+        for (size_t at = value, n = strlen(quant_keys[i]); at + n <= end; at++)
+            if (!memcmp(text + at, quant_keys[i], n)) return true;
+    return false;
+}
+
+/* A member: its key from `key` to `key_end`, its value from `value` to `end`. */
+typedef struct member {
+    size_t key, key_end, value, end;
+} member;
+
+static bool find_member(member *m, const char *text, size_t at, size_t n_bytes)
+{
+    m->key = skip_blanks(text, at, n_bytes);
+    if (m->key >= n_bytes || text[m->key] != '"') return false;
+    m->key_end = skip_string(text, m->key, n_bytes);
+    m->value = skip_blanks(text, m->key_end, n_bytes);
+    if (m->value < n_bytes && text[m->value] == ':')
+        m->value = skip_blanks(text, m->value + 1, n_bytes);
+    m->end = skip_value(text, m->value, n_bytes);
+    return true;
+}
+
+/* Copy the members to keep, each with the blanks before it, but at most `depth` objects deep;
+ * returns how much was written. */
 static size_t copy_members(char *to, const char *text, size_t at, size_t n_bytes,
-                           const char *dtype)
+                           const char *dtype, int depth)
 {
     size_t n = 0;
+    member m;
 
-    while (at < n_bytes && text[at] != '}') {
-        size_t from = at, key = skip_blanks(text, at, n_bytes), key_end, end;
-        if (key >= n_bytes || text[key] != '"') break;
-        key_end = skip_string(text, key, n_bytes);
-        end = skip_blanks(text, key_end, n_bytes);
-        if (end < n_bytes && text[end] == ':') end = skip_blanks(text, end + 1, n_bytes);
-        end = skip_value(text, end, n_bytes);
-        if (!is_one_of(quant_keys, text + key, key_end - key)) {
-            bool is_dtype = dtype && is_one_of(dtype_keys, text + key, key_end - key);
+    while (at < n_bytes && text[at] != '}' && find_member(&m, text, at, n_bytes)) {
+        if (!is_one_of(quant_keys, text + m.key, m.key_end - m.key)) {
+            const bool is_dtype = dtype && is_one_of(dtype_keys, text + m.key, m.key_end - m.key);
+            const bool is_nested = depth && holds_scheme(text, m.key, m.key_end, m.value, m.end);
+            const size_t kept = is_dtype ? m.key_end : is_nested ? m.value + 1 : m.end;
+
             if (n) to[n++] = ',';
-            memcpy(to + n, text + from, (is_dtype ? key_end : end) - from);
-            n += (is_dtype ? key_end : end) - from;
+            memcpy(to + n, text + at, kept - at);
+            n += kept - at;
             if (is_dtype) {
                 put_text(to, &n, ": \"");
                 put_text(to, &n, dtype);
                 put_text(to, &n, "\"");
+            } else if (is_nested) {
+                n += copy_members(to + n, text, m.value + 1, m.end, NULL, depth - 1);
+                to[n++] = '}';
             }
         }
-        at = skip_blanks(text, end, n_bytes);
+        at = skip_blanks(text, m.end, n_bytes);
         if (at < n_bytes && text[at] == ',') at++;
     }
     return n;
@@ -133,7 +172,7 @@ sw_code sw_config_splice(char **out, const char *text, size_t n_bytes, const cJS
     rc = SW_MEM_GET(&spliced, n_bytes + (pretty ? strlen(pretty) : 0) + 128, "config.json", err);
     if (rc != SW_OK) goto done;
     spliced[n++] = '{';
-    kept = copy_members(spliced + n, text, start + 1, n_bytes, dtype);
+    kept = copy_members(spliced + n, text, start + 1, n_bytes, dtype, DECODER_DEPTH_MAX);
     n += kept;
     if (pretty) {
         put_text(spliced, &n, kept ? "," : "");

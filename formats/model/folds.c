@@ -131,7 +131,7 @@ static void forget(walk *w, const sw_op *op)
 
 static void pass_moe(walk *w, const sw_op *op)
 {
-    const bool is_linear = w->m->arch->expert_names[0] ? w->m->act != SW_MLP_SWIGLU_CLAMPED
+    const bool is_linear = w->m->arch->expert_names[0] ? w->m->act < SW_MLP_SILU_CLAMPED
                                                        : w->m->act == SW_MLP_RELU;
 
     if (w->is_routed)
@@ -158,7 +158,7 @@ static void step(walk *w, const sw_op *op)
     } else if (op->kind == SW_OP_LINEAR) {
         consume(w, op->src, op->site);
         make(w, op, SW_FOLD_ROWS);
-    } else if (op->kind == SW_OP_GLU && act != SW_MLP_SWIGLU_CLAMPED) {
+    } else if (op->kind == SW_OP_GLU && act < SW_MLP_SILU_CLAMPED) {
         spoil(w, op->dst);
         w->of[op->dst] = w->of[op->src];
     } else if (op->kind == SW_OP_ATTENTION) {
@@ -180,7 +180,14 @@ static void step(walk *w, const sw_op *op)
         pass_moe(w, op);
     } else if (op->kind == SW_OP_GATE) {
         spoil(w, op->src);
-    } else if (op->kind != SW_OP_ACT || act != SW_MLP_RELU) {
+    } else if (op->kind == SW_OP_NEAR_FAR) {
+        spoil(w, SW_BUF_N); /* compressed keys are made of it, and chosen by Q_A */
+        spoil(w, SW_BUF_Q_A);
+        spoil(w, SW_BUF_K);
+        forget(w, op);
+    } else if (op->kind == SW_OP_ROUTE_TOKENS) {
+        return; /* reads nothing */
+    } else if (op->kind != SW_OP_TAKE_INDEX && (op->kind != SW_OP_ACT || act != SW_MLP_RELU)) {
         forget(w, op);
     }
 }

@@ -48,6 +48,12 @@ int64_t sw_model_linears(const sw_model *m, int64_t layer, sw_linear_ref *out, i
     return n;
 }
 
+bool sw_slot_is_row_cut(sw_slot slot)
+{
+    return slot == SW_SLOT_O || slot == SW_SLOT_DOWN || slot == SW_SLOT_SHARED_DOWN ||
+           slot == SW_SLOT_MIX_OUT;
+}
+
 int sw_model_kept_linears(const sw_model *m, int64_t layer, sw_slot *out, int max)
 {
     int n_ops, n = 0;

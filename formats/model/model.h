@@ -52,20 +52,23 @@ typedef enum sw_mlp_act {
 #include "formats/model/activations.def"
 #undef SW_ACTIVATION
 #undef SW_ACTIVATION_NAME
+    SW_MLP_SILU_CLAMPED,  /* g = min(g, limit), u within +-limit: silu(g) u */
     SW_MLP_SWIGLU_CLAMPED /* g = min(g, limit), u within +-limit: g sigmoid(1.702 g) (u + 1) */
 } sw_mlp_act;
 
 typedef enum sw_router_kind {
     SW_ROUTER_SOFTMAX, /* softmax over all experts, the largest are used */
     SW_ROUTER_SIGMOID, /* sigmoid; chosen by groups after a shift that the weights do not see */
+    SW_ROUTER_SQRT_SOFTPLUS, /* as that, of the root of ln(1 + exp(logit)) */
     SW_ROUTER_INPUT    /* the largest logits; their sigmoids scale what the experts read */
 } sw_router_kind;
 
 /* What surrounds the blocks, and what comes before a layer's number ("model.layers"). */
 typedef enum sw_end {
     SW_END_LAYERS, SW_END_EMBED, SW_END_POSITIONS, SW_END_EMBED_NORM, SW_END_SIDE_TABLE,
-    SW_END_SIDE_PROJECTION, SW_END_SIDE_NORM, SW_END_COPIES_IN, SW_END_COPIES_OUT, SW_END_NORM,
-    SW_END_HEAD, SW_END_COUNT
+    SW_END_SIDE_PROJECTION, SW_END_SIDE_NORM, SW_END_COPIES_IN, SW_END_COPIES_OUT,
+    SW_END_STREAMS, SW_END_STREAMS_BASE, SW_END_STREAMS_SCALE, SW_END_NORM, SW_END_HEAD,
+    SW_END_COUNT
 } sw_end;
 #define SW_END_BYTES 128 /* of such a name, without ".weight" */
 
@@ -75,6 +78,14 @@ typedef struct sw_sizes {
 } sw_sizes;
 #define SW_SIZES_MAX 8
 
+/* What chooses the keys that attention sees (SW_OP_INDEX). */
+typedef struct sw_indexer {
+    int64_t top_k;    /* up to so many tokens attention sees all; 0: always */
+    int64_t n_heads, head_dim;
+    bool is_paired;   /* its rotation, as sw_model.is_rope_paired */
+    bool is_shared;   /* some layers see what the layer before has chosen */
+} sw_indexer;
+
 typedef struct sw_model {
     const sw_arch *arch;
     sw_dtype dtype;           /* what config.json says weights are: BF16, F16 or F32 */
@@ -83,7 +94,8 @@ typedef struct sw_model {
     int64_t q_rank, kv_rank;  /* latent attention: widths of the low-rank factors; 0: none (q_rank
                                * alone: queries are made by one linear) */
     int64_t rope_dim;         /* rotated part of a head, at its start; in latent attention at its */
-    bool is_rope_paired;      /* end, where neighbours may turn together instead of halves */
+    bool is_rope_last;        /* end, or where this says so; neighbours may turn together */
+    bool is_rope_paired;      /* instead of halves */
     int64_t n_experts, n_experts_used, moe_intermediate; /* 0 in a dense model */
     int64_t moe_hidden;       /* what routed experts read and write: hidden, or less */
     int64_t shared_intermediate; /* width of the shared expert, 0: none */
@@ -101,7 +113,7 @@ typedef struct sw_model {
     double rank_norm_eps;     /* of the norms between low-rank factors */
     double norm_offset;       /* 1: norm weights are stored less one */
     sw_mlp_act act;
-    double act_limit;         /* of SW_MLP_SWIGLU_CLAMPED */
+    double act_limit;         /* of SW_MLP_SWIGLU_CLAMPED and SW_MLP_SILU_CLAMPED */
     double attention_scale;   /* on the products of queries and keys */
     double attention_cap;     /* scores become cap * tanh(score / cap); 0: they stay */
     double logits_cap;        /* likewise the logits */
@@ -112,8 +124,7 @@ typedef struct sw_model {
     double factor[SW_BUF_COUNT]; /* of SW_OP_FACTOR, by the buffer it writes */
     double temper_beta;       /* of SW_OP_TEMPER, on queries */
     int64_t temper_every, temper_shift;
-    int64_t dense_positions;  /* beyond so many positions attention is sparse, by an indexer that
-                               * is not run; 0: it never is */
+    sw_indexer indexer;
     int64_t attention_chunk;  /* window layers see their own chunk of so many positions; 0: they
                                * have a sliding window */
     bool has_alibi;           /* scores get a slope times the distance instead of a rotation */
@@ -133,6 +144,12 @@ typedef struct sw_model {
     int64_t side_inputs;      /* width of the input that every layer has for itself, beside the
                                * residual stream; 0: none */
     int64_t n_copies;         /* of the residual stream, itself the first; 0: it is alone */
+    int64_t hyper_rounds;     /* of balancing how streams are mixed, which the copies then are */
+    double hyper_eps;
+    bool keeps_token_ids;     /* some layers ask for them */
+    int64_t compress_rates[2]; /* tokens to a key: where windows overlap and keys are chosen, and
+                                * where neither is so */
+    int64_t o_groups, o_rank; /* of the linear behind attention; 0, 0: there is none */
     int64_t low_rank;         /* of the path beside attention */
     double gate_cut;          /* of SW_OP_CUT */
     bool is_cut_layer[SW_LAYERS_MAX];
@@ -190,6 +207,11 @@ const sw_arch *sw_arch_find(const char *model_type); /* NULL when unknown */
  * SW_E_FORMAT: missing or senseless sizes, naming the key. */
 sw_code sw_model_read(sw_model *out, const cJSON *config, sw_err *err) SW_MUST_USE;
 
+/* A quantization_config (or compression_config) that stands in the decoder's object of a wrapper is
+ * moved beside that object, where all others have it; nothing happens where one is there already.
+ * SW_E_NOMEM, and nothing has changed. */
+sw_code sw_config_lift_scheme(cJSON *config, sw_err *err) SW_MUST_USE;
+
 /* Checkpoints call the same decoder differently: most of gpt2 leave out "transformer.", wrappers
  * with a vision tower put "model.language_model." or "language_model.model." before everything.
  * Look which `st` has, and call everything like that; and let layers be of the kind that their
@@ -201,12 +223,15 @@ const char *sw_model_end(const sw_model *m, sw_end end);
 bool sw_model_is_sparse(const sw_model *m, int64_t layer);
 sw_sizes sw_model_sizes(const sw_model *m, int64_t layer);
 /* Floats beside each row of the residual stream: inputs of single layers, keys and values that
- * later layers share, copies of the stream. And where in them, -1 when not at all: the layer's own
- * input; its keys, with its values behind them; the copies. */
+ * later layers share, copies of the stream, the token's id (int32), the numbers of keys that later
+ * layers see too (int32). And where in them, -1 when not at all: the layer's own input; its keys,
+ * with its values behind them; the copies; the id; the numbers. */
 int64_t sw_model_side_width(const sw_model *m);
 int64_t sw_model_side_of_input(const sw_model *m, int64_t layer);
 int64_t sw_model_side_of_kv(const sw_model *m, int64_t layer);
 int64_t sw_model_side_of_copies(const sw_model *m);
+int64_t sw_model_side_of_token(const sw_model *m);
+int64_t sw_model_side_of_index(const sw_model *m);
 const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops);
 /* Output and input widths of a linear slot in a layer. */
 void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t *n_out,
@@ -271,6 +296,9 @@ int64_t sw_model_site_width(const sw_model *m, int64_t layer, sw_site site);
 /* true when what a linear at this site puts out is added to the residual stream as it is (by one
  * linear for all tokens: not by experts, not through another norm). */
 bool sw_model_site_writes_residual(const sw_model *m, int64_t layer, sw_site site);
+/* true for a linear that closes a half of a block: engines on several devices cut its inputs, and
+ * the outputs of all others. */
+bool sw_slot_is_row_cut(sw_slot slot);
 /* The linears of a block that quantization never touches, as engines keep them in floats: routers
  * and what sets the pace of a recurrent mixer. Fills at most `max` of out[], returns how many. */
 int sw_model_kept_linears(const sw_model *m, int64_t layer, sw_slot *out, int max);
@@ -278,6 +306,11 @@ int sw_model_kept_linears(const sw_model *m, int64_t layer, sw_slot *out, int ma
 /* Does the layer cache keys and values? Floats of the state it keeps of a sequence; 0: none. */
 bool sw_model_has_attention(const sw_model *m, int64_t layer);
 int64_t sw_model_state_elems(const sw_model *m, int64_t layer);
+/* Floats that the layer caches of each token beside keys and values: what keys are chosen by. */
+int64_t sw_model_cache_width(const sw_model *m, int64_t layer);
+/* Tokens to a compressed key of the layer, 0: it has none; and whether it chooses among them. */
+int64_t sw_model_compress_rate(const sw_model *m, int64_t layer);
+bool sw_model_chooses_far_keys(const sw_model *m, int64_t layer);
 /* Row width of a buffer in a layer, and the largest in any; 0 where no program uses it. */
 int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf);
 int64_t sw_model_buf_width(const sw_model *m, sw_buf buf);

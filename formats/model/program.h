@@ -43,6 +43,17 @@ typedef enum sw_slot {
     SW_SLOT_LOW_RANK_A, SW_SLOT_LOW_RANK_B, SW_SLOT_NORM_LOW_RANK, /* a path beside attention */
     SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT, SW_SLOT_COPY_CORRECT, /* of copies of the residual */
     SW_SLOT_COPY_NORM, SW_SLOT_COPY_SCALE,  /* stream: linears never quantized, norm, vector */
+    SW_SLOT_INDEX_Q, SW_SLOT_INDEX_K, SW_SLOT_INDEX_WEIGHT, /* of what chooses keys: linears never
+                                             * quantized, */
+    SW_SLOT_NORM_INDEX,                     /* and a norm */
+    SW_SLOT_INDEX_KV, SW_SLOT_INDEX_GATE, SW_SLOT_INDEX_POSITIONS, /* keys that it compresses: */
+    SW_SLOT_COMPRESS_KV, SW_SLOT_COMPRESS_GATE, SW_SLOT_COMPRESS_POSITIONS, /* linears never
+                                             * quantized, a matrix */
+    SW_SLOT_NORM_COMPRESS, SW_SLOT_O_A,     /* a norm; a linear in groups, never quantized */
+    SW_SLOT_HYPER_ATTN, SW_SLOT_HYPER_ATTN_BASE, SW_SLOT_HYPER_ATTN_SCALE, /* how streams are */
+    SW_SLOT_HYPER_MLP, SW_SLOT_HYPER_MLP_BASE, SW_SLOT_HYPER_MLP_SCALE, /* mixed: a matrix and two
+                                             * vectors, one behind the other */
+    SW_SLOT_TOKEN_EXPERTS,                  /* a table of integers */
     SW_SLOT_COUNT
 } sw_slot;
 
@@ -74,6 +85,7 @@ typedef enum sw_buf {
     SW_BUF_ATTN_N, SW_BUF_MIX_N, SW_BUF_MIX_T, /* beside attention: what each reads; T of a mixer */
     SW_BUF_M,                        /* a second branch, beside T */
     SW_BUF_R,                        /* what a router reads */
+    SW_BUF_O_RANK,                   /* what the last linear of attention reads, by groups */
     SW_BUF_SIDE,                     /* the gate of a layer's own input */
     SW_BUF_COUNT
 } sw_buf;
@@ -109,6 +121,15 @@ typedef enum sw_op_kind {
     SW_OP_MUL_VECTOR, /* dst times the vector in slot */
     SW_OP_CUT,        /* dst = max(0, dst - (mean + gate_cut deviations)), in layers that do so */
     SW_OP_SIDE_INPUT, /* dst = (act(src * SIDE_GATE^T) * the layer's own input) * SIDE_OUT^T */
+    SW_OP_INDEX,      /* keys that attention sees are chosen, by Q_A and src, where many are */
+    SW_OP_TAKE_INDEX, /* they are those that the layer before has chosen */
+    SW_OP_NEAR_FAR,   /* dst = attention of Q over K nearby and over compressed keys of N; slot:
+                       * sinks */
+    SW_OP_GROUP_LINEAR, /* dst = groups of src times groups of the slot's rows; never quantized */
+    SW_OP_MIX_STREAMS, /* dst = residual streams by their shares; slot: the first of three */
+    SW_OP_ADD_STREAMS, /* streams are mixed as that has found, and each gets its share of src */
+    SW_OP_MERGE_STREAMS, /* X = the streams by their shares, in the last layer alone */
+    SW_OP_ROUTE_TOKENS, /* experts are chosen by the token's id */
     SW_OP_MOE,        /* dst = routed experts of src; only in sparse layers */
     SW_OP_MOE_ADD,    /* dst += the same */
     SW_OP_KEPT_LINEAR, /* as LINEAR, of one that is never quantized nor observed */

@@ -32,16 +32,28 @@ static const sw_op ops_sinks_moe[] = {
 /* Queries and keys through low-rank factors; one rotated key part for all heads. */
 #define OPS_LATENT_Q                                                                       \
     LINEAR(Q_A, N, Q_A, ATTN_IN), NORM(Q_A, Q_A, NORM_Q_A), LINEAR(Q, Q_A, Q_B, Q_B_IN)
-#define OPS_LATENT(queries)                                                                \
-    NORM(N, X, NORM_ATTN), queries, LINEAR(KV_A, N, KV_A, ATTN_IN),                           \
+#define OPS_LATENT_QKV(...)                                                                \
+    NORM(N, X, NORM_ATTN), __VA_ARGS__, LINEAR(KV_A, N, KV_A, ATTN_IN),                    \
     PLAIN_OP(SPLIT, LATENT, KV_A), NORM(LATENT, LATENT, NORM_KV_A),                        \
     LINEAR(KV_B, LATENT, KV_B, KV_B_IN), PLAIN_OP(ROPE, Q, Q), PLAIN_OP(ROPE, K_ROPE, K_ROPE), \
-    PLAIN_OP(LATENT_KV, K, KV_B), ATTENTION(NO_SLOT), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
+    PLAIN_OP(LATENT_KV, K, KV_B)
+#define OPS_LATENT(...)                                                                    \
+    OPS_LATENT_QKV(__VA_ARGS__), ATTENTION(NO_SLOT), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
 static const sw_op ops_latent[] = {OPS_LATENT(OPS_LATENT_Q), OPS_MLP};
 static const sw_op ops_latent_moe[] = {OPS_LATENT(OPS_LATENT_Q), OPS_SHARED_MOE};
 /* The same with queries from one linear, for models without a rank for them. */
 static const sw_op ops_latent_kv[] = {OPS_LATENT(LINEAR(Q, N, Q, ATTN_IN)), OPS_MLP};
 static const sw_op ops_latent_kv_moe[] = {OPS_LATENT(LINEAR(Q, N, Q, ATTN_IN)), OPS_SHARED_MOE};
+
+/* The first with keys that are chosen, here or in the layer before. */
+#define OPS_LATENT_CHOSEN(how)                                                             \
+    OPS_LATENT_QKV(OPS_LATENT_Q), how, ATTENTION(NO_SLOT), OPS_O, OPS_ADD, NORM(N, X, NORM_MLP)
+static const sw_op ops_indexed[] = {OPS_LATENT_CHOSEN(PLAIN_OP(INDEX, Q_A, N)), OPS_MLP};
+static const sw_op ops_indexed_moe[] = {OPS_LATENT_CHOSEN(PLAIN_OP(INDEX, Q_A, N)),
+                                        OPS_SHARED_MOE};
+static const sw_op ops_as_indexed[] = {OPS_LATENT_CHOSEN(PLAIN_OP(TAKE_INDEX, Q, Q)), OPS_MLP};
+static const sw_op ops_as_indexed_moe[] = {OPS_LATENT_CHOSEN(PLAIN_OP(TAKE_INDEX, Q, Q)),
+                                           OPS_SHARED_MOE};
 
 static const sw_op ops_glm4[] = {
     OPS_QKV, OPS_ROPE, OPS_ATTEND, NORM(T, T, NORM_AFTER_ATTN), OPS_TO_MLP,
@@ -83,6 +95,8 @@ const sw_kinds sw_kinds_sinks_moe = {{{NO_PROGRAM, PROGRAM(ops_sinks_moe)}}};
 const sw_kinds sw_kinds_latent = {{
     [SW_KIND_LATENT] = {PROGRAM(ops_latent), PROGRAM(ops_latent_moe)},
     [SW_KIND_LATENT_KV] = {PROGRAM(ops_latent_kv), PROGRAM(ops_latent_kv_moe)},
+    [SW_KIND_LATENT_INDEXED] = {PROGRAM(ops_indexed), PROGRAM(ops_indexed_moe)},
+    [SW_KIND_LATENT_AS_INDEXED] = {PROGRAM(ops_as_indexed), PROGRAM(ops_as_indexed_moe)},
 }};
 const sw_kinds sw_kinds_glm4 = {{{PROGRAM(ops_glm4), NO_PROGRAM}}};
 const sw_kinds sw_kinds_turned = {{

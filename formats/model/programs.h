@@ -76,7 +76,7 @@ extern const sw_kinds sw_kinds_cohere2, sw_kinds_starcoder2, sw_kinds_stablelm,
     sw_kinds_gpt_neox, sw_kinds_falcon, sw_kinds_bloom, sw_kinds_gemma4, sw_kinds_gemma3n;
 extern const sw_kinds sw_kinds_qwen3_5, sw_kinds_lfm2, sw_kinds_lfm2_moe, sw_kinds_mamba2,
     sw_kinds_bamba, sw_kinds_kimi_linear, sw_kinds_qwen3_5_moe, sw_kinds_qwen3_next,
-    sw_kinds_granite_hybrid, sw_kinds_falcon_h1, sw_kinds_nemotron_h;
+    sw_kinds_granite_hybrid, sw_kinds_falcon_h1, sw_kinds_nemotron_h, sw_kinds_deepseek_v4;
 
 /* Layers of one kind are of another where the checkpoint has a weight for a slot. */
 typedef struct sw_stored_kind {
@@ -91,8 +91,9 @@ extern const int sw_n_stored_kinds;
 /* What follows the last block: the final norm and the head, by the kind of norm. */
 extern const sw_program sw_head_program, sw_mean_head_program;
 
-/* Kinds of sw_kinds_latent: queries through low-rank factors, or from one linear. */
-enum { SW_KIND_LATENT, SW_KIND_LATENT_KV };
+/* Kinds of sw_kinds_latent: queries through low-rank factors, or from one linear; through factors
+ * with keys chosen by the layer, or by a layer before it. */
+enum { SW_KIND_LATENT, SW_KIND_LATENT_KV, SW_KIND_LATENT_INDEXED, SW_KIND_LATENT_AS_INDEXED };
 /* Layers whose queries and keys turn with the position, and layers where they do not. */
 enum { SW_KIND_TURNED, SW_KIND_UNTURNED };
 /* Of sw_kinds_tempered: queries that grow with the position. */
@@ -109,6 +110,9 @@ enum {
 };
 /* Attention and MLP one after the other or beside each other; heads may have norms. */
 enum { SW_KIND_SERIAL, SW_KIND_PARALLEL, SW_KIND_WITH_HEAD_NORMS, SW_KIND_PARALLEL_TWO_NORMS };
+/* Of deepseek_v4: near keys alone, or compressed ones too, chosen or all; experts by their scores,
+ * or by the token. */
+enum { SW_KIND_NEAR, SW_KIND_FAR_CHOSEN, SW_KIND_FAR, SW_KIND_BY_TOKEN };
 /* Layers of hybrid decoders; attention may turn or not, the last three are an MLP or
  * experts alone. */
 enum { SW_KIND_RECURRENT, SW_KIND_ATTENTION, SW_KIND_STILL_ATTENTION, SW_KIND_MLP,

@@ -49,6 +49,10 @@ static sw_code pick_objects(rope_objects *out, const cJSON *config, sw_err *err)
     if (is_same) return SW_OK;
     full = sw_json_member(object, "full_attention");
     window = sw_json_member(object, "sliding_attention");
+    if (!full && !window) { /* as DeepSeek-V4 calls them */
+        full = sw_json_member(object, "compress");
+        window = sw_json_member(object, "main");
+    }
     if (!cJSON_IsObject(full) || !cJSON_IsObject(window))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: differs between layer types that are not "
                        "full_attention and sliding_attention", key);

@@ -38,6 +38,31 @@ const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops)
 /* In latent attention the part of a head that is not rotated. */
 static int64_t unrotated(const sw_sizes *s) { return s->head_dim - s->rope_dim; }
 
+/* What the last linear of attention reads. */
+static int64_t o_in(const sw_model *m, const sw_sizes *s)
+{
+    return m->o_groups ? m->o_groups * m->o_rank : s->n_heads * s->v_head_dim;
+}
+
+/* Kinds tell it in the one family that has such keys. */
+static int far_kind(const sw_model *m, int64_t layer)
+{
+    if (!m->o_groups || layer >= m->n_layers) return SW_KIND_NEAR;
+    return m->kind[layer] % SW_KIND_BY_TOKEN;
+}
+
+int64_t sw_model_compress_rate(const sw_model *m, int64_t layer)
+{
+    const int kind = far_kind(m, layer);
+
+    return kind == SW_KIND_NEAR ? 0 : m->compress_rates[kind == SW_KIND_FAR_CHOSEN ? 0 : 1];
+}
+
+bool sw_model_chooses_far_keys(const sw_model *m, int64_t layer)
+{
+    return far_kind(m, layer) == SW_KIND_FAR_CHOSEN;
+}
+
 void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t *n_out,
                          int64_t *k_in)
 {
@@ -47,9 +72,11 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
     const int64_t mlp = sw_model_is_sparse(m, layer) ? m->moe_intermediate : s.intermediate;
     const int64_t h = m->hidden, shared = m->shared_intermediate;
     const int64_t mlp_h = sw_model_is_sparse(m, layer) ? m->moe_hidden : h;
+    const int64_t rate = sw_model_compress_rate(m, layer), mixed = m->n_copies * (m->n_copies + 2);
+    const int64_t far = sw_model_chooses_far_keys(m, layer) ? 2 * s.head_dim : s.head_dim;
     const int64_t shapes[SW_SLOT_COUNT][2] = {
         [SW_SLOT_Q] = {gated, h},              [SW_SLOT_K] = {kv, h},
-        [SW_SLOT_V] = {kv, h},                 [SW_SLOT_O] = {h, s.n_heads * s.v_head_dim},
+        [SW_SLOT_V] = {kv, h},                 [SW_SLOT_O] = {h, o_in(m, &s)},
         [SW_SLOT_GATE] = {mlp, mlp_h},         [SW_SLOT_UP] = {mlp, mlp_h},
         [SW_SLOT_LATENT_IN] = {mlp_h, h},      [SW_SLOT_LATENT_OUT] = {h, mlp_h},
         [SW_SLOT_DOWN] = {mlp_h, mlp},         [SW_SLOT_ROUTER] = {m->n_experts, h},
@@ -78,6 +105,20 @@ void sw_model_slot_shape(const sw_model *m, int64_t layer, sw_slot slot, int64_t
         [SW_SLOT_COPY_CORRECT] = {m->n_copies, m->n_copies},
         [SW_SLOT_COPY_NORM] = {1, h},          [SW_SLOT_COPY_SCALE] = {1, h},
         [SW_SLOT_SIDE_GATE] = {m->side_inputs, h}, [SW_SLOT_SIDE_OUT] = {h, m->side_inputs},
+        [SW_SLOT_INDEX_Q] = {m->indexer.n_heads * m->indexer.head_dim, m->q_rank},
+        [SW_SLOT_INDEX_K] = {m->indexer.head_dim, h},
+        [SW_SLOT_INDEX_WEIGHT] = {m->indexer.n_heads, h},
+        [SW_SLOT_NORM_INDEX] = {1, m->indexer.head_dim},
+        [SW_SLOT_INDEX_KV] = {2 * m->indexer.head_dim, h},
+        [SW_SLOT_INDEX_GATE] = {2 * m->indexer.head_dim, h},
+        [SW_SLOT_INDEX_POSITIONS] = {rate, 2 * m->indexer.head_dim},
+        [SW_SLOT_COMPRESS_KV] = {far, h},      [SW_SLOT_COMPRESS_GATE] = {far, h},
+        [SW_SLOT_COMPRESS_POSITIONS] = {rate, far}, [SW_SLOT_NORM_COMPRESS] = {1, s.head_dim},
+        [SW_SLOT_O_A] = {o_in(m, &s), m->o_groups ? q / m->o_groups : 0},
+        [SW_SLOT_HYPER_ATTN] = {mixed, m->n_copies * h}, [SW_SLOT_HYPER_ATTN_BASE] = {1, mixed},
+        [SW_SLOT_HYPER_ATTN_SCALE] = {1, 3},   [SW_SLOT_HYPER_MLP] = {mixed, m->n_copies * h},
+        [SW_SLOT_HYPER_MLP_BASE] = {1, mixed}, [SW_SLOT_HYPER_MLP_SCALE] = {1, 3},
+        [SW_SLOT_TOKEN_EXPERTS] = {m->vocab, m->n_experts_used},
     };
 
     if (sw_mixer_slot_shape(&m->mixer, h, slot, n_out, k_in)) return;
@@ -93,6 +134,7 @@ static bool uses_beside(const sw_op *op, sw_buf buf)
         return buf > op->dst && buf <= (op->dst == SW_BUF_Q ? SW_BUF_V : op->dst + 1);
     case SW_OP_SIDE_INPUT:
         return buf == SW_BUF_SIDE;
+    case SW_OP_MIX_STREAMS:
     case SW_OP_LOW_RANK:
     case SW_OP_PREDICT:
     case SW_OP_CORRECT:
@@ -139,6 +181,7 @@ int64_t sw_model_layer_buf_width(const sw_model *m, int64_t layer, sw_buf buf)
         [SW_BUF_ATTN_N] = m->hidden, [SW_BUF_MIX_N] = m->hidden, [SW_BUF_MIX_T] = m->hidden,
         [SW_BUF_Q_GATED] = 2 * q, [SW_BUF_Q_GATE] = q,
         [SW_BUF_M] = m->hidden, [SW_BUF_R] = m->hidden, [SW_BUF_SIDE] = m->side_inputs,
+        [SW_BUF_O_RANK] = m->o_groups * m->o_rank,
     };
     int n_ops;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
@@ -185,7 +228,18 @@ static int64_t kv_at(const sw_model *m, int64_t layer)
 
 int64_t sw_model_side_width(const sw_model *m)
 {
-    return kv_at(m, m->n_layers) + m->n_copies * m->hidden;
+    return kv_at(m, m->n_layers) + m->n_copies * m->hidden + (m->keeps_token_ids ? 1 : 0) +
+           (m->indexer.is_shared ? m->indexer.top_k : 0);
+}
+
+int64_t sw_model_side_of_token(const sw_model *m)
+{
+    return m->keeps_token_ids ? kv_at(m, m->n_layers) + m->n_copies * m->hidden : -1;
+}
+
+int64_t sw_model_side_of_index(const sw_model *m)
+{
+    return m->indexer.is_shared ? sw_model_side_width(m) - m->indexer.top_k : -1;
 }
 
 int64_t sw_model_side_of_copies(const sw_model *m)
@@ -203,14 +257,29 @@ int64_t sw_model_side_of_kv(const sw_model *m, int64_t layer)
     return is_shared(m, layer) ? kv_at(m, layer) : -1;
 }
 
-bool sw_model_has_attention(const sw_model *m, int64_t layer)
+static bool has_op(const sw_model *m, int64_t layer, sw_op_kind kind)
 {
     int n_ops;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
 
     for (int i = 0; i < n_ops; i++)
-        if (ops[i].kind == SW_OP_ATTENTION) return true;
+        if (ops[i].kind == kind) return true;
     return false;
+}
+
+bool sw_model_has_attention(const sw_model *m, int64_t layer)
+{
+    return has_op(m, layer, SW_OP_ATTENTION);
+}
+
+int64_t sw_model_cache_width(const sw_model *m, int64_t layer)
+{
+    const int64_t dim = sw_model_sizes(m, layer).head_dim, index_dim = m->indexer.head_dim;
+
+    if (has_op(m, layer, SW_OP_INDEX)) return index_dim;
+    if (!has_op(m, layer, SW_OP_NEAR_FAR)) return 0;
+    if (sw_model_chooses_far_keys(m, layer)) return 5 * dim + 4 * index_dim;
+    return sw_model_compress_rate(m, layer) ? 3 * dim : dim;
 }
 
 int64_t sw_model_state_elems(const sw_model *m, int64_t layer)

@@ -119,3 +119,31 @@ sw_code sw_config_unwrap(cJSON **out, const cJSON *config, sw_err *err)
         cJSON_Delete(text);
     return rc;
 }
+
+/* The key that the object names a scheme by; NULL: it names none. */
+static const char *scheme_key(const cJSON *object)
+{
+    static const char *const keys[] = {"quantization_config", "compression_config"};
+
+    for (int i = 0; i < 2; i++)
+        if (sw_json_member(object, keys[i])) return keys[i];
+    return NULL;
+}
+
+sw_code sw_config_lift_scheme(cJSON *config, sw_err *err)
+{
+    cJSON *inner = config;
+    const char *key = NULL;
+    sw_code rc;
+
+    if (!cJSON_IsObject(config) || scheme_key(config)) return SW_OK;
+    for (int depth = 0; depth < DEPTH_MAX && inner && !key; depth++) {
+        inner = (cJSON *)(uintptr_t)inner_of(inner);
+        key = inner ? scheme_key(inner) : NULL;
+    }
+    if (!key) return SW_OK;
+    cJSON_DeleteItemFromObjectCaseSensitive(config, key); /* a null */
+    rc = add_copy(config, key, sw_json_member(inner, key), err);
+    if (rc == SW_OK) cJSON_DeleteItemFromObjectCaseSensitive(inner, key);
+    return rc;
+}

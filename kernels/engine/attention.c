@@ -20,6 +20,7 @@ typedef struct query_rows {
     int64_t n_rows, stride, out_stride;
     int64_t position, position_step;
     int64_t head, head_step;
+    int64_t token; /* of the first row, among all of the call */
 } query_rows;
 
 size_t sw_attention_scratch_bytes(int n_threads)
@@ -42,7 +43,8 @@ static query_rows rows_of_tokens(const sw_attention *a, int64_t item)
                         .n_rows = sw_min_i64(BLOCK_ROWS, a->seq_len - token),
                         .stride = a->n_heads * a->head_dim,
                         .out_stride = a->n_heads * a->v_head_dim,
-                        .position = a->first + token, .position_step = 1, .head = head};
+                        .position = a->first + token, .position_step = 1, .head = head,
+                        .token = seq * a->seq_len + token};
 }
 
 static query_rows rows_of_heads(const sw_attention *a, int64_t item)
@@ -58,7 +60,7 @@ static query_rows rows_of_heads(const sw_attention *a, int64_t item)
                         .v = a->v + kv_row * a->v_head_dim, .out = a->out + row * a->v_head_dim,
                         .n_rows = sw_min_i64(BLOCK_ROWS, group_heads(a) - block * BLOCK_ROWS),
                         .stride = a->head_dim, .out_stride = a->v_head_dim,
-                        .position = a->first, .head = head, .head_step = 1};
+                        .position = a->first, .head = head, .head_step = 1, .token = seq};
 }
 
 /* The first key that the query at a position sees. */
@@ -74,6 +76,36 @@ static void add_slope(const sw_attention *a, const query_rows *rows, int64_t row
     const float slope = a->slopes[rows->head + row * rows->head_step];
 
     for (int64_t i = 0; i < n; i++) scores[i] += slope * (float)(distance + i);
+}
+
+/* The place of the first chosen key that is not before `key`. */
+static int64_t find_chosen(const int32_t *chosen, int64_t n, int64_t key)
+{
+    int64_t low = 0, high = n;
+
+    while (low < high) {
+        const int64_t middle = (low + high) / 2;
+
+        if (chosen[middle] >= 0 && chosen[middle] < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Scores of keys [key, key + n) that were not chosen become nothing. */
+static void hide_others(const sw_attention *a, int64_t token, float *scores, int64_t key, int64_t n)
+{
+    const int32_t *chosen = a->chosen + token * a->n_chosen;
+    int64_t at = find_chosen(chosen, a->n_chosen, key);
+
+    for (int64_t i = 0; i < n; i++) {
+        if (at < a->n_chosen && chosen[at] == key + i)
+            at++;
+        else
+            scores[i] = -INFINITY;
+    }
 }
 
 /* Scores of keys [key, key + n_keys) into weights relative to the running maximum; rescales what
@@ -93,7 +125,14 @@ static void weigh_row(const sw_attention *a, const query_rows *rows, int64_t row
     if (a->slopes)
         add_slope(a, rows, row, scores + begin, key + begin - position, end - begin);
     if (a->cap > 0.0) a->vec->softcap(scores + begin, (float)a->cap, end - begin);
+    if (a->chosen)
+        hide_others(a, rows->token + row * rows->position_step, scores + begin, key + begin,
+                    end - begin);
     peak = a->vec->max(scores + begin, end - begin);
+    if (a->chosen && peak == -INFINITY) {
+        memset(scores + begin, 0, (size_t)(end - begin) * sizeof *scores);
+        return;
+    }
     if (*top > peak) peak = *top;
     if (*top > -INFINITY) {
         shrink = *top - peak;

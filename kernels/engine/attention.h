@@ -20,6 +20,9 @@ typedef struct sw_attention {
     const float *sinks;  /* [n_heads] scores of keys without a value, or NULL */
     int64_t window;      /* query i sees key j iff 0 <= i - j < window; 0: no window */
     int64_t chunk;       /* and iff i / chunk == j / chunk; 0: no chunks */
+    const int32_t *chosen; /* [n_seqs * seq_len, n_chosen]: the only keys that a query sees, rising;
+                          * what is left of a row is -1. NULL: it sees all that the above let */
+    int64_t n_chosen;
     const float *slopes; /* [n_heads]: scores get slope * (j - i); NULL: they do not */
     const sw_vec *vec;
     float *scratch;      /* sw_attention_scratch_bytes(n_threads) */

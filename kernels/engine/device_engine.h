@@ -22,6 +22,8 @@ typedef struct sw_device_engine sw_device_engine; /* scratch, rope tables, handl
 /* SW_E_UNSUPPORTED: the CUDA engine lacks an operation of this model; the message names it and the
  * remedy. Needs no device. */
 sw_code sw_device_supports(const sw_model *m, sw_err *err) SW_MUST_USE;
+/* SW_E_UNSUPPORTED: sequences of so many tokens need what the CUDA engine lacks; likewise. */
+sw_code sw_device_reaches(const sw_model *m, int64_t n_tokens, sw_err *err) SW_MUST_USE;
 
 /* max_tokens: the most tokens of one call; max_seq: the most positions of a sequence (at least the
  * model's, unless those are learned). SW_E_UNSUPPORTED: as sw_device_supports; widths that are no

@@ -35,3 +35,11 @@ sw_code sw_device_supports(const sw_model *m, sw_err *err)
     return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: layer %lld needs what the engine of the device does "
                    "not have (%s); use --device cpu", m->arch->name, (long long)layer - 1, missing);
 }
+
+sw_code sw_device_reaches(const sw_model *m, int64_t n_tokens, sw_err *err)
+{
+    if (!m->indexer.top_k || n_tokens <= m->indexer.top_k) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens in a sequence; beyond index_topk = %lld "
+                   "attention chooses its keys, which the engine of the device cannot; use "
+                   "--device cpu", (long long)n_tokens, (long long)m->indexer.top_k);
+}

@@ -97,6 +97,7 @@ void sw_engine_free(sw_engine *e)
     sw_angles_free(&e->angles);
     sw_angles_free(&e->window_angles);
     sw_moe_scratch_free(&e->moe);
+    sw_index_scratch_free(&e->index);
     sw_scratch_free(&e->gemm);
     sw_mem_put(e);
 }
@@ -148,7 +149,8 @@ static void rope_task(void *ctx, int64_t begin, int64_t end, int thread)
     const sw_sizes *s = &j->sizes;
     const bool is_alone = j->width == s->rope_dim; /* one rotated part that all heads share */
     const int64_t head = is_alone ? s->rope_dim : s->head_dim, half = s->rope_dim / 2;
-    const int64_t at = m->kv_rank && !is_alone ? s->head_dim - s->rope_dim : 0;
+    const bool is_last = (m->kv_rank && !is_alone) || m->is_rope_last;
+    const int64_t at = is_last ? head - s->rope_dim : 0;
     void (*const turn)(float *, const float *, const float *, int64_t) =
         m->is_rope_paired ? j->e->vec->rotate_pairs : j->e->vec->rotate;
 
@@ -160,6 +162,14 @@ static void rope_task(void *ctx, int64_t begin, int64_t end, int thread)
             turn(j->dst + t * j->width + h + at, j->angles->cos + angles, j->angles->sin + angles,
                  half);
     }
+}
+
+static void clamp_gates(const sw_vec *vec, float *g, const float *u, float limit, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) g[i] = g[i] < limit ? g[i] : limit;
+    vec->silu(g, n);
+    for (int64_t i = 0; i < n && u; i++)
+        g[i] *= u[i] < -limit ? -limit : u[i] > limit ? limit : u[i];
 }
 
 static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
@@ -179,7 +189,9 @@ static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
     const float *u = j->src ? j->src + begin * j->width : NULL;
 
     (void)thread;
-    if (u && act == SW_MLP_SILU) {
+    if (act == SW_MLP_SILU_CLAMPED) {
+        clamp_gates(vec, g, u, (float)j->e->m->act_limit, n);
+    } else if (u && act == SW_MLP_SILU) {
         vec->swiglu(g, u, n);
     } else if (u && act == SW_MLP_SWIGLU_CLAMPED) {
         vec->swiglu_clamped(g, u, (float)j->e->m->act_limit, n);
@@ -258,7 +270,9 @@ static sw_code op_linear(sw_run *run, const sw_op *op, sw_err *err)
     sw_code rc = sw_run_reach(run, op->site, x, w->k_in, err);
 
     if (rc != SW_OK || run->has_stopped) return rc;
-    return sw_run_linear(run->e, buffer(run, op->dst), x, run->n_tokens, w, err);
+    rc = sw_run_linear(run->e, buffer(run, op->dst), x, run->n_tokens, w, err);
+    if (rc == SW_OK) sw_add_noise(run->e, buffer(run, op->dst), run->n_tokens, w->n_out);
+    return rc;
 }
 
 static sw_code op_kept_linear(sw_run *run, const sw_op *op, sw_err *err)
@@ -370,8 +384,8 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
                       .v_head_dim = s->v_head_dim, .scale = m->attention_scale,
                       .cap = m->attention_cap, .window = is_window ? m->sliding_window : 0,
                       .chunk = is_window ? m->attention_chunk : 0, .slopes = e->slopes,
-                      .vec = e->vec, .scratch = e->attention_scratch,
-                      .n_threads = e->n_threads};
+                      .chosen = run->chosen, .n_chosen = m->indexer.top_k, .vec = e->vec,
+                      .scratch = e->attention_scratch, .n_threads = e->n_threads};
 
     (void)err;
     if (run->tap && run->tap->see_kv)
@@ -429,6 +443,15 @@ static sw_code op_moe(sw_run *run, const sw_op *op, sw_err *err)
     return op_moe_add(run, op, err);
 }
 
+/* What it says is loaded with the block. */
+static sw_code op_nothing(sw_run *run, const sw_op *op, sw_err *err)
+{
+    (void)run;
+    (void)op;
+    (void)err;
+    return SW_OK;
+}
+
 static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = {
     [SW_OP_RMS_NORM] = op_norm,       [SW_OP_LAYER_NORM] = op_norm,
     [SW_OP_LINEAR] = op_linear,       [SW_OP_HEAD_NORM] = op_head_norm,
@@ -452,6 +475,10 @@ static sw_code (*const op_table[])(sw_run *run, const sw_op *op, sw_err *err) = 
     [SW_OP_CORRECT] = sw_op_correct,  [SW_OP_ADD_COPIES] = sw_op_add_copies,
     [SW_OP_MERGE] = sw_op_merge,      [SW_OP_HALVE] = sw_op_halve,
     [SW_OP_MUL_VECTOR] = sw_op_mul_vector, [SW_OP_CUT] = sw_op_cut,
+    [SW_OP_NEAR_FAR] = sw_op_near_far, [SW_OP_GROUP_LINEAR] = sw_op_group_linear,
+    [SW_OP_MIX_STREAMS] = sw_op_mix_streams, [SW_OP_ADD_STREAMS] = sw_op_add_streams,
+    [SW_OP_MERGE_STREAMS] = sw_op_merge_streams, [SW_OP_ROUTE_TOKENS] = op_nothing,
+    [SW_OP_INDEX] = sw_op_index,      [SW_OP_TAKE_INDEX] = sw_op_take_index,
 };
 
 /* What depends on the layer alone. */
@@ -472,10 +499,6 @@ static sw_code check_call(const sw_run *run, sw_err *err)
     if (run->n_seqs < 1 || run->seq_len < 1 || run->seq_len > e->max_tokens / run->n_seqs)
         return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
                        (long long)run->n_seqs, (long long)run->seq_len, (long long)e->max_tokens);
-    if (e->m->dense_positions && end > e->m->dense_positions)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens in a sequence; beyond index_topk = %lld "
-                       "this model's attention is sparse, which is not supported",
-                       (long long)end, (long long)e->m->dense_positions);
     if (end > e->max_positions)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; the model has %lld", (long long)end - 1,
                        (long long)e->max_positions);
@@ -506,7 +529,8 @@ int sw_ops_of_attention(const sw_op *ops, int n_ops)
 {
     int i = 0;
 
-    for (; i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X); i++)
+    for (; i < n_ops && !(ops[i].kind == SW_OP_ADD && ops[i].dst == SW_BUF_X) &&
+           ops[i].kind != SW_OP_ADD_STREAMS; i++)
         if (ops[i].site != SW_SITE_COUNT && ops[i].site >= SW_SITE_MLP_IN) return 0;
     return i < n_ops ? i + 1 : n_ops;
 }

@@ -21,6 +21,8 @@ typedef struct sw_block {
     sw_weight linear[SW_SLOT_COUNT];  /* dense-layer linears, the router */
     sw_weight *experts[3];            /* gate (or NULL), up, down: [n_experts], sparse layers */
     sw_weight *copies_out;            /* [n_copies - 1] in the last block, where there are copies */
+    float *merge[3];                  /* in the last block of a model with residual streams */
+    int32_t *token_experts;           /* [vocab, n_experts_used], or NULL */
     float *norm[SW_SLOT_COUNT];
     float *norm_bias[SW_SLOT_COUNT];  /* of layer norms */
     sw_kv_form kv;
@@ -83,6 +85,7 @@ void sw_engine_free(sw_engine *e);
  * head_dim] each, and the state of a recurrent mixer. Zero-initialise. */
 typedef struct sw_kv {
     float *k, *v;
+    float *rows; /* [n_cached, sw_model_cache_width], of layers that choose their keys */
     float *state; /* [sw_model_state_elems] of a recurrent mixer, zeros before the first token */
     int64_t n_cached, capacity;
 } sw_kv;
@@ -111,6 +114,11 @@ sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n
  * engine, written by sw_engine_embed and by blocks, for the tokens of the last call. Who runs other
  * tokens in between keeps it for each and puts it back before a block. NULL: there is none. */
 float *sw_engine_side(sw_engine *e);
+
+/* From now on every output of a linear that quantization may touch, but the head's, gets an error
+ * as rounding would leave it: of random direction, `share` as large as the output itself, the same
+ * for the same calls. 0: none. */
+void sw_engine_set_noise(sw_engine *e, double share, uint64_t seed);
 
 /* A block in two steps: x to x + o(attention(norm(x))), and from there to the output. */
 typedef enum sw_half { SW_HALF_BOTH, SW_HALF_ATTENTION, SW_HALF_MLP } sw_half;

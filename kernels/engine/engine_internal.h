@@ -26,6 +26,16 @@ typedef struct sw_moe_scratch {
     int64_t *starts;   /* [n_experts + 1] into tokens */
 } sw_moe_scratch;
 
+/* Of what chooses keys; taken when a sequence is first longer than all keys that are seen. */
+typedef struct sw_index_scratch {
+    float *k;        /* [max_tokens, head_dim] */
+    float *q;        /* [max_tokens, n_heads * head_dim] */
+    float *weights;  /* [max_tokens, n_heads] */
+    int32_t *chosen; /* [max_tokens, top_k] */
+    float *scores;   /* sw_key_choice_scratch of n_keys */
+    int64_t n_keys;
+} sw_index_scratch;
+
 struct sw_engine {
     const sw_model *m;
     const sw_vec *vec;
@@ -40,6 +50,9 @@ struct sw_engine {
     float *slopes;            /* [n_heads] where scores fall with the distance, else NULL */
     sw_angles angles, window_angles; /* the second where window layers turn differently */
     sw_moe_scratch moe;
+    sw_index_scratch index;
+    double noise;             /* share of outputs, and what the next is drawn from */
+    uint64_t noise_seed;
     sw_scratch gemm;
 };
 
@@ -57,6 +70,7 @@ typedef struct sw_run {
     bool is_seen[SW_SITE_COUNT], has_stopped;
     bool is_routed;               /* the router has read something of its own */
     bool is_kv_taken;             /* keys and values are another layer's */
+    const int32_t *chosen;        /* keys that attention sees, [n_tokens, top_k]; NULL: all */
 } sw_run;
 
 static inline float *sw_run_buf(const sw_run *run, sw_buf b)
@@ -81,6 +95,14 @@ sw_code sw_op_side_input(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_predict(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_correct(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_add_copies(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_index(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_take_index(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_near_far(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_group_linear(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_mix_streams(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_add_streams(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+sw_code sw_op_merge_streams(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
+void sw_index_scratch_free(sw_index_scratch *index);
 sw_code sw_op_merge(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_low_rank(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_cut(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
@@ -106,6 +128,8 @@ sw_code sw_run_kimi_delta(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE
 sw_code sw_run_ssd(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_run_short_conv(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 int64_t sw_recurrent_scratch(const sw_model *m, int n_threads);
+/* The engine's noise on rows [n_rows, width] that a linear has made. */
+void sw_add_noise(sw_engine *e, float *x, int64_t n_rows, int64_t width);
 sw_code sw_moe_scratch_new(sw_moe_scratch *out, const sw_model *m, int64_t max_tokens,
                            sw_err *err) SW_MUST_USE;
 void sw_moe_scratch_free(sw_moe_scratch *moe);
@@ -117,6 +141,9 @@ sw_code sw_side_embed(sw_engine *e, const sw_lm *lm, const float *x, const uint3
 /* The copies of the residual stream at first, likewise. */
 sw_code sw_copies_embed(sw_engine *e, const sw_lm *lm, const float *x, int64_t n,
                         sw_err *err) SW_MUST_USE;
+
+/* The residual streams at first. */
+void sw_streams_embed(sw_engine *e, const float *x, int64_t n);
 
 /* Angles of positions [first, end) in their rows, by one of the model's ropes. */
 sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, const sw_rope *rope, int64_t first,

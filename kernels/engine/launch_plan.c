@@ -419,7 +419,8 @@ static void plan_experts(planner *p, const sw_op *op)
     p->has_stopped = p->step->stop_at == SW_SITE_DOWN_IN;
 }
 
-/* Buffers on a device are columns of what is split; mixers read rows by head of keys in place. */
+/* Buffers on a device are columns of what is split; mixers read rows by head of keys in place. Keys
+ * are never chosen there: longer sequences than need it are refused (sw_device_reaches). */
 static void plan_nothing(planner *p, const sw_op *op)
 {
     (void)p;
@@ -433,6 +434,8 @@ static void (*const plan_table[SW_OP_COUNT])(planner *p, const sw_op *op) = {
     [SW_OP_HEAD_NORM] = plan_head_norm,
     [SW_OP_SPLIT] = plan_nothing,
     [SW_OP_UNGROUP] = plan_nothing,
+    [SW_OP_INDEX] = plan_nothing,
+    [SW_OP_TAKE_INDEX] = plan_nothing,
     [SW_OP_ROPE] = plan_rope,
     [SW_OP_ATTENTION] = plan_attention,
     [SW_OP_LATENT_KV] = plan_latent_kv,

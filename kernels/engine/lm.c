@@ -1,4 +1,6 @@
 /* lm.c - whole-model calls: embedding, head, logits of a batch. See engine.h. */
+#include <string.h>
+
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "kernels/engine/engine_internal.h"
@@ -54,6 +56,14 @@ static void embed_task(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* For layers that ask what token a row is. */
+static void keep_ids(sw_engine *e, const uint32_t *ids, int64_t n)
+{
+    const int64_t at = sw_model_side_of_token(e->m), width = sw_model_side_width(e->m);
+
+    for (int64_t t = 0; t < n; t++) memcpy(e->side + t * width + at, ids + t, sizeof *ids);
+}
+
 sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t *ids,
                         int64_t n_seqs, int64_t seq_len, int64_t first, sw_err *err)
 {
@@ -69,7 +79,11 @@ sw_code sw_engine_embed(sw_engine *e, const sw_lm *lm, float *x, const uint32_t 
             return SW_FAIL(err, SW_E_FORMAT, "token %lld has id %lu, but the vocabulary has %lld",
                            (long long)i, (unsigned long)ids[i], (long long)lm->embed.n_out);
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, embed_task, &job);
-    if (e->m->n_copies && (rc = sw_copies_embed(e, lm, x, n, err)) != SW_OK) return rc;
+    if (e->m->hyper_rounds) sw_streams_embed(e, x, n);
+    if (e->m->keeps_token_ids) keep_ids(e, ids, n);
+    if (e->m->n_copies && !e->m->hyper_rounds &&
+        (rc = sw_copies_embed(e, lm, x, n, err)) != SW_OK)
+        return rc;
     return e->m->side_inputs ? sw_side_embed(e, lm, x, ids, n, err) : SW_OK;
 }
 

@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "formats/model/stored.h"
-#include "kernels/engine/engine.h"
+#include "kernels/engine/load_internal.h"
 
 /* Norms and biases are small and read often, so they are kept as floats. */
-static sw_code decode_floats(float **out, sw_arena *arena, const sw_cview *view, int64_t n,
+sw_code sw_decode_floats(float **out, sw_arena *arena, const sw_cview *view, int64_t n,
                              sw_err *err)
 {
     float *values = NULL;
@@ -30,7 +30,7 @@ static sw_code find_floats(const sw_st_tensor **out, const sw_st *st, const char
                     : sw_stored_tensor(out, st, name, 1, &n, err);
 }
 
-static sw_code load_floats(float **out, sw_arena *arena, const sw_st *st, const char *path,
+sw_code sw_load_floats(float **out, sw_arena *arena, const sw_st *st, const char *path,
                            const char *suffix, int64_t n, sw_err *err)
 {
     const sw_st_tensor *tensor = NULL;
@@ -44,7 +44,7 @@ static sw_code load_floats(float **out, sw_arena *arena, const sw_st *st, const 
     if ((rc = sw_st_fetch(&bytes, tensor, err)) != SW_OK) return rc;
     view = tensor->view;
     view.data = bytes.data;
-    rc = decode_floats(out, arena, &view, n, err);
+    rc = sw_decode_floats(out, arena, &view, n, err);
     sw_st_drop(&bytes);
     return rc;
 }
@@ -92,15 +92,8 @@ static sw_code load_tables(sw_weight **out, sw_arena *arena, const sw_model *m, 
     return rc;
 }
 
-/* What the linears of a block are loaded from. */
-typedef struct loader {
-    const sw_model *m;
-    const sw_st *st;
-    const sw_linear_source *source; /* or NULL */
-} loader;
-
 /* A linear in the mapping where it lies as rows, else a copy that does. */
-static sw_code load_dense(sw_weight *out, sw_block *block, const loader *from, sw_slot slot,
+static sw_code load_dense(sw_weight *out, sw_block *block, const sw_loader *from, sw_slot slot,
                           int64_t expert, sw_err *err)
 {
     sw_stored stored = {0};
@@ -125,7 +118,7 @@ static sw_code load_dense(sw_weight *out, sw_block *block, const loader *from, s
     return SW_OK;
 }
 
-static sw_code load_bias(sw_weight *out, sw_block *block, const loader *from, sw_slot slot,
+static sw_code load_bias(sw_weight *out, sw_block *block, const sw_loader *from, sw_slot slot,
                          int64_t expert, sw_err *err)
 {
     sw_stored stored = {0};
@@ -143,12 +136,12 @@ static sw_code load_bias(sw_weight *out, sw_block *block, const loader *from, sw
         sw_stored_copy(values, &stored);
         view.data = values;
     }
-    if ((rc = decode_floats(&bias, &block->arena, &view, out->n_out, err)) == SW_OK)
+    if ((rc = sw_decode_floats(&bias, &block->arena, &view, out->n_out, err)) == SW_OK)
         out->bias = bias;
     return rc;
 }
 
-static sw_code load_linear(sw_weight *out, sw_block *block, const loader *from, sw_slot slot,
+sw_code sw_load_linear(sw_weight *out, sw_block *block, const sw_loader *from, sw_slot slot,
                            int64_t expert, sw_err *err)
 {
     const sw_model *m = from->m;
@@ -170,7 +163,7 @@ static sw_code load_linear(sw_weight *out, sw_block *block, const loader *from, 
 }
 
 /* A norm's weight and perhaps bias, or a vector that has the name of its slot and no suffix. */
-static sw_code load_vector(sw_block *block, const loader *from, sw_slot slot, const char *suffix,
+sw_code sw_load_vector(sw_block *block, const sw_loader *from, sw_slot slot, const char *suffix,
                            bool has_bias, sw_err *err)
 {
     const sw_model *m = from->m;
@@ -181,15 +174,15 @@ static sw_code load_vector(sw_block *block, const loader *from, sw_slot slot, co
     if (!sw_model_slot_path(path, m, block->layer, slot, -1))
         return SW_FAIL(err, SW_E_BUG, "slot %d has no name in %s", (int)slot, m->arch->name);
     sw_model_slot_shape(m, block->layer, slot, &one, &width);
-    rc = load_floats(&block->norm[slot], &block->arena, from->st, path, suffix, width, err);
+    rc = sw_load_floats(&block->norm[slot], &block->arena, from->st, path, suffix, width, err);
     if (rc == SW_OK && has_bias)
-        rc = load_floats(&block->norm_bias[slot], &block->arena, from->st, path, ".bias", width,
+        rc = sw_load_floats(&block->norm_bias[slot], &block->arena, from->st, path, ".bias", width,
                          err);
     return rc;
 }
 
 /* A vector that some checkpoints store with axes of one around it. */
-static sw_code load_squeezed(sw_block *block, const loader *from, sw_slot slot, sw_err *err)
+static sw_code load_squeezed(sw_block *block, const sw_loader *from, sw_slot slot, sw_err *err)
 {
     const sw_st_tensor *tensor;
     float **out = &block->norm[slot];
@@ -204,18 +197,18 @@ static sw_code load_squeezed(sw_block *block, const loader *from, sw_slot slot, 
     sw_model_slot_shape(from->m, block->layer, slot, &one, &n);
     tensor = sw_st_find(from->st, path);
     if (!tensor || tensor->view.n_dims == 1 || sw_view_elems(&tensor->view) != n)
-        return load_floats(out, &block->arena, from->st, path, "", n, err);
+        return sw_load_floats(out, &block->arena, from->st, path, "", n, err);
     rc = sw_stored_tensor(&tensor, from->st, path, tensor->view.n_dims, tensor->view.shape, err);
     if (rc != SW_OK || (rc = sw_st_fetch(&bytes, tensor, err)) != SW_OK) return rc;
     view = tensor->view;
     view.data = bytes.data;
-    rc = decode_floats(out, &block->arena, &view, n, err);
+    rc = sw_decode_floats(out, &block->arena, &view, n, err);
     sw_st_drop(&bytes);
     return rc;
 }
 
 /* Stored [width, 1, n_taps], used as [n_taps, width]. */
-static sw_code load_conv(sw_block *block, const loader *from, sw_slot slot, sw_err *err)
+static sw_code load_conv(sw_block *block, const sw_loader *from, sw_slot slot, sw_err *err)
 {
     const sw_st_tensor *tensor = NULL;
     sw_st_bytes bytes = {0};
@@ -234,7 +227,7 @@ static sw_code load_conv(sw_block *block, const loader *from, sw_slot slot, sw_e
         return rc;
     view = tensor->view;
     view.data = bytes.data;
-    rc = decode_floats(&stored, &block->arena, &view, shape[0] * shape[2], err);
+    rc = sw_decode_floats(&stored, &block->arena, &view, shape[0] * shape[2], err);
     sw_st_drop(&bytes);
     if (rc == SW_OK) rc = SW_ARENA_TAKE(&taps, &block->arena, shape[0] * shape[2], err);
     if (rc != SW_OK) return rc;
@@ -242,12 +235,12 @@ static sw_code load_conv(sw_block *block, const loader *from, sw_slot slot, sw_e
         for (int64_t t = 0; t < shape[2]; t++) taps[t * shape[0] + c] = stored[c * shape[2] + t];
     block->norm[slot] = taps;
     if (!from->m->mixer.has_conv_bias) return SW_OK;
-    return load_floats(&block->norm_bias[slot], &block->arena, from->st, path, ".bias", shape[0],
+    return sw_load_floats(&block->norm_bias[slot], &block->arena, from->st, path, ".bias", shape[0],
                        err);
 }
 
 /* What a recurrent mixer has beside its linears. */
-static sw_code load_mixer(sw_block *block, const loader *from, sw_op_kind kind, sw_err *err)
+static sw_code load_mixer(sw_block *block, const sw_loader *from, sw_op_kind kind, sw_err *err)
 {
     static const sw_slot kimi[] = {SW_SLOT_CONV_Q, SW_SLOT_CONV_K, SW_SLOT_CONV_V};
     static const sw_slot others[] = {SW_SLOT_CONV};
@@ -261,7 +254,7 @@ static sw_code load_mixer(sw_block *block, const loader *from, sw_op_kind kind, 
     for (int i = 0; i < n_vectors && rc == SW_OK; i++)
         rc = load_squeezed(block, from, vectors[i], err);
     if (rc == SW_OK && has_norm)
-        rc = load_vector(block, from, SW_SLOT_NORM_MIX, ".weight", false, err);
+        rc = sw_load_vector(block, from, SW_SLOT_NORM_MIX, ".weight", false, err);
     return rc;
 }
 
@@ -270,11 +263,11 @@ static void add_offset(float *norm, double offset, int64_t n)
     for (int64_t i = 0; i < n; i++) norm[i] = (float)offset + norm[i];
 }
 
-static sw_code load_norm(sw_block *block, const loader *from, sw_slot slot, bool has_bias,
+sw_code sw_load_norm(sw_block *block, const sw_loader *from, sw_slot slot, bool has_bias,
                          sw_err *err)
 {
     int64_t one, width;
-    sw_code rc = load_vector(block, from, slot, ".weight", has_bias, err);
+    sw_code rc = sw_load_vector(block, from, slot, ".weight", has_bias, err);
 
     if (rc != SW_OK) return rc;
     sw_model_slot_shape(from->m, block->layer, slot, &one, &width);
@@ -283,11 +276,11 @@ static sw_code load_norm(sw_block *block, const loader *from, sw_slot slot, bool
 }
 
 /* Without biases in the checkpoint they are zeros. */
-static sw_code load_layer_norm(sw_block *block, const loader *from, sw_slot slot, sw_err *err)
+static sw_code load_layer_norm(sw_block *block, const sw_loader *from, sw_slot slot, sw_err *err)
 {
     const bool has_bias = !from->m->has_bare_layer_norms;
     int64_t one, width;
-    sw_code rc = load_norm(block, from, slot, has_bias, err);
+    sw_code rc = sw_load_norm(block, from, slot, has_bias, err);
 
     sw_model_slot_shape(from->m, block->layer, slot, &one, &width);
     if (rc == SW_OK && !has_bias)
@@ -296,7 +289,7 @@ static sw_code load_layer_norm(sw_block *block, const loader *from, sw_slot slot
 }
 
 /* A tensor for each head of the buffer, one behind the other. */
-static sw_code load_head_norms(sw_block *block, const loader *from, const sw_op *op, sw_err *err)
+static sw_code load_head_norms(sw_block *block, const sw_loader *from, const sw_op *op, sw_err *err)
 {
     const sw_sizes s = sw_model_sizes(from->m, block->layer);
     const int64_t n = op->dst == SW_BUF_Q ? s.n_heads : s.n_kv_heads, dim = s.head_dim;
@@ -310,61 +303,74 @@ static sw_code load_head_norms(sw_block *block, const loader *from, const sw_op 
     if (rc == SW_OK) rc = SW_ARENA_TAKE(&block->norm_bias[op->slot], &block->arena, n * dim, err);
     for (int64_t h = 0; h < n && rc == SW_OK; h++) {
         (void)snprintf(name, sizeof name, "%s.norms.%lld", path, (long long)h);
-        rc = load_floats(&one, &block->arena, from->st, name, ".weight", dim, err);
+        rc = sw_load_floats(&one, &block->arena, from->st, name, ".weight", dim, err);
         if (rc == SW_OK) memcpy(all + h * dim, one, (size_t)dim * sizeof *all);
     }
     block->norm[op->slot] = all;
     return rc;
 }
 
-static sw_code load_experts(sw_block *block, const loader *from, sw_err *err)
+static sw_code load_experts(sw_block *block, const sw_loader *from, sw_err *err)
 {
     static const sw_slot vectors[] = {SW_SLOT_ROUTER_SHIFT, SW_SLOT_EXPERT_SCALE};
     const sw_model *m = from->m;
-    sw_code rc = load_linear(&block->linear[SW_SLOT_ROUTER], block, from, SW_SLOT_ROUTER, -1, err);
+    sw_code rc =
+        sw_load_linear(&block->linear[SW_SLOT_ROUTER], block, from, SW_SLOT_ROUTER, -1, err);
 
     for (size_t i = 0; i < sizeof vectors / sizeof vectors[0] && rc == SW_OK; i++)
-        if (m->arch->slot_names[vectors[i]])
-            rc = load_vector(block, from, vectors[i], "", false, err);
+        if (m->arch->slot_names[vectors[i]] && !block->token_experts)
+            rc = sw_load_vector(block, from, vectors[i], "", false, err);
     for (int i = 0; i < 3 && rc == SW_OK; i++) {
         if (!m->arch->expert_names[i]) continue;
         rc = SW_ARENA_TAKE(&block->experts[i], &block->arena, m->n_experts, err);
         for (int64_t e = 0; e < m->n_experts && rc == SW_OK; e++)
-            rc = load_linear(&block->experts[i][e], block, from, (sw_slot)(SW_SLOT_GATE + i), e,
+            rc = sw_load_linear(&block->experts[i][e], block, from, (sw_slot)(SW_SLOT_GATE + i), e,
                              err);
     }
     return rc;
 }
 
-static sw_code load_two(sw_block *block, const loader *from, sw_slot first, sw_slot second,
+sw_code sw_load_two(sw_block *block, const sw_loader *from, sw_slot first, sw_slot second,
                         sw_err *err)
 {
-    sw_code rc = load_linear(&block->linear[first], block, from, first, -1, err);
+    sw_code rc = sw_load_linear(&block->linear[first], block, from, first, -1, err);
 
-    return rc ? rc : load_linear(&block->linear[second], block, from, second, -1, err);
+    return rc ? rc : sw_load_linear(&block->linear[second], block, from, second, -1, err);
 }
 
-static sw_code load_copies(sw_block *block, const loader *from, sw_err *err)
+static sw_code load_copies(sw_block *block, const sw_loader *from, sw_err *err)
 {
-    sw_code rc = load_norm(block, from, SW_SLOT_COPY_NORM, false, err);
+    sw_code rc = sw_load_norm(block, from, SW_SLOT_COPY_NORM, false, err);
 
-    return rc ? rc : load_two(block, from, SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT, err);
+    return rc ? rc : sw_load_two(block, from, SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT, err);
+}
+
+static sw_code load_indexer(sw_block *block, const sw_loader *from, sw_err *err)
+{
+    sw_code rc = sw_load_two(block, from, SW_SLOT_INDEX_Q, SW_SLOT_INDEX_K, err);
+
+    if (rc == SW_OK)
+        rc = sw_load_linear(&block->linear[SW_SLOT_INDEX_WEIGHT], block, from, SW_SLOT_INDEX_WEIGHT,
+                         -1, err);
+    return rc ? rc : load_layer_norm(block, from, SW_SLOT_NORM_INDEX, err);
 }
 
 /* Whatever slots an operation names. */
-static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_err *err)
+static sw_code load_op(sw_block *block, const sw_loader *from, const sw_op *op, sw_err *err)
 {
     switch (op->kind) {
     case SW_OP_LINEAR:
     case SW_OP_KEPT_LINEAR:
-        return load_linear(&block->linear[op->slot], block, from, op->slot, -1, err);
+    case SW_OP_GROUP_LINEAR:
+    case SW_OP_ROW_GATE:
+        return sw_load_linear(&block->linear[op->slot], block, from, op->slot, -1, err);
     case SW_OP_HEAD_NORM:
         if (op->slot == SW_SLOT_COUNT) return SW_OK;
-        return load_norm(block, from, op->slot, false, err);
+        return sw_load_norm(block, from, op->slot, false, err);
     case SW_OP_RMS_NORM:
         if (op->slot == SW_SLOT_ROUTER_NORM) /* no module of its own */
-            return load_vector(block, from, op->slot, "", false, err);
-        return load_norm(block, from, op->slot, false, err);
+            return sw_load_vector(block, from, op->slot, "", false, err);
+        return sw_load_norm(block, from, op->slot, false, err);
     case SW_OP_LAYER_NORM:
         return load_layer_norm(block, from, op->slot, err);
     case SW_OP_HEAD_LAYER_NORM:
@@ -372,24 +378,32 @@ static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_
     case SW_OP_ROUTE:
         return SW_OK; /* loaded with the experts */
     case SW_OP_SIDE_INPUT:
-        return load_two(block, from, SW_SLOT_SIDE_GATE, SW_SLOT_SIDE_OUT, err);
+        return sw_load_two(block, from, SW_SLOT_SIDE_GATE, SW_SLOT_SIDE_OUT, err);
+    case SW_OP_NEAR_FAR:
+        return sw_load_near_far(block, from, op->slot, err);
+    case SW_OP_MIX_STREAMS:
+        return sw_load_mixture(block, from, op->slot, err);
+    case SW_OP_MERGE_STREAMS:
+        return sw_load_merge(block, from, err);
+    case SW_OP_ROUTE_TOKENS:
+        return sw_load_token_experts(block, from, op->slot, err);
+    case SW_OP_INDEX:
+        return load_indexer(block, from, err);
     case SW_OP_LOW_RANK:
-        return load_two(block, from, SW_SLOT_LOW_RANK_A, SW_SLOT_LOW_RANK_B, err);
+        return sw_load_two(block, from, SW_SLOT_LOW_RANK_A, SW_SLOT_LOW_RANK_B, err);
     case SW_OP_PREDICT:
         return load_copies(block, from, err);
     case SW_OP_CORRECT:
-        return load_linear(&block->linear[SW_SLOT_COPY_CORRECT], block, from,
+        return sw_load_linear(&block->linear[SW_SLOT_COPY_CORRECT], block, from,
                            SW_SLOT_COPY_CORRECT, -1, err);
     case SW_OP_MERGE:
         return block->layer + 1 == from->m->n_layers
                    ? load_tables(&block->copies_out, &block->arena, from->m, from->st,
                                  SW_END_COPIES_OUT, err)
                    : SW_OK;
-    case SW_OP_ROW_GATE:
-        return load_linear(&block->linear[op->slot], block, from, op->slot, -1, err);
     case SW_OP_SCALE:
     case SW_OP_MUL_VECTOR:
-        return load_vector(block, from, op->slot, "", false, err);
+        return sw_load_vector(block, from, op->slot, "", false, err);
     case SW_OP_MOE:
     case SW_OP_MOE_ADD:
         return load_experts(block, from, err);
@@ -400,7 +414,7 @@ static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_
         return load_mixer(block, from, op->kind, err);
     case SW_OP_ATTENTION:
         return op->slot == SW_SLOT_COUNT ? SW_OK
-                                         : load_vector(block, from, op->slot, "", false, err);
+                                         : sw_load_vector(block, from, op->slot, "", false, err);
     default:
         return SW_OK;
     }
@@ -409,7 +423,7 @@ static sw_code load_op(sw_block *block, const loader *from, const sw_op *op, sw_
 sw_code sw_block_load_from(sw_block *out, const sw_model *m, const sw_st *st,
                            const sw_linear_source *source, int64_t layer, sw_err *err)
 {
-    const loader from = {m, st, source};
+    const sw_loader from = {m, st, source};
     sw_block block = {.layer = layer};
     int n_ops;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
@@ -443,10 +457,10 @@ sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert)
 static sw_code load_embed_norm(sw_lm *lm, const sw_model *m, const sw_st *st, sw_err *err)
 {
     const char *path = sw_model_end(m, SW_END_EMBED_NORM);
-    sw_code rc = load_floats(&lm->embed_norm, &lm->arena, st, path, ".weight", m->hidden, err);
+    sw_code rc = sw_load_floats(&lm->embed_norm, &lm->arena, st, path, ".weight", m->hidden, err);
 
     return rc == SW_OK
-               ? load_floats(&lm->embed_norm_bias, &lm->arena, st, path, ".bias", m->hidden, err)
+               ? sw_load_floats(&lm->embed_norm_bias, &lm->arena, st, path, ".bias", m->hidden, err)
                : rc;
 }
 
@@ -468,8 +482,8 @@ static sw_code load_side_tables(sw_lm *lm, const sw_model *m, const sw_st *st, s
         (rc = load_table(&lm->side_projection, &lm->arena, st,
                          sw_model_end(m, SW_END_SIDE_PROJECTION), wide, m->hidden, err)))
         return rc;
-    return load_floats(&lm->side_norm, &lm->arena, st, sw_model_end(m, SW_END_SIDE_NORM), ".weight",
-                       m->side_inputs, err);
+    return sw_load_floats(&lm->side_norm, &lm->arena, st, sw_model_end(m, SW_END_SIDE_NORM),
+                          ".weight", m->side_inputs, err);
 }
 
 sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err *err)
@@ -482,7 +496,7 @@ sw_code sw_lm_load_tables(sw_lm *out, const sw_model *m, const sw_st *st, sw_err
     if (rc == SW_OK && m->n_position_rows)
         rc = load_table(&lm.positions, &lm.arena, st, sw_model_end(m, SW_END_POSITIONS),
                         m->n_position_rows, m->hidden, err);
-    if (rc == SW_OK && m->n_copies)
+    if (rc == SW_OK && m->n_copies && !m->hyper_rounds)
         rc = load_tables(&lm.copies_in, &lm.arena, m, st, SW_END_COPIES_IN, err);
     if (rc == SW_OK && m->side_inputs) rc = load_side_tables(&lm, m, st, err);
     if (rc == SW_OK && m->has_embed_norm) rc = load_embed_norm(&lm, m, st, err);
@@ -518,11 +532,12 @@ sw_code sw_lm_load_ends(sw_lm *out, const sw_model *m, const sw_st *st,
 
     if (rc == SW_OK) rc = load_head(&lm, m, st, source, err);
     if (rc == SW_OK)
-        rc = load_floats(&lm.final_norm, &lm.arena, st, norm, ".weight", m->hidden, err);
+        rc = sw_load_floats(&lm.final_norm, &lm.arena, st, norm, ".weight", m->hidden, err);
     if (rc == SW_OK && m->arch->ends.has_norm_bias)
         rc = m->has_bare_layer_norms
                  ? SW_ARENA_TAKE(&lm.final_norm_bias, &lm.arena, m->hidden, err)
-                 : load_floats(&lm.final_norm_bias, &lm.arena, st, norm, ".bias", m->hidden, err);
+                 : sw_load_floats(&lm.final_norm_bias, &lm.arena, st, norm, ".bias", m->hidden,
+                                  err);
     if (rc == SW_OK) {
         add_offset(lm.final_norm, m->norm_offset, m->hidden);
         *out = lm;

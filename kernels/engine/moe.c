@@ -104,8 +104,28 @@ static void drop_groups(const sw_model *m, float *ranks, float *groups)
 typedef struct route_job {
     const sw_engine *e;
     const float *shift;        /* [n_experts] on what experts are chosen by, or NULL */
+    const int32_t *table;      /* [vocab, n_experts_used] experts of a token, or NULL */
     const float *expert_scale; /* [n_experts] on the weights of chosen experts, or NULL */
 } route_job;
+
+static void sqrt_softplus(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double v = (double)x[i];
+
+        x[i] = (float)sqrt(v > 0.0 ? v + log1p(exp(-v)) : log1p(exp(v)));
+    }
+}
+
+/* What the table says of the token in row t, whose id lies in the side rows. */
+static const int32_t *experts_of(const route_job *job, int64_t t)
+{
+    const sw_model *m = job->e->m;
+    uint32_t id = 0;
+
+    memcpy(&id, job->e->side + t * sw_model_side_width(m) + sw_model_side_of_token(m), sizeof id);
+    return job->table + (int64_t)id * m->n_experts_used;
+}
 
 /* Logits of token t into the weights its experts may get; *ranks is what they are chosen by.
  * false: the input was not finite. */
@@ -124,7 +144,10 @@ static bool weigh_experts(const route_job *job, float **ranks, int64_t t)
     }
     *ranks = e->moe.ranks + t * n;
     if (e->m->router == SW_ROUTER_INPUT) memcpy(*ranks, probs, (size_t)n * sizeof **ranks);
-    if (e->m->router != SW_ROUTER_SOFTMAX) e->vec->sigmoid(probs, n);
+    if (e->m->router == SW_ROUTER_SQRT_SOFTPLUS)
+        sqrt_softplus(probs, n);
+    else if (e->m->router != SW_ROUTER_SOFTMAX)
+        e->vec->sigmoid(probs, n);
     total = 0.0f;
     for (int64_t i = 0; i < n; i++) {
         if (e->m->router != SW_ROUTER_INPUT)
@@ -142,7 +165,8 @@ static void choose_experts(void *ctx, int64_t begin, int64_t end, int thread)
     const sw_engine *e = job->e;
     const sw_model *m = e->m;
     const int64_t n = m->n_experts, k = m->n_experts_used;
-    const float tiny = m->router == SW_ROUTER_SIGMOID ? 1e-20f : 0.0f; /* they may all be 0 */
+    const bool is_floored = m->router == SW_ROUTER_SIGMOID || m->router == SW_ROUTER_SQRT_SOFTPLUS;
+    const float tiny = is_floored ? 1e-20f : 0.0f; /* they may all be 0 */
 
     (void)thread;
     for (int64_t t = begin; t < end; t++) {
@@ -152,7 +176,8 @@ static void choose_experts(void *ctx, int64_t begin, int64_t end, int thread)
 
         for (int64_t i = 0; i < k; i++) {
             /* where the input was not finite any experts will do, as long as they differ */
-            best = is_finite ? next_best(ranks, n, best) : (int32_t)i;
+            best = is_finite && !job->table ? next_best(ranks, n, best) : (int32_t)i;
+            if (job->table) best = experts_of(job, t)[i];
             e->moe.chosen[t * k + i] = best;
             share[i] = probs[best];
             sum += share[i];
@@ -225,6 +250,15 @@ static sw_code show_expert(const sw_run *run, sw_site site, int64_t expert, cons
     return run->tap->see(run->tap->self, site, expert, x, n, k_in, NULL, tokens, err);
 }
 
+static sw_code run_noisy(sw_engine *e, float *y, const float *x, int64_t n, const sw_weight *w,
+                         sw_err *err)
+{
+    sw_code rc = sw_run_linear(e, y, x, n, w, err);
+
+    if (rc == SW_OK) sw_add_noise(e, y, n, w->n_out);
+    return rc;
+}
+
 /* moe.gate = what `down` of the expert reads, from the n rows gathered. */
 static sw_code run_gate_up(sw_run *run, int64_t expert, int64_t n, sw_err *err)
 {
@@ -234,12 +268,12 @@ static sw_code run_gate_up(sw_run *run, int64_t expert, int64_t n, sw_err *err)
     sw_code rc;
 
     if (!w[0]) { /* experts without a gate */
-        if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[1][expert], err)) == SW_OK)
+        if ((rc = run_noisy(e, gate, e->moe.rows, n, &w[1][expert], err)) == SW_OK)
             sw_act_rows(e, gate, NULL, n, w[1][expert].n_out);
         return rc;
     }
-    if ((rc = sw_run_linear(e, gate, e->moe.rows, n, &w[0][expert], err)) != SW_OK) return rc;
-    if ((rc = sw_run_linear(e, up, e->moe.rows, n, &w[1][expert], err)) != SW_OK) return rc;
+    if ((rc = run_noisy(e, gate, e->moe.rows, n, &w[0][expert], err)) != SW_OK) return rc;
+    if ((rc = run_noisy(e, up, e->moe.rows, n, &w[1][expert], err)) != SW_OK) return rc;
     sw_act_rows(e, gate, up, n, w[0][expert].n_out);
     return SW_OK;
 }
@@ -283,7 +317,7 @@ static sw_code run_expert(sw_run *run, int64_t expert, const expert_job *job, in
                           job->tokens, err)) != SW_OK)
         return rc;
     if (run->stop_at == SW_SITE_DOWN_IN) return SW_OK;
-    if ((rc = sw_run_linear(e, e->moe.out, e->moe.gate, n, down, err)) != SW_OK) return rc;
+    if ((rc = run_noisy(e, e->moe.out, e->moe.gate, n, down, err)) != SW_OK) return rc;
     sw_parallel_for(e->n_threads, n, SW_TOKENS_PER_TASK, scatter_rows, &rows);
     return SW_OK;
 }
@@ -300,7 +334,7 @@ sw_code sw_run_moe(sw_run *run, float *dst, const float *src, sw_err *err)
 {
     sw_engine *e = run->e;
     sw_moe_scratch *moe = &e->moe;
-    route_job route = {e, run->block->norm[SW_SLOT_ROUTER_SHIFT],
+    route_job route = {e, run->block->norm[SW_SLOT_ROUTER_SHIFT], run->block->token_experts,
                        run->block->norm[SW_SLOT_EXPERT_SCALE]};
     sw_code rc;
 

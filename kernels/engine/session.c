@@ -14,42 +14,46 @@ static sw_code reserve_state(sw_kv *kv, const sw_model *m, int64_t layer, sw_err
     return kv->state || !n ? SW_OK : SW_MEM_GET(&kv->state, n, "recurrent state", err);
 }
 
+/* One of a layer's caches, of `capacity` rows. */
+static sw_code grow(float **out, int64_t capacity, int64_t width, sw_err *err)
+{
+    if (width && capacity > INT64_MAX / 2 / width)
+        return SW_FAIL(err, SW_E_NOMEM, "a cache of %lld tokens", (long long)capacity);
+    return SW_MEM_GET(out, capacity * width, "cache", err);
+}
+
 sw_code sw_kv_reserve(sw_kv *kv, const sw_model *m, int64_t layer, int64_t n_tokens, sw_err *err)
 {
     const sw_sizes s = sw_model_sizes(m, layer);
-    const bool has_keys = sw_model_has_attention(m, layer);
-    const int64_t k_width = has_keys ? s.n_kv_heads * s.head_dim : 0;
-    const int64_t v_width = has_keys ? s.n_kv_heads * s.v_head_dim : 0;
+    const int64_t n_heads = sw_model_has_attention(m, layer) ? s.n_kv_heads : 0;
+    const int64_t widths[] = {n_heads * s.head_dim, n_heads * s.v_head_dim,
+                              sw_model_cache_width(m, layer)};
+    float **const caches[] = {&kv->k, &kv->v, &kv->rows};
+    float *larger[3] = {NULL};
     int64_t capacity = sw_max_i64(kv->capacity, KV_FIRST_TOKENS);
-    float *k = NULL, *v = NULL;
     sw_code rc;
 
     if ((rc = reserve_state(kv, m, layer, err)) != SW_OK) return rc;
     if (n_tokens <= kv->capacity) return SW_OK;
-    if (n_tokens > INT64_MAX / 2 / sw_max_i64(1, sw_max_i64(k_width, v_width)))
+    if (n_tokens > INT64_MAX / 4)
         return SW_FAIL(err, SW_E_NOMEM, "a cache of %lld tokens", (long long)n_tokens);
     while (capacity < n_tokens) capacity *= 2;
-    if ((rc = SW_MEM_GET(&k, capacity * k_width, "key cache", err)) != SW_OK) return rc;
-    if ((rc = SW_MEM_GET(&v, capacity * v_width, "value cache", err)) != SW_OK) {
-        sw_mem_put(k);
-        return rc;
+    for (int i = 0; i < 3 && rc == SW_OK; i++) rc = grow(&larger[i], capacity, widths[i], err);
+    for (int i = 0; i < 3; i++) {
+        if (rc == SW_OK && kv->n_cached && widths[i])
+            memcpy(larger[i], *caches[i], (size_t)(kv->n_cached * widths[i]) * sizeof(float));
+        sw_mem_put(rc == SW_OK ? *caches[i] : larger[i]);
+        if (rc == SW_OK) *caches[i] = larger[i];
     }
-    if (kv->n_cached && has_keys) {
-        memcpy(k, kv->k, (size_t)(kv->n_cached * k_width) * sizeof *k);
-        memcpy(v, kv->v, (size_t)(kv->n_cached * v_width) * sizeof *v);
-    }
-    sw_mem_put(kv->k);
-    sw_mem_put(kv->v);
-    kv->k = k;
-    kv->v = v;
-    kv->capacity = capacity;
-    return SW_OK;
+    if (rc == SW_OK) kv->capacity = capacity;
+    return rc;
 }
 
 void sw_kv_free(sw_kv *kv)
 {
     sw_mem_put(kv->k);
     sw_mem_put(kv->v);
+    sw_mem_put(kv->rows);
     sw_mem_put(kv->state);
     memset(kv, 0, sizeof *kv);
 }

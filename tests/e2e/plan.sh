@@ -45,6 +45,20 @@ grep -q '^tp 2 *legal$' "$T/stdout" || fail "tp 2: $(grep '^tp' "$T/stdout")"
 grep -q '^tp 3 *no: q_proj: 256 outputs are not divisible by 3$' "$T/stdout" || fail 'tp 3'
 grep -q '^tp 16 *no: ' "$T/stdout" || fail 'tp 16'
 grep -q '^warning .*cost more than is gained' "$T/stdout" || fail 'no warning for products of a microsecond'
+EXPAND=$PWD/${BUILD:-build/release}/tests/tools/expand_recipe
+RECIPES=$PWD/tests/golden/recipes
+# what closes a half of a block is cut by its inputs, also where both halves stand beside each other
+cut_by_inputs() {
+    local family=$1
+    shift
+    "$EXPAND" "$RECIPES/$family" "$T/$family"
+    expect 0 '' "$SWAGE" plan "$T/$family" --quiet --scheme W8A16 --group-size 128 --tp 2 "$@"
+    grep -q '^tp 2 *no: [a-z_]*: 64 inputs per device would cut groups of 128$' "$T/stdout" ||
+        fail "$family: $(grep '^tp' "$T/stdout")"
+}
+cut_by_inputs falcon --ignore query_key_value
+cut_by_inputs gpt_neox --ignore query_key_value
+cut_by_inputs cohere2 --ignore q_proj --ignore k_proj --ignore v_proj
 expect 0 '' "$SWAGE" plan "$TINY" --quiet --group-size 64 --ignore mlp --tp 4
 grep -q 'not quantized' "$T/stdout" || fail 'what is ignored is not shown'
 

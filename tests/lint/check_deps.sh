@@ -33,7 +33,9 @@ kernels/cpu
 kernels/table
 kernels/engine/vec
 kernels/engine/mixers
+kernels/engine/sparse
 kernels/engine
+kernels/engine/operations
 kernels/cuda
 kernels/cuda/ptx
 kernels/cuda/runtime

@@ -260,11 +260,11 @@ static bool is_of_model(const sw_checkpoint *c, const char *module, const char *
 
     for (int i = SW_END_EMBED; i < SW_END_COUNT; i++) {
         const char *name = sw_model_end(&c->model, (sw_end)i);
-        if (name && !strcmp(name, module)) return true;
+        if (name && (!strcmp(name, module) || !strcmp(name, whole))) return true;
     }
     if (has_ending(whole, buffers)) return true;
-    if (strncmp(module, layers, n) != 0 || module[n] != '.') return false;
-    layer = strtol(module + n + 1, &end, 10);
+    if (strncmp(whole, layers, n) != 0 || whole[n] != '.') return false;
+    layer = strtol(whole + n + 1, &end, 10);
     if (*end != '.' || layer < 0 || layer >= c->model.n_layers) return false;
     for (int s = 0; s < SW_SLOT_COUNT; s++) {
         bool is_per_expert = sw_model_is_sparse(&c->model, layer) &&

@@ -69,7 +69,7 @@ static sw_code add_linear(planner *p, const sw_linear_ref *ref, const char *path
     sw_code rc;
 
     c.slot = dot ? dot + 1 : path;
-    c.is_row_cut = sw_model_site_writes_residual(m, ref->layer, ref->site);
+    c.is_row_cut = sw_slot_is_row_cut(ref->slot);
     c.spec = sw_selection_spec(&p->job->selection, path);
     c.bytes_before = (double)c.n_out * (double)c.k_in * n_bits / 8;
     c.bytes_after = c.spec ? sw_plan_linear_bytes(p->job->dialect, c.spec, c.n_out, c.k_in)

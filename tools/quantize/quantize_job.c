@@ -401,6 +401,8 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
     sw_left_parts_find(&left, &j->source);
     if (rc == SW_OK) rc = sw_left_parts_add_json(j->report.manifest, &left, err);
+    sw_linear_counts_find(&j->report.counts, &j->source, &j->selection);
+    if (rc == SW_OK) rc = sw_linear_counts_add_json(j->report.manifest, &j->report.counts, err);
     if (rc == SW_OK && j->stats)
         rc = sw_stats_input_describe(j->report.manifest, j->stats, err);
     return rc;

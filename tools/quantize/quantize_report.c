@@ -331,6 +331,7 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
                  sw_qspec_text(spec, &s->quant.spec), s->method,
                  (long long)r->n_linears, (long long)r->n_fallbacks,
                  o->bits_per_weight, before, after);
+    sw_linear_counts_print(&r->counts);
     print_transforms(r);
     if (r->n_errors)
         (void)printf("error       %.5f mean of the outputs (rounding alone: %.5f); largest %.5f in "

@@ -6,6 +6,7 @@
 #include "tools/calibrate/calibration.h"
 #include "tools/cli/cmd.h"
 #include "tools/calibrate/expert_report.h"
+#include "tools/recipe/linear_counts.h"
 #include "tools/recipe/selection.h"
 
 /* Everything that was decided, in the words of the command line. */
@@ -25,6 +26,7 @@ typedef struct sw_quantize_report {
     double error_sum, error_max, rtn_sum; /* relative output errors, where measured */
     int64_t n_errors;
     char worst[256];
+    sw_linear_counts counts;
     cJSON *seen; /* lengths of the manifest's lists at the last call of gained or restore */
 } sw_quantize_report;
 

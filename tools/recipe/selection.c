@@ -124,6 +124,7 @@ static sw_code add_linear(builder *b, const sw_linear_ref *ref, fate *fate_out)
     decide(spec, &is_ignored, b, ref, path);
     if (is_ignored) {
         out->ignored[out->n_ignored++] = copy;
+        out->n_by_pattern++;
         return SW_OK;
     }
     if ((rc = check_fit(b, ref, spec, path)) != SW_OK) return rc;

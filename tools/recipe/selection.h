@@ -39,6 +39,7 @@ typedef struct sw_selection {
     int64_t n_linears;
     const char **ignored;    /* module paths of linears that stay as they are, in path order */
     int64_t n_ignored;
+    int64_t n_by_pattern;    /* of those, by a pattern of the request */
     int64_t n_weights;       /* elements of all selected linears */
     bool has_head;           /* the head is among the selected */
     sw_arena arena;

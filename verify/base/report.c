@@ -310,6 +310,10 @@ static void put_against(json_out *o, const sw_report_eval *e)
     put_interval(o, "kl_mean", &e->kl);
     put_num(o, "kl_p99", e->kl_p99);
     put_num(o, "kl_max", e->kl_max);
+    if (e->is_probed) {
+        put_num(o, "kl_of_noise", e->noise_kl);
+        put_num(o, "noise", e->noise);
+    }
 #define SW_METRIC(id, field, key, line, shown) put_interval(o, key, &e->field);
 #include "verify/base/metrics.def"
 #undef SW_METRIC

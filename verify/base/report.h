@@ -86,6 +86,10 @@ typedef struct sw_report_eval {
 #define SW_METRIC(id, field, key, line, shown) sw_interval field;
 #include "verify/base/metrics.def"
 #undef SW_METRIC
+    /* Where KL is beyond what so many bits explain of most models: that of the original from itself
+     * with noise as large as rounding, over the first windows. */
+    bool is_probed;
+    double noise_kl, noise; /* and how large the noise is, of outputs of linears */
     sw_report_gap gap;
 } sw_report_eval;
 

@@ -169,6 +169,9 @@ static void print_eval(text_out *o, const sw_report_eval *e)
                        e->is_significant ? "  nats" : "  nats, not significant");
         print_interval(o, "KL(original || checkpoint)", &e->kl, "  nats");
         print(o, "  %-26s %11.5f  largest %.5f\n", "KL, 99th percentile", e->kl_p99, e->kl_max);
+        if (e->is_probed)
+            print(o, "  %-26s %11.5f  nats, by noise of %.2f%%\n", "KL that rounding explains",
+                  e->noise_kl, 100 * e->noise);
 #define SW_METRIC(id, field, key, line, shown) print_##shown(o, line, &e->field);
 #include "verify/base/metrics.def"
 #undef SW_METRIC

@@ -60,7 +60,9 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, bool is_judged, sw_err
         sw_err_prefix(err, "%s", path);
         goto done;
     }
-    if (!s.st && (rc = adopt_side_config(&s, err)) != SW_OK) goto done;
+    if (!s.st && ((rc = sw_config_lift_scheme(s.config, err)) != SW_OK ||
+                  (rc = adopt_side_config(&s, err)) != SW_OK))
+        goto done;
     quantization = sw_json_member(s.config, "quantization_config");
     s.is_quantized = s.is_quantized || quantization != NULL;
     if (quantization && (rc = sw_spec_scheme_read(&s.scheme, quantization, err)) != SW_OK) {

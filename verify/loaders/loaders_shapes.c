@@ -282,17 +282,10 @@ static bool breaks_awq(const sw_load_ctx *ctx, const sw_load_linear *l)
 
 sw_code sw_load_awq_scales(sw_load_ctx *ctx) { return for_linears(ctx, breaks_awq); }
 
-/* Several devices cut the inputs of these, and the outputs of all others. */
-static bool is_row_cut(const sw_load_linear *l)
-{
-    return l->ref.slot == SW_SLOT_O || l->ref.slot == SW_SLOT_DOWN ||
-           l->ref.slot == SW_SLOT_SHARED_DOWN || l->ref.slot == SW_SLOT_MIX_OUT;
-}
-
 static bool breaks_tp_rows(const sw_load_ctx *ctx, const sw_load_linear *l)
 {
     (void)ctx;
-    return is_row_cut(l) && l->spec.group_elems &&
+    return sw_slot_is_row_cut(l->ref.slot) && l->spec.group_elems &&
            (l->ref.k_in % 2 || l->ref.k_in / 2 % l->spec.group_elems);
 }
 
@@ -300,7 +293,8 @@ sw_code sw_load_tp_rows(sw_load_ctx *ctx) { return for_linears(ctx, breaks_tp_ro
 
 static bool breaks_tp_columns(const sw_load_ctx *ctx, const sw_load_linear *l)
 {
-    return !is_row_cut(l) && (is_dialect(ctx, "gptq") || is_dialect(ctx, "awq")) &&
+    return !sw_slot_is_row_cut(l->ref.slot) &&
+           (is_dialect(ctx, "gptq") || is_dialect(ctx, "awq")) &&
            l->ref.n_out % (2 * 32 / l->spec.num->bits);
 }
 

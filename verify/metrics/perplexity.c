@@ -8,6 +8,8 @@
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
 
+#define NOISE_SEED 1
+
 /* What is bootstrapped: the mean over a window of each. */
 enum { NLL_HAVE, NLL_REF, NLL_DIFF, KL, METRICS, N_STATS = METRICS + SW_METRIC_COUNT };
 
@@ -59,6 +61,7 @@ static sw_code eval_new(eval *e, const sw_eval_job *job, sw_err *err)
         (rc = SW_MEM_GET(&e->positions, n_tokens, "positions", err)) != SW_OK ||
         (rc = runner_new(&e->have, job, job->checkpoint, err)) != SW_OK)
         return rc;
+    if (job->noise > 0.0) sw_engine_set_noise(e->have.engine, job->noise, NOISE_SEED);
     for (int s = 0; s < N_STATS; s++)
         if ((rc = SW_MEM_GET(&e->stats[s], w->n, "window means", err)) != SW_OK) return rc;
     if (!job->original) return SW_OK;

@@ -21,6 +21,8 @@ typedef struct sw_eval_job {
     sw_hidden_file *states;  /* of the original: read, or made; NULL: none. Not with gpu */
     sw_windows windows;
     sw_bootstrap bootstrap;
+    double noise;            /* on what the checkpoint's linears make (sw_engine_set_noise); on the
+                              * CPU alone */
     int n_threads;
     const sw_progress *progress;
 } sw_eval_job;

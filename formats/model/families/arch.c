@@ -84,7 +84,34 @@
      [SW_SLOT_SHARED_GATE] = "mlp.shared_experts.gate_proj",                               \
      [SW_SLOT_SHARED_UP] = "mlp.shared_experts.up_proj",                                   \
      [SW_SLOT_SHARED_DOWN] = "mlp.shared_experts.down_proj", [SW_SLOT_ROUTER] = "mlp.gate",  \
-     [SW_SLOT_ROUTER_SHIFT] = "mlp.gate.e_score_correction_bias"}
+     [SW_SLOT_ROUTER_SHIFT] = "mlp.gate.e_score_correction_bias",                          \
+     [SW_SLOT_INDEX_Q] = "self_attn.indexer.wq_b", [SW_SLOT_INDEX_K] = "self_attn.indexer.wk", \
+     [SW_SLOT_INDEX_WEIGHT] = "self_attn.indexer.weights_proj",                            \
+     [SW_SLOT_NORM_INDEX] = "self_attn.indexer.k_norm"}
+
+#define NAMES_HYPER(slot, name)                                                            \
+    [SW_SLOT_HYPER_##slot] = name "_fn", [SW_SLOT_HYPER_##slot##_BASE] = name "_base",     \
+    [SW_SLOT_HYPER_##slot##_SCALE] = name "_scale"
+#define NAMES_deepseek_v4                                                                  \
+    {[SW_SLOT_Q_A] = "attn.wq_a", [SW_SLOT_Q_B] = "attn.wq_b", [SW_SLOT_K] = "attn.wkv",   \
+     [SW_SLOT_O_A] = "attn.wo_a", [SW_SLOT_O] = "attn.wo_b", [SW_SLOT_SINKS] = "attn.attn_sink", \
+     [SW_SLOT_NORM_Q_A] = "attn.q_norm", [SW_SLOT_NORM_K_ROW] = "attn.kv_norm",            \
+     [SW_SLOT_NORM_ATTN] = "attn_norm", [SW_SLOT_NORM_MLP] = "ffn_norm",                   \
+     [SW_SLOT_COMPRESS_KV] = "attn.compressor.wkv",                                        \
+     [SW_SLOT_COMPRESS_GATE] = "attn.compressor.wgate",                                    \
+     [SW_SLOT_COMPRESS_POSITIONS] = "attn.compressor.ape",                                 \
+     [SW_SLOT_NORM_COMPRESS] = "attn.compressor.norm",                                     \
+     [SW_SLOT_INDEX_Q] = "attn.indexer.wq_b",                                              \
+     [SW_SLOT_INDEX_WEIGHT] = "attn.indexer.weights_proj",                                 \
+     [SW_SLOT_INDEX_KV] = "attn.indexer.compressor.wkv",                                   \
+     [SW_SLOT_INDEX_GATE] = "attn.indexer.compressor.wgate",                               \
+     [SW_SLOT_INDEX_POSITIONS] = "attn.indexer.compressor.ape",                            \
+     [SW_SLOT_NORM_INDEX] = "attn.indexer.compressor.norm", NAMES_HYPER(ATTN, "hc_attn"),  \
+     NAMES_HYPER(MLP, "hc_ffn"), [SW_SLOT_ROUTER] = "ffn.gate",                            \
+     [SW_SLOT_ROUTER_SHIFT] = "ffn.gate.bias", [SW_SLOT_TOKEN_EXPERTS] = "ffn.gate.tid2eid", \
+     [SW_SLOT_SHARED_GATE] = "ffn.shared_experts.w1",                                      \
+     [SW_SLOT_SHARED_UP] = "ffn.shared_experts.w3",                                        \
+     [SW_SLOT_SHARED_DOWN] = "ffn.shared_experts.w2"}
 
 #define NAMES_glm4                                                                         \
     {NAMES_LINEARS, [SW_SLOT_GATE_UP] = "mlp.gate_up_proj", [SW_SLOT_DOWN] = "mlp.down_proj",  \
@@ -158,6 +185,8 @@
      "block_sparse_moe.experts.%d.w2"},                                                    \
     NOT_FUSED
 
+#define EXPERTS_deepseek_v4 \
+    {"ffn.experts.%d.w1", "ffn.experts.%d.w3", "ffn.experts.%d.w2"}, NOT_FUSED
 #define EXPERTS_llama4                                                                     \
     {"feed_forward.experts.%d.gate_proj", "feed_forward.experts.%d.up_proj",               \
      "feed_forward.experts.%d.down_proj"},                                                 \
@@ -186,6 +215,12 @@
       [SW_END_EMBED_NORM] = "transformer.word_embeddings_layernorm",                       \
       [SW_END_NORM] = "transformer.ln_f", [SW_END_HEAD] = "lm_head"},                      \
      true}
+#define ENDS_deepseek_v4                                                                   \
+    {"",                                                                                   \
+     {[SW_END_LAYERS] = "layers", [SW_END_EMBED] = "embed", [SW_END_STREAMS] = "hc_head_fn", \
+      [SW_END_STREAMS_BASE] = "hc_head_base", [SW_END_STREAMS_SCALE] = "hc_head_scale",    \
+      [SW_END_NORM] = "norm", [SW_END_HEAD] = "head"},                                     \
+     false}
 #define ENDS_gemma4                                                                        \
     {"model.",                                                                             \
      {[SW_END_LAYERS] = "model.layers", [SW_END_EMBED] = "model.embed_tokens",             \

@@ -19,6 +19,7 @@ sw_code sw_family_read_gpt2(sw_model *model, const cJSON *config, sw_err *err) S
 sw_code sw_family_read_qwen3_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_gpt_oss(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_deepseek_v3(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+sw_code sw_family_read_deepseek_v4(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_mixtral(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_qwen3_5(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_read_qwen3_5_moe(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
@@ -99,6 +100,8 @@ sw_code sw_family_dense_layers(sw_model *model, const cJSON *config, sw_err *err
 sw_code sw_family_sigmoid_router(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 /* Widths of routed and shared experts, and which layers are dense. */
 sw_code sw_family_shared_expert(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
+/* What chooses keys in latent attention, where the config has it, and in which layers it is. */
+sw_code sw_family_indexer(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 sw_code sw_family_attention_bias(sw_model *model, const cJSON *config, sw_err *err) SW_MUST_USE;
 /* Every spelling of the expert count exists for some family; the program reads any. */
 sw_code sw_family_experts(sw_model *model, const cJSON *config, int64_t n_default,

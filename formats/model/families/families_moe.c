@@ -167,12 +167,6 @@ sw_code sw_family_shared_expert(sw_model *model, const cJSON *config, sw_err *er
     return read_mlp_types(model, config, err);
 }
 
-/* Beyond so many tokens an indexer chooses which ones attention sees; up to them it sees all. */
-static sw_code read_indexer(sw_model *model, const cJSON *config, sw_err *err)
-{
-    return sw_json_int(&model->dense_positions, config, "index_topk", 1, (int64_t)1 << 31, err);
-}
-
 sw_code sw_family_read_deepseek_v3(sw_model *model, const cJSON *config, sw_err *err)
 {
     sw_code rc;
@@ -181,6 +175,6 @@ sw_code sw_family_read_deepseek_v3(sw_model *model, const cJSON *config, sw_err 
         (rc = read_latent(model, config, err)) || (rc = set_scale(model, err)) ||
         (rc = sw_family_sigmoid_router(model, config, err)))
         return rc;
-    if ((rc = read_indexer(model, config, err)) != SW_OK) return rc;
+    if ((rc = sw_family_indexer(model, config, err)) != SW_OK) return rc;
     return sw_family_shared_expert(model, config, err);
 }

@@ -75,7 +75,9 @@
      [SW_SLOT_SHARED_DOWN] = "shared_mlp.output_linear",                                   \
      [SW_SLOT_ROUTER] = "block_sparse_moe.router.layer"}
 #define NAMES_falcon_h1 NAMES_bamba
-/* One tensor for all experts, named like linears. */
+/* One tensor for all experts, named like linears. Once quantized they are written one by one: vLLM
+ * (GraniteMoeHybridModel.get_expert_mapping) reads experts.N.gate_proj, up_proj and down_proj with
+ * whatever suffix, and the tensors of all only as weights or with scales of three dimensions. */
 #define EXPERTS_granite                                                                    \
     {"block_sparse_moe.experts.%d.gate_proj", "block_sparse_moe.experts.%d.up_proj",       \
      "block_sparse_moe.experts.%d.down_proj"},                                             \

@@ -220,6 +220,20 @@ static sw_code tojson(sw_chat_value *out, sw_chat_run *run, const sw_chat_value 
     return rc;
 }
 
+/* No filter of Jinja: engines that render such templates add it, as Python's json.loads. */
+static sw_code from_json(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
+                         const sw_chat_args *args)
+{
+    sw_code rc = sw_chat_check_args(run, args, 0, NULL);
+
+    if (rc != SW_OK) return rc;
+    if (value->kind != SW_CHAT_TEXT)
+        return sw_chat_fail(run, SW_E_FORMAT, "from_json of %s", sw_chat_kind_name(value->kind));
+    if ((rc = sw_chat_step(run, value->text.n)) != SW_OK) return rc;
+    return sw_chat_at_node(
+        run, sw_chat_read_json(out, run->arena, value->text.at, value->text.n, run->err));
+}
+
 static sw_code to_list(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
                        const sw_chat_args *args)
 {
@@ -346,7 +360,8 @@ static const struct {
     {"first", first}, {"last", last}, {"items", items}, {"join", join}, {"reverse", reverse},
     {"selectattr", selectattr_filter}, {"rejectattr", rejectattr_filter},
     {"select", select_filter}, {"reject", reject_filter}, {"map", sw_chat_map_filter},
-    {"dictsort", sw_chat_dictsort},
+    {"dictsort", sw_chat_dictsort}, {"sort", sw_chat_sort}, {"unique", sw_chat_unique},
+    {"from_json", from_json},
 };
 
 int sw_chat_filter_index(sw_chat_text name)

@@ -134,7 +134,14 @@ sw_code sw_chat_filter(sw_chat_value *out, sw_chat_run *run, int index, const sw
 sw_code sw_chat_test(bool *out, sw_chat_run *run, int index, const sw_chat_value *value,
                      const sw_chat_args *args) SW_MUST_USE;
 
-/* chat_select.c: filters over lists */
+/* chat_select.c, chat_sort.c: filters over lists */
+/* item.name, as filters that take the name of an attribute have it. SW_E_UNSUPPORTED: item.a.b. */
+sw_code sw_chat_attribute_of(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *item,
+                             const sw_chat_value *name) SW_MUST_USE;
+sw_code sw_chat_sort(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
+                     const sw_chat_args *args) SW_MUST_USE;
+sw_code sw_chat_unique(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
+                       const sw_chat_args *args) SW_MUST_USE;
 sw_code sw_chat_select(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
                        const sw_chat_args *args, bool by_attribute, bool keeps) SW_MUST_USE;
 sw_code sw_chat_map_filter(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,

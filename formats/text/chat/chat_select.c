@@ -15,9 +15,8 @@ static bool rest_of(sw_chat_args *out, const sw_chat_args *args, int64_t from)
     return true;
 }
 
-/* item.name, or item.a.b where the name has points in it. */
-static sw_code attribute_of(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *item,
-                            const sw_chat_value *name)
+sw_code sw_chat_attribute_of(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *item,
+                             const sw_chat_value *name)
 {
     if (name->kind != SW_CHAT_TEXT || memchr(name->text.at, '.', name->text.n) ||
         (name->text.n && name->text.at[0] >= '0' && name->text.at[0] <= '9'))
@@ -56,7 +55,7 @@ sw_code sw_chat_select(sw_chat_value *out, sw_chat_run *run, const sw_chat_value
         bool is_so;
         if ((rc = sw_chat_step(run, 0)) != SW_OK) break;
         if (by_attribute &&
-            (rc = attribute_of(&item, run, &list->items[i], &args->values[0])) != SW_OK)
+            (rc = sw_chat_attribute_of(&item, run, &list->items[i], &args->values[0])) != SW_OK)
             break;
         is_so = sw_chat_is_true(&item);
         if (test) rc = sw_chat_test(&is_so, run, index, &item, &rest);
@@ -86,7 +85,7 @@ sw_code sw_chat_map_filter(sw_chat_value *out, sw_chat_run *run, const sw_chat_v
         return rc;
     for (int64_t i = 0; i < list->n && rc == SW_OK; i++) {
         if ((rc = sw_chat_step(run, 0)) != SW_OK) break;
-        rc = name ? attribute_of(&made->items[i], run, &list->items[i], name)
+        rc = name ? sw_chat_attribute_of(&made->items[i], run, &list->items[i], name)
                   : sw_chat_filter(&made->items[i], run, index, &list->items[i], &rest);
     }
     return rc == SW_OK ? sw_chat_stream(out, run, made) : rc;

@@ -282,12 +282,9 @@ static sw_code fill_angles(sw_device_angles *angles, sw_device_engine *e, const 
 sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end, sw_err *err)
 {
     const sw_model *m = e->m;
-    sw_code rc = SW_OK;
+    sw_code rc = sw_device_reaches(m, end, err);
 
-    if (m->dense_positions && end > m->dense_positions)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens in a sequence; beyond index_topk = %lld "
-                       "this model's attention is sparse, which is not supported", (long long)end,
-                       (long long)m->dense_positions);
+    if (rc != SW_OK) return rc;
     if (end > e->max_positions)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; there are %lld", (long long)end - 1,
                        (long long)e->max_positions);

@@ -53,6 +53,8 @@ static const arch_case archs[] = {
     {"qwen3_5_moe_text", 3 + 4 + 3 + 3 * 15, 32}, {"qwen3_next", 2 + 4 + 2 + 3 * 15, 32},
     {"granitemoehybrid", 2 * 16 + 18, 32}, {"falcon_h1", 2 * 9, 32},
     {"nemotron_h", 2 + 10 + 4 + 2 + 2, 32},
+    {"deepseek_v32_sparse", 8 + 5 + 3 + 12, 0}, {"glm_moe_dsa_sparse", 8 + 5 + 3 + 12, 0},
+    {"deepseek_v4", 3 * (4 + 3 + 12), 0},
     {"kimi_linear", 7 + 4 + 3 + 12 + 4 + 3 + 12, 32},
 };
 #define N_ARCHS (sizeof archs / sizeof archs[0])

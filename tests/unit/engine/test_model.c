@@ -442,7 +442,7 @@ static void test_rows_are_sound(void **state)
         for (int e = 0; e < SW_END_COUNT; e++) {
             const char *name = a->ends.names[e], *prefix = a->ends.prefix;
 
-            assert_true(name || (e >= SW_END_POSITIONS && e <= SW_END_COPIES_OUT));
+            assert_true(name || (e >= SW_END_POSITIONS && e <= SW_END_STREAMS_SCALE));
             if (name && e != SW_END_HEAD) assert_memory_equal(name, prefix, strlen(prefix));
         }
         for (int e = 0; e < 3; e++)

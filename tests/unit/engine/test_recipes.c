@@ -11,6 +11,9 @@
 #include <string.h>
 
 #include "formats/io/file.h"
+#include "formats/checkpoint/checkpoint.h"
+#include "kernels/engine/device_engine.h"
+#include "tests/support/edit_json.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/recipe_model.h"
 #include "tests/support/scratch.h"
@@ -60,6 +63,8 @@ static const recipe recipes[] = {
     {"llama4_text", false},
     {"deepseek_v32", false},
     {"glm_moe_dsa", false},
+    {"deepseek_v32_sparse", false},
+    {"glm_moe_dsa_sparse", false},
     {"starcoder2", false},
     {"stablelm", false},
     {"stablelm_2_12b", false},
@@ -87,6 +92,7 @@ static const recipe recipes[] = {
     {"falcon_h1", false},
     {"nemotron_h", false},
     {"nemotron_h_latent", false},
+    {"deepseek_v4", false},
 };
 #define N_RECIPES (sizeof recipes / sizeof recipes[0])
 
@@ -153,8 +159,8 @@ static void test_recipe(void **state)
     scratch_close(&s);
 }
 
-/* A session whose layers keep states takes a text in uneven pieces, some longer than the engine,
- * and is as it was after a piece that could not be fed to its end. */
+/* A session whose layers keep more than keys and values takes a text in uneven pieces, some longer
+ * than the engine, and is as it was after a piece that could not be fed to its end. */
 static void test_states_go_back(void **state)
 {
     static const int64_t pieces[] = {3, 17, 1, 20, 7};
@@ -194,11 +200,86 @@ static void test_states_go_back(void **state)
     scratch_close(&s);
 }
 
+/* Of the keys that stand for four tokens each, a query sees the four that score highest; what that
+ * makes of the last token's logits was worked out in double, apart from this program. */
+static void test_chosen_far_keys(void **state)
+{
+    static const float want[] = {-2.64366162f, 0.55667096f, -1.98710907f, 1.45434280f,
+                                 1.33302648f,  0.21070943f, 0.04152625f,  -2.81687005f};
+    reference_logits ref;
+    open_model m;
+    float *whole, *stepped;
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    MUST(recipe_model_make(s.dir, RECIPES "deepseek_v4", "config.json", err));
+    edit_json(s.dir, "config.json", "index_topk", "4");
+    open_model_dir(&m, s.dir);
+    reference_open(&ref, RECIPES "deepseek_v4/reference.safetensors");
+    whole = model_logits(&m, 2, ref.ids, ref.n_seqs, ref.seq_len);
+    stepped = stepped_logits(&m, ref.ids, ref.seq_len);
+    assert_true(relative_l2(whole + (ref.seq_len - 1) * ref.vocab, want, 8) <= DISTANCE_MAX);
+    assert_true(relative_l2(stepped + (ref.seq_len - 1) * ref.vocab, want, 8) <= DISTANCE_MAX);
+    sw_mem_put(whole);
+    sw_mem_put(stepped);
+    reference_close(&ref);
+    open_model_close(&m);
+    scratch_close(&s);
+}
+
+/* A table of experts that names one too many is found before it is used. */
+static void test_token_experts_checked(void **state)
+{
+    static const int64_t expert = 4, same[] = {1, 1};
+    sw_checkpoint ckpt = {0};
+    sw_block block;
+    sw_err err = {0};
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    if (recipe_model_make(s.dir, RECIPES "deepseek_v4", "config.json", &err) != SW_OK)
+        fail_msg("%s", err.text);
+    edit_tensor(s.dir, "layers.0.ffn.gate.tid2eid", 8 * 639, &expert, sizeof expert);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sw_checkpoint_open(&ckpt, s.dir, &err), SW_OK);
+        assert_int_equal(sw_block_load(&block, &ckpt.model, ckpt.st, 0, &err), SW_E_FORMAT);
+        if (!strstr(err.text, i ? "tid2eid: token 319 has expert 1 twice"
+                                : "tid2eid: element 639 is 4"))
+            fail_msg("%s", err.text);
+        err = (sw_err){0};
+        sw_checkpoint_close(&ckpt);
+        edit_tensor(s.dir, "layers.0.ffn.gate.tid2eid", 8 * 638, same, sizeof same);
+    }
+    scratch_close(&s);
+}
+
+/* The device's engine has no residual streams: it says so, and what helps. */
+static void test_device_refuses_streams(void **state)
+{
+    open_model m;
+    sw_err err = {0};
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    if (recipe_model_make(s.dir, RECIPES "deepseek_v4", "config.json", &err) != SW_OK)
+        fail_msg("%s", err.text);
+    open_model_dir(&m, s.dir);
+    assert_int_equal(sw_device_supports(&m.model, &err), SW_E_UNSUPPORTED);
+    if (!strstr(err.text, "engine of the device") || !strstr(err.text, "--device cpu"))
+        fail_msg("%s", err.text);
+    open_model_close(&m);
+    scratch_close(&s);
+}
+
 int main(void)
 {
-    static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear"};
+    static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear",
+                                              "glm_moe_dsa_sparse", "deepseek_v4"};
     enum { N_STATES = sizeof with_states / sizeof with_states[0] };
-    struct CMUnitTest tests[N_RECIPES + N_STATES];
+    struct CMUnitTest tests[N_RECIPES + N_STATES + 3];
 
     for (size_t i = 0; i < N_RECIPES; i++)
         tests[i] = (struct CMUnitTest){.name = recipes[i].name, .test_func = test_recipe,
@@ -207,5 +288,9 @@ int main(void)
         tests[N_RECIPES + i] =
             (struct CMUnitTest){.name = "test_states_go_back", .test_func = test_states_go_back,
                                 .initial_state = (void *)(uintptr_t)with_states[i]};
+    tests[N_RECIPES + N_STATES] = (struct CMUnitTest)cmocka_unit_test(test_device_refuses_streams);
+    tests[N_RECIPES + N_STATES + 1] = (struct CMUnitTest)cmocka_unit_test(test_chosen_far_keys);
+    tests[N_RECIPES + N_STATES + 2] =
+        (struct CMUnitTest)cmocka_unit_test(test_token_experts_checked);
     return cmocka_run_group_tests_name("recipes", tests, NULL, NULL);
 }

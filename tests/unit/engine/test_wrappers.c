@@ -8,7 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/file/config_text.h"
+#include "formats/io/file_content.h"
 #include "kernels/engine/device_engine.h"
+#include "tests/support/cases/quantized_dir.h"
+#include "tests/support/cases/verify_case.h"
+#include "tests/support/edit_json.h"
 #include "tests/support/scratch.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/recipe_model.h"
@@ -149,34 +154,172 @@ static void test_what_a_device_refuses(void **state)
     close_recipe(&m, &s);
 }
 
-/* Beyond what the indexer chooses from, attention would be another. */
-static void test_sparse_attention(void **state)
+/* A device sees all keys, so it takes no longer texts than have all of theirs chosen. */
+static void test_reach_of_a_device(void **state)
 {
-    uint32_t ids[17] = {0};
-    float *logits = NULL;
-    sw_engine *engine;
     open_model m;
     scratch s;
     sw_err err = {0};
 
     (void)state;
     open_recipe(&m, &s, "glm_moe_dsa_sparse");
-    engine = open_engine(&m, 17, 1);
-    assert_int_equal(SW_MEM_GET(&logits, 17 * m.model.vocab, "logits", &err), SW_OK);
-    assert_int_equal(sw_engine_logits(engine, &m.lm, logits, ids, 1, 16, &err), SW_OK);
-    assert_int_equal(sw_engine_logits(engine, &m.lm, logits, ids, 1, 17, &err), SW_E_UNSUPPORTED);
+    assert_int_equal(sw_device_supports(&m.model, &err), SW_OK);
+    assert_int_equal(sw_device_reaches(&m.model, 16, &err), SW_OK);
+    assert_int_equal(sw_device_reaches(&m.model, 17, &err), SW_E_UNSUPPORTED);
     assert_non_null(strstr(err.text, "index_topk = 16"));
-    sw_mem_put(logits);
-    sw_engine_free(engine);
+    assert_non_null(strstr(err.text, "--device cpu"));
     close_recipe(&m, &s);
+}
+
+/* Which layers choose keys, by each of the keys that say so. */
+static void test_layers_that_choose(void **state)
+{
+    static const struct {
+        const char *keys;
+        int64_t n_layers;
+        const char *want; /* F: chooses, S: shares; NULL: refused */
+        const char *why;
+    } rows[] = {
+        {"", 4, "FFFF", NULL},
+        {",\"indexer_types\":[\"full\",\"shared\",\"full\",\"shared\",\"full\"]", 4, "FSFS", NULL},
+        {",\"index_topk_freq\":4,\"index_skip_topk_offset\":3", 8, "FFFSSSFS", NULL},
+        {",\"index_topk_freq\":2", 5, "FFSFS", NULL},
+        {",\"index_topk_pattern\":\"FSSF\",\"index_topk_freq\":2", 4, "FSSF", NULL},
+        {",\"index_topk_pattern\":\"FSS\"", 4, NULL, "index_topk_pattern"},
+        {",\"indexer_types\":[\"full\"]", 2, NULL, "indexer_types"},
+        {",\"indexer_types\":[\"full\",\"none\"]", 2, NULL, "\"none\""},
+        {",\"indexer_types\":[\"shared\",\"full\"]", 2, NULL, "first layer"},
+        {",\"q_lora_rank\":null", 2, NULL, "q_lora_rank"},
+        {",\"index_head_dim\":8", 2, NULL, "index_head_dim"},
+        {",\"index_topk\":0", 2, NULL, "index_topk"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char text[600];
+        cJSON *config = NULL;
+        sw_model m;
+        sw_err err = {0};
+        sw_code rc;
+
+        (void)snprintf(text, sizeof text, "{\"model_type\":\"glm_moe_dsa\",\"hidden_size\":64,"
+                       "\"intermediate_size\":64,\"num_attention_heads\":4,\"vocab_size\":32,"
+                       "\"max_position_embeddings\":64,\"num_hidden_layers\":%lld%s}",
+                       (long long)rows[i].n_layers, rows[i].keys);
+        assert_non_null(config = cJSON_Parse(text));
+        rc = sw_model_read(&m, config, &err);
+        cJSON_Delete(config);
+        assert_int_equal(rc == SW_OK, rows[i].want != NULL);
+        if (rc != SW_OK && !strstr(err.text, rows[i].why)) fail_msg("%s", err.text);
+        for (int64_t l = 0; rc == SW_OK && l < m.n_layers; l++)
+            if (sw_model_cache_width(&m, l) != (rows[i].want[l] == 'F' ? 128 : 0))
+                fail_msg("row %zu: layer %lld", i, (long long)l);
+        if (rc == SW_OK)
+            assert_int_equal(sw_model_side_width(&m), strchr(rows[i].want, 'S') ? 2048 : 0);
+    }
+}
+
+/* Published configs of DeepSeek-V4 say of every layer how many tokens its keys stand for, and name
+ * the base of compressed keys beside the other. */
+static void test_ratios(void **state)
+{
+    const char *text =
+        "{\"model_type\":\"deepseek_v4\",\"hidden_size\":64,\"num_attention_heads\":8,"
+        "\"vocab_size\":32,\"num_key_value_heads\":1,\"max_position_embeddings\":64,"
+        "\"num_hidden_layers\":4,\"compress_ratios\":[0,4,128,4,0],\"num_hash_layers\":2,"
+        "\"rope_theta\":10000,"
+        "\"compress_rope_theta\":160000,\"swiglu_limit\":10.0,\"rope_scaling\":{\"type\":\"yarn\","
+        "\"factor\":16,\"original_max_position_embeddings\":32,\"beta_fast\":32,\"beta_slow\":1}}";
+    static const int64_t rates[] = {0, 4, 128, 4};
+    cJSON *config = cJSON_Parse(text);
+    float frequencies[32], scale;
+    sw_model m;
+    sw_err err = {0};
+
+    (void)state;
+    if (sw_model_read(&m, config, &err) != SW_OK) fail_msg("%s", err.text);
+    cJSON_Delete(config);
+    for (int64_t l = 0; l < 4; l++) {
+        int n_ops;
+        const sw_op *ops = sw_model_ops(&m, l, &n_ops);
+        bool is_by_token = false;
+
+        assert_int_equal(sw_model_compress_rate(&m, l), rates[l]);
+        assert_int_equal(sw_model_chooses_far_keys(&m, l), rates[l] == 4);
+        assert_int_equal(m.is_window_layer[l], rates[l] == 0);
+        for (int i = 0; i < n_ops; i++) is_by_token |= ops[i].kind == SW_OP_ROUTE_TOKENS;
+        assert_int_equal(is_by_token, l < 2);
+    }
+    assert_true(m.window_rope.kind == SW_ROPE_DEFAULT && m.window_rope.theta == 1e4);
+    assert_true(m.rope.kind == SW_ROPE_YARN && m.rope.theta == 1.6e5);
+    sw_rope_frequencies(frequencies, &scale, &m, &m.rope, 64);
+    assert_true(scale == 1.0f);
+}
+
+/* The scheme in the decoder's object is read there, judged, and taken out where another takes its
+ * place. */
+static void test_scheme_inside(void **state)
+{
+    char *text = NULL, path[SW_PATH_BYTES + 16];
+    cJSON *config = NULL, *scheme;
+    sw_verify_options o;
+    sw_report r;
+    scratch s;
+    sw_err err = {0};
+
+    (void)state;
+    scratch_open(&s);
+    scratch_make_dir(&s, "original");
+    if (recipe_model_make(scratch_path(&s, "original"), "tests/golden/recipes/mistral3",
+                          "config.json", &err) != SW_OK)
+        fail_msg("%s", err.text);
+    quantized_dir_make(scratch_path(&s, "q"), scratch_path(&s, "original"), "compressed-tensors", 8,
+                       true, 32);
+    (void)snprintf(path, sizeof path, "%s/config.json", scratch_path(&s, "q"));
+    assert_int_equal(sw_json_read(&config, path, &sw_json_caps_config, &err), SW_OK);
+    scheme = cJSON_DetachItemFromObjectCaseSensitive(config, "quantization_config");
+    assert_int_equal(sw_json_print(&text, scheme, false, &err), SW_OK);
+    edit_json(scratch_path(&s, "q"), "config.json", "quantization_config", NULL);
+    edit_json(scratch_path(&s, "q"), "config.json", "text_config.quantization_config", text);
+    edit_remove(scratch_path(&s, "q"), "manifest.json");
+    o = verify_options_for(scratch_path(&s, "q"));
+    o.original_dir = scratch_path(&s, "original");
+    verify_run(&r, &o);
+    verify_expect_pass(&r);
+    assert_int_equal(r.n_tensors, 14);
+    sw_report_free(&r);
+    cJSON_Delete(scheme);
+    cJSON_Delete(config);
+    sw_mem_put(text);
+    scratch_close(&s);
+}
+
+/* As text: the members around it stay as they are written. */
+static void test_splice_inside(void **state)
+{
+    static const char before[] = "{\n \"text_config\": {\n  \"a\": [1, {\"b\": 2}],\n"
+                                 "  \"quantization_config\": {\"x\": 1},\n  \"c\": 3\n },\n"
+                                 " \"vision_config\": {\"quantization_config\": 1}\n}\n";
+    static const char want[] = "{\n \"text_config\": {\n  \"a\": [1, {\"b\": 2}],\n"
+                               "  \"c\": 3},\n"
+                               " \"vision_config\": {\"quantization_config\": 1}\n}\n";
+    char *have = NULL;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_config_splice(&have, before, strlen(before), NULL, NULL, &err), SW_OK);
+    assert_string_equal(have, want);
+    sw_mem_put(have);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names), cmocka_unit_test(test_keys_beside),
-        cmocka_unit_test(test_what_a_device_runs),
-        cmocka_unit_test(test_what_a_device_refuses), cmocka_unit_test(test_sparse_attention),
+        cmocka_unit_test(test_what_a_device_runs), cmocka_unit_test(test_what_a_device_refuses),
+        cmocka_unit_test(test_reach_of_a_device), cmocka_unit_test(test_layers_that_choose),
+        cmocka_unit_test(test_ratios), cmocka_unit_test(test_scheme_inside),
+        cmocka_unit_test(test_splice_inside),
     };
     return cmocka_run_group_tests_name("wrappers", tests, NULL, NULL);
 }

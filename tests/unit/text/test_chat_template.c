@@ -1,7 +1,8 @@
 /* test_chat_template.c - the Jinja subset of chat templates.
  *
  * The wanted texts are those of the Python package jinja2 3.1.6 in the environment that
- * transformers 5.23.0 makes for chat templates, for the same templates and variables.
+ * transformers 5.23.0 makes for chat templates, for the same templates and variables; from_json,
+ * which engines add to it, is Python's json.loads there.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,6 +111,37 @@ static const struct {
     {"{{ 4 is even }}{{ 4 is divisibleby 2 }}{{ 4 is odd }}{{ n is number and n is not string"
      " }}{{ o is mapping }}{{ none is not none }}",
      "TrueTrueFalseTrueTrueFalse"},
+    {"{{ ['b','A','a','B','c']|sort }} {{ ['b','A','a','B','c']|sort(true) }} {{ ['b','A',"
+     "'a','B']|sort(case_sensitive=true) }}",
+     "['A', 'a', 'b', 'B', 'c'] ['c', 'b', 'B', 'A', 'a'] ['A', 'B', 'a', 'b']"},
+    {"{{ [3, 1.5, true, -2, 1]|sort }} {{ [3, 1.5, true, -2, 1]|sort(reverse=true) }} {{ ["
+     "'\303\211','e','Z','\303\251']|sort(case_sensitive=true)|join }} {{ 'hello'|sort|join }}",
+     "[-2, True, 1, 1.5, 3] [3, 1.5, True, 1, -2] Ze\303\211\303\251 ehllo"},
+    {"{{ messages|sort(attribute='role')|map(attribute='role')|join(',') }} {{ messages|so"
+     "rt(true, attribute='role')|map(attribute='role')|join(',') }}",
+     "assistant,system,user user,system,assistant"},
+    {"{{ [{'a':2,'b':'x'},{'a':1,'b':'Y'},{'a':2,'b':'W'},{'a':1,'b':'y'}]|sort(attribute="
+     "'a,b')|map(attribute='b')|join }}",
+     "YyWx"},
+    {"{{ o|sort }} {{ []|sort }} {{ missing|sort }} {{ [none]|sort }} {{ o.values()|list|l"
+     "ength }} {{ {'b':1,'a':2}.items()|sort(attribute='0') if false else 'x' }}",
+     "['items', 'k'] [] [] [None] 2 x"},
+    {"{{ ['b','B','a','b','A']|unique|list }} {{ ['b','B','a','b','A']|unique(true)|list }"
+     "} {{ [1, true, 1.0, 2, none, none, 'x']|unique|list }}",
+     "['b', 'a'] ['b', 'B', 'a', 'A'] [1, 2, None, 'x']"},
+    {"{{ (messages + messages)|unique(attribute='role')|map(attribute='role')|list }} {{ m"
+     "essages|map(attribute='role')|unique|sort|join(';') }} {{ 'hello'|unique|join }} {{ "
+     "o|unique|list }}",
+     "['system', 'user', 'assistant'] assistant;system;user helo ['items', 'k']"},
+    {"{{ messages|map(attribute='missing')|unique|list|length }} {% for x in [3,3,1]|uniqu"
+     "e|sort %}{{ x }},{% endfor %}",
+     "1 1,3,"},
+    {"{{ '{\"a\": [1, 2.0, null, true], \"b\": {\"c\": \"d\\\\u00e9\"}}'|from_json }} {{ ("
+     "'[3, 1]'|from_json)[1] + 1 }} {{ '\"t\"'|from_json ~ '|' ~ ' 12 '|from_json }}",
+     "{'a': [1, 2.0, None, True], 'b': {'c': 'd\303\251'}} 2 t|12"},
+    {"{% set a = '{\"z\": 1, \"y\": [\"p\"]}'|from_json %}{% for k, v in a|dictsort %}{{ k"
+     " }}={{ v|tojson }};{% endfor %}{{ a.items()|list }}",
+     "y=[\"p\"];z=1;[('z', 1), ('y', ['p'])]"},
 };
 
 static sw_code render(char **out, size_t *n, const char *text, const char *given, sw_err *err)
@@ -145,6 +177,12 @@ static const struct {
     sw_code code;
     const char *template, *says;
 } refused[] = {
+    {SW_E_FORMAT, "{{ [1, 'a']|sort }}", "sort of"},
+    {SW_E_FORMAT, "{{ [none, none]|sort }}", "sort of"},
+    {SW_E_FORMAT, "{{ [[1], [1]]|unique|list }}", "unique of a list"},
+    {SW_E_FORMAT, "{{ '{\"a\": '|from_json }}", "JSON"},
+    {SW_E_FORMAT, "{{ 1|from_json }}", "from_json of"},
+    {SW_E_UNSUPPORTED, "{{ messages|sort(attribute='a.b') }}", "attribute"},
     {SW_E_UNSUPPORTED, "a\n b {% include 'x' %}", "T, line 2, column 7: \"include\""},
     {SW_E_UNSUPPORTED, "{{ n | pprint }}", "column 8: the filter pprint is not known"},
     {SW_E_UNSUPPORTED, "{{ n is upper }}", "the test upper is not known"},
