@@ -15,6 +15,7 @@
 #include "kernels/device.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/cpu_setup.h"
+#include "tools/cli/model_args.h"
 #include "tools/cli/signals.h"
 
 #define MMAP_THRESHOLD_BYTES (1 << 20)
@@ -156,7 +157,8 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
         goto done;
     sw_signals_catch(cmd->name, common->json != 0, cmd->is_long);
     sw_watch_begin();
-    rc = cmd->run(&run, &err);
+    if ((rc = sw_model_args(cmd, common, &args, &arena, &term.progress, &err)) == SW_OK)
+        rc = cmd->run(&run, &err);
     sw_term_clear(&term);
     if (rc == SW_OK) rc = flush_result(&err);
 done:

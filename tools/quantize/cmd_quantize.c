@@ -319,9 +319,10 @@ const sw_cmd sw_cmd_quantize = {
     .name = "quantize",
     .args = "MODEL -o OUT [--scheme S] (--calib FILE... | --stats FILE)",
     .summary = "quantize a model to few bits, calibrated block by block",
-    .more = "MODEL is a Hugging Face model directory or a GGUF. Tensors that are not quantized\n"
-            "are copied bit by bit. The same inputs give the same bytes for any number of\n"
-            "threads.\n"
+    .more = "MODEL is a Hugging Face model directory, a GGUF, or an id (org/name, or\n"
+            "org/name@revision) that is in the Hugging Face cache. Tensors that are not\n"
+            "quantized are copied bit by bit. The same inputs give the same bytes for any\n"
+            "number of threads.\n"
             "If a run is stopped or killed, the same command continues it from DIR.partial\n"
             "after the last finished decoder block, unless an input has changed.\n",
     .options = sw_quantize_rows,

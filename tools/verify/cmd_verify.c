@@ -28,8 +28,8 @@ typedef struct verify_options {
 
 static const sw_opt options[] = {
     {.name = "against", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
-     .offset = offsetof(verify_options, against), .arg = "MODEL",
-     .help = "the original, a model directory or a GGUF, to compare with; a quantized original "
+     .offset = offsetof(verify_options, against), .arg = "MODEL", .is_model = true,
+     .help = "the original, a directory, a GGUF or an id, to compare with; a quantized original "
              "counts as the values that its codes stand for"},
     {.name = "text", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST,
      .offset = offsetof(verify_options, texts), .arg = "FILE",
@@ -174,7 +174,8 @@ const sw_cmd sw_cmd_verify = {
     .name = "verify",
     .args = "CHECKPOINT [--against MODEL] [--text FILE...]",
     .summary = "judge a checkpoint with a decoder that shares no code with quantize",
-    .more = "CHECKPOINT is a model directory or a GGUF, quantized or not.\n"
+    .more = "CHECKPOINT and MODEL are model directories, GGUF files, or ids (org/name,\n"
+            "org/name@revision) in the Hugging Face cache, quantized or not.\n"
             "Always: every tensor is decoded and checked, and the config must describe what is\n"
             "stored. With --against: the error of every tensor; config, tokenizer and other\n"
             "files must be those of the original. With --text: perplexity. With both: KL\n"
