@@ -69,7 +69,7 @@ static const sw_json_caps source_caps = {
  * where it has no inputs. */
 static sw_code origin_of(cJSON **out, const cJSON *from, int n_left, sw_err *err)
 {
-    static const char *const kept[] = {"command", "hub", "inputs", "transforms"};
+    static const char *const kept[] = {"command", "hub", "inputs", "made_by", "transforms"};
     cJSON *origin = NULL, *before = NULL;
     sw_code rc = SW_OK;
 

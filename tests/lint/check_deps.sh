@@ -68,6 +68,7 @@ verify
 tools/cli
 tools/device
 tools/recipe
+tools/card
 tools/calibrate
 tools/convert
 tools/inspect

@@ -32,7 +32,7 @@ static void ids_are_the_hubs(void **state)
         "org/n\xc3\xa4", "org/name@", "org/name@/abs", "org/name@../x", "org/name@a/../b",
         "org/name@a//b", "org/name@a/", "org/name@-x", "org/name@a b", "org/name@.x",
         "org/name@a/.b", "org/name@a;b", "org@x/name", "org/name@a\nb", "@main", "org/name@@x",
-        "a\\b/c"};
+        "a\\b/c", "org/name@a..b"};
     char long_part[200];
     sw_hub_id id;
 
