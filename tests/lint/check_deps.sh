@@ -63,6 +63,7 @@ verify/loaders
 verify/base
 verify/speed
 verify/metrics
+verify/tasks
 verify/checks
 verify
 tools/cli

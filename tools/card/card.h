@@ -1,8 +1,8 @@
 /* card.h - the model card of an output: what it is, how it was made, what serves it.
  *
- * Markdown with the metadata by which the Hugging Face Hub files a model (its documentation of model
- * cards): base_model, base_model_relation, license, library_name, pipeline_tag, tags. The same
- * output has the same card: no time, machine or path is in it.
+ * Markdown with the metadata by which the Hugging Face Hub files a model (its documentation of
+ * model cards): base_model, base_model_relation, license, library_name, pipeline_tag, tags. The
+ * same output has the same card: no time, machine or path is in it.
  */
 #ifndef SW_TOOLS_CARD_CARD_H
 #define SW_TOOLS_CARD_CARD_H
@@ -13,7 +13,7 @@
 typedef struct sw_card {
     const sw_checkpoint *ckpt;       /* the quantized one, opened */
     const cJSON *manifest;           /* its manifest, or NULL */
-    const cJSON *sources;            /* what has its "hub" and "origin": the manifest when finished */
+    const cJSON *sources; /* what has its "hub" and "origin": the manifest once it is finished */
     const sw_load_findings *loaders; /* of it */
     const char *scheme;              /* "4 bits, group 128, symmetric" */
     const char *own_name;            /* the card's: README.md, or SWAGE.md beside another one */

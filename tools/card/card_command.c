@@ -72,7 +72,8 @@ static sw_code put_option(sw_print_buf *out, const sw_opt *table, const cJSON *o
         if (*c == '_') *c = '-';
     if (is_alias(table, name + 2)) return SW_OK;
     rc = put_word(out, name, err);
-    if (!cJSON_IsArray(option)) return rc == SW_OK ? put_value(out, option->string, option, err) : rc;
+    if (rc == SW_OK && !cJSON_IsArray(option)) rc = put_value(out, option->string, option, err);
+    if (!cJSON_IsArray(option)) return rc;
     cJSON_ArrayForEach(item, option)
         if (rc == SW_OK) rc = put_value(out, option->string, item, err);
     return rc;

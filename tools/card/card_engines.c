@@ -82,7 +82,8 @@ static sw_code put_commands(sw_print_buf *out, const sw_card *card, sw_err *err)
         if (!e->command || !takes(e, format) || obstacle(card, e->name)) continue;
         rc = sw_print_fmt(out, err, "%s%s\n", e->command, has_fp8_cache(card) ? e->kv_fp8 : "");
     }
-    if (rc == SW_OK) rc = sw_print_fmt(out, err, "swage generate OUT --prompt 'Once upon a time'\n");
+    if (rc == SW_OK)
+        rc = sw_print_fmt(out, err, "swage generate OUT --prompt 'Once upon a time'\n");
     return rc == SW_OK ? sw_print_fmt(out, err, "```\n\n") : rc;
 }
 

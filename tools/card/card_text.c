@@ -172,10 +172,32 @@ static sw_code put_figures(sw_print_buf *out, const sw_report *r, sw_err *err)
     if (!e || !e->is_measured) return SW_OK;
     if ((rc = put_interval(out, "perplexity", &e->ppl, "", err)) != SW_OK || !e->has_original)
         return rc;
-    if ((rc = put_interval(out, "perplexity of the original", &e->ppl_original, "", err)) != SW_OK ||
+    rc = put_interval(out, "perplexity of the original", &e->ppl_original, "", err);
+    if (rc != SW_OK ||
         (rc = put_interval(out, "KL from the original", &e->kl, " nats per token", err)) != SW_OK)
         return rc;
     return put_interval(out, "same most likely token", &e->top1, "", err);
+}
+
+/* Accuracy of every task, in per cent, beside the original's. */
+static sw_code put_tasks(sw_print_buf *out, const sw_report *r, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; r && i < r->n_tasks && rc == SW_OK; i++) {
+        const sw_report_task *t = &r->tasks[i];
+        char text[200];
+        int n = snprintf(text, sizeof text, "%.1f %% (%.1f to %.1f)", 100 * t->acc.at,
+                         100 * t->acc.low, 100 * t->acc.high);
+
+        if (t->has_original)
+            (void)snprintf(text + n, sizeof text - (size_t)n, ", original %.1f %%; %.1f %% of the "
+                           "answers changed", 100 * t->acc_original.at, 100 * t->flips.at);
+        if ((rc = sw_print_add(out, "| ", 2, err)) == SW_OK &&
+            (rc = sw_card_put_clean(out, t->name, err)) == SW_OK)
+            rc = sw_print_fmt(out, err, " (acc) | %s |\n", text);
+    }
+    return rc;
 }
 
 static sw_code put_table(sw_print_buf *out, const sw_card *card, sw_err *err)
@@ -192,6 +214,7 @@ static sw_code put_table(sw_print_buf *out, const sw_card *card, sw_err *err)
     if (rc == SW_OK) rc = put_calibration(out, card, err);
     if (rc == SW_OK) rc = put_sizes(out, card, err);
     if (rc == SW_OK) rc = put_figures(out, card->report, err);
+    if (rc == SW_OK) rc = put_tasks(out, card->report, err);
     return rc == SW_OK ? sw_print_fmt(out, err, "\n") : rc;
 }
 

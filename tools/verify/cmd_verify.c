@@ -15,7 +15,7 @@
 typedef struct verify_options {
     sw_cmd_common common;
     const char *against, *states, *report, *card, *device, *kv_cache;
-    sw_opt_list texts;
+    sw_opt_list texts, tasks;
     int64_t window, max_windows, gap_windows, seed;
     int with_bos, no_gap, may_replace;
     uint64_t device_bytes;
@@ -45,6 +45,13 @@ static const sw_opt options[] = {
              "fail when perplexity grows by more than this factor"),
     GATE_ROW(SW_GATE_MIN_TOP1, "min-top1", 1,
              "fail when the share of unchanged best tokens is below X (0..1)"),
+    {.name = "task", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST,
+     .offset = offsetof(verify_options, tasks), .arg = "FILE",
+     .help = "questions with known answers (.jsonl): accuracy, and which answers changed"},
+    GATE_ROW(SW_GATE_MIN_ACC, "min-acc", 1,
+             "fail when the accuracy (acc) of any task is below X (0..1)"),
+    GATE_ROW(SW_GATE_MAX_FLIPS, "max-flips", 1,
+             "fail when more than this share of a task's answers are not the original's (0..1)"),
     {.name = "window", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
      .offset = offsetof(verify_options, window), .arg = "L", .min = 2, .max = 1 << 20,
      .help = "tokens per window (default: 2048 or the model's context)"},
@@ -82,7 +89,7 @@ static const sw_opt options[] = {
 };
 
 static const verify_options defaults = {
-    .gate = {NO_GATE, NO_GATE, NO_GATE},
+    .gate = {NO_GATE, NO_GATE, NO_GATE, NO_GATE, NO_GATE},
 };
 
 static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
@@ -94,6 +101,8 @@ static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
     v.states_path = o->states;
     v.text_paths = o->texts.items;
     v.n_texts = o->texts.n;
+    v.task_paths = o->tasks.items;
+    v.n_tasks = o->tasks.n;
     v.window = o->window;
     v.max_windows = o->max_windows;
     v.with_bos = o->with_bos != 0;
@@ -174,6 +183,7 @@ static const char *const examples[] = {
     "swage verify build/demo/gptq --against calib_data/tiny-llama --text calib_data/eval.u16",
     "swage verify OUT --against MODEL --text heldout.txt --max-kl 0.1 --min-top1 0.85",
     "swage verify OUT --against MODEL --text heldout.txt --device cuda",
+    "swage verify OUT --against MODEL --task calib_data/tasks.jsonl --max-flips 0.05",
     "swage verify OUT --against org/name --text heldout.txt --card card.md",
     "swage verify MODEL.gguf --against MODEL --text heldout.txt",
     "swage verify MODEL --text heldout.txt",
@@ -182,14 +192,16 @@ static const char *const examples[] = {
 
 const sw_cmd sw_cmd_verify = {
     .name = "verify",
-    .args = "CHECKPOINT [--against MODEL] [--text FILE...]",
+    .args = "CHECKPOINT [--against MODEL] [--text FILE...] [--task FILE...]",
     .summary = "judge a checkpoint with a decoder that shares no code with quantize",
     .more = "CHECKPOINT and MODEL are model directories, GGUF files, or ids (org/name,\n"
             "org/name@revision) in the Hugging Face cache, quantized or not.\n"
             "Always: every tensor is decoded and checked, and the config must describe what is\n"
             "stored. With --against: the error of every tensor; config, tokenizer and other\n"
             "files must be those of the original. With --text: perplexity. With both: KL\n"
-            "divergence and top-1 agreement, computed with the integer kernels. The exit code\n"
+            "divergence and top-1 agreement, computed with the integer kernels. With --task:\n"
+            "accuracy on questions of multiple choice (a line: query, choices, gold), cloze\n"
+            "(context, continuation) or short generations (prompt, answer). The exit code\n"
             "is 1 if a gate fails, a tensor is broken, or a field or file differs from the\n"
             "original. manifest.json tells through which conversions a checkpoint comes from\n"
             "its original.\n"

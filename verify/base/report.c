@@ -9,15 +9,39 @@
 typedef struct gate_row {
     const char *name, *option;
     bool is_minimum;
+    bool is_of_tasks, is_alone; /* is_alone: about one model */
 } gate_row;
 
 static const gate_row gate_rows[SW_GATE_COUNT] = {
-    [SW_GATE_MAX_KL] = {"max_kl", "--max-kl", false},
-    [SW_GATE_MAX_PPL_RATIO] = {"max_ppl_ratio", "--max-ppl-ratio", false},
-    [SW_GATE_MIN_TOP1] = {"min_top1", "--min-top1", true},
+    [SW_GATE_MAX_KL] = {"max_kl", "--max-kl", false, false, false},
+    [SW_GATE_MAX_PPL_RATIO] = {"max_ppl_ratio", "--max-ppl-ratio", false, false, false},
+    [SW_GATE_MIN_TOP1] = {"min_top1", "--min-top1", true, false, false},
+    [SW_GATE_MIN_ACC] = {"min_acc", "--min-acc", true, true, true},
+    [SW_GATE_MAX_FLIPS] = {"max_flips", "--max-flips", false, true, false},
 };
 
 const char *sw_gate_name(sw_gate_id id) { return gate_rows[id].name; }
+
+bool sw_gate_is_of_tasks(sw_gate_id id, bool *needs_original)
+{
+    *needs_original = !gate_rows[id].is_alone;
+    return gate_rows[id].is_of_tasks;
+}
+
+/* The lowest accuracy and the largest share of flips; NaN where nothing was measured. */
+static void judge_tasks(sw_report *report)
+{
+    double acc = (double)NAN, flips = (double)NAN;
+
+    for (int64_t i = 0; i < report->n_tasks; i++) {
+        const sw_report_task *t = &report->tasks[i];
+
+        if (!(t->acc.at >= acc)) acc = t->acc.at;
+        if (t->has_original && !(t->flips.at <= flips)) flips = t->flips.at;
+    }
+    report->gates[SW_GATE_MIN_ACC].have = acc;
+    report->gates[SW_GATE_MAX_FLIPS].have = flips;
+}
 
 void sw_report_judge(sw_report *report)
 {
@@ -27,10 +51,11 @@ void sw_report_judge(sw_report *report)
     report->gates[SW_GATE_MAX_KL].have = e->kl.at;
     report->gates[SW_GATE_MAX_PPL_RATIO].have = e->ppl_ratio.at;
     report->gates[SW_GATE_MIN_TOP1].have = e->top1.at;
+    judge_tasks(report);
     for (int i = 0; i < SW_GATE_COUNT; i++) {
         sw_gate *gate = &report->gates[i];
 
-        if (!is_measured) gate->have = (double)NAN;
+        if (!is_measured && !gate_rows[i].is_of_tasks) gate->have = (double)NAN;
         /* written so that a NaN fails */
         gate->has_passed = gate_rows[i].is_minimum ? gate->have >= gate->limit
                                                    : gate->have <= gate->limit;
@@ -348,6 +373,37 @@ static void put_eval(json_out *o, const sw_report_eval *e)
     o->ok = o->ok && j.ok && b.ok;
 }
 
+static void put_task(json_out *o, const sw_report_task *t)
+{
+    put_text(o, "name", t->name);
+    put_text(o, "kind", t->kind);
+    put_num(o, "items", (double)t->n_items);
+    put_num(o, "cut", (double)t->n_cut);
+    put_interval(o, "acc", &t->acc);
+    if (t->has_norm) put_interval(o, "acc_norm", &t->acc_norm);
+    if (!t->has_original) return;
+    put_interval(o, "acc_original", &t->acc_original);
+    put_interval(o, "acc_difference", &t->acc_diff);
+    put_interval(o, "flips", &t->flips);
+    if (!t->has_norm) return;
+    put_interval(o, "acc_norm_original", &t->acc_norm_original);
+    put_interval(o, "acc_norm_difference", &t->acc_norm_diff);
+    put_interval(o, "flips_norm", &t->flips_norm);
+}
+
+static void put_tasks(json_out *o, const sw_report *r)
+{
+    cJSON *array = r->n_tasks ? cJSON_AddArrayToObject(o->at, "tasks") : NULL;
+
+    if (r->n_tasks && !array) o->ok = false;
+    for (int64_t i = 0; o->ok && i < r->n_tasks; i++) {
+        json_out t = item_of(o, array);
+
+        put_task(&t, &r->tasks[i]);
+        o->ok = o->ok && t.ok;
+    }
+}
+
 static void put_experts(json_out *o, const sw_report_experts *x)
 {
     json_out j;
@@ -404,6 +460,7 @@ sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err)
     put_loaders(&o, report);
     put_coverage(&o, &report->coverage);
     put_eval(&o, &report->eval);
+    put_tasks(&o, report);
     put_experts(&o, &report->experts);
     put_tensors(&o, report);
     put_files(&o, report);

@@ -18,7 +18,8 @@ static const char *const side_files[] = {"config.json", "tokenizer.json"};
 static int64_t capacity_for(const sw_subject *checkpoint, const sw_subject *original,
                             const cJSON *outputs, const sw_verify_options *options)
 {
-    int64_t n = options->n_texts + sw_st_n_files(checkpoint->st) + cJSON_GetArraySize(outputs) + 8;
+    int64_t n = options->n_texts + options->n_tasks + sw_st_n_files(checkpoint->st) +
+                cJSON_GetArraySize(outputs) + 8;
 
     return original ? n + sw_st_n_files(original->st) : n;
 }
@@ -238,6 +239,9 @@ sw_code sw_verify_inputs(sw_report *report, const sw_subject *checkpoint,
         goto done;
     for (int64_t i = 0; i < options->n_texts; i++)
         if ((rc = add_file(report, "text", options->text_paths[i], progress, err)) != SW_OK)
+            goto done;
+    for (int64_t i = 0; i < options->n_tasks; i++)
+        if ((rc = add_file(report, "task", options->task_paths[i], progress, err)) != SW_OK)
             goto done;
     cJSON_ArrayForEach(entry, outputs)
     {
