@@ -17,6 +17,7 @@
 #include "kernels/device.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/cpu_setup.h"
+#include "tools/cli/model_args.h"
 #include "tools/cli/signals.h"
 
 #define MMAP_THRESHOLD_BYTES (1 << 20)
@@ -184,7 +185,9 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     if ((rc = begin_profile(common->profile, &err)) != SW_OK) goto done;
     sw_signals_catch(cmd->name, common->json != 0, cmd->is_long);
     sw_watch_begin();
-    rc = end_profile(common->profile, cmd->run(&run, &err), &err);
+    if ((rc = sw_model_args(cmd, common, &args, &arena, &term.progress, &err)) == SW_OK)
+        rc = cmd->run(&run, &err);
+    rc = end_profile(common->profile, rc, &err);
     sw_term_clear(&term);
     if (rc == SW_OK) rc = flush_result(&err);
 done:

@@ -16,6 +16,7 @@
 #include "verify/checks/checks.h"
 #include "verify/metrics/perplexity.h"
 #include "verify/metrics/inputs.h"
+#include "verify/tasks/tasks.h"
 
 #define GAP_WINDOWS 4
 /* Kernels and dequantized weights differ by the rounding of float sums, which measures 3e-7; a
@@ -80,8 +81,14 @@ static void verifier_free(verifier *v)
 static sw_code check_options(const sw_verify_options *o, sw_err *err)
 {
     for (int g = 0; g < SW_GATE_COUNT; g++) {
+        bool needs_original, is_of_tasks = sw_gate_is_of_tasks((sw_gate_id)g, &needs_original);
+
         if (!o->has_gate[g]) continue;
-        if (!o->original_dir || !o->n_texts)
+        if (is_of_tasks && (!o->n_tasks || (needs_original && !o->original_dir)))
+            return SW_FAIL(err, SW_E_USAGE, "gate %s is about tasks%s: give --task FILE%s",
+                           sw_gate_name((sw_gate_id)g), needs_original ? " and two models" : "",
+                           needs_original ? " and the original" : "");
+        if (!is_of_tasks && (!o->original_dir || !o->n_texts))
             return SW_FAIL(err, SW_E_USAGE, "gate %s compares two models on a text: give the "
                            "original and a text", sw_gate_name((sw_gate_id)g));
         if (!isfinite(o->gate[g]) || o->gate[g] < 0)
@@ -357,7 +364,25 @@ static sw_code open_states(verifier *v, const sw_windows *windows, sw_err *err)
                                v->original.model.hidden, err);
 }
 
-static sw_code evaluate(verifier *v, sw_err *err)
+/* The questions of all task files, by both models. */
+static sw_code ask(verifier *v, sw_err *err)
+{
+    const sw_verify_options *o = v->options;
+    sw_tasks_job job = {.paths = o->task_paths, .n_paths = o->n_tasks, .gpu = o->gpu,
+                        .n_threads = v->n_threads, .with_bos = o->with_bos, .window = o->window,
+                        .bootstrap = o->bootstrap, .progress = o->progress,
+                        .checkpoint = v->on_device.blocks ? &v->on_device : &v->kernels,
+                        .original = v->has_original ? &v->dense : NULL};
+    sw_code rc;
+
+    if (!o->n_tasks) return SW_OK;
+    rc = sw_model_tokenizer(&job.tok, v->has_original ? o->original_dir : o->checkpoint_dir, err);
+    if (rc == SW_OK) rc = sw_tasks_measure(&v->report, &job, err);
+    sw_tokenizer_free(job.tok);
+    return rc;
+}
+
+static sw_code evaluate_text(verifier *v, sw_err *err)
 {
     const sw_verify_options *o = v->options;
     sw_eval_job job = {.bootstrap = o->bootstrap, .n_threads = v->n_threads,
@@ -382,6 +407,28 @@ static sw_code evaluate(verifier *v, sw_err *err)
         return rc;
     if ((rc = sw_evaluate(&v->report.eval, &job, err)) != SW_OK) return rc;
     return check_eval(v, &job, err);
+}
+
+static sw_code evaluate(verifier *v, sw_err *err)
+{
+    sw_code rc = v->options->n_texts ? evaluate_text(v, err) : open_models(v, err);
+
+    return rc == SW_OK ? ask(v, err) : rc;
+}
+
+/* Before hours of work a file of questions is known to be one. */
+static sw_code check_tasks(const sw_verify_options *o, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < o->n_tasks && rc == SW_OK; i++) {
+        sw_arena arena = {0};
+        sw_task task;
+
+        rc = sw_task_read(&task, &arena, o->task_paths[i], err);
+        sw_arena_free(&arena);
+    }
+    return rc;
 }
 
 static bool has_finding(const sw_report *r, const char *what)
@@ -504,7 +551,7 @@ static sw_code judge(verifier *v, sw_err *err)
                              "linear is stored quantized", r->dialect)) != SW_OK)
         return rc;
     if ((rc = check_loaders(v, err)) != SW_OK) return rc;
-    return v->options->n_texts ? run_models(v, err) : SW_OK;
+    return v->options->n_texts || v->options->n_tasks ? run_models(v, err) : SW_OK;
 }
 
 static double seconds_now(void)
@@ -522,7 +569,8 @@ sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *
     sw_code rc;
 
     v.n_threads = options->n_threads > 0 ? options->n_threads : sw_cpu_count();
-    if ((rc = check_options(options, err)) != SW_OK || (rc = open_subjects(&v, err)) != SW_OK ||
+    if ((rc = check_options(options, err)) != SW_OK ||
+        (rc = check_tasks(options, err)) != SW_OK || (rc = open_subjects(&v, err)) != SW_OK ||
         (rc = judge(&v, err)) != SW_OK)
         goto done;
     sw_report_judge(&v.report);

@@ -136,6 +136,11 @@ sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err) SW_MUST_U
 /* Digest the parts of the output that are complete: after any put or copy, on any thread, so that
  * the commit takes less time. */
 sw_code sw_ckpt_writer_catch_up(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* To be called at the commit, when all but the manifest is in `work_dir` under its name: what it
+ * puts there becomes part of the output. `sources` as of sw_manifest_sources, borrowed. */
+typedef sw_code (*sw_ckpt_writer_end_fn)(void *self, const char *work_dir, const cJSON *sources,
+                                         sw_err *err);
+void sw_ckpt_writer_at_end(sw_ckpt_writer *w, sw_ckpt_writer_end_fn fn, void *self);
 /* Copy the unclaimed tensors and side files, write config.json and manifest.json (the caller's
  * object plus "inputs" and "outputs" with the SHA-256 of every file, and of a GGUF "cast", the
  * weights whose floats were rounded to the model's dtype), reconcile the byte count

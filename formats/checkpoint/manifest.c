@@ -7,8 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/checkpoint/hub_cache.h"
 #include "formats/file/config_text.h"
 #include "formats/io/file_content.h"
+
+static sw_code no_memory(sw_err *err)
+{
+    return SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+}
 
 static bool is_opened_file(const sw_checkpoint *source, const char *name)
 {
@@ -99,7 +105,7 @@ static const sw_json_caps source_caps = {
  * where it has no inputs. */
 static sw_code origin_of(cJSON **out, const cJSON *from, int n_left, sw_err *err)
 {
-    static const char *const kept[] = {"command", "inputs", "transforms"};
+    static const char *const kept[] = {"command", "hub", "inputs", "made_by", "transforms"};
     cJSON *origin = NULL, *before = NULL;
     sw_code rc = SW_OK;
 
@@ -167,6 +173,20 @@ static sw_code add_file(cJSON *inputs, const char *path, sw_err *err)
     return sw_dir_add_digest(inputs, dir, &entry, err);
 }
 
+/* Where a source lies in the cache of the Hub, the id and the commit that it is. */
+static sw_code add_hub(cJSON *root, const sw_checkpoint *source, sw_err *err)
+{
+    cJSON *hub;
+    sw_hub_id id;
+
+    if (!sw_hub_origin(&id, source->dir, source->is_file)) return SW_OK;
+    hub = cJSON_AddObjectToObject(root, "hub");
+    if (hub && cJSON_AddStringToObject(hub, "id", id.repo) &&
+        cJSON_AddStringToObject(hub, "revision", id.revision))
+        return SW_OK;
+    return no_memory(err);
+}
+
 static sw_code add_outputs(cJSON *outputs, const char *work_dir, const sw_st_writer *written,
                            sw_err *err)
 {
@@ -183,11 +203,6 @@ static sw_code add_outputs(cJSON *outputs, const char *work_dir, const sw_st_wri
     return rc;
 }
 
-static sw_code no_memory(sw_err *err)
-{
-    return SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
-}
-
 sw_code sw_manifest_sources(cJSON **out, const sw_checkpoint *source,
                             const sw_dir_list *source_list, const sw_progress *progress,
                             sw_err *err)
@@ -200,6 +215,7 @@ sw_code sw_manifest_sources(cJSON **out, const sw_checkpoint *source,
     for (int32_t i = 0; rc == SW_OK && source->is_file && i < sw_st_n_files(source->st); i++)
         rc = add_file(inputs, sw_st_file_path(source->st, i), err);
     if (rc == SW_OK) rc = add_source(inputs, left, source, source_list, progress, err);
+    if (rc == SW_OK) rc = add_hub(root, source, err);
     if (rc == SW_OK) rc = add_origin(root, source, err);
     if (rc == SW_OK)
         *out = root;
@@ -224,15 +240,16 @@ static sw_code append_items(cJSON *root, const cJSON *sources, const char *key, 
     return SW_OK;
 }
 
-static sw_code put_origin(cJSON *root, const cJSON *sources, sw_err *err)
+/* sources[key], where it is, in place of root[key]. */
+static sw_code put_member(cJSON *root, const cJSON *sources, const char *key, sw_err *err)
 {
-    const cJSON *origin = sw_json_member(sources, "origin");
+    const cJSON *member = sw_json_member(sources, key);
     cJSON *copy;
 
-    if (!origin) return SW_OK;
-    cJSON_DeleteItemFromObjectCaseSensitive(root, "origin");
-    copy = cJSON_Duplicate(origin, true);
-    if (copy && cJSON_AddItemToObject(root, "origin", copy)) return SW_OK;
+    if (!member) return SW_OK;
+    cJSON_DeleteItemFromObjectCaseSensitive(root, key);
+    copy = cJSON_Duplicate(member, true);
+    if (copy && cJSON_AddItemToObject(root, key, copy)) return SW_OK;
     cJSON_Delete(copy);
     return no_memory(err);
 }
@@ -250,7 +267,8 @@ sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *
         (rc = append_items(root, sources, "left_behind", err)) != SW_OK ||
         (sw_json_member(sources, "cast") &&
          (rc = append_items(root, sources, "cast", err)) != SW_OK) ||
-        (rc = put_origin(root, sources, err)) != SW_OK)
+        (rc = put_member(root, sources, "hub", err)) != SW_OK ||
+        (rc = put_member(root, sources, "origin", err)) != SW_OK)
         goto done;
     if (!(outputs = array_member(root, "outputs"))) {
         rc = no_memory(err);

@@ -11,8 +11,9 @@
 #include "formats/checkpoint/side_files.h"
 
 /* {"inputs": what is read of the source, "left_behind": entries of it that are not taken along,
- * "origin": {"command", "inputs", "transforms", "origin"} of the source's own manifest, where it
- * has one}. Reads every byte of the inputs. Freed by cJSON_Delete. */
+ * "hub": {"id", "revision"} of one that lies in the Hub's cache (hub_cache.h),
+ * "origin": {"command", "hub", "inputs", "made_by", "transforms", "origin"} of the source's own
+ * manifest, where it has one}. Reads every byte of the inputs. Freed by cJSON_Delete. */
 sw_code sw_manifest_sources(cJSON **out, const sw_checkpoint *source,
                             const sw_dir_list *source_list, const sw_progress *progress,
                             sw_err *err) SW_MUST_USE;

@@ -22,6 +22,8 @@ static const char *const weight_endings[] = {
     ".gguf", ".ggml", ".tiles", ".onnx", ".onnx_data", ".msgpack", ".msgpack.index.json", ".h5",
     ".h5.index.json", ".npz", ".mlmodel", ".tflite"};
 
+#define CARD_BYTES ((size_t)8 << 10) /* the mark is in the first of them */
+
 static bool ends_with(const char *name, const char *ending)
 {
     size_t n = strlen(name), m = strlen(ending);
@@ -36,6 +38,23 @@ static sw_dir_role role_of(const char *name)
     for (size_t i = 0; i < sizeof weight_endings / sizeof *weight_endings; i++)
         if (ends_with(name, weight_endings[i])) return SW_DIR_WEIGHTS;
     return SW_DIR_SIDE;
+}
+
+/* A model card that we wrote. */
+static bool is_own_card(const char *path, const char *name)
+{
+    sw_map map = {0};
+    sw_err ignored = {0};
+    size_t n;
+    bool is_ours;
+
+    if ((strcmp(name, "README.md") != 0 && strcmp(name, "SWAGE.md") != 0) ||
+        sw_map_open_own(&map, path, &ignored) != SW_OK)
+        return false;
+    n = map.size_bytes < CARD_BYTES ? map.size_bytes : CARD_BYTES;
+    is_ours = memmem(map.data, n, SW_CARD_MARK, strlen(SW_CARD_MARK)) != NULL;
+    sw_map_close(&map);
+    return is_ours;
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -60,7 +79,11 @@ static sw_code read_entry(sw_dir_entry *out, const char *dir, const char *name, 
     out->name = kept;
     out->role = S_ISREG(info.st_mode) ? role_of(name) : SW_DIR_OTHER;
     out->size_bytes = S_ISREG(info.st_mode) ? (uint64_t)info.st_size : 0;
-    return out->role == SW_DIR_OTHER ? SW_OK : sw_path_join_inside(path, dir, name, err);
+    if (out->role == SW_DIR_OTHER ||
+        (rc = sw_path_join_inside(path, dir, name, err)) != SW_OK)
+        return rc;
+    if (is_own_card(path, name)) out->role = SW_DIR_OWNED;
+    return SW_OK;
 }
 
 /* The next entry but "." and ".."; NULL at the end. */

@@ -11,6 +11,10 @@
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
 
+/* What a model card of ours has behind its metadata: it says what its own checkpoint is, so no
+ * other takes it along. */
+#define SW_CARD_MARK "<!-- card by swage -->"
+
 typedef enum sw_dir_role {
     SW_DIR_SIDE,    /* copied as it is */
     SW_DIR_OWNED,   /* written anew: config.json and its like */

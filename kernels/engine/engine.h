@@ -177,6 +177,12 @@ int64_t sw_session_room(const sw_session *s);   /* tokens it still takes */
  * a failure the session is as it was. */
 sw_code sw_session_feed(sw_session *s, float *logits, const uint32_t *ids, int64_t n,
                         sw_err *err) SW_MUST_USE;
+/* The same, for what follows each of the n ids: their rows after the last block into x [n, hidden],
+ * for sw_engine_head. n is at most the engine's max_tokens. */
+sw_code sw_session_feed_rows(sw_session *s, float *x, const uint32_t *ids, int64_t n,
+                             sw_err *err) SW_MUST_USE;
+/* The session as it was before the last feed: once after each. */
+void sw_session_take_back(sw_session *s);
 
 typedef struct sw_sampling {
     double temperature; /* 0: greedy */

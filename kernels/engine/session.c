@@ -64,6 +64,7 @@ struct sw_session {
     sw_kv *kv; /* [n_layers] */
     float *states; /* of all layers, one after the other, as they were before the last call */
     int64_t n_fed, capacity;
+    int64_t n_before; /* fed before the last call */
 };
 
 sw_code sw_session_new(sw_session **out, sw_engine *e, const sw_lm *lm, int64_t capacity,
@@ -160,6 +161,25 @@ static sw_code feed_chunk(sw_session *s, float *x, const uint32_t *ids, int64_t 
     return rc;
 }
 
+sw_code sw_session_feed_rows(sw_session *s, float *x, const uint32_t *ids, int64_t n, sw_err *err)
+{
+    sw_code rc;
+
+    if (n < 1 || n > s->capacity - s->n_fed || n > s->e->max_tokens)
+        return SW_FAIL(err, SW_E_USAGE, "%lld more tokens after %lld; the session holds %lld, the "
+                       "engine takes %lld at a time", (long long)n, (long long)s->n_fed,
+                       (long long)s->capacity, (long long)s->e->max_tokens);
+    keep_states(s);
+    s->n_before = s->n_fed;
+    if ((rc = feed_chunk(s, x, ids, n, err)) == SW_OK)
+        s->n_fed += n;
+    else
+        go_back(s, s->n_before);
+    return rc;
+}
+
+void sw_session_take_back(sw_session *s) { go_back(s, s->n_before); }
+
 sw_code sw_session_feed(sw_session *s, float *logits, const uint32_t *ids, int64_t n, sw_err *err)
 {
     const int64_t n_before = s->n_fed, hidden = s->e->m->hidden;
@@ -172,6 +192,7 @@ sw_code sw_session_feed(sw_session *s, float *logits, const uint32_t *ids, int64
                        (long long)n, (long long)s->n_fed, (long long)s->capacity);
     if ((rc = sw_engine_hidden(s->e, &x, err)) != SW_OK) return rc;
     keep_states(s);
+    s->n_before = n_before;
     for (int64_t t = 0; t < n && rc == SW_OK; t += n_last) {
         n_last = sw_min_i64(n - t, s->e->max_tokens);
         rc = feed_chunk(s, x, ids + t, n_last, err);

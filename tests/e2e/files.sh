@@ -37,12 +37,12 @@ expect 0 '' "${RTN[@]}" -o out --force
 expect 0 '' "$SWAGE" convert out --to compressed-tensors -o out2 --quiet
 untouched
 # --force replaces an output and nothing else
-keep out/README.md
-expect 2 'out: holds README.md, which swage did not write' "${RTN[@]}" -o out --force
-expect 2 'out: holds README.md, which swage did not write' \
+keep out/NOTES.md
+expect 2 'out: holds NOTES.md, which swage did not write' "${RTN[@]}" -o out --force
+expect 2 'out: holds NOTES.md, which swage did not write' \
     "$SWAGE" convert out2 --to gptq_v2 -o out --force --quiet
 untouched
-rm out/README.md
+rm out/NOTES.md
 kept=(out.partial-2024/notes out.partial-17.0/notes out.old-17/notes)
 expect 0 '' "$SWAGE" convert out2 --to gptq_v2 -o out --force --quiet
 keep home/thesis.md

@@ -66,11 +66,13 @@ verify/loaders
 verify/base
 verify/speed
 verify/metrics
+verify/tasks
 verify/checks
 verify
 tools/cli
 tools/device
 tools/recipe
+tools/card
 tools/calibrate
 tools/convert
 tools/inspect

@@ -57,6 +57,7 @@ typedef struct sw_opt {
     int set_to;            /* FLAG */
     sw_opt_choice_fn choices;
     const char *word;      /* REAL: taken as well, and stands for SW_OPT_WORD; or NULL */
+    bool is_model;         /* TEXT: a MODEL, so an id of the Hub as well (model_args.h) */
     const char *alias_of;  /* name of the row that this one is another name for; or NULL */
     const char *listed_by; /* the command whose help describes the row, so that this command's help
                             * only names it; or NULL */

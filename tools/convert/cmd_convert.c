@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "formats/io/file.h"
+#include "tools/card/card_command.h"
 #include "tools/cli/cmd.h"
 #include "tools/convert/convert_job.h"
 #include "tools/convert/convert_gguf.h"
@@ -15,7 +16,7 @@
 typedef struct convert_options {
     sw_cmd_common common;
     const char *out, *to, *scheme, *type, *embed_type;
-    int may_replace, may_requantize, weights_only, checks, with_sidecar;
+    int may_replace, may_requantize, weights_only, checks, with_sidecar, no_card;
     int plain_rule, no_tokenizer; /* gguf */
     uint64_t shard_bytes;
 } convert_options;
@@ -61,6 +62,8 @@ static const sw_opt options[] = {
     {.name = "sidecar", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG, AT(with_sidecar),
      .set_to = 1,
      .help = "also write the kernel-ready tiles of every linear, as " SW_SIDECAR_NAME},
+    {.name = "no-card", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG, AT(no_card), .set_to = 1,
+     .help = "write no model card (README.md, or SWAGE.md if the source has a README.md)"},
     {.name = "verify", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG, AT(checks), .set_to = 1,
      .help = "afterwards read the output back with the second decoder"},
     {.name = "shard-size", .group = SW_OPT_RESOURCES, .kind = SW_OPT_SIZE, AT(shard_bytes),
@@ -224,11 +227,13 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
 static sw_code run_convert(sw_run *run, sw_err *err)
 {
     const convert_options *o = run->options;
+    const sw_card_command command = {"convert", o, &defaults, options, NULL};
     sw_convert_options c = {.source_dir = run->args[0], .out_dir = o->out,
                             .may_replace = o->may_replace != 0,
                             .may_requantize = o->may_requantize != 0,
                             .weights_only = o->weights_only != 0,
                             .with_sidecar = o->with_sidecar != 0,
+                            .no_card = o->no_card != 0, .command = &command,
                             .shard_bytes = o->shard_bytes,
                             .n_threads = (int)o->common.threads};
     double start_s = now_s();

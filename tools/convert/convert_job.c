@@ -10,6 +10,8 @@
 #include "formats/base/size.h"
 #include "formats/checkpoint/writer/copy_codes.h"
 #include "quant/method/frame.h"
+#include "tools/card/card.h"
+#include "tools/card/card_command.h"
 #include "tools/convert/sidecar.h"
 
 #define CREW_BYTES ((int64_t)768 << 20) /* of linears that are worked on side by side */
@@ -193,11 +195,28 @@ static sw_code convert_linear(const outputs *out, sw_convert_job *job, sw_conver
 
 /* --- the whole --- */
 
+typedef struct card_job {
+    sw_convert_job *job;
+    cJSON *manifest;
+} card_job;
+
+static sw_code put_card(void *self, const char *work_dir, const cJSON *sources, sw_err *err)
+{
+    const card_job *c = self;
+
+    return sw_card_put(c->manifest, sources, &c->job->source, work_dir, err);
+}
+
 static sw_code commit(const outputs *out, sw_convert_job *job, sw_err *err)
 {
     cJSON *manifest = NULL;
     sw_code rc = sw_convert_json(&manifest, job, "manifest", true, err);
+    card_job card = {job, manifest};
 
+    if (rc == SW_OK && job->options.command)
+        rc = sw_card_command_add(manifest, job->options.command, &job->source, err);
+    if (rc == SW_OK && !job->options.no_card)
+        sw_ckpt_writer_at_end(out->writer, put_card, &card);
     if (rc == SW_OK && out->sidecar) rc = sw_sidecar_commit(out->sidecar, err);
     if (rc == SW_OK) rc = sw_ckpt_writer_commit(out->writer, manifest, err);
     if (rc == SW_OK && sw_ckpt_writer_note(out->writer)[0])

@@ -37,6 +37,8 @@ typedef struct sw_convert_options {
     const sw_scheme *scheme; /* what to requantize to; NULL: the nearest */
     bool may_replace, may_requantize, weights_only;
     bool with_sidecar;       /* see sidecar.h */
+    bool no_card;
+    const struct sw_card_command *command; /* as it was typed: for the manifest and the card */
     uint64_t shard_bytes;
     int n_threads;
 } sw_convert_options;

@@ -13,6 +13,8 @@
 #include "formats/io/profile.h"
 #include "formats/num/pow2.h"
 #include "quant/run/async_sink.h"
+#include "tools/card/card.h"
+#include "tools/card/card_command.h"
 #include "tools/device/device_opt.h"
 #include "tools/cli/loader_notes.h"
 #include "tools/quantize/quantize_job.h"
@@ -208,6 +210,39 @@ static sw_code run_ahead(job *j, const sw_quant_sink *sink, sw_err *err)
     return rc;
 }
 
+static uint64_t tensor_bytes(const sw_st *st)
+{
+    uint64_t n = 0;
+
+    for (int64_t i = 0; i < sw_st_count(st); i++) n += sw_gguf_stored_bytes(sw_st_at(st, i));
+    return n;
+}
+
+static sw_code put_card(void *self, const char *work_dir, const cJSON *sources, sw_err *err)
+{
+    job *j = self;
+
+    return sw_card_put(j->report.manifest, sources, &j->source, work_dir, err);
+}
+
+/* What the manifest says besides, and the card too. Not before now: a run that is taken up knows
+ * its inputs by the rest of the manifest. */
+static sw_code finish_manifest(job *j, sw_err *err)
+{
+    const sw_card_command command = {"quantize", j->o, &sw_quantize_defaults, sw_quantize_rows,
+                                     j->o->recipe};
+    cJSON *m = j->report.manifest;
+    sw_code rc;
+
+    if (!cJSON_AddNumberToObject(m, "bits_per_weight",
+                                 sw_target_bits_of(&j->selection, j->dialect)) ||
+        !cJSON_AddNumberToObject(m, "source_tensor_bytes", (double)tensor_bytes(j->source.st)))
+        return sw_cmd_json_added(NULL, err);
+    rc = sw_card_command_add(m, &command, &j->source, err);
+    if (!j->o->no_card) sw_ckpt_writer_at_end(j->writer, put_card, j);
+    return rc;
+}
+
 static sw_code work(job *j, sw_err *err)
 {
     sw_quant_sink sink = {.self = j, .put = put_linear, .is_selected = is_selected,
@@ -220,6 +255,7 @@ static sw_code work(job *j, sw_err *err)
     rc = (j->gpu || !sw_quantize_job_needs_data(j) ? run_ahead : run_pipeline)(j, &sink, err);
     if (rc != SW_OK) return rc;
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
+    if ((rc = finish_manifest(j, err)) != SW_OK) return rc;
     if ((rc = sw_ckpt_writer_commit(j->writer, j->report.manifest, err)) != SW_OK) return rc;
     if (sw_ckpt_writer_note(j->writer)[0])
         sw_progress_note(j->progress, "%s", sw_ckpt_writer_note(j->writer));
@@ -241,14 +277,6 @@ static sw_code read_back(const job *j, sw_err *err)
     sw_report_free(&report);
     if (rc != SW_OK) sw_err_prefix(err, "%s was written, but does not read back", j->o->out);
     return rc;
-}
-
-static uint64_t tensor_bytes(const sw_st *st)
-{
-    uint64_t n = 0;
-
-    for (int64_t i = 0; i < sw_st_count(st); i++) n += sw_gguf_stored_bytes(sw_st_at(st, i));
-    return n;
 }
 
 static sw_code finish(job *j, sw_run *run, double start_s, sw_err *err)
@@ -309,6 +337,7 @@ static sw_code run_quantize(sw_run *run, sw_err *err)
 static const char *const examples[] = {
     "swage quantize calib_data/tiny-llama -o build/out --calib calib_data/calib.u16 --samples 64",
     "swage quantize MODEL -o OUT --scheme W4A16 --format compressed-tensors --calib text.txt",
+    "swage quantize org/name -o OUT --calib text.txt --format compressed-tensors",
     "swage quantize MODEL -o OUT --device cuda --calib text.txt --samples 512",
     "swage quantize MODEL -o OUT --target-bits 3.5 --format gptq_v2 --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W3A16 --outliers auto --calib text.txt",
@@ -324,9 +353,10 @@ const sw_cmd sw_cmd_quantize = {
     .name = "quantize",
     .args = "MODEL -o OUT [--scheme S] (--calib FILE... | --stats FILE)",
     .summary = "quantize a model to few bits, calibrated block by block",
-    .more = "MODEL is a Hugging Face model directory or a GGUF. Tensors that are not quantized\n"
-            "are copied bit by bit. The same inputs give the same bytes for any number of\n"
-            "threads.\n"
+    .more = "MODEL is a Hugging Face model directory, a GGUF, or an id (org/name, or\n"
+            "org/name@revision) that is in the Hugging Face cache. Tensors that are not\n"
+            "quantized are copied bit by bit. The same inputs give the same bytes for any\n"
+            "number of threads.\n"
             "If a run is stopped or killed, the same command continues it from DIR.partial\n"
             "after the last finished decoder block, unless an input has changed.\n",
     .options = sw_quantize_rows,

@@ -22,7 +22,8 @@ typedef struct sw_quantize_options {
     int64_t samples, seq_len, seed;
     double damp, target_bits, outliers;
     int symmetry; /* 0: as the scheme says, 1: symmetric, 2: not */
-    int positive_scales, with_head, may_replace, allow_fallback, is_restart;
+    int positive_scales, with_head, may_replace, allow_fallback, is_restart,
+        no_card;
     uint64_t shard_bytes, memory_bytes;
 } sw_quantize_options;
 

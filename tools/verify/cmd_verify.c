@@ -4,6 +4,7 @@
 
 #include "formats/io/file.h"
 #include "formats/io/watch.h"
+#include "tools/card/card.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
 #include "tools/cli/names.h"
@@ -13,8 +14,8 @@
 
 typedef struct verify_options {
     sw_cmd_common common;
-    const char *against, *states, *report, *device, *kv_cache;
-    sw_opt_list texts;
+    const char *against, *states, *report, *card, *device, *kv_cache;
+    sw_opt_list texts, tasks;
     int64_t window, max_windows, gap_windows, seed;
     int with_bos, no_gap, may_replace;
     uint64_t device_bytes;
@@ -28,8 +29,8 @@ typedef struct verify_options {
 
 static const sw_opt options[] = {
     {.name = "against", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
-     .offset = offsetof(verify_options, against), .arg = "MODEL",
-     .help = "the original, a model directory or a GGUF, to compare with; a quantized original "
+     .offset = offsetof(verify_options, against), .arg = "MODEL", .is_model = true,
+     .help = "the original, a directory, a GGUF or an id, to compare with; a quantized original "
              "counts as the values that its codes stand for"},
     {.name = "text", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST,
      .offset = offsetof(verify_options, texts), .arg = "FILE",
@@ -38,10 +39,13 @@ static const sw_opt options[] = {
      .offset = offsetof(verify_options, states), .arg = "FILE",
      .help = "keep what the original computes for the text in FILE, or read it from there if FILE "
              "exists; halves the time of every further checkpoint"},
-#define SW_GATE(id, key, option, side, have, highest, help) \
+#define SW_GATE(id, key, option, side, about, have, highest, help) \
     GATE_ROW(SW_GATE_##id, option, highest, help),
 #include "verify/base/gates.def"
 #undef SW_GATE
+    {.name = "task", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST,
+     .offset = offsetof(verify_options, tasks), .arg = "FILE",
+     .help = "questions with known answers (.jsonl): accuracy, and which answers changed"},
     {.name = "window", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
      .offset = offsetof(verify_options, window), .arg = "L", .min = 2, .max = 1 << 20,
      .help = "tokens per window (default: 2048 or the model's context)"},
@@ -63,9 +67,12 @@ static const sw_opt options[] = {
     {.name = "report", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
      .offset = offsetof(verify_options, report), .arg = "FILE",
      .help = "also write the JSON report to FILE"},
+    {.name = "card", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(verify_options, card), .arg = "FILE",
+     .help = "write the checkpoint's model card with the figures of this run to FILE, for the Hub"},
     {.name = "force", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,
      .offset = offsetof(verify_options, may_replace), .set_to = 1,
-     .help = "replace an existing report"},
+     .help = "replace an existing report or card"},
     SW_KV_CACHE_ROW(verify_options, kv_cache),
     SW_DEVICE_ROW(verify_options, device),
     SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
@@ -76,7 +83,7 @@ static const sw_opt options[] = {
 };
 
 static const verify_options defaults = {
-#define SW_GATE(id, key, option, side, have, highest, help) NO_GATE,
+#define SW_GATE(id, key, option, side, about, have, highest, help) NO_GATE,
     .gate = {
 #include "verify/base/gates.def"
     },
@@ -92,6 +99,8 @@ static sw_verify_options settings_of(const verify_options *o, const sw_run *run)
     v.states_path = o->states;
     v.text_paths = o->texts.items;
     v.n_texts = o->texts.n;
+    v.task_paths = o->tasks.items;
+    v.n_tasks = o->tasks.n;
     v.window = o->window;
     v.max_windows = o->max_windows;
     v.with_bos = o->with_bos != 0;
@@ -128,6 +137,9 @@ static sw_code show(sw_run *run, const verify_options *o, const sw_report *repor
     if (o->report &&
         (rc = write_report(o->report, object, o->may_replace != 0, err)) != SW_OK)
         goto done;
+    if (o->card &&
+        (rc = sw_card_of_report(o->card, report, o->may_replace != 0, err)) != SW_OK)
+        goto done;
     if (o->common.json) {
         rc = sw_cmd_json_print(run, object, err);
     } else if ((rc = sw_report_text(&text, report, err)) == SW_OK) {
@@ -149,6 +161,8 @@ static sw_code run_verify(sw_run *run, sw_err *err)
 
     if (o->report && !o->may_replace && sw_path_exists(o->report))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->report);
+    if (o->card && !o->may_replace && sw_path_exists(o->card))
+        return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->card);
     rc = sw_device_option_open(&settings.gpu, o->device, o->device_bytes, err);
     if (rc != SW_OK) return rc;
     if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK ||
@@ -167,6 +181,8 @@ static const char *const examples[] = {
     "swage verify build/demo/gptq --against calib_data/tiny-llama --text calib_data/eval.u16",
     "swage verify OUT --against MODEL --text heldout.txt --max-kl 0.1 --min-top1 0.85",
     "swage verify OUT --against MODEL --text heldout.txt --device cuda",
+    "swage verify OUT --against MODEL --task calib_data/tasks.jsonl --max-flips 0.05",
+    "swage verify OUT --against org/name --text heldout.txt --card card.md",
     "swage verify MODEL.gguf --against MODEL --text heldout.txt",
     "swage verify MODEL --text heldout.txt",
     "for q in rtn gptq; do swage verify $q --against MODEL --text T --original-states T.st; done",
@@ -174,13 +190,16 @@ static const char *const examples[] = {
 
 const sw_cmd sw_cmd_verify = {
     .name = "verify",
-    .args = "CHECKPOINT [--against MODEL] [--text FILE...]",
+    .args = "CHECKPOINT [--against MODEL] [--text FILE...] [--task FILE...]",
     .summary = "judge a checkpoint with a decoder that shares no code with quantize",
-    .more = "CHECKPOINT is a model directory or a GGUF, quantized or not.\n"
+    .more = "CHECKPOINT and MODEL are model directories, GGUF files, or ids (org/name,\n"
+            "org/name@revision) in the Hugging Face cache, quantized or not.\n"
             "Always: every tensor is decoded and checked, and the config must describe what is\n"
             "stored. With --against: the error of every tensor; config, tokenizer and other\n"
             "files must be those of the original. With --text: perplexity. With both: KL\n"
-            "divergence and top-1 agreement, computed with the integer kernels. The exit code\n"
+            "divergence and top-1 agreement, computed with the integer kernels. With --task:\n"
+            "accuracy on questions of multiple choice (a line: query, choices, gold), cloze\n"
+            "(context, continuation) or short generations (prompt, answer). The exit code\n"
             "is 1 if a gate fails, a tensor is broken, or a field or file differs from the\n"
             "original. manifest.json tells through which conversions a checkpoint comes from\n"
             "its original.\n"

@@ -11,13 +11,15 @@ typedef struct sw_verify_options {
     const char *original_dir;      /* --against; NULL: none */
     const char *const *text_paths; /* joined in this order; text or token files (corpus.h) */
     int64_t n_texts;               /* 0: no evaluation */
+    const char *const *task_paths; /* questions (task_file.h) */
+    int64_t n_tasks;
     int64_t window;                /* tokens; 0: min(2048, max positions) */
     int64_t max_windows;           /* 0: all */
     bool with_bos;                 /* each window begins with BOS */
     bool keeps_e4m3;               /* the checkpoint, not the original, caches in eight bits */
     int64_t gap_windows;           /* for the kernel gap; 0: the default of 4, below 0: none */
     sw_bootstrap bootstrap;        /* zeroes: seed 0, 1000 resamples, 95 % */
-    bool has_gate[SW_GATE_COUNT];  /* --max-kl, --max-ppl-ratio, --min-top1 */
+    bool has_gate[SW_GATE_COUNT];  /* --max-kl, ...: sw_gate_id */
     double gate[SW_GATE_COUNT];
     int n_threads;
     const char *states_path;     /* hidden states of the original (hidden_file.h); NULL: none */

@@ -99,8 +99,22 @@ typedef struct sw_report_experts {
     int64_t n_unreached, tokens_min, tokens_max;
 } sw_report_experts;
 
+/* One task file. Shares of its items, with intervals over them. */
+typedef struct sw_report_task {
+    const char *name, *kind; /* "arc", "multiple choice" */
+    int64_t n_items;
+    int64_t n_cut;           /* sequences that were too long and lost their beginning */
+    bool has_original;       /* the figures below that name it, the differences and flips */
+    bool has_norm;           /* those per byte of the choice: of multiple choice */
+    sw_interval acc, acc_norm;
+    sw_interval acc_original, acc_norm_original;
+    sw_interval acc_diff, acc_norm_diff; /* checkpoint - original, paired */
+    sw_interval flips, flips_norm;       /* answers that are not the original's, right or wrong */
+} sw_report_task;
+
+/* Those of tasks look at the worst of them. */
 typedef enum sw_gate_id {
-#define SW_GATE(id, key, option, side, have, highest, help) SW_GATE_##id,
+#define SW_GATE(id, key, option, side, about, have, highest, help) SW_GATE_##id,
 #include "verify/base/gates.def"
 #undef SW_GATE
     SW_GATE_COUNT
@@ -125,6 +139,8 @@ typedef struct sw_report {
     sw_report_coverage coverage;
     sw_report_eval eval;
     sw_report_experts experts;
+    sw_report_task *tasks;
+    int64_t n_tasks;
     sw_gate gates[SW_GATE_COUNT];
     sw_load_findings loaders; /* what engines would refuse or misread; no verdict depends on it */
     const char *note;        /* why a part was not run, or NULL */
@@ -139,7 +155,9 @@ typedef struct sw_report {
 
 /* "max_kl", ...: the JSON key; the option is "--max-kl". */
 const char *sw_gate_name(sw_gate_id id);
-/* Fill has_passed and have of every set gate from eval. */
+/* true when the gate is about tasks, not about the text; needs_original: it compares two models. */
+bool sw_gate_is_of_tasks(sw_gate_id id, bool *needs_original);
+/* Fill has_passed and have of every set gate from eval and tasks. */
 void sw_report_judge(sw_report *report);
 /* SW_OK, or SW_E_GATE: names every failed gate with have and want, then the first finding. */
 sw_code sw_report_verdict(const sw_report *report, sw_err *err) SW_MUST_USE;

@@ -179,6 +179,37 @@ static void print_eval(text_out *o, const sw_report_eval *e)
     print_gap(o, &e->gap);
 }
 
+static void print_share(text_out *o, const char *name, const sw_interval *i, const char *more)
+{
+    print(o, "  %-26s %10.3f%%  [%.3f, %.3f]%s\n", name, 100 * i->at, 100 * i->low, 100 * i->high,
+          more);
+}
+
+static void print_task(text_out *o, const sw_report_task *t)
+{
+    const char *plain = "  not significant";
+
+    print(o, "\ntask %s: %lld items, %s; brackets: interval over items\n", t->name,
+          (long long)t->n_items, t->kind);
+    if (t->n_cut)
+        print(o, "  %lld sequences were longer than the window and lost their beginning\n",
+              (long long)t->n_cut);
+    print_share(o, "acc", &t->acc, "");
+    if (t->has_original) {
+        print_share(o, "acc, original", &t->acc_original, "");
+        print_share(o, "acc, difference", &t->acc_diff,
+                    sw_interval_has_zero(&t->acc_diff) ? plain : "");
+        print_share(o, "flips", &t->flips, "  answers that are not the original's");
+    }
+    if (!t->has_norm) return;
+    print_share(o, "acc_norm, by bytes", &t->acc_norm, "");
+    if (!t->has_original) return;
+    print_share(o, "acc_norm, original", &t->acc_norm_original, "");
+    print_share(o, "acc_norm, difference", &t->acc_norm_diff,
+                sw_interval_has_zero(&t->acc_norm_diff) ? plain : "");
+    print_share(o, "flips, by bytes", &t->flips_norm, "");
+}
+
 static void print_verdict(text_out *o, const sw_report *r)
 {
     int64_t n_shown = r->n_findings < FINDINGS_SHOWN ? r->n_findings : FINDINGS_SHOWN;
@@ -224,6 +255,7 @@ sw_code sw_report_text(char **out, const sw_report *report, sw_err *err)
     print_tensors(&o, report);
     print_experts(&o, &report->experts);
     print_eval(&o, &report->eval);
+    for (int64_t i = 0; i < report->n_tasks; i++) print_task(&o, &report->tasks[i]);
     print_verdict(&o, report);
     if (o.rc != SW_OK) {
         sw_mem_put(o.text);

@@ -18,7 +18,8 @@ static const char *const side_files[] = {"config.json", "tokenizer.json"};
 static int64_t capacity_for(const sw_subject *checkpoint, const sw_subject *original,
                             const cJSON *outputs, const sw_verify_options *options)
 {
-    int64_t n = options->n_texts + sw_st_n_files(checkpoint->st) + cJSON_GetArraySize(outputs) + 8;
+    int64_t n = options->n_texts + options->n_tasks + sw_st_n_files(checkpoint->st) +
+                cJSON_GetArraySize(outputs) + 8;
 
     return original ? n + sw_st_n_files(original->st) : n;
 }
@@ -101,7 +102,7 @@ static bool read_entry(const char **name, const char **sha256, const cJSON *entr
 }
 
 static sw_code check_output(sw_report *report, const sw_subject *checkpoint, const cJSON *entry,
-                            const sw_progress *progress, sw_err *err)
+                            bool is_card, const sw_progress *progress, sw_err *err)
 {
     const char *name = "", *want = "";
     char path[SW_PATH_BYTES];
@@ -120,6 +121,9 @@ static sw_code check_output(sw_report *report, const sw_subject *checkpoint, con
         return rc;
     f = find_file(report, "checkpoint", name);
     if (!strcmp(f->sha256, want)) return SW_OK;
+    if (is_card)
+        return sw_report_remark(report, err, "%s, the model card, was changed after it was written",
+                                name);
     return sw_report_find(report, "differs", name, err, "%s has SHA-256 %.16s..., %s says %.16s...:"
                           " it was changed after it was written", name, f->sha256, MANIFEST, want);
 }
@@ -232,13 +236,14 @@ sw_code sw_verify_inputs(sw_report *report, const sw_subject *checkpoint,
                          const sw_subject *original, const sw_verify_options *options, sw_err *err)
 {
     const sw_progress *progress = options->progress;
-    const cJSON *outputs, *entry;
+    const cJSON *outputs, *card, *entry;
     cJSON *manifest = NULL;
     int64_t capacity;
     sw_code rc;
 
     if ((rc = open_manifest(&manifest, report, checkpoint, err)) != SW_OK) return rc;
     outputs = sw_json_member(manifest, "outputs");
+    card = sw_json_member(manifest, "card"); /* texts that people edit: no finding */
     capacity = capacity_for(checkpoint, original, outputs, options);
     if ((rc = SW_ARENA_TAKE(&report->files, &report->arena, capacity, err)) != SW_OK ||
         (rc = add_model(report, "checkpoint", checkpoint, progress, err)) != SW_OK)
@@ -248,9 +253,16 @@ sw_code sw_verify_inputs(sw_report *report, const sw_subject *checkpoint,
     for (int64_t i = 0; i < options->n_texts; i++)
         if ((rc = add_file(report, "text", options->text_paths[i], NULL, progress, err)) != SW_OK)
             goto done;
+    for (int64_t i = 0; i < options->n_tasks; i++)
+        if ((rc = add_file(report, "task", options->task_paths[i], NULL, progress, err)) != SW_OK)
+            goto done;
     cJSON_ArrayForEach(entry, outputs)
     {
-        rc = check_output(report, checkpoint, entry, progress, err);
+        const cJSON *name = sw_json_member(entry, "name");
+        bool is_card = cJSON_IsString(name) && cJSON_IsString(card) &&
+                       !strcmp(name->valuestring, card->valuestring);
+
+        rc = check_output(report, checkpoint, entry, is_card, progress, err);
         if (rc != SW_OK) goto done;
     }
     rc = check_origins(report, manifest, err);

@@ -491,6 +491,12 @@ sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err)
     return rc;
 }
 
+void sw_ckpt_writer_at_end(sw_ckpt_writer *w, sw_ckpt_writer_end_fn fn, void *self)
+{
+    w->at_end = fn;
+    w->end_self = self;
+}
+
 sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err)
 {
     sw_code rc = SW_OK;
@@ -509,6 +515,7 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
         (rc = sw_writer_put_configs(w, err)) != SW_OK ||
         (rc = sw_writer_put_made_files(w, err)) != SW_OK ||
         (rc = sw_writer_put_gguf(w, err)) != SW_OK ||
+        (w->at_end && (rc = w->at_end(w->end_self, w->dir.work_path, w->sources, err)) != SW_OK) ||
         (rc = sw_manifest_write(manifest, w->sources, w->dir.work_path, w->st, err)) != SW_OK)
         return rc;
     return sw_out_dir_commit(&w->dir, err);

@@ -44,6 +44,8 @@ struct sw_ckpt_writer {
     sw_resume resume;
     bool is_left;    /* the work stays for a later run */
     sw_err note;     /* why no tokenizer.json could be made of what the source has */
+    sw_ckpt_writer_end_fn at_end; /* or NULL */
+    void *end_self;
     bool has_shapes; /* parts that are a shape are written already */
     sw_arena arena;
 };
