@@ -160,7 +160,9 @@ static sw_code add_scaling(const reader *r, const char *type)
         (rc = sw_gguf_add_real(r, scaling, "beta_fast", fast)) != SW_OK ||
         (rc = sw_gguf_add_real(r, scaling, "beta_slow", slow)) != SW_OK)
         return rc;
-    if (attention >= 0.0) rc = sw_gguf_add_real(r, scaling, "attention_factor", attention);
+    if (attention >= 0.0)
+        rc = sw_gguf_add_real(r, scaling, "attention_factor",
+                              attention * sw_gguf_yarn_factor(&(sw_rope){.factor = factor}));
     if (rc == SW_OK) rc = add_mscale(r, scaling);
     if (rc != SW_OK) return rc;
     return sw_gguf_added(r, cJSON_AddNumberToObject(scaling, "original_max_position_embeddings",

@@ -26,6 +26,8 @@ sw_code sw_gguf_config_read(cJSON **out, const sw_gguf_arch **arch, const sw_ggu
  * architecture would run the model otherwise than it is; says what. */
 sw_code sw_gguf_config_write(sw_gguf_writer *w, const sw_model *m, const sw_gguf_arch *arch,
                              const char *name, sw_err *err) SW_MUST_USE;
+/* What loaders multiply cosines and sines by under yarn when no key says more. */
+double sw_gguf_yarn_factor(const sw_rope *rope);
 /* The tensors that go with it, divisors of frequencies: *n of each, 0 when there are none. */
 #define SW_GGUF_ROPE_TENSORS_MAX 2
 typedef struct sw_gguf_rope_tensor {

@@ -91,9 +91,12 @@ static sw_code put_mscale(const config_writer *c)
                               is_deepseek ? 0.1 * rope->mscale : rope->mscale);
 }
 
+/* Loaders make the factor that yarn has by itself; the key is what comes on top. */
 static sw_code put_yarn(const config_writer *c)
 {
     const sw_rope *rope = &c->m->rope;
+    const double beyond = rope->attention_factor >= 0.0
+                              ? rope->attention_factor / sw_gguf_yarn_factor(rope) : 1.0;
     sw_code rc;
 
     if ((rc = put_mscale(c)) != SW_OK ||
@@ -102,8 +105,13 @@ static sw_code put_yarn(const config_writer *c)
         (rc = sw_gguf_write_real(c, "rope.scaling.yarn_beta_fast", rope->beta_fast)) != SW_OK ||
         (rc = sw_gguf_write_real(c, "rope.scaling.yarn_beta_slow", rope->beta_slow)) != SW_OK)
         return rc;
-    return rope->attention_factor >= 0.0
-               ? sw_gguf_write_real(c, "rope.scaling.attn_factor", rope->attention_factor) : SW_OK;
+    return fabs(beyond - 1.0) > 1e-9 ? sw_gguf_write_real(c, "rope.scaling.attn_factor", beyond)
+                                     : SW_OK;
+}
+
+double sw_gguf_yarn_factor(const sw_rope *rope)
+{
+    return rope->factor <= 1.0 || rope->mscale > 0.0 ? 1.0 : 0.1 * log(rope->factor) + 1.0;
 }
 
 /* The factors of each pair are tensors. */

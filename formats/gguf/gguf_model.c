@@ -461,8 +461,20 @@ static sw_code check_experts(const sw_gguf *g, const sw_model *m, sw_err *err)
     return SW_OK;
 }
 
+static bool is_alike(const sw_model *a, const sw_model *b)
+{
+    return !strcmp(a->arch->ends.prefix, b->arch->ends.prefix) &&
+           !strcmp(a->arch->ends.names[SW_END_LAYERS], b->arch->ends.names[SW_END_LAYERS]);
+}
+
 sw_code sw_gguf_model_open(cJSON **config_out, sw_st **st_out, const char *path,
                            sw_gguf_view view, sw_err *err)
+{
+    return sw_gguf_model_open_like(config_out, st_out, path, view, NULL, err);
+}
+
+sw_code sw_gguf_model_open_like(cJSON **config_out, sw_st **st_out, const char *path,
+                                sw_gguf_view view, const sw_model *like, sw_err *err)
 {
     const sw_gguf_arch *arch = NULL;
     gguf_model *m = NULL;
@@ -480,6 +492,7 @@ sw_code sw_gguf_model_open(cJSON **config_out, sw_st **st_out, const char *path,
         sw_err_prefix(err, "%s", path);
         goto fail;
     }
+    if (like && is_alike(like, &model)) memcpy(model.ends, like->ends, sizeof model.ends);
     fit_kinds(&model, m->g);
     m->has_expert_scales = model.arch->slot_names[SW_SLOT_EXPERT_SCALE] != NULL;
     if ((rc = check_experts(m->g, &model, err)) != SW_OK ||

@@ -384,7 +384,8 @@ static sw_code add_latent(builder *b)
 
     for (int i = 0; i < 2 && rc == SW_OK && names[i]; i++) {
         names[i]->is_linear = false;
-        names[i]->is_table = true;
+        names[i]->floats = b->m->dtype == SW_DTYPE_F16    ? SW_BLOCK_F16
+                           : b->m->dtype == SW_DTYPE_BF16 ? SW_BLOCK_BF16 : SW_BLOCK_F32;
         names[i]->file_dims = 3;
         names[i]->file_shape[0] = s.n_heads;
         names[i]->file_shape[1] = i ? s.v_head_dim : rank;
@@ -560,6 +561,18 @@ static sw_code add_begin(builder *b)
     return rc;
 }
 
+/* Linears for keys that nobody reads come with a norm. */
+static bool has_unused_keys(const builder *b, const sw_op *ops, int n_ops)
+{
+    bool has_linear = false, has_norm = !b->m->arch->slot_names[SW_SLOT_NORM_K];
+
+    for (int i = 0; i < n_ops; i++) {
+        has_linear = has_linear || (ops[i].kind == SW_OP_LINEAR && ops[i].slot == SW_SLOT_K);
+        has_norm = has_norm || ops[i].slot == SW_SLOT_NORM_K;
+    }
+    return b->m->shares_kv[b->layer] && has_linear && !has_norm;
+}
+
 static sw_code add_all(builder *b)
 {
     const char *norm = sw_gguf_stem_of(b->arch, SW_SLOT_NORM_FINAL);
@@ -573,6 +586,7 @@ static sw_code add_all(builder *b)
 
         b->layer = l;
         for (int i = 0; i < n_ops && rc == SW_OK; i++) rc = add_op(b, &ops[i]);
+        if (rc == SW_OK && has_unused_keys(b, ops, n_ops)) rc = add_norm(b, SW_SLOT_NORM_K, false);
     }
     b->layer = -1;
     if (rc == SW_OK)

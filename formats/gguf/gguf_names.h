@@ -45,6 +45,7 @@ typedef struct sw_gguf_name {
     sw_slot slot;           /* SW_SLOT_COUNT: not in a block */
     bool is_linear;         /* in a block, so that it may be written quantized */
     bool is_table;          /* embedding or head */
+    sw_block_type floats;   /* of SW_SLOT_KV_B, which stays in the floats of the model */
 } sw_gguf_name;
 
 typedef struct sw_gguf_names {

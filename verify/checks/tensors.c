@@ -333,15 +333,19 @@ static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
 {
     sw_report_coverage *c = &report->coverage;
     const sw_st_tensor *kept = sw_st_find(checkpoint->st, t->name);
+    const bool is_left = checkpoint->is_gguf && !kept && !sw_model_owns(&original->model, t->name);
     char path[512], have[160], want[160], where[300];
     const char *suffix = split_name(path, t->name);
     sw_cover cover = SW_COVER_OTHER;
     sw_original_split split;
     sw_code rc;
 
+    if (is_left) return SW_OK; /* towers and further heads are no part of a GGUF */
     c->n_original++;
     c->original_bytes += sw_gguf_stored_bytes(t);
-    rc = cover_kept(&cover, checkpoint, kept, suffix ? path : NULL, view, err);
+    /* biases of quantized linears are floats */
+    rc = cover_kept(&cover, checkpoint, kept, suffix && strcmp(suffix, "bias") ? path : NULL, view,
+                    err);
     if (rc != SW_OK) return rc;
     if (kept && (cover == SW_COVER_SAME || (!kept->maker && is_same_view(&kept->view, view)))) {
         c->n_identical++;

@@ -69,6 +69,10 @@ static const char *const common_stems[SW_SLOT_COUNT] = {
 /* The norm before the MLP under the name of what it comes behind. */
 #define POST_NORM {SW_SLOT_NORM_MLP, "post_attention_norm"}
 static const sw_gguf_stem post_norm[] = {POST_NORM, END};
+/* In a sparse layer the MLP beside the experts is the expert of every token. */
+static const sw_gguf_stem beside[] = {
+    {SW_SLOT_SHARED_GATE, "ffn_gate"}, {SW_SLOT_SHARED_UP, "ffn_up"},
+    {SW_SLOT_SHARED_DOWN, "ffn_down"}, END};
 static const sw_gguf_stem delta[] = {POST_NORM, {SW_SLOT_MIX_IN, "attn_qkv"}, END};
 static const sw_gguf_stem two_norms[] = {
     {SW_SLOT_NORM_BRANCH_ATTN, "attn_norm_2"}, {SW_SLOT_NORM_BRANCH_MLP, "attn_norm"}, END};
@@ -223,7 +227,7 @@ static const sw_gguf_arch archs[] = {
     {ROW("gemma3", gemma3_text, DENSE), ACT("hidden_activation", "gelu_pytorch_tanh"),
      HOOKS(gemma3)},
     {ROW("gemma4", gemma4_text, EITHER), ACT("hidden_activation", "gelu_pytorch_tanh"),
-     HOOKS(gemma4)},
+     .stems = beside, HOOKS(gemma4)},
     {ROW("qwen35", qwen3_5_text, DENSE), .order = SW_GGUF_V_HEADS, .stems = delta,
      HOOKS(qwen_delta)},
     {ROW("qwen35moe", qwen3_5_moe_text, SPARSE), .order = SW_GGUF_V_HEADS, .stems = delta,
@@ -240,7 +244,7 @@ static const sw_gguf_arch archs[] = {
     {ROW("mistral3", ministral3, DENSE), TURNS, HOOKS(mistral3)},
     {ROW("olmo2", olmo3, DENSE), .if_key = "attention.sliding_window", HOOKS(olmo3)},
     {ROW("olmo2", olmo2, DENSE), HOOKS(biased)},
-    {ROW("olmoe", olmoe, SPARSE), .keys = olmoe, HOOKS(sparse)},
+    {ROW("olmoe", olmoe, SPARSE), .keys = olmoe, HOOKS(olmoe)},
     {ROW("smollm3", smollm3, DENSE), TURNS, HOOKS(smollm3)},
     {ROW("cohere2", cohere2, DENSE), TURNS, LAYER_NORM("layer_norm_eps"), .keys = cohere2,
      HOOKS(windows)},

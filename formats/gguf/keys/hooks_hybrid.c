@@ -306,8 +306,9 @@ static sw_code write_nemotron(const writer *c)
     const sw_model *m = c->m;
     sw_code rc;
 
-    if (m->n_experts && m->shared_intermediate == 0)
-        return sw_gguf_refuse(c, "expect a shared expert");
+    for (int64_t l = 0; l < m->n_layers && m->n_experts; l++)
+        if (m->kind[l] == SW_KIND_MLP)
+            return sw_gguf_refuse(c, "expect experts in every layer that has an MLP");
     if ((rc = check_ssd(c, true, LEAST_STEP)) != SW_OK || (rc = write_keys_of(c)) != SW_OK ||
         (rc = sw_gguf_write_real(c, "attention.layer_norm_epsilon", m->norm_eps)) != SW_OK ||
         (rc = sw_gguf_write_int(c, "rope.dimension_count", m->rope_dim)) != SW_OK)
@@ -338,6 +339,7 @@ static sw_code read_nemotron(reader *r)
         if (sw_gguf_has_tensor(r, name)) width = widths[l];
         keys[l] = keys[l] ? 1 : !widths[l] ? 0 : is_sparse && !sw_gguf_has_tensor(r, name) ? 3 : 2;
     }
+    for (int64_t l = 0; l < r->n_layers && !width; l++) width = widths[l]; /* no MLP: experts' */
     if ((rc = sw_gguf_add_int(r, "intermediate_size", width ? width : 1)) != SW_OK ||
         (rc = sw_gguf_add_real(r, r->config, "time_step_min", LEAST_STEP)) != SW_OK ||
         (rc = sw_gguf_add_bool(r, "use_conv_bias", has_conv_bias(r))) != SW_OK)

@@ -18,6 +18,15 @@ static sw_code write_sparse(const writer *c)
 
 const sw_gguf_hooks sw_gguf_hooks_sparse = {.write = write_sparse};
 
+/* Norms of rows are as wide as the model. */
+static sw_code write_olmoe(const writer *c)
+{
+    if (c->m->n_kv_heads != c->m->n_heads) return sw_gguf_refuse(c, "expect as many keys as queries");
+    return write_sparse(c);
+}
+
+const sw_gguf_hooks sw_gguf_hooks_olmoe = {.write = write_olmoe};
+
 /* Layers without experts come first. */
 static sw_code write_lead(const writer *c)
 {
