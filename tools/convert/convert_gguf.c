@@ -161,6 +161,7 @@ sw_code sw_gguf_job_run(sw_gguf_job *job, sw_err *err)
 {
     sw_checkpoint source = {0};
     tokenizer_files files = {0};
+    sw_imatrix *imatrix = NULL;
     char name[128];
     sw_gguf_options o = {.how = job->plain_rule ? SW_BLOCK_PLAIN : SW_BLOCK_SEARCH,
                          .may_replace = job->may_replace,
@@ -174,16 +175,23 @@ sw_code sw_gguf_job_run(sw_gguf_job *job, sw_err *err)
     if (!job->no_tokenizer && !source.is_file &&
         (rc = read_tokenizer(&files, &source, err)) != SW_OK)
         goto done;
+    if (job->imatrix && (rc = sw_imatrix_open(&imatrix, job->imatrix, err)) != SW_OK) goto done;
+    o.imatrix = imatrix;
     o.type = job->types[0];
     o.embed_type = job->types[1];
     o.vocab = job->no_tokenizer || source.is_file ? NULL : &files.source;
     o.drop_tokenizer = job->no_tokenizer;
     if ((rc = sw_gguf_export(&job->report, &source, job->out, &o, err)) != SW_OK &&
         strncmp(err->text, job->source, strlen(job->source)) &&
-        strncmp(err->text, job->out, strlen(job->out)))
+        strncmp(err->text, job->out, strlen(job->out)) &&
+        !(job->imatrix && !strncmp(err->text, job->imatrix, strlen(job->imatrix))))
         sw_err_prefix(err, "%s", job->source);
     if (rc == SW_OK) memcpy(job->types, job->report.types, sizeof job->types);
+    if (rc == SW_OK && job->report.n_unweighted)
+        sw_progress_note(job->progress, "%lld linears are not in %s; their errors weigh evenly",
+                         (long long)job->report.n_unweighted, job->imatrix);
 done:
+    sw_imatrix_free(imatrix);
     tokenizer_files_free(&files);
     sw_checkpoint_close(&source);
     return rc;

@@ -29,6 +29,7 @@ typedef struct job {
     sw_st_bytes bytes;
     char *copy;
     float *floats;        /* of a piece that is turned, all rows */
+    const float *weights; /* [file_elems] of errors, or NULL */
     unsigned char *out;   /* the rows in the file's order */
     sw_err *errs;         /* [n_tasks] */
 } job;
@@ -130,7 +131,7 @@ static sw_code encode_row(unsigned char *to, float *floats, const job *j, int64_
 
     if (rc != SW_OK) return rc;
     sw_gguf_store_values(row, name, name->file_elems);
-    rc = sw_block_encode(to, j->type, row, NULL, name->file_elems, j->options->how, err);
+    rc = sw_block_encode(to, j->type, row, j->weights, name->file_elems, j->options->how, err);
     if (rc != SW_OK) sw_err_prefix(err, "tensor \"%s\", row %lld", name->hf, (long long)i);
     return rc;
 }
@@ -251,6 +252,18 @@ static sw_code load(job *j, sw_err *err)
     return rc ? rc : decode_rows(j->floats, j, 0, name->all_rows, err);
 }
 
+/* Of linears: names and order of inputs are the file's. */
+static sw_code load_weights(job *j, sw_err *err)
+{
+    const sw_gguf_name *name = j->name;
+    const bool is_expert = name->expert >= 0;
+
+    if (!j->options->imatrix || !name->is_linear) return SW_OK;
+    return sw_imatrix_weights(&j->weights, j->options->imatrix, name->gguf,
+                              is_expert ? name->file_shape[0] : 1, is_expert ? name->expert : 0,
+                              name->file_elems, err);
+}
+
 static sw_code encode(job *j, sw_err *err)
 {
     const int64_t n_rows = j->name->n_rows;
@@ -276,6 +289,8 @@ static bool is_lossless(const job *j)
 
 static void count_fate(sw_gguf_report *report, const job *j)
 {
+    report->n_unweighted += j->options->imatrix && j->name->is_linear && !j->weights &&
+                            sw_block_sizes[j->type].elems > 1 && !j->is_carried;
     if (is_lossless(j)) report->n_exact++;
     else if (j->is_quantized) report->n_requantized++;
     else report->n_rounded++;
@@ -290,7 +305,7 @@ sw_code sw_gguf_export_put(sw_gguf_writer *w, sw_gguf_report *report, const sw_c
              .is_quantized = is_quantized(source, name)};
     sw_code rc;
 
-    if ((rc = load(&j, err)) != SW_OK ||
+    if ((rc = load(&j, err)) != SW_OK || (rc = load_weights(&j, err)) != SW_OK ||
         (rc = SW_MEM_GET(&j.out, n_bytes, name->gguf, err)) != SW_OK ||
         (rc = encode(&j, err)) != SW_OK)
         goto done;
