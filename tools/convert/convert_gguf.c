@@ -17,7 +17,8 @@ static const sw_json_caps tokenizer_caps = {
 const char *sw_name_of_block_type(int i)
 {
     for (int t = 0; t < SW_BLOCK_TYPE_COUNT; t++)
-        if ((sw_block_can_encode((sw_block_type)t) || t == SW_BLOCK_MXFP4) && i-- == 0)
+        if ((sw_block_can_encode((sw_block_type)t) || t == SW_BLOCK_MXFP4 ||
+             t == SW_BLOCK_NVFP4) && i-- == 0)
             return sw_block_sizes[t].name;
     return NULL;
 }
@@ -27,7 +28,7 @@ const char *sw_name_of_block_type(int i)
 static sw_code suggest(sw_block_type *out, const sw_checkpoint *source, sw_err *err)
 {
     static const sw_block_type carriers[] = {SW_BLOCK_Q4_0, SW_BLOCK_Q4_1, SW_BLOCK_Q8_0,
-                                             SW_BLOCK_MXFP4};
+                                             SW_BLOCK_MXFP4, SW_BLOCK_NVFP4};
 
     if (!source->dialect) {
         *out = source->model.dtype == SW_DTYPE_BF16  ? SW_BLOCK_BF16
@@ -49,7 +50,7 @@ static sw_block_type embed_type_of(sw_block_type type)
 {
     switch (type) {
     case SW_BLOCK_Q4_0: case SW_BLOCK_Q4_1: case SW_BLOCK_Q4_K: return SW_BLOCK_Q6_K;
-    case SW_BLOCK_MXFP4: return SW_BLOCK_Q8_0;
+    case SW_BLOCK_MXFP4: case SW_BLOCK_NVFP4: return SW_BLOCK_Q8_0;
     default: return type;
     }
 }
