@@ -3,8 +3,8 @@
  *
  * Of a weight of a GGUF, by its name there, the mean square of every input over the calibration
  * tokens: the diagonal of the Hessian. Experts of a layer have one such row each. Two forms:
- *   a GGUF (FILE.gguf), general.type "imatrix", of each weight F32 NAME.in_sum2 [n_mats, width], sums
- *     of squares, and NAME.counts [n_mats, 1], tokens;
+ *   a GGUF (FILE.gguf), general.type "imatrix", of each weight F32 NAME.in_sum2 [n_mats, width],
+ *     sums of squares, and NAME.counts [n_mats, 1], tokens;
  *   the older .dat, little-endian: i32 n; n times i32 length, NAME, i32 calls, i32 n_values, F32
  *     [n_values], means times calls; then perhaps i32 chunks, i32 length, name of the text.
  */

@@ -27,7 +27,7 @@ static sw_code spoilt(const sw_imatrix *im, const char *name, const char *why, s
 static sw_code put_means(float *to, const sw_imatrix *im, const char *name, const float *from,
                          int64_t n, double count, sw_err *err)
 {
-    if (!isfinite(count) || count < 0.0)
+    if (!isfinite(count) || (count < 1.0 && count != 0.0))
         return spoilt(im, name, "has a count that cannot be", err);
     for (int64_t i = 0; i < n; i++) {
         if (!isfinite(from[i]) || from[i] < 0.0f)

@@ -120,7 +120,8 @@ static sw_code add_llama3(const reader *r, const sw_gguf_tensor *t, double theta
         (rc = sw_gguf_add_real(r, scaling, "low_freq_factor", WAVE_LOW)) != SW_OK ||
         (rc = sw_gguf_add_real(r, scaling, "high_freq_factor", WAVE_HIGH)) != SW_OK)
         return rc;
-    return sw_gguf_added(r, cJSON_AddNumberToObject(scaling, "original_max_position_embeddings", length));
+    return sw_gguf_added(
+        r, cJSON_AddNumberToObject(scaling, "original_max_position_embeddings", length));
 }
 
 /* Both factors of config.json are one in the file; deepseek2 has a tenth of it. */
@@ -153,7 +154,8 @@ static sw_code add_scaling(const reader *r, const char *type)
         (rc = sw_gguf_added(r, cJSON_AddStringToObject(scaling, "rope_type", type))) != SW_OK ||
         (rc = sw_gguf_add_real(r, scaling, "factor", factor)) != SW_OK || !strcmp(type, "linear"))
         return rc;
-    if ((rc = sw_gguf_read_count(&length, r, "rope.scaling.original_context_length", SW_GGUF_REQUIRED)) != SW_OK ||
+    if ((rc = sw_gguf_read_count(&length, r, "rope.scaling.original_context_length",
+                                 SW_GGUF_REQUIRED)) != SW_OK ||
         (rc = sw_gguf_read_real(&attention, r, "rope.scaling.attn_factor")) != SW_OK ||
         (rc = sw_gguf_read_real(&fast, r, "rope.scaling.yarn_beta_fast")) != SW_OK ||
         (rc = sw_gguf_read_real(&slow, r, "rope.scaling.yarn_beta_slow")) != SW_OK ||

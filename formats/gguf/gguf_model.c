@@ -162,7 +162,8 @@ static sw_code check_shape(const gguf_model *m, const sw_gguf_tensor *t, const s
     while (d < t->n_dims || e < name->file_dims) {
         if (d < t->n_dims && t->shape[d] == 1) d++;
         else if (e < name->file_dims && name->file_shape[e] == 1) e++;
-        else if (d < t->n_dims && e < name->file_dims && t->shape[d] == name->file_shape[e]) d++, e++;
+        else if (d < t->n_dims && e < name->file_dims && t->shape[d] == name->file_shape[e])
+            d++, e++;
         else break;
     }
     if (have == want && d == t->n_dims && e == name->file_dims &&

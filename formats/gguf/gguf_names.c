@@ -17,8 +17,6 @@ typedef struct builder {
     int64_t layer;      /* -1 outside the blocks */
 } builder;
 
-/* --- entries ------------------------------------------------------------------------------ */
-
 /* A new entry for a tensor [n_rows, n_elems] that is its own tensor in the file, or NULL while
  * counting. A leaf of NULL: nothing behind the name. */
 static sw_code next(sw_gguf_name **out, builder *b, const char *hf, const char *hf_leaf,
@@ -84,8 +82,7 @@ static sw_code order(sw_gguf_name *name, builder *b, sw_gguf_order_of of)
 
 static sw_code refuse(const builder *b)
 {
-    return SW_FAIL(b->err, SW_E_UNSUPPORTED, "%s has tensors that have no name as GGUF",
-                   b->m->arch->name);
+    return SW_FAIL(b->err, SW_E_UNSUPPORTED, "%s has tensors that no GGUF has", b->m->arch->name);
 }
 
 static sw_code paths_of(char hf[256], char gguf[64], const builder *b, sw_slot slot,
@@ -98,8 +95,6 @@ static sw_code paths_of(char hf[256], char gguf[64], const builder *b, sw_slot s
                    expert < 0 ? "" : "_exps");
     return SW_OK;
 }
-
-/* --- norms and vectors -------------------------------------------------------------------- */
 
 static sw_code add_norm_at(builder *b, const char *hf, const char *gguf, int64_t width,
                            bool has_bias)
@@ -155,8 +150,6 @@ static sw_code add_vector(builder *b, sw_slot slot, const char *leaf, sw_gguf_na
     sw_model_slot_shape(b->m, b->layer, slot, &one, &width);
     return next_vector(out, b, hf, NULL, gguf, leaf, width);
 }
-
-/* --- recurrent mixers --------------------------------------------------------------------- */
 
 static bool moves_heads(const builder *b)
 {
@@ -252,8 +245,6 @@ static sw_code add_mixer(builder *b, sw_op_kind kind)
     if (rc == SW_OK && kind == SW_OP_SSD) rc = add_head_vector(b, SW_SLOT_D, NULL);
     return rc == SW_OK && b->m->mixer.has_norm ? add_mixer_norm(b) : rc;
 }
-
-/* --- linears ------------------------------------------------------------------------------ */
 
 /* Whether loaders turn the rows of this slot by neighbours, and the model by halves. */
 static bool is_paired(const builder *b, sw_slot slot)
@@ -428,7 +419,6 @@ static sw_code add_linear(builder *b, sw_slot slot)
 }
 
 static sw_code add_kept(builder *b, sw_slot slot) { return add_linear_as(b, slot, -1, false); }
-
 static sw_code add_experts(builder *b)
 {
     static const struct {
@@ -447,8 +437,6 @@ static sw_code add_experts(builder *b)
                 rc = add_linear_as(b, (sw_slot)(SW_SLOT_GATE + i), e, true);
     return rc;
 }
-
-/* --- the walk ----------------------------------------------------------------------------- */
 
 static sw_code add_two(builder *b, sw_slot first, sw_slot second)
 {

@@ -11,7 +11,8 @@ int64_t sw_gguf_model_row(const sw_gguf_name *name, int64_t i)
 
 bool sw_gguf_moves_blocks(const sw_gguf_name *name, sw_block_type type)
 {
-    return !name->turned_stride && (!name->cols || name->cols_run % sw_block_sizes[type].elems == 0);
+    return !name->turned_stride &&
+           (!name->cols || name->cols_run % sw_block_sizes[type].elems == 0);
 }
 
 void sw_gguf_move_blocks(void *dst, const void *src, const sw_gguf_name *name, sw_block_type type,

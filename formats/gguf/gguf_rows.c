@@ -36,7 +36,10 @@ static int64_t qkv(const sw_gguf_order_of *o, int64_t i)
     return (group * (o->per + 2) + in_group) * o->width + i % o->width;
 }
 
-static int64_t delta_group(const sw_gguf_order_of *o) { return 2 * o->part + 2 * o->per * o->width; }
+static int64_t delta_group(const sw_gguf_order_of *o)
+{
+    return 2 * o->part + 2 * o->per * o->width;
+}
 
 static int64_t delta_qkv(const sw_gguf_order_of *o, int64_t i)
 {

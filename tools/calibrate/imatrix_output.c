@@ -36,7 +36,8 @@ sw_code sw_imatrix_output_check(const char *path, const sw_model *model, bool ma
     sw_code rc;
 
     if ((n < 6 || strcmp(path + n - 5, ".gguf")) && (n < 5 || strcmp(path + n - 4, ".dat")))
-        return SW_FAIL(err, SW_E_USAGE, "%s: an imatrix file is called FILE.gguf or FILE.dat", path);
+        return SW_FAIL(err, SW_E_USAGE, "%s: an imatrix file is called FILE.gguf or FILE.dat",
+                       path);
     if (!may_replace && sw_path_exists(path))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", path);
     rc = find_names(&o);

@@ -274,12 +274,21 @@ static bool is_wide_float(sw_dtype dtype)
     return dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16 || dtype == SW_DTYPE_F32;
 }
 
+/* Of a quantized linear it is floats. */
+static bool is_bias(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot && !strcmp(dot, ".bias");
+}
+
 /* A tensor in floats whose dtype is another: in a GGUF, after a cast, out of a container. */
 static sw_code cover_kept(sw_cover *out, const sw_subject *checkpoint, const sw_st_tensor *kept,
                           const char *path, const sw_cview *view, sw_err *err)
 {
     *out = SW_COVER_OTHER;
-    if (!kept || (path && sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)))
+    if (!kept || (path && !is_bias(kept->name) &&
+                  sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)))
         return SW_OK;
     if (!checkpoint->is_gguf && (kept->view.dtype == view->dtype ||
                                  !is_wide_float(kept->view.dtype) || !is_wide_float(view->dtype)))
@@ -327,25 +336,28 @@ static bool is_stacked_floats(const sw_subject *original, const char *name)
     return false;
 }
 
+/* Towers and further heads are no part of a GGUF. */
+static bool is_left(const sw_subject *checkpoint, const sw_subject *original, const char *name)
+{
+    return checkpoint->is_gguf && !sw_st_find(checkpoint->st, name) &&
+           !sw_model_owns(&original->model, name);
+}
+
 static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
                           const sw_subject *original, const sw_rescale *rescale,
                           const sw_st_tensor *t, const sw_cview *view, sw_err *err)
 {
     sw_report_coverage *c = &report->coverage;
     const sw_st_tensor *kept = sw_st_find(checkpoint->st, t->name);
-    const bool is_left = checkpoint->is_gguf && !kept && !sw_model_owns(&original->model, t->name);
     char path[512], have[160], want[160], where[300];
     const char *suffix = split_name(path, t->name);
     sw_cover cover = SW_COVER_OTHER;
     sw_original_split split;
     sw_code rc;
 
-    if (is_left) return SW_OK; /* towers and further heads are no part of a GGUF */
     c->n_original++;
     c->original_bytes += sw_gguf_stored_bytes(t);
-    /* biases of quantized linears are floats */
-    rc = cover_kept(&cover, checkpoint, kept, suffix && strcmp(suffix, "bias") ? path : NULL, view,
-                    err);
+    rc = cover_kept(&cover, checkpoint, kept, suffix ? path : NULL, view, err);
     if (rc != SW_OK) return rc;
     if (kept && (cover == SW_COVER_SAME || (!kept->maker && is_same_view(&kept->view, view)))) {
         c->n_identical++;
@@ -406,7 +418,8 @@ static sw_code cover_original(sw_report *report, const sw_subject *checkpoint,
     sw_code rc = sw_st_fetch(&bytes, t, err);
 
     view.data = bytes.data;
-    if (rc == SW_OK) rc = cover_view(report, checkpoint, original, rescale, t, &view, err);
+    if (rc == SW_OK && !is_left(checkpoint, original, t->name))
+        rc = cover_view(report, checkpoint, original, rescale, t, &view, err);
     sw_st_drop(&bytes);
     return rc;
 }

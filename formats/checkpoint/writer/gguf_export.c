@@ -142,14 +142,18 @@ static sw_code encode_row(unsigned char *to, float *floats, const job *j, int64_
     return rc;
 }
 
-static void encode_nvfp4(void *row, const sw_qtensor *q, int64_t n) { sw_gguf_nvfp4_row(row, q, n); }
+static void encode_nvfp4(void *row, const sw_qtensor *q, int64_t n)
+{
+    sw_gguf_nvfp4_row(row, q, n);
+}
 
 /* Codes go over as they are, in the file's order. */
 static sw_code carry_row(unsigned char *to, const job *j, int64_t i, sw_err *err)
 {
     const sw_gguf_name *name = j->name;
     unsigned char *blocks = NULL;
-    sw_code rc = SW_MEM_GET(&blocks, sw_block_bytes(j->type, name->row_elems), "row of blocks", err);
+    sw_code rc =
+        SW_MEM_GET(&blocks, sw_block_bytes(j->type, name->row_elems), "row of blocks", err);
 
     if (rc != SW_OK) return rc;
     (j->type == SW_BLOCK_NVFP4 ? encode_nvfp4 : sw_gguf_encode_row)(blocks, &j->q,

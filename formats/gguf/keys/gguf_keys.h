@@ -29,7 +29,7 @@ struct sw_gguf_key_row {
     sw_gguf_key_kind kind;
     const char *leaf;    /* behind "<architecture>." */
     const char *json;    /* of config.json; NULL: another row says it there */
-    size_t field;        /* of sw_model; of a fixed one SW_GGUF_NO_FIELD or what has to be `value` */
+    size_t field; /* of sw_model; of a fixed one SW_GGUF_NO_FIELD or what has to be `value` */
     double value;        /* when the file is silent; SW_GGUF_REQUIRED, SW_GGUF_UNSAID */
     const char *text;    /* of a text; else why a model with another value is refused */
 };

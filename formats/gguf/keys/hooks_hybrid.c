@@ -54,7 +54,7 @@ static sw_code add_heads(reader *r, int64_t n_keys)
     return sw_gguf_add_int(r, "head_dim", head_dim);
 }
 
-/* --- gated delta nets ------------------------------------------------------------------------- */
+/* --- gated delta nets --------------------------------------------------------------------- */
 
 static int64_t is_recurrent(const sw_model *m, int64_t l) { return !sw_model_has_attention(m, l); }
 
@@ -79,12 +79,11 @@ static sw_code write_sections(const writer *c)
 {
     const int64_t pairs = c->m->rope_dim / 2, third = (pairs + 2) / 3;
     const int64_t sections[] = {third, (pairs + 1) / 3, pairs - third - (pairs + 1) / 3, 0};
-    char key[SW_GGUF_KEY_BYTES] = "";
+    char key[SW_GGUF_KEY_BYTES];
     sw_code rc;
 
     if (c->arch->order != SW_GGUF_V_HEADS) return SW_OK;
-    (void)strncat(key, c->arch->gguf, 40);
-    (void)strcat(key, ".rope.dimension_sections");
+    (void)snprintf(key, sizeof key, "%s.rope.dimension_sections", c->arch->gguf);
     rc = sw_gguf_put_array(c->w, key, SW_GGUF_I32, 4, c->err);
     for (int i = 0; i < 4 && rc == SW_OK; i++)
         rc = sw_gguf_put_elem_int(c->w, sections[i], c->err);
@@ -138,7 +137,7 @@ static sw_code read_delta(reader *r)
 
 const sw_gguf_hooks sw_gguf_hooks_qwen_delta = {.write = write_delta, .read = read_delta};
 
-/* --- short convolutions ------------------------------------------------------------------------- */
+/* --- short convolutions ------------------------------------------------------------------- */
 
 static sw_code write_lfm2(const writer *c)
 {
@@ -170,7 +169,8 @@ static sw_code read_lfm2(reader *r)
 const sw_gguf_hooks sw_gguf_hooks_lfm2 = {
     .has_own_heads = true, .write = write_lfm2, .read = read_lfm2};
 
-/* --- Mamba-2 -------------------------------------------------------------------------------------- */
+/* --- Mamba-2
+ * -------------------------------------------------------------------------------------- */
 
 /* What loaders run: a norm by groups behind the gate, biases of the convolution, any step. */
 static sw_code check_ssd(const writer *c, bool norms_groups, double least)
@@ -290,7 +290,8 @@ const sw_gguf_hooks sw_gguf_hooks_granite_hybrid = {
     .has_own_heads = true, .has_own_widths = true, .write = write_granite_hybrid,
     .read = read_granite_hybrid};
 
-/* --- Nemotron-H: one mixer or one MLP a layer ----------------------------------------------------- */
+/* --- Nemotron-H: one mixer or one MLP a layer
+ * ----------------------------------------------------- */
 
 #define LEAST_STEP 0.001
 

@@ -21,7 +21,8 @@ const sw_gguf_hooks sw_gguf_hooks_sparse = {.write = write_sparse};
 /* Norms of rows are as wide as the model. */
 static sw_code write_olmoe(const writer *c)
 {
-    if (c->m->n_kv_heads != c->m->n_heads) return sw_gguf_refuse(c, "expect as many keys as queries");
+    if (c->m->n_kv_heads != c->m->n_heads)
+        return sw_gguf_refuse(c, "expect as many keys as queries");
     return write_sparse(c);
 }
 
@@ -85,7 +86,7 @@ static sw_code read_hunyuan_moe(reader *r) { return sw_gguf_hooks_biased.read(r)
 const sw_gguf_hooks sw_gguf_hooks_hunyuan_moe = {
     .write = write_hunyuan_moe, .read = read_hunyuan_moe};
 
-/* --- latent attention ------------------------------------------------------------------------- */
+/* --- latent attention --------------------------------------------------------------------- */
 
 /* Loaders multiply queries by the turned keys, so that one head of latent vectors is what they
  * see. */
@@ -152,9 +153,12 @@ static sw_code read_latent(reader *r)
 const sw_gguf_hooks sw_gguf_hooks_latent = {
     .has_own_heads = true, .write = write_latent, .read = read_latent};
 
-/* --- Kimi: delta attention, and latent attention without rotation in some layers ---------------- */
+/* --- Kimi: delta attention, and latent attention without rotation in some layers ---------- */
 
-static int64_t kimi_keys(const sw_model *m, int64_t l) { return sw_model_state_elems(m, l) ? 0 : 1; }
+static int64_t kimi_keys(const sw_model *m, int64_t l)
+{
+    return sw_model_state_elems(m, l) ? 0 : 1;
+}
 
 static sw_code write_kimi(const writer *c)
 {

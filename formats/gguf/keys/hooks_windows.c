@@ -14,7 +14,7 @@ static const char *const layer_words[] = {"full_attention", "sliding_attention"}
 
 static int64_t has_window(const sw_model *m, int64_t l) { return m->is_window_layer[l]; }
 
-/* --- a window and a list of the layers that have it ----------------------------------------- */
+/* --- a window and a list of the layers that have it --------------------------------------- */
 
 static sw_code write_windows(const writer *c)
 {
@@ -122,7 +122,7 @@ static sw_code read_smollm3(reader *r)
 
 const sw_gguf_hooks sw_gguf_hooks_smollm3 = {.write = write_smollm3, .read = read_smollm3};
 
-/* --- Gemma ---------------------------------------------------------------------------------- */
+/* --- Gemma -------------------------------------------------------------------------------- */
 
 /* What loaders take for granted: scores over sqrt(head_dim), or over sqrt(hidden / heads) in the
  * largest of each generation, which they know by its number of layers. */
@@ -225,7 +225,7 @@ const sw_gguf_hooks sw_gguf_hooks_gemma2 = {
 const sw_gguf_hooks sw_gguf_hooks_gemma3 = {
     .knows_windows = true, .write = write_gemma3, .read = read_gemma3};
 
-/* --- Llama 4 and Ministral 3 ---------------------------------------------------------------- */
+/* --- Llama 4 and Ministral 3 -------------------------------------------------------------- */
 
 #define CHUNK 8192
 #define GROWTH 0.1
