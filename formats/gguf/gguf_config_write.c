@@ -82,8 +82,9 @@ static sw_code put_mscale(const config_writer *c)
     const sw_rope *rope = &c->m->rope;
     const bool is_deepseek = !strcmp(c->arch->gguf, "deepseek2");
 
-    if (!rope->truncate && !hooks_of(c)->may_cut_rope)
-        return sw_gguf_refuse(c, "know no yarn without truncate");
+    if (rope->truncate == hooks_of(c)->may_cut_rope)
+        return sw_gguf_refuse(c, rope->truncate ? "expect yarn without truncate"
+                                                : "know no yarn without truncate");
     if (rope->mscale == 0.0 && rope->mscale_all_dim == 0.0) return SW_OK;
     if ((!is_deepseek && strcmp(c->arch->gguf, "mistral3")) || rope->mscale != rope->mscale_all_dim)
         return sw_gguf_refuse(c, "know no mscale of yarn");

@@ -52,7 +52,7 @@ sw_block_type sw_gguf_export_type(const sw_gguf_name *name, const sw_gguf_option
 {
     sw_block_type type = name->is_table ? o->embed_type : o->type;
 
-    if (name->slot == SW_SLOT_KV_B) return name->floats;
+    if (name->slot == SW_SLOT_KV_B) return type == SW_BLOCK_F32 ? type : name->floats;
     if (name->n_dims == 1 || (!name->is_linear && !name->is_table)) return SW_BLOCK_F32;
     while (name->file_elems % sw_block_sizes[type].elems) type = fallback_of(type);
     return type;

@@ -64,7 +64,7 @@ struct sw_gguf_hooks {
     bool has_own_widths; /* says feed_forward_length itself */
     bool has_no_heads;   /* no layer has attention */
     bool knows_windows;  /* loaders do as well; else a context ends with its window or is refused */
-    bool may_cut_rope;   /* yarn of loaders differs from the model's in what it rounds */
+    bool may_cut_rope;   /* yarn of the published models rounds no limits; that of loaders does */
     sw_code (*write)(const sw_gguf_config_writer *c) SW_MUST_USE;
     sw_code (*read)(sw_gguf_config_reader *r) SW_MUST_USE; /* after all other keys */
 };
