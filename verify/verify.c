@@ -9,6 +9,7 @@
 #include "formats/io/file.h"
 #include "formats/base/parallel.h"
 #include "formats/checkpoint/manifest.h"
+#include "formats/checkpoint/model_path.h"
 #include "formats/checkpoint/model_text.h"
 #include "formats/io/profile.h"
 #include "formats/text/corpus.h"
@@ -101,16 +102,28 @@ static sw_code check_options(const sw_verify_options *o, sw_err *err)
     return SW_OK;
 }
 
+static bool is_gguf(const char *path)
+{
+    char file[SW_PATH_BYTES];
+
+    return strlen(path) < sizeof file && sw_gguf_locate(file, path);
+}
+
 static sw_code open_subjects(verifier *v, sw_err *err)
 {
     const sw_verify_options *o = v->options;
     sw_code rc;
 
-    if ((rc = sw_subject_open(&v->checkpoint, o->checkpoint_dir, true, err)) != SW_OK) return rc;
-    if (!o->original_dir) return SW_OK;
-    if ((rc = sw_subject_open(&v->original, o->original_dir, false, err)) != SW_OK) return rc;
-    v->has_original = true;
-    return SW_OK;
+    if (o->original_dir && is_gguf(o->checkpoint_dir)) { /* which is read under its names */
+        if ((rc = sw_subject_open(&v->original, o->original_dir, false, err)) != SW_OK) return rc;
+        v->has_original = true;
+    }
+    rc = sw_subject_open_like(&v->checkpoint, o->checkpoint_dir, true,
+                              v->has_original ? &v->original : NULL, err);
+    if (rc != SW_OK || !o->original_dir || v->has_original) return rc;
+    rc = sw_subject_open(&v->original, o->original_dir, false, err);
+    v->has_original = rc == SW_OK;
+    return rc;
 }
 
 static sw_code keep_text(const char **out, sw_report *r, const char *text, sw_err *err)

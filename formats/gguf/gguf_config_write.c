@@ -2,56 +2,55 @@
 #include "formats/gguf/gguf_config.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
-#define KEY_BYTES 128
-#define LOCAL_THETA 1e4
+typedef sw_gguf_config_writer config_writer;
 
-typedef struct config_writer {
-    sw_gguf_writer *w;
-    const sw_model *m;
-    const sw_gguf_arch *arch;
-    sw_err *err;
-} config_writer;
-
-static sw_code put_int(const config_writer *c, const char *leaf, int64_t v)
+static const sw_gguf_hooks no_hooks = {0};
+static const sw_gguf_hooks *hooks_of(const config_writer *c)
 {
-    char key[KEY_BYTES];
-
-    (void)snprintf(key, sizeof key, "%s.%s", c->arch->gguf, leaf);
-    return sw_gguf_put_int(c->w, key, SW_GGUF_U32, v, c->err);
+    return c->arch->hooks ? c->arch->hooks : &no_hooks;
 }
 
-static sw_code put_real(const config_writer *c, const char *leaf, double v)
+/* Where loaders know no windows, a context may end with the window: up to there it changes
+ * nothing. */
+static bool ends_with_window(const config_writer *c)
 {
-    char key[KEY_BYTES];
+    static const char *const archs[] = {"llama", "llama4", "phi3", "mistral3", "starcoder2"};
 
-    (void)snprintf(key, sizeof key, "%s.%s", c->arch->gguf, leaf);
-    return sw_gguf_put_real(c->w, key, v, c->err);
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (!strcmp(c->arch->gguf, archs[i])) return true;
+    return false;
 }
 
-static sw_code put_text(const config_writer *c, const char *leaf, const char *text)
-{
-    char key[KEY_BYTES];
-
-    (void)snprintf(key, sizeof key, "%s.%s", c->arch->gguf, leaf);
-    return sw_gguf_put_text(c->w, key, text, c->err);
-}
-
-static sw_code refuse(const config_writer *c, const char *what)
-{
-    return SW_FAIL(c->err, SW_E_UNSUPPORTED, "%s: loaders of GGUF architecture %s %s",
-                   c->m->arch->name, c->arch->gguf, what);
-}
-
-static bool is_gemma(const config_writer *c) { return !strncmp(c->arch->gguf, "gemma", 5); }
-
-/* Windows of the llama family are unknown to its loaders; up to the window they change nothing. */
 static int64_t context_of(const config_writer *c)
 {
-    if (is_gemma(c) || !c->m->sliding_window) return c->m->max_positions;
-    return c->m->sliding_window < c->m->max_positions ? c->m->sliding_window : c->m->max_positions;
+    const sw_model *m = c->m;
+    const int64_t seen = m->attention_chunk ? m->attention_chunk : m->sliding_window;
+
+    if (hooks_of(c)->knows_windows || !seen || seen > m->max_positions) return m->max_positions;
+    return seen;
+}
+
+static sw_code put_heads(const config_writer *c)
+{
+    const sw_model *m = c->m;
+    const struct {
+        const char *leaf;
+        int64_t v;
+    } rows[] = {
+        {"attention.head_count_kv", m->n_kv_heads},
+        {"attention.key_length", m->head_dim},
+        {"attention.value_length", m->v_head_dim},
+        {"rope.dimension_count", m->rope_dim},
+    };
+    sw_code rc = sw_gguf_write_int(c, "attention.head_count",
+                                   hooks_of(c)->has_no_heads ? 0 : m->n_heads);
+
+    if (hooks_of(c)->has_no_heads || hooks_of(c)->has_own_heads) return rc;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && rc == SW_OK; i++)
+        rc = sw_gguf_write_int(c, rows[i].leaf, rows[i].v);
+    return rc;
 }
 
 static sw_code put_sizes(const config_writer *c)
@@ -65,119 +64,116 @@ static sw_code put_sizes(const config_writer *c)
         {"context_length", context_of(c)},
         {"embedding_length", m->hidden},
         {"block_count", m->n_layers},
-        {"feed_forward_length", m->intermediate},
-        {"attention.head_count", m->n_heads},
-        {"attention.head_count_kv", m->n_kv_heads},
-        {"attention.key_length", m->head_dim},
-        {"attention.value_length", m->v_head_dim},
-        {"rope.dimension_count", m->rope_dim},
     };
     sw_code rc = SW_OK;
 
     for (size_t i = 0; i < sizeof rows / sizeof *rows && rc == SW_OK; i++)
-        rc = put_int(c, rows[i].leaf, rows[i].v);
-    if (rc == SW_OK) rc = put_real(c, "attention.layer_norm_rms_epsilon", m->norm_eps);
-    return rc;
+        rc = sw_gguf_write_int(c, rows[i].leaf, rows[i].v);
+    if (rc == SW_OK && !hooks_of(c)->has_own_widths)
+        rc = sw_gguf_write_int(c, "feed_forward_length", m->intermediate);
+    if (rc == SW_OK) rc = put_heads(c);
+    return rc ? rc : sw_gguf_write_real(c, c->arch->eps_key ? c->arch->eps_key : SW_GGUF_EPS,
+                                        m->norm_eps);
 }
 
-static sw_code put_experts(const config_writer *c)
+/* deepseek2 and mistral3 know what yarn does to cosines as one number. */
+static sw_code put_mscale(const config_writer *c)
 {
+    const sw_rope *rope = &c->m->rope;
+    const bool is_deepseek = !strcmp(c->arch->gguf, "deepseek2");
+
+    if (rope->truncate == hooks_of(c)->may_cut_rope)
+        return sw_gguf_refuse(c, rope->truncate ? "expect yarn without truncate"
+                                                : "know no yarn without truncate");
+    if (rope->mscale == 0.0 && rope->mscale_all_dim == 0.0) return SW_OK;
+    if ((!is_deepseek && strcmp(c->arch->gguf, "mistral3")) || rope->mscale != rope->mscale_all_dim)
+        return sw_gguf_refuse(c, "know no mscale of yarn");
+    return sw_gguf_write_real(c, "rope.scaling.yarn_log_multiplier",
+                              is_deepseek ? 0.1 * rope->mscale : rope->mscale);
+}
+
+/* Loaders make the factor that yarn has by itself; the key is what comes on top. */
+static sw_code put_yarn(const config_writer *c)
+{
+    const sw_rope *rope = &c->m->rope;
+    const double beyond = rope->attention_factor >= 0.0
+                              ? rope->attention_factor / sw_gguf_yarn_factor(rope) : 1.0;
     sw_code rc;
 
-    if (!c->m->n_experts) return SW_OK;
-    for (int64_t l = 0; l < c->m->n_layers; l++)
-        if (!sw_model_is_sparse(c->m, l)) return refuse(c, "expect experts in every layer");
-    if (!c->m->norm_topk) return refuse(c, "renormalize the weights of experts, this model does "
-                                        "not");
-    if ((rc = put_int(c, "expert_count", c->m->n_experts)) != SW_OK ||
-        (rc = put_int(c, "expert_used_count", c->m->n_experts_used)) != SW_OK)
+    if ((rc = put_mscale(c)) != SW_OK ||
+        (rc = sw_gguf_write_int(c, "rope.scaling.original_context_length",
+                                rope->original_max_positions)) ||
+        (rc = sw_gguf_write_real(c, "rope.scaling.yarn_beta_fast", rope->beta_fast)) != SW_OK ||
+        (rc = sw_gguf_write_real(c, "rope.scaling.yarn_beta_slow", rope->beta_slow)) != SW_OK)
         return rc;
-    return strcmp(c->arch->gguf, "llama")
-               ? put_int(c, "expert_feed_forward_length", c->m->moe_intermediate) : SW_OK;
+    return fabs(beyond - 1.0) > 1e-9 ? sw_gguf_write_real(c, "rope.scaling.attn_factor", beyond)
+                                     : SW_OK;
+}
+
+double sw_gguf_yarn_factor(const sw_rope *rope)
+{
+    return rope->factor <= 1.0 || rope->mscale > 0.0 ? 1.0 : 0.1 * log(rope->factor) + 1.0;
+}
+
+/* The factors of each pair are tensors. */
+static sw_code put_longrope(const config_writer *c)
+{
+    const sw_rope *rope = &c->m->rope;
+    const double stretch = rope->factor <= 1.0
+                               ? 1.0 : sqrt(1.0 + log(rope->factor) /
+                                                      log((double)rope->original_max_positions));
+    sw_code rc;
+
+    if (strcmp(c->arch->gguf, "phi3")) return sw_gguf_refuse(c, "know no longrope");
+    if (rope->attention_factor >= 0.0 && fabs(rope->attention_factor - stretch) > 1e-9)
+        return sw_gguf_refuse(c, "know the attention factor of longrope by the lengths alone");
+    rc = sw_gguf_write_int(c, "rope.scaling.original_context_length",
+                           rope->original_max_positions);
+    return rc ? rc : sw_gguf_write_real(c, "rope.scaling.attn_factor", stretch);
 }
 
 static sw_code put_rope(const config_writer *c)
 {
     const sw_rope *rope = &c->m->rope;
-    sw_code rc = put_real(c, "rope.freq_base", rope->theta);
+    sw_code rc = hooks_of(c)->has_own_rope ? SW_OK
+                                           : sw_gguf_write_real(c, "rope.freq_base", rope->theta);
 
-    if (rc != SW_OK || rope->kind == SW_ROPE_DEFAULT || rope->kind == SW_ROPE_LLAMA3) return rc;
+    if (rc != SW_OK || hooks_of(c)->has_own_rope || rope->kind == SW_ROPE_DEFAULT ||
+        rope->kind == SW_ROPE_LLAMA3)
+        return rc;
+    if (rope->kind == SW_ROPE_LONGROPE) return put_longrope(c);
     if (rope->kind != SW_ROPE_LINEAR && rope->kind != SW_ROPE_YARN)
         return SW_FAIL(c->err, SW_E_UNSUPPORTED, "rope type %s has no form as GGUF here; there are "
-                       "default, linear, llama3, yarn", sw_rope_kind_name(rope->kind));
-    if ((rc = put_text(c, "rope.scaling.type", sw_rope_kind_name(rope->kind))) != SW_OK ||
-        (rc = put_real(c, "rope.scaling.factor", rope->factor)) != SW_OK ||
-        rope->kind == SW_ROPE_LINEAR)
+                       "default, linear, llama3, yarn, longrope", sw_rope_kind_name(rope->kind));
+    if ((rc = sw_gguf_write_text(c, "rope.scaling.type", sw_rope_kind_name(rope->kind))) ||
+        (rc = sw_gguf_write_real(c, "rope.scaling.factor", rope->factor)) != SW_OK)
         return rc;
-    if (rope->mscale != 0.0 || !rope->truncate)
-        return refuse(c, "know neither mscale nor truncate of yarn");
-    if ((rc = put_int(c, "rope.scaling.original_context_length", rope->original_max_positions)) ||
-        (rc = put_real(c, "rope.scaling.yarn_beta_fast", rope->beta_fast)) != SW_OK ||
-        (rc = put_real(c, "rope.scaling.yarn_beta_slow", rope->beta_slow)) != SW_OK)
-        return rc;
-    return rope->attention_factor >= 0.0
-               ? put_real(c, "rope.scaling.attn_factor", rope->attention_factor) : SW_OK;
-}
-
-/* What loaders take for granted: scores over sqrt(head_dim), or over sqrt(hidden / heads) in the
- * largest of each generation, which they know by its number of layers. */
-static sw_code check_scores(const config_writer *c)
-{
-    const sw_model *m = c->m;
-    const bool is_largest = is_gemma(c) && m->n_layers == (strcmp(c->arch->gguf, "gemma2") ? 62
-                                                                                           : 46);
-    const double scalar = is_largest ? (double)(m->hidden / m->n_heads) : (double)m->head_dim;
-
-    if (fabs(m->attention_scale * sqrt(scalar) - 1.0) > 1e-6)
-        return refuse(c, "divide scores by another number (query_pre_attn_scalar)");
-    return SW_OK;
-}
-
-static sw_code put_gemma3(const config_writer *c)
-{
-    const sw_model *m = c->m;
-    sw_code rc;
-
-    if (!m->sliding_window) return SW_OK;
-    if (m->window_rope.kind != SW_ROPE_DEFAULT)
-        return refuse(c, "know no scaled rope for window layers");
-    if ((rc = put_real(c, "rope.freq_base_swa", m->window_rope.theta)) != SW_OK) return rc;
-    rc = sw_gguf_put_array(c->w, "gemma3.attention.sliding_window_pattern", SW_GGUF_BOOL,
-                           (uint64_t)m->n_layers, c->err);
-    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++)
-        rc = sw_gguf_put_elem_int(c->w, m->is_window_layer[l], c->err);
-    return rc;
-}
-
-static sw_code put_gemma(const config_writer *c)
-{
-    const sw_model *m = c->m;
-    const bool is_second = !strcmp(c->arch->gguf, "gemma2");
-    sw_code rc;
-
-    if (!is_gemma(c)) return SW_OK;
-    for (int64_t l = 0; l < m->n_layers && is_second; l++)
-        if (m->is_window_layer[l] != ((l + 1) % 2 != 0))
-            return refuse(c, "expect windows in every second layer");
-    if (!is_second && m->attention_cap > 0.0) return refuse(c, "know no cap of scores");
-    if (m->sliding_window &&
-        (rc = put_int(c, "attention.sliding_window", m->sliding_window)) != SW_OK)
-        return rc;
-    if (m->attention_cap > 0.0 &&
-        (rc = put_real(c, "attn_logit_softcapping", m->attention_cap)) != SW_OK)
-        return rc;
-    if (m->logits_cap > 0.0 &&
-        (rc = put_real(c, "final_logit_softcapping", m->logits_cap)) != SW_OK)
-        return rc;
-    return is_second ? SW_OK : put_gemma3(c);
+    return rope->kind == SW_ROPE_YARN ? put_yarn(c) : SW_OK;
 }
 
 static sw_code check_windows(const config_writer *c)
 {
-    if (is_gemma(c) || !strcmp(c->arch->gguf, "llama") || !c->m->sliding_window) return SW_OK;
-    for (int64_t l = 0; l < c->m->n_layers; l++)
-        if (c->m->is_window_layer[l]) return refuse(c, "know no sliding window");
+    const sw_model *m = c->m;
+
+    if (hooks_of(c)->knows_windows || ends_with_window(c)) return SW_OK;
+    for (int64_t l = 0; l < m->n_layers; l++)
+        if (m->is_window_layer[l]) return sw_gguf_refuse(c, "know no sliding window");
     return SW_OK;
+}
+
+/* What loaders take for granted where no key says it. */
+static sw_code check_rest(const config_writer *c)
+{
+    const sw_model *m = c->m;
+    const bool turns_whole = !strcmp(c->arch->gguf, "llama") || !strcmp(c->arch->gguf, "falcon");
+
+    if (m->dense_positions)
+        return sw_gguf_refuse(c, "expect an indexer for what lies far back, which is not written");
+    if (turns_whole && m->rope_dim != m->head_dim)
+        return sw_gguf_refuse(c, "turn whole heads, this model a part");
+    if (m->act != m->arch->default_act && m->act != SW_MLP_SWIGLU_CLAMPED)
+        return sw_gguf_refuse(c, "know one activation, this model has another");
+    return check_windows(c);
 }
 
 sw_code sw_gguf_config_write(sw_gguf_writer *w, const sw_model *m, const sw_gguf_arch *arch,
@@ -186,27 +182,54 @@ sw_code sw_gguf_config_write(sw_gguf_writer *w, const sw_model *m, const sw_gguf
     const config_writer c = {w, m, arch, err};
     sw_code rc;
 
-    if ((rc = check_scores(&c)) != SW_OK || (rc = check_windows(&c)) != SW_OK) return rc;
-    if (m->rope_dim != m->head_dim) return refuse(&c, "turn whole heads, this model a part");
-    if ((rc = sw_gguf_put_text(w, "general.architecture", arch->gguf, err)) != SW_OK ||
+    if ((rc = check_rest(&c)) != SW_OK ||
+        (rc = sw_gguf_put_text(w, "general.architecture", arch->gguf, err)) != SW_OK ||
         (rc = sw_gguf_put_text(w, "general.type", "model", err)) != SW_OK ||
         (rc = sw_gguf_put_text(w, "general.name", name, err)) != SW_OK ||
         (rc = put_sizes(&c)) != SW_OK || (rc = put_rope(&c)) != SW_OK ||
-        (rc = put_experts(&c)) != SW_OK)
+        (rc = sw_gguf_write_keys(&c, arch->keys)) != SW_OK)
         return rc;
-    return put_gemma(&c);
+    return hooks_of(&c)->write ? hooks_of(&c)->write(&c) : SW_OK;
 }
 
-void sw_gguf_rope_divisors(float out[SW_ROPE_PAIRS_MAX], int64_t *n, const sw_model *m)
+static void llama3_divisors(float *out, int64_t n, const sw_model *m)
 {
     float scaled[SW_ROPE_PAIRS_MAX], plain[SW_ROPE_PAIRS_MAX], scale;
     sw_rope rope = m->rope;
 
-    *n = 0;
-    if (rope.kind != SW_ROPE_LLAMA3 || m->rope_dim > 2 * SW_ROPE_PAIRS_MAX) return;
     sw_rope_frequencies(scaled, &scale, m, &rope, 1);
     rope.kind = SW_ROPE_DEFAULT;
     sw_rope_frequencies(plain, &scale, m, &rope, 1);
-    *n = m->rope_dim / 2;
-    for (int64_t i = 0; i < *n; i++) out[i] = plain[i] / scaled[i];
+    for (int64_t i = 0; i < n; i++) out[i] = plain[i] / scaled[i];
+}
+
+/* Pairs that do not turn have a divisor that makes nothing of their frequency. */
+static void proportional_divisors(float *out, int64_t n, const sw_rope *rope)
+{
+    for (int64_t i = 0; i < n; i++)
+        out[i] = i < (int64_t)(rope->part * (double)n) ? (float)rope->factor : SW_GGUF_STILL;
+}
+
+int sw_gguf_rope_tensors(sw_gguf_rope_tensor out[SW_GGUF_ROPE_TENSORS_MAX], int64_t *n,
+                         const sw_model *m)
+{
+    const sw_rope *rope = &m->rope;
+
+    *n = (rope->dim ? rope->dim : m->rope_dim) / 2;
+    out[0].name = SW_GGUF_ROPE_TENSOR;
+    if (*n > SW_ROPE_PAIRS_MAX) return 0;
+    if (rope->kind == SW_ROPE_PROPORTIONAL) {
+        proportional_divisors(out[0].values, *n, rope);
+        return 1;
+    }
+    if (rope->kind == SW_ROPE_LLAMA3) {
+        llama3_divisors(out[0].values, *n, m);
+        return 1;
+    }
+    if (rope->kind != SW_ROPE_LONGROPE) return 0;
+    out[0].name = SW_GGUF_LONG_TENSOR;
+    out[1].name = SW_GGUF_SHORT_TENSOR;
+    memcpy(out[0].values, rope->long_factors, sizeof out[0].values);
+    memcpy(out[1].values, rope->short_factors, sizeof out[1].values);
+    return 2;
 }

@@ -19,24 +19,35 @@ static const struct {
 enum { F32, F16, BF16, N_PLAIN };
 
 /* true when every value of this F32 tensor would come back from `dtype`. */
-static bool fits(const sw_gguf_tensor *t, double offset, sw_dtype dtype)
+static bool fits(const sw_gguf_tensor *t, const sw_gguf_name *how, sw_dtype dtype)
 {
     for (int64_t i = 0; i < (int64_t)(t->size_bytes / 4); i++) {
         float stored, value;
 
         sw_block_decode(&stored, (const char *)t->data + 4 * i, SW_BLOCK_F32, 1);
-        value = sw_num_round_to(stored - (float)offset, dtype);
-        if (value + (float)offset != stored) return false;
+        value = stored;
+        sw_gguf_read_values(&value, how, 1);
+        value = sw_num_round_to(value, dtype);
+        sw_gguf_store_values(&value, how, 1);
+        if (value != stored) return false;
     }
     return true;
 }
 
-static bool is_gemma_norm(const sw_gguf *g, const sw_gguf_tensor *t)
+/* How a vector is stored, by its name: norms less one of these families become whole. */
+static sw_gguf_name vector_of(const sw_gguf *g, const sw_gguf_tensor *t)
 {
+    static const char *const archs[] = {"gemma2", "gemma3", "qwen3next", "qwen35", "qwen35moe"};
     const sw_gguf_value *v = sw_gguf_key(g, "general.architecture");
-    const char *end = strstr(t->name, "norm.weight");
+    sw_gguf_name how = {.kind = SW_GGUF_SAME};
 
-    return end && v && v->kind == SW_GGUF_TEXT && v->n > 5 && !memcmp(v->data, "gemma", 5);
+    if (!strstr(t->name, "norm.weight") || strstr(t->name, "ssm_norm") || !v ||
+        v->kind != SW_GGUF_TEXT)
+        return how;
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
+        if (v->n == strlen(archs[i]) && !memcmp(v->data, archs[i], (size_t)v->n))
+            how = (sw_gguf_name){.kind = SW_GGUF_OFFSET, .offset = 1.0};
+    return how;
 }
 
 static bool ends_in(const char *name, const char *end)
@@ -50,7 +61,7 @@ static bool ends_in(const char *name, const char *end)
 static bool is_vector(const sw_gguf_tensor *t)
 {
     return t->n_dims == 1 && t->type == SW_BLOCK_F32 && strcmp(t->name, SW_GGUF_ROPE_TENSOR) &&
-           !ends_in(t->name, "scale");
+           !ends_in(t->name, "scale") && !ends_in(t->name, "ssm_a");
 }
 
 /* The half that holds every vector. */
@@ -61,10 +72,23 @@ static int half_of_vectors(const sw_gguf *g)
     for (int64_t i = 0; i < sw_gguf_count(g); i++) {
         const sw_gguf_tensor *t = sw_gguf_at(g, i);
 
+        const sw_gguf_name how = vector_of(g, t);
+
         for (int p = F16; p < N_PLAIN && is_vector(t); p++)
-            holds[p] = holds[p] && fits(t, is_gemma_norm(g, t) ? 1.0 : 0.0, plain_types[p].dtype);
+            holds[p] = holds[p] && fits(t, &how, plain_types[p].dtype);
     }
     return holds[F16] && !holds[BF16] ? F16 : BF16;
+}
+
+/* Tensors of layers that converters keep in F32 whatever the rest is. */
+static bool is_always_wide(const sw_gguf_tensor *t)
+{
+    static const char *const parts[] = {"ffn_gate_inp", ".ssm_conv", ".ssm_a", ".ssm_b", ".ssm_d",
+                                        ".ssm_norm", ".ssm_f", ".ssm_g", "shortconv.conv"};
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(t->name, parts[i])) return true;
+    return false;
 }
 
 sw_dtype sw_gguf_model_dtype(const sw_gguf *g)
@@ -77,8 +101,7 @@ sw_dtype sw_gguf_model_dtype(const sw_gguf *g)
         const sw_block_size *size = &sw_block_sizes[t->type];
         const uint64_t n = t->size_bytes / (uint64_t)size->bytes * (uint64_t)size->elems;
 
-        if (t->n_dims == 1 || strncmp(t->name, "blk.", 4) || strstr(t->name, "ffn_gate_inp"))
-            continue;
+        if (t->n_dims == 1 || strncmp(t->name, "blk.", 4) || is_always_wide(t)) continue;
         for (int p = 0; p < N_PLAIN; p++)
             if (t->type == plain_types[p].type) elems[p] += n;
         if (size->elems > 1) in_blocks += n;
@@ -99,7 +122,7 @@ const char *sw_gguf_dtype_text(sw_dtype dtype)
 sw_dtype sw_gguf_dtype_of(const sw_gguf_tensor *t, const sw_gguf_name *name, sw_dtype model)
 {
     if (t->type == SW_BLOCK_F32 && !name->is_linear && !name->is_table)
-        return fits(t, name->offset, model) ? model : SW_DTYPE_F32;
+        return fits(t, name, model) ? model : SW_DTYPE_F32;
     for (int p = 0; p < N_PLAIN; p++)
         if (t->type == plain_types[p].type) return plain_types[p].dtype;
     return SW_DTYPE_F32;

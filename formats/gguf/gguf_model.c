@@ -9,24 +9,29 @@
 #include "formats/dialect/dialect_gguf.h"
 #include "formats/gguf/gguf_config.h"
 #include "formats/gguf/gguf_dtype.h"
+#include "formats/model/programs.h"
 #include "formats/num/blocks.h"
 #include "formats/num/num.h"
 
-/* One tensor that is made when it is read. */
+/* One tensor that is made when it is read, of a piece or more. */
+typedef struct gguf_piece {
+    const sw_gguf_tensor *t;
+    float factor; /* of all values; 1 where the file has none */
+} gguf_piece;
+
 typedef struct gguf_maker {
     sw_st_maker base;
-    const sw_gguf_tensor *t;
-    const sw_gguf_name *name;
-    int64_t n_rows, row_elems;
-    sw_dtype dtype; /* what it is made into */
-    float factor;   /* of all values; 1 where the file has none */
-    bool is_widened; /* a weight that is F32 for want of a dtype of its own */
+    const sw_gguf_name *name; /* [name->n_parts], the pieces */
+    gguf_piece *pieces;
+    sw_dtype dtype;   /* what it is made into */
+    bool is_widened;  /* a weight that is F32 for want of a dtype of its own */
 } gguf_maker;
 
 typedef struct gguf_model {
     sw_gguf *g;
     sw_arena arena; /* names, makers, paths */
     sw_gguf_names names;
+    bool has_expert_scales; /* "blk.0.ffn_down_exps.scale" is the model's, and no factor */
     const char **paths;
 } gguf_model;
 
@@ -43,41 +48,82 @@ static void forget_model(const void *self) { sw_gguf_forget(((const gguf_model *
 
 /* --- making ----------------------------------------------------------------------------- */
 
-static int64_t file_row_bytes(const gguf_maker *k)
+static const char *file_row(const gguf_maker *k, int32_t part, int64_t row)
 {
-    return sw_block_bytes(k->t->type, k->row_elems);
+    const sw_gguf_name *name = &k->name[part];
+    const sw_gguf_tensor *t = k->pieces[part].t;
+
+    return (const char *)t->data +
+           (name->first + row) * sw_block_bytes(t->type, name->file_elems);
 }
 
-/* Where row `row` of the model lies in the file, experts and pairs considered. */
-static const char *row_in_file(const gguf_maker *k, int64_t row)
+/* A row of the file as the model's values, in the file's order of columns. */
+static sw_code decode_row(float *row, const gguf_maker *k, int32_t part, int64_t i, sw_err *err)
 {
-    const int64_t row_bytes = file_row_bytes(k);
-    const int64_t pair = k->name->paired_rows, at = pair ? row % pair : 0;
+    const sw_gguf_name *name = &k->name[part];
+    const gguf_piece *piece = &k->pieces[part];
+    const char *src = file_row(k, part, i);
+    sw_code rc = sw_block_check(src, piece->t->type, name->file_elems, err);
 
-    if (pair) row += 2 * (at % (pair / 2)) + at / (pair / 2) - at;
-    if (k->name->expert > 0) row += k->name->expert * k->n_rows;
-    return (const char *)k->t->data + row * row_bytes;
+    sw_block_decode(row, src, piece->t->type, name->file_elems);
+    sw_gguf_read_values(row, name, name->file_elems);
+    for (int64_t e = 0; piece->factor != 1.0f && e < name->file_elems; e++) row[e] *= piece->factor;
+    if (rc != SW_OK) sw_err_prefix(err, "tensor \"%s\", row %lld", name->gguf, (long long)i);
+    return rc;
+}
+
+/* `row` of the file's columns into `moved` of the model's; returns what holds them then. */
+static float *move_columns(float *moved, float *row, const sw_gguf_name *name)
+{
+    if (!name->cols) return row;
+    for (int64_t e = 0; e < name->row_elems; e++) moved[name->cols[e]] = row[e];
+    return moved;
+}
+
+static sw_code make_rows(char *dst, const gguf_maker *k, int32_t part, float *row, sw_err *err)
+{
+    const sw_gguf_name *name = &k->name[part];
+    const int64_t row_bytes = name->row_elems * sw_dtype_bits(k->dtype) / 8;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < name->n_rows && rc == SW_OK; i++) {
+        if ((rc = decode_row(row, k, part, i, err)) == SW_OK)
+            rc = sw_float_encode_n(dst + sw_gguf_model_row(name, i) * row_bytes, k->dtype,
+                                   move_columns(row + name->row_elems, row, name),
+                                   name->row_elems, err);
+    }
+    return rc;
+}
+
+/* Rows of the file are columns of a head. */
+static sw_code make_turned(char *dst, const gguf_maker *k, int32_t part, float *row, sw_err *err)
+{
+    const sw_gguf_name *name = &k->name[part];
+    const int64_t elem = sw_dtype_bits(k->dtype) / 8, n = name->row_elems;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < name->n_rows && rc == SW_OK; i++) {
+        const int64_t first = i / n * name->turned_stride, col = i % n;
+
+        rc = decode_row(row, k, part, i, err);
+        for (int64_t c = 0; c < name->file_elems && rc == SW_OK; c++)
+            rc = sw_float_encode_n(dst + ((first + c) * n + col) * elem, k->dtype, row + c, 1, err);
+    }
+    return rc;
 }
 
 static sw_code make_tensor(const sw_st_maker *self, void *dst, sw_err *err)
 {
     const gguf_maker *k = (const gguf_maker *)self;
-    const int64_t row_bytes = k->row_elems * sw_dtype_bits(k->dtype) / 8;
+    int64_t widest = k->name->row_elems;
     float *row = NULL;
-    sw_code rc = SW_MEM_GET(&row, k->row_elems, k->name->gguf, err);
+    sw_code rc;
 
-    for (int64_t n = 0; n < k->n_rows && rc == SW_OK; n++) {
-        const char *src = row_in_file(k, n);
-
-        rc = sw_block_check(src, k->t->type, k->row_elems, err);
-        sw_block_decode(row, src, k->t->type, k->row_elems);
-        for (int64_t i = 0; k->name->offset != 0.0 && i < k->row_elems; i++)
-            row[i] -= (float)k->name->offset;
-        for (int64_t i = 0; k->factor != 1.0f && i < k->row_elems; i++) row[i] *= k->factor;
-        if (rc == SW_OK)
-            rc = sw_float_encode_n((char *)dst + n * row_bytes, k->dtype, row, k->row_elems, err);
-        if (rc != SW_OK) sw_err_prefix(err, "tensor \"%s\", row %lld", k->name->gguf, (long long)n);
-    }
+    for (int32_t p = 0; p < k->name->n_parts; p++)
+        if (k->name[p].file_elems > widest) widest = k->name[p].file_elems;
+    rc = SW_MEM_GET(&row, 2 * widest, k->name->gguf, err);
+    for (int32_t p = 0; p < k->name->n_parts && rc == SW_OK; p++)
+        rc = (k->name[p].turned_stride ? make_turned : make_rows)(dst, k, p, row, err);
     sw_mem_put(row);
     return rc;
 }
@@ -86,11 +132,16 @@ static sw_code make_tensor(const sw_st_maker *self, void *dst, sw_err *err)
 static sw_code make_blocks(const sw_st_maker *self, void *dst, sw_err *err)
 {
     const gguf_maker *k = (const gguf_maker *)self;
-    const int64_t row_bytes = file_row_bytes(k);
 
     (void)err;
-    for (int64_t n = 0; n < k->n_rows; n++)
-        memcpy((char *)dst + n * row_bytes, row_in_file(k, n), (size_t)row_bytes);
+    for (int32_t p = 0; p < k->name->n_parts; p++) {
+        const sw_gguf_name *name = &k->name[p];
+        const int64_t row_bytes = sw_block_bytes(k->pieces[p].t->type, name->row_elems);
+
+        for (int64_t i = 0; i < name->n_rows; i++)
+            sw_gguf_move_blocks((char *)dst + sw_gguf_model_row(name, i) * row_bytes,
+                                file_row(k, p, i), name, k->pieces[p].t->type, false);
+    }
     return SW_OK;
 }
 
@@ -99,19 +150,29 @@ static sw_code make_blocks(const sw_st_maker *self, void *dst, sw_err *err)
 static sw_code check_shape(const gguf_model *m, const sw_gguf_tensor *t, const sw_gguf_name *name,
                            sw_err *err)
 {
-    const int32_t n_dims = name->n_dims + (name->n_experts > 0);
-    bool is_right = t && t->n_dims == n_dims;
+    int64_t have = 1, want = 1;
+    int32_t d = 0, e = 0;
 
     if (!t)
         return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" is missing",
                        sw_gguf_file_path(m->g, 0), name->gguf);
-    for (int32_t d = 0; d < name->n_dims && is_right; d++)
-        is_right = t->shape[d + (name->n_experts > 0)] == name->shape[d];
-    if (is_right && (!name->n_experts || t->shape[0] == name->n_experts)) return SW_OK;
+    for (int32_t i = 0; i < t->n_dims; i++) have *= t->shape[i];
+    for (int32_t i = 0; i < name->file_dims; i++) want *= name->file_shape[i];
+    /* axes of one do not count */
+    while (d < t->n_dims || e < name->file_dims) {
+        if (d < t->n_dims && t->shape[d] == 1) d++;
+        else if (e < name->file_dims && name->file_shape[e] == 1) e++;
+        else if (d < t->n_dims && e < name->file_dims && t->shape[d] == name->file_shape[e])
+            d++, e++;
+        else break;
+    }
+    if (have == want && d == t->n_dims && e == name->file_dims &&
+        name->file_elems % sw_block_sizes[t->type].elems == 0)
+        return SW_OK;
     return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" has another shape than the metadata says: "
                    "%lld rows of %lld", sw_gguf_file_path(m->g, 0), name->gguf,
-                   (long long)(name->n_dims > 1 ? name->shape[0] : 1),
-                   (long long)name->shape[name->n_dims - 1]);
+                   (long long)(want / (name->file_elems ? name->file_elems : 1)),
+                   (long long)name->file_elems);
 }
 
 /* "blk.0.attn_q.scale" beside "blk.0.attn_q.weight": a factor of the whole weight, or of each
@@ -121,7 +182,9 @@ static const sw_gguf_tensor *factor_tensor(const gguf_model *m, const sw_gguf_na
     char text[SW_GGUF_NAME_BYTES_MAX + 1];
     const size_t n = strlen(name->gguf), end = strlen("weight");
 
-    if (!name->is_linear || n < end || n - end + sizeof "scale" > sizeof text) return NULL;
+    if (!name->is_linear || n < end || n - end + sizeof "scale" > sizeof text ||
+        (m->has_expert_scales && name->slot == SW_SLOT_DOWN && name->expert >= 0))
+        return NULL;
     (void)snprintf(text, sizeof text, "%.*sscale", (int)(n - end), name->gguf);
     return sw_gguf_find(m->g, text);
 }
@@ -130,7 +193,7 @@ static sw_code read_factor(float *out, const gguf_model *m, const sw_gguf_tensor
                            const sw_gguf_name *name, sw_err *err)
 {
     const sw_gguf_tensor *t = factor_tensor(m, name);
-    const int64_t n = name->n_experts ? name->n_experts : 1;
+    const int64_t n = name->expert >= 0 ? name->file_shape[0] : 1;
 
     *out = 1.0f;
     if (!t) return SW_OK;
@@ -148,52 +211,91 @@ static sw_code read_factor(float *out, const gguf_model *m, const sw_gguf_tensor
                    "above 0", sw_gguf_file_path(m->g, 0), t->name, (double)*out);
 }
 
+/* The tensors of the file that hold the pieces, and their factors. */
+static sw_code find_pieces(gguf_maker *maker, gguf_model *m, sw_err *err)
+{
+    const sw_gguf_name *name = maker->name;
+    sw_code rc = SW_ARENA_TAKE(&maker->pieces, &m->arena, name->n_parts, err);
+
+    for (int32_t p = 0; p < name->n_parts && rc == SW_OK; p++) {
+        gguf_piece *piece = &maker->pieces[p];
+
+        piece->t = sw_gguf_find(m->g, name[p].gguf);
+        if ((rc = check_shape(m, piece->t, &name[p], err)) == SW_OK)
+            rc = read_factor(&piece->factor, m, piece->t, &name[p], err);
+    }
+    return rc;
+}
+
+static bool has_factor(const gguf_maker *k)
+{
+    for (int32_t p = 0; p < k->name->n_parts; p++)
+        if (k->pieces[p].factor != 1.0f) return true;
+    return false;
+}
+
+/* Does the tensor lie in the file as the model means it? */
+static bool lies_plain(const gguf_maker *k)
+{
+    const sw_gguf_name *name = k->name;
+    const sw_block_size *size = &sw_block_sizes[k->pieces[0].t->type];
+
+    return name->n_parts == 1 && !name->rows && !name->cols && !name->turned_stride &&
+           name->kind == SW_GGUF_SAME && size->elems == 1 && !k->is_widened && !has_factor(k) &&
+           size->bytes * 8 == sw_dtype_bits(k->dtype);
+}
+
 static sw_code describe(sw_st_tensor *out, gguf_model *m, const sw_gguf_name *name,
                         sw_dtype model, sw_err *err)
 {
-    const sw_gguf_tensor *t = sw_gguf_find(m->g, name->gguf);
     gguf_maker *maker = NULL;
     uint64_t n_bytes = 0;
-    float factor = 1.0f;
-    sw_code rc = check_shape(m, t, name, err);
+    sw_code rc = SW_ARENA_TAKE(&maker, &m->arena, 1, err);
 
-    if (rc != SW_OK || (rc = read_factor(&factor, m, t, name, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&maker, &m->arena, 1, err)) != SW_OK)
-        return rc;
-    *maker = (gguf_maker){.base = {make_tensor}, .t = t, .name = name, .n_rows = 1,
-                          .row_elems = name->shape[name->n_dims - 1], .factor = factor,
-                          .dtype = factor != 1.0f ? SW_DTYPE_F32
-                                                  : sw_gguf_dtype_of(t, name, model)};
+    if (rc != SW_OK) return rc;
+    *maker = (gguf_maker){.base = {make_tensor}, .name = name};
+    if ((rc = find_pieces(maker, m, err)) != SW_OK) return rc;
+    maker->dtype = has_factor(maker) ? SW_DTYPE_F32
+                                     : sw_gguf_dtype_of(maker->pieces[0].t, name, model);
     maker->is_widened = maker->dtype == SW_DTYPE_F32 && model != SW_DTYPE_F32 &&
                         (name->is_linear || name->is_table);
-    /* a bias of paired rows is as many rows of one */
-    if (name->n_dims == 2 || name->paired_rows) maker->n_rows = name->shape[0];
-    if (name->n_dims == 1 && name->paired_rows) maker->row_elems = 1;
-    *out = (sw_st_tensor){.name = name->hf, .shard = t->split, .maker = &maker->base};
+    *out = (sw_st_tensor){.name = name->hf, .shard = maker->pieces[0].t->split,
+                          .maker = &maker->base};
     out->view.dtype = maker->dtype;
     out->view.n_dims = name->n_dims;
     for (int32_t d = 0; d < name->n_dims; d++) out->view.shape[d] = name->shape[d];
     rc = sw_shape_bytes(&n_bytes, maker->dtype, name->n_dims, name->shape, err);
     if (rc != SW_OK) return rc;
     out->view.size_bytes = (size_t)n_bytes;
-    if (name->paired_rows || name->offset != 0.0 || sw_block_sizes[t->type].elems > 1 ||
-        maker->is_widened || sw_block_sizes[t->type].bytes * 8 != sw_dtype_bits(maker->dtype))
-        return SW_OK;
+    if (!lies_plain(maker)) return SW_OK;
     out->maker = NULL;
-    out->view.data = row_in_file(maker, 0);
+    out->view.data = file_row(maker, 0, 0);
     return SW_OK;
 }
 
 static bool is_in_blocks(const sw_gguf_tensor *t) { return sw_block_sizes[t->type].elems > 1; }
 
+/* Blocks of one type in all pieces, whole in every run of columns. */
+static bool has_blocks(const gguf_maker *k)
+{
+    for (int32_t p = 0; p < k->name->n_parts; p++)
+        if (!is_in_blocks(k->pieces[p].t) || k->pieces[p].t->type != k->pieces[0].t->type ||
+            !sw_gguf_moves_blocks(&k->name[p], k->pieces[p].t->type))
+            return false;
+    return true;
+}
+
 /* Every row of this linear a logical weight? Types whose blocks may be none are read for that, as
  * far as the first one that is. */
 static bool has_codes(const gguf_maker *k)
 {
-    for (int64_t n = 0; n < k->n_rows; n++) {
-        if (!sw_gguf_row_has_codes(row_in_file(k, n), k->t->type, k->row_elems)) return false;
-        if (k->t->type != SW_BLOCK_Q4_1) return true;
-    }
+    for (int32_t p = 0; p < k->name->n_parts; p++)
+        for (int64_t i = 0; i < k->name[p].n_rows; i++) {
+            const sw_block_type type = k->pieces[p].t->type;
+
+            if (!sw_gguf_row_has_codes(file_row(k, p, i), type, k->name->row_elems)) return false;
+            if (type != SW_BLOCK_Q4_1) break;
+        }
     return true;
 }
 
@@ -202,7 +304,8 @@ static sw_code describe_blocks(sw_st_tensor *out, gguf_model *m, const sw_st_ten
                                sw_err *err)
 {
     const gguf_maker *of = (const gguf_maker *)floats->maker;
-    const int64_t row_bytes = file_row_bytes(of);
+    const sw_block_type type = of->pieces[0].t->type;
+    const int64_t row_bytes = sw_block_bytes(type, of->name->row_elems);
     gguf_maker *maker = NULL;
     char *name = NULL;
     sw_code rc = SW_ARENA_TAKE(&maker, &m->arena, 1, err);
@@ -210,19 +313,19 @@ static sw_code describe_blocks(sw_st_tensor *out, gguf_model *m, const sw_st_ten
     if (rc == SW_OK)
         rc = sw_arena_print(&name, &m->arena, err, "%.*s%s",
                             (int)(strlen(floats->name) - strlen("weight")), floats->name,
-                            sw_block_sizes[of->t->type].name);
+                            sw_block_sizes[type].name);
     if (rc != SW_OK) return rc;
     *maker = *of;
     maker->base.make = make_blocks;
     *out = (sw_st_tensor){.name = name, .shard = floats->shard, .maker = &maker->base};
     out->view.dtype = SW_DTYPE_U8;
     out->view.n_dims = 2;
-    out->view.shape[0] = of->n_rows;
+    out->view.shape[0] = of->name->all_rows;
     out->view.shape[1] = row_bytes;
-    out->view.size_bytes = (size_t)(of->n_rows * row_bytes);
-    if (of->name->paired_rows) return SW_OK;
+    out->view.size_bytes = (size_t)(of->name->all_rows * row_bytes);
+    if (of->name->rows || of->name->cols || of->name->n_parts > 1) return SW_OK;
     out->maker = NULL;
-    out->view.data = row_in_file(maker, 0);
+    out->view.data = file_row(maker, 0, 0);
     return SW_OK;
 }
 
@@ -236,7 +339,7 @@ static sw_code describe_factor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
     char *name = NULL;
     sw_code rc;
 
-    if (!t || of->t->type != SW_BLOCK_NVFP4) return SW_OK;
+    if (!t || of->pieces[0].t->type != SW_BLOCK_NVFP4) return SW_OK;
     rc = sw_arena_print(&name, &m->arena, err, "%.*sNVFP4_scale",
                         (int)(strlen(floats->name) - strlen("weight")), floats->name);
     if (rc != SW_OK) return rc;
@@ -250,18 +353,20 @@ static sw_code describe_factor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
     return SW_OK;
 }
 
-/* One tensor of the model, as one of the table or, of blocks, two or three. */
+/* One tensor of the model, as one of the table or, of blocks, two or three. Factors of pieces are
+ * one for all, or the blocks alone do not say the weight. */
 static sw_code add_tensor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
                           const sw_gguf_name *name, sw_dtype dtype, sw_gguf_view view, sw_err *err)
 {
-    const sw_gguf_tensor *t = sw_gguf_find(m->g, name->gguf);
     sw_st_tensor floats, blocks;
+    const gguf_maker *k;
     sw_code rc = describe(&floats, m, name, dtype, err);
 
     if (rc != SW_OK) return rc;
-    if (view == SW_GGUF_FLOATS || !is_in_blocks(t) || (!name->is_linear && !name->is_table) ||
-        (view == SW_GGUF_CODES &&
-         (!name->is_linear || !has_codes((const gguf_maker *)floats.maker)))) {
+    k = (const gguf_maker *)floats.maker;
+    if (view == SW_GGUF_FLOATS || !k || (!name->is_linear && !name->is_table) || !has_blocks(k) ||
+        (name->n_parts > 1 && has_factor(k)) ||
+        (view == SW_GGUF_CODES && (!name->is_linear || !has_codes(k)))) {
         tensors[(*n)++] = floats;
         return SW_OK;
     }
@@ -288,7 +393,9 @@ static sw_code refuse_unknown(const gguf_model *m, sw_err *err)
 {
     for (int64_t i = 0; i < sw_gguf_count(m->g); i++) {
         const char *name = sw_gguf_at(m->g, i)->name;
-        bool is_known = !strcmp(name, SW_GGUF_ROPE_TENSOR);
+        bool is_known = !strcmp(name, SW_GGUF_ROPE_TENSOR) ||
+                        !strcmp(name, SW_GGUF_LONG_TENSOR) ||
+                        !strcmp(name, SW_GGUF_SHORT_TENSOR);
 
         for (int64_t k = 0; k < m->names.n && !is_known; k++)
             is_known = is_of(&m->names.names[k], name);
@@ -313,15 +420,62 @@ static sw_code open_tensors(sw_st **out, gguf_model *m, sw_dtype dtype, sw_gguf_
         return rc;
     for (int32_t i = 0; i < backing.n_files; i++) m->paths[i] = sw_gguf_file_path(m->g, i);
     backing.paths = m->paths;
-    for (int64_t i = 0; i < m->names.n && rc == SW_OK; i++)
+    for (int64_t i = 0; i < m->names.n && rc == SW_OK; i += m->names.names[i].n_parts)
         rc = add_tensor(tensors, &n, m, &m->names.names[i], dtype, view, err);
     if (rc == SW_OK) rc = sw_st_open_made(out, tensors, n, &backing, err);
     sw_mem_put(tensors);
     return rc;
 }
 
+/* Layers that share keys may have linears for their own, which nobody reads. */
+static void fit_kinds(sw_model *m, const sw_gguf *g)
+{
+    char name[SW_GGUF_NAME_BYTES_MAX + 1];
+
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        (void)snprintf(name, sizeof name, "blk.%lld.attn_v.weight", (long long)l);
+        for (int i = 0; i < sw_n_stored_kinds && sw_gguf_find(g, name); i++) {
+            const sw_stored_kind *row = &sw_stored_kinds[i];
+
+            if (row->kinds != m->arch->kinds || row->from != m->kind[l]) continue;
+            m->kind[l] = (uint8_t)row->to;
+            break;
+        }
+    }
+}
+
+/* Experts have tensors too: a count without them would make a table of names out of nothing. */
+static sw_code check_experts(const sw_gguf *g, const sw_model *m, sw_err *err)
+{
+    char name[SW_GGUF_NAME_BYTES_MAX + 1];
+
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        const sw_gguf_tensor *t;
+
+        if (!sw_model_is_sparse(m, l)) continue;
+        (void)snprintf(name, sizeof name, "blk.%lld.ffn_up_exps.weight", (long long)l);
+        t = sw_gguf_find(g, name);
+        if (!t || t->n_dims != 3 || t->shape[0] != m->n_experts)
+            return SW_FAIL(err, SW_E_FORMAT, "%s: tensor \"%s\" of %lld experts is missing",
+                           sw_gguf_file_path(g, 0), name, (long long)m->n_experts);
+    }
+    return SW_OK;
+}
+
+static bool is_alike(const sw_model *a, const sw_model *b)
+{
+    return !strcmp(a->arch->ends.prefix, b->arch->ends.prefix) &&
+           !strcmp(a->arch->ends.names[SW_END_LAYERS], b->arch->ends.names[SW_END_LAYERS]);
+}
+
 sw_code sw_gguf_model_open(cJSON **config_out, sw_st **st_out, const char *path,
                            sw_gguf_view view, sw_err *err)
+{
+    return sw_gguf_model_open_like(config_out, st_out, path, view, NULL, err);
+}
+
+sw_code sw_gguf_model_open_like(cJSON **config_out, sw_st **st_out, const char *path,
+                                sw_gguf_view view, const sw_model *like, sw_err *err)
 {
     const sw_gguf_arch *arch = NULL;
     gguf_model *m = NULL;
@@ -339,7 +493,11 @@ sw_code sw_gguf_model_open(cJSON **config_out, sw_st **st_out, const char *path,
         sw_err_prefix(err, "%s", path);
         goto fail;
     }
-    if ((rc = sw_gguf_names_new(&m->names, &model, arch, &m->arena, err)) != SW_OK ||
+    if (like && is_alike(like, &model)) memcpy(model.ends, like->ends, sizeof model.ends);
+    fit_kinds(&model, m->g);
+    m->has_expert_scales = model.arch->slot_names[SW_SLOT_EXPERT_SCALE] != NULL;
+    if ((rc = check_experts(m->g, &model, err)) != SW_OK ||
+        (rc = sw_gguf_names_new(&m->names, &model, arch, &m->arena, err)) != SW_OK ||
         (rc = open_tensors(st_out, m, dtype, view, err)) != SW_OK)
         goto fail;
     *config_out = config;
@@ -360,17 +518,21 @@ bool sw_gguf_is_widened(const sw_st_tensor *t)
 uint64_t sw_gguf_stored_bytes(const sw_st_tensor *t)
 {
     const gguf_maker *k = (const gguf_maker *)t->maker;
+    uint64_t n = 0;
 
     if (!k || (k->base.make != make_tensor && k->base.make != make_blocks))
         return t->view.size_bytes;
-    return (uint64_t)(k->n_rows * file_row_bytes(k));
+    for (int32_t p = 0; p < k->name->n_parts; p++)
+        n += (uint64_t)(k->name[p].n_rows *
+                        sw_block_bytes(k->pieces[p].t->type, k->name[p].file_elems));
+    return n;
 }
 
 bool sw_gguf_decoded_type(sw_block_type *out, const sw_st_tensor *t)
 {
     const gguf_maker *k = (const gguf_maker *)t->maker;
 
-    if (!k || k->base.make != make_tensor || !is_in_blocks(k->t)) return false;
-    *out = k->t->type;
+    if (!k || k->base.make != make_tensor || !is_in_blocks(k->pieces[0].t)) return false;
+    *out = k->pieces[0].t->type;
     return true;
 }

@@ -12,6 +12,7 @@
 #include "formats/base/json.h"
 #include "formats/file/gguf.h"
 #include "formats/file/safetensors.h"
+#include "formats/model/model.h"
 
 /* How weights in blocks are given. */
 typedef enum sw_gguf_view {
@@ -27,6 +28,10 @@ typedef enum sw_gguf_view {
  * type, or a tensor that nothing here knows, named. config is owned by the caller. */
 sw_code sw_gguf_model_open(cJSON **config, sw_st **st, const char *path, sw_gguf_view view,
                            sw_err *err) SW_MUST_USE;
+/* The same under the names of `like`, a model of this family in a checkpoint that may call the
+ * decoder otherwise ("model.language_model.layers"); NULL: as above. */
+sw_code sw_gguf_model_open_like(cJSON **config, sw_st **st, const char *path, sw_gguf_view view,
+                                const sw_model *like, sw_err *err) SW_MUST_USE;
 /* The type of the blocks that such a tensor of floats is decoded from; false: it is stored in
  * floats, or is of no GGUF. */
 bool sw_gguf_decoded_type(sw_block_type *out, const sw_st_tensor *t);

@@ -1,80 +1,28 @@
 /* gguf_names.c - see gguf_names.h. */
 #include "formats/gguf/gguf_names.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static const sw_gguf_arch archs[] = {
-    {"llama", "llama", false, true},      {"llama", "mistral", false, true},
-    {"llama", "mixtral", true, true},     {"qwen2", "qwen2", false, false},
-    {"qwen3", "qwen3", false, false},     {"qwen3moe", "qwen3_moe", true, false},
-    {"gemma2", "gemma2", false, false},   {"gemma3", "gemma3_text", false, false},
-};
-#define N_ARCHS (sizeof archs / sizeof *archs)
-
-static sw_code unknown(const char *what, const char *name, bool is_file, sw_err *err)
-{
-    char list[160] = "";
-    size_t at = 0;
-
-    for (size_t i = 0; i < N_ARCHS && at < sizeof list; i++)
-        at += (size_t)snprintf(list + at, sizeof list - at, "%s%s", at ? ", " : "",
-                               is_file ? archs[i].gguf : archs[i].model_type);
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s \"%.60s\" is not known here as GGUF; there are %s",
-                   what, name, list);
-}
-
-sw_code sw_gguf_arch_of_model(const sw_gguf_arch **out, const char *model_type, sw_err *err)
-{
-    for (size_t i = 0; i < N_ARCHS; i++) {
-        if (strcmp(archs[i].model_type, model_type)) continue;
-        *out = &archs[i];
-        return SW_OK;
-    }
-    return unknown("model_type", model_type, false, err);
-}
-
-sw_code sw_gguf_arch_of_file(const sw_gguf_arch **out, const char *gguf, bool has_experts,
-                             sw_err *err)
-{
-    for (size_t i = 0; i < N_ARCHS; i++) {
-        if (strcmp(archs[i].gguf, gguf) || archs[i].is_moe != has_experts) continue;
-        *out = &archs[i];
-        return SW_OK;
-    }
-    return unknown("architecture", gguf, true, err);
-}
-
-/* What comes between "blk.N." and ".weight". */
-static const char *const stems[SW_SLOT_COUNT] = {
-    [SW_SLOT_Q] = "attn_q",
-    [SW_SLOT_K] = "attn_k",
-    [SW_SLOT_V] = "attn_v",
-    [SW_SLOT_O] = "attn_output",
-    [SW_SLOT_GATE] = "ffn_gate",
-    [SW_SLOT_UP] = "ffn_up",
-    [SW_SLOT_DOWN] = "ffn_down",
-    [SW_SLOT_ROUTER] = "ffn_gate_inp",
-    [SW_SLOT_NORM_ATTN] = "attn_norm",
-    [SW_SLOT_NORM_MLP] = "ffn_norm",
-    [SW_SLOT_NORM_AFTER_ATTN] = "post_attention_norm",
-    [SW_SLOT_NORM_AFTER_MLP] = "post_ffw_norm",
-    [SW_SLOT_NORM_Q] = "attn_q_norm",
-    [SW_SLOT_NORM_K] = "attn_k_norm",
-};
+#include "formats/gguf/gguf_rows.h"
 
 typedef struct builder {
     const sw_model *m;
     const sw_gguf_arch *arch;
     sw_gguf_names *out; /* names NULL while they are counted */
     sw_arena *arena;
+    sw_gguf_orders orders;
+    sw_err *err;
+    int64_t layer;      /* -1 outside the blocks */
 } builder;
 
-/* A new entry, or NULL while counting. */
-static sw_code next(sw_gguf_name **out, builder *b, sw_err *err, const char *hf, const char *gguf,
-                    const char *leaf)
+/* A new entry for a tensor [n_rows, n_elems] that is its own tensor in the file, or NULL while
+ * counting. A leaf of NULL: nothing behind the name. */
+static sw_code next(sw_gguf_name **out, builder *b, const char *hf, const char *hf_leaf,
+                    const char *gguf, const char *leaf, int64_t n_rows, int64_t n_elems)
 {
-    char *hf_text = NULL, *gguf_text = NULL;
+    char *hf_text = NULL, *text = NULL;
     sw_gguf_name *name;
     sw_code rc;
 
@@ -83,121 +31,557 @@ static sw_code next(sw_gguf_name **out, builder *b, sw_err *err, const char *hf,
         b->out->n++;
         return SW_OK;
     }
-    if ((rc = sw_arena_print(&hf_text, b->arena, err, "%s.%s", hf, leaf)) != SW_OK ||
-        (rc = sw_arena_print(&gguf_text, b->arena, err, "%s.%s", gguf, leaf)) != SW_OK)
+    if ((rc = sw_arena_print(&hf_text, b->arena, b->err, "%s%s%s", hf, hf_leaf ? "." : "",
+                             hf_leaf ? hf_leaf : "")) != SW_OK ||
+        (rc = sw_arena_print(&text, b->arena, b->err, "%s%s%s", gguf, leaf ? "." : "",
+                             leaf ? leaf : "")) != SW_OK)
         return rc;
     name = &b->out->names[b->out->n++];
-    *name = (sw_gguf_name){.hf = hf_text, .gguf = gguf_text, .expert = -1};
+    *name = (sw_gguf_name){.hf = hf_text, .gguf = text, .n_dims = 2, .shape = {n_rows, n_elems},
+                           .all_rows = n_rows, .row_elems = n_elems, .n_rows = n_rows,
+                           .file_elems = n_elems, .file_dims = 2,
+                           .file_shape = {n_rows, n_elems}, .n_parts = 1, .layer = b->layer,
+                           .expert = -1, .slot = SW_SLOT_COUNT};
     *out = name;
     return SW_OK;
 }
 
-static sw_code add_table(builder *b, const char *hf, const char *gguf, sw_err *err)
+/* The same of a vector. */
+static sw_code next_vector(sw_gguf_name **out, builder *b, const char *hf, const char *hf_leaf,
+                           const char *gguf, const char *leaf, int64_t n)
 {
-    sw_gguf_name *name;
-    sw_code rc = next(&name, b, err, hf, gguf, "weight");
+    sw_code rc = next(out, b, hf, hf_leaf, gguf, leaf, 1, n);
 
-    if (rc != SW_OK || !name) return rc;
-    name->n_dims = 2;
-    name->shape[0] = b->m->vocab;
-    name->shape[1] = b->m->hidden;
-    name->is_table = true;
+    if (rc != SW_OK || !*out) return rc;
+    (*out)->n_dims = (*out)->file_dims = 1;
+    (*out)->shape[0] = (*out)->file_shape[0] = n;
     return SW_OK;
 }
 
-static sw_code add_norm(builder *b, const char *hf, const char *gguf, int64_t width, sw_err *err)
+/* Elements of a vector as rows of one, so that they can be put in another order. */
+static void by_elements(sw_gguf_name *name)
 {
-    sw_gguf_name *name;
-    sw_code rc = next(&name, b, err, hf, gguf, "weight");
-
-    if (rc != SW_OK || !name) return rc;
-    name->n_dims = 1;
-    name->shape[0] = width;
-    name->offset = b->m->norm_offset;
-    return SW_OK;
+    name->all_rows = name->n_rows = name->row_elems;
+    name->row_elems = name->file_elems = 1;
 }
 
-static sw_code paths_of(char hf[256], char gguf[64], const builder *b, int64_t layer, sw_slot slot,
-                        int64_t expert, sw_err *err)
+/* The entry as one of n such that lie one behind the other in one tensor of the file. */
+static void stack(sw_gguf_name *name, int64_t i, int64_t n)
 {
-    if (!stems[slot] || !sw_model_slot_path(hf, b->m, layer, slot, expert))
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s has tensors that have no name as GGUF",
-                       b->m->arch->name);
-    (void)snprintf(gguf, 64, "blk.%lld.%s%s", (long long)layer, stems[slot],
+    for (int32_t d = name->file_dims; d > 0; d--) name->file_shape[d] = name->file_shape[d - 1];
+    name->file_shape[0] = n;
+    name->file_dims++;
+    name->first = i * name->n_rows;
+}
+
+static sw_code order(sw_gguf_name *name, builder *b, sw_gguf_order_of of)
+{
+    of.n_rows = name->n_rows;
+    return sw_gguf_order_rows(&name->rows, &b->orders, &of, b->arena, b->err);
+}
+
+static sw_code refuse(const builder *b)
+{
+    return SW_FAIL(b->err, SW_E_UNSUPPORTED, "%s has tensors that no GGUF has", b->m->arch->name);
+}
+
+static sw_code paths_of(char hf[256], char gguf[64], const builder *b, sw_slot slot,
+                        int64_t expert)
+{
+    const char *stem = sw_gguf_stem_of(b->arch, slot);
+
+    if (!stem || !sw_model_slot_path(hf, b->m, b->layer, slot, expert)) return refuse(b);
+    (void)snprintf(gguf, 64, "blk.%lld.%s%s", (long long)b->layer, stem,
                    expert < 0 ? "" : "_exps");
     return SW_OK;
 }
 
-static sw_code add_linear(builder *b, int64_t layer, sw_slot slot, int64_t expert, sw_err *err)
+static sw_code add_norm_at(builder *b, const char *hf, const char *gguf, int64_t width,
+                           bool has_bias)
 {
-    const bool is_paired = b->arch->has_paired_rows && (slot == SW_SLOT_Q || slot == SW_SLOT_K);
-    const bool has_bias = sw_model_slot_has_bias(b->m, slot);
-    char hf[256], gguf[64];
-    sw_code rc = paths_of(hf, gguf, b, layer, slot, expert, err);
+    sw_gguf_name *name;
+    sw_code rc = next_vector(&name, b, hf, "weight", gguf, "weight", width);
 
-    for (int i = 0; i <= has_bias && rc == SW_OK; i++) {
+    if (rc == SW_OK && name && fabs(b->m->norm_offset) > 0.0) {
+        name->kind = SW_GGUF_OFFSET;
+        name->offset = b->m->norm_offset;
+    }
+    return rc == SW_OK && has_bias ? next_vector(&name, b, hf, "bias", gguf, "bias", width) : rc;
+}
+
+static sw_code add_norm(builder *b, sw_slot slot, bool has_bias)
+{
+    char hf[256], gguf[64];
+    int64_t one, width;
+    sw_code rc = paths_of(hf, gguf, b, slot, -1);
+
+    if (rc != SW_OK) return rc;
+    sw_model_slot_shape(b->m, b->layer, slot, &one, &width);
+    return add_norm_at(b, hf, gguf, width, has_bias);
+}
+
+/* A tensor for each head in the model, one for all in the file. */
+static sw_code add_head_norms(builder *b, const sw_op *op)
+{
+    const sw_sizes s = sw_model_sizes(b->m, b->layer);
+    const int64_t n = op->dst == SW_BUF_Q ? s.n_heads : s.n_kv_heads;
+    char hf[256], gguf[64], path[300];
+    sw_code rc = paths_of(hf, gguf, b, op->slot, -1);
+
+    for (int64_t h = 0; h < n && rc == SW_OK; h++) {
         sw_gguf_name *name;
 
-        if ((rc = next(&name, b, err, hf, gguf, i ? "bias" : "weight")) != SW_OK || !name) continue;
-        sw_model_slot_shape(b->m, layer, slot, &name->shape[0], &name->shape[1]);
-        name->n_dims = i ? 1 : 2;
-        name->is_linear = !i && slot != SW_SLOT_ROUTER;
-        name->expert = expert;
-        name->n_experts = expert < 0 ? 0 : b->m->n_experts;
-        name->paired_rows = is_paired ? b->m->head_dim : 0;
+        (void)snprintf(path, sizeof path, "%s.norms.%lld", hf, (long long)h);
+        rc = next_vector(&name, b, path, "weight", gguf, "weight", s.head_dim);
+        if (rc == SW_OK && name) stack(name, h, n);
     }
     return rc;
 }
 
-static sw_code add_experts(builder *b, int64_t layer, sw_err *err)
-{
-    sw_code rc = add_linear(b, layer, SW_SLOT_ROUTER, -1, err);
-
-    for (int i = 0; i < 3; i++)
-        for (int64_t e = 0; e < b->m->n_experts && rc == SW_OK; e++)
-            rc = add_linear(b, layer, (sw_slot)(SW_SLOT_GATE + i), e, err);
-    return rc;
-}
-
-static sw_code add_op(builder *b, int64_t layer, const sw_op *op, sw_err *err)
+/* A vector that has the name of its slot and no suffix. */
+static sw_code add_vector(builder *b, sw_slot slot, const char *leaf, sw_gguf_name **out)
 {
     char hf[256], gguf[64];
     int64_t one, width;
-    sw_code rc;
+    sw_code rc = paths_of(hf, gguf, b, slot, -1);
 
+    *out = NULL;
+    if (rc != SW_OK) return rc;
+    sw_model_slot_shape(b->m, b->layer, slot, &one, &width);
+    return next_vector(out, b, hf, NULL, gguf, leaf, width);
+}
+
+static bool moves_heads(const builder *b)
+{
+    const sw_mixer *x = &b->m->mixer;
+
+    return b->arch->order == SW_GGUF_V_HEADS && x->n_groups != x->n_heads;
+}
+
+/* Heads of values of `width` rows each, behind `first` other rows. */
+static sw_code order_heads(sw_gguf_name *name, builder *b, int64_t first, int64_t width)
+{
+    const sw_mixer *x = &b->m->mixer;
+
+    if (!name || !moves_heads(b)) return SW_OK;
+    return order(name, b, (sw_gguf_order_of){.kind = SW_GGUF_ROWS_HEADS, .first = first,
+                                             .groups = x->n_groups,
+                                             .per = x->n_heads / x->n_groups, .width = width});
+}
+
+/* Numbers of heads as Mamba has them in the file: a row each. */
+static sw_code add_head_vector(builder *b, sw_slot slot, const char *leaf)
+{
+    const bool is_column = slot != SW_SLOT_DT_BIAS && b->m->mixer.kind != SW_MIXER_DELTA &&
+                           b->m->mixer.kind != SW_MIXER_DELTA_GROUPED;
+    sw_gguf_name *name;
+    sw_code rc = add_vector(b, slot, leaf, &name);
+
+    if (rc != SW_OK || !name) return rc;
+    if (slot == SW_SLOT_A_LOG) name->kind = SW_GGUF_NEG_EXP;
+    by_elements(name);
+    if (is_column) {
+        name->file_dims = 2;
+        name->file_shape[1] = 1;
+    }
+    return order_heads(name, b, 0, 1);
+}
+
+static sw_code add_conv(builder *b, sw_slot slot)
+{
+    const sw_mixer *x = &b->m->mixer;
+    char hf[256], gguf[64];
+    int64_t taps, width;
+    sw_gguf_name *name;
+    sw_code rc = paths_of(hf, gguf, b, slot, -1);
+
+    if (rc != SW_OK) return rc;
+    sw_model_slot_shape(b->m, b->layer, slot, &taps, &width);
+    if ((rc = next(&name, b, hf, "weight", gguf, "weight", width, taps)) != SW_OK) return rc;
+    if (name) {
+        name->n_dims = 3;
+        name->shape[1] = 1;
+        name->shape[2] = taps;
+        if (slot != SW_SLOT_CONV) {
+            name->file_dims = 3;
+            name->file_shape[1] = 1;
+            name->file_shape[2] = taps;
+        }
+    }
+    rc = order_heads(name, b, 2 * sw_mixer_keys(x), x->d_head);
+    if (rc != SW_OK || !x->has_conv_bias) return rc;
+    return next_vector(&name, b, hf, "bias", gguf, "bias", width);
+}
+
+static sw_code add_mixer_norm(builder *b)
+{
+    const sw_mixer *x = &b->m->mixer;
+    char hf[256], gguf[64];
+    int64_t one, width;
+    sw_gguf_name *name;
+    sw_code rc = paths_of(hf, gguf, b, SW_SLOT_NORM_MIX, -1);
+
+    if (rc != SW_OK) return rc;
+    sw_model_slot_shape(b->m, b->layer, SW_SLOT_NORM_MIX, &one, &width);
+    rc = next_vector(&name, b, hf, "weight", gguf, "weight", width);
+    if (rc != SW_OK || !name || x->kind != SW_MIXER_SSD) return rc;
+    name->file_dims = 2;
+    name->file_shape[0] = x->n_groups;
+    name->file_shape[1] = width / x->n_groups;
+    return SW_OK;
+}
+
+static sw_code add_mixer(builder *b, sw_op_kind kind)
+{
+    static const sw_slot kimi[] = {SW_SLOT_CONV_Q, SW_SLOT_CONV_K, SW_SLOT_CONV_V};
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < 3 && kind == SW_OP_KIMI_DELTA && rc == SW_OK; i++)
+        rc = add_conv(b, kimi[i]);
+    if (kind != SW_OP_KIMI_DELTA) rc = add_conv(b, SW_SLOT_CONV);
+    if (kind == SW_OP_SHORT_CONV || rc != SW_OK) return rc;
+    if ((rc = add_head_vector(b, SW_SLOT_A_LOG, NULL)) == SW_OK)
+        rc = add_head_vector(b, SW_SLOT_DT_BIAS, "bias");
+    if (rc == SW_OK && kind == SW_OP_SSD) rc = add_head_vector(b, SW_SLOT_D, NULL);
+    return rc == SW_OK && b->m->mixer.has_norm ? add_mixer_norm(b) : rc;
+}
+
+/* Whether loaders turn the rows of this slot by neighbours, and the model by halves. */
+static bool is_paired(const builder *b, sw_slot slot)
+{
+    return b->arch->turns_pairs && !b->m->is_rope_paired &&
+           (slot == SW_SLOT_Q || slot == SW_SLOT_K);
+}
+
+/* Are queries, keys and values of the model by head, as gpt_neox has them? */
+static bool splits_groups(const builder *b)
+{
+    int n_ops;
+    const sw_op *ops = sw_model_ops(b->m, b->layer, &n_ops);
+
+    for (int i = 0; i < n_ops; i++)
+        if (ops[i].kind == SW_OP_SPLIT_GROUPS) return true;
+    return false;
+}
+
+/* The order of a linear's rows, of its bias too. */
+static sw_code order_linear(sw_gguf_name *name, builder *b, sw_slot slot)
+{
+    const sw_sizes s = sw_model_sizes(b->m, b->layer);
+    const sw_mixer *x = &b->m->mixer;
+    const bool is_grouped = slot == SW_SLOT_QKV && splits_groups(b);
+
+    if (is_paired(b, slot))
+        return order(name, b, (sw_gguf_order_of){.kind = SW_GGUF_ROWS_PAIRS, .width = s.head_dim,
+                                                 .part = s.rope_dim});
+    if (is_grouped)
+        return order(name, b, (sw_gguf_order_of){.kind = SW_GGUF_ROWS_QKV, .groups = s.n_kv_heads,
+                                                 .per = s.n_heads / s.n_kv_heads,
+                                                 .width = s.head_dim});
+    if (slot == SW_SLOT_MIX_IN) return order_heads(name, b, 2 * sw_mixer_keys(x), x->d_head);
+    if (slot == SW_SLOT_MIX_Z) return order_heads(name, b, 0, x->d_head);
+    if (slot == SW_SLOT_MIX_A || slot == SW_SLOT_MIX_B) return order_heads(name, b, 0, 1);
+    return SW_OK;
+}
+
+/* Columns of the output of delta nets follow the heads of values. */
+static sw_code order_columns(sw_gguf_name *name, builder *b, sw_slot slot)
+{
+    const sw_mixer *x = &b->m->mixer;
+    sw_gguf_order_of of = {.kind = SW_GGUF_ROWS_HEADS, .n_rows = name->row_elems,
+                           .groups = x->n_groups, .width = x->d_head};
+
+    if (slot != SW_SLOT_MIX_OUT || !moves_heads(b)) return SW_OK;
+    of.per = x->n_heads / x->n_groups;
+    name->cols_run = x->d_head;
+    return sw_gguf_order_rows(&name->cols, &b->orders, &of, b->arena, b->err);
+}
+
+static sw_code add_linear_as(builder *b, sw_slot slot, int64_t expert, bool is_quantized)
+{
+    const int n_tensors = 1 + sw_model_slot_has_bias(b->m, slot);
+    char hf[256], gguf[64];
+    int64_t n_out, k_in;
+    sw_code rc = paths_of(hf, gguf, b, slot, expert);
+
+    sw_model_slot_shape(b->m, b->layer, slot, &n_out, &k_in);
+    for (int i = 0; i < n_tensors && rc == SW_OK; i++) {
+        sw_gguf_name *name;
+
+        rc = i ? next_vector(&name, b, hf, "bias", gguf, "bias", n_out)
+               : next(&name, b, hf, "weight", gguf, "weight", n_out, k_in);
+        if (rc != SW_OK || !name) continue;
+        name->is_linear = !i && is_quantized;
+        name->slot = slot;
+        name->expert = expert;
+        if (i) by_elements(name);
+        if ((rc = order_linear(name, b, slot)) == SW_OK && !i) rc = order_columns(name, b, slot);
+        if (i && !name->rows) { /* one row again */
+            name->row_elems = name->file_elems = n_out;
+            name->all_rows = name->n_rows = 1;
+        }
+        if (expert >= 0) stack(name, expert, b->m->n_experts);
+    }
+    return rc;
+}
+
+/* Pieces of one linear of the model in tensors of their own; stems up to NULL. */
+typedef struct split {
+    const char *stem;
+    int64_t n_rows;
+    sw_gguf_order_of of; /* n_rows 0: rows from model_first on */
+    int64_t model_first;
+} split;
+
+static sw_code add_split(builder *b, sw_slot slot, const split *parts, int n, sw_gguf_name **names)
+{
+    char hf[256], gguf[64];
+    int64_t n_out, k_in;
+    sw_code rc = SW_OK;
+
+    if (!sw_model_slot_path(hf, b->m, b->layer, slot, -1)) return refuse(b);
+    sw_model_slot_shape(b->m, b->layer, slot, &n_out, &k_in);
+    for (int i = 0; i < n && rc == SW_OK; i++) {
+        sw_gguf_name *name;
+
+        (void)snprintf(gguf, sizeof gguf, "blk.%lld.%s", (long long)b->layer, parts[i].stem);
+        rc = next(&name, b, hf, "weight", gguf, "weight", n_out, k_in);
+        if (names) names[i] = name;
+        if (rc != SW_OK || !name) continue;
+        name->is_linear = true;
+        name->slot = slot;
+        name->part = i;
+        name->n_parts = n;
+        name->n_rows = name->file_shape[0] = parts[i].n_rows;
+        name->model_first = parts[i].model_first;
+        if (parts[i].of.n_rows) rc = order(name, b, parts[i].of);
+    }
+    return rc;
+}
+
+/* Keys lie turned by head, so that queries can be multiplied by them. */
+static sw_code add_latent(builder *b)
+{
+    const sw_sizes s = sw_model_sizes(b->m, b->layer);
+    const int64_t plain = s.head_dim - s.rope_dim, rank = b->m->kv_rank;
+    const split parts[] = {
+        {"attn_k_b", s.n_heads * rank, {0}, 0},
+        {"attn_v_b", s.n_heads * s.v_head_dim,
+         {.kind = SW_GGUF_ROWS_TAIL, .n_rows = 1, .groups = s.n_heads, .width = s.v_head_dim,
+          .part = plain}, 0},
+    };
+    sw_gguf_name *names[2];
+    sw_code rc = add_split(b, SW_SLOT_KV_B, parts, 2, names);
+
+    for (int i = 0; i < 2 && rc == SW_OK && names[i]; i++) {
+        names[i]->is_linear = false;
+        names[i]->floats = b->m->dtype == SW_DTYPE_F16    ? SW_BLOCK_F16
+                           : b->m->dtype == SW_DTYPE_BF16 ? SW_BLOCK_BF16 : SW_BLOCK_F32;
+        names[i]->file_dims = 3;
+        names[i]->file_shape[0] = s.n_heads;
+        names[i]->file_shape[1] = i ? s.v_head_dim : rank;
+        names[i]->file_shape[2] = names[i]->file_elems = i ? rank : plain;
+        names[i]->turned_stride = i ? 0 : plain + s.v_head_dim;
+    }
+    return rc;
+}
+
+static sw_code add_ungrouped(builder *b)
+{
+    const sw_mixer *x = &b->m->mixer;
+    const sw_gguf_order_of of = {.n_rows = 1, .groups = x->n_groups, .width = x->d_head,
+                                 .per = x->n_heads / x->n_groups, .part = x->d_state};
+    split parts[] = {{"attn_qkv", sw_mixer_conv_width(x), of, 0},
+                     {"attn_gate", sw_mixer_width(x), of, 0}};
+
+    parts[0].of.kind = SW_GGUF_ROWS_DELTA_QKV;
+    parts[1].of.kind = SW_GGUF_ROWS_DELTA_Z;
+    return add_split(b, SW_SLOT_MIX_IN, parts, 2, NULL);
+}
+
+/* Granite's shared MLP: an expert of all tokens, or the MLP of a model without experts. */
+static sw_code add_shared_halves(builder *b)
+{
+    const int64_t n = b->m->shared_intermediate;
+    const bool is_alone = !b->m->n_experts;
+    const split parts[] = {{is_alone ? "ffn_gate" : "ffn_gate_shexp", n, {0}, 0},
+                           {is_alone ? "ffn_up" : "ffn_up_shexp", n, {0}, n}};
+
+    return add_split(b, SW_SLOT_SHARED_GATE_UP, parts, 2, NULL);
+}
+
+static sw_code add_linear(builder *b, sw_slot slot)
+{
+    if (slot == SW_SLOT_KV_B) return add_latent(b);
+    if (slot == SW_SLOT_SHARED_GATE_UP) return add_shared_halves(b);
+    if (slot == SW_SLOT_MIX_IN && b->arch->order == SW_GGUF_UNGROUPED) return add_ungrouped(b);
+    return add_linear_as(b, slot, -1, true);
+}
+
+static sw_code add_kept(builder *b, sw_slot slot) { return add_linear_as(b, slot, -1, false); }
+static sw_code add_experts(builder *b)
+{
+    static const struct {
+        sw_slot slot;
+        const char *leaf;
+    } vectors[] = {{SW_SLOT_ROUTER_SHIFT, "bias"}, {SW_SLOT_EXPERT_SCALE, "scale"}};
+    sw_gguf_name *name;
+    sw_code rc = add_kept(b, SW_SLOT_ROUTER);
+
+    for (int i = 0; i < 2 && rc == SW_OK; i++)
+        if (b->m->arch->slot_names[vectors[i].slot])
+            rc = add_vector(b, vectors[i].slot, vectors[i].leaf, &name);
+    for (int i = 0; i < 3; i++)
+        for (int64_t e = 0; e < b->m->n_experts && rc == SW_OK; e++)
+            if (b->m->arch->expert_names[i])
+                rc = add_linear_as(b, (sw_slot)(SW_SLOT_GATE + i), e, true);
+    return rc;
+}
+
+static sw_code add_two(builder *b, sw_slot first, sw_slot second)
+{
+    sw_code rc = add_kept(b, first);
+
+    return rc ? rc : add_kept(b, second);
+}
+
+static sw_code add_bare(builder *b, sw_slot slot, const char *leaf)
+{
+    sw_gguf_name *name;
+
+    return slot == SW_SLOT_COUNT ? SW_OK : add_vector(b, slot, leaf, &name);
+}
+
+static sw_code add_copies(builder *b)
+{
+    sw_code rc = add_norm(b, SW_SLOT_COPY_NORM, false);
+
+    return rc ? rc : add_two(b, SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT);
+}
+
+static sw_code add_op(builder *b, const sw_op *op)
+{
     switch (op->kind) {
     case SW_OP_LINEAR:
-        return add_linear(b, layer, op->slot, -1, err);
+        return add_linear(b, op->slot);
+    case SW_OP_KEPT_LINEAR:
+    case SW_OP_ROW_GATE:
+        return add_kept(b, op->slot);
     case SW_OP_RMS_NORM:
+        return op->slot == SW_SLOT_ROUTER_NORM ? add_bare(b, op->slot, "scale")
+                                               : add_norm(b, op->slot, false);
     case SW_OP_HEAD_NORM:
-        if ((rc = paths_of(hf, gguf, b, layer, op->slot, -1, err)) != SW_OK) return rc;
-        sw_model_slot_shape(b->m, layer, op->slot, &one, &width);
-        return add_norm(b, hf, gguf, width, err);
-    case SW_OP_MOE:
-        return add_experts(b, layer, err);
+        return op->slot == SW_SLOT_COUNT ? SW_OK : add_norm(b, op->slot, false);
     case SW_OP_LAYER_NORM:
+        return add_norm(b, op->slot, !b->m->has_bare_layer_norms);
+    case SW_OP_HEAD_LAYER_NORM:
+        return add_head_norms(b, op);
+    case SW_OP_ATTENTION:
+    case SW_OP_SCALE:
+    case SW_OP_MUL_VECTOR:
+        return add_bare(b, op->slot, "weight");
+    case SW_OP_MOE:
     case SW_OP_MOE_ADD:
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s has blocks that are not known as GGUF",
-                       b->m->arch->name);
+        return add_experts(b);
+    case SW_OP_SIDE_INPUT:
+        return add_two(b, SW_SLOT_SIDE_GATE, SW_SLOT_SIDE_OUT);
+    case SW_OP_LOW_RANK:
+        return add_two(b, SW_SLOT_LOW_RANK_A, SW_SLOT_LOW_RANK_B);
+    case SW_OP_PREDICT:
+        return add_copies(b);
+    case SW_OP_CORRECT:
+        return add_kept(b, SW_SLOT_COPY_CORRECT);
+    case SW_OP_GATED_DELTA:
+    case SW_OP_KIMI_DELTA:
+    case SW_OP_SSD:
+    case SW_OP_SHORT_CONV:
+        return add_mixer(b, op->kind);
     default:
         return SW_OK;
     }
 }
 
-static sw_code add_all(builder *b, sw_err *err)
+static sw_code add_table(builder *b, sw_end end, const char *gguf, int64_t n_rows, int64_t width)
 {
-    sw_code rc = add_table(b, sw_model_end(b->m, SW_END_EMBED), "token_embd", err);
+    sw_gguf_name *name;
+    sw_code rc = next(&name, b, sw_model_end(b->m, end), "weight", gguf, "weight", n_rows, width);
 
+    if (rc == SW_OK && name) name->is_table = true;
+    return rc;
+}
+
+/* A table [hidden, hidden] for each copy of the residual stream but the first. */
+static sw_code add_tables(builder *b, sw_end end, const char *gguf)
+{
+    const int64_t h = b->m->hidden, n = b->m->n_copies - 1;
+    char path[SW_END_BYTES + 24];
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        sw_gguf_name *name;
+
+        (void)snprintf(path, sizeof path, "%s.%lld", sw_model_end(b->m, end), (long long)i);
+        rc = next(&name, b, path, "weight", gguf, "weight", h, h);
+        if (rc != SW_OK || !name) continue;
+        name->is_table = true;
+        stack(name, i, n);
+    }
+    return rc;
+}
+
+static sw_code add_begin(builder *b)
+{
+    const sw_model *m = b->m;
+    const int64_t wide = m->n_layers * m->side_inputs;
+    sw_code rc = add_table(b, SW_END_EMBED, "token_embd", m->vocab, m->hidden);
+
+    if (rc == SW_OK && m->n_position_rows) return refuse(b);
+    if (rc == SW_OK && m->has_embed_norm)
+        rc = add_norm_at(b, sw_model_end(m, SW_END_EMBED_NORM), "token_embd_norm", m->hidden, true);
+    if (rc == SW_OK && wide && (rc = add_table(b, SW_END_SIDE_TABLE, "per_layer_token_embd",
+                                               m->vocab, wide)) == SW_OK &&
+        (rc = add_table(b, SW_END_SIDE_PROJECTION, "per_layer_model_proj", wide, m->hidden)) ==
+            SW_OK)
+        rc = add_norm_at(b, sw_model_end(m, SW_END_SIDE_NORM), "per_layer_proj_norm",
+                         m->side_inputs, false);
+    if (rc == SW_OK && m->n_copies) rc = add_tables(b, SW_END_COPIES_IN, "altup_proj");
+    if (rc == SW_OK && m->n_copies) rc = add_tables(b, SW_END_COPIES_OUT, "altup_unembd_proj");
+    return rc;
+}
+
+/* Linears for keys that nobody reads come with a norm. */
+static bool has_unused_keys(const builder *b, const sw_op *ops, int n_ops)
+{
+    bool has_linear = false, has_norm = !b->m->arch->slot_names[SW_SLOT_NORM_K];
+
+    for (int i = 0; i < n_ops; i++) {
+        has_linear = has_linear || (ops[i].kind == SW_OP_LINEAR && ops[i].slot == SW_SLOT_K);
+        has_norm = has_norm || ops[i].slot == SW_SLOT_NORM_K;
+    }
+    return b->m->shares_kv[b->layer] && has_linear && !has_norm;
+}
+
+static sw_code add_all(builder *b)
+{
+    const char *norm = sw_gguf_stem_of(b->arch, SW_SLOT_NORM_FINAL);
+    sw_code rc;
+
+    b->layer = -1;
+    rc = add_begin(b);
     for (int64_t l = 0; l < b->m->n_layers && rc == SW_OK; l++) {
         int n_ops;
         const sw_op *ops = sw_model_ops(b->m, l, &n_ops);
 
-        for (int i = 0; i < n_ops && rc == SW_OK; i++) rc = add_op(b, l, &ops[i], err);
+        b->layer = l;
+        for (int i = 0; i < n_ops && rc == SW_OK; i++) rc = add_op(b, &ops[i]);
+        if (rc == SW_OK && has_unused_keys(b, ops, n_ops)) rc = add_norm(b, SW_SLOT_NORM_K, false);
     }
+    b->layer = -1;
     if (rc == SW_OK)
-        rc = add_norm(b, sw_model_end(b->m, SW_END_NORM), "output_norm", b->m->hidden, err);
+        rc = add_norm_at(b, sw_model_end(b->m, SW_END_NORM), norm, b->m->hidden,
+                         b->m->arch->ends.has_norm_bias && !b->m->has_bare_layer_norms);
     if (rc == SW_OK && !b->m->is_tied)
-        rc = add_table(b, sw_model_end(b->m, SW_END_HEAD), "output", err);
+        rc = add_table(b, SW_END_HEAD, "output", b->m->vocab, b->m->hidden);
     return rc;
 }
 
@@ -205,26 +589,12 @@ sw_code sw_gguf_names_new(sw_gguf_names *out, const sw_model *m, const sw_gguf_a
                           sw_arena *arena, sw_err *err)
 {
     sw_gguf_names names = {0};
-    builder b = {m, arch, &names, arena};
-    sw_code rc = add_all(&b, err);
+    builder b = {.m = m, .arch = arch, .out = &names, .arena = arena, .err = err};
+    sw_code rc = add_all(&b);
 
     if (rc == SW_OK) rc = SW_ARENA_TAKE(&names.names, arena, names.n, err);
     names.n = 0;
-    if (rc == SW_OK) rc = add_all(&b, err);
+    if (rc == SW_OK) rc = add_all(&b);
     if (rc == SW_OK) *out = names;
     return rc;
-}
-
-void sw_gguf_pair_rows(void *dst, const void *src, int64_t n_rows, int64_t row_bytes,
-                       int64_t paired_rows, bool to_file)
-{
-    const int64_t half = paired_rows / 2;
-
-    for (int64_t row = 0; row < n_rows; row++) {
-        const int64_t head = row / paired_rows * paired_rows, at = row % paired_rows;
-        const int64_t in_file = head + 2 * (at % half) + at / half;
-
-        memcpy((char *)dst + (to_file ? in_file : row) * row_bytes,
-               (const char *)src + (to_file ? row : in_file) * row_bytes, (size_t)row_bytes);
-    }
 }

@@ -93,4 +93,20 @@ done
 limited() { (ulimit -f 200 && exec "$@"); }
 expect 5 's.gguf*' limited "$SWAGE" convert "$TINY" --to gguf --type Q4_K -o "$T/s.gguf" -q
 absent "$T/s.gguf"
+
+# importance matrices: both forms weigh alike, and a model is none
+expect 0 '' "$SWAGE" calibrate "$TINY" --calib calib_data/calib.u16 --samples 2 --seq-len 128 -q \
+    -o "$T/i.stats" --imatrix "$T/i.gguf"
+expect 0 '' "$SWAGE" calibrate "$TINY" --calib calib_data/calib.u16 --samples 2 --seq-len 128 -q \
+    -o "$T/i2.stats" --imatrix "$T/i.dat"
+for form in gguf dat; do
+    expect 0 '' "$SWAGE" convert "$TINY" --to gguf --type Q4_0 --imatrix "$T/i.$form" -q \
+        -o "$T/weighed.$form.gguf"
+done
+cmp -s "$T/weighed.gguf.gguf" "$T/weighed.dat.gguf" || fail 'the two forms weigh otherwise'
+cmp -s "$T/weighed.dat.gguf" "$T/Q4_0.gguf" && fail 'an imatrix weighs nothing'
+expect 3 'no imatrix' "$SWAGE" convert "$TINY" --to gguf --type Q4_0 --imatrix "$T/b.gguf" -q \
+    -o "$T/x.gguf"
+expect 2 'FILE.dat' "$SWAGE" calibrate "$TINY" --calib calib_data/calib.u16 -o "$T/x" \
+    --imatrix "$T/x.txt" -q
 finish

@@ -21,6 +21,7 @@ formats/text/files
 formats/model
 formats/model/families
 formats/dialect
+formats/gguf/keys
 formats/gguf
 formats/checkpoint
 formats/checkpoint/writer

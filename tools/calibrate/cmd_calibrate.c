@@ -10,10 +10,11 @@
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
 #include "tools/calibrate/expert_report.h"
+#include "tools/calibrate/imatrix_output.h"
 
 typedef struct calibrate_options {
     sw_cmd_common common;
-    const char *out, *experts, *device;
+    const char *out, *experts, *device, *imatrix;
     sw_opt_list calib;
     int64_t samples, seq_len, seed;
     int may_replace, has_no_text;
@@ -27,6 +28,9 @@ static const sw_opt options[] = {
      .help = "where the statistics go; the file appears there only when it is complete"},
     {.name = "calib", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST, AT(calib), .arg = "FILE",
      .help = "calibration text (UTF-8), chats (.jsonl) or tokens (.u16, .u32, .safetensors)"},
+    {.name = "imatrix", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, AT(imatrix), .arg = "FILE",
+     .help = "also write the mean squares of all inputs as an importance matrix, FILE.gguf or "
+             "FILE.dat, for `convert --to gguf --imatrix` or llama-quantize"},
     {.name = "samples", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT, AT(samples), .arg = "N",
      .min = 1, .max = 1e7,
      .help = "calibration windows (default 128)"},
@@ -89,6 +93,9 @@ static sw_code open_inputs(job *j, const sw_progress *progress, sw_err *err)
     if (sw_path_is_dir(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: is a directory; name a file", o->out);
     if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
+    if (o->imatrix && (rc = sw_imatrix_output_check(o->imatrix, &j->source.model,
+                                                    o->may_replace != 0, err)) != SW_OK)
+        return rc;
     if (!j->source.dialect && sw_json_member(j->source.config, "quantization_config"))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized already, in a format that is not "
                        "known; calibrate the original instead", j->model_dir);
@@ -165,6 +172,20 @@ static int policy_of(const char *name)
     return i;
 }
 
+/* Out of the statistics that are there now. */
+static sw_code write_imatrix(const job *j, sw_err *err)
+{
+    sw_zpack *stats = NULL;
+    sw_code rc = sw_zpack_open(&stats, j->o->out, err);
+
+    if (rc == SW_OK)
+        rc = sw_imatrix_output_write(j->o->imatrix, stats, &j->source.model,
+                                     &j->calibration.calib, j->o->calib.items[0],
+                                     j->o->may_replace != 0, err);
+    sw_zpack_close(stats);
+    return rc;
+}
+
 static sw_code run_calibrate(sw_run *run, sw_err *err)
 {
     double start_s = now_s();
@@ -192,6 +213,7 @@ static sw_code run_calibrate(sw_run *run, sw_err *err)
     if (rc != SW_OK || (rc = sw_progress_check(&run->term->progress, err)) != SW_OK) goto done;
     if ((rc = sw_zpack_writer_commit(j->writer, err)) != SW_OK) goto done;
     n_bytes = sw_zpack_writer_bytes(j->writer);
+    if (j->o->imatrix && (rc = write_imatrix(j, err)) != SW_OK) goto done;
     sw_term_clear(run->term);
     rc = print_result(run, j, n_bytes, now_s() - start_s, err);
 done:

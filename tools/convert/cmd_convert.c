@@ -15,7 +15,7 @@
 
 typedef struct convert_options {
     sw_cmd_common common;
-    const char *out, *to, *scheme, *type, *embed_type;
+    const char *out, *to, *scheme, *type, *embed_type, *imatrix;
     int may_replace, may_requantize, weights_only, checks, with_sidecar, no_card;
     int plain_rule, no_tokenizer; /* gguf */
     uint64_t shard_bytes;
@@ -45,6 +45,10 @@ static const sw_opt options[] = {
     {.name = "plain-rule", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG, AT(plain_rule),
      .set_to = 1,
      .help = "gguf: take scales of Q4_0 and Q4_1 from the largest magnitude, without a search"},
+    {.name = "imatrix", .group = SW_OPT_QUALITY, .kind = SW_OPT_TEXT, AT(imatrix), .arg = "FILE",
+     .help = "gguf: weigh rounding errors by the mean squares of inputs in this file: the "
+             "importance matrix that llama-imatrix or `swage calibrate --imatrix` has written "
+             "(.gguf or .dat)"},
     {.name = "no-tokenizer", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG, AT(no_tokenizer),
      .set_to = 1,
      .help = "gguf: leave the tokenizer out"},
@@ -195,7 +199,8 @@ static sw_code note_loaders(const sw_gguf_job *job, sw_err *err)
 static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
 {
     sw_gguf_job job = {.source = run->args[0], .out = o->out, .type = o->type,
-                       .embed_type = o->embed_type, .may_replace = o->may_replace != 0,
+                       .embed_type = o->embed_type, .imatrix = o->imatrix,
+                       .may_replace = o->may_replace != 0,
                        .may_requantize = o->may_requantize != 0,
                        .plain_rule = o->plain_rule != 0, .no_tokenizer = o->no_tokenizer != 0,
                        .n_threads = (int)o->common.threads, .progress = &run->term->progress};
@@ -205,6 +210,9 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
 
     if (o->scheme)
         return SW_FAIL(err, SW_E_USAGE, "--scheme is for checkpoints; give --type TYPE");
+    if (o->imatrix && o->plain_rule)
+        return SW_FAIL(err, SW_E_USAGE, "--plain-rule looks at no weights: leave out --imatrix or "
+                       "it");
     if ((rc = sw_gguf_job_run(&job, err)) != SW_OK ||
         (o->checks && (rc = note_loaders(&job, err)) != SW_OK))
         return rc;
@@ -241,8 +249,8 @@ static sw_code run_convert(sw_run *run, sw_err *err)
     sw_code rc = check_line(o, err);
 
     if (rc == SW_OK && is_gguf(o)) return run_gguf(run, o, err);
-    if (rc == SW_OK && (o->type || o->embed_type))
-        rc = SW_FAIL(err, SW_E_USAGE, "--type and --embed-type are for --to gguf");
+    if (rc == SW_OK && (o->type || o->embed_type || o->imatrix))
+        rc = SW_FAIL(err, SW_E_USAGE, "--type, --embed-type and --imatrix are for --to gguf");
     if (rc != SW_OK || (rc = SW_ARENA_TAKE(&job, run->arena, 1, err)) != SW_OK) return rc;
     c.target = sw_dialect_find(o->to) ? sw_dialect_find(o->to) : sw_dense_find(o->to);
     c.scheme = o->scheme ? sw_scheme_find(o->scheme) : NULL;

@@ -17,7 +17,8 @@ static const sw_json_caps tokenizer_caps = {
 const char *sw_name_of_block_type(int i)
 {
     for (int t = 0; t < SW_BLOCK_TYPE_COUNT; t++)
-        if ((sw_block_can_encode((sw_block_type)t) || t == SW_BLOCK_MXFP4) && i-- == 0)
+        if ((sw_block_can_encode((sw_block_type)t) || t == SW_BLOCK_MXFP4 ||
+             t == SW_BLOCK_NVFP4) && i-- == 0)
             return sw_block_sizes[t].name;
     return NULL;
 }
@@ -27,7 +28,7 @@ const char *sw_name_of_block_type(int i)
 static sw_code suggest(sw_block_type *out, const sw_checkpoint *source, sw_err *err)
 {
     static const sw_block_type carriers[] = {SW_BLOCK_Q4_0, SW_BLOCK_Q4_1, SW_BLOCK_Q8_0,
-                                             SW_BLOCK_MXFP4};
+                                             SW_BLOCK_MXFP4, SW_BLOCK_NVFP4};
 
     if (!source->dialect) {
         *out = source->model.dtype == SW_DTYPE_BF16  ? SW_BLOCK_BF16
@@ -49,7 +50,7 @@ static sw_block_type embed_type_of(sw_block_type type)
 {
     switch (type) {
     case SW_BLOCK_Q4_0: case SW_BLOCK_Q4_1: case SW_BLOCK_Q4_K: return SW_BLOCK_Q6_K;
-    case SW_BLOCK_MXFP4: return SW_BLOCK_Q8_0;
+    case SW_BLOCK_MXFP4: case SW_BLOCK_NVFP4: return SW_BLOCK_Q8_0;
     default: return type;
     }
 }
@@ -161,6 +162,7 @@ sw_code sw_gguf_job_run(sw_gguf_job *job, sw_err *err)
 {
     sw_checkpoint source = {0};
     tokenizer_files files = {0};
+    sw_imatrix *imatrix = NULL;
     char name[128];
     sw_gguf_options o = {.how = job->plain_rule ? SW_BLOCK_PLAIN : SW_BLOCK_SEARCH,
                          .may_replace = job->may_replace,
@@ -174,16 +176,23 @@ sw_code sw_gguf_job_run(sw_gguf_job *job, sw_err *err)
     if (!job->no_tokenizer && !source.is_file &&
         (rc = read_tokenizer(&files, &source, err)) != SW_OK)
         goto done;
+    if (job->imatrix && (rc = sw_imatrix_open(&imatrix, job->imatrix, err)) != SW_OK) goto done;
+    o.imatrix = imatrix;
     o.type = job->types[0];
     o.embed_type = job->types[1];
     o.vocab = job->no_tokenizer || source.is_file ? NULL : &files.source;
     o.drop_tokenizer = job->no_tokenizer;
     if ((rc = sw_gguf_export(&job->report, &source, job->out, &o, err)) != SW_OK &&
         strncmp(err->text, job->source, strlen(job->source)) &&
-        strncmp(err->text, job->out, strlen(job->out)))
+        strncmp(err->text, job->out, strlen(job->out)) &&
+        !(job->imatrix && !strncmp(err->text, job->imatrix, strlen(job->imatrix))))
         sw_err_prefix(err, "%s", job->source);
     if (rc == SW_OK) memcpy(job->types, job->report.types, sizeof job->types);
+    if (rc == SW_OK && job->report.n_unweighted)
+        sw_progress_note(job->progress, "%lld linears are not in %s; their errors weigh evenly",
+                         (long long)job->report.n_unweighted, job->imatrix);
 done:
+    sw_imatrix_free(imatrix);
     tokenizer_files_free(&files);
     sw_checkpoint_close(&source);
     return rc;

@@ -7,6 +7,7 @@
 typedef struct sw_gguf_job {
     const char *source, *out;       /* out: FILE.gguf */
     const char *type, *embed_type;  /* names, or NULL: what the source suggests */
+    const char *imatrix;            /* a file (imatrix.h) that weighs errors, or NULL */
     bool may_replace, may_requantize, plain_rule, no_tokenizer;
     int n_threads;
     const sw_progress *progress;

@@ -26,13 +26,15 @@ static sw_code adopt_side_config(sw_subject *s, sw_err *err)
     return SW_FAIL(err, SW_E_NOMEM, "%s: no memory", path);
 }
 
-static sw_code open_config(sw_subject *s, const char *path, bool is_judged, sw_err *err)
+static sw_code open_config(sw_subject *s, const char *path, bool is_judged,
+                           const sw_subject *like, sw_err *err)
 {
     sw_code rc;
 
     if (!s->is_gguf) return sw_json_read(&s->config, path, &sw_json_caps_config, err);
-    rc = sw_gguf_model_open(&s->config, &s->st, s->dir,
-                            is_judged ? SW_GGUF_BLOCKS : SW_GGUF_FLOATS, err);
+    rc = sw_gguf_model_open_like(&s->config, &s->st, s->dir,
+                                 is_judged ? SW_GGUF_BLOCKS : SW_GGUF_FLOATS,
+                                 like ? &like->model : NULL, err);
     if (rc != SW_OK || !is_judged) return rc;
     s->is_quantized = true;
     sw_spec_gguf_scheme(&s->scheme, s->st);
@@ -40,6 +42,12 @@ static sw_code open_config(sw_subject *s, const char *path, bool is_judged, sw_e
 }
 
 sw_code sw_subject_open(sw_subject *out, const char *dir, bool is_judged, sw_err *err)
+{
+    return sw_subject_open_like(out, dir, is_judged, NULL, err);
+}
+
+sw_code sw_subject_open_like(sw_subject *out, const char *dir, bool is_judged,
+                             const sw_subject *like, sw_err *err)
 {
     sw_subject s = {.is_quantized = false};
     char path[SW_PATH_BYTES];
@@ -54,7 +62,7 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, bool is_judged, sw_err
     rc = s.is_gguf ? sw_path_join(path, s.dir, "config.json", err)
                    : sw_path_join_inside(path, s.dir, "config.json", err);
     if (rc != SW_OK ||
-        (rc = open_config(&s, path, is_judged, err)) != SW_OK)
+        (rc = open_config(&s, path, is_judged, like, err)) != SW_OK)
         goto done;
     if ((rc = sw_model_read(&s.model, s.config, err)) != SW_OK) {
         sw_err_prefix(err, "%s", path);
@@ -125,9 +133,11 @@ static bool same_in_gguf(const sw_subject *a, const sw_subject *b)
     sw_err ignored = {0};
 
     return (a->is_gguf || b->is_gguf) &&
-           sw_gguf_arch_of_model(&of_a, a->model.arch->name, &ignored) == SW_OK &&
-           sw_gguf_arch_of_model(&of_b, b->model.arch->name, &ignored) == SW_OK &&
-           !strcmp(of_a->gguf, of_b->gguf) && of_a->is_moe == of_b->is_moe;
+           sw_gguf_arch_of_model(&of_a, a->model.arch->name, a->model.n_experts > 0, &ignored) ==
+               SW_OK &&
+           sw_gguf_arch_of_model(&of_b, b->model.arch->name, b->model.n_experts > 0, &ignored) ==
+               SW_OK &&
+           !strcmp(of_a->gguf, of_b->gguf) && of_a->experts == of_b->experts;
 }
 
 bool sw_subject_is_alike(const sw_subject *checkpoint, const sw_subject *original)

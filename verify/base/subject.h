@@ -18,6 +18,9 @@ typedef struct sw_subject {
 /* config.json, its description, the tensors and the scheme. A GGUF (or a directory with nothing but
  * one) is that of its floats, or, when it is the judged one, has its blocks beside them. */
 sw_code sw_subject_open(sw_subject *out, const char *dir, bool is_judged, sw_err *err) SW_MUST_USE;
+/* The same; the tensors of a GGUF, which has names of its own, are called as in `like`. */
+sw_code sw_subject_open_like(sw_subject *out, const char *dir, bool is_judged,
+                             const sw_subject *like, sw_err *err) SW_MUST_USE;
 void sw_subject_close(sw_subject *s); /* accepts a zeroed one */
 
 /* A linear that quantization may touch. */

@@ -7,12 +7,19 @@
 
 #define CHUNK_ELEMS ((int64_t)1 << 14)
 
+/* Axes of one do not count: vectors are stored with some around them. */
 static bool is_same_shape(const sw_cview *a, const sw_cview *b)
 {
-    bool is_same = a->n_dims == b->n_dims;
+    int32_t d = 0, e = 0;
 
-    for (int32_t d = 0; is_same && d < a->n_dims; d++) is_same = a->shape[d] == b->shape[d];
-    return is_same;
+    for (;;) {
+        while (d < a->n_dims && a->shape[d] == 1) d++;
+        while (e < b->n_dims && b->shape[e] == 1) e++;
+        if (d == a->n_dims || e == b->n_dims || a->shape[d] != b->shape[e]) break;
+        d++;
+        e++;
+    }
+    return d == a->n_dims && e == b->n_dims;
 }
 
 static void compare(sw_cover *so_far, const float *have, const float *want, int64_t n,

@@ -272,12 +272,21 @@ static bool is_wide_float(sw_dtype dtype)
     return dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16 || dtype == SW_DTYPE_F32;
 }
 
+/* Of a quantized linear it is floats. */
+static bool is_bias(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot && !strcmp(dot, ".bias");
+}
+
 /* A tensor in floats whose dtype is another: in a GGUF, after a cast, out of a container. */
 static sw_code cover_kept(sw_cover *out, const sw_subject *checkpoint, const sw_st_tensor *kept,
                           const char *path, const sw_cview *view, sw_err *err)
 {
     *out = SW_COVER_OTHER;
-    if (!kept || (path && sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)))
+    if (!kept || (path && !is_bias(kept->name) &&
+                  sw_spec_is_quantized(&checkpoint->scheme, checkpoint->st, path)))
         return SW_OK;
     if (!checkpoint->is_gguf && (kept->view.dtype == view->dtype ||
                                  !is_wide_float(kept->view.dtype) || !is_wide_float(view->dtype)))
@@ -323,6 +332,13 @@ static bool is_stacked_floats(const sw_subject *original, const char *name)
         return sw_original_is_quantized(original, path);
     }
     return false;
+}
+
+/* Towers and further heads are no part of a GGUF. */
+static bool is_left(const sw_subject *checkpoint, const sw_subject *original, const char *name)
+{
+    return checkpoint->is_gguf && !sw_st_find(checkpoint->st, name) &&
+           !sw_model_owns(&original->model, name);
 }
 
 static sw_code cover_view(sw_report *report, const sw_subject *checkpoint,
@@ -400,7 +416,8 @@ static sw_code cover_original(sw_report *report, const sw_subject *checkpoint,
     sw_code rc = sw_st_fetch(&bytes, t, err);
 
     view.data = bytes.data;
-    if (rc == SW_OK) rc = cover_view(report, checkpoint, original, rescale, t, &view, err);
+    if (rc == SW_OK && !is_left(checkpoint, original, t->name))
+        rc = cover_view(report, checkpoint, original, rescale, t, &view, err);
     sw_st_drop(&bytes);
     return rc;
 }

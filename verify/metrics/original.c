@@ -201,15 +201,19 @@ static bool same_bias(const sw_st_tensor *own, const sw_st_tensor *t, int64_t ex
 {
     const int64_t width = t->view.shape[1], elem_bytes = sw_dtype_bits(t->view.dtype) / 8;
     const char *from = (const char *)t->view.data + expert * width * elem_bytes;
+    sw_st_bytes bytes = {0};
+    sw_err ignored = {0};
+    bool is_same = true;
 
     if (!own || own->view.dtype != t->view.dtype || own->view.n_dims != 1 ||
         own->view.shape[0] != width / turns)
         return false;
-    for (int64_t n = 0; n < width / turns; n++)
-        if (memcmp((const char *)own->view.data + n * elem_bytes,
-                   from + (n * turns + turn) * elem_bytes, (size_t)elem_bytes))
-            return false;
-    return true;
+    if (sw_st_fetch(&bytes, own, &ignored) != SW_OK) return false; /* a container makes it */
+    for (int64_t n = 0; n < width / turns && is_same; n++)
+        is_same = !memcmp((const char *)bytes.data + n * elem_bytes,
+                          from + (n * turns + turn) * elem_bytes, (size_t)elem_bytes);
+    sw_st_drop(&bytes);
+    return is_same;
 }
 
 sw_original_split sw_original_is_split(const sw_st_tensor *t, const sw_subject *checkpoint,

@@ -80,7 +80,10 @@ static void find_names(piece *p, const sw_gguf_names *names)
 {
     for (int64_t i = 0; i < names->n && !p->name; i++)
         if (!strcmp(names->names[i].gguf, p->t->name)) p->name = &names->names[i];
-    p->n_names = p->name && p->name->n_experts ? p->name->n_experts : 1;
+    for (p->n_names = 1; p->name && p->name + p->n_names < names->names + names->n &&
+                         !strcmp(p->name[p->n_names].gguf, p->t->name);
+         p->n_names++) {
+    }
 }
 
 static sw_block_type type_of(const piece *p, const sw_gguf_options *o)

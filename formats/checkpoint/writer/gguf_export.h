@@ -12,6 +12,7 @@
 
 #include "formats/base/block_type.h"
 #include "formats/checkpoint/checkpoint.h"
+#include "formats/file/imatrix.h"
 #include "formats/gguf/gguf_vocab.h"
 #include "formats/num/blocks.h"
 
@@ -24,6 +25,7 @@ typedef struct sw_gguf_options {
     sw_block_type type;       /* of the linears */
     sw_block_type embed_type; /* of embedding and head */
     sw_block_how how;
+    const sw_imatrix *imatrix; /* what an error in each input of a weight weighs; NULL: evenly */
     bool may_requantize;      /* weights that are quantized already may be rounded again */
     bool may_replace;         /* a file that is there; else SW_E_USAGE */
     const char *name;         /* general.name */
@@ -38,6 +40,7 @@ typedef struct sw_gguf_report {
     int64_t n_rounded;     /* encoded from floats */
     int64_t n_requantized; /* decoded from codes and rounded again */
     int64_t n_fallback;    /* linears whose rows do not fit the type */
+    int64_t n_unweighted;  /* rounded linears that the imatrix says nothing of */
     uint64_t data_bytes;
     sw_block_type types[2]; /* of most weights of linears, and of the embedding */
 } sw_gguf_report;
