@@ -71,6 +71,10 @@ tools/recipe
 tools/calibrate
 tools/convert
 tools/inspect
+tools/report/page
+tools/report/data
+tools/report/sections
+tools/report
 tools/quantize
 tools/plan
 tools/verify

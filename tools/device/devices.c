@@ -20,3 +20,9 @@ const sw_device_figures *sw_device_figures_find(const char *name)
         if (!strcmp(d->name, name)) return d;
     return NULL;
 }
+
+double sw_device_product_s(const sw_device_cost *cost, double nominal_gb_s, double bytes)
+{
+    return cost && cost->gb_s > 0 ? 1e-6 * cost->us + bytes / (1e9 * cost->gb_s)
+                                  : bytes / (1e9 * nominal_gb_s);
+}

@@ -15,5 +15,8 @@ typedef struct sw_device_figures {
 extern const sw_device_figures sw_device_figures_table[]; /* ends with a NULL name */
 const char *sw_name_of_device(int i);
 const sw_device_figures *sw_device_figures_find(const char *name); /* NULL when unknown */
+/* Seconds of one product that reads `bytes` of weight: by the kernel's figures where `cost` has
+ * them, else (or with NULL) by the nominal bandwidth alone. */
+double sw_device_product_s(const sw_device_cost *cost, double nominal_gb_s, double bytes);
 
 #endif

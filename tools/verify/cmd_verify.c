@@ -7,13 +7,14 @@
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
 #include "tools/cli/kv_cache.h"
+#include "tools/report/report.h"
 #include "verify/verify.h"
 
 #define NO_GATE (-1.0)
 
 typedef struct verify_options {
     sw_cmd_common common;
-    const char *against, *states, *report, *device, *kv_cache;
+    const char *against, *states, *report, *html, *device, *kv_cache;
     sw_opt_list texts;
     int64_t window, max_windows, gap_windows, seed;
     int with_bos, no_gap, may_replace;
@@ -65,9 +66,12 @@ static const sw_opt options[] = {
     {.name = "report", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
      .offset = offsetof(verify_options, report), .arg = "FILE",
      .help = "also write the JSON report to FILE"},
+    {.name = "html", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(verify_options, html), .arg = "FILE",
+     .help = "also write a page to look at: verdict, errors by layer, sizes, kernels"},
     {.name = "force", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,
      .offset = offsetof(verify_options, may_replace), .set_to = 1,
-     .help = "replace an existing report"},
+     .help = "replace an existing report or page"},
     SW_KV_CACHE_ROW(verify_options, kv_cache),
     SW_DEVICE_ROW(verify_options, device),
     SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
@@ -116,6 +120,17 @@ static sw_code write_report(const char *path, const cJSON *object, bool may_repl
     return rc;
 }
 
+static sw_code write_page(const sw_run *run, const cJSON *object, sw_err *err)
+{
+    const verify_options *o = run->options;
+    sw_html_request page = {.out = o->html, .may_replace = o->may_replace != 0,
+                            .checkpoints = run->args, .n_checkpoints = 1, .verified = object,
+                            .n_threads = (int)o->common.threads,
+                            .progress = &run->term->progress};
+
+    return sw_html_report(&page, err);
+}
+
 static sw_code show(sw_run *run, const verify_options *o, const sw_report *report, sw_err *err)
 {
     cJSON *object = NULL;
@@ -126,6 +141,8 @@ static sw_code show(sw_run *run, const verify_options *o, const sw_report *repor
     if (o->report &&
         (rc = write_report(o->report, object, o->may_replace != 0, err)) != SW_OK)
         goto done;
+    if (o->html && (rc = write_page(run, object, err)) != SW_OK) goto done;
+    sw_term_clear(run->term);
     if (o->common.json) {
         rc = sw_cmd_json_print(run, object, err);
     } else if ((rc = sw_report_text(&text, report, err)) == SW_OK) {
@@ -147,6 +164,8 @@ static sw_code run_verify(sw_run *run, sw_err *err)
 
     if (o->report && !o->may_replace && sw_path_exists(o->report))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->report);
+    if (o->html && (rc = sw_html_report_check(o->html, o->may_replace != 0, err)) != SW_OK)
+        return rc;
     rc = sw_device_option_open(&settings.gpu, o->device, o->device_bytes, err);
     if (rc != SW_OK) return rc;
     if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK ||
@@ -165,6 +184,7 @@ static const char *const examples[] = {
     "swage verify build/demo/gptq --against calib_data/tiny-llama --text calib_data/eval.u16",
     "swage verify OUT --against MODEL --text heldout.txt --max-kl 0.1 --min-top1 0.85",
     "swage verify OUT --against MODEL --text heldout.txt --device cuda",
+    "swage verify OUT --against MODEL --text heldout.txt --html report.html",
     "swage verify MODEL.gguf --against MODEL --text heldout.txt",
     "swage verify MODEL --text heldout.txt",
     "for q in rtn gptq; do swage verify $q --against MODEL --text T --original-states T.st; done",
