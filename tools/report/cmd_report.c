@@ -67,7 +67,7 @@ static sw_code run_report(sw_run *run, sw_err *err)
 static const char *const examples[] = {
     "swage report build/demo/gptq -o build/report.html",
     "swage report OUT --results verify.json -o report.html",
-    "swage report W4 W8 FP8 --results W4.json W8.json FP8.json -o compare.html",
+    "swage report OUT4 OUT8 --results verify4.json verify8.json -o compare.html",
     "swage report OUT --results verify.json --stats MODEL.stats -o report.html", NULL};
 
 const sw_cmd sw_cmd_report = {

@@ -7,6 +7,8 @@
 
 #include "tools/cli/term.h"
 
+#define FITS_WIDTH 520.0 /* pixels that a phone can show smaller and still be read */
+
 void sw_figure_begin(sw_html *h, double width, double height, const char *title,
                      const char *describe)
 {
@@ -14,10 +16,11 @@ void sw_figure_begin(sw_html *h, double width, double height, const char *title,
 
     sw_html_put(h, "<figure>\n<figcaption>%s</figcaption>\n<div class=\"scroll\">", title);
     sw_html_put(h,
-                "<svg class=\"chart\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
+                "<svg class=\"chart%s\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" "
                 "role=\"group\" aria-labelledby=\"t%d d%d\">\n"
                 "<title id=\"t%d\">%s</title><desc id=\"d%d\">%s</desc>\n",
-                width, height, width, height, id, id, id, title, id, describe);
+                width <= FITS_WIDTH ? " fits" : "", width, height, width, height, id, id, id,
+                title, id, describe);
 }
 
 void sw_figure_end(sw_html *h) { sw_html_raw(h, "</svg></div>\n</figure>\n"); }

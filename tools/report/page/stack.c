@@ -20,9 +20,9 @@ static void draw_row(sw_html *h, const sw_stack *s, int row, double per_unit)
     double x = 0, y = row * ROW, sum = sum_of(s, row);
     char shown[SW_SHOWN_BYTES], share[SW_SHOWN_BYTES], label[SW_LABEL_BYTES];
 
-    sw_html_put(h, "<g aria-hidden=\"true\"><text x=\"0\" y=\"%.1f\">%s</text>"
-                "<text class=\"end strong\" x=\"%.0f\" y=\"%.1f\">%s</text></g>\n", y + 14,
-                s->rows[row], WIDTH, y + 14, s->show(shown, sum));
+    sw_html_put(h, "<g aria-hidden=\"true\"><text x=\"0\" y=\"%.1f\">%s <tspan "
+                "class=\"strong\">%s</tspan></text></g>\n", y + 14, s->rows[row],
+                s->show(shown, sum));
     for (int p = 0; p < s->n_parts; p++) {
         double v = s->values[row * s->n_parts + p], width = v * per_unit;
         if (!(v > 0)) continue;

@@ -5,10 +5,10 @@
 #include "tools/report/page/chart.h"
 #include "tools/report/page/scale.h"
 
-#define WIDTH 640.0
-#define HEIGHT 360.0
+#define WIDTH 500.0
+#define HEIGHT 340.0
 #define LEFT 58.0
-#define RIGHT 70.0
+#define RIGHT 58.0
 #define TOP 26.0
 #define FOOT 44.0
 #define CHAR_WIDTH 7.0

@@ -59,7 +59,7 @@ static void put_groups(sw_html *h, const sw_exhibit *x)
     for (int i = 0; i < n; i++) {
         char text[SW_SHOWN_BYTES];
         double bits = 8 * groups[i].bytes / groups[i].weights, share = groups[i].bytes / x->bytes;
-        sw_html_put(h, "<tr><th scope=\"row\">%s</th><td>%s</td>", groups[i].kind,
+        sw_html_put(h, "<tr><th scope=\"row\">%s</th><td class=\"wide\">%s</td>", groups[i].kind,
                     groups[i].scheme);
         sw_cell(h, sw_show_count(text, (double)groups[i].n), (double)groups[i].n);
         sw_cell(h, sw_show_count(text, groups[i].weights), groups[i].weights);

@@ -203,7 +203,8 @@ static int build(roof *r, const sw_exhibit *x, int n)
         for (int e = 0; e < 2; e++)
             r->line[d][e] = (sw_xy_point){.x = ends[e] / 1e6, .y = 1e9 * f->nominal_gb_s / ends[e],
                                           .low = (double)NAN, .high = (double)NAN};
-        r->series[n_series++] = (sw_xy_series){.name = f->name, .color = 7, .is_line = true,
+        r->series[n_series++] = (sw_xy_series){.name = f->name, .color = SW_COLOR_ORIGINAL,
+                                               .is_line = true,
                                                .at = r->line[d], .n = 2};
         for (int i = 0; i <= n; i++)
             add_point(&points[i], r->labels[d * (n + 1) + i], i ? x[i - 1].name : "original",

@@ -50,7 +50,7 @@ static void put_row(sw_html *h, const sw_exhibit_linear *l, const bool *is_shown
     char text[SW_SHOWN_BYTES];
     double bits = 8 * l->bytes / ((double)l->n_out * (double)l->k_in);
 
-    sw_html_put(h, "<tr><th scope=\"row\" class=\"path\">%s</th><td>%s</td>"
+    sw_html_put(h, "<tr><th scope=\"row\" class=\"path\">%s</th><td class=\"wide\">%s</td>"
                 "<td>%lld &#215; %lld</td>", l->path, l->scheme, (long long)l->n_out,
                 (long long)l->k_in);
     sw_cell(h, sw_show_real(text, bits), bits);
