@@ -120,6 +120,17 @@ int64_t sw_exhibit_by_cost(const sw_exhibit_linear **order, const sw_exhibit *x)
     return n;
 }
 
+/* One that does not decode has no histograms: what is wrong with it is verify's to say. */
+static sw_code look_at(sw_exhibit *x, const sw_exhibit_linear *l, sw_err *err)
+{
+    sw_err why = {0};
+    sw_code rc = sw_tensor_look_at(&x->looks[x->n_looks], x->ckpt.st, &x->ckpt, l->path, &why);
+
+    if (rc == SW_E_NOMEM || rc == SW_E_IO) return SW_FAIL(err, rc, "%s", why.text);
+    if (rc == SW_OK) x->worst[x->n_looks++] = l;
+    return SW_OK;
+}
+
 sw_code sw_exhibit_look(sw_exhibit *x, sw_err *err)
 {
     const sw_exhibit_linear **order = NULL;
@@ -129,11 +140,8 @@ sw_code sw_exhibit_look(sw_exhibit *x, sw_err *err)
     if (rc != SW_OK) return rc;
     if ((rc = SW_ARENA_TAKE(&x->looks, &x->arena, SW_EXHIBIT_LOOKS, err)) != SW_OK) goto done;
     n = sw_exhibit_by_cost(order, x);
-    for (int64_t i = 0; i < n && x->n_looks < SW_EXHIBIT_LOOKS && rc == SW_OK; i++) {
-        if (!order[i]->has_codes) continue;
-        rc = sw_tensor_look_at(&x->looks[x->n_looks], x->ckpt.st, &x->ckpt, order[i]->path, err);
-        if (rc == SW_OK) x->worst[x->n_looks++] = order[i];
-    }
+    for (int64_t i = 0; i < n && x->n_looks < SW_EXHIBIT_LOOKS && rc == SW_OK; i++)
+        if (order[i]->has_codes) rc = look_at(x, order[i], err);
 done:
     sw_mem_put(order);
     return rc;

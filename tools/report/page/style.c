@@ -45,7 +45,7 @@ const char sw_page_style[] =
     "h1{font-size:26px;line-height:1.25;margin:0 0 4px;overflow-wrap:anywhere}\n"
     "h2{font-size:19px;margin:0 0 4px}\n"
     "h3{font-size:15px;margin:22px 0 6px;overflow-wrap:anywhere}\n"
-    "p{margin:6px 0}\n"
+    "p{margin:6px 0}p,li,td{overflow-wrap:break-word}li,summary{overflow-wrap:anywhere}\n"
     ".muted,figcaption,caption,.lead{color:var(--muted)}\n"
     ".lead{max-width:75ch;margin-bottom:12px}\n"
     "nav ul{display:flex;flex-wrap:wrap;gap:4px 16px;list-style:none;padding:0;\n"
