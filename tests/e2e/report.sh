@@ -86,6 +86,19 @@ page "$T/both.html" verdict quality compare layers worst bytes speed engines ori
 has "$T/both.html" 'On the front'
 [ "$(grep -o '<b>w[48]</b>' "$T/both.html" | sort -u | wc -l)" -eq 2 ] || fail 'both are on the front'
 
+# a manifest whose files were changed since says nothing
+cp -r "$T/w4" "$T/stale"
+chmod -R u+w "$T/stale"
+printf '\377\377\377\377' | dd of="$T/stale/model.safetensors" bs=1 seek=200000 conv=notrunc status=none
+expect 1 '*changed after it was written' "$SWAGE" verify "$T/stale" --against "$TINY" --html "$T/stale.html" --quiet
+well_formed "$T/stale.html"
+has "$T/stale.html" 'class="badge bad">&#10007; failed'
+has "$T/stale.html" 'manifest.json tells of other bytes'
+lacks "$T/stale.html" 'Error of the outputs on calibration text'
+printf ' ' >>"$T/stale/generation_config.json"
+expect 0 '' "$SWAGE" report "$T/stale" -o "$T/stale.html" --force
+has "$T/stale.html" 'manifest.json tells of other bytes'
+
 # results belong to the files that they name
 cp -r "$T/w4" "$T/changed"
 sed -i 's/"rope_theta": *[0-9.]*/"rope_theta": 10001/' "$T/changed/config.json"

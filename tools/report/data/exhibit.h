@@ -73,6 +73,7 @@ typedef struct sw_exhibit {
     const char *path, *name;        /* name: the last part of path, or all of it */
     sw_checkpoint ckpt;
     cJSON *manifest, *verified, *made; /* NULL: there is none */
+    bool is_stale;                  /* the manifest is of other bytes and was dropped */
     const char *kinds[SW_EXHIBIT_KINDS];
     int n_kinds;
     sw_exhibit_linear *linears;     /* by layer, in block order */
@@ -116,6 +117,8 @@ int64_t sw_exhibit_by_cost(const sw_exhibit_linear **order, const sw_exhibit *x)
 
 /* For the files of this folder: fill in what a manifest says of linears; find one by its path. */
 void sw_exhibit_read_manifest(sw_exhibit *x);
+/* The manifest is not of these bytes after all: forget what it said, and say so. */
+void sw_exhibit_drop_manifest(sw_exhibit *x);
 sw_exhibit_linear *sw_exhibit_find(const sw_exhibit *x, const char *path);
 sw_code sw_exhibit_list_linears(sw_exhibit *x, sw_err *err) SW_MUST_USE;
 sw_code sw_exhibit_count_bytes(sw_exhibit *x, sw_err *err) SW_MUST_USE;

@@ -77,6 +77,42 @@ void sw_exhibit_read_manifest(sw_exhibit *x)
     x->is_original_of_files = !isnan(x->original_bytes);
 }
 
+void sw_exhibit_drop_manifest(sw_exhibit *x)
+{
+    double none = (double)NAN;
+
+    for (int64_t i = 0; i < x->n_linears; i++) {
+        sw_exhibit_linear *l = &x->linears[i];
+        l->method = l->fallback = NULL;
+        l->calib_err = l->calib_err_rtn = l->n_tokens = l->n_routed = l->prior_weight = none;
+        l->damp = l->n_damp_retries = l->scale_min = l->scale_max = none;
+    }
+    cJSON_Delete(x->manifest);
+    x->manifest = NULL;
+    x->n_strangers = 0;
+    x->is_stale = true;
+    if (x->is_original_of_files) x->original_bytes = none;
+}
+
+/* Do the digests that verify took differ from those that the manifest names? */
+static bool has_other_digests(const sw_exhibit *x)
+{
+    const cJSON *file, *output;
+
+    cJSON_ArrayForEach(file, sw_json_member(x->verified, "inputs")) {
+        const char *role = sw_exhibit_text(file, "role"), *path = sw_exhibit_text(file, "path");
+        const char *sum = sw_exhibit_text(file, "sha256"), *base = path ? strrchr(path, '/') : NULL;
+        if (!role || !sum || !path || strcmp(role, "checkpoint") != 0) continue;
+        base = base ? base + 1 : path;
+        cJSON_ArrayForEach(output, sw_json_member(x->manifest, "outputs")) {
+            const char *name = sw_exhibit_text(output, "name");
+            const char *want = sw_exhibit_text(output, "sha256");
+            if (name && want && !strcmp(name, base) && strcmp(want, sum) != 0) return true;
+        }
+    }
+    return false;
+}
+
 static void read_rows(sw_exhibit *x)
 {
     const cJSON *row;
@@ -154,6 +190,7 @@ sw_code sw_exhibit_add_verified(sw_exhibit *x, cJSON *verified, sw_err *err)
     x->verified = verified;
     if (!sw_exhibit_text(verified, "verdict") || !sw_json_member(verified, "report_version"))
         return SW_FAIL(err, SW_E_FORMAT, "no result of `swage verify`");
+    if (x->manifest && has_other_digests(x)) sw_exhibit_drop_manifest(x);
     read_rows(x);
     if (number(coverage, "original_bytes") > 0) {
         x->original_bytes = number(coverage, "original_bytes");

@@ -122,8 +122,8 @@ static void put_findings(sw_html *h, const sw_exhibit *x)
     sw_html_put(h, "<p class=\"bad\">%.0f findings:</p>\n<ul>\n", n);
     cJSON_ArrayForEach(item, list) {
         if (shown++ == FINDINGS_SHOWN) break;
-        sw_html_put(h, "<li><b>%s</b> <code>%s</code> %s</li>\n", sw_exhibit_text(item, "what"),
-                    sw_exhibit_text(item, "name"), sw_exhibit_text(item, "text"));
+        sw_html_put(h, "<li><b>%s</b>: %s</li>\n", sw_exhibit_text(item, "what"),
+                    sw_exhibit_text(item, "text"));
     }
     sw_html_raw(h, "</ul>\n");
     if (n > FINDINGS_SHOWN)
@@ -167,7 +167,7 @@ static bool has_more(const sw_exhibit *x)
 
     for (int64_t i = 0; i < x->n_linears; i++)
         if (x->linears[i].fallback) return true;
-    return (x->verified && !has_passed(x)) || (gates && gates->child) ||
+    return x->is_stale || (x->verified && !has_passed(x)) || (gates && gates->child) ||
            (remarks && remarks->child) || sw_exhibit_text(x->verified, "note");
 }
 
@@ -213,6 +213,9 @@ void sw_section_verdict(sw_html *h, const sw_exhibit *x, int n)
         sw_html_raw(h, "<p>");
         put_badge(h, &x[i]);
         sw_html_put(h, " %s</p>\n", basis(&x[i]));
+        if (x[i].is_stale)
+            sw_html_raw(h, "<p class=\"warn\">manifest.json tells of other bytes: files were "
+                           "changed after it was written. Nothing of it is shown.</p>\n");
         if (reason) sw_html_put(h, "<p class=\"bad\">%s</p>\n", reason);
         if (n == 1) put_tiles(h, &x[i]);
         put_gates(h, &x[i]);
