@@ -2,7 +2,7 @@
  *
  * A run asks the backend of a place for each step and never asks which backend it is. There are
  * two: the CPU's, which can do everything, and CUDA's, which lacks some of it and names in
- * `fallback` who takes over (sw_place_for, placement.h). Arrays that a step makes belong to the
+ * `fallback` who takes over (sw_place_for, block_job.h). Arrays that a step makes belong to the
  * place: only steps of the same backend may read them. Both follow the same recipe; what sums
  * leave in the last digits may differ.
  *

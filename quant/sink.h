@@ -23,6 +23,9 @@ typedef struct sw_quant_sink {
     void *self;
     sw_code (*put)(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
                    const struct sw_solve_report *report, sw_err *err);
+    /* The same, but the sink keeps what q holds and leaves it empty; NULL: put has to do. */
+    sw_code (*take)(void *self, const sw_linear_ref *ref, const char *path, sw_qtensor *q,
+                    const struct sw_solve_report *report, sw_err *err);
     /* false: leave this linear as it is */
     bool (*is_selected)(void *self, const sw_linear_ref *ref, const char *path);
     /* what a selected linear becomes, borrowed until the run ends; NULL: options->spec for all */

@@ -8,9 +8,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "formats/io/file.h"
 #include "formats/base/parallel.h"
+#include "formats/io/profile.h"
 #include "formats/io/watch.h"
 #include "kernels/device.h"
 #include "tools/cli/cmd.h"
@@ -122,6 +124,31 @@ static bool takes_threads(const sw_cmd *cmd)
     return false;
 }
 
+/* Nobody wants to learn at the end of a long run that the trace has no place. */
+static sw_code begin_profile(const char *path, sw_err *err)
+{
+    if (!path) return SW_OK;
+    if (access(path, F_OK) == 0)
+        return SW_FAIL(err, SW_E_USAGE, "--profile %s: there is a file already; give another name",
+                       path);
+    sw_profile_begin();
+    return SW_OK;
+}
+
+/* Of a run that failed as well: its time went somewhere. The run's own failure is the first. */
+static sw_code end_profile(const char *path, sw_code rc, sw_err *err)
+{
+    sw_err local = {0};
+    sw_code wrote;
+
+    if (!sw_profile_is_on()) return rc;
+    wrote = sw_profile_write(path, &local);
+    sw_profile_end();
+    if (rc != SW_OK || wrote == SW_OK) return rc;
+    *err = local;
+    return wrote;
+}
+
 static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
 {
     sw_arena arena = {0};
@@ -154,9 +181,10 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     if (takes_threads(cmd) &&
         (rc = sw_parallel_reserve((int)common->threads, &err)) != SW_OK)
         goto done;
+    if ((rc = begin_profile(common->profile, &err)) != SW_OK) goto done;
     sw_signals_catch(cmd->name, common->json != 0, cmd->is_long);
     sw_watch_begin();
-    rc = cmd->run(&run, &err);
+    rc = end_profile(common->profile, cmd->run(&run, &err), &err);
     sw_term_clear(&term);
     if (rc == SW_OK) rc = flush_result(&err);
 done:

@@ -8,20 +8,14 @@
 
 #include "formats/io/file.h"
 #include "formats/base/parallel.h"
-#include "formats/checkpoint/identity.h"
-#include "formats/checkpoint/model_chat.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/manifest.h"
+#include "formats/checkpoint/model_text.h"
+#include "formats/io/profile.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
-#include "verify/checks/config_check.h"
-#include "verify/checks/float_linears.h"
-#include "verify/metrics/gap.h"
-#include "verify/metrics/inputs.h"
-#include "verify/metrics/kv_scales.h"
+#include "verify/checks/checks.h"
 #include "verify/metrics/perplexity.h"
-#include "verify/checks/side_check.h"
-#include "verify/checks/structure.h"
-#include "verify/checks/tensors.h"
+#include "verify/metrics/inputs.h"
 
 #define GAP_WINDOWS 4
 /* Kernels and dequantized weights differ by the rounding of float sums, which measures 3e-7; a
@@ -32,7 +26,8 @@
  * each: sqrt(2 d r) / r of their norm. From 3e-7 at r = 32 (int8) that is 1.4e-4 at one site,
  * 2.9e-3 at the next, and so on, towards two roundings that know nothing of each other and no
  * further: sqrt(2) times their noise, sqrt(2 / 12) / r = 1.3e-2 for int8, 2.6e-2 for e4m3, whose
- * step is an eighth of a value at most. Toy models with random weights measure up to 1.5e-2. */
+ * step is an eighth of a value at most (twice that for a bit of mantissa less). Toy models with
+ * random weights measure up to 1.5e-2. */
 #define GAP_MAX_ROUNDED 3e-2
 /* Four bits: r is about 3 in e2m1 by groups, so sqrt(2 / 12) / r = 0.14; NVFP4 measures 0.06. */
 #define GAP_MAX_ROUNDED_4 0.15
@@ -256,6 +251,7 @@ static double gap_limit(const verifier *v)
 
     if (act->scope == SW_ACT_NONE) return GAP_MAX;
     if (act->num->bits == 4) most = GAP_MAX_ROUNDED_4;
+    else if (act->num->kind == SW_NUM_FLOAT) most = ldexp(most, 3 - act->num->mantissa_bits);
     return v->kernels.head.act.scope == SW_ACT_NONE ? most : GAP_HEAD_MORE * most;
 }
 
@@ -403,17 +399,34 @@ static sw_code judge_files(verifier *v, sw_err *err)
 {
     const sw_subject *original = v->has_original ? &v->original : NULL;
     sw_report *r = &v->report;
+    sw_span span = sw_span_open("judge digests");
     bool are_same = true;
-    sw_code rc;
+    sw_code rc = describe(v, err);
 
-    if ((rc = describe(v, err)) != SW_OK ||
-        (rc = sw_verify_inputs(r, &v->checkpoint, original, v->options, err)) != SW_OK ||
+    if (rc == SW_OK) rc = sw_verify_inputs(r, &v->checkpoint, original, v->options, err);
+    sw_span_close(span, NULL);
+    if (rc != SW_OK ||
         (rc = sw_verify_side_files(r, &v->checkpoint, original, err)) != SW_OK || !original ||
         (rc = sw_verify_sizes(&are_same, r, &v->checkpoint, original, err)) != SW_OK || are_same)
         return rc;
     v->has_original = false;
     r->note = "the original is another model: nothing else was compared with it";
     return SW_OK;
+}
+
+/* Every tensor by the second decoder, and what can be told of the checkpoint by itself. */
+static sw_code judge_values(verifier *v, const sw_subject *original, sw_err *err)
+{
+    sw_span span = sw_span_open("judge tensors");
+    sw_code rc = sw_verify_tensors(&v->report, &v->checkpoint, original, &v->rescale, v->n_threads,
+                                   v->options->progress, err);
+
+    sw_span_close(span, NULL);
+    span = sw_span_open("judge structure");
+    if (rc == SW_OK) rc = sw_verify_kv_scales(&v->report, &v->checkpoint, err);
+    if (rc == SW_OK) rc = sw_verify_structure(&v->report, &v->checkpoint, err);
+    sw_span_close(span, NULL);
+    return rc;
 }
 
 static sw_code judge(verifier *v, sw_err *err)
@@ -428,12 +441,7 @@ static sw_code judge(verifier *v, sw_err *err)
         (rc = sw_rescale_new(&v->rescale, r, &v->checkpoint, original, v->n_threads,
                              err)) != SW_OK)
         return rc;
-    if ((rc = sw_verify_tensors(r, &v->checkpoint, original, &v->rescale, v->n_threads,
-                                v->options->progress, err)) != SW_OK)
-        return rc;
-    if ((rc = sw_verify_kv_scales(r, &v->checkpoint, err)) != SW_OK ||
-        (rc = sw_verify_structure(r, &v->checkpoint, err)) != SW_OK)
-        return rc;
+    if ((rc = judge_values(v, original, err)) != SW_OK) return rc;
     if (original && (rc = hold_to_original(v, err)) != SW_OK) return rc;
     if (!r->n_tensors && v->checkpoint.is_quantized && !v->checkpoint.is_gguf &&
         (rc = sw_report_find(r, "missing", "quantized linears", err, "config.json says %s, but no "

@@ -7,7 +7,6 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
-#include "formats/checkpoint/checkpoint_parts.h"
 #include "formats/dialect/dialect_common.h"
 #include "formats/dialect/dialect_gguf.h"
 #include "formats/gguf/gguf_model.h"

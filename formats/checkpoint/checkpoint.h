@@ -143,4 +143,15 @@ sw_code sw_ckpt_writer_catch_up(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err) SW_MUST_USE;
 void sw_ckpt_writer_free(sw_ckpt_writer *w); /* abandons what was not committed; accepts NULL */
 
+/* The stored tensors of one quantized linear. Not for others than the reader
+ * and the writer of checkpoints. */
+
+/* In the order that the dialect declares for `spec`, each checked for dtype and shape; NULL for an
+ * optional one that the file lacks, and behind the last. SW_E_FORMAT names the offender, also
+ * floats of the same linear. */
+sw_code sw_checkpoint_parts(const sw_st_tensor *out[SW_DIALECT_TENSORS_MAX],
+                            const sw_checkpoint *ckpt, const char *module_path,
+                            const sw_qspec *spec, int64_t n_out, int64_t k_in,
+                            sw_err *err) SW_MUST_USE;
+
 #endif

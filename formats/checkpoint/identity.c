@@ -1,5 +1,5 @@
-/* identity.c - see identity.h. */
-#include "formats/checkpoint/identity.h"
+/* identity.c - see manifest.h. */
+#include "formats/checkpoint/manifest.h"
 
 #include <stdio.h>
 #include <string.h>

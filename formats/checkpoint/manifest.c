@@ -30,25 +30,61 @@ static cJSON *array_member(cJSON *root, const char *key)
     return array ? array : cJSON_AddArrayToObject(root, key);
 }
 
+static bool is_taken(const sw_checkpoint *source, const sw_dir_entry *entry)
+{
+    return entry->role == SW_DIR_SIDE || entry->role == SW_DIR_OWNED ||
+           (entry->role == SW_DIR_WEIGHTS && is_opened_file(source, entry->name));
+}
+
+static sw_code add_name(cJSON *array, const char *text, sw_err *err)
+{
+    cJSON *name = cJSON_CreateString(text);
+
+    if (name && cJSON_AddItemToArray(array, name)) return SW_OK;
+    cJSON_Delete(name);
+    return SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
+}
+
+/* Digests of the entries that are taken, in their order; in the arena. */
+static sw_code digest_source(char (**out)[SW_SHA256_HEX_BYTES], sw_arena *arena,
+                             const sw_checkpoint *source, const sw_dir_list *list, sw_err *err)
+{
+    const char **paths = NULL;
+    int64_t n = 0;
+    sw_code rc;
+
+    if ((rc = SW_ARENA_TAKE(out, arena, list->n_entries, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&paths, arena, list->n_entries, err)) != SW_OK)
+        return rc;
+    for (int64_t i = 0; i < list->n_entries && rc == SW_OK; i++) {
+        char path[SW_PATH_BYTES], *kept = NULL;
+
+        if (!is_taken(source, &list->entries[i])) continue;
+        rc = sw_path_join(path, source->dir, list->entries[i].name, err);
+        if (rc == SW_OK) rc = sw_arena_text(&kept, arena, path, strlen(path), err);
+        paths[n++] = kept;
+    }
+    return rc == SW_OK ? sw_sha256_files(*out, paths, n, err) : rc;
+}
+
 static sw_code add_source(cJSON *inputs, cJSON *left, const sw_checkpoint *source,
                           const sw_dir_list *list, const sw_progress *progress, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    char (*digests)[SW_SHA256_HEX_BYTES] = NULL;
+    sw_arena arena = {0};
+    int64_t n = 0;
+    sw_code rc;
 
+    sw_progress_step(progress, "digest inputs", 0, 1);
+    rc = digest_source(&digests, &arena, source, list, err);
+    if (rc == SW_OK) rc = sw_progress_check(progress, err);
     for (int64_t i = 0; i < list->n_entries && rc == SW_OK; i++) {
-        sw_progress_step(progress, "digest inputs", i, list->n_entries);
-        if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
         const sw_dir_entry *entry = &list->entries[i];
-        bool is_taken = entry->role == SW_DIR_SIDE || entry->role == SW_DIR_OWNED ||
-                        (entry->role == SW_DIR_WEIGHTS && is_opened_file(source, entry->name));
-        cJSON *name = NULL;
-        if (is_taken) {
-            rc = sw_dir_add_digest(inputs, source->dir, entry, err);
-        } else if (!(name = cJSON_CreateString(entry->name)) || !cJSON_AddItemToArray(left, name)) {
-            cJSON_Delete(name);
-            rc = SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
-        }
+
+        rc = is_taken(source, entry) ? sw_dir_put_digest(inputs, entry, digests[n++], err)
+                                     : add_name(left, entry->name, err);
     }
+    sw_arena_free(&arena);
     return rc;
 }
 

@@ -6,6 +6,7 @@
 #ifndef SW_FORMATS_CHECKPOINT_MANIFEST_H
 #define SW_FORMATS_CHECKPOINT_MANIFEST_H
 
+#include "formats/base/hash.h"
 #include "formats/checkpoint/checkpoint.h"
 #include "formats/checkpoint/side_files.h"
 
@@ -25,5 +26,12 @@ sw_code sw_manifest_write(const cJSON *given, const cJSON *sources, const char *
 /* SW_E_USAGE when out_dir is the source directory, lies inside it, or holds it: writing there
  * would change or remove what is being read. out_dir need not exist. */
 sw_code sw_paths_keep_apart(const char *source_dir, const char *out_dir, sw_err *err) SW_MUST_USE;
+
+/* One hash for a model, so that what was measured on it is not used for another. */
+
+/* SHA-256 over config.json, printed in one way, and over name, dtype, shape and SHA-256 of every
+ * tensor, in name order. How tensors are spread over files does not matter. */
+sw_code sw_checkpoint_identity(char out[SW_SHA256_HEX_BYTES], const sw_checkpoint *checkpoint,
+                               sw_err *err) SW_MUST_USE;
 
 #endif

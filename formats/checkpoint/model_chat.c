@@ -1,5 +1,5 @@
-/* model_chat.c - see model_chat.h. */
-#include "formats/checkpoint/model_chat.h"
+/* model_chat.c - see model_text.h. */
+#include "formats/checkpoint/model_text.h"
 
 #include <stdio.h>
 #include <string.h>

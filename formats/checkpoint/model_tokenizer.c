@@ -1,5 +1,5 @@
-/* model_tokenizer.c - see model_tokenizer.h. */
-#include "formats/checkpoint/model_tokenizer.h"
+/* model_tokenizer.c - see model_text.h. */
+#include "formats/checkpoint/model_text.h"
 
 #include <stdio.h>
 #include <string.h>

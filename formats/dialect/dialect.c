@@ -9,29 +9,24 @@
 #include "formats/dialect/dialect_gguf.h"
 
 const sw_dialect *const sw_dialects[] = {
-    &sw_dialect_marlin, /* before gptq, whose method it may name */
-    &sw_dialect_machete,
-    &sw_dialect_gptq, &sw_dialect_gptq_v2, &sw_dialect_awq, &sw_dialect_awq_gemv,
-    &sw_dialect_compressed_tensors, &sw_dialect_fp8_hf, /* before fp8, which takes the rest */
-    &sw_dialect_fp8,
-    &sw_dialect_modelopt, &sw_dialect_mxfp4, &sw_dialect_swage, NULL,
+#define SW_DIALECT(symbol, place) &sw_dialect_##symbol,
+#include "formats/dialect/dialects.def"
+#undef SW_DIALECT
+    NULL,
 };
 
-const sw_dialect *const sw_conversion_dialects[] = {
-    &sw_dialect_marlin,
-    &sw_dialect_machete,
-    &sw_dialect_gptq,
-    &sw_dialect_gptq_v2,
-    &sw_dialect_awq,
-    &sw_dialect_awq_gemv,
-    &sw_dialect_compressed_tensors,
-    &sw_dialect_fp8,
-    &sw_dialect_fp8_hf,
-    &sw_dialect_modelopt,
-    &sw_dialect_mxfp4,
-    &sw_dialect_swage,
-    &sw_dialect_gguf,
-    NULL,
+#define SW_DIALECT(symbol, place) +1
+enum {
+    N_DIALECTS = 0
+#include "formats/dialect/dialects.def"
+};
+#undef SW_DIALECT
+
+const sw_dialect *const sw_conversion_dialects[N_DIALECTS + 2] = {
+#define SW_DIALECT(symbol, place) [place] = &sw_dialect_##symbol,
+#include "formats/dialect/dialects.def"
+#undef SW_DIALECT
+    [N_DIALECTS] = &sw_dialect_gguf,
 };
 
 const sw_dialect *sw_dialect_find(const char *name)
@@ -141,12 +136,14 @@ static sw_code refuse_division(const char *dialect, const sw_qspec *spec, int64_
 
 sw_code sw_hold_division(const char *dialect, const sw_qspec *spec, int64_t k_in, sw_err *err)
 {
+    char widths[SW_NUM_WIDTHS_BYTES];
+
     if (spec->n_outliers)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s has no place for outlier channels; use --format "
                        "swage, or --outliers 0", dialect);
     if (!spec->num)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: no such weight width; 2, 3, 4 and 8 bits are",
-                       dialect);
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: no such weight width; %s bits are", dialect,
+                       sw_num_widths(widths));
     if (spec->num->kind == SW_NUM_INT &&
         (spec->has_global || sw_dtype_bits(spec->scale_dtype) < 16))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: %s weights under %s scales; an override cannot "
@@ -245,10 +242,11 @@ sw_code sw_shape_check(const void *src, const char *suffix, int64_t n_out, int64
 sw_code sw_config_bits(const sw_num **out, int64_t bits, sw_err *err)
 {
     const sw_num *num = bits > 0 && bits <= 8 ? sw_num_by_bits((int)bits) : NULL;
+    char widths[SW_NUM_WIDTHS_BYTES];
 
     if (!num)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld-bit integer weights; 2, 3, 4 and 8 bits can be "
-                       "read", (long long)bits);
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld-bit integer weights; %s bits can be read",
+                       (long long)bits, sw_num_widths(widths));
     *out = num;
     return SW_OK;
 }
@@ -280,14 +278,36 @@ bool sw_config_add_spec(cJSON *object, const sw_qspec *spec)
             cJSON_AddNumberToObject(object, "outliers", (double)spec->n_outliers));
 }
 
+sw_code sw_config_read_bits(const sw_num **num, const cJSON *object, sw_err *err)
+{
+    int64_t bits = *num ? (*num)->bits : 0;
+    sw_code rc = sw_json_int(&bits, object, "bits", 1, 64, err);
+
+    if (rc != SW_OK) return rc;
+    for (int i = 0; i < SW_NUM_COUNT && sw_json_member(object, "weights"); i++)
+        if (sw_nums[i].bits == bits) {
+            *num = &sw_nums[i];
+            return SW_OK;
+        }
+    return sw_config_bits(num, bits, err);
+}
+
 sw_code sw_config_read_spec(sw_qspec *spec, const cJSON *object, sw_err *err)
 {
     int64_t bits = spec->num ? spec->num->bits : 0;
     sw_code rc;
 
     if ((rc = sw_json_int(&bits, object, "bits", 1, 64, err)) != SW_OK ||
-        (rc = sw_config_bits(&spec->num, bits, err)) != SW_OK ||
-        (rc = sw_json_bool(&spec->is_symmetric, object, "sym", err)) != SW_OK ||
+        (rc = sw_config_bits(&spec->num, bits, err)) != SW_OK)
+        return rc;
+    return sw_config_read_shape(spec, object, err);
+}
+
+sw_code sw_config_read_shape(sw_qspec *spec, const cJSON *object, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = sw_json_bool(&spec->is_symmetric, object, "sym", err)) != SW_OK ||
         (rc = sw_json_int(&spec->n_outliers, object, "outliers", 0, INT32_MAX, err)) != SW_OK)
         return rc;
     if (!sw_json_member(object, "group_size")) return SW_OK;

@@ -4,18 +4,9 @@
 
 #include "formats/dialect/dialect.h"
 
-extern const sw_dialect sw_dialect_awq;
-extern const sw_dialect sw_dialect_awq_gemv;
-extern const sw_dialect sw_dialect_marlin;
-extern const sw_dialect sw_dialect_machete;
-extern const sw_dialect sw_dialect_gptq;
-extern const sw_dialect sw_dialect_gptq_v2;
-extern const sw_dialect sw_dialect_compressed_tensors;
-extern const sw_dialect sw_dialect_fp8;
-extern const sw_dialect sw_dialect_fp8_hf;
-extern const sw_dialect sw_dialect_modelopt;
-extern const sw_dialect sw_dialect_mxfp4;
-extern const sw_dialect sw_dialect_swage;
+#define SW_DIALECT(symbol, place) extern const sw_dialect sw_dialect_##symbol;
+#include "formats/dialect/dialects.def"
+#undef SW_DIALECT
 
 sw_part sw_part_single(const char *suffix, sw_dtype dtype); /* without dimensions */
 sw_part sw_part_1d(const char *suffix, sw_dtype dtype, int64_t a);
@@ -56,6 +47,9 @@ sw_code sw_shape_check(const void *src, const char *suffix, int64_t n_out, int64
 
 /* Bits -> number row; SW_E_UNSUPPORTED lists the widths there are. */
 sw_code sw_config_bits(const sw_num **out, int64_t bits, sw_err *err);
+/* "bits" (or those of *num) into a row of that width: of integers, or where "weights" names the
+ * format of any kind, until sw_config_read_beyond reads the name. */
+sw_code sw_config_read_bits(const sw_num **num, const cJSON *object, sw_err *err);
 /* "group_size": -1 or null is one group per channel, else a positive multiple of 8. */
 sw_code sw_config_group(int64_t *out, const cJSON *object, const char *key, sw_err *err);
 int64_t sw_config_group_value(const sw_qspec *spec); /* -1 for one group per channel */
@@ -85,6 +79,7 @@ void sw_config_below_regex(char out[SW_BELOW_BYTES], const char *module);
 bool sw_config_add_spec(cJSON *object, const sw_qspec *spec);
 /* Read them over what *spec has; absent keys leave it. */
 sw_code sw_config_read_spec(sw_qspec *spec, const cJSON *object, sw_err *err);
+sw_code sw_config_read_shape(sw_qspec *spec, const cJSON *object, sw_err *err); /* all but "bits" */
 /* What goes beyond them, see config_beyond.c; absent keys leave *spec. */
 bool sw_config_add_beyond(cJSON *object, const sw_qspec *spec);
 sw_code sw_config_read_beyond(sw_qspec *spec, const cJSON *object, sw_err *err);

@@ -298,7 +298,8 @@ static sw_code read_modules(sw_qconfig *out, const cJSON *object, sw_arena *aren
         sw_qrule rule = {.is_exact = true, .spec = out->spec};
         if (!cJSON_IsObject(module))
             return SW_FAIL(err, SW_E_FORMAT, "modules: %.100s: not an object", name);
-        if ((rc = sw_config_read_spec(&rule.spec, module, err)) != SW_OK ||
+        if ((rc = sw_config_read_bits(&rule.spec.num, module, err)) != SW_OK ||
+            (rc = sw_config_read_shape(&rule.spec, module, err)) != SW_OK ||
             (rc = sw_config_read_beyond(&rule.spec, module, err)) != SW_OK) {
             sw_err_prefix(err, "modules: %.100s", name);
             return rc;
@@ -315,12 +316,10 @@ static sw_code read_config(sw_qconfig *out, const cJSON *object, sw_arena *arena
 {
     sw_qconfig config = {.spec = {.scale_dtype = out->spec.scale_dtype, .is_symmetric = true}};
     bool is_first = false;
-    int64_t bits = 0;
     sw_code rc;
 
     if ((rc = check_layout(&is_first, object, err)) != SW_OK ||
-        (rc = sw_json_int(&bits, object, "bits", 1, 64, err)) != SW_OK ||
-        (rc = sw_config_bits(&config.spec.num, bits, err)) != SW_OK ||
+        (rc = sw_config_read_bits(&config.spec.num, object, err)) != SW_OK ||
         (rc = sw_config_group(&config.spec.group_elems, object, "group_size", err)) != SW_OK ||
         (rc = sw_json_bool(&config.spec.is_symmetric, object, "sym", err)) != SW_OK ||
         (rc = sw_json_int(&config.spec.n_outliers, object, "outliers", 0, INT32_MAX, err)) !=

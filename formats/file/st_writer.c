@@ -11,6 +11,7 @@
 #include "formats/base/json.h"
 #include "formats/base/size.h"
 #include "formats/file/st_writer_internal.h"
+#include "formats/io/profile.h"
 
 #define DIRECT_FILES_MAX 64 /* of more the second descriptors would be missing elsewhere */
 
@@ -393,6 +394,7 @@ static void withdraw(sw_st_writer *w)
 
 sw_code sw_st_writer_commit(sw_st_writer *w, sw_err *err)
 {
+    sw_span span = sw_span_open("publish");
     sw_code rc = SW_OK;
 
     if (!w->is_ready)
@@ -409,5 +411,6 @@ sw_code sw_st_writer_commit(sw_st_writer *w, sw_err *err)
     }
     if (rc == SW_OK && w->n_files > 1) rc = write_index(w, err);
     if (rc != SW_OK && !w->is_kept) withdraw(w);
+    sw_span_close(span, NULL);
     return rc;
 }

@@ -22,10 +22,12 @@
 #ifndef SW_FORMATS_FILE_ZPACK_H
 #define SW_FORMATS_FILE_ZPACK_H
 
-#include "formats/io/file.h"
+#include <stddef.h>
+
 #include "formats/base/hash.h"
 #include "formats/base/mem.h"
 #include "formats/base/view.h"
+#include "formats/io/file.h"
 
 #define SW_ZPACK_MAGIC "SWZPACK1"
 #define SW_ZPACK_MAGIC_BYTES 8
@@ -80,5 +82,20 @@ sw_code sw_zpack_writer_put(sw_zpack_writer *w, const char *name, sw_dtype dtype
 sw_code sw_zpack_writer_commit(sw_zpack_writer *w, sw_err *err) SW_MUST_USE;
 uint64_t sw_zpack_writer_bytes(const sw_zpack_writer *w); /* written so far */
 void sw_zpack_writer_free(sw_zpack_writer *w); /* removes what was not committed; accepts NULL */
+
+/* Bytes of elements to planes of bytes and back, for the reader and the writer. */
+static inline void sw_to_planes(unsigned char *out, const unsigned char *in, size_t n_elems,
+                                size_t elem_bytes)
+{
+    for (size_t b = 0; b < elem_bytes; b++)
+        for (size_t i = 0; i < n_elems; i++) out[b * n_elems + i] = in[i * elem_bytes + b];
+}
+
+static inline void sw_from_planes(unsigned char *out, const unsigned char *in, size_t n_elems,
+                                  size_t elem_bytes)
+{
+    for (size_t b = 0; b < elem_bytes; b++)
+        for (size_t i = 0; i < n_elems; i++) out[i * elem_bytes + b] = in[b * n_elems + i];
+}
 
 #endif

@@ -6,7 +6,6 @@
 #include "formats/base/json.h"
 #include "formats/base/size.h"
 #include "formats/file/zpack.h"
-#include "formats/file/zpack_planes.h"
 
 typedef struct meta_entry {
     const char *key, *value;

@@ -5,7 +5,6 @@
 #include "formats/base/json.h"
 #include "formats/base/size.h"
 #include "formats/file/zpack.h"
-#include "formats/file/zpack_planes.h"
 
 #define LEVEL 3 /* mantissas do not compress: a higher level costs time and saves nothing */
 

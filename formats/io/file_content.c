@@ -1,6 +1,8 @@
 /* file_content.c - see file_content.h. */
 #include "formats/io/file_content.h"
 
+#include "formats/base/mem.h"
+#include "formats/base/parallel.h"
 #include "formats/io/file.h"
 #include "formats/io/watch.h"
 
@@ -33,6 +35,37 @@ sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *
 done:
     sw_sha256_free(sum);
     sw_map_close(&map);
+    return rc;
+}
+
+typedef struct digest_job {
+    char (*out)[SW_SHA256_HEX_BYTES];
+    const char *const *paths;
+    sw_err *errs; /* [n] code SW_OK: none */
+} digest_job;
+
+static void digest_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const digest_job *job = ctx;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++)
+        job->errs[i].code = sw_sha256_file(job->out[i], job->paths[i], &job->errs[i]);
+}
+
+sw_code sw_sha256_files(char (*out)[SW_SHA256_HEX_BYTES], const char *const *paths, int64_t n,
+                        sw_err *err)
+{
+    digest_job job = {.out = out, .paths = paths};
+    sw_code rc = SW_MEM_GET(&job.errs, n, "failures", err);
+
+    if (rc == SW_OK) sw_parallel_for(sw_cpu_count(), n, 1, digest_some, &job);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        if (job.errs[i].code != SW_OK) {
+            *err = job.errs[i];
+            rc = job.errs[i].code;
+        }
+    sw_mem_put(job.errs);
     return rc;
 }
 

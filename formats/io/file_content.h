@@ -9,6 +9,10 @@
  * hashing a checkpoint does not make it resident. Inputs that are watched (watch.h) are noted.
  * SW_E_IO: the file cannot be read. */
 sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *err) SW_MUST_USE;
+/* The same of n files, one a processor at a time: a digest cannot be cut, but a model has many
+ * files. The failure of the first that fails, in their order, is the call's. */
+sw_code sw_sha256_files(char (*out)[SW_SHA256_HEX_BYTES], const char *const *paths, int64_t n,
+                        sw_err *err) SW_MUST_USE;
 
 /* Map the file at `path` and parse it. */
 sw_code sw_json_read(cJSON **out, const char *path, const sw_json_caps *caps,

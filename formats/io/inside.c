@@ -8,11 +8,12 @@
 
 #include "formats/io/file.h"
 
-/* Caches of the model hub keep the bytes once for all revisions: "../../blobs/<digest>". */
+/* Caches of the model hub keep each file once for all revisions, as a link to
+ * "../../blobs/<digest>". */
 #define HUB_BLOBS "../../blobs/"
 
-/* What the user allows for the whole run. It is set before anything is opened and read ever after;
- * every file of a model passes here, so it would be an argument of each function that opens one. */
+/* What the user allows, set once before anything is opened. It is no argument, because every
+ * function that opens a file of a model would have to pass it on. */
 static bool follows_links;
 
 void sw_path_follow_links(bool is_on) { follows_links = is_on; }
@@ -32,7 +33,7 @@ static bool is_hub_link(const char *path, const char *dir)
            S_ISREG(info.st_mode);
 }
 
-/* *out stays empty when there is nothing behind the link, as whoever opens it will find. */
+/* *out stays empty when the link leads to nothing; opening the file then reports that. */
 static sw_code resolve(char out[PATH_MAX], const char *path, sw_err *err)
 {
     out[0] = '\0';

@@ -51,7 +51,7 @@ static bool join(char out[SW_PATH_BYTES], const char *dir, const char *name)
     return true;
 }
 
-/* The mark goes last: as long as anything else is there, it says whose that is. */
+/* The mark is removed last, since it proves that all else in the directory is ours. */
 static void remove_work(const char *dir)
 {
     char path[SW_PATH_BYTES];

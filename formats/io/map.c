@@ -46,7 +46,7 @@ static sw_code open_map(sw_map *out, const char *path, bool is_input, sw_err *er
     sw_code rc;
     int fd;
 
-    /* a pipe would block until someone writes; it is refused below like all that is no file */
+    /* a pipe would block until someone writes; below, everything but plain files is refused */
     do fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     while (fd < 0 && errno == EINTR);
 

@@ -5,8 +5,8 @@
  *   OUT.partial            of a run that can be continued; found by its name
  *   OUT.partial-PID.K      of any other
  *     swage-work           the mark: proof that the directory is ours, see workdir.c
- *     journal              OUT.partial alone: what is finished
- * (formats/checkpoint/writer/journal.h) checkpoint/          becomes OUT, when that is a directory
+ *     journal              OUT.partial alone: what is finished (checkpoint/writer/journal.h)
+ *     checkpoint/          becomes OUT, when that is a directory
  *     output               becomes OUT, when that is a file
  *     old/                 what OUT was, while it steps aside
  *

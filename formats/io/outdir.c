@@ -1,8 +1,8 @@
 /* outdir.c - one output directory of file.h: complete or absent.
  *
- * Work happens in a marked directory beside it (workdir.c), locked by flock: the kernel lets go of
- * the lock when the process dies however it dies, so one that can be locked is debris and is
- * removed by the next run. Process numbers would not do: containers share disks.
+ * Work happens in a marked directory beside it (workdir.c), locked by flock: the kernel
+ * releases the lock when the process ends in whatever way, so a directory that can be locked is
+ * left over and the next run removes it. Process numbers would not do: containers share disks.
  *
  * An old output is exchanged for the new one in a single step where the file system can do
  * that (renameat2), so that PATH is whole at every instant; else it steps aside first, into the
@@ -141,7 +141,7 @@ static void take_back(publication how, const sw_out_dir *out, const char *old)
         (void)sw_rename_new(old, out->path);
 }
 
-/* Everything that can forbid it, after everything is on the disk. */
+/* Everything that can forbid publishing; asked when all data is on the disk. */
 static sw_code check_publishing(const sw_out_dir *out, bool *replaces, sw_err *err)
 {
     sw_code rc;

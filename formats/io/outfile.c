@@ -13,7 +13,7 @@
 
 #define WRITE_BEHIND_BYTES ((size_t)1 << 20)
 #define WRITE_CHUNK_BYTES ((size_t)1 << 30) /* below the system's limit for one call */
-#define DIRECT_BYTES ((size_t)64 << 10) /* fewer are not worth a wait for the disk */
+#define DIRECT_BYTES ((size_t)64 << 10) /* fewer bytes go through the page cache */
 
 void sw_path_parent(char out[SW_PATH_BYTES], const char *path)
 {
@@ -79,8 +79,8 @@ sw_code sw_sync_parent(const char *path, sw_err *err)
     return SW_OK;
 }
 
-/* A file system may know neither: then the name is taken by an empty file or directory of ours,
- * which the rename replaces. */
+/* Where the file system supports neither call, an empty file or directory of ours takes the name
+ * first, and the rename replaces that. */
 static int rename_over_claim(const char *from, const char *to, bool is_dir)
 {
     int failed, fd;
@@ -152,7 +152,7 @@ sw_code sw_out_open(sw_out_file *out, const char *path, sw_err *err)
     out->may_replace = true;
     if ((rc = set_paths(out, path, end, err)) != SW_OK || (rc = sw_work_note(path, err)) != SW_OK)
         return rc;
-    /* what a killed process with our number left; a link there must not be written through */
+    /* a killed process with the same number may have left a file; a link must not be followed */
     (void)unlink(out->temp_path);
     return create_temp(out, err);
 }
@@ -224,7 +224,7 @@ sw_code sw_out_reserve(sw_out_file *out, uint64_t size_bytes, sw_err *err)
                        (unsigned long long)size_bytes);
     do failed = posix_fallocate(out->fd, 0, (off_t)size_bytes);
     while (failed == EINTR);
-    /* file systems without reservation say so; the writes will then find out */
+    /* where the file system cannot reserve, a full disk shows when data is written */
     if (failed == 0 || failed == EINVAL || failed == EOPNOTSUPP) return SW_OK;
     return SW_FAIL(err, SW_E_IO, "%s: cannot reserve %llu bytes: %s", out->path,
                    (unsigned long long)size_bytes, strerror(failed));
@@ -237,8 +237,8 @@ void sw_out_go_direct(sw_out_file *out)
     out->is_direct = out->direct_fd >= 0;
 }
 
-/* Past the cache only whole pages, so that no page is written both ways: what the cache has of it
- * would overwrite the rest. */
+/* Only whole pages bypass the cache. A page written both ways would be overwritten by the cached
+ * copy. */
 static ssize_t write_past(const sw_out_file *out, const unsigned char *from, size_t n_bytes,
                           uint64_t offset)
 {
@@ -255,7 +255,8 @@ static ssize_t write_past(const sw_out_file *out, const unsigned char *from, siz
     return n < 0 && errno == EINVAL ? pwrite(out->fd, from, n_bytes, (off_t)offset) : n;
 }
 
-/* The system reads the bytes itself: of an input that was cut short it says no more than that. */
+/* The system reads the mapped bytes itself, and of an input that was cut short it reports only that
+ * it could not. */
 static sw_code lost_source(const sw_out_file *out, const void *from, sw_err *err)
 {
     uint64_t offset = 0, size_bytes = 0;

@@ -42,7 +42,7 @@ static const cJSON *find_output(const cJSON *outputs, const char *name)
     return NULL;
 }
 
-/* Read and not mapped: it is no input, and nobody waits for it. */
+/* Read instead of mapped, since it is no input of the run. */
 static sw_code digest_of(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *err)
 {
     unsigned char piece[16384];

@@ -183,7 +183,7 @@ static sw_code changed(const input *one, const char *how, sw_err *err)
                    "published; run again once it stays as it is", one->path, how);
 }
 
-/* Opened and not only looked up: a network file system asks its server then. */
+/* The file is opened, because a network file system asks its server only then. */
 static int look(struct stat *info, const char *path)
 {
     int fd, failed;

@@ -172,7 +172,7 @@ static bool is_noted(int fd, const char *dir, const char *name)
            (strip_numbered(plain, name, SW_OUT_TEMP) && lists(fd, n, plain));
 }
 
-/* A name that a kill has cut short gets its end, so that the next one is not glued to it. */
+/* A name that a kill has cut short is ended here, so that it does not run into the next one. */
 static sw_code append_name(int fd, const char *name, sw_err *err)
 {
     char line[NAME_BYTES + 1] = "", last = '\0';
@@ -241,7 +241,7 @@ sw_code sw_work_note_all(const char *dir, const char *path, sw_err *err)
 
 /* --- what is in it --- */
 
-/* Files are files: a link, or a directory, by a name of ours is not ours. */
+/* Only plain files count: a link or a directory under one of our names is not ours. */
 static bool is_kind(int dir_fd, const char *name, mode_t kind)
 {
     struct stat info;
@@ -460,7 +460,8 @@ static bool remove_above(void *ctx, int dir_fd, const char *name)
     return remove_file(ctx, dir_fd, name);
 }
 
-/* The journal goes before what it speaks of: half a removal is not taken for work. */
+/* The journal is removed before the data it lists, so that a removal that was stopped half-way is
+ * not taken for work in progress. */
 static bool empty(const char *dir, int mark_fd)
 {
     char path[SW_PATH_BYTES];

@@ -221,11 +221,17 @@ static sw_code read_activation(sw_mlp_act *out, const cJSON *config, sw_err *err
         const char *name;
         sw_mlp_act act;
     } rows[] = {
-        {"silu", SW_MLP_SILU},          {"swish", SW_MLP_SILU},
-        {"gelu", SW_MLP_GELU},          {"gelu_pytorch_tanh", SW_MLP_GELU_TANH},
-        {"gelu_new", SW_MLP_GELU_TANH}, {"relu", SW_MLP_RELU},
-        {"relu2", SW_MLP_RELU_SQUARED},
+#define SW_ACTIVATION(id, symbol)
+#define SW_ACTIVATION_NAME(name, id) {name, SW_MLP_##id},
+#include "formats/model/activations.def"
+#undef SW_ACTIVATION_NAME
     };
+#define SW_ACTIVATION_NAME(name, id) ", " name
+    static const char names[] =
+#include "formats/model/activations.def"
+        ;
+#undef SW_ACTIVATION
+#undef SW_ACTIVATION_NAME
     const size_t n_rows = sizeof rows / sizeof rows[0];
     sw_code rc;
 
@@ -236,10 +242,8 @@ static sw_code read_activation(sw_mlp_act *out, const cJSON *config, sw_err *err
         if ((rc = sw_json_text(&name, config, keys[k], err)) != SW_OK) return rc;
         while (name && i < n_rows && strcmp(rows[i].name, name)) i++;
         if (i == n_rows)
-            return SW_FAIL(err, SW_E_UNSUPPORTED,
-                           "%s: \"%.60s\" is not supported; there are silu, gelu, "
-                           "gelu_pytorch_tanh, gelu_new, relu, relu2",
-                           keys[k], name);
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: \"%.60s\" is not supported; there are %s",
+                           keys[k], name, names + strlen(", "));
         if (name) *out = rows[i].act;
     }
     return SW_OK;

@@ -26,8 +26,8 @@ bool sw_model_owns(const sw_model *m, const char *tensor)
     return *rest == '.' && layer >= 0 && layer < m->n_layers;
 }
 
-/* How much of the name leads to the part it belongs to: the components it has in common with the
- * way to the layers, and one more. */
+/* The length of the name of the part that a tensor belongs to: the components that it shares with
+ * the path to the layers, and one more. */
 static size_t part_bytes(const sw_model *m, const char *tensor)
 {
     const char *layers = sw_model_end(m, SW_END_LAYERS);

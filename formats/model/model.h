@@ -47,7 +47,11 @@ typedef struct sw_arch sw_arch;
 
 /* What an MLP does to its gate (or to its only branch). */
 typedef enum sw_mlp_act {
-    SW_MLP_SILU, SW_MLP_GELU, SW_MLP_GELU_TANH, SW_MLP_RELU, SW_MLP_RELU_SQUARED,
+#define SW_ACTIVATION(id, symbol) SW_MLP_##id,
+#define SW_ACTIVATION_NAME(name, id)
+#include "formats/model/activations.def"
+#undef SW_ACTIVATION
+#undef SW_ACTIVATION_NAME
     SW_MLP_SWIGLU_CLAMPED /* g = min(g, limit), u within +-limit: g sigmoid(1.702 g) (u + 1) */
 } sw_mlp_act;
 

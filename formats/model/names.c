@@ -87,7 +87,7 @@ static const char *find_prefix(size_t *n, const sw_model *m, const sw_st *st)
     return found;
 }
 
-/* The head stands beside the decoder or within any of the modules around it. */
+/* The head is a sibling of the decoder or of any module that contains it. */
 static void fit_head(sw_model *m, const sw_st *st, const char *prefix, size_t n_prefix)
 {
     const char *head = arch_end(m, SW_END_HEAD);

@@ -63,7 +63,7 @@ static const sw_op ops_after_head_norm[] = {
 };
 static const sw_op ops_after_unturned[] = {OPS_LINEAR_QKV(X), OPS_HEAD_NORM, OPS_AFTER_REST};
 
-/* What follows the last block; its product is the engine's own business. */
+/* What follows the last block, up to the head, which the engine multiplies itself. */
 static const sw_op ops_head[] = {NORM(N, X, NORM_FINAL), LINEAR(T, N, HEAD, ATTN_IN)};
 static const sw_op ops_mean_head[] = {MEAN_NORM(N, X, NORM_FINAL), LINEAR(T, N, HEAD, ATTN_IN)};
 const sw_program sw_head_program = PROGRAM(ops_head);

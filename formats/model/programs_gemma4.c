@@ -11,7 +11,7 @@
     NORM(N, X, NORM_ATTN), LINEAR(Q, N, Q, ATTN_IN), LINEAR(K, N, K, ATTN_IN),             \
     PLAIN_OP(COPY, V, K), OPS_HEAD_NORM, NORM_V, OPS_ROPE, OPS_ATTENDED
 #define OPS_SHARED_KV NORM(N, X, NORM_ATTN), LINEAR(Q, N, Q, ATTN_IN), OPS_TAKEN_KV
-/* Engines load q, k and v as one, so what nobody reads is quantized like the rest. */
+/* Engines load q, k and v as one matrix, so the part that is not read is quantized as well. */
 #define OPS_UNUSED_KV OPS_QKV, OPS_TAKEN_KV
 #define OPS_TAKEN_KV                                                                       \
     HEAD_NORM(Q, NORM_Q), PLAIN_OP(ROPE, Q, Q), TAKE_KV, ATTENTION(NO_SLOT), OPS_O,        \

@@ -41,7 +41,7 @@
     KEPT(MIX_A, MIX_A_RANK, MIX_A), KEPT(MIX_Z_RANK, N, MIX_Z_RANK),                       \
     KEPT(MIX_Z, MIX_Z_RANK, MIX_Z_GATE), PLAIN_OP(KIMI_DELTA, MIX_O, Q),                   \
     LINEAR(T, MIX_O, O, MIX_OUT_IN), OPS_ADD, NORM(N, X, NORM_MLP)
-/* Latent attention whose heads do not turn, though their keys have a part in common. */
+/* Latent attention without rotation, whose heads still share a part of their keys. */
 #define OPS_UNTURNED_LATENT                                                                \
     NORM(N, X, NORM_ATTN), LINEAR(Q, N, Q, ATTN_IN), LINEAR(KV_A, N, KV_A, ATTN_IN),       \
     PLAIN_OP(SPLIT, LATENT, KV_A), NORM(LATENT, LATENT, NORM_KV_A),                        \

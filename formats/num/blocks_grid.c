@@ -1,6 +1,6 @@
 /* blocks_grid.c - decoding the types whose elements are points of a lattice, eight or four at a
- * time, of blocks of 256. P is a point of the type's set (blocks_points.h), sign a bit per element
- * (set: negative), element by element from bit 0; i counts eights (0..31), r sixteens or 32s.
+ * time, of blocks of 256. P is a point of the type's set (blocks_internal.h), sign a bit per
+ * element (set: negative), from bit 0 on; i counts eights (0..31), r sixteens or 32s.
  *
  *   IQ2_XXS f16 d; 8 x {u8 q[4]; u32 a}   x = d (0.5 + a >> 28) / 4 sign P[q], levels 8, 25, 43
  *           a has seven sign bits of each of the four eights; the eighth makes their number even
@@ -18,7 +18,6 @@
  * Every product here has at most 24 significant bits, so that no order of operations matters.
  */
 #include "formats/num/blocks_internal.h"
-#include "formats/num/blocks_points.h"
 
 static const float iq2_levels[3] = {8, 25, 43};
 static const float iq1_levels[3] = {-1, 0, 1};

@@ -2,9 +2,15 @@
 #ifndef SW_FORMATS_NUM_BLOCKS_INTERNAL_H
 #define SW_FORMATS_NUM_BLOCKS_INTERNAL_H
 
+#include <stdint.h>
+
 #include "formats/base/size.h"
 #include "formats/num/blocks.h"
 #include "formats/num/half.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 static inline float sw_load_f16(const uint8_t *p) { return sw_f16_decode(sw_load_le16(p)); }
 static inline void sw_store_f16(uint8_t *p, float v) { sw_store_le16(p, sw_f16_encode(v)); }
@@ -39,4 +45,21 @@ void sw_q8_0_encode(uint8_t *b, const float *x, const float *importance, sw_bloc
 void sw_q4_k_encode(uint8_t *b, const float *x, const float *importance, sw_block_how how);
 void sw_q6_k_encode(uint8_t *b, const float *x, const float *importance, sw_block_how how);
 
+/* The lattice points of the IQ1, IQ2 and IQ3 types, packed. For blocks_grid.c.
+ *
+ * A point of eight elements with three levels is the number sum(digit_i 3^i), i = 0..7; one of four
+ * elements with eight levels is sum(digit_i 8^i), i = 0..3. Digits count levels from the lowest. */
+
+/* Eight elements, three levels. IQ1_M has the points of IQ1_S. */
+extern const uint16_t sw_iq2_xxs_points[256];
+extern const uint16_t sw_iq2_xs_points[512];
+extern const uint16_t sw_iq2_s_points[1024];
+extern const uint16_t sw_iq1_s_points[2048];
+/* Four elements, eight levels. */
+extern const uint16_t sw_iq3_xxs_points[256];
+extern const uint16_t sw_iq3_s_points[512];
+
+#ifdef __cplusplus
+}
+#endif
 #endif

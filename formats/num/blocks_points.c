@@ -1,8 +1,8 @@
-/* blocks_points.c - the lattice points that the IQ1, IQ2 and IQ3 types store; see blocks_points.h.
+/* blocks_points.c - the lattice points that the IQ1, IQ2 and IQ3 types store, for blocks_grid.c.
  *
  * Each set rises, so that the index of a point is its rank. The sets are part of the formats.
  */
-#include "formats/num/blocks_points.h"
+#include "formats/num/blocks_internal.h"
 
 const uint16_t sw_iq2_xxs_points[256] = {
     0, 2, 4, 6, 8, 10, 12, 18, 20, 24, 26, 28, 30, 36, 42, 46, 48, 54, 56, 62, 74, 82, 84, 90, 94,

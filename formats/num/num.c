@@ -1,25 +1,35 @@
 /* num.c - the table of number formats, and stored floats. See num.h. */
 #include "formats/num/num.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/num/half.h"
 #include "formats/num/small.h"
 
 const sw_num sw_nums[SW_NUM_COUNT] = {
-#define SW_NUM(id, text, kind_, n_bits, top_, mantissa_, normal_, values_, encode_)        \
-    [SW_NUM_##id] = {.name = text,                                                            \
-                     .kind = SW_NUM_##kind_,                                                  \
-                     .bits = n_bits,                                                          \
-                     .code_max = (1 << (n_bits)) - 1,                                         \
-                     .sym_zero = 1 << ((n_bits) - 1),                                         \
-                     .top = top_,                                                             \
-                     .mantissa_bits = mantissa_,                                              \
-                     .normal = normal_,                                                       \
-                     .values = values_,                                                       \
-                     .encode = encode_},
+#define SW_INTEGER(id, text, n_bits)                    \
+    [SW_NUM_##id] = {.name = text,                      \
+                     .kind = SW_NUM_INT,                \
+                     .bits = n_bits,                    \
+                     .code_max = (1 << (n_bits)) - 1,   \
+                     .sym_zero = 1 << ((n_bits) - 1),   \
+                     .top = (1 << ((n_bits) - 1)) - 1},
+#define SW_SMALL_FLOAT(id, text, symbol, exponent, mantissa, last)                           \
+    [SW_NUM_##id] = {.name = text,                                                         \
+                     .kind = SW_NUM_FLOAT,                                                 \
+                     .bits = 1 + (exponent) + (mantissa),                                  \
+                     .code_max = (2 << ((exponent) + (mantissa))) - 1,                     \
+                     .sym_zero = 1 << ((exponent) + (mantissa)),                           \
+                     .top = SW_SMALL_SIZE(SW_SMALL_TOP(exponent, mantissa, SW_SMALL_##last), \
+                                          exponent, mantissa),                             \
+                     .mantissa_bits = mantissa,                                            \
+                     .normal = SW_SMALL_SIZE(1u << (mantissa), exponent, mantissa),        \
+                     .values = sw_##symbol##_values,                                       \
+                     .encode = sw_##symbol##_encode},
 #include "formats/num/formats.def"
-#undef SW_NUM
+#undef SW_INTEGER
+#undef SW_SMALL_FLOAT
 };
 
 const sw_num *sw_num_find(const char *name)
@@ -34,6 +44,20 @@ const sw_num *sw_num_by_bits(int bits)
     for (int i = 0; i < SW_NUM_COUNT; i++)
         if (sw_nums[i].kind == SW_NUM_INT && sw_nums[i].bits == bits) return &sw_nums[i];
     return NULL;
+}
+
+const char *sw_num_widths(char out[SW_NUM_WIDTHS_BYTES])
+{
+    int last = SW_NUM_COUNT - 1;
+    size_t at = 0;
+
+    while (last > 0 && sw_nums[last].kind != SW_NUM_INT) last--;
+    out[0] = 0;
+    for (int i = 0; i <= last && at < SW_NUM_WIDTHS_BYTES; i++)
+        if (sw_nums[i].kind == SW_NUM_INT)
+            at += (size_t)snprintf(out + at, SW_NUM_WIDTHS_BYTES - at, "%s%d",
+                                   !at ? "" : i == last ? " and " : ", ", sw_nums[i].bits);
+    return out;
 }
 
 /* Stored floats of one byte. */

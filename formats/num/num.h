@@ -16,9 +16,11 @@ extern "C" {
 #endif
 
 typedef enum sw_num_id {
-#define SW_NUM(id, name, kind, bits, top, mantissa, normal, values, encode) SW_NUM_##id,
+#define SW_INTEGER(id, name, bits) SW_NUM_##id,
+#define SW_SMALL_FLOAT(id, name, symbol, exponent, mantissa, last) SW_NUM_##id,
 #include "formats/num/formats.def"
-#undef SW_NUM
+#undef SW_INTEGER
+#undef SW_SMALL_FLOAT
     SW_NUM_COUNT
 } sw_num_id;
 
@@ -33,13 +35,16 @@ typedef struct sw_num {
     float top;    /* largest finite value; of signed codes for INT */
     int mantissa_bits;          /* FLOAT only: stored ones */
     float normal;               /* FLOAT only: smallest normal value */
-    const float *values;        /* FLOAT only: [2^bits] what each code means, see small.h */
+    const float *values;        /* FLOAT only: [256] what each code means, see small.h */
     uint8_t (*encode)(float v); /* FLOAT only: nearest code, ties to even, saturating */
 } sw_num;
 
 extern const sw_num sw_nums[SW_NUM_COUNT];
 const sw_num *sw_num_find(const char *name); /* NULL when unknown */
 const sw_num *sw_num_by_bits(int bits); /* the INT row of that width; NULL when there is none */
+/* The widths of the INT rows, for messages: "2, 3, 4 and 8". Returns `out`. */
+#define SW_NUM_WIDTHS_BYTES 64
+const char *sw_num_widths(char out[SW_NUM_WIDTHS_BYTES]);
 
 /* How activations are quantized on their way into a product. */
 typedef enum sw_act_scope {

@@ -6,39 +6,38 @@
 
 #include "formats/num/half.h"
 
-/* Value of code c with m mantissa bits and exponents whose lowest, as a subnormal, counts units
- * of `unit`: mantissa and hidden bit times 2^(exponent - 1). All exact in float. */
-#define MANTISSA(c, m) ((c) & ((1u << (m)) - 1))
-#define EXPONENT(c, m) (((c) & 0x7fu) >> (m))
-#define MAGNITUDE(c, m, unit)                                                         \
-    (EXPONENT(c, m) ? (float)((1u << (m)) + MANTISSA(c, m)) *                         \
-                          (float)(1ull << (EXPONENT(c, m) - (EXPONENT(c, m) > 0))) * (unit) \
-                    : (float)MANTISSA(c, m) * (unit))
-#define SIGNED(c, v) ((c) & 0x80u ? -(v) : (v))
+#define LAST(c, e, m, last)                                                                 \
+    ((last) == SW_SMALL_IEEE && !((c) & ((1u << (m)) - 1u)) ? INFINITY : NAN)
+#define SIZE(c, e, m, last) \
+    ((c) > SW_SMALL_TOP(e, m, last) ? LAST(c, e, m, last) : SW_SMALL_SIZE(c, e, m))
+#define VALUE(c, e, m, last)                                                   \
+    ((c) & 1u << ((e) + (m)) ? -SIZE((c) & ((1u << ((e) + (m))) - 1u), e, m, last) \
+                             : SIZE((c) & ((1u << ((e) + (m))) - 1u), e, m, last))
 
-#define E4M3(c) SIGNED(c, ((c) & 0x7fu) == 0x7fu ? NAN : MAGNITUDE(c, 3, 0x1p-9f))
-#define E5M2(c)                                    \
-    SIGNED(c, ((c) & 0x7fu) > 0x7cu    ? NAN       \
-              : ((c) & 0x7fu) == 0x7cu ? INFINITY  \
-                                       : MAGNITUDE(c, 2, 0x1p-16f))
+#define FOUR(f, c, ...) \
+    f(c, __VA_ARGS__), f((c) + 1u, __VA_ARGS__), f((c) + 2u, __VA_ARGS__), f((c) + 3u, __VA_ARGS__)
+#define SIXTEEN(f, c, ...)                                                \
+    FOUR(f, c, __VA_ARGS__), FOUR(f, (c) + 4u, __VA_ARGS__),              \
+        FOUR(f, (c) + 8u, __VA_ARGS__), FOUR(f, (c) + 12u, __VA_ARGS__)
+#define QUARTER(f, c, ...)                                                \
+    SIXTEEN(f, c, __VA_ARGS__), SIXTEEN(f, (c) + 16u, __VA_ARGS__),       \
+        SIXTEEN(f, (c) + 32u, __VA_ARGS__), SIXTEEN(f, (c) + 48u, __VA_ARGS__)
+#define ALL(f, ...)                                                       \
+    QUARTER(f, 0u, __VA_ARGS__), QUARTER(f, 64u, __VA_ARGS__),            \
+        QUARTER(f, 128u, __VA_ARGS__), QUARTER(f, 192u, __VA_ARGS__)
 
-#define FOUR(f, c) f(c), f((c) + 1u), f((c) + 2u), f((c) + 3u)
-#define SIXTEEN(f, c) FOUR(f, c), FOUR(f, (c) + 4u), FOUR(f, (c) + 8u), FOUR(f, (c) + 12u)
-#define QUARTER(f, c) SIXTEEN(f, c), SIXTEEN(f, (c) + 16u), SIXTEEN(f, (c) + 32u), \
-                      SIXTEEN(f, (c) + 48u)
-#define ALL(f) QUARTER(f, 0u), QUARTER(f, 64u), QUARTER(f, 128u), QUARTER(f, 192u)
-
-const float sw_e2m1_values[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                  -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
-const float sw_e4m3_values[256] = {ALL(E4M3)};
-const float sw_e5m2_values[256] = {ALL(E5M2)};
+#define SW_INTEGER(id, name, bits)
+#define SW_SMALL_FLOAT(id, name, symbol, exponent, mantissa, last) \
+    const float sw_##symbol##_values[256] = {ALL(VALUE, exponent, mantissa, SW_SMALL_##last)};
+#include "formats/num/formats.def"
+#undef SW_SMALL_FLOAT
 
 /* 2^(c - 127), from two factors within float's reach. */
 #define POWER(c) ((float)(1ull << ((c) % 64u)) * POWER_BASE(c))
 #define POWER_BASE(c) \
     ((c) < 64u ? 0x1p-127f : (c) < 128u ? 0x1p-63f : (c) < 192u ? 0x1p1f : 0x1p65f)
-#define E8M0(c) ((c) == 255u ? NAN : POWER(c))
-const float sw_e8m0_values[256] = {ALL(E8M0)};
+#define E8M0(c, unused) ((c) == 255u ? NAN : POWER(c))
+const float sw_e8m0_values[256] = {ALL(E8M0, 0)};
 
 /* Round away the low `drop` bits of m, to nearest, ties to even. */
 static uint32_t round_bits(uint32_t m, uint32_t drop)
@@ -64,28 +63,25 @@ static uint32_t encode_magnitude(uint32_t bits, uint32_t mantissa_bits, uint32_t
     return code > code_max ? code_max : code;
 }
 
-uint8_t sw_e2m1_encode(float v)
+/* The sign, and all ones for a NaN of a format that has any. */
+static inline uint8_t encode(float v, uint32_t exponent_bits, uint32_t mantissa_bits, int last)
 {
-    uint32_t bits = sw_f32_bits(v);
+    uint32_t bits = sw_f32_bits(v), sign_at = exponent_bits + mantissa_bits;
+    uint32_t lowest = 129u - (1u << (exponent_bits - 1)), size;
 
-    return (uint8_t)((bits >> 31) << 3 | encode_magnitude(bits, 1, 127, 7));
+    if (last != SW_SMALL_FINITE && (bits & 0x7fffffffu) > 0x7f800000u)
+        size = (1u << sign_at) - 1u;
+    else
+        size = encode_magnitude(bits, mantissa_bits, lowest,
+                                SW_SMALL_TOP(exponent_bits, mantissa_bits, last));
+    return (uint8_t)(bits >> 31 << sign_at | size);
 }
 
-uint8_t sw_e4m3_encode(float v)
-{
-    uint32_t bits = sw_f32_bits(v), sign = (bits >> 24) & 0x80u;
-
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
-    return (uint8_t)(sign | encode_magnitude(bits, 3, 121, 0x7e));
-}
-
-uint8_t sw_e5m2_encode(float v)
-{
-    uint32_t bits = sw_f32_bits(v), sign = (bits >> 24) & 0x80u;
-
-    if ((bits & 0x7fffffffu) > 0x7f800000u) return (uint8_t)(sign | 0x7fu);
-    return (uint8_t)(sign | encode_magnitude(bits, 2, 113, 0x7b));
-}
+#define SW_SMALL_FLOAT(id, name, symbol, exponent, mantissa, last) \
+    uint8_t sw_##symbol##_encode(float v) { return encode(v, exponent, mantissa, SW_SMALL_##last); }
+#include "formats/num/formats.def"
+#undef SW_INTEGER
+#undef SW_SMALL_FLOAT
 
 uint8_t sw_e8m0_encode(float v)
 {

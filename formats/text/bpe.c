@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/text/bpe_merge.h"
 
 #define BLOCK_CHAR 0x2581u /* LOWER ONE EIGHTH BLOCK, which stands for a blank */
 #define BLOCK_TEXT "\xE2\x96\x81"
@@ -160,7 +159,8 @@ static sw_code flush_unk(symbol_list *list, sw_err *err)
 }
 
 /* A character that is no token, `plain` without prefix and suffix: its bytes, or unk, or nothing.
- * Byte tokens do not end a held-back unk; the format's own reader has it so, and ids must match. */
+ * Byte tokens do not end a held-back unk; Hugging Face's tokenizers do the same, and ids must
+ * match. */
 static sw_code push_unknown(symbol_list *list, const char *text, size_t n_bytes,
                             const char *plain, size_t plain_bytes, sw_err *err)
 {

@@ -1,10 +1,10 @@
-/* bpe_merge.c - see bpe_merge.h.
+/* bpe_merge.c - see bpe.h.
  *
  * Long words: a doubly linked list of symbols and a binary heap of candidate pairs. Entries
  * go stale when a neighbour merges first; one is recognised by its pair no longer merging
  * into the token it was pushed for.
  */
-#include "formats/text/bpe_merge.h"
+#include "formats/text/bpe.h"
 
 #include <string.h>
 

@@ -24,8 +24,8 @@ static sw_code add_special(sw_ids *list, const cJSON *special, const cJSON *all,
     return SW_OK;
 }
 
-/* Stages wrap one another: without a cap a file of many could make wrapping quadratic, and the
- * ids of every text as long as the file. */
+/* Each stage wraps the one before. Without a cap, a file with many stages would take quadratic time
+ * and add as many ids to every text as the file is long. */
 #define TEMPLATE_IDS_MAX 1024
 #define TEMPLATE_STAGES_MAX 32
 

@@ -112,7 +112,7 @@ static sw_code build_vocab(sw_tokenizer *tok, const cJSON *model, sw_err *err)
     return rc;
 }
 
-/* Files of before the field existed are BPE when they have merges. */
+/* Files older than the field are BPE when they have merges. */
 static sw_code find_model_type(bool *is_unigram, const cJSON *model, sw_err *err)
 {
     const char *type = NULL;

@@ -8,7 +8,7 @@
 
 #define UNK_PENALTY 10.0
 
-struct sw_unigram_node { /* the best way to spell the word up to here */
+struct sw_unigram_node { /* the best spelling of the word up to here */
     double score;
     size_t begin; /* of its last piece */
     uint32_t id;  /* of it */

@@ -6,7 +6,7 @@
 #include "formats/base/json.h"
 #include "formats/base/size.h"
 
-#define PROBES_MAX 2048 /* far above what text that nobody crafted needs at half load */
+#define PROBES_MAX 2048 /* far above what ordinary text needs in a table that is half full */
 #define MIN_SLOTS ((size_t)256)
 
 /* Two multiplications per eight bytes; the fold keeps the high bits of each product. */
@@ -210,7 +210,7 @@ static sw_code find_part(uint32_t *id, const sw_vocab *vocab, const char *text, 
                    (int)(n_bytes < 60 ? n_bytes : 60), text);
 }
 
-/* A pair that is listed twice keeps its last rank, as the format's own reader has it. */
+/* A pair that is listed twice keeps its last rank, as in Hugging Face's tokenizers. */
 static sw_code put_merge(sw_vocab *vocab, uint64_t pair, uint32_t rank, uint32_t merged,
                          sw_err *err)
 {

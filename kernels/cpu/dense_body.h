@@ -211,6 +211,7 @@ const sw_cpu_ops V_NAME(sw_cpu_ops) = {
     .gemv_dense_tokens = GEMV_DENSE_TOKENS,
     .gemm_tokens = GEMM_TOKENS,
     .to_tile_order = to_tile_order,
+    .gemv_takes = gemv_takes,
     .gemv_tiles = gemv_tiles,
     .decode_tiles = decode_tiles,
     .dot_panel = dot_panel,

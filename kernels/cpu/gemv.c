@@ -82,6 +82,7 @@ static size_t workspace_bytes(const sw_gemm *p)
 
 static bool fits(const sw_gemm *p, const sw_cpu_ops *ops)
 {
+    if (p->w->tiles && !ops->gemv_takes(p->w->tiles)) return false;
     return p->w->k_in > 0 && p->m <= (p->w->tiles ? ops->gemv_tokens : ops->gemv_dense_tokens);
 }
 

@@ -32,6 +32,9 @@ typedef struct sw_cpu_ops {
     /* dst = n inputs in tile order, zeros up to the next multiple of 64. */
     void (*to_tile_order)(float *dst, const float *x, int64_t n);
 
+    /* Can gemv_tiles read these codes? decode_tiles can read all. */
+    bool (*gemv_takes)(const sw_tiles *t);
+
     /* sums f32 [n_tokens, 64], channels in natural order: x times one row of tiles.
      * x in tile order [n_tokens, x_stride]. scratch: SW_GEMV_SCRATCH_BYTES. */
     void (*gemv_tiles)(float *sums, const sw_tiles *t, int64_t n_tile, const float *x,

@@ -15,8 +15,16 @@
 #include "kernels/cpu/simd/scales_body.h"
 #include "kernels/cpu/simd/unroll.h"
 
+/* The containers of integers, and the small floats that vec_*.h decode in registers. Any other
+ * small float is looked up in the table of its row of formats.def, and only in blocks: products
+ * with few tokens then go the way of those with many. */
+#define EACH_INT(F, ...) \
+    F(INT2, __VA_ARGS__) F(INT3, __VA_ARGS__) F(INT4, __VA_ARGS__) F(INT8, __VA_ARGS__)
+#define EACH_FLOAT(F, ...) F(E2M1, __VA_ARGS__) F(E4M3, __VA_ARGS__) F(E5M2, __VA_ARGS__)
+
+#define CODE_NAME(code, ...) CODE_##code,
 typedef enum code_kind {
-    CODE_INT2, CODE_INT3, CODE_INT4, CODE_INT8, CODE_E2M1, CODE_E4M3, CODE_E5M2, CODE_KINDS
+    EACH_INT(CODE_NAME, ) EACH_FLOAT(CODE_NAME, ) CODE_TABLE4, CODE_TABLE8, CODE_KINDS
 } code_kind;
 
 V_INLINE bool is_int(code_kind code) { return code <= CODE_INT8; }
@@ -25,17 +33,23 @@ V_INLINE bool is_nibble(code_kind code) { return code <= CODE_INT4; }
 V_INLINE int bits_of(code_kind code)
 {
     if (code == CODE_INT2 || code == CODE_INT3) return code == CODE_INT2 ? 2 : 3;
-    return code == CODE_INT4 || code == CODE_E2M1 ? 4 : 8;
+    return code == CODE_INT4 || code == CODE_E2M1 || code == CODE_TABLE4 ? 4 : 8;
 }
 
 static code_kind code_of(const sw_tiles *t)
 {
     static const code_kind ints[] = {[2] = CODE_INT2, [3] = CODE_INT3, [4] = CODE_INT4,
                                      [8] = CODE_INT8};
+#define CODE_OF(code, ...) {SW_NUM_##code, CODE_##code},
+    static const struct {
+        sw_num_id num;
+        code_kind code;
+    } floats[] = {EACH_FLOAT(CODE_OF, )};
 
     if (t->spec.num->kind == SW_NUM_INT) return ints[t->container_bits];
-    if (t->container_bits == 4) return CODE_E2M1;
-    return t->spec.num == &sw_nums[SW_NUM_E5M2] ? CODE_E5M2 : CODE_E4M3;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++)
+        if (t->spec.num == &sw_nums[floats[i].num]) return floats[i].code;
+    return t->container_bits == 4 ? CODE_TABLE4 : CODE_TABLE8;
 }
 
 static bool is_split_group(const sw_tiles *t) { return t->spec.group_elems % SW_TILE_K != 0; }
@@ -191,16 +205,19 @@ V_INLINE channel load_channel(const sw_strip_params *params, int64_t tile, int s
 }
 
 /* Vector i (0..3) of the small floats of channel n + 8h, not yet scaled. */
-V_INLINE vec plain_of(words w, int i, int h, code_kind code)
+V_INLINE vec plain_of(words w, int i, int h, code_kind code, const float *values)
 {
+    if (code == CODE_TABLE4) return v_lookup(values, w, 4 * (2 * i + h), 15);
+    if (code == CODE_TABLE8) return v_lookup(values, w, 8 * i, 255);
     if (code == CODE_E2M1) return v_e2m1(w, 2 * i + h);
     return code == CODE_E4M3 ? v_e4m3(w, i) : v_e5m2(w, i);
 }
 
 /* Vector i of channel n + 8h. */
-V_INLINE vec value_of(words w, int i, int h, channel c, code_kind code, bool is_split)
+V_INLINE vec value_of(words w, int i, int h, channel c, code_kind code, bool is_split,
+                      const float *values)
 {
-    if (!is_int(code)) return v_mul(plain_of(w, i, h, code), c.scale);
+    if (!is_int(code)) return v_mul(plain_of(w, i, h, code, values), c.scale);
     if (is_nibble(code) && !is_split) return v_value4(w, 2 * i + h, c);
     return v_fma(is_nibble(code) ? v_code4(w, 2 * i + h) : v_code8(w, i), c.scale, c.offset);
 }
@@ -242,7 +259,7 @@ V_INLINE void add_plain(vec sum[SW_STRIP_TOKENS_MAX], words w, int h, vec scale,
 {
     vec plain[4];
 
-    UNROLL for (int i = 0; i < 4; i++) plain[i] = plain_of(w, i, h, code);
+    UNROLL for (int i = 0; i < 4; i++) plain[i] = plain_of(w, i, h, code, NULL);
     UNROLL for (int m = 0; m < n_tokens; m++) {
         const float *in = x + m * x_stride;
         vec part = v_mul(plain[0], v_load(in));
@@ -288,8 +305,8 @@ V_INLINE void strip_pairs(float *acc, const uint8_t *tiles, int64_t n_tiles,
                     continue;
                 }
                 UNROLL for (int i = 0; i < 4; i++) {
-                    vec a = value_of(w[0], i, 0, low, code, is_split);
-                    vec b = value_of(w[1], i, 1, high, code, is_split);
+                    vec a = value_of(w[0], i, 0, low, code, is_split, NULL);
+                    vec b = value_of(w[1], i, 1, high, code, is_split, NULL);
 
                     UNROLL for (int m = 0; m < n_tokens; m++) {
                         vec in = v_load(x + m * x_stride + tile * 64 + 16 * i + V_LANES * u);
@@ -332,19 +349,12 @@ typedef void (*strip_fn)(float *acc, const uint8_t *tiles, int64_t n_tiles,
     STRIP(code, 0, n_pairs, n_tokens)       \
     STRIP(code, 1, n_pairs, n_tokens)
 /* Small floats take more constants and temporaries, which leaves registers for fewer pairs. */
-#define STRIPS(n_pairs, n_tokens)                 \
-    STRIP_BOTH(INT2, n_pairs, n_tokens)           \
-    STRIP_BOTH(INT3, n_pairs, n_tokens)           \
-    STRIP_BOTH(INT4, n_pairs, n_tokens)           \
-    STRIP_BOTH(INT8, n_pairs, n_tokens)           \
-    STRIP_BOTH(E2M1, (n_pairs + 1) / 2, n_tokens) \
-    STRIP_BOTH(E4M3, (n_pairs + 1) / 2, n_tokens) \
-    STRIP_BOTH(E5M2, (n_pairs + 1) / 2, n_tokens)
-#define STRIP_PAIR(code, n_tokens) {strip_##code##_0_##n_tokens, strip_##code##_1_##n_tokens}
-#define STRIP_ROW(n_tokens)                                                              \
-    {STRIP_PAIR(INT2, n_tokens), STRIP_PAIR(INT3, n_tokens), STRIP_PAIR(INT4, n_tokens), \
-     STRIP_PAIR(INT8, n_tokens), STRIP_PAIR(E2M1, n_tokens),                             \
-     STRIP_PAIR(E4M3, n_tokens), STRIP_PAIR(E5M2, n_tokens)}
+#define STRIPS(n_pairs, n_tokens)            \
+    EACH_INT(STRIP_BOTH, n_pairs, n_tokens) \
+    EACH_FLOAT(STRIP_BOTH, (n_pairs + 1) / 2, n_tokens)
+#define STRIP_PAIR(code, n_tokens) \
+    [CODE_##code] = {strip_##code##_0_##n_tokens, strip_##code##_1_##n_tokens},
+#define STRIP_ROW(n_tokens) {EACH_INT(STRIP_PAIR, n_tokens) EACH_FLOAT(STRIP_PAIR, n_tokens)}
 
 #if V_LANES == 16
 STRIPS(8, 1) STRIPS(4, 2) STRIPS(2, 3) STRIPS(2, 4) STRIPS(2, 5) STRIPS(2, 6) STRIPS(1, 7)
@@ -362,6 +372,8 @@ static const strip_fn strips[][CODE_KINDS][2] = {STRIP_ROW(1), STRIP_ROW(2), STR
                                                  STRIP_ROW(4)};
 #endif
 #define GEMV_TOKENS ((int)(sizeof strips / sizeof *strips))
+
+static bool gemv_takes(const sw_tiles *t) { return strips[0][code_of(t)][0] != NULL; }
 
 /* Channel of a slot: tiles.h, read backwards. */
 static int channel_of(int slot) { return slot / 16 * 16 + slot % 16 / 2 + slot % 2 * 8; }
@@ -394,8 +406,8 @@ static void gemv_tiles(float *sums, const sw_tiles *t, int64_t n_tile, const flo
 }
 
 V_INLINE void decode_block(float *panel, int64_t ld, const uint8_t *tiles, int64_t n_tiles,
-                           const sw_strip_params *params, int quarter, code_kind code,
-                           bool is_split)
+                           const sw_strip_params *params, int quarter, const float *values,
+                           code_kind code, bool is_split)
 {
     int bits = bits_of(code);
 
@@ -414,32 +426,27 @@ V_INLINE void decode_block(float *panel, int64_t ld, const uint8_t *tiles, int64
                 for (int i = 0; i < 4; i++) {
                     float *at = low + 16 * i + V_LANES * u;
 
-                    v_store(at, value_of(w[0], i, 0, a, code, is_split));
-                    v_store(at + 8 * ld, value_of(w[1], i, 1, b, code, is_split));
+                    v_store(at, value_of(w[0], i, 0, a, code, is_split, values));
+                    v_store(at + 8 * ld, value_of(w[1], i, 1, b, code, is_split, values));
                 }
             }
         }
 }
 
 typedef void (*block_fn)(float *panel, int64_t ld, const uint8_t *tiles, int64_t n_tiles,
-                         const sw_strip_params *params, int quarter);
+                         const sw_strip_params *params, int quarter, const float *values);
 #define BLOCK(code, is_split)                                                                    \
     static void block_##code##_##is_split(float *panel, int64_t ld, const uint8_t *tiles,        \
                                           int64_t n_tiles, const sw_strip_params *params,        \
-                                          int quarter)                                           \
+                                          int quarter, const float *values)                      \
     {                                                                                            \
-        decode_block(panel, ld, tiles, n_tiles, params, quarter, CODE_##code, is_split);         \
+        decode_block(panel, ld, tiles, n_tiles, params, quarter, values, CODE_##code, is_split); \
     }
-BLOCK(INT2, 0) BLOCK(INT2, 1) BLOCK(INT3, 0) BLOCK(INT3, 1) BLOCK(INT4, 0) BLOCK(INT4, 1)
-BLOCK(INT8, 0) BLOCK(INT8, 1) BLOCK(E2M1, 0) BLOCK(E2M1, 1)
-BLOCK(E4M3, 0) BLOCK(E4M3, 1) BLOCK(E5M2, 0) BLOCK(E5M2, 1)
-static const block_fn blocks[CODE_KINDS][2] = {{block_INT2_0, block_INT2_1},
-                                               {block_INT3_0, block_INT3_1},
-                                               {block_INT4_0, block_INT4_1},
-                                               {block_INT8_0, block_INT8_1},
-                                               {block_E2M1_0, block_E2M1_1},
-                                               {block_E4M3_0, block_E4M3_1},
-                                               {block_E5M2_0, block_E5M2_1}};
+#define BLOCK_BOTH(code, ...) BLOCK(code, 0) BLOCK(code, 1)
+#define BLOCK_PAIR(code, ...) [CODE_##code] = {block_##code##_0, block_##code##_1},
+EACH_INT(BLOCK_BOTH, ) EACH_FLOAT(BLOCK_BOTH, ) BLOCK_BOTH(TABLE4) BLOCK_BOTH(TABLE8)
+static const block_fn blocks[CODE_KINDS][2] = {
+    EACH_INT(BLOCK_PAIR, ) EACH_FLOAT(BLOCK_PAIR, ) BLOCK_PAIR(TABLE4) BLOCK_PAIR(TABLE8)};
 
 static void decode_tiles(float *panel, int64_t ld, const sw_tiles *t, int64_t n_tile, int quarter,
                          int64_t k_tile, int64_t n_tiles)
@@ -453,7 +460,7 @@ static void decode_tiles(float *panel, int64_t ld, const sw_tiles *t, int64_t n_
         int64_t n = sw_min_i64(SW_STRIP_TILES, n_tiles - k);
 
         load_params(&params, t, n_tile, k_tile + k, n);
-        block(panel + k * SW_TILE_K, ld, at, n, &params, quarter);
+        block(panel + k * SW_TILE_K, ld, at, n, &params, quarter, t->spec.num->values);
     }
 }
 

@@ -167,8 +167,11 @@ static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
     const row_job *j = ctx;
     const sw_vec *vec = j->e->vec;
     void (*const acts[])(float *, int64_t) = {
-        [SW_MLP_SILU] = vec->silu, [SW_MLP_GELU] = vec->gelu, [SW_MLP_GELU_TANH] = vec->gelu_tanh,
-        [SW_MLP_RELU] = vec->relu,
+#define SW_ACTIVATION(id, symbol) [SW_MLP_##id] = vec->symbol,
+#define SW_ACTIVATION_NAME(name, id)
+#include "formats/model/activations.def"
+#undef SW_ACTIVATION
+#undef SW_ACTIVATION_NAME
     };
     const sw_mlp_act act = j->e->m->act;
     const int64_t n = (end - begin) * j->width;
@@ -180,10 +183,6 @@ static void act_task(void *ctx, int64_t begin, int64_t end, int thread)
         vec->swiglu(g, u, n);
     } else if (u && act == SW_MLP_SWIGLU_CLAMPED) {
         vec->swiglu_clamped(g, u, (float)j->e->m->act_limit, n);
-    } else if (act == SW_MLP_RELU_SQUARED) {
-        vec->relu(g, n);
-        vec->mul(g, g, n);
-        if (u) vec->mul(g, u, n);
     } else {
         acts[act](g, n);
         if (u) vec->mul(g, u, n);

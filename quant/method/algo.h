@@ -72,4 +72,10 @@ sw_code sw_clip_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report 
 sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                       sw_err *err) SW_MUST_USE;
 
+/* The table of methods: algos.def with the transforms of awq.c and smooth.c. */
+
+extern const sw_algo sw_algos[];
+extern const int sw_n_algos;
+const sw_algo *sw_algo_find(const char *name); /* NULL when unknown */
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 
 #define DAMP_RETRIES_MAX 12
 #define DAMP_GROWTH 2.0
@@ -118,6 +119,7 @@ sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_op
     sw_factor f = {.k_in = k, .n_tokens = hess->n_tokens, .order = options->order,
                    .damp = options->damp, .place = hess->place};
     double *diagonal = NULL, mean_diagonal;
+    sw_span span = sw_span_open("factor");
     sw_code rc;
 
     if ((rc = SW_MEM_GET(&diagonal, k, "diagonal", err)) != SW_OK) goto done;
@@ -134,6 +136,7 @@ sw_code sw_factor_new(sw_factor *out, const sw_hessian *hess, const sw_factor_op
 done:
     sw_factor_free(&f);
     sw_mem_put(diagonal);
+    sw_span_close(span, NULL);
     return rc;
 }
 

@@ -32,27 +32,24 @@ typedef struct gptq_job {
     const double *diagonal; /* [k] of H, stored order */
 } gptq_job;
 
-/* Per-slab working memory. */
+/* A slab of a thread, and what the sweep needs besides. */
 typedef struct gptq_slab {
-    sw_slab s;
+    sw_slab *s;
     double *w;      /* [k] perm order, updated as the sweep goes */
     double *errors; /* [BLOCK_COLS] */
 } gptq_slab;
 
-static void slab_free(gptq_slab *slab)
-{
-    sw_slab_free(&slab->s);
-    sw_mem_put(slab->w);
-}
-
-static sw_code slab_new(gptq_slab *out, const gptq_job *job, sw_err *err)
+static sw_code slab_of(gptq_slab *out, sw_row_space *space, const gptq_job *job, sw_err *err)
 {
     int64_t k = job->p->k_in;
-    sw_code rc = SW_MEM_GET(&out->w, (k + BLOCK_COLS) * ROWS, "GPTQ slab", err);
+    sw_code rc = SW_OK;
 
-    if (rc != SW_OK) return rc;
-    out->errors = out->w + k * ROWS;
-    if ((rc = sw_slab_new(&out->s, &job->p->spec, k, err)) != SW_OK) sw_mem_put(out->w);
+    if (!space->more)
+        rc = SW_MEM_GET(&space->more, (k + BLOCK_COLS) * ROWS, "GPTQ slab", err);
+    if (rc == SW_OK && !space->slab.target)
+        rc = sw_slab_new(&space->slab, &job->p->spec, k, err);
+    *out = (gptq_slab){.s = &space->slab, .w = space->more};
+    if (rc == SW_OK) out->errors = space->more + k * ROWS;
     return rc;
 }
 
@@ -66,12 +63,12 @@ static SW_HOT void subtract_scaled(double *w, int64_t n, const double *u, const 
 static void sweep_column(gptq_slab *slab, const sw_factor *f, const sw_num *num, int64_t i,
                          int64_t block_begin, int64_t block_end)
 {
-    int64_t col = f->perm[i], g = col / slab->s.group_elems;
-    const double *scale = slab->s.scales + g * ROWS, *zero = slab->s.zeros + g * ROWS;
-    double *code = slab->s.codes + col * ROWS, *w = slab->w + i * ROWS;
+    int64_t col = f->perm[i], g = col / slab->s->group_elems;
+    const double *scale = slab->s->scales + g * ROWS, *zero = slab->s->zeros + g * ROWS;
+    double *code = slab->s->codes + col * ROWS, *w = slab->w + i * ROWS;
     double *e = slab->errors + (i - block_begin) * ROWS;
 
-    if (slab->s.is_exact && slab->s.is_exact[col]) {
+    if (slab->s->is_exact && slab->s->is_exact[col]) {
         memcpy(code, zero, ROWS * sizeof *code);
         memset(e, 0, ROWS * sizeof *e);
         return;
@@ -84,10 +81,10 @@ static void sweep_column(gptq_slab *slab, const sw_factor *f, const sw_num *num,
 /* Fit the group that starts at step i on the weights as they are now. */
 static void fit_at(gptq_slab *slab, const sw_factor *f, const sw_qspec *spec, int64_t i)
 {
-    int64_t g = f->perm[i] / slab->s.group_elems;
-    int64_t n = sw_min_i64(slab->s.group_elems, f->k_in - g * slab->s.group_elems);
+    int64_t g = f->perm[i] / slab->s->group_elems;
+    int64_t n = sw_min_i64(slab->s->group_elems, f->k_in - g * slab->s->group_elems);
 
-    sw_grid_fit(slab->s.scales + g * ROWS, slab->s.zeros + g * ROWS, slab->w + i * ROWS,
+    sw_grid_fit(slab->s->scales + g * ROWS, slab->s->zeros + g * ROWS, slab->w + i * ROWS,
                 f->pivot + i, n, spec);
 }
 
@@ -97,12 +94,12 @@ static void sweep(gptq_slab *slab, const gptq_job *job, bool refit)
     int64_t k = f->k_in, seen_group = -1;
 
     for (int64_t i = 0; i < k; i++)
-        memcpy(slab->w + i * ROWS, slab->s.target + (int64_t)f->perm[i] * ROWS,
+        memcpy(slab->w + i * ROWS, slab->s->target + (int64_t)f->perm[i] * ROWS,
                ROWS * sizeof *slab->w);
     for (int64_t b = 0; b < k; b += BLOCK_COLS) {
         int64_t end = sw_min_i64(b + BLOCK_COLS, k);
         for (int64_t i = b; i < end; i++) {
-            int64_t g = f->perm[i] / slab->s.group_elems;
+            int64_t g = f->perm[i] / slab->s->group_elems;
             if (refit && g != seen_group) fit_at(slab, f, &job->p->spec, i);
             seen_group = g;
             sweep_column(slab, f, job->p->spec.num, i, b, end);
@@ -124,35 +121,33 @@ bool sw_gptq_refits(const sw_solve_problem *p)
     return p->factor->order != SW_ORDER_STATIC && group_elems(p) <= BLOCK_COLS;
 }
 
-static sw_code solve_slab(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows,
-                          sw_err *err)
+static sw_code solve_slab(sw_row_figures *out, sw_row_space *space, const void *ctx, int64_t row0,
+                          int64_t n_rows, sw_err *err)
 {
     const gptq_job *job = ctx;
     const sw_solve_problem *p = job->p;
     bool refit = sw_gptq_refits(p) && !job->frame.shared;
     gptq_slab slab;
-    sw_code rc = slab_new(&slab, job, err);
+    sw_code rc = slab_of(&slab, space, job, err);
 
     if (rc != SW_OK) return rc;
-    slab.s.frame = &job->frame;
-    slab.s.is_exact = p->is_exact;
-    sw_slab_load(&slab.s, p->w, NULL, row0, n_rows);
-    sw_slab_fit_range(&slab.s, &p->spec);
-    sw_slab_round(&slab.s, p->spec.num);
-    if ((rc = sw_refine_loss(&slab.s, p->factor, &out->loss_rtn, &out->power, err)) != SW_OK)
-        goto done;
-    sw_slab_load(&slab.s, p->w, p->target_shift, row0, n_rows);
+    slab.s->frame = &job->frame;
+    slab.s->is_exact = p->is_exact;
+    sw_slab_load(slab.s, p->w, NULL, row0, n_rows);
+    sw_slab_fit_range(slab.s, &p->spec);
+    sw_slab_round(slab.s, p->spec.num);
+    if ((rc = sw_refine_loss(slab.s, p->factor, &out->loss_rtn, &out->power, err)) != SW_OK)
+        return rc;
+    sw_slab_load(slab.s, p->w, p->target_shift, row0, n_rows);
     /* scales of all groups at once, on the target, weighted by the diagonal */
-    sw_slab_fit(&slab.s, job->diagonal, &p->spec);
+    sw_slab_fit(slab.s, job->diagonal, &p->spec);
     sweep(&slab, job, refit);
-    if ((rc = sw_refine(&slab.s, p->factor, &p->spec, p->refine_rounds, err)) != SW_OK) goto done;
-    sw_slab_store(&slab.s, job->q, row0, n_rows);
+    if ((rc = sw_refine(slab.s, p->factor, &p->spec, p->refine_rounds, err)) != SW_OK)
+        return rc;
+    sw_slab_store(slab.s, job->q, row0, n_rows);
     /* the figure is against the original weight on these inputs, whatever the target was */
-    sw_slab_load(&slab.s, p->w, NULL, row0, n_rows);
-    rc = sw_refine_loss(&slab.s, p->factor, &out->loss, NULL, err);
-done:
-    slab_free(&slab);
-    return rc;
+    sw_slab_load(slab.s, p->w, NULL, row0, n_rows);
+    return sw_refine_loss(slab.s, p->factor, &out->loss, NULL, err);
 }
 
 sw_code sw_gptq_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,

@@ -15,6 +15,7 @@ typedef struct row_work {
     sw_rows_fn fn;
     const void *ctx;
     piece *pieces;
+    sw_row_space *spaces; /* [n_threads] */
 } row_work;
 
 static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
@@ -22,8 +23,8 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
     const row_work *work = ctx;
     piece *at = &work->pieces[begin / SW_SLAB_ROWS];
 
-    (void)thread;
-    at->code = work->fn(&at->figures, work->ctx, begin, end - begin, &at->err);
+    at->code = work->fn(&at->figures, &work->spaces[thread], work->ctx, begin, end - begin,
+                        &at->err);
 }
 
 sw_code sw_rows_solve(sw_row_figures *sum, sw_rows_fn fn, const void *ctx, int64_t n_out,
@@ -35,6 +36,9 @@ sw_code sw_rows_solve(sw_row_figures *sum, sw_rows_fn fn, const void *ctx, int64
     sw_code rc = SW_MEM_GET(&work.pieces, n_pieces, "figures of rows", err);
 
     if (rc != SW_OK) return rc;
+    n_threads = n_threads > 1 ? n_threads : 1;
+    rc = SW_MEM_GET(&work.spaces, n_threads, "rows under way", err);
+    if (rc != SW_OK) goto done;
     sw_parallel_for(n_threads, n_out, SW_SLAB_ROWS, run_piece, &work);
     for (int64_t i = 0; i < n_pieces; i++) {
         const piece *p = &work.pieces[i];
@@ -48,6 +52,11 @@ sw_code sw_rows_solve(sw_row_figures *sum, sw_rows_fn fn, const void *ctx, int64
     }
     *sum = total;
 done:
+    for (int i = 0; work.spaces && i < n_threads; i++) {
+        sw_slab_free(&work.spaces[i].slab);
+        sw_mem_put(work.spaces[i].more);
+    }
+    sw_mem_put(work.spaces);
     sw_mem_put(work.pieces);
     return rc;
 }

@@ -15,10 +15,18 @@ typedef struct sw_row_figures {
     double power;    /* tr(W H W^T) */
 } sw_row_figures;
 
+/* Memory of one thread, which all of its pieces use in turn: new memory for each would take longer
+ * to be cleared than plain rounding takes. Zeroed at first; what solver needs something of it gets
+ * it once; sw_rows_solve frees it. What is in it may depend on the pieces before. */
+typedef struct sw_row_space {
+    sw_slab slab;
+    double *more;
+} sw_row_space;
+
 /* Solve rows [row0, row0 + n_rows), at most SW_SLAB_ROWS; out is zeroed. Pieces run at once, so
  * what ctx points to may change in these rows alone. */
-typedef sw_code (*sw_rows_fn)(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows,
-                              sw_err *err);
+typedef sw_code (*sw_rows_fn)(sw_row_figures *out, sw_row_space *space, const void *ctx,
+                              int64_t row0, int64_t n_rows, sw_err *err);
 
 /* All n_out rows; *sum is set on success. The first piece's failure is the call's. */
 sw_code sw_rows_solve(sw_row_figures *sum, sw_rows_fn fn, const void *ctx, int64_t n_out,

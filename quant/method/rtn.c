@@ -20,29 +20,27 @@ static void fit_plain(sw_slab *slab, const rtn_job *job)
     sw_slab_round(slab, spec->num);
 }
 
-static sw_code rtn_slab(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows,
-                        sw_err *err)
+static sw_code rtn_slab(sw_row_figures *out, sw_row_space *space, const void *ctx, int64_t row0,
+                        int64_t n_rows, sw_err *err)
 {
     const rtn_job *job = ctx;
     const sw_solve_problem *p = job->p;
-    sw_slab slab;
-    sw_code rc = sw_slab_new(&slab, &p->spec, p->k_in, err);
+    sw_slab *slab = &space->slab;
+    sw_code rc = slab->target ? SW_OK : sw_slab_new(slab, &p->spec, p->k_in, err);
 
     if (rc != SW_OK) return rc;
-    slab.frame = &job->frame;
-    sw_slab_load(&slab, p->w, NULL, row0, n_rows);
-    fit_plain(&slab, job);
+    slab->frame = &job->frame;
+    sw_slab_load(slab, p->w, NULL, row0, n_rows);
+    fit_plain(slab, job);
     if (p->factor)
-        rc = sw_refine_loss(&slab, p->factor, &out->loss_rtn, &out->power, err);
+        rc = sw_refine_loss(slab, p->factor, &out->loss_rtn, &out->power, err);
     out->loss = out->loss_rtn;
     if (rc == SW_OK && job->fit) {
-        if ((rc = job->fit(&slab, p, err)) != SW_OK) goto done;
-        sw_slab_round(&slab, p->spec.num);
-        if (p->factor) rc = sw_refine_loss(&slab, p->factor, &out->loss, NULL, err);
+        if ((rc = job->fit(slab, p, err)) != SW_OK) return rc;
+        sw_slab_round(slab, p->spec.num);
+        if (p->factor) rc = sw_refine_loss(slab, p->factor, &out->loss, NULL, err);
     }
-    sw_slab_store(&slab, job->q, row0, n_rows);
-done:
-    sw_slab_free(&slab);
+    sw_slab_store(slab, job->q, row0, n_rows);
     return rc;
 }
 

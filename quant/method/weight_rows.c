@@ -26,27 +26,34 @@ static void load_rows(void *ctx, int64_t begin, int64_t end, int thread)
     int64_t first = begin * job->k, n = (end - begin) * job->k;
     int64_t *bad = &job->bad[begin / ROWS];
 
+    float *w = job->w + first;
+    uint32_t most = 0;
+
     (void)thread;
     *bad = -1;
     /* the dtype was accepted before */
-    (void)!sw_float_decode_n(job->w + first, job->from + first * sw_dtype_bits(job->dtype) / 8,
-                             job->dtype, n, NULL);
+    (void)!sw_float_decode_n(w, job->from + first * sw_dtype_bits(job->dtype) / 8, job->dtype, n,
+                             NULL);
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+
+        memcpy(&bits, &w[i], sizeof bits);
+        bits &= 0x7fffffffu;
+        most = bits > most ? bits : most;
+    }
+    if (most < 0x7f800000u) return;
     for (int64_t i = 0; i < n && *bad < 0; i++)
-        if (!isfinite(job->w[first + i])) *bad = first + i;
+        if (!isfinite(w[i])) *bad = first + i;
 }
 
-sw_code sw_weight_values(float **out, const sw_weight *dense, int64_t n_out, int64_t k_in,
-                         int n_threads, sw_err *err)
+sw_code sw_weight_load(float *w, const sw_weight *dense, int64_t n_out, int64_t k_in,
+                       int n_threads, sw_err *err)
 {
     int64_t n_chunks = sw_ceil_div(n_out, ROWS);
-    row_job job = {.k = k_in, .from = dense->dense, .dtype = dense->dense_dtype};
-    float *w = NULL;
-    sw_code rc;
+    row_job job = {.w = w, .k = k_in, .from = dense->dense, .dtype = dense->dense_dtype};
+    sw_code rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, 0, err);
 
-    if ((rc = SW_MEM_GET(&w, n_out * k_in, "weight", err)) != SW_OK) goto done;
-    if ((rc = SW_MEM_GET(&job.bad, n_chunks, "weight", err)) != SW_OK) goto done;
-    if ((rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, 0, err)) != SW_OK) goto done;
-    job.w = w;
+    if (rc != SW_OK || (rc = SW_MEM_GET(&job.bad, n_chunks, "weight", err)) != SW_OK) return rc;
     sw_parallel_for(n_threads, n_out, ROWS, load_rows, &job);
     for (int64_t c = 0; c < n_chunks && rc == SW_OK; c++)
         if (job.bad[c] >= 0)
@@ -54,11 +61,6 @@ sw_code sw_weight_values(float **out, const sw_weight *dense, int64_t n_out, int
                          "element %lld is not finite; repair the checkpoint or leave the tensor "
                          "out with --ignore",
                          (long long)job.bad[c]);
-    if (rc != SW_OK) goto done;
-    *out = w;
-    w = NULL;
-done:
-    sw_mem_put(w);
     sw_mem_put(job.bad);
     return rc;
 }

@@ -4,10 +4,10 @@
 
 #include "kernels/kernel.h"
 
-/* Room for and the values of a dense weight [n_out, k_in]; freed with sw_mem_put. SW_E_FORMAT names
- * the first element that is not finite. */
-sw_code sw_weight_values(float **out, const sw_weight *dense, int64_t n_out, int64_t k_in,
-                         int n_threads, sw_err *err) SW_MUST_USE;
+/* w [n_out, k_in] = the values of a dense weight. SW_E_FORMAT names the first element that is not
+ * finite. */
+sw_code sw_weight_load(float *w, const sw_weight *dense, int64_t n_out, int64_t k_in,
+                       int n_threads, sw_err *err) SW_MUST_USE;
 /* w [n_out, k_in] = what q's codes mean. */
 void sw_weight_decode(float *w, const sw_qtensor *q, int n_threads);
 /* The same rounded to BF16, in place: the first half of w's bytes. */

@@ -7,9 +7,9 @@
 
 #include "formats/base/mem.h"
 
-#define WAITING_BYTES_MAX ((int64_t)1 << 30)
+#define WAITING_BYTES_MAX ((int64_t)256 << 20)
 
-/* A call that waits: of put, or (without a path) of end_block. */
+/* A call that waits: of take, or (without a path) of end_block. */
 typedef struct item {
     struct item *next;
     sw_linear_ref ref;
@@ -118,33 +118,13 @@ static sw_code enqueue(sw_async_sink *a, item *it, sw_err *err)
     return rc;
 }
 
-static sw_code copy_tensor(sw_qtensor *to, int64_t *n_bytes, const sw_qtensor *q, sw_err *err)
+static int64_t bytes_of(const sw_qtensor *q)
 {
-    size_t n = (size_t)(q->n_out * q->k_in), n_scales = (size_t)(q->n_out * q->n_groups);
-    size_t n_outliers = (size_t)q->spec.n_outliers;
-    sw_code rc = sw_qtensor_alloc(to, &q->spec, q->n_out, q->k_in, err);
-
-    if (rc != SW_OK) return rc;
-    if (q->g_idx && !to->g_idx &&
-        (rc = SW_MEM_GET(&to->g_idx, q->k_in, "group of each column", err)) != SW_OK)
-        return rc;
-    memcpy(to->codes, q->codes, n);
-    memcpy(to->scales, q->scales, n_scales * sizeof *q->scales);
-    if (q->zeros) memcpy(to->zeros, q->zeros, n_scales);
-    if (q->g_idx) memcpy(to->g_idx, q->g_idx, (size_t)q->k_in * sizeof *q->g_idx);
-    if (n_outliers) {
-        memcpy(to->outlier_cols, q->outlier_cols, n_outliers * sizeof *q->outlier_cols);
-        memcpy(to->outlier_values, q->outlier_values,
-               n_outliers * (size_t)q->n_out * sizeof *q->outlier_values);
-    }
-    to->global_scale = q->global_scale;
-    to->input_scale = q->input_scale;
-    *n_bytes = (int64_t)(n + n_scales * (sizeof *q->scales + 1));
-    return SW_OK;
+    return q->n_out * (q->k_in + q->n_groups * (int64_t)(sizeof *q->scales + 1));
 }
 
-static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
-                   const sw_solve_report *report, sw_err *err)
+static sw_code take(void *self, const sw_linear_ref *ref, const char *path, sw_qtensor *q,
+                    const sw_solve_report *report, sw_err *err)
 {
     item *it = NULL;
     sw_code rc = SW_MEM_GET(&it, 1, "result", err);
@@ -152,10 +132,11 @@ static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const
     if (rc != SW_OK) return rc;
     it->ref = *ref;
     it->report = *report;
+    it->q = *q;
+    it->n_bytes = bytes_of(q);
+    memset(q, 0, sizeof *q);
     (void)snprintf(it->path, sizeof it->path, "%s", path);
-    if ((rc = copy_tensor(&it->q, &it->n_bytes, q, err)) == SW_OK) return enqueue(self, it, err);
-    item_free(it);
-    return rc;
+    return enqueue(self, it, err);
 }
 
 static sw_code end_block(void *self, int64_t layer, sw_err *err)
@@ -226,7 +207,7 @@ static sw_code get_changed(void *self, bool *is_changed, float *values, int64_t 
 /* What the sink behind does not have, the front has not either. */
 static sw_quant_sink front_of(sw_async_sink *a, const sw_quant_sink *behind)
 {
-    return (sw_quant_sink){.self = a, .put = put, .is_selected = is_selected,
+    return (sw_quant_sink){.self = a, .take = take, .is_selected = is_selected,
                            .spec_of = behind->spec_of ? spec_of : NULL,
                            .change = behind->change ? change : NULL,
                            .transformed = behind->transformed ? transformed : NULL,

@@ -1,7 +1,7 @@
 /* async_sink.h - results handed on by a thread of their own, so that packing and writing overlap
  * with the work on what follows.
  *
- * What is put or ended waits in line, copied, and reaches the sink behind in the same order; all
+ * What is taken or ended waits in line, and reaches the sink behind in the same order; all
  * else waits until the line is empty and goes straight through. So that sink sees the calls of one
  * thread at a time, as it would without. Its first failure is what the next call returns.
  */
@@ -13,7 +13,7 @@
 
 typedef struct sw_async_sink sw_async_sink;
 
-/* `behind` is borrowed. At most some linears wait at a time: a gigabyte of codes, or one. */
+/* `behind` is borrowed. At most some linears wait at a time: 256 MiB of codes, or one. */
 sw_code sw_async_sink_new(sw_async_sink **out, const sw_quant_sink *behind,
                           sw_err *err) SW_MUST_USE;
 /* What a run gets instead of the sink behind. */

@@ -21,6 +21,8 @@ typedef struct sw_block_job {
     sw_qspec *specs;        /* [n_linears] what each becomes */
     int64_t n_linears;
     float **values;         /* [n_linears] decoded weights that `quantized` borrows */
+    float *spare;           /* where nobody runs the block: room for the largest weight, which all
+                             * use in turn, so that memory need not be cleared for each */
     float input_scale[SW_SITE_COUNT]; /* calibrated, for linears whose spec asks for one */
 } sw_block_job;
 
@@ -49,5 +51,19 @@ const sw_backend *sw_block_job_runs_on(const sw_block_job *job);
 /* Let the block run on values [n_out, k_in] of linear i, with inputs rounded as they will be. Takes
  * them over: floats, or what sw_block_job_runs_on decoded. */
 void sw_block_job_use(sw_block_job *job, int64_t i, float *values);
+
+/* Where the parts of a run are done: what the options' backend lacks falls back here.
+ * For the pipelines alone. */
+
+/* Where the linears that wait for these sites are solved: at the options' place, or where that
+ * falls back to when its backend cannot solve one of them. */
+sw_place sw_place_sites(const sw_block_job *job, const bool wanted[SW_SITE_COUNT]);
+
+/* Streams at the options' place where everything can be; where that falls back to otherwise, and
+ * `progress` says why. */
+sw_code sw_place_streams(sw_streams *out, const sw_model *model, const sw_st *st,
+                         const sw_calib *calib, bool with_original, const sw_quant_options *o,
+                         const sw_quant_sink *sink, const sw_progress *progress,
+                         sw_err *err) SW_MUST_USE;
 
 #endif

@@ -6,12 +6,12 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "formats/num/pow2.h"
 #include "quant/method/frame.h"
 #include "quant/method/target.h"
 #include "quant/method/weight_rows.h"
 #include "quant/run/block_job.h"
-#include "quant/run/placement.h"
 #include "quant/search/outliers.h"
 #include "quant/stats/ranges.h"
 #include "quant/stats/stats.h"
@@ -76,13 +76,27 @@ typedef struct shared_stats {
     char why_not[120];
 } shared_stats;
 
-static sw_code load_weight(float **out, const sw_block_job *job, const sw_linear_ref *ref,
+static sw_code load_weight(float *w, const sw_block_job *job, const sw_linear_ref *ref,
                            sw_err *err)
 {
     const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
                                              ref->expert);
 
-    return sw_weight_values(out, dense, ref->n_out, ref->k_in, job->options->n_threads, err);
+    return sw_weight_load(w, dense, ref->n_out, ref->k_in, job->options->n_threads, err);
+}
+
+/* Room for a weight that stays with the block when it is run on, else for the largest. */
+static sw_code get_room(float **out, sw_block_job *job, const sw_linear_ref *ref, sw_err *err)
+{
+    int64_t n = 0;
+    sw_code rc;
+
+    if (job->streams) return SW_MEM_GET(out, ref->n_out * ref->k_in, "weight", err);
+    for (int64_t i = 0; i < job->n_linears; i++)
+        n = sw_max_i64(n, job->linears[i].n_out * job->linears[i].k_in);
+    if (!job->spare && (rc = SW_MEM_GET(&job->spare, n, "weight", err)) != SW_OK) return rc;
+    *out = job->spare;
+    return SW_OK;
 }
 
 static sw_code take_input_scale(sw_qtensor *q, const sw_block_job *job, const sw_linear_ref *ref,
@@ -139,6 +153,7 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
     sw_solve_report report = {.n_routed = shared->n_routed, .shared_weight = shared->shared_weight};
     sw_qtensor q = {0};
     double *shift = NULL;
+    sw_span span;
     sw_code rc;
 
     if ((rc = sw_qtensor_alloc(&q, spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
@@ -155,9 +170,19 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
         if (rc != SW_OK) goto done;
         p.target_shift = shift;
     }
-    if ((rc = solve(&q, &p, job, shared->why_not, &report, err)) != SW_OK) goto done;
-    if ((rc = job->sink->put(job->sink->self, ref, path, &q, &report, err)) != SW_OK) goto done;
-    sw_block_job_runs_on(job)->decode(w, &q, o->n_threads);
+    span = sw_span_open("solve");
+    rc = solve(&q, &p, job, shared->why_not, &report, err);
+    sw_span_close(span, path);
+    if (rc != SW_OK) goto done;
+    if (job->streams) { /* nobody else runs the block with what became of it */
+        span = sw_span_open("decode");
+        sw_block_job_runs_on(job)->decode(w, &q, o->n_threads);
+        sw_span_close(span, path);
+    }
+    span = sw_span_open("hand on");
+    rc = job->sink->take ? job->sink->take(job->sink->self, ref, path, &q, &report, err)
+                         : job->sink->put(job->sink->self, ref, path, &q, &report, err);
+    sw_span_close(span, path);
 done:
     sw_qtensor_free(&q);
     sw_target_shift_free(shift, shared->factor);
@@ -167,18 +192,22 @@ done:
 static sw_code solve_linear(sw_block_job *job, int64_t i, const shared_stats *shared, sw_err *err)
 {
     const sw_linear_ref *ref = &job->linears[i];
+    sw_span span = sw_span_open("load weight");
     float *w = NULL;
     char path[256];
     sw_code rc;
 
     (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    if ((rc = load_weight(&w, job, ref, err)) != SW_OK) goto done;
-    if ((rc = solve_loaded(job, i, path, w, shared, err)) != SW_OK) goto done;
-    sw_block_job_use(job, i, w);
-    w = NULL;
-done:
+    rc = get_room(&w, job, ref, err);
+    if (rc == SW_OK) rc = load_weight(w, job, ref, err);
+    sw_span_close(span, path);
+    if (rc == SW_OK) rc = solve_loaded(job, i, path, w, shared, err);
+    if (rc == SW_OK && job->streams) {
+        sw_block_job_use(job, i, w);
+        return SW_OK;
+    }
     sw_err_prefix(err, "%s", path);
-    sw_mem_put(w);
+    if (w != job->spare) sw_mem_put(w);
     return rc;
 }
 
@@ -247,7 +276,9 @@ static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_s
         float *w = NULL;
         char path[256];
         if (!shares(ref, site, -1)) continue;
-        if ((rc = load_weight(&w, job, ref, err)) == SW_OK)
+        rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
+        if (rc == SW_OK) rc = load_weight(w, job, ref, err);
+        if (rc == SW_OK)
             rc = sw_target_strengths(&out[i], factor, seen, held, w, ref->n_out, job->options->cap,
                                      err);
         if (rc != SW_OK && sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert))

@@ -4,7 +4,6 @@
 #include "formats/base/size.h"
 #include "kernels/blas.h"
 #include "quant/run/block_job.h"
-#include "quant/run/placement.h"
 #include "quant/search/fold.h"
 #include "quant/stats/kv_scales.h"
 #include "quant/stats/ranges.h"

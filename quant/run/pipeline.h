@@ -15,7 +15,7 @@
 #include "formats/file/zpack.h"
 #include "formats/model/model.h"
 #include "quant/backend.h"
-#include "quant/search/algos.h"
+#include "quant/method/algo.h"
 #include "quant/sink.h"
 
 /* GPTQ with the settings that measured best (tests/bench/quality.csv). */

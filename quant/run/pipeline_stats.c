@@ -8,7 +8,6 @@
 
 #include "kernels/blas.h"
 #include "quant/run/block_job.h"
-#include "quant/run/placement.h"
 #include "quant/stats/stats.h"
 
 typedef struct feed {

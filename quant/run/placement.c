@@ -1,5 +1,5 @@
-/* placement.c - see placement.h. */
-#include "quant/run/placement.h"
+/* placement.c - see block_job.h. */
+#include "quant/run/block_job.h"
 
 #include "formats/base/mem.h"
 

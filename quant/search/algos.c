@@ -1,5 +1,5 @@
-/* algos.c - see algos.h. */
-#include "quant/search/algos.h"
+/* algos.c - see algo.h. */
+#include "quant/method/algo.h"
 
 #include <string.h>
 

@@ -16,7 +16,6 @@
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "quant/search/fold.h"
-#include "quant/search/score.h"
 #include "quant/search/transform.h"
 
 #define ROWS SW_SLAB_ROWS

@@ -244,8 +244,8 @@ static void measure(sw_row_figures *out, const outlier_job *job, int64_t row0, i
 }
 
 /* The kept values of some rows, and what those rows cost. */
-static sw_code finish_rows(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows,
-                           sw_err *err)
+static sw_code finish_rows(sw_row_figures *out, sw_row_space *space, const void *ctx, int64_t row0,
+                           int64_t n_rows, sw_err *err)
 {
     const outlier_job *job = ctx;
     int64_t k = job->p->k_in, n = job->q->spec.n_outliers;
@@ -253,6 +253,7 @@ static sw_code finish_rows(sw_row_figures *out, const void *ctx, int64_t row0, i
     float *values = NULL;
     sw_code rc = SW_MEM_GET(&e, n_rows * (2 * k + n), "outlier rows", err);
 
+    (void)space;
     if (rc != SW_OK || (rc = SW_MEM_GET(&values, n_rows * k, "outlier rows", err)) != SW_OK)
         goto done;
     scratch = e + n_rows * k;

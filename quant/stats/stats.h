@@ -23,7 +23,7 @@
  *                              neither is there when the text was to be kept out
  *
  * SITE is attn_in, q_b_in, kv_b_in, o_in, mlp_in, shared_down_in or down_in. Metadata: kind
- * "swage.stats/2", model_sha256 (identity.h), ids_sha256 of the calibration windows, samples,
+ * "swage.stats/2", model_sha256 (manifest.h), ids_sha256 of the calibration windows, samples,
  * seq_len, experts (the policy).
  */
 #ifndef SW_QUANT_STATS_STATS_H

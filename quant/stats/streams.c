@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 
 #define STRETCHES_MIN 8 /* alternate parts of the text for the halves of experts.h */
 #define ALL_TOKENS_PER_INPUT 16 /* rows that a prior is made of, at least */
@@ -144,18 +145,25 @@ static bool has_any(const sw_site_stats *stats)
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
-    if (!has_any(stats)) return SW_OK;
-    return sw_backend_of(&s->place)
-        ->streams_observe(s, stats, quantized, original, progress, err);
+    sw_span span = sw_span_open("observe");
+    sw_code rc = SW_OK;
+
+    if (has_any(stats))
+        rc = sw_backend_of(&s->place)
+                 ->streams_observe(s, stats, quantized, original, progress, err);
+    sw_span_close(span, NULL);
+    return rc;
 }
 
 sw_code sw_streams_advance(sw_streams *s, const sw_block *quantized, const sw_block *original,
                            sw_half to, const sw_progress *progress, sw_err *err)
 {
     sw_half half = to == SW_HALF_ATTENTION ? to : s->ahead;
+    sw_span span = sw_span_open("advance");
     sw_code rc = sw_backend_of(&s->place)
                      ->streams_advance(s, quantized, original, half, progress, err);
 
+    sw_span_close(span, NULL);
     if (rc == SW_OK) s->ahead = to == SW_HALF_ATTENTION ? SW_HALF_MLP : SW_HALF_BOTH;
     return rc;
 }

@@ -16,7 +16,7 @@ is_there() {
 }
 
 commands=$("$SWAGE" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p' | tr '\n' ' ')
-for readme in README.md */README.md kernels/cuda/README.md; do
+for readme in README.md */README.md formats/*/README.md kernels/cuda/README.md; do
     folder=$(dirname "$readme")
     for c in $(grep -oE '^ {4}swage [a-z]+|`swage [a-z]+' "$readme" | sed 's/.*swage //' | sort -u); do
         case " $commands " in *" $c "*) ;; *) fail "$readme names swage $c" ;; esac

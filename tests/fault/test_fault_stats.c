@@ -9,21 +9,21 @@
 
 #include <cmocka.h>
 
-#include "formats/checkpoint/identity.h"
+#include "formats/checkpoint/manifest.h"
 #include "quant/stats/stats.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"
-#include "tests/support/cases/taken.h"
+#include "tests/support/cases/stats_case.h"
 
 #define MODEL "tests/golden/arch/mixtral"
 enum { SEQS = 2, LEN = 16 };
 
-typedef struct stats_case {
+typedef struct saved_stats {
     scratch s;
     sw_checkpoint ckpt;
     uint32_t ids[SEQS * LEN];
     char identity[SW_SHA256_HEX_BYTES];
-} stats_case;
+} saved_stats;
 
 static sw_quant_options options(void)
 {
@@ -36,7 +36,7 @@ static sw_quant_options options(void)
 
 static sw_code collect(void *ctx, sw_err *err)
 {
-    stats_case *c = ctx;
+    saved_stats *c = ctx;
     sw_calib calib = {c->ids, SEQS, LEN};
     sw_quant_options o = options();
     sw_zpack_writer *w = NULL;
@@ -70,7 +70,7 @@ static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
 
 static sw_code use(void *ctx, sw_err *err)
 {
-    stats_case *c = ctx;
+    saved_stats *c = ctx;
     sw_quant_options o = options();
     sw_quant_sink sink = {.put = put, .is_selected = is_selected};
     sw_zpack *z = NULL;
@@ -92,7 +92,7 @@ static sw_code put_kv(void *self, int64_t layer, float k_scale, float v_scale, s
 /* With windows of the text: scales that are tried, and those of a cache. */
 static sw_code search(void *ctx, sw_err *err)
 {
-    stats_case *c = ctx;
+    saved_stats *c = ctx;
     sw_quant_options o = options();
     sw_quant_sink sink = {.put = put, .is_selected = is_selected, .change = takes_no_change,
                           .put_kv = put_kv};
@@ -107,11 +107,11 @@ static sw_code search(void *ctx, sw_err *err)
     return rc;
 }
 
-static void empty(void *ctx) { (void)unlink(scratch_path(&((stats_case *)ctx)->s, "stats")); }
+static void empty(void *ctx) { (void)unlink(scratch_path(&((saved_stats *)ctx)->s, "stats")); }
 
 static void expect_nothing(void *ctx)
 {
-    assert_int_equal(scratch_count(&((stats_case *)ctx)->s, NULL), 0);
+    assert_int_equal(scratch_count(&((saved_stats *)ctx)->s, NULL), 0);
 }
 
 static void expect_readable(void *ctx)
@@ -119,10 +119,10 @@ static void expect_readable(void *ctx)
     sw_err err = {0};
 
     assert_int_equal(use(ctx, &err), SW_OK);
-    assert_false(scratch_has(&((stats_case *)ctx)->s, ".tmp-"));
+    assert_false(scratch_has(&((saved_stats *)ctx)->s, ".tmp-"));
 }
 
-static void open_case(stats_case *c)
+static void open_case(saved_stats *c)
 {
     sw_err err = {0};
 
@@ -132,7 +132,7 @@ static void open_case(stats_case *c)
     for (int i = 0; i < SEQS * LEN; i++) c->ids[i] = (uint32_t)(i * 37 % c->ckpt.model.vocab);
 }
 
-static void close_case(stats_case *c)
+static void close_case(saved_stats *c)
 {
     sw_checkpoint_close(&c->ckpt);
     scratch_close(&c->s);
@@ -140,7 +140,7 @@ static void close_case(stats_case *c)
 
 static void test_collect(void **state)
 {
-    stats_case c;
+    saved_stats c;
     fault_plan plan = {.name = "collect statistics", .kinds = FAULT_MEMORY | FAULT_WRITE |
                        FAULT_SYNC | FAULT_NAME, .attempt = collect, .before = empty,
                        .after_failure = expect_nothing, .after_success = expect_readable,
@@ -155,7 +155,7 @@ static void test_collect(void **state)
 
 static void test_use(void **state)
 {
-    stats_case c;
+    saved_stats c;
     fault_plan searching = {.name = "search with statistics", .kinds = FAULT_MEMORY,
                             .attempt = search, .ctx = &c, .max_runs = 24};
     fault_plan plan = {.name = "use statistics", .kinds = FAULT_MEMORY | FAULT_READ,

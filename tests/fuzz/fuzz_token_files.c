@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
-#include "formats/text/files/makers.h"
+#include "formats/text/files/made.h"
 #include "formats/text/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -13,7 +13,7 @@
 #include "kernels/engine/device_engine.h"
 #include "quant/run/scheme.h"
 #include "tests/gpu/support/device_case.h"
-#include "tests/support/cases/quantized_lm.h"
+#include "tests/support/cases/quantized_dir.h"
 
 #define SEQ_LEN 64
 #define STEPS 24

@@ -13,7 +13,7 @@
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "quant/run/scheme.h"
 #include "tests/gpu/support/device_case.h"
-#include "tests/support/cases/quantized_lm.h"
+#include "tests/support/cases/quantized_dir.h"
 #include "tests/support/toys/random.h"
 
 #define MODEL "tests/golden/models/tiny-moe"

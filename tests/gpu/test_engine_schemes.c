@@ -20,7 +20,7 @@
 #include "kernels/engine/device_engine.h"
 #include "quant/run/scheme.h"
 #include "tests/gpu/support/device_case.h"
-#include "tests/support/cases/quantized_lm.h"
+#include "tests/support/cases/quantized_dir.h"
 #include "tests/support/toys/random.h"
 #include "verify/base/metrics.h"
 

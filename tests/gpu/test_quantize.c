@@ -14,7 +14,7 @@
 #include "kernels/solver.h"
 #include "quant/run/pipeline.h"
 #include "tests/support/toys/random.h"
-#include "tests/support/cases/taken.h"
+#include "tests/support/cases/stats_case.h"
 
 enum { SEQS = 80, LEN = 128 };
 

@@ -20,7 +20,6 @@
 #include "quant/run/scheme.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/cases/stats_case.h"
-#include "tests/support/cases/taken.h"
 
 enum { SEQS = 80, LEN = 132 };
 

@@ -30,6 +30,18 @@ in_lib && /[^_a-z](malloc|calloc|realloc|free)\(/ && FILENAME !~ /formats\/base\
 /#if 0/ { bad("dead code") }
 END { exit failed }'
 
+# A .c file of less than 30 lines belongs into a neighbour, unless it is compiled with flags of its own, is the table
+# of a row's parts, or is all there is of its concept.
+small=' kernels/cpu/simd/features.c kernels/cuda/abi.c kernels/engine/device_generate.c kernels/engine/vec/vec.c
+kernels/ref/ref_outliers.c kernels/table/device_kernels.c quant/backend/cpu/cpu.c quant/backend/cuda/cuda.c
+quant/search/algos.c tools/cli/loader_notes.c tools/device/cpu_setup.c '
+find formats kernels quant verify tools -name '*.c' ! -name '*_any.c' ! -name '*_avx2.c' ! -name '*_avx512.c' |
+    xargs wc -l | awk -v small="$small" '
+    BEGIN { n = split(small, list); for (i = 1; i <= n; i++) known[list[i]] = 1 }
+    $2 != "total" && $1 < 30 && !($2 in known) { print $2 ": only " $1 " lines; give it a home in a neighbour"; bad = 1 }
+    $2 != "total" && $1 >= 30 && $2 in known { print $2 ": " $1 " lines, no longer small; take it off the list"; bad = 1 }
+    END { exit bad }'
+
 # A comment that sends its reader to another file names one that is there.
 files=$(find Makefile formats kernels quant verify tools tests -type f | sed 's|.*/||' | sort -u)
 grep -rnoE '\b[Ss]ee [a-z0-9_]+\.(c|h|cu|cuh|def|sh|md|mk)\b' formats kernels quant verify tools tests --include='*.[ch]' --include='*.cu' \

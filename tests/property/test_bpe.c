@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "formats/base/json.h"
-#include "formats/text/bpe_merge.h"
+#include "formats/text/bpe.h"
 #include "tests/support/toys/random.h"
 
 #define TOKENS_MAX 120

@@ -6,8 +6,7 @@
 #include "formats/io/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
-#include "formats/checkpoint/model_chat.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/model_text.h"
 
 #define DEFAULT_SAMPLES 128
 #define DEFAULT_SEQ_LEN 2048

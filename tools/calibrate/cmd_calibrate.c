@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "formats/checkpoint/identity.h"
+#include "formats/checkpoint/manifest.h"
 #include "kernels/engine/lm_open.h"
 #include "quant/stats/stats.h"
 #include "tools/calibrate/calibration.h"

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "formats/checkpoint/identity.h"
+#include "formats/checkpoint/manifest.h"
 
 sw_code sw_stats_input_open(sw_zpack **out, const char *path, const sw_checkpoint *source,
                             sw_experts policy, sw_err *err)

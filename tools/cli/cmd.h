@@ -14,6 +14,7 @@
 typedef struct sw_cmd_common {
     int json, quiet, help, follow_links;
     int64_t threads; /* at least 1 */
+    const char *profile;
 } sw_cmd_common;
 
 /* The rows every command has. Use as the last lines of a table, before the {0} row. */
@@ -28,11 +29,15 @@ typedef struct sw_cmd_common {
      .offset = offsetof(sw_cmd_common, help), .set_to = 1,                                         \
      .help = "print this text"}
 
-/* For commands that compute: stands before the common rows. */
+/* For commands that compute: stand before the common rows. */
 #define SW_CMD_THREADS_ROW                                                                         \
     {.name = "threads", .group = SW_OPT_RESOURCES, .kind = SW_OPT_INT,                             \
      .offset = offsetof(sw_cmd_common, threads), .arg = "N", .min = 1, .max = 1024,                \
-     .help = "threads to use (default: all processors); the result does not depend on it"}
+     .help = "threads to use (default: all processors); the result does not depend on it"},        \
+    {.name = "profile", .group = SW_OPT_EXPERT, .kind = SW_OPT_TEXT,                               \
+     .offset = offsetof(sw_cmd_common, profile), .arg = "FILE.json",                               \
+     .help = "write where the time went, by step and thread, as a trace for a browser "            \
+             "(chrome://tracing, ui.perfetto.dev)"}
 
 /* For commands that take a MODEL: stands before the common rows. */
 #define SW_CMD_MODEL_ROW                                                                           \

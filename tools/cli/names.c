@@ -1,10 +1,12 @@
 /* names.c - see names.h. */
 #include "tools/cli/names.h"
 
+#include <string.h>
+
 #include "formats/checkpoint/writer/gguf_export.h"
 #include "formats/dialect/dialect.h"
+#include "quant/method/algo.h"
 #include "quant/run/scheme.h"
-#include "quant/search/algos.h"
 
 const char *sw_name_of_scheme(int i) { return i < sw_n_schemes ? sw_schemes[i].name : NULL; }
 const char *sw_name_of_method(int i) { return i < sw_n_algos ? sw_algos[i].name : NULL; }
@@ -22,3 +24,12 @@ const char *sw_name_of_target(int i)
         if (i-- == 0) return (*d)->name;
     return i == 0 ? SW_GGUF_TARGET : NULL;
 }
+
+const char *sw_kv_cache_name(int i)
+{
+    static const char *const names[] = {"bf16", "fp8", NULL};
+
+    return names[i];
+}
+
+bool sw_kv_cache_is_fp8(const char *name) { return name && !strcmp(name, "fp8"); }

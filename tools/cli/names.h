@@ -10,4 +10,16 @@ const char *sw_name_of_method(int i);
 const char *sw_name_of_format(int i);
 const char *sw_name_of_target(int i); /* of a conversion: formats, then plain floats */
 
+/* The --kv-cache option of commands that run a model: how keys and values are kept. */
+
+/* A row for a `const char *` field; NULL is bf16. */
+#define SW_KV_CACHE_ROW(type, field)                                                               \
+    {.name = "kv-cache", .group = SW_OPT_QUALITY, .kind = SW_OPT_CHOICE,                           \
+     .offset = offsetof(type, field), .arg = "K", .choices = sw_kv_cache_name,                     \
+     .help = "how keys and values are kept: as they are computed (bf16, the default), or fp8 "     \
+             "in half the memory, with the checkpoint's k_scale and v_scale if it has them"}
+
+const char *sw_kv_cache_name(int i);
+bool sw_kv_cache_is_fp8(const char *name);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "formats/num/num.h"
 
 #define CHUNK_ELEMS ((int64_t)65536)
@@ -35,10 +36,12 @@ sw_code sw_values_check(const sw_st_tensor *tensor, sw_err *err)
     int64_t n_bad = 0, first_bad = 0;
     sw_st_bytes bytes = {0};
     float *chunk = NULL;
+    sw_span span;
     sw_code rc;
 
     if (!is_float(tensor->view.dtype)) return SW_OK;
     if ((rc = SW_MEM_GET(&chunk, CHUNK_ELEMS, "values", err)) != SW_OK) return rc;
+    span = sw_span_open("check values");
     rc = sw_st_fetch(&bytes, tensor, err);
     if (rc == SW_OK) rc = count(&n_bad, &first_bad, tensor, bytes.data, chunk, err);
     if (rc == SW_OK && n_bad)
@@ -48,6 +51,7 @@ sw_code sw_values_check(const sw_st_tensor *tensor, sw_err *err)
                      (long long)first_bad);
     sw_st_drop(&bytes);
     sw_mem_put(chunk);
+    sw_span_close(span, tensor->name);
     sw_map_forget(tensor->view.data, tensor->view.size_bytes);
     return rc;
 }

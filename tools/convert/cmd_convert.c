@@ -5,9 +5,8 @@
 
 #include "formats/io/file.h"
 #include "tools/cli/cmd.h"
-#include "tools/convert/convert_cost.h"
-#include "tools/convert/convert_gguf.h"
 #include "tools/convert/convert_job.h"
+#include "tools/convert/convert_gguf.h"
 #include "tools/cli/loader_notes.h"
 #include "tools/cli/names.h"
 #include "tools/convert/sidecar.h"

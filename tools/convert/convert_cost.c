@@ -1,5 +1,5 @@
-/* convert_cost.c - see convert_cost.h. */
-#include "tools/convert/convert_cost.h"
+/* convert_cost.c - see convert_job.h. */
+#include "tools/convert/convert_job.h"
 
 #include <stdio.h>
 

@@ -10,7 +10,6 @@
 #include "formats/base/size.h"
 #include "formats/checkpoint/writer/copy_codes.h"
 #include "quant/method/frame.h"
-#include "tools/convert/requantize.h"
 #include "tools/convert/sidecar.h"
 
 #define CREW_BYTES ((int64_t)768 << 20) /* of linears that are worked on side by side */

@@ -7,6 +7,7 @@
 #define SW_TOOLS_CONVERT_CONVERT_JOB_H
 
 #include "formats/checkpoint/checkpoint.h"
+#include "formats/num/num.h"
 #include "quant/run/scheme.h"
 
 typedef enum sw_fate {
@@ -64,5 +65,31 @@ const char *sw_convert_from(const sw_convert_job *job);
 /* {"from", "to", counts}, and with `tensors` what became of each linear. Owned by the caller. */
 sw_code sw_convert_json(cJSON **out, const sw_convert_job *job, const char *result,
                         bool with_tensors, sw_err *err) SW_MUST_USE;
+
+/* What rounding a second time cost a conversion, and what would cost less. */
+
+/* Of the linears that were rounded again; n is 0 when there are none. */
+typedef struct sw_convert_cost {
+    int64_t n;
+    double mean, worst;             /* |w - q| / |w| against the source's own values */
+    const sw_convert_linear *at;    /* the worst */
+    const char *wider;              /* a scheme of more bits that the target takes, or NULL */
+} sw_convert_cost;
+
+/* Of a job that has run. */
+sw_convert_cost sw_convert_cost_of(const sw_convert_job *job);
+/* Lines for people; nothing when nothing was rounded again. */
+void sw_convert_cost_print(const sw_convert_job *job);
+/* {"requantized_error": {...}} with the commands that measure it and that do better. */
+bool sw_convert_cost_json(cJSON *root, const sw_convert_job *job);
+
+/* Rounding the values of a quantized weight into another scheme. */
+
+/* Round w f32 [n_out, k_in] into `spec`, each group on the grid of least squared error (quant's
+ * grid.h), without calibration. fused_amax as in quant/method/frame.h. *error: the relative one,
+ * |w - q| / |w| in the Frobenius norm. q is allocated here. */
+sw_code sw_requantize(sw_qtensor *q, double *error, const float *w, int64_t n_out, int64_t k_in,
+                      const sw_qspec *spec, double fused_amax, int n_threads,
+                      sw_err *err) SW_MUST_USE;
 
 #endif

@@ -1,5 +1,5 @@
-/* requantize.c - see requantize.h. */
-#include "tools/convert/requantize.h"
+/* requantize.c - see convert_job.h. */
+#include "tools/convert/convert_job.h"
 
 #include <math.h>
 

@@ -15,7 +15,7 @@
 #include "kernels/table/device_kernels.h"
 #include "kernels/kernel.h"
 #include "quant/run/scheme.h"
-#include "quant/search/algos.h"
+#include "quant/method/algo.h"
 #include "tools/cli/cmd.h"
 #include "tools/convert/conversion_table.h"
 

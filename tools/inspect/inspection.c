@@ -7,7 +7,7 @@
 
 #include "formats/gguf/gguf_model.h"
 #include "formats/checkpoint/model_path.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/model_text.h"
 #include "formats/io/file_content.h"
 #include "formats/model/stored.h"
 #include "tools/cli/values.h"

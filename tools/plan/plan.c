@@ -7,7 +7,6 @@
 
 #include "formats/base/size.h"
 #include "formats/gguf/gguf_model.h"
-#include "tools/device/kernel_choice.h"
 
 typedef struct planner {
     sw_plan *out;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "formats/gguf/gguf_model.h"
+#include "formats/io/profile.h"
 #include "formats/io/watch.h"
 #include "formats/num/pow2.h"
 #include "quant/run/async_sink.h"
@@ -198,7 +199,8 @@ static sw_code run_pipeline(job *j, const sw_quant_sink *sink, sw_err *err)
                         j->progress, err);
 }
 
-/* While a device works on a block, the one before it is packed and written. */
+/* While a device works on a block, the one before it is packed and written; and what is only
+ * rounded would otherwise wait for the disk. */
 static sw_code run_ahead(job *j, const sw_quant_sink *sink, sw_err *err)
 {
     sw_async_sink *async = NULL;
@@ -221,7 +223,7 @@ static sw_code work(job *j, sw_err *err)
     if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK ||
         (rc = sw_timeline_step(&j->timeline, err, "prepare")) != SW_OK)
         return rc;
-    rc = (j->gpu ? run_ahead : run_pipeline)(j, &sink, err);
+    rc = (j->gpu || !sw_quantize_job_needs_data(j) ? run_ahead : run_pipeline)(j, &sink, err);
     if (rc != SW_OK) return rc;
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
     if ((rc = sw_ckpt_writer_commit(j->writer, j->report.manifest, err)) != SW_OK) return rc;
@@ -236,8 +238,10 @@ static sw_code read_back(cJSON **verified, job *j, sw_err *err)
 {
     sw_verify_options v = {.checkpoint_dir = j->o->out, .n_threads = (int)j->o->common.threads};
     sw_report report = {0};
+    sw_span span = sw_span_open("read back");
     sw_code rc = sw_verify_run(&report, &v, err);
 
+    sw_span_close(span, NULL);
     if (rc == SW_OK) rc = sw_report_json(verified, &report, err);
     if (rc == SW_OK) rc = sw_report_verdict(&report, err);
     sw_loader_notes(&report.loaders, j->progress);

@@ -10,7 +10,7 @@
 #include "kernels/kernel.h"
 #include "quant/method/slab.h"
 #include "quant/method/target.h"
-#include "tools/convert/requantize.h"
+#include "tools/convert/convert_job.h"
 
 #define WIDTH_MAX 1536
 #define TOKENS 1024

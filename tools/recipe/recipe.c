@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "formats/num/pow2.h"
-#include "tools/recipe/recipe_internal.h"
 
 static const sw_json_caps recipe_caps = {.max_bytes = (size_t)16 << 20, .max_depth = 8,
                                          .max_values = 2000000};
@@ -150,12 +149,13 @@ static sw_code read_group(int64_t *out, const cJSON *object, sw_err *err)
 static sw_code read_bits(int *out, const cJSON *object, sw_err *err)
 {
     int64_t bits = 0;
+    char widths[SW_NUM_WIDTHS_BYTES];
     sw_code rc = sw_json_int(&bits, object, "bits", 1, 64, err);
 
     if (rc != SW_OK || !bits) return rc;
     if (bits > 8 || !sw_num_by_bits((int)bits))
-        return SW_FAIL(err, SW_E_FORMAT, "no %lld-bit weights; 2, 3, 4 and 8 there are",
-                       (long long)bits);
+        return SW_FAIL(err, SW_E_FORMAT, "no %lld-bit weights; %s there are", (long long)bits,
+                       sw_num_widths(widths));
     *out = (int)bits;
     return SW_OK;
 }

@@ -10,6 +10,8 @@
 #ifndef SW_TOOLS_RECIPE_RECIPE_H
 #define SW_TOOLS_RECIPE_RECIPE_H
 
+#include <stdbool.h>
+
 #include "formats/base/json.h"
 #include "tools/cli/opt.h"
 #include "tools/recipe/selection.h"
@@ -36,5 +38,10 @@ sw_code sw_recipe_parse(sw_recipe *out, void *fields, const sw_opt *table, const
  * save those that say where and how to run, and the overrides. Owned by the caller. */
 sw_code sw_recipe_object(cJSON **out, const void *fields, const void *defaults,
                          const sw_opt *table, const sw_recipe *recipe, sw_err *err) SW_MUST_USE;
+
+/* What the two halves of recipe.h share. */
+
+extern const char *const sw_recipe_not_keys[]; /* options that no recipe can hold; ends with NULL */
+bool sw_recipe_is_among(const char *name, const char *const *names);
 
 #endif

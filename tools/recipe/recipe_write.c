@@ -3,7 +3,6 @@
 
 #include "formats/num/pow2.h"
 #include "tools/recipe/recipe.h"
-#include "tools/recipe/recipe_internal.h"
 
 /* These say where and how to run, not what is made. */
 static const char *const of_the_run[] = {"out", "html", "force", "json", "quiet", "threads",

@@ -7,7 +7,7 @@
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
 #include "formats/base/print_buf.h"
-#include "formats/checkpoint/model_chat.h"
+#include "formats/checkpoint/model_text.h"
 #include "formats/io/file.h"
 
 static const sw_json_caps line_caps = {

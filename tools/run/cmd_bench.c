@@ -8,7 +8,7 @@
 #include "tools/run/bench_decode.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
-#include "tools/cli/kv_cache.h"
+#include "tools/cli/names.h"
 #include "verify/speed/speed.h"
 
 typedef struct bench_options {

@@ -14,7 +14,7 @@
 #include "tools/run/chat_prompt.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
-#include "tools/cli/kv_cache.h"
+#include "tools/cli/names.h"
 #include "tools/calibrate/sample_file.h"
 
 typedef struct generate_options {

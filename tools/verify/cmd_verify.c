@@ -6,7 +6,7 @@
 #include "formats/io/watch.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
-#include "tools/cli/kv_cache.h"
+#include "tools/cli/names.h"
 #include "tools/report/report.h"
 #include "verify/verify.h"
 
@@ -39,12 +39,10 @@ static const sw_opt options[] = {
      .offset = offsetof(verify_options, states), .arg = "FILE",
      .help = "keep what the original computes for the text in FILE, or read it from there if FILE "
              "exists; halves the time of every further checkpoint"},
-    GATE_ROW(SW_GATE_MAX_KL, "max-kl", 1e9,
-             "fail when the mean KL divergence from the original is above X nats"),
-    GATE_ROW(SW_GATE_MAX_PPL_RATIO, "max-ppl-ratio", 1e9,
-             "fail when perplexity grows by more than this factor"),
-    GATE_ROW(SW_GATE_MIN_TOP1, "min-top1", 1,
-             "fail when the share of unchanged best tokens is below X (0..1)"),
+#define SW_GATE(id, key, option, side, have, highest, help) \
+    GATE_ROW(SW_GATE_##id, option, highest, help),
+#include "verify/base/gates.def"
+#undef SW_GATE
     {.name = "window", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
      .offset = offsetof(verify_options, window), .arg = "L", .min = 2, .max = 1 << 20,
      .help = "tokens per window (default: 2048 or the model's context)"},
@@ -82,7 +80,11 @@ static const sw_opt options[] = {
 };
 
 static const verify_options defaults = {
-    .gate = {NO_GATE, NO_GATE, NO_GATE},
+#define SW_GATE(id, key, option, side, have, highest, help) NO_GATE,
+    .gate = {
+#include "verify/base/gates.def"
+    },
+#undef SW_GATE
 };
 
 static sw_verify_options settings_of(const verify_options *o, const sw_run *run)

@@ -53,11 +53,21 @@ double sw_nll(const float *logits, int64_t vocab, uint32_t target)
     return log(sum) - ((double)logits[target] - max);
 }
 
+/* 1 when both would choose the same token. */
+double sw_metric_top1(const sw_logits_pair *pair) { return pair->ref_top == pair->have_top; }
+
 void sw_position_compare(sw_position *out, const float *ref, const float *have, int64_t vocab,
                          uint32_t target, double *scratch)
 {
-    int64_t ref_top = top_of(ref, vocab), have_top = top_of(have, vocab);
-    double ref_max = (double)ref[ref_top], have_max = (double)have[have_top];
+    static double (*const metrics[SW_METRIC_COUNT])(const sw_logits_pair *) = {
+#define SW_METRIC(id, field, key, line, shown) sw_metric_##field,
+#include "verify/base/metrics.def"
+#undef SW_METRIC
+    };
+    sw_logits_pair pair = {.ref = ref, .have = have, .vocab = vocab, .target = target,
+                           .ref_top = top_of(ref, vocab), .have_top = top_of(have, vocab),
+                           .ref_exp = scratch};
+    double ref_max = (double)ref[pair.ref_top], have_max = (double)have[pair.have_top];
     double ref_sum = 0, have_sum = 0, gap = 0, kl;
 
     for (int64_t i = 0; i < vocab; i++) {
@@ -72,7 +82,9 @@ void sw_position_compare(sw_position *out, const float *ref, const float *have, 
     out->kl = kl < 0 ? 0.0 : kl; /* rounding only: KL is never negative; a NaN stays one */
     out->nll_ref = log(ref_sum) - ((double)ref[target] - ref_max);
     out->nll_have = log(have_sum) - ((double)have[target] - have_max);
-    out->is_same_top1 = ref_top == have_top;
+    pair.ref_sum = ref_sum;
+    pair.have_sum = have_sum;
+    for (int i = 0; i < SW_METRIC_COUNT; i++) out->metrics[i] = metrics[i](&pair);
 }
 
 static int compare_doubles(const void *a, const void *b)

@@ -30,13 +30,34 @@ double sw_vec_rel_err(const sw_vec_sums *sums);
 /* <have, want> / (||have|| ||want||); 1 when both are zero, 0 when one is. */
 double sw_vec_cosine(const sw_vec_sums *sums);
 
+typedef enum sw_metric_id {
+#define SW_METRIC(id, field, key, line, shown) SW_METRIC_##id,
+#include "verify/base/metrics.def"
+#undef SW_METRIC
+    SW_METRIC_COUNT
+} sw_metric_id;
+
 /* What one predicted position says. p = softmax(ref), q = softmax(have). */
 typedef struct sw_position {
     double nll_ref;    /* -log p(target) */
     double nll_have;   /* -log q(target) */
     double kl;         /* KL(p || q) = sum_i p_i (log p_i - log q_i), never below 0 */
-    bool is_same_top1; /* argmax p == argmax q, ties to the lower id */
+    double metrics[SW_METRIC_COUNT];
 } sw_position;
+
+/* What the metrics of metrics.def are computed from. */
+typedef struct sw_logits_pair {
+    const float *ref, *have; /* [vocab] */
+    int64_t vocab;
+    uint32_t target;         /* the token that follows */
+    int64_t ref_top, have_top; /* the largest of each, ties to the lower id */
+    const double *ref_exp;   /* [vocab] exp(ref - its largest) */
+    double ref_sum, have_sum; /* of exp(logit - the largest) */
+} sw_logits_pair;
+
+#define SW_METRIC(id, field, key, line, shown) double sw_metric_##field(const sw_logits_pair *pair);
+#include "verify/base/metrics.def"
+#undef SW_METRIC
 
 /* -log softmax(logits)[target] = log sum_i exp(x_i - max) - (x_target - max). */
 double sw_nll(const float *logits, int64_t vocab, uint32_t target);

@@ -12,9 +12,11 @@ typedef struct gate_row {
 } gate_row;
 
 static const gate_row gate_rows[SW_GATE_COUNT] = {
-    [SW_GATE_MAX_KL] = {"max_kl", "--max-kl", false},
-    [SW_GATE_MAX_PPL_RATIO] = {"max_ppl_ratio", "--max-ppl-ratio", false},
-    [SW_GATE_MIN_TOP1] = {"min_top1", "--min-top1", true},
+#define AT_MOST false
+#define AT_LEAST true
+#define SW_GATE(id, key, option, side, have, highest, help) {key, "--" option, side},
+#include "verify/base/gates.def"
+#undef SW_GATE
 };
 
 const char *sw_gate_name(sw_gate_id id) { return gate_rows[id].name; }
@@ -24,9 +26,10 @@ void sw_report_judge(sw_report *report)
     const sw_report_eval *e = &report->eval;
     bool is_measured = e->is_measured && e->has_original;
 
-    report->gates[SW_GATE_MAX_KL].have = e->kl.at;
-    report->gates[SW_GATE_MAX_PPL_RATIO].have = e->ppl_ratio.at;
-    report->gates[SW_GATE_MIN_TOP1].have = e->top1.at;
+#define SW_GATE(id, key, option, side, figure, highest, help) \
+    report->gates[SW_GATE_##id].have = figure;
+#include "verify/base/gates.def"
+#undef SW_GATE
     for (int i = 0; i < SW_GATE_COUNT; i++) {
         sw_gate *gate = &report->gates[i];
 
@@ -307,7 +310,9 @@ static void put_against(json_out *o, const sw_report_eval *e)
     put_interval(o, "kl_mean", &e->kl);
     put_num(o, "kl_p99", e->kl_p99);
     put_num(o, "kl_max", e->kl_max);
-    put_interval(o, "top1_agreement", &e->top1);
+#define SW_METRIC(id, field, key, line, shown) put_interval(o, key, &e->field);
+#include "verify/base/metrics.def"
+#undef SW_METRIC
 }
 
 static void put_linears(json_out *o, const sw_device_lm_linears *l)

@@ -83,7 +83,9 @@ typedef struct sw_report_eval {
     bool is_significant;                    /* nll_diff's interval does not contain zero */
     sw_interval kl;                         /* KL(original || checkpoint) */
     double kl_p99, kl_max;
-    sw_interval top1;                       /* share of positions with the same argmax */
+#define SW_METRIC(id, field, key, line, shown) sw_interval field;
+#include "verify/base/metrics.def"
+#undef SW_METRIC
     sw_report_gap gap;
 } sw_report_eval;
 
@@ -94,7 +96,10 @@ typedef struct sw_report_experts {
 } sw_report_experts;
 
 typedef enum sw_gate_id {
-    SW_GATE_MAX_KL, SW_GATE_MAX_PPL_RATIO, SW_GATE_MIN_TOP1, SW_GATE_COUNT
+#define SW_GATE(id, key, option, side, have, highest, help) SW_GATE_##id,
+#include "verify/base/gates.def"
+#undef SW_GATE
+    SW_GATE_COUNT
 } sw_gate_id;
 
 /* limit as given by the user; is_set false: no such gate. */

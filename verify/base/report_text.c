@@ -119,6 +119,16 @@ static void print_interval(text_out *o, const char *name, const sw_interval *i, 
     print(o, "  %-26s %11.5f  [%.5f, %.5f]%s\n", name, i->at, i->low, i->high, unit);
 }
 
+/* The ways to show a metric, by their names in metrics.def. */
+#define print_PLAIN(o, line, i) print_interval(o, line, i, "")
+#define print_NATS(o, line, i) print_interval(o, line, i, "  nats")
+#define print_PERCENT print_percent
+
+static void print_percent(text_out *o, const char *name, const sw_interval *i)
+{
+    print(o, "  %-26s %10.3f%%  [%.3f, %.3f]\n", name, 100 * i->at, 100 * i->low, 100 * i->high);
+}
+
 static void print_gap(text_out *o, const sw_report_gap *gap)
 {
     if (!gap->is_measured) return;
@@ -159,8 +169,9 @@ static void print_eval(text_out *o, const sw_report_eval *e)
                        e->is_significant ? "  nats" : "  nats, not significant");
         print_interval(o, "KL(original || checkpoint)", &e->kl, "  nats");
         print(o, "  %-26s %11.5f  largest %.5f\n", "KL, 99th percentile", e->kl_p99, e->kl_max);
-        print(o, "  %-26s %10.3f%%  [%.3f, %.3f]\n", "top-1 agreement", 100 * e->top1.at,
-              100 * e->top1.low, 100 * e->top1.high);
+#define SW_METRIC(id, field, key, line, shown) print_##shown(o, line, &e->field);
+#include "verify/base/metrics.def"
+#undef SW_METRIC
     }
     print_gap(o, &e->gap);
 }

@@ -1,5 +1,5 @@
-/* config_check.c - see config_check.h. */
-#include "verify/checks/config_check.h"
+/* config_check.c - see checks.h. */
+#include "verify/checks/checks.h"
 
 #include <math.h>
 #include <stddef.h>

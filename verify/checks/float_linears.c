@@ -1,5 +1,5 @@
-/* float_linears.c - see float_linears.h. */
-#include "verify/checks/float_linears.h"
+/* float_linears.c - see checks.h. */
+#include "verify/checks/checks.h"
 
 #include <math.h>
 #include <string.h>

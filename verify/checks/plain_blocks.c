@@ -1,5 +1,5 @@
-/* plain_blocks.c - see plain_blocks.h. */
-#include "verify/checks/plain_blocks.h"
+/* plain_blocks.c - see plausible.h. */
+#include "verify/checks/plausible.h"
 
 #include <math.h>
 #include <stdbool.h>

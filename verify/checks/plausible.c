@@ -6,8 +6,6 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
-#include "verify/checks/plain_blocks.h"
-#include "verify/checks/residual.h"
 
 /* Error beyond this many times plain rounding's is no rounding. GPTQ gives up weight error for
  * output error, and more of it to make good what was lost upstream: on trained models it measures
@@ -161,10 +159,9 @@ static void add_swap(sums *all, rival r, const sw_spec_weight *w, double value, 
 
 static int highest_code(const sw_spec_weight *w)
 {
-    static const int of_exponent_bits[] = {[2] = 0x7, [4] = 0x7e, [5] = 0x7b};
-
     if (w->levels) return w->n_levels - 1;
-    return w->exponent_bits ? of_exponent_bits[w->exponent_bits] : (1 << w->bits) - 1;
+    return w->exponent_bits ? sw_spec_float_last(w->exponent_bits, w->mantissa_bits)
+                            : (1 << w->bits) - 1;
 }
 
 static int lowest_code(const sw_spec_weight *w)

@@ -1,5 +1,5 @@
-/* residual.c - see residual.h. */
-#include "verify/checks/residual.h"
+/* residual.c - see plausible.h. */
+#include "verify/checks/plausible.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* side_check.c - see side_check.h. */
-#include "verify/checks/side_check.h"
+/* side_check.c - see checks.h. */
+#include "verify/checks/checks.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "formats/io/file.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/model_text.h"
 #include "formats/checkpoint/side_files.h"
 #include "verify/checks/json_diff.h"
 

@@ -1,5 +1,5 @@
-/* structure.c - see structure.h. */
-#include "verify/checks/structure.h"
+/* structure.c - see checks.h. */
+#include "verify/checks/checks.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* tensors.c - see tensors.h. */
-#include "verify/checks/tensors.h"
+/* tensors.c - see checks.h. */
+#include "verify/checks/checks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -12,8 +12,6 @@
 #include "formats/num/num.h"
 #include "verify/checks/cover_floats.h"
 #include "verify/decoders/decode_spec_parts.h"
-#include "verify/checks/float_linears.h"
-#include "verify/metrics/kv_scales.h"
 #include "verify/metrics/original.h"
 #include "verify/checks/plausible.h"
 

@@ -13,10 +13,10 @@
 #define LARGEST_F16 65504.0f
 
 const sw_spec_reader *const sw_spec_readers[] = {
-    &sw_spec_machete, &sw_spec_marlin,
-    &sw_spec_gptq, &sw_spec_gptq_v2, &sw_spec_awq, &sw_spec_awq_gemv, &sw_spec_ct,
-    &sw_spec_fp8_blocks, &sw_spec_fp8_tensor, &sw_spec_fp8_hf, &sw_spec_modelopt,
-    &sw_spec_mxfp4, &sw_spec_swage, NULL,
+#define SW_SPEC_READER(symbol) &sw_spec_##symbol,
+#include "verify/decoders/readers.def"
+#undef SW_SPEC_READER
+    NULL,
 };
 
 bool sw_spec_method_is(const cJSON *config, const char *name)
@@ -65,11 +65,42 @@ sw_code sw_spec_scheme_of(sw_spec_scheme *out, const sw_spec_scheme *scheme,
     return SW_OK;
 }
 
+static sw_code check_width(int64_t bits, sw_err *err)
+{
+#define SW_SPEC_WIDTH(bits) bits,
+#define SW_SPEC_FLOAT(name, exponent, mantissa, last)
+    static const int widths[] = {
+#include "verify/decoders/numbers.def"
+    };
+#undef SW_SPEC_WIDTH
+#undef SW_SPEC_FLOAT
+#define SW_SPEC_WIDTH(bits)
+#define SW_SPEC_FLOAT(name, exponent, mantissa, last) 1 + exponent + mantissa,
+    static const int float_widths[] = {
+#include "verify/decoders/numbers.def"
+    };
+#undef SW_SPEC_WIDTH
+#undef SW_SPEC_FLOAT
+    const size_t n = sizeof widths / sizeof *widths;
+    char known[64];
+    size_t at = 0;
+
+    for (size_t i = 0; i < sizeof float_widths / sizeof *float_widths; i++)
+        if (bits == float_widths[i]) return SW_OK; /* "weights" says which float */
+    for (size_t i = 0; i < n; i++) {
+        if (bits == widths[i]) return SW_OK;
+        if (at < sizeof known)
+            at += (size_t)snprintf(known + at, sizeof known - at, "%s%d",
+                                   !at ? "" : i + 1 < n ? ", " : " and ", widths[i]);
+    }
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld bits; %s can be verified", (long long)bits, known);
+}
+
 sw_code sw_spec_sizes(sw_spec_scheme *scheme, int64_t bits, int64_t group_size, sw_err *err)
 {
-    if (bits != 2 && bits != 3 && bits != 4 && bits != 8)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld bits; 2, 3, 4 and 8 can be verified",
-                       (long long)bits);
+    sw_code rc = check_width(bits, err);
+
+    if (rc != SW_OK) return rc;
     if (group_size < -1 || group_size == 0 || group_size > INT32_MAX)
         return SW_FAIL(err, SW_E_FORMAT, "group_size %lld; want -1 or at least 1",
                        (long long)group_size);
@@ -267,17 +298,25 @@ static sw_code check_groups(const sw_spec_weight *w, const sw_spec_scheme *schem
     return rc;
 }
 
+/* Levels of all codes under a zero point of 0: those of integers are so many less under another. */
 static void fill_values(sw_spec_weight *w)
 {
+    const bool has_zeros = !w->exponent_bits && !w->levels;
+    const int n_levels = w->levels ? w->n_levels : has_zeros ? 256 : 1 << w->bits;
+    float levels[256];
+
+    for (int code = 0; code < 256; code++)
+        levels[code] = code < n_levels ? (float)sw_spec_level(w, code, 0) : NAN;
     for (int64_t n = 0; n < w->n_out; n++) {
         const float *scales = w->scales + n * w->n_groups;
         const int32_t *zeros = w->zeros + n * w->n_groups;
 
         for (int64_t k = 0; k < w->k_in; k++) {
             int32_t g = w->group_of[k];
+            float level = levels[w->codes[n * w->k_in + k]];
             if (w->is_outlier[k]) continue;
-            double level = sw_spec_level(w, w->codes[n * w->k_in + k], zeros[g]);
-            w->values[n * w->k_in + k] = scales[g] * (float)level * w->global;
+            if (has_zeros) level -= (float)zeros[g];
+            w->values[n * w->k_in + k] = scales[g] * level * w->global;
             if (w->offsets) w->values[n * w->k_in + k] += w->offsets[n * w->n_groups + g];
         }
     }

@@ -18,7 +18,7 @@ typedef struct sw_spec_reader sw_spec_reader;
  * that no rule of a mixed checkpoint names. */
 typedef struct sw_spec_scheme {
     const sw_spec_reader *reader; /* NULL: nothing is quantized */
-    int bits;             /* 2, 3, 4 or 8; in blocks of GGUF 5, 6 and 16 (floats) as well */
+    int bits;             /* of numbers.def; in blocks of GGUF 5, 6 and 16 (floats) as well */
     const char *blocks;   /* the type of blocks of a GGUF, of most of them or of one; NULL: none */
     int exponent_bits, mantissa_bits; /* of small-float codes; 0, 0: integers */
     int64_t scale_rows;   /* channels that share their scales; 0: none, -1: all */
@@ -80,10 +80,10 @@ struct sw_spec_reader {
 };
 
 extern const sw_spec_reader *const sw_spec_readers[]; /* ends with NULL */
-extern const sw_spec_reader sw_spec_machete;
-extern const sw_spec_reader sw_spec_marlin, sw_spec_gptq, sw_spec_gptq_v2, sw_spec_awq,
-    sw_spec_awq_gemv, sw_spec_ct, sw_spec_fp8_blocks, sw_spec_fp8_tensor, sw_spec_fp8_hf,
-    sw_spec_modelopt, sw_spec_mxfp4, sw_spec_swage, sw_spec_gguf;
+#define SW_SPEC_READER(symbol) extern const sw_spec_reader sw_spec_##symbol;
+#include "verify/decoders/readers.def"
+#undef SW_SPEC_READER
+extern const sw_spec_reader sw_spec_gguf; /* has no quantization_config */
 
 /* SW_E_UNSUPPORTED: a quantization_config that no reader knows, or a scheme beyond it. */
 sw_code sw_spec_scheme_read(sw_spec_scheme *out, const cJSON *quantization_config,
@@ -110,6 +110,8 @@ sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *scheme, const 
 /* What a code counts in steps of its scale: sign, exponent with bias 2^(e-1) - 1, fraction; below
  * the smallest exponent without the hidden bit. NaN for codes that are none. */
 double sw_spec_level(const sw_spec_weight *w, int code, int zero);
+/* The largest code of a finite small float; its sign bit is 0. */
+int sw_spec_float_last(int exponent_bits, int mantissa_bits);
 /* How far the level's neighbours above are from it: 1 for integers. */
 double sw_spec_step(const sw_spec_weight *w, double level);
 

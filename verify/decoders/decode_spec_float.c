@@ -3,28 +3,55 @@
 #include "verify/decoders/decode_spec_parts.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef struct float_name {
     const char *name;
-    int bits, exponent_bits, mantissa_bits;
+    int exponent_bits, mantissa_bits;
 } float_name;
 
-static const float_name float_names[] = {{"e2m1", 4, 2, 1}, {"e4m3", 8, 4, 3}, {"e5m2", 8, 5, 2}};
+#define SW_SPEC_WIDTH(bits)
+#define SW_SPEC_FLOAT(name, exponent, mantissa, last) {name, exponent, mantissa},
+static const float_name float_names[] = {
+#include "verify/decoders/numbers.def"
+};
+#define N_FLOATS (sizeof float_names / sizeof *float_names)
+
+/* By exponent and mantissa bits, for it is asked about every code. */
+#undef SW_SPEC_FLOAT
+#define SW_SPEC_FLOAT(name, exponent, mantissa, last) [exponent][mantissa] = last,
+static const uint8_t last_finite[8][8] = {
+#include "verify/decoders/numbers.def"
+};
+#undef SW_SPEC_WIDTH
+#undef SW_SPEC_FLOAT
+
+int sw_spec_float_last(int exponent_bits, int mantissa_bits)
+{
+    return last_finite[exponent_bits][mantissa_bits];
+}
 
 sw_code sw_spec_float_kind(sw_spec_scheme *scheme, const char *name, sw_err *err)
 {
-    for (size_t i = 0; i < sizeof float_names / sizeof *float_names; i++) {
+    char known[100] = "integers";
+    size_t at = strlen(known);
+
+    for (size_t i = 0; i < N_FLOATS; i++) {
         const float_name *f = &float_names[i];
+
+        if (at < sizeof known)
+            at += (size_t)snprintf(known + at, sizeof known - at, "%s%s",
+                                   i + 1 < N_FLOATS ? ", " : " and ", f->name);
         if (strcmp(f->name, name)) continue;
-        scheme->bits = f->bits;
+        scheme->bits = 1 + f->exponent_bits + f->mantissa_bits;
         scheme->exponent_bits = f->exponent_bits;
         scheme->mantissa_bits = f->mantissa_bits;
         scheme->is_symmetric = true;
         return SW_OK;
     }
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "weights of format \"%.30s\"; integers, e2m1, e4m3 and "
-                   "e5m2 can be verified", name);
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "weights of format \"%.30s\"; %s can be verified", name,
+                   known);
 }
 
 double sw_spec_small_float(int code, int exponent_bits, int mantissa_bits)
@@ -32,12 +59,11 @@ double sw_spec_small_float(int code, int exponent_bits, int mantissa_bits)
     int bias = (1 << (exponent_bits - 1)) - 1, sign = code >> (exponent_bits + mantissa_bits);
     int exponent = (code >> mantissa_bits) & ((1 << exponent_bits) - 1);
     int fraction = code & ((1 << mantissa_bits) - 1);
-    bool is_top = exponent == (1 << exponent_bits) - 1;
+    int size = exponent << mantissa_bits | fraction;
     double v;
 
-    if (exponent_bits == 4 && is_top && fraction == 7) return (double)NAN; /* e4m3: only this one */
-    if (exponent_bits == 5 && is_top && fraction) return (double)NAN;
-    if (exponent_bits == 5 && is_top) return sign ? -(double)INFINITY : (double)INFINITY;
+    if (size > last_finite[exponent_bits][mantissa_bits]) /* with no fraction IEEE's infinity */
+        return fraction ? (double)NAN : sign ? -(double)INFINITY : (double)INFINITY;
     v = exponent ? ldexp((1 << mantissa_bits) + fraction, exponent - bias - mantissa_bits)
                  : ldexp(fraction, 1 - bias - mantissa_bits);
     return sign ? -v : v;
@@ -67,8 +93,13 @@ double sw_spec_step(const sw_spec_weight *w, double level)
 
 static sw_code check_codes(const sw_spec_weight *w, sw_err *err)
 {
+    const int n_codes = 1 << w->bits;
+    bool is_number[256] = {false};
+
+    for (int code = 0; code < n_codes && code < 256; code++)
+        is_number[code] = isfinite(sw_spec_level(w, code, 0));
     for (int64_t i = 0; i < w->n_out * w->k_in; i++)
-        if (!isfinite(sw_spec_level(w, w->codes[i], 0)))
+        if (!is_number[w->codes[i]])
             return SW_FAIL(err, SW_E_FORMAT, "code of channel %lld, input %lld is 0x%02x, which is "
                            "no number", (long long)(i / w->k_in), (long long)(i % w->k_in),
                            w->codes[i]);
@@ -81,8 +112,7 @@ static sw_code check_one(const sw_spec_weight *w, const sw_spec_scheme *s, int64
     int64_t rows = s->scale_rows < 0 ? w->n_out : s->scale_rows > 1 ? s->scale_rows : 1;
     float scale = w->scales[n * w->n_groups + g];
     float first = w->scales[n / rows * rows * w->n_groups + g];
-    double top = sw_spec_small_float((1 << (w->bits - 1)) - 1 - (w->exponent_bits == 4) -
-                                         4 * (w->exponent_bits == 5),
+    double top = sw_spec_small_float(sw_spec_float_last(w->exponent_bits, w->mantissa_bits),
                                      w->exponent_bits, w->mantissa_bits);
     int exponent;
     /* the formats of MX and block scales know no sign, that of E4M3 ones a zero besides */

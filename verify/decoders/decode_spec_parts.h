@@ -33,7 +33,7 @@ sw_code sw_spec_single(float *out, const sw_st *st, const char *module_path, con
 sw_code sw_spec_single_scale(float *out, const sw_st *st, const char *module_path,
                              const char *suffix, sw_err *err) SW_MUST_USE;
 
-/* "e2m1", "e4m3" or "e5m2" into the scheme. */
+/* "e4m3" or another float of numbers.def into the scheme. */
 sw_code sw_spec_float_kind(sw_spec_scheme *scheme, const char *name, sw_err *err) SW_MUST_USE;
 /* Value of a code: sign, exponent, fraction from the top bit down; NaN and infinity too. */
 double sw_spec_small_float(int code, int exponent_bits, int mantissa_bits);

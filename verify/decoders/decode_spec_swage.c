@@ -20,8 +20,8 @@
  *           or 2-3, and channel 16w + g + 8 four bits higher;
  *   3 bits: the low two bits of a code as with 2, the third one in byte 1024 + 16t + 4s + i, bit w
  *           (channel 16w + g) or 4 + w;
- *   8 bits: byte 2048(s/2) + 512w + 16t + 8(s%2) + i holds channel 16w + g, and + 4 + i channel
- *           16w + g + 8.
+ *   5 to 8 bits: byte 2048(s/2) + 512w + 16t + 8(s%2) + i holds channel 16w + g, and + 4 + i
+ *           channel 16w + g + 8.
  * Slot 2(8w + g) + h of a scale or zero record is channel 16w + g + 8h. Channels and inputs
  * beyond N and K must hold code = zero point, and channels beyond N scale 0: a kernel that reads
  * whole tiles would otherwise add what no model has.
@@ -191,6 +191,9 @@ static void codes_at(uint8_t *low, uint8_t *high, const unsigned char *tile, int
     *high = tile[offset + 4];
 }
 
+/* Of 5 bits and more a code has a byte of its own. */
+static int container_bits(int bits) { return bits > 4 ? 8 : bits; }
+
 static sw_code read_tile(sw_spec_weight *w, const tiled *t, int64_t tile_n, int64_t tile_k,
                          sw_err *err)
 {
@@ -319,7 +322,7 @@ static sw_code decode(sw_spec_weight *w, const sw_spec_scheme *scheme, const sw_
                       const char *module_path, sw_err *err)
 {
     tiled t = {.n_tiles = sw_ceil_div(w->n_out, TILE), .k_tiles = sw_ceil_div(w->k_in, TILE),
-               .tile_bytes = 512 * w->bits,
+               .tile_bytes = 512 * container_bits(w->bits),
                .middle = w->exponent_bits ? 0 : 1 << (w->bits - 1)};
     sw_code rc = find_parts(&t, w, scheme, st, module_path, err);
 

@@ -1,5 +1,5 @@
-/* gap.c - see gap.h: the kernel gap. */
-#include "verify/metrics/gap.h"
+/* gap.c - see perplexity.h: the kernel gap. */
+#include "verify/metrics/perplexity.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * Judging many checkpoints of one model on one text runs the original each time for the same
  * figures. A file of hidden states after the last block, [tokens, hidden] float32 in batches of
  * windows, spares that half of the work; the head is run again, since logits are vocab / hidden
- * times as large. The file names the model (identity.h), the token ids and their cut, and serves
+ * times as large. The file names the model (manifest.h), the token ids and their cut, and serves
  * nothing else. States depend on the processor by the rounding of float sums only.
  */
 #ifndef SW_VERIFY_METRICS_HIDDEN_FILE_H

@@ -1,10 +1,11 @@
-/* outputs.c - see gap.h: the output error of each quantized linear, on the original's inputs. */
+/* outputs.c - the output error of each quantized linear, on the original's inputs. See
+ * perplexity.h. */
 #include <math.h>
 #include <string.h>
 
 #include "formats/base/size.h"
 #include "formats/num/num.h"
-#include "verify/metrics/gap.h"
+#include "verify/metrics/perplexity.h"
 
 #define TOKENS_WANTED 1024
 

@@ -9,7 +9,7 @@
 #include "formats/base/size.h"
 
 /* What is bootstrapped: the mean over a window of each. */
-enum { NLL_HAVE, NLL_REF, NLL_DIFF, KL, TOP1, N_STATS };
+enum { NLL_HAVE, NLL_REF, NLL_DIFF, KL, METRICS, N_STATS = METRICS + SW_METRIC_COUNT };
 
 typedef struct eval {
     const sw_eval_job *job;
@@ -116,7 +116,7 @@ static void sum_window(eval *e, const sw_position *p, int64_t window)
         sums[NLL_REF] += p[i].nll_ref;
         sums[NLL_DIFF] += p[i].nll_have - p[i].nll_ref;
         sums[KL] += p[i].kl;
-        sums[TOP1] += p[i].is_same_top1 ? 1 : 0;
+        for (int m = 0; m < SW_METRIC_COUNT; m++) sums[METRICS + m] += p[i].metrics[m];
         e->kl_all[window * n + i] = p[i].kl;
     }
     for (int s = 0; s < N_STATS; s++) e->stats[s][window] = sums[s] / (double)n;
@@ -197,7 +197,9 @@ static sw_code summarize(sw_report_eval *out, eval *e, sw_err *err)
     out->ppl_ratio = exp_of(&means[NLL_DIFF]);
     out->is_significant = !sw_interval_has_zero(&means[NLL_DIFF]);
     out->kl = means[KL];
-    out->top1 = means[TOP1];
+#define SW_METRIC(id, field, key, line, shown) out->field = means[METRICS + SW_METRIC_##id];
+#include "verify/base/metrics.def"
+#undef SW_METRIC
     out->kl_p99 = sw_percentile(e->kl_all, out->n_predictions, 0.99);
     out->kl_max = e->kl_all[out->n_predictions - 1]; /* sorted by now */
     return SW_OK;

@@ -7,6 +7,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/checkpoint/writer/writer_internal.h"
+#include "formats/io/profile.h"
 
 /* Everything that decides the bytes: the caller's part, the shards' size, the source's digests. */
 static sw_code build_key(cJSON **out, const sw_ckpt_writer *w, const sw_ckpt_keep *keep,
@@ -32,9 +33,12 @@ static sw_code build_key(cJSON **out, const sw_ckpt_writer *w, const sw_ckpt_kee
 sw_code sw_writer_begin_keeping(sw_ckpt_writer *w, const sw_ckpt_keep *keep, sw_err *err)
 {
     cJSON *key = NULL;
+    sw_span span;
     sw_code rc;
 
+    span = sw_span_open("digest inputs");
     rc = sw_manifest_sources(&w->sources, w->source, &w->listing, keep->progress, err);
+    sw_span_close(span, NULL);
     if (rc != SW_OK || (rc = build_key(&key, w, keep, err)) != SW_OK) return rc;
     rc = sw_resume_begin(&w->resume, &w->dir, key, err);
     cJSON_Delete(key);

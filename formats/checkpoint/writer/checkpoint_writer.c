@@ -12,9 +12,10 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
-#include "formats/checkpoint/checkpoint_parts.h"
+#include "formats/checkpoint/checkpoint.h"
 #include "formats/dialect/dialect_common.h"
 #include "formats/checkpoint/writer/writer_internal.h"
+#include "formats/io/profile.h"
 
 #define SLACK_BYTES ((uint64_t)4 << 20) /* headers, index, config and manifest */
 
@@ -417,12 +418,16 @@ sw_code sw_ckpt_writer_put(sw_ckpt_writer *w, const char *module_path, const sw_
                            sw_err *err)
 {
     sw_claim *c = sw_claim_find(w, module_path);
+    sw_span span = sw_span_open("pack");
     encoded e = {.n = 0};
     sw_code rc;
 
     if (!c) return SW_FAIL(err, SW_E_BUG, "%s was not declared", module_path);
-    if ((rc = check_put(w, c, q, err)) == SW_OK && (rc = encode(&e, w, c, q, err)) == SW_OK)
-        rc = write_encoded(w, module_path, &e, err);
+    if ((rc = check_put(w, c, q, err)) == SW_OK) rc = encode(&e, w, c, q, err);
+    sw_span_close(span, module_path);
+    span = sw_span_open("write");
+    if (rc == SW_OK) rc = write_encoded(w, module_path, &e, err);
+    sw_span_close(span, module_path);
     if (rc == SW_OK) c->is_put = true;
     if (rc != SW_OK) sw_err_prefix(err, "%s", module_path);
     for (int i = 0; i < SW_DIALECT_TENSORS_MAX; i++) sw_mem_put(e.data[i]);
@@ -478,7 +483,12 @@ const char *sw_ckpt_writer_note(const sw_ckpt_writer *w) { return w->note.text; 
 
 sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err)
 {
-    return w->sources ? SW_OK : sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);
+    sw_span span = sw_span_open("digest inputs");
+    sw_code rc = SW_OK;
+
+    if (!w->sources) rc = sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);
+    sw_span_close(span, NULL);
+    return rc;
 }
 
 sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err)

@@ -5,7 +5,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
-#include "formats/checkpoint/checkpoint_parts.h"
+#include "formats/checkpoint/checkpoint.h"
 #include "formats/dialect/dialect_common.h"
 #include "formats/checkpoint/window.h"
 #include "formats/checkpoint/writer/writer_internal.h"

@@ -3,6 +3,7 @@
 #include "formats/base/size.h"
 #include "formats/dialect/dialect_common.h"
 #include "formats/checkpoint/writer/writer_internal.h"
+#include "formats/io/profile.h"
 
 #define STEP_BYTES ((uint64_t)4 << 20)
 
@@ -44,12 +45,14 @@ int64_t sw_ckpt_writer_n_copies(const sw_ckpt_writer *w)
 sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err)
 {
     const sw_st_tensor *t = sw_st_at(w->source->st, i);
+    sw_span span = sw_span_open("copy");
     sw_code rc;
 
     if (!is_waiting(w, i)) return SW_OK;
     rc = w->claim_of[i] == SW_CAST ? sw_writer_put_cast(w, t, err) : copy_one(w, t, err);
     sw_st_forget_tensor(w->source->st, t);
     if (rc == SW_OK) w->claim_of[i] = SW_COPY_DONE;
+    sw_span_close(span, t->name);
     return rc;
 }
 

@@ -1,12 +1,11 @@
-/* make_merges.c - vocab.json and merges.txt as tokenizer.json. See makers.h.
+/* make_merges.c - vocab.json and merges.txt as tokenizer.json. See made.h.
  *
  * The two files do not say how a text is cut into words. The class of the tokenizer does, or the
- * type of a model of those days; nothing is guessed for others.
+ * model type of older models; for others nothing is guessed.
  */
 #include <string.h>
 
 #include "formats/text/files/made.h"
-#include "formats/text/files/makers.h"
 
 #define QWEN_REGEX                                                                          \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}|"                    \

@@ -1,4 +1,4 @@
-/* make_spm.c - a sentencepiece model as tokenizer.json. See makers.h.
+/* make_spm.c - a sentencepiece model as tokenizer.json. See made.h.
  *
  * sentencepiece normalizes a whole text (character map, then blanks, then a prefix), takes the
  * symbols that the user defined out as they are, and encodes. Here the normalizer has steps for
@@ -11,7 +11,6 @@
 #include "formats/base/base64.h"
 #include "formats/text/characters/charsmap.h"
 #include "formats/text/files/made.h"
-#include "formats/text/files/makers.h"
 #include "formats/text/files/spm_model.h"
 
 #define SPACE "\xE2\x96\x81" /* U+2581 */

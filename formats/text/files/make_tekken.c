@@ -1,4 +1,4 @@
-/* make_tekken.c - Mistral's tekken.json as tokenizer.json. See makers.h.
+/* make_tekken.c - Mistral's tekken.json as tokenizer.json. See made.h.
  *
  * "vocab" lists byte strings by rank, "config" the expression that cuts words and how many ids
  * come first for special tokens. A word that is a token is one; else the adjacent pair whose
@@ -10,7 +10,6 @@
 #include "formats/base/base64.h"
 #include "formats/text/bpe.h"
 #include "formats/text/files/made.h"
-#include "formats/text/files/makers.h"
 
 /* Special tokens of files that do not list them, which are of version 7 and before. */
 static const char *const old_specials[] = {

@@ -6,7 +6,7 @@
 
 #include "formats/base/json.h"
 #include "formats/io/file_content.h"
-#include "formats/text/files/makers.h"
+#include "formats/text/files/made.h"
 
 #define MODEL_MAX_BYTES ((size_t)64 << 20)
 #define TIKTOKEN_TEXT                                                                    \

@@ -37,13 +37,8 @@ static inline float round_int(float x, float divisor, float top)
 
 static void round_run(float *dst, const float *x, int64_t n, float divisor, const sw_num *num)
 {
-    static const struct {
-        int mantissa_bits, least_exponent;
-    } rows[SW_NUM_COUNT] = {
-        [SW_NUM_E2M1] = {1, 0}, [SW_NUM_E4M3] = {3, -6}, [SW_NUM_E5M2] = {2, -14}};
-    int mantissa_bits = rows[num - sw_nums].mantissa_bits;
-    uint32_t least_bits = (uint32_t)(rows[num - sw_nums].least_exponent + 127) << 23;
-    uint32_t shift_bits = (uint32_t)(23 - mantissa_bits) << 23;
+    uint32_t least_bits = sw_f32_bits(num->normal);
+    uint32_t shift_bits = (uint32_t)(23 - num->mantissa_bits) << 23;
     float top = num->top;
 
     if (num->kind == SW_NUM_INT)

@@ -126,6 +126,12 @@ V_INLINE vec v_code8(words w, int at)
     return _mm256_cvtepi32_ps(code);
 }
 
+/* values[the bits of `mask` from `shift` on] of each word. */
+V_INLINE vec v_lookup(const float *values, words w, int shift, int mask)
+{
+    __m256i code = _mm256_and_si256(_mm256_srli_epi32(w, shift), _mm256_set1_epi32(mask));
+    return _mm256_i32gather_ps(values, code, 4);
+}
 /* Three bits choose the size, the fourth is the sign. */
 V_INLINE vec v_e2m1(words w, int nibble)
 {

@@ -140,6 +140,12 @@ V_INLINE vec v_code8(words w, int at)
     return _mm512_sub_ps(_mm512_castsi512_ps(sum), _mm512_castsi512_ps(magic));
 }
 
+/* values[the bits of `mask` from `shift` on] of each word. */
+V_INLINE vec v_lookup(const float *values, words w, int shift, int mask)
+{
+    __m512i code = _mm512_and_si512(_mm512_srli_epi32(w, (unsigned)shift), _mm512_set1_epi32(mask));
+    return _mm512_i32gather_ps(code, values, 4);
+}
 V_INLINE vec v_e2m1(words w, int nibble)
 {
     vec table = _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f, -0.0f, -0.5f, -1.0f,

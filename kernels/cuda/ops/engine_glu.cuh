@@ -6,14 +6,29 @@
 
 #include "formats/model/model.h"
 
+/* Each has a row in formats/model/activations.def. */
+static __device__ __forceinline__ float sw_act_silu(float g) { return g / (1.0f + expf(-g)); }
+static __device__ __forceinline__ float sw_act_gelu(float g)
+{
+    return 0.5f * g * (1.0f + erff(g * 0.7071067811865476f));
+}
+static __device__ __forceinline__ float sw_act_gelu_tanh(float g)
+{
+    return 0.5f * g * (1.0f + tanhf(0.7978845608028654f * (g + 0.044715f * g * g * g)));
+}
+static __device__ __forceinline__ float sw_act_relu(float g) { return g > 0.0f ? g : 0.0f; }
+static __device__ __forceinline__ float sw_act_relu_squared(float g)
+{
+    return g > 0.0f ? g * g : 0.0f;
+}
+
 static __device__ __forceinline__ float sw_act_of(int act, float g, float limit)
 {
-    const float tanh_in = 0.7978845608028654f * (g + 0.044715f * g * g * g);
-
-    if (act == SW_MLP_SILU) return g / (1.0f + expf(-g));
-    if (act == SW_MLP_GELU) return 0.5f * g * (1.0f + erff(g * 0.7071067811865476f));
-    if (act == SW_MLP_GELU_TANH) return 0.5f * g * (1.0f + tanhf(tanh_in));
-    if (act == SW_MLP_RELU) return g > 0.0f ? g : 0.0f;
+#define SW_ACTIVATION(id, symbol) if (act == SW_MLP_##id) return sw_act_##symbol(g);
+#define SW_ACTIVATION_NAME(name, id)
+#include "formats/model/activations.def"
+#undef SW_ACTIVATION
+#undef SW_ACTIVATION_NAME
     g = fminf(g, limit);
     return g / (1.0f + expf(-1.702f * g));
 }

@@ -22,11 +22,12 @@ typedef struct sw_vec {
     void (*swiglu)(float *g, const float *u, int64_t n);
     /* g = min(g, limit), u within +-limit: g[n] = g * sigmoid(1.702 g) * (u + 1) */
     void (*swiglu_clamped)(float *g, const float *u, float limit, int64_t n);
-    void (*silu)(float *x, int64_t n);
     void (*sigmoid)(float *x, int64_t n);
-    void (*relu)(float *x, int64_t n);
-    void (*gelu)(float *x, int64_t n);      /* x * (normal distribution function of x) */
-    void (*gelu_tanh)(float *x, int64_t n); /* its approximation by Hendrycks and Gimpel (2016) */
+#define SW_ACTIVATION(id, symbol) void (*symbol)(float *x, int64_t n);
+#define SW_ACTIVATION_NAME(name, id)
+#include "formats/model/activations.def"
+#undef SW_ACTIVATION
+#undef SW_ACTIVATION_NAME
     void (*softcap)(float *x, float cap, int64_t n); /* cap * tanh(x / cap) */
     void (*mul)(float *dst, const float *src, int64_t n);
     void (*add)(float *dst, const float *src, int64_t n);

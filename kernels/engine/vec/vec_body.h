@@ -164,14 +164,25 @@ static void vec_relu(float *x, int64_t n)
     for (int64_t i = 0; i < n; i++) x[i] = x[i] < 0.0f ? 0.0f : x[i];
 }
 
-/* Rounded from double, since far on the negative side 1 + erf would cancel. */
+static void vec_relu_squared(float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const float positive = x[i] < 0.0f ? 0.0f : x[i];
+
+        x[i] = positive * positive;
+    }
+}
+
+/* x times the normal distribution function of x. Rounded from double, since far on the negative
+ * side 1 + erf would cancel. */
 static void vec_gelu(float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
         x[i] = (float)(0.5 * (double)x[i] * erfc((double)x[i] * -0.70710678118654752440));
 }
 
-/* x (1 + tanh z) / 2 = x / (1 + exp(-2 z)), which does not cancel. */
+/* Its approximation by Hendrycks and Gimpel (2016): x (1 + tanh z) / 2 = x / (1 + exp(-2 z)), which
+ * does not cancel. */
 static void vec_gelu_tanh(float *x, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -295,11 +306,12 @@ const sw_vec SW_VEC_TABLE = {
     .rotate_pairs = vec_rotate_pairs,
     .swiglu = vec_swiglu,
     .swiglu_clamped = vec_swiglu_clamped,
-    .silu = vec_silu,
     .sigmoid = vec_sigmoid,
-    .relu = vec_relu,
-    .gelu = vec_gelu,
-    .gelu_tanh = vec_gelu_tanh,
+#define SW_ACTIVATION(id, symbol) .symbol = vec_##symbol,
+#define SW_ACTIVATION_NAME(name, id)
+#include "formats/model/activations.def"
+#undef SW_ACTIVATION
+#undef SW_ACTIVATION_NAME
     .softcap = vec_softcap,
     .mul = vec_mul,
     .add = vec_add,

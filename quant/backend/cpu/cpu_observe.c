@@ -3,7 +3,7 @@
 
 #include "formats/base/size.h"
 #include "formats/num/act.h"
-#include "quant/backend/cpu/cpu_streams.h"
+#include "quant/backend/cpu/cpu.h"
 
 /* What the original model saw in this chunk, kept until the quantized model's turn. */
 typedef struct observer {

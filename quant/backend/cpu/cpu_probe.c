@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
-#include "quant/backend/cpu/cpu_streams.h"
+#include "quant/backend/cpu/cpu.h"
 
 #define SIZE_MAX_FINITE 3.4e38f
 

@@ -1,4 +1,4 @@
-/* cpu_score.c - what scales cost on sampled rows (score.h), in memory: one scale a thread. */
+/* cpu_score.c - what scales cost on sampled rows (transform.h), in memory: one scale a thread. */
 #include "formats/base/parallel.h"
 #include "quant/backend/cpu/cpu.h"
 #include "quant/method/slab.h"

@@ -1,5 +1,5 @@
-/* cpu_streams.c - see cpu_streams.h. */
-#include "quant/backend/cpu/cpu_streams.h"
+/* cpu_streams.c - see cpu.h. */
+#include "quant/backend/cpu/cpu.h"
 
 #include <string.h>
 

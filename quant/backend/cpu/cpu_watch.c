@@ -1,6 +1,6 @@
 /* cpu_watch.c - how large inputs, keys and values of streams in memory get (ranges.h, kv_scales.h).
  */
-#include "quant/backend/cpu/cpu_streams.h"
+#include "quant/backend/cpu/cpu.h"
 
 typedef struct watcher {
     sw_range *ranges;

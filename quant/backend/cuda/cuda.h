@@ -8,7 +8,6 @@
 #include "quant/backend.h"
 #include "quant/method/algo.h"
 #include "quant/method/target.h"
-#include "quant/search/score.h"
 #include "quant/search/transform.h"
 #include "quant/stats/kv_scales.h"
 #include "quant/stats/ranges.h"

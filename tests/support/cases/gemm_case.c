@@ -50,14 +50,11 @@ static float from_half(uint16_t v, sw_dtype dtype)
 
 float gemm_small_float(sw_num_id num, int code)
 {
-    static const struct {
-        int mantissa_bits, bias;
-    } rows[SW_NUM_COUNT] = {
-        [SW_NUM_E2M1] = {1, 1}, [SW_NUM_E4M3] = {3, 7}, [SW_NUM_E5M2] = {2, 15}};
-    int bits = sw_nums[num].bits, n = rows[num].mantissa_bits;
+    int bits = sw_nums[num].bits, n = sw_nums[num].mantissa_bits;
+    int bias = 1 - ilogbf(sw_nums[num].normal);
     int mantissa = code & ((1 << n) - 1), exponent = (code & ((1 << (bits - 1)) - 1)) >> n;
-    float size = exponent ? ldexpf((float)(mantissa + (1 << n)), exponent - rows[num].bias - n)
-                          : ldexpf((float)mantissa, 1 - rows[num].bias - n);
+    float size = exponent ? ldexpf((float)(mantissa + (1 << n)), exponent - bias - n)
+                          : ldexpf((float)mantissa, 1 - bias - n);
 
     return code >> (bits - 1) ? -size : size;
 }
@@ -222,11 +219,12 @@ void gemm_case_expect(gemm_case *c)
  * stay exact. */
 static uint8_t small_code(int code, const gemm_shape *s)
 {
-    bool is_e5m2 = s->num == SW_NUM_E5M2;
-    int n = is_e5m2 ? 2 : 3, bias = is_e5m2 ? 15 : 7, top = is_e5m2 ? 0x7b : 0x7e;
-    int sign = code & 0x80, size = code & 0x7f;
+    const sw_num *num = &sw_nums[s->num];
+    int n = num->mantissa_bits, sign = code & num->sym_zero, size = code & (num->sym_zero - 1);
+    int top = num->values ? num->encode(num->top) : 0;
+    int bias = num->values ? 1 - ilogbf(num->normal) : 0;
 
-    if (s->num != SW_NUM_E4M3 && !is_e5m2) return (uint8_t)code;
+    if (num->bits <= 4 || !num->values) return (uint8_t)code;
     if (s->is_integer) size = ((bias + (size >> n) % 4) << n) | (size & ((1 << n) - 1));
     return (uint8_t)(sign | (size > top ? top : size));
 }

@@ -1,5 +1,5 @@
-/* quantized_lm.c - see quantized_lm.h. */
-#include "tests/support/cases/quantized_lm.h"
+/* quantized_lm.c - see quantized_dir.h. */
+#include "tests/support/cases/quantized_dir.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

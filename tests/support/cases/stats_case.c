@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "formats/checkpoint/identity.h"
+#include "formats/checkpoint/manifest.h"
 #include "kernels/blas.h"
 #include "tests/support/toys/random.h"
 

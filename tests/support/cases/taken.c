@@ -1,5 +1,5 @@
-/* taken.c - see taken.h. */
-#include "tests/support/cases/taken.h"
+/* taken.c - see stats_case.h. */
+#include "tests/support/cases/stats_case.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* outlier_model.c - see outlier_model.h. */
-#include "tests/support/toys/outlier_model.h"
+/* outlier_model.c - see patched_model.h. */
+#include "tests/support/toys/patched_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

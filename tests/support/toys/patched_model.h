@@ -23,4 +23,12 @@ void patched_config_make(const char *dir, const char *from, const char *have, co
 /* The same with `prefix` taken off the names of all tensors that have it. */
 void patched_names_make(const char *dir, const char *from, const char *prefix);
 
+/* A model that computes what another does, with outliers in its activations. */
+
+/* Write `out_dir`: the weights of the Llama-like model in source_dir as F32, with n_channels
+ * random channels of every norm before a linear multiplied by `factor` and the columns that read
+ * them divided by it; config.json comes along. Fails the running cmocka test on any error. */
+void outlier_model_make(const char *out_dir, const char *source_dir, int n_channels, double factor,
+                        uint64_t seed);
+
 #endif

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "formats/num/num.h"
-#include "tests/support/toys/plain_parts.h"
 
 matrix plain_tensor(const sw_st *st, const char *name)
 {

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/support/toys/plain_parts.h"
+#include "tests/support/toys/plain_decoder.h"
 
 /* One layer on its way: x [n, hidden]. */
 typedef struct walk {

@@ -13,7 +13,7 @@
 #include "formats/base/hash.h"
 #include "formats/base/size.h"
 #include "formats/num/blocks.h"
-#include "formats/num/blocks_points.h"
+#include "formats/num/blocks_internal.h"
 #include "formats/num/half.h"
 #include "formats/num/small.h"
 #include "tests/support/toys/random.h"

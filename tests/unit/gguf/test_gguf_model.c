@@ -10,7 +10,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/gguf/gguf_model.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/model_text.h"
 #include "kernels/engine/lm_open.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/cases/quantized_dir.h"

@@ -18,9 +18,8 @@
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
-#include "tools/convert/convert_cost.h"
-#include "tools/convert/convert_gguf.h"
 #include "tools/convert/convert_job.h"
+#include "tools/convert/convert_gguf.h"
 #include "tools/inspect/inspection.h"
 
 static const sw_progress silent;

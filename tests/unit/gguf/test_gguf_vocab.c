@@ -13,7 +13,7 @@
 #include "formats/gguf/gguf_model.h"
 #include "formats/gguf/gguf_pre.h"
 #include "formats/gguf/gguf_vocab.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/model_text.h"
 #include "formats/io/file_content.h"
 #include "formats/text/tokenizer_parts.h"
 #include "tests/support/scratch.h"

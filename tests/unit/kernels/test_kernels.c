@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/blas.h"
+#include "kernels/cpu/simd/features.h"
 #include "tests/support/cases/gemm_case.h"
 
 /* STATIC: symmetric, one scale for all of x. GLOBAL: symmetric, scales relative to another. */
@@ -116,6 +117,35 @@ static void rows_match_reference(void **state)
             }
 }
 
+/* A row that no kernel knows, as a format just added to formats.def would be. */
+static void floats_without_a_decoder_are_looked_up(void **state)
+{
+    (void)state;
+    for (size_t v = 0; v < N_VARIANTS; v++)
+        for (int64_t m = 1; m <= 9; m += 4) {
+            gemm_shape shape = shape_of(&variants[v], m, 70, 200);
+            sw_num stranger = sw_nums[shape.num];
+            gemm_case c;
+            int n_ran = 0;
+
+            if (stranger.kind != SW_NUM_FLOAT) continue;
+            gemm_case_new(&c, &shape);
+            c.tiles.spec.num = &stranger;
+            for (int i = 0; i < sw_n_kernels; i++) {
+                const sw_kernel *kernel = &sw_kernels[i];
+                double error;
+
+                if (kernel->op != shape.op || !kernel->can_run(&c.problem)) continue;
+                assert_null(strstr(kernel->name, "gemv"));
+                error = gemm_case_run(&c, kernel, 1);
+                if (!(error <= kernel->tolerance)) fail_with(&c, kernel, "relative error", error);
+                n_ran++;
+            }
+            assert_true(n_ran >= (sw_cpu_has_avx2() ? 2 : 1));
+            gemm_case_free(&c);
+        }
+}
+
 static void many_tokens(void **state)
 {
     static const int64_t tokens[] = {64, 65, 130};
@@ -212,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_not_tested_here),  cmocka_unit_test(rows_match_reference),
+        cmocka_unit_test(floats_without_a_decoder_are_looked_up),
         cmocka_unit_test(many_tokens),           cmocka_unit_test(large_shapes),
         cmocka_unit_test(integers_are_exact),    cmocka_unit_test(threads_do_not_matter),
     };

@@ -68,7 +68,7 @@ static sw_quant_sink sink_of(seen *s)
                            .n_done = n_done};
 }
 
-/* The tensor is the caller's own again when put returns. */
+/* What was taken is the sink's alone. */
 static sw_code put_one(const sw_quant_sink *to, int64_t layer, const char *path, uint8_t code,
                        sw_err *err)
 {
@@ -82,8 +82,8 @@ static sw_code put_one(const sw_quant_sink *to, int64_t layer, const char *path,
     assert_int_equal(sw_qtensor_alloc(&q, &spec, N, K, err), SW_OK);
     memset(q.codes, code, N * K);
     for (int i = 0; i < N * K / 16; i++) q.scales[i] = (float)code;
-    rc = to->put(to->self, &ref, path, &q, &report, err);
-    memset(q.codes, 0, N * K);
+    rc = to->take(to->self, &ref, path, &q, &report, err);
+    assert_null(q.codes);
     sw_qtensor_free(&q);
     return rc;
 }

@@ -11,7 +11,6 @@
 #include <cmocka.h>
 
 #include "tests/support/cases/stats_case.h"
-#include "tests/support/cases/taken.h"
 
 /* The pointers of a row from its first step on. */
 static void assert_complete(const sw_backend *b)

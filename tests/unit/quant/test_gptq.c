@@ -10,7 +10,7 @@
 
 #include "quant/method/grid.h"
 #include "quant/method/refine.h"
-#include "quant/search/algos.h"
+#include "quant/method/algo.h"
 #include "tests/support/toys/random.h"
 
 /* K spans two lazy-update blocks, OUT ends in a part slab. */

@@ -15,10 +15,15 @@ typedef struct ledger {
     int64_t fail_from;  /* pieces from this row on fail; -1: none */
 } ledger;
 
-static sw_code work(sw_row_figures *out, const void *ctx, int64_t row0, int64_t n_rows, sw_err *err)
+static sw_code work(sw_row_figures *out, sw_row_space *space, const void *ctx, int64_t row0,
+                    int64_t n_rows, sw_err *err)
 {
     ledger *l = (ledger *)(uintptr_t)ctx;
 
+    /* the space is the thread's alone, and nobody clears it between pieces */
+    if (!space->more) assert_int_equal(SW_MEM_GET(&space->more, 1, "pieces", err), SW_OK);
+    space->more[0] += 1;
+    assert_true(space->more[0] < 8);
     assert_true(n_rows > 0 && n_rows <= SW_SLAB_ROWS);
     for (int64_t r = row0; r < row0 + n_rows; r++) l->seen[r]++;
     if (l->fail_from >= 0 && row0 >= l->fail_from)

@@ -11,7 +11,7 @@
 
 #include "formats/checkpoint/checkpoint.h"
 #include "kernels/engine/engine.h"
-#include "quant/search/algos.h"
+#include "quant/method/algo.h"
 #include "quant/search/sensitivity.h"
 #include "tests/support/toys/random.h"
 

@@ -13,7 +13,7 @@
 #include "formats/base/size.h"
 #include "quant/run/pipeline.h"
 #include "tests/support/toys/open_model.h"
-#include "tests/support/toys/outlier_model.h"
+#include "tests/support/toys/patched_model.h"
 #include "tests/support/scratch.h"
 #include "verify/base/metrics.h"
 

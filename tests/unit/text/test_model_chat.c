@@ -9,8 +9,7 @@
 #include <cmocka.h>
 
 #include "formats/base/mem.h"
-#include "formats/checkpoint/model_chat.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/model_text.h"
 #include "formats/text/corpus.h"
 #include "tests/support/scratch.h"
 

@@ -17,7 +17,7 @@
 #include "formats/base/base64.h"
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/model_text.h"
 #include "formats/io/file_content.h"
 #include "formats/text/characters/charsmap.h"
 #include "formats/text/files/tokenizer_files.h"

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "quant/search/algos.h"
-#include "tests/support/toys/outlier_model.h"
+#include "quant/method/algo.h"
+#include "tests/support/toys/patched_model.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/scratch.h"
 #include "tools/quantize/candidates.h"

@@ -16,7 +16,7 @@
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
-#include "verify/metrics/gap.h"
+#include "verify/metrics/perplexity.h"
 #include "verify/verify.h"
 #include "verify/metrics/windows.h"
 

@@ -6,7 +6,6 @@
 
 #include "formats/base/mem.h"
 #include "tools/device/devices.h"
-#include "tools/device/kernel_choice.h"
 #include "tools/report/sections/section.h"
 
 #define CLASSES_MAX 64

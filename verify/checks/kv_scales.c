@@ -1,5 +1,5 @@
 /* kv_scales.c - see kv_scales.h. */
-#include "verify/metrics/kv_scales.h"
+#include "verify/checks/checks.h"
 
 #include <string.h>
 

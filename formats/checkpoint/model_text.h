@@ -1,10 +1,20 @@
-/* model_chat.h - the chat template of a model, wherever its container keeps it, and the tokens that
- * end its turns. */
-#ifndef SW_FORMATS_CHECKPOINT_MODEL_CHAT_H
-#define SW_FORMATS_CHECKPOINT_MODEL_CHAT_H
+/* model_text.h - tokenizer and chat template of a model, wherever its container keeps them. */
+#ifndef SW_FORMATS_CHECKPOINT_MODEL_TEXT_H
+#define SW_FORMATS_CHECKPOINT_MODEL_TEXT_H
 
 #include "formats/text/chat/chat_format.h"
 #include "formats/text/tokenizer.h"
+
+/* The tokenizer of a model, wherever its container keeps it: tokenizer.json of
+ * a directory, or the metadata of a GGUF. */
+
+/* true when the model at `path` has one. */
+bool sw_model_has_tokenizer(const char *path);
+/* As sw_tokenizer_open, with the path in messages. */
+sw_code sw_model_tokenizer(sw_tokenizer **out, const char *path, sw_err *err) SW_MUST_USE;
+
+/* The chat template of a model, wherever its container keeps it, and the tokens that
+ * end its turns. */
 
 /* Of a directory chat_template.jinja, else chat_template.json, else tokenizer_config.json; of a
  * GGUF its metadata. Of several by name, "default". *out is NULL where the model has none, and
