@@ -25,10 +25,14 @@ sw_code sw_device_supports(const sw_model *m, sw_err *err) SW_MUST_USE;
 
 /* max_tokens: the most tokens of one call; max_seq: the most positions of a sequence (at least the
  * model's, unless those are learned). SW_E_UNSUPPORTED: as sw_device_supports; widths that are no
- * multiples of 8, heads wider than 256. SW_E_NOMEM: the scratch does not fit. */
+ * multiples of 8, heads wider than 512. SW_E_NOMEM: the scratch does not fit. */
 sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_model *m,
                              int64_t max_tokens, int64_t max_seq, sw_err *err) SW_MUST_USE;
 void sw_device_engine_free(sw_device_engine *e); /* accepts NULL; free blocks and models first */
+
+/* As sw_engine_side, floats on the device: what the tokens of the last call have beside their rows
+ * of the residual stream. NULL: there is none. */
+float *sw_device_engine_side(sw_device_engine *e);
 
 /* ---- one block: for calibration, and for models that do not fit ---- */
 

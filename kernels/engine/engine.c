@@ -11,7 +11,7 @@
 
 /* Slopes of heads (Press et al., Train Short, Test Long, 2022): a geometric row for the largest
  * power of two within the number of heads, and for the rest every other of the next such row. */
-static void fill_slopes(float *slopes, int64_t n_heads)
+void sw_slopes_fill(float *slopes, int64_t n_heads)
 {
     int64_t power = 1;
 
@@ -41,7 +41,7 @@ static sw_code take_tables(sw_engine *e, sw_err *err)
         return rc;
     if (!m->has_alibi) return SW_OK;
     if ((rc = SW_MEM_GET(&e->slopes, m->n_heads, "slopes", err)) == SW_OK)
-        fill_slopes(e->slopes, m->n_heads);
+        sw_slopes_fill(e->slopes, m->n_heads);
     return rc;
 }
 

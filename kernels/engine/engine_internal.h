@@ -122,6 +122,8 @@ sw_code sw_copies_embed(sw_engine *e, const sw_lm *lm, const float *x, int64_t n
 sw_code sw_angles_fill(sw_angles *angles, const sw_model *m, const sw_rope *rope, int64_t first,
                        int64_t end, sw_err *err) SW_MUST_USE;
 void sw_angles_free(sw_angles *angles);
+/* Slopes of n_heads heads whose scores fall with the distance. */
+void sw_slopes_fill(float *slopes, int64_t n_heads);
 
 /* g [n, width] = act(g) * u, or act(g) alone without u; the activation is the model's. */
 void sw_act_rows(const sw_engine *e, float *g, const float *u, int64_t n, int64_t width);

@@ -8,7 +8,8 @@
  * nothing. No function here needs a device.
  *
  * Buffers keep their names from the program: X is the residual stream, N what a norm makes of it,
- * T the output of a half that is to be added to X.
+ * T the output of a half that is to be added to X. Additions to X take the model's factor on them.
+ * Operations that only some families have are launches of their own.
  */
 #ifndef SW_KERNELS_ENGINE_LAUNCH_PLAN_H
 #define SW_KERNELS_ENGINE_LAUNCH_PLAN_H
@@ -16,7 +17,7 @@
 #include "kernels/engine/engine.h"
 
 typedef enum sw_launch_kind {
-    SW_LAUNCH_SUM,       /* X += T */
+    SW_LAUNCH_SUM,       /* X += src */
     SW_LAUNCH_NORM,      /* dst = norm of src by the weight in slot; with `adds`, X += T first */
     SW_LAUNCH_TO_BF16,   /* dst = X rounded to BF16 */
     SW_LAUNCH_SHOW,      /* no kernel: the tap sees src, which the linear in slot reads, at site */
@@ -24,13 +25,18 @@ typedef enum sw_launch_kind {
     SW_LAUNCH_LINEAR,    /* dst = src times the weight in slot, plus its bias */
     SW_LAUNCH_FUSED,     /* the same of one token, with the norm before it and what `after` says */
     SW_LAUNCH_HEADS,     /* head norms and rotations of Q and K; K and V into the cache */
-    SW_LAUNCH_ROPE,      /* latent attention: rotate dst alone */
+    SW_LAUNCH_ROPE,      /* rotate dst alone, where it is */
     SW_LAUNCH_LATENT_KV, /* K and V out of KV_B and K_ROPE */
     SW_LAUNCH_ATTENTION, /* dst = attention of src over K and V, sinks in slot */
     SW_LAUNCH_DECODE,    /* the same of one query a sequence, after what SW_LAUNCH_HEADS does */
     SW_LAUNCH_GLU,       /* dst = act(dst) * src */
     SW_LAUNCH_ACT,       /* dst = act(dst) */
+    SW_LAUNCH_GATED_DELTA, /* dst = a recurrent mixer of src, with the state of its layer */
+    SW_LAUNCH_KIMI_DELTA,
+    SW_LAUNCH_SSD,
+    SW_LAUNCH_SHORT_CONV,
     SW_LAUNCH_EXPERTS,   /* dst = routed experts of src, router in slot; with `adds`, dst += them */
+    SW_LAUNCH_OP,        /* operation `op` as the program has it, by a kernel of its own */
     SW_LAUNCH_COUNT
 } sw_launch_kind;
 
@@ -56,11 +62,15 @@ typedef struct sw_planned_launch {
     bool adds;              /* NORM, EXPERTS */
     bool is_given;          /* SHOW, LINEAR: the caller's rows stand in for src */
     bool may_chain;         /* FUSED, DECODE: goes into the chain of steps, if that takes it */
+    bool is_kv_taken;       /* HEADS, ATTENTION, DECODE: keys and values are another layer's */
+    bool is_routed;         /* EXPERTS: the router has read something of its own */
+    sw_op_kind op;          /* OP */
     sw_slot norm;           /* FUSED: src is norm(X) by this slot; SW_SLOT_COUNT: src as it is */
     sw_launch_after after;  /* FUSED */
     sw_launch_heads heads;  /* HEADS, DECODE */
 } sw_planned_launch;
 
+#define SW_LAUNCH_DECODE_DIM 256 /* widest head of the kernel for one query a sequence */
 #define SW_LAUNCHES_MAX 96
 typedef struct sw_launch_plan {
     sw_planned_launch launch[SW_LAUNCHES_MAX];
@@ -96,6 +106,10 @@ typedef struct sw_launch_step {
 
 /* Whether devices have launches for an operation. */
 bool sw_launch_plan_knows(sw_op_kind kind);
+/* Whether a run of that half can begin at the linear that reads `site`, with nothing but the
+ * rows that it reads and the residual stream as it is before the half: what comes before that
+ * linear changes neither the stream nor what lies beside it, nor makes what is read after it. */
+bool sw_launch_plan_can_begin(const sw_model *m, int64_t layer, sw_half half, sw_site site);
 
 /* The launches of a layer in their order. Those without `may_chain` must find the chain empty.
  * SW_E_BUG: an operation that devices do not have (sw_device_supports refuses such models). */

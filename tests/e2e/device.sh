@@ -70,6 +70,20 @@ for d in cpu cuda; do
         -o "$T/st-$d" -q
 done
 
+# families that are unlike llama: quantized there, and judged there
+make -s "${BUILD:-build/release}/tests/tools/expand_recipe" >/dev/null || fail 'no expand_recipe'
+for name in gemma4 llama4_text gemma3n; do
+    "${BUILD:-build/release}/tests/tools/expand_recipe" "tests/golden/recipes/$name" "$T/$name" ||
+        fail "no $name"
+    for device in cpu cuda; do
+        expect 0 '' "$SWAGE" quantize "$T/$name" -o "$T/$name-$device" --device "$device" \
+            --scheme W4A16 --method gptq --group-size 32 --calib "$T/toy.u16" --samples 24 \
+            --seq-len 48 -q
+        expect 0 '' "$SWAGE" verify "$T/$name-$device" --against "$T/$name" --device cuda --quiet \
+            --text "tests/golden/recipes/$name/reference.safetensors" --window 48 --max-kl 0.3
+    done
+done
+
 # experts: routed, summed, searched for scales and solved there, from text and from statistics
 TINY=$PWD/tests/golden/models/tiny-moe
 for experts in shrink routed all; do

@@ -31,34 +31,52 @@ typedef struct attn_case {
     int heads, kv_heads, dim, v_dim;
     int64_t n_seqs, seq_len, first, window;
     double cap;
-    bool has_sinks;
+    bool has_sinks, has_slopes;
+    int64_t chunk;
 } attn_case;
 
 static const attn_case prefills[] = {
-    {8, 2, 128, 128, 2, 300, 0, 0, 0, false},  {4, 4, 64, 64, 1, 130, 0, 50, 0, false},
-    {2, 1, 256, 256, 1, 200, 0, 0, 30, false}, {4, 4, 192, 128, 1, 97, 0, 0, 0, false},
-    {4, 2, 80, 80, 3, 64, 0, 0, 0, true},      {2, 2, 96, 96, 1, 1, 0, 0, 0, false},
-    {8, 1, 128, 128, 1, 70, 450, 0, 0, false}, {4, 2, 32, 32, 1, 600, 100, 64, 20, true},
+    {8, 2, 128, 128, 2, 300, 0, 0, 0, false, false, 0},
+    {4, 4, 64, 64, 1, 130, 0, 50, 0, false, false, 0},
+    {2, 1, 256, 256, 1, 200, 0, 0, 30, false, false, 0},
+    {4, 4, 192, 128, 1, 97, 0, 0, 0, false, false, 0},
+    {4, 2, 80, 80, 3, 64, 0, 0, 0, true, false, 0},
+    {2, 2, 96, 96, 1, 1, 0, 0, 0, false, false, 0},
+    {8, 1, 128, 128, 1, 70, 450, 0, 0, false, false, 0},
+    {4, 2, 32, 32, 1, 600, 100, 64, 20, true, false, 0},
+    {4, 2, 64, 64, 1, 150, 37, 0, 0, false, false, 50},
+    {4, 4, 128, 128, 2, 100, 0, 0, 0, false, true, 0},
+    {3, 1, 32, 32, 1, 1, 300, 0, 0, false, true, 0},
+    {2, 1, 512, 512, 1, 130, 20, 60, 0, false, false, 0},
+    {4, 2, 320, 264, 2, 70, 0, 0, 0, false, false, 0},
 };
 static const attn_case decodes[] = {
-    {8, 2, 128, 128, 3, 1, 299, 0, 0, false}, {4, 4, 64, 64, 1, 1, 1000, 50, 0, false},
-    {2, 1, 256, 256, 2, 1, 77, 0, 30, false}, {7, 1, 128, 128, 1, 1, 2047, 0, 0, true},
-    {16, 1, 64, 64, 2, 1, 513, 0, 0, false},  {4, 4, 192, 128, 1, 1, 63, 0, 0, false},
-    {3, 1, 80, 80, 1, 1, 64, 0, 0, true},     {4, 2, 32, 32, 5, 1, 0, 0, 0, false},
-    {24, 2, 96, 96, 1, 1, 700, 100, 20, true}, {8, 2, 128, 128, 2, 1, 1300, 0, 0, true},
+    {8, 2, 128, 128, 3, 1, 299, 0, 0, false, false, 0},
+    {4, 4, 64, 64, 1, 1, 1000, 50, 0, false, false, 0},
+    {2, 1, 256, 256, 2, 1, 77, 0, 30, false, false, 0},
+    {7, 1, 128, 128, 1, 1, 2047, 0, 0, true, false, 0},
+    {16, 1, 64, 64, 2, 1, 513, 0, 0, false, false, 0},
+    {4, 4, 192, 128, 1, 1, 63, 0, 0, false, false, 0},
+    {3, 1, 80, 80, 1, 1, 64, 0, 0, true, false, 0},
+    {4, 2, 32, 32, 5, 1, 0, 0, 0, false, false, 0},
+    {24, 2, 96, 96, 1, 1, 700, 100, 20, true, false, 0},
+    {8, 2, 128, 128, 2, 1, 1300, 0, 0, true, false, 0},
+    {8, 2, 64, 64, 2, 1, 1000, 0, 0, false, false, 300},
+    {8, 2, 64, 64, 1, 1, 640, 0, 0, false, false, 300},
 };
 /* Multiprocessors that decode plans for: keys in parts, or few warps that have many of them. */
 static const int decode_sms[] = {132, 3, 1};
 
 static float *expect_attention(const attn_case *c, const float *q, const float *k, const float *v,
-                               const float *sinks)
+                               const float *sinks, const float *slopes)
 {
     float *out = calloc((size_t)(c->n_seqs * c->seq_len * c->heads * c->v_dim), sizeof *out);
     sw_attention a = {.q = q, .k = k, .v = v, .out = out, .n_seqs = c->n_seqs,
                       .seq_len = c->seq_len, .first = c->first, .n_heads = c->heads,
                       .n_kv_heads = c->kv_heads, .head_dim = c->dim, .v_head_dim = c->v_dim,
                       .scale = 1 / sqrt(c->dim), .cap = c->cap, .sinks = sinks,
-                      .window = c->window, .vec = sw_vec_best(), .n_threads = 4};
+                      .window = c->window, .chunk = c->chunk, .slopes = slopes,
+                      .vec = sw_vec_best(), .n_threads = 4};
 
     a.scratch = malloc(sw_attention_scratch_bytes(4));
     sw_attention_run(&a);
@@ -93,16 +111,20 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
     const int64_t n_v = c->n_seqs * n_keys * c->kv_heads * c->v_dim;
     const int64_t n_out = rows * c->heads * c->v_dim;
     float *q = malloc(4 * (size_t)n_q), *k = malloc(4 * (size_t)n_k), *v = malloc(4 * (size_t)n_v);
-    float sinks[64], *want, *have, *again;
+    float sinks[64], slopes[64], *want, *have, *again;
     int32_t first[8];
     void *d_out = NULL, *d_scratch = NULL;
     sw_attn_args a = {.n_seqs = c->n_seqs, .seq_len = c->seq_len, .capacity = n_keys,
                       .n_heads = c->heads, .n_kv_heads = c->kv_heads, .head_dim = c->dim,
-                      .v_head_dim = c->v_dim, .window = c->window,
+                      .v_head_dim = c->v_dim, .window = c->window, .chunk = c->chunk,
                       .scale = (float)(1 / sqrt(c->dim)), .cap = (float)c->cap, .n_sms = n_sms};
     double error;
 
-    for (int h = 0; h < c->heads; h++) sinks[h] = (float)h / 4 - 1;
+    for (int h = 0; h < c->heads; h++) {
+        sinks[h] = (float)h / 4 - 1;
+        slopes[h] = 0.25f / (float)(h + 1);
+    }
+    if (c->has_slopes) a.slopes = device_copy(gpu, slopes, 4 * c->heads);
     for (int i = 0; i < 8; i++) first[i] = (int32_t)c->first;
     a.q = (sw_bf16_rows){device_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
     a.k = (sw_bf16_rows){device_random_rows(gpu, k, n_k, 1.5, 2), c->kv_heads * c->dim};
@@ -129,7 +151,8 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
     MUST(sw_device_fill(gpu, d_out, 0xff, n_out * 2, err));
     MUST(attend(&a, is_decode, err));
     again = device_fetch(gpu, d_out, n_out);
-    want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL);
+    want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL,
+                            c->has_slopes ? slopes : NULL);
     error = relative_l2(have, want, n_out);
     print_message("%s%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
                   is_decode ? "decode" : "prefill", is_e4m3 ? " of codes" : "", c->heads,

@@ -13,7 +13,9 @@
 #include "kernels/blas.h"
 #include "kernels/solver.h"
 #include "quant/run/pipeline.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toys/random.h"
+#include "tests/support/toys/recipe_model.h"
 #include "tests/support/cases/stats_case.h"
 
 enum { SEQS = 80, LEN = 128 };
@@ -22,6 +24,7 @@ static sw_device *gpu, *small_gpu;
 static sw_solver *solver, *small_solver;
 
 typedef struct toy {
+    scratch dir; /* of a recipe's model */
     cJSON *config;
     sw_model model;
     sw_st *st;
@@ -32,17 +35,22 @@ typedef struct toy {
 #define MUST(call) \
     do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
 
+/* One of tests/golden/arch, or "recipes/NAME". */
 static void toy_open(toy *t, const char *arch)
 {
-    char path[256];
+    char from[256], path[SW_PATH_BYTES];
+    const bool is_recipe = strchr(arch, '/') != NULL;
     test_rng rng = {17};
 
     memset(t, 0, sizeof *t);
-    (void)snprintf(path, sizeof path, "tests/golden/arch/%s/config.json", arch);
+    scratch_open(&t->dir);
+    (void)snprintf(from, sizeof from, "tests/golden/%s%s", is_recipe ? "" : "arch/", arch);
+    if (is_recipe) MUST(recipe_model_make(t->dir.dir, from, "config.json", &err));
+    (void)snprintf(path, sizeof path, "%s/config.json", is_recipe ? t->dir.dir : from);
     MUST(sw_json_read(&t->config, path, &sw_json_caps_config, &err));
     MUST(sw_model_read(&t->model, t->config, &err));
-    (void)snprintf(path, sizeof path, "tests/golden/arch/%s", arch);
-    MUST(sw_st_open(&t->st, path, &err));
+    MUST(sw_st_open(&t->st, is_recipe ? t->dir.dir : from, &err));
+    sw_model_fit_names(&t->model, t->st);
     t->ids = malloc(sizeof *t->ids * SEQS * LEN);
     for (int i = 0; i < SEQS * LEN; i++)
         t->ids[i] = (uint32_t)(test_uniform(&rng) * test_uniform(&rng) * (double)t->model.vocab);
@@ -53,6 +61,7 @@ static void toy_close(toy *t)
 {
     cJSON_Delete(t->config);
     sw_st_close(t->st);
+    scratch_close(&t->dir);
     free(t->ids);
 }
 
@@ -126,6 +135,25 @@ static void every_dense_architecture(void **state)
     check_arch("llama", SW_SEQUENTIAL_LAYER);
 }
 
+static void recurrent_mixers(void **state)
+{
+    static const char *const archs[] = {"recipes/lfm2", "recipes/mamba2", "recipes/qwen3_5_text",
+                                        "recipes/falcon_h1"};
+
+    (void)state;
+    for (size_t i = 0; i < N_ARCHS; i++) check_arch(archs[i], SW_SEQUENTIAL_SITE);
+}
+
+/* What tokens have beside the residual stream, branches beside each other, factors. */
+static void families_unlike_llama(void **state)
+{
+    static const char *const archs[] = {"recipes/gemma4", "recipes/gemma3n", "recipes/gpt_neox",
+                                        "recipes/granite"};
+
+    (void)state;
+    for (size_t i = 0; i < N_ARCHS; i++) check_arch(archs[i], SW_SEQUENTIAL_SITE);
+}
+
 /* Experts are solved on the CPU, plain rounding gives its bytes, and a search for scales sees
  * blocks that ran in BF16. */
 static void what_is_not_gptq(void **state)
@@ -183,6 +211,8 @@ static int close_all(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_dense_architecture),
+                                       cmocka_unit_test(recurrent_mixers),
+                                       cmocka_unit_test(families_unlike_llama),
                                        cmocka_unit_test(what_is_not_gptq)};
 
     if (sw_device_count() == 0) {

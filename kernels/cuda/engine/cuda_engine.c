@@ -3,6 +3,7 @@
 
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/ops/mixers/mixers.h"
 
 #define ROW_ALIGN 8 /* elements: kernels load 16 bytes at a time */
 
@@ -15,8 +16,21 @@ static const struct {
     {SW_BUF_QKV, {SW_BUF_Q, SW_BUF_K, SW_BUF_V}, 3},
     {SW_BUF_GATE_UP, {SW_BUF_G, SW_BUF_U}, 2},
     {SW_BUF_KV_A, {SW_BUF_LATENT, SW_BUF_K_ROPE}, 2},
+    {SW_BUF_SHARED_GATE_UP, {SW_BUF_SHARED_G, SW_BUF_SHARED_U}, 2},
 };
 #define N_GROUPS ((int)(sizeof column_groups / sizeof *column_groups))
+
+/* What mixers alone read, in elements of 2 bytes: rows may be of any width, with some elements
+ * between them. */
+static int64_t row_stride(int b, int64_t width)
+{
+    static const bool may_pad[SW_BUF_COUNT] = {
+        [SW_BUF_MIX] = true, [SW_BUF_MIX_GROUPED] = true, [SW_BUF_MIX_BA] = true,
+        [SW_BUF_MIX_B] = true, [SW_BUF_MIX_A] = true,
+    };
+
+    return may_pad[b] ? sw_round_up(width, ROW_ALIGN) : width;
+}
 
 static sw_code take_buffer(sw_bf16_rows *out, sw_device_engine *e, int64_t width, sw_err *err)
 {
@@ -32,8 +46,22 @@ static sw_code take_buffer(sw_bf16_rows *out, sw_device_engine *e, int64_t width
     return SW_OK;
 }
 
+/* Heads that come in groups are moved from one place to another. */
+static bool is_apart(const sw_device_engine *e, sw_buf whole)
+{
+    for (int64_t l = 0; whole == SW_BUF_QKV && l < e->m->n_layers; l++) {
+        int n_ops;
+        const sw_op *ops = sw_model_ops(e->m, l, &n_ops);
+
+        for (int i = 0; i < n_ops; i++)
+            if (ops[i].kind == SW_OP_SPLIT_GROUPS) return true;
+    }
+    return false;
+}
+
 static sw_code take_group(sw_device_engine *e, int g, sw_err *err)
 {
+    const sw_buf whole = column_groups[g].whole;
     int64_t width = 0;
     sw_bf16_rows all = {0};
     sw_code rc;
@@ -48,12 +76,15 @@ static sw_code take_group(sw_device_engine *e, int g, sw_err *err)
     }
     if (!width) return SW_OK;
     if ((rc = take_buffer(&all, e, width, err)) != SW_OK) return rc;
-    e->buf[column_groups[g].whole] = all;
+    if (is_apart(e, whole))
+        rc = take_buffer(&e->buf[whole], e, e->width[whole], err);
+    else
+        e->buf[whole] = all;
     for (int i = 0; i < column_groups[g].n_parts; i++) {
         e->buf[column_groups[g].parts[i]] = all;
         all.d += e->width[column_groups[g].parts[i]];
     }
-    return SW_OK;
+    return rc;
 }
 
 static bool is_in_group(int b)
@@ -75,16 +106,96 @@ static sw_code take_buffers(sw_device_engine *e, sw_err *err)
     for (int g = 0; g < N_GROUPS && rc == SW_OK; g++) rc = take_group(e, g, err);
     for (int b = 0; b < SW_BUF_COUNT && rc == SW_OK; b++)
         if (b != SW_BUF_X && e->width[b] && !is_in_group(b))
-            rc = take_buffer(&e->buf[b], e, e->width[b], err);
+            rc = take_buffer(&e->buf[b], e, row_stride(b, e->width[b]), err);
     return rc;
 }
 
-static sw_code take_angles(sw_device_angles *angles, sw_device_engine *e, sw_err *err)
+/* The parts of a group lie behind each other as its layer has them, so that one product writes all
+ * of them. */
+void sw_device_block_measure(sw_device_block *b)
 {
-    const int64_t n = e->max_positions * (e->m->rope_dim / 2);
+    const sw_device_engine *e = b->e;
+
+    b->sizes = sw_model_sizes(e->m, b->layer);
+    for (int i = 0; i < SW_BUF_COUNT; i++) {
+        b->width[i] = sw_model_layer_buf_width(e->m, b->layer, (sw_buf)i);
+        b->buf[i] = e->buf[i];
+    }
+    b->width[SW_BUF_N] = e->m->hidden;
+    for (int g = 0; g < N_GROUPS; g++) {
+        sw_bf16_rows at = e->buf[column_groups[g].parts[0]];
+
+        for (int i = 0; i < column_groups[g].n_parts; i++) {
+            b->buf[column_groups[g].parts[i]] = at;
+            if (at.d) at.d += b->width[column_groups[g].parts[i]];
+        }
+    }
+}
+
+/* Pairs that turn by a rope. */
+static int64_t pairs_of(const sw_device_engine *e, const sw_rope *rope)
+{
+    return (rope->dim ? rope->dim : e->m->rope_dim) / 2;
+}
+
+static sw_code take_angles(sw_device_angles *angles, sw_device_engine *e, const sw_rope *rope,
+                           sw_err *err)
+{
+    const int64_t n = e->max_positions * pairs_of(e, rope);
     sw_code rc = SW_STORE_TAKE(&angles->d_cos, &e->store, n, "rotary angles", err);
 
     return rc == SW_OK ? SW_STORE_TAKE(&angles->d_sin, &e->store, n, "rotary angles", err) : rc;
+}
+
+static sw_code take_counters(sw_device_engine *e, sw_err *err)
+{
+    const int64_t size_bytes = SW_MIXER_COUNTERS * (int64_t)sizeof *e->d_mixer_counters;
+    sw_code rc;
+
+    if (e->m->mixer.kind == SW_MIXER_NONE) return SW_OK;
+    rc = SW_STORE_TAKE(&e->d_mixer_counters, &e->store, SW_MIXER_COUNTERS, "counters", err);
+    return rc == SW_OK ? sw_device_fill(e->gpu, e->d_mixer_counters, 0, size_bytes, err) : rc;
+}
+
+/* Heads and rows of every layer fit the kernels. */
+static sw_code check_sizes(const sw_model *m, sw_err *err)
+{
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        const sw_sizes s = sw_model_sizes(m, l);
+
+        if (s.head_dim > SW_HEAD_DIM_MAX || s.v_head_dim > SW_HEAD_DIM_MAX ||
+            s.head_dim % ROW_ALIGN || s.v_head_dim % ROW_ALIGN)
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "layer %lld: heads of %lld and %lld; on the "
+                           "device they are multiples of %d up to %d; use --device cpu",
+                           (long long)l, (long long)s.head_dim, (long long)s.v_head_dim, ROW_ALIGN,
+                           SW_HEAD_DIM_MAX);
+        if (s.intermediate % ROW_ALIGN)
+            return SW_FAIL(err, SW_E_UNSUPPORTED, "layer %lld: rows of %lld elements; on the "
+                           "device they are multiples of %d; use --device cpu", (long long)l,
+                           (long long)s.intermediate, ROW_ALIGN);
+    }
+    return SW_OK;
+}
+
+/* What lies beside the residual stream, and the slopes. */
+static sw_code take_beside(sw_device_engine *e, sw_err *err)
+{
+    const sw_model *m = e->m;
+    float *slopes = NULL;
+    void *d = NULL;
+    sw_code rc = SW_OK;
+
+    if (sw_model_side_width(m))
+        rc = SW_STORE_TAKE(&e->d_side, &e->store, e->max_tokens * sw_model_side_width(m),
+                           "side rows", err);
+    if (rc != SW_OK || !m->has_alibi) return rc;
+    if ((rc = SW_MEM_GET(&slopes, m->n_heads, "slopes", err)) != SW_OK) return rc;
+    sw_slopes_fill(slopes, m->n_heads);
+    rc = sw_device_store_copy(&d, &e->store, slopes, m->n_heads * (int64_t)sizeof *slopes, "slopes",
+                              err);
+    sw_mem_put(slopes);
+    e->d_slopes = d;
+    return rc;
 }
 
 static sw_code fill(sw_device_engine *e, sw_err *err)
@@ -92,18 +203,16 @@ static sw_code fill(sw_device_engine *e, sw_err *err)
     const sw_model *m = e->m;
     sw_code rc = sw_device_supports(m, err);
 
-    if (rc != SW_OK) return rc;
-    if (m->head_dim > 256 || m->v_head_dim > 256 || m->head_dim % ROW_ALIGN ||
-        m->v_head_dim % ROW_ALIGN)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %lld and %lld; on the device they are "
-                       "multiples of %d up to 256; use --device cpu", (long long)m->head_dim,
-                       (long long)m->v_head_dim, ROW_ALIGN);
+    if (rc != SW_OK || (rc = check_sizes(m, err)) != SW_OK) return rc;
     if ((rc = sw_cuda_device_query(&e->device, sw_device_about(e->gpu)->index, err)) != SW_OK ||
         (rc = sw_cublaslt_open(&e->lt, e->gpu, err)) != SW_OK ||
-        (rc = take_buffers(e, err)) != SW_OK)
+        (rc = take_buffers(e, err)) != SW_OK || (rc = take_counters(e, err)) != SW_OK ||
+        (rc = take_beside(e, err)) != SW_OK)
         return rc;
-    if (m->rope_dim && (rc = take_angles(&e->angles, e, err)) != SW_OK) return rc;
-    if (m->has_window_rope && (rc = take_angles(&e->window_angles, e, err)) != SW_OK) return rc;
+    if (m->rope_dim && (rc = take_angles(&e->angles, e, &m->rope, err)) != SW_OK) return rc;
+    if (m->has_window_rope &&
+        (rc = take_angles(&e->window_angles, e, &m->window_rope, err)) != SW_OK)
+        return rc;
     return m->n_experts ? sw_device_moe_new(e, err) : SW_OK;
 }
 
@@ -142,13 +251,13 @@ void sw_device_engine_free(sw_device_engine *e)
     sw_mem_put(e);
 }
 
+float *sw_device_engine_side(sw_device_engine *e) { return e->d_side; }
+
 /* ---- rope tables ---- */
 
-static sw_code copy_rows(float *d_to, const float *from, sw_device_engine *e, int64_t begin,
-                         int64_t end, sw_err *err)
+static sw_code copy_rows(float *d_to, const float *from, sw_device_engine *e, int64_t half,
+                         int64_t begin, int64_t end, sw_err *err)
 {
-    const int64_t half = e->m->rope_dim / 2;
-
     return sw_device_upload(e->gpu, d_to + begin * half, from + begin * half,
                             (end - begin) * half * (int64_t)sizeof *from, err);
 }
@@ -157,14 +266,14 @@ static sw_code fill_angles(sw_device_angles *angles, sw_device_engine *e, const 
                            int64_t first, int64_t end, sw_err *err)
 {
     const bool is_stretched = sw_rope_depends_on(e->m, rope, end);
-    const int64_t begin = is_stretched ? first : angles->n_copied;
+    const int64_t begin = is_stretched ? first : angles->n_copied, half = pairs_of(e, rope);
     sw_code rc;
 
     if (!is_stretched && end <= angles->n_copied) return SW_OK;
     if ((rc = sw_angles_fill(&angles->host, e->m, rope, is_stretched ? first : begin, end, err)) !=
             SW_OK ||
-        (rc = copy_rows(angles->d_cos, angles->host.cos, e, begin, end, err)) != SW_OK ||
-        (rc = copy_rows(angles->d_sin, angles->host.sin, e, begin, end, err)) != SW_OK)
+        (rc = copy_rows(angles->d_cos, angles->host.cos, e, half, begin, end, err)) != SW_OK ||
+        (rc = copy_rows(angles->d_sin, angles->host.sin, e, half, begin, end, err)) != SW_OK)
         return rc;
     angles->n_copied = is_stretched ? 0 : end;
     return SW_OK;
@@ -175,6 +284,10 @@ sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end, s
     const sw_model *m = e->m;
     sw_code rc = SW_OK;
 
+    if (m->dense_positions && end > m->dense_positions)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens in a sequence; beyond index_topk = %lld "
+                       "this model's attention is sparse, which is not supported", (long long)end,
+                       (long long)m->dense_positions);
     if (end > e->max_positions)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; there are %lld", (long long)end - 1,
                        (long long)e->max_positions);

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/decode/decode_chain.h"
 #include "kernels/cuda_gemm.h"
-#include "kernels/cuda/ops/engine_ops.h"
+#include "kernels/cuda/ops/engine_family.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
 #include "kernels/engine/engine_internal.h"
 #include "kernels/engine/device_engine.h"
@@ -59,10 +59,14 @@ struct sw_device_block {
         linear[SW_SLOT_COUNT]; /* Q holds q, k and v, and GATE gate and up, when fused */
     bool is_qkv_fused, is_gate_fused;
     sw_device_weight *experts[3]; /* gate (with up when is_expert_fused), up, down */
-    bool is_expert_fused;
+    bool is_expert_fused, is_expert_ungated; /* of the latter experts[0] are the ups */
     sw_expert *d_experts[2];             /* gates with ups, and downs, where all are alike */
+    sw_device_weight *copies_out;        /* [n_copies - 1] in the last block, or NULL */
     float *norm[SW_SLOT_COUNT], *norm_bias[SW_SLOT_COUNT];
     sw_kv_form kv;
+    sw_sizes sizes;                      /* of the layer: */
+    int64_t width[SW_BUF_COUNT];         /* rows of its buffers, */
+    sw_bf16_rows buf[SW_BUF_COUNT];      /* and where in the engine's they lie */
     sw_device_store store;
 };
 
@@ -84,7 +88,9 @@ typedef struct sw_device_angles {
 typedef struct sw_device_moe {
     float *d_logits;              /* [max_tokens, n_experts] */
     int32_t *d_chosen, *d_tokens; /* [max_tokens * n_used] */
-    float *d_share, *d_token_share, *d_sum; /* sum: [max_tokens, hidden] */
+    float *d_share, *d_token_share, *d_sum; /* sum: [max_tokens, moe_hidden] */
+    float *d_in_share;            /* [max_tokens * n_used] on what experts read, or NULL */
+    sw_bf16 *d_scaled;            /* [max_tokens, moe_hidden] where that is shown, or NULL */
     sw_bf16 *d_rows, *d_gate, *d_out;       /* [max_tokens * n_used, ...] by expert */
     int32_t *d_flags;                       /* of experts/routed.h */
     sw_moe_scratch host;                    /* chosen, share, tokens, token_share, starts */
@@ -100,8 +106,11 @@ struct sw_device_engine {
     sw_bf16_rows buf[SW_BUF_COUNT]; /* X excepted */
     int64_t width[SW_BUF_COUNT];
     float *d_x;                     /* [max_tokens, hidden] of whole-model calls, on first use */
+    float *d_side;                  /* [max_tokens, sw_model_side_width], or NULL */
+    float *d_slopes;                /* [n_heads] where scores fall with the distance, or NULL */
     sw_device_angles angles, window_angles;
     sw_device_moe moe;
+    uint32_t *d_mixer_counters;     /* of ops/mixers/mixers.h, where the model has mixers */
     void *d_gemm_work; /* grows; addresses in a graph hold as long as work_generation stays */
     int64_t gemm_work_bytes, work_generation;
     sw_device_store store;
@@ -110,12 +119,18 @@ struct sw_device_engine {
 /* Keys and values of a layer: [n_seqs, capacity, width] as the layer's block keeps them. */
 typedef struct sw_device_kv {
     void *d_k, *d_v;
+    float *d_state;   /* [n_seqs, sw_device_state_floats] of a recurrent mixer, or NULL */
     int64_t capacity;
+    sw_kv_form form;
 } sw_device_kv;
 static inline int64_t sw_device_kv_bytes(const sw_kv_form *form)
 {
     return form->is_e4m3 ? 1 : (int64_t)sizeof(sw_bf16);
 }
+
+/* Floats that a layer's recurrent mixer remembers of a sequence. What they hold before its first
+ * token does not matter. */
+int64_t sw_device_state_floats(const sw_model *m, int64_t layer);
 
 typedef struct sw_device_run {
     sw_device_engine *e;
@@ -141,25 +156,45 @@ typedef struct sw_device_run {
 sw_code sw_device_run_block(sw_device_run *run, sw_err *err) SW_MUST_USE;
 /* One launch of a plan; runs the chain before it unless it may go into the chain. */
 sw_code sw_device_launch(sw_device_run *run, const sw_planned_launch *l, sw_err *err) SW_MUST_USE;
+/* A launch of kind SW_LAUNCH_OP, in cuda_ops.c. */
+sw_code sw_device_run_op(sw_device_run *run, const sw_planned_launch *l, sw_err *err) SW_MUST_USE;
+/* What is left of a row of side rows from column `at` on. */
+static inline sw_f32_rows sw_device_side_rows(const sw_device_engine *e, int64_t at)
+{
+    return (sw_f32_rows){e->d_side + at, sw_model_side_width(e->m)};
+}
 /* The SW_LAUNCH_FUSABLE bits of a product of the run's tokens with the weight in a slot. */
 uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot);
 /* y = x w^T + bias, n rows; y_is_f32 (dense weights only): y is dense FP32. */
 sw_code sw_device_linear(sw_device_engine *e, void *d_y, int64_t y_stride, bool y_is_f32,
                          sw_bf16_rows x, int64_t n, const sw_device_weight *w,
                          sw_err *err) SW_MUST_USE;
+/* Recurrent mixers, see cuda_mixers.c. */
+sw_code sw_device_run_gated_delta(sw_device_run *run, const sw_planned_launch *l,
+                                  sw_err *err) SW_MUST_USE;
+sw_code sw_device_run_kimi_delta(sw_device_run *run, const sw_planned_launch *l,
+                                 sw_err *err) SW_MUST_USE;
+sw_code sw_device_run_ssd(sw_device_run *run, const sw_planned_launch *l, sw_err *err) SW_MUST_USE;
+sw_code sw_device_run_short_conv(sw_device_run *run, const sw_planned_launch *l,
+                                 sw_err *err) SW_MUST_USE;
 /* Whether a step of n_tokens lists its experts on the device: then a graph can have it. Also of a
  * block without any. */
 bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens);
+/* The logits of the router, of rows that the experts need not read. */
+sw_code sw_device_run_router(sw_device_run *run, sw_bf16_rows src, sw_err *err) SW_MUST_USE;
+/* dst = routed experts of src; with is_routed the logits are there. */
 sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
-                          sw_err *err) SW_MUST_USE;
+                          bool is_routed, sw_err *err) SW_MUST_USE;
 /* e->d_gemm_work of at least so many bytes. */
 sw_code sw_device_grow_work(sw_device_engine *e, int64_t size_bytes, sw_err *err) SW_MUST_USE;
 /* Whether a block's experts have grouped products; and what they give for the rows that have been
  * routed. */
 bool sw_device_routed_can(const sw_device_block *b);
-sw_code sw_device_run_routed(const sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src,
-                             bool adds, sw_err *err) SW_MUST_USE;
+sw_code sw_device_run_routed(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
+                             sw_err *err) SW_MUST_USE;
 sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
+/* Sizes, widths and buffers of the block's layer. */
+void sw_device_block_measure(sw_device_block *b);
 /* Angles of positions [first, end) on the device, by the rope of this kind of layer. */
 sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end,
                               sw_err *err) SW_MUST_USE;

@@ -3,7 +3,9 @@
  */
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 
-static sw_bf16_rows buffer(const sw_device_run *run, sw_buf b) { return run->e->buf[b]; }
+_Static_assert(SW_LAUNCH_DECODE_DIM == SW_DECODE_DIM_MAX, "what the plan knows of the kernel");
+
+static sw_bf16_rows buffer(const sw_device_run *run, sw_buf b) { return run->block->buf[b]; }
 
 static const float *weight_in(const sw_device_run *run, sw_slot slot)
 {
@@ -22,7 +24,8 @@ static sw_bf16_rows input_of(const sw_device_run *run, const sw_planned_launch *
 static sw_code launch_sum(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     const sw_norm_args a = {.x = run->d_x, .add = buffer(run, l->src), .n = run->n_tokens,
-                            .width = run->e->m->hidden, .eps = (float)run->e->m->norm_eps};
+                            .width = run->e->m->hidden, .eps = (float)run->e->m->norm_eps,
+                            .factor = (float)run->e->m->residual_scale};
 
     return sw_cuda_norm(&a, run->e->how, err);
 }
@@ -33,6 +36,7 @@ static sw_code launch_norm(sw_device_run *run, const sw_planned_launch *l, sw_er
     const bool is_between = l->slot == SW_SLOT_NORM_Q_A || l->slot == SW_SLOT_NORM_KV_A;
     sw_norm_args a = {.dst = buffer(run, l->dst), .weight = run->block->norm[l->slot],
                       .bias = run->block->norm_bias[l->slot], .n = run->n_tokens,
+                      .factor = (float)m->residual_scale,
                       .eps = (float)(is_between ? m->rank_norm_eps : m->norm_eps)};
 
     if (l->src == SW_BUF_X) {
@@ -40,7 +44,7 @@ static sw_code launch_norm(sw_device_run *run, const sw_planned_launch *l, sw_er
         a.width = m->hidden;
     } else {
         a.src = buffer(run, l->src);
-        a.width = run->e->width[l->src];
+        a.width = run->block->width[l->src];
     }
     if (l->adds) a.add = buffer(run, SW_BUF_T);
     return sw_cuda_norm(&a, run->e->how, err);
@@ -57,19 +61,21 @@ static sw_code launch_to_bf16(sw_device_run *run, const sw_planned_launch *l, sw
 static sw_code launch_show(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     const sw_bf16_rows x = input_of(run, l);
+    const int64_t k_in = l->slot == SW_SLOT_ROUTER ? run->e->m->moe_hidden /* the experts' */
+                                                   : run->block->linear[l->slot].k_in;
 
-    return run->tap->see(run->tap->self, l->site, -1, x.d, run->n_tokens,
-                         run->block->linear[l->slot].k_in, x.stride, NULL, err);
+    return run->tap->see(run->tap->self, l->site, -1, x.d, run->n_tokens, k_in, x.stride, NULL,
+                         err);
 }
 
 static sw_code launch_show_kv(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    const sw_model *m = run->e->m;
+    const int64_t *width = run->block->width;
     const sw_bf16_rows k = buffer(run, SW_BUF_K), v = buffer(run, SW_BUF_V);
 
     (void)l;
-    return run->tap->see_kv(run->tap->self, k.d, k.stride, m->n_kv_heads * m->head_dim, v.d,
-                            v.stride, m->n_kv_heads * m->v_head_dim, run->n_tokens, err);
+    return run->tap->see_kv(run->tap->self, k.d, k.stride, width[SW_BUF_K], v.d, v.stride,
+                            width[SW_BUF_V], run->n_tokens, err);
 }
 
 /* ---- products ---- */
@@ -148,13 +154,13 @@ uint8_t sw_device_fusable(const sw_device_run *run, sw_slot slot)
 
 static sw_heads_args heads_of(const sw_device_run *run)
 {
-    const sw_device_engine *e = run->e;
-    const sw_model *m = e->m;
+    const sw_model *m = run->e->m;
+    const sw_sizes *s = &run->block->sizes;
 
     return (sw_heads_args){.first = run->d_first, .n = run->n_tokens, .seq_len = run->seq_len,
-                           .n_heads = (int)m->n_heads, .n_kv_heads = (int)m->n_kv_heads,
-                           .head_dim = (int)m->head_dim, .v_head_dim = (int)m->v_head_dim,
-                           .rope_dim = (int)m->rope_dim, .is_paired = m->is_rope_paired,
+                           .n_heads = (int)s->n_heads, .n_kv_heads = (int)s->n_kv_heads,
+                           .head_dim = (int)s->head_dim, .v_head_dim = (int)s->v_head_dim,
+                           .rope_dim = (int)s->rope_dim, .is_paired = m->is_rope_paired,
                            .eps = (float)m->norm_eps};
 }
 
@@ -170,46 +176,49 @@ static void turn(sw_heads_args *a, const sw_device_run *run)
 
 static sw_code launch_rope(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    const sw_model *m = run->e->m;
+    const sw_sizes *s = &run->block->sizes;
     sw_heads_args a = heads_of(run);
 
     turn(&a, run);
     a.q = buffer(run, l->dst);
+    if (l->dst == SW_BUF_K) a.n_heads = a.n_kv_heads;
     if (l->dst == SW_BUF_K_ROPE) {
         a.n_heads = 1; /* one part that all heads share */
-        a.head_dim = (int)m->rope_dim;
-    } else {
-        a.rope_at = (int)(m->head_dim - m->rope_dim);
+        a.head_dim = (int)s->rope_dim;
+    } else if (run->e->m->kv_rank) {
+        a.rope_at = (int)(s->head_dim - s->rope_dim);
     }
     return sw_cuda_heads(&a, run->e->how, err);
 }
 
 static sw_code launch_latent_kv(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    const sw_model *m = run->e->m;
+    const sw_sizes *s = &run->block->sizes;
     const sw_latent_args a = {.k = buffer(run, SW_BUF_K), .v = buffer(run, SW_BUF_V),
                               .kv_b = buffer(run, SW_BUF_KV_B),
                               .turned = buffer(run, SW_BUF_K_ROPE), .n = run->n_tokens,
-                              .n_heads = (int)m->n_heads, .head_dim = (int)m->head_dim,
-                              .v_head_dim = (int)m->v_head_dim, .rope_dim = (int)m->rope_dim};
+                              .n_heads = (int)s->n_heads, .head_dim = (int)s->head_dim,
+                              .v_head_dim = (int)s->v_head_dim, .rope_dim = (int)s->rope_dim};
 
     (void)l;
     return sw_cuda_latent_kv(&a, run->e->how, err);
 }
 
-/* Head norms, rotations, and keys and values into the cache. */
-static sw_heads_args heads_args(const sw_device_run *run, const sw_launch_heads *h)
+/* Head norms, rotations, and keys and values into the cache unless they are another layer's. */
+static sw_heads_args heads_args(const sw_device_run *run, const sw_planned_launch *l)
 {
+    const sw_launch_heads *h = &l->heads;
+    const bool is_kept = run->kv && !l->is_kv_taken;
     sw_heads_args a = heads_of(run);
 
     a.q_norm = weight_in(run, h->q_norm);
     a.k_norm = weight_in(run, h->k_norm);
     if (h->turns_q || h->turns_k) turn(&a, run);
     if (h->turns_q || a.q_norm) a.q = buffer(run, SW_BUF_Q);
-    if (h->turns_k || a.k_norm || run->kv) a.k = buffer(run, SW_BUF_K);
-    if (run->kv) {
+    if (h->turns_k || a.k_norm || is_kept) a.k = buffer(run, SW_BUF_K);
+    if (is_kept) {
         a.v = buffer(run, SW_BUF_V);
-        a.kv = run->block->kv;
+        a.kv = run->kv->form;
         a.k_cache = run->kv->d_k;
         a.v_cache = run->kv->d_v;
         a.capacity = run->kv->capacity;
@@ -219,7 +228,7 @@ static sw_heads_args heads_args(const sw_device_run *run, const sw_launch_heads 
 
 static sw_code launch_heads(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    const sw_heads_args a = heads_args(run, &l->heads);
+    const sw_heads_args a = heads_args(run, l);
 
     return sw_cuda_heads(&a, run->e->how, err);
 }
@@ -228,21 +237,24 @@ static sw_attn_args attention_args(const sw_device_run *run, const sw_planned_la
 {
     const sw_device_engine *e = run->e;
     const sw_model *m = e->m;
-    const int64_t k_width = m->n_kv_heads * m->head_dim, v_width = m->n_kv_heads * m->v_head_dim;
+    const sw_sizes *s = &run->block->sizes;
+    const int64_t k_width = run->block->width[SW_BUF_K], v_width = run->block->width[SW_BUF_V];
+    const bool is_window = m->is_window_layer[run->block->layer];
     sw_attn_args a = {.q = buffer(run, l->src), .out = buffer(run, l->dst),
                       .k = buffer(run, SW_BUF_K), .v = buffer(run, SW_BUF_V),
-                      .sinks = weight_in(run, l->slot),
+                      .sinks = weight_in(run, l->slot), .slopes = e->d_slopes,
                       .first = run->d_first, .n_seqs = run->n_seqs, .seq_len = run->seq_len,
-                      .n_heads = (int)m->n_heads, .n_kv_heads = (int)m->n_kv_heads,
-                      .head_dim = (int)m->head_dim, .v_head_dim = (int)m->v_head_dim,
-                      .window = m->is_window_layer[run->block->layer] ? m->sliding_window : 0,
+                      .n_heads = (int)s->n_heads, .n_kv_heads = (int)s->n_kv_heads,
+                      .head_dim = (int)s->head_dim, .v_head_dim = (int)s->v_head_dim,
+                      .window = is_window ? m->sliding_window : 0,
+                      .chunk = is_window ? m->attention_chunk : 0,
                       .scale = (float)m->attention_scale, .cap = (float)m->attention_cap,
                       .scratch = run->d_decode_scratch, .n_sms = e->device.n_sms};
 
     a.k_seq = run->seq_len * a.k.stride;
     a.v_seq = run->seq_len * a.v.stride;
     if (run->kv) {
-        a.kv = run->block->kv;
+        a.kv = run->kv->form;
         a.k = (sw_bf16_rows){run->kv->d_k, k_width};
         a.v = (sw_bf16_rows){run->kv->d_v, v_width};
         a.capacity = run->kv->capacity;
@@ -262,7 +274,7 @@ static sw_code launch_attention(sw_device_run *run, const sw_planned_launch *l, 
 static sw_code launch_decode(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
     const sw_attn_args a = attention_args(run, l);
-    const sw_heads_args heads = heads_args(run, &l->heads);
+    const sw_heads_args heads = heads_args(run, l);
     sw_code rc;
 
     if (l->may_chain) {
@@ -277,7 +289,7 @@ static sw_code launch_decode(sw_device_run *run, const sw_planned_launch *l, sw_
 static sw_code act_on(sw_device_run *run, sw_buf dst, sw_bf16_rows up, sw_err *err)
 {
     const sw_act_args a = {.g = buffer(run, dst), .u = up, .n = run->n_tokens,
-                           .width = run->e->width[dst], .act = (int)run->e->m->act,
+                           .width = run->block->width[dst], .act = (int)run->e->m->act,
                            .limit = (float)run->e->m->act_limit};
 
     return sw_cuda_act(&a, run->e->how, err);
@@ -295,7 +307,8 @@ static sw_code launch_act(sw_device_run *run, const sw_planned_launch *l, sw_err
 
 static sw_code launch_experts(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
 {
-    return sw_device_run_moe(run, buffer(run, l->dst), buffer(run, l->src), l->adds, err);
+    return sw_device_run_moe(run, buffer(run, l->dst), buffer(run, l->src), l->adds, l->is_routed,
+                             err);
 }
 
 static sw_code (*const launch_table[SW_LAUNCH_COUNT])(sw_device_run *run,
@@ -314,7 +327,12 @@ static sw_code (*const launch_table[SW_LAUNCH_COUNT])(sw_device_run *run,
     [SW_LAUNCH_DECODE] = launch_decode,
     [SW_LAUNCH_GLU] = launch_glu,
     [SW_LAUNCH_ACT] = launch_act,
+    [SW_LAUNCH_GATED_DELTA] = sw_device_run_gated_delta,
+    [SW_LAUNCH_KIMI_DELTA] = sw_device_run_kimi_delta,
+    [SW_LAUNCH_SSD] = sw_device_run_ssd,
+    [SW_LAUNCH_SHORT_CONV] = sw_device_run_short_conv,
     [SW_LAUNCH_EXPERTS] = launch_experts,
+    [SW_LAUNCH_OP] = sw_device_run_op,
 };
 
 sw_code sw_device_launch(sw_device_run *run, const sw_planned_launch *l, sw_err *err)

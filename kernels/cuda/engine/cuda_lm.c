@@ -15,15 +15,37 @@ static int64_t block_bytes(const sw_device_engine *e, const sw_block *b)
     int64_t sum = 0;
 
     for (int s = 0; s < SW_SLOT_COUNT; s++) sum += sw_device_weight_bytes(e, &b->linear[s]);
-    for (int i = 0; i < 3 && b->experts[i]; i++)
-        for (int64_t x = 0; x < e->m->n_experts; x++)
+    for (int i = 0; i < 3; i++)
+        for (int64_t x = 0; b->experts[i] && x < e->m->n_experts; x++)
             sum += sw_device_weight_bytes(e, &b->experts[i][x]);
+    for (int64_t i = 0; b->copies_out && i < e->m->n_copies - 1; i++)
+        sum += sw_device_weight_bytes(e, &b->copies_out[i]);
     return sum;
+}
+
+static bool has_own_kv(const sw_model *m, int64_t layer)
+{
+    return sw_model_has_attention(m, layer) && !m->shares_kv[layer];
+}
+
+int64_t sw_device_k_width(const sw_model *m, int64_t layer)
+{
+    const sw_sizes s = sw_model_sizes(m, layer);
+
+    return has_own_kv(m, layer) ? s.n_kv_heads * s.head_dim : 0;
+}
+
+int64_t sw_device_v_width(const sw_model *m, int64_t layer)
+{
+    const sw_sizes s = sw_model_sizes(m, layer);
+
+    return has_own_kv(m, layer) ? s.n_kv_heads * s.v_head_dim : 0;
 }
 
 int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm)
 {
-    int64_t sum = sw_device_weight_bytes(e, &lm->embed) + sw_device_weight_bytes(e, &lm->positions);
+    int64_t sum = sw_device_weight_bytes(e, &lm->embed) +
+                  sw_device_weight_bytes(e, &lm->positions) + sw_device_side_bytes(e, lm);
 
     if (lm->head.dense != lm->embed.dense) sum += sw_device_weight_bytes(e, &lm->head);
     for (int64_t l = 0; lm->blocks && l < lm->model->n_layers; l++)
@@ -35,9 +57,13 @@ int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm)
 static int64_t cache_bytes(const sw_device_engine *e, const sw_kv_form *kv)
 {
     const sw_model *m = e->m;
+    int64_t width = 0, n_state = 0;
 
-    return sw_device_kv_bytes(kv) * m->n_layers * e->max_positions * m->n_kv_heads *
-               (m->head_dim + m->v_head_dim) +
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        width += sw_device_k_width(m, l) + sw_device_v_width(m, l);
+        n_state += sw_device_state_floats(m, l);
+    }
+    return sw_device_kv_bytes(kv) * e->max_positions * width + n_state * (int64_t)sizeof(float) +
            RESERVE_BYTES;
 }
 
@@ -104,7 +130,7 @@ static sw_code load_norm(float **out, sw_device_lm *lm, const float *from, sw_er
 
     if (!from) return SW_OK;
     rc = sw_device_store_copy(&d, &lm->store, from, lm->e->m->hidden * (int64_t)sizeof *from,
-                              "final norm", err);
+                              "norms", err);
     if (rc == SW_OK) *out = d;
     return rc;
 }
@@ -124,6 +150,9 @@ static sw_code load_ends(sw_device_lm *lm, const sw_lm *from, sw_err *err)
         return rc;
     if ((rc = load_norm(&lm->norm, lm, from->final_norm, err)) != SW_OK ||
         (rc = load_norm(&lm->norm_bias, lm, from->final_norm_bias, err)) != SW_OK ||
+        (rc = load_norm(&lm->embed_norm, lm, from->embed_norm, err)) != SW_OK ||
+        (rc = load_norm(&lm->embed_norm_bias, lm, from->embed_norm_bias, err)) != SW_OK ||
+        (rc = sw_device_side_load(lm, from, err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&lm->d_ids, &lm->store, e->max_tokens, "tokens", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&lm->d_x, &lm->store, e->max_tokens * e->m->hidden, "hidden rows",
                             err)) != SW_OK)
@@ -131,17 +160,38 @@ static sw_code load_ends(sw_device_lm *lm, const sw_lm *from, sw_err *err)
     return SW_STORE_TAKE(&lm->d_logits, &lm->store, lm->head_rows * lm->head.n_out, "logits", err);
 }
 
+static bool shares_kv(const sw_model *m)
+{
+    for (int64_t l = 0; l < m->n_layers; l++)
+        if (m->shares_kv[l]) return true;
+    return false;
+}
+
+/* One place for all layers, or one for each. */
 static sw_code take_passing(sw_device_lm *lm, sw_err *err)
 {
     const sw_device_engine *e = lm->e;
-    const int64_t n = e->max_tokens * e->m->n_kv_heads;
+    const bool is_each = shares_kv(e->m);
+    int64_t k = 0, v = 0;
     sw_code rc;
 
     if (!lm->kv.is_e4m3) return SW_OK;
-    rc = sw_device_store_take(&lm->passing.d_k, &lm->store, n * e->m->head_dim, 1, "keys", err);
-    if (rc != SW_OK) return rc;
-    return sw_device_store_take(&lm->passing.d_v, &lm->store, n * e->m->v_head_dim, 1, "values",
-                                err);
+    if ((rc = SW_ARENA_TAKE(&lm->passing, &lm->store.arena, e->m->n_layers, err)) != SW_OK)
+        return rc;
+    for (int64_t l = 0; l < e->m->n_layers; l++) {
+        k = sw_max_i64(k, sw_device_k_width(e->m, l));
+        v = sw_max_i64(v, sw_device_v_width(e->m, l));
+    }
+    for (int64_t l = 0; l < e->m->n_layers && rc == SW_OK; l++) {
+        sw_device_kv *kv = &lm->passing[l];
+
+        *kv = lm->passing[0];
+        if ((l && !is_each) || e->m->shares_kv[l]) continue;
+        rc = sw_device_store_take(&kv->d_k, &lm->store, e->max_tokens * k, 1, "keys", err);
+        if (rc == SW_OK)
+            rc = sw_device_store_take(&kv->d_v, &lm->store, e->max_tokens * v, 1, "values", err);
+    }
+    return rc;
 }
 
 sw_code sw_device_lm_new(sw_device_lm **out, sw_device_engine *e, const sw_lm *from, sw_err *err)
@@ -216,8 +266,8 @@ static sw_code run_block(sw_device_lm *lm, sw_device_run *run, int64_t l, sw_err
     return sw_device_stream_leave(lm->streamed, l, err);
 }
 
-sw_code sw_device_lm_run(sw_device_lm *lm, sw_device_run *run, const sw_device_kv *kv, int64_t seq,
-                         const uint32_t *d_ids, sw_err *err)
+static sw_code embed_tokens(sw_device_lm *lm, const sw_device_run *run, const uint32_t *d_ids,
+                            sw_err *err)
 {
     sw_device_engine *e = lm->e;
     const sw_model *m = e->m;
@@ -228,18 +278,43 @@ sw_code sw_device_lm_run(sw_device_lm *lm, sw_device_run *run, const sw_device_k
                                  .scale = (float)m->embed_scale};
     sw_code rc = sw_cuda_embed(&embed, e->how, err);
 
+    if (rc == SW_OK && lm->embed_norm)
+        rc = sw_cuda_mean_norm(run->d_x, lm->embed_norm, lm->embed_norm_bias, run->n_tokens,
+                               m->hidden, (float)m->norm_eps, e->how, err);
+    return rc == SW_OK ? sw_device_side_embed(lm, run, d_ids, err) : rc;
+}
+
+/* Keys and values of layer l from sequence `seq` on, perhaps an earlier layer's. */
+static sw_device_kv kv_of(const sw_device_lm *lm, const sw_device_kv *kv, int64_t seq, int64_t l)
+{
+    const sw_model *m = lm->e->m;
+    const int64_t from = m->shares_kv[l] ? m->shares_kv[l] - 1 : l;
+    sw_device_kv layer = kv[from];
+    const int64_t n_before = seq * layer.capacity * sw_device_kv_bytes(&lm->kv);
+
+    layer.form = block_of(lm, from)->kv;
+    if (layer.d_state) layer.d_state += seq * sw_device_state_floats(m, l);
+    if (!layer.d_k) return layer;
+    layer.d_k = (char *)layer.d_k + n_before * sw_device_k_width(m, from);
+    layer.d_v = (char *)layer.d_v + n_before * sw_device_v_width(m, from);
+    return layer;
+}
+
+sw_code sw_device_lm_run(sw_device_lm *lm, sw_device_run *run, const sw_device_kv *kv, int64_t seq,
+                         const uint32_t *d_ids, sw_err *err)
+{
+    sw_device_engine *e = lm->e;
+    const int64_t n_layers = e->m->n_layers;
+    sw_code rc = embed_tokens(lm, run, d_ids, err);
+
+    if (!kv) kv = lm->passing;
     run->e = e;
     run->stop_at = (sw_site)SW_RUN_ALL;
-    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) {
-        sw_device_kv layer = kv ? kv[l] : lm->passing;
-        const int64_t n_before = seq * layer.capacity * m->n_kv_heads * sw_device_kv_bytes(&lm->kv);
+    for (int64_t l = 0; l < n_layers && rc == SW_OK; l++) {
+        const sw_device_kv layer = kv ? kv_of(lm, kv, seq, l) : (sw_device_kv){0};
 
-        if (layer.d_k) {
-            layer.d_k = (char *)layer.d_k + n_before * m->head_dim;
-            layer.d_v = (char *)layer.d_v + n_before * m->v_head_dim;
-            run->kv = &layer;
-        }
-        run->may_leave_sum = l + 1 < m->n_layers;
+        run->kv = layer.d_k || layer.d_state ? &layer : NULL;
+        run->may_leave_sum = l + 1 < n_layers;
         rc = run_block(lm, run, l, err);
         run->kv = NULL;
     }
@@ -262,7 +337,8 @@ sw_code sw_device_lm_forward(sw_device_lm *lm, const uint32_t *ids, int64_t n_se
         return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
                        (long long)n_seqs, (long long)seq_len, (long long)e->max_tokens);
     lm->n_rows = 0;
-    lm->passing.capacity = seq_len;
+    for (int64_t l = 0; lm->passing && l < e->m->n_layers; l++)
+        lm->passing[l].capacity = seq_len;
     if ((rc = sw_device_lm_check_ids(lm, ids, run.n_tokens, seq_len, err)) != SW_OK ||
         (rc = sw_device_angles_fill(e, 0, seq_len, err)) != SW_OK ||
         (rc = sw_device_upload(e->gpu, lm->d_ids, ids, 4 * run.n_tokens, err)) != SW_OK ||
@@ -286,6 +362,9 @@ sw_code sw_device_lm_logits(sw_device_lm *lm, float *d_logits, const float *d_x,
 
     if ((rc = sw_cuda_norm(&norm, e->how, err)) != SW_OK ||
         (rc = sw_device_linear(e, d_logits, vocab, true, normed, n, &lm->head, err)) != SW_OK)
+        return rc;
+    if (m->logits_scale != 1.0 &&
+        (rc = sw_cuda_scale_f32(d_logits, (float)m->logits_scale, NULL, n * vocab, e->how, err)))
         return rc;
     if (m->logits_cap <= 0.0) return SW_OK;
     return sw_cuda_softcap(d_logits, (float)m->logits_cap, n * vocab, e->how, err);

@@ -9,11 +9,15 @@ struct sw_device_lm {
     sw_device_engine *e;
     sw_device_weight embed, head, positions;
     float *norm, *norm_bias;
+    float *embed_norm, *embed_norm_bias; /* of the layer norm on embedding rows, or NULL */
+    sw_device_weight side_table, side_projection, *copies_in; /* of cuda_side.c, dense */
+    float *side_norm, *d_projected; /* d_projected: [max_tokens, n_layers * side_inputs] */
     sw_device_block **blocks; /* [n_resident] */
     int64_t n_resident;    /* blocks that stay on the device; the others pass through it */
     sw_device_stream_blocks *streamed; /* NULL: there are none */
     sw_kv_form kv;         /* of all layers but for the scales */
-    sw_device_kv passing;  /* with kv.is_e4m3 what whole sequences keep of a layer at a time */
+    sw_device_kv *passing; /* [n_layers] with kv.is_e4m3 what whole sequences keep: of a layer at
+                            * a time, unless layers share it; else NULL */
     uint32_t *d_ids;       /* [max_tokens] */
     float *d_x;            /* [max_tokens, hidden], of which n_rows are from the last forward */
     float *d_logits;       /* [head_rows, vocab] */
@@ -23,6 +27,15 @@ struct sw_device_lm {
 
 sw_code sw_device_lm_check_ids(const sw_device_lm *lm, const uint32_t *ids, int64_t n, int64_t end,
                                sw_err *err) SW_MUST_USE;
+/* What cuda_side.c needs of the model's ends, the bytes of it, and the side rows of tokens whose
+ * embedding rows are in run->d_x. Nothing for models without any. */
+sw_code sw_device_side_load(sw_device_lm *lm, const sw_lm *from, sw_err *err) SW_MUST_USE;
+int64_t sw_device_side_bytes(const sw_device_engine *e, const sw_lm *from);
+sw_code sw_device_side_embed(sw_device_lm *lm, const sw_device_run *run, const uint32_t *d_ids,
+                             sw_err *err) SW_MUST_USE;
+/* Elements of a layer's keys and of its values for a token; 0 where it keeps none of its own. */
+int64_t sw_device_k_width(const sw_model *m, int64_t layer);
+int64_t sw_device_v_width(const sw_model *m, int64_t layer);
 /* Embedding and all blocks into run->d_x; kv [n_layers] (or NULL: as lm->passing has it) from
  * sequence `seq` on. */
 sw_code sw_device_lm_run(sw_device_lm *lm, sw_device_run *run, const sw_device_kv *kv, int64_t seq,

@@ -19,9 +19,14 @@ sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err)
     sw_moe_scratch *host = &moe->host;
     sw_code rc;
 
-    if (m->moe_intermediate % 8)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "experts of %lld; on the device they are multiples "
-                       "of 8; use --device cpu", (long long)m->moe_intermediate);
+    if (m->moe_intermediate % 8 || m->moe_hidden % 8)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "experts of %lld and %lld; on the device they are "
+                       "multiples of 8; use --device cpu", (long long)m->moe_hidden,
+                       (long long)m->moe_intermediate);
+    if (m->router == SW_ROUTER_INPUT &&
+        ((rc = SW_STORE_TAKE(&moe->d_in_share, s, n_used, "expert weights", err)) != SW_OK ||
+         (rc = SW_STORE_TAKE(&moe->d_scaled, s, n * m->moe_hidden, "expert inputs", err)) != SW_OK))
+        return rc;
     if ((rc = SW_STORE_TAKE(&moe->d_logits, s, n * m->n_experts, "router", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_chosen, s, n_used, "chosen experts", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_share, s, n_used, "expert weights", err)) != SW_OK ||
@@ -29,9 +34,9 @@ sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err)
         (rc = SW_STORE_TAKE(&moe->d_token_share, s, n_used, "routed weights", err)) != SW_OK ||
         (rc = SW_STORE_TAKE(&moe->d_flags, s, flags_bytes / 4, "expert flags", err)) != SW_OK ||
         (rc = sw_device_fill(e->gpu, moe->d_flags, 0, flags_bytes, err)) != SW_OK ||
-        (rc = SW_STORE_TAKE(&moe->d_sum, s, n * m->hidden, "expert sums", err)) != SW_OK ||
-        (rc = SW_STORE_TAKE(&moe->d_rows, s, n_used * m->hidden, "expert inputs", err)) != SW_OK ||
-        (rc = SW_STORE_TAKE(&moe->d_out, s, n_used * m->hidden, "expert outputs", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_sum, s, n * m->moe_hidden, "expert sums", err)) != SW_OK ||
+        (rc = SW_STORE_TAKE(&moe->d_rows, s, n_used * m->moe_hidden, "expert inputs", err)) ||
+        (rc = SW_STORE_TAKE(&moe->d_out, s, n_used * m->moe_hidden, "expert outputs", err)) ||
         (rc = SW_STORE_TAKE(&moe->d_gate, s, n_used * 2 * m->moe_intermediate, "expert gates",
                             err)) != SW_OK ||
         (rc = SW_MEM_GET(&host->chosen, n_used, "chosen experts", err)) != SW_OK ||
@@ -42,23 +47,34 @@ sw_code sw_device_moe_new(sw_device_engine *e, sw_err *err)
     return SW_MEM_GET(&host->starts, m->n_experts + 1, "expert starts", err);
 }
 
-static sw_code choose(sw_device_run *run, sw_bf16_rows src, sw_err *err)
+sw_code sw_device_run_router(sw_device_run *run, sw_bf16_rows src, sw_err *err)
+{
+    sw_device_engine *e = run->e;
+
+    return sw_device_linear(e, e->moe.d_logits, e->m->n_experts, true, src, run->n_tokens,
+                            &run->block->linear[SW_SLOT_ROUTER], err);
+}
+
+/* The experts of each token out of the router's logits. */
+static sw_code choose(sw_device_run *run, sw_err *err)
 {
     sw_device_engine *e = run->e;
     const sw_model *m = e->m;
     const sw_route_args a = {.logits = e->moe.d_logits,
                              .shift = run->block->norm[SW_SLOT_ROUTER_SHIFT],
+                             .expert_scale = run->block->norm[SW_SLOT_EXPERT_SCALE],
                              .chosen = e->moe.d_chosen, .share = e->moe.d_share,
+                             .in_share = e->moe.d_in_share,
                              .n = run->n_tokens, .n_experts = (int)m->n_experts,
                              .n_used = (int)m->n_experts_used,
                              .n_groups = (int)m->n_expert_groups,
                              .n_groups_used = (int)m->n_groups_used,
                              .is_sigmoid = m->router == SW_ROUTER_SIGMOID,
-                             .norm_topk = m->norm_topk, .route_scale = (float)m->route_scale};
-    sw_code rc = sw_device_linear(e, e->moe.d_logits, m->n_experts, true, src, run->n_tokens,
-                                  &run->block->linear[SW_SLOT_ROUTER], err);
+                             .norm_topk = m->norm_topk, .logit_scale = (float)m->router_scale,
+                             .share_floor = (float)m->route_floor,
+                             .route_scale = (float)m->route_scale};
 
-    return rc == SW_OK ? sw_cuda_route(&a, e->how, err) : rc;
+    return sw_cuda_route(&a, e->how, err);
 }
 
 /* Does the token lie in this half of the text? Without halves all are in the first. */
@@ -96,7 +112,9 @@ static sw_code list_on_host(sw_device_run *run, sw_err *err)
 
     if ((rc = sw_device_download(e->gpu, moe->host.chosen, moe->d_chosen, size_bytes, err)) !=
             SW_OK ||
-        (rc = sw_device_download(e->gpu, moe->host.share, moe->d_share, size_bytes, err)) != SW_OK)
+        (rc = sw_device_download(e->gpu, moe->host.share,
+                                 moe->d_in_share ? moe->d_in_share : moe->d_share, size_bytes,
+                                 err)) != SW_OK)
         return rc;
     list_tokens(&moe->host, e->m->n_experts, n, k, run->tap);
     if ((rc = sw_device_upload(e->gpu, moe->d_tokens, moe->host.tokens, size_bytes, err)) != SW_OK)
@@ -119,7 +137,8 @@ static sw_code make_gate(sw_device_run *run, int64_t x, sw_bf16_rows gate, sw_bf
     const int64_t wide = e->m->moe_intermediate;
     sw_device_weight *const *w = run->block->experts;
     const sw_bf16_rows up = {gate.d + wide, gate.stride};
-    const sw_act_args act = {.g = gate, .u = up, .n = n, .width = wide, .act = (int)e->m->act,
+    const sw_act_args act = {.g = gate, .u = run->block->is_expert_ungated ? (sw_bf16_rows){0} : up,
+                             .n = n, .width = wide, .act = (int)e->m->act,
                              .limit = (float)e->m->act_limit};
     sw_code rc = sw_device_linear(e, gate.d, gate.stride, false, rows, n, &w[0][x], err);
 
@@ -134,10 +153,20 @@ static sw_code show_all(sw_device_run *run, int64_t x, sw_bf16_rows src, sw_err 
     const sw_device_tap *tap = run->tap;
     const int64_t wide = run->e->m->moe_intermediate;
     const int64_t n = sw_ceil_div(run->n_tokens, tap->all_every);
-    const sw_bf16_rows rows = {src.d, src.stride * tap->all_every};
-    const sw_bf16_rows gate = {run->e->moe.d_gate, 2 * wide};
-    sw_code rc = make_gate(run, x, gate, rows, n, err);
+    const sw_device_moe *moe = &run->e->moe;
+    const sw_model *m = run->e->m;
+    const sw_bf16_rows gate = {moe->d_gate, 2 * wide};
+    sw_bf16_rows rows = {src.d, src.stride * tap->all_every};
+    sw_code rc = SW_OK;
 
+    if (moe->d_in_share) {
+        const sw_bf16_rows scaled = {moe->d_scaled, m->moe_hidden};
+
+        rc = sw_cuda_scale_by_logit(scaled, rows, moe->d_logits + x, m->n_experts * tap->all_every,
+                                    n, m->moe_hidden, run->e->how, err);
+        rows = scaled;
+    }
+    if (rc == SW_OK) rc = make_gate(run, x, gate, rows, n, err);
     return rc == SW_OK ? tap->see_all(tap->self, x, gate.d, n, wide, gate.stride, err) : rc;
 }
 
@@ -145,7 +174,8 @@ static sw_code show_all(sw_device_run *run, int64_t x, sw_bf16_rows src, sw_err 
 static sw_code run_expert(sw_device_run *run, int64_t x, int64_t start, int64_t n, sw_err *err)
 {
     sw_device_engine *e = run->e;
-    const int64_t hidden = e->m->hidden, wide = e->m->moe_intermediate;
+    const int64_t hidden = e->m->moe_hidden, wide = e->m->moe_intermediate;
+    const float *shares = e->moe.d_in_share ? e->moe.d_share /* ones */ : e->moe.d_token_share;
     const sw_bf16_rows rows = {e->moe.d_rows + start * hidden, hidden};
     const sw_bf16_rows gate = {e->moe.d_gate + start * 2 * wide, 2 * wide};
     const sw_bf16_rows out = {e->moe.d_out + start * hidden, hidden};
@@ -160,8 +190,8 @@ static sw_code run_expert(sw_device_run *run, int64_t x, int64_t start, int64_t 
         return rc;
     rc = sw_device_linear(e, out.d, out.stride, false, gate, n, &run->block->experts[2][x], err);
     if (rc != SW_OK) return rc;
-    return sw_cuda_scatter(e->moe.d_sum, out, e->moe.d_tokens + start, e->moe.d_token_share + start,
-                           n, hidden, e->how, err);
+    return sw_cuda_scatter(e->moe.d_sum, out, e->moe.d_tokens + start, shares + start, n, hidden,
+                           e->how, err);
 }
 
 /* A run up to what downs read runs those alone that the tap asks for. */
@@ -194,12 +224,12 @@ static sw_fused_args product_of(const sw_device_engine *e, const sw_device_block
                        .experts = b->d_experts[is_down],
                        .chosen = e->moe.d_chosen,
                        .n_pairs = n_tokens * m->n_experts_used,
-                       .pairs_per_row = is_down ? 1 : m->n_experts_used};
+                       .pairs_per_row = is_down || e->moe.d_in_share ? 1 : m->n_experts_used};
 
     a.tiles.n_out = w->n_out;
     a.tiles.k_in = w->k_in;
-    a.out = is_down ? SW_FUSED_STORE : SW_FUSED_GLU;
-    a.y = is_down ? (sw_bf16_rows){e->moe.d_out, m->hidden}
+    a.out = is_down || b->is_expert_ungated ? SW_FUSED_STORE : SW_FUSED_GLU;
+    a.y = is_down ? (sw_bf16_rows){e->moe.d_out, m->moe_hidden}
                   : (sw_bf16_rows){e->moe.d_gate, m->moe_intermediate};
     return a;
 }
@@ -217,42 +247,56 @@ bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens)
     return sw_cuda_experts_can(&up) && sw_cuda_experts_can(&down);
 }
 
+/* What experts read, a row for each pair, where the router's weights scale it. */
+static sw_code spread(sw_bf16_rows *rows, sw_device_run *run, sw_bf16_rows src, sw_err *err)
+{
+    sw_device_engine *e = run->e;
+    const sw_model *m = e->m;
+
+    *rows = src;
+    if (!e->moe.d_in_share) return SW_OK;
+    *rows = (sw_bf16_rows){e->moe.d_rows, m->moe_hidden};
+    return sw_cuda_spread(*rows, src, e->moe.d_in_share, (int)m->n_experts_used, run->n_tokens,
+                          m->moe_hidden, e->how, err);
+}
+
 static sw_code run_on_device(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
                              sw_err *err)
 {
     sw_device_engine *e = run->e;
     const sw_model *m = e->m;
-    const sw_fused_args up = product_of(e, run->block, false, src, run->n_tokens);
+    sw_fused_args up = product_of(e, run->block, false, src, run->n_tokens);
     const sw_fused_args down = product_of(e, run->block, true, up.y, run->n_tokens);
+    const sw_act_args act = {.g = up.y, .n = up.n_pairs, .width = m->moe_intermediate,
+                             .act = (int)m->act, .limit = (float)m->act_limit};
     const sw_combine_args sum = {.dst = dst, .rows = down.y, .chosen = e->moe.d_chosen,
-                                 .share = e->moe.d_share, .n = run->n_tokens, .width = m->hidden,
-                                 .n_used = (int)m->n_experts_used, .adds = adds};
+                                 .share = e->moe.d_share, .n = run->n_tokens,
+                                 .width = m->moe_hidden, .n_used = (int)m->n_experts_used,
+                                 .adds = adds};
     sw_code rc;
 
-    if ((rc = choose(run, src, err)) != SW_OK ||
-        (rc = sw_cuda_experts(&up, e->how, err)) != SW_OK ||
-        (rc = sw_cuda_experts(&down, e->how, err)) != SW_OK)
+    if ((rc = spread(&up.rows, run, src, err)) != SW_OK ||
+        (rc = sw_cuda_experts(&up, e->how, err)) != SW_OK)
         return rc;
+    if (run->block->is_expert_ungated && (rc = sw_cuda_act(&act, e->how, err)) != SW_OK) return rc;
+    if ((rc = sw_cuda_experts(&down, e->how, err)) != SW_OK) return rc;
     return sw_cuda_combine(&sum, e->how, err);
 }
 
-sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
+/* By lists that the host makes: a product for each expert. */
+static sw_code run_listed(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
                           sw_err *err)
 {
     sw_device_engine *e = run->e;
-    const int64_t hidden = e->m->hidden, n_used = run->n_tokens * e->m->n_experts_used;
+    const int64_t hidden = e->m->moe_hidden, n_used = run->n_tokens * e->m->n_experts_used;
     const int64_t *starts = e->moe.host.starts;
     const sw_bf16_rows rows = {e->moe.d_rows, hidden};
+    const float *shares = e->moe.d_in_share ? e->moe.d_token_share : NULL;
     sw_code rc;
 
-    if (!run->tap && run->stop_at != SW_SITE_DOWN_IN && sw_device_routed_can(run->block)) {
-        if ((rc = choose(run, src, err)) != SW_OK) return rc;
-        return sw_device_run_routed(run, dst, src, adds, err);
-    }
-    if (run->is_decode && sw_device_moe_stays(run->block, run->n_tokens))
-        return run_on_device(run, dst, src, adds, err);
-    if ((rc = choose(run, src, err)) != SW_OK || (rc = list_on_host(run, err)) != SW_OK ||
-        (rc = sw_cuda_gather(rows, src, e->moe.d_tokens, n_used, hidden, e->how, err)) != SW_OK ||
+    if ((rc = list_on_host(run, err)) != SW_OK ||
+        (rc = sw_cuda_gather(rows, src, e->moe.d_tokens, shares, n_used, hidden, e->how, err)) !=
+            SW_OK ||
         (rc = sw_device_fill(e->gpu, e->moe.d_sum, 0, run->n_tokens * hidden * 4, err)) != SW_OK)
         return rc;
     for (int64_t x = 0; x < e->m->n_experts && rc == SW_OK; x++) {
@@ -264,4 +308,19 @@ sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src
     if (rc != SW_OK || run->stop_at == SW_SITE_DOWN_IN) return rc;
     return sw_cuda_to_bf16(dst, e->moe.d_sum, adds ? dst : (sw_bf16_rows){0}, run->n_tokens, hidden,
                            e->how, err);
+}
+
+sw_code sw_device_run_moe(sw_device_run *run, sw_bf16_rows dst, sw_bf16_rows src, bool adds,
+                          bool is_routed, sw_err *err)
+{
+    sw_code rc = is_routed ? SW_OK : sw_device_run_router(run, src, err);
+
+    if (rc != SW_OK || (rc = choose(run, err)) != SW_OK) return rc;
+    if (!run->tap && run->stop_at != SW_SITE_DOWN_IN && sw_device_routed_can(run->block)) {
+        if ((rc = spread(&src, run, src, err)) != SW_OK) return rc;
+        return sw_device_run_routed(run, dst, src, adds, err);
+    }
+    if (run->is_decode && sw_device_moe_stays(run->block, run->n_tokens))
+        return run_on_device(run, dst, src, adds, err);
+    return run_listed(run, dst, src, adds, err);
 }

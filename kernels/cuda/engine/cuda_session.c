@@ -40,19 +40,37 @@ struct sw_device_session {
 static sw_code take_cache(sw_device_session *s, sw_err *err)
 {
     const sw_model *m = s->lm->e->m;
-    const int64_t k_elems = s->n_seqs * s->capacity * m->n_kv_heads * m->head_dim;
-    const int64_t v_elems = s->n_seqs * s->capacity * m->n_kv_heads * m->v_head_dim;
-    const int64_t elem_bytes = sw_device_kv_bytes(&s->lm->kv);
-    const int64_t size_bytes = elem_bytes * m->n_layers * (k_elems + v_elems);
-    sw_code rc = sw_device_room(s->lm->e->gpu, size_bytes, "the cache", err);
+    const int64_t n = s->n_seqs * s->capacity, elem_bytes = sw_device_kv_bytes(&s->lm->kv);
+    int64_t width = 0;
+    sw_code rc;
 
+    for (int64_t l = 0; l < m->n_layers; l++)
+        width += sw_device_k_width(m, l) + sw_device_v_width(m, l);
+    rc = sw_device_room(s->lm->e->gpu, elem_bytes * n * width, "the cache", err);
     if (rc == SW_OK) rc = SW_MEM_GET(&s->kv, m->n_layers, "caches", err);
     for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) {
+        const int64_t k = sw_device_k_width(m, l), v = sw_device_v_width(m, l);
+
         s->kv[l].capacity = s->capacity;
-        rc = sw_device_store_take(&s->kv[l].d_k, &s->store, k_elems, elem_bytes, "key cache", err);
+        if (!k) continue;
+        rc = sw_device_store_take(&s->kv[l].d_k, &s->store, n * k, elem_bytes, "key cache", err);
         if (rc == SW_OK)
-            rc = sw_device_store_take(&s->kv[l].d_v, &s->store, v_elems, elem_bytes, "value cache",
+            rc = sw_device_store_take(&s->kv[l].d_v, &s->store, n * v, elem_bytes, "value cache",
                                       err);
+    }
+    return rc;
+}
+
+/* What recurrent mixers remember; nobody reads it before the first token is there. */
+static sw_code take_memories(sw_device_session *s, sw_err *err)
+{
+    const sw_model *m = s->lm->e->m;
+    sw_code rc = SW_OK;
+
+    for (int64_t l = 0; l < m->n_layers && rc == SW_OK; l++) {
+        const int64_t n = s->n_seqs * sw_device_state_floats(m, l);
+
+        if (n) rc = SW_STORE_TAKE(&s->kv[l].d_state, &s->store, n, "recurrent state", err);
     }
     return rc;
 }
@@ -84,19 +102,37 @@ static sw_code take_zeros(void **out, sw_device_session *s, int64_t size_bytes, 
     return rc == SW_OK ? sw_device_fill(s->lm->e->gpu, *out, 0, size_bytes, err) : rc;
 }
 
+static sw_attn_args shape_of(const sw_device_session *s, int64_t layer)
+{
+    const sw_device_engine *e = s->lm->e;
+    const sw_sizes z = sw_model_sizes(e->m, layer);
+
+    return (sw_attn_args){.n_seqs = s->n_seqs, .capacity = s->capacity, .n_heads = (int)z.n_heads,
+                          .n_kv_heads = (int)z.n_kv_heads, .v_head_dim = (int)z.v_head_dim,
+                          .n_sms = e->device.n_sms};
+}
+
 /* What attention of a step needs, and the chain it may be in: not where blocks come from the host,
- * whose copies go between kernels. */
+ * whose copies go between kernels, nor where layers have heads of several sizes. */
 static sw_code take_scratch(sw_device_session *s, sw_err *err)
 {
     const sw_device_engine *e = s->lm->e;
-    const sw_model *m = e->m;
-    const sw_attn_args shape = {.n_seqs = s->n_seqs, .capacity = s->capacity,
-                                .n_heads = (int)m->n_heads, .n_kv_heads = (int)m->n_kv_heads,
-                                .v_head_dim = (int)m->v_head_dim, .n_sms = e->device.n_sms};
+    const sw_attn_args shape = shape_of(s, 0);
+    bool has_others = false;
+    int64_t size_bytes = 0;
     void *d_scratch = NULL;
-    sw_code rc = take_zeros(&s->d_decode_scratch, s, sw_cuda_decode_scratch_bytes(&shape), err);
+    sw_code rc;
 
-    if (rc != SW_OK || s->n_seqs > FUSED_SEQS_MAX || s->lm->streamed) return rc;
+    for (int64_t l = 0; l < e->m->n_layers; l++) {
+        const sw_attn_args its = shape_of(s, l);
+
+        has_others = has_others || e->m->sizes_of[l];
+        if (sw_model_has_attention(e->m, l))
+            size_bytes = sw_max_i64(size_bytes, sw_cuda_decode_scratch_bytes(&its));
+    }
+    if (size_bytes && (rc = take_zeros(&s->d_decode_scratch, s, size_bytes, err)) != SW_OK)
+        return rc;
+    if (has_others || s->n_seqs > FUSED_SEQS_MAX || s->lm->streamed) return SW_OK;
     if ((rc = take_zeros(&d_scratch, s, sw_cuda_chain_scratch_bytes(&shape), err)) != SW_OK)
         return rc;
     return sw_cuda_chain_new(&s->chain, &shape, e->device.sm, d_scratch, err);
@@ -155,8 +191,8 @@ sw_code sw_device_session_new(sw_device_session **out, sw_device_lm *lm, int64_t
     s->sampling = *sampling;
     s->has_graph = can_capture(lm, n_seqs);
     s->store.gpu = e->gpu;
-    if ((rc = take_cache(s, err)) == SW_OK && (rc = take_state(s, err)) == SW_OK &&
-        (rc = start_state(s, err)) == SW_OK)
+    if ((rc = take_cache(s, err)) == SW_OK && (rc = take_memories(s, err)) == SW_OK &&
+        (rc = take_state(s, err)) == SW_OK && (rc = start_state(s, err)) == SW_OK)
         *out = s;
     else
         sw_device_session_free(s);

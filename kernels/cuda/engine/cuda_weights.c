@@ -356,15 +356,28 @@ int64_t sw_device_weight_bytes(const sw_device_engine *e, const sw_weight *w)
 
 /* ---- blocks ---- */
 
-static sw_code load_vector(float **out, sw_device_block *b, const float *from, sw_slot slot,
-                           sw_err *err)
+/* Elements of a norm or of another vector; taps of a convolution are several rows. */
+static int64_t vector_width(const sw_model *m, int64_t layer, sw_slot slot, bool is_bias)
 {
-    int64_t one, width;
+    int64_t rows, width;
+    int n_ops;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+    for (int i = 0; i < n_ops; i++)
+        if (ops[i].kind == SW_OP_HEAD_LAYER_NORM && ops[i].slot == slot)
+            return sw_model_layer_buf_width(m, layer, ops[i].dst);
+    sw_model_slot_shape(m, layer, slot, &rows, &width);
+    return is_bias ? width : rows * width;
+}
+
+static sw_code load_vector(float **out, sw_device_block *b, const float *from, sw_slot slot,
+                           bool is_bias, sw_err *err)
+{
+    const int64_t width = vector_width(b->e->m, b->layer, slot, is_bias);
     void *d = NULL;
     sw_code rc;
 
     if (!from) return SW_OK;
-    sw_model_slot_shape(b->e->m, b->layer, slot, &one, &width);
     rc = sw_device_store_copy(&d, &b->store, from, width * (int64_t)sizeof *from, "norms", err);
     if (rc == SW_OK) *out = d;
     return rc;
@@ -394,11 +407,15 @@ static bool is_loaded(const sw_device_block *b, int slot)
 
 static sw_code load_expert(sw_device_block *b, const sw_block *from, int64_t x, sw_err *err)
 {
-    const sw_weight *parts[2] = {&from->experts[0][x], &from->experts[1][x]};
+    const sw_weight *parts[2] = {from->experts[0] ? &from->experts[0][x] : NULL,
+                                 &from->experts[1][x]};
     const sw_weight *down = &from->experts[2][x];
     sw_code rc;
 
-    if (x == 0 || b->is_expert_fused) {
+    if (b->is_expert_ungated) {
+        rc = sw_device_weight_load(&b->experts[0][x], b->e, &b->store, &parts[1], 1, err);
+        if (rc != SW_OK) return rc;
+    } else if (x == 0 || b->is_expert_fused) {
         rc = sw_device_weight_load(&b->experts[0][x], b->e, &b->store, parts, 2, err);
         if (rc != SW_OK) return rc;
         if (x == 0) b->is_expert_fused = b->experts[0][x].n_out > 0;
@@ -457,7 +474,8 @@ static sw_code load_experts(sw_device_block *b, const sw_block *from, sw_err *er
     const int64_t n = b->e->m->n_experts;
     sw_code rc = SW_OK;
 
-    if (!from->experts[0]) return SW_OK;
+    if (!from->experts[1]) return SW_OK;
+    b->is_expert_ungated = b->is_expert_fused = !from->experts[0];
     for (int i = 0; i < 3 && rc == SW_OK; i++)
         rc = SW_ARENA_TAKE(&b->experts[i], &b->store.arena, n, err);
     for (int64_t x = 0; x < n && rc == SW_OK; x++) rc = load_expert(b, from, x, err);
@@ -466,23 +484,51 @@ static sw_code load_experts(sw_device_block *b, const sw_block *from, sw_err *er
     return rc;
 }
 
-static sw_code load_block(sw_device_block *b, const sw_block *from, sw_err *err)
+/* What merges the copies of the residual stream. */
+static sw_code load_copies_out(sw_device_block *b, const sw_block *from, sw_err *err)
 {
+    const int64_t n = b->e->m->n_copies - 1;
     sw_code rc;
 
-    if ((rc = load_joined(&b->is_qkv_fused, b, from, SW_SLOT_Q, 3, err)) != SW_OK ||
+    if (!from->copies_out) return SW_OK;
+    rc = SW_ARENA_TAKE(&b->copies_out, &b->store.arena, n, err);
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        const sw_weight *one = &from->copies_out[i];
+
+        rc = sw_device_weight_load(&b->copies_out[i], b->e, &b->store, &one, 1, err);
+    }
+    return rc;
+}
+
+/* Linears whose weights a kernel reads as BF16, or whose output is FP32. */
+static bool is_decoded(int slot)
+{
+    return slot == SW_SLOT_ROUTER || slot == SW_SLOT_SHARED_ROUTER ||
+           slot == SW_SLOT_COPY_ROUTER || slot == SW_SLOT_COPY_PREDICT ||
+           slot == SW_SLOT_COPY_CORRECT;
+}
+
+static sw_code load_block(sw_device_block *b, const sw_block *from, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    if (!b->e->m->has_query_gate) /* whose queries lie elsewhere than keys and values */
+        rc = load_joined(&b->is_qkv_fused, b, from, SW_SLOT_Q, 3, err);
+    if (rc != SW_OK ||
         (rc = load_joined(&b->is_gate_fused, b, from, SW_SLOT_GATE, 2, err)) != SW_OK ||
-        (rc = load_experts(b, from, err)) != SW_OK)
+        (rc = load_experts(b, from, err)) != SW_OK ||
+        (rc = load_copies_out(b, from, err)) != SW_OK)
         return rc;
     for (int s = 0; s < SW_SLOT_COUNT && rc == SW_OK; s++) {
         const sw_weight *w = &from->linear[s];
 
-        if (w->n_out && s == SW_SLOT_ROUTER) /* whose logits are FP32 */
+        if (w->n_out && is_decoded(s))
             rc = sw_device_weight_load_dense(&b->linear[s], b->e, &b->store, w, err);
         else if (w->n_out && !is_loaded(b, s))
             rc = sw_device_weight_load(&b->linear[s], b->e, &b->store, &w, 1, err);
-        if (rc == SW_OK) rc = load_vector(&b->norm[s], b, from->norm[s], (sw_slot)s, err);
-        if (rc == SW_OK) rc = load_vector(&b->norm_bias[s], b, from->norm_bias[s], (sw_slot)s, err);
+        if (rc == SW_OK) rc = load_vector(&b->norm[s], b, from->norm[s], (sw_slot)s, false, err);
+        if (rc == SW_OK)
+            rc = load_vector(&b->norm_bias[s], b, from->norm_bias[s], (sw_slot)s, true, err);
     }
     return rc == SW_OK ? sw_device_sync(b->e->gpu, err) : rc;
 }
@@ -497,6 +543,7 @@ sw_code sw_device_block_load_at(sw_device_block **out, sw_device_engine *e, cons
     b->e = e;
     b->layer = from->layer;
     b->kv = from->kv;
+    sw_device_block_measure(b);
     b->store = (sw_device_store){.gpu = e->gpu, .d_place = d_place, .place_bytes = place_bytes};
     if ((rc = load_block(b, from, err)) == SW_OK) {
         if (n_bytes) *n_bytes = b->store.used_bytes;
@@ -524,16 +571,18 @@ int64_t sw_device_block_bytes(const sw_device_engine *e, const sw_block *b)
     int64_t sum = 0;
 
     for (int s = 0; s < SW_SLOT_COUNT; s++) {
-        int64_t one, width = 0;
-
         sum += room_of_weight(e, &b->linear[s]);
         if (!b->norm[s] && !b->norm_bias[s]) continue;
-        sw_model_slot_shape(e->m, b->layer, (sw_slot)s, &one, &width);
-        sum += 2 * (width * (int64_t)sizeof(float) + PLACE_ALIGN);
+        for (int i = 0; i < 2; i++)
+            sum += vector_width(e->m, b->layer, (sw_slot)s, i) * (int64_t)sizeof(float) +
+                   PLACE_ALIGN;
     }
-    for (int i = 0; i < 3 && b->experts[i]; i++)
-        for (int64_t x = 0; x < e->m->n_experts; x++) sum += room_of_weight(e, &b->experts[i][x]);
-    if (b->experts[0])
+    for (int i = 0; i < 3; i++)
+        for (int64_t x = 0; b->experts[i] && x < e->m->n_experts; x++)
+            sum += room_of_weight(e, &b->experts[i][x]);
+    for (int64_t i = 0; b->copies_out && i < e->m->n_copies - 1; i++)
+        sum += room_of_weight(e, &b->copies_out[i]);
+    if (b->experts[1])
         sum += 2 * (e->m->n_experts * (int64_t)sizeof(sw_expert) + PLACE_ALIGN);
     return sum;
 }
@@ -543,46 +592,4 @@ void sw_device_block_free(sw_device_block *block)
     if (!block) return;
     sw_device_store_free(&block->store);
     sw_mem_put(block);
-}
-
-/* The joined weight that holds a slot's rows, and the slot that they begin with. */
-static sw_slot home_of(const sw_device_block *b, sw_slot slot)
-{
-    if (b->is_qkv_fused && (slot == SW_SLOT_K || slot == SW_SLOT_V)) return SW_SLOT_Q;
-    if (b->is_gate_fused && slot == SW_SLOT_UP) return SW_SLOT_GATE;
-    return slot;
-}
-
-/* Gates and ups may lie in one weight, ups below. */
-static sw_code put_expert(sw_device_block *b, int part, int64_t expert, const float *d_values,
-                          sw_err *err)
-{
-    const sw_model *m = b->e->m;
-    const bool is_joined = part == 1 && b->is_expert_fused;
-    const int64_t n_out = part == 2 ? m->hidden : m->moe_intermediate;
-    const sw_device_weight *w = b->experts[0] ? &b->experts[is_joined ? 0 : part][expert] : NULL;
-    sw_bf16_rows to;
-
-    if (!w || !w->d_dense)
-        return SW_FAIL(err, SW_E_BUG, "an expert that is not loaded as floats");
-    to = (sw_bf16_rows){w->d_dense + (is_joined ? n_out * w->k_in : 0), w->k_in};
-    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, w->k_in, b->e->how, err);
-}
-
-sw_code sw_device_block_put(sw_device_block *b, sw_slot slot, int64_t expert, const float *d_values,
-                            sw_err *err)
-{
-    const sw_slot home = home_of(b, slot);
-    const sw_device_weight *w = &b->linear[home];
-    sw_bf16_rows to = {w->d_dense, w->k_in};
-    int64_t n_out = 0, k_in = 0;
-
-    if (expert >= 0) return put_expert(b, (int)slot - SW_SLOT_GATE, expert, d_values, err);
-    for (int s = (int)home; s <= (int)slot; s++) {
-        to.d += n_out * k_in;
-        sw_model_slot_shape(b->e->m, b->layer, (sw_slot)s, &n_out, &k_in);
-    }
-    if (!w->d_dense || k_in != w->k_in)
-        return SW_FAIL(err, SW_E_BUG, "a linear that is not loaded as floats");
-    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, k_in, b->e->how, err);
 }

@@ -11,7 +11,7 @@
 #define N_KEYS 64
 #define N_HELD 8 /* values that a lane asks for with the keys */
 #define N_HELD_KEYS 2 /* eights of a key that a lane may have asked for before */
-#define DIM_MAX 256
+#define DIM_MAX SW_DECODE_DIM_MAX
 #define SPLITS_MAX 64
 #define COUNTER_BYTES 256 /* keeps the partial sums aligned */
 #define LOG2_E 1.4426950408889634f
@@ -280,7 +280,9 @@ static __device__ attn_job attention_job(const sw_attn_args &a, int splits, int 
     j.head0 = j.kv_head * heads + group % tiles * N_HEADS_MAX;
     j.n_heads = min(N_HEADS_MAX, (j.kv_head + 1) * heads - j.head0);
     const int there = (a.first ? a.first[j.seq] : 0) + 1, window = (int)a.window;
-    const int oldest = window && there > window ? there - window : 0;
+    const int oldest = a.chunk                     ? there - 1 - (there - 1) % (int)a.chunk
+                       : window && there > window ? there - window
+                                                  : 0;
     const int each = ((there - oldest + splits - 1) / splits + unit - 1) / unit * unit;
 
     j.n_parts = (there - oldest + each - 1) / each;

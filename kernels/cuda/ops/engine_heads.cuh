@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/ops/engine_launch.cuh"
 
-#define HEAD_DIM_MAX 256
+#define HEAD_DIM_MAX SW_HEAD_DIM_MAX
 
 /* What codes of a cache stand for, but for their scale: two, or eight neighbours. */
 static __device__ __forceinline__ float2 sw_widen_codes(uint32_t two)

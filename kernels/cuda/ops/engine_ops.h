@@ -45,15 +45,15 @@ typedef struct sw_embed_args {
 } sw_embed_args;
 sw_code sw_cuda_embed(const sw_embed_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 
-/* dst = norm of rows of x, or of src: rms norm, layer norm with a bias. With `add`, x += add comes
- * first and x keeps the sum. Without dst.d only that sum is made. */
+/* dst = norm of rows of x, or of src: rms norm, layer norm with a bias. With `add`, x += factor *
+ * add comes first and x keeps the sum. Without dst.d only that sum is made. */
 typedef struct sw_norm_args {
     sw_bf16_rows dst;
     float *x;           /* [n, width], or NULL: the rows are src */
     sw_bf16_rows src, add;
     const float *weight, *bias;
     int64_t n, width;
-    float eps;
+    float eps, factor;
 } sw_norm_args;
 sw_code sw_cuda_norm(const sw_norm_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 
@@ -112,6 +112,9 @@ sw_code sw_cuda_act_round_f32(float *dst, const float *src, int64_t n, int64_t k
 
 /* ---- attention ---- */
 
+#define SW_HEAD_DIM_MAX 512
+#define SW_DECODE_DIM_MAX 256
+
 typedef struct sw_attn_args {
     sw_bf16_rows q, out;
     sw_bf16_rows k, v;           /* position 0 of sequence 0; with kv.is_e4m3 they are bytes */
@@ -123,14 +126,18 @@ typedef struct sw_attn_args {
     int64_t capacity;            /* decode: positions there may be */
     int n_heads, n_kv_heads, head_dim, v_head_dim;
     int64_t window;
+    int64_t chunk;               /* unless 0: a query sees its own chunk of so many positions */
+    const float *slopes;         /* [n_heads] on distances, or NULL; not in decode */
     float scale, cap;
     void *scratch;               /* decode: sw_cuda_decode_scratch_bytes, zeroed at first */
     int n_sms;
 } sw_attn_args;
 
-/* Heads of up to 256, a multiple of 8. Causal; keys 0 .. first + seq_len - 1 are there. */
+/* Heads of up to SW_HEAD_DIM_MAX, a multiple of 8. Causal; keys 0 .. first + seq_len - 1 are
+ * there. */
 sw_code sw_cuda_attention(const sw_attn_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
-/* seq_len 1: one query a sequence, keys cut over the device. With `heads` (else NULL) first what
+/* seq_len 1: one query a sequence, keys cut over the device; heads of up to
+ * SW_DECODE_DIM_MAX. With `heads` (else NULL) first what
  * sw_cuda_heads does: q as it came from its product, the new k and v into the cache. */
 sw_code sw_cuda_attention_decode(const sw_attn_args *a, const sw_heads_args *heads, sw_launch how,
                                  sw_err *err) SW_MUST_USE;
@@ -184,18 +191,30 @@ sw_code sw_cuda_one(const sw_fused_args *a, sw_launch how, sw_err *err) SW_MUST_
 
 typedef struct sw_route_args {
     const float *logits;   /* [n, n_experts] */
-    const float *shift;    /* sigmoid router, or NULL */
+    const float *shift;    /* [n_experts] on what experts are chosen by, or NULL */
+    const float *expert_scale; /* [n_experts] on shares, or NULL */
     int32_t *chosen;       /* [n, n_used] */
-    float *share;          /* [n, n_used] */
+    float *share;          /* [n, n_used] of what experts put out */
+    float *in_share;       /* likewise of what they read, unless NULL: chosen by logits, shares are
+                            * sigmoids, and those in `share` 1 */
     int64_t n;
     int n_experts, n_used, n_groups, n_groups_used;
     bool is_sigmoid, norm_topk;
-    float route_scale;
+    float logit_scale, share_floor, route_scale; /* share_floor: on the sum that divides */
 } sw_route_args;
 sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
-/* rows [n, width] = src rows tokens[i]; and dst rows tokens[i] (float) += share[i] * rows. */
-sw_code sw_cuda_gather(sw_bf16_rows dst, sw_bf16_rows src, const int32_t *tokens, int64_t n,
-                       int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;
+/* rows [n, width] = share[i] * src rows tokens[i], share NULL: 1; and dst rows tokens[i] (float)
+ * += share[i] * rows. */
+sw_code sw_cuda_gather(sw_bf16_rows dst, sw_bf16_rows src, const int32_t *tokens,
+                       const float *share, int64_t n, int64_t width, sw_launch how,
+                       sw_err *err) SW_MUST_USE;
+/* dst [n * n_used, width] = share[i] * src row i / n_used. */
+sw_code sw_cuda_spread(sw_bf16_rows dst, sw_bf16_rows src, const float *share, int n_used,
+                       int64_t n, int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;
+/* dst [n, width] = src * sigmoid(logits[i * stride]). */
+sw_code sw_cuda_scale_by_logit(sw_bf16_rows dst, sw_bf16_rows src, const float *logits,
+                               int64_t stride, int64_t n, int64_t width, sw_launch how,
+                               sw_err *err) SW_MUST_USE;
 sw_code sw_cuda_scatter(float *dst, sw_bf16_rows src, const int32_t *tokens, const float *share,
                         int64_t n, int64_t width, sw_launch how, sw_err *err) SW_MUST_USE;
 /* Products of experts of few tokens, chosen on the device: `experts` and what belongs to it is set,

@@ -9,6 +9,7 @@
  *   products   S [16, keys] = Q K^T     ldmatrix of Q and K rows
  *              O [16, dims] += P V      ldmatrix.trans of V rows
  */
+#include <limits.h>
 #include <math.h>
 
 #include "kernels/cuda/ops/engine_heads.cuh"
@@ -18,10 +19,13 @@
 #define N_QUERIES (16 * N_WARPS)
 #define LOG2_E 1.4426950408889634f
 
+/* Queries and keys of D elements; a CTA sums up to 256 of a value's, so wider heads have two. */
 template <int D> struct cut {
     static constexpr int n_keys = D > 128 ? 32 : 64; /* of a tile, so that two CTAs fit */
     static constexpr int pitch = D + 8;              /* elements: no two rows of 8 share a bank */
-    static constexpr int shared_bytes = (N_QUERIES + 2 * n_keys) * pitch * 2;
+    static constexpr int v_dim = D > 256 ? 256 : D;
+    static constexpr int v_pitch = v_dim + 8;
+    static constexpr int shared_bytes = ((N_QUERIES + n_keys) * pitch + n_keys * v_pitch) * 2;
 };
 
 static __device__ uint32_t shared_address(const void *p)
@@ -58,37 +62,37 @@ static __device__ void load4_transposed(uint32_t (&r)[4], const sw_bf16 *s_row)
                  : "r"(shared_address(s_row)));
 }
 
-/* n_rows rows of `dim` elements into a tile; what lies outside becomes zero. */
-template <int D>
+/* n_rows rows of `dim` elements, W at most, into a tile; what lies outside becomes zero. */
+template <int W>
 static __device__ void load_tile(sw_bf16 *s_tile, const sw_bf16 *from, int64_t stride, int n_rows,
                                  int64_t n_there, int dim)
 {
-    for (int i = (int)threadIdx.x; i < n_rows * (D / 8); i += 32 * N_WARPS) {
-        const int row = i / (D / 8), col = i % (D / 8) * 8;
+    for (int i = (int)threadIdx.x; i < n_rows * (W / 8); i += 32 * N_WARPS) {
+        const int row = i / (W / 8), col = i % (W / 8) * 8;
         const bool is_there = row < n_there && col < dim;
 
-        copy16(s_tile + row * cut<D>::pitch + col, is_there ? from + row * stride + col : from,
+        copy16(s_tile + row * (W + 8) + col, is_there ? from + row * stride + col : from,
                is_there);
     }
 }
 
 /* Codes become BF16, which holds them all, on the way. */
-template <int D>
+template <int W>
 static __device__ void load_tile(sw_bf16 *s_tile, const uint8_t *from, int64_t stride, int n_rows,
                                  int64_t n_there, int dim)
 {
-    for (int i = (int)threadIdx.x; i < n_rows * (D / 8); i += 32 * N_WARPS) {
-        const int row = i / (D / 8), col = i % (D / 8) * 8;
+    for (int i = (int)threadIdx.x; i < n_rows * (W / 8); i += 32 * N_WARPS) {
+        const int row = i / (W / 8), col = i % (W / 8) * 8;
         sw_eight e = {};
 
         if (row < n_there && col < dim) e = sw_load8(from + row * stride + col);
-        sw_store8(s_tile + row * cut<D>::pitch + col, e);
+        sw_store8(s_tile + row * (W + 8) + col, e);
     }
 }
 
 /* What a warp carries from tile to tile. */
 template <int D> struct rows16 {
-    float out[D / 8][4];
+    float out[cut<D>::v_dim / 8][4];
     float top[2], sum[2]; /* of rows g and g + 8; sum is this lane's share */
 };
 
@@ -117,12 +121,20 @@ static __device__ void score_tile(float (&s)[cut<D>::n_keys / 8][4], const sw_bf
     }
 }
 
+/* How many keys, from its own back, the query at a position sees. */
+static __device__ int keys_seen(const sw_attn_args &a, int position)
+{
+    if (a.chunk) return position % (int)a.chunk + 1;
+    return a.window ? (int)a.window : INT_MAX;
+}
+
 /* Scores to weights relative to the running maximum, in powers of two; `rows` is rescaled. */
 template <int D>
 static __device__ void weigh_tile(float (&s)[cut<D>::n_keys / 8][4], rows16<D> &rows,
-                                  const sw_attn_args &a, int position, int key0)
+                                  const sw_attn_args &a, int position, int key0, int head)
 {
     const int column = threadIdx.x % 4 * 2;
+    const int seen[2] = {keys_seen(a, position), keys_seen(a, position + 8)};
     float peak[2] = {rows.top[0], rows.top[1]}, shrink[2];
 
 #pragma unroll
@@ -132,8 +144,9 @@ static __device__ void weigh_tile(float (&s)[cut<D>::n_keys / 8][4], rows16<D> &
             const int behind = position + i / 2 * 8 - (key0 + n * 8 + column + i % 2);
             float v = s[n][i] * a.scale;
 
+            if (a.slopes) v -= a.slopes[head] * (float)behind;
             if (a.cap > 0) v = a.cap * tanhf(v / a.cap);
-            s[n][i] = behind < 0 || (a.window && behind >= a.window) ? -INFINITY : v * LOG2_E;
+            s[n][i] = behind < 0 || behind >= seen[i / 2] ? -INFINITY : v * LOG2_E;
             peak[i / 2] = fmaxf(peak[i / 2], s[n][i]);
         }
 #pragma unroll
@@ -152,7 +165,7 @@ static __device__ void weigh_tile(float (&s)[cut<D>::n_keys / 8][4], rows16<D> &
             rows.sum[i / 2] += s[n][i];
         }
 #pragma unroll
-    for (int n = 0; n < D / 8; n++)
+    for (int n = 0; n < cut<D>::v_dim / 8; n++)
 #pragma unroll
         for (int i = 0; i < 4; i++) rows.out[n][i] *= shrink[i / 2];
 }
@@ -162,7 +175,7 @@ static __device__ void add_values(rows16<D> &rows, const float (&s)[cut<D>::n_ke
                                   const sw_bf16 *s_v)
 {
     const int lane = threadIdx.x % 32, matrix = lane / 8, line = lane % 8;
-    const sw_bf16 *v = s_v + (matrix % 2 * 8 + line) * cut<D>::pitch + matrix / 2 * 8;
+    const sw_bf16 *v = s_v + (matrix % 2 * 8 + line) * cut<D>::v_pitch + matrix / 2 * 8;
 
 #pragma unroll
     for (int k = 0; k < cut<D>::n_keys / 16; k++) {
@@ -173,8 +186,8 @@ static __device__ void add_values(rows16<D> &rows, const float (&s)[cut<D>::n_ke
         uint32_t b[4];
 
 #pragma unroll
-        for (int n = 0; n < D / 16; n++) {
-            load4_transposed(b, v + k * 16 * cut<D>::pitch + n * 16);
+        for (int n = 0; n < cut<D>::v_dim / 16; n++) {
+            load4_transposed(b, v + k * 16 * cut<D>::v_pitch + n * 16);
             sw_mma_bf16(rows.out[2 * n], a, b[0], b[1]);
             sw_mma_bf16(rows.out[2 * n + 1], a, b[2], b[3]);
         }
@@ -183,7 +196,7 @@ static __device__ void add_values(rows16<D> &rows, const float (&s)[cut<D>::n_ke
 
 template <int D>
 static __device__ void store_rows(const rows16<D> &rows, const sw_attn_args &a, sw_bf16 *out,
-                                  int64_t row0)
+                                  int64_t row0, int v_dim)
 {
     const int lane = threadIdx.x % 32;
 
@@ -197,17 +210,18 @@ static __device__ void store_rows(const rows16<D> &rows, const sw_attn_args &a, 
         sum /= a.kv.v_scale;
         if (row >= a.seq_len) continue;
 #pragma unroll
-        for (int n = 0; n < D / 8; n++) {
+        for (int n = 0; n < cut<D>::v_dim / 8; n++) {
             const int col = n * 8 + lane % 4 * 2;
 
-            if (col < a.v_head_dim)
+            if (col < v_dim)
                 *(uint32_t *)(out + row * a.out.stride + col) =
                     sw_pack2(rows.out[n][2 * r] / sum, rows.out[n][2 * r + 1] / sum);
         }
     }
 }
 
-/* grid (query tiles, heads, sequences); the longest rows first */
+/* grid (query tiles, heads, of wide ones each half of the values, sequences); the longest rows
+ * first */
 template <int D, typename T>
 static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_args a)
 {
@@ -215,7 +229,9 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
     constexpr int n_keys = cut<D>::n_keys;
     sw_bf16 *s_q = s_all, *s_k = s_q + N_QUERIES * cut<D>::pitch;
     sw_bf16 *s_v = s_k + n_keys * cut<D>::pitch;
-    const int head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    constexpr int halves = D / cut<D>::v_dim;
+    const int head = blockIdx.y / halves, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int v_at = blockIdx.y % halves * cut<D>::v_dim, v_dim = a.v_head_dim - v_at;
     const int64_t seq = blockIdx.z, row0 = (int64_t)(gridDim.x - 1 - blockIdx.x) * N_QUERIES;
     rows16<D> rows;
     float s[n_keys / 8][4];
@@ -223,10 +239,12 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
     sw_begin();
     const int64_t first = a.first ? a.first[seq] : 0, n_there = first + a.seq_len;
     const int64_t end = min(n_there, first + row0 + N_QUERIES);
-    const int64_t oldest = a.window ? max((int64_t)0, first + row0 - a.window + 1) : 0;
+    const int64_t oldest =
+        max((int64_t)0, first + row0 + 1 - keys_seen(a, (int)(first + row0)));
     const int kv_head = head / (a.n_heads / a.n_kv_heads);
     const T *k = (const T *)a.k.d + seq * a.k_seq + (int64_t)kv_head * a.head_dim;
-    const T *v = (const T *)a.v.d + seq * a.v_seq + (int64_t)kv_head * a.v_head_dim;
+    const T *v = (const T *)a.v.d + seq * a.v_seq + (int64_t)kv_head * a.v_head_dim +
+                 v_at;
     const int64_t key_begin = oldest / n_keys * n_keys;
     const float sink = a.sinks ? a.sinks[head] * LOG2_E : -INFINITY;
 
@@ -235,7 +253,7 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
         rows.sum[r] = a.sinks && lane % 4 == 0 ? 1.0f : 0.0f;
     }
 #pragma unroll
-    for (int n = 0; n < D / 8; n++)
+    for (int n = 0; n < cut<D>::v_dim / 8; n++)
         for (int i = 0; i < 4; i++) rows.out[n][i] = 0;
     load_tile<D>(s_q, a.q.d + (seq * a.seq_len + row0) * a.q.stride + (int64_t)head * a.head_dim,
                  a.q.stride, N_QUERIES, a.seq_len - row0, a.head_dim);
@@ -243,12 +261,13 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
                  a.head_dim);
     end_copies();
     for (int64_t key = key_begin; key < end; key += n_keys) {
-        load_tile<D>(s_v, v + key * a.v.stride, a.v.stride, n_keys, n_there - key, a.v_head_dim);
+        load_tile<cut<D>::v_dim>(s_v, v + key * a.v.stride, a.v.stride, n_keys, n_there - key,
+                                 v_dim);
         end_copies();
         await_copies<1>();
         __syncthreads();
         score_tile<D>(s, s_q + warp * 16 * cut<D>::pitch, s_k);
-        weigh_tile<D>(s, rows, a, (int)(first + row0) + warp * 16 + lane / 4, (int)key);
+        weigh_tile<D>(s, rows, a, (int)(first + row0) + warp * 16 + lane / 4, (int)key, head);
         __syncthreads();
         if (key + n_keys < end)
             load_tile<D>(s_k, k + (key + n_keys) * a.k.stride, a.k.stride, n_keys,
@@ -259,13 +278,15 @@ static __global__ void __launch_bounds__(32 * N_WARPS) swk_attention(sw_attn_arg
         add_values<D>(rows, s, s_v);
         __syncthreads();
     }
-    store_rows<D>(rows, a, a.out.d + seq * a.seq_len * a.out.stride + (int64_t)head * a.v_head_dim,
-                  row0 + warp * 16);
+    store_rows<D>(rows, a,
+                  a.out.d + seq * a.seq_len * a.out.stride + (int64_t)head * a.v_head_dim + v_at,
+                  row0 + warp * 16, v_dim);
 }
 
 template <int D, typename T> static sw_code run(const sw_attn_args *a, sw_launch how, sw_err *err)
 {
-    const dim3 grid(sw_blocks(a->seq_len, N_QUERIES), (unsigned)a->n_heads, (unsigned)a->n_seqs);
+    const dim3 grid(sw_blocks(a->seq_len, N_QUERIES),
+                    (unsigned)(a->n_heads * (D / cut<D>::v_dim)), (unsigned)a->n_seqs);
     sw_code rc =
         sw_device_check((int)cudaFuncSetAttribute(swk_attention<D, T>,
                                                   cudaFuncAttributeMaxDynamicSharedMemorySize,
@@ -286,9 +307,10 @@ extern "C" sw_code sw_cuda_attention(const sw_attn_args *a, sw_launch how, sw_er
 {
     const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
 
-    if (dim > 256 || a->head_dim % 8 || a->v_head_dim % 8)
+    if (dim > SW_HEAD_DIM_MAX || a->head_dim % 8 || a->v_head_dim % 8)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "heads of %d and %d; on the device they are "
-                       "multiples of 8 up to 256", a->head_dim, a->v_head_dim);
+                       "multiples of 8 up to %d", a->head_dim, a->v_head_dim, SW_HEAD_DIM_MAX);
     if (dim <= 64) return run_dim<64>(a, how, err);
-    return dim <= 128 ? run_dim<128>(a, how, err) : run_dim<256>(a, how, err);
+    if (dim <= 128) return run_dim<128>(a, how, err);
+    return dim <= 256 ? run_dim<256>(a, how, err) : run_dim<512>(a, how, err);
 }

@@ -53,7 +53,7 @@ static __device__ sw_eight load_row(const sw_norm_args &a, int64_t row, int64_t 
     const sw_eight more = sw_load8(a.add.d + row * a.add.stride + at);
 
 #pragma unroll
-    for (int i = 0; i < 8; i++) e.v[i] += more.v[i];
+    for (int i = 0; i < 8; i++) e.v[i] += a.factor * more.v[i];
     *(float4 *)(a.x + row * a.width + at) = make_float4(e.v[0], e.v[1], e.v[2], e.v[3]);
     *(float4 *)(a.x + row * a.width + at + 4) = make_float4(e.v[4], e.v[5], e.v[6], e.v[7]);
     return e;

@@ -174,25 +174,27 @@ static __global__ void swk_route(sw_route_args a)
     const int n = a.n_experts, lane = threadIdx.x;
     const int64_t row = blockIdx.x;
     float top = -INFINITY, total = 0, sum = a.is_sigmoid ? 1e-20f : 0.0f;
+    const bool has_sigmoids = a.is_sigmoid || a.in_share;
     int best = -1;
 
     sw_begin();
     for (int i = lane; i < n; i += 32) {
-        s_probs[i] = a.logits[row * n + i];
+        s_probs[i] = a.logits[row * n + i] * a.logit_scale;
+        s_ranks[i] = s_probs[i];
         top = fmaxf(top, s_probs[i]);
     }
     top = sw_warp_max(top);
     for (int i = lane; i < n; i += 32) {
-        s_probs[i] = a.is_sigmoid ? 1.0f / (1.0f + expf(-s_probs[i])) : expf(s_probs[i] - top);
-        total += s_probs[i];
+        s_probs[i] = has_sigmoids ? 1.0f / (1.0f + expf(-s_probs[i])) : expf(s_probs[i] - top);
+        total += a.in_share ? s_ranks[i] : s_probs[i];
     }
     total = sw_warp_sum(total);
     for (int i = lane; i < n; i += 32) {
-        if (!a.is_sigmoid) s_probs[i] /= total;
-        s_ranks[i] = s_probs[i] + (a.shift ? a.shift[i] : 0.0f);
+        if (!has_sigmoids) s_probs[i] /= total;
+        if (!a.in_share) s_ranks[i] = s_probs[i] + (a.shift ? a.shift[i] : 0.0f);
     }
     __syncwarp();
-    if (a.is_sigmoid && a.n_groups_used < a.n_groups) drop_groups(a, s_ranks, s_groups);
+    if (has_sigmoids && a.n_groups_used < a.n_groups) drop_groups(a, s_ranks, s_groups);
     for (int i = 0; i < a.n_used; i++) {
         /* where the input was not finite any experts will do, as long as they differ */
         best = isfinite(total) ? next_best(s_ranks, n, best) : i;
@@ -200,10 +202,15 @@ static __global__ void swk_route(sw_route_args a)
         sum += s_probs[best];
     }
     __syncwarp();
+    if (sum < a.share_floor) sum = a.share_floor;
     for (int i = lane; i < a.n_used; i += 32) {
-        const float share = s_probs[a.chosen[row * a.n_used + i]];
+        const int64_t at = row * a.n_used + i;
+        const int id = a.chosen[at];
+        float share = a.norm_topk ? s_probs[id] / sum : s_probs[id];
 
-        a.share[row * a.n_used + i] = (a.norm_topk ? share / sum : share) * a.route_scale;
+        if (a.expert_scale) share *= a.expert_scale[id];
+        if (a.in_share) a.in_share[at] = share * a.route_scale;
+        a.share[at] = a.in_share ? 1.0f : share * a.route_scale;
     }
 }
 
@@ -215,9 +222,22 @@ extern "C" sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *
     return sw_start("router", swk_route, (unsigned)a->n, 32, 0, how, err, *a);
 }
 
+static __device__ void copy8(sw_bf16 *to, const sw_bf16 *from, const float *share)
+{
+    if (!share) {
+        *(uint4 *)to = *(const uint4 *)from;
+        return;
+    }
+    sw_eight e = sw_load8(from);
+
+#pragma unroll
+    for (int i = 0; i < 8; i++) e.v[i] *= *share;
+    sw_store8(to, e);
+}
+
 /* A thread to eight neighbours. */
 static __global__ void swk_gather(sw_bf16_rows dst, sw_bf16_rows src, const int32_t *tokens,
-                                  int64_t n, int64_t width)
+                                  const float *share, int64_t n, int64_t width)
 {
     const int64_t at = blockIdx.x * (int64_t)N_THREADS + threadIdx.x, per_row = width / 8;
 
@@ -225,15 +245,58 @@ static __global__ void swk_gather(sw_bf16_rows dst, sw_bf16_rows src, const int3
     if (at >= n * per_row) return;
     const int64_t row = at / per_row, col = at % per_row * 8;
 
-    *(uint4 *)(dst.d + row * dst.stride + col) =
-        *(const uint4 *)(src.d + tokens[row] * src.stride + col);
+    copy8(dst.d + row * dst.stride + col, src.d + tokens[row] * src.stride + col,
+          share ? share + row : NULL);
 }
 
 extern "C" sw_code sw_cuda_gather(sw_bf16_rows dst, sw_bf16_rows src, const int32_t *tokens,
-                                  int64_t n, int64_t width, sw_launch how, sw_err *err)
+                                  const float *share, int64_t n, int64_t width, sw_launch how,
+                                  sw_err *err)
 {
     return sw_start("gather", swk_gather, sw_blocks(n * (width / 8), N_THREADS), N_THREADS, 0, how,
-                    err, dst, src, tokens, n, width);
+                    err, dst, src, tokens, share, n, width);
+}
+
+/* Likewise. */
+static __global__ void swk_spread(sw_bf16_rows dst, sw_bf16_rows src, const float *share,
+                                  int n_used, int64_t n, int64_t width)
+{
+    const int64_t at = blockIdx.x * (int64_t)N_THREADS + threadIdx.x, per_row = width / 8;
+
+    sw_begin();
+    if (at >= n * n_used * per_row) return;
+    const int64_t row = at / per_row, col = at % per_row * 8;
+
+    copy8(dst.d + row * dst.stride + col, src.d + row / n_used * src.stride + col, share + row);
+}
+
+extern "C" sw_code sw_cuda_spread(sw_bf16_rows dst, sw_bf16_rows src, const float *share,
+                                  int n_used, int64_t n, int64_t width, sw_launch how, sw_err *err)
+{
+    return sw_start("spread", swk_spread, sw_blocks(n * n_used * (width / 8), N_THREADS), N_THREADS,
+                    0, how, err, dst, src, share, n_used, n, width);
+}
+
+/* Likewise. */
+static __global__ void swk_scale_by_logit(sw_bf16_rows dst, sw_bf16_rows src, const float *logits,
+                                          int64_t stride, int64_t n, int64_t width)
+{
+    const int64_t at = blockIdx.x * (int64_t)N_THREADS + threadIdx.x, per_row = width / 8;
+
+    sw_begin();
+    if (at >= n * per_row) return;
+    const int64_t row = at / per_row, col = at % per_row * 8;
+    const float share = 1.0f / (1.0f + expf(-logits[row * stride]));
+
+    copy8(dst.d + row * dst.stride + col, src.d + row * src.stride + col, &share);
+}
+
+extern "C" sw_code sw_cuda_scale_by_logit(sw_bf16_rows dst, sw_bf16_rows src, const float *logits,
+                                          int64_t stride, int64_t n, int64_t width, sw_launch how,
+                                          sw_err *err)
+{
+    return sw_start("scale", swk_scale_by_logit, sw_blocks(n * (width / 8), N_THREADS), N_THREADS,
+                    0, how, err, dst, src, logits, stride, n, width);
 }
 
 /* A token meets an expert once, so no two threads add to one place. */

@@ -107,6 +107,12 @@ __device__ __forceinline__ void sw_copy16(uint32_t dst, const void *src, int n_b
                  : "memory");
 }
 
+/* The same of all 16, to stay as long as anything else. */
+__device__ __forceinline__ void sw_copy16_plain(uint32_t dst, const void *src)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(dst), "l"(src) : "memory");
+}
+
 __device__ __forceinline__ void sw_copy8(uint32_t dst, const void *src)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(dst), "l"(src) : "memory");

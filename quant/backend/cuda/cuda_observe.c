@@ -1,6 +1,7 @@
 /* cuda_observe.c - summing what the sites of a block read, of streams on a CUDA device (streams.h).
  */
 #include "formats/base/size.h"
+#include "kernels/engine/launch_plan.h"
 #include "quant/backend/cuda/cuda_experts_watch.h"
 #include "quant/backend/cuda/cuda_streams.h"
 
@@ -224,9 +225,9 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *
 /* What the last linear of a half reads need not be made again when the streams move, if there is
  * room for it beside what solving will take. All before it is settled when it is seen alone. */
 static void keep_inputs(sw_streams *s, const sw_site_stats *stats, const sw_block *original,
-                        sw_err *err)
+                        int64_t layer, sw_err *err)
 {
-    static const sw_site last[] = {SW_SITE_O_IN, SW_SITE_DOWN_IN};
+    static const sw_site last[] = {SW_SITE_O_IN, SW_SITE_MIX_OUT_IN, SW_SITE_DOWN_IN};
     sw_cuda_streams *on = s->own;
     int64_t n_tokens = s->n_seqs * s->seq_len;
     int n_wanted = 0;
@@ -236,7 +237,9 @@ static void keep_inputs(sw_streams *s, const sw_site_stats *stats, const sw_bloc
     for (int site = 0; site < SW_SITE_COUNT; site++) n_wanted += stats->is_wanted[site];
     for (size_t i = 0; n_wanted == 1 && i < sizeof last / sizeof *last; i++) {
         int64_t k = stats->site[last[i]].k_in, n_bytes = 2 * n_tokens * k;
-        if (!k) continue;
+        sw_half half = sw_engine_half_of(s->model, layer, last[i]);
+
+        if (!k || !sw_launch_plan_can_begin(s->model, layer, half, last[i])) continue;
         if (sw_device_room(on->gpu, 2 * n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k,
                            "inputs", err) != SW_OK)
             return;
@@ -270,7 +273,7 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     watcher o;
     sw_code rc = watcher_new(&o, s, stats, err);
 
-    keep_inputs(s, stats, original, &no_room);
+    keep_inputs(s, stats, original, quantized->layer, &no_room);
     if (rc == SW_OK && o.has_original) rc = sw_cuda_load_original(s, original, false, err);
     if (rc == SW_OK) rc = sw_cuda_load_block(&block, s, quantized, with_downs, err);
     if (rc == SW_OK) rc = observe_chunks(s, &o, block, (sw_site)stop_at, progress, err);

@@ -42,10 +42,13 @@ static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int6
     int64_t per_seq = s->seq_len * s->model->hidden;
     sw_code rc = SW_OK;
 
-    for (int64_t i = 0; i < n && rc == SW_OK; i++)
-        rc = sw_solver_copy(on->solver, on->d_work + i * per_seq,
-                            on->d_x + p->seqs[part][at + i] * per_seq,
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        int64_t seq = p->seqs[part][at + i];
+
+        rc = sw_solver_copy(on->solver, on->d_work + i * per_seq, on->d_x + seq * per_seq,
                             per_seq * (int64_t)sizeof *on->d_x, err);
+        if (rc == SW_OK) rc = sw_cuda_give_side(s, on->d_x, seq, 1, i, err);
+    }
     return rc == SW_OK ? sw_device_engine_half(on->engine, block, on->d_work, n, s->seq_len, half,
                                                tap, stop_at, err)
                        : rc;

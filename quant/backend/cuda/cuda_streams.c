@@ -3,6 +3,12 @@
 
 int64_t sw_cuda_row_elems(const sw_streams *s) { return s->seq_len * s->model->hidden; }
 
+/* Likewise of what tokens have besides; the streams' own count of it comes later. */
+static int64_t side_elems(const sw_streams *s)
+{
+    return s->seq_len * sw_model_side_width(s->model);
+}
+
 static sw_code take(void *out, sw_device *gpu, int64_t n, int64_t elem_bytes, sw_err *err)
 {
     return sw_device_take((void **)out, gpu, n, elem_bytes, "calibration streams", err);
@@ -12,10 +18,15 @@ static sw_code take_streams(sw_cuda_streams *on, const sw_streams *s, bool with_
                             sw_err *err)
 {
     int64_t n = s->n_seqs * sw_cuda_row_elems(s), n_chunk = s->chunk_seqs * sw_cuda_row_elems(s);
+    int64_t n_side = s->n_seqs * side_elems(s), n_streams = with_original ? 2 : 1;
     sw_code rc = sw_device_room(on->gpu,
-                                (n * (with_original ? 2 : 1) + n_chunk) * (int64_t)sizeof(float),
+                                ((n + n_side) * n_streams + n_chunk) * (int64_t)sizeof(float),
                                 "calibration streams", err);
 
+    if (rc == SW_OK && n_side)
+        rc = take(&on->d_side, on->gpu, n_side, (int64_t)sizeof *on->d_side, err);
+    if (rc == SW_OK && n_side && with_original)
+        rc = take(&on->d_side0, on->gpu, n_side, (int64_t)sizeof *on->d_side0, err);
     if (rc == SW_OK) rc = take(&on->d_x, on->gpu, n, (int64_t)sizeof *on->d_x, err);
     if (rc == SW_OK && with_original)
         rc = take(&on->d_x0, on->gpu, n, (int64_t)sizeof *on->d_x0, err);
@@ -58,7 +69,21 @@ void sw_cuda_streams_free(sw_streams *s)
     sw_device_put(on->gpu, on->d_x);
     sw_device_put(on->gpu, on->d_x0);
     sw_device_put(on->gpu, on->d_work);
+    sw_device_put(on->gpu, on->d_side);
+    sw_device_put(on->gpu, on->d_side0);
     sw_mem_put(on);
+}
+
+/* What the engine on the host has made of the embedding of a chunk. */
+static sw_code fill_sides(const sw_streams *s, int64_t seq, sw_err *err)
+{
+    const sw_cuda_streams *on = s->own;
+    int64_t n = side_elems(s), at = seq * n;
+    int64_t n_bytes = sw_streams_seqs_at(s, seq) * n * (int64_t)sizeof *s->side;
+    sw_code rc = sw_device_upload(on->gpu, on->d_side + at, s->side + at, n_bytes, err);
+
+    if (rc != SW_OK || !on->d_side0) return rc;
+    return sw_solver_copy(on->solver, on->d_side0 + at, on->d_side + at, n_bytes, err);
 }
 
 sw_code sw_cuda_streams_fill(sw_streams *s, const float *x, int64_t seq, sw_err *err)
@@ -70,7 +95,37 @@ sw_code sw_cuda_streams_fill(sw_streams *s, const float *x, int64_t seq, sw_err 
 
     if (rc == SW_OK && on->d_x0)
         rc = sw_solver_copy(on->solver, on->d_x0 + at, on->d_x + at, n_bytes, err);
-    return rc;
+    return rc == SW_OK && on->d_side ? fill_sides(s, seq, err) : rc;
+}
+
+static float *side_of(const sw_cuda_streams *on, const float *d_stream)
+{
+    return d_stream == on->d_x ? on->d_side : on->d_side0;
+}
+
+sw_code sw_cuda_give_side(const sw_streams *s, const float *d_stream, int64_t seq, int64_t n_seqs,
+                          int64_t at, sw_err *err)
+{
+    const sw_cuda_streams *on = s->own;
+    const float *d_side = side_of(on, d_stream);
+    int64_t n = side_elems(s);
+
+    if (!d_side) return SW_OK;
+    return sw_solver_copy(on->solver, sw_device_engine_side(on->engine) + at * n, d_side + seq * n,
+                          n_seqs * n * (int64_t)sizeof *d_side, err);
+}
+
+/* And out of the engine when it has run the windows [seq, seq + n_seqs). */
+static sw_code take_side(const sw_streams *s, const float *d_stream, int64_t seq, int64_t n_seqs,
+                         sw_err *err)
+{
+    const sw_cuda_streams *on = s->own;
+    float *d_side = side_of(on, d_stream);
+    int64_t n = side_elems(s);
+
+    if (!d_side) return SW_OK;
+    return sw_solver_copy(on->solver, d_side + seq * n, sw_device_engine_side(on->engine),
+                          n_seqs * n * (int64_t)sizeof *d_side, err);
 }
 
 sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
@@ -81,6 +136,7 @@ sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const floa
     sw_code rc = sw_solver_copy(on->solver, on->d_work, d_from + seq * sw_cuda_row_elems(s),
                                 n_seqs * sw_cuda_row_elems(s) * 4, err);
 
+    if (rc == SW_OK) rc = sw_cuda_give_side(s, d_from, seq, n_seqs, 0, err);
     return rc == SW_OK ? sw_device_engine_half(on->engine, block, on->d_work, n_seqs, s->seq_len,
                                                s->ahead, tap, stop_at, err)
                        : rc;
@@ -136,15 +192,19 @@ static sw_code advance_one(sw_streams *s, float *d_x, const sw_device_block *blo
                            const uint16_t *d_kept, int64_t seq, sw_half half, sw_err *err)
 {
     const sw_cuda_streams *on = s->own;
-    bool is_end = on->kept_at == (half == SW_HALF_ATTENTION ? SW_SITE_O_IN : SW_SITE_DOWN_IN);
+    bool is_end = half == (on->kept_at < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : SW_HALF_MLP);
     float *d_at = d_x + seq * sw_cuda_row_elems(s);
     int64_t n_seqs = sw_streams_seqs_at(s, seq);
+    sw_code rc = sw_cuda_give_side(s, d_x, seq, n_seqs, 0, err);
 
-    if (d_kept && is_end && half != SW_HALF_BOTH)
-        return sw_device_engine_rest(on->engine, block, d_at, n_seqs, s->seq_len, half,
-                                     on->kept_at, d_kept + seq * s->seq_len * on->kept_width, err);
-    return sw_device_engine_half(on->engine, block, d_at, n_seqs, s->seq_len, half, NULL,
-                                 (sw_site)SW_RUN_ALL, err);
+    if (rc != SW_OK) return rc;
+    if (d_kept && is_end)
+        rc = sw_device_engine_rest(on->engine, block, d_at, n_seqs, s->seq_len, half, on->kept_at,
+                                   d_kept + seq * s->seq_len * on->kept_width, err);
+    else
+        rc = sw_device_engine_half(on->engine, block, d_at, n_seqs, s->seq_len, half, NULL,
+                                   (sw_site)SW_RUN_ALL, err);
+    return rc == SW_OK ? take_side(s, d_x, seq, n_seqs, err) : rc;
 }
 
 sw_code sw_cuda_streams_advance(sw_streams *s, const sw_block *quantized,

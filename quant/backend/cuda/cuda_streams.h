@@ -17,6 +17,7 @@ typedef struct sw_cuda_streams {
     sw_device_engine *engine;
     float *d_x, *d_x0;      /* [n_tokens, hidden]; d_x0 NULL without the original */
     float *d_work;          /* [chunk tokens, hidden] what a chunk runs on */
+    float *d_side, *d_side0; /* [n_tokens, side_width] what tokens of both have besides, or NULL */
     sw_device_block *original;   /* of the present block, once loaded from */
     const sw_block *original_of; /* this, */
     bool has_experts;            /* with its experts */
@@ -28,6 +29,11 @@ typedef struct sw_cuda_streams {
 
 /* Elements of one sequence. */
 int64_t sw_cuda_row_elems(const sw_streams *s);
+/* What tokens of a stream (d_x or d_x0) have besides: of windows [seq, seq + n_seqs) into the
+ * engine before it runs them, as windows [at, at + n_seqs) of its batch. Nothing where there is
+ * none. */
+sw_code sw_cuda_give_side(const sw_streams *s, const float *d_stream, int64_t seq, int64_t n_seqs,
+                          int64_t at, sw_err *err) SW_MUST_USE;
 /* A chunk of a stream, copied to d_work, up to a site. */
 sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
                          int64_t seq, const sw_device_tap *tap, sw_site stop_at,

@@ -10,7 +10,15 @@ static const char *const buffers[SW_BUF_COUNT] = {
     [SW_BUF_A] = "A", [SW_BUF_G] = "G", [SW_BUF_U] = "U", [SW_BUF_T] = "T", [SW_BUF_QKV] = "QKV",
     [SW_BUF_GATE_UP] = "GATE_UP", [SW_BUF_Q_A] = "Q_A", [SW_BUF_KV_A] = "KV_A",
     [SW_BUF_LATENT] = "LATENT", [SW_BUF_K_ROPE] = "K_ROPE", [SW_BUF_KV_B] = "KV_B",
-    [SW_BUF_SHARED_G] = "SG", [SW_BUF_SHARED_U] = "SU",
+    [SW_BUF_SHARED_G] = "SG", [SW_BUF_SHARED_U] = "SU", [SW_BUF_M] = "M", [SW_BUF_R] = "R",
+    [SW_BUF_SIDE] = "SIDE", [SW_BUF_Q_GATED] = "Q_GATED", [SW_BUF_Q_GATE] = "Q_GATE",
+    [SW_BUF_ATTN_N] = "ATTN_N", [SW_BUF_MIX_N] = "MIX_N", [SW_BUF_MIX_T] = "MIX_T",
+    [SW_BUF_EXPERT_IN] = "EXPERT_IN", [SW_BUF_EXPERT_OUT] = "EXPERT_OUT",
+    [SW_BUF_SHARED_GATE_UP] = "SHARED_GATE_UP",
+    [SW_BUF_MIX] = "MIX", [SW_BUF_MIX_Z] = "MIX_Z", [SW_BUF_MIX_B] = "MIX_B",
+    [SW_BUF_MIX_A] = "MIX_A", [SW_BUF_MIX_GROUPED] = "MIX_GROUPED", [SW_BUF_MIX_BA] = "MIX_BA",
+    [SW_BUF_MIX_A_RANK] = "MIX_A_RANK", [SW_BUF_MIX_Z_RANK] = "MIX_Z_RANK",
+    [SW_BUF_MIX_O] = "MIX_O",
 };
 static const char *const slots[SW_SLOT_COUNT] = {
     [SW_SLOT_Q] = "q", [SW_SLOT_K] = "k", [SW_SLOT_V] = "v", [SW_SLOT_O] = "o",
@@ -24,11 +32,35 @@ static const char *const slots[SW_SLOT_COUNT] = {
     [SW_SLOT_NORM_K] = "norm_k", [SW_SLOT_NORM_Q_ROW] = "norm_q_row",
     [SW_SLOT_NORM_K_ROW] = "norm_k_row", [SW_SLOT_NORM_Q_A] = "norm_q_a",
     [SW_SLOT_NORM_KV_A] = "norm_kv_a", [SW_SLOT_NORM_FINAL] = "norm_final",
-    [SW_SLOT_SINKS] = "sinks",
+    [SW_SLOT_SINKS] = "sinks", [SW_SLOT_ROUTER_NORM] = "router_norm",
+    [SW_SLOT_NORM_DENSE_OUT] = "norm_dense_out", [SW_SLOT_NORM_EXPERTS] = "norm_experts",
+    [SW_SLOT_NORM_EXPERTS_OUT] = "norm_experts_out", [SW_SLOT_NORM_SIDE] = "norm_side",
+    [SW_SLOT_NORM_LOW_RANK] = "norm_low_rank", [SW_SLOT_SIDE_GATE] = "side_gate",
+    [SW_SLOT_SIDE_OUT] = "side_out", [SW_SLOT_LOW_RANK_A] = "low_rank_a",
+    [SW_SLOT_LOW_RANK_B] = "low_rank_b", [SW_SLOT_LAYER_SCALE] = "layer_scale",
+    [SW_SLOT_COPY_SCALE] = "copy_scale", [SW_SLOT_SHARED_ROUTER] = "shared_router",
+    [SW_SLOT_LATENT_IN] = "latent_in", [SW_SLOT_LATENT_OUT] = "latent_out",
+    [SW_SLOT_MIX_IN] = "mix_in", [SW_SLOT_MIX_Z] = "mix_z",
+    [SW_SLOT_MIX_OUT] = "mix_out", [SW_SLOT_MIX_A] = "mix_a", [SW_SLOT_MIX_B] = "mix_b",
+    [SW_SLOT_MIX_BA] = "mix_ba", [SW_SLOT_MIX_A_RANK] = "mix_a_rank",
+    [SW_SLOT_MIX_Z_RANK] = "mix_z_rank", [SW_SLOT_MIX_Z_GATE] = "mix_z_gate",
+};
+static const char *const operations[SW_OP_COUNT] = {
+    [SW_OP_HEAD_NORM] = "head_norm", [SW_OP_HEAD_LAYER_NORM] = "head_layer_norm",
+    [SW_OP_SPLIT_GROUPS] = "split_groups", [SW_OP_SPLIT_HEADS] = "split_heads",
+    [SW_OP_ADD] = "add", [SW_OP_COPY] = "copy",
+    [SW_OP_CLIP] = "clip", [SW_OP_TEMPER] = "temper", [SW_OP_SCALE] = "scale",
+    [SW_OP_HALVE] = "halve", [SW_OP_MUL_VECTOR] = "mul_vector", [SW_OP_FACTOR] = "factor",
+    [SW_OP_GATE] = "gate", [SW_OP_ROW_GATE] = "row_gate", [SW_OP_ROUTE] = "route",
+    [SW_OP_KEEP_KV] = "keep_kv", [SW_OP_TAKE_KV] = "take_kv",
+    [SW_OP_SIDE_INPUT] = "side_input", [SW_OP_PREDICT] = "predict",
+    [SW_OP_CORRECT] = "correct", [SW_OP_ADD_COPIES] = "add_copies", [SW_OP_MERGE] = "merge",
+    [SW_OP_CUT] = "cut",
 };
 static const char *const sites[SW_SITE_COUNT] = {
     [SW_SITE_ATTN_IN] = "attn_in", [SW_SITE_Q_B_IN] = "q_b_in", [SW_SITE_KV_B_IN] = "kv_b_in",
-    [SW_SITE_O_IN] = "o_in", [SW_SITE_MLP_IN] = "mlp_in",
+    [SW_SITE_O_IN] = "o_in", [SW_SITE_MIX_IN] = "mix_in", [SW_SITE_MIX_OUT_IN] = "mix_out_in",
+    [SW_SITE_MLP_IN] = "mlp_in",
     [SW_SITE_SHARED_DOWN_IN] = "shared_down_in", [SW_SITE_DOWN_IN] = "down_in",
 };
 
@@ -69,6 +101,14 @@ static void say_attention(char *text, const sw_planned_launch *l)
     say(text, "%s = attention(%s%s)", buffers[l->dst], buffers[l->src],
         l->slot == SW_SLOT_COUNT ? "" : ", sinks");
     if (l->kind == SW_LAUNCH_DECODE) say_heads(text, &l->heads);
+    if (l->is_kv_taken) say(text, " of another layer");
+}
+
+static void say_op(char *text, const sw_planned_launch *l)
+{
+    say(text, "%s = %s(%s", buffers[l->dst], operations[l->op], buffers[l->src]);
+    if (l->slot != SW_SLOT_COUNT) say(text, ", %s", slots[l->slot]);
+    say(text, ")");
 }
 
 static void say_launch(char *text, const sw_planned_launch *l)
@@ -77,7 +117,7 @@ static void say_launch(char *text, const sw_planned_launch *l)
     const char *const slot = l->slot == SW_SLOT_COUNT ? "" : slots[l->slot];
 
     switch (l->kind) {
-    case SW_LAUNCH_SUM: say(text, "X += T"); break;
+    case SW_LAUNCH_SUM: say(text, "X += %s", src); break;
     case SW_LAUNCH_NORM: say(text, "%s = %s(%s%s)", dst, slot, src, l->adds ? " += T" : ""); break;
     case SW_LAUNCH_TO_BF16: say(text, "%s = bf16(X)", dst); break;
     case SW_LAUNCH_SHOW: say(text, "show %s at %s", src, sites[l->site]); break;
@@ -91,7 +131,15 @@ static void say_launch(char *text, const sw_planned_launch *l)
     case SW_LAUNCH_DECODE: say_attention(text, l); break;
     case SW_LAUNCH_GLU: say(text, "%s = act(%s) * %s", dst, dst, src); break;
     case SW_LAUNCH_ACT: say(text, "%s = act(%s)", dst, dst); break;
-    case SW_LAUNCH_EXPERTS: say(text, "%s %s experts(%s)", dst, l->adds ? "+=" : "=", src); break;
+    case SW_LAUNCH_GATED_DELTA: say(text, "%s = gated_delta(%s)", dst, src); break;
+    case SW_LAUNCH_KIMI_DELTA: say(text, "%s = kimi_delta(%s)", dst, src); break;
+    case SW_LAUNCH_SSD: say(text, "%s = ssd(%s)", dst, src); break;
+    case SW_LAUNCH_SHORT_CONV: say(text, "%s = short_conv(%s)", dst, src); break;
+    case SW_LAUNCH_EXPERTS:
+        say(text, "%s %s experts(%s%s)", dst, l->adds ? "+=" : "=", src,
+            l->is_routed ? ", routed" : "");
+        break;
+    case SW_LAUNCH_OP: say_op(text, l); break;
     default: say(text, "?"); break;
     }
     say(text, "\n");

@@ -6,6 +6,7 @@
  *                                   activation behind it; "chain": it may go into the chain
  *   heads norm_q norm_k turn Q turn K
  *   one A = attention(Q) turn Q     attention of one query, with what it does to the heads first
+ *   Q = head_norm(Q, norm_q)        an operation by itself: its name, source and slot
  *   show N at mlp_in                what a tap sees
  *   leaves X += T                   at the end, when that is left to the block that runs next
  */

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "formats/io/file.h"
-#include "kernels/engine/device_engine.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/recipe_model.h"
 #include "tests/support/scratch.h"
@@ -195,37 +194,11 @@ static void test_states_go_back(void **state)
     scratch_close(&s);
 }
 
-/* The device's engine has no recurrent mixers: it says so, and what helps, for every such model. */
-static void test_device_refuses_states(void **state)
-{
-    static const char *const names[] = {
-        "qwen3_5_text", "qwen3_5_moe_text", "qwen3_next", "lfm2", "lfm2_moe", "mamba2", "bamba",
-        "falcon_h1", "granitemoehybrid", "nemotron_h", "nemotron_h_latent", "kimi_linear"};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char from[128];
-        open_model m;
-        sw_err err = {0};
-        scratch s;
-
-        scratch_open(&s);
-        (void)snprintf(from, sizeof from, RECIPES "%s", names[i]);
-        if (recipe_model_make(s.dir, from, "config.json", &err) != SW_OK) fail_msg("%s", err.text);
-        open_model_dir(&m, s.dir);
-        assert_int_equal(sw_device_supports(&m.model, &err), SW_E_UNSUPPORTED);
-        if (!strstr(err.text, "engine of the device") || !strstr(err.text, "--device cpu"))
-            fail_msg("%s: %s", names[i], err.text);
-        open_model_close(&m);
-        scratch_close(&s);
-    }
-}
-
 int main(void)
 {
     static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear"};
     enum { N_STATES = sizeof with_states / sizeof with_states[0] };
-    struct CMUnitTest tests[N_RECIPES + N_STATES + 1];
+    struct CMUnitTest tests[N_RECIPES + N_STATES];
 
     for (size_t i = 0; i < N_RECIPES; i++)
         tests[i] = (struct CMUnitTest){.name = recipes[i].name, .test_func = test_recipe,
@@ -234,6 +207,5 @@ int main(void)
         tests[N_RECIPES + i] =
             (struct CMUnitTest){.name = "test_states_go_back", .test_func = test_states_go_back,
                                 .initial_state = (void *)(uintptr_t)with_states[i]};
-    tests[N_RECIPES + N_STATES] = (struct CMUnitTest)cmocka_unit_test(test_device_refuses_states);
     return cmocka_run_group_tests_name("recipes", tests, NULL, NULL);
 }

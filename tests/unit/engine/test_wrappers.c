@@ -108,11 +108,12 @@ static void test_what_a_device_runs(void **state)
         {"qwen3_vl", NULL},   {"glm4", NULL},      {"smollm3", NULL},  {"glm4_moe", NULL},
         {"olmo3", NULL},      {"exaone4", NULL},   {"minimax_m2", NULL}, {"deepseek_v32", NULL},
         {"starcoder2", NULL}, {"stablelm", NULL},  {"ernie4_5", NULL}, {"qwen3_vl_moe", NULL},
-        {"granite", "residual"}, {"llama4", "chunks"}, {"bloom", "distance"},
-        {"cohere2", "logits"},   {"falcon", "operation"}, {"gemma4", "beside"},
-        {"gemma4_moe", "experts"}, {"hunyuan_v1_dense", "behind"}, {"olmoe", "operation"},
-        {"ernie4_5_moe", "experts"}, {"stablelm_2_12b", "operation"},
-        {"mistral3_ministral3", "operation"}, {"qwen2_moe", "operation"},
+        {"granite", NULL},    {"llama4", NULL},    {"bloom", NULL},    {"cohere2", NULL},
+        {"falcon", NULL},     {"gemma4", NULL},    {"gemma4_moe", NULL}, {"olmoe", NULL},
+        {"gemma3n", NULL},    {"qwen2_moe", NULL}, {"ernie4_5_moe", NULL},
+        {"hunyuan_v1_dense", NULL}, {"stablelm_2_12b", NULL}, {"mistral3_ministral3", NULL},
+        {"lfm2", NULL},       {"falcon_h1", NULL}, {"qwen3_next", NULL}, {"kimi_linear", NULL},
+        {"nemotron_h", NULL}, {"bamba", NULL},
     };
 
     (void)state;
@@ -128,6 +129,24 @@ static void test_what_a_device_runs(void **state)
             fail_msg("%s: \"%s\", want %s", rows[i].recipe, err.text, rows[i].why);
         close_recipe(&m, &s);
     }
+}
+
+static void test_what_a_device_refuses(void **state)
+{
+    open_model m;
+    scratch s;
+    sw_err err = {0};
+
+    (void)state;
+    open_recipe(&m, &s, "bamba");
+    m.model.mixer.d_state = 256;
+    assert_int_equal(sw_device_supports(&m.model, &err), SW_OK);
+    m.model.mixer.d_state = 257;
+    assert_int_equal(sw_device_supports(&m.model, &err), SW_E_UNSUPPORTED);
+    if (!strstr(err.text, "layer 0") || !strstr(err.text, "more than 256 keys") ||
+        !strstr(err.text, "--device cpu"))
+        fail_msg("%s", err.text);
+    close_recipe(&m, &s);
 }
 
 /* Beyond what the indexer chooses from, attention would be another. */
@@ -156,7 +175,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_names), cmocka_unit_test(test_keys_beside),
-        cmocka_unit_test(test_what_a_device_runs), cmocka_unit_test(test_sparse_attention),
+        cmocka_unit_test(test_what_a_device_runs),
+        cmocka_unit_test(test_what_a_device_refuses), cmocka_unit_test(test_sparse_attention),
     };
     return cmocka_run_group_tests_name("wrappers", tests, NULL, NULL);
 }

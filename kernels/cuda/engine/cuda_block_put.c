@@ -1,0 +1,46 @@
+/* cuda_block_put.c - other values for the dense linears of a block on the device. See
+ * device_engine.h. */
+#include "kernels/cuda/engine/cuda_engine_internal.h"
+
+/* The joined weight that holds a slot's rows, and the slot that they begin with. */
+static sw_slot home_of(const sw_device_block *b, sw_slot slot)
+{
+    if (b->is_qkv_fused && (slot == SW_SLOT_K || slot == SW_SLOT_V)) return SW_SLOT_Q;
+    if (b->is_gate_fused && slot == SW_SLOT_UP) return SW_SLOT_GATE;
+    return slot;
+}
+
+/* Gates and ups may lie in one weight, ups below. */
+static sw_code put_expert(sw_device_block *b, int part, int64_t expert, const float *d_values,
+                          sw_err *err)
+{
+    const sw_model *m = b->e->m;
+    const bool is_joined = part == 1 && b->is_expert_fused;
+    const int64_t n_out = part == 2 ? m->moe_hidden : m->moe_intermediate;
+    const int64_t first = is_joined && !b->is_expert_ungated ? n_out : 0;
+    const sw_device_weight *w = b->experts[0] ? &b->experts[is_joined ? 0 : part][expert] : NULL;
+    sw_bf16_rows to;
+
+    if (!w || !w->d_dense)
+        return SW_FAIL(err, SW_E_BUG, "an expert that is not loaded as floats");
+    to = (sw_bf16_rows){w->d_dense + first * w->k_in, w->k_in};
+    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, w->k_in, b->e->how, err);
+}
+
+sw_code sw_device_block_put(sw_device_block *b, sw_slot slot, int64_t expert, const float *d_values,
+                            sw_err *err)
+{
+    const sw_slot home = home_of(b, slot);
+    const sw_device_weight *w = &b->linear[home];
+    sw_bf16_rows to = {w->d_dense, w->k_in};
+    int64_t n_out = 0, k_in = 0;
+
+    if (expert >= 0) return put_expert(b, (int)slot - SW_SLOT_GATE, expert, d_values, err);
+    for (int s = (int)home; s <= (int)slot; s++) {
+        to.d += n_out * k_in;
+        sw_model_slot_shape(b->e->m, b->layer, (sw_slot)s, &n_out, &k_in);
+    }
+    if (!w->d_dense || k_in != w->k_in)
+        return SW_FAIL(err, SW_E_BUG, "a linear that is not loaded as floats");
+    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, k_in, b->e->how, err);
+}
