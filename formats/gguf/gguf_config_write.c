@@ -167,7 +167,7 @@ static sw_code check_rest(const config_writer *c)
     const sw_model *m = c->m;
     const bool turns_whole = !strcmp(c->arch->gguf, "llama") || !strcmp(c->arch->gguf, "falcon");
 
-    if (m->dense_positions)
+    if (m->indexer.top_k)
         return sw_gguf_refuse(c, "expect an indexer for what lies far back, which is not written");
     if (turns_whole && m->rope_dim != m->head_dim)
         return sw_gguf_refuse(c, "turn whole heads, this model a part");

@@ -201,7 +201,7 @@ static void verify_survives_faults(void **state)
 {
     static const char *const words[] = {
         "@q", "--against", MODEL, "--text", TOKENS, "--window", "48", "--report", "@report.json",
-        "--force", "--max-kl", "100", NULL
+        "--html", "@page.html", "--force", "--max-kl", "100", NULL
     };
 
     (void)state;
@@ -218,6 +218,14 @@ static void looking_survives_faults(void **state)
     (void)state;
     fail_all(&sw_cmd_inspect, FAULT_MEMORY | FAULT_READ, 60, inspect);
     fail_all(&sw_cmd_list, FAULT_MEMORY, 500, list);
+}
+
+static void report_survives_faults(void **state)
+{
+    static const char *const words[] = {"@q", MODEL, "-o", "@page.html", "--force", "--json", NULL};
+
+    (void)state;
+    fail_all(&sw_cmd_report, FAULT_ALL, 200, words);
 }
 
 static void generate_survives_faults(void **state)
@@ -239,6 +247,7 @@ int main(void)
         cmocka_unit_test(convert_survives_faults),
         cmocka_unit_test(verify_survives_faults),
         cmocka_unit_test(looking_survives_faults),
+        cmocka_unit_test(report_survives_faults),
         cmocka_unit_test(generate_survives_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,6 +77,10 @@ tools/card
 tools/calibrate
 tools/convert
 tools/inspect
+tools/report/page
+tools/report/data
+tools/report/sections
+tools/report
 tools/quantize
 tools/plan
 tools/verify

@@ -85,6 +85,18 @@ static void of_floats(sw_histogram *h, const char *what, bool is_log, const floa
     for (int64_t i = 0; i < n; i++) place(h, (double)v[i]);
 }
 
+/* The same values in finer steps. */
+static void refine(sw_histogram *out, const sw_histogram *h, const float *v, int64_t n)
+{
+    int parts = 1;
+
+    *out = *h;
+    while (2 * parts * h->n_bins <= SW_BINS) parts *= 2;
+    out->n_bins = parts * h->n_bins;
+    memset(out->n, 0, sizeof out->n);
+    for (int64_t i = 0; i < n; i++) place(out, (double)v[i]);
+}
+
 /* Whole numbers from 0 to top, one bin each, or several in one where there are more than bins. */
 static void of_codes(sw_histogram *h, const char *what, const uint8_t *v, int64_t n, int top)
 {
@@ -173,6 +185,7 @@ static sw_code look_at_linear(sw_tensor_look *out, const sw_checkpoint *ckpt,
         out->input_scale = q.input_scale;
         of_codes(&out->codes, "codes", q.codes, q.n_out * q.k_in, q.spec.num->code_max);
         of_floats(&out->scales, "sizes of scales", true, q.scales, q.n_out * q.n_groups);
+        refine(&out->fine_scales, &out->scales, q.scales, q.n_out * q.n_groups);
         if (q.zeros)
             of_codes(&out->zeros, "zero points", q.zeros, q.n_out * q.n_groups,
                      q.spec.num->code_max);

@@ -25,6 +25,7 @@ typedef struct sw_tensor_look {
     int64_t n_out, k_in;
     float global_scale, input_scale;
     sw_histogram values, codes, scales, zeros;
+    sw_histogram fine_scales;   /* the same scales in parts of octaves */
 } sw_tensor_look;
 
 /* `name` is a tensor's, or the module path of a quantized linear (ckpt not NULL). SW_E_USAGE:

@@ -7,7 +7,6 @@
 
 #include "formats/base/size.h"
 #include "formats/gguf/gguf_model.h"
-#include "kernels/kernel.h"
 
 typedef struct planner {
     sw_plan *out;
@@ -30,26 +29,6 @@ double sw_plan_linear_bytes(const sw_dialect *dialect, const sw_qspec *spec, int
     return bytes;
 }
 
-/* The row that this machine's table takes; nothing is run. */
-static const char *kernel_for(const sw_plan_class *c, sw_dtype dense, int64_t m, int n_threads)
-{
-    sw_tiles tiles = {.n_out = c->n_out, .k_in = c->k_in};
-    sw_weight w = {.n_out = c->n_out, .k_in = c->k_in};
-    sw_gemm p = {.m = m, .x_stride = c->k_in, .y_stride = c->n_out, .w = &w,
-                 .n_threads = n_threads};
-
-    if (c->spec) {
-        tiles.spec = *c->spec;
-        tiles.n_groups = sw_qspec_groups(c->spec, c->k_in);
-        tiles.container_bits = sw_tiles_stored_bits(c->spec->num);
-        w.tiles = &tiles;
-        w.act = c->spec->act;
-    } else {
-        w.dense_dtype = dense;
-    }
-    return sw_kernel_select(&p, NULL)->name;
-}
-
 static bool is_same_class(const sw_plan_class *a, const sw_plan_class *b)
 {
     return !strcmp(a->slot, b->slot) && a->n_out == b->n_out && a->k_in == b->k_in &&
@@ -64,6 +43,7 @@ static sw_code add_linear(planner *p, const sw_linear_ref *ref, const char *path
     double n_bits = (double)sw_dtype_bits(m->dtype);
     sw_plan_class c = {.site = ref->site, .n_out = ref->n_out, .k_in = ref->k_in, .n_linears = 1,
                        .is_expert = ref->expert >= 0};
+    sw_kernel_shape shape;
     char *slot = NULL;
     int i = 0;
     sw_code rc;
@@ -88,8 +68,9 @@ static sw_code add_linear(planner *p, const sw_linear_ref *ref, const char *path
                        strlen(c.slot), err);
     if (rc != SW_OK) return rc;
     c.slot = slot;
-    c.kernel_1 = kernel_for(&c, m->dtype, 1, p->job->settings.quant.n_threads);
-    c.kernel_64 = kernel_for(&c, m->dtype, 64, p->job->settings.quant.n_threads);
+    shape = (sw_kernel_shape){c.spec, m->dtype, c.n_out, c.k_in, p->job->settings.quant.n_threads};
+    c.kernel_1 = sw_kernel_name_for(&shape, 1);
+    c.kernel_64 = sw_kernel_name_for(&shape, 64);
     p->out->classes[p->out->n_classes++] = c;
     return SW_OK;
 }
@@ -186,13 +167,6 @@ static sw_code add_tp(planner *p, sw_err *err)
     return SW_OK;
 }
 
-/* One product's time on a device. */
-static double product_s(const sw_device_cost *cost, double nominal_gb_s, double bytes)
-{
-    return cost && cost->gb_s > 0 ? 1e-6 * cost->us + bytes / (1e9 * cost->gb_s)
-                                  : bytes / (1e9 * nominal_gb_s);
-}
-
 static bool is_int4(const sw_qspec *spec)
 {
     return spec && spec->num->kind == SW_NUM_INT && spec->num->bits <= 4 &&
@@ -225,8 +199,8 @@ static void add_speed(planner *p, sw_plan_speed *speed, const char *name, double
         double n = (double)c->n_linears, calls = n * used, before, after;
         const sw_device_cost *dense = by_kernel ? &device->dense16 : NULL;
         const sw_device_cost *cost = by_kernel && c->spec ? &device->int4 : dense;
-        before = product_s(dense, nominal_gb_s, c->bytes_before / n);
-        after = product_s(cost, nominal_gb_s, c->bytes_after / n);
+        before = sw_device_product_s(dense, nominal_gb_s, c->bytes_before / n);
+        after = sw_device_product_s(cost, nominal_gb_s, c->bytes_after / n);
         speed->before_s += calls * before;
         speed->after_s += calls * after;
         if (c->spec && after > 0.9 * before && !speed->slow[0])

@@ -7,10 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "formats/gguf/gguf_model.h"
 #include "formats/io/profile.h"
+#include "formats/io/watch.h"
 #include "formats/num/pow2.h"
 #include "quant/run/async_sink.h"
 #include "tools/card/card.h"
@@ -19,6 +19,7 @@
 #include "tools/cli/loader_notes.h"
 #include "tools/quantize/quantize_job.h"
 #include "tools/quantize/target_bits.h"
+#include "tools/report/report.h"
 #include "verify/verify.h"
 
 typedef sw_quantize_job job;
@@ -96,8 +97,11 @@ static sw_code end_block(void *self, int64_t layer, sw_err *err)
     cJSON *gained = NULL;
     sw_code rc = sw_quantize_report_gained(&gained, &j->report, err);
 
-    (void)layer;
-    return rc == SW_OK ? sw_ckpt_writer_end_block(j->writer, gained, err) : rc;
+    if (rc == SW_OK) rc = sw_ckpt_writer_end_block(j->writer, gained, err);
+    if (rc != SW_OK) return rc;
+    return layer < j->source.model.n_layers
+               ? sw_timeline_step(&j->timeline, err, "block %lld", (long long)layer)
+               : sw_timeline_step(&j->timeline, err, "head");
 }
 
 /* What the manifest says at the start decides the bytes, and what overrides make of a linear. */
@@ -251,7 +255,9 @@ static sw_code work(job *j, sw_err *err)
                           .get_changed = get_changed, .end_block = end_block, .put_kv = put_kv};
     sw_code rc;
 
-    if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK) return rc;
+    if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK ||
+        (rc = sw_timeline_step(&j->timeline, err, "prepare")) != SW_OK)
+        return rc;
     rc = (j->gpu || !sw_quantize_job_needs_data(j) ? run_ahead : run_pipeline)(j, &sink, err);
     if (rc != SW_OK) return rc;
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
@@ -259,11 +265,12 @@ static sw_code work(job *j, sw_err *err)
     if ((rc = sw_ckpt_writer_commit(j->writer, j->report.manifest, err)) != SW_OK) return rc;
     if (sw_ckpt_writer_note(j->writer)[0])
         sw_progress_note(j->progress, "%s", sw_ckpt_writer_note(j->writer));
-    return SW_OK;
+    return sw_timeline_step(&j->timeline, err, "write");
 }
 
-/* Integrity of what was written, by the second decoder: no original, no text. */
-static sw_code read_back(const job *j, sw_err *err)
+/* Integrity of what was written, by the second decoder: no original, no text. The result is freed
+ * by cJSON_Delete. */
+static sw_code read_back(cJSON **verified, job *j, sw_err *err)
 {
     sw_verify_options v = {.checkpoint_dir = j->o->out, .n_threads = (int)j->o->common.threads};
     sw_report report = {0};
@@ -271,30 +278,65 @@ static sw_code read_back(const job *j, sw_err *err)
     sw_code rc = sw_verify_run(&report, &v, err);
 
     sw_span_close(span, NULL);
-
+    if (rc == SW_OK) rc = sw_report_json(verified, &report, err);
     if (rc == SW_OK) rc = sw_report_verdict(&report, err);
     sw_loader_notes(&report.loaders, j->progress);
     sw_report_free(&report);
-    if (rc != SW_OK) sw_err_prefix(err, "%s was written, but does not read back", j->o->out);
+    if (rc == SW_OK) return sw_timeline_step(&j->timeline, err, "read back");
+    sw_err_prefix(err, "%s was written, but does not read back", j->o->out);
     return rc;
 }
 
-static sw_code finish(job *j, sw_run *run, double start_s, sw_err *err)
+/* The checkpoint is published, out of files that were renamed for it: what is watched from here on
+ * is what the page reads. It goes over none of the inputs all the same. */
+static sw_code begin_page(const char *path, sw_err *err)
+{
+    struct stat info;
+
+    if (stat(path, &info) == 0 && sw_watch_reads(&info))
+        return SW_FAIL(err, SW_E_USAGE, "%s: is an input of this run and stays as it is", path);
+    sw_watch_end();
+    sw_watch_begin();
+    return SW_OK;
+}
+
+/* --html: the page of what this run did. */
+static sw_code write_page(const job *j, const sw_quantize_outcome *outcome, const cJSON *verified,
+                          sw_err *err)
+{
+    sw_html_request page = {.out = j->o->html, .may_replace = j->o->may_replace != 0,
+                            .checkpoints = (const char *const *)&j->o->out, .n_checkpoints = 1,
+                            .verified = verified, .n_threads = (int)j->o->common.threads,
+                            .progress = j->progress};
+    cJSON *made = NULL;
+    sw_code rc;
+
+    if (!j->o->html) return SW_OK;
+    if ((rc = begin_page(j->o->html, err)) != SW_OK ||
+        (rc = sw_quantize_report_json(&made, &j->report, outcome, err)) != SW_OK)
+        return rc;
+    page.made = made;
+    rc = sw_html_report(&page, err);
+    cJSON_Delete(made);
+    return rc;
+}
+
+static sw_code finish(job *j, sw_run *run, const cJSON *verified, sw_err *err)
 {
     sw_quantize_outcome outcome = {.out_dir = j->o->out,
                                    .source_bytes = tensor_bytes(j->source.st),
+                                   .timeline = j->timeline.steps,
                                    .is_mixed = sw_selection_is_mixed(&j->selection),
                                    .bits_per_weight =
                                        sw_target_bits_of(&j->selection, j->dialect)};
-    struct timespec now;
     sw_st *written = NULL;
     sw_code rc;
 
     if ((rc = sw_st_open(&written, j->o->out, err)) != SW_OK) return rc;
     outcome.out_bytes = tensor_bytes(written);
     sw_st_close(written);
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    outcome.seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - start_s;
+    outcome.seconds = sw_timeline_seconds(&j->timeline);
+    if ((rc = write_page(j, &outcome, verified, err)) != SW_OK) return rc;
     sw_term_clear(run->term);
     rc = sw_quantize_report_print(run, &j->report, &j->settings, &outcome, err);
     if (rc == SW_OK && j->report.n_fallbacks && !j->o->allow_fallback)
@@ -315,21 +357,25 @@ static sw_code open_device(job *j, sw_err *err)
 
 static sw_code run_quantize(sw_run *run, sw_err *err)
 {
-    struct timespec start;
+    cJSON *verified = NULL;
     job *j = NULL;
     sw_code rc;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &start);
     if ((rc = SW_ARENA_TAKE(&j, run->arena, 1, err)) != SW_OK) return rc; /* too large a frame */
     rc = sw_quantize_job_options(j, run, run->options, sw_quantize_rows, err);
     if (rc != SW_OK) return rc;
     j->model_dir = run->args[0];
     j->progress = &run->term->progress;
-    if ((rc = sw_quantize_job_prepare(j, err)) == SW_OK && (rc = open_device(j, err)) == SW_OK &&
+    if (j->o->html &&
+        (rc = sw_html_report_check(j->o->html, j->o->may_replace != 0, err)) != SW_OK)
+        return rc;
+    if ((rc = sw_timeline_begin(&j->timeline, err)) == SW_OK &&
+        (rc = sw_quantize_job_prepare(j, err)) == SW_OK && (rc = open_device(j, err)) == SW_OK &&
         (rc = work(j, err)) != SW_OK)
         keep_work(j, err);
-    if (rc == SW_OK && (rc = read_back(j, err)) == SW_OK)
-        rc = finish(j, run, (double)start.tv_sec + 1e-9 * (double)start.tv_nsec, err);
+    if (rc == SW_OK && (rc = read_back(&verified, j, err)) == SW_OK)
+        rc = finish(j, run, verified, err);
+    cJSON_Delete(verified);
     sw_quantize_job_free(j);
     return rc;
 }
@@ -342,6 +388,7 @@ static const char *const examples[] = {
     "swage quantize MODEL -o OUT --target-bits 3.5 --format gptq_v2 --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W3A16 --outliers auto --calib text.txt",
     "swage quantize MODEL -o OUT --recipe recipe.json --calib text.txt",
+    "swage quantize MODEL -o OUT --calib text.txt --html OUT.html",
     "swage quantize MODEL -o OUT --lm-head --format gptq --calib text.txt",
     "swage quantize MODEL -o OUT --method awq+gptq --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W8A8 --method smoothquant --calib text.txt",

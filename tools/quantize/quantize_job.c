@@ -122,6 +122,7 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
 void sw_quantize_job_free(sw_quantize_job *j)
 {
     sw_ckpt_writer_free(j->writer);
+    sw_timeline_free(&j->timeline);
     sw_quantize_report_free(&j->report);
     sw_stats_windows_free(&j->windows);
     sw_stats_windows_free(&j->lead);

@@ -10,13 +10,14 @@
 #include "tools/cli/cmd.h"
 #include "tools/quantize/needs.h"
 #include "tools/quantize/quantize_report.h"
+#include "tools/quantize/timeline.h"
 #include "tools/recipe/recipe.h"
 #include "tools/calibrate/stats_input.h"
 
 /* What the command line or a recipe says. */
 typedef struct sw_quantize_options {
     sw_cmd_common common;
-    const char *out, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
+    const char *out, *html, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
         *recipe, *experts, *stats, *kv_cache, *mx_scale, *device;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
@@ -58,6 +59,7 @@ typedef struct sw_quantize_job {
     sw_zpack *stats; /* in its place */
     sw_stats_windows windows, lead; /* of them: what transforms, what --target-bits tries on */
     sw_quantize_report report;
+    sw_timeline timeline;
     sw_ckpt_writer *writer;
     sw_device *gpu; /* NULL: everything on the CPU */
     const sw_progress *progress;

@@ -342,8 +342,8 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
     (void)printf("time        %.1f s, peak memory %s\n", o->seconds, peak);
 }
 
-static sw_code print_json(sw_run *run, const sw_quantize_report *r,
-                          const sw_quantize_outcome *o, sw_err *err)
+sw_code sw_quantize_report_json(cJSON **out, const sw_quantize_report *r,
+                                const sw_quantize_outcome *o, sw_err *err)
 {
     static const char *const repeated[] = {"settings", "calibration", "ignored", "left",
                                            "transforms", "experts", "kv_scales", "tensors"};
@@ -359,12 +359,26 @@ static sw_code print_json(sw_run *run, const sw_quantize_report *r,
          add_number(object, "tensor_bytes_after", (double)o->out_bytes) &&
          add_number(object, "bits_per_weight", o->bits_per_weight) &&
          add_number(object, "seconds", o->seconds) &&
-         add_number(object, "peak_bytes", sw_peak_bytes());
+         add_number(object, "peak_bytes", sw_peak_bytes()) &&
+         cJSON_AddItemReferenceToObject(object, "timeline", (cJSON *)(uintptr_t)o->timeline);
     for (size_t i = 0; ok && i < sizeof repeated / sizeof repeated[0]; i++) {
         cJSON *part = cJSON_GetObjectItemCaseSensitive(r->manifest, repeated[i]);
         if (part) ok = cJSON_AddItemReferenceToObject(object, repeated[i], part) != 0;
     }
-    rc = ok ? sw_cmd_json_print(run, object, err) : sw_cmd_json_added(NULL, err);
+    if (ok)
+        *out = object;
+    else
+        cJSON_Delete(object);
+    return ok ? SW_OK : sw_cmd_json_added(NULL, err);
+}
+
+static sw_code print_json(sw_run *run, const sw_quantize_report *r, const sw_quantize_outcome *o,
+                          sw_err *err)
+{
+    cJSON *object = NULL;
+    sw_code rc = sw_quantize_report_json(&object, r, o, err);
+
+    if (rc == SW_OK) rc = sw_cmd_json_print(run, object, err);
     cJSON_Delete(object);
     return rc;
 }

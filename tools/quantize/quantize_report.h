@@ -62,8 +62,12 @@ typedef struct sw_quantize_outcome {
     double seconds;
     double bits_per_weight; /* stored for the quantized linears, scales and all */
     bool is_mixed;          /* they have several schemes */
+    const cJSON *timeline;  /* borrowed: the steps of timeline.h */
 } sw_quantize_outcome;
 
+/* What --json prints; it refers to the report, which must outlive it. Freed by cJSON_Delete. */
+sw_code sw_quantize_report_json(cJSON **out, const sw_quantize_report *report,
+                                const sw_quantize_outcome *outcome, sw_err *err) SW_MUST_USE;
 /* The result on stdout: a few lines, or one object that repeats the manifest's figures. */
 sw_code sw_quantize_report_print(sw_run *run, const sw_quantize_report *report,
                                  const sw_quantize_settings *settings,

@@ -8,13 +8,14 @@
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
 #include "tools/cli/names.h"
+#include "tools/report/report.h"
 #include "verify/verify.h"
 
 #define NO_GATE (-1.0)
 
 typedef struct verify_options {
     sw_cmd_common common;
-    const char *against, *states, *report, *card, *device, *kv_cache;
+    const char *against, *states, *report, *card, *html, *device, *kv_cache;
     sw_opt_list texts, tasks;
     int64_t window, max_windows, gap_windows, seed;
     int with_bos, no_gap, may_replace;
@@ -70,9 +71,12 @@ static const sw_opt options[] = {
     {.name = "card", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
      .offset = offsetof(verify_options, card), .arg = "FILE",
      .help = "write the checkpoint's model card with the figures of this run to FILE, for the Hub"},
+    {.name = "html", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(verify_options, html), .arg = "FILE",
+     .help = "also write a page to look at: verdict, errors by layer, sizes, kernels"},
     {.name = "force", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,
      .offset = offsetof(verify_options, may_replace), .set_to = 1,
-     .help = "replace an existing report or card"},
+     .help = "replace an existing report, card or page"},
     SW_KV_CACHE_ROW(verify_options, kv_cache),
     SW_DEVICE_ROW(verify_options, device),
     SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
@@ -127,6 +131,17 @@ static sw_code write_report(const char *path, const cJSON *object, bool may_repl
     return rc;
 }
 
+static sw_code write_page(const sw_run *run, const cJSON *object, sw_err *err)
+{
+    const verify_options *o = run->options;
+    sw_html_request page = {.out = o->html, .may_replace = o->may_replace != 0,
+                            .checkpoints = run->args, .n_checkpoints = 1, .verified = object,
+                            .n_threads = (int)o->common.threads,
+                            .progress = &run->term->progress};
+
+    return sw_html_report(&page, err);
+}
+
 static sw_code show(sw_run *run, const verify_options *o, const sw_report *report, sw_err *err)
 {
     cJSON *object = NULL;
@@ -140,6 +155,8 @@ static sw_code show(sw_run *run, const verify_options *o, const sw_report *repor
     if (o->card &&
         (rc = sw_card_of_report(o->card, report, o->may_replace != 0, err)) != SW_OK)
         goto done;
+    if (o->html && (rc = write_page(run, object, err)) != SW_OK) goto done;
+    sw_term_clear(run->term);
     if (o->common.json) {
         rc = sw_cmd_json_print(run, object, err);
     } else if ((rc = sw_report_text(&text, report, err)) == SW_OK) {
@@ -163,6 +180,8 @@ static sw_code run_verify(sw_run *run, sw_err *err)
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->report);
     if (o->card && !o->may_replace && sw_path_exists(o->card))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->card);
+    if (o->html && (rc = sw_html_report_check(o->html, o->may_replace != 0, err)) != SW_OK)
+        return rc;
     rc = sw_device_option_open(&settings.gpu, o->device, o->device_bytes, err);
     if (rc != SW_OK) return rc;
     if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK ||
@@ -183,6 +202,7 @@ static const char *const examples[] = {
     "swage verify OUT --against MODEL --text heldout.txt --device cuda",
     "swage verify OUT --against MODEL --task calib_data/tasks.jsonl --max-flips 0.05",
     "swage verify OUT --against org/name --text heldout.txt --card card.md",
+    "swage verify OUT --against MODEL --text heldout.txt --html report.html",
     "swage verify MODEL.gguf --against MODEL --text heldout.txt",
     "swage verify MODEL --text heldout.txt",
     "for q in rtn gptq; do swage verify $q --against MODEL --text T --original-states T.st; done",
