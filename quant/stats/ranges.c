@@ -135,7 +135,7 @@ sw_code sw_inputs_settle(float *input_scale, sw_site_stats *stats, sw_streams *s
 
     for (int64_t i = 0; i < n; i++) {
         sw_site site = linears[i].site;
-        if (!stats->is_wanted[site]) continue;
+        if (!stats->is_wanted[site] || needs_range[site]) continue; /* one reader is enough */
         stats->act[site] = specs[i].act;
         needs_range[site] = sw_act_needs_input_scale(&specs[i].act);
         any = any || needs_range[site];

@@ -29,6 +29,10 @@ for name in qwen2_5_vl qwen3_vl_moe glm4_moe_lite ernie4_5_moe; do
     try "$name" W8A8 compressed-tensors 0.05 --method gptq
 done
 
+# inputs in fp8 send some tokens to other experts, which is no damage
+try qwen3_next FP8_DYNAMIC swage 0.5 --method rtn
+try minimax_m2 FP8_DYNAMIC swage 0.3 --method rtn
+
 # towers by their modules, in each dialect's list
 try qwen3_vl W4A16 compressed-tensors 0.3 --group-size 32
 has '"model.visual.blocks.0.attn.qkv"' config.json

@@ -18,9 +18,10 @@
 #include "quant/method/algo.h"
 #include "tools/cli/cmd.h"
 #include "tools/convert/conversion_table.h"
+#include "tools/recipe/presets.h"
 
 #define COLUMNS_MAX 5
-#define CELL_BYTES 192
+#define CELL_BYTES 512
 
 typedef char cells[COLUMNS_MAX][CELL_BYTES];
 
@@ -162,9 +163,20 @@ static bool architecture_row(cells out, int i)
     return true;
 }
 
+static bool recipe_row(cells out, int i)
+{
+    if (i >= sw_n_presets) return false;
+    put(out[0], sw_presets[i].name);
+    put(out[1], sw_presets[i].why);
+    put(out[2], sw_presets[i].families);
+    put(out[3], sw_presets[i].text);
+    return true;
+}
+
 static const listing listings[] = {
     {"schemes", {"scheme", "weights", "group", "inputs", "summary"}, scheme_row},
     {"methods", {"method", "calibration", "summary"}, method_row},
+    {"recipes", {"recipe", "why", "families", "text"}, recipe_row},
     {"formats", {"format", "scales (F16 model)", "scales (BF16 model)", "summary"},
      format_row},
     {"conversions", {"from", "exact to", "exact for some schemes", "rounded again", "never"},
@@ -305,13 +317,13 @@ static sw_code run_list(sw_run *run, sw_err *err)
 }
 
 static const char *const examples[] = {
-    "swage list", "swage list schemes", "swage list kernels --json",
+    "swage list", "swage list recipes", "swage list kernels --json",
     "swage list formats --markdown", NULL};
 
 const sw_cmd sw_cmd_list = {
     .name = "list",
-    .args = "[schemes|methods|formats|conversions|packings|numbers|kernels|architectures]",
-    .summary = "list what this build supports: schemes, methods, formats, kernels, models",
+    .args = "[TABLE]",
+    .summary = "list what this build supports: schemes, recipes, formats, kernels, models",
     .options = options,
     .options_bytes = sizeof(list_options),
     .max_args = 1,

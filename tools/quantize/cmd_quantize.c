@@ -114,11 +114,12 @@ static sw_code build_key(cJSON **out, const job *j, sw_err *err)
     for (int64_t i = 0; ok && i < j->selection.n_linears; i++) {
         const sw_ckpt_linear *linear = &j->selection.linears[i];
         const sw_qspec *all = &j->settings.quant.spec;
-        char text[SW_SPEC_TEXT_BYTES], spec[SW_SPEC_TEXT_BYTES + 64];
+        char text[SW_SPEC_TEXT_BYTES], inputs[48], spec[SW_SPEC_TEXT_BYTES + 128];
         bool has_rule = linear->spec->pow2_rule != all->pow2_rule;
         if (sw_qspec_same(linear->spec, all) && !has_rule) continue;
-        (void)snprintf(spec, sizeof spec, "%s, %s%s%s", linear->spec->num->name,
-                       sw_qspec_text(text, linear->spec), has_rule ? ", mx_scale " : "",
+        (void)snprintf(spec, sizeof spec, "%s, %s, inputs %s%s%s", linear->spec->num->name,
+                       sw_qspec_text(text, linear->spec),
+                       sw_act_text(inputs, &linear->spec->act), has_rule ? ", mx_scale " : "",
                        has_rule ? sw_pow2_rule_name(linear->spec->pow2_rule) : "");
         ok = cJSON_AddStringToObject(linears, linear->module_path, spec) != NULL;
     }
@@ -387,6 +388,7 @@ static const char *const examples[] = {
     "swage quantize MODEL -o OUT --device cuda --calib text.txt --samples 512",
     "swage quantize MODEL -o OUT --target-bits 3.5 --format gptq_v2 --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W3A16 --outliers auto --calib text.txt",
+    "swage quantize MODEL -o OUT --recipe nvfp4-experts-fp8 --calib text.txt",
     "swage quantize MODEL -o OUT --recipe recipe.json --calib text.txt",
     "swage quantize MODEL -o OUT --calib text.txt --html OUT.html",
     "swage quantize MODEL -o OUT --lm-head --format gptq --calib text.txt",

@@ -13,6 +13,7 @@
 #include "tools/device/devices.h"
 #include "tools/recipe/group_sizes.h"
 #include "tools/recipe/left_parts.h"
+#include "tools/recipe/presets.h"
 #include "tools/cli/names.h"
 #include "tools/quantize/needs.h"
 #include "tools/quantize/target_bits.h"
@@ -195,6 +196,7 @@ static sw_code select_linears(job *j, sw_err *err)
                                     .overrides = j->recipe.overrides,
                                     .n_overrides = j->recipe.n_overrides,
                                     .outlier_share = shared_outliers(j->o),
+                                    .has_positive_scales = j->o->positive_scales != 0,
                                     .with_head = j->o->with_head != 0};
 
     return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
@@ -225,13 +227,24 @@ static sw_code choose_specs(job *j, sw_err *err)
     return SW_OK;
 }
 
+/* The first scheme with a scale of inputs to be found and stored, or NULL. */
+static const char *scheme_with_ranges(const job *j)
+{
+    if (sw_act_needs_input_scale(&j->settings.quant.spec.act)) return j->o->scheme;
+    for (int i = 0; i < j->recipe.n_overrides; i++) {
+        const sw_scheme *scheme = j->recipe.overrides[i].scheme;
+
+        if (scheme && sw_act_needs_input_scale(&scheme->spec.act)) return scheme->name;
+    }
+    return NULL;
+}
+
 /* Is there anything to be found out about activations: statistics, or the range of inputs? */
 bool sw_quantize_job_needs_data(const sw_quantize_job *j)
 {
     const sw_quant_options *q = &j->settings.quant;
 
-    return q->algo->needs_statistics || sw_act_needs_input_scale(&q->spec.act) ||
-           q->has_kv_scales;
+    return q->algo->needs_statistics || q->has_kv_scales || scheme_with_ranges(j);
 }
 
 /* Who asks for calibration, as an error names it. */
@@ -251,7 +264,7 @@ static sw_code check_data(const job *j, sw_err *err)
                        "calibration text, --calib FILE");
     if (sw_quantize_job_needs_data(j))
         return SW_FAIL(err, SW_E_USAGE, "scheme %s needs calibration text: --calib FILE",
-                       o->scheme);
+                       scheme_with_ranges(j));
     if (sw_quantize_chooser(o))
         return SW_FAIL(err, SW_E_USAGE, "%s needs calibration text: --calib FILE",
                        sw_quantize_chooser(o));
@@ -418,5 +431,14 @@ sw_code sw_quantize_job_options(sw_quantize_job *j, sw_run *run,
     if (rc != SW_OK) return rc;
     *j->o = *given;
     if (!given->recipe) return SW_OK;
+    if (sw_preset_is_name(given->recipe)) {
+        const sw_preset *preset = sw_preset_find(given->recipe);
+
+        if (preset)
+            return sw_recipe_parse(&j->recipe, j->o, table, run->is_set, preset->text,
+                                   strlen(preset->text), preset->name, run->arena, err);
+        if (!sw_path_exists(given->recipe))
+            return sw_opt_unknown("--recipe", given->recipe, sw_preset_name, err);
+    }
     return sw_recipe_read(&j->recipe, j->o, table, run->is_set, given->recipe, run->arena, err);
 }

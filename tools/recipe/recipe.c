@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/num/pow2.h"
+#include "tools/cli/names.h"
 
 static const sw_json_caps recipe_caps = {.max_bytes = (size_t)16 << 20, .max_depth = 8,
                                          .max_values = 2000000};
@@ -175,10 +176,21 @@ static sw_code read_mx_scale(int *out, const cJSON *object, sw_err *err)
                    name);
 }
 
+static sw_code read_scheme(const sw_scheme **out, const cJSON *object, sw_err *err)
+{
+    const char *name = NULL;
+    sw_code rc = sw_json_text(&name, object, "scheme", err);
+
+    if (rc != SW_OK || !name || (*out = sw_scheme_find(name)) != NULL) return rc;
+    rc = sw_opt_unknown("scheme", name, sw_name_of_scheme, err);
+    return rc == SW_E_USAGE ? (err->code = SW_E_FORMAT) : rc;
+}
+
 static const char *override_key(int i)
 {
-    static const char *const keys[] = {"match", "ignore", "bits", "group_size", "group-size",
-                                       "sym", "outliers", "mx_scale", "mx-scale", NULL};
+    static const char *const keys[] = {"match", "ignore", "scheme", "bits", "group_size",
+                                       "group-size", "sym", "outliers", "mx_scale", "mx-scale",
+                                       NULL};
     return keys[i];
 }
 
@@ -194,8 +206,9 @@ static sw_code check_override_keys(const cJSON *object, sw_err *err)
         if (override_key(i)) continue;
         const char *near = sw_opt_nearest(member->string, override_key);
         return SW_FAIL(err, SW_E_FORMAT, "unknown key \"%.60s\"; %s%s", member->string,
-                       near ? "did you mean " : "there are match, ignore, bits, group_size, sym, "
-                                                            "outliers, mx_scale",
+                       near ? "did you mean "
+                            : "there are match, ignore, scheme, bits, group_size, sym, outliers, "
+                              "mx_scale",
                        near ? near : "");
     }
     return SW_OK;
@@ -214,6 +227,7 @@ static sw_code read_override(sw_override *out, const reader *r, const cJSON *obj
         (rc = sw_json_bool(&one.is_ignored, object, "ignore", r->err)) != SW_OK ||
         (rc = sw_json_bool(&is_symmetric, object, "sym", r->err)) != SW_OK ||
         (rc = sw_json_real(&one.outlier_share, object, "outliers", r->err)) != SW_OK ||
+        (rc = read_scheme(&one.scheme, object, r->err)) != SW_OK ||
         (rc = read_bits(&one.bits, object, r->err)) != SW_OK ||
         (rc = read_group(&one.group_elems, object, r->err)) != SW_OK ||
         (rc = read_mx_scale(&one.mx_rule, object, r->err)) != SW_OK)
@@ -226,10 +240,11 @@ static sw_code read_override(sw_override *out, const reader *r, const cJSON *obj
         !(one.outlier_share >= 0 && one.outlier_share <= SW_OUTLIER_SHARE_MAX))
         return SW_FAIL(r->err, SW_E_FORMAT, "outliers %g: a share from 0 to %g", one.outlier_share,
                        SW_OUTLIER_SHARE_MAX);
-    if (!one.is_ignored && !one.bits && !one.symmetry && one.group_elems == SW_GROUP_KEEP &&
-        one.outlier_share < 0 && !one.mx_rule)
+    if (!one.is_ignored && !one.scheme && !one.bits && !one.symmetry &&
+        one.group_elems == SW_GROUP_KEEP && one.outlier_share < 0 && !one.mx_rule)
         return SW_FAIL(r->err, SW_E_FORMAT,
-                       "changes nothing: give bits, group_size, sym, outliers, mx_scale or ignore");
+                       "changes nothing: give scheme, bits, group_size, sym, outliers, mx_scale "
+                       "or ignore");
     if ((rc = sw_arena_text(&kept, r->arena, match, strlen(match), r->err)) != SW_OK) return rc;
     one.match = kept;
     *out = one;

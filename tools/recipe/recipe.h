@@ -5,7 +5,8 @@
  *
  * Keys are the long options, '_' for '-'; the command line goes before the recipe. Overrides are
  * applied in order, each over those before it: "match" (PCRE2, searched anywhere in a module
- * path) with any of "bits", "group_size" (a number or "channel"), "sym", "ignore".
+ * path) with any of "scheme", "bits", "group_size" (a number or "channel"), "sym", "outliers",
+ * "mx_scale", "ignore". A scheme comes first: the others of its object change it.
  */
 #ifndef SW_TOOLS_RECIPE_RECIPE_H
 #define SW_TOOLS_RECIPE_RECIPE_H

@@ -102,6 +102,7 @@ static bool add_override(cJSON *list, const sw_override *o)
               cJSON_AddStringToObject(row, "match", o->match);
 
     if (ok && o->is_ignored) ok = cJSON_AddTrueToObject(row, "ignore") != NULL;
+    if (ok && o->scheme) ok = cJSON_AddStringToObject(row, "scheme", o->scheme->name) != NULL;
     if (ok && o->bits) ok = cJSON_AddNumberToObject(row, "bits", o->bits) != NULL;
     if (ok && o->group_elems > 0)
         ok = cJSON_AddNumberToObject(row, "group_size", (double)o->group_elems) != NULL;

@@ -83,28 +83,57 @@ static sw_code check_fit(const builder *b, const sw_linear_ref *ref, const sw_qs
     return rc;
 }
 
-static void apply(sw_qspec *spec, bool *is_ignored, double *outlier_share, const sw_override *o)
+/* A whole scheme in place of the one that all have. */
+static void apply_scheme(sw_qspec *spec, const builder *b, const sw_scheme *scheme)
 {
+    *spec = sw_scheme_spec(scheme);
+    if (b->request->has_positive_scales) spec->is_sign_free = false;
+    sw_dialect_fit_spec(spec, b->dialect, b->model->dtype);
+}
+
+static sw_code check_change(const sw_qspec *spec, const sw_override *o, sw_err *err)
+{
+    const bool is_shape = o->bits || o->symmetry || o->group_elems != SW_GROUP_KEEP;
+
+    if (o->mx_rule && !spec->is_pow2_scale)
+        return SW_FAIL(err, SW_E_USAGE, "override '%s': mx_scale is for scales that are powers of "
+                       "two, and those of this scheme are not", o->match);
+    if (is_shape && spec->num->kind != SW_NUM_INT)
+        return SW_FAIL(err, SW_E_USAGE, "override '%s': a scheme of floats fixes width, groups and "
+                       "symmetry; give another scheme instead", o->match);
+    return SW_OK;
+}
+
+static sw_code apply(sw_qspec *spec, bool *is_ignored, double *outlier_share, const builder *b,
+                     const sw_override *o)
+{
+    sw_code rc;
+
+    if (o->scheme) apply_scheme(spec, b, o->scheme);
+    if ((rc = check_change(spec, o, b->err)) != SW_OK) return rc;
     if (o->outlier_share >= 0) *outlier_share = o->outlier_share;
     if (o->is_ignored) *is_ignored = true;
     if (o->bits) spec->num = sw_num_by_bits(o->bits);
     if (o->group_elems != SW_GROUP_KEEP) spec->group_elems = o->group_elems;
     if (o->symmetry) spec->is_symmetric = o->symmetry == 1;
     if (o->mx_rule) spec->pow2_rule = o->mx_rule - 1;
+    return SW_OK;
 }
 
 /* Every pattern is tried on every path, so that one which never matches is found out. */
-static void decide(sw_qspec *spec, bool *is_ignored, builder *b, const sw_linear_ref *ref,
-                   const char *path)
+static sw_code decide(sw_qspec *spec, bool *is_ignored, builder *b, const sw_linear_ref *ref,
+                      const char *path)
 {
     double outlier_share = b->request->outlier_share;
+    sw_code rc = SW_OK;
 
     *spec = *b->request->spec;
     *is_ignored = sw_pattern_set_match(&b->ignore, path);
-    for (int i = 0; i < b->request->n_overrides; i++)
+    for (int i = 0; i < b->request->n_overrides && rc == SW_OK; i++)
         if (sw_pattern_set_match_at(&b->overrides, i, path))
-            apply(spec, is_ignored, &outlier_share, &b->request->overrides[i]);
+            rc = apply(spec, is_ignored, &outlier_share, b, &b->request->overrides[i]);
     spec->n_outliers = llround(outlier_share * (double)ref->k_in);
+    return rc;
 }
 
 /* One linear: into the list of those to quantize, or of those left alone. */
@@ -121,7 +150,7 @@ static sw_code add_linear(builder *b, const sw_linear_ref *ref, fate *fate_out)
         return SW_FAIL(b->err, SW_E_BUG, "a linear without a path");
     if ((rc = sw_arena_text(&copy, &out->arena, path, strlen(path), b->err)) != SW_OK) return rc;
     if ((rc = SW_ARENA_TAKE(&spec, &out->arena, 1, b->err)) != SW_OK) return rc;
-    decide(spec, &is_ignored, b, ref, path);
+    if ((rc = decide(spec, &is_ignored, b, ref, path)) != SW_OK) return rc;
     if (is_ignored) {
         out->ignored[out->n_ignored++] = copy;
         out->n_by_pattern++;
@@ -255,12 +284,7 @@ static sw_code compile_overrides(builder *b)
     sw_code rc = SW_ARENA_TAKE(&texts, &b->out->arena, r->n_overrides, b->err);
 
     if (rc != SW_OK) return rc;
-    for (int i = 0; i < r->n_overrides; i++) {
-        texts[i] = r->overrides[i].match;
-        if (r->overrides[i].mx_rule && !r->spec->is_pow2_scale)
-            return SW_FAIL(b->err, SW_E_USAGE, "override '%s': mx_scale is for scales that are "
-                           "powers of two, and those of this scheme are not", texts[i]);
-    }
+    for (int i = 0; i < r->n_overrides; i++) texts[i] = r->overrides[i].match;
     return sw_pattern_set_new(&b->overrides, texts, r->n_overrides, "override", b->err);
 }
 

@@ -8,12 +8,14 @@
 #define SW_TOOLS_RECIPE_SELECTION_H
 
 #include "formats/checkpoint/checkpoint.h"
+#include "quant/run/scheme.h"
 #include "tools/cli/opt.h"
 
 /* What a recipe changes for the linears whose path a pattern matches. */
 typedef struct sw_override {
     const char *match;   /* PCRE2, searched anywhere in a module path */
     bool is_ignored;     /* leave them alone */
+    const sw_scheme *scheme; /* NULL: as all others; else what follows changes this one */
     int bits;            /* 0: as all others */
     int64_t group_elems; /* SW_GROUP_KEEP: as all others; 0: one group per channel */
     int symmetry;        /* 0: as all others, 1: symmetric, 2: with zero points */
@@ -31,6 +33,7 @@ typedef struct sw_selection_request {
     int n_overrides;
     const sw_opt_list *ignore;    /* patterns like sw_override.match */
     double outlier_share;         /* of the input channels of each linear */
+    bool has_positive_scales;     /* schemes of overrides choose no negative ones either */
     bool with_head;               /* the head is a linear like others, not left alone */
 } sw_selection_request;
 
@@ -48,6 +51,7 @@ typedef struct sw_selection {
 /* A plain piece of a path is a pattern too. SW_E_USAGE: the head is wanted and is the embedding; a
  * pattern that is wrong or matches no linear, a fused group that is only partly ignored or gets two
  * schemes, nothing left to quantize.
+ * Schemes of floats have neither width nor groups nor symmetry to change.
  * SW_E_UNSUPPORTED: a linear that the group size or the dialect cannot serve; says which and what
  * to do. */
 sw_code sw_selection_new(sw_selection *out, const sw_model *model,

@@ -214,6 +214,25 @@ sw_code sw_load_modelopt_experts(sw_load_ctx *ctx)
     return for_linears(ctx, breaks_modelopt_experts);
 }
 
+static bool breaks_mistral3(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    const char *type = NULL;
+
+    return is_dialect(ctx, "fp8") && l->spec.scale_rows > 1 &&
+           sw_json_text(&type, ctx->ckpt->config, "model_type", ctx->err) == SW_OK && type &&
+           !strcmp(type, "mistral3");
+}
+
+sw_code sw_load_fp8_mistral3(sw_load_ctx *ctx) { return for_linears(ctx, breaks_mistral3); }
+
+static bool breaks_gpt_oss(const sw_load_ctx *ctx, const sw_load_linear *l)
+{
+    return l->ref.expert >= 0 && !ctx->ckpt->dialect->is_stacked &&
+           !strcmp(ctx->ckpt->model.arch->name, "gpt_oss");
+}
+
+sw_code sw_load_gpt_oss_experts(sw_load_ctx *ctx) { return for_linears(ctx, breaks_gpt_oss); }
+
 /* Integers of compressed-tensors with a zero point a group. */
 static bool has_ct_zeros(const sw_load_ctx *ctx, const sw_load_linear *l)
 {

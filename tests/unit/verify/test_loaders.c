@@ -214,6 +214,11 @@ static void move_ids(broken *b)
 /* Once it is open: another shape than any toy model has. */
 static void odd_width(broken *b) { b->opened.model.intermediate = 250; }
 static void half_word(broken *b) { b->opened.model.intermediate = 264; }
+static void in_mistral3(broken *b)
+{
+    assert_true(cJSON_ReplaceItemInObject(b->opened.config, "model_type",
+                                          cJSON_CreateString("mistral3")));
+}
 
 static const struct {
     const char *id, *dialect, *arch, *subject;
@@ -258,6 +263,10 @@ static const struct {
      32, 0, ignore_whole, NULL, NULL},
     {"fp8-ignore-key", "fp8", "llama", "config.json", FP8_TENSOR, 4, 32, 0, NULL, old_key, NULL},
     {"fp8-tensor-names", "fp8", "llama", "layers.0.self_attn.q_proj", FP8_TENSOR, 4, 32, 0, NULL,
+     NULL, NULL},
+    {"fp8-mistral3", "fp8", "llama", "layers.0.self_attn.q_proj", FP8_BLOCKS, 4, 32, 0, keep_wide,
+     NULL, in_mistral3},
+    {"gpt-oss-experts", "compressed-tensors", "gpt_oss", "experts.0.", INTEGERS, 4, 32, 0, NULL,
      NULL, NULL},
     {"fp8-hf-names", "fp8_hf", "llama", "config.json", FP8_TENSOR, 4, 32, 0, NULL, NULL, NULL},
     {"modelopt-int4", "modelopt", "llama", "q_proj", INTEGERS, 4, 32, 0, NULL, NULL, NULL},
