@@ -322,7 +322,6 @@ static double rounding_share(const verifier *v)
 
     for (int64_t i = 0; i < r->n_tensors; i++) {
         const sw_report_tensor *t = &r->tensors[i];
-
         if (!(t->step_rms > 0) || !(t->weight_err > 0)) continue;
         squares += t->weight_err * t->weight_err / (t->step_rms * t->step_rms);
         n++;
@@ -438,21 +437,6 @@ static sw_code evaluate(verifier *v, sw_err *err)
     sw_code rc = v->options->n_texts ? evaluate_text(v, err) : open_models(v, err);
 
     return rc == SW_OK ? ask(v, err) : rc;
-}
-
-/* Before hours of work a file of questions is known to be one. */
-static sw_code check_tasks(const sw_verify_options *o, sw_err *err)
-{
-    sw_code rc = SW_OK;
-
-    for (int64_t i = 0; i < o->n_tasks && rc == SW_OK; i++) {
-        sw_arena arena = {0};
-        sw_task task;
-
-        rc = sw_task_read(&task, &arena, o->task_paths[i], err);
-        sw_arena_free(&arena);
-    }
-    return rc;
 }
 
 static bool has_finding(const sw_report *r, const char *what)
@@ -594,7 +578,8 @@ sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *
 
     v.n_threads = options->n_threads > 0 ? options->n_threads : sw_cpu_count();
     if ((rc = check_options(options, err)) != SW_OK ||
-        (rc = check_tasks(options, err)) != SW_OK || (rc = open_subjects(&v, err)) != SW_OK ||
+        (rc = sw_tasks_check(options->task_paths, options->n_tasks, err)) != SW_OK ||
+        (rc = open_subjects(&v, err)) != SW_OK ||
         (rc = judge(&v, err)) != SW_OK)
         goto done;
     sw_report_judge(&v.report);

@@ -180,3 +180,17 @@ sw_code sw_task_read(sw_task *out, sw_arena *arena, const char *path, sw_err *er
     sw_map_close(&map);
     return rc;
 }
+
+sw_code sw_tasks_check(const char *const *paths, int64_t n, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        sw_arena arena = {0};
+        sw_task task;
+
+        rc = sw_task_read(&task, &arena, paths[i], err);
+        sw_arena_free(&arena);
+    }
+    return rc;
+}

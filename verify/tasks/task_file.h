@@ -42,5 +42,7 @@ typedef struct sw_task {
 sw_code sw_task_parse(sw_task *out, sw_arena *arena, const char *text, size_t n_bytes,
                       const char *what, sw_err *err) SW_MUST_USE;
 sw_code sw_task_read(sw_task *out, sw_arena *arena, const char *path, sw_err *err) SW_MUST_USE;
+/* Before hours of work all files of questions are known to be that. */
+sw_code sw_tasks_check(const char *const *paths, int64_t n, sw_err *err) SW_MUST_USE;
 
 #endif
