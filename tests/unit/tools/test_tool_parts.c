@@ -66,7 +66,7 @@ static sw_code select_over(sw_selection *out, const char *dir, const char *forma
     sw_opt_list patterns = {items, pattern ? 1 : 0};
     sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = group,
                      .scale_dtype = SW_DTYPE_F16};
-    sw_selection_request request = {&spec, overrides, n_overrides, &patterns, 0, false};
+    sw_selection_request request = {&spec, overrides, n_overrides, &patterns, 0, false, false};
     sw_checkpoint ckpt = {0};
     sw_code rc = sw_checkpoint_open(&ckpt, dir, err);
 
@@ -85,9 +85,9 @@ static sw_code select_from(sw_selection *out, const char *dir, const char *forma
 static void test_overrides_change_what_they_match(void **state)
 {
     static const sw_override overrides[] = {
-        {"down_proj", false, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0},
-        {"layers.1.mlp", false, 0, 32, 2, SW_SHARE_KEEP, 0},
-        {"layers.0.self_attn.o_proj", true, 0, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0},
+        {"down_proj", false, NULL, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0},
+        {"layers.1.mlp", false, NULL, 0, 32, 2, SW_SHARE_KEEP, 0},
+        {"layers.0.self_attn.o_proj", true, NULL, 0, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0},
     };
     const sw_qspec *spec;
     sw_selection s;
@@ -116,16 +116,19 @@ static void test_overrides_that_cannot_be_are_refused(void **state)
         sw_code want;
         const char *says;
     } cases[] = {
-        {{"layers.1.self_attn.k_proj", false, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0}, SW_E_USAGE,
+        {{"layers.1.self_attn.k_proj", false, NULL, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0},
+         SW_E_USAGE,
          "overrides give model.layers.1.self_attn.q_proj 4 bits, group 128, symmetric, but "
          "model.layers.1.self_attn.k_proj 8 bits"},
-        {{"mlp.up_proj", false, 0, 64, 0, SW_SHARE_KEEP, 0}, SW_E_USAGE, "mlp.gate_proj"},
-        {{"mlp.up_proj", true, 0, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0}, SW_E_USAGE, "ignore both"},
-        {{"expert", false, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0}, SW_E_USAGE, "matches no linear"},
-        {{"(", false, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0}, SW_E_USAGE, "override '('"},
-        {{"down_proj", false, 0, 96, 0, SW_SHARE_KEEP, 0}, SW_E_UNSUPPORTED,
+        {{"mlp.up_proj", false, NULL, 0, 64, 0, SW_SHARE_KEEP, 0}, SW_E_USAGE, "mlp.gate_proj"},
+        {{"mlp.up_proj", true, NULL, 0, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0},
+         SW_E_USAGE, "ignore both"},
+        {{"expert", false, NULL, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0},
+         SW_E_USAGE, "matches no linear"},
+        {{"(", false, NULL, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0}, SW_E_USAGE, "override '('"},
+        {{"down_proj", false, NULL, 0, 96, 0, SW_SHARE_KEEP, 0}, SW_E_UNSUPPORTED,
          "down_proj: groups of 96"},
-        {{"down_proj", false, 0, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 2}, SW_E_USAGE,
+        {{"down_proj", false, NULL, 0, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 2}, SW_E_USAGE,
          "powers of two"},
     };
 
@@ -160,7 +163,7 @@ static void test_selection_takes_all_but_ignored(void **state)
 
 static sw_code select_head(sw_selection *out, const char *dir, const char *ignored, sw_err *err)
 {
-    static const sw_override more = {"lm_head", false, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0};
+    static const sw_override more = {"lm_head", false, NULL, 8, SW_GROUP_KEEP, 0, SW_SHARE_KEEP, 0};
     sw_opt_list ignore = {&ignored, ignored ? 1 : 0};
     sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 32,
                      .scale_dtype = SW_DTYPE_F16};

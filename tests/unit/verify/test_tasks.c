@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "formats/checkpoint/checkpoint.h"
-#include "formats/checkpoint/model_tokenizer.h"
+#include "formats/checkpoint/model_text.h"
 #include "kernels/engine/lm_open.h"
 #include "tests/support/scratch.h"
 #include "tests/support/toys/recipe_model.h"
