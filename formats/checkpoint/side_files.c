@@ -41,20 +41,19 @@ static sw_dir_role role_of(const char *name)
 }
 
 /* A model card that we wrote. */
-static bool is_own_card(const char *path, const char *name)
+static sw_code find_own_card(bool *is_ours, const char *path, const char *name, sw_err *err)
 {
     sw_map map = {0};
-    sw_err ignored = {0};
     size_t n;
-    bool is_ours;
+    sw_code rc;
 
-    if ((strcmp(name, "README.md") != 0 && strcmp(name, "SWAGE.md") != 0) ||
-        sw_map_open_own(&map, path, &ignored) != SW_OK)
-        return false;
+    *is_ours = false;
+    if (strcmp(name, "README.md") != 0 && strcmp(name, "SWAGE.md") != 0) return SW_OK;
+    if ((rc = sw_map_open_own(&map, path, err)) != SW_OK) return rc;
     n = map.size_bytes < CARD_BYTES ? map.size_bytes : CARD_BYTES;
-    is_ours = memmem(map.data, n, SW_CARD_MARK, strlen(SW_CARD_MARK)) != NULL;
+    if (n) *is_ours = memmem(map.data, n, SW_CARD_MARK, strlen(SW_CARD_MARK)) != NULL;
     sw_map_close(&map);
-    return is_ours;
+    return SW_OK;
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -67,6 +66,7 @@ static sw_code read_entry(sw_dir_entry *out, const char *dir, const char *name, 
 {
     char path[SW_PATH_BYTES], *kept;
     struct stat info;
+    bool is_ours;
     sw_code rc;
 
     if ((rc = sw_path_join(path, dir, name, err)) != SW_OK) return rc;
@@ -82,8 +82,9 @@ static sw_code read_entry(sw_dir_entry *out, const char *dir, const char *name, 
     if (out->role == SW_DIR_OTHER ||
         (rc = sw_path_join_inside(path, dir, name, err)) != SW_OK)
         return rc;
-    if (is_own_card(path, name)) out->role = SW_DIR_OWNED;
-    return SW_OK;
+    rc = find_own_card(&is_ours, path, name, err);
+    if (is_ours) out->role = SW_DIR_OWNED;
+    return rc;
 }
 
 /* The next entry but "." and ".."; NULL at the end. */

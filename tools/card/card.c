@@ -65,8 +65,8 @@ sw_code sw_card_put(cJSON *manifest, const cJSON *sources, const sw_checkpoint *
     if (rc == SW_OK) rc = sw_loaders_check(&loaders, &ckpt, err);
     if (rc == SW_OK) {
         scheme_text(scheme, &ckpt);
-        if (!source->is_file) sw_front_matter_read(&card.front, source->dir);
-        rc = write_card(&card, work_dir, err);
+        if (!source->is_file) rc = sw_front_matter_read(&card.front, source->dir, err);
+        if (rc == SW_OK) rc = write_card(&card, work_dir, err);
     }
     if (rc == SW_OK)
         rc = sw_cmd_json_added(cJSON_AddStringToObject(manifest, "card", card.own_name), err);
@@ -99,8 +99,8 @@ sw_code sw_card_of_report(const char *path, const sw_report *report, bool may_re
 
     if (rc == SW_OK) {
         card.manifest = card.sources = manifest = read_manifest(&ckpt);
-        if (!ckpt.is_file) sw_front_matter_read(&card.front, ckpt.dir);
-        rc = sw_card_text(&text, &card, err);
+        if (!ckpt.is_file) rc = sw_front_matter_read(&card.front, ckpt.dir, err);
+        if (rc == SW_OK) rc = sw_card_text(&text, &card, err);
     }
     if (rc == SW_OK) rc = sw_file_put_new(path, text, strlen(text), may_replace, err);
     sw_mem_put(text);

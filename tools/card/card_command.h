@@ -9,7 +9,7 @@ struct sw_card_command {
     const char *name; /* "quantize" */
     const void *fields, *defaults;
     const sw_opt *table;
-    const char *recipe; /* the file, or NULL; what it says is in `fields`, but for overrides */
+    const char *recipe; /* the file, where it has overrides; all else of it is in `fields` */
 };
 typedef struct sw_card_command sw_card_command;
 

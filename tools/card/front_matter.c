@@ -80,19 +80,21 @@ void sw_front_matter_parse(sw_front_matter *out, const char *text, size_t n_byte
     }
 }
 
-void sw_front_matter_read(sw_front_matter *out, const char *dir)
+sw_code sw_front_matter_read(sw_front_matter *out, const char *dir, sw_err *err)
 {
     char path[SW_PATH_BYTES];
     sw_map map = {0};
     sw_err ignored = {0};
+    sw_code rc;
 
     memset(out, 0, sizeof *out);
-    if (sw_path_join_inside(path, dir, "README.md", &ignored) != SW_OK ||
-        sw_map_open_own(&map, path, &ignored) != SW_OK)
-        return;
+    if (sw_path_join_inside(path, dir, "README.md", &ignored) != SW_OK || !sw_path_exists(path))
+        return SW_OK;
+    if ((rc = sw_map_open_own(&map, path, err)) != SW_OK) return rc;
     sw_front_matter_parse(out, (const char *)map.data,
                           map.size_bytes < LOOKED_AT_BYTES ? map.size_bytes : LOOKED_AT_BYTES);
     sw_map_close(&map);
+    return SW_OK;
 }
 
 sw_code sw_front_matter_put(sw_print_buf *out, const char *key, const char *value, sw_err *err)

@@ -15,8 +15,8 @@ typedef struct sw_front_matter {
 /* Single values in plain ASCII of `text`, the n_bytes of a README.md; everything else in it is left
  * alone, so that nothing of it can break out of the metadata of another card. */
 void sw_front_matter_parse(sw_front_matter *out, const char *text, size_t n_bytes);
-/* The same of README.md in `dir`; nothing where there is none that can be read. */
-void sw_front_matter_read(sw_front_matter *out, const char *dir);
+/* The same of README.md in `dir`; nothing where there is none. SW_E_IO: it cannot be read. */
+sw_code sw_front_matter_read(sw_front_matter *out, const char *dir, sw_err *err) SW_MUST_USE;
 
 /* "key: "value"" on a line of its own, quoted as YAML and JSON both read it; nothing for "". */
 sw_code sw_front_matter_put(sw_print_buf *out, const char *key, const char *value,

@@ -235,7 +235,7 @@ static sw_code put_card(void *self, const char *work_dir, const cJSON *sources, 
 static sw_code finish_manifest(job *j, sw_err *err)
 {
     const sw_card_command command = {"quantize", j->o, &sw_quantize_defaults, sw_quantize_rows,
-                                     j->o->recipe};
+                                     j->recipe.n_overrides ? j->o->recipe : NULL};
     cJSON *m = j->report.manifest;
     sw_code rc;
 

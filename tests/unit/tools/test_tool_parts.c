@@ -167,7 +167,7 @@ static sw_code select_head(sw_selection *out, const char *dir, const char *ignor
     sw_opt_list ignore = {&ignored, ignored ? 1 : 0};
     sw_qspec spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 32,
                      .scale_dtype = SW_DTYPE_F16};
-    sw_selection_request request = {&spec, &more, ignored ? 0 : 1, &ignore, 0, true};
+    sw_selection_request request = {&spec, &more, ignored ? 0 : 1, &ignore, 0, false, true};
     sw_checkpoint ckpt = {0};
     sw_code rc = sw_checkpoint_open(&ckpt, dir, err);
 
