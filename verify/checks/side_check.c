@@ -401,7 +401,7 @@ static sw_code check_others(const side *c)
     sw_err why = {0};
     sw_code rc = sw_dir_read(&list, c->checkpoint->dir, &arena, &why);
 
-    if (rc != SW_OK && rc != SW_E_NOMEM)
+    if (rc != SW_OK && rc != SW_E_NOMEM && rc != SW_E_IO)
         rc = sw_report_remark(c->report, c->err, "files beside the weights: %.400s", why.text);
     else if (rc != SW_OK)
         *c->err = why;
