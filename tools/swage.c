@@ -10,15 +10,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/io/file.h"
 #include "formats/base/parallel.h"
+#include "formats/io/file.h"
 #include "formats/io/profile.h"
 #include "formats/io/watch.h"
 #include "kernels/device.h"
 #include "tools/cli/cmd.h"
-#include "tools/device/cpu_setup.h"
 #include "tools/cli/model_args.h"
 #include "tools/cli/signals.h"
+#include "tools/device/cpu_setup.h"
 
 #define MMAP_THRESHOLD_BYTES (1 << 20)
 #define N_FIRST_EXAMPLES 3

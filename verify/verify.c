@@ -6,17 +6,17 @@
 #include <string.h>
 #include <time.h>
 
-#include "formats/io/file.h"
 #include "formats/base/parallel.h"
 #include "formats/checkpoint/manifest.h"
 #include "formats/checkpoint/model_path.h"
 #include "formats/checkpoint/model_text.h"
+#include "formats/io/file.h"
 #include "formats/io/profile.h"
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
 #include "verify/checks/checks.h"
-#include "verify/metrics/perplexity.h"
 #include "verify/metrics/inputs.h"
+#include "verify/metrics/perplexity.h"
 #include "verify/tasks/tasks.h"
 
 #define GAP_WINDOWS 4

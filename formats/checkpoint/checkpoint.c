@@ -7,11 +7,11 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "formats/checkpoint/expert_stack.h"
+#include "formats/checkpoint/model_path.h"
 #include "formats/dialect/dialect_common.h"
 #include "formats/dialect/dialect_gguf.h"
 #include "formats/gguf/gguf_model.h"
-#include "formats/checkpoint/model_path.h"
-#include "formats/checkpoint/expert_stack.h"
 #include "formats/io/file_content.h"
 
 #define TENSOR_NAME_BYTES 1024

@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/checkpoint/model_path.h"
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
+#include "formats/checkpoint/model_path.h"
 #include "formats/gguf/gguf_model.h"
+#include "formats/io/file.h"
 #include "formats/text/files/tokenizer_files.h"
 
 #define TOKENIZER_NAME "tokenizer.json"

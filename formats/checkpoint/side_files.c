@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "formats/io/file.h"
 #include "formats/base/hash.h"
+#include "formats/io/file.h"
 #include "formats/io/file_content.h"
 
 #define DIR_ENTRIES_MAX 100000

@@ -14,8 +14,8 @@
 #define SW_FORMATS_FILE_GGUF_H
 
 #include "formats/base/block_type.h"
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
+#include "formats/io/file.h"
 
 #define SW_GGUF_VERSION 3
 #define SW_GGUF_ALIGN_DEFAULT 32

@@ -7,8 +7,8 @@
 #ifndef SW_FORMATS_FILE_PT_READ_H
 #define SW_FORMATS_FILE_PT_READ_H
 
-#include "formats/io/spill.h"
 #include "formats/file/st_internal.h"
+#include "formats/io/spill.h"
 
 #define SW_PT_INDEX_NAME "pytorch_model.bin.index.json"
 #define SW_PT_SINGLE_NAME "pytorch_model.bin"

@@ -9,8 +9,8 @@
 #ifndef SW_FORMATS_FILE_SAFETENSORS_H
 #define SW_FORMATS_FILE_SAFETENSORS_H
 
-#include "formats/io/file.h"
 #include "formats/base/view.h"
+#include "formats/io/file.h"
 
 #define SW_ST_HEADER_MAX_BYTES ((uint64_t)100000000)
 #define SW_ST_TENSORS_MAX ((int64_t)1000000)

@@ -9,8 +9,8 @@
 #ifndef SW_FORMATS_GGUF_GGUF_DTYPE_H
 #define SW_FORMATS_GGUF_GGUF_DTYPE_H
 
-#include "formats/gguf/gguf_names.h"
 #include "formats/file/gguf.h"
+#include "formats/gguf/gguf_names.h"
 
 /* F32, F16 or BF16. Reads all vectors when most weights are in blocks. */
 sw_dtype sw_gguf_model_dtype(const sw_gguf *g);

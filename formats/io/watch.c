@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/io/file.h"
 #include "formats/base/hash.h"
 #include "formats/base/mem.h"
+#include "formats/io/file.h"
 #include "formats/io/file_content.h"
 
 #define MAPS_MAX 1024

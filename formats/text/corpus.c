@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/file/safetensors.h"
+#include "formats/io/file.h"
 
 /* The digest is defined over little-endian bytes and taken over the list as it lies in memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token ids are hashed in place");

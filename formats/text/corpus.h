@@ -8,10 +8,10 @@
 #ifndef SW_FORMATS_TEXT_CORPUS_H
 #define SW_FORMATS_TEXT_CORPUS_H
 
-#include "formats/io/file.h"
 #include "formats/base/hash.h"
 #include "formats/base/json.h"
 #include "formats/base/progress.h"
+#include "formats/io/file.h"
 #include "formats/text/chat/chat_format.h"
 #include "formats/text/tokenizer.h"
 

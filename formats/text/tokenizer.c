@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "formats/io/file.h"
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
+#include "formats/io/file.h"
 #include "formats/text/bpe.h"
 #include "formats/text/tokenizer_parts.h"
 #include "formats/text/unigram.h"

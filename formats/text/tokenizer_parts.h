@@ -14,8 +14,8 @@
 #include "formats/text/characters/charsmap.h"
 #include "formats/text/characters/growth.h"
 #include "formats/text/characters/pattern.h"
-#include "formats/text/tokenizer.h"
 #include "formats/text/characters/unicode.h"
+#include "formats/text/tokenizer.h"
 #include "formats/text/vocab.h"
 
 #define SW_STEPS_MAX 32

@@ -11,8 +11,8 @@
  */
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
-#include "kernels/cpu/simd/features.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/simd/features.h"
 
 #if SW_X86_SIMD
 

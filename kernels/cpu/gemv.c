@@ -7,8 +7,8 @@
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
-#include "kernels/cpu/simd/features.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/simd/features.h"
 
 #define DENSE_ROWS_PER_CHUNK 32
 

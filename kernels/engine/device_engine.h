@@ -10,8 +10,8 @@
 #ifndef SW_KERNELS_ENGINE_DEVICE_ENGINE_H
 #define SW_KERNELS_ENGINE_DEVICE_ENGINE_H
 
-#include "kernels/engine/generate.h"
 #include "kernels/device.h"
+#include "kernels/engine/generate.h"
 
 #ifdef __cplusplus
 extern "C" {

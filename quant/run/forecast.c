@@ -6,8 +6,8 @@
 
 #include "formats/base/size.h"
 #include "formats/model/stored.h"
-#include "quant/search/kl_probe.h"
 #include "quant/method/slab.h"
+#include "quant/search/kl_probe.h"
 #include "quant/search/transform.h"
 
 /* Of windows.h, whose searches and trials stop there. */

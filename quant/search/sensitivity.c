@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "formats/base/size.h"
-#include "quant/search/outliers.h"
 #include "quant/search/kl_probe.h"
+#include "quant/search/outliers.h"
 #include "quant/stats/stats.h"
 
 #define SAMPLE_ROWS 64 /* of each linear: one slab */

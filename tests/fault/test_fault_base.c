@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "formats/io/file.h"
 #include "formats/base/hash.h"
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
+#include "formats/io/file.h"
 #include "formats/io/file_content.h"
 #include "tests/fault/fault.h"
 #include "tests/support/scratch.h"

@@ -15,8 +15,8 @@
 #include "formats/file/safetensors.h"
 #include "formats/io/file_content.h"
 #include "tests/fault/fault.h"
-#include "tests/support/toys/pt_build.h"
 #include "tests/support/scratch.h"
+#include "tests/support/toys/pt_build.h"
 
 #define N_TENSORS 70 /* more than the table of declarations holds at first */
 

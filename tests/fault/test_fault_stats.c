@@ -12,8 +12,8 @@
 #include "formats/checkpoint/manifest.h"
 #include "quant/stats/stats.h"
 #include "tests/fault/fault.h"
-#include "tests/support/scratch.h"
 #include "tests/support/cases/stats_case.h"
+#include "tests/support/scratch.h"
 
 #define MODEL "tests/golden/arch/mixtral"
 enum { SEQS = 2, LEN = 16 };

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
+#include "formats/io/file.h"
 #include "formats/text/corpus.h"
 #include "formats/text/files/tokenizer_files.h"
 #include "tests/fault/fault.h"

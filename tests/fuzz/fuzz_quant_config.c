@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
-#include "formats/file/config_text.h"
 #include "formats/dialect/dialect.h"
 #include "formats/dialect/rules.h"
+#include "formats/file/config_text.h"
 
 #define K_IN 128
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda_gemm.h"
 #include "kernels/cuda/gemm/marlin_tiles.h"
+#include "kernels/cuda_gemm.h"
 #include "tests/gpu/support/gpu_dense.h"
 
 typedef struct bench {

@@ -1,10 +1,10 @@
 /* test_chain.c - chains of products and attention against kernels of their own, which other tests
  * hold against sums in double. Exit 77 without a GPU. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "formats/model/model.h"

@@ -4,11 +4,11 @@
  * Bounds are of BF16 arithmetic with sums in FP32: activations are rounded to 8 bits some dozen
  * times a layer. What was measured is printed.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  * the device, and logits and tokens are the bytes that they are with all blocks on the device. Exit
  * 77 without a GPU.
  */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,11 +2,11 @@
  * whole sequences, the same in uneven pieces and token by token, and a second text over what the
  * first has left behind. Exit 77 without a GPU.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* test_engine_ops.c - the engine's device kernels one by one against what the CPU computes.
  * Exit 77 without a GPU. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +12,9 @@
 #include "formats/model/model.h"
 #include "formats/num/act.h"
 #include "kernels/cuda/ops/engine_ops.h"
+#include "kernels/device.h"
 #include "kernels/engine/attention.h"
 #include "kernels/engine/engine.h"
-#include "kernels/device.h"
 #include "tests/gpu/support/device_case.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/qtensor_gen.h"

@@ -1,10 +1,10 @@
 /* test_engine_products.c - products of one token and of experts, with what stands around them,
  * against sums in double. Exit 77 without a GPU. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

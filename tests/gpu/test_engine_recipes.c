@@ -5,11 +5,11 @@
  * What the device refuses is a list that can only shrink: a family that is on it and runs fails.
  * At the end the largest distance of each family is printed.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,10 +2,10 @@
  * rounded to each format that has grouped products gives the CPU's logits, step by step what it
  * gives at once, and the same bytes twice; faults are seen. Exit 77 without a GPU that has them.
  */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

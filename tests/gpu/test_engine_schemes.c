@@ -8,11 +8,11 @@
  * the square root of two apart of what quantizing inputs changes, and rounding; and divergences
  * from the original three standard errors of their paired difference, and rounding.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

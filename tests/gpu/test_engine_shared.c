@@ -5,10 +5,10 @@
  *
  * The models are recipes of tests/golden/recipes with wider experts, so their weights are random.
  */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

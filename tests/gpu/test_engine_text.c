@@ -4,12 +4,12 @@
  * The texts of the NLLs are not in the repository: SWAGE_TEXTS names the directory with
  * wikitext2-test.txt and docs-heldout.txt, and without it that part is skipped.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

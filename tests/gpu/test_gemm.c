@@ -1,9 +1,9 @@
 /* test_gemm.c - the device's matrix kernels against the product they must compute.
  * Exit 77 without a GPU. */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

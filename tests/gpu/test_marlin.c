@@ -1,10 +1,10 @@
 /* test_marlin.c - weights in Marlin's order put in tiles on the device, byte for byte what the host
  * packs. Exit 77 without a GPU. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <cuda_runtime_api.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

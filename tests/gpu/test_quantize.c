@@ -1,10 +1,10 @@
 /* test_quantize.c - whole runs of the quantizer with streams and solves on a device, against the
  * same on the CPU. Exit 77 without a GPU. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 #include "kernels/blas.h"
 #include "kernels/solver.h"
 #include "quant/run/pipeline.h"
+#include "tests/support/cases/stats_case.h"
 #include "tests/support/scratch.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/toys/recipe_model.h"
-#include "tests/support/cases/stats_case.h"
 
 enum { SEQS = 80, LEN = 128 };
 

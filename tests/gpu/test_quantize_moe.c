@@ -6,11 +6,11 @@
  * nearly so. The two halves of the text have words of their own, so that one cannot pass for the
  * other, and a chunk holds an odd number of windows.
  */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +18,8 @@
 #include "kernels/blas.h"
 #include "kernels/solver.h"
 #include "quant/run/scheme.h"
-#include "tests/support/toys/random.h"
 #include "tests/support/cases/stats_case.h"
+#include "tests/support/toys/random.h"
 
 enum { SEQS = 80, LEN = 132 };
 

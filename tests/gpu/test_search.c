@@ -1,10 +1,10 @@
 /* test_search.c - small floats, clipping and what searches for scales ask of the device,
  * against the CPU's on the same numbers. Exit 77 without a GPU. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

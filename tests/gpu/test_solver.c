@@ -1,11 +1,11 @@
 /* test_solver.c - calibration on the device against the CPU's, on the same numbers.
  * Exit 77 without a GPU. */
+#include <cblas.h>
+#include <cmocka.h>
+#include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
-#include <cblas.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,11 +3,11 @@
 # An exception is written where it applies: "lint: long, <reason>" above a function (max 120 lines).
 set -eu
 cd "$(dirname "$0")/../.."
-find formats kernels quant verify tools tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort | xargs awk '
+find formats kernels quant verify tools tests -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort | LC_ALL=C xargs awk '
 function bad(text) { print FILENAME ":" FNR ": " text; failed = 1 }
 FNR == 1 {
     if (waived) bad("unused lint waiver in the file before this one")
-    waived = 0; start = 0; in_lib = FILENAME ~ /^(formats|kernels|quant|verify)\//
+    waived = 0; start = 0; included = -1; in_lib = FILENAME ~ /^(formats|kernels|quant|verify)\//
     if ($0 !~ /^\/\*/ && FILENAME !~ /\.def$/) bad("a file begins with a comment saying what it is")
 }
 length($0) > 100 { bad("line of " length($0) " characters, at most 100") }
@@ -27,6 +27,13 @@ in_lib && /[^_a-z](printf|puts|exit|abort|perror)\(/ && !/[^a-z]v?snprintf\(/ { 
 /[^_a-zA-Z](strcpy|strcat|sprintf|gets|atoi|atof|rand)\(/ { bad("banned call") }
 in_lib && /[^_a-z](malloc|calloc|realloc|free)\(/ && FILENAME !~ /formats\/base\/mem\.c/ { bad("memory comes from mem.h") }
 /#include "\.\./ { bad("includes are written from the root") }
+# Of lines of one kind that follow each other, so that a reader finds a header and a merge seldom meets another.
+/^#include [<"][^>"]*\.(h|cuh)[>"]/ {
+    path = $0; sub(/^#include ./, "", path); sub(/[>"].*/, "", path)
+    kind = substr($0, 10, 1)
+    if (FNR == included + 1 && kind == last_kind && path <= last_path) bad("includes are not in order")
+    included = FNR; last_kind = kind; last_path = path
+}
 /#if 0/ { bad("dead code") }
 END { exit failed }'
 

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "formats/dialect/dialect_common.h"
 #include "formats/checkpoint/window.h"
+#include "formats/dialect/dialect_common.h"
 #include "tests/support/toys/qtensor_gen.h"
 
 #define N_INTS (4 * 2 * 3)

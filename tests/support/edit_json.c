@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "formats/io/file.h"
 #include "formats/base/json.h"
 #include "formats/base/size.h"
 #include "formats/file/safetensors.h"
+#include "formats/io/file.h"
 #include "formats/io/file_content.h"
 #include "tests/support/scratch.h"
 

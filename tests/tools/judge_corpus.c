@@ -11,8 +11,8 @@
  * A line on stdout names each damage that escaped or was blamed on something else, and each false
  * alarm. The last line counts. Exit code 1: some escaped; 2: it could not be tried.
  */
-#include <ftw.h>
 #include <dirent.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

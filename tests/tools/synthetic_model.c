@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 
 #include "formats/base/mem.h"
-#include "formats/file/config_text.h"
 #include "formats/dialect/dialect.h"
+#include "formats/file/config_text.h"
 #include "formats/file/safetensors.h"
 #include "formats/num/half.h"
 #include "tests/support/toys/random.h"

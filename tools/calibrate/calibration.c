@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/checkpoint/model_text.h"
+#include "formats/io/file.h"
 
 #define DEFAULT_SAMPLES 128
 #define DEFAULT_SEQ_LEN 2048

@@ -7,10 +7,10 @@
 #include "kernels/engine/lm_open.h"
 #include "quant/stats/stats.h"
 #include "tools/calibrate/calibration.h"
-#include "tools/cli/cmd.h"
-#include "tools/device/device_opt.h"
 #include "tools/calibrate/expert_report.h"
 #include "tools/calibrate/imatrix_output.h"
+#include "tools/cli/cmd.h"
+#include "tools/device/device_opt.h"
 
 typedef struct calibrate_options {
     sw_cmd_common common;

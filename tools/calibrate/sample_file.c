@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "formats/io/file.h"
 
 int sw_sample_file_id_bytes(const char *path)
 {

@@ -8,7 +8,6 @@
 #include "formats/checkpoint/hub_cache.h"
 #include "tools/cli/cmd.h"
 #include "tools/recipe/recipe.h"
-#include "tools/recipe/recipe.h"
 
 /* Options of the run, not of its output. */
 static const char *const left_out[] = {"device", "follow_links", "allow_fallback", "verify",

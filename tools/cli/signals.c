@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/io/leftovers.h"
 #include "formats/base/status.h"
+#include "formats/io/leftovers.h"
 #include "formats/io/watch.h"
 
 #define MESSAGE_BYTES 6144

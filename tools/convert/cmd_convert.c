@@ -6,10 +6,10 @@
 #include "formats/io/file.h"
 #include "tools/card/card_command.h"
 #include "tools/cli/cmd.h"
-#include "tools/convert/convert_job.h"
-#include "tools/convert/convert_gguf.h"
 #include "tools/cli/loader_notes.h"
 #include "tools/cli/names.h"
+#include "tools/convert/convert_gguf.h"
+#include "tools/convert/convert_job.h"
 #include "tools/convert/sidecar.h"
 #include "verify/verify.h"
 

@@ -3,8 +3,8 @@
 
 #include <stdio.h>
 
-#include "formats/dialect/dialect_gguf.h"
 #include "formats/dialect/conversions.h"
+#include "formats/dialect/dialect_gguf.h"
 #include "quant/run/scheme.h"
 
 #define SIDE 4096 /* a shape that every format takes */

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
-#include "formats/gguf/gguf_model.h"
 #include "formats/dialect/conversions.h"
+#include "formats/gguf/gguf_model.h"
 #include "tools/convert/convert_job.h"
 
 #define CANDIDATES_MAX 64

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/gguf/gguf_model.h"
 #include "formats/checkpoint/model_path.h"
 #include "formats/checkpoint/model_text.h"
+#include "formats/gguf/gguf_model.h"
 #include "formats/io/file_content.h"
 #include "formats/model/stored.h"
 #include "tools/cli/values.h"

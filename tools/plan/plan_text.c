@@ -2,8 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/recipe/left_parts.h"
 #include "tools/plan/plan.h"
+#include "tools/recipe/left_parts.h"
 
 static const char *spec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
 {

@@ -8,8 +8,8 @@
 
 #include "formats/file/safetensors.h"
 #include "quant/run/forecast.h"
-#include "tools/recipe/selection.h"
 #include "tools/cli/term.h"
+#include "tools/recipe/selection.h"
 
 typedef struct sw_needs {
     sw_forecast forecast;

@@ -5,19 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/engine/lm_open.h"
 #include "formats/base/size.h"
 #include "formats/num/pow2.h"
+#include "kernels/engine/lm_open.h"
 #include "quant/run/scheme.h"
+#include "tools/cli/names.h"
+#include "tools/cli/values.h"
 #include "tools/device/device_opt.h"
 #include "tools/device/devices.h"
+#include "tools/quantize/needs.h"
+#include "tools/quantize/target_bits.h"
 #include "tools/recipe/group_sizes.h"
 #include "tools/recipe/left_parts.h"
 #include "tools/recipe/presets.h"
-#include "tools/cli/names.h"
-#include "tools/quantize/needs.h"
-#include "tools/quantize/target_bits.h"
-#include "tools/cli/values.h"
 
 typedef sw_quantize_job job;
 typedef sw_quantize_options quantize_options;

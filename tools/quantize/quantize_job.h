@@ -7,12 +7,12 @@
 #define SW_TOOLS_QUANTIZE_QUANTIZE_JOB_H
 
 #include "kernels/device.h"
+#include "tools/calibrate/stats_input.h"
 #include "tools/cli/cmd.h"
 #include "tools/quantize/needs.h"
 #include "tools/quantize/quantize_report.h"
 #include "tools/quantize/timeline.h"
 #include "tools/recipe/recipe.h"
-#include "tools/calibrate/stats_input.h"
 
 /* What the command line or a recipe says. */
 typedef struct sw_quantize_options {

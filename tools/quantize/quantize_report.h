@@ -4,8 +4,8 @@
 
 #include "quant/run/pipeline.h"
 #include "tools/calibrate/calibration.h"
-#include "tools/cli/cmd.h"
 #include "tools/calibrate/expert_report.h"
+#include "tools/cli/cmd.h"
 #include "tools/recipe/linear_counts.h"
 #include "tools/recipe/selection.h"
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/recipe/group_sizes.h"
 #include "tools/cli/pattern_set.h"
+#include "tools/recipe/group_sizes.h"
 
 typedef struct builder {
     sw_selection *out;

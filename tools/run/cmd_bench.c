@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "kernels/kernel.h"
-#include "tools/run/bench_decode.h"
 #include "tools/cli/cmd.h"
-#include "tools/device/device_opt.h"
 #include "tools/cli/names.h"
+#include "tools/device/device_opt.h"
+#include "tools/run/bench_decode.h"
 #include "verify/speed/speed.h"
 
 typedef struct bench_options {

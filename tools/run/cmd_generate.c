@@ -11,11 +11,11 @@
 #include "kernels/engine/device_engine.h"
 #include "kernels/engine/lm_open.h"
 #include "tools/calibrate/calibration.h"
-#include "tools/run/chat_prompt.h"
-#include "tools/cli/cmd.h"
-#include "tools/device/device_opt.h"
-#include "tools/cli/names.h"
 #include "tools/calibrate/sample_file.h"
+#include "tools/cli/cmd.h"
+#include "tools/cli/names.h"
+#include "tools/device/device_opt.h"
+#include "tools/run/chat_prompt.h"
 
 typedef struct generate_options {
     sw_cmd_common common;

@@ -6,8 +6,8 @@
 #include "formats/io/watch.h"
 #include "tools/card/card.h"
 #include "tools/cli/cmd.h"
-#include "tools/device/device_opt.h"
 #include "tools/cli/names.h"
+#include "tools/device/device_opt.h"
 #include "tools/report/report.h"
 #include "verify/verify.h"
 

@@ -12,8 +12,8 @@
 #include "formats/base/mem.h"
 #include "formats/text/unspelled.h"
 #include "kernels/engine/device_engine.h"
-#include "verify/loaders/loaders.h"
 #include "verify/base/metrics.h"
+#include "verify/loaders/loaders.h"
 
 #define SW_REPORT_VERSION 1
 

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#include "formats/io/file.h"
+#include "formats/checkpoint/model_path.h"
 #include "formats/gguf/gguf_model.h"
 #include "formats/gguf/gguf_names.h"
-#include "formats/checkpoint/model_path.h"
+#include "formats/io/file.h"
 #include "formats/io/file_content.h"
 
 /* Some exporters leave the scheme in a file of its own; config.json counts before it. */

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/io/file.h"
 #include "formats/checkpoint/model_text.h"
 #include "formats/checkpoint/side_files.h"
+#include "formats/io/file.h"
 #include "verify/checks/json_diff.h"
 
 static const sw_json_caps side_caps = {

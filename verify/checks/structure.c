@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "formats/io/file.h"
 #include "formats/io/file_content.h"
 #include "verify/checks/claims.h"
-#include "verify/decoders/decode_spec_parts.h"
 #include "verify/checks/json_diff.h"
+#include "verify/decoders/decode_spec_parts.h"
 
 typedef struct place {
     sw_report *report;

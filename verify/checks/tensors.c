@@ -11,9 +11,9 @@
 #include "formats/gguf/gguf_model.h"
 #include "formats/num/num.h"
 #include "verify/checks/cover_floats.h"
+#include "verify/checks/plausible.h"
 #include "verify/decoders/decode_spec_parts.h"
 #include "verify/metrics/original.h"
-#include "verify/checks/plausible.h"
 
 /* Each thread holds one linear decoded twice over; more threads would cost more memory. */
 #define THREADS_MAX 8

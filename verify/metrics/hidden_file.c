@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
+#include "formats/io/file.h"
 
 #define NAME_BYTES 32
 #define FIELD_BYTES 96

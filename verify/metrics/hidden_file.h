@@ -9,9 +9,9 @@
 #ifndef SW_VERIFY_METRICS_HIDDEN_FILE_H
 #define SW_VERIFY_METRICS_HIDDEN_FILE_H
 
-#include "formats/io/file.h"
 #include "formats/base/hash.h"
 #include "formats/file/safetensors.h"
+#include "formats/io/file.h"
 #include "verify/metrics/windows.h"
 
 typedef struct sw_hidden_file {

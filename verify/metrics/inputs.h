@@ -4,9 +4,9 @@
 #define SW_VERIFY_METRICS_INPUTS_H
 
 #include "formats/base/progress.h"
+#include "verify/base/options.h"
 #include "verify/base/report.h"
 #include "verify/base/subject.h"
-#include "verify/base/options.h"
 
 /* Fill report->files: weights, config.json and tokenizer.json of both models, the texts, and
  * whatever else the checkpoint's manifest.json lists. Findings: "differs" for a file that is not

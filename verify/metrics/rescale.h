@@ -10,9 +10,9 @@
 #ifndef SW_VERIFY_METRICS_RESCALE_H
 #define SW_VERIFY_METRICS_RESCALE_H
 
-#include "verify/metrics/inputs.h"
 #include "verify/base/report.h"
 #include "verify/base/subject.h"
+#include "verify/metrics/inputs.h"
 
 typedef struct sw_rescale_group {
     sw_fold fold;

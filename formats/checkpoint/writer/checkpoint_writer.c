@@ -13,8 +13,8 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/checkpoint/checkpoint.h"
-#include "formats/dialect/dialect_common.h"
 #include "formats/checkpoint/writer/writer_internal.h"
+#include "formats/dialect/dialect_common.h"
 #include "formats/io/profile.h"
 
 #define SLACK_BYTES ((uint64_t)4 << 20) /* headers, index, config and manifest */

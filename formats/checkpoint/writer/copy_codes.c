@@ -6,9 +6,9 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/checkpoint/checkpoint.h"
-#include "formats/dialect/dialect_common.h"
 #include "formats/checkpoint/window.h"
 #include "formats/checkpoint/writer/writer_internal.h"
+#include "formats/dialect/dialect_common.h"
 
 typedef struct carrying {
     sw_ckpt_writer *w;

@@ -6,10 +6,10 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
+#include "formats/dialect/conversions.h"
 #include "formats/dialect/dialect_gguf.h"
 #include "formats/gguf/gguf_config.h"
 #include "formats/gguf/gguf_model.h"
-#include "formats/dialect/conversions.h"
 #include "formats/model/stored.h"
 
 #define ROWS_PER_TASK 16

@@ -3,8 +3,8 @@
 #define SW_FORMATS_CHECKPOINT_WRITER_GGUF_EXPORT_INTERNAL_H
 
 #include "formats/checkpoint/writer/gguf_export.h"
-#include "formats/gguf/gguf_names.h"
 #include "formats/file/gguf.h"
+#include "formats/gguf/gguf_names.h"
 
 /* What a tensor is written in, or the nearest type that its rows are whole blocks of. */
 sw_block_type sw_gguf_export_type(const sw_gguf_name *name, const sw_gguf_options *o);

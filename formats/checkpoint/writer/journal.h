@@ -13,9 +13,9 @@
 #ifndef SW_FORMATS_CHECKPOINT_WRITER_JOURNAL_H
 #define SW_FORMATS_CHECKPOINT_WRITER_JOURNAL_H
 
-#include "formats/io/file.h"
 #include "formats/base/hash.h"
 #include "formats/base/json.h"
+#include "formats/io/file.h"
 
 #define SW_JOURNAL_VERSION 1
 #define SW_JOURNAL_MAX_BYTES ((size_t)1 << 30)

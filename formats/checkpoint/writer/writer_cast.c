@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
-#include "formats/gguf/gguf_model.h"
 #include "formats/checkpoint/writer/writer_internal.h"
+#include "formats/gguf/gguf_model.h"
 #include "formats/num/half.h"
 
 #define CHUNK_ELEMS ((int64_t)1 << 16)

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/checkpoint/writer/writer_internal.h"
 #include "formats/file/config_text.h"
 #include "formats/gguf/gguf_model.h"
-#include "formats/checkpoint/writer/writer_internal.h"
 #include "formats/text/files/tokenizer_files.h"
 
 static sw_code put_text_file(const sw_ckpt_writer *w, const char *name, const char *text,

@@ -1,8 +1,8 @@
 /* writer_copy.c - what the checkpoint writer takes over without a thought: tensors that no linear
  * claims, and shapes. */
 #include "formats/base/size.h"
-#include "formats/dialect/dialect_common.h"
 #include "formats/checkpoint/writer/writer_internal.h"
+#include "formats/dialect/dialect_common.h"
 #include "formats/io/profile.h"
 
 #define STEP_BYTES ((uint64_t)4 << 20)

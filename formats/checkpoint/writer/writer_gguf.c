@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/checkpoint/writer/writer_internal.h"
 #include "formats/gguf/gguf_generation.h"
 #include "formats/gguf/gguf_model.h"
-#include "formats/checkpoint/writer/writer_internal.h"
 
 static bool add_cast(cJSON *array, const sw_st_tensor *t, sw_dtype written)
 {

@@ -3,9 +3,9 @@
 #define SW_FORMATS_CHECKPOINT_WRITER_WRITER_INTERNAL_H
 
 #include "formats/checkpoint/checkpoint.h"
-#include "formats/checkpoint/writer/resume.h"
 #include "formats/checkpoint/manifest.h"
 #include "formats/checkpoint/side_files.h"
+#include "formats/checkpoint/writer/resume.h"
 #include "formats/model/stored.h"
 
 #define SW_PART_NAME_BYTES 1024

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "formats/text/chat/chat_template.h"
 #include "formats/text/characters/unicode.h"
+#include "formats/text/chat/chat_template.h"
 
 bool sw_chat_text_is(sw_chat_text text, const char *word)
 {

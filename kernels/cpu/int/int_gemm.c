@@ -15,8 +15,8 @@
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "formats/num/act.h"
-#include "kernels/cpu/simd/features.h"
 #include "kernels/cpu/int/int_ops.h"
+#include "kernels/cpu/simd/features.h"
 
 #define PANEL_TILES 8
 /* With few tokens the weights come from memory, which must not rest for long while they run. */

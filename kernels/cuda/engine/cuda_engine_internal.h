@@ -4,11 +4,11 @@
 #define SW_KERNELS_CUDA_ENGINE_CUDA_ENGINE_INTERNAL_H
 
 #include "kernels/cuda/decode/decode_chain.h"
-#include "kernels/cuda_gemm.h"
-#include "kernels/cuda/ops/engine_family.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
-#include "kernels/engine/engine_internal.h"
+#include "kernels/cuda/ops/engine_family.h"
+#include "kernels/cuda_gemm.h"
 #include "kernels/engine/device_engine.h"
+#include "kernels/engine/engine_internal.h"
 #include "kernels/engine/launch_plan.h"
 
 /* Device memory of one lifetime: freed all at once. Zero-initialise. With d_place it is all taken

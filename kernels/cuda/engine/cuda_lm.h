@@ -2,8 +2,8 @@
 #ifndef SW_KERNELS_CUDA_ENGINE_CUDA_LM_H
 #define SW_KERNELS_CUDA_ENGINE_CUDA_LM_H
 
-#include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "kernels/cuda/engine/block_stream.h"
+#include "kernels/cuda/engine/cuda_engine_internal.h"
 
 struct sw_device_lm {
     sw_device_engine *e;

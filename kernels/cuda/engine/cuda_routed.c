@@ -2,8 +2,8 @@
  * all of it on the device, for any number of tokens. See cuda_moe.c for what it takes the place
  * of. Where the router's weights scale what experts read, each pair of a token and an expert has a
  * row of its own, and counts as a token with one expert. */
-#include "kernels/cuda/experts/routed.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
+#include "kernels/cuda/experts/routed.h"
 
 /* The layer as these products want it; whether there are any for its weights. */
 static bool is_routed(sw_routed *out, sw_routed_plan *plan, const sw_device_block *b,

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "formats/base/size.h"
-#include "kernels/cuda/runtime/cuda_check.h"
 #include "kernels/cuda/engine/cuda_lm.h"
+#include "kernels/cuda/runtime/cuda_check.h"
 
 /* Sequences up to which products take in what stands around them: from two on the products of
  * cuda_gemm.h are as fast (tests/bench/h200-decode.csv). */

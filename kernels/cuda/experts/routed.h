@@ -27,8 +27,8 @@
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_H
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_H
 
-#include "kernels/cuda_gemm.h"
 #include "kernels/cuda/ops/engine_ops.h"
+#include "kernels/cuda_gemm.h"
 
 #ifdef __cplusplus
 extern "C" {

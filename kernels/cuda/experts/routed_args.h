@@ -2,8 +2,8 @@
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_ARGS_H
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_ARGS_H
 
-#include "kernels/cuda/ops/engine_ops.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_args.h"
+#include "kernels/cuda/ops/engine_ops.h"
 
 #define RT_BAND 8          /* blocks of an expert that are walked side by side, at most */
 #define RT_FEW_BOX 8       /* rows of a box of inputs, for few rows and for many: what a block

@@ -11,8 +11,8 @@
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
 
-#include "kernels/cuda/gemm/quantized_input/w8a8_loop.cuh"
 #include "kernels/cuda/experts/routed_few.cuh"
+#include "kernels/cuda/gemm/quantized_input/w8a8_loop.cuh"
 
 template <int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
     static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;

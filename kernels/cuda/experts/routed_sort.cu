@@ -5,8 +5,8 @@
  * them and experts, which tells where the rows of a run of each expert begin, and puts its own runs
  * there. The order of an expert's pairs is that of the tokens, whatever runs first.
  */
-#include "kernels/cuda/ops/engine_launch.cuh"
 #include "kernels/cuda/experts/routed_kernels.h"
+#include "kernels/cuda/ops/engine_launch.cuh"
 
 #define SORT_THREADS 1024
 #define SORT_WARPS (SORT_THREADS / 32)

@@ -5,8 +5,8 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/runtime/cuda_check.h"
 #include "kernels/cuda/ops/engine_ops.h"
+#include "kernels/cuda/runtime/cuda_check.h"
 
 /* Let the next kernel of the stream start. */
 __device__ __forceinline__ void sw_let_next(void)

@@ -1,8 +1,8 @@
 /* fused_case.c - see fused_case.h. */
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdlib.h>
 
 #include "tests/gpu/support/fused_case.h"

@@ -1,11 +1,11 @@
 /* gemm_case.c - see gemm_case.h. */
 #include "tests/support/cases/gemm_case.h"
 
+#include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* quantized_lm.c - see quantized_dir.h. */
 #include "tests/support/cases/quantized_dir.h"
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <string.h>
 
 #define MUST(call)                                      \

@@ -1,10 +1,10 @@
 /* taken.c - see stats_case.h. */
 #include "tests/support/cases/stats_case.h"
 
+#include <cmocka.h>
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "formats/io/file.h"
 #include "formats/file/safetensors.h"
+#include "formats/io/file.h"
 #include "formats/num/num.h"
 #include "tests/support/toys/random.h"
 

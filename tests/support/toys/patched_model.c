@@ -1,18 +1,18 @@
 /* patched_model.c - see patched_model.h. */
 #include "tests/support/toys/patched_model.h"
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "formats/io/file.h"
 #include "formats/file/safetensors.h"
+#include "formats/io/file.h"
 #include "formats/num/half.h"
 #include "tests/support/toys/random.h"
 

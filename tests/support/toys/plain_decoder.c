@@ -1,11 +1,11 @@
 /* plain_decoder.c - see plain_decoder.h. */
 #include "tests/support/toys/plain_decoder.h"
 
+#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

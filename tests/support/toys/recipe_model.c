@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/io/file_content.h"
-#include "formats/io/file.h"
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
+#include "formats/io/file.h"
+#include "formats/io/file_content.h"
 
 #define DIMS_MAX 6
 #define ELEMS_MAX ((int64_t)1 << 28)

@@ -3,8 +3,8 @@
 #define SW_TESTS_SUPPORT_TOYS_ST_BUILD_H
 
 #include "formats/dialect/dialect.h"
-#include "verify/decoders/decode_spec.h"
 #include "formats/file/safetensors.h"
+#include "verify/decoders/decode_spec.h"
 
 #define ST_BUILD_MAX 64
 

@@ -10,20 +10,20 @@
  * the metadata), and hold the engine to the tight limit; the files that came with the models are
  * kept as well, since they still catch what is wrong.
  */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/model/programs.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/patched_model.h"
 #include "tests/support/toys/plain_decoder.h"
 #include "tests/support/toys/random.h"
-#include "tests/support/scratch.h"
 #include "tests/support/toys/st_build.h"
 
 #define LOOSE_LIMIT 5e-4

@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "formats/num/pow2.h"
-#include "quant/method/grid.h"
 #include "quant/method/algo.h"
+#include "quant/method/grid.h"
 #include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/random.h"
 

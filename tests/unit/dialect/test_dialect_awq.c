@@ -8,8 +8,8 @@
 
 #include "formats/base/size.h"
 #include "formats/pack/interleave.h"
-#include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/cases/spec_agree.h"
+#include "tests/support/toys/qtensor_gen.h"
 
 static void published_words(void **state)
 {

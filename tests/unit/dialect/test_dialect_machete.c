@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "formats/pack/machete.h"
-#include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/cases/spec_agree.h"
+#include "tests/support/toys/qtensor_gen.h"
 
 enum { N_OUT = 256, K_IN = 192 };
 

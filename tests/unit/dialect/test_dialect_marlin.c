@@ -10,8 +10,8 @@
 
 #include "formats/base/size.h"
 #include "formats/pack/marlin.h"
-#include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/cases/spec_agree.h"
+#include "tests/support/toys/qtensor_gen.h"
 
 static uint32_t word_at(const void *words, int64_t i)
 {

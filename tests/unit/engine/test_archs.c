@@ -3,18 +3,18 @@
  * Rounded and calibrated, in dialects with and without tiles; verify then reads the result with its
  * second decoder, compares every tensor with the original, and runs both over tokens.
  */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "tests/support/toys/open_model.h"
 #include "tests/support/cases/quantized_dir.h"
-#include "tests/support/toys/recipe_model.h"
-#include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
+#include "tests/support/scratch.h"
+#include "tests/support/toys/open_model.h"
+#include "tests/support/toys/recipe_model.h"
 
 #define DIR_OF "tests/golden/arch/"
 #define RECIPE_OF "tests/golden/recipes/"

@@ -1,9 +1,9 @@
 /* test_engine.c - what the engine promises beyond one forward pass: caches, batches, threads,
  * windows, rope kinds, early stops, refusals. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

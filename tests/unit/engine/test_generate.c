@@ -1,8 +1,8 @@
 /* test_generate.c - greedy continuations token for token, and how a run ends. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

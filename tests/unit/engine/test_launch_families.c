@@ -2,10 +2,10 @@
  * lists that were written from the block programs by hand. test_launch_plan.c has the others,
  * launch_text.h says how a list reads.
  */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -2,10 +2,10 @@
  * written from the block programs by hand, and where a run can begin that is given the inputs of a
  * linear. launch_text.h says how a list reads.
  */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

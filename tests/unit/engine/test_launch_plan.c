@@ -2,10 +2,10 @@
  * hand: six families, prefill, decoding with and without products that take in what stands around
  * them, taps, stops and halves. launch_text.h says how a list reads.
  */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

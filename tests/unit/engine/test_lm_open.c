@@ -11,8 +11,8 @@
 #include "formats/base/mem.h"
 #include "kernels/engine/lm_open.h"
 #include "tests/support/cases/ckpt_case.h"
-#include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/toys/open_model.h"
+#include "tests/support/toys/qtensor_gen.h"
 
 #define SEQ_LEN 24
 

@@ -1,8 +1,8 @@
 /* test_load.c - weights that do not fit the configuration, each refused by name. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
 

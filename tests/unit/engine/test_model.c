@@ -1,8 +1,8 @@
 /* test_model.c - config.json to a model description: keys of both styles, defaults, refusals. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

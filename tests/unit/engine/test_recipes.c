@@ -3,20 +3,20 @@
  *
  * Every recipe is opened with each spelling of its config: as newer and as published files have it.
  */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/io/file.h"
 #include "formats/checkpoint/checkpoint.h"
+#include "formats/io/file.h"
 #include "kernels/engine/device_engine.h"
 #include "tests/support/edit_json.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/recipe_model.h"
-#include "tests/support/scratch.h"
 
 #define RECIPES "tests/golden/recipes/"
 #define DISTANCE_MAX 1e-5

@@ -1,10 +1,10 @@
 /* test_rope.c - rotary frequencies of every kind against formulas written a second time, and
  * against numbers worked out by hand. */
+#include <cmocka.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
-#include <math.h>
 #include <string.h>
 
 #include "tests/support/toys/plain_decoder.h"

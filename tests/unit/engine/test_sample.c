@@ -1,9 +1,9 @@
 /* test_sample.c - greedy, temperature, top-k and top-p draws. */
+#include <cmocka.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
-#include <math.h>
 #include <string.h>
 
 #include "kernels/engine/engine.h"

@@ -1,10 +1,10 @@
 /* test_wrappers.c - the decoder inside a model with towers: its config, its names, what is left,
  * and which programs a device runs.
  */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -14,9 +14,9 @@
 #include "formats/base/size.h"
 #include "formats/file/safetensors.h"
 #include "tests/support/cases/ckpt_case.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toys/hostile.h"
 #include "tests/support/toys/pt_build.h"
-#include "tests/support/scratch.h"
 
 /* The file at s/name is refused with these words, soon. */
 static void expect_refused(const scratch *s, const char *name, const char *says)

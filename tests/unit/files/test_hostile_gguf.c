@@ -12,9 +12,9 @@
 #include "formats/base/size.h"
 #include "formats/checkpoint/checkpoint.h"
 #include "formats/file/gguf.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toys/hostile.h"
 #include "tests/support/toys/pt_build.h"
-#include "tests/support/scratch.h"
 
 static void put32(pt_bytes *b, uint32_t v)
 {

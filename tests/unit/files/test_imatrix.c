@@ -1,11 +1,11 @@
 /* test_imatrix.c - importance matrices in both forms: written and read back, refused where bytes
  * are spoilt, and rounding that they weigh errs less where they say that it matters.
  */
+#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* test_profile.c - spans of a run: recorded only when asked for, of all threads, in a file that
  * parses; and the digests of several files at once, which are those of one. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

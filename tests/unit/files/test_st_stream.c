@@ -16,8 +16,8 @@
 #include "formats/base/size.h"
 #include "formats/file/safetensors.h"
 #include "formats/io/file_content.h"
-#include "tests/support/toys/random.h"
 #include "tests/support/scratch.h"
+#include "tests/support/toys/random.h"
 
 /* Around a page, around what is worth a block, around a block, several blocks. */
 static const int64_t sizes[] = {1,     4095,  4096,    4097,    65535,   65536,  70001,

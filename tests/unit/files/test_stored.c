@@ -1,19 +1,19 @@
 /* test_stored.c - where checkpoints keep linears; experts of one tensor taken apart, and judged. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/checkpoint/checkpoint.h"
 #include "formats/model/stored.h"
+#include "tests/support/cases/quantized_dir.h"
+#include "tests/support/cases/verify_case.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/patched_model.h"
-#include "tests/support/cases/quantized_dir.h"
-#include "tests/support/scratch.h"
-#include "tests/support/cases/verify_case.h"
 
 #define OSS "tests/golden/arch/gpt_oss"
 #define EXPERTS "model.layers.1.mlp.experts."

@@ -1,16 +1,16 @@
 /* test_tile_file.c - weights in tiles by the name of their module: what libswage.h hands out is
  * what the dialect holds, and what is not there is refused by name. */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "formats/checkpoint/checkpoint.h"
 #include "kernels/libswage.h"
-#include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
+#include "tests/support/toys/qtensor_gen.h"
 
 #define SOURCE "tests/golden/arch/llama"
 #define MODULE "model.layers.1.mlp.up_proj"

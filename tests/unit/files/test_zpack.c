@@ -9,8 +9,8 @@
 
 #include "formats/base/size.h"
 #include "formats/file/zpack.h"
-#include "tests/support/toys/random.h"
 #include "tests/support/scratch.h"
+#include "tests/support/toys/random.h"
 
 static float values[300];
 static int64_t counts[2] = {-5, INT64_C(1) << 60};

@@ -14,9 +14,9 @@
 #include "formats/dialect/dialect_gguf.h"
 #include "formats/gguf/gguf_model.h"
 #include "formats/num/half.h"
-#include "tests/support/toys/qtensor_gen.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
+#include "tests/support/toys/qtensor_gen.h"
 #include "tools/convert/convert_gguf.h"
 #include "tools/convert/convert_job.h"
 

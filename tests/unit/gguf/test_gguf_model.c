@@ -9,12 +9,12 @@
 #include <cmocka.h>
 
 #include "formats/base/mem.h"
-#include "formats/gguf/gguf_model.h"
 #include "formats/checkpoint/model_text.h"
+#include "formats/gguf/gguf_model.h"
 #include "kernels/engine/lm_open.h"
-#include "tests/support/toys/open_model.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
+#include "tests/support/toys/open_model.h"
 #include "tools/convert/convert_gguf.h"
 #include "tools/convert/convert_job.h"
 

@@ -1,11 +1,11 @@
 /* test_gguf_pieces.c - orders of rows against lists written by hand, columns by blocks, what is
  * stored of values, and weights of NVFP4 with their factors.
  */
+#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -14,12 +14,12 @@
 #include "formats/gguf/gguf_model.h"
 #include "formats/io/file_content.h"
 #include "formats/num/blocks.h"
-#include "tests/support/toys/gguf_toy.h"
 #include "tests/support/cases/quantized_dir.h"
-#include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
-#include "tools/convert/convert_job.h"
+#include "tests/support/scratch.h"
+#include "tests/support/toys/gguf_toy.h"
 #include "tools/convert/convert_gguf.h"
+#include "tools/convert/convert_job.h"
 #include "tools/inspect/inspection.h"
 
 static const sw_progress silent;

@@ -10,10 +10,10 @@
 
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
+#include "formats/checkpoint/model_text.h"
 #include "formats/gguf/gguf_model.h"
 #include "formats/gguf/gguf_pre.h"
 #include "formats/gguf/gguf_vocab.h"
-#include "formats/checkpoint/model_text.h"
 #include "formats/io/file_content.h"
 #include "formats/text/tokenizer_parts.h"
 #include "tests/support/scratch.h"

@@ -1,9 +1,9 @@
 /* test_gemm_run.c - choosing a row, growing the workspace, the bias, and empty problems. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "kernels/blas.h"

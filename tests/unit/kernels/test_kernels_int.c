@@ -1,18 +1,18 @@
 /* test_kernels_int.c - products of codes: every row has the reference's activation codes and, with
  * one group per channel, its very bytes. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <float.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/num/act.h"
 #include "kernels/blas.h"
-#include "kernels/cpu/simd/features.h"
 #include "kernels/cpu/int/int_ops.h"
+#include "kernels/cpu/simd/features.h"
 #include "tests/support/cases/gemm_case.h"
 
 typedef struct isa {

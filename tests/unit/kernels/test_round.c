@@ -1,19 +1,19 @@
 /* test_round.c - the fast rounding of inputs has the very bits of the plain one, and a product with
  * rounded inputs is the product of the rounded inputs. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <float.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/num/act.h"
 #include "formats/num/half.h"
 #include "kernels/blas.h"
-#include "kernels/cpu/simd/features.h"
 #include "kernels/cpu/round/round.h"
+#include "kernels/cpu/simd/features.h"
 #include "tests/support/cases/gemm_case.h"
 
 #define N 4099

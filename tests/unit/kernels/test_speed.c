@@ -1,10 +1,10 @@
 /* test_speed.c - the bench measures what it says: every M, every row, checked, with its options
  * checked as well. Nothing here depends on how fast anything is. */
-#include <stdarg.h>
-#include <stddef.h>
-#include <setjmp.h>
 #include <cmocka.h>
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "kernels/blas.h"

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
+#include "quant/method/algo.h"
 #include "quant/method/grid.h"
 #include "quant/method/refine.h"
-#include "quant/method/algo.h"
 #include "tests/support/toys/random.h"
 
 /* K spans two lazy-update blocks, OUT ends in a part slab. */

@@ -12,9 +12,9 @@
 
 #include "formats/base/size.h"
 #include "quant/run/pipeline.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/patched_model.h"
-#include "tests/support/scratch.h"
 #include "verify/base/metrics.h"
 
 #define MODEL "calib_data/tiny-llama"

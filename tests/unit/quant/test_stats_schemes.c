@@ -11,12 +11,12 @@
 
 #include <cmocka.h>
 
-#include "quant/run/scheme.h"
 #include "quant/method/algo.h"
+#include "quant/run/scheme.h"
 #include "quant/search/sensitivity.h"
+#include "tests/support/cases/stats_case.h"
 #include "tests/support/toys/patched_model.h"
 #include "tests/support/toys/random.h"
-#include "tests/support/cases/stats_case.h"
 
 enum { LINEARS_MAX = 64, TRANSFORMS_MAX = 32 };
 

@@ -17,9 +17,9 @@
 
 #include <cmocka.h>
 
-#include "formats/io/file.h"
 #include "formats/base/json.h"
 #include "formats/base/mem.h"
+#include "formats/io/file.h"
 #include "formats/io/file_content.h"
 #include "formats/text/tokenizer.h"
 

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
+#include "formats/io/file.h"
 #include "formats/text/corpus.h"
 #include "tests/support/scratch.h"
 

@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "quant/method/algo.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toys/patched_model.h"
 #include "tests/support/toys/random.h"
-#include "tests/support/scratch.h"
 #include "tools/quantize/candidates.h"
 #include "tools/quantize/target_bits.h"
 

@@ -1,9 +1,9 @@
 /* test_device_opt.c - the --device option: which words there are, and what a build without CUDA
  * answers (test programs link that one). */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "tools/device/device_opt.h"

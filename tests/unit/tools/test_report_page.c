@@ -1,10 +1,10 @@
 /* test_report_page.c - what pages are written with: escaping, numbers, scales, and charts that have
  * nothing to show. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

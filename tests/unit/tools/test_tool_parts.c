@@ -13,11 +13,11 @@
 #include "quant/run/scheme.h"
 #include "tests/support/scratch.h"
 #include "tools/calibrate/calibration.h"
-#include "tools/cli/pattern_set.h"
 #include "tools/calibrate/sample_file.h"
-#include "tools/recipe/selection.h"
+#include "tools/cli/pattern_set.h"
 #include "tools/cli/term.h"
 #include "tools/cli/values.h"
+#include "tools/recipe/selection.h"
 
 #define ARCH "tests/golden/arch/"
 

@@ -10,12 +10,12 @@
 
 #include <cmocka.h>
 
-#include "formats/io/file.h"
 #include "formats/base/mem.h"
-#include "tests/support/toys/patched_model.h"
+#include "formats/io/file.h"
 #include "tests/support/cases/quantized_dir.h"
-#include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
+#include "tests/support/scratch.h"
+#include "tests/support/toys/patched_model.h"
 #include "verify/metrics/hidden_file.h"
 
 static scratch at;

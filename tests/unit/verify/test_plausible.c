@@ -14,8 +14,8 @@
 #include "quant/run/scheme.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/toys/st_build.h"
-#include "verify/decoders/decode_spec.h"
 #include "verify/checks/plausible.h"
+#include "verify/decoders/decode_spec.h"
 
 /* o_proj is square, so that it can be transposed unseen by shape checks. */
 #define SOURCE "calib_data/tiny-llama"

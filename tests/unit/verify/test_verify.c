@@ -14,11 +14,11 @@
 #include "formats/file/safetensors.h"
 #include "kernels/engine/lm_open.h"
 #include "tests/support/cases/quantized_dir.h"
-#include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
+#include "tests/support/scratch.h"
 #include "verify/metrics/perplexity.h"
-#include "verify/verify.h"
 #include "verify/metrics/windows.h"
+#include "verify/verify.h"
 
 #define MOE "tests/golden/arch/qwen3_moe"
 #define MOE_TOKENS MOE "/reference.safetensors"

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "tests/support/edit_json.h"
 #include "tests/support/cases/quantized_dir.h"
-#include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
+#include "tests/support/edit_json.h"
+#include "tests/support/scratch.h"
 #include "verify/checks/json_diff.h"
 
 #define MOE "tests/golden/arch/qwen3_moe"

@@ -1,10 +1,10 @@
 /* test_verify_kl.c - the bound on KL: noise as large as rounding tells what a model makes of errors
  * and what is beyond that is damage.
  */
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 #include <string.h>
 
 #include "tests/support/cases/quantized_dir.h"

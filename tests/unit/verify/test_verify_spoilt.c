@@ -13,8 +13,8 @@
 #include "formats/base/size.h"
 #include "formats/file/safetensors.h"
 #include "tests/support/cases/quantized_dir.h"
-#include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
+#include "tests/support/scratch.h"
 
 static void join(char path[SW_PATH_BYTES], const char *dir, const char *name)
 {

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "tests/support/edit_json.h"
 #include "tests/support/cases/quantized_dir.h"
-#include "tests/support/scratch.h"
 #include "tests/support/cases/verify_case.h"
+#include "tests/support/edit_json.h"
+#include "tests/support/scratch.h"
 #include "tools/convert/convert_job.h"
 
 static void judge(sw_report *r, const char *dir, const char *original, bool with_text)

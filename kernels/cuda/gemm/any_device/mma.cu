@@ -3,8 +3,8 @@
 #include <cuda_runtime.h>
 #include <string.h>
 
-#include "kernels/cuda/gemm/gemm_rows.h"
 #include "kernels/cuda/gemm/any_device/mma_args.h"
+#include "kernels/cuda/gemm/gemm_rows.h"
 
 typedef struct mma_shape {
     int t, ct, depth, warps, tiles;

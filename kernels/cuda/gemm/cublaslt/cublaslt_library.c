@@ -6,8 +6,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "kernels/cuda/runtime/cuda_check.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
+#include "kernels/cuda/runtime/cuda_check.h"
 
 #define N_DEVICES 64
 

@@ -5,8 +5,8 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt_fp8.h"
+#include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/ptx/ptx.cuh"
 
 #define MANY_TOKENS 8192 /* measured: from here on the rows are paid for */

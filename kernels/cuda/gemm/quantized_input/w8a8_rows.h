@@ -2,9 +2,9 @@
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_ROWS_H
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_ROWS_H
 
+#include "kernels/cuda/gemm/gemm_rows.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_args.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_maps.h"
-#include "kernels/cuda/gemm/gemm_rows.h"
 
 #ifdef __cplusplus
 extern "C" {

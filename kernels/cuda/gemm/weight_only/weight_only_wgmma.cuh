@@ -29,8 +29,8 @@
 #ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_WGMMA_CUH
 #define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_WGMMA_CUH
 
-#include "kernels/cuda/ptx/arrive.cuh"
 #include "kernels/cuda/gemm/weight_only/weight_only_convert.cuh"
+#include "kernels/cuda/ptx/arrive.cuh"
 
 /* ---- phase 3: the main loop of a consumer warpgroup ---- */
 

@@ -16,10 +16,10 @@
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_TWO_CTAS_W8A8_TWO_CTAS_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_TWO_CTAS_W8A8_TWO_CTAS_CUH
 
-#include "kernels/cuda/gemm/quantized_input/w8a8_boxes.cuh"
-#include "kernels/cuda/gemm/quantized_input/w8a8_whole.cuh"
 #include "kernels/cuda/gemm/quantized_input/two_ctas/w8a8_two_ctas.h"
+#include "kernels/cuda/gemm/quantized_input/w8a8_boxes.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_store.cuh"
+#include "kernels/cuda/gemm/quantized_input/w8a8_whole.cuh"
 
 template <int KIND, int T, int NT, int RING, bool GROUPED>
 __host__ __device__ constexpr int a8p_n_stages(void)
