@@ -81,6 +81,15 @@ find formats kernels quant verify tools -name '*.h' -o -name '*.cuh' ! -name '*_
     function fail(text) { print text; bad = 1 }
     END { for (path in known) fail(path ": not there; take it off the list"); exit bad }'
 
+# A folder of sources has a README.md, or the next one above names it: `FOLDER/...` there.
+find formats kernels quant verify tools -name '*.[ch]' -o -name '*.cu' -o -name '*.def' | sed 's|/[^/]*$||' | sort -u |
+    while read -r room; do
+        up=$room
+        while [ ! -e "$up/README.md" ]; do up=${up%/*}; done
+        [ "$up" = "$room" ] || grep -qE '`([a-z0-9_]+/)*'"${room##*/}/" "$up/README.md" ||
+            echo "$room: has no README.md and $up/README.md does not name it"
+    done | { ! grep .; }
+
 # A comment that sends its reader to another file names one that is there.
 files=$(find Makefile formats kernels quant verify tools tests -type f | sed 's|.*/||' | sort -u)
 grep -rnoE '\b[Ss]ee [a-z0-9_]+\.(c|h|cu|cuh|def|sh|md|mk)\b' formats kernels quant verify tools tests --include='*.[ch]' --include='*.cu' \
