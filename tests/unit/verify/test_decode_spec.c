@@ -256,6 +256,8 @@ static void configs_beyond_the_decoder_are_refused(void **state)
         {"{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\".*down\":{\"bits\":5}}}",
          SW_E_UNSUPPORTED, ".*down"},
         {"{\"quant_method\":\"gptq\",\"bits\":\"4\"}", SW_E_FORMAT, "bits"},
+        {"{\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq\","
+         "\"is_marlin_format\":true}", SW_E_FORMAT, "checkpoint_format is \"gptq\""},
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\"}",
          SW_E_UNSUPPORTED, "marlin-24"},
         {"{\"quant_method\":\"compressed-tensors\"}", SW_E_FORMAT, "config_groups"},
