@@ -1,4 +1,4 @@
-/* config_groups.c - see checks.h: fields of config groups that decoding does not need.
+/* config_groups.c - see checks.h: fields of a scheme that decoding does not need.
  *
  * Loaders build the same arguments out of "weights" and "input_activations" and check them before
  * a tensor is read (QuantizationArgs of the library compressed-tensors, which vLLM, SGLang and
@@ -176,12 +176,45 @@ static sw_code check_modelopt(sw_report *report, const sw_spec_scheme *scheme, c
     return rc;
 }
 
+static bool is_like(const sw_spec_scheme *a, const sw_spec_scheme *b)
+{
+    return a->bits == b->bits && a->group_elems == b->group_elems &&
+           a->is_symmetric == b->is_symmetric;
+}
+
+/* Swage tiles may have a scheme for each linear; what stands outside of "modules" is then that of
+ * none, and may be anything. */
+static sw_code check_swage(sw_report *report, const sw_subject *s, sw_err *err)
+{
+    sw_subject_linear *linears;
+    bool is_used = !s->scheme.mixed;
+    sw_arena arena = {0};
+    int64_t n = 0;
+    sw_code rc = sw_subject_linears(&linears, &n, &s->model, &arena, err);
+
+    for (int64_t i = 0; i < n && rc == SW_OK && !is_used; i++) {
+        sw_spec_scheme own;
+        sw_err ignored = {0};
+
+        is_used = sw_spec_is_quantized(&s->scheme, s->st, linears[i].path) &&
+                  sw_spec_scheme_of(&own, &s->scheme, linears[i].path, &ignored) == SW_OK &&
+                  is_like(&own, &s->scheme);
+    }
+    sw_arena_free(&arena);
+    if (rc != SW_OK || is_used) return rc;
+    return sw_report_remark(report, err, "config.json: quantization_config says %d bits, group "
+                            "size %lld, %s, which is the scheme of no linear: modules has others "
+                            "for all of them", s->scheme.bits, (long long)s->scheme.group_elems,
+                            s->scheme.is_symmetric ? "symmetric" : "asymmetric");
+}
+
 sw_code sw_verify_config_groups(sw_report *report, const sw_subject *checkpoint, sw_err *err)
 {
     const cJSON *config = sw_json_member(checkpoint->config, "quantization_config");
     const sw_spec_scheme *scheme = &checkpoint->scheme;
 
     if (scheme->reader == &sw_spec_ct) return check_ct(report, config, err);
+    if (scheme->reader == &sw_spec_swage) return check_swage(report, checkpoint, err);
     if (scheme->reader != &sw_spec_modelopt) return SW_OK;
     return check_modelopt(report, scheme, config, err);
 }

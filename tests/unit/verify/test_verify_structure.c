@@ -172,6 +172,46 @@ static void config_groups_of_modelopt_must_agree_where_they_are_read(void **stat
     scratch_close(&s);
 }
 
+/* "modules" has a scheme for every linear, so that nothing goes by the one outside. */
+static void a_scheme_of_no_linear_is_remarked(void **state)
+{
+    static const char *const bits[] = {"4", "8"};
+    char modules[4096];
+    size_t at = 0;
+    sw_st *st = NULL;
+    sw_err err = {0};
+    const char *dir;
+    sw_report r;
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    dir = scratch_path(&s, "q");
+    quantized_dir_make(dir, VERIFY_MODEL, "swage", 4, true, 32);
+    edit_remove(dir, "manifest.json");
+    assert_int_equal(sw_st_open(&st, dir, &err), SW_OK);
+    for (int64_t i = 0; i < sw_st_count(st); i++) {
+        const char *name = sw_st_at(st, i)->name, *end = strstr(name, ".tiles");
+
+        if (end)
+            at += (size_t)snprintf(modules + at, sizeof modules - at, "%s\"%.*s\": {\"bits\": 4}",
+                                   at ? ", " : "{", (int)(end - name), name);
+        assert_true(at + 1 < sizeof modules);
+    }
+    sw_st_close(st);
+    (void)snprintf(modules + at, sizeof modules - at, "}");
+    edit_json(dir, "config.json", QC "modules", modules);
+    for (int i = 0; i < 2; i++) {
+        edit_json(dir, "config.json", QC "bits", bits[i]);
+        judge(&r, dir, VERIFY_MODEL, false);
+        verify_expect_pass(&r);
+        assert_int_equal(r.n_remarks, i);
+        if (i) assert_non_null(strstr(r.remarks[0], "quantization_config says 8 bits"));
+        sw_report_free(&r);
+    }
+    scratch_close(&s);
+}
+
 /* What engines read instead of config.json, or where it does not tell them to look. */
 static void other_files_and_orders_must_agree(void **state)
 {
@@ -396,6 +436,7 @@ int main(void)
         cmocka_unit_test(configs_that_deny_what_is_stored_fail),
         cmocka_unit_test(config_groups_that_contradict_themselves_fail),
         cmocka_unit_test(config_groups_of_modelopt_must_agree_where_they_are_read),
+        cmocka_unit_test(a_scheme_of_no_linear_is_remarked),
         cmocka_unit_test(other_files_and_orders_must_agree),
         cmocka_unit_test(a_linear_in_two_forms_fails),
         cmocka_unit_test(a_part_without_use_fails),
