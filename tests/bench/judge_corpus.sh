@@ -24,7 +24,7 @@ count() {
 }
 
 if [ "$part" = whole ] && [ -z "${ONLY:-}" ]; then
-    names=$(seq -f 'b%g' 26; printf '%s.gguf\n' Q4_0 Q4_1 Q8_0 Q4_K Q6_K)
+    names=$(seq -f 'b%g' 32; printf '%s.gguf\n' Q4_0 Q4_1 Q8_0 Q4_K Q6_K)
     echo "$names" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c \
         'TMPDIR=$2 ONLY="^{}\$" bash "$0" "$1/{}.csv" >"$1/{}.said" 2>&1 || echo {} >>"$1/bad"' \
         "$0" "$T" "$tmp"
@@ -43,6 +43,10 @@ fi
 "$corpus" cut tests/golden/models/tiny-moe 1 "$T/moe" || exit 2
 cp calib_data/tiny-llama/{tokenizer,tokenizer_config,generation_config}.json "$T/llama2/"
 ln -s "$PWD/tests/golden/arch/gpt_oss" "$T/gpt_oss"
+# ids below 310: those above stand for images and the like
+for i in $(seq 0 3071); do
+    printf '%b' "\\x$(printf %x $((i * i % 251)))\\x00"
+done >"$T/toy.u16"
 
 # sound CHECKPOINT MODEL: it passes, with its manifest and without.
 sound() {
@@ -73,12 +77,20 @@ damage() {
 }
 
 # NAME MODEL DIALECT SCHEME METHOD [OPTION...]: every damage; those to files and a sixth of those to
-# tensors; a sixth of those to tensors, in turns.
+# tensors, in turns.
 base() { make "$@" && damage "$1" "$2" "$3" "$4 $5"; }
-files() { make "$@" && damage "$1" "$2" "$3" "$4 $5" 6; }
 sixth() {
     n_sixths=$((n_sixths + 1))
-    make "$@" && damage "$1" "$2" "$3" "$4 $5" 6 $n_sixths bytes
+    make "$@" && damage "$1" "$2" "$3" "$4 $5" 6 $n_sixths
+}
+
+# NAME FAMILY DIALECT SCHEME METHOD [OPTION...]: every damage to a toy of tests/golden/recipes.
+toy() {
+    [[ $1 =~ ${ONLY:-.} ]] || return 1
+    local calib=(--calib "$T/toy.u16" --samples 24 --seq-len 48)
+    [ -d "$T/$2" ] || "$build/tests/tools/expand_recipe" "tests/golden/recipes/$2" "$T/$2" || exit 2
+    make "$@" && JUDGE_TEXT=tests/golden/recipes/$2/reference.safetensors \
+        damage "$1" "$2" "$3" "$2 $4 $5"
 }
 
 gguf() { # NAME MODEL TYPE
@@ -105,11 +117,11 @@ else
     sixth b6 llama compressed-tensors MXFP4A16 gptq
     sixth b7 llama compressed-tensors NVFP4A16 gptq
     sixth b8 llama compressed-tensors MXFP8 gptq
-    files b9 llama gptq W4A16 gptq
+    sixth b9 llama gptq W4A16 gptq
     sixth b10 llama gptq_v2 W4A16_ASYM gptq
     sixth b11 llama gptq_v2 W3A16 gptq
     sixth b12 llama gptq_v2 W2A16 gptq
-    files b13 llama awq W4A16_ASYM gptq
+    sixth b13 llama awq W4A16_ASYM gptq
     sixth b14 llama awq_gemv W4A16_ASYM rtn
     sixth b15 llama marlin W4A16 gptq
     sixth b16 llama machete W4A16 rtn
@@ -120,9 +132,15 @@ else
     sixth b21 llama modelopt NVFP4 rtn
     sixth b22 llama modelopt FP8 gptq
     sixth b23 llama swage W3A16 gptq --outliers 0.02
-    files b24 moe compressed-tensors W4A16 gptq
+    sixth b24 moe compressed-tensors W4A16 gptq
     sixth b25 moe awq W4A16_ASYM rtn
     sixth b26 gpt_oss mxfp4 MXFP4A16 rtn --samples 2 --seq-len 32 --ignore self_attn
+    toy b27 qwen3_next compressed-tensors W4A16 gptq --group-size 32
+    toy b28 qwen3_5_moe compressed-tensors NVFP4A16 rtn
+    toy b29 qwen3_5_moe compressed-tensors FP8_DYNAMIC rtn --ignore mlp.experts
+    toy b30 qwen3_5_mtp compressed-tensors W4A16 gptq --group-size 32
+    toy b31 glm4_moe_lite compressed-tensors FP8_DYNAMIC rtn
+    toy b32 glm4_moe_mtp gptq W4A16 gptq --group-size 32
     for type in Q4_0 Q4_1 Q8_0 Q4_K Q6_K; do gguf "$type.gguf" llama $type; done
 fi
 count

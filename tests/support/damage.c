@@ -1,6 +1,7 @@
 /* damage.c - see damage.h. */
 #include "tests/support/damage.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/support/toys/random.h"
@@ -361,11 +362,53 @@ const damage_kind damage_kinds[] = {
     {"4 KB hole in the embedding", DAMAGE_EMBED, false, zero_page},
     {"one bit of a router", DAMAGE_ROUTER, false, flip_low_bit},
     {"halves of a router swapped", DAMAGE_ROUTER, false, swap_halves},
+    {"convolution of a state zero", DAMAGE_CONV, false, zero_all},
+    {"convolution of another layer", DAMAGE_CONV, true, take_other},
+    {"one bit of a convolution", DAMAGE_CONV, false, flip_low_bit},
+    {"decay of another layer", DAMAGE_DECAY, true, take_other},
+    {"decay zero", DAMAGE_DECAY, false, zero_all},
+    {"one bit of a decay", DAMAGE_DECAY, false, flip_low_bit},
+    {"one bit of a tower", DAMAGE_TOWER, false, flip_low_bit},
+    {"halves of a tensor of a tower swapped", DAMAGE_TOWER, false, swap_halves},
+    {"one bit of a head for further tokens", DAMAGE_MTP, false, flip_low_bit},
+    {"last quarter of a tensor of such a head zero", DAMAGE_MTP, false, zero_tail},
+    {"tensor of such a head another's", DAMAGE_MTP, true, take_other},
     {"names of k and v swapped", DAMAGE_HEADER, false, swap_names},
     {"names of two layers swapped", DAMAGE_HEADER, false, swap_layers},
     {"names of two experts swapped", DAMAGE_HEADER, false, swap_experts},
 };
 const int n_damage_kinds = sizeof damage_kinds / sizeof *damage_kinds;
+
+static bool is_beyond(const char *name, int64_t n_layers)
+{
+    const char *at = strstr(name, "layers.");
+
+    return at && strtoll(at + strlen("layers."), NULL, 10) >= n_layers;
+}
+
+bool damage_place_by_name(damage_place *out, const char *name, int64_t n_layers)
+{
+    static const struct {
+        const char *part;
+        damage_place place;
+    } parts[] = {
+        {"mtp.", DAMAGE_MTP}, {"visual.", DAMAGE_TOWER}, {"vision", DAMAGE_TOWER},
+        {"norm", DAMAGE_NORM}, {"embed_tokens", DAMAGE_EMBED}, {"mlp.gate.", DAMAGE_ROUTER},
+        {"router", DAMAGE_ROUTER}, {"conv1d.weight", DAMAGE_CONV}, {".A_log", DAMAGE_DECAY},
+        {".dt_bias", DAMAGE_DECAY},
+    };
+
+    if (is_beyond(name, n_layers)) {
+        *out = DAMAGE_MTP;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (strstr(name, parts[i].part)) {
+            *out = parts[i].place;
+            return true;
+        }
+    return false;
+}
 
 bool damage_place_of(damage_place *out, const char *suffix, const sw_cview *view)
 {

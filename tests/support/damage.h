@@ -9,10 +9,12 @@
 
 #include "formats/base/view.h"
 
-/* Which tensor of a linear, or which tensor else. */
+/* Which tensor of a linear, or which tensor else: CONV and DECAY (A_log, dt_bias) are of mixers
+ * with a state, TOWER of what encodes images, MTP of heads for further tokens. */
 typedef enum damage_place {
     DAMAGE_CODES, DAMAGE_SCALES, DAMAGE_ZEROS, DAMAGE_GLOBAL, DAMAGE_INDEX, DAMAGE_NORM,
-    DAMAGE_EMBED, DAMAGE_ROUTER, DAMAGE_HEADER
+    DAMAGE_EMBED, DAMAGE_ROUTER, DAMAGE_CONV, DAMAGE_DECAY, DAMAGE_TOWER, DAMAGE_MTP,
+    DAMAGE_HEADER
 } damage_place;
 
 /* The bytes to damage, in the image of a file; `other` is a tensor of the same dtype and size, of
@@ -35,6 +37,9 @@ typedef struct damage_kind {
 extern const damage_kind damage_kinds[];
 extern const int n_damage_kinds;
 
+/* The place that the name of a tensor which is no linear's stands for, in a model of `n_layers`
+ * layers; false: none. */
+bool damage_place_by_name(damage_place *out, const char *name, int64_t n_layers);
 /* The place that a suffix of a quantized linear stands for; false: none, a bias for example. */
 bool damage_place_of(damage_place *out, const char *suffix, const sw_cview *view);
 

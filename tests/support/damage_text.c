@@ -48,17 +48,23 @@ const damage_field damage_fields[] = {
     {"another model_type", CONFIG, "model_type", "\"mistral\"", "model_type", "mistral"},
     {"config.json cut off", CONFIG, NULL, NULL, NULL, "config.json"},
     {"targets empty", CONFIG, Q "config_groups.group_0.targets", "[]",
-     Q "config_groups.group_0.targets", "target"},
+     Q "format", "target"},
     {"targets of the MLP only", CONFIG, Q "config_groups.group_0.targets", "[\"re:.*mlp.*\"]",
-     Q "config_groups.group_0.targets", "self_attn"},
+     Q "format", "self_attn"},
     {"attention in ignore", CONFIG, Q "ignore", "[\"re:.*self_attn.*\"]", Q "config_groups",
      "self_attn"},
     {"8 bits", CONFIG, Q "config_groups.group_0.weights.num_bits", "8",
-     Q "config_groups.group_0.weights.num_bits", "model.layers"},
+     Q "format", "model.layers"},
     {"groups of 64 in the config", CONFIG, Q "config_groups.group_0.weights.group_size", "64",
-     Q "config_groups.group_0.weights.group_size", "model.layers"},
+     Q "format", ""},
     {"asymmetric in the config", CONFIG, Q "config_groups.group_0.weights.symmetric", "false",
-     Q "config_groups.group_0.weights.num_bits", ""},
+     Q "format", ""},
+    {"inputs in groups of 64", CONFIG, Q "config_groups.group_0.input_activations.group_size", "64",
+     Q "config_groups.group_0.input_activations.strategy", "group_size"},
+    {"inputs of static scale", CONFIG, Q "config_groups.group_0.input_activations.dynamic", "false",
+     Q "config_groups.group_0.input_activations.strategy", "input"},
+    {"integers in the config", CONFIG, Q "config_groups.group_0.weights.type", "\"int\"",
+     Q "format", ""},
     {"bits of gptq 8", CONFIG, Q "bits", "8", Q "bits", ""},
     {"group_size of gptq 64", CONFIG, Q "group_size", "64", Q "group_size", ""},
     {"gptq_v2 for gptq or gptq for it", CONFIG, Q "checkpoint_format", "\"gptq\"",
@@ -151,7 +157,7 @@ static bool keeps(damage_list_kind kind, const sw_st_tensor *t, const char *code
     if (kind == DAMAGE_NO_NORM) return !strstr(t->name, "layers.0.input_layernorm");
     if (strcmp(t->name, codes)) return true;
     if (kind == DAMAGE_NO_CODES) return false;
-    if (kind == DAMAGE_TWO_SHAPES && view->n_dims == 2) {
+    if (kind == DAMAGE_TWO_SHAPES && view->n_dims >= 2) {
         view->shape[0] = t->view.shape[1];
         view->shape[1] = t->view.shape[0];
     }
@@ -172,7 +178,8 @@ bool damage_list_apply(damage_list_kind kind, const char *dir, const sw_st *st, 
     if (kind == DAMAGE_FLOATS_BESIDE) (void)snprintf(extra, sizeof extra, "%s.weight", path);
     if (kind == DAMAGE_EXTRA) (void)snprintf(extra, sizeof extra, "model.layers.0.lora.weight");
     if (!t || (*extra && sw_st_find(st, extra)) ||
-        (kind == DAMAGE_TWO_SHAPES && t->view.n_dims == 2 && t->view.shape[0] == t->view.shape[1]))
+        (kind == DAMAGE_TWO_SHAPES &&
+         (t->view.n_dims < 2 || t->view.shape[0] == t->view.shape[1])))
         return false;
     must(sw_st_writer_new(&w, dir, 0, &err), &err);
     for (int pass = 0; pass < 2; pass++) {

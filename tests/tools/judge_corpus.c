@@ -21,10 +21,12 @@
 
 #include "formats/base/mem.h"
 #include "tests/support/damage.h"
+#include "tests/support/damage_parts.h"
 #include "tests/support/damage_text.h"
 #include "verify/base/subject.h"
 #include "verify/verify.h"
 
+/* Instead of a text of the bundled tokenizer, where a model has another vocabulary: JUDGE_TEXT. */
 #define TEXT "calib_data/eval.u16"
 /* One damage in so many is judged with a text too. */
 enum { WITH_TEXT = 8, TENSORS_MAX = 4096 };
@@ -127,7 +129,7 @@ static bool names(const char *text, const char *a, const char *b)
 /* `a` or `b` is what must be named. */
 static void judge(verdict *v, const corpus *c, const char *a, const char *b, bool with_text)
 {
-    static const char *const text = TEXT;
+    const char *own = getenv("JUDGE_TEXT"), *text = own ? own : TEXT;
     sw_verify_options o = {.checkpoint_dir = c->dir, .original_dir = c->model, .n_threads = 1};
     sw_report r = {0};
     sw_err err = {0};
@@ -136,7 +138,7 @@ static void judge(verdict *v, const corpus *c, const char *a, const char *b, boo
     if (with_text) {
         o.text_paths = &text;
         o.n_texts = 1;
-        o.window = 64;
+        o.window = own ? 48 : 64;
         o.max_windows = 1;
         o.gap_windows = 1;
     }
@@ -220,11 +222,9 @@ static void list_targets(corpus *c)
         if (!dot || !t->view.data || strlen(t->name) >= sizeof to->path) continue;
         to->tensor = t;
         (void)snprintf(to->path, sizeof to->path, "%s", t->name);
-        if (strstr(t->name, "norm")) to->place = DAMAGE_NORM;
-        else if (strstr(t->name, "embed_tokens")) to->place = DAMAGE_EMBED;
-        else if (strstr(t->name, "mlp.gate.") || strstr(t->name, "router"))
-            to->place = DAMAGE_ROUTER;
-        else if (fused && (!strcmp(fused, "_proj_blocks") || !strcmp(fused, "_proj_scales"))) {
+        if (fused && strcmp(fused, "_proj_blocks") && strcmp(fused, "_proj_scales")) fused = NULL;
+        if (damage_place_by_name(&to->place, t->name, c->subject.model.n_layers)) fused = NULL;
+        else if (fused) {
             to->place = fused[6] == 'b' ? DAMAGE_CODES : DAMAGE_SCALES;
             *strstr(to->path, "experts") = '\0'; /* found expert by expert */
         } else if (!damage_place_of(&to->place, dot + 1, &t->view)) continue;
@@ -233,7 +233,8 @@ static void list_targets(corpus *c)
     }
 }
 
-/* The n-th tensor of that place, counted round; one large enough to lose 4 KB. */
+/* The n-th tensor of that place, counted round; of big ones, large enough to lose 4 KB, if there
+ * are such. */
 static const target *pick(const corpus *c, damage_place place, bool is_big, int n)
 {
     const target *of_place[TENSORS_MAX];
@@ -243,6 +244,7 @@ static const target *pick(const corpus *c, damage_place place, bool is_big, int 
         if (c->targets[i].place == place &&
             (!is_big || c->targets[i].tensor->view.size_bytes >= 8192))
             of_place[n_found++] = &c->targets[i];
+    if (!n_found && is_big) return pick(c, place, false, n);
     return n_found ? of_place[n % n_found] : NULL;
 }
 
@@ -349,6 +351,17 @@ static void try_files(corpus *c)
     free(text);
 }
 
+static void try_parts(corpus *c)
+{
+    char module[256];
+
+    for (int i = 0; i < n_damage_parts; i++) {
+        make_case(c, "model.safetensors");
+        if (damage_part_apply(module, &damage_parts[i], c->dir, c->subject.st))
+            try_case(c, damage_parts[i].name, module, NULL);
+    }
+}
+
 static void try_lists(corpus *c)
 {
     const target *t = pick(c, DAMAGE_CODES, true, 5);
@@ -386,6 +399,7 @@ static int all(int argc, char **argv)
     if (!c.subject.is_gguf && argc < 10) {
         try_files(&c);
         try_lists(&c);
+        try_parts(&c);
     }
     drop_case(&c);
     (void)rmdir(parent);

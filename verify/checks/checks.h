@@ -46,6 +46,13 @@ bool sw_is_float_linear(const sw_subject *checkpoint, const sw_subject *original
 sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint,
                             sw_err *err) SW_MUST_USE;
 
+/* The same for fields of config_groups (compressed-tensors, modelopt) that contradict others or
+ * what is stored, so that engines refuse a checkpoint or misread it although it can be decoded:
+ * findings "config", one a field. A remark where no engine goes by the field, and where the scheme
+ * of Swage tiles is that of no linear. */
+sw_code sw_verify_config_groups(sw_report *report, const sw_subject *checkpoint,
+                                sw_err *err) SW_MUST_USE;
+
 /* Does config.json describe the same model as the original's config.json?
  *
  * The two are compared twice. First as model descriptions, in which an absent key has the default

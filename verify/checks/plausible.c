@@ -7,6 +7,15 @@
 
 #include "formats/base/mem.h"
 
+/* The same over a whole weight, where chance evens out, as factor of the root mean square. Scales
+ * that came from other rows or groups of like size pass every bound on single groups. Sound
+ * weights measure at most 1.13 (MXFP8 by gptq; 1.10 at 2 bits, 1.03 in integers and NVFP4).
+ * Scales that were rounded after the codes were chosen are off by up to 2^-8, in BF16. */
+#define REFIT_MAX 1.35
+#define REFIT_MAX_2_BITS 1.6
+#define REFIT_WEIGHTS_MIN 512
+#define SCALE_ROUNDING 0x1p-8
+
 /* Error beyond this many times plain rounding's is no rounding. GPTQ gives up weight error for
  * output error, and more of it to make good what was lost upstream: on trained models it measures
  * 1.8 (8 bits) to 2.4 (experts that saw few tokens). */
@@ -49,8 +58,8 @@ static double step_rms_max(const sw_spec_weight *w)
 #define OUTLIER_STEPS 0.75
 
 typedef enum rival {
-    NEXT_GROUP, PREV_GROUP, FAR_GROUP, NEXT_CHANNEL, PREV_CHANNEL, ZERO_UP, ZERO_DOWN,
-    SWAP_INPUTS, SWAP_CHANNELS, SWAP_ROWS8, N_RIVALS
+    NEXT_GROUP, PREV_GROUP, FAR_GROUP, NEXT_CHANNEL, PREV_CHANNEL, FAR_CHANNEL, ZERO_UP,
+    ZERO_DOWN, SWAP_INPUTS, SWAP_CHANNELS, SWAP_ROWS8, N_RIVALS
 } rival;
 
 static const char *const rival_text[N_RIVALS] = {
@@ -59,6 +68,7 @@ static const char *const rival_text[N_RIVALS] = {
     [FAR_GROUP] = "the scales of the group half a row away: scales are out of order",
     [NEXT_CHANNEL] = "the scales of the next channel: scales are off by one channel",
     [PREV_CHANNEL] = "the scales of the previous channel: scales are off by one channel",
+    [FAR_CHANNEL] = "the scales of the channel half the rows away: scales are out of order",
     [ZERO_UP] = "every zero point one higher: zero points are wrong",
     [ZERO_DOWN] = "every zero point one lower: zero points are wrong",
     [SWAP_INPUTS] = "the codes of neighbouring inputs swapped: nibbles are swapped",
@@ -75,6 +85,7 @@ typedef struct cell {
 typedef struct sums {
     sw_vec_sums vec;
     double err2, round2;         /* squared error, and what rounding alone would give */
+    double n_fit, own2, fit2;    /* weights, squared error, and that by the best lines */
     sw_vec_sums rival[N_RIVALS]; /* the rival against the original, where it exists */
     sw_vec_sums own[N_RIVALS];   /* ours over the same weights; dot, have2, want2 of both */
     double worst_cell, worst_over; /* misfit, and misfit over its limit */
@@ -124,6 +135,11 @@ static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t 
     /* weights of 0 under a scale of 0 have no error, and nothing to hold it against */
     misfit = own > 0 ? sqrt(own / fmax(cell_fit(x), rounding)) : 0;
     all->round2 += rounding;
+    if (x->n > 2) { /* a line takes two of n degrees of freedom */
+        all->n_fit += x->n;
+        all->own2 += own;
+        all->fit2 += cell_fit(x) * x->n / (x->n - 2);
+    }
     over = misfit / misfit_max(x->n, w);
     if (!(over <= all->worst_over)) {
         all->worst_over = over;
@@ -140,6 +156,10 @@ static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t 
     if (n + 1 < w->n_out)
         add_cell_rival(all, NEXT_CHANNEL, x, s, (double)scales[g + w->n_groups] * global, 0);
     if (n > 0) add_cell_rival(all, PREV_CHANNEL, x, s, (double)scales[g - w->n_groups] * global, 0);
+    if (w->n_out > 3)
+        add_cell_rival(all, FAR_CHANNEL, x, s,
+                       (double)w->scales[(n + w->n_out / 2) % w->n_out * w->n_groups + g] * global,
+                       0);
     if (w->exponent_bits || w->levels) return;
     add_cell_rival(all, ZERO_UP, x, s, s, 1);
     add_cell_rival(all, ZERO_DOWN, x, s, s, -1);
@@ -245,6 +265,16 @@ static rival best_rival(double *gain, const sums *all)
     return best;
 }
 
+/* The error over that with the best scales; *most is what it may be at most. */
+static double refit(double *most, const sums *all, const sw_spec_weight *w)
+{
+    double floor2 = SCALE_ROUNDING * SCALE_ROUNDING * all->vec.want2;
+
+    *most = w->bits == 2 ? REFIT_MAX_2_BITS : REFIT_MAX;
+    if (all->n_fit < REFIT_WEIGHTS_MIN || !(all->own2 > floor2)) return 1;
+    return sqrt((all->own2 - floor2) / fmax(all->fit2, floor2 / 16));
+}
+
 static bool is_transposed(const sw_spec_weight *w, const float *original)
 {
     sw_vec_sums turned = {0};
@@ -259,7 +289,7 @@ static bool is_transposed(const sw_spec_weight *w, const float *original)
 static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t, const sums *all,
                     const sw_spec_weight *w, const float *original)
 {
-    double gain, least = cosine_min(least_bits(w));
+    double gain, least = cosine_min(least_bits(w)), refit_max, over = refit(&refit_max, all, w);
     rival best = best_rival(&gain, all);
 
     why[0] = '\0';
@@ -280,6 +310,10 @@ static void explain(char why[SW_PLAUSIBLE_TEXT_BYTES], const sw_report_tensor *t
                        "times that with its best scale and zero point, want at most %.1f",
                        (long long)all->worst_n, (long long)all->worst_g, all->worst_cell,
                        all->worst_cell / all->worst_over);
+    else if (!(over <= refit_max))
+        (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "the error is %.2f times that with the best "
+                       "scales of all groups, want at most %.2f: scales are of other weights", over,
+                       refit_max);
     else if (t->rounded >= PLAIN_SHARE && all->n_outliers)
         (void)snprintf(why, SW_PLAUSIBLE_TEXT_BYTES, "plainly rounded, but %lld %s not the "
                        "nearest, first at channel %lld, input %lld", (long long)all->n_outliers,

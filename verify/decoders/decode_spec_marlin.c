@@ -30,9 +30,13 @@ static bool is_mine(const cJSON *config)
 
 static sw_code read_config(sw_spec_scheme *out, const cJSON *config, sw_err *err)
 {
+    const cJSON *format = sw_json_member(config, "checkpoint_format");
     int64_t bits = 4, group_size = -1;
     sw_code rc;
 
+    if (cJSON_IsString(format) && strcmp(format->valuestring, "marlin") != 0)
+        return SW_FAIL(err, SW_E_FORMAT, "checkpoint_format is \"%.30s\", but is_marlin_format or "
+                       "quant_method says marlin", format->valuestring);
     if ((rc = sw_json_int(&bits, config, "bits", 4, 8, err)) != SW_OK ||
         (rc = sw_json_int(&group_size, config, "group_size", -1, 128, err)) != SW_OK ||
         (rc = sw_json_bool(&out->is_symmetric, config, "sym", err)) != SW_OK)

@@ -44,6 +44,23 @@ typedef struct tiled {
 
 static bool is_mine(const cJSON *config) { return sw_spec_method_is(config, "swage"); }
 
+/* Floats say with their name how many bits they have, and have no zero points; "bits" and "sym",
+ * which other readers may go by, must not say otherwise. */
+static sw_code read_floats(sw_spec_scheme *out, const char *weights, const cJSON *config,
+                           sw_err *err)
+{
+    const cJSON *bits = sw_json_member(config, "bits");
+    sw_code rc = sw_spec_float_kind(out, weights, err);
+
+    if (rc != SW_OK) return rc;
+    if (cJSON_IsNumber(bits) && bits->valuedouble != (double)out->bits)
+        return SW_FAIL(err, SW_E_FORMAT, "bits is %.9g, but weights are %.10s", bits->valuedouble,
+                       weights);
+    if (cJSON_IsFalse(sw_json_member(config, "sym")))
+        return SW_FAIL(err, SW_E_FORMAT, "sym is false, but weights are %.10s", weights);
+    return SW_OK;
+}
+
 /* What goes beyond integers under scales of their own. Absent keys leave the scheme as it is. */
 static sw_code read_beyond(sw_spec_scheme *out, const cJSON *config, sw_err *err)
 {
@@ -63,7 +80,7 @@ static sw_code read_beyond(sw_spec_scheme *out, const cJSON *config, sw_err *err
                                (!strcmp(scope, "group") && !strcmp(dtype, "F8_E4M3"));
     if (!weights) return SW_OK;
     out->exponent_bits = out->mantissa_bits = 0;
-    return strncmp(weights, "int", 3) ? sw_spec_float_kind(out, weights, err) : SW_OK;
+    return strncmp(weights, "int", 3) ? read_floats(out, weights, config, err) : SW_OK;
 }
 
 /* Linears with a scheme of their own, by module path. */

@@ -10,6 +10,7 @@
 
 #include "formats/checkpoint/checkpoint.h"
 #include "quant/run/pipeline.h"
+#include "quant/run/scheme.h"
 #include "tests/support/toys/random.h"
 
 #define LINEARS_MAX 512
@@ -96,9 +97,8 @@ void quantized_dir_calibrate(const char *out_dir, const char *source_dir, const 
                      sw_algo_find(calib ? "gptq" : "rtn"), calib);
 }
 
-void quantized_dir_by(const char *out_dir, const char *source_dir, const char *dialect, int bits,
-                      bool is_symmetric, int64_t group_elems, const sw_algo *algo,
-                      const sw_calib *calib)
+static void write_dir(const char *out_dir, const char *source_dir, const char *dialect,
+                      const sw_qspec *spec, const sw_algo *algo, const sw_calib *calib)
 {
     const sw_dialect *d = sw_dialect_find(dialect);
     sw_checkpoint *source = calloc(1, sizeof *source);
@@ -118,9 +118,10 @@ void quantized_dir_by(const char *out_dir, const char *source_dir, const char *d
     if (sw_checkpoint_open(source, source_dir, &err) != SW_OK) fail_msg("%s", err.text);
     drawn = random_calib(ids, source->model.vocab);
     options.algo = algo;
-    options.spec = (sw_qspec){.num = sw_num_by_bits(bits), .is_symmetric = is_symmetric,
-                              .group_elems = group_elems, .zero_min = d->zero_min,
-                              .scale_dtype = d->scale_dtype(source->model.dtype)};
+    options.spec = *spec;
+    options.spec.zero_min = d->zero_min;
+    if (!spec->is_pow2_scale && !spec->has_global)
+        options.spec.scale_dtype = d->scale_dtype(source->model.dtype);
     if (!calib) options.cap = (sw_strengths){0, 0}; /* random tokens would teach it noise */
     if (!calib && algo->needs_statistics) calib = &drawn;
     options.n_threads = 2;
@@ -138,4 +139,21 @@ void quantized_dir_by(const char *out_dir, const char *source_dir, const char *d
     free(source);
     free(linears);
     free(paths);
+}
+
+void quantized_dir_by(const char *out_dir, const char *source_dir, const char *dialect, int bits,
+                      bool is_symmetric, int64_t group_elems, const sw_algo *algo,
+                      const sw_calib *calib)
+{
+    const sw_qspec spec = {.num = sw_num_by_bits(bits), .is_symmetric = is_symmetric,
+                           .group_elems = group_elems};
+
+    write_dir(out_dir, source_dir, dialect, &spec, algo, calib);
+}
+
+void quantized_dir_of_scheme(const char *out_dir, const char *source_dir, const char *dialect,
+                             const char *scheme)
+{
+    write_dir(out_dir, source_dir, dialect, &sw_scheme_find(scheme)->spec, sw_algo_find("rtn"),
+              NULL);
 }

@@ -18,6 +18,10 @@ void quantized_dir_by(const char *out_dir, const char *source_dir, const char *d
                       bool is_symmetric, int64_t group_elems, const sw_algo *algo,
                       const sw_calib *calib);
 
+/* By plain rounding, in a scheme of `swage list schemes` whose inputs need no stored scale. */
+void quantized_dir_of_scheme(const char *out_dir, const char *source_dir, const char *dialect,
+                             const char *scheme);
+
 /* A model whose linears are quantized where they lie, for tests of engines. */
 
 typedef struct quantized_lm {

@@ -256,11 +256,17 @@ static void configs_beyond_the_decoder_are_refused(void **state)
         {"{\"quant_method\":\"gptq\",\"bits\":4,\"dynamic\":{\".*down\":{\"bits\":5}}}",
          SW_E_UNSUPPORTED, ".*down"},
         {"{\"quant_method\":\"gptq\",\"bits\":\"4\"}", SW_E_FORMAT, "bits"},
+        {"{\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq\","
+         "\"is_marlin_format\":true}", SW_E_FORMAT, "checkpoint_format is \"gptq\""},
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\"}",
          SW_E_UNSUPPORTED, "marlin-24"},
         {"{\"quant_method\":\"compressed-tensors\"}", SW_E_FORMAT, "config_groups"},
         {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":3,\"bits\":4}",
          SW_E_UNSUPPORTED, "version 2"},
+        {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":2,\"bits\":8,"
+         "\"weights\":\"e2m1\"}", SW_E_FORMAT, "bits is 8, but weights are e2m1"},
+        {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":2,\"bits\":4,"
+         "\"weights\":\"e2m1\",\"sym\":false}", SW_E_FORMAT, "sym is false"},
         {"{\"quant_method\":\"swage\",\"layout\":\"swage-tiles\",\"layout_version\":1,\"bits\":3}",
          SW_E_UNSUPPORTED, "version 1"},
     };

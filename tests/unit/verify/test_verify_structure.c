@@ -91,6 +91,127 @@ static void configs_that_deny_what_is_stored_fail(void **state)
     }
 }
 
+#define WEIGHTS GROUP "weights."
+#define INPUTS GROUP "input_activations."
+
+/* Fields that decoding does not need: loaders refuse them, or go by them. */
+static void config_groups_that_contradict_themselves_fail(void **state)
+{
+    static const struct {
+        const char *dialect, *scheme, *path, *value, *says; /* says NULL: it passes */
+    } rows[] = {
+        {"compressed-tensors", "FP8_DYNAMIC", WEIGHTS "group_size", "64",
+         "group_0.weights.group_size is 64 under strategy \"channel\""},
+        {"compressed-tensors", "FP8_DYNAMIC", WEIGHTS "group_size", "-1", NULL},
+        {"compressed-tensors", "FP8_DYNAMIC", WEIGHTS "symmetric", "false",
+         "group_0.weights.symmetric is false"},
+        {"compressed-tensors", "FP8_DYNAMIC", WEIGHTS "dynamic", "true", "weights.dynamic is true"},
+        {"compressed-tensors", "FP8_DYNAMIC", WEIGHTS "block_structure", "[64, 64]",
+         "weights.block_structure"},
+        {"compressed-tensors", "FP8_DYNAMIC", WEIGHTS "actorder", "\"static\"", NULL},
+        {"compressed-tensors", "FP8_DYNAMIC", WEIGHTS "actorder", "\"group\"", "weights.actorder"},
+        {"compressed-tensors", "FP8_DYNAMIC", INPUTS "group_size", "64",
+         "input_activations.group_size is 64"},
+        {"compressed-tensors", "MXFP8", INPUTS "group_size", "64",
+         "input_activations.group_size is 64 under strategy \"group\": weights have scales"},
+        {"compressed-tensors", "W8A16", WEIGHTS "group_size", "64", "weights.group_size is 64"},
+        {"compressed-tensors", "W8A8", WEIGHTS "symmetric", "false", "weights.symmetric is false"},
+        {"compressed-tensors", "NVFP4A16", WEIGHTS "symmetric", "false", "weights.symmetric"},
+        {"compressed-tensors", "NVFP4A16", WEIGHTS "actorder", "\"group\"", NULL},
+        {"compressed-tensors", "MXFP8", WEIGHTS "symmetric", "false", "weights.symmetric is false"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const char *dir;
+        sw_report r;
+        scratch s;
+
+        scratch_open(&s);
+        dir = scratch_path(&s, "q");
+        quantized_dir_of_scheme(dir, VERIFY_MODEL, rows[i].dialect, rows[i].scheme);
+        edit_remove(dir, "manifest.json");
+        edit_json(dir, "config.json", rows[i].path, rows[i].value);
+        if (rows[i].says) {
+            expect_both(dir, VERIFY_MODEL, "config", rows[i].says);
+        } else {
+            judge(&r, dir, VERIFY_MODEL, false);
+            verify_expect_pass(&r);
+            sw_report_free(&r);
+        }
+        scratch_close(&s);
+    }
+}
+
+/* modelopt: a second time what the rest of the config says. One loader takes the group size from
+ * there, when it stands nowhere else. */
+static void config_groups_of_modelopt_must_agree_where_they_are_read(void **state)
+{
+    const char *dir;
+    sw_report r;
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    dir = scratch_path(&s, "q");
+    quantized_dir_of_scheme(dir, VERIFY_MODEL, "modelopt", "NVFP4A16");
+    edit_remove(dir, "manifest.json");
+    edit_json(dir, "config.json", WEIGHTS "group_size", "64");
+    judge(&r, dir, VERIFY_MODEL, false);
+    verify_expect_pass(&r);
+    assert_int_equal(r.n_remarks, 1);
+    assert_non_null(strstr(r.remarks[0], "group_0.weights.group_size is 64, and 16 is stored"));
+    sw_report_free(&r);
+    edit_json(dir, "config.json", QC "group_size", NULL);
+    expect_both(dir, VERIFY_MODEL, "config", "group_0.weights.group_size is 64, and 16 is stored");
+    edit_json(dir, "config.json", WEIGHTS "group_size", "16");
+    judge(&r, dir, VERIFY_MODEL, false);
+    verify_expect_pass(&r);
+    assert_int_equal(r.n_remarks, 0);
+    sw_report_free(&r);
+    scratch_close(&s);
+}
+
+/* "modules" has a scheme for every linear, so that nothing goes by the one outside. */
+static void a_scheme_of_no_linear_is_remarked(void **state)
+{
+    static const char *const bits[] = {"4", "8"};
+    char modules[4096];
+    size_t at = 0;
+    sw_st *st = NULL;
+    sw_err err = {0};
+    const char *dir;
+    sw_report r;
+    scratch s;
+
+    (void)state;
+    scratch_open(&s);
+    dir = scratch_path(&s, "q");
+    quantized_dir_make(dir, VERIFY_MODEL, "swage", 4, true, 32);
+    edit_remove(dir, "manifest.json");
+    assert_int_equal(sw_st_open(&st, dir, &err), SW_OK);
+    for (int64_t i = 0; i < sw_st_count(st); i++) {
+        const char *name = sw_st_at(st, i)->name, *end = strstr(name, ".tiles");
+
+        if (end)
+            at += (size_t)snprintf(modules + at, sizeof modules - at, "%s\"%.*s\": {\"bits\": 4}",
+                                   at ? ", " : "{", (int)(end - name), name);
+        assert_true(at + 1 < sizeof modules);
+    }
+    sw_st_close(st);
+    (void)snprintf(modules + at, sizeof modules - at, "}");
+    edit_json(dir, "config.json", QC "modules", modules);
+    for (int i = 0; i < 2; i++) {
+        edit_json(dir, "config.json", QC "bits", bits[i]);
+        judge(&r, dir, VERIFY_MODEL, false);
+        verify_expect_pass(&r);
+        assert_int_equal(r.n_remarks, i);
+        if (i) assert_non_null(strstr(r.remarks[0], "quantization_config says 8 bits"));
+        sw_report_free(&r);
+    }
+    scratch_close(&s);
+}
+
 /* What engines read instead of config.json, or where it does not tell them to look. */
 static void other_files_and_orders_must_agree(void **state)
 {
@@ -313,6 +434,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(configs_that_deny_what_is_stored_fail),
+        cmocka_unit_test(config_groups_that_contradict_themselves_fail),
+        cmocka_unit_test(config_groups_of_modelopt_must_agree_where_they_are_read),
+        cmocka_unit_test(a_scheme_of_no_linear_is_remarked),
         cmocka_unit_test(other_files_and_orders_must_agree),
         cmocka_unit_test(a_linear_in_two_forms_fails),
         cmocka_unit_test(a_part_without_use_fails),

@@ -1,0 +1,121 @@
+/* test_plausible_scales.c - scales that are another group's though of like size: each group under
+ * one hides among what rounding does to single groups, the sum of all does not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "quant/method/algo.h"
+#include "quant/run/scheme.h"
+#include "tests/support/toys/random.h"
+#include "tests/support/toys/st_build.h"
+#include "verify/checks/plausible.h"
+
+enum { N = 256, K = 256, GROUP = 16 };
+
+static float weight[N * K];
+
+/* Groups whose ranges differ by a third at most. */
+static int make_weight(void **state)
+{
+    test_rng rng = {7};
+    double height = 1;
+
+    (void)state;
+    for (int64_t i = 0; i < N * K; i++) {
+        if (i % GROUP == 0) height = 0.85 + 0.3 * test_uniform(&rng);
+        weight[i] = (float)(0.02 * height * (2 * test_uniform(&rng) - 1));
+    }
+    return 0;
+}
+
+static void round_plainly(sw_qtensor *q)
+{
+    const sw_qspec *spec = &sw_scheme_find("NVFP4A16")->spec;
+    sw_solve_problem p = {.w = weight, .n_out = N, .k_in = K, .spec = *spec, .n_threads = 1};
+    sw_solve_report report = {0};
+    sw_err err = {0};
+
+    assert_int_equal(sw_qtensor_alloc(q, spec, N, K, &err), SW_OK);
+    assert_int_equal(sw_rtn_solve(q, &p, &report, &err), SW_OK);
+}
+
+static void expect(const sw_qtensor *q, const char *want)
+{
+    const sw_dialect *dialect = sw_dialect_find("compressed-tensors");
+    sw_qconfig config = {.spec = q->spec};
+    char why[SW_PLAUSIBLE_TEXT_BYTES];
+    sw_report_tensor figures = {.bits = 4};
+    sw_spec_scheme scheme;
+    sw_spec_weight w = {0};
+    cJSON *object = NULL;
+    st_build built = {0};
+    sw_err err = {0};
+
+    assert_int_equal(dialect->write_config(&object, &config, &err), SW_OK);
+    assert_int_equal(sw_spec_scheme_read(&scheme, object, &err), SW_OK);
+    cJSON_Delete(object);
+    st_build_encode(&built, dialect, "p", q);
+    if (sw_spec_decode(&w, &scheme, st_build_open(&built), "p", N, K, &err) != SW_OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(sw_plausible_check(&figures, why, &w, weight, &err), SW_OK);
+    if (*want ? !strstr(why, want) : *why) fail_msg("have \"%s\", want \"%s\"", why, want);
+    sw_spec_weight_free(&w);
+    st_build_free(&built);
+}
+
+static void scales_that_fit_pass(void **state)
+{
+    sw_qtensor q;
+
+    (void)state;
+    round_plainly(&q);
+    expect(&q, "");
+    sw_qtensor_free(&q);
+}
+
+static void halves_of_scales_swapped_are_named(void **state)
+{
+    sw_qtensor q;
+    int64_t half;
+
+    (void)state;
+    round_plainly(&q);
+    half = q.n_out * q.n_groups / 2;
+    for (int64_t i = 0; i < half; i++) {
+        float kept = q.scales[i];
+
+        q.scales[i] = q.scales[i + half];
+        q.scales[i + half] = kept;
+    }
+    expect(&q, "scales are out of order");
+    sw_qtensor_free(&q);
+}
+
+/* No other order of the scales explains it. */
+static void scales_a_fifth_off_are_caught(void **state)
+{
+    test_rng rng = {3};
+    sw_qtensor q;
+
+    (void)state;
+    round_plainly(&q);
+    for (int64_t i = 0; i < q.n_out * q.n_groups; i++)
+        q.scales[i] = sw_num_round_to(q.scales[i] * (test_u64(&rng) >> 40 & 1 ? 1.2f : 0.8f),
+                                      q.spec.scale_dtype);
+    expect(&q, "scales are of other weights");
+    sw_qtensor_free(&q);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scales_that_fit_pass),
+        cmocka_unit_test(halves_of_scales_swapped_are_named),
+        cmocka_unit_test(scales_a_fifth_off_are_caught),
+    };
+    return cmocka_run_group_tests(tests, make_weight, NULL);
+}
