@@ -284,6 +284,7 @@ const sw_cmd sw_cmd_convert = {
     .options = options,
     .options_bytes = sizeof(convert_options),
     .defaults = &defaults,
+    .takes_any_family = true,
     .min_args = 1,
     .max_args = 1,
     .is_long = true,

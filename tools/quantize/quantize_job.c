@@ -9,6 +9,7 @@
 #include "formats/num/pow2.h"
 #include "kernels/engine/lm_open.h"
 #include "quant/run/scheme.h"
+#include "tools/cli/family.h"
 #include "tools/cli/names.h"
 #include "tools/cli/values.h"
 #include "tools/device/device_opt.h"
@@ -157,9 +158,10 @@ static sw_code take_source(job *j, sw_err *err)
 static sw_code check_rest(const job *j, sw_err *err)
 {
     sw_lm ends = {0};
-    sw_code rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st,
-                                 j->settings.quant.source, err);
+    sw_code rc = SW_OK;
 
+    if (!j->source.model.found)
+        rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st, j->settings.quant.source, err);
     sw_lm_free(&ends);
     if (j->is_dry) return rc;
     for (int64_t i = 0; i < sw_st_count(j->source.st) && rc == SW_OK; i++) {
@@ -391,6 +393,24 @@ static sw_code open_data(job *j, sw_err *err)
                       : sw_calibration_assume(&j->calibration, &j->source.model, &c, err);
 }
 
+/* What nobody knows the arithmetic of can be rounded, if nothing else is asked for. */
+static sw_code open_source(job *j, sw_err *err)
+{
+    sw_code rc;
+
+    sw_arch_allow_unknown(!sw_quantize_job_needs_data(j) && !sw_quantize_chooser(j->o));
+    if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
+    if (!j->source.model.found) return take_source(j, err);
+    if (j->o->with_head)
+        return SW_FAIL(err, SW_E_USAGE, "--lm-head: nobody says which tensor is the head of a "
+                       "model_type that is not known; leave the option out, or give --arch-like "
+                       "FAMILY");
+    sw_progress_note(j->progress, "model_type %.60s is not known: weights alone are rounded, those "
+                     "in its layers by their names and shapes. Nothing is calibrated, and no "
+                     "logits are checked", sw_family_type(j->source.config));
+    return take_source(j, err);
+}
+
 sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
@@ -401,8 +421,7 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     settings_of(&j->settings, o);
     j->dialect = sw_dialect_find(o->format);
     if ((rc = check_request(j, err)) != SW_OK) return rc;
-    if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
-    if ((rc = take_source(j, err)) != SW_OK) return rc;
+    if ((rc = open_source(j, err)) != SW_OK) return rc;
     if ((rc = check_scheme(o, err)) != SW_OK) return rc;
     sw_dialect_fit_spec(&j->settings.quant.spec, j->dialect, j->source.model.dtype);
     if ((rc = select_linears(j, err)) != SW_OK) return rc;
@@ -414,6 +433,7 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     text = j->calibration.calib.n_seqs ? &j->calibration : NULL;
     rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
     sw_left_parts_find(&left, &j->source);
+    if (rc == SW_OK) rc = sw_family_add_json(j->report.manifest, &j->source.model, err);
     if (rc == SW_OK) rc = sw_left_parts_add_json(j->report.manifest, &left, err);
     sw_linear_counts_find(&j->report.counts, &j->source, &j->selection);
     if (rc == SW_OK) rc = sw_linear_counts_add_json(j->report.manifest, &j->report.counts, err);

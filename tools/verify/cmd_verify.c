@@ -230,6 +230,7 @@ const sw_cmd sw_cmd_verify = {
     .options = options,
     .options_bytes = sizeof(verify_options),
     .defaults = &defaults,
+    .takes_any_family = true,
     .min_args = 1,
     .max_args = 1,
     .is_long = true,
