@@ -68,16 +68,29 @@ static bool is_float(sw_dtype dtype)
     return dtype == SW_DTYPE_F32 || dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16;
 }
 
-/* Does any part of the layer's own name belong to a module that stays in floats? */
+/* Does any part of the layer's own name belong to a module that stays in floats? A convolution is
+ * one by its last part: a mixer of that name has linears around it. */
 static bool is_kept_by_name(const char *own)
 {
     while (*own) {
         const size_t n = strcspn(own, ".");
 
         if (sw_word_is_kept(own, n)) return true;
+        if ((!own[n] || !strcmp(own + n, WEIGHT)) && n >= 4 && !strncmp(own, "conv", 4))
+            return true;
         own += n + (own[n] == '.');
     }
     return false;
+}
+
+static sw_code keep(finder *f, const char *name, sw_err *err)
+{
+    const size_t n = strlen(name) - (ends_with(name, WEIGHT) ? strlen(WEIGHT) : 0);
+    char *path;
+    sw_code rc = sw_arena_text(&path, f->arena, name, n, err);
+
+    if (rc == SW_OK) f->kept[f->found->n_kept++] = path;
+    return rc;
 }
 
 /* Some checkpoints store linears turned; a bias has one value for each output and tells. */
@@ -105,12 +118,14 @@ static sw_code add_matrix(finder *f, const sw_st_tensor *t, int64_t layer, const
     const int64_t rows = t->view.shape[0], columns = t->view.shape[1];
     const bool is_routing = f->m->n_experts > 1 && rows == f->m->n_experts;
     char *path;
-    sw_code rc = sw_arena_text(&path, f->arena, t->name, strlen(t->name) - strlen(WEIGHT), err);
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
-    if (strlen(path) >= 256) return SW_OK; /* no module of ours has such a name */
     if (rows < NARROWEST || columns < NARROWEST || is_routing || is_kept_by_name(own))
-        f->kept[f->found->n_kept++] = path;
+        return keep(f, t->name, err);
+    rc = sw_arena_text(&path, f->arena, t->name, strlen(t->name) - strlen(WEIGHT), err);
+    if (rc != SW_OK) return rc;
+    if (strlen(path) >= 256)
+        add_unclear(f, t->name, "its name is too long");
     else if (is_turned(f->st, t))
         add_unclear(f, t->name, "its bias has a value for each column, so it is stored turned");
     else
@@ -226,6 +241,15 @@ static sw_code add_experts(finder *f, const sw_st_tensor *t, int64_t layer, sw_e
 
 /* --- the whole --- */
 
+static bool is_of_experts(const sw_model *m, const sw_st_tensor *t, const char *own)
+{
+    const int64_t *shape = t->view.shape;
+
+    if (t->view.n_dims != 3 || ends_with(own, "_bias")) return false;
+    return strstr(own, "expert") || (m->n_experts > 1 && shape[0] == m->n_experts &&
+                                     shape[1] >= NARROWEST && shape[2] >= NARROWEST);
+}
+
 static sw_code add_tensor(finder *f, const sw_st_tensor *t, sw_err *err)
 {
     int64_t layer;
@@ -236,9 +260,8 @@ static sw_code add_tensor(finder *f, const sw_st_tensor *t, sw_err *err)
         return SW_OK;
     if (t->view.n_dims == 2 && ends_with(t->name, WEIGHT))
         return add_matrix(f, t, layer, t->name + at, err);
-    if (t->view.n_dims == 3 && strstr(t->name + at, "expert") && !ends_with(t->name, "_bias"))
-        return add_experts(f, t, layer, err);
-    return SW_OK;
+    if (is_of_experts(f->m, t, t->name + at)) return add_experts(f, t, layer, err);
+    return t->view.n_dims > 1 && is_kept_by_name(t->name + at) ? keep(f, t->name, err) : SW_OK;
 }
 
 /* What is outside of the layers comes behind them, as the head does. */

@@ -23,7 +23,7 @@ static const word others[] = {{"vis", ANYWHERE},   {"image", ANYWHERE}, {"audio"
  * convolutions, norms, what sets the pace of recurrent mixers, what chooses keys. */
 static const word kept[] = {
     {"gate", WHOLE},      {"wg", WHOLE},        {"_gate", END},        {"router", ANYWHERE},
-    {"embed", ANYWHERE},  {"norm", ANYWHERE},   {"conv", ANYWHERE},    {"conv1d", ANYWHERE},
+    {"embed", ANYWHERE},  {"norm", ANYWHERE},   {"latent_proj", END},  {"conv1d", ANYWHERE},
     {"lora", ANYWHERE},   {"head", END},        {"rotary", ANYWHERE},  {"position", ANYWHERE},
     {"bias", ANYWHERE},   {"indexer", ANYWHERE}, {"dt_proj", WHOLE},   {"x_proj", WHOLE},
     {"in_proj_a", WHOLE}, {"in_proj_b", WHOLE}, {"in_proj_ba", WHOLE}, {"b_proj", WHOLE},
