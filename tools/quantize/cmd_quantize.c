@@ -19,6 +19,7 @@
 #include "tools/device/device_opt.h"
 #include "tools/quantize/quantize_job.h"
 #include "tools/quantize/target_bits.h"
+#include "tools/recipe/left_parts.h"
 #include "tools/report/report.h"
 #include "verify/verify.h"
 
@@ -340,6 +341,7 @@ static sw_code finish(job *j, sw_run *run, const cJSON *verified, sw_err *err)
     if ((rc = write_page(j, &outcome, verified, err)) != SW_OK) return rc;
     sw_term_clear(run->term);
     rc = sw_quantize_report_print(run, &j->report, &j->settings, &outcome, err);
+    if (rc == SW_OK && !j->o->common.json) sw_left_files_print(&j->source);
     if (rc == SW_OK && j->report.n_fallbacks && !j->o->allow_fallback)
         rc = SW_FAIL(err, SW_E_GATE,
                      "%lld of %lld linears fell back, the first: %s; the output is complete, "
