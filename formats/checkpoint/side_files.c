@@ -176,13 +176,13 @@ sw_code sw_dir_check_side(const sw_dir_list *list, const char *dir, sw_err *err)
         char path[SW_PATH_BYTES];
         sw_map map = {0};
         size_t bad_at;
-        if (entry->role != SW_DIR_SIDE) continue;
+        if (entry->role != SW_DIR_SIDE && entry->role != SW_DIR_FOREIGN) continue;
         if ((rc = sw_path_join(path, dir, entry->name, err)) != SW_OK) break;
         if (!sw_utf8_is_valid(entry->name, strlen(entry->name), &bad_at))
             return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: the name of this file is no UTF-8, so no "
                            "manifest can hold it; rename it, or take it out of the directory",
                            path);
-        if (is_text(entry->name) && (rc = sw_map_open(&map, path, err)) == SW_OK)
+        if (entry->role == SW_DIR_SIDE && is_text(entry->name) && (rc = sw_map_open(&map, path, err)) == SW_OK)
             sw_map_close(&map);
     }
     return rc;

@@ -109,6 +109,8 @@ static sw_code check_norm(const sw_model *m, const sw_st *st, int64_t layer, con
         return SW_OK;
     sw_model_slot_shape(m, layer, op->slot, &one, &width);
     (void)snprintf(name, sizeof name, "%s.weight", path);
+    if (!sw_st_find(st, name) && sw_st_find(st, path)) /* a vector without a suffix */
+        (void)snprintf(name, sizeof name, "%s", path);
     if (sw_stored_tensor(&t, st, name, 1, &width, &why) == SW_OK) return SW_OK;
     return refuse(m, &why, err);
 }
@@ -123,19 +125,105 @@ static sw_code check_layer(const sw_model *m, const sw_st *st, int64_t layer, sw
     return rc;
 }
 
+/* Norms and sinks, which only programs of some families read though many have a name for them. */
+static const sw_slot vectors[] = {
+    SW_SLOT_NORM_ATTN,        SW_SLOT_NORM_MLP,         SW_SLOT_NORM_AFTER_ATTN,
+    SW_SLOT_NORM_AFTER_MLP,   SW_SLOT_NORM_Q,           SW_SLOT_NORM_K,
+    SW_SLOT_NORM_Q_ROW,       SW_SLOT_NORM_K_ROW,       SW_SLOT_NORM_Q_A,
+    SW_SLOT_NORM_KV_A,        SW_SLOT_NORM_BRANCH_ATTN, SW_SLOT_NORM_BRANCH_MLP,
+    SW_SLOT_NORM_DENSE_OUT,   SW_SLOT_NORM_EXPERTS,     SW_SLOT_NORM_EXPERTS_OUT,
+    SW_SLOT_SINKS};
+
+/* Does a program of any layer read it? Layers that share keys keep norms of their own. */
+static bool is_read(const sw_model *m, sw_slot slot)
+{
+    for (int64_t layer = 0; layer < m->n_layers; layer++) {
+        int n_ops;
+        const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+
+        for (int i = 0; i < n_ops; i++)
+            if (ops[i].slot == slot) return true;
+    }
+    return false;
+}
+
+/* The operation of the layer that reads `module`, or what lies below it. NULL: none. */
+static const sw_op *reader_of(const sw_model *m, int64_t layer, const char *module)
+{
+    int n_ops;
+    const sw_op *ops = sw_model_ops(m, layer, &n_ops);
+    char path[256];
+
+    for (int i = 0; i < n_ops; i++) {
+        const size_t n = sw_model_slot_path(path, m, layer, ops[i].slot, -1) ? strlen(path) : 0;
+
+        if (n && !strncmp(path, module, n) && (!module[n] || module[n] == '.')) return &ops[i];
+    }
+    return NULL;
+}
+
+/* A tensor that has a name in the family, but that no program reads: a norm of heads, a bias that
+ * the config denies. */
+static bool is_idle(const sw_model *m, int64_t layer, const char *module, const char *leaf)
+{
+    const sw_op *op = reader_of(m, layer, module);
+    char path[256];
+
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0] && !op; i++)
+        if (sw_model_slot_path(path, m, layer, vectors[i], -1) && !strcmp(path, module) &&
+            !is_read(m, vectors[i]))
+            return true;
+    if (!op || strcmp(leaf, ".bias")) return false;
+    return op->kind == SW_OP_LINEAR ? !sw_model_slot_has_bias(m, op->slot)
+                                    : op->kind == SW_OP_RMS_NORM;
+}
+
+/* A tensor of all experts of the layer. */
+static bool is_of_experts(const sw_model *m, const char *name)
+{
+    const char *own = name + strlen(sw_model_end(m, SW_END_LAYERS)) + 1;
+
+    own = strchr(own, '.');
+    for (int i = 0; i < 2 && own; i++) {
+        const char *fused = m->arch->fused_experts[i];
+
+        if (fused && !strncmp(own + 1, fused, strlen(fused))) return true;
+    }
+    return false;
+}
+
+static sw_code check_idle(const sw_model *m, const char *module, const char *name, sw_err *err)
+{
+    const size_t n = strlen(sw_model_end(m, SW_END_LAYERS));
+    const int64_t layer = strtol(name + n + 1, NULL, 10);
+    sw_err why = {0};
+
+    if (!is_idle(m, layer, module, name + strlen(module))) return SW_OK;
+    (void)SW_FAIL(&why, SW_E_FORMAT, "%s is not read by such a model", name);
+    return refuse(m, &why, err);
+}
+
 /* What no slot names would be left out of the arithmetic in silence. */
 static sw_code check_names(const sw_model *m, const sw_st *st, sw_err *err)
 {
+    const char *layers = sw_model_end(m, SW_END_LAYERS);
+    const size_t n = strlen(layers);
+
     for (int64_t i = 0; i < sw_st_count(st); i++) {
         const char *name = sw_st_at(st, i)->name, *dot = strrchr(name, '.');
         char module[256];
         sw_err why = {0};
+        sw_code rc;
 
-        if (!dot || (size_t)(dot - name) >= sizeof module || !sw_model_owns(m, name)) continue;
-        (void)snprintf(module, sizeof module, "%.*s", (int)(dot - name), name);
-        if (sw_model_names(m, module, name) || is_coded(st, module)) continue;
-        if (!strncmp(dot, ".experts", 8) || strstr(dot, "_blocks") || strstr(dot, "_scales"))
+        if (!dot || (size_t)(dot - name) >= sizeof module || !sw_model_owns(m, name) ||
+            strncmp(name, layers, n) || name[n] != '.' || is_of_experts(m, name))
             continue;
+        (void)snprintf(module, sizeof module, "%.*s", (int)(dot - name), name);
+        if ((rc = check_idle(m, module, name, err)) != SW_OK) return rc;
+        if (sw_model_names(m, module, name) || is_coded(st, module) ||
+            reader_of(m, strtol(name + n + 1, NULL, 10), module))
+            continue;
+        if (strstr(dot, "_blocks") || strstr(dot, "_scales")) continue;
         (void)SW_FAIL(&why, SW_E_FORMAT, "%s is no tensor of such a model", name);
         return refuse(m, &why, err);
     }
