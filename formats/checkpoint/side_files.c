@@ -182,7 +182,8 @@ sw_code sw_dir_check_side(const sw_dir_list *list, const char *dir, sw_err *err)
             return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: the name of this file is no UTF-8, so no "
                            "manifest can hold it; rename it, or take it out of the directory",
                            path);
-        if (entry->role == SW_DIR_SIDE && is_text(entry->name) && (rc = sw_map_open(&map, path, err)) == SW_OK)
+        if (entry->role == SW_DIR_SIDE && is_text(entry->name) &&
+            (rc = sw_map_open(&map, path, err)) == SW_OK)
             sw_map_close(&map);
     }
     return rc;

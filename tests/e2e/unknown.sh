@@ -67,6 +67,11 @@ printf '\x77\x13\x99\x42\x77\x13\x99\x42' |
     dd of="$T/bad/model.safetensors" bs=1 seek=$((size - 200000)) conv=notrunc 2>/dev/null
 "$SWAGE" verify "$T/bad" --against "$T/frob" -q >"$T/stdout" 2>"$T/stderr"
 [ $? -eq 1 ] || fail 'damaged codes pass'
+unknown short
+sed -i 's/"num_hidden_layers": 6/"num_hidden_layers": 5/' "$T/short/config.json"
+"$SWAGE" verify "$T/out" --against "$T/short" -q >"$T/stdout" 2>"$T/stderr"
+[ $? -eq 1 ] || fail 'more linears than the original has pass'
+grep -q 'not judged.*layers.5' "$T/stdout" || fail 'nobody says what was not judged'
 unknown other "$TOY"
 "$SWAGE" verify "$T/out" --against "$T/other" -q >"$T/stdout" 2>"$T/stderr"
 [ $? -eq 1 ] || fail 'another model passes for the original'

@@ -352,6 +352,7 @@ static const char *const examples[] = {
     "swage inspect calib_data/tiny-llama",
     "swage inspect calib_data/tiny-llama --tensors --values",
     "swage inspect build/demo/gptq --tensor model.layers.0.mlp.down_proj",
+    "swage inspect MODEL --arch-like llama",
     "swage inspect calib_data/tiny-llama/model.safetensors --json", NULL};
 
 const sw_cmd sw_cmd_inspect = {

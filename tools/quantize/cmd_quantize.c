@@ -397,6 +397,8 @@ static const char *const examples[] = {
     "swage quantize MODEL -o OUT --method awq+gptq --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W8A8 --method smoothquant --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W8A16 --method rtn --format compressed-tensors",
+    "swage quantize MODEL -o OUT --method rtn --imatrix MODEL.imatrix.gguf",
+    "swage quantize MODEL -o OUT --arch-like llama --calib text.txt",
     "swage quantize MODEL -o OUT --calib *.txt --group-size 32 --ignore 'layers.0' down_proj",
     NULL};
 
@@ -409,7 +411,10 @@ const sw_cmd sw_cmd_quantize = {
             "quantized are copied bit by bit. The same inputs give the same bytes for any\n"
             "number of threads.\n"
             "If a run is stopped or killed, the same command continues it from DIR.partial\n"
-            "after the last finished decoder block, unless an input has changed.\n",
+            "after the last finished decoder block, unless an input has changed.\n"
+            "A model_type that is not known can be read as a known one, --arch-like FAMILY; or\n"
+            "its weights are rounded alone, --method rtn, without calibration or a check of\n"
+            "logits.\n",
     .options = sw_quantize_rows,
     .options_bytes = sizeof(sw_quantize_options),
     .defaults = &sw_quantize_defaults,

@@ -303,8 +303,8 @@ static sw_code check_imatrix(const job *j, sw_err *err)
 
     if (!j->o->imatrix) return SW_OK;
     if (q->algo->needs_statistics)
-        return SW_FAIL(err, SW_E_USAGE, "--imatrix: method %s needs whole Hessians, of which such a "
-                       "file has the diagonals; give --method rtn, or --calib or --stats instead",
+        return SW_FAIL(err, SW_E_USAGE, "--imatrix: method %s needs whole Hessians, of which such "
+                       "a file has the diagonals; give --method rtn, or --calib or --stats instead",
                        q->algo->name);
     if (sw_quantize_chooser(j->o))
         return SW_FAIL(err, SW_E_USAGE, "--imatrix: %s measures by itself what errors cost; give "
