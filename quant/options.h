@@ -39,6 +39,13 @@ typedef struct sw_strengths {
     double residual; /* b, 0..1 */
 } sw_strengths;
 
+/* What an error in each input of a linear weighs, without any statistics of a run's own: positive,
+ * [ref->k_in]; or *has false, and all weigh the same. */
+typedef struct sw_importance {
+    void *self;
+    sw_code (*get)(void *self, bool *has, double *out, const sw_linear_ref *ref, sw_err *err);
+} sw_importance;
+
 typedef struct sw_quant_options {
     const struct sw_algo *algo;
     sw_qspec spec;
@@ -51,6 +58,7 @@ typedef struct sw_quant_options {
     bool has_kv_scales;       /* find scales for a cache in e4m3; needs calib and sink->put_kv */
     const sw_linear_source *source; /* of linears that the checkpoint does not store as floats;
                                        NULL: it stores all so */
+    const sw_importance *importance; /* for methods without statistics; NULL: none */
     const char *spill_dir;    /* activations live in a file there; NULL: in memory. Same bytes */
     const struct sw_backend *backend; /* what computes (backend.h); NULL: the CPU */
     void *device;             /* that the backend was opened on, borrowed; NULL on the CPU */

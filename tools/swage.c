@@ -14,6 +14,7 @@
 #include "formats/io/file.h"
 #include "formats/io/profile.h"
 #include "formats/io/watch.h"
+#include "formats/model/model.h"
 #include "kernels/device.h"
 #include "tools/cli/cmd.h"
 #include "tools/cli/model_args.h"
@@ -175,6 +176,8 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     if (!common->threads) common->threads = sw_cpu_count();
     term.is_quiet = common->quiet != 0;
     sw_path_follow_links(common->follow_links != 0);
+    sw_arch_allow_unknown(cmd->takes_any_family);
+    if ((rc = sw_arch_stand_in(common->arch_like, &err)) != SW_OK) goto done;
     run.options = common;
     run.args = args.items;
     run.n_args = args.n;
@@ -189,6 +192,9 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
         rc = cmd->run(&run, &err);
     rc = end_profile(common->profile, rc, &err);
     sw_term_clear(&term);
+    if (rc == SW_OK && common->arch_like && !sw_arch_stood_in())
+        sw_progress_note(&term.progress, "--arch-like %s was not needed: the model_type is known",
+                         common->arch_like);
     if (rc == SW_OK) rc = flush_result(&err);
 done:
     if (rc != SW_OK && common && common->json && !run.has_result)

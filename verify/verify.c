@@ -495,7 +495,8 @@ sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *
     v.n_threads = options->n_threads > 0 ? options->n_threads : sw_cpu_count();
     if ((rc = check_options(options, err)) != SW_OK ||
         (rc = sw_tasks_check(options->task_paths, options->n_tasks, err)) != SW_OK ||
-        (rc = open_subjects(&v, err)) != SW_OK ||
+        (rc = open_subjects(&v, err)) != SW_OK || (rc = sw_verify_family(&v.report, &v.checkpoint,
+                               v.has_original ? &v.original : NULL, options, err)) != SW_OK ||
         (rc = judge(&v, err)) != SW_OK)
         goto done;
     sw_report_judge(&v.report);

@@ -8,6 +8,7 @@
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/checkpoint/expert_stack.h"
+#include "formats/checkpoint/found_modules.h"
 #include "formats/checkpoint/model_path.h"
 #include "formats/dialect/dialect_common.h"
 #include "formats/dialect/dialect_gguf.h"
@@ -27,6 +28,8 @@ static const char *marker_suffix(const sw_checkpoint *ckpt)
     while (ckpt->dialect->is_known_by_scale && at < n - 1 && !parts[at].is_scale) at++;
     return parts[at].suffix;
 }
+
+const char *sw_checkpoint_marker(const sw_checkpoint *ckpt) { return marker_suffix(ckpt); }
 
 static const sw_st_tensor *find_part(const sw_checkpoint *ckpt, const char *module_path,
                                      const char *suffix)
@@ -193,6 +196,14 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
     return object ? detect(ckpt, object, err) : SW_OK;
 }
 
+/* Of a family that has no row, or that of another. */
+static sw_code look_closer(sw_checkpoint *ckpt, sw_err *err)
+{
+    if (ckpt->model.is_like && !ckpt->is_file)
+        return sw_model_check_like(&ckpt->model, ckpt->st, err);
+    return ckpt->model.arch == &sw_arch_unknown ? sw_checkpoint_find_linears(ckpt, err) : SW_OK;
+}
+
 /* is_headers: of floats, data is not looked at; of codes some is. */
 static sw_code open_as(sw_checkpoint *out, const char *dir, sw_gguf_view view, bool is_headers,
                        sw_err *err)
@@ -230,8 +241,11 @@ static sw_code open_as(sw_checkpoint *out, const char *dir, sw_gguf_view view, b
         return open_as(out, dir, view, false, err);
     }
     *out = ckpt; /* before the rules, which borrow its config */
-    if (!ckpt.qconfig.n_rules) goto done;
-    if ((rc = sw_rules_new(&out->rules, &out->qconfig, err)) != SW_OK) {
+    if (ckpt.qconfig.n_rules) rc = sw_rules_new(&out->rules, &out->qconfig, err);
+    ckpt.rules = out->rules;
+    if (rc == SW_OK) rc = look_closer(out, err);
+    if (rc != SW_OK) {
+        ckpt.arena = out->arena;
         sw_err_prefix(err, "%s", path);
         memset(out, 0, sizeof *out);
     }

@@ -38,6 +38,8 @@ sw_code sw_checkpoint_open_codes(sw_checkpoint *out, const char *dir, sw_err *er
 void sw_checkpoint_close(sw_checkpoint *ckpt); /* accepts a zeroed one */
 /* true when the linear at `module_path` is stored quantized. */
 bool sw_checkpoint_is_quantized(const sw_checkpoint *ckpt, const char *module_path);
+/* The suffix that only tensors of quantized linears have. */
+const char *sw_checkpoint_marker(const sw_checkpoint *ckpt);
 /* A quantized linear whose floats are stored as well has two weights. SW_E_FORMAT names both. */
 sw_code sw_checkpoint_refuse_floats(const sw_checkpoint *ckpt, const char *module_path,
                                     sw_err *err) SW_MUST_USE;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "formats/base/hash.h"
@@ -31,13 +32,39 @@ static bool ends_with(const char *name, const char *ending)
     return n >= m && !strcmp(name + n - m, ending);
 }
 
+/* Where in a file's name a text of the table stands. */
+typedef enum side_place { WHOLE, BEGIN, END } side_place;
+
+static const struct {
+    side_place place;
+    const char *text;
+} side_names[] = {
+#define SW_SIDE(place, text) {place, text},
+#include "formats/checkpoint/side_names.def"
+#undef SW_SIDE
+};
+
+static bool is_side(const char *name)
+{
+    const size_t n = strlen(name);
+
+    for (size_t i = 0; i < sizeof side_names / sizeof *side_names; i++) {
+        const size_t m = strlen(side_names[i].text);
+
+        if (m > n || (side_names[i].place == WHOLE && m != n)) continue;
+        if (!strncasecmp(name + (side_names[i].place == END ? n - m : 0), side_names[i].text, m))
+            return true;
+    }
+    return false;
+}
+
 static sw_dir_role role_of(const char *name)
 {
     for (size_t i = 0; i < sizeof owned_names / sizeof *owned_names; i++)
         if (!strcmp(name, owned_names[i])) return SW_DIR_OWNED;
     for (size_t i = 0; i < sizeof weight_endings / sizeof *weight_endings; i++)
         if (ends_with(name, weight_endings[i])) return SW_DIR_WEIGHTS;
-    return SW_DIR_SIDE;
+    return is_side(name) ? SW_DIR_SIDE : SW_DIR_FOREIGN;
 }
 
 /* A model card that we wrote. */
@@ -149,13 +176,14 @@ sw_code sw_dir_check_side(const sw_dir_list *list, const char *dir, sw_err *err)
         char path[SW_PATH_BYTES];
         sw_map map = {0};
         size_t bad_at;
-        if (entry->role != SW_DIR_SIDE) continue;
+        if (entry->role != SW_DIR_SIDE && entry->role != SW_DIR_FOREIGN) continue;
         if ((rc = sw_path_join(path, dir, entry->name, err)) != SW_OK) break;
         if (!sw_utf8_is_valid(entry->name, strlen(entry->name), &bad_at))
             return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: the name of this file is no UTF-8, so no "
                            "manifest can hold it; rename it, or take it out of the directory",
                            path);
-        if (is_text(entry->name) && (rc = sw_map_open(&map, path, err)) == SW_OK)
+        if (entry->role == SW_DIR_SIDE && is_text(entry->name) &&
+            (rc = sw_map_open(&map, path, err)) == SW_OK)
             sw_map_close(&map);
     }
     return rc;

@@ -1,6 +1,7 @@
 /* side_files.h - what else lies in a model directory, and what becomes of it.
  *
- * Tokenizer, generation config, licence and so on come along. Weights in any container do not:
+ * Tokenizer, generation config, licence and so on come along, by a table of names; files that have
+ * nothing to do with a checkpoint do not. Nor do weights in any container:
  * a loader that globs for them would read the old ones beside the new. Subdirectories stay.
  */
 #ifndef SW_FORMATS_CHECKPOINT_SIDE_FILES_H
@@ -19,6 +20,7 @@ typedef enum sw_dir_role {
     SW_DIR_SIDE,    /* copied as it is */
     SW_DIR_OWNED,   /* written anew: config.json and its like */
     SW_DIR_WEIGHTS, /* a container of weights, or the index of one */
+    SW_DIR_FOREIGN, /* nothing of a checkpoint (side_names.def): stays */
     SW_DIR_OTHER    /* directories and what is no regular file */
 } sw_dir_role;
 

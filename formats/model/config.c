@@ -21,29 +21,23 @@
 #define TOKEN_ID_MAX ((int64_t)1 << 32)
 #define KEYS_MAX 4 /* names of one size */
 
-static sw_code unknown_arch(const char *name, sw_err *err)
-{
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "model_type: \"%.60s\" is not supported; `swage list "
-                   "architectures` names those that are", name);
-}
-
 /* model_type decides; a config without one is told by its class name. */
-static sw_code find_arch(const sw_arch **out, const cJSON *config, sw_err *err)
+static sw_code find_arch(sw_model *m, const cJSON *config, sw_err *err)
 {
     const cJSON *class_name = cJSON_GetArrayItem(sw_json_member(config, "architectures"), 0);
     const char *name = NULL;
     sw_code rc;
 
     if ((rc = sw_json_text(&name, config, "model_type", err)) != SW_OK) return rc;
-    if (name) {
-        *out = sw_arch_find(sw_config_row_name(name));
-        return *out ? SW_OK : unknown_arch(name, err);
-    }
-    if (!cJSON_IsString(class_name))
+    if (!name && !cJSON_IsString(class_name))
         return SW_FAIL(err, SW_E_FORMAT, "model_type: missing, and no architectures either");
-    for (int i = 0; i < sw_n_archs; i++)
-        if (!strcmp(sw_archs[i].hf_class, class_name->valuestring)) *out = &sw_archs[i];
-    return *out ? SW_OK : unknown_arch(class_name->valuestring, err);
+    for (int i = 0; i < sw_n_archs && !name; i++)
+        if (!strcmp(sw_archs[i].hf_class, class_name->valuestring)) name = sw_archs[i].name;
+    if (!name) name = class_name->valuestring;
+    m->arch = sw_arch_for(name, &m->is_like);
+    if (m->arch) return SW_OK;
+    m->arch = &sw_arch_unknown;
+    return sw_arch_refuse(name, err);
 }
 
 /* The key of a size, or the older name that some families give it; NULL when neither is there. */
@@ -332,14 +326,28 @@ static sw_code check_programs(const sw_model *m, sw_err *err)
     return SW_OK;
 }
 
+/* What is known of a family without a row: the dtype decides what scales are stored as. */
+static sw_code read_bare(sw_model *out, sw_model *m, const cJSON *config, sw_err *err)
+{
+    sw_code rc = read_dtype(&m->dtype, config, err);
+
+    if (rc == SW_OK) rc = sw_json_bool(&m->is_tied, config, "tie_word_embeddings", err);
+    if (rc == SW_OK) rc = read_special_ids(m, config, err);
+    if (rc != SW_OK) return rc;
+    sw_model_read_unknown(m, config);
+    *out = *m;
+    return SW_OK;
+}
+
 static sw_code read_decoder(sw_model *out, const cJSON *config, sw_err *err)
 {
     sw_model m;
     sw_code rc;
 
     memset(&m, 0, sizeof m); /* padding too, so that equal models are equal bytes */
-    if ((rc = find_arch(&m.arch, config, err)) != SW_OK) return rc;
+    if ((rc = find_arch(&m, config, err)) != SW_OK) return rc;
     set_defaults(&m);
+    if (m.arch == &sw_arch_unknown) return read_bare(out, &m, config, err);
     if ((rc = read_sizes(&m, config, err)) != SW_OK) return rc;
     m.moe_hidden = m.hidden;
     if ((rc = read_heads(&m, config, err)) != SW_OK) return rc;

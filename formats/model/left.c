@@ -16,9 +16,12 @@ static bool is_at(const char *name, const char *path)
 bool sw_model_owns(const sw_model *m, const char *tensor)
 {
     const char *layers = sw_model_end(m, SW_END_LAYERS);
+    int64_t found;
+    size_t at;
     char *rest;
     long layer;
 
+    if (m->found && sw_found_in_layer(&found, &at, tensor)) return found < m->n_layers;
     for (int end = SW_END_EMBED; end < SW_END_COUNT; end++)
         if (is_at(tensor, sw_model_end(m, (sw_end)end))) return true;
     if (!is_at(tensor, layers) || !tensor[strlen(layers)]) return false;

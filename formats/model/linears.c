@@ -30,12 +30,27 @@ static bool is_routed(const sw_op *op)
     return op->kind == SW_OP_MOE || op->kind == SW_OP_MOE_ADD;
 }
 
+/* Of a family without a row. What is before a module, and what it shares its input with, is not
+ * known, so that each stands for itself. */
+static int64_t found_linears(const sw_model *m, int64_t layer, sw_linear_ref *out, int64_t max)
+{
+    const sw_found_linear *l;
+    int64_t n = 0;
+
+    for (; (l = sw_found_at(m, layer, n)) != NULL; n++)
+        if (n < max)
+            out[n] = (sw_linear_ref){.layer = layer, .slot = SW_SLOT_FOUND, .expert = n,
+                                     .site = SW_SITE_ATTN_IN, .n_out = l->n_out, .k_in = l->k_in};
+    return n;
+}
+
 int64_t sw_model_linears(const sw_model *m, int64_t layer, sw_linear_ref *out, int64_t max)
 {
     int n_ops;
     const sw_op *ops = sw_model_ops(m, layer, &n_ops);
     int64_t n = 0;
 
+    if (m->found) return found_linears(m, layer, out, max);
     for (int i = 0; i < n_ops; i++) {
         if (ops[i].kind == SW_OP_LINEAR && n++ < max)
             out[n - 1] = make_ref(m, layer, ops[i].slot, -1, ops[i].site);

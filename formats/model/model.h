@@ -86,8 +86,37 @@ typedef struct sw_indexer {
     bool is_shared;   /* some layers see what the layer before has chosen */
 } sw_indexer;
 
+/* A linear of a decoder that no row describes, told by its tensor's name and shape. */
+typedef struct sw_found_linear {
+    const char *path;   /* of the module, as it is written */
+    const char *tensor; /* that holds its floats: its own, or one of all experts */
+    int64_t layer, n_out, k_in;
+    int32_t n_dims;     /* of that tensor, and its shape */
+    int64_t shape[3];
+    int64_t first, row_step, col_step; /* as in sw_stored */
+} sw_found_linear;
+
+/* A tensor that may hold linears, in an order that neither shape nor config tells. */
+typedef struct sw_unclear {
+    const char *name, *why;
+} sw_unclear;
+
+/* All that could be found without a row: see unknown/found.h. */
+typedef struct sw_found {
+    sw_found_linear *linears;   /* by layer, then by path */
+    int64_t n;
+    const int64_t *first_of;    /* [n_layers + 1] the first linear of each layer */
+    const char *const *kept;    /* modules of matrices that stay as engines keep such: routers,
+                                 * gates; sorted */
+    int64_t n_kept;
+    const sw_unclear *unclear;  /* in the file's order */
+    int64_t n_unclear;
+} sw_found;
+
 typedef struct sw_model {
     const sw_arch *arch;
+    bool is_like;             /* model_type has no row; that of arch stands in for it */
+    const sw_found *found;    /* linears where arch is sw_arch_unknown; else NULL */
     sw_dtype dtype;           /* what config.json says weights are: BF16, F16 or F32 */
     int64_t hidden, intermediate, n_layers, n_heads, n_kv_heads, head_dim, vocab, max_positions;
     int64_t v_head_dim;       /* head_dim but in latent attention */
@@ -202,6 +231,33 @@ extern const sw_arch sw_archs[];
 extern const int sw_n_archs;
 const sw_arch *sw_arch_find(const char *model_type); /* NULL when unknown */
 
+/* A family without a row: nothing of it can be computed, but its weights can be told by their
+ * names and shapes. */
+extern const sw_arch sw_arch_unknown;
+/* Both for the whole program, to be said before models are opened. The family whose row serves
+ * every model_type without one, NULL: none; SW_E_USAGE: `family` has no row itself. */
+sw_code sw_arch_stand_in(const char *family, sw_err *err) SW_MUST_USE;
+/* true when a model has been read by that row. */
+bool sw_arch_stood_in(void);
+/* Whether a model_type without a row is read as sw_arch_unknown instead of refused. */
+void sw_arch_allow_unknown(bool is_allowed);
+/* The row that serves a model_type or class, or its stand-in; NULL: there is none. */
+const sw_arch *sw_arch_for(const char *model_type, bool *is_like);
+/* model_type of the config, or of the family that stands in for it. */
+const char *sw_arch_family(const char *model_type);
+/* SW_E_UNSUPPORTED: names the nearest families and what can be done; or SW_OK where such models are
+ * read without a row. */
+sw_code sw_arch_refuse(const char *model_type, sw_err *err) SW_MUST_USE;
+/* Of such a model: sizes that the config gives, each as far as it can be read. */
+void sw_model_read_unknown(sw_model *m, const cJSON *config);
+/* Whether a model that another row describes is as that row says: every matrix and norm of a layer
+ * is there with its shape, and no tensor of a layer is unknown. SW_E_UNSUPPORTED names the first
+ * tensor that is not so. Linears in codes are not looked at. */
+sw_code sw_model_check_like(const sw_model *m, const sw_st *st, sw_err *err) SW_MUST_USE;
+/* true when a slot of a layer, or an end, has the name of this tensor; `module` is its name without
+ * the last part. */
+bool sw_model_names(const sw_model *m, const char *module, const char *tensor);
+
 /* config.json of either style into a checked description.
  * SW_E_UNSUPPORTED: an architecture or rope type without a row (lists what there is).
  * SW_E_FORMAT: missing or senseless sizes, naming the key. */
@@ -278,6 +334,13 @@ int sw_model_folds(sw_fold out[SW_FOLDS_MAX], const sw_model *m, int64_t layer);
 /* The producer's row behind a channel of the site; for a norm, the channel. */
 int64_t sw_fold_row(const sw_fold *fold, int64_t channel);
 
+/* Without a row: true when the name lies in a numbered list of layers of the decoder: its layer,
+ * and in *at where the layer's own part of the name begins. Towers and heads for further tokens
+ * have lists too, which do not count. */
+bool sw_found_in_layer(int64_t *layer, size_t *at, const char *name);
+/* A linear of a family without a row; NULL: the layer has not so many. */
+const sw_found_linear *sw_found_at(const sw_model *m, int64_t layer, int64_t index);
+
 /* The linears of a block that quantization may touch, in block order; experts one by one. After the
  * last block comes one more "layer", n_layers: the final norm and, at SW_SITE_ATTN_IN, the head. It
  * is empty in a model whose head is the embedding. Every question about a layer may be asked of it;
@@ -285,7 +348,7 @@ int64_t sw_fold_row(const sw_fold *fold, int64_t channel);
 typedef struct sw_linear_ref {
     int64_t layer;
     sw_slot slot;
-    int64_t expert; /* -1: not an expert */
+    int64_t expert; /* -1: not an expert; of SW_SLOT_FOUND, which linear of the layer */
     sw_site site;
     int64_t n_out, k_in;
 } sw_linear_ref;

@@ -119,8 +119,10 @@ static void fit_kind(sw_model *m, const sw_st *st, int64_t layer)
 void sw_model_fit_names(sw_model *m, const sw_st *st)
 {
     size_t n = 0;
-    const char *prefix = find_prefix(&n, m, st);
+    const char *prefix;
 
+    if (m->arch == &sw_arch_unknown) return; /* sw_found_new does it */
+    prefix = find_prefix(&n, m, st);
     memset(m->ends, 0, sizeof m->ends);
     if (!prefix) return;
     for (int end = 0; end < SW_END_HEAD; end++)
@@ -144,11 +146,27 @@ static void slot_text(char out[256], const sw_model *m, int64_t layer, const cha
         (void)snprintf(out, 256, "%s.%lld.%s", layers, (long long)layer, name);
 }
 
+const sw_found_linear *sw_found_at(const sw_model *m, int64_t layer, int64_t index)
+{
+    const sw_found *f = m->found;
+
+    if (!f || layer < 0 || layer > m->n_layers || index < 0 ||
+        index >= f->first_of[layer + 1] - f->first_of[layer])
+        return NULL;
+    return &f->linears[f->first_of[layer] + index];
+}
+
 bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot slot,
                         int64_t expert)
 {
     const char *name = m->arch->slot_names[slot];
 
+    if (slot == SW_SLOT_FOUND) {
+        const sw_found_linear *found = sw_found_at(m, layer, expert);
+
+        if (found) (void)snprintf(out, 256, "%s", found->path);
+        return found != NULL;
+    }
     if (slot == SW_SLOT_HEAD || slot == SW_SLOT_NORM_FINAL) {
         (void)snprintf(out, 256, "%s",
                        sw_model_end(m, slot == SW_SLOT_HEAD ? SW_END_HEAD : SW_END_NORM));

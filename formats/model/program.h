@@ -54,6 +54,8 @@ typedef enum sw_slot {
     SW_SLOT_HYPER_MLP, SW_SLOT_HYPER_MLP_BASE, SW_SLOT_HYPER_MLP_SCALE, /* mixed: a matrix and two
                                              * vectors, one behind the other */
     SW_SLOT_TOKEN_EXPERTS,                  /* a table of integers */
+    SW_SLOT_FOUND,                          /* a linear of a family without a row: "expert" counts
+                                             * those of its layer */
     SW_SLOT_COUNT
 } sw_slot;
 

@@ -31,7 +31,8 @@ const sw_op *sw_model_ops(const sw_model *m, int64_t layer, int *n_ops)
 {
     const sw_program *program = program_of(m, layer);
 
-    *n_ops = layer == m->n_layers && m->is_tied ? 0 : program->n_ops;
+    *n_ops = (layer == m->n_layers && m->is_tied) || m->arch == &sw_arch_unknown
+                 ? 0 : program->n_ops;
     return program->ops;
 }
 

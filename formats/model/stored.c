@@ -135,6 +135,24 @@ static sw_code plain_name(char out[300], const sw_model *m, int64_t layer, sw_sl
     return SW_OK;
 }
 
+static sw_code found_weight(sw_stored *out, const sw_model *m, const sw_st *st, int64_t layer,
+                            int64_t index, sw_err *err)
+{
+    const sw_found_linear *l = sw_found_at(m, layer, index);
+    sw_stored s;
+    char name[300];
+    sw_code rc;
+
+    if (!l) return SW_FAIL(err, SW_E_BUG, "layer %lld has no linear %lld", (long long)layer,
+                           (long long)index);
+    s = (sw_stored){.n_out = l->n_out, .k_in = l->k_in, .first = l->first,
+                    .row_step = l->row_step, .col_step = l->col_step};
+    (void)snprintf(name, sizeof name, "%s.weight", l->path);
+    rc = sw_stored_tensor(&s.tensor, st, *l->tensor ? l->tensor : name, l->n_dims, l->shape, err);
+    if (rc == SW_OK) *out = s;
+    return rc;
+}
+
 sw_code sw_stored_weight(sw_stored *out, const sw_model *m, const sw_st *st, int64_t layer,
                          sw_slot slot, int64_t expert, sw_err *err)
 {
@@ -143,6 +161,7 @@ sw_code sw_stored_weight(sw_stored *out, const sw_model *m, const sw_st *st, int
     char name[300];
     sw_code rc;
 
+    if (slot == SW_SLOT_FOUND) return found_weight(out, m, st, layer, expert, err);
     sw_model_slot_shape(m, layer, slot, &s.n_out, &s.k_in);
     if (fused_name(name, m, st, layer, slot, expert, "")) {
         rc = find_fused(&s, m, st, name, layer, slot, expert, err);
@@ -176,6 +195,10 @@ sw_code sw_stored_bias(sw_stored *out, const sw_model *m, const sw_st *st, int64
 
 bool sw_stored_may_copy(const sw_model *m, const sw_linear_ref *ref)
 {
+    const sw_found_linear *found =
+        ref->slot == SW_SLOT_FOUND ? sw_found_at(m, ref->layer, ref->expert) : NULL;
+
+    if (found) return found->col_step != 1;
     return (m->arch->has_transposed_linears && ref->slot != SW_SLOT_HEAD) ||
            (ref->expert >= 0 && m->arch->fused_experts[0] &&
             m->arch->fused_order != SW_FUSED_ROWS);

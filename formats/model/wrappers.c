@@ -81,7 +81,7 @@ static sw_code add_outer(cJSON *to, const cJSON *outer, sw_err *err)
 static sw_code add_defaults(cJSON *to, const cJSON *config, sw_err *err)
 {
     const cJSON *type = sw_json_member(config, "model_type"), *member;
-    const size_t i = cJSON_IsString(type) ? find(type->valuestring) : N_WRAPPERS;
+    const size_t i = cJSON_IsString(type) ? find(sw_arch_family(type->valuestring)) : N_WRAPPERS;
     cJSON *defaults;
     sw_code rc = SW_OK;
 

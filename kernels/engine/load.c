@@ -151,7 +151,12 @@ sw_code sw_load_linear(sw_weight *out, sw_block *block, const sw_loader *from, s
 
     if (!sw_model_slot_path(path, m, block->layer, slot, expert))
         return SW_FAIL(err, SW_E_BUG, "slot %d has no name in %s", (int)slot, m->arch->name);
-    sw_model_slot_shape(m, block->layer, slot, &n_out, &k_in);
+    if (slot == SW_SLOT_FOUND) {
+        n_out = sw_found_at(m, block->layer, expert)->n_out;
+        k_in = sw_found_at(m, block->layer, expert)->k_in;
+    } else {
+        sw_model_slot_shape(m, block->layer, slot, &n_out, &k_in);
+    }
     *out = (sw_weight){.n_out = n_out, .k_in = k_in};
     if (from->source)
         rc = from->source->get(from->source->self, out, &block->arena, path, n_out, k_in, err);
@@ -420,6 +425,17 @@ static sw_code load_op(sw_block *block, const sw_loader *from, const sw_op *op, 
     }
 }
 
+/* All linears of a layer without a program: nothing runs them. */
+static sw_code load_found(sw_block *block, const sw_loader *from, sw_err *err)
+{
+    const int64_t n = sw_model_linears(from->m, block->layer, NULL, 0);
+    sw_code rc = SW_ARENA_TAKE(&block->experts[0], &block->arena, n, err);
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++)
+        rc = sw_load_linear(&block->experts[0][i], block, from, SW_SLOT_FOUND, i, err);
+    return rc;
+}
+
 sw_code sw_block_load_from(sw_block *out, const sw_model *m, const sw_st *st,
                            const sw_linear_source *source, int64_t layer, sw_err *err)
 {
@@ -430,6 +446,7 @@ sw_code sw_block_load_from(sw_block *out, const sw_model *m, const sw_st *st,
     sw_code rc = SW_OK;
 
     for (int i = 0; i < n_ops && rc == SW_OK; i++) rc = load_op(&block, &from, &ops[i], err);
+    if (rc == SW_OK && m->found) rc = load_found(&block, &from, err);
     if (rc == SW_OK)
         *out = block;
     else
@@ -451,6 +468,7 @@ void sw_block_free(sw_block *block)
 
 sw_weight *sw_block_weight(sw_block *block, sw_slot slot, int64_t expert)
 {
+    if (slot == SW_SLOT_FOUND) return &block->experts[0][expert];
     return expert < 0 ? &block->linear[slot] : &block->experts[slot - SW_SLOT_GATE][expert];
 }
 

@@ -36,6 +36,8 @@ typedef struct sw_solve_problem {
     int64_t n_out, k_in;
     sw_qspec spec;
     const sw_factor *factor;    /* NULL when the method needs no statistics */
+    const double *importance;   /* [k_in] what an error in each input weighs, in memory; without a
+                                   factor alone; NULL: the same */
     const double *target_shift; /* [n_out, k_in] added to w as the value to aim at, at the place
                                    where the factor is; or NULL */
     sw_place place;             /* where a problem without a factor is solved; one with a factor

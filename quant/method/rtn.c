@@ -8,14 +8,14 @@ typedef struct rtn_job {
     sw_qtensor *q;
     sw_fit_fn fit; /* NULL: plain */
     sw_frame frame;
-    const double *ones; /* [k_in] */
+    const double *weights; /* [k_in] of squared errors */
 } rtn_job;
 
 static void fit_plain(sw_slab *slab, const rtn_job *job)
 {
     const sw_qspec *spec = &job->p->spec;
 
-    if (spec->num->values) sw_slab_fit(slab, job->ones, spec);
+    if (spec->num->values || job->p->importance) sw_slab_fit(slab, job->weights, spec);
     else sw_slab_fit_range(slab, spec);
     sw_slab_round(slab, spec->num);
 }
@@ -58,7 +58,7 @@ sw_code sw_round_solve(sw_qtensor *q, const sw_solve_problem *p, sw_fit_fn fit,
     q->global_scale = p->spec.has_global ? job.frame.global : 0.0f;
     if ((rc = SW_MEM_GET(&ones, p->k_in, "rounding weights", err)) != SW_OK) goto done;
     for (int64_t k = 0; k < p->k_in; k++) ones[k] = 1.0;
-    job.ones = ones;
+    job.weights = p->importance ? p->importance : ones;
     rc = sw_rows_solve(&sum, rtn_slab, &job, p->n_out, p->n_threads, err);
     if (rc == SW_OK && p->factor) sw_rows_report(report, &sum);
 done:

@@ -9,13 +9,13 @@ static void report_factor(sw_solve_report *report, const sw_factor *factor)
     report->n_tokens = factor->n_tokens;
 }
 
-/* Where the problem is solved. What keeps columns out is solved in memory, like every spec that
- * the place's backend does not know. */
+/* Where the problem is solved. What keeps columns out, or weighs them, is solved in memory, like
+ * every spec that the place's backend does not know. */
 static sw_place place_of(const sw_solve_problem *p)
 {
     const sw_place at = sw_place_for(p->factor ? &p->factor->place : &p->place, &p->spec);
 
-    return p->is_exact ? sw_place_cpu(p->n_threads) : at;
+    return p->is_exact || p->importance ? sw_place_cpu(p->n_threads) : at;
 }
 
 static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_kind kind,

@@ -108,6 +108,23 @@ static sw_code take_input_scale(sw_qtensor *q, const sw_block_job *job, const sw
     return SW_FAIL(err, SW_E_USAGE, "inputs under a stored scale need calibration text");
 }
 
+/* NULL: none is given, or nothing of this linear. */
+static sw_code take_importance(double **out, const sw_block_job *job, const sw_linear_ref *ref,
+                               sw_err *err)
+{
+    const sw_importance *from = job->options->importance;
+    bool has = false;
+    sw_code rc;
+
+    if (!from) return SW_OK;
+    if ((rc = SW_MEM_GET(out, ref->k_in, "importance of inputs", err)) != SW_OK) return rc;
+    rc = from->get(from->self, &has, *out, ref, err);
+    if (rc == SW_OK && has) return SW_OK;
+    sw_mem_put(*out);
+    *out = NULL;
+    return rc;
+}
+
 static sw_code block_amax(double *amax, const sw_block *block, const sw_linear_ref *ref,
                           sw_err *err)
 {
@@ -152,11 +169,14 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
                           .n_threads = o->n_threads, .place = sw_options_place(o)};
     sw_solve_report report = {.n_routed = shared->n_routed, .shared_weight = shared->shared_weight};
     sw_qtensor q = {0};
-    double *shift = NULL;
+    double *shift = NULL, *importance = NULL;
     sw_span span;
     sw_code rc;
 
-    if ((rc = sw_qtensor_alloc(&q, spec, ref->n_out, ref->k_in, err)) != SW_OK) goto done;
+    if ((rc = sw_qtensor_alloc(&q, spec, ref->n_out, ref->k_in, err)) != SW_OK ||
+        (rc = take_importance(&importance, job, ref, err)) != SW_OK)
+        goto done;
+    p.importance = importance;
     if ((rc = take_input_scale(&q, job, ref, err)) != SW_OK) goto done;
     rc = find_fused_amax(&p.fused_amax, job, i, err);
     if (rc != SW_OK) goto done;
@@ -185,6 +205,7 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
     sw_span_close(span, path);
 done:
     sw_qtensor_free(&q);
+    sw_mem_put(importance);
     sw_target_shift_free(shift, shared->factor);
     return rc;
 }

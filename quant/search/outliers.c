@@ -71,6 +71,7 @@ static sw_code choose(int32_t *columns, const sw_solve_problem *p, const float *
         }
     for (int64_t j = 0; j < k; j++) {
         if (p->factor) scores[j].score *= p->factor->h[j * k + j];
+        else if (p->importance) scores[j].score *= p->importance[j];
         scores[j].column = (int32_t)j;
     }
     qsort(scores, (size_t)k, sizeof *scores, by_falling_score);

@@ -58,7 +58,8 @@ printf '[%.0s' {1..200} >"$T/m/config.json"
 expect 3 'deep' quantize "$T/m"
 model m
 sed -i 's/"model_type": *"llama"/"model_type":"lama"/' "$T/m/config.json"
-expect 4 'lama" is not supported; `swage list' quantize "$T/m"
+expect 4 'lama" is not supported; the nearest is llama; `swage list' calibrated "$T/m" \
+    --calib "$T/m/config.json"
 model m
 sed -i 's/"vocab_size": *320/"vocab_size":321/' "$T/m/config.json"
 expect 3 'embed_tokens.weight' quantize "$T/m"

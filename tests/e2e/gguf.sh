@@ -105,6 +105,22 @@ for form in gguf dat; do
 done
 cmp -s "$T/weighed.gguf.gguf" "$T/weighed.dat.gguf" || fail 'the two forms weigh otherwise'
 cmp -s "$T/weighed.dat.gguf" "$T/Q4_0.gguf" && fail 'an imatrix weighs nothing'
+# an imatrix weighs plain rounding too, and nothing that needs whole Hessians
+for form in gguf dat; do
+    rm -rf "$T/rounded" "$T/weighed"
+    expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/weighed" --method rtn -q --imatrix "$T/i.$form"
+    expect 0 '' "$SWAGE" verify "$T/weighed" --against "$TINY" -q --text calib_data/eval.u16 \
+        --max-windows 8 --max-kl 0.125
+done
+expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/rounded" --method rtn -q
+expect 1 'max-kl' "$SWAGE" verify "$T/rounded" --against "$TINY" -q --text calib_data/eval.u16 \
+    --max-windows 8 --max-kl 0.125
+grep -q '"sha256"' <<<"$(grep -A3 '"imatrix"' "$T/weighed/manifest.json")" || fail 'no imatrix in the manifest'
+expect 2 '--imatrix: method gptq needs whole Hessians' "$SWAGE" quantize "$TINY" -o "$T/no" -q \
+    --imatrix "$T/i.gguf"
+expect 2 'serves many rows' "$SWAGE" quantize "$TINY" -o "$T/no" -q --method rtn --scheme FP8_BLOCK \
+    --imatrix "$T/i.gguf"
+expect 3 'no imatrix' "$SWAGE" quantize "$TINY" -o "$T/no" -q --method rtn --imatrix "$T/b.gguf"
 expect 3 'no imatrix' "$SWAGE" convert "$TINY" --to gguf --type Q4_0 --imatrix "$T/b.gguf" -q \
     -o "$T/x.gguf"
 expect 2 'FILE.dat' "$SWAGE" calibrate "$TINY" --calib calib_data/calib.u16 -o "$T/x" \

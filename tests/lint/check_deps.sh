@@ -20,6 +20,7 @@ formats/text
 formats/text/files
 formats/model
 formats/model/families
+formats/model/unknown
 formats/dialect
 formats/gguf/keys
 formats/gguf

@@ -12,7 +12,7 @@
 /* Options of the run, not of its output. */
 static const char *const left_out[] = {"device", "follow_links", "allow_fallback", "verify",
                                        "no_card", NULL};
-static const char *const files[] = {"calib", "stats", "recipe", NULL};
+static const char *const files[] = {"calib", "stats", "recipe", "imatrix", NULL};
 
 /* A word for a shell, single-quoted where it must be. Control characters, which no name of a file
  * needs, could end the block of the card that holds the command. */

@@ -7,6 +7,7 @@
 #include "formats/gguf/gguf_model.h"
 #include "tools/card/card.h"
 #include "tools/card/card_engines.h"
+#include "tools/cli/family.h"
 #include "tools/cli/term.h"
 
 #define NAMED_MAX 8 /* of what was left in floats */
@@ -203,12 +204,18 @@ static sw_code put_tasks(sw_print_buf *out, const sw_report *r, sw_err *err)
 static sw_code put_table(sw_print_buf *out, const sw_card *card, sw_err *err)
 {
     const cJSON *settings = sw_json_member(card->manifest, "settings");
-    char text[400];
+    const sw_model *m = &card->ckpt->model;
+    char text[400], family[SW_FAMILY_TEXT_BYTES];
     sw_code rc = sw_print_fmt(out, err, "| | |\n|---|---|\n");
 
     (void)snprintf(text, sizeof text, "%.60s%s%.300s", text_of(settings, "scheme"),
                    text_of(settings, "scheme")[0] ? ": " : "", card->scheme);
     if (rc == SW_OK) rc = put_row(out, "scheme", text, err);
+    if (rc == SW_OK && (m->is_like || m->found))
+        rc = put_row(out, "model type", sw_family_text(family, m, card->ckpt->config), err);
+    if (rc == SW_OK && m->found)
+        rc = put_row(out, "checked", "files and weights; nothing was calibrated, and no logits "
+                     "were checked", err);
     if (rc == SW_OK) rc = put_row(out, "method", text_of(settings, "method"), err);
     if (rc == SW_OK) rc = put_row(out, "format", sw_card_format(card), err);
     if (rc == SW_OK) rc = put_calibration(out, card, err);

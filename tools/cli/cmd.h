@@ -14,7 +14,7 @@
 typedef struct sw_cmd_common {
     int json, quiet, help, follow_links;
     int64_t threads; /* at least 1 */
-    const char *profile;
+    const char *profile, *arch_like;
 } sw_cmd_common;
 
 /* The rows every command has. Use as the last lines of a table, before the {0} row. */
@@ -44,7 +44,11 @@ typedef struct sw_cmd_common {
     {.name = "follow-links", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG,                          \
      .offset = offsetof(sw_cmd_common, follow_links), .set_to = 1,                                 \
      .help = "read files that links in the model's directory name outside it; only if you trust "  \
-             "them"}
+             "them"},                                                                              \
+    {.name = "arch-like", .group = SW_OPT_EXPERT, .kind = SW_OPT_TEXT,                             \
+     .offset = offsetof(sw_cmd_common, arch_like), .arg = "FAMILY",                                \
+     .help = "read a model whose model_type is not known as one of this family (swage list "       \
+             "architectures): its names of tensors, its arithmetic"}
 
 typedef struct sw_run {
     const void *options; /* the command's struct */
@@ -65,6 +69,7 @@ typedef struct sw_cmd {
     size_t options_bytes;
     const void *defaults; /* NULL: all zero. threads 0 becomes the number of processors */
     int min_args, max_args;
+    bool takes_any_family; /* reads the weights of a model_type without a row as well */
     bool is_long;        /* works for a while: a signal asks it to stop */
     const char *const *examples; /* whole command lines, ends with NULL */
     sw_code (*run)(sw_run *run, sw_err *err);

@@ -11,6 +11,7 @@
 #include "tools/convert/convert_gguf.h"
 #include "tools/convert/convert_job.h"
 #include "tools/convert/sidecar.h"
+#include "tools/recipe/left_parts.h"
 #include "verify/verify.h"
 
 typedef struct convert_options {
@@ -140,6 +141,7 @@ static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds
             (void)printf("  %lld linears %s\n", (long long)job->n_of[i],
                          sw_fate_name((sw_fate)i));
     sw_convert_cost_print(job);
+    sw_left_files_print(&job->source);
     run->has_result = true;
     return SW_OK;
 }
@@ -276,6 +278,7 @@ const sw_cmd sw_cmd_convert = {
     .options = options,
     .options_bytes = sizeof(convert_options),
     .defaults = &defaults,
+    .takes_any_family = true,
     .min_args = 1,
     .max_args = 1,
     .is_long = true,

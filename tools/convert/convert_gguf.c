@@ -8,6 +8,7 @@
 #include "formats/gguf/gguf_model.h"
 #include "formats/io/file_content.h"
 #include "formats/text/files/tokenizer_files.h"
+#include "tools/cli/family.h"
 
 static const sw_json_caps tokenizer_caps = {
     .max_bytes = (size_t)128 << 20, .max_depth = 32, .max_values = 8000000};
@@ -172,6 +173,12 @@ sw_code sw_gguf_job_run(sw_gguf_job *job, sw_err *err)
 
     if (rc != SW_OK) return rc;
     name_of(name, job->source);
+    if (source.model.found) {
+        rc = SW_FAIL(err, SW_E_UNSUPPORTED, "%s: a GGUF names an architecture, and model_type "
+                     "%.60s is not known; give --arch-like FAMILY if it computes as one that is",
+                     job->source, sw_family_type(source.config));
+        goto done;
+    }
     if ((rc = choose_types(job, &source, err)) != SW_OK) goto done;
     if (!job->no_tokenizer && !source.is_file &&
         (rc = read_tokenizer(&files, &source, err)) != SW_OK)

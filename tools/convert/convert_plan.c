@@ -6,6 +6,7 @@
 #include "formats/base/mem.h"
 #include "formats/dialect/conversions.h"
 #include "formats/gguf/gguf_model.h"
+#include "tools/cli/family.h"
 #include "tools/convert/convert_job.h"
 
 #define CANDIDATES_MAX 64
@@ -296,6 +297,10 @@ sw_code sw_convert_plan(sw_convert_job *job, const sw_convert_options *options,
     if ((rc = sw_checkpoint_open_codes(&job->source, options->source_dir, err)) != SW_OK ||
         (rc = check_request(job, err)) != SW_OK)
         return rc;
+    if (job->source.model.found)
+        sw_progress_note(progress, "model_type %.60s is not known: its linears are told by names "
+                         "and shapes, and no logits are checked",
+                         sw_family_type(job->source.config));
     for (int64_t i = 0; i < sw_st_count(job->source.st); i++)
         job->source_bytes += sw_gguf_stored_bytes(sw_st_at(job->source.st, i));
     if (!job->source.dialect && !job->source.is_file) return SW_OK;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tools/cli/cmd.h"
+#include "tools/cli/family.h"
 #include "tools/convert/convert_job.h"
 
 const char *sw_convert_from(const sw_convert_job *job)
@@ -67,6 +68,7 @@ sw_code sw_convert_json(cJSON **out, const sw_convert_job *job, const char *resu
     for (int i = 0; i < SW_FATE_COUNT && ok; i++)
         ok = cJSON_AddNumberToObject(root, sw_fate_name((sw_fate)i), (double)job->n_of[i]);
     if (ok && with_tensors) ok = add_rows(root, job);
+    if (ok) ok = sw_family_add_json(root, &job->source.model, err) == SW_OK;
     if (ok) {
         *out = root;
         return SW_OK;

@@ -3,6 +3,7 @@
 
 #include "formats/gguf/gguf_model.h"
 #include "tools/cli/cmd.h"
+#include "tools/cli/family.h"
 #include "tools/inspect/inspection.h"
 #include "tools/inspect/tensor_look.h"
 
@@ -47,14 +48,16 @@ static const char *main_type(const sw_inspection *in)
 static void print_model(const sw_inspection *in)
 {
     const sw_model *m = &in->model;
+    char family[SW_FAMILY_TEXT_BYTES];
 
     if (in->has_model) {
-        (void)printf("model      %s (%s), %lld layers, hidden %lld, %lld heads (%lld key/value), "
-                     "vocabulary %lld, context %lld\n",
-                     m->arch->name, m->arch->hf_class, (long long)m->n_layers,
+        (void)printf("model      %s%s%s%s, %lld layers, hidden %lld, %lld heads (%lld key/value), "
+                     "vocabulary %lld, context %lld\n", sw_family_text(family, m, in->config),
+                     *m->arch->hf_class ? " (" : "", m->arch->hf_class,
+                     *m->arch->hf_class ? ")" : "", (long long)m->n_layers,
                      (long long)m->hidden, (long long)m->n_heads, (long long)m->n_kv_heads,
                      (long long)m->vocab, (long long)m->max_positions);
-        if (m->n_experts)
+        if (m->n_experts && !m->found)
             (void)printf("experts    %lld, %lld used per token\n", (long long)m->n_experts,
                          (long long)m->n_experts_used);
     }
@@ -178,6 +181,8 @@ static bool add_model(cJSON *object, const sw_inspection *in)
            add_number(row, "heads", m->n_heads) && add_number(row, "kv_heads", m->n_kv_heads) &&
            add_number(row, "vocab", m->vocab) && add_number(row, "context", m->max_positions) &&
            add_number(row, "experts", m->n_experts) &&
+           (!m->is_like || cJSON_AddStringToObject(row, "arch_like", m->arch->name)) &&
+           (!m->found || cJSON_AddBoolToObject(row, "weights_alone", true)) &&
            cJSON_AddBoolToObject(row, "tied_embeddings", m->is_tied);
 }
 
@@ -347,6 +352,7 @@ static const char *const examples[] = {
     "swage inspect calib_data/tiny-llama",
     "swage inspect calib_data/tiny-llama --tensors --values",
     "swage inspect build/demo/gptq --tensor model.layers.0.mlp.down_proj",
+    "swage inspect MODEL --arch-like llama",
     "swage inspect calib_data/tiny-llama/model.safetensors --json", NULL};
 
 const sw_cmd sw_cmd_inspect = {
@@ -360,6 +366,7 @@ const sw_cmd sw_cmd_inspect = {
             "exit code.\n",
     .options = options,
     .options_bytes = sizeof(inspect_options),
+    .takes_any_family = true,
     .min_args = 1,
     .max_args = 1,
     .is_long = true,

@@ -246,39 +246,6 @@ static bool has_ending(const char *name, const char *const *endings)
     return false;
 }
 
-/* Names of everything that is no linear: whatever a slot of a layer, or an end, is called. */
-static bool is_of_model(const sw_checkpoint *c, const char *module, const char *whole)
-{
-    static const char *const buffers[] = {
-        ".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias", ".k_scale", ".v_scale",
-        ".experts.gate_up_proj", ".experts.gate_up_proj_bias", ".experts.down_proj",
-        ".experts.down_proj_bias", NULL};
-    const char *layers = sw_model_end(&c->model, SW_END_LAYERS);
-    size_t n = strlen(layers);
-    long layer;
-    char path[256], *end;
-
-    for (int i = SW_END_EMBED; i < SW_END_COUNT; i++) {
-        const char *name = sw_model_end(&c->model, (sw_end)i);
-        if (name && (!strcmp(name, module) || !strcmp(name, whole))) return true;
-    }
-    if (has_ending(whole, buffers)) return true;
-    if (strncmp(whole, layers, n) != 0 || whole[n] != '.') return false;
-    layer = strtol(whole + n + 1, &end, 10);
-    if (*end != '.' || layer < 0 || layer >= c->model.n_layers) return false;
-    for (int s = 0; s < SW_SLOT_COUNT; s++) {
-        bool is_per_expert = sw_model_is_sparse(&c->model, layer) &&
-                             (s == SW_SLOT_GATE || s == SW_SLOT_UP || s == SW_SLOT_DOWN);
-        const char *experts = strstr(module, ".experts.");
-        int64_t expert = is_per_expert && experts ? strtol(experts + 9, NULL, 10) : -1;
-        if (expert >= c->model.n_experts) continue;
-        if (sw_model_slot_path(path, &c->model, layer, (sw_slot)s, expert) &&
-            (!strcmp(path, module) || !strcmp(path, whole)))
-            return true;
-    }
-    return false;
-}
-
 sw_code sw_inspect_unknown(int64_t *n, const char **first, const sw_checkpoint *ckpt, sw_err *err)
 {
     static const char *const stacked[] = {"_blocks", "_scales", NULL};
@@ -290,7 +257,7 @@ sw_code sw_inspect_unknown(int64_t *n, const char **first, const sw_checkpoint *
     for (int64_t i = 0; i < sw_st_count(ckpt->st) && rc == SW_OK; i++) {
         const char *name = sw_st_at(ckpt->st, i)->name, *dot = strrchr(name, '.');
         (void)snprintf(module, NAME_BYTES, "%.*s", dot ? (int)(dot - name) : 0, name);
-        if (is_of_model(ckpt, module, name)) continue;
+        if (sw_model_names(&ckpt->model, module, name)) continue;
         if (ckpt->dialect && ckpt->dialect->is_stacked && has_ending(name, stacked)) continue;
         if ((*n)++ == 0) *first = name;
     }

@@ -157,6 +157,20 @@ static void check_tokens(sw_inspection *in)
     }
 }
 
+/* A family without a row. */
+static void note_found(sw_inspection *in)
+{
+    const sw_found *f = in->model.found;
+
+    add_note(in, "model_type is not known: %lld linears were told by their names and shapes, %lld "
+             "matrices of layers are routers, gates and the like; quantize --method rtn takes the "
+             "former, and nothing can be calibrated or run without --arch-like FAMILY",
+             (long long)f->n, (long long)f->n_kept);
+    for (int64_t i = 0; i < f->n_unclear && i < 2; i++)
+        add_note(in, "%s: %s (%lld such tensors); quantize wants --ignore or --arch-like for it",
+                 f->unclear[i].name, f->unclear[i].why, (long long)f->n_unclear);
+}
+
 static sw_code check_opened(sw_inspection *in, sw_err *err)
 {
     const char *unknown = NULL;
@@ -168,7 +182,8 @@ static sw_code check_opened(sw_inspection *in, sw_err *err)
     if (rc != SW_OK || (rc = sw_inspect_unknown(&n_unknown, &unknown, &in->ckpt, err)) != SW_OK ||
         (rc = sw_loaders_check(&in->loaders, &in->ckpt, err)) != SW_OK)
         return rc;
-    if (n_unknown)
+    if (in->model.found) note_found(in);
+    else if (n_unknown)
         add_note(in, "%lld tensors are not part of a %s, the first is %s", (long long)n_unknown,
                  in->model.arch->name, unknown);
     check_tie(in);

@@ -148,6 +148,7 @@ static sw_code add_tp(planner *p, sw_err *err)
 {
     const char *at = p->options->tp ? p->options->tp : "1,2,4,8";
 
+    if (p->job->source.model.found) return SW_OK; /* nobody knows which way engines cut them */
     while (*at) {
         sw_plan_tp *tp = &p->out->tp[p->out->n_tp];
         char *end = NULL;
@@ -215,6 +216,7 @@ static void add_payoff(planner *p)
 {
     const sw_device_figures *device = sw_device_figures_find(p->options->device);
 
+    if (p->job->source.model.found) return; /* nor what a token runs through */
     if (p->options->bandwidth > 0)
         add_speed(p, &p->out->device, "bandwidth", p->options->bandwidth, NULL);
     else

@@ -2,8 +2,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tools/cli/family.h"
 #include "tools/plan/plan.h"
 #include "tools/recipe/left_parts.h"
+#include "tools/recipe/linear_counts.h"
 
 static const char *spec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
 {
@@ -48,8 +50,13 @@ static void print_eta(double seconds)
 void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
 {
     char before[16], after[16], copied[16], peak[16], spilled[16], disk[16];
+    const sw_model *m = &job->source.model;
+    char family[SW_FAMILY_TEXT_BYTES];
+    sw_linear_counts counts;
     sw_left_parts left;
 
+    if (m->is_like || m->found)
+        (void)printf("model_type  %s\n", sw_family_text(family, m, job->source.config));
     sw_term_bytes(before, plan->before_bytes);
     sw_term_bytes(after, plan->after_bytes);
     sw_term_bytes(copied, plan->copied_bytes);
@@ -60,6 +67,8 @@ void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
     (void)printf("copied      %lld tensors, %s\n", (long long)plan->n_copied, copied);
     sw_left_parts_find(&left, &job->source);
     sw_left_parts_print(&left);
+    sw_linear_counts_find(&counts, &job->source, &job->selection);
+    sw_linear_counts_print(&counts);
     (void)printf("tensors     %s -> %s\n", before, after);
     if (plan->needs.peak_spilled_bytes < plan->needs.peak_bytes)
         (void)printf("memory      %s at the peak; %s with activations on disk (--memory)\n", peak,
@@ -72,7 +81,7 @@ void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
         (void)printf("tp %-8lld %s%s\n", (long long)plan->tp[i].degree,
                      plan->tp[i].is_legal ? "legal" : "no: ", plan->tp[i].why);
     /* else preparing has refused it */
-    (void)printf("fused       linears that run as one have the same scheme\n");
+    if (!m->found) (void)printf("fused       linears that run as one have the same scheme\n");
     print_speed(&plan->device);
     print_speed(&plan->here);
     if (sw_quantize_chooser(job->o))
@@ -165,11 +174,17 @@ sw_code sw_plan_add_json(cJSON *root, const sw_plan *plan, const sw_quantize_job
               number(root, "disk_bytes", plan->disk_bytes) &&
               number(root, "seconds", plan->seconds) && add_classes(root, plan) &&
               add_tensors(root, job) && add_tp(root, plan) &&
-              add_speed(root, "decode", &plan->device) &&
-              add_speed(root, "decode_here", &plan->here);
+              (job->source.model.found || (add_speed(root, "decode", &plan->device) &&
+                                           add_speed(root, "decode_here", &plan->here)));
+    sw_linear_counts counts;
     sw_left_parts left;
+    sw_code rc;
 
     if (!ok) return sw_cmd_json_added(NULL, err);
+    sw_linear_counts_find(&counts, &job->source, &job->selection);
+    if ((rc = sw_linear_counts_add_json(root, &counts, err)) != SW_OK ||
+        (rc = sw_family_add_json(root, &job->source.model, err)) != SW_OK)
+        return rc;
     sw_left_parts_find(&left, &job->source);
     return sw_left_parts_add_json(root, &left, err);
 }

@@ -19,6 +19,7 @@
 #include "tools/device/device_opt.h"
 #include "tools/quantize/quantize_job.h"
 #include "tools/quantize/target_bits.h"
+#include "tools/recipe/left_parts.h"
 #include "tools/report/report.h"
 #include "verify/verify.h"
 
@@ -340,6 +341,7 @@ static sw_code finish(job *j, sw_run *run, const cJSON *verified, sw_err *err)
     if ((rc = write_page(j, &outcome, verified, err)) != SW_OK) return rc;
     sw_term_clear(run->term);
     rc = sw_quantize_report_print(run, &j->report, &j->settings, &outcome, err);
+    if (rc == SW_OK && !j->o->common.json) sw_left_files_print(&j->source);
     if (rc == SW_OK && j->report.n_fallbacks && !j->o->allow_fallback)
         rc = SW_FAIL(err, SW_E_GATE,
                      "%lld of %lld linears fell back, the first: %s; the output is complete, "
@@ -395,6 +397,8 @@ static const char *const examples[] = {
     "swage quantize MODEL -o OUT --method awq+gptq --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W8A8 --method smoothquant --calib text.txt",
     "swage quantize MODEL -o OUT --scheme W8A16 --method rtn --format compressed-tensors",
+    "swage quantize MODEL -o OUT --method rtn --imatrix MODEL.imatrix.gguf",
+    "swage quantize MODEL -o OUT --arch-like llama --calib text.txt",
     "swage quantize MODEL -o OUT --calib *.txt --group-size 32 --ignore 'layers.0' down_proj",
     NULL};
 
@@ -407,7 +411,10 @@ const sw_cmd sw_cmd_quantize = {
             "quantized are copied bit by bit. The same inputs give the same bytes for any\n"
             "number of threads.\n"
             "If a run is stopped or killed, the same command continues it from DIR.partial\n"
-            "after the last finished decoder block, unless an input has changed.\n",
+            "after the last finished decoder block, unless an input has changed.\n"
+            "A model_type that is not known can be read as a known one, --arch-like FAMILY; or\n"
+            "its weights are rounded alone, --method rtn, without calibration or a check of\n"
+            "logits.\n",
     .options = sw_quantize_rows,
     .options_bytes = sizeof(sw_quantize_options),
     .defaults = &sw_quantize_defaults,

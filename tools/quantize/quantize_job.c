@@ -9,6 +9,7 @@
 #include "formats/num/pow2.h"
 #include "kernels/engine/lm_open.h"
 #include "quant/run/scheme.h"
+#include "tools/cli/family.h"
 #include "tools/cli/names.h"
 #include "tools/cli/values.h"
 #include "tools/device/device_opt.h"
@@ -128,6 +129,7 @@ void sw_quantize_job_free(sw_quantize_job *j)
     sw_stats_windows_free(&j->windows);
     sw_stats_windows_free(&j->lead);
     sw_zpack_close(j->stats);
+    sw_imatrix_input_free(j->imatrix);
     sw_calibration_free(&j->calibration);
     sw_selection_free(&j->selection);
     sw_checkpoint_close(&j->source);
@@ -157,9 +159,10 @@ static sw_code take_source(job *j, sw_err *err)
 static sw_code check_rest(const job *j, sw_err *err)
 {
     sw_lm ends = {0};
-    sw_code rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st,
-                                 j->settings.quant.source, err);
+    sw_code rc = SW_OK;
 
+    if (!j->source.model.found)
+        rc = sw_lm_load_ends(&ends, &j->source.model, j->source.st, j->settings.quant.source, err);
     sw_lm_free(&ends);
     if (j->is_dry) return rc;
     for (int64_t i = 0; i < sw_st_count(j->source.st) && rc == SW_OK; i++) {
@@ -293,6 +296,43 @@ static sw_code check_target(const job *j, sw_err *err)
     return SW_OK;
 }
 
+/* An importance matrix holds the diagonals of Hessians: enough for scales, for nothing else. */
+static sw_code check_imatrix(const job *j, sw_err *err)
+{
+    const sw_quant_options *q = &j->settings.quant;
+
+    if (!j->o->imatrix) return SW_OK;
+    if (q->algo->needs_statistics)
+        return SW_FAIL(err, SW_E_USAGE, "--imatrix: method %s needs whole Hessians, of which such "
+                       "a file has the diagonals; give --method rtn, or --calib or --stats instead",
+                       q->algo->name);
+    if (sw_quantize_chooser(j->o))
+        return SW_FAIL(err, SW_E_USAGE, "--imatrix: %s measures by itself what errors cost; give "
+                       "one of the two", sw_quantize_chooser(j->o));
+    if (q->spec.scale_rows != 1 && q->spec.scale_rows != 0)
+        return SW_FAIL(err, SW_E_USAGE, "--imatrix: a scale of scheme %s serves many rows and "
+                       "follows from their range; leave the option out, or take another scheme",
+                       j->o->scheme);
+    return SW_OK;
+}
+
+static sw_code open_imatrix(job *j, sw_err *err)
+{
+    sw_code rc;
+
+    if (!j->o->imatrix) return SW_OK;
+    if (j->source.model.found)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "--imatrix: its names are those of a GGUF, and which "
+                       "are meant is known of known families alone; give --arch-like FAMILY");
+    rc = sw_imatrix_input_open(&j->imatrix, j->o->imatrix, &j->source.model, err);
+    if (rc != SW_OK) return rc;
+    j->settings.quant.importance = sw_imatrix_input_weights(j->imatrix);
+    if (sw_imatrix_input_n_missing(j->imatrix))
+        sw_progress_note(j->progress, "%lld linears are not in %s; their errors weigh evenly",
+                         (long long)sw_imatrix_input_n_missing(j->imatrix), j->o->imatrix);
+    return SW_OK;
+}
+
 /* What options say of each other, before anything is opened. */
 static sw_code check_request(const job *j, sw_err *err)
 {
@@ -303,7 +343,9 @@ static sw_code check_request(const job *j, sw_err *err)
         return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
     if (o->out && !o->may_replace && sw_path_exists(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
-    if ((rc = check_kv(j, err)) != SW_OK || (rc = check_data(j, err)) != SW_OK) return rc;
+    if ((rc = check_imatrix(j, err)) != SW_OK || (rc = check_kv(j, err)) != SW_OK ||
+        (rc = check_data(j, err)) != SW_OK)
+        return rc;
     return check_target(j, err);
 }
 
@@ -391,6 +433,24 @@ static sw_code open_data(job *j, sw_err *err)
                       : sw_calibration_assume(&j->calibration, &j->source.model, &c, err);
 }
 
+/* What nobody knows the arithmetic of can be rounded, if nothing else is asked for. */
+static sw_code open_source(job *j, sw_err *err)
+{
+    sw_code rc;
+
+    sw_arch_allow_unknown(!sw_quantize_job_needs_data(j) && !sw_quantize_chooser(j->o));
+    if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
+    if (!j->source.model.found) return take_source(j, err);
+    if (j->o->with_head)
+        return SW_FAIL(err, SW_E_USAGE, "--lm-head: nobody says which tensor is the head of a "
+                       "model_type that is not known; leave the option out, or give --arch-like "
+                       "FAMILY");
+    sw_progress_note(j->progress, "model_type %.60s is not known: weights alone are rounded, those "
+                     "in its layers by their names and shapes. Nothing is calibrated, and no "
+                     "logits are checked", sw_family_type(j->source.config));
+    return take_source(j, err);
+}
+
 sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
@@ -401,22 +461,24 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     settings_of(&j->settings, o);
     j->dialect = sw_dialect_find(o->format);
     if ((rc = check_request(j, err)) != SW_OK) return rc;
-    if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
-    if ((rc = take_source(j, err)) != SW_OK) return rc;
+    if ((rc = open_source(j, err)) != SW_OK) return rc;
     if ((rc = check_scheme(o, err)) != SW_OK) return rc;
     sw_dialect_fit_spec(&j->settings.quant.spec, j->dialect, j->source.model.dtype);
     if ((rc = select_linears(j, err)) != SW_OK) return rc;
     if ((rc = check_rest(j, err)) != SW_OK) return rc;
-    if ((rc = open_data(j, err)) != SW_OK) return rc;
+    if ((rc = open_data(j, err)) != SW_OK || (rc = open_imatrix(j, err)) != SW_OK) return rc;
     if ((rc = bound_memory(j, err)) != SW_OK) return rc;
     if (j->is_dry) return SW_OK;
     if (sw_quantize_chooser(o) && (rc = choose_specs(j, err)) != SW_OK) return rc;
     text = j->calibration.calib.n_seqs ? &j->calibration : NULL;
     rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
     sw_left_parts_find(&left, &j->source);
+    if (rc == SW_OK) rc = sw_family_add_json(j->report.manifest, &j->source.model, err);
     if (rc == SW_OK) rc = sw_left_parts_add_json(j->report.manifest, &left, err);
     sw_linear_counts_find(&j->report.counts, &j->source, &j->selection);
     if (rc == SW_OK) rc = sw_linear_counts_add_json(j->report.manifest, &j->report.counts, err);
+    if (rc == SW_OK && j->imatrix)
+        rc = sw_imatrix_input_describe(j->report.manifest, j->imatrix, err);
     if (rc == SW_OK && j->stats)
         rc = sw_stats_input_describe(j->report.manifest, j->stats, err);
     return rc;

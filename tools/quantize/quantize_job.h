@@ -7,6 +7,7 @@
 #define SW_TOOLS_QUANTIZE_QUANTIZE_JOB_H
 
 #include "kernels/device.h"
+#include "tools/calibrate/imatrix_input.h"
 #include "tools/calibrate/stats_input.h"
 #include "tools/cli/cmd.h"
 #include "tools/quantize/needs.h"
@@ -18,7 +19,7 @@
 typedef struct sw_quantize_options {
     sw_cmd_common common;
     const char *out, *html, *scheme, *method, *format, *bits, *group_size, *act_order, *sequential,
-        *recipe, *experts, *stats, *kv_cache, *mx_scale, *device;
+        *recipe, *experts, *stats, *imatrix, *kv_cache, *mx_scale, *device;
     sw_opt_list calib, ignore;
     int64_t samples, seq_len, seed;
     double damp, target_bits, outliers;
@@ -57,6 +58,7 @@ typedef struct sw_quantize_job {
     sw_selection selection;
     sw_calibration calibration;
     sw_zpack *stats; /* in its place */
+    sw_imatrix_input *imatrix; /* what rounding weighs errors by, or NULL */
     sw_stats_windows windows, lead; /* of them: what transforms, what --target-bits tries on */
     sw_quantize_report report;
     sw_timeline timeline;

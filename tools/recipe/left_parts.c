@@ -4,8 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/checkpoint/side_files.h"
 #include "tools/cli/cmd.h"
 #include "tools/cli/term.h"
+
+#define NAMED_MAX 6
 
 static sw_left_part *part_named(sw_left_parts *parts, const char *name)
 {
@@ -62,4 +65,24 @@ sw_code sw_left_parts_add_json(cJSON *root, const sw_left_parts *parts, sw_err *
              cJSON_AddNumberToObject(row, "bytes", parts->part[i].n_bytes);
     }
     return ok ? SW_OK : sw_cmd_json_added(NULL, err);
+}
+
+void sw_left_files_print(const sw_checkpoint *source)
+{
+    sw_dir_list list = {0};
+    sw_arena arena = {0};
+    sw_err ignored = {0};
+    int64_t n = 0;
+
+    if (source->is_file || sw_dir_read(&list, source->dir, &arena, &ignored) != SW_OK)
+        list.n_entries = 0;
+    for (int64_t i = 0; i < list.n_entries; i++) {
+        if (list.entries[i].role != SW_DIR_FOREIGN) continue;
+        if (n < NAMED_MAX)
+            (void)printf("%s%.80s", n ? ", " : "left        ", list.entries[i].name);
+        n++;
+    }
+    if (n > NAMED_MAX) (void)printf(" and %lld more", (long long)n - NAMED_MAX);
+    if (n) (void)printf(": not copied, %s no part of a checkpoint\n", n > 1 ? "they are" : "it is");
+    sw_arena_free(&arena);
 }

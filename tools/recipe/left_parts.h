@@ -24,4 +24,9 @@ void sw_left_parts_print(const sw_left_parts *parts);
 /* "left": [{"part", "tensors", "bytes"}], unless there are none. SW_E_NOMEM. */
 sw_code sw_left_parts_add_json(cJSON *root, const sw_left_parts *parts, sw_err *err) SW_MUST_USE;
 
+/* Files of the model's directory that no output takes along: a line that names them, unless there
+ * are none. A directory that cannot be listed any more says nothing. The manifest has them too, in
+ * left_behind. */
+void sw_left_files_print(const sw_checkpoint *source);
+
 #endif

@@ -7,6 +7,25 @@
 
 #include "tools/cli/cmd.h"
 
+/* Of a family without a row: anything of two dimensions and more that is no bias. */
+static bool matrix_found(char path[256], const sw_model *m, const sw_st_tensor *t)
+{
+    static const char suffix[] = ".weight", bias[] = "bias";
+    const size_t n = strlen(t->name);
+    int64_t layer;
+    size_t at, n_path = n;
+
+    if (t->view.n_dims < 2 || n >= 256 || !sw_found_in_layer(&layer, &at, t->name) ||
+        layer >= m->n_layers || !strcmp(t->name + n - strlen(bias), bias))
+        return false;
+    for (int64_t i = 0; t->view.n_dims == 3 && i < m->found->n; i++) /* taken apart */
+        if (!strcmp(m->found->linears[i].tensor, t->name))
+            return false;
+    if (!strcmp(t->name + n - strlen(suffix), suffix)) n_path -= strlen(suffix);
+    (void)snprintf(path, 256, "%.*s", (int)n_path, t->name);
+    return true;
+}
+
 /* The module of a matrix within the decoder's layers, and its layer; false: the tensor is none. */
 static bool matrix_of(char path[256], int64_t *layer, const sw_model *m, const sw_st_tensor *t)
 {
@@ -14,6 +33,7 @@ static bool matrix_of(char path[256], int64_t *layer, const sw_model *m, const s
     const char *layers = sw_model_end(m, SW_END_LAYERS);
     const size_t n = strlen(t->name), n_layers = strlen(layers), n_path = n - strlen(suffix);
 
+    if (m->found) return matrix_found(path, m, t);
     if (t->view.n_dims != 2 || n <= strlen(suffix) || n_path >= 256 ||
         strcmp(t->name + n_path, suffix) || strncmp(t->name, layers, n_layers) ||
         t->name[n_layers] != '.' || !sw_model_owns(m, t->name))

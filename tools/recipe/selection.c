@@ -208,6 +208,37 @@ static sw_code add_kept(builder *b, int64_t layer)
     return rc;
 }
 
+static sw_code leave(builder *b, const char *path, size_t n)
+{
+    char *copy;
+    sw_code rc = sw_arena_text(&copy, &b->out->arena, path, n, b->err);
+
+    if (rc == SW_OK) b->out->ignored[b->out->n_ignored++] = copy;
+    return rc;
+}
+
+/* Of a family without a row: what names and shapes say is no linear, and what they leave open,
+ * which only the user can leave out. */
+static sw_code add_found(builder *b)
+{
+    const sw_found *f = b->model->found;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < f->n_kept && rc == SW_OK; i++)
+        rc = leave(b, f->kept[i], strlen(f->kept[i]));
+    for (int64_t i = 0; i < f->n_unclear && rc == SW_OK; i++) {
+        const char *name = f->unclear[i].name, *end = strstr(name, ".weight");
+
+        if (!sw_pattern_set_match(&b->ignore, name))
+            return SW_FAIL(b->err, SW_E_UNSUPPORTED, "%s: %s. Leave it out, --ignore '%s', or say "
+                           "what the model is like, --arch-like FAMILY", name, f->unclear[i].why,
+                           name);
+        rc = leave(b, name, end ? (size_t)(end - name) : strlen(name));
+        b->out->n_by_pattern++;
+    }
+    return rc;
+}
+
 static sw_code add_layer(builder *b, int64_t layer)
 {
     int64_t n = sw_model_linears(b->model, layer, NULL, 0);
@@ -256,7 +287,8 @@ static sw_code add_head(builder *b)
 static sw_code build(builder *b)
 {
     sw_selection *out = b->out;
-    int64_t n_max = 0;
+    const sw_found *f = b->model->found;
+    int64_t n_max = f ? f->n_kept + f->n_unclear : 0;
     sw_code rc;
 
     for (int64_t layer = 0; layer <= b->model->n_layers; layer++)
@@ -266,10 +298,14 @@ static sw_code build(builder *b)
         return rc;
     for (int64_t layer = 0; layer < b->model->n_layers; layer++)
         if ((rc = add_layer(b, layer)) != SW_OK) return rc;
-    if ((rc = add_head(b)) != SW_OK) return rc;
+    if ((rc = f ? add_found(b) : add_head(b)) != SW_OK) return rc;
     if ((rc = sw_pattern_set_check(&b->ignore, b->err)) != SW_OK ||
         (rc = sw_pattern_set_check(&b->overrides, b->err)) != SW_OK)
         return rc;
+    if (!out->n_linears && f && !f->n)
+        return SW_FAIL(b->err, SW_E_UNSUPPORTED, "no linear was found: no matrix lies in a list of "
+                       "layers (*.layers.0.*, *.h.0.*, *.blocks.0.*) and is called as one; "
+                       "--arch-like FAMILY says where they are");
     if (!out->n_linears)
         return SW_FAIL(b->err, SW_E_USAGE, "--ignore leaves nothing to quantize");
     qsort(out->linears, (size_t)out->n_linears, sizeof *out->linears, compare_linears);

@@ -81,6 +81,7 @@ const sw_cmd sw_cmd_report = {
             "`verify --html FILE` and `quantize --html FILE` write the page of their result.\n",
     .options = options,
     .options_bytes = sizeof(report_options),
+    .takes_any_family = true,
     .min_args = 1,
     .max_args = SW_REPORT_CHECKPOINTS_MAX,
     .is_long = true,

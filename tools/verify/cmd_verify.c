@@ -205,6 +205,7 @@ static const char *const examples[] = {
     "swage verify OUT --against MODEL --text heldout.txt --html report.html",
     "swage verify MODEL.gguf --against MODEL --text heldout.txt",
     "swage verify MODEL --text heldout.txt",
+    "swage verify OUT --against MODEL --text heldout.txt --arch-like llama",
     "for q in rtn gptq; do swage verify $q --against MODEL --text T --original-states T.st; done",
     "swage verify OUT --json --report report.json", NULL};
 
@@ -230,6 +231,7 @@ const sw_cmd sw_cmd_verify = {
     .options = options,
     .options_bytes = sizeof(verify_options),
     .defaults = &defaults,
+    .takes_any_family = true,
     .min_args = 1,
     .max_args = 1,
     .is_long = true,

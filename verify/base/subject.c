@@ -8,6 +8,7 @@
 #include "formats/gguf/gguf_names.h"
 #include "formats/io/file.h"
 #include "formats/io/file_content.h"
+#include "formats/model/unknown/found.h"
 
 /* Some exporters leave the scheme in a file of its own; config.json counts before it. */
 static sw_code adopt_side_config(sw_subject *s, sw_err *err)
@@ -86,10 +87,30 @@ done:
     return rc;
 }
 
+sw_code sw_subject_find_linears(sw_subject *s, const sw_subject *like, sw_err *err)
+{
+    const sw_model *from = like ? &like->model : NULL;
+    sw_code rc;
+
+    if (s->model.arch != &sw_arch_unknown) return SW_OK;
+    if (!from || !from->found) {
+        if (!s->is_quantized)
+            return sw_found_new(&s->model, s->st, NULL, 0, &s->arena, err);
+        if ((rc = sw_checkpoint_open(&s->shapes, s->dir, err)) != SW_OK) return rc;
+        from = &s->shapes.model;
+    }
+    s->model.found = from->found;
+    s->model.n_layers = from->n_layers;
+    memcpy(s->model.ends, from->ends, sizeof s->model.ends);
+    return SW_OK;
+}
+
 void sw_subject_close(sw_subject *s)
 {
     cJSON_Delete(s->config);
     sw_st_close(s->st);
+    sw_arena_free(&s->arena);
+    sw_checkpoint_close(&s->shapes);
     memset(s, 0, sizeof *s);
 }
 

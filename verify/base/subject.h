@@ -2,6 +2,7 @@
 #ifndef SW_VERIFY_BASE_SUBJECT_H
 #define SW_VERIFY_BASE_SUBJECT_H
 
+#include "formats/checkpoint/checkpoint.h"
 #include "formats/model/model.h"
 #include "verify/decoders/decode_spec.h"
 
@@ -13,6 +14,8 @@ typedef struct sw_subject {
     sw_st *st;
     bool is_quantized;
     sw_spec_scheme scheme; /* when quantized */
+    sw_arena arena;
+    sw_checkpoint shapes;  /* of one in codes whose family has no row: says their shapes */
 } sw_subject;
 
 /* config.json, its description, the tensors and the scheme. A GGUF (or a directory with nothing but
@@ -21,6 +24,9 @@ sw_code sw_subject_open(sw_subject *out, const char *dir, bool is_judged, sw_err
 /* The same; the tensors of a GGUF, which has names of its own, are called as in `like`. */
 sw_code sw_subject_open_like(sw_subject *out, const char *dir, bool is_judged,
                              const sw_subject *like, sw_err *err) SW_MUST_USE;
+/* Of a family without a row (sw_arch_unknown): the linears of its layers, by names and shapes;
+ * where `like` has some, these, so that both are asked for the same. Nothing for other families. */
+sw_code sw_subject_find_linears(sw_subject *s, const sw_subject *like, sw_err *err) SW_MUST_USE;
 void sw_subject_close(sw_subject *s); /* accepts a zeroed one */
 
 /* A linear that quantization may touch. */

@@ -81,6 +81,14 @@ sw_code sw_verify_config(sw_report *report, const sw_subject *checkpoint,
 sw_code sw_verify_side_files(sw_report *report, const sw_subject *checkpoint,
                              const sw_subject *original, sw_err *err) SW_MUST_USE;
 
+/* A checkpoint whose model_type no row describes: its weights can be judged, its logits not. */
+
+/* Sets which linears there are, of both, and the report's note. `original` may be NULL. Nothing for
+ * other families. SW_E_UNSUPPORTED: the options ask for a text or tasks. A finding "not judged" for
+ * each module in codes that the original does not have as a linear. */
+sw_code sw_verify_family(sw_report *report, sw_subject *checkpoint, sw_subject *original,
+                         const sw_verify_options *options, sw_err *err) SW_MUST_USE;
+
 /* The scales of a quantized cache, as a checkpoint stores them. */
 
 /* A finding for each of "<attention>.k_scale" and ".v_scale" that is no float above zero, and for

@@ -75,7 +75,7 @@ static sw_code find_layer(sw_ckpt_writer *w, const sw_linear_ref *refs, int64_t 
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
-        const int which = refs[i].slot == SW_SLOT_DOWN;
+        int which = refs[i].slot == SW_SLOT_DOWN;
         sw_stored stored = {.tensor = NULL}, bias = {.tensor = NULL};
         char path[256];
         sw_claim *c;
@@ -83,6 +83,7 @@ static sw_code find_layer(sw_ckpt_writer *w, const sw_linear_ref *refs, int64_t 
         if (refs[i].expert < 0 || !sw_model_slot_path(path, &w->source->model, refs[i].layer,
                                                       refs[i].slot, refs[i].expert))
             continue;
+        if (refs[i].slot == SW_SLOT_FOUND) which = strstr(path, ".down_proj") != NULL;
         if (w->source->dialect && w->source->dialect->is_stacked &&
             sw_checkpoint_is_quantized(w->source, path)) {
             n_all[which]++;
@@ -113,7 +114,9 @@ sw_code sw_writer_find_fused(sw_ckpt_writer *w, sw_err *err)
     const sw_model *m = &w->source->model;
     sw_code rc = SW_OK;
 
-    if ((rc = sw_writer_find_stacks(w, err)) != SW_OK || !m->arch->fused_experts[0]) return rc;
+    if ((rc = sw_writer_find_stacks(w, err)) != SW_OK ||
+        !(m->arch->fused_experts[0] || m->found))
+        return rc;
     for (int64_t layer = 0; layer < m->n_layers && rc == SW_OK; layer++) {
         int64_t n = sw_model_linears(m, layer, NULL, 0);
         sw_linear_ref *refs = NULL;
