@@ -24,32 +24,34 @@ struct sw_make_place {
  * values behind l. */
 template <int DK> struct sw_make_shared {
     float *x;                   /* [64, x_stride], queries or keys; then */
-    float *l;                   /* [64, SW_SOLVE_STRIDE], with the inverse in its other half */
+    float *l;                   /* what the inverse needs, */
     sw_bf16 *raw_values;        /* [SW_ROWS_RAW, SW_MAKE_VALUES] */
-    float *log_decay, *step;    /* [64] of a head, the first the sums from the chunk's start on */
+    float *log_decay, *step;    /* [2, 64] of a head and the next one, the first the sums from the
+                                 * chunk's start on */
     sw_bf16 *q, *k;             /* tiles [64, DK] */
     sw_bf16 *t, *w;             /* tiles [64, 64]: the inverse times steps, and times decays too */
     sw_bf16 *v;                 /* tile [64, SW_MAKE_VALUES] */
 
     static const int x_stride = DK + 4;
-    static const int x_floats = SW_FORM_TOKENS * (DK > 128 ? x_stride : 2 * SW_SOLVE_STRIDE);
-    static const int raw_keys = SW_ROWS_RAW * DK, raw_at = SW_FORM_TOKENS * SW_SOLVE_STRIDE;
+    static const int raw_keys = SW_ROWS_RAW * DK, raw_at = sw_solve_shared::floats;
+    static const int x_least = raw_at + SW_ROWS_RAW * SW_MAKE_VALUES / 2;
+    static const int x_rows = SW_FORM_TOKENS * x_stride;
+    static const int x_floats = x_rows > x_least ? x_rows : x_least;
     static const int keys = SW_FORM_TOKENS * (DK + 8), squares = SW_FORM_TOKENS * 72;
     static const int values = SW_FORM_TOKENS * (SW_MAKE_VALUES + 8);
     static const int bytes =
-        4 * (x_floats + 2 * SW_FORM_TOKENS) + 2 * (2 * keys + 2 * squares + values);
+        4 * (x_floats + 4 * SW_FORM_TOKENS) + 2 * (2 * keys + 2 * squares + values);
     static const bool has_both = DK <= 128; /* raw rows of queries and keys at once */
-    static_assert(x_floats >= SW_FORM_TOKENS * x_stride, "rows of floats have room");
-    static_assert(4 * (x_floats - raw_at) >= 2 * SW_ROWS_RAW * SW_MAKE_VALUES, "so have values");
-    static_assert((has_both ? 2 : 1) * raw_keys <= 2 * squares + values, "and raw rows");
+    static_assert((has_both ? 2 : 1) * raw_keys <= 2 * squares + values, "raw rows have room");
+    static_assert(raw_at % 4 == 0 && x_floats % 4 == 0, "16 bytes are copied at a time");
 
     __device__ explicit sw_make_shared(float *s_all)
     {
         x = l = s_all;
         raw_values = (sw_bf16 *)(s_all + raw_at);
         log_decay = s_all + x_floats;
-        step = log_decay + SW_FORM_TOKENS;
-        q = (sw_bf16 *)(step + SW_FORM_TOKENS);
+        step = log_decay + 2 * SW_FORM_TOKENS;
+        q = (sw_bf16 *)(step + 2 * SW_FORM_TOKENS);
         k = q + keys;
         t = k + keys;
         w = t + squares;
@@ -160,13 +162,24 @@ static __device__ __forceinline__ void sw_make_products(float (&sum)[4][4], cons
 
 /* ---- a head ---- */
 
-/* Steps, sums of decays, and what the second kernel needs of them, by a warp. */
+template <class RULE, int DK>
+static __device__ char *sw_make_head_at(const sw_form_args &a, const sw_make_place &p, int head)
+{
+    return a.heads + (p.chunk * a.walk.n_heads + head) * sw_form_head_bytes(DK, RULE::corrects);
+}
+
+/* Steps, sums of decays, and what the second kernel needs of them, by a warp; of a head that is
+ * there. */
 template <class RULE, int DK>
 static __device__ void sw_make_gates(const sw_make_shared<DK> &s, const sw_form_args &a,
-                                     const sw_make_place &p, int head, float *gates)
+                                     const sw_make_place &p, int head)
 {
-    const int lane = (int)threadIdx.x % 32;
+    const int lane = (int)threadIdx.x % 32, at = (head - p.head) % 2 * SW_FORM_TOKENS;
     float step[2] = {}, sum[2] = {}, last;
+
+    if (head >= p.head_end) return;
+    float *gates = (float *)(sw_make_head_at<RULE, DK>(a, p, head) +
+                             sw_form_operand_bytes(SW_FORM_TOKENS, SW_FORM_TOKENS));
 
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -188,8 +201,8 @@ static __device__ void sw_make_gates(const sw_make_shared<DK> &s, const sw_form_
     for (int i = 0; i < 2; i++) {
         const int t = 32 * i + lane;
 
-        s.step[t] = step[i];
-        s.log_decay[t] = sum[i];
+        s.step[at + t] = step[i];
+        s.log_decay[at + t] = sum[i];
         gates[t] = expf(sum[i]);
         gates[SW_FORM_TOKENS + t] = expf(last - sum[i]) * (RULE::corrects ? 1.0f : step[i]);
     }
@@ -197,8 +210,9 @@ static __device__ void sw_make_gates(const sw_make_shared<DK> &s, const sw_form_
 }
 
 /* L to shared memory and P to its place, of a warp's 16 tokens and 32 before them. */
-template <class RULE, int DK>
-static __device__ void sw_make_squares(const sw_make_shared<DK> &s, char *to,
+template <class RULE>
+static __device__ void sw_make_squares(const sw_solve_shared &s, const float *s_step,
+                                       const float *s_log_decay, char *to,
                                        const float (&kk)[4][4], const float (&qk)[4][4], int m,
                                        int half)
 {
@@ -210,26 +224,30 @@ static __device__ void sw_make_squares(const sw_make_shared<DK> &s, char *to,
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const int t = 16 * m + row + e / 2 * 8, i = 32 * half + 8 * n + column + e % 2;
-            const float keep = i <= t ? __expf(s.log_decay[t] - s.log_decay[i]) : 0.0f;
+            const float keep = i <= t ? __expf(s_log_decay[t] - s_log_decay[i]) : 0.0f;
 
-            sums[n][e] = keep * qk[n][e] * (RULE::corrects ? 1.0f : s.step[i]);
-            if (RULE::corrects && i < t)
-                s.l[t * SW_SOLVE_STRIDE + i] = s.step[t] * keep * kk[n][e];
+            sums[n][e] = keep * qk[n][e] * (RULE::corrects ? 1.0f : s_step[i]);
+            if (RULE::corrects && i < t) s.put(t, i, s_step[t] * keep * kk[n][e]);
         }
     }
     sw_sums_to_operand(to, SW_FORM_TOKENS, m, half, sums);
 }
 
-/* The inverse by two warps; a mixer that corrects nothing has ones on a diagonal. */
-template <class RULE, int DK> static __device__ void sw_make_inverse(const sw_make_shared<DK> &s)
+/* The inverse, but for what is below its halves, by two warps; a mixer that corrects nothing has
+ * ones on a diagonal. The second of the warps then has time for the next head's gates. */
+template <class RULE, int DK>
+static __device__ void sw_make_inverse(const sw_make_shared<DK> &s, const sw_solve_shared &solve,
+                                       const sw_form_args &a, const sw_make_place &p, int head)
 {
     const int j = (int)threadIdx.x, stride = sw_tile_stride(SW_FORM_TOKENS);
+    const int at = (head - p.head) % 2 * SW_FORM_TOKENS + j;
 
     if (j >= SW_FORM_TOKENS) return;
     if (RULE::corrects)
-        sw_solve_column(s.t, s.w, s.l, j, s.step[j], expf(s.log_decay[j]));
-    else
+        sw_solve_column(solve, j, s.step[at], expf(s.log_decay[at]));
+    else if (head == p.head)
         for (int t = 0; t < SW_FORM_TOKENS; t++) s.t[t * stride + j] = sw_round16(t == j);
+    if (j >= 32) sw_make_gates<RULE, DK>(s, a, p, head + 1);
 }
 
 /* U of a warp's 16 columns. */
@@ -307,27 +325,34 @@ static __device__ __forceinline__ void sw_make_fetch(const sw_make_shared<DK> &s
         sw_rows_fetch(s.raw_values, sw_make_values(a.walk, head, column), p.rows);
 }
 
-/* Values and U of a head, in runs of columns; raw values of the first run are there, and those of
- * the next head begin to come. */
+/* Values' columns from `column` on as a tile, by the warps that do not invert. */
+template <int DK>
+static __device__ __forceinline__ void sw_make_v(const sw_make_shared<DK> &s,
+                                                 const sw_form_args &a, const sw_make_place &p,
+                                                 int head, int column)
+{
+    sw_rows_fill(s.v, sw_tile_stride(SW_MAKE_VALUES), s.raw_values,
+                 sw_make_values(a.walk, head, column), p.rows, SW_FORM_TOKENS,
+                 SW_MAKE_THREADS - SW_FORM_TOKENS);
+}
+
+/* U of a head in runs of columns, of which the first are there as a tile; raw values of the next
+ * begin to come, after the last those of the next head. */
 template <int DK>
 static __device__ void sw_make_columns(const sw_make_shared<DK> &s, const sw_form_args &a,
                                        const sw_make_place &p, int head)
 {
-    const int d_v = a.walk.d_v;
-
-    for (int column = 0; column < d_v; column += SW_MAKE_VALUES) {
+    for (int column = 0; column < a.walk.d_v; column += SW_MAKE_VALUES) {
         const int tile = column / SW_FORM_COLUMNS + (int)threadIdx.x / 32;
-        const bool is_last = column + SW_MAKE_VALUES >= d_v;
+        const bool is_last = column + SW_MAKE_VALUES >= a.walk.d_v;
 
-        sw_rows_fill(s.v, sw_tile_stride(SW_MAKE_VALUES), s.raw_values,
-                     sw_make_values(a.walk, head, column), p.rows, SW_MAKE_THREADS / 2,
-                     SW_MAKE_THREADS / 2);
-        __syncthreads();
         sw_make_fetch<DK>(s, a, p, is_last ? head + 1 : head,
                           is_last ? 0 : column + SW_MAKE_VALUES);
         if (tile < a.n_tiles) sw_make_u<DK>(s, sw_form_values_at(a, p.chunk, head, tile));
         if (is_last) return;
         sw_copy_wait<0>();
+        __syncthreads();
+        sw_make_v<DK>(s, a, p, head, column + SW_MAKE_VALUES);
         __syncthreads();
     }
 }
@@ -338,18 +363,26 @@ static __device__ void sw_make_head(const sw_make_shared<DK> &s, const sw_form_a
                                     const float (&qk)[4][4])
 {
     const int warp = (int)threadIdx.x / 32, m = warp / 2, half = warp % 2;
-    char *to = a.heads +
-               (p.chunk * a.walk.n_heads + head) * sw_form_head_bytes(DK, RULE::corrects);
-    float *gates = (float *)(to + sw_form_operand_bytes(SW_FORM_TOKENS, SW_FORM_TOKENS));
+    const int at = (head - p.head) % 2 * SW_FORM_TOKENS;
+    const sw_solve_shared solve(s.l, s.t, s.w);
+    char *to = sw_make_head_at<RULE, DK>(a, p, head);
 
-    if (warp == 0) sw_make_gates<RULE, DK>(s, a, p, head, gates);
-    __syncthreads();
-    sw_make_squares<RULE, DK>(s, to, kk, qk, m, half);
+    sw_make_squares<RULE>(solve, s.step + at, s.log_decay + at, to, kk, qk, m, half);
     sw_copy_wait<0>();
     __syncthreads();
-    sw_make_inverse<RULE, DK>(s); /* while other warps make values */
+    sw_make_inverse<RULE, DK>(s, solve, a, p, head); /* while other warps make values */
+    sw_make_v<DK>(s, a, p, head, 0);
+    __syncthreads();
+    if (RULE::corrects) {
+        sw_solve_below(solve, s.step + at, s.log_decay + at);
+        __syncthreads();
+    }
     sw_make_columns<DK>(s, a, p, head);
-    if (RULE::corrects) sw_make_w<DK>(s, (char *)(gates + SW_FORM_GATES), m, half);
+    if (RULE::corrects)
+        sw_make_w<DK>(s,
+                      to + sw_form_operand_bytes(SW_FORM_TOKENS, SW_FORM_TOKENS) +
+                          4 * SW_FORM_GATES,
+                      m, half);
     __syncthreads();
 }
 
@@ -368,11 +401,13 @@ static __global__ void __launch_bounds__(SW_MAKE_THREADS, DK > 128 ? 1 : 2)
 
     sw_make_tiles<RULE, DK>(s, a, p);
     sw_make_fetch<DK>(s, a, p, p.head, 0);
+    if (warp == SW_MAKE_THREADS / 32 - 1) sw_make_gates<RULE, DK>(s, a, p, p.head);
     if (p.owns_keys) sw_make_keys<DK>(s, a, p);
     if (warp % 2 <= warp / 4) { /* else all of these tokens come later */
         sw_make_products<DK>(qk, s.q, s.k, warp / 2, warp % 2);
         if (RULE::corrects) sw_make_products<DK>(kk, s.k, s.k, warp / 2, warp % 2);
     }
+    __syncthreads();
     for (int head = p.head; head < p.head_end; head++)
         sw_make_head<RULE, DK>(s, a, p, head, kk, qk);
 }

@@ -120,15 +120,16 @@ static __device__ void sw_rows_fill(T *s_to, int stride, const sw_bf16 *s_raw,
                                     int n_threads)
 {
     const int me = (int)threadIdx.x - from, n_pairs = r.width / 2;
-    const int per = SW_FORM_TOKENS / (n_threads / n_pairs), own = me % n_pairs * 2;
+    const int n_runs = n_threads / n_pairs, per = (SW_FORM_TOKENS + n_runs - 1) / n_runs;
+    const int own = me % n_pairs * 2, at = me / n_pairs * per, n = min(per, SW_FORM_TOKENS - at);
 
     if (me < 0 || me >= n_threads) return;
     if (r.conv->n_taps == SW_ROWS_TAPS) {
-        sw_rows_pair(s_to, stride, s_raw, r, p.n_there, own, me / n_pairs * per, per);
+        sw_rows_pair(s_to, stride, s_raw, r, p.n_there, own, at, n);
         return;
     }
-    for (int i = 0; i < 2 * per; i++) { /* rare: each element by itself */
-        const int t = me / n_pairs * per + i / 2, c = own + i % 2;
+    for (int i = 0; i < 2 * n; i++) { /* rare: each element by itself */
+        const int t = at + i / 2, c = own + i % 2;
         const bool is_there = t < p.n_there && c < r.n_channels;
 
         sw_rows_put(s_to + t * stride + c,

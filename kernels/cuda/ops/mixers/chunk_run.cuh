@@ -58,7 +58,9 @@ static inline bool sw_form_suits(const sw_walk_args *a, bool corrects)
 {
     return !a->is_by_channel && a->conv.seq_len >= SW_FORM_MIN &&
            a->d_k <= (corrects ? 128 : SW_MIXER_KEYS_MAX) &&
-           (!a->gate.w || a->gate.group % a->d_v == 0);
+           (!a->gate.w || (a->gate.group % a->d_v == 0 &&
+                           (a->gate.w_width == a->d_v ||
+                            a->gate.w_width == (int64_t)a->n_heads * a->d_v)));
 }
 
 /* Shared memory that a block can have on the current device. */
@@ -107,6 +109,15 @@ static inline int sw_form_splits(const sw_form_args *a)
     return n < most ? n : most;
 }
 
+/* Warps of the last kernel that share the pieces of a norm. */
+static inline int sw_form_shares(int n_pieces)
+{
+    int n = 1;
+
+    while (n < SW_NORM_WARPS && n * SW_NORM_PIECES < n_pieces) n *= 2;
+    return n;
+}
+
 template <typename... P>
 static sw_code sw_form_allow(void (*kernel)(P...), int shared_bytes, sw_err *err)
 {
@@ -123,7 +134,7 @@ static sw_code sw_form_part(sw_form_args *a, sw_launch how, sw_err *err)
                                               a->walk.n_sms, DK, RULE::corrects);
     const int n_parts = (a->n_tiles + ring.n_tiles - 1) / ring.n_tiles;
     const int n_heads = a->walk.gate.w ? (int)(a->walk.gate.group / a->walk.d_v) : 1;
-    const int n_units = n_heads * a->n_tiles;
+    const int n_shares = sw_form_shares(n_heads * a->n_tiles);
     const unsigned n_chunks = (unsigned)(a->n_seqs * a->n_chunks);
     const int make_bytes = sw_make_shared<DK>::bytes;
     sw_code rc;
@@ -142,9 +153,9 @@ static sw_code sw_form_part(sw_form_args *a, sw_launch how, sw_err *err)
                       ring.n_stages);
     if (rc == SW_OK)
         rc = sw_start("norms of chunks", swk_chunk_norm,
-                      dim3(n_chunks * SW_NORM_TOKENS, (unsigned)(a->walk.n_heads / n_heads)),
-                      (unsigned)sw_form_min(n_units, SW_NORM_WARPS_MAX) * 32, 0, how, err, *a,
-                      n_heads);
+                      dim3(n_chunks * SW_NORM_SLICES * (unsigned)n_shares / SW_NORM_WARPS,
+                           (unsigned)(a->walk.n_heads / n_heads)),
+                      SW_NORM_WARPS * 32, 0, how, err, *a, n_heads, n_shares);
     return rc;
 }
 
