@@ -1,5 +1,7 @@
 /* bench_mixers.c - recurrent mixers on the device at the sizes of published models: microseconds a
- * launch of whole sequences, and of one token a sequence. Prints a table; exit 77 without a GPU.
+ * call of whole sequences, and of one token a sequence; by chunks where the mixer does that, and
+ * walked. Prints a table; exit 77 without a GPU. The last column is what a device takes that only
+ * reads what comes in, states too, and writes what goes out, in percent.
  *
  *   bench_mixers
  */
@@ -28,7 +30,9 @@ static const shape shapes[] = {
     {"Nemotron-H 8B", 128, 8, 128, 64, true, false, 1024},
     {"Falcon-H1 7B", 24, 1, 256, 128, true, false, 0},
 };
-static const int64_t batches[][2] = {{1, 1}, {32, 1}, {1, 2048}, {8, 2048}};
+static const int64_t batches[][2] = {{1, 1}, {32, 1}, {1, 48}, {1, 128}, {1, 512}, {1, 2048},
+                                     {8, 2048}};
+#define COPIED_BYTES_A_US 4.3e6 /* read and written, by a long copy on an H200 */
 enum { REPEATS = 20, TOKENS_MAX = 8 * 2048, SEQS_MAX = 32 };
 
 static sw_device *gpu;
@@ -100,6 +104,17 @@ static sw_walk_args walk_of(const shape *s)
     return a;
 }
 
+/* Bytes that come in and go out, each once. */
+static double bytes_of(const shape *s, const sw_walk_args *a)
+{
+    const int64_t keys = s->n_groups * s->d_k, width = s->n_heads * s->d_v;
+    const int64_t gates = s->n_heads * (s->is_ssd ? 1 : s->is_by_channel ? 1 + s->d_k : 2);
+    const int64_t tokens = a->conv.n_seqs * a->conv.seq_len;
+
+    return 2.0 * (double)(tokens * (2 * keys + 3 * width + gates)) +
+           8.0 * (double)(a->conv.n_seqs * width * s->d_k);
+}
+
 static double time_us(const sw_walk_args *a, bool is_ssd)
 {
     const sw_launch how = device_launch(gpu);
@@ -119,6 +134,36 @@ static double time_us(const sw_walk_args *a, bool is_ssd)
     return (double)ms * 1e3 / REPEATS;
 }
 
+static void *scratch_of(sw_walk_args *a, bool is_ssd)
+{
+    void *d = NULL;
+
+    a->scratch_bytes = 0;
+    for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
+        int64_t n_bytes;
+
+        a->conv.n_seqs = batches[b][0];
+        a->conv.seq_len = batches[b][1];
+        n_bytes = (is_ssd ? sw_cuda_ssd_scratch : sw_cuda_gated_delta_scratch)(a);
+        if (a->scratch_bytes < n_bytes) a->scratch_bytes = n_bytes;
+    }
+    MUST(sw_device_take(&d, gpu, a->scratch_bytes + 1, 1, "bench", err));
+    return d;
+}
+
+static void print_batch(const shape *s, sw_walk_args *a, void *d_scratch)
+{
+    for (int walks = 0; walks < 2; walks++) {
+        double us;
+
+        a->scratch = walks ? NULL : d_scratch;
+        if (!walks && !(s->is_ssd ? sw_cuda_ssd_scratch : sw_cuda_gated_delta_scratch)(a)) continue;
+        us = time_us(a, s->is_ssd);
+        printf("%s,%d,%d,%s,%.1f,%.1f\n", s->name, (int)a->conv.n_seqs, (int)a->conv.seq_len,
+               walks ? "walk" : "chunks", us, 100 * bytes_of(s, a) / COPIED_BYTES_A_US / us);
+    }
+}
+
 int main(void)
 {
     const int failed = device_open(&gpu);
@@ -126,16 +171,17 @@ int main(void)
 
     if (failed) return failed;
     for (int i = 0; i < SEQS_MAX; i++) first[i] = 5;
-    printf("model,sequences,tokens,microseconds\n");
+    printf("model,sequences,tokens,form,microseconds,percent_of_roof\n");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         sw_walk_args a = walk_of(&shapes[i]);
+        void *d_scratch;
 
         a.conv.first = device_copy(gpu, first, sizeof first);
+        d_scratch = scratch_of(&a, shapes[i].is_ssd);
         for (size_t b = 0; b < sizeof batches / sizeof *batches; b++) {
             a.conv.n_seqs = batches[b][0];
             a.conv.seq_len = batches[b][1];
-            printf("%s,%d,%d,%.1f\n", shapes[i].name, (int)batches[b][0], (int)batches[b][1],
-                   time_us(&a, shapes[i].is_ssd));
+            print_batch(&shapes[i], &a, d_scratch);
         }
     }
     sw_device_close(gpu);

@@ -25,6 +25,8 @@
  * make what a norm is taken of; its sums then run in another order for one token than for many. */
 #define FAR 5e-3
 #define FAR_IN_PIECES 1e-3
+/* By chunks the operands of products are BF16 too. */
+#define FAR_IN_CHUNKS 6e-3
 
 static sw_device *gpu;
 static sw_launch how;
@@ -55,11 +57,27 @@ static const mixer_case cases[] = {
      132},
     {"Mamba-2, norm first", 1, 70, 5, 1, 64, 48, 4, true, false, false, false, 240, false, 1.25, 1},
     {"Mamba-2 without a norm", 2, 18, 4, 2, 200, 128, 4, true, false, false, true, 0, true, 1, 1},
+    {"delta in chunks", 2, 200, 6, 2, 128, 128, 4, false, false, true, true, 128, false, 1, 1},
+    {"the same on more processors", 2, 200, 6, 2, 128, 128, 4, false, false, true, true, 128, false,
+     1, 132},
+    {"long delta", 1, 2300, 2, 1, 16, 32, 4, false, false, false, true, 32, false, 1, 132},
+    {"many deltas", 40, 67, 2, 2, 40, 32, 4, false, false, false, true, 32, false, 1, 132},
+    {"delta in chunks of odd sizes", 2, 130, 3, 3, 5, 7, 2, false, false, false, false, 7, false, 1,
+     132},
+    {"wide delta in chunks", 1, 150, 2, 1, 250, 200, 3, false, false, false, true, 200, false, 1,
+     132},
+    {"Mamba-2 in chunks", 3, 135, 6, 3, 128, 64, 4, true, false, false, true, 128, true, 0.5, 132},
+    {"wide Mamba-2 in chunks", 2, 100, 24, 1, 256, 128, 4, true, false, false, true, 0, true, 1,
+     132},
+    {"long Mamba-2, norm first", 2, 1200, 5, 1, 64, 48, 4, true, false, false, false, 240, false,
+     1.25, 1},
 };
 #define N_CASES ((int)(sizeof cases / sizeof *cases))
 
+enum { SEQS_MAX = 40 };
 /* How a sequence is cut into calls; 0 ends a row, the last number goes on. */
-static const int64_t cuts[][6] = {{1, 0}, {2, 1, 7, 3, 8, 0}, {16, 1, 2, 0}};
+static const int64_t cuts[][6] = {
+    {1, 0}, {2, 1, 7, 3, 8, 0}, {16, 1, 2, 0}, {64, 1, 2, 50, 0}, {2, 1, 96, 3, 1000, 0}};
 #define N_CUTS ((int)(sizeof cuts / sizeof *cuts))
 
 /* One case: rows as the device gets them, and where in them what lies. */
@@ -175,6 +193,16 @@ static void mixer_new(mixer_data *m, const mixer_case *c)
     MUST(sw_device_take(&d, gpu, SW_MIXER_COUNTERS, 4, "test", err));
     MUST(sw_device_fill(gpu, d, 0, 4 * SW_MIXER_COUNTERS, err));
     m->args.counters = d;
+    m->args.scratch_bytes =
+        c->is_ssd ? sw_cuda_ssd_scratch(&m->args) : sw_cuda_gated_delta_scratch(&m->args);
+    MUST(sw_device_take(&d, gpu, m->args.scratch_bytes + 1, 1, "test", err));
+    MUST(sw_device_fill(gpu, d, 0xff, m->args.scratch_bytes, err));
+    m->args.scratch = d;
+}
+
+static double far_in_pieces(const mixer_data *m)
+{
+    return m->args.scratch_bytes ? FAR_IN_CHUNKS : FAR_IN_PIECES;
 }
 
 static void mixer_free(mixer_data *m)
@@ -306,7 +334,8 @@ static float *run_pieces(const mixer_data *m, const int64_t *cut, float *d_state
     sw_bf16 *all = malloc(2 * (size_t)n_values), *some = malloc(2 * (size_t)n_values);
     sw_bf16 *out = malloc(2 * (size_t)n_out);
     float *have = malloc(4 * (size_t)n_out);
-    void *d_some = device_copy(gpu, all, 2 * n_values), *d_first = device_copy(gpu, out, 64);
+    void *d_some = device_copy(gpu, all, 2 * n_values);
+    void *d_first = device_copy(gpu, out, 4 * SEQS_MAX);
     sw_walk_args a = m->args;
     int64_t n;
 
@@ -318,11 +347,11 @@ static float *run_pieces(const mixer_data *m, const int64_t *cut, float *d_state
     a.decay.rows.d = (sw_bf16 *)d_some + (m->args.decay.rows.d - m->d_values);
     a.gate.z.rows.d = (sw_bf16 *)d_some + (m->args.gate.z.rows.d - m->d_values);
     for (int64_t t = 0; t < len; t += n) {
-        int32_t first[16];
+        int32_t first[SEQS_MAX];
 
         n = *cut < len - t ? *cut : len - t;
         if (cut[1]) cut++;
-        for (int i = 0; i < 16; i++) first[i] = (int32_t)t;
+        for (int i = 0; i < SEQS_MAX; i++) first[i] = (int32_t)t;
         gather(some, all, m, t, n, m->row, false);
         MUST(sw_device_upload(gpu, d_some, some, 2 * m->c->n_seqs * n * m->row, err));
         MUST(sw_device_upload(gpu, d_first, first, sizeof first, err));
@@ -352,9 +381,25 @@ static void check_pieces(const mixer_data *m, const float *whole)
         const double error = relative_l2(have, whole, n);
 
         print_message("  in pieces of %lld: %.2e\n", (long long)cuts[i][0], error);
-        if (!(error <= FAR_IN_PIECES)) fail_msg("%s in pieces: %g", m->c->name, error);
+        if (!(error <= far_in_pieces(m))) fail_msg("%s in pieces: %g", m->c->name, error);
         free(have);
     }
+}
+
+/* What goes by chunks, walked. */
+static void check_walk(const mixer_data *m, const float *whole)
+{
+    mixer_data walked = *m;
+    float *have;
+    double error;
+
+    if (!m->args.scratch_bytes) return;
+    walked.args.scratch = NULL;
+    have = run_whole(&walked);
+    error = relative_l2(have, whole, m->rows * m->width);
+    print_message("  walked: %.2e\n", error);
+    if (!(error <= FAR_IN_CHUNKS)) fail_msg("%s walked: %g", m->c->name, error);
+    free(have);
 }
 
 static void test_mixer(void **state)
@@ -370,8 +415,10 @@ static void test_mixer(void **state)
     again = run_whole(&m);
     error = relative_l2(have, want, m.rows * m.width);
     print_message("%s: %.2e\n", c->name, error);
-    if (!(error <= FAR)) fail_msg("%s: %g", c->name, error);
+    if (!(error <= (m.args.scratch_bytes ? FAR_IN_CHUNKS : FAR)))
+        fail_msg("%s: %g", c->name, error);
     assert_memory_equal(have, again, 4 * (size_t)(m.rows * m.width));
+    check_walk(&m, have);
     check_pieces(&m, have);
     free(want), free(have), free(again);
     mixer_free(&m);

@@ -95,6 +95,23 @@ static void gate_by_head(sw_walk_args *a, sw_mixer_columns z)
     a->gate.group = a->gate.w_width = a->d_v;
 }
 
+/* Memory for calls of many tokens, of which n_bytes are wanted: what products work in. */
+static sw_code add_scratch(sw_walk_args *a, sw_device_engine *e, int64_t n_bytes, sw_err *err)
+{
+    const sw_code rc = n_bytes ? sw_device_grow_work(e, n_bytes, err) : SW_OK;
+
+    a->scratch = n_bytes ? e->d_gemm_work : NULL;
+    a->scratch_bytes = n_bytes;
+    return rc;
+}
+
+static sw_code run_delta(sw_walk_args *a, sw_device_engine *e, sw_err *err)
+{
+    const sw_code rc = add_scratch(a, e, sw_cuda_gated_delta_scratch(a), err);
+
+    return rc == SW_OK ? sw_cuda_gated_delta(a, e->how, err) : rc;
+}
+
 /* All rows by head of keys: its query and key, then values and gates of the heads that share them;
  * their steps, then their decays. */
 static void place_grouped(sw_walk_args *a, const sw_device_run *run)
@@ -134,7 +151,7 @@ sw_code sw_device_run_gated_delta(sw_device_run *run, const sw_planned_launch *l
         place_grouped(&a, run);
     else
         place_plain(&a, run);
-    return sw_cuda_gated_delta(&a, run->e->how, err);
+    return run_delta(&a, run->e, err);
 }
 
 sw_code sw_device_run_kimi_delta(sw_device_run *run, const sw_planned_launch *l, sw_err *err)
@@ -152,7 +169,7 @@ sw_code sw_device_run_kimi_delta(sw_device_run *run, const sw_planned_launch *l,
     a.is_by_channel = true;
     gate_by_head(&a, plain(buf[SW_BUF_MIX_Z], 0, 1));
     a.gate.is_sigmoid = true;
-    return sw_cuda_gated_delta(&a, run->e->how, err);
+    return run_delta(&a, run->e, err);
 }
 
 /* ---- Mamba-2 and short convolutions ---- */
@@ -165,6 +182,7 @@ sw_code sw_device_run_ssd(sw_device_run *run, const sw_planned_launch *l, sw_err
     const double *scale = x->section_scale;
     const int64_t width = sw_mixer_width(x), keys = sw_mixer_keys(x);
     sw_walk_args a = walk_of(run, l);
+    sw_code rc;
 
     add_part(&a.conv, run, SW_SLOT_CONV, 0, width + keys, keys,
              plain(mix, 2 * width + keys, scale[SW_SSD_C]));
@@ -179,7 +197,8 @@ sw_code sw_device_run_ssd(sw_device_run *run, const sw_planned_launch *l, sw_err
     a.gate.group = x->norms_groups ? width / x->n_groups : width;
     a.gate.w_width = width;
     a.gate.gates_first = !x->norms_first;
-    return sw_cuda_ssd(&a, run->e->how, err);
+    rc = add_scratch(&a, run->e, sw_cuda_ssd_scratch(&a), err);
+    return rc == SW_OK ? sw_cuda_ssd(&a, run->e->how, err) : rc;
 }
 
 /* Rows are B, C, x: x gated by B, convolved, gated by C. */

@@ -1,9 +1,19 @@
 /* gated_delta.cu - the gated delta rules, one decay a head or one a key channel. See mixers.h. */
+#include "kernels/cuda/ops/mixers/chunk_run.cuh"
 #include "kernels/cuda/ops/mixers/mixer_walk.cuh"
 
 template <bool BY_CHANNEL> struct delta_rule {
     static const bool corrects = true, by_channel = BY_CHANNEL;
     float step, decay; /* what makes those of the thread's token of the next chunk */
+
+    static __device__ void gates(const sw_walk_args &a, int64_t row, int head, float &step,
+                                 float &log_decay)
+    {
+        const float x = sw_mixer_load(a.decay, row, head) + a.dt_bias[head];
+
+        step = sw_sigmoid_of(sw_mixer_load(a.step, row, head));
+        log_decay = -expf(a.a_log[head]) * sw_softplus_of(x);
+    }
 
     __device__ void fetch(const sw_walk_args &a, const sw_walk_place &p, int t)
     {
@@ -46,6 +56,15 @@ extern "C" int64_t sw_cuda_walk_state(int64_t n_heads, int64_t d_k, int64_t d_v)
 
 extern "C" sw_code sw_cuda_gated_delta(const sw_walk_args *a, sw_launch how, sw_err *err)
 {
+    bool done;
+    const sw_code rc = sw_form_try<delta_rule<false>>(&done, a, how, err);
+
+    if (done || rc != SW_OK) return rc;
     return a->is_by_channel ? sw_walk_run<delta_rule<true>>(a, how, err)
                             : sw_walk_run<delta_rule<false>>(a, how, err);
+}
+
+extern "C" int64_t sw_cuda_gated_delta_scratch(const sw_walk_args *a)
+{
+    return sw_form_bytes(a, true);
 }

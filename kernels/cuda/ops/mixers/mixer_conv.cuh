@@ -14,7 +14,9 @@ static __device__ __forceinline__ float sw_sigmoid_of(float x)
 static __device__ __forceinline__ int64_t sw_column(const sw_mixer_columns &c, int64_t channel)
 {
     if (c.run == c.run_stride) return channel; /* dividing takes longer than a load */
-    return channel / c.run * c.run_stride + channel % c.run;
+    const uint32_t of = (uint32_t)channel / (uint32_t)c.run; /* rows have less than 2^31 columns */
+
+    return of * c.run_stride + (uint32_t)channel % (uint32_t)c.run;
 }
 
 static __device__ __forceinline__ float sw_mixer_load(const sw_mixer_columns &c, int64_t row,

@@ -2,7 +2,8 @@
  *
  * The formulas are those of kernels/engine/mixers/. A launch takes a mixer from its convolution to
  * its gated norm over whole sequences: a block of threads keeps some columns of one head's state in
- * registers and walks the tokens in order, in FP32. What comes in and goes out is BF16.
+ * registers and walks the tokens in order, in FP32. Many tokens go by chunks in three launches,
+ * with products of BF16 operands. What comes in and goes out is BF16.
  *
  * Channels of a mixer lie in runs, one for each head of keys: channel c is column
  * c / run * run_stride + c % run, so that rows which hold queries, keys and values by head of keys
@@ -72,14 +73,20 @@ typedef struct sw_walk_args {
     float *state;             /* matrices of sequence 0, or NULL as `kept` */
     sw_bf16_rows out;         /* [n_seqs * seq_len, n_heads * d_v], dense or not */
     uint32_t *counters;       /* [SW_MIXER_COUNTERS], zeros between calls */
+    void *scratch;            /* of scratch_bytes, for calls of many tokens; NULL: all are walked */
+    int64_t scratch_bytes;
     int n_heads, n_groups, d_k, d_v, n_sms;
 } sw_walk_args;
 
 /* Floats of the matrices of one sequence. */
 int64_t sw_cuda_walk_state(int64_t n_heads, int64_t d_k, int64_t d_v);
-/* SW_E_UNSUPPORTED: d_k above SW_MIXER_KEYS_MAX. One launch when seq_len is 1. */
+/* SW_E_UNSUPPORTED: d_k above SW_MIXER_KEYS_MAX. One launch when seq_len is 1. Many tokens go by
+ * chunks (chunk_form.cuh) when there is scratch memory for it. */
 sw_code sw_cuda_gated_delta(const sw_walk_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
 sw_code sw_cuda_ssd(const sw_walk_args *a, sw_launch how, sw_err *err) SW_MUST_USE;
+/* Bytes of scratch memory for a call, on the current device; 0: it is walked, with or without. */
+int64_t sw_cuda_gated_delta_scratch(const sw_walk_args *a);
+int64_t sw_cuda_ssd_scratch(const sw_walk_args *a);
 
 /* out = the convolution of part 0, times `after` (with the columns and rows of x) unless NULL. */
 typedef struct sw_short_conv_args {
