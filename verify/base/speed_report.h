@@ -1,5 +1,5 @@
-/* speed_report.h - how fast a checkpoint runs, beside its original: what `verify --speed` and `bench
- * CHECKPOINT` measured.
+/* speed_report.h - how fast a checkpoint runs, beside its original: what `verify --speed` and
+ * `bench CHECKPOINT` measured.
  *
  * Both models ran in turns in one process, so that whatever else the machine did met both. Figures
  * are medians over rounds; a speed-up is the median of the rounds' own ratios. Intervals are those
@@ -26,6 +26,17 @@ typedef struct sw_speed_figure {
     sw_interval median;
     double lowest, highest;
 } sw_speed_figure;
+
+#define SW_SPEED_BATCHES_MAX 16
+
+/* What to measure. */
+typedef struct sw_speed_request {
+    int64_t batches[SW_SPEED_BATCHES_MAX]; /* sequences side by side */
+    int n_batches;
+    int64_t prompt;  /* tokens of a prompt, and of each sequence before decoding */
+    int64_t n_steps; /* of a turn, at most */
+    int n_rounds;
+} sw_speed_request;
 
 /* Decoding, or prefill, of one batch. */
 typedef struct sw_speed_cell {
