@@ -79,8 +79,9 @@ static sw_code put_loser(sw_print_buf *out, const sw_speed_linear *l, sw_err *er
 
     (void)snprintf(shape, sizeof shape, "%lld x %lld, %lld token%s", (long long)l->n_out,
                    (long long)l->k_in, (long long)l->m, l->m == 1 ? "" : "s");
-    return sw_print_fmt(out, err, "  %-26.26s %-26s %5.2fx [%.2f, %.2f] %s\n", l->name, shape,
-                        l->speedup.at, l->speedup.low, l->speedup.high, l->kernel);
+    return sw_print_fmt(out, err, "  %-26.26s %-26s %5.2fx [%.2f, %.2f] %s%s\n", l->name,
+                        shape, l->speedup.at, l->speedup.low, l->speedup.high, l->kernel,
+                        l->spread > SW_SPREAD_MAX ? ", noisy" : "");
 }
 
 /* Where dequantizing costs more than the smaller weights save. */
