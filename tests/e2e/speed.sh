@@ -52,6 +52,7 @@ expect 2 'gate min_speedup is about speed of two models: give --speed and the or
     "$SWAGE" verify "$TINY" --speed --min-speedup 1
 expect 2 'give --against MODEL' "$SWAGE" bench "$TINY" --min-speedup 1
 expect 2 'a batch of 5000 sequences; give 1 to 1024' "$SWAGE" bench "$TINY" --batch 5000
+expect 2 '--decode, --weights and --csv are about random weights' "$SWAGE" bench "$TINY" --csv
 expect 2 'give 6 to 101' "$SWAGE" bench "$TINY" --rounds 2
 expect 2 '--batch' "$SWAGE" bench "$TINY" --batch 1,x
 expect 2 'another model than' "$SWAGE" bench -q "$TINY" --against tests/golden/models/tiny-moe "${FEW[@]}"

@@ -207,6 +207,9 @@ static sw_code bench_checkpoint(sw_run *run, const bench_options *o, sw_err *err
     sw_code rc = sw_int_list(b.request.batches, &b.request.n_batches, SW_SPEED_BATCHES_MAX,
                              o->batches, "--batch", err);
 
+    if (o->decode || o->csv || o->weights)
+        return SW_FAIL(err, SW_E_USAGE, "--decode, --weights and --csv are about random weights: "
+                       "leave them or %s out", run->args[0]);
     return rc == SW_OK ? sw_bench_checkpoint_run(run, &b, err) : rc;
 }
 
