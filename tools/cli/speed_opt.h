@@ -1,8 +1,16 @@
-/* speed_opt.h - options about the speed of a checkpoint, which bench and verify share. */
+/* speed_opt.h - options about speed that bench and verify share, and lists of numbers, which theirs
+ * are. */
 #ifndef SW_TOOLS_CLI_SPEED_OPT_H
 #define SW_TOOLS_CLI_SPEED_OPT_H
 
 #include "tools/cli/opt.h"
+
+/* "1,8,64": at most `max` numbers from 1 to INT32_MAX. SW_E_USAGE names `what`. */
+sw_code sw_int_list(int64_t *out, int *n_out, int max, const char *text, const char *what,
+                    sw_err *err) SW_MUST_USE;
+/* One such number, the text from `begin` to `end`. */
+sw_code sw_int_between(int64_t *out, const char *begin, const char *end, const char *what,
+                       sw_err *err) SW_MUST_USE;
 
 #define SW_SPEED_BATCHES "1,8,64"
 

@@ -6,7 +6,6 @@
 
 #include "kernels/kernel.h"
 #include "tools/cli/cmd.h"
-#include "tools/cli/int_list.h"
 #include "tools/cli/names.h"
 #include "tools/cli/speed_opt.h"
 #include "tools/device/device_opt.h"

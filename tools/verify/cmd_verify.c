@@ -6,7 +6,6 @@
 #include "formats/io/watch.h"
 #include "tools/card/card.h"
 #include "tools/cli/cmd.h"
-#include "tools/cli/int_list.h"
 #include "tools/cli/names.h"
 #include "tools/cli/speed_opt.h"
 #include "tools/device/device_opt.h"

@@ -3,17 +3,15 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+
+#include "formats/io/profile.h"
 
 #define LEVEL 0.95
 
 static double real_now_us(void *self)
 {
-    struct timespec t;
-
     (void)self;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
+    return 1e6 * sw_clock_s();
 }
 
 const sw_clock sw_clock_real = {real_now_us, NULL};

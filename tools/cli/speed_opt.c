@@ -1,9 +1,7 @@
-/* int_list.c - see int_list.h. */
-#include "tools/cli/int_list.h"
+/* speed_opt.c - see speed_opt.h. */
+#include "tools/cli/speed_opt.h"
 
 #include <string.h>
-
-#include "tools/cli/opt.h"
 
 sw_code sw_int_between(int64_t *out, const char *begin, const char *end, const char *what,
                        sw_err *err)
