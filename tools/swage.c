@@ -57,7 +57,7 @@ static void print_overview(FILE *out)
     (void)fputs("\nswage COMMAND --help shows options and examples; swage --version.\n"
                 "Results go to stdout, messages to stderr. Exit codes: 0 good,\n"
                 "1 a gate failed, 2 usage, 3 malformed input, 4 unsupported, 5 I/O, 6 memory,\n"
-                "7 CUDA, 70 a bug, 130 interrupted.\n",
+                "7 CUDA, 8 no verdict on speed, 70 a bug, 130 interrupted.\n",
                 out);
 }
 

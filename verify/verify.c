@@ -17,6 +17,8 @@
 #include "verify/metrics/expected_kl.h"
 #include "verify/metrics/inputs.h"
 #include "verify/metrics/perplexity.h"
+#include "verify/options_check.h"
+#include "verify/speed/checkpoint_speed.h"
 #include "verify/tasks/tasks.h"
 
 #define GAP_WINDOWS 4
@@ -56,42 +58,24 @@ typedef struct verifier {
     sw_report report;
 } verifier;
 
-static void verifier_free(verifier *v)
+static void close_models(verifier *v)
 {
-    sw_hidden_file_close(&v->states);
     sw_lm_free(&v->kernels);
     sw_lm_free(&v->on_device);
     sw_lm_free(&v->dense);
     sw_checkpoint_close(&v->served);
     sw_checkpoint_close(&v->reference);
+}
+
+static void verifier_free(verifier *v)
+{
+    sw_hidden_file_close(&v->states);
+    close_models(v);
     sw_corpus_free(&v->corpus);
     sw_subject_close(&v->checkpoint);
     sw_subject_close(&v->original);
     sw_rescale_free(&v->rescale);
     sw_report_free(&v->report);
-}
-
-static sw_code check_options(const sw_verify_options *o, sw_err *err)
-{
-    for (int g = 0; g < SW_GATE_COUNT; g++) {
-        bool needs_original, is_of_tasks = sw_gate_is_of_tasks((sw_gate_id)g, &needs_original);
-
-        if (!o->has_gate[g]) continue;
-        if (is_of_tasks && (!o->n_tasks || (needs_original && !o->original_dir)))
-            return SW_FAIL(err, SW_E_USAGE, "gate %s is about tasks%s: give --task FILE%s",
-                           sw_gate_name((sw_gate_id)g), needs_original ? " and two models" : "",
-                           needs_original ? " and the original" : "");
-        if (!is_of_tasks && (!o->original_dir || !o->n_texts))
-            return SW_FAIL(err, SW_E_USAGE, "gate %s compares two models on a text: give the "
-                           "original and a text", sw_gate_name((sw_gate_id)g));
-        if (!isfinite(o->gate[g]) || o->gate[g] < 0)
-            return SW_FAIL(err, SW_E_USAGE, "gate %s: %g is no limit",
-                           sw_gate_name((sw_gate_id)g), o->gate[g]);
-    }
-    if (o->states_path && (!o->original_dir || !o->n_texts || o->gpu))
-        return SW_FAIL(err, SW_E_USAGE, "%s: states of an original need the original and a text, "
-                       "and are of the CPU", o->states_path);
-    return SW_OK;
 }
 
 static bool is_gguf(const char *path)
@@ -370,6 +354,12 @@ static bool has_finding(const sw_report *r, const char *what)
     return false;
 }
 
+/* Such a checkpoint cannot be run. */
+static bool is_incomplete(const sw_report *r)
+{
+    return has_finding(r, "decode") || has_finding(r, "missing") || has_finding(r, "twice");
+}
+
 /* Ids that every reader but this program takes for others. */
 static sw_code check_tokens(sw_report *r, sw_err *err)
 {
@@ -410,23 +400,45 @@ static sw_code hold_to_original(verifier *v, sw_err *err)
     return rc == SW_OK ? sw_verify_config(r, &v->checkpoint, &v->original, err) : rc;
 }
 
-/* The models over the text. A checkpoint that has failed need not open for that as well. */
+/* A checkpoint that has failed need not open for being run as well. */
+static sw_code forgive(verifier *v, sw_code rc, const sw_err *why, sw_err *err)
+{
+    if (v->report.n_findings && (rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED))
+        return keep_text(&v->report.note, &v->report, why->text, err);
+    *err = *why;
+    return rc;
+}
+
+/* The models over the text. */
 static sw_code run_models(verifier *v, sw_err *err)
 {
     sw_report *r = &v->report;
     sw_err why = {0};
     sw_code rc;
 
-    if (has_finding(r, "decode") || has_finding(r, "missing") || has_finding(r, "twice")) {
+    if (is_incomplete(r)) {
         r->note = "the models were not run: the checkpoint does not decode or is not complete";
         return SW_OK;
     }
     rc = evaluate(v, &why);
-    if (rc == SW_OK) return rc;
-    if (r->n_findings && (rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED))
-        return keep_text(&r->note, r, why.text, err);
-    *err = why;
-    return rc;
+    return rc == SW_OK ? rc : forgive(v, rc, &why, err);
+}
+
+/* Both in turns, opened once more, as they are stored: the models before are gone by then. */
+static sw_code time_models(verifier *v, sw_err *err)
+{
+    const sw_verify_options *o = v->options;
+    const sw_speed_job job = {.dir = v->checkpoint.dir, .request = o->speed, .gpu = o->gpu,
+                              .original_dir = v->has_original ? v->original.dir : NULL,
+                              .keeps_e4m3 = o->keeps_e4m3, .n_threads = v->n_threads,
+                              .progress = o->progress};
+    sw_err why = {0};
+    sw_code rc;
+
+    if (!o->speed || is_incomplete(&v->report)) return SW_OK;
+    close_models(v);
+    rc = sw_checkpoint_speed(&v->report.speed, &v->report.arena, &job, &why);
+    return rc == SW_OK ? rc : forgive(v, rc, &why, err);
 }
 
 /* What can be told without a look at the values. */
@@ -483,7 +495,8 @@ static sw_code judge(verifier *v, sw_err *err)
                              "linear is stored quantized", r->dialect)) != SW_OK)
         return rc;
     if ((rc = check_loaders(v, err)) != SW_OK) return rc;
-    return v->options->n_texts || v->options->n_tasks ? run_models(v, err) : SW_OK;
+    if (v->options->n_texts || v->options->n_tasks) rc = run_models(v, err);
+    return rc == SW_OK ? time_models(v, err) : rc;
 }
 
 sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *err)
@@ -493,7 +506,7 @@ sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *
     sw_code rc;
 
     v.n_threads = options->n_threads > 0 ? options->n_threads : sw_cpu_count();
-    if ((rc = check_options(options, err)) != SW_OK ||
+    if ((rc = sw_verify_check_options(options, err)) != SW_OK ||
         (rc = sw_tasks_check(options->task_paths, options->n_tasks, err)) != SW_OK ||
         (rc = open_subjects(&v, err)) != SW_OK || (rc = sw_verify_family(&v.report, &v.checkpoint,
                                v.has_original ? &v.original : NULL, options, err)) != SW_OK ||

@@ -55,7 +55,7 @@ static const struct {
     {SW_OK, "ok"},           {SW_E_GATE, "gate"}, {SW_E_USAGE, "usage"},
     {SW_E_FORMAT, "format"}, {SW_E_IO, "io"},     {SW_E_UNSUPPORTED, "unsupported"},
     {SW_E_NOMEM, "memory"},  {SW_E_CUDA, "cuda"}, {SW_E_CANCELLED, "cancelled"},
-    {SW_E_BUG, "bug"},
+    {SW_E_BUG, "bug"},       {SW_E_NOISY, "noisy"},
 };
 
 const char *sw_code_name(sw_code code)

@@ -28,6 +28,7 @@ typedef enum sw_code {
     SW_E_IO = 5,
     SW_E_NOMEM = 6,
     SW_E_CUDA = 7,
+    SW_E_NOISY = 8,       /* times scatter too much for a verdict on speed */
     SW_E_BUG = 70,        /* our own invariant broke */
     SW_E_CANCELLED = 130  /* a signal asked the run to stop */
 } sw_code;

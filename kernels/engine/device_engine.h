@@ -149,6 +149,23 @@ sw_code sw_device_generate(sw_device_session *s, const sw_model *m, const uint32
                            const sw_token_sink *sink, sw_generate_result *result,
                            sw_err *err) SW_MUST_USE;
 
+/* ---- linears by themselves, for timing ---- */
+
+typedef struct sw_device_linears sw_device_linears;
+
+/* Copies of n weights of one shape and what they multiply, x [m, k_in] rounded to BF16, as they are
+ * multiplied in sw_device_lm_forward; a graph of one product after the other, a weight more than
+ * once if there are few. Neither weights nor x are needed afterwards. */
+sw_code sw_device_linears_new(sw_device_linears **out, sw_device_engine *e,
+                              const sw_weight *const *weights, int64_t n, const float *x,
+                              int64_t m, sw_err *err) SW_MUST_USE;
+void sw_device_linears_free(sw_device_linears *l); /* accepts NULL */
+int64_t sw_device_linears_per_pass(const sw_device_linears *l); /* products in the graph */
+/* A name of cuda_kernels.def, or "cuBLASLt", or "decoded, cuBLASLt"; NULL without CUDA. */
+const char *sw_device_linears_kernel(const sw_device_linears *l);
+/* The graph n_passes times; returns when they have ended. */
+sw_code sw_device_linears_run(sw_device_linears *l, int64_t n_passes, sw_err *err) SW_MUST_USE;
+
 #ifdef __cplusplus
 }
 #endif

@@ -360,17 +360,6 @@ static void round_rows(float *x, int64_t n, int64_t width, float scale)
     sw_act_round(x, width, x, width, n, width, &e4m3, scale);
 }
 
-/* Keys and values of this call into the cache. */
-static void remember(const sw_run *run)
-{
-    const int64_t k_width = run->width[SW_BUF_K], v_width = run->width[SW_BUF_V];
-
-    memcpy(run->kv->k + run->first * k_width, run->e->buf[SW_BUF_K],
-           (size_t)(run->seq_len * k_width) * sizeof(float));
-    memcpy(run->kv->v + run->first * v_width, run->e->buf[SW_BUF_V],
-           (size_t)(run->seq_len * v_width) * sizeof(float));
-}
-
 static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
 {
     const sw_engine *e = run->e;
@@ -396,12 +385,8 @@ static sw_code op_attention(sw_run *run, const sw_op *op, sw_err *err)
         round_rows(e->buf[SW_BUF_V], run->n_tokens, run->width[SW_BUF_V], run->block->kv.v_scale);
     }
     if (op->slot != SW_SLOT_COUNT) a.sinks = run->block->norm[op->slot];
-    if (run->kv) {
-        if (!run->is_kv_taken) remember(run);
-        a.k = run->kv->k;
-        a.v = run->kv->v;
-    }
-    sw_attention_run(&a);
+    if (run->kv) sw_attend_caches(run, &a);
+    else sw_attention_run(&a);
     return SW_OK;
 }
 
@@ -502,7 +487,7 @@ static sw_code check_call(const sw_run *run, sw_err *err)
     if (end > e->max_positions)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; the model has %lld", (long long)end - 1,
                        (long long)e->max_positions);
-    if (run->kv && (run->n_seqs != 1 || end > run->kv->capacity))
+    if (run->kv && ((run->n_seqs != 1 && !run->caches) || end > run->kv->capacity))
         return SW_FAIL(err, SW_E_USAGE, "%lld tokens do not fit a cache of %lld",
                        (long long)(run->n_seqs * end), (long long)run->kv->capacity);
     return SW_OK;
@@ -556,6 +541,13 @@ static sw_code run_ops(sw_run *run, sw_half half, sw_err *err)
          i < (half == SW_HALF_ATTENTION ? middle : n_ops) && rc == SW_OK && !run->has_stopped; i++)
         rc = op_table[ops[i].kind](run, &ops[i], err);
     return rc;
+}
+
+sw_code sw_engine_run_step(sw_run *run, sw_err *err)
+{
+    sw_code rc = check_call(run, err);
+
+    return rc == SW_OK ? run_ops(run, SW_HALF_BOTH, err) : rc;
 }
 
 sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,

@@ -109,6 +109,14 @@ sw_code sw_engine_block(sw_engine *e, const sw_block *block, float *x, int64_t n
                         int64_t seq_len, sw_kv *kv, const sw_tap *tap, sw_site stop_at,
                         sw_err *err) SW_MUST_USE;
 
+/* One token of each of n_seqs sequences through one block, in place: x [n_seqs, hidden]. Sequence i
+ * has the cache kv[i]; all hold equally many tokens, have room, and grow by one. The linears see
+ * all rows at once. SW_E_UNSUPPORTED: sw_engine_can_step says no; otherwise as sw_engine_block. */
+sw_code sw_engine_step(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,
+                       sw_kv *const *kv, sw_err *err) SW_MUST_USE;
+/* Whether sequences can be decoded so: in models whose layers remember keys and values alone. */
+bool sw_engine_can_step(const sw_model *m);
+
 /* Some models have more to a token than its row of the residual stream: inputs of single layers,
  * keys and values that later layers share. It lies in [max_tokens, sw_model_side_width] of the
  * engine, written by sw_engine_embed and by blocks, for the tokens of the last call. Who runs other

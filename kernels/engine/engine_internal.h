@@ -63,6 +63,7 @@ typedef struct sw_run {
     float *x;
     int64_t n_seqs, seq_len, n_tokens, first;
     sw_kv *kv;
+    sw_kv *const *caches;         /* [n_seqs] of a step of several sequences, whose first kv is */
     const sw_tap *tap;
     sw_site stop_at;
     sw_sizes sizes;               /* of the block's layer, */
@@ -110,6 +111,12 @@ sw_code sw_op_halve(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_mul_vector(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 sw_code sw_op_route(sw_run *run, const sw_op *op, sw_err *err) SW_MUST_USE;
 
+/* Attention of every sequence over its own cache, into which this call's keys and values go first
+ * (session.c); `all` has everything but the caches. */
+struct sw_attention;
+void sw_attend_caches(const sw_run *run, const struct sw_attention *all);
+/* A whole block of a call of sw_engine_step, checked as one of sw_engine_block is. */
+sw_code sw_engine_run_step(sw_run *run, sw_err *err) SW_MUST_USE;
 /* How many ops are the attention half: up to and with the first addition to the residual stream; 0
  * where that comes after the MLP. */
 int sw_ops_of_attention(const sw_op *ops, int n_ops);

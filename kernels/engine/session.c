@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "kernels/engine/attention.h"
 #include "kernels/engine/engine_internal.h"
 
 #define KV_FIRST_TOKENS 256
@@ -56,6 +57,67 @@ void sw_kv_free(sw_kv *kv)
     sw_mem_put(kv->rows);
     sw_mem_put(kv->state);
     memset(kv, 0, sizeof *kv);
+}
+
+/* Keys and values of one sequence of this call into its cache. */
+static void remember(const sw_run *run, const sw_kv *kv, int64_t seq)
+{
+    const int64_t k_width = run->width[SW_BUF_K], v_width = run->width[SW_BUF_V];
+    const int64_t row = seq * run->seq_len;
+
+    memcpy(kv->k + run->first * k_width, run->e->buf[SW_BUF_K] + row * k_width,
+           (size_t)(run->seq_len * k_width) * sizeof(float));
+    memcpy(kv->v + run->first * v_width, run->e->buf[SW_BUF_V] + row * v_width,
+           (size_t)(run->seq_len * v_width) * sizeof(float));
+}
+
+/* Sequences with a cache each, one after the other. */
+void sw_attend_caches(const sw_run *run, const sw_attention *all)
+{
+    const int64_t q_width = all->n_heads * all->head_dim, out = all->n_heads * all->v_head_dim;
+
+    for (int64_t i = 0; i < run->n_seqs; i++) {
+        const sw_kv *kv = run->caches ? run->caches[i] : run->kv;
+        sw_attention a = *all;
+
+        if (!run->is_kv_taken) remember(run, kv, i);
+        a.n_seqs = 1;
+        a.q += i * run->seq_len * q_width;
+        a.out += i * run->seq_len * out;
+        a.k = kv->k;
+        a.v = kv->v;
+        sw_attention_run(&a);
+    }
+}
+
+bool sw_engine_can_step(const sw_model *m)
+{
+    bool can = !sw_model_side_width(m);
+
+    for (int64_t l = 0; l < m->n_layers && can; l++)
+        can = !m->shares_kv[l] && !sw_model_state_elems(m, l) && !sw_model_cache_width(m, l);
+    return can;
+}
+
+sw_code sw_engine_step(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,
+                       sw_kv *const *kv, sw_err *err)
+{
+    sw_run run = {.e = e, .block = block, .x = x, .n_seqs = n_seqs, .seq_len = 1,
+                  .n_tokens = n_seqs, .first = kv[0]->n_cached, .kv = kv[0], .caches = kv,
+                  .stop_at = (sw_site)SW_RUN_ALL};
+    sw_code rc;
+
+    if (!sw_engine_can_step(e->m))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "a step of several sequences: layers of this model "
+                       "remember more than keys and values");
+    for (int64_t i = 1; i < n_seqs; i++)
+        if (kv[i]->n_cached != run.first || kv[i]->capacity <= run.first)
+            return SW_FAIL(err, SW_E_USAGE, "sequence %lld holds %lld tokens of %lld, the first "
+                           "%lld", (long long)i, (long long)kv[i]->n_cached,
+                           (long long)kv[i]->capacity, (long long)run.first);
+    if ((rc = sw_engine_run_step(&run, err)) != SW_OK) return rc;
+    for (int64_t i = 0; i < n_seqs; i++) kv[i]->n_cached++;
+    return SW_OK;
 }
 
 struct sw_session {

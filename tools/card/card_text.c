@@ -201,6 +201,31 @@ static sw_code put_tasks(sw_print_buf *out, const sw_report *r, sw_err *err)
     return rc;
 }
 
+/* What was timed, on which machine. */
+static sw_code put_speed(sw_print_buf *out, const sw_report *r, sw_err *err)
+{
+    const sw_report_speed *s = r ? &r->speed : NULL;
+    sw_code rc = SW_OK;
+
+    if (!s || !s->is_measured) return SW_OK;
+    for (int64_t i = 0; i < s->n_cells && rc == SW_OK; i++) {
+        const sw_speed_cell *c = &s->cells[i];
+        const sw_interval *gain = &c->speedup.median;
+        char name[80], text[200];
+        int n = snprintf(text, sizeof text, "%.1f tokens/s", c->tokens_s[0].median.at);
+
+        if (s->has_original)
+            (void)snprintf(text + n, sizeof text - (size_t)n, ", original %.1f: %.2f times as fast "
+                           "(%.2f to %.2f)%s", c->tokens_s[1].median.at, gain->at, gain->low,
+                           gain->high, c->is_noisy ? ", on a noisy machine" : "");
+        (void)snprintf(name, sizeof name, "%s, %lld sequence%s",
+                       c->is_prefill ? "prefill" : "decoding", (long long)c->batch,
+                       c->batch == 1 ? "" : "s");
+        rc = put_row(out, name, text, err);
+    }
+    return rc == SW_OK ? put_row(out, "timed on", s->device[0] ? s->device : s->cpu, err) : rc;
+}
+
 static sw_code put_table(sw_print_buf *out, const sw_card *card, sw_err *err)
 {
     const cJSON *settings = sw_json_member(card->manifest, "settings");
@@ -222,6 +247,7 @@ static sw_code put_table(sw_print_buf *out, const sw_card *card, sw_err *err)
     if (rc == SW_OK) rc = put_sizes(out, card, err);
     if (rc == SW_OK) rc = put_figures(out, card->report, err);
     if (rc == SW_OK) rc = put_tasks(out, card->report, err);
+    if (rc == SW_OK) rc = put_speed(out, card->report, err);
     return rc == SW_OK ? sw_print_fmt(out, err, "\n") : rc;
 }
 

@@ -7,24 +7,40 @@
 #include "kernels/kernel.h"
 #include "tools/cli/cmd.h"
 #include "tools/cli/names.h"
+#include "tools/cli/speed_opt.h"
 #include "tools/device/device_opt.h"
+#include "tools/run/bench_checkpoint.h"
 #include "tools/run/bench_decode.h"
 #include "verify/speed/speed.h"
 
 typedef struct bench_options {
     sw_cmd_common common;
-    const char *shape, *tokens, *weights, *device, *decode, *kv_cache;
+    const char *shape, *tokens, *weights, *device, *decode, *kv_cache, *against, *batches;
     uint64_t device_bytes;
-    int64_t group_size, rounds, context, steps;
-    double seconds;
+    int64_t group_size, rounds, context, steps, prompt;
+    double seconds, min_speedup, min_tokens_s;
     int is_asymmetric, csv, all;
 } bench_options;
 
 static const bench_options defaults = {
     .shape = "4096x14336", .tokens = "1,4,16,64,256", .group_size = 128, .rounds = 7,
-    .seconds = 2.0, .context = 128, .steps = 128};
+    .seconds = 2.0, .context = 128, .steps = 128, .batches = SW_SPEED_BATCHES, .prompt = 512,
+    .min_speedup = -1, .min_tokens_s = -1};
 
 static const sw_opt options[] = {
+    {.name = "against", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
+     .offset = offsetof(bench_options, against), .arg = "MODEL", .is_model = true,
+     .help = "of CHECKPOINT: time the original in turns with it"},
+    SW_BATCH_ROW(bench_options, batches),
+    SW_PROMPT_ROW(bench_options, prompt),
+    {.name = "min-speedup", .group = SW_OPT_COMMON, .kind = SW_OPT_REAL,
+     .offset = offsetof(bench_options, min_speedup), .arg = "X", .max = 1e9,
+     .help = "of CHECKPOINT: exit 1 when it decodes less than X times as fast as the original, in "
+             "any batch"},
+    {.name = "min-tokens-per-s", .group = SW_OPT_COMMON, .kind = SW_OPT_REAL,
+     .offset = offsetof(bench_options, min_tokens_s), .arg = "X", .max = 1e15,
+     .help = "of CHECKPOINT: exit 1 when it decodes fewer tokens per second, all sequences "
+             "together, in any batch"},
     {.name = "shape", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
      .offset = offsetof(bench_options, shape), .arg = "KxN",
      .help = "inputs x outputs of the weight (default 4096x14336)"},
@@ -66,23 +82,10 @@ static const sw_opt options[] = {
      .offset = offsetof(bench_options, csv), .set_to = 1,
      .help = "print comma-separated lines without a heading"},
     SW_CMD_THREADS_ROW,
+    SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
     {0},
 };
-
-/* One number of a list, up to `end`; `what` names the list. */
-static sw_code read_number(int64_t *out, const char *begin, const char *end, const char *what,
-                           sw_err *err)
-{
-    char word[24];
-    size_t n = (size_t)(end - begin);
-
-    if (n >= sizeof word)
-        return SW_FAIL(err, SW_E_USAGE, "%s: a number of %zu digits", what, n);
-    memcpy(word, begin, n);
-    word[n] = '\0';
-    return sw_opt_int(out, word, 1, INT32_MAX, what, err);
-}
 
 static sw_code read_shape(sw_speed_options *o, const char *text, sw_err *err)
 {
@@ -91,27 +94,8 @@ static sw_code read_shape(sw_speed_options *o, const char *text, sw_err *err)
 
     if (!cross) return SW_FAIL(err, SW_E_USAGE, "--shape %s: give inputs x outputs, as 4096x14336",
                                text);
-    if ((rc = read_number(&o->k_in, text, cross, "--shape", err)) != SW_OK) return rc;
-    return read_number(&o->n_out, cross + 1, text + strlen(text), "--shape", err);
-}
-
-static sw_code read_tokens(int64_t tokens[SW_SPEED_TOKENS_MAX], int *n_tokens, const char *text,
-                           sw_err *err)
-{
-    int n = 0;
-
-    for (const char *at = text;;) {
-        const char *end = at + strcspn(at, ",");
-        sw_code rc;
-
-        if (n == SW_SPEED_TOKENS_MAX)
-            return SW_FAIL(err, SW_E_USAGE, "--m: more than %d values", SW_SPEED_TOKENS_MAX);
-        if ((rc = read_number(&tokens[n++], at, end, "--m", err)) != SW_OK) return rc;
-        if (!*end) break;
-        at = end + 1;
-    }
-    *n_tokens = n;
-    return SW_OK;
+    if ((rc = sw_int_between(&o->k_in, text, cross, "--shape", err)) != SW_OK) return rc;
+    return sw_int_between(&o->n_out, cross + 1, text + strlen(text), "--shape", err);
 }
 
 static void print_table(const bench_options *o, const sw_speed_report *r)
@@ -211,6 +195,23 @@ static sw_code bench_decode(sw_run *run, const bench_options *o, const int64_t *
     return sw_bench_decode_run(run, &b, err);
 }
 
+static sw_code bench_checkpoint(sw_run *run, const bench_options *o, sw_err *err)
+{
+    sw_bench_checkpoint b = {.checkpoint = run->args[0], .against = o->against,
+                             .device = o->device, .device_bytes = o->device_bytes,
+                             .request = {.prompt = o->prompt, .n_steps = o->steps,
+                                         .n_rounds = (int)o->rounds},
+                             .keeps_e4m3 = sw_kv_cache_is_fp8(o->kv_cache),
+                             .min_speedup = o->min_speedup, .min_tokens_s = o->min_tokens_s};
+    sw_code rc = sw_int_list(b.request.batches, &b.request.n_batches, SW_SPEED_BATCHES_MAX,
+                             o->batches, "--batch", err);
+
+    if (o->decode || o->csv || o->weights)
+        return SW_FAIL(err, SW_E_USAGE, "--decode, --weights and --csv are about random weights: "
+                       "leave them or %s out", run->args[0]);
+    return rc == SW_OK ? sw_bench_checkpoint_run(run, &b, err) : rc;
+}
+
 static sw_code run_bench(sw_run *run, sw_err *err)
 {
     const bench_options *o = run->options;
@@ -222,8 +223,10 @@ static sw_code run_bench(sw_run *run, sw_err *err)
         .weights = o->weights, .n_threads = (int)o->common.threads,
         .rounds = (int)o->rounds, .seconds = o->seconds,
         .progress = &run->term->progress};
-    sw_code rc = read_tokens(tokens, &speed.n_tokens, o->tokens, err);
+    sw_code rc;
 
+    if (run->n_args) return bench_checkpoint(run, o, err);
+    rc = sw_int_list(tokens, &speed.n_tokens, SW_SPEED_TOKENS_MAX, o->tokens, "--m", err);
     if (rc != SW_OK) return rc;
     if (o->decode) return bench_decode(run, o, tokens, speed.n_tokens, err);
     if (o->device && strcmp(o->device, "cpu") != 0)
@@ -240,6 +243,9 @@ static sw_code run_bench(sw_run *run, sw_err *err)
 }
 
 static const char *const examples[] = {
+    "swage bench OUT --against MODEL",
+    "swage bench OUT --against MODEL --batch 1,8 --prompt 128 --min-speedup 1.2",
+    "swage bench OUT --against MODEL --device cuda --json",
     "swage bench", "swage bench --shape 14336x4096 --m 1,8 --threads 1 --all",
     "swage bench --shape 4096x4096 --weights w8a16,w8a8 --m 1,64",
     "swage bench --shape 4096x4096 --group-size 32 --asym --json",
@@ -247,14 +253,21 @@ static const char *const examples[] = {
 
 const sw_cmd sw_cmd_bench = {
     .name = "bench",
-    .args = "[--shape KxN] [--m M,...]",
-    .summary = "time the matrix kernels against OpenBLAS and the memory bandwidth",
-    .more = "bench first compares every kernel with its reference and exits with 1 if one is\n"
-            "outside its tolerance. Then it times all of them in turns, on random weights\n"
-            "larger than the caches.\n",
+    .args = "[CHECKPOINT [--against MODEL]] [--shape KxN] [--m M,...]",
+    .summary = "time a checkpoint beside its original, or the matrix kernels",
+    .more = "With CHECKPOINT: the model itself, decoding and prefill at each --batch, and each\n"
+            "kind of its linears, in turns with those of --against, on the processor or with\n"
+            "--device cuda on the card: tokens per second, speed-up with its interval, share of\n"
+            "the roofline, and linears that are slower than the original's. Gates decide the\n"
+            "exit code: 1, or 8 where times scatter too much for a verdict.\n"
+            "Without: the matrix kernels against OpenBLAS and the memory bandwidth. It first\n"
+            "compares every kernel with its reference and exits with 1 if one is outside its\n"
+            "tolerance. Then it times all of them in turns, on random weights larger than the\n"
+            "caches.\n",
     .options = options,
     .options_bytes = sizeof(bench_options),
     .defaults = &defaults,
+    .max_args = 1,
     .is_long = true,
     .examples = examples,
     .run = run_bench,

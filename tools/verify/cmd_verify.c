@@ -7,18 +7,20 @@
 #include "tools/card/card.h"
 #include "tools/cli/cmd.h"
 #include "tools/cli/names.h"
+#include "tools/cli/speed_opt.h"
 #include "tools/device/device_opt.h"
 #include "tools/report/report.h"
+#include "verify/speed/turns.h"
 #include "verify/verify.h"
 
 #define NO_GATE (-1.0)
 
 typedef struct verify_options {
     sw_cmd_common common;
-    const char *against, *states, *report, *card, *html, *device, *kv_cache;
+    const char *against, *states, *report, *card, *html, *device, *kv_cache, *batches;
     sw_opt_list texts, tasks;
-    int64_t window, max_windows, gap_windows, seed;
-    int with_bos, no_gap, may_replace;
+    int64_t window, max_windows, gap_windows, seed, prompt, steps, rounds;
+    int with_speed, with_bos, no_gap, may_replace;
     uint64_t device_bytes;
     double gate[SW_GATE_COUNT];
 } verify_options;
@@ -47,6 +49,17 @@ static const sw_opt options[] = {
     {.name = "task", .group = SW_OPT_COMMON, .kind = SW_OPT_LIST,
      .offset = offsetof(verify_options, tasks), .arg = "FILE",
      .help = "questions with known answers (.jsonl): accuracy, and which answers changed"},
+    {.name = "speed", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG,
+     .offset = offsetof(verify_options, with_speed), .set_to = 1,
+     .help = "time decoding, prefill and linears, in turns with the original's"},
+    SW_BATCH_ROW(verify_options, batches),
+    SW_PROMPT_ROW(verify_options, prompt),
+    {.name = "steps", .group = SW_OPT_EXPERT, .kind = SW_OPT_INT,
+     .offset = offsetof(verify_options, steps), .arg = "N", .min = 1, .max = 1 << 20,
+     .help = "with --speed: tokens decoded per turn at most (default 64)"},
+    {.name = "rounds", .group = SW_OPT_EXPERT, .kind = SW_OPT_INT,
+     .offset = offsetof(verify_options, rounds), .arg = "N", .min = SW_TURNS_MIN,
+     .max = SW_TURNS_MAX, .help = "with --speed: rounds of turns (default 9)"},
     {.name = "window", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
      .offset = offsetof(verify_options, window), .arg = "L", .min = 2, .max = 1 << 20,
      .help = "tokens per window (default: 2048 or the model's context)"},
@@ -87,6 +100,7 @@ static const sw_opt options[] = {
 };
 
 static const verify_options defaults = {
+    .batches = SW_SPEED_BATCHES, .prompt = 512, .steps = 64, .rounds = 9,
 #define SW_GATE(id, key, option, side, about, have, highest, help) NO_GATE,
     .gate = {
 #include "verify/base/gates.def"
@@ -173,9 +187,14 @@ static sw_code run_verify(sw_run *run, sw_err *err)
 {
     const verify_options *o = run->options;
     sw_verify_options settings = settings_of(o, run);
+    sw_speed_request speed = {.prompt = o->prompt, .n_steps = o->steps,
+                              .n_rounds = (int)o->rounds};
     sw_report report = {0};
-    sw_code rc;
+    sw_code rc = sw_int_list(speed.batches, &speed.n_batches, SW_SPEED_BATCHES_MAX, o->batches,
+                             "--batch", err);
 
+    if (rc != SW_OK) return rc;
+    if (o->with_speed) settings.speed = &speed;
     if (o->report && !o->may_replace && sw_path_exists(o->report))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->report);
     if (o->card && !o->may_replace && sw_path_exists(o->card))
@@ -203,6 +222,7 @@ static const char *const examples[] = {
     "swage verify OUT --against MODEL --task calib_data/tasks.jsonl --max-flips 0.05",
     "swage verify OUT --against org/name --text heldout.txt --card card.md",
     "swage verify OUT --against MODEL --text heldout.txt --html report.html",
+    "swage verify OUT --against MODEL --speed --min-speedup 1.5 --batch 1,8",
     "swage verify MODEL.gguf --against MODEL --text heldout.txt",
     "swage verify MODEL --text heldout.txt",
     "swage verify OUT --against MODEL --text heldout.txt --arch-like llama",
@@ -211,7 +231,7 @@ static const char *const examples[] = {
 
 const sw_cmd sw_cmd_verify = {
     .name = "verify",
-    .args = "CHECKPOINT [--against MODEL] [--text FILE...] [--task FILE...]",
+    .args = "CHECKPOINT [--against MODEL] [--text FILE...] [--task FILE...] [--speed]",
     .summary = "judge a checkpoint with a decoder that shares no code with quantize",
     .more = "CHECKPOINT and MODEL are model directories, GGUF files, or ids (org/name,\n"
             "org/name@revision) in the Hugging Face cache, quantized or not.\n"
@@ -220,10 +240,13 @@ const sw_cmd sw_cmd_verify = {
             "files must be those of the original. With --text: perplexity. With both: KL\n"
             "divergence and top-1 agreement, computed with the integer kernels. With --task:\n"
             "accuracy on questions of multiple choice (a line: query, choices, gold), cloze\n"
-            "(context, continuation) or short generations (prompt, answer). The exit code\n"
+            "(context, continuation) or short generations (prompt, answer). With --speed:\n"
+            "tokens per second of decoding and prefill, in turns with the original, speed-up\n"
+            "with its interval, share of the roofline, linears that lose. The exit code\n"
             "is 1 if a gate fails, a tensor is broken, or a field or file differs from the\n"
-            "original. manifest.json tells through which conversions a checkpoint comes from\n"
-            "its original.\n"
+            "original, and 8 if times scatter too much to decide a gate on speed.\n"
+            "manifest.json tells through which conversions a checkpoint comes from its\n"
+            "original.\n"
             "With --device cuda both models run on the CUDA device, in bf16. Linears of a\n"
             "format without a CUDA kernel are decoded, and their inputs are quantized and\n"
             "dequantized; the report counts them. The kernel gap and the output errors are\n"

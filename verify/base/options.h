@@ -21,6 +21,7 @@ typedef struct sw_verify_options {
     sw_bootstrap bootstrap;        /* zeroes: seed 0, 1000 resamples, 95 % */
     bool has_gate[SW_GATE_COUNT];  /* --max-kl, ...: sw_gate_id */
     double gate[SW_GATE_COUNT];
+    const sw_speed_request *speed; /* --speed; NULL: nothing is timed */
     int n_threads;
     const char *states_path;     /* hidden states of the original (hidden_file.h); NULL: none */
     sw_device *gpu;              /* the models run over the text there; NULL: here */

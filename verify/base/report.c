@@ -9,15 +9,18 @@
 typedef struct gate_row {
     const char *name, *option;
     bool is_minimum;
-    bool is_alone, is_of_tasks; /* is_alone: about one model */
+    bool is_alone; /* about one model */
+    sw_gate_topic topic;
 } gate_row;
 
 static const gate_row gate_rows[SW_GATE_COUNT] = {
 #define AT_MOST false
 #define AT_LEAST true
-#define TEXT false, false
-#define TASKS false, true
-#define TASKS_ALONE true, true
+#define TEXT false, SW_GATE_OF_TEXT
+#define TASKS false, SW_GATE_OF_TASKS
+#define TASKS_ALONE true, SW_GATE_OF_TASKS
+#define SPEED false, SW_GATE_OF_SPEED
+#define SPEED_ALONE true, SW_GATE_OF_SPEED
 #define SW_GATE(id, key, option, side, about, have, highest, help) {key, "--" option, side, about},
 #include "verify/base/gates.def"
 #undef SW_GATE
@@ -25,10 +28,10 @@ static const gate_row gate_rows[SW_GATE_COUNT] = {
 
 const char *sw_gate_name(sw_gate_id id) { return gate_rows[id].name; }
 
-bool sw_gate_is_of_tasks(sw_gate_id id, bool *needs_original)
+sw_gate_topic sw_gate_is_about(sw_gate_id id, bool *needs_original)
 {
     *needs_original = !gate_rows[id].is_alone;
-    return gate_rows[id].is_of_tasks;
+    return gate_rows[id].topic;
 }
 
 /* The lowest accuracy of a task; NaN: none was measured. */
@@ -53,6 +56,42 @@ static double most_flips(const sw_report *report)
     return flips;
 }
 
+/* The figures that gates on speed look at; NaN: none was measured. */
+static const sw_speed_figure unmeasured = {
+    {(double)NAN, (double)NAN, (double)NAN}, (double)NAN, (double)NAN};
+
+static const sw_speed_figure *least_speedup(const sw_report *report)
+{
+    const sw_speed_cell *c = sw_speed_least_speedup(&report->speed);
+
+    return c ? &c->speedup : &unmeasured;
+}
+
+static const sw_speed_figure *least_tokens(const sw_report *report)
+{
+    const sw_speed_cell *c = sw_speed_least_tokens(&report->speed);
+
+    return c ? &c->tokens_s[SW_SPEED_CHECKPOINT] : &unmeasured;
+}
+
+/* Whether scatter leaves it open. The least figure of a noisy run may truly be another batch's, so
+ * all that decode are asked; one that fails in spite of the scatter decides. */
+static bool is_undecided(const sw_report *report, sw_gate_id id, double limit)
+{
+    bool is_open = false;
+
+    for (int64_t i = 0; i < report->speed.n_cells; i++) {
+        const sw_speed_cell *c = &report->speed.cells[i];
+        const sw_speed_figure *f = id == SW_GATE_MIN_SPEEDUP ? &c->speedup
+                                                             : &c->tokens_s[SW_SPEED_CHECKPOINT];
+
+        if (c->is_prefill) continue;
+        if (sw_speed_is_undecided(c, f, limit)) is_open = true;
+        else if (!(f->median.at >= limit)) return false;
+    }
+    return is_open;
+}
+
 void sw_report_judge(sw_report *report)
 {
     const sw_report_eval *e = &report->eval;
@@ -65,10 +104,13 @@ void sw_report_judge(sw_report *report)
     for (int i = 0; i < SW_GATE_COUNT; i++) {
         sw_gate *gate = &report->gates[i];
 
-        if (!is_measured && !gate_rows[i].is_of_tasks) gate->have = (double)NAN;
+        if (!is_measured && gate_rows[i].topic == SW_GATE_OF_TEXT) gate->have = (double)NAN;
         /* written so that a NaN fails */
         gate->has_passed = gate_rows[i].is_minimum ? gate->have >= gate->limit
                                                    : gate->have <= gate->limit;
+        gate->is_undecided = gate->is_set && gate_rows[i].topic == SW_GATE_OF_SPEED &&
+                             is_undecided(report, (sw_gate_id)i, gate->limit);
+        if (gate->is_undecided) gate->has_passed = false;
     }
 }
 
@@ -84,6 +126,21 @@ static void append(char *text, const char *fmt, ...)
     va_end(args);
 }
 
+/* SW_E_NOISY with the first gate that scatter leaves open. */
+static sw_code verdict_of_noise(const sw_report *report, sw_err *err)
+{
+    double spread = 0;
+
+    (void)sw_speed_noisiest(&report->speed, &spread);
+    for (int i = 0; i < SW_GATE_COUNT; i++)
+        if (report->gates[i].is_set && report->gates[i].is_undecided)
+            return SW_FAIL(err, SW_E_NOISY, "no verdict on %s %.6g: times spread by %.0f %%, more "
+                           "than %.0f %%, around %.6g; run it on a quieter machine, or with more "
+                           "--rounds and --steps", gate_rows[i].option, report->gates[i].limit,
+                           100 * spread, 100 * SW_SPREAD_MAX, report->gates[i].have);
+    return SW_OK;
+}
+
 sw_code sw_report_verdict(const sw_report *report, sw_err *err)
 {
     char text[SW_ERR_TEXT_BYTES] = "";
@@ -91,7 +148,7 @@ sw_code sw_report_verdict(const sw_report *report, sw_err *err)
     for (int i = 0; i < SW_GATE_COUNT; i++) {
         const sw_gate *gate = &report->gates[i];
 
-        if (!gate->is_set || gate->has_passed) continue;
+        if (!gate->is_set || gate->has_passed || gate->is_undecided) continue;
         append(text, "%s%s failed: have %.6g, want at %s %.6g", *text ? "; " : "",
                gate_rows[i].option, gate->have, gate_rows[i].is_minimum ? "least" : "most",
                gate->limit);
@@ -100,7 +157,7 @@ sw_code sw_report_verdict(const sw_report *report, sw_err *err)
         append(text, "%s%lld %s, first: %s: %s", *text ? "; " : "", (long long)report->n_findings,
                report->n_findings == 1 ? "finding" : "findings", report->findings[0].what,
                report->findings[0].text);
-    return *text ? SW_FAIL(err, SW_E_GATE, "%s", text) : SW_OK;
+    return *text ? SW_FAIL(err, SW_E_GATE, "%s", text) : verdict_of_noise(report, err);
 }
 
 sw_code sw_report_find(sw_report *report, const char *what, const char *name, sw_err *err,
@@ -445,23 +502,43 @@ static void put_gates(json_out *o, const sw_report *r)
         g = sub_object(&gates, gate_rows[i].name);
         put_num(&g, "limit", r->gates[i].limit);
         put_num(&g, "have", r->gates[i].have);
-        put_bool(&g, "passed", r->gates[i].has_passed);
+        if (!r->gates[i].is_undecided)
+            put_bool(&g, "passed", r->gates[i].has_passed);
+        else if (!cJSON_AddNullToObject(g.at, "passed"))
+            g.ok = false;
         gates.ok = gates.ok && g.ok;
     }
     o->ok = o->ok && gates.ok;
 }
 
-sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err)
+static void put_verdict(json_out *o, const sw_report *report)
 {
     sw_err verdict = {0};
-    bool has_passed = sw_report_verdict(report, &verdict) == SW_OK;
+    const sw_code code = sw_report_verdict(report, &verdict);
+
+    put_text(o, "verdict", code == SW_OK        ? "passed"
+                           : code == SW_E_NOISY ? "undecided"
+                                                : "failed");
+    put_text(o, "reason", code == SW_OK ? NULL : verdict.text);
+}
+
+sw_code sw_report_gates_json(cJSON *object, const sw_report *report, sw_err *err)
+{
+    json_out o = {object, true};
+
+    put_verdict(&o, report);
+    put_gates(&o, report);
+    return o.ok ? SW_OK : SW_FAIL(err, SW_E_NOMEM, "no memory for the report");
+}
+
+sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err)
+{
     json_out o = {cJSON_CreateObject(), true};
 
     if (!o.at) return SW_FAIL(err, SW_E_NOMEM, "no memory for the report");
     put_num(&o, "report_version", SW_REPORT_VERSION);
     put_text(&o, "tool", "swage " SW_VERSION);
-    put_text(&o, "verdict", has_passed ? "passed" : "failed");
-    put_text(&o, "reason", has_passed ? NULL : verdict.text);
+    put_verdict(&o, report);
     put_text(&o, "checkpoint", report->checkpoint_dir);
     put_text(&o, "original", report->original_dir);
     put_text(&o, "architecture", report->architecture);
@@ -477,6 +554,7 @@ sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err)
     put_coverage(&o, &report->coverage);
     put_eval(&o, &report->eval);
     put_tasks(&o, report);
+    if (o.ok && sw_speed_json(o.at, &report->speed, NULL) != SW_OK) o.ok = false;
     put_experts(&o, &report->experts);
     put_tensors(&o, report);
     put_files(&o, report);

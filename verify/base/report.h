@@ -13,6 +13,7 @@
 #include "formats/text/unspelled.h"
 #include "kernels/engine/device_engine.h"
 #include "verify/base/metrics.h"
+#include "verify/base/speed_report.h"
 #include "verify/loaders/loaders.h"
 
 #define SW_REPORT_VERSION 1
@@ -120,9 +121,9 @@ typedef enum sw_gate_id {
     SW_GATE_COUNT
 } sw_gate_id;
 
-/* limit as given by the user; is_set false: no such gate. */
+/* limit as given by the user; is_set false: no such gate. is_undecided: times scatter too much. */
 typedef struct sw_gate {
-    bool is_set, has_passed;
+    bool is_set, has_passed, is_undecided;
     double limit, have;
 } sw_gate;
 
@@ -141,6 +142,7 @@ typedef struct sw_report {
     sw_report_experts experts;
     sw_report_task *tasks;
     int64_t n_tasks;
+    sw_report_speed speed;
     sw_gate gates[SW_GATE_COUNT];
     sw_load_findings loaders; /* what engines would refuse or misread; no verdict depends on it */
     const char *note;        /* why a part was not run, or NULL */
@@ -155,11 +157,13 @@ typedef struct sw_report {
 
 /* "max_kl", ...: the JSON key; the option is "--max-kl". */
 const char *sw_gate_name(sw_gate_id id);
-/* true when the gate is about tasks, not about the text; needs_original: it compares two models. */
-bool sw_gate_is_of_tasks(sw_gate_id id, bool *needs_original);
-/* Fill has_passed and have of every set gate from eval and tasks. */
+/* What a gate is about, and whether it compares two models. */
+typedef enum sw_gate_topic { SW_GATE_OF_TEXT, SW_GATE_OF_TASKS, SW_GATE_OF_SPEED } sw_gate_topic;
+sw_gate_topic sw_gate_is_about(sw_gate_id id, bool *needs_original);
+/* Fill has_passed and have of every set gate from eval, tasks and speed. */
 void sw_report_judge(sw_report *report);
-/* SW_OK, or SW_E_GATE: names every failed gate with have and want, then the first finding. */
+/* SW_OK, or SW_E_GATE: names every failed gate with have and want, then the first finding.
+ * SW_E_NOISY: nothing has failed, but a gate on speed could not be decided. */
 sw_code sw_report_verdict(const sw_report *report, sw_err *err) SW_MUST_USE;
 
 sw_code sw_report_find(sw_report *report, const char *what, const char *name, sw_err *err,
@@ -169,6 +173,8 @@ sw_code sw_report_find(sw_report *report, const char *what, const char *name, sw
 sw_code sw_report_remark(sw_report *report, sw_err *err, const char *fmt, ...)
     SW_PRINTF(3, 4) SW_MUST_USE;
 
+/* "gates" and "verdict", "reason" of an object. */
+sw_code sw_report_gates_json(cJSON *object, const sw_report *report, sw_err *err) SW_MUST_USE;
 /* The versioned object; freed by cJSON_Delete. */
 sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err) SW_MUST_USE;
 /* A table for people, figures in lines of at most 100 columns; freed by sw_mem_put. */

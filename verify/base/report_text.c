@@ -232,10 +232,22 @@ static void print_verdict(text_out *o, const sw_report *r)
 
         if (!gate->is_set) continue;
         print(o, "gate        %s: have %.6g, limit %.6g, %s\n", sw_gate_name((sw_gate_id)i),
-              gate->have, gate->limit, gate->has_passed ? "passed" : "FAILED");
+              gate->have, gate->limit,
+              gate->has_passed ? "passed" : gate->is_undecided ? "undecided" : "FAILED");
     }
     if (sw_report_verdict(r, &verdict) == SW_OK) print(o, "verdict     passed\n");
-    else print(o, "verdict     FAILED: %s\n", verdict.text);
+    else print(o, "verdict     %s: %s\n", verdict.code == SW_E_NOISY ? "undecided" : "FAILED",
+               verdict.text);
+}
+
+static void print_speed(text_out *o, const sw_report_speed *speed)
+{
+    sw_print_buf text = {0};
+
+    if (o->rc != SW_OK || !speed->is_measured) return;
+    if ((o->rc = sw_speed_text(&text, speed, o->err)) == SW_OK)
+        print(o, "%.*s", (int)text.n_bytes, text.at);
+    sw_mem_put(text.at);
 }
 
 static void print_experts(text_out *o, const sw_report_experts *x)
@@ -256,6 +268,7 @@ sw_code sw_report_text(char **out, const sw_report *report, sw_err *err)
     print_experts(&o, &report->experts);
     print_eval(&o, &report->eval);
     for (int64_t i = 0; i < report->n_tasks; i++) print_task(&o, &report->tasks[i]);
+    print_speed(&o, &report->speed);
     print_verdict(&o, report);
     if (o.rc != SW_OK) {
         sw_mem_put(o.text);

@@ -12,12 +12,10 @@
 #include "formats/io/profile.h"
 #include "formats/num/act.h"
 #include "kernels/blas.h"
+#include "verify/speed/roof.h"
 #include "verify/speed/speed_data.h"
 
-#define READ_CHUNK_WORDS ((int64_t)1 << 17)
-#define SGEMM_SIZE 1536
 #define CANDIDATES_MAX 64
-#define CACHE_BYTES_GUESS ((int64_t)32 << 20)
 
 typedef struct candidate {
     const sw_kernel *kernel; /* NULL: OpenBLAS on the f32 store */
@@ -61,68 +59,16 @@ static sw_timing timing_of(double *us, int n)
     return t;
 }
 
-/* Size of the last-level cache as Linux knows it; sysconf is wrong on some virtual machines. */
-static int64_t find_cache_bytes(void)
-{
-    FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
-    char line[32] = "";
-    long kib = 0;
-
-    if (f && fgets(line, sizeof line, f)) kib = strtol(line, NULL, 10);
-    if (f) (void)fclose(f);
-    return kib > 0 ? (int64_t)kib * 1024 : CACHE_BYTES_GUESS;
-}
-
-static void find_cpu_name(char *out, size_t out_bytes)
-{
-    FILE *f = fopen("/proc/cpuinfo", "r");
-    char line[256];
-
-    (void)snprintf(out, out_bytes, "unknown");
-    while (f && fgets(line, sizeof line, f)) {
-        char *colon = strchr(line, ':');
-
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        colon[strcspn(colon, "\n")] = '\0';
-        (void)snprintf(out, out_bytes, "%s", colon + 2);
-        break;
-    }
-    if (f) (void)fclose(f);
-}
-
-typedef struct read_job {
-    const uint64_t *words;
-    int64_t n_words;
-    uint64_t *sums; /* one per chunk, reduced by the caller */
-} read_job;
-
-static void read_chunk(void *ctx, int64_t begin, int64_t end, int thread)
-{
-    const read_job *job = (const read_job *)ctx;
-    const uint64_t *w = job->words + begin;
-    uint64_t sum[32] = {0}; /* independent sums: enough of them to be bound by memory alone */
-
-    (void)thread;
-    for (int64_t i = 0; i + 32 <= end - begin; i += 32)
-        for (int j = 0; j < 32; j++) sum[j] += w[i + j];
-    for (int j = 1; j < 32; j++) sum[0] += sum[j];
-    job->sums[begin / READ_CHUNK_WORDS] = sum[0];
-}
-
 /* Read the f32 weights once with all threads; microseconds. */
 static double time_read(bench *b, int round)
 {
     const sw_speed_weights *s = &b->stores[SW_SPEED_BASELINE];
     const uint8_t *bytes = (const uint8_t *)s->weights[round % s->n_copies].dense;
-    int64_t n_words = (int64_t)(s->copy_bytes / 8);
-    read_job job = {(const uint64_t *)(const void *)bytes, n_words, (uint64_t *)(void *)b->y};
     double start = now_us();
 
-    sw_parallel_for(b->o->n_threads, n_words, READ_CHUNK_WORDS, read_chunk, &job);
-    start = now_us() - start;
-    for (int64_t i = 0; i < sw_ceil_div(n_words, READ_CHUNK_WORDS); i++)
-        b->sums[round % 2] += job.sums[i];
-    return start;
+    b->sums[round % 2] += sw_roof_read(bytes, (int64_t)s->copy_bytes, b->o->n_threads,
+                                       (uint64_t *)(void *)b->y);
+    return now_us() - start;
 }
 
 static void run_blas(const bench *b, const sw_weight *w, int64_t m)
@@ -302,32 +248,6 @@ static sw_code measure(bench *b, int64_t m, sw_err *err)
     return SW_OK;
 }
 
-/* What OpenBLAS does at its best size. */
-static sw_code measure_sgemm(bench *b, sw_err *err)
-{
-    const int64_t size = SGEMM_SIZE;
-    double us[9];
-    int n = (int)sw_min_i64(b->o->rounds, 9);
-    float *a = NULL;
-    sw_code rc = SW_MEM_GET(&a, 3 * size * size, "bench sgemm", err);
-
-    if (rc != SW_OK) return rc;
-    sw_speed_random_floats(a, 2 * size * size, 5);
-    openblas_set_num_threads(b->o->n_threads);
-    for (int i = 0; i <= n; i++) {
-        double start = now_us();
-
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, SGEMM_SIZE, SGEMM_SIZE, SGEMM_SIZE,
-                    1.0f, a, SGEMM_SIZE, a + size * size, SGEMM_SIZE, 0.0f, a + 2 * size * size,
-                    SGEMM_SIZE);
-        if (i) us[i - 1] = now_us() - start;
-    }
-    sw_blas_single_thread();
-    b->report->sgemm_gflop_s = 2 * pow((double)size, 3) / timing_of(us, n).median_us * 1e-3;
-    sw_mem_put(a);
-    return SW_OK;
-}
-
 /* Every listed name is a store's. */
 static sw_code check_weights(const char *list, sw_err *err)
 {
@@ -385,9 +305,9 @@ static bool is_listed(const char *list, const char *name)
 static sw_code prepare(bench *b, int64_t m_max, sw_err *err)
 {
     const sw_speed_options *o = b->o;
-    int64_t cache_bytes = o->cache_bytes ? o->cache_bytes : find_cache_bytes();
+    int64_t cache_bytes = o->cache_bytes ? o->cache_bytes : sw_roof_cache_bytes();
     /* Y also holds the partial sums of the reading loop, one word per chunk of weights */
-    int64_t y_elems = m_max * o->n_out + o->n_out * o->k_in / READ_CHUNK_WORDS + 16;
+    int64_t y_elems = m_max * o->n_out + 2 * sw_roof_read_sums(4 * o->n_out * o->k_in) + 16;
     sw_code rc;
 
     b->report->cache_bytes = cache_bytes;
@@ -419,11 +339,12 @@ sw_code sw_speed_run(sw_speed_report *out, const sw_speed_options *options, sw_e
     if ((rc = SW_MEM_GET(&b, 1, "bench", err)) != SW_OK) return rc;
     b->o = options;
     b->report = &report;
-    find_cpu_name(report.cpu, sizeof report.cpu);
+    sw_roof_cpu_name(report.cpu, sizeof report.cpu);
     report.blas_core = sw_blas_core_name();
     report.n_threads = options->n_threads;
     if ((rc = prepare(b, m_max, err)) != SW_OK) goto done;
-    if ((rc = measure_sgemm(b, err)) != SW_OK) goto done;
+    rc = sw_roof_sgemm(&report.sgemm_gflop_s, options->n_threads, options->rounds, err);
+    if (rc != SW_OK) goto done;
     for (int i = 0; i < options->n_tokens; i++) {
         sw_progress_step(options->progress, "bench", i, options->n_tokens);
         if ((rc = measure(b, options->tokens[i], err)) != SW_OK) goto done;

@@ -236,7 +236,7 @@ static void draw_roof(sw_html *h, const sw_exhibit *x, int n)
 
 void sw_section_speed(sw_html *h, const sw_exhibit *x, int n)
 {
-    sw_html_raw(h, "<p class=\"lead\">Nothing was timed for this report: `swage bench` does that. "
+    sw_html_raw(h, "<p class=\"lead\">Nothing here was timed: `swage verify --speed` does that. "
                    "\"Here\" is the machine that made the report.</p>\n");
     draw_roof(h, x, n);
     for (int i = 0; i < n; i++) {
