@@ -81,6 +81,7 @@ sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, co
 typedef struct sw_ckpt_keep {
     const cJSON *key;  /* what decides the output, besides source and shard_bytes */
     bool is_restart;   /* remove what an earlier run left */
+    const cJSON *sources; /* of sw_manifest_sources for this source, if known already; else NULL */
     const sw_progress *progress; /* or NULL */
 } sw_ckpt_keep;
 /* The same, with the work in OUT.partial, where a later run with the same inputs continues it.

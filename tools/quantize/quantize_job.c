@@ -122,13 +122,14 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
 
 void sw_quantize_job_free(sw_quantize_job *j)
 {
+    cJSON_Delete(j->verified);
     sw_ckpt_writer_free(j->writer);
     sw_timeline_free(&j->timeline);
     sw_quantize_report_free(&j->report);
     sw_stats_windows_free(&j->windows);
     sw_stats_windows_free(&j->lead);
     sw_zpack_close(j->stats);
-    sw_calibration_free(&j->calibration);
+    if (!j->lent) sw_calibration_free(&j->calibration);
     sw_selection_free(&j->selection);
     sw_checkpoint_close(&j->source);
     sw_device_option_close_backend(j->gpu, &j->settings.quant);
@@ -301,7 +302,7 @@ static sw_code check_request(const job *j, sw_err *err)
 
     if (!o->out && !j->is_dry)
         return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
-    if (o->out && !o->may_replace && sw_path_exists(o->out))
+    if (o->out && !j->name && !o->may_replace && sw_path_exists(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
     if ((rc = check_kv(j, err)) != SW_OK || (rc = check_data(j, err)) != SW_OK) return rc;
     return check_target(j, err);
@@ -387,17 +388,28 @@ static sw_code open_data(job *j, sw_err *err)
         return SW_OK;
     }
     if (o->stats) return open_stats(j, err);
+    if (j->lent) {
+        j->calibration = *j->lent;
+        return SW_OK;
+    }
     return o->calib.n ? sw_calibration_read(&j->calibration, &j->source.model, &c, err)
                       : sw_calibration_assume(&j->calibration, &j->source.model, &c, err);
 }
 
-sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
+/* quantize makes a job of every pair. */
+static sw_code check_single(const quantize_options *o, sw_err *err)
+{
+    if (!strchr(o->scheme, ',') && !strchr(o->format, ',')) return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "plan takes one scheme and one format; ask for the others one "
+                   "after the other");
+}
+
+sw_code sw_quantize_job_check(sw_quantize_job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
-    const sw_calibration *text;
-    sw_left_parts left;
     sw_code rc;
 
+    if ((rc = check_single(o, err)) != SW_OK) return rc;
     settings_of(&j->settings, o);
     j->dialect = sw_dialect_find(o->format);
     if ((rc = check_request(j, err)) != SW_OK) return rc;
@@ -408,8 +420,16 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     if ((rc = select_linears(j, err)) != SW_OK) return rc;
     if ((rc = check_rest(j, err)) != SW_OK) return rc;
     if ((rc = open_data(j, err)) != SW_OK) return rc;
-    if ((rc = bound_memory(j, err)) != SW_OK) return rc;
-    if (j->is_dry) return SW_OK;
+    return bound_memory(j, err);
+}
+
+sw_code sw_quantize_job_settle(sw_quantize_job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    const sw_calibration *text;
+    sw_left_parts left;
+    sw_code rc = SW_OK;
+
     if (sw_quantize_chooser(o) && (rc = choose_specs(j, err)) != SW_OK) return rc;
     text = j->calibration.calib.n_seqs ? &j->calibration : NULL;
     rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
@@ -420,6 +440,13 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     if (rc == SW_OK && j->stats)
         rc = sw_stats_input_describe(j->report.manifest, j->stats, err);
     return rc;
+}
+
+sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
+{
+    sw_code rc = sw_quantize_job_check(j, err);
+
+    return rc == SW_OK && !j->is_dry ? sw_quantize_job_settle(j, err) : rc;
 }
 
 sw_code sw_quantize_job_options(sw_quantize_job *j, sw_run *run,

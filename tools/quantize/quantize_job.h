@@ -64,6 +64,13 @@ typedef struct sw_quantize_job {
     sw_device *gpu; /* NULL: everything on the CPU */
     const sw_progress *progress;
     bool is_dry;
+    /* Of one of several outputs of a run (quantize_many.h); zero in a run of one. */
+    const char *name;           /* of its directory */
+    const sw_calibration *lent; /* that of another job, to be borrowed; NULL: it reads its own */
+    const cJSON *sources;       /* digests of the source, borrowed; NULL: not known yet */
+    bool is_finished;           /* an earlier run with the same settings made the output */
+    sw_err failure;             /* what went wrong with it alone; code SW_OK: nothing did */
+    cJSON *verified;            /* owned: what reading the output back has found */
 } sw_quantize_job;
 
 /* A copy of the options, as `table` describes them, in the arena, over what the recipe says where
@@ -73,6 +80,10 @@ sw_code sw_quantize_job_options(sw_quantize_job *job, sw_run *run,
                                 sw_err *err) SW_MUST_USE;
 /* Everything up to the first weight: the model, what becomes of its linears, calibration. */
 sw_code sw_quantize_job_prepare(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
+/* The two halves of it: all that can be refused before any work; what is chosen by measuring, and
+ * the manifest's beginning, which a dry job has no use for. */
+sw_code sw_quantize_job_check(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
+sw_code sw_quantize_job_settle(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 /* Is there anything to be found out about activations: statistics, or the range of inputs? */
 bool sw_quantize_job_needs_data(const sw_quantize_job *job);
 /* The option, if any, that chooses schemes by measuring what linears lose. */
