@@ -96,12 +96,12 @@ void sw_watch_end(void)
     }
 }
 
-static bool lies_in(const input *one, const char *dir)
+static bool lies_in(const input *one, const char *path)
 {
-    size_t n = strlen(dir);
+    const char *rest = one->path + strlen(path);
 
-    return !strncmp(one->path, dir, n) && (one->path[n] == '/' || !strncmp(one->path + n,
-                                                                           ".partial", 8));
+    if (strncmp(one->path, path, strlen(path)) != 0) return false;
+    return !*rest || *rest == '/' || !strncmp(rest, ".partial", strlen(".partial"));
 }
 
 void sw_watch_forget(const char *path)

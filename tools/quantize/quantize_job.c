@@ -22,27 +22,27 @@
 typedef sw_quantize_job job;
 typedef sw_quantize_options quantize_options;
 
-static const char *bits_name(int i)
+const char *sw_name_of_bits(int i)
 {
     static const char *const names[] = {"2", "3", "4", "8", NULL};
     return names[i];
 }
 
-static const char *order_name(int i)
+const char *sw_name_of_order(int i)
 {
     static const char *const names[SW_ORDER_COUNT + 1] = {
         [SW_ORDER_NONE] = "none", [SW_ORDER_STATIC] = "static", [SW_ORDER_GAR] = "gar"};
     return names[i];
 }
 
-static const char *sequential_name(int i)
+const char *sw_name_of_sequential(int i)
 {
     static const char *const names[SW_SEQUENTIAL_COUNT + 1] = {
         [SW_SEQUENTIAL_SITE] = "site", [SW_SEQUENTIAL_LAYER] = "layer"};
     return names[i];
 }
 
-static const char *kv_name(int i)
+const char *sw_name_of_kv(int i)
 {
     static const char *const names[] = {"none", "fp8", NULL};
     return names[i];
@@ -106,8 +106,8 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     if (o->positive_scales) q->spec.is_sign_free = false;
     if (q->spec.is_pow2_scale) q->spec.pow2_rule = index_of(sw_pow2_rule_name, o->mx_scale);
     q->algo = sw_algo_find(o->method);
-    q->order = (sw_order)index_of(order_name, o->act_order);
-    q->sequential = (sw_sequential)index_of(sequential_name, o->sequential);
+    q->order = (sw_order)index_of(sw_name_of_order, o->act_order);
+    q->sequential = (sw_sequential)index_of(sw_name_of_sequential, o->sequential);
     q->experts = (sw_experts)index_of(sw_name_of_experts, o->experts);
     q->has_kv_scales = o->kv_cache && !strcmp(o->kv_cache, "fp8");
     q->damp = o->damp;

@@ -41,6 +41,12 @@ typedef struct sw_plan_options {
     double bandwidth; /* GB/s; 0: the device's */
 } sw_plan_options;
 
+/* Words of options, for quantize_rows.def. */
+const char *sw_name_of_bits(int i);
+const char *sw_name_of_order(int i);
+const char *sw_name_of_sequential(int i);
+const char *sw_name_of_kv(int i);
+
 extern const sw_opt sw_plan_rows[];
 extern const sw_opt sw_quantize_rows[]; /* the options, with those of every command */
 extern const sw_quantize_options sw_quantize_defaults;
