@@ -14,6 +14,7 @@
 #include "tools/device/device_opt.h"
 #include "tools/device/devices.h"
 #include "tools/quantize/needs.h"
+#include "tools/quantize/output_size.h"
 #include "tools/quantize/target_bits.h"
 #include "tools/recipe/group_sizes.h"
 #include "tools/recipe/left_parts.h"
@@ -188,7 +189,10 @@ static double shared_outliers(const quantize_options *o)
 
 const char *sw_quantize_chooser(const sw_quantize_options *o)
 {
-    return o->target_bits > 0 ? "--target-bits" : chooses_outliers(o) ? "--outliers auto" : NULL;
+    return o->target_bits > 0     ? "--target-bits"
+           : o->target_bytes      ? "--target-size"
+           : chooses_outliers(o) ? "--outliers auto"
+                                 : NULL;
 }
 
 static sw_code select_linears(job *j, sw_err *err)
@@ -203,7 +207,24 @@ static sw_code select_linears(job *j, sw_err *err)
     return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
 }
 
-/* --target-bits, --outliers auto: measure what each linear loses, and let each have what it
+sw_qconfig sw_quantize_job_config(const sw_quantize_job *j)
+{
+    return (sw_qconfig){.spec = j->settings.quant.spec, .ignore = j->selection.ignored,
+                        .n_ignore = j->selection.n_ignored, .damp = j->settings.quant.damp,
+                        .has_kv_scales = j->settings.quant.has_kv_scales};
+}
+
+/* All files of the output, at most, with the selection as it is now. */
+static sw_code size_of(void *self, uint64_t *most, sw_err *err)
+{
+    const job *j = self;
+    sw_code rc = sw_output_size_rest(most, j, err);
+
+    *most += j->papers_bytes;
+    return rc;
+}
+
+/* --target-bits, --target-size, --outliers auto: measure what each linear loses, and let each have what it
  * needs. */
 static sw_code choose_specs(job *j, sw_err *err)
 {
@@ -214,12 +235,18 @@ static sw_code choose_specs(job *j, sw_err *err)
         .keep_symmetry = o->symmetry != 0, .outlier_share = shared_outliers(o),
         .chooses_outliers = chooses_outliers(o), .dialect = j->dialect, .algo = q->algo,
         .calib = j->stats ? &j->lead.calib : &j->calibration.calib, .stats = j->stats,
-        .damp = q->damp, .source = q->source, .n_threads = q->n_threads};
-    sw_target_outcome outcome;
-    sw_code rc = sw_target_bits_choose(&outcome, &j->selection, &j->source.model, j->source.st,
-                                       &request, j->progress, err);
+        .damp = q->damp, .source = q->source, .n_threads = q->n_threads,
+        .bytes = o->target_bytes, .size_of = size_of, .size_self = j, .is_dry = j->is_dry};
+    sw_target_outcome outcome = {0};
+    sw_code rc = SW_OK;
 
+    if (o->target_bytes) rc = sw_output_size_papers(&j->papers_bytes, j, err);
     if (rc != SW_OK) return rc;
+    rc = sw_target_bits_choose(&outcome, &j->selection, &j->source.model, j->source.st, &request,
+                               j->progress, err);
+    j->least_bytes = outcome.least_bytes;
+    if (rc != SW_OK || j->is_dry) return rc;
+    j->settings.target_bytes = o->target_bytes;
     j->settings.target_bits = o->target_bits;
     j->settings.has_chosen_outliers = chooses_outliers(o);
     j->settings.predicted_kl = outcome.loss;
@@ -286,8 +313,10 @@ static sw_code check_target(const job *j, sw_err *err)
     const char *chooser = sw_quantize_chooser(o);
 
     if (!chooser) return SW_OK;
-    if (o->target_bits > 0 && o->bits)
-        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses the widths; leave --bits out");
+    if (o->target_bits > 0 && o->target_bytes)
+        return SW_FAIL(err, SW_E_USAGE, "give --target-bits or --target-size, not both");
+    if ((o->target_bits > 0 || o->target_bytes) && o->bits)
+        return SW_FAIL(err, SW_E_USAGE, "%s chooses the widths; leave --bits out", chooser);
     if (spec->num->kind != SW_NUM_INT || spec->act.scope != SW_ACT_NONE)
         return SW_FAIL(err, SW_E_USAGE, "%s chooses among integer weights; scheme %s is another "
                        "kind", chooser, o->scheme);
@@ -420,7 +449,8 @@ sw_code sw_quantize_job_check(sw_quantize_job *j, sw_err *err)
     if ((rc = select_linears(j, err)) != SW_OK) return rc;
     if ((rc = check_rest(j, err)) != SW_OK) return rc;
     if ((rc = open_data(j, err)) != SW_OK) return rc;
-    return bound_memory(j, err);
+    if ((rc = bound_memory(j, err)) != SW_OK) return rc;
+    return j->is_dry && o->target_bytes ? choose_specs(j, err) : SW_OK;
 }
 
 sw_code sw_quantize_job_settle(sw_quantize_job *j, sw_err *err)

@@ -25,7 +25,7 @@ typedef struct sw_quantize_options {
     int symmetry; /* 0: as the scheme says, 1: symmetric, 2: not */
     int positive_scales, with_head, may_replace, allow_fallback, is_restart,
         no_card;
-    uint64_t shard_bytes, memory_bytes;
+    uint64_t shard_bytes, memory_bytes, target_bytes;
 } sw_quantize_options;
 
 /* What is not given. */
@@ -70,6 +70,8 @@ typedef struct sw_quantize_job {
     sw_device *gpu; /* NULL: everything on the CPU */
     const sw_progress *progress;
     bool is_dry;
+    uint64_t papers_bytes; /* with --target-size: the most that manifest and card come to ... */
+    uint64_t least_bytes;  /* ... and the smallest output that can be reached, at most */
     /* Of one of several outputs of a run (quantize_many.h); zero in a run of one. */
     const char *name;           /* of its directory */
     const sw_calibration *lent; /* that of another job, to be borrowed; NULL: it reads its own */
@@ -92,6 +94,8 @@ sw_code sw_quantize_job_check(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 sw_code sw_quantize_job_settle(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 /* Is there anything to be found out about activations: statistics, or the range of inputs? */
 bool sw_quantize_job_needs_data(const sw_quantize_job *job);
+/* What the writer is told of the checkpoint as a whole; borrows from the job. */
+sw_qconfig sw_quantize_job_config(const sw_quantize_job *job);
 /* The option, if any, that chooses schemes by measuring what linears lose. */
 const char *sw_quantize_chooser(const sw_quantize_options *o);
 /* The memory that the run will take. */

@@ -10,6 +10,7 @@
 #include "tools/card/card.h"
 #include "tools/card/card_command.h"
 #include "tools/cli/loader_notes.h"
+#include "tools/quantize/output_size.h"
 #include "tools/quantize/target_bits.h"
 #include "verify/verify.h"
 
@@ -43,17 +44,12 @@ static sw_code build_key(cJSON **out, const job *j, sw_err *err)
 
 static sw_code open_writer(job *j, sw_err *err)
 {
-    sw_qconfig qconfig = {0};
+    sw_qconfig qconfig = sw_quantize_job_config(j);
     sw_ckpt_keep keep = {.is_restart = j->o->is_restart != 0, .sources = j->sources,
                          .progress = j->progress};
     cJSON *key = NULL;
     sw_code rc;
 
-    qconfig.spec = j->settings.quant.spec;
-    qconfig.ignore = j->selection.ignored;
-    qconfig.n_ignore = j->selection.n_ignored;
-    qconfig.damp = j->settings.quant.damp;
-    qconfig.has_kv_scales = j->settings.quant.has_kv_scales;
     if ((rc = build_key(&key, j, err)) != SW_OK) return rc;
     keep.key = key;
     rc = sw_ckpt_writer_new_kept(&j->writer, &j->source, j->o->out, j->o->may_replace != 0,
@@ -148,6 +144,18 @@ static sw_code finish_manifest(job *j, sw_err *err)
     return rc;
 }
 
+/* --target-size is a promise about what is on disk, so what is there is counted. */
+static sw_code keep_promise(const job *j, sw_err *err)
+{
+    uint64_t have = 0;
+    sw_code rc = j->o->target_bytes ? sw_output_size_written(&have, j->o->out, err) : SW_OK;
+
+    if (rc != SW_OK || have <= j->o->target_bytes) return rc;
+    return SW_FAIL(err, SW_E_BUG, "%s: has %llu bytes, %llu more than --target-size promises",
+                   j->o->out, (unsigned long long)have,
+                   (unsigned long long)(have - j->o->target_bytes));
+}
+
 sw_code sw_quantize_output_commit(sw_quantize_job *j, sw_err *err)
 {
     sw_code rc;
@@ -155,6 +163,7 @@ sw_code sw_quantize_output_commit(sw_quantize_job *j, sw_err *err)
     if ((rc = sw_progress_check(j->progress, err)) != SW_OK) return rc;
     if ((rc = finish_manifest(j, err)) != SW_OK) return rc;
     if ((rc = sw_ckpt_writer_commit(j->writer, j->report.manifest, err)) != SW_OK) return rc;
+    if ((rc = keep_promise(j, err)) != SW_OK) return rc;
     if (sw_ckpt_writer_note(j->writer)[0])
         sw_progress_note(j->progress, "%s", sw_ckpt_writer_note(j->writer));
     return sw_timeline_step(&j->timeline, err, "write");
@@ -191,6 +200,7 @@ sw_code sw_quantize_output_outcome(sw_quantize_outcome *out, const sw_quantize_j
     if ((rc = sw_st_open(&written, j->o->out, err)) != SW_OK) return rc;
     outcome.out_bytes = tensor_bytes(written);
     sw_st_close(written);
+    if ((rc = sw_output_size_written(&outcome.file_bytes, j->o->out, err)) != SW_OK) return rc;
     outcome.seconds = sw_timeline_seconds(&j->timeline);
     *out = outcome;
     return SW_OK;
