@@ -224,8 +224,8 @@ static sw_code size_of(void *self, uint64_t *most, sw_err *err)
     return rc;
 }
 
-/* --target-bits, --target-size, --outliers auto: measure what each linear loses, and let each have what it
- * needs. */
+/* --target-bits, --target-size, --outliers auto: measure what each linear loses, and let each have
+ * what it needs. */
 static sw_code choose_specs(job *j, sw_err *err)
 {
     const quantize_options *o = j->o;

@@ -382,7 +382,8 @@ static sw_code take_within(chooser *c, sw_err *err)
     }
     rc = sw_allocate(c->taken, c->choices, c->n_groups, c->list.n + 1, fits, err);
     if (rc == SW_OK) rc = whole_bytes(&whole, c, err);
-    if (rc == SW_OK && whole > c->request->bytes) take_least(c); /* as large, but more to describe */
+    /* as large as the smallest, but more to describe */
+    if (rc == SW_OK && whole > c->request->bytes) take_least(c);
     return rc;
 }
 
