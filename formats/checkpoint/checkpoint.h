@@ -83,6 +83,7 @@ sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, co
 typedef struct sw_ckpt_keep {
     const cJSON *key;  /* what decides the output, besides source and shard_bytes */
     bool is_restart;   /* remove what an earlier run left */
+    const cJSON *sources; /* of sw_manifest_sources for this source, if known already; else NULL */
     const sw_progress *progress; /* or NULL */
 } sw_ckpt_keep;
 /* The same, with the work in OUT.partial, where a later run with the same inputs continues it.
@@ -93,6 +94,11 @@ sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *sourc
                                 const sw_qconfig *qconfig, const sw_ckpt_linear *linears,
                                 int64_t n_linears, uint64_t shard_bytes, const sw_ckpt_keep *keep,
                                 sw_err *err) SW_MUST_USE;
+/* Bytes of all files that such a writer makes, but for manifest.json and what at_end puts there.
+ * Nothing is written. SW_E_UNSUPPORTED: the source is a GGUF. */
+sw_code sw_ckpt_foresee(uint64_t *out, const sw_checkpoint *source, const sw_dialect *dialect,
+                        const sw_qconfig *qconfig, const sw_ckpt_linear *linears,
+                        int64_t n_linears, uint64_t shard_bytes, sw_err *err) SW_MUST_USE;
 /* Number of decoder blocks that are finished already, counted from the first. */
 int64_t sw_ckpt_writer_n_done(const sw_ckpt_writer *w);
 /* The object that end_block was given for a finished block, with "tensors" added; borrowed. */

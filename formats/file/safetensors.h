@@ -109,6 +109,9 @@ void sw_st_writer_alone(sw_st_writer *w);
 void sw_st_writer_follow(sw_st_writer *w);
 /* Fix the layout, reserve the disk space, write the headers. SW_E_FORMAT: two of one name. */
 sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err) SW_MUST_USE;
+/* Instead of begin: bytes of all files that a writer of these declarations makes, headers and index
+ * among them. Nothing is written, and the writer can only be freed then. */
+sw_code sw_st_writer_foresee(uint64_t *out, sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* The data of a declared tensor, once each. SW_E_BUG for an unknown name or a wrong size. */
 sw_code sw_st_writer_put(sw_st_writer *w, const char *name, const void *data, size_t n_bytes,
                          sw_err *err) SW_MUST_USE;

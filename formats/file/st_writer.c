@@ -284,23 +284,31 @@ static sw_code order_names(sw_st_writer *w, sw_err *err)
     return SW_OK;
 }
 
-sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err)
+/* Which tensor goes into which file, and in which order. */
+static sw_code lay_out(int32_t *n_files, sw_st_writer *w, sw_err *err)
 {
-    int64_t begin = 0;
-    int32_t n_files;
     sw_code rc;
 
     if (w->has_begun) return SW_FAIL(err, SW_E_BUG, "begin called twice");
     w->has_begun = true;
-    n_files = assign_files(w);
-    if (n_files > SW_ST_FILES_MAX)
-        return SW_FAIL(err, SW_E_USAGE, "%d shards, at most %d; use larger shards", n_files,
+    *n_files = assign_files(w);
+    if (*n_files > SW_ST_FILES_MAX)
+        return SW_FAIL(err, SW_E_USAGE, "%d shards, at most %d; use larger shards", *n_files,
                        SW_ST_FILES_MAX);
     if ((rc = order_names(w, err)) != SW_OK) return rc;
-    if ((rc = check_disk(w, err)) != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&w->order, w->n_decls, "tensor order", err)) != SW_OK) return rc;
     for (int64_t i = 0; i < w->n_decls; i++) w->order[i] = &w->decls[i];
     qsort(w->order, (size_t)w->n_decls, sizeof(sw_st_decl *), compare_places);
+    return SW_OK;
+}
+
+sw_code sw_st_writer_begin(sw_st_writer *w, sw_err *err)
+{
+    int64_t begin = 0;
+    int32_t n_files = 0;
+    sw_code rc;
+
+    if ((rc = lay_out(&n_files, w, err)) != SW_OK || (rc = check_disk(w, err)) != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&w->files, n_files, "output files", err)) != SW_OK) return rc;
     w->n_files = n_files;
     for (int32_t file = 0; file < n_files; file++) {
@@ -361,27 +369,69 @@ sw_code sw_st_writer_sync(const sw_st_writer *w, sw_err *err)
     return rc;
 }
 
-static sw_code write_index(const sw_st_writer *w, sw_err *err)
+/* The text of the index; freed by the caller, also after a failure. */
+static sw_code build_index(sw_print_buf *text, const sw_st_writer *w, sw_err *err)
 {
-    char path[SW_PATH_BYTES], name[64];
-    sw_print_buf text = {0};
+    char name[64];
     sw_code rc;
 
-    if ((rc = sw_path_join(path, w->dir, SW_ST_INDEX_NAME, err)) != SW_OK) return rc;
-    rc = sw_print_fmt(&text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
+    rc = sw_print_fmt(text, err, "{\n  \"metadata\": {\n    \"total_size\": %llu\n  },\n"
                           "  \"weight_map\": {",
                           (unsigned long long)w->data_bytes);
     for (int64_t i = 0; i < w->n_decls && rc == SW_OK; i++) {
         const sw_st_decl *decl = &w->decls[i];
-        if ((rc = file_name(name, sizeof name, w, decl->file, err)) != SW_OK) goto done;
-        if ((rc = sw_print_fmt(&text, err, i ? ",\n    " : "\n    ")) != SW_OK) goto done;
-        if ((rc = sw_print_quote(&text, decl->name, err)) != SW_OK) goto done;
-        rc = sw_print_fmt(&text, err, ": \"%s\"", name);
+        if ((rc = file_name(name, sizeof name, w, decl->file, err)) != SW_OK) return rc;
+        if ((rc = sw_print_fmt(text, err, i ? ",\n    " : "\n    ")) != SW_OK) return rc;
+        if ((rc = sw_print_quote(text, decl->name, err)) != SW_OK) return rc;
+        rc = sw_print_fmt(text, err, ": \"%s\"", name);
     }
-    if (rc != SW_OK || (rc = sw_print_fmt(&text, err, "\n  }\n}\n")) != SW_OK) goto done;
-    rc = sw_file_put(path, text.at, text.n_bytes, err);
-done:
+    return rc == SW_OK ? sw_print_fmt(text, err, "\n  }\n}\n") : rc;
+}
+
+static sw_code write_index(const sw_st_writer *w, sw_err *err)
+{
+    char path[SW_PATH_BYTES];
+    sw_print_buf text = {0};
+    sw_code rc = sw_path_join(path, w->dir, SW_ST_INDEX_NAME, err);
+
+    if (rc == SW_OK) rc = build_index(&text, w, err);
+    if (rc == SW_OK) rc = sw_file_put(path, text.at, text.n_bytes, err);
     sw_mem_put(text.at);
+    return rc;
+}
+
+static sw_code foresee_file(uint64_t *sum, const sw_st_writer *w, sw_st_decl *const *tensors,
+                            int64_t n, sw_err *err)
+{
+    sw_print_buf text = {0};
+    uint64_t file_bytes = 0;
+    sw_code rc = build_header(&text, w, tensors, n, &file_bytes, err);
+
+    *sum += file_bytes;
+    sw_mem_put(text.at);
+    return rc;
+}
+
+sw_code sw_st_writer_foresee(uint64_t *out, sw_st_writer *w, sw_err *err)
+{
+    sw_print_buf index = {0};
+    int64_t begin = 0;
+    int32_t n_files = 0;
+    uint64_t sum = 0;
+    sw_code rc = lay_out(&n_files, w, err);
+
+    for (int32_t file = 0; file < n_files && rc == SW_OK; file++) {
+        int64_t end = begin;
+        while (end < w->n_decls && w->order[end]->file == file) end++;
+        rc = foresee_file(&sum, w, w->order + begin, end - begin, err);
+        begin = end;
+    }
+    w->n_files = n_files; /* names of shards tell it */
+    if (rc == SW_OK && n_files > 1) rc = build_index(&index, w, err);
+    w->n_files = 0;
+    sum += index.n_bytes;
+    sw_mem_put(index.at);
+    if (rc == SW_OK) *out = sum;
     return rc;
 }
 

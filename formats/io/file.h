@@ -144,6 +144,9 @@ sw_code sw_out_dir_open(sw_out_dir *out, const char *path, bool may_replace,
  * SW_E_IO also when an input of the run has changed (watch.h); SW_E_USAGE when there is a file in
  * work_path that was not made there by us. */
 sw_code sw_out_dir_commit(sw_out_dir *out, sw_err *err) SW_MUST_USE;
+/* Remove an output. SW_E_USAGE, and nothing is removed: it holds what is not in its manifest, or
+ * what was changed since. */
+sw_code sw_out_dir_remove(const char *path, sw_err *err) SW_MUST_USE;
 void sw_out_dir_abandon(sw_out_dir *out); /* removes the work directory with all that is ours */
 /* Was `name` in work_path made by us? */
 bool sw_out_dir_owns(const sw_out_dir *out, const char *name);

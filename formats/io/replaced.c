@@ -139,3 +139,28 @@ sw_code sw_replaced_check(const char *path, sw_err *err)
     cJSON_Delete(manifest);
     return rc;
 }
+
+/* The manifest goes last: what is left of a removal that was stopped is still known for ours. */
+sw_code sw_out_dir_remove(const char *path, sw_err *err)
+{
+    const struct dirent *entry;
+    char file[SW_PATH_BYTES];
+    DIR *list;
+    sw_code rc = sw_replaced_check(path, err);
+
+    if (rc != SW_OK) return rc;
+    if (!(list = opendir(path)))
+        return SW_FAIL(err, SW_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    while (rc == SW_OK && (entry = readdir(list))) {
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+            !strcmp(entry->d_name, MANIFEST))
+            continue;
+        if ((rc = sw_path_join(file, path, entry->d_name, err)) == SW_OK && unlink(file) != 0)
+            rc = SW_FAIL(err, SW_E_IO, "%s: cannot remove: %s", file, strerror(errno));
+    }
+    closedir(list);
+    if (rc == SW_OK) rc = sw_path_join(file, path, MANIFEST, err);
+    if (rc == SW_OK && ((unlink(file) != 0 && errno != ENOENT) || rmdir(path) != 0))
+        rc = SW_FAIL(err, SW_E_IO, "%s: cannot remove: %s", path, strerror(errno));
+    return rc;
+}

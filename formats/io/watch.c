@@ -96,6 +96,29 @@ void sw_watch_end(void)
     }
 }
 
+static bool lies_in(const input *one, const char *path)
+{
+    const char *rest = one->path + strlen(path);
+
+    if (strncmp(one->path, path, strlen(path)) != 0) return false;
+    return !*rest || *rest == '/' || !strncmp(rest, ".partial", strlen(".partial"));
+}
+
+void sw_watch_forget(const char *path)
+{
+    (void)pthread_mutex_lock(&watch.lock);
+    for (input **at = &watch.first; *at;) {
+        input *one = *at;
+        if (lies_in(one, path)) {
+            *at = one->next;
+            sw_mem_put(one);
+        } else {
+            at = &one->next;
+        }
+    }
+    (void)pthread_mutex_unlock(&watch.lock);
+}
+
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
     return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;

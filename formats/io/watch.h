@@ -27,6 +27,9 @@ bool sw_watch_find(const char **path, uint64_t *offset, uint64_t *size_bytes, co
  * tests of parts, nothing is kept and the questions below find nothing wrong. */
 void sw_watch_begin(void);
 void sw_watch_end(void); /* forgets them */
+/* What is at `path`, in that directory, or in the one beside it that it was made in, is an output
+ * of this run: no input any more. Not while another thread checks. */
+void sw_watch_forget(const char *path);
 /* An input as it was when it was opened. SW_E_NOMEM. */
 sw_code sw_watch_input(const char *path, const struct stat *info, sw_err *err) SW_MUST_USE;
 /* Its SHA-256, once somebody knows it: tells a change of the status alone from one of the bytes. */

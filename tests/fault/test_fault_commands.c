@@ -180,6 +180,68 @@ static void quantize_continues_after_faults(void **state)
     scratch_close(&c.s);
 }
 
+static const char *const pair[2] = {"out/W4A16-swage", "out/W4A16-gptq"};
+
+/* Of two outputs of one run: each is whole or absent. Returns how many are there. */
+static int count_whole(command_case *c)
+{
+    int n = 0;
+
+    for (int i = 0; i < 2; i++) {
+        char path[64];
+        if (!sw_path_exists(scratch_path(&c->s, pair[i]))) continue;
+        (void)snprintf(path, sizeof path, "%s/manifest.json", pair[i]);
+        assert_true(sw_path_exists(scratch_path(&c->s, path)));
+        n++;
+    }
+    return n;
+}
+
+/* A write that fails is one output's alone: the other is whole, and the same command makes both. */
+static void other_is_whole(void *ctx)
+{
+    command_case *c = ctx;
+    char line[3 * SW_PATH_BYTES];
+    sw_err err = {0};
+
+    assert_true(count_whole(c) >= 1);
+    if (attempt(ctx, &err) != SW_OK) fail_msg("again: %s", err.text);
+    snprintf(line, sizeof line, "diff -r '%s' '%s'", scratch_path(&c->s, "whole"),
+             scratch_path(&c->s, "out"));
+    assert_int_equal(system(line), 0);
+}
+
+static void each_is_whole_or_absent(void *ctx)
+{
+    (void)count_whole(ctx);
+}
+
+static void one_output_fails_alone(void **state)
+{
+    static const char *const words[] = {
+        MODEL, "-o", "@out", "--calib", TOKENS, "--samples", "2", "--seq-len", "48", "--ignore",
+        "layers.1", "--group-size", "32", "--format", "swage,gptq", "--json", NULL
+    };
+    command_case c;
+    fault_plan plan = {.name = "one output", .kinds = FAULT_WRITE | FAULT_SYNC,
+                       .attempt = attempt, .before = drop_output,
+                       .after_failure = other_is_whole, .ctx = &c, .max_runs = 40};
+    sw_err err = {0};
+
+    (void)state;
+    scratch_open(&c.s);
+    set_words(&c, &sw_cmd_quantize, words);
+    assert_int_equal(attempt(&c, &err), SW_OK);
+    assert_int_equal(rename(scratch_path(&c.s, "out"), scratch_path(&c.s, "whole")), 0);
+    fault_run(&plan);
+    plan.name = "two outputs";
+    plan.kinds = FAULT_NAME | FAULT_MEMORY | FAULT_READ;
+    plan.after_failure = each_is_whole_or_absent;
+    fault_run(&plan);
+    free_words(&c);
+    scratch_close(&c.s);
+}
+
 static void convert_survives_faults(void **state)
 {
     static const char *const exact[] = {
@@ -244,6 +306,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantize_survives_faults),
         cmocka_unit_test(quantize_continues_after_faults),
+        cmocka_unit_test(one_output_fails_alone),
         cmocka_unit_test(convert_survives_faults),
         cmocka_unit_test(verify_survives_faults),
         cmocka_unit_test(looking_survives_faults),

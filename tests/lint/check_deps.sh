@@ -83,6 +83,8 @@ tools/report/data
 tools/report/sections
 tools/report
 tools/quantize
+tools/quantize/run
+tools/sweep
 tools/plan
 tools/verify
 tools/run

@@ -1,6 +1,7 @@
 /* card_command.c - see card_command.h. */
 #include "tools/card/card_command.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,12 +42,15 @@ static const char *base_name(const char *path)
 static sw_code put_value(sw_print_buf *out, const char *key, const cJSON *value, sw_err *err)
 {
     char number[40];
+    bool is_whole;
 
     if (cJSON_IsString(value))
         return put_word(out, sw_recipe_is_among(key, files) ? base_name(value->valuestring)
                                                             : value->valuestring, err);
     if (!cJSON_IsNumber(value)) return SW_OK; /* a flag */
-    (void)snprintf(number, sizeof number, "%.10g", value->valuedouble);
+    is_whole = fabs(value->valuedouble) < 0x1p53 &&
+               value->valuedouble <= floor(value->valuedouble); /* sizes keep all their digits */
+    (void)snprintf(number, sizeof number, is_whole ? "%.0f" : "%.10g", value->valuedouble);
     return put_word(out, number, err);
 }
 

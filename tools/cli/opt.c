@@ -9,6 +9,7 @@ typedef struct parser {
     const sw_opt *table;
     int argc, at;
     bool *is_set;
+    bool is_again; /* the option at hand was on the line before */
     char *const *argv;
     sw_arena *arena;
     sw_err *err;
@@ -86,17 +87,64 @@ static sw_code store_text(const parser *p, const sw_opt *row, const char *what, 
     return SW_OK;
 }
 
-static sw_code store_choice(const parser *p, const sw_opt *row, const char *what,
-                            const char *value)
+static const char *choice_of(const sw_opt *row, const char *word, size_t n_bytes)
 {
     const char *name;
 
-    for (int i = 0; (name = row->choices(i)) != NULL; i++) {
-        if (strcasecmp(name, value) != 0) continue;
-        *(const char **)field_of(p, row) = name;
-        return SW_OK;
-    }
-    return sw_opt_unknown(what, value, row->choices, p->err);
+    for (int i = 0; (name = row->choices(i)) != NULL; i++)
+        if (strlen(name) == n_bytes && !strncasecmp(name, word, n_bytes)) return name;
+    return NULL;
+}
+
+/* One more name behind those that the field holds; a name that is there already changes nothing. */
+static sw_code add_choice(const parser *p, const char **field, const char *name)
+{
+    size_t n_had = *field ? strlen(*field) : 0, n_more = strlen(name);
+    char *text = NULL;
+    sw_code rc;
+
+    if (!n_had) *field = name;
+    if (!n_had || sw_opt_has_choice(*field, name)) return SW_OK;
+    rc = SW_ARENA_TAKE(&text, p->arena, (int64_t)(n_had + n_more + 2), p->err);
+    if (rc != SW_OK) return rc;
+    memcpy(text, *field, n_had);
+    text[n_had] = ',';
+    memcpy(text + n_had + 1, name, n_more + 1);
+    *field = text;
+    return SW_OK;
+}
+
+static sw_code store_choice(const parser *p, const sw_opt *row, const char *what,
+                            const char *value)
+{
+    const char **field = field_of(p, row), *chosen = p->is_again && row->is_many ? *field : NULL;
+    const char *at = value, *end;
+    sw_code rc = SW_OK;
+
+    do {
+        const char *name;
+        size_t n_bytes = row->is_many ? strcspn(at, ",") : strlen(at);
+        char word[64];
+        end = at + n_bytes;
+        if (!(name = choice_of(row, at, n_bytes))) {
+            (void)snprintf(word, sizeof word, "%.*s", (int)n_bytes, at);
+            return sw_opt_unknown(what, n_bytes < sizeof word ? word : value, row->choices,
+                                  p->err);
+        }
+        rc = add_choice(p, &chosen, name);
+        at = end + 1;
+    } while (rc == SW_OK && *end);
+    if (rc == SW_OK) *field = chosen;
+    return rc;
+}
+
+bool sw_opt_has_choice(const char *chosen, const char *name)
+{
+    size_t n = strlen(name);
+
+    for (const char *at = chosen; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (strcspn(at, ",") == n && !memcmp(at, name, n)) return true;
+    return false;
 }
 
 /* A list never outgrows the command line, so its room is taken once. */
@@ -132,6 +180,7 @@ static sw_code take_option(parser *p)
     sw_code rc;
 
     if (!row) return unknown_option(p, word);
+    p->is_again = p->is_set[row - p->table];
     p->is_set[row - p->table] = true;
     (void)snprintf(what, sizeof what, "%.*s", (int)n_bytes, word);
     if (row->kind == SW_OPT_FLAG) {

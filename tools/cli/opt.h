@@ -21,8 +21,8 @@ typedef enum sw_opt_kind {
     SW_OPT_INT,    /* int64_t field, min..max */
     SW_OPT_REAL,   /* double field, min..max */
     SW_OPT_TEXT,   /* const char * field, not empty */
-    SW_OPT_SIZE,   /* uint64_t field, bytes; 512, 64K, 100M, 2G (powers of 1024) */
-    SW_OPT_CHOICE, /* const char * field = the table's own spelling of the name */
+    SW_OPT_SIZE,   /* uint64_t field, bytes; 512, 64K, 100M, 4.5G (powers of 1024) */
+    SW_OPT_CHOICE, /* const char * field = the table's own spelling of the name, or of several */
     SW_OPT_LIST,   /* sw_opt_list field, repeatable */
     SW_OPT_KIND_COUNT
 } sw_opt_kind;
@@ -56,6 +56,8 @@ typedef struct sw_opt {
     double min, max;       /* INT and REAL */
     int set_to;            /* FLAG */
     sw_opt_choice_fn choices;
+    bool is_many;          /* CHOICE: several with commas between, or given again; the field holds
+                            * them with commas, each once, in the order given */
     const char *word;      /* REAL: taken as well, and stands for SW_OPT_WORD; or NULL */
     bool is_model;         /* TEXT: a MODEL, so an id of the Hub as well (model_args.h) */
     const char *alias_of;  /* name of the row that this one is another name for; or NULL */
@@ -87,6 +89,9 @@ void sw_opt_print(FILE *out, const sw_opt *table);
 
 /* The name nearest to `word`, or NULL when nothing is near enough to be a slip of the finger. */
 const char *sw_opt_nearest(const char *word, sw_opt_choice_fn names);
+
+/* Is `name` among the names of an is_many choice, which have commas between? */
+bool sw_opt_has_choice(const char *chosen, const char *name);
 
 /* Edits that turn one word into the other, ignoring case. */
 int sw_opt_distance(const char *a, const char *b);

@@ -52,17 +52,22 @@ sw_code sw_opt_size(uint64_t *out, const char *text, const char *what, sw_err *e
     char *end = NULL;
     const char *unit;
     unsigned long long v;
+    double part = 0;
     int shift = 0;
 
     errno = 0;
     v = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
+    if (end && *end == '.')
+        for (double digit = 0.1; isdigit((unsigned char)*++end); digit /= 10)
+            part += digit * (*end - '0');
     if (end && *end && (unit = strchr(units, toupper((unsigned char)*end))) != NULL) {
         shift = 10 * (int)(unit - units + 1);
         end++;
     }
-    if (!end || *end || errno || v > SIZE_MAX_BYTES >> shift)
+    if (!end || *end || errno || v + (part > 0) > SIZE_MAX_BYTES >> shift ||
+        (part > 0 && !shift))
         return SW_FAIL(err, SW_E_USAGE, "%s: '%s' is not a size such as 512M or 2G", what, text);
-    *out = (uint64_t)v << shift;
+    *out = ((uint64_t)v << shift) + (uint64_t)(part * (double)(UINT64_C(1) << shift));
     return SW_OK;
 }
 

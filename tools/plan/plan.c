@@ -7,6 +7,7 @@
 
 #include "formats/base/size.h"
 #include "formats/gguf/gguf_model.h"
+#include "tools/quantize/output_size.h"
 
 typedef struct planner {
     sw_plan *out;
@@ -247,6 +248,10 @@ sw_code sw_plan_new(sw_plan *out, const sw_quantize_job *job, const sw_plan_opti
     rc = sw_quantize_job_needs(&out->needs, job, err);
     if (rc != SW_OK) return rc;
     add_totals(&p);
+    if (!job->source.is_file &&
+        ((rc = sw_output_size_rest(&out->files_bytes, job, err)) != SW_OK ||
+         (rc = sw_output_size_papers(&out->papers_bytes, job, err)) != SW_OK))
+        return rc;
     if ((rc = sw_rates_measure(&out->rates, &job->settings.quant, widest(out), err)) != SW_OK)
         return rc;
     out->seconds = sw_rates_seconds(&out->rates, &out->needs.forecast, out->before_bytes,

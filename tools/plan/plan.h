@@ -44,6 +44,8 @@ typedef struct sw_plan {
     int n_classes;
     int64_t n_copied;
     double copied_bytes, before_bytes, after_bytes;
+    uint64_t files_bytes;  /* of the output, exactly, but for manifest.json and card; 0: a GGUF */
+    uint64_t papers_bytes; /* those two, at most */
     double disk_bytes; /* that the run needs at most, in the output's directory */
     sw_needs needs;
     sw_rates rates;

@@ -47,6 +47,18 @@ static void print_eta(double seconds)
                      seconds / 60);
 }
 
+/* The whole output; and of a size to be kept, the least that it can be set to. */
+static void print_files(const sw_plan *plan, const sw_quantize_job *job)
+{
+    if (plan->files_bytes)
+        (void)printf("files       %llu bytes, and at most %llu of manifest and card\n",
+                     (unsigned long long)plan->files_bytes, (unsigned long long)plan->papers_bytes);
+    if (job->o->target_bytes)
+        (void)printf("target      at most %llu bytes of files; %llu at least, with the smallest "
+                     "widths\n", (unsigned long long)job->o->target_bytes,
+                     (unsigned long long)job->least_bytes);
+}
+
 void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
 {
     char before[16], after[16], copied[16], peak[16], spilled[16], disk[16];
@@ -70,6 +82,7 @@ void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
     sw_linear_counts_find(&counts, &job->source, &job->selection);
     sw_linear_counts_print(&counts);
     (void)printf("tensors     %s -> %s\n", before, after);
+    print_files(plan, job);
     if (plan->needs.peak_spilled_bytes < plan->needs.peak_bytes)
         (void)printf("memory      %s at the peak; %s with activations on disk (--memory)\n", peak,
                      spilled);
@@ -172,6 +185,10 @@ sw_code sw_plan_add_json(cJSON *root, const sw_plan *plan, const sw_quantize_job
               number(root, "peak_bytes", plan->needs.peak_bytes) &&
               number(root, "peak_bytes_spilled", plan->needs.peak_spilled_bytes) &&
               number(root, "disk_bytes", plan->disk_bytes) &&
+              (!plan->files_bytes || number(root, "files_bytes", (double)plan->files_bytes)) &&
+              (!plan->files_bytes || number(root, "papers_bytes", (double)plan->papers_bytes)) &&
+              (!job->o->target_bytes ||
+               number(root, "least_bytes", (double)job->least_bytes)) &&
               number(root, "seconds", plan->seconds) && add_classes(root, plan) &&
               add_tensors(root, job) && add_tp(root, plan) &&
               (job->source.model.found || (add_speed(root, "decode", &plan->device) &&

@@ -15,6 +15,7 @@
 #include "tools/device/device_opt.h"
 #include "tools/device/devices.h"
 #include "tools/quantize/needs.h"
+#include "tools/quantize/output_size.h"
 #include "tools/quantize/target_bits.h"
 #include "tools/recipe/group_sizes.h"
 #include "tools/recipe/left_parts.h"
@@ -23,27 +24,27 @@
 typedef sw_quantize_job job;
 typedef sw_quantize_options quantize_options;
 
-static const char *bits_name(int i)
+const char *sw_name_of_bits(int i)
 {
     static const char *const names[] = {"2", "3", "4", "8", NULL};
     return names[i];
 }
 
-static const char *order_name(int i)
+const char *sw_name_of_order(int i)
 {
     static const char *const names[SW_ORDER_COUNT + 1] = {
         [SW_ORDER_NONE] = "none", [SW_ORDER_STATIC] = "static", [SW_ORDER_GAR] = "gar"};
     return names[i];
 }
 
-static const char *sequential_name(int i)
+const char *sw_name_of_sequential(int i)
 {
     static const char *const names[SW_SEQUENTIAL_COUNT + 1] = {
         [SW_SEQUENTIAL_SITE] = "site", [SW_SEQUENTIAL_LAYER] = "layer"};
     return names[i];
 }
 
-static const char *kv_name(int i)
+const char *sw_name_of_kv(int i)
 {
     static const char *const names[] = {"none", "fp8", NULL};
     return names[i];
@@ -107,8 +108,8 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
     if (o->positive_scales) q->spec.is_sign_free = false;
     if (q->spec.is_pow2_scale) q->spec.pow2_rule = index_of(sw_pow2_rule_name, o->mx_scale);
     q->algo = sw_algo_find(o->method);
-    q->order = (sw_order)index_of(order_name, o->act_order);
-    q->sequential = (sw_sequential)index_of(sequential_name, o->sequential);
+    q->order = (sw_order)index_of(sw_name_of_order, o->act_order);
+    q->sequential = (sw_sequential)index_of(sw_name_of_sequential, o->sequential);
     q->experts = (sw_experts)index_of(sw_name_of_experts, o->experts);
     q->has_kv_scales = o->kv_cache && !strcmp(o->kv_cache, "fp8");
     q->damp = o->damp;
@@ -123,6 +124,7 @@ static void settings_of(sw_quantize_settings *s, const quantize_options *o)
 
 void sw_quantize_job_free(sw_quantize_job *j)
 {
+    cJSON_Delete(j->verified);
     sw_ckpt_writer_free(j->writer);
     sw_timeline_free(&j->timeline);
     sw_quantize_report_free(&j->report);
@@ -130,7 +132,7 @@ void sw_quantize_job_free(sw_quantize_job *j)
     sw_stats_windows_free(&j->lead);
     sw_zpack_close(j->stats);
     sw_imatrix_input_free(j->imatrix);
-    sw_calibration_free(&j->calibration);
+    if (!j->lent) sw_calibration_free(&j->calibration);
     sw_selection_free(&j->selection);
     sw_checkpoint_close(&j->source);
     sw_device_option_close_backend(j->gpu, &j->settings.quant);
@@ -190,7 +192,10 @@ static double shared_outliers(const quantize_options *o)
 
 const char *sw_quantize_chooser(const sw_quantize_options *o)
 {
-    return o->target_bits > 0 ? "--target-bits" : chooses_outliers(o) ? "--outliers auto" : NULL;
+    return o->target_bits > 0     ? "--target-bits"
+           : o->target_bytes      ? "--target-size"
+           : chooses_outliers(o) ? "--outliers auto"
+                                 : NULL;
 }
 
 static sw_code select_linears(job *j, sw_err *err)
@@ -205,8 +210,25 @@ static sw_code select_linears(job *j, sw_err *err)
     return sw_selection_new(&j->selection, &j->source.model, &request, j->dialect, err);
 }
 
-/* --target-bits, --outliers auto: measure what each linear loses, and let each have what it
- * needs. */
+sw_qconfig sw_quantize_job_config(const sw_quantize_job *j)
+{
+    return (sw_qconfig){.spec = j->settings.quant.spec, .ignore = j->selection.ignored,
+                        .n_ignore = j->selection.n_ignored, .damp = j->settings.quant.damp,
+                        .has_kv_scales = j->settings.quant.has_kv_scales};
+}
+
+/* All files of the output, at most, with the selection as it is now. */
+static sw_code size_of(void *self, uint64_t *most, sw_err *err)
+{
+    const job *j = self;
+    sw_code rc = sw_output_size_rest(most, j, err);
+
+    *most += j->papers_bytes;
+    return rc;
+}
+
+/* --target-bits, --target-size, --outliers auto: measure what each linear loses, and let each have
+ * what it needs. */
 static sw_code choose_specs(job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
@@ -216,12 +238,18 @@ static sw_code choose_specs(job *j, sw_err *err)
         .keep_symmetry = o->symmetry != 0, .outlier_share = shared_outliers(o),
         .chooses_outliers = chooses_outliers(o), .dialect = j->dialect, .algo = q->algo,
         .calib = j->stats ? &j->lead.calib : &j->calibration.calib, .stats = j->stats,
-        .damp = q->damp, .source = q->source, .n_threads = q->n_threads};
-    sw_target_outcome outcome;
-    sw_code rc = sw_target_bits_choose(&outcome, &j->selection, &j->source.model, j->source.st,
-                                       &request, j->progress, err);
+        .damp = q->damp, .source = q->source, .n_threads = q->n_threads,
+        .bytes = o->target_bytes, .size_of = size_of, .size_self = j, .is_dry = j->is_dry};
+    sw_target_outcome outcome = {0};
+    sw_code rc = SW_OK;
 
+    if (o->target_bytes) rc = sw_output_size_papers(&j->papers_bytes, j, err);
     if (rc != SW_OK) return rc;
+    rc = sw_target_bits_choose(&outcome, &j->selection, &j->source.model, j->source.st, &request,
+                               j->progress, err);
+    j->least_bytes = outcome.least_bytes;
+    if (rc != SW_OK || j->is_dry) return rc;
+    j->settings.target_bytes = o->target_bytes;
     j->settings.target_bits = o->target_bits;
     j->settings.has_chosen_outliers = chooses_outliers(o);
     j->settings.predicted_kl = outcome.loss;
@@ -288,8 +316,10 @@ static sw_code check_target(const job *j, sw_err *err)
     const char *chooser = sw_quantize_chooser(o);
 
     if (!chooser) return SW_OK;
-    if (o->target_bits > 0 && o->bits)
-        return SW_FAIL(err, SW_E_USAGE, "--target-bits chooses the widths; leave --bits out");
+    if (o->target_bits > 0 && o->target_bytes)
+        return SW_FAIL(err, SW_E_USAGE, "give --target-bits or --target-size, not both");
+    if ((o->target_bits > 0 || o->target_bytes) && o->bits)
+        return SW_FAIL(err, SW_E_USAGE, "%s chooses the widths; leave --bits out", chooser);
     if (spec->num->kind != SW_NUM_INT || spec->act.scope != SW_ACT_NONE)
         return SW_FAIL(err, SW_E_USAGE, "%s chooses among integer weights; scheme %s is another "
                        "kind", chooser, o->scheme);
@@ -341,7 +371,7 @@ static sw_code check_request(const job *j, sw_err *err)
 
     if (!o->out && !j->is_dry)
         return SW_FAIL(err, SW_E_USAGE, "say where the checkpoint goes: -o DIR");
-    if (o->out && !o->may_replace && sw_path_exists(o->out))
+    if (o->out && !j->name && !o->may_replace && sw_path_exists(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
     if ((rc = check_imatrix(j, err)) != SW_OK || (rc = check_kv(j, err)) != SW_OK ||
         (rc = check_data(j, err)) != SW_OK)
@@ -429,6 +459,10 @@ static sw_code open_data(job *j, sw_err *err)
         return SW_OK;
     }
     if (o->stats) return open_stats(j, err);
+    if (j->lent) {
+        j->calibration = *j->lent;
+        return SW_OK;
+    }
     return o->calib.n ? sw_calibration_read(&j->calibration, &j->source.model, &c, err)
                       : sw_calibration_assume(&j->calibration, &j->source.model, &c, err);
 }
@@ -451,13 +485,20 @@ static sw_code open_source(job *j, sw_err *err)
     return take_source(j, err);
 }
 
-sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
+/* quantize makes a job of every pair. */
+static sw_code check_single(const quantize_options *o, sw_err *err)
+{
+    if (!strchr(o->scheme, ',') && !strchr(o->format, ',')) return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "plan takes one scheme and one format; ask for the others one "
+                   "after the other");
+}
+
+sw_code sw_quantize_job_check(sw_quantize_job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
-    const sw_calibration *text;
-    sw_left_parts left;
     sw_code rc;
 
+    if ((rc = check_single(o, err)) != SW_OK) return rc;
     settings_of(&j->settings, o);
     j->dialect = sw_dialect_find(o->format);
     if ((rc = check_request(j, err)) != SW_OK) return rc;
@@ -468,7 +509,16 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     if ((rc = check_rest(j, err)) != SW_OK) return rc;
     if ((rc = open_data(j, err)) != SW_OK || (rc = open_imatrix(j, err)) != SW_OK) return rc;
     if ((rc = bound_memory(j, err)) != SW_OK) return rc;
-    if (j->is_dry) return SW_OK;
+    return j->is_dry && o->target_bytes ? choose_specs(j, err) : SW_OK;
+}
+
+sw_code sw_quantize_job_settle(sw_quantize_job *j, sw_err *err)
+{
+    const quantize_options *o = j->o;
+    const sw_calibration *text;
+    sw_left_parts left;
+    sw_code rc = SW_OK;
+
     if (sw_quantize_chooser(o) && (rc = choose_specs(j, err)) != SW_OK) return rc;
     text = j->calibration.calib.n_seqs ? &j->calibration : NULL;
     rc = sw_quantize_report_new(&j->report, &j->settings, text, &o->calib, &j->selection, err);
@@ -482,6 +532,13 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     if (rc == SW_OK && j->stats)
         rc = sw_stats_input_describe(j->report.manifest, j->stats, err);
     return rc;
+}
+
+sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
+{
+    sw_code rc = sw_quantize_job_check(j, err);
+
+    return rc == SW_OK && !j->is_dry ? sw_quantize_job_settle(j, err) : rc;
 }
 
 sw_code sw_quantize_job_options(sw_quantize_job *j, sw_run *run,

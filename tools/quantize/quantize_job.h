@@ -26,7 +26,7 @@ typedef struct sw_quantize_options {
     int symmetry; /* 0: as the scheme says, 1: symmetric, 2: not */
     int positive_scales, with_head, may_replace, allow_fallback, is_restart,
         no_card;
-    uint64_t shard_bytes, memory_bytes;
+    uint64_t shard_bytes, memory_bytes, target_bytes;
 } sw_quantize_options;
 
 /* What is not given. */
@@ -41,6 +41,12 @@ typedef struct sw_plan_options {
     const char *tp, *device, *emit_recipe; /* the recipe replaces a file with --force alone */
     double bandwidth; /* GB/s; 0: the device's */
 } sw_plan_options;
+
+/* Words of options, for quantize_rows.def. */
+const char *sw_name_of_bits(int i);
+const char *sw_name_of_order(int i);
+const char *sw_name_of_sequential(int i);
+const char *sw_name_of_kv(int i);
 
 extern const sw_opt sw_plan_rows[];
 extern const sw_opt sw_quantize_rows[]; /* the options, with those of every command */
@@ -66,6 +72,15 @@ typedef struct sw_quantize_job {
     sw_device *gpu; /* NULL: everything on the CPU */
     const sw_progress *progress;
     bool is_dry;
+    uint64_t papers_bytes; /* with --target-size: the most that manifest and card come to ... */
+    uint64_t least_bytes;  /* ... and the smallest output that can be reached, at most */
+    /* Of one of several outputs of a run (quantize_many.h); zero in a run of one. */
+    const char *name;           /* of its directory */
+    const sw_calibration *lent; /* that of another job, to be borrowed; NULL: it reads its own */
+    const cJSON *sources;       /* digests of the source, borrowed; NULL: not known yet */
+    bool is_finished;           /* an earlier run with the same settings made the output */
+    sw_err failure;             /* what went wrong with it alone; code SW_OK: nothing did */
+    cJSON *verified;            /* owned: what reading the output back has found */
 } sw_quantize_job;
 
 /* A copy of the options, as `table` describes them, in the arena, over what the recipe says where
@@ -75,8 +90,14 @@ sw_code sw_quantize_job_options(sw_quantize_job *job, sw_run *run,
                                 sw_err *err) SW_MUST_USE;
 /* Everything up to the first weight: the model, what becomes of its linears, calibration. */
 sw_code sw_quantize_job_prepare(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
+/* The two halves of it: all that can be refused before any work; what is chosen by measuring, and
+ * the manifest's beginning, which a dry job has no use for. */
+sw_code sw_quantize_job_check(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
+sw_code sw_quantize_job_settle(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 /* Is there anything to be found out about activations: statistics, or the range of inputs? */
 bool sw_quantize_job_needs_data(const sw_quantize_job *job);
+/* What the writer is told of the checkpoint as a whole; borrows from the job. */
+sw_qconfig sw_quantize_job_config(const sw_quantize_job *job);
 /* The option, if any, that chooses schemes by measuring what linears lose. */
 const char *sw_quantize_chooser(const sw_quantize_options *o);
 /* The memory that the run will take. */

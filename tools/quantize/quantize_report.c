@@ -35,6 +35,7 @@ static bool add_settings(cJSON *root, const sw_quantize_settings *s)
         ok = add_text(o, "mx_scale", sw_pow2_rule_name(q->spec.pow2_rule));
     if (ok && q->has_kv_scales) ok = add_text(o, "kv_cache", "fp8");
     if (ok && s->target_bits > 0) ok = add_number(o, "target_bits", s->target_bits);
+    if (ok && s->target_bytes) ok = add_number(o, "target_size", (double)s->target_bytes);
     if (ok && s->has_chosen_outliers) ok = add_text(o, "outliers", "auto");
     if (ok && s->predicted_kl > 0) ok = add_number(o, "predicted_kl", s->predicted_kl);
     if (!ok || !q->algo->needs_statistics) return ok;
@@ -331,6 +332,9 @@ static void print_text(const sw_quantize_report *r, const sw_quantize_settings *
                  sw_qspec_text(spec, &s->quant.spec), s->method,
                  (long long)r->n_linears, (long long)r->n_fallbacks,
                  o->bits_per_weight, before, after);
+    if (s->target_bytes)
+        (void)printf("files       %llu bytes of at most %llu\n", (unsigned long long)o->file_bytes,
+                     (unsigned long long)s->target_bytes);
     sw_linear_counts_print(&r->counts);
     print_transforms(r);
     if (r->n_errors)
@@ -357,6 +361,7 @@ sw_code sw_quantize_report_json(cJSON **out, const sw_quantize_report *r,
          add_number(object, "fallbacks", (double)r->n_fallbacks) &&
          add_number(object, "tensor_bytes_before", (double)o->source_bytes) &&
          add_number(object, "tensor_bytes_after", (double)o->out_bytes) &&
+         add_number(object, "file_bytes", (double)o->file_bytes) &&
          add_number(object, "bits_per_weight", o->bits_per_weight) &&
          add_number(object, "seconds", o->seconds) &&
          add_number(object, "peak_bytes", sw_peak_bytes()) &&

@@ -14,6 +14,7 @@ typedef struct sw_quantize_settings {
     const char *scheme, *method, *format, *order, *sequential;
     sw_quant_options quant;
     double target_bits, predicted_kl; /* 0: no --target-bits; nothing was chosen by measuring */
+    uint64_t target_bytes;      /* 0: no --target-size */
     bool has_chosen_outliers;         /* --outliers auto */
     int64_t seed;
 } sw_quantize_settings;
@@ -59,6 +60,7 @@ sw_code sw_quantize_report_kv(sw_quantize_report *report, int64_t layer, float k
 typedef struct sw_quantize_outcome {
     const char *out_dir;
     uint64_t source_bytes, out_bytes; /* of tensors */
+    uint64_t file_bytes;              /* of all files of the output */
     double seconds;
     double bits_per_weight; /* stored for the quantized linears, scales and all */
     bool is_mixed;          /* they have several schemes */

@@ -61,11 +61,16 @@ double sw_target_bits_of(const sw_selection *selection, const sw_dialect *dialec
     return selection->n_weights ? 8 * bytes / (double)selection->n_weights : 0;
 }
 
+static bool is_sized(const sw_target_request *r)
+{
+    return r->bits > 0 || r->bytes;
+}
+
 static void list_candidates(chooser *c)
 {
     const sw_target_request *r = c->request;
 
-    if (r->bits > 0)
+    if (is_sized(r))
         sw_candidates_of_sizes(&c->list, r->spec, r->keep_group, r->keep_symmetry,
                                r->outlier_share, r->chooses_outliers);
     else
@@ -102,7 +107,7 @@ static void add_sizes(chooser *c, int64_t at, const sw_linear_ref *ref, const sw
     for (int64_t o = 0; o <= c->list.n; o++) {
         sw_choice *choice = choice_of(c, at, o);
         sw_qspec spec = o < c->list.n ? sw_candidate_spec(&c->list, o, ref->k_in) : *own;
-        uint64_t bytes = c->request->bits > 0
+        uint64_t bytes = is_sized(c->request)
                              ? stored_bytes(c->request->dialect, &spec, ref->n_out, ref->k_in)
                              : nominal_bytes(&spec, ref->n_out, ref->k_in);
         if (!bytes || is_fixed != (o == c->list.n)) choice->loss = (double)INFINITY;
@@ -300,26 +305,112 @@ static sw_code assign(chooser *c, sw_err *err)
     return SW_OK;
 }
 
+static uint64_t taken_bytes(const chooser *c)
+{
+    uint64_t sum = 0;
+
+    for (int64_t g = 0; g < c->n_groups; g++) sum += choice_of(c, g, c->taken[g])->size;
+    return sum;
+}
+
+static void take_least(chooser *c)
+{
+    for (int64_t g = 0; g < c->n_groups; g++) {
+        const sw_choice *best = NULL;
+        for (int64_t o = 0; o <= c->list.n; o++) {
+            const sw_choice *choice = choice_of(c, g, o);
+            if (!isfinite(choice->loss) || (best && choice->size >= best->size)) continue;
+            best = choice;
+            c->taken[g] = (int32_t)o;
+        }
+    }
+}
+
+/* All files of the output if what is taken were chosen; the selection is as before then. */
+static sw_code whole_bytes(uint64_t *out, chooser *c, sw_err *err)
+{
+    sw_selection *s = c->selection;
+    sw_ckpt_linear *before = NULL;
+    sw_code rc = SW_MEM_GET(&before, s->n_linears, "linears", err);
+
+    if (rc != SW_OK) return rc;
+    memcpy(before, s->linears, (size_t)s->n_linears * sizeof *before);
+    if ((rc = assign(c, err)) == SW_OK) rc = c->request->size_of(c->request->size_self, out, err);
+    memcpy(s->linears, before, (size_t)s->n_linears * sizeof *before);
+    sw_mem_put(before);
+    return rc;
+}
+
+/* Can the size be reached at all? Found before anything is measured. */
+static sw_code check_size(uint64_t *least, chooser *c, sw_err *err)
+{
+    sw_code rc;
+
+    take_least(c);
+    if ((rc = whole_bytes(least, c, err)) != SW_OK || *least <= c->request->bytes) return rc;
+    return SW_FAIL(err, SW_E_USAGE, "--target-size %llu: the smallest output that %s can hold is "
+                   "%llu bytes, with all of its files; raise it, or see swage list formats",
+                   (unsigned long long)c->request->bytes, c->request->dialect->name,
+                   (unsigned long long)*least);
+}
+
+#define TRIES_MAX 8
+
+/* The best choice whose output keeps the size: see target_bits.h. The smallest choice does. */
+static sw_code take_within(chooser *c, sw_err *err)
+{
+    uint64_t whole = 0, budget, fits, most = UINT64_MAX; /* budgets: the largest that did, and the
+                                                            smallest that did not */
+    sw_code rc;
+
+    take_least(c);
+    fits = taken_bytes(c);
+    if ((rc = whole_bytes(&whole, c, err)) != SW_OK) return rc;
+    budget = fits + (c->request->bytes - whole);
+    for (int i = 0; i < TRIES_MAX && budget > fits && budget < most; i++) {
+        rc = sw_allocate(c->taken, c->choices, c->n_groups, c->list.n + 1, budget, err);
+        if (rc != SW_OK || (rc = whole_bytes(&whole, c, err)) != SW_OK) return rc;
+        if (whole <= c->request->bytes) {
+            fits = budget;
+            budget += c->request->bytes - whole;
+            if (budget >= most) budget = fits + (most - fits) / 2;
+        } else {
+            uint64_t over = whole - c->request->bytes;
+            most = budget;
+            budget = over < budget - fits ? budget - over : fits + (most - fits) / 2;
+        }
+    }
+    rc = sw_allocate(c->taken, c->choices, c->n_groups, c->list.n + 1, fits, err);
+    if (rc == SW_OK) rc = whole_bytes(&whole, c, err);
+    /* as large as the smallest, but more to describe */
+    if (rc == SW_OK && whole > c->request->bytes) take_least(c);
+    return rc;
+}
+
 sw_code sw_target_bits_choose(sw_target_outcome *out, sw_selection *selection,
                               const sw_model *model, const sw_st *st,
                               const sw_target_request *request, const sw_progress *progress,
                               sw_err *err)
 {
     chooser c = {.selection = selection, .model = model, .request = request};
-    sw_target_outcome outcome = {0, 0};
+    sw_target_outcome outcome = {0};
     sw_code rc;
 
     list_candidates(&c);
     if ((rc = list_groups(&c, err)) != SW_OK || (rc = check_target(&c, err)) != SW_OK ||
-        (rc = measure(&c, st, progress, err)) != SW_OK)
+        (request->bytes && (rc = check_size(&out->least_bytes, &c, err)) != SW_OK) ||
+        request->is_dry || (rc = measure(&c, st, progress, err)) != SW_OK)
         goto done;
-    if (request->bits > 0)
+    if (request->bytes)
+        rc = take_within(&c, err);
+    else if (request->bits > 0)
         rc = sw_allocate(c.taken, c.choices, c.n_groups, c.list.n + 1, budget_bytes(&c), err);
     else
         take_at_price(&c, price_of_bytes(&c));
     if (rc != SW_OK || (rc = assign(&c, err)) != SW_OK) goto done;
     for (int64_t g = 0; g < c.n_groups; g++) outcome.loss += choice_of(&c, g, c.taken[g])->loss;
     outcome.bits = sw_target_bits_of(selection, request->dialect);
+    outcome.least_bytes = out->least_bytes;
     *out = outcome;
 done:
     sw_arena_free(&c.arena);

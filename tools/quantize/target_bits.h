@@ -4,6 +4,10 @@
  * whatever else it keeps beside them - in bits per weight. Linears that an override has given a
  * scheme of their own keep it; fused groups stay equal.
  *
+ * Or the size is that of the whole output, all files with their headers. How the linears are
+ * described depends on what is chosen, so the budget of the linears is found by trying: choose,
+ * count all files, give the linears what is left or take back what is too much.
+ *
  * Without a size, outliers are chosen at a price: each fused group keeps the share of its inputs
  * with which loss + price * bytes is least, where the price is what a byte saves when it is spent
  * on all linears alike, on the next width or on groups half as long, whichever saves more. Bytes
@@ -22,7 +26,13 @@
 #define SW_TARGET_WINDOWS_MAX 32
 
 typedef struct sw_target_request {
-    double bits;          /* per weight, at most; 0: no size, outliers alone are chosen */
+    double bits;          /* per weight, at most; 0: not asked */
+    uint64_t bytes;       /* of the whole output, at most; 0: not asked. Neither: no size, outliers
+                           * alone are chosen */
+    /* Bytes of all files of the output, at most, with the selection as it is now; for `bytes`. */
+    sw_code (*size_of)(void *self, uint64_t *most, sw_err *err);
+    void *size_self;
+    bool is_dry;          /* nothing is measured or chosen, only what cannot be is refused */
     const sw_qspec *spec; /* the scheme of all that no override names */
     bool keep_group, keep_symmetry; /* asked for by the user: only the width varies */
     double outlier_share; /* of the inputs that all keep, whatever else they become */
@@ -39,6 +49,8 @@ typedef struct sw_target_request {
 typedef struct sw_target_outcome {
     double bits;  /* per weight, as it came out */
     double loss;  /* predicted divergence from the original, nats per token; without overrides' */
+    uint64_t least_bytes; /* where `bytes` is asked: what the smallest choice comes to; also when
+                           * that is refused */
 } sw_target_outcome;
 
 /* Bits per weight that `dialect` stores for the selected linears as they are now. */

@@ -34,10 +34,13 @@ sw_code sw_writer_begin_keeping(sw_ckpt_writer *w, const sw_ckpt_keep *keep, sw_
 {
     cJSON *key = NULL;
     sw_span span;
-    sw_code rc;
+    sw_code rc = SW_OK;
 
     span = sw_span_open("digest inputs");
-    rc = sw_manifest_sources(&w->sources, w->source, &w->listing, keep->progress, err);
+    if (!keep->sources)
+        rc = sw_manifest_sources(&w->sources, w->source, &w->listing, keep->progress, err);
+    else if (!(w->sources = cJSON_Duplicate(keep->sources, true)))
+        rc = SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
     sw_span_close(span, NULL);
     if (rc != SW_OK || (rc = build_key(&key, w, keep, err)) != SW_OK) return rc;
     rc = sw_resume_begin(&w->resume, &w->dir, key, err);

@@ -287,20 +287,27 @@ static sw_code begin_tensors(sw_ckpt_writer *w, sw_err *err)
     return rc;
 }
 
+sw_code sw_writer_declare(sw_ckpt_writer *w, const char *dir, sw_err *err)
+{
+    const char *const *meta = w->dialect->metadata;
+    sw_code rc = sw_st_writer_new(&w->st, dir, w->shard_bytes, err);
+
+    for (int i = 0; rc == SW_OK && meta && meta[i]; i += 2)
+        rc = sw_st_writer_meta(w->st, meta[i], meta[i + 1], err);
+    if (rc == SW_OK) rc = declare_all(w, err);
+    return rc == SW_OK ? sw_writer_declare_kv(w, err) : rc;
+}
+
 static sw_code start_output(sw_ckpt_writer *w, const char *out_dir, bool may_replace,
                             const sw_ckpt_keep *keep, sw_err *err)
 {
-    const char *const *meta = w->dialect->metadata;
     sw_code rc;
 
     rc = keep ? sw_out_dir_open_kept(&w->dir, out_dir, may_replace, keep->is_restart, err)
               : sw_out_dir_open(&w->dir, out_dir, may_replace, err);
     if (rc != SW_OK) return rc;
     w->is_left = w->dir.is_resumed; /* nobody's work is lost to an error at its resumption */
-    if ((rc = sw_st_writer_new(&w->st, w->dir.work_path, w->shard_bytes, err)) != SW_OK) return rc;
-    for (int i = 0; meta && meta[i]; i += 2)
-        if ((rc = sw_st_writer_meta(w->st, meta[i], meta[i + 1], err)) != SW_OK) return rc;
-    if ((rc = declare_all(w, err)) != SW_OK || (rc = sw_writer_declare_kv(w, err)) != SW_OK ||
+    if ((rc = sw_writer_declare(w, w->dir.work_path, err)) != SW_OK ||
         (rc = check_disk(w, err)) != SW_OK)
         return rc;
     if (!keep) {
@@ -324,16 +331,14 @@ sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, co
                                    n_linears, shard_bytes, NULL, err);
 }
 
-sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *source,
-                                const char *out_dir, bool may_replace, const sw_dialect *dialect,
-                                const sw_qconfig *qconfig, const sw_ckpt_linear *linears,
-                                int64_t n_linears, uint64_t shard_bytes, const sw_ckpt_keep *keep,
-                                sw_err *err)
+sw_code sw_writer_describe(sw_ckpt_writer **out, const sw_checkpoint *source,
+                           const sw_dialect *dialect, const sw_qconfig *qconfig,
+                           const sw_ckpt_linear *linears, int64_t n_linears, uint64_t shard_bytes,
+                           sw_err *err)
 {
     sw_ckpt_writer *w = NULL;
     sw_code rc;
 
-    if ((rc = sw_paths_keep_apart(source->dir, out_dir, err)) != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&w, 1, "checkpoint writer", err)) != SW_OK) return rc;
     w->source = source;
     w->dialect = dialect;
@@ -348,8 +353,28 @@ sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *sourc
         (rc = sw_writer_gather_ignore(w, qconfig, err)) != SW_OK ||
         (!source->is_file && /* what lies beside a file is none of its */
          ((rc = sw_dir_read(&w->listing, source->dir, &w->arena, err)) != SW_OK ||
-          (rc = sw_dir_check_side(&w->listing, source->dir, err)) != SW_OK)) ||
-        (rc = start_output(w, out_dir, may_replace, keep, err)) != SW_OK) {
+          (rc = sw_dir_check_side(&w->listing, source->dir, err)) != SW_OK))) {
+        sw_ckpt_writer_free(w);
+        return rc;
+    }
+    *out = w;
+    return SW_OK;
+}
+
+sw_code sw_ckpt_writer_new_kept(sw_ckpt_writer **out, const sw_checkpoint *source,
+                                const char *out_dir, bool may_replace, const sw_dialect *dialect,
+                                const sw_qconfig *qconfig, const sw_ckpt_linear *linears,
+                                int64_t n_linears, uint64_t shard_bytes, const sw_ckpt_keep *keep,
+                                sw_err *err)
+{
+    sw_ckpt_writer *w = NULL;
+    sw_code rc;
+
+    if ((rc = sw_paths_keep_apart(source->dir, out_dir, err)) != SW_OK ||
+        (rc = sw_writer_describe(&w, source, dialect, qconfig, linears, n_linears, shard_bytes,
+                                 err)) != SW_OK)
+        return rc;
+    if ((rc = start_output(w, out_dir, may_replace, keep, err)) != SW_OK) {
         sw_ckpt_writer_free(w);
         return rc;
     }

@@ -64,6 +64,20 @@ sw_code sw_writer_put_biases(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 sw_code sw_writer_gather_ignore(sw_ckpt_writer *w, const sw_qconfig *given,
                                 sw_err *err) SW_MUST_USE;
 
+/* A writer of which nothing is on disk yet; freed by sw_ckpt_writer_free. */
+sw_code sw_writer_describe(sw_ckpt_writer **out, const sw_checkpoint *source,
+                           const sw_dialect *dialect, const sw_qconfig *qconfig,
+                           const sw_ckpt_linear *linears, int64_t n_linears, uint64_t shard_bytes,
+                           sw_err *err) SW_MUST_USE;
+/* Its containers, with all of their tensors, for a directory that need not be there yet. */
+sw_code sw_writer_declare(sw_ckpt_writer *w, const char *dir, sw_err *err) SW_MUST_USE;
+/* Texts of config.json and of what repeats it, or NULL; freed by sw_mem_put. */
+sw_code sw_writer_make_configs(char **config, char **side, const sw_ckpt_writer *w,
+                               sw_err *err) SW_MUST_USE;
+/* tokenizer.json of a directory that has another kind of tokenizer; NULL: it is not to be made. */
+sw_code sw_writer_make_tokenizer(char **out, size_t *n_bytes, const sw_ckpt_writer *w, sw_err *note,
+                                 sw_err *err) SW_MUST_USE;
+
 /* config.json, that of the source with another quantization_config, and what repeats it. */
 sw_code sw_writer_put_configs(const sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 

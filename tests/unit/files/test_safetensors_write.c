@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "formats/base/size.h"
+#include "formats/checkpoint/side_files.h"
 #include "formats/file/safetensors.h"
 #include "tests/support/scratch.h"
 
@@ -41,7 +42,7 @@ static const unsigned char *data_of(int t)
     return data[t];
 }
 
-static sw_st_writer *begin(const char *dir, uint64_t shard_bytes)
+static sw_st_writer *declare(const char *dir, uint64_t shard_bytes)
 {
     sw_st_writer *w = NULL;
     sw_err err = {0};
@@ -53,6 +54,14 @@ static sw_st_writer *begin(const char *dir, uint64_t shard_bytes)
                                               tensors[t].n_dims, tensors[t].shape, &err),
                          SW_OK);
     assert_int_equal(sw_st_writer_data_bytes(w), 36);
+    return w;
+}
+
+static sw_st_writer *begin(const char *dir, uint64_t shard_bytes)
+{
+    sw_st_writer *w = declare(dir, shard_bytes);
+    sw_err err = {0};
+
     assert_int_equal(sw_st_writer_begin(w, &err), SW_OK);
     return w;
 }
@@ -336,10 +345,45 @@ static void test_disk_too_small(void **state)
     scratch_close(&s);
 }
 
+static uint64_t bytes_in(const char *dir)
+{
+    sw_dir_list list = {0};
+    sw_arena arena = {0};
+    uint64_t sum = 0;
+    sw_err err = {0};
+
+    assert_int_equal(sw_dir_read(&list, dir, &arena, &err), SW_OK);
+    for (int64_t i = 0; i < list.n_entries; i++) sum += list.entries[i].size_bytes;
+    sw_arena_free(&arena);
+    return sum;
+}
+
+/* What is foreseen of one file, of some and of one for each tensor is what is written. */
+static void test_foreseen_bytes(void **state)
+{
+    static const uint64_t shards[] = {0, 16, 1};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof shards / sizeof *shards; i++) {
+        sw_st_writer *w;
+        uint64_t foreseen = 0;
+        sw_err err = {0};
+        scratch s;
+        scratch_open(&s);
+        w = declare("/nowhere", shards[i]);
+        assert_int_equal(sw_st_writer_foresee(&foreseen, w, &err), SW_OK);
+        assert_int_equal(sw_st_writer_begin(w, &err), SW_E_BUG);
+        sw_st_writer_free(w);
+        write_all(s.dir, shards[i], 0, 1);
+        assert_int_equal(foreseen, bytes_in(s.dir));
+        scratch_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_golden),       cmocka_unit_test(test_foreseen_bytes),
         cmocka_unit_test(test_exact_bytes),  cmocka_unit_test(test_any_order_same_bytes),
         cmocka_unit_test(test_shards),       cmocka_unit_test(test_shard_bounds),
         cmocka_unit_test(test_no_tensors),   cmocka_unit_test(test_misuse),

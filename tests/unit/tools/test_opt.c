@@ -152,6 +152,51 @@ static void test_refusals_say_why(void **state)
     }
 }
 
+static void test_several_choices(void **state)
+{
+    const sw_opt many[] = {{.name = "color", .kind = SW_OPT_CHOICE, .is_many = true, .arg = "C,...",
+                             .offset = offsetof(fields, color), .choices = color_name,
+                             .help = "h"}, {0}};
+    char words[] = "--color\0Blue,red\0--color=RED\0--color\0green";
+    char slip[] = "--color=red,bleu", gap[] = "--color=red,";
+    char *const argv[] = {words, words + 8, words + 17, words + 29, words + 37};
+    char *const wrong[] = {slip}, *const empty[] = {gap};
+    sw_arena arena = {0};
+    sw_opt_args args;
+    fields f = {.color = "red"};
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_opt_parse(&f, &args, many, 2, argv, &arena, &err), SW_OK);
+    assert_string_equal(f.color, "blue,red"); /* not the default and these */
+    assert_int_equal(sw_opt_parse(&f, &args, many, 5, argv, &arena, &err), SW_OK);
+    assert_string_equal(f.color, "blue,red,green");
+    assert_true(sw_opt_has_choice(f.color, "green") && sw_opt_has_choice(f.color, "blue"));
+    assert_false(sw_opt_has_choice(f.color, "re") || sw_opt_has_choice(NULL, "red"));
+    assert_int_equal(sw_opt_parse(&f, &args, many, 1, wrong, &arena, &err), SW_E_USAGE);
+    assert_string_equal(err.text, "--color does not know 'bleu'; did you mean blue? (there are "
+                                  "red, green, blue)");
+    err = (sw_err){0};
+    assert_int_equal(sw_opt_parse(&f, &args, many, 1, empty, &arena, &err), SW_E_USAGE);
+    sw_arena_free(&arena);
+}
+
+static void test_sizes(void **state)
+{
+    uint64_t size = 0;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_opt_size(&size, "4.5G", "s", &err), SW_OK);
+    assert_int_equal(size, UINT64_C(9) << 29);
+    assert_int_equal(sw_opt_size(&size, "0.25k", "s", &err), SW_OK);
+    assert_int_equal(size, 256);
+    assert_int_equal(sw_opt_size(&size, "8192T", "s", &err), SW_OK);
+    assert_int_equal(sw_opt_size(&size, "8192.1T", "s", &err), SW_E_USAGE);
+    assert_int_equal(sw_opt_size(&size, "1.5", "s", &err), SW_E_USAGE); /* half a byte */
+    assert_int_equal(sw_opt_size(&size, ".5G", "s", &err), SW_E_USAGE);
+}
+
 static void test_distance(void **state)
 {
     (void)state;
@@ -279,6 +324,8 @@ int main(void)
         cmocka_unit_test(test_values_land),
         cmocka_unit_test(test_list_takes_words_up_to_next_option),
         cmocka_unit_test(test_refusals_say_why),
+        cmocka_unit_test(test_several_choices),
+        cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_distance),
         cmocka_unit_test(test_join_is_cut),
         cmocka_unit_test(test_help_prints_groups),

@@ -1,0 +1,106 @@
+/* quantize_group.c - see quantize_group.h. */
+#include "tools/quantize/run/quantize_group.h"
+
+#include <string.h>
+
+#include "formats/io/watch.h"
+#include "tools/device/device_opt.h"
+#include "tools/quantize/run/quantize_output.h"
+#include "tools/quantize/run/quantize_sink.h"
+
+typedef sw_quantize_job job;
+
+static const job *first_alive(job *const *jobs, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (jobs[i]->failure.code == SW_OK) return jobs[i];
+    return NULL;
+}
+
+/* One step of every output that has not failed yet. */
+typedef sw_code (*step_fn)(job *j, sw_err *err);
+
+static void each(job *const *jobs, int n, step_fn step)
+{
+    for (int i = 0; i < n; i++) {
+        sw_err local = {0};
+        if (jobs[i]->failure.code == SW_OK && step(jobs[i], &local) != SW_OK)
+            jobs[i]->failure = local;
+    }
+}
+
+/* What its digests and its decoder read of an output is no input of those that come after. */
+static sw_code publish(job *j, sw_err *err)
+{
+    sw_code rc = sw_quantize_output_commit(j, err);
+
+    if (j->name) sw_watch_forget(j->o->out);
+    return rc;
+}
+
+static sw_code read_back(job *j, sw_err *err)
+{
+    sw_code rc = sw_quantize_output_read_back(j, err);
+
+    if (j->name) sw_watch_forget(j->o->out);
+    return rc;
+}
+
+static void solve(job *const *jobs, int n)
+{
+    sw_err local = {0};
+
+    if (sw_quantize_solve(jobs, n, &local) == SW_OK) return;
+    for (int i = 0; i < n; i++)
+        if (jobs[i]->failure.code == SW_OK) jobs[i]->failure = local;
+}
+
+static sw_code first_failure(job *const *jobs, int n, sw_err *err)
+{
+    for (int i = 0; i < n; i++)
+        if (jobs[i]->failure.code != SW_OK) {
+            *err = jobs[i]->failure;
+            return err->code;
+        }
+    return SW_OK;
+}
+
+sw_code sw_quantize_group_run(job *const *jobs, int n, sw_err *err)
+{
+    job *lead = jobs[0];
+    sw_code rc = sw_device_option_open_backend(&lead->gpu, &lead->settings.quant, lead->o->device,
+                                               lead->progress, err);
+
+    for (int i = 0; i < n && rc != SW_OK; i++) jobs[i]->failure = *err;
+    if (rc != SW_OK) return rc;
+    each(jobs, n, sw_quantize_output_open);
+    if (first_alive(jobs, n)) solve(jobs, n);
+    each(jobs, n, publish);
+    for (int i = 0; i < n; i++)
+        if (jobs[i]->failure.code != SW_OK) sw_quantize_output_keep(jobs[i], &jobs[i]->failure);
+    each(jobs, n, read_back);
+    return first_failure(jobs, n, err);
+}
+
+/* sw_qspec_same, and what it leaves to whoever packs: all that a solver may look at. */
+static bool is_same_spec(const sw_qspec *a, const sw_qspec *b)
+{
+    return sw_qspec_same(a, b) && a->pow2_rule == b->pow2_rule &&
+           (a->is_symmetric || a->zero_min == b->zero_min) &&
+           a->is_sign_free == b->is_sign_free && a->scale_rows == b->scale_rows;
+}
+
+bool sw_quantize_is_alike(const job *a, const job *b)
+{
+    const sw_selection *x = &a->selection, *y = &b->selection;
+
+    if (strcmp(a->o->scheme, b->o->scheme) != 0 || x->n_linears != y->n_linears ||
+        a->settings.quant.algo != b->settings.quant.algo ||
+        !is_same_spec(&a->settings.quant.spec, &b->settings.quant.spec))
+        return false;
+    for (int64_t i = 0; i < x->n_linears; i++)
+        if (strcmp(x->linears[i].module_path, y->linears[i].module_path) != 0 ||
+            !is_same_spec(x->linears[i].spec, y->linears[i].spec))
+            return false;
+    return true;
+}

@@ -1,0 +1,17 @@
+/* quantize_group.h - the outputs that one solve makes, from their beginning to their reading back.
+ */
+#ifndef SW_TOOLS_QUANTIZE_RUN_QUANTIZE_GROUP_H
+#define SW_TOOLS_QUANTIZE_RUN_QUANTIZE_GROUP_H
+
+#include "tools/quantize/quantize_job.h"
+
+/* jobs[0..n), n at least 1, all settled, whose linears become the same (sw_quantize_is_alike): make
+ * their outputs. What goes wrong with one alone is in its `failure`, and the others go on. Returns
+ * the first failure of any. */
+sw_code sw_quantize_group_run(sw_quantize_job *const *jobs, int n, sw_err *err) SW_MUST_USE;
+
+/* true when both ask for the same numbers: method, scheme and every linear's form, whatever the
+ * format that holds them. */
+bool sw_quantize_is_alike(const sw_quantize_job *a, const sw_quantize_job *b);
+
+#endif
