@@ -70,6 +70,7 @@ verify/metrics
 verify/tasks
 verify/checks
 verify
+tools/terminal
 tools/cli
 tools/device
 tools/recipe
@@ -85,6 +86,8 @@ tools/quantize
 tools/plan
 tools/verify
 tools/run
+tools/shell
+tools/doctor
 tools
 '
 find formats kernels quant verify tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.def' | sort |

@@ -21,7 +21,7 @@ typedef enum sw_opt_kind {
     SW_OPT_INT,    /* int64_t field, min..max */
     SW_OPT_REAL,   /* double field, min..max */
     SW_OPT_TEXT,   /* const char * field, not empty */
-    SW_OPT_SIZE,   /* uint64_t field, bytes; 512, 64K, 100M, 2G (powers of 1024) */
+    SW_OPT_SIZE,   /* uint64_t field, bytes: 512, 64K, 2G, 2GiB (powers of 1024), 5GB (of 1000) */
     SW_OPT_CHOICE, /* const char * field = the table's own spelling of the name */
     SW_OPT_LIST,   /* sw_opt_list field, repeatable */
     SW_OPT_KIND_COUNT
@@ -56,6 +56,7 @@ typedef struct sw_opt {
     double min, max;       /* INT and REAL */
     int set_to;            /* FLAG */
     sw_opt_choice_fn choices;
+    sw_opt_choice_fn offers; /* TEXT: names that completion offers, beside others; or NULL */
     const char *word;      /* REAL: taken as well, and stands for SW_OPT_WORD; or NULL */
     bool is_model;         /* TEXT: a MODEL, so an id of the Hub as well (model_args.h) */
     const char *alias_of;  /* name of the row that this one is another name for; or NULL */

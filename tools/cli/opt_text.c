@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "tools/cli/opt.h"
 
@@ -46,23 +47,32 @@ sw_code sw_opt_real(double *out, const char *text, double min, double max, const
 /* JSON holds whole numbers up to here without rounding, and recipes are JSON: 8192T. */
 #define SIZE_MAX_BYTES ((uint64_t)1 << 53)
 
+/* What a number is multiplied by: K, KiB or KB, and so on to T, whatever their case; 0: no unit. */
+static uint64_t unit_bytes(const char *text)
+{
+    static const char letters[] = "KMGT";
+    const char *letter = *text ? strchr(letters, toupper((unsigned char)*text)) : NULL;
+    const bool is_decimal = letter && !strcasecmp(text + 1, "B");
+    uint64_t bytes = 1;
+
+    if (!*text || !strcasecmp(text, "B")) return 1;
+    if (!letter || (text[1] && !is_decimal && strcasecmp(text + 1, "iB") != 0)) return 0;
+    for (const char *l = letters; l <= letter; l++) bytes *= is_decimal ? 1000 : 1024;
+    return bytes;
+}
+
 sw_code sw_opt_size(uint64_t *out, const char *text, const char *what, sw_err *err)
 {
-    static const char units[] = "KMGT";
     char *end = NULL;
-    const char *unit;
     unsigned long long v;
-    int shift = 0;
+    uint64_t unit;
 
     errno = 0;
     v = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
-    if (end && *end && (unit = strchr(units, toupper((unsigned char)*end))) != NULL) {
-        shift = 10 * (int)(unit - units + 1);
-        end++;
-    }
-    if (!end || *end || errno || v > SIZE_MAX_BYTES >> shift)
+    unit = end && !errno ? unit_bytes(end) : 0;
+    if (!unit || v > SIZE_MAX_BYTES / unit)
         return SW_FAIL(err, SW_E_USAGE, "%s: '%s' is not a size such as 512M or 2G", what, text);
-    *out = (uint64_t)v << shift;
+    *out = (uint64_t)v * unit;
     return SW_OK;
 }
 

@@ -97,8 +97,9 @@ static sw_code check_line(const convert_options *o, sw_err *err)
 
 static sw_code read_back(const sw_convert_job *job, sw_err *err)
 {
+    const sw_progress shown = sw_progress_kept(job->progress);
     sw_verify_options v = {.checkpoint_dir = job->options.out_dir,
-                           .n_threads = job->options.n_threads};
+                           .n_threads = job->options.n_threads, .progress = &shown};
     sw_report report = {0};
     sw_code rc = sw_verify_run(&report, &v, err);
 

@@ -32,6 +32,7 @@ static sw_code put_linear(void *self, const sw_linear_ref *ref, const char *path
     sw_code rc = sw_quantize_report_add(&j->report, path, ref, &q->spec, report,
                                         q->input_scale, err);
 
+    sw_progress_item(j->progress, path);
     if (rc != SW_OK) return rc;
     if (report->is_fallback)
         sw_progress_note(j->progress, "%s: fell back to %s: %s", path, report->method,
@@ -273,7 +274,9 @@ static sw_code work(job *j, sw_err *err)
  * by cJSON_Delete. */
 static sw_code read_back(cJSON **verified, job *j, sw_err *err)
 {
-    sw_verify_options v = {.checkpoint_dir = j->o->out, .n_threads = (int)j->o->common.threads};
+    const sw_progress shown = sw_progress_kept(j->progress);
+    sw_verify_options v = {.checkpoint_dir = j->o->out, .n_threads = (int)j->o->common.threads,
+                           .progress = &shown};
     sw_report report = {0};
     sw_span span = sw_span_open("read back");
     sw_code rc = sw_verify_run(&report, &v, err);
