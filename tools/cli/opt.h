@@ -86,6 +86,11 @@ sw_code sw_opt_store(void *fields, const sw_opt *row, const char *what, const ch
  * command lists follow as a list of names. */
 void sw_opt_print(FILE *out, const sw_opt *table);
 
+/* What help calls a group of options: "options that change the result". */
+const char *sw_opt_heading(sw_opt_group group);
+/* What help says of a row: its text and its choices, or the row that it is another name of. */
+void sw_opt_describe(char *text, size_t text_bytes, const sw_opt *row);
+
 /* The name nearest to `word`, or NULL when nothing is near enough to be a slip of the finger. */
 const char *sw_opt_nearest(const char *word, sw_opt_choice_fn names);
 

@@ -165,8 +165,7 @@ static void print_wrapped(FILE *out, const char *text)
     (void)fprintf(out, "%s\n", text);
 }
 
-/* What help says of a row: its text and its choices, or the row that it is another name of. */
-static void describe(char *text, size_t text_bytes, const sw_opt *row)
+void sw_opt_describe(char *text, size_t text_bytes, const sw_opt *row)
 {
     char names[256] = "";
 
@@ -190,7 +189,7 @@ static void print_row(FILE *out, const sw_opt *row)
                  row->kind == SW_OPT_LIST ? "..." : "");
     (void)fprintf(out, "%-*s", HELP_INDENT, left);
     if (n >= HELP_INDENT) (void)fprintf(out, "\n%*s", HELP_INDENT, "");
-    describe(text, sizeof text, row);
+    sw_opt_describe(text, sizeof text, row);
     print_wrapped(out, text);
 }
 
@@ -218,19 +217,24 @@ static void print_names(FILE *out, const sw_opt *table)
     if (command) (void)fprintf(out, "\n");
 }
 
-void sw_opt_print(FILE *out, const sw_opt *table)
+const char *sw_opt_heading(sw_opt_group group)
 {
     static const char *const headings[SW_OPT_GROUP_COUNT] = {
-        [SW_OPT_COMMON] = "options:",
-        [SW_OPT_QUALITY] = "options that change the result:",
-        [SW_OPT_RESOURCES] = "options for device, threads, memory and disk:",
-        [SW_OPT_EXPERT] = "options for special cases:"};
+        [SW_OPT_COMMON] = "options",
+        [SW_OPT_QUALITY] = "options that change the result",
+        [SW_OPT_RESOURCES] = "options for device, threads, memory and disk",
+        [SW_OPT_EXPERT] = "options for special cases"};
 
+    return headings[group];
+}
+
+void sw_opt_print(FILE *out, const sw_opt *table)
+{
     for (int group = SW_OPT_COMMON; group < SW_OPT_GROUP_COUNT; group++) {
         bool has_heading = false;
         for (const sw_opt *row = table; row->name; row++) {
             if ((int)row->group != group || row->listed_by) continue;
-            if (!has_heading) (void)fprintf(out, "\n%s\n", headings[group]);
+            if (!has_heading) (void)fprintf(out, "\n%s:\n", sw_opt_heading((sw_opt_group)group));
             has_heading = true;
             print_row(out, row);
         }

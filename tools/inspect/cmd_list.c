@@ -327,6 +327,7 @@ const sw_cmd sw_cmd_list = {
     .options = options,
     .options_bytes = sizeof(list_options),
     .max_args = 1,
+    .words = listing_name,
     .examples = examples,
     .run = run_list,
 };
