@@ -11,6 +11,7 @@
 #include "tools/convert/convert_gguf.h"
 #include "tools/convert/convert_job.h"
 #include "tools/convert/sidecar.h"
+#include "tools/terminal/next_steps.h"
 #include "verify/verify.h"
 
 typedef struct convert_options {
@@ -127,6 +128,17 @@ static sw_code print_json(sw_run *run, const sw_convert_job *job, double seconds
     return rc;
 }
 
+/* Floats are compared as well: what a conversion copies is exactly what there was. */
+static void print_next(const sw_run *run, const char *out)
+{
+    const sw_cmd_common *common = run->options;
+    sw_next_steps next = {.is_silent = common->quiet != 0};
+
+    SW_NEXT_STEP(&next, "compare it with what it was made of", "verify", out, "--against",
+                 run->args[0]);
+    SW_NEXT_STEP(&next, "which engines load it", "inspect", out);
+}
+
 static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds)
 {
     const char *from = sw_convert_from(job);
@@ -141,6 +153,7 @@ static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds
             (void)printf("  %lld linears %s\n", (long long)job->n_of[i],
                          sw_fate_name((sw_fate)i));
     sw_convert_cost_print(job);
+    print_next(run, job->options.out_dir);
     run->has_result = true;
     return SW_OK;
 }
@@ -229,6 +242,7 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
     if (job.report.n_fallback)
         (void)printf("  %lld linears in a wider type, since their rows are not whole "
                      "blocks\n", (long long)job.report.n_fallback);
+    print_next(run, o->out);
     run->has_result = true;
     return SW_OK;
 }
