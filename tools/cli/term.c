@@ -2,9 +2,9 @@
 #include "tools/cli/term.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "formats/io/profile.h"
 #include "tools/cli/signals.h"
 #include "tools/terminal/terminal.h"
 
@@ -13,14 +13,6 @@
 #define LONG_STEP_S 600.0
 #define LONG_LINE_INTERVAL_S 60.0
 #define TEXT_BYTES (2 * SW_ERR_TEXT_BYTES + 3)
-
-static double clock_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 const char *sw_progress_choice(int i)
 {
@@ -160,8 +152,8 @@ void sw_term_init(sw_term *term, bool is_quiet)
 {
     memset(term, 0, sizeof *term);
     term->out = stderr;
-    term->now_s = clock_s;
-    term->start_s = clock_s();
+    term->now_s = sw_clock_s;
+    term->start_s = sw_clock_s();
     term->is_quiet = is_quiet;
     term->form = sw_terminal_can_redraw(STDERR_FILENO) ? SW_PROGRESS_BAR : SW_PROGRESS_LINES;
     term->has_colors = sw_terminal_has_colors(NULL, STDERR_FILENO);
