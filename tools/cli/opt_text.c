@@ -174,7 +174,8 @@ void sw_opt_describe(char *text, size_t text_bytes, const sw_opt *row)
         return;
     }
     if (row->choices) sw_opt_join(names, sizeof names, row->choices);
-    (void)snprintf(text, text_bytes, "%s%s%s", row->help, names[0] ? ": " : "", names);
+    (void)snprintf(text, text_bytes, "%s%s%s%s", row->help, names[0] ? ": " : "", names,
+                   row->kind == SW_OPT_SIZE ? "; as 512M, 2GiB or 5GB" : "");
 }
 
 static void print_row(FILE *out, const sw_opt *row)

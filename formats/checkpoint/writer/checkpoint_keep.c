@@ -36,6 +36,7 @@ sw_code sw_writer_begin_keeping(sw_ckpt_writer *w, const sw_ckpt_keep *keep, sw_
     sw_span span;
     sw_code rc;
 
+    w->progress = keep->progress;
     span = sw_span_open("digest inputs");
     rc = sw_manifest_sources(&w->sources, w->source, &w->listing, keep->progress, err);
     sw_span_close(span, NULL);
