@@ -83,6 +83,8 @@ for shell in bash fish zsh; do
     answers "$shell" 'swage verify OUT --color ' auto always never
 done
 answers bash 'swage quantize MODEL --scheme=W4A' W4A16
+answers bash 'swage bench --weights bf16,w4' bf16,w4a16 '!w4a16'
+answers bash 'swage bench --weights w4' w4a16
 answers bash 'swage quantize ' FILES
 answers bash 'swage quantize MODEL --calib a.txt b' FILES
 answers bash 'swage quantize MODEL --calib ' FILES
@@ -91,11 +93,16 @@ answers bash 'swage quantize MODEL --samples ' '!FILES' '!quantize'
 answers bash 'swage quantize MODEL -- --s' FILES '!--scheme'
 command -v fish >/dev/null && {
     answers fish 'swage quantize MODEL --scheme=W4A' --scheme=W4A16
+    answers fish 'swage bench --weights bf16,w4' bf16,w4a16 '!w4a16'
+    answers fish 'swage bench --weights=bf16,w4' --weights=bf16,w4a16
+    answers fish 'swage bench --weights w4' w4a16
     answers fish 'swage quantize MODEL --calib ' stats.bin 'text one.txt'
     answers fish 'swage list ' '!stats.bin'
 }
 command -v zsh >/dev/null && {
     answers zsh 'swage quantize MODEL --scheme=W4A' W4A16
+    answers zsh 'swage bench --weights bf16,w4' w4a16
+    answers zsh 'swage bench --weights w4' w4a16
     answers zsh 'swage quantize MODEL --calib a.txt st' stats.bin
 }
 

@@ -21,7 +21,7 @@ typedef enum sw_opt_kind {
     SW_OPT_INT,    /* int64_t field, min..max */
     SW_OPT_REAL,   /* double field, min..max */
     SW_OPT_TEXT,   /* const char * field, not empty */
-    SW_OPT_SIZE,   /* uint64_t field, bytes: 512, 64K, 2G, 2GiB (powers of 1024), 5GB (of 1000) */
+    SW_OPT_SIZE,   /* uint64_t field, bytes: 512, 64K, 4.5G, 2GiB (powers of 1024), 5GB (of 1000) */
     SW_OPT_CHOICE, /* const char * field = the table's own spelling of the name */
     SW_OPT_LIST,   /* sw_opt_list field, repeatable */
     SW_OPT_KIND_COUNT

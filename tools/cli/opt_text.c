@@ -65,14 +65,18 @@ sw_code sw_opt_size(uint64_t *out, const char *text, const char *what, sw_err *e
 {
     char *end = NULL;
     unsigned long long v;
+    double part = 0;
     uint64_t unit;
 
     errno = 0;
     v = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
+    if (end && *end == '.' && isdigit((unsigned char)end[1]))
+        for (double digit = 0.1; isdigit((unsigned char)*++end); digit /= 10)
+            part += digit * (*end - '0');
     unit = end && !errno ? unit_bytes(end) : 0;
-    if (!unit || v > SIZE_MAX_BYTES / unit)
+    if (!unit || v + (part > 0) > SIZE_MAX_BYTES / unit || (part > 0 && unit == 1))
         return SW_FAIL(err, SW_E_USAGE, "%s: '%s' is not a size such as 512M or 2G", what, text);
-    *out = (uint64_t)v * unit;
+    *out = (uint64_t)v * unit + (uint64_t)(part * (double)unit);
     return SW_OK;
 }
 

@@ -16,6 +16,7 @@ static void put_value(sw_made_text *t, const sw_cmd *cmd, const sw_opt *row)
         sw_made_add(t, row->word ? row->word : "");
         sw_made_add(t, "'");
     }
+    if (sw_row_takes_many(row)) sw_made_add(t, " many=yes");
     sw_made_add(t, sw_row_takes_path(row) ? " files=yes ;;\n" : " ;;\n");
 }
 
@@ -56,7 +57,7 @@ static void put_options(sw_made_text *t)
 static const char bash_body[] =
     "_swage() {\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} i word between=0\n"
-    "    local kind= names= files=yes\n"
+    "    local kind= names= many= files=yes head=\n"
     "    COMPREPLY=()\n"
     "    [ \"$cur\" != = ] || cur=\n"
     "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
@@ -85,7 +86,9 @@ static const char bash_body[] =
     "        *) [ \"$kind\" = list ] || { names= files=yes && _swage_arguments \"$command\"; } ;;\n"
     "        esac\n"
     "    fi\n"
-    "    [ -z \"$names\" ] || mapfile -t COMPREPLY < <(compgen -W \"$names\" -- \"$cur\")\n"
+    "    [ -z \"$many\" ] || head=${cur%\"${cur##*,}\"}\n"
+    "    [ -z \"$names\" ] || mapfile -t COMPREPLY < "
+    "<(compgen -P \"$head\" -W \"$names\" -- \"${cur#\"$head\"}\")\n"
     "    [ -z \"$files\" ] || compopt -o bashdefault -o default 2>/dev/null\n"
     "}\n\n"
     "complete -F _swage swage\n";

@@ -14,7 +14,7 @@ void sw_completion_zsh(sw_made_text *t);
 void sw_completion_fish(sw_made_text *t);
 
 /* For bash and zsh: lines "    COMMAND:--option|COMMAND:-o) ..." of a shell's case, which set
- * kind (one, list, none), names and files (yes or nothing) for what follows an option. Options that
+ * kind (one, list), names, many and files (yes or nothing) for what follows an option. Options that
  * take any text set kind alone. */
 void sw_completion_values(sw_made_text *t);
 /* The same for the words that are no options: lines "    COMMAND) names=... ;;" of commands whose

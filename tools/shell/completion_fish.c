@@ -17,12 +17,12 @@ static void put_quoted(sw_made_text *t, const char *text)
     sw_made_add(t, "'");
 }
 
-static void put_names(sw_made_text *t, sw_opt_choice_fn names, const char *word)
+static void put_names(sw_made_text *t, sw_opt_choice_fn names, const char *word, bool is_many)
 {
-    sw_made_add(t, " -a '");
+    sw_made_add(t, is_many ? " -a '(__swage_many " : " -a '");
     sw_made_names(t, names);
     sw_made_add(t, word ? word : "");
-    sw_made_add(t, "'");
+    sw_made_add(t, is_many ? ")'" : "'");
 }
 
 static void put_option(sw_made_text *t, const sw_cmd *cmd, const sw_opt *row)
@@ -30,7 +30,8 @@ static void put_option(sw_made_text *t, const sw_cmd *cmd, const sw_opt *row)
     sw_made_fmt(t, "complete -c swage -n '__swage_runs %s' -l %s", cmd->name, row->name);
     if (row->letter) sw_made_fmt(t, " -s %c", row->letter);
     if (row->kind != SW_OPT_FLAG) sw_made_add(t, sw_row_takes_path(row) ? " -r -F" : " -x");
-    if (sw_row_names(row) || row->word) put_names(t, sw_row_names(row), row->word);
+    if (sw_row_names(row) || row->word)
+        put_names(t, sw_row_names(row), row->word, sw_row_takes_many(row));
     sw_made_add(t, " -d ");
     if (row->alias_of) {
         sw_made_fmt(t, "'the same as --%s'", row->alias_of);
@@ -46,7 +47,7 @@ static void put_command(sw_made_text *t, const sw_cmd *cmd)
     put_quoted(t, cmd->summary);
     sw_made_fmt(t, "\ncomplete -c swage -n '__swage_runs %s'", cmd->name);
     if (cmd->words)
-        put_names(t, cmd->words, NULL);
+        put_names(t, cmd->words, NULL, false);
     else
         sw_made_add(t, " -F");
     sw_made_add(t, "\n");
@@ -66,12 +67,19 @@ void sw_completion_fish(sw_made_text *t)
                    "    set -l words (commandline -opc)\n"
                    "    test (count $words) -ge 2; and test $words[2] = $argv[1]\n"
                    "end\n\n"
+                   "function __swage_many\n"
+                   "    set -l head (commandline -ct | string replace -r '^--[^=]*=' '' "
+                   "| string match -r '^.*,')\n"
+                   "    for name in $argv\n"
+                   "        echo \"$head$name\"\n"
+                   "    end\n"
+                   "end\n\n"
                    "complete -c swage -f\n"
                    "complete -c swage -n __swage_is_first -l help -d 'list the commands'\n"
                    "complete -c swage -n __swage_is_first -l version -d 'print the version'\n"
                    "complete -c swage -n __swage_is_first -a help -d 'show the help of a command'\n"
                    "complete -c swage -n '__swage_runs help'");
-    put_names(t, sw_command_name, NULL);
+    put_names(t, sw_command_name, NULL, false);
     sw_made_add(t, "\n");
     for (int i = 0; sw_commands[i]; i++) put_command(t, sw_commands[i]);
 }

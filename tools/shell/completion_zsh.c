@@ -43,7 +43,7 @@ static void put_commands(sw_made_text *t)
  * when zsh loads it by itself. */
 static const char zsh_body[] =
     "_swage() {\n"
-    "    local command=${words[2]} i word between=0 kind= names= files=yes\n"
+    "    local command=${words[2]} i word between=0 kind= names= many= files=yes\n"
     "    local -a described\n"
     "    if ((CURRENT == 2)); then\n"
     "        _describe -t commands 'command' _swage_described_commands\n"
@@ -80,6 +80,7 @@ static const char zsh_body[] =
     "            [[ $kind == list ]] || { names= files=yes && _swage_arguments \"$command\"; }\n"
     "        fi\n"
     "    fi\n"
+    "    [[ -n $many ]] && compset -P '*,'\n"
     "    [[ -n $names ]] && compadd -- ${=names}\n"
     "    [[ -n $files ]] && _files\n"
     "}\n\n"

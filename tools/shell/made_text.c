@@ -75,6 +75,11 @@ sw_opt_choice_fn sw_row_names(const sw_opt *row)
     return row->choices ? row->choices : row->offers;
 }
 
+bool sw_row_takes_many(const sw_opt *row)
+{
+    return sw_row_names(row) && row->arg && strstr(row->arg, ",...");
+}
+
 bool sw_row_takes_path(const sw_opt *row)
 {
     if (row->kind != SW_OPT_TEXT && row->kind != SW_OPT_LIST) return false;

@@ -31,6 +31,8 @@ sw_code sw_made_show(sw_run *run, sw_made_text *t, const char *name, const char 
 
 /* The names that its value may have, or NULL. */
 sw_opt_choice_fn sw_row_names(const sw_opt *row);
+/* May it be several of them, with commas between? Its argument then ends in ",...". */
+bool sw_row_takes_many(const sw_opt *row);
 /* Is its value, or one of them, a path? */
 bool sw_row_takes_path(const sw_opt *row);
 

@@ -113,6 +113,12 @@ static void test_tables_are_fit_for_shells(void **state)
             for (int k = 0; sw_row_names(row) && (name = sw_row_names(row)(k)) != NULL; k++)
                 assert_int_equal(strspn(name, plain), strlen(name));
     }
+    for (int code = 0; code < 256; code++) {
+        bool is_told = false;
+        for (int i = 0; i < sw_n_exit_codes; i++)
+            is_told = is_told || (int)sw_exit_codes[i].code == code;
+        assert_int_equal(is_told, strcmp(sw_code_name((sw_code)code), "unknown") != 0);
+    }
     for (int i = 0; i < sw_n_exit_codes; i++) {
         assert_string_not_equal(sw_code_name(sw_exit_codes[i].code), "");
         assert_true(i == 0 || sw_exit_codes[i].code > sw_exit_codes[i - 1].code);
