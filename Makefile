@@ -6,6 +6,7 @@ CONFIG  ?= release
 CC      ?= cc
 PREFIX  ?= /usr/local
 VERSION := 0.1.0
+RELEASED := 2026-11-22
 Q       := $(if $(V),,@)
 
 # Every processor, unless a number of jobs was asked for.
@@ -43,6 +44,9 @@ LIBS := -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lutf8proc -lzstd -ldl -
 %_avx2.o:   ISA_FLAGS := -mavx2 -mfma -mf16c
 %_avx512.o: ISA_FLAGS := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 %_vnni.o:   ISA_FLAGS := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+
+# The day of the version, for the manual pages; what else is compiled does not depend on it.
+$(BUILD)/tools/shell/man_page.o: LAST_FLAGS := -DSW_RELEASED='"$(RELEASED)"'
 
 # Kernels meet no bytes of a file before a parser has passed them, and clang needs ten minutes to instrument their
 # vector code for fuzzing.

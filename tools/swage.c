@@ -20,45 +20,26 @@
 #include "tools/cli/model_args.h"
 #include "tools/cli/signals.h"
 #include "tools/device/cpu_setup.h"
+#include "tools/shell/commands.h"
 
 #define MMAP_THRESHOLD_BYTES (1 << 20)
 #define N_FIRST_EXAMPLES 3
-
-#define SW_CMD(id) extern const sw_cmd sw_cmd_##id;
-#include "tools/cli/cmds.def"
-#undef SW_CMD
-
-static const sw_cmd *const commands[] = {
-#define SW_CMD(id) &sw_cmd_##id,
-#include "tools/cli/cmds.def"
-#undef SW_CMD
-    NULL,
-};
-
-static const char *command_name(int i)
-{
-    return commands[i] ? commands[i]->name : NULL;
-}
-
-static const sw_cmd *find_command(const char *name)
-{
-    for (int i = 0; commands[i]; i++)
-        if (!strcmp(commands[i]->name, name)) return commands[i];
-    return NULL;
-}
 
 static void print_overview(FILE *out)
 {
     (void)fputs("swage - quantize language models, convert checkpoints, and verify them\n\n"
                 "usage: swage COMMAND ...\n\n",
                 out);
-    for (int i = 0; commands[i]; i++)
-        (void)fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    for (int i = 0; sw_commands[i]; i++)
+        (void)fprintf(out, "  %-10s %s\n", sw_commands[i]->name, sw_commands[i]->summary);
     (void)fputs("\nswage COMMAND --help shows options and examples; swage --version.\n"
-                "Results go to stdout, messages to stderr. Exit codes: 0 good,\n"
-                "1 a gate failed, 2 usage, 3 malformed input, 4 unsupported, 5 I/O, 6 memory,\n"
-                "7 CUDA, 8 no verdict on speed, 70 a bug, 130 interrupted.\n",
+                "Results go to stdout, messages to stderr.\n" SW_UNITS_HELP "Exit codes: ",
                 out);
+    for (int i = 0; i < sw_n_exit_codes; i++)
+        (void)fprintf(out, "%d %s%s", (int)sw_exit_codes[i].code, sw_exit_codes[i].brief,
+                      i + 1 == sw_n_exit_codes ? ".\n"
+                      : i % 6 == 5             ? ",\n"
+                                               : ", ");
 }
 
 /* The first examples come before the options, for that is what most readers look for. */
@@ -175,6 +156,7 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
         goto done;
     if (!common->threads) common->threads = sw_cpu_count();
     term.is_quiet = common->quiet != 0;
+    sw_term_begin(&term, common->progress, common->color, cmd->name);
     sw_path_follow_links(common->follow_links != 0);
     sw_arch_allow_unknown(cmd->takes_any_family);
     if ((rc = sw_arch_stand_in(common->arch_like, &err)) != SW_OK) goto done;
@@ -200,6 +182,7 @@ done:
     if (rc != SW_OK && common && common->json && !run.has_result)
         print_json_error(&run, cmd, &err);
     if (rc != SW_OK) sw_term_error(&term, cmd->name, &err);
+    sw_term_end(&term, (int)rc);
     sw_watch_end();
     sw_arena_free(&arena);
     return (int)rc;
@@ -207,7 +190,7 @@ done:
 
 static int misuse(const char *word)
 {
-    const char *near = sw_opt_nearest(word, command_name);
+    const char *near = sw_opt_nearest(word, sw_command_name);
 
     char guess[64] = "";
 
@@ -238,13 +221,13 @@ int main(int argc, char *argv[])
     }
     if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         if (argc > 2 && argv[1][0] == 'h') {
-            if ((cmd = find_command(argv[2])) == NULL) return misuse(argv[2]);
+            if ((cmd = sw_command_find(argv[2])) == NULL) return misuse(argv[2]);
             print_command_help(stdout, cmd);
         } else {
             print_overview(stdout);
         }
         return (int)flush_result(&err);
     }
-    cmd = find_command(argv[1]);
+    cmd = sw_command_find(argv[1]);
     return cmd ? run_command(cmd, argc - 2, argv + 2) : misuse(argv[1]);
 }

@@ -84,7 +84,7 @@ static sw_code join_env(char out[SW_PATH_BYTES], const char *value, const char *
     return sw_path_join(out, base, below, err);
 }
 
-static sw_code cache_dir(char out[SW_PATH_BYTES], sw_err *err)
+sw_code sw_hub_cache_dir(char out[SW_PATH_BYTES], sw_err *err)
 {
     static const struct {
         const char *variable, *below;
@@ -196,7 +196,8 @@ sw_code sw_hub_find(char out[SW_PATH_BYTES], const sw_hub_id *id, sw_err *err)
     char commit[COMMIT_DIGITS + 1] = "";
     sw_code rc;
 
-    if ((rc = cache_dir(cache, err)) != SW_OK || (rc = repo_dir(repo, cache, id, err)) != SW_OK ||
+    if ((rc = sw_hub_cache_dir(cache, err)) != SW_OK ||
+        (rc = repo_dir(repo, cache, id, err)) != SW_OK ||
         (rc = sw_path_join(snapshots, repo, "snapshots", err)) != SW_OK ||
         (rc = find_commit(commit, repo, snapshots, id, err)) != SW_OK)
         return rc;

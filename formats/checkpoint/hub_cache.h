@@ -27,6 +27,9 @@ typedef struct sw_hub_id {
  * cache. Without a revision that is "main". */
 bool sw_hub_id_parse(sw_hub_id *out, const char *text);
 
+/* Where the cache is, there or not. SW_E_IO: no variable says it. */
+sw_code sw_hub_cache_dir(char out[SW_PATH_BYTES], sw_err *err) SW_MUST_USE;
+
 /* The snapshot's directory. SW_E_IO: it is not in the cache, or parts of it are missing, which are
  * named; the message ends with the command that downloads it. SW_E_USAGE: `id->revision` begins
  * several commits. SW_E_FORMAT: the cache names something that is no commit. */

@@ -53,7 +53,8 @@ static sw_code add_name(cJSON *array, const char *text, sw_err *err)
 
 /* Digests of the entries that are taken, in their order; in the arena. */
 static sw_code digest_source(char (**out)[SW_SHA256_HEX_BYTES], sw_arena *arena,
-                             const sw_checkpoint *source, const sw_dir_list *list, sw_err *err)
+                             const sw_checkpoint *source, const sw_dir_list *list,
+                             const sw_progress *progress, sw_err *err)
 {
     const char **paths = NULL;
     int64_t n = 0;
@@ -70,7 +71,7 @@ static sw_code digest_source(char (**out)[SW_SHA256_HEX_BYTES], sw_arena *arena,
         if (rc == SW_OK) rc = sw_arena_text(&kept, arena, path, strlen(path), err);
         paths[n++] = kept;
     }
-    return rc == SW_OK ? sw_sha256_files(*out, paths, n, err) : rc;
+    return rc == SW_OK ? sw_sha256_files(*out, paths, n, progress, err) : rc;
 }
 
 static sw_code add_source(cJSON *inputs, cJSON *left, const sw_checkpoint *source,
@@ -81,8 +82,7 @@ static sw_code add_source(cJSON *inputs, cJSON *left, const sw_checkpoint *sourc
     int64_t n = 0;
     sw_code rc;
 
-    sw_progress_step(progress, "digest inputs", 0, 1);
-    rc = digest_source(&digests, &arena, source, list, err);
+    rc = digest_source(&digests, &arena, source, list, progress, err);
     if (rc == SW_OK) rc = sw_progress_check(progress, err);
     for (int64_t i = 0; i < list->n_entries && rc == SW_OK; i++) {
         const sw_dir_entry *entry = &list->entries[i];

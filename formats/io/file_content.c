@@ -42,23 +42,33 @@ typedef struct digest_job {
     char (*out)[SW_SHA256_HEX_BYTES];
     const char *const *paths;
     sw_err *errs; /* [n] code SW_OK: none */
+    const sw_progress *progress;
+    int64_t n, n_done;
 } digest_job;
+
+static void digest_one(digest_job *job, int64_t i)
+{
+    sw_err *err = &job->errs[i];
+
+    err->code = sw_progress_check(job->progress, err);
+    if (err->code == SW_OK) err->code = sw_sha256_file(job->out[i], job->paths[i], err);
+#pragma omp critical(digest_progress)
+    sw_progress_step(job->progress, "digest files", ++job->n_done, job->n);
+}
 
 static void digest_some(void *ctx, int64_t begin, int64_t end, int thread)
 {
-    const digest_job *job = ctx;
-
     (void)thread;
-    for (int64_t i = begin; i < end; i++)
-        job->errs[i].code = sw_sha256_file(job->out[i], job->paths[i], &job->errs[i]);
+    for (int64_t i = begin; i < end; i++) digest_one(ctx, i);
 }
 
 sw_code sw_sha256_files(char (*out)[SW_SHA256_HEX_BYTES], const char *const *paths, int64_t n,
-                        sw_err *err)
+                        const sw_progress *progress, sw_err *err)
 {
-    digest_job job = {.out = out, .paths = paths};
+    digest_job job = {.out = out, .paths = paths, .progress = progress, .n = n};
     sw_code rc = SW_MEM_GET(&job.errs, n, "failures", err);
 
+    if (rc == SW_OK && n) sw_progress_step(progress, "digest files", 0, n);
     if (rc == SW_OK) sw_parallel_for(sw_cpu_count(), n, 1, digest_some, &job);
     for (int64_t i = 0; i < n && rc == SW_OK; i++)
         if (job.errs[i].code != SW_OK) {

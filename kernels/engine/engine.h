@@ -8,6 +8,7 @@
 #ifndef SW_KERNELS_ENGINE_ENGINE_H
 #define SW_KERNELS_ENGINE_ENGINE_H
 
+#include "formats/base/progress.h"
 #include "formats/file/safetensors.h"
 #include "formats/model/model.h"
 #include "kernels/engine/kv_form.h"
@@ -181,6 +182,9 @@ sw_code sw_session_new(sw_session **out, sw_engine *e, const sw_lm *lm, int64_t 
 void sw_session_free(sw_session *s);
 int64_t sw_session_length(const sw_session *s); /* tokens fed so far */
 int64_t sw_session_room(const sw_session *s);   /* tokens it still takes */
+/* From now on a feed of many tokens tells how many blocks have run (step "prompt"), and ends with
+ * SW_E_CANCELLED when it is asked to. `progress` must outlive the session. */
+void sw_session_watch(sw_session *s, const sw_progress *progress);
 /* Feed n ids, get the logits [vocab] that follow the last one. SW_E_USAGE beyond capacity. After
  * a failure the session is as it was. */
 sw_code sw_session_feed(sw_session *s, float *logits, const uint32_t *ids, int64_t n,

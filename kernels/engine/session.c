@@ -6,6 +6,7 @@
 #include "kernels/engine/engine_internal.h"
 
 #define KV_FIRST_TOKENS 256
+#define TOLD_TOKENS 64 /* feeds of fewer tokens are over before anybody wonders */
 
 /* Zeros, which is what a mixer remembers before the first token. */
 static sw_code reserve_state(sw_kv *kv, const sw_model *m, int64_t layer, sw_err *err)
@@ -127,6 +128,7 @@ struct sw_session {
     float *states; /* of all layers, one after the other, as they were before the last call */
     int64_t n_fed, capacity;
     int64_t n_before; /* fed before the last call */
+    const sw_progress *progress; /* or NULL */
 };
 
 sw_code sw_session_new(sw_session **out, sw_engine *e, const sw_lm *lm, int64_t capacity,
@@ -165,6 +167,7 @@ void sw_session_free(sw_session *s)
     sw_mem_put(s);
 }
 
+void sw_session_watch(sw_session *s, const sw_progress *progress) { s->progress = progress; }
 int64_t sw_session_length(const sw_session *s) { return s->n_fed; }
 int64_t sw_session_room(const sw_session *s) { return s->capacity - s->n_fed; }
 
@@ -205,12 +208,20 @@ static void go_back(sw_session *s, int64_t n_fed)
     }
 }
 
+static sw_code tell(const sw_session *s, int64_t layer, int64_t n, sw_err *err)
+{
+    if (n < TOLD_TOKENS) return SW_OK;
+    sw_progress_step(s->progress, "prompt", layer, s->e->m->n_layers);
+    return sw_progress_check(s->progress, err);
+}
+
 /* After a failure every cache goes back to what was fed before, so the call may be repeated. */
 static sw_code feed_chunk(sw_session *s, float *x, const uint32_t *ids, int64_t n, sw_err *err)
 {
     sw_code rc = sw_engine_embed(s->e, s->lm, x, ids, 1, n, s->n_fed, err);
 
     for (int64_t l = 0; l < s->e->m->n_layers && rc == SW_OK; l++) {
+        if ((rc = tell(s, l, n, err)) != SW_OK) break;
         if (s->e->m->shares_kv[l]) {
             rc = feed_sharing(s, x, l, n, err);
             continue;
@@ -220,7 +231,7 @@ static sw_code feed_chunk(sw_session *s, float *x, const uint32_t *ids, int64_t 
             rc = sw_engine_block(s->e, &s->lm->blocks[l], x, 1, n, &s->kv[l], NULL,
                                  (sw_site)SW_RUN_ALL, err);
     }
-    return rc;
+    return rc == SW_OK ? tell(s, s->e->m->n_layers, n, err) : rc;
 }
 
 sw_code sw_session_feed_rows(sw_session *s, float *x, const uint32_t *ids, int64_t n, sw_err *err)

@@ -36,10 +36,28 @@ expect 0 '' "$T/user" "$TINY"
 [ "$(cat "$T/stdout")" = '56 tensors' ] || fail "$(cat "$T/stdout")"
 expect 5 '' "$T/user" "$T/none"
 
-# a header of an older version does not stay, and uninstalling leaves no file
-touch "$T/usr/include/swage/formats/old.h"
+# pages and completions, each as the program prints it
+share=$T/usr/share
+cmp -s "$share/bash-completion/completions/swage" <("$SWAGE" completion bash) || fail 'no completion for bash'
+cmp -s "$share/zsh/site-functions/_swage" <("$SWAGE" completion zsh) || fail 'no completion for zsh'
+cmp -s "$share/fish/vendor_completions.d/swage.fish" <("$SWAGE" completion fish) || fail 'no completion for fish'
+cmp -s "$share/man/man1/swage.1" <("$SWAGE" man) || fail 'no swage(1)'
+for c in $("$SWAGE" --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do
+    cmp -s "$share/man/man1/swage-$c.1" <("$SWAGE" man "$c") || fail "no swage-$c(1)"
+done
+if command -v man >/dev/null && man --version >/dev/null 2>&1; then
+    man -M "$share/man" -w swage-quantize >"$T/log" 2>&1 || fail "man does not find swage-quantize: $(head -n 1 "$T/log")"
+fi
+if command -v zsh >/dev/null; then # found through fpath alone, as a user has it
+    zsh -f -c 'fpath=($1 $fpath); autoload -Uz compinit; compinit -D -u; print $_comps[swage]' - "$share/zsh/site-functions" >"$T/log" 2>&1
+    grep -qx _swage "$T/log" || fail "zsh does not find _swage: $(head -n 1 "$T/log")"
+fi
+
+# a header or a page of an older version does not stay, and uninstalling leaves no file
+touch "$T/usr/include/swage/formats/old.h" "$share/man/man1/swage-old.1"
 make install PREFIX="$T/usr" >"$T/log" 2>&1 || fail "make install again: $(tail -n 3 "$T/log")"
 [ ! -e "$T/usr/include/swage/formats/old.h" ] || fail 'an old header stays'
+[ ! -e "$share/man/man1/swage-old.1" ] || fail 'an old page stays'
 make uninstall PREFIX="$T/usr" >"$T/log" 2>&1 || fail "make uninstall: $(tail -n 3 "$T/log")"
 left=$(find "$T/usr" ! -type d -o -path '*/swage')
 [ -z "$left" ] || fail "uninstall leaves: $left"

@@ -71,6 +71,7 @@ verify/metrics
 verify/tasks
 verify/checks
 verify
+tools/terminal
 tools/cli
 tools/device
 tools/recipe
@@ -88,6 +89,8 @@ tools/sweep
 tools/plan
 tools/verify
 tools/run
+tools/shell
+tools/doctor
 tools
 '
 find formats kernels quant verify tools -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.def' | sort |

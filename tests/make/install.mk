@@ -5,6 +5,11 @@
 DEST    := $(DESTDIR)$(PREFIX)
 HEADERS := $(DEST)/include/swage
 PC_DIR  := $(DEST)/lib/pkgconfig
+# The program itself writes its pages and the scripts that complete its command lines.
+MAN_DIR := $(DEST)/share/man/man1
+BASH_COMPLETION := $(DEST)/share/bash-completion/completions/swage
+ZSH_COMPLETION  := $(DEST)/share/zsh/site-functions/_swage
+FISH_COMPLETION := $(DEST)/share/fish/vendor_completions.d/swage.fish
 
 define SWAGE_PC
 prefix=$(PREFIX)
@@ -34,7 +39,7 @@ endef
 export SWAGE_PC SWAGE_CUDA_PC
 
 .PHONY: install
-install: all ## install the program, the library, its headers and swage.pc under PREFIX (default /usr/local)
+install: all ## install program, library, headers, manual pages and completions under PREFIX (default /usr/local)
 	install -d $(DEST)/bin $(PC_DIR)
 	install -m 755 build/swage $(DEST)/bin/swage
 	install -m 644 build/libswage.a $(DEST)/lib/libswage.a
@@ -44,9 +49,18 @@ install: all ## install the program, the library, its headers and swage.pc under
 	find formats kernels quant verify -name '*.h' -o -name '*.def' | tar -cf - -T - | tar -xf - -C $(HEADERS)
 	printf '%s\n' "$$SWAGE_PC" >$(PC_DIR)/swage.pc
 	[ ! -f "$(CUDA_LIB)" ] || printf '%s\n' "$$SWAGE_CUDA_PC" >$(PC_DIR)/swage-cuda.pc
+	install -d $(MAN_DIR) $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION))
+	build/swage completion bash >$(BASH_COMPLETION)
+	build/swage completion zsh >$(ZSH_COMPLETION)
+	build/swage completion fish >$(FISH_COMPLETION)
+	rm -f $(MAN_DIR)/swage.1 $(MAN_DIR)/swage-*.1
+	build/swage man >$(MAN_DIR)/swage.1
+	for c in $$(build/swage --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do \
+	  build/swage man $$c >$(MAN_DIR)/swage-$$c.1 || exit 1; done
 
 .PHONY: uninstall
 uninstall: ## remove what `make install` put under PREFIX
 	rm -f $(DEST)/bin/swage $(addprefix $(DEST)/lib/,libswage.a libswage_cuda.so libswage_cuda.a) \
-	  $(PC_DIR)/swage.pc $(PC_DIR)/swage-cuda.pc
+	  $(PC_DIR)/swage.pc $(PC_DIR)/swage-cuda.pc $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) \
+	  $(MAN_DIR)/swage.1 $(MAN_DIR)/swage-*.1
 	rm -rf $(HEADERS)

@@ -10,11 +10,12 @@
 #include "formats/base/json.h"
 #include "tools/cli/opt.h"
 #include "tools/cli/term.h"
+#include "tools/terminal/terminal.h"
 
 typedef struct sw_cmd_common {
     int json, quiet, help, follow_links;
     int64_t threads; /* at least 1 */
-    const char *profile, *arch_like;
+    const char *profile, *progress, *color, *arch_like;
 } sw_cmd_common;
 
 /* The rows every command has. Use as the last lines of a table, before the {0} row. */
@@ -25,6 +26,14 @@ typedef struct sw_cmd_common {
     {.name = "quiet", .group = SW_OPT_COMMON, .letter = 'q', .kind = SW_OPT_FLAG,                  \
      .offset = offsetof(sw_cmd_common, quiet), .set_to = 1,                                        \
      .help = "print no progress and no notes on stderr, only errors"},                             \
+    {.name = "progress", .group = SW_OPT_COMMON, .kind = SW_OPT_CHOICE,                            \
+     .offset = offsetof(sw_cmd_common, progress), .arg = "P", .choices = sw_progress_choice,       \
+     .help = "how progress is shown on stderr; auto draws one line again and again on a "          \
+             "terminal and prints plain lines elsewhere (default auto)"},                          \
+    {.name = "color", .group = SW_OPT_EXPERT, .kind = SW_OPT_CHOICE,                               \
+     .offset = offsetof(sw_cmd_common, color), .arg = "WHEN", .choices = sw_color_choice,          \
+     .help = "colours; auto: on a terminal, unless NO_COLOR or CLICOLOR_FORCE in the "             \
+             "environment says otherwise (default auto)"},                                         \
     {.name = "help", .group = SW_OPT_COMMON, .letter = 'h', .kind = SW_OPT_FLAG,                   \
      .offset = offsetof(sw_cmd_common, help), .set_to = 1,                                         \
      .help = "print this text"}
@@ -70,6 +79,7 @@ typedef struct sw_cmd {
     const void *defaults; /* NULL: all zero. threads 0 becomes the number of processors */
     int min_args, max_args;
     bool takes_any_family; /* reads the weights of a model_type without a row as well */
+    sw_opt_choice_fn words; /* names that the arguments may be, for completion; NULL: files */
     bool is_long;        /* works for a while: a signal asks it to stop */
     const char *const *examples; /* whole command lines, ends with NULL */
     sw_code (*run)(sw_run *run, sw_err *err);

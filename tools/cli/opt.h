@@ -21,7 +21,7 @@ typedef enum sw_opt_kind {
     SW_OPT_INT,    /* int64_t field, min..max */
     SW_OPT_REAL,   /* double field, min..max */
     SW_OPT_TEXT,   /* const char * field, not empty */
-    SW_OPT_SIZE,   /* uint64_t field, bytes; 512, 64K, 100M, 4.5G (powers of 1024) */
+    SW_OPT_SIZE,   /* uint64_t field, bytes: 512, 64K, 4.5G, 2GiB (powers of 1024), 5GB (of 1000) */
     SW_OPT_CHOICE, /* const char * field = the table's own spelling of the name, or of several */
     SW_OPT_LIST,   /* sw_opt_list field, repeatable */
     SW_OPT_KIND_COUNT
@@ -58,6 +58,7 @@ typedef struct sw_opt {
     sw_opt_choice_fn choices;
     bool is_many;          /* CHOICE: several with commas between, or given again; the field holds
                             * them with commas, each once, in the order given */
+    sw_opt_choice_fn offers; /* TEXT: names that completion offers, beside others; or NULL */
     const char *word;      /* REAL: taken as well, and stands for SW_OPT_WORD; or NULL */
     bool is_model;         /* TEXT: a MODEL, so an id of the Hub as well (model_args.h) */
     const char *alias_of;  /* name of the row that this one is another name for; or NULL */
@@ -86,6 +87,11 @@ sw_code sw_opt_store(void *fields, const sw_opt *row, const char *what, const ch
 /* The rows by group, each under the group's heading, wrapped, with their choices. Rows that another
  * command lists follow as a list of names. */
 void sw_opt_print(FILE *out, const sw_opt *table);
+
+/* What help calls a group of options: "options that change the result". */
+const char *sw_opt_heading(sw_opt_group group);
+/* What help says of a row: its text and its choices, or the row that it is another name of. */
+void sw_opt_describe(char *text, size_t text_bytes, const sw_opt *row);
 
 /* The name nearest to `word`, or NULL when nothing is near enough to be a slip of the finger. */
 const char *sw_opt_nearest(const char *word, sw_opt_choice_fn names);

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "tools/cli/opt.h"
 
@@ -46,28 +47,36 @@ sw_code sw_opt_real(double *out, const char *text, double min, double max, const
 /* JSON holds whole numbers up to here without rounding, and recipes are JSON: 8192T. */
 #define SIZE_MAX_BYTES ((uint64_t)1 << 53)
 
+/* What a number is multiplied by: K, KiB or KB, and so on to T, whatever their case; 0: no unit. */
+static uint64_t unit_bytes(const char *text)
+{
+    static const char letters[] = "KMGT";
+    const char *letter = *text ? strchr(letters, toupper((unsigned char)*text)) : NULL;
+    const bool is_decimal = letter && !strcasecmp(text + 1, "B");
+    uint64_t bytes = 1;
+
+    if (!*text || !strcasecmp(text, "B")) return 1;
+    if (!letter || (text[1] && !is_decimal && strcasecmp(text + 1, "iB") != 0)) return 0;
+    for (const char *l = letters; l <= letter; l++) bytes *= is_decimal ? 1000 : 1024;
+    return bytes;
+}
+
 sw_code sw_opt_size(uint64_t *out, const char *text, const char *what, sw_err *err)
 {
-    static const char units[] = "KMGT";
     char *end = NULL;
-    const char *unit;
     unsigned long long v;
     double part = 0;
-    int shift = 0;
+    uint64_t unit;
 
     errno = 0;
     v = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
-    if (end && *end == '.')
+    if (end && *end == '.' && isdigit((unsigned char)end[1]))
         for (double digit = 0.1; isdigit((unsigned char)*++end); digit /= 10)
             part += digit * (*end - '0');
-    if (end && *end && (unit = strchr(units, toupper((unsigned char)*end))) != NULL) {
-        shift = 10 * (int)(unit - units + 1);
-        end++;
-    }
-    if (!end || *end || errno || v + (part > 0) > SIZE_MAX_BYTES >> shift ||
-        (part > 0 && !shift))
+    unit = end && !errno ? unit_bytes(end) : 0;
+    if (!unit || v + (part > 0) > SIZE_MAX_BYTES / unit || (part > 0 && unit == 1))
         return SW_FAIL(err, SW_E_USAGE, "%s: '%s' is not a size such as 512M or 2G", what, text);
-    *out = ((uint64_t)v << shift) + (uint64_t)(part * (double)(UINT64_C(1) << shift));
+    *out = (uint64_t)v * unit + (uint64_t)(part * (double)unit);
     return SW_OK;
 }
 
@@ -160,8 +169,7 @@ static void print_wrapped(FILE *out, const char *text)
     (void)fprintf(out, "%s\n", text);
 }
 
-/* What help says of a row: its text and its choices, or the row that it is another name of. */
-static void describe(char *text, size_t text_bytes, const sw_opt *row)
+void sw_opt_describe(char *text, size_t text_bytes, const sw_opt *row)
 {
     char names[256] = "";
 
@@ -170,7 +178,8 @@ static void describe(char *text, size_t text_bytes, const sw_opt *row)
         return;
     }
     if (row->choices) sw_opt_join(names, sizeof names, row->choices);
-    (void)snprintf(text, text_bytes, "%s%s%s", row->help, names[0] ? ": " : "", names);
+    (void)snprintf(text, text_bytes, "%s%s%s%s", row->help, names[0] ? ": " : "", names,
+                   row->kind == SW_OPT_SIZE ? "; as 512M, 2GiB or 5GB" : "");
 }
 
 static void print_row(FILE *out, const sw_opt *row)
@@ -185,7 +194,7 @@ static void print_row(FILE *out, const sw_opt *row)
                  row->kind == SW_OPT_LIST ? "..." : "");
     (void)fprintf(out, "%-*s", HELP_INDENT, left);
     if (n >= HELP_INDENT) (void)fprintf(out, "\n%*s", HELP_INDENT, "");
-    describe(text, sizeof text, row);
+    sw_opt_describe(text, sizeof text, row);
     print_wrapped(out, text);
 }
 
@@ -213,19 +222,24 @@ static void print_names(FILE *out, const sw_opt *table)
     if (command) (void)fprintf(out, "\n");
 }
 
-void sw_opt_print(FILE *out, const sw_opt *table)
+const char *sw_opt_heading(sw_opt_group group)
 {
     static const char *const headings[SW_OPT_GROUP_COUNT] = {
-        [SW_OPT_COMMON] = "options:",
-        [SW_OPT_QUALITY] = "options that change the result:",
-        [SW_OPT_RESOURCES] = "options for device, threads, memory and disk:",
-        [SW_OPT_EXPERT] = "options for special cases:"};
+        [SW_OPT_COMMON] = "options",
+        [SW_OPT_QUALITY] = "options that change the result",
+        [SW_OPT_RESOURCES] = "options for device, threads, memory and disk",
+        [SW_OPT_EXPERT] = "options for special cases"};
 
+    return headings[group];
+}
+
+void sw_opt_print(FILE *out, const sw_opt *table)
+{
     for (int group = SW_OPT_COMMON; group < SW_OPT_GROUP_COUNT; group++) {
         bool has_heading = false;
         for (const sw_opt *row = table; row->name; row++) {
             if ((int)row->group != group || row->listed_by) continue;
-            if (!has_heading) (void)fprintf(out, "\n%s\n", headings[group]);
+            if (!has_heading) (void)fprintf(out, "\n%s:\n", sw_opt_heading((sw_opt_group)group));
             has_heading = true;
             print_row(out, row);
         }

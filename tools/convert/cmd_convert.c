@@ -12,6 +12,7 @@
 #include "tools/convert/convert_job.h"
 #include "tools/convert/sidecar.h"
 #include "tools/recipe/left_parts.h"
+#include "tools/terminal/next_steps.h"
 #include "verify/verify.h"
 
 typedef struct convert_options {
@@ -98,8 +99,9 @@ static sw_code check_line(const convert_options *o, sw_err *err)
 
 static sw_code read_back(const sw_convert_job *job, sw_err *err)
 {
+    const sw_progress shown = sw_progress_kept(job->progress);
     sw_verify_options v = {.checkpoint_dir = job->options.out_dir,
-                           .n_threads = job->options.n_threads};
+                           .n_threads = job->options.n_threads, .progress = &shown};
     sw_report report = {0};
     sw_code rc = sw_verify_run(&report, &v, err);
 
@@ -127,6 +129,17 @@ static sw_code print_json(sw_run *run, const sw_convert_job *job, double seconds
     return rc;
 }
 
+/* Floats are compared as well: what a conversion copies is exactly what there was. */
+static void print_next(const sw_run *run, const char *out)
+{
+    const sw_cmd_common *common = run->options;
+    sw_next_steps next = {.is_silent = common->quiet != 0};
+
+    SW_NEXT_STEP(&next, "compare it with what it was made of", "verify", out, "--against",
+                 run->args[0]);
+    SW_NEXT_STEP(&next, "which engines load it", "inspect", out);
+}
+
 static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds)
 {
     const char *from = sw_convert_from(job);
@@ -142,6 +155,7 @@ static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds
                          sw_fate_name((sw_fate)i));
     sw_convert_cost_print(job);
     sw_left_files_print(&job->source);
+    print_next(run, job->options.out_dir);
     run->has_result = true;
     return SW_OK;
 }
@@ -222,6 +236,7 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
     if (job.report.n_fallback)
         (void)printf("  %lld linears in a wider type, since their rows are not whole "
                      "blocks\n", (long long)job.report.n_fallback);
+    print_next(run, o->out);
     run->has_result = true;
     return SW_OK;
 }

@@ -265,12 +265,13 @@ static bool may_go_on(crew *c)
     return ok;
 }
 
-static void note_done(crew *c, sw_code rc, int64_t n_weights)
+static void note_done(crew *c, sw_code rc, const sw_convert_linear *l)
 {
 #pragma omp critical(convert_crew)
     {
         c->has_failed = c->has_failed || rc != SW_OK;
-        c->done += n_weights;
+        c->done += l ? l->ref.n_out * l->ref.k_in : 0;
+        if (l && !c->has_failed) sw_progress_item(c->job->progress, l->path);
         if (!c->has_failed) sw_progress_step(c->job->progress, "convert", c->done, c->total);
     }
 }
@@ -289,7 +290,7 @@ static void do_piece(void *ctx, int64_t begin, int64_t end, int thread)
                        : i ? sw_ckpt_writer_copy(w, i - first_copy, &c->errs[i])
                            : sw_ckpt_writer_digest(w, &c->errs[i]);
         c->codes[i] = rc == SW_OK ? sw_ckpt_writer_catch_up(w, &c->errs[i]) : rc;
-        note_done(c, c->codes[i], l ? l->ref.n_out * l->ref.k_in : 0);
+        note_done(c, c->codes[i], l);
     }
 }
 

@@ -8,6 +8,13 @@
 #define CUDA "cuda"
 #define INDEX_MAX 1023
 
+const char *sw_device_word(int i)
+{
+    static const char *const words[] = {"cpu", CUDA, "auto", NULL};
+
+    return words[i];
+}
+
 sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_bytes, sw_err *err)
 {
     const size_t n = strlen(CUDA);

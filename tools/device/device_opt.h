@@ -7,10 +7,13 @@
 #include "quant/backend.h"
 #include "tools/cli/opt.h"
 
+/* What the option takes, but for cuda:N: cpu, cuda, auto; NULL beyond the end. */
+const char *sw_device_word(int i);
+
 /* A row for a `const char *` field; NULL or "cpu" is the CPU. */
 #define SW_DEVICE_ROW(type, field)                                                                 \
     {.name = "device", .group = SW_OPT_RESOURCES, .kind = SW_OPT_TEXT,                             \
-     .offset = offsetof(type, field), .arg = "D",                                                  \
+     .offset = offsetof(type, field), .arg = "D", .offers = sw_device_word,                        \
      .help = "cpu (default), cuda, cuda:N, or auto: the first CUDA device if there is one, else "  \
              "cpu"}
 

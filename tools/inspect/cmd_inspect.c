@@ -1,11 +1,13 @@
 /* cmd_inspect.c - `swage inspect`: what a checkpoint holds and what is wrong with it. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "formats/gguf/gguf_model.h"
 #include "tools/cli/cmd.h"
 #include "tools/cli/family.h"
 #include "tools/inspect/inspection.h"
 #include "tools/inspect/tensor_look.h"
+#include "tools/terminal/table.h"
 
 typedef struct inspect_options {
     sw_cmd_common common;
@@ -102,34 +104,55 @@ static void print_totals(const sw_inspection *in)
     print_total("total", &in->total, with_bits);
 }
 
+static bool tensor_row(const void *self, int64_t i, sw_cells out)
+{
+    const sw_inspection *in = self;
+    const sw_st_tensor *t = i < sw_st_count(in->st) ? sw_st_at(in->st, i) : NULL;
+    sw_block_type type;
+    char text[96];
+
+    if (!t) return false;
+    sw_view_describe(text, sizeof text, &t->view);
+    (void)snprintf(out[0], SW_CELL_BYTES, "%s", t->name);
+    (void)snprintf(out[1], SW_CELL_BYTES, "%s%s%s", text,
+                   is_gguf(in) && sw_gguf_decoded_type(&type, t) ? ", of " : "",
+                   is_gguf(in) && sw_gguf_decoded_type(&type, t) ? sw_block_sizes[type].name : "");
+    return true;
+}
+
 static void print_tensors(const sw_inspection *in)
 {
-    (void)puts("");
-    for (int64_t i = 0; i < sw_st_count(in->st); i++) {
-        const sw_st_tensor *t = sw_st_at(in->st, i);
-        sw_block_type type;
-        char text[96];
+    const sw_table table = {.kinds = {SW_CELL_NAME, SW_CELL_FIXED}, .n_columns = 2,
+                            .has_no_heading = true, .self = in, .row = tensor_row};
 
-        sw_view_describe(text, sizeof text, &t->view);
-        (void)printf("%-64s %s", t->name, text);
-        if (is_gguf(in) && sw_gguf_decoded_type(&type, t))
-            (void)printf(", of %s", sw_block_sizes[type].name);
-        (void)puts("");
-    }
+    (void)puts("");
+    sw_table_print(stdout, &table, sw_terminal_columns(STDOUT_FILENO));
+}
+
+static bool group_row(const void *self, int64_t i, sw_cells out)
+{
+    const sw_inspection *in = self;
+    const sw_scheme_group *g = &in->groups[i];
+    char text[160];
+
+    if (i >= in->n_groups) return false;
+    (void)snprintf(out[0], SW_CELL_BYTES, "%lld", (long long)g->n_linears);
+    (void)snprintf(out[1], SW_CELL_BYTES, "%.3f", 8.0 * (double)g->n_bytes / (double)g->n_weights);
+    sw_term_bytes(out[2], (double)g->n_bytes);
+    (void)snprintf(out[3], SW_CELL_BYTES, "%s: %s", sw_group_text(text, g), g->leaves);
+    return true;
 }
 
 static void print_groups(const sw_inspection *in)
 {
+    const sw_table table = {.headings = {"linears", "bits", "bytes", "scheme"},
+                            .kinds = {SW_CELL_NUMBER, SW_CELL_NUMBER, SW_CELL_NUMBER,
+                                      SW_CELL_TEXT},
+                            .n_columns = 4, .self = in, .row = group_row};
+
     if (!in->n_groups) return;
-    (void)printf("\n%8s %8s %10s  %s\n", "linears", "bits", "bytes", "scheme");
-    for (int64_t i = 0; i < in->n_groups; i++) {
-        const sw_scheme_group *g = &in->groups[i];
-        char text[160], bytes[16];
-        sw_term_bytes(bytes, (double)g->n_bytes);
-        (void)printf("%8lld %8.3f %10s  %s: %s\n", (long long)g->n_linears,
-                     8.0 * (double)g->n_bytes / (double)g->n_weights, bytes,
-                     sw_group_text(text, g), g->leaves);
-    }
+    (void)puts("");
+    sw_table_print(stdout, &table, sw_terminal_columns(STDOUT_FILENO));
 }
 
 static void print_faults(const sw_inspection *in)

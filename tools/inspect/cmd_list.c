@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "formats/dialect/dialect.h"
 #include "formats/model/model.h"
@@ -18,11 +19,12 @@
 #include "tools/cli/cmd.h"
 #include "tools/convert/conversion_table.h"
 #include "tools/recipe/presets.h"
+#include "tools/terminal/table.h"
 
 #define COLUMNS_MAX 5
-#define CELL_BYTES 512
+#define CELL_BYTES SW_CELL_BYTES
 
-typedef char cells[COLUMNS_MAX][CELL_BYTES];
+typedef sw_cells cells;
 
 typedef struct listing {
     const char *name;
@@ -214,22 +216,17 @@ static void print_markdown(const listing *l)
     }
 }
 
+static bool table_row(const void *self, int64_t i, sw_cells out)
+{
+    return ((const listing *)self)->row(out, (int)i);
+}
+
 static void print_plain(const listing *l)
 {
-    int width[COLUMNS_MAX] = {0};
-    int n = n_columns(l);
-    cells row;
+    sw_table table = {.n_columns = n_columns(l), .self = l, .row = table_row};
 
-    for (int c = 0; c < n; c++) width[c] = (int)strlen(l->columns[c]);
-    for (int i = 0; l->row(row, i); i++)
-        for (int c = 0; c < n; c++)
-            if ((int)strlen(row[c]) > width[c]) width[c] = (int)strlen(row[c]);
-    for (int c = 0; c + 1 < n; c++) (void)printf("%-*s  ", width[c], l->columns[c]);
-    (void)puts(l->columns[n - 1]);
-    for (int i = 0; l->row(row, i); i++) {
-        for (int c = 0; c + 1 < n; c++) (void)printf("%-*s  ", width[c], row[c]);
-        (void)puts(row[n - 1]);
-    }
+    for (int c = 0; c < table.n_columns; c++) table.headings[c] = l->columns[c];
+    sw_table_print(stdout, &table, sw_terminal_columns(STDOUT_FILENO));
 }
 
 /* "scales (F16 model)" becomes "scales_f16_model". */
@@ -326,6 +323,7 @@ const sw_cmd sw_cmd_list = {
     .options = options,
     .options_bytes = sizeof(list_options),
     .max_args = 1,
+    .words = listing_name,
     .examples = examples,
     .run = run_list,
 };

@@ -233,6 +233,7 @@ static sw_code check_values(sw_inspection *in, const sw_progress *progress, sw_e
         sw_err problem = {0};
         sw_code rc;
         sw_progress_step(progress, "values", i, n);
+        sw_progress_item(progress, sw_st_at(in->st, i)->name);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
         rc = sw_values_check(sw_st_at(in->st, i), &problem);
         if (rc != SW_OK && rc != SW_E_FORMAT) return SW_FAIL(err, rc, "%s", problem.text);

@@ -1,32 +1,49 @@
 /* plan_text.c - a plan as a table, and as JSON. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tools/cli/family.h"
 #include "tools/plan/plan.h"
 #include "tools/recipe/left_parts.h"
 #include "tools/recipe/linear_counts.h"
+#include "tools/terminal/table.h"
+#include "tools/terminal/terminal.h"
 
 static const char *spec_text(char out[SW_SPEC_TEXT_BYTES], const sw_qspec *spec)
 {
     return spec ? sw_qspec_text(out, spec) : "not quantized";
 }
 
+static bool class_row(const void *self, int64_t i, sw_cells out)
+{
+    const sw_plan *plan = self;
+    const sw_plan_class *c = &plan->classes[i];
+    char spec[SW_SPEC_TEXT_BYTES];
+
+    if (i >= plan->n_classes) return false;
+    (void)snprintf(out[0], SW_CELL_BYTES, "%s", c->slot);
+    (void)snprintf(out[1], SW_CELL_BYTES, "%lld", (long long)c->n_linears);
+    (void)snprintf(out[2], SW_CELL_BYTES, "[%lld, %lld]", (long long)c->n_out,
+                   (long long)c->k_in);
+    (void)snprintf(out[3], SW_CELL_BYTES, "%s", spec_text(spec, c->spec));
+    sw_term_bytes(out[4], c->bytes_before);
+    sw_term_bytes(out[5], c->bytes_after);
+    (void)snprintf(out[6], SW_CELL_BYTES, "%s", c->kernel_1);
+    (void)snprintf(out[7], SW_CELL_BYTES, "%s", c->kernel_64);
+    return true;
+}
+
 static void print_classes(const sw_plan *plan)
 {
-    (void)printf("%-16s %6s %17s  %-30s %9s %9s  %s\n", "linear", "count", "[out, in]", "becomes",
-                 "before", "after", "kernel here, 1 token / 64");
-    for (int i = 0; i < plan->n_classes; i++) {
-        const sw_plan_class *c = &plan->classes[i];
-        char shape[48], spec[SW_SPEC_TEXT_BYTES], before[16], after[16];
-        (void)snprintf(shape, sizeof shape, "[%lld, %lld]", (long long)c->n_out,
-                       (long long)c->k_in);
-        sw_term_bytes(before, c->bytes_before);
-        sw_term_bytes(after, c->bytes_after);
-        (void)printf("%-16s %6lld %17s  %-30s %9s %9s  %s / %s\n", c->slot,
-                     (long long)c->n_linears, shape, spec_text(spec, c->spec), before, after,
-                     c->kernel_1, c->kernel_64);
-    }
+    const sw_table table = {
+        .headings = {"linear", "count", "[out, in]", "becomes", "before", "after",
+                     "kernel, 1 token", "kernel, 64 tokens"},
+        .kinds = {SW_CELL_NAME, SW_CELL_NUMBER, SW_CELL_NUMBER, SW_CELL_TEXT, SW_CELL_NUMBER,
+                  SW_CELL_NUMBER, SW_CELL_NAME, SW_CELL_NAME},
+        .n_columns = 8, .self = plan, .row = class_row};
+
+    sw_table_print(stdout, &table, sw_terminal_columns(STDOUT_FILENO));
 }
 
 static void print_speed(const sw_plan_speed *s)

@@ -8,6 +8,7 @@
 #include "formats/io/file_content.h"
 #include "formats/num/pow2.h"
 #include "tools/quantize/needs.h"
+#include "tools/terminal/next_steps.h"
 
 static bool add_number(cJSON *object, const char *key, double v)
 {
@@ -388,6 +389,16 @@ static sw_code print_json(sw_run *run, const sw_quantize_report *r, const sw_qua
     return rc;
 }
 
+static void print_next(const sw_run *run, const char *out_dir)
+{
+    const sw_cmd_common *common = run->options;
+    sw_next_steps next = {.is_silent = common->quiet != 0};
+
+    SW_NEXT_STEP(&next, "what it lost, on text that it was not calibrated with", "verify", out_dir,
+                 "--against", run->args[0], "--text", "FILE");
+    SW_NEXT_STEP(&next, "a look at what it says", "generate", out_dir, "--prompt", "Once upon a");
+}
+
 sw_code sw_quantize_report_print(sw_run *run, const sw_quantize_report *report,
                                  const sw_quantize_settings *settings,
                                  const sw_quantize_outcome *outcome, sw_err *err)
@@ -396,6 +407,7 @@ sw_code sw_quantize_report_print(sw_run *run, const sw_quantize_report *report,
 
     if (common->json) return print_json(run, report, outcome, err);
     print_text(report, settings, outcome);
+    print_next(run, outcome->out_dir);
     run->has_result = true;
     return SW_OK;
 }

@@ -19,7 +19,8 @@ typedef struct reader {
     sw_err *err;
 } reader;
 
-const char *const sw_recipe_not_keys[] = {"recipe", "help", "json", "quiet", NULL};
+const char *const sw_recipe_not_keys[] = {"recipe", "help",     "json", "quiet",
+                                          "progress", "color", NULL};
 
 bool sw_recipe_is_among(const char *name, const char *const *names)
 {

@@ -12,6 +12,7 @@
 #include "tools/run/bench_checkpoint.h"
 #include "tools/run/bench_decode.h"
 #include "verify/speed/speed.h"
+#include "verify/speed/speed_data.h"
 
 typedef struct bench_options {
     sw_cmd_common common;
@@ -26,6 +27,11 @@ static const bench_options defaults = {
     .shape = "4096x14336", .tokens = "1,4,16,64,256", .group_size = 128, .rounds = 7,
     .seconds = 2.0, .context = 128, .steps = 128, .batches = SW_SPEED_BATCHES, .prompt = 512,
     .min_speedup = -1, .min_tokens_s = -1};
+
+static const char *weights_name(int i)
+{
+    return i < sw_n_speed_stores ? sw_speed_stores[i].name : NULL;
+}
 
 static const sw_opt options[] = {
     {.name = "against", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
@@ -48,7 +54,7 @@ static const sw_opt options[] = {
      .offset = offsetof(bench_options, tokens), .arg = "M,M,...",
      .help = "tokens per product (default 1,4,16,64,256)"},
     {.name = "weights", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
-     .offset = offsetof(bench_options, weights), .arg = "W,W,...",
+     .offset = offsetof(bench_options, weights), .arg = "W,W,...", .offers = weights_name,
      .help = "only these kinds of weights: bf16, w4a16, w8a8, fp8, nvfp4a16, ... (default all)"},
     {.name = "group-size", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
      .offset = offsetof(bench_options, group_size), .arg = "N", .min = 0, .max = 1 << 20,

@@ -219,6 +219,7 @@ static sw_code draw_here(job *j, const sw_generate_options *g, const sw_token_si
     sw_session *session = NULL;
     sw_code rc = sw_session_new(&session, j->engine, &j->lm, j->prompt.n + g->max_new, err);
 
+    if (rc == SW_OK) sw_session_watch(session, &j->run->term->progress);
     if (rc == SW_OK)
         rc = sw_generate(session, &j->lm, j->prompt.ids, j->prompt.n, g, sink, &j->result, err);
     sw_session_free(session);

@@ -14,6 +14,7 @@
 
 /* Begins with the rows of quantize, in their order, for recipes. */
 static const sw_opt rows[] = {
+#include "tools/recipe/presets.h"
 #include "tools/quantize/quantize_rows.def"
     SW_DEVICE_ROW(sw_quantize_options, device),
     SW_CMD_THREADS_ROW,

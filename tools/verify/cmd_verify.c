@@ -10,6 +10,7 @@
 #include "tools/cli/speed_opt.h"
 #include "tools/device/device_opt.h"
 #include "tools/report/report.h"
+#include "tools/terminal/next_steps.h"
 #include "verify/speed/turns.h"
 #include "verify/verify.h"
 
@@ -156,9 +157,30 @@ static sw_code write_page(const sw_run *run, const cJSON *object, sw_err *err)
     return sw_html_report(&page, err);
 }
 
+/* What the run has not looked at yet comes first. */
+static void print_next(const sw_run *run, const verify_options *o)
+{
+    const char *checkpoint = run->args[0];
+    sw_next_steps next = {.is_silent = o->common.quiet != 0};
+
+    if (!o->against)
+        SW_NEXT_STEP(&next, "errors against the original, KL divergence", "verify", checkpoint,
+                     "--against", "MODEL", "--text", "FILE");
+    else if (!o->texts.n)
+        SW_NEXT_STEP(&next, "KL divergence and perplexity", "verify", checkpoint, "--against",
+                     o->against, "--text", "FILE");
+    if (o->report)
+        SW_NEXT_STEP(&next, "a page of all this", "report", checkpoint, "--results", o->report,
+                     "-o", "report.html");
+    else if (o->against && o->texts.n && !o->html)
+        SW_NEXT_STEP(&next, "a page of all this", "verify", checkpoint, "--against", o->against,
+                     "--text", o->texts.items[0], "--html", "report.html");
+}
+
 static sw_code show(sw_run *run, const verify_options *o, const sw_report *report, sw_err *err)
 {
     cJSON *object = NULL;
+    sw_err failed = {0};
     char *text = NULL;
     sw_code rc;
 
@@ -175,6 +197,7 @@ static sw_code show(sw_run *run, const verify_options *o, const sw_report *repor
         rc = sw_cmd_json_print(run, object, err);
     } else if ((rc = sw_report_text(&text, report, err)) == SW_OK) {
         (void)fputs(text, stdout);
+        if (sw_report_verdict(report, &failed) == SW_OK) print_next(run, o);
         run->has_result = true;
     }
 done:

@@ -96,6 +96,7 @@ sw_code sw_verify_float_linears(sw_report *report, const sw_subject *checkpoint,
         if (!sw_is_float_linear(checkpoint, original, linears[i].path)) continue;
         if (!sw_original_holds(checkpoint, &linears[i])) continue; /* said to be missing */
         sw_progress_step(progress, "floats", i, n);
+        sw_progress_item(progress, linears[i].path);
         rc = check_one(report, checkpoint, original, &linears[i], err);
         if (rc == SW_OK) rc = sw_progress_check(progress, err);
         sw_st_forget(checkpoint->st);

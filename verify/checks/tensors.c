@@ -227,6 +227,7 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
         tensor_job part = {checkpoint, original, rescale, job.slots + at};
 
         sw_progress_step(progress, "tensors", at, n);
+        sw_progress_item(progress, job.slots[at].linear->path);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) goto done;
         sw_parallel_for((int)n_threads_used, batch, 1, judge_some, &part);
         sw_st_forget(checkpoint->st);

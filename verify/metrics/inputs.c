@@ -77,7 +77,7 @@ static sw_code add_model(sw_report *report, const char *role, const sw_subject *
         (rc = SW_ARENA_TAKE(&paths, &report->arena, n, err)) != SW_OK)
         return rc;
     for (int32_t i = 0; i < n; i++) paths[i] = sw_st_file_path(s->st, i);
-    rc = sw_sha256_files(digests, paths, n, err);
+    rc = sw_sha256_files(digests, paths, n, progress, err);
     for (int32_t i = 0; rc == SW_OK && i < n; i++)
         rc = add_file(report, role, paths[i], digests[i], progress, err);
     for (size_t i = 0; rc == SW_OK && i < sizeof side_files / sizeof *side_files; i++) {

@@ -36,6 +36,7 @@ sw_code sw_writer_begin_keeping(sw_ckpt_writer *w, const sw_ckpt_keep *keep, sw_
     sw_span span;
     sw_code rc = SW_OK;
 
+    w->progress = keep->progress;
     span = sw_span_open("digest inputs");
     if (!keep->sources)
         rc = sw_manifest_sources(&w->sources, w->source, &w->listing, keep->progress, err);

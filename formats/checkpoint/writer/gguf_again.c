@@ -195,6 +195,7 @@ sw_code sw_gguf_write_again(sw_gguf_writer *w, sw_gguf_report *report, const sw_
     find_types(report, &a);
     for (int64_t i = 0; i < a.n && rc == SW_OK; i++) {
         sw_progress_step(o->progress, "write", i, a.n);
+        sw_progress_item(o->progress, a.pieces[i].t->name);
         if ((rc = sw_progress_check(o->progress, err)) == SW_OK)
             rc = put_piece(w, report, &a, &a.pieces[i], err);
     }

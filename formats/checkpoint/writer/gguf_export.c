@@ -473,6 +473,7 @@ static sw_code write_all(sw_gguf_writer *w, sw_gguf_report *report, const sw_che
     report->data_bytes = sw_gguf_writer_data_bytes(w);
     for (int64_t i = 0; i < names.n && rc == SW_OK; i++) {
         sw_progress_step(o->progress, "write", i, names.n);
+        sw_progress_item(o->progress, names.names[i].gguf);
         if ((rc = sw_progress_check(o->progress, err)) != SW_OK) break;
         rc = sw_gguf_export_put(w, report, source, &names.names[i],
                                 sw_gguf_export_type(&names.names[i], o), o, err);

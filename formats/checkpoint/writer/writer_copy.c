@@ -58,10 +58,15 @@ sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err)
 
 sw_code sw_writer_copy_all(sw_ckpt_writer *w, sw_err *err)
 {
+    const int64_t n = sw_ckpt_writer_n_copies(w);
     sw_code rc = SW_OK;
 
-    for (int64_t i = 0; i < sw_ckpt_writer_n_copies(w) && rc == SW_OK; i++)
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        sw_progress_step(w->progress, "copy", i, n);
+        if (is_waiting(w, i)) sw_progress_item(w->progress, sw_st_at(w->source->st, i)->name);
         rc = sw_ckpt_writer_copy(w, i, err);
+    }
+    if (rc == SW_OK) sw_progress_step(w->progress, "copy", n, n);
     return rc;
 }
 

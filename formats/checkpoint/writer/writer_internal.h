@@ -46,6 +46,7 @@ struct sw_ckpt_writer {
     sw_err note;     /* why no tokenizer.json could be made of what the source has */
     sw_ckpt_writer_end_fn at_end; /* or NULL */
     void *end_self;
+    const sw_progress *progress; /* or NULL */
     bool has_shapes; /* parts that are a shape are written already */
     sw_arena arena;
 };

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -84,6 +85,7 @@ static void test_code_names(void **state)
 
 typedef struct listener {
     int n_steps, n_notes;
+    char item[32];
     char note[64];
     bool is_cancelled;
 } listener;
@@ -106,12 +108,18 @@ static void on_note(void *self, const char *text)
     l->n_notes++;
 }
 
+static void on_item(void *self, const char *name)
+{
+    (void)snprintf(((listener *)self)->item, sizeof ((listener *)self)->item, "%s", name);
+}
+
 static bool on_cancel(void *self) { return ((listener *)self)->is_cancelled; }
 
 static void test_progress(void **state)
 {
     listener l = {0};
-    const sw_progress table = {&l, on_step, on_note, on_cancel}, empty = {0};
+    const sw_progress table = {.self = &l, .step = on_step, .note = on_note,
+                               .is_cancelled = on_cancel, .item = on_item}, empty = {0};
     sw_err err = {0};
 
     (void)state;
@@ -122,6 +130,10 @@ static void test_progress(void **state)
     assert_int_equal(sw_progress_check(NULL, &err), SW_OK);
     assert_int_equal(sw_progress_check(&empty, &err), SW_OK);
     sw_progress_step(&table, "stage", 3, 4);
+    sw_progress_item(NULL, "x");
+    sw_progress_item(&empty, "x");
+    sw_progress_item(&table, "a.weight");
+    assert_string_equal(l.item, "a.weight");
     sw_progress_note(&table, "damping %g", 0.5);
     assert_int_equal(sw_progress_check(&table, &err), SW_OK);
     l.is_cancelled = true;

@@ -90,6 +90,21 @@ static void test_values_land(void **state)
     assert_string_equal(p.args.items[0], "a");
     assert_string_equal(p.args.items[1], "b");
     sw_arena_free(&p.arena);
+    {
+        static const struct {
+            const char *line;
+            uint64_t want;
+        } sizes[] = {{"--size 7", 7}, {"--size 2KiB", 2048}, {"--size 2kB", 2000},
+                     {"--size 5GB", 5000000000u}, {"--size 1g", 1u << 30}, {"--size 9B", 9},
+                     {"--size 4.5G", UINT64_C(9) << 29}, {"--size 0.25k", 256},
+                     {"--size 1.5kB", 1500}, {"--size 8192T", UINT64_C(1) << 53}};
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            parse(&p, words, sizes[i].line);
+            assert_int_equal(p.rc, SW_OK);
+            assert_int_equal(p.f.size, sizes[i].want);
+            sw_arena_free(&p.arena);
+        }
+    }
     parse(&p, words, "--rate auto");
     assert_true(p.rc == SW_OK && p.f.rate == SW_OPT_WORD);
     sw_arena_free(&p.arena);
@@ -134,6 +149,11 @@ static void test_refusals_say_why(void **state)
         {"--text=", "--text needs a value, not an empty one"},
         {"--file=", "--file needs a value, not an empty one"},
         {"--size 3Q", "--size: '3Q' is not a size such as 512M or 2G"},
+        {"--size 1.5", "--size: '1.5' is not a size such as 512M or 2G"},
+        {"--size 8192.1T", "--size: '8192.1T' is not a size such as 512M or 2G"},
+        {"--size 3.G", "--size: '3.G' is not a size such as 512M or 2G"},
+        {"--size 3Ki", "--size: '3Ki' is not a size such as 512M or 2G"},
+        {"--size 3GBx", "--size: '3GBx' is not a size such as 512M or 2G"},
         {"--size -1", "--size: '-1' is not a size such as 512M or 2G"},
         {"--size 99999999999T", "--size: '99999999999T' is not a size such as 512M or 2G"},
         {"--color rde", "--color does not know 'rde'; did you mean red? (there are red, green, "

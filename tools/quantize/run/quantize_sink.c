@@ -70,6 +70,7 @@ static sw_code put_linear(void *self, const sw_linear_ref *ref, const char *path
     fan *f = self;
     sw_code rc;
 
+    sw_progress_item(f->jobs[0]->progress, path);
     note_linear(f->jobs[0]->progress, ref, path, report);
     if ((rc = sw_progress_check(f->jobs[0]->progress, err)) != SW_OK) return rc;
     for (int i = 0; i < f->n && rc == SW_OK; i++) {
