@@ -78,6 +78,7 @@ include tests/make/deps.mk
 include tests/make/test.mk
 include tests/make/demo.mk
 include tests/make/cuda.mk
+include tests/make/library.mk
 include tests/make/install.mk
 
 $(BUILD)/%.o: %.c | $(DEPS_STAMP)
