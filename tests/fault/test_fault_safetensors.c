@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
 #include <zstd.h>
+#include <cmocka.h>
 
 #include "formats/base/hash.h"
 #include "formats/file/safetensors.h"

@@ -3,7 +3,6 @@
  *
  *   bench_mixers
  */
-#include <cmocka.h>
 #include <cuda_runtime_api.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/cuda/ops/mixers/mixers.h"
 #include "tests/gpu/support/device_case.h"

@@ -1,12 +1,12 @@
 /* test_block_put.c - values put into a block that lies on a device: what it then computes is what
  * it would, had it been loaded with them. Exit 77 without a GPU.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <cmocka.h>
 
 #include "kernels/engine/device_engine.h"
 #include "tests/gpu/support/device_case.h"

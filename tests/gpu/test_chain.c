@@ -1,11 +1,11 @@
 /* test_chain.c - chains of products and attention against kernels of their own, which other tests
  * hold against sums in double. Exit 77 without a GPU. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <cmocka.h>
 
 #include "formats/model/model.h"
 #include "tests/gpu/support/fused_case.h"

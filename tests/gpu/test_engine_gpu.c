@@ -4,7 +4,6 @@
  * Bounds are of BF16 arithmetic with sums in FP32: activations are rounded to 8 bits some dozen
  * times a layer. What was measured is printed.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/engine/device_engine.h"
 #include "tests/gpu/support/device_case.h"

@@ -2,13 +2,13 @@
  * the device, and logits and tokens are the bytes that they are with all blocks on the device. Exit
  * 77 without a GPU.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/engine/device_engine.h"
 #include "quant/run/scheme.h"

@@ -2,7 +2,6 @@
  * whole sequences, the same in uneven pieces and token by token, and a second text over what the
  * first has left behind. Exit 77 without a GPU.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/model/mixer.h"
 #include "kernels/cuda/ops/mixers/mixers.h"

@@ -1,6 +1,5 @@
 /* test_engine_ops.c - the engine's device kernels one by one against what the CPU computes.
  * Exit 77 without a GPU. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/model/model.h"
 #include "formats/num/act.h"

@@ -1,6 +1,5 @@
 /* test_engine_products.c - products of one token and of experts, with what stands around them,
  * against sums in double. Exit 77 without a GPU. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/model/model.h"
 #include "formats/num/act.h"

@@ -5,7 +5,6 @@
  * What the device refuses is a list that can only shrink: a family that is on it and runs fails.
  * At the end the largest distance of each family is printed.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/io/file.h"
 #include "kernels/engine/device_engine.h"

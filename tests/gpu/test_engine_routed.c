@@ -2,13 +2,13 @@
  * rounded to each format that has grouped products gives the CPU's logits, step by step what it
  * gives at once, and the same bytes twice; faults are seen. Exit 77 without a GPU that has them.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "quant/run/scheme.h"

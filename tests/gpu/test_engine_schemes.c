@@ -8,7 +8,6 @@
  * the square root of two apart of what quantizing inputs changes, and rounding; and divergences
  * from the original three standard errors of their paired difference, and rounding.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/engine/device_engine.h"
 #include "quant/run/scheme.h"

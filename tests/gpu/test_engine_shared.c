@@ -5,13 +5,13 @@
  *
  * The models are recipes of tests/golden/recipes with wider experts, so their weights are random.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/io/file_content.h"
 #include "kernels/engine/device_engine.h"

@@ -4,7 +4,6 @@
  * The texts of the NLLs are not in the repository: SWAGE_TEXTS names the directory with
  * wikitext2-test.txt and docs-heldout.txt, and without it that part is skipped.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -13,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/base/parallel.h"
 #include "formats/io/file_content.h"

@@ -1,12 +1,12 @@
 /* test_gemm.c - the device's matrix kernels against the product they must compute.
  * Exit 77 without a GPU. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/cuda/gemm/cublaslt/cublaslt_fp8.h"
 #include "tests/gpu/support/gpu_case.h"

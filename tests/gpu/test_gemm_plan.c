@@ -1,11 +1,11 @@
 /* test_gemm_plan.c - the choice of a device kernel, which needs no device: that every plan can be
  * run, and where problems of some kinds go. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/cuda_gemm.h"
 

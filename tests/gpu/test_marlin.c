@@ -1,12 +1,12 @@
 /* test_marlin.c - weights in Marlin's order put in tiles on the device, byte for byte what the host
  * packs. Exit 77 without a GPU. */
-#include <cmocka.h>
 #include <cuda_runtime_api.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/dialect/dialect_common.h"
 #include "kernels/cuda/gemm/marlin_tiles.h"

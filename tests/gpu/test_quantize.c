@@ -1,6 +1,5 @@
 /* test_quantize.c - whole runs of the quantizer with streams and solves on a device, against the
  * same on the CPU. Exit 77 without a GPU. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/io/file_content.h"
 #include "kernels/blas.h"

@@ -6,7 +6,6 @@
  * nearly so. The two halves of the text have words of their own, so that one cannot pass for the
  * other, and a chunk holds an odd number of windows.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/blas.h"
 #include "kernels/solver.h"

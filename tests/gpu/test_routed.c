@@ -3,7 +3,6 @@
  *
  *   test_routed [FILTER]     the tests whose name it matches (* and ? as in a shell)
  */
-#include <cmocka.h>
 #include <cuda_runtime_api.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/model/model.h"
 #include "tests/gpu/support/routed_case.h"

@@ -1,6 +1,5 @@
 /* test_search.c - small floats, clipping and what searches for scales ask of the device,
  * against the CPU's on the same numbers. Exit 77 without a GPU. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/num/act.h"
 #include "quant/backend/cuda/cuda_watch.h"

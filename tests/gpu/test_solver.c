@@ -1,7 +1,6 @@
 /* test_solver.c - calibration on the device against the CPU's, on the same numbers.
  * Exit 77 without a GPU. */
 #include <cblas.h>
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/base/size.h"
 #include "formats/pack/tiles.h"

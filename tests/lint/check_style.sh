@@ -30,6 +30,7 @@ in_lib && /[^_a-z](malloc|calloc|realloc|free)\(/ && FILENAME !~ /formats\/base\
 # Of lines of one kind that follow each other, so that a reader finds a header and a merge seldom meets another.
 /^#include [<"][^>"]*\.(h|cuh)[>"]/ {
     path = $0; sub(/^#include ./, "", path); sub(/[>"].*/, "", path)
+    if (path == "cmocka.h") path = "~" # which needs what the others declare
     kind = substr($0, 10, 1)
     if (FNR == included + 1 && kind == last_kind && path <= last_path) bad("includes are not in order")
     included = FNR; last_kind = kind; last_path = path

@@ -7,13 +7,13 @@
 
 #include <cblas.h>
 #include <cjson/cJSON.h>
-#include <cmocka.h>
 #include <lapacke.h>
 #include <omp.h>
 #include <openssl/evp.h>
 #include <pcre2.h>
 #include <utf8proc.h>
 #include <zstd.h>
+#include <cmocka.h>
 
 int main(void)
 {

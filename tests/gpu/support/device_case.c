@@ -1,10 +1,10 @@
 /* device_case.c - see device_case.h. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <cmocka.h>
 
 #include "tests/gpu/support/device_case.h"
 #include "tests/support/toys/random.h"

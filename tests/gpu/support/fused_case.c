@@ -1,9 +1,9 @@
 /* fused_case.c - see fused_case.h. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <cmocka.h>
 
 #include "tests/gpu/support/fused_case.h"
 #include "tests/support/toys/qtensor_gen.h"

@@ -1,5 +1,4 @@
 /* gpu_case.c - see gpu_case.h. */
-#include <cmocka.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <setjmp.h>
@@ -8,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/num/act.h"
 #include "tests/gpu/support/gpu_case.h"

@@ -1,5 +1,4 @@
 /* routed_case.c - see routed_case.h. */
-#include <cmocka.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <setjmp.h>
@@ -7,6 +6,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/model/model.h"
 #include "formats/num/act.h"

@@ -1,11 +1,11 @@
 /* solver_case.c - see solver_case.h. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "tests/gpu/support/solver_case.h"
 #include "tests/support/toys/random.h"

@@ -1,7 +1,6 @@
 /* gemm_case.c - see gemm_case.h. */
 #include "tests/support/cases/gemm_case.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/num/half.h"
 

@@ -1,11 +1,11 @@
 /* quantized_lm.c - see quantized_dir.h. */
 #include "tests/support/cases/quantized_dir.h"
 
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #define MUST(call)                                      \
     do {                                                \

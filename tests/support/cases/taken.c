@@ -1,12 +1,12 @@
 /* taken.c - see stats_case.h. */
 #include "tests/support/cases/stats_case.h"
 
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 void taken_add(taken *k, const sw_qtensor *q, const sw_solve_report *report)
 {

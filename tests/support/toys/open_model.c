@@ -3,13 +3,13 @@
 
 #include "formats/io/file_content.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #define MUST(call_with_err)                                              \
     do {                                                                 \

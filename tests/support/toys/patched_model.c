@@ -1,7 +1,6 @@
 /* patched_model.c - see patched_model.h. */
 #include "tests/support/toys/patched_model.h"
 
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -10,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <cmocka.h>
 
 #include "formats/file/safetensors.h"
 #include "formats/io/file.h"

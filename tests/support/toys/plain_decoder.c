@@ -1,7 +1,6 @@
 /* plain_decoder.c - see plain_decoder.h. */
 #include "tests/support/toys/plain_decoder.h"
 
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/num/num.h"
 

@@ -2,7 +2,6 @@
  *
  * Written from the models' published descriptions, each family in its own words.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "tests/support/toys/plain_decoder.h"
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
 #include <math.h>
+#include <cmocka.h>
 
 #include "formats/base/json.h"
 #include "formats/base/mem.h"

@@ -10,13 +10,13 @@
  * the metadata), and hold the engine to the tight limit; the files that came with the models are
  * kept as well, since they still catch what is wrong.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/model/programs.h"
 #include "tests/support/scratch.h"

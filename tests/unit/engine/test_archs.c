@@ -3,12 +3,12 @@
  * Rounded and calibrated, in dialects with and without tiles; verify then reads the result with its
  * second decoder, compares every tensor with the original, and runs both over tokens.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/cases/verify_case.h"

@@ -1,12 +1,12 @@
 /* test_engine.c - what the engine promises beyond one forward pass: caches, batches, threads,
  * windows, rope kinds, early stops, refusals. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/plain_decoder.h"

@@ -1,10 +1,10 @@
 /* test_generate.c - greedy continuations token for token, and how a run ends. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/io/file_content.h"
 #include "formats/text/tokenizer.h"

@@ -1,13 +1,13 @@
 /* test_key_choice.c - chosen keys against a sort of all scores in double, and attention that sees
  * chosen keys against attention over those alone.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/engine/attention.h"
 #include "kernels/engine/sparse/key_choice.h"

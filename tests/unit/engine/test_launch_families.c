@@ -2,12 +2,12 @@
  * lists that were written from the block programs by hand. test_launch_plan.c has the others,
  * launch_text.h says how a list reads.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/io/file_content.h"
 #include "tests/support/cases/launch_text.h"

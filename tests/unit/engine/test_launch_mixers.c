@@ -2,12 +2,12 @@
  * written from the block programs by hand, and where a run can begin that is given the inputs of a
  * linear. launch_text.h says how a list reads.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/io/file_content.h"
 #include "formats/model/programs.h"

@@ -2,12 +2,12 @@
  * hand: six families, prefill, decoding with and without products that take in what stands around
  * them, taps, stops and halves. launch_text.h says how a list reads.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/io/file_content.h"
 #include "formats/model/programs.h"

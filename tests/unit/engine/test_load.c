@@ -1,10 +1,10 @@
 /* test_load.c - weights that do not fit the configuration, each refused by name. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "tests/support/toys/open_model.h"
 

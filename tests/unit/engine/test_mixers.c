@@ -1,12 +1,12 @@
 /* test_mixers.c - the recurrent mixers against loops in double precision written from the formulas,
  * in one call, token by token and in uneven pieces, on one thread and on three.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/engine/mixers/gated_delta.h"
 #include "kernels/engine/mixers/gated_norm.h"

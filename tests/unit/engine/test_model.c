@@ -1,10 +1,10 @@
 /* test_model.c - config.json to a model description: keys of both styles, defaults, refusals. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/model/model.h"
 

@@ -3,12 +3,12 @@
  *
  * Every recipe is opened with each spelling of its config: as newer and as published files have it.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/checkpoint/checkpoint.h"
 #include "formats/io/file.h"

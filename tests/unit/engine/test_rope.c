@@ -1,11 +1,11 @@
 /* test_rope.c - rotary frequencies of every kind against formulas written a second time, and
  * against numbers worked out by hand. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "tests/support/toys/plain_decoder.h"
 

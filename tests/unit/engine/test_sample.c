@@ -1,10 +1,10 @@
 /* test_sample.c - greedy, temperature, top-k and top-p draws. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/engine/engine.h"
 

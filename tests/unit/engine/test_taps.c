@@ -1,11 +1,11 @@
 /* test_taps.c - what taps see, and where a run stops. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/random.h"

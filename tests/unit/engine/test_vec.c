@@ -1,11 +1,11 @@
 /* test_vec.c - the row-wise arithmetic against double precision, and every table against the
  * baseline byte for byte. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/num/half.h"
 #include "kernels/cpu/simd/features.h"

@@ -1,12 +1,12 @@
 /* test_wrappers.c - the decoder inside a model with towers: its config, its names, what is left,
  * and which programs a device runs.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/file/config_text.h"
 #include "formats/io/file_content.h"

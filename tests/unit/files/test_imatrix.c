@@ -1,13 +1,13 @@
 /* test_imatrix.c - importance matrices in both forms: written and read back, refused where bytes
  * are spoilt, and rounding that they weigh errs less where they say that it matters.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/base/mem.h"
 #include "formats/file/gguf.h"

@@ -1,6 +1,5 @@
 /* test_profile.c - spans of a run: recorded only when asked for, of all threads, in a file that
  * parses; and the digests of several files at once, which are those of one. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <cmocka.h>
 
 #include "formats/base/json.h"
 #include "formats/base/parallel.h"

@@ -1,11 +1,11 @@
 /* test_stored.c - where checkpoints keep linears; experts of one tensor taken apart, and judged. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/checkpoint/checkpoint.h"
 #include "formats/model/stored.h"

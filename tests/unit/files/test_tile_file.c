@@ -1,10 +1,10 @@
 /* test_tile_file.c - weights in tiles by the name of their module: what tile_file.h hands out is
  * what the dialect holds, and what is not there is refused by name. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/checkpoint/checkpoint.h"
 #include "kernels/tile_file.h"

@@ -2,13 +2,13 @@
  * same logits, in Q8_0 it passes the judge, and what loaders cannot run is refused. Tensors and
  * keys are those that loaders ask for, by a list of our own for families that differ most.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/base/json.h"
 #include "formats/file/gguf.h"

@@ -1,13 +1,13 @@
 /* test_gguf_pieces.c - orders of rows against lists written by hand, columns by blocks, what is
  * stored of values, and weights of NVFP4 with their factors.
  */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/base/mem.h"
 #include "formats/file/gguf.h"

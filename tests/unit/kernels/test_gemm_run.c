@@ -1,10 +1,10 @@
 /* test_gemm_run.c - choosing a row, growing the workspace, the bias, and empty problems. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/blas.h"
 #include "tests/support/cases/gemm_case.h"

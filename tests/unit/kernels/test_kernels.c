@@ -1,5 +1,4 @@
 /* test_kernels.c - every row of the kernel table against the product it must compute. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/blas.h"
 #include "kernels/cpu/simd/features.h"

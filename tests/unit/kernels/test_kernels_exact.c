@@ -1,12 +1,12 @@
 /* test_kernels_exact.c - every row decodes every code of every channel exactly, and the check that
  * says so notices each way in which packed weights go wrong. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/num/half.h"
 #include "kernels/blas.h"

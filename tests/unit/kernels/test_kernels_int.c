@@ -1,6 +1,5 @@
 /* test_kernels_int.c - products of codes: every row has the reference's activation codes and, with
  * one group per channel, its very bytes. */
-#include <cmocka.h>
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -8,6 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/num/act.h"
 #include "kernels/blas.h"

@@ -1,6 +1,5 @@
 /* test_round.c - the fast rounding of inputs has the very bits of the plain one, and a product with
  * rounded inputs is the product of the rounded inputs. */
-#include <cmocka.h>
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -8,6 +7,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/num/act.h"
 #include "formats/num/half.h"

@@ -1,11 +1,11 @@
 /* test_speed.c - the bench measures what it says: every M, every row, checked, with its options
  * checked as well. Nothing here depends on how fast anything is. */
-#include <cmocka.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "kernels/blas.h"
 #include "verify/speed/speed_data.h"

@@ -1,12 +1,12 @@
 /* test_async_sink.c - results handed on by another thread: all of them, in order, as they were; and
  * what happens once one cannot be. */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <cmocka.h>
 
 #include "quant/run/async_sink.h"
 

@@ -1,10 +1,10 @@
 /* test_device_opt.c - the --device option: which words there are, and what a build without CUDA
  * answers (test programs link that one). */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "tools/device/device_opt.h"
 

@@ -1,11 +1,11 @@
 /* test_linear_counts.c - every matrix of a model's layers is counted once: as codes, left by rule,
  * left by pattern, or unknown.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "formats/dialect/dialect.h"
 #include "quant/run/scheme.h"

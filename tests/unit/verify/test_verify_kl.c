@@ -1,11 +1,11 @@
 /* test_verify_kl.c - the bound on KL: noise as large as rounding tells what a model makes of errors
  * and what is beyond that is damage.
  */
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <cmocka.h>
 
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/cases/verify_case.h"
