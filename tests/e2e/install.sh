@@ -55,7 +55,7 @@ for example in tests/examples/*.c; do
     expect 2 "usage: $name" "$T/$name"
 done
 expect 0 '' "$T/inspect" "$TINY"
-[ "$(head -n 1 "$T/stdout")" = 'llama, BF16: 56 tensors, 13607424 bytes' ] || fail "$(head -n 1 "$T/stdout")"
+[ "$(head -n 1 "$T/stdout")" = 'llama, BF16: 56 tensors, 13638144 bytes' ] || fail "$(head -n 1 "$T/stdout")"
 ldd "$T/inspect" | grep -q "libswage.so.0 => $T/usr/lib/libswage.so.0" || fail 'another libswage'
 
 # a header of an older version does not stay, and uninstalling leaves no file

@@ -1,8 +1,8 @@
 /* decode.c - the values of a weight as floats: decode CHECKPOINT NAME
  *
- * NAME is a module ("model.layers.0.mlp.up_proj") or a tensor ("model.norm.weight"). Prints how many
- * values there are, their sum and their largest magnitude; writes nothing. A quantized module is
- * decoded a second time by rows, which must give the same bits. */
+ * NAME is a module ("model.layers.0.mlp.up_proj") or a tensor ("model.norm.weight"). Prints how
+ * many values there are, their sum and their largest magnitude; writes nothing. A quantized
+ * module is decoded a second time by rows, which must give the same bits. */
 #include <inttypes.h>
 #include <libswage.h>
 #include <math.h>

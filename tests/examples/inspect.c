@@ -1,7 +1,7 @@
 /* inspect.c - what is in a checkpoint: inspect CHECKPOINT
  *
- * Prints its format and architecture, how many tensors it has and of how many bytes, and each linear
- * with its scheme. */
+ * Prints its format and architecture, how many tensors it has and of how many bytes, and each
+ * linear with its scheme. */
 #include <inttypes.h>
 #include <libswage.h>
 #include <stdio.h>

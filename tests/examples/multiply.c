@@ -1,8 +1,9 @@
-/* multiply.c - a product with a weight of a quantized checkpoint: multiply CHECKPOINT MODULE [KERNEL]
+/* multiply.c - a product with a weight of a quantized checkpoint: multiply CHECKPOINT MODULE
+ * [KERNEL]
  *
- * Runs every kernel that can multiply it, or the one named, on the same made-up inputs, and compares
- * with the decoded weight in double. Prints each kernel's relative error (L2). Schemes that quantize
- * their inputs differ by that. */
+ * Runs every kernel that can multiply it, or the one named, on the same made-up inputs, and
+ * compares with the decoded weight in double. Prints each kernel's relative error (L2). Schemes
+ * that quantize their inputs differ by that. */
 #include <inttypes.h>
 #include <libswage.h>
 #include <math.h>
@@ -65,7 +66,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "multiply: %s\n", error.text);
     } else {
         w = malloc((size_t)(sw_matrix_n_out(matrix) * sw_matrix_k_in(matrix)) * sizeof *w);
-        code = w ? sw_matrix_decode(w, matrix, 0, sw_matrix_n_out(matrix), &error) : SW_ERROR_MEMORY;
+        code = w ? sw_matrix_decode(w, matrix, 0, sw_matrix_n_out(matrix), &error)
+                 : SW_ERROR_MEMORY;
         if (!code && argc > 3) code = try_kernel(argv[3], matrix, w, 1);
         for (int i = 0; argc == 3 && !code && sw_library_kernel(i); i++)
             code = try_kernel(sw_library_kernel(i), matrix, w, 0);

@@ -1,8 +1,8 @@
 /* quantize.c - one matrix to 4 bits, by rounding and by GPTQ: quantize CHECKPOINT MODULE
  *
- * A stranger would bring the inputs of his calibration text. Here they are made up: correlated noise
- * with a few strong channels, as those of a transformer are. Prints the relative output errors of both,
- * and fails when GPTQ is not the better one. */
+ * A stranger would bring the inputs of his calibration text. Here they are made up: correlated
+ * noise with a few strong channels, as those of a transformer are. Prints the relative output
+ * errors of both, and fails when GPTQ is not the better one. */
 #include <inttypes.h>
 #include <libswage.h>
 #include <stdio.h>
@@ -48,7 +48,8 @@ static int quantize(const float *w, const sw_linear_info *linear, const double *
         options.method = methods[i];
         options.hessian = hessian;
         options.n_tokens = N_TOKENS;
-        if (sw_matrix_quantize(&matrix, &report, w, linear->n_out, linear->k_in, &options, &error)) {
+        if (sw_matrix_quantize(&matrix, &report, w, linear->n_out, linear->k_in, &options,
+                               &error)) {
             fprintf(stderr, "quantize: %s\n", error.text);
             return error.code;
         }

@@ -71,7 +71,8 @@ static sw_code convert(void *ctx, sw_err *err)
     s.n_threads = 1;
     strncpy(from, scratch_path(ctx, "q"), sizeof from - 1);
     from[sizeof from - 1] = '\0';
-    return end(sw_convert(NULL, from, scratch_path(ctx, "out"), "gptq_v2", &s, &error), &error, err);
+    return end(sw_convert(NULL, from, scratch_path(ctx, "out"), "gptq_v2", &s, &error), &error,
+               err);
 }
 
 static void test_all(void **state)

@@ -36,7 +36,8 @@ const void *sw_encoded_tensor(sw_tensor_info *info, const sw_encoded *encoded, i
 }
 
 /* The first way in which the format says exactly this. */
-static sw_code find_words(sw_qspec *out, const sw_qtensor *q, const sw_dialect *dialect, sw_err *err)
+static sw_code find_words(sw_qspec *out, const sw_qtensor *q, const sw_dialect *dialect,
+                          sw_err *err)
 {
     sw_err first = {0};
     int at = 0;

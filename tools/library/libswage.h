@@ -233,7 +233,8 @@ SW_API const void *sw_encoded_tensor(sw_tensor_info *info, const sw_encoded *enc
 typedef struct sw_product sw_product;
 
 /* A copy of the matrix in the order of the kernels, with the fastest kernel for this processor, or
- * the one named wherever it can multiply as many tokens. SW_ERROR_USAGE: no such kernel, or it cannot multiply this on this processor.
+ * the one named wherever it can multiply as many tokens. SW_ERROR_USAGE: no such kernel, or it
+ * cannot multiply this on this processor.
  * SW_ERROR_UNSUPPORTED: groups that scatter over inputs, or channels kept in floats. */
 SW_API_CHECKED int sw_product_new(sw_product **out, const sw_matrix *matrix, const char *kernel,
                                   sw_error *error);

@@ -79,7 +79,10 @@ const char *sw_source_format(const sw_source *source)
     return c->is_file ? "gguf" : c->dialect ? c->dialect->name : sw_dtype_name(c->model.dtype);
 }
 
-const char *sw_source_architecture(const sw_source *source) { return source->ckpt.model.arch->name; }
+const char *sw_source_architecture(const sw_source *source)
+{
+    return source->ckpt.model.arch->name;
+}
 
 int64_t sw_source_n_tensors(const sw_source *source) { return sw_st_count(source->ckpt.st); }
 
@@ -165,8 +168,8 @@ static sw_code take_linear(sw_qtensor *q, const sw_source *s, const char *path, 
     return sw_checkpoint_qtensor(q, &s->ckpt, path, l->ref.n_out, l->ref.k_in, err);
 }
 
-/* A linear in floats, as rows of outputs wherever its file has them. Copying rows of a tensor that is
- * made from others, as of a GGUF, would need bytes that no file has: those are rows already. */
+/* A linear in floats, as rows of outputs wherever its file has them. A tensor that is made of what
+ * the file stores otherwise, as of a GGUF, is rows already. */
 static sw_code decode_linear(float *values, int64_t n_values, const sw_source *s,
                              const sw_library_linear *l, sw_err *err)
 {

@@ -1,5 +1,5 @@
-/* test_library.c - the C interface against what it wraps: the same bits, and wrong arguments refused
- * with nothing handed out. */
+/* test_library.c - the C interface against what it wraps: the same bits, and wrong arguments
+ * refused with nothing handed out. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 #include "formats/dialect/dialect.h"
 #include "quant/method/algo.h"
 #include "quant/run/pipeline.h"
+#include "quant/run/scheme.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
 #include "tests/support/toys/random.h"
@@ -193,7 +194,8 @@ static void test_reads_what_the_reader_reads(void **state)
 
 static void test_refuses_names(void **state)
 {
-    static const char *const names[] = {"model.layers.1.mlp", "model.layers.2.mlp.up_proj", "", NULL};
+    static const char *const names[] = {"model.layers.1.mlp", "model.layers.2.mlp.up_proj", "",
+                                        NULL};
     sw_source *source = NULL;
     sw_matrix *m = NULL;
     sw_tensor_info tensor;
@@ -271,7 +273,8 @@ static void test_multiplies(void **state)
     assert_int_equal(sw_product_run(y, p, t->w, 2, 0, &error), 0);
     for (int n = 0; n < 2 * OUT; n++) {
         double sum = 0;
-        for (int k = 0; k < K; k++) sum += (double)t->w[n / OUT * K + k] * want[n % OUT * K + k];
+        for (int k = 0; k < K; k++)
+            sum += (double)t->w[n / OUT * K + k] * (double)want[n % OUT * K + k];
         assert_true(fabs(sum - (double)y[n]) < 1e-6);
     }
     assert_int_equal(sw_product_run(y, p, NULL, 2, 0, &error), SW_ERROR_USAGE);
