@@ -80,6 +80,7 @@ include tests/make/demo.mk
 include tests/make/cuda.mk
 include tests/make/library.mk
 include tests/make/install.mk
+include tests/make/package.mk
 
 $(BUILD)/%.o: %.c | $(DEPS_STAMP)
 	@mkdir -p $(@D)

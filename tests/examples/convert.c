@@ -1,5 +1,6 @@
-/* convert.c - between formats: convert CHECKPOINT FORMAT OUT | convert CHECKPOINT FORMAT MODULE
- * -
+/* convert.c - between formats:
+ *     convert CHECKPOINT FORMAT OUT
+ *     convert CHECKPOINT FORMAT MODULE -
  *
  * The first form writes a whole checkpoint. The second prints what the format would store for
  * one quantized module, without writing anything. */

@@ -1,5 +1,5 @@
-/* multiply.c - a product with a weight of a quantized checkpoint: multiply CHECKPOINT MODULE
- * [KERNEL]
+/* multiply.c - a product with a weight of a quantized checkpoint:
+ *     multiply CHECKPOINT MODULE [KERNEL]
  *
  * Runs every kernel that can multiply it, or the one named, on the same made-up inputs, and
  * compares with the decoded weight in double. Prints each kernel's relative error (L2). Schemes
