@@ -24,3 +24,29 @@ deb: all shared ## Debian packages in build/deb: swage, libswage0, libswage-dev,
 
 deb-test: deb ## install, use and remove the packages in a clean Debian; by root, with a mirror, some minutes
 	$(Q)rc=0; bash tests/make/package/deb_test.sh $(DEB_DIR) calib_data tests/examples || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
+
+SBOM := $(BUILD)/swage.spdx.json
+$(SBOM): $(BIN) $(SHARED_LIB) tests/make/package/sbom.sh
+	$(Q)bash tests/make/package/sbom.sh $(VERSION) $(BIN) $(SHARED_LIB) >$@.part && mv $@.part $@
+
+.PHONY: sbom
+sbom: $(SBOM) ## what is linked, with versions and licences, as SPDX 2.3 in build/release/swage.spdx.json
+	@echo $(SBOM)
+
+# The same objects, linked so that they find the libraries of their own folder. An rpath of the older
+# kind (DT_RPATH) also holds for what those libraries need in turn.
+TAR_STAGE  := build/tar-stage
+ORIGIN_LIB := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN/../lib'
+
+.PHONY: tarball tarball-old tarball-test
+tarball: all shared $(SBOM) ## an archive that runs where it is unpacked, with its libraries (GLIBC=2.31 to refuse a newer one)
+	$(Q)rm -rf $(TAR_STAGE) && $(MAKE) -s install DESTDIR=$(CURDIR)/$(TAR_STAGE)/ PREFIX= LIBDIR=/lib >/dev/null
+	$(Q)$(CC) $(CFLAGS_ALL) -rdynamic $(TOOL_OBJ) -Wl,--whole-archive $(LIB) -Wl,--no-whole-archive \
+	  $(LDFLAGS) $(LIBS) $(ORIGIN_LIB) -o $(TAR_STAGE)/bin/swage
+	$(Q)$(CC) $(CFLAGS_ALL) -shared -Wl,-soname,$(SO_NAME) -Wl,--version-script=$(BUILD)/libswage.map \
+	  -Wl,-z,defs,-z,text,-z,relro,-z,now -Wl,--gc-sections $(API_OBJ) $(BUILD)/libparts.a $(LIB) $(LDFLAGS) $(LIBS) \
+	  -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN' -o $(TAR_STAGE)/lib/$(notdir $(SHARED_LIB))
+	$(Q)bash tests/make/package/tarball.sh $(VERSION) $(TAR_STAGE) build/tarball $(SBOM) $(GLIBC)
+
+tarball-old: ## the same in a Debian 11, for glibc 2.31 and later; by root, with a mirror, some minutes
+	$(Q)rc=0; bash tests/make/package/tarball_old.sh $(VERSION) 2.31 || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]

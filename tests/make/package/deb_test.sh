@@ -23,16 +23,15 @@ cp "$debs"/*.deb "$root/debs/"
 cp -r "$data/." "$root/data/"
 cp "$examples"/*.c "$root/examples/"
 in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
-listing() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./debs -o -path ./out \) -prune -o ! -type d -print | sort); }
+apt() { in_root sh -c "apt-get $*" >"$root/log" 2>&1 || { tail -n 20 "$root/log"; exit 1; }; }
+listing() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./debs -o -path ./out -o -path ./examples \) -prune -o ! -type d -print | sort); }
 
 in_root apt-get update -qq >/dev/null 2>&1 || skip 'no mirror can be reached'
-in_root apt-get install -y --no-install-recommends gcc libc6-dev pkg-config >/dev/null
-in_root apt-get install -y --no-install-recommends --download-only /debs/*.deb >/dev/null
-in_root sh -c 'dpkg-query -W -f "\${Package}\n"' >"$root/out.before"
+apt 'install -y --no-install-recommends gcc libc6-dev pkg-config'
 before=$(listing | grep -iE 'swage' || true)
 [ -z "$before" ] || { echo "Swage was there before: $before"; exit 1; }
 
-in_root apt-get install -y --no-install-recommends /debs/*.deb >/dev/null
+apt 'install -y --no-install-recommends /debs/*.deb'
 in_root swage --version
 in_root swage quantize /data/tiny-llama --method rtn --scheme W4A16 --format compressed-tensors -o /out -q
 in_root swage verify /out --against /data/tiny-llama --text /data/eval.txt --max-kl 0.2 --quiet >/dev/null
@@ -43,7 +42,7 @@ for example in "$root"/examples/*.c; do
 done
 in_root /examples/inspect /out | head -n 1
 in_root /examples/quantize /data/tiny-llama model.layers.0.mlp.up_proj
-in_root apt-get purge -y swage libswage-dev libswage0 $([ ! -f "$debs"/swage-cuda_*.deb ] || echo swage-cuda) >/dev/null
+apt "purge -y $(in_root dpkg-query -W -f '${Package} ' '*swage*')"
 after=$(listing | grep -iE 'swage' | grep -v '^./var/cache/apt/\|^./var/log/' || true)
 [ -z "$after" ] || { echo "left behind: $after"; exit 1; }
 in_root dpkg --audit
