@@ -18,9 +18,11 @@ if command -v dpkg-query >/dev/null; then
     grep -q "\"versionInfo\": \"$(dpkg-query -W -f '${Version}' libcjson1)\"" "$sbom" || fail 'version of libcjson1'
     [ "$(grep -c '"licenseDeclared": "NOASSERTION"' "$sbom")" -le 2 ] || fail "licences: $(grep -B9 'Declared": "NOASS' "$sbom")"
 fi
-version=$(sed -nE 's/^  "name": "swage-(.*)",/\1/p' "$sbom")
-bash tests/make/package/sbom.sh "$version" "$SWAGE" "$BUILD/libswage.so.$version" >"$T/again" || fail again
-cmp "$sbom" "$T/again" || fail 'not the same again'
+if [ ! -e "$BUILD/libswage_cuda.so" ]; then # which would be on the list as well
+    version=$(sed -nE 's/^  "name": "swage-(.*)",/\1/p' "$sbom")
+    bash tests/make/package/sbom.sh "$version" "$SWAGE" "$BUILD/libswage.so.$version" >"$T/again" || fail again
+    cmp "$sbom" "$T/again" || fail 'not the same again'
+fi
 
 # damage SED TEXT: a document that lacks something is refused for that
 damage() {

@@ -44,13 +44,14 @@ endef
 define SWAGE_CUDA_PC
 prefix=$(PREFIX)
 libdir=$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))
+cudaroot=$(CUDA_HOME)
 
 Name: swage-cuda
 Description: the CUDA kernels of swage for inference engines
 Version: $(VERSION)
 Requires: swage-static
-Cflags: -I$(CUDA_HOME)/include
-Libs: -L$${libdir} -l:libswage_cuda.a $(CUDA_LIBS)
+Cflags: -I$${cudaroot}/include
+Libs: -L$${libdir} -l:libswage_cuda.a $(subst $(CUDA_HOME),$${cudaroot},$(CUDA_LIBS))
 endef
 export SWAGE_PC STATIC_PC SWAGE_CUDA_PC
 

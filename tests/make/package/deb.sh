@@ -1,5 +1,5 @@
 #!/bin/sh
-# deb.sh VERSION STAGE OUT - Debian packages of an installed tree, without debhelper.
+# deb.sh VERSION STAGE OUT SBOM - Debian packages of an installed tree, without debhelper.
 #
 # STAGE is what `make install DESTDIR=STAGE PREFIX=/usr LIBDIR=/usr/lib/MULTIARCH CUDA_DIR=/usr/lib/swage`
 # left. Each file goes into the first package of this table whose pattern it matches; what none claims
@@ -13,7 +13,7 @@
 set -eu
 export LC_ALL=C
 umask 022
-version=$1-1 stage=$(realpath "$2") out=$3
+version=$1-1 stage=$(realpath "$2") out=$3 sbom=$(realpath "$4")
 here=$(cd "$(dirname "$0")" && pwd)
 arch=$(dpkg --print-architecture)
 multiarch=$(dpkg-architecture -qDEB_HOST_MULTIARCH)
@@ -93,6 +93,7 @@ for p in libswage0 libswage-dev swage-cuda swage; do
       printf 'Copyright: %s\nLicense: Expat\n' "$(sed -n 's/^Copyright (c) //p' "$here/../../../LICENSE")"
       sed -n '/^Permission/,$s/^/ /p' "$here/../../../LICENSE" | sed 's/^ *$/ ./'; } >"$doc/copyright"
     [ $p != libswage0 ] || shlibs
+    [ $p != swage ] || cp "$sbom" "$doc/"
     about $p >about
     IFS='|' read -r section multi depends short <about
     binaries=$(find $p -type f \( -path '*/bin/*' -o -name '*.so*' \))

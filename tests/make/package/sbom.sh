@@ -1,7 +1,7 @@
 #!/bin/bash
 # sbom.sh VERSION FILE... >OUT.json - what the programs and libraries FILE are linked with, as SPDX 2.3.
 #
-# The loader says which libraries there are, dpkg which packages and versions they are of, and their
+# A FILE.a is one that went into them. The loader says which other libraries there are, dpkg which packages and versions they are of, and their
 # copyright files under which licences; what no package owns has the version that its name says and
 # NOASSERTION. A library of several licences gets that of "Files: *", where the file says so, else the
 # first; the comment of a package has the words of its distribution. The same files give the same text
@@ -13,6 +13,10 @@ shift
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y Makefile)}
 created=$(date -u -d "@$epoch" +%Y-%m-%dT%H:%M:%SZ)
 self=$(sha256sum "$1" | cut -c1-64)
+files=() static=
+for f in "$@"; do
+    case $f in *.a) static+="${static:+$'\n'}$(basename "$f") $f" ;; *) files+=("$f") ;; esac
+done
 
 # text VALUE: as a JSON string
 text() { printf '"%s"' "$(printf %s "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"; }
@@ -65,7 +69,10 @@ package() {
         comment="package $owner of source $source; licence in its words: ${said:-not said in one}"
     else
         release=${name##*.so.}
-        [ "$release" != "$name" ] || release=unknown
+        # the toolkit of CUDA says in a file of its own what its parts are
+        [ "$release" != "$name" ] || release=$(awk '/"cuda_cudart"/ { on = 1 } on && /"version"/ { gsub(/[",]/, "", $3); print $3; exit }' \
+            "$(dirname "$path")/../version.json" 2>/dev/null || true)
+        release=${release:-unknown}
         owner=$name source=$name spdx=NOASSERTION comment='no package owns this file'
     fi
     # where libgcc and its kin say GPL in one word, they mean it with their exception for what links them
@@ -84,11 +91,13 @@ package() {
 id_of() { printf %s "$1" | tr -c 'A-Za-z0-9.-' '-'; }
 
 # NAME PATH of each library, once; the loader itself and what the kernel brings have no name of a file
-libraries=$(ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 } $1 ~ /^\/.*ld-linux/ { n = $1; sub(/.*\//, "", n); print n, $1 }' |
+libraries=$(ldd "${files[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 } $1 ~ /^\/.*ld-linux/ { n = $1; sub(/.*\//, "", n); print n, $1 }' |
     sort -u -k1,1)
+# what links its own parts at run time brings none of them from elsewhere
+libraries=$(grep -v '^libswage' <<<"$libraries" || true)
 [ -n "$libraries" ] || { echo "sbom: no libraries of $*" >&2; exit 1; }
-if ldd "$@" | grep -q 'not found'; then
-    echo "sbom: $(ldd "$@" | grep 'not found' | head -n 1)" >&2
+if ldd "${files[@]}" | grep -q 'not found'; then
+    echo "sbom: $(ldd "${files[@]}" | grep 'not found' | head -n 1)" >&2
     exit 1
 fi
 
@@ -105,11 +114,15 @@ printf '      "licenseConcluded": "MIT",\n      "licenseDeclared": "MIT",\n     
 while read -r name path; do
     printf ',\n'
     package "$name" "$path"
-done <<<"$libraries"
+done <<<"$libraries${static:+$'\n'$static}"
 printf '\n  ],\n  "relationships": [\n    {\n      "spdxElementId": "SPDXRef-DOCUMENT",\n      "relationshipType": "DESCRIBES",\n'
 printf '      "relatedSpdxElement": "SPDXRef-Swage"\n    }'
 while read -r name path; do
     printf ',\n    {\n      "spdxElementId": "SPDXRef-Swage",\n      "relationshipType": "DYNAMIC_LINK",\n'
     printf '      "relatedSpdxElement": "SPDXRef-Lib-%s"\n    }' "$(id_of "$name")"
 done <<<"$libraries"
+[ -z "$static" ] || while read -r name path; do
+    printf ',\n    {\n      "spdxElementId": "SPDXRef-Swage",\n      "relationshipType": "STATIC_LINK",\n'
+    printf '      "relatedSpdxElement": "SPDXRef-Lib-%s"\n    }' "$(id_of "$name")"
+done <<<"$static"
 printf '\n  ]\n}\n'
