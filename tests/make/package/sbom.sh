@@ -69,9 +69,9 @@ package() {
         comment="package $owner of source $source; licence in its words: ${said:-not said in one}"
     else
         release=${name##*.so.}
-        # the toolkit of CUDA says in a file of its own what its parts are
-        [ "$release" != "$name" ] || release=$(awk '/"cuda_cudart"/ { on = 1 } on && /"version"/ { gsub(/[",]/, "", $3); print $3; exit }' \
-            "$(dirname "$path")/../version.json" 2>/dev/null || true)
+        # the toolkit of CUDA says its version in a header: 13000 is 13.0
+        [ "$release" != "$name" ] || release=$(awk '$2 == "CUDART_VERSION" { print int($3 / 1000) "." int($3 % 1000 / 10); exit }' \
+            "$(dirname "$path")/../include/cuda_runtime_api.h" 2>/dev/null || true)
         release=${release:-unknown}
         owner=$name source=$name spdx=NOASSERTION comment='no package owns this file'
     fi
