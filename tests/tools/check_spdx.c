@@ -1,4 +1,4 @@
-/* check_spdx.c - whether a file is an SPDX 2.3 document with all that the specification demands of one:
+/* check_spdx.c - whether a file is an SPDX 2.3 document with all that the specification demands:
  *     check_spdx FILE.json [LIBRARY...]
  * and a package for each library named. Prints the first thing that is missing. */
 #include <ctype.h>
