@@ -47,13 +47,13 @@ said_in() {
          END { print of_all != "" ? of_all : first }' "$1"
 }
 
-# owner_of LIBRARY: the package that owns it, under either name of a merged /usr
+# owner_of LIBRARY: the package that owns it, under either name of a merged /usr. dpkg is asked once for all.
+names_of() { printf '%s\n' "$1" "$(realpath "$1")" "${1#/usr}" "/usr$1"; }
 owner_of() {
     local name
-    command -v dpkg-query >/dev/null || return 0
-    for name in "$1" "$(realpath "$1")" "${1#/usr}" "/usr$1"; do
-        dpkg-query -S "$name" 2>/dev/null | head -n 1 | sed -E 's/(:[a-z0-9]+)?: .*//' | grep . && return 0
-    done
+    while read -r name; do
+        awk -v name="$name" '$2 == name { sub(/(:[a-z0-9]+)?:$/, "", $1); print $1; exit }' <<<"$owners" | grep . && return 0
+    done < <(names_of "$1")
     return 0
 }
 
@@ -100,6 +100,10 @@ if ldd "${files[@]}" | grep -q 'not found'; then
     echo "sbom: $(ldd "${files[@]}" | grep 'not found' | head -n 1)" >&2
     exit 1
 fi
+
+owners=$(command -v dpkg-query >/dev/null &&
+    while read -r name path; do names_of "$path"; done <<<"$libraries${static:+$'\n'$static}" |
+    xargs -d '\n' dpkg-query -S 2>/dev/null | sed 's/, [^:]*:[^:]*: /: /' || true)
 
 printf '{\n  "spdxVersion": "SPDX-2.3",\n  "dataLicense": "CC0-1.0",\n  "SPDXID": "SPDXRef-DOCUMENT",\n'
 printf '  "name": "swage-%s",\n  "documentNamespace": "https://spdx.org/spdxdocs/swage-%s-%s",\n' "$version" "$version" "$self"
