@@ -82,7 +82,9 @@ include tests/make/deps.mk
 include tests/make/test.mk
 include tests/make/demo.mk
 include tests/make/cuda.mk
+include tests/make/library.mk
 include tests/make/install.mk
+include tests/make/package.mk
 
 $(BUILD)/%.o: %.c | $(DEPS_STAMP)
 	@mkdir -p $(@D)

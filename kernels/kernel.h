@@ -82,6 +82,9 @@ typedef struct sw_scratch {
     size_t size_bytes;
 } sw_scratch;
 sw_code sw_gemm_run(const sw_gemm *p, sw_scratch *scratch, sw_err *err) SW_MUST_USE;
+/* The same by the row that sw_kernel_select gives for `name`. */
+sw_code sw_gemm_run_named(const sw_gemm *p, const char *name, sw_scratch *scratch,
+                          sw_err *err) SW_MUST_USE;
 void sw_scratch_free(sw_scratch *scratch);
 
 #ifdef __cplusplus

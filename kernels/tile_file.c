@@ -1,8 +1,8 @@
-/* tile_file.c - weights in Swage tiles by the name of their module. See libswage.h. */
+/* tile_file.c - weights in Swage tiles by the name of their module. See tile_file.h. */
 #include <string.h>
 
 #include "formats/checkpoint/checkpoint.h"
-#include "kernels/libswage.h"
+#include "kernels/tile_file.h"
 
 struct sw_tile_file {
     sw_checkpoint ckpt;

@@ -85,10 +85,10 @@ static void *open_at(const char *path)
 }
 
 /* SWAGE_CUDA_LIBRARY names the file; else it lies beside the program, or in the lib directory
- * beside the program's, or where the system keeps libraries. */
+ * beside the program's or its folder swage, or where the system keeps libraries. */
 static void *open_library(void)
 {
-    static const char *const beside[] = {"", "../lib/"};
+    static const char *const beside[] = {"", "../lib/", "../lib/swage/"};
     const char *named = getenv("SWAGE_CUDA_LIBRARY");
     char program[SW_PATH_BYTES], path[SW_PATH_BYTES + 40];
     ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
@@ -102,7 +102,7 @@ static void *open_library(void)
     }
     program[n > 0 ? n : 0] = '\0';
     if (strrchr(program, '/')) strrchr(program, '/')[1] = '\0';
-    for (int i = 0; i < 2 && !library && !reason[0]; i++) {
+    for (int i = 0; i < 3 && !library && !reason[0]; i++) {
         (void)snprintf(path, sizeof path, "%s%s" LIBRARY, program, beside[i]);
         library = open_at(path);
     }

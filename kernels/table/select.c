@@ -124,14 +124,14 @@ static sw_code run_rounded(const sw_gemm *p, const sw_kernel *kernel, sw_scratch
     return SW_OK;
 }
 
-sw_code sw_gemm_run(const sw_gemm *p, sw_scratch *scratch, sw_err *err)
+sw_code sw_gemm_run_named(const sw_gemm *p, const char *name, sw_scratch *scratch, sw_err *err)
 {
     const sw_kernel *kernel;
     bias_job job = {p};
     sw_code rc;
 
     if (p->m <= 0 || p->w->n_out <= 0) return SW_OK;
-    kernel = sw_kernel_select(p, NULL);
+    kernel = sw_kernel_select(p, name);
     if (p->w->act.scope != SW_ACT_NONE && !is_integer(kernel->op)) {
         if ((rc = run_rounded(p, kernel, scratch, err)) != SW_OK) return rc;
     } else {
@@ -145,6 +145,11 @@ sw_code sw_gemm_run(const sw_gemm *p, sw_scratch *scratch, sw_err *err)
     }
     if (p->w->bias) sw_parallel_for(p->n_threads, p->m, 16, add_bias, &job);
     return SW_OK;
+}
+
+sw_code sw_gemm_run(const sw_gemm *p, sw_scratch *scratch, sw_err *err)
+{
+    return sw_gemm_run_named(p, NULL, scratch, err);
 }
 
 void sw_scratch_free(sw_scratch *scratch)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What `make install` leaves: a program that runs from elsewhere, and a library with its headers
-# that a stranger's program compiles and links against by what swage.pc says; and that
-# `make uninstall` takes it all away.
+# What `make install` leaves: a program that runs from elsewhere, and two libraries with their headers
+# that a stranger's programs compile and link against by what swage.pc and swage-static.pc say; and
+# that `make uninstall` takes it all away.
 . "$(dirname "$0")/lib.bash"
 [ "${BUILD:-build/release}" = build/release ] || { echo 'only the release build is installed'; exit 77; }
 make install PREFIX="$T/usr" >"$T/log" 2>&1 || fail "make install: $(tail -n 3 "$T/log")"
@@ -20,21 +20,43 @@ int main(int argc, char **argv)
     return 0;
 }
 END
+# flags_of NAME: what pkg-config says; or the two lines that it would join, where there is none.
+flags_of() {
+    local pc=$T/usr/lib/pkgconfig/$1.pc
+    if command -v pkg-config >/dev/null; then
+        PKG_CONFIG_PATH=${pc%/*} pkg-config --cflags --libs "$1"
+    else
+        sed -nE 's/^(Cflags|Libs): //p' "$pc" |
+            sed "s|\${libdir}|$T/usr/lib|; s|\${includedir}|$(sed -n 's/^includedir=//p' "$pc")|; s|\${prefix}|$T/usr|"
+    fi
+}
 pc=$T/usr/lib/pkgconfig/swage.pc
 [ "$(sed -n 's/^prefix=//p' "$pc")" = "$T/usr" ] || fail "prefix in swage.pc: $(head -n 1 "$pc")"
-if command -v pkg-config >/dev/null; then
-    flags=$(PKG_CONFIG_PATH=${pc%/*} pkg-config --cflags --libs swage) || fail 'pkg-config'
-    version=$(PKG_CONFIG_PATH=${pc%/*} pkg-config --modversion swage)
-else # the two lines that it would join
-    flags=$(sed -nE 's/^(Cflags|Libs): //p' "$pc" | sed "s|\${libdir}|$T/usr/lib|; s|\${includedir}|$T/usr/include/swage|")
-    version=$(sed -n 's/^Version: //p' "$pc")
-fi
+version=$(sed -n 's/^Version: //p' "$pc")
 "$T/usr/bin/swage" --version | grep -q "^swage $version " || fail "version in swage.pc: $version"
+
+flags=$(flags_of swage-static) || fail 'pkg-config swage-static'
 # shellcheck disable=SC2086
 cc -std=c11 -Wall -Werror "$T/user.c" $flags -o "$T/user" 2>"$T/log" || fail "compile: $(head -n 3 "$T/log")"
 expect 0 '' "$T/user" "$TINY"
 [ "$(cat "$T/stdout")" = '56 tensors' ] || fail "$(cat "$T/stdout")"
 expect 5 '' "$T/user" "$T/none"
+ldd "$T/user" | grep -q libswage && fail 'swage-static links the shared library'
+
+# The C interface, from a folder that knows nothing of the source.
+cp tests/examples/*.c "$T/"
+export LD_LIBRARY_PATH=$T/usr/lib
+flags=$(flags_of swage) || fail 'pkg-config swage'
+for example in tests/examples/*.c; do
+    name=$(basename "$example" .c)
+    # shellcheck disable=SC2086
+    (cd "$T" && cc -std=c11 -Wall -Wextra -Werror "$name.c" $flags -lm -o "$name") 2>"$T/log" ||
+        fail "compile $name: $(head -n 3 "$T/log")"
+    expect 2 "usage: $name" "$T/$name"
+done
+expect 0 '' "$T/inspect" "$TINY"
+[ "$(head -n 1 "$T/stdout")" = 'llama, BF16: 56 tensors, 13638144 bytes' ] || fail "$(head -n 1 "$T/stdout")"
+ldd "$T/inspect" | grep -q "libswage.so.0 => $T/usr/lib/libswage.so.0" || fail 'another libswage'
 
 # pages and completions, each as the program prints it
 share=$T/usr/share

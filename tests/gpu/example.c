@@ -1,12 +1,12 @@
 /* example.c - a product with a weight of a Swage checkpoint on a device, as an engine would run it:
  *     example CHECKPOINT model.layers.0.mlp.up_proj [TOKENS]
- * Prints the kernel and the first outputs of inputs that are all one. See kernels/libswage.h. */
+ * Prints the kernel and the first outputs of inputs that are all one. See kernels/tile_file.h. */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/libswage.h"
+#include "kernels/tile_file.h"
 
 static int fail(const char *what)
 {

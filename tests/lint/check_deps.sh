@@ -79,6 +79,7 @@ tools/card
 tools/calibrate
 tools/convert
 tools/inspect
+tools/library
 tools/report/page
 tools/report/data
 tools/report/sections

@@ -1,10 +1,19 @@
-# Installing and its reverse. Headers go to PREFIX/include/swage, so that "formats/num/num.h" of an
-# installed program is the same line as here. The library is static: swage.pc names, beside -lswage,
-# what it needs.
+# Installing and its reverse.
+#
+#   include/libswage.h         the C interface, with libswage.so.0 and swage.pc
+#   include/swage/             all headers of the library, whose names may change with every version,
+#                              with libswage.a and swage-static.pc; "formats/num/num.h" of an
+#                              installed program is the same line as here
+#   libswage_cuda.so, .a       where `make cuda` has built them, and swage-cuda.pc
+#
+# LIBDIR and CUDA_DIR are for packages whose system keeps libraries elsewhere than in PREFIX/lib.
 
+LIBDIR   ?= $(PREFIX)/lib
+CUDA_DIR ?= $(LIBDIR)
 DEST    := $(DESTDIR)$(PREFIX)
+LIB_DEST := $(DESTDIR)$(LIBDIR)
 HEADERS := $(DEST)/include/swage
-PC_DIR  := $(DEST)/lib/pkgconfig
+PC_DIR  := $(LIB_DEST)/pkgconfig
 # The program itself writes its pages and the scripts that complete its command lines.
 MAN_DIR := $(DEST)/share/man/man1
 BASH_COMPLETION := $(DEST)/share/bash-completion/completions/swage
@@ -13,54 +22,74 @@ FISH_COMPLETION := $(DEST)/share/fish/vendor_completions.d/swage.fish
 
 define SWAGE_PC
 prefix=$(PREFIX)
-libdir=$${prefix}/lib
-includedir=$${prefix}/include/swage
+libdir=$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))
+includedir=$${prefix}/include
 
 Name: swage
-Description: quantize language models, convert and verify their checkpoints
+Description: read, quantize and convert checkpoints of language models
 Version: $(VERSION)
 Cflags: -I$${includedir}
-Libs: -L$${libdir} -lswage -fopenmp $(LIBS)
+Libs: -L$${libdir} -lswage
+endef
+
+define STATIC_PC
+prefix=$(PREFIX)
+libdir=$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))
+includedir=$${prefix}/include/swage
+
+Name: swage-static
+Description: all of swage with its own headers, for engines; names may change with every version
+Version: $(VERSION)
+Cflags: -I$${includedir}
+Libs: -L$${libdir} -l:libswage.a -fopenmp $(LIBS)
 endef
 
 # For engines that link the kernels themselves; written where `make cuda` has built them. The shared
 # object of that name is a part of the program, not for linking.
 define SWAGE_CUDA_PC
 prefix=$(PREFIX)
-libdir=$${prefix}/lib
+libdir=$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))
+cudaroot=$(CUDA_HOME)
 
 Name: swage-cuda
 Description: the CUDA kernels of swage for inference engines
 Version: $(VERSION)
-Requires: swage
-Cflags: -I$(CUDA_HOME)/include
-Libs: -L$${libdir} -l:libswage_cuda.a $(CUDA_LIBS)
+Requires: swage-static
+Cflags: -I$${cudaroot}/include
+Libs: -L$${libdir} -l:libswage_cuda.a $(subst $(CUDA_HOME),$${cudaroot},$(CUDA_LIBS))
 endef
-export SWAGE_PC SWAGE_CUDA_PC
+export SWAGE_PC STATIC_PC SWAGE_CUDA_PC
 
 .PHONY: install
-install: all ## install program, library, headers, manual pages and completions under PREFIX (default /usr/local)
-	install -d $(DEST)/bin $(PC_DIR)
-	install -m 755 build/swage $(DEST)/bin/swage
-	install -m 644 build/libswage.a $(DEST)/lib/libswage.a
-	for f in $(CUDA_SO) $(CUDA_LIB); do [ ! -f $$f ] || install -m 644 $$f $(DEST)/lib/; done
+install: all shared ## install program, libraries, headers, manual pages and completions under PREFIX (default /usr/local)
+	install -d $(DEST)/bin $(PC_DIR) $(DESTDIR)$(CUDA_DIR)
+	install -m 755 $(BIN) $(DEST)/bin/swage
+	install -m 644 $(LIB) $(LIB_DEST)/libswage.a
+	install -m 755 $(SHARED_LIB) $(LIB_DEST)/
+	ln -sfn $(notdir $(SHARED_LIB)) $(LIB_DEST)/$(SO_NAME)
+	ln -sfn $(SO_NAME) $(LIB_DEST)/libswage.so
+	[ ! -f "$(CUDA_SO)" ] || install -m 644 $(CUDA_SO) $(DESTDIR)$(CUDA_DIR)/
+	[ ! -f "$(CUDA_LIB)" ] || install -m 644 $(CUDA_LIB) $(LIB_DEST)/
 	rm -rf $(HEADERS)
 	install -d $(HEADERS)
 	find formats kernels quant verify -name '*.h' -o -name '*.def' | tar -cf - -T - | tar -xf - -C $(HEADERS)
+	install -m 644 $(API_HEADER) $(DEST)/include/
 	printf '%s\n' "$$SWAGE_PC" >$(PC_DIR)/swage.pc
+	printf '%s\n' "$$STATIC_PC" >$(PC_DIR)/swage-static.pc
 	[ ! -f "$(CUDA_LIB)" ] || printf '%s\n' "$$SWAGE_CUDA_PC" >$(PC_DIR)/swage-cuda.pc
 	install -d $(MAN_DIR) $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION))
-	build/swage completion bash >$(BASH_COMPLETION)
-	build/swage completion zsh >$(ZSH_COMPLETION)
-	build/swage completion fish >$(FISH_COMPLETION)
+	$(BIN) completion bash >$(BASH_COMPLETION)
+	$(BIN) completion zsh >$(ZSH_COMPLETION)
+	$(BIN) completion fish >$(FISH_COMPLETION)
 	rm -f $(MAN_DIR)/swage.1 $(MAN_DIR)/swage-*.1
-	build/swage man >$(MAN_DIR)/swage.1
-	for c in $$(build/swage --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do \
-	  build/swage man $$c >$(MAN_DIR)/swage-$$c.1 || exit 1; done
+	$(BIN) man >$(MAN_DIR)/swage.1
+	for c in $$($(BIN) --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do \
+	  $(BIN) man $$c >$(MAN_DIR)/swage-$$c.1 || exit 1; done
 
 .PHONY: uninstall
 uninstall: ## remove what `make install` put under PREFIX
-	rm -f $(DEST)/bin/swage $(addprefix $(DEST)/lib/,libswage.a libswage_cuda.so libswage_cuda.a) \
-	  $(PC_DIR)/swage.pc $(PC_DIR)/swage-cuda.pc $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) \
-	  $(MAN_DIR)/swage.1 $(MAN_DIR)/swage-*.1
+	rm -f $(DEST)/bin/swage $(DEST)/include/libswage.h $(DESTDIR)$(CUDA_DIR)/libswage_cuda.so \
+	  $(addprefix $(LIB_DEST)/,libswage.a libswage.so $(SO_NAME) $(notdir $(SHARED_LIB)) libswage_cuda.a) \
+	  $(addprefix $(PC_DIR)/,swage.pc swage-static.pc swage-cuda.pc) \
+	  $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) $(MAN_DIR)/swage.1 $(MAN_DIR)/swage-*.1
 	rm -rf $(HEADERS)

@@ -7,6 +7,7 @@
 #include "tools/cli/names.h"
 #include "tools/device/device_opt.h"
 #include "tools/recipe/group_sizes.h"
+#include "tools/recipe/presets.h"
 #include "tools/sweep/sweep_job.h"
 
 #define AT(field) .offset = offsetof(sw_quantize_options, field), .listed_by = "quantize"
@@ -14,7 +15,6 @@
 
 /* Begins with the rows of quantize, in their order, for recipes. */
 static const sw_opt rows[] = {
-#include "tools/recipe/presets.h"
 #include "tools/quantize/quantize_rows.def"
     SW_DEVICE_ROW(sw_quantize_options, device),
     SW_CMD_THREADS_ROW,

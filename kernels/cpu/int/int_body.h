@@ -73,6 +73,13 @@ static void finish_totals(float *dst, const float *totals, float x_scale)
 typedef int8_t bytes16 __attribute__((vector_size(16)));
 typedef int32_t words4 __attribute__((vector_size(16)));
 
+/* GCC has it from version 12 on; older ones take the same places as a vector. */
+#if defined(__has_builtin) && !__has_builtin(__builtin_shufflevector)
+#define SHUFFLE(type, a, b, ...) __builtin_shuffle(a, b, (type){__VA_ARGS__})
+#else
+#define SHUFFLE(type, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#endif
+
 /* 32 codes in natural order into eight words: K(c) = {2c, 2c + 8, 2c + 1, 2c + 9} of k-step s
  * becomes word 2c + s. */
 static inline void words_of(int8_t *dst, const int8_t *src)
@@ -82,12 +89,12 @@ static inline void words_of(int8_t *dst, const int8_t *src)
 
     memcpy(&a, src, sizeof a);
     memcpy(&b, src + 16, sizeof b);
-    a = __builtin_shufflevector(a, a, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-    b = __builtin_shufflevector(b, b, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    a = SHUFFLE(bytes16, a, a, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    b = SHUFFLE(bytes16, b, b, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
     memcpy(&step0, &a, sizeof step0);
     memcpy(&step1, &b, sizeof step1);
-    out[0] = __builtin_shufflevector(step0, step1, 0, 4, 1, 5);
-    out[1] = __builtin_shufflevector(step0, step1, 2, 6, 3, 7);
+    out[0] = SHUFFLE(words4, step0, step1, 0, 4, 1, 5);
+    out[1] = SHUFFLE(words4, step0, step1, 2, 6, 3, 7);
     memcpy(dst, out, sizeof out);
 }
 

@@ -1,9 +1,9 @@
-/* tiles_upload.c - tiles into device memory of the caller's. See libswage.h. */
+/* tiles_upload.c - tiles into device memory of the caller's. See tile_file.h. */
 #include <cuda_runtime_api.h>
 
 #include "formats/base/size.h"
 #include "kernels/cuda/runtime/cuda_check.h"
-#include "kernels/libswage.h"
+#include "kernels/tile_file.h"
 
 #define ALIGN_BYTES 256
 

@@ -1,4 +1,4 @@
-/* test_tile_file.c - weights in tiles by the name of their module: what libswage.h hands out is
+/* test_tile_file.c - weights in tiles by the name of their module: what tile_file.h hands out is
  * what the dialect holds, and what is not there is refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "formats/checkpoint/checkpoint.h"
-#include "kernels/libswage.h"
+#include "kernels/tile_file.h"
 #include "tests/support/cases/quantized_dir.h"
 #include "tests/support/scratch.h"
 #include "tests/support/toys/qtensor_gen.h"

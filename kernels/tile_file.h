@@ -1,4 +1,4 @@
-/* libswage.h - the header for engine authors: load weights of a checkpoint in Swage tiles into
+/* tile_file.h - the header for engine authors: load weights of a checkpoint in Swage tiles into
  * device memory, and multiply by them on your own CUDA stream.
  *
  *   sw_tile_file_open, sw_tile_file_get       map a checkpoint of `swage convert --to swage`; find
@@ -12,8 +12,8 @@
  * its libraries. No function prints, exits, waits for the device or allocates device memory. Errors
  * are an sw_code and one sentence in the caller's sw_err. tests/gpu/example.c is a whole program.
  */
-#ifndef SW_KERNELS_LIBSWAGE_H
-#define SW_KERNELS_LIBSWAGE_H
+#ifndef SW_KERNELS_TILE_FILE_H
+#define SW_KERNELS_TILE_FILE_H
 
 #include "kernels/cuda_gemm.h"
 

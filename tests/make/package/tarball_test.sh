@@ -1,0 +1,27 @@
+#!/bin/bash
+# tarball_test.sh ARCHIVE CALIB_DATA [ROOT] - the archive, unpacked in a folder whose name has a blank, finds its own
+# libraries and does its work; with ROOT, a system that has none of them (a minimal Debian, say), there.
+set -euo pipefail
+archive=$(realpath "$1") data=$(realpath "$2") root=${3:-}
+dir=$(mktemp -d "${root:+$root}/tmp/swage test.XXXXXX")
+has_proc= # the loader asks /proc where the program lies
+trap '[ -z "$has_proc" ] || umount "$root/proc"; rm -rf "$dir"' EXIT
+if [ -n "$root" ] && ! mountpoint -q "$root/proc"; then
+    mount -t proc proc "$root/proc"
+    has_proc=true
+fi
+tar -xf "$archive" -C "$dir"
+cp -r "$data/tiny-llama" "$data/eval.txt" "$dir/"
+inside=${dir#"$root"}
+here() { if [ -n "$root" ]; then chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin "$@"; else env -u LD_LIBRARY_PATH "$@"; fi; }
+swage=$(cd "$dir" && echo swage-*/bin/swage)
+here "$inside/$swage" --version
+here ldd "$inside/$swage" >"$dir/ldd"
+grep -q 'not found' "$dir/ldd" && { grep 'not found' "$dir/ldd"; exit 1; }
+# all but glibc and the kernel's own come out of the archive
+others=$(grep -F '=>' "$dir/ldd" | grep -vF "$(dirname "$swage")/../lib/" |
+    grep -vE '^[[:space:]]*(libc|libm|libpthread|libdl|librt)\.so' || true)
+[ -z "$others" ] || { echo "taken from the system: $others"; exit 1; }
+here "$inside/$swage" quantize "$inside/tiny-llama" --method rtn --scheme W4A16 --format compressed-tensors -o "$inside/out" -q >/dev/null
+here "$inside/$swage" verify "$inside/out" --against "$inside/tiny-llama" --text "$inside/eval.txt" --max-kl 0.2 --quiet >/dev/null
+echo "runs in ${root:-this system}: $(basename "$archive")"
