@@ -73,7 +73,7 @@ one() {
     [ "$scheme" = W4A16 ] || method=rtn
     [[ $family != *_sparse ]] || window=16 # what their indexers let through
     : >"$T/$name.why"
-    if make_one || { grep -q 'groups of 32 do not divide' "$T/$name.log" &&
+    if make_one || { [[ $scheme = W4* ]] && grep -q 'groups of 32 do not' "$T/$name.log" &&
         extra=(--group-size channel) && make_one; }; then
         n=$(sed -n 's/^linears  *\([0-9]*\) quantized.*/\1/p' "$T/$name.log")
         served=$(kl "$T/$name" "$model" --gap-windows 1)
