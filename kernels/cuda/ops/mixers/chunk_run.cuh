@@ -14,7 +14,7 @@
 #ifndef SW_FORM_ROWS
 #define SW_FORM_ROWS 2048
 #endif
-#define SW_FORM_MIN 48 /* tokens of a sequence; fewer are walked */
+#define SW_FORM_MIN 64 /* tokens of a sequence; 48 took as long by chunks as walked, 128 half */
 
 /* How a call is cut, and the bytes that its parts share. */
 typedef struct sw_form_cut {
