@@ -12,7 +12,8 @@
 
 typedef struct sw_speed_runner {
     void *self;
-    /* `batch` sequences with `context` tokens each, and room for n_steps more. */
+    /* `batch` sequences with `context` tokens each, and room for n_steps more: of one call of
+     * `decode` where that rewinds, else of all. */
     sw_code (*decode_begin)(void *self, int64_t batch, int64_t context, int64_t n_steps,
                             sw_err *err);
     /* Each step is a token of every sequence. */
@@ -28,6 +29,7 @@ typedef struct sw_speed_runner {
     void (*linear_end)(void *self);
     const char *(*kernel)(void *self); /* of the linear that was begun */
     void (*close)(void *self);
+    bool rewinds;         /* every `decode` begins at `context` tokens again */
     bool is_in_turns;     /* sequences of a batch decode one after the other */
     int64_t n_streamed;   /* blocks that a device does not hold */
     double weight_bytes;  /* what a device has made of the weights; 0: they lie as they are */

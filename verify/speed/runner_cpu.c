@@ -286,6 +286,7 @@ sw_code sw_speed_runner_on_cpu(sw_speed_runner *out, const sw_lm *lm, int64_t ma
                        .decode_end = decode_end, .prefill = prefill, .linear_begin = linear_begin,
                        .linear = linear, .linear_end = linear_end, .kernel = kernel,
                        .close = close_runner, .is_in_turns = !sw_engine_can_step(lm->model),
+                               .rewinds = sw_engine_can_step(lm->model),
                        .kv_elem_bytes = sizeof(float)};
     return SW_OK;
 }

@@ -104,9 +104,12 @@ static sw_code decode_cell(sw_speed_cell *cell, const sw_report_speed *s, sw_spe
     int n_begun = 0;
     sw_code rc = SW_OK;
 
-    for (; n_begun < trial->n_sides && rc == SW_OK; n_begun++)
-        rc = trial->runner[n_begun].decode_begin(trial->runner[n_begun].self, cell->batch,
-                                                 s->context, n_steps, err);
+    for (; n_begun < trial->n_sides && rc == SW_OK; n_begun++) {
+        const sw_speed_runner *r = &trial->runner[n_begun];
+
+        rc = r->decode_begin(r->self, cell->batch, s->context, r->rewinds ? q->n_steps : n_steps,
+                             err);
+    }
     if (rc == SW_OK)
         rc = size_turn(&cell->n_steps, trial, turns, run_decode, TURN_US, q->n_steps, err);
     if (rc == SW_OK) rc = take_turns(&times, trial, turns, run_decode, err);
