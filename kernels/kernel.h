@@ -59,6 +59,18 @@ typedef struct sw_kernel {
 extern const sw_kernel sw_kernels[];
 extern const int sw_n_kernels;
 
+/* The device's matrix kernels by name, in builds without CUDA as well: what they are is data
+ * (cuda_kernels.def); their code is linked where nvcc was found. */
+typedef struct sw_device_kernel {
+    const char *name;
+    const char *ops;    /* "W4A16, W8A16": weights and inputs that it multiplies */
+    int sm_min, sm_max; /* compute capability of the devices that it runs on, as 80, 90 */
+} sw_device_kernel;
+#define SW_DEVICE_SM_ANY 999 /* of sm_max: that device and all later ones */
+
+extern const sw_device_kernel sw_device_kernels[]; /* in the order in which they are tried */
+extern const int sw_n_device_kernels;
+
 sw_gemm_op sw_gemm_op_of(const sw_weight *w);
 /* The first row that can run the problem; never NULL. `name` (or NULL) forces a row. */
 const sw_kernel *sw_kernel_select(const sw_gemm *p, const char *name);

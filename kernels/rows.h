@@ -22,6 +22,15 @@
 #include "kernels/kernels.def"
 #undef SW_KERNEL
 
+/* The dense part of a weight with outlier channels: Y += X[:, cols] * V^T. It follows the product
+ * with the tiles, whose codes of these channels stand for 0. */
+/* The definition: plain C, double accumulation per output. */
+void sw_outliers_add_ref(const sw_gemm *p);
+/* Gathered inputs times decoded values through BLAS, blocks of outputs in parallel; the workspace
+ * is 64-byte aligned. Within 1e-5 of the reference, relative to the uncancelled sum. */
+size_t sw_outliers_workspace_bytes(const sw_gemm *p);
+void sw_outliers_add(const sw_gemm *p, void *workspace);
+
 /* Below this many multiplications (some 20 us) waking a thread costs more than it brings. */
 #define SW_SERIAL_BELOW (1 << 20)
 

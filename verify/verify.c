@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "formats/base/parallel.h"
 #include "formats/checkpoint/manifest.h"
@@ -15,6 +14,7 @@
 #include "formats/text/corpus.h"
 #include "kernels/engine/lm_open.h"
 #include "verify/checks/checks.h"
+#include "verify/metrics/expected_kl.h"
 #include "verify/metrics/inputs.h"
 #include "verify/metrics/perplexity.h"
 #include "verify/tasks/tasks.h"
@@ -39,16 +39,6 @@
 #define GAP_HEAD_MORE 1.5
 #define SAMPLES 1000
 #define LEVEL 0.95
-#define PROBE_WINDOWS 8  /* that the original runs again, with noise and without, on the CPU */
-#define SHARE_MAX 0.04   /* of an output, from rounding weights to 8 bits: e4m3 leaves 0.026 */
-#define NOISE_MARGIN 2.0 /* over the KL of noise, which is as large but not the same */
-
-/* Mean KL beyond which a model of so many bits is broken, not quantized; nats per token. Plain
- * rounding of a small trained model measures 0.0005 (8), 0.14 (4) and 0.7 (3). */
-static const struct {
-    int bits;
-    double kl;
-} broken_kl[] = {{16, 0.05}, {8, 0.1}, {4, 1.5}, {3, 4.0}};
 
 typedef struct verifier {
     const sw_verify_options *options;
@@ -304,74 +294,6 @@ static sw_code measure_gap(verifier *v, const sw_windows *windows, sw_err *err)
                           "the two decoders disagree", gap->logits_err, most);
 }
 
-/* Mean KL that so many bits explain; infinite where nothing is known. */
-static double explained_kl(int bits)
-{
-    for (size_t i = 0; i < sizeof broken_kl / sizeof *broken_kl; i++)
-        if (broken_kl[i].bits == bits) return broken_kl[i].kl;
-    return INFINITY;
-}
-
-/* What plain rounding leaves of the weights, mean over linears: the error of each over how much
- * larger than rounding's it is. Inputs that are rounded to as many bits leave as much again. */
-static double rounding_share(const verifier *v)
-{
-    const sw_report *r = &v->report;
-    double squares = 0;
-    int64_t n = 0;
-
-    for (int64_t i = 0; i < r->n_tensors; i++) {
-        const sw_report_tensor *t = &r->tensors[i];
-        if (!(t->step_rms > 0) || !(t->weight_err > 0)) continue;
-        squares += t->weight_err * t->weight_err / (t->step_rms * t->step_rms);
-        n++;
-    }
-    if (!n) return 0;
-    squares = fmin(squares / (double)n, SHARE_MAX * SHARE_MAX);
-    if (v->served.qconfig.spec.act.scope != SW_ACT_NONE) squares *= 2;
-    return sqrt(squares);
-}
-
-/* Models differ in what they make of errors: routers choose between experts that are nearly equal,
- * states go on for long. How much this one does is told by the original with noise as large as
- * rounding leaves, which no damage of the checkpoint has a part in. */
-static sw_code probe_original(verifier *v, const sw_eval_job *job, sw_err *err)
-{
-    sw_report_eval *e = &v->report.eval, probe = {.n_tokens = 0};
-    sw_eval_job again = *job;
-    sw_code rc;
-
-    again.noise = rounding_share(v);
-    if (!(again.noise > 0)) return SW_OK;
-    again.checkpoint = again.original = &v->dense;
-    again.gpu = NULL;
-    again.states = NULL;
-    if (again.windows.n > PROBE_WINDOWS) again.windows.n = PROBE_WINDOWS;
-    if ((rc = sw_evaluate(&probe, &again, err)) != SW_OK) return rc;
-    e->is_probed = true;
-    e->noise_kl = probe.kl.at;
-    e->noise = again.noise;
-    return SW_OK;
-}
-
-static sw_code check_eval(verifier *v, const sw_eval_job *job, sw_err *err)
-{
-    const sw_report_eval *e = &v->report.eval;
-    const int bits = v->checkpoint.is_quantized ? v->checkpoint.scheme.bits_min : 16;
-    double most = explained_kl(bits);
-    sw_code rc;
-
-    if (!isfinite(e->nll.at) || (e->has_original && !isfinite(e->kl.at)))
-        return sw_report_find(&v->report, "not finite", "logits", err, "the checkpoint's NLL is "
-                              "%g and its KL %g", e->nll.at, e->kl.at);
-    if (!e->has_original || e->kl.at <= most) return SW_OK;
-    if ((rc = probe_original(v, job, err)) != SW_OK) return rc;
-    if (e->is_probed) most = fmax(most, NOISE_MARGIN * e->noise_kl);
-    if (e->kl.at <= most) return SW_OK;
-    return sw_report_find(&v->report, "implausible", "logits", err, "mean KL %.4g, want at most "
-                          "%.4g: more than %d bits explain", e->kl.at, most, bits);
-}
-
 static sw_code open_states(verifier *v, const sw_windows *windows, sw_err *err)
 {
     char identity[SW_SHA256_HEX_BYTES];
@@ -429,7 +351,9 @@ static sw_code evaluate_text(verifier *v, sw_err *err)
                                v->n_threads, err)) != SW_OK)
         return rc;
     if ((rc = sw_evaluate(&v->report.eval, &job, err)) != SW_OK) return rc;
-    return check_eval(v, &job, err);
+    return sw_expected_kl_check(&v->report, &job,
+                                v->checkpoint.is_quantized ? v->checkpoint.scheme.bits_min : 16,
+                                v->served.qconfig.spec.act.scope != SW_ACT_NONE, err);
 }
 
 static sw_code evaluate(verifier *v, sw_err *err)
@@ -562,18 +486,10 @@ static sw_code judge(verifier *v, sw_err *err)
     return v->options->n_texts || v->options->n_tasks ? run_models(v, err) : SW_OK;
 }
 
-static double seconds_now(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *err)
 {
     verifier v = {.options = options};
-    double started = seconds_now();
+    double started = sw_clock_s();
     sw_code rc;
 
     v.n_threads = options->n_threads > 0 ? options->n_threads : sw_cpu_count();
@@ -583,7 +499,7 @@ sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *
         (rc = judge(&v, err)) != SW_OK)
         goto done;
     sw_report_judge(&v.report);
-    v.report.seconds = seconds_now() - started;
+    v.report.seconds = sw_clock_s() - started;
     *out = v.report;
     memset(&v.report, 0, sizeof v.report);
 done:

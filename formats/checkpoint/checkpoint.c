@@ -136,33 +136,38 @@ static void find_gguf_dialect(sw_checkpoint *ckpt)
     }
 }
 
-/* The first that claims the config; of several, the first whose tensors are there. NULL: none.
- * What a dialect cannot read is its error later, but want of memory is one now. */
-static sw_code detect(const sw_dialect **out, sw_checkpoint *ckpt, const cJSON *object, sw_err *err)
+/* Read the config as this dialect has it. SW_E_FORMAT, too, when its tensors are not there. */
+static sw_code read_config(sw_checkpoint *ckpt, const sw_dialect *dialect, const cJSON *object,
+                           sw_err *err)
 {
-    *out = sw_dialect_detect(object);
-    for (const sw_dialect *const *d = sw_dialects; *d && *out; d++) {
-        sw_qconfig config = {.n_ignore = 0};
+    sw_code rc;
+
+    memset(&ckpt->qconfig, 0, sizeof ckpt->qconfig);
+    ckpt->dialect = dialect;
+    ckpt->qconfig.spec.scale_dtype = dialect->scale_dtype(ckpt->model.dtype);
+    rc = dialect->read_config(&ckpt->qconfig, object, &ckpt->arena, err);
+    if (rc != SW_OK || has_suffix(ckpt, marker_suffix(ckpt))) return rc;
+    return SW_FAIL(err, SW_E_FORMAT, "says %s, but no tensor is named *.%s", dialect->name,
+                   marker_suffix(ckpt));
+}
+
+/* Of the dialects that claim the config, the first that can read it and whose tensors are there.
+ * Without one, the error of the first that claims it; want of memory is an error at once. */
+static sw_code detect(sw_checkpoint *ckpt, const cJSON *object, sw_err *err)
+{
+    sw_code rc = SW_OK, first_rc = SW_OK;
+    sw_err first = {0};
+
+    for (const sw_dialect *const *d = sw_dialects; *d && rc != SW_E_NOMEM; d++) {
         sw_err said = {0};
-        sw_code rc;
 
         if (!(*d)->is_mine(object)) continue;
-        ckpt->dialect = *d;
-        ckpt->qconfig.spec.scale_dtype = (*d)->scale_dtype(ckpt->model.dtype);
-        config.spec = ckpt->qconfig.spec;
-        rc = (*d)->read_config(&config, object, &ckpt->arena, &said);
-        if (rc == SW_E_NOMEM) {
-            if (err) *err = said;
-            return rc;
-        }
-        if (rc != SW_OK) continue;
-        ckpt->qconfig = config;
-        if (has_suffix(ckpt, marker_suffix(ckpt))) {
-            *out = *d;
-            return SW_OK;
-        }
+        if ((rc = read_config(ckpt, *d, object, &said)) == SW_OK) return SW_OK;
+        if (first_rc == SW_OK || rc == SW_E_NOMEM) first_rc = rc, first = said;
     }
-    return SW_OK;
+    if (first_rc == SW_OK) return refuse_dialect(object, err);
+    if (err) *err = first;
+    return first_rc;
 }
 
 static bool names_scheme(const cJSON *config)
@@ -174,7 +179,6 @@ static bool names_scheme(const cJSON *config)
 static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
 {
     const cJSON *object;
-    const sw_dialect *found = NULL;
     sw_code rc = SW_OK;
 
     if (ckpt->is_file) {
@@ -186,17 +190,7 @@ static sw_code read_dialect(sw_checkpoint *ckpt, sw_err *err)
     if (rc != SW_OK) return rc;
     object = sw_json_member(ckpt->config, "quantization_config");
     if (!object) object = sw_json_member(ckpt->config, "compression_config");
-    if (!object) return SW_OK;
-    if ((rc = detect(&found, ckpt, object, err)) != SW_OK) return rc;
-    ckpt->dialect = found;
-    if (!found) return refuse_dialect(object, err);
-    memset(&ckpt->qconfig, 0, sizeof ckpt->qconfig);
-    ckpt->qconfig.spec.scale_dtype = ckpt->dialect->scale_dtype(ckpt->model.dtype);
-    rc = ckpt->dialect->read_config(&ckpt->qconfig, object, &ckpt->arena, err);
-    if (rc == SW_OK && !has_suffix(ckpt, marker_suffix(ckpt)))
-        rc = SW_FAIL(err, SW_E_FORMAT, "says %s, but no tensor is named *.%s", ckpt->dialect->name,
-                     marker_suffix(ckpt));
-    return rc;
+    return object ? detect(ckpt, object, err) : SW_OK;
 }
 
 /* is_headers: of floats, data is not looked at; of codes some is. */

@@ -10,7 +10,7 @@
 
 typedef sw_gguf_config_reader reader;
 
-/* Sizes under names that every family's reader knows. */
+/* Write sizes under the names that the reader of every family knows. */
 static sw_code add_heads(const reader *r, int64_t hidden)
 {
     const sw_gguf_hooks *hooks = r->arch->hooks;
@@ -52,7 +52,8 @@ static sw_code add_sizes(reader *r)
     return rc || !width ? rc : sw_gguf_add_int(r, "intermediate_size", width); /* 0: no such MLP */
 }
 
-/* Layers have tensors: what counts alone would make goes with the size of the file. */
+/* Every layer has tensors, so a count beyond their number is wrong. Without this check a small file
+ * could ask for any amount of memory by its count alone. */
 static sw_code check_layers(const reader *r)
 {
     int64_t n_layers = 0;
@@ -66,7 +67,8 @@ static sw_code check_layers(const reader *r)
 
 /* --- rope ------------------------------------------------------------------------------- */
 
-/* The trained length that a divisor between 1 and the factor points to; 0: it is neither. */
+/* Return the trained length that a divisor between 1 and the factor tells, or 0 for a divisor that
+ * is one of these two and tells nothing. */
 static double trained_length(double divisor, double factor, double wave)
 {
     const double s = (1.0 / divisor - 1.0 / factor) / (1.0 - 1.0 / factor);
@@ -85,8 +87,8 @@ static sw_code read_divisors(float out[SW_ROPE_PAIRS_MAX], int64_t *n, const rea
     return SW_OK;
 }
 
-/* The divisors say how each frequency is scaled; config.json says by which rule. Find the rule,
- * and hold its divisors against those that are there. */
+/* The file has divisors, which say how each frequency is scaled; config.json has the rule that
+ * makes them. Find the numbers of the rule, and compare its divisors with those of the file. */
 static sw_code add_llama3(const reader *r, const sw_gguf_tensor *t, double theta)
 {
     sw_gguf_rope_tensor want[SW_GGUF_ROPE_TENSORS_MAX];
@@ -124,7 +126,7 @@ static sw_code add_llama3(const reader *r, const sw_gguf_tensor *t, double theta
         r, cJSON_AddNumberToObject(scaling, "original_max_position_embeddings", length));
 }
 
-/* Both factors of config.json are one in the file; deepseek2 has a tenth of it. */
+/* config.json has two factors where the file has one number, of which deepseek2 stores a tenth. */
 static sw_code add_mscale(const reader *r, cJSON *scaling)
 {
     double mscale = 0.0;
@@ -171,7 +173,7 @@ static sw_code add_scaling(const reader *r, const char *type)
                                             (double)length));
 }
 
-/* Factors of each pair, within the trained length and beyond it. */
+/* Add two lists with a factor for each pair: within the trained length, and beyond it. */
 static sw_code add_longrope(reader *r)
 {
     static const char *const names[][2] = {{SW_GGUF_LONG_TENSOR, "long_factor"},
@@ -203,7 +205,7 @@ static sw_code add_longrope(reader *r)
     return rc ? rc : sw_gguf_add_int(r, "original_max_position_embeddings", length);
 }
 
-/* How many elements of a head turn, where they are not all. */
+/* Say how many elements of a head turn, where they are not all of them. */
 static sw_code add_part(reader *r)
 {
     const cJSON *dim = sw_json_member(r->config, "head_dim");
@@ -274,7 +276,7 @@ static sw_code add_rest(const reader *r, const char *dtype)
                             a->act ? a->act : "silu");
 }
 
-/* For a row of archs that asks for a key. */
+/* Tell a row of archs whether the file has a key. */
 static bool has_key(const void *file, const char *leaf)
 {
     const reader *r = file;

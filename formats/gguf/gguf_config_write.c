@@ -12,8 +12,8 @@ static const sw_gguf_hooks *hooks_of(const config_writer *c)
     return c->arch->hooks ? c->arch->hooks : &no_hooks;
 }
 
-/* Where loaders know no windows, a context may end with the window: up to there it changes
- * nothing. */
+/* These loaders know no windows. Up to the end of the window the model computes the same without
+ * one, so the file gets the window as the length of its context. */
 static bool ends_with_window(const config_writer *c)
 {
     static const char *const archs[] = {"llama", "llama4", "phi3", "mistral3", "starcoder2"};
@@ -76,7 +76,7 @@ static sw_code put_sizes(const config_writer *c)
                                         m->norm_eps);
 }
 
-/* deepseek2 and mistral3 know what yarn does to cosines as one number. */
+/* deepseek2 and mistral3 store what yarn does to cosines and sines as one number. */
 static sw_code put_mscale(const config_writer *c)
 {
     const sw_rope *rope = &c->m->rope;
@@ -92,7 +92,8 @@ static sw_code put_mscale(const config_writer *c)
                               is_deepseek ? 0.1 * rope->mscale : rope->mscale);
 }
 
-/* Loaders make the factor that yarn has by itself; the key is what comes on top. */
+/* Loaders compute the factor of yarn on cosines by themselves; the key has what is multiplied to
+ * it. */
 static sw_code put_yarn(const config_writer *c)
 {
     const sw_rope *rope = &c->m->rope;
@@ -115,7 +116,7 @@ double sw_gguf_yarn_factor(const sw_rope *rope)
     return rope->factor <= 1.0 || rope->mscale > 0.0 ? 1.0 : 0.1 * log(rope->factor) + 1.0;
 }
 
-/* The factors of each pair are tensors. */
+/* The factors of each pair are tensors, so that only the rest becomes keys. */
 static sw_code put_longrope(const config_writer *c)
 {
     const sw_rope *rope = &c->m->rope;
@@ -161,7 +162,7 @@ static sw_code check_windows(const config_writer *c)
     return SW_OK;
 }
 
-/* What loaders take for granted where no key says it. */
+/* Refuse a model for which loaders would take something else for granted, since no key says it. */
 static sw_code check_rest(const config_writer *c)
 {
     const sw_model *m = c->m;
@@ -203,7 +204,7 @@ static void llama3_divisors(float *out, int64_t n, const sw_model *m)
     for (int64_t i = 0; i < n; i++) out[i] = plain[i] / scaled[i];
 }
 
-/* Pairs that do not turn have a divisor that makes nothing of their frequency. */
+/* A pair that does not turn gets a divisor so large that its frequency vanishes. */
 static void proportional_divisors(float *out, int64_t n, const sw_rope *rope)
 {
     for (int64_t i = 0; i < n; i++)

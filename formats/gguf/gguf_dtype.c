@@ -10,7 +10,7 @@
 static const struct {
     sw_block_type type;
     sw_dtype dtype;
-    const char *text; /* torch_dtype */
+    const char *text; /* as torch_dtype has it */
 } plain_types[] = {
     {SW_BLOCK_F32, SW_DTYPE_F32, "float32"},
     {SW_BLOCK_F16, SW_DTYPE_F16, "float16"},
@@ -18,7 +18,7 @@ static const struct {
 };
 enum { F32, F16, BF16, N_PLAIN };
 
-/* true when every value of this F32 tensor would come back from `dtype`. */
+/* Return whether every value of this F32 tensor would be the same after rounding to `dtype`. */
 static bool fits(const sw_gguf_tensor *t, const sw_gguf_name *how, sw_dtype dtype)
 {
     for (int64_t i = 0; i < (int64_t)(t->size_bytes / 4); i++) {
@@ -34,7 +34,8 @@ static bool fits(const sw_gguf_tensor *t, const sw_gguf_name *how, sw_dtype dtyp
     return true;
 }
 
-/* How a vector is stored, by its name: norms less one of these families become whole. */
+/* Tell by its name how a vector is stored: in these families the file has 1 plus what the model has
+ * for a norm. */
 static sw_gguf_name vector_of(const sw_gguf *g, const sw_gguf_tensor *t)
 {
     static const char *const archs[] = {"gemma2", "gemma3", "qwen3next", "qwen35", "qwen35moe"};
@@ -57,14 +58,14 @@ static bool ends_in(const char *name, const char *end)
     return n >= m && !strcmp(name + n - m, end);
 }
 
-/* A factor of NVFP4 is no weight of the model. */
+/* Return whether this is a vector of the model: scales and factors of blocks are none. */
 static bool is_vector(const sw_gguf_tensor *t)
 {
     return t->n_dims == 1 && t->type == SW_BLOCK_F32 && strcmp(t->name, SW_GGUF_ROPE_TENSOR) &&
            !ends_in(t->name, "scale") && !ends_in(t->name, "ssm_a");
 }
 
-/* The half that holds every vector. */
+/* Return the 16-bit float type that holds every vector of the file without rounding. */
 static int half_of_vectors(const sw_gguf *g)
 {
     bool holds[N_PLAIN] = {true, true, true};
@@ -80,7 +81,7 @@ static int half_of_vectors(const sw_gguf *g)
     return holds[F16] && !holds[BF16] ? F16 : BF16;
 }
 
-/* Tensors of layers that converters keep in F32 whatever the rest is. */
+/* Converters keep these tensors of a layer in F32, so they do not tell what the model had. */
 static bool is_always_wide(const sw_gguf_tensor *t)
 {
     static const char *const parts[] = {"ffn_gate_inp", ".ssm_conv", ".ssm_a", ".ssm_b", ".ssm_d",

@@ -16,7 +16,7 @@ static const char *const end_keys[] = {"tokenizer.ggml.eos_token_id",
                                        "tokenizer.ggml.eom_token_id"};
 #define N_ENDS (sizeof end_keys / sizeof *end_keys)
 
-/* Keys of the file and what generation_config.json calls them. */
+/* Each row is a key of the file and what generation_config.json calls it. */
 static const struct {
     const char *key, *name;
     bool is_int;
@@ -31,7 +31,7 @@ static sw_code added(const cJSON *item, sw_err *err)
     return item ? SW_OK : SW_FAIL(err, SW_E_NOMEM, "no memory for generation_config.json");
 }
 
-/* -1: the file has none that is a token. Engines, too, pass over ids that are none. */
+/* Return -1 where the file names no id of a token: engines ignore an id that is none. */
 static int64_t read_id(const sw_gguf *g, const char *key)
 {
     const sw_gguf_value *tokens = sw_gguf_key(g, TOKENS);
@@ -50,7 +50,7 @@ static sw_code add_id(cJSON *config, const sw_gguf *g, const char *key, const ch
     return id < 0 ? SW_OK : added(cJSON_AddNumberToObject(config, name, (double)id), err);
 }
 
-/* One id as a number, several as a list. */
+/* generation_config.json has a number for one id, and a list for several. */
 static sw_code add_ends(cJSON *config, const sw_gguf *g, sw_err *err)
 {
     int64_t ids[N_ENDS];
@@ -74,7 +74,8 @@ static sw_code add_ends(cJSON *config, const sw_gguf *g, sw_err *err)
     return SW_OK;
 }
 
-/* 0.95 is stored as a single float; it is meant as it would be typed. */
+/* 0.95 is stored as a float, which is another number as a double: return what somebody would
+ * type. */
 static double as_typed(double v)
 {
     char text[32];
@@ -83,7 +84,7 @@ static double as_typed(double v)
     return strtod(text, NULL);
 }
 
-/* NaN: the file has none that is a number. */
+/* Return NaN where the file has no such number. */
 static double read_sampling(const sw_gguf *g, const char *key, bool is_int)
 {
     sw_err ignored = {0};
@@ -107,7 +108,7 @@ static sw_code add_sampling(cJSON *config, const sw_gguf *g, sw_err *err)
 
         if (!isfinite(v)) continue;
         has_any = true;
-        if (i == 0 && is_greedy) continue; /* do_sample says it */
+        if (i == 0 && is_greedy) continue; /* do_sample says that */
         rc = added(cJSON_AddNumberToObject(config, samplings[i].name, as_typed(v)), err);
     }
     if (rc != SW_OK || !has_any) return rc;

@@ -13,25 +13,25 @@
 #include "formats/num/blocks.h"
 #include "formats/num/num.h"
 
-/* One tensor that is made when it is read, of a piece or more. */
+/* A tensor of the model that is computed from one or more tensors of the file when it is read. */
 typedef struct gguf_piece {
     const sw_gguf_tensor *t;
-    float factor; /* of all values; 1 where the file has none */
+    float factor; /* that multiplies all values; 1 where the file has none */
 } gguf_piece;
 
 typedef struct gguf_maker {
     sw_st_maker base;
-    const sw_gguf_name *name; /* [name->n_parts], the pieces */
+    const sw_gguf_name *name; /* it has name->n_parts pieces */
     gguf_piece *pieces;
-    sw_dtype dtype;   /* what it is made into */
-    bool is_widened;  /* a weight that is F32 for want of a dtype of its own */
+    sw_dtype dtype;   /* of the result */
+    bool is_widened;  /* a weight of a model in half floats that is F32 here */
 } gguf_maker;
 
 typedef struct gguf_model {
     sw_gguf *g;
-    sw_arena arena; /* names, makers, paths */
+    sw_arena arena; /* of names, makers and paths */
     sw_gguf_names names;
-    bool has_expert_scales; /* "blk.0.ffn_down_exps.scale" is the model's, and no factor */
+    bool has_expert_scales; /* the model has "blk.0.ffn_down_exps.scale" itself: it is no factor */
     const char **paths;
 } gguf_model;
 
@@ -57,7 +57,7 @@ static const char *file_row(const gguf_maker *k, int32_t part, int64_t row)
            (name->first + row) * sw_block_bytes(t->type, name->file_elems);
 }
 
-/* A row of the file as the model's values, in the file's order of columns. */
+/* Decode a row of the file into values of the model, still in the order of columns of the file. */
 static sw_code decode_row(float *row, const gguf_maker *k, int32_t part, int64_t i, sw_err *err)
 {
     const sw_gguf_name *name = &k->name[part];
@@ -72,7 +72,8 @@ static sw_code decode_row(float *row, const gguf_maker *k, int32_t part, int64_t
     return rc;
 }
 
-/* `row` of the file's columns into `moved` of the model's; returns what holds them then. */
+/* Put a row into the order of columns of the model. Where it is the same, the row itself is
+ * returned; else it is copied into `moved`. */
 static float *move_columns(float *moved, float *row, const sw_gguf_name *name)
 {
     if (!name->cols) return row;
@@ -95,7 +96,7 @@ static sw_code make_rows(char *dst, const gguf_maker *k, int32_t part, float *ro
     return rc;
 }
 
-/* Rows of the file are columns of a head. */
+/* Make a tensor whose columns, within a head, are rows of the file. */
 static sw_code make_turned(char *dst, const gguf_maker *k, int32_t part, float *row, sw_err *err)
 {
     const sw_gguf_name *name = &k->name[part];
@@ -128,7 +129,7 @@ static sw_code make_tensor(const sw_st_maker *self, void *dst, sw_err *err)
     return rc;
 }
 
-/* Rows of blocks as they are, in the model's order. */
+/* Copy rows of blocks without decoding them, in the order of rows of the model. */
 static sw_code make_blocks(const sw_st_maker *self, void *dst, sw_err *err)
 {
     const gguf_maker *k = (const gguf_maker *)self;
@@ -158,7 +159,7 @@ static sw_code check_shape(const gguf_model *m, const sw_gguf_tensor *t, const s
                        sw_gguf_file_path(m->g, 0), name->gguf);
     for (int32_t i = 0; i < t->n_dims; i++) have *= t->shape[i];
     for (int32_t i = 0; i < name->file_dims; i++) want *= name->file_shape[i];
-    /* axes of one do not count */
+    /* axes of length 1 do not count */
     while (d < t->n_dims || e < name->file_dims) {
         if (d < t->n_dims && t->shape[d] == 1) d++;
         else if (e < name->file_dims && name->file_shape[e] == 1) e++;
@@ -175,8 +176,8 @@ static sw_code check_shape(const gguf_model *m, const sw_gguf_tensor *t, const s
                    (long long)name->file_elems);
 }
 
-/* "blk.0.attn_q.scale" beside "blk.0.attn_q.weight": a factor of the whole weight, or of each
- * expert, that blocks of NVFP4 may have. NULL: none. */
+/* Find the factor of a weight: "blk.0.attn_q.scale" beside "blk.0.attn_q.weight" has one number for
+ * the weight or for each expert. Only blocks of NVFP4 have one; else this is NULL. */
 static const sw_gguf_tensor *factor_tensor(const gguf_model *m, const sw_gguf_name *name)
 {
     char text[SW_GGUF_NAME_BYTES_MAX + 1];
@@ -211,7 +212,7 @@ static sw_code read_factor(float *out, const gguf_model *m, const sw_gguf_tensor
                    "above 0", sw_gguf_file_path(m->g, 0), t->name, (double)*out);
 }
 
-/* The tensors of the file that hold the pieces, and their factors. */
+/* Find the tensors of the file that hold the pieces, and their factors. */
 static sw_code find_pieces(gguf_maker *maker, gguf_model *m, sw_err *err)
 {
     const sw_gguf_name *name = maker->name;
@@ -234,7 +235,7 @@ static bool has_factor(const gguf_maker *k)
     return false;
 }
 
-/* Does the tensor lie in the file as the model means it? */
+/* Return whether the bytes of the file are those of the model, so that the tensor can be mapped. */
 static bool lies_plain(const gguf_maker *k)
 {
     const sw_gguf_name *name = k->name;
@@ -275,7 +276,7 @@ static sw_code describe(sw_st_tensor *out, gguf_model *m, const sw_gguf_name *na
 
 static bool is_in_blocks(const sw_gguf_tensor *t) { return sw_block_sizes[t->type].elems > 1; }
 
-/* Blocks of one type in all pieces, whole in every run of columns. */
+/* Return whether all pieces have blocks of one type, and no run of columns cuts a block. */
 static bool has_blocks(const gguf_maker *k)
 {
     for (int32_t p = 0; p < k->name->n_parts; p++)
@@ -285,8 +286,8 @@ static bool has_blocks(const gguf_maker *k)
     return true;
 }
 
-/* Every row of this linear a logical weight? Types whose blocks may be none are read for that, as
- * far as the first one that is. */
+/* Return whether every row of this linear can be kept as codes. Some types allow blocks that
+ * cannot; of these the values are read, up to the first such block. */
 static bool has_codes(const gguf_maker *k)
 {
     for (int32_t p = 0; p < k->name->n_parts; p++)
@@ -299,7 +300,7 @@ static bool has_codes(const gguf_maker *k)
     return true;
 }
 
-/* "P.weight" as described into "P.Q4_0", bytes as they lie in the file. */
+/* Describe "P.weight" as "P.Q4_0", whose bytes are those of the file. */
 static sw_code describe_blocks(sw_st_tensor *out, gguf_model *m, const sw_st_tensor *floats,
                                sw_err *err)
 {
@@ -329,7 +330,7 @@ static sw_code describe_blocks(sw_st_tensor *out, gguf_model *m, const sw_st_ten
     return SW_OK;
 }
 
-/* "P.NVFP4_scale", where the file has one. */
+/* Describe "P.NVFP4_scale", where the file has such a factor. */
 static sw_code describe_factor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
                                const sw_st_tensor *floats, sw_err *err)
 {
@@ -353,8 +354,8 @@ static sw_code describe_factor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
     return SW_OK;
 }
 
-/* One tensor of the model, as one of the table or, of blocks, two or three. Factors of pieces are
- * one for all, or the blocks alone do not say the weight. */
+/* Add a tensor of the model to the table: as floats, as blocks, or as both and their factor. Blocks
+ * of several pieces are given only without factors, since those may differ by piece. */
 static sw_code add_tensor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
                           const sw_gguf_name *name, sw_dtype dtype, sw_gguf_view view, sw_err *err)
 {
@@ -377,8 +378,8 @@ static sw_code add_tensor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
     return describe_factor(tensors, n, m, &floats, err);
 }
 
-/* Whether `name` is that of a weight, or of what may lie beside it: its factor, and how its inputs
- * were scaled where the file was made, which says nothing about the weight. */
+/* Return whether `name` belongs to this weight. Beside a weight may lie its factor, and the scale
+ * of its inputs, which is of the run that made the file and says nothing about the weight. */
 static bool is_of(const sw_gguf_name *weight, const char *name)
 {
     const size_t end = strlen("weight"), n = strlen(weight->gguf);
@@ -388,7 +389,7 @@ static bool is_of(const sw_gguf_name *weight, const char *name)
            (!strcmp(name + n - end, "scale") || !strcmp(name + n - end, "input_scale"));
 }
 
-/* Nothing of the file may be lost. */
+/* Refuse a file with a tensor that no entry names, since it would be lost without a word. */
 static sw_code refuse_unknown(const gguf_model *m, sw_err *err)
 {
     for (int64_t i = 0; i < sw_gguf_count(m->g); i++) {
@@ -427,7 +428,8 @@ static sw_code open_tensors(sw_st **out, gguf_model *m, sw_dtype dtype, sw_gguf_
     return rc;
 }
 
-/* Layers that share keys may have linears for their own, which nobody reads. */
+/* A layer that takes its keys from another may store linears for keys of its own, which nobody
+ * reads. Such a layer is of another kind, so that these tensors have a name. */
 static void fit_kinds(sw_model *m, const sw_gguf *g)
 {
     char name[SW_GGUF_NAME_BYTES_MAX + 1];
@@ -444,7 +446,8 @@ static void fit_kinds(sw_model *m, const sw_gguf *g)
     }
 }
 
-/* Experts have tensors too: a count without them would make a table of names out of nothing. */
+/* Check that the tensors of experts are there before their count is used: a file with a large count
+ * and no experts would otherwise make a huge table of names. */
 static sw_code check_experts(const sw_gguf *g, const sw_model *m, sw_err *err)
 {
     char name[SW_GGUF_NAME_BYTES_MAX + 1];

@@ -10,15 +10,15 @@
 typedef struct builder {
     const sw_model *m;
     const sw_gguf_arch *arch;
-    sw_gguf_names *out; /* names NULL while they are counted */
+    sw_gguf_names *out; /* names are NULL while entries are counted */
     sw_arena *arena;
     sw_gguf_orders orders;
     sw_err *err;
-    int64_t layer;      /* -1 outside the blocks */
+    int64_t layer;      /* -1: outside of the blocks */
 } builder;
 
-/* A new entry for a tensor [n_rows, n_elems] that is its own tensor in the file, or NULL while
- * counting. A leaf of NULL: nothing behind the name. */
+/* Add an entry for a tensor [n_rows, n_elems] that is its own tensor in the file; *out is NULL
+ * while entries are counted. The name ends with `leaf`, unless that is NULL. */
 static sw_code next(sw_gguf_name **out, builder *b, const char *hf, const char *hf_leaf,
                     const char *gguf, const char *leaf, int64_t n_rows, int64_t n_elems)
 {
@@ -46,7 +46,7 @@ static sw_code next(sw_gguf_name **out, builder *b, const char *hf, const char *
     return SW_OK;
 }
 
-/* The same of a vector. */
+/* Do the same for a vector. */
 static sw_code next_vector(sw_gguf_name **out, builder *b, const char *hf, const char *hf_leaf,
                            const char *gguf, const char *leaf, int64_t n)
 {
@@ -58,14 +58,14 @@ static sw_code next_vector(sw_gguf_name **out, builder *b, const char *hf, const
     return SW_OK;
 }
 
-/* Elements of a vector as rows of one, so that they can be put in another order. */
+/* Make each element of a vector a row, so that elements can be put in another order. */
 static void by_elements(sw_gguf_name *name)
 {
     name->all_rows = name->n_rows = name->row_elems;
     name->row_elems = name->file_elems = 1;
 }
 
-/* The entry as one of n such that lie one behind the other in one tensor of the file. */
+/* Say that this is the i-th of n tensors, which are one tensor in the file. */
 static void stack(sw_gguf_name *name, int64_t i, int64_t n)
 {
     for (int32_t d = name->file_dims; d > 0; d--) name->file_shape[d] = name->file_shape[d - 1];
@@ -120,7 +120,7 @@ static sw_code add_norm(builder *b, sw_slot slot, bool has_bias)
     return add_norm_at(b, hf, gguf, width, has_bias);
 }
 
-/* A tensor for each head in the model, one for all in the file. */
+/* The model has a tensor for each head, the file has one for all heads. */
 static sw_code add_head_norms(builder *b, const sw_op *op)
 {
     const sw_sizes s = sw_model_sizes(b->m, b->layer);
@@ -138,7 +138,7 @@ static sw_code add_head_norms(builder *b, const sw_op *op)
     return rc;
 }
 
-/* A vector that has the name of its slot and no suffix. */
+/* Add a vector whose name in the model is that of its slot, without a suffix. */
 static sw_code add_vector(builder *b, sw_slot slot, const char *leaf, sw_gguf_name **out)
 {
     char hf[256], gguf[64];
@@ -158,7 +158,7 @@ static bool moves_heads(const builder *b)
     return b->arch->order == SW_GGUF_V_HEADS && x->n_groups != x->n_heads;
 }
 
-/* Heads of values of `width` rows each, behind `first` other rows. */
+/* Order heads of values, of `width` rows each, that follow `first` other rows. */
 static sw_code order_heads(sw_gguf_name *name, builder *b, int64_t first, int64_t width)
 {
     const sw_mixer *x = &b->m->mixer;
@@ -169,7 +169,7 @@ static sw_code order_heads(sw_gguf_name *name, builder *b, int64_t first, int64_
                                              .per = x->n_heads / x->n_groups, .width = width});
 }
 
-/* Numbers of heads as Mamba has them in the file: a row each. */
+/* Add a number for each head; for Mamba the file has a row for each. */
 static sw_code add_head_vector(builder *b, sw_slot slot, const char *leaf)
 {
     const bool is_column = slot != SW_SLOT_DT_BIAS && b->m->mixer.kind != SW_MIXER_DELTA &&
@@ -246,14 +246,14 @@ static sw_code add_mixer(builder *b, sw_op_kind kind)
     return rc == SW_OK && b->m->mixer.has_norm ? add_mixer_norm(b) : rc;
 }
 
-/* Whether loaders turn the rows of this slot by neighbours, and the model by halves. */
+/* Return whether loaders turn neighbouring rows of this slot where the model turns halves. */
 static bool is_paired(const builder *b, sw_slot slot)
 {
     return b->arch->turns_pairs && !b->m->is_rope_paired &&
            (slot == SW_SLOT_Q || slot == SW_SLOT_K);
 }
 
-/* Are queries, keys and values of the model by head, as gpt_neox has them? */
+/* Return whether the model has queries, keys and values head by head, as gpt_neox does. */
 static bool splits_groups(const builder *b)
 {
     int n_ops;
@@ -264,7 +264,7 @@ static bool splits_groups(const builder *b)
     return false;
 }
 
-/* The order of a linear's rows, of its bias too. */
+/* Set the order of a linear's rows, or of the elements of its bias. */
 static sw_code order_linear(sw_gguf_name *name, builder *b, sw_slot slot)
 {
     const sw_sizes s = sw_model_sizes(b->m, b->layer);
@@ -284,7 +284,7 @@ static sw_code order_linear(sw_gguf_name *name, builder *b, sw_slot slot)
     return SW_OK;
 }
 
-/* Columns of the output of delta nets follow the heads of values. */
+/* The columns of a delta net's output follow its heads of values, so their order is the same. */
 static sw_code order_columns(sw_gguf_name *name, builder *b, sw_slot slot)
 {
     const sw_mixer *x = &b->m->mixer;
@@ -316,7 +316,7 @@ static sw_code add_linear_as(builder *b, sw_slot slot, int64_t expert, bool is_q
         name->expert = expert;
         if (i) by_elements(name);
         if ((rc = order_linear(name, b, slot)) == SW_OK && !i) rc = order_columns(name, b, slot);
-        if (i && !name->rows) { /* one row again */
+        if (i && !name->rows) { /* it is one row again */
             name->row_elems = name->file_elems = n_out;
             name->all_rows = name->n_rows = 1;
         }
@@ -325,11 +325,11 @@ static sw_code add_linear_as(builder *b, sw_slot slot, int64_t expert, bool is_q
     return rc;
 }
 
-/* Pieces of one linear of the model in tensors of their own; stems up to NULL. */
+/* A linear of the model whose pieces are tensors in the file; the list of stems ends with NULL. */
 typedef struct split {
     const char *stem;
     int64_t n_rows;
-    sw_gguf_order_of of; /* n_rows 0: rows from model_first on */
+    sw_gguf_order_of of; /* n_rows 0: rows follow each other from model_first on */
     int64_t model_first;
 } split;
 
@@ -359,7 +359,7 @@ static sw_code add_split(builder *b, sw_slot slot, const split *parts, int n, sw
     return rc;
 }
 
-/* Keys lie turned by head, so that queries can be multiplied by them. */
+/* The file has keys transposed within each head, so that loaders can multiply queries by them. */
 static sw_code add_latent(builder *b)
 {
     const sw_sizes s = sw_model_sizes(b->m, b->layer);
@@ -399,7 +399,7 @@ static sw_code add_ungrouped(builder *b)
     return add_split(b, SW_SLOT_MIX_IN, parts, 2, NULL);
 }
 
-/* Granite's shared MLP: an expert of all tokens, or the MLP of a model without experts. */
+/* Granite's shared MLP is an expert of every token, or the only MLP of a model without experts. */
 static sw_code add_shared_halves(builder *b)
 {
     const int64_t n = b->m->shared_intermediate;
@@ -510,7 +510,7 @@ static sw_code add_table(builder *b, sw_end end, const char *gguf, int64_t n_row
     return rc;
 }
 
-/* A table [hidden, hidden] for each copy of the residual stream but the first. */
+/* Add a table [hidden, hidden] for each copy of the residual stream except the first. */
 static sw_code add_tables(builder *b, sw_end end, const char *gguf)
 {
     const int64_t h = b->m->hidden, n = b->m->n_copies - 1;
@@ -549,7 +549,7 @@ static sw_code add_begin(builder *b)
     return rc;
 }
 
-/* Linears for keys that nobody reads come with a norm. */
+/* Where a linear for keys is stored that nobody reads, the file has a norm of these keys too. */
 static bool has_unused_keys(const builder *b, const sw_op *ops, int n_ops)
 {
     bool has_linear = false, has_norm = !b->m->arch->slot_names[SW_SLOT_NORM_K];

@@ -20,12 +20,13 @@
 #define QWEN2 CONTRACTIONS "|" WORD "|\\p{N}" OTHER LINES
 #define PUNCTUATION "[\\p{P}\\$\\+<=>\\^~\\|`]+"
 #define THREE_DIGITS "[0-9][0-9][0-9]"
-/* A word begins where small letters are followed by a capital; ENDING is what may hang on to it. */
+/* A word begins where small letters are followed by a capital. ENDING is what may follow a word
+ * without a cut. */
 #define CASED(ENDING)                                                                        \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" ENDING "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" \
     LOWER "*" ENDING
 #define GPT4O CASED(CONTRACTIONS "?") "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" LINES
-/* Groups of three digits, counted from the right. */
+/* Digits form groups of three, counted from the right. */
 #define FROM_RIGHT "\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))"
 #define CJK_KANA "[\\x{4e00}-\\x{9fa5}\\x{3040}-\\x{309f}\\x{30a0}-\\x{30ff}]+"
 #define CJK_WIDE "[\\x{4e00}-\\x{9fa5}\\x{800}-\\x{4e00}\\x{ac00}-\\x{d7ff}]+"
@@ -43,7 +44,7 @@
 #define SPACE_RUNS                                                                           \
     "|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|\\s{64}(?!\\S)"          \
     "|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
-/* Letters of scripts with two cases, as they were listed in 2023. */
+/* These are the letters of scripts with capitals and small letters, as a list of 2023 has them. */
 #define CASED_SCRIPTS                                                                        \
     "A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"           \
     "\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}"   \
@@ -81,34 +82,36 @@ SPLITS(gpt2, GPT2);
 SPLITS(digits_gpt2, DIGIT, GPT2);
 SPLITS(llama3, LLAMA3);
 SPLITS(qwen2, QWEN2);
-/* [ \p{L}\p{M} ] for [ \p{L} ]: marks stay with their letters. */
+/* This has [\p{L}\p{M}] where others have [\p{L}], so that marks stay with their letters. */
 SPLITS(qwen35, CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}"
                "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*" LINES);
 SPLITS(jais2, CONTRACTIONS "|" WORD "|\\p{N}{1,3}" OTHER SPACE_RUNS);
 SPLITS(deepseek_llm, "[\\r\\n]", "\\s?[" CASED_SCRIPTS "]+", WIDE_MARKS, "\\s+$", CJK_WIDE,
        "\\p{N}+");
-/* The models of the name; their vocabulary has single digits alone, which makes both the same. */
+/* The expression is that of the models. Their vocabulary has no token of several digits, so single
+ * digits and runs of them give the same ids. */
 SPLITS(deepseek_llm_digits, "[\\r\\n]", "\\s?[" CASED_SCRIPTS "]+", WIDE_MARKS, "\\s+$", CJK_WIDE,
        DIGIT);
 SPLITS(deepseek_coder, "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", CJK_WIDE, DIGIT);
 SPLITS(deepseek3, "\\p{N}{1,3}", CJK_KANA, DEEPSEEK3);
 SPLITS(spark, "\\p{N}{1,3}", CJK_KANA,
        PUNCT_WORD "| ?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+", DIGIT);
-/* llama.cpp takes all letters for capitals and for small ones, and marks for neither. */
+/* llama.cpp counts every letter as a capital and as a small letter, and a mark as neither. */
 SPLITS(youtu, EAST_ASIAN, CASED(CONTRACTIONS "?") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" LINES);
 SPLITS(falcon, PUNCTUATION, GPT2, THREE_DIGITS);
 SPLITS(falcon_digits, PUNCTUATION, GPT2, "\\p{N}+", THREE_DIGITS);
 SPLITS(last_resort, "[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", THREE_DIGITS);
 SPLITS(stops, STOPS);
 SPLITS(stops_digits, STOPS, DIGIT);
-/* llama.cpp takes letters beyond ASCII for capitals and small ones, and marks for no letters. */
+/* llama.cpp counts every letter beyond ASCII as a capital and as a small letter, and a mark as no
+ * letter. */
 SPLITS(tekken, CASED("") "|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" LINES);
 SPLITS(gpt4o, GPT4O);
-/* llama.cpp groups all of \p{N} in threes, also in front of a letter. */
+/* llama.cpp groups all of \p{N} in threes, also before a letter. */
 SPLITS(tiny_aya, "\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O);
 SPLITS(chameleon, "<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "([\\t\\n]|    |  )",
        DIGIT, "[\\p{P}!-/:-@\\[-`{-~]", GPT2);
-/* llama.cpp tells no capitals from small letters, and takes marks for no letters. */
+/* llama.cpp does not tell capitals from small letters, and counts a mark as no letter. */
 SPLITS(kimi, KIMI);
 SPLITS(superbpe, "\\p{N}+", "(?=(\\d{3})+(?!\\d))");
 SPLITS(bailing, "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}"
@@ -128,8 +131,8 @@ static const char *const whole[] = {NULL};
 #define CLEAN SW_GGUF_PRE_CLEAN
 #define PIECES SW_GGUF_PRE_PIECES
 
-/* Of names that mean the same, the one that most versions know comes first. llama.cpp leaves NFC
- * out everywhere; the rows that have it are those whose models do. */
+/* Of several names with one meaning the one that most versions of llama.cpp know comes first.
+ * llama.cpp never applies NFC; rows have it where the models do. */
 const sw_gguf_pre sw_gguf_pres[] = {
     {"llama-bpe", llama3, WHOLE | BOS | CLEAN},
     {"llama3", llama3, WHOLE | BOS | CLEAN},

@@ -7,7 +7,7 @@
 
 #define SPLITS_MAX 16
 #define DIGIT "\\p{N}"
-/* What ByteLevel cuts with unless told not to. */
+/* ByteLevel cuts a text with this expression, unless the file says otherwise. */
 #define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define PUNCTUATION "[\\p{P}\\$\\+<=>\\^~\\|`]"
 
@@ -18,7 +18,7 @@ static sw_code put(sw_print_buf *buf, const char *text, sw_err *err)
     return sw_print_add(buf, text, strlen(text), err);
 }
 
-/* One expression, as the step that the format has for it. */
+/* Write one expression as the step of tokenizer.json that applies it. */
 static sw_code put_split(sw_print_buf *buf, const char *split, sw_err *err)
 {
     sw_code rc;
@@ -33,7 +33,7 @@ static sw_code put_split(sw_print_buf *buf, const char *split, sw_err *err)
 
 sw_code sw_gguf_pre_print(sw_print_buf *buf, const sw_gguf_pre *pre, sw_err *err)
 {
-    bool cuts = false; /* ByteLevel itself, as the last step */
+    bool cuts = false; /* whether ByteLevel cuts, as the last step */
     sw_code rc;
 
     if (pre->flags & SW_GGUF_PRE_PIECES) return put(buf, "null", err);
@@ -81,7 +81,8 @@ static sw_code add_split(found *f, const cJSON *step, sw_err *err)
     const bool is_inverted = cJSON_IsTrue(sw_json_member(step, "invert"));
     const char *how = text_of(step, "behavior");
 
-    /* what matches is kept and nothing lies between: the same, for what cuts everything */
+    /* an expression that matches everything: to keep its matches or what lies between is the
+     * same */
     if (*regex && ((!strcmp(how, "Isolated") && !is_inverted) ||
                    (!strcmp(how, "Removed") && is_inverted && strstr(regex, "|\\s+"))))
         return add(f, regex, err);
@@ -137,7 +138,8 @@ static sw_code add_steps(found *f, const cJSON *stage, sw_err *err)
 
 #define ESCAPED_BACKSLASH 0x110000u
 
-/* One character of an expression, its spellings made one: \x{41}, \u0041, A; \n and a newline. */
+/* Read one character of an expression. Its spellings count as the same: \x{41}, \u0041 and A, \n
+ * and a line break. */
 static const char *next_char(uint32_t *c, const char *at)
 {
     const bool is_braced = at[0] == '\\' && at[1] == 'x' && at[2] == '{';
@@ -185,7 +187,7 @@ static bool same_splits(const found *f, const sw_gguf_pre *pre)
     return n == f->n && !pre->splits[n];
 }
 
-/* No normalizer, or NFC alone. */
+/* Accept a file without a normalizer, or with NFC alone. */
 static sw_code read_normalizer(bool *is_nfc, const cJSON *stage, sw_err *err)
 {
     const char *type = text_of(stage, "type");

@@ -25,7 +25,7 @@ static int64_t heads(const sw_gguf_order_of *o, int64_t i)
     return o->first + (head % o->groups * o->per + head / o->groups) * o->width + at % o->width;
 }
 
-/* Queries of a group are heads 0 to per - 1 in it, then come its key and its value. */
+/* A group has its queries first, heads 0 to per - 1, then its key and its value. */
 static int64_t qkv(const sw_gguf_order_of *o, int64_t i)
 {
     const int64_t head = i / o->width, n_q = o->groups * o->per;

@@ -11,7 +11,7 @@
 
 static sw_code put(sw_gguf_vocab *v, const char *text) { return sw_gguf_vocab_put(v, text); }
 
-/* The named tokens that there are, one a line; each but the last is followed by a comma. */
+/* Write the special tokens that have a name, one a line; a comma follows each except the last. */
 static sw_code put_named(sw_gguf_vocab *v, bool is_last)
 {
     const struct {
@@ -44,7 +44,8 @@ static sw_code put_entry(sw_gguf_vocab *v, const char *before, const char *name,
     return rc == SW_OK ? put(v, "}") : rc;
 }
 
-/* One template, or with tokenizer.chat_templates one by each name. */
+/* Write one template; where tokenizer.chat_templates lists more, write all of them by their
+ * names. */
 static sw_code put_templates(sw_gguf_vocab *v)
 {
     const sw_gguf_value *names = NULL;
@@ -68,7 +69,7 @@ static sw_code put_templates(sw_gguf_vocab *v)
         uint64_t n = 0;
 
         name = sw_gguf_next_text(&at, &n);
-        if (n > TEMPLATE_NAME_BYTES) continue; /* no key can be called so */
+        if (n > TEMPLATE_NAME_BYTES) continue; /* a key of this length cannot exist */
         (void)snprintf(key, sizeof key, TEMPLATE ".%.*s", (int)n, name);
         if ((rc = sw_gguf_text(&text, v->g, key, &v->arena, v->err)) == SW_OK && text)
             rc = put_entry(v, v->buf.at[v->buf.n_bytes - 1] == '[' ? "" : ",",

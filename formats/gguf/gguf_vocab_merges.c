@@ -18,8 +18,9 @@ static sw_code bad_merge(const sw_gguf_vocab *v, uint64_t at, const char *text, 
                    why);
 }
 
-/* "left right", cut at the first blank behind the first byte, as llama.cpp does; both sides and
- * what they make must be tokens, or no reader of tokenizer.json takes the file. */
+/* Write a merge that the file lists as "left right". It is cut at the first blank after the first
+ * byte, as llama.cpp cuts it. Both sides and the joined text must be tokens: otherwise no reader of
+ * tokenizer.json opens the file. */
 static sw_code put_listed(sw_gguf_vocab *v, uint64_t at, const char *text, uint64_t n)
 {
     const char *blank = n > 1 ? memchr(text + 1, ' ', (size_t)n - 1) : NULL;
@@ -86,14 +87,15 @@ static int compare_merges(const void *a, const void *b)
     return x->right < y->right ? -1 : x->right > y->right;
 }
 
-/* Tokens that text can become; the others come from the ids around it or from single bytes. */
+/* Only such tokens are made by merges; others are found in the text as a whole or are single
+ * bytes. */
 static bool merges(const sw_gguf_piece *p)
 {
     return p && (p->type == SW_GGUF_TOKEN_NORMAL || p->type == SW_GGUF_TOKEN_USER ||
                  p->type == SW_GGUF_TOKEN_UNUSED);
 }
 
-/* Every way to put every piece together; counts them while out is NULL. */
+/* List every pair of pieces that joins to a piece. While out is NULL they are only counted. */
 static int64_t list_merges(merge *out, const sw_gguf_vocab *v)
 {
     int64_t n = 0;
@@ -105,7 +107,7 @@ static int64_t list_merges(merge *out, const sw_gguf_vocab *v)
         for (uint64_t cut = 1; cut < whole->n_bytes; cut++) {
             const sw_gguf_piece *left, *right;
 
-            if (((unsigned char)whole->text[cut] & 0xc0) == 0x80) continue; /* in a character */
+            if (((unsigned char)whole->text[cut] & 0xc0) == 0x80) continue; /* inside a character */
             if (!merges(left = sw_gguf_vocab_find(v, whole->text, cut)) ||
                 !merges(right = sw_gguf_vocab_find(v, whole->text + cut, whole->n_bytes - cut)))
                 continue;

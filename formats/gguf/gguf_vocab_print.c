@@ -28,7 +28,8 @@ static bool has_text(const sw_gguf_piece *p, const char *text)
     return p->n_bytes == strlen(text) && !memcmp(p->text, text, (size_t)p->n_bytes);
 }
 
-/* No text could say which special tokens keep the blanks behind them; these do. */
+/* The file cannot say which special tokens leave the blanks behind them in the text; these three
+ * do. */
 static bool strips_after(const sw_gguf_vocab *v, const sw_gguf_piece *p)
 {
     return v->strips_after && !has_text(p, "<unk>") && !has_text(p, "<s>") &&
@@ -57,7 +58,7 @@ static sw_code put_added(sw_gguf_vocab *v)
     return rc == SW_OK ? put(v, "],\n") : rc;
 }
 
-/* A name that stands for a row of the embedding without a token: "[PAD123]". */
+/* Return whether the name is "[PAD123]": the embedding has a row for it, but no token. */
 static bool is_filler(const sw_gguf_piece *p)
 {
     char name[32];
@@ -85,7 +86,8 @@ static sw_code put_tokens(sw_gguf_vocab *v)
 
 /* --- unigram ------------------------------------------------------------------------------ */
 
-/* Scores of other tokens say nothing: those that a user added win, the others never matter. */
+/* Only scores of normal tokens mean something. Tokens that a user added are always found, and the
+ * others never are. */
 static double score_of(const sw_gguf_piece *p, double lowest)
 {
     if (p->type == SW_GGUF_TOKEN_NORMAL) return p->score;
@@ -102,7 +104,7 @@ static double lowest_score(const sw_gguf_vocab *v)
     return lowest;
 }
 
-/* <0x00> ... <0xFF> are all there. */
+/* Return whether all of <0x00> to <0xFF> are tokens. */
 static bool has_bytes(const sw_gguf_vocab *v)
 {
     for (int b = 0; b < 256; b++) {
@@ -114,7 +116,7 @@ static bool has_bytes(const sw_gguf_vocab *v)
     return true;
 }
 
-/* The place in the list is the id, so that every id has an entry. */
+/* The place in this list is the id, so that every id must have an entry. */
 static sw_code put_unigram(sw_gguf_vocab *v)
 {
     const double lowest = lowest_score(v);
@@ -137,7 +139,7 @@ static sw_code put_unigram(sw_gguf_vocab *v)
     return rc == SW_OK ? put(v, "]}}\n") : rc;
 }
 
-/* Six bits a character, of three bytes each; the last group is filled up. */
+/* Three bytes become four characters of six bits; the last group is filled up. */
 static sw_code put_base64(sw_gguf_vocab *v, const unsigned char *bytes, uint64_t n)
 {
     static const char digits[] =
@@ -158,7 +160,7 @@ static sw_code put_base64(sw_gguf_vocab *v, const unsigned char *bytes, uint64_t
 static sw_code put_unigram_rules(sw_gguf_vocab *v)
 {
     const sw_gguf_value *map = sw_gguf_key(v->g, SW_GGUF_VOCAB "precompiled_charsmap");
-    bool splits = true; /* no piece goes on behind a blank */
+    bool splits = true; /* no piece contains a blank after its first character */
     sw_code rc = put(v, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
 
     if (map && (map->kind != SW_GGUF_ARRAY ||
@@ -212,7 +214,7 @@ static sw_code put_special(sw_gguf_vocab *v, int64_t id, const char *before, con
     return rc == SW_OK ? put(v, after) : rc;
 }
 
-/* What is put around a text, and the ids of it. */
+/* Write what is put around a text, with the ids of these tokens. */
 static sw_code put_template(sw_gguf_vocab *v)
 {
     const int64_t bos = v->ids.bos, eos = v->ids.eos;

@@ -27,7 +27,8 @@ static bool is_text(const sw_gguf_piece *p, const char *text)
     return p->n_bytes == strlen(text) && !memcmp(p->text, text, (size_t)p->n_bytes);
 }
 
-/* Texts that end a turn or a document: special, whatever type the file gives them. */
+/* These texts end a turn or a document. They are special tokens, whatever type the file gives
+ * them. */
 static bool ends_turn(const sw_gguf_piece *p)
 {
     static const char *const texts[] = {
@@ -135,7 +136,8 @@ const sw_gguf_piece *sw_gguf_vocab_find(const sw_gguf_vocab *v, const char *text
 
 /* --- rules -------------------------------------------------------------------------------- */
 
-/* What is known of tokenizer.ggml.model, and the ids that a file without keys means. */
+/* Each row is a value of tokenizer.ggml.model, with the ids that a file without keys for them
+ * means. */
 static const struct {
     const char *name;
     sw_gguf_scheme scheme;
@@ -191,7 +193,8 @@ static sw_code find_pre(sw_gguf_vocab *v)
     return SW_OK;
 }
 
-/* The type of a token says more than the default of its kind of tokenizer. */
+/* A token that has the type of the unknown token is preferred to the default of its kind of
+ * tokenizer. */
 static void find_unknown(sw_gguf_vocab *v)
 {
     for (int64_t i = 0; i < v->n; i++)
@@ -201,7 +204,7 @@ static void find_unknown(sw_gguf_vocab *v)
         }
 }
 
-/* An id beyond the tokens is passed over. */
+/* Read the ids of special tokens; an id beyond the vocabulary is ignored. */
 static sw_code read_ids(sw_gguf_vocab *v)
 {
     const struct {
@@ -212,7 +215,7 @@ static sw_code read_ids(sw_gguf_vocab *v)
         {SW_GGUF_VOCAB "eos_token_id", &v->ids.eos},
         {SW_GGUF_VOCAB "unknown_token_id", &v->ids.unk},
         {SW_GGUF_VOCAB "padding_token_id", &v->ids.pad},
-        {SW_GGUF_VOCAB "seperator_token_id", &v->ids.sep}, /* spelled so */
+        {SW_GGUF_VOCAB "seperator_token_id", &v->ids.sep}, /* llama.cpp spells it so */
         {SW_GGUF_VOCAB "mask_token_id", &v->ids.mask},
     };
 
@@ -229,7 +232,7 @@ static sw_code read_ids(sw_gguf_vocab *v)
     return SW_OK;
 }
 
-/* No key says it: the special tokens of these models take the blanks behind them. */
+/* The special tokens of these models take the blanks behind them, which no key says. */
 static sw_code read_name(sw_gguf_vocab *v)
 {
     const char *name = "";
@@ -262,7 +265,7 @@ sw_code sw_gguf_vocab_read(sw_gguf_vocab *v)
         (rc = sw_gguf_bool(&v->adds_eos, v->g, SW_GGUF_VOCAB "add_eos_token", v->err)) != SW_OK ||
         (rc = read_ids(v)) != SW_OK)
         return rc;
-    if (v->pre && !strcmp(v->pre->name, "gemma4")) v->adds_bos = true; /* whatever the key says */
+    if (v->pre && !strcmp(v->pre->name, "gemma4")) v->adds_bos = true; /* the key is ignored */
     return read_name(v);
 }
 

@@ -28,7 +28,7 @@ typedef struct vocab {
     int64_t n_named;
     bool is_pieces;  /* sentencepiece BPE */
     bool is_unigram;
-    const sw_gguf_pre *pre; /* of neither */
+    const sw_gguf_pre *pre; /* of byte-level BPE */
     bool adds_prefix, merges_blanks;
     const char *charsmap; /* base64, or NULL */
     sw_arena arena;
@@ -91,7 +91,7 @@ static sw_gguf_token type_of(const vocab *v, const char *text)
     return SW_GGUF_TOKEN_NORMAL;
 }
 
-/* {"text": id} */
+/* Collect the tokens of {"text": id}. */
 static sw_code collect_map(vocab *v, const cJSON *tokens)
 {
     const cJSON *item;
@@ -105,7 +105,7 @@ static sw_code collect_map(vocab *v, const cJSON *tokens)
     return SW_OK;
 }
 
-/* [["text", score]], the place is the id */
+/* Collect the tokens of [["text", score]], where the place in the list is the id. */
 static sw_code collect_list(vocab *v, const cJSON *tokens)
 {
     const cJSON *item, *unk = sw_json_member(v->model, "unk_id");
@@ -129,7 +129,7 @@ static sw_code collect_list(vocab *v, const cJSON *tokens)
     return SW_OK;
 }
 
-/* Tokens are met in text whose blanks are not yet U+2581. */
+/* Replace U+2581 by plain blanks: loaders look for added tokens before they replace blanks. */
 static sw_code with_blanks(const char **out, vocab *v, const char *text)
 {
     char *copy = NULL;
@@ -165,7 +165,7 @@ static sw_code place_added(vocab *v, const cJSON *item)
         (rc = with_blanks(&text, v, text)) != SW_OK)
         return rc;
     if (known < 0) return place(v, text, sw_json_member(item, "id"), type);
-    v->slots[known].text = text; /* the id of the vocabulary counts, as in every reader */
+    v->slots[known].text = text; /* every reader prefers the id that the vocabulary has */
     v->slots[known].type = type;
     return SW_OK;
 }
@@ -191,7 +191,8 @@ static sw_code collect(vocab *v)
 
 /* --- rules -------------------------------------------------------------------------------- */
 
-/* The part of a pre-tokenizer or normalizer with this type: itself, or a member of a sequence. */
+/* Find the part of a pre-tokenizer or normalizer that has this type: the whole, or one of a
+ * sequence. */
 static const cJSON *part_of(const cJSON *stage, const char *list, const char *type)
 {
     const cJSON *item;
@@ -217,7 +218,8 @@ static sw_code check_pieces(vocab *v)
     return SW_OK;
 }
 
-/* One step of a unigram tokenizer's normalizer. What merges blanks also drops those at the end. */
+/* Check one step of the normalizer of a unigram tokenizer. A step that merges blanks also removes
+ * those at the end. */
 static sw_code check_step(vocab *v, const cJSON *step, bool *strips, bool *replaces)
 {
     const char *type = text_of(step, "type");
@@ -262,7 +264,7 @@ static sw_code check_unigram(vocab *v)
 
 /* --- merges ------------------------------------------------------------------------------- */
 
-/* One merge, "a b" or ["a", "b"], as its two sides. */
+/* Cut one merge, "a b" or ["a", "b"], into its two sides. */
 static bool sides_of(char *left, char *right, size_t room, const cJSON *merge)
 {
     const char *a, *b;
@@ -310,7 +312,8 @@ static sw_code put_merges(vocab *v)
     return rc;
 }
 
-/* Sentencepiece joins what gives the piece with the highest score: less its first merge's rank. */
+/* Sentencepiece joins the two pieces that give the highest score. So a piece gets less the later
+ * its first merge is listed. */
 static sw_code score_pieces(vocab *v)
 {
     const cJSON *item;
@@ -330,7 +333,7 @@ static sw_code score_pieces(vocab *v)
     }
     for (int64_t i = 0; i < v->from->n_tokens; i++)
         if (v->slots[i].type != SW_GGUF_TOKEN_NORMAL && v->slots[i].score <= -1e6)
-            v->slots[i].score = 0.0; /* no merge makes it */
+            v->slots[i].score = 0.0; /* no merge makes this piece */
     return SW_OK;
 }
 
@@ -360,7 +363,8 @@ static sw_code put_tokens(vocab *v)
     return rc;
 }
 
-/* "eos_token": "..." or {"content": "..."} of tokenizer_config.json; else the id given. */
+/* tokenizer_config.json names a special token as "..." or as {"content": "..."}; without it the id
+ * of config.json is written. */
 static sw_code put_special(const vocab *v, const char *key, const char *name, int64_t id)
 {
     const cJSON *token = sw_json_member(v->from->config, name);
@@ -372,7 +376,7 @@ static sw_code put_special(const vocab *v, const char *key, const char *name, in
     return sw_gguf_put_int(v->w, key, SW_GGUF_U32, id, v->err);
 }
 
-/* Which side of the text the template puts a token on. */
+/* A token that the template puts before the text counts as BOS, one behind it as EOS. */
 static sw_code put_template(const vocab *v)
 {
     const cJSON *stage = sw_json_member(v->from->tokenizer, "post_processor");
@@ -400,7 +404,7 @@ static int digit_of(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* Base64 as bytes. */
+/* Write a character map, given in base64, as bytes. */
 static sw_code put_charsmap(const vocab *v)
 {
     const size_t n_chars = strcspn(v->charsmap, "=");
@@ -447,7 +451,7 @@ static sw_code put_rest(const vocab *v)
     return rc;
 }
 
-/* Which kind of tokenizer this is, and whether GGUF has its rules. */
+/* Decide which kind of tokenizer this is, and refuse one whose rules GGUF does not have. */
 static sw_code choose(vocab *v)
 {
     const cJSON *cleans = sw_json_member(v->from->config, "clean_up_tokenization_spaces");

@@ -36,6 +36,8 @@ static int64_t now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
+double sw_clock_s(void) { return 1e-9 * (double)now_ns(); }
+
 void sw_profile_begin(void)
 {
     sw_profile_end();

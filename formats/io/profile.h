@@ -12,6 +12,9 @@
 
 #include "formats/base/status.h"
 
+/* Seconds of a clock that never goes back; only differences mean something. */
+double sw_clock_s(void);
+
 typedef struct sw_span {
     const char *step;  /* NULL: nothing is recorded */
     int64_t start_ns;

@@ -5,7 +5,8 @@
 #include "formats/base/json.h"
 #include "formats/text/tokenizer_parts.h"
 
-/* A bound on what one position of the text can cost; real ones are below a hundred bytes. */
+/* This bounds what one position of a text can cost; real tokens are shorter than a hundred
+ * bytes. */
 #define ADDED_MAX_BYTES ((size_t)512)
 
 static sw_code parse_token(sw_added_token *token, const cJSON *json, sw_arena *arena, sw_err *err)
@@ -55,7 +56,7 @@ sw_code sw_added_parse(sw_added_tokens *out, const cJSON *json, sw_arena *arena,
             sw_err_prefix(err, "added_tokens[%lld]", (long long)out->n);
             return rc;
         }
-        if (out->tokens[out->n].content_bytes) out->n++; /* an empty one can never be met */
+        if (out->tokens[out->n].content_bytes) out->n++; /* an empty token matches nowhere */
     }
     return SW_OK;
 }
@@ -75,10 +76,11 @@ static int compare_matched(const void *a, const void *b)
     int order = compare_bytes(x->matched, x->matched_bytes, y->matched, y->matched_bytes);
 
     if (order) return order;
-    return x < y ? -1 : x > y; /* same text: the one that the file lists first */
+    return x < y ? -1 : x > y; /* of one text, the first that the file lists */
 }
 
-/* Of tokens with one text only the first can be met; a million of them would slow every search. */
+/* Of tokens with one text only the first can match. The others are removed, since a file with a
+ * million of them would slow every search. */
 static void drop_doubles(sw_token_matcher *m)
 {
     int64_t n = 0;
@@ -134,14 +136,15 @@ sw_code sw_added_resolve(sw_added_tokens *added, const sw_vocab *vocab,
         token->matched = copy;
         token->matched_bytes = n_bytes;
     }
-    normalizer->growth = NULL; /* it ended with its token */
+    normalizer->growth = NULL; /* it counted for the last token */
     if ((rc = build_matcher(&added->raw, added, false, arena, err)) != SW_OK) return rc;
     return build_matcher(&added->normal, added, true, arena, err);
 }
 
 void sw_added_free(sw_added_tokens *added) { memset(added, 0, sizeof *added); }
 
-/* First entry of [low, high) whose byte at `depth` is at least `byte`; entries are long enough. */
+/* Find the first entry of [low, high) whose byte at `depth` is at least `byte`; all entries are
+ * longer than `depth`. */
 static int64_t lower_bound(const sw_token_matcher *m, int64_t low, int64_t high, size_t depth,
                            unsigned byte)
 {
@@ -153,8 +156,8 @@ static int64_t lower_bound(const sw_token_matcher *m, int64_t low, int64_t high,
     return low;
 }
 
-/* The longest token that the text at `at` begins with. Sorted order puts a shorter token in
- * front of those it begins, so the range narrows byte by byte. */
+/* Find the longest token that the text has at `at`. In sorted order a shorter token precedes those
+ * that begin with it, so that each byte narrows the range. */
 static const sw_added_token *longest_at(const sw_token_matcher *m, const char *text, size_t at,
                                         size_t n_bytes, size_t *depth_out)
 {

@@ -8,24 +8,25 @@
 #define BLOCK_CHAR 0x2581u /* LOWER ONE EIGHTH BLOCK, which stands for a blank */
 #define BLOCK_TEXT "\xE2\x96\x81"
 
-/* One cache line. A slot holds the last word that hashed to it, so memory is bounded. */
+/* A slot fits a cache line and keeps the last word that was hashed to it, so memory is bounded. */
 #define CACHE_SLOTS ((size_t)1 << 15)
 #define CACHE_KEY_BYTES 30
 #define CACHE_IDS 8
 struct sw_bpe_cache_entry {
-    uint8_t key_bytes, n_ids; /* key_bytes 0: free */
+    uint8_t key_bytes, n_ids; /* key_bytes 0: the slot is free */
     char key[CACHE_KEY_BYTES];
     uint32_t ids[CACHE_IDS];
 };
 _Static_assert(sizeof(struct sw_bpe_cache_entry) == 64, "one cache line");
 
-/* Bytes that print stand for themselves. */
+/* A byte that is a printable character stands for itself. */
 static bool is_own_char(unsigned c)
 {
     return (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) || (c >= 0xAE && c <= 0xFF);
 }
 
-/* The 68 others in increasing order: 00-20, 7F-A0, AD. */
+/* The 68 other bytes, 00 to 20, 7F to A0 and AD, stand for the characters from U+0100 on, in
+ * order. */
 uint32_t sw_byte_to_char(unsigned char byte)
 {
     if (is_own_char(byte)) return byte;
@@ -50,7 +51,7 @@ sw_code sw_bytes_to_chars(sw_text_buf *out, const char *text, size_t n_bytes, sw
     return rc;
 }
 
-/* Place of a character in the filter, 12 bits. */
+/* Return the place of a character in the filter, a number of 12 bits. */
 static uint32_t bloom_place(uint32_t code_point) { return (code_point * 0x9E3779B1u) >> 20; }
 
 static void bloom_add(sw_bpe *bpe, uint32_t code_point)
@@ -72,9 +73,9 @@ static bool looks_like_byte(const sw_token_text *token)
     return token->n_bytes == 6 && !memcmp(token->text, "<0x", 3);
 }
 
-/* A word may be cut in front of U+2581 when no merge joins the character before to it: pairs
- * never form across the cut, so both sides merge as they would alone. Needs U+2581 itself to be
- * a symbol, so that a run of unknown characters ends there in any case. */
+/* A word may be cut before U+2581 if no merge joins it to the character before: no pair forms
+ * across the cut, so both sides merge as they would alone. U+2581 must be a token itself, so that a
+ * run of unknown characters ends there in any case. */
 static void find_cuts(sw_bpe *bpe)
 {
     const sw_vocab *v = &bpe->vocab;
@@ -88,7 +89,8 @@ static void find_cuts(sw_bpe *bpe)
         const sw_token_text *left = &v->by_id[left_id], *right = &v->by_id[right_id];
         uint32_t c;
         if (!merge->rank_plus_one) continue;
-        /* a byte or unk symbol is not spelled by its text, so its neighbours are unknown */
+        /* the text of a byte or of an unknown symbol is not its own, so nothing is known of its
+         * neighbours */
         if (left_id == bpe->unk_id || right_id == bpe->unk_id || !left->n_bytes ||
             !right->n_bytes || looks_like_byte(left) || looks_like_byte(right))
             bpe->may_cut_blocks = false;
@@ -130,7 +132,8 @@ void sw_bpe_free(sw_bpe *bpe)
     memset(bpe, 0, sizeof *bpe);
 }
 
-/* Symbols of the word under way; `unk` is held back so that neighbours can fuse into it. */
+/* These are the symbols of the present word. `unk` waits until its neighbours are known, since
+ * several of them can become one token. */
 typedef struct symbol_list {
     sw_bpe *bpe;
     size_t n;
@@ -158,9 +161,9 @@ static sw_code flush_unk(symbol_list *list, sw_err *err)
     return push_symbol(list, list->bpe->unk_id, err);
 }
 
-/* A character that is no token, `plain` without prefix and suffix: its bytes, or unk, or nothing.
- * Byte tokens do not end a held-back unk; Hugging Face's tokenizers do the same, and ids must
- * match. */
+/* Add a character that is no token: as its bytes, as the unknown token, or not at all. `plain` is
+ * it without prefix and suffix. A byte token does not end a run of unknown characters: Hugging
+ * Face's tokenizers do the same, and the ids must be theirs. */
 static sw_code push_unknown(symbol_list *list, const char *text, size_t n_bytes,
                             const char *plain, size_t plain_bytes, sw_err *err)
 {
@@ -183,7 +186,7 @@ static sw_code push_unknown(symbol_list *list, const char *text, size_t n_bytes,
     return rc;
 }
 
-/* The character as the vocabulary writes it at this place in the word. */
+/* Write the character as the vocabulary has it in this place of the word. */
 static sw_code decorate(sw_bpe *bpe, const char **text, size_t *n_bytes, bool is_first,
                         bool is_last, sw_err *err)
 {
@@ -222,7 +225,7 @@ static sw_code to_symbols(symbol_list *list, const char *word, size_t n_bytes, s
     return flush_unk(list, err);
 }
 
-/* One word from scratch, appended to `out`. */
+/* Encode a word that the cache does not have, and append its ids to `out`. */
 static sw_code encode_fresh(sw_bpe *bpe, sw_ids *out, const char *word, size_t n_bytes,
                             sw_err *err)
 {
@@ -270,13 +273,14 @@ static sw_code encode_cached(sw_bpe *bpe, sw_ids *out, const char *word, size_t 
     return SW_OK;
 }
 
-/* A character that becomes nothing lets its neighbours merge: no cut is safe behind it. */
+/* A character that becomes nothing brings its neighbours together, so that no cut behind it is
+ * safe. */
 static bool is_dropped(const sw_bpe *bpe, const char *text, size_t n_bytes)
 {
     return bpe->can_drop && sw_vocab_find_model(&bpe->vocab, text, n_bytes) == SW_NO_TOKEN;
 }
 
-/* End of the piece that starts at `begin`: in front of the next U+2581 where a cut is safe. */
+/* Find the end of the piece that begins at `begin`: the next U+2581 where a cut is safe. */
 static size_t next_cut(const sw_bpe *bpe, const char *word, size_t begin, size_t n_bytes)
 {
     for (size_t at = begin + 1; at + 3 <= n_bytes; at++) {

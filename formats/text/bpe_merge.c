@@ -61,7 +61,7 @@ static bool candidate_at(const sw_bpe *bpe, size_t left, size_t right, sw_bpe_ca
     return true;
 }
 
-/* Link the symbols and heapify all pairs that merge. */
+/* Link the symbols, and make a heap of all pairs that can be merged. */
 static void seed(sw_bpe *bpe, heap *h, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -73,7 +73,7 @@ static void seed(sw_bpe *bpe, heap *h, size_t n)
     for (size_t i = h->n / 2; i-- > 0;) sift_down(h, i);
 }
 
-/* Each merge removes one entry and adds at most two, so the heap never outgrows 2n. */
+/* A merge takes one entry from the heap and adds two at most, so that 2n places are enough. */
 static void drain(sw_bpe *bpe, heap *h)
 {
     sw_bpe_symbol *symbols = bpe->symbols;

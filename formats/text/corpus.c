@@ -9,10 +9,10 @@
 #include "formats/file/safetensors.h"
 #include "formats/io/file.h"
 
-/* The digest is defined over little-endian bytes and taken over the list as it lies in memory. */
+/* The digest is defined over little-endian bytes, and computed over the list as it is in memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token ids are hashed in place");
 
-/* Tensor types that may hold ids. */
+/* Tensors of these types may hold ids. */
 typedef struct id_type {
     sw_dtype dtype;
     size_t elem_bytes;
@@ -37,7 +37,8 @@ static uint64_t load_bits(const unsigned char *p, size_t elem_bytes)
     return elem_bytes == 4 ? sw_load_le32(p) : sw_load_le64(p);
 }
 
-/* Append n ids of one raw array. A negative id has its sign bit set and is refused as such. */
+/* Append n ids of a raw array. An id that is negative has its sign bit set, and is refused for
+ * it. */
 static sw_code add_array(sw_corpus *corpus, const unsigned char *bytes, int64_t n,
                          const id_type *type, int64_t vocab_size, sw_err *err)
 {
@@ -57,7 +58,7 @@ static sw_code add_array(sw_corpus *corpus, const unsigned char *bytes, int64_t 
     return rc;
 }
 
-/* "input_ids", or else the only tensor of an integer type. */
+/* Choose "input_ids", or else the only tensor that has an integer type. */
 static sw_code pick_tensor(const sw_st_tensor **out, const sw_st *st, sw_err *err)
 {
     const sw_st_tensor *found = sw_st_find(st, "input_ids");
@@ -132,7 +133,7 @@ bool sw_corpus_add_note(cJSON *object, const sw_corpus *corpus)
                              slash && slash[1] ? slash + 1 : corpus->unspelled_in);
 }
 
-/* Append the ids of one text. */
+/* Encode a text and append its ids. */
 static sw_code encode(sw_corpus *corpus, sw_tokenizer *tok, const char *text, size_t n_bytes,
                       int64_t vocab_size, const char *path, sw_err *err)
 {
@@ -149,7 +150,7 @@ static sw_code encode(sw_corpus *corpus, sw_tokenizer *tok, const char *text, si
     return rc;
 }
 
-/* Every line of a chat file that is not blank. */
+/* Encode every line of a chat file that is not blank. */
 static sw_code add_lines(sw_corpus *corpus, sw_tokenizer *tok, const sw_map *map,
                          int64_t vocab_size, const char *path, sw_err *err)
 {

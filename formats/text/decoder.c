@@ -20,7 +20,7 @@ static text_span list_at(const sw_text_list *list, size_t i)
     return span;
 }
 
-/* Close the text that has been appended to list->text since the last close. */
+/* End the text that was appended since the last one ended. */
 static sw_code close_text(sw_text_list *list, sw_err *err)
 {
     void *ends = list->ends;
@@ -46,8 +46,8 @@ void sw_text_list_free(sw_text_list *list)
     memset(list, 0, sizeof *list);
 }
 
-/* Bytes at ill-formed `text` that one U+FFFD stands for: the longest beginning of some
- * well-formed sequence, at least one (Unicode 15, section 3.9, "maximal subparts"). */
+/* Return how many ill-formed bytes one U+FFFD stands for: the longest beginning of a well-formed
+ * sequence, and one at least (Unicode 15, section 3.9, "maximal subparts"). */
 static size_t broken_bytes(const char *text, size_t n_bytes)
 {
     const unsigned char *p = (const unsigned char *)text;
@@ -81,7 +81,7 @@ static sw_code add_lossy(sw_text_buf *out, const char *text, size_t n_bytes, sw_
     return SW_OK;
 }
 
-/* A token with a character outside the alphabet is taken as it is. */
+/* A token that has a character outside of the alphabet is taken as it is. */
 static sw_code add_token_bytes(sw_text_buf *bytes, const char *text, size_t n_bytes, sw_err *err)
 {
     size_t n_before = bytes->n_bytes;
@@ -135,7 +135,7 @@ static sw_code run_replace(const sw_decode_step *step, sw_text_list *out, const 
     return rc;
 }
 
-/* The byte that "<0xHH>" stands for, or -1. */
+/* Return the byte that "<0xHH>" stands for, or -1. */
 static int byte_of(const char *text, size_t n_bytes)
 {
     int value = 0;
@@ -153,7 +153,7 @@ static int byte_of(const char *text, size_t n_bytes)
     return value;
 }
 
-/* A run of byte tokens is one text when it is valid UTF-8, else one U+FFFD per byte. */
+/* A run of byte tokens is one text if it is valid UTF-8; otherwise each byte becomes U+FFFD. */
 static sw_code flush_bytes(sw_text_list *out, sw_text_buf *bytes, sw_err *err)
 {
     size_t bad_at = 0;

@@ -174,7 +174,7 @@ static sw_code parse_step(sw_normalizer *out, const cJSON *json, const char *typ
     return sw_part_unsupported("normalizer", type, err);
 }
 
-/* Nesting is bounded by the depth cap on the JSON. */
+/* The depth of nesting is bounded by the limit on the depth of JSON. */
 sw_code sw_normalizer_parse(sw_normalizer *out, const cJSON *json, sw_arena *arena, sw_err *err)
 {
     const char *type;

@@ -9,7 +9,7 @@
 #include "formats/text/bpe.h"
 #include "formats/text/tokenizer_parts.h"
 
-/* The expression of GPT-2, which ByteLevel applies unless told not to. */
+/* ByteLevel applies GPT-2's expression, unless the file tells it not to. */
 #define GPT2_REGEX \
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define WORD_REGEX "\\w+|[^\\w\\s]+"
@@ -22,7 +22,7 @@ static sw_code forward(sw_pretokenizer *owner, int at, const char *text, size_t 
     return owner->steps[at].run(owner, at, text, n_bytes, is_start, err);
 }
 
-/* What this step itself could not do; the steps behind it name themselves. */
+/* Name this step in its own errors; the steps behind it name themselves. */
 static sw_code step_failed(const sw_pretok_step *step, sw_code rc, sw_err *err)
 {
     sw_err_prefix(err, "pre_tokenizer step %d (%s)", step->entry, step->type);
@@ -74,7 +74,8 @@ static sw_code run_bytes(sw_pretokenizer *owner, int at, const char *text, size_
     return forward(owner, at + 1, step->buf.bytes, step->buf.n_bytes, is_start, err);
 }
 
-/* May the next span be glued to the pending one? [how][pending is a match][next is a match] */
+/* glues[how][pending is a match][next is a match] says whether the next span joins the pending
+ * one. */
 static const bool glues[][2][2] = {
     [SW_SPLIT_REMOVED] = {{false, false}, {false, false}},
     [SW_SPLIT_ISOLATED] = {{false, false}, {false, false}},
@@ -211,7 +212,7 @@ static sw_code parse_byte_level(sw_pretokenizer *out, const cJSON *json, sw_aren
     return add_step(&step, out, run_bytes, err);
 }
 
-/* Older files have add_prefix_space where newer ones have prepend_scheme. */
+/* Older files have add_prefix_space in place of prepend_scheme. */
 static sw_code parse_scheme(sw_prefix_when *when, const cJSON *json, sw_err *err)
 {
     static const char *const names[] = {"never", "first", "always"};

@@ -24,8 +24,8 @@ static sw_code add_special(sw_ids *list, const cJSON *special, const cJSON *all,
     return SW_OK;
 }
 
-/* Each stage wraps the one before. Without a cap, a file with many stages would take quadratic time
- * and add as many ids to every text as the file is long. */
+/* Each stage goes around the one before. Without a limit, a file with many stages would take
+ * quadratic time, and would add as many ids to each text as the file has bytes. */
 #define TEMPLATE_IDS_MAX 1024
 #define TEMPLATE_STAGES_MAX 32
 
@@ -41,7 +41,7 @@ static sw_code check_sequence(const cJSON *sequence, bool *has_text, sw_err *err
     return SW_OK;
 }
 
-/* Wraps what is there already: the stages of a Sequence apply one after the other. */
+/* Put the template around what is there already, since the stages of a Sequence apply in turn. */
 static sw_code wrap(sw_template *out, const sw_template *outer, sw_err *err)
 {
     sw_ids before = {0};
@@ -94,7 +94,7 @@ sw_code sw_template_parse(sw_template *out, const cJSON *json, sw_err *err)
 
     if (!json) return SW_OK;
     if ((rc = sw_part_type(&type, json, "post_processor", err)) != SW_OK) return rc;
-    if (!strcmp(type, "ByteLevel")) return SW_OK; /* moves offsets only */
+    if (!strcmp(type, "ByteLevel")) return SW_OK; /* ByteLevel only changes offsets */
     if (!strcmp(type, "TemplateProcessing")) {
         rc = parse_template(out, json, err);
         if (rc != SW_OK) sw_err_prefix(err, "post_processor TemplateProcessing");

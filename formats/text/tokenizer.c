@@ -10,28 +10,28 @@
 #include "formats/text/tokenizer_parts.h"
 #include "formats/text/unigram.h"
 
-/* Vocabularies of 260,000 tokens with 580,000 merges take 35 MB and 2 million values. */
+/* A vocabulary of 260,000 tokens with 580,000 merges has 35 MB and 2 million values. */
 static const sw_json_caps tokenizer_caps = {
     .max_bytes = (size_t)128 << 20, .max_depth = 32, .max_values = 8000000};
 
-#define AFFIX_MAX_BYTES 64 /* every character of a text may be written with them */
+#define AFFIX_MAX_BYTES 64 /* every character may get these bytes */
 
 struct sw_tokenizer {
     sw_arena arena;
     sw_added_tokens added;
     sw_normalizer normalizer;
     sw_pretokenizer pretok;
-    sw_bpe bpe; /* with the vocabulary, of a unigram model too */
+    sw_bpe bpe; /* it has the vocabulary, also of a unigram model */
     bool is_unigram;
     sw_unigram unigram;
     sw_template tmpl;
     sw_decoder decoder;
     sw_pattern_clock clock;
     sw_growth growth;
-    const char *what; /* the file, for messages */
-    const char *text; /* during an encode */
+    const char *what; /* names the file in messages */
+    const char *text; /* of the present call */
     bool *is_special; /* [vocab.n_ids] */
-    sw_ids *out;      /* during an encode */
+    sw_ids *out;      /* of the present call */
 };
 
 sw_code sw_ids_push(sw_ids *list, uint32_t id, sw_err *err)
@@ -112,7 +112,7 @@ static sw_code build_vocab(sw_tokenizer *tok, const cJSON *model, sw_err *err)
     return rc;
 }
 
-/* Files older than the field are BPE when they have merges. */
+/* Files that are older than the field "type" are BPE if they have merges. */
 static sw_code find_model_type(bool *is_unigram, const cJSON *model, sw_err *err)
 {
     const char *type = NULL;
@@ -130,7 +130,7 @@ static sw_code find_model_type(bool *is_unigram, const cJSON *model, sw_err *err
 
 static sw_code parse_unigram(sw_tokenizer *tok, const cJSON *model, sw_err *err)
 {
-    sw_code rc = sw_bpe_prepare(&tok->bpe, err); /* the byte tokens */
+    sw_code rc = sw_bpe_prepare(&tok->bpe, err); /* finds the byte tokens */
 
     tok->unigram.unspelled = &tok->bpe.unspelled;
     tok->unigram.byte_ids = tok->bpe.byte_fallback ? tok->bpe.byte_ids : NULL;
@@ -277,9 +277,9 @@ static sw_code on_normal_cut(void *self, const sw_added_token *token, const char
     return sw_pretok_run(&tok->pretok, text, n_bytes, is_start, on_word, tok, err);
 }
 
-/* Where the first character without a token came from: the first one of this piece whose
- * normalized form has it. The text between is no longer at hand, and need not be: it happens once
- * in a text. */
+/* Find where the first character without a token came from: the first character of this piece whose
+ * normalized form contains it. Where normalized text came from is not recorded, so characters are
+ * normalized again, one by one; this happens once in a text. */
 static void locate_first(sw_tokenizer *tok, const char *piece, size_t n_bytes)
 {
     sw_unspelled *u = &tok->bpe.unspelled;

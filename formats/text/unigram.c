@@ -8,10 +8,10 @@
 
 #define UNK_PENALTY 10.0
 
-struct sw_unigram_node { /* the best spelling of the word up to here */
+struct sw_unigram_node { /* the best spelling of the word up to a byte */
     double score;
-    size_t begin; /* of its last piece */
-    uint32_t id;  /* of it */
+    size_t begin; /* where its last piece begins */
+    uint32_t id;  /* of this piece */
     bool is_reached;
 };
 
@@ -23,7 +23,7 @@ static sw_code read_scores(sw_unigram *u, const cJSON *list, sw_err *err)
 
     cJSON_ArrayForEach(entry, list)
     {
-        const cJSON *score = entry->child->next; /* both were checked with the vocabulary */
+        const cJSON *score = entry->child->next; /* the vocabulary has checked both */
         if (!isfinite(score->valuedouble))
             return SW_FAIL(err, SW_E_FORMAT, "model.vocab[%lld]: score of %g", (long long)id,
                            score->valuedouble);
@@ -43,7 +43,7 @@ static int compare_texts(const sw_vocab *v, uint32_t a, uint32_t b)
     return x->n_bytes < y->n_bytes ? -1 : x->n_bytes > y->n_bytes;
 }
 
-/* Heap sort: qsort has no place for the vocabulary. */
+/* This is a heap sort, since qsort cannot pass the vocabulary to its comparison. */
 static void sift(uint32_t *ids, size_t at, size_t n, const sw_vocab *v)
 {
     const uint32_t moving = ids[at];
@@ -110,7 +110,7 @@ void sw_unigram_free(sw_unigram *u)
     memset(u, 0, sizeof *u);
 }
 
-/* First piece of sorted [low, high) whose byte at `depth` is at least `byte`. */
+/* Find the first piece of the sorted [low, high) whose byte at `depth` is at least `byte`. */
 static int64_t lower_bound(const sw_unigram *u, int64_t low, int64_t high, size_t depth,
                            unsigned byte)
 {
@@ -128,8 +128,8 @@ static void reach(sw_unigram_node *node, double score, size_t begin, uint32_t id
     *node = (sw_unigram_node){score, begin, id, true};
 }
 
-/* Every piece that begins at `at`, and the character alone where none spells it. Sorted order puts
- * a piece in front of those that it begins, so that the range narrows byte by byte. */
+/* Try every piece that begins at `at`, and the character alone where no piece spells it. In sorted
+ * order a piece precedes those that begin with it, so that each byte narrows the range. */
 static size_t extend(sw_unigram *u, const char *word, size_t at, size_t n_bytes, size_t n_char)
 {
     const double before = u->nodes[at].score;
@@ -154,8 +154,8 @@ static size_t extend(sw_unigram *u, const char *word, size_t at, size_t n_bytes,
     return depth;
 }
 
-/* A run of unknown characters is one text: a piece after all, or its bytes, or the unknown token.
- * Ids go to `path` last first; `later` has what was unknown behind it. */
+/* A run of unknown characters is one text: it becomes a piece, or its bytes, or the unknown token.
+ * Ids go to `path` from the last to the first; `later` has the unknown text that follows. */
 static sw_code push_unknown(sw_unigram *u, const char *text, size_t n_bytes, sw_unspelled *later,
                             sw_err *err)
 {

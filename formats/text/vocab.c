@@ -6,10 +6,11 @@
 #include "formats/base/json.h"
 #include "formats/base/size.h"
 
-#define PROBES_MAX 2048 /* far above what ordinary text needs in a table that is half full */
+#define PROBES_MAX 2048 /* ordinary text needs far fewer in a table that is half full */
 #define MIN_SLOTS ((size_t)256)
 
-/* Two multiplications per eight bytes; the fold keeps the high bits of each product. */
+/* Mix eight bytes with two multiplications; the xor of both halves keeps the high bits of a
+ * product. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
     unsigned __int128 product = (unsigned __int128)a * b;
@@ -106,7 +107,8 @@ static sw_code add_token(sw_vocab *vocab, const char *text, int64_t id, bool is_
     return SW_FAIL(err, SW_E_FORMAT, "vocabulary made to collide in a hash table");
 }
 
-/* Of {text: id} or of [[text, score], ...], where ids count the pieces. */
+/* Return the text of an entry of {text: id}, or of [[text, score], ...], whose ids are their
+ * places. */
 static const char *text_of(const cJSON *entry, bool is_list)
 {
     return is_list ? entry->child->valuestring : entry->string;
@@ -130,7 +132,7 @@ static sw_code id_of(int64_t *id, const cJSON *entry, bool is_list, int64_t plac
                    (long long)place);
 }
 
-/* Largest id of both lists, each id checked on the way. */
+/* Find the largest id of both lists, and check each id. */
 static sw_code scan_ids(int64_t *n_ids, int64_t *n_tokens, const cJSON *vocab,
                         const sw_extra_token *extra, int64_t n_extra, sw_err *err)
 {
@@ -172,12 +174,12 @@ static sw_code build_tokens(sw_vocab *vocab, const cJSON *json, const sw_extra_t
     }
     for (int64_t i = 0; i < n_extra; i++)
         if ((rc = add_token(vocab, extra[i].text, extra[i].id, true, err)) != SW_OK) return rc;
-    /* an added token that kept its vocabulary id may have claimed a larger one */
+    /* an added token that keeps its id of the vocabulary may have claimed a larger one before */
     while (vocab->n_ids && !vocab->by_id[vocab->n_ids - 1].text) vocab->n_ids--;
     return SW_OK;
 }
 
-/* The two texts of one merge: "a b" cut at its only blank, or ["a", "b"]. */
+/* Cut a merge into its two texts: "a b" at its only blank, or ["a", "b"]. */
 static sw_code split_merge(sw_token_text part[2], const cJSON *entry, sw_err *err)
 {
     const cJSON *left, *right;
@@ -210,7 +212,7 @@ static sw_code find_part(uint32_t *id, const sw_vocab *vocab, const char *text, 
                    (int)(n_bytes < 60 ? n_bytes : 60), text);
 }
 
-/* A pair that is listed twice keeps its last rank, as in Hugging Face's tokenizers. */
+/* A pair that is listed twice has its last rank, as in Hugging Face's tokenizers. */
 static sw_code put_merge(sw_vocab *vocab, uint64_t pair, uint32_t rank, uint32_t merged,
                          sw_err *err)
 {

@@ -1,11 +1,10 @@
-/* outliers.c - see kernels/outliers.h. */
-#include "kernels/outliers.h"
-
+/* outliers.c - outlier channels through BLAS. See kernels/rows.h. */
 #include <cblas.h>
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "formats/num/half.h"
+#include "kernels/rows.h"
 
 #define BLOCK_N 64 /* outputs of one piece of work */
 

@@ -5,7 +5,6 @@
 #include "formats/base/mem.h"
 #include "formats/base/parallel.h"
 #include "kernels/cpu/round/round.h"
-#include "kernels/outliers.h"
 #include "kernels/rows.h"
 
 const sw_kernel sw_kernels[] = {
@@ -17,6 +16,13 @@ const sw_kernel sw_kernels[] = {
 #undef SW_KERNEL
 };
 const int sw_n_kernels = (int)(sizeof sw_kernels / sizeof *sw_kernels);
+
+const sw_device_kernel sw_device_kernels[] = {
+#define SW_CUDA_KERNEL(name_, prefix_, sm_min_, sm_max_, ops_) {name_, ops_, sm_min_, sm_max_},
+#include "kernels/cuda_kernels.def"
+#undef SW_CUDA_KERNEL
+};
+const int sw_n_device_kernels = (int)(sizeof sw_device_kernels / sizeof *sw_device_kernels);
 
 /* Activations whose codes meet integer codes of weights: one scale per token or for all. */
 static bool is_int8(const sw_act *act)

@@ -269,6 +269,7 @@ static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_s
                                 const sw_factor *factor, const sw_hessian *seen,
                                 const sw_hessian *held, sw_err *err)
 {
+    const sw_span span = sw_span_open("strengths");
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
@@ -285,6 +286,7 @@ static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_s
             sw_err_prefix(err, "%s", path);
         sw_mem_put(w);
     }
+    sw_span_close(span, NULL);
     return rc;
 }
 

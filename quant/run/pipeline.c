@@ -2,6 +2,7 @@
 #include "quant/run/pipeline.h"
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "kernels/blas.h"
 #include "quant/run/block_job.h"
 #include "quant/search/fold.h"
@@ -59,9 +60,12 @@ static sw_code new_stats(sw_site_stats *out, const sw_block_job *job, int64_t la
                          const bool wanted[SW_SITE_COUNT], bool with_cross, sw_err *err)
 {
     const sw_place at = sw_place_sites(job, wanted);
+    const sw_span span = sw_span_open("room for sums");
+    sw_code rc = sw_site_stats_new(out, job->model, layer, wanted, with_cross, SW_EXPERTS_COUNT,
+                                   &at, err);
 
-    return sw_site_stats_new(out, job->model, layer, wanted, with_cross, SW_EXPERTS_COUNT, &at,
-                             err);
+    sw_span_close(span, NULL);
+    return rc;
 }
 
 /* Observe and solve: one site after the other, or all in one pass. */
@@ -153,9 +157,11 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
     sw_block_job job = {.model = model, .st = st, .options = options, .sink = sink,
                         .streams = streams, .progress = progress};
     bool is_last = layer + 1 == sw_quant_n_layers(model, sink);
-    sw_code rc;
+    sw_span span = sw_span_open("open block");
+    sw_code rc = sw_block_job_new(&job, st, layer, err);
 
-    if ((rc = sw_block_job_new(&job, st, layer, err)) != SW_OK) goto done;
+    sw_span_close(span, NULL);
+    if (rc != SW_OK) goto done;
     if (!streams) {
         rc = sw_solve_without_stats(&job, err);
         goto done;
@@ -164,7 +170,9 @@ static sw_code quantize_block(const sw_model *model, const sw_st *st, int64_t la
     if (!is_last)
         rc = sw_streams_advance(streams, &job.quantized, mover(&job), SW_HALF_BOTH, progress, err);
 done:
+    span = sw_span_open("close block");
     sw_block_job_free(&job);
+    sw_span_close(span, NULL);
     return rc;
 }
 

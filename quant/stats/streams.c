@@ -46,6 +46,7 @@ void sw_streams_give_side(const sw_streams *s, const float *side, int64_t seq, i
 
 static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_err *err)
 {
+    const sw_span span = sw_span_open("embed");
     sw_lm ends = {0};
     sw_code rc = sw_lm_load_tables(&ends, s->model, st, err);
 
@@ -60,6 +61,7 @@ static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_e
     }
     sw_lm_free(&ends);
     sw_st_forget(st);
+    sw_span_close(span, NULL);
     return rc;
 }
 

@@ -33,6 +33,14 @@ done
 try qwen3_next FP8_DYNAMIC swage 0.5 --method rtn
 try minimax_m2 FP8_DYNAMIC swage 0.3 --method rtn
 
+# the linear before the layers that has no slot in them, named to engines and missed where it is not
+try gemma4 FP8_BLOCK compressed-tensors 0.3
+has '"model.language_model.per_layer_model_projection"' config.json
+sed -i 's/"model.language_model.per_layer_model_projection"/"none"/' "$T/out/config.json"
+rm "$T/out/manifest.json"
+expect 0 '' "$SWAGE" verify "$T/out"
+grep -q 'per_layer_model_projection' "$T/stdout" || fail 'nobody misses a linear in the list'
+
 # towers by their modules, in each dialect's list
 try qwen3_vl W4A16 compressed-tensors 0.3 --group-size 32
 has '"model.visual.blocks.0.attn.qkv"' config.json

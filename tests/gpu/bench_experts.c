@@ -24,7 +24,6 @@
 #include "tests/support/toys/random.h"
 
 #define N_ROUTINGS 20
-#define N_REPLAYS 7
 #define CHUNK (32ll << 20)
 #define TOKENS_MAX 4096
 #define BYTES_PER_US 4.8e6
@@ -263,8 +262,9 @@ static void pairs(layer *l, sw_launch how)
         bench_must(1, err.text);
 }
 
-static void call(layer *l, int i)
+static void call(void *ctx, int i)
 {
+    layer *l = ctx;
     sw_err err = {0};
 
     l->problem.chosen = l->d_chosen[l->is_same ? 0 : i % N_ROUTINGS];
@@ -274,45 +274,6 @@ static void call(layer *l, int i)
     }
     if (sw_routed_run(&l->problem, &l->plan, l->d_work, l->stream, &err) != SW_OK)
         bench_must(1, err.text);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double d = *(const double *)a - *(const double *)b;
-
-    return d < 0 ? -1 : d > 0;
-}
-
-/* us a call of the median replay. */
-static double graph_us(layer *l, int n_calls)
-{
-    cudaGraph_t graph;
-    cudaGraphExec_t exec;
-    cudaEvent_t start, stop;
-    double us[N_REPLAYS];
-
-    MUST(cudaStreamBeginCapture(l->stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < n_calls; i++) call(l, i);
-    MUST(cudaStreamEndCapture(l->stream, &graph));
-    MUST(cudaGraphInstantiate(&exec, graph, 0));
-    MUST(cudaEventCreate(&start));
-    MUST(cudaEventCreate(&stop));
-    for (int i = -2; i < N_REPLAYS; i++) {
-        float ms;
-
-        MUST(cudaEventRecord(start, l->stream));
-        MUST(cudaGraphLaunch(exec, l->stream));
-        MUST(cudaEventRecord(stop, l->stream));
-        MUST(cudaEventSynchronize(stop));
-        MUST(cudaEventElapsedTime(&ms, start, stop));
-        if (i >= 0) us[i] = (double)ms * 1e3 / n_calls;
-    }
-    qsort(us, N_REPLAYS, sizeof *us, by_value);
-    MUST(cudaEventDestroy(start));
-    MUST(cudaEventDestroy(stop));
-    MUST(cudaGraphExecDestroy(exec));
-    MUST(cudaGraphDestroy(graph));
-    return us[N_REPLAYS / 2];
 }
 
 static void plan(layer *l, int rows)
@@ -395,9 +356,9 @@ static void run(layer *l, int64_t n_tokens, int rows)
     off = difference(l, rows, rows == 128 ? 16 : 128);
     bytes = l->weight_bytes * l->n_active;
     l->is_same = false;
-    us = graph_us(l, n_calls);
+    us = bench_calls_us(l->stream, call, l, n_calls);
     l->is_same = true;
-    us_same = graph_us(l, n_calls);
+    us_same = bench_calls_us(l->stream, call, l, n_calls);
     l->is_same = false;
     floor_us = fmax(bytes / BYTES_PER_US, flop / flop_per_us);
     printf("%s,%d,%lld,%lld,%d,%lld,%d,%.1f,%.1f,%.2f,%.0f,%.0f,%.1e\n",

@@ -8,7 +8,7 @@
 #   ONLY='test_chain|narrow' bash ...        what matches of tool, build, program, filter and kernel
 #
 # Programs are those of CHECKED (CONFIG=checked: smaller tests, and kernels whose order the tools can
-# follow: see arrive.cuh and checked.h in kernels/cuda); the matrix kernels that memcheck and
+# follow: see arrive.cuh and cuda_check.h in kernels/cuda); the matrix kernels that memcheck and
 # synccheck see are those of BUILD. SANITIZER names another compute-sanitizer than CUDA_HOME has.
 set -u
 export BUILD="${BUILD:-build/release}" CHECKED="${CHECKED:-build/checked}" LIMIT_S="${LIMIT_S:-150}"

@@ -31,16 +31,6 @@
 static sw_device *gpu;
 static uint32_t calib_ids[ROWS], eval_ids[ROWS];
 
-static void read_ids(uint32_t *ids, const char *path)
-{
-    uint16_t raw[ROWS];
-    FILE *f = fopen(path, "rb");
-
-    if (!f || fread(raw, sizeof *raw, ROWS, f) != ROWS) fail_msg("%s: too short", path);
-    (void)fclose(f);
-    for (int i = 0; i < ROWS; i++) ids[i] = raw[i];
-}
-
 static float *on_device(const open_model *m)
 {
     float *logits = malloc(sizeof *logits * (size_t)(ROWS * m->model.vocab));
@@ -54,24 +44,6 @@ static float *on_device(const open_model *m)
     sw_device_lm_free(lm);
     sw_device_engine_free(engine);
     return logits;
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const double d = *(const double *)a - *(const double *)b;
-
-    return d < 0 ? -1 : d > 0;
-}
-
-/* The relative error of the token in the middle of all. */
-static double median_error(const float *have, const float *want, int64_t vocab)
-{
-    static double errors[ROWS];
-
-    for (int64_t t = 0; t < ROWS; t++)
-        errors[t] = relative_l2(have + t * vocab, want + t * vocab, vocab);
-    qsort(errors, ROWS, sizeof *errors, by_value);
-    return errors[ROWS / 2];
 }
 
 static void must_have_products(const open_model *m)
@@ -132,7 +104,7 @@ static void check_fault(quantized_lm *q, const float *want, double limit)
         downs[n - 1] = first;
     }
     have = on_device(&q->m);
-    assert_true(median_error(have, want, q->m.model.vocab) > limit);
+    assert_true(relative_l2_median(have, want, ROWS, q->m.model.vocab) > limit);
     free(have);
 }
 
@@ -153,7 +125,7 @@ static void test_scheme(void **state)
     want = model_logits(&q.m, 4, eval_ids, SEQS, SEQ_LEN);
     have = on_device(&q.m);
     again = on_device(&q.m);
-    error = median_error(have, want, q.m.model.vocab);
+    error = relative_l2_median(have, want, ROWS, q.m.model.vocab);
     print_message("%s: %.2e in the middle, %.2e over all\n", scheme->name, error,
                   relative_l2(have, want, ROWS * q.m.model.vocab));
     if (!(error <= limit)) fail_msg("%s: %g off", scheme->name, error);
@@ -168,8 +140,8 @@ static void test_scheme(void **state)
 static int read_all(void **state)
 {
     (void)state;
-    read_ids(calib_ids, "calib_data/calib.u16");
-    read_ids(eval_ids, "calib_data/eval.u16");
+    read_ids(calib_ids, "calib_data/calib.u16", ROWS);
+    read_ids(eval_ids, "calib_data/eval.u16", ROWS);
     return 0;
 }
 

@@ -44,16 +44,6 @@ static double noise_kl;   /* of BF16 in the original */
 static const char *const coded[] = {"W4A16", "W4A16_ASYM", "W8A16", "W3A16", "W2A16", "W8A8",
                                     "W4A8", "W4AFP8", "FP8", "FP8_DYNAMIC", "FP8_BLOCK"};
 
-static void read_ids(uint32_t *ids, const char *path)
-{
-    uint16_t raw[ROWS];
-    FILE *f = fopen(path, "rb");
-
-    if (!f || fread(raw, sizeof *raw, ROWS, f) != ROWS) fail_msg("%s: too short", path);
-    (void)fclose(f);
-    for (int i = 0; i < ROWS; i++) ids[i] = raw[i];
-}
-
 static bool is_coded(const char *name)
 {
     for (size_t i = 0; i < sizeof coded / sizeof *coded; i++)
@@ -324,8 +314,8 @@ static void test_scheme(void **state)
 static int open_all(void **state)
 {
     (void)state;
-    read_ids(calib_ids, "calib_data/calib.u16");
-    read_ids(eval_ids, "calib_data/eval.u16");
+    read_ids(calib_ids, "calib_data/calib.u16", ROWS);
+    read_ids(eval_ids, "calib_data/eval.u16", ROWS);
     open_model_dir(&original, MODEL);
     wanted = model_logits(&original, 4, eval_ids, SEQS, SEQ_LEN);
     return 0;

@@ -140,24 +140,6 @@ static float *by_steps(const open_model *m, uint32_t *ids)
     return logits;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double d = *(const double *)a - *(const double *)b;
-
-    return d < 0 ? -1 : d > 0;
-}
-
-/* Of the row in the middle of n, at most TOKENS. */
-static double middle_error(const float *have, const float *want, int64_t n, int64_t vocab)
-{
-    double errors[TOKENS];
-
-    for (int64_t t = 0; t < n; t++)
-        errors[t] = relative_l2(have + t * vocab, want + t * vocab, vocab);
-    qsort(errors, (size_t)n, sizeof *errors, by_value);
-    return errors[n / 2];
-}
-
 /* Every expert of the last layer with the `down` of the next one: as far off as none at all. */
 static void mix_up(open_model *m)
 {
@@ -191,11 +173,11 @@ static void test_shared(void **state)
     stepped = by_steps(&q.m, ids);
     whole = at_once(&q.m, ids);
     on_cpu = model_logits(&q.m, 4, ids, 1, TOKENS);
-    error = middle_error(stepped, whole + PROMPT * vocab, STEPS, vocab);
-    far = middle_error(whole, on_cpu, TOKENS, vocab);
+    error = relative_l2_median(stepped, whole + PROMPT * vocab, STEPS, vocab);
+    far = relative_l2_median(whole, on_cpu, TOKENS, vocab);
     mix_up(&q.m);
     other = at_once(&q.m, ids);
-    fault = middle_error(stepped, other + PROMPT * vocab, STEPS, vocab);
+    fault = relative_l2_median(stepped, other + PROMPT * vocab, STEPS, vocab);
     print_message("%s %s: steps %.2e from the text at once, %.2e with other experts; that %.2e "
                   "from the CPU\n", c->recipe, c->scheme, error, fault, far);
     if (!(error <= c->limit) || fault <= 2 * c->limit || !(far <= c->limit))

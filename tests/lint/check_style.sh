@@ -41,7 +41,7 @@ END { exit failed }'
 # A .c file of less than 30 lines belongs into a neighbour, unless it is compiled with flags of its own, is the table
 # of a row's parts, or is all there is of its concept.
 small=' kernels/cpu/simd/features.c kernels/cuda/abi.c kernels/engine/device_generate.c kernels/engine/vec/vec.c
-kernels/ref/ref_outliers.c kernels/table/device_kernels.c quant/backend/cpu/cpu.c quant/backend/cuda/cuda.c
+quant/backend/cpu/cpu.c quant/backend/cuda/cuda.c
 quant/search/algos.c tools/cli/loader_notes.c tools/device/cpu_setup.c '
 find formats kernels quant verify tools -name '*.c' ! -name '*_any.c' ! -name '*_avx2.c' ! -name '*_avx512.c' |
     xargs wc -l | awk -v small="$small" '
@@ -49,6 +49,46 @@ find formats kernels quant verify tools -name '*.c' ! -name '*_any.c' ! -name '*
     $2 != "total" && $1 < 30 && !($2 in known) { print $2 ": only " $1 " lines; give it a home in a neighbour"; bad = 1 }
     $2 != "total" && $1 >= 30 && $2 in known { print $2 ": " $1 " lines, no longer small; take it off the list"; bad = 1 }
     END { exit bad }'
+
+# So does a header of less than 30 lines that is not the interface of a source of its name. These stand:
+small='
+formats/base/hot.h                   a macro of the compiler for four rooms
+formats/file/gguf_internal.h         what the three sources of the GGUF reader share
+formats/gguf/gguf_vocab.h            the interface of gguf_vocab_write.c, and numbers that its reader needs
+kernels/cpu/simd/transpose_avx.h     one step of two instruction sets
+kernels/cpu/simd/unroll.h            a macro of the compiler for files of any instruction set
+kernels/cuda/ops/mixers/mixer_decay.cuh  the device version of mixers/gates.h
+kernels/cuda/ptx/ptx_mma.cuh         one PTX instruction, as its neighbours
+kernels/cuda/ptx/whole_block.cuh     one rule for where blocks of tokens begin, for two families of kernels
+kernels/engine/kv_form.h             read by gcc and by nvcc, which cannot read engine.h
+kernels/engine/mixers/gates.h        one formula for two mixers
+quant/method/rounding.h              what rtn.c, clip.c and gptq.c give to the backends
+'
+find formats kernels quant verify tools -name '*.h' -o -name '*.cuh' ! -name '*_table.cuh' | xargs wc -l |
+    awk -v small="$small" '
+    BEGIN {
+        n = split(small, list, "\n")
+        for (i = 1; i <= n; i++) if (split(list[i], word, " ") > 1) known[word[1]] = 1
+    }
+    $2 == "total" { next }
+    {
+        stem = $2; sub(/\.[a-z]*$/, "", stem)
+        is_fragment = $1 < 30 && system("test -e " stem ".c -o -e " stem ".cu")
+        if (is_fragment && !($2 in known)) fail($2 ": only " $1 " lines and no source of its name; give it a home in a neighbour")
+        if (!is_fragment && $2 in known) fail($2 ": no longer a small header without a source; take it off the list")
+        delete known[$2]
+    }
+    function fail(text) { print text; bad = 1 }
+    END { for (path in known) fail(path ": not there; take it off the list"); exit bad }'
+
+# A folder of sources has a README.md, or the next one above names it: `FOLDER/...` there.
+find formats kernels quant verify tools -name '*.[ch]' -o -name '*.cu' -o -name '*.def' | sed 's|/[^/]*$||' | sort -u |
+    while read -r room; do
+        up=$room
+        while [ ! -e "$up/README.md" ]; do up=${up%/*}; done
+        [ "$up" = "$room" ] || grep -qE '`([a-z0-9_]+/)*'"${room##*/}/" "$up/README.md" ||
+            echo "$room: has no README.md and $up/README.md does not name it"
+    done | { ! grep .; }
 
 # A comment that sends its reader to another file names one that is there.
 files=$(find Makefile formats kernels quant verify tools tests -type f | sed 's|.*/||' | sort -u)

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "formats/checkpoint/manifest.h"
+#include "formats/io/profile.h"
 #include "kernels/engine/lm_open.h"
 #include "quant/stats/stats.h"
 #include "tools/calibrate/calibration.h"
@@ -156,14 +157,6 @@ static sw_code print_result(sw_run *run, const job *j, uint64_t n_bytes, double 
     return rc;
 }
 
-static double now_s(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 static int policy_of(const char *name)
 {
     int i = 0;
@@ -188,7 +181,7 @@ static sw_code write_imatrix(const job *j, sw_err *err)
 
 static sw_code run_calibrate(sw_run *run, sw_err *err)
 {
-    double start_s = now_s();
+    double start_s = sw_clock_s();
     uint64_t n_bytes;
     job *j = NULL;
     sw_code rc;
@@ -215,7 +208,7 @@ static sw_code run_calibrate(sw_run *run, sw_err *err)
     n_bytes = sw_zpack_writer_bytes(j->writer);
     if (j->o->imatrix && (rc = write_imatrix(j, err)) != SW_OK) goto done;
     sw_term_clear(run->term);
-    rc = print_result(run, j, n_bytes, now_s() - start_s, err);
+    rc = print_result(run, j, n_bytes, sw_clock_s() - start_s, err);
 done:
     job_free(j);
     return rc;

@@ -4,22 +4,14 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "formats/io/profile.h"
 #include "tools/cli/signals.h"
 
 #define BAR_INTERVAL_S (1.0 / 6)
 #define LINE_INTERVAL_S 10.0
 #define BAR_CELLS 24
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 void sw_term_clear(sw_term *term)
 {
@@ -56,7 +48,7 @@ static void draw_bar(sw_term *term, int64_t done, int64_t total, const char *eta
 static void on_step(void *self, const char *stage, int64_t done, int64_t total)
 {
     sw_term *term = self;
-    double now = now_s();
+    double now = sw_clock_s();
     char eta[32];
 
     if (term->is_quiet) return;

@@ -1,9 +1,9 @@
 /* cmd_convert.c - `swage convert`: one dialect into another, exact or an explained refusal. */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "formats/io/file.h"
+#include "formats/io/profile.h"
 #include "tools/card/card_command.h"
 #include "tools/cli/cmd.h"
 #include "tools/cli/loader_notes.h"
@@ -144,14 +144,6 @@ static sw_code print_text(sw_run *run, const sw_convert_job *job, double seconds
     return SW_OK;
 }
 
-static double now_s(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* --- one file instead of a directory --- */
 
 static bool is_gguf(const convert_options *o) { return o->to && !strcmp(o->to, SW_GGUF_TARGET); }
@@ -204,7 +196,7 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
                        .may_requantize = o->may_requantize != 0,
                        .plain_rule = o->plain_rule != 0, .no_tokenizer = o->no_tokenizer != 0,
                        .n_threads = (int)o->common.threads, .progress = &run->term->progress};
-    double start_s = now_s();
+    double start_s = sw_clock_s();
     char bytes[16];
     sw_code rc;
 
@@ -217,11 +209,11 @@ static sw_code run_gguf(sw_run *run, const convert_options *o, sw_err *err)
         (o->checks && (rc = note_loaders(&job, err)) != SW_OK))
         return rc;
     sw_term_clear(run->term);
-    if (o->common.json) return print_gguf_json(run, &job, now_s() - start_s, err);
+    if (o->common.json) return print_gguf_json(run, &job, sw_clock_s() - start_s, err);
     sw_term_bytes(bytes, (double)job.report.data_bytes);
     (void)printf("%s: %s%s, embedding %s, %s in %.1f s\n", o->out,
                  sw_block_sizes[job.types[0]].name, job.is_as_stored ? " (most, as stored)" : "",
-                 sw_block_sizes[job.types[1]].name, bytes, now_s() - start_s);
+                 sw_block_sizes[job.types[1]].name, bytes, sw_clock_s() - start_s);
     (void)printf("  %lld tensors exact, %lld rounded, %lld requantized\n",
                  (long long)job.report.n_exact, (long long)job.report.n_rounded,
                  (long long)job.report.n_requantized);
@@ -244,7 +236,7 @@ static sw_code run_convert(sw_run *run, sw_err *err)
                             .no_card = o->no_card != 0, .command = &command,
                             .shard_bytes = o->shard_bytes,
                             .n_threads = (int)o->common.threads};
-    double start_s = now_s();
+    double start_s = sw_clock_s();
     sw_convert_job *job = NULL;
     sw_code rc = check_line(o, err);
 
@@ -259,8 +251,8 @@ static sw_code run_convert(sw_run *run, sw_err *err)
     if (rc == SW_OK && o->checks && !c.target->is_dense) rc = read_back(job, err);
     sw_term_clear(run->term);
     if (rc == SW_OK)
-        rc = o->common.json ? print_json(run, job, now_s() - start_s, err)
-                            : print_text(run, job, now_s() - start_s);
+        rc = o->common.json ? print_json(run, job, sw_clock_s() - start_s, err)
+                            : print_text(run, job, sw_clock_s() - start_s);
     sw_convert_free(job);
     return rc;
 }

@@ -13,7 +13,6 @@
 #include "formats/pack/words.h"
 #include "kernels/device.h"
 #include "kernels/kernel.h"
-#include "kernels/table/device_kernels.h"
 #include "quant/method/algo.h"
 #include "quant/run/scheme.h"
 #include "tools/cli/cmd.h"
@@ -132,7 +131,7 @@ static bool gpu_kernel_row(cells out, int i)
                        : !sw_device_count()  ? " (none here)"
                                              : "";
 
-    if (i >= sw_n_gpu_kernels) return false;
+    if (i >= sw_n_device_kernels) return false;
     put(out[0], k->name);
     put(out[1], k->ops);
     (void)snprintf(out[2], CELL_BYTES, "CUDA %d.%d%s%s", k->sm_min / 10, k->sm_min % 10,

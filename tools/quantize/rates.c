@@ -2,11 +2,11 @@
 #include "tools/quantize/rates.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "formats/base/hash.h"
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "kernels/kernel.h"
 #include "quant/method/slab.h"
 #include "quant/method/target.h"
@@ -30,14 +30,6 @@ typedef struct bench {
     sw_factor factor;
     sw_quant_options options;
 } bench;
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void fill(float *x, int64_t n)
 {
@@ -86,10 +78,10 @@ static sw_code measure_gemm(sw_rates *out, const bench *b, sw_err *err)
                  .n_threads = b->options.n_threads};
     sw_scratch scratch = {0};
     sw_code rc = sw_gemm_run(&p, &scratch, err); /* once to warm up */
-    double start = now_s();
+    double start = sw_clock_s();
 
     if (rc == SW_OK) rc = sw_gemm_run(&p, &scratch, err);
-    out->gemm_flop_s = 2.0 * TOKENS * (double)b->k * (double)b->k / (now_s() - start);
+    out->gemm_flop_s = 2.0 * TOKENS * (double)b->k * (double)b->k / (sw_clock_s() - start);
     sw_scratch_free(&scratch);
     return rc;
 }
@@ -97,28 +89,28 @@ static sw_code measure_gemm(sw_rates *out, const bench *b, sw_err *err)
 static sw_code measure_statistics(sw_rates *out, bench *b, sw_err *err)
 {
     sw_factor_options fo = {b->options.order, b->options.spec.group_elems, b->options.damp};
-    double k = (double)b->k, start = now_s();
+    double k = (double)b->k, start = sw_clock_s();
     sw_code rc;
 
     if ((rc = sw_hessian_add(&b->seen, b->x, b->y, NULL, TOKENS, err)) != SW_OK) return rc;
-    out->gram_flop_s = 3.0 * TOKENS * k * k / (now_s() - start);
+    out->gram_flop_s = 3.0 * TOKENS * k * k / (sw_clock_s() - start);
     if ((rc = sw_hessian_add(&b->held, b->x, b->y, NULL, TOKENS, err)) != SW_OK) return rc;
     sw_hessian_finish(&b->seen);
     sw_hessian_finish(&b->held);
-    start = now_s();
+    start = sw_clock_s();
     if ((rc = sw_factor_new(&b->factor, &b->seen, &fo, err)) != SW_OK) return rc;
-    out->factor_units_s = k * k * k / (now_s() - start);
+    out->factor_units_s = k * k * k / (sw_clock_s() - start);
     return SW_OK;
 }
 
 static sw_code measure_strengths(sw_rates *out, const bench *b, sw_err *err)
 {
-    double start = now_s(), units = (double)b->n_rows * (double)b->k * (double)b->k;
+    double start = sw_clock_s(), units = (double)b->n_rows * (double)b->k * (double)b->k;
     sw_strengths found;
     sw_code rc = sw_target_strengths(&found, &b->factor, &b->seen, &b->held, b->w, b->n_rows,
                                      b->options.cap, err);
 
-    out->strength_units_s = units / (now_s() - start);
+    out->strength_units_s = units / (sw_clock_s() - start);
     return rc;
 }
 
@@ -134,9 +126,9 @@ static sw_code measure_solve(sw_rates *out, const bench *b, sw_err *err)
     sw_qtensor q = {0};
     sw_code rc = sw_qtensor_alloc(&q, &p.spec, p.n_out, p.k_in, err);
 
-    start = now_s();
+    start = sw_clock_s();
     if (rc == SW_OK) rc = b->options.algo->solve(&q, &p, &report, err);
-    out->solve_units_s = units / (now_s() - start);
+    out->solve_units_s = units / (sw_clock_s() - start);
     sw_qtensor_free(&q);
     return rc;
 }
@@ -144,12 +136,12 @@ static sw_code measure_solve(sw_rates *out, const bench *b, sw_err *err)
 /* What a transform's search does to every row that it tries. */
 static sw_code measure_fit(sw_rates *out, const bench *b, sw_err *err)
 {
-    double error = 0, start = now_s();
+    double error = 0, start = sw_clock_s();
     sw_qtensor q = {0};
     sw_code rc = sw_requantize(&q, &error, b->w, b->n_rows, b->k, &b->options.spec, 0,
                                b->options.n_threads, err);
 
-    out->fit_weights_s = (double)(b->n_rows * b->k) / (now_s() - start);
+    out->fit_weights_s = (double)(b->n_rows * b->k) / (sw_clock_s() - start);
     sw_qtensor_free(&q);
     return rc;
 }
@@ -183,12 +175,12 @@ static sw_code measure_memory(sw_rates *out, int n_threads, sw_err *err)
     if ((rc = SW_MEM_GET(&words, n, "memory to read", err)) != SW_OK) return rc;
     if ((rc = SW_MEM_GET(&sums, sw_ceil_div(n, n_chunk), "sums", err)) != SW_OK) goto done;
     job = (read_job){words, sums, n_chunk};
-    start = now_s();
+    start = sw_clock_s();
     sw_parallel_for(n_threads, n, n_chunk, read_some, &job);
-    out->read_bytes_s = (double)READ_BYTES / (now_s() - start);
-    start = now_s();
+    out->read_bytes_s = (double)READ_BYTES / (sw_clock_s() - start);
+    start = sw_clock_s();
     rc = sw_sha256_hex(digest, words, HASH_BYTES, err);
-    out->hash_bytes_s = (double)HASH_BYTES / (now_s() - start);
+    out->hash_bytes_s = (double)HASH_BYTES / (sw_clock_s() - start);
 done:
     sw_mem_put(words);
     sw_mem_put(sums);

@@ -4,19 +4,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
-static double now_s(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
+#include "formats/io/profile.h"
 
 sw_code sw_timeline_begin(sw_timeline *out, sw_err *err)
 {
-    double start_s = now_s();
+    double start_s = sw_clock_s();
 
     *out = (sw_timeline){cJSON_CreateArray(), start_s, start_s};
     return out->steps ? SW_OK : SW_FAIL(err, SW_E_NOMEM, "no memory for the times of the run");
@@ -24,7 +17,7 @@ sw_code sw_timeline_begin(sw_timeline *out, sw_err *err)
 
 sw_code sw_timeline_step(sw_timeline *t, sw_err *err, const char *fmt, ...)
 {
-    double end_s = now_s();
+    double end_s = sw_clock_s();
     cJSON *row = cJSON_CreateObject();
     char name[80];
     va_list args;
@@ -44,7 +37,7 @@ sw_code sw_timeline_step(sw_timeline *t, sw_err *err, const char *fmt, ...)
     return SW_OK;
 }
 
-double sw_timeline_seconds(const sw_timeline *t) { return now_s() - t->start_s; }
+double sw_timeline_seconds(const sw_timeline *t) { return sw_clock_s() - t->start_s; }
 
 void sw_timeline_free(sw_timeline *t)
 {

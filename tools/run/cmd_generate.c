@@ -4,9 +4,9 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "formats/io/watch.h"
 #include "kernels/engine/device_engine.h"
 #include "kernels/engine/lm_open.h"
@@ -110,14 +110,6 @@ static void job_free(job *j)
     sw_lm_free(&j->lm);
     sw_tokenizer_free(j->tok);
     sw_checkpoint_close(&j->ckpt);
-}
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static bool wants_tokens(const generate_options *o)
@@ -256,13 +248,13 @@ static sw_code draw_sample(job *j, int64_t i, sw_err *err)
         .max_new = is_token_file ? o->n_tokens - j->prompt.n : o->n_tokens,
         .ignores_eos = o->ignore_eos || is_token_file};
     sw_token_sink sink = {j, take_token};
-    double start = now_s();
+    double start = sw_clock_s();
     sw_code rc;
 
     j->sample.n = 0;
     j->printed_bytes = 0;
     rc = (j->gpu ? draw_on_device : draw_here)(j, &g, &sink, err);
-    j->seconds += now_s() - start;
+    j->seconds += sw_clock_s() - start;
     return rc;
 }
 

@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "kernels/engine/device_engine.h"
 #include "verify/speed/speed_data.h"
 
@@ -127,13 +127,7 @@ static int64_t bytes_of_weights(const sw_device_engine *e, const made_up *m)
     return sw_device_lm_bytes(e, &m->lm) - m->model.vocab * m->model.hidden * 2;
 }
 
-static double now_us(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e6 * (double)t.tv_sec + 1e-3 * (double)t.tv_nsec;
-}
+static double now_us(void) { return 1e6 * sw_clock_s(); }
 
 static int by_value(const void *a, const void *b)
 {

@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "formats/num/act.h"
 #include "kernels/blas.h"
 #include "verify/speed/speed_data.h"
@@ -40,13 +40,7 @@ typedef struct bench {
     double read_us[SW_SPEED_ROUNDS_MAX];
 } bench;
 
-static double now_us(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
-}
+static double now_us(void) { return 1e6 * sw_clock_s(); }
 
 static int by_value(const void *a, const void *b)
 {

@@ -75,6 +75,10 @@ static sw_code sort_given(ignore_list *list, sw_ckpt_writer *w, sw_err *err)
     return SW_OK;
 }
 
+/* What is looked up, not multiplied, and the head, which each dialect treats in its own way. */
+static const sw_end not_linears[] = {SW_END_EMBED, SW_END_POSITIONS, SW_END_SIDE_TABLE,
+                                     SW_END_HEAD};
+
 /* The module whose linear a source tensor is; false: it is none, or a claim has taken it. */
 static bool linear_of(char path[256], const sw_ckpt_writer *w, int64_t i)
 {
@@ -87,8 +91,8 @@ static bool linear_of(char path[256], const sw_ckpt_writer *w, int64_t i)
         strcmp(t->name + n - strlen(suffix), suffix))
         return false;
     (void)snprintf(path, 256, "%.*s", (int)(n - strlen(suffix)), t->name);
-    for (int end = SW_END_EMBED; end < SW_END_COUNT; end++) {
-        const char *name = sw_model_end(m, (sw_end)end);
+    for (size_t e = 0; e < sizeof not_linears / sizeof *not_linears; e++) {
+        const char *name = sw_model_end(m, not_linears[e]);
 
         if (name && !strcmp(path, name)) return false;
     }

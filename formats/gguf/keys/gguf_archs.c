@@ -66,10 +66,10 @@ static const char *const common_stems[SW_SLOT_COUNT] = {
 };
 
 #define END {SW_SLOT_COUNT, NULL}
-/* The norm before the MLP under the name of what it comes behind. */
+/* These files name the norm before the MLP after the attention that precedes it. */
 #define POST_NORM {SW_SLOT_NORM_MLP, "post_attention_norm"}
 static const sw_gguf_stem post_norm[] = {POST_NORM, END};
-/* In a sparse layer the MLP beside the experts is the expert of every token. */
+/* In a layer with experts, the file calls the MLP beside them the expert of every token. */
 static const sw_gguf_stem beside[] = {
     {SW_SLOT_SHARED_GATE, "ffn_gate"}, {SW_SLOT_SHARED_UP, "ffn_up"},
     {SW_SLOT_SHARED_DOWN, "ffn_down"}, END};
@@ -85,7 +85,7 @@ static const sw_gguf_stem short_conv[] = {
 static const sw_gguf_stem kimi[] = {
     {SW_SLOT_MIX_A_RANK, "ssm_f_a"}, {SW_SLOT_MIX_A, "ssm_f_b"}, {SW_SLOT_MIX_Z_RANK, "ssm_g_a"},
     {SW_SLOT_MIX_Z_GATE, "ssm_g_b"}, END};
-/* Without experts Granite's shared MLP is the MLP. */
+/* In a model without experts, Granite's shared MLP is the MLP. */
 static const sw_gguf_stem alone[] = {{SW_SLOT_SHARED_DOWN, "ffn_down"}, END};
 
 /* --- keys ----------------------------------------------------------------------------------- */
@@ -103,7 +103,7 @@ static const sw_gguf_stem alone[] = {{SW_SLOT_SHARED_DOWN, "ffn_down"}, END};
     INT("expert_count", json, n_experts),            \
     INT("expert_used_count", "num_experts_per_tok", n_experts_used)
 #define EXPERT_WIDTH INT("expert_feed_forward_length", "moe_intermediate_size", moe_intermediate)
-/* The width of experts that config.json calls intermediate_size. */
+/* config.json calls the width of these experts intermediate_size. */
 #define SAME_WIDTH KEY(INT, "expert_feed_forward_length", NULL, moe_intermediate, SW_GGUF_UNSAID)
 #define SHARED_WIDTH(json) INT("expert_shared_feed_forward_length", json, shared_intermediate)
 #define RENORMALIZED(json)                                                                  \

@@ -71,7 +71,7 @@ static const void *field_of(const sw_model *m, const sw_gguf_key_row *k)
     return (const char *)m + k->field;
 }
 
-/* A model that is otherwise than every loader takes for granted. */
+/* Refuse a model that differs from what every loader takes for granted. */
 static sw_code check_fixed(const sw_gguf_config_writer *c, const sw_gguf_key_row *k)
 {
     double have = k->value;
@@ -140,7 +140,8 @@ sw_code sw_gguf_add_int(const sw_gguf_config_reader *r, const char *key, int64_t
     return sw_gguf_added(r, cJSON_AddNumberToObject(r->config, key, (double)v));
 }
 
-/* 1e-5 as a float is 9.99999974e-06 as a double: the shortest text that means the same float. */
+/* 1e-5 as a float is 9.99999974e-06 as a double. Find the shortest text that means the same
+ * float. */
 static double shortest(double v)
 {
     char text[32];

@@ -10,7 +10,7 @@
 typedef sw_gguf_config_writer writer;
 typedef sw_gguf_config_reader reader;
 
-#define STILL 1e29f /* a divisor that stops a pair */
+#define STILL 1e29f /* a divisor that stops a pair from turning */
 
 static int64_t has_window(const sw_model *m, int64_t l) { return m->is_window_layer[l]; }
 static int64_t width_of(const sw_model *m, int64_t l) { return sw_model_sizes(m, l).intermediate; }
@@ -80,7 +80,7 @@ static sw_code write_gemma4(const writer *c)
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
-/* The part of the pairs that turn, from the divisors beside them. */
+/* Find which part of the pairs turns, from the divisors that the file has. */
 static sw_code read_part(double *part, reader *r)
 {
     const sw_gguf_tensor *t = sw_gguf_find(r->g, "rope_freqs.weight");
@@ -123,8 +123,8 @@ static sw_code read_ropes(reader *r)
     return sw_gguf_add_real(r, window, "rope_theta", local);
 }
 
-/* Layers that see all may have other heads than the rest, and layers that share keys an MLP twice
- * as wide. */
+/* A layer that sees all tokens may have other heads than a window layer, and a layer that takes its
+ * keys from another may have an MLP twice as wide. */
 static sw_code read_layers(reader *r, const int64_t *has, int64_t n_sharing)
 {
     int64_t widths[SW_LAYERS_MAX], keys[SW_LAYERS_MAX], window_keys = 0, full_keys = 0;
@@ -167,7 +167,7 @@ static sw_code read_experts(reader *r)
     return sw_gguf_add_int(r, "moe_intermediate_size", width);
 }
 
-/* Is there a layer of its own keys whose values are its keys? */
+/* Return whether some layer with keys of its own uses them as values too. */
 static bool has_keys_as_values(const reader *r, const int64_t *has, int64_t n_sharing)
 {
     char name[SW_GGUF_KEY_BYTES];

@@ -9,7 +9,7 @@
 typedef sw_gguf_config_writer writer;
 typedef sw_gguf_config_reader reader;
 
-/* Layers that keep no keys are recurrent. */
+/* A layer that keeps no keys is recurrent, and has 0 heads of keys in the file. */
 static int64_t keys_of(const sw_model *m, int64_t l)
 {
     return sw_model_has_attention(m, l) ? m->n_kv_heads : 0;
@@ -24,7 +24,8 @@ static sw_code write_keys_of(const writer *c)
     return rc ? rc : sw_gguf_write_int(c, "attention.value_length", m->v_head_dim);
 }
 
-/* head_count_kv by layer, and what it is where it is not 0; *one is 0 when it never is. */
+/* Read head_count_kv of each layer. *one is the number of heads in layers that have keys, and 0
+ * where no layer has. */
 static sw_code read_keys_of(int64_t *keys, int64_t *one, reader *r)
 {
     bool is_there;
@@ -58,7 +59,7 @@ static sw_code add_heads(reader *r, int64_t n_keys)
 
 static int64_t is_recurrent(const sw_model *m, int64_t l) { return !sw_model_has_attention(m, l); }
 
-/* Attention in every so many layers, or a list. */
+/* The file has a period where every so many layers have attention, otherwise a list. */
 static sw_code write_kinds(const writer *c)
 {
     const sw_model *m = c->m;
@@ -74,7 +75,8 @@ static sw_code write_kinds(const writer *c)
     return sw_gguf_write_layers(c, "attention.recurrent_layers", SW_GGUF_BOOL, is_recurrent);
 }
 
-/* Of a picture's three positions, which have how many pairs; for text they are equal. */
+/* A picture has positions along three axes, each of which turns so many pairs. A text has the same
+ * position on all axes. */
 static sw_code write_sections(const writer *c)
 {
     const int64_t pairs = c->m->rope_dim / 2, third = (pairs + 2) / 3;
@@ -172,7 +174,8 @@ const sw_gguf_hooks sw_gguf_hooks_lfm2 = {
 /* --- Mamba-2
  * -------------------------------------------------------------------------------------- */
 
-/* What loaders run: a norm by groups behind the gate, biases of the convolution, any step. */
+/* Refuse what loaders do not run. They have a norm by groups behind the gate, a bias on the
+ * convolution, and steps of any size. */
 static sw_code check_ssd(const writer *c, bool norms_groups, double least)
 {
     const sw_mixer *x = &c->m->mixer;
@@ -194,7 +197,7 @@ static sw_code write_mamba2(const writer *c)
     return rc ? rc : sw_gguf_write_int(c, "feed_forward_length", 0);
 }
 
-/* Width of a head, and of all heads as a multiple of the hidden size. */
+/* Read the width of a head, and that of all heads as a multiple of the hidden size. */
 static sw_code read_width(reader *r, const char *head_json, const char *expand_json)
 {
     int64_t inner = 0, heads = 0, hidden = 0;
@@ -211,7 +214,7 @@ static sw_code read_width(reader *r, const char *head_json, const char *expand_j
     return rc || !expand_json ? rc : sw_gguf_add_int(r, expand_json, inner / hidden);
 }
 
-/* The first layer with a mixer has a bias of its convolution? */
+/* Return whether the convolution of the first layer with a mixer has a bias. */
 static bool has_conv_bias(const reader *r)
 {
     char name[SW_GGUF_KEY_BYTES];
@@ -243,7 +246,7 @@ static bool turns(const sw_model *m)
     return false;
 }
 
-/* Without experts the shared MLP is the MLP. */
+/* In a model without experts the shared MLP is the MLP. */
 static sw_code write_granite_hybrid(const writer *c)
 {
     const sw_model *m = c->m;
@@ -301,7 +304,7 @@ static int64_t nemotron_width(const sw_model *m, int64_t l)
            : sw_model_is_sparse(m, l) ? m->moe_intermediate : 0;
 }
 
-/* Steps are a thousandth at least in the published models; loaders take them as they are. */
+/* The published models raise steps to at least a thousandth; loaders take steps as they are. */
 static sw_code write_nemotron(const writer *c)
 {
     const sw_model *m = c->m;
@@ -340,7 +343,7 @@ static sw_code read_nemotron(reader *r)
         if (sw_gguf_has_tensor(r, name)) width = widths[l];
         keys[l] = keys[l] ? 1 : !widths[l] ? 0 : is_sparse && !sw_gguf_has_tensor(r, name) ? 3 : 2;
     }
-    for (int64_t l = 0; l < r->n_layers && !width; l++) width = widths[l]; /* no MLP: experts' */
+    for (int64_t l = 0; l < r->n_layers && !width; l++) width = widths[l]; /* of experts */
     if ((rc = sw_gguf_add_int(r, "intermediate_size", width ? width : 1)) != SW_OK ||
         (rc = sw_gguf_add_real(r, r->config, "time_step_min", LEAST_STEP)) != SW_OK ||
         (rc = sw_gguf_add_bool(r, "use_conv_bias", has_conv_bias(r))) != SW_OK)

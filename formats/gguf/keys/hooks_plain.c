@@ -7,7 +7,7 @@
 typedef sw_gguf_config_writer writer;
 typedef sw_gguf_config_reader reader;
 
-/* What config.json says when a tensor is there. */
+/* A tensor whose presence tells what config.json has to say. */
 typedef struct told {
     const char *model_type, *tensor, *json;
 } told;
@@ -99,7 +99,7 @@ static sw_code write_falcon(const writer *c)
     return sw_gguf_write_text(c, "tensor_data_layout", "jploski");
 }
 
-/* The newer models have groups of keys, and two norms or one. */
+/* The newer models have several groups of keys, and one norm or two. */
 static sw_code read_falcon(reader *r)
 {
     const bool has_two = sw_gguf_has_tensor(r, "blk.0.attn_norm_2.weight");

@@ -18,7 +18,7 @@ static sw_code write_sparse(const writer *c)
 
 const sw_gguf_hooks sw_gguf_hooks_sparse = {.write = write_sparse};
 
-/* Norms of rows are as wide as the model. */
+/* The norms of queries and keys go over whole rows here, which are as wide as the model. */
 static sw_code write_olmoe(const writer *c)
 {
     if (c->m->n_kv_heads != c->m->n_heads)
@@ -28,7 +28,7 @@ static sw_code write_olmoe(const writer *c)
 
 const sw_gguf_hooks sw_gguf_hooks_olmoe = {.write = write_olmoe};
 
-/* Layers without experts come first. */
+/* The layers without experts come first, so that their number tells which they are. */
 static sw_code write_lead(const writer *c)
 {
     const sw_model *m = c->m;
@@ -73,7 +73,7 @@ static sw_code read_ernie_moe(reader *r)
 
 const sw_gguf_hooks sw_gguf_hooks_ernie_moe = {.write = write_ernie_moe, .read = read_ernie_moe};
 
-/* Experts are as wide as the dense MLP that this model has nowhere. */
+/* Loaders give experts the width of a dense MLP, though no layer of this model has one. */
 static sw_code write_hunyuan_moe(const writer *c)
 {
     if (c->m->moe_intermediate != c->m->intermediate)
@@ -88,8 +88,7 @@ const sw_gguf_hooks sw_gguf_hooks_hunyuan_moe = {
 
 /* --- latent attention --------------------------------------------------------------------- */
 
-/* Loaders multiply queries by the turned keys, so that one head of latent vectors is what they
- * see. */
+/* Loaders multiply queries by the transposed keys, so attention sees one head of latent vectors. */
 static sw_code write_latent_heads(const writer *c)
 {
     const sw_model *m = c->m;
@@ -174,7 +173,7 @@ static sw_code write_kimi(const writer *c)
     return write_lead(c);
 }
 
-/* Layers count from 1 in this family's config. */
+/* The config of this family counts layers from 1. */
 static sw_code add_counted(reader *r, cJSON *to, const char *key, const int64_t *keys, bool want)
 {
     cJSON *list = cJSON_AddArrayToObject(to, key);

@@ -26,7 +26,7 @@ static sw_code write_windows(const writer *c)
                                           has_window);
 }
 
-/* One number is a period: the last layer of each sees everything. */
+/* A single number is a period: the last layer of each period sees everything. */
 static sw_code read_pattern(int64_t *has, reader *r, int64_t period)
 {
     char key[SW_GGUF_KEY_BYTES];
@@ -60,7 +60,7 @@ static sw_code read_windows(reader *r) { return read_windows_every(r, 4, 0); }
 const sw_gguf_hooks sw_gguf_hooks_windows = {
     .knows_windows = true, .write = write_windows, .read = read_windows};
 
-/* Biases are told by their tensors. */
+/* Tensors tell which biases there are, so no key is read for them. */
 static sw_code read_gpt_oss(reader *r) { return read_windows_every(r, 2, 0); }
 
 static sw_code write_gpt_oss(const writer *c)
@@ -72,7 +72,7 @@ static sw_code write_gpt_oss(const writer *c)
 const sw_gguf_hooks sw_gguf_hooks_gpt_oss = {
     .knows_windows = true, .may_cut_rope = true, .write = write_gpt_oss, .read = read_gpt_oss};
 
-/* Window layers turn by the base alone, and the base is the same. */
+/* Loaders rotate in window layers by the same base as in others, and without scaling. */
 static sw_code write_olmo3(const writer *c)
 {
     const sw_model *m = c->m;
@@ -86,7 +86,7 @@ static sw_code write_olmo3(const writer *c)
 const sw_gguf_hooks sw_gguf_hooks_olmo3 = {
     .knows_windows = true, .write = write_olmo3, .read = read_windows};
 
-/* Loaders look for windows, and turn nothing else, in the model of 64 layers. */
+/* Loaders know windows in the model of 64 layers alone, and there rotate in window layers alone. */
 static sw_code write_exaone4(const writer *c)
 {
     if (!c->m->sliding_window) return SW_OK;
@@ -104,7 +104,7 @@ static sw_code read_exaone4(reader *r)
 const sw_gguf_hooks sw_gguf_hooks_exaone4 = {
     .knows_windows = true, .write = write_exaone4, .read = read_exaone4};
 
-/* Every fourth layer does not turn. */
+/* Every fourth layer has no rotation. */
 static sw_code write_smollm3(const writer *c)
 {
     for (int64_t l = 0; l < c->m->n_layers; l++)
@@ -124,8 +124,8 @@ const sw_gguf_hooks sw_gguf_hooks_smollm3 = {.write = write_smollm3, .read = rea
 
 /* --- Gemma -------------------------------------------------------------------------------- */
 
-/* What loaders take for granted: scores over sqrt(head_dim), or over sqrt(hidden / heads) in the
- * largest of each generation, which they know by its number of layers. */
+/* Loaders divide scores by sqrt(head_dim), and in the largest model of each generation, which they
+ * know by its number of layers, by sqrt(hidden / heads). */
 static int64_t largest_of(const char *gguf) { return strcmp(gguf, "gemma2") ? 62 : 46; }
 
 static sw_code check_scores(const writer *c)
@@ -174,7 +174,8 @@ static sw_code write_gemma3(const writer *c)
     return rc ? rc : write_windows(c);
 }
 
-/* A cap, or null: a key that is not there would mean the family's own. */
+/* Write the cap, or null where there is none: without the key the default of the family would
+ * hold. */
 static sw_code read_cap(reader *r, const char *leaf)
 {
     double cap = 0.0;
@@ -230,8 +231,8 @@ const sw_gguf_hooks sw_gguf_hooks_gemma3 = {
 #define CHUNK 8192
 #define GROWTH 0.1
 
-/* Loaders know the chunk, how queries grow, and that every fourth layer sees all. Within the first
- * chunk only the latter shows. */
+/* Loaders take the length of a chunk, the growth of queries and the layers that see all, every
+ * fourth, for granted. In a text no longer than a chunk only the last of these matters. */
 static sw_code check_llama4(const writer *c)
 {
     const sw_model *m = c->m;

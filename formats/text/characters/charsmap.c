@@ -8,7 +8,7 @@
 #include "formats/base/json.h"
 #include "formats/base/size.h"
 
-#define CLUSTER_MAX_BYTES 6 /* clusters below this are looked up whole */
+#define CLUSTER_MAX_BYTES 6 /* shorter clusters are looked up as a whole */
 
 sw_code sw_charsmap_open(sw_charsmap *out, const unsigned char *blob, size_t n_bytes, sw_err *err)
 {
@@ -41,13 +41,14 @@ sw_code sw_charsmap_parse(sw_charsmap *out, const char *base64, sw_arena *arena,
     return rc == SW_OK ? sw_charsmap_open(out, blob, n_bytes, err) : rc;
 }
 
-/* Where a unit's children are, relative to it (darts-clone: 21 bits, or 21 bits times 256). */
+/* Return where the children of a unit lie, relative to it: darts-clone stores 21 bits, or 21 bits
+ * times 256. */
 static size_t children_of(uint32_t unit)
 {
     return (size_t)(unit >> 10) << ((unit & 0x200u) >> 6);
 }
 
-/* The text for the shortest key that the n_bytes begin with; false: there is none. */
+/* Find what replaces the shortest key that these bytes begin with; false where no key does. */
 static bool look_up(const sw_charsmap *map, const char **with, size_t *with_bytes,
                     const char *text, size_t n_bytes)
 {

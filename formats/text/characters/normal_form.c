@@ -41,7 +41,7 @@ void sw_normal_scratch_free(sw_normal_scratch *scratch)
     memset(scratch, 0, sizeof *scratch);
 }
 
-/* Unified ideographs are inert in every form, which keeps Chinese text on the copying path. */
+/* Unified ideographs change in no normal form. Chinese text is therefore copied in long pieces. */
 static bool is_inert(const sw_normal_form *form, uint32_t code_point)
 {
     return code_point < form->inert_below || (code_point >= 0x4E00 && code_point <= 0x9FFF);
@@ -52,7 +52,7 @@ static uint32_t combining_class(int32_t code_point)
     return (uint32_t)utf8proc_get_property(code_point)->combining_class;
 }
 
-/* Stable counting sort of one run of marks by combining class. */
+/* Sort a run of marks by combining class; marks of one class keep their order. */
 static sw_code sort_run(int32_t *run, size_t n, sw_normal_scratch *scratch, sw_err *err)
 {
     size_t start[257] = {0};
@@ -85,7 +85,7 @@ static sw_code order_marks(int32_t *points, size_t n, sw_normal_scratch *scratch
     return SW_OK;
 }
 
-/* Longest decomposition of one character is 18 code points (U+FDFA under NFKD). */
+/* The longest decomposition of a character has 18 code points (U+FDFA under NFKD). */
 #define DECOMPOSED_MAX ((size_t)32)
 
 static sw_code normalize_stretch(sw_text_buf *out, const sw_normal_form *form, const char *text,
@@ -126,7 +126,7 @@ static sw_code normalize_stretch(sw_text_buf *out, const sw_normal_form *form, c
 sw_code sw_normalize(sw_text_buf *out, const sw_normal_form *form, const char *text,
                      size_t n_bytes, sw_normal_scratch *scratch, sw_err *err)
 {
-    size_t done = 0, at = 0, before = 0; /* before: start of the character that precedes `at` */
+    size_t done = 0, at = 0, before = 0; /* before: where the character before `at` begins */
     sw_code rc;
 
     while (at < n_bytes) {
@@ -137,7 +137,7 @@ sw_code sw_normalize(sw_text_buf *out, const sw_normal_form *form, const char *t
             at = next;
             continue;
         }
-        while (end < n_bytes) { /* the stretch runs up to the next inert character */
+        while (end < n_bytes) { /* a stretch ends before the next inert character */
             next = sw_utf8_next(&c, text, end);
             if (is_inert(form, c)) break;
             end = next;

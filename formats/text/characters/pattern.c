@@ -11,18 +11,18 @@
 
 #define REGEX_SOURCE_MAX_BYTES ((size_t)32768)
 #define JIT_STACK_START_BYTES ((size_t)32768)
-#define JIT_STACK_MAX_BYTES ((size_t)1 << 20) /* also bounds what one start position can cost */
+#define JIT_STACK_MAX_BYTES ((size_t)1 << 20) /* it bounds what a start position costs, too */
 #define HEAP_LIMIT_KIB 65536u
 #define DEPTH_LIMIT 100000u
-#define MATCH_LIMIT_BASE ((uint64_t)1000000) /* plus a few per byte: a long blank run backs off */
+#define MATCH_LIMIT_BASE ((uint64_t)1000000) /* and some per byte: blanks are tried backwards */
 #define START_WINDOW_BYTES ((size_t)256)     /* starts tried per call, so that calls return */
 #define CLOCK_BASE_NS ((int64_t)5000000000)
 #define CLOCK_PER_BYTE_NS ((int64_t)4000)
-#define CLOCK_CALLS 16u /* between looks at the clock, when every call finds something */
+#define CLOCK_CALLS 16u /* between two looks at the clock, if each finds something */
 
 struct sw_regex {
     pcre2_general_context *memory;
-    bool is_out_of_memory; /* set by the allocator: a code of PCRE2 can have several causes */
+    bool is_out_of_memory; /* PCRE2 has codes with several causes; the allocator sets this */
     pcre2_code *code;
     pcre2_match_data *match;
     pcre2_match_context *context;
@@ -48,14 +48,15 @@ void sw_pattern_clock_start(sw_pattern_clock *clock, size_t text_bytes)
     clock->n_calls = 0;
 }
 
-/* The coarse clock costs a few nanoseconds; processor time, which decides, costs a system call. */
+/* Processor time decides, but asking for it is a system call. So the coarse clock is asked first,
+ * in a few nanoseconds. */
 static bool is_out_of_time(const sw_pattern_clock *clock)
 {
     if (now_ns(CLOCK_MONOTONIC_COARSE) < clock->wall_limit_ns) return false;
     return now_ns(CLOCK_THREAD_CPUTIME_ID) - clock->cpu_start_ns > clock->cpu_allowed_ns;
 }
 
-/* PCRE2 takes its memory where everything else does. */
+/* PCRE2 gets its memory from mem.h, like everything else. */
 static void *regex_take(PCRE2_SIZE n_bytes, void *regex)
 {
     void *block = NULL;
@@ -109,7 +110,8 @@ static sw_code compile(sw_regex *regex, const sw_text_buf *source, sw_err *err)
                    (const char *)text, at);
 }
 
-/* Where the system forbids executable memory the interpreter does, with the same limits. */
+/* Where the system forbids executable memory, the interpreter of PCRE2 runs, with the same
+ * limits. */
 static sw_code prepare(sw_regex *regex, sw_err *err)
 {
     regex->match = pcre2_match_data_create_from_pattern(regex->code, regex->memory);
@@ -239,7 +241,7 @@ static sw_code run_failure(int got, sw_err *err)
                    (const char *)text);
 }
 
-/* One call tries a window of start positions; *got as PCRE2 reports it. */
+/* Try a window of start positions in one call; *got is what PCRE2 returns. */
 static sw_code try_window(sw_finder *f, size_t at, size_t limit, int *got, sw_err *err)
 {
     const sw_regex *r = f->pattern->regex;
@@ -256,7 +258,7 @@ static sw_code try_window(sw_finder *f, size_t at, size_t limit, int *got, sw_er
     return SW_OK;
 }
 
-/* An empty match right behind the last match is skipped, so that the walk always advances. */
+/* An empty match right behind the last match is skipped, so that the search always goes on. */
 static sw_code search_regex(sw_finder *f, sw_err *err)
 {
     while (f->search_at <= f->n_bytes) {

@@ -23,7 +23,7 @@
               "\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}" \
               "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}"
 
-/* A backslash and a letter; NULL: not available in that place. */
+/* Each row is a letter behind a backslash and what it becomes; NULL where it is not allowed. */
 static const struct {
     char letter;
     const char *plain, *in_class;
@@ -90,7 +90,8 @@ static bool is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
 }
 
-/* \xHH, \x{...}, \uHHHH. A bare \xHH above 7F is a raw byte to one engine only. */
+/* Translate \xHH, \x{...} and \uHHHH. A bare \xHH above 7F is a raw byte to one engine only, and is
+ * refused. */
 static sw_code translate_code_point(translation *t)
 {
     bool is_short_x = t->text[t->at + 1] == 'x';
@@ -111,8 +112,8 @@ static sw_code translate_code_point(translation *t)
     return add(t, point);
 }
 
-/* The name of a script means its own characters to one engine; to the other, since 10.40, also
- * those that it shares with other scripts, unless asked for as "sc:". */
+/* To Oniguruma the name of a script means the characters of this script alone. To PCRE2 since 10.40
+ * it also means those that the script shares with others, unless it is written as "sc:". */
 static bool is_shared_script(const translation *t, size_t n_bytes)
 {
     static const char *const scripts[] = {"Han",    "Hiragana", "Katakana", "Hangul",  "Bopomofo",
@@ -161,7 +162,7 @@ static sw_code translate_escape(translation *t)
         (void)snprintf(name, sizeof name, "the escape \\%c%s", c, t->in_class ? " in [ ]" : "");
         return refuse(t, name);
     }
-    return copy(t, 2); /* the rest of a longer character follows by itself */
+    return copy(t, 2); /* the other bytes of a longer character are copied in turn */
 }
 
 static sw_code translate_in_class(translation *t)
@@ -178,7 +179,7 @@ static sw_code translate_in_class(translation *t)
     return copy(t, 1);
 }
 
-/* (?i) (?i-m: and the like: Oniguruma's m is PCRE2's s. */
+/* Translate options such as (?i) and (?i-m: . The m of Oniguruma is the s of PCRE2. */
 static sw_code translate_options(translation *t)
 {
     sw_code rc = add(t, "(?");
@@ -206,7 +207,7 @@ static sw_code translate_group(translation *t)
     return translate_options(t);
 }
 
-/* {n}, {n,}, {n,m}, {,m}; bytes of the interval at `at`, or 0 when it is a literal brace. */
+/* Return the bytes of {n}, {n,}, {n,m} or {,m} at `at`, or 0 where the brace is a literal. */
 static size_t interval_bytes(const translation *t, bool *is_fixed)
 {
     size_t at = t->at + 1, n_digits = 0;
@@ -230,7 +231,7 @@ static sw_code translate_brace(translation *t)
     char after;
     sw_code rc;
 
-    if (!n) return copy(t, 1); /* a literal brace to both engines */
+    if (!n) return copy(t, 1); /* both engines take it for a literal */
     after = t->at + n < t->n_bytes ? t->text[t->at + n] : '\0';
     if (after == '+') return refuse(t, "a + after an interval");
     if (after == '?' && is_fixed) return refuse(t, "a ? after {n}");

@@ -138,7 +138,7 @@ bool sw_char_is_space(uint32_t code_point)
 
 bool sw_char_is_word(uint32_t code_point)
 {
-    /* Other_Alphabetic outside the marks is four blocks of enclosed letters */
+    /* without the marks, Other_Alphabetic is four blocks of enclosed letters */
     static const uint32_t enclosed[][2] = {
         {0x24B6, 0x24E9}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189}};
 
@@ -165,7 +165,7 @@ int sw_char_lower(uint32_t out[2], uint32_t code_point)
 {
     out[0] = (uint32_t)utf8proc_tolower((utf8proc_int32_t)code_point);
     if (code_point != 0x130) return 1;
-    out[0] = 'i'; /* the only character whose full lower case is longer than one */
+    out[0] = 'i'; /* only this character has a longer lower case */
     out[1] = 0x307;
     return 2;
 }

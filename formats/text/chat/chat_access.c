@@ -108,7 +108,7 @@ sw_code sw_chat_attribute(sw_chat_value *out, sw_chat_run *run, const sw_chat_va
     case SW_CHAT_FUNCTION:
         return sw_chat_fail(run, SW_E_UNSUPPORTED, "attributes of %s are not known here",
                             sw_chat_kind_name(object->kind));
-    default: /* as in Python, a method hides a member of its name */
+    default: /* in Python, too, a method hides a member of its name */
         if (sw_chat_has_method(object->kind, name)) return bind(out, run, object, name);
         if (object->kind == SW_CHAT_MAP) member = sw_chat_map_find(object->map, name);
     }
@@ -162,7 +162,7 @@ sw_code sw_chat_index(sw_chat_value *out, sw_chat_run *run, const sw_chat_value 
     return undefined_member(out, run, object, (sw_chat_text){"element", 7});
 }
 
-/* Python's rule: the bound within 0..n, or -1..n-1 for steps backwards. */
+/* Python limits a bound to 0..n, and to -1..n-1 where steps go backwards. */
 static int64_t clamp(int64_t bound, int64_t n, bool is_backwards)
 {
     if (bound < 0) bound += n;

@@ -76,7 +76,7 @@ static sw_code make_range(sw_chat_value *out, sw_chat_run *run, const sw_chat_ar
     count = bounds[2] > 0 ? (bounds[1] - bounds[0] + bounds[2] - 1) / bounds[2]
                           : (bounds[0] - bounds[1] - bounds[2] - 1) / -bounds[2];
     if (bounds[2] > 0 ? bounds[1] <= bounds[0] : bounds[0] <= bounds[1]) count = 0;
-    if (count > RANGE_MAX) /* as Jinja's sandbox has it */
+    if (count > RANGE_MAX) /* the limit of Jinja's sandbox */
         return sw_chat_fail(run, SW_E_FORMAT, "range of %lld, at most %d", (long long)count,
                             RANGE_MAX);
     if ((rc = sw_chat_step(run, (size_t)count * 32)) != SW_OK ||
@@ -126,7 +126,7 @@ static sw_code tell_time(sw_chat_value *out, sw_chat_run *run, const sw_chat_arg
             return sw_chat_fail(run, SW_E_UNSUPPORTED, "this date format is not known here");
     }
     memcpy(format, given.at, given.n);
-    format[given.n] = ' '; /* so that an empty result is told from one that is too long */
+    format[given.n] = ' '; /* strftime returns 0 for an empty result as well as for a long one */
     format[given.n + 1] = 0;
     n = strftime(text, sizeof text, format, run->now);
     if (!n) return sw_chat_fail(run, SW_E_FORMAT, "a date that is too long");
@@ -146,7 +146,7 @@ static sw_code raise(sw_chat_run *run, const sw_chat_args *args)
                         text.n > 200 ? 200 : (int)text.n, text.at);
 }
 
-/* The parameters of a macro as variables of its frame. */
+/* Set the parameters of a macro as variables of its frame. */
 static sw_code bind_parameters(sw_chat_run *run, sw_chat_frame *frame, const sw_chat_node *macro,
                                const sw_chat_args *args)
 {

@@ -94,7 +94,7 @@ static sw_code eval_slice(sw_chat_value *out, sw_chat_run *run, const sw_chat_no
     return rc == SW_OK ? sw_chat_slice(out, run, &object, given[0], given[1], given[2]) : rc;
 }
 
-/* Operators of two operands that are always evaluated both. */
+/* Evaluate an operator that always needs both of its operands. */
 static sw_code eval_two(sw_chat_value *out, sw_chat_run *run, const sw_chat_node *n)
 {
     sw_chat_value a, b;

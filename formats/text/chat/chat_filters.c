@@ -126,7 +126,8 @@ static sw_code replace(sw_chat_value *out, sw_chat_run *run, const sw_chat_value
     return sw_chat_replace(out, run, text, a, b, -1);
 }
 
-/* Text of an optional sign and digits, between blanks; anything without digits is the default. */
+/* Read an optional sign and digits between blanks as a number; a text without digits gives the
+ * default. */
 static sw_code text_to_int(sw_chat_value *out, sw_chat_run *run, sw_chat_text text,
                            const sw_chat_value *otherwise)
 {
@@ -143,7 +144,7 @@ static sw_code text_to_int(sw_chat_value *out, sw_chat_run *run, sw_chat_text te
         if (!memchr(t.n ? t.at : "n", 'n', t.n ? t.n : 1) || !t.n) return SW_OK;
         if (t.n > 9 || t.n < 3) return SW_OK;
         return sw_chat_fail(run, SW_E_UNSUPPORTED, "int of \"%.*s\" is not known here", (int)t.n,
-                            t.at); /* may be nan or infinity */
+                            t.at); /* the text may say nan or infinity */
     }
     if (n != t.n || n == n_sign || n > 18)
         return sw_chat_fail(run, SW_E_UNSUPPORTED, "int of \"%.*s\" is not known here",
@@ -220,7 +221,8 @@ static sw_code tojson(sw_chat_value *out, sw_chat_run *run, const sw_chat_value 
     return rc;
 }
 
-/* No filter of Jinja: engines that render such templates add it, as Python's json.loads. */
+/* Jinja has no such filter. Engines that render these templates add it, with the meaning of
+ * Python's json.loads. */
 static sw_code from_json(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *value,
                          const sw_chat_args *args)
 {
@@ -242,7 +244,7 @@ static sw_code to_list(sw_chat_value *out, sw_chat_run *run, const sw_chat_value
     sw_code rc = sw_chat_check_args(run, args, 0, NULL);
 
     if (rc != SW_OK || (rc = sw_chat_iterate(&list, run, value)) != SW_OK) return rc;
-    if (list->is_spent) { /* a list of its own, which may be passed through again */
+    if (list->is_spent) { /* make a list that can be iterated again */
         if ((rc = SW_ARENA_TAKE(&own, run->arena, 1, run->err)) != SW_OK) return rc;
         *own = (sw_chat_list){.n = list->n, .items = list->items};
         list = own;

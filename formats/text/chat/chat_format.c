@@ -51,7 +51,7 @@ static sw_code take_text(char **out, size_t *n_out, sw_print_buf *buf, sw_err *e
     return SW_OK;
 }
 
-/* The messages, the special tokens and, where not NULL, the tools. */
+/* Render the messages with the special tokens and, unless it is NULL, the list of tools. */
 static sw_code render(char **out, size_t *n_out, const sw_chat_format *f,
                       const sw_chat_value *messages, const sw_chat_value *tools, bool opens_turn,
                       const struct tm *now, sw_arena *arena, sw_err *err)
@@ -77,7 +77,7 @@ static sw_code render(char **out, size_t *n_out, const sw_chat_format *f,
     return rc;
 }
 
-/* A list of objects, at least one. */
+/* Check that this is a list of objects, with one at least. */
 static sw_code check_messages(const sw_chat_value *messages, sw_err *err)
 {
     if (messages->kind != SW_CHAT_LIST || !messages->list->n)
@@ -105,7 +105,7 @@ sw_code sw_chat_format_messages(char **out, size_t *n_out, const sw_chat_format 
     return rc;
 }
 
-/* One turn of ShareGPT's form as a message. */
+/* Turn an entry in the form of ShareGPT into a message. */
 static sw_code turn_message(sw_chat_value *out, sw_arena *arena, const sw_chat_value *turn,
                             sw_err *err)
 {

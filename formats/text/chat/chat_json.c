@@ -15,7 +15,7 @@ static const sw_json_caps caps = {
     .max_bytes = (size_t)64 << 20, .max_depth = 48, .max_values = 1 << 20};
 
 typedef struct reader {
-    const char *at; /* within checked text, so every value is complete */
+    const char *at; /* the text was checked before, so that every value is complete */
     sw_arena *arena;
     sw_err *err;
 } reader;
@@ -34,7 +34,7 @@ static uint32_t read_hex(const char *at)
     return (uint32_t)strtoul(digits, NULL, 16);
 }
 
-/* One escape behind its backslash; returns how many bytes were put. */
+/* Decode the escape behind a backslash, and return how many bytes it became. */
 static size_t read_escape(char out[4], reader *r)
 {
     static const char named[] = "bfnrt", meant[] = "\b\f\n\r\t";
@@ -47,7 +47,7 @@ static size_t read_escape(char out[4], reader *r)
     }
     point = read_hex(r->at);
     r->at += 4;
-    if (point >= 0xD800 && point < 0xDC00) { /* checked: the low half follows */
+    if (point >= 0xD800 && point < 0xDC00) { /* the text was checked: the low half follows */
         point = 0x10000 + ((point - 0xD800) << 10) + (read_hex(r->at + 2) - 0xDC00);
         r->at += 6;
     }
@@ -80,7 +80,7 @@ static sw_code read_text(sw_chat_text *out, reader *r)
             continue;
         }
         r->at++;
-        out->n += read_escape(copy + out->n, r); /* at most as long as the escape */
+        out->n += read_escape(copy + out->n, r); /* never more than the escape itself */
     }
     r->at = end + 1;
     return SW_OK;
@@ -106,7 +106,7 @@ static sw_code read_number(sw_chat_value *out, reader *r)
                  : SW_OK;
 }
 
-/* Elements are gathered in a list that doubles. */
+/* Read elements into a list that grows by doubling. */
 static sw_code read_list(sw_chat_value *out, reader *r)
 {
     sw_chat_list *list = NULL, *larger;
@@ -145,7 +145,7 @@ static sw_code read_map(sw_chat_value *out, reader *r)
         sw_chat_text key;
         if ((rc = read_text(&key, r)) != SW_OK) break;
         skip_blanks(r);
-        r->at++; /* the colon */
+        r->at++; /* past the colon */
         if ((rc = read_value(&value, r)) != SW_OK) break;
         if (sw_chat_map_find(map, key))
             return SW_FAIL(r->err, SW_E_FORMAT, "the key \"%.*s\" is there twice",
@@ -182,7 +182,7 @@ sw_code sw_chat_read_json(sw_chat_value *out, sw_arena *arena, const char *json,
     char *copy = NULL;
     sw_code rc = sw_json_check(json, n_bytes, &caps, "JSON", err);
 
-    /* A number at the end of the text is read up to the zero behind it. */
+    /* The copy ends with a zero, so that reading a number at its end stops there. */
     if (rc == SW_OK) rc = sw_arena_text(&copy, arena, json, n_bytes, err);
     if (rc != SW_OK) return rc;
     r.at = copy;

@@ -7,7 +7,7 @@
 
 #include "formats/text/characters/unicode.h"
 
-#define OPEN_MAX 64 /* brackets within brackets in one tag */
+#define OPEN_MAX 64 /* brackets that are open at a time in one tag */
 
 typedef struct lexer {
     const sw_chat_source *source;
@@ -16,7 +16,7 @@ typedef struct lexer {
     sw_chat_token *tokens;
     int64_t n, room;
     size_t at;
-    bool starts_line; /* what was read last ended with a line break */
+    bool starts_line; /* the text before ended with a line break */
     char open[OPEN_MAX];
     int n_open;
 } lexer;
@@ -66,7 +66,7 @@ static bool is_name_char(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c);
 }
 
-/* The next "{{", "{%" or "{#" from `at` on; n_bytes when there is none. */
+/* Find the next "{{", "{%" or "{#" from `at` on; n_bytes where there is none. */
 static size_t find_tag(const sw_chat_source *s, size_t at)
 {
     for (; at + 1 < s->n_bytes; at++) {
@@ -76,7 +76,8 @@ static size_t find_tag(const sw_chat_source *s, size_t at)
     return s->n_bytes;
 }
 
-/* How much of the text before a block or comment is left when its line's blanks are taken. */
+/* Return how much of the text before a block or comment remains when the blanks of its line are
+ * taken away. */
 static size_t strip_line_start(const lexer *x, size_t from, size_t n)
 {
     const char *text = x->source->text + from;
@@ -89,7 +90,7 @@ static size_t strip_line_start(const lexer *x, size_t from, size_t n)
     return sw_chat_strip(last, NULL, true, false).n ? n : start;
 }
 
-/* The text up to the next tag, as a token where there is any. */
+/* Make a token of the text up to the next tag, unless it is empty. */
 static sw_code lex_data(lexer *x)
 {
     const sw_chat_source *s = x->source;
@@ -104,7 +105,8 @@ static sw_code lex_data(lexer *x)
     return n ? push(x, SW_CHAT_T_DATA, from, data.at, n) : SW_OK;
 }
 
-/* Behind the end of a tag: its minus takes blanks, a block or comment its line break. */
+/* Go past the end of a tag. A minus takes the blanks behind it, a block or comment the line
+ * break. */
 static void end_tag(lexer *x, size_t n_end, bool takes_blanks, bool takes_break)
 {
     const sw_chat_source *s = x->source;
@@ -132,7 +134,7 @@ static sw_code lex_comment(lexer *x)
     return SW_OK;
 }
 
-/* One to eight digits of the given base; returns false where they are not there. */
+/* Read one to eight digits of the base; false where there are none. */
 static bool read_digits(uint32_t *out, const char *text, size_t n_left, size_t n)
 {
     *out = 0;
@@ -149,7 +151,8 @@ static bool read_digits(uint32_t *out, const char *text, size_t n_left, size_t n
     return *out && *out < 0x110000 && !(*out >= 0xD800 && *out < 0xE000);
 }
 
-/* One escape of a string at text[0] == '\\'. Returns the bytes read, 0: not known. */
+/* Decode an escape of a string at text[0] == '\\'. Return the bytes read; 0: the escape is not
+ * known. */
 static size_t unescape(char *out, size_t *n_out, const char *text, size_t n)
 {
     static const char named[] = "nrtbfav\\'\"", meant[] = "\n\r\t\b\f\a\v\\'\"";
@@ -168,7 +171,7 @@ static size_t unescape(char *out, size_t *n_out, const char *text, size_t n)
         return 2 + n_digits;
     }
     if (!c || c == 'N' || is_digit(c) || c == '\n' || (unsigned char)c >= 0x80) return 0;
-    out[(*n_out)++] = '\\'; /* Python keeps the backslash of an escape that it does not know */
+    out[(*n_out)++] = '\\'; /* of an unknown escape, Python keeps the backslash */
     out[(*n_out)++] = c;
     return 2;
 }
@@ -202,7 +205,7 @@ static sw_code lex_number(lexer *x)
     size_t n = 0;
     bool is_real;
 
-    while (is_digit(text[n])) n++; /* the source ends with a zero */
+    while (is_digit(text[n])) n++; /* a zero ends the source, and the loop */
     is_real = text[n] == '.' && is_digit(text[n + 1]);
     if (is_real)
         for (n++; is_digit(text[n]); n++) continue;
@@ -234,7 +237,7 @@ static sw_code lex_sign(lexer *x)
     return push(x, SW_CHAT_T_SIGN, x->at - (is_pair ? 2 : 1), text, is_pair ? 2 : 1);
 }
 
-/* true when the tag ended here. Brackets that are open hide the end, as in Jinja. */
+/* Return whether the tag ends here. As in Jinja, it does not end inside of brackets. */
 static bool is_tag_end(lexer *x, bool is_block, sw_code *rc)
 {
     const char *text = x->source->text + x->at, *end = is_block ? "%}" : "}}";

@@ -6,7 +6,7 @@
 typedef sw_code method_fn(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *self,
                           const sw_chat_args *args);
 
-/* Every argument is text, apart from the one in place `count_at`. */
+/* Check that every argument is a text, except the one in place `count_at`. */
 static sw_code check_texts(sw_chat_run *run, const sw_chat_args *args, int64_t n_min,
                            int64_t n_max, int64_t count_at)
 {
@@ -53,7 +53,8 @@ static sw_code rstrip(sw_chat_value *out, sw_chat_run *run, const sw_chat_value 
     return strip_ends(out, run, self, args, false, true);
 }
 
-/* The next part of the text and where the one behind it starts; n_bytes + 1: it was the last. */
+/* Find the next part of the text, and where the one behind it begins: n_bytes + 1 after the
+ * last. */
 static size_t next_part(sw_chat_text *part, sw_chat_text text, size_t at, sw_chat_text separator)
 {
     size_t end = sw_chat_find_text(text, separator, at);
@@ -177,7 +178,7 @@ sw_code sw_chat_change_case(sw_chat_value *out, sw_chat_run *run, sw_chat_text t
         if ((unsigned char)made[i] >= 0x80)
             return sw_chat_fail(run, SW_E_UNSUPPORTED,
                                 "the case of a letter beyond ASCII is not known here");
-        /* The filter title, which begins words behind these, not the method. */
+        /* The filter title begins a word behind these characters. The method does not. */
         starts = to == SW_CHAT_TITLE && strchr("- ({[<\t\n\r\f\v\x1c\x1d\x1e\x1f", made[i]) != NULL;
         if (is_letter(made[i])) made[i] = (char)(is_upper ? made[i] & ~0x20 : made[i] | 0x20);
     }
@@ -264,8 +265,8 @@ static sw_code get(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *se
     return SW_OK;
 }
 
-/* Without a function: Python has the method, so a member of its name is hidden, but it is not known
- * here. */
+/* A row without a function is a method of Python that is not known here. It is listed because it
+ * hides a member of its name. */
 static const struct {
     sw_chat_kind kind;
     const char *name;

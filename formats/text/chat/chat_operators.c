@@ -71,7 +71,8 @@ static sw_code repeat(sw_chat_value *out, sw_chat_run *run, sw_chat_text text, i
     return SW_OK;
 }
 
-/* Quotient and remainder rounded down, as Python's. false: beyond 64 bits. */
+/* Compute with integers; quotient and remainder are rounded down, as in Python. False: the result
+ * does not fit 64 bits. */
 static bool whole_op(int64_t *out, sw_chat_op op, int64_t a, int64_t b)
 {
     int64_t rest;
@@ -170,7 +171,7 @@ static sw_code contains(bool *out, sw_chat_run *run, const sw_chat_value *item,
     return SW_OK;
 }
 
-/* A comparison costs steps for what it may have to look at. */
+/* A comparison takes as many steps as it may look at elements or pieces of text. */
 static size_t weight(const sw_chat_value *v)
 {
     if (v->kind == SW_CHAT_TEXT) return v->text.n;

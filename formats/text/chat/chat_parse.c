@@ -81,8 +81,8 @@ static sw_code expect_end(sw_chat_parser *p)
     return SW_OK;
 }
 
-/* Parse statements up to a block whose name is among the zero-terminated words of `ends`; its
- * name is then the next token. NULL: up to the end of the template. */
+/* Parse statements up to a block whose name is one of `ends`, a list that ends with NULL; that name
+ * is the next token then. ends NULL: parse to the end of the template. */
 static sw_code parse_body(int32_t *out, sw_chat_parser *p, const char *const *ends);
 
 static sw_code parse_name(int32_t *out, sw_chat_parser *p)
@@ -99,7 +99,8 @@ static sw_code parse_name(int32_t *out, sw_chat_parser *p)
 
 static const char *const if_ends[] = {"elif", "else", "endif", NULL};
 
-/* Behind "if" or "elif"; the chain of elifs is parsed in a loop. */
+/* Parse what follows "if" or "elif". A loop goes through the chain of elifs, so that its length
+ * costs no stack. */
 static sw_code parse_if(int32_t *out, sw_chat_parser *p, uint32_t at)
 {
     static const char *const ends[] = {"endif", NULL};
@@ -122,14 +123,14 @@ static sw_code parse_if(int32_t *out, sw_chat_parser *p, uint32_t at)
             if ((rc = expect_end(p)) != SW_OK || (rc = parse_body(&body, p, ends)) != SW_OK)
                 return rc;
             p->tree->nodes[last].c = body;
-            p->tree->nodes[last].flag = true; /* c is a body and no further test */
+            p->tree->nodes[last].flag = true; /* c is a body, with no further test */
         }
-        p->at++; /* endif */
+        p->at++; /* past endif */
         return expect_end(p);
     }
 }
 
-/* name, or name, name ... with or without brackets around */
+/* Parse the names of a loop or a set: one, or several with commas, in brackets or not. */
 static sw_code parse_targets(int32_t *out, sw_chat_parser *p)
 {
     bool has_brackets = sw_chat_skip_sign(p, "(");
@@ -188,7 +189,7 @@ static sw_code parse_for(int32_t *out, sw_chat_parser *p, uint32_t at)
     return parse_loop_bodies(p, node);
 }
 
-/* The body of a set, a macro or a generation, which has variables of its own. */
+/* Parse the body of a set, a macro or a generation, which has variables of its own. */
 static sw_code parse_inner(int32_t *out, sw_chat_parser *p, const char *const *ends)
 {
     bool was_inner = p->is_inner;
@@ -196,7 +197,7 @@ static sw_code parse_inner(int32_t *out, sw_chat_parser *p, const char *const *e
     sw_code rc;
 
     p->is_inner = true;
-    p->n_loops = 0; /* no break out of it */
+    p->n_loops = 0; /* a break does not leave it */
     rc = parse_body(out, p, ends);
     p->n_loops = n_loops;
     p->is_inner = was_inner;

@@ -36,7 +36,7 @@ static void chain(sw_chat_parser *p, int32_t *first, int32_t *last, int32_t node
     *last = node;
 }
 
-/* Behind "(": value, name=value ... */
+/* Parse arguments behind "(": values, and names with values. */
 static sw_code parse_arguments(int32_t *out, sw_chat_parser *p)
 {
     int32_t last = 0, value = 0, node = 0;
@@ -61,7 +61,7 @@ static sw_code parse_arguments(int32_t *out, sw_chat_parser *p)
     return sw_chat_expect(p, ")");
 }
 
-/* Behind "[" or "(": elements up to `end`. */
+/* Parse the elements behind "[" or "(", up to `end`. */
 static sw_code parse_elements(int32_t *out, sw_chat_parser *p, int32_t first, const char *end)
 {
     int32_t last = first, value = 0;
@@ -96,7 +96,7 @@ static sw_code parse_map(int32_t *out, sw_chat_parser *p, uint32_t at)
     return make(out, p, SW_CHAT_N_MAP, at, first, 0);
 }
 
-/* Behind "(": an expression in brackets, or a tuple. */
+/* Parse what follows "(": an expression in brackets, or a tuple. */
 static sw_code parse_brackets(int32_t *out, sw_chat_parser *p, uint32_t at)
 {
     int32_t first = 0;
@@ -145,7 +145,7 @@ static sw_code parse_name(int32_t *out, sw_chat_parser *p)
     return rc;
 }
 
-/* Strings side by side are one. */
+/* Parse strings; several side by side are one. */
 static sw_code parse_string(int32_t *out, sw_chat_parser *p)
 {
     uint32_t at = peek(p)->at;
@@ -172,7 +172,7 @@ static sw_code parse_primary(int32_t *out, sw_chat_parser *p)
     if (t->kind == SW_CHAT_T_NAME) return parse_name(out, p);
     if (t->kind == SW_CHAT_T_STRING) return parse_string(out, p);
     if (t->kind == SW_CHAT_T_INT || t->kind == SW_CHAT_T_REAL) {
-        p->at++; /* the source behind a number is no part of one, and ends with a zero */
+        p->at++; /* the source has a zero behind it, and no number goes on there */
         return make_const(out, p, t->at,
                           t->kind == SW_CHAT_T_INT ? sw_chat_int(strtoll(t->text.at, NULL, 10))
                                                    : sw_chat_real(strtod(t->text.at, NULL)));
@@ -184,7 +184,7 @@ static sw_code parse_primary(int32_t *out, sw_chat_parser *p)
     return make(out, p, SW_CHAT_N_LIST, t->at, first, 0);
 }
 
-/* Behind "[": an index, or parts of a slice. */
+/* Parse an index behind "[", or the parts of a slice. */
 static sw_code parse_index(int32_t *out, sw_chat_parser *p, uint32_t at, int32_t object)
 {
     int32_t parts[3] = {0}, n = 0;
@@ -231,7 +231,7 @@ static sw_code parse_call(int32_t *out, sw_chat_parser *p, uint32_t at, int32_t 
     return rc == SW_OK ? make(out, p, SW_CHAT_N_CALL, at, object, arguments) : rc;
 }
 
-/* .name [index] (arguments) behind a value. */
+/* Parse .name, [index] and (arguments) behind a value. */
 static sw_code parse_postfix(int32_t *node, sw_chat_parser *p)
 {
     sw_code rc = SW_OK;
@@ -263,7 +263,8 @@ static sw_code parse_filter(int32_t *node, sw_chat_parser *p)
     return SW_OK;
 }
 
-/* A test takes one argument without brackets, where a value follows it. */
+/* A test may take one argument without brackets. Return whether a value follows, which is this
+ * argument. */
 static bool starts_argument(const sw_chat_parser *p)
 {
     static const char *const words[] = {"else", "or", "and", "is", "if", "in", "not"};
@@ -323,7 +324,7 @@ static sw_code parse_unary(int32_t *out, sw_chat_parser *p, bool with_filters)
     return rc;
 }
 
-/* One level of operators that group from the left. */
+/* Operators of one level bind equally strong and group from the left. */
 typedef struct level {
     const char *signs[4];
     uint8_t ops[4];
@@ -358,7 +359,7 @@ static sw_code parse_level(int32_t *out, sw_chat_parser *p, size_t which)
     return rc;
 }
 
-/* Is a comparison next? It is then passed over. */
+/* Return whether a comparison is next; if so, go past it. */
 static bool skip_comparison(uint8_t *op, sw_chat_parser *p)
 {
     static const struct {

@@ -21,8 +21,8 @@ static sw_code put_text(sw_print_buf *out, sw_chat_text text, sw_err *err)
     return sw_print_add(out, text.at, text.n, err);
 }
 
-/* The shortest digits that read back as x, in Python's form: with an exponent below 1e-4 and from
- * 1e16 on, else with a point. */
+/* Write the fewest digits that read back as x, in the form of Python: below 1e-4 and from 1e16 on
+ * with an exponent, otherwise with a point. */
 static sw_code put_real(sw_print_buf *out, double x, sw_err *err)
 {
     char text[40], digits[24];
@@ -175,7 +175,7 @@ static sw_code put_json_text(sw_print_buf *out, sw_chat_text text, bool is_ascii
     return rc == SW_OK ? put(out, "\"", err) : rc;
 }
 
-/* A new line at the depth's indentation, where the style has lines. */
+/* Begin a line at the indentation of the depth, where the style has lines. */
 static sw_code put_line(sw_print_buf *out, const sw_chat_json_style *style, int depth, sw_err *err)
 {
     return style->indent < 0
@@ -199,8 +199,8 @@ static sw_code json_list(sw_print_buf *out, const sw_chat_list *list,
     return rc == SW_OK ? put(out, "]", err) : rc;
 }
 
-/* The member that comes next behind `last` in the order of keys, -1: none. `last` < 0: the first
- * one. */
+/* Return the member that follows `last` in the order of keys, or -1 at the end. `last` < 0 asks for
+ * the first. */
 static int64_t next_sorted(const sw_chat_map *map, int64_t last)
 {
     int64_t best = -1;
@@ -212,7 +212,7 @@ static int64_t next_sorted(const sw_chat_map *map, int64_t last)
     return best;
 }
 
-#define SORTED_KEYS_MAX 1000 /* sorting is by selection */
+#define SORTED_KEYS_MAX 1000 /* each key is found by a search of all */
 
 static sw_code json_map(sw_print_buf *out, const sw_chat_map *map, const sw_chat_json_style *style,
                         int depth, sw_err *err)

@@ -4,7 +4,7 @@
 
 #include "formats/text/chat/chat_run.h"
 
-/* The arguments from `from` on; false: one of them goes by name. */
+/* Take the arguments from `from` on; false where one of them has a name. */
 static bool rest_of(sw_chat_args *out, const sw_chat_args *args, int64_t from)
 {
     *out = (sw_chat_args){0};
@@ -21,10 +21,10 @@ sw_code sw_chat_attribute_of(sw_chat_value *out, sw_chat_run *run, const sw_chat
     if (name->kind != SW_CHAT_TEXT || memchr(name->text.at, '.', name->text.n) ||
         (name->text.n && name->text.at[0] >= '0' && name->text.at[0] <= '9'))
         return sw_chat_fail(run, SW_E_UNSUPPORTED, "this attribute of a list is not known here");
-    return sw_chat_index(out, run, item, name); /* Jinja tries the member first here */
+    return sw_chat_index(out, run, item, name); /* Jinja, too, tries the member first here */
 }
 
-/* Jinja's filters over lists pass through nothing when the value is false, whatever it is. */
+/* For a value that counts as false, of any kind, Jinja's filters over lists take an empty list. */
 static sw_code elements(const sw_chat_list **out, sw_chat_run *run, const sw_chat_value *value)
 {
     static const sw_chat_value nothing = {.kind = SW_CHAT_UNDEFINED};

@@ -13,14 +13,14 @@ typedef struct element {
     int n_keys, direction;
 } element;
 
-/* How elements are looked at: by which attributes, and whether case counts. */
+/* How elements are compared: by which attributes, and whether case counts. */
 typedef struct look {
-    sw_chat_value names[KEYS_MAX]; /* none of kind NONE: the element itself */
+    sw_chat_value names[KEYS_MAX]; /* one of kind NONE stands for the element itself */
     int n_names;
     bool has_case;
 } look;
 
-/* Arguments in these places: case_sensitive, then attribute; names may be split at commas. */
+/* Read the arguments case_sensitive and attribute from these places; commas separate attributes. */
 static sw_code read_look(look *out, sw_chat_run *run, const sw_chat_args *args, int64_t place,
                          bool may_split)
 {
@@ -78,8 +78,8 @@ static int compare_elements(const void *a, const void *b)
     return order ? order * x->direction : (x->at > y->at) - (x->at < y->at);
 }
 
-/* Python orders texts among each other and numbers among each other. With several attributes it
- * would get by without comparing those that earlier ones decide; here all must compare. */
+/* In Python texts compare with texts and numbers with numbers. Python compares a later attribute
+ * only where earlier ones are equal; here all must be comparable. */
 static sw_code check_keys(sw_chat_run *run, const element *elements, int64_t n)
 {
     for (int64_t i = 0; n > 1 && i < n; i++)
@@ -124,7 +124,7 @@ sw_code sw_chat_sort(sw_chat_value *out, sw_chat_run *run, const sw_chat_value *
     return SW_OK;
 }
 
-/* Is the key among the first n? */
+/* Find out whether the key is one of the first n. */
 static sw_code is_among(bool *out, sw_chat_run *run, const sw_chat_value *keys, int64_t n,
                         const sw_chat_value *key)
 {

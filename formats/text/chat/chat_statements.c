@@ -77,7 +77,7 @@ static sw_code set(sw_chat_run *run, const sw_chat_node *n)
     return sw_chat_map_put(space.map, run->arena, target->text, &value, run->err);
 }
 
-/* The target, or each of several targets with its part of the item. */
+/* Set the target to the item, or each of several targets to its part of the item. */
 static sw_code set_targets(sw_chat_run *run, sw_chat_frame *frame, int32_t targets,
                            const sw_chat_value *item)
 {
@@ -95,7 +95,7 @@ static sw_code set_targets(sw_chat_run *run, sw_chat_frame *frame, int32_t targe
     return rc;
 }
 
-/* Those items that the loop's condition lets through. */
+/* Keep the items for which the condition of the loop is true. */
 static sw_code filter_items(const sw_chat_list **items, sw_chat_run *run, const sw_chat_node *n)
 {
     sw_chat_frame inner = {.outer = run->frame}, *outer = run->frame;

@@ -19,7 +19,7 @@ struct tm sw_chat_fixed_date(void)
                        .tm_yday = 207};
 }
 
-/* A copy with line breaks as \n, without the last one. */
+/* Copy the source with \n for every line break, and without the last one. */
 static sw_code copy_source(sw_chat_template *t, const char *text, size_t n_bytes, const char *what,
                            sw_err *err)
 {
@@ -92,7 +92,7 @@ sw_code sw_chat_at_node(sw_chat_run *run, sw_code rc)
     return rc;
 }
 
-#define STEP_BYTES 32 /* of text that count as a step */
+#define STEP_BYTES 32 /* bytes of text that count as a step */
 
 sw_code sw_chat_step(sw_chat_run *run, size_t n_bytes)
 {

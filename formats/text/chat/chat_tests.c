@@ -57,7 +57,7 @@ static sw_code with_argument(bool *out, sw_chat_run *run, test which, const sw_c
     return SW_OK;
 }
 
-/* Kinds of which Python is asked something that is not settled here. */
+/* Refuse values for which Python's answer is not settled here. */
 static sw_code refuse_odd_kinds(sw_chat_run *run, test which, const sw_chat_value *v)
 {
     bool is_lazy = v->kind == SW_CHAT_LIST && v->mark == SW_CHAT_STREAM;
@@ -74,7 +74,7 @@ static bool is_kind(test which, const sw_chat_value *v)
 {
     sw_chat_kind kind = v->kind;
     bool is_sized = kind == SW_CHAT_TEXT || kind == SW_CHAT_LIST || kind == SW_CHAT_MAP ||
-                    kind == SW_CHAT_UNDEFINED; /* Jinja's undefined has a length of 0 */
+                    kind == SW_CHAT_UNDEFINED; /* Jinja gives the undefined value a length of 0 */
 
     switch (which) {
     case DEFINED: return kind != SW_CHAT_UNDEFINED;

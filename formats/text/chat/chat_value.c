@@ -19,7 +19,7 @@ bool sw_chat_same_text(sw_chat_text a, sw_chat_text b)
 int sw_chat_compare_text(sw_chat_text a, sw_chat_text b)
 {
     size_t n = a.n < b.n ? a.n : b.n;
-    int order = n ? memcmp(a.at, b.at, n) : 0; /* the order of UTF-8 is that of code points */
+    int order = n ? memcmp(a.at, b.at, n) : 0; /* UTF-8 has the order of its code points */
 
     return order ? order : (a.n > b.n) - (a.n < b.n);
 }

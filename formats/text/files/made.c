@@ -75,7 +75,7 @@ const sw_piece *sw_made_find(const sw_made *m, const char *text, size_t n_bytes)
     return m->n ? bsearch(&key, m->sorted, (size_t)m->n, sizeof key, compare_pieces) : NULL;
 }
 
-/* Sort the pieces by text; every text and every id must be there once. */
+/* Sort the pieces by text, and check that every text and every id is there once. */
 static sw_code sort_pieces(sw_made *m)
 {
     const sw_piece **by_id = NULL;
@@ -115,7 +115,8 @@ static sw_code settle_token(sw_made *m, sw_added_entry *t, int64_t n_known)
     return sw_made_piece(m, t->text, n_bytes, t->id, 0, false);
 }
 
-/* The first of each id; those without an id are left out, those without a piece become one. */
+/* Keep the first token of each id. A token without an id is dropped; one whose id has no piece
+ * becomes a piece. */
 static sw_code settle_tokens(sw_made *m)
 {
     const int64_t n_known = m->n;
@@ -246,7 +247,7 @@ static int compare_merges(const void *a, const void *b)
     return x->right->id < y->right->id ? -1 : x->right->id > y->right->id;
 }
 
-/* Every way to put every piece together; counts them while out is NULL. */
+/* List every pair of pieces that joins to a piece. While out is NULL they are only counted. */
 static int64_t list_merges(const sw_made *m, merge *out)
 {
     int64_t n = 0;

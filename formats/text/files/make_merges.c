@@ -12,8 +12,8 @@
     " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 typedef struct word_rule {
-    const char *name; /* class or model_type */
-    const char *regex; /* NULL: that of GPT-2, which ByteLevel has built in */
+    const char *name; /* a class or a model_type */
+    const char *regex; /* NULL: GPT-2's expression, which ByteLevel has built in */
     bool is_nfc;
 } word_rule;
 
@@ -21,7 +21,8 @@ static const word_rule classes[] = {
     {"Qwen2Tokenizer", QWEN_REGEX, true},
     {"CodeGenTokenizer", NULL, false},
 };
-/* GPT2Tokenizer has been written for models that cut otherwise (starcoder, granite, smollm). */
+/* Configs name GPT2Tokenizer for models that cut words otherwise, too (starcoder, granite, smollm),
+ * so that the class alone does not tell the rule; these types do. */
 static const word_rule types[] = {
     {"gpt2", NULL, false},      {"gpt_neo", NULL, false},    {"gptj", NULL, false},
     {"opt", NULL, false},       {"codegen", NULL, false},    {"phi", NULL, false},
@@ -61,7 +62,8 @@ static sw_code put_words(sw_made *m, const word_rule *rule)
                           "]},\n");
 }
 
-/* One merge a line, two tokens with a blank between; "#version" and empty lines are none. */
+/* Read a merge from each line, two tokens with a blank between; "#version" and empty lines are
+ * skipped. */
 static sw_code put_merges(sw_made *m, const char *text, size_t n_bytes)
 {
     const char *end = text + n_bytes;
@@ -111,7 +113,7 @@ static sw_code add_vocab(sw_made *m, const cJSON *vocab)
         if (rc == SW_OK)
             rc = sw_made_piece(m, entry->string, strlen(entry->string), id, 0, false);
     }
-    if (rc == SW_OK) rc = sw_made_token(m, &end_of_text); /* what these classes have when unsaid */
+    if (rc == SW_OK) rc = sw_made_token(m, &end_of_text); /* the default of these classes */
     return rc == SW_OK ? sw_made_seal(m) : rc;
 }
 

@@ -16,10 +16,10 @@
 #define SPACE "\xE2\x96\x81" /* U+2581 */
 #define REGEX_MAX_BYTES ((size_t)16384)
 
-/* Classes whose ids are those of the model; others move them, or add tokens in their code. */
+/* These classes have the ids of the model file; others move them, or add tokens in their code. */
 typedef struct spm_class {
     const char *name;
-    bool adds_bos, adds_eos; /* unless the config says */
+    bool adds_bos, adds_eos; /* where the config does not say it */
 } spm_class;
 
 static const spm_class classes[] = {
@@ -33,7 +33,7 @@ static const spm_class classes[] = {
     {"InternLM2Tokenizer", true, false},
     {"PreTrainedTokenizer", false, false},
 };
-/* Where no tokenizer_config.json says the class. */
+/* These types tell the class where no tokenizer_config.json does. */
 static const char *const llama_types[] = {"llama", "mistral", "mixtral", "gemma", "gemma2",
                                           "gemma3_text", "gemma3"};
 
@@ -41,9 +41,9 @@ typedef struct spm {
     sw_spm_model model;
     sw_made made;
     const spm_class *class;
-    double least; /* score of a normal piece */
+    double least; /* the lowest score of a normal piece */
     int64_t n_user;
-    bool has_inner_space; /* a piece with U+2581 behind its start */
+    bool has_inner_space; /* some piece has U+2581 behind its first character */
 } spm;
 
 static sw_code find_class(spm *s)
@@ -92,7 +92,8 @@ static sw_code check_model(spm *s)
     return find_class(s);
 }
 
-/* A symbol that the normalizer would change is looked for in vain, or found where it is not. */
+/* Refuse a symbol that the normalizer would change: it would not be found in texts, or be found
+ * where it is not. */
 static sw_code check_symbol(const spm *s, const sw_charsmap *map, const sw_spm_bytes *text)
 {
     const char *at = (const char *)text->at;
@@ -110,7 +111,8 @@ static sw_code check_symbol(const spm *s, const sw_charsmap *map, const sw_spm_b
     return cannot(s, "a user-defined symbol that its character map changes");
 }
 
-/* In a unigram model only normal pieces are found in text: the others cost more than spelling. */
+/* In a unigram model only normal pieces are found in a text: any other has a score so low that it
+ * is spelled with normal pieces instead. */
 static double order_of(const spm *s, const sw_spm_piece *p)
 {
     if (s->model.type == SW_SPM_BPE) return -(double)p->score;
@@ -167,8 +169,8 @@ static sw_code add_escaped(sw_text_buf *regex, const sw_spm_bytes *text, sw_err 
     return rc;
 }
 
-/* A prefix in front of a text, but not of a symbol alone: an added token is looked for as the
- * normalizer leaves it. */
+/* Put a prefix before a text, but not before a text that is a symbol alone: added tokens are looked
+ * for in what the normalizer leaves. */
 static sw_code put_prefix(spm *s, bool *is_first)
 {
     const char *with = s->model.escapes_spaces ? SPACE : " ";
@@ -210,7 +212,8 @@ static sw_code put_charsmap(spm *s, bool *is_first)
     return rc == SW_OK ? sw_made_put(m, "\"}") : rc;
 }
 
-/* Runs of blanks become one, and those at the ends go; at the end a U+2581 of the text too. */
+/* Merge runs of blanks, and remove those at both ends; at the end a U+2581 of the text goes,
+ * too. */
 static sw_code put_dropped_spaces(spm *s, bool *is_first)
 {
     sw_code rc = put_step(&s->made, is_first,
@@ -246,8 +249,8 @@ static sw_code put_normalizer(spm *s)
     return rc == SW_OK ? sw_made_put(&s->made, "]},\n") : rc;
 }
 
-/* What stands in a text like the name of a byte piece is cut in two: a unigram model would find the
- * piece in it, which sentencepiece does not. */
+/* A text may contain what looks like the name of a byte piece. It is cut in two, since a unigram
+ * model would find the piece there, which sentencepiece does not. */
 #define CUT_BYTE_NAMES                                                                       \
     "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?<=<0x[0-9A-F][0-9A-F])(?=>)\"},"         \
     "\"behavior\":\"Isolated\",\"invert\":false}"
@@ -255,8 +258,8 @@ static sw_code put_normalizer(spm *s)
     "{\"type\":\"Split\",\"pattern\":{\"String\":\"" SPACE "\"},\"behavior\":\"MergedWithNext\"," \
     "\"invert\":false}"
 
-/* Words are cut at blanks where no piece reaches over one: it is faster, and changes nothing.
- * With "legacy": false a text has its prefix once, and not again behind each special token. */
+/* Words are cut at blanks where no piece contains one behind its start: this is faster and gives
+ * the same ids. With "legacy": false a text has one prefix, and none behind special tokens. */
 static sw_code put_words(spm *s)
 {
     const bool is_unigram = s->model.type == SW_SPM_UNIGRAM;
@@ -320,7 +323,7 @@ static sw_code put_bpe(spm *s)
     return rc == SW_OK ? sw_made_put(m, "}}\n") : rc;
 }
 
-/* A unigram vocabulary is a list: what tokens add must go on where it ends. */
+/* A unigram vocabulary is a list, so that ids of added tokens must continue where it ends. */
 static sw_code put_pieces(spm *s)
 {
     sw_made *m = &s->made;

@@ -11,7 +11,7 @@
 #include "formats/text/bpe.h"
 #include "formats/text/files/made.h"
 
-/* Special tokens of files that do not list them, which are of version 7 and before. */
+/* Files of version 7 and before have these special tokens without listing them. */
 static const char *const old_specials[] = {
     "<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
     "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]",
@@ -55,7 +55,8 @@ static sw_code add_special(tekken *t, const char *text, int64_t id, bool is_cont
     return rc == SW_OK ? sw_made_token(&t->made, &token) : rc;
 }
 
-/* What the file lists, or the old list; ids without a name are "<SPECIAL_7>". */
+/* Add the special tokens that the file lists, or the old ones; an id without a name is
+ * "<SPECIAL_7>". */
 static sw_code add_specials(tekken *t, const cJSON *list)
 {
     const int64_t n_listed = list ? cJSON_GetArraySize(list) : N_OLD;
@@ -89,7 +90,7 @@ static sw_code add_specials(tekken *t, const cJSON *list)
     return rc;
 }
 
-/* The bytes of one token in the byte-level alphabet. */
+/* Write the bytes of a token in the alphabet of ByteLevel. */
 static sw_code add_token(tekken *t, const cJSON *entry, int64_t rank, sw_text_buf *letters)
 {
     unsigned char bytes[SW_PIECE_MAX_BYTES];

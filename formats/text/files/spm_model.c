@@ -15,8 +15,8 @@ typedef struct cursor {
 
 typedef struct field {
     uint32_t number, wire;
-    uint64_t value;     /* varint, or 32 or 64 bits as they are */
-    sw_spm_bytes bytes; /* wire type 2 */
+    uint64_t value;     /* of a varint, or 32 or 64 bits as they are */
+    sw_spm_bytes bytes; /* of wire type 2 */
 } field;
 
 enum { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 5 };
@@ -69,7 +69,7 @@ static sw_code read_field(cursor *c, field *out)
     return SW_OK;
 }
 
-/* A field of a known number must have the wire type that the schema gives it. */
+/* Return whether this is the field; then its wire type must be that of the schema. */
 static bool is(const field *f, uint32_t number, uint32_t wire)
 {
     return f->number == number && f->wire == wire;
@@ -148,7 +148,7 @@ static sw_code count_pieces(int64_t *n, const cursor *all)
 sw_code sw_spm_read(sw_spm_model *out, const unsigned char *bytes, size_t n_bytes, sw_arena *arena,
                     sw_err *err)
 {
-    /* what the schema has for fields that are not there */
+    /* these are the defaults of the schema */
     sw_spm_model m = {.type = SW_SPM_UNIGRAM, .adds_prefix = true, .drops_spaces = true,
                       .escapes_spaces = true, .bos = {(const unsigned char *)"<s>", 3},
                       .eos = {(const unsigned char *)"</s>", 4}};

@@ -13,7 +13,8 @@ static const sw_json_caps config_caps = {
 static const char *const named[] = {"bos_token", "eos_token",  "unk_token", "sep_token",
                                     "pad_token", "cls_token", "mask_token"};
 static const char *const lists[] = {"additional_special_tokens", "extra_special_tokens"};
-/* Real lists have some thousands; they are compared with one another. */
+/* Real lists have some thousand tokens. The limit is low because they are compared with one
+ * another. */
 #define TOKENS_MAX 16384
 #define N_NAMED (sizeof named / sizeof *named)
 #define N_LISTS (sizeof lists / sizeof *lists)
@@ -29,7 +30,7 @@ static sw_code read_optional(cJSON **out, const char *dir, const char *name, sw_
                                 : SW_FAIL(err, SW_E_FORMAT, "%s: not a JSON object", path);
 }
 
-/* A token is a text, or an object that has it as "content". */
+/* A token is given as a text, or as an object with the text as "content". */
 static const char *content_of(const cJSON *token)
 {
     const cJSON *content = cJSON_IsObject(token) ? sw_json_member(token, "content") : token;
@@ -69,7 +70,7 @@ static sw_code add_special(sw_token_config *c, const cJSON *json, sw_err *err)
     return SW_OK;
 }
 
-/* {"7": {"content": ...}, ...} */
+/* Read {"7": {"content": ...}, ...}. */
 static sw_code add_decoder(sw_token_config *c, const cJSON *decoder, sw_err *err)
 {
     const cJSON *json;
@@ -112,7 +113,7 @@ static bool is_named(const sw_token_config *c, const char *text)
     return false;
 }
 
-/* {"<tok>": 32000, ...}; what the decoder lists already is not read again. */
+/* Read {"<tok>": 32000, ...}, without the tokens that the decoder has listed before. */
 static sw_code add_added(sw_token_config *c, bool has_decoder, sw_err *err)
 {
     const cJSON *json;

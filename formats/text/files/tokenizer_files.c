@@ -48,7 +48,8 @@ static sw_code make_merges(char **json, size_t *n_bytes, const char *dir, const 
     return rc;
 }
 
-/* A sentencepiece model begins with a piece; Llama 3 has lines of base64 under the same name. */
+/* A sentencepiece model begins with a piece. Llama 3 has a file of the same name with lines of
+ * base64, which is refused. */
 static sw_code check_model_bytes(const sw_map *map, sw_err *err)
 {
     const size_t n = map->size_bytes;
@@ -75,8 +76,8 @@ static sw_code make_spm(char **json, size_t *n_bytes, const char *dir, const cha
     return rc;
 }
 
-/* tekken.json shows each token as text beside its bytes, and a NUL in one of them, which no other
- * file may have; nothing reads those texts. */
+/* tekken.json shows each token as text beside its bytes. One text holds a NUL, which no other file
+ * may have. Nothing reads these texts, so the NUL is replaced. */
 static void hide_nuls(char *json, size_t n_bytes)
 {
     for (size_t at = 0; at + 1 < n_bytes; at++) {
@@ -121,7 +122,7 @@ static sw_code make_tekken(char **json, size_t *n_bytes, const char *dir, const 
 }
 
 static const struct {
-    const char *name, *with; /* with: another file that must be there; NULL */
+    const char *name, *with; /* with: another file that must be there, or NULL */
     maker_fn make;
 } kinds[] = {
     {"vocab.json", "merges.txt", make_merges},
@@ -141,7 +142,7 @@ static size_t find_kind(char path[SW_PATH_BYTES], const char *dir)
     return k;
 }
 
-/* A vocabulary of tiktoken goes by its name, "qwen.tiktoken". */
+/* The name tells a vocabulary of tiktoken, such as "qwen.tiktoken". */
 static bool find_tiktoken(char path[SW_PATH_BYTES], const char *dir)
 {
     DIR *stream = opendir(dir);

@@ -1,6 +1,6 @@
 /* decode_chain.cu - the host's side of a chain: see decode_chain.h. */
 #include "formats/base/mem.h"
-#include "kernels/cuda/decode/decode_chain_kernels.cuh"
+#include "kernels/cuda/decode/decode_chain_kernel.cuh"
 
 #define MEETING_BYTES 256 /* before the scratch of attention, which it keeps aligned */
 
@@ -9,6 +9,20 @@ struct sw_decode_chain {
     one_kind kind; /* of all products */
     int n_ctas, own_bytes; /* of shared memory, beside the ring */
     char *d_scratch;
+};
+
+/* By one_kind; where there is none `start` is NULL: chains are of products of bytes, a scale a
+ * channel, with quantized inputs. */
+static const struct {
+    int (*product_bytes)(int n_units);
+    sw_code (*start)(const chain_steps *c, int n_ctas, int shared_bytes, sw_launch how,
+                     sw_err *err);
+} chain_rows[ONE_COUNT] = {
+    {},
+    {},
+    {product_bytes<ONE_INT8>, start_chain<ONE_INT8>},
+    {product_bytes<ONE_E4M3>, start_chain<ONE_E4M3>},
+    {},
 };
 
 static int n_splits(const sw_attn_args *shape)
@@ -59,8 +73,7 @@ extern "C" sw_code sw_cuda_chain_run(sw_decode_chain *c, sw_launch how, sw_err *
     sw_code rc;
 
     if (!c || !c->steps.n_steps) return SW_OK;
-    rc = sw_decode_chain_rows[c->kind].start(&c->steps, c->n_ctas, shared_bytes(c->own_bytes), how,
-                                             err);
+    rc = chain_rows[c->kind].start(&c->steps, c->n_ctas, shared_bytes(c->own_bytes), how, err);
     sw_cuda_chain_clear(c);
     return rc;
 }
@@ -79,8 +92,8 @@ extern "C" sw_code sw_cuda_chain_product(bool *is_taken, sw_decode_chain *c, con
     chain_steps *steps = &c->steps;
     sw_code rc = SW_OK;
 
-    if (kind == ONE_COUNT || !sw_decode_chain_rows[kind].start) return SW_OK;
-    const int own_bytes = sw_decode_chain_rows[kind].product_bytes((int)(a->tiles.k_in / UNIT_K));
+    if (kind == ONE_COUNT || !chain_rows[kind].start) return SW_OK;
+    const int own_bytes = chain_rows[kind].product_bytes((int)(a->tiles.k_in / UNIT_K));
 
     if (shared_bytes(own_bytes) > SHARED_MAX) return SW_OK;
     if (steps->n_products == CHAIN_PRODUCTS || (steps->n_steps && c->kind != kind))

@@ -13,38 +13,31 @@
 
 /* ---- floats and BF16 ---- */
 
-static __global__ void swk_widen(sw_f32_rows dst, sw_bf16_rows src, int64_t n, int64_t width)
+static __device__ __forceinline__ void put(float *to, sw_bf16 from) { *to = sw_float(from); }
+static __device__ __forceinline__ void put(sw_bf16 *to, float from) { *to = sw_round16(from); }
+
+template <class Dst, class Src>
+static __global__ void swk_convert_rows(Dst dst, Src src, int64_t n, int64_t width)
 {
     const int64_t at = blockIdx.x * (int64_t)N_THREADS + threadIdx.x;
 
     sw_begin();
     if (at >= n * width) return;
-    dst.d[at / width * dst.stride + at % width] =
-        sw_float(src.d[at / width * src.stride + at % width]);
+    put(&dst.d[at / width * dst.stride + at % width], src.d[at / width * src.stride + at % width]);
 }
 
 extern "C" sw_code sw_cuda_widen(sw_f32_rows dst, sw_bf16_rows src, int64_t n, int64_t width,
                                  sw_launch how, sw_err *err)
 {
-    return sw_start("side rows", swk_widen, sw_blocks(n * width, N_THREADS), N_THREADS, 0, how, err,
-                    dst, src, n, width);
-}
-
-static __global__ void swk_narrow(sw_bf16_rows dst, sw_f32_rows src, int64_t n, int64_t width)
-{
-    const int64_t at = blockIdx.x * (int64_t)N_THREADS + threadIdx.x;
-
-    sw_begin();
-    if (at >= n * width) return;
-    dst.d[at / width * dst.stride + at % width] =
-        sw_round16(src.d[at / width * src.stride + at % width]);
+    return sw_start("side rows", swk_convert_rows<sw_f32_rows, sw_bf16_rows>,
+                    sw_blocks(n * width, N_THREADS), N_THREADS, 0, how, err, dst, src, n, width);
 }
 
 extern "C" sw_code sw_cuda_narrow(sw_bf16_rows dst, sw_f32_rows src, int64_t n, int64_t width,
                                   sw_launch how, sw_err *err)
 {
-    return sw_start("side rows", swk_narrow, sw_blocks(n * width, N_THREADS), N_THREADS, 0, how,
-                    err, dst, src, n, width);
+    return sw_start("side rows", swk_convert_rows<sw_bf16_rows, sw_f32_rows>,
+                    sw_blocks(n * width, N_THREADS), N_THREADS, 0, how, err, dst, src, n, width);
 }
 
 /* ---- inputs of single layers ---- */

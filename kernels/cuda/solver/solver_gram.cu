@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "kernels/cuda/gemm/checked.h"
 #include "kernels/cuda/solver/solver_math.cuh"
 
 #define STRIP_ROWS 512

@@ -3,9 +3,9 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "formats/base/size.h"
+#include "formats/io/profile.h"
 #include "formats/num/pow2.h"
 
 #define SYSTEM_BYTES ((int64_t)4 << 30)
@@ -61,14 +61,6 @@ static grid_shape shape_of(const sw_qspec *spec)
     return g;
 }
 
-static double now_s(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 sw_code sw_solve_count(sw_solve *v, sw_stage stage, sw_err *err)
 {
     double now;
@@ -76,7 +68,7 @@ sw_code sw_solve_count(sw_solve *v, sw_stage stage, sw_err *err)
 
     if (!v->stage_s) return SW_OK;
     if ((rc = sw_device_sync(v->s->gpu, err)) != SW_OK) return rc;
-    now = now_s();
+    now = sw_clock_s();
     v->stage_s[stage] += now - v->since_s;
     v->since_s = now;
     return SW_OK;
@@ -225,7 +217,7 @@ static sw_code new_solve(sw_solve *v, sw_solver *s, const sw_device_problem *p, 
     v->r.n_groups = sw_qspec_groups(spec, p->k_in);
     v->r.global = p->global > 0 ? p->global : 1.0;
     v->stage_s = stage_s;
-    v->since_s = now_s();
+    v->since_s = sw_clock_s();
     return take_rows(v, rows_at_a_time(v), err);
 }
 

@@ -48,7 +48,8 @@ sw_code sw_cuda_streams_new(sw_streams *s, bool with_original, const char *spill
     on->gpu = sw_cuda_gpu(&s->place);
     rc = sw_device_engine_new(&on->engine, on->gpu, s->model, chunk_tokens, s->seq_len, err);
     if (rc == SW_OK) rc = take_streams(on, s, with_original, err);
-    return rc == SW_OK ? sw_engine_new(&s->engine, s->model, chunk_tokens, s->seq_len, 1, err) : rc;
+    if (rc != SW_OK) return rc;
+    return sw_engine_new(&s->engine, s->model, chunk_tokens, s->seq_len, s->place.n_threads, err);
 }
 
 void sw_cuda_drop_kept(sw_cuda_streams *on)

@@ -35,7 +35,7 @@ static int by_value(const void *a, const void *b)
     return d < 0 ? -1 : d > 0;
 }
 
-double bench_graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_copies)
+static double graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_copies, int n_calls)
 {
     cudaGraph_t graph;
     cudaGraphExec_t exec;
@@ -43,7 +43,7 @@ double bench_graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_cop
     double us[N_REPLAYS];
 
     MUST(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < N_CALLS; i++) call(ctx, i % n_copies);
+    for (int i = 0; i < n_calls; i++) call(ctx, i % n_copies);
     MUST(cudaStreamEndCapture(stream, &graph));
     MUST(cudaGraphInstantiate(&exec, graph, 0));
     MUST(cudaEventCreate(&start));
@@ -56,7 +56,7 @@ double bench_graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_cop
         MUST(cudaEventRecord(stop, stream));
         MUST(cudaEventSynchronize(stop));
         MUST(cudaEventElapsedTime(&ms, start, stop));
-        if (i >= 0) us[i] = (double)ms * 1e3 / N_CALLS;
+        if (i >= 0) us[i] = (double)ms * 1e3 / n_calls;
     }
     qsort(us, N_REPLAYS, sizeof *us, by_value);
     MUST(cudaEventDestroy(start));
@@ -64,6 +64,16 @@ double bench_graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_cop
     MUST(cudaGraphExecDestroy(exec));
     MUST(cudaGraphDestroy(graph));
     return us[N_REPLAYS / 2];
+}
+
+double bench_graph_us(cudaStream_t stream, bench_call call, void *ctx, int n_copies)
+{
+    return graph_us(stream, call, ctx, n_copies, N_CALLS);
+}
+
+double bench_calls_us(cudaStream_t stream, bench_call call, void *ctx, int n_calls)
+{
+    return graph_us(stream, call, ctx, n_calls, n_calls);
 }
 
 typedef struct dense {

@@ -1,9 +1,15 @@
 /* launch_text.c - see launch_text.h. */
 #include "tests/support/cases/launch_text.h"
 
+#include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <cmocka.h>
+
+#include "formats/io/file_content.h"
 
 static const char *const buffers[SW_BUF_COUNT] = {
     [SW_BUF_X] = "X", [SW_BUF_N] = "N", [SW_BUF_Q] = "Q", [SW_BUF_K] = "K", [SW_BUF_V] = "V",
@@ -150,4 +156,29 @@ void launch_plan_text(char text[LAUNCH_TEXT_BYTES], const sw_launch_plan *plan)
     text[0] = 0;
     for (int i = 0; i < plan->n_launches; i++) say_launch(text, &plan->launch[i]);
     if (plan->leaves_sum) say(text, "leaves X += T\n");
+}
+
+void read_model(sw_model *m, const char *name)
+{
+    char path[256];
+    sw_err err = {0};
+    cJSON *config = NULL;
+
+    (void)snprintf(path, sizeof path, "tests/golden/%s/config.json", name);
+    if (sw_json_read(&config, path, &sw_json_caps_config, &err) != SW_OK ||
+        sw_model_read(m, config, &err) != SW_OK)
+        fail_msg("%s", err.text);
+    cJSON_Delete(config);
+}
+
+void check_plan(const sw_model *m, int64_t layer, const sw_launch_weights *w,
+                const sw_launch_step *step, const char *want)
+{
+    char have[LAUNCH_TEXT_BYTES];
+    sw_launch_plan plan;
+    sw_err err = {0};
+
+    if (sw_launch_plan_make(&plan, m, layer, w, step, &err) != SW_OK) fail_msg("%s", err.text);
+    launch_plan_text(have, &plan);
+    if (strcmp(have, want)) fail_msg("%s, have:\n%swant:\n%s", m->arch->name, have, want);
 }

@@ -19,4 +19,10 @@
 
 void launch_plan_text(char text[LAUNCH_TEXT_BYTES], const sw_launch_plan *plan);
 
+/* The model of tests/golden/<name>/config.json. These two fail the running cmocka test. */
+void read_model(sw_model *m, const char *name);
+/* Make the plan of a layer for a step, and compare its text. */
+void check_plan(const sw_model *m, int64_t layer, const sw_launch_weights *w,
+                const sw_launch_step *step, const char *want);
+
 #endif

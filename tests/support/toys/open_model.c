@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
 
@@ -98,6 +99,26 @@ double relative_l2(const float *a, const float *b, int64_t n)
     return sqrt(diff / size);
 }
 
+static int by_value(const void *a, const void *b)
+{
+    const double d = *(const double *)a - *(const double *)b;
+
+    return d < 0 ? -1 : d > 0;
+}
+
+double relative_l2_median(const float *a, const float *b, int64_t n_rows, int64_t width)
+{
+    double *errors = malloc((size_t)n_rows * sizeof *errors), median;
+
+    if (!errors) fail_msg("no memory for %lld errors", (long long)n_rows);
+    for (int64_t t = 0; t < n_rows; t++)
+        errors[t] = relative_l2(a + t * width, b + t * width, width);
+    qsort(errors, (size_t)n_rows, sizeof *errors, by_value);
+    median = errors[n_rows / 2];
+    free(errors);
+    return median;
+}
+
 double relative_l2_double(const float *a, const double *b, int64_t n)
 {
     double diff = 0.0, size = 0.0;
@@ -107,4 +128,16 @@ double relative_l2_double(const float *a, const double *b, int64_t n)
         size += b[i] * b[i];
     }
     return sqrt(diff / size);
+}
+
+void read_ids(uint32_t *ids, const char *path, int64_t n)
+{
+    FILE *f = fopen(path, "rb");
+    uint16_t id;
+
+    for (int64_t i = 0; i < n; i++) {
+        if (!f || fread(&id, sizeof id, 1, f) != 1) fail_msg("%s: too short", path);
+        ids[i] = id;
+    }
+    if (f) (void)fclose(f);
 }

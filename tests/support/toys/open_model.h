@@ -32,6 +32,11 @@ void reference_close(reference_logits *r);
 
 /* |a - b| / |b| in double. */
 double relative_l2(const float *a, const float *b, int64_t n);
+/* The relative error of the row in the middle of n_rows, by size of error. */
+double relative_l2_median(const float *a, const float *b, int64_t n_rows, int64_t width);
 double relative_l2_double(const float *a, const double *b, int64_t n);
+
+/* The first n ids of a file of 16-bit ids; fails the running cmocka test if it has fewer. */
+void read_ids(uint32_t *ids, const char *path, int64_t n);
 
 #endif

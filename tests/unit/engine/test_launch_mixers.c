@@ -5,38 +5,11 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
-#include "formats/io/file_content.h"
 #include "formats/model/programs.h"
 #include "tests/support/cases/launch_text.h"
-
-static void read_model(sw_model *m, const char *name)
-{
-    char path[256];
-    sw_err err = {0};
-    cJSON *config = NULL;
-
-    (void)snprintf(path, sizeof path, "tests/golden/%s/config.json", name);
-    if (sw_json_read(&config, path, &sw_json_caps_config, &err) != SW_OK ||
-        sw_model_read(m, config, &err) != SW_OK)
-        fail_msg("%s", err.text);
-    cJSON_Delete(config);
-}
-
-static void check_plan(const sw_model *m, const sw_launch_weights *w, const sw_launch_step *step,
-                       const char *want)
-{
-    char have[LAUNCH_TEXT_BYTES];
-    sw_launch_plan plan;
-    sw_err err = {0};
-
-    if (sw_launch_plan_make(&plan, m, 0, w, step, &err) != SW_OK) fail_msg("%s", err.text);
-    launch_plan_text(have, &plan);
-    if (strcmp(have, want)) fail_msg("%s, have:\n%swant:\n%s", m->arch->name, have, want);
-}
 
 static const sw_launch_weights joined = {.is_qkv_joined = true, .is_gate_joined = true};
 static const sw_launch_step prompt = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
@@ -57,7 +30,7 @@ static void test_gated_delta(void **state)
 
     (void)state;
     read_model(&m, "recipes/qwen3_5_text");
-    check_plan(&m, &joined, &tapped,
+    check_plan(&m, 0, &joined, &tapped,
                "N = norm_attn(X)\n"
                "show N at mix_in\n"
                "MIX = mix_in(N)\n"
@@ -70,7 +43,7 @@ static void test_gated_delta(void **state)
                "X += T\n");
     memset(all.fusable, 0x3f, sizeof all.fusable);
     all.fusable[SW_SLOT_MIX_B] = all.fusable[SW_SLOT_MIX_A] = 0;
-    check_plan(&m, &all, &one,
+    check_plan(&m, 0, &all, &one,
                "chain MIX = mix_in(norm_attn(X))\n"
                "chain MIX_Z = mix_z(norm_attn(X))\n"
                "N = norm_attn(X)\n"
@@ -88,7 +61,7 @@ static void test_kimi_delta(void **state)
 
     (void)state;
     read_model(&m, "recipes/kimi_linear");
-    check_plan(&m, &joined, &prompt,
+    check_plan(&m, 0, &joined, &prompt,
                "N = norm_attn(X += T)\n"
                "Q = q(N)\n"
                "MIX_B = mix_b(N)\n"
@@ -119,7 +92,7 @@ static void test_grouped_delta(void **state)
     const sw_model m = {.arch = &arch, .n_layers = 1};
 
     (void)state;
-    check_plan(&m, &joined, &prompt,
+    check_plan(&m, 0, &joined, &prompt,
                "N = norm_attn(X += T)\n"
                "MIX_GROUPED = mix_in(N)\n"
                "MIX_BA = mix_ba(N)\n"
@@ -136,14 +109,14 @@ static void test_other_mixers(void **state)
 
     (void)state;
     read_model(&m, "recipes/mamba2");
-    check_plan(&m, &joined, &prompt,
+    check_plan(&m, 0, &joined, &prompt,
                "N = norm_attn(X += T)\n"
                "MIX = mix_in(N)\n"
                "MIX_O = ssd(MIX)\n"
                "T = mix_out(MIX_O)\n"
                "leaves X += T\n");
     read_model(&m, "recipes/lfm2");
-    check_plan(&m, &joined, &prompt,
+    check_plan(&m, 0, &joined, &prompt,
                "N = norm_attn(X += T)\n"
                "MIX = mix_in(N)\n"
                "MIX_O = short_conv(MIX)\n"
@@ -153,7 +126,7 @@ static void test_other_mixers(void **state)
                "G = act(G) * U\n"
                "T = down(G)\n"
                "leaves X += T\n");
-    check_plan(&m, &joined, &rest, "T = mix_out(given)\nX += T\n");
+    check_plan(&m, 0, &joined, &rest, "T = mix_out(given)\nX += T\n");
 }
 
 static void test_beginnings(void **state)

@@ -5,40 +5,13 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <cmocka.h>
 
-#include "formats/io/file_content.h"
 #include "formats/model/programs.h"
 #include "tests/support/cases/launch_text.h"
 
 #define ALL_FUSABLE 0x3f /* whatever follows a product of one token, with a norm before it or not */
-
-static void read_model(sw_model *m, const char *name)
-{
-    char path[256];
-    sw_err err = {0};
-    cJSON *config = NULL;
-
-    (void)snprintf(path, sizeof path, "tests/golden/arch/%s/config.json", name);
-    if (sw_json_read(&config, path, &sw_json_caps_config, &err) != SW_OK ||
-        sw_model_read(m, config, &err) != SW_OK)
-        fail_msg("%s", err.text);
-    cJSON_Delete(config);
-}
-
-static void check_plan(const sw_model *m, int64_t layer, const sw_launch_weights *w,
-                       const sw_launch_step *step, const char *want)
-{
-    char have[LAUNCH_TEXT_BYTES];
-    sw_launch_plan plan;
-    sw_err err = {0};
-
-    if (sw_launch_plan_make(&plan, m, layer, w, step, &err) != SW_OK) fail_msg("%s", err.text);
-    launch_plan_text(have, &plan);
-    if (strcmp(have, want)) fail_msg("%s, have:\n%swant:\n%s", m->arch->name, have, want);
-}
 
 /* Weights of which nothing is joined, those of q, k, v and of gate, up joined, and the latter with
  * a kernel for every product of one token. */
@@ -65,7 +38,7 @@ static void test_llama_prompt(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "llama");
+    read_model(&m, "arch/llama");
     check_plan(&m, 0, &joined, &prompt,
                "N = norm_attn(X += T)\n"
                "Q = q(N)\n"
@@ -114,7 +87,7 @@ static void test_llama_decode(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "llama");
+    read_model(&m, "arch/llama");
     check_plan(&m, 0, &all, &one_token,
                "chain Q = q(norm_attn(X))\n"
                "chain A = attention(Q) turn Q turn K\n"
@@ -160,7 +133,7 @@ static void test_llama_sites(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "llama");
+    read_model(&m, "arch/llama");
     tapped.has_tap = tapped.shows_kv = true;
     check_plan(&m, 0, &joined, &tapped,
                "N = norm_attn(X)\n"
@@ -209,7 +182,7 @@ static void test_qwen3(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "qwen3");
+    read_model(&m, "arch/qwen3");
     no_cache.has_cache = no_cache.begins_with_sum = false;
     check_plan(&m, 0, &joined, &no_cache,
                "N = norm_attn(X)\n"
@@ -238,7 +211,7 @@ static void test_gemma3(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "gemma3_text");
+    read_model(&m, "arch/gemma3_text");
     check_plan(&m, 0, &joined, &prompt,
                "N = norm_attn(X += T)\n"
                "Q = q(N)\n"
@@ -274,7 +247,7 @@ static void test_olmo2(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "olmo2");
+    read_model(&m, "arch/olmo2");
     one.begins_with_sum = true;
     one.has_chain = false;
     check_plan(&m, 0, &all, &one,
@@ -302,7 +275,7 @@ static void test_gpt_oss(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "gpt_oss");
+    read_model(&m, "arch/gpt_oss");
     check_plan(&m, 0, &joined, &prompt,
                "N = norm_attn(X += T)\n"
                "Q = q(N)\n"
@@ -340,7 +313,7 @@ static void test_phi3(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "phi3");
+    read_model(&m, "arch/phi3");
     check_plan(&m, 0, &apart, &prompt,
                "N = norm_attn(X += T)\n"
                "QKV = qkv(N)\n"
@@ -367,7 +340,7 @@ static void test_gpt2(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "gpt2");
+    read_model(&m, "arch/gpt2");
     w.is_qkv_joined = w.is_gate_joined = false;
     w.has_norm_bias[SW_SLOT_NORM_ATTN] = w.has_norm_bias[SW_SLOT_NORM_MLP] = true;
     check_plan(&m, 0, &w, &one_token,
@@ -389,7 +362,7 @@ static void test_deepseek(void **state)
     sw_model m;
 
     (void)state;
-    read_model(&m, "deepseek_v3");
+    read_model(&m, "arch/deepseek_v3");
     check_plan(&m, 0, &joined, &prompt,
                "N = norm_attn(X += T)\n"
                "Q_A = q_a(N)\n"

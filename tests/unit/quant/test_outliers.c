@@ -12,7 +12,7 @@
 #include "formats/dialect/dialect.h"
 #include "formats/num/half.h"
 #include "kernels/blas.h"
-#include "kernels/outliers.h"
+#include "kernels/rows.h"
 #include "quant/search/outliers.h"
 #include "tests/support/toys/random.h"
 #include "tests/support/toys/st_build.h"

@@ -29,19 +29,6 @@ typedef struct served {
     sw_transform_report reports[REPORTS_MAX];
 } served;
 
-static void read_ids(uint32_t *ids, int n, const char *path)
-{
-    FILE *f = fopen(path, "rb");
-
-    assert_non_null(f);
-    for (int i = 0; i < n; i++) {
-        int low = fgetc(f), high = fgetc(f);
-        assert_true(high != EOF);
-        ids[i] = (uint32_t)(low | high << 8);
-    }
-    fclose(f);
-}
-
 /* Tiles for the integer kernel; scales are floats of whatever the spec says. */
 static sw_code put(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
                    const sw_solve_report *report, sw_err *err)
@@ -112,7 +99,7 @@ static void serve(served *s, const char *dir, const char *method, sw_act_scope s
     sw_err err = {0};
 
     memset(s, 0, sizeof *s);
-    read_ids(ids, TOKENS, "calib_data/calib.u16");
+    read_ids(ids, "calib_data/calib.u16", TOKENS);
     open_model_dir(&s->m, dir);
     o.algo = sw_algo_find(method);
     o.spec.num = sw_num_by_bits(8);
@@ -136,7 +123,7 @@ static float *eval_logits(const open_model *m)
 {
     uint32_t ids[EVAL];
 
-    read_ids(ids, EVAL, "calib_data/eval.u16");
+    read_ids(ids, "calib_data/eval.u16", EVAL);
     return model_logits(m, 2, ids, 2, EVAL / 2);
 }
 

@@ -77,7 +77,8 @@ static void tick_text(char text[32], double v)
     (void)snprintf(text, 32, "%.4g%s", v, units[u > 4 ? 4 : u]);
 }
 
-void sw_axis_bottom(sw_html *h, const sw_scale *s, double y, double y_top, const char *name)
+/* An axis but for its name: at each tick a line from `from` to `to` across it, and a number. */
+static void put_ticks(sw_html *h, const sw_scale *s, bool is_bottom, double from, double to)
 {
     double ticks[SW_TICKS_MAX];
     int n = sw_scale_ticks(ticks, s);
@@ -85,30 +86,26 @@ void sw_axis_bottom(sw_html *h, const sw_scale *s, double y, double y_top, const
 
     sw_html_raw(h, "<g class=\"axis\" aria-hidden=\"true\">");
     for (int i = 0; i < n; i++) {
-        double x = sw_scale_px(s, ticks[i]);
+        double at = sw_scale_px(s, ticks[i]);
         tick_text(text, ticks[i]);
         sw_html_put(h, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-                    "<text x=\"%.1f\" y=\"%.1f\" class=\"mid\">%s</text>",
-                    x, x, y, y_top, x, y + 15, text);
+                    "<text x=\"%.1f\" y=\"%.1f\" class=\"%s\">%s</text>",
+                    is_bottom ? at : from, is_bottom ? at : to, is_bottom ? from : at,
+                    is_bottom ? to : at, is_bottom ? at : from - 6, is_bottom ? from + 15 : at + 4,
+                    is_bottom ? "mid" : "end", text);
     }
+}
+
+void sw_axis_bottom(sw_html *h, const sw_scale *s, double y, double y_top, const char *name)
+{
+    put_ticks(h, s, true, y, y_top);
     sw_html_put(h, "<text x=\"%.1f\" y=\"%.1f\" class=\"end name\">%s</text></g>\n", s->at_high,
                 y + 31, name);
 }
 
 void sw_axis_left(sw_html *h, const sw_scale *s, double x, double x_right, const char *name)
 {
-    double ticks[SW_TICKS_MAX];
-    int n = sw_scale_ticks(ticks, s);
-    char text[32];
-
-    sw_html_raw(h, "<g class=\"axis\" aria-hidden=\"true\">");
-    for (int i = 0; i < n; i++) {
-        double y = sw_scale_px(s, ticks[i]);
-        tick_text(text, ticks[i]);
-        sw_html_put(h, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>"
-                    "<text x=\"%.1f\" y=\"%.1f\" class=\"end\">%s</text>",
-                    x, x_right, y, y, x - 6, y + 4, text);
-    }
+    put_ticks(h, s, false, x, x_right);
     sw_html_put(h, "<text x=\"2\" y=\"%.1f\" class=\"name\">%s</text></g>\n", s->at_high - 10,
                 name);
 }

@@ -7,8 +7,8 @@
 
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
-#include "kernels/cuda/gemm/checked.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt_matrices.h"
+#include "kernels/cuda/runtime/cuda_check.h"
 
 #define WORK_BYTES ((int64_t)32 << 20) /* what the library asks for on this architecture */
 #define N_PLANS 128

@@ -3,9 +3,9 @@
 #include "kernels/cuda/gemm/cublaslt/cublaslt_fp8.h"
 
 #include "formats/base/mem.h"
-#include "kernels/cuda/gemm/checked.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt_matrices.h"
+#include "kernels/cuda/runtime/cuda_check.h"
 
 struct sw_cublaslt_fp8_plan {
     sw_cublaslt_library lib;

@@ -1,7 +1,9 @@
-/* w8a8_args.h - what the host tells a kernel whose inputs are bytes; passed by value. */
+/* w8a8_args.h - what the host tells a kernel whose inputs are bytes; passed by value: shapes
+ * and arrays, and the arrays as the copy engine wants them described. */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_ARGS_H
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_ARGS_H
 
+#include <cuda.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -40,6 +42,16 @@ typedef struct w8a8_args {
     int x_rows;              /* of a block's box of X: as many as there are tokens, if fewer */
     bool scales_are_bf16, y_is_bf16, y_is_aligned, has_x_groups;
 } w8a8_args;
+
+#define SW_W8A8_BLOCK_BYTES 2048 /* of codes: a tile of 4 bits, half a tile of 8 */
+
+/* What the copy engine brings, a box a stage: bytes beyond an array come as zeros. */
+typedef struct w8a8_maps {
+    CUtensorMap x;      /* [m, codes of a row]: 128 codes x T tokens, 128 B swizzle */
+    CUtensorMap codes;  /* [n_tiles, blocks along k, 2 KB]: a CTA's x a stage's x all */
+    CUtensorMap scales; /* [n_tiles, n_groups, 64]: a CTA's x 1 x all; where they change along k */
+    CUtensorMap zeros;  /* the same in bytes; not set when symmetric */
+} w8a8_maps;
 
 typedef struct w8a8_kernel {
     const void *entry;

@@ -8,7 +8,6 @@
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_BOXES_CUH
 
 #include "kernels/cuda/gemm/quantized_input/w8a8_copy.cuh"
-#include "kernels/cuda/gemm/quantized_input/w8a8_maps.h"
 
 /* This cluster's block of channels and tokens; tokens that are not there: a place holder. */
 template <int T, int NT>

@@ -4,7 +4,6 @@
 
 #include "kernels/cuda/gemm/gemm_rows.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_args.h"
-#include "kernels/cuda/gemm/quantized_input/w8a8_maps.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,9 +1,10 @@
-/* weight_only_args.h - what the host tells a kernel of weights in 4 or 8 bits and 16-bit inputs; by
- * value.
+/* weight_only_args.h - what the host tells a kernel of weights in 4 or 8 bits and 16-bit inputs, by
+ * value: shapes and arrays, and the arrays as the copy engine wants them described.
  */
 #ifndef SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_ARGS_H
 #define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_ARGS_H
 
+#include <cuda.h>
 #include <stdint.h>
 
 enum { NW_INT4, NW_INT8, NW_E4M3, NW_E2M1 }; /* codes of the weights */
@@ -22,5 +23,13 @@ typedef struct nw_args {
     int y_is_aligned;       /* rows of Y start at multiples of 16 bytes */
     int split;              /* CTAs of a cluster */
 } nw_args;
+
+/* What the copy engine brings, a box a stage: bytes beyond an array come as zeros. */
+typedef struct nw_maps {
+    CUtensorMap x;      /* [n_tokens, k_in]: 64 inputs x T tokens, 128 B swizzle */
+    CUtensorMap codes;  /* [n_tiles, blocks along k, 2 KB]: C / 64 x blocks of a stage x all */
+    CUtensorMap scales; /* [n_tiles, n_groups, 64]: C / 64 x groups of a stage x all */
+    CUtensorMap zeros;  /* the same in bytes; not set when symmetric */
+} nw_maps;
 
 #endif

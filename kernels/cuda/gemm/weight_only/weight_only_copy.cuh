@@ -9,7 +9,6 @@
 #define SW_KERNELS_CUDA_GEMM_WEIGHT_ONLY_WEIGHT_ONLY_COPY_CUH
 
 #include "kernels/cuda/gemm/weight_only/weight_only_args.h"
-#include "kernels/cuda/gemm/weight_only/weight_only_maps.cuh"
 #include "kernels/cuda/ptx/ptx_cluster.cuh"
 #include "kernels/cuda/ptx/ptx_warp.cuh"
 #include "kernels/cuda/ptx/whole_block.cuh"

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "kernels/cuda/gemm/gemm_rows.h"
+#include "kernels/cuda/gemm/weight_only/weight_only_args.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -34,6 +35,16 @@ size_t sw_weight_only_workspace_bytes(const sw_cuda_gemm *p);
 sw_code sw_weight_only_run(const sw_cuda_gemm *p, const sw_cuda_plan *plan,
                            const sw_cuda_tile *tile, const nw_kernel *kernel, void *d_workspace,
                            void *stream, sw_err *err) SW_MUST_USE;
+
+/* What it is made of, for the launches of other kernels of this family. */
+nw_args sw_weight_only_args_of(const sw_cuda_gemm *p);
+/* The weights in boxes of a stage and `box_tiles` tiles of channels. */
+sw_code sw_weight_only_map_weights(nw_maps *maps, const sw_cuda_gemm *p, int box_tiles,
+                                   sw_err *err) SW_MUST_USE;
+/* X in boxes of 64 inputs and so many tokens; of a copy in the workspace, which is enqueued here,
+ * where the copy engine cannot take its rows. */
+sw_code sw_weight_only_map_x(nw_maps *maps, const sw_cuda_gemm *p, int box_tokens,
+                             void *d_workspace, void *stream, sw_err *err) SW_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,6 @@
 #include <cuda_runtime.h>
 
 #include "kernels/cuda/gemm/tensor_map.cuh"
-#include "kernels/cuda/gemm/weight_only/weight_only_host.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
 
 extern "C" int sw_weight_only_cut_of(const sw_tiles *tiles)

@@ -2,7 +2,6 @@
 #include <cuda_runtime.h>
 #include <string.h>
 
-#include "kernels/cuda/gemm/quantized_input/w8a8_maps.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
 

@@ -4,8 +4,6 @@
 
 #include "kernels/cuda/gemm/tensor_map.cuh"
 #include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent_args.h"
-#include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent_kernels.h"
-#include "kernels/cuda/gemm/weight_only/weight_only_host.h"
 #include "kernels/cuda/gemm/weight_only/weight_only_kernels.h"
 
 extern "C" const sw_cuda_tile sw_w4a16_persistent_tiles[] = {

@@ -2,7 +2,6 @@
  * a stage, and whether there are zero points. Compiled once a type, SW_X_IS_BF16 (instances.txt).
  */
 #include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent.cuh"
-#include "kernels/cuda/gemm/weight_only/persistent/w4a16_persistent_kernels.h"
 
 static const nwl_kernel kernels[][3][2] = {
 #define SW_NWL_CUT(GPS, ZEROS, T, MT, NWG, ST) nwl_cut<T, T, MT, NWG, ST, GPS, SW_X_IS_BF16, ZEROS>
