@@ -242,6 +242,25 @@ static void one_output_fails_alone(void **state)
     scratch_close(&c.s);
 }
 
+static void sweep_survives_faults(void **state)
+{
+    static const char *const words[] = {
+        MODEL, "-o", "@out", "--method", "rtn", "--group-size", "32", "--format", "swage,gptq",
+        "--text", TOKENS, "--window", "48", "--max-windows", "1", "--max-kl", "100", NULL
+    };
+    command_case c;
+    fault_plan plan = {.name = "sweep", .kinds = FAULT_ALL, .attempt = attempt,
+                       .before = drop_output, .after_failure = each_is_whole_or_absent, .ctx = &c,
+                       .max_runs = 20};
+
+    (void)state;
+    scratch_open(&c.s);
+    set_words(&c, &sw_cmd_sweep, words);
+    fault_run(&plan);
+    free_words(&c);
+    scratch_close(&c.s);
+}
+
 static void convert_survives_faults(void **state)
 {
     static const char *const exact[] = {
@@ -307,6 +326,7 @@ int main(void)
         cmocka_unit_test(quantize_survives_faults),
         cmocka_unit_test(quantize_continues_after_faults),
         cmocka_unit_test(one_output_fails_alone),
+        cmocka_unit_test(sweep_survives_faults),
         cmocka_unit_test(convert_survives_faults),
         cmocka_unit_test(verify_survives_faults),
         cmocka_unit_test(looking_survives_faults),

@@ -113,8 +113,6 @@ sw_code sw_sweep_page(const sw_sweep_job *s, sw_err *err)
         dirs[page.n_checkpoints++] = s->rows[i].job->o->out;
     }
     if (rc != SW_OK || !page.n_checkpoints) return rc;
-    sw_watch_end(); /* all is made: what is read from here on is what the page is of */
-    sw_watch_begin();
     return sw_html_report(&page, err);
 }
 
