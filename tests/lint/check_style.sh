@@ -58,7 +58,6 @@ formats/gguf/gguf_vocab.h            the interface of gguf_vocab_write.c, and nu
 kernels/cpu/simd/transpose_avx.h     one step of two instruction sets
 kernels/cpu/simd/unroll.h            a macro of the compiler for files of any instruction set
 kernels/cuda/ops/mixers/mixer_decay.cuh  the device version of mixers/gates.h
-        one PTX instruction, as its neighbours
 kernels/cuda/ptx/whole_block.cuh     one rule for where blocks of tokens begin, for two families of kernels
 kernels/engine/kv_form.h             read by gcc and by nvcc, which cannot read engine.h
 kernels/engine/mixers/gates.h        one formula for two mixers
