@@ -79,6 +79,12 @@ have=$(field peak_bytes)
 [ $((have * 85)) -lt $((awq * 100)) ] && [ $((awq * 100)) -lt $((have * 115)) ] ||
     fail "awq: planned $awq bytes at the peak, measured $have"
 
+# a recipe is of quantize: what only plan knows is no key of it, and plan reads no other memory for it
+printf '{"bandwidth": 1000}' >"$T/plan_only.json"
+expect 3 '*bandwidth*' "$SWAGE" plan "$TOY" --recipe "$T/plan_only.json" --quiet
+printf '{"group_size": 32, "threads": 1}' >"$T/both.json"
+expect 0 '' "$SWAGE" plan "$TOY" --recipe "$T/both.json" --quiet
+
 # a recipe that plan writes makes quantize do what plan was asked
 set -- --method rtn --bits 8 --group-size 32 --format gptq --ignore layers.0
 expect 0 '' "$SWAGE" plan "$TOY" "$@" --quiet --emit-recipe "$T/recipe.json"

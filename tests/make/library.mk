@@ -14,7 +14,7 @@ API_HEADER := tools/library/libswage.h
 API_OBJ    := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tools/library/*.c))
 EXAMPLES   := $(patsubst tests/examples/%.c,$(BUILD)/tests/examples/%,$(sort $(wildcard tests/examples/*.c)))
 
-$(TOOL_OBJ): LAST_FLAGS := -fPIC
+$(TOOL_OBJ): LAST_FLAGS += -fPIC
 
 # What the header declares is what is exported.
 $(BUILD)/libswage.map: $(API_HEADER)

@@ -541,23 +541,47 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
     return rc == SW_OK && !j->is_dry ? sw_quantize_job_settle(j, err) : rc;
 }
 
+/* Which rows of quantize were given on the line of a command whose own table is `table`. A recipe
+ * is read by quantize's rows alone: those of another command lie outside its options. */
+static sw_code find_given(bool **out, const sw_run *run, const sw_opt *table, sw_err *err)
+{
+    const int64_t n = (int64_t)(sizeof sw_quantize_rows / sizeof *sw_quantize_rows);
+    sw_code rc = SW_ARENA_TAKE(out, run->arena, n, err);
+
+    for (int i = 0; rc == SW_OK && sw_quantize_rows[i].name; i++)
+        for (int k = 0; table[k].name; k++)
+            if (!strcmp(sw_quantize_rows[i].name, table[k].name))
+                (*out)[i] = run->is_set[k];
+    return rc;
+}
+
+static sw_code read_recipe(sw_quantize_job *j, const sw_run *run, const char *name,
+                           const bool *is_set, sw_err *err)
+{
+    if (sw_preset_is_name(name)) {
+        const sw_preset *preset = sw_preset_find(name);
+
+        if (preset)
+            return sw_recipe_parse(&j->recipe, j->o, sw_quantize_rows, is_set, preset->text,
+                                   strlen(preset->text), preset->name, run->arena, err);
+        if (!sw_path_exists(name))
+            return sw_opt_unknown("--recipe", name, sw_preset_name, err);
+    }
+    return sw_recipe_read(&j->recipe, j->o, sw_quantize_rows, is_set, name, run->arena, err);
+}
+
 sw_code sw_quantize_job_options(sw_quantize_job *j, sw_run *run,
                                 const sw_quantize_options *given, const sw_opt *table,
                                 sw_err *err)
 {
+    bool *is_set = NULL;
     sw_code rc = SW_ARENA_TAKE(&j->o, run->arena, 1, err);
 
     if (rc != SW_OK) return rc;
     *j->o = *given;
     if (!given->recipe) return SW_OK;
-    if (sw_preset_is_name(given->recipe)) {
-        const sw_preset *preset = sw_preset_find(given->recipe);
-
-        if (preset)
-            return sw_recipe_parse(&j->recipe, j->o, table, run->is_set, preset->text,
-                                   strlen(preset->text), preset->name, run->arena, err);
-        if (!sw_path_exists(given->recipe))
-            return sw_opt_unknown("--recipe", given->recipe, sw_preset_name, err);
-    }
-    return sw_recipe_read(&j->recipe, j->o, table, run->is_set, given->recipe, run->arena, err);
+    if ((rc = find_given(&is_set, run, table, err)) != SW_OK ||
+        (rc = read_recipe(j, run, given->recipe, is_set, err)) != SW_OK)
+        return rc;
+    return sw_arch_stand_in(j->o->common.arch_like, err);
 }

@@ -10,6 +10,8 @@
 /* The same over a whole weight, where chance evens out, as factor of the root mean square. Scales
  * that came from other rows or groups of like size pass every bound on single groups. Sound
  * weights measure at most 1.13 (MXFP8 by gptq; 1.10 at 2 bits, 1.03 in integers and NVFP4).
+ * Weights of few values, like ternary ones, may have a scale without any error: nobody has to find
+ * it, so plain rounding by the stored scale is the least that counts, as it is for single groups.
  * Scales that were rounded after the codes were chosen are off by up to 2^-8, in BF16. */
 #define REFIT_MAX 1.35
 #define REFIT_MAX_2_BITS 1.6
@@ -138,7 +140,7 @@ static void add_cell(sums *all, const sw_spec_weight *w, const cell *x, int64_t 
     if (x->n > 2) { /* a line takes two of n degrees of freedom */
         all->n_fit += x->n;
         all->own2 += own;
-        all->fit2 += cell_fit(x) * x->n / (x->n - 2);
+        all->fit2 += fmax(cell_fit(x) * x->n / (x->n - 2), rounding);
     }
     over = misfit / misfit_max(x->n, w);
     if (!(over <= all->worst_over)) {
