@@ -2,9 +2,7 @@
 # Models with towers, with further heads, with experts in one tensor and with layers of several kinds,
 # quantized and judged. What is no part of the decoder stays as it is and is named to loaders.
 . "$(dirname "$0")/lib.bash"
-make -s "${BUILD:-build/release}/tests/tools/expand_recipe" >/dev/null || exit 1
-EXPAND=$PWD/${BUILD:-build/release}/tests/tools/expand_recipe
-RECIPES=$PWD/tests/golden/recipes
+use_recipes
 toy_tokens 1536 >"$T/calib.u16"
 
 # try RECIPE SCHEME FORMAT MAX_KL [OPTION...]: quantized by GPTQ or as the scheme does, then judged

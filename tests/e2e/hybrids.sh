@@ -3,10 +3,9 @@
 # and is named to loaders, layers without attention get no scales of a cache, and what cannot be done
 # is refused before any work.
 . "$(dirname "$0")/lib.bash"
-make -s "${BUILD:-build/release}/tests/tools/"{expand_recipe,judge_corpus} >/dev/null || exit 1
+make -s "${BUILD:-build/release}/tests/tools/judge_corpus" >/dev/null || exit 1
 CORPUS=$PWD/${BUILD:-build/release}/tests/tools/judge_corpus
-EXPAND=$PWD/${BUILD:-build/release}/tests/tools/expand_recipe
-RECIPES=$PWD/tests/golden/recipes
+use_recipes
 toy_tokens 1536 >"$T/calib.u16"
 
 # try RECIPE SCHEME MAX_KL [OPTION...]: quantized, then judged

@@ -48,6 +48,13 @@ model() {
     chmod -R u+w "$T/$1"
 }
 
+# $EXPAND makes a model directory of a recipe, and the recipes are in $RECIPES.
+use_recipes() {
+    make -s "${BUILD:-build/release}/tests/tools/expand_recipe" >/dev/null || exit 1
+    EXPAND=$PWD/${BUILD:-build/release}/tests/tools/expand_recipe
+    RECIPES=$PWD/tests/golden/recipes
+}
+
 # Token ids below 128 as .u16, one per printable character of the bundled text: for $TOY.
 toy_tokens() {
     tr -cd ' -~' <"$PWD/calib_data/calib.txt" | head -c "$1" | sed 's/./&\x00/g'

@@ -45,8 +45,7 @@ grep -q '^tp 2 *legal$' "$T/stdout" || fail "tp 2: $(grep '^tp' "$T/stdout")"
 grep -q '^tp 3 *no: q_proj: 256 outputs are not divisible by 3$' "$T/stdout" || fail 'tp 3'
 grep -q '^tp 16 *no: ' "$T/stdout" || fail 'tp 16'
 grep -q '^warning .*cost more than is gained' "$T/stdout" || fail 'no warning for products of a microsecond'
-EXPAND=$PWD/${BUILD:-build/release}/tests/tools/expand_recipe
-RECIPES=$PWD/tests/golden/recipes
+use_recipes
 # what closes a half of a block is cut by its inputs, also where both halves stand beside each other
 cut_by_inputs() {
     local family=$1

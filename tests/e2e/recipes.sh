@@ -2,9 +2,7 @@
 # The recipes that come with the program: each is listed, quantizes a toy of one of its families, and
 # says of every linear what loaders ask for.
 . "$(dirname "$0")/lib.bash"
-make -s "${BUILD:-build/release}/tests/tools/expand_recipe" >/dev/null || exit 1
-EXPAND=$PWD/${BUILD:-build/release}/tests/tools/expand_recipe
-RECIPES=$PWD/tests/golden/recipes
+use_recipes
 toy_tokens 1536 >"$T/calib.u16"
 
 # try RECIPE TOY MAX_KL OPTIONS...: quantized as the recipe says, then judged

@@ -2,8 +2,7 @@
 # A model_type that nobody knows: another family's row may serve it (--arch-like), or its weights are
 # rounded alone, told by names and shapes. Nothing is left out in silence.
 . "$(dirname "$0")/lib.bash"
-make -s "${BUILD:-build/release}/tests/tools/expand_recipe" >/dev/null || exit 1
-EXPAND=$PWD/${BUILD:-build/release}/tests/tools/expand_recipe
+use_recipes
 KNOWN='"model_type": *"[a-z0-9_]*"'
 
 # unknown NAME [SOURCE]: a copy that calls itself frobnicate

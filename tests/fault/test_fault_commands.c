@@ -158,6 +158,17 @@ static void continue_and_compare(void *ctx)
     assert_int_equal(system(line), 0);
 }
 
+/* Runs quantize without a fault; what it made is "whole" from then on. */
+static void make_whole(command_case *c, const char *const *words)
+{
+    sw_err err = {0};
+
+    scratch_open(&c->s);
+    set_words(c, &sw_cmd_quantize, words);
+    assert_int_equal(attempt(c, &err), SW_OK);
+    assert_int_equal(rename(scratch_path(&c->s, "out"), scratch_path(&c->s, "whole")), 0);
+}
+
 static void quantize_continues_after_faults(void **state)
 {
     static const char *const words[] = {
@@ -168,13 +179,9 @@ static void quantize_continues_after_faults(void **state)
     fault_plan plan = {.name = "continue", .kinds = FAULT_OUTPUT | FAULT_MEMORY,
                        .attempt = attempt, .before = drop_output,
                        .after_failure = continue_and_compare, .ctx = &c, .max_runs = 40};
-    sw_err err = {0};
 
     (void)state;
-    scratch_open(&c.s);
-    set_words(&c, &sw_cmd_quantize, words);
-    assert_int_equal(attempt(&c, &err), SW_OK);
-    assert_int_equal(rename(scratch_path(&c.s, "out"), scratch_path(&c.s, "whole")), 0);
+    make_whole(&c, words);
     fault_run(&plan);
     free_words(&c);
     scratch_close(&c.s);
@@ -226,13 +233,9 @@ static void one_output_fails_alone(void **state)
     fault_plan plan = {.name = "one output", .kinds = FAULT_WRITE | FAULT_SYNC,
                        .attempt = attempt, .before = drop_output,
                        .after_failure = other_is_whole, .ctx = &c, .max_runs = 40};
-    sw_err err = {0};
 
     (void)state;
-    scratch_open(&c.s);
-    set_words(&c, &sw_cmd_quantize, words);
-    assert_int_equal(attempt(&c, &err), SW_OK);
-    assert_int_equal(rename(scratch_path(&c.s, "out"), scratch_path(&c.s, "whole")), 0);
+    make_whole(&c, words);
     fault_run(&plan);
     plan.name = "two outputs";
     plan.kinds = FAULT_NAME | FAULT_MEMORY | FAULT_READ;
