@@ -28,6 +28,11 @@ bool sw_dtype_find(sw_dtype *out, const char *name, size_t n_bytes)
     return false;
 }
 
+bool sw_dtype_is_float(sw_dtype dtype)
+{
+    return dtype == SW_DTYPE_F32 || dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16;
+}
+
 sw_code sw_shape_bytes(uint64_t *out, sw_dtype dtype, int32_t n_dims, const int64_t *shape,
                        sw_err *err)
 {

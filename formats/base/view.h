@@ -43,6 +43,8 @@ typedef struct sw_view {
 
 const char *sw_dtype_name(sw_dtype dtype);
 int sw_dtype_bits(sw_dtype dtype);
+/* Floats as models have their weights: F32, F16, BF16. */
+bool sw_dtype_is_float(sw_dtype dtype);
 /* true and *out when `name` (not zero-terminated, n_bytes long) is a dtype of the table. */
 bool sw_dtype_find(sw_dtype *out, const char *name, size_t n_bytes);
 

@@ -29,6 +29,23 @@ bool sw_model_owns(const sw_model *m, const char *tensor)
     return *rest == '.' && layer >= 0 && layer < m->n_layers;
 }
 
+bool sw_model_matrix_path(char path[256], const sw_model *m, const char *tensor, int n_dims)
+{
+    static const sw_end others[] = {SW_END_EMBED, SW_END_POSITIONS, SW_END_SIDE_TABLE, SW_END_HEAD};
+    static const char suffix[] = ".weight";
+    const size_t n = strlen(tensor), tail = strlen(suffix);
+
+    if (n_dims != 2 || n <= tail || n >= 256 || strcmp(tensor + n - tail, suffix) != 0)
+        return false;
+    (void)snprintf(path, 256, "%.*s", (int)(n - tail), tensor);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        const char *name = sw_model_end(m, others[i]);
+
+        if (name && !strcmp(path, name)) return false;
+    }
+    return true;
+}
+
 /* The length of the name of the part that a tensor belongs to: the components that it shares with
  * the path to the layers, and one more. */
 static size_t part_bytes(const sw_model *m, const char *tensor)

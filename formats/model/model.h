@@ -299,6 +299,10 @@ bool sw_model_slot_path(char out[256], const sw_model *m, int64_t layer, sw_slot
 /* Module path of a layer's attention; false when it has none, or caches keys and values as a
  * latent. */
 bool sw_model_attention_path(char out[256], const sw_model *m, int64_t layer);
+/* The module of a tensor that engines take for the matrix of a linear, wherever in the model: of
+ * two axes, named `path`.weight. false: of another kind, a table that is looked up, or the head,
+ * which each dialect treats in its own way. */
+bool sw_model_matrix_path(char path[256], const sw_model *m, const char *tensor, int n_dims);
 /* false for a tensor that is no part of the decoder: of a tower, of a projector, of a head that
  * predicts further tokens. */
 bool sw_model_owns(const sw_model *m, const char *tensor);

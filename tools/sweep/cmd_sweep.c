@@ -13,7 +13,7 @@
 #define AT(field) .offset = offsetof(sw_quantize_options, field), .listed_by = "quantize"
 #define SWEEP_AT(field) .offset = offsetof(sw_sweep_options, field)
 
-/* Begins with the rows of quantize, in their order, for recipes. */
+/* With all rows of quantize. */
 static const sw_opt rows[] = {
 #include "tools/quantize/quantize_rows.def"
     SW_DEVICE_ROW(sw_quantize_options, device),
@@ -86,7 +86,7 @@ static sw_code read_options(sw_sweep_job *s, sw_run *run, sw_err *err)
     own.is_set = is_set;
     s->base.model_dir = run->args[0];
     s->base.progress = &run->term->progress;
-    return sw_quantize_job_options(&s->base, &own, &s->o->quantize, sw_quantize_rows, err);
+    return sw_quantize_job_options(&s->base, &own, &s->o->quantize, rows, err);
 }
 
 /* What an earlier run found; a file that cannot be read says nothing, and all is measured anew. */

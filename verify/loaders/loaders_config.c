@@ -83,27 +83,14 @@ static bool is_left_anyway(const sw_load_ctx *ctx, const sw_load_linear *l)
     return l->ref.slot == SW_SLOT_HEAD && is_any(dialect_name(ctx), leaving);
 }
 
-static bool is_float(sw_dtype dtype)
-{
-    return dtype == SW_DTYPE_BF16 || dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_F32;
-}
-
 /* A linear of the decoder that no list of a layer has: a matrix in floats that is no table. */
 static bool is_other_linear(char path[256], const sw_load_ctx *ctx, const sw_st_tensor *t)
 {
-    static const sw_end tables[] = {SW_END_EMBED, SW_END_POSITIONS, SW_END_SIDE_TABLE, SW_END_HEAD};
-    static const char suffix[] = ".weight";
     const sw_model *m = &ctx->ckpt->model;
-    const size_t n = strlen(t->name), tail = strlen(suffix);
 
-    if (t->view.n_dims != 2 || !is_float(t->view.dtype) || n <= tail || n >= 256 ||
-        strcmp(t->name + n - tail, suffix) != 0 || !sw_model_owns(m, t->name))
+    if (!sw_dtype_is_float(t->view.dtype) || !sw_model_owns(m, t->name) ||
+        !sw_model_matrix_path(path, m, t->name, t->view.n_dims))
         return false;
-    (void)snprintf(path, 256, "%.*s", (int)(n - tail), t->name);
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
-        const char *name = sw_model_end(m, tables[i]);
-        if (name && !strcmp(path, name)) return false;
-    }
     for (int64_t i = 0; i < ctx->n_linears; i++)
         if (!strcmp(ctx->linears[i].path, path)) return false;
     return true;

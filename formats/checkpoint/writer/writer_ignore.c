@@ -75,39 +75,18 @@ static sw_code sort_given(ignore_list *list, sw_ckpt_writer *w, sw_err *err)
     return SW_OK;
 }
 
-/* What is looked up, not multiplied, and the head, which each dialect treats in its own way. */
-static const sw_end not_linears[] = {SW_END_EMBED, SW_END_POSITIONS, SW_END_SIDE_TABLE,
-                                     SW_END_HEAD};
-
-/* The module whose linear a source tensor is; false: it is none, or a claim has taken it. */
-static bool linear_of(char path[256], const sw_ckpt_writer *w, int64_t i)
-{
-    static const char suffix[] = ".weight";
-    const sw_st_tensor *t = sw_st_at(w->source->st, i);
-    const size_t n = strlen(t->name);
-    const sw_model *m = &w->source->model;
-
-    if (w->claim_of[i] >= 0 || t->view.n_dims != 2 || n <= strlen(suffix) || n >= 256 ||
-        strcmp(t->name + n - strlen(suffix), suffix))
-        return false;
-    (void)snprintf(path, 256, "%.*s", (int)(n - strlen(suffix)), t->name);
-    for (size_t e = 0; e < sizeof not_linears / sizeof *not_linears; e++) {
-        const char *name = sw_model_end(m, not_linears[e]);
-
-        if (name && !strcmp(path, name)) return false;
-    }
-    return true;
-}
-
 /* Linears that no slot of the model names: towers, projectors, small gates. */
 static sw_code add_left(ignore_list *list, sw_ckpt_writer *w, sw_err *err)
 {
     sw_code rc = sort_given(list, w, err);
 
     for (int64_t i = 0; i < sw_st_count(w->source->st) && rc == SW_OK; i++) {
+        const sw_st_tensor *t = sw_st_at(w->source->st, i);
         char path[256];
 
-        if (linear_of(path, w, i)) rc = add(list, w, path, err);
+        if (w->claim_of[i] < 0 &&
+            sw_model_matrix_path(path, &w->source->model, t->name, t->view.n_dims))
+            rc = add(list, w, path, err);
     }
     return rc;
 }

@@ -63,11 +63,6 @@ bool sw_found_in_layer(int64_t *layer, size_t *at, const char *name)
     return false;
 }
 
-static bool is_float(sw_dtype dtype)
-{
-    return dtype == SW_DTYPE_F32 || dtype == SW_DTYPE_F16 || dtype == SW_DTYPE_BF16;
-}
-
 /* Does any part of the layer's own name belong to a module that stays in floats? A convolution is
  * one by its last part: a mixer of that name has linears around it. */
 static bool is_kept_by_name(const char *own)
@@ -255,7 +250,7 @@ static sw_code add_tensor(finder *f, const sw_st_tensor *t, sw_err *err)
     int64_t layer;
     size_t at;
 
-    if (!is_float(t->view.dtype) || !sw_found_in_layer(&layer, &at, t->name) ||
+    if (!sw_dtype_is_float(t->view.dtype) || !sw_found_in_layer(&layer, &at, t->name) ||
         layer >= f->limit)
         return SW_OK;
     if (t->view.n_dims == 2 && ends_with(t->name, WEIGHT))
