@@ -67,7 +67,8 @@ static void begin_step(sw_term *term, const char *name, int64_t done, double now
     term->step.first_done = done;
     term->step_start_s = now_s;
     term->has_said = false;
-    term->last_print_s = term->form == SW_PROGRESS_LINES ? now_s : now_s - BAR_INTERVAL_S;
+    /* long enough ago for the first word, whatever the difference of two times is rounded to */
+    term->last_print_s = term->form == SW_PROGRESS_LINES ? now_s : now_s - 2 * BAR_INTERVAL_S;
 }
 
 static bool is_other_step(const sw_term *term, const char *name, int64_t done)
