@@ -471,7 +471,7 @@ static sw_code judge_values(verifier *v, const sw_subject *original, sw_err *err
     sw_span_close(span, NULL);
     span = sw_span_open("judge structure");
     if (rc == SW_OK) rc = sw_verify_kv_scales(&v->report, &v->checkpoint, err);
-    if (rc == SW_OK) rc = sw_verify_structure(&v->report, &v->checkpoint, err);
+    if (rc == SW_OK) rc = sw_verify_structure(&v->report, &v->checkpoint, v->n_threads, err);
     sw_span_close(span, NULL);
     return rc;
 }

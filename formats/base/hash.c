@@ -4,8 +4,6 @@
 #include <openssl/evp.h>
 #include <stdio.h>
 
-
-
 static sw_code crypto_failure(sw_err *err)
 {
     return SW_FAIL(err, SW_E_NOMEM, "libcrypto could not compute a SHA-256");
@@ -45,6 +43,18 @@ sw_code sw_sha256_new(sw_sha256 **out, sw_err *err)
 sw_code sw_sha256_add(sw_sha256 *sum, const void *bytes, size_t n_bytes, sw_err *err)
 {
     return EVP_DigestUpdate(context(sum), bytes, n_bytes) == 1 ? SW_OK : crypto_failure(err);
+}
+
+sw_code sw_sha256_copy(sw_sha256 **out, const sw_sha256 *from, sw_err *err)
+{
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+
+    if (!ctx || EVP_MD_CTX_copy_ex(ctx, (const EVP_MD_CTX *)(const void *)from) != 1) {
+        EVP_MD_CTX_free(ctx);
+        return crypto_failure(err);
+    }
+    *out = (sw_sha256 *)(void *)ctx;
+    return SW_OK;
 }
 
 sw_code sw_sha256_finish(char out[SW_SHA256_HEX_BYTES], sw_sha256 *sum, sw_err *err)

@@ -141,6 +141,8 @@ sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
  * n_copies, on any thread, while linears are put instead of at the commit. */
 int64_t sw_ckpt_writer_n_copies(const sw_ckpt_writer *w);
 sw_code sw_ckpt_writer_copy(sw_ckpt_writer *w, int64_t i, sw_err *err) SW_MUST_USE;
+/* The tensors, to ask for digests of their files after the commit. */
+const sw_st_writer *sw_ckpt_writer_tensors(const sw_ckpt_writer *w);
 /* Digest the parts of the output that are complete: after any put or copy, on any thread, so that
  * the commit takes less time. */
 sw_code sw_ckpt_writer_catch_up(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;

@@ -195,8 +195,8 @@ static sw_code add_outputs(cJSON *outputs, const char *work_dir, const sw_st_wri
     sw_code rc = sw_dir_read(&list, work_dir, &arena, err);
 
     for (int64_t i = 0; i < list.n_entries && rc == SW_OK; i++) {
-        const char *known = sw_st_writer_digest(written, list.entries[i].name);
-        rc = known ? sw_dir_put_digest(outputs, &list.entries[i], known, err)
+        const sw_digest_steps *known = sw_st_writer_digest(written, list.entries[i].name);
+        rc = known ? sw_dir_put_digest(outputs, &list.entries[i], known->digest, err)
                    : sw_dir_add_digest(outputs, work_dir, &list.entries[i], err);
     }
     sw_arena_free(&arena);

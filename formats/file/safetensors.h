@@ -10,6 +10,7 @@
 #define SW_FORMATS_FILE_SAFETENSORS_H
 
 #include "formats/base/view.h"
+#include "formats/io/digest_steps.h"
 #include "formats/io/file.h"
 
 #define SW_ST_HEADER_MAX_BYTES ((uint64_t)100000000)
@@ -143,8 +144,9 @@ sw_code sw_st_writer_take(sw_st_writer *w, const char *name, void *data, size_t 
 /* Digest what is complete by now from the start of each file on, unless others do: to be called
  * after puts, by any thread. Nothing without follow. */
 sw_code sw_st_writer_catch_up(sw_st_writer *w, sw_err *err) SW_MUST_USE;
-/* SHA-256 of a file by its name in the directory, after the commit; NULL: not known. */
-const char *sw_st_writer_digest(const sw_st_writer *w, const char *name);
+/* The digest of a file by its name in the directory, after the commit, with what lets many threads
+ * do it again; NULL: not known. */
+const sw_digest_steps *sw_st_writer_digest(const sw_st_writer *w, const char *name);
 /* What was put so far reaches the disk. */
 sw_code sw_st_writer_sync(const sw_st_writer *w, sw_err *err) SW_MUST_USE;
 /* SW_E_BUG names the first tensor that never arrived. Syncs, renames, writes the index. */

@@ -32,7 +32,7 @@ sw_code sw_st_follow_begin(sw_st_writer *w, sw_err *err)
         f->next = at;
         while (at < w->n_decls && w->order[at]->file == file) at++;
         if (f->next < at) f->ready_bytes = w->order[f->next]->offset; /* the header */
-        rc = sw_sha256_new(&f->sum, err);
+        rc = sw_digest_steps_begin(&f->steps, err);
     }
     return rc;
 }
@@ -50,7 +50,7 @@ void sw_st_follow_free(sw_st_writer *w)
 {
     for (int32_t i = 0; w->follows && i < w->n_files; i++) {
         free_blocks(&w->follows[i].held);
-        sw_sha256_free(w->follows[i].sum);
+        sw_digest_steps_free(&w->follows[i].steps);
     }
     free_blocks(&w->spare);
     sw_mem_put(w->follows);
@@ -133,7 +133,7 @@ static void give_back(sw_st_follow *f, uint64_t done_bytes)
 }
 
 /* From the file, where the system has it or the disk. */
-static sw_code digest_file(sw_sha256 *sum, const sw_out_file *out, uint64_t at, uint64_t end,
+static sw_code digest_file(sw_digest_steps *steps, const sw_out_file *out, uint64_t at, uint64_t end,
                            sw_err *err)
 {
     unsigned char step[STEP_BYTES];
@@ -142,7 +142,7 @@ static sw_code digest_file(sw_sha256 *sum, const sw_out_file *out, uint64_t at, 
     while (at < end && rc == SW_OK) {
         size_t n = end - at < STEP_BYTES ? (size_t)(end - at) : STEP_BYTES;
         rc = sw_out_read_at(out, at, step, n, err);
-        if (rc == SW_OK) rc = sw_sha256_add(sum, step, n, err);
+        if (rc == SW_OK) rc = sw_digest_steps_add(steps, step, n, err);
         at += n;
     }
     return rc;
@@ -154,9 +154,9 @@ static sw_code digest_piece(sw_st_writer *w, int32_t file, const next_piece *pie
     sw_st_block *b = piece->block;
     sw_code rc;
 
-    if (!b) return digest_file(f->sum, &w->files[file], f->done_bytes, piece->end, err);
-    rc = sw_sha256_add(f->sum, b->bytes + (b->begin - b->page_at), (size_t)(b->end - b->begin),
-                       err);
+    if (!b) return digest_file(&f->steps, &w->files[file], f->done_bytes, piece->end, err);
+    rc = sw_digest_steps_add(&f->steps, b->bytes + (b->begin - b->page_at),
+                             (size_t)(b->end - b->begin), err);
     sw_st_block_spare(w, b);
     return rc;
 }
@@ -226,12 +226,10 @@ sw_code sw_st_follow_block(sw_st_writer *w, int32_t file, sw_st_block *block, sw
 /* A tensor was put anew after some of it was digested: all from the start. */
 static sw_code start_over(sw_st_writer *w, sw_st_follow *f, sw_err *err)
 {
-    sw_sha256 *sum = NULL;
-    sw_code rc = sw_sha256_new(&sum, err);
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
-    sw_sha256_free(f->sum);
-    f->sum = sum;
+    sw_digest_steps_free(&f->steps);
+    if ((rc = sw_digest_steps_begin(&f->steps, err)) != SW_OK) return rc;
     for (const sw_st_block *b = f->held; b; b = b->next) w->held_bytes -= b->room_bytes;
     free_blocks(&f->held);
     f->done_bytes = 0;
@@ -247,16 +245,16 @@ sw_code sw_st_follow_finish(sw_st_writer *w, int32_t file, sw_err *err)
     if (!f->ready_bytes) return SW_OK; /* no tensors: nothing that anybody waits for */
     if (f->is_spoilt) rc = start_over(w, f, err);
     if (rc == SW_OK) rc = advance(w, file, 1, err);
-    if (rc == SW_OK) rc = sw_sha256_finish(f->digest, f->sum, err);
+    if (rc == SW_OK) rc = sw_digest_steps_finish(&f->steps, err);
     return rc;
 }
 
-const char *sw_st_writer_digest(const sw_st_writer *w, const char *name)
+const sw_digest_steps *sw_st_writer_digest(const sw_st_writer *w, const char *name)
 {
     for (int32_t i = 0; w->follows && i < w->n_published; i++) {
         const char *path = w->files[i].path, *slash = strrchr(path, '/');
         if (!strcmp(slash ? slash + 1 : path, name))
-            return w->follows[i].digest[0] ? w->follows[i].digest : NULL;
+            return w->follows[i].steps.digest[0] ? &w->follows[i].steps : NULL;
     }
     return NULL;
 }

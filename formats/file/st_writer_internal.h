@@ -2,8 +2,8 @@
 #ifndef SW_FORMATS_FILE_ST_WRITER_INTERNAL_H
 #define SW_FORMATS_FILE_ST_WRITER_INTERNAL_H
 
-#include "formats/base/hash.h"
 #include "formats/file/st_internal.h"
+#include "formats/io/digest_steps.h"
 
 /* One announced tensor. */
 typedef struct sw_st_decl {
@@ -28,13 +28,12 @@ typedef struct sw_st_block {
 
 /* How far the digest of one file has come. */
 typedef struct sw_st_follow {
-    sw_sha256 *sum;
+    sw_digest_steps steps; /* of done_bytes */
     uint64_t done_bytes, ready_bytes; /* digested; complete from the start of the file on */
     int64_t next;                     /* index in `order` of the first tensor beyond ready_bytes */
     sw_st_block *held;                /* from done_bytes on */
     bool is_busy;                     /* somebody digests it right now */
     bool is_spoilt;                   /* what is digested may have been written anew since */
-    char digest[SW_SHA256_HEX_BYTES]; /* of the whole, once it is finished */
 } sw_st_follow;
 
 struct sw_st_writer {

@@ -93,7 +93,7 @@ static sw_code write_streams(void *ctx, sw_err *err)
     if (rc == SW_OK) rc = put_streams(w, err);
     if (rc == SW_OK) rc = sw_sha256_file(digest, scratch_path(s, "model.safetensors"), err);
     if (rc == SW_OK)
-        assert_string_equal(sw_st_writer_digest(w, "model.safetensors"), digest);
+        assert_string_equal(sw_st_writer_digest(w, "model.safetensors")->digest, digest);
     sw_st_writer_free(w);
     return rc;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/parallel.h"
 #include "formats/checkpoint/model_path.h"
 #include "formats/checkpoint/model_text.h"
 #include "formats/gguf/gguf_model.h"
@@ -235,7 +236,7 @@ static sw_code check_values(sw_inspection *in, const sw_progress *progress, sw_e
         sw_progress_step(progress, "values", i, n);
         sw_progress_item(progress, sw_st_at(in->st, i)->name);
         if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
-        rc = sw_values_check(sw_st_at(in->st, i), &problem);
+        rc = sw_values_check(sw_st_at(in->st, i), sw_cpu_count(), &problem);
         if (rc != SW_OK && rc != SW_E_FORMAT) return SW_FAIL(err, rc, "%s", problem.text);
         add_problem(in, &problem);
     }

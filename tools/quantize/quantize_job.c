@@ -175,7 +175,7 @@ static sw_code check_rest(const job *j, sw_err *err)
             (void)snprintf(path, sizeof path, "%.*s", (int)(n - n_end), t->name);
             if (sw_selection_has(&j->selection, path)) continue;
         }
-        rc = sw_values_check(t, err);
+        rc = sw_values_check(t, j->settings.quant.n_threads, err);
     }
     return rc;
 }

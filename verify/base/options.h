@@ -3,6 +3,7 @@
 #define SW_VERIFY_BASE_OPTIONS_H
 
 #include "formats/base/progress.h"
+#include "formats/file/safetensors.h"
 #include "kernels/device.h"
 #include "verify/base/report.h"
 
@@ -22,6 +23,8 @@ typedef struct sw_verify_options {
     bool has_gate[SW_GATE_COUNT];  /* --max-kl, ...: sw_gate_id */
     double gate[SW_GATE_COUNT];
     const sw_speed_request *speed; /* --speed; NULL: nothing is timed */
+    const sw_st_writer *written; /* who wrote the checkpoint in this very run; NULL: nobody. Its
+                                  * digests' states let all threads read a file again */
     int n_threads;
     const char *states_path;     /* hidden states of the original (hidden_file.h); NULL: none */
     sw_device *gpu;              /* the models run over the text there; NULL: here */

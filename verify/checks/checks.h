@@ -43,7 +43,7 @@ bool sw_is_float_linear(const sw_subject *checkpoint, const sw_subject *original
 
 /* Findings: "config" where what is stored is not what the config says, "twice" for a linear in two
  * forms, "unexpected" for a part of no use, "not finite", "differs" for a head. */
-sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint,
+sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint, int n_threads,
                             sw_err *err) SW_MUST_USE;
 
 /* The same for fields of config_groups (compressed-tensors, modelopt) that contradict others or

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/finite.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/io/file.h"
@@ -192,25 +193,6 @@ static sw_code check_linears(const place *p)
     return rc;
 }
 
-/* Element of the first infinity or NaN, -1: all are finite. All ones in the exponent. */
-static int64_t first_bad(const unsigned char *bytes, sw_dtype dtype, int64_t n)
-{
-    const uint32_t half = dtype == SW_DTYPE_F16 ? 0x7c00 : 0x7f80;
-
-    for (int64_t i = 0; i < n; i++) {
-        bool is_bad;
-
-        if (dtype == SW_DTYPE_F64)
-            is_bad = (sw_load_le64(bytes + 8 * i) >> 52 & 0x7ff) == 0x7ff;
-        else if (dtype == SW_DTYPE_F32)
-            is_bad = (sw_load_le32(bytes + 4 * i) >> 23 & 0xff) == 0xff;
-        else
-            is_bad = (sw_load_le16(bytes + 2 * i) & half) == half;
-        if (is_bad) return i;
-    }
-    return -1;
-}
-
 /* Parts of quantized linears are for their decoder to judge. */
 static bool is_decoded(const sw_subject *s, const sw_st_tensor *t)
 {
@@ -223,7 +205,7 @@ static bool is_decoded(const sw_subject *s, const sw_st_tensor *t)
     return sw_spec_is_part(&s->scheme, dot + 1) && sw_spec_is_quantized(&s->scheme, s->st, path);
 }
 
-static sw_code check_finite(const place *p)
+static sw_code check_finite(const place *p, int n_threads)
 {
     sw_code rc = SW_OK;
 
@@ -234,7 +216,9 @@ static sw_code check_finite(const place *p)
 
         if (!is_float(t->view.dtype) || is_decoded(p->s, t)) continue;
         rc = sw_st_fetch(&bytes, t, p->err);
-        if (rc == SW_OK) at = first_bad(bytes.data, t->view.dtype, sw_view_elems(&t->view));
+        if (rc == SW_OK)
+            at = sw_first_not_finite(bytes.data, t->view.dtype, sw_view_elems(&t->view),
+                                     n_threads);
         sw_st_drop(&bytes);
         sw_st_forget_tensor(p->s->st, t);
         if (at >= 0)
@@ -359,14 +343,15 @@ static sw_code check_side_configs(const place *p)
     return rc;
 }
 
-sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint, sw_err *err)
+sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint, int n_threads,
+                            sw_err *err)
 {
     const place p = {report, checkpoint, err};
     sw_code rc = SW_OK;
 
     if (!checkpoint->is_gguf) rc = check_linears(&p);
     if (rc == SW_OK) rc = sw_verify_config_groups(report, checkpoint, err);
-    if (rc == SW_OK) rc = check_finite(&p);
+    if (rc == SW_OK) rc = check_finite(&p, n_threads);
     if (rc == SW_OK) rc = check_head(&p);
     if (rc == SW_OK) rc = check_cache(&p);
     if (rc == SW_OK) rc = check_extras(&p);

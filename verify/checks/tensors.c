@@ -15,8 +15,10 @@
 #include "verify/decoders/decode_spec_parts.h"
 #include "verify/metrics/original.h"
 
-/* Each thread holds one linear decoded twice over; more threads would cost more memory. */
+/* Each thread holds one linear decoded twice over, or without an original its codes, which are a
+ * ninth of that; more threads would cost more memory. */
 #define THREADS_MAX 8
+#define THREADS_MAX_CODES 64
 
 typedef struct tensor_slot {
     const sw_subject_linear *linear;
@@ -68,8 +70,9 @@ static void judge_one(const tensor_job *job, tensor_slot *slot)
     float *values = NULL;
     sw_code rc;
 
-    rc = sw_spec_decode(&w, &job->checkpoint->scheme, job->checkpoint->st, l->path, l->ref.n_out,
-                        l->ref.k_in, &slot->err);
+    rc = (job->original ? sw_spec_decode : sw_spec_decode_codes)(
+        &w, &job->checkpoint->scheme, job->checkpoint->st, l->path, l->ref.n_out, l->ref.k_in,
+        &slot->err);
     slot->is_decoded = rc == SW_OK;
     if (rc == SW_OK) {
         slot->figures.bits = w.bits;
@@ -215,7 +218,8 @@ sw_code sw_verify_tensors(sw_report *report, const sw_subject *checkpoint,
                           const sw_progress *progress, sw_err *err)
 {
     tensor_job job = {checkpoint, original, rescale, NULL};
-    int64_t n = 0, n_threads_used = sw_min_i64(n_threads, THREADS_MAX);
+    const int64_t most = original ? THREADS_MAX : THREADS_MAX_CODES;
+    int64_t n = 0, n_threads_used = sw_min_i64(n_threads, most);
     sw_arena arena = {0};
     sw_code rc;
 

@@ -225,11 +225,13 @@ uint32_t sw_spec_code_at(const sw_spec_stream *stream, int64_t i)
     return code & ((1u << stream->bits) - 1u);
 }
 
-static sw_code weight_alloc(sw_spec_weight *w, sw_err *err)
+static sw_code weight_alloc(sw_spec_weight *w, bool with_values, sw_err *err)
 {
-    sw_code rc;
+    sw_code rc = SW_OK;
 
-    if ((rc = SW_MEM_GET(&w->values, w->n_out * w->k_in, "decoded weight", err)) != SW_OK ||
+    if (with_values)
+        rc = SW_MEM_GET(&w->values, w->n_out * w->k_in, "decoded weight", err);
+    if (rc != SW_OK ||
         (rc = SW_MEM_GET(&w->codes, w->n_out * w->k_in, "decoded codes", err)) != SW_OK ||
         (rc = SW_MEM_GET(&w->scales, w->n_out * w->n_groups, "decoded scales", err)) != SW_OK ||
         (rc = SW_MEM_GET(&w->zeros, w->n_out * w->n_groups, "decoded zeros", err)) != SW_OK)
@@ -322,8 +324,9 @@ static void fill_values(sw_spec_weight *w)
     }
 }
 
-sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *all, const sw_st *st,
-                       const char *module_path, int64_t n_out, int64_t k_in, sw_err *err)
+static sw_code decode(sw_spec_weight *out, bool with_values, const sw_spec_scheme *all,
+                      const sw_st *st, const char *module_path, int64_t n_out, int64_t k_in,
+                      sw_err *err)
 {
     sw_spec_weight w = {.n_out = n_out, .k_in = k_in, .n_groups = 1, .global = 1.0f};
     sw_spec_scheme one;
@@ -340,7 +343,7 @@ sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *all, const sw_
     w.exponent_bits = one.exponent_bits;
     w.mantissa_bits = one.mantissa_bits;
     if (scheme->group_elems) w.n_groups = sw_ceil_div(k_in, scheme->group_elems);
-    if ((rc = weight_alloc(&w, err)) != SW_OK) goto done;
+    if ((rc = weight_alloc(&w, with_values, err)) != SW_OK) goto done;
     for (int64_t k = 0; k < k_in; k++)
         w.group_of[k] = scheme->group_elems ? (int32_t)(k / scheme->group_elems) : 0;
     if ((rc = scheme->reader->decode(&w, scheme, st, module_path, err)) != SW_OK) goto done;
@@ -349,12 +352,24 @@ sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *all, const sw_
         sw_err_prefix(err, "%s", module_path);
         goto done;
     }
-    fill_values(&w);
+    if (with_values) fill_values(&w);
     *out = w;
     memset(&w, 0, sizeof w);
 done:
     sw_spec_weight_free(&w);
     return rc;
+}
+
+sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
+                       const char *module_path, int64_t n_out, int64_t k_in, sw_err *err)
+{
+    return decode(out, true, scheme, st, module_path, n_out, k_in, err);
+}
+
+sw_code sw_spec_decode_codes(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
+                             const char *module_path, int64_t n_out, int64_t k_in, sw_err *err)
+{
+    return decode(out, false, scheme, st, module_path, n_out, k_in, err);
 }
 
 void sw_spec_weight_free(sw_spec_weight *w)

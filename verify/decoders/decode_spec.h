@@ -42,7 +42,7 @@ typedef struct sw_spec_weight {
     int64_t n_out, k_in, n_groups;
     int bits;
     int bits_min;      /* of any linear of the checkpoint; 0: `bits` */
-    float *values;     /* [n_out, k_in] */
+    float *values;     /* [n_out, k_in]; NULL from sw_spec_decode_codes */
     uint8_t *codes;    /* [n_out, k_in] */
     float *scales;     /* [n_out, n_groups] */
     int32_t *zeros;    /* [n_out, n_groups]; 2^(bits-1) when symmetric */
@@ -107,6 +107,11 @@ bool sw_spec_is_part(const sw_spec_scheme *scheme, const char *suffix);
 sw_code sw_spec_decode(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
                        const char *module_path, int64_t n_out, int64_t k_in,
                        sw_err *err) SW_MUST_USE;
+/* The same but for the values, which are most of the memory and of the work: for whoever only asks
+ * whether codes, scales and zero points are sound. */
+sw_code sw_spec_decode_codes(sw_spec_weight *out, const sw_spec_scheme *scheme, const sw_st *st,
+                             const char *module_path, int64_t n_out, int64_t k_in,
+                             sw_err *err) SW_MUST_USE;
 /* What a code counts in steps of its scale: sign, exponent with bias 2^(e-1) - 1, fraction; below
  * the smallest exponent without the hidden bit. NaN for codes that are none. */
 double sw_spec_level(const sw_spec_weight *w, int code, int zero);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/parallel.h"
 #include "formats/io/file.h"
 #include "formats/io/file_content.h"
 
@@ -65,9 +66,33 @@ static sw_code add_file(sw_report *report, const char *role, const char *path, c
     return rc;
 }
 
-static sw_code add_model(sw_report *report, const char *role, const sw_subject *s,
-                         const sw_progress *progress, sw_err *err)
+/* All files of a model; of one that this run wrote each by all threads, which find out whether it
+ * still is what was written. The others, one thread each. */
+static sw_code digest_files(char (*out)[SW_SHA256_HEX_BYTES], const char **paths, int32_t n,
+                            const sw_st_writer *written, const sw_verify_options *options,
+                            sw_err *err)
 {
+    const int n_threads = options->n_threads > 0 ? options->n_threads : sw_cpu_count();
+    sw_code rc = SW_OK;
+
+    if (!written) return sw_sha256_files(out, paths, n, options->progress, err);
+    for (int32_t i = 0; i < n && rc == SW_OK; i++) {
+        const sw_digest_steps *steps = sw_st_writer_digest(written, base_of(paths[i]));
+        bool is_same = false;
+
+        if ((rc = sw_progress_check(options->progress, err)) != SW_OK) return rc;
+        if (steps) rc = sw_digest_steps_check(&is_same, steps, paths[i], n_threads, err);
+        if (is_same) memcpy(out[i], steps->digest, sizeof out[i]);
+        else if (rc == SW_OK) rc = sw_sha256_file(out[i], paths[i], err);
+    }
+    return rc;
+}
+
+static sw_code add_model(sw_report *report, const char *role, const sw_subject *s,
+                         const sw_st_writer *written, const sw_verify_options *options,
+                         sw_err *err)
+{
+    const sw_progress *progress = options->progress;
     char (*digests)[SW_SHA256_HEX_BYTES] = NULL;
     const char **paths = NULL;
     int32_t n = sw_st_n_files(s->st);
@@ -77,7 +102,7 @@ static sw_code add_model(sw_report *report, const char *role, const sw_subject *
         (rc = SW_ARENA_TAKE(&paths, &report->arena, n, err)) != SW_OK)
         return rc;
     for (int32_t i = 0; i < n; i++) paths[i] = sw_st_file_path(s->st, i);
-    rc = sw_sha256_files(digests, paths, n, progress, err);
+    rc = digest_files(digests, paths, n, written, options, err);
     for (int32_t i = 0; rc == SW_OK && i < n; i++)
         rc = add_file(report, role, paths[i], digests[i], progress, err);
     for (size_t i = 0; rc == SW_OK && i < sizeof side_files / sizeof *side_files; i++) {
@@ -246,9 +271,10 @@ sw_code sw_verify_inputs(sw_report *report, const sw_subject *checkpoint,
     card = sw_json_member(manifest, "card"); /* texts that people edit: no finding */
     capacity = capacity_for(checkpoint, original, outputs, options);
     if ((rc = SW_ARENA_TAKE(&report->files, &report->arena, capacity, err)) != SW_OK ||
-        (rc = add_model(report, "checkpoint", checkpoint, progress, err)) != SW_OK)
+        (rc = add_model(report, "checkpoint", checkpoint, options->written, options,
+                        err)) != SW_OK)
         goto done;
-    if (original && (rc = add_model(report, "original", original, progress, err)) != SW_OK)
+    if (original && (rc = add_model(report, "original", original, NULL, options, err)) != SW_OK)
         goto done;
     for (int64_t i = 0; i < options->n_texts; i++)
         if ((rc = add_file(report, "text", options->text_paths[i], NULL, progress, err)) != SW_OK)

@@ -310,16 +310,14 @@ static sw_code start_output(sw_ckpt_writer *w, const char *out_dir, bool may_rep
     if ((rc = sw_writer_declare(w, w->dir.work_path, err)) != SW_OK ||
         (rc = check_disk(w, err)) != SW_OK)
         return rc;
-    if (!keep) {
-        sw_st_writer_follow(w->st);
-        rc = begin_tensors(w, err);
-        return rc == SW_OK ? sw_writer_put_shapes(w, err) : rc;
+    sw_st_writer_follow(w->st);
+    if (keep) {
+        sw_st_writer_keep(w->st);
+        if ((rc = sw_writer_begin_keeping(w, keep, err)) != SW_OK) return rc;
     }
-    sw_st_writer_keep(w->st);
-    if ((rc = sw_writer_begin_keeping(w, keep, err)) != SW_OK ||
-        (rc = begin_tensors(w, err)) != SW_OK)
+    if ((rc = begin_tensors(w, err)) != SW_OK || (rc = sw_writer_put_shapes(w, err)) != SW_OK)
         return rc;
-    return sw_writer_check_kept(w, keep, err);
+    return keep ? sw_writer_check_kept(w, keep, err) : SW_OK;
 }
 
 sw_code sw_ckpt_writer_new(sw_ckpt_writer **out, const sw_checkpoint *source, const char *out_dir,
@@ -505,6 +503,8 @@ static sw_code reconcile(const sw_ckpt_writer *w, sw_err *err)
 const char *sw_ckpt_writer_work_dir(const sw_ckpt_writer *w) { return w->dir.work_path; }
 
 const char *sw_ckpt_writer_note(const sw_ckpt_writer *w) { return w->note.text; }
+
+const sw_st_writer *sw_ckpt_writer_tensors(const sw_ckpt_writer *w) { return w->st; }
 
 sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err)
 {

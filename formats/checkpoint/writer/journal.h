@@ -4,7 +4,7 @@
  * digest covers the line before it (its digest) and the object, so that a line that is changed,
  * lost or moved is noticed. A last line without an end is what a kill leaves and does not count.
  *
- *   {"journal": 1, "key": {...}}   all that decides the bytes: settings, digests of every input
+ *   {"journal": 2, "key": {...}}   all that decides the bytes: settings, digests of every input
  *   {"tensors": [{"name", "bytes", "sha256"}], "rows": {...}, "block": 0}   one per finished
  *                                  block, in order; `rows` is what the manifest's lists gained
  *
@@ -17,7 +17,7 @@
 #include "formats/base/json.h"
 #include "formats/io/file.h"
 
-#define SW_JOURNAL_VERSION 1
+#define SW_JOURNAL_VERSION 2 /* 1: shapes were among the tensors of a block */
 #define SW_JOURNAL_MAX_BYTES ((size_t)1 << 30)
 #define SW_JOURNAL_BLOCKS_MAX 1024
 

@@ -173,7 +173,7 @@ sw_code sw_quantize_output_read_back(sw_quantize_job *j, sw_err *err)
 {
     const sw_progress shown = sw_progress_kept(j->progress);
     sw_verify_options v = {.checkpoint_dir = j->o->out, .n_threads = (int)j->o->common.threads,
-                           .progress = &shown};
+                           .written = sw_ckpt_writer_tensors(j->writer), .progress = &shown};
     sw_report report = {0};
     sw_span span = sw_span_open("read back");
     sw_code rc = sw_verify_run(&report, &v, err);
