@@ -135,6 +135,9 @@ sw_code sw_ckpt_writer_get_changed(bool *is_changed, float *values, int64_t n,
 const char *sw_ckpt_writer_work_dir(const sw_ckpt_writer *w);
 /* After the commit: what the user should know of the output, or "". */
 const char *sw_ckpt_writer_note(const sw_ckpt_writer *w);
+/* Copy all tensors that no linear claims from now on, on threads of the writer, instead of at the
+ * commit: for runs that change none of them. */
+void sw_ckpt_writer_copy_ahead(sw_ckpt_writer *w);
 /* Digest the source for the manifest now, beside the work, instead of at the commit. */
 sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 /* Copy tensor i of the source unless a linear claims it or it has been copied: for all i below

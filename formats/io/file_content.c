@@ -8,12 +8,13 @@
 
 #define FILE_STEP_BYTES ((size_t)16 << 20)
 
-static sw_code add_map(sw_sha256 *sum, const sw_map *map, sw_err *err)
+static sw_code add_map(sw_sha256 *sum, const sw_map *map, const sw_progress *progress, sw_err *err)
 {
     for (size_t at = 0; at < map->size_bytes; at += FILE_STEP_BYTES) {
         size_t left = map->size_bytes - at, n = left < FILE_STEP_BYTES ? left : FILE_STEP_BYTES;
-        sw_code rc;
+        sw_code rc = sw_progress_check(progress, err);
 
+        if (rc != SW_OK) return rc;
         sw_map_want(map->data + at, left < 2 * n ? left : 2 * n); /* and what comes next */
         if ((rc = sw_sha256_add(sum, map->data + at, n, err)) != SW_OK) return rc;
         sw_map_forget(map->data + at, n);
@@ -21,14 +22,16 @@ static sw_code add_map(sw_sha256 *sum, const sw_map *map, sw_err *err)
     return SW_OK;
 }
 
-sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *err)
+static sw_code digest_file(char out[SW_SHA256_HEX_BYTES], const char *path,
+                           const sw_progress *progress, sw_err *err)
 {
     sw_map map = {0};
     sw_sha256 *sum = NULL;
     sw_code rc;
 
     if ((rc = sw_map_open_any(&map, path, err)) != SW_OK) return rc;
-    if ((rc = sw_sha256_new(&sum, err)) != SW_OK || (rc = add_map(sum, &map, err)) != SW_OK ||
+    if ((rc = sw_sha256_new(&sum, err)) != SW_OK ||
+        (rc = add_map(sum, &map, progress, err)) != SW_OK ||
         (rc = sw_sha256_finish(out, sum, err)) != SW_OK)
         goto done;
     sw_watch_digest(path, out);
@@ -36,6 +39,11 @@ done:
     sw_sha256_free(sum);
     sw_map_close(&map);
     return rc;
+}
+
+sw_code sw_sha256_file(char out[SW_SHA256_HEX_BYTES], const char *path, sw_err *err)
+{
+    return digest_file(out, path, NULL, err);
 }
 
 typedef struct digest_job {
@@ -50,8 +58,7 @@ static void digest_one(digest_job *job, int64_t i)
 {
     sw_err *err = &job->errs[i];
 
-    err->code = sw_progress_check(job->progress, err);
-    if (err->code == SW_OK) err->code = sw_sha256_file(job->out[i], job->paths[i], err);
+    err->code = digest_file(job->out[i], job->paths[i], job->progress, err);
 #pragma omp critical(digest_progress)
     sw_progress_step(job->progress, "digest files", ++job->n_done, job->n);
 }

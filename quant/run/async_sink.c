@@ -7,7 +7,8 @@
 
 #include "formats/base/mem.h"
 
-#define WAITING_BYTES_MAX ((int64_t)256 << 20)
+#define WAITING_BYTES_MAX ((int64_t)384 << 20)
+#define THREADS_MAX 8
 
 /* A call that waits: of take, or (without a path) of end_block. */
 typedef struct item {
@@ -21,12 +22,14 @@ typedef struct item {
 
 struct sw_async_sink {
     sw_quant_sink front, behind;
-    pthread_t thread;
+    pthread_t threads[THREADS_MAX];
+    int n_threads, n_busy; /* n_busy: with a call of the sink behind */
     pthread_mutex_t mutex;
     pthread_cond_t changed; /* in line, or in what is under way */
-    bool has_thread, is_busy, is_ending;
+    bool is_ordered; /* one of them is with a call that keeps the order: no other may begin */
+    bool is_ending;
     item *first, *last;
-    int64_t n_bytes; /* that wait */
+    int64_t n_bytes; /* that wait or are stored */
     sw_err failed;   /* code SW_OK: nothing has */
 };
 
@@ -37,12 +40,19 @@ static void item_free(item *it)
     sw_mem_put(it);
 }
 
+/* What has to be in order. */
 static sw_code hand_on(const sw_async_sink *a, const item *it, sw_err *err)
 {
     const sw_quant_sink *s = &a->behind;
 
-    return it->path[0] ? s->put(s->self, &it->ref, it->path, &it->q, &it->report, err)
-                       : s->end_block(s->self, it->layer, err);
+    if (!it->path[0]) return s->end_block(s->self, it->layer, err);
+    return (s->store ? s->note : s->put)(s->self, &it->ref, it->path, &it->q, &it->report, err);
+}
+
+/* A linear may begin beside others; the end of a block waits for them. */
+static bool may_begin(const sw_async_sink *a)
+{
+    return a->first && !a->is_ordered && (a->first->path[0] || !a->n_busy);
 }
 
 /* The first in line; NULL: there will be no more. */
@@ -50,12 +60,51 @@ static item *next_item(sw_async_sink *a)
 {
     item *it;
 
-    while (!a->first && !a->is_ending) (void)pthread_cond_wait(&a->changed, &a->mutex);
-    if (a->is_ending || !(it = a->first)) return NULL;
+    while (!a->is_ending && !may_begin(a)) (void)pthread_cond_wait(&a->changed, &a->mutex);
+    if (a->is_ending) return NULL;
+    it = a->first;
     a->first = it->next;
     if (!a->first) a->last = NULL;
-    a->n_bytes -= it->n_bytes;
     return it;
+}
+
+static sw_code store(const sw_async_sink *a, const item *it, sw_err *err)
+{
+    const sw_quant_sink *s = &a->behind;
+
+    return it->path[0] && s->store ? s->store(s->self, it->path, &it->q, err) : SW_OK;
+}
+
+/* With the mutex held. */
+static void note_failure(sw_async_sink *a, sw_code rc, const sw_err *err)
+{
+    if (rc != SW_OK && a->failed.code == SW_OK) a->failed = *err;
+}
+
+/* With the mutex held, but for the calls. */
+static void serve(sw_async_sink *a, item *it)
+{
+    bool is_wanted = a->failed.code == SW_OK;
+    sw_err err = {0};
+    sw_code rc = SW_OK;
+
+    a->n_busy++;
+    a->is_ordered = true;
+    (void)pthread_mutex_unlock(&a->mutex);
+    if (is_wanted) rc = hand_on(a, it, &err);
+    (void)pthread_mutex_lock(&a->mutex);
+    note_failure(a, rc, &err);
+    a->is_ordered = false;
+    (void)pthread_cond_broadcast(&a->changed);
+    (void)pthread_mutex_unlock(&a->mutex);
+    if (is_wanted && rc == SW_OK) rc = store(a, it, &err);
+    sw_qtensor_free(&it->q);
+    (void)pthread_mutex_lock(&a->mutex);
+    note_failure(a, rc, &err);
+    a->n_bytes -= it->n_bytes;
+    a->n_busy--;
+    (void)pthread_cond_broadcast(&a->changed);
+    item_free(it);
 }
 
 static void *work(void *self)
@@ -64,18 +113,7 @@ static void *work(void *self)
     item *it;
 
     (void)pthread_mutex_lock(&a->mutex);
-    while ((it = next_item(a)) != NULL) {
-        bool is_wanted = a->failed.code == SW_OK;
-        sw_err err = {0};
-        a->is_busy = true;
-        (void)pthread_mutex_unlock(&a->mutex);
-        if (is_wanted && hand_on(a, it, &err) == SW_OK) err.code = SW_OK;
-        item_free(it);
-        (void)pthread_mutex_lock(&a->mutex);
-        if (is_wanted) a->failed = err;
-        a->is_busy = false;
-        (void)pthread_cond_broadcast(&a->changed);
-    }
+    while ((it = next_item(a)) != NULL) serve(a, it);
     (void)pthread_mutex_unlock(&a->mutex);
     return NULL;
 }
@@ -91,7 +129,7 @@ sw_code sw_async_sink_drain(sw_async_sink *a, sw_err *err)
     sw_code rc;
 
     (void)pthread_mutex_lock(&a->mutex);
-    while (a->first || a->is_busy) (void)pthread_cond_wait(&a->changed, &a->mutex);
+    while (a->first || a->n_busy) (void)pthread_cond_wait(&a->changed, &a->mutex);
     rc = failure(a, err);
     (void)pthread_mutex_unlock(&a->mutex);
     return rc;
@@ -103,7 +141,7 @@ static sw_code enqueue(sw_async_sink *a, item *it, sw_err *err)
     sw_code rc;
 
     (void)pthread_mutex_lock(&a->mutex);
-    while (a->first && a->n_bytes + it->n_bytes > WAITING_BYTES_MAX)
+    while ((a->first || a->n_busy) && a->n_bytes + it->n_bytes > WAITING_BYTES_MAX)
         (void)pthread_cond_wait(&a->changed, &a->mutex);
     if ((rc = failure(a, err)) == SW_OK) {
         if (a->last) a->last->next = it;
@@ -218,18 +256,23 @@ static sw_quant_sink front_of(sw_async_sink *a, const sw_quant_sink *behind)
                            .end_block = behind->end_block ? end_block : NULL};
 }
 
-sw_code sw_async_sink_new(sw_async_sink **out, const sw_quant_sink *behind, sw_err *err)
+sw_code sw_async_sink_new(sw_async_sink **out, const sw_quant_sink *behind, int n_threads,
+                          sw_err *err)
 {
     sw_async_sink *a = NULL;
     sw_code rc = SW_MEM_GET(&a, 1, "sink", err);
 
+    if (!behind->store || n_threads < 1) n_threads = 1;
+    if (n_threads > THREADS_MAX) n_threads = THREADS_MAX;
     if (rc != SW_OK) return rc;
     a->behind = *behind;
     a->front = front_of(a, behind);
     (void)pthread_mutex_init(&a->mutex, NULL);
     (void)pthread_cond_init(&a->changed, NULL);
-    a->has_thread = pthread_create(&a->thread, NULL, work, a) == 0;
-    if (a->has_thread) {
+    while (a->n_threads < n_threads &&
+           pthread_create(&a->threads[a->n_threads], NULL, work, a) == 0)
+        a->n_threads++;
+    if (a->n_threads) {
         *out = a;
         return SW_OK;
     }
@@ -246,7 +289,7 @@ void sw_async_sink_free(sw_async_sink *a)
     a->is_ending = true;
     (void)pthread_cond_broadcast(&a->changed);
     (void)pthread_mutex_unlock(&a->mutex);
-    if (a->has_thread) (void)pthread_join(a->thread, NULL);
+    for (int i = 0; i < a->n_threads; i++) (void)pthread_join(a->threads[i], NULL);
     while (a->first) {
         item *it = a->first;
         a->first = it->next;

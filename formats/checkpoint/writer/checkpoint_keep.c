@@ -10,10 +10,9 @@
 #include "formats/io/profile.h"
 
 /* Everything that decides the bytes: the caller's part, the shards' size, the source's digests. */
-static sw_code build_key(cJSON **out, const sw_ckpt_writer *w, const sw_ckpt_keep *keep,
-                         sw_err *err)
+static sw_code build_key(cJSON **out, const sw_ckpt_writer *w, const cJSON *given, sw_err *err)
 {
-    cJSON *key = cJSON_Duplicate(keep->key, true), *copy = NULL;
+    cJSON *key = cJSON_Duplicate(given, true), *copy = NULL;
     const cJSON *item;
     bool ok = key && cJSON_AddNumberToObject(key, "shard_bytes", (double)w->shard_bytes);
 
@@ -30,6 +29,23 @@ static sw_code build_key(cJSON **out, const sw_ckpt_writer *w, const sw_ckpt_kee
     return SW_FAIL(err, SW_E_NOMEM, "key of the journal");
 }
 
+/* On the journal's thread, while the source may still be digested. */
+static sw_code late_key(void *self, cJSON **key, sw_err *err)
+{
+    sw_ckpt_writer *w = self;
+    sw_code rc = sw_ckpt_writer_digest(w, err);
+
+    return rc == SW_OK ? build_key(key, w, w->key, err) : rc;
+}
+
+static sw_code begin_late(sw_ckpt_writer *w, const sw_ckpt_keep *keep, sw_err *err)
+{
+    if (!(w->key = cJSON_Duplicate(keep->key, true)))
+        return SW_FAIL(err, SW_E_NOMEM, "key of the journal");
+    sw_writer_digest_ahead(w);
+    return sw_resume_begin_later(&w->resume, &w->dir, late_key, w, err);
+}
+
 sw_code sw_writer_begin_keeping(sw_ckpt_writer *w, const sw_ckpt_keep *keep, sw_err *err)
 {
     cJSON *key = NULL;
@@ -37,13 +53,14 @@ sw_code sw_writer_begin_keeping(sw_ckpt_writer *w, const sw_ckpt_keep *keep, sw_
     sw_code rc = SW_OK;
 
     w->progress = keep->progress;
+    if (!w->dir.is_resumed && !keep->sources) return begin_late(w, keep, err);
     span = sw_span_open("digest inputs");
     if (!keep->sources)
         rc = sw_manifest_sources(&w->sources, w->source, &w->listing, keep->progress, err);
     else if (!(w->sources = cJSON_Duplicate(keep->sources, true)))
         rc = SW_FAIL(err, SW_E_NOMEM, "no memory for the manifest");
     sw_span_close(span, NULL);
-    if (rc != SW_OK || (rc = build_key(&key, w, keep, err)) != SW_OK) return rc;
+    if (rc != SW_OK || (rc = build_key(&key, w, keep->key, err)) != SW_OK) return rc;
     rc = sw_resume_begin(&w->resume, &w->dir, key, err);
     cJSON_Delete(key);
     return rc;
@@ -115,12 +132,23 @@ const cJSON *sw_ckpt_writer_figures(const sw_ckpt_writer *w, int64_t block)
 
 sw_code sw_ckpt_writer_end_block(sw_ckpt_writer *w, cJSON *figures, sw_err *err)
 {
-    return sw_resume_end_block(&w->resume, w->st, figures, err);
+    sw_code rc = sw_writer_check_copies(w, err);
+
+    if (rc == SW_OK) return sw_resume_end_block(&w->resume, w->st, figures, err);
+    cJSON_Delete(figures);
+    return rc;
 }
 
 const char *sw_ckpt_writer_leave(sw_ckpt_writer *w)
 {
+    sw_err ignored = {0};
+
     if (!w->resume.is_on) return NULL;
+    sw_writer_stop_ahead(w);
+    if (sw_resume_settle(&w->resume, &ignored) != SW_OK) {
+        w->resume.n_blocks = sw_journal_n_blocks(&w->resume.journal);
+        if (!w->resume.n_blocks) return NULL;
+    }
     w->is_left = true;
     return w->dir.hold_path;
 }

@@ -338,6 +338,7 @@ sw_code sw_writer_describe(sw_ckpt_writer **out, const sw_checkpoint *source,
     sw_code rc;
 
     if ((rc = SW_MEM_GET(&w, 1, "checkpoint writer", err)) != SW_OK) return rc;
+    (void)pthread_mutex_init(&w->ahead.mutex, NULL);
     w->source = source;
     w->dialect = dialect;
     w->qconfig = *qconfig;
@@ -506,16 +507,6 @@ const char *sw_ckpt_writer_note(const sw_ckpt_writer *w) { return w->note.text; 
 
 const sw_st_writer *sw_ckpt_writer_tensors(const sw_ckpt_writer *w) { return w->st; }
 
-sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err)
-{
-    sw_span span = sw_span_open("digest inputs");
-    sw_code rc = SW_OK;
-
-    if (!w->sources) rc = sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);
-    sw_span_close(span, NULL);
-    return rc;
-}
-
 void sw_ckpt_writer_at_end(sw_ckpt_writer *w, sw_ckpt_writer_end_fn fn, void *self)
 {
     w->at_end = fn;
@@ -524,15 +515,16 @@ void sw_ckpt_writer_at_end(sw_ckpt_writer *w, sw_ckpt_writer_end_fn fn, void *se
 
 sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    sw_code rc;
 
     for (int64_t i = 0; i < w->n_claims; i++)
         if (!w->claims[i].is_put)
             return SW_FAIL(err, SW_E_BUG, "%s was declared but never put",
                            w->claims[i].module_path);
-    if (rc == SW_OK) rc = sw_ckpt_writer_digest(w, err);
-    if (rc != SW_OK) return rc;
-    if ((rc = sw_writer_copy_all(w, err)) != SW_OK ||
+    if ((rc = sw_writer_wait_copies(w, err)) != SW_OK ||
+        (rc = sw_writer_copy_all(w, err)) != SW_OK ||
+        (rc = sw_ckpt_writer_digest(w, err)) != SW_OK ||
+        (rc = sw_resume_settle(&w->resume, err)) != SW_OK ||
         (rc = sw_writer_put_biases(w, err)) != SW_OK ||
         (rc = reconcile(w, err)) != SW_OK ||
         (rc = sw_st_writer_commit(w->st, err)) != SW_OK ||
@@ -549,10 +541,13 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
 void sw_ckpt_writer_free(sw_ckpt_writer *w)
 {
     if (!w) return;
+    sw_writer_stop_ahead(w);
+    sw_resume_free(&w->resume); /* before the shards that it syncs */
     sw_writer_free_stacks(w);
     sw_st_writer_free(w->st);
-    sw_resume_free(&w->resume);
+    (void)pthread_mutex_destroy(&w->ahead.mutex);
     cJSON_Delete(w->sources);
+    cJSON_Delete(w->key);
     if (w->is_left)
         sw_out_dir_leave(&w->dir);
     else

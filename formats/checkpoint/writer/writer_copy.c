@@ -19,6 +19,10 @@ static sw_code copy_one(sw_ckpt_writer *w, const sw_st_tensor *t, sw_err *err)
     sw_st_want_tensor(w->source->st, t);
     if (rc == SW_OK) rc = sw_st_stream_open(&stream, w->st, t->name, err);
     for (uint64_t at = 0; at < n_bytes && rc == SW_OK; at += STEP_BYTES) {
+        if (atomic_load(&w->ahead.is_stopped)) {
+            rc = SW_FAIL(err, SW_E_CANCELLED, "copy of %s was stopped", t->name);
+            break;
+        }
         size_t n = (size_t)(n_bytes - at < STEP_BYTES ? n_bytes - at : STEP_BYTES);
         rc = sw_st_stream_add(&stream, from + at, n, err);
         sw_st_forget_range(w->source->st, t, at, n);

@@ -2,6 +2,9 @@
 #ifndef SW_FORMATS_CHECKPOINT_WRITER_WRITER_INTERNAL_H
 #define SW_FORMATS_CHECKPOINT_WRITER_WRITER_INTERNAL_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "formats/checkpoint/checkpoint.h"
 #include "formats/checkpoint/manifest.h"
 #include "formats/checkpoint/side_files.h"
@@ -27,6 +30,21 @@ typedef struct sw_claim {
 
 typedef struct sw_stack_out sw_stack_out;
 
+/* Work beside the caller's, see writer_ahead.c. */
+typedef struct sw_ahead_task {
+    pthread_t thread;
+    bool is_running; /* until it is joined */
+    atomic_bool has_failed; /* some of its parts, while others go on */
+    sw_code code;
+    sw_err err;
+} sw_ahead_task;
+
+typedef struct sw_writer_ahead {
+    sw_ahead_task digest, copies;
+    pthread_mutex_t mutex; /* of digest */
+    atomic_bool is_stopped;
+} sw_writer_ahead;
+
 struct sw_ckpt_writer {
     const sw_checkpoint *source;
     const sw_dialect *dialect;
@@ -39,6 +57,8 @@ struct sw_ckpt_writer {
     uint64_t source_bytes, claimed_bytes, copied_bytes, changed_bytes, encoded_bytes, shard_bytes;
     sw_dir_list listing;
     cJSON *sources; /* what went in, by digest; NULL until it is known */
+    cJSON *key;     /* the caller's part of the journal's key, until the journal is there */
+    sw_writer_ahead ahead;
     sw_out_dir dir;
     sw_st_writer *st;
     sw_resume resume;
@@ -84,6 +104,12 @@ sw_code sw_writer_put_configs(const sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
 /* Shapes, which stand first in a file, are written first: the digest of the file follows. */
 sw_code sw_writer_put_shapes(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* Digest the source from now on; sw_ckpt_writer_digest waits for it. */
+void sw_writer_digest_ahead(sw_ckpt_writer *w);
+sw_code sw_writer_check_copies(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+sw_code sw_writer_wait_copies(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
+/* Nothing goes on beside the caller any more; what is left undone is left to a later run. */
+void sw_writer_stop_ahead(sw_ckpt_writer *w);
 /* All unclaimed tensors that are not written yet. */
 sw_code sw_writer_copy_all(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 
@@ -129,7 +155,8 @@ sw_claim *sw_claim_find(const sw_ckpt_writer *w, const char *module_path);
 sw_code sw_part_name(char out[SW_PART_NAME_BYTES], const char *module_path, const char *suffix,
                      sw_err *err) SW_MUST_USE;
 
-/* Digest the source, then take up or start the journal. Before any shard is touched. */
+/* Take up the journal, which takes the digests of the source, or see to it that one is started once
+ * they are known. Before any shard is touched. */
 sw_code sw_writer_begin_keeping(sw_ckpt_writer *w, const sw_ckpt_keep *keep,
                                 sw_err *err) SW_MUST_USE;
 /* Once the shards are open: hold what is finished to the journal. */

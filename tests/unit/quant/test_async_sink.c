@@ -98,7 +98,7 @@ static void test_order_is_kept(void **state)
     sw_err err = {0};
 
     (void)state;
-    assert_int_equal(sw_async_sink_new(&async, &behind, &err), SW_OK);
+    assert_int_equal(sw_async_sink_new(&async, &behind, 1, &err), SW_OK);
     front = sw_async_sink_front(async);
     assert_null(front->put_kv); /* nor has the one behind */
     assert_null(front->get);
@@ -128,7 +128,7 @@ static void test_failure_is_told(void **state)
     sw_err err = {0}, later = {0};
 
     (void)state;
-    assert_int_equal(sw_async_sink_new(&async, &behind, &err), SW_OK);
+    assert_int_equal(sw_async_sink_new(&async, &behind, 1, &err), SW_OK);
     front = sw_async_sink_front(async);
     assert_int_equal(put_one(front, 0, "a", 3, &err), SW_OK);
     assert_int_equal(put_one(front, 0, "b", 4, &err), SW_OK);
@@ -150,7 +150,7 @@ static void test_waiting_is_dropped(void **state)
     sw_err err = {0};
 
     (void)state;
-    assert_int_equal(sw_async_sink_new(&async, &behind, &err), SW_OK);
+    assert_int_equal(sw_async_sink_new(&async, &behind, 1, &err), SW_OK);
     for (int i = 0; i < 20; i++)
         assert_int_equal(put_one(sw_async_sink_front(async), 0, "a", 1, &err), SW_OK);
     sw_async_sink_free(async);

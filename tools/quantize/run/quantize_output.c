@@ -84,6 +84,7 @@ sw_code sw_quantize_output_open(sw_quantize_job *j, sw_err *err)
     sw_code rc;
 
     if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK) return rc;
+    if (!j->settings.quant.algo->transform) sw_ckpt_writer_copy_ahead(j->writer);
     return sw_timeline_step(&j->timeline, err, "prepare");
 }
 
@@ -96,6 +97,7 @@ void sw_quantize_output_keep(sw_quantize_job *j, sw_err *err)
     if (!n || err->code == SW_E_FORMAT || err->code == SW_E_UNSUPPORTED ||
         !(where = sw_ckpt_writer_leave(j->writer)))
         return;
+    n = sw_ckpt_writer_n_done(j->writer); /* those that are on disk by now */
     if (err->code == SW_E_CANCELLED) /* whatever was going on is of no interest then */
         at = (size_t)snprintf(err->text, sizeof err->text, "interrupted");
     (void)snprintf(err->text + at, sizeof err->text - at,

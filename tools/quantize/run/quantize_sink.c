@@ -13,9 +13,14 @@ typedef struct fan {
     int64_t layer; /* the block whose results arrive */
 } fan;
 
+/* Threads that store and the one that notes ask and tell it. */
 static bool is_alive(const job *j)
 {
-    return j->failure.code == SW_OK;
+    bool is;
+
+#pragma omp critical(quantize_failures)
+    is = j->failure.code == SW_OK;
+    return is;
 }
 
 /* Not one that an earlier run brought beyond this block. */
@@ -35,7 +40,10 @@ static job *first_alive(const fan *f)
 static sw_code leave_behind(const fan *f, job *j, sw_code rc, const sw_err *local, sw_err *err)
 {
     if (rc == SW_OK) return SW_OK;
-    if (rc != SW_E_CANCELLED) j->failure = *local;
+    if (rc != SW_E_CANCELLED) {
+#pragma omp critical(quantize_failures)
+        j->failure = *local;
+    }
     if (rc != SW_E_CANCELLED && first_alive(f)) {
         sw_progress_note(j->progress, "%s: %s; the other outputs go on", j->o->out, local->text);
         return SW_OK;
@@ -44,18 +52,23 @@ static sw_code leave_behind(const fan *f, job *j, sw_code rc, const sw_err *loca
     return rc;
 }
 
-static sw_code put_into(job *j, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
-                        const sw_solve_report *report, sw_err *err)
-{
-    sw_code rc = sw_quantize_report_add(&j->report, path, ref, &q->spec, report,
-                                        q->input_scale, err);
+/* What a call of the sink means for one output; `what` are its arguments. */
+typedef sw_code (*output_fn)(job *j, const void *what, sw_err *err);
 
-    if (rc != SW_OK) return rc;
-    return sw_ckpt_writer_put(j->writer, path, q, err);
+static sw_code each(const fan *f, output_fn fn, const void *what, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < f->n && rc == SW_OK; i++) {
+        job *j = f->jobs[i];
+        sw_err local = {0};
+        if (wants(f, j)) rc = leave_behind(f, j, fn(j, what, &local), &local, err);
+    }
+    return rc;
 }
 
-static void note_linear(const sw_progress *progress, const sw_linear_ref *ref, const char *path,
-                        const sw_solve_report *report)
+static void say(const sw_progress *progress, const sw_linear_ref *ref, const char *path,
+                const sw_solve_report *report)
 {
     if (report->is_fallback)
         sw_progress_note(progress, "%s: fell back to %s: %s", path, report->method,
@@ -64,74 +77,107 @@ static void note_linear(const sw_progress *progress, const sw_linear_ref *ref, c
         sw_progress_note(progress, "%s: no calibration token reached this expert", path);
 }
 
+typedef struct linear_call {
+    const sw_linear_ref *ref;
+    const char *path;
+    const sw_qtensor *q;
+    const sw_solve_report *report;
+} linear_call;
+
+static sw_code note_one(job *j, const void *what, sw_err *err)
+{
+    const linear_call *c = what;
+
+    return sw_quantize_report_add(&j->report, c->path, c->ref, &c->q->spec, c->report,
+                                  c->q->input_scale, err);
+}
+
+static sw_code note_linear(void *self, const sw_linear_ref *ref, const char *path,
+                           const sw_qtensor *q, const sw_solve_report *report, sw_err *err)
+{
+    const linear_call call = {ref, path, q, report};
+    const sw_progress *progress = ((fan *)self)->jobs[0]->progress;
+    sw_code rc;
+
+    sw_progress_item(progress, path);
+    say(progress, ref, path, report);
+    if ((rc = sw_progress_check(progress, err)) != SW_OK) return rc;
+    return each(self, note_one, &call, err);
+}
+
+static sw_code store_one(job *j, const void *what, sw_err *err)
+{
+    const linear_call *c = what;
+    sw_code rc = sw_ckpt_writer_put(j->writer, c->path, c->q, err);
+
+    return rc == SW_OK ? sw_ckpt_writer_catch_up(j->writer, err) : rc;
+}
+
+static sw_code store_linear(void *self, const char *path, const sw_qtensor *q, sw_err *err)
+{
+    const linear_call call = {.path = path, .q = q};
+
+    return each(self, store_one, &call, err);
+}
+
 static sw_code put_linear(void *self, const sw_linear_ref *ref, const char *path,
                           const sw_qtensor *q, const sw_solve_report *report, sw_err *err)
 {
-    fan *f = self;
-    sw_code rc;
+    sw_code rc = note_linear(self, ref, path, q, report, err);
 
-    sw_progress_item(f->jobs[0]->progress, path);
-    note_linear(f->jobs[0]->progress, ref, path, report);
-    if ((rc = sw_progress_check(f->jobs[0]->progress, err)) != SW_OK) return rc;
-    for (int i = 0; i < f->n && rc == SW_OK; i++) {
-        job *j = f->jobs[i];
-        sw_err local = {0};
-        if (!wants(f, j)) continue;
-        rc = leave_behind(f, j, put_into(j, ref, path, q, report, &local), &local, err);
-    }
-    return rc;
+    return rc == SW_OK ? store_linear(self, path, q, err) : rc;
+}
+
+typedef struct change_call {
+    const char *name;
+    const float *values;
+    int64_t n;
+} change_call;
+
+static sw_code change_one(job *j, const void *what, sw_err *err)
+{
+    const change_call *c = what;
+
+    return sw_ckpt_writer_change(j->writer, c->name, c->values, c->n, err);
 }
 
 static sw_code change_tensor(void *self, const char *name, const float *values, int64_t n,
                              sw_err *err)
 {
-    fan *f = self;
-    sw_code rc = SW_OK;
+    const change_call call = {name, values, n};
 
-    for (int i = 0; i < f->n && rc == SW_OK; i++) {
-        job *j = f->jobs[i];
-        sw_err local = {0};
-        if (!wants(f, j)) continue;
-        rc = leave_behind(f, j, sw_ckpt_writer_change(j->writer, name, values, n, &local), &local,
-                          err);
-    }
-    return rc;
+    return each(self, change_one, &call, err);
+}
+
+static sw_code transform_one(job *j, const void *what, sw_err *err)
+{
+    return sw_quantize_report_transform(&j->report, what, err);
 }
 
 static sw_code note_transform(void *self, const sw_transform_report *transform, sw_err *err)
 {
-    fan *f = self;
-    sw_code rc = SW_OK;
-
-    for (int i = 0; i < f->n && rc == SW_OK; i++) {
-        job *j = f->jobs[i];
-        sw_err local = {0};
-        if (!wants(f, j)) continue;
-        rc = leave_behind(f, j, sw_quantize_report_transform(&j->report, transform, &local),
-                          &local, err);
-    }
-    return rc;
+    return each(self, transform_one, transform, err);
 }
 
-static sw_code kv_into(job *j, int64_t layer, float k_scale, float v_scale, sw_err *err)
-{
-    sw_code rc = sw_quantize_report_kv(&j->report, layer, k_scale, v_scale, err);
+typedef struct kv_call {
+    int64_t layer;
+    float k_scale, v_scale;
+} kv_call;
 
-    return rc == SW_OK ? sw_ckpt_writer_put_kv(j->writer, layer, k_scale, v_scale, err) : rc;
+static sw_code kv_one(job *j, const void *what, sw_err *err)
+{
+    const kv_call *c = what;
+    sw_code rc = sw_quantize_report_kv(&j->report, c->layer, c->k_scale, c->v_scale, err);
+
+    return rc == SW_OK ? sw_ckpt_writer_put_kv(j->writer, c->layer, c->k_scale, c->v_scale, err)
+                       : rc;
 }
 
 static sw_code put_kv(void *self, int64_t layer, float k_scale, float v_scale, sw_err *err)
 {
-    fan *f = self;
-    sw_code rc = SW_OK;
+    const kv_call call = {layer, k_scale, v_scale};
 
-    for (int i = 0; i < f->n && rc == SW_OK; i++) {
-        job *j = f->jobs[i];
-        sw_err local = {0};
-        if (!wants(f, j)) continue;
-        rc = leave_behind(f, j, kv_into(j, layer, k_scale, v_scale, &local), &local, err);
-    }
-    return rc;
+    return each(self, kv_one, &call, err);
 }
 
 static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
@@ -174,8 +220,9 @@ static sw_code get_changed(void *self, bool *is_changed, float *values, int64_t 
     return sw_ckpt_writer_get_changed(is_changed, values, n, first_alive(self)->writer, name, err);
 }
 
-static sw_code end_block_of(job *j, int64_t layer, sw_err *err)
+static sw_code end_block_of(job *j, const void *what, sw_err *err)
 {
+    const int64_t layer = *(const int64_t *)what;
     cJSON *gained = NULL;
     sw_code rc = sw_quantize_report_gained(&gained, &j->report, err);
 
@@ -189,14 +236,8 @@ static sw_code end_block_of(job *j, int64_t layer, sw_err *err)
 static sw_code end_block(void *self, int64_t layer, sw_err *err)
 {
     fan *f = self;
-    sw_code rc = SW_OK;
+    sw_code rc = each(f, end_block_of, &layer, err);
 
-    for (int i = 0; i < f->n && rc == SW_OK; i++) {
-        job *j = f->jobs[i];
-        sw_err local = {0};
-        if (!wants(f, j)) continue;
-        rc = leave_behind(f, j, end_block_of(j, layer, &local), &local, err);
-    }
     f->layer = layer + 1;
     return rc;
 }
@@ -214,11 +255,13 @@ static sw_code run_pipeline(job *j, const sw_quant_sink *sink, sw_err *err)
 }
 
 /* While a device works on a block, the one before it is packed and written; and what is only
- * rounded would otherwise wait for the disk. */
+ * rounded would otherwise wait for the disk. Half of the threads pack and write beside those that
+ * round. */
 static sw_code run_ahead(job *j, const sw_quant_sink *sink, sw_err *err)
 {
     sw_async_sink *async = NULL;
-    sw_code rc = sw_async_sink_new(&async, sink, err);
+    const int n_threads = (j->settings.quant.n_threads + 1) / 2;
+    sw_code rc = sw_async_sink_new(&async, sink, n_threads, err);
 
     if (rc == SW_OK) rc = run_pipeline(j, sw_async_sink_front(async), err);
     if (rc == SW_OK) rc = sw_async_sink_drain(async, err);
@@ -229,7 +272,8 @@ static sw_code run_ahead(job *j, const sw_quant_sink *sink, sw_err *err)
 sw_code sw_quantize_solve(sw_quantize_job *const *jobs, int n, sw_err *err)
 {
     fan f = {jobs, n, 0};
-    sw_quant_sink sink = {.self = &f, .put = put_linear, .is_selected = is_selected,
+    sw_quant_sink sink = {.self = &f, .put = put_linear, .note = note_linear,
+                          .store = store_linear, .is_selected = is_selected,
                           .spec_of = spec_of, .change = change_tensor,
                           .transformed = note_transform, .n_done = n_done, .get = get_linear,
                           .get_changed = get_changed, .end_block = end_block, .put_kv = put_kv};

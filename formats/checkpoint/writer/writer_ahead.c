@@ -1,0 +1,112 @@
+/* writer_ahead.c - what the checkpoint writer does on threads of its own while linears are made: it
+ * digests the source, and copies the tensors that nobody will change.
+ *
+ * Neither decides a byte. Where no thread can be had, or none was asked for, the commit does the
+ * same. What fails is what the commit fails with; whoever frees a writer before stops both.
+ */
+#include <string.h>
+
+#include "formats/base/parallel.h"
+#include "formats/checkpoint/writer/writer_internal.h"
+#include "formats/io/profile.h"
+
+#define COPIERS 2 /* one waits for the disk while the other one digests */
+
+static bool is_stopped(void *self) { return atomic_load(&((sw_writer_ahead *)self)->is_stopped); }
+
+/* Neither bars nor notes, but a way to stop. */
+static sw_progress quiet(sw_writer_ahead *ahead)
+{
+    return (sw_progress){.self = ahead, .is_cancelled = is_stopped};
+}
+
+static void *digest(void *self)
+{
+    sw_ckpt_writer *w = self;
+    sw_ahead_task *task = &w->ahead.digest;
+    const sw_progress progress = quiet(&w->ahead);
+    sw_span span = sw_span_open("digest inputs");
+
+    task->code = sw_manifest_sources(&w->sources, w->source, &w->listing, &progress, &task->err);
+    sw_span_close(span, NULL);
+    return NULL;
+}
+
+static void copy_some(void *self, int64_t begin, int64_t end, int thread)
+{
+    sw_ckpt_writer *w = self;
+    sw_ahead_task *task = &w->ahead.copies;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        sw_err err = {0};
+        sw_code rc;
+        if (is_stopped(&w->ahead) || atomic_load(&task->has_failed)) return;
+        if ((rc = sw_ckpt_writer_copy(w, i, &err)) == SW_OK) rc = sw_ckpt_writer_catch_up(w, &err);
+        if (rc == SW_OK || atomic_exchange(&task->has_failed, true)) continue;
+        task->code = rc; /* of the first that failed; read once the thread is joined */
+        task->err = err;
+    }
+}
+
+static void *copy(void *self)
+{
+    sw_parallel_for(COPIERS, sw_ckpt_writer_n_copies(self), 1, copy_some, self);
+    return NULL;
+}
+
+/* Without a thread the commit does it. */
+static void start(sw_ahead_task *task, void *(*work)(void *), sw_ckpt_writer *w)
+{
+    task->is_running = pthread_create(&task->thread, NULL, work, w) == 0;
+}
+
+static sw_code finish(sw_ahead_task *task, sw_err *err)
+{
+    if (task->is_running) (void)pthread_join(task->thread, NULL);
+    task->is_running = false;
+    if (task->code != SW_OK) *err = task->err;
+    return task->code;
+}
+
+void sw_writer_digest_ahead(sw_ckpt_writer *w) { start(&w->ahead.digest, digest, w); }
+
+/* The commit and the journal's thread may ask at the same time. */
+sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err)
+{
+    sw_code rc;
+
+    (void)pthread_mutex_lock(&w->ahead.mutex);
+    rc = finish(&w->ahead.digest, err);
+    if (rc == SW_OK && !w->sources) {
+        sw_span span = sw_span_open("digest inputs");
+        rc = sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);
+        sw_span_close(span, NULL);
+    }
+    (void)pthread_mutex_unlock(&w->ahead.mutex);
+    return rc;
+}
+
+void sw_ckpt_writer_copy_ahead(sw_ckpt_writer *w) { start(&w->ahead.copies, copy, w); }
+
+/* What cannot be finished any more need not go on until the commit. */
+sw_code sw_writer_check_copies(sw_ckpt_writer *w, sw_err *err)
+{
+    return atomic_load(&w->ahead.copies.has_failed) ? finish(&w->ahead.copies, err) : SW_OK;
+}
+
+sw_code sw_writer_wait_copies(sw_ckpt_writer *w, sw_err *err)
+{
+    return finish(&w->ahead.copies, err);
+}
+
+void sw_writer_stop_ahead(sw_ckpt_writer *w)
+{
+    sw_err ignored = {0};
+
+    atomic_store(&w->ahead.is_stopped, true);
+    (void)!finish(&w->ahead.copies, &ignored);
+    (void)pthread_mutex_lock(&w->ahead.mutex);
+    (void)!finish(&w->ahead.digest, &ignored);
+    (void)pthread_mutex_unlock(&w->ahead.mutex);
+}
