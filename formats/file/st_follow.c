@@ -230,6 +230,7 @@ static sw_code start_over(sw_st_writer *w, sw_st_follow *f, sw_err *err)
 
     sw_digest_steps_free(&f->steps);
     if ((rc = sw_digest_steps_begin(&f->steps, err)) != SW_OK) return rc;
+#pragma omp critical(st_follow)
     for (const sw_st_block *b = f->held; b; b = b->next) w->held_bytes -= b->room_bytes;
     free_blocks(&f->held);
     f->done_bytes = 0;

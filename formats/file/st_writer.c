@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "formats/base/json.h"
+#include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "formats/file/st_writer_internal.h"
 #include "formats/io/profile.h"
@@ -442,6 +443,39 @@ static void withdraw(sw_st_writer *w)
     w->n_published = 0;
 }
 
+typedef struct finish_job {
+    sw_st_writer *w;
+    sw_err *errs; /* [n_files] code SW_OK: none */
+} finish_job;
+
+static void finish_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const finish_job *job = ctx;
+    const sw_st_writer *w = job->w;
+
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        sw_err *err = &job->errs[i];
+        sw_code rc = SW_OK;
+        sw_out_start_writing(&w->files[i], 0, 0); /* to its end, while the digest is made */
+        if (w->is_followed) rc = sw_st_follow_finish(job->w, (int32_t)i, err);
+        err->code = rc == SW_OK ? sw_out_sync(&w->files[i], err) : rc;
+    }
+}
+
+/* What is left of the digests, and all of it on the disk, of all files side by side. */
+static sw_code finish_files(sw_st_writer *w, sw_err *err)
+{
+    finish_job job = {.w = w};
+    sw_code rc = SW_MEM_GET(&job.errs, w->n_files, "failures", err);
+
+    if (rc == SW_OK) sw_parallel_for(sw_cpu_count(), w->n_files, 1, finish_some, &job);
+    for (int32_t i = 0; i < w->n_files && rc == SW_OK; i++)
+        if ((rc = job.errs[i].code) != SW_OK) *err = job.errs[i];
+    sw_mem_put(job.errs);
+    return rc;
+}
+
 sw_code sw_st_writer_commit(sw_st_writer *w, sw_err *err)
 {
     sw_span span = sw_span_open("publish");
@@ -454,9 +488,9 @@ sw_code sw_st_writer_commit(sw_st_writer *w, sw_err *err)
             return SW_FAIL(err, SW_E_BUG, "tensor \"%.200s\" was declared but never written",
                            w->order[i]->name);
     w->is_ready = false;
+    rc = finish_files(w, err);
     for (int32_t i = 0; i < w->n_files && rc == SW_OK; i++) {
-        if (w->is_followed) rc = sw_st_follow_finish(w, i, err);
-        if (rc == SW_OK) rc = sw_out_commit(&w->files[i], err);
+        rc = sw_out_commit(&w->files[i], err);
         if (rc == SW_OK) w->n_published = i + 1;
     }
     if (rc == SW_OK && w->n_files > 1) rc = write_index(w, err);

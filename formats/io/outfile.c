@@ -352,12 +352,14 @@ static void drop_temp(sw_out_file *out)
     close_work(out);
 }
 
-/* Sync and close; the temporary name then holds the whole file. */
+/* Sync and close; the temporary name then holds the whole file. Of one that went past the cache
+ * nothing stays in it: whoever reads it back asks the disk, and not the memory that it came from. */
 static sw_code finish(sw_out_file *out, sw_err *err)
 {
     sw_code rc = sw_out_sync(out, err);
 
     if (rc != SW_OK) return rc;
+    if (out->is_direct) (void)posix_fadvise(out->fd, 0, 0, POSIX_FADV_DONTNEED);
     close_direct(out); /* nothing waits there that could still fail */
     out->is_open = false;
     if (close(out->fd) == 0 || errno == EINTR) return SW_OK;

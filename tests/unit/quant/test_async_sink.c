@@ -1,10 +1,12 @@
-/* test_async_sink.c - results handed on by another thread: all of them, in order, as they were; and
- * what happens once one cannot be. */
+/* test_async_sink.c - results handed on by other threads: all of them, in order, as they were; what
+ * may be side by side; and what happens once one cannot be handed on. */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -158,9 +160,85 @@ static void test_waiting_is_dropped(void **state)
     sw_async_sink_free(NULL);
 }
 
+/* A sink that stores: how many at once, and what came when. */
+typedef struct stores {
+    seen s; /* notes and ends of blocks */
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    int n_inside, n_most, n_stored, n_at_end[2];
+} stores;
+
+static sw_code note_of(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
+                       const sw_solve_report *report, sw_err *err)
+{
+    (void)ref;
+    (void)q;
+    (void)report;
+    return note(&((stores *)self)->s, path, err);
+}
+
+/* The first two wait for each other, unless that takes longer than any scheduler does. */
+static sw_code store(void *self, const char *path, const sw_qtensor *q, sw_err *err)
+{
+    stores *x = self;
+    struct timespec until;
+
+    (void)err;
+    assert_int_equal(q->codes[0], path[0] - 'a');
+    (void)clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 20;
+    (void)pthread_mutex_lock(&x->mutex);
+    x->n_inside++;
+    if (x->n_inside > x->n_most) x->n_most = x->n_inside;
+    (void)pthread_cond_broadcast(&x->changed);
+    while (x->n_most < 2 && pthread_cond_timedwait(&x->changed, &x->mutex, &until) == 0) {}
+    x->n_inside--;
+    x->n_stored++;
+    (void)pthread_mutex_unlock(&x->mutex);
+    return SW_OK;
+}
+
+static sw_code end_of(void *self, int64_t layer, sw_err *err)
+{
+    stores *x = self;
+
+    assert_int_equal(x->n_inside, 0);
+    x->n_at_end[layer] = x->n_stored;
+    return end_block(&x->s, layer, err);
+}
+
+static void test_stores_side_by_side(void **state)
+{
+    static const char *const want[] = {"a", "b", "c", "end 0", "d", "e", "end 1"};
+    stores x = {.s = {.fails_at = -1}, .mutex = PTHREAD_MUTEX_INITIALIZER,
+                .changed = PTHREAD_COND_INITIALIZER};
+    const sw_quant_sink behind = {.self = &x, .note = note_of, .store = store,
+                                  .end_block = end_of};
+    const sw_quant_sink *front;
+    sw_async_sink *async = NULL;
+    sw_err err = {0};
+
+    (void)state;
+    assert_int_equal(sw_async_sink_new(&async, &behind, 3, &err), SW_OK);
+    front = sw_async_sink_front(async);
+    for (int i = 0; i < 7; i++) {
+        if (want[i][1]) assert_int_equal(front->end_block(front->self, i / 4, &err), SW_OK);
+        else assert_int_equal(put_one(front, i / 4, want[i], (uint8_t)(want[i][0] - 'a'), &err),
+                              SW_OK);
+    }
+    assert_int_equal(sw_async_sink_drain(async, &err), SW_OK);
+    assert_int_equal(x.s.n, 7);
+    for (int i = 0; i < 7; i++) assert_string_equal(x.s.calls[i], want[i]);
+    assert_true(x.n_most >= 2);
+    assert_int_equal(x.n_at_end[0], 3);
+    assert_int_equal(x.n_at_end[1], 5);
+    sw_async_sink_free(async);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stores_side_by_side),
         cmocka_unit_test(test_order_is_kept),
         cmocka_unit_test(test_failure_is_told),
         cmocka_unit_test(test_waiting_is_dropped),

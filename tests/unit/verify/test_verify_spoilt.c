@@ -260,9 +260,68 @@ static void manifests_are_held_to_account(void **state)
     scratch_close(&s);
 }
 
+/* The same tensors once more, by a writer that digests on the way, over the file that is there. */
+static sw_st_writer *write_again(const char *dir)
+{
+    sw_st_writer *w = NULL;
+    sw_st *st = NULL;
+    sw_err err = {0};
+    sw_code rc = sw_st_open(&st, dir, &err);
+
+    if (rc == SW_OK) rc = sw_st_writer_new(&w, dir, 0, &err);
+    for (int64_t i = 0; rc == SW_OK && i < sw_st_count(st); i++) {
+        const sw_st_tensor *t = sw_st_at(st, i);
+        rc = sw_st_writer_declare(w, t->name, t->view.dtype, t->view.n_dims, t->view.shape, &err);
+    }
+    sw_st_writer_follow(w);
+    if (rc == SW_OK) rc = sw_st_writer_begin(w, &err);
+    for (int64_t i = 0; rc == SW_OK && i < sw_st_count(st); i++) {
+        const sw_st_tensor *t = sw_st_at(st, i);
+        rc = sw_st_writer_put(w, t->name, t->view.data, t->view.size_bytes, &err);
+    }
+    if (rc == SW_OK) rc = sw_st_writer_commit(w, &err);
+    if (rc != SW_OK) fail_msg("%s", err.text);
+    sw_st_close(st);
+    return w;
+}
+
+/* Whoever wrote it in this run knows what must be there: one bit that the disk did not keep. */
+static void what_the_disk_did_not_keep_is_found(void **state)
+{
+    scratch s;
+    sw_verify_options o;
+    sw_st_writer *w;
+    uint8_t *bytes;
+    size_t n;
+    sw_report r;
+
+    (void)state;
+    scratch_open(&s);
+    o = verify_options_for(scratch_path(&s, "q"));
+    o.n_texts = 0;
+    quantized_dir_make(o.checkpoint_dir, VERIFY_MODEL, "gptq", 4, true, 32);
+    o.written = w = write_again(o.checkpoint_dir);
+    verify_run(&r, &o);
+    verify_expect_pass(&r);
+    assert_string_equal(r.files[0].sha256, sw_st_writer_digest(w, "model.safetensors")->digest);
+    sw_report_free(&r);
+    file_bytes(&bytes, &n, o.checkpoint_dir);
+    bytes[offset_of(o.checkpoint_dir, "model.norm.weight")] ^= 1; /* as plausible as before */
+    put_file(o.checkpoint_dir, "model.safetensors", bytes, n);
+    o.original_dir = NULL;
+    verify_run(&r, &o);
+    verify_expect_fail(&r, "differs", "model.safetensors has SHA-256");
+    assert_string_not_equal(r.files[0].sha256, sw_st_writer_digest(w, "model.safetensors")->digest);
+    sw_report_free(&r);
+    free(bytes);
+    sw_st_writer_free(w);
+    scratch_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_disk_did_not_keep_is_found),
         cmocka_unit_test(spoilt_bytes_are_found),
         cmocka_unit_test(scattered_groups_run_in_floats),
         cmocka_unit_test(tensors_that_came_or_went_are_found),
