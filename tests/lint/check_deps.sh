@@ -57,6 +57,7 @@ kernels/cuda/solver
 kernels/cuda/decode
 kernels/cuda/engine
 quant
+quant/team
 quant/stats
 quant/method
 quant/search

@@ -1,0 +1,39 @@
+/* transport.h - what moves bytes between ranks: a row of functions that team.c calls. */
+#ifndef SW_QUANT_TEAM_TRANSPORT_H
+#define SW_QUANT_TEAM_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "quant/team/team.h"
+
+/* Sends to one rank and receives from one at the same time; a rank of -1: not this half. */
+typedef struct sw_transfer {
+    int to;
+    const void *out;
+    size_t n_out_bytes;
+    int from;
+    void *in;
+    size_t n_in_bytes;
+} sw_transfer;
+
+typedef struct sw_transport {
+    sw_code (*move)(void *self, const sw_transfer *transfer, sw_err *err);
+    /* Tells the others why this rank ends, unless one of them was first: then *err becomes what
+     * that one said. true: rank 0 knows. */
+    bool (*fail)(void *self, sw_err *err);
+    /* How the run went, for processes that wait for each other. Frees self. */
+    void (*close)(void *self, sw_code code);
+} sw_transport;
+
+struct sw_team {
+    const sw_transport *transport;
+    void *self;
+    int rank, size;
+    int host_rank, host_size;
+    sw_code agreed;  /* the last failure that all ranks know */
+    bool is_broken;  /* a transfer has failed: nobody may wait for anybody */
+    bool is_unheard; /* the failure of this rank is not known to rank 0 */
+};
+
+#endif
