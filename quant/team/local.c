@@ -22,7 +22,7 @@
 #include "quant/team/transport.h"
 
 #define LOOK_MS 50
-#define GRACE_S 2.0 /* for the other processes to end by themselves after a failure: rank 0 alone writes */
+#define GRACE_S 2.0 /* after a failure, for the others to end: rank 0 alone writes */
 
 typedef enum failure_state { NONE, WRITING, WRITTEN } failure_state;
 
@@ -41,7 +41,7 @@ typedef struct local {
     size_t common_bytes;
     int rank, size;
     double wait_limit_s;
-    int alive[SW_TEAM_RANKS_MAX];     /* the end of each rank's pipe: own to hold, others' to read */
+    int alive[SW_TEAM_RANKS_MAX];     /* an end of each rank's pipe: own to hold, others' to read */
     pid_t process[SW_TEAM_RANKS_MAX]; /* at rank 0; 0 once it is waited for */
 } local;
 
