@@ -88,6 +88,13 @@ static bool fail(void *self, sw_err *err)
     return true;
 }
 
+static bool has_failed(const void *self)
+{
+    const local *l = self;
+
+    return atomic_load(&l->common->failure) == WRITTEN;
+}
+
 static sw_code fail_lost(local *l, int rank, sw_err *err)
 {
     char text[SW_ERR_TEXT_BYTES];
@@ -221,7 +228,8 @@ static void close_local(void *self, sw_code code)
     sw_mem_put(l);
 }
 
-static const sw_transport local_transport = {.move = move, .fail = fail, .close = close_local};
+static const sw_transport local_transport = {.move = move, .fail = fail,
+                                              .has_failed = has_failed, .close = close_local};
 
 /* --- the beginning --- */
 

@@ -28,3 +28,6 @@ $(MPI_SO): $(MPI_OBJ)
 mpi: $(MPI_SO) ## the half for several hosts, where mpicc is (MPICC=mpicc)
 all: $(MPI_SO)
 endif
+
+# The library takes from the program what they share.
+$(BUILD)/tests/tools/team_ranks: LDFLAGS += -rdynamic

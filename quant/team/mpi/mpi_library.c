@@ -8,6 +8,7 @@
  * answers with such a message, since rank 0 is to print it; then MPI_Abort ends what still runs.
  */
 #include <mpi.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,8 +33,8 @@ typedef struct mpi {
     MPI_Comm all;
     int rank, size;
     double wait_limit_s;
-    bool has_failed;  /* a failure is known, `first` */
-    bool has_heard_0; /* one came from rank 0 */
+    atomic_bool has_failed; /* a failure is known, `first` */
+    bool has_heard_0;       /* one came from rank 0 */
     failure first, said;
 } mpi;
 
@@ -226,6 +227,14 @@ static bool fail(void *self, sw_err *err)
     return m->rank == 0 || m->has_heard_0;
 }
 
+/* As far as a transfer has heard: MPI may be asked by one thread alone. */
+static bool has_failed(const void *self)
+{
+    const mpi *m = self;
+
+    return m->has_failed;
+}
+
 /* After a failure rank 0, or who spoke in its place, ends all; the others give it time to. */
 static void close_mpi(void *self, sw_code code)
 {
@@ -242,7 +251,8 @@ static void close_mpi(void *self, sw_code code)
     (void)MPI_Abort(m->all, (int)code);
 }
 
-static const sw_transport transport = {.move = move, .fail = fail, .close = close_mpi};
+static const sw_transport transport = {.move = move, .fail = fail, .has_failed = has_failed,
+                                        .close = close_mpi};
 
 /* --- the beginning --- */
 
