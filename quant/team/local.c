@@ -22,7 +22,7 @@
 #include "quant/team/transport.h"
 
 #define LOOK_MS 50
-#define GRACE_S 2.0 /* for the other processes to end by themselves after a failure: rank 0 alone writes */
+#define GRACE_S 2.0 /* after a failure, for the others to end: rank 0 alone writes */
 
 typedef enum failure_state { NONE, WRITING, WRITTEN } failure_state;
 
@@ -41,7 +41,7 @@ typedef struct local {
     size_t common_bytes;
     int rank, size;
     double wait_limit_s;
-    int alive[SW_TEAM_RANKS_MAX];     /* the end of each rank's pipe: own to hold, others' to read */
+    int alive[SW_TEAM_RANKS_MAX];     /* an end of each rank's pipe: own to hold, others' to read */
     pid_t process[SW_TEAM_RANKS_MAX]; /* at rank 0; 0 once it is waited for */
 } local;
 
@@ -86,6 +86,13 @@ static bool fail(void *self, sw_err *err)
     publish(l, l->rank, err->code, err->text);
     if (published(l, &first) != SW_OK && first.code != err->code) *err = first;
     return true;
+}
+
+static bool has_failed(const void *self)
+{
+    const local *l = self;
+
+    return atomic_load(&l->common->failure) == WRITTEN;
 }
 
 static sw_code fail_lost(local *l, int rank, sw_err *err)
@@ -221,7 +228,8 @@ static void close_local(void *self, sw_code code)
     sw_mem_put(l);
 }
 
-static const sw_transport local_transport = {.move = move, .fail = fail, .close = close_local};
+static const sw_transport local_transport = {.move = move, .fail = fail,
+                                              .has_failed = has_failed, .close = close_local};
 
 /* --- the beginning --- */
 

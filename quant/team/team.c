@@ -32,6 +32,11 @@ bool sw_team_speaks(const sw_team *team)
     return !team || team->rank == 0 || team->is_unheard;
 }
 
+bool sw_team_has_failed(const sw_team *team)
+{
+    return team && team->transport->has_failed(team->self);
+}
+
 double sw_team_wait_limit_s(void)
 {
     const char *text = getenv("SWAGE_RANK_WAIT");

@@ -63,6 +63,9 @@ sw_code sw_team_barrier(sw_team *team, sw_err *err) SW_MUST_USE;
 sw_code sw_team_check_same(sw_team *team, const char *what, const void *data, size_t n_bytes,
                            sw_err *err) SW_MUST_USE;
 
+/* Has another rank failed, or died, as far as this one has heard? For any thread, at any time: what
+ * works for long asks it, and stops. */
+bool sw_team_has_failed(const sw_team *team);
 /* The last call before a rank prints its result. `code` is how its run went, with the text in err.
  * Returns how the run of all went. SW_OK for NULL and SW_OK. */
 sw_code sw_team_end(sw_team *team, sw_code code, sw_err *err) SW_MUST_USE;

@@ -22,6 +22,7 @@ typedef struct sw_transport {
     /* Tells the others why this rank ends, unless one of them was first: then *err becomes what
      * that one said. true: rank 0 knows. */
     bool (*fail)(void *self, sw_err *err);
+    bool (*has_failed)(const void *self); /* any thread may ask; does not wait */
     /* How the run went, for processes that wait for each other. Frees self. */
     void (*close)(void *self, sw_code code);
 } sw_transport;

@@ -58,6 +58,7 @@ kernels/cuda/decode
 kernels/cuda/engine
 quant
 quant/team
+quant/team/mpi
 quant/stats
 quant/method
 quant/search
