@@ -3,8 +3,8 @@
 # stalls, what is said where the MPI half is missing, and the bytes of a checkpoint.
 . "$(dirname "$0")/lib.bash"
 LIBRARY=$PWD/${BUILD:-build/release}/libswage_mpi.so
-command -v mpirun >/dev/null || { echo 'skipped: there is no mpirun (Debian: openmpi-bin)'; exit 77; }
-[ -f "$LIBRARY" ] || { echo 'skipped: there is no libswage_mpi.so; make mpi builds it'; exit 77; }
+command -v mpirun >/dev/null || { echo 'skipped: there is no mpirun; make deps-mpi installs it'; exit 77; }
+[ -f "$LIBRARY" ] || { echo 'skipped: there is no libswage_mpi.so; make builds it where mpicc is'; exit 77; }
 mpirun --version | grep -q 'Open MPI' || { echo 'skipped: this mpirun is not of Open MPI'; exit 77; }
 export SWAGE_MPI_LIBRARY=$LIBRARY OMP_NUM_THREADS=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
