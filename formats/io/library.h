@@ -1,4 +1,4 @@
-/* library.h - finds a half of the program that is a shared object of its own, opened when needed. */
+/* library.h - finds a half of the program that is a shared object, opened when it is needed. */
 #ifndef SW_FORMATS_IO_LIBRARY_H
 #define SW_FORMATS_IO_LIBRARY_H
 

@@ -11,8 +11,7 @@
 
 #include "formats/base/mem.h"
 #include "formats/io/library.h"
-#include "quant/team/mpi/mpi_library.h"
-#include "quant/team/team.h"
+#include "quant/team/transport.h"
 
 enum { UNKNOWN = -1 };
 

@@ -37,4 +37,12 @@ struct sw_team {
     bool is_unheard; /* the failure of this rank is not known to rank 0 */
 };
 
+/* What libswage_mpi.so offers the program, which opens it by name. Both are built from the same
+ * sources: sw_mpi_abi is the SW_ABI of the library's build. */
+#define SW_MPI_LIBRARY "libswage_mpi.so"
+extern const char sw_mpi_abi[];
+/* Fills the transport, the rank and the sizes of *team. Initialises MPI, once in a process. */
+typedef sw_code sw_mpi_join_fn(sw_team *team, sw_err *err);
+sw_code sw_mpi_join(sw_team *team, sw_err *err) SW_MUST_USE;
+
 #endif

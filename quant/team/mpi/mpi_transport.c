@@ -1,4 +1,4 @@
-/* mpi_library.c - transfers between the ranks of an MPI program; becomes libswage_mpi.so.
+/* mpi_transport.c - transfers between the ranks of an MPI program; becomes libswage_mpi.so.
  *
  * Nothing waits inside MPI: a transfer is started, then tested between short sleeps, so that a rank
  * that waits takes no processor from those that compute, hears of another's failure, and ends at
@@ -16,7 +16,7 @@
 #include <time.h>
 
 #include "formats/base/mem.h"
-#include "quant/team/mpi/mpi_library.h"
+#include "quant/team/transport.h"
 
 #define PIECE_BYTES ((size_t)64 << 20)
 #define GRACE_S 10.0
