@@ -99,9 +99,8 @@ static sw_code fail_lost(local *l, int rank, sw_err *err)
 {
     char text[SW_ERR_TEXT_BYTES];
 
-    (void)snprintf(text, sizeof text, "rank %d of %d has ended without a word, as a process that "
-                   "is killed does, by the kernel where memory is short; the same command goes on "
-                   "after the last finished block", rank, l->size);
+    (void)snprintf(text, sizeof text, "rank %d of %d has ended without a word, as a process does "
+                   "that is killed, by the kernel where memory is short", rank, l->size);
     publish(l, -1, SW_E_IO, text);
     return published(l, err);
 }
@@ -110,9 +109,8 @@ static sw_code fail_stalled(local *l, int rank, sw_err *err)
 {
     char text[SW_ERR_TEXT_BYTES];
 
-    (void)snprintf(text, sizeof text, "rank %d of %d has not answered rank %d for %.0f s; the same "
-                   "command goes on after the last finished block, with SWAGE_RANK_WAIT=SECONDS it "
-                   "waits longer", rank, l->size, l->rank, l->wait_limit_s);
+    (void)snprintf(text, sizeof text, "rank %d of %d has not answered rank %d for %.0f s; with "
+                   "SWAGE_RANK_WAIT=SECONDS it waits longer", rank, l->size, l->rank, l->wait_limit_s);
     publish(l, -1, SW_E_IO, text);
     return published(l, err);
 }

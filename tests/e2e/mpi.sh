@@ -46,4 +46,30 @@ ${CC:-cc} -shared -fPIC -o "$T/none.so" "$T/none.c" || fail 'the compiler'
 says 4 'libswage_mpi.so was built from other sources than this program' none
 says 2 '--ranks 3: the launcher has started 2 already' ranks 2 "$SWAGE" quantize "$TOY" -o "$T/out" --method rtn --ranks 3
 absent "$T/out"
+
+# The bytes of one rank, from several; and after ranks that were killed, of which mpirun tells.
+press() {
+    "$@" "$SWAGE" quantize "$TINY" -o "$T/out" --calib "$PWD/calib_data/calib.u16" --samples 2 --seq-len 128 --quiet
+}
+expect 0 '' press env
+mv "$T/out" "$T/want"
+for n in 2 3; do
+    says 0 '' press ranks $n
+    diff -r "$T/want" "$T/out" >"$T/diff" || fail "other bytes of $n ranks: $(head -n 3 "$T/diff")"
+    rm -rf "$T/out"
+done
+for n in 1 2 3 4; do
+    press ranks 2 >/dev/null 2>"$T/stderr" &
+    run=$!
+    sleep "1.$n"
+    # a shell, timeout, mpirun, its ranks
+    mapfile -t started < <(children_of "$(children_of "$(children_of $run)")")
+    [ ${#started[@]} -lt 2 ] || kill -KILL "${started[n % 2]}"
+    wait $run
+    have=$?
+    [ $have -eq 0 ] || [ $have -eq 137 ] || fail "exit $have of ranks that were killed: $(head -c 300 "$T/stderr")"
+    [ $have -ne 0 ] || break
+done
+[ -d "$T/out" ] || says 0 '' press ranks 3
+diff -r "$T/want" "$T/out" >"$T/diff" || fail "other bytes after kills: $(head -n 3 "$T/diff")"
 finish

@@ -12,7 +12,7 @@
 #define CUDA "cuda"
 #define DEVICE_INDEX_MAX 1023
 #define HOST_NAME_BYTES 65
-#define LAUNCHED_PAUSE_S 2
+#define LAUNCHED_PAUSE_S 10
 
 static const sw_opt *row_of(const sw_cmd *cmd, const char *name)
 {
