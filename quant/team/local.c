@@ -22,6 +22,7 @@
 #include "quant/team/transport.h"
 
 #define LOOK_MS 50
+#define LEAD_MS 200
 #define GRACE_S 2.0 /* after a failure, for the others to end: rank 0 alone writes */
 
 typedef enum failure_state { NONE, WRITING, WRITTEN } failure_state;
@@ -78,11 +79,14 @@ static sw_code published(const local *l, sw_err *err)
     return SW_FAIL(err, c->code, "rank %d: %s", c->failed_rank, c->text);
 }
 
+/* Of what all ranks fail at alike, rank 0 is to tell. */
 static bool fail(void *self, sw_err *err)
 {
     local *l = self;
     sw_err first = {0};
 
+    for (int ms = 0; l->rank != 0 && ms < LEAD_MS && !atomic_load(&l->common->failure); ms++)
+        (void)usleep(1000);
     publish(l, l->rank, err->code, err->text);
     if (published(l, &first) != SW_OK && first.code != err->code) *err = first;
     return true;
