@@ -55,7 +55,9 @@ $(BUILD)/kernels/cpu/%.o: LAST_FLAGS := -fno-sanitize=all
 endif
 
 # kernels/cuda becomes a library of its own by tests/make/cuda.mk; forward.c opens it at run time.
-LIB_SRC   := $(sort $(shell find formats kernels quant verify -name '*.c' ! -path 'kernels/cuda/*') \
+# quant/team/mpi likewise, by tests/make/mpi.mk; join_mpi.c opens it.
+LIB_SRC   := $(sort $(shell find formats kernels quant verify -name '*.c' ! -path 'kernels/cuda/*' \
+                 ! -path 'quant/team/mpi/*') \
                kernels/cuda/forward.c)
 TOOL_SRC  := $(sort $(shell find tools -name '*.c'))
 UNIT_SRC  := $(sort $(shell find tests/unit tests/fault tests/property -name 'test_*.c'))
@@ -82,6 +84,7 @@ include tests/make/deps.mk
 include tests/make/test.mk
 include tests/make/demo.mk
 include tests/make/cuda.mk
+include tests/make/mpi.mk
 include tests/make/library.mk
 include tests/make/install.mk
 include tests/make/package.mk

@@ -125,6 +125,9 @@ sw_code sw_solver_times_inverse(sw_solver *s, double *d_rows, double *d_scratch,
 /* *sum += the inner product of d_a and d_b [n, k], summed in the order of rows. */
 sw_code sw_solver_inner(double *sum, sw_solver *s, const double *d_a, const double *d_b, int64_t n,
                         int64_t k, sw_err *err) SW_MUST_USE;
+/* by_row [n], on the host and so many elements apart: the inner product of each row alone. */
+sw_code sw_solver_inner_rows(double *by_row, int64_t stride, sw_solver *s, const double *d_a,
+                             const double *d_b, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
 /* d_to [n] += scale * d_from */
 sw_code sw_solver_axpy(sw_solver *s, double *d_to, double scale, const double *d_from, int64_t n,
                        sw_err *err) SW_MUST_USE;
@@ -159,6 +162,7 @@ typedef struct sw_device_problem {
     bool refit;                     /* fit a group when the sweep reaches it (gptq.c) */
     int refine_rounds;
     float *d_values;                /* [n_out, k_in] gets the decoded result, or NULL; may be d_w */
+    struct sw_device_sums *by_row;  /* host, [n_out], what each row adds to the sums, or NULL */
 } sw_device_problem;
 
 typedef struct sw_device_sums { /* over all rows: see sw_solve_report */

@@ -46,6 +46,8 @@ typedef struct sw_importance {
     sw_code (*get)(void *self, bool *has, double *out, const sw_linear_ref *ref, sw_err *err);
 } sw_importance;
 
+struct sw_team;
+
 typedef struct sw_quant_options {
     const struct sw_algo *algo;
     sw_qspec spec;
@@ -63,6 +65,7 @@ typedef struct sw_quant_options {
     const struct sw_backend *backend; /* what computes (backend.h); NULL: the CPU */
     void *device;             /* that the backend was opened on, borrowed; NULL on the CPU */
     int n_threads;
+    struct sw_team *team;     /* the ranks that share the run, borrowed; NULL: one. Same bytes */
 } sw_quant_options;
 
 /* Calibration tokens: n_seqs windows of seq_len ids; borrowed. */

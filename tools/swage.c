@@ -20,6 +20,7 @@
 #include "tools/cli/model_args.h"
 #include "tools/cli/signals.h"
 #include "tools/device/cpu_setup.h"
+#include "tools/device/ranks.h"
 #include "tools/shell/commands.h"
 
 #define MMAP_THRESHOLD_BYTES (1 << 20)
@@ -132,6 +133,14 @@ static sw_code end_profile(const char *path, sw_code rc, sw_err *err)
     return wrote;
 }
 
+static void say_end(sw_run *run, const sw_cmd *cmd, const sw_cmd_common *common, sw_code rc,
+                    const sw_err *err)
+{
+    if (rc != SW_OK && common && common->json && !run->has_result) print_json_error(run, cmd, err);
+    if (rc != SW_OK) sw_term_error(run->term, cmd->name, err);
+    sw_term_end(run->term, (int)rc);
+}
+
 static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
 {
     sw_arena arena = {0};
@@ -154,7 +163,9 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     if ((rc = sw_opt_parse(common, &args, cmd->options, argc, argv, &arena, &err)) != SW_OK ||
         (rc = check_args(cmd, &args, &err)) != SW_OK)
         goto done;
+    if ((rc = sw_ranks_begin(&run, cmd, common, &err)) != SW_OK) goto done;
     if (!common->threads) common->threads = sw_cpu_count();
+    term.team = run.team;
     term.is_quiet = common->quiet != 0;
     sw_term_begin(&term, common->progress, common->color, cmd->name);
     sw_path_follow_links(common->follow_links != 0);
@@ -170,6 +181,7 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     if ((rc = begin_profile(common->profile, &err)) != SW_OK) goto done;
     sw_signals_catch(cmd->name, common->json != 0, cmd->is_long);
     sw_watch_begin();
+    sw_ranks_note(&run, common);
     if ((rc = sw_model_args(cmd, common, &args, &arena, &term.progress, &err)) == SW_OK)
         rc = cmd->run(&run, &err);
     rc = end_profile(common->profile, rc, &err);
@@ -179,10 +191,10 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
                          common->arch_like);
     if (rc == SW_OK) rc = flush_result(&err);
 done:
-    if (rc != SW_OK && common && common->json && !run.has_result)
-        print_json_error(&run, cmd, &err);
-    if (rc != SW_OK) sw_term_error(&term, cmd->name, &err);
-    sw_term_end(&term, (int)rc);
+    rc = sw_team_end(run.team, rc, &err);
+    if (sw_team_speaks(run.team)) say_end(&run, cmd, common, rc, &err);
+    (void)fflush(NULL);
+    sw_team_close(run.team, rc);
     sw_watch_end();
     sw_arena_free(&arena);
     return (int)rc;

@@ -10,11 +10,9 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "formats/io/file.h"
+#include "formats/io/library.h"
 #include "kernels/engine/device_engine.h"
 #include "kernels/solver.h"
 
@@ -74,50 +72,13 @@ static bool fill_table(calls *out, void *library)
     return true;
 }
 
-/* NULL when there is no such file; a file that cannot be opened says why, and ends the search. */
-static void *open_at(const char *path)
-{
-    void *library = access(path, F_OK) == 0 ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-
-    if (!library && access(path, F_OK) == 0)
-        (void)snprintf(reason, sizeof reason, "%s", dlerror());
-    return library;
-}
-
-/* SWAGE_CUDA_LIBRARY names the file; else it lies beside the program, or in the lib directory
- * beside the program's or its folder swage, or where the system keeps libraries. */
-static void *open_library(void)
-{
-    static const char *const beside[] = {"", "../lib/", "../lib/swage/"};
-    const char *named = getenv("SWAGE_CUDA_LIBRARY");
-    char program[SW_PATH_BYTES], path[SW_PATH_BYTES + 40];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    void *library = NULL;
-
-    if (named && *named) {
-        library = open_at(named);
-        if (!library && !reason[0]) (void)snprintf(reason, sizeof reason, "%.300s: no such file",
-                                                   named);
-        return library;
-    }
-    program[n > 0 ? n : 0] = '\0';
-    if (strrchr(program, '/')) strrchr(program, '/')[1] = '\0';
-    for (int i = 0; i < 3 && !library && !reason[0]; i++) {
-        (void)snprintf(path, sizeof path, "%s%s" LIBRARY, program, beside[i]);
-        library = open_at(path);
-    }
-    return library || reason[0] ? library : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-}
-
 static void open_once(void)
 {
-    void *library = open_library();
+    const sw_library half = {.name = LIBRARY, .variable = "SWAGE_CUDA_LIBRARY",
+                             .remedy = "build it where nvcc is (make cuda)"};
+    void *library = sw_library_open(&half, reason, sizeof reason);
 
-    is_there = library && fill_table(&table, library); /* stays open until the program ends */
-    if (!is_there && !reason[0])
-        (void)snprintf(reason, sizeof reason, "there is no " LIBRARY " beside the program, in the "
-                       "lib directory beside that, or where the system keeps libraries; build it "
-                       "where nvcc is (make cuda)");
+    is_there = library && fill_table(&table, library);
 }
 
 static const calls *opened(void)

@@ -28,6 +28,13 @@ typedef struct sw_solve_report {
     int64_t n_by_ocp[3];     /* power-of-two scales below, at and above what pow2.h FLOOR says */
 } sw_solve_report;
 
+/* What rows cost: added up in row order they are what the report says. */
+typedef struct sw_row_figures {
+    double loss;     /* tr(E H E^T) of the result */
+    double loss_rtn; /* of plain rounding */
+    double power;    /* tr(W H W^T) */
+} sw_row_figures;
+
 typedef struct sw_solve_problem {
     const float *w;             /* [n_out, k_in] in memory, or */
     float *values;              /* the same where it is solved: the decoded result takes its
@@ -46,6 +53,8 @@ typedef struct sw_solve_problem {
     int n_threads;
     const bool *is_exact;       /* [k_in] columns that are kept elsewhere: 0 in w and shift, and
                                    their codes stay at the zero point; or NULL */
+    sw_row_figures *figures;    /* [n_out], zeroed, of a problem with a factor: what rows cost, or
+                                   several of them at the first one's; or NULL */
 } sw_solve_problem;
 
 typedef struct sw_transform sw_transform; /* transform.h */

@@ -165,7 +165,7 @@ sw_code sw_gptq_rows(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *
     if ((rc = SW_MEM_GET(&diagonal, k, "GPTQ weights", err)) != SW_OK) goto done;
     for (int64_t j = 0; j < k; j++) diagonal[j] = p->factor->h[j * k + j];
     job.diagonal = diagonal;
-    rc = sw_rows_solve(&sum, solve_slab, &job, p->n_out, p->n_threads, err);
+    rc = sw_rows_solve(&sum, p->figures, solve_slab, &job, p->n_out, p->n_threads, err);
     if (rc == SW_OK) sw_rows_report(report, &sum);
 done:
     sw_frame_free(&job.frame);

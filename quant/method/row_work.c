@@ -27,8 +27,23 @@ static void run_piece(void *ctx, int64_t begin, int64_t end, int thread)
                         &at->err);
 }
 
-sw_code sw_rows_solve(sw_row_figures *sum, sw_rows_fn fn, const void *ctx, int64_t n_out,
-                      int n_threads, sw_err *err)
+static void add(sw_row_figures *sum, const sw_row_figures *more)
+{
+    sum->loss += more->loss;
+    sum->loss_rtn += more->loss_rtn;
+    sum->power += more->power;
+}
+
+sw_row_figures sw_rows_sum(const sw_row_figures *by_row, int64_t n)
+{
+    sw_row_figures sum = {0, 0, 0};
+
+    for (int64_t i = 0; i < n; i++) add(&sum, &by_row[i]);
+    return sum;
+}
+
+sw_code sw_rows_solve(sw_row_figures *sum, sw_row_figures *by_row, sw_rows_fn fn, const void *ctx,
+                      int64_t n_out, int n_threads, sw_err *err)
 {
     int64_t n_pieces = sw_ceil_div(n_out, SW_SLAB_ROWS);
     row_work work = {.fn = fn, .ctx = ctx};
@@ -46,9 +61,8 @@ sw_code sw_rows_solve(sw_row_figures *sum, sw_rows_fn fn, const void *ctx, int64
             rc = SW_FAIL(err, p->code, "%s", p->err.text);
             goto done;
         }
-        total.loss += p->figures.loss;
-        total.loss_rtn += p->figures.loss_rtn;
-        total.power += p->figures.power;
+        add(&total, &p->figures);
+        if (by_row) by_row[i * SW_SLAB_ROWS] = p->figures;
     }
     *sum = total;
 done:

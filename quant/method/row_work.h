@@ -9,12 +9,6 @@
 #include "quant/method/algo.h"
 #include "quant/method/slab.h"
 
-typedef struct sw_row_figures {
-    double loss;     /* tr(E H E^T) of the result */
-    double loss_rtn; /* of plain rounding */
-    double power;    /* tr(W H W^T) */
-} sw_row_figures;
-
 /* Memory of one thread, which all of its pieces use in turn: new memory for each would take longer
  * to be cleared than plain rounding takes. Zeroed at first; what solver needs something of it gets
  * it once; sw_rows_solve frees it. What is in it may depend on the pieces before. */
@@ -28,10 +22,13 @@ typedef struct sw_row_space {
 typedef sw_code (*sw_rows_fn)(sw_row_figures *out, sw_row_space *space, const void *ctx,
                               int64_t row0, int64_t n_rows, sw_err *err);
 
-/* All n_out rows; *sum is set on success. The first piece's failure is the call's. */
-sw_code sw_rows_solve(sw_row_figures *sum, sw_rows_fn fn, const void *ctx, int64_t n_out,
-                      int n_threads, sw_err *err) SW_MUST_USE;
+/* All n_out rows; *sum is set on success. The first piece's failure is the call's. by_row [n_out]
+ * or NULL: what a piece costs, at its first row. */
+sw_code sw_rows_solve(sw_row_figures *sum, sw_row_figures *by_row, sw_rows_fn fn, const void *ctx,
+                      int64_t n_out, int n_threads, sw_err *err) SW_MUST_USE;
 
+/* Figures of n rows, in their order. */
+sw_row_figures sw_rows_sum(const sw_row_figures *by_row, int64_t n);
 /* The report's power, error and error_rtn; 0 for a weight that does nothing. */
 void sw_rows_report(sw_solve_report *report, const sw_row_figures *sum);
 

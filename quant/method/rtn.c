@@ -59,7 +59,7 @@ sw_code sw_round_solve(sw_qtensor *q, const sw_solve_problem *p, sw_fit_fn fit,
     if ((rc = SW_MEM_GET(&ones, p->k_in, "rounding weights", err)) != SW_OK) goto done;
     for (int64_t k = 0; k < p->k_in; k++) ones[k] = 1.0;
     job.weights = p->importance ? p->importance : ones;
-    rc = sw_rows_solve(&sum, rtn_slab, &job, p->n_out, p->n_threads, err);
+    rc = sw_rows_solve(&sum, p->figures, rtn_slab, &job, p->n_out, p->n_threads, err);
     if (rc == SW_OK && p->factor) sw_rows_report(report, &sum);
 done:
     sw_frame_free(&job.frame);

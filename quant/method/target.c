@@ -18,18 +18,38 @@ static sw_strengths minimize(const double q[5], sw_strengths cap)
     return s;
 }
 
+sw_code sw_target_forms(double (*by_row)[5], const sw_factor *factor, const sw_hessian *seen,
+                        const sw_hessian *held, const float *w, int64_t n_out, sw_strengths cap,
+                        sw_err *err)
+{
+    bool with_residual = cap.residual > 0 && seen->n_out_residual == n_out;
+
+    return sw_backend_of(&factor->place)
+        ->target_form(by_row, factor, seen, held, w, n_out, with_residual, err);
+}
+
+sw_strengths sw_target_choose(double (*by_row)[5], int64_t n_out, const sw_hessian *seen,
+                              const sw_hessian *held, sw_strengths cap)
+{
+    /* the factor is of all tokens, the cross terms of those seen: bring them to one scale */
+    double scale = (double)(seen->n_tokens + held->n_tokens) / (double)seen->n_tokens;
+    double form[5] = {0};
+
+    for (int64_t row = 0; row < n_out; row++)
+        for (int i = 0; i < 5; i++) form[i] += by_row[row][i] * (i < 3 ? scale * scale : scale);
+    return minimize(form, cap);
+}
+
 sw_code sw_target_strengths(sw_strengths *out, const sw_factor *factor, const sw_hessian *seen,
                             const sw_hessian *held, const float *w, int64_t n_out,
                             sw_strengths cap, sw_err *err)
 {
-    /* the factor is of all tokens, the cross terms of those seen: bring them to one scale */
-    double scale = (double)(seen->n_tokens + held->n_tokens) / (double)seen->n_tokens;
-    bool with_residual = cap.residual > 0 && seen->n_out_residual == n_out;
-    double form[5];
-    sw_code rc = sw_backend_of(&factor->place)
-                     ->target_form(form, factor, seen, held, w, n_out, scale, with_residual, err);
+    double (*by_row)[5] = NULL;
+    sw_code rc = SW_MEM_GET(&by_row, n_out, "target search", err);
 
-    if (rc == SW_OK) *out = minimize(form, cap);
+    if (rc == SW_OK) rc = sw_target_forms(by_row, factor, seen, held, w, n_out, cap, err);
+    if (rc == SW_OK) *out = sw_target_choose(by_row, n_out, seen, held, cap);
+    sw_mem_put(by_row);
     return rc;
 }
 

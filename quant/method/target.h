@@ -19,6 +19,15 @@ sw_code sw_target_strengths(sw_strengths *out, const sw_factor *factor, const sw
                             const sw_hessian *held, const float *w, int64_t n_out,
                             sw_strengths cap, sw_err *err) SW_MUST_USE;
 
+/* The same in two steps: what each row adds to the held-out error, into by_row [n_out], zeroed, for
+ * rows of w that may be some of a weight's (R then starts at the first of them); and the choice,
+ * from all rows of the weight in their order. */
+sw_code sw_target_forms(double (*by_row)[5], const sw_factor *factor, const sw_hessian *seen,
+                        const sw_hessian *held, const float *w, int64_t n_out, sw_strengths cap,
+                        sw_err *err) SW_MUST_USE;
+sw_strengths sw_target_choose(double (*by_row)[5], int64_t n_out, const sw_hessian *seen,
+                              const sw_hessian *held, sw_strengths cap);
+
 /* Room for S at the place where the factor is. */
 sw_code sw_target_shift_new(double **out, const sw_factor *factor, int64_t n_out,
                             sw_err *err) SW_MUST_USE;

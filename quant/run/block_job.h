@@ -35,7 +35,12 @@ bool sw_block_job_uses_site(const sw_block_job *job, int site);
 /* Blocks there are, and one more for the head (sw_model_linears) when it is selected. */
 int64_t sw_quant_n_layers(const sw_model *model, const sw_quant_sink *sink);
 
-/* SW_E_USAGE: the method does nothing for the scheme. */
+/* Blocks that an earlier run put, as rank 0's sink has them; every rank calls it. */
+sw_code sw_quant_blocks_done(int64_t *n, const sw_quant_sink *sink, const sw_quant_options *options,
+                             sw_err *err) SW_MUST_USE;
+
+/* SW_E_USAGE: the method does nothing for the scheme. SW_E_UNSUPPORTED: it does not run on several
+ * ranks. */
 sw_code sw_quant_check_method(const sw_quant_options *options, sw_err *err) SW_MUST_USE;
 
 /* What a transform of the block gets: lends, does not own. */

@@ -12,9 +12,12 @@
 #include "quant/method/target.h"
 #include "quant/method/weight_rows.h"
 #include "quant/run/block_job.h"
+#include "quant/run/share.h"
 #include "quant/search/outliers.h"
 #include "quant/stats/ranges.h"
 #include "quant/stats/stats.h"
+#include "quant/stats/sums.h"
+#include "quant/team/team.h"
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
 #define TOKENS_PER_INPUT_MIN 0.25
@@ -43,25 +46,28 @@ static void count_exponents(sw_solve_report *report, const sw_qtensor *q, const 
     }
 }
 
+/* How rows are solved. */
+typedef struct row_solver {
+    const sw_algo *algo;
+    const char *why_not; /* there is no factor */
+    const char *path;
+} row_solver;
+
 /* Solve with `algo`; a Hessian that cannot serve falls back to rounding and says so. */
-static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, const sw_block_job *job,
-                     const char *why_not, sw_solve_report *report, sw_err *err)
+static sw_code solve_rows(sw_qtensor *q, const sw_solve_problem *p, void *self,
+                          sw_solve_report *report, sw_err *err)
 {
-    const sw_algo *algo = job->options->algo;
+    const row_solver *by = self;
+    const sw_span span = sw_span_open("solve");
     sw_code rc;
 
     report->error = report->error_rtn = -1;
-    if (algo->needs_statistics && !p->factor) {
-        rc = sw_outliers_solve(q, p, sw_rtn_solve, report, err);
-        report->is_fallback = true;
-        (void)snprintf(report->why, sizeof report->why, "%s", why_not);
-    } else {
-        rc = sw_outliers_solve(q, p, algo->solve, report, err);
-    }
-    if (rc == SW_OK) {
-        scale_range(report, q);
-        count_exponents(report, q, p->w);
-    }
+    report->is_fallback = by->algo->needs_statistics && !p->factor;
+    if (report->is_fallback)
+        (void)snprintf(report->why, sizeof report->why, "%s", by->why_not);
+    rc = sw_outliers_solve(q, p, report->is_fallback ? sw_rtn_solve : by->algo->solve, report,
+                           err);
+    sw_span_close(span, by->path);
     return rc;
 }
 
@@ -71,6 +77,7 @@ typedef struct shared_stats {
     const sw_factor *factor; /* of `all`; NULL when it cannot serve, and then why */
     const sw_factor *cross;  /* of what the cross terms belong to; NULL: factor */
     const sw_strengths *strengths; /* [n_linears] chosen beforehand, or NULL */
+    struct sw_team *team;    /* whose ranks share the rows of each linear */
     int64_t n_routed;        /* tokens that reached the expert; -1: no expert */
     double shared_weight;    /* see experts.h */
     char why_not[120];
@@ -157,77 +164,149 @@ static sw_code find_fused_amax(double *out, const sw_block_job *job, int64_t i, 
     return rc;
 }
 
-/* One linear: aim, solve, hand out, and let the block use the quantized value. */
-static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, float *w,
-                            const shared_stats *shared, sw_err *err)
+/* What became of a linear. */
+typedef struct solution {
+    sw_qtensor q;
+    sw_solve_report report;
+} solution;
+
+/* The target of this rank's rows, as far as it is not the weight itself. */
+static sw_code aim(double **shift, sw_solve_report *report, const sw_solve_problem *p, int64_t i,
+                   const shared_stats *shared, sw_err *err)
 {
-    const sw_linear_ref *ref = &job->linears[i];
-    const sw_qspec *spec = &job->specs[i];
-    const sw_quant_options *o = job->options;
-    sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = *spec,
-                          .factor = shared->factor, .refine_rounds = o->refine_rounds,
-                          .n_threads = o->n_threads, .place = sw_options_place(o)};
-    sw_solve_report report = {.n_routed = shared->n_routed, .shared_weight = shared->shared_weight};
-    sw_qtensor q = {0};
-    double *shift = NULL, *importance = NULL;
-    sw_span span;
+    const sw_rows rows = sw_share_rows(&p->spec, p->n_out, sw_team_rank(shared->team),
+                                       sw_team_size(shared->team));
+    const sw_hessian all = shared->all ? sw_share_hessian(shared->all, rows, p->n_out)
+                                       : (sw_hessian){0};
+    const int64_t n = rows.end - rows.begin;
     sw_code rc;
 
-    if ((rc = sw_qtensor_alloc(&q, spec, ref->n_out, ref->k_in, err)) != SW_OK ||
-        (rc = take_importance(&importance, job, ref, err)) != SW_OK)
+    if (!shared->factor || !shared->strengths) return SW_OK;
+    report->input_strength = shared->strengths[i].input;
+    report->residual_strength = shared->strengths[i].residual;
+    if (!n) return SW_OK;
+    if ((rc = sw_target_shift_new(shift, shared->factor, n, err)) != SW_OK) return rc;
+    return sw_target_shift(*shift, shared->cross ? shared->cross : shared->factor, &all,
+                           p->w + rows.begin * p->k_in, n, shared->strengths[i], err);
+}
+
+/* One linear, loaded: aim and solve. */
+static sw_code solve_loaded(solution *out, sw_block_job *job, int64_t i, const char *path,
+                            const float *w, const shared_stats *shared, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    const sw_quant_options *o = job->options;
+    sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = job->specs[i],
+                          .factor = shared->factor, .refine_rounds = o->refine_rounds,
+                          .n_threads = o->n_threads, .place = sw_options_place(o)};
+    row_solver by = {o->algo, shared->why_not, path};
+    double *shift = NULL, *importance = NULL;
+    sw_code rc;
+
+    out->report = (sw_solve_report){.n_routed = shared->n_routed,
+                                    .shared_weight = shared->shared_weight};
+    if ((rc = sw_qtensor_alloc(&out->q, &p.spec, ref->n_out, ref->k_in, err)) != SW_OK ||
+        (rc = take_importance(&importance, job, ref, err)) != SW_OK ||
+        (rc = take_input_scale(&out->q, job, ref, err)) != SW_OK ||
+        (rc = find_fused_amax(&p.fused_amax, job, i, err)) != SW_OK ||
+        (rc = aim(&shift, &out->report, &p, i, shared, err)) != SW_OK)
         goto done;
     p.importance = importance;
-    if ((rc = take_input_scale(&q, job, ref, err)) != SW_OK) goto done;
-    rc = find_fused_amax(&p.fused_amax, job, i, err);
+    rc = sw_share_solve(&out->q, &p, shift, solve_rows, &by, &out->report, shared->team, err);
     if (rc != SW_OK) goto done;
-    if (shared->factor && shared->strengths) {
-        rc = sw_target_shift_new(&shift, shared->factor, ref->n_out, err);
-        if (rc != SW_OK) goto done;
-        report.input_strength = shared->strengths[i].input;
-        report.residual_strength = shared->strengths[i].residual;
-        rc = sw_target_shift(shift, shared->cross ? shared->cross : shared->factor, shared->all, w,
-                             ref->n_out, shared->strengths[i], err);
-        if (rc != SW_OK) goto done;
-        p.target_shift = shift;
-    }
-    span = sw_span_open("solve");
-    rc = solve(&q, &p, job, shared->why_not, &report, err);
-    sw_span_close(span, path);
-    if (rc != SW_OK) goto done;
-    if (job->streams) { /* nobody else runs the block with what became of it */
-        span = sw_span_open("decode");
-        sw_block_job_runs_on(job)->decode(w, &q, o->n_threads);
-        sw_span_close(span, path);
-    }
-    span = sw_span_open("hand on");
-    rc = job->sink->take ? job->sink->take(job->sink->self, ref, path, &q, &report, err)
-                         : job->sink->put(job->sink->self, ref, path, &q, &report, err);
-    sw_span_close(span, path);
+    scale_range(&out->report, &out->q);
+    count_exponents(&out->report, &out->q, w);
 done:
-    sw_qtensor_free(&q);
     sw_mem_put(importance);
     sw_target_shift_free(shift, shared->factor);
     return rc;
 }
 
+/* A weight of its own room, and what became of it. */
+static sw_code solve_only(solution *out, float **w, sw_block_job *job, int64_t i, const char *path,
+                          const shared_stats *shared, sw_err *err)
+{
+    const sw_span span = sw_span_open("load weight");
+    sw_code rc = get_room(w, job, &job->linears[i], err);
+
+    if (rc == SW_OK) rc = load_weight(*w, job, &job->linears[i], err);
+    sw_span_close(span, path);
+    return rc == SW_OK ? solve_loaded(out, job, i, path, *w, shared, err) : rc;
+}
+
+/* Hand a linear out, and let the block use the quantized value, in *w, which it takes over. */
+static sw_code hand_on(solution *s, float **w, sw_block_job *job, int64_t i, const char *path,
+                       sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    sw_span span;
+    sw_code rc;
+
+    if (job->streams) { /* nobody else runs the block with what became of it */
+        span = sw_span_open("decode");
+        sw_block_job_runs_on(job)->decode(*w, &s->q, job->options->n_threads);
+        sw_span_close(span, path);
+    }
+    span = sw_span_open("hand on");
+    rc = job->sink->take ? job->sink->take(job->sink->self, ref, path, &s->q, &s->report, err)
+                         : job->sink->put(job->sink->self, ref, path, &s->q, &s->report, err);
+    sw_span_close(span, path);
+    if (rc != SW_OK || !job->streams) return rc;
+    sw_block_job_use(job, i, *w);
+    *w = NULL;
+    return SW_OK;
+}
+
 static sw_code solve_linear(sw_block_job *job, int64_t i, const shared_stats *shared, sw_err *err)
 {
     const sw_linear_ref *ref = &job->linears[i];
-    sw_span span = sw_span_open("load weight");
+    solution s = {.report = {0}};
     float *w = NULL;
     char path[256];
     sw_code rc;
 
     (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    rc = get_room(&w, job, ref, err);
-    if (rc == SW_OK) rc = load_weight(w, job, ref, err);
-    sw_span_close(span, path);
-    if (rc == SW_OK) rc = solve_loaded(job, i, path, w, shared, err);
-    if (rc == SW_OK && job->streams) {
-        sw_block_job_use(job, i, w);
-        return SW_OK;
-    }
-    sw_err_prefix(err, "%s", path);
+    rc = solve_only(&s, &w, job, i, path, shared, err);
+    if (rc == SW_OK) rc = hand_on(&s, &w, job, i, path, err);
+    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    sw_qtensor_free(&s.q);
+    if (w != job->spare) sw_mem_put(w);
+    return rc;
+}
+
+/* The same of a linear that this rank owns, kept until all ranks have solved theirs. */
+static sw_code solve_kept(solution *out, sw_block_job *job, int64_t i, const shared_stats *shared,
+                          sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    float *w = NULL;
+    char path[256];
+    sw_code rc;
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    rc = solve_only(out, &w, job, i, path, shared, err);
+    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    if (w != job->spare) sw_mem_put(w);
+    return rc;
+}
+
+/* And what became of it, from its owner to all, and handed on. */
+static sw_code exchange(solution *kept, sw_block_job *job, int64_t i, int owner, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    sw_team *team = job->options->team;
+    float *w = NULL;
+    char path[256];
+    sw_code rc = SW_OK;
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    if (sw_team_rank(team) != owner)
+        rc = sw_qtensor_alloc(&kept->q, &job->specs[i], ref->n_out, ref->k_in, err);
+    if (rc == SW_OK) rc = sw_share_tensor(&kept->q, &kept->report, owner, team, err);
+    if (rc == SW_OK) rc = get_room(&w, job, ref, err);
+    if (rc == SW_OK) rc = hand_on(kept, &w, job, i, path, err);
+    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    sw_qtensor_free(&kept->q);
     if (w != job->spare) sw_mem_put(w);
     return rc;
 }
@@ -301,8 +380,8 @@ static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_s
         rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
         if (rc == SW_OK) rc = load_weight(w, job, ref, err);
         if (rc == SW_OK)
-            rc = sw_target_strengths(&out[i], factor, seen, held, w, ref->n_out, job->options->cap,
-                                     err);
+            rc = sw_share_strengths(&out[i], factor, seen, held, w, ref->n_out, job->options->cap,
+                                    job->options->team, err);
         if (rc != SW_OK && sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert))
             sw_err_prefix(err, "%s", path);
         sw_mem_put(w);
@@ -311,9 +390,11 @@ static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_s
     return rc;
 }
 
-/* One expert: own statistics, all-token ones, or both, as the options say. */
+/* One expert: own statistics, all-token ones, or both, as the options say. kept [n_linears]: what
+ * becomes of its linears stays there; NULL: it is handed on. */
 static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_expert_site *own,
-                            const sw_hessian *all, shared_stats shared, sw_err *err)
+                            const sw_hessian *all, shared_stats shared, solution *kept,
+                            sw_err *err)
 {
     sw_experts policy = job->options->experts;
     sw_factor factor = {0};
@@ -332,7 +413,9 @@ static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_
     if (rc != SW_OK) return rc;
     shared.factor = can ? &factor : NULL;
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-        if (shares(&job->linears[i], site, expert)) rc = solve_linear(job, i, &shared, err);
+        if (shares(&job->linears[i], site, expert))
+            rc = kept ? solve_kept(&kept[i], job, i, &shared, err)
+                      : solve_linear(job, i, &shared, err);
     sw_factor_free(&factor);
     return rc;
 }
@@ -347,28 +430,54 @@ static sw_place place_of_experts(const sw_block_job *job, sw_site site,
     return site == SW_SITE_MLP_IN ? stats->site[site].place : sw_place_sites(job, wanted);
 }
 
-/* The experts of `part`: gate and up, which all read tokens of one site, or down. */
-static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats,
+/* The experts of `part` that this rank owns: gate and up, which all read tokens of one site, or
+ * down. */
+static sw_code solve_owned(solution *kept, sw_block_job *job, sw_site site, sw_site_stats *stats,
                            sw_site_stats *part, const shared_stats *shared, sw_err *err)
 {
     bool is_in = site == SW_SITE_MLP_IN;
     const sw_place at = place_of_experts(job, site, stats);
+    const sw_team *team = job->options->team;
     sw_code rc = SW_OK;
 
-    if (job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
-        rc = sw_experts_weigh(part->experts, part->n_experts, &stats->site[SW_SITE_MLP_IN],
-                              err);
     for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
         sw_expert_stats *x = &part->experts[e];
         sw_expert_site *own = is_in ? &x->in : &x->down;
         shared_stats mine = *shared;
         mine.n_routed = x->n_tokens;
+        mine.team = NULL;
+        if (sw_sums_owner(part->expert_begin + e, sw_team_size(team)) != sw_team_rank(team))
+            continue;
         if ((rc = sw_expert_stats_move(x, &at, err)) != SW_OK) break;
         rc = solve_expert(job, site, part->expert_begin + e, own,
                           is_in ? &stats->site[site] : own->all.k_in ? &own->all : &own->half[0],
-                          mine, err);
+                          mine, kept, err);
         sw_expert_stats_free(x);
     }
+    return rc;
+}
+
+/* All experts of `part`. Of several ranks each solves its own first. */
+static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats,
+                           sw_site_stats *part, const shared_stats *shared, sw_err *err)
+{
+    const int n_ranks = sw_team_size(job->options->team);
+    solution *kept = NULL;
+    sw_code rc = SW_OK;
+
+    if (job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
+        rc = sw_experts_weigh(part->experts, part->n_experts, &stats->site[SW_SITE_MLP_IN],
+                              err);
+    if (rc == SW_OK && n_ranks > 1)
+        rc = SW_MEM_GET(&kept, job->n_linears, "solved experts", err);
+    if (rc == SW_OK) rc = solve_owned(kept, job, site, stats, part, shared, err);
+    for (int64_t e = 0; e < part->n_experts && kept && rc == SW_OK; e++)
+        for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+            if (shares(&job->linears[i], site, part->expert_begin + e))
+                rc = exchange(&kept[i], job, i, sw_sums_owner(part->expert_begin + e, n_ranks),
+                              err);
+    for (int64_t i = 0; i < job->n_linears && kept; i++) sw_qtensor_free(&kept[i].q);
+    sw_mem_put(kept);
     return rc;
 }
 
@@ -445,7 +554,7 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     bool with_cross = hess->d && held->n_tokens > 0, can = false;
     bool by_expert = is_by_expert(job, site);
     sw_hessian seen = *hess;
-    shared_stats shared = {.all = hess, .n_routed = -1};
+    shared_stats shared = {.all = hess, .n_routed = -1, .team = job->options->team};
     sw_strengths *strengths = NULL;
     sw_factor factor = {0};
     int64_t group_elems = 0;
@@ -481,7 +590,7 @@ done:
 
 sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
 {
-    const shared_stats none = {.n_routed = -1};
+    const shared_stats none = {.n_routed = -1, .team = job->options->team};
     sw_code rc = SW_OK;
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
@@ -496,7 +605,7 @@ sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
 
 sw_code sw_solve_without_stats(sw_block_job *job, sw_err *err)
 {
-    const shared_stats none = {.n_routed = -1};
+    const shared_stats none = {.n_routed = -1, .team = job->options->team};
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)

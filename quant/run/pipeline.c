@@ -5,9 +5,11 @@
 #include "formats/io/profile.h"
 #include "kernels/blas.h"
 #include "quant/run/block_job.h"
+#include "quant/run/share.h"
 #include "quant/search/fold.h"
 #include "quant/stats/kv_scales.h"
 #include "quant/stats/ranges.h"
+#include "quant/team/team.h"
 
 sw_quant_options sw_quant_defaults(void)
 {
@@ -111,6 +113,7 @@ static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t l
 static sw_code restore_linear(sw_block_job *job, int64_t i, sw_err *err)
 {
     const sw_linear_ref *ref = &job->linears[i];
+    sw_team *team = job->options->team;
     sw_qtensor q = {0};
     float *w = NULL;
     char path[256];
@@ -118,7 +121,12 @@ static sw_code restore_linear(sw_block_job *job, int64_t i, sw_err *err)
 
     (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
     if ((rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err)) != SW_OK) return rc;
-    if ((rc = job->sink->get(job->sink->self, &q, path, err)) != SW_OK) {
+    rc = sw_team_rank(team) == 0
+             ? job->sink->get(job->sink->self, &q, path, err)
+             : sw_qtensor_alloc(&q, &job->specs[i], ref->n_out, ref->k_in, err);
+    if (rc == SW_OK && sw_team_size(team) > 1) rc = sw_share_tensor(&q, NULL, 0, team, err);
+    if (rc != SW_OK) {
+        sw_qtensor_free(&q);
         sw_mem_put(w);
         return rc;
     }
@@ -182,7 +190,18 @@ sw_code sw_quant_check_method(const sw_quant_options *options, sw_err *err)
         options->spec.act.scope == SW_ACT_NONE)
         return SW_FAIL(err, SW_E_USAGE, "method %s is for schemes that quantize activations too, "
                        "and this one leaves them in floats; try awq", options->algo->name);
+    if (options->algo->transform && sw_team_size(options->team) > 1)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "method %s tries candidates on windows of the whole "
+                       "text, which ranks do not share yet: run it as one rank, or take gptq",
+                       options->algo->name);
     return SW_OK;
+}
+
+sw_code sw_quant_blocks_done(int64_t *n, const sw_quant_sink *sink, const sw_quant_options *options,
+                             sw_err *err)
+{
+    *n = sink->n_done ? sink->n_done(sink->self) : 0;
+    return sw_team_broadcast(options->team, 0, n, sizeof *n, err);
 }
 
 sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *calib,
@@ -191,7 +210,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
 {
     bool with_original = (options->cap.input > 0 || options->cap.residual > 0) && calib &&
                          sw_streams_hold_back(calib);
-    int64_t n_done = sink->n_done ? sink->n_done(sink->self) : 0;
+    int64_t n_done = 0;
     int64_t n_layers = sw_quant_n_layers(model, sink);
     sw_streams streams = {0};
     sw_code rc = SW_OK;
@@ -199,6 +218,7 @@ sw_code sw_quant_run(const sw_model *model, const sw_st *st, const sw_calib *cal
     if (options->algo->needs_statistics && !calib)
         return SW_FAIL(err, SW_E_USAGE, "method %s needs calibration text", options->algo->name);
     if ((rc = sw_quant_check_method(options, err)) != SW_OK ||
+        (rc = sw_quant_blocks_done(&n_done, sink, options, err)) != SW_OK ||
         (calib && (rc = sw_blas_reserve(options->n_threads, err)) != SW_OK))
         return rc;
     if (calib && (rc = sw_place_streams(&streams, model, st, calib,

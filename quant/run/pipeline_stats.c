@@ -188,10 +188,11 @@ sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpac
 {
     feed f = {.model = model, .st = st, .file = stats, .options = options, .sink = sink,
               .progress = progress};
-    int64_t n_done = sink->n_done ? sink->n_done(sink->self) : 0;
+    int64_t n_done = 0;
     int64_t n_layers = sw_quant_n_layers(model, sink);
     sw_code rc = sw_quant_check_method(options, err);
 
+    if (rc == SW_OK) rc = sw_quant_blocks_done(&n_done, sink, options, err);
     if (rc == SW_OK) rc = sw_blas_reserve(options->n_threads, err);
     if (rc == SW_OK && options->algo->transform) rc = open_windows(&f, err);
     for (int64_t layer = 0; layer < n_layers && rc == SW_OK; layer++) {

@@ -2,6 +2,7 @@
 #include "quant/run/block_job.h"
 
 #include "formats/base/mem.h"
+#include "quant/team/team.h"
 
 sw_place sw_place_sites(const sw_block_job *job, const bool wanted[SW_SITE_COUNT])
 {
@@ -50,10 +51,20 @@ static sw_code try_place(sw_streams *out, const sw_model *model, const sw_st *st
     if (rc != SW_OK) return rc;
     if (!can && !o->spill_dir)
         return SW_FAIL(local, SW_E_UNSUPPORTED, "the scheme keeps outliers");
-    rc = sw_streams_new(out, &at, model, st, calib, with_original, o->spill_dir, local);
+    rc = sw_streams_new_shared(out, &at, model, st, calib, with_original, o->spill_dir, o->team,
+                               local);
     if (rc != SW_OK && rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM)
         return SW_FAIL(err, rc, "%s", local->text);
     return rc;
+}
+
+/* Where one rank's streams do not go, nobody's do: the backends' last digits differ. */
+static sw_code agree(sw_streams *out, sw_code rc, struct sw_team *team, sw_err *local)
+{
+    const sw_code all = sw_team_agree(team, rc, local);
+
+    if (rc == SW_OK && all != SW_OK) sw_streams_free(out);
+    return all;
 }
 
 sw_code sw_place_streams(sw_streams *out, const sw_model *model, const sw_st *st,
@@ -66,11 +77,13 @@ sw_code sw_place_streams(sw_streams *out, const sw_model *model, const sw_st *st
 
     if (sw_backend_of(&at)->fallback) {
         rc = try_place(out, model, st, calib, with_original, o, sink, &local, err);
-        if (rc == SW_OK || !local.text[0] || (rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM))
+        if (rc != SW_OK && (!local.text[0] || (rc != SW_E_UNSUPPORTED && rc != SW_E_NOMEM)))
             return rc;
+        if ((rc = agree(out, rc, o->team, &local)) == SW_OK) return SW_OK;
         sw_progress_note(progress, "blocks run on the CPU, and the CUDA device does the other "
                          "steps: %s", local.text);
         at = (sw_place){.backend = at.backend->fallback, .n_threads = at.n_threads};
     }
-    return sw_streams_new(out, &at, model, st, calib, with_original, o->spill_dir, err);
+    return sw_streams_new_shared(out, &at, model, st, calib, with_original, o->spill_dir, o->team,
+                                 err);
 }

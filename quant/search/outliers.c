@@ -289,8 +289,8 @@ static sw_code finish_all(outlier_job *job, sw_solve_report *report, sw_err *err
         (rc = SW_ARENA_TAKE(&job->h_o, &arena, n * job->p->k_in, err)) != SW_OK ||
         (rc = take_h(job->h_oo, job->h_o, job->p->factor, job->q->outlier_cols, n, err)) !=
             SW_OK ||
-        (rc = sw_rows_solve(&sum, finish_rows, job, job->p->n_out, job->p->n_threads, err)) !=
-            SW_OK)
+        (rc = sw_rows_solve(&sum, job->p->figures, finish_rows, job, job->p->n_out,
+                            job->p->n_threads, err)) != SW_OK)
         goto done;
     sw_rows_report(report, &sum);
 done:

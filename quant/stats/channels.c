@@ -36,3 +36,12 @@ void sw_channels_add(sw_channels *channels, const float *x, int64_t n_tokens)
         }
     channels->n_tokens += n_tokens;
 }
+
+void sw_channels_merge(sw_channels *into, const sw_channels *from)
+{
+    for (int64_t j = 0; j < into->k_in; j++) {
+        into->abs_max[j] = fmaxf(into->abs_max[j], from->abs_max[j]);
+        into->abs_sum[j] += from->abs_sum[j];
+    }
+    into->n_tokens += from->n_tokens;
+}

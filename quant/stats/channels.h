@@ -16,5 +16,7 @@ sw_code sw_channels_new(sw_channels *out, int64_t k_in, sw_err *err) SW_MUST_USE
 void sw_channels_free(sw_channels *channels); /* accepts a zeroed one */
 /* x [n_tokens, k_in], finite. */
 void sw_channels_add(sw_channels *channels, const float *x, int64_t n_tokens);
+/* into += from, of one width; or both are empty. */
+void sw_channels_merge(sw_channels *into, const sw_channels *from);
 
 #endif

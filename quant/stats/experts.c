@@ -103,8 +103,10 @@ sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_h
 {
     sw_prior prior = {0};
     sw_code rc = SW_OK;
+    bool any = false;
 
-    if (n_experts && experts[0].in.half[0].k_in) rc = sw_prior_new(&prior, in_all, err);
+    for (int64_t e = 0; e < n_experts; e++) any = any || experts[e].in.half[0].k_in;
+    if (any) rc = sw_prior_new(&prior, in_all, err);
     for (int64_t e = 0; e < n_experts && rc == SW_OK; e++) {
         sw_expert_site *site = &experts[e].in;
         if (site->half[0].k_in) rc = sw_prior_weight(&site->weight, &prior, site->half, err);

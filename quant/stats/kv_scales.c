@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "quant/team/team.h"
+
 #define E4M3_TOP 448.0f
 
 static void raise_to(float *amax, bool *is_broken, const float *x, int64_t n)
@@ -24,13 +26,34 @@ float sw_kv_scale_of(float amax)
     return amax > 0 ? fmaxf(amax / E4M3_TOP, 0x1p-126f) : 1.0f;
 }
 
+/* The largest of all ranks. */
+static sw_code gather(sw_kv_range *range, sw_team *team, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    if (sw_team_rank(team) > 0) rc = sw_team_send(team, 0, range, sizeof *range, err);
+    for (int rank = 1; sw_team_rank(team) == 0 && rank < sw_team_size(team) && rc == SW_OK;
+         rank++) {
+        sw_kv_range theirs = {0};
+
+        rc = sw_team_receive(team, rank, &theirs, sizeof theirs, err);
+        range->k_amax = fmaxf(range->k_amax, theirs.k_amax);
+        range->v_amax = fmaxf(range->v_amax, theirs.v_amax);
+        range->is_broken = range->is_broken || theirs.is_broken;
+    }
+    return rc == SW_OK ? sw_team_broadcast(team, 0, range, sizeof *range, err) : rc;
+}
+
 sw_code sw_kv_range_find(sw_kv_range *out, sw_streams *streams, const sw_block *block,
                          const sw_progress *progress, sw_err *err)
 {
     sw_kv_range range = {0};
-    sw_code rc = sw_backend_of(&streams->place)
-                     ->find_kv_range(&range, streams, block, progress, err);
+    sw_code rc = SW_OK;
 
+    if (streams->n_seqs)
+        rc = sw_backend_of(&streams->place)
+                 ->find_kv_range(&range, streams, block, progress, err);
+    if (rc == SW_OK) rc = gather(&range, streams->team, err);
     if (rc != SW_OK) return rc;
     if (range.is_broken)
         return SW_FAIL(err, SW_E_FORMAT, "layer %lld: a key or a value is not finite",

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "quant/team/team.h"
+
 #define BINS_PER_OCTAVE 32
 #define LOWEST_OCTAVE (-40)
 #define CLIP_STEPS 60 /* the scale shrinks to 40 % of the range in steps of 1 % */
@@ -102,12 +104,43 @@ float sw_range_scale(const sw_range *range, const sw_act *act)
     return stored > 0x1p-126f ? stored : 0x1p-126f;
 }
 
+static void merge(sw_range *into, const sw_range *from)
+{
+    into->amax = fmax(into->amax, from->amax);
+    for (int bin = 0; bin < SW_RANGE_BINS; bin++) into->counts[bin] += from->counts[bin];
+}
+
+/* Counts and maxima of all ranks, which any order gives alike. */
+static sw_code gather(sw_range ranges[SW_SITE_COUNT], sw_team *team, sw_err *err)
+{
+    const size_t n_bytes = SW_SITE_COUNT * sizeof *ranges;
+    sw_range *theirs = NULL;
+    sw_code rc;
+
+    if (sw_team_size(team) == 1) return SW_OK;
+    if (sw_team_rank(team) > 0) {
+        rc = sw_team_send(team, 0, ranges, n_bytes, err);
+    } else {
+        rc = SW_MEM_GET(&theirs, SW_SITE_COUNT, "input ranges", err);
+        for (int rank = 1; rank < sw_team_size(team) && rc == SW_OK; rank++) {
+            rc = sw_team_receive(team, rank, theirs, n_bytes, err);
+            for (int site = 0; site < SW_SITE_COUNT; site++) merge(&ranges[site], &theirs[site]);
+        }
+        sw_mem_put(theirs);
+    }
+    return rc == SW_OK ? sw_team_broadcast(team, 0, ranges, n_bytes, err) : rc;
+}
+
 sw_code sw_ranges_find(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,
                        const bool is_wanted[SW_SITE_COUNT], const sw_block *block,
                        const sw_progress *progress, sw_err *err)
 {
-    return sw_backend_of(&streams->place)
-        ->find_ranges(ranges, streams, is_wanted, block, progress, err);
+    sw_code rc = SW_OK;
+
+    if (streams->n_seqs)
+        rc = sw_backend_of(&streams->place)
+                 ->find_ranges(ranges, streams, is_wanted, block, progress, err);
+    return rc == SW_OK ? gather(ranges, streams->team, err) : rc;
 }
 
 static sw_code find_scales(float *input_scale, sw_site_stats *stats, sw_streams *streams,

@@ -148,3 +148,95 @@ void sw_site_stats_free(sw_site_stats *stats)
     sw_mem_put(stats->experts);
     memset(stats, 0, sizeof *stats);
 }
+
+#define SITE_SUMS (2 * SW_SITE_COUNT)
+#define EXPERT_SUMS 6
+
+int64_t sw_site_stats_n_sums(const sw_site_stats *stats)
+{
+    return SITE_SUMS + EXPERT_SUMS * stats->n_experts;
+}
+
+int64_t sw_site_stats_sum_expert(const sw_site_stats *stats, int64_t i)
+{
+    return i < SITE_SUMS ? -1 : stats->expert_begin + (i - SITE_SUMS) / EXPERT_SUMS;
+}
+
+sw_hessian *sw_site_stats_sum(sw_site_stats *stats, int64_t i)
+{
+    sw_expert_stats *x;
+    sw_expert_site *site;
+    int64_t at = (i - SITE_SUMS) % EXPERT_SUMS;
+
+    if (i < SITE_SUMS) return i % 2 ? &stats->held[i / 2] : &stats->site[i / 2];
+    x = &stats->experts[(i - SITE_SUMS) / EXPERT_SUMS];
+    site = at < EXPERT_SUMS / 2 ? &x->in : &x->down;
+    at %= EXPERT_SUMS / 2;
+    return at == 2 ? &site->all : &site->half[at];
+}
+
+static sw_code channels_like(sw_channels *out, const sw_channels *like, sw_err *err)
+{
+    return like->k_in ? sw_channels_new(out, like->k_in, err) : SW_OK;
+}
+
+static sw_code all_channels_like(sw_site_stats *out, const sw_site_stats *like, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++)
+        rc = channels_like(&out->sizes[site], &like->sizes[site], err);
+    for (int64_t e = 0; e < like->n_experts && rc == SW_OK; e++) {
+        const sw_expert_stats *x = &like->experts[e];
+        rc = channels_like(&out->experts[e].in.sizes, &x->in.sizes, err);
+        if (rc == SW_OK) rc = channels_like(&out->experts[e].down.sizes, &x->down.sizes, err);
+    }
+    return rc;
+}
+
+sw_code sw_site_stats_like(sw_site_stats *out, const sw_site_stats *like, sw_err *err)
+{
+    sw_site_stats *from = (sw_site_stats *)(uintptr_t)like; /* sums are only looked at */
+    sw_site_stats s = {.ranges = like->ranges, .kv = like->kv, .layer = like->layer,
+                       .expert_begin = like->expert_begin, .policy = like->policy};
+    sw_code rc = SW_OK;
+
+    memcpy(s.is_wanted, like->is_wanted, sizeof s.is_wanted);
+    memcpy(s.act, like->act, sizeof s.act);
+    memcpy(s.input_scale, like->input_scale, sizeof s.input_scale);
+    if (like->n_experts)
+        rc = SW_MEM_GET(&s.experts, like->n_experts, "expert statistics", err);
+    if (rc == SW_OK) s.n_experts = like->n_experts;
+    for (int64_t i = 0; i < sw_site_stats_n_sums(&s) && rc == SW_OK; i++) {
+        const sw_hessian *h = sw_site_stats_sum(from, i);
+        if (h->k_in)
+            rc = sw_hessian_new_at(sw_site_stats_sum(&s, i), &h->place, h->k_in, h->d != NULL,
+                                   h->n_out_residual, err);
+    }
+    if (rc == SW_OK) rc = all_channels_like(&s, like, err);
+    if (rc != SW_OK)
+        sw_site_stats_free(&s);
+    else
+        *out = s;
+    return rc;
+}
+
+sw_code sw_site_stats_merge(sw_site_stats *into, const sw_site_stats *from, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < sw_site_stats_n_sums(into) && rc == SW_OK; i++) {
+        const sw_hessian *h = sw_site_stats_sum((sw_site_stats *)(uintptr_t)from, i);
+        if (!h->n_tokens) continue; /* all zeros */
+        rc = sw_hessian_merge_inputs(sw_site_stats_sum(into, i), h, err);
+        if (rc == SW_OK) rc = sw_hessian_merge_cross(sw_site_stats_sum(into, i), h, err);
+    }
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        sw_channels_merge(&into->sizes[site], &from->sizes[site]);
+    for (int64_t e = 0; e < into->n_experts; e++) {
+        sw_channels_merge(&into->experts[e].in.sizes, &from->experts[e].in.sizes);
+        sw_channels_merge(&into->experts[e].down.sizes, &from->experts[e].down.sizes);
+        into->experts[e].n_tokens += from->experts[e].n_tokens;
+    }
+    return rc;
+}

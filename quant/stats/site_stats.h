@@ -41,4 +41,17 @@ int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
                              const sw_place *at);
 void sw_site_stats_free(sw_site_stats *stats);
 
+/* Empty sums of the same sites, experts and places, which note ranges, keys and values in the same
+ * arrays. */
+sw_code sw_site_stats_like(sw_site_stats *out, const sw_site_stats *like,
+                           sw_err *err) SW_MUST_USE;
+/* into += from, both settled and alike. */
+sw_code sw_site_stats_merge(sw_site_stats *into, const sw_site_stats *from,
+                            sw_err *err) SW_MUST_USE;
+/* Room for sums that stats have, in one order for all that are alike; number i, which may be empty;
+ * and the expert that it is of, or -1. */
+int64_t sw_site_stats_n_sums(const sw_site_stats *stats);
+sw_hessian *sw_site_stats_sum(sw_site_stats *stats, int64_t i);
+int64_t sw_site_stats_sum_expert(const sw_site_stats *stats, int64_t i);
+
 #endif

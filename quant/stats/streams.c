@@ -5,6 +5,9 @@
 
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
+#include "quant/stats/pieces.h"
+#include "quant/stats/sums.h"
+#include "quant/team/team.h"
 
 #define STRETCHES_MIN 8 /* alternate parts of the text for the halves of experts.h */
 #define ALL_TOKENS_PER_INPUT 16 /* rows that a prior is made of, at least */
@@ -53,8 +56,9 @@ static sw_code embed(sw_streams *s, const sw_st *st, const sw_calib *calib, sw_e
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
         const int64_t n_seqs = sw_streams_seqs_at(s, seq);
 
-        rc = sw_engine_embed(s->engine, &ends, s->work, calib->ids + seq * s->seq_len, n_seqs,
-                             s->seq_len, 0, err);
+        rc = sw_engine_embed(s->engine, &ends, s->work,
+                             calib->ids + (s->first_seq + seq) * s->seq_len, n_seqs, s->seq_len, 0,
+                             err);
         if (rc == SW_OK) sw_streams_take_side(s, s->side, seq, n_seqs);
         if (rc == SW_OK) sw_streams_take_side(s, s->side0, seq, n_seqs);
         if (rc == SW_OK) rc = sw_backend_of(&s->place)->streams_fill(s, s->work, seq, err);
@@ -77,15 +81,40 @@ static sw_code new_sides(sw_streams *s, sw_err *err)
     return rc;
 }
 
+static int64_t chunks_of(const sw_streams *s) { return sw_ceil_div(s->n_text_seqs, s->chunk_seqs); }
+
+/* The window of the text that a piece begins with. */
+static int64_t piece_seq(const sw_streams *s, int64_t piece)
+{
+    return sw_min_i64(s->n_text_seqs, sw_piece_chunk(chunks_of(s), piece) * s->chunk_seqs);
+}
+
+/* The first piece that is here; of the rank after this one, the first that is not. */
+static int64_t first_piece(const sw_streams *s, int rank)
+{
+    return sw_piece_of_rank(sw_pieces_of(chunks_of(s)), rank, sw_team_size(s->team));
+}
+
 sw_code sw_streams_new(sw_streams *out, const sw_place *at, const sw_model *model, const sw_st *st,
                        const sw_calib *calib, bool with_original, const char *spill_dir,
                        sw_err *err)
 {
-    sw_streams s = {.model = model, .n_seqs = calib->n_seqs, .seq_len = calib->seq_len,
-                    .chunk_seqs = sw_streams_chunk_seqs(calib), .place = *at,
-                    .has_original = with_original};
-    sw_code rc = sw_backend_of(at)->streams_new(&s, with_original, spill_dir, err);
+    return sw_streams_new_shared(out, at, model, st, calib, with_original, spill_dir, NULL, err);
+}
 
+sw_code sw_streams_new_shared(sw_streams *out, const sw_place *at, const sw_model *model,
+                              const sw_st *st, const sw_calib *calib, bool with_original,
+                              const char *spill_dir, struct sw_team *team, sw_err *err)
+{
+    sw_streams s = {.model = model, .n_text_seqs = calib->n_seqs, .seq_len = calib->seq_len,
+                    .chunk_seqs = sw_streams_chunk_seqs(calib), .place = *at, .team = team,
+                    .has_original = with_original};
+    const int rank = sw_team_rank(team);
+    sw_code rc;
+
+    s.first_seq = piece_seq(&s, first_piece(&s, rank));
+    s.n_seqs = piece_seq(&s, first_piece(&s, rank + 1)) - s.first_seq;
+    rc = sw_backend_of(at)->streams_new(&s, with_original, spill_dir, err);
     if (rc == SW_OK)
         rc = SW_MEM_GET(&s.work, s.chunk_seqs * s.seq_len * model->hidden, "calibration chunk",
                         err);
@@ -112,13 +141,18 @@ void sw_streams_free(sw_streams *s)
 
 int64_t sw_streams_stretch(const sw_streams *s)
 {
-    return sw_max_i64(1, sw_min_i64(s->seq_len, s->n_seqs * s->seq_len / STRETCHES_MIN));
+    return sw_max_i64(1, sw_min_i64(s->seq_len, s->n_text_seqs * s->seq_len / STRETCHES_MIN));
+}
+
+int64_t sw_streams_token_at(const sw_streams *s, int64_t seq)
+{
+    return (s->first_seq + seq) * s->seq_len;
 }
 
 /* Every eighth chunk, or the last one when there are fewer. */
 bool sw_streams_is_held(const sw_streams *s, int64_t seq)
 {
-    int64_t chunk = seq / s->chunk_seqs, n_chunks = sw_ceil_div(s->n_seqs, s->chunk_seqs);
+    int64_t chunk = (s->first_seq + seq) / s->chunk_seqs, n_chunks = chunks_of(s);
 
     if (n_chunks < SW_STREAM_HELD_EVERY) return n_chunks > 1 && chunk == n_chunks - 1;
     return chunk % SW_STREAM_HELD_EVERY == SW_STREAM_HELD_EVERY - 1;
@@ -129,7 +163,7 @@ bool sw_streams_is_held(const sw_streams *s, int64_t seq)
 int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy)
 {
     const sw_model *m = s->model;
-    int64_t n = s->n_seqs * s->seq_len;
+    int64_t n = s->n_text_seqs * s->seq_len;
     int64_t wanted = sw_max_i64(ALL_TOKENS_PER_INPUT * m->moe_intermediate,
                                 n / m->n_experts * m->n_experts_used);
 
@@ -147,13 +181,25 @@ static bool has_any(const sw_site_stats *stats)
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
+    sw_sums sums = {.stats = stats, .n_pieces = sw_pieces_of(chunks_of(s))};
+    const int rank = sw_team_rank(s->team);
+    const int64_t begin = first_piece(s, rank), end = first_piece(s, rank + 1);
     sw_span span = sw_span_open("observe");
     sw_code rc = SW_OK;
 
-    if (has_any(stats))
-        rc = sw_backend_of(&s->place)
-                 ->streams_observe(s, stats, quantized, original, progress, err);
+    if (!has_any(stats)) return SW_OK;
+    for (int64_t piece = begin; piece < end && rc == SW_OK; piece++) {
+        sw_site_stats *part = NULL;
+        s->from = piece_seq(s, piece) - s->first_seq;
+        s->to = piece_seq(s, piece + 1) - s->first_seq;
+        if ((rc = sw_sums_begin(&part, &sums, piece, err)) != SW_OK) break;
+        rc = sw_backend_of(&s->place)->streams_observe(s, part, quantized, original, progress,
+                                                       err);
+        if (rc == SW_OK) rc = sw_sums_end(&sums, err);
+    }
     sw_span_close(span, NULL);
+    if (rc == SW_OK) rc = sw_sums_gather(&sums, s->team, err);
+    sw_sums_free(&sums);
     return rc;
 }
 

@@ -14,9 +14,14 @@
 #define SW_EXPERT_ROWS 2048 /* of an expert that a device gathers before it sums their products */
 #define SW_STREAM_HELD_EVERY 8 /* one chunk in so many is kept back; at least one if there are 2 */
 
+struct sw_team;
+
 typedef struct sw_streams {
     const sw_model *model;
-    int64_t n_seqs, seq_len, chunk_seqs;
+    int64_t n_seqs, seq_len, chunk_seqs; /* n_seqs: windows that are here, */
+    int64_t first_seq, n_text_seqs;      /* from this one on, of those of the text (pieces.h) */
+    int64_t from, to; /* windows that are here and that a backend is to observe: of one piece */
+    struct sw_team *team; /* whose ranks have the other windows; NULL: all are here */
     sw_place place;  /* where the streams are and blocks run, */
     void *own;       /* in what its backend keeps */
     bool has_original; /* there is a stream of the original model beside the quantized one's */
@@ -35,13 +40,20 @@ typedef struct sw_streams {
 sw_code sw_streams_new(sw_streams *out, const sw_place *at, const sw_model *model, const sw_st *st,
                        const sw_calib *calib, bool with_original, const char *spill_dir,
                        sw_err *err) SW_MUST_USE;
+/* The same for one of several ranks: of the text, its pieces alone. Every rank calls it. */
+sw_code sw_streams_new_shared(sw_streams *out, const sw_place *at, const sw_model *model,
+                              const sw_st *st, const sw_calib *calib, bool with_original,
+                              const char *spill_dir, struct sw_team *team,
+                              sw_err *err) SW_MUST_USE;
 /* A transform has changed the block that the streams are at. */
 void sw_streams_forget(sw_streams *s);
 /* Tokens of the text that go to one half of an expert's statistics, before as many to the other. */
 int64_t sw_streams_stretch(const sw_streams *s);
 /* For a prior one row in so many is run through every expert. */
 int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy);
-/* Is the chunk that begins with sequence `seq` kept back? */
+/* Windows `seq` count from the first that is here. The token of the text that one begins with; is
+ * the chunk that begins with it kept back? */
+int64_t sw_streams_token_at(const sw_streams *s, int64_t seq);
 bool sw_streams_is_held(const sw_streams *s, int64_t seq);
 /* Whole sequences of one chunk: no more than there are, and at least one; and those of the chunk
  * that begins with sequence `seq`. */
@@ -58,7 +70,9 @@ void sw_streams_take_side(const sw_streams *s, float *side, int64_t seq, int64_t
 void sw_streams_free(sw_streams *s);
 
 /* Run both streams up to the last wanted site, with `quantized` and `original` weights, and sum
- * what the wanted sites see. The streams do not move. */
+ * what the wanted sites see, piece by piece. The streams do not move. `stats` is new. Of several
+ * ranks each calls it and gets the sums over the whole text; those of an expert only its owner
+ * (sums.h), the others' are empty then. */
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress,
                            sw_err *err) SW_MUST_USE;

@@ -93,6 +93,12 @@ poke() {
     printf "$3" | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
 }
 
+# The processes that a process has started, oldest first; by /proc alone, for there may be no ps.
+children_of() {
+    cat /proc/[0-9]*/stat 2>/dev/null | sed -E 's/^([0-9]+) .*\) [A-Za-z] ([0-9]+) .*/\1 \2/' |
+        awk -v parent="$1" '$2 == parent { print $1 }' | sort -n
+}
+
 finish() {
     [ "$failures" -eq 0 ] || { echo "$failures failures"; exit 1; }
     exit 0

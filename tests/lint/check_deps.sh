@@ -57,6 +57,8 @@ kernels/cuda/solver
 kernels/cuda/decode
 kernels/cuda/engine
 quant
+quant/team
+quant/team/mpi
 quant/stats
 quant/method
 quant/search

@@ -5,6 +5,7 @@
 #                              with libswage.a and swage-static.pc; "formats/num/num.h" of an
 #                              installed program is the same line as here
 #   libswage_cuda.so, .a       where `make cuda` has built them, and swage-cuda.pc
+#   libswage_mpi.so            where mpicc was there
 #
 # LIBDIR and CUDA_DIR are for packages whose system keeps libraries elsewhere than in PREFIX/lib.
 
@@ -69,6 +70,7 @@ install: all shared ## install program, libraries, headers, manual pages and com
 	ln -sfn $(notdir $(SHARED_LIB)) $(LIB_DEST)/$(SO_NAME)
 	ln -sfn $(SO_NAME) $(LIB_DEST)/libswage.so
 	[ ! -f "$(CUDA_SO)" ] || install -m 644 $(CUDA_SO) $(DESTDIR)$(CUDA_DIR)/
+	[ ! -f "$(MPI_SO)" ] || install -m 644 $(MPI_SO) $(DESTDIR)$(CUDA_DIR)/
 	[ ! -f "$(CUDA_LIB)" ] || install -m 644 $(CUDA_LIB) $(LIB_DEST)/
 	rm -rf $(HEADERS)
 	install -d $(HEADERS)
@@ -88,7 +90,7 @@ install: all shared ## install program, libraries, headers, manual pages and com
 
 .PHONY: uninstall
 uninstall: ## remove what `make install` put under PREFIX
-	rm -f $(DEST)/bin/swage $(DEST)/include/libswage.h $(DESTDIR)$(CUDA_DIR)/libswage_cuda.so \
+	rm -f $(DEST)/bin/swage $(DEST)/include/libswage.h $(DESTDIR)$(CUDA_DIR)/libswage_cuda.so $(DESTDIR)$(CUDA_DIR)/libswage_mpi.so \
 	  $(addprefix $(LIB_DEST)/,libswage.a libswage.so $(SO_NAME) $(notdir $(SHARED_LIB)) libswage_cuda.a) \
 	  $(addprefix $(PC_DIR)/,swage.pc swage-static.pc swage-cuda.pc) \
 	  $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION) $(MAN_DIR)/swage.1 $(MAN_DIR)/swage-*.1

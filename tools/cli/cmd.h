@@ -8,6 +8,7 @@
 #define SW_TOOLS_CLI_CMD_H
 
 #include "formats/base/json.h"
+#include "quant/team/team.h"
 #include "tools/cli/opt.h"
 #include "tools/cli/term.h"
 #include "tools/terminal/terminal.h"
@@ -15,6 +16,7 @@
 typedef struct sw_cmd_common {
     int json, quiet, help, follow_links;
     int64_t threads; /* at least 1 */
+    int64_t ranks;   /* 0: not given */
     const char *profile, *progress, *color, *arch_like;
 } sw_cmd_common;
 
@@ -67,6 +69,7 @@ typedef struct sw_run {
     sw_term *term;
     sw_arena *arena;  /* freed after the command */
     bool has_result;  /* set once a result is on stdout */
+    sw_team *team;    /* of a command whose work ranks may share; NULL: one rank */
 } sw_run;
 
 typedef struct sw_cmd {

@@ -143,8 +143,9 @@ static void on_note(void *self, const char *text)
 
 static bool on_is_cancelled(void *self)
 {
-    (void)self;
-    return sw_signals_ask_to_stop();
+    const sw_term *term = self;
+
+    return sw_signals_ask_to_stop() || sw_team_has_failed(term->team);
 }
 
 /* --- a run --- */

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "formats/base/progress.h"
+#include "quant/team/team.h"
 #include "tools/terminal/step_text.h"
 #include "tools/terminal/units.h"
 
@@ -32,6 +33,7 @@ typedef struct sw_term {
     bool has_said; /* of this step */
     double step_start_s, last_print_s, start_s;
     pthread_mutex_t lock;
+    const sw_team *team; /* its failure stops the work as well; or NULL */
     sw_progress progress; /* what the library is handed; self points back here */
 } sw_term;
 

@@ -14,6 +14,7 @@
 #include "tools/cli/values.h"
 #include "tools/device/device_opt.h"
 #include "tools/device/devices.h"
+#include "tools/device/ranks.h"
 #include "tools/quantize/needs.h"
 #include "tools/quantize/output_size.h"
 #include "tools/quantize/target_bits.h"
@@ -55,6 +56,7 @@ const char *sw_name_of_kv(int i)
 const sw_opt sw_quantize_rows[] = {
 #include "tools/quantize/quantize_rows.def"
     SW_DEVICE_ROW(sw_quantize_options, device),
+    SW_RANKS_ROW,
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,

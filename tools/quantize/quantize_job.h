@@ -70,6 +70,7 @@ typedef struct sw_quantize_job {
     sw_timeline timeline;
     sw_ckpt_writer *writer;
     sw_device *gpu; /* NULL: everything on the CPU */
+    sw_team *team;  /* the ranks that share the run, borrowed; NULL: one */
     const sw_progress *progress;
     bool is_dry;
     uint64_t papers_bytes; /* with --target-size: the most that manifest and card come to ... */

@@ -20,7 +20,7 @@ typedef struct reader {
 } reader;
 
 const char *const sw_recipe_not_keys[] = {"recipe", "help",     "json", "quiet",
-                                          "progress", "color", NULL};
+                                          "progress", "color", "ranks", NULL};
 
 bool sw_recipe_is_among(const char *name, const char *const *names)
 {

@@ -320,6 +320,11 @@ done:
     return rc;
 }
 
+static void put_figure(sw_device_sums *row, int which, double value)
+{
+    *(which == 0 ? &row->loss : which == 1 ? &row->loss_rtn : &row->power) = value;
+}
+
 /* Sums over rows, in order. The arrays lie one behind the other, as many rows as were taken. */
 static sw_code add_sums(const sw_solve *v, sw_device_sums *sums, double *host, sw_err *err)
 {
@@ -327,11 +332,15 @@ static sw_code add_sums(const sw_solve *v, sw_device_sums *sums, double *host, s
     const double *d_from[] = {v->p->method == SW_DEVICE_RTN ? r->loss_rtn : r->loss, r->loss_rtn,
                               r->power};
     double *into[] = {&sums->loss, &sums->loss_rtn, &sums->power};
+    sw_device_sums *by_row = v->p->by_row ? v->p->by_row + v->row0 : NULL;
     sw_code rc = SW_OK;
 
     for (int i = 0; i < 3 && rc == SW_OK; i++) {
         rc = sw_device_download(v->s->gpu, host, d_from[i], r->n * 8, err);
-        for (int64_t row = 0; row < r->n && rc == SW_OK; row++) *into[i] += host[row];
+        for (int64_t row = 0; row < r->n && rc == SW_OK; row++) {
+            *into[i] += host[row];
+            if (by_row) put_figure(&by_row[row], i, host[row]);
+        }
     }
     return rc;
 }

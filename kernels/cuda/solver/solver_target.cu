@@ -122,8 +122,9 @@ done:
     return rc;
 }
 
-extern "C" sw_code sw_solver_inner(double *sum, sw_solver *s, const double *d_a, const double *d_b,
-                                   int64_t n, int64_t k, sw_err *err)
+extern "C" sw_code sw_solver_inner_rows(double *by_row, int64_t stride, sw_solver *s,
+                                        const double *d_a, const double *d_b, int64_t n,
+                                        int64_t k, sw_err *err)
 {
     double *d_rows = NULL, *rows = NULL;
     sw_code rc;
@@ -132,9 +133,23 @@ extern "C" sw_code sw_solver_inner(double *sum, sw_solver *s, const double *d_a,
     TRY(SW_MEM_GET(&rows, n, "inner products", err));
     TRY(sw_rows_dot(d_rows, d_a, d_b, n, k, s->stream, err));
     TRY(sw_device_download(s->gpu, rows, d_rows, n * (int64_t)sizeof *rows, err));
-    for (int64_t i = 0; i < n; i++) *sum += rows[i];
+    for (int64_t i = 0; i < n; i++) by_row[i * stride] = rows[i];
 done:
     sw_device_put(s->gpu, d_rows);
+    sw_mem_put(rows);
+    return rc;
+}
+
+extern "C" sw_code sw_solver_inner(double *sum, sw_solver *s, const double *d_a, const double *d_b,
+                                   int64_t n, int64_t k, sw_err *err)
+{
+    double *rows = NULL;
+    sw_code rc;
+
+    TRY(SW_MEM_GET(&rows, n, "inner products", err));
+    TRY(sw_solver_inner_rows(rows, 1, s, d_a, d_b, n, k, err));
+    for (int64_t i = 0; i < n; i++) *sum += rows[i];
+done:
     sw_mem_put(rows);
     return rc;
 }

@@ -192,10 +192,10 @@ static sw_code observe_chunks(sw_streams *s, observer *o, const sw_block *quanti
     sw_tap tap = {.self = o, .see = see_original}, tap_q = quantized_tap(o, s);
     sw_code rc = SW_OK;
 
-    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
+    for (int64_t seq = s->from; seq < s->to && rc == SW_OK; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         o->is_held = o->has_original && sw_streams_is_held(s, seq);
-        o->first_token = seq * s->seq_len;
+        o->first_token = sw_streams_token_at(s, seq);
         if (own->x0 && o->has_original)
             rc = sw_cpu_run_chunk(s, original, own->x0, seq, &tap, stop_at, err);
         if (rc == SW_OK) rc = sw_cpu_run_chunk(s, quantized, own->x, seq, &tap_q, stop_at, err);

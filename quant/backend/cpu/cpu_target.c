@@ -14,7 +14,7 @@ typedef struct target_job {
     const float *w;
     double *shift;            /* [n_out, k] when a shift is wanted */
     sw_strengths strengths;
-    double (*forms)[5];       /* per chunk: dd, dr, rr, d, r of the held-out error */
+    double (*forms)[5];       /* [n_out], at a chunk's first row: dd, dr, rr, d, r */
     double *scratch;          /* [n_threads, buffers, ROWS, k] */
     int n_buffers;
     bool with_residual;
@@ -62,7 +62,7 @@ static void form_chunk(void *ctx, int64_t begin, int64_t end, int thread)
     int64_t k = job->f->k_in, n = end - begin, nk = n * k;
     double *wide = job->scratch + (int64_t)thread * job->n_buffers * ROWS * k;
     double *sd = wide + ROWS * k, *sr = sd + ROWS * k, *b = sr + ROWS * k, *t = b + ROWS * k;
-    double *form = job->forms[begin / ROWS];
+    double *form = job->forms[begin];
 
     widen(wide, job->w + begin * k, nk);
     multiply(sd, 0.0, 1.0, wide, job->seen->d, n, k);
@@ -83,29 +83,21 @@ static void form_chunk(void *ctx, int64_t begin, int64_t end, int thread)
     form[4] = inner(b, sr, nk);
 }
 
-/* The form over all rows, summed chunk by chunk. */
-sw_code sw_cpu_target_form(double form[5], const sw_factor *f, const sw_hessian *seen,
-                           const sw_hessian *held, const float *w, int64_t n_out, double scale,
+/* Chunk by chunk. */
+sw_code sw_cpu_target_form(double (*by_row)[5], const sw_factor *f, const sw_hessian *seen,
+                           const sw_hessian *held, const float *w, int64_t n_out,
                            bool with_residual, sw_err *err)
 {
     target_job job = {.f = f, .seen = seen, .held = held, .w = w, .n_buffers = 5,
-                      .with_residual = with_residual};
-    int64_t n_chunks = sw_ceil_div(n_out, ROWS);
+                      .with_residual = with_residual, .forms = by_row};
     int n_threads = seen->place.n_threads;
-    double sums[5] = {0};
     sw_code rc;
 
     rc = SW_MEM_GET(&job.scratch, n_threads * job.n_buffers * ROWS * f->k_in, "target search", err);
-    if (rc != SW_OK) goto done;
-    if ((rc = SW_MEM_GET(&job.forms, n_chunks, "target search", err)) != SW_OK) goto done;
+    if (rc != SW_OK) return rc;
     sw_parallel_for(n_threads, n_out, ROWS, form_chunk, &job);
-    for (int64_t c = 0; c < n_chunks; c++)
-        for (int i = 0; i < 5; i++) sums[i] += job.forms[c][i] * (i < 3 ? scale * scale : scale);
-    memcpy(form, sums, sizeof sums);
-done:
     sw_mem_put(job.scratch);
-    sw_mem_put(job.forms);
-    return rc;
+    return SW_OK;
 }
 
 sw_code sw_cpu_target_shift(double *shift, const sw_factor *f, const sw_hessian *hess,

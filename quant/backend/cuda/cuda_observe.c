@@ -22,7 +22,8 @@ typedef struct watcher {
     sw_cuda_kv kv;
     sw_cuda_experts experts;
     bool has_original, is_held;
-    int64_t first_token;           /* of this chunk */
+    int64_t first_token;           /* of this chunk, in the text, */
+    int64_t first_here;            /* and among the tokens that are here */
 } watcher;
 
 static sw_solver *solver_of(const watcher *o) { return sw_cuda_solver(&o->s->place); }
@@ -93,7 +94,7 @@ static uint16_t *kept_rows(const watcher *o, uint16_t *d_kept, sw_site site, int
 {
     const sw_cuda_streams *on = o->s->own;
 
-    return d_kept && on->kept_at == site ? d_kept + o->first_token * k_in : NULL;
+    return d_kept && on->kept_at == site ? d_kept + o->first_here * k_in : NULL;
 }
 
 static sw_code see_original(void *self, sw_site site, int64_t expert, const void *d_x,
@@ -211,10 +212,11 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *
 
     if (o->stats->experts) sw_cuda_experts_ask(&tap_q, &o->experts, see_all);
 
-    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
+    for (int64_t seq = s->from; seq < s->to && rc == SW_OK; seq += s->chunk_seqs) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         o->is_held = o->has_original && sw_streams_is_held(s, seq);
-        o->first_token = tap_q.first_token = seq * s->seq_len;
+        o->first_here = seq * s->seq_len;
+        o->first_token = tap_q.first_token = sw_streams_token_at(s, seq);
         if (o->has_original)
             rc = sw_cuda_run_copy(s, on->original, on->d_x0, seq, &tap, stop_at, err);
         if (rc == SW_OK) rc = sw_cuda_run_copy(s, quantized, on->d_x, seq, &tap_q, stop_at, err);
@@ -273,7 +275,7 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     watcher o;
     sw_code rc = watcher_new(&o, s, stats, err);
 
-    keep_inputs(s, stats, original, quantized->layer, &no_room);
+    if (s->from == 0) keep_inputs(s, stats, original, quantized->layer, &no_room);
     if (rc == SW_OK && o.has_original) rc = sw_cuda_load_original(s, original, false, err);
     if (rc == SW_OK) rc = sw_cuda_load_block(&block, s, quantized, with_downs, err);
     if (rc == SW_OK) rc = observe_chunks(s, &o, block, (sw_site)stop_at, progress, err);

@@ -46,19 +46,25 @@ sw_code sw_cuda_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_kind ki
                                                              [SW_SOLVE_GPTQ] = SW_DEVICE_GPTQ};
     sw_frame frame = {0};
     sw_device_problem d;
-    sw_device_sums sums;
+    sw_device_sums sums, *by_row = NULL;
     sw_code rc = new_frame(&frame, p, err);
 
-    if (rc != SW_OK) return rc;
+    if (rc == SW_OK && p->figures) rc = SW_MEM_GET(&by_row, p->n_out, "figures of rows", err);
+    if (rc != SW_OK) goto done;
     if (q) q->global_scale = p->spec.has_global ? frame.global : 0.0f;
     d = problem_of(p, &frame);
     d.method = methods[kind];
     d.refit = kind == SW_SOLVE_GPTQ && sw_gptq_refits(p) && !frame.shared;
+    d.by_row = by_row;
     rc = sw_solver_solve(q, &sums, solver_of(p), &d, NULL, err);
+    for (int64_t i = 0; rc == SW_OK && by_row && i < p->n_out; i++)
+        p->figures[i] = (sw_row_figures){by_row[i].loss, by_row[i].loss_rtn, by_row[i].power};
     if (rc == SW_OK && p->factor) {
         sw_row_figures figures = {sums.loss, sums.loss_rtn, sums.power};
         sw_rows_report(report, &figures);
     }
+done:
+    sw_mem_put(by_row);
     sw_frame_free(&frame);
     return rc;
 }

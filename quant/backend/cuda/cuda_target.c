@@ -35,7 +35,7 @@ static sw_code copy_rows(double *d_to, const double *from, int64_t row0, int64_t
                        : rc;
 }
 
-static sw_code form_rows(double form[5], device_rows *r, const sw_factor *f,
+static sw_code form_rows(double (*by_row)[5], device_rows *r, const sw_factor *f,
                          const sw_hessian *seen, const sw_hessian *held, int64_t row0,
                          bool with_residual, sw_err *err)
 {
@@ -53,24 +53,23 @@ static sw_code form_rows(double form[5], device_rows *r, const sw_factor *f,
         TRY(sw_solver_axpy(s, r->b, 1.0, held->r + row0 * k, n * k, err));
     }
     TRY(sw_solver_times(s, r->t, 0.0, 1.0, r->sd, held->h, n, k, err));
-    TRY(sw_solver_inner(&form[0], s, r->t, r->sd, n, k, err));
-    TRY(sw_solver_inner(&form[3], s, r->b, r->sd, n, k, err));
+    TRY(sw_solver_inner_rows(&by_row[0][0], 5, s, r->t, r->sd, n, k, err));
+    TRY(sw_solver_inner_rows(&by_row[0][3], 5, s, r->b, r->sd, n, k, err));
     if (!with_residual) return SW_OK;
-    TRY(sw_solver_inner(&form[1], s, r->t, r->sr, n, k, err));
+    TRY(sw_solver_inner_rows(&by_row[0][1], 5, s, r->t, r->sr, n, k, err));
     TRY(sw_solver_times(s, r->t, 0.0, 1.0, r->sr, held->h, n, k, err));
-    TRY(sw_solver_inner(&form[2], s, r->t, r->sr, n, k, err));
-    TRY(sw_solver_inner(&form[4], s, r->b, r->sr, n, k, err));
+    TRY(sw_solver_inner_rows(&by_row[0][2], 5, s, r->t, r->sr, n, k, err));
+    TRY(sw_solver_inner_rows(&by_row[0][4], 5, s, r->b, r->sr, n, k, err));
     return SW_OK;
 }
 
-sw_code sw_cuda_target_form(double form[5], const sw_factor *f, const sw_hessian *seen,
-                            const sw_hessian *held, const float *w, int64_t n_out, double scale,
+sw_code sw_cuda_target_form(double (*by_row)[5], const sw_factor *f, const sw_hessian *seen,
+                            const sw_hessian *held, const float *w, int64_t n_out,
                             bool with_residual, sw_err *err)
 {
     sw_solver *s = sw_cuda_solver(&f->place);
     int64_t k = f->k_in, n = sw_solver_rows(s, n_out, 5 * 8 * k);
     device_rows r = {0};
-    double sums[5] = {0};
     sw_code rc = take(&r.wide, f, n, err);
 
     if (rc == SW_OK) rc = take(&r.sd, f, n, err);
@@ -80,10 +79,9 @@ sw_code sw_cuda_target_form(double form[5], const sw_factor *f, const sw_hessian
     for (int64_t row = 0; row < n_out && rc == SW_OK; row += n) {
         r.n = sw_min_i64(n, n_out - row);
         rc = sw_solver_widen(s, r.wide, w + row * k, r.n * k, err);
-        if (rc == SW_OK) rc = form_rows(sums, &r, f, seen, held, row, with_residual, err);
+        if (rc == SW_OK) rc = form_rows(by_row + row, &r, f, seen, held, row, with_residual, err);
     }
     put_rows(&r, f);
-    for (int i = 0; i < 5; i++) form[i] = sums[i] * (i < 3 ? scale * scale : scale);
     return rc;
 }
 

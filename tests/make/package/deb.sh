@@ -9,6 +9,7 @@
 #   libswage0      the shared library
 #   libswage-dev   headers, static library, pkg-config files
 #   swage-cuda     the CUDA half, if it was built
+#   swage-mpi      the half for several hosts, if it was built: it depends on Open MPI
 #   swage          the program and all of share/
 set -eu
 export LC_ALL=C
@@ -28,6 +29,7 @@ package_of() {
     case $1 in
     usr/lib/"$multiarch"/libswage.so.*) echo libswage0 ;;
     usr/lib/swage/libswage_cuda.so | usr/lib/"$multiarch"/libswage_cuda.a | */swage-cuda.pc) echo swage-cuda ;;
+    usr/lib/swage/libswage_mpi.so) echo swage-mpi ;;
     usr/include/* | usr/lib/"$multiarch"/libswage.* | */pkgconfig/swage*.pc) echo libswage-dev ;;
     usr/bin/* | usr/share/*) echo swage ;;
     *) echo "deb: no package for $1" >&2; return 1 ;;
@@ -64,11 +66,24 @@ about() {
  .
  This package holds the kernels that \"swage --device cuda\" loads, and the
  archive of them that an engine can link. It needs NVIDIA's driver." ;;
+    swage-mpi) echo "Section: science|Multi-Arch: no|swage (= $version)|quantize language models on several hosts
+ Swage quantizes language models and converts their checkpoints between the
+ formats of inference engines.
+ .
+ This package lets mpirun start several processes of swage that share a run." ;;
     swage) echo "Section: science|Multi-Arch: foreign||quantize, convert and verify language models
  Swage quantizes language models to 2 to 8 bits, fp8, fp4 and the types of
  GGUF, converts checkpoints between the formats of inference engines without
  loss, or refuses, and judges the result with a second decoder." ;;
     esac
+}
+
+suggests() {
+    found=
+    for other in swage-cuda swage-mpi; do
+        [ ! -d $other ] || found="$found${found:+, }$other (= $version)"
+    done
+    [ -z "$found" ] || echo "Suggests: $found"
 }
 
 # Versions of what a shared library offers, for those who link it.
@@ -79,10 +94,10 @@ shlibs() {
 }
 
 printf 'Source: swage\nMaintainer: %s\n' "$maintainer" >debian/control
-for p in libswage0 libswage-dev swage-cuda swage; do
+for p in libswage0 libswage-dev swage-cuda swage-mpi swage; do
     [ ! -d $p ] || printf '\nPackage: %s\nArchitecture: any\nDescription: x\n' $p >>debian/control
 done
-for p in libswage0 libswage-dev swage-cuda swage; do
+for p in libswage0 libswage-dev swage-cuda swage-mpi swage; do
     [ -d $p ] || continue
     doc=$p/usr/share/doc/$p
     mkdir -p "$doc" $p/DEBIAN
@@ -104,7 +119,7 @@ for p in libswage0 libswage-dev swage-cuda swage; do
     { printf 'Package: %s\nSource: swage\nVersion: %s\nArchitecture: %s\nMaintainer: %s\n' $p "$version" "$arch" "$maintainer"
       printf 'Installed-Size: %s\n' "$(du -k -s --apparent-size $p | cut -f1)"
       [ -z "$shared" ] || echo "Depends: $shared"
-      [ $p != swage ] || [ ! -d swage-cuda ] || echo "Suggests: swage-cuda (= $version)"
+      [ $p != swage ] || suggests
       [ $p != libswage-dev ] || echo 'Recommends: libopenblas-dev, liblapacke-dev, libcjson-dev, libssl-dev, libpcre2-dev, libutf8proc-dev, libzstd-dev'
       printf '%s\n%s\nPriority: optional\n%sDescription: %s\n' "$section" "$multi" \
           "${HOMEPAGE:+Homepage: $HOMEPAGE

@@ -32,8 +32,8 @@ find "$top" -type f \( -path '*/bin/*' -o -name '*.so*' \) -exec strip --strip-u
 cp LICENSE "$top/share/doc/swage/"
 cp .changelog.md "$top/share/doc/swage/changelog.md"
 cp "$sbom" "$top/share/doc/swage/"
-# Archives and their headers are for the machine that built them.
-rm -rf "$top"/lib/*.a "$top/include/swage" "$top"/lib/pkgconfig/swage-static.pc "$top"/lib/pkgconfig/swage-cuda.pc
+# Archives and their headers are for the machine that built them, and so is what binds to its MPI.
+rm -rf "$top"/lib/*.a "$top"/lib/libswage_mpi.so "$top/include/swage" "$top"/lib/pkgconfig/swage-static.pc "$top"/lib/pkgconfig/swage-cuda.pc
 sed -i "s|^prefix=.*|prefix=\${pcfiledir}/../..|; s|=//*|=/|" "$top/lib/pkgconfig/swage.pc"
 
 # floor: "VERSION FILE SYMBOL" of the newest version of glibc that a file asks for

@@ -43,7 +43,8 @@ static void test_sums_in_row_order(void **state)
     (void)state;
     for (int threads = 1; threads <= 3; threads += 2) {
         ledger l = {.fail_from = -1};
-        assert_int_equal(sw_rows_solve(threads == 1 ? &one : &many, work, &l, N_OUT, threads, &err),
+        assert_int_equal(sw_rows_solve(threads == 1 ? &one : &many, NULL, work, &l, N_OUT, threads,
+                                       &err),
                          SW_OK);
         for (int r = 0; r < N_OUT; r++) assert_true(l.seen[r] > 0.5 && l.seen[r] < 1.5);
     }
@@ -60,7 +61,7 @@ static void test_the_first_failure_is_told(void **state)
     sw_err err = {0};
 
     (void)state;
-    assert_int_equal(sw_rows_solve(&sum, work, &l, N_OUT, 3, &err), SW_E_FORMAT);
+    assert_int_equal(sw_rows_solve(&sum, NULL, work, &l, N_OUT, 3, &err), SW_E_FORMAT);
     assert_non_null(strstr(err.text, "row 128 is broken"));
     assert_memory_equal(&sum, &before, sizeof sum);
 }

@@ -57,7 +57,7 @@ static sw_code run_one(sw_run *run, job *j, sw_err *err)
 
     if ((rc = sw_timeline_begin(&j->timeline, err)) != SW_OK ||
         (rc = sw_quantize_job_prepare(j, err)) != SW_OK ||
-        (rc = sw_quantize_group_run(&j, 1, err)) != SW_OK ||
+        (rc = sw_quantize_group_run(&j, 1, err)) != SW_OK || sw_team_rank(j->team) > 0 ||
         (rc = sw_quantize_output_outcome(&outcome, j, err)) != SW_OK ||
         (rc = write_page(j, &outcome, err)) != SW_OK)
         return rc;
@@ -89,6 +89,9 @@ static sw_code run_many(sw_run *run, const job *base, sw_err *err)
     sw_quantize_many many = {.n = 0};
     sw_code rc;
 
+    if (sw_team_size(run->team) > 1)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "several schemes or formats are made by one rank: "
+                       "give one of each, or leave --ranks out");
     if ((rc = sw_quantize_many_check(&many, run, base, err)) != SW_OK ||
         (rc = sw_quantize_many_run(&many, err)) != SW_OK ||
         (rc = write_comparison(base, &many, err)) != SW_OK)
@@ -111,6 +114,7 @@ static sw_code run_quantize(sw_run *run, sw_err *err)
     if (rc != SW_OK) return rc;
     j->model_dir = run->args[0];
     j->progress = &run->term->progress;
+    j->team = run->team;
     if (j->o->html &&
         (rc = sw_html_report_check(j->o->html, j->o->may_replace != 0, err)) != SW_OK)
         return rc;

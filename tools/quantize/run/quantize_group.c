@@ -6,6 +6,7 @@
 #include "formats/io/watch.h"
 #include "tools/device/device_opt.h"
 #include "tools/quantize/run/quantize_output.h"
+#include "tools/quantize/run/quantize_ranks.h"
 #include "tools/quantize/run/quantize_sink.h"
 
 typedef sw_quantize_job job;
@@ -68,11 +69,17 @@ static sw_code first_failure(job *const *jobs, int n, sw_err *err)
 sw_code sw_quantize_group_run(job *const *jobs, int n, sw_err *err)
 {
     job *lead = jobs[0];
-    sw_code rc = sw_device_option_open_backend(&lead->gpu, &lead->settings.quant, lead->o->device,
-                                               lead->progress, err);
+    const bool writes = sw_team_rank(lead->team) == 0;
+    sw_code rc = sw_quantize_ranks_check(lead, err);
+
+    if (rc == SW_OK)
+        rc = sw_device_option_open_backend(&lead->gpu, &lead->settings.quant, lead->o->device,
+                                           lead->progress, err);
 
     for (int i = 0; i < n && rc != SW_OK; i++) jobs[i]->failure = *err;
     if (rc != SW_OK) return rc;
+    lead->settings.quant.team = lead->team;
+    if (!writes) return sw_quantize_solve(jobs, n, err);
     each(jobs, n, sw_quantize_output_open);
     if (first_alive(jobs, n)) solve(jobs, n);
     each(jobs, n, publish);

@@ -7,7 +7,7 @@
 
 /* jobs[0..n), n at least 1, all settled, whose linears become the same (sw_quantize_is_alike): make
  * their outputs. What goes wrong with one alone is in its `failure`, and the others go on. Returns
- * the first failure of any. */
+ * the first failure of any. Of several ranks rank 0 makes them, and the others only help. */
 sw_code sw_quantize_group_run(sw_quantize_job *const *jobs, int n, sw_err *err) SW_MUST_USE;
 
 /* true when both ask for the same numbers: method, scheme and every linear's form, whatever the

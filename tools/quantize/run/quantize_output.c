@@ -17,7 +17,7 @@
 typedef sw_quantize_job job;
 
 /* What the manifest says at the start decides the bytes, and what overrides make of a linear. */
-static sw_code build_key(cJSON **out, const job *j, sw_err *err)
+sw_code sw_quantize_output_key(cJSON **out, const sw_quantize_job *j, sw_err *err)
 {
     cJSON *key = cJSON_Duplicate(j->report.manifest, true);
     cJSON *linears = key ? cJSON_AddObjectToObject(key, "linears") : NULL;
@@ -50,7 +50,7 @@ static sw_code open_writer(job *j, sw_err *err)
     cJSON *key = NULL;
     sw_code rc;
 
-    if ((rc = build_key(&key, j, err)) != SW_OK) return rc;
+    if ((rc = sw_quantize_output_key(&key, j, err)) != SW_OK) return rc;
     keep.key = key;
     rc = sw_ckpt_writer_new_kept(&j->writer, &j->source, j->o->out, j->o->may_replace != 0,
                                  j->dialect, &qconfig, j->selection.linears,

@@ -4,6 +4,9 @@
 
 #include "tools/quantize/quantize_job.h"
 
+/* Everything that the bytes of the output depend on but for the source, as the manifest says it;
+ * the caller deletes it. */
+sw_code sw_quantize_output_key(cJSON **out, const sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 /* The job's writer, with what an earlier run finished taken up; `job` is settled. */
 sw_code sw_quantize_output_open(sw_quantize_job *job, sw_err *err) SW_MUST_USE;
 /* All linears are put: copy the rest, and publish the directory. */

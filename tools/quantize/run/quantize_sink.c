@@ -269,6 +269,30 @@ static sw_code run_ahead(job *j, const sw_quant_sink *sink, sw_err *err)
     return rc;
 }
 
+/* --- of a rank that only helps: it takes nothing --- */
+
+static sw_code let_go(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
+                      const sw_solve_report *report, sw_err *err)
+{
+    const fan *f = self;
+
+    (void)ref;
+    (void)path;
+    (void)q;
+    (void)report;
+    return sw_progress_check(f->jobs[0]->progress, err);
+}
+
+static sw_code let_go_kv(void *self, int64_t layer, float k_scale, float v_scale, sw_err *err)
+{
+    const fan *f = self;
+
+    (void)layer;
+    (void)k_scale;
+    (void)v_scale;
+    return sw_progress_check(f->jobs[0]->progress, err);
+}
+
 sw_code sw_quantize_solve(sw_quantize_job *const *jobs, int n, sw_err *err)
 {
     fan f = {jobs, n, 0};
@@ -277,8 +301,11 @@ sw_code sw_quantize_solve(sw_quantize_job *const *jobs, int n, sw_err *err)
                           .spec_of = spec_of, .change = change_tensor,
                           .transformed = note_transform, .n_done = n_done, .get = get_linear,
                           .get_changed = get_changed, .end_block = end_block, .put_kv = put_kv};
+    const sw_quant_sink none = {.self = &f, .put = let_go, .is_selected = is_selected,
+                                .spec_of = spec_of, .put_kv = let_go_kv};
     job *lead = jobs[0];
 
+    if (sw_team_rank(lead->team) > 0) return run_pipeline(lead, &none, err);
     f.layer = n_done(&f);
     return (lead->gpu || !sw_quantize_job_needs_data(lead) ? run_ahead : run_pipeline)(lead, &sink,
                                                                                       err);

@@ -10,7 +10,8 @@
 #include "tools/quantize/quantize_job.h"
 
 /* jobs[0..n), n at least 1, settled and open (quantize_output.h), those that have not failed: solve
- * by the first one's settings and put the results into all. Failures of single outputs are in
+ * by the first one's settings and put the results into all; jobs of a rank other than 0 need no
+ * output, and get none. Failures of single outputs are in
  * job->failure; what comes back is that of the solve, or the first of them when all have failed. */
 sw_code sw_quantize_solve(sw_quantize_job *const *jobs, int n, sw_err *err) SW_MUST_USE;
 

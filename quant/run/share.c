@@ -1,0 +1,222 @@
+/* share.c - see share.h. */
+#include "quant/run/share.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/size.h"
+#include "formats/io/profile.h"
+#include "quant/method/row_work.h"
+#include "quant/method/slab.h"
+#include "quant/stats/pieces.h"
+#include "quant/team/team.h"
+
+/* Rows that are cut together: a slab, the rows that share scales, or all. */
+static int64_t unit_of(const sw_qspec *spec, int64_t n_out)
+{
+    const int64_t shared = sw_qspec_rows(spec, n_out);
+    int64_t unit = SW_SLAB_ROWS;
+
+    if (spec->n_outliers) return n_out;
+    if (shared <= 1 || (spec->scale_rows == SW_ROWS_ALL && !spec->group_elems)) return unit;
+    if (spec->scale_rows == SW_ROWS_ALL) return n_out;
+    while (unit % shared) unit += SW_SLAB_ROWS;
+    return unit;
+}
+
+static sw_rows rows_of(int64_t unit, int64_t n_out, int rank, int n_ranks)
+{
+    const int64_t n_units = sw_ceil_div(n_out, unit);
+    sw_rows rows = {sw_piece_of_rank(n_units, rank, n_ranks) * unit,
+                    sw_piece_of_rank(n_units, rank + 1, n_ranks) * unit};
+
+    rows.begin = sw_min_i64(rows.begin, n_out);
+    rows.end = sw_min_i64(rows.end, n_out);
+    return rows;
+}
+
+sw_rows sw_share_rows(const sw_qspec *spec, int64_t n_out, int rank, int n_ranks)
+{
+    return rows_of(unit_of(spec, n_out), n_out, rank, n_ranks);
+}
+
+sw_hessian sw_share_hessian(const sw_hessian *hess, sw_rows rows, int64_t n_out)
+{
+    sw_hessian part = *hess;
+
+    part.n_out_residual = 0;
+    if (!hess->r || hess->n_out_residual != n_out) return part;
+    part.r = hess->r + rows.begin * hess->k_in;
+    part.n_out_residual = rows.end - rows.begin;
+    return part;
+}
+
+/* --- what travels --- */
+
+/* Rows of an array that every rank has room for: from each rank its own to all. */
+typedef struct row_array {
+    void *at;
+    int64_t row_bytes;
+} row_array;
+
+static sw_code spread(row_array array, sw_rows rows, int from, sw_team *team, sw_err *err)
+{
+    const int64_t n = (rows.end - rows.begin) * array.row_bytes;
+
+    if (!array.at || n <= 0) return SW_OK;
+    return sw_team_broadcast(team, from, (char *)array.at + rows.begin * array.row_bytes,
+                             (size_t)n, err);
+}
+
+static sw_code spread_rows(const sw_qtensor *q, sw_rows rows, int from, sw_team *team, sw_err *err)
+{
+    const row_array arrays[] = {
+        {q->codes, q->k_in},
+        {q->scales, q->n_groups * (int64_t)sizeof *q->scales},
+        {q->zeros, q->n_groups},
+        {q->outlier_values, q->spec.n_outliers * (int64_t)sizeof *q->outlier_values}};
+    sw_code rc = SW_OK;
+
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays && rc == SW_OK; i++)
+        rc = spread(arrays[i], rows, from, team, err);
+    return rc;
+}
+
+/* A report, whose method is a name: of each host its own. */
+typedef struct travelling {
+    sw_solve_report report;
+    char method[16];
+    float global_scale, input_scale;
+} travelling;
+
+static const char *method_of(const char *name)
+{
+    static const char *const names[] = {"rtn", "clip", "gptq"};
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!strcmp(name, names[i])) return names[i];
+    return "";
+}
+
+/* What is no array of rows. */
+static sw_code spread_head(sw_qtensor *q, sw_solve_report *report, int from, sw_team *team,
+                           sw_err *err)
+{
+    travelling head = {.global_scale = q->global_scale, .input_scale = q->input_scale};
+    const int64_t n_cols = q->outlier_cols ? q->spec.n_outliers : 0;
+    sw_code rc;
+
+    if (report) head.report = *report;
+    if (report && report->method)
+        (void)snprintf(head.method, sizeof head.method, "%s", report->method);
+    head.report.method = NULL;
+    rc = sw_team_broadcast(team, from, &head, sizeof head, err);
+    if (rc == SW_OK && n_cols)
+        rc = sw_team_broadcast(team, from, q->outlier_cols,
+                               (size_t)n_cols * sizeof *q->outlier_cols, err);
+    if (rc != SW_OK) return rc;
+    q->global_scale = head.global_scale;
+    q->input_scale = head.input_scale;
+    if (!report) return SW_OK;
+    *report = head.report;
+    report->method = method_of(head.method);
+    return SW_OK;
+}
+
+sw_code sw_share_tensor(sw_qtensor *q, sw_solve_report *report, int from, sw_team *team,
+                        sw_err *err)
+{
+    const sw_rows all = {0, q->n_out};
+    const sw_span span = sw_span_open("share");
+    sw_code rc = spread_head(q, report, from, team, err);
+
+    if (rc == SW_OK) rc = spread_rows(q, all, from, team, err);
+    sw_span_close(span, NULL);
+    return rc;
+}
+
+/* --- solving --- */
+
+/* Rows of a tensor as a tensor of their own; borrows. */
+static sw_qtensor part_of(const sw_qtensor *q, sw_rows rows)
+{
+    sw_qtensor part = *q;
+
+    part.n_out = rows.end - rows.begin;
+    part.codes += rows.begin * q->k_in;
+    part.scales += rows.begin * q->n_groups;
+    if (part.zeros) part.zeros += rows.begin * q->n_groups;
+    if (part.outlier_values) part.outlier_values += rows.begin * q->spec.n_outliers;
+    return part;
+}
+
+/* What every rank has solved, and what it cost, to all. */
+static sw_code gather(sw_qtensor *q, sw_row_figures *figures, sw_solve_report *report,
+                      sw_team *team, sw_err *err)
+{
+    const row_array array = {figures, (int64_t)sizeof *figures};
+    const sw_span span = sw_span_open("share");
+    const int n_ranks = sw_team_size(team);
+    sw_code rc = spread_head(q, report, 0, team, err);
+
+    for (int rank = 0; rank < n_ranks && rc == SW_OK; rank++) {
+        const sw_rows rows = sw_share_rows(&q->spec, q->n_out, rank, n_ranks);
+
+        rc = spread_rows(q, rows, rank, team, err);
+        if (rc == SW_OK) rc = spread(array, rows, rank, team, err);
+    }
+    sw_span_close(span, NULL);
+    return rc;
+}
+
+sw_code sw_share_solve(sw_qtensor *q, const sw_solve_problem *p, const double *shift,
+                       sw_code (*solve)(sw_qtensor *q, const sw_solve_problem *p, void *self,
+                                        sw_solve_report *report, sw_err *err),
+                       void *self, sw_solve_report *report, sw_team *team, sw_err *err)
+{
+    const int n_ranks = sw_team_size(team);
+    const sw_rows rows = sw_share_rows(&p->spec, p->n_out, sw_team_rank(team), n_ranks);
+    sw_solve_problem mine = *p;
+    sw_qtensor part = part_of(q, rows);
+    sw_row_figures *figures = NULL, sum;
+    sw_code rc = SW_OK;
+
+    mine.target_shift = shift;
+    if (n_ranks == 1) return solve(q, &mine, self, report, err);
+    if (p->factor && (rc = SW_MEM_GET(&figures, p->n_out, "figures of rows", err)) != SW_OK)
+        return rc;
+    mine.w += rows.begin * p->k_in;
+    mine.n_out = part.n_out;
+    if (figures) mine.figures = figures + rows.begin;
+    if (part.n_out) rc = solve(&part, &mine, self, report, err);
+    q->global_scale = part.global_scale;
+    if (rc == SW_OK) rc = gather(q, figures, report, team, err);
+    if (rc == SW_OK && figures && report->error >= 0) {
+        sum = sw_rows_sum(figures, p->n_out);
+        sw_rows_report(report, &sum);
+    }
+    sw_mem_put(figures);
+    return rc;
+}
+
+sw_code sw_share_strengths(sw_strengths *out, const sw_factor *factor, const sw_hessian *seen,
+                           const sw_hessian *held, const float *w, int64_t n_out,
+                           sw_strengths cap, sw_team *team, sw_err *err)
+{
+    const int n_ranks = sw_team_size(team);
+    const sw_rows rows = rows_of(SW_SLAB_ROWS, n_out, sw_team_rank(team), n_ranks);
+    const sw_hessian my_seen = sw_share_hessian(seen, rows, n_out);
+    const sw_hessian my_held = sw_share_hessian(held, rows, n_out);
+    double (*by_row)[5] = NULL;
+    sw_code rc = SW_MEM_GET(&by_row, n_out, "target search", err);
+
+    if (rc == SW_OK && rows.end > rows.begin)
+        rc = sw_target_forms(by_row + rows.begin, factor, &my_seen, &my_held,
+                             w + rows.begin * factor->k_in, rows.end - rows.begin, cap, err);
+    for (int rank = 0; rank < n_ranks && rc == SW_OK; rank++)
+        rc = spread((row_array){by_row, (int64_t)sizeof *by_row},
+                    rows_of(SW_SLAB_ROWS, n_out, rank, n_ranks), rank, team, err);
+    if (rc == SW_OK) *out = sw_target_choose(by_row, n_out, seen, held, cap);
+    sw_mem_put(by_row);
+    return rc;
+}

@@ -1,0 +1,36 @@
+/* sums.h - the sums of pieces of a text on their way to the sums of all of it (pieces.h).
+ *
+ * On one rank a sum per run of pieces, each freed when it has joined another. Of several ranks
+ * one gets the runs of all, adds them in the same order, and hands the result on: sums of a site
+ * rank 0, to all; those of an expert its owner, which keeps them.
+ */
+#ifndef SW_QUANT_STATS_SUMS_H
+#define SW_QUANT_STATS_SUMS_H
+
+#include "quant/stats/pieces.h"
+#include "quant/stats/site_stats.h"
+
+struct sw_team;
+
+/* Set stats and n_pieces, zero the rest. */
+typedef struct sw_sums {
+    sw_site_stats *stats; /* new; of the first run, and in the end of all */
+    int64_t n_pieces;     /* of the text */
+    int n;                /* runs that are here */
+    sw_piece_run runs[SW_PIECES_MAX];
+    sw_site_stats *parts[SW_PIECES_MAX]; /* [n] owned but for the first, which is `stats` */
+} sw_sums;
+
+/* *part: what the next piece of this rank is to be summed into, lent until sw_sums_end. */
+sw_code sw_sums_begin(sw_site_stats **part, sw_sums *sums, int64_t piece,
+                      sw_err *err) SW_MUST_USE;
+/* The piece is summed and settled. */
+sw_code sw_sums_end(sw_sums *sums, sw_err *err) SW_MUST_USE;
+/* All pieces of this rank are: let `stats` be that of the whole text. Every rank calls it. */
+sw_code sw_sums_gather(sw_sums *sums, struct sw_team *team, sw_err *err) SW_MUST_USE;
+void sw_sums_free(sw_sums *sums); /* all but `stats`; accepts a zeroed one */
+
+/* The rank that solves an expert. */
+int sw_sums_owner(int64_t expert, int n_ranks);
+
+#endif

@@ -1,0 +1,26 @@
+/* ranks.h - several processes on one run: --ranks, a list of devices, or a launcher such as mpirun.
+ *
+ * A command that has the row SW_RANKS_ROW is run by every rank, with `run->team`. Rank 0 alone
+ * prints; the others are quiet, and write no trace and nothing on stdout.
+ */
+#ifndef SW_TOOLS_DEVICE_RANKS_H
+#define SW_TOOLS_DEVICE_RANKS_H
+
+#include "tools/cli/cmd.h"
+
+#define SW_RANKS_ROW                                                                               \
+    {.name = "ranks", .group = SW_OPT_RESOURCES, .kind = SW_OPT_INT,                               \
+     .offset = offsetof(sw_cmd_common, ranks), .arg = "N", .min = 1, .max = SW_TEAM_RANKS_MAX,     \
+     .help = "processes on this machine that share the work (default: one for each device of "     \
+             "--device cuda:0,1); on several machines they come from mpirun or srun. The result "  \
+             "does not depend on it"}
+
+/* Several ranks where the options or the environment ask for them, and run->team among them; else
+ * that stays NULL. To be called before any thread exists; returns in every rank, with the threads
+ * and the device that are its own in `common` and in the options' row "device". */
+sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common,
+                       sw_err *err) SW_MUST_USE;
+/* How many there are, to be said by rank 0. */
+void sw_ranks_note(const sw_run *run, const sw_cmd_common *common);
+
+#endif
