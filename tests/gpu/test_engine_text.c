@@ -1,5 +1,6 @@
 /* test_engine_text.c - trained models at work on the device: the greedy texts and NLLs that
- * golden.json has of them, what is told of a long prompt, and sessions that run at the same time. Exit 77 without a GPU.
+ * golden.json has of them, what is told of a long prompt, and sessions that run at the same
+ * time. Exit 77 without a GPU.
  *
  * The texts of the NLLs are not in the repository: SWAGE_TEXTS names the directory with
  * wikitext2-test.txt and docs-heldout.txt, and without it that part is skipped.
