@@ -47,8 +47,8 @@ sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint,
                             sw_err *err) SW_MUST_USE;
 
 /* The same for linears of the decoder that are none of a layer's, such as Gemma 4's projection
- * before the layers: findings "config" where they are stored in floats and the config tells engines
- * otherwise. Routers and what chooses keys are left out, since engines know that they are floats. */
+ * before the layers: findings "config" where they are stored in floats and the config tells
+ * engines otherwise. Routers and what chooses keys are left out, which engines know for floats. */
 sw_code sw_verify_unlisted(sw_report *report, const sw_subject *checkpoint,
                            sw_err *err) SW_MUST_USE;
 
