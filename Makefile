@@ -40,10 +40,14 @@ OPT_coverage := -O0 -g --coverage
 CFLAGS_ALL := $(BASE_FLAGS) $(OPT_$(CONFIG)) $(WARN) $(CFLAGS)
 LIBS := -llapacke -lopenblas -lcjson -lcrypto -lpcre2-8 -lutf8proc -lzstd -ldl -lm
 
-# ISA-specific files are named for what they need; everything else is baseline.
+# ISA-specific files are named for what they need; everything else is baseline. For other machines
+# they are empty.
+MACHINE := $(shell $(CC) -dumpmachine 2>/dev/null || uname -m)
+ifneq ($(filter x86_64%,$(MACHINE)),)
 %_avx2.o:   ISA_FLAGS := -mavx2 -mfma -mf16c
 %_avx512.o: ISA_FLAGS := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c
 %_vnni.o:   ISA_FLAGS := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c
+endif
 
 # The day of the version, for the manual pages; what else is compiled does not depend on it.
 $(BUILD)/tools/shell/man_page.o: LAST_FLAGS := -DSW_RELEASED='"$(RELEASED)"'

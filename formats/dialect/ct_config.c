@@ -158,6 +158,16 @@ static bool is_e8m0(const cJSON *object)
                                      strstr(dtype->valuestring, "e8m0"));
 }
 
+/* Loaders refuse a config that says groups and something else: which of the two it is, the tensors
+ * alone would tell. */
+static sw_code check_lone_group(const char *what, const char *strategy, int64_t group, sw_err *err)
+{
+    if (!group || !strcmp(strategy, "group") || !strcmp(strategy, "tensor_group")) return SW_OK;
+    return SW_FAIL(err, SW_E_FORMAT, "%s: group_size is %lld under strategy \"%.60s\"; only "
+                   "strategies group and tensor_group have groups: set it to null or correct the "
+                   "strategy", what, (long long)group, strategy);
+}
+
 /* Null strategies follow from the group size: none means one scale per tensor. */
 sw_code sw_ct_read_strategy(sw_qspec *spec, const cJSON *weights, sw_err *err)
 {
@@ -172,6 +182,7 @@ sw_code sw_ct_read_strategy(sw_qspec *spec, const cJSON *weights, sw_err *err)
         const cJSON *size = sw_json_member(weights, "group_size");
         strategy = !size ? "tensor" : group ? "group" : "channel";
     }
+    if ((rc = check_lone_group("weights", strategy, group, err)) != SW_OK) return rc;
     spec->group_elems = 0;
     if (!strcmp(strategy, "channel")) return SW_OK;
     if (!strcmp(strategy, "block")) return read_block(spec, weights, err);
@@ -207,7 +218,8 @@ sw_code sw_ct_read_inputs(sw_act *out, const cJSON *inputs, sw_err *err)
     if ((rc = sw_ct_read_num(&act.num, inputs, err)) != SW_OK ||
         (rc = sw_json_text(&strategy, inputs, "strategy", err)) != SW_OK ||
         (rc = sw_json_bool(&is_symmetric, inputs, "symmetric", err)) != SW_OK ||
-        (rc = sw_config_group(&act.group_elems, inputs, "group_size", err)) != SW_OK)
+        (rc = sw_config_group(&act.group_elems, inputs, "group_size", err)) != SW_OK ||
+        (rc = check_lone_group("input_activations", strategy, act.group_elems, err)) != SW_OK)
         return rc;
     if (!is_symmetric)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "input_activations with zero points; symmetric ones "

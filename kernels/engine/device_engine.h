@@ -131,6 +131,10 @@ sw_code sw_device_session_new(sw_device_session **out, sw_device_lm *lm, int64_t
                               int64_t capacity, const sw_sampling *sampling,
                               sw_err *err) SW_MUST_USE;
 void sw_device_session_free(sw_device_session *s); /* accepts NULL */
+/* From now on a feed of many tokens tells how many blocks have run (step "prompt"), after every
+ * max_tokens of the engine, and ends with SW_E_CANCELLED when it is asked to; such a session is
+ * good for nothing but to be freed. `progress` must outlive the session. */
+void sw_device_session_watch(sw_device_session *s, const sw_progress *progress);
 /* Tokens into sequence `seq`, after what it holds. */
 sw_code sw_device_session_feed(sw_device_session *s, int64_t seq, const uint32_t *ids, int64_t n,
                                sw_err *err) SW_MUST_USE;

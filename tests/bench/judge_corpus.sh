@@ -24,7 +24,7 @@ count() {
 }
 
 if [ "$part" = whole ] && [ -z "${ONLY:-}" ]; then
-    names=$(seq -f 'b%g' 32; printf '%s.gguf\n' Q4_0 Q4_1 Q8_0 Q4_K Q6_K)
+    names=$(seq -f 'b%g' 33; printf '%s.gguf\n' Q4_0 Q4_1 Q8_0 Q4_K Q6_K)
     echo "$names" | xargs -P "${JOBS:-$(nproc)}" -I{} sh -c \
         'TMPDIR=$2 ONLY="^{}\$" bash "$0" "$1/{}.csv" >"$1/{}.said" 2>&1 || echo {} >>"$1/bad"' \
         "$0" "$T" "$tmp"
@@ -141,6 +141,7 @@ else
     toy b30 qwen3_5_mtp compressed-tensors W4A16 gptq --group-size 32
     toy b31 glm4_moe_lite compressed-tensors FP8_DYNAMIC rtn
     toy b32 glm4_moe_mtp gptq W4A16 gptq --group-size 32
+    toy b33 gemma4 compressed-tensors W4A16 rtn --group-size 32
     for type in Q4_0 Q4_1 Q8_0 Q4_K Q6_K; do gguf "$type.gguf" llama $type; done
 fi
 count

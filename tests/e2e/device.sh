@@ -70,17 +70,25 @@ for d in cpu cuda; do
         -o "$T/st-$d" -q
 done
 
+# a long prompt tells how far it has been read
+prompt=$(tr -cd 'a-z ' <calib_data/calib.txt | head -c 1500)
+"$SWAGE" generate "$TINY" --device cuda -p "$prompt" -n 2 --progress json >"$T/stdout" 2>"$T/events" ||
+    fail "generate: $(tail -n 1 "$T/events")"
+for done in 0 6; do
+    grep -q "\"step\":\"prompt\",\"done\":$done,\"total\":6,\"unit\":\"blocks\"" "$T/events" ||
+        fail "a long prompt is silent: $(head -n 3 "$T/events")"
+done
+
 # families that are unlike llama: quantized there, and judged there
-make -s "${BUILD:-build/release}/tests/tools/expand_recipe" >/dev/null || fail 'no expand_recipe'
+use_recipes
 for name in gemma4 llama4_text gemma3n; do
-    "${BUILD:-build/release}/tests/tools/expand_recipe" "tests/golden/recipes/$name" "$T/$name" ||
-        fail "no $name"
+    "$EXPAND" "$RECIPES/$name" "$T/$name" || fail "no $name"
     for device in cpu cuda; do
         expect 0 '' "$SWAGE" quantize "$T/$name" -o "$T/$name-$device" --device "$device" \
             --scheme W4A16 --method gptq --group-size 32 --calib "$T/toy.u16" --samples 24 \
             --seq-len 48 -q
         expect 0 '' "$SWAGE" verify "$T/$name-$device" --against "$T/$name" --device cuda --quiet \
-            --text "tests/golden/recipes/$name/reference.safetensors" --window 48 --max-kl 0.3
+            --text "$RECIPES/$name/reference.safetensors" --window 48 --max-kl 0.3
     done
 done
 

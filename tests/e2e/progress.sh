@@ -118,4 +118,14 @@ expect 0 '' "$SWAGE" inspect "$TINY" --tensors
 ! grep -q '\.\.\.' "$T/stdout" || fail 'names are cut in a file'
 expect 0 '' env COLUMNS=48 "$SWAGE" inspect "$TINY" --tensors
 diff <(grep weight "$T/narrow") <(grep weight "$T/stdout") >/dev/null || fail 'COLUMNS is not the width'
+
+# so do those of verify and bench
+for command in "verify $T/out --against $TINY --speed --batch 1 --prompt 8 --steps 1 --rounds 6" \
+    "verify $TINY --text calib_data/eval.u16 --max-windows 2" "bench --shape 64x64 --m 1 --seconds 0"; do
+    # shellcheck disable=SC2086
+    expect 0 '' env COLUMNS=80 "$SWAGE" $command -q
+    awk 'length > 80 { bad = 1; print } END { exit bad }' "$T/stdout" || fail "${command%% *}: wider than the terminal"
+done
+expect 0 '' env COLUMNS=60 "$SWAGE" verify "$T/out" --against "$TINY" -q
+grep -Eq '^model[^ ]*\.\.\.[^ ]*proj +[0-9.]+% ' "$T/stdout" || fail "verify is not narrow: $(grep -m 1 proj "$T/stdout")"
 finish

@@ -1,5 +1,6 @@
 /* test_engine_text.c - trained models at work on the device: the greedy texts and NLLs that
- * golden.json has of them, and sessions that run at the same time. Exit 77 without a GPU.
+ * golden.json has of them, what is told of a long prompt, and sessions that run at the same
+ * time. Exit 77 without a GPU.
  *
  * The texts of the NLLs are not in the repository: SWAGE_TEXTS names the directory with
  * wikitext2-test.txt and docs-heldout.txt, and without it that part is skipped.
@@ -128,6 +129,61 @@ static void test_greedy(void **state)
     sw_device_session_free(s);
     on_device_close(&c);
     golden_close(&g);
+}
+
+/* ---- how far a prompt has been read ---- */
+
+typedef struct watcher {
+    int64_t done[4], total;
+    int n, most; /* steps seen; those after which it asks to stop */
+} watcher;
+
+static void see_step(void *self, const char *stage, int64_t done, int64_t total)
+{
+    watcher *w = self;
+
+    assert_string_equal(stage, "prompt");
+    assert_true(w->n < 4);
+    w->done[w->n++] = done;
+    w->total = total;
+}
+
+static bool has_enough(void *self)
+{
+    const watcher *w = self;
+
+    return w->n >= w->most;
+}
+
+/* Two pieces of a prompt are two times all blocks; a short one is silent, and one can be ended. */
+static void test_watched(void **state)
+{
+    watcher w = {.most = 100};
+    const sw_progress progress = {.self = &w, .step = see_step, .is_cancelled = has_enough};
+    sw_device_session *s = NULL;
+    uint32_t ids[200];
+    on_device c;
+    sw_err why = {0};
+
+    on_device_open(&c, gpu, *state);
+    for (uint32_t i = 0; i < 200; i++) ids[i] = i * 7 + 3;
+    MUST(sw_device_session_new(&s, c.lm, 1, CAPACITY, &greedy, err));
+    sw_device_session_watch(s, &progress);
+    MUST(sw_device_session_feed(s, 0, ids, 200, err));
+    assert_int_equal(w.n, 3);
+    assert_int_equal(w.total, 2 * c.m.model.n_layers);
+    for (int i = 0; i < 3; i++) assert_int_equal(w.done[i], i * c.m.model.n_layers);
+    MUST(sw_device_session_feed(s, 0, ids, 8, err));
+    assert_int_equal(w.n, 3);
+    sw_device_session_free(s);
+
+    w = (watcher){.most = 2};
+    MUST(sw_device_session_new(&s, c.lm, 1, CAPACITY, &greedy, err));
+    sw_device_session_watch(s, &progress);
+    assert_int_equal(sw_device_session_feed(s, 0, ids, 200, &why), SW_E_CANCELLED);
+    assert_int_equal(w.n, 2);
+    sw_device_session_free(s);
+    on_device_close(&c);
 }
 
 /* ---- NLL of whole texts ---- */
@@ -305,7 +361,7 @@ static void test_streams(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[4 * N_MODELS];
+    struct CMUnitTest tests[5 * N_MODELS];
     sw_err err = {0};
     int n = 0, failed;
 
@@ -321,10 +377,11 @@ int main(void)
         static const struct {
             const char *name;
             CMUnitTestFunction run;
-        } kinds[] = {{"greedy text", test_greedy}, {"NLL of texts", test_nll},
-                     {"sessions in turns", test_turns}, {"streams side by side", test_streams}};
+        } kinds[] = {{"greedy text", test_greedy}, {"prompt that is watched", test_watched},
+                     {"NLL of texts", test_nll}, {"sessions in turns", test_turns},
+                     {"streams side by side", test_streams}};
 
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 5; k++)
             tests[n++] = (struct CMUnitTest){.name = kinds[k].name, .test_func = kinds[k].run,
                                              .initial_state = (void *)(uintptr_t)models[i]};
     }

@@ -53,6 +53,8 @@ const damage_field damage_fields[] = {
      Q "format", "self_attn"},
     {"attention in ignore", CONFIG, Q "ignore", "[\"re:.*self_attn.*\"]", Q "config_groups",
      "self_attn"},
+    {"side projection taken off the list", CONFIG, Q "ignore", "[\"lm_head\"]",
+     "text_config.hidden_size_per_layer_input", "per_layer_model_projection"},
     {"8 bits", CONFIG, Q "config_groups.group_0.weights.num_bits", "8",
      Q "format", "model.layers"},
     {"groups of 64 in the config", CONFIG, Q "config_groups.group_0.weights.group_size", "64",

@@ -2,9 +2,13 @@
 #include "tools/run/bench_checkpoint.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "formats/io/watch.h"
 #include "tools/device/device_opt.h"
+#include "tools/terminal/table.h"
+#include "tools/terminal/terminal.h"
+#include "tools/verify/speed_text.h"
 #include "verify/base/report.h"
 #include "verify/speed/checkpoint_speed.h"
 
@@ -26,21 +30,15 @@ static sw_code print_json(sw_run *run, const sw_report *report, sw_err *err)
     return rc;
 }
 
-static sw_code print_text(sw_run *run, const sw_report *report, sw_err *err)
+static void print_text(sw_run *run, const sw_report *report)
 {
-    sw_print_buf text = {0};
-    sw_code rc = sw_print_fmt(&text, err, "checkpoint  %s\nagainst     %s\n",
-                              report->checkpoint_dir,
-                              report->original_dir ? report->original_dir
-                                                   : "nothing: no original given");
+    const int columns = sw_terminal_columns(STDOUT_FILENO);
 
-    if (rc == SW_OK) rc = sw_speed_text(&text, &report->speed, err);
-    if (rc == SW_OK) {
-        (void)fwrite(text.at, 1, text.n_bytes, stdout);
-        run->has_result = true;
-    }
-    sw_mem_put(text.at);
-    return rc;
+    sw_line_print(stdout, "checkpoint", columns, "%s", report->checkpoint_dir);
+    sw_line_print(stdout, "against", columns, "%s",
+                  report->original_dir ? report->original_dir : "nothing: no original given");
+    sw_speed_print(stdout, &report->speed, columns);
+    run->has_result = true;
 }
 
 static void set_gate(sw_gate *gate, double limit)
@@ -70,7 +68,8 @@ sw_code sw_bench_checkpoint_run(sw_run *run, const sw_bench_checkpoint *b, sw_er
     if (rc == SW_OK) {
         sw_report_judge(&report);
         sw_term_clear(run->term);
-        rc = common->json ? print_json(run, &report, err) : print_text(run, &report, err);
+        if (common->json) rc = print_json(run, &report, err);
+        else print_text(run, &report);
     }
     if (rc == SW_OK) rc = sw_report_verdict(&report, err);
     sw_report_free(&report);

@@ -3,23 +3,44 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "tools/device/device_opt.h"
+#include "tools/terminal/table.h"
+#include "tools/terminal/terminal.h"
 #include "verify/speed/decode_speed.h"
+
+static bool decode_row(const void *self, int64_t i, sw_cells out)
+{
+    const sw_decode_report *r = self;
+    const sw_decode_row *row = &r->rows[i];
+
+    if (i >= r->n_rows) return false;
+    (void)snprintf(out[0], SW_CELL_BYTES, "%s", row->weights);
+    (void)snprintf(out[1], SW_CELL_BYTES, "%" PRId64, row->batch);
+    (void)snprintf(out[2], SW_CELL_BYTES, "%.1f", row->step_us);
+    (void)snprintf(out[3], SW_CELL_BYTES, "%.1f", row->tokens_s);
+    (void)snprintf(out[4], SW_CELL_BYTES, "%.1f", row->bound_tokens_s);
+    (void)snprintf(out[5], SW_CELL_BYTES, "%.0f%%", 100 * row->bound_share);
+    return true;
+}
 
 static void print_table(const sw_bench_decode *b, const sw_decode_report *r)
 {
-    (void)printf("%s, %s-shaped model of random weights, %" PRId64 " tokens before%s, steps in "
-                 "a graph\ncopies at %.0f GB/s; bound: weights, keys and values once a step at "
-                 "that rate\n\n%-10s %6s %10s %12s %12s %8s\n",
-                 r->device, b->shape, b->context, b->keeps_e4m3 ? ", FP8 cache" : "", r->copy_gb_s,
-                 "weights", "batch", "step us", "tokens/s", "bound", "of it");
-    for (int i = 0; i < r->n_rows; i++) {
-        const sw_decode_row *row = &r->rows[i];
+    const int columns = sw_terminal_columns(STDOUT_FILENO);
+    const sw_table table = {
+        .headings = {"weights", "batch", "step us", "tokens/s", "bound", "of it"},
+        .kinds = {SW_CELL_FIXED, SW_CELL_NUMBER, SW_CELL_NUMBER, SW_CELL_NUMBER, SW_CELL_NUMBER,
+                  SW_CELL_NUMBER},
+        .n_columns = 6, .self = r, .row = decode_row};
 
-        (void)printf("%-10s %6" PRId64 " %10.1f %12.1f %12.1f %7.0f%%\n", row->weights, row->batch,
-                     row->step_us, row->tokens_s, row->bound_tokens_s, 100 * row->bound_share);
-    }
+    sw_line_print(stdout, NULL, columns, "%s, %s-shaped model of random weights, %" PRId64
+                  " tokens before%s, steps in a graph", r->device, b->shape, b->context,
+                  b->keeps_e4m3 ? ", FP8 cache" : "");
+    sw_line_print(stdout, NULL, columns, "copies at %.0f GB/s; bound: weights, keys and values "
+                  "once a step at that rate", r->copy_gb_s);
+    (void)putchar('\n');
+    sw_table_print(stdout, &table, columns);
 }
 
 static void print_csv(const sw_bench_decode *b, const sw_decode_report *r)

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/kernel.h"
 #include "tools/cli/cmd.h"
@@ -11,6 +12,8 @@
 #include "tools/device/device_opt.h"
 #include "tools/run/bench_checkpoint.h"
 #include "tools/run/bench_decode.h"
+#include "tools/terminal/table.h"
+#include "tools/terminal/terminal.h"
 #include "verify/speed/speed.h"
 #include "verify/speed/speed_data.h"
 
@@ -104,29 +107,46 @@ static sw_code read_shape(sw_speed_options *o, const char *text, sw_err *err)
     return sw_int_between(&o->n_out, cross + 1, text + strlen(text), "--shape", err);
 }
 
+static bool kernel_row(const void *self, int64_t i, sw_cells out)
+{
+    const sw_speed_report *r = self;
+    const sw_speed_row *row = &r->rows[i];
+
+    if (i >= r->n_rows) return false;
+    (void)snprintf(out[0], SW_CELL_BYTES, "%" PRId64, row->m);
+    (void)snprintf(out[1], SW_CELL_BYTES, "%s", row->name);
+    (void)snprintf(out[2], SW_CELL_BYTES, "%s", row->weights);
+    (void)snprintf(out[3], SW_CELL_BYTES, "%.1f", row->time.median_us);
+    (void)snprintf(out[4], SW_CELL_BYTES, "%.1f .. %.1f", row->time.min_us, row->time.max_us);
+    (void)snprintf(out[5], SW_CELL_BYTES, "%.1f", row->gb_s);
+    (void)snprintf(out[6], SW_CELL_BYTES, "%.0f%%", 100 * row->bandwidth_share);
+    (void)snprintf(out[7], SW_CELL_BYTES, "%.1f", row->gflop_s);
+    (void)snprintf(out[8], SW_CELL_BYTES, "%.2fx", row->speedup);
+    return true;
+}
+
 static void print_table(const bench_options *o, const sw_speed_report *r)
 {
-    int64_t m = 0;
+    const int columns = sw_terminal_columns(STDOUT_FILENO);
+    const sw_table table = {
+        .headings = {"M", "kernel", "weights", "us", "min .. max", "GB/s", "of mem", "GFLOP/s",
+                     "speed"},
+        .kinds = {SW_CELL_NUMBER, SW_CELL_NAME, SW_CELL_FIXED, SW_CELL_NUMBER, SW_CELL_TEXT,
+                  SW_CELL_NUMBER, SW_CELL_NUMBER, SW_CELL_NUMBER, SW_CELL_NUMBER},
+        .n_columns = 9, .self = r, .row = kernel_row};
 
-    (void)printf("%s, %d thread%s, last-level cache %.0f MB\n"
-                 "reads %.1f GB/s; OpenBLAS (%s) sgemm reaches %.0f GFLOP/s\n"
-                 "weights %s (inputs x outputs), group %" PRId64 "%s; medians, all checked first\n",
-                 r->cpu, r->n_threads, r->n_threads == 1 ? "" : "s", (double)r->cache_bytes * 1e-6,
-                 r->read_gb_s, r->blas_core, r->sgemm_gflop_s, o->shape, o->group_size,
-                 o->is_asymmetric ? " with zeros" : "");
-    for (int i = 0; i < r->n_rows; i++) {
-        const sw_speed_row *row = &r->rows[i];
-
-        if (row->m != m)
-            (void)printf("\n%5s  %-20s %-6s %10s %21s %8s %6s %9s %8s\n", "M", "kernel", "weights",
-                         "us", "min .. max", "GB/s", "of mem", "GFLOP/s", "speed");
-        m = row->m;
-        (void)printf("%5" PRId64 "  %-20s %-6s %10.1f %10.1f..%9.1f %8.1f %5.0f%% %9.1f %7.2fx\n",
-                     row->m, row->name, row->weights, row->time.median_us, row->time.min_us,
-                     row->time.max_us, row->gb_s, 100 * row->bandwidth_share, row->gflop_s,
-                     row->speedup);
-    }
-    (void)printf("\nspeed: against OpenBLAS float32 on the same shape and threads, same rounds\n");
+    sw_line_print(stdout, NULL, columns, "%s, %d thread%s, last-level cache %.0f MB", r->cpu,
+                  r->n_threads, r->n_threads == 1 ? "" : "s", (double)r->cache_bytes * 1e-6);
+    sw_line_print(stdout, NULL, columns, "reads %.1f GB/s; OpenBLAS (%s) sgemm reaches %.0f "
+                  "GFLOP/s", r->read_gb_s, r->blas_core, r->sgemm_gflop_s);
+    sw_line_print(stdout, NULL, columns, "weights %s (inputs x outputs), group %" PRId64
+                  "%s; medians, all checked first", o->shape, o->group_size,
+                  o->is_asymmetric ? " with zeros" : "");
+    (void)putchar('\n');
+    sw_table_print(stdout, &table, columns);
+    (void)putchar('\n');
+    sw_line_print(stdout, NULL, columns, "speed: against OpenBLAS float32 on the same shape and "
+                  "threads, same rounds");
 }
 
 static void print_csv(const bench_options *o, const sw_speed_report *r)

@@ -233,6 +233,7 @@ static sw_code draw_on_device(job *j, const sw_generate_options *g, const sw_tok
     sw_code rc =
         sw_device_session_new(&session, j->gpu_lm, 1, j->prompt.n + g->max_new, &g->sampling, err);
 
+    if (rc == SW_OK) sw_device_session_watch(session, &j->run->term->progress);
     if (rc == SW_OK)
         rc = sw_device_generate(session, &j->ckpt.model, j->prompt.ids, j->prompt.n, g, sink,
                                 &j->result, err);

@@ -1,6 +1,8 @@
 /* table.c - see table.h. */
 #include "tools/terminal/table.h"
 
+#include <limits.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "tools/terminal/terminal.h"
@@ -8,6 +10,7 @@
 #define GAP 2
 #define NAME_MIN 11
 #define WORD_MAX 24
+#define LINE_BYTES 4096
 
 /* Characters of the longest word, at most WORD_MAX: longer ones are cut. */
 static int longest_word(const char *text)
@@ -142,4 +145,25 @@ void sw_table_print(FILE *out, const sw_table *table, int columns)
     if (!table->has_no_heading) put_row(out, table, w.natural, cells, true);
     for (int64_t i = 0; table->row(table->self, i, cells); i++)
         put_row(out, table, w.natural, cells, false);
+}
+
+void sw_line_print(FILE *out, const char *label, int columns, const char *fmt, ...)
+{
+    const int indent = label ? SW_LABEL_COLUMNS : 0;
+    const int width = columns > indent ? columns - indent : INT_MAX;
+    char text[LINE_BYTES];
+    const char *rest = text;
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    do {
+        size_t n = line_bytes(rest, width);
+
+        n += strcspn(rest + n, " ");
+        (void)fprintf(out, "%-*s%.*s\n", indent, label ? label : "", (int)n, rest);
+        rest += n + strspn(rest + n, " ");
+        if (label) label = "";
+    } while (*rest);
 }

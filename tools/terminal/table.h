@@ -11,7 +11,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define SW_TABLE_COLUMNS_MAX 8
+#include "formats/base/status.h"
+
+#define SW_TABLE_COLUMNS_MAX 10
 #define SW_CELL_BYTES 512
 
 typedef char sw_cells[SW_TABLE_COLUMNS_MAX][SW_CELL_BYTES];
@@ -35,5 +37,12 @@ typedef struct sw_table {
 
 /* `columns` characters at most in a line, if the whole cells allow it; 0: as many as it takes. */
 void sw_table_print(FILE *out, const sw_table *table, int columns);
+
+/* One line of text, behind a label of up to SW_LABEL_COLUMNS - 1 characters unless that is NULL,
+ * that continues below the text's beginning. It is parted at blanks alone: a path or a command's
+ * word stays whole, if wider than the terminal. */
+#define SW_LABEL_COLUMNS 12
+void sw_line_print(FILE *out, const char *label, int columns, const char *fmt, ...)
+    SW_PRINTF(4, 5);
 
 #endif

@@ -1,6 +1,7 @@
 /* cmd_verify.c - `swage verify`: judge a quantized checkpoint; gates decide the exit code. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "formats/io/file.h"
 #include "formats/io/watch.h"
@@ -11,6 +12,8 @@
 #include "tools/device/device_opt.h"
 #include "tools/report/report.h"
 #include "tools/terminal/next_steps.h"
+#include "tools/terminal/terminal.h"
+#include "tools/verify/report_text.h"
 #include "verify/speed/turns.h"
 #include "verify/verify.h"
 
@@ -181,7 +184,6 @@ static sw_code show(sw_run *run, const verify_options *o, const sw_report *repor
 {
     cJSON *object = NULL;
     sw_err failed = {0};
-    char *text = NULL;
     sw_code rc;
 
     if ((rc = sw_report_json(&object, report, err)) != SW_OK) goto done;
@@ -195,13 +197,12 @@ static sw_code show(sw_run *run, const verify_options *o, const sw_report *repor
     sw_term_clear(run->term);
     if (o->common.json) {
         rc = sw_cmd_json_print(run, object, err);
-    } else if ((rc = sw_report_text(&text, report, err)) == SW_OK) {
-        (void)fputs(text, stdout);
+    } else if ((rc = sw_report_print(stdout, report, sw_terminal_columns(STDOUT_FILENO), err)) ==
+               SW_OK) {
         if (sw_report_verdict(report, &failed) == SW_OK) print_next(run, o);
         run->has_result = true;
     }
 done:
-    sw_mem_put(text);
     cJSON_Delete(object);
     return rc;
 }

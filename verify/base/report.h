@@ -177,8 +177,6 @@ sw_code sw_report_remark(sw_report *report, sw_err *err, const char *fmt, ...)
 sw_code sw_report_gates_json(cJSON *object, const sw_report *report, sw_err *err) SW_MUST_USE;
 /* The versioned object; freed by cJSON_Delete. */
 sw_code sw_report_json(cJSON **out, const sw_report *report, sw_err *err) SW_MUST_USE;
-/* A table for people, figures in lines of at most 100 columns; freed by sw_mem_put. */
-sw_code sw_report_text(char **out, const sw_report *report, sw_err *err) SW_MUST_USE;
 void sw_report_free(sw_report *report); /* accepts a zeroed one */
 
 #endif

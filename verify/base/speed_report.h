@@ -12,7 +12,6 @@
 #include <stdint.h>
 
 #include "formats/base/json.h"
-#include "formats/base/print_buf.h"
 #include "verify/base/metrics.h"
 
 enum { SW_SPEED_CHECKPOINT, SW_SPEED_ORIGINAL, SW_SPEED_SIDES };
@@ -96,7 +95,5 @@ bool sw_speed_linear_loses(const sw_speed_linear *linear);
 
 /* "speed" of `object`; a number that JSON cannot say is null. SW_E_NOMEM. */
 sw_code sw_speed_json(cJSON *object, const sw_report_speed *speed, sw_err *err) SW_MUST_USE;
-/* The table for people, in lines of at most 100 columns. Nothing where nothing was measured. */
-sw_code sw_speed_text(sw_print_buf *out, const sw_report_speed *speed, sw_err *err) SW_MUST_USE;
 
 #endif

@@ -15,6 +15,7 @@
  * cuda_gemm.h are as fast (tests/bench/h200-decode.csv). */
 #define FUSED_SEQS_MAX 1
 #define LOG_CAPACITY 256 /* steps between two looks at what was drawn */
+#define TOLD_TOKENS 64   /* feeds of fewer tokens are over before anybody wonders */
 
 struct sw_device_session {
     sw_device_lm *lm;
@@ -35,6 +36,7 @@ struct sw_device_session {
     bool is_warm;             /* a step has run outside a graph */
     bool has_graph;           /* or could: nothing in a step waits for the host */
     sw_device_store store;
+    const sw_progress *progress; /* or NULL */
 };
 
 static sw_code take_cache(sw_device_session *s, sw_err *err)
@@ -217,7 +219,26 @@ void sw_device_session_free(sw_device_session *s)
     sw_mem_put(s);
 }
 
+void sw_device_session_watch(sw_device_session *s, const sw_progress *progress)
+{
+    s->progress = progress;
+}
+
 /* ---- the prompt ---- */
+
+/* After `at` of n tokens, in blocks. The host is ahead of the device, so it waits for it first. */
+static sw_code tell(const sw_device_session *s, int64_t at, int64_t n, sw_err *err)
+{
+    const sw_device_engine *e = s->lm->e;
+    const int64_t chunk = e->max_tokens, n_layers = e->m->n_layers;
+    sw_code rc;
+
+    if (!s->progress || n < TOLD_TOKENS) return SW_OK;
+    if (at && (rc = sw_device_sync(e->gpu, err)) != SW_OK) return rc;
+    sw_progress_step(s->progress, "prompt", (at + chunk - 1) / chunk * n_layers,
+                     (n + chunk - 1) / chunk * n_layers);
+    return sw_progress_check(s->progress, err);
+}
 
 static sw_code feed_chunk(sw_device_session *s, int64_t seq, const uint32_t *ids, int64_t n,
                           sw_err *err)
@@ -252,9 +273,11 @@ sw_code sw_device_session_feed(sw_device_session *s, int64_t seq, const uint32_t
                        (long long)n, (long long)seq, (long long)s->n_seqs,
                        (long long)s->capacity);
     rc = sw_device_lm_check_ids(lm, ids, n, s->n_fed[seq] + n, err);
+    if (rc == SW_OK) rc = tell(s, 0, n, err);
     for (int64_t at = 0; at < n && rc == SW_OK; at += some) {
         some = sw_min_i64(n - at, lm->e->max_tokens);
         rc = feed_chunk(s, seq, ids + at, some, err);
+        if (rc == SW_OK) rc = tell(s, at + some, n, err);
     }
     if (rc != SW_OK) return rc;
     return sw_device_lm_logits(lm, s->d_logits + seq * lm->head.n_out,

@@ -448,6 +448,12 @@ static const refusal refusals[] = {
     {CT_HEAD "{\"weights\":{\"num_bits\":8}}}}", SW_E_UNSUPPORTED, "\"tensor\""},
     {CT_HEAD "{\"weights\":{\"num_bits\":4,\"strategy\":\"group\"}}}}", SW_E_FORMAT,
      "without a group_size"},
+    {CT_HEAD "{\"weights\":{\"num_bits\":4,\"strategy\":\"channel\",\"group_size\":64}}}}",
+     SW_E_FORMAT,
+     "weights: group_size is 64 under strategy \"channel\""},
+    {CT_HEAD "{\"weights\":" CT_W4 ",\"input_activations\":{\"num_bits\":8,\"dynamic\":true,"
+     "\"strategy\":\"token\",\"group_size\":64}}}}", SW_E_FORMAT,
+     "input_activations: group_size is 64 under strategy \"token\""},
     {CT_HEAD "{\"weights\":" CT_W4 ",\"input_activations\":{\"num_bits\":8}}}}",
      SW_E_UNSUPPORTED, "input_activations"},
     {CT_HEAD "{\"weights\":" CT_W4 ",\"format\":\"int-quantized\"}}}", SW_E_UNSUPPORTED,

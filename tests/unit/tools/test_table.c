@@ -115,6 +115,32 @@ static void test_no_heading(void **state)
     assert_int_equal(strncmp(text, "model.layers.0", 14), 0);
 }
 
+/* Behind its label; words, such as paths, stay whole. */
+static void test_a_line_continues_below_its_text(void **state)
+{
+    static const char path[] = "a/long/path/to/some/checkpoint";
+    char text[512];
+    FILE *out = tmpfile();
+    size_t n;
+
+    (void)state;
+    assert_non_null(out);
+    sw_line_print(out, "loaders", 30, "refused: the order of its codes in %s is not known", path);
+    sw_line_print(out, NULL, 30, "of no label, and wide enough");
+    sw_line_print(out, "loaders", 0, "in a file: %s and %s", path, path);
+    rewind(out);
+    n = fread(text, 1, sizeof text - 1, out);
+    text[n] = '\0';
+    (void)fclose(out);
+    assert_string_equal(text, "loaders     refused: the order\n"
+                              "            of its codes in\n"
+                              "            a/long/path/to/some/checkpoint\n"
+                              "            is not known\n"
+                              "of no label, and wide enough\n"
+                              "loaders     in a file: a/long/path/to/some/checkpoint and "
+                              "a/long/path/to/some/checkpoint\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +148,7 @@ int main(void)
         cmocka_unit_test(test_fits_every_width_that_it_can),
         cmocka_unit_test(test_lines_end_without_blanks),
         cmocka_unit_test(test_no_heading),
+        cmocka_unit_test(test_a_line_continues_below_its_text),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

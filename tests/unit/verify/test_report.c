@@ -4,11 +4,12 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
-#include "verify/base/report.h"
+#include "tests/support/cases/printed_report.h"
 
 static const sw_report_tensor made_up[] = {
     {.name = "a.q_proj", .n_out = 64, .k_in = 128, .group_elems = 0, .bits = 4,
@@ -95,25 +96,49 @@ static void table_says_what_decides(void **state)
         "KL(original || checkpoint)", "top-1 agreement", "90.000%",
         "gate        max_kl: have 0.06, limit 0.05, FAILED", "verdict     FAILED: --max-kl",
     };
-    char *text = NULL, *line;
+    char *text;
     sw_report r;
-    sw_err err = {0};
 
     (void)state;
     make(&r);
-    assert_int_equal(sw_report_text(&text, &r, &err), SW_OK);
+    text = printed_report(&r, 0);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strstr(text, words[i])) fail_msg("no \"%s\" in:\n%s", words[i], text);
     assert_true(strstr(text, "a.k_proj") < strstr(text, "a.q_proj")); /* the worst first */
-    for (line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-        if (strncmp(line, "verdict", 7)) assert_in_range(strlen(line), 0, 100);
-    sw_mem_put(text);
+    assert_in_range(widest_line(text, "verdict"), 60, 100);
+    free(text);
+    sw_report_free(&r);
+}
+
+/* On a terminal lines continue on the next one; no number is cut, and no word is lost. */
+static void tables_fit_the_terminal(void **state)
+{
+    static const char *const whole[] = {"20.000%", "0.980000", "2.50e-07", "90.000%", "limit"};
+    char *wide, *text;
+    sw_report r;
+
+    (void)state;
+    make(&r);
+    wide = printed_report(&r, 0);
+    for (int columns = 60; columns <= 120; columns += 20) {
+        text = printed_report(&r, columns);
+        if (widest_line(text, NULL) > columns) fail_msg("%d columns:\n%s", columns, text);
+        for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+            if (!strstr(text, whole[i]))
+                fail_msg("%d columns: no %s in:\n%s", columns, whole[i], text);
+            assert_non_null(strstr(wide, whole[i]));
+        }
+        for (char *word = strtok(text, " \n"); word; word = strtok(NULL, " \n"))
+            if (!strstr(wide, word)) fail_msg("%d columns: %s", columns, word);
+        free(text);
+    }
+    free(wide);
     sw_report_free(&r);
 }
 
 static void findings_are_kept_counted_and_capped(void **state)
 {
-    char *text = NULL;
+    char *text;
     cJSON *json = NULL;
     sw_report r;
     sw_err err = {0}, verdict = {0};
@@ -133,11 +158,11 @@ static void findings_are_kept_counted_and_capped(void **state)
     assert_int_equal(cJSON_GetArraySize(at(json, "findings", NULL)), SW_FINDINGS_MAX);
     assert_int_equal(at(json, "n_findings", NULL)->valueint, SW_FINDINGS_MAX + 5);
     assert_int_equal(cJSON_GetArraySize(at(json, "remarks", NULL)), SW_REMARKS_MAX);
-    assert_int_equal(sw_report_text(&text, &r, &err), SW_OK);
+    text = printed_report(&r, 0);
     assert_non_null(strstr(text, "and 985 more"));
     assert_non_null(strstr(text, "remark      no. 3 is gone\n"));
     cJSON_Delete(json);
-    sw_mem_put(text);
+    free(text);
     sw_report_free(&r);
 }
 
@@ -160,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_holds_the_figures),
         cmocka_unit_test(table_says_what_decides),
+        cmocka_unit_test(tables_fit_the_terminal),
         cmocka_unit_test(findings_are_kept_counted_and_capped),
         cmocka_unit_test(a_gate_without_figures_fails),
     };
