@@ -38,6 +38,12 @@ in_lib && /[^_a-z](malloc|calloc|realloc|free)\(/ && FILENAME !~ /formats\/base\
 /#if 0/ { bad("dead code") }
 END { exit failed }'
 
+# What a merge leaves where two sides differ, in any text.
+marks=$(grep -rlE '^(<{7}|>{7}) ' --include='*.[ch]' --include='*.cu' --include='*.cuh' --include='*.md' --include='*.def' \
+    --include='*.sh' --include='*.bash' --include='*.mk' --include='*.csv' Makefile README.md formats kernels quant verify tools \
+    tests calib_data 2>/dev/null || true)
+[ -z "$marks" ] || { echo "$marks: a merge was not finished there"; exit 1; }
+
 # A .c file of less than 30 lines belongs into a neighbour, unless it is compiled with flags of its own, is the table
 # of a row's parts, or is all there is of its concept.
 small=' kernels/cpu/simd/features.c kernels/cuda/abi.c kernels/engine/device_generate.c kernels/engine/vec/vec.c
