@@ -189,6 +189,25 @@ static void e2m1(void **state)
             }
 }
 
+/* As gpt-oss has them: an odd number of tiles both ways, biases, clamped gates. */
+static void e2m1_with_biases(void **state)
+{
+    static const int64_t tokens[] = {1, FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (routed_scheme scheme = ROUTED_MXFP4; scheme <= ROUTED_NVFP4; scheme++)
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+            routed_shape s = shape_of(tokens[i], ROUTING_RANDOM);
+
+            s.scheme = scheme;
+            s.hidden = s.wide = 320;
+            s.has_bias = true;
+            s.act = SW_MLP_SWIGLU_CLAMPED;
+            s.adds = i == 1;
+            each(&s, must_be_near);
+        }
+}
+
 /* Long sums, many stages and units a CTA. */
 static void real_shape(void **state)
 {
@@ -315,6 +334,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(exact_sums), cmocka_unit_test(every_routing),
         cmocka_unit_test(odd_shapes), cmocka_unit_test(activations_and_biases),
         cmocka_unit_test(e4m3), cmocka_unit_test(e2m1),
+        cmocka_unit_test(e2m1_with_biases),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
         cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),
     };

@@ -20,7 +20,7 @@
 template <int T, int GPS>
 using rt_many_cut = nwl_cut<T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, GPS, true, false>;
 template <int SCALE_K> struct rt_many {
-    template <int T> using of = rt_e2m1_cut<rt_many_cut<T, 4>, SCALE_K>;
+    template <int T> using of = rt_e2m1_cut<rt_many_cut<T, 1>, SCALE_K>;
 };
 template <> struct rt_many<0> {
     template <int T> using of = rt_cut<rt_many_cut<T, 1>>;
