@@ -29,12 +29,14 @@
  * CPU's. */
 #define W4A16_LIMIT 2e-2
 #define FP8_LIMIT 6e-2
+#define RANDOM_LIMIT 5e-2 /* weights are random, so that routers often nearly tie */
 
 static sw_device *gpu;
 static uint32_t calib_ids[ROWS], eval_ids[ROWS]; /* below any vocabulary where a test has them */
 
 typedef struct routed_test {
     const char *dir, *scheme;
+    double limit;
 } routed_test;
 
 static float *on_device(const open_model *m)
@@ -155,7 +157,7 @@ static void test_scheme(void **state)
     const routed_test *test = *state;
     const sw_scheme *scheme = sw_scheme_find(test->scheme);
     sw_qspec spec = sw_scheme_spec(scheme);
-    const double limit = spec.act.scope == SW_ACT_NONE ? W4A16_LIMIT : FP8_LIMIT;
+    const double limit = test->limit;
     const sw_calib calib = {calib_ids, SEQS, SEQ_LEN};
     quantized_lm q;
     float *want, *have, *again;
@@ -188,8 +190,9 @@ static void test_scheme(void **state)
 int main(void)
 {
     static const routed_test cases[] = {
-        {TINY_MOE, "W4A16"}, {TINY_MOE, "FP8_DYNAMIC"}, {TINY_MOE, "FP8_BLOCK"},
-        {TINY_MOE, "MXFP4A16"}, {TINY_MOE, "NVFP4A16"}, {GPT_OSS, "MXFP4A16"},
+        {TINY_MOE, "W4A16", W4A16_LIMIT},    {TINY_MOE, "FP8_DYNAMIC", FP8_LIMIT},
+        {TINY_MOE, "FP8_BLOCK", FP8_LIMIT},  {TINY_MOE, "MXFP4A16", W4A16_LIMIT},
+        {TINY_MOE, "NVFP4A16", W4A16_LIMIT}, {GPT_OSS, "MXFP4A16", RANDOM_LIMIT},
     };
     struct CMUnitTest tests[sizeof cases / sizeof *cases];
     int failed = device_open(&gpu);

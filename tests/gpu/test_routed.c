@@ -172,6 +172,25 @@ static void e4m3(void **state)
             }
 }
 
+/* More units than multiprocessors, so that some are whole (see routed_few.cuh); blocks of 128, 96
+ * and 64 rows. */
+static void whole_units(void **state)
+{
+    static const int64_t tokens[] = {FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (routed_scheme scheme = ROUTED_FP8; scheme <= ROUTED_FP8_BLOCK; scheme++)
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+            for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r += ROUTING_SKEW - ROUTING_RANDOM) {
+                routed_shape s = shape_of(tokens[i], (routing)r);
+
+                s.scheme = scheme;
+                s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
+                s.n_experts = 48, s.hidden = 768, s.wide = 384;
+                each(&s, must_be_near);
+            }
+}
+
 static void e2m1(void **state)
 {
     static const int64_t tokens[] = {1, 2, FEW_TOKENS, MANY_TOKENS};
@@ -333,8 +352,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_sums), cmocka_unit_test(every_routing),
         cmocka_unit_test(odd_shapes), cmocka_unit_test(activations_and_biases),
-        cmocka_unit_test(e4m3), cmocka_unit_test(e2m1),
-        cmocka_unit_test(e2m1_with_biases),
+        cmocka_unit_test(e4m3), cmocka_unit_test(whole_units),
+        cmocka_unit_test(e2m1), cmocka_unit_test(e2m1_with_biases),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
         cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),
     };

@@ -14,7 +14,9 @@
 
 /* ---- those that stay in E2M1 ---- */
 
-#define E8M0_MAX 192 /* 2^65, the largest that the grouped products multiply by */
+/* The largest bytes that the grouped products multiply by: 2^65; 448, as they take no sign. */
+#define E8M0_MAX 192
+#define E4M3_MAX 0x7e
 
 /* Whether all scales, padding among them, are such that a product with them is a number. */
 static bool has_usable_scales(const sw_tiles *t)
@@ -25,7 +27,7 @@ static bool has_usable_scales(const sw_tiles *t)
     bool is_bad = false;
 
     for (int64_t i = 0; i < n; i++)
-        is_bad |= is_e8m0 ? scales[i] > E8M0_MAX : (scales[i] & 0x7f) == 0x7f;
+        is_bad |= scales[i] > (is_e8m0 ? E8M0_MAX : E4M3_MAX);
     return !is_bad && (!t->spec.has_global || (isfinite(t->global_scale) && t->global_scale != 0));
 }
 

@@ -9,7 +9,8 @@
       (const void *)swk_routed_bytes_sm90<rt_byte_cut<T, STAGES, COPIERS, GROUPED>,        \
                                           false>},                                        \
      rt_few<rt_byte_cut<T, STAGES, COPIERS, GROUPED>>::shared_bytes,                      \
-     rt_byte_cut<T, STAGES, COPIERS, GROUPED>::threads, RT_FEW_BOX, 1,                    \
+     rt_byte_cut<T, STAGES, COPIERS, GROUPED>::threads,                                   \
+     rt_byte_cut<T, STAGES, COPIERS, GROUPED>::box, 1,                                    \
      rt_few<rt_byte_cut<T, STAGES, COPIERS, GROUPED>>::partial_floats}
 
 static const rt_kernel kernels[][2] = {

@@ -15,6 +15,7 @@
 template <class CUT> struct rt_cut : CUT {
     static constexpr int pair_bytes = NW_STAGE_TILES * NW_BLOCK_BYTES; /* of a tile in a stage */
     static constexpr int record_room = 128;
+    static constexpr bool WHOLE = false; /* see rt_run_of */
     static constexpr int x_pieces = NW_STAGE_TILES, x_per_piece = 64; /* inputs of 128 bytes */
 };
 
