@@ -1,6 +1,7 @@
 /* decode_model.c - see decode_model.h. */
 #include "verify/speed/decode_model.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/base/size.h"
@@ -68,8 +69,8 @@ static sw_code read_shape(sw_model *out, bool *has_bf16_scales, const char *name
         cJSON *config;
         sw_code rc;
 
-        used += strlen(shapes[i].name) + 1;
-        if (used < sizeof all) strcat(strcat(all, " "), shapes[i].name);
+        if (used < sizeof all)
+            used += (size_t)snprintf(all + used, sizeof all - used, " %s", shapes[i].name);
         if (strcmp(shapes[i].name, name) != 0) continue;
         if ((config = cJSON_Parse(shapes[i].config)) == NULL)
             return SW_FAIL(err, SW_E_NOMEM, "the description of %s", name);

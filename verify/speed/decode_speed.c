@@ -84,8 +84,8 @@ static sw_code fill_sequences(sw_device_session *s, const sw_made_up *m, const s
     return rc;
 }
 
-static sw_code measure(sw_decode_row *row, sw_device_engine *e, sw_device_lm *lm, const sw_made_up *m,
-                       const sw_decode_options *o, sw_err *err)
+static sw_code measure(sw_decode_row *row, sw_device_engine *e, sw_device_lm *lm,
+                       const sw_made_up *m, const sw_decode_options *o, sw_err *err)
 {
     const int64_t batch = row->batch, capacity = o->context + (o->rounds + 1) * o->steps;
     const int64_t held = o->context + (o->rounds + 1) * o->steps / 2; /* on average */
