@@ -33,7 +33,7 @@
 
 /* Of the kernels of 4 bits and of E4M3. */
 #ifdef SW_CUDA_QUICK
-static const int rows_4bit[] = {8, 128}, rows_e4m3[] = {16, 16};
+static const int rows_4bit[] = {8, 128}, rows_e4m3[] = {16, 128};
 #else
 static const int rows_4bit[] = {8, 16, 32, 128}, rows_e4m3[] = {16, 32, 64, 128};
 #endif

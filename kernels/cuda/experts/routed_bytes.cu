@@ -18,8 +18,8 @@ static const rt_kernel kernels[][2] = {
 #ifndef SW_CUDA_QUICK
     {RT_ENTRY(32, 5, 64, false), RT_ENTRY(32, 5, 64, true)},
     {RT_ENTRY(64, 5, 64, false), RT_ENTRY(64, 5, 64, true)},
-    {RT_ENTRY(128, 4, 128, false), RT_ENTRY(128, 4, 128, true)},
 #endif
+    {RT_ENTRY(128, 4, 128, false), RT_ENTRY(128, 4, 128, true)},
 };
 
 extern "C" const rt_kernel *sw_routed_bytes(int rows, bool is_grouped)
