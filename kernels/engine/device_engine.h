@@ -96,6 +96,8 @@ typedef struct sw_device_lm sw_device_lm;
 
 /* Device memory that sw_device_lm_new will take for the weights of `lm`, in bytes. */
 int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm);
+/* What of them routed experts are. */
+int64_t sw_device_lm_expert_bytes(const sw_device_engine *e, const sw_lm *lm);
 /* Copy all weights; `lm` must live as long. Blocks that do not fit into device memory beside a
  * session of one sequence stay in pinned host memory, and each is copied while the block before it
  * runs: slower, same results. SW_E_NOMEM: not even two blocks fit, or the host has too little. */

@@ -26,7 +26,9 @@ ops='test_chain
 test_routed exact_sums
 test_routed odd_shapes
 test_routed e4m3
+test_routed whole_units
 test_routed e2m1
+test_routed e2m1_with_biases
 test_engine_products test_one
 test_engine_products test_one_step
 test_engine_products test_experts

@@ -33,7 +33,7 @@
 
 /* Of the kernels of 4 bits and of E4M3. */
 #ifdef SW_CUDA_QUICK
-static const int rows_4bit[] = {8, 128}, rows_e4m3[] = {16, 16};
+static const int rows_4bit[] = {8, 128}, rows_e4m3[] = {16, 128};
 #else
 static const int rows_4bit[] = {8, 16, 32, 128}, rows_e4m3[] = {16, 32, 64, 128};
 #endif
@@ -172,6 +172,25 @@ static void e4m3(void **state)
             }
 }
 
+/* More units than multiprocessors, so that some are whole (see routed_few.cuh); blocks of 128, 96
+ * and 64 rows. */
+static void whole_units(void **state)
+{
+    static const int64_t tokens[] = {FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (routed_scheme scheme = ROUTED_FP8; scheme <= ROUTED_FP8_BLOCK; scheme++)
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
+            for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r += ROUTING_SKEW - ROUTING_RANDOM) {
+                routed_shape s = shape_of(tokens[i], (routing)r);
+
+                s.scheme = scheme;
+                s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
+                s.n_experts = 48, s.hidden = 768, s.wide = 384;
+                each(&s, must_be_near);
+            }
+}
+
 static void e2m1(void **state)
 {
     static const int64_t tokens[] = {1, 2, FEW_TOKENS, MANY_TOKENS};
@@ -187,6 +206,25 @@ static void e2m1(void **state)
                 if (r == ROUTING_SKEW) s.hidden = 448, s.wide = 320; /* half stages */
                 each(&s, must_be_near);
             }
+}
+
+/* As gpt-oss has them: an odd number of tiles both ways, biases, clamped gates. */
+static void e2m1_with_biases(void **state)
+{
+    static const int64_t tokens[] = {1, FEW_TOKENS, MANY_TOKENS};
+
+    (void)state;
+    for (routed_scheme scheme = ROUTED_MXFP4; scheme <= ROUTED_NVFP4; scheme++)
+        for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+            routed_shape s = shape_of(tokens[i], ROUTING_RANDOM);
+
+            s.scheme = scheme;
+            s.hidden = s.wide = 320;
+            s.has_bias = true;
+            s.act = SW_MLP_SWIGLU_CLAMPED;
+            s.adds = i == 1;
+            each(&s, must_be_near);
+        }
 }
 
 /* Long sums, many stages and units a CTA. */
@@ -314,7 +352,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_sums), cmocka_unit_test(every_routing),
         cmocka_unit_test(odd_shapes), cmocka_unit_test(activations_and_biases),
-        cmocka_unit_test(e4m3), cmocka_unit_test(e2m1),
+        cmocka_unit_test(e4m3), cmocka_unit_test(whole_units),
+        cmocka_unit_test(e2m1), cmocka_unit_test(e2m1_with_biases),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
         cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),
     };

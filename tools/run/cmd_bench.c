@@ -78,8 +78,8 @@ static const sw_opt options[] = {
     SW_DEVICE_MEMORY_ROW(bench_options, device_bytes),
     {.name = "decode", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT,
      .offset = offsetof(bench_options, decode), .arg = "SHAPE",
-     .help = "time a whole model of this shape (1b, 8b, 70b) on a CUDA device instead, decoding "
-             "--m sequences together"},
+     .help = "time a whole model of this shape (1b, 8b, 70b; of experts 30b-a3b, mixtral, "
+             "gpt-oss-20b) on a CUDA device instead, decoding --m sequences together"},
     SW_KV_CACHE_ROW(bench_options, kv_cache),
     {.name = "context", .group = SW_OPT_QUALITY, .kind = SW_OPT_INT,
      .offset = offsetof(bench_options, context), .arg = "N", .min = 1, .max = 1 << 20,

@@ -20,6 +20,7 @@ typedef struct sw_speed_options {
     int64_t n_out, k_in;
     int64_t group_elems; /* of the quantized weights; 0: one group per channel */
     bool is_asymmetric;
+    bool has_bf16_scales;  /* where `w4a16` and others have F16, as checkpoints of BF16 models do */
     const int64_t *tokens; /* M of each measurement, at most SW_SPEED_TOKENS_MAX of them */
     int n_tokens;
     const char *weights;   /* names of weight stores to measure, separated by commas; NULL: all */

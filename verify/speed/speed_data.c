@@ -96,6 +96,8 @@ static sw_qspec spec_of(const sw_speed_store *store, const sw_speed_options *o)
                      .has_global = store->has_global};
 
     if (store->group_elems < 0) spec.group_elems = o->group_elems;
+    if (o->has_bf16_scales && spec.scale_dtype == SW_DTYPE_F16)
+        spec.scale_dtype = SW_DTYPE_BF16;
     if (spec.num->kind == SW_NUM_INT) spec.is_symmetric = !o->is_asymmetric;
     if (store->act_scope != SW_ACT_NONE)
         spec.act = (sw_act){.num = &sw_nums[store->act_num], .scope = store->act_scope,
@@ -115,6 +117,9 @@ static void tame(sw_speed_weights *out, const sw_qspec *spec, int64_t n_codes, i
         if (spec->scale_dtype == SW_DTYPE_F16) {
             byte += i;
             byte[1] = (uint8_t)(0x2c | (byte[1] & 3));
+        } else if (spec->scale_dtype == SW_DTYPE_BF16) {
+            byte += i;
+            byte[1] = 0x3d;
         } else if (spec->scale_dtype == SW_DTYPE_F32) {
             byte += 3 * i;
             byte[2] = (uint8_t)(0x80 | byte[2]);

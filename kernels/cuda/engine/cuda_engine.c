@@ -339,6 +339,18 @@ static sw_code run_dense(sw_device_engine *e, void *d_y, int64_t y_stride, bool 
     return sw_cublaslt_run(e->lt, &p, err);
 }
 
+/* Of tiles that only grouped products read as they are: decoded for this one. */
+static sw_code run_decoded(sw_device_engine *e, void *d_y, int64_t y_stride, sw_bf16_rows x,
+                           int64_t n, const sw_device_weight *w, sw_err *err)
+{
+    sw_device_weight decoded = {.n_out = w->n_out, .k_in = w->k_in};
+    sw_code rc = sw_device_grow_work(e, w->n_out * w->k_in * (int64_t)sizeof(sw_bf16), err);
+
+    decoded.d_dense = e->d_gemm_work;
+    if (rc == SW_OK) rc = sw_cuda_tiles_decode(decoded.d_dense, &w->tiles, e->how, err);
+    return rc == SW_OK ? run_dense(e, d_y, y_stride, false, x, n, &decoded, err) : rc;
+}
+
 static sw_code run_tiles(sw_device_engine *e, void *d_y, int64_t y_stride, sw_bf16_rows x,
                          int64_t n, const sw_device_weight *w, sw_err *err)
 {
@@ -348,6 +360,8 @@ static sw_code run_tiles(sw_device_engine *e, void *d_y, int64_t y_stride, sw_bf
     sw_cuda_plan plan;
     sw_code rc;
 
+    if (w->tiles.spec.num == &sw_nums[SW_NUM_E2M1])
+        return run_decoded(e, d_y, y_stride, x, n, w, err);
     if ((rc = sw_cuda_gemm_plan(&plan, &p, &e->device, NULL, err)) != SW_OK ||
         (rc = sw_device_grow_work(e, (int64_t)sw_cuda_gemm_workspace_bytes(&p, &plan), err)) !=
             SW_OK)

@@ -49,8 +49,13 @@ sw_code sw_device_weight_load(sw_device_weight *out, sw_device_engine *e, sw_dev
 sw_code sw_device_weight_load_dense(sw_device_weight *out, sw_device_engine *e,
                                     sw_device_store *store, const sw_weight *part,
                                     sw_err *err) SW_MUST_USE;
-/* Device bytes of `w` as sw_device_weight_load would take it. */
+/* Parts that can be put together, in tiles though no product of a single linear reads such. */
+sw_code sw_device_weight_load_tiles(sw_device_weight *out, sw_device_engine *e,
+                                    sw_device_store *store, const sw_weight *const *parts,
+                                    int n_parts, sw_err *err) SW_MUST_USE;
+/* Device bytes of `w` as sw_device_weight_load would take it; and in tiles whatever it is. */
 int64_t sw_device_weight_bytes(const sw_device_engine *e, const sw_weight *w);
+int64_t sw_device_tiles_bytes(const sw_weight *w);
 
 struct sw_device_block {
     sw_device_engine *e;
@@ -115,6 +120,11 @@ struct sw_device_engine {
     int64_t gemm_work_bytes, work_generation;
     sw_device_store store;
 };
+
+/* The experts of a block, see cuda_experts.c, and their bytes on the device, with `beside` more for
+ * each linear. */
+sw_code sw_device_experts_load(sw_device_block *b, const sw_block *from, sw_err *err) SW_MUST_USE;
+int64_t sw_device_experts_bytes(const sw_device_engine *e, const sw_block *from, int64_t beside);
 
 /* Keys and values of a layer: [n_seqs, capacity, width] as the layer's block keeps them. */
 typedef struct sw_device_kv {

@@ -12,12 +12,9 @@
 
 static int64_t block_bytes(const sw_device_engine *e, const sw_block *b)
 {
-    int64_t sum = 0;
+    int64_t sum = sw_device_experts_bytes(e, b, 0);
 
     for (int s = 0; s < SW_SLOT_COUNT; s++) sum += sw_device_weight_bytes(e, &b->linear[s]);
-    for (int i = 0; i < 3; i++)
-        for (int64_t x = 0; b->experts[i] && x < e->m->n_experts; x++)
-            sum += sw_device_weight_bytes(e, &b->experts[i][x]);
     for (int64_t i = 0; b->copies_out && i < e->m->n_copies - 1; i++)
         sum += sw_device_weight_bytes(e, &b->copies_out[i]);
     return sum;
@@ -50,6 +47,15 @@ int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm)
     if (lm->head.dense != lm->embed.dense) sum += sw_device_weight_bytes(e, &lm->head);
     for (int64_t l = 0; lm->blocks && l < lm->model->n_layers; l++)
         sum += block_bytes(e, &lm->blocks[l]);
+    return sum;
+}
+
+int64_t sw_device_lm_expert_bytes(const sw_device_engine *e, const sw_lm *lm)
+{
+    int64_t sum = 0;
+
+    for (int64_t l = 0; lm->blocks && l < lm->model->n_layers; l++)
+        sum += sw_device_experts_bytes(e, &lm->blocks[l], 0);
     return sum;
 }
 

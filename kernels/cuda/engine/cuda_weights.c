@@ -343,15 +343,32 @@ sw_code sw_device_weight_load_dense(sw_device_weight *out, sw_device_engine *e,
     return load_parts(out, e, store, &part, 1, false, err);
 }
 
-int64_t sw_device_weight_bytes(const sw_device_engine *e, const sw_weight *w)
+sw_code sw_device_weight_load_tiles(sw_device_weight *out, sw_device_engine *e,
+                                    sw_device_store *store, const sw_weight *const *parts,
+                                    int n_parts, sw_err *err)
 {
-    const int64_t bias_bytes = w->bias ? w->n_out * (int64_t)sizeof(float) : 0;
-    int64_t sum = bias_bytes;
+    memset(out, 0, sizeof *out);
+    return load_parts(out, e, store, parts, n_parts, true, err);
+}
 
-    if (!has_product(e, w)) return bias_bytes + w->n_out * w->k_in * (int64_t)sizeof(sw_bf16);
+static int64_t bias_bytes(const sw_weight *w)
+{
+    return w->bias ? w->n_out * (int64_t)sizeof(float) : 0;
+}
+
+int64_t sw_device_tiles_bytes(const sw_weight *w)
+{
+    int64_t sum = bias_bytes(w);
+
     for (int which = CODES; which <= ZEROS; which++)
         sum += array_bytes(w->tiles, (tile_array)which);
     return sum;
+}
+
+int64_t sw_device_weight_bytes(const sw_device_engine *e, const sw_weight *w)
+{
+    if (has_product(e, w)) return sw_device_tiles_bytes(w);
+    return bias_bytes(w) + w->n_out * w->k_in * (int64_t)sizeof(sw_bf16);
 }
 
 /* ---- blocks ---- */
@@ -405,85 +422,6 @@ static bool is_loaded(const sw_device_block *b, int slot)
            (b->is_gate_fused && slot == SW_SLOT_UP);
 }
 
-static sw_code load_expert(sw_device_block *b, const sw_block *from, int64_t x, sw_err *err)
-{
-    const sw_weight *parts[2] = {from->experts[0] ? &from->experts[0][x] : NULL,
-                                 &from->experts[1][x]};
-    const sw_weight *down = &from->experts[2][x];
-    sw_code rc;
-
-    if (b->is_expert_ungated) {
-        rc = sw_device_weight_load(&b->experts[0][x], b->e, &b->store, &parts[1], 1, err);
-        if (rc != SW_OK) return rc;
-    } else if (x == 0 || b->is_expert_fused) {
-        rc = sw_device_weight_load(&b->experts[0][x], b->e, &b->store, parts, 2, err);
-        if (rc != SW_OK) return rc;
-        if (x == 0) b->is_expert_fused = b->experts[0][x].n_out > 0;
-        if (b->is_expert_fused && !b->experts[0][x].n_out)
-            return SW_FAIL(err, SW_E_UNSUPPORTED, "expert %lld is stored otherwise than the first",
-                           (long long)x);
-    }
-    for (int i = 0; i < 2 && !b->is_expert_fused; i++)
-        if ((rc = sw_device_weight_load(&b->experts[i][x], b->e, &b->store, &parts[i], 1, err)) !=
-            SW_OK)
-            return rc;
-    return sw_device_weight_load(&b->experts[2][x], b->e, &b->store, &down, 1, err);
-}
-
-static bool is_like(const sw_device_weight *a, const sw_device_weight *b)
-{
-    const sw_qspec *one = &a->tiles.spec, *two = &b->tiles.spec;
-
-    if (a->n_out != b->n_out || a->k_in != b->k_in || !a->d_bias != !b->d_bias ||
-        !a->tiles.codes != !b->tiles.codes || a->act.scope != b->act.scope ||
-        a->act.num != b->act.num || a->act.group_elems != b->act.group_elems ||
-        a->act.scale_dtype != b->act.scale_dtype)
-        return false;
-    return !a->tiles.codes ||
-           (one->num == two->num && one->is_symmetric == two->is_symmetric &&
-            one->group_elems == two->group_elems && one->scale_dtype == two->scale_dtype &&
-            one->has_global == two->has_global && !one->n_outliers == !two->n_outliers);
-}
-
-/* Where each expert's weights lie, for kernels that learn on the device which they need; nothing
- * where the experts differ in form. */
-static sw_code load_table(sw_expert **out, sw_device_block *b, const sw_device_weight *w,
-                          sw_err *err)
-{
-    const int64_t n = b->e->m->n_experts;
-    sw_expert *table = NULL;
-    void *d = NULL;
-    sw_code rc;
-
-    for (int64_t x = 1; x < n; x++)
-        if (!is_like(&w[x], &w[0])) return SW_OK;
-    if ((rc = SW_MEM_GET(&table, n, "experts", err)) != SW_OK) return rc;
-    for (int64_t x = 0; x < n; x++)
-        table[x] = (sw_expert){.codes = w[x].tiles.codes ? (const void *)w[x].tiles.codes
-                                                         : w[x].d_dense,
-                               .scales = w[x].tiles.scales, .zeros = w[x].tiles.zeros,
-                               .bias = w[x].d_bias, .input_scale = w[x].input_scale};
-    rc = sw_device_store_copy(&d, &b->store, table, n * (int64_t)sizeof *table, "experts", err);
-    sw_mem_put(table);
-    if (rc == SW_OK) *out = d;
-    return rc;
-}
-
-static sw_code load_experts(sw_device_block *b, const sw_block *from, sw_err *err)
-{
-    const int64_t n = b->e->m->n_experts;
-    sw_code rc = SW_OK;
-
-    if (!from->experts[1]) return SW_OK;
-    b->is_expert_ungated = b->is_expert_fused = !from->experts[0];
-    for (int i = 0; i < 3 && rc == SW_OK; i++)
-        rc = SW_ARENA_TAKE(&b->experts[i], &b->store.arena, n, err);
-    for (int64_t x = 0; x < n && rc == SW_OK; x++) rc = load_expert(b, from, x, err);
-    for (int i = 0; i < 2 && rc == SW_OK && b->is_expert_fused; i++)
-        rc = load_table(&b->d_experts[i], b, b->experts[2 * i], err);
-    return rc;
-}
-
 /* What merges the copies of the residual stream. */
 static sw_code load_copies_out(sw_device_block *b, const sw_block *from, sw_err *err)
 {
@@ -516,7 +454,7 @@ static sw_code load_block(sw_device_block *b, const sw_block *from, sw_err *err)
         rc = load_joined(&b->is_qkv_fused, b, from, SW_SLOT_Q, 3, err);
     if (rc != SW_OK ||
         (rc = load_joined(&b->is_gate_fused, b, from, SW_SLOT_GATE, 2, err)) != SW_OK ||
-        (rc = load_experts(b, from, err)) != SW_OK ||
+        (rc = sw_device_experts_load(b, from, err)) != SW_OK ||
         (rc = load_copies_out(b, from, err)) != SW_OK)
         return rc;
     for (int s = 0; s < SW_SLOT_COUNT && rc == SW_OK; s++) {
@@ -577,9 +515,7 @@ int64_t sw_device_block_bytes(const sw_device_engine *e, const sw_block *b)
             sum += vector_width(e->m, b->layer, (sw_slot)s, i) * (int64_t)sizeof(float) +
                    PLACE_ALIGN;
     }
-    for (int i = 0; i < 3; i++)
-        for (int64_t x = 0; b->experts[i] && x < e->m->n_experts; x++)
-            sum += room_of_weight(e, &b->experts[i][x]);
+    sum += sw_device_experts_bytes(e, b, 4 * PLACE_ALIGN);
     for (int64_t i = 0; b->copies_out && i < e->m->n_copies - 1; i++)
         sum += room_of_weight(e, &b->copies_out[i]);
     if (b->experts[1])

@@ -13,8 +13,9 @@
  *
  *   int4   symmetric, groups of multiples of 128 inputs or one a channel, BF16 scales; inputs of
  *          16 bits
- *   E2M1   with an E8M0 scale for 32 inputs (MXFP4), of 2^-61 to 2^65, or an E4M3 one for 16 and
- *          one for all (NVFP4); inputs of 16 bits; the hidden size a multiple of 64
+ *   E2M1   with an E8M0 scale for 32 inputs (MXFP4), of 2^-61 to 2^65, or an E4M3 one without a
+ *          sign for 16 and one for all (NVFP4); inputs of 16 bits; the hidden size a multiple of
+ *          64. Smaller scales of E8M0 lose bits of what is below 2^-63
  *   E4M3   inputs in E4M3 with a scale a token, weights with one a channel; or both in groups of
  *          128 inputs. X, and h after it, is quantized as formats/num/act.h defines, by a kernel
  *          of its own each

@@ -9,7 +9,8 @@
       (const void *)swk_routed_bytes_sm90<rt_byte_cut<T, STAGES, COPIERS, GROUPED>,        \
                                           false>},                                        \
      rt_few<rt_byte_cut<T, STAGES, COPIERS, GROUPED>>::shared_bytes,                      \
-     rt_byte_cut<T, STAGES, COPIERS, GROUPED>::threads, RT_FEW_BOX, 1,                    \
+     rt_byte_cut<T, STAGES, COPIERS, GROUPED>::threads,                                   \
+     rt_byte_cut<T, STAGES, COPIERS, GROUPED>::box, 1,                                    \
      rt_few<rt_byte_cut<T, STAGES, COPIERS, GROUPED>>::partial_floats}
 
 static const rt_kernel kernels[][2] = {
@@ -17,8 +18,8 @@ static const rt_kernel kernels[][2] = {
 #ifndef SW_CUDA_QUICK
     {RT_ENTRY(32, 5, 64, false), RT_ENTRY(32, 5, 64, true)},
     {RT_ENTRY(64, 5, 64, false), RT_ENTRY(64, 5, 64, true)},
-    {RT_ENTRY(128, 4, 128, false), RT_ENTRY(128, 4, 128, true)},
 #endif
+    {RT_ENTRY(128, 4, 128, false), RT_ENTRY(128, 4, 128, true)},
 };
 
 extern "C" const rt_kernel *sw_routed_bytes(int rows, bool is_grouped)

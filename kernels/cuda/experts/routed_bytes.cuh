@@ -7,6 +7,9 @@
  * its own.
  *
  *   stage:  X [T][128], W [4 tiles][2 k-tiles], with groups scales [4 tiles] and of X [T]
+ *
+ * With 128 rows to a block most units are whole (rt_run_of), and a block that has fewer is
+ * multiplied as one of 96 or 64, whose inputs end where those of 128 would.
  */
 #ifndef SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
 #define SW_KERNELS_CUDA_EXPERTS_ROUTED_BYTES_CUH
@@ -16,7 +19,8 @@
 
 template <int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
     static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;
-    static constexpr bool GROUPED = GROUPED_;
+    static constexpr bool GROUPED = GROUPED_, WHOLE = T >= 128;
+    static constexpr int box = WHOLE ? RT_MANY_BOX : RT_FEW_BOX;
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
     using at = w8a8_stage<W8A8_E4M3, T, RT_TILES, GROUPED>;
     static constexpr int pair_bytes = at::tile_bytes, record_room = SW_W8A8_RECORD_BYTES;
@@ -26,6 +30,12 @@ template <int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
     /* At the barrier of a stage: the warps that copy and, of scales of X, each lane. */
     static constexpr int arrivals = RT_COPY_WARPS + (GROUPED ? 32 : 0);
 };
+
+/* As how many rows a block of n_rows is multiplied. */
+template <class P> static __device__ __forceinline__ int rt_byte_rows(int n_rows)
+{
+    return !P::WHOLE || n_rows > 96 ? P::T : n_rows > 64 ? 96 : 64;
+}
 
 /* ---- phase 1 ---- */
 
@@ -65,23 +75,24 @@ static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, cons
                                                       rt_note *notes)
 {
     const uint64_t keep = sw_policy_evict_last();
-    rt_walk<GLU> w(a, run.begin);
+    rt_walk<P, GLU> w(a, run);
     rt_scale_rows<P, GLU> rows;
     bool is_new = true;
     int s = 0, turn = 1;
 
     sw_grid_wait_previous();
 #pragma unroll 1
-    for (int at = run.begin; at < run.end; at++) {
+    for (int left = run.n_all(a); left > 0; left--) {
         const uint32_t stage = ring + s * P::stage_bytes, bar = full + 8 * s;
+        const uint32_t x_at = stage + (uint32_t)(P::T - rt_byte_rows<P>(w.from.n_rows)) * 128;
 
         if (P::GROUPED && is_new) rows.find(a, w.unit);
         sw_mbar_sleep(empty + 8 * s, turn);
         if (is_new) rt_write_note(notes + s, w.unit);
-        rt_copy_scales<P>(a, w.from, w.ks, stage, bar, rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
-        rt_copy_x<P, RT_FEW_BOX>(x, w.from, w.ks, stage, bar, keep);
+        rt_copy_scales<P>(a, w.from, w.ks, stage, bar, rt_x_bytes<P, P::box>(w.from.n_rows));
+        rt_copy_x<P, P::box>(x, w.from, w.ks, x_at, bar, keep);
         if (P::GROUPED) rows.copy(a, w.ks, stage, bar);
-        is_new = w.step(a, at + 1 == run.end);
+        is_new = w.step(a, run, left == 1);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }
 }
@@ -139,52 +150,78 @@ static __device__ __forceinline__ void rt_scale_sums(float (&total)[2][N], const
 
 /* ---- the whole ---- */
 
-template <class P>
-static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][P::T / 2],
+template <class P, int T>
+static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2],
                                                         w8a8_ring<P::STAGES> &ring,
                                                         const rt_args &a, int n_stages)
 {
+    w8a8_ring<P::STAGES> at = ring;
     w8a8_args args = {};
     w8a8_place place = {};
 
+    at.stages += (uint32_t)(P::T - T) * 128;
     args.scale_bytes = a.nw.scale_bytes;
     args.scales_are_bf16 = a.nw.scales_are_bf16;
     args.record_bytes = P::record_room;
     args.has_x_groups = true;
     place.n_stages = n_stages;
-    w8a8_multiply_stages<W8A8_E4M3, P::T, P::MT, P::NWG, 0, P::GROUPED>(total, ring, args, place);
+    w8a8_multiply_stages<W8A8_E4M3, T, P::MT, P::NWG, 0, P::GROUPED>(total, at, args, place);
+    ring.s = at.s, ring.parity = at.parity;
+}
+
+/* What a consumer has of shared memory beside the ring, which is its warpgroup's. */
+template <class P> struct rt_byte_own {
+    uint32_t park, zero_addr;
+    rt_rows<P::T> *rows;
+    float *scales;
+};
+
+/* Stages [k0, k0 + n) of a unit whose block is multiplied as T rows; u: which of those that are
+ * cut. */
+template <class P, int T, bool GLU>
+static __device__ __forceinline__ void
+rt_byte_unit(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring, const rt_note &unit,
+             const rt_byte_own<P> &own, int u, int k0, int n)
+{
+    const rt_row row = rt_row_of<GLU>(a, unit);
+    const float x_scale = rt_x_scale_of<P, GLU>(a, unit);
+    float total[2][T / 2];
+
+    w8a8_clear(total, own.zero_addr);
+    rt_byte_multiply<P, T>(total, ring, a, n);
+    if (k0) {
+        rt_hand_over<P>(total, a, run.cta, unit.n_rows);
+        return;
+    }
+    if (n < a.k_stages)
+        rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1), unit.n_rows);
+    if constexpr (!P::GROUPED) rt_scale_sums<GLU>(total, a, unit, x_scale, own.scales);
+    rt_finish<GLU, T / 2, P::T>(total, a, unit, own.park, row, own.rows);
 }
 
 template <class P, bool GLU>
 static __device__ __forceinline__ void rt_byte_consume(const rt_args &a, const rt_run &run,
-                                                       w8a8_ring<P::STAGES> &ring, uint32_t park,
+                                                       w8a8_ring<P::STAGES> &ring,
                                                        const rt_note *notes,
-                                                       rt_rows<P::T> *rows, float *s_scales,
-                                                       uint32_t zero_addr)
+                                                       const rt_byte_own<P> &own)
 {
+    int left = run.n_whole;
+
 #pragma unroll 1
-    for (int stage = run.begin; stage < run.end;) {
-        const int u = stage / a.k_stages, k0 = stage % a.k_stages;
-        const int n = min(a.k_stages - k0, run.end - stage);
-        float total[2][P::T / 2];
+    for (int stage = run.begin; left > 0 || stage < run.end;) {
+        const int u = stage / a.k_stages, k0 = left > 0 ? 0 : stage % a.k_stages;
+        const int n = left > 0 ? a.k_stages : min(a.k_stages - k0, run.end - stage);
 
         ring.wait();
         const rt_note unit = notes[ring.s];
-        const rt_row row = rt_row_of<GLU>(a, unit);
-        const float x_scale = rt_x_scale_of<P, GLU>(a, unit);
+        const int rows = rt_uniform(rt_byte_rows<P>(unit.n_rows));
 
-        w8a8_clear(total, zero_addr);
-        rt_byte_multiply<P>(total, ring, a, n);
-        stage += n;
-        if (k0) {
-            rt_hand_over<P>(total, a, run.cta, unit.n_rows);
-            continue;
-        }
-        if (n < a.k_stages)
-            rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1),
-                            unit.n_rows);
-        if constexpr (!P::GROUPED) rt_scale_sums<GLU>(total, a, unit, x_scale, s_scales);
-        rt_finish<GLU, P::T / 2, P::T>(total, a, unit, park, row, rows);
+        if (!P::WHOLE || rows == P::T)
+            rt_byte_unit<P, P::T, GLU>(a, run, ring, unit, own, u, k0, n);
+        else if (rows == 96) rt_byte_unit<P, 96, GLU>(a, run, ring, unit, own, u, k0, n);
+        else rt_byte_unit<P, 64, GLU>(a, run, ring, unit, own, u, k0, n);
+        if (left > 0) left--;
+        else stage += n;
     }
 }
 
@@ -215,11 +252,11 @@ __global__ void __launch_bounds__(P::threads, 1)
     if (GLU) sw_grid_wait_previous(); /* see routed_few.cuh */
     sw_grid_launch_next();
     __syncthreads();
-    rt_run run = rt_run_of(a);
+    rt_run run = rt_run_of<P>(a);
 
     if (warp >= P::consumers / 32) {
         if constexpr (P::COPIERS == 128) sw_fewer_registers<40>();
-        if (run.begin == run.end) sw_grid_wait_previous();
+        if (run.n_all(a) == 0) sw_grid_wait_previous();
         else if (warp == P::consumers / 32) rt_few_codes<P, GLU>(a, run, ring, full, empty);
         else if (warp == P::consumers / 32 + 1)
             rt_byte_inputs<P, GLU>(x, a, run, ring, full, empty, s_notes);
@@ -228,10 +265,11 @@ __global__ void __launch_bounds__(P::threads, 1)
 
         if constexpr (P::COPIERS == 128) sw_more_registers<232>();
         sw_grid_wait_previous();
-        rt_byte_consume<P, GLU>(a, run, at,
-                                ring + P::ring_bytes + rt_group() * rt_few<P>::park_bytes, s_notes,
-                                s_rows + rt_group(), s_scales[rt_group()],
-                                sw_smem_addr(&s_zero));
+        rt_byte_consume<P, GLU>(a, run, at, s_notes,
+                                {ring + P::ring_bytes +
+                                     (uint32_t)(rt_group() * rt_few<P>::park_bytes),
+                                 sw_smem_addr(&s_zero), s_rows + rt_group(),
+                                 s_scales[rt_group()]});
     }
 }
 

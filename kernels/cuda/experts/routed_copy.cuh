@@ -15,14 +15,20 @@
 template <class CUT> struct rt_cut : CUT {
     static constexpr int pair_bytes = NW_STAGE_TILES * NW_BLOCK_BYTES; /* of a tile in a stage */
     static constexpr int record_room = 128;
+    static constexpr bool WHOLE = false; /* see rt_run_of */
     static constexpr int x_pieces = NW_STAGE_TILES, x_per_piece = 64; /* inputs of 128 bytes */
 };
 
-/* The same for E2M1 with scales of SCALE_K inputs, of a CUT of int4 in groups of 32. */
+/* The same for E2M1 with scales of SCALE_K inputs, of a CUT of int4 in groups of 128, whose stages
+ * need more room for scales. */
 template <class CUT, int SCALE_K_> struct rt_e2m1_cut : rt_cut<CUT> {
     static constexpr int KIND = NW_E2M1, SCALE_K = SCALE_K_;
     static constexpr int record_room = 4 * 128;
-    static_assert(CUT::GPS == 4 && CUT::MODE == NW_SCALED, "batches of 32 inputs");
+    static constexpr int stage_bytes = (CUT::s_at + CUT::NT * record_room + 1023) / 1024 * 1024;
+    static constexpr int ring_bytes = CUT::STAGES * stage_bytes;
+    static constexpr int shared_bytes = CUT::shared_bytes + ring_bytes -
+                                        CUT::STAGES * CUT::stage_bytes;
+    static_assert(CUT::steps == 4 && CUT::MODE == NW_SCALED, "batches of a tile");
 };
 
 #define RT_COPY_WARPS 2 /* both of which say what comes in a stage */

@@ -6,7 +6,7 @@
 #define RT_INT4(T, STAGES) \
     rt_cut<nw_cut<NW_INT4, T, 2, 2, 1, 1, STAGES, RT_FEW_CTAS, NW_GROUPS, true, false>>
 #define RT_E2M1(T, STAGES, SCALE_K)                                                            \
-    rt_e2m1_cut<nw_cut<NW_INT4, T, 2, 2, 1, 4, STAGES, RT_FEW_CTAS, NW_SCALED, true, false>,   \
+    rt_e2m1_cut<nw_cut<NW_INT4, T, 2, 2, 1, 1, STAGES, RT_FEW_CTAS, NW_SCALED, true, false>,   \
                 SCALE_K>
 #define RT_ENTRY(T, ...)                                       \
     {T,                                                        \

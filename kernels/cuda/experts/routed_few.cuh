@@ -29,24 +29,39 @@ template <class P> struct rt_few {
     static_assert(shared_bytes * P::PER_SM <= 226 << 10, "a multiprocessor has 227 KB");
 };
 
-/* The run of stages of a CTA, and whose a stage is. */
+/* The work of a CTA: n_whole units, of which those of all CTAs lie side by side, then a run of the
+ * stages of the units from first_cut on; and whose of those a stage is. */
 struct rt_run {
     int64_t n_stages;
     int n_ctas, cta, begin, end;
+    int n_whole, first_cut;
 
     __device__ __forceinline__ int begin_of(int c) const { return (int)(n_stages * c / n_ctas); }
     __device__ __forceinline__ int owner(int stage) const
     {
         return (int)((((int64_t)stage + 1) * n_ctas - 1) / n_stages);
     }
+    __device__ __forceinline__ int n_all(const rt_args &a) const
+    {
+        return n_whole * a.k_stages + end - begin;
+    }
 };
 
-static __device__ __forceinline__ rt_run rt_run_of(const rt_args &a)
+#define RT_SHARERS 4 /* CTAs to a unit that is cut, at most, where most units are not */
+
+/* With P::WHOLE only what is left when every CTA has had as many units as any other is cut: CTAs
+ * that work side by side are then at the same weights and rows, which the L2 has for all of them.
+ * In one line they are far apart, which is right where weights are read once. */
+template <class P> static __device__ __forceinline__ rt_run rt_run_of(const rt_args &a)
 {
+    const int64_t n_units = (int64_t)rt_n_blocks(a) * a.n_units;
     rt_run r;
 
-    r.n_stages = (int64_t)rt_n_blocks(a) * a.n_units * a.k_stages;
+    r.n_whole = P::WHOLE ? (int)(n_units / gridDim.x) : 0;
+    r.first_cut = r.n_whole * (int)gridDim.x;
+    r.n_stages = (n_units - r.first_cut) * a.k_stages;
     r.n_ctas = (int)min((int64_t)gridDim.x, r.n_stages);
+    if (P::WHOLE) r.n_ctas = (int)min((int64_t)r.n_ctas, (n_units - r.first_cut) * RT_SHARERS);
     r.cta = (int)blockIdx.x;
     r.begin = r.end = 0;
     if (r.cta < r.n_ctas) {
@@ -59,24 +74,36 @@ static __device__ __forceinline__ rt_run rt_run_of(const rt_args &a)
 /* ---- phase 1: the warps that copy ---- */
 
 /* Stages in their order, with the unit that they belong to. */
-template <bool GLU> struct rt_walk {
-    int at, ks;
+template <class P, bool GLU> struct rt_walk {
+    int at, ks, n_whole;
     rt_unit unit;
     rt_source from;
 
-    __device__ __forceinline__ rt_walk(const rt_args &a, int stage)
+    __device__ __forceinline__ void begin_cut(const rt_args &a, const rt_run &run)
     {
-        at = stage / a.k_stages, ks = stage % a.k_stages;
+        at = run.first_cut + run.begin / a.k_stages, ks = run.begin % a.k_stages;
+    }
+    __device__ __forceinline__ void find(const rt_args &a)
+    {
         unit = rt_unit_of<GLU>(a, at);
         from = rt_source_of<GLU>(a, unit, ks);
     }
+    __device__ __forceinline__ rt_walk(const rt_args &a, const rt_run &run)
+    {
+        n_whole = run.n_whole;
+        at = run.cta, ks = 0;
+        if (!P::WHOLE || n_whole == 0) begin_cut(a, run);
+        find(a);
+    }
     /* True where a unit begins. */
-    __device__ __forceinline__ bool step(const rt_args &a, bool is_last)
+    __device__ __forceinline__ bool step(const rt_args &a, const rt_run &run, bool is_last)
     {
         if (++ks < a.k_stages || is_last) return false;
         ks = 0;
-        unit = rt_unit_of<GLU>(a, ++at);
-        from = rt_source_of<GLU>(a, unit, 0);
+        if (!P::WHOLE || n_whole == 0) at++;
+        else if (--n_whole) at += (int)gridDim.x;
+        else begin_cut(a, run);
+        find(a);
         return true;
     }
 };
@@ -86,14 +113,14 @@ template <class P, bool GLU>
 static __device__ __forceinline__ void rt_few_codes(const rt_args &a, const rt_run &run,
                                                     uint32_t ring, uint32_t full, uint32_t empty)
 {
-    rt_walk<GLU> w(a, run.begin);
+    rt_walk<P, GLU> w(a, run);
     int s = 0, turn = 1;
 
 #pragma unroll 1
-    for (int at = run.begin; at < run.end; at++) {
+    for (int left = run.n_all(a); left > 0; left--) {
         sw_mbar_sleep(empty + 8 * s, turn);
         rt_copy_codes<P>(a, w.from, w.ks, ring + s * P::stage_bytes, full + 8 * s);
-        w.step(a, at + 1 == run.end);
+        w.step(a, run, left == 1);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }
 }
@@ -104,13 +131,13 @@ static __device__ __forceinline__ void rt_few_inputs(const CUtensorMap &x, const
                                                      uint32_t full, uint32_t empty, rt_note *notes)
 {
     const uint64_t keep = sw_policy_evict_last();
-    rt_walk<GLU> w(a, run.begin);
+    rt_walk<P, GLU> w(a, run);
     bool is_new = true;
     int s = 0, turn = 1;
 
     sw_grid_wait_previous();
 #pragma unroll 1
-    for (int at = run.begin; at < run.end; at++) {
+    for (int left = run.n_all(a); left > 0; left--) {
         const uint32_t stage = ring + s * P::stage_bytes;
 
         sw_mbar_sleep(empty + 8 * s, turn);
@@ -118,7 +145,7 @@ static __device__ __forceinline__ void rt_few_inputs(const CUtensorMap &x, const
         rt_copy_scales<P>(a, w.from, w.ks, stage, full + 8 * s,
                           rt_x_bytes<P, RT_FEW_BOX>(w.from.n_rows));
         rt_copy_x<P, RT_FEW_BOX>(x, w.from, w.ks, stage, full + 8 * s, keep);
-        is_new = w.step(a, at + 1 == run.end);
+        is_new = w.step(a, run, left == 1);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }
 }
@@ -131,53 +158,59 @@ template <class P> static __device__ __forceinline__ float4 *rt_partial(const rt
     return (float4 *)(a.partials + (int64_t)p * rt_few<P>::partial_floats) + threadIdx.x;
 }
 
-template <class P>
-static __device__ __forceinline__ void rt_publish(const float (&total)[2][P::T / 2],
-                                                  const rt_args &a, int partial, int n_rows)
+template <class P, int N>
+static __device__ __forceinline__ void rt_publish(const float (&total)[2][N], const rt_args &a,
+                                                  int partial, int n_rows)
 {
     float4 *to = rt_partial<P>(a, partial);
 
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
-        for (int j = 0; j < P::T / 8; j++) {
+        for (int j = 0; j < N / 4; j++) {
             const float *v = &total[m][4 * j];
 
             if (8 * j < n_rows)
-                to[(m * (P::T / 8) + j) * P::consumers] = make_float4(v[0], v[1], v[2], v[3]);
+                to[(m * (N / 4) + j) * P::consumers] = make_float4(v[0], v[1], v[2], v[3]);
         }
 }
 
-/* total += those of CTAs c0 to c1, in their order. */
-template <class P>
-static __device__ __forceinline__ void rt_add_partials(float (&total)[2][P::T / 2],
-                                                       const rt_args &a, int c0, int c1,
-                                                       int n_rows)
+/* total += those of CTAs c0 to c1, in their order: eight float4 are asked for at once, be they of
+ * one or of several. */
+template <class P, int N>
+static __device__ __forceinline__ void rt_add_partials(float (&total)[2][N], const rt_args &a,
+                                                       int c0, int c1, int n_rows)
 {
-    constexpr int FLOAT4 = P::T / 4, AT_ONCE = FLOAT4 < 8 ? 8 / FLOAT4 : 1;
+    constexpr int FLOAT4 = N / 2, PIECE = FLOAT4 < 8 ? FLOAT4 : 8, AT_ONCE = 8 / PIECE;
 
-    for (int c = c0; c <= c1; c += AT_ONCE) {
-        float4 v[AT_ONCE][FLOAT4] = {};
+    for (int c = c0; c <= c1; c += AT_ONCE)
+#pragma unroll
+        for (int first = 0; first < FLOAT4; first += PIECE) {
+            float4 v[AT_ONCE][PIECE] = {};
 
 #pragma unroll
-        for (int i = 0; i < AT_ONCE * FLOAT4; i++)
-            if (c + i / FLOAT4 <= c1 && i % (P::T / 8) * 8 < n_rows)
-                v[i / FLOAT4][i % FLOAT4] =
-                    __ldcg(rt_partial<P>(a, c + i / FLOAT4) + i % FLOAT4 * P::consumers);
-#pragma unroll
-        for (int i = 0; i < AT_ONCE * FLOAT4; i++) {
-            const float4 w = v[i / FLOAT4][i % FLOAT4];
-            float *to = total[i % FLOAT4 / (P::T / 8)] + i % (P::T / 8) * 4;
+            for (int i = 0; i < AT_ONCE * PIECE; i++) {
+                const int at = first + i % PIECE;
 
-            to[0] += w.x, to[1] += w.y, to[2] += w.z, to[3] += w.w;
+                if (c + i / PIECE <= c1 && at % (N / 4) * 8 < n_rows)
+                    v[i / PIECE][i % PIECE] =
+                        __ldcg(rt_partial<P>(a, c + i / PIECE) + at * P::consumers);
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE * PIECE; i++) {
+                const float4 w = v[i / PIECE][i % PIECE];
+                const int at = first + i % PIECE;
+                float *to = total[at / (N / 4)] + at % (N / 4) * 4;
+
+                to[0] += w.x, to[1] += w.y, to[2] += w.z, to[3] += w.w;
+            }
         }
-    }
 }
 
 /* What this CTA has of a unit that another began, for that one. */
-template <class P>
-static __device__ __forceinline__ void rt_hand_over(const float (&total)[2][P::T / 2],
-                                                    const rt_args &a, int cta, int n_rows)
+template <class P, int N>
+static __device__ __forceinline__ void rt_hand_over(const float (&total)[2][N], const rt_args &a,
+                                                    int cta, int n_rows)
 {
     rt_publish<P>(total, a, cta, n_rows);
     __threadfence();
@@ -188,9 +221,9 @@ static __device__ __forceinline__ void rt_hand_over(const float (&total)[2][P::T
 
 /* What CTAs c0 to c1 have of a unit that this one began. They have it before they wait for anybody,
  * and come to run whatever this one does. */
-template <class P>
-static __device__ __forceinline__ void rt_take_over(float (&total)[2][P::T / 2], const rt_args &a,
-                                                    int c0, int c1, int n_rows)
+template <class P, int N>
+static __device__ __forceinline__ void rt_take_over(float (&total)[2][N], const rt_args &a, int c0,
+                                                    int c1, int n_rows)
 {
     for (int c = c0 + (int)threadIdx.x; c <= c1; c += P::consumers) {
         int is_there = 0;
@@ -268,7 +301,7 @@ __global__ void __launch_bounds__(rt_few<P>::threads, P::PER_SM)
     if (GLU) sw_grid_wait_previous();
     sw_grid_launch_next();
     __syncthreads();
-    rt_run run = rt_run_of(a);
+    rt_run run = rt_run_of<P>(a);
 
     if (run.begin == run.end) {
         sw_grid_wait_previous();

@@ -17,13 +17,13 @@
 #define RT_COPIER 40 /* registers of a thread that copies */
 
 /* Of int4, or of E2M1 with scales of SCALE_K inputs. */
-template <int T, int GPS>
-using rt_many_cut = nwl_cut<T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, GPS, true, false>;
+template <int T>
+using rt_many_cut = nwl_cut<T, RT_MANY_ROWS, 2, 2, RT_MANY_STAGES, 1, true, false>;
 template <int SCALE_K> struct rt_many {
-    template <int T> using of = rt_e2m1_cut<rt_many_cut<T, 4>, SCALE_K>;
+    template <int T> using of = rt_e2m1_cut<rt_many_cut<T>, SCALE_K>;
 };
 template <> struct rt_many<0> {
-    template <int T> using of = rt_cut<rt_many_cut<T, 1>>;
+    template <int T> using of = rt_cut<rt_many_cut<T>>;
 };
 template <int SCALE_K, int T> using rt_many_of = typename rt_many<SCALE_K>::template of<T>;
 
@@ -146,7 +146,7 @@ static __device__ __forceinline__ void rt_many_consume(const rt_args &a, int n_u
 }
 
 template <int SCALE_K, bool GLU>
-__global__ void __launch_bounds__(rt_many_cut<RT_MANY_ROWS, 1>::threads, 1)
+__global__ void __launch_bounds__(rt_many_cut<RT_MANY_ROWS>::threads, 1)
     swk_routed_many_sm90(const __grid_constant__ CUtensorMap x, const rt_args a)
 {
     using P = rt_many_of<SCALE_K, RT_MANY_ROWS>;

@@ -299,7 +299,7 @@ static sw_code sort(const sw_routed *p, const sw_routed_plan *plan, const rt_wor
     a.chosen = p->chosen, a.share = p->share, a.top_k = p->top_k;
     a.ups = p->ups, a.downs = p->downs;
     a.n_pairs = (int)(p->n_tokens * p->top_k), a.n_experts = p->n_experts;
-    a.rows = plan->rows, a.even = plan->kind == RT_MANY ? RT_MANY_BOX : 0;
+    a.rows = plan->rows, a.even = plan->rows == 128 ? RT_MANY_BOX : 0;
     a.x = is_bytes ? w->x_codes.d_codes : (const uint8_t *)p->x.d;
     a.x_stride = is_bytes ? row_bytes(p) : p->x.stride * 2;
     a.x_sorted = w->x, a.width = (int)row_bytes(p);

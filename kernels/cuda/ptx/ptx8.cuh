@@ -39,6 +39,17 @@
                  : SW_D16(c, 0), SW_D16(c, 16) \
                  : SW_A("r"))
 
+#define SW_WGMMA8_N96(types, tail, c) \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %53, 0;\n" \
+                 "wgmma.mma_async.sync.aligned.m64n96k32." types " " \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15," \
+                 " %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29," \
+                 " %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43," \
+                 " %44, %45, %46, %47}, " \
+                 "{%48, %49, %50, %51}, %52, p" tail ";\n}" \
+                 : SW_D16(c, 0), SW_D16(c, 16), SW_D16(c, 32) \
+                 : SW_A("r"))
+
 #define SW_WGMMA8_N128(types, tail, c) \
     asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %69, 0;\n" \
                  "wgmma.mma_async.sync.aligned.m64n128k32." types " " \
@@ -68,16 +79,23 @@
                  : SW_D64(c, 0), SW_D64(c, 64) \
                  : SW_A("r"))
 
+__host__ __device__ constexpr bool sw_wgmma8_has(int n)
+{
+    return n == 16 || n == 32 || n == 64 || n == 96 || n == 128 || n == 256;
+}
+
 /* int sums: products of s8; float sums: of E4M3. N = 2 * the sums of a lane. */
 template <int N_ACC>
 __device__ __forceinline__ void sw_wgmma8(int (&d)[N_ACC], const uint32_t *a, uint64_t desc,
                                           int accumulate)
 {
+    static_assert(sw_wgmma8_has(2 * N_ACC), "tokens that no case below has");
 #define SW_WGMMA_CASE(n) \
     if constexpr (N_ACC == n / 2) SW_WGMMA8_N##n("s32.s8.s8", "", "+r")
     SW_WGMMA_CASE(16);
     SW_WGMMA_CASE(32);
     SW_WGMMA_CASE(64);
+    SW_WGMMA_CASE(96);
     SW_WGMMA_CASE(128);
     SW_WGMMA_CASE(256);
 #undef SW_WGMMA_CASE
@@ -87,11 +105,13 @@ template <int N_ACC>
 __device__ __forceinline__ void sw_wgmma8(float (&d)[N_ACC], const uint32_t *a, uint64_t desc,
                                           int accumulate)
 {
+    static_assert(sw_wgmma8_has(2 * N_ACC), "tokens that no case below has");
 #define SW_WGMMA_CASE(n) \
     if constexpr (N_ACC == n / 2) SW_WGMMA8_N##n("f32.e4m3.e4m3", ", 1, 1", "+f")
     SW_WGMMA_CASE(16);
     SW_WGMMA_CASE(32);
     SW_WGMMA_CASE(64);
+    SW_WGMMA_CASE(96);
     SW_WGMMA_CASE(128);
     SW_WGMMA_CASE(256);
 #undef SW_WGMMA_CASE

@@ -69,9 +69,16 @@ __device__ __forceinline__ void nw_words(uint32_t *w, uint32_t stage, int tile, 
     }
 }
 
+/* Groups of inputs in a batch, that have scales of their own. */
+template <class P> constexpr int nw_batch_groups(void)
+{
+    if constexpr (P::KIND == NW_E2M1) return P::steps * 16 / P::SCALE_K;
+    else return 1;
+}
+
 /* A batch as a lane finds it in a stage: codes, zero points and scales of its two channels. */
 template <class P> struct nw_raw {
-    uint32_t words[P::steps * P::tile_blocks], zeros, scales;
+    uint32_t words[P::steps * P::tile_blocks], zeros, scales[nw_batch_groups<P>()];
 };
 
 /* Batch b of the stage at `stage`, of the warpgroup whose first tile is tile0. It needs no product
@@ -86,10 +93,10 @@ __device__ __forceinline__ nw_raw<P> nw_fetch(int b, uint32_t stage, int tile0)
     nw_words<P>(raw.words, stage, tile, in_row);
     if constexpr (P::ZEROS) raw.zeros = nw_shared16(stage + P::z_at + record * 64 + 2 * nw_slot());
     if constexpr (P::KIND == NW_E2M1)
-        raw.scales = nw_e2m1_scales<P::SCALE_K>(stage + P::s_at + tile * P::record_room, in_row,
-                                                2 * nw_slot());
+        nw_e2m1_scales<P::SCALE_K>(raw.scales, stage + P::s_at + tile * P::record_room, in_row,
+                                   2 * nw_slot());
     else if constexpr (P::MODE == NW_SCALED)
-        raw.scales = sw_shared4(stage + P::s_at + record * 128 + 4 * nw_slot());
+        raw.scales[0] = sw_shared4(stage + P::s_at + record * 128 + 4 * nw_slot());
     return raw;
 }
 
@@ -152,7 +159,7 @@ __device__ __forceinline__ void nw_prepare(uint32_t *frag, const nw_raw<P> &raw)
     nw_zeros<P>(zero, raw.zeros);
 #pragma unroll
     for (int s = 0; s < P::steps; s++) nw_convert<P>(frag + 4 * s, raw.words, s, zero);
-    if constexpr (P::MODE == NW_SCALED) nw_scale_batch<P>(frag, raw.scales);
+    if constexpr (P::MODE == NW_SCALED) nw_scale_batch<P>(frag, raw.scales[0]);
 }
 
 /* Two scales of a pair; E4M3 comes 2^-8 of its value into products of f16. */
