@@ -30,6 +30,18 @@ bool sw_pieces_join(sw_piece_run a, sw_piece_run b, int64_t n_pieces)
     return (a.begin == 0 || a.begin == half) && b.end - b.begin == 1;
 }
 
+int sw_pieces_alive(int64_t begin, int64_t end, int64_t n_pieces)
+{
+    sw_piece_run left[SW_PIECES_MAX];
+    int most = 0;
+
+    for (int64_t piece = begin; piece < end; piece++) {
+        const int n = sw_pieces_left(left, begin, piece, n_pieces) + 1;
+        if (n > most) most = n;
+    }
+    return most;
+}
+
 int sw_pieces_left(sw_piece_run *out, int64_t begin, int64_t end, int64_t n_pieces)
 {
     int n = 0;

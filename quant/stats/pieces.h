@@ -33,5 +33,7 @@ bool sw_pieces_join(sw_piece_run a, sw_piece_run b, int64_t n_pieces);
 /* The runs, in order, that a rank is left with which sums the pieces [begin, end), into out
  * [SW_PIECES_MAX]; how many there are. */
 int sw_pieces_left(sw_piece_run *out, int64_t begin, int64_t end, int64_t n_pieces);
+/* How many sums live at a time, at most, while a rank sums them. */
+int sw_pieces_alive(int64_t begin, int64_t end, int64_t n_pieces);
 
 #endif

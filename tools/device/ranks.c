@@ -169,7 +169,7 @@ sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw
     int n_sharers = 1;
     sw_code rc;
 
-    if (!row_of(cmd, "ranks")) return SW_OK;
+    if (!cmd->has_ranks) return SW_OK;
     if ((rc = parse_devices(&devices, device ? *device : NULL, err)) != SW_OK ||
         (rc = find_team(run, common, &devices, err)) != SW_OK)
         return rc;

@@ -81,6 +81,10 @@ const sw_opt sw_plan_rows[] = {
     {.name = "emit-recipe", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe),
      .arg = "FILE",
      .help = "write the options to FILE, as a recipe for quantize"},
+    {.name = "ranks", .group = SW_OPT_RESOURCES, .kind = SW_OPT_INT,
+     .offset = offsetof(sw_cmd_common, ranks), .arg = "N", .min = 1, .max = 4096,
+     .help = "processes that will share the run: time and memory are then those of one of them, with "
+             "--threads of its own"},
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -411,6 +415,7 @@ sw_code sw_quantize_job_needs(sw_needs *out, const job *j, sw_err *err)
                           .calib = sw_quantize_job_needs_data(j) ? streamed(j) : NULL,
                           .has_stats = j->stats && sw_quantize_job_needs_data(j)};
 
+    r.n_ranks = j->team ? sw_team_size(j->team) : (int)j->o->common.ranks;
     r.is_measured_on_stats = j->stats != NULL;
     if (sw_quantize_chooser(j->o)) r.measured = j->stats ? &j->lead.calib : &first;
     return sw_needs_new(out, &r, err);

@@ -5,7 +5,7 @@
 #include "tools/recipe/recipe.h"
 
 /* These say where and how to run, not what is made. */
-static const char *const of_the_run[] = {"out", "html", "force", "json", "quiet", "threads",
+static const char *const of_the_run[] = {"out", "html", "force", "json", "quiet", "threads", "ranks",
                                          "restart", "memory", "emit-recipe", NULL};
 
 typedef struct writer {
