@@ -90,8 +90,8 @@ static int64_t search_of(const forecaster *f, const sw_fold *fold, const site_ne
            f->r->options->algo->transform->bytes(&t);
 }
 
-/* The sums of one piece of the text. */
-static int64_t piece_of(const forecaster *f, const site_need *need)
+/* The sums of what a piece of the text has, kept back or not: one of the two. */
+static int64_t sums_of(const forecaster *f, const site_need *need)
 {
     const int64_t k = need->k_in, one = 8 * k * k;
 
@@ -111,7 +111,8 @@ static int64_t transient_of(const forecaster *f, const site_need *need)
 
     if (f->with_cross && !need->n_experts)
         observe += 4 * f->chunk_tokens * (k + (need->writes_residual ? m->hidden : 0));
-    observe += (f->n_alive - 1) * piece_of(f, need); /* the first is the result */
+    /* the first is the result; each has what is kept back beside the rest */
+    observe += (f->n_alive - 1) * (f->with_cross && !need->n_experts ? 2 : 1) * sums_of(f, need);
     solve = 16 * k * k + (f->with_cross ? 8 : 0) * n * k + 6 * n * k +
             n_threads * 8 * 10 * SW_SLAB_ROWS * k;
     return sw_max_i64(observe, solve);
@@ -131,8 +132,8 @@ static void count_work(forecaster *f, const site_need *need)
         out->strength_units += n_k * k;
     }
     if (need->n_experts) out->expert_factor_units += factors * k * k * k;
-    if (need->n_experts) out->expert_sum_bytes += (double)piece_of(f, need);
-    else out->sum_bytes += (double)piece_of(f, need);
+    if (need->n_experts) out->expert_sum_bytes += (double)sums_of(f, need);
+    else out->sum_bytes += (double)sums_of(f, need);
     out->factor_units += factors * k * k * k;
     out->solve_units += n_k * k;
 }
@@ -354,31 +355,46 @@ static double share_of_text(const sw_calib *calib, int n_ranks)
     return (double)most / (double)n_chunks;
 }
 
-/* Runs of pieces that other ranks send rank 0. */
-static int runs_of_others(const sw_calib *calib, int n_ranks)
+/* Of a run of pieces: is any chunk kept back, and is any not? */
+static int kinds_in(sw_piece_run run, int64_t n_chunks, bool with_held)
 {
-    const int64_t n_pieces =
-        sw_pieces_of(sw_ceil_div(calib->n_seqs, sw_streams_chunk_seqs(calib)));
-    sw_piece_run runs[SW_PIECES_MAX];
-    int n = 0;
+    bool has[2] = {false, false};
 
-    for (int rank = 1; rank < n_ranks; rank++)
-        n += sw_pieces_left(runs, sw_piece_of_rank(n_pieces, rank, n_ranks),
-                            sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces);
+    for (int64_t c = sw_piece_chunk(n_chunks, run.begin); c < sw_piece_chunk(n_chunks, run.end); c++)
+        has[with_held && sw_streams_chunk_is_held(c, n_chunks)] = true;
+    return has[0] + has[1];
+}
+
+/* How many sums of a site other ranks send rank 0, and it sends them. */
+static int sums_between(const sw_calib *calib, int n_ranks, bool with_held)
+{
+    const int64_t n_chunks = sw_ceil_div(calib->n_seqs, sw_streams_chunk_seqs(calib));
+    const int64_t n_pieces = sw_pieces_of(n_chunks);
+    sw_piece_run runs[SW_PIECES_MAX];
+    int n = kinds_in((sw_piece_run){0, n_pieces}, n_chunks, with_held);
+
+    for (int rank = 1; rank < n_ranks; rank++) {
+        const int n_runs = sw_pieces_left(runs, sw_piece_of_rank(n_pieces, rank, n_ranks),
+                                          sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces);
+        for (int i = 0; i < n_runs; i++) n += kinds_in(runs[i], n_chunks, with_held);
+    }
     return n;
 }
 
 /* Sums come to rank 0 and go out from it along the chain; those of experts go to their owners; codes,
  * a byte a weight, go from each to all. Rows and experts are solved by one rank each, factors of
  * what all experts share by all. */
-static void share(sw_forecast *out, const sw_calib *calib, bool has_stats, double n_ranks)
+static void share(forecaster *f, double n_ranks)
 {
+    const sw_calib *calib = f->r->calib;
+    sw_forecast *out = f->out;
     const double others = 1 - 1 / n_ranks;
     const double text = calib ? share_of_text(calib, (int)n_ranks) : 1;
-    const int n_runs = calib && !has_stats ? runs_of_others(calib, (int)n_ranks) : 0;
+    const int n_sums =
+        calib && !f->r->has_stats ? sums_between(calib, (int)n_ranks, f->with_cross) : 0;
 
-    out->traffic_bytes = (n_runs + (n_runs > 0)) * out->sum_bytes +
-                         (n_runs + 1) * others * out->expert_sum_bytes + 2 * out->weights;
+    out->traffic_bytes = n_sums * out->sum_bytes + n_sums * others * out->expert_sum_bytes +
+                         2 * out->weights;
     out->forward_flops *= text;
     out->gram_flops *= text;
     out->stream_bytes = (int64_t)(text * (double)out->stream_bytes);
@@ -439,7 +455,7 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
         rc = forecast_layer(&f, layer, err);
     if (rc == SW_OK && request->measured)
         forecast.measure_bytes = f.measured_peak + measure_streams(&f);
-    if (rc == SW_OK && n_ranks > 1) share(&forecast, calib, request->has_stats, n_ranks);
+    if (rc == SW_OK && n_ranks > 1) share(&f, n_ranks);
     if (rc == SW_OK) *out = forecast;
     return rc;
 }

@@ -149,11 +149,14 @@ int64_t sw_streams_token_at(const sw_streams *s, int64_t seq)
     return (s->first_seq + seq) * s->seq_len;
 }
 
-/* Every eighth chunk, or the last one when there are fewer. */
 bool sw_streams_is_held(const sw_streams *s, int64_t seq)
 {
-    int64_t chunk = (s->first_seq + seq) / s->chunk_seqs, n_chunks = chunks_of(s);
+    return sw_streams_chunk_is_held((s->first_seq + seq) / s->chunk_seqs, chunks_of(s));
+}
 
+/* Every eighth chunk, or the last one when there are fewer. */
+bool sw_streams_chunk_is_held(int64_t chunk, int64_t n_chunks)
+{
     if (n_chunks < SW_STREAM_HELD_EVERY) return n_chunks > 1 && chunk == n_chunks - 1;
     return chunk % SW_STREAM_HELD_EVERY == SW_STREAM_HELD_EVERY - 1;
 }

@@ -55,6 +55,7 @@ int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy);
  * the chunk that begins with it kept back? */
 int64_t sw_streams_token_at(const sw_streams *s, int64_t seq);
 bool sw_streams_is_held(const sw_streams *s, int64_t seq);
+bool sw_streams_chunk_is_held(int64_t chunk, int64_t n_chunks); /* the same of a chunk */
 /* Whole sequences of one chunk: no more than there are, and at least one; and those of the chunk
  * that begins with sequence `seq`. */
 int64_t sw_streams_chunk_seqs(const sw_calib *calib);
