@@ -64,6 +64,23 @@ sw_code sw_device_fill(sw_device *gpu, void *d_to, int byte, int64_t size_bytes,
 /* *gb_s = the rate of a large copy inside device memory, reads and writes counted, in GB/s. Takes
  * 2 GB while it runs, or less if less is left. */
 sw_code sw_device_copy_rate(sw_device *gpu, double *gb_s, sw_err *err) SW_MUST_USE;
+
+/* ---- windows: memory that processes with other devices of this host can copy from ---- */
+
+#define SW_DEVICE_WINDOW_NAME_BYTES 64
+
+/* *d_window = size_bytes beside the limit of the device, and its name for other processes. false:
+ * there is no room, or the driver has no such thing. */
+bool sw_device_window_new(void **d_window, void *name, sw_device *gpu, int64_t size_bytes);
+/* Another process's window, which must close before that one frees it. false: that process is on
+ * another host, or the devices cannot see each other's memory. */
+bool sw_device_window_open(void **d_window, sw_device *gpu, const void *name);
+void sw_device_window_close(sw_device *gpu, void *d_window); /* accepts NULL, like free */
+void sw_device_window_free(sw_device *gpu, void *d_window);
+/* Returns when the copy has ended. */
+sw_code sw_device_window_copy(sw_device *gpu, void *d_to, const void *d_from, int64_t size_bytes,
+                              sw_err *err) SW_MUST_USE;
+
 /* Wait for the stream. SW_E_CUDA: something enqueued so far has failed. */
 sw_code sw_device_sync(sw_device *gpu, sw_err *err) SW_MUST_USE;
 

@@ -18,6 +18,7 @@
 #include "quant/windows.h"
 
 struct sw_hessian;
+struct sw_team;
 struct sw_factor;
 struct sw_streams;
 struct sw_site_stats;

@@ -20,19 +20,6 @@ void sw_cpu_put(const sw_place *at, void *values)
     sw_mem_put(values);
 }
 
-sw_code sw_cpu_fetch(const sw_place *at, void *to, const void *from, int64_t n_bytes, sw_err *err)
-{
-    (void)at;
-    (void)err;
-    memcpy(to, from, (size_t)n_bytes);
-    return SW_OK;
-}
-
-sw_code sw_cpu_store(const sw_place *at, void *to, const void *from, int64_t n_bytes, sw_err *err)
-{
-    return sw_cpu_fetch(at, to, from, n_bytes, err);
-}
-
 sw_code sw_cpu_lend(float **out, const sw_place *at, float *from, int64_t n, const char *what,
                     sw_err *err)
 {

@@ -9,16 +9,6 @@ sw_code sw_cuda_take(void **out, const sw_place *at, int64_t n, int64_t elem_byt
 
 void sw_cuda_put(const sw_place *at, void *values) { sw_device_put(sw_cuda_gpu(at), values); }
 
-sw_code sw_cuda_fetch(const sw_place *at, void *to, const void *from, int64_t n_bytes, sw_err *err)
-{
-    return sw_device_download(sw_cuda_gpu(at), to, from, n_bytes, err);
-}
-
-sw_code sw_cuda_store(const sw_place *at, void *to, const void *from, int64_t n_bytes, sw_err *err)
-{
-    return sw_device_upload(sw_cuda_gpu(at), to, from, n_bytes, err);
-}
-
 sw_code sw_cuda_lend(float **out, const sw_place *at, float *from, int64_t n, const char *what,
                      sw_err *err)
 {

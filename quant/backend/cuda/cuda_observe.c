@@ -264,21 +264,32 @@ static int last_shown(const sw_site_stats *stats)
     return last;
 }
 
+/* The block stays on the device from the first piece of the text to the last. */
+static sw_code load_observed(sw_streams *s, const sw_block *quantized, bool with_downs, sw_err *err)
+{
+    sw_cuda_streams *on = s->own;
+
+    if (s->from > 0 && on->observed) return SW_OK;
+    sw_device_block_free(on->observed);
+    on->observed = NULL;
+    return sw_cuda_load_block(&on->observed, s, quantized, with_downs, err);
+}
+
 sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                                 const sw_block *original, const sw_progress *progress,
                                 sw_err *err)
 {
     bool with_downs = stats->experts && stats->is_wanted[SW_SITE_DOWN_IN];
     int stop_at = last_shown(stats);
-    sw_device_block *block = NULL;
+    sw_cuda_streams *on = s->own;
     sw_err no_room = {0};
     watcher o;
     sw_code rc = watcher_new(&o, s, stats, err);
 
     if (s->from == 0) keep_inputs(s, stats, original, quantized->layer, &no_room);
     if (rc == SW_OK && o.has_original) rc = sw_cuda_load_original(s, original, false, err);
-    if (rc == SW_OK) rc = sw_cuda_load_block(&block, s, quantized, with_downs, err);
-    if (rc == SW_OK) rc = observe_chunks(s, &o, block, (sw_site)stop_at, progress, err);
+    if (rc == SW_OK) rc = load_observed(s, quantized, with_downs, err);
+    if (rc == SW_OK) rc = observe_chunks(s, &o, on->observed, (sw_site)stop_at, progress, err);
     if (rc == SW_OK) rc = fetch_sizes(&o, err);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
@@ -286,7 +297,10 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     }
     for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
         rc = sw_expert_stats_settle(&stats->experts[e], err);
-    sw_device_block_free(block);
+    if (rc != SW_OK || s->to == s->n_seqs) {
+        sw_device_block_free(on->observed);
+        on->observed = NULL;
+    }
     watcher_free(&o);
     return rc;
 }

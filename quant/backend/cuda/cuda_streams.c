@@ -66,6 +66,7 @@ void sw_cuda_streams_free(sw_streams *s)
     if (!on) return;
     sw_cuda_drop_kept(on);
     sw_device_block_free(on->original);
+    sw_device_block_free(on->observed);
     sw_device_engine_free(on->engine);
     sw_device_put(on->gpu, on->d_x);
     sw_device_put(on->gpu, on->d_x0);

@@ -21,6 +21,7 @@ typedef struct sw_cuda_streams {
     sw_device_block *original;   /* of the present block, once loaded from */
     const sw_block *original_of; /* this, */
     bool has_experts;            /* with its experts */
+    sw_device_block *observed;   /* the quantized block, while pieces of the text run through it */
     uint16_t *d_kept, *d_kept0; /* [n_tokens, k_in] inputs of kept_at, of both models; or NULL */
     sw_site kept_at;
     const sw_block *kept_of;    /* the original block that they were made by */
