@@ -381,9 +381,9 @@ static int sums_between(const sw_calib *calib, int n_ranks, bool with_held)
     return n;
 }
 
-/* Sums come to rank 0 and go out from it along the chain; those of experts go to their owners; codes,
- * a byte a weight, go from each to all. Rows and experts are solved by one rank each, factors of
- * what all experts share by all. */
+/* Sums come to rank 0 and go out from it along the chain; those of experts go to their owners;
+ * codes, a byte a weight, go from each to all. Rows and experts are solved by one rank each, what
+ * is not an expert's is factored by all. */
 static void share(forecaster *f, double n_ranks)
 {
     const sw_calib *calib = f->r->calib;

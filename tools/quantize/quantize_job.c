@@ -83,8 +83,8 @@ const sw_opt sw_plan_rows[] = {
      .help = "write the options to FILE, as a recipe for quantize"},
     {.name = "ranks", .group = SW_OPT_RESOURCES, .kind = SW_OPT_INT,
      .offset = offsetof(sw_cmd_common, ranks), .arg = "N", .min = 1, .max = 4096,
-     .help = "processes that will share the run: time and memory are then those of one of them, with "
-             "--threads of its own"},
+     .help = "processes that will share the run: time and memory are then those of one of them, "
+             "with --threads of its own"},
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
