@@ -1,19 +1,12 @@
 /* block_solve.c - the solving of a block's linears: what they share, what they aim at, what an
  * expert gets. See block_job.h.
  */
-#include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
-#include "formats/num/pow2.h"
-#include "quant/method/frame.h"
-#include "quant/method/target.h"
-#include "quant/method/weight_rows.h"
-#include "quant/run/block_job.h"
+#include "quant/run/linear_solve.h"
 #include "quant/run/share.h"
-#include "quant/search/outliers.h"
 #include "quant/stats/ranges.h"
 #include "quant/stats/stats.h"
 #include "quant/stats/sums.h"
@@ -21,295 +14,6 @@
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
 #define TOKENS_PER_INPUT_MIN 0.25
-
-static void scale_range(sw_solve_report *report, const sw_qtensor *q)
-{
-    report->scale_min = report->scale_max = fabs((double)q->scales[0]);
-    for (int64_t i = 1; i < q->n_out * q->n_groups; i++) {
-        double s = fabs((double)q->scales[i]);
-        if (s < report->scale_min) report->scale_min = s;
-        if (s > report->scale_max) report->scale_max = s;
-    }
-}
-
-/* Where the exponents of a weight in groups lie beside those of the OCP rule. */
-static void count_exponents(sw_solve_report *report, const sw_qtensor *q, const float *w)
-{
-    int64_t k = q->k_in, gs = q->spec.group_elems;
-
-    if (!q->spec.is_pow2_scale || !gs || sw_qspec_rows(&q->spec, q->n_out) > 1) return;
-    for (int64_t i = 0; i < q->n_out * q->n_groups; i++) {
-        int64_t row = i / q->n_groups, from = i % q->n_groups * gs;
-        double amax = sw_weight_amax(w + row * k + from, sw_min_i64(gs, k - from));
-        float ocp = sw_pow2_scale_by((float)amax, q->spec.num, SW_POW2_FLOOR);
-        report->n_by_ocp[q->scales[i] < ocp ? 0 : q->scales[i] > ocp ? 2 : 1]++;
-    }
-}
-
-/* How rows are solved. */
-typedef struct row_solver {
-    const sw_algo *algo;
-    const char *why_not; /* there is no factor */
-    const char *path;
-} row_solver;
-
-/* Solve with `algo`; a Hessian that cannot serve falls back to rounding and says so. */
-static sw_code solve_rows(sw_qtensor *q, const sw_solve_problem *p, void *self,
-                          sw_solve_report *report, sw_err *err)
-{
-    const row_solver *by = self;
-    const sw_span span = sw_span_open("solve");
-    sw_code rc;
-
-    report->error = report->error_rtn = -1;
-    report->is_fallback = by->algo->needs_statistics && !p->factor;
-    if (report->is_fallback)
-        (void)snprintf(report->why, sizeof report->why, "%s", by->why_not);
-    rc = sw_outliers_solve(q, p, report->is_fallback ? sw_rtn_solve : by->algo->solve, report,
-                           err);
-    sw_span_close(span, by->path);
-    return rc;
-}
-
-/* The statistics that a set of linears shares. */
-typedef struct shared_stats {
-    sw_hessian *all;         /* every token; NULL: none */
-    const sw_factor *factor; /* of `all`; NULL when it cannot serve, and then why */
-    const sw_factor *cross;  /* of what the cross terms belong to; NULL: factor */
-    const sw_strengths *strengths; /* [n_linears] chosen beforehand, or NULL */
-    struct sw_team *team;    /* whose ranks share the rows of each linear */
-    int64_t n_routed;        /* tokens that reached the expert; -1: no expert */
-    double shared_weight;    /* see experts.h */
-    char why_not[120];
-} shared_stats;
-
-static sw_code load_weight(float *w, const sw_block_job *job, const sw_linear_ref *ref,
-                           sw_err *err)
-{
-    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
-                                             ref->expert);
-
-    return sw_weight_load(w, dense, ref->n_out, ref->k_in, job->options->n_threads, err);
-}
-
-/* Room for a weight that stays with the block when it is run on, else for the largest. */
-static sw_code get_room(float **out, sw_block_job *job, const sw_linear_ref *ref, sw_err *err)
-{
-    int64_t n = 0;
-    sw_code rc;
-
-    if (job->streams) return SW_MEM_GET(out, ref->n_out * ref->k_in, "weight", err);
-    for (int64_t i = 0; i < job->n_linears; i++)
-        n = sw_max_i64(n, job->linears[i].n_out * job->linears[i].k_in);
-    if (!job->spare && (rc = SW_MEM_GET(&job->spare, n, "weight", err)) != SW_OK) return rc;
-    *out = job->spare;
-    return SW_OK;
-}
-
-static sw_code take_input_scale(sw_qtensor *q, const sw_block_job *job, const sw_linear_ref *ref,
-                                sw_err *err)
-{
-    if (!sw_act_needs_input_scale(&q->spec.act)) return SW_OK;
-    q->input_scale = job->input_scale[ref->site];
-    if (q->input_scale > 0.0f) return SW_OK;
-    return SW_FAIL(err, SW_E_USAGE, "inputs under a stored scale need calibration text");
-}
-
-/* NULL: none is given, or nothing of this linear. */
-static sw_code take_importance(double **out, const sw_block_job *job, const sw_linear_ref *ref,
-                               sw_err *err)
-{
-    const sw_importance *from = job->options->importance;
-    bool has = false;
-    sw_code rc;
-
-    if (!from) return SW_OK;
-    if ((rc = SW_MEM_GET(out, ref->k_in, "importance of inputs", err)) != SW_OK) return rc;
-    rc = from->get(from->self, &has, *out, ref, err);
-    if (rc == SW_OK && has) return SW_OK;
-    sw_mem_put(*out);
-    *out = NULL;
-    return rc;
-}
-
-static sw_code block_amax(double *amax, const sw_block *block, const sw_linear_ref *ref,
-                          sw_err *err)
-{
-    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)block, ref->slot, ref->expert);
-    int64_t n = ref->n_out * ref->k_in;
-    float *w = NULL;
-    sw_code rc = SW_MEM_GET(&w, n, "weight", err);
-
-    if (rc != SW_OK) return rc;
-    rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err);
-    if (rc == SW_OK) *amax = fmax(*amax, sw_weight_amax(w, n));
-    sw_mem_put(w);
-    return rc;
-}
-
-/* Largest magnitude of linear i and of those that engines load as one with it (same input, same
- * expert), as the block stores them: for fused_amax. 0: its spec shares nothing. */
-static sw_code find_fused_amax(double *out, const sw_block_job *job, int64_t i, sw_err *err)
-{
-    const sw_linear_ref *linears = job->linears;
-    const sw_qspec *spec = &job->specs[i];
-    double amax = 0;
-    sw_code rc = SW_OK;
-
-    if (spec->has_global || spec->scale_rows == SW_ROWS_ALL)
-        for (int64_t j = 0; j < job->n_linears && rc == SW_OK; j++)
-            if (linears[j].site == linears[i].site && linears[j].expert == linears[i].expert)
-                rc = block_amax(&amax, &job->original, &linears[j], err);
-    if (rc == SW_OK) *out = amax;
-    return rc;
-}
-
-/* What became of a linear. */
-typedef struct solution {
-    sw_qtensor q;
-    sw_solve_report report;
-} solution;
-
-/* The target of this rank's rows, as far as it is not the weight itself. */
-static sw_code aim(double **shift, sw_solve_report *report, const sw_solve_problem *p, int64_t i,
-                   const shared_stats *shared, sw_err *err)
-{
-    const sw_rows rows = sw_share_rows(&p->spec, p->n_out, sw_team_rank(shared->team),
-                                       sw_team_size(shared->team));
-    const sw_hessian all = shared->all ? sw_share_hessian(shared->all, rows, p->n_out)
-                                       : (sw_hessian){0};
-    const int64_t n = rows.end - rows.begin;
-    sw_code rc;
-
-    if (!shared->factor || !shared->strengths) return SW_OK;
-    report->input_strength = shared->strengths[i].input;
-    report->residual_strength = shared->strengths[i].residual;
-    if (!n) return SW_OK;
-    if ((rc = sw_target_shift_new(shift, shared->factor, n, err)) != SW_OK) return rc;
-    return sw_target_shift(*shift, shared->cross ? shared->cross : shared->factor, &all,
-                           p->w + rows.begin * p->k_in, n, shared->strengths[i], err);
-}
-
-/* One linear, loaded: aim and solve. */
-static sw_code solve_loaded(solution *out, sw_block_job *job, int64_t i, const char *path,
-                            const float *w, const shared_stats *shared, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    const sw_quant_options *o = job->options;
-    sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = job->specs[i],
-                          .factor = shared->factor, .refine_rounds = o->refine_rounds,
-                          .n_threads = o->n_threads, .place = sw_options_place(o)};
-    row_solver by = {o->algo, shared->why_not, path};
-    double *shift = NULL, *importance = NULL;
-    sw_code rc;
-
-    out->report = (sw_solve_report){.n_routed = shared->n_routed,
-                                    .shared_weight = shared->shared_weight};
-    if ((rc = sw_qtensor_alloc(&out->q, &p.spec, ref->n_out, ref->k_in, err)) != SW_OK ||
-        (rc = take_importance(&importance, job, ref, err)) != SW_OK ||
-        (rc = take_input_scale(&out->q, job, ref, err)) != SW_OK ||
-        (rc = find_fused_amax(&p.fused_amax, job, i, err)) != SW_OK ||
-        (rc = aim(&shift, &out->report, &p, i, shared, err)) != SW_OK)
-        goto done;
-    p.importance = importance;
-    rc = sw_share_solve(&out->q, &p, shift, solve_rows, &by, &out->report, shared->team, err);
-    if (rc != SW_OK) goto done;
-    scale_range(&out->report, &out->q);
-    count_exponents(&out->report, &out->q, w);
-done:
-    sw_mem_put(importance);
-    sw_target_shift_free(shift, shared->factor);
-    return rc;
-}
-
-/* A weight of its own room, and what became of it. */
-static sw_code solve_only(solution *out, float **w, sw_block_job *job, int64_t i, const char *path,
-                          const shared_stats *shared, sw_err *err)
-{
-    const sw_span span = sw_span_open("load weight");
-    sw_code rc = get_room(w, job, &job->linears[i], err);
-
-    if (rc == SW_OK) rc = load_weight(*w, job, &job->linears[i], err);
-    sw_span_close(span, path);
-    return rc == SW_OK ? solve_loaded(out, job, i, path, *w, shared, err) : rc;
-}
-
-/* Hand a linear out, and let the block use the quantized value, in *w, which it takes over. */
-static sw_code hand_on(solution *s, float **w, sw_block_job *job, int64_t i, const char *path,
-                       sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    sw_span span;
-    sw_code rc;
-
-    if (job->streams) { /* nobody else runs the block with what became of it */
-        span = sw_span_open("decode");
-        sw_block_job_runs_on(job)->decode(*w, &s->q, job->options->n_threads);
-        sw_span_close(span, path);
-    }
-    span = sw_span_open("hand on");
-    rc = job->sink->take ? job->sink->take(job->sink->self, ref, path, &s->q, &s->report, err)
-                         : job->sink->put(job->sink->self, ref, path, &s->q, &s->report, err);
-    sw_span_close(span, path);
-    if (rc != SW_OK || !job->streams) return rc;
-    sw_block_job_use(job, i, *w);
-    *w = NULL;
-    return SW_OK;
-}
-
-static sw_code solve_linear(sw_block_job *job, int64_t i, const shared_stats *shared, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    solution s = {.report = {0}};
-    float *w = NULL;
-    char path[256];
-    sw_code rc;
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    rc = solve_only(&s, &w, job, i, path, shared, err);
-    if (rc == SW_OK) rc = hand_on(&s, &w, job, i, path, err);
-    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    sw_qtensor_free(&s.q);
-    if (w != job->spare) sw_mem_put(w);
-    return rc;
-}
-
-/* The same of a linear that this rank owns, kept until all ranks have solved theirs. */
-static sw_code solve_kept(solution *out, sw_block_job *job, int64_t i, const shared_stats *shared,
-                          sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    float *w = NULL;
-    char path[256];
-    sw_code rc;
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    rc = solve_only(out, &w, job, i, path, shared, err);
-    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    if (w != job->spare) sw_mem_put(w);
-    return rc;
-}
-
-/* And what became of it, from its owner to all, and handed on. */
-static sw_code exchange(solution *kept, sw_block_job *job, int64_t i, int owner, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    sw_team *team = job->options->team;
-    float *w = NULL;
-    char path[256];
-    sw_code rc = SW_OK;
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    if (sw_team_rank(team) != owner)
-        rc = sw_qtensor_alloc(&kept->q, &job->specs[i], ref->n_out, ref->k_in, err);
-    if (rc == SW_OK) rc = sw_share_tensor(&kept->q, &kept->report, owner, team, err);
-    if (rc == SW_OK) rc = get_room(&w, job, ref, err);
-    if (rc == SW_OK) rc = hand_on(kept, &w, job, i, path, err);
-    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    sw_qtensor_free(&kept->q);
-    if (w != job->spare) sw_mem_put(w);
-    return rc;
-}
 
 static bool shares(const sw_linear_ref *ref, sw_site site, int64_t expert)
 {
@@ -339,7 +43,7 @@ static sw_code shared_group(int64_t *out, const sw_block_job *job, sw_site site,
 }
 
 /* A factor, or the reason why there is none. */
-static sw_code try_factor(sw_factor *factor, bool *can, shared_stats *shared,
+static sw_code try_factor(sw_factor *factor, bool *can, sw_shared_stats *shared,
                           const sw_hessian *h, const sw_quant_options *o, int64_t group_elems,
                           sw_err *err)
 {
@@ -378,7 +82,7 @@ static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_s
         char path[256];
         if (!shares(ref, site, -1)) continue;
         rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
-        if (rc == SW_OK) rc = load_weight(w, job, ref, err);
+        if (rc == SW_OK) rc = sw_linear_load(w, job, ref, err);
         if (rc == SW_OK)
             rc = sw_share_strengths(&out[i], factor, seen, held, w, ref->n_out, job->options->cap,
                                     job->options->team, err);
@@ -393,7 +97,7 @@ static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_s
 /* One expert: own statistics, all-token ones, or both, as the options say. kept [n_linears]: what
  * becomes of its linears stays there; NULL: it is handed on. */
 static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_expert_site *own,
-                            const sw_hessian *all, shared_stats shared, solution *kept,
+                            const sw_hessian *all, sw_shared_stats shared, sw_solution *kept,
                             sw_err *err)
 {
     sw_experts policy = job->options->experts;
@@ -414,8 +118,8 @@ static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_
     shared.factor = can ? &factor : NULL;
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
         if (shares(&job->linears[i], site, expert))
-            rc = kept ? solve_kept(&kept[i], job, i, &shared, err)
-                      : solve_linear(job, i, &shared, err);
+            rc = kept ? sw_linear_keep(&kept[i], job, i, &shared, err)
+                      : sw_linear_solve(job, i, &shared, err);
     sw_factor_free(&factor);
     return rc;
 }
@@ -432,8 +136,9 @@ static sw_place place_of_experts(const sw_block_job *job, sw_site site,
 
 /* The experts of `part` that this rank owns: gate and up, which all read tokens of one site, or
  * down. */
-static sw_code solve_owned(solution *kept, sw_block_job *job, sw_site site, sw_site_stats *stats,
-                           sw_site_stats *part, const shared_stats *shared, sw_err *err)
+static sw_code solve_owned(sw_solution *kept, sw_block_job *job, sw_site site,
+                           sw_site_stats *stats, sw_site_stats *part,
+                           const sw_shared_stats *shared, sw_err *err)
 {
     bool is_in = site == SW_SITE_MLP_IN;
     const sw_place at = place_of_experts(job, site, stats);
@@ -443,7 +148,7 @@ static sw_code solve_owned(solution *kept, sw_block_job *job, sw_site site, sw_s
     for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
         sw_expert_stats *x = &part->experts[e];
         sw_expert_site *own = is_in ? &x->in : &x->down;
-        shared_stats mine = *shared;
+        sw_shared_stats mine = *shared;
         mine.n_routed = x->n_tokens;
         mine.team = NULL;
         if (sw_sums_owner(part->expert_begin + e, sw_team_size(team)) != sw_team_rank(team))
@@ -459,10 +164,10 @@ static sw_code solve_owned(solution *kept, sw_block_job *job, sw_site site, sw_s
 
 /* All experts of `part`. Of several ranks each solves its own first. */
 static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats,
-                           sw_site_stats *part, const shared_stats *shared, sw_err *err)
+                           sw_site_stats *part, const sw_shared_stats *shared, sw_err *err)
 {
     const int n_ranks = sw_team_size(job->options->team);
-    solution *kept = NULL;
+    sw_solution *kept = NULL;
     sw_code rc = SW_OK;
 
     if (job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
@@ -474,7 +179,8 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
     for (int64_t e = 0; e < part->n_experts && kept && rc == SW_OK; e++)
         for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
             if (shares(&job->linears[i], site, part->expert_begin + e))
-                rc = exchange(&kept[i], job, i, sw_sums_owner(part->expert_begin + e, n_ranks),
+                rc = sw_linear_exchange(&kept[i], job, i,
+                                        sw_sums_owner(part->expert_begin + e, n_ranks),
                               err);
     for (int64_t i = 0; i < job->n_linears && kept; i++) sw_qtensor_free(&kept[i].q);
     sw_mem_put(kept);
@@ -517,7 +223,7 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
 
 /* All experts of a layer, so many at a time as memory may hold. */
 static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *stats,
-                             const shared_stats *shared, sw_err *err)
+                             const sw_shared_stats *shared, sw_err *err)
 {
     const sw_place memory = sw_place_cpu(job->options->n_threads);
     const sw_place at = job->stats_file ? memory : place_of_experts(job, site, stats);
@@ -554,7 +260,7 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     bool with_cross = hess->d && held->n_tokens > 0, can = false;
     bool by_expert = is_by_expert(job, site);
     sw_hessian seen = *hess;
-    shared_stats shared = {.all = hess, .n_routed = -1, .team = job->options->team};
+    sw_shared_stats shared = {.all = hess, .n_routed = -1, .team = job->options->team};
     sw_strengths *strengths = NULL;
     sw_factor factor = {0};
     int64_t group_elems = 0;
@@ -577,7 +283,7 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     if (can) shared.factor = &factor;
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
         if (job->linears[i].site == site && !(by_expert && job->linears[i].expert >= 0))
-            rc = solve_linear(job, i, &shared, err); /* the shared expert's among them */
+            rc = sw_linear_solve(job, i, &shared, err); /* the shared expert's among them */
     if (by_expert && rc == SW_OK) {
         shared.cross = shared.factor;
         rc = solve_experts(job, site, stats, &shared, err);
@@ -590,7 +296,7 @@ done:
 
 sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
 {
-    const shared_stats none = {.n_routed = -1, .team = job->options->team};
+    const sw_shared_stats none = {.n_routed = -1, .team = job->options->team};
     sw_code rc = SW_OK;
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
@@ -605,10 +311,10 @@ sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
 
 sw_code sw_solve_without_stats(sw_block_job *job, sw_err *err)
 {
-    const shared_stats none = {.n_routed = -1, .team = job->options->team};
+    const sw_shared_stats none = {.n_routed = -1, .team = job->options->team};
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-        rc = solve_linear(job, i, &none, err);
+        rc = sw_linear_solve(job, i, &none, err);
     return rc;
 }
