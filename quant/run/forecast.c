@@ -358,9 +358,10 @@ static double share_of_text(const sw_calib *calib, int n_ranks)
 /* Of a run of pieces: is any chunk kept back, and is any not? */
 static int kinds_in(sw_piece_run run, int64_t n_chunks, bool with_held)
 {
+    const int64_t end = sw_piece_chunk(n_chunks, run.end);
     bool has[2] = {false, false};
 
-    for (int64_t c = sw_piece_chunk(n_chunks, run.begin); c < sw_piece_chunk(n_chunks, run.end); c++)
+    for (int64_t c = sw_piece_chunk(n_chunks, run.begin); c < end; c++)
         has[with_held && sw_streams_chunk_is_held(c, n_chunks)] = true;
     return has[0] + has[1];
 }
@@ -381,9 +382,9 @@ static int sums_between(const sw_calib *calib, int n_ranks, bool with_held)
     return n;
 }
 
-/* Sums come to rank 0 and go out from it along the chain; those of experts go to their owners; codes,
- * a byte a weight, go from each to all. Rows and experts are solved by one rank each, factors of
- * what all experts share by all. */
+/* Sums come to rank 0 and go out from it along the chain; those of experts go to their owners;
+ * codes, a byte a weight, go from each to all. Rows and experts are solved by one rank each, what
+ * is not an expert's is factored by all. */
 static void share(forecaster *f, double n_ranks)
 {
     const sw_calib *calib = f->r->calib;

@@ -89,6 +89,10 @@ traffic=$(field rank_traffic_bytes)
 [ "$traffic" -gt $((4 * sums)) ] && [ "$traffic" -lt $((4 * sums + 20000000)) ] ||
     fail "traffic of two ranks: $traffic bytes, the sums alone are $((4 * sums))"
 
+expect 4 'method awq tries candidates*' "$SWAGE" plan "$TINY" --method awq --ranks 2 --quiet
+expect 4 'method awq tries candidates*' "$SWAGE" quantize "$TINY" -o "$T/no" --method awq --ranks 2 --quiet \
+    --calib calib_data/calib.u16 --samples 4 --seq-len 128
+
 # a recipe is of quantize: what only plan knows is no key of it, and plan reads no other memory for it
 printf '{"bandwidth": 1000}' >"$T/plan_only.json"
 expect 3 '*bandwidth*' "$SWAGE" plan "$TOY" --recipe "$T/plan_only.json" --quiet

@@ -185,7 +185,7 @@ sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw
 void sw_ranks_note(const sw_run *run, const sw_cmd_common *common)
 {
     if (run->team)
-        sw_progress_note(&run->term->progress, "%d ranks, %d of them on this host; threads of each: "
-                         "%d", sw_team_size(run->team), sw_team_host_size(run->team),
+        sw_progress_note(&run->term->progress, "%d ranks, %d of them on this host; threads of "
+                         "each: %d", sw_team_size(run->team), sw_team_host_size(run->team),
                          (int)common->threads);
 }

@@ -5,8 +5,8 @@
 #include "tools/recipe/recipe.h"
 
 /* These say where and how to run, not what is made. */
-static const char *const of_the_run[] = {"out", "html", "force", "json", "quiet", "threads", "ranks",
-                                         "restart", "memory", "emit-recipe", NULL};
+static const char *const of_the_run[] = {"out", "html", "force", "json", "quiet", "threads",
+                                         "ranks", "restart", "memory", "emit-recipe", NULL};
 
 typedef struct writer {
     cJSON *object;
