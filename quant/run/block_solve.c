@@ -180,8 +180,7 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
         for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
             if (shares(&job->linears[i], site, part->expert_begin + e))
                 rc = sw_linear_exchange(&kept[i], job, i,
-                                        sw_sums_owner(part->expert_begin + e, n_ranks),
-                              err);
+                                        sw_sums_owner(part->expert_begin + e, n_ranks), err);
     for (int64_t i = 0; i < job->n_linears && kept; i++) sw_qtensor_free(&kept[i].q);
     sw_mem_put(kept);
     return rc;

@@ -148,7 +148,7 @@ static sw_code find_fused_amax(double *out, const sw_block_job *job, int64_t i, 
 static sw_code aim(double **shift, sw_solve_report *report, const sw_solve_problem *p, int64_t i,
                    const sw_shared_stats *shared, sw_err *err)
 {
-    const sw_rows rows = sw_share_rows(&p->spec, p->n_out, sw_team_rank(shared->team),
+    const sw_rows rows = sw_share_rows(p, sw_team_rank(shared->team),
                                        sw_team_size(shared->team));
     const sw_hessian all = shared->all ? sw_share_hessian(shared->all, rows, p->n_out)
                                        : (sw_hessian){0};

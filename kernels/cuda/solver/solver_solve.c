@@ -84,9 +84,7 @@ static int64_t row_bytes(const sw_device_problem *p, int64_t n_groups)
 
 static int64_t rows_at_a_time(const sw_solve *v)
 {
-    int64_t n = v->s->work_bytes / row_bytes(v->p, v->r.n_groups) / 64 * 64;
-
-    return sw_max_i64(64, sw_min_i64(n, v->p->n_out));
+    return sw_max_i64(64, sw_solver_rows(v->s, v->p->n_out, row_bytes(v->p, v->r.n_groups)));
 }
 
 static sw_code take_systems(sw_solve *v, int64_t n, sw_err *err)
