@@ -18,6 +18,11 @@ static inline sw_device *sw_cuda_gpu(const sw_place *at) { return sw_solver_gpu(
 
 /* A factor on the device. */
 sw_device_factor *sw_cuda_factor(const sw_factor *f);
+/* Where one linear alone reads the input, and has far fewer rows than inputs, W D [n_out, k_in] is
+ * less to sum than D, and it is all that targets ask of it. Lets d be that, for n_out =
+ * n_out_residual: d_dx of the rows added is then W (x0 - x). */
+sw_code sw_cuda_hessian_weigh(sw_hessian *hess, sw_err *err) SW_MUST_USE;
+bool sw_cuda_hessian_is_weighed(const sw_hessian *hess);
 /* As sw_hessian_add, of BF16 rows on the device: d_x rows x_stride elements apart, d_dx and d_dr
  * dense or NULL. That x is finite is seen when the sums are settled. */
 sw_code sw_cuda_hessian_add_rows(sw_hessian *hess, const uint16_t *d_x, int64_t x_stride,
