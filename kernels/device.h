@@ -37,6 +37,12 @@ int sw_device_count(void);
  * old, or an error of the runtime; the message names the remedy. */
 sw_code sw_device_open(sw_device **out, int index, int64_t cap_bytes, sw_err *err) SW_MUST_USE;
 void sw_device_close(sw_device *gpu); /* accepts NULL; frees the pool and all that was taken */
+/* The same device with a stream of its own, for another thread: the pool and its limit are shared.
+ * What one stream takes another may put back once its own work on it has ended. Close it before
+ * `of`. */
+sw_code sw_device_branch(sw_device **out, const sw_device *of, sw_err *err) SW_MUST_USE;
+/* Let the calling thread work with the device; the thread that opened it need not. */
+sw_code sw_device_use(const sw_device *gpu, sw_err *err) SW_MUST_USE;
 const sw_device_info *sw_device_about(const sw_device *gpu);
 /* The stream that all work is enqueued on, a cudaStream_t. */
 void *sw_device_stream(const sw_device *gpu);

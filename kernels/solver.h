@@ -42,6 +42,13 @@ extern const char *const sw_stage_names[SW_STAGE_COUNT];
 sw_code sw_solver_open(sw_solver **out, sw_device *gpu, int64_t work_bytes,
                        sw_err *err) SW_MUST_USE;
 void sw_solver_close(sw_solver *s); /* accepts NULL */
+/* *out, borrowed: the i-th solver beside `s`, on the same device with a stream of its own, for the
+ * thread that calls; made when it is first asked for. Threads ask for different ones at a time.
+ * What `s` has enqueued before must have ended. Its solves take SW_LANE_BYTES beside their
+ * operands. */
+#define SW_SOLVER_LANES 8
+#define SW_LANE_BYTES ((int64_t)2 << 30)
+sw_code sw_solver_lane(sw_solver **out, sw_solver *s, int i, sw_err *err) SW_MUST_USE;
 sw_device *sw_solver_gpu(const sw_solver *s);
 /* Enqueue a copy on the device. */
 sw_code sw_solver_copy(sw_solver *s, void *d_to, const void *d_from, int64_t n_bytes,

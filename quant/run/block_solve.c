@@ -1,10 +1,12 @@
-/* block_solve.c - the solving of a block's linears: what they share, what they aim at, what an
- * expert gets. See block_job.h.
+/* block_solve.c - the solving of a block's linears: what they share, and what an expert gets. See
+ * block_job.h; linear_solve.h does one of them.
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
+#include "quant/lanes.h"
 #include "quant/run/linear_solve.h"
 #include "quant/run/share.h"
 #include "quant/stats/ranges.h"
@@ -14,6 +16,66 @@
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
 #define TOKENS_PER_INPUT_MIN 0.25
+/* Of an expert's inputs by inputs, that its factor and the making of it take. */
+#define EXPERT_MATRICES 4
+
+/* Linears that share statistics, as items of lanes. */
+typedef struct site_work {
+    sw_block_job *job;
+    const sw_shared_stats *shared;
+    const int64_t *linear; /* which of the job's */
+    sw_solved *out;           /* likewise */
+} site_work;
+
+static sw_code work_linear(void *self, int64_t item, const sw_place *at, sw_err *err)
+{
+    site_work *s = self;
+
+    return sw_linear_solve(&s->out[item], s->job, s->linear[item], s->shared, at, err);
+}
+
+static sw_code done_linear(void *self, int64_t item, sw_err *err)
+{
+    site_work *s = self;
+
+    return sw_linear_hand_on(&s->out[item], s->job, s->linear[item], err);
+}
+
+/* Without streams weights use one room in turn, and an importance comes from one reader. */
+static int lanes_max(const sw_block_job *job)
+{
+    return job->streams && !job->options->importance ? SW_LANES_ANY : 1;
+}
+
+/* What all ranks do together goes on in one order. */
+static int lanes_max_shared(const sw_block_job *job)
+{
+    return sw_team_size(job->options->team) == 1 ? lanes_max(job) : 1;
+}
+
+/* Solve linears and hand them out, in their order. loaded [n_linears], or NULL: weights that were
+ * loaded before, which are taken over. */
+static sw_code solve_linears(sw_block_job *job, const int64_t *linear, int64_t n,
+                             const sw_shared_stats *shared, float **loaded, sw_err *err)
+{
+    const sw_place at = shared->factor ? shared->factor->place : sw_options_place(job->options);
+    site_work s = {.job = job, .shared = shared, .linear = linear};
+    sw_lane_work work = {.self = &s, .work = work_linear, .done = done_linear};
+    sw_code rc = SW_MEM_GET(&s.out, n, "results", err);
+
+    for (int64_t i = 0; i < n; i++) /* its target */
+        work.item_bytes = sw_max_i64(work.item_bytes, 8 * job->linears[linear[i]].n_out *
+                                                          job->linears[linear[i]].k_in);
+
+    for (int64_t i = 0; rc == SW_OK && loaded && i < n; i++) {
+        s.out[i].w = loaded[linear[i]];
+        loaded[linear[i]] = NULL;
+    }
+    if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max_shared(job), n, &work, err);
+    for (int64_t i = 0; s.out && i < n; i++) sw_solved_free(&s.out[i], job);
+    sw_mem_put(s.out);
+    return rc;
+}
 
 static bool shares(const sw_linear_ref *ref, sw_site site, int64_t expert)
 {
@@ -68,59 +130,148 @@ static sw_code try_factor(sw_factor *factor, bool *can, sw_shared_stats *shared,
     return SW_OK;
 }
 
+/* Linears whose strengths are chosen, as items of lanes. */
+typedef struct strengths_work {
+    sw_strengths *out; /* of all linears of the job */
+    const sw_block_job *job;
+    const sw_factor *factor;
+    const sw_hessian *seen, *held;
+    float **loaded;    /* [n_linears] weights that are solved next; experts' are loaded again */
+    int64_t *linear;   /* which of the job's */
+} strengths_work;
+
+static sw_code choose_strength(void *self, int64_t item, const sw_place *at, sw_err *err)
+{
+    const strengths_work *s = self;
+    const int64_t i = s->linear[item];
+    const sw_linear_ref *ref = &s->job->linears[i];
+    const sw_factor factor = sw_factor_in(s->factor, at);
+    float *w = NULL;
+    char path[256];
+    sw_code rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
+
+    if (rc == SW_OK) rc = sw_linear_load(w, s->job, ref, at->n_threads, err);
+    if (rc == SW_OK)
+        rc = sw_share_strengths(&s->out[i], &factor, s->seen, s->held, w, ref->n_out,
+                                s->job->options->cap, s->job->options->team, err);
+    if (rc != SW_OK &&
+        sw_model_slot_path(path, s->job->model, ref->layer, ref->slot, ref->expert))
+        sw_err_prefix(err, "%s", path);
+    if (rc == SW_OK && ref->expert < 0) s->loaded[i] = w;
+    else sw_mem_put(w);
+    return rc;
+}
+
 /* Strengths for every linear of a site, before the kept-back tokens join the rest. */
-static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_site site,
-                                const sw_factor *factor, const sw_hessian *seen,
+static sw_code choose_strengths(sw_strengths *out, float **loaded, const sw_block_job *job,
+                                sw_site site, const sw_factor *factor, const sw_hessian *seen,
                                 const sw_hessian *held, sw_err *err)
 {
     const sw_span span = sw_span_open("strengths");
-    sw_code rc = SW_OK;
+    strengths_work s = {out, job, factor, seen, held, loaded, NULL};
+    const sw_lane_work work = {.self = &s, .work = choose_strength};
+    int64_t n = 0;
+    sw_code rc = SW_MEM_GET(&s.linear, job->n_linears, "linears of a site", err);
 
-    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
-        const sw_linear_ref *ref = &job->linears[i];
-        float *w = NULL;
-        char path[256];
-        if (!shares(ref, site, -1)) continue;
-        rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
-        if (rc == SW_OK) rc = sw_linear_load(w, job, ref, err);
-        if (rc == SW_OK)
-            rc = sw_share_strengths(&out[i], factor, seen, held, w, ref->n_out, job->options->cap,
-                                    job->options->team, err);
-        if (rc != SW_OK && sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert))
-            sw_err_prefix(err, "%s", path);
-        sw_mem_put(w);
-    }
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+        if (shares(&job->linears[i], site, -1)) s.linear[n++] = i;
+    if (rc == SW_OK) rc = sw_lanes_run(&factor->place, lanes_max_shared(job), n, &work, err);
+    sw_mem_put(s.linear);
     sw_span_close(span, NULL);
     return rc;
 }
 
-/* One expert: own statistics, all-token ones, or both, as the options say. kept [n_linears]: what
- * becomes of its linears stays there; NULL: it is handed on. */
-static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_expert_site *own,
-                            const sw_hessian *all, sw_shared_stats shared, sw_solution *kept,
-                            sw_err *err)
+/* Sums as a lane uses them. */
+static void stay_in(sw_hessian *hess, const sw_place *at)
 {
-    sw_experts policy = job->options->experts;
-    sw_factor factor = {0};
+    if (sw_backend_of(at) == sw_backend_of(&hess->place)) hess->place = *at;
+}
+
+/* The experts of a part, as items of lanes. */
+typedef struct expert_work {
+    sw_block_job *job;
+    sw_site site;
+    sw_site_stats *stats, *part;
+    const sw_shared_stats *shared;
+    const sw_place *at;     /* where sums are */
+    sw_solved *out;         /* [n_linears] */
+} expert_work;
+
+/* Factorize what an expert is solved by: own statistics, all-token ones, or both, as the options
+ * say. `mine` gets what its linears share. */
+static sw_code factor_expert(sw_factor *factor, sw_shared_stats *mine, const expert_work *x,
+                             int64_t expert, const sw_place *at, sw_err *err)
+{
+    sw_experts policy = x->job->options->experts;
+    sw_expert_stats *e = &x->part->experts[expert - x->part->expert_begin];
+    bool is_in = x->site == SW_SITE_MLP_IN, can = false;
+    sw_expert_site *own = is_in ? &e->in : &e->down;
+    const sw_hessian *all = is_in ? &x->stats->site[x->site]
+                                  : own->all.k_in ? &own->all : &own->half[0];
     sw_hessian h = *all;
     int64_t group_elems = 0;
-    bool can = false;
     sw_code rc;
 
-    shared.shared_weight = policy == SW_EXPERTS_SHRINK ? own->weight : policy == SW_EXPERTS_ALL;
+    mine->n_routed = e->n_tokens;
+    mine->shared_weight = policy == SW_EXPERTS_SHRINK ? own->weight : policy == SW_EXPERTS_ALL;
     if (policy != SW_EXPERTS_ALL) {
-        if ((rc = sw_expert_blend(own->half, all, shared.shared_weight, err)) != SW_OK) return rc;
+        for (int i = 0; i < 2; i++) stay_in(&own->half[i], at);
+        if ((rc = sw_expert_blend(own->half, all, mine->shared_weight, err)) != SW_OK) return rc;
         h = own->half[0];
     }
-    if ((rc = shared_group(&group_elems, job, site, expert, err)) != SW_OK) return rc;
-    rc = try_factor(&factor, &can, &shared, &h, job->options, group_elems, err);
-    if (rc != SW_OK) return rc;
-    shared.factor = can ? &factor : NULL;
-    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-        if (shares(&job->linears[i], site, expert))
-            rc = kept ? sw_linear_keep(&kept[i], job, i, &shared, err)
-                      : sw_linear_solve(job, i, &shared, err);
+    stay_in(&h, at);
+    if ((rc = shared_group(&group_elems, x->job, x->site, expert, err)) != SW_OK) return rc;
+    rc = try_factor(factor, &can, mine, &h, x->job->options, group_elems, err);
+    mine->factor = can ? factor : NULL;
+    return rc;
+}
+
+/* The rank that has an expert's sums, and solves it alone. */
+static int owner_of(const expert_work *x, int64_t item)
+{
+    return sw_sums_owner(x->part->expert_begin + item, sw_team_size(x->job->options->team));
+}
+
+static sw_code work_expert(void *self, int64_t item, const sw_place *at, sw_err *err)
+{
+    expert_work *x = self;
+    int64_t expert = x->part->expert_begin + item;
+    sw_shared_stats mine = *x->shared;
+    sw_factor factor = {0};
+    sw_code rc;
+
+    if (owner_of(x, item) != sw_team_rank(x->job->options->team)) return SW_OK;
+    mine.team = NULL;
+    rc = sw_expert_stats_move(&x->part->experts[item], x->at, err);
+    if (rc == SW_OK) rc = factor_expert(&factor, &mine, x, expert, at, err);
+    for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
+        if (shares(&x->job->linears[i], x->site, expert))
+            rc = sw_linear_solve(&x->out[i], x->job, i, &mine, at, err);
     sw_factor_free(&factor);
+    return rc;
+}
+
+/* Of several ranks first all solve their own, then each hears of the others'. */
+static sw_code hand_on_expert(const expert_work *x, int64_t item, sw_err *err)
+{
+    const bool is_shared = sw_team_size(x->job->options->team) > 1;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++) {
+        if (!shares(&x->job->linears[i], x->site, x->part->expert_begin + item)) continue;
+        if (is_shared) rc = sw_linear_share(&x->out[i], x->job, i, owner_of(x, item), err);
+        if (rc == SW_OK) rc = sw_linear_hand_on(&x->out[i], x->job, i, err);
+    }
+    return rc;
+}
+
+static sw_code done_expert(void *self, int64_t item, sw_err *err)
+{
+    const expert_work *x = self;
+    sw_code rc = SW_OK;
+
+    if (sw_team_size(x->job->options->team) == 1) rc = hand_on_expert(x, item, err);
+    sw_expert_stats_free(&x->part->experts[item]);
     return rc;
 }
 
@@ -134,55 +285,26 @@ static sw_place place_of_experts(const sw_block_job *job, sw_site site,
     return site == SW_SITE_MLP_IN ? stats->site[site].place : sw_place_sites(job, wanted);
 }
 
-/* The experts of `part` that this rank owns: gate and up, which all read tokens of one site, or
- * down. */
-static sw_code solve_owned(sw_solution *kept, sw_block_job *job, sw_site site,
-                           sw_site_stats *stats, sw_site_stats *part,
-                           const sw_shared_stats *shared, sw_err *err)
-{
-    bool is_in = site == SW_SITE_MLP_IN;
-    const sw_place at = place_of_experts(job, site, stats);
-    const sw_team *team = job->options->team;
-    sw_code rc = SW_OK;
-
-    for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
-        sw_expert_stats *x = &part->experts[e];
-        sw_expert_site *own = is_in ? &x->in : &x->down;
-        sw_shared_stats mine = *shared;
-        mine.n_routed = x->n_tokens;
-        mine.team = NULL;
-        if (sw_sums_owner(part->expert_begin + e, sw_team_size(team)) != sw_team_rank(team))
-            continue;
-        if ((rc = sw_expert_stats_move(x, &at, err)) != SW_OK) break;
-        rc = solve_expert(job, site, part->expert_begin + e, own,
-                          is_in ? &stats->site[site] : own->all.k_in ? &own->all : &own->half[0],
-                          mine, kept, err);
-        sw_expert_stats_free(x);
-    }
-    return rc;
-}
-
-/* All experts of `part`. Of several ranks each solves its own first. */
+/* The experts of `part`: gate and up, which all read tokens of one site, or down. */
 static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats,
                            sw_site_stats *part, const sw_shared_stats *shared, sw_err *err)
 {
-    const int n_ranks = sw_team_size(job->options->team);
-    sw_solution *kept = NULL;
-    sw_code rc = SW_OK;
+    const sw_place at = place_of_experts(job, site, stats);
+    expert_work x = {.job = job, .site = site, .stats = stats, .part = part, .shared = shared,
+                     .at = &at};
+    int64_t k = sw_model_site_width(job->model, job->original.layer, site);
+    const sw_lane_work work = {.self = &x, .item_bytes = 8 * EXPERT_MATRICES * k * k,
+                               .work = work_expert, .done = done_expert};
+    sw_code rc = SW_MEM_GET(&x.out, job->n_linears, "results", err);
 
-    if (job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
+    if (rc == SW_OK && job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
         rc = sw_experts_weigh(part->experts, part->n_experts, &stats->site[SW_SITE_MLP_IN],
                               err);
-    if (rc == SW_OK && n_ranks > 1)
-        rc = SW_MEM_GET(&kept, job->n_linears, "solved experts", err);
-    if (rc == SW_OK) rc = solve_owned(kept, job, site, stats, part, shared, err);
-    for (int64_t e = 0; e < part->n_experts && kept && rc == SW_OK; e++)
-        for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-            if (shares(&job->linears[i], site, part->expert_begin + e))
-                rc = sw_linear_exchange(&kept[i], job, i,
-                                        sw_sums_owner(part->expert_begin + e, n_ranks), err);
-    for (int64_t i = 0; i < job->n_linears && kept; i++) sw_qtensor_free(&kept[i].q);
-    sw_mem_put(kept);
+    if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max(job), part->n_experts, &work, err);
+    for (int64_t e = 0; e < part->n_experts && sw_team_size(job->options->team) > 1; e++)
+        if (rc == SW_OK) rc = hand_on_expert(&x, e, err);
+    for (int64_t i = 0; x.out && i < job->n_linears; i++) sw_solved_free(&x.out[i], job);
+    sw_mem_put(x.out);
     return rc;
 }
 
@@ -232,7 +354,10 @@ static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *sta
 
     wanted[site] = true;
     n_at_a_time = sw_experts_at_a_time(job->model, job->original.layer, wanted,
-                                       job->options->experts, &at);
+                                       job->options->experts,
+                                       job->streams ? sw_streams_sums_alive(job->streams) : 1,
+                                       &at);
+    rc = sw_team_least(job->options->team, &n_at_a_time, err); /* all ranks take as many */
     for (int64_t begin = 0; begin < n && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
         rc = experts_of(&part, job, site, stats, begin, sw_min_i64(begin + n_at_a_time, n), err);
@@ -262,10 +387,14 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     sw_shared_stats shared = {.all = hess, .n_routed = -1, .team = job->options->team};
     sw_strengths *strengths = NULL;
     sw_factor factor = {0};
-    int64_t group_elems = 0;
+    int64_t group_elems = 0, *linear = NULL, n = 0;
+    float **loaded = NULL;
     sw_code rc = shared_group(&group_elems, job, site, -1, err);
 
     if (rc != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&linear, job->n_linears, "linears of a site", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&loaded, job->n_linears, "linears of a site", err)) != SW_OK)
+        goto done;
     if (with_cross) {
         rc = SW_MEM_GET(&strengths, job->n_linears, "strengths", err);
         if (rc != SW_OK) goto done;
@@ -274,20 +403,24 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     rc = try_factor(&factor, &can, &shared, hess, job->options, group_elems, err);
     if (rc != SW_OK) goto done;
     if (can && with_cross) {
-        rc = choose_strengths(strengths, job, site, &factor, &seen, held, err);
+        rc = choose_strengths(strengths, loaded, job, site, &factor, &seen, held, err);
         if (rc != SW_OK) goto done;
         if ((rc = sw_hessian_merge_cross(hess, held, err)) != SW_OK) goto done;
         shared.strengths = strengths;
     }
     if (can) shared.factor = &factor;
-    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+    for (int64_t i = 0; i < job->n_linears; i++)
         if (job->linears[i].site == site && !(by_expert && job->linears[i].expert >= 0))
-            rc = sw_linear_solve(job, i, &shared, err); /* the shared expert's among them */
+            linear[n++] = i; /* the shared expert's among them */
+    rc = solve_linears(job, linear, n, &shared, loaded, err);
     if (by_expert && rc == SW_OK) {
         shared.cross = shared.factor;
         rc = solve_experts(job, site, stats, &shared, err);
     }
 done:
+    for (int64_t i = 0; loaded && i < job->n_linears; i++) sw_mem_put(loaded[i]);
+    sw_mem_put(loaded);
+    sw_mem_put(linear);
     sw_mem_put(strengths);
     sw_factor_free(&factor);
     return rc;
@@ -314,6 +447,6 @@ sw_code sw_solve_without_stats(sw_block_job *job, sw_err *err)
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-        rc = sw_linear_solve(job, i, &none, err);
+        rc = solve_linears(job, &i, 1, &none, NULL, err);
     return rc;
 }

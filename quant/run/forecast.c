@@ -340,44 +340,55 @@ static void take_engine(forecaster *f)
 
 /* --- ranks --- */
 
-/* Tokens of the calibration text that the busiest rank runs. */
-static double share_of_text(const sw_calib *calib, int n_ranks)
+static int64_t chunks_of(const forecaster *f)
 {
-    const int64_t n_chunks = sw_ceil_div(calib->n_seqs, sw_streams_chunk_seqs(calib));
-    const int64_t n_pieces = sw_pieces_of(n_chunks);
+    const sw_calib *calib = f->r->calib;
+
+    return sw_ceil_div(calib->n_seqs, sw_streams_chunk_seqs(calib));
+}
+
+static int64_t pieces_of(const forecaster *f)
+{
+    return sw_pieces_of(chunks_of(f), sw_streams_k_max(f->r->model));
+}
+
+/* Tokens of the calibration text that the busiest rank runs. */
+static double share_of_text(const forecaster *f, int n_ranks)
+{
+    const int64_t n_chunks = chunks_of(f), n_pieces = pieces_of(f);
     int64_t most = 0;
 
     for (int rank = 0; rank < n_ranks; rank++) {
         int64_t begin = sw_piece_of_rank(n_pieces, rank, n_ranks);
         int64_t end = sw_piece_of_rank(n_pieces, rank + 1, n_ranks);
-        most = sw_max_i64(most, sw_piece_chunk(n_chunks, end) - sw_piece_chunk(n_chunks, begin));
+        most = sw_max_i64(most, sw_piece_chunk(n_chunks, n_pieces, end) -
+                                    sw_piece_chunk(n_chunks, n_pieces, begin));
     }
     return (double)most / (double)n_chunks;
 }
 
 /* Of a run of pieces: is any chunk kept back, and is any not? */
-static int kinds_in(sw_piece_run run, int64_t n_chunks, bool with_held)
+static int kinds_in(sw_piece_run run, int64_t n_chunks, int64_t n_pieces, bool with_held)
 {
-    const int64_t end = sw_piece_chunk(n_chunks, run.end);
+    const int64_t end = sw_piece_chunk(n_chunks, n_pieces, run.end);
     bool has[2] = {false, false};
 
-    for (int64_t c = sw_piece_chunk(n_chunks, run.begin); c < end; c++)
+    for (int64_t c = sw_piece_chunk(n_chunks, n_pieces, run.begin); c < end; c++)
         has[with_held && sw_streams_chunk_is_held(c, n_chunks)] = true;
     return has[0] + has[1];
 }
 
 /* How many sums of a site other ranks send rank 0, and it sends them. */
-static int sums_between(const sw_calib *calib, int n_ranks, bool with_held)
+static int sums_between(const forecaster *f, int n_ranks, bool with_held)
 {
-    const int64_t n_chunks = sw_ceil_div(calib->n_seqs, sw_streams_chunk_seqs(calib));
-    const int64_t n_pieces = sw_pieces_of(n_chunks);
+    const int64_t n_chunks = chunks_of(f), n_pieces = pieces_of(f);
     sw_piece_run runs[SW_PIECES_MAX];
-    int n = kinds_in((sw_piece_run){0, n_pieces}, n_chunks, with_held);
+    int n = kinds_in((sw_piece_run){0, n_pieces}, n_chunks, n_pieces, with_held);
 
     for (int rank = 1; rank < n_ranks; rank++) {
         const int n_runs = sw_pieces_left(runs, sw_piece_of_rank(n_pieces, rank, n_ranks),
                                           sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces);
-        for (int i = 0; i < n_runs; i++) n += kinds_in(runs[i], n_chunks, with_held);
+        for (int i = 0; i < n_runs; i++) n += kinds_in(runs[i], n_chunks, n_pieces, with_held);
     }
     return n;
 }
@@ -390,9 +401,9 @@ static void share(forecaster *f, double n_ranks)
     const sw_calib *calib = f->r->calib;
     sw_forecast *out = f->out;
     const double others = 1 - 1 / n_ranks;
-    const double text = calib ? share_of_text(calib, (int)n_ranks) : 1;
+    const double text = calib ? share_of_text(f, (int)n_ranks) : 1;
     const int n_sums =
-        calib && !f->r->has_stats ? sums_between(calib, (int)n_ranks, f->with_cross) : 0;
+        calib && !f->r->has_stats ? sums_between(f, (int)n_ranks, f->with_cross) : 0;
 
     out->traffic_bytes = n_sums * out->sum_bytes + n_sums * others * out->expert_sum_bytes +
                          2 * out->weights;
@@ -404,10 +415,9 @@ static void share(forecaster *f, double n_ranks)
     out->solve_units /= n_ranks;
 }
 
-static int alive_pieces(const sw_calib *calib, int n_ranks)
+static int alive_pieces(const forecaster *f, int n_ranks)
 {
-    const int64_t n_pieces =
-        sw_pieces_of(sw_ceil_div(calib->n_seqs, sw_streams_chunk_seqs(calib)));
+    const int64_t n_pieces = pieces_of(f);
     const int n = sw_pieces_alive(0, sw_piece_of_rank(n_pieces, 1, n_ranks), n_pieces);
 
     return n > 1 || n_ranks == 1 ? n : 2; /* a sum of another rank beside the own */
@@ -447,7 +457,7 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
     if (calib) {
         f.n_tokens = calib->n_seqs * calib->seq_len;
         f.chunk_tokens = sw_streams_chunk_seqs(calib) * calib->seq_len;
-        f.n_alive = alive_pieces(calib, n_ranks);
+        f.n_alive = alive_pieces(&f, n_ranks);
         f.with_cross = !request->has_stats && (o->cap.input > 0 || o->cap.residual > 0) &&
                        o->algo->repairs_errors && sw_streams_hold_back(calib);
         take_engine(&f);

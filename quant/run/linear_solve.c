@@ -64,12 +64,12 @@ static sw_code solve_rows(sw_qtensor *q, const sw_solve_problem *p, void *self,
 }
 
 sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *ref,
-                           sw_err *err)
+                           int n_threads, sw_err *err)
 {
     const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
                                              ref->expert);
 
-    return sw_weight_load(w, dense, ref->n_out, ref->k_in, job->options->n_threads, err);
+    return sw_weight_load(w, dense, ref->n_out, ref->k_in, n_threads, err);
 }
 
 /* Room for a weight that stays with the block when it is run on, else for the largest. */
@@ -144,7 +144,23 @@ static sw_code find_fused_amax(double *out, const sw_block_job *job, int64_t i, 
     return rc;
 }
 
-/* The target of this rank's rows, as far as it is not the weight itself. */
+void sw_solved_free(sw_solved *out, const sw_block_job *job)
+{
+    sw_qtensor_free(&out->q);
+    if (out->w != job->spare) sw_mem_put(out->w);
+    out->w = NULL;
+}
+
+/* The factor as a lane uses it. */
+sw_factor sw_factor_in(const sw_factor *factor, const sw_place *at)
+{
+    sw_factor mine = *factor;
+
+    if (sw_backend_of(at) == sw_backend_of(&mine.place)) mine.place = *at;
+    return mine;
+}
+
+/* What this rank's rows should compute instead of the weight, where that was chosen; else NULL. */
 static sw_code aim(double **shift, sw_solve_report *report, const sw_solve_problem *p, int64_t i,
                    const sw_shared_stats *shared, sw_err *err)
 {
@@ -153,27 +169,39 @@ static sw_code aim(double **shift, sw_solve_report *report, const sw_solve_probl
     const sw_hessian all = shared->all ? sw_share_hessian(shared->all, rows, p->n_out)
                                        : (sw_hessian){0};
     const int64_t n = rows.end - rows.begin;
+    sw_factor cross;
     sw_code rc;
 
-    if (!shared->factor || !shared->strengths) return SW_OK;
+    if (!p->factor || !shared->strengths) return SW_OK;
+    cross = sw_factor_in(shared->cross ? shared->cross : shared->factor, &p->place);
     report->input_strength = shared->strengths[i].input;
     report->residual_strength = shared->strengths[i].residual;
     if (!n) return SW_OK;
-    if ((rc = sw_target_shift_new(shift, shared->factor, n, err)) != SW_OK) return rc;
-    return sw_target_shift(*shift, shared->cross ? shared->cross : shared->factor, &all,
-                           p->w + rows.begin * p->k_in, n, shared->strengths[i], err);
+    if ((rc = sw_target_shift_new(shift, p->factor, n, err)) != SW_OK) return rc;
+    return sw_target_shift(*shift, &cross, &all, p->w + rows.begin * p->k_in, n,
+                           shared->strengths[i], err);
 }
 
-/* One linear, loaded: aim and solve. */
-static sw_code solve_loaded(sw_solution *out, sw_block_job *job, int64_t i, const char *path,
-                            const float *w, const sw_shared_stats *shared, sw_err *err)
+/* For whoever runs the block with what became of it. */
+static void decode(sw_solved *out, const sw_block_job *job, int n_threads, const char *path)
+{
+    const sw_span span = sw_span_open("decode");
+
+    sw_block_job_runs_on(job)->decode(out->w, &out->q, n_threads);
+    sw_span_close(span, path);
+}
+
+/* Aim, solve, and decode for whoever runs the block. */
+static sw_code solve_loaded(sw_solved *out, const sw_block_job *job, int64_t i, const char *path,
+                            const sw_shared_stats *shared, const sw_place *at, sw_err *err)
 {
     const sw_linear_ref *ref = &job->linears[i];
-    const sw_quant_options *o = job->options;
-    sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = job->specs[i],
-                          .factor = shared->factor, .refine_rounds = o->refine_rounds,
-                          .n_threads = o->n_threads, .place = sw_options_place(o)};
-    row_solver by = {o->algo, shared->why_not, path};
+    const sw_factor factor = shared->factor ? sw_factor_in(shared->factor, at) : (sw_factor){0};
+    sw_solve_problem p = {.w = out->w, .n_out = ref->n_out, .k_in = ref->k_in,
+                          .spec = job->specs[i], .factor = shared->factor ? &factor : NULL,
+                          .refine_rounds = job->options->refine_rounds,
+                          .n_threads = at->n_threads, .place = *at};
+    row_solver by = {job->options->algo, shared->why_not, path};
     double *shift = NULL, *importance = NULL;
     sw_code rc;
 
@@ -189,97 +217,69 @@ static sw_code solve_loaded(sw_solution *out, sw_block_job *job, int64_t i, cons
     rc = sw_share_solve(&out->q, &p, shift, solve_rows, &by, &out->report, shared->team, err);
     if (rc != SW_OK) goto done;
     scale_range(&out->report, &out->q);
-    count_exponents(&out->report, &out->q, w);
+    count_exponents(&out->report, &out->q, out->w);
+    if (job->streams) decode(out, job, at->n_threads, path);
 done:
     sw_mem_put(importance);
-    sw_target_shift_free(shift, shared->factor);
+    sw_target_shift_free(shift, p.factor);
     return rc;
 }
 
-/* A weight of its own room, and what became of it. */
-static sw_code solve_only(sw_solution *out, float **w, sw_block_job *job, int64_t i,
-                          const char *path, const sw_shared_stats *shared, sw_err *err)
-{
-    const sw_span span = sw_span_open("load weight");
-    sw_code rc = get_room(w, job, &job->linears[i], err);
-
-    if (rc == SW_OK) rc = sw_linear_load(*w, job, &job->linears[i], err);
-    sw_span_close(span, path);
-    return rc == SW_OK ? solve_loaded(out, job, i, path, *w, shared, err) : rc;
-}
-
-/* Hand a linear out, and let the block use the quantized value, in *w, which it takes over. */
-static sw_code hand_on(sw_solution *s, float **w, sw_block_job *job, int64_t i, const char *path,
-                       sw_err *err)
+sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_shared_stats *shared,
+                            const sw_place *at, sw_err *err)
 {
     const sw_linear_ref *ref = &job->linears[i];
-    sw_span span;
-    sw_code rc;
-
-    if (job->streams) { /* nobody else runs the block with what became of it */
-        span = sw_span_open("decode");
-        sw_block_job_runs_on(job)->decode(*w, &s->q, job->options->n_threads);
-        sw_span_close(span, path);
-    }
-    span = sw_span_open("hand on");
-    rc = job->sink->take ? job->sink->take(job->sink->self, ref, path, &s->q, &s->report, err)
-                         : job->sink->put(job->sink->self, ref, path, &s->q, &s->report, err);
-    sw_span_close(span, path);
-    if (rc != SW_OK || !job->streams) return rc;
-    sw_block_job_use(job, i, *w);
-    *w = NULL;
-    return SW_OK;
-}
-
-sw_code sw_linear_solve(sw_block_job *job, int64_t i, const sw_shared_stats *shared, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    sw_solution s = {.report = {0}};
-    float *w = NULL;
-    char path[256];
-    sw_code rc;
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    rc = solve_only(&s, &w, job, i, path, shared, err);
-    if (rc == SW_OK) rc = hand_on(&s, &w, job, i, path, err);
-    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    sw_qtensor_free(&s.q);
-    if (w != job->spare) sw_mem_put(w);
-    return rc;
-}
-
-sw_code sw_linear_keep(sw_solution *out, sw_block_job *job, int64_t i,
-                       const sw_shared_stats *shared, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    float *w = NULL;
-    char path[256];
-    sw_code rc;
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    rc = solve_only(out, &w, job, i, path, shared, err);
-    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    if (w != job->spare) sw_mem_put(w);
-    return rc;
-}
-
-sw_code sw_linear_exchange(sw_solution *kept, sw_block_job *job, int64_t i, int owner,
-                           sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    sw_team *team = job->options->team;
-    float *w = NULL;
+    sw_span span = sw_span_open("load weight");
     char path[256];
     sw_code rc = SW_OK;
 
     (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    if (sw_team_rank(team) != owner)
-        rc = sw_qtensor_alloc(&kept->q, &job->specs[i], ref->n_out, ref->k_in, err);
-    if (rc == SW_OK) rc = sw_share_tensor(&kept->q, &kept->report, owner, team, err);
-    if (rc == SW_OK) rc = get_room(&w, job, ref, err);
-    if (rc == SW_OK) rc = hand_on(kept, &w, job, i, path, err);
+    if (!out->w) {
+        rc = get_room(&out->w, job, ref, err);
+        if (rc == SW_OK) rc = sw_linear_load(out->w, job, ref, at->n_threads, err);
+        sw_span_close(span, path);
+    }
+    if (rc == SW_OK) rc = solve_loaded(out, job, i, path, shared, at, err);
     if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    sw_qtensor_free(&kept->q);
-    if (w != job->spare) sw_mem_put(w);
+    return rc;
+}
+
+sw_code sw_linear_share(sw_solved *out, sw_block_job *job, int64_t i, int owner, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    struct sw_team *team = job->options->team;
+    const bool is_mine = sw_team_rank(team) == owner;
+    char path[256];
+    sw_code rc = SW_OK;
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    if (!is_mine) rc = sw_qtensor_alloc(&out->q, &job->specs[i], ref->n_out, ref->k_in, err);
+    if (rc == SW_OK) rc = sw_share_tensor(&out->q, &out->report, owner, team, err);
+    if (rc == SW_OK && !is_mine) rc = get_room(&out->w, job, ref, err);
+    if (rc == SW_OK && !is_mine && job->streams)
+        decode(out, job, job->options->n_threads, path);
+    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    return rc;
+}
+
+/* Hand a linear out, and let the block use the quantized value. In the order of linears. */
+sw_code sw_linear_hand_on(sw_solved *out, sw_block_job *job, int64_t i, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    const sw_quant_sink *sink = job->sink;
+    sw_span span = sw_span_open("hand on");
+    char path[256];
+    sw_code rc;
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    rc = sink->take ? sink->take(sink->self, ref, path, &out->q, &out->report, err)
+                    : sink->put(sink->self, ref, path, &out->q, &out->report, err);
+    sw_span_close(span, path);
+    if (rc == SW_OK && job->streams) {
+        sw_block_job_use(job, i, out->w);
+        out->w = NULL;
+    }
+    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    sw_solved_free(out, job);
     return rc;
 }

@@ -1,7 +1,13 @@
-/* linear_solve.h - one linear of a block: loaded, aimed, solved, handed on. For block_solve.c. */
+/* linear_solve.h - one linear of a block: loaded, aimed, solved, decoded, and handed out. For
+ * block_solve.c alone, which knows what linears share.
+ *
+ * Everything up to handing out may be done by several threads, for different linears; handing out
+ * follows the order of linears.
+ */
 #ifndef SW_QUANT_RUN_LINEAR_SOLVE_H
 #define SW_QUANT_RUN_LINEAR_SOLVE_H
 
+#include "quant/method/target.h"
 #include "quant/run/block_job.h"
 
 /* The statistics that a set of linears shares. */
@@ -16,24 +22,29 @@ typedef struct sw_shared_stats {
     char why_not[120];
 } sw_shared_stats;
 
-/* What became of a linear. */
-typedef struct sw_solution {
+/* A linear on its way: its weight, which becomes the quantized value, and what it is in codes. */
+typedef struct sw_solved {
+    float *w;
     sw_qtensor q;
     sw_solve_report report;
-} sw_solution;
+} sw_solved;
 
-/* w [n_out, k_in] = the original weight. */
-sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *ref,
+/* The factor as a lane uses it (lanes.h). */
+sw_factor sw_factor_in(const sw_factor *factor, const sw_place *at);
+
+/* The original weight, as floats in memory; SW_E_FORMAT when one is not finite. */
+sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *ref, int n_threads,
                        sw_err *err) SW_MUST_USE;
-/* Solve linear i, each rank some of its rows, hand it out, and let the block use the quantized
- * value. */
-sw_code sw_linear_solve(sw_block_job *job, int64_t i, const sw_shared_stats *shared,
+/* Linear i of the job into `out`, each rank of shared->team some of its rows. `out` is empty but for
+ * its weight, if that was loaded before (into memory of its own, and the block runs on the result);
+ * freed by sw_solved_free whatever comes. */
+sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_shared_stats *shared,
+                        const sw_place *at, sw_err *err) SW_MUST_USE;
+/* What rank `owner` has solved alone, to all ranks of the run; `out` is empty at the others. */
+sw_code sw_linear_share(sw_solved *out, sw_block_job *job, int64_t i, int owner,
                         sw_err *err) SW_MUST_USE;
-/* Solve all of a linear that this rank owns, and keep what becomes of it ... */
-sw_code sw_linear_keep(sw_solution *out, sw_block_job *job, int64_t i,
-                       const sw_shared_stats *shared, sw_err *err) SW_MUST_USE;
-/* ... until every rank has solved its own: from the owner to all, handed out, used and freed. */
-sw_code sw_linear_exchange(sw_solution *kept, sw_block_job *job, int64_t i, int owner,
-                           sw_err *err) SW_MUST_USE;
+/* Hand it out, and let the block use the quantized value; `out` is empty afterwards. */
+sw_code sw_linear_hand_on(sw_solved *out, sw_block_job *job, int64_t i, sw_err *err) SW_MUST_USE;
+void sw_solved_free(sw_solved *out, const sw_block_job *job); /* accepts an empty one */
 
 #endif

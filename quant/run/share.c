@@ -50,6 +50,7 @@ sw_hessian sw_share_hessian(const sw_hessian *hess, sw_rows rows, int64_t n_out)
     part.n_out_residual = 0;
     if (!hess->r || hess->n_out_residual != n_out) return part;
     part.r = hess->r + rows.begin * hess->k_in;
+    if (hess->is_weighed) part.d = hess->d + rows.begin * hess->k_in;
     part.n_out_residual = rows.end - rows.begin;
     return part;
 }

@@ -3,14 +3,16 @@
 
 #include "formats/base/size.h"
 
-int64_t sw_pieces_of(int64_t n_chunks)
+int64_t sw_pieces_of(int64_t n_chunks, int64_t k_max)
 {
-    return sw_max_i64(1, sw_min_i64(n_chunks, SW_PIECES_MAX));
+    const int64_t most = k_max > SW_PIECES_WIDE_INPUTS ? SW_PIECES_WIDE : SW_PIECES_MAX;
+
+    return sw_max_i64(1, sw_min_i64(n_chunks, most));
 }
 
-int64_t sw_piece_chunk(int64_t n_chunks, int64_t piece)
+int64_t sw_piece_chunk(int64_t n_chunks, int64_t n_pieces, int64_t piece)
 {
-    return piece * n_chunks / sw_pieces_of(n_chunks);
+    return piece * n_chunks / n_pieces;
 }
 
 int64_t sw_piece_of_rank(int64_t n_pieces, int rank, int n_ranks)

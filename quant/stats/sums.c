@@ -74,7 +74,7 @@ typedef struct carrier {
 static sw_code move_sum(const carrier *c, sw_hessian *sum, int other, bool is_had, bool is_for_all,
                         sw_err *err)
 {
-    const int64_t k = sum->k_in, n[] = {k * k, k * k, sum->n_out_residual * k};
+    const int64_t k = sum->k_in, n[] = {k * k, sw_hessian_d_elems(sum), sum->n_out_residual * k};
     double *arrays[] = {sum->h, sum->d, sum->r};
     const size_t n_bytes = sizeof sum->n_tokens;
     sw_code rc = is_for_all ? sw_team_broadcast(c->team, other, &sum->n_tokens, n_bytes, err)
@@ -132,8 +132,7 @@ static sw_code take_run(gathering *g, int rank, sw_piece_run run, int64_t n_piec
 {
     const sw_hessian *like = g->own;
     sw_hessian *to = &g->taken[g->n];
-    sw_code rc = sw_hessian_new_at(to, &like->place, like->k_in, like->d != NULL,
-                                   like->n_out_residual, err);
+    sw_code rc = sw_hessian_new_like(to, like, err);
 
     if (rc == SW_OK) rc = move_sum(c, to, rank, false, false, err);
     return rc == SW_OK ? push(g, to, run, n_pieces, err) : rc;

@@ -98,15 +98,18 @@ static void test_ranks_own_all_pieces_once(void **state)
 static void test_the_text_alone_makes_pieces(void **state)
 {
     (void)state;
-    assert_int_equal(sw_pieces_of(1), 1);
-    assert_int_equal(sw_pieces_of(5), 5);
-    assert_int_equal(sw_pieces_of(1000), SW_PIECES_MAX);
+    assert_int_equal(sw_pieces_of(1, 128), 1);
+    assert_int_equal(sw_pieces_of(5, 128), 5);
+    assert_int_equal(sw_pieces_of(1000, SW_PIECES_WIDE_INPUTS), SW_PIECES_MAX);
+    assert_int_equal(sw_pieces_of(1000, SW_PIECES_WIDE_INPUTS + 1), SW_PIECES_WIDE);
+    assert_int_equal(sw_pieces_alive(0, SW_PIECES_WIDE, SW_PIECES_WIDE), 2);
     for (int64_t n_chunks = 1; n_chunks < 100; n_chunks++) {
-        const int64_t n = sw_pieces_of(n_chunks);
-        assert_int_equal(sw_piece_chunk(n_chunks, 0), 0);
-        assert_int_equal(sw_piece_chunk(n_chunks, n), n_chunks);
+        const int64_t n = sw_pieces_of(n_chunks, 128);
+        assert_int_equal(sw_piece_chunk(n_chunks, n, 0), 0);
+        assert_int_equal(sw_piece_chunk(n_chunks, n, n), n_chunks);
         for (int64_t piece = 0; piece < n; piece++)
-            assert_true(sw_piece_chunk(n_chunks, piece) < sw_piece_chunk(n_chunks, piece + 1));
+            assert_true(sw_piece_chunk(n_chunks, n, piece) <
+                        sw_piece_chunk(n_chunks, n, piece + 1));
     }
 }
 
