@@ -45,12 +45,13 @@ by_ranks stats "$TOY" --stats "$T/stats"
 head -c $((4 * 4096 * 2)) "$PWD/calib_data/calib.u16" >"$T/calib.u16"
 Q=("$SWAGE" quantize "$TINY" --calib "$T/calib.u16" --samples 32 --seq-len 512 --ignore mlp --quiet)
 expect 0 '' "${Q[@]}" -o "$T/whole"
+lines() { if [ -f "$T/out.partial/journal" ]; then wc -l <"$T/out.partial/journal"; else echo 0; fi; }
 for first in 1 3; do
-    for try in {1..20}; do
+    for _ in {1..20}; do
         rm -rf "$T/out" "$T/out.partial"
         "${Q[@]}" -o "$T/out" --threads 1 --ranks $first >/dev/null 2>&1 &
         pid=$!
-        until [ "$(cat "$T/out.partial/journal" 2>/dev/null | wc -l)" -gt 2 ] ||
+        until [ "$(lines)" -gt 2 ] ||
             ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
         kill -9 $pid 2>/dev/null
         wait $pid 2>/dev/null
