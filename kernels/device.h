@@ -37,6 +37,12 @@ int sw_device_count(void);
  * old, or an error of the runtime; the message names the remedy. */
 sw_code sw_device_open(sw_device **out, int index, int64_t cap_bytes, sw_err *err) SW_MUST_USE;
 void sw_device_close(sw_device *gpu); /* accepts NULL; frees the pool and all that was taken */
+/* The same device with a stream of its own, for another thread: the pool and its limit are shared.
+ * What one stream takes another may put back once its own work on it has ended. Close it before
+ * `of`. */
+sw_code sw_device_branch(sw_device **out, const sw_device *of, sw_err *err) SW_MUST_USE;
+/* Let the calling thread work with the device; the thread that opened it need not. */
+sw_code sw_device_use(const sw_device *gpu, sw_err *err) SW_MUST_USE;
 const sw_device_info *sw_device_about(const sw_device *gpu);
 /* The stream that all work is enqueued on, a cudaStream_t. */
 void *sw_device_stream(const sw_device *gpu);
@@ -64,6 +70,23 @@ sw_code sw_device_fill(sw_device *gpu, void *d_to, int byte, int64_t size_bytes,
 /* *gb_s = the rate of a large copy inside device memory, reads and writes counted, in GB/s. Takes
  * 2 GB while it runs, or less if less is left. */
 sw_code sw_device_copy_rate(sw_device *gpu, double *gb_s, sw_err *err) SW_MUST_USE;
+
+/* ---- windows: memory that processes with other devices of this host can copy from ---- */
+
+#define SW_DEVICE_WINDOW_NAME_BYTES 64
+
+/* *d_window = size_bytes beside the limit of the device, and its name for other processes. false:
+ * there is no room, or the driver has no such thing. */
+bool sw_device_window_new(void **d_window, void *name, sw_device *gpu, int64_t size_bytes);
+/* Another process's window, which must close before that one frees it. false: that process is on
+ * another host, or the devices cannot see each other's memory. */
+bool sw_device_window_open(void **d_window, sw_device *gpu, const void *name);
+void sw_device_window_close(sw_device *gpu, void *d_window); /* accepts NULL, like free */
+void sw_device_window_free(sw_device *gpu, void *d_window);
+/* Returns when the copy has ended. */
+sw_code sw_device_window_copy(sw_device *gpu, void *d_to, const void *d_from, int64_t size_bytes,
+                              sw_err *err) SW_MUST_USE;
+
 /* Wait for the stream. SW_E_CUDA: something enqueued so far has failed. */
 sw_code sw_device_sync(sw_device *gpu, sw_err *err) SW_MUST_USE;
 

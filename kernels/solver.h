@@ -42,6 +42,13 @@ extern const char *const sw_stage_names[SW_STAGE_COUNT];
 sw_code sw_solver_open(sw_solver **out, sw_device *gpu, int64_t work_bytes,
                        sw_err *err) SW_MUST_USE;
 void sw_solver_close(sw_solver *s); /* accepts NULL */
+/* *out, borrowed: the i-th solver beside `s`, on the same device with a stream of its own, for the
+ * thread that calls; made when it is first asked for. Threads ask for different ones at a time.
+ * What `s` has enqueued before must have ended. Its solves take SW_LANE_BYTES beside their
+ * operands. */
+#define SW_SOLVER_LANES 8
+#define SW_LANE_BYTES ((int64_t)2 << 30)
+sw_code sw_solver_lane(sw_solver **out, sw_solver *s, int i, sw_err *err) SW_MUST_USE;
 sw_device *sw_solver_gpu(const sw_solver *s);
 /* Enqueue a copy on the device. */
 sw_code sw_solver_copy(sw_solver *s, void *d_to, const void *d_from, int64_t n_bytes,
@@ -111,6 +118,10 @@ sw_code sw_device_factor_finish(sw_device_factor *f, sw_solver *s, double lambda
 
 /* ---- rows in doubles, of a weight's width ---- */
 
+/* Rows of a weight that are worked on at a time: 64, 128, ... or so many at most. Libraries choose
+ * by shapes how they sum products, so rows of a weight get the same bytes alone as in the whole
+ * where they are cut at multiples of these. */
+#define SW_SOLVER_ROWS 2048
 /* How many of n rows to work on at a time when each takes so many bytes. */
 int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes);
 /* d_to [n] doubles = floats of the host. */

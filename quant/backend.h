@@ -18,6 +18,7 @@
 #include "quant/windows.h"
 
 struct sw_hessian;
+struct sw_team;
 struct sw_factor;
 struct sw_streams;
 struct sw_site_stats;
@@ -49,6 +50,8 @@ typedef struct sw_backend {
     const char *name;
     const struct sw_backend *fallback; /* does what this one cannot; NULL: it can do everything */
     sw_dtype values_dtype;             /* of decoded weights that its streams run on */
+    int64_t rows_together;             /* of a weight: cut at multiples of these, its rows get the
+                                          bytes that they get as a whole */
 
     /* The steps, each with its contract. */
 #define SW_STEP(name, args) sw_code(*name) args;

@@ -103,16 +103,41 @@ static float value_of(const sw_qtensor *q, int64_t n, int64_t k)
     return q->scales[at] * (values ? values[code] : (float)(code - zero));
 }
 
+/* Columns [begin, end) of a row, which share a scale. */
+static void decode_span(float *row, const sw_qtensor *q, int64_t n, int64_t g, int64_t begin,
+                        int64_t end)
+{
+    const int64_t at = n * q->n_groups + g;
+    const uint8_t *codes = q->codes + n * q->k_in;
+    const int zero = q->zeros ? q->zeros[at] : q->spec.num->sym_zero;
+    const float *values = q->spec.num->values;
+    const float scale = q->scales[at], global = q->spec.has_global ? q->global_scale : 1.0f;
+
+    if (values)
+        for (int64_t k = begin; k < end; k++) row[k] = scale * values[codes[k]];
+    else
+        for (int64_t k = begin; k < end; k++) row[k] = scale * (float)(codes[k] - zero);
+    for (int64_t k = begin; q->spec.has_global && k < end; k++) row[k] *= global;
+}
+
+static void decode_row(float *row, const sw_qtensor *q, int64_t n)
+{
+    const int64_t step = q->spec.group_elems ? q->spec.group_elems : q->k_in;
+
+    if (q->g_idx)
+        for (int64_t k = 0; k < q->k_in; k++) decode_span(row, q, n, q->g_idx[k], k, k + 1);
+    else
+        for (int64_t k = 0; k < q->k_in; k += step)
+            decode_span(row, q, n, k / step, k, sw_min_i64(k + step, q->k_in));
+}
+
 void sw_qtensor_decode_rows(float *dst, const sw_qtensor *q, int64_t row0, int64_t n_rows)
 {
     int64_t n_outliers = q->spec.n_outliers;
 
     for (int64_t n = row0; n < row0 + n_rows; n++) {
         float *row = dst + (n - row0) * q->k_in;
-        for (int64_t k = 0; k < q->k_in; k++) {
-            float v = value_of(q, n, k);
-            row[k] = q->spec.has_global ? v * q->global_scale : v;
-        }
+        decode_row(row, q, n);
         for (int64_t i = 0; i < n_outliers; i++)
             row[q->outlier_cols[i]] = q->outlier_values[n * n_outliers + i];
     }

@@ -18,6 +18,7 @@ typedef struct row_job {
     sw_dtype dtype;
     int64_t *bad;     /* [chunks] first element that is not finite, or -1 */
     const sw_qtensor *q; /* decoding */
+    int64_t first_row;   /* closing up: of the rows in hand */
 } row_job;
 
 static void load_rows(void *ctx, int64_t begin, int64_t end, int thread)
@@ -94,12 +95,24 @@ static void narrow_rows(void *ctx, int64_t begin, int64_t end, int thread)
     }
 }
 
+/* A chunk to where it follows the one before it. */
+static void close_up(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    const row_job *job = ctx;
+    int64_t from = (job->first_row + begin) * job->k, n = (end - begin) * job->k;
+
+    (void)thread;
+    memcpy((char *)job->w + 2 * from, job->w + from, (size_t)(2 * n));
+}
+
 void sw_weight_decode_bf16(float *w, const sw_qtensor *q, int n_threads)
 {
     row_job job = {.w = w, .k = q->k_in, .q = q};
-    int64_t chunk = ROWS * q->k_in, n = q->n_out * q->k_in;
 
     sw_parallel_for(n_threads, q->n_out, ROWS, narrow_rows, &job);
-    for (int64_t at = chunk; at < n; at += chunk) /* chunks to where they follow each other */
-        memmove((char *)w + 2 * at, w + at, (size_t)(2 * sw_min_i64(chunk, n - at)));
+    /* chunks [c, 2 c) go to where [c / 2, c) were, which have left by then */
+    for (int64_t row = ROWS; row < q->n_out; row *= 2) {
+        row_job some = {.w = w, .k = q->k_in, .first_row = row};
+        sw_parallel_for(n_threads, sw_min_i64(row, q->n_out - row), ROWS, close_up, &some);
+    }
 }

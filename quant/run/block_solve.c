@@ -1,19 +1,14 @@
-/* block_solve.c - the solving of a block's linears: what they share, what they aim at, what an
- * expert gets. See block_job.h.
+/* block_solve.c - the solving of a block's linears: what they share, and what an expert gets. See
+ * block_job.h; linear_solve.h does one of them.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
-#include "formats/num/pow2.h"
-#include "quant/method/frame.h"
-#include "quant/method/target.h"
-#include "quant/method/weight_rows.h"
-#include "quant/run/block_job.h"
+#include "quant/lanes.h"
+#include "quant/run/linear_solve.h"
 #include "quant/run/share.h"
-#include "quant/search/outliers.h"
 #include "quant/stats/ranges.h"
 #include "quant/stats/stats.h"
 #include "quant/stats/sums.h"
@@ -21,293 +16,64 @@
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
 #define TOKENS_PER_INPUT_MIN 0.25
+/* Of an expert's inputs by inputs, that its factor and the making of it take. */
+#define EXPERT_MATRICES 4
 
-static void scale_range(sw_solve_report *report, const sw_qtensor *q)
+/* Linears that share statistics, as items of lanes. */
+typedef struct site_work {
+    sw_block_job *job;
+    const sw_shared_stats *shared;
+    const int64_t *linear; /* which of the job's */
+    sw_solved *out;           /* likewise */
+} site_work;
+
+static sw_code work_linear(void *self, int64_t item, const sw_place *at, sw_err *err)
 {
-    report->scale_min = report->scale_max = fabs((double)q->scales[0]);
-    for (int64_t i = 1; i < q->n_out * q->n_groups; i++) {
-        double s = fabs((double)q->scales[i]);
-        if (s < report->scale_min) report->scale_min = s;
-        if (s > report->scale_max) report->scale_max = s;
+    site_work *s = self;
+
+    return sw_linear_solve(&s->out[item], s->job, s->linear[item], s->shared, at, err);
+}
+
+static sw_code done_linear(void *self, int64_t item, sw_err *err)
+{
+    site_work *s = self;
+
+    return sw_linear_hand_on(&s->out[item], s->job, s->linear[item], err);
+}
+
+/* Without streams weights use one room in turn, and an importance comes from one reader. */
+static int lanes_max(const sw_block_job *job)
+{
+    return job->streams && !job->options->importance ? SW_LANES_ANY : 1;
+}
+
+/* What all ranks do together goes on in one order. */
+static int lanes_max_shared(const sw_block_job *job)
+{
+    return sw_team_size(job->options->team) == 1 ? lanes_max(job) : 1;
+}
+
+/* Solve linears and hand them out, in their order. loaded [n_linears], or NULL: weights that were
+ * loaded before, which are taken over. */
+static sw_code solve_linears(sw_block_job *job, const int64_t *linear, int64_t n,
+                             const sw_shared_stats *shared, float **loaded, sw_err *err)
+{
+    const sw_place at = shared->factor ? shared->factor->place : sw_options_place(job->options);
+    site_work s = {.job = job, .shared = shared, .linear = linear};
+    sw_lane_work work = {.self = &s, .work = work_linear, .done = done_linear};
+    sw_code rc = SW_MEM_GET(&s.out, n, "results", err);
+
+    for (int64_t i = 0; i < n; i++) /* its target */
+        work.item_bytes = sw_max_i64(work.item_bytes, 8 * job->linears[linear[i]].n_out *
+                                                          job->linears[linear[i]].k_in);
+
+    for (int64_t i = 0; rc == SW_OK && loaded && i < n; i++) {
+        s.out[i].w = loaded[linear[i]];
+        loaded[linear[i]] = NULL;
     }
-}
-
-/* Where the exponents of a weight in groups lie beside those of the OCP rule. */
-static void count_exponents(sw_solve_report *report, const sw_qtensor *q, const float *w)
-{
-    int64_t k = q->k_in, gs = q->spec.group_elems;
-
-    if (!q->spec.is_pow2_scale || !gs || sw_qspec_rows(&q->spec, q->n_out) > 1) return;
-    for (int64_t i = 0; i < q->n_out * q->n_groups; i++) {
-        int64_t row = i / q->n_groups, from = i % q->n_groups * gs;
-        double amax = sw_weight_amax(w + row * k + from, sw_min_i64(gs, k - from));
-        float ocp = sw_pow2_scale_by((float)amax, q->spec.num, SW_POW2_FLOOR);
-        report->n_by_ocp[q->scales[i] < ocp ? 0 : q->scales[i] > ocp ? 2 : 1]++;
-    }
-}
-
-/* How rows are solved. */
-typedef struct row_solver {
-    const sw_algo *algo;
-    const char *why_not; /* there is no factor */
-    const char *path;
-} row_solver;
-
-/* Solve with `algo`; a Hessian that cannot serve falls back to rounding and says so. */
-static sw_code solve_rows(sw_qtensor *q, const sw_solve_problem *p, void *self,
-                          sw_solve_report *report, sw_err *err)
-{
-    const row_solver *by = self;
-    const sw_span span = sw_span_open("solve");
-    sw_code rc;
-
-    report->error = report->error_rtn = -1;
-    report->is_fallback = by->algo->needs_statistics && !p->factor;
-    if (report->is_fallback)
-        (void)snprintf(report->why, sizeof report->why, "%s", by->why_not);
-    rc = sw_outliers_solve(q, p, report->is_fallback ? sw_rtn_solve : by->algo->solve, report,
-                           err);
-    sw_span_close(span, by->path);
-    return rc;
-}
-
-/* The statistics that a set of linears shares. */
-typedef struct shared_stats {
-    sw_hessian *all;         /* every token; NULL: none */
-    const sw_factor *factor; /* of `all`; NULL when it cannot serve, and then why */
-    const sw_factor *cross;  /* of what the cross terms belong to; NULL: factor */
-    const sw_strengths *strengths; /* [n_linears] chosen beforehand, or NULL */
-    struct sw_team *team;    /* whose ranks share the rows of each linear */
-    int64_t n_routed;        /* tokens that reached the expert; -1: no expert */
-    double shared_weight;    /* see experts.h */
-    char why_not[120];
-} shared_stats;
-
-static sw_code load_weight(float *w, const sw_block_job *job, const sw_linear_ref *ref,
-                           sw_err *err)
-{
-    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
-                                             ref->expert);
-
-    return sw_weight_load(w, dense, ref->n_out, ref->k_in, job->options->n_threads, err);
-}
-
-/* Room for a weight that stays with the block when it is run on, else for the largest. */
-static sw_code get_room(float **out, sw_block_job *job, const sw_linear_ref *ref, sw_err *err)
-{
-    int64_t n = 0;
-    sw_code rc;
-
-    if (job->streams) return SW_MEM_GET(out, ref->n_out * ref->k_in, "weight", err);
-    for (int64_t i = 0; i < job->n_linears; i++)
-        n = sw_max_i64(n, job->linears[i].n_out * job->linears[i].k_in);
-    if (!job->spare && (rc = SW_MEM_GET(&job->spare, n, "weight", err)) != SW_OK) return rc;
-    *out = job->spare;
-    return SW_OK;
-}
-
-static sw_code take_input_scale(sw_qtensor *q, const sw_block_job *job, const sw_linear_ref *ref,
-                                sw_err *err)
-{
-    if (!sw_act_needs_input_scale(&q->spec.act)) return SW_OK;
-    q->input_scale = job->input_scale[ref->site];
-    if (q->input_scale > 0.0f) return SW_OK;
-    return SW_FAIL(err, SW_E_USAGE, "inputs under a stored scale need calibration text");
-}
-
-/* NULL: none is given, or nothing of this linear. */
-static sw_code take_importance(double **out, const sw_block_job *job, const sw_linear_ref *ref,
-                               sw_err *err)
-{
-    const sw_importance *from = job->options->importance;
-    bool has = false;
-    sw_code rc;
-
-    if (!from) return SW_OK;
-    if ((rc = SW_MEM_GET(out, ref->k_in, "importance of inputs", err)) != SW_OK) return rc;
-    rc = from->get(from->self, &has, *out, ref, err);
-    if (rc == SW_OK && has) return SW_OK;
-    sw_mem_put(*out);
-    *out = NULL;
-    return rc;
-}
-
-static sw_code block_amax(double *amax, const sw_block *block, const sw_linear_ref *ref,
-                          sw_err *err)
-{
-    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)block, ref->slot, ref->expert);
-    int64_t n = ref->n_out * ref->k_in;
-    float *w = NULL;
-    sw_code rc = SW_MEM_GET(&w, n, "weight", err);
-
-    if (rc != SW_OK) return rc;
-    rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err);
-    if (rc == SW_OK) *amax = fmax(*amax, sw_weight_amax(w, n));
-    sw_mem_put(w);
-    return rc;
-}
-
-/* Largest magnitude of linear i and of those that engines load as one with it (same input, same
- * expert), as the block stores them: for fused_amax. 0: its spec shares nothing. */
-static sw_code find_fused_amax(double *out, const sw_block_job *job, int64_t i, sw_err *err)
-{
-    const sw_linear_ref *linears = job->linears;
-    const sw_qspec *spec = &job->specs[i];
-    double amax = 0;
-    sw_code rc = SW_OK;
-
-    if (spec->has_global || spec->scale_rows == SW_ROWS_ALL)
-        for (int64_t j = 0; j < job->n_linears && rc == SW_OK; j++)
-            if (linears[j].site == linears[i].site && linears[j].expert == linears[i].expert)
-                rc = block_amax(&amax, &job->original, &linears[j], err);
-    if (rc == SW_OK) *out = amax;
-    return rc;
-}
-
-/* What became of a linear. */
-typedef struct solution {
-    sw_qtensor q;
-    sw_solve_report report;
-} solution;
-
-/* The target of this rank's rows, as far as it is not the weight itself. */
-static sw_code aim(double **shift, sw_solve_report *report, const sw_solve_problem *p, int64_t i,
-                   const shared_stats *shared, sw_err *err)
-{
-    const sw_rows rows = sw_share_rows(&p->spec, p->n_out, sw_team_rank(shared->team),
-                                       sw_team_size(shared->team));
-    const sw_hessian all = shared->all ? sw_share_hessian(shared->all, rows, p->n_out)
-                                       : (sw_hessian){0};
-    const int64_t n = rows.end - rows.begin;
-    sw_code rc;
-
-    if (!shared->factor || !shared->strengths) return SW_OK;
-    report->input_strength = shared->strengths[i].input;
-    report->residual_strength = shared->strengths[i].residual;
-    if (!n) return SW_OK;
-    if ((rc = sw_target_shift_new(shift, shared->factor, n, err)) != SW_OK) return rc;
-    return sw_target_shift(*shift, shared->cross ? shared->cross : shared->factor, &all,
-                           p->w + rows.begin * p->k_in, n, shared->strengths[i], err);
-}
-
-/* One linear, loaded: aim and solve. */
-static sw_code solve_loaded(solution *out, sw_block_job *job, int64_t i, const char *path,
-                            const float *w, const shared_stats *shared, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    const sw_quant_options *o = job->options;
-    sw_solve_problem p = {.w = w, .n_out = ref->n_out, .k_in = ref->k_in, .spec = job->specs[i],
-                          .factor = shared->factor, .refine_rounds = o->refine_rounds,
-                          .n_threads = o->n_threads, .place = sw_options_place(o)};
-    row_solver by = {o->algo, shared->why_not, path};
-    double *shift = NULL, *importance = NULL;
-    sw_code rc;
-
-    out->report = (sw_solve_report){.n_routed = shared->n_routed,
-                                    .shared_weight = shared->shared_weight};
-    if ((rc = sw_qtensor_alloc(&out->q, &p.spec, ref->n_out, ref->k_in, err)) != SW_OK ||
-        (rc = take_importance(&importance, job, ref, err)) != SW_OK ||
-        (rc = take_input_scale(&out->q, job, ref, err)) != SW_OK ||
-        (rc = find_fused_amax(&p.fused_amax, job, i, err)) != SW_OK ||
-        (rc = aim(&shift, &out->report, &p, i, shared, err)) != SW_OK)
-        goto done;
-    p.importance = importance;
-    rc = sw_share_solve(&out->q, &p, shift, solve_rows, &by, &out->report, shared->team, err);
-    if (rc != SW_OK) goto done;
-    scale_range(&out->report, &out->q);
-    count_exponents(&out->report, &out->q, w);
-done:
-    sw_mem_put(importance);
-    sw_target_shift_free(shift, shared->factor);
-    return rc;
-}
-
-/* A weight of its own room, and what became of it. */
-static sw_code solve_only(solution *out, float **w, sw_block_job *job, int64_t i, const char *path,
-                          const shared_stats *shared, sw_err *err)
-{
-    const sw_span span = sw_span_open("load weight");
-    sw_code rc = get_room(w, job, &job->linears[i], err);
-
-    if (rc == SW_OK) rc = load_weight(*w, job, &job->linears[i], err);
-    sw_span_close(span, path);
-    return rc == SW_OK ? solve_loaded(out, job, i, path, *w, shared, err) : rc;
-}
-
-/* Hand a linear out, and let the block use the quantized value, in *w, which it takes over. */
-static sw_code hand_on(solution *s, float **w, sw_block_job *job, int64_t i, const char *path,
-                       sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    sw_span span;
-    sw_code rc;
-
-    if (job->streams) { /* nobody else runs the block with what became of it */
-        span = sw_span_open("decode");
-        sw_block_job_runs_on(job)->decode(*w, &s->q, job->options->n_threads);
-        sw_span_close(span, path);
-    }
-    span = sw_span_open("hand on");
-    rc = job->sink->take ? job->sink->take(job->sink->self, ref, path, &s->q, &s->report, err)
-                         : job->sink->put(job->sink->self, ref, path, &s->q, &s->report, err);
-    sw_span_close(span, path);
-    if (rc != SW_OK || !job->streams) return rc;
-    sw_block_job_use(job, i, *w);
-    *w = NULL;
-    return SW_OK;
-}
-
-static sw_code solve_linear(sw_block_job *job, int64_t i, const shared_stats *shared, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    solution s = {.report = {0}};
-    float *w = NULL;
-    char path[256];
-    sw_code rc;
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    rc = solve_only(&s, &w, job, i, path, shared, err);
-    if (rc == SW_OK) rc = hand_on(&s, &w, job, i, path, err);
-    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    sw_qtensor_free(&s.q);
-    if (w != job->spare) sw_mem_put(w);
-    return rc;
-}
-
-/* The same of a linear that this rank owns, kept until all ranks have solved theirs. */
-static sw_code solve_kept(solution *out, sw_block_job *job, int64_t i, const shared_stats *shared,
-                          sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    float *w = NULL;
-    char path[256];
-    sw_code rc;
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    rc = solve_only(out, &w, job, i, path, shared, err);
-    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    if (w != job->spare) sw_mem_put(w);
-    return rc;
-}
-
-/* And what became of it, from its owner to all, and handed on. */
-static sw_code exchange(solution *kept, sw_block_job *job, int64_t i, int owner, sw_err *err)
-{
-    const sw_linear_ref *ref = &job->linears[i];
-    sw_team *team = job->options->team;
-    float *w = NULL;
-    char path[256];
-    sw_code rc = SW_OK;
-
-    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
-    if (sw_team_rank(team) != owner)
-        rc = sw_qtensor_alloc(&kept->q, &job->specs[i], ref->n_out, ref->k_in, err);
-    if (rc == SW_OK) rc = sw_share_tensor(&kept->q, &kept->report, owner, team, err);
-    if (rc == SW_OK) rc = get_room(&w, job, ref, err);
-    if (rc == SW_OK) rc = hand_on(kept, &w, job, i, path, err);
-    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
-    sw_qtensor_free(&kept->q);
-    if (w != job->spare) sw_mem_put(w);
+    if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max_shared(job), n, &work, err);
+    for (int64_t i = 0; s.out && i < n; i++) sw_solved_free(&s.out[i], job);
+    sw_mem_put(s.out);
     return rc;
 }
 
@@ -339,7 +105,7 @@ static sw_code shared_group(int64_t *out, const sw_block_job *job, sw_site site,
 }
 
 /* A factor, or the reason why there is none. */
-static sw_code try_factor(sw_factor *factor, bool *can, shared_stats *shared,
+static sw_code try_factor(sw_factor *factor, bool *can, sw_shared_stats *shared,
                           const sw_hessian *h, const sw_quant_options *o, int64_t group_elems,
                           sw_err *err)
 {
@@ -364,59 +130,148 @@ static sw_code try_factor(sw_factor *factor, bool *can, shared_stats *shared,
     return SW_OK;
 }
 
+/* Linears whose strengths are chosen, as items of lanes. */
+typedef struct strengths_work {
+    sw_strengths *out; /* of all linears of the job */
+    const sw_block_job *job;
+    const sw_factor *factor;
+    const sw_hessian *seen, *held;
+    float **loaded;    /* [n_linears] weights that are solved next; experts' are loaded again */
+    int64_t *linear;   /* which of the job's */
+} strengths_work;
+
+static sw_code choose_strength(void *self, int64_t item, const sw_place *at, sw_err *err)
+{
+    const strengths_work *s = self;
+    const int64_t i = s->linear[item];
+    const sw_linear_ref *ref = &s->job->linears[i];
+    const sw_factor factor = sw_factor_in(s->factor, at);
+    float *w = NULL;
+    char path[256];
+    sw_code rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
+
+    if (rc == SW_OK) rc = sw_linear_load(w, s->job, ref, at->n_threads, err);
+    if (rc == SW_OK)
+        rc = sw_share_strengths(&s->out[i], &factor, s->seen, s->held, w, ref->n_out,
+                                s->job->options->cap, s->job->options->team, err);
+    if (rc != SW_OK &&
+        sw_model_slot_path(path, s->job->model, ref->layer, ref->slot, ref->expert))
+        sw_err_prefix(err, "%s", path);
+    if (rc == SW_OK && ref->expert < 0) s->loaded[i] = w;
+    else sw_mem_put(w);
+    return rc;
+}
+
 /* Strengths for every linear of a site, before the kept-back tokens join the rest. */
-static sw_code choose_strengths(sw_strengths *out, const sw_block_job *job, sw_site site,
-                                const sw_factor *factor, const sw_hessian *seen,
+static sw_code choose_strengths(sw_strengths *out, float **loaded, const sw_block_job *job,
+                                sw_site site, const sw_factor *factor, const sw_hessian *seen,
                                 const sw_hessian *held, sw_err *err)
 {
     const sw_span span = sw_span_open("strengths");
-    sw_code rc = SW_OK;
+    strengths_work s = {out, job, factor, seen, held, loaded, NULL};
+    const sw_lane_work work = {.self = &s, .work = choose_strength};
+    int64_t n = 0;
+    sw_code rc = SW_MEM_GET(&s.linear, job->n_linears, "linears of a site", err);
 
-    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++) {
-        const sw_linear_ref *ref = &job->linears[i];
-        float *w = NULL;
-        char path[256];
-        if (!shares(ref, site, -1)) continue;
-        rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
-        if (rc == SW_OK) rc = load_weight(w, job, ref, err);
-        if (rc == SW_OK)
-            rc = sw_share_strengths(&out[i], factor, seen, held, w, ref->n_out, job->options->cap,
-                                    job->options->team, err);
-        if (rc != SW_OK && sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert))
-            sw_err_prefix(err, "%s", path);
-        sw_mem_put(w);
-    }
+    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+        if (shares(&job->linears[i], site, -1)) s.linear[n++] = i;
+    if (rc == SW_OK) rc = sw_lanes_run(&factor->place, lanes_max_shared(job), n, &work, err);
+    sw_mem_put(s.linear);
     sw_span_close(span, NULL);
     return rc;
 }
 
-/* One expert: own statistics, all-token ones, or both, as the options say. kept [n_linears]: what
- * becomes of its linears stays there; NULL: it is handed on. */
-static sw_code solve_expert(sw_block_job *job, sw_site site, int64_t expert, sw_expert_site *own,
-                            const sw_hessian *all, shared_stats shared, solution *kept,
-                            sw_err *err)
+/* Sums as a lane uses them. */
+static void stay_in(sw_hessian *hess, const sw_place *at)
 {
-    sw_experts policy = job->options->experts;
-    sw_factor factor = {0};
+    if (sw_backend_of(at) == sw_backend_of(&hess->place)) hess->place = *at;
+}
+
+/* The experts of a part, as items of lanes. */
+typedef struct expert_work {
+    sw_block_job *job;
+    sw_site site;
+    sw_site_stats *stats, *part;
+    const sw_shared_stats *shared;
+    const sw_place *at;     /* where sums are */
+    sw_solved *out;         /* [n_linears] */
+} expert_work;
+
+/* Factorize what an expert is solved by: own statistics, all-token ones, or both, as the options
+ * say. `mine` gets what its linears share. */
+static sw_code factor_expert(sw_factor *factor, sw_shared_stats *mine, const expert_work *x,
+                             int64_t expert, const sw_place *at, sw_err *err)
+{
+    sw_experts policy = x->job->options->experts;
+    sw_expert_stats *e = &x->part->experts[expert - x->part->expert_begin];
+    bool is_in = x->site == SW_SITE_MLP_IN, can = false;
+    sw_expert_site *own = is_in ? &e->in : &e->down;
+    const sw_hessian *all = is_in ? &x->stats->site[x->site]
+                                  : own->all.k_in ? &own->all : &own->half[0];
     sw_hessian h = *all;
     int64_t group_elems = 0;
-    bool can = false;
     sw_code rc;
 
-    shared.shared_weight = policy == SW_EXPERTS_SHRINK ? own->weight : policy == SW_EXPERTS_ALL;
+    mine->n_routed = e->n_tokens;
+    mine->shared_weight = policy == SW_EXPERTS_SHRINK ? own->weight : policy == SW_EXPERTS_ALL;
     if (policy != SW_EXPERTS_ALL) {
-        if ((rc = sw_expert_blend(own->half, all, shared.shared_weight, err)) != SW_OK) return rc;
+        for (int i = 0; i < 2; i++) stay_in(&own->half[i], at);
+        if ((rc = sw_expert_blend(own->half, all, mine->shared_weight, err)) != SW_OK) return rc;
         h = own->half[0];
     }
-    if ((rc = shared_group(&group_elems, job, site, expert, err)) != SW_OK) return rc;
-    rc = try_factor(&factor, &can, &shared, &h, job->options, group_elems, err);
-    if (rc != SW_OK) return rc;
-    shared.factor = can ? &factor : NULL;
-    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-        if (shares(&job->linears[i], site, expert))
-            rc = kept ? solve_kept(&kept[i], job, i, &shared, err)
-                      : solve_linear(job, i, &shared, err);
+    stay_in(&h, at);
+    if ((rc = shared_group(&group_elems, x->job, x->site, expert, err)) != SW_OK) return rc;
+    rc = try_factor(factor, &can, mine, &h, x->job->options, group_elems, err);
+    mine->factor = can ? factor : NULL;
+    return rc;
+}
+
+/* The rank that has an expert's sums, and solves it alone. */
+static int owner_of(const expert_work *x, int64_t item)
+{
+    return sw_sums_owner(x->part->expert_begin + item, sw_team_size(x->job->options->team));
+}
+
+static sw_code work_expert(void *self, int64_t item, const sw_place *at, sw_err *err)
+{
+    expert_work *x = self;
+    int64_t expert = x->part->expert_begin + item;
+    sw_shared_stats mine = *x->shared;
+    sw_factor factor = {0};
+    sw_code rc;
+
+    if (owner_of(x, item) != sw_team_rank(x->job->options->team)) return SW_OK;
+    mine.team = NULL;
+    rc = sw_expert_stats_move(&x->part->experts[item], x->at, err);
+    if (rc == SW_OK) rc = factor_expert(&factor, &mine, x, expert, at, err);
+    for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++)
+        if (shares(&x->job->linears[i], x->site, expert))
+            rc = sw_linear_solve(&x->out[i], x->job, i, &mine, at, err);
     sw_factor_free(&factor);
+    return rc;
+}
+
+/* Of several ranks first all solve their own, then each hears of the others'. */
+static sw_code hand_on_expert(const expert_work *x, int64_t item, sw_err *err)
+{
+    const bool is_shared = sw_team_size(x->job->options->team) > 1;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < x->job->n_linears && rc == SW_OK; i++) {
+        if (!shares(&x->job->linears[i], x->site, x->part->expert_begin + item)) continue;
+        if (is_shared) rc = sw_linear_share(&x->out[i], x->job, i, owner_of(x, item), err);
+        if (rc == SW_OK) rc = sw_linear_hand_on(&x->out[i], x->job, i, err);
+    }
+    return rc;
+}
+
+static sw_code done_expert(void *self, int64_t item, sw_err *err)
+{
+    const expert_work *x = self;
+    sw_code rc = SW_OK;
+
+    if (sw_team_size(x->job->options->team) == 1) rc = hand_on_expert(x, item, err);
+    sw_expert_stats_free(&x->part->experts[item]);
     return rc;
 }
 
@@ -430,54 +285,26 @@ static sw_place place_of_experts(const sw_block_job *job, sw_site site,
     return site == SW_SITE_MLP_IN ? stats->site[site].place : sw_place_sites(job, wanted);
 }
 
-/* The experts of `part` that this rank owns: gate and up, which all read tokens of one site, or
- * down. */
-static sw_code solve_owned(solution *kept, sw_block_job *job, sw_site site, sw_site_stats *stats,
-                           sw_site_stats *part, const shared_stats *shared, sw_err *err)
-{
-    bool is_in = site == SW_SITE_MLP_IN;
-    const sw_place at = place_of_experts(job, site, stats);
-    const sw_team *team = job->options->team;
-    sw_code rc = SW_OK;
-
-    for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
-        sw_expert_stats *x = &part->experts[e];
-        sw_expert_site *own = is_in ? &x->in : &x->down;
-        shared_stats mine = *shared;
-        mine.n_routed = x->n_tokens;
-        mine.team = NULL;
-        if (sw_sums_owner(part->expert_begin + e, sw_team_size(team)) != sw_team_rank(team))
-            continue;
-        if ((rc = sw_expert_stats_move(x, &at, err)) != SW_OK) break;
-        rc = solve_expert(job, site, part->expert_begin + e, own,
-                          is_in ? &stats->site[site] : own->all.k_in ? &own->all : &own->half[0],
-                          mine, kept, err);
-        sw_expert_stats_free(x);
-    }
-    return rc;
-}
-
-/* All experts of `part`. Of several ranks each solves its own first. */
+/* The experts of `part`: gate and up, which all read tokens of one site, or down. */
 static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats,
-                           sw_site_stats *part, const shared_stats *shared, sw_err *err)
+                           sw_site_stats *part, const sw_shared_stats *shared, sw_err *err)
 {
-    const int n_ranks = sw_team_size(job->options->team);
-    solution *kept = NULL;
-    sw_code rc = SW_OK;
+    const sw_place at = place_of_experts(job, site, stats);
+    expert_work x = {.job = job, .site = site, .stats = stats, .part = part, .shared = shared,
+                     .at = &at};
+    int64_t k = sw_model_site_width(job->model, job->original.layer, site);
+    const sw_lane_work work = {.self = &x, .item_bytes = 8 * EXPERT_MATRICES * k * k,
+                               .work = work_expert, .done = done_expert};
+    sw_code rc = SW_MEM_GET(&x.out, job->n_linears, "results", err);
 
-    if (job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
+    if (rc == SW_OK && job->options->experts == SW_EXPERTS_SHRINK && !part->is_weighed)
         rc = sw_experts_weigh(part->experts, part->n_experts, &stats->site[SW_SITE_MLP_IN],
                               err);
-    if (rc == SW_OK && n_ranks > 1)
-        rc = SW_MEM_GET(&kept, job->n_linears, "solved experts", err);
-    if (rc == SW_OK) rc = solve_owned(kept, job, site, stats, part, shared, err);
-    for (int64_t e = 0; e < part->n_experts && kept && rc == SW_OK; e++)
-        for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-            if (shares(&job->linears[i], site, part->expert_begin + e))
-                rc = exchange(&kept[i], job, i, sw_sums_owner(part->expert_begin + e, n_ranks),
-                              err);
-    for (int64_t i = 0; i < job->n_linears && kept; i++) sw_qtensor_free(&kept[i].q);
-    sw_mem_put(kept);
+    if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max(job), part->n_experts, &work, err);
+    for (int64_t e = 0; e < part->n_experts && sw_team_size(job->options->team) > 1; e++)
+        if (rc == SW_OK) rc = hand_on_expert(&x, e, err);
+    for (int64_t i = 0; x.out && i < job->n_linears; i++) sw_solved_free(&x.out[i], job);
+    sw_mem_put(x.out);
     return rc;
 }
 
@@ -517,7 +344,7 @@ static sw_code experts_of(sw_site_stats *out, const sw_block_job *job, sw_site s
 
 /* All experts of a layer, so many at a time as memory may hold. */
 static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *stats,
-                             const shared_stats *shared, sw_err *err)
+                             const sw_shared_stats *shared, sw_err *err)
 {
     const sw_place memory = sw_place_cpu(job->options->n_threads);
     const sw_place at = job->stats_file ? memory : place_of_experts(job, site, stats);
@@ -527,7 +354,10 @@ static sw_code solve_experts(sw_block_job *job, sw_site site, sw_site_stats *sta
 
     wanted[site] = true;
     n_at_a_time = sw_experts_at_a_time(job->model, job->original.layer, wanted,
-                                       job->options->experts, &at);
+                                       job->options->experts,
+                                       job->streams ? sw_streams_sums_alive(job->streams) : 1,
+                                       &at);
+    rc = sw_team_least(job->options->team, &n_at_a_time, err); /* all ranks take as many */
     for (int64_t begin = 0; begin < n && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
         rc = experts_of(&part, job, site, stats, begin, sw_min_i64(begin + n_at_a_time, n), err);
@@ -554,13 +384,17 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     bool with_cross = hess->d && held->n_tokens > 0, can = false;
     bool by_expert = is_by_expert(job, site);
     sw_hessian seen = *hess;
-    shared_stats shared = {.all = hess, .n_routed = -1, .team = job->options->team};
+    sw_shared_stats shared = {.all = hess, .n_routed = -1, .team = job->options->team};
     sw_strengths *strengths = NULL;
     sw_factor factor = {0};
-    int64_t group_elems = 0;
+    int64_t group_elems = 0, *linear = NULL, n = 0;
+    float **loaded = NULL;
     sw_code rc = shared_group(&group_elems, job, site, -1, err);
 
     if (rc != SW_OK) return rc;
+    if ((rc = SW_MEM_GET(&linear, job->n_linears, "linears of a site", err)) != SW_OK ||
+        (rc = SW_MEM_GET(&loaded, job->n_linears, "linears of a site", err)) != SW_OK)
+        goto done;
     if (with_cross) {
         rc = SW_MEM_GET(&strengths, job->n_linears, "strengths", err);
         if (rc != SW_OK) goto done;
@@ -569,20 +403,24 @@ static sw_code solve_site(sw_block_job *job, sw_site site, sw_site_stats *stats,
     rc = try_factor(&factor, &can, &shared, hess, job->options, group_elems, err);
     if (rc != SW_OK) goto done;
     if (can && with_cross) {
-        rc = choose_strengths(strengths, job, site, &factor, &seen, held, err);
+        rc = choose_strengths(strengths, loaded, job, site, &factor, &seen, held, err);
         if (rc != SW_OK) goto done;
         if ((rc = sw_hessian_merge_cross(hess, held, err)) != SW_OK) goto done;
         shared.strengths = strengths;
     }
     if (can) shared.factor = &factor;
-    for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
+    for (int64_t i = 0; i < job->n_linears; i++)
         if (job->linears[i].site == site && !(by_expert && job->linears[i].expert >= 0))
-            rc = solve_linear(job, i, &shared, err); /* the shared expert's among them */
+            linear[n++] = i; /* the shared expert's among them */
+    rc = solve_linears(job, linear, n, &shared, loaded, err);
     if (by_expert && rc == SW_OK) {
         shared.cross = shared.factor;
         rc = solve_experts(job, site, stats, &shared, err);
     }
 done:
+    for (int64_t i = 0; loaded && i < job->n_linears; i++) sw_mem_put(loaded[i]);
+    sw_mem_put(loaded);
+    sw_mem_put(linear);
     sw_mem_put(strengths);
     sw_factor_free(&factor);
     return rc;
@@ -590,7 +428,7 @@ done:
 
 sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
 {
-    const shared_stats none = {.n_routed = -1, .team = job->options->team};
+    const sw_shared_stats none = {.n_routed = -1, .team = job->options->team};
     sw_code rc = SW_OK;
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
@@ -605,10 +443,10 @@ sw_code sw_solve_sites(sw_block_job *job, sw_site_stats *stats, sw_err *err)
 
 sw_code sw_solve_without_stats(sw_block_job *job, sw_err *err)
 {
-    const shared_stats none = {.n_routed = -1, .team = job->options->team};
+    const sw_shared_stats none = {.n_routed = -1, .team = job->options->team};
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < job->n_linears && rc == SW_OK; i++)
-        rc = solve_linear(job, i, &none, err);
+        rc = solve_linears(job, &i, 1, &none, NULL, err);
     return rc;
 }

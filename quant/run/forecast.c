@@ -9,6 +9,7 @@
 #include "quant/method/slab.h"
 #include "quant/search/kl_probe.h"
 #include "quant/search/transform.h"
+#include "quant/stats/pieces.h"
 
 /* Of windows.h, whose searches and trials stop there. */
 #define SEARCH_TOKENS_MAX 16384.0
@@ -29,6 +30,7 @@ typedef struct forecaster {
     const sw_forecast_request *r;
     sw_forecast *out;
     int64_t chunk_tokens, n_tokens;
+    int n_alive; /* sums of pieces of the text at a time */
     bool with_cross;
     int64_t n_probes, measured_peak; /* of sensitivities */
 } forecaster;
@@ -88,6 +90,17 @@ static int64_t search_of(const forecaster *f, const sw_fold *fold, const site_ne
            f->r->options->algo->transform->bytes(&t);
 }
 
+/* The sums of what a piece of the text has, kept back or not: one of the two. */
+static int64_t sums_of(const forecaster *f, const site_need *need)
+{
+    const int64_t k = need->k_in, one = 8 * k * k;
+
+    if (f->r->has_stats) return 0;
+    if (need->n_experts) return (need->n_experts + 1) * one;
+    if (!f->with_cross) return one;
+    return 2 * one + (need->writes_residual ? 8 * f->r->model->hidden * k : 0);
+}
+
 /* Besides them: the original model's inputs while observing, or a factor and one linear's
  * solution while solving; one after the other. */
 static int64_t transient_of(const forecaster *f, const site_need *need)
@@ -98,6 +111,8 @@ static int64_t transient_of(const forecaster *f, const site_need *need)
 
     if (f->with_cross && !need->n_experts)
         observe += 4 * f->chunk_tokens * (k + (need->writes_residual ? m->hidden : 0));
+    /* the first is the result; each has what is kept back beside the rest */
+    observe += (f->n_alive - 1) * (f->with_cross && !need->n_experts ? 2 : 1) * sums_of(f, need);
     solve = 16 * k * k + (f->with_cross ? 8 : 0) * n * k + 6 * n * k +
             n_threads * 8 * 10 * SW_SLAB_ROWS * k;
     return sw_max_i64(observe, solve);
@@ -116,6 +131,9 @@ static void count_work(forecaster *f, const site_need *need)
             out->gram_flops += 2 * tokens * k * (double)f->r->model->hidden;
         out->strength_units += n_k * k;
     }
+    if (need->n_experts) out->expert_factor_units += factors * k * k * k;
+    if (need->n_experts) out->expert_sum_bytes += (double)sums_of(f, need);
+    else out->sum_bytes += (double)sums_of(f, need);
     out->factor_units += factors * k * k * k;
     out->solve_units += n_k * k;
 }
@@ -320,6 +338,91 @@ static void take_engine(forecaster *f)
     out->chunk_bytes = n_streams * 4 * f->chunk_tokens * m->hidden;
 }
 
+/* --- ranks --- */
+
+static int64_t chunks_of(const forecaster *f)
+{
+    const sw_calib *calib = f->r->calib;
+
+    return sw_ceil_div(calib->n_seqs, sw_streams_chunk_seqs(calib));
+}
+
+static int64_t pieces_of(const forecaster *f)
+{
+    return sw_pieces_of(chunks_of(f), sw_streams_k_max(f->r->model));
+}
+
+/* Tokens of the calibration text that the busiest rank runs. */
+static double share_of_text(const forecaster *f, int n_ranks)
+{
+    const int64_t n_chunks = chunks_of(f), n_pieces = pieces_of(f);
+    int64_t most = 0;
+
+    for (int rank = 0; rank < n_ranks; rank++) {
+        int64_t begin = sw_piece_of_rank(n_pieces, rank, n_ranks);
+        int64_t end = sw_piece_of_rank(n_pieces, rank + 1, n_ranks);
+        most = sw_max_i64(most, sw_piece_chunk(n_chunks, n_pieces, end) -
+                                    sw_piece_chunk(n_chunks, n_pieces, begin));
+    }
+    return (double)most / (double)n_chunks;
+}
+
+/* Of a run of pieces: is any chunk kept back, and is any not? */
+static int kinds_in(sw_piece_run run, int64_t n_chunks, int64_t n_pieces, bool with_held)
+{
+    const int64_t end = sw_piece_chunk(n_chunks, n_pieces, run.end);
+    bool has[2] = {false, false};
+
+    for (int64_t c = sw_piece_chunk(n_chunks, n_pieces, run.begin); c < end; c++)
+        has[with_held && sw_streams_chunk_is_held(c, n_chunks)] = true;
+    return has[0] + has[1];
+}
+
+/* How many sums of a site other ranks send rank 0, and it sends them. */
+static int sums_between(const forecaster *f, int n_ranks, bool with_held)
+{
+    const int64_t n_chunks = chunks_of(f), n_pieces = pieces_of(f);
+    sw_piece_run runs[SW_PIECES_MAX];
+    int n = kinds_in((sw_piece_run){0, n_pieces}, n_chunks, n_pieces, with_held);
+
+    for (int rank = 1; rank < n_ranks; rank++) {
+        const int n_runs = sw_pieces_left(runs, sw_piece_of_rank(n_pieces, rank, n_ranks),
+                                          sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces);
+        for (int i = 0; i < n_runs; i++) n += kinds_in(runs[i], n_chunks, n_pieces, with_held);
+    }
+    return n;
+}
+
+/* Sums come to rank 0 and go out from it along the chain; those of experts go to their owners;
+ * codes, a byte a weight, go from each to all. Rows and experts are solved by one rank each, what
+ * is not an expert's is factored by all. */
+static void share(forecaster *f, double n_ranks)
+{
+    const sw_calib *calib = f->r->calib;
+    sw_forecast *out = f->out;
+    const double others = 1 - 1 / n_ranks;
+    const double text = calib ? share_of_text(f, (int)n_ranks) : 1;
+    const int n_sums =
+        calib && !f->r->has_stats ? sums_between(f, (int)n_ranks, f->with_cross) : 0;
+
+    out->traffic_bytes = n_sums * out->sum_bytes + n_sums * others * out->expert_sum_bytes +
+                         2 * out->weights;
+    out->forward_flops *= text;
+    out->gram_flops *= text;
+    out->stream_bytes = (int64_t)(text * (double)out->stream_bytes);
+    out->factor_units -= others * out->expert_factor_units;
+    out->strength_units /= n_ranks;
+    out->solve_units /= n_ranks;
+}
+
+static int alive_pieces(const forecaster *f, int n_ranks)
+{
+    const int64_t n_pieces = pieces_of(f);
+    const int n = sw_pieces_alive(0, sw_piece_of_rank(n_pieces, 1, n_ranks), n_pieces);
+
+    return n > 1 || n_ranks == 1 ? n : 2; /* a sum of another rank beside the own */
+}
+
 static sw_code forecast_layer(forecaster *f, int64_t layer, sw_err *err)
 {
     const sw_forecast_request *r = f->r;
@@ -346,13 +449,15 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
 {
     const sw_quant_options *o = request->options;
     const sw_calib *calib = request->calib;
+    const int n_ranks = request->n_ranks > 1 ? request->n_ranks : 1;
     sw_forecast forecast = {0};
-    forecaster f = {.r = request, .out = &forecast};
+    forecaster f = {.r = request, .out = &forecast, .n_alive = 1};
     sw_code rc = SW_OK;
 
     if (calib) {
         f.n_tokens = calib->n_seqs * calib->seq_len;
         f.chunk_tokens = sw_streams_chunk_seqs(calib) * calib->seq_len;
+        f.n_alive = alive_pieces(&f, n_ranks);
         f.with_cross = !request->has_stats && (o->cap.input > 0 || o->cap.residual > 0) &&
                        o->algo->repairs_errors && sw_streams_hold_back(calib);
         take_engine(&f);
@@ -361,6 +466,7 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
         rc = forecast_layer(&f, layer, err);
     if (rc == SW_OK && request->measured)
         forecast.measure_bytes = f.measured_peak + measure_streams(&f);
+    if (rc == SW_OK && n_ranks > 1) share(&f, n_ranks);
     if (rc == SW_OK) *out = forecast;
     return rc;
 }

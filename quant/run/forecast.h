@@ -16,10 +16,12 @@ typedef struct sw_forecast_request {
     bool has_stats;        /* Hessians come from a file; calib is then what transforms try on */
     const sw_calib *measured; /* what sensitivities are measured on before; NULL: they are not */
     bool is_measured_on_stats; /* with Hessians from a file */
+    int n_ranks;           /* that share the run; 0 is 1 */
     void *self;            /* of is_selected, as in sw_quant_sink */
     bool (*is_selected)(void *self, const sw_linear_ref *ref, const char *path);
 } sw_forecast_request;
 
+/* Of several ranks: the one that has most to do, and holds most; rank 0 is, or as good as. */
 typedef struct sw_forecast {
     /* bytes at the peak, besides what the process holds before it begins */
     int64_t engine_bytes;  /* activations of a chunk of tokens and scratch */
@@ -37,6 +39,10 @@ typedef struct sw_forecast {
     double solve_units;    /* sum of n k^2 over solved linears; n k for methods without a factor */
     double fit_weights;    /* elements that searches of transforms fit to a grid and round */
     double weights;        /* elements solved */
+    /* of them the parts of which ranks have each their own, and what goes between them */
+    double expert_factor_units;
+    double sum_bytes, expert_sum_bytes; /* sums of one piece of the text, of all sites */
+    double traffic_bytes;               /* into the busiest rank and out of it; one rank: none */
 } sw_forecast;
 
 /* SW_E_NOMEM alone. */

@@ -7,20 +7,23 @@
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
 #include "quant/method/row_work.h"
-#include "quant/method/slab.h"
 #include "quant/stats/pieces.h"
 #include "quant/team/team.h"
 
-/* Rows that are cut together: a slab, the rows that share scales, or all. */
-static int64_t unit_of(const sw_qspec *spec, int64_t n_out)
-{
-    const int64_t shared = sw_qspec_rows(spec, n_out);
-    int64_t unit = SW_SLAB_ROWS;
+static int64_t rows_together(const sw_place *at) { return sw_backend_of(at)->rows_together; }
 
-    if (spec->n_outliers) return n_out;
+/* Rows that are cut together: those of the backend, those that share scales, or all. */
+static int64_t unit_of(const sw_solve_problem *p)
+{
+    const sw_qspec *spec = &p->spec;
+    const int64_t shared = sw_qspec_rows(spec, p->n_out);
+    const int64_t least = rows_together(p->factor ? &p->factor->place : &p->place);
+    int64_t unit = least;
+
+    if (spec->n_outliers) return p->n_out;
     if (shared <= 1 || (spec->scale_rows == SW_ROWS_ALL && !spec->group_elems)) return unit;
-    if (spec->scale_rows == SW_ROWS_ALL) return n_out;
-    while (unit % shared) unit += SW_SLAB_ROWS;
+    if (spec->scale_rows == SW_ROWS_ALL) return p->n_out;
+    while (unit % shared) unit += least;
     return unit;
 }
 
@@ -35,9 +38,9 @@ static sw_rows rows_of(int64_t unit, int64_t n_out, int rank, int n_ranks)
     return rows;
 }
 
-sw_rows sw_share_rows(const sw_qspec *spec, int64_t n_out, int rank, int n_ranks)
+sw_rows sw_share_rows(const sw_solve_problem *p, int rank, int n_ranks)
 {
-    return rows_of(unit_of(spec, n_out), n_out, rank, n_ranks);
+    return rows_of(unit_of(p), p->n_out, rank, n_ranks);
 }
 
 sw_hessian sw_share_hessian(const sw_hessian *hess, sw_rows rows, int64_t n_out)
@@ -47,6 +50,7 @@ sw_hessian sw_share_hessian(const sw_hessian *hess, sw_rows rows, int64_t n_out)
     part.n_out_residual = 0;
     if (!hess->r || hess->n_out_residual != n_out) return part;
     part.r = hess->r + rows.begin * hess->k_in;
+    if (hess->is_weighed) part.d = hess->d + rows.begin * hess->k_in;
     part.n_out_residual = rows.end - rows.begin;
     return part;
 }
@@ -151,8 +155,8 @@ static sw_qtensor part_of(const sw_qtensor *q, sw_rows rows)
 }
 
 /* What every rank has solved, and what it cost, to all. */
-static sw_code gather(sw_qtensor *q, sw_row_figures *figures, sw_solve_report *report,
-                      sw_team *team, sw_err *err)
+static sw_code gather(sw_qtensor *q, const sw_solve_problem *p, sw_row_figures *figures,
+                      sw_solve_report *report, sw_team *team, sw_err *err)
 {
     const row_array array = {figures, (int64_t)sizeof *figures};
     const sw_span span = sw_span_open("share");
@@ -160,7 +164,7 @@ static sw_code gather(sw_qtensor *q, sw_row_figures *figures, sw_solve_report *r
     sw_code rc = spread_head(q, report, 0, team, err);
 
     for (int rank = 0; rank < n_ranks && rc == SW_OK; rank++) {
-        const sw_rows rows = sw_share_rows(&q->spec, q->n_out, rank, n_ranks);
+        const sw_rows rows = sw_share_rows(p, rank, n_ranks);
 
         rc = spread_rows(q, rows, rank, team, err);
         if (rc == SW_OK) rc = spread(array, rows, rank, team, err);
@@ -175,7 +179,7 @@ sw_code sw_share_solve(sw_qtensor *q, const sw_solve_problem *p, const double *s
                        void *self, sw_solve_report *report, sw_team *team, sw_err *err)
 {
     const int n_ranks = sw_team_size(team);
-    const sw_rows rows = sw_share_rows(&p->spec, p->n_out, sw_team_rank(team), n_ranks);
+    const sw_rows rows = sw_share_rows(p, sw_team_rank(team), n_ranks);
     sw_solve_problem mine = *p;
     sw_qtensor part = part_of(q, rows);
     sw_row_figures *figures = NULL, sum;
@@ -190,7 +194,7 @@ sw_code sw_share_solve(sw_qtensor *q, const sw_solve_problem *p, const double *s
     if (figures) mine.figures = figures + rows.begin;
     if (part.n_out) rc = solve(&part, &mine, self, report, err);
     q->global_scale = part.global_scale;
-    if (rc == SW_OK) rc = gather(q, figures, report, team, err);
+    if (rc == SW_OK) rc = gather(q, p, figures, report, team, err);
     if (rc == SW_OK && figures && report->error >= 0) {
         sum = sw_rows_sum(figures, p->n_out);
         sw_rows_report(report, &sum);
@@ -204,7 +208,8 @@ sw_code sw_share_strengths(sw_strengths *out, const sw_factor *factor, const sw_
                            sw_strengths cap, sw_team *team, sw_err *err)
 {
     const int n_ranks = sw_team_size(team);
-    const sw_rows rows = rows_of(SW_SLAB_ROWS, n_out, sw_team_rank(team), n_ranks);
+    const int64_t unit = rows_together(&factor->place);
+    const sw_rows rows = rows_of(unit, n_out, sw_team_rank(team), n_ranks);
     const sw_hessian my_seen = sw_share_hessian(seen, rows, n_out);
     const sw_hessian my_held = sw_share_hessian(held, rows, n_out);
     double (*by_row)[5] = NULL;
@@ -215,7 +220,7 @@ sw_code sw_share_strengths(sw_strengths *out, const sw_factor *factor, const sw_
                              w + rows.begin * factor->k_in, rows.end - rows.begin, cap, err);
     for (int rank = 0; rank < n_ranks && rc == SW_OK; rank++)
         rc = spread((row_array){by_row, (int64_t)sizeof *by_row},
-                    rows_of(SW_SLAB_ROWS, n_out, rank, n_ranks), rank, team, err);
+                    rows_of(unit, n_out, rank, n_ranks), rank, team, err);
     if (rc == SW_OK) *out = sw_target_choose(by_row, n_out, seen, held, cap);
     sw_mem_put(by_row);
     return rc;

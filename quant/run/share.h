@@ -17,8 +17,8 @@ typedef struct sw_rows {
     int64_t begin, end;
 } sw_rows;
 
-/* Those of a rank. Rank 0 has some, and all of a spec whose rows are not independent. */
-sw_rows sw_share_rows(const sw_qspec *spec, int64_t n_out, int rank, int n_ranks);
+/* Those of the problem that are a rank's. Rank 0 has some, and all where they depend on others. */
+sw_rows sw_share_rows(const sw_solve_problem *p, int rank, int n_ranks);
 /* A Hessian whose R begins with these rows of a weight of n_out; borrows the arrays. */
 sw_hessian sw_share_hessian(const sw_hessian *hess, sw_rows rows, int64_t n_out);
 

@@ -3,6 +3,13 @@
 
 #include <string.h>
 
+#include "formats/base/size.h"
+#include "quant/lanes.h"
+
+/* Of an expert's inputs by inputs, that weighing takes: a prior of its own, and how far each half
+ * is from it. */
+#define WEIGHED_MATRICES 6
+
 static void site_free(sw_expert_site *site)
 {
     sw_hessian_free(&site->half[0]);
@@ -83,36 +90,78 @@ sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian hal
     return SW_OK;
 }
 
-static sw_code weigh_downs(sw_expert_stats *experts, int64_t n_experts, sw_err *err)
-{
-    sw_code rc = SW_OK;
+/* Experts that are weighed, as items of lanes. */
+typedef struct weigh_work {
+    sw_expert_stats *experts;
+    const sw_prior *in_prior; /* for what gate and up read; NULL: there is none */
+} weigh_work;
 
-    for (int64_t e = 0; e < n_experts && rc == SW_OK; e++) {
-        sw_expert_site *site = &experts[e].down;
-        sw_prior prior = {0};
-        if (!site->half[0].k_in || !site->all.k_in) continue;
-        if ((rc = sw_prior_new(&prior, &site->all, err)) != SW_OK) break;
-        rc = sw_prior_weight(&site->weight, &prior, site->half, err);
-        sw_prior_free(&prior);
-    }
+/* As a lane uses them. */
+static sw_hessian sums_in(const sw_hessian *sums, const sw_place *at)
+{
+    sw_hessian mine = *sums;
+
+    if (sw_backend_of(at) == sw_backend_of(&mine.place)) mine.place = *at;
+    return mine;
+}
+
+static sw_code weigh_in(sw_expert_site *site, const sw_prior *prior, const sw_place *at,
+                        sw_err *err)
+{
+    const sw_hessian all = sums_in(prior->all, at);
+    const sw_prior mine = {.all = &all, .state = prior->state};
+
+    return site->half[0].k_in ? sw_prior_weight(&site->weight, &mine, site->half, err) : SW_OK;
+}
+
+static sw_code weigh_down(sw_expert_site *site, const sw_place *at, sw_err *err)
+{
+    const sw_hessian all = sums_in(&site->all, at);
+    sw_prior prior = {0};
+    sw_code rc;
+
+    if (!site->half[0].k_in || !site->all.k_in) return SW_OK;
+    if ((rc = sw_prior_new(&prior, &all, err)) != SW_OK) return rc;
+    rc = sw_prior_weight(&site->weight, &prior, site->half, err);
+    sw_prior_free(&prior);
     return rc;
+}
+
+static sw_code weigh_expert(void *self, int64_t item, const sw_place *at, sw_err *err)
+{
+    weigh_work *w = self;
+    sw_expert_stats *x = &w->experts[item];
+    sw_code rc = w->in_prior ? weigh_in(&x->in, w->in_prior, at, err) : SW_OK;
+
+    return rc == SW_OK ? weigh_down(&x->down, at, err) : rc;
+}
+
+/* The first expert whose sums are here, of a site's first half; NULL: there is none. */
+static const sw_hessian *first_half(const sw_expert_stats *experts, int64_t n_experts, bool is_in)
+{
+    for (int64_t e = 0; e < n_experts; e++) {
+        const sw_hessian *half = is_in ? &experts[e].in.half[0] : &experts[e].down.half[0];
+        if (half->k_in) return half;
+    }
+    return NULL;
 }
 
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
                          sw_err *err)
 {
+    const sw_hessian *in = first_half(experts, n_experts, true);
+    const sw_hessian *down = first_half(experts, n_experts, false);
     sw_prior prior = {0};
-    sw_code rc = SW_OK;
-    bool any = false;
+    weigh_work w = {experts, in ? &prior : NULL};
+    const int64_t k = sw_max_i64(in ? in_all->k_in : 0, down ? down->k_in : 0);
+    const sw_lane_work work = {.self = &w, .item_bytes = 8 * WEIGHED_MATRICES * k * k,
+                               .work = weigh_expert};
+    sw_code rc = in ? sw_prior_new(&prior, in_all, err) : SW_OK;
 
-    for (int64_t e = 0; e < n_experts; e++) any = any || experts[e].in.half[0].k_in;
-    if (any) rc = sw_prior_new(&prior, in_all, err);
-    for (int64_t e = 0; e < n_experts && rc == SW_OK; e++) {
-        sw_expert_site *site = &experts[e].in;
-        if (site->half[0].k_in) rc = sw_prior_weight(&site->weight, &prior, site->half, err);
-    }
+    if (rc == SW_OK && (in || down))
+        rc = sw_lanes_run(in ? &in_all->place : &down->place, SW_LANES_ANY, n_experts, &work, err);
     sw_prior_free(&prior);
-    return rc == SW_OK ? weigh_downs(experts, n_experts, err) : rc;
+    return rc;
 }
 
 sw_code sw_expert_blend(sw_hessian half[2], const sw_hessian *all, double d, sw_err *err)

@@ -58,8 +58,8 @@ sw_code sw_prior_indefinite(sw_err *err) SW_MUST_USE;
 sw_code sw_prior_weight(double *out, const sw_prior *prior, const sw_hessian half[2],
                         sw_err *err) SW_MUST_USE;
 
-/* Set the weight of every site that the experts hold (some may hold none), `in` against in_all (may be empty where no
- * expert holds one) and `down` against its own, all settled and at one place. */
+/* Set the weight of every site that the experts hold (some may hold none), `in` against in_all (may
+ * be empty where no expert holds one) and `down` against its own, all settled and at one place. */
 sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_hessian *in_all,
                          sw_err *err) SW_MUST_USE;
 

@@ -24,6 +24,33 @@ sw_code sw_hessian_new(sw_hessian *out, int64_t k_in, bool with_cross, int64_t n
     return sw_hessian_new_at(out, &memory, k_in, with_cross, n_out_residual, err);
 }
 
+sw_code sw_hessian_weigh(sw_hessian *hess, sw_err *err)
+{
+    sw_code rc;
+
+    if (hess->is_weighed) return SW_OK;
+    if ((rc = sw_backend_of(&hess->place)->hessian_weigh(hess, err)) == SW_OK)
+        hess->is_weighed = true;
+    return rc;
+}
+
+sw_code sw_hessian_new_like(sw_hessian *out, const sw_hessian *like, sw_err *err)
+{
+    sw_hessian hess = {0};
+    sw_code rc = sw_hessian_new_at(&hess, &like->place, like->k_in, like->d != NULL,
+                                   like->n_out_residual, err);
+
+    if (rc == SW_OK && like->is_weighed) rc = sw_hessian_weigh(&hess, err);
+    if (rc == SW_OK) *out = hess;
+    else if (hess.k_in) sw_hessian_free(&hess);
+    return rc;
+}
+
+int64_t sw_hessian_d_elems(const sw_hessian *hess)
+{
+    return (hess->is_weighed ? hess->n_out_residual : hess->k_in) * hess->k_in;
+}
+
 void sw_hessian_free(sw_hessian *hess)
 {
     sw_backend_of(&hess->place)->hessian_free(hess);

@@ -25,7 +25,8 @@ typedef struct sw_hessian {
     int64_t k_in, n_out_residual; /* n_out_residual: rows of R, 0 without it */
     int64_t n_tokens;
     double *h;                    /* [k_in, k_in], upper triangle until settled */
-    double *d;                    /* [k_in, k_in] or NULL */
+    double *d;                    /* [k_in, k_in] or NULL; [n_out_residual, k_in] if weighed */
+    bool is_weighed;              /* d is W D of the one linear that reads the inputs */
     double *r;                    /* [n_out_residual, k_in] or NULL */
     sw_place place;               /* where these arrays are */
     void *own;                    /* what its backend keeps beside them */
@@ -45,6 +46,14 @@ sw_code sw_hessian_add(sw_hessian *hess, const float *x, const float *dx, const 
                        int64_t n_tokens, sw_err *err) SW_MUST_USE;
 /* What adding or settling fails with when an x is not finite: SW_E_FORMAT. */
 sw_code sw_hessian_not_finite(sw_err *err) SW_MUST_USE;
+
+/* Before the first add: d becomes W D, whose rows the backend adds as products with W. Nothing where
+ * it is that already. SW_E_UNSUPPORTED: the backend sums D alone. */
+sw_code sw_hessian_weigh(sw_hessian *hess, sw_err *err) SW_MUST_USE;
+/* An empty one of the shape, parts and place of `like`. */
+sw_code sw_hessian_new_like(sw_hessian *out, const sw_hessian *like, sw_err *err) SW_MUST_USE;
+/* Elements of d. */
+int64_t sw_hessian_d_elems(const sw_hessian *hess);
 
 /* After the last add, at any place. SW_E_FORMAT when an x was not finite. */
 sw_code sw_hessian_settle(sw_hessian *hess, sw_err *err) SW_MUST_USE;

@@ -3,14 +3,16 @@
 
 #include "formats/base/size.h"
 
-int64_t sw_pieces_of(int64_t n_chunks)
+int64_t sw_pieces_of(int64_t n_chunks, int64_t k_max)
 {
-    return sw_max_i64(1, sw_min_i64(n_chunks, SW_PIECES_MAX));
+    const int64_t most = k_max > SW_PIECES_WIDE_INPUTS ? SW_PIECES_WIDE : SW_PIECES_MAX;
+
+    return sw_max_i64(1, sw_min_i64(n_chunks, most));
 }
 
-int64_t sw_piece_chunk(int64_t n_chunks, int64_t piece)
+int64_t sw_piece_chunk(int64_t n_chunks, int64_t n_pieces, int64_t piece)
 {
-    return piece * n_chunks / sw_pieces_of(n_chunks);
+    return piece * n_chunks / n_pieces;
 }
 
 int64_t sw_piece_of_rank(int64_t n_pieces, int rank, int n_ranks)
@@ -28,6 +30,18 @@ bool sw_pieces_join(sw_piece_run a, sw_piece_run b, int64_t n_pieces)
     if (a.end != b.begin) return false;
     if (b.begin == half) return a.begin == 0 && b.end == n_pieces;
     return (a.begin == 0 || a.begin == half) && b.end - b.begin == 1;
+}
+
+int sw_pieces_alive(int64_t begin, int64_t end, int64_t n_pieces)
+{
+    sw_piece_run left[SW_PIECES_MAX];
+    int most = 0;
+
+    for (int64_t piece = begin; piece < end; piece++) {
+        const int n = sw_pieces_left(left, begin, piece, n_pieces) + 1;
+        if (n > most) most = n;
+    }
+    return most;
 }
 
 int sw_pieces_left(sw_piece_run *out, int64_t begin, int64_t end, int64_t n_pieces)

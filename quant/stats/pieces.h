@@ -15,16 +15,20 @@
 #include <stdint.h>
 
 #define SW_PIECES_MAX 8
+#define SW_PIECES_WIDE 2
+#define SW_PIECES_WIDE_INPUTS 20480 /* from more than these on */
 
 /* Neighbouring pieces [begin, end) whose sums have become one. */
 typedef struct sw_piece_run {
     int64_t begin, end;
 } sw_piece_run;
 
-/* Pieces of a text of so many chunks; at least 1. */
-int64_t sw_pieces_of(int64_t n_chunks);
-/* The first chunk of a piece; n_chunks for the piece after the last. */
-int64_t sw_piece_chunk(int64_t n_chunks, int64_t piece);
+/* Pieces of a text of so many chunks, for a model whose widest linear has k_max inputs; at least 1.
+ * Where one sum takes much of a device there are two, so that no more than two sums live at a
+ * time. */
+int64_t sw_pieces_of(int64_t n_chunks, int64_t k_max);
+/* The first chunk of one of n_pieces; n_chunks for the piece after the last. */
+int64_t sw_piece_chunk(int64_t n_chunks, int64_t n_pieces, int64_t piece);
 /* The first piece of a rank; n_pieces for the rank after the last. */
 int64_t sw_piece_of_rank(int64_t n_pieces, int rank, int n_ranks);
 
@@ -33,5 +37,7 @@ bool sw_pieces_join(sw_piece_run a, sw_piece_run b, int64_t n_pieces);
 /* The runs, in order, that a rank is left with which sums the pieces [begin, end), into out
  * [SW_PIECES_MAX]; how many there are. */
 int sw_pieces_left(sw_piece_run *out, int64_t begin, int64_t end, int64_t n_pieces);
+/* How many sums live at a time, at most, while a rank sums them. */
+int sw_pieces_alive(int64_t begin, int64_t end, int64_t n_pieces);
 
 #endif

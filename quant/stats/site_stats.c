@@ -107,7 +107,7 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
 
 int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
                              const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
-                             const sw_place *at)
+                             int n_alive, const sw_place *at)
 {
     const sw_backend *backend = sw_backend_of(at);
     static const int n_hessians[SW_EXPERTS_COUNT] = {
@@ -118,7 +118,7 @@ int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
     if (is_wanted[SW_SITE_MLP_IN] && policy != SW_EXPERTS_ALL)
         n_bytes += 2 * backend->sum_bytes(model->moe_hidden);
     return sw_max_i64(1, sw_min_i64(model->n_experts,
-                                    backend->sums_bytes_max(at, model) / n_bytes));
+                                    backend->sums_bytes_max(at, model) / (n_alive * n_bytes)));
 }
 
 sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err)
@@ -210,8 +210,7 @@ sw_code sw_site_stats_like(sw_site_stats *out, const sw_site_stats *like, sw_err
     for (int64_t i = 0; i < sw_site_stats_n_sums(&s) && rc == SW_OK; i++) {
         const sw_hessian *h = sw_site_stats_sum(from, i);
         if (h->k_in)
-            rc = sw_hessian_new_at(sw_site_stats_sum(&s, i), &h->place, h->k_in, h->d != NULL,
-                                   h->n_out_residual, err);
+            rc = sw_hessian_new_like(sw_site_stats_sum(&s, i), h, err);
     }
     if (rc == SW_OK) rc = all_channels_like(&s, like, err);
     if (rc != SW_OK)

@@ -33,12 +33,13 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
                                   const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
                                   int64_t begin, int64_t end, const sw_place *at,
                                   sw_err *err) SW_MUST_USE;
-/* Experts whose statistics of these sites should be held at a time at a place: at least 1. It
+/* Experts whose statistics of these sites should be held at a time at a place: at least 1. n_alive:
+ * sums of each that live at a time while the text is observed (sw_streams_sums_alive). It
  * bounds what a layer of many experts holds, at the price of passes over the tokens; what comes out
  * is the same. */
 int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
                              const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
-                             const sw_place *at);
+                             int n_alive, const sw_place *at);
 void sw_site_stats_free(sw_site_stats *stats);
 
 /* Empty sums of the same sites, experts and places, which note ranges, keys and values in the same

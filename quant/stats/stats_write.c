@@ -190,7 +190,7 @@ static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw
     sw_code rc = SW_OK;
 
     n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts,
-                                       &in_all->place);
+                                       sw_streams_sums_alive(streams), &in_all->place);
     for (int64_t begin = 0; begin < m->n_experts && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
         rc = sw_site_stats_new_experts(&part, m, layer, all->is_wanted, options->experts, begin,

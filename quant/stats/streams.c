@@ -86,13 +86,14 @@ static int64_t chunks_of(const sw_streams *s) { return sw_ceil_div(s->n_text_seq
 /* The window of the text that a piece begins with. */
 static int64_t piece_seq(const sw_streams *s, int64_t piece)
 {
-    return sw_min_i64(s->n_text_seqs, sw_piece_chunk(chunks_of(s), piece) * s->chunk_seqs);
+    return sw_min_i64(s->n_text_seqs,
+                      sw_piece_chunk(chunks_of(s), s->n_pieces, piece) * s->chunk_seqs);
 }
 
 /* The first piece that is here; of the rank after this one, the first that is not. */
 static int64_t first_piece(const sw_streams *s, int rank)
 {
-    return sw_piece_of_rank(sw_pieces_of(chunks_of(s)), rank, sw_team_size(s->team));
+    return sw_piece_of_rank(s->n_pieces, rank, sw_team_size(s->team));
 }
 
 sw_code sw_streams_new(sw_streams *out, const sw_place *at, const sw_model *model, const sw_st *st,
@@ -112,6 +113,7 @@ sw_code sw_streams_new_shared(sw_streams *out, const sw_place *at, const sw_mode
     const int rank = sw_team_rank(team);
     sw_code rc;
 
+    s.n_pieces = sw_pieces_of(chunks_of(&s), sw_streams_k_max(model));
     s.first_seq = piece_seq(&s, first_piece(&s, rank));
     s.n_seqs = piece_seq(&s, first_piece(&s, rank + 1)) - s.first_seq;
     rc = sw_backend_of(at)->streams_new(&s, with_original, spill_dir, err);
@@ -149,11 +151,40 @@ int64_t sw_streams_token_at(const sw_streams *s, int64_t seq)
     return (s->first_seq + seq) * s->seq_len;
 }
 
-/* Every eighth chunk, or the last one when there are fewer. */
+int64_t sw_streams_k_max(const sw_model *model)
+{
+    int64_t most = 0;
+
+    for (int64_t layer = 0; layer < model->n_layers; layer++)
+        for (int site = 0; site < SW_SITE_COUNT; site++)
+            most = sw_max_i64(most, sw_model_site_width(model, layer, (sw_site)site));
+    return most;
+}
+
+int sw_streams_sums_alive(const sw_streams *s)
+{
+    const int rank = sw_team_rank(s->team);
+    const int n = sw_pieces_alive(first_piece(s, rank), first_piece(s, rank + 1), s->n_pieces);
+
+    return n > 1 || sw_team_size(s->team) == 1 ? n : 2; /* another rank's beside the own */
+}
+
+int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq)
+{
+    int64_t piece = 0;
+
+    while (piece_seq(s, piece + 1) <= s->first_seq + seq) piece++;
+    return piece_seq(s, piece + 1) - s->first_seq;
+}
+
 bool sw_streams_is_held(const sw_streams *s, int64_t seq)
 {
-    int64_t chunk = (s->first_seq + seq) / s->chunk_seqs, n_chunks = chunks_of(s);
+    return sw_streams_chunk_is_held((s->first_seq + seq) / s->chunk_seqs, chunks_of(s));
+}
 
+/* Every eighth chunk, or the last one when there are fewer. */
+bool sw_streams_chunk_is_held(int64_t chunk, int64_t n_chunks)
+{
     if (n_chunks < SW_STREAM_HELD_EVERY) return n_chunks > 1 && chunk == n_chunks - 1;
     return chunk % SW_STREAM_HELD_EVERY == SW_STREAM_HELD_EVERY - 1;
 }
@@ -181,7 +212,7 @@ static bool has_any(const sw_site_stats *stats)
 sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
-    sw_sums sums = {.stats = stats, .n_pieces = sw_pieces_of(chunks_of(s))};
+    sw_sums sums = {.stats = stats, .n_pieces = s->n_pieces};
     const int rank = sw_team_rank(s->team);
     const int64_t begin = first_piece(s, rank), end = first_piece(s, rank + 1);
     sw_span span = sw_span_open("observe");

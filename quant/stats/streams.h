@@ -19,7 +19,8 @@ struct sw_team;
 typedef struct sw_streams {
     const sw_model *model;
     int64_t n_seqs, seq_len, chunk_seqs; /* n_seqs: windows that are here, */
-    int64_t first_seq, n_text_seqs;      /* from this one on, of those of the text (pieces.h) */
+    int64_t first_seq, n_text_seqs;      /* from this one on, of those of the text, */
+    int64_t n_pieces;                    /* which has so many pieces (pieces.h) */
     int64_t from, to; /* windows that are here and that a backend is to observe: of one piece */
     struct sw_team *team; /* whose ranks have the other windows; NULL: all are here */
     sw_place place;  /* where the streams are and blocks run, */
@@ -55,6 +56,13 @@ int64_t sw_streams_all_every(const sw_streams *s, sw_experts policy);
  * the chunk that begins with it kept back? */
 int64_t sw_streams_token_at(const sw_streams *s, int64_t seq);
 bool sw_streams_is_held(const sw_streams *s, int64_t seq);
+/* Sums of one kind that live at a time, at most, while they observe. */
+int sw_streams_sums_alive(const sw_streams *s);
+/* Inputs of the model's widest linear. */
+int64_t sw_streams_k_max(const sw_model *model);
+/* The window behind the last one of the piece (pieces.h) that `seq` is in. */
+int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq);
+bool sw_streams_chunk_is_held(int64_t chunk, int64_t n_chunks); /* the same of a chunk */
 /* Whole sequences of one chunk: no more than there are, and at least one; and those of the chunk
  * that begins with sequence `seq`. */
 int64_t sw_streams_chunk_seqs(const sw_calib *calib);

@@ -3,11 +3,8 @@
 
 #include <string.h>
 
-#include "formats/base/size.h"
 #include "formats/io/profile.h"
 #include "quant/team/team.h"
-
-#define BUFFER_BYTES ((int64_t)4 << 20) /* of a sum on its way between a place and another rank */
 
 int sw_sums_owner(int64_t expert, int n_ranks) { return (int)(expert % n_ranks); }
 
@@ -65,47 +62,32 @@ void sw_sums_free(sw_sums *sums)
 
 /* --- between ranks --- */
 
-/* How an array of a place moves: n bytes of the buffer. */
-typedef sw_code (*move_fn)(sw_team *team, int rank, void *buffer, size_t n_bytes, sw_err *err);
+/* Between which ranks a sum moves, and what carries it. */
+typedef struct carrier {
+    sw_team *team;
+    const sw_backend *backend;
+    void *link; /* the backend's */
+} carrier;
 
-static sw_code send(sw_team *team, int rank, void *buffer, size_t n_bytes, sw_err *err)
+/* A sum of which this rank has (is_had) or gets the arrays. To one rank; or from rank `other` to
+ * all, which is_for_all says. What saw no token holds zeros, which stay at home. */
+static sw_code move_sum(const carrier *c, sw_hessian *sum, int other, bool is_had, bool is_for_all,
+                        sw_err *err)
 {
-    return sw_team_send(team, rank, buffer, n_bytes, err);
-}
+    const int64_t k = sum->k_in, n[] = {k * k, sw_hessian_d_elems(sum), sum->n_out_residual * k};
+    double *arrays[] = {sum->h, sum->d, sum->r};
+    const size_t n_bytes = sizeof sum->n_tokens;
+    sw_code rc = is_for_all ? sw_team_broadcast(c->team, other, &sum->n_tokens, n_bytes, err)
+                 : is_had   ? sw_team_send(c->team, other, &sum->n_tokens, n_bytes, err)
+                            : sw_team_receive(c->team, other, &sum->n_tokens, n_bytes, err);
 
-/* An array goes through the buffer, part by part: read first where it is had, or written then. */
-static sw_code move_array(double *at, int64_t n, const sw_place *place, uint8_t *buffer,
-                          sw_team *team, int rank, move_fn move, bool is_had, sw_err *err)
-{
-    const sw_backend *backend = sw_backend_of(place);
-    const int64_t n_bytes = n * (int64_t)sizeof *at;
-    sw_code rc = SW_OK;
+    for (int i = 0; i < 3 && rc == SW_OK && sum->n_tokens; i++) {
+        const int64_t size = n[i] * (int64_t)sizeof *arrays[i];
 
-    for (int64_t begin = 0; at && begin < n_bytes && rc == SW_OK; begin += BUFFER_BYTES) {
-        const int64_t size = sw_min_i64(BUFFER_BYTES, n_bytes - begin);
-
-        if (is_had) rc = backend->fetch(place, buffer, (char *)at + begin, size, err);
-        if (rc == SW_OK) rc = move(team, rank, buffer, (size_t)size, err);
-        if (rc == SW_OK && !is_had)
-            rc = backend->store(place, (char *)at + begin, buffer, size, err);
+        if (!arrays[i]) continue;
+        rc = is_had ? c->backend->link_send(c->link, arrays[i], size, is_for_all ? -1 : other, err)
+                    : c->backend->link_receive(c->link, arrays[i], size, other, is_for_all, err);
     }
-    return rc;
-}
-
-/* All that a sum holds. What saw no token holds zeros, which stay at home. */
-static sw_code move_sum(sw_hessian *sum, uint8_t *buffer, sw_team *team, int rank, move_fn move,
-                        bool is_had, sw_err *err)
-{
-    const int64_t k = sum->k_in;
-    sw_code rc = move(team, rank, &sum->n_tokens, sizeof sum->n_tokens, err);
-
-    if (rc != SW_OK || !sum->n_tokens) return rc;
-    rc = move_array(sum->h, k * k, &sum->place, buffer, team, rank, move, is_had, err);
-    if (rc == SW_OK)
-        rc = move_array(sum->d, k * k, &sum->place, buffer, team, rank, move, is_had, err);
-    if (rc == SW_OK)
-        rc = move_array(sum->r, sum->n_out_residual * k, &sum->place, buffer, team, rank, move,
-                        is_had, err);
     return rc;
 }
 
@@ -146,15 +128,13 @@ static sw_code push(gathering *g, sw_hessian *sum, sw_piece_run run, int64_t n_p
 }
 
 static sw_code take_run(gathering *g, int rank, sw_piece_run run, int64_t n_pieces,
-                        uint8_t *buffer, sw_team *team, sw_err *err)
+                        const carrier *c, sw_err *err)
 {
     const sw_hessian *like = g->own;
     sw_hessian *to = &g->taken[g->n];
-    sw_code rc = sw_hessian_new_at(to, &like->place, like->k_in, like->d != NULL,
-                                   like->n_out_residual, err);
+    sw_code rc = sw_hessian_new_like(to, like, err);
 
-    if (rc == SW_OK)
-        rc = move_sum(to, buffer, team, rank, sw_team_receive, false, err);
+    if (rc == SW_OK) rc = move_sum(c, to, rank, false, false, err);
     return rc == SW_OK ? push(g, to, run, n_pieces, err) : rc;
 }
 
@@ -170,15 +150,14 @@ static void keep(gathering *g)
 }
 
 /* Sum number i of every rank's stats, all to one rank. */
-static sw_code gather_sum(sw_sums *sums, int64_t i, int to, uint8_t *buffer, sw_team *team,
-                          sw_err *err)
+static sw_code gather_sum(sw_sums *sums, int64_t i, int to, const carrier *c, sw_err *err)
 {
     gathering g = {.own = sw_site_stats_sum(sums->stats, i)};
-    const int me = sw_team_rank(team), n_ranks = sw_team_size(team);
+    const int me = sw_team_rank(c->team), n_ranks = sw_team_size(c->team);
     sw_code rc = SW_OK;
 
     for (int j = 0; me != to && j < sums->n && rc == SW_OK; j++)
-        rc = move_sum(sw_site_stats_sum(sums->parts[j], i), buffer, team, to, send, true, err);
+        rc = move_sum(c, sw_site_stats_sum(sums->parts[j], i), to, true, false, err);
     for (int rank = 0; me == to && rank < n_ranks && rc == SW_OK; rank++) {
         sw_piece_run runs[SW_PIECES_MAX];
         const int n = sw_pieces_left(runs, sw_piece_of_rank(sums->n_pieces, rank, n_ranks),
@@ -188,7 +167,7 @@ static sw_code gather_sum(sw_sums *sums, int64_t i, int to, uint8_t *buffer, sw_
         for (int j = 0; j < n && rc == SW_OK; j++)
             rc = rank == me ? push(&g, sw_site_stats_sum(sums->parts[j], i), runs[j],
                                    sums->n_pieces, err)
-                            : take_run(&g, rank, runs[j], sums->n_pieces, buffer, team, err);
+                            : take_run(&g, rank, runs[j], sums->n_pieces, c, err);
     }
     if (rc == SW_OK) keep(&g);
     for (int j = 0; j < SW_PIECES_MAX; j++)
@@ -234,30 +213,46 @@ static void drop_others(sw_site_stats *stats, sw_team *team)
     }
 }
 
+static sw_code gather_all(sw_sums *sums, const carrier *c, sw_err *err)
+{
+    const int me = sw_team_rank(c->team), n_ranks = sw_team_size(c->team);
+    const int64_t n = sw_site_stats_n_sums(sums->stats);
+    sw_code rc = gather_counts(sums, c->team, err);
+
+    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
+        const int64_t expert = sw_site_stats_sum_expert(sums->stats, i);
+        sw_hessian *sum = sw_site_stats_sum(sums->stats, i);
+
+        if (!sum->k_in) continue;
+        rc = gather_sum(sums, i, expert < 0 ? 0 : sw_sums_owner(expert, n_ranks), c, err);
+        if (rc == SW_OK && expert < 0) rc = move_sum(c, sum, 0, me == 0, true, err);
+    }
+    return rc;
+}
+
+/* Where the sums are; all of one observation are at one place. */
+static const sw_place *place_of(sw_site_stats *stats)
+{
+    const int64_t n = sw_site_stats_n_sums(stats);
+    int64_t i = 0;
+
+    while (i + 1 < n && !sw_site_stats_sum(stats, i)->k_in) i++;
+    return &sw_site_stats_sum(stats, i)->place;
+}
+
 sw_code sw_sums_gather(sw_sums *sums, sw_team *team, sw_err *err)
 {
-    sw_site_stats *stats = sums->stats;
-    const int64_t n = sw_site_stats_n_sums(stats);
+    const sw_place at = *place_of(sums->stats);
+    carrier c = {.team = team, .backend = sw_backend_of(&at)};
     sw_span span;
-    uint8_t *buffer = NULL;
     sw_code rc;
 
     if (sw_team_size(team) == 1) return SW_OK;
-    if ((rc = SW_MEM_GET(&buffer, BUFFER_BYTES, "sums of other ranks", err)) != SW_OK) return rc;
     span = sw_span_open("gather");
-    rc = gather_counts(sums, team, err);
-    for (int64_t i = 0; i < n && rc == SW_OK; i++) {
-        const int64_t expert = sw_site_stats_sum_expert(stats, i);
-        sw_hessian *sum = sw_site_stats_sum(stats, i);
-
-        if (!sum->k_in) continue;
-        rc = gather_sum(sums, i, expert < 0 ? 0 : sw_sums_owner(expert, sw_team_size(team)),
-                        buffer, team, err);
-        if (rc == SW_OK && expert < 0)
-            rc = move_sum(sum, buffer, team, 0, sw_team_broadcast, sw_team_rank(team) == 0, err);
-    }
-    drop_others(stats, team);
+    if ((rc = c.backend->link_new(&c.link, &at, team, err)) == SW_OK)
+        rc = gather_all(sums, &c, err);
+    c.backend->link_free(c.link, rc == SW_OK);
+    drop_others(sums->stats, team);
     sw_span_close(span, NULL);
-    sw_mem_put(buffer);
     return rc;
 }

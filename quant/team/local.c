@@ -114,7 +114,8 @@ static sw_code fail_stalled(local *l, int rank, sw_err *err)
     char text[SW_ERR_TEXT_BYTES];
 
     (void)snprintf(text, sizeof text, "rank %d of %d has not answered rank %d for %.0f s; with "
-                   "SWAGE_RANK_WAIT=SECONDS it waits longer", rank, l->size, l->rank, l->wait_limit_s);
+                   "SWAGE_RANK_WAIT=SECONDS it waits longer", rank, l->size, l->rank,
+                   l->wait_limit_s);
     publish(l, -1, SW_E_IO, text);
     return published(l, err);
 }

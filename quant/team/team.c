@@ -201,6 +201,22 @@ sw_code sw_team_agree(sw_team *team, sw_code code, sw_err *err)
     return SW_FAIL(err, (sw_code)worst.code, "rank %d: %s", worst.rank, worst.text);
 }
 
+sw_code sw_team_least(sw_team *team, int64_t *value, sw_err *err)
+{
+    const int n = sw_team_size(team), me = sw_team_rank(team);
+    sw_code rc = SW_OK;
+
+    if (n == 1) return SW_OK;
+    if (me > 0) rc = sw_team_send(team, 0, value, sizeof *value, err);
+    for (int rank = 1; me == 0 && rank < n && rc == SW_OK; rank++) {
+        int64_t theirs = *value;
+
+        rc = sw_team_receive(team, rank, &theirs, sizeof theirs, err);
+        if (theirs < *value) *value = theirs;
+    }
+    return rc == SW_OK ? sw_team_broadcast(team, 0, value, sizeof *value, err) : rc;
+}
+
 sw_code sw_team_barrier(sw_team *team, sw_err *err) { return sw_team_agree(team, SW_OK, err); }
 
 /* --- sameness --- */

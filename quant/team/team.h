@@ -19,6 +19,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "formats/base/status.h"
 
@@ -55,6 +56,8 @@ sw_code sw_team_broadcast(sw_team *team, int from, void *data, size_t n_bytes,
  * it in err, behind "rank N: " at the others. A rank with a code other than SW_OK has its own text
  * in err. For NULL: `code`. */
 sw_code sw_team_agree(sw_team *team, sw_code code, sw_err *err) SW_MUST_USE;
+/* *value becomes the least of all ranks'. */
+sw_code sw_team_least(sw_team *team, int64_t *value, sw_err *err) SW_MUST_USE;
 /* Returns when all ranks have called it. */
 sw_code sw_team_barrier(sw_team *team, sw_err *err) SW_MUST_USE;
 /* n_bytes at `data` must be the same at every rank; only a digest travels. SW_E_USAGE, at all

@@ -78,6 +78,21 @@ have=$(field peak_bytes)
 [ $((have * 85)) -lt $((awq * 100)) ] && [ $((awq * 100)) -lt $((have * 115)) ] ||
     fail "awq: planned $awq bytes at the peak, measured $have"
 
+# of several ranks: less memory for each, and what goes between them, by hand for two: the sums of the
+# second half of the text, kept back or not, and those of all of it, each once; and the codes
+ranks() { planned --calib calib_data/calib.u16 --samples 64 --seq-len 512 --ranks "$1"; }
+one=$(ranks 1) two=$(ranks 2)
+[ "$two" -lt "$one" ] || fail "peak of one rank $one, of each of two $two"
+site() { echo $((8 * ($1 * $1 * 2 + $2))); } # Hessian, cross terms; those with the residual
+sums=$((6 * ($(site 256 0) + $(site 256 65536) + $(site 256 0) + $(site 768 $((256 * 768))))))
+traffic=$(field rank_traffic_bytes)
+[ "$traffic" -gt $((4 * sums)) ] && [ "$traffic" -lt $((4 * sums + 20000000)) ] ||
+    fail "traffic of two ranks: $traffic bytes, the sums alone are $((4 * sums))"
+
+expect 4 'method awq tries candidates*' "$SWAGE" plan "$TINY" --method awq --ranks 2 --quiet
+expect 4 'method awq tries candidates*' "$SWAGE" quantize "$TINY" -o "$T/no" --method awq --ranks 2 --quiet \
+    --calib calib_data/calib.u16 --samples 4 --seq-len 128
+
 # a recipe is of quantize: what only plan knows is no key of it, and plan reads no other memory for it
 printf '{"bandwidth": 1000}' >"$T/plan_only.json"
 expect 3 '*bandwidth*' "$SWAGE" plan "$TOY" --recipe "$T/plan_only.json" --quiet

@@ -45,12 +45,13 @@ by_ranks stats "$TOY" --stats "$T/stats"
 head -c $((4 * 4096 * 2)) "$PWD/calib_data/calib.u16" >"$T/calib.u16"
 Q=("$SWAGE" quantize "$TINY" --calib "$T/calib.u16" --samples 32 --seq-len 512 --ignore mlp --quiet)
 expect 0 '' "${Q[@]}" -o "$T/whole"
+lines() { if [ -f "$T/out.partial/journal" ]; then wc -l <"$T/out.partial/journal"; else echo 0; fi; }
 for first in 1 3; do
-    for try in {1..20}; do
+    for _ in {1..20}; do
         rm -rf "$T/out" "$T/out.partial"
         "${Q[@]}" -o "$T/out" --threads 1 --ranks $first >/dev/null 2>&1 &
         pid=$!
-        until [ "$(cat "$T/out.partial/journal" 2>/dev/null | wc -l)" -gt 2 ] ||
+        until [ "$(lines)" -gt 2 ] ||
             ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
         kill -9 $pid 2>/dev/null
         wait $pid 2>/dev/null
@@ -75,4 +76,28 @@ poke "$T/broken/model.safetensors" "$(offset_of "$T/broken/model.safetensors" \
 expect 3 'model.layers.1.mlp.down_proj*not finite' "$SWAGE" quantize "$T/broken" -o "$T/out" \
     "${TEXT[@]}" --ranks 3 --quiet
 absent "$T/out"
+
+# ranks that a launcher gives different files or settings
+export SWAGE_MPI_LIBRARY=$PWD/${BUILD:-build/release}/libswage_mpi.so OMP_NUM_THREADS=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+two() { timeout 120 mpirun --oversubscribe --bind-to none -n 1 "${one[@]}" : -n 1 "${other[@]}"; }
+differs() {
+    two >"$T/stdout" 2>"$T/stderr" && fail "not refused: $1"
+    grep -q -F "rank 1 has another $1 than rank 0" "$T/stderr" ||
+        fail "no word of $1: $(head -c 600 "$T/stderr")"
+    absent "$T/out"
+}
+one=(true)
+other=(true)
+if command -v mpirun >/dev/null && [ -f "$SWAGE_MPI_LIBRARY" ] && two >/dev/null 2>&1; then
+    model twin
+    poke "$T/twin/model.safetensors" $(($(stat -c %s "$T/twin/model.safetensors") - 2)) '\x11\x22'
+    one=("$SWAGE" quantize "$TOY" -o "$T/out" "${TEXT[@]}" --quiet --threads 1)
+    other=("${one[@]}" --damp 0.02)
+    differs 'setting "damp"'
+    other=("${one[@]}" --seed 7)
+    differs 'calibration text'
+    other=("$SWAGE" quantize "$T/twin" "${one[@]:3}")
+    differs model.safetensors
+fi
 finish

@@ -13,9 +13,10 @@
 
 #define LARGE ((size_t)150 << 20) /* more than two pieces */
 
+/* Repeats after 2^37 bytes alone, so that no slot or piece is like another. */
 static uint8_t byte_of(int from, int message, size_t at)
 {
-    return (uint8_t)((uint64_t)(at + 1) * 2654435761u >> 9 ^ (uint64_t)(31 * from + message));
+    return (uint8_t)((uint64_t)(at + 1) * 2654435761u >> 29 ^ (uint64_t)(31 * from + message));
 }
 
 static void fill(uint8_t *data, size_t n, int from, int message)

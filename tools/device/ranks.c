@@ -169,7 +169,7 @@ sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw
     int n_sharers = 1;
     sw_code rc;
 
-    if (!row_of(cmd, "ranks")) return SW_OK;
+    if (!cmd->has_ranks) return SW_OK;
     if ((rc = parse_devices(&devices, device ? *device : NULL, err)) != SW_OK ||
         (rc = find_team(run, common, &devices, err)) != SW_OK)
         return rc;
@@ -185,7 +185,7 @@ sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw
 void sw_ranks_note(const sw_run *run, const sw_cmd_common *common)
 {
     if (run->team)
-        sw_progress_note(&run->term->progress, "%d ranks, %d of them on this host; threads of each: "
-                         "%d", sw_team_size(run->team), sw_team_host_size(run->team),
+        sw_progress_note(&run->term->progress, "%d ranks, %d of them on this host; threads of "
+                         "each: %d", sw_team_size(run->team), sw_team_host_size(run->team),
                          (int)common->threads);
 }

@@ -1,7 +1,7 @@
 /* ranks.h - several processes on one run: --ranks, a list of devices, or a launcher such as mpirun.
  *
- * A command that has the row SW_RANKS_ROW is run by every rank, with `run->team`. Rank 0 alone
- * prints; the others are quiet, and write no trace and nothing on stdout.
+ * A command that has_ranks, and the row SW_RANKS_ROW, is run by every rank, with `run->team`.
+ * Rank 0 alone prints; the others are quiet, and write no trace and nothing on stdout.
  */
 #ifndef SW_TOOLS_DEVICE_RANKS_H
 #define SW_TOOLS_DEVICE_RANKS_H

@@ -64,6 +64,16 @@ static void print_eta(double seconds)
                      seconds / 60);
 }
 
+static void print_ranks(const sw_plan *plan, const sw_quantize_job *job)
+{
+    char traffic[16];
+
+    if (job->o->common.ranks < 2) return;
+    sw_term_bytes(traffic, plan->needs.forecast.traffic_bytes);
+    (void)printf("ranks       %d: memory and time are those of one; %s go in and out of the "
+                 "busiest, which takes time besides\n", (int)job->o->common.ranks, traffic);
+}
+
 /* The whole output; and of a size to be kept, the least that it can be set to. */
 static void print_files(const sw_plan *plan, const sw_quantize_job *job)
 {
@@ -107,6 +117,7 @@ void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
         (void)printf("memory      %s at the peak\n", peak);
     (void)printf("disk        %s\n", disk);
     print_eta(plan->seconds);
+    print_ranks(plan, job);
     for (int i = 0; i < plan->n_tp; i++)
         (void)printf("tp %-8lld %s%s\n", (long long)plan->tp[i].degree,
                      plan->tp[i].is_legal ? "legal" : "no: ", plan->tp[i].why);
@@ -206,6 +217,9 @@ sw_code sw_plan_add_json(cJSON *root, const sw_plan *plan, const sw_quantize_job
               (!plan->files_bytes || number(root, "papers_bytes", (double)plan->papers_bytes)) &&
               (!job->o->target_bytes ||
                number(root, "least_bytes", (double)job->least_bytes)) &&
+              (job->o->common.ranks < 2 || (number(root, "ranks", (double)job->o->common.ranks) &&
+                                            number(root, "rank_traffic_bytes",
+                                                   plan->needs.forecast.traffic_bytes))) &&
               number(root, "seconds", plan->seconds) && add_classes(root, plan) &&
               add_tensors(root, job) && add_tp(root, plan) &&
               (job->source.model.found || (add_speed(root, "decode", &plan->device) &&

@@ -75,7 +75,7 @@ sw_code sw_needs_new(sw_needs *out, const sw_needs_request *request, sw_err *err
     sw_forecast_request r = {.model = request->model, .options = request->options,
                              .calib = request->calib, .has_stats = request->has_stats,
                              .is_measured_on_stats = request->is_measured_on_stats,
-                             .measured = request->measured,
+                             .measured = request->measured, .n_ranks = request->n_ranks,
                              .self = (void *)(uintptr_t)selection, .is_selected = is_selected};
     double n_threads = request->options->n_threads, other;
     sw_needs needs = {0};

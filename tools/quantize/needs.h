@@ -30,6 +30,7 @@ typedef struct sw_needs_request {
     const sw_quant_options *options;
     const sw_calib *calib, *measured; /* these as in sw_forecast_request */
     bool has_stats, is_measured_on_stats;
+    int n_ranks; /* 0 is 1; the needs are those of one of them */
 } sw_needs_request;
 
 sw_code sw_needs_new(sw_needs *out, const sw_needs_request *request, sw_err *err) SW_MUST_USE;

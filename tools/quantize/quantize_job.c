@@ -81,6 +81,10 @@ const sw_opt sw_plan_rows[] = {
     {.name = "emit-recipe", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe),
      .arg = "FILE",
      .help = "write the options to FILE, as a recipe for quantize"},
+    {.name = "ranks", .group = SW_OPT_RESOURCES, .kind = SW_OPT_INT,
+     .offset = offsetof(sw_cmd_common, ranks), .arg = "N", .min = 1, .max = 4096,
+     .help = "processes that will share the run: time and memory are then those of one of them, "
+             "with --threads of its own"},
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -304,6 +308,11 @@ static sw_code check_data(const job *j, sw_err *err)
     return SW_OK;
 }
 
+static int n_ranks_of(const job *j)
+{
+    return j->is_dry ? (int)j->o->common.ranks : sw_team_size(j->team);
+}
+
 static sw_code check_kv(const job *j, sw_err *err)
 {
     if (!j->settings.quant.has_kv_scales || j->dialect->holds_kv_scales) return SW_OK;
@@ -376,7 +385,8 @@ static sw_code check_request(const job *j, sw_err *err)
     if (o->out && !j->name && !o->may_replace && sw_path_exists(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
     if ((rc = check_imatrix(j, err)) != SW_OK || (rc = check_kv(j, err)) != SW_OK ||
-        (rc = check_data(j, err)) != SW_OK)
+        (rc = check_data(j, err)) != SW_OK ||
+        (rc = sw_quant_check_ranks(&j->settings.quant, n_ranks_of(j), err)) != SW_OK)
         return rc;
     return check_target(j, err);
 }
@@ -411,6 +421,7 @@ sw_code sw_quantize_job_needs(sw_needs *out, const job *j, sw_err *err)
                           .calib = sw_quantize_job_needs_data(j) ? streamed(j) : NULL,
                           .has_stats = j->stats && sw_quantize_job_needs_data(j)};
 
+    r.n_ranks = n_ranks_of(j);
     r.is_measured_on_stats = j->stats != NULL;
     if (sw_quantize_chooser(j->o)) r.measured = j->stats ? &j->lead.calib : &first;
     return sw_needs_new(out, &r, err);

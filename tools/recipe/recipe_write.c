@@ -6,7 +6,7 @@
 
 /* These say where and how to run, not what is made. */
 static const char *const of_the_run[] = {"out", "html", "force", "json", "quiet", "threads",
-                                         "restart", "memory", "emit-recipe", NULL};
+                                         "ranks", "restart", "memory", "emit-recipe", NULL};
 
 typedef struct writer {
     cJSON *object;

@@ -1,5 +1,5 @@
-/* cuda_block_put.c - other values for the dense linears of a block on the device. See
- * device_engine.h. */
+/* cuda_block_put.c - other values for the dense linears of a block on the device, and products with
+ * one alone. See device_engine.h. */
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 
 /* The joined weight that holds a slot's rows, and the slot that they begin with. */
@@ -43,4 +43,16 @@ sw_code sw_device_block_put(sw_device_block *b, sw_slot slot, int64_t expert, co
     if (!w->d_dense || k_in != w->k_in)
         return SW_FAIL(err, SW_E_BUG, "a linear that is not loaded as floats");
     return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, k_in, b->e->how, err);
+}
+
+sw_code sw_device_block_times(const sw_device_block *b, sw_slot slot, void *d_y, const void *d_x,
+                              int64_t stride, int64_t n, sw_err *err)
+{
+    const sw_device_weight *w = &b->linear[slot];
+    const sw_device_weight plain = {.n_out = w->n_out, .k_in = w->k_in, .d_dense = w->d_dense};
+    const sw_bf16_rows x = {(sw_bf16 *)(uintptr_t)d_x, stride};
+
+    if (!w->d_dense)
+        return SW_FAIL(err, SW_E_BUG, "a product with a linear that is not loaded as floats");
+    return sw_device_linear(b->e, d_y, w->n_out, false, x, n, &plain, err);
 }

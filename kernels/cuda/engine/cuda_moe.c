@@ -77,27 +77,30 @@ static sw_code choose(sw_device_run *run, sw_err *err)
     return sw_cuda_route(&a, e->how, err);
 }
 
-/* Does the token lie in this half of the text? Without halves all are in the first. */
-static bool is_in_half(const sw_device_tap *tap, int64_t token, int half)
+/* Which half of the text a token lies in. Without halves all are in the first. */
+static int half_of(const sw_device_tap *tap, int64_t token)
 {
-    return (tap && tap->stretch ? (tap->first_token + token) / tap->stretch % 2 : 0) == half;
+    return tap && tap->stretch ? (int)((tap->first_token + token) / tap->stretch % 2) : 0;
 }
 
 /* Counting sort by expert, and within each by the half that a tap asks for; token order stays. */
 static void list_tokens(sw_moe_scratch *moe, int64_t n_experts, int64_t n_used, int64_t k,
                         const sw_device_tap *tap)
 {
+    const int n_halves = tap && tap->stretch ? 2 : 1;
+
     memset(moe->starts, 0, (size_t)(n_experts + 1) * sizeof *moe->starts);
     for (int64_t i = 0; i < n_used; i++) moe->starts[moe->chosen[i] + 1]++;
     for (int64_t e = 0; e < n_experts; e++) moe->starts[e + 1] += moe->starts[e];
-    for (int half = 0; half < 2; half++)
-        for (int64_t i = 0; i < n_used; i++) {
-            int64_t at;
+    for (int half = 0; half < n_halves; half++)
+        for (int64_t token = 0; token < n_used / k; token++) {
+            if (half_of(tap, token) != half) continue;
+            for (int64_t i = token * k; i < (token + 1) * k; i++) {
+                const int64_t at = moe->starts[moe->chosen[i]]++;
 
-            if (!is_in_half(tap, i / k, half)) continue;
-            at = moe->starts[moe->chosen[i]]++;
-            moe->tokens[at] = (int32_t)(i / k);
-            moe->token_share[at] = moe->share[i];
+                moe->tokens[at] = (int32_t)token;
+                moe->token_share[at] = moe->share[i];
+            }
         }
     for (int64_t e = n_experts; e > 0; e--) moe->starts[e] = moe->starts[e - 1];
     moe->starts[0] = 0;

@@ -128,14 +128,13 @@ static __device__ int keys_seen(const sw_attn_args &a, int position)
     return a.window ? (int)a.window : INT_MAX;
 }
 
-/* Scores to weights relative to the running maximum, in powers of two; `rows` is rescaled. */
+/* Scores of keys that a query may not see become -inf; of the others, in powers of two. */
 template <int D>
-static __device__ void weigh_tile(float (&s)[cut<D>::n_keys / 8][4], rows16<D> &rows,
-                                  const sw_attn_args &a, float slope, int position, int key0)
+static __device__ void mask_tile(float (&s)[cut<D>::n_keys / 8][4], const sw_attn_args &a,
+                                 float slope, int position, int key0)
 {
     const int column = threadIdx.x % 4 * 2;
     const int seen[2] = {keys_seen(a, position), keys_seen(a, position + 8)};
-    float peak[2] = {rows.top[0], rows.top[1]}, shrink[2];
 
 #pragma unroll
     for (int n = 0; n < cut<D>::n_keys / 8; n++)
@@ -147,8 +146,40 @@ static __device__ void weigh_tile(float (&s)[cut<D>::n_keys / 8][4], rows16<D> &
             if (slope != 0) v -= slope * (float)behind;
             if (a.cap > 0) v = a.cap * tanhf(v / a.cap);
             s[n][i] = behind < 0 || behind >= seen[i / 2] ? -INFINITY : v * LOG2_E;
-            peak[i / 2] = fmaxf(peak[i / 2], s[n][i]);
         }
+}
+
+/* The same where every query sees every key and nothing but the scale is wanted. */
+template <int D>
+static __device__ void scale_tile(float (&s)[cut<D>::n_keys / 8][4], float scale)
+{
+#pragma unroll
+    for (int n = 0; n < cut<D>::n_keys / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) s[n][i] = s[n][i] * scale * LOG2_E;
+}
+
+/* Of queries from `first` on, the thread's beginning with `mine` of them. */
+template <int D>
+static __device__ void prepare_tile(float (&s)[cut<D>::n_keys / 8][4], const sw_attn_args &a,
+                                    float slope, int first, int mine, int key0)
+{
+    const bool is_plain = slope == 0 && !(a.cap > 0) && !a.chunk && !a.window;
+
+    if (is_plain && key0 + cut<D>::n_keys <= first + 1) scale_tile<D>(s, a.scale);
+    else mask_tile<D>(s, a, slope, first + mine, key0);
+}
+
+/* Scores to weights relative to the running maximum; `rows` is rescaled where that has grown. */
+template <int D>
+static __device__ void weigh_tile(float (&s)[cut<D>::n_keys / 8][4], rows16<D> &rows)
+{
+    float peak[2] = {rows.top[0], rows.top[1]}, shrink[2];
+
+#pragma unroll
+    for (int n = 0; n < cut<D>::n_keys / 8; n++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) peak[i / 2] = fmaxf(peak[i / 2], s[n][i]);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         peak[r] = fmaxf(peak[r], __shfl_xor_sync(~0u, peak[r], 1));
@@ -164,6 +195,7 @@ static __device__ void weigh_tile(float (&s)[cut<D>::n_keys / 8][4], rows16<D> &
             s[n][i] = peak[i / 2] == -INFINITY ? 0.0f : exp2f(s[n][i] - peak[i / 2]);
             rows.sum[i / 2] += s[n][i];
         }
+    if (__all_sync(~0u, shrink[0] == 1.0f && shrink[1] == 1.0f)) return;
 #pragma unroll
     for (int n = 0; n < cut<D>::v_dim / 8; n++)
 #pragma unroll
@@ -269,7 +301,8 @@ static __global__ void __launch_bounds__(32 * N_WARPS)
         await_copies<1>();
         __syncthreads();
         score_tile<D>(s, s_q + warp * 16 * cut<D>::pitch, s_k);
-        weigh_tile<D>(s, rows, a, slope, (int)(first + row0) + warp * 16 + lane / 4, (int)key);
+        prepare_tile<D>(s, a, slope, (int)(first + row0), warp * 16 + lane / 4, (int)key);
+        weigh_tile<D>(s, rows);
         __syncthreads();
         if (key + n_keys < end)
             load_tile<D>(s_k, k + (key + n_keys) * a.k.stride, a.k.stride, n_keys,

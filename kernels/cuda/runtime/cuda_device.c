@@ -6,16 +6,22 @@
 #include <string.h>
 
 #include "formats/base/mem.h"
+#include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "kernels/cuda/runtime/cuda_check.h"
+#include "kernels/cuda/runtime/cuda_upload.h"
 
 #define RESERVE_BYTES ((int64_t)256 << 20) /* for the driver: modules, local memory, graphs */
 #define OLDEST_ARCH 80
+#define UPLOAD_THREADS 4 /* that copy into pinned memory: 36 GB/s on a host of Hopper, 1 does 10 */
+#define UPLOAD_BYTES_MIN ((int64_t)1 << 20)
 
 struct sw_device {
     sw_device_info info;
     cudaStream_t stream;
     cudaMemPool_t pool;
+    bool is_branch;      /* the pool is another's */
+    sw_upload *upload;
 };
 
 sw_code sw_device_check(int code, const char *what, sw_err *err)
@@ -102,6 +108,13 @@ static sw_code make_pool(sw_device *gpu, sw_err *err)
     return CHECK(cudaMemPoolSetAttribute(gpu->pool, cudaMemPoolAttrReleaseThreshold, &keep), err);
 }
 
+static int upload_threads(void)
+{
+    const int n = sw_cpu_count();
+
+    return n < UPLOAD_THREADS ? n : UPLOAD_THREADS;
+}
+
 sw_code sw_device_open(sw_device **out, int index, int64_t cap_bytes, sw_err *err)
 {
     sw_device *gpu = NULL;
@@ -117,10 +130,33 @@ sw_code sw_device_open(sw_device **out, int index, int64_t cap_bytes, sw_err *er
     if ((rc = CHECK(cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking), err)) != SW_OK)
         goto done;
     if ((rc = make_pool(gpu, err)) != SW_OK) goto done;
+    if ((rc = sw_upload_new(&gpu->upload, upload_threads(), err)) != SW_OK)
+        goto done;
     *out = gpu;
     gpu = NULL;
 done:
     sw_device_close(gpu);
+    return rc;
+}
+
+sw_code sw_device_use(const sw_device *gpu, sw_err *err)
+{
+    return CHECK(cudaSetDevice(gpu->info.index), err);
+}
+
+sw_code sw_device_branch(sw_device **out, const sw_device *of, sw_err *err)
+{
+    sw_device *gpu = NULL;
+    sw_code rc = sw_device_use(of, err);
+
+    if (rc != SW_OK || (rc = SW_MEM_GET(&gpu, 1, "device", err)) != SW_OK) return rc;
+    gpu->info = of->info;
+    gpu->pool = of->pool;
+    gpu->is_branch = true;
+    rc = CHECK(cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking), err);
+    if (rc == SW_OK) rc = sw_upload_new(&gpu->upload, 1, err); /* others copy meanwhile */
+    if (rc == SW_OK) *out = gpu;
+    else sw_device_close(gpu);
     return rc;
 }
 
@@ -131,7 +167,8 @@ void sw_device_close(sw_device *gpu)
         (void)cudaStreamSynchronize(gpu->stream);
         (void)cudaStreamDestroy(gpu->stream);
     }
-    if (gpu->pool) (void)cudaMemPoolDestroy(gpu->pool);
+    sw_upload_free(gpu->upload);
+    if (gpu->pool && !gpu->is_branch) (void)cudaMemPoolDestroy(gpu->pool);
     (void)cudaGetLastError();
     sw_mem_put(gpu);
 }
@@ -199,9 +236,14 @@ void sw_device_put(sw_device *gpu, void *taken)
 sw_code sw_device_upload(sw_device *gpu, void *d_to, const void *from, int64_t size_bytes,
                          sw_err *err)
 {
-    sw_code rc = CHECK(cudaMemcpyAsync(d_to, from, (size_t)size_bytes, cudaMemcpyHostToDevice,
-                                       gpu->stream), err);
+    bool is_done = false;
+    sw_code rc = SW_OK;
 
+    if (size_bytes >= UPLOAD_BYTES_MIN)
+        rc = sw_upload_run(&is_done, gpu->upload, d_to, from, size_bytes, gpu->stream, err);
+    if (rc != SW_OK || is_done) return rc;
+    rc = CHECK(cudaMemcpyAsync(d_to, from, (size_t)size_bytes, cudaMemcpyHostToDevice, gpu->stream),
+               err);
     return rc == SW_OK ? sw_device_sync(gpu, err) : rc;
 }
 

@@ -49,15 +49,35 @@ done:
     return rc;
 }
 
+sw_code sw_solver_lane(sw_solver **out, sw_solver *s, int i, sw_err *err)
+{
+    sw_device *gpu = NULL;
+    sw_code rc = sw_device_use(s->gpu, err);
+
+    if (rc == SW_OK && !s->lane[i]) {
+        if ((rc = sw_device_branch(&gpu, s->gpu, err)) != SW_OK) return rc;
+        rc = sw_solver_open(&s->lane[i], gpu, SW_LANE_BYTES, err);
+        if (rc == SW_OK) s->lane[i]->is_lane = true;
+        else sw_device_close(gpu);
+    }
+    if (rc == SW_OK) *out = s->lane[i];
+    return rc;
+}
+
 void sw_solver_close(sw_solver *s)
 {
+    sw_device *own;
+
     if (!s) return;
+    own = s->is_lane ? s->gpu : NULL;
+    for (int i = 0; i < SW_SOLVER_LANES; i++) sw_solver_close(s->lane[i]);
     if (s->params) (void)s->libs.cusolverDnDestroyParams_fn(s->params);
     if (s->lapack) (void)s->libs.cusolverDnDestroy_fn(s->lapack);
     if (s->blas) (void)s->libs.cublasDestroy_v2_fn(s->blas);
     sw_device_put(s->gpu, s->d_info);
     sw_device_put(s->gpu, s->d_blas_work);
     sw_solver_libs_unload(&s->libs);
+    sw_device_close(own);
     sw_mem_put(s);
 }
 

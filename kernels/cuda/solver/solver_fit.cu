@@ -305,12 +305,14 @@ sw_code sw_rows_round(const solve_rows *r, const grid_shape *g, cudaStream_t str
     return launched("swk_solver_round", err);
 }
 
-__global__ void swk_solver_error(solve_rows r, grid_shape shape, bool levels_alone)
+/* Columns [begin, end) alone. */
+__global__ void swk_solver_error(solve_rows r, grid_shape shape, bool levels_alone, int64_t begin,
+                                 int64_t end)
 {
     int64_t row = blockIdx.x;
 
-    EACH_COLUMN(col, r.k) {
-        int64_t at = row * r.k + col, g = row * r.n_groups + col / r.group_elems;
+    EACH_COLUMN(i, end - begin) {
+        int64_t col = begin + i, at = row * r.k + col, g = row * r.n_groups + col / r.group_elems;
         double c = sub(level_of_code(r.codes[at], shape), (double)r.zeros[g]);
         r.error[at] = levels_alone ? c : sub(mul((double)r.scales[g], c), r.target[at]);
     }
@@ -319,7 +321,14 @@ __global__ void swk_solver_error(solve_rows r, grid_shape shape, bool levels_alo
 sw_code sw_rows_error(const solve_rows *r, const grid_shape *g, bool levels_alone,
                       cudaStream_t stream, sw_err *err)
 {
-    swk_solver_error<<<by_columns(r->n, r->k), 256, 0, stream>>>(*r, *g, levels_alone);
+    swk_solver_error<<<by_columns(r->n, r->k), 256, 0, stream>>>(*r, *g, levels_alone, 0, r->k);
+    return launched("swk_solver_error", err);
+}
+
+sw_code sw_rows_error_of(const solve_rows *r, const grid_shape *g, int64_t begin, int64_t end,
+                         cudaStream_t stream, sw_err *err)
+{
+    swk_solver_error<<<by_columns(r->n, end - begin), 256, 0, stream>>>(*r, *g, false, begin, end);
     return launched("swk_solver_error", err);
 }
 
@@ -403,4 +412,26 @@ sw_code sw_rows_weigh(double *d_out, const solve_rows *r, const double *d_weight
 {
     swk_solver_weigh<<<(unsigned)r->n, 256, 0, stream>>>(d_out, r->error, d_weight, r->k);
     return launched("swk_solver_weigh", err);
+}
+
+/* grid (rows), 256 threads. With e the error against the target, s the shift in it and L = H s,
+ * (e + s) H (e + s)^T is the loss that is there and (2 e + s) . L. */
+__global__ void swk_solver_unshift(solve_rows r)
+{
+    int64_t row = blockIdx.x;
+    double sum = 0.0;
+
+    for (int64_t col = threadIdx.x; col < r.k; col += 256) {
+        int64_t at = row * r.k + col;
+        double shift = __ddiv_rn(r.shift[at], r.global);
+        sum += (2.0 * r.error[at] + shift) * r.lift[at];
+    }
+    sum = sum_of_block(sum);
+    if (threadIdx.x == 0) r.loss[row] += sum;
+}
+
+sw_code sw_rows_unshift(const solve_rows *r, cudaStream_t stream, sw_err *err)
+{
+    swk_solver_unshift<<<(unsigned)r->n, 256, 0, stream>>>(*r);
+    return launched("swk_solver_unshift", err);
 }

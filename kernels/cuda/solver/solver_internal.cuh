@@ -23,6 +23,8 @@ struct sw_solver {
     void *d_blas_work;
     int *d_info;         /* of cuSOLVER */
     int64_t work_bytes;  /* most that a solve may take */
+    sw_solver *lane[SW_SOLVER_LANES]; /* once asked for */
+    bool is_lane;        /* the device is a branch, and its own */
 };
 
 /* How kernels round scales of this spec: 0 F32, 1 F16, 2 BF16, -1 not at all. */

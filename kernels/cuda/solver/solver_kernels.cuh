@@ -39,9 +39,10 @@ typedef struct solve_rows {
     double global;       /* scale of the whole weight: targets are divided by it */
     double *target;      /* [n, k] */
     double *work;        /* [n, k] perm order during the sweep; products afterwards */
-    double *slope;       /* [n, k] H times the error of each row */
+    double *slope;       /* [n, k] H times the error of each row, for the columns in hand */
     double *error;       /* [n, k] */
     double *aim;         /* [n, k] H times the target */
+    double *lift;        /* [n, k] H times the shift, as part of the target; NULL: there is none */
     double *block;       /* [n, 128] errors or steps of a block */
     uint8_t *codes, *old_codes;  /* [n, k], as they are stored */
     float *scales, *old_scales;  /* [n, n_groups] */
@@ -79,6 +80,11 @@ sw_code sw_rows_round(const solve_rows *r, const grid_shape *g, cudaStream_t str
 /* error = scale * (level - zero) - target, or the levels less their zeros alone. */
 sw_code sw_rows_error(const solve_rows *r, const grid_shape *g, bool levels_alone,
                       cudaStream_t stream, sw_err *err) SW_MUST_USE;
+/* The same of columns [begin, end), from the target. */
+sw_code sw_rows_error_of(const solve_rows *r, const grid_shape *g, int64_t begin, int64_t end,
+                         cudaStream_t stream, sw_err *err) SW_MUST_USE;
+/* loss [n], of errors against the target, becomes that against the weight itself. */
+sw_code sw_rows_unshift(const solve_rows *r, cudaStream_t stream, sw_err *err) SW_MUST_USE;
 /* d_values [n, k] = what sw_qtensor_decode makes of the codes. */
 sw_code sw_rows_decode(float *d_values, const solve_rows *r, const grid_shape *g,
                        cudaStream_t stream, sw_err *err) SW_MUST_USE;

@@ -77,16 +77,15 @@ sw_code sw_solve_count(sw_solve *v, sw_stage stage, sw_err *err)
 /* Bytes that a row takes beside the weight itself. */
 static int64_t row_bytes(const sw_device_problem *p, int64_t n_groups)
 {
-    int64_t n_doubles = p->factor ? 5 * p->k_in + SW_SOLVE_COLS + 4 * n_groups + 4 : p->k_in;
+    int64_t n_wide = p->d_shift ? 6 : 5;
+    int64_t n_doubles = p->factor ? n_wide * p->k_in + SW_SOLVE_COLS + 4 * n_groups + 4 : p->k_in;
 
     return 8 * n_doubles + 2 * p->k_in + 4 * p->k_in + 12 * n_groups;
 }
 
 static int64_t rows_at_a_time(const sw_solve *v)
 {
-    int64_t n = v->s->work_bytes / row_bytes(v->p, v->r.n_groups) / 64 * 64;
-
-    return sw_max_i64(64, sw_min_i64(n, v->p->n_out));
+    return sw_max_i64(64, sw_solver_rows(v->s, v->p->n_out, row_bytes(v->p, v->r.n_groups)));
 }
 
 static sw_code take_systems(sw_solve *v, int64_t n, sw_err *err)
@@ -114,6 +113,7 @@ static sw_code take_gptq_rows(sw_solve *v, int64_t n, sw_err *err)
 
     TRY(SW_SOLVER_TAKE(&r->work, s, n * r->k, "working rows", err));
     TRY(SW_SOLVER_TAKE(&r->block, s, n * SW_SOLVE_COLS, "errors of a block", err));
+    if (v->p->d_shift) TRY(SW_SOLVER_TAKE(&r->lift, s, n * r->k, "lifts", err));
     TRY(SW_SOLVER_TAKE(&r->old_codes, s, n * r->k, "codes", err));
     TRY(SW_SOLVER_TAKE(&r->old_scales, s, n * r->n_groups, "scales", err));
     TRY(SW_SOLVER_TAKE(&r->is_settled, s, sw_ceil_div(n, 64), "slabs", err));
@@ -188,10 +188,10 @@ static void put_rows(sw_solve *v)
     solve_rows *r = &v->r;
     clip_best *b = &v->best;
     void *taken[] = {(void *)(uintptr_t)r->w, r->target, r->work, r->slope, r->error, r->aim,
-                     r->block, r->codes, r->old_codes, r->scales, r->old_scales, r->zeros, r->loss,
-                     r->is_settled, r->system, r->rhs, (void *)r->system_at, (void *)r->rhs_at,
-                     r->info, v->d_weight, v->d_ones, v->d_shared, b->fit, b->fit_zeros, b->scales,
-                     b->zeros, b->loss};
+                     r->lift, r->block, r->codes, r->old_codes, r->scales, r->old_scales, r->zeros,
+                     r->loss, r->is_settled, r->system, r->rhs, (void *)r->system_at,
+                     (void *)r->rhs_at, r->info, v->d_weight, v->d_ones, v->d_shared, b->fit,
+                     b->fit_zeros, b->scales, b->zeros, b->loss};
 
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sw_device_put(v->s->gpu, taken[i]);
     sw_mem_put(v->perm);
@@ -240,14 +240,49 @@ sw_code sw_solve_times_h(const sw_solve *v, double *d_out, const double *d_in, s
                            err);
 }
 
+sw_code sw_solve_times_left(const sw_solve *v, double *d_out, const double *d_in, int64_t begin,
+                            int64_t end, sw_err *err)
+{
+    int64_t k = v->r.k;
+
+    if (begin == 0) return SW_OK;
+    return sw_solver_dgemm(v->s, d_out + begin, k, d_in, k, v->p->factor->d_h + begin, k, v->r.n,
+                           end - begin, begin, 1.0, 0.0, err);
+}
+
+sw_code sw_solve_times_corner(const sw_solve *v, double *d_out, const double *d_in, int64_t begin,
+                              int64_t end, sw_err *err)
+{
+    int64_t k = v->r.k;
+
+    return sw_solver_dgemm(v->s, d_out + begin, k, d_in + begin, k,
+                           v->p->factor->d_h + begin * (k + 1), k, v->r.n, end - begin,
+                           end - begin, 1.0, begin > 0 ? 2.0 : 0.0, err);
+}
+
+sw_code sw_solve_quadratic(const sw_solve *v, double *d_loss, const double *d_e, double *d_scratch,
+                           sw_err *err)
+{
+    int64_t k = v->r.k;
+    sw_code rc;
+
+    for (int64_t b = 0; b < k; b += SW_SOLVE_WIDE) {
+        int64_t end = sw_min_i64(b + SW_SOLVE_WIDE, k);
+        TRY(sw_solve_times_left(v, d_scratch, d_e, b, end, err));
+        TRY(sw_solve_times_corner(v, d_scratch, d_e, b, end, err));
+    }
+    TRY(sw_rows_dot(d_loss, d_e, d_scratch, v->r.n, k, v->s->stream, err));
+done:
+    return rc;
+}
+
 sw_code sw_solve_losses(const sw_solve *v, double *d_loss, sw_err *err)
 {
     const solve_rows *r = &v->r;
     sw_code rc;
 
     TRY(sw_rows_error(r, &v->shape, false, v->s->stream, err));
-    TRY(sw_solve_times_h(v, r->slope, r->error, err));
-    TRY(sw_rows_dot(d_loss, r->error, r->slope, r->n, r->k, v->s->stream, err));
+    TRY(sw_solve_quadratic(v, d_loss, r->error, r->slope, err));
 done:
     return rc;
 }
@@ -266,8 +301,12 @@ static sw_code round_rows(sw_solve *v, sw_err *err)
     TRY(sw_solve_count(v, SW_STAGE_FIT, err));
     if (!v->p->factor) return SW_OK;
     TRY(sw_solve_losses(v, r->loss_rtn, err));
-    TRY(sw_solve_times_h(v, r->aim, r->target, err));
-    TRY(sw_rows_dot(r->power, r->target, r->aim, r->n, r->k, v->s->stream, err));
+    if (v->p->method == SW_DEVICE_GPTQ) { /* which needs all of H times the target */
+        TRY(sw_solve_times_h(v, r->aim, r->target, err));
+        TRY(sw_rows_dot(r->power, r->target, r->aim, r->n, r->k, v->s->stream, err));
+    } else {
+        TRY(sw_solve_quadratic(v, r->power, r->target, r->aim, err));
+    }
     TRY(sw_solve_count(v, SW_STAGE_LOSS, err));
 done:
     return rc;

@@ -10,6 +10,7 @@
 #include "kernels/cuda/solver/solver_kernels.cuh"
 
 #define SW_SOLVE_COLS 128 /* of a lazy-update block */
+#define SW_SOLVE_WIDE 512 /* columns of a product over all before them; a multiple of the above */
 
 typedef struct sw_solve {
     sw_solver *s;
@@ -33,7 +34,18 @@ sw_code sw_solve_fit(sw_solve *v, const double *d_weight, sw_err *err) SW_MUST_U
 /* out [n, k] = in [n, k] H */
 sw_code sw_solve_times_h(const sw_solve *v, double *d_out, const double *d_in,
                          sw_err *err) SW_MUST_USE;
-/* d_loss [n] of the codes against the target; leaves error and slope. */
+/* Columns [begin, end) of out [n, k] = those of in H_left, where only what lies left of begin
+ * counts. Nothing where begin is 0. */
+sw_code sw_solve_times_left(const sw_solve *v, double *d_out, const double *d_in, int64_t begin,
+                            int64_t end, sw_err *err) SW_MUST_USE;
+/* The same columns of out = in H_corner + 2 out, of H's rows [begin, end) alone: with the products
+ * of the left in out, in . out is then in H in^T. */
+sw_code sw_solve_times_corner(const sw_solve *v, double *d_out, const double *d_in, int64_t begin,
+                              int64_t end, sw_err *err) SW_MUST_USE;
+/* d_loss [n] = e H e^T of rows d_e [n, k], by half the products of e H; d_scratch [n, k]. */
+sw_code sw_solve_quadratic(const sw_solve *v, double *d_loss, const double *d_e, double *d_scratch,
+                           sw_err *err) SW_MUST_USE;
+/* d_loss [n] of the codes against the target; leaves the error. */
 sw_code sw_solve_losses(const sw_solve *v, double *d_loss, sw_err *err) SW_MUST_USE;
 
 /* The chunk's codes by these methods, its loss in r.loss; a plain solution is there. */

@@ -53,9 +53,9 @@ static unsigned grid_for(int64_t n) { return blocks_for(n, 256 * 8); }
 
 extern "C" int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes)
 {
-    int64_t rows = s->work_bytes / row_bytes / 64 * 64;
+    int64_t rows = SW_SOLVER_ROWS;
 
-    if (rows < 64) rows = 64;
+    while (rows > 64 && rows * row_bytes > s->work_bytes) rows /= 2;
     return rows < n ? rows : n;
 }
 

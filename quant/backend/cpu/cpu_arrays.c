@@ -1,4 +1,4 @@
-/* cpu_arrays.c - arrays in memory, and what searches do with them (backend.h). */
+/* cpu_arrays.c - arrays in memory, what searches do with them (backend.h), and lanes. */
 #include <string.h>
 
 #include "formats/base/mem.h"
@@ -6,6 +6,22 @@
 #include "quant/backend/cpu/cpu.h"
 
 #define ROWS 64
+
+/* Every step uses all threads. */
+int sw_cpu_n_lanes(const sw_place *at, int64_t item_bytes)
+{
+    (void)at;
+    (void)item_bytes;
+    return 1;
+}
+
+sw_code sw_cpu_lane(sw_place *out, const sw_place *at, int i, sw_err *err)
+{
+    (void)i;
+    (void)err;
+    *out = *at;
+    return SW_OK;
+}
 
 sw_code sw_cpu_take(void **out, const sw_place *at, int64_t n, int64_t elem_bytes, const char *what,
                     sw_err *err)
@@ -18,19 +34,6 @@ void sw_cpu_put(const sw_place *at, void *values)
 {
     (void)at;
     sw_mem_put(values);
-}
-
-sw_code sw_cpu_fetch(const sw_place *at, void *to, const void *from, int64_t n_bytes, sw_err *err)
-{
-    (void)at;
-    (void)err;
-    memcpy(to, from, (size_t)n_bytes);
-    return SW_OK;
-}
-
-sw_code sw_cpu_store(const sw_place *at, void *to, const void *from, int64_t n_bytes, sw_err *err)
-{
-    return sw_cpu_fetch(at, to, from, n_bytes, err);
 }
 
 sw_code sw_cpu_lend(float **out, const sw_place *at, float *from, int64_t n, const char *what,

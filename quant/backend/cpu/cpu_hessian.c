@@ -19,6 +19,13 @@ sw_code sw_cpu_hessian_new(sw_hessian *hess, bool with_cross, sw_err *err)
     return rc;
 }
 
+/* D is the product of rows that are there; W D would take another for every chunk. */
+sw_code sw_cpu_hessian_weigh(sw_hessian *hess, sw_err *err)
+{
+    (void)hess;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "the CPU sums cross terms of inputs alone");
+}
+
 void sw_cpu_hessian_free(sw_hessian *hess)
 {
     sw_mem_put(hess->h);

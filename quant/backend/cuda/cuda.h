@@ -18,8 +18,8 @@ static inline sw_device *sw_cuda_gpu(const sw_place *at) { return sw_solver_gpu(
 
 /* A factor on the device. */
 sw_device_factor *sw_cuda_factor(const sw_factor *f);
-/* As sw_hessian_add, of BF16 rows on the device: d_x rows x_stride elements apart, d_dx and d_dr
- * dense or NULL. That x is finite is seen when the sums are settled. */
+/* As sw_hessian_add, of BF16 rows on the device: d_x rows x_stride elements apart, d_dx (of weighed
+ * sums W (x0 - x)) and d_dr dense or NULL. That x is finite is seen when the sums are settled. */
 sw_code sw_cuda_hessian_add_rows(sw_hessian *hess, const uint16_t *d_x, int64_t x_stride,
                                  const uint16_t *d_dx, const uint16_t *d_dr, int64_t n_tokens,
                                  sw_err *err) SW_MUST_USE;

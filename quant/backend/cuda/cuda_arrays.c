@@ -1,5 +1,27 @@
-/* cuda_arrays.c - arrays on a CUDA device, and what searches do with them (backend.h). */
+/* cuda_arrays.c - arrays on a CUDA device, what searches do with them (backend.h), and lanes. */
+#include "formats/base/size.h"
 #include "quant/backend/cuda/cuda.h"
+
+#define LANE_ROOM_BYTES (2 * SW_LANE_BYTES) /* a solve, and what libraries take */
+
+int sw_cuda_n_lanes(const sw_place *at, int64_t item_bytes)
+{
+    int64_t n = sw_device_left_bytes(sw_cuda_gpu(at)) / (LANE_ROOM_BYTES + item_bytes);
+
+    return (int)sw_max_i64(1, sw_min_i64(n, SW_SOLVER_LANES));
+}
+
+sw_code sw_cuda_lane(sw_place *out, const sw_place *at, int i, sw_err *err)
+{
+    sw_solver *lane = NULL;
+    sw_code rc = sw_solver_lane(&lane, sw_cuda_solver(at), i, err);
+
+    if (rc == SW_OK) rc = sw_device_sync(sw_cuda_gpu(at), err);
+    if (rc != SW_OK) return rc;
+    *out = *at;
+    out->device = lane;
+    return SW_OK;
+}
 
 sw_code sw_cuda_take(void **out, const sw_place *at, int64_t n, int64_t elem_bytes,
                      const char *what, sw_err *err)
@@ -8,16 +30,6 @@ sw_code sw_cuda_take(void **out, const sw_place *at, int64_t n, int64_t elem_byt
 }
 
 void sw_cuda_put(const sw_place *at, void *values) { sw_device_put(sw_cuda_gpu(at), values); }
-
-sw_code sw_cuda_fetch(const sw_place *at, void *to, const void *from, int64_t n_bytes, sw_err *err)
-{
-    return sw_device_download(sw_cuda_gpu(at), to, from, n_bytes, err);
-}
-
-sw_code sw_cuda_store(const sw_place *at, void *to, const void *from, int64_t n_bytes, sw_err *err)
-{
-    return sw_device_upload(sw_cuda_gpu(at), to, from, n_bytes, err);
-}
 
 sw_code sw_cuda_lend(float **out, const sw_place *at, float *from, int64_t n, const char *what,
                      sw_err *err)

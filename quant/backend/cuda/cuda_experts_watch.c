@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "quant/backend/cuda/cuda_streams.h"
 
 static sw_code new_sizes(sw_cuda_experts *w, sw_err *err)
 {
@@ -66,6 +67,13 @@ static sw_code add_rows(sw_expert_rows *r, sw_solver *solver, const uint16_t *d_
     return rc;
 }
 
+static int64_t batch_tokens(const sw_streams *s)
+{
+    const sw_cuda_streams *on = s->own;
+
+    return on->batch_seqs * s->seq_len;
+}
+
 sw_code sw_cuda_experts_new(sw_cuda_experts *out, const sw_streams *s, sw_site_stats *stats,
                              sw_err *err)
 {
@@ -87,7 +95,7 @@ sw_code sw_cuda_experts_new(sw_cuda_experts *out, const sw_streams *s, sw_site_s
     if (rc == SW_OK && width)
         rc =
             sw_device_take((void **)&out->d_rounded, sw_cuda_gpu(&s->place),
-                           s->chunk_seqs * s->seq_len * width, (int64_t)sizeof *out->d_rounded,
+                           batch_tokens(s) * width, (int64_t)sizeof *out->d_rounded,
                            "rounded inputs", err);
     return rc;
 }

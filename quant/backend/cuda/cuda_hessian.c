@@ -5,7 +5,7 @@
 
 /* What a Hessian keeps: its h, d and r are the d_sum of these. */
 typedef struct cuda_sums {
-    sw_gram h, d, r; /* a zeroed one is not wanted */
+    sw_gram h, d, r; /* a zeroed one is not wanted; d: D, or W D */
 } cuda_sums;
 
 static cuda_sums *sums_of(const sw_hessian *hess) { return hess->own; }
@@ -40,17 +40,29 @@ void sw_cuda_hessian_free(sw_hessian *hess)
     sw_mem_put(sums);
 }
 
+sw_code sw_cuda_hessian_weigh(sw_hessian *hess, sw_err *err)
+{
+    sw_solver *s = sw_cuda_solver(&hess->place);
+    sw_gram *d = &sums_of(hess)->d;
+    sw_code rc;
+
+    sw_gram_free(d, s);
+    rc = sw_gram_new(d, s, hess->n_out_residual, hess->k_in, false, err);
+    hess->d = d->d_sum;
+    return rc;
+}
+
 sw_code sw_cuda_hessian_add_rows(sw_hessian *hess, const uint16_t *d_x, int64_t x_stride,
                                  const uint16_t *d_dx, const uint16_t *d_dr, int64_t n_tokens,
                                  sw_err *err)
 {
-    int64_t k = hess->k_in, n_r = hess->n_out_residual;
+    int64_t n_r = hess->n_out_residual;
     sw_solver *s = sw_cuda_solver(&hess->place);
     cuda_sums *sums = sums_of(hess);
     sw_code rc = sw_gram_add(&sums->h, s, d_x, x_stride, d_x, x_stride, n_tokens, err);
 
     if (rc == SW_OK && hess->d && d_dx)
-        rc = sw_gram_add(&sums->d, s, d_dx, k, d_x, x_stride, n_tokens, err);
+        rc = sw_gram_add(&sums->d, s, d_dx, sums->d.n_rows, d_x, x_stride, n_tokens, err);
     if (rc == SW_OK && hess->r && d_dr)
         rc = sw_gram_add(&sums->r, s, d_dr, n_r, d_x, x_stride, n_tokens, err);
     if (rc == SW_OK) hess->n_tokens += n_tokens;

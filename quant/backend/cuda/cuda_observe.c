@@ -9,20 +9,22 @@
 #define SOLVE_BYTES_PER_ELEM 40
 #define KEEP_SPARE_BYTES ((int64_t)16 << 30)
 
-/* What the original model saw in a chunk, kept until the quantized model's turn. */
+/* What the original model saw in a batch, kept until the quantized model's turn. */
 typedef struct watcher {
     const sw_streams *s;
     sw_site_stats *stats;
-    uint16_t *d_x0[SW_SITE_COUNT]; /* [chunk tokens, k_in]; then x0 - x */
-    float *d_r0[SW_SITE_COUNT];    /* [chunk tokens, hidden], sites that write the residual */
-    uint16_t *d_dr;                /* [chunk tokens, hidden] */
-    uint16_t *d_rounded;           /* [chunk tokens, widest], NULL when inputs stay floats */
+    uint16_t *d_x0[SW_SITE_COUNT]; /* [batch tokens, k_in]; then x0 - x */
+    float *d_r0[SW_SITE_COUNT];    /* [batch tokens, hidden], sites that write the residual */
+    uint16_t *d_dr;                /* [batch tokens, hidden] */
+    sw_slot weighs[SW_SITE_COUNT]; /* the linear whose W D is summed; SW_SLOT_COUNT: D itself is */
+    uint16_t *d_weighed;           /* [batch tokens, hidden] W (x0 - x) */
+    uint16_t *d_rounded;           /* [batch tokens, widest], NULL when inputs stay floats */
     sw_cuda_range range[SW_SITE_COUNT];
     sw_cuda_sizes sizes[SW_SITE_COUNT];
     sw_cuda_kv kv;
     sw_cuda_experts experts;
-    bool has_original, is_held;
-    int64_t first_token;           /* of this chunk, in the text, */
+    bool has_original;
+    int64_t first_token;           /* of this batch, in the text, */
     int64_t first_here;            /* and among the tokens that are here */
 } watcher;
 
@@ -35,12 +37,19 @@ static sw_code take(void *out, sw_device *gpu, int64_t n, int64_t elem_bytes, sw
     return sw_device_take((void **)out, gpu, n, elem_bytes, "calibration streams", err);
 }
 
+static int64_t batch_tokens(const sw_streams *s)
+{
+    const sw_cuda_streams *on = s->own;
+
+    return on->batch_seqs * s->seq_len;
+}
+
 /* What is wanted besides sums. */
 static sw_code watch_sizes(watcher *o, sw_err *err)
 {
     const sw_site_stats *stats = o->stats;
     sw_solver *solver = solver_of(o);
-    int64_t n = o->s->chunk_seqs * o->s->seq_len, width = 0;
+    int64_t n = batch_tokens(o->s), width = 0;
     sw_code rc = SW_OK;
 
     o->kv.solver = solver;
@@ -55,9 +64,44 @@ static sw_code watch_sizes(watcher *o, sw_err *err)
     return rc == SW_OK && width ? take(&o->d_rounded, gpu_of(o), n * width, 2, err) : rc;
 }
 
+/* The one linear that reads a site, if it is one whose W D is less to sum than D, the product that
+ * makes its rows included. */
+static sw_slot weighing_slot(const sw_streams *s, const sw_hessian *h, int64_t layer, sw_site site)
+{
+    sw_linear_ref refs[SW_SLOT_COUNT];
+    int64_t n = sw_model_linears(s->model, layer, NULL, 0);
+    sw_slot slot = SW_SLOT_COUNT;
+
+    if (2 * h->n_out_residual >= h->k_in || !h->n_out_residual || n > SW_SLOT_COUNT)
+        return SW_SLOT_COUNT;
+    n = sw_model_linears(s->model, layer, refs, SW_SLOT_COUNT);
+    for (int64_t i = 0; i < n; i++) {
+        if (refs[i].site != site) continue;
+        if (slot != SW_SLOT_COUNT || refs[i].expert >= 0 || refs[i].n_out != h->n_out_residual)
+            return SW_SLOT_COUNT;
+        slot = refs[i].slot;
+    }
+    return slot;
+}
+
+/* Let the sums of a site be of W (x0 - x) where that is less. */
+static sw_code weigh(watcher *o, sw_site site, sw_err *err)
+{
+    const sw_streams *s = o->s;
+    sw_hessian *seen = &o->stats->site[site], *held = &o->stats->held[site];
+    sw_code rc;
+
+    o->weighs[site] = weighing_slot(s, seen, o->stats->layer, site);
+    if (o->weighs[site] == SW_SLOT_COUNT) return SW_OK;
+    if ((rc = sw_hessian_weigh(seen, err)) != SW_OK ||
+        (rc = sw_hessian_weigh(held, err)) != SW_OK || o->d_weighed)
+        return rc;
+    return take(&o->d_weighed, gpu_of(o), batch_tokens(s) * s->model->hidden, 2, err);
+}
+
 static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
 {
-    int64_t n = s->chunk_seqs * s->seq_len, hidden = s->model->hidden;
+    int64_t n = batch_tokens(s), hidden = s->model->hidden;
     sw_device *gpu = sw_cuda_gpu(&s->place);
     sw_code rc = SW_OK;
 
@@ -70,6 +114,7 @@ static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats
         if (rc == SW_OK && h->n_out_residual) rc = take(&o->d_r0[site], gpu, n * hidden, 4, err);
         if (rc == SW_OK && h->n_out_residual && !o->d_dr)
             rc = take(&o->d_dr, gpu, n * hidden, 2, err);
+        if (rc == SW_OK) rc = weigh(o, (sw_site)site, err);
     }
     if (rc == SW_OK) rc = watch_sizes(o, err);
     return rc == SW_OK && stats->experts ? sw_cuda_experts_new(&o->experts, s, stats, err) : rc;
@@ -87,9 +132,10 @@ static void watcher_free(watcher *o)
     sw_cuda_kv_free(&o->kv);
     sw_device_put(gpu_of(o), o->d_rounded);
     sw_device_put(gpu_of(o), o->d_dr);
+    sw_device_put(gpu_of(o), o->d_weighed);
 }
 
-/* Where rows of this chunk are kept until the streams move; NULL: nowhere. */
+/* Where rows of this batch are kept until the streams move; NULL: nowhere. */
 static uint16_t *kept_rows(const watcher *o, uint16_t *d_kept, sw_site site, int64_t k_in)
 {
     const sw_cuda_streams *on = o->s->own;
@@ -165,13 +211,40 @@ static sw_code fetch_sizes(watcher *o, sw_err *err)
     return rc == SW_OK && stats->kv ? sw_cuda_kv_fetch(stats->kv, &o->kv, err) : rc;
 }
 
+/* The rows of a batch into the sums, chunk by chunk: some are kept back. */
+static sw_code add_chunks(watcher *o, sw_site site, const uint16_t *d_x, int64_t stride,
+                          const uint16_t *d_dr, int64_t n_tokens, sw_err *err)
+{
+    const sw_streams *s = o->s;
+    const sw_cuda_streams *on = s->own;
+    int64_t step = s->chunk_seqs * s->seq_len, k = o->stats->site[site].k_in, dx_width = k;
+    const uint16_t *d_dx = o->d_x0[site];
+    sw_code rc = SW_OK;
+
+    if (d_dx && o->weighs[site] != SW_SLOT_COUNT) {
+        rc = sw_device_block_times(on->original, o->weighs[site], o->d_weighed, d_dx, k, n_tokens,
+                                   err);
+        d_dx = o->d_weighed;
+        dx_width = s->model->hidden;
+    }
+    for (int64_t at = 0; at < n_tokens && rc == SW_OK; at += step) {
+        bool is_held =
+            o->has_original && sw_streams_is_held(s, (o->first_here + at) / s->seq_len);
+        rc = sw_cuda_hessian_add_rows(is_held ? &o->stats->held[site] : &o->stats->site[site],
+                                      d_x + at * stride, stride,
+                                      d_dx ? d_dx + at * dx_width : NULL,
+                                      d_dr ? d_dr + at * s->model->hidden : NULL,
+                                      sw_min_i64(step, n_tokens - at), err);
+    }
+    return rc;
+}
+
 static sw_code see_quantized(void *self, sw_site site, int64_t expert, const void *d_x,
                              int64_t n_tokens, int64_t k_in, int64_t stride,
                              const int32_t *token_ids, sw_err *err)
 {
     watcher *o = self;
     const sw_cuda_streams *on = o->s->own;
-    sw_hessian *h = o->is_held ? &o->stats->held[site] : &o->stats->site[site];
     const uint16_t *d_x0 = kept_rows(o, on->d_kept0, site, k_in);
     uint16_t *d_dr = NULL, *d_to = kept_rows(o, on->d_kept, site, k_in);
     sw_code rc = SW_OK;
@@ -179,7 +252,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
     if (expert >= 0 && o->stats->experts)
         return sw_cuda_experts_see(&o->experts, site, expert, d_x, n_tokens, k_in, stride,
                                     token_ids, o->first_token, err);
-    if (expert >= 0 || !h->k_in) return SW_OK;
+    if (expert >= 0 || !o->stats->site[site].k_in) return SW_OK;
     if (d_to) rc = sw_solver_keep(on->solver, d_to, NULL, d_x, stride, n_tokens, k_in, err);
     if (rc == SW_OK) rc = look_at(o, site, &d_x, &stride, n_tokens, k_in, err);
     if (rc == SW_OK && o->d_x0[site])
@@ -190,8 +263,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
         rc = sw_solver_to_bf16(on->solver, d_dr, o->d_r0[site], on->d_work,
                                n_tokens * o->s->model->hidden, err);
     }
-    if (rc != SW_OK) return rc;
-    return sw_cuda_hessian_add_rows(h, d_x, stride, o->d_x0[site], d_dr, n_tokens, err);
+    return rc == SW_OK ? add_chunks(o, site, d_x, stride, d_dr, n_tokens, err) : rc;
 }
 
 static sw_code see_all(void *self, int64_t expert, const void *d_x, int64_t n_tokens, int64_t k_in,
@@ -212,9 +284,8 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *
 
     if (o->stats->experts) sw_cuda_experts_ask(&tap_q, &o->experts, see_all);
 
-    for (int64_t seq = s->from; seq < s->to && rc == SW_OK; seq += s->chunk_seqs) {
+    for (int64_t seq = s->from; seq < s->to && rc == SW_OK; seq += sw_cuda_batch_at(s, seq)) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
-        o->is_held = o->has_original && sw_streams_is_held(s, seq);
         o->first_here = seq * s->seq_len;
         o->first_token = tap_q.first_token = sw_streams_token_at(s, seq);
         if (o->has_original)
@@ -264,21 +335,32 @@ static int last_shown(const sw_site_stats *stats)
     return last;
 }
 
+/* The block stays on the device from the first piece of the text to the last. */
+static sw_code load_observed(sw_streams *s, const sw_block *quantized, bool with_downs, sw_err *err)
+{
+    sw_cuda_streams *on = s->own;
+
+    if (s->from > 0 && on->observed) return SW_OK;
+    sw_device_block_free(on->observed);
+    on->observed = NULL;
+    return sw_cuda_load_block(&on->observed, s, quantized, with_downs, err);
+}
+
 sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
                                 const sw_block *original, const sw_progress *progress,
                                 sw_err *err)
 {
     bool with_downs = stats->experts && stats->is_wanted[SW_SITE_DOWN_IN];
     int stop_at = last_shown(stats);
-    sw_device_block *block = NULL;
+    sw_cuda_streams *on = s->own;
     sw_err no_room = {0};
     watcher o;
     sw_code rc = watcher_new(&o, s, stats, err);
 
     if (s->from == 0) keep_inputs(s, stats, original, quantized->layer, &no_room);
     if (rc == SW_OK && o.has_original) rc = sw_cuda_load_original(s, original, false, err);
-    if (rc == SW_OK) rc = sw_cuda_load_block(&block, s, quantized, with_downs, err);
-    if (rc == SW_OK) rc = observe_chunks(s, &o, block, (sw_site)stop_at, progress, err);
+    if (rc == SW_OK) rc = load_observed(s, quantized, with_downs, err);
+    if (rc == SW_OK) rc = observe_chunks(s, &o, on->observed, (sw_site)stop_at, progress, err);
     if (rc == SW_OK) rc = fetch_sizes(&o, err);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
@@ -286,7 +368,10 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     }
     for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
         rc = sw_expert_stats_settle(&stats->experts[e], err);
-    sw_device_block_free(block);
+    if (rc != SW_OK || s->to == s->n_seqs) {
+        sw_device_block_free(on->observed);
+        on->observed = NULL;
+    }
     watcher_free(&o);
     return rc;
 }

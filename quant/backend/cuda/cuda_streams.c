@@ -1,6 +1,11 @@
 /* cuda_streams.c - see cuda_streams.h. */
 #include "quant/backend/cuda/cuda_streams.h"
 
+#include "formats/base/size.h"
+
+#define BATCH_CHUNKS_MAX 8
+#define BATCH_SHARE 16 /* of the device, that what a batch of routed tokens needs may take */
+
 int64_t sw_cuda_row_elems(const sw_streams *s) { return s->seq_len * s->model->hidden; }
 
 /* Likewise of what tokens have besides; the streams' own count of it comes later. */
@@ -17,7 +22,7 @@ static sw_code take(void *out, sw_device *gpu, int64_t n, int64_t elem_bytes, sw
 static sw_code take_streams(sw_cuda_streams *on, const sw_streams *s, bool with_original,
                             sw_err *err)
 {
-    int64_t n = s->n_seqs * sw_cuda_row_elems(s), n_chunk = s->chunk_seqs * sw_cuda_row_elems(s);
+    int64_t n = s->n_seqs * sw_cuda_row_elems(s), n_chunk = on->batch_seqs * sw_cuda_row_elems(s);
     int64_t n_side = s->n_seqs * side_elems(s), n_streams = with_original ? 2 : 1;
     sw_code rc = sw_device_room(on->gpu,
                                 ((n + n_side) * n_streams + n_chunk) * (int64_t)sizeof(float),
@@ -33,6 +38,29 @@ static sw_code take_streams(sw_cuda_streams *on, const sw_streams *s, bool with_
     return rc == SW_OK ? take(&on->d_work, on->gpu, n_chunk, (int64_t)sizeof *on->d_work, err) : rc;
 }
 
+/* Chunks of a sparse model that run together, by what the device has, not by what is left of it:
+ * a product of more rows may round otherwise. */
+static int64_t batch_seqs_of(const sw_streams *s, const sw_device *gpu)
+{
+    const sw_model *m = s->model;
+    int64_t chunk_tokens = s->chunk_seqs * s->seq_len, n_chunks = BATCH_CHUNKS_MAX;
+    int64_t of_experts = m->n_experts_used * (4 * m->moe_hidden + 6 * m->moe_intermediate);
+    int64_t token_bytes = 2 * of_experts + 16 * m->hidden + 4 * m->n_experts;
+
+    if (!m->n_experts) return s->chunk_seqs;
+    while (n_chunks > 1 && n_chunks * chunk_tokens * token_bytes >
+                               sw_device_about(gpu)->cap_bytes / BATCH_SHARE)
+        n_chunks /= 2;
+    return n_chunks * s->chunk_seqs;
+}
+
+int64_t sw_cuda_batch_at(const sw_streams *s, int64_t seq)
+{
+    const sw_cuda_streams *on = s->own;
+
+    return sw_min_i64(on->batch_seqs, sw_streams_piece_end(s, seq) - seq);
+}
+
 sw_code sw_cuda_streams_new(sw_streams *s, bool with_original, const char *spill_dir, sw_err *err)
 {
     int64_t chunk_tokens = s->chunk_seqs * s->seq_len;
@@ -46,7 +74,9 @@ sw_code sw_cuda_streams_new(sw_streams *s, bool with_original, const char *spill
     s->own = on;
     on->solver = sw_cuda_solver(&s->place);
     on->gpu = sw_cuda_gpu(&s->place);
-    rc = sw_device_engine_new(&on->engine, on->gpu, s->model, chunk_tokens, s->seq_len, err);
+    on->batch_seqs = sw_min_i64(batch_seqs_of(s, on->gpu), sw_max_i64(s->chunk_seqs, s->n_seqs));
+    rc = sw_device_engine_new(&on->engine, on->gpu, s->model, on->batch_seqs * s->seq_len,
+                              s->seq_len, err);
     if (rc == SW_OK) rc = take_streams(on, s, with_original, err);
     if (rc != SW_OK) return rc;
     return sw_engine_new(&s->engine, s->model, chunk_tokens, s->seq_len, s->place.n_threads, err);
@@ -66,6 +96,7 @@ void sw_cuda_streams_free(sw_streams *s)
     if (!on) return;
     sw_cuda_drop_kept(on);
     sw_device_block_free(on->original);
+    sw_device_block_free(on->observed);
     sw_device_engine_free(on->engine);
     sw_device_put(on->gpu, on->d_x);
     sw_device_put(on->gpu, on->d_x0);
@@ -133,7 +164,7 @@ sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const floa
                          int64_t seq, const sw_device_tap *tap, sw_site stop_at, sw_err *err)
 {
     sw_cuda_streams *on = s->own;
-    int64_t n_seqs = sw_streams_seqs_at(s, seq);
+    int64_t n_seqs = sw_cuda_batch_at(s, seq);
     sw_code rc = sw_solver_copy(on->solver, on->d_work, d_from + seq * sw_cuda_row_elems(s),
                                 n_seqs * sw_cuda_row_elems(s) * 4, err);
 
@@ -182,7 +213,7 @@ sw_code sw_cuda_streams_visit(sw_streams *s, const sw_block *quantized, const sw
     sw_device_block *block = NULL;
     sw_code rc = sw_cuda_load_block(&block, s, quantized, stop_at >= SW_SITE_DOWN_IN, err);
 
-    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs)
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += sw_cuda_batch_at(s, seq))
         if ((rc = sw_progress_check(progress, err)) == SW_OK)
             rc = sw_cuda_run_copy(s, block, on->d_x, seq, tap, stop_at, err);
     sw_device_block_free(block);
@@ -195,7 +226,7 @@ static sw_code advance_one(sw_streams *s, float *d_x, const sw_device_block *blo
     const sw_cuda_streams *on = s->own;
     bool is_end = half == (on->kept_at < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : SW_HALF_MLP);
     float *d_at = d_x + seq * sw_cuda_row_elems(s);
-    int64_t n_seqs = sw_streams_seqs_at(s, seq);
+    int64_t n_seqs = sw_cuda_batch_at(s, seq);
     sw_code rc = sw_cuda_give_side(s, d_x, seq, n_seqs, 0, err);
 
     if (rc != SW_OK) return rc;
@@ -219,7 +250,7 @@ sw_code sw_cuda_streams_advance(sw_streams *s, const sw_block *quantized,
     sw_code rc = sw_cuda_load_original(s, original, with_experts, err);
 
     if (rc == SW_OK) rc = sw_cuda_load_block(&block, s, quantized, with_experts, err);
-    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += s->chunk_seqs) {
+    for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += sw_cuda_batch_at(s, seq)) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         rc = advance_one(s, on->d_x, block, on->d_kept, seq, half, err);
         if (rc == SW_OK && on->d_x0)

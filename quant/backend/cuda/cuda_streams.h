@@ -1,8 +1,9 @@
 /* cuda_streams.h - streams (streams.h) on a CUDA device, blocks and all. For the CUDA backend
  * alone.
  *
- * Weights of one block at a time come from the host, activations never go back there. A chunk of
- * tokens is run on a copy, so that observing a site does not move a stream.
+ * Weights of one block at a time come from the host, activations never go back there. A batch of
+ * tokens is run on a copy, so that observing a site does not move a stream. Of a sparse model it is
+ * several chunks: an expert's share of one is too few rows for a product.
  */
 #ifndef SW_QUANT_BACKEND_CUDA_CUDA_STREAMS_H
 #define SW_QUANT_BACKEND_CUDA_CUDA_STREAMS_H
@@ -16,11 +17,13 @@ typedef struct sw_cuda_streams {
     sw_device *gpu;
     sw_device_engine *engine;
     float *d_x, *d_x0;      /* [n_tokens, hidden]; d_x0 NULL without the original */
-    float *d_work;          /* [chunk tokens, hidden] what a chunk runs on */
+    int64_t batch_seqs;     /* windows that run at a time: chunks, one or several */
+    float *d_work;          /* [batch tokens, hidden] what a batch runs on */
     float *d_side, *d_side0; /* [n_tokens, side_width] what tokens of both have besides, or NULL */
     sw_device_block *original;   /* of the present block, once loaded from */
     const sw_block *original_of; /* this, */
     bool has_experts;            /* with its experts */
+    sw_device_block *observed;   /* the quantized block, while pieces of the text run through it */
     uint16_t *d_kept, *d_kept0; /* [n_tokens, k_in] inputs of kept_at, of both models; or NULL */
     sw_site kept_at;
     const sw_block *kept_of;    /* the original block that they were made by */
@@ -34,7 +37,10 @@ int64_t sw_cuda_row_elems(const sw_streams *s);
  * none. */
 sw_code sw_cuda_give_side(const sw_streams *s, const float *d_stream, int64_t seq, int64_t n_seqs,
                           int64_t at, sw_err *err) SW_MUST_USE;
-/* A chunk of a stream, copied to d_work, up to a site. */
+/* Windows of the batch that begins with `seq`: never of two pieces of the text, so that a cut into
+ * ranks changes no product. */
+int64_t sw_cuda_batch_at(const sw_streams *s, int64_t seq);
+/* A batch of a stream, copied to d_work, up to a site. */
 sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
                          int64_t seq, const sw_device_tap *tap, sw_site stop_at,
                          sw_err *err) SW_MUST_USE;

@@ -35,6 +35,15 @@ static sw_code copy_rows(double *d_to, const double *from, int64_t row0, int64_t
                        : rc;
 }
 
+/* W D of these rows, from the sums or as a product. */
+static sw_code times_cross(double *d_to, const device_rows *r, const sw_factor *f,
+                           const sw_hessian *hess, int64_t row0, sw_err *err)
+{
+    if (hess->is_weighed) return copy_rows(d_to, hess->d, row0, r->n, f, err);
+    return sw_solver_times(sw_cuda_solver(&f->place), d_to, 0.0, 1.0, r->wide, hess->d, r->n,
+                           f->k_in, err);
+}
+
 static sw_code form_rows(double (*by_row)[5], device_rows *r, const sw_factor *f,
                          const sw_hessian *seen, const sw_hessian *held, int64_t row0,
                          bool with_residual, sw_err *err)
@@ -44,8 +53,8 @@ static sw_code form_rows(double (*by_row)[5], device_rows *r, const sw_factor *f
     sw_code rc;
 
 #define TRY(call) if ((rc = (call)) != SW_OK) return rc
-    TRY(sw_solver_times(s, r->sd, 0.0, 1.0, r->wide, seen->d, n, k, err));
-    TRY(sw_solver_times(s, r->b, 0.0, 1.0, r->wide, held->d, n, k, err));
+    TRY(times_cross(r->sd, r, f, seen, row0, err));
+    TRY(times_cross(r->b, r, f, held, row0, err));
     TRY(sw_solver_times_inverse(s, r->sd, r->t, sw_cuda_factor(f), n, err));
     if (with_residual) {
         TRY(copy_rows(r->sr, seen->r, row0, n, f, err));
@@ -97,7 +106,9 @@ static sw_code shift_rows(double *d_shift, device_rows *r, const sw_factor *f,
     if (with_residual)
         TRY(sw_solver_axpy(s, d_shift, strengths.residual, hess->r + row0 * k, r->n * k,
                            err));
-    if (hess->d && strengths.input > 0) {
+    if (hess->d && strengths.input > 0 && hess->is_weighed) {
+        TRY(sw_solver_axpy(s, d_shift, strengths.input, hess->d + row0 * k, r->n * k, err));
+    } else if (hess->d && strengths.input > 0) {
         TRY(sw_solver_widen(s, r->wide, w, r->n * k, err));
         TRY(sw_solver_times(s, d_shift, 1.0, strengths.input, r->wide, hess->d, r->n, k,
                             err));

@@ -155,7 +155,8 @@ static sw_code step(bool *is_done, half *h, mpi *m, sw_err *err)
 static sw_code fail_stalled(const mpi *m, const half *h, sw_err *err)
 {
     return SW_FAIL(err, SW_E_IO, "rank %d of %d has not answered rank %d for %.0f s; with "
-                   "SWAGE_RANK_WAIT=SECONDS it waits longer", h->other, m->size, m->rank, m->wait_limit_s);
+                   "SWAGE_RANK_WAIT=SECONDS it waits longer", h->other, m->size, m->rank,
+                   m->wait_limit_s);
 }
 
 static sw_code run_halves(mpi *m, half halves[2], sw_err *err)

@@ -100,9 +100,10 @@ static const size_t sizes[] = {0,      1,      7,       4096,    (128 << 10) - 1
                                (128 << 10) + 1, 3000000, 0, (1 << 20) + 5, 17u << 20};
 enum { N_SIZES = sizeof sizes / sizeof *sizes, LARGEST = 17 << 20 };
 
+/* Repeats after 2^37 bytes alone, so that no slot or piece is like another. */
 static uint8_t byte_of(int from, int message, size_t at)
 {
-    return (uint8_t)((uint64_t)(at + 1) * 2654435761u >> 9 ^ (uint64_t)(31 * from + message));
+    return (uint8_t)((uint64_t)(at + 1) * 2654435761u >> 29 ^ (uint64_t)(31 * from + message));
 }
 
 static void fill(uint8_t *data, size_t n, int from, int message)

@@ -167,6 +167,7 @@ const sw_cmd sw_cmd_quantize = {
     .defaults = &sw_quantize_defaults,
     .min_args = 1,
     .max_args = 1,
+    .has_ranks = true,
     .is_long = true,
     .examples = examples,
     .run = run_quantize,

@@ -38,19 +38,28 @@ static sw_code check_names(const job *j, const cJSON *key, sw_err *err)
     return rc == SW_OK ? sw_team_check_same(j->team, "set of options", hex, sizeof hex, err) : rc;
 }
 
-static sw_code check_settings(const job *j, sw_err *err)
+static sw_code check_members(const job *j, const cJSON *object, sw_err *err)
 {
-    cJSON *key = NULL;
     const cJSON *item;
     char what[160];
-    sw_code rc = sw_quantize_output_key(&key, j, err);
+    sw_code rc = check_names(j, object, err);
 
-    if (rc == SW_OK) rc = check_names(j, key, err);
-    cJSON_ArrayForEach(item, key) {
+    cJSON_ArrayForEach(item, object) {
         if (rc != SW_OK) break;
         (void)snprintf(what, sizeof what, "setting \"%.120s\"", item->string);
         rc = check_json(j, what, item, err);
     }
+    return rc;
+}
+
+static sw_code check_settings(const job *j, sw_err *err)
+{
+    cJSON *key = NULL;
+    sw_code rc = sw_quantize_output_key(&key, j, err);
+
+    if (rc == SW_OK && cJSON_IsObject(sw_json_member(key, "settings")))
+        rc = check_members(j, sw_json_member(key, "settings"), err);
+    if (rc == SW_OK) rc = check_members(j, key, err);
     cJSON_Delete(key);
     return rc;
 }

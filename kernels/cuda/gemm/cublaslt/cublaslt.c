@@ -12,8 +12,10 @@
 
 #define WORK_BYTES ((int64_t)32 << 20) /* what the library asks for on this architecture */
 #define N_PLANS 128
+#define ROWS_EXACT_MAX 64 /* up to so many rows of X each number of them has a plan of its own */
 
-/* A shape, and how to compute it. */
+/* A shape, and how to compute it. Experts get another number of rows every time, and choosing takes
+ * longer than most products: numbers of rows that are much alike share a plan. */
 typedef struct plan {
     sw_cublaslt_gemm shape; /* without pointers */
     char name[80];    /* in messages */
@@ -72,6 +74,16 @@ void sw_cublaslt_close(sw_cublaslt *lt)
     sw_mem_put(lt);
 }
 
+/* The next of 4 to 8 numbers between one power of two and the next. */
+static int64_t planned_rows(int64_t m)
+{
+    int64_t step = ROWS_EXACT_MAX / 2;
+
+    if (m <= ROWS_EXACT_MAX) return m;
+    while (8 * step <= m) step *= 2;
+    return sw_ceil_div(m, step) * step;
+}
+
 static bool is_same(const plan *p, const sw_cublaslt_gemm *q, const uint32_t align[3])
 {
     return p->is_set && p->shape.m == q->m && p->shape.n_out == q->n_out &&
@@ -81,23 +93,28 @@ static bool is_same(const plan *p, const sw_cublaslt_gemm *q, const uint32_t ali
 }
 
 /* The library is column-major: to it W is [k_in, n_out], transposed, X [k_in, m], Y [n_out, m]. */
-static sw_code lay_out(sw_cublaslt *lt, plan *p, const sw_cublaslt_gemm *q, sw_err *err)
+static sw_code lay_out_rows(sw_cublaslt_matrices *of, const sw_cublaslt_library *lib,
+                            const sw_cublaslt_gemm *q, sw_err *err)
 {
     const cudaDataType_t y_type = q->y_is_f32 ? CUDA_R_32F : CUDA_R_16BF;
     const uint64_t m = (uint64_t)q->m, n = (uint64_t)q->n_out, k = (uint64_t)q->k_in;
-    const sw_cublaslt_library *lib = &lt->lib;
-    sw_code rc;
+    sw_code rc = sw_cublaslt_check(lib->cublasLtMatrixLayoutCreate_at(&of->x, CUDA_R_16BF, k, m,
+                                                                      q->x_stride),
+                                   "X", err);
 
-    if ((rc = sw_cublaslt_check(lib->cublasLtMatrixLayoutCreate_at(&p->of.w, CUDA_R_16BF, k, n,
-                                                                   q->k_in),
-                                "W", err)) != SW_OK ||
-        (rc = sw_cublaslt_check(lib->cublasLtMatrixLayoutCreate_at(&p->of.x, CUDA_R_16BF, k, m,
-                                                                   q->x_stride),
-                                "X", err)) != SW_OK)
-        return rc;
-    return sw_cublaslt_check(lib->cublasLtMatrixLayoutCreate_at(&p->of.y, y_type, n, m,
-                                                                q->y_stride),
+    if (rc != SW_OK) return rc;
+    return sw_cublaslt_check(lib->cublasLtMatrixLayoutCreate_at(&of->y, y_type, n, m, q->y_stride),
                              "Y", err);
+}
+
+static sw_code lay_out(sw_cublaslt *lt, plan *p, const sw_cublaslt_gemm *q, sw_err *err)
+{
+    const uint64_t n = (uint64_t)q->n_out, k = (uint64_t)q->k_in;
+    sw_code rc = sw_cublaslt_check(lt->lib.cublasLtMatrixLayoutCreate_at(&p->of.w, CUDA_R_16BF, k,
+                                                                         n, q->k_in),
+                                   "W", err);
+
+    return rc == SW_OK ? lay_out_rows(&p->of, &lt->lib, q, err) : rc;
 }
 
 static sw_code plan_for(sw_cublaslt *lt, plan **out, const sw_cublaslt_gemm *q, sw_err *err)
@@ -130,7 +147,8 @@ static sw_code plan_for(sw_cublaslt *lt, plan **out, const sw_cublaslt_gemm *q, 
     return SW_OK;
 }
 
-static sw_code run_plan(sw_cublaslt *lt, const plan *p, const sw_cublaslt_gemm *q, sw_err *err)
+static sw_code run_plan(sw_cublaslt *lt, const plan *p, const sw_cublaslt_matrices *of,
+                        const sw_cublaslt_gemm *q, sw_err *err)
 {
     const float one = 1.0f, zero = 0.0f;
     const int64_t elem_bytes = q->y_is_f32 ? 4 : 2;
@@ -139,24 +157,50 @@ static sw_code run_plan(sw_cublaslt *lt, const plan *p, const sw_cublaslt_gemm *
 
     if (rc != SW_OK) return rc;
     return sw_cublaslt_check(lt->lib.cublasLtMatmul_at(lt->handle, lt->product, &one, q->d_w,
-                                                       p->of.w, q->d_x, p->of.x, &zero, q->d_y,
-                                                       p->of.y, q->d_y, p->of.y, &p->algo,
+                                                       of->w, q->d_x, of->x, &zero, q->d_y,
+                                                       of->y, q->d_y, of->y, &p->algo,
                                                        lt->d_work, (size_t)WORK_BYTES,
                                                        sw_device_stream(lt->gpu)),
                              p->name, err);
 }
 
+/* A product with fewer rows than its plan is for. */
+static sw_code run_fewer(sw_cublaslt *lt, const plan *p, const sw_cublaslt_gemm *q, sw_err *err)
+{
+    sw_cublaslt_matrices of = {0};
+    sw_code rc = lay_out_rows(&of, &lt->lib, q, err);
+
+    of.w = p->of.w;
+    if (rc == SW_OK) rc = run_plan(lt, p, &of, q, err);
+    of.w = NULL; /* the plan's */
+    sw_cublaslt_matrices_drop(&of, &lt->lib);
+    return rc;
+}
+
+static sw_code run_by(sw_cublaslt *lt, plan *p, const sw_cublaslt_gemm *q, sw_err *err)
+{
+    const bool is_first = !p->is_loaded;
+    sw_code rc;
+
+    if (is_first) sw_cublaslt_hold();
+    rc = p->shape.m == q->m ? run_plan(lt, p, &p->of, q, err) : run_fewer(lt, p, q, err);
+    if (is_first) sw_cublaslt_release();
+    p->is_loaded = rc == SW_OK;
+    return rc;
+}
+
 sw_code sw_cublaslt_run(sw_cublaslt *lt, const sw_cublaslt_gemm *q, sw_err *err)
 {
+    sw_cublaslt_gemm planned = *q;
+    sw_err no_plan = {0};
     plan *p = NULL;
     sw_code rc;
 
     if (q->m == 0 || q->n_out == 0) return SW_OK;
-    if ((rc = plan_for(lt, &p, q, err)) != SW_OK) return rc;
-    if (p->is_loaded) return run_plan(lt, p, q, err);
-    sw_cublaslt_hold();
-    rc = run_plan(lt, p, q, err);
-    sw_cublaslt_release();
-    p->is_loaded = rc == SW_OK;
-    return rc;
+    planned.m = planned_rows(q->m);
+    if (planned.m != q->m && plan_for(lt, &p, &planned, &no_plan) == SW_OK &&
+        run_by(lt, p, q, &no_plan) == SW_OK)
+        return SW_OK;
+    rc = plan_for(lt, &p, q, err); /* of this very shape, also where the shared one does not do */
+    return rc == SW_OK ? run_by(lt, p, q, err) : rc;
 }

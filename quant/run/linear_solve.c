@@ -1,0 +1,285 @@
+/* linear_solve.c - see linear_solve.h. */
+#include "quant/run/linear_solve.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "formats/base/size.h"
+#include "formats/io/profile.h"
+#include "formats/num/pow2.h"
+#include "quant/method/frame.h"
+#include "quant/method/target.h"
+#include "quant/method/weight_rows.h"
+#include "quant/run/share.h"
+#include "quant/search/outliers.h"
+#include "quant/team/team.h"
+
+static void scale_range(sw_solve_report *report, const sw_qtensor *q)
+{
+    report->scale_min = report->scale_max = fabs((double)q->scales[0]);
+    for (int64_t i = 1; i < q->n_out * q->n_groups; i++) {
+        double s = fabs((double)q->scales[i]);
+        if (s < report->scale_min) report->scale_min = s;
+        if (s > report->scale_max) report->scale_max = s;
+    }
+}
+
+/* Where the exponents of a weight in groups lie beside those of the OCP rule. */
+static void count_exponents(sw_solve_report *report, const sw_qtensor *q, const float *w)
+{
+    int64_t k = q->k_in, gs = q->spec.group_elems;
+
+    if (!q->spec.is_pow2_scale || !gs || sw_qspec_rows(&q->spec, q->n_out) > 1) return;
+    for (int64_t i = 0; i < q->n_out * q->n_groups; i++) {
+        int64_t row = i / q->n_groups, from = i % q->n_groups * gs;
+        double amax = sw_weight_amax(w + row * k + from, sw_min_i64(gs, k - from));
+        float ocp = sw_pow2_scale_by((float)amax, q->spec.num, SW_POW2_FLOOR);
+        report->n_by_ocp[q->scales[i] < ocp ? 0 : q->scales[i] > ocp ? 2 : 1]++;
+    }
+}
+
+/* How rows are solved. */
+typedef struct row_solver {
+    const sw_algo *algo;
+    const char *why_not; /* there is no factor */
+    const char *path;
+} row_solver;
+
+/* Solve with `algo`; a Hessian that cannot serve falls back to rounding and says so. */
+static sw_code solve_rows(sw_qtensor *q, const sw_solve_problem *p, void *self,
+                          sw_solve_report *report, sw_err *err)
+{
+    const row_solver *by = self;
+    const sw_span span = sw_span_open("solve");
+    sw_code rc;
+
+    report->error = report->error_rtn = -1;
+    report->is_fallback = by->algo->needs_statistics && !p->factor;
+    if (report->is_fallback)
+        (void)snprintf(report->why, sizeof report->why, "%s", by->why_not);
+    rc = sw_outliers_solve(q, p, report->is_fallback ? sw_rtn_solve : by->algo->solve, report,
+                           err);
+    sw_span_close(span, by->path);
+    return rc;
+}
+
+sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *ref,
+                           int n_threads, sw_err *err)
+{
+    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)&job->original, ref->slot,
+                                             ref->expert);
+
+    return sw_weight_load(w, dense, ref->n_out, ref->k_in, n_threads, err);
+}
+
+/* Room for a weight that stays with the block when it is run on, else for the largest. */
+static sw_code get_room(float **out, sw_block_job *job, const sw_linear_ref *ref, sw_err *err)
+{
+    int64_t n = 0;
+    sw_code rc;
+
+    if (job->streams) return SW_MEM_GET(out, ref->n_out * ref->k_in, "weight", err);
+    for (int64_t i = 0; i < job->n_linears; i++)
+        n = sw_max_i64(n, job->linears[i].n_out * job->linears[i].k_in);
+    if (!job->spare && (rc = SW_MEM_GET(&job->spare, n, "weight", err)) != SW_OK) return rc;
+    *out = job->spare;
+    return SW_OK;
+}
+
+static sw_code take_input_scale(sw_qtensor *q, const sw_block_job *job, const sw_linear_ref *ref,
+                                sw_err *err)
+{
+    if (!sw_act_needs_input_scale(&q->spec.act)) return SW_OK;
+    q->input_scale = job->input_scale[ref->site];
+    if (q->input_scale > 0.0f) return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "inputs under a stored scale need calibration text");
+}
+
+/* NULL: none is given, or nothing of this linear. */
+static sw_code take_importance(double **out, const sw_block_job *job, const sw_linear_ref *ref,
+                               sw_err *err)
+{
+    const sw_importance *from = job->options->importance;
+    bool has = false;
+    sw_code rc;
+
+    if (!from) return SW_OK;
+    if ((rc = SW_MEM_GET(out, ref->k_in, "importance of inputs", err)) != SW_OK) return rc;
+    rc = from->get(from->self, &has, *out, ref, err);
+    if (rc == SW_OK && has) return SW_OK;
+    sw_mem_put(*out);
+    *out = NULL;
+    return rc;
+}
+
+static sw_code block_amax(double *amax, const sw_block *block, const sw_linear_ref *ref,
+                          sw_err *err)
+{
+    const sw_weight *dense = sw_block_weight((sw_block *)(uintptr_t)block, ref->slot, ref->expert);
+    int64_t n = ref->n_out * ref->k_in;
+    float *w = NULL;
+    sw_code rc = SW_MEM_GET(&w, n, "weight", err);
+
+    if (rc != SW_OK) return rc;
+    rc = sw_float_decode_n(w, dense->dense, dense->dense_dtype, n, err);
+    if (rc == SW_OK) *amax = fmax(*amax, sw_weight_amax(w, n));
+    sw_mem_put(w);
+    return rc;
+}
+
+/* Largest magnitude of linear i and of those that engines load as one with it (same input, same
+ * expert), as the block stores them: for fused_amax. 0: its spec shares nothing. */
+static sw_code find_fused_amax(double *out, const sw_block_job *job, int64_t i, sw_err *err)
+{
+    const sw_linear_ref *linears = job->linears;
+    const sw_qspec *spec = &job->specs[i];
+    double amax = 0;
+    sw_code rc = SW_OK;
+
+    if (spec->has_global || spec->scale_rows == SW_ROWS_ALL)
+        for (int64_t j = 0; j < job->n_linears && rc == SW_OK; j++)
+            if (linears[j].site == linears[i].site && linears[j].expert == linears[i].expert)
+                rc = block_amax(&amax, &job->original, &linears[j], err);
+    if (rc == SW_OK) *out = amax;
+    return rc;
+}
+
+void sw_solved_free(sw_solved *out, const sw_block_job *job)
+{
+    sw_qtensor_free(&out->q);
+    if (out->w != job->spare) sw_mem_put(out->w);
+    out->w = NULL;
+}
+
+/* The factor as a lane uses it. */
+sw_factor sw_factor_in(const sw_factor *factor, const sw_place *at)
+{
+    sw_factor mine = *factor;
+
+    if (sw_backend_of(at) == sw_backend_of(&mine.place)) mine.place = *at;
+    return mine;
+}
+
+/* What this rank's rows should compute instead of the weight, where that was chosen; else NULL. */
+static sw_code aim(double **shift, sw_solve_report *report, const sw_solve_problem *p, int64_t i,
+                   const sw_shared_stats *shared, sw_err *err)
+{
+    const sw_rows rows = sw_share_rows(p, sw_team_rank(shared->team),
+                                       sw_team_size(shared->team));
+    const sw_hessian all = shared->all ? sw_share_hessian(shared->all, rows, p->n_out)
+                                       : (sw_hessian){0};
+    const int64_t n = rows.end - rows.begin;
+    sw_factor cross;
+    sw_code rc;
+
+    if (!p->factor || !shared->strengths) return SW_OK;
+    cross = sw_factor_in(shared->cross ? shared->cross : shared->factor, &p->place);
+    report->input_strength = shared->strengths[i].input;
+    report->residual_strength = shared->strengths[i].residual;
+    if (!n) return SW_OK;
+    if ((rc = sw_target_shift_new(shift, p->factor, n, err)) != SW_OK) return rc;
+    return sw_target_shift(*shift, &cross, &all, p->w + rows.begin * p->k_in, n,
+                           shared->strengths[i], err);
+}
+
+/* For whoever runs the block with what became of it. */
+static void decode(sw_solved *out, const sw_block_job *job, int n_threads, const char *path)
+{
+    const sw_span span = sw_span_open("decode");
+
+    sw_block_job_runs_on(job)->decode(out->w, &out->q, n_threads);
+    sw_span_close(span, path);
+}
+
+/* Aim, solve, and decode for whoever runs the block. */
+static sw_code solve_loaded(sw_solved *out, const sw_block_job *job, int64_t i, const char *path,
+                            const sw_shared_stats *shared, const sw_place *at, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    const sw_factor factor = shared->factor ? sw_factor_in(shared->factor, at) : (sw_factor){0};
+    sw_solve_problem p = {.w = out->w, .n_out = ref->n_out, .k_in = ref->k_in,
+                          .spec = job->specs[i], .factor = shared->factor ? &factor : NULL,
+                          .refine_rounds = job->options->refine_rounds,
+                          .n_threads = at->n_threads, .place = *at};
+    row_solver by = {job->options->algo, shared->why_not, path};
+    double *shift = NULL, *importance = NULL;
+    sw_code rc;
+
+    out->report = (sw_solve_report){.n_routed = shared->n_routed,
+                                    .shared_weight = shared->shared_weight};
+    if ((rc = sw_qtensor_alloc(&out->q, &p.spec, ref->n_out, ref->k_in, err)) != SW_OK ||
+        (rc = take_importance(&importance, job, ref, err)) != SW_OK ||
+        (rc = take_input_scale(&out->q, job, ref, err)) != SW_OK ||
+        (rc = find_fused_amax(&p.fused_amax, job, i, err)) != SW_OK ||
+        (rc = aim(&shift, &out->report, &p, i, shared, err)) != SW_OK)
+        goto done;
+    p.importance = importance;
+    rc = sw_share_solve(&out->q, &p, shift, solve_rows, &by, &out->report, shared->team, err);
+    if (rc != SW_OK) goto done;
+    scale_range(&out->report, &out->q);
+    count_exponents(&out->report, &out->q, out->w);
+    if (job->streams) decode(out, job, at->n_threads, path);
+done:
+    sw_mem_put(importance);
+    sw_target_shift_free(shift, p.factor);
+    return rc;
+}
+
+sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_shared_stats *shared,
+                            const sw_place *at, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    sw_span span = sw_span_open("load weight");
+    char path[256];
+    sw_code rc = SW_OK;
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    if (!out->w) {
+        rc = get_room(&out->w, job, ref, err);
+        if (rc == SW_OK) rc = sw_linear_load(out->w, job, ref, at->n_threads, err);
+        sw_span_close(span, path);
+    }
+    if (rc == SW_OK) rc = solve_loaded(out, job, i, path, shared, at, err);
+    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    return rc;
+}
+
+sw_code sw_linear_share(sw_solved *out, sw_block_job *job, int64_t i, int owner, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    struct sw_team *team = job->options->team;
+    const bool is_mine = sw_team_rank(team) == owner;
+    char path[256];
+    sw_code rc = SW_OK;
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    if (!is_mine) rc = sw_qtensor_alloc(&out->q, &job->specs[i], ref->n_out, ref->k_in, err);
+    if (rc == SW_OK) rc = sw_share_tensor(&out->q, &out->report, owner, team, err);
+    if (rc == SW_OK && !is_mine) rc = get_room(&out->w, job, ref, err);
+    if (rc == SW_OK && !is_mine && job->streams)
+        decode(out, job, job->options->n_threads, path);
+    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    return rc;
+}
+
+/* Hand a linear out, and let the block use the quantized value. In the order of linears. */
+sw_code sw_linear_hand_on(sw_solved *out, sw_block_job *job, int64_t i, sw_err *err)
+{
+    const sw_linear_ref *ref = &job->linears[i];
+    const sw_quant_sink *sink = job->sink;
+    sw_span span = sw_span_open("hand on");
+    char path[256];
+    sw_code rc;
+
+    (void)sw_model_slot_path(path, job->model, ref->layer, ref->slot, ref->expert);
+    rc = sink->take ? sink->take(sink->self, ref, path, &out->q, &out->report, err)
+                    : sink->put(sink->self, ref, path, &out->q, &out->report, err);
+    sw_span_close(span, path);
+    if (rc == SW_OK && job->streams) {
+        sw_block_job_use(job, i, out->w);
+        out->w = NULL;
+    }
+    if (rc != SW_OK) sw_err_prefix(err, "%s", path);
+    sw_solved_free(out, job);
+    return rc;
+}

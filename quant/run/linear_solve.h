@@ -1,0 +1,50 @@
+/* linear_solve.h - one linear of a block: loaded, aimed, solved, decoded, and handed out. For
+ * block_solve.c alone, which knows what linears share.
+ *
+ * Everything up to handing out may be done by several threads, for different linears; handing out
+ * follows the order of linears.
+ */
+#ifndef SW_QUANT_RUN_LINEAR_SOLVE_H
+#define SW_QUANT_RUN_LINEAR_SOLVE_H
+
+#include "quant/method/target.h"
+#include "quant/run/block_job.h"
+
+/* The statistics that a set of linears shares. */
+typedef struct sw_shared_stats {
+    sw_hessian *all;         /* every token; NULL: none */
+    const sw_factor *factor; /* of `all`; NULL when it cannot serve, and then why */
+    const sw_factor *cross;  /* of what the cross terms belong to; NULL: factor */
+    const sw_strengths *strengths; /* [n_linears] chosen beforehand, or NULL */
+    struct sw_team *team;    /* whose ranks share the rows of each linear */
+    int64_t n_routed;        /* tokens that reached the expert; -1: no expert */
+    double shared_weight;    /* see experts.h */
+    char why_not[120];
+} sw_shared_stats;
+
+/* A linear on its way: its weight, which becomes the quantized value, and what it is in codes. */
+typedef struct sw_solved {
+    float *w;
+    sw_qtensor q;
+    sw_solve_report report;
+} sw_solved;
+
+/* The factor as a lane uses it (lanes.h). */
+sw_factor sw_factor_in(const sw_factor *factor, const sw_place *at);
+
+/* The original weight, as floats in memory; SW_E_FORMAT when one is not finite. */
+sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *ref, int n_threads,
+                       sw_err *err) SW_MUST_USE;
+/* Linear i of the job into `out`, each rank of shared->team some of its rows. `out` is empty but for
+ * its weight, if that was loaded before (into memory of its own, and the block runs on the result);
+ * freed by sw_solved_free whatever comes. */
+sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_shared_stats *shared,
+                        const sw_place *at, sw_err *err) SW_MUST_USE;
+/* What rank `owner` has solved alone, to all ranks of the run; `out` is empty at the others. */
+sw_code sw_linear_share(sw_solved *out, sw_block_job *job, int64_t i, int owner,
+                        sw_err *err) SW_MUST_USE;
+/* Hand it out, and let the block use the quantized value; `out` is empty afterwards. */
+sw_code sw_linear_hand_on(sw_solved *out, sw_block_job *job, int64_t i, sw_err *err) SW_MUST_USE;
+void sw_solved_free(sw_solved *out, const sw_block_job *job); /* accepts an empty one */
+
+#endif

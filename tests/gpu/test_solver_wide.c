@@ -1,0 +1,228 @@
+/* test_solver_wide.c - what the solver does with more columns than one product takes, in lanes
+ * beside each other, with sums that a weight has been through; and uploads in pieces. Exit 77
+ * without a GPU. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "quant/backend/cuda/cuda.h"
+#include "tests/gpu/support/solver_case.h"
+#include "tests/support/toys/qtensor_gen.h"
+#include "tests/support/toys/random.h"
+
+#define MUST(call) \
+    do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
+
+static sw_device *gpu;
+static sw_solver *solver;
+
+static int open_all(void **state)
+{
+    (void)state;
+    MUST(sw_device_open(&gpu, 0, 0, &err));
+    MUST(sw_solver_open(&solver, gpu, 0, &err));
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    sw_solver_close(solver);
+    assert_int_equal(sw_device_taken_bytes(gpu), 0); /* lanes leave nothing either */
+    sw_device_close(gpu);
+    return 0;
+}
+
+/* Of every size around that of a piece, and of several. */
+static void uploads_arrive_whole(void **state)
+{
+    static const int64_t sizes[] = {(1 << 20) - 1, 1 << 20, (4 << 20) + 3, (21 << 20) + 262145};
+    int64_t most = sizes[3];
+    uint8_t *from = malloc((size_t)most), *to = malloc((size_t)most);
+    void *d = NULL;
+    test_rng rng = {5};
+
+    (void)state;
+    for (int64_t i = 0; i < most; i++) from[i] = (uint8_t)(256 * test_uniform(&rng));
+    MUST(sw_device_take(&d, gpu, most, 1, "bytes", &err));
+    for (int i = 0; i < 4; i++) {
+        MUST(sw_device_fill(gpu, d, 0, most, &err));
+        MUST(sw_device_upload(gpu, d, from, sizes[i], &err));
+        MUST(sw_device_download(gpu, to, d, most, &err));
+        assert_memory_equal(to, from, (size_t)sizes[i]);
+        for (int64_t at = sizes[i]; at < most; at++) assert_int_equal(to[at], 0);
+    }
+    sw_device_put(gpu, d);
+    free(from), free(to);
+}
+
+#define K 1160 /* two products of 512 columns and a rest that is no block */
+#define N 70
+
+static float *weight_new(uint64_t seed)
+{
+    float *w = malloc(sizeof *w * N * K);
+    test_rng rng = {seed};
+
+    for (int i = 0; i < N * K; i++) w[i] = (float)(0.02 * test_gauss(&rng) * (i % 97 ? 1 : 6));
+    return w;
+}
+
+typedef struct wide_run {
+    solver_case *c;
+    sw_qspec spec;
+    const float *w;
+    const double *shift, *d_shift; /* NULL: none */
+    int rounds;
+} wide_run;
+
+static void solve_on(sw_qtensor *q, sw_device_sums *sums, const wide_run *run, sw_solver *on)
+{
+    const sw_device_problem d = {.method = SW_DEVICE_GPTQ, .w = run->w, .n_out = N, .k_in = K,
+                                 .spec = run->spec, .factor = &run->c->device,
+                                 .d_shift = run->d_shift, .refine_rounds = run->rounds};
+
+    MUST(sw_qtensor_alloc(q, &run->spec, N, K, &err));
+    MUST(sw_solver_solve(q, sums, on, &d, NULL, &err));
+}
+
+/* The CPU's codes, save where a value lay within rounding of a tie, and the same from any lane. */
+static void check_wide(const wide_run *run)
+{
+    sw_qtensor have = {0}, lanes = {0}, want = {0};
+    sw_solve_problem p = {.w = run->w, .n_out = N, .k_in = K, .spec = run->spec,
+                          .factor = &run->c->factor, .target_shift = run->shift,
+                          .refine_rounds = run->rounds, .n_threads = 2};
+    sw_solve_report report = {0};
+    sw_device_sums sums, again;
+    int64_t n_codes = 0;
+
+    MUST(sw_qtensor_alloc(&want, &run->spec, N, K, &err));
+    MUST(sw_gptq_solve(&want, &p, &report, &err));
+    solve_on(&have, &sums, run, solver);
+    for (int i = 0; i < 2; i++) {
+        sw_solver *lane = NULL;
+        MUST(sw_solver_lane(&lane, solver, i, &err));
+        solve_on(&lanes, &again, run, lane);
+        sw_gen_assert_same(&have, &lanes);
+        assert_memory_equal(&sums, &again, sizeof sums);
+        sw_qtensor_free(&lanes);
+    }
+    for (int64_t i = 0; i < N * K; i++) n_codes += have.codes[i] != want.codes[i];
+    printf("wide: rounds %d%s: %lld codes differ of %d; error %.9e, CPU %.9e\n", run->rounds,
+           run->shift ? " shift" : "", (long long)n_codes, N * K, sums.loss / sums.power,
+           report.error);
+    assert_true(n_codes <= N * K / 1000);
+    assert_true(fabs(sums.power / report.power - 1) < 1e-10);
+    assert_true(fabs(sums.loss_rtn / sums.power / report.error_rtn - 1) < 1e-10);
+    assert_true(fabs(sums.loss / sums.power / report.error - 1) < (n_codes ? 1e-3 : 1e-9));
+    sw_qtensor_free(&have);
+    sw_qtensor_free(&want);
+}
+
+static void wide_weights_are_the_cpus(void **state)
+{
+    double *shift = malloc(sizeof *shift * N * K), *d_shift = NULL;
+    wide_run run = {.spec = {.num = sw_num_by_bits(4), .is_symmetric = true, .group_elems = 128,
+                             .scale_dtype = SW_DTYPE_F16}};
+    test_rng rng = {3};
+    solver_case c;
+    float *w = weight_new(9);
+
+    (void)state;
+    solver_case_new(&c, gpu, solver, K, 2 * K, 23);
+    solver_case_factor(&c, SW_ORDER_STATIC, 128);
+    for (int i = 0; i < N * K; i++) shift[i] = 0.002 * test_gauss(&rng);
+    MUST(sw_device_take((void **)&d_shift, gpu, N * K, 8, "shift", &err));
+    MUST(sw_device_upload(gpu, d_shift, shift, N * K * 8, &err));
+    run.c = &c;
+    run.w = w;
+    for (run.rounds = 0; run.rounds < 3; run.rounds++)
+        for (int i = 0; i < 2; i++) {
+            run.shift = i ? shift : NULL;
+            run.d_shift = i ? d_shift : NULL;
+            check_wide(&run);
+        }
+    sw_device_put(gpu, d_shift);
+    solver_case_free(&c);
+    free(shift), free(w);
+}
+
+#define T 700
+
+static uint16_t *send(const float *x, int64_t n)
+{
+    uint16_t *bf16 = malloc(2 * (size_t)n), *d = NULL;
+
+    MUST(sw_float_encode_n(bf16, SW_DTYPE_BF16, x, n, &err));
+    MUST(sw_device_take((void **)&d, gpu, n, 2, "rows", &err));
+    MUST(sw_device_upload(gpu, d, bf16, 2 * n, &err));
+    free(bf16);
+    return d;
+}
+
+/* W (x0 - x) summed with x is W D, whether D is summed first or the rows go through W. */
+static void weighed_sums_are_products_of_sums(void **state)
+{
+    enum { k = 96, n_out = 24 };
+    const sw_place there = {.backend = &sw_backend_cuda, .device = solver, .n_threads = 1};
+    float *x = malloc(4 * T * k), *dx = malloc(4 * T * k), *wdx = calloc(T * n_out, 4);
+    float w[n_out * k];
+    double *d = malloc(8 * k * k), *have = malloc(8 * n_out * k), wrong = 0, size = 0;
+    sw_hessian plain = {0}, weighed = {0};
+    uint16_t *d_x, *d_wdx;
+    test_rng rng = {31};
+
+    (void)state;
+    for (int i = 0; i < T * k; i++) { /* small integers: every sum is exact */
+        x[i] = (float)(int)(9 * test_uniform(&rng)) - 4.0f;
+        dx[i] = (float)(int)(3 * test_uniform(&rng)) - 1.0f;
+    }
+    for (int i = 0; i < n_out * k; i++) w[i] = (float)(int)(3 * test_uniform(&rng)) - 1.0f;
+    for (int t = 0; t < T; t++)
+        for (int i = 0; i < n_out * k; i++)
+            wdx[t * n_out + i / k] += w[i] * dx[t * k + i % k];
+    MUST(sw_hessian_new_at(&plain, &there, k, true, n_out, &err));
+    MUST(sw_hessian_new_at(&weighed, &there, k, true, n_out, &err));
+    MUST(sw_hessian_weigh(&weighed, &err));
+    assert_true(weighed.is_weighed && !plain.is_weighed);
+    MUST(sw_hessian_add(&plain, x, dx, NULL, T, &err));
+    d_x = send(x, T * k);
+    d_wdx = send(wdx, T * n_out);
+    MUST(sw_cuda_hessian_add_rows(&weighed, d_x, k, d_wdx, NULL, T, &err));
+    MUST(sw_hessian_settle(&plain, &err));
+    MUST(sw_hessian_settle(&weighed, &err));
+    MUST(sw_device_download(gpu, d, plain.d, 8 * k * k, &err));
+    MUST(sw_device_download(gpu, have, weighed.d, 8 * n_out * k, &err));
+    for (int i = 0; i < n_out * k; i++) {
+        double want = 0;
+        for (int j = 0; j < k; j++) want += (double)w[i / k * k + j] * d[j * k + i % k];
+        wrong += fabs(have[i] - want);
+        size += fabs(want);
+    }
+    assert_true(size > 0 && wrong == 0);
+    sw_device_put(gpu, d_x);
+    sw_device_put(gpu, d_wdx);
+    sw_hessian_free(&plain);
+    sw_hessian_free(&weighed);
+    free(x), free(dx), free(wdx), free(d), free(have);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(uploads_arrive_whole), cmocka_unit_test(wide_weights_are_the_cpus),
+        cmocka_unit_test(weighed_sums_are_products_of_sums),
+    };
+
+    if (sw_device_count() == 0) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
