@@ -94,7 +94,9 @@ static sw_code get_room(float **out, sw_block_job *job, const sw_linear_ref *ref
     if (job->streams) return SW_MEM_GET(out, ref->n_out * ref->k_in, "weight", err);
     for (int64_t i = 0; i < job->n_linears; i++)
         n = sw_max_i64(n, job->linears[i].n_out * job->linears[i].k_in);
-    if (!job->spare && (rc = SW_MEM_GET(&job->spare, n, "weight", err)) != SW_OK) return rc;
+    if (!job->spare &&
+        (rc = SW_MEM_GET_WIDE(&job->spare, n, "weight", job->options->n_threads, err)) != SW_OK)
+        return rc;
     *out = job->spare;
     return SW_OK;
 }
@@ -173,7 +175,7 @@ static sw_code solve_loaded(sw_block_job *job, int64_t i, const char *path, floa
     sw_span span;
     sw_code rc;
 
-    if ((rc = sw_qtensor_alloc(&q, spec, ref->n_out, ref->k_in, err)) != SW_OK ||
+    if ((rc = sw_qtensor_alloc_wide(&q, spec, ref->n_out, ref->k_in, o->n_threads, err)) != SW_OK ||
         (rc = take_importance(&importance, job, ref, err)) != SW_OK)
         goto done;
     p.importance = importance;
