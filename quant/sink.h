@@ -23,9 +23,9 @@ typedef struct sw_quant_sink {
     void *self;
     sw_code (*put)(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
                    const struct sw_solve_report *report, sw_err *err);
-    /* put in two steps, for callers with several threads; NULL: it has none. `note`: what is said of
-     * a linear, one at a time and in order. `store`: what it holds, after its note, any number of
-     * linears side by side, all before the block ends. */
+    /* put in two steps, for callers with several threads; NULL: there are none. `note`: what is
+     * said of a linear, one at a time and in order. `store`: what it holds, after its note, any
+     * number of linears side by side, all before the block ends. */
     sw_code (*note)(void *self, const sw_linear_ref *ref, const char *path, const sw_qtensor *q,
                     const struct sw_solve_report *report, sw_err *err);
     sw_code (*store)(void *self, const char *path, const sw_qtensor *q, sw_err *err);

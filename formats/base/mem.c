@@ -7,10 +7,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "formats/base/parallel.h"
 #include "formats/base/size.h"
 
 #define HUGE_BYTES ((size_t)8 << 20)
 #define PAGE_BYTES ((uintptr_t)4096)
+#define ZERO_BYTES ((int64_t)4 << 20) /* of one thread at a time */
 
 /* Zeroing gigabytes page by page costs as much as what is done with them. A wish, no more. */
 static void prefer_huge_pages(void *buffer, size_t size_bytes)
@@ -22,7 +24,8 @@ static void prefer_huge_pages(void *buffer, size_t size_bytes)
         (void)madvise((void *)from, (size_t)(end - from), MADV_HUGEPAGE);
 }
 
-sw_code sw_mem_get(void **out, int64_t n_elems, size_t elem_bytes, const char *what, sw_err *err)
+static sw_code get_unset(void **out, uint64_t *n_bytes, int64_t n_elems, size_t elem_bytes,
+                         const char *what, sw_err *err)
 {
     uint64_t size_bytes;
     void *buffer = NULL;
@@ -37,9 +40,34 @@ sw_code sw_mem_get(void **out, int64_t n_elems, size_t elem_bytes, const char *w
         return SW_FAIL(err, SW_E_NOMEM, "%s: no memory for %llu bytes", what,
                        (unsigned long long)size_bytes);
     prefer_huge_pages(buffer, (size_t)size_bytes);
-    memset(buffer, 0, (size_t)size_bytes);
     *out = buffer;
+    *n_bytes = size_bytes;
     return SW_OK;
+}
+
+sw_code sw_mem_get(void **out, int64_t n_elems, size_t elem_bytes, const char *what, sw_err *err)
+{
+    uint64_t n_bytes = 0;
+    sw_code rc = get_unset(out, &n_bytes, n_elems, elem_bytes, what, err);
+
+    if (rc == SW_OK) memset(*out, 0, (size_t)n_bytes);
+    return rc;
+}
+
+static void zero_some(void *ctx, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    memset((char *)ctx + begin, 0, (size_t)(end - begin));
+}
+
+sw_code sw_mem_get_wide(void **out, int64_t n_elems, size_t elem_bytes, const char *what,
+                        int n_threads, sw_err *err)
+{
+    uint64_t n_bytes = 0;
+    sw_code rc = get_unset(out, &n_bytes, n_elems, elem_bytes, what, err);
+
+    if (rc == SW_OK) sw_parallel_for(n_threads, (int64_t)n_bytes, ZERO_BYTES, zero_some, *out);
+    return rc;
 }
 
 void sw_mem_put(void *buffer) { free(buffer); }

@@ -23,12 +23,20 @@ extern "C" {
 sw_code sw_mem_get(void **out, int64_t n_elems, size_t elem_bytes, const char *what,
                    sw_err *err) SW_MUST_USE;
 
+/* The same, zeroed by up to n_threads threads: one alone is slower than those who fill it. */
+sw_code sw_mem_get_wide(void **out, int64_t n_elems, size_t elem_bytes, const char *what,
+                        int n_threads, sw_err *err) SW_MUST_USE;
+
 /* Accepts NULL. */
 void sw_mem_put(void *buffer);
 
 /* sw_mem_get into a typed pointer: SW_MEM_GET(&codes, n, "codes", err). */
 #define SW_MEM_GET(out_ptr, n_elems, what, err) \
     sw_mem_get((void **)(out_ptr), (int64_t)(n_elems), sizeof **(out_ptr), (what), (err))
+
+#define SW_MEM_GET_WIDE(out_ptr, n_elems, what, n_threads, err)                             \
+    sw_mem_get_wide((void **)(out_ptr), (int64_t)(n_elems), sizeof **(out_ptr), (what), \
+                    (n_threads), (err))
 
 typedef struct sw_arena_chunk sw_arena_chunk;
 

@@ -133,8 +133,8 @@ static void give_back(sw_st_follow *f, uint64_t done_bytes)
 }
 
 /* From the file, where the system has it or the disk. */
-static sw_code digest_file(sw_digest_steps *steps, const sw_out_file *out, uint64_t at, uint64_t end,
-                           sw_err *err)
+static sw_code digest_file(sw_digest_steps *steps, const sw_out_file *out, uint64_t at,
+                           uint64_t end, sw_err *err)
 {
     unsigned char step[STEP_BYTES];
     sw_code rc = SW_OK;

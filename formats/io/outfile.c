@@ -352,8 +352,8 @@ static void drop_temp(sw_out_file *out)
     close_work(out);
 }
 
-/* Sync and close; the temporary name then holds the whole file. Of one that went past the cache
- * nothing stays in it: whoever reads it back asks the disk, and not the memory that it came from. */
+/* Sync and close; the temporary name then holds the whole file. Nothing of one that went past the
+ * cache stays in it: who reads it back asks the disk, and not the memory that it came from. */
 static sw_code finish(sw_out_file *out, sw_err *err)
 {
     sw_code rc = sw_out_sync(out, err);

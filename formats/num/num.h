@@ -146,6 +146,9 @@ typedef struct sw_qtensor {
 /* Buffers for an n_out x k_in weight, zeroed; freed by sw_qtensor_free (accepts a zeroed one). */
 sw_code sw_qtensor_alloc(sw_qtensor *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
                          sw_err *err) SW_MUST_USE;
+/* The same, with codes that up to n_threads threads set to 0. */
+sw_code sw_qtensor_alloc_wide(sw_qtensor *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
+                              int n_threads, sw_err *err) SW_MUST_USE;
 void sw_qtensor_free(sw_qtensor *q);
 
 /* Nearest value that `dtype` (F32, F16, BF16, F8_E4M3, F8_E5M2, F8_E8M0) holds, ties to even; the

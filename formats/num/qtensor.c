@@ -46,6 +46,12 @@ static sw_code take_outliers(sw_qtensor *q, sw_err *err)
 sw_code sw_qtensor_alloc(sw_qtensor *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
                          sw_err *err)
 {
+    return sw_qtensor_alloc_wide(out, spec, n_out, k_in, 1, err);
+}
+
+sw_code sw_qtensor_alloc_wide(sw_qtensor *out, const sw_qspec *spec, int64_t n_out, int64_t k_in,
+                              int n_threads, sw_err *err)
+{
     sw_qtensor q = {.spec = *spec, .n_out = n_out, .k_in = k_in};
     uint64_t n_codes = 0, n_scales = 0;
     sw_code rc;
@@ -60,7 +66,8 @@ sw_code sw_qtensor_alloc(sw_qtensor *out, const sw_qspec *spec, int64_t n_out, i
         !sw_mul_u64(&n_scales, (uint64_t)n_out, (uint64_t)q.n_groups))
         return SW_FAIL(err, SW_E_NOMEM, "quantized weight [%lld, %lld] exceeds the address space",
                        (long long)n_out, (long long)k_in);
-    if ((rc = SW_MEM_GET(&q.codes, n_codes, "codes", err)) != SW_OK) goto done;
+    rc = SW_MEM_GET_WIDE(&q.codes, n_codes, "codes", n_threads, err);
+    if (rc != SW_OK) goto done;
     if ((rc = SW_MEM_GET(&q.scales, n_scales, "scales", err)) != SW_OK) goto done;
     if (!spec->is_symmetric && (rc = SW_MEM_GET(&q.zeros, n_scales, "zeros", err)) != SW_OK)
         goto done;

@@ -1,6 +1,8 @@
 /* block_job.c - see block_job.h. */
 #include "quant/run/block_job.h"
 
+#include <stdio.h>
+
 void sw_block_job_free(sw_block_job *job)
 {
     for (int64_t i = 0; job->values && i < job->n_linears; i++) sw_mem_put(job->values[i]);
@@ -48,12 +50,34 @@ static sw_code select_linears(sw_block_job *job, int64_t layer, sw_err *err)
     return SW_MEM_GET(&job->values, n_kept, "quantized values", err);
 }
 
+/* The disk can begin with the weights of a block before anybody waits for them. A hint: what has
+ * another name, as experts in one tensor do, comes when it is read. */
+static void want_block(const sw_block_job *job, const sw_st *st, int64_t layer)
+{
+    int64_t n = sw_model_linears(job->model, layer, NULL, 0);
+    sw_linear_ref *linears = NULL;
+    sw_err ignored = {0};
+
+    if (n < 1 || SW_MEM_GET(&linears, n, "linears of a block", &ignored) != SW_OK) return;
+    (void)sw_model_linears(job->model, layer, linears, n);
+    for (int64_t i = 0; i < n; i++) {
+        char path[256], name[300];
+        const sw_st_tensor *t;
+        if (!sw_model_slot_path(path, job->model, layer, linears[i].slot, linears[i].expert))
+            continue;
+        (void)snprintf(name, sizeof name, "%s.weight", path);
+        if ((t = sw_st_find(st, name))) sw_st_want_tensor(st, t);
+    }
+    sw_mem_put(linears);
+}
+
 sw_code sw_block_job_new(sw_block_job *job, const sw_st *st, int64_t layer, sw_err *err)
 {
     const sw_linear_source *from = job->options->source;
     sw_code rc;
 
     if ((rc = select_linears(job, layer, err)) != SW_OK) return rc;
+    if (layer + 1 < job->model->n_layers) want_block(job, st, layer + 1);
     rc = sw_block_load_from(&job->original, job->model, st, from, layer, err);
     if (rc == SW_OK && job->options->algo->transform)
         rc = sw_block_load_from(&job->untouched, job->model, st, from, layer, err);

@@ -24,7 +24,7 @@ typedef struct site_work {
     sw_block_job *job;
     const sw_shared_stats *shared;
     const int64_t *linear; /* which of the job's */
-    sw_solved *out;           /* likewise */
+    sw_solved *out;        /* likewise */
 } site_work;
 
 static sw_code work_linear(void *self, int64_t item, const sw_place *at, sw_err *err)

@@ -81,7 +81,9 @@ static sw_code get_room(float **out, sw_block_job *job, const sw_linear_ref *ref
     if (job->streams) return SW_MEM_GET(out, ref->n_out * ref->k_in, "weight", err);
     for (int64_t i = 0; i < job->n_linears; i++)
         n = sw_max_i64(n, job->linears[i].n_out * job->linears[i].k_in);
-    if (!job->spare && (rc = SW_MEM_GET(&job->spare, n, "weight", err)) != SW_OK) return rc;
+    if (!job->spare &&
+        (rc = SW_MEM_GET_WIDE(&job->spare, n, "weight", job->options->n_threads, err)) != SW_OK)
+        return rc;
     *out = job->spare;
     return SW_OK;
 }
@@ -207,7 +209,8 @@ static sw_code solve_loaded(sw_solved *out, const sw_block_job *job, int64_t i, 
 
     out->report = (sw_solve_report){.n_routed = shared->n_routed,
                                     .shared_weight = shared->shared_weight};
-    if ((rc = sw_qtensor_alloc(&out->q, &p.spec, ref->n_out, ref->k_in, err)) != SW_OK ||
+    if ((rc = sw_qtensor_alloc_wide(&out->q, &p.spec, ref->n_out, ref->k_in, at->n_threads,
+                                    err)) != SW_OK ||
         (rc = take_importance(&importance, job, ref, err)) != SW_OK ||
         (rc = take_input_scale(&out->q, job, ref, err)) != SW_OK ||
         (rc = find_fused_amax(&p.fused_amax, job, i, err)) != SW_OK ||

@@ -1,9 +1,9 @@
 /* values.c - see values.h. */
 #include "tools/cli/values.h"
 
-#include "formats/base/finite.h"
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
+#include "formats/num/finite.h"
 
 #define BLOCK_ELEMS ((int64_t)65536)
 

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/finite.h"
 #include "formats/base/mem.h"
 #include "formats/base/size.h"
 #include "formats/io/file.h"
 #include "formats/io/file_content.h"
+#include "formats/num/finite.h"
 #include "verify/checks/claims.h"
 #include "verify/checks/json_diff.h"
 #include "verify/decoders/decode_spec_parts.h"

@@ -47,7 +47,8 @@ const cJSON *sw_resume_block(const sw_resume *resume, int64_t block);
 sw_code sw_resume_note(sw_resume *resume, const char *name, const void *data, uint64_t n_bytes,
                        sw_err *err) SW_MUST_USE;
 /* The present block is whole, and its line is on its way. `figures` (an object with "rows") is
- * consumed in any case; `st` is borrowed until the next settle. Also the failure of a line before. */
+ * consumed in any case; `st` is borrowed until the next settle. Fails also with what an earlier
+ * line failed with. */
 sw_code sw_resume_end_block(sw_resume *resume, const sw_st_writer *st, cJSON *figures,
                             sw_err *err) SW_MUST_USE;
 

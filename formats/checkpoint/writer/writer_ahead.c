@@ -4,12 +4,14 @@
  * Neither decides a byte. Where no thread can be had, or none was asked for, the commit does the
  * same. What fails is what the commit fails with; whoever frees a writer before stops both.
  */
-#include <string.h>
+#include <errno.h>
+#include <time.h>
 
 #include "formats/base/parallel.h"
 #include "formats/checkpoint/writer/writer_internal.h"
 #include "formats/io/profile.h"
 
+#define WAIT_NS 50000000 /* between two looks at whether the user wants to stop */
 #define COPIERS 2 /* one waits for the disk while the other one digests */
 
 static bool is_stopped(void *self) { return atomic_load(&((sw_writer_ahead *)self)->is_stopped); }
@@ -61,10 +63,20 @@ static void start(sw_ahead_task *task, void *(*work)(void *), sw_ckpt_writer *w)
     task->is_running = pthread_create(&task->thread, NULL, work, w) == 0;
 }
 
-static sw_code finish(sw_ahead_task *task, sw_err *err)
+/* Whoever waits for it may still be told to stop. */
+static sw_code finish(sw_ckpt_writer *w, sw_ahead_task *task, sw_err *err)
 {
-    if (task->is_running) (void)pthread_join(task->thread, NULL);
-    task->is_running = false;
+    while (task->is_running) {
+        struct timespec until;
+        sw_err ignored = {0};
+        (void)clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += WAIT_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        task->is_running = pthread_timedjoin_np(task->thread, NULL, &until) == ETIMEDOUT;
+        if (task->is_running && sw_progress_check(w->progress, &ignored) != SW_OK)
+            atomic_store(&w->ahead.is_stopped, true);
+    }
     if (task->code != SW_OK) *err = task->err;
     return task->code;
 }
@@ -77,7 +89,7 @@ sw_code sw_ckpt_writer_digest(sw_ckpt_writer *w, sw_err *err)
     sw_code rc;
 
     (void)pthread_mutex_lock(&w->ahead.mutex);
-    rc = finish(&w->ahead.digest, err);
+    rc = finish(w, &w->ahead.digest, err);
     if (rc == SW_OK && !w->sources) {
         sw_span span = sw_span_open("digest inputs");
         rc = sw_manifest_sources(&w->sources, w->source, &w->listing, NULL, err);
@@ -92,12 +104,12 @@ void sw_ckpt_writer_copy_ahead(sw_ckpt_writer *w) { start(&w->ahead.copies, copy
 /* What cannot be finished any more need not go on until the commit. */
 sw_code sw_writer_check_copies(sw_ckpt_writer *w, sw_err *err)
 {
-    return atomic_load(&w->ahead.copies.has_failed) ? finish(&w->ahead.copies, err) : SW_OK;
+    return atomic_load(&w->ahead.copies.has_failed) ? finish(w, &w->ahead.copies, err) : SW_OK;
 }
 
 sw_code sw_writer_wait_copies(sw_ckpt_writer *w, sw_err *err)
 {
-    return finish(&w->ahead.copies, err);
+    return finish(w, &w->ahead.copies, err);
 }
 
 void sw_writer_stop_ahead(sw_ckpt_writer *w)
@@ -105,8 +117,8 @@ void sw_writer_stop_ahead(sw_ckpt_writer *w)
     sw_err ignored = {0};
 
     atomic_store(&w->ahead.is_stopped, true);
-    (void)!finish(&w->ahead.copies, &ignored);
+    (void)!finish(w, &w->ahead.copies, &ignored);
     (void)pthread_mutex_lock(&w->ahead.mutex);
-    (void)!finish(&w->ahead.digest, &ignored);
+    (void)!finish(w, &w->ahead.digest, &ignored);
     (void)pthread_mutex_unlock(&w->ahead.mutex);
 }

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "formats/base/finite.h"
 #include "formats/base/size.h"
+#include "formats/num/finite.h"
 #include "tests/support/toys/random.h"
 
 #define N ((int64_t)(1 << 20) + 5000) /* more than one thread's share */

@@ -1,6 +1,6 @@
 /* finite.h - is there an infinity or a NaN among stored floats? At the speed of memory. */
-#ifndef SW_FORMATS_BASE_FINITE_H
-#define SW_FORMATS_BASE_FINITE_H
+#ifndef SW_FORMATS_NUM_FINITE_H
+#define SW_FORMATS_NUM_FINITE_H
 
 #include "formats/base/view.h"
 

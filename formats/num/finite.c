@@ -1,5 +1,5 @@
 /* finite.c - see finite.h. All ones in the exponent are an infinity or a NaN. */
-#include "formats/base/finite.h"
+#include "formats/num/finite.h"
 
 #include <string.h>
 
