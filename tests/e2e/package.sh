@@ -20,6 +20,8 @@ echo x >"$T/stage/usr/include/libswage.h"
 echo x >"$lib/pkgconfig/swage.pc"
 echo .TH >"$T/stage/usr/share/man/man1/swage.1"
 echo '{}' >"$T/swage.spdx.json"
+# what the packages contain is made before them, in a fresh tree as well
+make -pn deb 2>/dev/null | grep -q '^deb:.*swage\.spdx\.json' || fail 'make deb does not wait for the list of what is linked'
 build() { SOURCE_DATE_EPOCH=1700000000 sh "$DEB" 0.1.0 "$T/stage" "$1" "$T/swage.spdx.json"; }
 build "$T/one" >"$T/list" 2>"$T/log" || fail "deb.sh: $(cat "$T/log")"
 build "$T/two" >/dev/null 2>&1

@@ -86,6 +86,12 @@ page "$T/both.html" verdict quality compare layers worst bytes speed engines ori
 has "$T/both.html" 'On the front'
 [ "$(grep -o '<b>w[48]</b>' "$T/both.html" | sort -u | wc -l)" -eq 2 ] || fail 'both are on the front'
 
+# one that was not measured has no figure beside one that was, neither in a table nor as a mark
+expect 0 '' "$SWAGE" report "$T/w4" "$TINY" --results "$T/w4.json" -o "$T/mixed.html"
+grep -A6 '^<tr><th scope="row">tiny-llama' "$T/mixed.html" | tr -d '\n' | grep -q '>0</td>\|>0.00 %</td>' && fail 'a figure of nothing'
+lacks "$T/mixed.html" 'tiny-llama; 0'
+has "$T/mixed.html" 'w4; 0.'
+
 # a manifest whose files were changed since says nothing
 cp -r "$T/w4" "$T/stale"
 chmod -R u+w "$T/stale"

@@ -4,6 +4,8 @@
 
 DIST_NAME := swage-$(VERSION)
 DIST      := build/$(DIST_NAME).tar.gz
+# Before the first rule that needs it: prerequisites are read where they stand.
+SBOM      := $(BUILD)/swage.spdx.json
 
 .PHONY: dist
 dist: ## the source as build/swage-VERSION.tar.gz, the same bytes on every machine
@@ -25,7 +27,6 @@ deb: all shared $(SBOM) ## Debian packages in build/deb: swage, libswage0, libsw
 deb-test: deb ## install, use and remove the packages in a clean Debian; by root, with a mirror, some minutes
 	$(Q)rc=0; bash tests/make/package/deb_test.sh $(DEB_DIR) calib_data tests/examples || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
 
-SBOM := $(BUILD)/swage.spdx.json
 $(SBOM): $(BIN) $(SHARED_LIB) tests/make/package/sbom.sh
 	$(Q)bash tests/make/package/sbom.sh $(VERSION) $(BIN) $(SHARED_LIB) \
 	  $(if $(wildcard $(CUDA_SO)),$(CUDA_SO) $(CUDA_HOME)/lib64/libcudart_static.a) >$@.part && mv $@.part $@

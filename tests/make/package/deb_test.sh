@@ -6,32 +6,24 @@ set -eu
 debs=$(realpath "$1") data=$(realpath "$2") examples=$(realpath "$3") mirror=${4:-http://deb.debian.org/debian}
 suite=${SUITE:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 clean=${CHROOT:-build/chroot/$suite}
-skip() { echo "skipped: $*"; exit 77; }
-[ "$(id -u)" -eq 0 ] || skip 'only root can make a chroot'
-if [ ! -x "$clean/usr/bin/apt" ]; then
-    command -v debootstrap >/dev/null || skip 'no debootstrap'
-    mkdir -p "$clean"
-    debootstrap --variant=minbase "$suite" "$clean" "$mirror" >"$clean.log" 2>&1 || skip "debootstrap: $(tail -n 1 "$clean.log")"
-fi
-root=$(mktemp -d)
-# One file system, so that nothing of the host's is ever removed.
-trap 'umount "$root/proc" 2>/dev/null || true; rm -rf --one-file-system "$root"' EXIT
-cp -a "$clean/." "$root/"
-mount -t proc proc "$root/proc"
+# shellcheck source=tests/make/package/chroot.bash
+. "$(dirname "$0")/chroot.bash"
+clean_debian "$suite" "$clean" "$mirror"
+work_in_copy "$clean"
 mkdir "$root/debs" "$root/data" "$root/examples"
 cp "$debs"/*.deb "$root/debs/"
 cp -r "$data/." "$root/data/"
 cp "$examples"/*.c "$root/examples/"
-in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
-apt() { in_root sh -c "apt-get $*" >"$root/log" 2>&1 || { tail -n 20 "$root/log"; exit 1; }; }
 listing() { (cd "$root" && find . -xdev \( -path ./proc -o -path ./debs -o -path ./out -o -path ./examples \) -prune -o ! -type d -print | sort); }
 
 in_root apt-get update -qq >/dev/null 2>&1 || skip 'no mirror can be reached'
-apt 'install -y --no-install-recommends gcc libc6-dev pkg-config'
+apt install -y --no-install-recommends gcc libc6-dev pkg-config
 before=$(listing | grep -iE 'swage' || true)
 [ -z "$before" ] || { echo "Swage was there before: $before"; exit 1; }
 
-apt 'install -y --no-install-recommends /debs/*.deb'
+debs=$(cd "$root" && printf '/%s ' debs/*.deb)
+# shellcheck disable=SC2086
+apt install -y --no-install-recommends $debs
 in_root swage --version
 in_root swage quantize /data/tiny-llama --method rtn --scheme W4A16 --format compressed-tensors -o /out -q
 in_root swage verify /out --against /data/tiny-llama --text /data/eval.txt --max-kl 0.2 --quiet >/dev/null
@@ -42,7 +34,8 @@ for example in "$root"/examples/*.c; do
 done
 in_root /examples/inspect /out | head -n 1
 in_root /examples/quantize /data/tiny-llama model.layers.0.mlp.up_proj
-apt "purge -y $(in_root dpkg-query -W -f '${Package} ' '*swage*')"
+# shellcheck disable=SC2016,SC2046
+apt purge -y $(in_root dpkg-query -W -f '${Package} ' '*swage*')
 after=$(listing | grep -iE 'swage' | grep -v '^./var/cache/apt/\|^./var/log/' || true)
 [ -z "$after" ] || { echo "left behind: $after"; exit 1; }
 in_root dpkg --audit

@@ -5,17 +5,11 @@
 set -euo pipefail
 version=$1 glibc=$2 suite=${3:-bullseye} mirror=${4:-http://deb.debian.org/debian}
 root=$(realpath -m "${CHROOT:-build/chroot/$suite}")
-skip() { echo "skipped: $*"; exit 77; }
-[ "$(id -u)" -eq 0 ] || skip 'only root can make a chroot'
-if [ ! -x "$root/usr/bin/apt" ]; then
-    command -v debootstrap >/dev/null || skip 'no debootstrap'
-    mkdir -p "$root"
-    debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$root.log" 2>&1 || skip "debootstrap: $(tail -n 1 "$root.log")"
-fi
+# shellcheck source=tests/make/package/chroot.bash
+. "$(dirname "$0")/chroot.bash"
+clean_debian "$suite" "$root" "$mirror"
+work_in "$root"
 packages=$(sed -n '/^DEPS_PACKAGES/,/[^\\]$/p' tests/make/deps.mk | sed 's/.*:=//' | tr -d '\\\n')
-mountpoint -q "$root/proc" || mount -t proc proc "$root/proc"
-trap 'umount "$root/proc"' EXIT
-in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 "$@"; }
 # shellcheck disable=SC2086
 in_root apt-get install -y --no-install-recommends make binutils $packages >"$root/log" 2>&1 || skip "apt: $(tail -n 1 "$root/log")"
 rm -rf "$root/src/tools" "$root/src/tests/make"

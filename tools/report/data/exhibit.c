@@ -96,6 +96,7 @@ sw_code sw_exhibit_open(sw_exhibit *out, const char *path, int n_threads, sw_err
     out->name = base_of(path);
     out->n_threads = n_threads;
     out->original_bytes = (double)NAN;
+    sw_exhibit_drop_eval(out);
     if ((rc = sw_checkpoint_open_codes(&out->ckpt, path, err)) != SW_OK) return rc;
     if ((rc = sw_exhibit_list_linears(out, err)) == SW_OK &&
         (rc = sw_exhibit_count_bytes(out, err)) == SW_OK &&

@@ -119,6 +119,8 @@ int64_t sw_exhibit_by_cost(const sw_exhibit_linear **order, const sw_exhibit *x)
 void sw_exhibit_read_manifest(sw_exhibit *x);
 /* The manifest is not of these bytes after all: forget what it said, and say so. */
 void sw_exhibit_drop_manifest(sw_exhibit *x);
+/* Nothing was measured: every figure of x->eval is NaN. */
+void sw_exhibit_drop_eval(sw_exhibit *x);
 sw_exhibit_linear *sw_exhibit_find(const sw_exhibit *x, const char *path);
 sw_code sw_exhibit_list_linears(sw_exhibit *x, sw_err *err) SW_MUST_USE;
 sw_code sw_exhibit_count_bytes(sw_exhibit *x, sw_err *err) SW_MUST_USE;

@@ -162,7 +162,7 @@ static sw_code make_key(sw_exhibit_eval *out, const cJSON *verified, const cJSON
     return rc;
 }
 
-static sw_code read_eval(sw_exhibit_eval *out, const cJSON *verified, sw_err *err)
+static sw_exhibit_eval eval_of(const cJSON *verified)
 {
     const cJSON *e = sw_json_member(verified, "evaluation"), *gap = sw_json_member(e, "kernel_gap");
     sw_exhibit_eval got = {
@@ -178,9 +178,10 @@ static sw_code read_eval(sw_exhibit_eval *out, const cJSON *verified, sw_err *er
         .gap_kl = number(gap, "kl_mean")};
 
     got.has_original = !isnan(got.kl.at);
-    *out = got;
-    return make_key(out, verified, e, err);
+    return got;
 }
+
+void sw_exhibit_drop_eval(sw_exhibit *x) { x->eval = eval_of(NULL); }
 
 sw_code sw_exhibit_add_verified(sw_exhibit *x, cJSON *verified, sw_err *err)
 {
@@ -196,7 +197,8 @@ sw_code sw_exhibit_add_verified(sw_exhibit *x, cJSON *verified, sw_err *err)
         x->original_bytes = number(coverage, "original_bytes");
         x->is_original_of_files = false;
     }
-    return read_eval(&x->eval, verified, err);
+    x->eval = eval_of(verified);
+    return make_key(&x->eval, verified, sw_json_member(verified, "evaluation"), err);
 }
 
 void sw_exhibit_add_made(sw_exhibit *x, cJSON *made)

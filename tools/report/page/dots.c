@@ -24,8 +24,9 @@ static void draw_dot(sw_html *h, const sw_dots *d, int i, const sw_scale *s)
     sw_mark_begin(h, label);
     sw_html_put(h, "<rect class=\"hit\" x=\"0\" y=\"%.1f\" width=\"%.0f\" height=\"%.0f\"/>",
                 y - 26, WIDTH, ROW - 2);
-    sw_html_put(h, "<text x=\"2\" y=\"%.1f\">%s</text><text class=\"end strong\" x=\"%.1f\" "
-                "y=\"%.1f\">%s</text>", y - 12, dot->name, WIDTH - 2, y - 12, at);
+    sw_html_put(h, "<text class=\"halo\" x=\"2\" y=\"%.1f\">%s</text>"
+                "<text class=\"end strong halo\" x=\"%.1f\" y=\"%.1f\">%s</text>", y - 12,
+                dot->name, WIDTH - 2, y - 12, at);
     if (isfinite(dot->low) && isfinite(dot->high)) {
         double a = sw_scale_px(s, dot->low), b = sw_scale_px(s, dot->high);
         sw_html_put(h, "<rect class=\"c%d soft\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" "

@@ -53,6 +53,7 @@ static void add_dot(sw_dot *dots, int *n, const char *name, int color, const sw_
 static void draw_figure(sw_html *h, const figure *f, const sw_exhibit *x, int n)
 {
     sw_dot dots[DOTS_MAX];
+    char title[160], limit[SW_SHOWN_BYTES];
     sw_dots chart = {.title = f->title, .describe = f->describe, .at = dots, .limit = (double)NAN,
                      .limit_name = f->gate_name, .is_percent = f->is_percent};
 
@@ -64,6 +65,11 @@ static void draw_figure(sw_html *h, const figure *f, const sw_exhibit *x, int n)
     if (f->gate && n == 1)
         chart.limit = sw_exhibit_number(
             sw_json_member(sw_json_member(x->verified, "gates"), f->gate), "limit");
+    if (isfinite(chart.limit)) {
+        (void)(f->is_percent ? sw_show_percent : sw_show_real)(limit, chart.limit);
+        (void)snprintf(title, sizeof title, "%s; dashed, %s, %s", f->title, f->gate_name, limit);
+        chart.title = title;
+    }
     if (chart.n) sw_dots_draw(h, &chart);
 }
 

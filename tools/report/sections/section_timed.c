@@ -125,7 +125,8 @@ static void put_linears(sw_html *h, const cJSON *speed)
         const char *name = sw_exhibit_text(l, "name"), *kernel = sw_exhibit_text(l, "kernel");
         char text[SW_SHOWN_BYTES];
 
-        sw_html_put(h, "<tr><th scope=\"row\"><code>%s</code></th><td>%.0f &#215; %.0f</td>", name,
+        sw_html_put(h, "<tr><th class=\"kind\" scope=\"row\"><code>%s</code></th>"
+                    "<td>%.0f &#215; %.0f</td>", name,
                     number(l, "n_out"), number(l, "k_in"));
         sw_cell(h, sw_show_count(text, number(l, "tokens")), number(l, "tokens"));
         sw_html_put(h, "<td><code class=\"nb\">%s</code></td>", kernel);
