@@ -158,7 +158,8 @@ static void fetch_streams(float *to, const sw_streams_args *a)
 
 static void check_merge(const sw_streams_args *a, const stream_case *c)
 {
-    float *want = malloc((size_t)(c->n * c->width) * 4), *have = malloc((size_t)(c->n * c->width) * 4);
+    const size_t n_bytes = (size_t)(c->n * c->width) * 4;
+    float *want = malloc(n_bytes), *have = malloc(n_bytes);
 
     for (int64_t t = 0; t < c->n; t++) merge_token(want + t * c->width, c, t);
     MUST(sw_cuda_streams_merge(a, how, err));

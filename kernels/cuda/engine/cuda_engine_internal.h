@@ -199,8 +199,8 @@ sw_code sw_device_run_short_conv(sw_device_run *run, const sw_planned_launch *l,
 sw_code sw_device_hyper_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
 sw_code sw_device_hyper_load(sw_device_block *b, const sw_block *from, sw_err *err) SW_MUST_USE;
 int64_t sw_device_hyper_bytes(const sw_model *m, const sw_block *from);
-sw_code sw_device_hyper_begin(const sw_device_run *run, const uint32_t *d_ids,
-                              sw_err *err) SW_MUST_USE;
+sw_code sw_device_hyper_begin(const sw_device_engine *e, float *d_x, const uint32_t *d_ids,
+                              int64_t n, sw_err *err) SW_MUST_USE;
 sw_code sw_device_mix_streams(sw_device_run *run, const sw_planned_launch *l,
                               sw_err *err) SW_MUST_USE;
 sw_code sw_device_add_streams(sw_device_run *run, const sw_planned_launch *l,

@@ -61,32 +61,36 @@ sw_code sw_device_hyper_load(sw_device_block *b, const sw_block *from, sw_err *e
 
 /* ---- operations ---- */
 
-static sw_streams_args streams_of(const sw_device_run *run)
+static sw_streams_args streams_at(const sw_device_engine *e, float *d_x, int64_t n)
 {
-    const sw_device_engine *e = run->e;
     const sw_model *m = e->m;
 
-    return (sw_streams_args){.x = run->d_x,
+    return (sw_streams_args){.x = d_x,
                              .streams = sw_device_side_rows(e, sw_model_side_of_copies(m)),
-                             .coefs = e->d_stream_coefs, .n = run->n_tokens, .width = m->hidden,
+                             .coefs = e->d_stream_coefs, .n = n, .width = m->hidden,
                              .n_streams = (int)m->n_copies, .n_rounds = (int)m->hyper_rounds,
                              .norm_eps = (float)m->norm_eps, .eps = (float)m->hyper_eps};
 }
 
-sw_code sw_device_hyper_begin(const sw_device_run *run, const uint32_t *d_ids, sw_err *err)
+static sw_streams_args streams_of(const sw_device_run *run)
 {
-    const sw_device_engine *e = run->e;
+    return streams_at(run->e, run->d_x, run->n_tokens);
+}
+
+sw_code sw_device_hyper_begin(const sw_device_engine *e, float *d_x, const uint32_t *d_ids,
+                              int64_t n, sw_err *err)
+{
     const sw_model *m = e->m;
     sw_code rc = SW_OK;
 
     if (m->hyper_rounds) {
-        const sw_streams_args a = streams_of(run);
+        const sw_streams_args a = streams_at(e, d_x, n);
 
         rc = sw_cuda_streams_begin(&a, e->how, err);
     }
     if (rc != SW_OK || !m->keeps_token_ids) return rc;
-    return sw_cuda_keep_ids(sw_device_side_rows(e, sw_model_side_of_token(m)), d_ids,
-                            run->n_tokens, e->how, err);
+    return sw_cuda_keep_ids(sw_device_side_rows(e, sw_model_side_of_token(m)), d_ids, n,
+                            e->how, err);
 }
 
 sw_code sw_device_mix_streams(sw_device_run *run, const sw_planned_launch *l, sw_err *err)

@@ -222,9 +222,9 @@ sw_code sw_device_group_linear(sw_device_run *run, const sw_planned_launch *l, s
     if (!w->d_dense) return SW_FAIL(err, SW_E_BUG, "a linear in groups that is not dense");
     for (int64_t g = 0; g < n_groups && rc == SW_OK; g++) {
         const sw_cublaslt_gemm p = {.m = run->n_tokens, .n_out = rows, .k_in = w->k_in,
-                                    .d_x = x.d + g * w->k_in, .d_w = w->d_dense + g * rows * w->k_in,
-                                    .d_y = y.d + g * rows, .x_stride = x.stride,
-                                    .y_stride = y.stride};
+                                    .d_x = x.d + g * w->k_in,
+                                    .d_w = w->d_dense + g * rows * w->k_in, .d_y = y.d + g * rows,
+                                    .x_stride = x.stride, .y_stride = y.stride};
 
         rc = sw_cublaslt_run(run->e->lt, &p, err);
     }

@@ -98,7 +98,8 @@ sw_code sw_device_side_embed(sw_device_lm *lm, const sw_device_run *run, const u
     const sw_bf16_rows x = e->buf[SW_BUF_N];
     sw_code rc;
 
-    if ((rc = sw_device_hyper_begin(run, d_ids, err)) != SW_OK) return rc;
+    rc = sw_device_hyper_begin(e, run->d_x, d_ids, run->n_tokens, err);
+    if (rc != SW_OK) return rc;
     if (!has_copies(e->m) && !e->m->side_inputs) return SW_OK;
     rc = sw_cuda_to_bf16(x, run->d_x, (sw_bf16_rows){0}, run->n_tokens, e->m->hidden, e->how, err);
     if (rc == SW_OK && has_copies(e->m)) rc = make_copies(lm, run, x, err);
