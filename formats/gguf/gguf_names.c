@@ -1,119 +1,33 @@
-/* gguf_names.c - see gguf_names.h. */
+/* gguf_names.c - see gguf_names.h: the walk over a model's block programs. Entries are made by
+ * gguf_entries.c.
+ */
 #include "formats/gguf/gguf_names.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/gguf/gguf_rows.h"
+#include "formats/gguf/gguf_entries.h"
 
-typedef struct builder {
-    const sw_model *m;
-    const sw_gguf_arch *arch;
-    sw_gguf_names *out; /* names are NULL while entries are counted */
-    sw_arena *arena;
-    sw_gguf_orders orders;
-    sw_err *err;
-    int64_t layer;      /* -1: outside of the blocks */
-} builder;
-
-/* Add an entry for a tensor [n_rows, n_elems] that is its own tensor in the file; *out is NULL
- * while entries are counted. The name ends with `leaf`, unless that is NULL. */
-static sw_code next(sw_gguf_name **out, builder *b, const char *hf, const char *hf_leaf,
-                    const char *gguf, const char *leaf, int64_t n_rows, int64_t n_elems)
-{
-    char *hf_text = NULL, *text = NULL;
-    sw_gguf_name *name;
-    sw_code rc;
-
-    *out = NULL;
-    if (!b->out->names) {
-        b->out->n++;
-        return SW_OK;
-    }
-    if ((rc = sw_arena_print(&hf_text, b->arena, b->err, "%s%s%s", hf, hf_leaf ? "." : "",
-                             hf_leaf ? hf_leaf : "")) != SW_OK ||
-        (rc = sw_arena_print(&text, b->arena, b->err, "%s%s%s", gguf, leaf ? "." : "",
-                             leaf ? leaf : "")) != SW_OK)
-        return rc;
-    name = &b->out->names[b->out->n++];
-    *name = (sw_gguf_name){.hf = hf_text, .gguf = text, .n_dims = 2, .shape = {n_rows, n_elems},
-                           .all_rows = n_rows, .row_elems = n_elems, .n_rows = n_rows,
-                           .file_elems = n_elems, .file_dims = 2,
-                           .file_shape = {n_rows, n_elems}, .n_parts = 1, .layer = b->layer,
-                           .expert = -1, .slot = SW_SLOT_COUNT};
-    *out = name;
-    return SW_OK;
-}
-
-/* Do the same for a vector. */
-static sw_code next_vector(sw_gguf_name **out, builder *b, const char *hf, const char *hf_leaf,
-                           const char *gguf, const char *leaf, int64_t n)
-{
-    sw_code rc = next(out, b, hf, hf_leaf, gguf, leaf, 1, n);
-
-    if (rc != SW_OK || !*out) return rc;
-    (*out)->n_dims = (*out)->file_dims = 1;
-    (*out)->shape[0] = (*out)->file_shape[0] = n;
-    return SW_OK;
-}
-
-/* Make each element of a vector a row, so that elements can be put in another order. */
-static void by_elements(sw_gguf_name *name)
-{
-    name->all_rows = name->n_rows = name->row_elems;
-    name->row_elems = name->file_elems = 1;
-}
-
-/* Say that this is the i-th of n tensors, which are one tensor in the file. */
-static void stack(sw_gguf_name *name, int64_t i, int64_t n)
-{
-    for (int32_t d = name->file_dims; d > 0; d--) name->file_shape[d] = name->file_shape[d - 1];
-    name->file_shape[0] = n;
-    name->file_dims++;
-    name->first = i * name->n_rows;
-}
-
-static sw_code order(sw_gguf_name *name, builder *b, sw_gguf_order_of of)
-{
-    of.n_rows = name->n_rows;
-    return sw_gguf_order_rows(&name->rows, &b->orders, &of, b->arena, b->err);
-}
-
-static sw_code refuse(const builder *b)
-{
-    return SW_FAIL(b->err, SW_E_UNSUPPORTED, "%s has tensors that no GGUF has", b->m->arch->name);
-}
-
-static sw_code paths_of(char hf[256], char gguf[64], const builder *b, sw_slot slot,
-                        int64_t expert)
-{
-    const char *stem = sw_gguf_stem_of(b->arch, slot);
-
-    if (!stem || !sw_model_slot_path(hf, b->m, b->layer, slot, expert)) return refuse(b);
-    (void)snprintf(gguf, 64, "blk.%lld.%s%s", (long long)b->layer, stem,
-                   expert < 0 ? "" : "_exps");
-    return SW_OK;
-}
-
-static sw_code add_norm_at(builder *b, const char *hf, const char *gguf, int64_t width,
+static sw_code add_norm_at(sw_gguf_builder *b, const char *hf, const char *gguf, int64_t width,
                            bool has_bias)
 {
     sw_gguf_name *name;
-    sw_code rc = next_vector(&name, b, hf, "weight", gguf, "weight", width);
+    sw_code rc = sw_gguf_entry_vector(&name, b, hf, "weight", gguf, "weight", width);
 
     if (rc == SW_OK && name && fabs(b->m->norm_offset) > 0.0) {
         name->kind = SW_GGUF_OFFSET;
         name->offset = b->m->norm_offset;
     }
-    return rc == SW_OK && has_bias ? next_vector(&name, b, hf, "bias", gguf, "bias", width) : rc;
+    if (rc != SW_OK || !has_bias) return rc;
+    return sw_gguf_entry_vector(&name, b, hf, "bias", gguf, "bias", width);
 }
 
-static sw_code add_norm(builder *b, sw_slot slot, bool has_bias)
+static sw_code add_norm(sw_gguf_builder *b, sw_slot slot, bool has_bias)
 {
     char hf[256], gguf[64];
     int64_t one, width;
-    sw_code rc = paths_of(hf, gguf, b, slot, -1);
+    sw_code rc = sw_gguf_entry_paths(hf, gguf, b, slot, -1);
 
     if (rc != SW_OK) return rc;
     sw_model_slot_shape(b->m, b->layer, slot, &one, &width);
@@ -121,37 +35,37 @@ static sw_code add_norm(builder *b, sw_slot slot, bool has_bias)
 }
 
 /* The model has a tensor for each head, the file has one for all heads. */
-static sw_code add_head_norms(builder *b, const sw_op *op)
+static sw_code add_head_norms(sw_gguf_builder *b, const sw_op *op)
 {
     const sw_sizes s = sw_model_sizes(b->m, b->layer);
     const int64_t n = op->dst == SW_BUF_Q ? s.n_heads : s.n_kv_heads;
     char hf[256], gguf[64], path[300];
-    sw_code rc = paths_of(hf, gguf, b, op->slot, -1);
+    sw_code rc = sw_gguf_entry_paths(hf, gguf, b, op->slot, -1);
 
     for (int64_t h = 0; h < n && rc == SW_OK; h++) {
         sw_gguf_name *name;
 
         (void)snprintf(path, sizeof path, "%s.norms.%lld", hf, (long long)h);
-        rc = next_vector(&name, b, path, "weight", gguf, "weight", s.head_dim);
-        if (rc == SW_OK && name) stack(name, h, n);
+        rc = sw_gguf_entry_vector(&name, b, path, "weight", gguf, "weight", s.head_dim);
+        if (rc == SW_OK && name) sw_gguf_entry_stack(name, h, n);
     }
     return rc;
 }
 
 /* Add a vector whose name in the model is that of its slot, without a suffix. */
-static sw_code add_vector(builder *b, sw_slot slot, const char *leaf, sw_gguf_name **out)
+static sw_code add_vector(sw_gguf_builder *b, sw_slot slot, const char *leaf, sw_gguf_name **out)
 {
     char hf[256], gguf[64];
     int64_t one, width;
-    sw_code rc = paths_of(hf, gguf, b, slot, -1);
+    sw_code rc = sw_gguf_entry_paths(hf, gguf, b, slot, -1);
 
     *out = NULL;
     if (rc != SW_OK) return rc;
     sw_model_slot_shape(b->m, b->layer, slot, &one, &width);
-    return next_vector(out, b, hf, NULL, gguf, leaf, width);
+    return sw_gguf_entry_vector(out, b, hf, NULL, gguf, leaf, width);
 }
 
-static bool moves_heads(const builder *b)
+static bool moves_heads(const sw_gguf_builder *b)
 {
     const sw_mixer *x = &b->m->mixer;
 
@@ -159,18 +73,19 @@ static bool moves_heads(const builder *b)
 }
 
 /* Order heads of values, of `width` rows each, that follow `first` other rows. */
-static sw_code order_heads(sw_gguf_name *name, builder *b, int64_t first, int64_t width)
+static sw_code order_heads(sw_gguf_name *name, sw_gguf_builder *b, int64_t first, int64_t width)
 {
     const sw_mixer *x = &b->m->mixer;
 
     if (!name || !moves_heads(b)) return SW_OK;
-    return order(name, b, (sw_gguf_order_of){.kind = SW_GGUF_ROWS_HEADS, .first = first,
-                                             .groups = x->n_groups,
-                                             .per = x->n_heads / x->n_groups, .width = width});
+    return sw_gguf_entry_order(name, b,
+                               (sw_gguf_order_of){.kind = SW_GGUF_ROWS_HEADS, .first = first,
+                                                  .groups = x->n_groups,
+                                                  .per = x->n_heads / x->n_groups, .width = width});
 }
 
 /* Add a number for each head; for Mamba the file has a row for each. */
-static sw_code add_head_vector(builder *b, sw_slot slot, const char *leaf)
+static sw_code add_head_vector(sw_gguf_builder *b, sw_slot slot, const char *leaf)
 {
     const bool is_column = slot != SW_SLOT_DT_BIAS && b->m->mixer.kind != SW_MIXER_DELTA &&
                            b->m->mixer.kind != SW_MIXER_DELTA_GROUPED;
@@ -179,7 +94,7 @@ static sw_code add_head_vector(builder *b, sw_slot slot, const char *leaf)
 
     if (rc != SW_OK || !name) return rc;
     if (slot == SW_SLOT_A_LOG) name->kind = SW_GGUF_NEG_EXP;
-    by_elements(name);
+    sw_gguf_entry_by_elements(name);
     if (is_column) {
         name->file_dims = 2;
         name->file_shape[1] = 1;
@@ -187,17 +102,18 @@ static sw_code add_head_vector(builder *b, sw_slot slot, const char *leaf)
     return order_heads(name, b, 0, 1);
 }
 
-static sw_code add_conv(builder *b, sw_slot slot)
+static sw_code add_conv(sw_gguf_builder *b, sw_slot slot)
 {
     const sw_mixer *x = &b->m->mixer;
     char hf[256], gguf[64];
     int64_t taps, width;
     sw_gguf_name *name;
-    sw_code rc = paths_of(hf, gguf, b, slot, -1);
+    sw_code rc = sw_gguf_entry_paths(hf, gguf, b, slot, -1);
 
     if (rc != SW_OK) return rc;
     sw_model_slot_shape(b->m, b->layer, slot, &taps, &width);
-    if ((rc = next(&name, b, hf, "weight", gguf, "weight", width, taps)) != SW_OK) return rc;
+    rc = sw_gguf_entry(&name, b, hf, "weight", gguf, "weight", width, taps);
+    if (rc != SW_OK) return rc;
     if (name) {
         name->n_dims = 3;
         name->shape[1] = 1;
@@ -210,20 +126,20 @@ static sw_code add_conv(builder *b, sw_slot slot)
     }
     rc = order_heads(name, b, 2 * sw_mixer_keys(x), x->d_head);
     if (rc != SW_OK || !x->has_conv_bias) return rc;
-    return next_vector(&name, b, hf, "bias", gguf, "bias", width);
+    return sw_gguf_entry_vector(&name, b, hf, "bias", gguf, "bias", width);
 }
 
-static sw_code add_mixer_norm(builder *b)
+static sw_code add_mixer_norm(sw_gguf_builder *b)
 {
     const sw_mixer *x = &b->m->mixer;
     char hf[256], gguf[64];
     int64_t one, width;
     sw_gguf_name *name;
-    sw_code rc = paths_of(hf, gguf, b, SW_SLOT_NORM_MIX, -1);
+    sw_code rc = sw_gguf_entry_paths(hf, gguf, b, SW_SLOT_NORM_MIX, -1);
 
     if (rc != SW_OK) return rc;
     sw_model_slot_shape(b->m, b->layer, SW_SLOT_NORM_MIX, &one, &width);
-    rc = next_vector(&name, b, hf, "weight", gguf, "weight", width);
+    rc = sw_gguf_entry_vector(&name, b, hf, "weight", gguf, "weight", width);
     if (rc != SW_OK || !name || x->kind != SW_MIXER_SSD) return rc;
     name->file_dims = 2;
     name->file_shape[0] = x->n_groups;
@@ -231,7 +147,7 @@ static sw_code add_mixer_norm(builder *b)
     return SW_OK;
 }
 
-static sw_code add_mixer(builder *b, sw_op_kind kind)
+static sw_code add_mixer(sw_gguf_builder *b, sw_op_kind kind)
 {
     static const sw_slot kimi[] = {SW_SLOT_CONV_Q, SW_SLOT_CONV_K, SW_SLOT_CONV_V};
     sw_code rc = SW_OK;
@@ -247,14 +163,14 @@ static sw_code add_mixer(builder *b, sw_op_kind kind)
 }
 
 /* Return whether loaders turn neighbouring rows of this slot where the model turns halves. */
-static bool is_paired(const builder *b, sw_slot slot)
+static bool is_paired(const sw_gguf_builder *b, sw_slot slot)
 {
     return b->arch->turns_pairs && !b->m->is_rope_paired &&
            (slot == SW_SLOT_Q || slot == SW_SLOT_K);
 }
 
 /* Return whether the model has queries, keys and values head by head, as gpt_neox does. */
-static bool splits_groups(const builder *b)
+static bool splits_groups(const sw_gguf_builder *b)
 {
     int n_ops;
     const sw_op *ops = sw_model_ops(b->m, b->layer, &n_ops);
@@ -265,19 +181,22 @@ static bool splits_groups(const builder *b)
 }
 
 /* Set the order of a linear's rows, or of the elements of its bias. */
-static sw_code order_linear(sw_gguf_name *name, builder *b, sw_slot slot)
+static sw_code order_linear(sw_gguf_name *name, sw_gguf_builder *b, sw_slot slot)
 {
     const sw_sizes s = sw_model_sizes(b->m, b->layer);
     const sw_mixer *x = &b->m->mixer;
     const bool is_grouped = slot == SW_SLOT_QKV && splits_groups(b);
 
     if (is_paired(b, slot))
-        return order(name, b, (sw_gguf_order_of){.kind = SW_GGUF_ROWS_PAIRS, .width = s.head_dim,
-                                                 .part = s.rope_dim});
+        return sw_gguf_entry_order(name, b,
+                                   (sw_gguf_order_of){.kind = SW_GGUF_ROWS_PAIRS,
+                                                      .width = s.head_dim, .part = s.rope_dim});
     if (is_grouped)
-        return order(name, b, (sw_gguf_order_of){.kind = SW_GGUF_ROWS_QKV, .groups = s.n_kv_heads,
-                                                 .per = s.n_heads / s.n_kv_heads,
-                                                 .width = s.head_dim});
+        return sw_gguf_entry_order(name, b,
+                                   (sw_gguf_order_of){.kind = SW_GGUF_ROWS_QKV,
+                                                      .groups = s.n_kv_heads,
+                                                      .per = s.n_heads / s.n_kv_heads,
+                                                      .width = s.head_dim});
     if (slot == SW_SLOT_MIX_IN) return order_heads(name, b, 2 * sw_mixer_keys(x), x->d_head);
     if (slot == SW_SLOT_MIX_Z) return order_heads(name, b, 0, x->d_head);
     if (slot == SW_SLOT_MIX_A || slot == SW_SLOT_MIX_B) return order_heads(name, b, 0, 1);
@@ -285,7 +204,7 @@ static sw_code order_linear(sw_gguf_name *name, builder *b, sw_slot slot)
 }
 
 /* The columns of a delta net's output follow its heads of values, so their order is the same. */
-static sw_code order_columns(sw_gguf_name *name, builder *b, sw_slot slot)
+static sw_code order_columns(sw_gguf_name *name, sw_gguf_builder *b, sw_slot slot)
 {
     const sw_mixer *x = &b->m->mixer;
     sw_gguf_order_of of = {.kind = SW_GGUF_ROWS_HEADS, .n_rows = name->row_elems,
@@ -297,30 +216,30 @@ static sw_code order_columns(sw_gguf_name *name, builder *b, sw_slot slot)
     return sw_gguf_order_rows(&name->cols, &b->orders, &of, b->arena, b->err);
 }
 
-static sw_code add_linear_as(builder *b, sw_slot slot, int64_t expert, bool is_quantized)
+static sw_code add_linear_as(sw_gguf_builder *b, sw_slot slot, int64_t expert, bool is_quantized)
 {
     const int n_tensors = 1 + sw_model_slot_has_bias(b->m, slot);
     char hf[256], gguf[64];
     int64_t n_out, k_in;
-    sw_code rc = paths_of(hf, gguf, b, slot, expert);
+    sw_code rc = sw_gguf_entry_paths(hf, gguf, b, slot, expert);
 
     sw_model_slot_shape(b->m, b->layer, slot, &n_out, &k_in);
     for (int i = 0; i < n_tensors && rc == SW_OK; i++) {
         sw_gguf_name *name;
 
-        rc = i ? next_vector(&name, b, hf, "bias", gguf, "bias", n_out)
-               : next(&name, b, hf, "weight", gguf, "weight", n_out, k_in);
+        rc = i ? sw_gguf_entry_vector(&name, b, hf, "bias", gguf, "bias", n_out)
+               : sw_gguf_entry(&name, b, hf, "weight", gguf, "weight", n_out, k_in);
         if (rc != SW_OK || !name) continue;
         name->is_linear = !i && is_quantized;
         name->slot = slot;
         name->expert = expert;
-        if (i) by_elements(name);
+        if (i) sw_gguf_entry_by_elements(name);
         if ((rc = order_linear(name, b, slot)) == SW_OK && !i) rc = order_columns(name, b, slot);
         if (i && !name->rows) { /* it is one row again */
             name->row_elems = name->file_elems = n_out;
             name->all_rows = name->n_rows = 1;
         }
-        if (expert >= 0) stack(name, expert, b->m->n_experts);
+        if (expert >= 0) sw_gguf_entry_stack(name, expert, b->m->n_experts);
     }
     return rc;
 }
@@ -333,19 +252,20 @@ typedef struct split {
     int64_t model_first;
 } split;
 
-static sw_code add_split(builder *b, sw_slot slot, const split *parts, int n, sw_gguf_name **names)
+static sw_code add_split(sw_gguf_builder *b, sw_slot slot, const split *parts, int n,
+                         sw_gguf_name **names)
 {
     char hf[256], gguf[64];
     int64_t n_out, k_in;
     sw_code rc = SW_OK;
 
-    if (!sw_model_slot_path(hf, b->m, b->layer, slot, -1)) return refuse(b);
+    if (!sw_model_slot_path(hf, b->m, b->layer, slot, -1)) return sw_gguf_entry_refuse(b);
     sw_model_slot_shape(b->m, b->layer, slot, &n_out, &k_in);
     for (int i = 0; i < n && rc == SW_OK; i++) {
         sw_gguf_name *name;
 
         (void)snprintf(gguf, sizeof gguf, "blk.%lld.%s", (long long)b->layer, parts[i].stem);
-        rc = next(&name, b, hf, "weight", gguf, "weight", n_out, k_in);
+        rc = sw_gguf_entry(&name, b, hf, "weight", gguf, "weight", n_out, k_in);
         if (names) names[i] = name;
         if (rc != SW_OK || !name) continue;
         name->is_linear = true;
@@ -354,13 +274,13 @@ static sw_code add_split(builder *b, sw_slot slot, const split *parts, int n, sw
         name->n_parts = n;
         name->n_rows = name->file_shape[0] = parts[i].n_rows;
         name->model_first = parts[i].model_first;
-        if (parts[i].of.n_rows) rc = order(name, b, parts[i].of);
+        if (parts[i].of.n_rows) rc = sw_gguf_entry_order(name, b, parts[i].of);
     }
     return rc;
 }
 
 /* The file has keys transposed within each head, so that loaders can multiply queries by them. */
-static sw_code add_latent(builder *b)
+static sw_code add_latent(sw_gguf_builder *b)
 {
     const sw_sizes s = sw_model_sizes(b->m, b->layer);
     const int64_t plain = s.head_dim - s.rope_dim, rank = b->m->kv_rank;
@@ -386,7 +306,7 @@ static sw_code add_latent(builder *b)
     return rc;
 }
 
-static sw_code add_ungrouped(builder *b)
+static sw_code add_ungrouped(sw_gguf_builder *b)
 {
     const sw_mixer *x = &b->m->mixer;
     const sw_gguf_order_of of = {.n_rows = 1, .groups = x->n_groups, .width = x->d_head,
@@ -400,7 +320,7 @@ static sw_code add_ungrouped(builder *b)
 }
 
 /* Granite's shared MLP is an expert of every token, or the only MLP of a model without experts. */
-static sw_code add_shared_halves(builder *b)
+static sw_code add_shared_halves(sw_gguf_builder *b)
 {
     const int64_t n = b->m->shared_intermediate;
     const bool is_alone = !b->m->n_experts;
@@ -410,7 +330,7 @@ static sw_code add_shared_halves(builder *b)
     return add_split(b, SW_SLOT_SHARED_GATE_UP, parts, 2, NULL);
 }
 
-static sw_code add_linear(builder *b, sw_slot slot)
+static sw_code add_linear(sw_gguf_builder *b, sw_slot slot)
 {
     if (slot == SW_SLOT_KV_B) return add_latent(b);
     if (slot == SW_SLOT_SHARED_GATE_UP) return add_shared_halves(b);
@@ -418,8 +338,12 @@ static sw_code add_linear(builder *b, sw_slot slot)
     return add_linear_as(b, slot, -1, true);
 }
 
-static sw_code add_kept(builder *b, sw_slot slot) { return add_linear_as(b, slot, -1, false); }
-static sw_code add_experts(builder *b)
+static sw_code add_kept(sw_gguf_builder *b, sw_slot slot)
+{
+    return add_linear_as(b, slot, -1, false);
+}
+
+static sw_code add_experts(sw_gguf_builder *b)
 {
     static const struct {
         sw_slot slot;
@@ -438,28 +362,28 @@ static sw_code add_experts(builder *b)
     return rc;
 }
 
-static sw_code add_two(builder *b, sw_slot first, sw_slot second)
+static sw_code add_two(sw_gguf_builder *b, sw_slot first, sw_slot second)
 {
     sw_code rc = add_kept(b, first);
 
     return rc ? rc : add_kept(b, second);
 }
 
-static sw_code add_bare(builder *b, sw_slot slot, const char *leaf)
+static sw_code add_bare(sw_gguf_builder *b, sw_slot slot, const char *leaf)
 {
     sw_gguf_name *name;
 
     return slot == SW_SLOT_COUNT ? SW_OK : add_vector(b, slot, leaf, &name);
 }
 
-static sw_code add_copies(builder *b)
+static sw_code add_copies(sw_gguf_builder *b)
 {
     sw_code rc = add_norm(b, SW_SLOT_COPY_NORM, false);
 
     return rc ? rc : add_two(b, SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT);
 }
 
-static sw_code add_op(builder *b, const sw_op *op)
+static sw_code add_op(sw_gguf_builder *b, const sw_op *op)
 {
     switch (op->kind) {
     case SW_OP_LINEAR:
@@ -501,17 +425,19 @@ static sw_code add_op(builder *b, const sw_op *op)
     }
 }
 
-static sw_code add_table(builder *b, sw_end end, const char *gguf, int64_t n_rows, int64_t width)
+static sw_code add_table(sw_gguf_builder *b, sw_end end, const char *gguf, int64_t n_rows,
+                         int64_t width)
 {
     sw_gguf_name *name;
-    sw_code rc = next(&name, b, sw_model_end(b->m, end), "weight", gguf, "weight", n_rows, width);
+    sw_code rc = sw_gguf_entry(&name, b, sw_model_end(b->m, end), "weight", gguf, "weight", n_rows,
+                               width);
 
     if (rc == SW_OK && name) name->is_table = true;
     return rc;
 }
 
 /* Add a table [hidden, hidden] for each copy of the residual stream except the first. */
-static sw_code add_tables(builder *b, sw_end end, const char *gguf)
+static sw_code add_tables(sw_gguf_builder *b, sw_end end, const char *gguf)
 {
     const int64_t h = b->m->hidden, n = b->m->n_copies - 1;
     char path[SW_END_BYTES + 24];
@@ -521,21 +447,21 @@ static sw_code add_tables(builder *b, sw_end end, const char *gguf)
         sw_gguf_name *name;
 
         (void)snprintf(path, sizeof path, "%s.%lld", sw_model_end(b->m, end), (long long)i);
-        rc = next(&name, b, path, "weight", gguf, "weight", h, h);
+        rc = sw_gguf_entry(&name, b, path, "weight", gguf, "weight", h, h);
         if (rc != SW_OK || !name) continue;
         name->is_table = true;
-        stack(name, i, n);
+        sw_gguf_entry_stack(name, i, n);
     }
     return rc;
 }
 
-static sw_code add_begin(builder *b)
+static sw_code add_begin(sw_gguf_builder *b)
 {
     const sw_model *m = b->m;
     const int64_t wide = m->n_layers * m->side_inputs;
     sw_code rc = add_table(b, SW_END_EMBED, "token_embd", m->vocab, m->hidden);
 
-    if (rc == SW_OK && m->n_position_rows) return refuse(b);
+    if (rc == SW_OK && m->n_position_rows) return sw_gguf_entry_refuse(b);
     if (rc == SW_OK && m->has_embed_norm)
         rc = add_norm_at(b, sw_model_end(m, SW_END_EMBED_NORM), "token_embd_norm", m->hidden, true);
     if (rc == SW_OK && wide && (rc = add_table(b, SW_END_SIDE_TABLE, "per_layer_token_embd",
@@ -550,7 +476,7 @@ static sw_code add_begin(builder *b)
 }
 
 /* Where a linear for keys is stored that nobody reads, the file has a norm of these keys too. */
-static bool has_unused_keys(const builder *b, const sw_op *ops, int n_ops)
+static bool has_unused_keys(const sw_gguf_builder *b, const sw_op *ops, int n_ops)
 {
     bool has_linear = false, has_norm = !b->m->arch->slot_names[SW_SLOT_NORM_K];
 
@@ -561,7 +487,7 @@ static bool has_unused_keys(const builder *b, const sw_op *ops, int n_ops)
     return b->m->shares_kv[b->layer] && has_linear && !has_norm;
 }
 
-static sw_code add_all(builder *b)
+static sw_code add_all(sw_gguf_builder *b)
 {
     const char *norm = sw_gguf_stem_of(b->arch, SW_SLOT_NORM_FINAL);
     sw_code rc;
@@ -589,7 +515,7 @@ sw_code sw_gguf_names_new(sw_gguf_names *out, const sw_model *m, const sw_gguf_a
                           sw_arena *arena, sw_err *err)
 {
     sw_gguf_names names = {0};
-    builder b = {.m = m, .arch = arch, .out = &names, .arena = arena, .err = err};
+    sw_gguf_builder b = {.m = m, .arch = arch, .out = &names, .arena = arena, .err = err};
     sw_code rc = add_all(&b);
 
     if (rc == SW_OK) rc = SW_ARENA_TAKE(&names.names, arena, names.n, err);

@@ -380,6 +380,14 @@ static void plan_cut(planner *p, const sw_op *op)
     if (p->m->is_cut_layer[p->layer]) plan_op(p, op);
 }
 
+/* It reads N and K beside the queries. */
+static void plan_near_far(planner *p, const sw_op *op)
+{
+    make_norm(p);
+    make_heads(p, SW_BUF_K);
+    plan_op(p, op);
+}
+
 static void plan_merge(planner *p, const sw_op *op)
 {
     if (p->layer + 1 == p->m->n_layers) plan_op(p, op);
@@ -419,8 +427,9 @@ static void plan_experts(planner *p, const sw_op *op)
     p->has_stopped = p->step->stop_at == SW_SITE_DOWN_IN;
 }
 
-/* Buffers on a device are columns of what is split; mixers read rows by head of keys in place. Keys
- * are never chosen there: longer sequences than need it are refused (sw_device_reaches). */
+/* Buffers on a device are columns of what is split; mixers read rows by head of keys in place.
+ * Single keys are never chosen there: longer sequences than need it are refused
+ * (sw_device_reaches). */
 static void plan_nothing(planner *p, const sw_op *op)
 {
     (void)p;
@@ -471,6 +480,12 @@ static void (*const plan_table[SW_OP_COUNT])(planner *p, const sw_op *op) = {
     [SW_OP_ADD_COPIES] = plan_op,
     [SW_OP_MERGE] = plan_merge,
     [SW_OP_CUT] = plan_cut,
+    [SW_OP_NEAR_FAR] = plan_near_far,
+    [SW_OP_GROUP_LINEAR] = plan_op,
+    [SW_OP_MIX_STREAMS] = plan_op,
+    [SW_OP_ADD_STREAMS] = plan_op,
+    [SW_OP_MERGE_STREAMS] = plan_merge,
+    [SW_OP_ROUTE_TOKENS] = plan_nothing, /* the router has the table */
 };
 
 bool sw_launch_plan_knows(sw_op_kind kind)
@@ -526,7 +541,9 @@ bool sw_launch_plan_can_begin(const sw_model *m, int64_t layer, sw_half half, sw
 
         if (i > p.at && !is_made[op->src]) return false;
         if (reads_dst(op->kind) && !is_made[op->dst]) return false;
+        if (op->kind == SW_OP_ADD_STREAMS && !is_made[SW_BUF_R]) return false; /* the shares */
         is_made[op->dst] = true;
+        if (op->kind == SW_OP_MIX_STREAMS) is_made[SW_BUF_R] = true;
     }
     return p.at < p.end;
 }

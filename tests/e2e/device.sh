@@ -92,6 +92,16 @@ for name in gemma4 llama4_text gemma3n; do
     done
 done
 
+# residual streams, far keys and experts by token
+"${BUILD:-build/release}/tests/tools/expand_recipe" tests/golden/recipes/deepseek_v4 "$T/v4" ||
+    fail 'no deepseek_v4'
+for device in cpu cuda; do
+    expect 0 '' "$SWAGE" quantize "$T/v4" -o "$T/v4-$device" --device "$device" --scheme W8A16 \
+        --method gptq --group-size channel --calib "$T/toy.u16" --samples 24 --seq-len 48 -q
+    expect 0 '' "$SWAGE" verify "$T/v4-$device" --against "$T/v4" --device cuda --quiet \
+        --text tests/golden/recipes/deepseek_v4/reference.safetensors --window 48 --max-kl 0.1
+done
+
 # experts: routed, summed, searched for scales and solved there, from text and from statistics
 TINY=$PWD/tests/golden/models/tiny-moe
 for experts in shrink routed all; do

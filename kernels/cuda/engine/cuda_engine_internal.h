@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/decode/decode_chain.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
-#include "kernels/cuda/ops/engine_family.h"
+#include "kernels/cuda/ops/engine_streams.h"
 #include "kernels/cuda_gemm.h"
 #include "kernels/engine/device_engine.h"
 #include "kernels/engine/engine_internal.h"
@@ -67,6 +67,8 @@ struct sw_device_block {
     bool is_expert_fused, is_expert_ungated; /* of the latter experts[0] are the ups */
     sw_expert *d_experts[2];             /* gates with ups, and downs, where all are alike */
     sw_device_weight *copies_out;        /* [n_copies - 1] in the last block, or NULL */
+    float *merge[3];                     /* as in sw_block, */
+    int32_t *token_experts;              /* likewise */
     float *norm[SW_SLOT_COUNT], *norm_bias[SW_SLOT_COUNT];
     sw_kv_form kv;
     sw_sizes sizes;                      /* of the layer: */
@@ -101,6 +103,18 @@ typedef struct sw_device_moe {
     sw_moe_scratch host;                    /* chosen, share, tokens, token_share, starts */
 } sw_device_moe;
 
+/* Of models with far keys, per token or per pair of a token and what its row says. */
+typedef struct sw_device_far {
+    sw_bf16 *d_made;    /* [max_tokens, row] rows of a call, */
+    sw_bf16 *d_place;   /* which lie here where there is no cache, with their far keys */
+    sw_bf16 *d_q;       /* [max_tokens, n_heads * head_dim] of the indexer, */
+    float *d_weights;   /* [max_tokens, n_heads] likewise */
+    float *d_products;  /* [some queries * n_heads, keys] */
+    uint32_t *d_ranks;  /* [some queries, keys] */
+    int32_t *d_chosen;  /* [max_tokens, top_k] */
+    int64_t n_products; /* floats there are */
+} sw_device_far;
+
 struct sw_device_engine {
     sw_device *gpu;
     const sw_model *m;
@@ -115,6 +129,8 @@ struct sw_device_engine {
     float *d_slopes;                /* [n_heads] where scores fall with the distance, or NULL */
     sw_device_angles angles, window_angles;
     sw_device_moe moe;
+    sw_device_far far;
+    float *d_stream_coefs;          /* [max_tokens, n_copies * (n_copies + 1)], or NULL */
     uint32_t *d_mixer_counters;     /* of ops/mixers/mixers.h, where the model has mixers */
     void *d_gemm_work; /* grows; addresses in a graph hold as long as work_generation stays */
     int64_t gemm_work_bytes, work_generation;
@@ -130,6 +146,7 @@ int64_t sw_device_experts_bytes(const sw_device_engine *e, const sw_block *from,
 typedef struct sw_device_kv {
     void *d_k, *d_v;
     float *d_state;   /* [n_seqs, sw_device_state_floats] of a recurrent mixer, or NULL */
+    sw_bf16 *d_far;   /* [n_seqs, sw_device_far_elems] of near and far keys, or NULL */
     int64_t capacity;
     sw_kv_form form;
 } sw_device_kv;
@@ -187,6 +204,27 @@ sw_code sw_device_run_kimi_delta(sw_device_run *run, const sw_planned_launch *l,
 sw_code sw_device_run_ssd(sw_device_run *run, const sw_planned_launch *l, sw_err *err) SW_MUST_USE;
 sw_code sw_device_run_short_conv(sw_device_run *run, const sw_planned_launch *l,
                                  sw_err *err) SW_MUST_USE;
+/* Residual streams, see cuda_hyper.c: scratch of the engine, tensors of a block and the room that
+ * is enough for them, operations, and what tokens begin with, whose embedding rows are in d_x. */
+sw_code sw_device_hyper_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
+sw_code sw_device_hyper_load(sw_device_block *b, const sw_block *from, sw_err *err) SW_MUST_USE;
+int64_t sw_device_hyper_bytes(const sw_model *m, const sw_block *from);
+sw_code sw_device_hyper_begin(const sw_device_engine *e, float *d_x, const uint32_t *d_ids,
+                              int64_t n, sw_err *err) SW_MUST_USE;
+sw_code sw_device_mix_streams(sw_device_run *run, const sw_planned_launch *l,
+                              sw_err *err) SW_MUST_USE;
+sw_code sw_device_add_streams(sw_device_run *run, const sw_planned_launch *l,
+                              sw_err *err) SW_MUST_USE;
+sw_code sw_device_merge_streams(sw_device_run *run, const sw_planned_launch *l,
+                                sw_err *err) SW_MUST_USE;
+/* Near and far keys, see cuda_near_far.c. Elements that a layer keeps of a sequence of at most so
+ * many tokens; 0: it has no such keys. */
+int64_t sw_device_far_elems(const sw_model *m, int64_t layer, int64_t capacity);
+sw_code sw_device_far_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
+sw_code sw_device_near_far(sw_device_run *run, const sw_planned_launch *l,
+                           sw_err *err) SW_MUST_USE;
+sw_code sw_device_group_linear(sw_device_run *run, const sw_planned_launch *l,
+                               sw_err *err) SW_MUST_USE;
 /* Whether a step of n_tokens lists its experts on the device: then a graph can have it. Also of a
  * block without any. */
 bool sw_device_moe_stays(const sw_device_block *b, int64_t n_tokens);

@@ -186,7 +186,7 @@ static sw_code launch_rope(sw_device_run *run, const sw_planned_launch *l, sw_er
     if (l->dst == SW_BUF_K_ROPE) {
         a.n_heads = 1; /* one part that all heads share */
         a.head_dim = (int)s->rope_dim;
-    } else if (run->e->m->kv_rank) {
+    } else if (run->e->m->kv_rank || run->e->m->is_rope_last) {
         a.rope_at = (int)(s->head_dim - s->rope_dim);
     }
     return sw_cuda_heads(&a, run->e->how, err);

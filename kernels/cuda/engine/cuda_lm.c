@@ -12,7 +12,7 @@
 
 static int64_t block_bytes(const sw_device_engine *e, const sw_block *b)
 {
-    int64_t sum = sw_device_experts_bytes(e, b, 0);
+    int64_t sum = sw_device_experts_bytes(e, b, 0) + sw_device_hyper_bytes(e->m, b);
 
     for (int s = 0; s < SW_SLOT_COUNT; s++) sum += sw_device_weight_bytes(e, &b->linear[s]);
     for (int64_t i = 0; b->copies_out && i < e->m->n_copies - 1; i++)
@@ -63,14 +63,15 @@ int64_t sw_device_lm_expert_bytes(const sw_device_engine *e, const sw_lm *lm)
 static int64_t cache_bytes(const sw_device_engine *e, const sw_kv_form *kv)
 {
     const sw_model *m = e->m;
-    int64_t width = 0, n_state = 0;
+    int64_t width = 0, n_state = 0, n_far = 0;
 
     for (int64_t l = 0; l < m->n_layers; l++) {
         width += sw_device_k_width(m, l) + sw_device_v_width(m, l);
         n_state += sw_device_state_floats(m, l);
+        n_far += sw_device_far_elems(m, l, e->max_positions);
     }
     return sw_device_kv_bytes(kv) * e->max_positions * width + n_state * (int64_t)sizeof(float) +
-           RESERVE_BYTES;
+           n_far * (int64_t)sizeof(sw_bf16) + RESERVE_BYTES;
 }
 
 /* How many blocks from the first on stay: all, or those that leave room for two places in which
@@ -300,6 +301,7 @@ static sw_device_kv kv_of(const sw_device_lm *lm, const sw_device_kv *kv, int64_
 
     layer.form = block_of(lm, from)->kv;
     if (layer.d_state) layer.d_state += seq * sw_device_state_floats(m, l);
+    if (layer.d_far) layer.d_far += seq * sw_device_far_elems(m, l, layer.capacity);
     if (!layer.d_k) return layer;
     layer.d_k = (char *)layer.d_k + n_before * sw_device_k_width(m, from);
     layer.d_v = (char *)layer.d_v + n_before * sw_device_v_width(m, from);
@@ -319,7 +321,7 @@ sw_code sw_device_lm_run(sw_device_lm *lm, sw_device_run *run, const sw_device_k
     for (int64_t l = 0; l < n_layers && rc == SW_OK; l++) {
         const sw_device_kv layer = kv ? kv_of(lm, kv, seq, l) : (sw_device_kv){0};
 
-        run->kv = layer.d_k || layer.d_state ? &layer : NULL;
+        run->kv = layer.d_k || layer.d_state || layer.d_far ? &layer : NULL;
         run->may_leave_sum = l + 1 < n_layers;
         rc = run_block(lm, run, l, err);
         run->kv = NULL;

@@ -60,6 +60,8 @@ static sw_code choose(sw_device_run *run, sw_err *err)
 {
     sw_device_engine *e = run->e;
     const sw_model *m = e->m;
+    const bool has_ids = m->keeps_token_ids;
+    const sw_f32_rows ids = sw_device_side_rows(e, has_ids ? sw_model_side_of_token(m) : 0);
     const sw_route_args a = {.logits = e->moe.d_logits,
                              .shift = run->block->norm[SW_SLOT_ROUTER_SHIFT],
                              .expert_scale = run->block->norm[SW_SLOT_EXPERT_SCALE],
@@ -69,7 +71,8 @@ static sw_code choose(sw_device_run *run, sw_err *err)
                              .n_used = (int)m->n_experts_used,
                              .n_groups = (int)m->n_expert_groups,
                              .n_groups_used = (int)m->n_groups_used,
-                             .is_sigmoid = m->router == SW_ROUTER_SIGMOID,
+                             .router = (int)m->router, .table = run->block->token_experts,
+                             .ids = ids.d, .ids_stride = ids.stride,
                              .norm_topk = m->norm_topk, .logit_scale = (float)m->router_scale,
                              .share_floor = (float)m->route_floor,
                              .route_scale = (float)m->route_scale};

@@ -282,6 +282,11 @@ static sw_code (*const op_table[SW_OP_COUNT])(sw_device_run *run, const sw_plann
     [SW_OP_CORRECT] = op_correct,
     [SW_OP_ADD_COPIES] = op_add_copies,
     [SW_OP_MERGE] = op_merge,
+    [SW_OP_MIX_STREAMS] = sw_device_mix_streams,
+    [SW_OP_ADD_STREAMS] = sw_device_add_streams,
+    [SW_OP_MERGE_STREAMS] = sw_device_merge_streams,
+    [SW_OP_NEAR_FAR] = sw_device_near_far,
+    [SW_OP_GROUP_LINEAR] = sw_device_group_linear,
 };
 
 sw_code sw_device_run_op(sw_device_run *run, const sw_planned_launch *l, sw_err *err)

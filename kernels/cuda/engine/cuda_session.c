@@ -63,6 +63,19 @@ static sw_code take_cache(sw_device_session *s, sw_err *err)
     return rc;
 }
 
+/* Rows of keys and far keys. Products read far keys that are not made yet, and nobody what they
+ * give; but it must be memory that somebody has written. */
+static sw_code take_far(sw_device_session *s, int64_t layer, sw_err *err)
+{
+    const int64_t n = s->n_seqs * sw_device_far_elems(s->lm->e->m, layer, s->capacity);
+    sw_code rc;
+
+    if (!n) return SW_OK;
+    rc = SW_STORE_TAKE(&s->kv[layer].d_far, &s->store, n, "cache of keys", err);
+    if (rc != SW_OK) return rc;
+    return sw_device_fill(s->lm->e->gpu, s->kv[layer].d_far, 0, n * (int64_t)sizeof(sw_bf16), err);
+}
+
 /* What recurrent mixers remember; nobody reads it before the first token is there. */
 static sw_code take_memories(sw_device_session *s, sw_err *err)
 {
@@ -73,6 +86,7 @@ static sw_code take_memories(sw_device_session *s, sw_err *err)
         const int64_t n = s->n_seqs * sw_device_state_floats(m, l);
 
         if (n) rc = SW_STORE_TAKE(&s->kv[l].d_state, &s->store, n, "recurrent state", err);
+        if (rc == SW_OK) rc = take_far(s, l, err);
     }
     return rc;
 }

@@ -11,6 +11,9 @@ static sw_code load(sw_device_weight *out, sw_device_lm *lm, const sw_weight *fr
     return sw_device_weight_load_dense(out, lm->e, &lm->store, from, err);
 }
 
+/* Copies that begin as linears of the embedding; residual streams begin as the embedding itself. */
+static bool has_copies(const sw_model *m) { return m->n_copies && !m->hyper_rounds; }
+
 static sw_code load_inputs(sw_device_lm *lm, const sw_lm *from, sw_err *err)
 {
     const sw_model *m = lm->e->m;
@@ -32,8 +35,8 @@ sw_code sw_device_side_load(sw_device_lm *lm, const sw_lm *from, sw_err *err)
     const sw_model *m = lm->e->m;
     sw_code rc = SW_OK;
 
-    if (m->n_copies) rc = SW_ARENA_TAKE(&lm->copies_in, &lm->store.arena, m->n_copies - 1, err);
-    for (int64_t i = 0; i < m->n_copies - 1 && rc == SW_OK; i++)
+    if (has_copies(m)) rc = SW_ARENA_TAKE(&lm->copies_in, &lm->store.arena, m->n_copies - 1, err);
+    for (int64_t i = 0; has_copies(m) && i < m->n_copies - 1 && rc == SW_OK; i++)
         rc = load(&lm->copies_in[i], lm, &from->copies_in[i], err);
     return rc == SW_OK && m->side_inputs ? load_inputs(lm, from, err) : rc;
 }
@@ -45,7 +48,7 @@ int64_t sw_device_side_bytes(const sw_device_engine *e, const sw_lm *from)
     if (e->m->side_inputs)
         sum = sw_device_weight_bytes(e, &from->side_table) +
               sw_device_weight_bytes(e, &from->side_projection);
-    for (int64_t i = 0; i < e->m->n_copies - 1; i++)
+    for (int64_t i = 0; has_copies(e->m) && i < e->m->n_copies - 1; i++)
         sum += sw_device_weight_bytes(e, &from->copies_in[i]);
     return sum;
 }
@@ -95,8 +98,10 @@ sw_code sw_device_side_embed(sw_device_lm *lm, const sw_device_run *run, const u
     const sw_bf16_rows x = e->buf[SW_BUF_N];
     sw_code rc;
 
-    if (!e->m->n_copies && !e->m->side_inputs) return SW_OK;
+    rc = sw_device_hyper_begin(e, run->d_x, d_ids, run->n_tokens, err);
+    if (rc != SW_OK) return rc;
+    if (!has_copies(e->m) && !e->m->side_inputs) return SW_OK;
     rc = sw_cuda_to_bf16(x, run->d_x, (sw_bf16_rows){0}, run->n_tokens, e->m->hidden, e->how, err);
-    if (rc == SW_OK && e->m->n_copies) rc = make_copies(lm, run, x, err);
+    if (rc == SW_OK && has_copies(e->m)) rc = make_copies(lm, run, x, err);
     return rc == SW_OK && e->m->side_inputs ? make_inputs(lm, run, x, d_ids, err) : rc;
 }

@@ -443,7 +443,7 @@ static bool is_decoded(int slot)
 {
     return slot == SW_SLOT_ROUTER || slot == SW_SLOT_SHARED_ROUTER ||
            slot == SW_SLOT_COPY_ROUTER || slot == SW_SLOT_COPY_PREDICT ||
-           slot == SW_SLOT_COPY_CORRECT;
+           slot == SW_SLOT_COPY_CORRECT || slot == SW_SLOT_INDEX_WEIGHT || slot == SW_SLOT_O_A;
 }
 
 static sw_code load_block(sw_device_block *b, const sw_block *from, sw_err *err)
@@ -455,7 +455,8 @@ static sw_code load_block(sw_device_block *b, const sw_block *from, sw_err *err)
     if (rc != SW_OK ||
         (rc = load_joined(&b->is_gate_fused, b, from, SW_SLOT_GATE, 2, err)) != SW_OK ||
         (rc = sw_device_experts_load(b, from, err)) != SW_OK ||
-        (rc = load_copies_out(b, from, err)) != SW_OK)
+        (rc = load_copies_out(b, from, err)) != SW_OK ||
+        (rc = sw_device_hyper_load(b, from, err)) != SW_OK)
         return rc;
     for (int s = 0; s < SW_SLOT_COUNT && rc == SW_OK; s++) {
         const sw_weight *w = &from->linear[s];
@@ -506,7 +507,7 @@ static int64_t room_of_weight(const sw_device_engine *e, const sw_weight *w)
 
 int64_t sw_device_block_bytes(const sw_device_engine *e, const sw_block *b)
 {
-    int64_t sum = 0;
+    int64_t sum = sw_device_hyper_bytes(e->m, b);
 
     for (int s = 0; s < SW_SLOT_COUNT; s++) {
         sum += room_of_weight(e, &b->linear[s]);

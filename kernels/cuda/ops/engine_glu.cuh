@@ -32,13 +32,14 @@ static __device__ __forceinline__ float sw_act_of(int act, float g, float limit)
 #undef SW_ACTIVATION
 #undef SW_ACTIVATION_NAME
     g = fminf(g, limit);
-    return g / (1.0f + expf(-1.702f * g));
+    return g / (1.0f + expf((act == SW_MLP_SILU_CLAMPED ? -1.0f : -1.702f) * g));
 }
 
 /* act(g) * u, as `act`, an sw_mlp_act, has it. */
 static __device__ __forceinline__ float sw_glu_of(int act, float g, float u, float limit)
 {
-    if (act == SW_MLP_SWIGLU_CLAMPED) u = fminf(fmaxf(u, -limit), limit) + 1.0f;
+    if (act >= SW_MLP_SILU_CLAMPED)
+        u = fminf(fmaxf(u, -limit), limit) + (act == SW_MLP_SWIGLU_CLAMPED ? 1.0f : 0.0f);
     return sw_act_of(act, g, limit) * u;
 }
 

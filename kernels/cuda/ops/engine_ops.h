@@ -198,8 +198,12 @@ typedef struct sw_route_args {
     float *in_share;       /* likewise of what they read, unless NULL: chosen by logits, shares are
                             * sigmoids, and those in `share` 1 */
     int64_t n;
+    const int32_t *table;  /* [ids, n_used] experts of a token by its id, or NULL: by scores */
+    const float *ids;      /* of the tokens, ids_stride apart, as the bits of integers */
+    int64_t ids_stride;
     int n_experts, n_used, n_groups, n_groups_used;
-    bool is_sigmoid, norm_topk;
+    int router;            /* an sw_router_kind */
+    bool norm_topk;
     float logit_scale, share_floor, route_scale; /* share_floor: on the sum that divides */
 } sw_route_args;
 sw_code sw_cuda_route(const sw_route_args *a, sw_launch how, sw_err *err) SW_MUST_USE;

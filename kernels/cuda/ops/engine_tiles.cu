@@ -2,6 +2,7 @@
  * tokens to experts. See engine_ops.h. */
 #include <math.h>
 
+#include "formats/model/model.h"
 #include "formats/pack/tiles.h"
 #include "kernels/cuda/ops/engine_launch.cuh"
 
@@ -167,17 +168,33 @@ static __device__ void drop_groups(const sw_route_args &a, float *s_ranks, float
     __syncwarp();
 }
 
+static __device__ __forceinline__ float score_of(const sw_route_args &a, float logit, float top)
+{
+    if (a.router == SW_ROUTER_SOFTMAX) return expf(logit - top);
+    if (a.router != SW_ROUTER_SQRT_SOFTPLUS) return 1.0f / (1.0f + expf(-logit));
+    return sqrtf(fmaxf(logit, 0.0f) + log1pf(expf(-fabsf(logit))));
+}
+
+/* What the table says of a token, or NULL. */
+static __device__ __forceinline__ const int32_t *experts_of(const sw_route_args &a, int64_t row)
+{
+    if (!a.table) return NULL;
+    return a.table + (int64_t)__float_as_uint(a.ids[row * a.ids_stride]) * a.n_used;
+}
+
 /* grid (tokens), a warp */
 static __global__ void swk_route(sw_route_args a)
 {
     __shared__ float s_probs[EXPERTS_MAX], s_ranks[EXPERTS_MAX], s_groups[EXPERTS_MAX];
     const int n = a.n_experts, lane = threadIdx.x;
     const int64_t row = blockIdx.x;
-    float top = -INFINITY, total = 0, sum = a.is_sigmoid ? 1e-20f : 0.0f;
-    const bool has_sigmoids = a.is_sigmoid || a.in_share;
+    const bool has_scores = a.router != SW_ROUTER_SOFTMAX;
+    float top = -INFINITY, total = 0, sum = has_scores && !a.in_share ? 1e-20f : 0.0f;
     int best = -1;
 
     sw_begin();
+    const int32_t *table = experts_of(a, row);
+
     for (int i = lane; i < n; i += 32) {
         s_probs[i] = a.logits[row * n + i] * a.logit_scale;
         s_ranks[i] = s_probs[i];
@@ -185,19 +202,19 @@ static __global__ void swk_route(sw_route_args a)
     }
     top = sw_warp_max(top);
     for (int i = lane; i < n; i += 32) {
-        s_probs[i] = has_sigmoids ? 1.0f / (1.0f + expf(-s_probs[i])) : expf(s_probs[i] - top);
+        s_probs[i] = score_of(a, s_probs[i], top);
         total += a.in_share ? s_ranks[i] : s_probs[i];
     }
     total = sw_warp_sum(total);
     for (int i = lane; i < n; i += 32) {
-        if (!has_sigmoids) s_probs[i] /= total;
+        if (!has_scores) s_probs[i] /= total;
         if (!a.in_share) s_ranks[i] = s_probs[i] + (a.shift ? a.shift[i] : 0.0f);
     }
     __syncwarp();
-    if (has_sigmoids && a.n_groups_used < a.n_groups) drop_groups(a, s_ranks, s_groups);
+    if (has_scores && a.n_groups_used < a.n_groups) drop_groups(a, s_ranks, s_groups);
     for (int i = 0; i < a.n_used; i++) {
         /* where the input was not finite any experts will do, as long as they differ */
-        best = isfinite(total) ? next_best(s_ranks, n, best) : i;
+        best = table ? table[i] : isfinite(total) ? next_best(s_ranks, n, best) : i;
         if (lane == 0) a.chosen[row * a.n_used + i] = best;
         sum += s_probs[best];
     }

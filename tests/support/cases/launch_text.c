@@ -24,7 +24,7 @@ static const char *const buffers[SW_BUF_COUNT] = {
     [SW_BUF_MIX] = "MIX", [SW_BUF_MIX_Z] = "MIX_Z", [SW_BUF_MIX_B] = "MIX_B",
     [SW_BUF_MIX_A] = "MIX_A", [SW_BUF_MIX_GROUPED] = "MIX_GROUPED", [SW_BUF_MIX_BA] = "MIX_BA",
     [SW_BUF_MIX_A_RANK] = "MIX_A_RANK", [SW_BUF_MIX_Z_RANK] = "MIX_Z_RANK",
-    [SW_BUF_MIX_O] = "MIX_O",
+    [SW_BUF_MIX_O] = "MIX_O", [SW_BUF_O_RANK] = "O_RANK",
 };
 static const char *const slots[SW_SLOT_COUNT] = {
     [SW_SLOT_Q] = "q", [SW_SLOT_K] = "k", [SW_SLOT_V] = "v", [SW_SLOT_O] = "o",
@@ -50,6 +50,7 @@ static const char *const slots[SW_SLOT_COUNT] = {
     [SW_SLOT_MIX_OUT] = "mix_out", [SW_SLOT_MIX_A] = "mix_a", [SW_SLOT_MIX_B] = "mix_b",
     [SW_SLOT_MIX_BA] = "mix_ba", [SW_SLOT_MIX_A_RANK] = "mix_a_rank",
     [SW_SLOT_MIX_Z_RANK] = "mix_z_rank", [SW_SLOT_MIX_Z_GATE] = "mix_z_gate",
+    [SW_SLOT_O_A] = "o_a", [SW_SLOT_HYPER_ATTN] = "hyper_attn", [SW_SLOT_HYPER_MLP] = "hyper_mlp",
 };
 static const char *const operations[SW_OP_COUNT] = {
     [SW_OP_HEAD_NORM] = "head_norm", [SW_OP_HEAD_LAYER_NORM] = "head_layer_norm",
@@ -61,7 +62,9 @@ static const char *const operations[SW_OP_COUNT] = {
     [SW_OP_KEEP_KV] = "keep_kv", [SW_OP_TAKE_KV] = "take_kv",
     [SW_OP_SIDE_INPUT] = "side_input", [SW_OP_PREDICT] = "predict",
     [SW_OP_CORRECT] = "correct", [SW_OP_ADD_COPIES] = "add_copies", [SW_OP_MERGE] = "merge",
-    [SW_OP_CUT] = "cut",
+    [SW_OP_CUT] = "cut", [SW_OP_NEAR_FAR] = "near_far", [SW_OP_GROUP_LINEAR] = "group_linear",
+    [SW_OP_MIX_STREAMS] = "mix_streams", [SW_OP_ADD_STREAMS] = "add_streams",
+    [SW_OP_MERGE_STREAMS] = "merge_streams",
 };
 static const char *const sites[SW_SITE_COUNT] = {
     [SW_SITE_ATTN_IN] = "attn_in", [SW_SITE_Q_B_IN] = "q_b_in", [SW_SITE_KV_B_IN] = "kv_b_in",

@@ -302,6 +302,62 @@ static void test_gemma3n(void **state)
                "X = merge(X)\n");
 }
 
+/* Residual streams: what a half reads is mixed from them first. Experts of the first layer are
+ * told by a table, which the router has. */
+static void test_deepseek_v4(void **state)
+{
+    (void)state;
+    check_step("recipes/deepseek_v4", 2, ONE,
+               "X += T\n"
+               "M = mix_streams(X, hyper_attn)\n"
+               "N = norm_attn(M)\n"
+               "chain Q_A = q_a(N)\n"
+               "Q_A = norm_q_a(Q_A)\n"
+               "chain Q = q_b(Q_A)\n"
+               "Q = head_norm(Q)\n"
+               "chain K = k(N)\n"
+               "K = norm_k_row(K)\n"
+               "turn K\n"
+               "turn Q\n"
+               "A = near_far(Q, sinks)\n"
+               "O_RANK = group_linear(A, o_a)\n"
+               "chain T = o(O_RANK)\n"
+               "X = add_streams(T)\n"
+               "M = mix_streams(X, hyper_mlp)\n"
+               "N = norm_mlp(M)\n"
+               "chain SG = shared_gate(N)\n"
+               "chain SU = shared_up(N)\n"
+               "SG = act(SG) * SU\n"
+               "chain T = shared_down(SG)\n"
+               "T += experts(N)\n"
+               "X = add_streams(T)\n"
+               "X = merge_streams(X)\n");
+    check_step("recipes/deepseek_v4", 0, WHOLE,
+               "X += T\n"
+               "M = mix_streams(X, hyper_attn)\n"
+               "N = norm_attn(M)\n"
+               "Q_A = q_a(N)\n"
+               "Q_A = norm_q_a(Q_A)\n"
+               "Q = q_b(Q_A)\n"
+               "Q = head_norm(Q)\n"
+               "K = k(N)\n"
+               "K = norm_k_row(K)\n"
+               "turn K\n"
+               "turn Q\n"
+               "A = near_far(Q, sinks)\n"
+               "O_RANK = group_linear(A, o_a)\n"
+               "T = o(O_RANK)\n"
+               "X = add_streams(T)\n"
+               "M = mix_streams(X, hyper_mlp)\n"
+               "N = norm_mlp(M)\n"
+               "SG = shared_gate(N)\n"
+               "SU = shared_up(N)\n"
+               "SG = act(SG) * SU\n"
+               "T = shared_down(SG)\n"
+               "T += experts(N)\n"
+               "X = add_streams(T)\n");
+}
+
 /* Where a run may begin with rows that were kept: what comes before must not be missed. */
 static void test_can_begin(void **state)
 {
@@ -323,6 +379,8 @@ static void test_can_begin(void **state)
         {"recipes/cohere2", 0, SW_HALF_BOTH, SW_SITE_DOWN_IN, false},
         {"recipes/qwen2_moe", 0, SW_HALF_MLP, SW_SITE_SHARED_DOWN_IN, false},
         {"recipes/qwen2_moe", 0, SW_HALF_MLP, SW_SITE_DOWN_IN, false},  /* no linear of the layer */
+        {"recipes/deepseek_v4", 0, SW_HALF_ATTENTION, SW_SITE_O_IN, false}, /* shares of streams */
+        {"recipes/deepseek_v4", 0, SW_HALF_MLP, SW_SITE_SHARED_DOWN_IN, false},
     };
     static sw_model m;
 
@@ -342,7 +400,7 @@ int main(void)
         cmocka_unit_test(test_bloom),     cmocka_unit_test(test_heads),
         cmocka_unit_test(test_qwen2_moe), cmocka_unit_test(test_gemma4),
         cmocka_unit_test(test_gemma4_shared), cmocka_unit_test(test_gemma4_moe),
-        cmocka_unit_test(test_gemma3n),
+        cmocka_unit_test(test_gemma3n),   cmocka_unit_test(test_deepseek_v4),
         cmocka_unit_test(test_can_begin),
     };
 

@@ -12,10 +12,12 @@
  *   out = exp(G) Q S + P D    P_ti = exp(G_t - G_i) (q_t . k_i) for i <= t, else 0
  *   S'  = exp(G_last) S + K^T (exp(G_last - G) D)
  *
- * Exponents are never above 0, so nothing overflows. Three kernels: one makes U, W and P of all
- * chunks side by side (chunk_make.cuh), one goes from chunk to chunk with S in registers
- * (chunk_states.cuh), and one norms and gates what came out (chunk_norm.cuh). Mamba-2 has no W, its
- * D is steps V: U is V, and the steps are in P and beside exp(G_last - G).
+ * Exponents are never above 0, so nothing overflows. Where each channel of keys decays by itself,
+ * queries and keys take the decays along (chunk_channels.cuh), and rows of S have their own exp(G).
+ * Three kernels: one makes U, W and P of all chunks side by side (chunk_make.cuh), one goes from
+ * chunk to chunk with S in registers (chunk_states.cuh), and one norms and gates what came out
+ * (chunk_norm.cuh). Mamba-2 has no W, its D is steps V: U is V, and the steps are in P and beside
+ * exp(G_last - G).
  *
  * Operands of products are BF16, sums, states, the inverse, U and what comes out FP32.
  *
@@ -33,7 +35,8 @@
 
 #define SW_FORM_TOKENS 64
 #define SW_FORM_COLUMNS 16    /* of values, a warp's */
-#define SW_FORM_GATES 144     /* floats: exp(G), what D is taken to S' with, exp(G_last) */
+#define SW_FORM_GATES 144     /* floats: exp(G), what D is taken to S' with, exp(G_last); or (by
+                               * channel) exp(G_last) of each */
 #define SW_FORM_CARRY 128     /* the place of the last one */
 #define SW_LOG_KEEP_MIN -100.0f /* of a token: its exponential is 0, and sums stay finite */
 

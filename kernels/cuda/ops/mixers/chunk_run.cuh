@@ -7,7 +7,7 @@
 #ifndef SW_KERNELS_CUDA_OPS_MIXERS_CHUNK_RUN_CUH
 #define SW_KERNELS_CUDA_OPS_MIXERS_CHUNK_RUN_CUH
 
-#include "kernels/cuda/ops/mixers/chunk_make.cuh"
+#include "kernels/cuda/ops/mixers/chunk_channels.cuh"
 #include "kernels/cuda/ops/mixers/chunk_norm.cuh"
 #include "kernels/cuda/ops/mixers/chunk_states.cuh"
 
@@ -56,7 +56,10 @@ static inline int64_t sw_form_scratch_bytes(const sw_form_cut *c)
  * in shared memory twice. */
 static inline bool sw_form_suits(const sw_walk_args *a, bool corrects)
 {
-    return !a->is_by_channel && a->conv.seq_len >= SW_FORM_MIN &&
+    const bool has_kernel =
+        !a->is_by_channel || (a->n_groups == a->n_heads && a->d_k == SW_CHANNEL_KEYS);
+
+    return has_kernel && a->conv.seq_len >= SW_FORM_MIN &&
            a->d_k <= (corrects ? 128 : SW_MIXER_KEYS_MAX) &&
            (!a->gate.w || (a->gate.group % a->d_v == 0 &&
                            (a->gate.w_width == a->d_v ||
@@ -126,6 +129,24 @@ static sw_code sw_form_allow(void (*kernel)(P...), int shared_bytes, sw_err *err
                            "recurrent mixer by chunks", err);
 }
 
+/* The first kernel. */
+template <class RULE, int DK>
+static sw_code sw_form_make(const sw_form_args *a, unsigned n_blocks, sw_launch how, sw_err *err)
+{
+    void (*kernel)(sw_form_args);
+    int n_bytes = sw_make_shared<DK>::bytes;
+    sw_code rc;
+
+    if constexpr (RULE::by_channel) {
+        kernel = swk_chunk_channels<RULE, DK>;
+        n_bytes = sw_channel_shared<DK>::bytes;
+    } else {
+        kernel = swk_chunk_make<RULE, DK>;
+    }
+    if ((rc = sw_form_allow(kernel, n_bytes, err)) != SW_OK) return rc;
+    return sw_start("chunks", kernel, n_blocks, SW_MAKE_THREADS, (size_t)n_bytes, how, err, *a);
+}
+
 /* The kernels on one part. */
 template <class RULE, int DK>
 static sw_code sw_form_part(sw_form_args *a, sw_launch how, sw_err *err)
@@ -136,16 +157,11 @@ static sw_code sw_form_part(sw_form_args *a, sw_launch how, sw_err *err)
     const int n_heads = a->walk.gate.w ? (int)(a->walk.gate.group / a->walk.d_v) : 1;
     const int n_shares = sw_form_shares(n_heads * a->n_tiles);
     const unsigned n_chunks = (unsigned)(a->n_seqs * a->n_chunks);
-    const int make_bytes = sw_make_shared<DK>::bytes;
     sw_code rc;
 
     a->n_splits = sw_form_splits(a);
-    if ((rc = sw_form_allow(swk_chunk_make<RULE, DK>, make_bytes, err)) != SW_OK ||
-        (rc = sw_form_allow(swk_chunk_states<RULE, DK>, ring.n_bytes, err)) != SW_OK)
-        return rc;
-    rc = sw_start("chunks", swk_chunk_make<RULE, DK>,
-                  n_chunks * (unsigned)(a->walk.n_groups * a->n_splits), SW_MAKE_THREADS,
-                  (size_t)make_bytes, how, err, *a);
+    if ((rc = sw_form_allow(swk_chunk_states<RULE, DK>, ring.n_bytes, err)) != SW_OK) return rc;
+    rc = sw_form_make<RULE, DK>(a, n_chunks * (unsigned)(a->walk.n_groups * a->n_splits), how, err);
     if (rc == SW_OK)
         rc = sw_start("states of chunks", swk_chunk_states<RULE, DK>,
                       (unsigned)(a->n_seqs * a->walk.n_heads * n_parts),
@@ -204,15 +220,16 @@ static sw_code sw_form_parts(const sw_walk_args *a, const sw_form_cut *c, sw_lau
 template <class RULE>
 static sw_code sw_form_run(const sw_walk_args *a, const sw_form_cut *c, sw_launch how, sw_err *err)
 {
-    if (c->d_k == 64) return sw_form_parts<RULE, 64>(a, c, how, err);
+    if (c->d_k == 64) return sw_form_parts<RULE, RULE::by_channel ? 128 : 64>(a, c, how, err);
     if (c->d_k == 128) return sw_form_parts<RULE, 128>(a, c, how, err);
     return sw_form_parts<RULE, RULE::corrects ? 128 : 256>(a, c, how, err);
 }
 
 /* Whether the device has the shared memory that a block needs at least. */
-static inline bool sw_form_fits(const sw_form_cut *c, bool corrects)
+static inline bool sw_form_fits(const sw_form_cut *c, bool corrects, bool by_channel)
 {
-    const int make = c->d_k == 64    ? sw_make_shared<64>::bytes
+    const int make = by_channel      ? sw_channel_shared<SW_CHANNEL_KEYS>::bytes
+                     : c->d_k == 64  ? sw_make_shared<64>::bytes
                      : c->d_k == 128 ? sw_make_shared<128>::bytes
                                      : sw_make_shared<256>::bytes;
 
@@ -226,7 +243,7 @@ static inline int64_t sw_form_bytes(const sw_walk_args *a, bool corrects)
     if (!sw_form_suits(a, corrects)) return 0;
     const sw_form_cut c = sw_form_cut_of(a, corrects);
 
-    return sw_form_fits(&c, corrects) ? sw_form_scratch_bytes(&c) : 0;
+    return sw_form_fits(&c, corrects, a->is_by_channel) ? sw_form_scratch_bytes(&c) : 0;
 }
 
 /* By chunks where that suits and the caller has given memory for it; else *done stays false. */

@@ -107,7 +107,8 @@ static __device__ void sw_states_move(float (&s)[DK / 8][4], const sw_form_args 
 template <class RULE, int DK> struct sw_states_stage {
     const uint4 *q, *keys, *p, *w;
     const float4 *u;
-    const float2 *decay, *to_end; /* of the lane's tokens of the first 8 */
+    const float2 *decay, *to_end; /* of the lane's tokens of the first 8; by channel, decay of the
+                                   * lane's rows of the first 8 */
     float carry;
 
     __device__ sw_states_stage(const char *stage, int tile)
@@ -223,12 +224,15 @@ static __device__ __forceinline__ void sw_states_add(float (&s)[DK / 8][4],
     for (int n = 0; n < SW_STATES_SLICES; n++) {
         const float2 by = from.to_end[4 * n];
 
+        if (RULE::by_channel) break; /* keys have it */
         d[n][0] *= by.x, d[n][1] *= by.y, d[n][2] *= by.x, d[n][3] *= by.y;
     }
 #pragma unroll
     for (int i = 0; i < DK / 8; i++) {
-#pragma unroll
-        for (int e = 0; e < 4; e++) s[i][e] *= from.carry;
+        const float2 by =
+            RULE::by_channel ? from.decay[4 * i] : make_float2(from.carry, from.carry);
+
+        s[i][0] *= by.x, s[i][1] *= by.y, s[i][2] *= by.x, s[i][3] *= by.y;
     }
 #pragma unroll
     for (int k = 0; k < SW_FORM_TOKENS / 32; k++) {
@@ -267,7 +271,7 @@ static __device__ __forceinline__ void sw_states_out(float4 *to,
     }
 #pragma unroll
     for (int n = 0; n < SW_STATES_SLICES; n++) {
-        const float2 by = from.decay[4 * n];
+        const float2 by = RULE::by_channel ? make_float2(1, 1) : from.decay[4 * n];
         const float4 u = RULE::corrects ? make_float4(0, 0, 0, 0) : from.u[n * 32];
 
         out[n][0] = out[n][0] * by.x + through * u.x;

@@ -57,7 +57,8 @@ extern "C" int64_t sw_cuda_walk_state(int64_t n_heads, int64_t d_k, int64_t d_v)
 extern "C" sw_code sw_cuda_gated_delta(const sw_walk_args *a, sw_launch how, sw_err *err)
 {
     bool done;
-    const sw_code rc = sw_form_try<delta_rule<false>>(&done, a, how, err);
+    const sw_code rc = a->is_by_channel ? sw_form_try<delta_rule<true>>(&done, a, how, err)
+                                        : sw_form_try<delta_rule<false>>(&done, a, how, err);
 
     if (done || rc != SW_OK) return rc;
     return a->is_by_channel ? sw_walk_run<delta_rule<true>>(a, how, err)
