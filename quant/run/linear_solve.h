@@ -35,9 +35,9 @@ sw_factor sw_factor_in(const sw_factor *factor, const sw_place *at);
 /* The original weight, as floats in memory; SW_E_FORMAT when one is not finite. */
 sw_code sw_linear_load(float *w, const sw_block_job *job, const sw_linear_ref *ref, int n_threads,
                        sw_err *err) SW_MUST_USE;
-/* Linear i of the job into `out`, each rank of shared->team some of its rows. `out` is empty but for
- * its weight, if that was loaded before (into memory of its own, and the block runs on the result);
- * freed by sw_solved_free whatever comes. */
+/* Linear i of the job into `out`, each rank of shared->team some of its rows. `out` is empty but
+ * for its weight, if that was loaded before (into memory of its own, and the block runs on the
+ * result); freed by sw_solved_free whatever comes. */
 sw_code sw_linear_solve(sw_solved *out, sw_block_job *job, int64_t i, const sw_shared_stats *shared,
                         const sw_place *at, sw_err *err) SW_MUST_USE;
 /* What rank `owner` has solved alone, to all ranks of the run; `out` is empty at the others. */

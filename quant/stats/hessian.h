@@ -47,8 +47,8 @@ sw_code sw_hessian_add(sw_hessian *hess, const float *x, const float *dx, const 
 /* What adding or settling fails with when an x is not finite: SW_E_FORMAT. */
 sw_code sw_hessian_not_finite(sw_err *err) SW_MUST_USE;
 
-/* Before the first add: d becomes W D, whose rows the backend adds as products with W. Nothing where
- * it is that already. SW_E_UNSUPPORTED: the backend sums D alone. */
+/* Before the first add: d becomes W D, whose rows the backend adds as products with W. Nothing
+ * where it is that already. SW_E_UNSUPPORTED: the backend sums D alone. */
 sw_code sw_hessian_weigh(sw_hessian *hess, sw_err *err) SW_MUST_USE;
 /* An empty one of the shape, parts and place of `like`. */
 sw_code sw_hessian_new_like(sw_hessian *out, const sw_hessian *like, sw_err *err) SW_MUST_USE;

@@ -52,8 +52,8 @@ static inline int64_t sw_form_scratch_bytes(const sw_form_cut *c)
     return c->keys_bytes + c->heads_bytes + c->values_bytes + 4 * c->state_floats;
 }
 
-/* Two loops of chunk_channels.cuh were written anew after its tests had passed on a device, and have
- * not run there since. Until they have, decays by channel are walked. */
+/* Two loops of chunk_channels.cuh were written anew after its tests had passed on a device, and
+ * have not run there since. Until they have, decays by channel are walked. */
 #define SW_CHANNEL_CHUNKS 0
 
 /* Whether the form serves: norms of whole heads, tokens enough, and a stage of a chunk that fits
