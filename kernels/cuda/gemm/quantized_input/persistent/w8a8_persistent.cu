@@ -6,12 +6,9 @@
 
 #define N_TOKENS 256 /* of a block of Y, as w8a8_persistent.cuh has it */
 #define N_CHANNELS 128
-#define BOX 128      /* tokens of X that the CTAs of a cluster ask for at a time */
-#define FEW_TOKENS 192
 
 extern "C" const sw_cuda_tile sw_w8a8_persistent_tiles[] = {
     {"t256_c128", N_TOKENS, N_CHANNELS, 4, 1, false},
-    {"stream", N_TOKENS, N_CHANNELS, 4, 1, false},
 };
 extern "C" const int sw_w8a8_persistent_n_tiles =
     (int)(sizeof sw_w8a8_persistent_tiles / sizeof *sw_w8a8_persistent_tiles);
@@ -24,10 +21,11 @@ static int mode_of(const sw_cuda_gemm *p)
 
 static const w8a8_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
+    (void)tile;
     switch (sw_w8a8_instance_of(p)) {
 #define SW_W8A8_KIND_ROW(kind, name)                                                               \
     case kind:                                                                                     \
-        return sw_w8a8_persistent_##name(mode_of(p) + 16 * tile);
+        return sw_w8a8_persistent_##name(mode_of(p));
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
     default: return NULL;
@@ -44,14 +42,10 @@ static int64_t blocks_of(const sw_cuda_gemm *p)
     return sw_cuda_up(p->tiles.n_out, N_CHANNELS) * sw_cuda_up(p->m, N_TOKENS);
 }
 
-/* Measured: ahead wherever there is a block for each multiprocessor, or nearly. Of up to 256 tokens
- * where there are more blocks than that, so that stores of one meet products of the next; sums that
- * are added up along k gain nothing by it. */
+/* Measured: ahead wherever there is a block for each multiprocessor, or nearly. */
 extern "C" bool sw_w8a8_persistent_suits(const sw_cuda_gemm *p, const sw_cuda_device *device)
 {
-    if (p->m <= N_TOKENS)
-        return p->m > FEW_TOKENS && mode_of(p) == 0 && blocks_of(p) > device->n_sms;
-    return blocks_of(p) * 8 >= (int64_t)device->n_sms * 7;
+    return p->m > N_TOKENS && blocks_of(p) * 8 >= (int64_t)device->n_sms * 7;
 }
 
 extern "C" void sw_w8a8_persistent_plan(sw_cuda_plan *out, const sw_cuda_gemm *p,
@@ -80,5 +74,5 @@ extern "C" sw_code sw_w8a8_persistent_run(const sw_cuda_gemm *p, const sw_cuda_p
     (void)d_workspace;
     return sw_w8a8_launch(p, kernel_of(p, plan->tile), sw_w8a8_persistent_tiles[plan->tile].name,
                           (int)(blocks < most ? blocks : most), cluster, plan->overlap, &args,
-                          BOX / cluster, stream, err);
+                          N_TOKENS / cluster, stream, err);
 }
