@@ -85,12 +85,15 @@ $(CUDA_SO): $(CUDA_OBJ)
 $(CUDA_C:%.c=$(BUILD)/%.o): ISA_FLAGS := -fPIC -isystem $(CUDA_HOME)/include
 $(patsubst %,$(BUILD)/tests/gpu/support/%.o,gpu_case gpu_dense solver_case device_case fused_case routed_case): ISA_FLAGS := -isystem $(CUDA_HOME)/include -Wno-conversion
 
+# All but what prints by parts of the tools, which no test of a device links.
+GPU_TSUP_OBJ := $(filter-out %/printed_report.o,$(TSUP_OBJ))
+
 # Objects, not the archive: what they define must win over the stubs of $(LIB).
-$(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(TSUP_OBJ)
+$(GPU_TESTS) $(GPU_BENCH): $(BUILD)/tests/gpu/%: tests/gpu/%.c $(GPU_SUP) $(CUDA_OBJ) $(LIB) $(GPU_TSUP_OBJ)
 	@mkdir -p $(@D)
 	@$(if $(V),,echo "  TEST $(CONFIG) $<")
 	$(Q)$(CC) $(CFLAGS_ALL) -isystem $(CUDA_HOME)/include -Wno-conversion -Wno-missing-prototypes -MMD -MP \
-	  $< $(GPU_SUP) $(CUDA_OBJ) $(TSUP_OBJ) $(LIB) $(LDFLAGS) $(UNIT_LIBS) $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
+	  $< $(GPU_SUP) $(CUDA_OBJ) $(GPU_TSUP_OBJ) $(LIB) $(LDFLAGS) $(UNIT_LIBS) $(CUDA_LIBS) -lcublasLt -lstdc++ -o $@
 
 # What an engine author would link: the archives alone.
 $(BUILD)/tests/gpu/example: tests/gpu/example.c $(CUDA_LIB) $(LIB)
