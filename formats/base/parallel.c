@@ -11,22 +11,6 @@
 
 #define PROBED_MAX 256 /* threads, of more that are wanted */
 
-void sw_parallel_for(int n_threads, int64_t n_items, int64_t chunk_items, sw_parallel_fn fn,
-                     void *ctx)
-{
-    int64_t n_chunks = sw_ceil_div(n_items, chunk_items);
-    int n_used = (int)sw_min_i64(n_threads, n_chunks);
-
-    if (n_used <= 1 || omp_in_parallel()) {
-        for (int64_t c = 0; c < n_chunks; c++)
-            fn(ctx, c * chunk_items, sw_min_i64((c + 1) * chunk_items, n_items), 0);
-        return;
-    }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(n_used)
-    for (int64_t c = 0; c < n_chunks; c++)
-        fn(ctx, c * chunk_items, sw_min_i64((c + 1) * chunk_items, n_items), omp_get_thread_num());
-}
-
 static void *pass_gate(void *gate)
 {
     (void)pthread_mutex_lock(gate);
@@ -34,7 +18,8 @@ static void *pass_gate(void *gate)
     return NULL;
 }
 
-sw_code sw_parallel_reserve(int n_threads, sw_err *err)
+/* 0, or why so many threads cannot run at once. */
+static int probe(int n_threads)
 {
     int n_wanted = n_threads < PROBED_MAX ? n_threads - 1 : PROBED_MAX - 1, n = 0, failed = 0;
     pthread_t threads[PROBED_MAX];
@@ -44,9 +29,51 @@ sw_code sw_parallel_reserve(int n_threads, sw_err *err)
     while (n < n_wanted && !(failed = pthread_create(&threads[n], NULL, pass_gate, &gate))) n++;
     (void)pthread_mutex_unlock(&gate);
     for (int i = 0; i < n; i++) (void)pthread_join(threads[i], NULL);
+    return failed;
+}
+
+sw_code sw_parallel_reserve(int n_threads, sw_err *err)
+{
+    const int failed = probe(n_threads);
+
     if (!failed) return SW_OK;
     return SW_FAIL(err, SW_E_NOMEM, "cannot start %d threads: %s; give fewer --threads, or lift "
                    "the limit (ulimit -v, -u)", n_threads, strerror(failed));
+}
+
+/* OpenMP has a team for every thread that calls it, and ends the process where it cannot start one.
+ * So the first of a size is tried before, one thread at a time, and started at once. */
+static bool can_start(int n_threads)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    static _Thread_local int n_tried = 1;
+    bool can;
+
+    if (n_threads <= n_tried) return true;
+    (void)pthread_mutex_lock(&one_at_a_time);
+    if ((can = probe(n_threads) == 0)) {
+#pragma omp parallel num_threads(n_threads)
+        (void)omp_get_thread_num();
+        n_tried = n_threads;
+    }
+    (void)pthread_mutex_unlock(&one_at_a_time);
+    return can;
+}
+
+void sw_parallel_for(int n_threads, int64_t n_items, int64_t chunk_items, sw_parallel_fn fn,
+                     void *ctx)
+{
+    int64_t n_chunks = sw_ceil_div(n_items, chunk_items);
+    int n_used = (int)sw_min_i64(n_threads, n_chunks);
+
+    if (n_used <= 1 || omp_in_parallel() || !can_start(n_used)) {
+        for (int64_t c = 0; c < n_chunks; c++)
+            fn(ctx, c * chunk_items, sw_min_i64((c + 1) * chunk_items, n_items), 0);
+        return;
+    }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(n_used)
+    for (int64_t c = 0; c < n_chunks; c++)
+        fn(ctx, c * chunk_items, sw_min_i64((c + 1) * chunk_items, n_items), omp_get_thread_num());
 }
 
 int sw_cpu_count(void)

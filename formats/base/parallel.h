@@ -16,7 +16,7 @@
 typedef void (*sw_parallel_fn)(void *ctx, int64_t begin, int64_t end, int thread);
 
 /* Run fn over [0, n_items) in chunks of chunk_items on up to n_threads threads.
- * Nested calls run on the calling thread. */
+ * Nested calls run on the calling thread, as does all where no more threads can be started. */
 void sw_parallel_for(int n_threads, int64_t n_items, int64_t chunk_items, sw_parallel_fn fn,
                      void *ctx);
 

@@ -272,7 +272,7 @@ static sw_code run_once(const fault_plan *plan, unsigned kind, int64_t fail_at, 
 static void run_kind(const fault_plan *plan, unsigned kind)
 {
     sw_code want = kind == FAULT_MEMORY ? SW_E_NOMEM : SW_E_IO;
-    int64_t n_calls, n_runs, max_runs = plan->max_runs ? plan->max_runs : RUNS_MAX;
+    int64_t n_calls, n_runs, max_runs = plan->max_runs ? plan->max_runs : RUNS_MAX, n_met = 0;
 
     (void)run_once(plan, kind, -1, false);
     n_calls = fault.n_calls;
@@ -285,11 +285,17 @@ static void run_kind(const fault_plan *plan, unsigned kind)
         /* memory that is out stays out; one failing system call is the harder case */
         for (int persistent = 0; persistent <= (kind == FAULT_MEMORY); persistent++) {
             sw_code rc = run_once(plan, kind, fail_at, persistent);
+            n_met += fault.n_calls > fail_at;
+            if (rc == SW_OK && fault.n_calls <= fail_at) continue; /* it came to fewer calls */
             if (rc != want)
                 fail_msg("%s: kind %u, call %lld: code %d, want %d", plan->name, kind,
                          (long long)fail_at, rc, want);
         }
     }
+    /* threads that bring several things to the disk at once make some calls fewer, but not many */
+    if (n_met < n_runs - n_runs / 8 - 1)
+        fail_msg("%s: kind %u: only %lld of %lld faults were met", plan->name, kind,
+                 (long long)n_met, (long long)n_runs);
 }
 
 static void hook_json(void)

@@ -112,6 +112,14 @@ sw_code sw_writer_wait_copies(sw_ckpt_writer *w, sw_err *err)
     return finish(w, &w->ahead.copies, err);
 }
 
+void sw_writer_stop_copies(sw_ckpt_writer *w)
+{
+    sw_err ignored = {0};
+
+    atomic_store(&w->ahead.copies.has_failed, true);
+    (void)!finish(w, &w->ahead.copies, &ignored);
+}
+
 void sw_writer_stop_ahead(sw_ckpt_writer *w)
 {
     sw_err ignored = {0};
