@@ -69,17 +69,32 @@ typedef struct carrier {
     void *link; /* the backend's */
 } carrier;
 
+/* What is said of a sum before its arrays. */
+typedef struct sum_head {
+    int64_t n_tokens, is_weighed;
+} sum_head;
+
+static sw_code move_head(const carrier *c, sw_hessian *sum, int other, bool is_had, bool is_for_all,
+                         sw_err *err)
+{
+    sum_head head = {sum->n_tokens, sum->is_weighed};
+    sw_code rc = is_for_all ? sw_team_broadcast(c->team, other, &head, sizeof head, err)
+                 : is_had   ? sw_team_send(c->team, other, &head, sizeof head, err)
+                            : sw_team_receive(c->team, other, &head, sizeof head, err);
+
+    sum->n_tokens = head.n_tokens;
+    /* a rank without a piece of the text has not asked for what the others sum */
+    return rc == SW_OK && head.is_weighed ? sw_hessian_weigh(sum, err) : rc;
+}
+
 /* A sum of which this rank has (is_had) or gets the arrays. To one rank; or from rank `other` to
  * all, which is_for_all says. What saw no token holds zeros, which stay at home. */
 static sw_code move_sum(const carrier *c, sw_hessian *sum, int other, bool is_had, bool is_for_all,
                         sw_err *err)
 {
+    sw_code rc = move_head(c, sum, other, is_had, is_for_all, err);
     const int64_t k = sum->k_in, n[] = {k * k, sw_hessian_d_elems(sum), sum->n_out_residual * k};
     double *arrays[] = {sum->h, sum->d, sum->r};
-    const size_t n_bytes = sizeof sum->n_tokens;
-    sw_code rc = is_for_all ? sw_team_broadcast(c->team, other, &sum->n_tokens, n_bytes, err)
-                 : is_had   ? sw_team_send(c->team, other, &sum->n_tokens, n_bytes, err)
-                            : sw_team_receive(c->team, other, &sum->n_tokens, n_bytes, err);
 
     for (int i = 0; i < 3 && rc == SW_OK && sum->n_tokens; i++) {
         const int64_t size = n[i] * (int64_t)sizeof *arrays[i];
