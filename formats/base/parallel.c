@@ -46,7 +46,8 @@ sw_code sw_parallel_reserve(int n_threads, sw_err *err)
 static bool can_start(int n_threads)
 {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
-    static _Thread_local int n_tried = 1;
+    /* of this model, since the shared library has the same objects as the program */
+    static _Thread_local int n_tried __attribute__((tls_model("initial-exec"))) = 1;
     bool can;
 
     if (n_threads <= n_tried) return true;
