@@ -8,12 +8,12 @@ ARCH=$PWD/tests/golden/arch
 same() {
     diff -r "$1" "$2" >/dev/null || fail "$1 and $2 differ: $(diff -rq "$1" "$2" | head -n 3)"
 }
-# by_ranks NAME MODEL OPTION... : one rank, then two, three and five
+# by_ranks "RANKS ..." NAME MODEL OPTION... : one rank, then so many
 by_ranks() {
-    local name=$1 model=$2 n
-    shift 2
+    local ranks=$1 name=$2 model=$3 n
+    shift 3
     expect 0 '' "$SWAGE" quantize "$model" -o "$T/$name-1" --threads 2 --quiet "$@"
-    for n in 2 3 5; do
+    for n in $ranks; do
         expect 0 '' "$SWAGE" quantize "$model" -o "$T/$name-$n" --ranks $n --threads 1 --quiet "$@"
         same "$T/$name-1" "$T/$name-$n"
         rm -rf "${T:?}/$name-$n"
@@ -23,23 +23,23 @@ by_ranks() {
 # 5 chunks of 4096 tokens in as many pieces: no number of ranks divides them, one is kept back
 toy_tokens $((5 * 4096 * 2)) >"$T/toy.u16"
 TEXT=(--calib "$T/toy.u16" --samples 40 --seq-len 512)
-by_ranks dense "$TOY" "${TEXT[@]}"
-by_ranks asym "$TOY" "${TEXT[@]}" --scheme W3A16 --asym --format gptq --act-order gar --sequential layer
-by_ranks block "$TOY" "${TEXT[@]}" --scheme FP8_BLOCK --format compressed-tensors
-by_ranks tensor "$TOY" "${TEXT[@]}" --scheme FP8 --format compressed-tensors --kv-cache fp8
-by_ranks global "$TOY" "${TEXT[@]}" --scheme NVFP4 --format compressed-tensors
-by_ranks round "$TOY" --scheme W8A16 --method rtn
+by_ranks "2 3 5" dense "$TOY" "${TEXT[@]}"
+by_ranks 3 asym "$TOY" "${TEXT[@]}" --scheme W3A16 --asym --format gptq --act-order gar --sequential layer
+by_ranks 3 block "$TOY" "${TEXT[@]}" --scheme FP8_BLOCK --format compressed-tensors
+by_ranks 2 tensor "$TOY" "${TEXT[@]}" --scheme FP8 --format compressed-tensors --kv-cache fp8
+by_ranks 3 global "$TOY" "${TEXT[@]}" --scheme NVFP4 --format compressed-tensors
+by_ranks 3 round "$TOY" --scheme W8A16 --method rtn
 for experts in shrink routed all; do
-    by_ranks experts-$experts "$ARCH/qwen3_moe" "${TEXT[@]}" --experts $experts \
+    by_ranks "2 3" experts-$experts "$ARCH/qwen3_moe" "${TEXT[@]}" --experts $experts \
         --group-size 32 --allow-fallback
 done
 
 # fewer chunks than ranks: the text is run by one
-by_ranks short "$TOY" --calib "$T/toy.u16" --samples 4 --seq-len 128
+by_ranks 3 short "$TOY" --calib "$T/toy.u16" --samples 4 --seq-len 128
 
 # statistics are read by every rank
 expect 0 '' "$SWAGE" calibrate "$TOY" "${TEXT[@]}" -o "$T/stats" --quiet
-by_ranks stats "$TOY" --stats "$T/stats"
+by_ranks 2 stats "$TOY" --stats "$T/stats"
 
 # a run that is killed is continued by another number of ranks
 head -c $((4 * 4096 * 2)) "$PWD/calib_data/calib.u16" >"$T/calib.u16"
