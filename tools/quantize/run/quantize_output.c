@@ -7,6 +7,7 @@
 #include "formats/gguf/gguf_model.h"
 #include "formats/io/profile.h"
 #include "formats/num/pow2.h"
+#include "kernels/blas.h"
 #include "tools/card/card.h"
 #include "tools/card/card_command.h"
 #include "tools/cli/loader_notes.h"
@@ -81,8 +82,14 @@ static sw_code take_up(job *j, sw_err *err)
 
 sw_code sw_quantize_output_open(sw_quantize_job *j, sw_err *err)
 {
+    const sw_quant_options *quant = &j->settings.quant;
     sw_code rc;
 
+    /* Before the writer has threads of its own: OpenBLAS waits for ever where another one takes the
+     * room that it was found to have. */
+    if ((quant->algo->needs_statistics || quant->algo->transform) &&
+        (rc = sw_blas_reserve(quant->n_threads, err)) != SW_OK)
+        return rc;
     if ((rc = open_writer(j, err)) != SW_OK || (rc = take_up(j, err)) != SW_OK) return rc;
     if (!j->settings.quant.algo->transform) sw_ckpt_writer_copy_ahead(j->writer);
     return sw_timeline_step(&j->timeline, err, "prepare");
