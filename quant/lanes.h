@@ -24,6 +24,12 @@ typedef struct sw_lane_work {
 sw_code sw_lanes_run(const sw_place *at, int lanes_max, int64_t n_items, const sw_lane_work *work,
                      sw_err *err) SW_MUST_USE;
 
+/* Lets steps of what lies at *place be taken in the lane `at`, where both are of one backend. */
+static inline void sw_lane_enter(sw_place *place, const sw_place *at)
+{
+    if (sw_backend_of(at) == sw_backend_of(place)) *place = *at;
+}
+
 /* Any number that a place has. */
 #define SW_LANES_ANY 64
 

@@ -181,12 +181,6 @@ static sw_code choose_strengths(sw_strengths *out, float **loaded, const sw_bloc
     return rc;
 }
 
-/* Sums as a lane uses them. */
-static void stay_in(sw_hessian *hess, const sw_place *at)
-{
-    if (sw_backend_of(at) == sw_backend_of(&hess->place)) hess->place = *at;
-}
-
 /* The experts of a part, as items of lanes. */
 typedef struct expert_work {
     sw_block_job *job;
@@ -215,11 +209,11 @@ static sw_code factor_expert(sw_factor *factor, sw_shared_stats *mine, const exp
     mine->n_routed = e->n_tokens;
     mine->shared_weight = policy == SW_EXPERTS_SHRINK ? own->weight : policy == SW_EXPERTS_ALL;
     if (policy != SW_EXPERTS_ALL) {
-        for (int i = 0; i < 2; i++) stay_in(&own->half[i], at);
+        for (int i = 0; i < 2; i++) sw_lane_enter(&own->half[i].place, at);
         if ((rc = sw_expert_blend(own->half, all, mine->shared_weight, err)) != SW_OK) return rc;
         h = own->half[0];
     }
-    stay_in(&h, at);
+    sw_lane_enter(&h.place, at);
     if ((rc = shared_group(&group_elems, x->job, x->site, expert, err)) != SW_OK) return rc;
     rc = try_factor(factor, &can, mine, &h, x->job->options, group_elems, err);
     mine->factor = can ? factor : NULL;

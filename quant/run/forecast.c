@@ -415,14 +415,6 @@ static void share(forecaster *f, double n_ranks)
     out->solve_units /= n_ranks;
 }
 
-static int alive_pieces(const forecaster *f, int n_ranks)
-{
-    const int64_t n_pieces = pieces_of(f);
-    const int n = sw_pieces_alive(0, sw_piece_of_rank(n_pieces, 1, n_ranks), n_pieces);
-
-    return n > 1 || n_ranks == 1 ? n : 2; /* a sum of another rank beside the own */
-}
-
 static sw_code forecast_layer(forecaster *f, int64_t layer, sw_err *err)
 {
     const sw_forecast_request *r = f->r;
@@ -457,7 +449,7 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
     if (calib) {
         f.n_tokens = calib->n_seqs * calib->seq_len;
         f.chunk_tokens = sw_streams_chunk_seqs(calib) * calib->seq_len;
-        f.n_alive = alive_pieces(&f, n_ranks);
+        f.n_alive = sw_pieces_alive_at(pieces_of(&f), 0, n_ranks);
         f.with_cross = !request->has_stats && (o->cap.input > 0 || o->cap.residual > 0) &&
                        o->algo->repairs_errors && sw_streams_hold_back(calib);
         take_engine(&f);

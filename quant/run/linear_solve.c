@@ -7,6 +7,7 @@
 #include "formats/base/size.h"
 #include "formats/io/profile.h"
 #include "formats/num/pow2.h"
+#include "quant/lanes.h"
 #include "quant/method/frame.h"
 #include "quant/method/target.h"
 #include "quant/method/weight_rows.h"
@@ -158,7 +159,7 @@ sw_factor sw_factor_in(const sw_factor *factor, const sw_place *at)
 {
     sw_factor mine = *factor;
 
-    if (sw_backend_of(at) == sw_backend_of(&mine.place)) mine.place = *at;
+    sw_lane_enter(&mine.place, at);
     return mine;
 }
 

@@ -101,7 +101,7 @@ static sw_hessian sums_in(const sw_hessian *sums, const sw_place *at)
 {
     sw_hessian mine = *sums;
 
-    if (sw_backend_of(at) == sw_backend_of(&mine.place)) mine.place = *at;
+    sw_lane_enter(&mine.place, at);
     return mine;
 }
 

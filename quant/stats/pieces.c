@@ -44,6 +44,14 @@ int sw_pieces_alive(int64_t begin, int64_t end, int64_t n_pieces)
     return most;
 }
 
+int sw_pieces_alive_at(int64_t n_pieces, int rank, int n_ranks)
+{
+    const int n = sw_pieces_alive(sw_piece_of_rank(n_pieces, rank, n_ranks),
+                                  sw_piece_of_rank(n_pieces, rank + 1, n_ranks), n_pieces);
+
+    return n > 1 || n_ranks == 1 ? n : 2;
+}
+
 int sw_pieces_left(sw_piece_run *out, int64_t begin, int64_t end, int64_t n_pieces)
 {
     int n = 0;

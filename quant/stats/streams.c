@@ -163,10 +163,7 @@ int64_t sw_streams_k_max(const sw_model *model)
 
 int sw_streams_sums_alive(const sw_streams *s)
 {
-    const int rank = sw_team_rank(s->team);
-    const int n = sw_pieces_alive(first_piece(s, rank), first_piece(s, rank + 1), s->n_pieces);
-
-    return n > 1 || sw_team_size(s->team) == 1 ? n : 2; /* another rank's beside the own */
+    return sw_pieces_alive_at(s->n_pieces, sw_team_rank(s->team), sw_team_size(s->team));
 }
 
 int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq)

@@ -10,26 +10,9 @@
 #include <unistd.h>
 
 #include "quant/team/team.h"
+#include "tests/support/toys/message.h"
 
 #define LARGE ((size_t)150 << 20) /* more than two pieces */
-
-/* Repeats after 2^37 bytes alone, so that no slot or piece is like another. */
-static uint8_t byte_of(int from, int message, size_t at)
-{
-    return (uint8_t)((uint64_t)(at + 1) * 2654435761u >> 29 ^ (uint64_t)(31 * from + message));
-}
-
-static void fill(uint8_t *data, size_t n, int from, int message)
-{
-    for (size_t i = 0; i < n; i++) data[i] = byte_of(from, message, i);
-}
-
-static bool is_filled(const uint8_t *data, size_t n, int from, int message)
-{
-    for (size_t i = 0; i < n; i++)
-        if (data[i] != byte_of(from, message, i)) return false;
-    return true;
-}
 
 static sw_code pass(sw_team *team, uint8_t *out, uint8_t *in, size_t n, int message, sw_err *err)
 {
@@ -37,13 +20,13 @@ static sw_code pass(sw_team *team, uint8_t *out, uint8_t *in, size_t n, int mess
     const int next = (rank + 1) % size, before = (rank + size - 1) % size;
     sw_code rc;
 
-    fill(out, n, rank, message);
+    message_fill(out, n, rank, message);
     if ((rc = sw_team_exchange(team, next, out, n, before, in, n, err)) != SW_OK) return rc;
-    if (!is_filled(in, n, before, message))
+    if (!message_is_whole(in, n, before, message))
         return SW_FAIL(err, SW_E_BUG, "message %d of rank %d has other bytes", message, before);
     if (rank == message % size) memcpy(in, out, n);
     if ((rc = sw_team_broadcast(team, message % size, in, n, err)) != SW_OK) return rc;
-    if (is_filled(in, n, message % size, message)) return SW_OK;
+    if (message_is_whole(in, n, message % size, message)) return SW_OK;
     return SW_FAIL(err, SW_E_BUG, "broadcast %d has other bytes", message);
 }
 

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "quant/team/team.h"
+#include "tests/support/toys/message.h"
 
 enum { RANKS_MAX = 7, TEXT_BYTES = SW_ERR_TEXT_BYTES };
 
@@ -100,24 +101,6 @@ static const size_t sizes[] = {0,      1,      7,       4096,    (128 << 10) - 1
                                (128 << 10) + 1, 3000000, 0, (1 << 20) + 5, 17u << 20};
 enum { N_SIZES = sizeof sizes / sizeof *sizes, LARGEST = 17 << 20 };
 
-/* Repeats after 2^37 bytes alone, so that no slot or piece is like another. */
-static uint8_t byte_of(int from, int message, size_t at)
-{
-    return (uint8_t)((uint64_t)(at + 1) * 2654435761u >> 29 ^ (uint64_t)(31 * from + message));
-}
-
-static void fill(uint8_t *data, size_t n, int from, int message)
-{
-    for (size_t i = 0; i < n; i++) data[i] = byte_of(from, message, i);
-}
-
-static bool is_filled(const uint8_t *data, size_t n, int from, int message)
-{
-    for (size_t i = 0; i < n; i++)
-        if (data[i] != byte_of(from, message, i)) return false;
-    return true;
-}
-
 /* Around the circle; every rank sends first, so this needs exchange. */
 static sw_code circle(sw_team *team, sw_err *err)
 {
@@ -127,9 +110,9 @@ static sw_code circle(sw_team *team, sw_err *err)
 
     CHECK(out && in);
     for (int i = 0; i < N_SIZES; i++) {
-        fill(out, sizes[i], rank, i);
+        message_fill(out, sizes[i], rank, i);
         TRY(sw_team_exchange(team, next, out, sizes[i], before, in, sizes[i], err));
-        CHECK(is_filled(in, sizes[i], before, i));
+        CHECK(message_is_whole(in, sizes[i], before, i));
     }
     free(out);
     free(in);
@@ -155,12 +138,12 @@ static sw_code pairs(sw_team *team, sw_err *err)
             for (int i = 0; from != to && i < 300; i++) {
                 const size_t n = (size_t)(i * 37 % 3000);
                 if (rank == from) {
-                    fill(data, n, from, i);
+                    message_fill(data, n, from, i);
                     TRY(sw_team_send(team, to, data, n, err));
                 } else if (rank == to) {
                     if (i % 100 == 50) (void)usleep(2000);
                     TRY(sw_team_receive(team, from, data, n, err));
-                    CHECK(is_filled(data, n, from, i));
+                    CHECK(message_is_whole(data, n, from, i));
                 }
             }
     return SW_OK;
@@ -181,9 +164,9 @@ static sw_code broadcasts(sw_team *team, sw_err *err)
     for (int from = 0; from < sw_team_size(team); from++)
         for (int i = 0; i < N_SIZES; i++) {
             memset(data, 0, sizes[i]);
-            if (from == sw_team_rank(team)) fill(data, sizes[i], from, i);
+            if (from == sw_team_rank(team)) message_fill(data, sizes[i], from, i);
             TRY(sw_team_broadcast(team, from, data, sizes[i], err));
-            CHECK(is_filled(data, sizes[i], from, i));
+            CHECK(message_is_whole(data, sizes[i], from, i));
         }
     free(data);
     return SW_OK;
