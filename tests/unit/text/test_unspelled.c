@@ -147,7 +147,7 @@ static void corpus_counts(void **state)
     scratch_open(&dir);
     assert_int_equal(sw_tokenizer_open_bytes(&tok, json, sizeof json - 1, "T", &err), SW_OK);
     for (int i = 0; i < 3; i++) {
-        char name[8];
+        char name[24];
         (void)snprintf(name, sizeof name, "%d.txt", i);
         scratch_write(&dir, name, texts[i], strlen(texts[i]));
         assert_int_equal(sw_corpus_add(&corpus, tok, 10, scratch_path(&dir, name), &err), SW_OK);
