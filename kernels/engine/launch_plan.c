@@ -228,8 +228,8 @@ static bool decodes(const planner *p)
 {
     const sw_sizes s = sw_model_sizes(p->m, p->layer);
 
-    return p->step->is_decode && !p->m->has_alibi && s.head_dim <= SW_LAUNCH_DECODE_DIM &&
-           s.v_head_dim <= SW_LAUNCH_DECODE_DIM;
+    return p->step->is_decode && !p->step->may_choose && !p->m->has_alibi &&
+           s.head_dim <= SW_LAUNCH_DECODE_DIM && s.v_head_dim <= SW_LAUNCH_DECODE_DIM;
 }
 
 static void plan_attention(planner *p, const sw_op *op)
@@ -427,9 +427,13 @@ static void plan_experts(planner *p, const sw_op *op)
     p->has_stopped = p->step->stop_at == SW_SITE_DOWN_IN;
 }
 
-/* Buffers on a device are columns of what is split; mixers read rows by head of keys in place.
- * Single keys are never chosen there: longer sequences than need it are refused
- * (sw_device_reaches). */
+/* Nothing where all keys are seen. */
+static void plan_index(planner *p, const sw_op *op)
+{
+    if (p->step->may_choose) plan_op(p, op);
+}
+
+/* Buffers on a device are columns of what is split; mixers read rows by head of keys in place. */
 static void plan_nothing(planner *p, const sw_op *op)
 {
     (void)p;
@@ -443,8 +447,8 @@ static void (*const plan_table[SW_OP_COUNT])(planner *p, const sw_op *op) = {
     [SW_OP_HEAD_NORM] = plan_head_norm,
     [SW_OP_SPLIT] = plan_nothing,
     [SW_OP_UNGROUP] = plan_nothing,
-    [SW_OP_INDEX] = plan_nothing,
-    [SW_OP_TAKE_INDEX] = plan_nothing,
+    [SW_OP_INDEX] = plan_index,
+    [SW_OP_TAKE_INDEX] = plan_index,
     [SW_OP_ROPE] = plan_rope,
     [SW_OP_ATTENTION] = plan_attention,
     [SW_OP_LATENT_KV] = plan_latent_kv,

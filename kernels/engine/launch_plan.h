@@ -97,6 +97,7 @@ typedef struct sw_launch_step {
     bool has_tap;           /* somebody sees the inputs of linears, */
     bool shows_kv;          /* and keys and values */
     bool has_cache;         /* keys and values go into a cache */
+    bool may_choose;        /* sequences may have more keys than are seen: keys are chosen */
     bool is_decode;         /* one query a sequence, against the cache */
     bool is_fused;          /* one token: products take in what stands around them */
     bool has_chain;         /* and go into a chain */

@@ -41,6 +41,7 @@ test_engine_ops test_tiles
 test_engine_ops test_rounding
 test_engine_mixers
 test_engine_streams
+test_engine_chosen
 test_block_put llama
 test_block_put deepseek_v3
 test_block_put gpt_oss'

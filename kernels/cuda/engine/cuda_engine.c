@@ -213,7 +213,9 @@ static sw_code fill(sw_device_engine *e, sw_err *err)
     if (m->has_window_rope &&
         (rc = take_angles(&e->window_angles, e, &m->window_rope, err)) != SW_OK)
         return rc;
-    if ((rc = sw_device_hyper_new(e, err)) || (rc = sw_device_far_new(e, err))) return rc;
+    if ((rc = sw_device_hyper_new(e, err)) || (rc = sw_device_far_new(e, err)) ||
+        (rc = sw_device_choice_new(e, err)))
+        return rc;
     return m->n_experts ? sw_device_moe_new(e, err) : SW_OK;
 }
 

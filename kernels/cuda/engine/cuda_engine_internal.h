@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/decode/decode_chain.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt.h"
+#include "kernels/cuda/ops/engine_chosen.h"
 #include "kernels/cuda/ops/engine_streams.h"
 #include "kernels/cuda_gemm.h"
 #include "kernels/engine/device_engine.h"
@@ -115,6 +116,16 @@ typedef struct sw_device_far {
     int64_t n_products; /* floats there are */
 } sw_device_far;
 
+/* Of models that choose single keys, where sequences may be longer than all keys that are seen. */
+typedef struct sw_device_choice {
+    sw_bf16 *d_q;          /* [max_tokens, n_heads * head_dim] of the indexer, */
+    sw_bf16 *d_keys;       /* [max_tokens, head_dim] */
+    float *d_weights;      /* [max_tokens, n_heads] likewise */
+    uint32_t *d_ranks;     /* [some queries, keys] */
+    sw_chosen_rows chosen; /* [max_tokens, top_k]; in the side rows where layers share a choice */
+    int64_t n_ranks;       /* there are */
+} sw_device_choice;
+
 struct sw_device_engine {
     sw_device *gpu;
     const sw_model *m;
@@ -130,6 +141,7 @@ struct sw_device_engine {
     sw_device_angles angles, window_angles;
     sw_device_moe moe;
     sw_device_far far;
+    sw_device_choice choice;
     float *d_stream_coefs;          /* [max_tokens, n_copies * (n_copies + 1)], or NULL */
     uint32_t *d_mixer_counters;     /* of ops/mixers/mixers.h, where the model has mixers */
     void *d_gemm_work; /* grows; addresses in a graph hold as long as work_generation stays */
@@ -146,7 +158,8 @@ int64_t sw_device_experts_bytes(const sw_device_engine *e, const sw_block *from,
 typedef struct sw_device_kv {
     void *d_k, *d_v;
     float *d_state;   /* [n_seqs, sw_device_state_floats] of a recurrent mixer, or NULL */
-    sw_bf16 *d_far;   /* [n_seqs, sw_device_far_elems] of near and far keys, or NULL */
+    sw_bf16 *d_far;   /* [n_seqs, sw_device_far_elems] of near and far keys, or of what keys are
+                       * chosen by, or NULL */
     int64_t capacity;
     sw_kv_form form;
 } sw_device_kv;
@@ -165,6 +178,8 @@ typedef struct sw_device_run {
     float *d_x;
     int64_t n_seqs, seq_len, n_tokens;
     const int32_t *d_first; /* [n_seqs] or NULL */
+    int64_t end;            /* all positions of the call lie before it; 0: not known */
+    bool has_chosen;        /* attention sees e->choice.chosen alone */
     const sw_device_kv *kv; /* or NULL */
     bool is_decode;         /* one query a sequence against the cache, */
     void *d_decode_scratch; /* which needs this */
@@ -217,8 +232,16 @@ sw_code sw_device_add_streams(sw_device_run *run, const sw_planned_launch *l,
                               sw_err *err) SW_MUST_USE;
 sw_code sw_device_merge_streams(sw_device_run *run, const sw_planned_launch *l,
                                 sw_err *err) SW_MUST_USE;
+/* Keys that are chosen one by one, see cuda_chosen.c. Elements that a layer keeps of a sequence of
+ * at most so many tokens; whether a sequence of the run may have more keys than are seen. */
+int64_t sw_device_index_elems(const sw_model *m, int64_t layer, int64_t capacity);
+bool sw_device_run_may_choose(const sw_device_run *run);
+sw_code sw_device_choice_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
+sw_code sw_device_index(sw_device_run *run, const sw_planned_launch *l, sw_err *err) SW_MUST_USE;
+sw_code sw_device_take_index(sw_device_run *run, const sw_planned_launch *l,
+                             sw_err *err) SW_MUST_USE;
 /* Near and far keys, see cuda_near_far.c. Elements that a layer keeps of a sequence of at most so
- * many tokens; 0: it has no such keys. */
+ * many tokens, or sw_device_index_elems; 0: it has no such keys. */
 int64_t sw_device_far_elems(const sw_model *m, int64_t layer, int64_t capacity);
 sw_code sw_device_far_new(sw_device_engine *e, sw_err *err) SW_MUST_USE;
 sw_code sw_device_near_far(sw_device_run *run, const sw_planned_launch *l,

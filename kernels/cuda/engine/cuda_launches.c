@@ -269,6 +269,9 @@ static sw_code launch_attention(sw_device_run *run, const sw_planned_launch *l, 
 {
     const sw_attn_args a = attention_args(run, l);
 
+    if (run->has_chosen)
+        return sw_cuda_chosen_attention(&a, run->e->choice.chosen, run->e->m->indexer.top_k,
+                                        run->e->how, err);
     return sw_cuda_attention(&a, run->e->d_slopes, run->e->how, err);
 }
 

@@ -28,7 +28,7 @@ int64_t sw_device_far_elems(const sw_model *m, int64_t layer, int64_t capacity)
 {
     sw_far_place p;
 
-    if (!has_far(m)) return 0;
+    if (!has_far(m)) return sw_device_index_elems(m, layer, capacity);
     p = place_in(m, layer, capacity);
     return sw_far_elems(&p);
 }

@@ -285,6 +285,8 @@ static sw_code (*const op_table[SW_OP_COUNT])(sw_device_run *run, const sw_plann
     [SW_OP_MIX_STREAMS] = sw_device_mix_streams,
     [SW_OP_ADD_STREAMS] = sw_device_add_streams,
     [SW_OP_MERGE_STREAMS] = sw_device_merge_streams,
+    [SW_OP_INDEX] = sw_device_index,
+    [SW_OP_TAKE_INDEX] = sw_device_take_index,
     [SW_OP_NEAR_FAR] = sw_device_near_far,
     [SW_OP_GROUP_LINEAR] = sw_device_group_linear,
 };

@@ -24,6 +24,7 @@ sw_code sw_device_run_block(sw_device_run *run, sw_err *err)
                                  .has_tap = run->tap != NULL,
                                  .shows_kv = run->tap && run->tap->see_kv,
                                  .has_cache = run->kv != NULL,
+                                 .may_choose = sw_device_run_may_choose(run),
                                  .is_decode = run->is_decode,
                                  .is_fused = run->is_fused,
                                  .has_chain = run->chain != NULL,
@@ -33,6 +34,7 @@ sw_code sw_device_run_block(sw_device_run *run, sw_err *err)
     sw_launch_plan plan;
     sw_code rc;
 
+    run->has_chosen = false;
     look_at_weights(&weights, run);
     rc = sw_launch_plan_make(&plan, run->e->m, run->block->layer, &weights, &step, err);
     if (rc != SW_OK) return rc;

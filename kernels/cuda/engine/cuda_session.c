@@ -261,7 +261,8 @@ static sw_code feed_chunk(sw_device_session *s, int64_t seq, const uint32_t *ids
     sw_device *gpu = lm->e->gpu;
     const int32_t first = (int32_t)s->n_fed[seq], last = first + (int32_t)n - 1;
     sw_device_run run = {
-        .d_x = lm->d_x, .n_seqs = 1, .seq_len = n, .n_tokens = n, .d_first = s->d_chunk_first};
+        .d_x = lm->d_x, .n_seqs = 1, .seq_len = n, .n_tokens = n, .d_first = s->d_chunk_first,
+        .end = first + n};
     sw_code rc;
 
     lm->n_rows = 0;

@@ -6,7 +6,7 @@
 
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
-#include "formats/num/half.h"
+#include "kernels/engine/sparse/key_digits.h"
 
 #define BLOCK_KEYS 512
 
@@ -36,24 +36,10 @@ static void score_keys(const sw_key_choice *c, float *scores, float *products, i
         for (int64_t i = 0; i < n_now; i++) {
             float sum = 0.0f;
 
-            for (int64_t h = 0; h < c->n_heads; h++) {
-                const float product = products[h * BLOCK_KEYS + i];
-
-                sum += w[h] * (product < 0.0f ? 0.0f : product);
-            }
+            for (int64_t h = 0; h < c->n_heads; h++)
+                sum += sw_key_share(w[h], products[h * BLOCK_KEYS + i]);
             scores[key + i] = sum;
         }
-    }
-}
-
-/* Integers that are ordered as the floats are: the sign's bit is turned, and of negative numbers
- * all others too. Adding zero makes both zeros one. */
-static void order_scores(uint32_t *ranks, const float *scores, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t bits = sw_f32_bits(scores[i] + 0.0f);
-
-        ranks[i] = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
     }
 }
 
@@ -96,7 +82,7 @@ static void choose_task(void *ctx, int64_t begin, int64_t end, int thread)
 
         if (n > c->top_k) {
             score_keys(c, scores, products, row, n);
-            order_scores(ranks, scores, n);
+            for (int64_t i = 0; i < n; i++) ranks[i] = sw_key_rank(scores[i]);
             choose(out, ranks, n, c->top_k);
         } else {
             for (int64_t i = 0; i < c->top_k; i++) out[i] = i < n ? (int32_t)i : -1;

@@ -62,6 +62,7 @@ static const char *const operations[SW_OP_COUNT] = {
     [SW_OP_KEEP_KV] = "keep_kv", [SW_OP_TAKE_KV] = "take_kv",
     [SW_OP_SIDE_INPUT] = "side_input", [SW_OP_PREDICT] = "predict",
     [SW_OP_CORRECT] = "correct", [SW_OP_ADD_COPIES] = "add_copies", [SW_OP_MERGE] = "merge",
+    [SW_OP_INDEX] = "index", [SW_OP_TAKE_INDEX] = "take_index",
     [SW_OP_CUT] = "cut", [SW_OP_NEAR_FAR] = "near_far", [SW_OP_GROUP_LINEAR] = "group_linear",
     [SW_OP_MIX_STREAMS] = "mix_streams", [SW_OP_ADD_STREAMS] = "add_streams",
     [SW_OP_MERGE_STREAMS] = "merge_streams",

@@ -13,14 +13,17 @@
 typedef enum step_kind {
     WHOLE,  /* whole sequences without a cache, from the middle of a model */
     PROMPT, /* the same into a cache */
-    ONE     /* one token with a chain, products of all weights, gates and ups joined */
+    LONG,   /* the same of a text that may have more keys than are seen */
+    ONE,    /* one token with a chain, products of all weights, gates and ups joined */
+    ONE_LONG
 } step_kind;
 
 static void check_step(const char *name, int64_t layer, step_kind kind, const char *want)
 {
-    const bool is_one = kind == ONE;
+    const bool is_one = kind >= ONE;
     const sw_launch_step step = {.from = SW_SITE_COUNT, .stop_at = (sw_site)SW_RUN_ALL,
                                  .has_cache = kind != WHOLE, .is_decode = is_one,
+                                 .may_choose = kind == LONG || kind == ONE_LONG,
                                  .is_fused = is_one, .has_chain = is_one, .begins_with_sum = true,
                                  .may_leave_sum = true};
     sw_launch_weights weights = {.is_qkv_joined = false, .is_gate_joined = is_one};
@@ -393,6 +396,98 @@ static void test_can_begin(void **state)
     }
 }
 
+/* Keys are chosen before attention, unless all are seen. */
+static void test_chosen_keys(void **state)
+{
+    (void)state;
+    check_step("recipes/glm_moe_dsa_sparse", 0, WHOLE,
+               "N = norm_attn(X += T)\n"
+               "Q_A = q_a(N)\n"
+               "Q_A = norm_q_a(Q_A)\n"
+               "Q = q_b(Q_A)\n"
+               "KV_A = kv_a(N)\n"
+               "LATENT = norm_kv_a(LATENT)\n"
+               "KV_B = kv_b(LATENT)\n"
+               "turn Q\n"
+               "turn K_ROPE\n"
+               "K V = latent(KV_B)\n"
+               "A = attention(Q)\n"
+               "T = o(A)\n"
+               "N = norm_mlp(X += T)\n"
+               "G = gate(N)\n"
+               "U = up(N)\n"
+               "G = act(G) * U\n"
+               "T = down(G)\n"
+               "leaves X += T\n");
+    check_step("recipes/glm_moe_dsa_sparse", 0, LONG,
+               "N = norm_attn(X += T)\n"
+               "Q_A = q_a(N)\n"
+               "Q_A = norm_q_a(Q_A)\n"
+               "Q = q_b(Q_A)\n"
+               "KV_A = kv_a(N)\n"
+               "LATENT = norm_kv_a(LATENT)\n"
+               "KV_B = kv_b(LATENT)\n"
+               "turn Q\n"
+               "turn K_ROPE\n"
+               "K V = latent(KV_B)\n"
+               "Q_A = index(N)\n"
+               "heads\n"
+               "A = attention(Q)\n"
+               "T = o(A)\n"
+               "N = norm_mlp(X += T)\n"
+               "G = gate(N)\n"
+               "U = up(N)\n"
+               "G = act(G) * U\n"
+               "T = down(G)\n"
+               "leaves X += T\n");
+}
+
+/* Attention is then not the kernel for one query; the second layer takes the first one's choice. */
+static void test_chosen_keys_of_one(void **state)
+{
+    (void)state;
+    check_step("recipes/glm_moe_dsa_sparse", 0, ONE_LONG,
+               "X += T\n"
+               "chain Q_A = q_a(norm_attn(X))\n"
+               "Q_A = norm_q_a(Q_A)\n"
+               "chain Q = q_b(Q_A)\n"
+               "chain KV_A = kv_a(norm_attn(X))\n"
+               "LATENT = norm_kv_a(LATENT)\n"
+               "chain KV_B = kv_b(LATENT)\n"
+               "turn Q\n"
+               "turn K_ROPE\n"
+               "K V = latent(KV_B)\n"
+               "N = norm_attn(X)\n"
+               "Q_A = index(N)\n"
+               "heads\n"
+               "A = attention(Q)\n"
+               "chain X += o(A)\n"
+               "chain G = glu gate(norm_mlp(X))\n"
+               "chain X += down(G)\n");
+    check_step("recipes/glm_moe_dsa_sparse", 1, ONE_LONG,
+               "X += T\n"
+               "chain Q_A = q_a(norm_attn(X))\n"
+               "Q_A = norm_q_a(Q_A)\n"
+               "chain Q = q_b(Q_A)\n"
+               "chain KV_A = kv_a(norm_attn(X))\n"
+               "LATENT = norm_kv_a(LATENT)\n"
+               "chain KV_B = kv_b(LATENT)\n"
+               "turn Q\n"
+               "turn K_ROPE\n"
+               "K V = latent(KV_B)\n"
+               "Q = take_index(Q)\n"
+               "heads\n"
+               "A = attention(Q)\n"
+               "chain X += o(A)\n"
+               "chain SG = shared_gate(norm_mlp(X))\n"
+               "chain SU = shared_up(norm_mlp(X))\n"
+               "SG = act(SG) * SU\n"
+               "chain T = shared_down(SG)\n"
+               "N = norm_mlp(X)\n"
+               "T += experts(N)\n"
+               "leaves X += T\n");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -401,6 +496,7 @@ int main(void)
         cmocka_unit_test(test_qwen2_moe), cmocka_unit_test(test_gemma4),
         cmocka_unit_test(test_gemma4_shared), cmocka_unit_test(test_gemma4_moe),
         cmocka_unit_test(test_gemma3n),   cmocka_unit_test(test_deepseek_v4),
+        cmocka_unit_test(test_chosen_keys), cmocka_unit_test(test_chosen_keys_of_one),
         cmocka_unit_test(test_can_begin),
     };
 
