@@ -2,8 +2,9 @@
  *
  *   bench_experts [SCHEME:]EXPERTS,HIDDEN,WIDE,TOP_K[,ROWS]... -- TOKENS...   (ROWS 0: the plan's)
  *   SCHEME: w4a16 (groups of 128), fp8 (a scale a token and a channel), fp8block (128 x 128),
- *   mxfp4, nvfp4 (inputs of 16 bits), pairs (w4a16 by a product for each pair of a token and one of
- *   its experts, engine_one.cu: for few tokens)
+ *   w8a8 (as fp8), w4afp8 (groups of 128, inputs in E4M3 with a scale a token), mxfp4 and nvfp4
+ *   (inputs of 16 bits), pairs (w4a16 by a product for each pair of a token and one of its experts,
+ *   engine_one.cu: for few tokens)
  *
  * Calls are timed in a CUDA graph, each beginning beside the call ahead, the median of replays;
  * tokens choose their experts at random, anew for each call of the graph (us) or all calls alike
@@ -29,8 +30,9 @@
 #define BYTES_PER_US 4.8e6
 #define FLOP_PER_US 989e6 /* of 16 bits; of 8 twice that */
 
-typedef enum scheme { W4A16, FP8, FP8_BLOCK, MXFP4, NVFP4, PAIRS, N_SCHEMES } scheme;
-static const char *const scheme_names[N_SCHEMES] = {"w4a16", "fp8", "fp8block", "mxfp4",
+typedef enum scheme { W4A16, FP8, FP8_BLOCK, W8A8, W4AFP8, MXFP4, NVFP4, PAIRS, N_SCHEMES } scheme;
+static const char *const scheme_names[N_SCHEMES] = {"w4a16", "fp8", "fp8block", "w8a8",
+                                                    "w4afp8", "mxfp4",
                                                     "nvfp4", "pairs"};
 
 typedef struct layer {
@@ -56,6 +58,8 @@ typedef struct layer {
 } layer;
 
 static bool is_e4m3(const layer *l) { return l->scheme == FP8 || l->scheme == FP8_BLOCK; }
+
+static bool has_bytes(const layer *l) { return l->scheme >= FP8 && l->scheme <= W4AFP8; }
 
 static void *taken(int64_t n_bytes)
 {
@@ -96,11 +100,12 @@ static uint8_t *random_numbers(const layer *l, int64_t n, bool is_signed, uint16
 
 static sw_tiles tiles_of(scheme kind, int64_t n_out, int64_t k_in)
 {
-    static const sw_num_id nums[] = {SW_NUM_INT4, SW_NUM_E4M3, SW_NUM_E4M3, SW_NUM_E2M1,
-                                     SW_NUM_E2M1, SW_NUM_INT4};
-    static const int64_t groups[] = {128, 0, 128, 32, 16, 128};
+    static const sw_num_id nums[] = {SW_NUM_INT4, SW_NUM_E4M3, SW_NUM_E4M3, SW_NUM_INT8,
+                                     SW_NUM_INT4, SW_NUM_E2M1, SW_NUM_E2M1, SW_NUM_INT4};
+    static const int64_t groups[] = {128, 0, 128, 0, 128, 32, 16, 128};
     static const sw_dtype scales[] = {SW_DTYPE_BF16, SW_DTYPE_BF16, SW_DTYPE_BF16,
-                                      SW_DTYPE_F8_E8M0, SW_DTYPE_F8_E4M3,
+                                      SW_DTYPE_BF16, SW_DTYPE_BF16, SW_DTYPE_F8_E8M0,
+                                      SW_DTYPE_F8_E4M3,
                                       SW_DTYPE_BF16};
     const int64_t group = groups[kind];
 
@@ -113,9 +118,10 @@ static sw_tiles tiles_of(scheme kind, int64_t n_out, int64_t k_in)
 
 static sw_act act_of(scheme kind)
 {
-    if (kind != FP8 && kind != FP8_BLOCK) return (sw_act){0};
-    return (sw_act){&sw_nums[SW_NUM_E4M3], kind == FP8 ? SW_ACT_TOKEN : SW_ACT_GROUP,
-                    kind == FP8 ? 0 : 128, SW_DTYPE_F32};
+    if (kind < FP8 || kind > W4AFP8) return (sw_act){0};
+    return (sw_act){&sw_nums[kind == W8A8 ? SW_NUM_INT8 : SW_NUM_E4M3],
+                    kind == FP8_BLOCK ? SW_ACT_GROUP : SW_ACT_TOKEN, kind == FP8_BLOCK ? 128 : 0,
+                    SW_DTYPE_F32};
 }
 
 /* BF16 of about 2^-9 to 2^-5; E8M0 likewise; E4M3 of 2^-3 to 2^4. */
@@ -161,7 +167,7 @@ static void make_weights(layer *l)
     l->problem = (sw_routed){.n_experts = l->n_experts, .top_k = l->top_k,
                              .act_of_x = act_of(l->scheme), .up = tiles[0], .down = tiles[1],
                              .ups = l->d_experts[0], .downs = l->d_experts[1],
-                             .act = SW_MLP_SILU, .may_overlap = true};
+                             .act = SW_MLP_SILU, .tries_all = true, .may_overlap = true};
     free(experts);
 }
 
@@ -344,7 +350,7 @@ static void run(layer *l, int64_t n_tokens, int rows)
 {
     const int n_calls = n_tokens <= 256 ? N_ROUTINGS : n_tokens <= 1024 ? 6 : 3;
     const double flop = 6.0 * (double)(n_tokens * l->top_k * l->hidden * l->wide);
-    const double flop_per_us = is_e4m3(l) ? 2 * FLOP_PER_US : FLOP_PER_US;
+    const double flop_per_us = has_bytes(l) ? 2 * FLOP_PER_US : FLOP_PER_US;
     double off, us, us_same, bytes, floor_us;
 
     l->problem.n_tokens = n_tokens;

@@ -21,7 +21,7 @@
 #define BOUND_MANY 6e-3
 /* Where what `down` reads is rounded to the neighbour, its code may be another, and where that is a
  * token's largest, all of its. */
-#define BOUND_E4M3 1.5e-2
+#define BOUND_BYTES 1.5e-2
 
 #ifdef SW_CHECKED /* under compute-sanitizer: a few of everything */
 #define FEW_TOKENS 40
@@ -31,27 +31,23 @@
 #define MANY_TOKENS 700
 #endif
 
-/* Of the kernels of 4 bits and of E4M3. */
+/* Of the kernels of 4 bits and of inputs of bytes. */
 #ifdef SW_CUDA_QUICK
-static const int rows_4bit[] = {8, 128}, rows_e4m3[] = {16, 128};
+static const int rows_4bit[] = {8, 128}, rows_bytes[] = {16, 128};
 #else
-static const int rows_4bit[] = {8, 16, 32, 128}, rows_e4m3[] = {16, 32, 64, 128};
+static const int rows_4bit[] = {8, 16, 32, 128}, rows_bytes[] = {16, 32, 64, 128};
 #endif
 #define N_ROWS (int)(sizeof rows_4bit / sizeof *rows_4bit)
 
-static bool is_e4m3(const routed_shape *s)
-{
-    return s->scheme == ROUTED_FP8 || s->scheme == ROUTED_FP8_BLOCK;
-}
-
 static int rows_of(const routed_shape *s, int i)
 {
-    return is_e4m3(s) ? rows_e4m3[i] : rows_4bit[i];
+    return routed_shape_has_bytes(s) ? rows_bytes[i] : rows_4bit[i];
 }
 
 static void must_be_near(routed_case *c, int rows)
 {
-    const double bound = is_e4m3(&c->shape) ? BOUND_E4M3 : rows > 32 ? BOUND_MANY : BOUND_FEW;
+    const double of_4bit = rows > 32 ? BOUND_MANY : BOUND_FEW;
+    const double bound = routed_shape_has_bytes(&c->shape) ? BOUND_BYTES : of_4bit;
     double error;
 
     assert_true(routed_case_run(c, rows));
@@ -155,21 +151,45 @@ static void activations_and_biases(void **state)
     each(&s, must_be_near);
 }
 
-static void e4m3(void **state)
+/* Inputs of a scale of the weights; 0: one a channel. */
+static int64_t group_of(routed_scheme scheme)
+{
+    return scheme == ROUTED_FP8 || scheme == ROUTED_W8A8 ? 0 : 128;
+}
+
+static void bytes(void **state)
 {
     static const int64_t tokens[] = {1, 2, FEW_TOKENS, MANY_TOKENS};
 
     (void)state;
-    for (routed_scheme scheme = ROUTED_FP8; scheme <= ROUTED_FP8_BLOCK; scheme++)
+    for (routed_scheme scheme = ROUTED_FP8; scheme <= ROUTED_W4AFP8; scheme++)
         for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
             for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r++) {
                 routed_shape s = shape_of(tokens[i], (routing)r);
 
                 s.scheme = scheme;
-                s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
+                s.group_elems = group_of(scheme);
                 s.has_bias = r == ROUTING_ODD;
                 each(&s, must_be_near);
             }
+}
+
+/* One group a channel, groups of 256, groups that the last stage ends early. */
+static void int4_with_bytes(void **state)
+{
+    static const int64_t groups[] = {0, 256, 384};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        routed_shape s = shape_of(FEW_TOKENS, ROUTING_RANDOM);
+
+        s.scheme = ROUTED_W4AFP8;
+        s.group_elems = groups[i];
+        s.hidden = 768, s.wide = 512;
+        each(&s, must_be_near);
+        s.n_tokens = 1;
+        each(&s, must_be_near);
+    }
 }
 
 /* More units than multiprocessors, so that some are whole (see routed_few.cuh); blocks of 128, 96
@@ -179,13 +199,13 @@ static void whole_units(void **state)
     static const int64_t tokens[] = {FEW_TOKENS, MANY_TOKENS};
 
     (void)state;
-    for (routed_scheme scheme = ROUTED_FP8; scheme <= ROUTED_FP8_BLOCK; scheme++)
+    for (routed_scheme scheme = ROUTED_FP8; scheme <= ROUTED_W4AFP8; scheme++)
         for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++)
             for (int r = ROUTING_RANDOM; r <= ROUTING_SKEW; r += ROUTING_SKEW - ROUTING_RANDOM) {
                 routed_shape s = shape_of(tokens[i], (routing)r);
 
                 s.scheme = scheme;
-                s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
+                s.group_elems = group_of(scheme);
                 s.n_experts = 48, s.hidden = 768, s.wide = 384;
                 each(&s, must_be_near);
             }
@@ -237,8 +257,10 @@ static void real_shape(void **state)
     each(&s, must_be_near);
     s.scheme = ROUTED_FP8_BLOCK;
     each(&s, must_be_near);
-    s.scheme = ROUTED_FP8, s.group_elems = 0;
+    s.scheme = ROUTED_W4AFP8;
     each(&s, must_be_near);
+    for (s.scheme = ROUTED_FP8, s.group_elems = 0; s.scheme <= ROUTED_W8A8; s.scheme += 2)
+        each(&s, must_be_near);
 }
 
 /* The same call gives the same bytes, whatever lies in the workspace. */
@@ -281,7 +303,7 @@ static void with_fault(routed_case *c, uint8_t *d_byte, uint8_t (*change)(uint8_
     for (int i = 0; i < N_ROWS; i++) {
         assert_true(routed_case_run(c, rows_of(&c->shape, i)));
         if (is_exact) assert_true(routed_case_differing(c) > 0);
-        else assert_true(routed_case_error(c) > BOUND_E4M3);
+        else assert_true(routed_case_error(c) > BOUND_BYTES);
     }
     assert_int_equal(cudaMemcpy(d_byte, &was, 1, cudaMemcpyHostToDevice), cudaSuccess);
 }
@@ -302,7 +324,7 @@ static void faults_show(void **state)
     for (int scheme = ROUTED_INT4; scheme <= ROUTED_NVFP4; scheme++) {
         s.scheme = (routed_scheme)scheme;
         s.is_exact = scheme == ROUTED_INT4;
-        s.group_elems = scheme == ROUTED_FP8 ? 0 : 128;
+        s.group_elems = group_of((routed_scheme)scheme);
         routed_case_new(&c, &s);
         routed_case_expect(&c);
         up = &c.experts[c.chosen[3]], down = up + s.n_experts;
@@ -352,7 +374,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_sums), cmocka_unit_test(every_routing),
         cmocka_unit_test(odd_shapes), cmocka_unit_test(activations_and_biases),
-        cmocka_unit_test(e4m3), cmocka_unit_test(whole_units),
+        cmocka_unit_test(bytes), cmocka_unit_test(int4_with_bytes), cmocka_unit_test(whole_units),
         cmocka_unit_test(e2m1), cmocka_unit_test(e2m1_with_biases),
         cmocka_unit_test(real_shape), cmocka_unit_test(same_bytes_twice),
         cmocka_unit_test(faults_show), cmocka_unit_test(unsupported),

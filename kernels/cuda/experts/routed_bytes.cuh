@@ -1,10 +1,12 @@
-/* routed_bytes.cuh - E4M3 weights of routed experts times E4M3 inputs (sm_90a).
+/* routed_bytes.cuh - weights of routed experts times inputs of bytes (sm_90a): E4M3 or int4 times
+ * E4M3, int8 times int8.
  *
  * As routed_few.cuh, one CTA a multiprocessor, in products of bytes: what a lane multiplies by is
- * the tile as it lies, and sums leave the tensor cores with every stage, since those add with some
- * 14 bits (see w8a8_split_k_wgmma.cuh). Without groups a sum is multiplied by the scales of its
- * channel and of its row at the end; with groups of 128 inputs, of W and of X, every stage is by
- * its own.
+ * the tile as it lies, of int4 made E4M3 (w8a8_small_floats), and sums leave the tensor cores with
+ * every stage, since those add E4M3 with some 14 bits (see w8a8_split_k_wgmma.cuh). A stage's sum
+ * of int8 is an integer below 2^21, which a float holds. Without groups a sum is multiplied by the
+ * scales of its channel and of its row at the end. With groups of W every stage is by its own,
+ * and of E4M3 weights X has groups of 128 inputs too; int4 is with inputs of one scale a row.
  *
  *   stage:  X [T][128], W [4 tiles][2 k-tiles], with groups scales [4 tiles] and of X [T]
  *
@@ -17,18 +19,20 @@
 #include "kernels/cuda/experts/routed_few.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_loop.cuh"
 
-template <int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
+template <int KIND_, int T_, int STAGES_, int COPIERS_, bool GROUPED_> struct rt_byte_cut {
+    static constexpr int KIND = KIND_;
     static constexpr int T = T_, STAGES = STAGES_, COPIERS = COPIERS_, PER_SM = 1;
     static constexpr bool GROUPED = GROUPED_, WHOLE = T >= 128;
+    static constexpr bool X_GROUPED = GROUPED && KIND == W8A8_E4M3;
     static constexpr int box = WHOLE ? RT_MANY_BOX : RT_FEW_BOX;
     static constexpr int MT = 2, NWG = 2, C = 64 * MT * NWG, consumers = NWG * 128;
-    using at = w8a8_stage<W8A8_E4M3, T, RT_TILES, GROUPED>;
+    using at = w8a8_stage<KIND, T, RT_TILES, GROUPED>;
     static constexpr int pair_bytes = at::tile_bytes, record_room = SW_W8A8_RECORD_BYTES;
     static constexpr int x_pieces = 1, x_per_piece = 128;
     static constexpr int w_at = at::w_at, s_at = at::s_at, stage_bytes = at::bytes;
     static constexpr int ring_bytes = STAGES * stage_bytes, threads = consumers + COPIERS;
     /* At the barrier of a stage: the warps that copy and, of scales of X, each lane. */
-    static constexpr int arrivals = RT_COPY_WARPS + (GROUPED ? 32 : 0);
+    static constexpr int arrivals = RT_COPY_WARPS + (X_GROUPED ? 32 : 0);
 };
 
 /* As how many rows a block of n_rows is multiplied. */
@@ -86,12 +90,12 @@ static __device__ __forceinline__ void rt_byte_inputs(const CUtensorMap &x, cons
         const uint32_t stage = ring + s * P::stage_bytes, bar = full + 8 * s;
         const uint32_t x_at = stage + (uint32_t)(P::T - rt_byte_rows<P>(w.from.n_rows)) * 128;
 
-        if (P::GROUPED && is_new) rows.find(a, w.unit);
+        if (P::X_GROUPED && is_new) rows.find(a, w.unit);
         sw_mbar_sleep(empty + 8 * s, turn);
         if (is_new) rt_write_note(notes + s, w.unit);
         rt_copy_scales<P>(a, w.from, w.ks, stage, bar, rt_x_bytes<P, P::box>(w.from.n_rows));
         rt_copy_x<P, P::box>(x, w.from, w.ks, x_at, bar, keep);
-        if (P::GROUPED) rows.copy(a, w.ks, stage, bar);
+        if (P::X_GROUPED) rows.copy(a, w.ks, stage, bar);
         is_new = w.step(a, run, left == 1);
         if (++s == P::STAGES) s = 0, turn ^= 1;
     }
@@ -113,13 +117,14 @@ static __device__ __forceinline__ float rt_x_scale_of(const rt_args &a, const rt
 {
     const int row = unit.row0 + min((int)threadIdx.x % 128, unit.n_rows - 1);
 
-    if (P::GROUPED) return 1;
+    if (P::X_GROUPED) return 1;
     if (!GLU) return a.x_scales[row];
     return a.x_scales[a.lists.blocks ? a.lists.pair_of_row[row] / a.top_k : 0];
 }
 
-/* Times the scales of channels and rows, which are those of s_scales, a warpgroup's own. */
-template <bool GLU, int N>
+/* Times the scales of channels, unless every stage had its own, and of rows, which go through
+ * s_scales, a warpgroup's own. */
+template <class P, bool GLU, int N>
 static __device__ __forceinline__ void rt_scale_sums(float (&total)[2][N], const rt_args &a,
                                                      const rt_note &unit, float x_scale,
                                                      float *s_scales)
@@ -131,8 +136,10 @@ static __device__ __forceinline__ void rt_scale_sums(float (&total)[2][N], const
     for (int m = 0; m < 2; m++) {
         const int64_t tile = rt_tile<GLU>(a, unit.j, rt_group() * 2 + m);
 
-        w[m][0] = rt_float(unit.scales, a, tile * 64 + 2 * slot);
-        w[m][1] = rt_float(unit.scales, a, tile * 64 + 2 * slot + 1);
+        for (int i = 0; i < 2; i++)
+            w[m][i] = P::GROUPED ? 1.0f
+                                 : rt_float(unit.scales, a, tile * 64 + 2 * slot + i) *
+                                       w8a8_code_scale(P::KIND);
     }
     if ((int)threadIdx.x % 128 < 2 * N) s_scales[threadIdx.x % 128] = x_scale;
     sw_named_sync(2 + rt_group(), 128);
@@ -163,9 +170,9 @@ static __device__ __forceinline__ void rt_byte_multiply(float (&total)[2][T / 2]
     args.scale_bytes = a.nw.scale_bytes;
     args.scales_are_bf16 = a.nw.scales_are_bf16;
     args.record_bytes = P::record_room;
-    args.has_x_groups = true;
+    args.has_x_groups = P::X_GROUPED;
     place.n_stages = n_stages;
-    w8a8_multiply_stages<W8A8_E4M3, T, P::MT, P::NWG, 0, P::GROUPED>(total, at, args, place);
+    w8a8_multiply_stages<P::KIND, T, P::MT, P::NWG, 0, P::GROUPED>(total, at, args, place);
     ring.s = at.s, ring.parity = at.parity;
 }
 
@@ -195,7 +202,7 @@ rt_byte_unit(const rt_args &a, const rt_run &run, w8a8_ring<P::STAGES> &ring, co
     }
     if (n < a.k_stages)
         rt_take_over<P>(total, a, run.cta + 1, run.owner((u + 1) * a.k_stages - 1), unit.n_rows);
-    if constexpr (!P::GROUPED) rt_scale_sums<GLU>(total, a, unit, x_scale, own.scales);
+    if constexpr (!P::X_GROUPED) rt_scale_sums<P, GLU>(total, a, unit, x_scale, own.scales);
     rt_finish<GLU, T / 2, P::T>(total, a, unit, own.park, row, own.rows);
 }
 

@@ -21,7 +21,10 @@ typedef struct rt_kernel {
  * E2M1 with 32 or 16. NULL: none. */
 const rt_kernel *sw_routed_few(int rows, int scale_k);
 const rt_kernel *sw_routed_many(int rows, int scale_k);
-const rt_kernel *sw_routed_bytes(int rows, bool is_grouped);
+/* Of inputs of bytes: weights of int8; of E4M3, by groups with inputs by groups; of int4. */
+const rt_kernel *sw_routed_bytes_int8(int rows, bool is_grouped);
+const rt_kernel *sw_routed_bytes_e4m3(int rows, bool is_grouped);
+const rt_kernel *sw_routed_bytes_int4_e4m3(int rows, bool is_grouped);
 
 /* Sort the pairs, make the lists and gather the inputs. */
 sw_code sw_routed_sort(const rt_sort_args *a, sw_launch how, sw_err *err) SW_MUST_USE;

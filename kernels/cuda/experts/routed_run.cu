@@ -10,15 +10,46 @@
 
 #define UNIT_TILES 4               /* of 64 channels: see routed_unit.cuh */
 
-/* Kernels: of 4 bits for few rows of an expert and for many, of E4M3 with scales of rows and of
- * groups. */
-enum { RT_FEW, RT_MANY, RT_BYTES, RT_BYTE_GROUPS };
+/* Kernels: of 4 bits for few rows of an expert and for many; from RT_BYTES on of inputs of bytes, a
+ * row of `bytes` each. */
+enum { RT_FEW, RT_MANY, RT_BYTES };
+
+static bool is_e4m3(const sw_tiles *t) { return sw_cuda_weights_of(t) == SW_CUDA_W_E4M3; }
+
+static bool is_symmetric_int8(const sw_tiles *t)
+{
+    return sw_cuda_weights_of(t) == SW_CUDA_W_INT8 && t->spec.is_symmetric;
+}
+
+static bool is_symmetric_int4(const sw_tiles *t)
+{
+    return sw_cuda_weights_of(t) == SW_CUDA_W_INT4 && t->spec.is_symmetric;
+}
+
+/* Weights and inputs in bytes: what both are, whether the scales of weights are of groups (of
+ * multiples of 128, or of 128 alone), whether those of inputs are. */
+static const struct {
+    bool (*is_weight)(const sw_tiles *t);
+    const rt_kernel *(*kernel)(int rows, bool is_grouped);
+    sw_num_id input;
+    bool is_grouped, only_128, x_is_grouped;
+    bool has_run; /* on a device; else chosen only where p->tries_all */
+} bytes[] = {
+    {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, false, false, false, true},
+    {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, true, true, true, true},
+    {is_symmetric_int8, sw_routed_bytes_int8, SW_NUM_INT8, false, false, false, false},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, false, false, false, false},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, true, false, false, false},
+};
+#define N_BYTES (int)(sizeof bytes / sizeof *bytes)
 
 static const rt_kernel *kernel_of(const sw_routed_plan *plan)
 {
+    const int i = plan->kind - RT_BYTES;
+
     if (plan->kind == RT_FEW) return sw_routed_few(plan->rows, plan->scale_k);
     if (plan->kind == RT_MANY) return sw_routed_many(plan->rows, plan->scale_k);
-    return sw_routed_bytes(plan->rows, plan->kind == RT_BYTE_GROUPS);
+    return bytes[i].kernel(plan->rows, bytes[i].is_grouped);
 }
 
 /* ---- the plan ---- */
@@ -39,12 +70,32 @@ static int e2m1_scale_k(const sw_tiles *t)
     return s->scale_dtype == SW_DTYPE_F8_E4M3 && s->group_elems == 16 ? 16 : 0;
 }
 
-static bool is_e4m3(const sw_tiles *t, int64_t group_elems)
+/* Whether row i of `bytes` multiplies these weights. */
+static bool is_weight_of(int i, const sw_tiles *t)
 {
     const sw_dtype scales = t->spec.scale_dtype;
+    const int64_t group = t->spec.group_elems;
 
-    return sw_cuda_weights_of(t) == SW_CUDA_W_E4M3 && t->spec.group_elems == group_elems &&
-           (scales == SW_DTYPE_BF16 || scales == SW_DTYPE_F16 || scales == SW_DTYPE_F32);
+    if (!bytes[i].is_weight(t) || t->k_in % 128) return false;
+    if (bytes[i].is_grouped != (group != 0)) return false;
+    if (bytes[i].only_128 ? group != 128 : group % 128 != 0) return false;
+    return scales == SW_DTYPE_BF16 || scales == SW_DTYPE_F16 || scales == SW_DTYPE_F32;
+}
+
+static bool is_input_of(int i, const sw_act *act)
+{
+    if (act->num != &sw_nums[bytes[i].input] || act->scale_dtype != SW_DTYPE_F32) return false;
+    return bytes[i].x_is_grouped ? act->scope == SW_ACT_GROUP && act->group_elems == 128
+                                 : act->scope == SW_ACT_TOKEN;
+}
+
+static int kind_of_bytes(const sw_routed *p)
+{
+    for (int i = 0; i < N_BYTES; i++)
+        if ((bytes[i].has_run || p->tries_all) && is_input_of(i, &p->act_of_x) &&
+            is_weight_of(i, &p->up) && is_weight_of(i, &p->down))
+            return RT_BYTES + i;
+    return -1;
 }
 
 /* The kind of kernel, of many rows for few too; -1: none multiplies these. */
@@ -61,11 +112,7 @@ static int kind_of(const sw_routed *p)
                    ? RT_FEW
                    : -1;
     if (act->scope == SW_ACT_NONE) return is_int4(&p->up) && is_int4(&p->down) ? RT_FEW : -1;
-    if (act->num != &sw_nums[SW_NUM_E4M3] || p->up.k_in % 128 || p->down.k_in % 128) return -1;
-    if (act->scope == SW_ACT_TOKEN)
-        return is_e4m3(&p->up, 0) && is_e4m3(&p->down, 0) ? RT_BYTES : -1;
-    if (act->scope != SW_ACT_GROUP || act->group_elems != 128) return -1;
-    return is_e4m3(&p->up, 128) && is_e4m3(&p->down, 128) ? RT_BYTE_GROUPS : -1;
+    return kind_of_bytes(p);
 }
 
 static sw_code check(const sw_routed *p, const sw_cuda_device *device, sw_err *err)

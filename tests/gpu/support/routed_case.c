@@ -126,9 +126,14 @@ static void make_e4m3(sw_qtensor *q, const routed_shape *s, int64_t n_out, int64
     }
 }
 
-static bool is_e4m3(const routed_shape *s)
+static bool has_e4m3_weights(const routed_shape *s)
 {
     return s->scheme == ROUTED_FP8 || s->scheme == ROUTED_FP8_BLOCK;
+}
+
+bool routed_shape_has_bytes(const routed_shape *s)
+{
+    return s->scheme >= ROUTED_FP8 && s->scheme <= ROUTED_W4AFP8;
 }
 
 /* The specs of those names among sw_gen_float_spec's. */
@@ -146,16 +151,16 @@ static void make_e2m1(sw_qtensor *q, const routed_shape *s, int64_t n_out, int64
 static void make_weight(sw_qtensor *q, const routed_shape *s, int64_t n_out, int64_t k_in,
                         int64_t n_gates, test_rng *rng)
 {
-    const double size = s->scheme == ROUTED_INT4 ? 0.3 : 0.01;
+    const double size = has_e4m3_weights(s) ? 0.01 : s->scheme == ROUTED_W8A8 ? 0.02 : 0.3;
 
     if (s->scheme >= ROUTED_MXFP4) {
         make_e2m1(q, s, n_out, k_in, rng);
         return;
     }
-    if (is_e4m3(s)) make_e4m3(q, s, n_out, k_in, rng);
+    if (has_e4m3_weights(s)) make_e4m3(q, s, n_out, k_in, rng);
     else
-        sw_gen_qtensor(q, 4, true, s->group_elems, SW_DTYPE_BF16, n_out, k_in, SW_GEN_RANDOM, 0,
-                       test_u64(rng));
+        sw_gen_qtensor(q, s->scheme == ROUTED_W8A8 ? 8 : 4, true, s->group_elems, SW_DTYPE_BF16,
+                       n_out, k_in, SW_GEN_RANDOM, 0, test_u64(rng));
     if (s->is_exact) make_exact(q, n_gates, rng);
     else
         for (int64_t i = 0; i < n_out * q->n_groups; i++)
@@ -164,10 +169,11 @@ static void make_weight(sw_qtensor *q, const routed_shape *s, int64_t n_out, int
 
 static sw_act act_of(const routed_shape *s)
 {
-    if (!is_e4m3(s)) return (sw_act){0};
-    return (sw_act){&sw_nums[SW_NUM_E4M3],
-                    s->scheme == ROUTED_FP8 ? SW_ACT_TOKEN : SW_ACT_GROUP,
-                    s->scheme == ROUTED_FP8 ? 0 : 128, SW_DTYPE_F32};
+    const bool is_grouped = s->scheme == ROUTED_FP8_BLOCK;
+
+    if (!routed_shape_has_bytes(s)) return (sw_act){0};
+    return (sw_act){&sw_nums[s->scheme == ROUTED_W8A8 ? SW_NUM_INT8 : SW_NUM_E4M3],
+                    is_grouped ? SW_ACT_GROUP : SW_ACT_TOKEN, is_grouped ? 128 : 0, SW_DTYPE_F32};
 }
 
 static sw_tiles tiles_of(const sw_qtensor *q)
@@ -242,7 +248,7 @@ static void describe(routed_case *c)
                      .adds = s->adds, .act_of_x = act_of(s), .up = tiles_of(&c->up[0]),
                      .down = tiles_of(&c->down[0]),
                      .ups = d_experts, .downs = d_experts + n, .act = s->act, .limit = LIMIT,
-                     .may_overlap = s->seed % 2};
+                     .tries_all = true, .may_overlap = s->seed % 2};
     p->x = (sw_bf16_rows){put_rows(c->x, (size_t)(s->n_tokens * s->hidden)), s->hidden};
     p->y = (sw_bf16_rows){(sw_bf16 *)(d_y + GUARD_BYTES), s->hidden};
     p->chosen = device_copy(c->chosen, n_pairs * sizeof *c->chosen);
@@ -297,16 +303,16 @@ void routed_case_free(routed_case *c)
 static float *seen(const routed_shape *s, const float *x, int64_t m, int64_t k_in)
 {
     const sw_act act = act_of(s);
-    const int64_t groups = is_e4m3(s) ? sw_act_groups(&act, k_in) : 1;
+    const int64_t groups = routed_shape_has_bytes(s) ? sw_act_groups(&act, k_in) : 1;
     float *y = malloc((size_t)(m * k_in) * sizeof *y);
     float *scales = malloc((size_t)(m * groups) * sizeof *scales);
     uint8_t *codes = malloc((size_t)(m * k_in));
 
     memcpy(y, x, (size_t)(m * k_in) * sizeof *y);
-    if (is_e4m3(s)) {
+    if (routed_shape_has_bytes(s)) {
         sw_act_quantize(codes, scales, x, k_in, m, k_in, &act, 0);
         for (int64_t i = 0; i < m * k_in; i++)
-            y[i] = act.num->values[codes[i]] *
+            y[i] = (act.num->values ? act.num->values[codes[i]] : (float)(int8_t)codes[i]) *
                    scales[i / k_in * groups + (groups > 1 ? i % k_in / 128 : 0)];
     }
     free(scales);
@@ -338,7 +344,7 @@ static void reference(double *y, const routed_shape *s, const float *x, int64_t 
     a.scales = device[2] = device_copy(scales, n_groups * sizeof(float));
     a.values = device[3] = device_copy(values, sizeof values);
     device[4] = device_copy(zeros, n_groups);
-    if (s->scheme == ROUTED_INT4) a.zeros = device[4];
+    if (q->spec.num->kind == SW_NUM_INT) a.zeros = device[4];
     MUST(cudaMalloc((void **)&d_y, y_bytes));
     assert_int_equal(gpu_ref_gemm(d_y, &a), 0);
     MUST(cudaMemcpy(y, d_y, y_bytes, cudaMemcpyDeviceToHost));

@@ -12,9 +12,11 @@ typedef enum routing {
 } routing;
 
 typedef enum routed_scheme {
-    ROUTED_INT4,
+    ROUTED_INT4,      /* with inputs of 16 bits */
     ROUTED_FP8,       /* a scale a token and a channel */
     ROUTED_FP8_BLOCK, /* groups of 128 inputs of both */
+    ROUTED_W8A8,      /* int8, a scale a token and a channel */
+    ROUTED_W4AFP8,    /* int4 with inputs in E4M3, a scale a token */
     ROUTED_MXFP4,     /* E2M1 in groups of 32, */
     ROUTED_NVFP4      /* and of 16 */
 } routed_scheme;
@@ -45,6 +47,9 @@ typedef struct routed_case {
     float *y;                  /* last result */
     double *want;              /* [n_tokens, hidden] */
 } routed_case;
+
+/* Inputs are quantized to bytes. */
+bool routed_shape_has_bytes(const routed_shape *s);
 
 void routed_case_new(routed_case *c, const routed_shape *shape);
 void routed_case_free(routed_case *c);
