@@ -110,6 +110,12 @@ expect 0 '' "$SWAGE" plan "$TINY" --quiet --threads 2 --samples "$fit" --seq-len
 device cuda:0,1 --device-memory 80G
 grep -q '^ranks  *2: .*all on one host take' "$T/stdout" || fail "a list of two devices: $(cat "$T/stdout")"
 expect 7 '--device-memory BYTES' env SWAGE_CUDA_LIBRARY="$T/nowhere.so" "$SWAGE" plan "$TINY" --quiet --device cuda
+# activations on disk, with and without an output that they would lie beside; quantize settles that before it has a device
+for out in '' "-o $T/no"; do
+    # shellcheck disable=SC2086
+    expect 0 '' "$SWAGE" plan "$TINY" --quiet --threads 2 --samples 512 --seq-len 512 --memory 250MB --device cuda --device-memory 80G $out
+    grep -q '^warning .*activations go to disk.*give more --memory$' "$T/stdout" || fail "on disk: $(cat "$T/stdout")"
+done
 expect 2 'give --device cuda' "$SWAGE" plan "$TINY" --device-memory 80G
 expect 2 'there are cpu, cuda' "$SWAGE" plan "$TINY" --device gpu --device-memory 80G
 

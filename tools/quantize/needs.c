@@ -175,5 +175,6 @@ sw_code sw_needs_bound(const char **spill_dir, const sw_needs *needs, uint64_t b
                        given, (long long)needs->forecast.worst_layer, least);
     sw_progress_note(progress, "%s needed, %s with the activations on disk: they are kept on "
                      "disk", need, least);
-    return parent_of(spill_dir, out_dir, arena, err);
+    *spill_dir = "."; /* of a plan that has no output */
+    return out_dir ? parent_of(spill_dir, out_dir, arena, err) : SW_OK;
 }
