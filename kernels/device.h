@@ -60,6 +60,9 @@ int64_t sw_device_taken_bytes(const sw_device *gpu);
 int64_t sw_device_left_bytes(const sw_device *gpu); /* below the limit */
 int64_t sw_device_peak_bytes(const sw_device *gpu);
 
+/* Of the host, pinned by the first large upload of a device or of a branch of it. */
+#define SW_DEVICE_PINNED_BYTES ((int64_t)16 << 20)
+
 /* Copies and fills are enqueued; upload and download return when the copy has ended. */
 sw_code sw_device_upload(sw_device *gpu, void *d_to, const void *from, int64_t size_bytes,
                          sw_err *err) SW_MUST_USE;

@@ -180,8 +180,8 @@ typedef struct sw_device_sums { /* over all rows: see sw_solve_report */
     double loss, loss_rtn, power;
 } sw_device_sums;
 
-/* Can the device solve weights of this spec? Integers with one scale a row and group, and small
- * floats; not what keeps outliers. */
+/* Can a device solve weights of this spec? Needs none. Integers with one scale a row and group, and
+ * small floats; not what keeps outliers. */
 bool sw_solver_can(const sw_qspec *spec);
 /* Fill codes, scales and zeros of q (on the host, allocated with the problem's spec and shape; or
  * NULL). stage_s [SW_STAGE_COUNT], or NULL: seconds by stage are added; it costs a wait a stage. */

@@ -7,7 +7,6 @@
 
 #include "formats/base/mem.h"
 
-#define WAITING_BYTES_MAX ((int64_t)384 << 20)
 #define THREADS_MAX 8
 
 /* A call that waits: of take, or (without a path) of end_block. */
@@ -141,7 +140,7 @@ static sw_code enqueue(sw_async_sink *a, item *it, sw_err *err)
     sw_code rc;
 
     (void)pthread_mutex_lock(&a->mutex);
-    while ((a->first || a->n_busy) && a->n_bytes + it->n_bytes > WAITING_BYTES_MAX)
+    while ((a->first || a->n_busy) && a->n_bytes + it->n_bytes > SW_ASYNC_WAITING_BYTES)
         (void)pthread_cond_wait(&a->changed, &a->mutex);
     if ((rc = failure(a, err)) == SW_OK) {
         if (a->last) a->last->next = it;

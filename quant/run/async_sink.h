@@ -14,8 +14,11 @@
 
 typedef struct sw_async_sink sw_async_sink;
 
+#define SW_ASYNC_WAITING_BYTES ((int64_t)384 << 20)
+
 /* `behind` is borrowed; n_threads store, or one where it has no `store`. At most some linears wait
- * or are stored at a time: 384 MiB of codes, or one. */
+ * or are stored at a time: SW_ASYNC_WAITING_BYTES of
+ * codes, or one. */
 sw_code sw_async_sink_new(sw_async_sink **out, const sw_quant_sink *behind, int n_threads,
                           sw_err *err) SW_MUST_USE;
 /* What a run gets instead of the sink behind. */

@@ -16,8 +16,6 @@
 
 /* Statistics without anything to lean on are trusted from this many tokens per input channel. */
 #define TOKENS_PER_INPUT_MIN 0.25
-/* Of an expert's inputs by inputs, that its factor and the making of it take. */
-#define EXPERT_MATRICES 4
 
 /* Linears that share statistics, as items of lanes. */
 typedef struct site_work {
@@ -287,7 +285,7 @@ static sw_code solve_group(sw_block_job *job, sw_site site, sw_site_stats *stats
     expert_work x = {.job = job, .site = site, .stats = stats, .part = part, .shared = shared,
                      .at = &at};
     int64_t k = sw_model_site_width(job->model, job->original.layer, site);
-    const sw_lane_work work = {.self = &x, .item_bytes = 8 * EXPERT_MATRICES * k * k,
+    const sw_lane_work work = {.self = &x, .item_bytes = 8 * SW_SOLVED_MATRICES * k * k,
                                .work = work_expert, .done = done_expert};
     sw_code rc = SW_MEM_GET(&x.out, job->n_linears, "results", err);
 

@@ -6,7 +6,9 @@
 
 #include "formats/base/size.h"
 #include "formats/model/stored.h"
+#include "kernels/solver.h"
 #include "quant/method/slab.h"
+#include "quant/run/async_sink.h"
 #include "quant/search/kl_probe.h"
 #include "quant/search/transform.h"
 #include "quant/stats/pieces.h"
@@ -56,6 +58,7 @@ static int64_t stats_of(const forecaster *f, const site_need *need)
     int64_t k = need->k_in, one = 8 * k * k;
     int64_t residual = need->writes_residual ? 8 * f->r->model->hidden * k : 0;
 
+    if (f->r->has_device && !f->r->has_stats) return 0;
     if (need->n_experts) return (2 * need->n_experts + 1) * one;
     if (f->r->has_stats) return one + 2 * k * k; /* the last one also packed */
     return f->with_cross ? 2 * (2 * one + residual) : one;
@@ -101,6 +104,15 @@ static int64_t sums_of(const forecaster *f, const site_need *need)
     return 2 * one + (need->writes_residual ? 8 * f->r->model->hidden * k : 0);
 }
 
+/* Beside a device: codes of a linear in each lane, and those that wait to be written. */
+static int64_t solved_beside_device(const site_need *need)
+{
+    const int64_t n_linears = sw_min_i64(need->n_linears, SW_SOLVER_LANES);
+
+    return n_linears * need->n_max * need->k_in +
+           sw_max_i64(SW_ASYNC_WAITING_BYTES, need->n_max * need->k_in);
+}
+
 /* Besides them: the original model's inputs while observing, or a factor and one linear's
  * solution while solving; one after the other. */
 static int64_t transient_of(const forecaster *f, const site_need *need)
@@ -108,9 +120,12 @@ static int64_t transient_of(const forecaster *f, const site_need *need)
     const sw_model *m = f->r->model;
     int64_t k = need->k_in, n = need->n_max, n_threads = f->r->options->n_threads;
     int64_t observe = 4 * n_threads * 128 * k, solve;
+    const bool sums_here = !f->r->has_device || f->r->has_stats;
 
+    if (f->r->has_device_streams) return solved_beside_device(need);
     if (f->with_cross && !need->n_experts)
         observe += 4 * f->chunk_tokens * (k + (need->writes_residual ? m->hidden : 0));
+    if (!sums_here) return sw_max_i64(observe, solved_beside_device(need));
     /* the first is the result; each has what is kept back beside the rest */
     observe += (f->n_alive - 1) * (f->with_cross && !need->n_experts ? 2 : 1) * sums_of(f, need);
     solve = 16 * k * k + (f->with_cross ? 8 : 0) * n * k + 6 * n * k +
@@ -297,6 +312,7 @@ static void take_layer(forecaster *f, int64_t layer, const site_need needs[SW_SI
     if (f->r->calib) count_forward(f, layer, needs);
     measure_layer(f, needs, read);
     if (peak <= out->stats_bytes + out->block_bytes) return;
+    out->read_bytes = read;
     out->block_bytes = worst_block;
     out->stats_bytes = peak - worst_block;
     out->worst_layer = layer;
@@ -336,6 +352,11 @@ static void take_engine(forecaster *f)
     out->engine_bytes = engine_bytes(f, f->chunk_tokens);
     out->stream_bytes = n_streams * 4 * f->n_tokens * (m->hidden + sw_model_side_width(m));
     out->chunk_bytes = n_streams * 4 * f->chunk_tokens * m->hidden;
+    if (!f->r->has_device_streams) return;
+    /* a chunk on its way there, and what tokens have besides */
+    out->chunk_bytes = 4 * f->chunk_tokens * m->hidden;
+    out->stream_bytes =
+        n_streams * 4 * f->n_tokens * sw_model_side_width(m) + out->chunk_bytes;
 }
 
 /* --- ranks --- */

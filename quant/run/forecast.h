@@ -19,6 +19,10 @@ typedef struct sw_forecast_request {
     int n_ranks;           /* that share the run; 0 is 1 */
     void *self;            /* of is_selected, as in sw_quant_sink */
     bool (*is_selected)(void *self, const sw_linear_ref *ref, const char *path);
+    /* of a device's forecast: what a linear becomes; NULL: all what the options say */
+    const sw_qspec *(*spec_of)(void *self, const sw_linear_ref *ref, const char *path);
+    bool has_device;         /* a device sums and solves, */
+    bool has_device_streams; /* and runs the blocks too */
 } sw_forecast_request;
 
 /* Of several ranks: the one that has most to do, and holds most; rank 0 is, or as good as. */
@@ -28,6 +32,7 @@ typedef struct sw_forecast {
     int64_t stream_bytes;  /* calibration streams, both */
     int64_t chunk_bytes;   /* what of them is in memory when they are spilled */
     int64_t block_bytes;   /* weights of a block: read, decoded and solved */
+    int64_t read_bytes;    /* of them pages of the model's files, which ranks of a host share */
     int64_t stats_bytes;   /* Hessians, cross terms and factors of the worst site */
     int64_t worst_layer;
     int64_t measure_bytes; /* of measuring sensitivities: before all that, not beside it */

@@ -6,10 +6,6 @@
 #include "formats/base/size.h"
 #include "quant/lanes.h"
 
-/* Of an expert's inputs by inputs, that weighing takes: a prior of its own, and how far each half
- * is from it. */
-#define WEIGHED_MATRICES 6
-
 static void site_free(sw_expert_site *site)
 {
     sw_hessian_free(&site->half[0]);
@@ -154,7 +150,7 @@ sw_code sw_experts_weigh(sw_expert_stats *experts, int64_t n_experts, const sw_h
     sw_prior prior = {0};
     weigh_work w = {experts, in ? &prior : NULL};
     const int64_t k = sw_max_i64(in ? in_all->k_in : 0, down ? down->k_in : 0);
-    const sw_lane_work work = {.self = &w, .item_bytes = 8 * WEIGHED_MATRICES * k * k,
+    const sw_lane_work work = {.self = &w, .item_bytes = 8 * SW_WEIGHED_MATRICES * k * k,
                                .work = weigh_expert};
     sw_code rc = in ? sw_prior_new(&prior, in_all, err) : SW_OK;
 

@@ -19,6 +19,12 @@
 #include "quant/stats/channels.h"
 #include "quant/stats/hessian.h"
 
+/* Of an expert's inputs by inputs, what takes room at a device beside its sums while it is weighed:
+ * a prior of its own, and how far each half is from it; and while it is solved: its factor and the
+ * making of it. */
+#define SW_WEIGHED_MATRICES 6
+#define SW_SOLVED_MATRICES 4
+
 /* One input of one expert. */
 typedef struct sw_expert_site {
     sw_hessian half[2]; /* routed tokens, of alternate stretches of the text */

@@ -105,11 +105,10 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
     return rc;
 }
 
-int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
-                             const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
-                             int n_alive, const sw_place *at)
+int64_t sw_experts_within(const sw_model *model, int64_t layer,
+                          const bool is_wanted[SW_SITE_COUNT], sw_experts policy, int n_alive,
+                          const sw_backend *backend, int64_t sums_bytes)
 {
-    const sw_backend *backend = sw_backend_of(at);
     static const int n_hessians[SW_EXPERTS_COUNT] = {
         [SW_EXPERTS_SHRINK] = 3, [SW_EXPERTS_ROUTED] = 2, [SW_EXPERTS_ALL] = 1};
     int64_t k = sw_model_site_width(model, layer, SW_SITE_DOWN_IN), n_bytes = 1;
@@ -117,8 +116,17 @@ int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
     if (is_wanted[SW_SITE_DOWN_IN]) n_bytes += n_hessians[policy] * backend->sum_bytes(k);
     if (is_wanted[SW_SITE_MLP_IN] && policy != SW_EXPERTS_ALL)
         n_bytes += 2 * backend->sum_bytes(model->moe_hidden);
-    return sw_max_i64(1, sw_min_i64(model->n_experts,
-                                    backend->sums_bytes_max(at, model) / (n_alive * n_bytes)));
+    return sw_max_i64(1, sw_min_i64(model->n_experts, sums_bytes / (n_alive * n_bytes)));
+}
+
+int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
+                             const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
+                             int n_alive, const sw_place *at)
+{
+    const sw_backend *backend = sw_backend_of(at);
+
+    return sw_experts_within(model, layer, is_wanted, policy, n_alive, backend,
+                             backend->sums_bytes_max(at, model));
 }
 
 sw_code sw_site_stats_add_sizes(sw_site_stats *stats, sw_err *err)

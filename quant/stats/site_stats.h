@@ -40,6 +40,10 @@ sw_code sw_site_stats_new_experts(sw_site_stats *out, const sw_model *model, int
 int64_t sw_experts_at_a_time(const sw_model *model, int64_t layer,
                              const bool is_wanted[SW_SITE_COUNT], sw_experts policy,
                              int n_alive, const sw_place *at);
+/* The same of a backend whose sums may take so many bytes. */
+int64_t sw_experts_within(const sw_model *model, int64_t layer,
+                          const bool is_wanted[SW_SITE_COUNT], sw_experts policy, int n_alive,
+                          const sw_backend *backend, int64_t sums_bytes);
 void sw_site_stats_free(sw_site_stats *stats);
 
 /* Empty sums of the same sites, experts and places, which note ranges, keys and values in the same

@@ -72,9 +72,9 @@ for shell in bash fish zsh; do
     answers "$shell" 'swage quantize MODEL --scheme W4A' W4A16 W4A16_ASYM '!W8A8' '!gptq'
     answers "$shell" 'swage quantize MODEL -m ' gptq awq+gptq '!W4A16'
     answers "$shell" 'swage quantize MODEL --recipe nvfp4-ex' nvfp4-experts-fp8
-    answers "$shell" 'swage quantize MODEL --device ' cpu cuda auto
+    answers "$shell" 'swage quantize MODEL --device ' cpu cuda auto '!h200'
     answers "$shell" 'swage convert IN --to ' gguf bf16 compressed-tensors
-    answers "$shell" 'swage plan MODEL --device ' h200 '!cuda'
+    answers "$shell" 'swage plan MODEL --device ' h200 cuda '!W4A16'
     answers "$shell" 'swage list ' schemes recipes '!quantize'
     answers "$shell" 'swage man ' quantize doctor
     answers "$shell" 'swage help ' quantize

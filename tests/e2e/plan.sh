@@ -93,6 +93,32 @@ expect 4 'method awq tries candidates*' "$SWAGE" plan "$TINY" --method awq --ran
 expect 4 'method awq tries candidates*' "$SWAGE" quantize "$TINY" -o "$T/no" --method awq --ranks 2 --quiet \
     --calib calib_data/calib.u16 --samples 4 --seq-len 128
 
+# a device that is not here, of a size that is said; numbers of it in JSON; what would fit when it is too small
+device() { expect 0 '' "$SWAGE" plan "$TINY" --quiet --threads 2 --samples 512 --seq-len 512 --device "$@"; }
+device cuda --device-memory 80G
+grep -q '^device  *.* of 85.9 GB at the peak, ' "$T/stdout" || fail "no line of a device: $(cat "$T/stdout")"
+! grep -q '^time\|this machine' "$T/stdout" || fail 'times of the processors, for a run on a device'
+device cuda --device-memory 80G --json
+spaced
+[ "$(field fits)$(field runs_blocks)$(field text_pieces)" = truetrue8 ] || fail "device: $(cat "$T/stdout")"
+[ "$(field streams)" = $((2 * 4 * 512 * 512 * 256)) ] || fail "streams of $(field streams) bytes"
+device cuda --device-memory 500MB
+fit=$(sed -n 's/^warning .*blocks run on the CPU.*--samples \([0-9]*\) would fit.*/\1/p' "$T/stdout")
+[ "${fit:-0}" -gt 0 ] || fail "no remedy: $(grep -A3 '^device' "$T/stdout")"
+expect 0 '' "$SWAGE" plan "$TINY" --quiet --threads 2 --samples "$fit" --seq-len 512 --device cuda --device-memory 500MB
+! grep -q '^warning  *\(blocks\|it does\)' "$T/stdout" || fail "--samples $fit does not fit: $(cat "$T/stdout")"
+device cuda:0,1 --device-memory 80G
+grep -q '^ranks  *2: .*all on one host take' "$T/stdout" || fail "a list of two devices: $(cat "$T/stdout")"
+expect 7 '--device-memory BYTES' env SWAGE_CUDA_LIBRARY="$T/nowhere.so" "$SWAGE" plan "$TINY" --quiet --device cuda
+# activations on disk, with and without an output that they would lie beside; quantize settles that before it has a device
+for out in '' "-o $T/no"; do
+    # shellcheck disable=SC2086
+    expect 0 '' "$SWAGE" plan "$TINY" --quiet --threads 2 --samples 512 --seq-len 512 --memory 250MB --device cuda --device-memory 80G $out
+    grep -q '^warning .*activations go to disk.*give more --memory$' "$T/stdout" || fail "on disk: $(cat "$T/stdout")"
+done
+expect 2 'give --device cuda' "$SWAGE" plan "$TINY" --device-memory 80G
+expect 2 'there are cpu, cuda' "$SWAGE" plan "$TINY" --device gpu --device-memory 80G
+
 # a recipe is of quantize: what only plan knows is no key of it, and plan reads no other memory for it
 printf '{"bandwidth": 1000}' >"$T/plan_only.json"
 expect 3 '*bandwidth*' "$SWAGE" plan "$TOY" --recipe "$T/plan_only.json" --quiet

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "formats/checkpoint/manifest.h"
+#include "quant/run/device_forecast.h"
 #include "quant/stats/stats.h"
 #include "tests/fault/fault.h"
 #include "tests/support/cases/stats_case.h"
@@ -107,6 +108,19 @@ static sw_code search(void *ctx, sw_err *err)
     return rc;
 }
 
+/* What a device's memory would be asked for, and what would do where it is too small. */
+static sw_code foresee(void *ctx, sw_err *err)
+{
+    saved_stats *c = ctx;
+    const sw_calib calib = {c->ids, SEQS, LEN};
+    sw_quant_options o = options();
+    const sw_forecast_request r = {.model = &c->ckpt.model, .options = &o, .calib = &calib,
+                                   .is_selected = is_selected};
+    sw_device_forecast out;
+
+    return sw_device_forecast_new(&out, &r, 1000, err);
+}
+
 static void empty(void *ctx) { (void)unlink(scratch_path(&((saved_stats *)ctx)->s, "stats")); }
 
 static void expect_nothing(void *ctx)
@@ -170,9 +184,21 @@ static void test_use(void **state)
     close_case(&c);
 }
 
+static void test_forecast(void **state)
+{
+    saved_stats c;
+
+    (void)state;
+    open_case(&c);
+    fault_run(&(fault_plan){.name = "memory of a device", .kinds = FAULT_MEMORY,
+                            .attempt = foresee, .ctx = &c});
+    close_case(&c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_collect), cmocka_unit_test(test_use)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_forecast),
+                                       cmocka_unit_test(test_collect), cmocka_unit_test(test_use)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

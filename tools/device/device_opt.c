@@ -15,20 +15,27 @@ const char *sw_device_word(int i)
     return words[i];
 }
 
-sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_bytes, sw_err *err)
+sw_code sw_device_option_index(int64_t *index, const char *word, sw_err *err)
 {
     const size_t n = strlen(CUDA);
-    int64_t index = 0;
+    const bool is_auto = word && !strcmp(word, "auto");
+
+    *index = -1;
+    if (!word || !strcmp(word, "cpu") || (is_auto && !sw_device_count())) return SW_OK;
+    if (!is_auto && (strncmp(word, CUDA, n) || (word[n] && word[n] != ':')))
+        return SW_FAIL(err, SW_E_USAGE, "--device %s: there are cpu, cuda, cuda:N and auto", word);
+    *index = 0;
+    if (is_auto || !word[n]) return SW_OK;
+    return sw_opt_int(index, word + n + 1, 0, INDEX_MAX, "--device cuda:N", err);
+}
+
+sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_bytes, sw_err *err)
+{
+    int64_t index = -1;
     sw_code rc;
 
     *out = NULL;
-    if (!word || !strcmp(word, "cpu") || (!strcmp(word, "auto") && !sw_device_count()))
-        return SW_OK;
-    if (strcmp(word, "auto") && (strncmp(word, CUDA, n) || (word[n] && word[n] != ':')))
-        return SW_FAIL(err, SW_E_USAGE, "--device %s: there are cpu, cuda, cuda:N and auto", word);
-    if (strcmp(word, "auto") && word[n] &&
-        (rc = sw_opt_int(&index, word + n + 1, 0, INDEX_MAX, "--device cuda:N", err)) != SW_OK)
-        return rc;
+    if ((rc = sw_device_option_index(&index, word, err)) != SW_OK || index < 0) return rc;
     if (cap_bytes > INT64_MAX)
         return SW_FAIL(err, SW_E_USAGE, "--device-memory %llu: more than any device has",
                        (unsigned long long)cap_bytes);

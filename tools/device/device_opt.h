@@ -24,6 +24,10 @@ const char *sw_device_word(int i);
      .help = "device memory to use at most (default: what is free); blocks of a model that do "    \
              "not fit stay in host memory and are copied in turn"}
 
+/* *index = N of cuda:N, 0 of cuda and of auto where there is a device; -1: the CPU. SW_E_USAGE: no
+ * such word. */
+sw_code sw_device_option_index(int64_t *index, const char *word, sw_err *err) SW_MUST_USE;
+
 /* *out = an opened device whose memory is used up to cap_bytes (0: what is free), or NULL for the
  * CPU. SW_E_USAGE: no such word; SW_E_CUDA (exit code 7): the device cannot be used, and why. */
 sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_bytes,

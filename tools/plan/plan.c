@@ -215,14 +215,15 @@ static void add_speed(planner *p, sw_plan_speed *speed, const char *name, double
 
 static void add_payoff(planner *p)
 {
-    const sw_device_figures *device = sw_device_figures_find(p->options->device);
+    const sw_device_figures *device = sw_device_figures_find(p->options->decodes_on);
 
     if (p->job->source.model.found) return; /* nor what a token runs through */
     if (p->options->bandwidth > 0)
         add_speed(p, &p->out->device, "bandwidth", p->options->bandwidth, NULL);
     else
         add_speed(p, &p->out->device, device->name, device->nominal_gb_s, device);
-    add_speed(p, &p->out->here, "this machine", p->out->rates.read_bytes_s / 1e9, NULL);
+    if (p->out->rates.read_bytes_s > 0)
+        add_speed(p, &p->out->here, "this machine", p->out->rates.read_bytes_s / 1e9, NULL);
 }
 
 static int64_t widest(const sw_plan *plan)
@@ -252,10 +253,11 @@ sw_code sw_plan_new(sw_plan *out, const sw_quantize_job *job, const sw_plan_opti
         ((rc = sw_output_size_rest(&out->files_bytes, job, err)) != SW_OK ||
          (rc = sw_output_size_papers(&out->papers_bytes, job, err)) != SW_OK))
         return rc;
-    if ((rc = sw_rates_measure(&out->rates, &job->settings.quant, widest(out), err)) != SW_OK)
-        return rc;
-    out->seconds = sw_rates_seconds(&out->rates, &out->needs.forecast, out->before_bytes,
-                                    out->after_bytes);
-    add_payoff(&p);
-    return SW_OK;
+    if (!job->device_bytes) /* these processors are not what such a run waits for */
+        rc = sw_rates_measure(&out->rates, &job->settings.quant, widest(out), err);
+    if (rc == SW_OK && !job->device_bytes)
+        out->seconds = sw_rates_seconds(&out->rates, &out->needs.forecast, out->before_bytes,
+                                        out->after_bytes);
+    if (rc == SW_OK) add_payoff(&p);
+    return rc;
 }

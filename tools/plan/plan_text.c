@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "tools/cli/family.h"
-#include "tools/plan/plan.h"
+#include "tools/plan/plan_device.h"
 #include "tools/recipe/left_parts.h"
 #include "tools/recipe/linear_counts.h"
 #include "tools/terminal/table.h"
@@ -66,12 +66,14 @@ static void print_eta(double seconds)
 
 static void print_ranks(const sw_plan *plan, const sw_quantize_job *job)
 {
-    char traffic[16];
+    char traffic[16], all[16];
 
     if (job->o->common.ranks < 2) return;
     sw_term_bytes(traffic, plan->needs.forecast.traffic_bytes);
-    (void)printf("ranks       %d: memory and time are those of one; %s go in and out of the "
-                 "busiest, which takes time besides\n", (int)job->o->common.ranks, traffic);
+    sw_term_bytes(all, sw_plan_host_bytes(plan, job));
+    (void)printf("ranks       %d: memory and time are those of one, and all on one host take %s; "
+                 "%s go in and out of the busiest, which takes time besides\n",
+                 (int)job->o->common.ranks, all, traffic);
 }
 
 /* The whole output; and of a size to be kept, the least that it can be set to. */
@@ -116,7 +118,8 @@ void sw_plan_print(const sw_plan *plan, const sw_quantize_job *job)
     else
         (void)printf("memory      %s at the peak\n", peak);
     (void)printf("disk        %s\n", disk);
-    print_eta(plan->seconds);
+    if (!job->device_bytes) print_eta(plan->seconds);
+    sw_plan_device_print(plan, job);
     print_ranks(plan, job);
     for (int i = 0; i < plan->n_tp; i++)
         (void)printf("tp %-8lld %s%s\n", (long long)plan->tp[i].degree,
@@ -205,6 +208,14 @@ static bool add_speed(cJSON *root, const char *key, const sw_plan_speed *s)
            (!s->slow[0] || text(o, "warning", s->slow));
 }
 
+static bool add_ranks(cJSON *root, const sw_plan *plan, const sw_quantize_job *job)
+{
+    if (job->o->common.ranks < 2) return true;
+    return number(root, "ranks", (double)job->o->common.ranks) &&
+           number(root, "host_bytes", sw_plan_host_bytes(plan, job)) &&
+           number(root, "rank_traffic_bytes", plan->needs.forecast.traffic_bytes);
+}
+
 sw_code sw_plan_add_json(cJSON *root, const sw_plan *plan, const sw_quantize_job *job, sw_err *err)
 {
     bool ok = number(root, "tensor_bytes_before", plan->before_bytes) &&
@@ -217,18 +228,18 @@ sw_code sw_plan_add_json(cJSON *root, const sw_plan *plan, const sw_quantize_job
               (!plan->files_bytes || number(root, "papers_bytes", (double)plan->papers_bytes)) &&
               (!job->o->target_bytes ||
                number(root, "least_bytes", (double)job->least_bytes)) &&
-              (job->o->common.ranks < 2 || (number(root, "ranks", (double)job->o->common.ranks) &&
-                                            number(root, "rank_traffic_bytes",
-                                                   plan->needs.forecast.traffic_bytes))) &&
-              number(root, "seconds", plan->seconds) && add_classes(root, plan) &&
-              add_tensors(root, job) && add_tp(root, plan) &&
+              add_ranks(root, plan, job) &&
+              (job->device_bytes || number(root, "seconds", plan->seconds)) &&
+              add_classes(root, plan) && add_tensors(root, job) && add_tp(root, plan) &&
               (job->source.model.found || (add_speed(root, "decode", &plan->device) &&
-                                           add_speed(root, "decode_here", &plan->here)));
+                                           (job->device_bytes ||
+                                            add_speed(root, "decode_here", &plan->here))));
     sw_linear_counts counts;
     sw_left_parts left;
     sw_code rc;
 
     if (!ok) return sw_cmd_json_added(NULL, err);
+    if ((rc = sw_plan_device_add_json(root, plan, job, err)) != SW_OK) return rc;
     sw_linear_counts_find(&counts, &job->source, &job->selection);
     if ((rc = sw_linear_counts_add_json(root, &counts, err)) != SW_OK ||
         (rc = sw_family_add_json(root, &job->source.model, err)) != SW_OK)

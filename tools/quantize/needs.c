@@ -7,14 +7,17 @@
 #include <unistd.h>
 
 #include "formats/base/size.h"
+#include "kernels/solver.h"
 
 /* What BLAS and the threads' stacks touch once the work begins, per thread. */
 #define THREAD_BYTES 6e6
 /* The writer, the journal and what the allocator does not give back. */
 #define RUN_BYTES 8e6
-/* The second decoder at work: codes, values and the original's, per element. */
-#define CHECK_BYTES_PER_WEIGHT 9.0
+/* Reading back without an original (verify/checks/tensors.c): each thread holds the codes of one
+ * linear, and pages of the file stay until so many linears a thread are done. */
+#define CHECK_BYTES_PER_WEIGHT 1.0
 #define CHECK_BATCH 4
+#define CHECK_THREADS_MAX 64
 
 double sw_peak_bytes(void)
 {
@@ -37,6 +40,12 @@ static bool is_selected(void *self, const sw_linear_ref *ref, const char *path)
 {
     (void)ref;
     return sw_selection_has(self, path);
+}
+
+static const sw_qspec *spec_of(void *self, const sw_linear_ref *ref, const char *path)
+{
+    (void)ref;
+    return sw_selection_spec(self, path);
 }
 
 static double largest_copied(const sw_st *st, const sw_selection *selection)
@@ -67,6 +76,32 @@ static double largest_linear(const sw_selection *selection)
     return largest;
 }
 
+static double stored_bytes(const sw_ckpt_linear *l)
+{
+    return (double)l->n_out * (double)l->k_in * l->spec->num->bits / 8;
+}
+
+/* Of the file at most, while n linears are read one behind the other. */
+static double most_read(const sw_selection *selection, int64_t n)
+{
+    double sum = 0, most = 0;
+
+    for (int64_t i = 0; i < selection->n_linears; i++) {
+        sum += stored_bytes(&selection->linears[i]);
+        if (i >= n) sum -= stored_bytes(&selection->linears[i - n]);
+        if (sum > most) most = sum;
+    }
+    return most;
+}
+
+static double read_back_bytes(const sw_selection *selection, int n_threads)
+{
+    const int64_t n = sw_min_i64(sw_min_i64(n_threads, CHECK_THREADS_MAX), selection->n_linears);
+
+    return largest_linear(selection) * CHECK_BYTES_PER_WEIGHT * (double)n +
+           most_read(selection, CHECK_BATCH * n);
+}
+
 static double larger(double a, double b) { return a > b ? a : b; }
 
 sw_code sw_needs_new(sw_needs *out, const sw_needs_request *request, sw_err *err)
@@ -76,16 +111,23 @@ sw_code sw_needs_new(sw_needs *out, const sw_needs_request *request, sw_err *err
                              .calib = request->calib, .has_stats = request->has_stats,
                              .is_measured_on_stats = request->is_measured_on_stats,
                              .measured = request->measured, .n_ranks = request->n_ranks,
-                             .self = (void *)(uintptr_t)selection, .is_selected = is_selected};
+                             .self = (void *)(uintptr_t)selection, .is_selected = is_selected,
+                             .spec_of = spec_of};
     double n_threads = request->options->n_threads, other;
     sw_needs needs = {0};
-    sw_code rc = sw_forecast_new(&needs.forecast, &r, err);
+    sw_code rc = SW_OK;
 
+    if (request->device_bytes)
+        rc = sw_device_forecast_new(&needs.device, &r, request->device_bytes, err);
+    r.has_device = needs.device.solves;
+    r.has_device_streams = needs.device.has_streams;
+    if (rc == SW_OK) rc = sw_forecast_new(&needs.forecast, &r, err);
     if (rc != SW_OK) return rc;
     needs.base_bytes = sw_resident_bytes();
+    if (request->device_bytes) /* of the device and of its lanes */
+        needs.base_bytes += (double)SW_DEVICE_PINNED_BYTES * (1 + SW_SOLVER_LANES);
     needs.copy_bytes = largest_copied(request->st, selection);
-    needs.check_bytes = largest_linear(selection) * n_threads *
-                        (CHECK_BYTES_PER_WEIGHT + CHECK_BATCH);
+    needs.check_bytes = read_back_bytes(selection, request->options->n_threads);
     needs.solve_bytes = (double)sw_forecast_peak(&needs.forecast, false) + n_threads * THREAD_BYTES;
     needs.spilled_bytes = (double)sw_forecast_peak(&needs.forecast, true) +
                           n_threads * THREAD_BYTES;
@@ -133,5 +175,6 @@ sw_code sw_needs_bound(const char **spill_dir, const sw_needs *needs, uint64_t b
                        given, (long long)needs->forecast.worst_layer, least);
     sw_progress_note(progress, "%s needed, %s with the activations on disk: they are kept on "
                      "disk", need, least);
-    return parent_of(spill_dir, out_dir, arena, err);
+    *spill_dir = "."; /* of a plan that has no output */
+    return out_dir ? parent_of(spill_dir, out_dir, arena, err) : SW_OK;
 }

@@ -7,12 +7,13 @@
 #define SW_TOOLS_QUANTIZE_NEEDS_H
 
 #include "formats/file/safetensors.h"
-#include "quant/run/forecast.h"
+#include "quant/run/device_forecast.h"
 #include "tools/cli/term.h"
 #include "tools/recipe/selection.h"
 
 typedef struct sw_needs {
     sw_forecast forecast;
+    sw_device_forecast device; /* cap_bytes 0: there is none */
     double base_bytes;    /* the process itself */
     double measure_bytes; /* of sensitivities, before the pipeline */
     double copy_bytes;    /* looking at the largest tensor that is only copied */
@@ -31,6 +32,7 @@ typedef struct sw_needs_request {
     const sw_calib *calib, *measured; /* these as in sw_forecast_request */
     bool has_stats, is_measured_on_stats;
     int n_ranks; /* 0 is 1; the needs are those of one of them */
+    int64_t device_bytes; /* that a run may take of its device; 0: it has none */
 } sw_needs_request;
 
 sw_code sw_needs_new(sw_needs *out, const sw_needs_request *request, sw_err *err) SW_MUST_USE;

@@ -25,74 +25,6 @@
 typedef sw_quantize_job job;
 typedef sw_quantize_options quantize_options;
 
-const char *sw_name_of_bits(int i)
-{
-    static const char *const names[] = {"2", "3", "4", "8", NULL};
-    return names[i];
-}
-
-const char *sw_name_of_order(int i)
-{
-    static const char *const names[SW_ORDER_COUNT + 1] = {
-        [SW_ORDER_NONE] = "none", [SW_ORDER_STATIC] = "static", [SW_ORDER_GAR] = "gar"};
-    return names[i];
-}
-
-const char *sw_name_of_sequential(int i)
-{
-    static const char *const names[SW_SEQUENTIAL_COUNT + 1] = {
-        [SW_SEQUENTIAL_SITE] = "site", [SW_SEQUENTIAL_LAYER] = "layer"};
-    return names[i];
-}
-
-const char *sw_name_of_kv(int i)
-{
-    static const char *const names[] = {"none", "fp8", NULL};
-    return names[i];
-}
-
-#define AT(field) .offset = offsetof(quantize_options, field)
-
-const sw_opt sw_quantize_rows[] = {
-#include "tools/quantize/quantize_rows.def"
-    SW_DEVICE_ROW(sw_quantize_options, device),
-    SW_RANKS_ROW,
-    SW_CMD_THREADS_ROW,
-    SW_CMD_MODEL_ROW,
-    SW_CMD_COMMON_ROWS,
-    {0},
-};
-
-/* The same rows for `plan`, whose help only names them. */
-#undef AT
-#define AT(field) .offset = offsetof(quantize_options, field), .listed_by = "quantize"
-#define PLAN_AT(field) .offset = offsetof(sw_plan_options, field)
-
-const sw_opt sw_plan_rows[] = {
-#include "tools/quantize/quantize_rows.def"
-    {.name = "tp", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, PLAN_AT(tp), .arg = "N,...",
-     .help = "tensor-parallel degrees to check (default 1,2,4,8)"},
-    {.name = "device", .group = SW_OPT_COMMON, .kind = SW_OPT_CHOICE, PLAN_AT(device), .arg = "D",
-     .choices = sw_name_of_device,
-     .help = "device whose decoding speed is predicted (default h200)"},
-    {.name = "bandwidth", .group = SW_OPT_COMMON, .kind = SW_OPT_REAL, PLAN_AT(bandwidth),
-     .arg = "GB/S", .min = 1, .max = 1e6,
-     .help = "memory bandwidth of another device, instead of --device; overheads are not counted"},
-    {.name = "emit-recipe", .group = SW_OPT_COMMON, .kind = SW_OPT_TEXT, PLAN_AT(emit_recipe),
-     .arg = "FILE",
-     .help = "write the options to FILE, as a recipe for quantize"},
-    {.name = "ranks", .group = SW_OPT_RESOURCES, .kind = SW_OPT_INT,
-     .offset = offsetof(sw_cmd_common, ranks), .arg = "N", .min = 1, .max = 4096,
-     .help = "processes that will share the run: time and memory are then those of one of them, "
-             "with --threads of its own"},
-    SW_CMD_THREADS_ROW,
-    SW_CMD_MODEL_ROW,
-    SW_CMD_COMMON_ROWS,
-    {0},
-};
-
-const sw_quantize_options sw_quantize_defaults = {SW_QUANTIZE_DEFAULTS};
-
 static int index_of(sw_opt_choice_fn names, const char *name)
 {
     int i = 0;
@@ -422,6 +354,7 @@ sw_code sw_quantize_job_needs(sw_needs *out, const job *j, sw_err *err)
                           .has_stats = j->stats && sw_quantize_job_needs_data(j)};
 
     r.n_ranks = n_ranks_of(j);
+    r.device_bytes = j->device_bytes;
     r.is_measured_on_stats = j->stats != NULL;
     if (sw_quantize_chooser(j->o)) r.measured = j->stats ? &j->lead.calib : &first;
     return sw_needs_new(out, &r, err);
@@ -430,11 +363,13 @@ sw_code sw_quantize_job_needs(sw_needs *out, const job *j, sw_err *err)
 /* --memory: the streams go to disk when they do not fit beside the rest. */
 static sw_code bound_memory(job *j, sw_err *err)
 {
+    sw_quantize_job without = *j; /* which device a run has is settled later */
     sw_needs needs;
     sw_code rc;
 
     if (!j->o->memory_bytes) return SW_OK;
-    rc = sw_quantize_job_needs(&needs, j, err);
+    without.device_bytes = 0;
+    rc = sw_quantize_job_needs(&needs, &without, err);
     if (rc != SW_OK) return rc;
     return sw_needs_bound(&j->settings.quant.spill_dir, &needs, j->o->memory_bytes, j->o->out,
                           &j->selection.arena, j->progress, err);
@@ -558,8 +493,11 @@ sw_code sw_quantize_job_prepare(sw_quantize_job *j, sw_err *err)
  * is read by quantize's rows alone: those of another command lie outside its options. */
 static sw_code find_given(bool **out, const sw_run *run, const sw_opt *table, sw_err *err)
 {
-    const int64_t n = (int64_t)(sizeof sw_quantize_rows / sizeof *sw_quantize_rows);
-    sw_code rc = SW_ARENA_TAKE(out, run->arena, n, err);
+    int64_t n = 0;
+    sw_code rc;
+
+    while (sw_quantize_rows[n].name) n++;
+    rc = SW_ARENA_TAKE(out, run->arena, n + 1, err);
 
     for (int i = 0; rc == SW_OK && sw_quantize_rows[i].name; i++)
         for (int k = 0; table[k].name; k++)

@@ -38,8 +38,10 @@ typedef struct sw_quantize_options {
 /* Those of `plan`: what quantize takes, and more. */
 typedef struct sw_plan_options {
     sw_quantize_options quantize;
-    const char *tp, *device, *emit_recipe; /* the recipe replaces a file with --force alone */
-    double bandwidth; /* GB/s; 0: the device's */
+    const char *tp, *emit_recipe; /* the recipe replaces a file with --force alone */
+    const char *decodes_on;       /* the device whose decoding speed is predicted */
+    uint64_t device_bytes;        /* memory of a device that need not be here; 0: what is free */
+    double bandwidth;             /* GB/s; 0: the device's */
 } sw_plan_options;
 
 /* Words of options, for quantize_rows.def. */
@@ -73,6 +75,7 @@ typedef struct sw_quantize_job {
     sw_team *team;  /* the ranks that share the run, borrowed; NULL: one */
     const sw_progress *progress;
     bool is_dry;
+    int64_t device_bytes;  /* of a dry job: that its run may take of a device; 0: it has none */
     uint64_t papers_bytes; /* with --target-size: the most that manifest and card come to ... */
     uint64_t least_bytes;  /* ... and the smallest output that can be reached, at most */
     /* Of one of several outputs of a run (quantize_many.h); zero in a run of one. */

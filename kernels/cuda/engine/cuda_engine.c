@@ -4,33 +4,9 @@
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_engine_internal.h"
 #include "kernels/cuda/ops/mixers/mixers.h"
+#include "kernels/device_sizes.h"
 
-#define ROW_ALIGN 8 /* elements: kernels load 16 bytes at a time */
-
-/* Buffers that are columns of one: products of joined weights write all of them at once, and what
- * the program splits is split already. */
-static const struct {
-    sw_buf whole, parts[3];
-    int n_parts;
-} column_groups[] = {
-    {SW_BUF_QKV, {SW_BUF_Q, SW_BUF_K, SW_BUF_V}, 3},
-    {SW_BUF_GATE_UP, {SW_BUF_G, SW_BUF_U}, 2},
-    {SW_BUF_KV_A, {SW_BUF_LATENT, SW_BUF_K_ROPE}, 2},
-    {SW_BUF_SHARED_GATE_UP, {SW_BUF_SHARED_G, SW_BUF_SHARED_U}, 2},
-};
-#define N_GROUPS ((int)(sizeof column_groups / sizeof *column_groups))
-
-/* What mixers alone read, in elements of 2 bytes: rows may be of any width, with some elements
- * between them. */
-static int64_t row_stride(int b, int64_t width)
-{
-    static const bool may_pad[SW_BUF_COUNT] = {
-        [SW_BUF_MIX] = true, [SW_BUF_MIX_GROUPED] = true, [SW_BUF_MIX_BA] = true,
-        [SW_BUF_MIX_B] = true, [SW_BUF_MIX_A] = true,
-    };
-
-    return may_pad[b] ? sw_round_up(width, ROW_ALIGN) : width;
-}
+#define ROW_ALIGN SW_DEVICE_ROW_ALIGN
 
 static sw_code take_buffer(sw_bf16_rows *out, sw_device_engine *e, int64_t width, sw_err *err)
 {
@@ -46,28 +22,15 @@ static sw_code take_buffer(sw_bf16_rows *out, sw_device_engine *e, int64_t width
     return SW_OK;
 }
 
-/* Heads that come in groups are moved from one place to another. */
-static bool is_apart(const sw_device_engine *e, sw_buf whole)
-{
-    for (int64_t l = 0; whole == SW_BUF_QKV && l < e->m->n_layers; l++) {
-        int n_ops;
-        const sw_op *ops = sw_model_ops(e->m, l, &n_ops);
-
-        for (int i = 0; i < n_ops; i++)
-            if (ops[i].kind == SW_OP_SPLIT_GROUPS) return true;
-    }
-    return false;
-}
-
 static sw_code take_group(sw_device_engine *e, int g, sw_err *err)
 {
-    const sw_buf whole = column_groups[g].whole;
+    const sw_buf whole = sw_column_groups[g].whole;
     int64_t width = 0;
     sw_bf16_rows all = {0};
     sw_code rc;
 
-    for (int i = 0; i < column_groups[g].n_parts; i++) {
-        const int64_t part = e->width[column_groups[g].parts[i]];
+    for (int i = 0; i < sw_column_groups[g].n_parts; i++) {
+        const int64_t part = e->width[sw_column_groups[g].parts[i]];
 
         if (part % ROW_ALIGN)
             return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld columns; on the device they are multiples "
@@ -76,25 +39,15 @@ static sw_code take_group(sw_device_engine *e, int g, sw_err *err)
     }
     if (!width) return SW_OK;
     if ((rc = take_buffer(&all, e, width, err)) != SW_OK) return rc;
-    if (is_apart(e, whole))
+    if (sw_column_group_is_apart(e->m, whole))
         rc = take_buffer(&e->buf[whole], e, e->width[whole], err);
     else
         e->buf[whole] = all;
-    for (int i = 0; i < column_groups[g].n_parts; i++) {
-        e->buf[column_groups[g].parts[i]] = all;
-        all.d += e->width[column_groups[g].parts[i]];
+    for (int i = 0; i < sw_column_groups[g].n_parts; i++) {
+        e->buf[sw_column_groups[g].parts[i]] = all;
+        all.d += e->width[sw_column_groups[g].parts[i]];
     }
     return rc;
-}
-
-static bool is_in_group(int b)
-{
-    for (int g = 0; g < N_GROUPS; g++) {
-        if (b == (int)column_groups[g].whole) return true;
-        for (int i = 0; i < column_groups[g].n_parts; i++)
-            if (b == (int)column_groups[g].parts[i]) return true;
-    }
-    return false;
 }
 
 static sw_code take_buffers(sw_device_engine *e, sw_err *err)
@@ -103,10 +56,10 @@ static sw_code take_buffers(sw_device_engine *e, sw_err *err)
 
     for (int b = 0; b < SW_BUF_COUNT; b++) e->width[b] = sw_model_buf_width(e->m, (sw_buf)b);
     e->width[SW_BUF_N] = e->m->hidden; /* also where linears read the residual stream itself */
-    for (int g = 0; g < N_GROUPS && rc == SW_OK; g++) rc = take_group(e, g, err);
+    for (int g = 0; g < SW_COLUMN_GROUPS && rc == SW_OK; g++) rc = take_group(e, g, err);
     for (int b = 0; b < SW_BUF_COUNT && rc == SW_OK; b++)
-        if (b != SW_BUF_X && e->width[b] && !is_in_group(b))
-            rc = take_buffer(&e->buf[b], e, row_stride(b, e->width[b]), err);
+        if (b != SW_BUF_X && e->width[b] && !sw_buf_is_in_group(b))
+            rc = take_buffer(&e->buf[b], e, sw_device_row_stride(b, e->width[b]), err);
     return rc;
 }
 
@@ -122,12 +75,12 @@ void sw_device_block_measure(sw_device_block *b)
         b->buf[i] = e->buf[i];
     }
     b->width[SW_BUF_N] = e->m->hidden;
-    for (int g = 0; g < N_GROUPS; g++) {
-        sw_bf16_rows at = e->buf[column_groups[g].parts[0]];
+    for (int g = 0; g < SW_COLUMN_GROUPS; g++) {
+        sw_bf16_rows at = e->buf[sw_column_groups[g].parts[0]];
 
-        for (int i = 0; i < column_groups[g].n_parts; i++) {
-            b->buf[column_groups[g].parts[i]] = at;
-            if (at.d) at.d += b->width[column_groups[g].parts[i]];
+        for (int i = 0; i < sw_column_groups[g].n_parts; i++) {
+            b->buf[sw_column_groups[g].parts[i]] = at;
+            if (at.d) at.d += b->width[sw_column_groups[g].parts[i]];
         }
     }
 }

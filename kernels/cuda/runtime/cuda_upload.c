@@ -8,9 +8,10 @@
 #include "formats/base/parallel.h"
 #include "formats/base/size.h"
 #include "kernels/cuda/runtime/cuda_check.h"
+#include "kernels/device.h"
 
 #define PIECES 4
-#define PIECE_BYTES ((int64_t)4 << 20)
+#define PIECE_BYTES (SW_DEVICE_PINNED_BYTES / PIECES)
 #define PART_BYTES ((int64_t)256 << 10) /* of a piece, that one thread copies */
 
 struct sw_upload {

@@ -2,9 +2,7 @@
 #include <string.h>
 
 #include "kernels/cuda/solver/solver_internal.cuh"
-
-#define BLAS_WORK_BYTES ((int64_t)64 << 20) /* fixed, so that cuBLAS chooses alike in every run */
-#define WORK_BYTES_DEFAULT ((int64_t)8 << 30)
+#include "kernels/solver_sizes.h"
 
 const char *const sw_stage_names[SW_STAGE_COUNT] = {"fit", "sweep", "update", "refine", "loss",
                                                     "copy"};
@@ -20,10 +18,11 @@ static sw_code open_handles(sw_solver *s, sw_err *err)
     sw_code rc;
 
     TRY(SW_SOLVER_TAKE(&s->d_info, s, 1, "cuSOLVER's answer", err));
-    TRY(sw_device_take(&s->d_blas_work, s->gpu, BLAS_WORK_BYTES, 1, "cuBLAS's workspace", err));
+    TRY(sw_device_take(&s->d_blas_work, s->gpu, SW_SOLVER_BLAS_BYTES, 1, "cuBLAS's workspace",
+                       err));
     LIB(s->libs.cublasCreate_v2_fn(&s->blas));
     LIB(s->libs.cublasSetStream_v2_fn(s->blas, s->stream));
-    LIB(s->libs.cublasSetWorkspace_v2_fn(s->blas, s->d_blas_work, (size_t)BLAS_WORK_BYTES));
+    LIB(s->libs.cublasSetWorkspace_v2_fn(s->blas, s->d_blas_work, (size_t)SW_SOLVER_BLAS_BYTES));
     LIB(s->libs.cusolverDnCreate_fn(&s->lapack));
     LIB(s->libs.cusolverDnSetStream_fn(s->lapack, s->stream));
     LIB(s->libs.cusolverDnCreateParams_fn(&s->params));
@@ -39,7 +38,7 @@ sw_code sw_solver_open(sw_solver **out, sw_device *gpu, int64_t work_bytes, sw_e
     if (rc != SW_OK) return rc;
     s->gpu = gpu;
     s->stream = sw_device_stream(gpu);
-    s->work_bytes = work_bytes > 0 ? work_bytes : WORK_BYTES_DEFAULT;
+    s->work_bytes = work_bytes > 0 ? work_bytes : SW_SOLVER_WORK_BYTES;
     TRY(sw_solver_libs_load(&s->libs, err));
     TRY(open_handles(s, err));
     *out = s;

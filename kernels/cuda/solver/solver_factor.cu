@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kernels/cuda/solver/solver_math.cuh"
+#include "kernels/solver_sizes.h"
 
 /* 256 threads an element each. */
 __global__ void swk_factor_diagonal(double *h, const double *diagonal, double lambda, int64_t k)
@@ -106,7 +107,7 @@ done:
     return rc;
 }
 
-#define BASE 32 /* rows of the diagonal blocks that are inverted directly */
+#define BASE SW_FACTOR_BASE
 
 /* grid (blocks), 32 threads: a diagonal block of a lower matrix becomes its inverse, a thread a
  * column. *info = 1 where there is a zero on the diagonal. */
@@ -160,7 +161,7 @@ static sw_code invert(sw_device_factor *f, sw_solver *s, sw_err *err)
     int info = 0;
     sw_code rc;
 
-    TRY(SW_SOLVER_TAKE(&d_scratch, s, (k + 1) / 2 * ((k + 1) / 2 + BASE), "inverse", err));
+    TRY(SW_SOLVER_TAKE(&d_scratch, s, sw_factor_scratch_elems(k), "inverse", err));
     TRY(sw_device_fill(s->gpu, s->d_info, 0, sizeof info, err));
     swk_factor_clear<<<dim3((unsigned)k, blocks_for(k, 256)), 256, 0, s->stream>>>(f->d_u, k);
     TRY(launched("swk_factor_clear", err));

@@ -8,8 +8,6 @@
 #include "formats/io/profile.h"
 #include "formats/num/pow2.h"
 
-#define SYSTEM_BYTES ((int64_t)4 << 30)
-
 static int kind_of_scale(const sw_qspec *spec)
 {
     static const struct { sw_dtype dtype; int kind; } kinds[] = {
@@ -27,16 +25,6 @@ int sw_solver_scale_kind(const sw_qspec *spec)
     int kind = kind_of_scale(spec);
 
     return kind <= SCALE_BF16 ? kind : -1;
-}
-
-bool sw_solver_can(const sw_qspec *spec)
-{
-    int kind = kind_of_scale(spec);
-
-    if (spec->n_outliers) return false;
-    if (spec->num->kind != SW_NUM_INT) return spec->num->values && kind != SCALE_NONE;
-    return kind <= SCALE_BF16 && sw_qspec_rows(spec, 1) == 1 && spec->scale_rows != SW_ROWS_ALL &&
-           !spec->has_global;
 }
 
 static grid_shape shape_of(const sw_qspec *spec)
@@ -74,18 +62,13 @@ sw_code sw_solve_count(sw_solve *v, sw_stage stage, sw_err *err)
     return SW_OK;
 }
 
-/* Bytes that a row takes beside the weight itself. */
-static int64_t row_bytes(const sw_device_problem *p, int64_t n_groups)
-{
-    int64_t n_wide = p->d_shift ? 6 : 5;
-    int64_t n_doubles = p->factor ? n_wide * p->k_in + SW_SOLVE_COLS + 4 * n_groups + 4 : p->k_in;
-
-    return 8 * n_doubles + 2 * p->k_in + 4 * p->k_in + 12 * n_groups;
-}
-
 static int64_t rows_at_a_time(const sw_solve *v)
 {
-    return sw_max_i64(64, sw_solver_rows(v->s, v->p->n_out, row_bytes(v->p, v->r.n_groups)));
+    const sw_device_problem *p = v->p;
+    const sw_solve_size size = {.n_out = p->n_out, .k_in = p->k_in, .n_groups = v->r.n_groups,
+                                .has_factor = p->factor != NULL, .has_shift = p->d_shift != NULL};
+
+    return sw_solve_rows_at_a_time(&size, v->s->work_bytes);
 }
 
 static sw_code take_systems(sw_solve *v, int64_t n, sw_err *err)
@@ -95,7 +78,7 @@ static sw_code take_systems(sw_solve *v, int64_t n, sw_err *err)
     int64_t g2 = r->n_groups * r->n_groups;
     sw_code rc;
 
-    r->system_rows = sw_max_i64(1, sw_min_i64(n, SYSTEM_BYTES / (8 * g2)));
+    r->system_rows = sw_solve_system_rows(n, r->n_groups);
     TRY(SW_SOLVER_TAKE(&r->system, s, r->system_rows * g2, "systems of scales", err));
     TRY(SW_SOLVER_TAKE(&r->rhs, s, n * r->n_groups, "systems of scales", err));
     TRY(SW_SOLVER_TAKE(&r->system_at, s, r->system_rows, "systems of scales", err));

@@ -8,8 +8,8 @@
 #define SW_KERNELS_CUDA_SOLVER_SOLVER_SOLVE_CUH
 
 #include "kernels/cuda/solver/solver_kernels.cuh"
+#include "kernels/solver_sizes.h"
 
-#define SW_SOLVE_COLS 128 /* of a lazy-update block */
 #define SW_SOLVE_WIDE 512 /* columns of a product over all before them; a multiple of the above */
 
 typedef struct sw_solve {

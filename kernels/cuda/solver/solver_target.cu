@@ -2,6 +2,7 @@
  * and experts (experts.c) ask of a device.
  */
 #include "kernels/cuda/solver/solver_math.cuh"
+#include "kernels/solver_sizes.h"
 
 /* ---- elementwise: any grid, 256 threads ---- */
 
@@ -53,10 +54,7 @@ static unsigned grid_for(int64_t n) { return blocks_for(n, 256 * 8); }
 
 extern "C" int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes)
 {
-    int64_t rows = SW_SOLVER_ROWS;
-
-    while (rows > 64 && rows * row_bytes > s->work_bytes) rows /= 2;
-    return rows < n ? rows : n;
+    return sw_solver_rows_in(s->work_bytes, n, row_bytes);
 }
 
 extern "C" sw_code sw_solver_widen(sw_solver *s, double *d_to, const float *from, int64_t n,

@@ -1,14 +1,10 @@
 /* cuda_arrays.c - arrays on a CUDA device, what searches do with them (backend.h), and lanes. */
-#include "formats/base/size.h"
 #include "quant/backend/cuda/cuda.h"
-
-#define LANE_ROOM_BYTES (2 * SW_LANE_BYTES) /* a solve, and what libraries take */
+#include "quant/backend/cuda/cuda_sizes.h"
 
 int sw_cuda_n_lanes(const sw_place *at, int64_t item_bytes)
 {
-    int64_t n = sw_device_left_bytes(sw_cuda_gpu(at)) / (LANE_ROOM_BYTES + item_bytes);
-
-    return (int)sw_max_i64(1, sw_min_i64(n, SW_SOLVER_LANES));
+    return sw_cuda_lanes_in(sw_device_left_bytes(sw_cuda_gpu(at)), item_bytes);
 }
 
 sw_code sw_cuda_lane(sw_place *out, const sw_place *at, int i, sw_err *err)

@@ -6,18 +6,11 @@
  * the mean: all three norms then lack the square of the number of tokens, which weights do not see.
  */
 #include "quant/backend/cuda/cuda.h"
+#include "quant/backend/cuda/cuda_sizes.h"
 
-/* Bytes that all experts of a layer take on a device, in BF16. */
-static int64_t weights_there(const sw_model *m)
-{
-    return 2 * 3 * m->n_experts * m->moe_hidden * m->moe_intermediate;
-}
-
-/* Of what a device has left two thirds, once the experts themselves lie there. A third of that is
- * floats under way, which are gone before solving. */
 int64_t sw_cuda_sums_bytes_max(const sw_place *at, const sw_model *model)
 {
-    return (sw_device_left_bytes(sw_cuda_gpu(at)) - weights_there(model)) / 3 * 2;
+    return sw_cuda_sums_bytes_in(sw_device_left_bytes(sw_cuda_gpu(at)), model);
 }
 
 int64_t sw_cuda_sum_bytes(int64_t k)

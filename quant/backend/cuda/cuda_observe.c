@@ -1,13 +1,9 @@
 /* cuda_observe.c - summing what the sites of a block read, of streams on a CUDA device (streams.h).
  */
 #include "formats/base/size.h"
-#include "kernels/engine/launch_plan.h"
 #include "quant/backend/cuda/cuda_experts_watch.h"
+#include "quant/backend/cuda/cuda_sizes.h"
 #include "quant/backend/cuda/cuda_streams.h"
-
-/* What a site's solve takes: sums, factor and their scratch for every pair of inputs, and rows. */
-#define SOLVE_BYTES_PER_ELEM 40
-#define KEEP_SPARE_BYTES ((int64_t)16 << 30)
 
 /* What the original model saw in a batch, kept until the quantized model's turn. */
 typedef struct watcher {
@@ -64,26 +60,6 @@ static sw_code watch_sizes(watcher *o, sw_err *err)
     return rc == SW_OK && width ? take(&o->d_rounded, gpu_of(o), n * width, 2, err) : rc;
 }
 
-/* The one linear that reads a site, if it is one whose W D is less to sum than D, the product that
- * makes its rows included. */
-static sw_slot weighing_slot(const sw_streams *s, const sw_hessian *h, int64_t layer, sw_site site)
-{
-    sw_linear_ref refs[SW_SLOT_COUNT];
-    int64_t n = sw_model_linears(s->model, layer, NULL, 0);
-    sw_slot slot = SW_SLOT_COUNT;
-
-    if (2 * h->n_out_residual >= h->k_in || !h->n_out_residual || n > SW_SLOT_COUNT)
-        return SW_SLOT_COUNT;
-    n = sw_model_linears(s->model, layer, refs, SW_SLOT_COUNT);
-    for (int64_t i = 0; i < n; i++) {
-        if (refs[i].site != site) continue;
-        if (slot != SW_SLOT_COUNT || refs[i].expert >= 0 || refs[i].n_out != h->n_out_residual)
-            return SW_SLOT_COUNT;
-        slot = refs[i].slot;
-    }
-    return slot;
-}
-
 /* Let the sums of a site be of W (x0 - x) where that is less. */
 static sw_code weigh(watcher *o, sw_site site, sw_err *err)
 {
@@ -91,7 +67,8 @@ static sw_code weigh(watcher *o, sw_site site, sw_err *err)
     sw_hessian *seen = &o->stats->site[site], *held = &o->stats->held[site];
     sw_code rc;
 
-    o->weighs[site] = weighing_slot(s, seen, o->stats->layer, site);
+    o->weighs[site] = sw_cuda_weighing_slot(s->model, o->stats->layer, site, seen->k_in,
+                                            seen->n_out_residual);
     if (o->weighs[site] == SW_SLOT_COUNT) return SW_OK;
     if ((rc = sw_hessian_weigh(seen, err)) != SW_OK ||
         (rc = sw_hessian_weigh(held, err)) != SW_OK || o->d_weighed)
@@ -300,7 +277,6 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *
 static void keep_inputs(sw_streams *s, const sw_site_stats *stats, const sw_block *original,
                         int64_t layer, sw_err *err)
 {
-    static const sw_site last[] = {SW_SITE_O_IN, SW_SITE_MIX_OUT_IN, SW_SITE_DOWN_IN};
     sw_cuda_streams *on = s->own;
     int64_t n_tokens = s->n_seqs * s->seq_len;
     int n_wanted = 0;
@@ -308,15 +284,13 @@ static void keep_inputs(sw_streams *s, const sw_site_stats *stats, const sw_bloc
     sw_cuda_drop_kept(on);
     on->kept_of = original;
     for (int site = 0; site < SW_SITE_COUNT; site++) n_wanted += stats->is_wanted[site];
-    for (size_t i = 0; n_wanted == 1 && i < sizeof last / sizeof *last; i++) {
-        int64_t k = stats->site[last[i]].k_in, n_bytes = 2 * n_tokens * k;
-        sw_half half = sw_engine_half_of(s->model, layer, last[i]);
+    for (int site = 0; n_wanted == 1 && site < SW_SITE_COUNT; site++) {
+        int64_t k = stats->site[site].k_in, n_bytes = 2 * n_tokens * k;
 
-        if (!k || !sw_launch_plan_can_begin(s->model, layer, half, last[i])) continue;
-        if (sw_device_room(on->gpu, 2 * n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k,
-                           "inputs", err) != SW_OK)
+        if (!k || !sw_cuda_may_keep(s->model, layer, (sw_site)site)) continue;
+        if (sw_device_room(on->gpu, sw_cuda_keep_bytes(n_bytes, k), "inputs", err) != SW_OK)
             return;
-        on->kept_at = last[i];
+        on->kept_at = (sw_site)site;
         on->kept_width = k;
         if (take(&on->d_kept, on->gpu, n_bytes, 1, err) != SW_OK ||
             (on->d_x0 && take(&on->d_kept0, on->gpu, n_bytes, 1, err) != SW_OK))

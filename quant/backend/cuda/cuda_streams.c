@@ -2,9 +2,7 @@
 #include "quant/backend/cuda/cuda_streams.h"
 
 #include "formats/base/size.h"
-
-#define BATCH_CHUNKS_MAX 8
-#define BATCH_SHARE 16 /* of the device, that what a batch of routed tokens needs may take */
+#include "quant/backend/cuda/cuda_sizes.h"
 
 int64_t sw_cuda_row_elems(const sw_streams *s) { return s->seq_len * s->model->hidden; }
 
@@ -38,22 +36,6 @@ static sw_code take_streams(sw_cuda_streams *on, const sw_streams *s, bool with_
     return rc == SW_OK ? take(&on->d_work, on->gpu, n_chunk, (int64_t)sizeof *on->d_work, err) : rc;
 }
 
-/* Chunks of a sparse model that run together, by what the device has, not by what is left of it:
- * a product of more rows may round otherwise. */
-static int64_t batch_seqs_of(const sw_streams *s, const sw_device *gpu)
-{
-    const sw_model *m = s->model;
-    int64_t chunk_tokens = s->chunk_seqs * s->seq_len, n_chunks = BATCH_CHUNKS_MAX;
-    int64_t of_experts = m->n_experts_used * (4 * m->moe_hidden + 6 * m->moe_intermediate);
-    int64_t token_bytes = 2 * of_experts + 16 * m->hidden + 4 * m->n_experts;
-
-    if (!m->n_experts) return s->chunk_seqs;
-    while (n_chunks > 1 && n_chunks * chunk_tokens * token_bytes >
-                               sw_device_about(gpu)->cap_bytes / BATCH_SHARE)
-        n_chunks /= 2;
-    return n_chunks * s->chunk_seqs;
-}
-
 int64_t sw_cuda_batch_at(const sw_streams *s, int64_t seq)
 {
     const sw_cuda_streams *on = s->own;
@@ -74,7 +56,8 @@ sw_code sw_cuda_streams_new(sw_streams *s, bool with_original, const char *spill
     s->own = on;
     on->solver = sw_cuda_solver(&s->place);
     on->gpu = sw_cuda_gpu(&s->place);
-    on->batch_seqs = sw_min_i64(batch_seqs_of(s, on->gpu), sw_max_i64(s->chunk_seqs, s->n_seqs));
+    on->batch_seqs = sw_cuda_batch_seqs(s->model, s->chunk_seqs, s->seq_len, s->n_seqs,
+                                        sw_device_about(on->gpu)->cap_bytes);
     rc = sw_device_engine_new(&on->engine, on->gpu, s->model, on->batch_seqs * s->seq_len,
                               s->seq_len, err);
     if (rc == SW_OK) rc = take_streams(on, s, with_original, err);

@@ -9,8 +9,9 @@
 #include "formats/base/size.h"
 #include "kernels/cuda/gemm/cublaslt/cublaslt_matrices.h"
 #include "kernels/cuda/runtime/cuda_check.h"
+#include "kernels/device_sizes.h"
 
-#define WORK_BYTES ((int64_t)32 << 20) /* what the library asks for on this architecture */
+#define WORK_BYTES SW_CUBLASLT_WORK_BYTES
 #define N_PLANS 128
 #define ROWS_EXACT_MAX 64 /* up to so many rows of X each number of them has a plan of its own */
 

@@ -1,0 +1,81 @@
+/* cuda_sizes.c - see cuda_sizes.h. */
+#include "quant/backend/cuda/cuda_sizes.h"
+
+#include "formats/base/size.h"
+#include "kernels/engine/engine.h"
+#include "kernels/engine/launch_plan.h"
+#include "kernels/solver.h"
+
+#define LANE_ROOM_BYTES (2 * SW_LANE_BYTES) /* a solve, and what libraries take */
+#define BATCH_CHUNKS_MAX 8
+#define BATCH_SHARE 16 /* of the device, that what a batch of routed tokens needs may take */
+/* What a site's solve takes: sums, factor and their scratch for every pair of inputs, and rows. */
+#define SOLVE_BYTES_PER_ELEM 40
+#define KEEP_SPARE_BYTES ((int64_t)16 << 30)
+
+int sw_cuda_lanes_in(int64_t left_bytes, int64_t item_bytes)
+{
+    const int64_t n = left_bytes / (LANE_ROOM_BYTES + item_bytes);
+
+    return (int)sw_max_i64(1, sw_min_i64(n, SW_SOLVER_LANES));
+}
+
+/* Chunks of a sparse model that run together, by what the device has, not by what is left of it:
+ * a product of more rows may round otherwise. */
+int64_t sw_cuda_batch_seqs(const sw_model *m, int64_t chunk_seqs, int64_t seq_len, int64_t n_seqs,
+                           int64_t cap_bytes)
+{
+    const int64_t of_experts = m->n_experts_used * (4 * m->moe_hidden + 6 * m->moe_intermediate);
+    const int64_t token_bytes = 2 * of_experts + 16 * m->hidden + 4 * m->n_experts;
+    const int64_t chunk_tokens = chunk_seqs * seq_len;
+    int64_t n_chunks = m->n_experts ? BATCH_CHUNKS_MAX : 1;
+
+    while (n_chunks > 1 && n_chunks * chunk_tokens * token_bytes > cap_bytes / BATCH_SHARE)
+        n_chunks /= 2;
+    return sw_min_i64(n_chunks * chunk_seqs, sw_max_i64(chunk_seqs, n_seqs));
+}
+
+/* Bytes that all experts of a layer take on a device, in BF16. */
+static int64_t weights_there(const sw_model *m)
+{
+    return 2 * 3 * m->n_experts * m->moe_hidden * m->moe_intermediate;
+}
+
+/* Of what a device has left two thirds, once the experts themselves lie there. A third of that is
+ * floats under way, which are gone before solving. */
+int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model)
+{
+    return (left_bytes - weights_there(model)) / 3 * 2;
+}
+
+int64_t sw_cuda_keep_bytes(int64_t n_bytes, int64_t k)
+{
+    return 2 * n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k;
+}
+
+bool sw_cuda_may_keep(const sw_model *model, int64_t layer, sw_site site)
+{
+    const bool is_last =
+        site == SW_SITE_O_IN || site == SW_SITE_MIX_OUT_IN || site == SW_SITE_DOWN_IN;
+
+    return is_last && sw_launch_plan_can_begin(model, layer,
+                                               sw_engine_half_of(model, layer, site), site);
+}
+
+sw_slot sw_cuda_weighing_slot(const sw_model *model, int64_t layer, sw_site site, int64_t k,
+                              int64_t n_out_residual)
+{
+    sw_linear_ref refs[SW_SLOT_COUNT];
+    int64_t n = sw_model_linears(model, layer, NULL, 0);
+    sw_slot slot = SW_SLOT_COUNT;
+
+    if (2 * n_out_residual >= k || !n_out_residual || n > SW_SLOT_COUNT) return SW_SLOT_COUNT;
+    n = sw_model_linears(model, layer, refs, SW_SLOT_COUNT);
+    for (int64_t i = 0; i < n; i++) {
+        if (refs[i].site != site) continue;
+        if (slot != SW_SLOT_COUNT || refs[i].expert >= 0 || refs[i].n_out != n_out_residual)
+            return SW_SLOT_COUNT;
+        slot = refs[i].slot;
+    }
+    return slot;
+}

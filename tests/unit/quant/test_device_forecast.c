@@ -1,0 +1,255 @@
+/* test_device_forecast.c - the memory of a device that a run will take, against sums by hand; what
+ * is cut when there is less of it; and that what it offers as a remedy is one.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "kernels/solver_sizes.h"
+#include "quant/backend/cuda/cuda_sizes.h"
+#include "quant/run/device_forecast.h"
+#include "tests/support/toys/open_model.h"
+
+#define MB ((int64_t)1000000)
+#define GB (1000 * MB)
+#define LANE_HANDLES ((int64_t)64 << 20)
+
+static const char llama[] = "calib_data/tiny-llama", moe[] = "tests/golden/models/tiny-moe";
+
+static bool all_selected(void *self, const sw_linear_ref *ref, const char *path)
+{
+    (void)self;
+    (void)ref;
+    (void)path;
+    return true;
+}
+
+/* Of the model in a directory, by gptq, without its head. */
+static sw_device_forecast forecast(const char *dir, int64_t n_seqs, int64_t seq_len, int n_ranks,
+                                   int64_t cap_bytes)
+{
+    sw_quant_options o = sw_quant_defaults();
+    const sw_calib calib = {NULL, n_seqs, seq_len};
+    sw_forecast_request r = {.options = &o, .calib = &calib, .n_ranks = n_ranks,
+                             .is_selected = all_selected};
+    sw_device_forecast out;
+    open_model m;
+    sw_err err = {0};
+
+    open_model_dir(&m, dir);
+    r.model = &m.model;
+    if (sw_device_forecast_new(&out, &r, cap_bytes, &err) != SW_OK) fail_msg("%s", err.text);
+    open_model_close(&m);
+    return out;
+}
+
+static bool is_well(const sw_device_forecast *f)
+{
+    return f->has_streams && sw_device_forecast_fits(f);
+}
+
+/* 64 windows of 512 tokens of a model of 256 with an MLP of 768: the most is taken while what down
+ * reads is observed. A chunk is 8 windows, so that there are 8 pieces and three sums at a time. */
+static void test_parts(void **state)
+{
+    const int64_t n_tokens = 64 * 512, chunk = 4096, k = 768, hidden = 256;
+    /* H and, of rows of the residual, W D and R; each also of what is kept back */
+    const int64_t one = 2 * 8 * (k + hidden + hidden) * k, floats = one / 2;
+    const int64_t watched = chunk * (2 * k + 4 * hidden + 2 * hidden + 2 * hidden);
+    const sw_device_forecast f = forecast(llama, 64, 512, 1, 1000 * GB);
+
+    (void)state;
+    assert_true(is_well(&f));
+    assert_string_equal(f.peak_step, "observing");
+    assert_int_equal(f.n_pieces, 8);
+    assert_int_equal(f.n_alive, 3);
+    assert_int_equal(f.part_bytes[SW_DEVICE_STREAMS], 2 * 4 * n_tokens * hidden);
+    assert_int_equal(f.part_bytes[SW_DEVICE_KEPT], 2 * 2 * n_tokens * k);
+    assert_int_equal(f.part_bytes[SW_DEVICE_SUMS], 3 * one + floats + watched);
+    assert_int_equal(f.part_bytes[SW_DEVICE_SOLVE], 0);
+    /* q, k and v are solved beside each other */
+    assert_int_equal(f.part_bytes[SW_DEVICE_HANDLES], 4 * LANE_HANDLES);
+    assert_int_equal(f.n_passes, 0);
+}
+
+/* Inputs are kept only where a lot is left for the solves. */
+static void test_kept(void **state)
+{
+    const sw_device_forecast f = forecast(llama, 64, 512, 1, 17 * GB);
+
+    (void)state;
+    assert_true(is_well(&f));
+    assert_int_equal(f.part_bytes[SW_DEVICE_KEPT], 0);
+}
+
+static void test_remedies(void **state)
+{
+    const sw_device_forecast whole = forecast(llama, 512, 512, 1, 1000 * GB);
+    const int64_t cap = whole.part_bytes[SW_DEVICE_STREAMS];
+    const sw_device_forecast f = forecast(llama, 512, 512, 1, cap);
+    sw_device_forecast with;
+
+    (void)state;
+    assert_false(f.has_streams);
+    assert_non_null(strstr(f.why, "512 windows"));
+    assert_in_range(f.samples_fit, 1, 511);
+    with = forecast(llama, f.samples_fit, 512, 1, cap);
+    assert_true(is_well(&with));
+    with = forecast(llama, f.samples_fit + 1, 512, 1, cap);
+    assert_false(is_well(&with));
+    assert_in_range(f.ranks_fit, 2, 8);
+    with = forecast(llama, 512, 512, (int)f.ranks_fit, cap);
+    assert_true(is_well(&with));
+    assert_int_equal(with.samples_fit, 0); /* nothing to remedy */
+}
+
+static void test_ranks(void **state)
+{
+    const sw_device_forecast one = forecast(llama, 64, 512, 1, 1000 * GB);
+    const sw_device_forecast two = forecast(llama, 64, 512, 2, 1000 * GB);
+
+    (void)state;
+    assert_int_equal(2 * two.part_bytes[SW_DEVICE_STREAMS], one.part_bytes[SW_DEVICE_STREAMS]);
+    assert_int_equal(two.n_pieces, one.n_pieces);
+    assert_int_equal(two.n_alive, 2);
+    assert_true(two.peak_bytes < one.peak_bytes);
+}
+
+/* Experts are taken in groups as less is left, which shows in passes over the text. */
+static void test_experts(void **state)
+{
+    const sw_device_forecast f = forecast(moe, 64, 512, 1, 1000 * GB);
+    int64_t cap_bytes = f.peak_bytes;
+    sw_device_forecast small;
+    open_model m;
+
+    (void)state;
+    open_model_dir(&m, moe);
+    assert_true(f.has_streams);
+    assert_int_equal(f.n_passes, 2); /* what gate and up read, and what down reads */
+    assert_int_equal(f.n_experts_at_a_time, m.model.n_experts);
+    do {
+        cap_bytes -= 10 * MB;
+        small = forecast(moe, 64, 512, 1, cap_bytes);
+    } while (small.has_streams && small.n_experts_at_a_time == m.model.n_experts);
+    assert_true(small.has_streams);
+    assert_true(small.n_passes > 2);
+    assert_true(small.peak_bytes < f.peak_bytes);
+    open_model_close(&m);
+}
+
+/* What depends on what is left. */
+static void test_cuts(void **state)
+{
+    open_model m;
+
+    (void)state;
+    assert_int_equal(sw_cuda_lanes_in(0, 0), 1);
+    assert_int_equal(sw_cuda_lanes_in((int64_t)12 << 30, 0), 3);
+    assert_int_equal(sw_cuda_lanes_in((int64_t)12 << 30, (int64_t)2 << 30), 2);
+    assert_int_equal(sw_cuda_lanes_in((int64_t)1 << 40, 0), SW_SOLVER_LANES);
+    open_model_dir(&m, llama);
+    assert_int_equal(sw_cuda_weighing_slot(&m.model, 0, SW_SITE_DOWN_IN, 768, 256), SW_SLOT_DOWN);
+    assert_int_equal(sw_cuda_weighing_slot(&m.model, 0, SW_SITE_DOWN_IN, 512, 256), SW_SLOT_COUNT);
+    assert_int_equal(sw_cuda_weighing_slot(&m.model, 0, SW_SITE_O_IN, 256, 256), SW_SLOT_COUNT);
+    assert_true(sw_cuda_may_keep(&m.model, 0, SW_SITE_O_IN));
+    assert_false(sw_cuda_may_keep(&m.model, 0, SW_SITE_ATTN_IN));
+    assert_int_equal(sw_cuda_batch_seqs(&m.model, 8, 512, 64, GB), 8); /* no experts: a chunk */
+    open_model_close(&m);
+    open_model_dir(&m, moe);
+    assert_int_equal(sw_cuda_batch_seqs(&m.model, 8, 512, 64, 1000 * GB), 64);
+    assert_int_equal(sw_cuda_batch_seqs(&m.model, 8, 512, 20, 1000 * GB), 20);
+    assert_int_equal(sw_cuda_batch_seqs(&m.model, 8, 512, 64, MB), 8);
+    open_model_close(&m);
+}
+
+/* A weight of 64 x 128 with groups of 128, counted array by array. */
+static void test_solve(void **state)
+{
+    const sw_solve_size plain = {.n_out = 64, .k_in = 128, .n_groups = 1};
+    sw_solve_size gptq = plain;
+    const int64_t n = 64, k = 128;
+    const int64_t rounding = n * k * (4 + 8 + 1) + n * (4 + 4) + 8 * k;
+    const int64_t figures = 3 * 8 * n * k + 4 * 8 * n + 8 * k;
+    const int64_t sweep = n * k * (8 + 1) + 8 * n * 128 + 4 * n;
+
+    (void)state;
+    assert_int_equal(sw_solve_bytes(&plain, SW_SOLVER_WORK_BYTES), rounding);
+    gptq.has_factor = gptq.is_gptq = true;
+    assert_int_equal(sw_solve_bytes(&gptq, SW_SOLVER_WORK_BYTES), rounding + figures + sweep);
+    gptq.has_shift = gptq.refines = true; /* lifts; systems of one scale a row */
+    assert_int_equal(sw_solve_bytes(&gptq, SW_SOLVER_WORK_BYTES),
+                     rounding + figures + sweep + 8 * n * k + n * (8 + 8 + 8 + 8 + 4));
+    assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100000, 40 * 28672), 2048);
+    assert_int_equal(sw_solver_rows_in(SW_LANE_BYTES, 100000, 40 * 28672), 1024);
+    assert_int_equal(sw_solver_rows_in(1, 100000, 1000), 64);
+    assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100, 1000), 100);
+    assert_int_equal(sw_target_form_bytes(64, k, false, SW_LANE_BYTES), n * k * (4 * 8 + 4));
+    assert_int_equal(sw_target_form_bytes(64, k, true, SW_LANE_BYTES), n * k * (5 * 8 + 4));
+}
+
+static const sw_qspec *with_outliers(void *self, const sw_linear_ref *ref, const char *path)
+{
+    static sw_qspec spec;
+
+    (void)self;
+    (void)path;
+    spec = sw_quant_defaults().spec;
+    spec.n_outliers = ref->slot == SW_SLOT_DOWN ? 8 : 0;
+    return &spec;
+}
+
+/* One linear that the device cannot solve keeps all blocks on the CPU, as placement.c has it. */
+static void test_outliers(void **state)
+{
+    sw_quant_options o = sw_quant_defaults();
+    const sw_calib calib = {NULL, 64, 512};
+    sw_forecast_request r = {.options = &o, .calib = &calib, .is_selected = all_selected,
+                             .spec_of = with_outliers};
+    sw_device_forecast f;
+    open_model m;
+    sw_err err = {0};
+
+    (void)state;
+    open_model_dir(&m, llama);
+    r.model = &m.model;
+    assert_int_equal(sw_device_forecast_new(&f, &r, 1000 * GB, &err), SW_OK);
+    assert_false(f.solves);
+    assert_false(f.has_streams);
+    assert_non_null(strstr(f.why, "outliers"));
+    assert_int_equal(f.samples_fit, 0);
+    open_model_close(&m);
+}
+
+/* Who may be solved there is known without a device. */
+static void test_can(void **state)
+{
+    sw_qspec spec = sw_quant_defaults().spec;
+
+    (void)state;
+    assert_true(sw_solver_can(&spec));
+    spec.n_outliers = 4;
+    assert_false(sw_solver_can(&spec));
+    spec.n_outliers = 0;
+    spec.scale_rows = SW_ROWS_ALL;
+    assert_false(sw_solver_can(&spec));
+    spec.scale_rows = 1;
+    spec.scale_dtype = SW_DTYPE_F8_E4M3;
+    assert_false(sw_solver_can(&spec)); /* of integers */
+    spec.num = &sw_nums[SW_NUM_E2M1];
+    assert_true(sw_solver_can(&spec));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_remedies), cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_experts),  cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_solve),    cmocka_unit_test(test_can),
+        cmocka_unit_test(test_outliers)};
+
+    return cmocka_run_group_tests_name("memory of a device", tests, NULL, NULL);
+}
