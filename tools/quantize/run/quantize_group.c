@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "formats/io/watch.h"
+#include "tools/calibrate/same_inputs.h"
 #include "tools/device/device_opt.h"
 #include "tools/quantize/run/quantize_output.h"
-#include "tools/quantize/run/quantize_ranks.h"
 #include "tools/quantize/run/quantize_sink.h"
 
 typedef sw_quantize_job job;
@@ -66,11 +66,34 @@ static sw_code first_failure(job *const *jobs, int n, sw_err *err)
     return SW_OK;
 }
 
+sw_code sw_quantize_same_inputs(const job *j, sw_err *err)
+{
+    sw_code rc = sw_same_model(j->team, &j->source, err);
+
+    return rc == SW_OK ? sw_same_text(j->team, &j->calibration.calib, err) : rc;
+}
+
+sw_code sw_quantize_same_settings(const job *j, sw_err *err)
+{
+    cJSON *key = NULL;
+    sw_code rc;
+
+    if (sw_team_size(j->team) == 1) return SW_OK;
+    rc = sw_quantize_output_key(&key, j, err);
+    if (rc == SW_OK && cJSON_IsObject(sw_json_member(key, "settings")))
+        rc = sw_same_settings(j->team, sw_json_member(key, "settings"), err);
+    if (rc == SW_OK) rc = sw_same_settings(j->team, key, err);
+    cJSON_Delete(key);
+    return rc;
+}
+
 sw_code sw_quantize_group_run(job *const *jobs, int n, sw_err *err)
 {
     job *lead = jobs[0];
     const bool writes = sw_team_rank(lead->team) == 0;
-    sw_code rc = sw_quantize_ranks_check(lead, err);
+    sw_code rc = sw_quantize_same_inputs(lead, err);
+
+    if (rc == SW_OK) rc = sw_quantize_same_settings(lead, err);
 
     if (rc == SW_OK)
         rc = sw_device_option_open_backend(&lead->gpu, &lead->settings.quant, lead->o->device,

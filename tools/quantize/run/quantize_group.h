@@ -10,6 +10,12 @@
  * the first failure of any. Of several ranks rank 0 makes them, and the others only help. */
 sw_code sw_quantize_group_run(sw_quantize_job *const *jobs, int n, sw_err *err) SW_MUST_USE;
 
+/* Before ranks share a run: do they see the same (same_inputs.h)? Every rank calls both, with a
+ * settled job: model and calibration text; everything that decides the bytes beside them.
+ * SW_E_USAGE, at all ranks, names what differs and where. */
+sw_code sw_quantize_same_inputs(const sw_quantize_job *job, sw_err *err) SW_MUST_USE;
+sw_code sw_quantize_same_settings(const sw_quantize_job *job, sw_err *err) SW_MUST_USE;
+
 /* true when both ask for the same numbers: method, scheme and every linear's form, whatever the
  * format that holds them. */
 bool sw_quantize_is_alike(const sw_quantize_job *a, const sw_quantize_job *b);
