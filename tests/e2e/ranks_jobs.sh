@@ -16,7 +16,7 @@ SHORT=(--calib "$T/toy.u16" --samples 4 --seq-len 128 --quiet)
 # One of three is killed, at its beginning or once FILE is there: one line, exit 5, nothing under the
 # name; then the same command: killed_then_same WANT OUT FILE COMMAND...
 killed_then_same() {
-    local want=$1 out=$2 file=$3 first child= have
+    local want=$1 out=$2 file=$3 first child='' have
     shift 3
     "$@" --ranks 3 >/dev/null 2>"$T/stderr" &
     first=$!
