@@ -89,8 +89,6 @@ for model in "$TOY" "$MOE"; do
     [ "$stamp" = "$(stat -c %i-%Y "$T/many/W4A16-swage/model.safetensors")" ] || fail 'made again'
     rm -rf "$T/many"
     killed_then_same "$T/alone" "$T/many" "$T/many/W4A16-swage" "${MANY[@]}" "$T/many"
-    rm -rf "$T/many"
-    killed_then_same "$T/alone" "$T/many" / "${MANY[@]}" "$T/many"
     expect 2 'W4A16-swage: exists and was made with other settings*--force' "${MANY[@]}" "$T/many" \
         --damp 0.02 --ranks 2
     rm -rf "$T/alone" "$T/many"
@@ -126,11 +124,9 @@ without_times() { # NAME
 }
 expect 0 '' "${SWEEP[@]}"
 without_times swept.1
-for n in 2 3; do
-    expect 0 '' "${SWEEP[@]}" --ranks $n
-    without_times swept.$n
-    same "$T/swept.1" "$T/swept.$n"
-done
+expect 0 '' "${SWEEP[@]}" --ranks 3
+without_times swept.3
+same "$T/swept.1" "$T/swept.3"
 "${SWEEP[@]}" --ranks 3 >/dev/null 2>"$T/stderr" &
 first=$!
 until [ -e "$T/dir/sweep.json" ] || ! kill -0 $first 2>/dev/null; do sleep 0.005; done
@@ -182,8 +178,6 @@ if command -v mpirun >/dev/null && [ -f "$SWAGE_MPI_LIBRARY" ] && two >/dev/null
     differs 'setting "scheme"'
     other=("${one[@]}" --damp 0.02)
     differs 'setting "damp"'
-    other=("${one[@]}" --seed 7)
-    differs 'calibration text'
     other=("$SWAGE" quantize "$T/twin" "${one[@]:3}")
     differs model.safetensors
 fi
