@@ -70,6 +70,10 @@ typedef struct sw_algo {
                      sw_err *err);
 } sw_algo;
 
+/* The name that a report's method has for this text, which may come from another process; NULL: no
+ * solver is called so. */
+const char *sw_solver_name(const char *text);
+
 /* Each at the problem's place, or in memory where its backend cannot solve the spec. */
 
 /* Plain rounding, codes to nearest. Scales come from the group's range; those of small floats that

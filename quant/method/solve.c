@@ -1,6 +1,18 @@
 /* solve.c - the methods of algo.h: what they report, and the backend that solves. */
 #include "quant/method/algo.h"
 
+#include <string.h>
+
+static const char *const names[SW_SOLVE_KINDS] = {
+    [SW_SOLVE_RTN] = "rtn", [SW_SOLVE_CLIP] = "clip", [SW_SOLVE_GPTQ] = "gptq"};
+
+const char *sw_solver_name(const char *text)
+{
+    for (int i = 0; i < SW_SOLVE_KINDS; i++)
+        if (!strcmp(text, names[i])) return names[i];
+    return NULL;
+}
+
 static void report_factor(sw_solve_report *report, const sw_factor *factor)
 {
     report->damp = factor->damp;
@@ -23,13 +35,13 @@ static sw_code solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_kind kin
 {
     const sw_place at = place_of(p);
 
+    report->method = names[kind];
     return sw_backend_of(&at)->solve(q, p, kind, report, err);
 }
 
 sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                      sw_err *err)
 {
-    report->method = "rtn";
     report->error = report->error_rtn = -1;
     return solve(q, p, SW_SOLVE_RTN, report, err);
 }
@@ -37,7 +49,6 @@ sw_code sw_rtn_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *
 sw_code sw_clip_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                       sw_err *err)
 {
-    report->method = "clip";
     report_factor(report, p->factor);
     return solve(q, p, SW_SOLVE_CLIP, report, err);
 }
@@ -45,7 +56,6 @@ sw_code sw_clip_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report 
 sw_code sw_gptq_solve(sw_qtensor *q, const sw_solve_problem *p, sw_solve_report *report,
                       sw_err *err)
 {
-    report->method = "gptq";
     report_factor(report, p->factor);
     return solve(q, p, SW_SOLVE_GPTQ, report, err);
 }

@@ -93,15 +93,6 @@ typedef struct travelling {
     float global_scale, input_scale;
 } travelling;
 
-static const char *method_of(const char *name)
-{
-    static const char *const names[] = {"rtn", "clip", "gptq"};
-
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i])) return names[i];
-    return "";
-}
-
 /* What is no array of rows. */
 static sw_code spread_head(sw_qtensor *q, sw_solve_report *report, int from, sw_team *team,
                            sw_err *err)
@@ -123,7 +114,10 @@ static sw_code spread_head(sw_qtensor *q, sw_solve_report *report, int from, sw_
     q->input_scale = head.input_scale;
     if (!report) return SW_OK;
     *report = head.report;
-    report->method = method_of(head.method);
+    report->method = NULL;
+    if (head.method[0] && !(report->method = sw_solver_name(head.method)))
+        return SW_FAIL(err, SW_E_BUG, "rank %d solved by '%s', which no solver is called", from,
+                       head.method);
     return SW_OK;
 }
 

@@ -10,8 +10,10 @@
 #include <cmocka.h>
 
 #include "formats/checkpoint/manifest.h"
+#include "kernels/blas.h"
 #include "quant/run/device_forecast.h"
 #include "quant/stats/stats.h"
+#include "quant/team/team.h"
 #include "tests/fault/fault.h"
 #include "tests/support/cases/stats_case.h"
 #include "tests/support/scratch.h"
@@ -52,6 +54,38 @@ static sw_code collect(void *ctx, sw_err *err)
         rc = sw_stats_collect(w, &c->ckpt.model, c->ckpt.st, &calib, &o, NULL, err);
     if (rc == SW_OK) rc = sw_zpack_writer_commit(w, err);
     sw_zpack_writer_free(w);
+    return rc;
+}
+
+/* Two ranks: the second one's experts travel to the first, which writes. */
+static sw_code collect_by_rank(saved_stats *c, sw_team *team, sw_err *err)
+{
+    sw_calib calib = {c->ids, SEQS, LEN};
+    sw_quant_options o = options();
+    sw_zpack_writer *w = NULL;
+    sw_code rc = SW_OK;
+
+    o.team = team;
+    if (sw_team_rank(team) == 0)
+        rc = sw_zpack_writer_new(&w, scratch_path(&c->s, "stats"), true, err);
+    if (rc == SW_OK)
+        rc = sw_stats_collect(w, &c->ckpt.model, c->ckpt.st, &calib, &o, NULL, err);
+    if (rc == SW_OK && w) rc = sw_zpack_writer_commit(w, err);
+    sw_zpack_writer_free(w);
+    return rc;
+}
+
+static sw_code collect_together(void *ctx, sw_err *err)
+{
+    sw_team *team = NULL;
+    sw_code rc = sw_team_fork_local(&team, 2, err);
+    int rank;
+
+    if (rc != SW_OK) return rc;
+    rank = sw_team_rank(team);
+    rc = sw_team_end(team, collect_by_rank(ctx, team, err), err);
+    sw_team_close(team, rc);
+    if (rank > 0) _exit((int)rc);
     return rc;
 }
 
@@ -167,6 +201,20 @@ static void test_collect(void **state)
     close_case(&c);
 }
 
+static void test_collect_together(void **state)
+{
+    saved_stats c;
+    fault_plan plan = {.name = "collect statistics by two ranks",
+                       .kinds = FAULT_MEMORY | FAULT_WRITE, .attempt = collect_together,
+                       .before = empty, .after_failure = expect_nothing, .ctx = &c, .max_runs = 12};
+
+    (void)state;
+    sw_blas_single_thread();
+    open_case(&c);
+    fault_run(&plan);
+    close_case(&c);
+}
+
 static void test_use(void **state)
 {
     saved_stats c;
@@ -198,7 +246,9 @@ static void test_forecast(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_forecast),
-                                       cmocka_unit_test(test_collect), cmocka_unit_test(test_use)};
+                                       cmocka_unit_test(test_collect),
+                                       cmocka_unit_test(test_collect_together),
+                                       cmocka_unit_test(test_use)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "formats/num/pow2.h"
 #include "tools/cli/names.h"
 #include "tools/device/device_opt.h"
+#include "tools/device/ranks.h"
 #include "tools/recipe/group_sizes.h"
 #include "tools/recipe/presets.h"
 #include "tools/sweep/sweep_job.h"
@@ -17,6 +18,7 @@
 static const sw_opt rows[] = {
 #include "tools/quantize/quantize_rows.def"
     SW_DEVICE_ROW(sw_quantize_options, device),
+    SW_RANKS_ROW,
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -86,6 +88,7 @@ static sw_code read_options(sw_sweep_job *s, sw_run *run, sw_err *err)
     own.is_set = is_set;
     s->base.model_dir = run->args[0];
     s->base.progress = &run->term->progress;
+    s->base.team = run->team;
     return sw_quantize_job_options(&s->base, &own, &s->o->quantize, rows, err);
 }
 
@@ -138,18 +141,13 @@ static sw_code verdict(const sw_sweep_job *s, const sw_sweep_limits *limits, sw_
                    near < 0 ? 0.0 : s->points[near].kl);
 }
 
-static sw_code work(sw_sweep_job *s, sw_run *run, sw_err *err)
+/* Of rank 0: what was made, and which of it to take. */
+static sw_code judge(sw_sweep_job *s, sw_run *run, sw_err *err)
 {
     const sw_sweep_limits limits = {s->o->max_kl, s->o->max_bytes};
     sw_code rc;
 
-    if ((rc = sw_quantize_many_check(&s->many, run, &s->base, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&s->rows, run->arena, s->many.n, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&s->points, run->arena, s->many.n, err)) != SW_OK)
-        return rc;
-    read_before(s);
-    if ((rc = sw_quantize_many_run(&s->many, err)) != SW_OK ||
-        (rc = sw_device_option_open(&s->gpu, s->o->quantize.device, 0, err)) != SW_OK ||
+    if ((rc = sw_device_option_open(&s->gpu, s->o->quantize.device, 0, err)) != SW_OK ||
         (rc = sw_sweep_measure(s, err)) != SW_OK)
         return rc;
     sw_sweep_find_front(s->points, s->many.n);
@@ -158,6 +156,19 @@ static sw_code work(sw_sweep_job *s, sw_run *run, sw_err *err)
         (rc = show(run, s, err)) != SW_OK || (rc = verdict(s, &limits, err)) != SW_OK)
         return rc;
     return s->o->keep_best ? sw_sweep_keep_best(s, err) : SW_OK;
+}
+
+static sw_code work(sw_sweep_job *s, sw_run *run, sw_err *err)
+{
+    sw_code rc;
+
+    if ((rc = sw_quantize_many_check(&s->many, run, &s->base, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&s->rows, run->arena, s->many.n, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&s->points, run->arena, s->many.n, err)) != SW_OK)
+        return rc;
+    read_before(s);
+    if ((rc = sw_quantize_many_run(&s->many, err)) != SW_OK) return rc;
+    return sw_team_rank(run->team) == 0 ? judge(s, run, err) : sw_sweep_wait(s, err);
 }
 
 static sw_code run_sweep(sw_run *run, sw_err *err)
@@ -195,12 +206,13 @@ const sw_cmd sw_cmd_sweep = {
             "both. DIR/sweep.html is the page of `swage report` for all of them.\n"
             "The same command again repeats nothing that is finished, and more schemes can be\n"
             "added. Nothing is removed without --keep-best. The exit code is 1 when no checkpoint\n"
-            "keeps --max-kl and --max-size.\n",
+            "keeps --max-kl and --max-size. Ranks share the quantizing; rank 0 alone measures.\n",
     .options = rows,
     .options_bytes = sizeof(sw_sweep_options),
     .defaults = &defaults,
     .min_args = 1,
     .max_args = 1,
+    .has_ranks = true,
     .is_long = true,
     .examples = examples,
     .run = run_sweep,

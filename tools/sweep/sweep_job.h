@@ -43,8 +43,10 @@ typedef struct sw_sweep_job {
 
 /* Judge every checkpoint that is there against the original over the text, but for those whose
  * figures an earlier run found for the same bytes; the results lie beside the checkpoints, and
- * sweep.json is written after each. What goes wrong with one is its row's failure. */
+ * sweep.json is written after each. What goes wrong with one is its row's failure. Of several
+ * ranks rank 0 calls it, and the others the next, so that each hears of every row. */
 sw_code sw_sweep_measure(sw_sweep_job *sweep, sw_err *err) SW_MUST_USE;
+sw_code sw_sweep_wait(const sw_sweep_job *sweep, sw_err *err) SW_MUST_USE;
 
 /* DIR/sweep.json, as an object and as a file. */
 sw_code sw_sweep_json(cJSON **out, const sw_sweep_job *sweep, sw_err *err) SW_MUST_USE;

@@ -232,8 +232,17 @@ sw_code sw_sweep_measure(sw_sweep_job *s, sw_err *err)
         s->points[i].kl = row->kl.at;
         s->points[i].is_sound = row->is_measured && row->failure.code == SW_OK;
         rc = why == SW_E_CANCELLED ? SW_FAIL(err, why, "%s", local.text) : sw_sweep_write(s, err);
+        if (rc == SW_OK) rc = sw_team_barrier(s->base.team, err); /* a sign of life */
     }
     sw_watch_forget(states);
     (void)unlink(states);
+    return rc;
+}
+
+sw_code sw_sweep_wait(const sw_sweep_job *s, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int i = 0; i < s->many.n && rc == SW_OK; i++) rc = sw_team_barrier(s->base.team, err);
     return rc;
 }

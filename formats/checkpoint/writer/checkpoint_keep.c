@@ -147,7 +147,7 @@ const char *sw_ckpt_writer_leave(sw_ckpt_writer *w)
     /* Finished blocks are kept once their inputs are digested: who failed waits for that, who wants
      * to stop does not. */
     sw_writer_stop_copies(w);
-    if (sw_progress_check(w->progress, &ignored) != SW_OK) sw_writer_stop_ahead(w);
+    if (sw_progress_check(w->progress, &ignored) != SW_OK) sw_writer_stop_digest(w);
     if (sw_resume_settle(&w->resume, &ignored) != SW_OK) {
         w->resume.n_blocks = sw_journal_n_blocks(&w->resume.journal);
         if (!w->resume.n_blocks) return NULL;

@@ -541,7 +541,8 @@ sw_code sw_ckpt_writer_commit(sw_ckpt_writer *w, const cJSON *manifest, sw_err *
 void sw_ckpt_writer_free(sw_ckpt_writer *w)
 {
     if (!w) return;
-    sw_writer_stop_ahead(w);
+    sw_writer_stop_copies(w);
+    sw_writer_stop_digest(w);
     sw_resume_free(&w->resume); /* before the shards that it syncs */
     sw_writer_free_stacks(w);
     sw_st_writer_free(w->st);

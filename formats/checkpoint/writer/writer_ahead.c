@@ -120,12 +120,11 @@ void sw_writer_stop_copies(sw_ckpt_writer *w)
     (void)!finish(w, &w->ahead.copies, &ignored);
 }
 
-void sw_writer_stop_ahead(sw_ckpt_writer *w)
+void sw_writer_stop_digest(sw_ckpt_writer *w)
 {
     sw_err ignored = {0};
 
     atomic_store(&w->ahead.is_stopped, true);
-    (void)!finish(w, &w->ahead.copies, &ignored);
     (void)pthread_mutex_lock(&w->ahead.mutex);
     (void)!finish(w, &w->ahead.digest, &ignored);
     (void)pthread_mutex_unlock(&w->ahead.mutex);

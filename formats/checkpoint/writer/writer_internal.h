@@ -108,10 +108,10 @@ sw_code sw_writer_put_shapes(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 void sw_writer_digest_ahead(sw_ckpt_writer *w);
 sw_code sw_writer_check_copies(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 sw_code sw_writer_wait_copies(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
-/* No copies go on beside the caller any more; or nothing at all. What is left undone is left to a
+/* No copies go on beside the caller any more; no digest does. What is left undone is left to a
  * later run. */
 void sw_writer_stop_copies(sw_ckpt_writer *w);
-void sw_writer_stop_ahead(sw_ckpt_writer *w);
+void sw_writer_stop_digest(sw_ckpt_writer *w);
 /* All unclaimed tensors that are not written yet. */
 sw_code sw_writer_copy_all(sw_ckpt_writer *w, sw_err *err) SW_MUST_USE;
 

@@ -143,6 +143,27 @@ static void test_zero_group_is_harmless(void **state)
     free_fixture(fx);
 }
 
+/* What a report says ran is found again by its letters, as another process tells them. */
+static void test_solvers_have_names(void **state)
+{
+    static const char *const methods[] = {"rtn", "gptq"};
+    fixture *fx = make_fixture();
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        run r = solve(fx, methods[i], spec_of(4, true, 32), SW_ORDER_NONE, 0, 1);
+        char told[16] = {0};
+        (void)memcpy(told, r.report.method, strlen(r.report.method));
+        assert_string_equal(r.report.method, methods[i]);
+        assert_ptr_equal(sw_solver_name(told), r.report.method);
+        free_run(&r);
+    }
+    assert_non_null(sw_solver_name("clip"));
+    assert_null(sw_solver_name(""));
+    assert_null(sw_solver_name("gptqq"));
+    free_fixture(fx);
+}
+
 /* Algorithm by elimination of the explicit inverse (Frantar et al., eq. 2 and 3), no blocks. */
 static void textbook(uint8_t *codes, const fixture *fx, const run *r)
 {
@@ -370,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_fit_beats_the_range),
         cmocka_unit_test(test_zero_points_keep_to_the_smallest_allowed),
         cmocka_unit_test(test_the_sign_gives_the_value_more_to_its_side),
+        cmocka_unit_test(test_solvers_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
