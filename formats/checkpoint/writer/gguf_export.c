@@ -460,7 +460,7 @@ static sw_code write_all(sw_gguf_writer *w, sw_gguf_report *report, const sw_che
 
     report->types[0] = o->type;
     report->types[1] = o->embed_type;
-    if ((rc = sw_gguf_arch_of_model(&arch, m->arch->name, m->n_experts > 0, err)) != SW_OK ||
+    if ((rc = sw_gguf_arch_of_model(&arch, m, err)) != SW_OK ||
         (rc = sw_gguf_names_new(&names, m, arch, arena, err)) != SW_OK)
         return rc;
     if (source->is_file) return sw_gguf_write_again(w, report, source, &names, o, err);

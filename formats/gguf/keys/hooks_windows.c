@@ -326,4 +326,5 @@ static sw_code read_mistral3(reader *r)
     return sw_gguf_add_real(r, scaling, "llama_4_scaling_beta", beta);
 }
 
-const sw_gguf_hooks sw_gguf_hooks_mistral3 = {.write = write_mistral3, .read = read_mistral3};
+const sw_gguf_hooks sw_gguf_hooks_mistral3 = {
+    .yarn_part = 1.0, .write = write_mistral3, .read = read_mistral3};
