@@ -53,6 +53,14 @@ static const char *const common_stems[SW_SLOT_COUNT] = {
     [SW_SLOT_SIDE_GATE] = "inp_gate",
     [SW_SLOT_SIDE_OUT] = "proj",
     [SW_SLOT_NORM_SIDE] = "post_norm",
+    [SW_SLOT_LOW_RANK_A] = "laurel_l",
+    [SW_SLOT_LOW_RANK_B] = "laurel_r",
+    [SW_SLOT_NORM_LOW_RANK] = "laurel_post_norm",
+    [SW_SLOT_COPY_ROUTER] = "altup_router",
+    [SW_SLOT_COPY_PREDICT] = "altup_predict_coef",
+    [SW_SLOT_COPY_CORRECT] = "altup_correct_coef",
+    [SW_SLOT_COPY_NORM] = "altup_router_norm",
+    [SW_SLOT_COPY_SCALE] = "altup_correct_scale",
     [SW_SLOT_MIX_IN] = "ssm_in",
     [SW_SLOT_MIX_OUT] = "ssm_out",
     [SW_SLOT_MIX_Z] = "attn_gate",
@@ -179,6 +187,12 @@ static const sw_gguf_key_row cohere2[] = {
     KEY(REAL, "residual_scale", "residual_multiplier", residual_scale, 1.0),                \
     KEY(REAL, "embedding_scale", "embedding_multiplier", embed_scale, 1.0),                 \
     KEY(REAL, "attention.scale", "attention_multiplier", attention_scale, SW_GGUF_REQUIRED)
+static const sw_gguf_key_row gemma3n[] = {
+    KEY(INT, "altup.num_inputs", "altup_num_inputs", n_copies, 4.0),
+    FILE_INT("altup.active_idx", 0),
+    KEY(INT, "embedding_length_per_layer_input", "hidden_size_per_layer_input", side_inputs,
+        256.0),
+    LAST};
 static const sw_gguf_key_row granite[] = {MULTIPLIERS, LAST};
 #define SSM(taps, state, groups, heads)                                                     \
     INT("ssm.conv_kernel", taps, mixer.n_taps), INT("ssm.state_size", state, mixer.d_state), \
@@ -236,6 +250,8 @@ static const sw_gguf_arch archs[] = {
     {ROW("gemma2", gemma2, DENSE), ACT("hidden_activation", "gelu_pytorch_tanh"), HOOKS(gemma2)},
     {ROW("gemma3", gemma3_text, DENSE), ACT("hidden_activation", "gelu_pytorch_tanh"),
      HOOKS(gemma3)},
+    {ROW("gemma3n", gemma3n_text, DENSE), ACT("hidden_activation", "gelu_pytorch_tanh"),
+     .keys = gemma3n, HOOKS(gemma3n)},
     {ROW("gemma4", gemma4_text, EITHER), ACT("hidden_activation", "gelu_pytorch_tanh"),
      .stems = beside, HOOKS(gemma4)},
     {ROW("qwen35", qwen3_5_text, DENSE), .order = SW_GGUF_V_HEADS, .stems = delta,
@@ -283,8 +299,8 @@ static const sw_gguf_arch archs[] = {
     {ROW("granite", granite, DENSE), TURNS, .keys = granite, HOOKS(biased)},
     {ROW("granitehybrid", granitemoehybrid, SPARSE), TURNS, .keys = granite_hybrid,
      HOOKS(granite_hybrid)},
-    {ROW("granitehybrid", granitemoehybrid, DENSE), TURNS, .if_key = "attention.scale", .stems = alone,
-     .keys = granite_hybrid_dense, HOOKS(granite_hybrid)},
+    {ROW("granitehybrid", granitemoehybrid, DENSE), TURNS, .stems = alone,
+     .if_key = "attention.scale", .keys = granite_hybrid_dense, HOOKS(granite_hybrid)},
     {ROW("granitehybrid", bamba, DENSE), TURNS, .keys = bamba, HOOKS(bamba)},
     {ROW("mamba2", mamba2, DENSE), .eps_json = "layer_norm_epsilon", .keys = mamba2,
      HOOKS(mamba2)},

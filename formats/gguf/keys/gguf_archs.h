@@ -15,7 +15,9 @@ typedef struct sw_gguf_hooks sw_gguf_hooks;     /* the same */
 typedef enum sw_gguf_experts { SW_GGUF_DENSE, SW_GGUF_SPARSE, SW_GGUF_EITHER } sw_gguf_experts;
 
 /* Do layers choose the keys that they see, and what does turn in what they choose by? */
-typedef enum sw_gguf_choice { SW_GGUF_SEES_ALL, SW_GGUF_CHOOSES_HALVES, SW_GGUF_CHOOSES_PAIRS } sw_gguf_choice;
+typedef enum sw_gguf_choice {
+    SW_GGUF_SEES_ALL, SW_GGUF_CHOOSES_HALVES, SW_GGUF_CHOOSES_PAIRS
+} sw_gguf_choice;
 
 typedef enum sw_gguf_order {
     SW_GGUF_PLAIN,     /* rows as they are */

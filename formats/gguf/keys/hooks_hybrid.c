@@ -334,8 +334,9 @@ static sw_code read_bamba(reader *r)
     rc = sw_gguf_bool(&is_turned, r->g, sw_gguf_key_of(key, r, "rope.scaling.finetuned"), r->err);
     if (rc != SW_OK) return rc;
     if (!is_turned)
-        return SW_FAIL(r->err, SW_E_UNSUPPORTED, "%s: %s is false, and there is no attention.scale: "
-                       "neither Granite nor Bamba is like that", sw_gguf_file_path(r->g, 0), key);
+        return SW_FAIL(r->err, SW_E_UNSUPPORTED, "%s: %s is false, and there is no "
+                       "attention.scale: neither Granite nor Bamba is like that",
+                       sw_gguf_file_path(r->g, 0), key);
     for (int64_t l = 0; l < r->n_layers; l++) {
         cJSON *one = keys[l] ? cJSON_CreateNumber((double)l) : NULL;
 
