@@ -6,7 +6,8 @@
 # floats that they stand for, with inputs rounded where the scheme rounds them (fake_quant_kl), of
 # which it may be 1.05 times; converts to compressed-tensors and back, which must give the same
 # bytes; and compares what lies outside of the decoder (towers, heads for further tokens) with the
-# original by digests. CSV gets one line each. Prints what did not pass, and counts; exit code 1 when something did not.
+# original by digests. CSV gets one line each. Prints what did not pass, and counts; exit code 1
+# when something did not.
 # ONLY=REGEX: of "family scheme" only those. JOBS: at a time. SCHEMES: others than the three.
 set -u
 cd "$(dirname "$0")/../.." || exit 2

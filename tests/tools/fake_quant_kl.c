@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     sw_code rc;
 
     if (window < 2) {
-        (void)fprintf(stderr, "usage: fake_quant_kl MODEL CHECKPOINT REFERENCE.safetensors WINDOW\n");
+        (void)fprintf(stderr, "usage: fake_quant_kl MODEL CHECKPOINT REFERENCE WINDOW\n");
         return 1;
     }
     if ((rc = read_ids(&ids, &n, argv[3], &err)) == SW_OK &&
