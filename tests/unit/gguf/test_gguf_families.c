@@ -104,7 +104,7 @@ static const family families[] = {
     {"recipes/granitemoehybrid_dense", 0,
      "{\"mamba_n_groups\":1,\"mamba_d_state\":32,\"intermediate_size\":192}", NULL},
     {"recipes/nemotron_h", 0, NULL, "every layer that has an MLP"},
-    {"recipes/nemotron_h_latent", 0, "{\"intermediate_size\":64}", NULL},
+    {"recipes/nemotron_h_latent", 0, NULL, NULL},
     {"recipes/kimi_linear", 0, NULL, NULL},
     {"recipes/deepseek_v32", 0, NULL, NULL},
     {"recipes/deepseek_v32_sparse", 0, NULL, NULL},
