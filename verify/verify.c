@@ -472,6 +472,7 @@ static sw_code judge_values(verifier *v, const sw_subject *original, sw_err *err
     span = sw_span_open("judge structure");
     if (rc == SW_OK) rc = sw_verify_kv_scales(&v->report, &v->checkpoint, err);
     if (rc == SW_OK) rc = sw_verify_structure(&v->report, &v->checkpoint, v->n_threads, err);
+    if (rc == SW_OK) rc = sw_verify_unlisted(&v->report, &v->checkpoint, original, err);
     sw_span_close(span, NULL);
     return rc;
 }

@@ -126,7 +126,7 @@ static sw_code add_llama3(const reader *r, const sw_gguf_tensor *t, double theta
         r, cJSON_AddNumberToObject(scaling, "original_max_position_embeddings", length));
 }
 
-/* config.json has two factors where the file has one number, of which deepseek2 stores a tenth. */
+/* config.json has two factors where the file has one number, or a part of it. */
 static sw_code add_mscale(const reader *r, cJSON *scaling)
 {
     double mscale = 0.0;
@@ -135,7 +135,7 @@ static sw_code add_mscale(const reader *r, cJSON *scaling)
     if (r->arch->hooks && r->arch->hooks->may_cut_rope)
         rc = rc ? rc : sw_gguf_added(r, cJSON_AddFalseToObject(scaling, "truncate"));
     if (rc != SW_OK || !(mscale > 0.0)) return rc;
-    if (!strcmp(r->arch->gguf, "deepseek2")) mscale *= 10.0;
+    if (r->arch->hooks && r->arch->hooks->yarn_part > 0.0) mscale /= r->arch->hooks->yarn_part;
     rc = sw_gguf_add_real(r, scaling, "mscale", mscale);
     return rc ? rc : sw_gguf_add_real(r, scaling, "mscale_all_dim", mscale);
 }
@@ -306,9 +306,11 @@ static sw_code begin(reader *r)
     }
     if ((rc = sw_gguf_added(r, classes = cJSON_AddArrayToObject(r->config, "architectures"))))
         return rc;
-    text = cJSON_CreateString(sw_arch_find(r->arch->model_type)->hf_class);
+    text = cJSON_CreateString(r->arch->as_class ? r->arch->as_class
+                                                : sw_arch_find(r->arch->model_type)->hf_class);
     if (!text || !cJSON_AddItemToArray(classes, text)) return sw_gguf_added(r, NULL);
-    return sw_gguf_add_text(r, r->config, "model_type", r->arch->model_type);
+    return sw_gguf_add_text(r, r->config, "model_type",
+                            r->arch->as_type ? r->arch->as_type : r->arch->model_type);
 }
 
 sw_code sw_gguf_config_read(cJSON **out, const sw_gguf_arch **arch, const sw_gguf *g,

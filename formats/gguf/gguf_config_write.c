@@ -76,20 +76,20 @@ static sw_code put_sizes(const config_writer *c)
                                         m->norm_eps);
 }
 
-/* deepseek2 and mistral3 store what yarn does to cosines and sines as one number. */
+/* Some store what yarn does to cosines and sines as one number. */
 static sw_code put_mscale(const config_writer *c)
 {
     const sw_rope *rope = &c->m->rope;
-    const bool is_deepseek = !strcmp(c->arch->gguf, "deepseek2");
+    const double part = hooks_of(c)->yarn_part;
 
     if (rope->truncate == hooks_of(c)->may_cut_rope)
         return sw_gguf_refuse(c, rope->truncate ? "expect yarn without truncate"
                                                 : "know no yarn without truncate");
     if (rope->mscale == 0.0 && rope->mscale_all_dim == 0.0) return SW_OK;
-    if ((!is_deepseek && strcmp(c->arch->gguf, "mistral3")) || rope->mscale != rope->mscale_all_dim)
+    if (!(part > 0.0) || rope->mscale != rope->mscale_all_dim)
         return sw_gguf_refuse(c, "know no mscale of yarn");
     return sw_gguf_write_real(c, "rope.scaling.yarn_log_multiplier",
-                              is_deepseek ? 0.1 * rope->mscale : rope->mscale);
+                              part * rope->mscale);
 }
 
 /* Loaders compute the factor of yarn on cosines by themselves; the key has what is multiplied to
@@ -168,8 +168,6 @@ static sw_code check_rest(const config_writer *c)
     const sw_model *m = c->m;
     const bool turns_whole = !strcmp(c->arch->gguf, "llama") || !strcmp(c->arch->gguf, "falcon");
 
-    if (m->indexer.top_k)
-        return sw_gguf_refuse(c, "expect an indexer for what lies far back, which is not written");
     if (turns_whole && m->rope_dim != m->head_dim)
         return sw_gguf_refuse(c, "turn whole heads, this model a part");
     if (m->act != m->arch->default_act && m->act != SW_MLP_SWIGLU_CLAMPED)

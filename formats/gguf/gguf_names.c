@@ -383,6 +383,15 @@ static sw_code add_copies(sw_gguf_builder *b)
     return rc ? rc : add_two(b, SW_SLOT_COPY_ROUTER, SW_SLOT_COPY_PREDICT);
 }
 
+/* What chooses keys stays in floats. */
+static sw_code add_index(sw_gguf_builder *b)
+{
+    sw_code rc = add_two(b, SW_SLOT_INDEX_Q, SW_SLOT_INDEX_K);
+
+    if (rc == SW_OK) rc = add_kept(b, SW_SLOT_INDEX_WEIGHT);
+    return rc ? rc : add_norm(b, SW_SLOT_NORM_INDEX, true);
+}
+
 static sw_code add_op(sw_gguf_builder *b, const sw_op *op)
 {
     switch (op->kind) {
@@ -415,6 +424,8 @@ static sw_code add_op(sw_gguf_builder *b, const sw_op *op)
         return add_copies(b);
     case SW_OP_CORRECT:
         return add_kept(b, SW_SLOT_COPY_CORRECT);
+    case SW_OP_INDEX:
+        return add_index(b);
     case SW_OP_GATED_DELTA:
     case SW_OP_KIMI_DELTA:
     case SW_OP_SSD:

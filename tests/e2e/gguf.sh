@@ -32,6 +32,21 @@ expect 4 'blocks of Q4_K' "$SWAGE" convert "$T/Q4_K.gguf" --to gptq -o "$T/x" -q
 expect 0 '' "$SWAGE" convert "$T/Q4_K.gguf" --to gptq --allow-requantize -o "$T/again" -q
 expect 4 'allow-requantize' "$SWAGE" convert "$T/Q4_K.gguf" --to gguf --type Q8_0 -o "$T/x.gguf" -q
 
+# codes of a model with latent attention, whose keys and values go as floats: the judge finds every
+# code again, also where the largest of a block is -128 and rounding would have scaled it otherwise
+use_recipes
+"$EXPAND" "$RECIPES/glm4_moe_lite" "$T/latent"
+expect 0 '' "$SWAGE" quantize "$T/latent" -o "$T/latent8" --method rtn --scheme W8A16 -q \
+    --group-size 32 --ignore q_b_proj --format compressed-tensors
+expect 0 '' "$SWAGE" convert "$T/latent8" --to gguf --type Q8_0 --no-tokenizer -q -o "$T/latent.gguf"
+expect 0 '' "$SWAGE" verify "$T/latent.gguf" --against "$T/latent8" -q
+rm -rf "$T/latent8"
+expect 0 '' "$SWAGE" quantize "$T/latent" -o "$T/latent8" --method rtn --scheme NVFP4A16 -q \
+    --format compressed-tensors
+expect 4 'inputs are no whole blocks of NVFP4' "$SWAGE" convert "$T/latent8" --to gguf --type NVFP4 \
+    --no-tokenizer -q -o "$T/no.gguf"
+absent "$T/no.gguf"
+
 # a file written again keeps the types and the bytes; what goes into blocks a second time says what
 # that costs, by a command that works, and what costs less
 expect 0 '' "$SWAGE" convert "$T/Q4_K.gguf" --to gguf -o "$T/same.gguf" -q

@@ -64,6 +64,6 @@ cp "$T/config.json" "$T/mamba2/config.json"
 try mamba2 FP8_DYNAMIC 0.1 --method rtn
 grep -q '0.0, *Infinity' "$T/out/config.json" || fail 'Infinity is lost'
 
-expect 4 'is not known here as GGUF' "$SWAGE" convert "$T/bamba" --to gguf --no-tokenizer -o "$T/no.gguf"
+expect 4 'is not known here as GGUF' "$SWAGE" convert "$T/falcon_h1" --to gguf --no-tokenizer -o "$T/no.gguf"
 absent "$T/no.gguf"
 finish

@@ -93,7 +93,7 @@ static sw_code get(void *self, bool *has, double *out, const sw_linear_ref *ref,
 static sw_code find_names(sw_imatrix_input *in, sw_err *err)
 {
     const sw_gguf_arch *arch;
-    sw_code rc = sw_gguf_arch_of_model(&arch, in->m->arch->name, in->m->n_experts > 0, err);
+    sw_code rc = sw_gguf_arch_of_model(&arch, in->m, err);
 
     if (rc != SW_OK || (rc = sw_gguf_names_new(&in->names, in->m, arch, &in->arena, err)) ||
         (rc = SW_ARENA_TAKE(&in->linears, &in->arena, in->names.n + 1, err)) != SW_OK)

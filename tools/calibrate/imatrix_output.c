@@ -23,7 +23,7 @@ typedef struct output {
 static sw_code find_names(output *o)
 {
     const sw_gguf_arch *arch;
-    sw_code rc = sw_gguf_arch_of_model(&arch, o->m->arch->name, o->m->n_experts > 0, o->err);
+    sw_code rc = sw_gguf_arch_of_model(&arch, o->m, o->err);
 
     return rc ? rc : sw_gguf_names_new(&o->names, o->m, arch, &o->arena, o->err);
 }

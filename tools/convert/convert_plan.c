@@ -203,6 +203,14 @@ static sw_code refuse(const sw_convert_linear *l, const sw_err *why, sw_err *err
                                "less" : "");
 }
 
+/* Why blocks are read as floats and no other way. */
+static const char *why_floats(const char *blocks)
+{
+    if (!strcmp(blocks, "NVFP4")) return "which are read as floats alone";
+    return strcmp(blocks, "Q4_1") ? "whose values do not lie on one scale per group"
+                                  : "whose minimum is not a whole number of scales everywhere";
+}
+
 static sw_code decide(sw_convert_job *job, sw_convert_linear *l, sw_err *err)
 {
     sw_err why = {0};
@@ -214,10 +222,8 @@ static sw_code decide(sw_convert_job *job, sw_convert_linear *l, sw_err *err)
         l->fate = SW_FATE_DECODED;
         return SW_OK;
     }
-    rc = l->blocks ? SW_FAIL(&why, SW_E_UNSUPPORTED, "is in blocks of %s, whose %s", l->blocks,
-                             strcmp(l->blocks, "Q4_1")
-                                 ? "values do not lie on one scale per group"
-                                 : "minimum is not a whole number of scales everywhere")
+    rc = l->blocks ? SW_FAIL(&why, SW_E_UNSUPPORTED, "is in blocks of %s, %s", l->blocks,
+                             why_floats(l->blocks))
                    : try_exact(job, l, &why);
     if (rc == SW_OK) return SW_OK;
     if (rc != SW_E_UNSUPPORTED) return SW_FAIL(err, rc, "%s", why.text);

@@ -154,10 +154,8 @@ static bool same_in_gguf(const sw_subject *a, const sw_subject *b)
     sw_err ignored = {0};
 
     return (a->is_gguf || b->is_gguf) &&
-           sw_gguf_arch_of_model(&of_a, a->model.arch->name, a->model.n_experts > 0, &ignored) ==
-               SW_OK &&
-           sw_gguf_arch_of_model(&of_b, b->model.arch->name, b->model.n_experts > 0, &ignored) ==
-               SW_OK &&
+           sw_gguf_arch_of_model(&of_a, &a->model, &ignored) == SW_OK &&
+           sw_gguf_arch_of_model(&of_b, &b->model, &ignored) == SW_OK &&
            !strcmp(of_a->gguf, of_b->gguf) && of_a->experts == of_b->experts;
 }
 

@@ -48,9 +48,10 @@ sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint, int
 
 /* The same for linears of the decoder that are none of a layer's, such as Gemma 4's projection
  * before the layers: findings "config" where they are stored in floats and the config tells
- * engines otherwise. Routers and what chooses keys are left out, which engines know for floats. */
+ * engines otherwise. Routers and what chooses keys are left out, which engines know for floats,
+ * and so is what `original` (or NULL) has not: that is unexpected. */
 sw_code sw_verify_unlisted(sw_report *report, const sw_subject *checkpoint,
-                           sw_err *err) SW_MUST_USE;
+                           const sw_subject *original, sw_err *err) SW_MUST_USE;
 
 /* The same for fields of config_groups (compressed-tensors, modelopt) that contradict others or
  * what is stored, so that engines refuse a checkpoint or misread it although it can be decoded:

@@ -61,6 +61,16 @@ static void look_at_codes(tally *t, const sw_spec_weight *w, const float *v, int
     }
 }
 
+/* Values that are those of the original, as where its codes were taken over: any scale is right. */
+static bool holds_exactly(const sw_spec_weight *w, const float *v, int64_t n, int64_t from)
+{
+    bool is_same = w->values != NULL;
+
+    for (int64_t k = from; k < from + w->group_elems && is_same; k++)
+        is_same = !(fabsf(w->values[n * w->k_in + k] - v[k]) > 0.0f);
+    return is_same;
+}
+
 static void look_at_block(tally *t, const sw_spec_weight *w, const struct rule *rule,
                           const float *v, int64_t n, int64_t g)
 {
@@ -82,7 +92,8 @@ static void look_at_block(tally *t, const sw_spec_weight *w, const struct rule *
     t->n_blocks++;
     t->n_plain += is_plain;
     if (is_plain) look_at_codes(t, w, v, n, g);
-    else if (!t->n_scales++) t->scale = (misfit){n, g, from, have, want};
+    else if (!holds_exactly(w, v, n, from) && !t->n_scales++)
+        t->scale = (misfit){n, g, from, have, want};
 }
 
 static void say(char *why, size_t size, const tally *t, const sw_spec_weight *w)

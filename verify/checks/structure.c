@@ -350,7 +350,6 @@ sw_code sw_verify_structure(sw_report *report, const sw_subject *checkpoint, int
     sw_code rc = SW_OK;
 
     if (!checkpoint->is_gguf) rc = check_linears(&p);
-    if (rc == SW_OK) rc = sw_verify_unlisted(report, checkpoint, err);
     if (rc == SW_OK) rc = sw_verify_config_groups(report, checkpoint, err);
     if (rc == SW_OK) rc = check_finite(&p, n_threads);
     if (rc == SW_OK) rc = check_head(&p);

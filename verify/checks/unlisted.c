@@ -63,7 +63,8 @@ static sw_code check_one(sw_report *report, const sw_subject *s, const sw_st_ten
                           "it among the modules that are not", t->name, why);
 }
 
-sw_code sw_verify_unlisted(sw_report *report, const sw_subject *s, sw_err *err)
+sw_code sw_verify_unlisted(sw_report *report, const sw_subject *s, const sw_subject *original,
+                           sw_err *err)
 {
     sw_arena arena = {0};
     sw_subject_linear *linears, key = {.path = NULL};
@@ -79,6 +80,7 @@ sw_code sw_verify_unlisted(sw_report *report, const sw_subject *s, sw_err *err)
         char path[256];
 
         key.path = path;
+        if (original && !sw_st_find(original->st, t->name)) continue;
         if (sw_dtype_is_float(t->view.dtype) && sw_model_owns(&s->model, t->name) &&
             sw_model_matrix_path(path, &s->model, t->name, t->view.n_dims) &&
             !bsearch(&key, linears, (size_t)n, sizeof *linears, compare_paths))

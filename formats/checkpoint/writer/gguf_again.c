@@ -138,7 +138,7 @@ static sw_code declare(sw_gguf_writer *w, sw_gguf_report *report, const again *a
             report->n_fallback += p->n_names;
         for (int64_t k = 0; k < p->n_names && rc == SW_OK && p->type != p->t->type; k++)
             if (!a->o->may_requantize)
-                rc = sw_gguf_export_check(a->source, p->name + k, p->type, err);
+                rc = sw_gguf_export_check(a->source, p->name + k, p->type, p->type, err);
         if (rc == SW_OK)
             rc = sw_gguf_declare(w, p->t->name, p->type, p->t->n_dims, p->t->shape, err);
     }

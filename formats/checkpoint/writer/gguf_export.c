@@ -197,7 +197,8 @@ static bool is_quantized(const sw_checkpoint *source, const sw_gguf_name *name)
 {
     char path[256];
 
-    return (name->is_linear || name->is_table) && module_of(path, name->hf) &&
+    return (name->is_linear || name->is_table || name->slot == SW_SLOT_KV_B) &&
+           module_of(path, name->hf) &&
            sw_checkpoint_is_quantized(source, path);
 }
 
@@ -305,7 +306,7 @@ static void count_fate(sw_gguf_report *report, const job *j)
     report->n_unweighted += j->options->imatrix && j->name->is_linear && !j->weights &&
                             sw_block_sizes[j->type].elems > 1 && !j->is_carried;
     if (is_lossless(j)) report->n_exact++;
-    else if (j->is_quantized) report->n_requantized++;
+    else if (j->is_quantized && j->name->slot != SW_SLOT_KV_B) report->n_requantized++;
     else report->n_rounded++;
 }
 
@@ -353,9 +354,8 @@ static sw_code check_blocks(const sw_checkpoint *source, const sw_gguf_name *nam
                    sw_block_sizes[from].name, sw_block_sizes[type].name);
 }
 
-/* Before anything is written: what would be rounded twice, and may not be. */
 sw_code sw_gguf_export_check(const sw_checkpoint *source, const sw_gguf_name *name,
-                             sw_block_type type, sw_err *err)
+                             sw_block_type type, sw_block_type asked, sw_err *err)
 {
     bool is_conditional = false;
     sw_err why = {0};
@@ -379,6 +379,11 @@ sw_code sw_gguf_export_check(const sw_checkpoint *source, const sw_gguf_name *na
         sw_qtensor_free(&q);
     }
     if (rc == SW_OK) return SW_OK;
+    if (name->file_elems % sw_block_sizes[asked].elems) { /* so another type was taken */
+        why = (sw_err){0};
+        rc = SW_FAIL(&why, SW_E_UNSUPPORTED, "%lld inputs are no whole blocks of %s",
+                     (long long)name->file_elems, sw_block_sizes[asked].name);
+    }
     return SW_FAIL(err, rc, "%s: %s is quantized already, as %s in groups of %lld, which %s does "
                    "not hold as it is (%s); allow it to be rounded again (--allow-requantize)",
                    source->dir, name->hf, spec.num->name, (long long)spec.group_elems,
@@ -395,7 +400,8 @@ static sw_code declare(sw_gguf_writer *w, sw_gguf_report *report, const sw_check
         const sw_block_type type = sw_gguf_export_type(name, o);
 
         if (name->is_linear && type != o->type) report->n_fallback++;
-        if (!o->may_requantize) rc = sw_gguf_export_check(source, name, type, err);
+        if (!o->may_requantize)
+            rc = sw_gguf_export_check(source, name, type, name->is_linear ? o->type : type, err);
         if (rc != SW_OK) return rc;
         if (name->first > 0) continue; /* the first piece declares all */
         rc = sw_gguf_declare(w, name->gguf, type, name->file_dims, name->file_shape, err);
@@ -460,7 +466,7 @@ static sw_code write_all(sw_gguf_writer *w, sw_gguf_report *report, const sw_che
 
     report->types[0] = o->type;
     report->types[1] = o->embed_type;
-    if ((rc = sw_gguf_arch_of_model(&arch, m->arch->name, m->n_experts > 0, err)) != SW_OK ||
+    if ((rc = sw_gguf_arch_of_model(&arch, m, err)) != SW_OK ||
         (rc = sw_gguf_names_new(&names, m, arch, arena, err)) != SW_OK)
         return rc;
     if (source->is_file) return sw_gguf_write_again(w, report, source, &names, o, err);

@@ -8,9 +8,10 @@
 
 /* What a tensor is written in, or the nearest type that its rows are whole blocks of. */
 sw_block_type sw_gguf_export_type(const sw_gguf_name *name, const sw_gguf_options *o);
-/* SW_E_UNSUPPORTED: it would be rounded twice. */
+/* SW_E_UNSUPPORTED: it would be rounded twice, to `type`; `asked` is what its blocks were to be. */
 sw_code sw_gguf_export_check(const sw_checkpoint *source, const sw_gguf_name *name,
-                             sw_block_type type, sw_err *err) SW_MUST_USE;
+                             sw_block_type type, sw_block_type asked,
+                             sw_err *err) SW_MUST_USE;
 /* Encode and write one tensor, or one expert of it. */
 sw_code sw_gguf_export_put(sw_gguf_writer *w, sw_gguf_report *report, const sw_checkpoint *source,
                            const sw_gguf_name *name, sw_block_type type, const sw_gguf_options *o,

@@ -40,6 +40,10 @@ static const char *const common_stems[SW_SLOT_COUNT] = {
     [SW_SLOT_NORM_K_ROW] = "attn_k_norm",
     [SW_SLOT_NORM_Q_A] = "attn_q_a_norm",
     [SW_SLOT_NORM_KV_A] = "attn_kv_a_norm",
+    [SW_SLOT_INDEX_Q] = "indexer.attn_q_b",
+    [SW_SLOT_INDEX_K] = "indexer.attn_k",
+    [SW_SLOT_INDEX_WEIGHT] = "indexer.proj",
+    [SW_SLOT_NORM_INDEX] = "indexer.k_norm",
     [SW_SLOT_NORM_FINAL] = "output_norm",
     [SW_SLOT_NORM_DENSE_OUT] = "post_ffw_norm_1",
     [SW_SLOT_NORM_EXPERTS] = "pre_ffw_norm_2",
@@ -49,6 +53,14 @@ static const char *const common_stems[SW_SLOT_COUNT] = {
     [SW_SLOT_SIDE_GATE] = "inp_gate",
     [SW_SLOT_SIDE_OUT] = "proj",
     [SW_SLOT_NORM_SIDE] = "post_norm",
+    [SW_SLOT_LOW_RANK_A] = "laurel_l",
+    [SW_SLOT_LOW_RANK_B] = "laurel_r",
+    [SW_SLOT_NORM_LOW_RANK] = "laurel_post_norm",
+    [SW_SLOT_COPY_ROUTER] = "altup_router",
+    [SW_SLOT_COPY_PREDICT] = "altup_predict_coef",
+    [SW_SLOT_COPY_CORRECT] = "altup_correct_coef",
+    [SW_SLOT_COPY_NORM] = "altup_router_norm",
+    [SW_SLOT_COPY_SCALE] = "altup_correct_scale",
     [SW_SLOT_MIX_IN] = "ssm_in",
     [SW_SLOT_MIX_OUT] = "ssm_out",
     [SW_SLOT_MIX_Z] = "attn_gate",
@@ -137,11 +149,16 @@ static const sw_gguf_key_row olmoe[] = {
 static const sw_gguf_key_row glm4_moe[] = {
     EXPERTS("n_routed_experts"), EXPERT_WIDTH, SHARED_COUNT("n_shared_experts"), ROUTE_SCALE,
     ROUTE_NORM, GROUPS, SIGMOID, LAST};
-static const sw_gguf_key_row deepseek[] = {
-    EXPERTS("n_routed_experts"), EXPERT_WIDTH, SHARED_COUNT("n_shared_experts"), ROUTE_SCALE,
-    ROUTE_NORM, GROUPS, SIGMOID, KEY(INT, "attention.q_lora_rank", "q_lora_rank", q_rank,
-                                     SW_GGUF_UNSAID),
-    INT("attention.kv_lora_rank", "kv_lora_rank", kv_rank), LAST};
+#define LATENT                                                                              \
+    EXPERTS("n_routed_experts"), EXPERT_WIDTH, SHARED_COUNT("n_shared_experts"), ROUTE_SCALE, \
+    ROUTE_NORM, GROUPS, SIGMOID, KEY(INT, "attention.q_lora_rank", "q_lora_rank", q_rank,  \
+                                     SW_GGUF_UNSAID),                                      \
+    INT("attention.kv_lora_rank", "kv_lora_rank", kv_rank)
+static const sw_gguf_key_row deepseek[] = {LATENT, LAST};
+static const sw_gguf_key_row indexed[] = {
+    LATENT, INT("attention.indexer.head_count", "index_n_heads", indexer.n_heads),
+    INT("attention.indexer.key_length", "index_head_dim", indexer.head_dim),
+    INT("attention.indexer.top_k", "index_topk", indexer.top_k), LAST};
 static const sw_gguf_key_row minimax[] = {
     EXPERTS("num_local_experts"), SAME_WIDTH, SIGMOID,
     {SW_GGUF_FIXED_TEXT, NULL, "scoring_func", SW_GGUF_NO_FIELD, 0.0, "sigmoid"},
@@ -170,6 +187,12 @@ static const sw_gguf_key_row cohere2[] = {
     KEY(REAL, "residual_scale", "residual_multiplier", residual_scale, 1.0),                \
     KEY(REAL, "embedding_scale", "embedding_multiplier", embed_scale, 1.0),                 \
     KEY(REAL, "attention.scale", "attention_multiplier", attention_scale, SW_GGUF_REQUIRED)
+static const sw_gguf_key_row gemma3n[] = {
+    KEY(INT, "altup.num_inputs", "altup_num_inputs", n_copies, 4.0),
+    FILE_INT("altup.active_idx", 0),
+    KEY(INT, "embedding_length_per_layer_input", "hidden_size_per_layer_input", side_inputs,
+        256.0),
+    LAST};
 static const sw_gguf_key_row granite[] = {MULTIPLIERS, LAST};
 #define SSM(taps, state, groups, heads)                                                     \
     INT("ssm.conv_kernel", taps, mixer.n_taps), INT("ssm.state_size", state, mixer.d_state), \
@@ -183,6 +206,7 @@ static const sw_gguf_key_row granite_hybrid[] = {
     SHARED_WIDTH("shared_intermediate_size"), RENORMALIZED(NULL), LAST};
 static const sw_gguf_key_row granite_hybrid_dense[] = {
     MULTIPLIERS, MAMBA_SSM, SAYS(INT, "num_local_experts", 0.0), LAST};
+static const sw_gguf_key_row bamba[] = {MAMBA_SSM, LAST};
 #define NEMOTRON SSM("conv_kernel", "ssm_state_size", "n_groups", "mamba_num_heads")
 static const sw_gguf_key_row nemotron[] = {NEMOTRON, LAST};
 static const sw_gguf_key_row nemotron_moe[] = {
@@ -226,6 +250,8 @@ static const sw_gguf_arch archs[] = {
     {ROW("gemma2", gemma2, DENSE), ACT("hidden_activation", "gelu_pytorch_tanh"), HOOKS(gemma2)},
     {ROW("gemma3", gemma3_text, DENSE), ACT("hidden_activation", "gelu_pytorch_tanh"),
      HOOKS(gemma3)},
+    {ROW("gemma3n", gemma3n_text, DENSE), ACT("hidden_activation", "gelu_pytorch_tanh"),
+     .keys = gemma3n, HOOKS(gemma3n)},
     {ROW("gemma4", gemma4_text, EITHER), ACT("hidden_activation", "gelu_pytorch_tanh"),
      .stems = beside, HOOKS(gemma4)},
     {ROW("qwen35", qwen3_5_text, DENSE), .order = SW_GGUF_V_HEADS, .stems = delta,
@@ -238,6 +264,12 @@ static const sw_gguf_arch archs[] = {
     {ROW("glm4", glm4, DENSE), TURNS, HOOKS(biased)},
     {ROW("glm4moe", glm4_moe, SPARSE), .stems = post_norm, .keys = glm4_moe, HOOKS(glm4_moe)},
     {ROW("deepseek2", deepseek_v3, SPARSE), TURNS, .keys = deepseek, HOOKS(latent)},
+    {ROW("deepseek32", deepseek_v3, SPARSE), TURNS, .choice = SW_GGUF_CHOOSES_HALVES,
+     .as_type = "deepseek_v32", .as_class = "DeepseekV32ForCausalLM", .keys = indexed,
+     HOOKS(indexed)},
+    {ROW("glm-dsa", deepseek_v3, SPARSE), TURNS, .choice = SW_GGUF_CHOOSES_PAIRS,
+     .as_type = "glm_moe_dsa", .as_class = "GlmMoeDsaForCausalLM", .keys = indexed,
+     HOOKS(indexed)},
     {ROW("minimax-m2", minimax_m2, SPARSE), .keys = minimax, HOOKS(sparse)},
     {ROW("gpt-oss", gpt_oss, SPARSE), .stems = post_norm, .keys = gpt_oss, HOOKS(gpt_oss)},
     {ROW("llama4", llama4_text, SPARSE), TURNS, .keys = llama4, HOOKS(llama4)},
@@ -268,7 +300,8 @@ static const sw_gguf_arch archs[] = {
     {ROW("granitehybrid", granitemoehybrid, SPARSE), TURNS, .keys = granite_hybrid,
      HOOKS(granite_hybrid)},
     {ROW("granitehybrid", granitemoehybrid, DENSE), TURNS, .stems = alone,
-     .keys = granite_hybrid_dense, HOOKS(granite_hybrid)},
+     .if_key = "attention.scale", .keys = granite_hybrid_dense, HOOKS(granite_hybrid)},
+    {ROW("granitehybrid", bamba, DENSE), TURNS, .keys = bamba, HOOKS(bamba)},
     {ROW("mamba2", mamba2, DENSE), .eps_json = "layer_norm_epsilon", .keys = mamba2,
      HOOKS(mamba2)},
     {ROW("lfm2", lfm2, DENSE), .eps_json = "norm_eps", .stems = short_conv, .keys = lfm2,
@@ -302,13 +335,22 @@ static sw_code unknown(const char *what, const char *name, bool is_file, sw_err 
                    what, name, list);
 }
 
-sw_code sw_gguf_arch_of_model(const sw_gguf_arch **out, const char *model_type, bool is_sparse,
-                              sw_err *err)
+static sw_gguf_choice choice_of(const sw_model *m)
 {
+    if (!m->indexer.top_k) return SW_GGUF_SEES_ALL;
+    return m->indexer.is_paired ? SW_GGUF_CHOOSES_PAIRS : SW_GGUF_CHOOSES_HALVES;
+}
+
+sw_code sw_gguf_arch_of_model(const sw_gguf_arch **out, const sw_model *m, sw_err *err)
+{
+    const char *model_type = m->arch->name;
+    const bool is_sparse = m->n_experts > 0;
+
     for (size_t i = 0; i < N_ARCHS; i++) {
         const sw_gguf_arch *a = &archs[i];
 
         if (strcmp(a->model_type, model_type) || a->is_read_only ||
+            a->choice != choice_of(m) ||
             (a->experts != SW_GGUF_EITHER && (a->experts == SW_GGUF_SPARSE) != is_sparse))
             continue;
         *out = a;

@@ -65,18 +65,19 @@ struct sw_gguf_hooks {
     bool has_no_heads;   /* no layer has attention */
     bool knows_windows;  /* loaders do as well; else a context ends with its window or is refused */
     bool may_cut_rope;   /* yarn of the published models rounds no limits; that of loaders does */
+    double yarn_part;    /* the part of mscale_all_dim that the file has; 0: none */
     sw_code (*write)(const sw_gguf_config_writer *c) SW_MUST_USE;
     sw_code (*read)(sw_gguf_config_reader *r) SW_MUST_USE; /* after all other keys */
 };
-extern const sw_gguf_hooks sw_gguf_hooks_gemma2, sw_gguf_hooks_gemma3, sw_gguf_hooks_gemma4,
-    sw_gguf_hooks_windows, sw_gguf_hooks_olmo3, sw_gguf_hooks_exaone4, sw_gguf_hooks_smollm3,
-    sw_gguf_hooks_llama4, sw_gguf_hooks_mistral3, sw_gguf_hooks_gpt_oss;
+extern const sw_gguf_hooks sw_gguf_hooks_gemma2, sw_gguf_hooks_gemma3, sw_gguf_hooks_gemma3n,
+    sw_gguf_hooks_gemma4, sw_gguf_hooks_windows, sw_gguf_hooks_olmo3, sw_gguf_hooks_exaone4,
+    sw_gguf_hooks_smollm3, sw_gguf_hooks_llama4, sw_gguf_hooks_mistral3, sw_gguf_hooks_gpt_oss;
 extern const sw_gguf_hooks sw_gguf_hooks_sparse, sw_gguf_hooks_olmoe, sw_gguf_hooks_glm4_moe,
-    sw_gguf_hooks_latent, sw_gguf_hooks_ernie_moe, sw_gguf_hooks_hunyuan_moe;
+    sw_gguf_hooks_latent, sw_gguf_hooks_indexed, sw_gguf_hooks_ernie_moe, sw_gguf_hooks_hunyuan_moe;
 extern const sw_gguf_hooks sw_gguf_hooks_biased, sw_gguf_hooks_stablelm, sw_gguf_hooks_gpt_neox,
     sw_gguf_hooks_falcon;
 extern const sw_gguf_hooks sw_gguf_hooks_qwen_delta, sw_gguf_hooks_lfm2, sw_gguf_hooks_mamba2,
-    sw_gguf_hooks_granite_hybrid, sw_gguf_hooks_nemotron, sw_gguf_hooks_kimi;
+    sw_gguf_hooks_granite_hybrid, sw_gguf_hooks_bamba, sw_gguf_hooks_nemotron, sw_gguf_hooks_kimi;
 
 /* --- writing ------------------------------------------------------------------------------ */
 

@@ -246,18 +246,27 @@ static bool turns(const sw_model *m)
     return false;
 }
 
+/* What is said of Mamba-2 in some layers, and attention in the others. */
+static sw_code write_some_mamba(const writer *c)
+{
+    const sw_mixer *x = &c->m->mixer;
+    sw_code rc;
+
+    if (2 * c->m->hidden != sw_mixer_width(x))
+        return sw_gguf_refuse(c, "expect a mixer of twice the hidden size");
+    if ((rc = check_ssd(c, true, 0.0)) != SW_OK || (rc = write_keys_of(c)) != SW_OK ||
+        (rc = sw_gguf_write_bool(c, "rope.scaling.finetuned", turns(c->m))) != SW_OK)
+        return rc;
+    return x->n_groups > 1 ? sw_gguf_refuse(c, "norm the mixer's output by groups") : SW_OK;
+}
+
 /* In a model without experts the shared MLP is the MLP. */
 static sw_code write_granite_hybrid(const writer *c)
 {
     const sw_model *m = c->m;
-    sw_code rc;
+    sw_code rc = write_some_mamba(c);
 
-    if (2 * m->hidden != sw_mixer_width(&m->mixer))
-        return sw_gguf_refuse(c, "expect a mixer of twice the hidden size");
-    if ((rc = check_ssd(c, true, 0.0)) != SW_OK || (rc = write_keys_of(c)) != SW_OK ||
-        (rc = sw_gguf_write_bool(c, "rope.scaling.finetuned", turns(m))) != SW_OK)
-        return rc;
-    if (m->mixer.n_groups > 1) return sw_gguf_refuse(c, "norm the mixer's output by groups");
+    if (rc != SW_OK) return rc;
     if (m->n_experts) rc = sw_gguf_write_int(c, "expert_feed_forward_length", m->moe_intermediate);
     return rc ? rc : sw_gguf_write_int(c, "feed_forward_length",
                                        m->n_experts ? m->moe_intermediate
@@ -292,6 +301,52 @@ static sw_code read_granite_hybrid(reader *r)
 const sw_gguf_hooks sw_gguf_hooks_granite_hybrid = {
     .has_own_heads = true, .has_own_widths = true, .write = write_granite_hybrid,
     .read = read_granite_hybrid};
+
+/* The loaders of Granite run this family too: files without the factors of Granite are of it. */
+static sw_code write_bamba(const writer *c)
+{
+    const sw_model *m = c->m;
+    sw_code rc;
+
+    if (m->has_qkv_bias || m->has_mlp_bias) return sw_gguf_refuse(c, "know no biases");
+    if ((rc = write_some_mamba(c)) != SW_OK ||
+        (rc = sw_gguf_write_int(c, "rope.dimension_count", m->rope_dim)) != SW_OK)
+        return rc;
+    return sw_gguf_write_int(c, "feed_forward_length", m->intermediate);
+}
+
+static sw_code read_bamba(reader *r)
+{
+    cJSON *list = cJSON_AddArrayToObject(r->config, "attn_layer_indices");
+    int64_t keys[SW_LAYERS_MAX], n_keys = 0, width = 0, turned = 0;
+    char key[SW_GGUF_KEY_BYTES];
+    bool is_turned = true;
+    sw_code rc = sw_gguf_added(r, list);
+
+    if (rc != SW_OK || (rc = read_keys_of(keys, &n_keys, r)) != SW_OK ||
+        (rc = add_heads(r, n_keys)) != SW_OK ||
+        (rc = read_width(r, "mamba_d_head", "mamba_expand")) != SW_OK ||
+        (rc = sw_gguf_read_count(&width, r, "feed_forward_length", SW_GGUF_REQUIRED)) != SW_OK ||
+        (rc = sw_gguf_add_int(r, "intermediate_size", width)) != SW_OK ||
+        (rc = sw_gguf_read_count(&turned, r, "rope.dimension_count", 0.0)) != SW_OK ||
+        (turned && (rc = sw_gguf_add_int(r, "attn_rotary_emb", turned)) != SW_OK))
+        return rc;
+    rc = sw_gguf_bool(&is_turned, r->g, sw_gguf_key_of(key, r, "rope.scaling.finetuned"), r->err);
+    if (rc != SW_OK) return rc;
+    if (!is_turned)
+        return SW_FAIL(r->err, SW_E_UNSUPPORTED, "%s: %s is false, and there is no "
+                       "attention.scale: neither Granite nor Bamba is like that",
+                       sw_gguf_file_path(r->g, 0), key);
+    for (int64_t l = 0; l < r->n_layers; l++) {
+        cJSON *one = keys[l] ? cJSON_CreateNumber((double)l) : NULL;
+
+        if (keys[l] && (!one || !cJSON_AddItemToArray(list, one))) return sw_gguf_added(r, NULL);
+    }
+    return sw_gguf_add_bool(r, "mamba_conv_bias", has_conv_bias(r));
+}
+
+const sw_gguf_hooks sw_gguf_hooks_bamba = {
+    .has_own_heads = true, .has_own_widths = true, .write = write_bamba, .read = read_bamba};
 
 /* --- Nemotron-H: one mixer or one MLP a layer
  * ----------------------------------------------------- */

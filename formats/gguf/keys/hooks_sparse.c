@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/gguf/keys/gguf_keys.h"
+#include "formats/model/programs.h"
 
 typedef sw_gguf_config_writer writer;
 typedef sw_gguf_config_reader reader;
@@ -150,7 +151,47 @@ static sw_code read_latent(reader *r)
 }
 
 const sw_gguf_hooks sw_gguf_hooks_latent = {
-    .has_own_heads = true, .write = write_latent, .read = read_latent};
+    .has_own_heads = true, .yarn_part = 0.1, .write = write_latent, .read = read_latent};
+
+/* --- the same with keys that are chosen --------------------------------------------------- */
+
+#define LONG_CONTEXT (1 << 20)
+
+static int64_t has_own_choice(const sw_model *m, int64_t l)
+{
+    return m->kind[l] == SW_KIND_LATENT_INDEXED;
+}
+
+static sw_code write_indexed(const writer *c)
+{
+    sw_code rc = write_latent(c);
+
+    if (rc != SW_OK) return rc;
+    if (c->arch->choice == SW_GGUF_CHOOSES_PAIRS)
+        return sw_gguf_write_layers(c, "attention.indexer.types", SW_GGUF_BOOL, has_own_choice);
+    return c->m->indexer.is_shared ? sw_gguf_refuse(c, "choose keys in every layer") : SW_OK;
+}
+
+/* A file without the list is of a model that chooses in every layer or, where its context is long,
+ * in the first three and in every fourth from there. */
+static sw_code read_indexed(reader *r)
+{
+    static const char *const words[] = {"shared", "full"};
+    int64_t is_full[SW_LAYERS_MAX], context = 0;
+    bool is_there;
+    sw_code rc = read_latent(r);
+
+    if (rc != SW_OK || r->arch->choice != SW_GGUF_CHOOSES_PAIRS) return rc;
+    if ((rc = sw_gguf_read_layers(is_full, &is_there, r, "attention.indexer.types")) != SW_OK ||
+        (rc = sw_gguf_read_count(&context, r, "context_length", SW_GGUF_REQUIRED)) != SW_OK)
+        return rc;
+    for (int64_t l = 0; l < r->n_layers; l++)
+        is_full[l] = is_there ? is_full[l] != 0 : context < LONG_CONTEXT || l < 2 || l % 4 == 2;
+    return sw_gguf_add_words(r, "indexer_types", is_full, words);
+}
+
+const sw_gguf_hooks sw_gguf_hooks_indexed = {
+    .has_own_heads = true, .yarn_part = 0.1, .write = write_indexed, .read = read_indexed};
 
 /* --- Kimi: delta attention, and latent attention without rotation in some layers ---------- */
 

@@ -226,6 +226,91 @@ const sw_gguf_hooks sw_gguf_hooks_gemma2 = {
 const sw_gguf_hooks sw_gguf_hooks_gemma3 = {
     .knows_windows = true, .write = write_gemma3, .read = read_gemma3};
 
+/* What loaders of Gemma 3n take for granted: layers with keys of their own, the width of the path
+ * beside attention and of the inputs of single layers, and which layers cut their gates, and how.
+ */
+#define OWN_KEYS_3N 20
+#define LOW_RANK_3N 64
+#define SIDE_3N 256
+#define CUT_LAYERS_3N 10
+#define CUT_SHARE_3N 0.95
+#define CUT_3N 1.6448533535003662 /* deviations above the mean for that share */
+#define CAP_3N 30.0
+
+static sw_code check_gemma3n(const writer *c)
+{
+    const sw_model *m = c->m;
+
+    if (m->n_copies != 4 || m->low_rank != LOW_RANK_3N || m->side_inputs != SIDE_3N)
+        return sw_gguf_refuse(c, "expect altup_num_inputs 4, laurel_rank 64 and "
+                                 "hidden_size_per_layer_input 256");
+    if (fabs(m->logits_cap - CAP_3N) > 1e-6) return sw_gguf_refuse(c, "cap logits at 30");
+    if (m->window_rope.kind != SW_ROPE_DEFAULT)
+        return sw_gguf_refuse(c, "know no scaled rope for window layers");
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        const bool cuts = l < CUT_LAYERS_3N;
+
+        if (m->is_cut_layer[l] != cuts || (cuts && fabs(m->gate_cut - CUT_3N) > 1e-5))
+            return sw_gguf_refuse(c, "leave out 0.95 of the gates of the first 10 layers");
+        if ((m->shares_kv[l] != 0) != (l >= OWN_KEYS_3N))
+            return sw_gguf_refuse(c, "expect keys of their own in the first 20 layers");
+        if (m->shares_kv[l] && m->kind[l] != SW_KIND_UNUSED_KV)
+            return sw_gguf_refuse(c, "expect linears for keys in layers that share them too");
+        if (m->is_window_layer[l] != ((l + 1) % 5 != 0))
+            return sw_gguf_refuse(c, "expect every fifth layer to see all");
+    }
+    return SW_OK;
+}
+
+static int64_t n_shared(const sw_model *m) { return m->n_layers - OWN_KEYS_3N; }
+
+static sw_code write_gemma3n(const writer *c)
+{
+    sw_code rc = check_gemma3n(c);
+
+    if (rc != SW_OK ||
+        (rc = sw_gguf_write_int(c, "attention.shared_kv_layers", n_shared(c->m))) != SW_OK ||
+        (rc = sw_gguf_write_real(c, "rope.freq_base_swa", c->m->window_rope.theta)) != SW_OK)
+        return rc;
+    return write_windows(c);
+}
+
+/* The share of the gates that each layer leaves out. */
+static sw_code add_cuts(reader *r)
+{
+    cJSON *list = cJSON_AddArrayToObject(r->config, "activation_sparsity_pattern");
+
+    for (int64_t l = 0; list && l < r->n_layers; l++) {
+        cJSON *one = cJSON_CreateNumber(l < CUT_LAYERS_3N ? CUT_SHARE_3N : 0.0);
+
+        if (!one || !cJSON_AddItemToArray(list, one)) return sw_gguf_added(r, NULL);
+    }
+    return sw_gguf_added(r, list);
+}
+
+static sw_code read_gemma3n(reader *r)
+{
+    double local = 1e4;
+    sw_code rc;
+
+    if (r->n_layers <= OWN_KEYS_3N)
+        return SW_FAIL(r->err, SW_E_UNSUPPORTED, "%s: gemma3n of %lld layers; the first "
+                       "%d have keys of their own, and others share them",
+                       sw_gguf_file_path(r->g, 0), (long long)r->n_layers, OWN_KEYS_3N);
+    if ((rc = sw_gguf_add_int(r, "num_kv_shared_layers", r->n_layers - OWN_KEYS_3N)) != SW_OK ||
+        (rc = sw_gguf_add_int(r, "laurel_rank", LOW_RANK_3N)) != SW_OK ||
+        (rc = sw_gguf_add_real(r, r->config, "final_logit_softcapping", CAP_3N)) != SW_OK ||
+        (rc = sw_gguf_read_real(&local, r, "rope.freq_base_swa")) != SW_OK ||
+        (rc = sw_gguf_add_real(r, r->config, "rope_local_base_freq", local)) != SW_OK ||
+        (rc = add_cuts(r)) != SW_OK)
+        return rc;
+    return read_windows_every(r, 5, 512);
+}
+
+const sw_gguf_hooks sw_gguf_hooks_gemma3n = {
+    .knows_windows = true, .write = write_gemma3n, .read = read_gemma3n};
+
+
 /* --- Llama 4 and Ministral 3 -------------------------------------------------------------- */
 
 #define CHUNK 8192
@@ -326,4 +411,5 @@ static sw_code read_mistral3(reader *r)
     return sw_gguf_add_real(r, scaling, "llama_4_scaling_beta", beta);
 }
 
-const sw_gguf_hooks sw_gguf_hooks_mistral3 = {.write = write_mistral3, .read = read_mistral3};
+const sw_gguf_hooks sw_gguf_hooks_mistral3 = {
+    .yarn_part = 1.0, .write = write_mistral3, .read = read_mistral3};

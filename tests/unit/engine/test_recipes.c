@@ -1,8 +1,9 @@
 /* test_recipes.c - the decoders of tests/golden/recipes against the logits of another
- * implementation, as whole sequences and token by token.
+ * implementation, as whole sequences and token by token, and with its residual streams.
  *
  * Every recipe is opened with each spelling of its config: as newer and as published files have it.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -121,6 +122,71 @@ static void compare(const recipe *r, const char *config, const char *how, const 
     print_message("           %s, %s, %s: %.2g\n", r->name, config, how, far);
 }
 
+/* Residual stream `i` of token `t`: the row of x, and further ones of a model that has several. */
+static const float *stream_of(const open_model *m, sw_engine *e, const float *x, int64_t t,
+                              int64_t i)
+{
+    const sw_model *model = &m->model;
+
+    return !i ? x + t * model->hidden
+              : sw_engine_side(e) + t * sw_model_side_width(model) +
+                    sw_model_side_of_copies(model) + i * model->hidden;
+}
+
+/* How far the streams behind layer `l` are from those of another implementation, at most. Behind
+ * the last layer the first of several has been replaced by their sum. */
+static double distance_behind(int64_t l, const open_model *m, sw_engine *e, const float *x,
+                              const sw_cview *want)
+{
+    const int64_t hidden = m->model.hidden, n = m->model.n_copies ? m->model.n_copies : 1;
+    const bool is_merged = n > 1 && l + 1 == m->model.n_layers;
+    double far = 0.0;
+
+    for (int64_t t = 0; t < sw_view_elems(want) / (n * hidden); t++)
+        for (int64_t i = is_merged; i < n; i++)
+            far = fmax(far, relative_l2(stream_of(m, e, x, t, i),
+                                        (const float *)want->data + (t * n + i) * hidden,
+                                        hidden));
+    return far;
+}
+
+/* The residual stream behind every layer, where the recipe has it; it counts such recipes. */
+static int n_with_hidden;
+static void check_hidden(const recipe *r, const char *config, const open_model *m,
+                         const reference_logits *ref)
+{
+    const sw_model *model = &m->model;
+    const int64_t n = ref->seq_len;
+    const int64_t width = model->hidden * (model->n_copies ? model->n_copies : 1);
+    double far;
+    sw_engine *e = open_engine(m, n, 2);
+    float *x = NULL;
+    char path[160];
+    sw_st *st = NULL;
+
+    (void)snprintf(path, sizeof path, RECIPES "%s/hidden.safetensors", r->name);
+    MUST(sw_st_open(&st, path, err));
+    assert_int_equal(sw_st_count(st), model->n_layers);
+    MUST(SW_MEM_GET(&x, n * model->hidden, "rows", err));
+    MUST(sw_engine_embed(e, &m->lm, x, ref->ids, 1, n, 0, err));
+    for (int64_t l = 0; l < model->n_layers; l++) {
+        const sw_st_tensor *want;
+
+        MUST(sw_engine_block(e, &m->lm.blocks[l], x, 1, n, NULL, NULL, SW_RUN_ALL, err));
+        (void)snprintf(path, sizeof path, "hidden.%lld", (long long)l);
+        want = sw_st_find(st, path);
+        assert_non_null(want);
+        assert_int_equal(sw_view_elems(&want->view), n * width);
+        far = distance_behind(l, m, e, x, &want->view);
+        if (!(far <= DISTANCE_MAX)) fail_msg("%s, %s, %s: %.3g", r->name, config, path, far);
+        print_message("           %s, %s, %s: %.2g\n", r->name, config, path, far);
+    }
+    sw_mem_put(x);
+    sw_st_close(st);
+    sw_engine_free(e);
+    n_with_hidden++;
+}
+
 static void check_config(const scratch *s, const recipe *r, const char *config)
 {
     char from[128], path[160];
@@ -142,6 +208,8 @@ static void check_config(const scratch *s, const recipe *r, const char *config)
         compare(r, config, "stepped", have, &ref);
         sw_mem_put(have);
     }
+    (void)snprintf(path, sizeof path, "%s/hidden.safetensors", from);
+    if (sw_path_exists(path)) check_hidden(r, config, &m, &ref);
     reference_close(&ref);
     open_model_close(&m);
 }
@@ -157,6 +225,13 @@ static void test_recipe(void **state)
     (void)snprintf(path, sizeof path, RECIPES "%s/config_hub.json", r->name);
     if (sw_path_exists(path)) check_config(&s, r, "config_hub.json");
     scratch_close(&s);
+}
+
+/* Six recipes have hidden states, four of them with two configs. */
+static void test_hidden_states_were_seen(void **state)
+{
+    (void)state;
+    assert_int_equal(n_with_hidden, 10);
 }
 
 /* A session whose layers keep more than keys and values takes a text in uneven pieces, some longer
@@ -276,7 +351,7 @@ int main(void)
     static const char *const with_states[] = {"qwen3_5_text", "bamba", "lfm2", "kimi_linear",
                                               "glm_moe_dsa_sparse", "deepseek_v4"};
     enum { N_STATES = sizeof with_states / sizeof with_states[0] };
-    struct CMUnitTest tests[N_RECIPES + N_STATES + 3];
+    struct CMUnitTest tests[N_RECIPES + N_STATES + 4];
 
     for (size_t i = 0; i < N_RECIPES; i++)
         tests[i] = (struct CMUnitTest){.name = recipes[i].name, .test_func = test_recipe,
@@ -289,5 +364,7 @@ int main(void)
     tests[N_RECIPES + N_STATES + 1] = (struct CMUnitTest)cmocka_unit_test(test_chosen_far_keys);
     tests[N_RECIPES + N_STATES + 2] =
         (struct CMUnitTest)cmocka_unit_test(test_token_experts_checked);
+    tests[N_RECIPES + N_STATES + 3] =
+        (struct CMUnitTest)cmocka_unit_test(test_hidden_states_were_seen);
     return cmocka_run_group_tests_name("recipes", tests, NULL, NULL);
 }

@@ -12,8 +12,10 @@
 
 #include "formats/base/json.h"
 #include "formats/file/gguf.h"
+#include "formats/gguf/gguf_names.h"
 #include "formats/io/file.h"
 #include "formats/io/file_content.h"
+#include "formats/model/programs.h"
 #include "kernels/engine/lm_open.h"
 #include "tests/support/scratch.h"
 #include "tests/support/toys/open_model.h"
@@ -31,12 +33,25 @@
     } while (0)
 
 /* `other`: keys of config.json that the toy gets instead of its own, so that it is as loaders want
- * it. `refused`: a part of the message when there is no form as GGUF. */
+ * it; with another number of layers its tensors are not those of the recipe. `refused`: a part of
+ * the message when there is no form as GGUF. */
 typedef struct family {
     const char *dir;
     int64_t seq_len;
     const char *other, *refused;
 } family;
+
+/* Gemma 3n with the sizes that loaders expect: 20 layers with keys of their own, and two more. */
+#define FIVE_KINDS                                                                         \
+    "\"sliding_attention\",\"sliding_attention\",\"sliding_attention\",\"sliding_attention\"," \
+    "\"full_attention\","
+#define FIVE(text) text "," text "," text "," text "," text
+#define GEMMA3N_22                                                                         \
+    "{\"num_hidden_layers\":22,\"num_kv_shared_layers\":2,\"altup_num_inputs\":4,"         \
+    "\"laurel_rank\":64,\"hidden_size_per_layer_input\":256,\"intermediate_size\":64,"      \
+    "\"layer_types\":[" FIVE_KINDS FIVE_KINDS FIVE_KINDS FIVE_KINDS                        \
+    "\"sliding_attention\",\"sliding_attention\"],\"activation_sparsity_pattern\":["        \
+    FIVE("0.95") "," FIVE("0.95") "," FIVE("0") "," FIVE("0") ",0,0]}"
 
 static const family families[] = {
     {"recipes/gemma3", 0, "{\"query_pre_attn_scalar\":32}", NULL},
@@ -89,13 +104,16 @@ static const family families[] = {
     {"recipes/granitemoehybrid_dense", 0,
      "{\"mamba_n_groups\":1,\"mamba_d_state\":32,\"intermediate_size\":192}", NULL},
     {"recipes/nemotron_h", 0, NULL, "every layer that has an MLP"},
-    {"recipes/nemotron_h_latent", 0, "{\"intermediate_size\":64}", NULL},
+    {"recipes/nemotron_h_latent", 0, NULL, NULL},
     {"recipes/kimi_linear", 0, NULL, NULL},
-    {"recipes/deepseek_v32", 0, NULL, "indexer"},
-    {"recipes/glm_moe_dsa", 0, NULL, "indexer"},
-    {"recipes/bamba", 0, NULL, "not known here as GGUF"},
+    {"recipes/deepseek_v32", 0, NULL, NULL},
+    {"recipes/deepseek_v32_sparse", 0, NULL, NULL},
+    {"recipes/glm_moe_dsa", 0, NULL, NULL},
+    {"recipes/glm_moe_dsa_sparse", 0, NULL, NULL},
+    {"recipes/bamba", 0, "{\"mamba_n_groups\":1,\"mamba_d_state\":32}", NULL},
     {"recipes/falcon_h1", 0, NULL, "not known here as GGUF"},
-    {"recipes/gemma3n", 0, NULL, "not known here as GGUF"},
+    {"recipes/gemma3n", 0, GEMMA3N_22, NULL},
+    {"recipes/gemma3n", 0, NULL, "laurel_rank 64"},
     /* what the same toys are without the changes above */
     {"recipes/gemma3", 0, NULL, "divide scores by another number"},
     {"recipes/qwen3_next", 0, NULL, "heads of keys and values alike"},
@@ -104,6 +122,7 @@ static const family families[] = {
     {"recipes/exaone4", 0, NULL, "windows in the model of 64 layers"},
     {"recipes/llama4", 0, NULL, "let queries grow every 8192 positions"},
     {"recipes/mamba2", 0, NULL, "by groups"},
+    {"recipes/bamba", 0, NULL, "by groups"},
     {"arch/gpt_oss", 0, NULL, NULL},
     {"arch/deepseek_v3", 0, NULL, NULL},
     {"arch/olmo2", 0, NULL, NULL},
@@ -135,6 +154,43 @@ static void change_config(const char *dir, const char *other)
     cJSON_Delete(changes);
 }
 
+/* A recipe of all tensors that the model of `dir` has, in `dir` too. */
+static void write_recipe(const char *dir)
+{
+    const sw_gguf_arch *arch = NULL;
+    sw_gguf_names names = {0};
+    char path[SW_PATH_BYTES];
+    sw_arena arena = {0};
+    cJSON *config = NULL;
+    sw_model m;
+    FILE *f;
+
+    MUST(sw_path_join(path, dir, "config.json", err));
+    MUST(sw_json_read(&config, path, &sw_json_caps_config, err));
+    MUST(sw_model_read(&m, config, err));
+    for (int64_t l = 0; l < m.n_layers; l++)
+        if (m.shares_kv[l]) m.kind[l] = SW_KIND_UNUSED_KV; /* they are stored */
+    MUST(sw_gguf_arch_of_model(&arch, &m, err));
+    MUST(sw_gguf_names_new(&names, &m, arch, &arena, err));
+    MUST(sw_path_join(path, dir, "recipe.json", err));
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "{\"seed_rule\":\"by name\",\"tensors\":[");
+    for (int64_t i = 0; i < names.n; i++) {
+        const sw_gguf_name *name = &names.names[i];
+        const bool is_factor = name->n_dims == 1;
+
+        fprintf(f, "%s\n{\"name\":\"%s\",\"dtype\":\"BF16\",\"shape\":[%lld",
+                i ? "," : "", name->hf, (long long)name->shape[0]);
+        if (!is_factor) fprintf(f, ",%lld", (long long)name->shape[1]);
+        fprintf(f, "],\"center\":%s,\"scale\":0.25}", is_factor ? "1.0" : "0.0");
+    }
+    fprintf(f, "]}\n");
+    assert_int_equal(fclose(f), 0);
+    sw_arena_free(&arena);
+    cJSON_Delete(config);
+}
+
 /* The toy in the scratch directory. */
 static void make_toy(char dir[SW_PATH_BYTES], const scratch *s, const family *f)
 {
@@ -146,6 +202,9 @@ static void make_toy(char dir[SW_PATH_BYTES], const scratch *s, const family *f)
     (void)snprintf(dir, SW_PATH_BYTES, "%s", s->dir);
     MUST(recipe_model_make(dir, from, "config.json", err));
     if (f->other) change_config(dir, f->other);
+    if (!f->other || !strstr(f->other, "num_hidden_layers")) return;
+    write_recipe(dir);
+    MUST(recipe_model_make(dir, dir, "config.json", err));
 }
 
 static sw_code to_gguf(const char *source, const char *out, const char *type, sw_err *err)
@@ -256,9 +315,26 @@ static const asked askeds[] = {
       "blk.0.ffn_gate_inp.scale 128", "blk.0.ffn_down_exps.scale 4",
       "blk.0.post_ffw_norm_1.weight 128",
       "blk.0.pre_ffw_norm_2.weight 128", "blk.0.layer_output_scale.weight 1"}},
+    {"recipes/gemma3n",
+     {"attention.shared_kv_layers=2", "altup.num_inputs=4", "embedding_length_per_layer_input=256",
+      "altup_proj.weight 3 128 128", "altup_unembd_proj.weight 3 128 128",
+      "per_layer_token_embd.weight 320 5632", "per_layer_model_proj.weight 5632 128",
+      "per_layer_proj_norm.weight 256", "blk.0.laurel_l.weight 64 128",
+      "blk.0.laurel_r.weight 128 64", "blk.0.laurel_post_norm.weight 128",
+      "blk.0.altup_predict_coef.weight 16 4", "blk.0.altup_correct_coef.weight 4 4",
+      "blk.0.altup_router.weight 4 128", "blk.0.altup_router_norm.weight 128",
+      "blk.0.altup_correct_scale.weight 128", "blk.0.inp_gate.weight 256 128",
+      "blk.0.proj.weight 128 256", "blk.0.post_norm.weight 128", "blk.21.attn_v.weight 64 128",
+      "blk.21.attn_k_norm.weight 32"}},
     {"recipes/glm4_moe_lite",
      {"attention.head_count_kv=1", "attention.key_length=48", "attention.value_length=32",
       "attention.key_length_mla=32", "attention.value_length_mla=32", "expert_gating_func=2"}},
+    {"recipes/deepseek_v32_sparse",
+     {"attention.indexer.head_count=8", "attention.indexer.key_length=32",
+      "attention.indexer.top_k=16", "blk.1.indexer.attn_q_b.weight 256 48",
+      "blk.1.indexer.attn_k.weight 32 128", "blk.1.indexer.proj.weight 8 128",
+      "blk.1.indexer.k_norm.weight 32", "blk.1.indexer.k_norm.bias 32",
+      "expert_group_count=2", "attention.key_length_mla=32"}},
     {"recipes/llama4_text",
      {"interleave_moe_layer_step=2", "feed_forward_length=128", "expert_feed_forward_length=96",
       "blk.1.ffn_up_exps.weight 4 96 128", "blk.1.ffn_up_shexp.weight 96 128"}},
@@ -270,6 +346,10 @@ static const asked askeds[] = {
       "token_embd_norm.weight 128", "shortconv.l_cache=3"}},
     {"recipes/mamba2", {"blk.0.ssm_a 8 1", "blk.0.ssm_d 8 1", "attention.head_count=0",
                            "feed_forward_length=0", "blk.0.ssm_norm.weight 1 256"}},
+    {"recipes/bamba",
+     {"feed_forward_length=256", "rope.dimension_count=16", "blk.0.ssm_in.weight 584 128",
+      "blk.0.ssm_norm.weight 1 256", "blk.1.ffn_norm.weight 128", "blk.1.attn_q.weight 128 128",
+      "blk.2.ffn_down.weight 128 256"}},
     {"recipes/stablelm_2_12b", {"blk.0.attn_q_norm.weight 4 32"}},
     {"recipes/minimax_m2", {"blk.0.exp_probs_b.bias 4", "expert_gating_func=2"}},
 };

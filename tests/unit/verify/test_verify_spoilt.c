@@ -157,7 +157,7 @@ static void scattered_groups_run_in_floats(void **state)
 /* The directory's tensors again, one left out, one added. */
 static void rewrite(const char *dir, const char *leave_out, const char *add)
 {
-    const int64_t shape[1] = {4};
+    const int64_t shape[2] = {2, 2};
     const float data[4] = {1, 2, 3, 4};
     sw_st_writer *w = NULL;
     sw_st *st = NULL;
@@ -182,7 +182,7 @@ static void rewrite(const char *dir, const char *leave_out, const char *add)
             assert_int_equal(rc, SW_OK);
         }
         if (!pass && *add)
-            assert_int_equal(sw_st_writer_declare(w, add, SW_DTYPE_F32, 1, shape, &err), SW_OK);
+            assert_int_equal(sw_st_writer_declare(w, add, SW_DTYPE_F32, 2, shape, &err), SW_OK);
         if (!pass) assert_int_equal(sw_st_writer_begin(w, &err), SW_OK);
         if (pass && *add)
             assert_int_equal(sw_st_writer_put(w, add, data, sizeof data, &err), SW_OK);
@@ -225,6 +225,25 @@ static void tensors_that_came_or_went_are_found(void **state)
         sw_report_free(&r);
         scratch_close(&s);
     }
+}
+
+/* A matrix that the original lacks is that and nothing else: to list it would be no remedy. */
+static void an_extra_matrix_is_no_unlisted_one(void **state)
+{
+    scratch s;
+    sw_verify_options o;
+    sw_report r;
+
+    (void)state;
+    scratch_open(&s);
+    o = verify_options_for(scratch_path(&s, "q"));
+    quantized_dir_make(o.checkpoint_dir, VERIFY_MODEL, "compressed-tensors", 4, true, 32);
+    rewrite(o.checkpoint_dir, "", "model.layers.0.lora.weight");
+    verify_run(&r, &o);
+    verify_expect_fail(&r, "unexpected", "lora.weight is neither in the original");
+    assert_int_equal(r.n_findings, 1);
+    sw_report_free(&r);
+    scratch_close(&s);
 }
 
 static void manifests_are_held_to_account(void **state)
@@ -325,6 +344,7 @@ int main(void)
         cmocka_unit_test(spoilt_bytes_are_found),
         cmocka_unit_test(scattered_groups_run_in_floats),
         cmocka_unit_test(tensors_that_came_or_went_are_found),
+        cmocka_unit_test(an_extra_matrix_is_no_unlisted_one),
         cmocka_unit_test(manifests_are_held_to_account),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
