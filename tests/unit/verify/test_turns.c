@@ -372,7 +372,8 @@ static void ten_per_cent_are_the_limit(void **state)
 static void reports_say_it(void **state)
 {
     static const char *const words[] = {
-        "decode, batch 64", "prefill 100, batch 8", "mlp.up_proj", "prefill 100  0.67x", "0.67x", "no_kernel",
+        "decode, batch 64", "prefill 100, batch 8", "mlp.up_proj", "prefill 100  0.67x", "0.67x",
+        "no_kernel",
         "no verdict on speed: times of", "gate        min_speedup:", "undecided",
         "verdict     undecided: no verdict on --min-speedup 1.9"};
     char *text;
