@@ -53,7 +53,7 @@ expect 0 '' "$SWAGE" verify -q "$T/out" --against "$TINY" --task "$T/some.jsonl"
 grep -q '^perplexity\|^  perplexity' "$T/stdout" || fail 'no perplexity beside tasks'
 grep -q '^| some (acc) | ' "$T/card.md" || fail 'the card lacks the task'
 # the page has a section of them, a mark and a row of each measure
-for words in 'id="tasks"' 'some, original; ' '<td>multiple choice</td>' '<td>acc_norm, by bytes</td>' 'answers that changed'; do
+for words in 'id="tasks"' 'some, original; ' '>12, multiple choice</span>' '<td>acc_norm, by bytes</td>' '>changed</th>'; do
     grep -qF "$words" "$T/page.html" || fail "the page lacks $words"
 done
 

@@ -31,18 +31,18 @@ static double part(const cJSON *interval, const char *key)
     return sw_exhibit_number(interval, key);
 }
 
-/* "45.33 % [40.00 %, 50.67 %]", or a dash. */
+/* "45.33 % [40.00, 50.67]", or a dash. */
 static void put_share(sw_html *h, const cJSON *at)
 {
-    char value[SW_SHOWN_BYTES], low[SW_SHOWN_BYTES], high[SW_SHOWN_BYTES];
+    char value[SW_SHOWN_BYTES];
 
     if (!isfinite(part(at, "value"))) {
         sw_cell(h, "\xE2\x80\x93", part(at, "value"));
         return;
     }
-    sw_html_put(h, "<td class=\"n\" data-v=\"%.9g\">%s <span class=\"muted\">[%s, %s]</span></td>",
-                part(at, "value"), sw_show_percent(value, part(at, "value")),
-                sw_show_percent(low, part(at, "low")), sw_show_percent(high, part(at, "high")));
+    sw_html_put(h, "<td class=\"n\" data-v=\"%.9g\">%s <span class=\"muted\">[%.2f, %.2f]</span>"
+                "</td>", part(at, "value"), sw_show_percent(value, part(at, "value")),
+                100 * part(at, "low"), 100 * part(at, "high"));
 }
 
 static void put_rows(sw_html *h, const cJSON *task)
@@ -54,9 +54,8 @@ static void put_rows(sw_html *h, const cJSON *task)
         const struct measure *m = &measures[i];
 
         if (!sw_json_member(task, m->value)) continue;
-        sw_html_put(h, "<tr><th scope=\"row\">%s</th><td>%s</td>", name, kind);
-        sw_cell(h, sw_show_count(items, part(task, "items")), part(task, "items"));
-        sw_html_put(h, "<td>%s</td>", m->name);
+        sw_html_put(h, "<tr><th scope=\"row\">%s<br/><span class=\"muted\">%s, %s</span></th>"
+                    "<td>%s</td>", name, sw_show_count(items, part(task, "items")), kind, m->name);
         put_share(h, sw_json_member(task, m->value));
         put_share(h, sw_json_member(task, m->original));
         put_share(h, sw_json_member(task, m->difference));
@@ -67,11 +66,12 @@ static void put_rows(sw_html *h, const cJSON *task)
 
 static void put_table(sw_html *h, const cJSON *tasks)
 {
-    static const char *const headings[] = {"task", "kind", "#items", "counted by", "#right",
-                                           "#original", "#difference", "#answers that changed"};
+    static const char *const headings[] = {"task", "counted by", "#right", "#original",
+                                           "#difference", "#changed"};
     const cJSON *task;
 
-    sw_table_begin(h, false, "Answers; brackets: bootstrap intervals over items", headings, 8);
+    sw_table_begin(h, false, "Right answers, and those that changed; brackets: bootstrap "
+                             "intervals over items", headings, 6);
     cJSON_ArrayForEach(task, tasks) put_rows(h, task);
     sw_table_end(h);
 }
