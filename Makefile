@@ -4,6 +4,8 @@
 
 CONFIG  ?= release
 CC      ?= cc
+# What runs the program that was built, where it is for another machine: an emulator.
+RUN     ?=
 PREFIX  ?= /usr/local
 VERSION := 0.1.0
 RELEASED := 2026-11-22

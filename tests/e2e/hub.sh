@@ -25,6 +25,8 @@ expect 0 '' "$SWAGE" plan --quiet org/name@0123
 expect 0 '' "$SWAGE" calibrate --quiet org/name --calib "$T/text.txt" --samples 2 --seq-len 64 -o "$T/s"
 expect 0 '' "$SWAGE" generate --quiet org/name@$COMMIT --prompt Once -n 2
 expect 0 '' "$SWAGE" quantize --quiet org/name --method rtn --format gptq -o "$OUT"
+expect 0 "org/name is $SNAPSHOT" "$SWAGE" quantize org/name --method rtn --format gptq -o "$OUT" --force --progress none
+grep -q "^next  *swage verify .* --against org/name@$COMMIT " "$T/stdout" || fail 'what comes next has a path of the cache in place of the id'
 expect 0 '' "$SWAGE" verify --quiet "$OUT" --against org/name --text "$T/text.txt" --window 64
 expect 0 '' "$SWAGE" verify --quiet org/name --text "$T/text.txt" --window 64
 expect 0 '' "$SWAGE" convert --quiet org/name@main --to f16 -o "$T/f16"

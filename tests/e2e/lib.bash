@@ -1,7 +1,8 @@
 # lib.bash - what the end-to-end scripts share. Source it; it makes $T, a directory of the test's own.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
-SWAGE=$PWD/${BUILD:-build/release}/swage
+BUILD=${BUILD:-build/release}
+SWAGE=$PWD/$BUILD/swage
 TINY=$PWD/calib_data/tiny-llama
 TOY=$PWD/tests/golden/arch/llama # two layers, random weights, no tokenizer
 T=$(mktemp -d "${TMPDIR:-/tmp}/swage-e2e.XXXXXX") || exit 1

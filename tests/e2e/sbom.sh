@@ -22,6 +22,9 @@ if [ ! -e "$BUILD/libswage_cuda.so" ]; then # which would be on the list as well
     version=$(sed -nE 's/^  "name": "swage-(.*)",/\1/p' "$sbom")
     bash tests/make/package/sbom.sh "$version" "$SWAGE" "$BUILD/libswage.so.$version" >"$T/again" || fail again
     cmp "$sbom" "$T/again" || fail 'not the same again'
+    # what the loader itself says, which is asked where the program is for another machine and run by an emulator
+    RUN=env bash tests/make/package/sbom.sh "$version" "$SWAGE" "$BUILD/libswage.so.$version" >"$T/loader" || fail loader
+    cmp "$sbom" "$T/loader" || fail 'the loader says otherwise than ldd'
 fi
 
 # damage SED TEXT: a document that lacks something is refused for that

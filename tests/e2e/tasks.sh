@@ -49,9 +49,13 @@ expect 2 'gate max_kl compares two models on a text' "$SWAGE" verify "$TINY" --t
 # --- with a text as well, and in the card
 head -c 3000 calib_data/eval.txt >"$T/text.txt"
 expect 0 '' "$SWAGE" verify -q "$T/out" --against "$TINY" --task "$T/some.jsonl" --text "$T/text.txt" \
-    --window 64 --card "$T/card.md"
+    --window 64 --card "$T/card.md" --html "$T/page.html"
 grep -q '^perplexity\|^  perplexity' "$T/stdout" || fail 'no perplexity beside tasks'
 grep -q '^| some (acc) | ' "$T/card.md" || fail 'the card lacks the task'
+# the page has a section of them, a mark and a row of each measure
+for words in 'id="tasks"' 'some, original; ' '>12, multiple choice</span>' '<td>acc_norm, by bytes</td>' '>changed</th>'; do
+    grep -qF "$words" "$T/page.html" || fail "the page lacks $words"
+done
 
 # --- files that are none: before any model is run
 printf '{"query": "a", "choices": ["b", "c"], "gold": 3}\n' >"$T/bad.jsonl"

@@ -42,6 +42,7 @@ static void a_quantized_one_beside_its_original(void **state)
     sw_arena arena = {0};
     const sw_speed_job job = {.dir = dir, .original_dir = MODEL, .request = &request, .gpu = gpu,
                               .n_threads = 2};
+    int n_of_prefill = 0;
 
     quantized_dir_make(dir, MODEL, "compressed-tensors", 4, true, 128);
     MUST(sw_checkpoint_speed(&s, &arena, &job, err));
@@ -52,8 +53,11 @@ static void a_quantized_one_beside_its_original(void **state)
 
         assert_true(l->us[0] > 0 && l->us[1] > 0 && l->speedup.at > 0);
         assert_true(l->bytes[0] < l->bytes[1]);
+        if (l->is_prefill) assert_int_equal(l->m, request.prompt);
+        n_of_prefill += l->is_prefill;
         if (sw_cuda_kernel_find(l->kernel) < 0) fail_msg("%s: kernel %s", l->name, l->kernel);
     }
+    assert_true(n_of_prefill > 0);
     sw_arena_free(&arena);
 }
 

@@ -80,13 +80,13 @@ install: all shared ## install program, libraries, headers, manual pages and com
 	printf '%s\n' "$$STATIC_PC" >$(PC_DIR)/swage-static.pc
 	[ ! -f "$(CUDA_LIB)" ] || printf '%s\n' "$$SWAGE_CUDA_PC" >$(PC_DIR)/swage-cuda.pc
 	install -d $(MAN_DIR) $(dir $(BASH_COMPLETION) $(ZSH_COMPLETION) $(FISH_COMPLETION))
-	$(BIN) completion bash >$(BASH_COMPLETION)
-	$(BIN) completion zsh >$(ZSH_COMPLETION)
-	$(BIN) completion fish >$(FISH_COMPLETION)
+	$(RUN) $(BIN) completion bash >$(BASH_COMPLETION)
+	$(RUN) $(BIN) completion zsh >$(ZSH_COMPLETION)
+	$(RUN) $(BIN) completion fish >$(FISH_COMPLETION)
 	rm -f $(MAN_DIR)/swage.1 $(MAN_DIR)/swage-*.1
-	$(BIN) man >$(MAN_DIR)/swage.1
-	for c in $$($(BIN) --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do \
-	  $(BIN) man $$c >$(MAN_DIR)/swage-$$c.1 || exit 1; done
+	$(RUN) $(BIN) man >$(MAN_DIR)/swage.1
+	for c in $$($(RUN) $(BIN) --help | sed -n 's/^  \([a-z]*\)  .*/\1/p'); do \
+	  $(RUN) $(BIN) man $$c >$(MAN_DIR)/swage-$$c.1 || exit 1; done
 
 .PHONY: uninstall
 uninstall: ## remove what `make install` put under PREFIX

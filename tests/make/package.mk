@@ -28,7 +28,7 @@ deb-test: deb ## install, use and remove the packages in a clean Debian; by root
 	$(Q)rc=0; bash tests/make/package/deb_test.sh $(DEB_DIR) calib_data tests/examples || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
 
 $(SBOM): $(BIN) $(SHARED_LIB) tests/make/package/sbom.sh
-	$(Q)bash tests/make/package/sbom.sh $(VERSION) $(BIN) $(SHARED_LIB) \
+	$(Q)RUN='$(RUN)' bash tests/make/package/sbom.sh $(VERSION) $(BIN) $(SHARED_LIB) \
 	  $(if $(wildcard $(CUDA_SO)),$(CUDA_SO) $(CUDA_HOME)/lib64/libcudart_static.a) >$@.part && mv $@.part $@
 
 .PHONY: sbom
@@ -36,11 +36,12 @@ sbom: $(SBOM) ## what is linked, with versions and licences, as SPDX 2.3 in buil
 	@echo $(SBOM)
 
 # The same objects, linked so that they find the libraries of their own folder. An rpath of the older
-# kind (DT_RPATH) also holds for what those libraries need in turn.
+# kind (DT_RPATH) also holds for what those libraries need in turn. With CC for another machine and RUN, an
+# emulator of it, the archive is for that machine.
 TAR_STAGE  := build/tar-stage
 ORIGIN_LIB := -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN/../lib'
 
-.PHONY: tarball tarball-old
+.PHONY: tarball tarball-old tarball-aarch64
 tarball: all shared $(SBOM) ## an archive that runs where it is unpacked, with its libraries (GLIBC=2.31 to refuse a newer one)
 	$(Q)rm -rf $(TAR_STAGE) && $(MAKE) -s install DESTDIR=$(CURDIR)/$(TAR_STAGE)/ PREFIX= LIBDIR=/lib >/dev/null
 	$(Q)$(CC) $(CFLAGS_ALL) -rdynamic $(TOOL_OBJ) -Wl,--whole-archive $(LIB) -Wl,--no-whole-archive \
@@ -48,11 +49,14 @@ tarball: all shared $(SBOM) ## an archive that runs where it is unpacked, with i
 	$(Q)$(CC) $(CFLAGS_ALL) -shared -Wl,-soname,$(SO_NAME) -Wl,--version-script=$(BUILD)/libswage.map \
 	  -Wl,-z,defs,-z,text,-z,relro,-z,now -Wl,--gc-sections $(API_OBJ) $(BUILD)/libparts.a $(LIB) $(LDFLAGS) $(LIBS) \
 	  -Wl,--disable-new-dtags -Wl,-rpath,'$$ORIGIN' -o $(TAR_STAGE)/lib/$(notdir $(SHARED_LIB))
-	$(Q)bash tests/make/package/tarball.sh $(VERSION) $(TAR_STAGE) build/tarball $(SBOM) $(GLIBC)
+	$(Q)CC='$(CC)' RUN='$(RUN)' bash tests/make/package/tarball.sh $(VERSION) $(TAR_STAGE) build/tarball $(SBOM) $(GLIBC)
 
 .PHONY: tarball-test
 tarball-test: ## every archive in build/tarball, unpacked here (ROOT=DIR: and in that other system), does its work
-	$(Q)for t in build/tarball/*.tar.gz; do bash tests/make/package/tarball_test.sh $$t calib_data $(ROOT) || exit 1; done
+	$(Q)for t in build/tarball/*.tar.gz; do bash tests/make/package/tarball_test.sh $$t calib_data $(ROOT) || [ $$? -eq 77 ] || exit 1; done
 
 tarball-old: ## the same in a Debian 11, for glibc 2.31 and later; by root, with a mirror, some minutes
-	$(Q)rc=0; bash tests/make/package/tarball_old.sh $(VERSION) 2.31 || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
+	$(Q)rc=0; bash tests/make/package/tarball_old.sh 2.31 || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]
+
+tarball-aarch64: ## the same for 64-bit Arm, cross-compiled in a Debian 11 and used under an emulator; by root, with a mirror
+	$(Q)rc=0; bash tests/make/package/aarch64.sh 2.31 || rc=$$?; [ $$rc -eq 0 ] || [ $$rc -eq 77 ]

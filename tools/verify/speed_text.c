@@ -1,9 +1,11 @@
 /* speed_text.c - see speed_text.h. */
 #include "tools/verify/speed_text.h"
 
+#include <math.h>
+
 #include "tools/terminal/table.h"
 
-#define LOSERS_SHOWN 10
+#define LOSERS_SHOWN 20
 
 static void print_head(FILE *out, const sw_report_speed *s, int columns)
 {
@@ -54,7 +56,7 @@ static bool cell_row(const void *self, int64_t i, sw_cells out)
     }
     (void)snprintf(out[column++], SW_CELL_BYTES, "%.0f%% %-6s", 100 * c->roof_share[0],
                    c->is_by_bytes[0] ? "memory" : "arith.");
-    (void)snprintf(out[column], SW_CELL_BYTES, "%.0f%%", 100 * c->spread[0]);
+    (void)snprintf(out[column], SW_CELL_BYTES, "%.0f%%", 100 * fmax(c->spread[0], c->spread[1]));
     return true;
 }
 
@@ -92,7 +94,8 @@ static bool loser_row(const void *self, int64_t i, sw_cells out)
     l = all->at[i];
     (void)snprintf(out[0], SW_CELL_BYTES, "%s", l->name);
     (void)snprintf(out[1], SW_CELL_BYTES, "[%lld, %lld]", (long long)l->n_out, (long long)l->k_in);
-    (void)snprintf(out[2], SW_CELL_BYTES, "%lld", (long long)l->m);
+    (void)snprintf(out[2], SW_CELL_BYTES, "%s %lld", l->is_prefill ? "prefill" : "decode",
+                   (long long)l->m);
     put_gain(out[3], &l->speedup);
     (void)snprintf(out[4], SW_CELL_BYTES, "%s%s", l->kernel,
                    l->spread > SW_SPREAD_MAX ? ", noisy" : "");
@@ -117,11 +120,11 @@ static void print_losers(FILE *out, const sw_report_speed *s, int columns)
     (void)fputc('\n', out);
     if (!all.n) {
         sw_line_print(out, NULL, columns, "no kind of linear is slower than the original's, of "
-                      "%lld kinds and sizes of batch", (long long)s->n_linears);
+                      "%lld kinds and numbers of tokens", (long long)s->n_linears);
         return;
     }
     sw_line_print(out, NULL, columns, "linears slower than the original's, each by itself: %lld "
-                  "of %lld kinds and sizes of batch", (long long)all.n, (long long)s->n_linears);
+                  "of %lld kinds and numbers of tokens", (long long)all.n, (long long)s->n_linears);
     sw_table_print(out, &table, columns);
     if (all.n > all.n_shown)
         (void)fprintf(out, "and %lld more, see --json\n", (long long)(all.n - all.n_shown));

@@ -110,6 +110,7 @@ static void put_cell(bool *ok, cJSON *at, const sw_report_speed *s, const sw_spe
 static void put_linear(bool *ok, cJSON *at, const sw_report_speed *s, const sw_speed_linear *l)
 {
     if (!at || !cJSON_AddStringToObject(at, "name", l->name) ||
+        !cJSON_AddStringToObject(at, "what", l->is_prefill ? "prefill" : "decode") ||
         !cJSON_AddStringToObject(at, "kernel", l->kernel))
         *ok = false;
     put(ok, at, "n_out", (double)l->n_out);

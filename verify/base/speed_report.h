@@ -57,6 +57,7 @@ typedef struct sw_speed_linear {
     const char *name;    /* "mlp.down_proj", "mlp.experts.*.up_proj" */
     const char *kernel;  /* that serves the checkpoint's */
     int64_t n_out, k_in, count;
+    bool is_prefill;     /* at the tokens of a prompt, not at those of a batch that decodes */
     int64_t m;           /* tokens of a product */
     double us[SW_SPEED_SIDES]; /* of one product */
     double bytes[SW_SPEED_SIDES];

@@ -2,9 +2,9 @@
  *
  * Decoding: n sequences that hold `context` tokens draw or are fed one token each, together.
  * Prefill: n prompts to the logits of their last tokens, as many at once as the engine takes.
- * Linears: each kind by itself at the same numbers of tokens. All of it through the kernels and the
- * engine that serve the checkpoint; a turn is as many steps as take some 25 ms, so that the clock
- * and the start of a graph do not show.
+ * Linears: each kind by itself at as many tokens as a batch or a prompt brings it. All of it is run
+ * by the kernels and the engine that serve the checkpoint; a turn is as many steps as take some
+ * 25 ms, so that the clock and the start of a graph do not show.
  */
 #ifndef SW_VERIFY_SPEED_CHECKPOINT_SPEED_H
 #define SW_VERIFY_SPEED_CHECKPOINT_SPEED_H

@@ -85,6 +85,7 @@ static void add(sw_linear_kinds *kinds, const sw_lm *lm, const sw_lm *original,
         k->n_out = w->n_out;
         k->k_in = w->k_in;
         k->is_routed = ref->expert >= 0;
+        k->is_head = ref->layer >= lm->model->n_layers;
     }
     k->count++;
     if (k->n_held == SW_KIND_HELD) return;

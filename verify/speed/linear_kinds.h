@@ -11,6 +11,7 @@
 typedef struct sw_linear_kind {
     char name[64];       /* its path behind the layer's number, experts as "*" */
     bool is_routed;      /* of experts that get a part of the tokens */
+    bool is_head;        /* prefill runs it on the last token alone */
     int64_t n_out, k_in;
     int64_t count;       /* in the model */
     int64_t n_held;

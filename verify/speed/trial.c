@@ -7,6 +7,7 @@
 #define TURN_US 25e3       /* of decoding and prefill, at least */
 #define LINEAR_TURN_US 4e3
 #define PASSES_MAX 4096
+#define LINEAR_TOKENS_MAX 4096 /* of a product: beyond, its rate changes no more */
 
 /* One side's turn. */
 typedef struct turn {
@@ -226,21 +227,33 @@ static sw_code try_linear(sw_speed_linear *l, const sw_report_speed *s, sw_speed
     return rc;
 }
 
-static sw_code try_linears(sw_report_speed *s, sw_speed_trial *trial, sw_arena *arena, sw_err *err)
+/* A kind of linear at the tokens of batch i, or behind the last batch at those of one prompt. */
+static sw_speed_linear linear_at(const sw_speed_trial *trial, const sw_linear_kind *kind, int i)
 {
     const sw_speed_request *q = trial->request;
+    const bool is_prefill = i == q->n_batches;
+    const int64_t tokens = is_prefill ? sw_min_i64(q->prompt, LINEAR_TOKENS_MAX) : q->batches[i];
+    const double share = kind->is_routed ? trial->experts_share : 1;
+
+    return (sw_speed_linear){.name = kind->name, .n_out = kind->n_out, .k_in = kind->k_in,
+                             .count = kind->count, .is_prefill = is_prefill,
+                             .m = (int64_t)ceil(share * (double)tokens)};
+}
+
+static sw_code try_linears(sw_report_speed *s, sw_speed_trial *trial, sw_arena *arena, sw_err *err)
+{
+    const int per_kind = trial->request->n_batches + 1, n = trial->kinds->n * per_kind;
     sw_code rc = SW_OK;
 
-    for (int i = 0; i < trial->kinds->n * q->n_batches && rc == SW_OK; i++) {
-        const sw_linear_kind *kind = &trial->kinds->at[i / q->n_batches];
-        const double share = kind->is_routed ? trial->experts_share : 1;
+    for (int i = 0; i < n && rc == SW_OK; i++) {
+        const sw_linear_kind *kind = &trial->kinds->at[i / per_kind];
         sw_speed_linear *l = &s->linears[s->n_linears];
 
-        *l = (sw_speed_linear){
-            .name = kind->name, .n_out = kind->n_out, .k_in = kind->k_in, .count = kind->count,
-            .m = (int64_t)ceil(share * (double)q->batches[i % q->n_batches])};
-        if (s->n_linears && l[-1].m == l->m && l[-1].name == l->name) continue;
-        sw_progress_step(trial->progress, "linears", i, trial->kinds->n * q->n_batches);
+        *l = linear_at(trial, kind, i % per_kind);
+        if (l->is_prefill ? kind->is_head
+                          : s->n_linears && l[-1].m == l->m && l[-1].name == l->name)
+            continue;
+        sw_progress_step(trial->progress, "linears", i, n);
         rc = try_linear(l, s, trial, kind, arena, err);
         s->n_linears += rc == SW_OK;
     }
@@ -257,7 +270,8 @@ sw_code sw_speed_try(sw_report_speed *out, sw_arena *arena, sw_speed_trial *tria
     out->prompt = out->context = q->prompt;
     out->n_rounds = q->n_rounds;
     if ((rc = SW_ARENA_TAKE(&out->cells, arena, 2 * q->n_batches, err)) != SW_OK ||
-        (rc = SW_ARENA_TAKE(&out->linears, arena, trial->kinds->n * q->n_batches, err)) != SW_OK ||
+        (rc = SW_ARENA_TAKE(&out->linears, arena, trial->kinds->n * (q->n_batches + 1), err)) !=
+            SW_OK ||
         (rc = try_cells(out, trial, err)) != SW_OK)
         return rc;
     return try_linears(out, trial, arena, err);

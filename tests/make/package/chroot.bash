@@ -30,3 +30,22 @@ in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DE
 
 # apt WORD...: apt-get, whose last lines are shown when it fails.
 apt() { in_root apt-get "$@" >"$root/log" 2>&1 || { tail -n 20 "$root/log"; exit 1; }; }
+
+# build_packages: the libraries that the program is built with
+build_packages() {
+    sed -n '/^DEPS_PACKAGES/,/[^\\]$/p' tests/make/deps.mk | sed 's/.*:=//' | tr -d '\\\n' | xargs -n 1 | grep -v '^gcc$'
+}
+
+# tarball_inside WORD...: `make tarball WORD...` of this source in $root, its archive in build/tarball here. Older
+# objects stay, so that a second time is quick.
+tarball_inside() {
+    local epoch
+    rm -rf "$root/src/tools" "$root/src/tests/make" "$root/src/build/tarball"
+    mkdir -p "$root/src/build" build/tarball
+    git ls-files -z Makefile LICENSE .changelog.md tools quant formats kernels verify tests/make calib_data/calib.txt |
+        tar --null -T - -cf - | tar -xf - -C "$root/src"
+    epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+    touch "$root/src/build/.deps"
+    in_root env SOURCE_DATE_EPOCH="$epoch" make -C /src -j"${JOBS:-$(nproc)}" tarball "$@" 2>&1 | grep -vE '^(  CC|find: |make(\[1\])?: (warning|Entering|Leaving))'
+    cp "$root"/src/build/tarball/*.tar.gz build/tarball/
+}

@@ -8,6 +8,8 @@
 # under one SOURCE_DATE_EPOCH.
 set -euo pipefail
 export LC_ALL=C
+# shellcheck source=tests/make/package/libraries.bash
+. "$(dirname "$0")/libraries.bash"
 version=$1
 shift
 epoch=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || stat -c %Y Makefile)}
@@ -91,13 +93,13 @@ package() {
 id_of() { printf %s "$1" | tr -c 'A-Za-z0-9.-' '-'; }
 
 # NAME PATH of each library, once; the loader itself and what the kernel brings have no name of a file
-libraries=$(ldd "${files[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 } $1 ~ /^\/.*ld-linux/ { n = $1; sub(/.*\//, "", n); print n, $1 }' |
+libraries=$(libraries_of "${files[@]}" | awk '$2 == "=>" && $3 ~ /^\// { print $1, $3 } $1 ~ /^\/.*ld-linux/ { n = $1; sub(/.*\//, "", n); print n, $1 }' |
     sort -u -k1,1)
 # what links its own parts at run time brings none of them from elsewhere
 libraries=$(grep -v '^libswage' <<<"$libraries" || true)
 [ -n "$libraries" ] || { echo "sbom: no libraries of $*" >&2; exit 1; }
-if ldd "${files[@]}" | grep -q 'not found'; then
-    echo "sbom: $(ldd "${files[@]}" | grep 'not found' | head -n 1)" >&2
+if libraries_of "${files[@]}" | grep -q 'not found'; then
+    echo "sbom: $(libraries_of "${files[@]}" | grep 'not found' | head -n 1)" >&2
     exit 1
 fi
 

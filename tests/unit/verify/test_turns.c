@@ -127,6 +127,7 @@ typedef struct fake {
     int n_turns, n_open;
     int64_t n_prefills, largest_step;
     int64_t room;
+    int64_t largest_product; /* tokens */
 } fake;
 
 static void spend(fake *f, double us)
@@ -175,8 +176,8 @@ static sw_code fake_linear_begin(void *self, int64_t *per_pass, const sw_weight 
 
     (void)weights;
     (void)n;
-    (void)m;
     (void)err;
+    if (m > f->largest_product) f->largest_product = m;
     *per_pass = 4;
     f->n_open++;
     return SW_OK;
@@ -208,8 +209,11 @@ static sw_speed_runner runner_of(fake *f)
 static const float zeros[64 * 32];
 static const sw_weight dense = {.n_out = 64, .k_in = 32, .dense = zeros,
                                 .dense_dtype = SW_DTYPE_BF16};
-static sw_linear_kind kind = {.name = "mlp.up_proj", .n_out = 64, .k_in = 32, .count = 2,
-                              .n_held = 1, .held = {{&dense}, {&dense}}};
+static sw_linear_kind two_kinds[] = {
+    {.name = "mlp.up_proj", .n_out = 64, .k_in = 32, .count = 2, .n_held = 1,
+     .held = {{&dense}, {&dense}}},
+    {.name = "lm_head", .n_out = 64, .k_in = 32, .count = 1, .n_held = 1, .is_head = true,
+     .held = {{&dense}, {&dense}}}};
 
 static const sw_speed_request request = {.batches = {1, 8, 64}, .n_batches = 3, .prompt = 100,
                                          .n_steps = 40, .n_rounds = 9};
@@ -219,7 +223,7 @@ static void try_fakes(sw_report *report, double jitter, fake fakes[2])
 {
     static world w;
     const sw_clock clock = {now_us, &w};
-    const sw_linear_kinds kinds = {&kind, 1};
+    const sw_linear_kinds kinds = {two_kinds, 2};
     sw_speed_trial trial = {.request = &request, .n_sides = 2, .max_tokens = 1000, .kinds = &kinds,
                             .experts_share = 1, .clock = &clock,
                             .cost = {{.dense_bytes = 5e5, .dense_weights = 1e6},
@@ -227,8 +231,8 @@ static void try_fakes(sw_report *report, double jitter, fake fakes[2])
     sw_err err = {0};
 
     w.now = 0;
-    fakes[0] = (fake){&w, 1000, 10, 30, jitter, 0, 0, 0, 0, 0};
-    fakes[1] = (fake){&w, 2000, 15, 20, jitter, 0, 0, 0, 0, 0};
+    fakes[0] = (fake){&w, 1000, 10, 30, jitter, 0, 0, 0, 0, 0, 0};
+    fakes[1] = (fake){&w, 2000, 15, 20, jitter, 0, 0, 0, 0, 0, 0};
     trial.runner[0] = runner_of(&fakes[0]);
     trial.runner[1] = runner_of(&fakes[1]);
     memset(report, 0, sizeof *report);
@@ -268,13 +272,24 @@ static void a_trial_says_what_was_done(void **state)
     c = &r.speed.cells[5]; /* of 64 ten */
     assert_true(c->batch == 64 && c->at_once == 10);
     assert_float_equal(c->speedup.median.at, 1.5, 1e-9);
-    assert_int_equal(r.speed.n_linears, 3);
+    assert_int_equal(r.speed.n_linears, 7); /* of three batches each, and one of a prompt */
     l = &r.speed.linears[2];
     assert_int_equal(l->m, 64);
+    assert_false(l->is_prefill);
     assert_float_equal(l->us[0], 30, 1e-6);
     assert_float_equal(l->speedup.at, 2. / 3, 1e-9);
     assert_true(sw_speed_linear_loses(l));
     assert_string_equal(l->kernel, "no_kernel");
+    l = &r.speed.linears[3];
+    assert_true(l->is_prefill && sw_speed_linear_loses(l));
+    assert_string_equal(l->name, "mlp.up_proj");
+    assert_int_equal(l->m, 100);
+    for (int i = 4; i < 7; i++) { /* prefill runs the head on a last token alone */
+        assert_string_equal(r.speed.linears[i].name, "lm_head");
+        assert_false(r.speed.linears[i].is_prefill);
+    }
+    assert_int_equal(fakes[0].largest_product, 100);
+    assert_int_equal(fakes[0].n_open, 0);
     sw_report_free(&r);
 }
 
@@ -357,7 +372,8 @@ static void ten_per_cent_are_the_limit(void **state)
 static void reports_say_it(void **state)
 {
     static const char *const words[] = {
-        "decode, batch 64", "prefill 100, batch 8", "mlp.up_proj", "0.67x", "no_kernel",
+        "decode, batch 64", "prefill 100, batch 8", "mlp.up_proj", "prefill 100  0.67x", "0.67x",
+        "no_kernel",
         "no verdict on speed: times of", "gate        min_speedup:", "undecided",
         "verdict     undecided: no verdict on --min-speedup 1.9"};
     char *text;
@@ -388,7 +404,9 @@ static void reports_say_it(void **state)
     speed = sw_json_member(json, "speed");
     assert_true(cJSON_IsTrue(sw_json_member(speed, "noisy")));
     assert_int_equal(cJSON_GetArraySize(sw_json_member(speed, "cells")), 6);
-    assert_int_equal(cJSON_GetArraySize(sw_json_member(speed, "linears")), 3);
+    assert_int_equal(cJSON_GetArraySize(sw_json_member(speed, "linears")), 7);
+    assert_string_equal(sw_json_member(cJSON_GetArrayItem(sw_json_member(speed, "linears"), 3),
+                                       "what")->valuestring, "prefill");
     cJSON_Delete(json);
     free(text);
     sw_report_free(&r);

@@ -2,6 +2,7 @@
  * speed-up with its interval, and what each kind of linear gains or loses. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "tools/report/sections/section.h"
 #include "verify/base/speed_report.h"
@@ -98,6 +99,8 @@ static void put_cells(sw_html *h, const cJSON *speed)
     sw_table_begin(h, false, "Tokens per second, all sequences of a batch together", headings, 6);
     cJSON_ArrayForEach(cell, sw_json_member(speed, "cells")) {
         const cJSON *own = sw_json_member(cell, "checkpoint");
+        const double spread = fmax(number(own, "spread"), /* without an original, a NaN */
+                                   number(sw_json_member(cell, "original"), "spread"));
         char name[NAME_BYTES], text[SW_SHOWN_BYTES];
 
         name_cell(name, cell);
@@ -106,7 +109,7 @@ static void put_cells(sw_html *h, const cJSON *speed)
         put_interval(h, sw_json_member(sw_json_member(cell, "original"), "tokens_per_second"));
         put_interval(h, sw_json_member(cell, "speedup"));
         sw_cell(h, sw_show_percent(text, number(own, "roof_share")), number(own, "roof_share"));
-        sw_cell(h, sw_show_percent(text, number(own, "spread")), number(own, "spread"));
+        sw_cell(h, sw_show_percent(text, spread), spread);
         sw_html_raw(h, "</tr>\n");
     }
     sw_table_end(h);
@@ -123,12 +126,15 @@ static void put_linears(sw_html *h, const cJSON *speed)
                             "speed-up is below one", headings, 8);
     cJSON_ArrayForEach(l, list) {
         const char *name = sw_exhibit_text(l, "name"), *kernel = sw_exhibit_text(l, "kernel");
-        char text[SW_SHOWN_BYTES];
+        const char *what = sw_exhibit_text(l, "what"); /* older results lack it */
+        char text[SW_SHOWN_BYTES], tokens[SW_SHOWN_BYTES + 16];
 
         sw_html_put(h, "<tr><th class=\"kind\" scope=\"row\"><code>%s</code></th>"
                     "<td>%.0f &#215; %.0f</td>", name,
                     number(l, "n_out"), number(l, "k_in"));
-        sw_cell(h, sw_show_count(text, number(l, "tokens")), number(l, "tokens"));
+        (void)snprintf(tokens, sizeof tokens, "%s%s", sw_show_count(text, number(l, "tokens")),
+                       what && !strcmp(what, "prefill") ? ", prefill" : "");
+        sw_cell(h, tokens, number(l, "tokens"));
         sw_html_put(h, "<td><code class=\"nb\">%s</code></td>", kernel);
         sw_cell(h, sw_show_real(text, number(l, "us")), number(l, "us"));
         sw_cell(h, sw_show_real(text, number(l, "us_original")), number(l, "us_original"));
