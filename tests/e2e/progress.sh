@@ -4,7 +4,8 @@
 . "$(dirname "$0")/lib.bash"
 unset NO_COLOR CLICOLOR_FORCE COLUMNS
 cp calib_data/calib.u16 "$T/calib.u16"
-quantize=(quantize "$TINY" --calib "$T/calib.u16" --samples 12 --seq-len 128)
+slow=(quantize "$TINY" --calib "$T/calib.u16" --samples 12 --seq-len 128) # a bar is drawn six times a second
+quantize=("${slow[@]}" --ignore mlp)
 
 # lines FILE WHAT: every line is an object of the documented kind; the first and the last are begin
 # and end; steps never go back, and their times are numbers.
@@ -99,7 +100,7 @@ on_terminal() { # COLUMNS COMMAND...: what a terminal gets
     shift
     TERM=${TERM_TYPE:-xterm} script -qec "stty cols $columns; $(printf '%q ' "$@")" /dev/null </dev/null 2>&1
 }
-on_terminal 60 "$SWAGE" "${quantize[@]}" -o "$T/tty" >"$T/screen"
+on_terminal 60 "$SWAGE" "${slow[@]}" -o "$T/tty" >"$T/screen"
 drawn=$(tr '\r' '\n' <"$T/screen" | grep -a $'^\x1b\\[K[a-z]' | sed $'s/\x1b\\[[0-9;]*[mK]//g')
 [ "$(grep -c '^quantize \[[#.]*\] [0-9]/6 blocks' <<<"$drawn")" -ge 6 ] || fail "bar: $(head -n 3 <<<"$drawn")"
 awk 'length > 59 { bad = 1; print } END { exit bad }' <<<"$drawn" || fail 'a bar is wider than the terminal'
@@ -107,6 +108,7 @@ grep -q 's left' <<<"$drawn" || fail 'no time that is left'
 grep -q $'\x1b\\[32m#' "$T/screen" || fail 'the bar has no colour'
 ! sed $'s/.*\x1b\\[K//' "$T/screen" | grep -q ' blocks' || fail 'the bar leaves lines'
 NO_COLOR=1 on_terminal 60 "$SWAGE" "${quantize[@]}" -o "$T/tty1" >"$T/screen"
+grep -q '6/6 blocks' "$T/screen" || fail 'no bar without colours'
 ! grep -q $'\x1b\\[[0-9;]*m' "$T/screen" || fail 'NO_COLOR is not obeyed'
 TERM_TYPE=dumb on_terminal 60 "$SWAGE" "${quantize[@]}" -o "$T/tty2" >"$T/screen"
 ! grep -q $'\x1b' "$T/screen" || fail 'a dumb terminal gets escape sequences'

@@ -27,12 +27,14 @@ ifeq ($(WITH_CUDA),)
 cuda gpu-test gpu-sanitize gpu-bench:
 	@echo "skipped: $(if $(NVCC),a $(CONFIG) build,no nvcc found)"
 else
-# wgmma exists on sm_90a alone; what is not named here is for every device from sm_80 on.
+# wgmma exists on sm_90a alone; what is not named here is for every device from sm_80 on. A device of 8.9
+# runs the code of sm_80; only where there is FP8 does it get code of its own.
 ARCH_90A  := -gencode=arch=compute_90a,code=sm_90a
-ARCH_EACH := -gencode=arch=compute_80,code=[sm_80,compute_80] -gencode=arch=compute_89,code=sm_89 $(ARCH_90A)
+ARCH_80   := -gencode=arch=compute_80,code=[sm_80,compute_80]
+ARCH_89   := -gencode=arch=compute_89,code=sm_89
 DEVICE_CAP   = $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
 ARCH_HERE  = $(if $(filter-out 90,$(DEVICE_CAP)),-gencode=arch=compute_$(DEVICE_CAP)$(comma)code=sm_$(DEVICE_CAP),$(ARCH_90A))
-ARCH_ALL  := $(if $(filter all,$(CUDA_ARCH)),$(ARCH_EACH),$(ARCH_HERE))
+ARCH_ALL  := $(if $(filter all,$(CUDA_ARCH)),$(ARCH_80) $(ARCH_90A),$(ARCH_HERE))
 # No exceptions and no guards, so that the program needs no C++ library.
 NVFLAGS   := -std=c++17 -O3 -I. -Xcompiler -fPIC,-fno-exceptions,-fno-threadsafe-statics $(filter -D%,$(OPT_$(CONFIG))) $(NVCCFLAGS)
 NVCC_RUN  := $(if $(findstring ccache,$(CC)),ccache )$(NVCC)
@@ -53,11 +55,15 @@ GPU_SUP   := $(patsubst %,$(BUILD)/tests/gpu/support/%.o,gpu_ref.cu gpu_case gpu
 .PHONY: cuda
 cuda: $(CUDA_SO) $(CUDA_LIB) $(GPU_TESTS) $(GPU_BENCH) $(BUILD)/tests/gpu/example ## the CUDA half, its tests and bench (CUDA_ARCH=native|all)
 
+ANY_DEVICE := kernels/cuda/ops/% kernels/cuda/solver/% kernels/cuda/gemm/any_device/% kernels/cuda/decode/engine_% \
+              kernels/cuda/gemm/quantize.cu tests/gpu/support/gpu_ref.cu
+FP8_UNITS  := $(if $(filter all,$(CUDA_ARCH)),$(filter $(ANY_DEVICE),$(shell sh tests/make/cuda_fp8_units.sh kernels/cuda tests/gpu/support)))
+# The templates of generated units end in _table.cuh.
+FP8_GEN    := $(foreach t,$(filter %_table.cuh,$(FP8_UNITS)),$(filter $(BUILD)/gen/$(t:_table.cuh=_)%,$(CUDA_GEN)))
+
 $(BUILD)/%.cu.o: GPU_ARCH := $(ARCH_90A)
-$(BUILD)/kernels/cuda/ops/%.cu.o $(BUILD)/kernels/cuda/solver/%.cu.o $(BUILD)/kernels/cuda/gemm/any_device/%.cu.o \
-$(BUILD)/kernels/cuda/decode/engine_%.cu.o $(BUILD)/kernels/cuda/gemm/quantize.cu.o $(BUILD)/tests/gpu/support/gpu_ref.cu.o: \
-    GPU_ARCH := $(ARCH_ALL)
-$(BUILD)/gen/kernels/cuda/gemm/any_device/%.cu.o: GPU_ARCH := $(ARCH_ALL)
+$(foreach at,$(BUILD) $(BUILD)/gen,$(patsubst %,$(at)/%.o,$(ANY_DEVICE))): GPU_ARCH := $(ARCH_ALL)
+$(patsubst %,$(BUILD)/%.o,$(filter %.cu,$(FP8_UNITS))) $(FP8_GEN:%=%.o): GPU_ARCH := $(ARCH_80) $(ARCH_89) $(ARCH_90A)
 
 $(BUILD)/gen/.written: $(CUDA_LIST) tests/make/cuda_instances.sh
 	$(Q)sh tests/make/cuda_instances.sh $(CUDA_LIST) $(BUILD)/gen
