@@ -28,6 +28,7 @@ struct sw_solve_problem;
 struct sw_solve_report;
 struct sw_score_job;
 struct sw_block_probe;
+struct sw_sums;
 struct sw_probe_rows;
 struct sw_trial_block;
 

@@ -32,6 +32,7 @@ typedef struct forecaster {
     const sw_forecast_request *r;
     sw_forecast *out;
     int64_t chunk_tokens, n_tokens;
+    double text; /* what the busiest rank has of the text */
     int n_alive; /* sums of pieces of the text at a time */
     bool with_cross;
     int64_t n_probes, measured_peak; /* of sensitivities */
@@ -69,6 +70,15 @@ static int64_t groups_of(const sw_fold *fold, const site_need *need)
     return fold->is_per_expert ? sw_max_i64(1, need->n_experts) : 1;
 }
 
+/* Of the larger of the parts that candidates run on, at one rank. */
+static int64_t tried_tokens(const forecaster *f)
+{
+    const sw_calib *calib = f->r->calib;
+    const int64_t n = sw_block_probe_trial_tokens(calib->n_seqs, calib->seq_len) / calib->seq_len;
+
+    return calib->seq_len * (int64_t)ceil(f->text * (double)n);
+}
+
 static sw_transform_need need_of(const forecaster *f, const sw_fold *fold, const site_need *need)
 {
     const sw_quant_options *o = f->r->options;
@@ -78,19 +88,35 @@ static sw_transform_need need_of(const forecaster *f, const sw_fold *fold, const
                            .n_readers = need->n_linears / n_groups,
                            .is_solved = o->algo->repairs_errors, .n_threads = o->n_threads};
 
-    t.probe_elems = f->r->model->hidden *
-                    sw_block_probe_trial_tokens(f->r->calib->n_seqs, f->r->calib->seq_len);
+    t.probe_elems = f->r->model->hidden * tried_tokens(f);
     return t;
 }
 
-/* A transform's search in front of a site: what reads it decoded, Hessians of its own, and what the
- * method takes. A group of an expert's is as large as the experts' mean. */
-static int64_t search_of(const forecaster *f, const sw_fold *fold, const site_need *need)
+/* Sums that a search takes at a time: of a group, or of so many experts' as may be there. */
+static int64_t search_sums(const forecaster *f, int64_t layer, const sw_fold *fold,
+                           const site_need *need)
+{
+    const sw_place memory = sw_place_cpu(1);
+    const int64_t n = groups_of(fold, need), one = 8 * need->k_in * need->k_in;
+    bool wanted[SW_SITE_COUNT] = {false};
+
+    if (!fold->is_per_expert) return one;
+    wanted[fold->site] = true;
+    return one * sw_min_i64(n, sw_experts_at_a_time(f->r->model, layer, wanted, SW_EXPERTS_ALL,
+                                                    f->n_alive, &memory));
+}
+
+/* A transform's search in front of a site: its Hessians while they are summed; or they beside what
+ * reads the site, decoded, and what the method takes. A group of an expert's is as large as the
+ * experts' mean. */
+static int64_t search_of(const forecaster *f, int64_t layer, const sw_fold *fold,
+                         const site_need *need)
 {
     sw_transform_need t = need_of(f, fold, need);
+    const int64_t sums = search_sums(f, layer, fold, need);
 
-    return 8 * groups_of(fold, need) * t.k * t.k + 4 * t.n_outputs * t.k +
-           f->r->options->algo->transform->bytes(&t);
+    return sw_max_i64(f->n_alive * sums, sums + 4 * t.n_outputs * t.k +
+                                             f->r->options->algo->transform->bytes(&t));
 }
 
 /* The sums of what a piece of the text has, kept back or not: one of the two. */
@@ -203,7 +229,10 @@ static void count_search(forecaster *f, int64_t layer, const sw_fold *fold, cons
     out->gram_flops += searched * k * k;
     out->factor_units += work.factors * n_groups * k * k * k;
     out->solve_units += work.solves * n_k * k;
-    out->fit_weights += work.fit_weights * n_groups;
+    out->fit_weights += (work.fit_weights + work.round_weights) * n_groups;
+    out->round_weights += work.round_weights * n_groups;
+    out->search_sum_bytes += 8 * n_groups * k * k;
+    out->told_bytes += 4 * work.told_weights * n_groups;
 }
 
 static void count_forward(forecaster *f, int64_t layer, const site_need needs[SW_SITE_COUNT])
@@ -239,7 +268,7 @@ static void take_folds(forecaster *f, int64_t layer, int site,
     for (int i = 0; i < n; i++) {
         if ((int)folds[i].site != site) continue;
         count_search(f, layer, &folds[i], &needs[site]);
-        *search = sw_max_i64(*search, search_of(f, &folds[i], &needs[site]));
+        *search = sw_max_i64(*search, search_of(f, layer, &folds[i], &needs[site]));
         *block += 4 * needs[site].weights;
     }
 }
@@ -415,22 +444,24 @@ static int sums_between(const forecaster *f, int n_ranks, bool with_held)
 }
 
 /* Sums come to rank 0 and go out from it along the chain; those of experts go to their owners;
- * codes, a byte a weight, go from each to all. Rows and experts are solved by one rank each, what
- * is not an expert's is factored by all. */
+ * codes, a byte a weight, go from each to all, and so do the weights of trials, as floats. Rows and
+ * experts are solved by one rank each, what is not an expert's is factored by all. */
 static void share(forecaster *f, double n_ranks)
 {
     const sw_calib *calib = f->r->calib;
     sw_forecast *out = f->out;
     const double others = 1 - 1 / n_ranks;
-    const double text = calib ? share_of_text(f, (int)n_ranks) : 1;
     const int n_sums =
         calib && !f->r->has_stats ? sums_between(f, (int)n_ranks, f->with_cross) : 0;
+    const int n_searched = calib ? sums_between(f, (int)n_ranks, false) : 0;
 
     out->traffic_bytes = n_sums * out->sum_bytes + n_sums * others * out->expert_sum_bytes +
+                         n_searched * out->search_sum_bytes + 2 * out->told_bytes +
                          2 * out->weights;
-    out->forward_flops *= text;
-    out->gram_flops *= text;
-    out->stream_bytes = (int64_t)(text * (double)out->stream_bytes);
+    out->forward_flops *= f->text;
+    out->gram_flops *= f->text;
+    out->stream_bytes = (int64_t)(f->text * (double)out->stream_bytes);
+    out->fit_weights -= others * (out->fit_weights - out->round_weights);
     out->factor_units -= others * out->expert_factor_units;
     out->strength_units /= n_ranks;
     out->solve_units /= n_ranks;
@@ -464,13 +495,14 @@ sw_code sw_forecast_new(sw_forecast *out, const sw_forecast_request *request, sw
     const sw_calib *calib = request->calib;
     const int n_ranks = request->n_ranks > 1 ? request->n_ranks : 1;
     sw_forecast forecast = {0};
-    forecaster f = {.r = request, .out = &forecast, .n_alive = 1};
+    forecaster f = {.r = request, .out = &forecast, .n_alive = 1, .text = 1};
     sw_code rc = SW_OK;
 
     if (calib) {
         f.n_tokens = calib->n_seqs * calib->seq_len;
         f.chunk_tokens = sw_streams_chunk_seqs(calib) * calib->seq_len;
         f.n_alive = sw_pieces_alive_at(pieces_of(&f), 0, n_ranks);
+        f.text = share_of_text(&f, n_ranks);
         f.with_cross = !request->has_stats && (o->cap.input > 0 || o->cap.residual > 0) &&
                        o->algo->repairs_errors && sw_streams_hold_back(calib);
         take_engine(&f);

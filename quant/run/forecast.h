@@ -45,8 +45,10 @@ typedef struct sw_forecast {
     double fit_weights;    /* elements that searches of transforms fit to a grid and round */
     double weights;        /* elements solved */
     /* of them the parts of which ranks have each their own, and what goes between them */
-    double expert_factor_units;
-    double sum_bytes, expert_sum_bytes; /* sums of one piece of the text, of all sites */
+    double expert_factor_units, round_weights; /* of fit_weights, that every rank rounds */
+    double sum_bytes, expert_sum_bytes; /* sums of one piece of the text, of all sites, */
+    double search_sum_bytes;            /* and of all searches */
+    double told_bytes;                  /* weights that searches solve, rank by rank */
     double traffic_bytes;               /* into the busiest rank and out of it; one rank: none */
 } sw_forecast;
 

@@ -190,15 +190,7 @@ sw_code sw_quant_check_method(const sw_quant_options *options, sw_err *err)
         options->spec.act.scope == SW_ACT_NONE)
         return SW_FAIL(err, SW_E_USAGE, "method %s is for schemes that quantize activations too, "
                        "and this one leaves them in floats; try awq", options->algo->name);
-    return sw_quant_check_ranks(options, sw_team_size(options->team), err);
-}
-
-sw_code sw_quant_check_ranks(const sw_quant_options *options, int n_ranks, sw_err *err)
-{
-    if (!options->algo->transform || n_ranks < 2) return SW_OK;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "method %s tries candidates on windows of the whole "
-                   "text, which ranks do not share yet: run it as one rank, or take gptq",
-                   options->algo->name);
+    return SW_OK;
 }
 
 sw_code sw_quant_blocks_done(int64_t *n, const sw_quant_sink *sink, const sw_quant_options *options,

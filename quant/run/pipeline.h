@@ -33,8 +33,4 @@ sw_code sw_quant_run_stats(const sw_model *model, const sw_st *st, const sw_zpac
                            const sw_quant_options *options, const sw_quant_sink *sink,
                            const sw_progress *progress, sw_err *err) SW_MUST_USE;
 
-/* May so many ranks share a run by this method? SW_E_UNSUPPORTED. */
-sw_code sw_quant_check_ranks(const sw_quant_options *options, int n_ranks,
-                             sw_err *err) SW_MUST_USE;
-
 #endif

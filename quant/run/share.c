@@ -4,44 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/size.h"
 #include "formats/io/profile.h"
 #include "quant/method/row_work.h"
-#include "quant/stats/pieces.h"
 #include "quant/team/team.h"
-
-static int64_t rows_together(const sw_place *at) { return sw_backend_of(at)->rows_together; }
-
-/* Rows that are cut together: those of the backend, those that share scales, or all. */
-static int64_t unit_of(const sw_solve_problem *p)
-{
-    const sw_qspec *spec = &p->spec;
-    const int64_t shared = sw_qspec_rows(spec, p->n_out);
-    const int64_t least = rows_together(p->factor ? &p->factor->place : &p->place);
-    int64_t unit = least;
-
-    if (spec->n_outliers) return p->n_out;
-    if (shared <= 1 || (spec->scale_rows == SW_ROWS_ALL && !spec->group_elems)) return unit;
-    if (spec->scale_rows == SW_ROWS_ALL) return p->n_out;
-    while (unit % shared) unit += least;
-    return unit;
-}
-
-static sw_rows rows_of(int64_t unit, int64_t n_out, int rank, int n_ranks)
-{
-    const int64_t n_units = sw_ceil_div(n_out, unit);
-    sw_rows rows = {sw_piece_of_rank(n_units, rank, n_ranks) * unit,
-                    sw_piece_of_rank(n_units, rank + 1, n_ranks) * unit};
-
-    rows.begin = sw_min_i64(rows.begin, n_out);
-    rows.end = sw_min_i64(rows.end, n_out);
-    return rows;
-}
-
-sw_rows sw_share_rows(const sw_solve_problem *p, int rank, int n_ranks)
-{
-    return rows_of(unit_of(p), p->n_out, rank, n_ranks);
-}
 
 sw_hessian sw_share_hessian(const sw_hessian *hess, sw_rows rows, int64_t n_out)
 {
@@ -202,8 +167,8 @@ sw_code sw_share_strengths(sw_strengths *out, const sw_factor *factor, const sw_
                            sw_strengths cap, sw_team *team, sw_err *err)
 {
     const int n_ranks = sw_team_size(team);
-    const int64_t unit = rows_together(&factor->place);
-    const sw_rows rows = rows_of(unit, n_out, sw_team_rank(team), n_ranks);
+    const int64_t unit = sw_backend_of(&factor->place)->rows_together;
+    const sw_rows rows = sw_share_rows_by(unit, n_out, sw_team_rank(team), n_ranks);
     const sw_hessian my_seen = sw_share_hessian(seen, rows, n_out);
     const sw_hessian my_held = sw_share_hessian(held, rows, n_out);
     double (*by_row)[5] = NULL;
@@ -214,7 +179,7 @@ sw_code sw_share_strengths(sw_strengths *out, const sw_factor *factor, const sw_
                              w + rows.begin * factor->k_in, rows.end - rows.begin, cap, err);
     for (int rank = 0; rank < n_ranks && rc == SW_OK; rank++)
         rc = spread((row_array){by_row, (int64_t)sizeof *by_row},
-                    rows_of(unit, n_out, rank, n_ranks), rank, team, err);
+                    sw_share_rows_by(unit, n_out, rank, n_ranks), rank, team, err);
     if (rc == SW_OK) *out = sw_target_choose(by_row, n_out, seen, held, cap);
     sw_mem_put(by_row);
     return rc;

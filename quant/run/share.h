@@ -7,18 +7,11 @@
 #ifndef SW_QUANT_RUN_SHARE_H
 #define SW_QUANT_RUN_SHARE_H
 
-#include "quant/method/algo.h"
+#include "quant/method/row_share.h"
 #include "quant/method/target.h"
 
 struct sw_team;
 
-/* Rows [begin, end) of a weight; may be none. */
-typedef struct sw_rows {
-    int64_t begin, end;
-} sw_rows;
-
-/* Those of the problem that are a rank's. Rank 0 has some, and all where they depend on others. */
-sw_rows sw_share_rows(const sw_solve_problem *p, int rank, int n_ranks);
 /* A Hessian whose R begins with these rows of a weight of n_out; borrows the arrays. */
 sw_hessian sw_share_hessian(const sw_hessian *hess, sw_rows rows, int64_t n_out);
 

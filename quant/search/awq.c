@@ -17,6 +17,7 @@
 #include "formats/base/size.h"
 #include "quant/search/fold.h"
 #include "quant/search/transform.h"
+#include "quant/team/team.h"
 
 #define ROWS SW_SLAB_ROWS
 #define SAMPLES_MAX 12 /* linears that are sampled, one slab of rows each */
@@ -44,7 +45,7 @@ typedef struct search {
     float *sample;                             /* [n_samples][ROWS, k] */
     int64_t n_samples;
     candidate list[CANDIDATES_MAX]; /* the last is identity */
-    int n;
+    int n, first; /* first: of those that this rank scores */
 } search;
 
 static void search_free(search *s)
@@ -171,22 +172,40 @@ static void scale_at(double *scale, const void *self, int which)
 {
     const search *s = self;
 
-    scale_of(scale, s, &s->list[which]);
+    scale_of(scale, s, &s->list[s->first + which]);
+}
+
+/* This rank's candidates, from number s->first on. */
+static sw_code score_some(double *losses, const search *s, int n, sw_err *err)
+{
+    const sw_group *g = s->g;
+    const sw_qspec *specs[SAMPLES_MAX];
+    sw_score_job job = {.sample = s->sample, .specs = specs, .n_samples = s->n_samples, .k = g->k,
+                        .worth = s->worth, .self = s, .scale_of = scale_at, .n = n};
+
+    if (!n) return SW_OK;
+    for (int64_t i = 0; i < s->n_samples; i++)
+        specs[i] = &g->specs[i * g->n_readers / s->n_samples];
+    return sw_backend_of(&g->place)->score(losses, &g->place, &job, err);
 }
 
 static sw_code score_all(search *s, sw_err *err)
 {
-    const sw_group *g = s->g;
-    const sw_qspec *specs[SAMPLES_MAX];
+    sw_team *team = s->g->options->team;
+    const int me = sw_team_rank(team), n_ranks = sw_team_size(team);
     double losses[CANDIDATES_MAX];
-    sw_score_job job = {.sample = s->sample, .specs = specs, .n_samples = s->n_samples, .k = g->k,
-                        .worth = s->worth, .self = s, .scale_of = scale_at, .n = s->n};
-    sw_code rc;
+    size_t *begins = NULL;
+    sw_code rc = SW_MEM_GET(&begins, n_ranks + 1, "candidates of ranks", err);
 
-    for (int64_t i = 0; i < s->n_samples; i++)
-        specs[i] = &g->specs[i * g->n_readers / s->n_samples];
-    rc = sw_backend_of(&g->place)->score(losses, &g->place, &job, err);
+    if (rc != SW_OK) return rc;
+    for (int rank = 0; rank <= n_ranks; rank++)
+        begins[rank] = (size_t)sw_piece_of_rank(s->n, rank, n_ranks) * sizeof *losses;
+    s->first = (int)sw_piece_of_rank(s->n, me, n_ranks);
+    rc = score_some(losses + s->first, s, (int)sw_piece_of_rank(s->n, me + 1, n_ranks) - s->first,
+                    err);
+    if (rc == SW_OK) rc = sw_team_gather(team, losses, begins, err);
     for (int i = 0; i < s->n && rc == SW_OK; i++) s->list[i].loss = losses[i];
+    sw_mem_put(begins);
     return rc;
 }
 
@@ -211,15 +230,16 @@ static int choose_finalists(candidate out[KIND_COUNT], const search *s)
     return n < FINALISTS ? n : FINALISTS;
 }
 
-/* A run of the half block against the original weights, on the windows of two parts. */
+/* A run of the half block against the original weights, on the windows of two parts; of several
+ * ranks each runs those that are here. */
 typedef struct trial {
     const sw_group *g;
     sw_trial_block block;
     float **values;                  /* [n_readers] quantized weights */
-    float *want[SW_BLOCK_PROBE_PARTS], *have;
+    float *want[SW_BLOCK_PROBE_PARTS], *have; /* of tokens that are here */
     sw_evidence evidence;            /* after: of the scale that is best so far */
     double *now;                     /* [evidence.n] of the present one */
-    double *by_token;                /* [tokens of either part] */
+    double *by_token;                /* [tokens of either part] of the text */
 } trial;
 
 static void trial_free(trial *t)
@@ -238,29 +258,32 @@ static void trial_free(trial *t)
     sw_evidence_free(&t->evidence);
 }
 
-static int64_t output_elems(const sw_group *g, sw_block_probe_part part)
+/* The larger of the parts that are run. */
+static int64_t most_tokens(const sw_group *g,
+                           int64_t (*tokens)(const sw_block_probe *probe,
+                                             sw_block_probe_part part))
 {
-    return sw_block_probe_tokens(g->probe, part) * g->model->hidden;
+    return sw_max_i64(tokens(g->probe, SW_BLOCK_PROBE_TRIAL),
+                      tokens(g->probe, SW_BLOCK_PROBE_HELD));
 }
 
 /* GPTQ has fitted its codes to the windows searched, the trial windows among them: how well it does
  * there says little, so that for it only what is held out is evidence. */
 static sw_code evidence_new(sw_evidence *out, const sw_group *g, sw_err *err)
 {
-    bool has_trial = !g->options->algo->repairs_errors;
+    const bool has_trial = !g->options->algo->repairs_errors;
+    const sw_block_probe *p = g->probe;
 
-    return sw_evidence_new(out,
-                           has_trial ? sw_block_probe_tokens(g->probe, SW_BLOCK_PROBE_TRIAL) : 0,
-                           sw_block_probe_tokens(g->probe, SW_BLOCK_PROBE_HELD),
-                           (has_trial ? g->probe->n_seqs[SW_BLOCK_PROBE_TRIAL] : 0) +
-                               g->probe->n_seqs[SW_BLOCK_PROBE_HELD],
+    return sw_evidence_new(out, has_trial ? sw_block_probe_tokens(p, SW_BLOCK_PROBE_TRIAL) : 0,
+                           sw_block_probe_tokens(p, SW_BLOCK_PROBE_HELD),
+                           (has_trial ? sw_block_probe_windows(p, SW_BLOCK_PROBE_TRIAL) : 0) +
+                               sw_block_probe_windows(p, SW_BLOCK_PROBE_HELD),
                            err);
 }
 
 static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
 {
-    int64_t n_most =
-        sw_max_i64(output_elems(g, SW_BLOCK_PROBE_TRIAL), output_elems(g, SW_BLOCK_PROBE_HELD));
+    const int64_t n_most = most_tokens(g, sw_block_probe_tokens_here) * g->model->hidden;
     sw_code rc;
 
     t->g = g;
@@ -268,7 +291,8 @@ static sw_code trial_new(trial *t, const sw_group *g, sw_err *err)
         (rc = SW_PLACE_TAKE(&t->have, &g->place, n_most, "trial outputs", err)) != SW_OK ||
         (rc = evidence_new(&t->evidence, g, err)) != SW_OK ||
         (rc = SW_MEM_GET(&t->now, t->evidence.n, "evidence", err)) != SW_OK ||
-        (rc = SW_MEM_GET(&t->by_token, n_most / g->model->hidden, "evidence", err)) != SW_OK)
+        (rc = SW_MEM_GET(&t->by_token, most_tokens(g, sw_block_probe_tokens), "evidence", err)) !=
+            SW_OK)
         return rc;
     for (int part = SW_BLOCK_PROBE_TRIAL; part <= SW_BLOCK_PROBE_HELD && rc == SW_OK; part++) {
         rc = SW_PLACE_TAKE(&t->want[part], &g->place, n_most, "trial outputs", err);
@@ -284,14 +308,16 @@ static sw_code run_part(double *loss, double *pieces, trial *t, sw_block_probe_p
                         sw_err *err)
 {
     const sw_group *g = t->g;
-    int64_t n_tokens = sw_block_probe_tokens(g->probe, part), width = g->model->hidden;
-    double sum = 0;
+    const int64_t n_tokens = sw_block_probe_tokens(g->probe, part);
+    const int64_t n_here = sw_block_probe_tokens_here(g->probe, part);
+    double sum = 0, *mine = t->by_token + sw_block_probe_tokens_before(g->probe, part);
     sw_code rc = sw_trial_block_output(t->have, &t->block, part, err);
 
     memset(t->by_token, 0, (size_t)n_tokens * sizeof *t->by_token);
-    if (rc == SW_OK)
-        rc = sw_backend_of(&g->place)
-                 ->errors(&g->place, t->by_token, t->have, t->want[part], n_tokens, width, err);
+    if (rc == SW_OK && n_here)
+        rc = sw_backend_of(&g->place)->errors(&g->place, mine, t->have, t->want[part], n_here,
+                                              g->model->hidden, err);
+    if (rc == SW_OK) rc = sw_block_probe_gather(t->by_token, g->probe, part, err);
     if (rc != SW_OK) return rc;
     for (int64_t i = 0; i < n_tokens; i++) sum += t->by_token[i];
     *loss = sum;
@@ -349,7 +375,8 @@ static sw_code judge(sw_proposal *out, const search *s, const candidate *list, i
         goto done;
     for (int i = 0; i < n; i++) {
         scale_of(scale, s, &list[i]);
-        if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK)
+        if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK ||
+            (rc = sw_group_agree(scale, g, err)) != SW_OK)
             goto done;
         if (is_identity(scale, g->k)) continue;
         if ((rc = run_trial(&loss, t.now, &t, scale, err)) != SW_OK) goto done;
@@ -360,7 +387,9 @@ static sw_code judge(sw_proposal *out, const search *s, const candidate *list, i
         describe(out, &list[i]);
     }
     if (isfinite(best))
-        sw_proposal_judge(out, &t.evidence, (double)output_elems(g, SW_BLOCK_PROBE_HELD),
+        sw_proposal_judge(out, &t.evidence,
+                          (double)(sw_block_probe_tokens(g->probe, SW_BLOCK_PROBE_HELD) *
+                                   g->model->hidden),
                           best < identity);
     else
         (void)snprintf(out->why_not, sizeof out->why_not,
@@ -399,7 +428,7 @@ static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
     sw_err local = {0};
     sw_code rc;
 
-    if (!g->probe->n_seqs[SW_BLOCK_PROBE_HELD]) {
+    if (!sw_block_probe_windows(g->probe, SW_BLOCK_PROBE_HELD)) {
         (void)snprintf(out->why_not, sizeof out->why_not,
                        "a single calibration window leaves none to hold out");
         return SW_OK;
@@ -438,6 +467,8 @@ static sw_transform_work work(const sw_transform_need *need)
 
     return (sw_transform_work){.factors = 2 + FINALISTS, .solves = 1 + FINALISTS,
                                .fit_weights = (CANDIDATES_MAX)*n_samples * ROWS * (double)need->k,
+                               .told_weights =
+                                   (1 + FINALISTS) * (double)(need->n_outputs * need->k),
                                .half_runs = 2 + FINALISTS};
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "quant/team/team.h"
 
 #define SCALE_MAX 0x1p14 /* factors beyond these would leave half floats no range */
 #define DENSE_LINEARS_MAX 32 /* of a block without its experts */
@@ -314,6 +315,7 @@ static sw_code hand_out(const fold_job *f, sw_slot slot, int64_t expert, const c
     sw_code rc = tensor_dtype(&dtype, f->job, slot, expert, leaf, name, err);
 
     if (rc != SW_OK) return rc;
+    if (sw_team_rank(f->job->options->team) > 0) return SW_OK; /* rank 0 hands out */
     if (!sink->change) return SW_FAIL(err, SW_E_BUG, "%s: no sink for a changed tensor", name);
     return sink->change(sink->self, name, values, n, err);
 }
@@ -392,6 +394,21 @@ sw_code sw_fold_apply(const sw_transform_job *job, const sw_fold *fold, int64_t 
     return rc;
 }
 
+/* What rank 0's sink has, at every rank. */
+static sw_code ask_sink(bool *is_changed, float *values, const sw_transform_job *job, int64_t n,
+                        const char *name, sw_err *err)
+{
+    sw_team *team = job->options->team;
+    sw_code rc = SW_OK;
+
+    if (sw_team_rank(team) == 0)
+        rc = job->sink->get_changed(job->sink->self, is_changed, values, n, name, err);
+    if (rc == SW_OK) rc = sw_team_broadcast(team, 0, is_changed, sizeof *is_changed, err);
+    return rc == SW_OK && *is_changed
+               ? sw_team_broadcast(team, 0, values, (size_t)n * sizeof *values, err)
+               : rc;
+}
+
 /* The sink's values of a tensor that was changed, in the quantized block's arena; else NULL. */
 static sw_code get_changed(float **out, const fold_job *f, sw_slot slot, int64_t expert,
                            const char *leaf, int64_t n, sw_err *err)
@@ -407,7 +424,7 @@ static sw_code get_changed(float **out, const fold_job *f, sw_slot slot, int64_t
     if ((rc = tensor_dtype(&dtype, job, slot, expert, leaf, name, err)) != SW_OK ||
         (rc = SW_ARENA_TAKE(&values, &job->quantized->arena, n, err)) != SW_OK)
         return rc;
-    rc = job->sink->get_changed(job->sink->self, &is_changed, values, n, name, err);
+    rc = ask_sink(&is_changed, values, job, n, name, err);
     if (rc == SW_OK && is_changed) *out = values;
     return rc;
 }

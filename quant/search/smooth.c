@@ -23,7 +23,8 @@ static const int coarse[] = {3, 6, 9, 12, 15, 18}, fine[] = {-2, -1, 1, 2};
 #define ROWS_MAX 1024 /* tokens that a candidate runs on */
 #define SIZE_MAX_FINITE 3.4e38f
 
-/* Rows and products of rows are at the group's place. */
+/* Rows and products of rows are at the group's place; of several ranks each has those of its
+ * windows. */
 typedef struct search {
     const sw_group *g;
     sw_probe_rows part[SW_BLOCK_PROBE_PARTS]; /* SEARCH and HELD */
@@ -31,7 +32,7 @@ typedef struct search {
     double *wmax;                  /* [k] */
     float **values;                /* [n_readers] a candidate's weights */
     float *rows, *have;            /* a candidate's inputs and product */
-    double by_row[ROWS_MAX];       /* squared errors */
+    double by_row[ROWS_MAX];       /* squared errors, of the whole text */
     sw_evidence evidence;
     sw_scratch scratch;
 } search;
@@ -82,9 +83,28 @@ static int64_t n_outputs(const sw_group *g)
     return n;
 }
 
-/* y [n_rows, n_out] of every reader, one after the other. */
-static sw_code multiply(float *y, search *s, const float *x, int64_t n_rows, float *const *values,
-                        const float *input_scale, sw_err *err)
+/* Rows of a part times one weight, piece by piece: how many there are beside them may show in the
+ * last digits of a product. */
+static sw_code multiply_pieces(float *y, search *s, const float *x, const sw_probe_rows *kept,
+                               const sw_weight *w, sw_err *err)
+{
+    const sw_place *at = &s->g->place;
+    sw_code rc = SW_OK;
+
+    for (int64_t i = s->g->probe->here.begin; i < s->g->probe->here.end && rc == SW_OK; i++) {
+        const int64_t n = kept->of_piece[i];
+
+        if (!n) continue;
+        rc = sw_backend_of(at)->multiply(at, y, x, n, w, &s->scratch, err);
+        y += n * w->n_out;
+        x += n * w->k_in;
+    }
+    return rc;
+}
+
+/* y [n_rows, n_out] of every reader, one after the other, of the rows x of a part. */
+static sw_code multiply(float *y, search *s, const float *x, const sw_probe_rows *kept,
+                        float *const *values, const float *input_scale, sw_err *err)
 {
     const sw_group *g = s->g;
     sw_code rc = SW_OK;
@@ -97,8 +117,8 @@ static sw_code multiply(float *y, search *s, const float *x, int64_t n_rows, flo
             w.act = g->specs[i].act;
             w.input_scale = *input_scale;
         }
-        rc = sw_backend_of(&g->place)->multiply(&g->place, y, x, n_rows, &w, &s->scratch, err);
-        y += n_rows * n_out;
+        rc = multiply_pieces(y, s, x, kept, &w, err);
+        y += kept->n_rows * n_out;
     }
     return rc;
 }
@@ -131,8 +151,8 @@ static sw_code search_new(search *s, const sw_group *g, sw_err *err)
         if (part == SW_BLOCK_PROBE_TRIAL) continue;
         if ((rc = keep_part(s, (sw_block_probe_part)part, err)) != SW_OK ||
             (rc = SW_PLACE_TAKE(&s->want[part], &g->place, n_y, "outputs", err)) != SW_OK ||
-            (rc = multiply(s->want[part], s, s->part[part].rows, s->part[part].n_rows, g->placed,
-                           NULL, err)) != SW_OK)
+            (rc = multiply(s->want[part], s, s->part[part].rows, &s->part[part], g->placed, NULL,
+                           err)) != SW_OK)
             return rc;
     }
     return SW_OK;
@@ -167,38 +187,44 @@ static sw_code run_part(search *s, sw_block_probe_part part, const double *scale
     const sw_probe_rows *kept = &s->part[part];
     float input_scale = input_scale_for(s, scale);
     const sw_place *at = &s->g->place;
-    sw_code rc = sw_backend_of(at)->scale(at, s->rows, kept->rows, scale, kept->n_rows, s->g->k,
-                                          true, err);
+    sw_code rc;
 
-    return rc == SW_OK
-               ? multiply(s->have, s, s->rows, kept->n_rows, s->values, &input_scale, err)
-               : rc;
+    if (!kept->n_rows) return SW_OK;
+    rc = sw_backend_of(at)->scale(at, s->rows, kept->rows, scale, kept->n_rows, s->g->k, true, err);
+    return rc == SW_OK ? multiply(s->have, s, s->rows, kept, s->values, &input_scale, err) : rc;
+}
+
+/* Rows of the whole text. */
+static int64_t n_rows_of(const search *s, sw_block_probe_part part)
+{
+    return sw_probe_rows_before(&s->part[part], SW_PIECES_MAX);
 }
 
 /* s->by_row = squared errors of the products in s->have; or squares of those of the originals. */
 static sw_code find_errors(search *s, sw_block_probe_part part, bool is_of_originals, sw_err *err)
 {
     const float *have = is_of_originals ? s->want[part] : s->have, *want = s->want[part];
-    int64_t n_rows = s->part[part].n_rows;
+    const sw_probe_rows *kept = &s->part[part];
+    double *mine = s->by_row + sw_probe_rows_before(kept, s->g->probe->here.begin);
     const sw_place *at = &s->g->place;
     sw_code rc = SW_OK;
 
     memset(s->by_row, 0, sizeof s->by_row);
-    for (int64_t i = 0; i < s->g->n_readers && rc == SW_OK; i++) {
+    for (int64_t i = 0; i < s->g->n_readers && kept->n_rows && rc == SW_OK; i++) {
         int64_t n_out = s->g->readers[i].n_out;
-        rc = sw_backend_of(at)->errors(at, s->by_row, have, is_of_originals ? NULL : want, n_rows,
-                                       n_out, err);
-        have += n_rows * n_out;
-        want += n_rows * n_out;
+        rc = sw_backend_of(at)->errors(at, mine, have, is_of_originals ? NULL : want,
+                                       kept->n_rows, n_out, err);
+        have += kept->n_rows * n_out;
+        want += kept->n_rows * n_out;
     }
-    return rc;
+    return rc == SW_OK ? sw_probe_rows_gather(s->by_row, kept, s->g->probe, err) : rc;
 }
 
 static double sum_rows(const search *s, sw_block_probe_part part)
 {
     double sum = 0;
 
-    for (int64_t i = 0; i < s->part[part].n_rows; i++) sum += s->by_row[i];
+    for (int64_t i = 0; i < n_rows_of(s, part); i++) sum += s->by_row[i];
     return sum;
 }
 
@@ -265,12 +291,12 @@ static sw_code judge(double *pieces, search *s, const double *scale, sw_err *err
         (rc = run_part(s, SW_BLOCK_PROBE_SEARCH, scale, err)) != SW_OK ||
         (rc = find_errors(s, SW_BLOCK_PROBE_SEARCH, false, err)) != SW_OK)
         return rc;
-    sw_evidence_add(pieces, s->by_row, s->part[SW_BLOCK_PROBE_SEARCH].n_rows);
+    sw_evidence_add(pieces, s->by_row, n_rows_of(s, SW_BLOCK_PROBE_SEARCH));
     if ((rc = run_part(s, SW_BLOCK_PROBE_HELD, scale, err)) != SW_OK ||
         (rc = find_errors(s, SW_BLOCK_PROBE_HELD, false, err)) != SW_OK)
         return rc;
     sw_evidence_add(pieces + s->evidence.n_chosen_by, s->by_row,
-                    s->part[SW_BLOCK_PROBE_HELD].n_rows);
+                    n_rows_of(s, SW_BLOCK_PROBE_HELD));
     return SW_OK;
 }
 
@@ -313,16 +339,17 @@ static sw_code search_group(sw_proposal *out, search *s, sw_err *err)
 
     if (rc != SW_OK) return rc;
     for (int64_t j = 0; j < g->k; j++) scale[j] = 1.0;
-    if ((rc = sw_evidence_new(&s->evidence, s->part[SW_BLOCK_PROBE_SEARCH].n_rows,
-                              s->part[SW_BLOCK_PROBE_HELD].n_rows,
-                              g->probe->n_seqs[SW_BLOCK_PROBE_SEARCH] +
-                                  g->probe->n_seqs[SW_BLOCK_PROBE_HELD],
+    if ((rc = sw_evidence_new(&s->evidence, n_rows_of(s, SW_BLOCK_PROBE_SEARCH),
+                              n_rows_of(s, SW_BLOCK_PROBE_HELD),
+                              sw_block_probe_windows(g->probe, SW_BLOCK_PROBE_SEARCH) +
+                                  sw_block_probe_windows(g->probe, SW_BLOCK_PROBE_HELD),
                               err)) != SW_OK ||
         (rc = judge(s->evidence.before, s, scale, err)) != SW_OK ||
         (rc = find_alpha(&alpha, s, scale, err)) != SW_OK)
         goto done;
     scale_for(scale, s, alpha);
     if ((rc = sw_fold_round(scale, g->job, &g->fold, g->expert, g->k, err)) != SW_OK ||
+        (rc = sw_group_agree(scale, g, err)) != SW_OK ||
         (rc = judge(s->evidence.after, s, scale, err)) != SW_OK ||
         (rc = power_of(&power, s, SW_BLOCK_PROBE_HELD, err)) != SW_OK)
         goto done;
@@ -340,7 +367,7 @@ static const char *reason_against(const search *s)
     const sw_probe_rows *seen = &s->part[SW_BLOCK_PROBE_SEARCH];
     float top = 0;
 
-    if (!seen->n_rows || !s->part[SW_BLOCK_PROBE_HELD].n_rows)
+    if (!n_rows_of(s, SW_BLOCK_PROBE_SEARCH) || !n_rows_of(s, SW_BLOCK_PROBE_HELD))
         return "no tokens to search on and to hold out";
     for (int64_t j = 0; j < seen->k; j++) top = fmaxf(top, seen->amax[j]);
     return top > 0 ? NULL : "calibration saw only zeros here: the inputs have no range";
@@ -354,7 +381,7 @@ static sw_code propose(sw_proposal *out, const sw_group *g, sw_err *err)
 
     for (int64_t i = 0; i < g->n_readers && !against; i++)
         if (g->specs[i].act.scope == SW_ACT_NONE) against = "activations stay in floats";
-    if (!against && !g->probe->n_seqs[SW_BLOCK_PROBE_HELD])
+    if (!against && !sw_block_probe_windows(g->probe, SW_BLOCK_PROBE_HELD))
         against = "a single calibration window leaves none to hold out";
     if (!against && (rc = SW_MEM_GET(&s, 1, "scale search", err)) == SW_OK) {
         s->g = g;
@@ -380,9 +407,11 @@ static int64_t bytes(const sw_transform_need *need)
 static sw_transform_work work(const sw_transform_need *need)
 {
     const double n_tried = sizeof coarse / sizeof *coarse + sizeof fine / sizeof *fine;
+    const double n_k = (double)(need->n_outputs * need->k);
 
     return (sw_transform_work){.factors = 2, .solves = 2, .product_rows = (n_tried + 6) * ROWS_MAX,
-                               .fit_weights = n_tried * (double)(need->n_outputs * need->k)};
+                               .round_weights = n_tried * n_k,
+                               .told_weights = need->is_solved ? 2 * n_k : 0};
 }
 
 const sw_transform sw_transform_smooth = {"smoothquant", true, true, propose, bytes, work};

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "formats/base/size.h"
+#include "quant/method/row_share.h"
 #include "quant/method/slab.h"
 #include "quant/search/fold.h"
+#include "quant/team/team.h"
 
 void sw_proposal_judge(sw_proposal *p, const sw_evidence *evidence, double unit, bool is_found)
 {
@@ -58,6 +60,11 @@ sw_code sw_group_values_new(float ***out, const sw_group *group, sw_err *err)
     return rc;
 }
 
+sw_code sw_group_agree(double *scale, const sw_group *group, sw_err *err)
+{
+    return sw_team_broadcast(group->options->team, 0, scale, (size_t)group->k * sizeof *scale, err);
+}
+
 sw_code sw_trial_block_new(sw_trial_block *out, const sw_group *group, sw_err *err)
 {
     sw_trial_block b = {.group = group};
@@ -84,12 +91,12 @@ sw_code sw_trial_block_output(float *y, const sw_trial_block *block, sw_block_pr
     return sw_backend_of(&block->group->place)->trial_output(y, block, part, err);
 }
 
-/* values -> their quantized ones, in place. */
-static sw_code solve_values(float *values, const sw_group *g, int64_t i, const sw_factor *factor,
-                            sw_err *err)
+/* n rows of values -> their quantized ones, in place. */
+static sw_code solve_values(float *values, int64_t n, const sw_group *g, int64_t i,
+                            const sw_factor *factor, sw_err *err)
 {
     const sw_quant_options *o = g->options;
-    sw_solve_problem p = {.values = values, .n_out = g->readers[i].n_out, .k_in = g->k,
+    sw_solve_problem p = {.values = values, .n_out = n, .k_in = g->k,
                           .spec = g->specs[i], .factor = factor, .place = g->place,
                           .refine_rounds = o->refine_rounds, .n_threads = o->n_threads};
     sw_solve_report report = {0};
@@ -97,17 +104,63 @@ static sw_code solve_values(float *values, const sw_group *g, int64_t i, const s
     return o->algo->solve(NULL, &p, &report, err);
 }
 
+/* Ranks have each some rows of a reader, unless its scales are found from all of them. */
+static bool is_cut(const sw_qspec *spec)
+{
+    return !spec->has_global && spec->scale_rows != SW_ROWS_ALL;
+}
+
+static sw_rows rows_of(const sw_group *g, int64_t i, const sw_factor *factor, int rank)
+{
+    const sw_solve_problem p = {.n_out = g->readers[i].n_out, .k_in = g->k, .spec = g->specs[i],
+                                .factor = factor, .place = g->place};
+
+    return is_cut(&p.spec) ? sw_share_rows(&p, rank, sw_team_size(g->options->team))
+                           : (sw_rows){0, p.n_out};
+}
+
+/* This rank's rows of a reader. */
 static sw_code solve_reader(float *values, const sw_group *g, int64_t i, const double *scale,
                             const sw_factor *factor, sw_err *err)
 {
     const sw_backend *backend = sw_backend_of(&g->place);
-    int64_t n_out = g->readers[i].n_out, k = g->k;
-    sw_code rc = backend->scale(&g->place, values, g->placed[i], scale, n_out, k, false, err);
+    const sw_rows rows = rows_of(g, i, factor, sw_team_rank(g->options->team));
+    int64_t n = rows.end - rows.begin, k = g->k;
+    sw_code rc;
 
-    if (rc == SW_OK) rc = solve_values(values, g, i, factor, err);
+    if (!n) return SW_OK;
+    values += rows.begin * k;
+    rc = backend->scale(&g->place, values, g->placed[i] + rows.begin * k, scale, n, k, false, err);
+    if (rc == SW_OK) rc = solve_values(values, n, g, i, factor, err);
     return rc == SW_OK && scale
-               ? backend->scale(&g->place, values, values, scale, n_out, k, true, err)
+               ? backend->scale(&g->place, values, values, scale, n, k, true, err)
                : rc;
+}
+
+/* The rows that each rank has solved, to all. */
+static sw_code share_values(float *const *values, const sw_group *g, const sw_factor *factor,
+                            sw_err *err)
+{
+    const sw_backend *backend = sw_backend_of(&g->place);
+    sw_team *team = g->options->team;
+    void *link = NULL;
+    sw_code rc;
+
+    if (sw_team_size(team) == 1) return SW_OK;
+    rc = backend->link_new(&link, &g->place, team, err);
+    for (int64_t i = 0; i < g->n_readers; i++)
+        for (int rank = 0; is_cut(&g->specs[i]) && rank < sw_team_size(team); rank++) {
+            const sw_rows rows = rows_of(g, i, factor, rank);
+            const int64_t n_bytes = (rows.end - rows.begin) * g->k * (int64_t)sizeof **values;
+            float *at = values[i] + rows.begin * g->k;
+
+            if (rc != SW_OK || !n_bytes) continue;
+            rc = rank == sw_team_rank(team)
+                     ? backend->link_send(link, at, n_bytes, -1, err)
+                     : backend->link_receive(link, at, n_bytes, rank, true, err);
+        }
+    backend->link_free(link, rc == SW_OK);
+    return rc;
 }
 
 sw_code sw_group_solve(float *const *values, const sw_group *group, const double *scale,
@@ -123,6 +176,7 @@ sw_code sw_group_solve(float *const *values, const sw_group *group, const double
     sw_hessian_free(&hess);
     for (int64_t i = 0; i < group->n_readers && rc == SW_OK; i++)
         rc = solve_reader(values[i], group, i, scale, &factor, err);
+    if (rc == SW_OK) rc = share_values(values, group, &factor, err);
     sw_factor_free(&factor);
     return rc;
 }
@@ -253,35 +307,55 @@ done:
     return rc;
 }
 
-static sw_code hessians_new(sw_hessian **out, int64_t n, int64_t k, const sw_place *at,
-                            sw_err *err)
+/* The groups of experts [begin, end) of a fold, or its one group, with the sums that they are
+ * searched by. */
+static sw_code transform_groups(const sw_transform_job *job, const sw_block_probe *probe,
+                                const sw_fold *fold, const bool wanted[SW_SITE_COUNT],
+                                int64_t begin, int64_t end, sw_err *err)
 {
-    sw_code rc = SW_MEM_GET(out, n, "Hessians of a site", err);
+    const int64_t layer = job->original->layer;
+    const sw_place *at = sw_block_probe_place(probe);
+    sw_site_stats stats;
+    sw_code rc = fold->is_per_expert
+                     ? sw_site_stats_new_experts(&stats, job->model, layer, wanted, SW_EXPERTS_ALL,
+                                                 begin, end, at, err)
+                     : sw_site_stats_new(&stats, job->model, layer, wanted, false,
+                                         SW_EXPERTS_COUNT, at, err);
 
-    for (int64_t i = 0; i < n && rc == SW_OK; i++)
-        rc = sw_hessian_new_at(&(*out)[i], at, k, false, 0, err);
+    if (rc != SW_OK) return rc;
+    rc = sw_block_probe_hessians(&stats, probe, SW_BLOCK_PROBE_SEARCH, job->original, fold->site,
+                                 err);
+    for (int64_t e = begin; e < end && rc == SW_OK; e++) {
+        const int64_t expert = fold->is_per_expert ? e : -1;
+
+        rc = transform_group(job, probe, fold, expert,
+                             sw_block_probe_sum(&stats, fold->site, expert), err);
+    }
+    sw_site_stats_free(&stats);
     return rc;
 }
 
+/* Of many experts so many at a time as memory may hold. */
 static sw_code transform_fold(const sw_transform_job *job, const sw_block_probe *probe,
                               const sw_fold *fold, sw_err *err)
 {
-    const sw_model *m = job->model;
-    int64_t n_hess = fold->is_per_expert ? m->n_experts : 1, k = -1;
-    sw_hessian *hess = NULL;
+    const int64_t n = fold->is_per_expert ? job->model->n_experts : 1;
+    bool wanted[SW_SITE_COUNT] = {false}, is_read = false;
+    int64_t n_at_a_time = 1;
     sw_code rc = SW_OK;
 
     for (int64_t i = 0; i < job->n_linears; i++)
-        if (job->linears[i].site == fold->site) k = job->linears[i].k_in;
-    if (k < 0) return SW_OK; /* nothing that reads the site is quantized */
-    rc = hessians_new(&hess, n_hess, k, sw_block_probe_place(probe), err);
-    if (rc == SW_OK)
-        rc = sw_block_probe_hessians(hess, n_hess, probe, SW_BLOCK_PROBE_SEARCH, job->original,
-                                     fold->site, err);
-    for (int64_t e = 0; e < n_hess && rc == SW_OK; e++)
-        rc = transform_group(job, probe, fold, fold->is_per_expert ? e : -1, &hess[e], err);
-    for (int64_t e = 0; hess && e < n_hess; e++) sw_hessian_free(&hess[e]);
-    sw_mem_put(hess);
+        is_read = is_read || job->linears[i].site == fold->site;
+    if (!is_read) return SW_OK; /* nothing that reads the site is quantized */
+    wanted[fold->site] = true;
+    if (fold->is_per_expert) {
+        n_at_a_time = sw_experts_at_a_time(job->model, job->original->layer, wanted,
+                                           SW_EXPERTS_ALL, sw_streams_sums_alive(job->streams),
+                                           sw_block_probe_place(probe));
+        rc = sw_team_least(job->options->team, &n_at_a_time, err); /* all ranks take as many */
+    }
+    for (int64_t e = 0; e < n && rc == SW_OK; e += n_at_a_time)
+        rc = transform_groups(job, probe, fold, wanted, e, sw_min_i64(e + n_at_a_time, n), err);
     return rc;
 }
 

@@ -7,6 +7,9 @@
  * see come out better with them, through the solver that will run. Nothing is lost in the fold:
  * a norm is rounded to what will be stored first and the factor that its readers get is the
  * quotient of the two; where a tensor stays in floats the factors are powers of two.
+ *
+ * Of several ranks all look at every group together: each runs its windows (block_probe.h) and
+ * solves its rows, and all decide from the same figures.
  */
 #ifndef SW_QUANT_SEARCH_TRANSFORM_H
 #define SW_QUANT_SEARCH_TRANSFORM_H
@@ -61,7 +64,9 @@ typedef struct sw_transform_need {
 typedef struct sw_transform_work {
     double factors;      /* factorizations of k x k */
     double solves;       /* of all readers, by the solver that will run */
-    double fit_weights;  /* elements fitted to a grid and rounded, besides */
+    double fit_weights;  /* elements fitted to a grid and rounded, besides: by one of the ranks, */
+    double round_weights; /* and by each of them */
+    double told_weights; /* elements that ranks solve and tell each other */
     double half_runs;    /* runs of the half block that the group is in, on the trial tokens */
     double product_rows; /* rows of inputs multiplied with all readers */
 } sw_transform_work;
@@ -99,8 +104,11 @@ sw_code sw_transform_sites(const sw_transform_job *job, const bool is_wanted[SW_
 /* Room at the group's place for every reader's values. */
 sw_code sw_group_values_new(float ***out, const sw_group *group, sw_err *err) SW_MUST_USE;
 void sw_group_values_free(float **values, const sw_group *group); /* accepts NULL */
+/* Rank 0's scale [k] at every rank: where their processors differ, so may its last bits. */
+sw_code sw_group_agree(double *scale, const sw_group *group, sw_err *err) SW_MUST_USE;
 /* The trials that methods judge by. Readers quantized as they would be with scale (NULL: 1), by
- * the options' solver, in their unscaled meaning: values [n_readers] of [n_out, k]. */
+ * the options' solver, in their unscaled meaning: values [n_readers] of [n_out, k]. Each rank
+ * solves some rows, and all get all. */
 sw_code sw_group_solve(float *const *values, const sw_group *group, const double *scale,
                        sw_err *err) SW_MUST_USE;
 /* What it allocates at its peak, besides `values`. */

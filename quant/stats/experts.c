@@ -21,27 +21,15 @@ void sw_expert_stats_free(sw_expert_stats *stats)
     stats->n_tokens = 0;
 }
 
-/* Settles each of the sums that are there or, with a place, moves it. */
-static sw_code each_sum(sw_expert_stats *stats, const sw_place *to, sw_err *err)
+sw_code sw_expert_stats_move(sw_expert_stats *stats, const sw_place *to, sw_err *err)
 {
     sw_hessian *sums[] = {&stats->in.half[0], &stats->in.half[1], &stats->in.all,
                           &stats->down.half[0], &stats->down.half[1], &stats->down.all};
     sw_code rc = SW_OK;
 
     for (size_t i = 0; i < sizeof sums / sizeof *sums && rc == SW_OK; i++)
-        if (sums[i]->k_in)
-            rc = to ? sw_hessian_move(sums[i], to, err) : sw_hessian_settle(sums[i], err);
+        if (sums[i]->k_in) rc = sw_hessian_move(sums[i], to, err);
     return rc;
-}
-
-sw_code sw_expert_stats_settle(sw_expert_stats *stats, sw_err *err)
-{
-    return each_sum(stats, NULL, err);
-}
-
-sw_code sw_expert_stats_move(sw_expert_stats *stats, const sw_place *to, sw_err *err)
-{
-    return each_sum(stats, to, err);
 }
 
 sw_code sw_prior_new(sw_prior *out, const sw_hessian *all, sw_err *err)

@@ -39,8 +39,6 @@ typedef struct sw_expert_stats {
 } sw_expert_stats;
 
 void sw_expert_stats_free(sw_expert_stats *stats); /* accepts a zeroed one */
-/* sw_hessian_settle of all that it holds. */
-sw_code sw_expert_stats_settle(sw_expert_stats *stats, sw_err *err) SW_MUST_USE;
 /* What is settled, to a place; does nothing to sums that are there. */
 sw_code sw_expert_stats_move(sw_expert_stats *stats, const sw_place *to, sw_err *err) SW_MUST_USE;
 

@@ -250,6 +250,17 @@ sw_code sw_site_stats_like(sw_site_stats *out, const sw_site_stats *like, sw_err
     return rc;
 }
 
+sw_code sw_site_stats_settle(sw_site_stats *stats, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int64_t i = 0; i < sw_site_stats_n_sums(stats) && rc == SW_OK; i++) {
+        sw_hessian *h = sw_site_stats_sum(stats, i);
+        if (h->k_in) rc = sw_hessian_settle(h, err);
+    }
+    return rc;
+}
+
 sw_code sw_site_stats_merge(sw_site_stats *into, const sw_site_stats *from, sw_err *err)
 {
     sw_code rc = SW_OK;

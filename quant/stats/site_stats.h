@@ -50,6 +50,8 @@ void sw_site_stats_free(sw_site_stats *stats);
  * arrays. */
 sw_code sw_site_stats_like(sw_site_stats *out, const sw_site_stats *like,
                            sw_err *err) SW_MUST_USE;
+/* sw_hessian_settle of all that they hold. */
+sw_code sw_site_stats_settle(sw_site_stats *stats, sw_err *err) SW_MUST_USE;
 /* into += from, both settled and alike. */
 sw_code sw_site_stats_merge(sw_site_stats *into, const sw_site_stats *from,
                             sw_err *err) SW_MUST_USE;

@@ -83,17 +83,18 @@ static sw_code new_sides(sw_streams *s, sw_err *err)
 
 static int64_t chunks_of(const sw_streams *s) { return sw_ceil_div(s->n_text_seqs, s->chunk_seqs); }
 
-/* The window of the text that a piece begins with. */
-static int64_t piece_seq(const sw_streams *s, int64_t piece)
+int64_t sw_streams_piece_seq(const sw_streams *s, int64_t piece)
 {
     return sw_min_i64(s->n_text_seqs,
                       sw_piece_chunk(chunks_of(s), s->n_pieces, piece) * s->chunk_seqs);
 }
 
-/* The first piece that is here; of the rank after this one, the first that is not. */
-static int64_t first_piece(const sw_streams *s, int rank)
+sw_piece_run sw_streams_pieces(const sw_streams *s, int rank)
 {
-    return sw_piece_of_rank(s->n_pieces, rank, sw_team_size(s->team));
+    const int n_ranks = sw_team_size(s->team);
+
+    return (sw_piece_run){sw_piece_of_rank(s->n_pieces, rank, n_ranks),
+                          sw_piece_of_rank(s->n_pieces, rank + 1, n_ranks)};
 }
 
 sw_code sw_streams_new(sw_streams *out, const sw_place *at, const sw_model *model, const sw_st *st,
@@ -110,12 +111,13 @@ sw_code sw_streams_new_shared(sw_streams *out, const sw_place *at, const sw_mode
     sw_streams s = {.model = model, .n_text_seqs = calib->n_seqs, .seq_len = calib->seq_len,
                     .chunk_seqs = sw_streams_chunk_seqs(calib), .place = *at, .team = team,
                     .has_original = with_original};
-    const int rank = sw_team_rank(team);
+    sw_piece_run here;
     sw_code rc;
 
     s.n_pieces = sw_pieces_of(chunks_of(&s), sw_streams_k_max(model));
-    s.first_seq = piece_seq(&s, first_piece(&s, rank));
-    s.n_seqs = piece_seq(&s, first_piece(&s, rank + 1)) - s.first_seq;
+    here = sw_streams_pieces(&s, sw_team_rank(team));
+    s.first_seq = sw_streams_piece_seq(&s, here.begin);
+    s.n_seqs = sw_streams_piece_seq(&s, here.end) - s.first_seq;
     rc = sw_backend_of(at)->streams_new(&s, with_original, spill_dir, err);
     if (rc == SW_OK)
         rc = SW_MEM_GET(&s.work, s.chunk_seqs * s.seq_len * model->hidden, "calibration chunk",
@@ -170,8 +172,8 @@ int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq)
 {
     int64_t piece = 0;
 
-    while (piece_seq(s, piece + 1) <= s->first_seq + seq) piece++;
-    return piece_seq(s, piece + 1) - s->first_seq;
+    while (sw_streams_piece_seq(s, piece + 1) <= s->first_seq + seq) piece++;
+    return sw_streams_piece_seq(s, piece + 1) - s->first_seq;
 }
 
 bool sw_streams_is_held(const sw_streams *s, int64_t seq)
@@ -210,16 +212,15 @@ sw_code sw_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *
                            const sw_block *original, const sw_progress *progress, sw_err *err)
 {
     sw_sums sums = {.stats = stats, .n_pieces = s->n_pieces};
-    const int rank = sw_team_rank(s->team);
-    const int64_t begin = first_piece(s, rank), end = first_piece(s, rank + 1);
+    const sw_piece_run here = sw_streams_pieces(s, sw_team_rank(s->team));
     sw_span span = sw_span_open("observe");
     sw_code rc = SW_OK;
 
     if (!has_any(stats)) return SW_OK;
-    for (int64_t piece = begin; piece < end && rc == SW_OK; piece++) {
+    for (int64_t piece = here.begin; piece < here.end && rc == SW_OK; piece++) {
         sw_site_stats *part = NULL;
-        s->from = piece_seq(s, piece) - s->first_seq;
-        s->to = piece_seq(s, piece + 1) - s->first_seq;
+        s->from = sw_streams_piece_seq(s, piece) - s->first_seq;
+        s->to = sw_streams_piece_seq(s, piece + 1) - s->first_seq;
         if ((rc = sw_sums_begin(&part, &sums, piece, err)) != SW_OK) break;
         rc = sw_backend_of(&s->place)->streams_observe(s, part, quantized, original, progress,
                                                        err);

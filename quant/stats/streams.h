@@ -8,6 +8,7 @@
 #ifndef SW_QUANT_STATS_STREAMS_H
 #define SW_QUANT_STATS_STREAMS_H
 
+#include "quant/stats/pieces.h"
 #include "quant/stats/site_stats.h"
 
 #define SW_STREAM_CHUNK_TOKENS 4096
@@ -32,7 +33,7 @@ typedef struct sw_streams {
     float *side0;    /* and of the original one (sw_engine_side); NULL: nothing */
     int64_t side_width;
     sw_half ahead;   /* what is left of the present block */
-    const uint8_t *parts; /* [n_seqs] what each window is for (windows.h), borrowed, or NULL */
+    const uint8_t *parts; /* [n_text_seqs] what each window is for (windows.h), borrowed, or NULL */
 } sw_streams;
 
 /* Embeds the calibration tokens. spill_dir: both streams live in a file there, one chunk of each
@@ -60,7 +61,11 @@ bool sw_streams_is_held(const sw_streams *s, int64_t seq);
 int sw_streams_sums_alive(const sw_streams *s);
 /* Inputs of the model's widest linear. */
 int64_t sw_streams_k_max(const sw_model *model);
-/* The window behind the last one of the piece (pieces.h) that `seq` is in. */
+/* The pieces (pieces.h) whose windows a rank has, and the window of the text that a piece begins
+ * with; of the piece after the last, how many there are. */
+sw_piece_run sw_streams_pieces(const sw_streams *s, int rank);
+int64_t sw_streams_piece_seq(const sw_streams *s, int64_t piece);
+/* The window behind the last one of the piece that `seq` is in. */
 int64_t sw_streams_piece_end(const sw_streams *s, int64_t seq);
 bool sw_streams_chunk_is_held(int64_t chunk, int64_t n_chunks); /* the same of a chunk */
 /* Whole sequences of one chunk: no more than there are, and at least one; and those of the chunk

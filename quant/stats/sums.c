@@ -237,11 +237,12 @@ static sw_code gather_all(sw_sums *sums, const carrier *c, sw_err *err)
 
     for (int64_t i = 0; i < n && rc == SW_OK; i++) {
         const int64_t expert = sw_site_stats_sum_expert(sums->stats, i);
+        const bool is_for_all = expert < 0 || sums->is_for_all;
         sw_hessian *sum = sw_site_stats_sum(sums->stats, i);
 
         if (!sum->k_in) continue;
-        rc = gather_sum(sums, i, expert < 0 ? 0 : sw_sums_owner(expert, n_ranks), c, err);
-        if (rc == SW_OK && expert < 0) rc = move_sum(c, sum, 0, me == 0, true, err);
+        rc = gather_sum(sums, i, is_for_all ? 0 : sw_sums_owner(expert, n_ranks), c, err);
+        if (rc == SW_OK && is_for_all) rc = move_sum(c, sum, 0, me == 0, true, err);
     }
     return rc;
 }
@@ -269,7 +270,7 @@ sw_code sw_sums_gather(sw_sums *sums, sw_team *team, sw_err *err)
         rc = gather_all(sums, &c, err);
     if (rc == SW_OK) rc = sw_sizes_gather(sums, team, err);
     c.backend->link_free(c.link, rc == SW_OK);
-    drop_others(sums->stats, team);
+    if (!sums->is_for_all) drop_others(sums->stats, team);
     sw_span_close(span, NULL);
     return rc;
 }

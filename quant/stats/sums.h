@@ -2,7 +2,7 @@
  *
  * On one rank a sum per run of pieces, each freed when it has joined another. Of several ranks
  * one gets the runs of all, adds them in the same order, and hands the result on: sums of a site
- * rank 0, to all; those of an expert its owner, which keeps them.
+ * rank 0, to all; those of an expert its owner, which keeps them, or rank 0 like those of a site.
  */
 #ifndef SW_QUANT_STATS_SUMS_H
 #define SW_QUANT_STATS_SUMS_H
@@ -12,10 +12,11 @@
 
 struct sw_team;
 
-/* Set stats and n_pieces, zero the rest. */
+/* Set stats, n_pieces and, where it is wanted, is_for_all; zero the rest. */
 typedef struct sw_sums {
     sw_site_stats *stats; /* new; of the first run, and in the end of all */
     int64_t n_pieces;     /* of the text */
+    bool is_for_all;      /* sums of experts go to all ranks too, who keep them */
     int n;                /* runs that are here */
     sw_piece_run runs[SW_PIECES_MAX];
     sw_site_stats *parts[SW_PIECES_MAX]; /* [n] owned but for the first, which is `stats` */

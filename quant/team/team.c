@@ -137,6 +137,16 @@ sw_code sw_team_broadcast(sw_team *team, int from, void *data, size_t n_bytes, s
                                   : along_tree(team, from, data, n_bytes, err);
 }
 
+sw_code sw_team_gather(sw_team *team, void *data, const size_t *begins, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    for (int rank = 0; rank < sw_team_size(team) && rc == SW_OK; rank++)
+        rc = sw_team_broadcast(team, rank, (char *)data + begins[rank],
+                               begins[rank + 1] - begins[rank], err);
+    return rc;
+}
+
 /* --- agreement --- */
 
 typedef struct verdict {

@@ -52,6 +52,10 @@ sw_code sw_team_exchange(sw_team *team, int to, const void *out, size_t n_out_by
 sw_code sw_team_broadcast(sw_team *team, int from, void *data, size_t n_bytes,
                           sw_err *err) SW_MUST_USE;
 
+/* Each rank has the bytes [begins[rank], begins[rank + 1]) of `data`, and all of them afterwards.
+ * begins [ranks + 1] is the same at every rank. */
+sw_code sw_team_gather(sw_team *team, void *data, const size_t *begins, sw_err *err) SW_MUST_USE;
+
 /* Returns the greatest code of all ranks, at all ranks, with the text of the lowest rank that has
  * it in err, behind "rank N: " at the others. A rank with a code other than SW_OK has its own text
  * in err. For NULL: `code`. */

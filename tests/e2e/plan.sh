@@ -80,7 +80,7 @@ have=$(field peak_bytes)
 
 # of several ranks: less memory for each, and what goes between them, by hand for two: the sums of the
 # second half of the text, kept back or not, and those of all of it, each once; and the codes
-ranks() { planned --calib calib_data/calib.u16 --samples 64 --seq-len 512 --ranks "$1"; }
+ranks() { planned --calib calib_data/calib.u16 --samples 64 --seq-len 512 --ranks "$@"; }
 one=$(ranks 1) two=$(ranks 2)
 [ "$two" -lt "$one" ] || fail "peak of one rank $one, of each of two $two"
 site() { echo $((8 * ($1 * $1 * 2 + $2))); } # Hessian, cross terms; those with the residual
@@ -89,9 +89,13 @@ traffic=$(field rank_traffic_bytes)
 [ "$traffic" -gt $((4 * sums)) ] && [ "$traffic" -lt $((4 * sums + 20000000)) ] ||
     fail "traffic of two ranks: $traffic bytes, the sums alone are $((4 * sums))"
 
-expect 4 'method awq tries candidates*' "$SWAGE" plan "$TINY" --method awq --ranks 2 --quiet
-expect 4 'method awq tries candidates*' "$SWAGE" quantize "$TINY" -o "$T/no" --method awq --ranks 2 --quiet \
-    --calib calib_data/calib.u16 --samples 4 --seq-len 128
+# a search besides: sums of its own, each twice like the others, and four trials of every weight, in and
+# out as floats
+one=$(ranks 1 --method awq) two=$(ranks 2 --method awq)
+[ "$two" -lt "$one" ] || fail "awq: peak of one rank $one, of each of two $two"
+traffic=$(field rank_traffic_bytes)
+sums=$((6 * 8 * (3 * 256 * 256 + 768 * 768))) weights=$((6 * (6 * 256 * 128 + 3 * 256 * 768)))
+[ "$traffic" -eq $((4 * sums + (4 * 8 + 2) * weights)) ] || fail "traffic of two ranks by awq: $traffic bytes"
 
 # a device that is not here, of a size that is said; numbers of it in JSON; what would fit when it is too small
 device() { expect 0 '' "$SWAGE" plan "$TINY" --quiet --threads 2 --samples 512 --seq-len 512 --device "$@"; }

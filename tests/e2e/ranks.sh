@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Several processes on one run make the bytes of one: dense and sparse models, schemes whose rows
-# share scales, statistics from a file, a run that others continue; and what ranks do not share is
-# refused before anything is written.
+# share scales, searches for transforms, statistics from a file, a run that others continue; ranks that
+# see other files or settings are refused by name.
 . "$(dirname "$0")/lib.bash"
 ARCH=$PWD/tests/golden/arch
 
@@ -19,6 +19,8 @@ by_ranks() {
         rm -rf "${T:?}/$name-$n"
     done
 }
+# folds NAME: something was scaled, so that sums and choices of searches are in the bytes
+folds() { grep -q '"accepted": *true' "$T/$1-1/manifest.json" || fail "$1: no group was scaled"; }
 
 # 5 chunks of 4096 tokens in as many pieces: no number of ranks divides them, one is kept back
 toy_tokens $((5 * 4096 * 2)) >"$T/toy.u16"
@@ -34,22 +36,27 @@ for experts in shrink routed all; do
         --group-size 32 --allow-fallback
 done
 
+LESS=(--calib "$T/toy.u16" --samples 24 --seq-len 512) # 3 chunks
+by_ranks 2 smooth "$TOY" "${LESS[@]}" --scheme W8A8 --method smoothquant+gptq --format compressed-tensors
+by_ranks 3 experts-awq "$ARCH/qwen3_moe" "${LESS[@]}" --method awq --group-size 32 --allow-fallback
+folds smooth
+folds experts-awq
+
 # fewer chunks than ranks: the text is run by one
 by_ranks 3 short "$TOY" --calib "$T/toy.u16" --samples 4 --seq-len 128
 
 # statistics are read by every rank
 expect 0 '' "$SWAGE" calibrate "$TOY" "${TEXT[@]}" -o "$T/stats" --quiet
 by_ranks 2 stats "$TOY" --stats "$T/stats"
+by_ranks 3 stats-awq "$TOY" --stats "$T/stats" --method awq
 
 # a run that is killed is continued by another number of ranks
 head -c $((4 * 4096 * 2)) "$PWD/calib_data/calib.u16" >"$T/calib.u16"
-Q=("$SWAGE" quantize "$TINY" --calib "$T/calib.u16" --samples 32 --seq-len 512 --ignore mlp --quiet)
-expect 0 '' "${Q[@]}" -o "$T/whole"
 lines() { if [ -f "$T/out.partial/journal" ]; then wc -l <"$T/out.partial/journal"; else echo 0; fi; }
-for first in 1 3; do
+continued() { # RANKS WHOLE: a run of so many is killed after a block, and continued by two
     for _ in {1..20}; do
         rm -rf "$T/out" "$T/out.partial"
-        "${Q[@]}" -o "$T/out" --threads 1 --ranks $first >/dev/null 2>&1 &
+        "${Q[@]}" -o "$T/out" --threads 1 --ranks $1 >/dev/null 2>&1 &
         pid=$!
         until [ "$(lines)" -gt 2 ] ||
             ! kill -0 $pid 2>/dev/null; do sleep 0.01; done
@@ -57,18 +64,21 @@ for first in 1 3; do
         wait $pid 2>/dev/null
         [ -d "$T/out.partial" ] && break
     done
-    [ -d "$T/out.partial" ] || fail "no run of $first ranks could be killed"
+    [ -d "$T/out.partial" ] || fail "no run of $1 ranks could be killed"
     expect 0 '' "${Q[@]}" -o "$T/out" --threads 1 --ranks 2
-    same "$T/whole" "$T/out"
-done
-
-# what ranks do not share
-rm -rf "$T/out"
-refused() { expect 4 "$1" "$SWAGE" quantize "$TOY" -o "$T/out" --ranks 2 --quiet "${@:2}"; }
-refused 'method awq tries candidates on windows of the whole text*as one rank' "${TEXT[@]}" --method awq
-absent "$T/out"
+    same "$2" "$T/out"
+}
+Q=("$SWAGE" quantize "$TINY" --calib "$T/calib.u16" --samples 32 --seq-len 512 --ignore mlp --quiet)
+expect 0 '' "${Q[@]}" -o "$T/whole"
+continued 1 "$T/whole"
+continued 3 "$T/whole"
+Q=("$SWAGE" quantize "$TOY" "${LESS[@]}" --method awq --quiet)
+expect 0 '' "${Q[@]}" -o "$T/awq-1"
+folds awq
+continued 3 "$T/awq-1"
 
 # one failure of all: the weight is broken, and one rank says so
+rm -rf "$T/out"
 model broken
 poke "$T/broken/model.safetensors" "$(offset_of "$T/broken/model.safetensors" \
     model.layers.1.mlp.down_proj.weight)" '\xff\xff\xff\xff'

@@ -317,8 +317,7 @@ static sw_code check_request(const job *j, sw_err *err)
     if (o->out && !j->name && !o->may_replace && sw_path_exists(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->out);
     if ((rc = check_imatrix(j, err)) != SW_OK || (rc = check_kv(j, err)) != SW_OK ||
-        (rc = check_data(j, err)) != SW_OK ||
-        (rc = sw_quant_check_ranks(&j->settings.quant, n_ranks_of(j), err)) != SW_OK)
+        (rc = check_data(j, err)) != SW_OK)
         return rc;
     return check_target(j, err);
 }

@@ -212,12 +212,7 @@ sw_code sw_cpu_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_blo
     sw_code rc = observer_new(&o, s, stats, err);
 
     if (rc == SW_OK) rc = observe_chunks(s, &o, quantized, original, progress, err);
-    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
-        if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
-        if (rc == SW_OK && stats->held[site].k_in) rc = sw_hessian_settle(&stats->held[site], err);
-    }
-    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
-        rc = sw_expert_stats_settle(&stats->experts[e], err);
+    if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
     observer_free(&o);
     return rc;
 }

@@ -25,16 +25,19 @@ static sw_code run_batch(const sw_block_probe *p, sw_block_probe_part part, int6
     return sw_engine_half(s->engine, block, s->work, n, s->seq_len, half, tap, stop_at, err);
 }
 
-/* Show `tap` what a site's linears read, up to and with `site`. */
-static sw_code tap_part(const sw_block_probe *probe, sw_block_probe_part part,
-                        const sw_block *block, sw_site site, const sw_tap *tap, sw_err *err)
+/* Show `tap` what a site's linears read in a piece of the text, up to and with `site`. */
+static sw_code tap_piece(const sw_block_probe *probe, sw_block_probe_part part, int64_t piece,
+                         const sw_block *block, sw_site site, const sw_tap *tap, sw_err *err)
 {
-    int64_t step = probe->streams->chunk_seqs;
+    const int64_t end = sw_block_probe_from(probe, part, piece + 1);
+    int64_t n;
     sw_code rc = SW_OK;
 
-    for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step)
-        rc = run_batch(probe, part, at, sw_min_i64(step, probe->n_seqs[part] - at), block,
-                       sw_block_probe_half(probe, block, site), tap, site, err);
+    for (int64_t at = sw_block_probe_from(probe, part, piece); at < end && rc == SW_OK; at += n) {
+        n = sw_block_probe_batch(probe, part, at);
+        rc = run_batch(probe, part, at, n, block, sw_block_probe_half(probe, block, site), tap,
+                       site, err);
+    }
     return rc;
 }
 
@@ -42,12 +45,11 @@ sw_code sw_cpu_probe_output(float *y, const sw_block_probe *probe, sw_block_prob
                             const sw_block *block, sw_site site, sw_err *err)
 {
     const sw_streams *s = probe->streams;
-    int64_t step = s->chunk_seqs, per_seq = s->seq_len * s->model->hidden;
+    int64_t per_seq = s->seq_len * s->model->hidden, n;
     sw_code rc = SW_OK;
 
-    for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step) {
-        int64_t n = sw_min_i64(step, probe->n_seqs[part] - at);
-
+    for (int64_t at = 0; at < probe->n_here[part] && rc == SW_OK; at += n) {
+        n = sw_block_probe_batch(probe, part, at);
         rc = run_batch(probe, part, at, n, block, sw_block_probe_half(probe, block, site), NULL,
                        (sw_site)SW_RUN_ALL, err);
         if (rc == SW_OK) memcpy(y + at * per_seq, s->work, (size_t)(n * per_seq) * sizeof *y);
@@ -55,35 +57,35 @@ sw_code sw_cpu_probe_output(float *y, const sw_block_probe *probe, sw_block_prob
     return rc;
 }
 
-typedef struct hessian_tap {
-    sw_hessian *hess;
-    sw_site site;
-    bool wants_experts;
-} hessian_tap;
-
 static sw_code add_rows(void *self, sw_site site, int64_t expert, const float *x, int64_t n_tokens,
                         int64_t k_in, const float *residual, const int32_t *token_ids, sw_err *err)
 {
-    const hessian_tap *tap = self;
+    sw_hessian *sum = sw_block_probe_sum(self, site, expert);
 
     (void)k_in;
     (void)residual;
     (void)token_ids;
-    if (site != tap->site || (expert >= 0) != tap->wants_experts) return SW_OK;
-    return sw_hessian_add(&tap->hess[expert < 0 ? 0 : expert], x, NULL, NULL, n_tokens, err);
+    return sum ? sw_hessian_add(sum, x, NULL, NULL, n_tokens, err) : SW_OK;
 }
 
-sw_code sw_cpu_probe_hessians(sw_hessian *hess, int64_t n_hess, const sw_block_probe *probe,
+sw_code sw_cpu_probe_hessians(sw_sums *sums, const sw_block_probe *probe,
                               sw_block_probe_part part, const sw_block *block, sw_site site,
                               sw_err *err)
 {
-    const sw_model *m = probe->streams->model;
-    hessian_tap seen = {hess, site,
-                        site == SW_SITE_DOWN_IN && sw_model_is_sparse(m, block->layer)};
-    sw_tap tap = {.self = &seen, .see = add_rows};
-    sw_code rc = tap_part(probe, part, block, site, &tap, err);
+    sw_code rc = SW_OK;
 
-    for (int64_t i = 0; i < n_hess && rc == SW_OK; i++) sw_hessian_finish(&hess[i]);
+    for (int64_t piece = probe->here.begin; piece < probe->here.end && rc == SW_OK; piece++) {
+        sw_site_stats *stats = NULL;
+        sw_tap tap = {.see = add_rows};
+
+        if ((rc = sw_sums_begin(&stats, sums, piece, err)) != SW_OK) break;
+        tap.self = stats;
+        tap.expert_begin = stats->expert_begin;
+        tap.expert_end = stats->expert_begin + stats->n_experts;
+        rc = tap_piece(probe, part, piece, block, site, &tap, err);
+        if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
+        if (rc == SW_OK) rc = sw_sums_end(sums, err);
+    }
     return rc;
 }
 
@@ -109,7 +111,7 @@ static sw_code keep(void *self, sw_site site, int64_t expert, const float *x, in
             if (!(a <= SIZE_MAX_FINITE)) a = INFINITY;
             if (a > kept->amax[j]) kept->amax[j] = a;
         }
-        if (tap->n_seen++ % kept->every == 0 && kept->n_rows < kept->n_max)
+        if (tap->n_seen++ % kept->every == 0 && kept->n_rows < kept->n_until)
             memcpy(kept->rows + kept->n_rows++ * k_in, row, (size_t)k_in * sizeof *row);
     }
     return SW_OK;
@@ -118,10 +120,17 @@ static sw_code keep(void *self, sw_site site, int64_t expert, const float *x, in
 sw_code sw_cpu_probe_rows(sw_probe_rows *rows, const sw_block_probe *probe,
                           sw_block_probe_part part, const sw_block *block, sw_err *err)
 {
-    row_tap seen = {.kept = rows};
-    sw_tap tap = {.self = &seen, .see = keep};
+    sw_code rc = SW_OK;
 
-    return tap_part(probe, part, block, rows->site, &tap, err);
+    for (int64_t piece = probe->here.begin; piece < probe->here.end && rc == SW_OK; piece++) {
+        row_tap seen = {.kept = rows};
+        sw_tap tap = {.self = &seen, .see = keep};
+
+        sw_probe_rows_begin(rows, probe, part, piece);
+        rc = tap_piece(probe, part, piece, block, rows->site, &tap, err);
+        sw_probe_rows_end(rows, piece);
+    }
+    return rc;
 }
 
 /* Readers of the group's quantized block get these values, or (NULL) those of the original. */

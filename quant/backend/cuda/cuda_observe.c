@@ -336,12 +336,7 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     if (rc == SW_OK) rc = load_observed(s, quantized, with_downs, err);
     if (rc == SW_OK) rc = observe_chunks(s, &o, on->observed, (sw_site)stop_at, progress, err);
     if (rc == SW_OK) rc = fetch_sizes(&o, err);
-    for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
-        if (stats->site[site].k_in) rc = sw_hessian_settle(&stats->site[site], err);
-        if (rc == SW_OK && stats->held[site].k_in) rc = sw_hessian_settle(&stats->held[site], err);
-    }
-    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++)
-        rc = sw_expert_stats_settle(&stats->experts[e], err);
+    if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
     if (rc != SW_OK || s->to == s->n_seqs) {
         sw_device_block_free(on->observed);
         on->observed = NULL;

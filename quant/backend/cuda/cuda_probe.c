@@ -59,12 +59,11 @@ static sw_code output_of(float *d_y, const sw_block_probe *probe, sw_block_probe
 {
     const sw_streams *s = probe->streams;
     const sw_cuda_streams *on = s->own;
-    int64_t step = s->chunk_seqs, per_seq = s->seq_len * s->model->hidden;
+    int64_t per_seq = s->seq_len * s->model->hidden, n;
     sw_code rc = SW_OK;
 
-    for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += step) {
-        int64_t n = sw_min_i64(step, probe->n_seqs[part] - at);
-
+    for (int64_t at = 0; at < probe->n_here[part] && rc == SW_OK; at += n) {
+        n = sw_block_probe_batch(probe, part, at);
         rc = run_batch(probe, part, at, n, block, half, NULL, (sw_site)SW_RUN_ALL, err);
         if (rc == SW_OK)
             rc = sw_solver_copy(on->solver, d_y + at * per_seq, on->d_work,
@@ -85,55 +84,64 @@ sw_code sw_cuda_probe_output(float *y, const sw_block_probe *probe, sw_block_pro
     return rc;
 }
 
-/* Show the site to a tap, with the half block loaded for it. */
-static sw_code tap_part(const sw_block_probe *probe, sw_block_probe_part part,
-                        const sw_block *block, sw_site site, const sw_device_tap *tap, sw_err *err)
+/* The half block of a site as taps see it. */
+static sw_code load_shown(sw_device_block **out, const sw_block_probe *probe,
+                          const sw_block *block, sw_site site, sw_err *err)
 {
-    const sw_streams *s = probe->streams;
-    sw_device_block *loaded = NULL;
     sw_block shown = *block;
-    sw_code rc;
 
     if (site < SW_SITE_DOWN_IN) drop_experts(&shown);
-    rc = load_half(&loaded, probe, &shown, site, err);
-
-    for (int64_t at = 0; at < probe->n_seqs[part] && rc == SW_OK; at += s->chunk_seqs)
-        rc = run_batch(probe, part, at, sw_min_i64(s->chunk_seqs, probe->n_seqs[part] - at),
-                       loaded, sw_block_probe_half(probe, block, site), tap, site, err);
-    sw_device_block_free(loaded);
-    return rc;
+    return load_half(out, probe, &shown, site, err);
 }
 
-typedef struct hessian_tap {
-    sw_hessian *hess;
-    sw_site site;
-    bool wants_experts;
-} hessian_tap;
+/* Show `tap` what a site's linears read in a piece of the text, up to and with `site`. */
+static sw_code tap_piece(const sw_block_probe *probe, sw_block_probe_part part, int64_t piece,
+                         const sw_device_block *loaded, sw_half half, sw_site site,
+                         const sw_device_tap *tap, sw_err *err)
+{
+    const int64_t end = sw_block_probe_from(probe, part, piece + 1);
+    int64_t n;
+    sw_code rc = SW_OK;
+
+    for (int64_t at = sw_block_probe_from(probe, part, piece); at < end && rc == SW_OK; at += n) {
+        n = sw_block_probe_batch(probe, part, at);
+        rc = run_batch(probe, part, at, n, loaded, half, tap, site, err);
+    }
+    return rc;
+}
 
 static sw_code add_rows(void *self, sw_site site, int64_t expert, const void *d_x,
                         int64_t n_tokens, int64_t k_in, int64_t stride,
                         const int32_t *token_ids, sw_err *err)
 {
-    const hessian_tap *tap = self;
+    sw_hessian *sum = sw_block_probe_sum(self, site, expert);
 
     (void)k_in;
     (void)token_ids;
-    if (site != tap->site || (expert >= 0) != tap->wants_experts) return SW_OK;
-    return sw_cuda_hessian_add_rows(&tap->hess[expert < 0 ? 0 : expert], d_x, stride, NULL, NULL,
-                                 n_tokens, err);
+    return sum ? sw_cuda_hessian_add_rows(sum, d_x, stride, NULL, NULL, n_tokens, err) : SW_OK;
 }
 
-sw_code sw_cuda_probe_hessians(sw_hessian *hess, int64_t n_hess, const sw_block_probe *probe,
+sw_code sw_cuda_probe_hessians(sw_sums *sums, const sw_block_probe *probe,
                                sw_block_probe_part part, const sw_block *block, sw_site site,
                                sw_err *err)
 {
-    const sw_model *m = probe->streams->model;
-    hessian_tap seen = {hess, site,
-                        site == SW_SITE_DOWN_IN && sw_model_is_sparse(m, block->layer)};
-    sw_device_tap tap = {.self = &seen, .see = add_rows};
-    sw_code rc = tap_part(probe, part, block, site, &tap, err);
+    const sw_half half = sw_block_probe_half(probe, block, site);
+    sw_device_block *loaded = NULL;
+    sw_code rc = load_shown(&loaded, probe, block, site, err);
 
-    for (int64_t i = 0; i < n_hess && rc == SW_OK; i++) rc = sw_hessian_settle(&hess[i], err);
+    for (int64_t piece = probe->here.begin; piece < probe->here.end && rc == SW_OK; piece++) {
+        sw_site_stats *stats = NULL;
+        sw_device_tap tap = {.see = add_rows};
+
+        if ((rc = sw_sums_begin(&stats, sums, piece, err)) != SW_OK) break;
+        tap.self = stats;
+        tap.expert_begin = stats->expert_begin;
+        tap.expert_end = stats->expert_begin + stats->n_experts;
+        rc = tap_piece(probe, part, piece, loaded, half, site, &tap, err);
+        if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
+        if (rc == SW_OK) rc = sw_sums_end(sums, err);
+    }
+    sw_device_block_free(loaded);
     return rc;
 }
 
@@ -155,7 +163,7 @@ static sw_code keep(void *self, sw_site site, int64_t expert, const void *d_x, i
     (void)token_ids;
     if (site != k->site || expert != k->expert) return SW_OK;
     n = first < n_tokens ? (n_tokens - first - 1) / k->every + 1 : 0;
-    n = sw_min_i64(n, k->n_max - k->n_rows);
+    n = sw_min_i64(n, k->n_until - k->n_rows);
     rc = sw_solver_watch_sizes(tap->solver, tap->d_amax, NULL, d_x, stride, n_tokens, k_in, err);
     if (rc == SW_OK)
         rc = sw_solver_watch_take(tap->solver, k->rows + k->n_rows * k_in, d_x, stride, first,
@@ -168,9 +176,11 @@ static sw_code keep(void *self, sw_site site, int64_t expert, const void *d_x, i
 sw_code sw_cuda_probe_rows(sw_probe_rows *rows, const sw_block_probe *probe,
                            sw_block_probe_part part, const sw_block *block, sw_err *err)
 {
+    const sw_half half = sw_block_probe_half(probe, block, rows->site);
     const sw_place *at = &probe->streams->place;
     int64_t n_bytes = rows->k * (int64_t)sizeof *rows->amax;
     sw_device *gpu = sw_cuda_gpu(at);
+    sw_device_block *loaded = NULL;
     row_tap seen = {.solver = sw_cuda_solver(at), .kept = rows};
     sw_device_tap tap = {.self = &seen,
                          .see = keep,
@@ -179,8 +189,15 @@ sw_code sw_cuda_probe_rows(sw_probe_rows *rows, const sw_block_probe *probe,
     sw_code rc = sw_device_take((void **)&seen.d_amax, gpu, n_bytes, 1, "input ranges", err);
 
     if (rc == SW_OK) rc = sw_device_fill(gpu, seen.d_amax, 0, n_bytes, err);
-    if (rc == SW_OK) rc = tap_part(probe, part, block, rows->site, &tap, err);
+    if (rc == SW_OK) rc = load_shown(&loaded, probe, block, rows->site, err);
+    for (int64_t piece = probe->here.begin; piece < probe->here.end && rc == SW_OK; piece++) {
+        seen.n_seen = 0;
+        sw_probe_rows_begin(rows, probe, part, piece);
+        rc = tap_piece(probe, part, piece, loaded, half, rows->site, &tap, err);
+        sw_probe_rows_end(rows, piece);
+    }
     if (rc == SW_OK) rc = sw_device_download(gpu, rows->amax, seen.d_amax, n_bytes, err);
+    sw_device_block_free(loaded);
     sw_device_put(gpu, seen.d_amax);
     return rc;
 }

@@ -98,11 +98,13 @@ static void fold_one(folding *f, const sw_transform_job *job, const sw_fold *fol
 
 static void fold_all(folding *f)
 {
+    const sw_quant_options options = {.n_threads = 1};
     sw_quant_sink sink = {.self = f, .change = see_change};
     test_rng rng = {5};
 
     for (int64_t l = 0; l < f->m.model.n_layers; l++) {
         sw_transform_job job = {.model = &f->m.model, .st = f->m.st, .sink = &sink,
+                                .options = &options,
                                 .original = &f->m.lm.blocks[l], .linears = f->linears,
                                 .quantized = &f->twin.lm.blocks[l]};
         sw_fold folds[SW_FOLDS_MAX];

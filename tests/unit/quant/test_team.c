@@ -180,6 +180,37 @@ static void test_broadcast(void **state)
     all_is_well(6, broadcasts);
 }
 
+/* Each rank has another number of items, one none; before and behind them is nobody's. */
+static sw_code gathers(sw_team *team, sw_err *err)
+{
+    const int me = sw_team_rank(team), size = sw_team_size(team);
+    const int64_t n_most = 40000; /* items of the last ranks travel along the chain */
+    size_t begins[RANKS_MAX + 1] = {sizeof(int64_t)};
+    int64_t *items = calloc((size_t)(RANKS_MAX * n_most + 2), sizeof *items), n;
+
+    CHECK(items);
+    for (int rank = 0; rank < size; rank++)
+        begins[rank + 1] = begins[rank] +
+                           sizeof *items * (size_t)(rank == 1 ? 0 : n_most * rank / size + 1);
+    n = (int64_t)(begins[size] / sizeof *items);
+    for (int64_t i = (int64_t)(begins[me] / sizeof *items);
+         i < (int64_t)(begins[me + 1] / sizeof *items); i++)
+        items[i] = i;
+    TRY(sw_team_gather(team, items, begins, err));
+    for (int64_t i = 0; i < n; i++) CHECK(items[i] == i);
+    CHECK(items[n] == 0);
+    free(items);
+    return SW_OK;
+}
+
+static void test_gather(void **state)
+{
+    (void)state;
+    all_is_well(1, gathers);
+    all_is_well(2, gathers);
+    all_is_well(5, gathers);
+}
+
 static void test_one_rank(void **state)
 {
     sw_team *team = NULL;
@@ -385,7 +416,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_circle),       cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_broadcast),    cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_broadcast),    cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_one_rank),
         cmocka_unit_test(test_agree),        cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_check_same),   cmocka_unit_test(test_fails_alone),
         cmocka_unit_test(test_dies),         cmocka_unit_test(test_loses_the_first),
