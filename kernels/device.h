@@ -32,6 +32,10 @@ bool sw_device_is_built(void); /* was the CUDA half found? */
 /* Number of devices that the driver shows; 0 without a driver or without the CUDA half. */
 int sw_device_count(void);
 
+/* What the driver says of device `index`, without opening it: all but cap_bytes, which is 0.
+ * SW_E_CUDA: there is no such device. */
+sw_code sw_device_look(sw_device_info *info, int index, sw_err *err) SW_MUST_USE;
+
 /* Open device `index`. cap_bytes limits its memory; 0: what is free less a reserve for the driver.
  * SW_E_CUDA: no CUDA half, no driver or one that is too old, no such device, a device that is too
  * old, or an error of the runtime; the message names the remedy. */

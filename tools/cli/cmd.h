@@ -70,6 +70,7 @@ typedef struct sw_run {
     sw_arena *arena;  /* freed after the command */
     bool has_result;  /* set once a result is on stdout */
     sw_team *team;    /* of a command whose work ranks may share; NULL: one rank */
+    int n_other_devices; /* of this host, which --device cuda leaves alone */
 } sw_run;
 
 typedef struct sw_cmd {

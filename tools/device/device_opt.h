@@ -15,7 +15,8 @@ const char *sw_device_word(int i);
     {.name = "device", .group = SW_OPT_RESOURCES, .kind = SW_OPT_TEXT,                             \
      .offset = offsetof(type, field), .arg = "D", .offers = sw_device_word,                        \
      .help = "cpu (default), cuda, cuda:N, or auto: the first CUDA device if there is one, else "  \
-             "cpu"}
+             "cpu; a command that has --ranks takes every device like the first for cuda, and "    \
+             "cuda:0,2 for those two"}
 
 /* And one for a `uint64_t` field, where a model may stream from host memory. */
 #define SW_DEVICE_MEMORY_ROW(type, field)                                                          \

@@ -8,6 +8,7 @@
 
 #include "formats/base/parallel.h"
 #include "kernels/device.h"
+#include "tools/device/like_devices.h"
 
 #define CUDA "cuda"
 #define DEVICE_INDEX_MAX 1023
@@ -31,10 +32,11 @@ static const char **device_of(const sw_cmd *cmd, sw_cmd_common *common)
 
 /* --- devices --- */
 
-/* "cuda:0,2" as numbers; none of any other word. */
+/* "cuda:0,2" as numbers; of "cuda" all of this host that are alike; none of any other word. */
 typedef struct device_list {
     int64_t items[SW_TEAM_RANKS_MAX];
     int n;
+    int n_other; /* unlike the first of the host, and left alone */
 } device_list;
 
 static sw_code parse_devices(device_list *list, const char *word, sw_err *err)
@@ -42,7 +44,7 @@ static sw_code parse_devices(device_list *list, const char *word, sw_err *err)
     char number[8];
     sw_code rc = SW_OK;
 
-    list->n = 0;
+    *list = (device_list){.n = 0};
     if (!word || strncmp(word, CUDA ":", strlen(CUDA ":")) != 0 || !strchr(word, ',')) return SW_OK;
     for (const char *at = word + strlen(CUDA ":"); at && rc == SW_OK;) {
         const char *comma = strchr(at, ',');
@@ -54,9 +56,24 @@ static sw_code parse_devices(device_list *list, const char *word, sw_err *err)
         number[n] = '\0';
         rc = sw_opt_int(&list->items[list->n++], number, 0, DEVICE_INDEX_MAX, "--device cuda:N,...",
                         err);
+        for (int i = 0; i + 1 < list->n && rc == SW_OK; i++)
+            if (list->items[i] == list->items[list->n - 1])
+                rc = SW_FAIL(err, SW_E_USAGE, "--device %s: device %s stands there twice", word,
+                             number);
         at = comma ? comma + 1 : NULL;
     }
     return rc;
+}
+
+/* One device alone needs no ranks. */
+static void find_devices(device_list *list, const char *word)
+{
+    int like[SW_TEAM_RANKS_MAX];
+
+    if (!word || strcmp(word, CUDA) != 0) return;
+    list->n = sw_like_devices_here(like, SW_TEAM_RANKS_MAX, &list->n_other);
+    for (int i = 0; i < list->n; i++) list->items[i] = like[i];
+    if (list->n < 2) list->n = 0;
 }
 
 /* Ranks of one host take its devices in turn, unless one device was named. */
@@ -134,17 +151,21 @@ static void let_another_speak(void)
     }
 }
 
-static sw_code find_team(sw_run *run, const sw_cmd_common *common, const device_list *devices,
-                         sw_err *err)
+static sw_code find_team(sw_run *run, const sw_cmd_common *common, device_list *devices,
+                         const char *word, sw_err *err)
 {
-    const int n_wanted = common->ranks ? (int)common->ranks : devices->n > 1 ? devices->n : 1;
     sw_code rc = sw_team_join_mpi(&run->team, err);
 
     if (rc != SW_OK) {
         let_another_speak();
         return rc;
     }
-    if (!run->team) return sw_team_fork_local(&run->team, n_wanted, err);
+    if (!run->team) {
+        if (!common->ranks) find_devices(devices, word);
+        return sw_team_fork_local(&run->team, common->ranks ? (int)common->ranks
+                                              : devices->n  ? devices->n
+                                                            : 1, err);
+    }
     if (common->ranks && common->ranks != sw_team_size(run->team))
         return SW_FAIL(err, SW_E_USAGE, "--ranks %d: the launcher has started %d already; leave "
                        "--ranks out", (int)common->ranks, sw_team_size(run->team));
@@ -171,8 +192,9 @@ sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw
 
     if (!cmd->has_ranks) return SW_OK;
     if ((rc = parse_devices(&devices, device ? *device : NULL, err)) != SW_OK ||
-        (rc = find_team(run, common, &devices, err)) != SW_OK)
+        (rc = find_team(run, common, &devices, device ? *device : NULL, err)) != SW_OK)
         return rc;
+    run->n_other_devices = devices.n_other;
     if (!run->team && !devices.n) return SW_OK;
     be_quiet(run, common);
     if (device && (rc = choose_device(device, &devices, run, err)) != SW_OK) return rc;
@@ -188,4 +210,7 @@ void sw_ranks_note(const sw_run *run, const sw_cmd_common *common)
         sw_progress_note(&run->term->progress, "%d ranks, %d of them on this host; threads of "
                          "each: %d", sw_team_size(run->team), sw_team_host_size(run->team),
                          (int)common->threads);
+    if (run->n_other_devices)
+        sw_progress_note(&run->term->progress, "CUDA devices that are unlike the first and are "
+                         "left alone: %d; --device cuda:N takes one", run->n_other_devices);
 }

@@ -20,7 +20,7 @@
  * and the device that are its own in `common` and in the options' row "device". */
 sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common,
                        sw_err *err) SW_MUST_USE;
-/* How many there are, to be said by rank 0. */
+/* How many there are, and what devices were left alone, to be said by rank 0. */
 void sw_ranks_note(const sw_run *run, const sw_cmd_common *common);
 
 #endif

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "tools/device/device_opt.h"
+#include "tools/device/like_devices.h"
 
 static void test_words(void **state)
 {
@@ -38,9 +39,32 @@ static void test_words(void **state)
     }
 }
 
+/* Of a host with other cards beside: those of the first one's name, capability and memory. */
+static void test_like(void **state)
+{
+    static const sw_device_info host[] = {
+        {.name = "H200", .arch = 90, .total_bytes = 141},
+        {.name = "A100", .arch = 80, .total_bytes = 80},
+        {.name = "H200", .arch = 90, .total_bytes = 141},
+        {.name = "H200", .arch = 90, .total_bytes = 70},
+        {.name = "H20", .arch = 90, .total_bytes = 141},
+        {.name = "H200", .arch = 89, .total_bytes = 141},
+    };
+    int like[6], n_other = 7;
+
+    (void)state;
+    assert_int_equal(sw_like_devices(like, host, 0), 0);
+    assert_int_equal(sw_like_devices(like, host, 1), 1);
+    assert_int_equal(sw_like_devices(like, host, 6), 2);
+    assert_int_equal(like[0], 0);
+    assert_int_equal(like[1], 2);
+    assert_int_equal(sw_like_devices_here(like, 6, &n_other), 0); /* this program has none */
+    assert_int_equal(n_other, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words), cmocka_unit_test(test_like)};
 
     return cmocka_run_group_tests_name("device option", tests, NULL, NULL);
 }
