@@ -30,7 +30,8 @@ typedef struct sw_eval_job {
 } sw_eval_job;
 
 /* Fills everything of *out but n_tokens and gap, at rank 0 alone; commits job->states once all are
- * in. Of several ranks each calls it, and gets the code of all. SW_E_FORMAT: an id beyond the vocabulary. */
+ * in. Of several ranks each calls it, and gets the code of all.
+ * SW_E_FORMAT: an id beyond the vocabulary. */
 sw_code sw_evaluate(sw_report_eval *out, const sw_eval_job *job, sw_err *err) SW_MUST_USE;
 
 /* What only running the model can tell: how far the integer kernels are from dequantized
