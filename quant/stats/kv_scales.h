@@ -16,6 +16,8 @@ typedef struct sw_kv_range {
 } sw_kv_range;
 
 void sw_kv_range_add(sw_kv_range *range, const float *k, int64_t n_k, const float *v, int64_t n_v);
+/* The largest of what all ranks have seen, at all of them. Every rank calls it. */
+sw_code sw_kv_range_gather(sw_kv_range *range, struct sw_team *team, sw_err *err) SW_MUST_USE;
 /* The range in the present block. The streams stay at its input. SW_E_FORMAT as below. */
 sw_code sw_kv_range_find(sw_kv_range *out, sw_streams *streams, const sw_block *block,
                          const sw_progress *progress, sw_err *err) SW_MUST_USE;

@@ -110,8 +110,7 @@ static void merge(sw_range *into, const sw_range *from)
     for (int bin = 0; bin < SW_RANGE_BINS; bin++) into->counts[bin] += from->counts[bin];
 }
 
-/* Counts and maxima of all ranks, which any order gives alike. */
-static sw_code gather(sw_range ranges[SW_SITE_COUNT], sw_team *team, sw_err *err)
+sw_code sw_ranges_gather(sw_range ranges[SW_SITE_COUNT], sw_team *team, sw_err *err)
 {
     const size_t n_bytes = SW_SITE_COUNT * sizeof *ranges;
     sw_range *theirs = NULL;
@@ -140,7 +139,7 @@ sw_code sw_ranges_find(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,
     if (streams->n_seqs)
         rc = sw_backend_of(&streams->place)
                  ->find_ranges(ranges, streams, is_wanted, block, progress, err);
-    return rc == SW_OK ? gather(ranges, streams->team, err) : rc;
+    return rc == SW_OK ? sw_ranges_gather(ranges, streams->team, err) : rc;
 }
 
 static sw_code find_scales(float *input_scale, sw_site_stats *stats, sw_streams *streams,

@@ -25,6 +25,10 @@ void sw_range_add(sw_range *range, const float *x, int64_t n);
 /* n times the same magnitude, above 0; for amax it does not count. */
 void sw_range_add_many(sw_range *range, float magnitude, int64_t n);
 
+/* Counts and maxima of all ranks, which any order gives alike, at all of them. Every rank calls
+ * it. */
+sw_code sw_ranges_gather(sw_range ranges[SW_SITE_COUNT], struct sw_team *team,
+                         sw_err *err) SW_MUST_USE;
 /* The ranges of the wanted sites, where the quantized stream is; experts share one. */
 sw_code sw_ranges_find(sw_range ranges[SW_SITE_COUNT], sw_streams *streams,
                        const bool is_wanted[SW_SITE_COUNT], const sw_block *block,

@@ -175,6 +175,28 @@ sw_hessian *sw_site_stats_sum(sw_site_stats *stats, int64_t i)
     return at == 2 ? &site->all : &site->half[at];
 }
 
+#define EXPERT_SIZES 2
+
+int64_t sw_site_stats_n_sizes(const sw_site_stats *stats)
+{
+    return SW_SITE_COUNT + EXPERT_SIZES * stats->n_experts;
+}
+
+int64_t sw_site_stats_sizes_expert(const sw_site_stats *stats, int64_t i)
+{
+    return i < SW_SITE_COUNT ? -1 : stats->expert_begin + (i - SW_SITE_COUNT) / EXPERT_SIZES;
+}
+
+sw_channels *sw_site_stats_sizes(sw_site_stats *stats, int64_t i)
+{
+    const int64_t at = i - SW_SITE_COUNT;
+    sw_expert_stats *x;
+
+    if (at < 0) return &stats->sizes[i];
+    x = &stats->experts[at / EXPERT_SIZES];
+    return at % EXPERT_SIZES ? &x->down.sizes : &x->in.sizes;
+}
+
 static sw_code channels_like(sw_channels *out, const sw_channels *like, sw_err *err)
 {
     return like->k_in ? sw_channels_new(out, like->k_in, err) : SW_OK;

@@ -54,5 +54,9 @@ sw_code sw_site_stats_merge(sw_site_stats *into, const sw_site_stats *from,
 int64_t sw_site_stats_n_sums(const sw_site_stats *stats);
 sw_hessian *sw_site_stats_sum(sw_site_stats *stats, int64_t i);
 int64_t sw_site_stats_sum_expert(const sw_site_stats *stats, int64_t i);
+/* The same of the sizes of channels. */
+int64_t sw_site_stats_n_sizes(const sw_site_stats *stats);
+sw_channels *sw_site_stats_sizes(sw_site_stats *stats, int64_t i);
+int64_t sw_site_stats_sizes_expert(const sw_site_stats *stats, int64_t i);
 
 #endif

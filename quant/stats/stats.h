@@ -39,19 +39,16 @@
     (1 << SW_BLOCK_PROBE_PARTS) /* a window that divergence is measured on (kl_probe.h) */
 #define SW_STATS_PROBES (SW_STATS_LEAD - 1) /* all that searches run and are judged on */
 
-/* Every layer's statistics into `w`, which the caller commits. `options`: experts, n_threads and
- * the backend that does all of it. SW_E_FORMAT: activations that are not finite. SW_E_UNSUPPORTED,
- * SW_E_NOMEM: the model is not for the backend's device. */
+/* Every layer's statistics into `w`, which the caller commits. `options`: experts, n_threads, the
+ * backend that does all of it, and the team whose ranks share the text: each calls it, rank 0 alone
+ * has a `w`, the others' is NULL, and the file is that of one rank. SW_E_FORMAT: activations that
+ * are not finite. SW_E_UNSUPPORTED, SW_E_NOMEM: the model is not for the backend's device. */
 sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st *st,
                          const sw_calib *calib, const sw_quant_options *options,
                          const sw_progress *progress, sw_err *err) SW_MUST_USE;
 
 /* The windows of the text that searches and judgements will run. */
 sw_code sw_stats_put_windows(sw_zpack_writer *w, const sw_calib *calib, sw_err *err) SW_MUST_USE;
-
-/* Finished statistics of one layer, or of some of its experts. */
-sw_code sw_stats_write(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer,
-                       sw_err *err) SW_MUST_USE;
 
 /* Before anything is made from `z`: it is a statistics file, of the model with this identity, and
  * can serve the policy. SW_E_FORMAT, SW_E_USAGE (another model, another policy). */

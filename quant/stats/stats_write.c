@@ -4,6 +4,8 @@
 
 #include "formats/base/size.h"
 #include "quant/stats/stats.h"
+#include "quant/stats/sums.h"
+#include "quant/team/team.h"
 
 const char *sw_site_name(sw_site site)
 {
@@ -17,20 +19,69 @@ const char *sw_site_name(sw_site site)
     return names[site];
 }
 
+/* Where tensors go: into the file, or to rank 0, which has it. */
+typedef struct target {
+    sw_zpack_writer *w; /* NULL: of another rank */
+    sw_team *team;
+} target;
+
 /* Tensors of one place, "layers.3.mlp_in" for instance. */
 typedef struct place {
-    sw_zpack_writer *w;
+    const target *to;
     char prefix[96];
 } place;
+
+/* What is said of a tensor before its data; an empty name ends what a rank sends. */
+typedef struct tensor_head {
+    char name[128];
+    int64_t n;
+    int32_t dtype;
+} tensor_head;
+
+static size_t data_bytes(const tensor_head *head)
+{
+    return (size_t)head->n * (size_t)sw_dtype_bits((sw_dtype)head->dtype) / 8;
+}
+
+static sw_code send_tensor(const target *to, const tensor_head *head, const void *data, sw_err *err)
+{
+    sw_code rc = sw_team_send(to->team, 0, head, sizeof *head, err);
+
+    return rc == SW_OK ? sw_team_send(to->team, 0, data, data_bytes(head), err) : rc;
+}
+
+static sw_code write_tensor(const target *to, const tensor_head *head, const void *data,
+                            sw_err *err)
+{
+    return sw_zpack_writer_put(to->w, head->name, (sw_dtype)head->dtype, 1, &head->n, data,
+                               data_bytes(head), err);
+}
+
+/* At rank 0: what another one sends until it says that this was all. */
+static sw_code take_tensors(const target *to, int from, sw_err *err)
+{
+    sw_code rc = SW_OK;
+
+    while (rc == SW_OK) {
+        tensor_head head = {0};
+        char *data = NULL;
+        if ((rc = sw_team_receive(to->team, from, &head, sizeof head, err)) != SW_OK) break;
+        if (!head.name[0]) return SW_OK;
+        rc = SW_MEM_GET(&data, (int64_t)data_bytes(&head), "statistics of another rank", err);
+        if (rc == SW_OK) rc = sw_team_receive(to->team, from, data, data_bytes(&head), err);
+        if (rc == SW_OK) rc = write_tensor(to, &head, data, err);
+        sw_mem_put(data);
+    }
+    return rc;
+}
 
 static sw_code put(const place *p, const char *what, sw_dtype dtype, int64_t n, const void *data,
                    sw_err *err)
 {
-    char name[128];
+    tensor_head head = {.n = n, .dtype = (int32_t)dtype};
 
-    (void)snprintf(name, sizeof name, "%s.%s", p->prefix, what);
-    return sw_zpack_writer_put(p->w, name, dtype, 1, &n, data,
-                               (size_t)n * (size_t)sw_dtype_bits(dtype) / 8, err);
+    (void)snprintf(head.name, sizeof head.name, "%s.%s", p->prefix, what);
+    return (p->to->w ? write_tensor : send_tensor)(p->to, &head, data, err);
 }
 
 /* The upper triangle of the mean of one or two sums, wherever they are. */
@@ -94,53 +145,42 @@ static sw_code put_expert(const place *p, const sw_expert_site *site, sw_err *er
     return put(p, "all_tokens", SW_DTYPE_I64, 1, &site->all.n_tokens, err);
 }
 
-static sw_code put_experts(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer,
-                           sw_err *err)
+static sw_code put_sites_of_expert(const target *to, const sw_expert_stats *x, int64_t layer,
+                                 int64_t expert, sw_err *err)
 {
-    sw_code rc = SW_OK;
+    const long long at[] = {(long long)layer, (long long)expert};
+    place p = {.to = to};
+    sw_code rc;
 
-    for (int64_t e = 0; e < stats->n_experts && rc == SW_OK; e++) {
-        long long expert = (long long)(stats->expert_begin + e);
-        place p = {.w = w};
-        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld", (long long)layer,
-                       expert);
-        rc = put(&p, "tokens", SW_DTYPE_I64, 1, &stats->experts[e].n_tokens, err);
-        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.in", (long long)layer,
-                       expert);
-        if (rc == SW_OK) rc = put_expert(&p, &stats->experts[e].in, err);
-        (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.down",
-                       (long long)layer, expert);
-        if (rc == SW_OK) rc = put_expert(&p, &stats->experts[e].down, err);
-    }
-    return rc;
+    (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld", at[0], at[1]);
+    rc = put(&p, "tokens", SW_DTYPE_I64, 1, &x->n_tokens, err);
+    (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.in", at[0], at[1]);
+    if (rc == SW_OK) rc = put_expert(&p, &x->in, err);
+    (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.experts.%lld.down", at[0], at[1]);
+    return rc == SW_OK ? put_expert(&p, &x->down, err) : rc;
 }
 
-sw_code sw_stats_write(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer, sw_err *err)
+static sw_code put_sites(const target *to, const sw_site_stats *stats, int64_t layer, sw_err *err)
 {
     sw_code rc = SW_OK;
 
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
-        place p = {.w = w};
+        place p = {.to = to};
         if (!stats->site[site].h) continue;
         (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld.%s", (long long)layer,
                        sw_site_name((sw_site)site));
         rc = put_site(&p, &stats->site[site], &stats->sizes[site], err);
     }
-    if (rc == SW_OK && stats->n_experts) rc = put_experts(w, stats, layer, err);
     return rc;
 }
 
-static sw_code put_ranges(sw_zpack_writer *w, const sw_site_stats *stats, int64_t layer,
-                          sw_err *err)
+static sw_code put_ranges(const target *to, const sw_site_stats *stats, int64_t layer, sw_err *err)
 {
     float kv[2] = {stats->kv->k_amax, stats->kv->v_amax};
-    place p = {.w = w};
+    place p = {.to = to};
     sw_code rc = SW_OK;
 
     (void)snprintf(p.prefix, sizeof p.prefix, "layers.%lld", (long long)layer);
-    if (stats->kv->is_broken)
-        return SW_FAIL(err, SW_E_FORMAT, "layer %lld: a key or a value is not finite",
-                       (long long)layer);
     rc = put(&p, "kv_abs_max", SW_DTYPE_F32, 2, kv, err);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         if (!stats->is_wanted[site]) continue;
@@ -166,21 +206,27 @@ static sw_code sites_of_layer(bool is_used[SW_SITE_COUNT], const sw_model *model
     return SW_OK;
 }
 
-/* One expert after the other, each given back when it is written. */
-static sw_code write_experts(sw_zpack_writer *w, sw_site_stats *part, int64_t layer, sw_err *err)
+/* One expert after the other, each given back when it is written. Its owner makes the tensors, and
+ * rank 0 puts them into the file. */
+static sw_code write_experts(const target *to, sw_site_stats *part, int64_t layer, sw_err *err)
 {
+    const tensor_head end = {{0}, 0, SW_DTYPE_F32};
+    const int me = sw_team_rank(to->team);
     sw_code rc = SW_OK;
 
     for (int64_t e = 0; e < part->n_experts && rc == SW_OK; e++) {
-        sw_site_stats one = {.experts = &part->experts[e], .n_experts = 1,
-                             .expert_begin = part->expert_begin + e};
-        rc = sw_stats_write(w, &one, layer, err);
-        sw_expert_stats_free(one.experts);
+        const int64_t expert = part->expert_begin + e;
+        const int owner = sw_sums_owner(expert, sw_team_size(to->team));
+        if (me == owner) rc = put_sites_of_expert(to, &part->experts[e], layer, expert, err);
+        if (me != 0 && me == owner && rc == SW_OK)
+            rc = sw_team_send(to->team, 0, &end, sizeof end, err);
+        if (me == 0 && me != owner) rc = take_tensors(to, owner, err);
+        sw_expert_stats_free(&part->experts[e]);
     }
     return rc;
 }
 
-static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
+static sw_code collect_experts(const target *to, sw_streams *streams, const sw_block *block,
                                const sw_site_stats *all, const sw_quant_options *options,
                                const sw_progress *progress, sw_err *err)
 {
@@ -191,6 +237,7 @@ static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw
 
     n_at_a_time = sw_experts_at_a_time(m, layer, all->is_wanted, options->experts,
                                        sw_streams_sums_alive(streams), &in_all->place);
+    rc = sw_team_least(to->team, &n_at_a_time, err); /* all ranks take as many */
     for (int64_t begin = 0; begin < m->n_experts && rc == SW_OK; begin += n_at_a_time) {
         sw_site_stats part;
         rc = sw_site_stats_new_experts(&part, m, layer, all->is_wanted, options->experts, begin,
@@ -202,7 +249,7 @@ static sw_code collect_experts(sw_zpack_writer *w, sw_streams *streams, const sw
         if (rc == SW_OK) rc = sw_streams_observe(streams, &part, block, block, progress, err);
         if (rc == SW_OK)
             rc = sw_experts_weigh(part.experts, part.n_experts, in_all, err);
-        if (rc == SW_OK) rc = write_experts(w, &part, layer, err);
+        if (rc == SW_OK) rc = write_experts(to, &part, layer, err);
         sw_site_stats_free(&part);
     }
     return rc;
@@ -218,7 +265,21 @@ static void drop_written(sw_site_stats *stats)
 /* The blocks, and what comes after them where there is such. */
 static int64_t n_layers_of(const sw_model *model) { return model->n_layers + !model->is_tied; }
 
-static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_block *block,
+/* Ranges and cache of the whole text: only then are they known to be numbers. */
+static sw_code write_ranges(const target *to, const sw_site_stats *stats, int64_t layer,
+                            sw_err *err)
+{
+    sw_code rc = sw_ranges_gather(stats->ranges, to->team, err);
+
+    if (rc == SW_OK) rc = sw_kv_range_gather(stats->kv, to->team, err);
+    if (rc != SW_OK) return rc;
+    if (stats->kv->is_broken)
+        return SW_FAIL(err, SW_E_FORMAT, "layer %lld: a key or a value is not finite",
+                       (long long)layer);
+    return to->w ? put_ranges(to, stats, layer, err) : SW_OK;
+}
+
+static sw_code collect_layer(const target *to, sw_streams *streams, const sw_block *block,
                              const sw_quant_options *options, const sw_progress *progress,
                              sw_err *err)
 {
@@ -238,11 +299,11 @@ static sw_code collect_layer(sw_zpack_writer *w, sw_streams *streams, const sw_b
     stats.ranges = ranges;
     stats.kv = &kv;
     if (rc == SW_OK) rc = sw_streams_observe(streams, &stats, block, block, progress, err);
-    if (rc == SW_OK) rc = sw_stats_write(w, &stats, block->layer, err);
+    if (rc == SW_OK && to->w) rc = put_sites(to, &stats, block->layer, err);
     drop_written(&stats);
     if (rc == SW_OK && is_sparse)
-        rc = collect_experts(w, streams, block, &stats, options, progress, err);
-    if (rc == SW_OK) rc = put_ranges(w, &stats, block->layer, err);
+        rc = collect_experts(to, streams, block, &stats, options, progress, err);
+    if (rc == SW_OK) rc = write_ranges(to, &stats, block->layer, err);
     sw_site_stats_free(&stats);
     sw_mem_put(ranges);
     if (rc != SW_OK || block->layer + 1 == n_layers_of(model)) return rc;
@@ -254,8 +315,10 @@ sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st 
                          const sw_progress *progress, sw_err *err)
 {
     const sw_place at = sw_options_place(options);
+    const target to = {w, options->team};
     sw_streams streams = {0};
-    sw_code rc = sw_streams_new(&streams, &at, model, st, calib, false, NULL, err);
+    sw_code rc = sw_streams_new_shared(&streams, &at, model, st, calib, false, NULL, options->team,
+                                       err);
 
     if (rc != SW_OK) return rc;
     for (int64_t layer = 0; layer < n_layers_of(model) && rc == SW_OK; layer++) {
@@ -263,7 +326,7 @@ sw_code sw_stats_collect(sw_zpack_writer *w, const sw_model *model, const sw_st 
         sw_progress_step(progress, "calibrate", layer, n_layers_of(model));
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
         if ((rc = sw_block_load_from(&block, model, st, options->source, layer, err)) == SW_OK)
-            rc = collect_layer(w, &streams, &block, options, progress, err);
+            rc = collect_layer(&to, &streams, &block, options, progress, err);
         sw_block_free(&block);
     }
     if (rc == SW_OK) sw_progress_step(progress, "calibrate", model->n_layers, model->n_layers);

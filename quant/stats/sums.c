@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/io/profile.h"
+#include "quant/stats/size_sums.h"
 #include "quant/team/team.h"
 
 int sw_sums_owner(int64_t expert, int n_ranks) { return (int)(expert % n_ranks); }
@@ -266,6 +267,7 @@ sw_code sw_sums_gather(sw_sums *sums, sw_team *team, sw_err *err)
     span = sw_span_open("gather");
     if ((rc = c.backend->link_new(&c.link, &at, team, err)) == SW_OK)
         rc = gather_all(sums, &c, err);
+    if (rc == SW_OK) rc = sw_sizes_gather(sums, team, err);
     c.backend->link_free(c.link, rc == SW_OK);
     drop_others(sums->stats, team);
     sw_span_close(span, NULL);

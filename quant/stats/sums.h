@@ -1,8 +1,8 @@
 /* sums.h - the sums of pieces of a text on their way to the sums of all of it (pieces.h).
  *
  * On one rank a sum per run of pieces, each freed when it has joined another. Of several ranks
- * one gets the runs of all, adds them in the same order, and hands the result on: sums of a site
- * rank 0, to all; those of an expert its owner, which keeps them.
+ * one gets the runs of all, adds them in the same order, and hands the result on: sums and sizes of
+ * a site rank 0, to all; those of an expert its owner, which keeps them.
  */
 #ifndef SW_QUANT_STATS_SUMS_H
 #define SW_QUANT_STATS_SUMS_H

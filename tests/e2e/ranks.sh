@@ -66,7 +66,6 @@ done
 rm -rf "$T/out"
 refused() { expect 4 "$1" "$SWAGE" quantize "$TOY" -o "$T/out" --ranks 2 --quiet "${@:2}"; }
 refused 'method awq tries candidates on windows of the whole text*as one rank' "${TEXT[@]}" --method awq
-refused 'several schemes or formats are made by one rank' "${TEXT[@]}" --scheme W4A16,W8A16
 absent "$T/out"
 
 # one failure of all: the weight is broken, and one rank says so

@@ -10,8 +10,10 @@
 #include "tools/calibrate/calibration.h"
 #include "tools/calibrate/expert_report.h"
 #include "tools/calibrate/imatrix_output.h"
+#include "tools/calibrate/same_inputs.h"
 #include "tools/cli/cmd.h"
 #include "tools/device/device_opt.h"
+#include "tools/device/ranks.h"
 
 typedef struct calibrate_options {
     sw_cmd_common common;
@@ -51,6 +53,7 @@ static const sw_opt options[] = {
     {.name = "force", .group = SW_OPT_COMMON, .kind = SW_OPT_FLAG, AT(may_replace), .set_to = 1,
      .help = "replace an existing file"},
     SW_DEVICE_ROW(calibrate_options, device),
+    SW_RANKS_ROW,
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -65,7 +68,7 @@ typedef struct job {
     const char *model_dir;
     sw_checkpoint source;
     sw_calibration calibration;
-    sw_zpack_writer *writer;
+    sw_zpack_writer *writer; /* of rank 0, which alone writes; the others': NULL */
     sw_device *gpu;
     sw_quant_options quant;
     sw_linear_source decoding; /* of a source that is quantized itself */
@@ -102,6 +105,22 @@ static sw_code open_inputs(job *j, const sw_progress *progress, sw_err *err)
                        "known; calibrate the original instead", j->model_dir);
     j->decoding = sw_decoding_source(&j->source);
     return sw_calibration_read(&j->calibration, &j->source.model, &c, err);
+}
+
+/* Several ranks make one file: what decides its bytes must be the same at each. */
+static sw_code check_ranks(const job *j, sw_err *err)
+{
+    const sw_calib *calib = &j->calibration.calib;
+    sw_team *team = j->quant.team;
+    char seq_len[24];
+    sw_code rc;
+
+    (void)snprintf(seq_len, sizeof seq_len, "%lld", (long long)calib->seq_len);
+    if ((rc = sw_same_model(team, &j->source, err)) != SW_OK ||
+        (rc = sw_same_setting(team, "seq-len", seq_len, err)) != SW_OK ||
+        (rc = sw_same_setting(team, "experts", j->o->experts, err)) != SW_OK)
+        return rc;
+    return sw_same_text(team, calib, err);
 }
 
 /* Everything that tells one set of statistics from another. */
@@ -179,8 +198,26 @@ static sw_code write_imatrix(const job *j, sw_err *err)
     return rc;
 }
 
+static sw_code begin_file(job *j, sw_err *err)
+{
+    sw_code rc = sw_zpack_writer_new(&j->writer, j->o->out, j->o->may_replace != 0, err);
+
+    if (rc == SW_OK) rc = write_keys(j, err);
+    if (rc != SW_OK || j->o->has_no_text) return rc;
+    return sw_stats_put_windows(j->writer, &j->calibration.calib, err);
+}
+
+static sw_code end_file(uint64_t *n_bytes, const job *j, sw_err *err)
+{
+    sw_code rc = sw_zpack_writer_commit(j->writer, err);
+
+    *n_bytes = sw_zpack_writer_bytes(j->writer);
+    return rc == SW_OK && j->o->imatrix ? write_imatrix(j, err) : rc;
+}
+
 static sw_code run_calibrate(sw_run *run, sw_err *err)
 {
+    const bool writes = sw_team_rank(run->team) == 0;
     double start_s = sw_clock_s();
     uint64_t n_bytes;
     job *j = NULL;
@@ -193,20 +230,17 @@ static sw_code run_calibrate(sw_run *run, sw_err *err)
     j->quant.source = &j->decoding;
     j->quant.experts = (sw_experts)policy_of(j->o->experts);
     j->quant.n_threads = (int)j->o->common.threads;
-    if ((rc = open_inputs(j, &run->term->progress, err)) != SW_OK) goto done;
-    rc = sw_device_option_open_backend(&j->gpu, &j->quant, j->o->device, &run->term->progress, err);
-    if (rc != SW_OK) goto done;
-    rc = sw_zpack_writer_new(&j->writer, j->o->out, j->o->may_replace != 0, err);
-    if (rc != SW_OK || (rc = write_keys(j, err)) != SW_OK) goto done;
-    if (!j->o->has_no_text &&
-        (rc = sw_stats_put_windows(j->writer, &j->calibration.calib, err)) != SW_OK)
+    j->quant.team = run->team;
+    if ((rc = open_inputs(j, &run->term->progress, err)) != SW_OK ||
+        (rc = check_ranks(j, err)) != SW_OK)
         goto done;
+    rc = sw_device_option_open_backend(&j->gpu, &j->quant, j->o->device, &run->term->progress, err);
+    if (rc != SW_OK || (writes && (rc = begin_file(j, err)) != SW_OK)) goto done;
     rc = sw_stats_collect(j->writer, &j->source.model, j->source.st, &j->calibration.calib,
                           &j->quant, &run->term->progress, err);
-    if (rc != SW_OK || (rc = sw_progress_check(&run->term->progress, err)) != SW_OK) goto done;
-    if ((rc = sw_zpack_writer_commit(j->writer, err)) != SW_OK) goto done;
-    n_bytes = sw_zpack_writer_bytes(j->writer);
-    if (j->o->imatrix && (rc = write_imatrix(j, err)) != SW_OK) goto done;
+    if (rc != SW_OK || (rc = sw_progress_check(&run->term->progress, err)) != SW_OK || !writes ||
+        (rc = end_file(&n_bytes, j, err)) != SW_OK)
+        goto done;
     sw_term_clear(run->term);
     rc = print_result(run, j, n_bytes, sw_clock_s() - start_s, err);
 done:
@@ -219,7 +253,8 @@ static const char *const examples[] = {
     "-o build/t.stats",
     "swage quantize calib_data/tiny-llama --stats build/t.stats -o build/out64 --group-size 64",
     "swage calibrate MODEL --calib *.txt --samples 256 --seq-len 2048 -o MODEL.stats",
-    "swage calibrate MODEL --device cuda --calib text.txt -o MODEL.stats", NULL};
+    "swage calibrate MODEL --device cuda --calib text.txt -o MODEL.stats",
+    "swage calibrate MODEL --device cuda:0,1 --calib text.txt -o MODEL.stats", NULL};
 
 const sw_cmd sw_cmd_calibrate = {
     .name = "calibrate",
@@ -243,6 +278,7 @@ const sw_cmd sw_cmd_calibrate = {
     .defaults = &defaults,
     .min_args = 1,
     .max_args = 1,
+    .has_ranks = true,
     .is_long = true,
     .examples = examples,
     .run = run_calibrate,

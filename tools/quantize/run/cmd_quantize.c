@@ -57,8 +57,15 @@ static sw_code run_one(sw_run *run, job *j, sw_err *err)
 
     if ((rc = sw_timeline_begin(&j->timeline, err)) != SW_OK ||
         (rc = sw_quantize_job_prepare(j, err)) != SW_OK ||
-        (rc = sw_quantize_group_run(&j, 1, err)) != SW_OK || sw_team_rank(j->team) > 0 ||
-        (rc = sw_quantize_output_outcome(&outcome, j, err)) != SW_OK ||
+        (rc = sw_quantize_same_inputs(j, err)) != SW_OK ||
+        (rc = sw_quantize_same_settings(j, err)) != SW_OK ||
+        (rc = sw_quantize_group_run(&j, 1, err)) != SW_OK || sw_team_rank(j->team) > 0)
+        return rc;
+    if ((rc = j->failure.code) != SW_OK) {
+        *err = j->failure;
+        return rc;
+    }
+    if ((rc = sw_quantize_output_outcome(&outcome, j, err)) != SW_OK ||
         (rc = write_page(j, &outcome, err)) != SW_OK)
         return rc;
     sw_term_clear(run->term);
@@ -89,11 +96,8 @@ static sw_code run_many(sw_run *run, const job *base, sw_err *err)
     sw_quantize_many many = {.n = 0};
     sw_code rc;
 
-    if (sw_team_size(run->team) > 1)
-        return SW_FAIL(err, SW_E_UNSUPPORTED, "several schemes or formats are made by one rank: "
-                       "give one of each, or leave --ranks out");
     if ((rc = sw_quantize_many_check(&many, run, base, err)) != SW_OK ||
-        (rc = sw_quantize_many_run(&many, err)) != SW_OK ||
+        (rc = sw_quantize_many_run(&many, err)) != SW_OK || sw_team_rank(run->team) > 0 ||
         (rc = write_comparison(base, &many, err)) != SW_OK)
         goto done;
     sw_term_clear(run->term);

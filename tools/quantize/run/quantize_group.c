@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "formats/io/watch.h"
+#include "tools/calibrate/same_inputs.h"
 #include "tools/device/device_opt.h"
 #include "tools/quantize/run/quantize_output.h"
-#include "tools/quantize/run/quantize_ranks.h"
 #include "tools/quantize/run/quantize_sink.h"
 
 typedef sw_quantize_job job;
@@ -47,46 +47,85 @@ static sw_code read_back(job *j, sw_err *err)
     return rc;
 }
 
-static void solve(job *const *jobs, int n)
+/* A failure of all that have none yet. */
+static void fail_all(job *const *jobs, int n, const sw_err *why)
 {
-    sw_err local = {0};
-
-    if (sw_quantize_solve(jobs, n, &local) == SW_OK) return;
     for (int i = 0; i < n; i++)
-        if (jobs[i]->failure.code == SW_OK) jobs[i]->failure = local;
+        if (jobs[i]->failure.code == SW_OK) jobs[i]->failure = *why;
 }
 
-static sw_code first_failure(job *const *jobs, int n, sw_err *err)
+sw_code sw_quantize_same_inputs(const job *j, sw_err *err)
 {
-    for (int i = 0; i < n; i++)
-        if (jobs[i]->failure.code != SW_OK) {
-            *err = jobs[i]->failure;
-            return err->code;
-        }
+    return sw_same_model(j->team, &j->source, err);
+}
+
+sw_code sw_quantize_same_settings(const job *j, sw_err *err)
+{
+    cJSON *key = NULL;
+    sw_code rc;
+
+    if (sw_team_size(j->team) == 1) return SW_OK;
+    if ((rc = sw_same_text(j->team, &j->calibration.calib, err)) != SW_OK ||
+        (rc = sw_quantize_output_key(&key, j, err)) != SW_OK)
+        return rc;
+    if (cJSON_IsObject(sw_json_member(key, "settings")))
+        rc = sw_same_settings(j->team, sw_json_member(key, "settings"), err);
+    if (rc == SW_OK) rc = sw_same_settings(j->team, key, err);
+    cJSON_Delete(key);
+    return rc;
+}
+
+/* Of rank 0: is there an output to solve for? The others hear it, and all solve or none. */
+static sw_code solve(job *const *jobs, int n, sw_err *err)
+{
+    bool has_output = first_alive(jobs, n) != NULL;
+    sw_code rc = sw_team_broadcast(jobs[0]->team, 0, &has_output, sizeof has_output, err);
+
+    return rc == SW_OK && has_output ? sw_quantize_solve(jobs, n, err) : rc;
+}
+
+/* What ends the run, and not only an output: a stop, and with several ranks whatever they have not
+ * solved together. */
+static sw_code find_end(job *const *jobs, int n, sw_code solved, sw_err *err)
+{
+    const bool is_lost = solved != SW_OK && sw_team_size(jobs[0]->team) > 1;
+
+    for (int i = 0; i < n; i++) {
+        const sw_err *why = &jobs[i]->failure;
+        if (why->code != SW_E_CANCELLED && !(is_lost && why->code == solved)) continue;
+        *err = *why;
+        return err->code;
+    }
     return SW_OK;
+}
+
+static sw_code make_outputs(job *const *jobs, int n, sw_err *err)
+{
+    sw_err local = {0};
+    sw_code solved;
+
+    each(jobs, n, sw_quantize_output_open);
+    if ((solved = solve(jobs, n, &local)) != SW_OK) fail_all(jobs, n, &local);
+    each(jobs, n, publish);
+    for (int i = 0; i < n; i++)
+        if (jobs[i]->failure.code != SW_OK) sw_quantize_output_keep(jobs[i], &jobs[i]->failure);
+    each(jobs, n, read_back);
+    return find_end(jobs, n, solved, err);
 }
 
 sw_code sw_quantize_group_run(job *const *jobs, int n, sw_err *err)
 {
     job *lead = jobs[0];
-    const bool writes = sw_team_rank(lead->team) == 0;
-    sw_code rc = sw_quantize_ranks_check(lead, err);
+    sw_err local = {0};
+    sw_code rc = sw_device_option_open_backend(&lead->gpu, &lead->settings.quant, lead->o->device,
+                                               lead->progress, &local);
 
-    if (rc == SW_OK)
-        rc = sw_device_option_open_backend(&lead->gpu, &lead->settings.quant, lead->o->device,
-                                           lead->progress, err);
-
-    for (int i = 0; i < n && rc != SW_OK; i++) jobs[i]->failure = *err;
-    if (rc != SW_OK) return rc;
+    if (rc != SW_OK) {
+        fail_all(jobs, n, &local);
+        return find_end(jobs, n, rc, err);
+    }
     lead->settings.quant.team = lead->team;
-    if (!writes) return sw_quantize_solve(jobs, n, err);
-    each(jobs, n, sw_quantize_output_open);
-    if (first_alive(jobs, n)) solve(jobs, n);
-    each(jobs, n, publish);
-    for (int i = 0; i < n; i++)
-        if (jobs[i]->failure.code != SW_OK) sw_quantize_output_keep(jobs[i], &jobs[i]->failure);
-    each(jobs, n, read_back);
-    return first_failure(jobs, n, err);
+    return sw_team_rank(lead->team) == 0 ? make_outputs(jobs, n, err) : solve(jobs, n, err);
 }
 
 /* sw_qspec_same, and what it leaves to whoever packs: all that a solver may look at. */

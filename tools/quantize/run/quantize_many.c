@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "formats/checkpoint/manifest.h"
+#include "tools/calibrate/same_inputs.h"
 #include "tools/cli/names.h"
 #include "tools/quantize/run/quantize_finished.h"
 #include "tools/quantize/run/quantize_group.h"
@@ -46,6 +47,7 @@ static sw_code add_job(sw_quantize_many *many, sw_run *run, const job *base, con
     j->recipe = base->recipe;
     j->model_dir = base->model_dir;
     j->progress = base->progress;
+    j->team = base->team;
     many->jobs[many->n++] = j;
     return SW_OK;
 }
@@ -92,6 +94,17 @@ static sw_code check_all(const sw_quantize_many *many, sw_err *err)
     return rc;
 }
 
+/* Of several ranks: the same outputs, from the same model and text, by the same settings. */
+static sw_code check_ranks(const sw_quantize_many *many, sw_err *err)
+{
+    sw_code rc = sw_quantize_same_inputs(many->jobs[0], err);
+
+    for (int i = 0; i < many->n && rc == SW_OK; i++)
+        if ((rc = sw_quantize_same_settings(many->jobs[i], err)) != SW_OK)
+            sw_err_prefix(err, "%s", many->jobs[i]->name);
+    return rc;
+}
+
 static sw_code digest_source(sw_quantize_many *many, sw_err *err)
 {
     const sw_checkpoint *source = &many->jobs[0]->source;
@@ -120,20 +133,44 @@ static sw_code find_finished(job *j, sw_err *err)
                    why ? why : "is finished");
 }
 
+/* Of rank 0, which makes the outputs: what is there already, and where they go. */
+static sw_code look_at_outputs(sw_quantize_many *many, const char *dir, sw_err *err)
+{
+    sw_code rc = digest_source(many, err);
+
+    for (int i = 0; i < many->n && rc == SW_OK; i++) rc = find_finished(many->jobs[i], err);
+    if (rc == SW_OK && mkdir(dir, 0777) != 0 && errno != EEXIST)
+        rc = SW_FAIL(err, SW_E_IO, "%s: cannot make the directory: %s", dir, strerror(errno));
+    return rc;
+}
+
+/* All ranks leave out what rank 0 has found finished. */
+static sw_code share_finished(sw_quantize_many *many, sw_team *team, sw_err *err)
+{
+    bool is_finished[SW_QUANTIZE_OUTPUTS_MAX] = {false};
+    sw_code rc;
+
+    for (int i = 0; i < many->n; i++) is_finished[i] = many->jobs[i]->is_finished;
+    rc = sw_team_broadcast(team, 0, is_finished, sizeof is_finished, err);
+    for (int i = 0; i < many->n; i++) many->jobs[i]->is_finished = is_finished[i];
+    return rc;
+}
+
 sw_code sw_quantize_many_check(sw_quantize_many *many, sw_run *run, const job *base, sw_err *err)
 {
     sw_code rc;
 
     if (!base->o->out)
         return SW_FAIL(err, SW_E_USAGE, "say where the checkpoints go: -o DIR");
-    if ((rc = add_jobs(many, run, base, err)) != SW_OK || (rc = check_all(many, err)) != SW_OK ||
-        (rc = digest_source(many, err)) != SW_OK)
+    if ((rc = sw_same_setting(base->team, "scheme", base->o->scheme, err)) != SW_OK ||
+        (rc = sw_same_setting(base->team, "format", base->o->format, err)) != SW_OK ||
+        (rc = add_jobs(many, run, base, err)) != SW_OK || (rc = check_all(many, err)) != SW_OK ||
+        (rc = check_ranks(many, err)) != SW_OK)
         return rc;
-    for (int i = 0; i < many->n && rc == SW_OK; i++) rc = find_finished(many->jobs[i], err);
-    if (rc == SW_OK && mkdir(base->o->out, 0777) != 0 && errno != EEXIST)
-        rc = SW_FAIL(err, SW_E_IO, "%s: cannot make the directory: %s", base->o->out,
-                     strerror(errno));
-    return rc;
+    if (sw_team_rank(base->team) == 0 &&
+        (rc = look_at_outputs(many, base->o->out, err)) != SW_OK)
+        return rc;
+    return share_finished(many, base->team, err);
 }
 
 /* All that share the solve of job `at` and are yet to be made, which they are marked for. */
@@ -150,10 +187,9 @@ static int gather(job **group, const sw_quantize_many *many, int at, bool *is_ta
     return n;
 }
 
-/* Only a stop, or no memory for a clock, comes back: what else fails is told by the jobs. */
+/* What comes back ends the run; what else fails is told by the jobs. */
 static sw_code run_group(job *const *group, int n, sw_err *err)
 {
-    sw_err local = {0};
     sw_code rc = SW_OK;
 
     for (int i = 0; i < n && rc == SW_OK; i++) {
@@ -161,11 +197,7 @@ static sw_code run_group(job *const *group, int n, sw_err *err)
                          i ? ", from the same solve" : "");
         rc = sw_timeline_begin(&group[i]->timeline, err);
     }
-    if (rc != SW_OK) return rc;
-    if (sw_quantize_group_run(group, n, &local) == SW_E_CANCELLED) {
-        *err = local;
-        return SW_E_CANCELLED;
-    }
+    if (rc != SW_OK || (rc = sw_quantize_group_run(group, n, err)) != SW_OK) return rc;
     for (int i = 0; i < n; i++)
         if (group[i]->failure.code == SW_OK)
             (void)!sw_quantize_output_fallbacks(group[i], &group[i]->failure);

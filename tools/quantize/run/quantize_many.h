@@ -26,11 +26,13 @@ bool sw_quantize_is_many(const sw_quantize_options *o);
  * Everything that can be refused is refused here, for all of them, and nothing is written but
  * the directory o->out. An output that an earlier run finished with the same settings is kept
  * (is_finished), unless the run is to start again; another one that is there is SW_E_USAGE
- * without --force. */
+ * without --force. Of several ranks every one calls it and the next, and rank 0 alone looks at
+ * what is there and writes. */
 sw_code sw_quantize_many_check(sw_quantize_many *out, sw_run *run, const sw_quantize_job *base,
                                sw_err *err) SW_MUST_USE;
 /* Make those that are not finished. Failures of single outputs are in their jobs, and what is
- * returned then is SW_OK; SW_E_CANCELLED stops them all. */
+ * returned then is SW_OK. What ends the run (quantize_group.h) is returned; outputs that were made
+ * before stay. */
 sw_code sw_quantize_many_run(const sw_quantize_many *many, sw_err *err) SW_MUST_USE;
 /* The first failure, with the number of those that failed. */
 sw_code sw_quantize_many_verdict(const sw_quantize_many *many, sw_err *err) SW_MUST_USE;

@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# Several processes on what is not one checkpoint: calibrate and several outputs make the files of one
+# rank; a rank that is killed ends the run, and the same command makes the same; a rank that has another
+# model, text or setting is refused by name. Single checkpoints are in ranks.sh.
+. "$(dirname "$0")/lib.bash"
+MOE=$PWD/tests/golden/arch/qwen3_moe
+
+same() {
+    diff -r "$1" "$2" >/dev/null || fail "$1 and $2 differ: $(diff -rq "$1" "$2" | head -n 3)"
+}
+# 3 chunks of 4096 tokens in as many pieces, and what is less than one chunk
+toy_tokens $((3 * 4096 * 2)) >"$T/toy.u16"
+TEXT=(--calib "$T/toy.u16" --samples 24 --seq-len 512 --quiet)
+SHORT=(--calib "$T/toy.u16" --samples 4 --seq-len 128 --quiet)
+
+# One of three is killed, at its beginning or once FILE is there: one line, exit 5, nothing under the
+# name; then the same command: killed_then_same WANT OUT FILE COMMAND...
+killed_then_same() {
+    local want=$1 out=$2 file=$3 first child= have
+    shift 3
+    "$@" --ranks 3 >/dev/null 2>"$T/stderr" &
+    first=$!
+    until { [ -n "$child" ] && [ -e "$file" ]; } || ! kill -0 $first 2>/dev/null; do
+        child=$(children_of $first | tail -n 1)
+    done
+    kill -KILL "$child" 2>/dev/null
+    wait $first
+    have=$?
+    [ $have -ne 0 ] || { same "$want" "$out"; return; } # it was faster
+    [ $have -eq 5 ] || fail "exit $have, want 5: $(head -c 300 "$T/stderr")"
+    [[ $(cat "$T/stderr") == 'swage '*'rank '?' of 3 has ended without a word'* ]] ||
+        fail "message: $(cat "$T/stderr")"
+    [ "$(wc -l <"$T/stderr")" -eq 1 ] || fail "not one line: $(cat "$T/stderr")"
+    [ -d "$out" ] || absent "$out"
+    expect 0 '' "$@" --ranks 2
+    same "$want" "$out"
+}
+
+# --- calibrate: dense and sparse, every policy, ranks without a part of the text
+calibrated() { # NAME RANKS MODEL OPTION...
+    local name=$1 ranks=$2 n
+    shift 2
+    expect 0 '' "$SWAGE" calibrate "$@" -o "$T/$name.1" --threads 2
+    for n in $ranks; do
+        expect 0 '' "$SWAGE" calibrate "$@" -o "$T/$name.$n" --threads 1 --ranks $n
+        same "$T/$name.1" "$T/$name.$n"
+    done
+}
+calibrated dense '2 3' "$TOY" "${TEXT[@]}"
+calibrated sparse '2 3' "$MOE" "${TEXT[@]}"
+calibrated routed 3 "$MOE" "${SHORT[@]}" --experts routed --no-text
+expect 0 '' "$SWAGE" calibrate "$MOE" "${SHORT[@]}" -o "$T/x.1" --imatrix "$T/x.1.dat"
+expect 0 '' "$SWAGE" calibrate "$MOE" "${SHORT[@]}" -o "$T/x.2" --imatrix "$T/x.2.dat" --ranks 2
+same "$T/x.1.dat" "$T/x.2.dat"
+calibrated all 2 "$MOE" "${SHORT[@]}" --experts all
+killed_then_same "$T/all.1" "$T/killed" / "$SWAGE" calibrate "$MOE" "${SHORT[@]}" --experts all -o "$T/killed"
+expect 2 'killed: exists' "$SWAGE" calibrate "$MOE" "${SHORT[@]}" -o "$T/killed" --ranks 2
+
+# one message of all: a weight that is broken
+model broken
+poke "$T/broken/model.safetensors" "$(offset_of "$T/broken/model.safetensors" \
+    model.layers.1.self_attn.q_proj.weight)" '\xff\xff\xff\x7f'
+expect 3 'hold a NaN' "$SWAGE" calibrate "$T/broken" "${TEXT[@]}" -o "$T/out" --ranks 3
+absent "$T/out"
+
+# --- several outputs: three solves, one of which has two formats
+Q=(--scheme W4A16,W8A16 --format swage,gptq_v2,compressed-tensors --group-size 32 --allow-fallback)
+for model in "$TOY" "$MOE"; do
+    MANY=("$SWAGE" quantize "$model" "${SHORT[@]}" "${Q[@]}" -o)
+    expect 0 '' "${MANY[@]}" "$T/alone" --threads 2
+    [ "$(ls "$T/alone" | wc -l)" -eq 6 ] || fail "not six outputs: $(ls "$T/alone")"
+    for n in 2 3; do
+        rm -rf "$T/many"
+        expect 0 '' "${MANY[@]}" "$T/many" --threads 1 --ranks $n
+        same "$T/alone" "$T/many"
+    done
+    # what is there is not made again, by any number of ranks
+    rm -rf "$T/many/W4A16-gptq_v2" "$T/many/W8A16-swage"
+    stamp=$(stat -c %i-%Y "$T/many/W4A16-swage/model.safetensors")
+    expect 0 '' "${MANY[@]}" "$T/many" --ranks 2
+    same "$T/alone" "$T/many"
+    [ "$stamp" = "$(stat -c %i-%Y "$T/many/W4A16-swage/model.safetensors")" ] || fail 'made again'
+    rm -rf "$T/many"
+    killed_then_same "$T/alone" "$T/many" "$T/many/W4A16-swage" "${MANY[@]}" "$T/many"
+    rm -rf "$T/many"
+    killed_then_same "$T/alone" "$T/many" / "${MANY[@]}" "$T/many"
+    expect 2 'W4A16-swage: exists and was made with other settings*--force' "${MANY[@]}" "$T/many" \
+        --damp 0.02 --ranks 2
+    rm -rf "$T/alone" "$T/many"
+done
+
+# what cannot be written leaves the others whole: one of a solve, and all of one
+for name in W4A16-gptq_v2 W8A16-swage W8A16-gptq_v2; do
+    mkdir -p "$T/many/$name.partial"
+    touch "$T/many/$name.partial/mine"
+done
+MANY=("$SWAGE" quantize "$TOY" "${SHORT[@]}" --scheme W8A16,W4A16 --format swage,gptq_v2 -o "$T/many")
+expect 2 '3 of 4 outputs failed, the first W8A16-swage: *partial' "${MANY[@]}" --ranks 2
+[ -d "$T/many/W4A16-swage" ] || fail 'the output that can be written is not there'
+rm -r "$T"/many/*.partial
+expect 0 '' "${MANY[@]}" --ranks 3
+[ "$(ls "$T/many" | wc -l)" -eq 4 ] || fail "not four outputs: $(ls "$T/many")"
+rm -r "$T/many"
+MANY=("$SWAGE" quantize "$T/broken" "${SHORT[@]}" --scheme W8A16,W4A16 -o "$T/out" --ranks 3)
+expect 3 'q_proj: *not finite' "${MANY[@]}"
+[ -z "$(ls "$T/out")" ] || fail "made of a broken weight: $(ls "$T/out")"
+rm -r "$T/out"
+expect 4 'W8A16-awq: *holds 4 bits, not 8' "${MANY[@]}" --format awq,swage
+absent "$T/out"
+
+# --- ranks that a launcher gives different files or settings
+export SWAGE_MPI_LIBRARY=$PWD/${BUILD:-build/release}/libswage_mpi.so OMP_NUM_THREADS=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+two() { timeout 120 mpirun --oversubscribe --bind-to none -n 1 "${one[@]}" : -n 1 "${other[@]}"; }
+differs() {
+    two >"$T/stdout" 2>"$T/stderr" && fail "not refused: $1"
+    grep -q -F "rank 1 has another $1 than rank 0" "$T/stderr" ||
+        fail "no word of $1: $(head -c 600 "$T/stderr")"
+    absent "$T/out"
+}
+one=(true)
+other=(true)
+if command -v mpirun >/dev/null && [ -f "$SWAGE_MPI_LIBRARY" ] && two >/dev/null 2>&1; then
+    model twin
+    poke "$T/twin/model.safetensors" $(($(stat -c %s "$T/twin/model.safetensors") - 2)) '\x11\x22'
+    one=("$SWAGE" calibrate "$TOY" -o "$T/out" "${TEXT[@]}" --threads 1)
+    other=("${one[@]}" --experts all)
+    differs 'setting "experts"'
+    other=("${one[@]}" --seq-len 256 --samples 48)
+    differs 'setting "seq-len"'
+    other=("${one[@]}" --seed 7)
+    differs 'calibration text'
+    other=("$SWAGE" calibrate "$T/twin" "${one[@]:3}")
+    differs model.safetensors
+    other=("${one[@]}")
+    two >/dev/null 2>"$T/stderr" || fail "mpirun: $(head -c 600 "$T/stderr")"
+    same "$T/dense.1" "$T/out"
+    rm -f "$T/out"
+
+    # the same of several outputs
+    one=("$SWAGE" quantize "$TOY" -o "$T/out" "${SHORT[@]}" --threads 1 --scheme W8A16,W4A16)
+    other=("${one[@]}" --format swage,gptq)
+    differs 'setting "format"'
+    other=("${one[@]}" --scheme FP8_DYNAMIC)
+    differs 'setting "scheme"'
+    other=("${one[@]}" --damp 0.02)
+    differs 'setting "damp"'
+    other=("${one[@]}" --seed 7)
+    differs 'calibration text'
+    other=("$SWAGE" quantize "$T/twin" "${one[@]:3}")
+    differs model.safetensors
+fi
+finish
