@@ -31,7 +31,7 @@ model cut "$T/q"
 poke "$T/cut/config.json" 0 '[[['
 expect 3 'config.json' "$SWAGE" verify "$T/cut" --against "$TOY" "${TEXT[@]}" --ranks 2 --quiet
 
-expect 2 'device 0 stands there twice' "$SWAGE" verify "$T/q" --device cuda:1,0,0 --quiet
+expect 2 'cuda:0 is named twice' "$SWAGE" verify "$T/q" --device cuda:1,0,0 --quiet
 expect 2 '--speed times one process' "$SWAGE" verify "$T/q" --speed --ranks 2 --quiet
 expect 2 'states of an original are read and written by one process' "$SWAGE" verify "$T/q" \
     --against "$TOY" "${TEXT[@]}" --original-states "$T/states" --ranks 2 --quiet
