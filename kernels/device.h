@@ -31,6 +31,9 @@ typedef struct sw_device_info {
 bool sw_device_is_built(void); /* was the CUDA half found? */
 /* Number of devices that the driver shows; 0 without a driver or without the CUDA half. */
 int sw_device_count(void);
+/* What the driver says of device `index`, which need not be one that can be opened; cap_bytes is 0.
+ * Takes none of its memory. SW_E_CUDA: no such device, or an error of the runtime. */
+sw_code sw_device_describe(sw_device_info *out, int index, sw_err *err) SW_MUST_USE;
 
 /* Open device `index`. cap_bytes limits its memory; 0: what is free less a reserve for the driver.
  * SW_E_CUDA: no CUDA half, no driver or one that is too old, no such device, a device that is too

@@ -28,12 +28,27 @@ static sw_code check_gate(const sw_verify_options *o, sw_gate_id id, sw_err *err
     return SW_OK;
 }
 
+/* What one process alone can do. */
+static sw_code check_ranks(const sw_verify_options *o, sw_err *err)
+{
+    if (sw_judge_size(o->ranks) == 1) return SW_OK;
+    if (o->speed)
+        return SW_FAIL(err, SW_E_USAGE, "--speed times one process, and ranks share the "
+                       "processors: give it to a run of its own, on one device and without "
+                       "--ranks");
+    if (o->states_path)
+        return SW_FAIL(err, SW_E_USAGE, "%s: states of an original are read and written by one "
+                       "process: leave out --original-states or --ranks", o->states_path);
+    return SW_OK;
+}
+
 sw_code sw_verify_check_options(const sw_verify_options *o, sw_err *err)
 {
     sw_code rc = o->speed ? sw_speed_request_check(o->speed, err) : SW_OK;
 
     for (int g = 0; g < SW_GATE_COUNT && rc == SW_OK; g++)
         if (o->has_gate[g]) rc = check_gate(o, (sw_gate_id)g, err);
+    if (rc == SW_OK) rc = check_ranks(o, err);
     if (rc == SW_OK && o->states_path && (!o->original_dir || !o->n_texts || o->gpu))
         return SW_FAIL(err, SW_E_USAGE, "%s: states of an original need the original and a text, "
                        "and are of the CPU", o->states_path);

@@ -311,30 +311,53 @@ static sw_code ask(verifier *v, sw_err *err)
     return rc;
 }
 
-static sw_code evaluate_text(verifier *v, sw_err *err)
+/* The text and both models, ready to run. */
+static sw_code open_job(sw_eval_job *job, verifier *v, sw_err *err)
 {
     const sw_verify_options *o = v->options;
-    sw_eval_job job = {.bootstrap = o->bootstrap, .n_threads = v->n_threads,
-                       .gpu = o->gpu, .progress = o->progress};
     sw_code rc;
 
     if ((rc = read_corpus(v, err)) != SW_OK ||
-        (rc = sw_windows_cut(&job.windows, v->corpus.ids.ids, v->corpus.ids.n, o->window,
+        (rc = sw_windows_cut(&job->windows, v->corpus.ids.ids, v->corpus.ids.n, o->window,
                              o->max_windows, o->with_bos, &v->checkpoint.model, err)) != SW_OK ||
-        (rc = open_states(v, &job.windows, err)) != SW_OK || (rc = open_models(v, err)) != SW_OK)
+        (rc = open_states(v, &job->windows, err)) != SW_OK || (rc = open_models(v, err)) != SW_OK)
         return rc;
-    if (v->options->states_path) job.states = &v->states;
-    if (!job.bootstrap.n_samples) job.bootstrap.n_samples = SAMPLES;
-    if (job.bootstrap.level <= 0) job.bootstrap.level = LEVEL;
-    job.checkpoint = v->on_device.blocks ? &v->on_device : &v->kernels;
-    job.original = v->has_original ? &v->dense : NULL;
+    if (v->options->states_path) job->states = &v->states;
+    if (!job->bootstrap.n_samples) job->bootstrap.n_samples = SAMPLES;
+    if (job->bootstrap.level <= 0) job->bootstrap.level = LEVEL;
+    job->checkpoint = v->on_device.blocks ? &v->on_device : &v->kernels;
+    job->original = v->has_original ? &v->dense : NULL;
     v->report.eval.n_tokens = v->corpus.ids.n;
-    if ((rc = measure_gap(v, &job.windows, err)) != SW_OK) return rc;
+    return SW_OK;
+}
+
+/* Ranks of several hosts may have other texts under the same names. */
+static sw_code check_same_text(const verifier *v, const sw_windows *w, sw_err *err)
+{
+    const sw_judge_ranks *ranks = v->options->ranks;
+    const int64_t cut[] = {w->n, w->length, w->stride, w->has_bos, w->bos};
+    sw_code rc = sw_judge_same(ranks, "cut of the text into windows", cut, sizeof cut, err);
+
+    if (rc != SW_OK) return rc;
+    return sw_judge_same(ranks, "text", w->ids, (size_t)(w->n * w->stride) * sizeof *w->ids, err);
+}
+
+/* The gap and the errors of outputs are looked at last, so that ranks need not wait for them. */
+static sw_code evaluate_text(verifier *v, sw_err *err)
+{
+    const sw_verify_options *o = v->options;
+    sw_eval_job job = {.bootstrap = o->bootstrap, .n_threads = v->n_threads, .ranks = o->ranks,
+                       .gpu = o->gpu, .progress = o->progress};
+    sw_code rc = sw_judge_agree(o->ranks, open_job(&job, v, err), err);
+
+    if (rc != SW_OK || (rc = check_same_text(v, &job.windows, err)) != SW_OK ||
+        (rc = sw_evaluate(&v->report.eval, &job, err)) != SW_OK || sw_judge_rank(o->ranks) ||
+        (rc = measure_gap(v, &job.windows, err)) != SW_OK)
+        return rc;
     if (v->has_original &&
         (rc = sw_output_errors(&v->report, &v->dense, &v->checkpoint, &v->rescale, &job.windows,
                                v->n_threads, err)) != SW_OK)
         return rc;
-    if ((rc = sw_evaluate(&v->report.eval, &job, err)) != SW_OK) return rc;
     return sw_expected_kl_check(&v->report, &job,
                                 v->checkpoint.is_quantized ? v->checkpoint.scheme.bits_min : 16,
                                 v->served.qconfig.spec.act.scope != SW_ACT_NONE, err);
@@ -409,19 +432,44 @@ static sw_code forgive(verifier *v, sw_code rc, const sw_err *why, sw_err *err)
     return rc;
 }
 
+/* What rank 0 has found out by itself, and the other ranks go by. */
+typedef struct orders {
+    bool runs_text, has_original;
+} orders;
+
 /* The models over the text. */
 static sw_code run_models(verifier *v, sw_err *err)
 {
+    const sw_judge_ranks *ranks = v->options->ranks;
     sw_report *r = &v->report;
+    orders given = {.runs_text = v->options->n_texts && !is_incomplete(r),
+                    .has_original = v->has_original};
     sw_err why = {0};
-    sw_code rc;
+    sw_code rc = ranks ? ranks->broadcast(ranks->self, 0, &given, sizeof given, err) : SW_OK;
 
+    if (rc != SW_OK) return rc;
     if (is_incomplete(r)) {
         r->note = "the models were not run: the checkpoint does not decode or is not complete";
         return SW_OK;
     }
     rc = evaluate(v, &why);
     return rc == SW_OK ? rc : forgive(v, rc, &why, err);
+}
+
+/* The part of every rank but the first: its windows, if rank 0 finds that the models can be run. A
+ * code that all have agreed on is for rank 0 to judge, which may forgive it. */
+static sw_code help(verifier *v, sw_err *err)
+{
+    const sw_judge_ranks *ranks = v->options->ranks;
+    orders given = {.runs_text = false};
+    sw_err agreed = {0};
+    sw_code rc;
+
+    if (!v->options->n_texts && !v->options->n_tasks) return SW_OK;
+    if ((rc = ranks->broadcast(ranks->self, 0, &given, sizeof given, err)) != SW_OK) return rc;
+    v->has_original = v->has_original && given.has_original;
+    if (given.runs_text) (void)!evaluate_text(v, &agreed);
+    return SW_OK;
 }
 
 /* Both in turns, opened once more, as they are stored: the models before are gone by then. */
@@ -511,7 +559,7 @@ sw_code sw_verify_run(sw_report *out, const sw_verify_options *options, sw_err *
         (rc = sw_tasks_check(options->task_paths, options->n_tasks, err)) != SW_OK ||
         (rc = open_subjects(&v, err)) != SW_OK || (rc = sw_verify_family(&v.report, &v.checkpoint,
                                v.has_original ? &v.original : NULL, options, err)) != SW_OK ||
-        (rc = judge(&v, err)) != SW_OK)
+        (rc = sw_judge_rank(options->ranks) ? help(&v, err) : judge(&v, err)) != SW_OK)
         goto done;
     sw_report_judge(&v.report);
     v.report.seconds = sw_clock_s() - started;

@@ -8,6 +8,10 @@ expect 2 'there are cpu, cuda, cuda:N and auto' \
     "$SWAGE" calibrate "$TOY" --device gpu --calib "$T/toy.u16" --seq-len 64 --samples 8 \
     -o "$T/file" -q
 absent "$T/file"
+# a list is checked before anything is read, also by a command that takes its first device
+expect 2 '--device cuda:1,0,1: cuda:1 is named twice' "$SWAGE" quantize "$TOY" --device cuda:1,0,1 \
+    --calib "$T/toy.u16" -o "$T/file" -q
+expect 2 '--device cuda:N,...' "$SWAGE" generate "$TOY" --device cuda:0, -p x -n 1
 expect 0 '' "$SWAGE" calibrate "$TOY" --device auto --calib "$T/toy.u16" --seq-len 64 --samples 8 \
     -o "$T/auto.stats" -q
 "$SWAGE" quantize "$TOY" --device cuda --calib "$T/toy.u16" --seq-len 64 --samples 8 \

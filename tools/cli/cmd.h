@@ -70,6 +70,7 @@ typedef struct sw_run {
     sw_arena *arena;  /* freed after the command */
     bool has_result;  /* set once a result is on stdout */
     sw_team *team;    /* of a command whose work ranks may share; NULL: one rank */
+    const char *note; /* on the devices that are used, to be said once notes can be; NULL: none */
 } sw_run;
 
 typedef struct sw_cmd {
@@ -84,6 +85,8 @@ typedef struct sw_cmd {
     bool takes_any_family; /* reads the weights of a model_type without a row as well */
     sw_opt_choice_fn words; /* names that the arguments may be, for completion; NULL: files */
     bool has_ranks;      /* several processes may share its work (tools/device/ranks.h) */
+    /* Have ranks nothing to share with these options? Then --device cuda is one device. */
+    bool (*is_alone)(const void *options);
     bool is_long;        /* works for a while: a signal asks it to stop */
     const char *const *examples; /* whole command lines, ends with NULL */
     sw_code (*run)(sw_run *run, sw_err *err);

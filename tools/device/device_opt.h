@@ -14,8 +14,9 @@ const char *sw_device_word(int i);
 #define SW_DEVICE_ROW(type, field)                                                                 \
     {.name = "device", .group = SW_OPT_RESOURCES, .kind = SW_OPT_TEXT,                             \
      .offset = offsetof(type, field), .arg = "D", .offers = sw_device_word,                        \
-     .help = "cpu (default), cuda, cuda:N, or auto: the first CUDA device if there is one, else "  \
-             "cpu"}
+     .help = "cpu (default), cuda: the first CUDA device and, where processes can share the "      \
+             "work, all that are like it, cuda:N, some as cuda:0,2, or auto: the first CUDA "      \
+             "device if there is one, else cpu"}
 
 /* And one for a `uint64_t` field, where a model may stream from host memory. */
 #define SW_DEVICE_MEMORY_ROW(type, field)                                                          \

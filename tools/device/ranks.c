@@ -7,10 +7,8 @@
 #include <unistd.h>
 
 #include "formats/base/parallel.h"
-#include "kernels/device.h"
+#include "tools/device/device_list.h"
 
-#define CUDA "cuda"
-#define DEVICE_INDEX_MAX 1023
 #define HOST_NAME_BYTES 65
 #define LAUNCHED_PAUSE_S 10
 
@@ -31,55 +29,50 @@ static const char **device_of(const sw_cmd *cmd, sw_cmd_common *common)
 
 /* --- devices --- */
 
-/* "cuda:0,2" as numbers; none of any other word. */
-typedef struct device_list {
-    int64_t items[SW_TEAM_RANKS_MAX];
-    int n;
-} device_list;
-
-static sw_code parse_devices(device_list *list, const char *word, sw_err *err)
+/* A process that is a rank already may ask the driver itself; ranks that are still to be forked
+ * from this one could not use a device if it had. */
+static sw_code choose_devices(sw_device_list *devices, const char *word, const sw_run *run,
+                              sw_err *err)
 {
-    char number[8];
-    sw_code rc = SW_OK;
+    sw_device_info there[SW_DEVICES_MAX];
+    int n;
 
-    list->n = 0;
-    if (!word || strncmp(word, CUDA ":", strlen(CUDA ":")) != 0 || !strchr(word, ',')) return SW_OK;
-    for (const char *at = word + strlen(CUDA ":"); at && rc == SW_OK;) {
-        const char *comma = strchr(at, ',');
-        const size_t n = comma ? (size_t)(comma - at) : strlen(at);
-        if (list->n == SW_TEAM_RANKS_MAX || n >= sizeof number)
-            return SW_FAIL(err, SW_E_USAGE, "--device %s: a list of at most %d devices, such as "
-                           "cuda:0,1", word, SW_TEAM_RANKS_MAX);
-        memcpy(number, at, n);
-        number[n] = '\0';
-        rc = sw_opt_int(&list->items[list->n++], number, 0, DEVICE_INDEX_MAX, "--device cuda:N,...",
-                        err);
-        at = comma ? comma + 1 : NULL;
+    if (!devices->is_all && !devices->n) return SW_OK;
+    n = run->team ? sw_devices_look(there) : sw_devices_look_apart(there);
+    return sw_device_list_choose(devices, word, there, n, err);
+}
+
+/* The device of this rank: those of one host take the list in turn. */
+static sw_code take_device(const char **word, const sw_device_list *devices, sw_run *run,
+                           sw_err *err)
+{
+    char *text = NULL;
+    sw_code rc;
+
+    if (!devices->n) return SW_OK;
+    if (devices->left[0] && sw_team_speaks(run->team)) {
+        if ((rc = sw_arena_print(&text, run->arena, err, "devices left out: %s; a list such as "
+                                 "--device cuda:0,1 takes any", devices->left)) != SW_OK)
+            return rc;
+        run->note = text;
     }
+    rc = sw_arena_print(&text, run->arena, err, "cuda:%d",
+                        devices->items[sw_team_host_rank(run->team) % devices->n]);
+    if (rc == SW_OK) *word = text;
     return rc;
 }
 
-/* Ranks of one host take its devices in turn, unless one device was named. */
-static sw_code choose_device(const char **word, const device_list *list, const sw_run *run,
-                             sw_err *err)
+/* Of a list, for a command whose work is one process's. */
+static sw_code take_first(const char **word, const sw_device_list *devices, const sw_cmd *cmd,
+                          sw_run *run, sw_err *err)
 {
-    const int at = sw_team_host_rank(run->team);
-    int64_t index = 0;
-    char *chosen = NULL;
-    int n;
-    sw_code rc;
+    char *text = NULL;
+    sw_code rc = sw_arena_print(&text, run->arena, err, "--device %s: swage %s uses one device, "
+                                "cuda:%d", *word, cmd->name, devices->items[0]);
 
-    if (list->n) {
-        index = list->items[at % list->n];
-    } else {
-        if (!*word || (strcmp(*word, CUDA) != 0 && strcmp(*word, "auto") != 0) ||
-            (n = sw_device_count()) < 1)
-            return SW_OK;
-        index = at % n;
-    }
-    if ((rc = sw_arena_print(&chosen, run->arena, err, CUDA ":%d", (int)index)) != SW_OK) return rc;
-    *word = chosen;
-    return SW_OK;
+    if (rc != SW_OK) return rc;
+    run->note = text;
+    return take_device(word, devices, run, err);
 }
 
 /* --- threads --- */
@@ -134,21 +127,26 @@ static void let_another_speak(void)
     }
 }
 
-static sw_code find_team(sw_run *run, const sw_cmd_common *common, const device_list *devices,
-                         sw_err *err)
+static sw_code find_team(sw_run *run, const sw_cmd_common *common, sw_device_list *devices,
+                         const char *word, sw_err *err)
 {
-    const int n_wanted = common->ranks ? (int)common->ranks : devices->n > 1 ? devices->n : 1;
     sw_code rc = sw_team_join_mpi(&run->team, err);
 
     if (rc != SW_OK) {
         let_another_speak();
         return rc;
     }
-    if (!run->team) return sw_team_fork_local(&run->team, n_wanted, err);
-    if (common->ranks && common->ranks != sw_team_size(run->team))
+    if (run->team && common->ranks && common->ranks != sw_team_size(run->team))
         return SW_FAIL(err, SW_E_USAGE, "--ranks %d: the launcher has started %d already; leave "
                        "--ranks out", (int)common->ranks, sw_team_size(run->team));
-    return SW_OK;
+    if (!run->team && !common->ranks) {
+        if ((rc = choose_devices(devices, word, run, err)) != SW_OK) return rc;
+        return sw_team_fork_local(&run->team, devices->n > 1 ? devices->n : 1, err);
+    }
+    if (!run->team) rc = sw_team_fork_local(&run->team, (int)common->ranks, err);
+    if (rc != SW_OK || !run->team) return rc;
+    devices->is_all = devices->is_all || (word && !strcmp(word, "auto"));
+    return choose_devices(devices, word, run, err);
 }
 
 /* What only one may do. */
@@ -165,17 +163,18 @@ static void be_quiet(sw_run *run, sw_cmd_common *common)
 sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw_err *err)
 {
     const char **device = device_of(cmd, common);
-    device_list devices;
+    const char *const word = device ? *device : NULL;
+    sw_device_list devices;
     int n_sharers = 1;
     sw_code rc;
 
-    if (!cmd->has_ranks) return SW_OK;
-    if ((rc = parse_devices(&devices, device ? *device : NULL, err)) != SW_OK ||
-        (rc = find_team(run, common, &devices, err)) != SW_OK)
-        return rc;
+    if ((rc = sw_device_list_parse(&devices, word, err)) != SW_OK) return rc;
+    if (cmd->is_alone && cmd->is_alone(common)) devices.is_all = false; /* cuda is cuda:0 */
+    if (!cmd->has_ranks) return devices.n ? take_first(device, &devices, cmd, run, err) : SW_OK;
+    if ((rc = find_team(run, common, &devices, word, err)) != SW_OK) return rc;
     if (!run->team && !devices.n) return SW_OK;
     be_quiet(run, common);
-    if (device && (rc = choose_device(device, &devices, run, err)) != SW_OK) return rc;
+    if ((rc = take_device(device, &devices, run, err)) != SW_OK) return rc;
     if (common->threads || (rc = count_sharers(&n_sharers, run->team, err)) != SW_OK) return rc;
     common->threads = sw_cpu_count() / n_sharers;
     if (common->threads < 1) common->threads = 1;
@@ -188,4 +187,5 @@ void sw_ranks_note(const sw_run *run, const sw_cmd_common *common)
         sw_progress_note(&run->term->progress, "%d ranks, %d of them on this host; threads of "
                          "each: %d", sw_team_size(run->team), sw_team_host_size(run->team),
                          (int)common->threads);
+    if (run->note) sw_progress_note(&run->term->progress, "%s", run->note);
 }

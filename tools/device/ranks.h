@@ -11,16 +11,17 @@
 #define SW_RANKS_ROW                                                                               \
     {.name = "ranks", .group = SW_OPT_RESOURCES, .kind = SW_OPT_INT,                               \
      .offset = offsetof(sw_cmd_common, ranks), .arg = "N", .min = 1, .max = SW_TEAM_RANKS_MAX,     \
-     .help = "processes on this machine that share the work (default: one for each device of "     \
-             "--device cuda:0,1); on several machines they come from mpirun or srun. The result "  \
-             "does not depend on it"}
+     .help = "processes on this machine that share the work (default: one for each device that "   \
+             "--device takes); on several machines they come from mpirun or srun. The result does "\
+             "not depend on it"}
 
 /* Several ranks where the options or the environment ask for them, and run->team among them; else
  * that stays NULL. To be called before any thread exists; returns in every rank, with the threads
- * and the device that are its own in `common` and in the options' row "device". */
+ * and the device that are its own in `common` and in the options' row "device". A command without
+ * has_ranks takes the first of a list of devices. SW_E_USAGE, SW_E_CUDA: no such devices. */
 sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common,
                        sw_err *err) SW_MUST_USE;
-/* How many there are, to be said by rank 0. */
+/* How many there are, and which devices are left out, to be said by rank 0. */
 void sw_ranks_note(const sw_run *run, const sw_cmd_common *common);
 
 #endif

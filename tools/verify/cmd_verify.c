@@ -10,10 +10,12 @@
 #include "tools/cli/names.h"
 #include "tools/cli/speed_opt.h"
 #include "tools/device/device_opt.h"
+#include "tools/device/ranks.h"
 #include "tools/report/report.h"
 #include "tools/terminal/next_steps.h"
 #include "tools/terminal/terminal.h"
 #include "tools/verify/report_text.h"
+#include "tools/verify/verify_ranks.h"
 #include "verify/speed/turns.h"
 #include "verify/verify.h"
 
@@ -97,6 +99,7 @@ static const sw_opt options[] = {
     SW_KV_CACHE_ROW(verify_options, kv_cache),
     SW_DEVICE_ROW(verify_options, device),
     SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
+    SW_RANKS_ROW,
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -207,28 +210,37 @@ done:
     return rc;
 }
 
-static sw_code run_verify(sw_run *run, sw_err *err)
+/* Nothing is judged for a file that may not be written. */
+static sw_code check_outputs(const verify_options *o, sw_err *err)
 {
-    const verify_options *o = run->options;
-    sw_verify_options settings = settings_of(o, run);
-    sw_speed_request speed = {.prompt = o->prompt, .n_steps = o->steps,
-                              .n_rounds = (int)o->rounds};
-    sw_report report = {0};
-    sw_code rc = sw_int_list(speed.batches, &speed.n_batches, SW_SPEED_BATCHES_MAX, o->batches,
-                             "--batch", err);
-
-    if (rc != SW_OK) return rc;
-    if (o->with_speed) settings.speed = &speed;
     if (o->report && !o->may_replace && sw_path_exists(o->report))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->report);
     if (o->card && !o->may_replace && sw_path_exists(o->card))
         return SW_FAIL(err, SW_E_USAGE, "%s: exists; give --force to replace it", o->card);
-    if (o->html && (rc = sw_html_report_check(o->html, o->may_replace != 0, err)) != SW_OK)
+    return o->html ? sw_html_report_check(o->html, o->may_replace != 0, err) : SW_OK;
+}
+
+static sw_code run_verify(sw_run *run, sw_err *err)
+{
+    const verify_options *o = run->options;
+    sw_verify_options settings = settings_of(o, run);
+    const char *const models[2] = {settings.checkpoint_dir, settings.original_dir};
+    sw_speed_request speed = {.prompt = o->prompt, .n_steps = o->steps,
+                              .n_rounds = (int)o->rounds};
+    sw_judge_ranks ranks;
+    sw_report report = {0};
+    sw_code rc = sw_int_list(speed.batches, &speed.n_batches, SW_SPEED_BATCHES_MAX, o->batches,
+                             "--batch", err);
+
+    if (rc != SW_OK || (rc = check_outputs(o, err)) != SW_OK ||
+        (rc = sw_verify_ranks_check(run->team, models, o->kv_cache, err)) != SW_OK ||
+        (rc = sw_device_option_open(&settings.gpu, o->device, o->device_bytes, err)) != SW_OK)
         return rc;
-    rc = sw_device_option_open(&settings.gpu, o->device, o->device_bytes, err);
-    if (rc != SW_OK) return rc;
+    if (o->with_speed) settings.speed = &speed;
+    settings.ranks = sw_verify_ranks_of(&ranks, run->team);
     if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK ||
-        (rc = sw_watch_check(err)) != SW_OK) /* figures of bytes that the report does not name */
+        (rc = sw_watch_check(err)) != SW_OK || /* figures of bytes that the report does not name */
+        sw_team_rank(run->team) > 0)
         goto done;
     sw_term_clear(run->term);
     rc = show(run, o, &report, err);
@@ -239,10 +251,19 @@ done:
     return rc;
 }
 
+/* Ranks share the windows of a text and nothing else. */
+static bool is_alone(const void *given)
+{
+    const verify_options *o = given;
+
+    return o->with_speed || o->states || !o->texts.n;
+}
+
 static const char *const examples[] = {
     "swage verify build/demo/gptq --against calib_data/tiny-llama --text calib_data/eval.u16",
     "swage verify OUT --against MODEL --text heldout.txt --max-kl 0.1 --min-top1 0.85",
     "swage verify OUT --against MODEL --text heldout.txt --device cuda",
+    "swage verify OUT --against MODEL --text heldout.txt --device cuda:0,1",
     "swage verify OUT --against MODEL --task calib_data/tasks.jsonl --max-flips 0.05",
     "swage verify OUT --against org/name --text heldout.txt --card card.md",
     "swage verify OUT --against MODEL --text heldout.txt --html report.html",
@@ -274,7 +295,10 @@ const sw_cmd sw_cmd_verify = {
             "With --device cuda both models run on the CUDA device, in bf16. Linears of a\n"
             "format without a CUDA kernel are decoded, and their inputs are quantized and\n"
             "dequantized; the report counts them. The kernel gap and the output errors are\n"
-            "measured on the CPU.\n",
+            "measured on the CPU.\n"
+            "With --ranks, several devices or a launcher such as mpirun the windows of the text\n"
+            "are run by several processes, each with both models in memory; the report is that\n"
+            "of one process. Everything else is done by the first.\n",
     .options = options,
     .options_bytes = sizeof(verify_options),
     .defaults = &defaults,
@@ -282,6 +306,8 @@ const sw_cmd sw_cmd_verify = {
     .min_args = 1,
     .max_args = 1,
     .is_long = true,
+    .has_ranks = true,
+    .is_alone = is_alone,
     .examples = examples,
     .run = run_verify,
 };

@@ -5,6 +5,7 @@
 #include "formats/base/progress.h"
 #include "formats/file/safetensors.h"
 #include "kernels/device.h"
+#include "verify/base/ranks.h"
 #include "verify/base/report.h"
 
 typedef struct sw_verify_options {
@@ -27,6 +28,7 @@ typedef struct sw_verify_options {
                                   * digests' states let all threads read a file again */
     int n_threads;
     const char *states_path;     /* hidden states of the original (hidden_file.h); NULL: none */
+    const sw_judge_ranks *ranks; /* every one of them asks the same; NULL: one process */
     sw_device *gpu;              /* the models run over the text there; NULL: here */
     const sw_progress *progress; /* stages "tensors", "hashes", "perplexity"; may be NULL */
 } sw_verify_options;

@@ -141,16 +141,28 @@ static sw_code run_original(eval *e, int64_t at, int64_t n, sw_err *err)
     return rc;
 }
 
+/* The first window of a rank: ranks have whole batches, so that each is multiplied as one process
+ * would. */
+static int64_t first_window(const eval *e, int rank)
+{
+    const sw_windows *w = &e->job->windows;
+    const int64_t batch = sw_windows_batch(w), n_batches = sw_ceil_div(w->n, batch);
+
+    return sw_min_i64(w->n, n_batches * rank / sw_judge_size(e->job->ranks) * batch);
+}
+
 static sw_code run_windows(eval *e, sw_err *err)
 {
     const sw_windows *w = &e->job->windows;
-    int64_t batch = sw_windows_batch(w);
+    const int rank = sw_judge_rank(e->job->ranks);
+    const int64_t batch = sw_windows_batch(w);
+    const int64_t begin = first_window(e, rank), end = first_window(e, rank + 1);
     sw_code rc = SW_OK;
 
-    for (int64_t at = 0; at < w->n; at += batch) {
-        int64_t n = sw_min_i64(batch, w->n - at);
+    for (int64_t at = begin; at < end; at += batch) {
+        int64_t n = sw_min_i64(batch, end - at);
 
-        sw_progress_step(e->job->progress, "perplexity", at, w->n);
+        sw_progress_step(e->job->progress, "perplexity", at - begin, end - begin);
         if ((rc = sw_progress_check(e->job->progress, err)) != SW_OK) return rc;
         sw_windows_copy(e->ids, w, at, n);
         if ((rc = sw_runner_blocks(&e->have, e->ids, n, w->length, err)) != SW_OK) return rc;
@@ -158,8 +170,38 @@ static sw_code run_windows(eval *e, sw_err *err)
         if ((rc = score_batch(e, n * w->length, err)) != SW_OK) return rc;
         for (int64_t i = 0; i < n; i++) sum_window(e, e->positions + i * w->length, at + i);
     }
-    sw_progress_step(e->job->progress, "perplexity", w->n, w->n);
+    sw_progress_step(e->job->progress, "perplexity", end - begin, end - begin);
     return e->job->states ? sw_hidden_file_commit(e->job->states, err) : SW_OK;
+}
+
+/* Rank 0 gets n of the figures at `values` from a rank, or this rank sends its own. */
+static sw_code pass(const sw_judge_ranks *ranks, int from, double *values, int64_t n, sw_err *err)
+{
+    const size_t n_bytes = (size_t)n * sizeof *values;
+
+    if (!values || !n) return SW_OK;
+    return ranks->rank ? ranks->send(ranks->self, 0, values, n_bytes, err)
+                       : ranks->receive(ranks->self, from, values, n_bytes, err);
+}
+
+/* What the windows of every rank gave, at rank 0, each where one process would have put it. */
+static sw_code gather(eval *e, sw_err *err)
+{
+    const sw_judge_ranks *ranks = e->job->ranks;
+    const int64_t n_predicted = e->job->windows.length - 1;
+    const int size = sw_judge_size(ranks), mine = sw_judge_rank(ranks);
+    sw_code rc = SW_OK;
+
+    for (int r = 1; r < size && rc == SW_OK; r++) {
+        const int64_t at = first_window(e, r), n = first_window(e, r + 1) - at;
+
+        if (mine && mine != r) continue;
+        for (int s = 0; s < N_STATS && rc == SW_OK; s++)
+            rc = pass(ranks, r, e->stats[s] + at, n, err);
+        if (rc == SW_OK && e->kl_all)
+            rc = pass(ranks, r, e->kl_all + at * n_predicted, n * n_predicted, err);
+    }
+    return rc;
 }
 
 static sw_interval exp_of(const sw_interval *i)
@@ -215,9 +257,12 @@ sw_code sw_evaluate(sw_report_eval *out, const sw_eval_job *job, sw_err *err)
     eval e = {.row0 = 0};
     sw_code rc;
 
-    if ((rc = eval_new(&e, job, err)) == SW_OK && (rc = run_windows(&e, err)) == SW_OK &&
-        (rc = summarize(&figures, &e, err)) == SW_OK)
-        *out = figures;
+    if ((rc = eval_new(&e, job, err)) == SW_OK) rc = run_windows(&e, err);
+    if ((rc = sw_judge_agree(job->ranks, rc, err)) != SW_OK || (rc = gather(&e, err)) != SW_OK ||
+        sw_judge_rank(job->ranks))
+        goto done;
+    if ((rc = summarize(&figures, &e, err)) == SW_OK) *out = figures;
+done:
     eval_free(&e);
     return rc;
 }

@@ -2,12 +2,13 @@
  *
  * NLL is the mean over all windows of the mean over a window's length - 1 predictions of
  * -log p(next token); perplexity is its exponential. Intervals are bootstrapped over windows.
- * Figures do not depend on the thread count; memory is that of one batch of windows.
+ * Figures do not depend on the number of threads or ranks; memory is that of one batch of windows.
  */
 #ifndef SW_VERIFY_METRICS_PERPLEXITY_H
 #define SW_VERIFY_METRICS_PERPLEXITY_H
 
 #include "formats/base/progress.h"
+#include "verify/base/ranks.h"
 #include "verify/base/report.h"
 #include "verify/base/subject.h"
 #include "verify/metrics/hidden_file.h"
@@ -24,10 +25,12 @@ typedef struct sw_eval_job {
     double noise;            /* on what the checkpoint's linears make (sw_engine_set_noise); on the
                               * CPU alone */
     int n_threads;
+    const sw_judge_ranks *ranks; /* each runs some of the windows; NULL: one process */
     const sw_progress *progress;
 } sw_eval_job;
 
-/* Fills everything of *out but n_tokens and gap; commits job->states once all are in.
+/* Fills everything of *out but n_tokens and gap, at rank 0 alone; commits job->states once all are
+ * in. Of several ranks each calls it, and gets the code of all.
  * SW_E_FORMAT: an id beyond the vocabulary. */
 sw_code sw_evaluate(sw_report_eval *out, const sw_eval_job *job, sw_err *err) SW_MUST_USE;
 

@@ -66,22 +66,33 @@ static sw_code explain_none(cudaError_t e, sw_err *err)
                    "--device cpu", cudaGetErrorString(e));
 }
 
-static sw_code describe(sw_device_info *info, int index, int64_t cap_bytes, sw_err *err)
+sw_code sw_device_describe(sw_device_info *out, int index, sw_err *err)
 {
     struct cudaDeviceProp p;
-    size_t n_free = 0, n_total = 0;
-    sw_code rc;
+    const sw_code rc = CHECK(cudaGetDeviceProperties(&p, index), err);
 
-    if ((rc = CHECK(cudaGetDeviceProperties(&p, index), err)) != SW_OK) return rc;
-    info->index = index;
-    info->arch = 10 * p.major + p.minor;
-    info->n_sms = p.multiProcessorCount;
-    info->l2_bytes = p.l2CacheSize;
-    (void)snprintf(info->name, sizeof info->name, "%s", p.name);
+    if (rc != SW_OK) {
+        (void)cudaGetLastError(); /* it would stick */
+        return rc;
+    }
+    *out = (sw_device_info){.index = index, .arch = 10 * p.major + p.minor,
+                            .n_sms = p.multiProcessorCount, .l2_bytes = p.l2CacheSize,
+                            .total_bytes = (int64_t)p.totalGlobalMem};
+    (void)snprintf(out->name, sizeof out->name, "%s", p.name);
+    return SW_OK;
+}
+
+/* With the memory that is free, and only what the kernels run on. */
+static sw_code describe(sw_device_info *info, int index, int64_t cap_bytes, sw_err *err)
+{
+    size_t n_free = 0, n_total = 0;
+    sw_code rc = sw_device_describe(info, index, err);
+
+    if (rc != SW_OK) return rc;
     if (info->arch < OLDEST_ARCH)
         return SW_FAIL(err, SW_E_CUDA, "cuda:%d is a %s of compute capability %d.%d, and the "
                        "kernels need 8.0 (A100) or later; use another device or --device "
-                       "cpu", index, p.name, p.major, p.minor);
+                       "cpu", index, info->name, info->arch / 10, info->arch % 10);
     if ((rc = CHECK(cudaSetDevice(index), err)) != SW_OK) return rc;
     if ((rc = CHECK(cudaMemGetInfo(&n_free, &n_total), err)) != SW_OK) return rc;
     info->total_bytes = (int64_t)n_total;

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Several processes judge one checkpoint: the report is that of one, whatever they judge; one message
+# when a rank dies or all fail alike; what one process alone can do is refused; ranks with another
+# text or model are refused by name.
+. "$(dirname "$0")/lib.bash"
+toy_tokens $((5 * 2048)) >"$T/toy.u16"
+TEXT=(--text "$T/toy.u16" --window 512)
+expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/q" --method rtn --quiet
+
+# one_report CODE MESSAGE RANKS CHECKPOINT OPTION...: of one rank and of so many
+one_report() {
+    local code=$1 message=$2 ranks=$3 n
+    shift 3
+    for n in 1 $ranks; do
+        expect "$code" "$message" "$SWAGE" verify "$@" --ranks $n --threads 1 --report "$T/report.$n" --quiet
+        sed -i '/"seconds"/d' "$T/report.$n"
+        cmp -s "$T/report.1" "$T/report.$n" ||
+            fail "another report by $n ranks: $* $(diff "$T/report.1" "$T/report.$n" | head -n 4)"
+        [ $n -eq 1 ] || rm -f "$T/report.$n"
+    done
+    rm -f "$T/report.1"
+}
+one_report 0 '' '2 3 5' "$T/q" --against "$TOY" "${TEXT[@]}" # 20 windows in batches of 4
+one_report 0 '' 3 "$T/q" --text "$T/toy.u16" --window 512 --max-windows 2 # a batch for three
+one_report 1 '--max-kl failed' 2 "$T/q" --against "$TOY" "${TEXT[@]}" --max-kl 1e-9
+head -n 3 "$PWD/calib_data/tasks.jsonl" >"$T/few.jsonl"
+one_report 0 '' 2 "$TINY" --task "$T/few.jsonl"
+# what rank 0 finds out decides whether there is anything for the others to do
+one_report 1 'other original' 2 "$T/q" --against "$PWD/tests/golden/arch/qwen3" "${TEXT[@]}"
+model cut "$T/q"
+poke "$T/cut/config.json" 0 '[[['
+expect 3 'config.json' "$SWAGE" verify "$T/cut" --against "$TOY" "${TEXT[@]}" --ranks 2 --quiet
+
+expect 2 'cuda:0 is named twice' "$SWAGE" verify "$T/q" --device cuda:1,0,0 --quiet
+expect 2 '--speed times one process' "$SWAGE" verify "$T/q" --speed --ranks 2 --quiet
+expect 2 'states of an original are read and written by one process' "$SWAGE" verify "$T/q" \
+    --against "$TOY" "${TEXT[@]}" --original-states "$T/states" --ranks 2 --quiet
+absent "$T/states"
+expect 3 'token id 2148 at position 1' "$SWAGE" verify "$T/q" --text "$PWD/calib_data/eval.u16" --ranks 3 --quiet
+
+# a rank that dies ends the run: one line, exit 5, no report
+"$SWAGE" verify "$T/q" --against "$TOY" "${TEXT[@]}" --ranks 3 --quiet --report "$T/report" \
+    >/dev/null 2>"$T/stderr" &
+first=$!
+child=
+until [ -n "$child" ] || ! kill -0 $first 2>/dev/null; do child=$(children_of $first | tail -n 1); done
+kill -KILL "$child" 2>/dev/null
+wait $first
+have=$?
+if [ $have -ne 0 ]; then # else it was faster
+    [ $have -eq 5 ] || fail "exit $have, want 5: $(head -c 300 "$T/stderr")"
+    [[ $(cat "$T/stderr") == 'swage verify: '*'rank '?' of 3 has ended without a word'* ]] ||
+        fail "message: $(cat "$T/stderr")"
+    [ "$(wc -l <"$T/stderr")" -eq 1 ] || fail "not one line: $(cat "$T/stderr")"
+    absent "$T/report"
+fi
+
+# ranks that a launcher gives different files
+export SWAGE_MPI_LIBRARY=$PWD/${BUILD:-build/release}/libswage_mpi.so OMP_NUM_THREADS=1
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+two() { timeout 120 mpirun --oversubscribe --bind-to none -n 1 "${one[@]}" : -n 1 "${other[@]}"; }
+differs() {
+    two >"$T/stdout" 2>"$T/stderr" && fail "not refused: $1"
+    grep -q -F "rank 1 has another $1 than rank 0" "$T/stderr" ||
+        fail "no word of $1: $(head -c 600 "$T/stderr")"
+}
+one=(true)
+other=(true)
+if command -v mpirun >/dev/null && [ -f "$SWAGE_MPI_LIBRARY" ] && two >/dev/null 2>&1; then
+    model twin
+    poke "$T/twin/model.safetensors" $(($(stat -c %s "$T/twin/model.safetensors") - 2)) '\x11\x22'
+    toy_tokens $((5 * 2048)) | tr a b >"$T/other.u16"
+    one=("$SWAGE" verify "$T/q" --against "$TOY" "${TEXT[@]}" --threads 1 --quiet)
+    other=("$SWAGE" verify "$T/q" --against "$TOY" --text "$T/other.u16" --window 512 --threads 1 --quiet)
+    differs text
+    other=("${one[@]}" --max-windows 3)
+    differs 'cut of the text into windows'
+    other=("$SWAGE" verify "$T/q" --against "$T/twin" "${TEXT[@]}" --threads 1 --quiet)
+    differs model.safetensors
+    other=("${one[@]}")
+    two >/dev/null 2>"$T/stderr" || fail "mpirun: $(head -c 600 "$T/stderr")"
+fi
+finish

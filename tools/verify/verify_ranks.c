@@ -1,0 +1,64 @@
+/* verify_ranks.c - see verify_ranks.h. */
+#include "tools/verify/verify_ranks.h"
+
+#include "tools/calibrate/same_inputs.h"
+
+static sw_code agree(void *self, sw_code code, sw_err *err)
+{
+    return sw_team_agree(self, code, err);
+}
+
+static sw_code broadcast(void *self, int from, void *data, size_t n_bytes, sw_err *err)
+{
+    return sw_team_broadcast(self, from, data, n_bytes, err);
+}
+
+static sw_code send(void *self, int to, const void *data, size_t n_bytes, sw_err *err)
+{
+    return sw_team_send(self, to, data, n_bytes, err);
+}
+
+static sw_code receive(void *self, int from, void *data, size_t n_bytes, sw_err *err)
+{
+    return sw_team_receive(self, from, data, n_bytes, err);
+}
+
+static sw_code check_same(void *self, const char *what, const void *data, size_t n_bytes,
+                          sw_err *err)
+{
+    return sw_team_check_same(self, what, data, n_bytes, err);
+}
+
+const sw_judge_ranks *sw_verify_ranks_of(sw_judge_ranks *out, sw_team *team)
+{
+    *out = (sw_judge_ranks){.self = team, .rank = sw_team_rank(team), .size = sw_team_size(team),
+                            .agree = agree, .broadcast = broadcast, .send = send,
+                            .receive = receive, .check_same = check_same};
+    return out->size > 1 ? out : NULL;
+}
+
+/* A model that a rank cannot open is the judge's to speak of, which says more. */
+static sw_code check_model(sw_team *team, const char *dir, sw_err *err)
+{
+    sw_checkpoint model = {0};
+    sw_err why = {0};
+    int64_t is_open = sw_checkpoint_open(&model, dir, &why) == SW_OK;
+    const bool is_mine = is_open;
+    sw_code rc = sw_team_least(team, &is_open, err);
+
+    if (rc == SW_OK && is_open) rc = sw_same_model(team, &model, err);
+    if (is_mine) sw_checkpoint_close(&model);
+    return rc;
+}
+
+sw_code sw_verify_ranks_check(sw_team *team, const char *const dirs[2], const char *kv_cache,
+                              sw_err *err)
+{
+    sw_code rc;
+
+    if (sw_team_size(team) == 1) return SW_OK;
+    rc = sw_same_setting(team, "kv-cache", kv_cache, err);
+    for (int i = 0; i < 2 && rc == SW_OK; i++)
+        if (dirs[i]) rc = check_model(team, dirs[i], err);
+    return rc;
+}
