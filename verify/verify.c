@@ -55,6 +55,7 @@ typedef struct verifier {
     sw_lm on_device;        /* kernels again, as the device takes it, where that is another order */
     sw_hidden_file states;
     bool is_float; /* kernels holds floats, see open_served */
+    bool has_failed_together; /* all ranks have met with the same code */
     sw_report report;
 } verifier;
 
@@ -342,16 +343,26 @@ static sw_code check_same_text(const verifier *v, const sw_windows *w, sw_err *e
     return sw_judge_same(ranks, "text", w->ids, (size_t)(w->n * w->stride) * sizeof *w->ids, err);
 }
 
+/* What every rank takes part in. */
+static sw_code evaluate_together(sw_eval_job *job, verifier *v, sw_err *err)
+{
+    sw_code rc = sw_judge_meet(v->options->ranks, open_job(job, v, err), err);
+
+    if (rc == SW_OK) rc = check_same_text(v, &job->windows, err);
+    if (rc == SW_OK) rc = sw_evaluate(&v->report.eval, job, err);
+    v->has_failed_together = rc != SW_OK;
+    return rc;
+}
+
 /* The gap and the errors of outputs are looked at last, so that ranks need not wait for them. */
 static sw_code evaluate_text(verifier *v, sw_err *err)
 {
     const sw_verify_options *o = v->options;
     sw_eval_job job = {.bootstrap = o->bootstrap, .n_threads = v->n_threads, .ranks = o->ranks,
                        .gpu = o->gpu, .progress = o->progress};
-    sw_code rc = sw_judge_agree(o->ranks, open_job(&job, v, err), err);
+    sw_code rc = evaluate_together(&job, v, err);
 
-    if (rc != SW_OK || (rc = check_same_text(v, &job.windows, err)) != SW_OK ||
-        (rc = sw_evaluate(&v->report.eval, &job, err)) != SW_OK || sw_judge_rank(o->ranks) ||
+    if (rc != SW_OK || sw_judge_rank(o->ranks) ||
         (rc = measure_gap(v, &job.windows, err)) != SW_OK)
         return rc;
     if (v->has_original &&
@@ -423,10 +434,12 @@ static sw_code hold_to_original(verifier *v, sw_err *err)
     return rc == SW_OK ? sw_verify_config(r, &v->checkpoint, &v->original, err) : rc;
 }
 
+static bool is_forgivable(sw_code rc) { return rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED; }
+
 /* A checkpoint that has failed need not open for being run as well. */
 static sw_code forgive(verifier *v, sw_code rc, const sw_err *why, sw_err *err)
 {
-    if (v->report.n_findings && (rc == SW_E_FORMAT || rc == SW_E_UNSUPPORTED))
+    if (v->report.n_findings && is_forgivable(rc))
         return keep_text(&v->report.note, &v->report, why->text, err);
     *err = *why;
     return rc;
@@ -444,32 +457,44 @@ static sw_code run_models(verifier *v, sw_err *err)
     sw_report *r = &v->report;
     orders given = {.runs_text = v->options->n_texts && !is_incomplete(r),
                     .has_original = v->has_original};
-    sw_err why = {0};
-    sw_code rc = ranks ? ranks->broadcast(ranks->self, 0, &given, sizeof given, err) : SW_OK;
+    sw_err why = {0}, lost = {0};
+    bool are_waiting, is_forgiven;
+    sw_code told, rc = ranks ? ranks->broadcast(ranks->self, 0, &given, sizeof given, err) : SW_OK;
 
     if (rc != SW_OK) return rc;
     if (is_incomplete(r)) {
         r->note = "the models were not run: the checkpoint does not decode or is not complete";
         return SW_OK;
     }
-    rc = evaluate(v, &why);
-    return rc == SW_OK ? rc : forgive(v, rc, &why, err);
+    if ((rc = evaluate(v, &why)) == SW_OK) return rc;
+    are_waiting = ranks && v->has_failed_together && is_forgivable(rc);
+    rc = forgive(v, rc, &why, err);
+    if (!are_waiting) return rc;
+    is_forgiven = rc == SW_OK;
+    told = ranks->broadcast(ranks->self, 0, &is_forgiven, sizeof is_forgiven, &lost);
+    if (rc != SW_OK || told == SW_OK) return rc;
+    *err = lost;
+    return told;
 }
 
-/* The part of every rank but the first: its windows, if rank 0 finds that the models can be run. A
- * code that all have agreed on is for rank 0 to judge, which may forgive it. */
+/* The part of every rank but the first: its windows, if rank 0 finds that the models can be run.
+ * Whether what all have failed with is forgiven, only that one knows. */
 static sw_code help(verifier *v, sw_err *err)
 {
     const sw_judge_ranks *ranks = v->options->ranks;
     orders given = {.runs_text = false};
-    sw_err agreed = {0};
+    bool is_forgiven = false;
+    sw_err lost = {0};
     sw_code rc;
 
     if (!v->options->n_texts && !v->options->n_tasks) return SW_OK;
     if ((rc = ranks->broadcast(ranks->self, 0, &given, sizeof given, err)) != SW_OK) return rc;
     v->has_original = v->has_original && given.has_original;
-    if (given.runs_text) (void)!evaluate_text(v, &agreed);
-    return SW_OK;
+    if (given.runs_text) rc = evaluate_text(v, err);
+    if (!is_forgivable(rc)) return rc;
+    if (ranks->broadcast(ranks->self, 0, &is_forgiven, sizeof is_forgiven, &lost) != SW_OK)
+        return rc;
+    return is_forgiven ? SW_OK : rc;
 }
 
 /* Both in turns, opened once more, as they are stored: the models before are gone by then. */

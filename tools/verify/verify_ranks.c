@@ -3,9 +3,30 @@
 
 #include "tools/calibrate/same_inputs.h"
 
-static sw_code agree(void *self, sw_code code, sw_err *err)
+/* sw_team_agree would end the team, and rank 0 may forgive. */
+static sw_code meet(void *self, sw_code code, sw_err *err)
 {
-    return sw_team_agree(self, code, err);
+    const int rank = sw_team_rank(self);
+    sw_err first = {.code = SW_OK};
+    int first_rank = 0;
+
+    for (int r = 0; r < sw_team_size(self); r++) {
+        sw_err theirs = {.code = SW_OK};
+        sw_code rc;
+
+        if (r == rank && code != SW_OK) theirs = *err;
+        theirs.code = r == rank ? code : SW_OK;
+        if ((rc = sw_team_broadcast(self, r, &theirs, sizeof theirs, err)) != SW_OK) return rc;
+        if (theirs.code == SW_OK || first.code != SW_OK) continue;
+        first = theirs;
+        first_rank = r;
+    }
+    if (first.code == SW_OK) return SW_OK;
+    *err = (sw_err){.code = SW_OK}; /* of several that have failed all tell of the same */
+    if (first_rank != rank)
+        return SW_FAIL(err, first.code, "rank %d: %s", first_rank, first.text);
+    *err = first;
+    return first.code;
 }
 
 static sw_code broadcast(void *self, int from, void *data, size_t n_bytes, sw_err *err)
@@ -32,7 +53,7 @@ static sw_code check_same(void *self, const char *what, const void *data, size_t
 const sw_judge_ranks *sw_verify_ranks_of(sw_judge_ranks *out, sw_team *team)
 {
     *out = (sw_judge_ranks){.self = team, .rank = sw_team_rank(team), .size = sw_team_size(team),
-                            .agree = agree, .broadcast = broadcast, .send = send,
+                            .meet = meet, .broadcast = broadcast, .send = send,
                             .receive = receive, .check_same = check_same};
     return out->size > 1 ? out : NULL;
 }

@@ -17,8 +17,9 @@
 typedef struct sw_judge_ranks {
     void *self;
     int rank, size;
-    /* Returns the greatest code of all ranks, at all ranks, with its text in err. */
-    sw_code (*agree)(void *self, sw_code code, sw_err *err);
+    /* Returns, at all ranks, the code of the first rank that has another than SW_OK, with its text in
+     * err. The ranks go on speaking to each other. */
+    sw_code (*meet)(void *self, sw_code code, sw_err *err);
     sw_code (*broadcast)(void *self, int from, void *data, size_t n_bytes, sw_err *err);
     sw_code (*send)(void *self, int to, const void *data, size_t n_bytes, sw_err *err);
     sw_code (*receive)(void *self, int from, void *data, size_t n_bytes, sw_err *err);
@@ -32,9 +33,9 @@ static inline int sw_judge_rank(const sw_judge_ranks *r) { return r ? r->rank : 
 static inline int sw_judge_size(const sw_judge_ranks *r) { return r ? r->size : 1; }
 
 /* For NULL: `code`, and nothing to do. */
-static inline sw_code sw_judge_agree(const sw_judge_ranks *r, sw_code code, sw_err *err)
+static inline sw_code sw_judge_meet(const sw_judge_ranks *r, sw_code code, sw_err *err)
 {
-    return r ? r->agree(r->self, code, err) : code;
+    return r ? r->meet(r->self, code, err) : code;
 }
 
 static inline sw_code sw_judge_same(const sw_judge_ranks *r, const char *what, const void *data,

@@ -258,7 +258,7 @@ sw_code sw_evaluate(sw_report_eval *out, const sw_eval_job *job, sw_err *err)
     sw_code rc;
 
     if ((rc = eval_new(&e, job, err)) == SW_OK) rc = run_windows(&e, err);
-    if ((rc = sw_judge_agree(job->ranks, rc, err)) != SW_OK || (rc = gather(&e, err)) != SW_OK ||
+    if ((rc = sw_judge_meet(job->ranks, rc, err)) != SW_OK || (rc = gather(&e, err)) != SW_OK ||
         sw_judge_rank(job->ranks))
         goto done;
     if ((rc = summarize(&figures, &e, err)) == SW_OK) *out = figures;

@@ -64,9 +64,9 @@ static bool is_same(const sw_channels *a, const sw_channels *b)
 {
     const size_t n = (size_t)a->k_in;
 
-    return a->k_in == b->k_in && a->n_tokens == b->n_tokens &&
-           !memcmp(a->abs_max, b->abs_max, n * sizeof *a->abs_max) &&
-           !memcmp(a->abs_sum, b->abs_sum, n * sizeof *a->abs_sum);
+    if (a->k_in != b->k_in || a->n_tokens != b->n_tokens) return false;
+    return !n || (!memcmp(a->abs_max, b->abs_max, n * sizeof *a->abs_max) &&
+                  !memcmp(a->abs_sum, b->abs_sum, n * sizeof *a->abs_sum));
 }
 
 /* Those of a site everywhere, those of an expert at its owner. */

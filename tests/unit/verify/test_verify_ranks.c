@@ -19,7 +19,7 @@ typedef struct box {
     char bytes[RANKS_MAX][BOX_BYTES];
 } box;
 
-static sw_code agree(void *self, sw_code code, sw_err *err)
+static sw_code meet(void *self, sw_code code, sw_err *err)
 {
     (void)self;
     (void)err;
@@ -100,7 +100,7 @@ static void test_figures_of_one(void **state)
         memset(&b, 0, sizeof b);
         for (b.rank = size - 1; b.rank >= 0; b.rank--) {
             const sw_judge_ranks ranks = {.self = &b, .rank = b.rank, .size = size,
-                                          .agree = agree, .send = send, .receive = receive};
+                                          .meet = meet, .send = send, .receive = receive};
             all = evaluate(&job, &ranks);
             if (b.rank == size - 1) assert_true(b.end[b.rank] > 0); /* the last has the rest */
         }
