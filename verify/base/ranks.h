@@ -17,8 +17,8 @@
 typedef struct sw_judge_ranks {
     void *self;
     int rank, size;
-    /* Returns, at all ranks, the code of the first rank that has another than SW_OK, with its text in
-     * err. The ranks go on speaking to each other. */
+    /* Returns, at all ranks, the code of the first rank that has another than SW_OK, with its text
+     * in err. The ranks go on speaking to each other. */
     sw_code (*meet)(void *self, sw_code code, sw_err *err);
     sw_code (*broadcast)(void *self, int from, void *data, size_t n_bytes, sw_err *err);
     sw_code (*send)(void *self, int to, const void *data, size_t n_bytes, sw_err *err);
