@@ -29,7 +29,7 @@ one_report 0 '' 2 "$TINY" --task "$T/few.jsonl"
 one_report 1 'other original' 2 "$T/q" --against "$PWD/tests/golden/arch/qwen3" "${TEXT[@]}"
 model fewer "$T/q"
 sed -i 's/"vocab_size": *[0-9]*/"vocab_size": 100/' "$T/fewer/config.json"
-one_report 1 'config.json has SHA-256' 2 "$T/fewer" --against "$TOY" "${TEXT[@]}" # forgiven: it has failed already
+one_report 1 'findings, first' 2 "$T/fewer" --against "$TOY" "${TEXT[@]}" # forgiven: it has failed already
 model cut "$T/q"
 poke "$T/cut/config.json" 0 '[[['
 expect 3 'config.json' "$SWAGE" verify "$T/cut" --against "$TOY" "${TEXT[@]}" --ranks 2 --quiet
