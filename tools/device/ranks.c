@@ -170,7 +170,9 @@ sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw
 
     if ((rc = sw_device_list_parse(&devices, word, err)) != SW_OK) return rc;
     if (cmd->is_alone && cmd->is_alone(common)) devices.is_all = false; /* cuda is cuda:0 */
-    if (!cmd->has_ranks) return devices.n ? take_first(device, &devices, cmd, run, err) : SW_OK;
+    if (!cmd->has_ranks) /* with --ranks all the same it plans for all of a list */
+        return devices.n && !row_of(cmd, "ranks") ? take_first(device, &devices, cmd, run, err)
+                                                  : SW_OK;
     if ((rc = find_team(run, common, &devices, word, err)) != SW_OK) return rc;
     if (!run->team && !devices.n) return SW_OK;
     be_quiet(run, common);

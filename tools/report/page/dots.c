@@ -37,6 +37,18 @@ static void draw_dot(sw_html *h, const sw_dots *d, int i, const sw_scale *s)
     sw_mark_end(h);
 }
 
+/* A gate, beside the dots alone, so that it crosses no name and no value. */
+static void draw_limit(sw_html *h, const sw_dots *d, const sw_scale *s)
+{
+    const double x = sw_scale_px(s, d->limit);
+
+    sw_html_put(h, "<g role=\"img\" class=\"limit\"><title>%s</title>", d->limit_name);
+    for (int i = 0; i < d->n; i++)
+        sw_html_put(h, "<line x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/>", x, x,
+                    TOP + i * ROW + 20, TOP + (i + 1) * ROW + 2);
+    sw_html_raw(h, "</g>\n");
+}
+
 static sw_scale scale_of(const sw_dots *d)
 {
     double least = d->limit, most = d->limit;
@@ -65,11 +77,7 @@ void sw_dots_draw(sw_html *h, const sw_dots *d)
                     x, bottom + 14, d->is_percent ? 100 * ticks[i] : ticks[i]);
     }
     sw_html_raw(h, "</g>\n");
-    if (isfinite(d->limit)) {
-        double x = sw_scale_px(&s, d->limit);
-        sw_html_put(h, "<g role=\"img\" class=\"limit\"><title>%s</title><line x1=\"%.1f\" "
-                    "x2=\"%.1f\" y1=\"0\" y2=\"%.1f\"/></g>\n", d->limit_name, x, x, bottom);
-    }
+    if (isfinite(d->limit)) draw_limit(h, d, &s);
     for (int i = 0; i < d->n; i++)
         if (isfinite(d->at[i].at)) draw_dot(h, d, i, &s);
     sw_figure_end(h);
