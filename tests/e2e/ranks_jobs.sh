@@ -60,6 +60,9 @@ expect 0 '' "$SWAGE" calibrate "$MOE" "${SHORT[@]}" -o "$T/x.1" --imatrix "$T/x.
 expect 0 '' "$SWAGE" calibrate "$MOE" "${SHORT[@]}" -o "$T/x.2" --imatrix "$T/x.2.dat" --ranks 2
 same "$T/x.1.dat" "$T/x.2.dat"
 calibrated all 2 "$MOE" "${SHORT[@]}" --experts all
+expect 4 "imatrix: --experts all has no sums of an expert alone" "$SWAGE" calibrate "$MOE" "${SHORT[@]}" -o "$T/no" --experts all \
+    --imatrix "$T/no.imatrix"
+absent "$T/no"
 killed_then_same "$T/all.1" "$T/killed" / "$SWAGE" calibrate "$MOE" "${SHORT[@]}" --experts all -o "$T/killed"
 expect 2 'killed: exists' "$SWAGE" calibrate "$MOE" "${SHORT[@]}" -o "$T/killed" --ranks 2
 

@@ -83,6 +83,17 @@ static void job_free(job *j)
     sw_device_option_close_backend(j->gpu, &j->quant);
 }
 
+/* Before anything is computed: can there be a file of this name, for this model, of these sums? */
+static sw_code check_imatrix(const job *j, sw_err *err)
+{
+    const calibrate_options *o = j->o;
+
+    if (j->source.model.n_experts && !strcmp(o->experts, "all"))
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: --experts all has no sums of an expert alone, "
+                       "which an imatrix holds; take --experts shrink or routed", o->imatrix);
+    return sw_imatrix_output_check(o->imatrix, &j->source.model, o->may_replace != 0, err);
+}
+
 static sw_code open_inputs(job *j, const sw_progress *progress, sw_err *err)
 {
     const calibrate_options *o = j->o;
@@ -97,9 +108,7 @@ static sw_code open_inputs(job *j, const sw_progress *progress, sw_err *err)
     if (sw_path_is_dir(o->out))
         return SW_FAIL(err, SW_E_USAGE, "%s: is a directory; name a file", o->out);
     if ((rc = sw_checkpoint_open(&j->source, j->model_dir, err)) != SW_OK) return rc;
-    if (o->imatrix && (rc = sw_imatrix_output_check(o->imatrix, &j->source.model,
-                                                    o->may_replace != 0, err)) != SW_OK)
-        return rc;
+    if (o->imatrix && (rc = check_imatrix(j, err)) != SW_OK) return rc;
     if (!j->source.dialect && sw_json_member(j->source.config, "quantization_config"))
         return SW_FAIL(err, SW_E_UNSUPPORTED, "%s is quantized already, in a format that is not "
                        "known; calibrate the original instead", j->model_dir);

@@ -74,7 +74,7 @@ static sw_code read_diagonal(float *to, output *o, const char *prefix, const sw_
     t = sw_zpack_find(o->stats, tensor);
     if (!t || t->dtype != SW_DTYPE_F32 || t->n_dims != 1 || t->shape[0] != n)
         return SW_FAIL(o->err, SW_E_UNSUPPORTED, "the statistics have no \"%s\" of %lld inputs; an "
-                       "imatrix of experts needs --experts shrink", tensor, (long long)k);
+                       "imatrix of experts needs --experts shrink or routed", tensor, (long long)k);
     if ((rc = SW_MEM_GET(&packed, n, tensor, o->err)) != SW_OK) return rc;
     rc = sw_zpack_load(packed, o->stats, t, o->err);
     for (int64_t i = 0; i < k && rc == SW_OK; i++) {

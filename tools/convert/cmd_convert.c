@@ -39,7 +39,7 @@ static const sw_opt options[] = {
     {.name = "type", .group = SW_OPT_COMMON, .kind = SW_OPT_CHOICE, AT(type), .arg = "T",
      .choices = sw_name_of_block_type,
      .help = "gguf: how linears are stored (default: as in the source; tensors of a GGUF keep "
-             "their types and bytes)"},
+             "their types and bytes; MXFP4 and NVFP4 of weights that are stored so)"},
     {.name = "embed-type", .group = SW_OPT_EXPERT, .kind = SW_OPT_CHOICE, AT(embed_type),
      .arg = "T", .choices = sw_name_of_block_type,
      .help = "gguf: how embedding and lm_head are stored (default: as linears; Q6_K where those "
