@@ -160,6 +160,8 @@ if command -v mpirun >/dev/null && [ -f "$SWAGE_MPI_LIBRARY" ] && two >/dev/null
     model twin
     poke "$T/twin/model.safetensors" $(($(stat -c %s "$T/twin/model.safetensors") - 2)) '\x11\x22'
     one=("$SWAGE" calibrate "$TOY" -o "$T/out" "${TEXT[@]}" --threads 1)
+    other=("${one[@]}" --device cuda)
+    differs 'kind of device (--device)'
     other=("${one[@]}" --experts all)
     differs 'setting "experts"'
     other=("${one[@]}" --seq-len 256 --samples 48)

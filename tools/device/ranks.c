@@ -75,6 +75,15 @@ static sw_code take_first(const char **word, const sw_device_list *devices, cons
     return take_device(word, devices, run, err);
 }
 
+/* Sums of processors and of devices differ in their last bits, so a run is on one kind of both. */
+static sw_code check_kind(const char *word, sw_team *team, sw_err *err)
+{
+    const bool is_auto = word && !strcmp(word, "auto");
+    const bool is_cuda = is_auto ? sw_device_count() > 0 : word && strcmp(word, "cpu") != 0;
+
+    return sw_team_check_same(team, "kind of device (--device)", &is_cuda, sizeof is_cuda, err);
+}
+
 /* --- threads --- */
 
 /* Launchers bind ranks to processors of their own, or let all of a host use all of them. */
@@ -177,6 +186,7 @@ sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw
     if (!run->team && !devices.n) return SW_OK;
     be_quiet(run, common);
     if ((rc = take_device(device, &devices, run, err)) != SW_OK) return rc;
+    if (device && (rc = check_kind(*device, run->team, err)) != SW_OK) return rc;
     if (common->threads || (rc = count_sharers(&n_sharers, run->team, err)) != SW_OK) return rc;
     common->threads = sw_cpu_count() / n_sharers;
     if (common->threads < 1) common->threads = 1;
