@@ -3,11 +3,9 @@
 # share scales, searches for transforms, statistics from a file, a run that others continue; ranks that
 # see other files or settings are refused by name.
 . "$(dirname "$0")/lib.bash"
+. tests/e2e/ranks.bash
 ARCH=$PWD/tests/golden/arch
 
-same() {
-    diff -r "$1" "$2" >/dev/null || fail "$1 and $2 differ: $(diff -rq "$1" "$2" | head -n 3)"
-}
 # by_ranks "RANKS ..." NAME MODEL OPTION... : one rank, then so many
 by_ranks() {
     local ranks=$1 name=$2 model=$3 n
@@ -87,20 +85,7 @@ expect 3 'model.layers.1.mlp.down_proj*not finite' "$SWAGE" quantize "$T/broken"
 absent "$T/out"
 
 # ranks that a launcher gives different files or settings
-export SWAGE_MPI_LIBRARY=$PWD/${BUILD:-build/release}/libswage_mpi.so OMP_NUM_THREADS=1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-two() { timeout 120 mpirun --oversubscribe --bind-to none -n 1 "${one[@]}" : -n 1 "${other[@]}"; }
-differs() {
-    two >"$T/stdout" 2>"$T/stderr" && fail "not refused: $1"
-    grep -q -F "rank 1 has another $1 than rank 0" "$T/stderr" ||
-        fail "no word of $1: $(head -c 600 "$T/stderr")"
-    absent "$T/out"
-}
-one=(true)
-other=(true)
-if command -v mpirun >/dev/null && [ -f "$SWAGE_MPI_LIBRARY" ] && two >/dev/null 2>&1; then
-    model twin
-    poke "$T/twin/model.safetensors" $(($(stat -c %s "$T/twin/model.safetensors") - 2)) '\x11\x22'
+if launches; then
     one=("$SWAGE" quantize "$TOY" -o "$T/out" "${TEXT[@]}" --quiet --threads 1)
     other=("${one[@]}" --damp 0.02)
     differs 'setting "damp"'

@@ -3,11 +3,9 @@
 # of one rank; a rank that is killed ends the run, and the same command makes the same; a rank that has
 # another model, text or setting is refused by name. Single checkpoints are in ranks.sh.
 . "$(dirname "$0")/lib.bash"
+. tests/e2e/ranks.bash
 MOE=$PWD/tests/golden/arch/qwen3_moe
 
-same() {
-    diff -r "$1" "$2" >/dev/null || fail "$1 and $2 differ: $(diff -rq "$1" "$2" | head -n 3)"
-}
 # 3 chunks of 4096 tokens in as many pieces, and what is less than one chunk
 toy_tokens $((3 * 4096 * 2)) >"$T/toy.u16"
 TEXT=(--calib "$T/toy.u16" --samples 24 --seq-len 512 --quiet)
@@ -30,10 +28,7 @@ killed_then_same() {
         same "$want" "$out"
         return
     fi
-    [ $have -eq 5 ] || fail "exit $have, want 5: $(head -c 300 "$T/stderr")"
-    [[ $(cat "$T/stderr") == 'swage '*'rank '?' of 3 has ended without a word'* ]] ||
-        fail "message: $(cat "$T/stderr")"
-    [ "$(wc -l <"$T/stderr")" -eq 1 ] || fail "not one line: $(cat "$T/stderr")"
+    died $have
     if [ -f "$out" ]; then # it was complete before
         same "$want" "$out"
         return
@@ -145,20 +140,7 @@ without_times swept.4
 same "$T/swept.1" "$T/swept.4"
 
 # --- ranks that a launcher gives different files or settings
-export SWAGE_MPI_LIBRARY=$PWD/${BUILD:-build/release}/libswage_mpi.so OMP_NUM_THREADS=1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-two() { timeout 120 mpirun --oversubscribe --bind-to none -n 1 "${one[@]}" : -n 1 "${other[@]}"; }
-differs() {
-    two >"$T/stdout" 2>"$T/stderr" && fail "not refused: $1"
-    grep -q -F "rank 1 has another $1 than rank 0" "$T/stderr" ||
-        fail "no word of $1: $(head -c 600 "$T/stderr")"
-    absent "$T/out"
-}
-one=(true)
-other=(true)
-if command -v mpirun >/dev/null && [ -f "$SWAGE_MPI_LIBRARY" ] && two >/dev/null 2>&1; then
-    model twin
-    poke "$T/twin/model.safetensors" $(($(stat -c %s "$T/twin/model.safetensors") - 2)) '\x11\x22'
+if launches; then
     one=("$SWAGE" calibrate "$TOY" -o "$T/out" "${TEXT[@]}" --threads 1)
     other=("${one[@]}" --device cuda)
     differs 'kind of device (--device)'

@@ -3,6 +3,7 @@
 # when a rank dies or all fail alike; what one process alone can do is refused; ranks with another
 # text or model are refused by name.
 . "$(dirname "$0")/lib.bash"
+. tests/e2e/ranks.bash
 toy_tokens $((5 * 2048)) >"$T/toy.u16"
 TEXT=(--text "$T/toy.u16" --window 512)
 expect 0 '' "$SWAGE" quantize "$TOY" -o "$T/q" --method rtn --quiet
@@ -51,27 +52,12 @@ kill -KILL "$child" 2>/dev/null
 wait $first
 have=$?
 if [ $have -ne 0 ]; then # else it was faster
-    [ $have -eq 5 ] || fail "exit $have, want 5: $(head -c 300 "$T/stderr")"
-    [[ $(cat "$T/stderr") == 'swage verify: '*'rank '?' of 3 has ended without a word'* ]] ||
-        fail "message: $(cat "$T/stderr")"
-    [ "$(wc -l <"$T/stderr")" -eq 1 ] || fail "not one line: $(cat "$T/stderr")"
+    died $have verify
     absent "$T/report"
 fi
 
 # ranks that a launcher gives different files
-export SWAGE_MPI_LIBRARY=$PWD/${BUILD:-build/release}/libswage_mpi.so OMP_NUM_THREADS=1
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-two() { timeout 120 mpirun --oversubscribe --bind-to none -n 1 "${one[@]}" : -n 1 "${other[@]}"; }
-differs() {
-    two >"$T/stdout" 2>"$T/stderr" && fail "not refused: $1"
-    grep -q -F "rank 1 has another $1 than rank 0" "$T/stderr" ||
-        fail "no word of $1: $(head -c 600 "$T/stderr")"
-}
-one=(true)
-other=(true)
-if command -v mpirun >/dev/null && [ -f "$SWAGE_MPI_LIBRARY" ] && two >/dev/null 2>&1; then
-    model twin
-    poke "$T/twin/model.safetensors" $(($(stat -c %s "$T/twin/model.safetensors") - 2)) '\x11\x22'
+if launches; then
     toy_tokens $((5 * 2048)) | tr a b >"$T/other.u16"
     one=("$SWAGE" verify "$T/q" --against "$TOY" "${TEXT[@]}" --threads 1 --quiet)
     other=("$SWAGE" verify "$T/q" --against "$TOY" --text "$T/other.u16" --window 512 --threads 1 --quiet)
