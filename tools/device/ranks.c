@@ -8,6 +8,7 @@
 
 #include "formats/base/parallel.h"
 #include "tools/device/device_list.h"
+#include "tools/device/device_opt.h"
 
 #define HOST_NAME_BYTES 65
 #define LAUNCHED_PAUSE_S 10
@@ -78,9 +79,12 @@ static sw_code take_first(const char **word, const sw_device_list *devices, cons
 /* Sums of processors and of devices differ in their last bits, so a run is on one kind of both. */
 static sw_code check_kind(const char *word, sw_team *team, sw_err *err)
 {
-    const bool is_auto = word && !strcmp(word, "auto");
-    const bool is_cuda = is_auto ? sw_device_count() > 0 : word && strcmp(word, "cpu") != 0;
+    int64_t index;
+    bool is_cuda;
+    sw_code rc = sw_device_option_index(&index, word, err);
 
+    if (rc != SW_OK) return rc;
+    is_cuda = index >= 0;
     return sw_team_check_same(team, "kind of device (--device)", &is_cuda, sizeof is_cuda, err);
 }
 
