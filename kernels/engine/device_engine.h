@@ -24,7 +24,7 @@ extern "C" {
  * tests/gpu/test_engine_chosen, also under the four tools of tests/gpu/sanitize.sh, and
  * test_engine_recipes whole, whose last tests go beyond index_topk. */
 #ifndef SW_CUDA_CHOSEN_KEYS
-#define SW_CUDA_CHOSEN_KEYS 0
+#define SW_CUDA_CHOSEN_KEYS 1
 #endif
 
 typedef struct sw_device_engine sw_device_engine; /* scratch, rope tables, handles; no weights */

@@ -155,6 +155,10 @@ static void measured_best(void **state)
     goes(FP8, 8192, 8192, 4096, "w8a8_persistent", NULL);
     goes(FP8, 8192, 8192, 8192, "cublaslt_fp8", "rows");
     goes(W4A8F, 8192, 8192, 1024, "w8a8_persistent", NULL);
+    goes(FP8, 4096, 28672, 256, "w8a8_persistent", NULL);
+    goes(W8A8, 4096, 28672, 256, "w8a8_persistent", NULL);
+    goes(W8A8, 4096, 28672, 255, "w8a8_split_k", NULL);
+    goes(FP8_BLOCK, 4096, 28672, 256, "w8a8_split_k", NULL);
     goes(W4A8F, 8192, 8192, 8, "w8a8_split_k", "t16_deep");
     goes(FP8, 8192, 8192, 8200, "w8a8_persistent", NULL); /* cuBLASLt wants sixteens */
 }
@@ -240,7 +244,7 @@ static void measured_best_of_bytes(void **state)
         {W4A8, 4096, 28672, 16, "t16_c128", 1, true},
         {FP8, 4096, 28672, 32, "t32_c128", 1, true},
         {W4A8, 4096, 28672, 64, "t64_c128", 1, true},
-        {FP8, 4096, 28672, 256, "t256_c128", 1, false},
+        {FP8, 4096, 28672, 255, "t256_c128", 1, false},
     };
 
     (void)state;

@@ -37,9 +37,9 @@ static const struct {
 } bytes[] = {
     {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, false, false, false, true},
     {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, true, true, true, true},
-    {is_symmetric_int8, sw_routed_bytes_int8, SW_NUM_INT8, false, false, false, false},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, false, false, false, false},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, true, false, false, false},
+    {is_symmetric_int8, sw_routed_bytes_int8, SW_NUM_INT8, false, false, false, true},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, false, false, false, true},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, true, false, false, true},
 };
 #define N_BYTES (int)(sizeof bytes / sizeof *bytes)
 

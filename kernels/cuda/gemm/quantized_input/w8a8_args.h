@@ -63,9 +63,10 @@ typedef struct w8a8_kernel {
     const w8a8_kernel *sw_w8a8_persistent_##name(int mode);
 #include "kernels/cuda/gemm/quantized_input/w8a8_kinds.def"
 #undef SW_W8A8_KIND_ROW
-/* CTAs of a cluster, which share what they bring of X: where nothing changes along k, and of E4M3
- * alone, as integers gain nothing by it. */
-#define SW_A8L_CTAS(kind, mode) ((kind) == W8A8_E4M3 && (mode) == 0 ? 2 : 1)
+/* CTAs of a cluster, which share what they bring of X: of 8-bit weights where nothing changes along
+ * k. The others gain nothing by it. */
+#define SW_A8L_CTAS(kind, mode)                                                                    \
+    (((kind) == W8A8_E4M3 || (kind) == W8A8_INT8) && (mode) == 0 ? 2 : 1)
 
 /* tile: a row of w8a8_split_k_tiles.def; grouped: scales, of W or X, change along k. */
 #define SW_W8A8_KIND_ROW(kind, name)                                                               \

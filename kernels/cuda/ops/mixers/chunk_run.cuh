@@ -54,7 +54,7 @@ static inline int64_t sw_form_scratch_bytes(const sw_form_cut *c)
 
 /* Two loops of chunk_channels.cuh were written anew after its tests had passed on a device, and
  * have not run there since. Until they have, decays by channel are walked. */
-#define SW_CHANNEL_CHUNKS 0
+#define SW_CHANNEL_CHUNKS 1
 
 /* Whether the form serves: norms of whole heads, tokens enough, and a stage of a chunk that fits
  * in shared memory twice. */

@@ -9,17 +9,17 @@
  *   sums:  int8 and int4 by channel in the tensor cores, 128 a lane. Where sums leave the tensor
  *          cores with every stage, the 256 tokens go through in quarters of 64: while one is added
  *          up in fp32 the next is multiplied
- *   pairs: where E4M3 has no groups, two CTAs of a cluster take blocks of the same tokens side by
- *          side. Each brings half of the inputs of a stage to both, and a stage is replaced when
- *          both are done with it
+ *   pairs: of 8-bit weights where nothing changes along k, two CTAs of a cluster take blocks of the
+ *          same tokens side by side. Each brings half of the inputs of a stage to both, and a stage
+ *          is replaced when both are done with it
  *   store: through shared memory, a quarter at a time, so that rows of Y are written 128 bytes at
- *          a time
+ *          a time; for the pairs w8a8_block_store.cuh
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
 
+#include "kernels/cuda/gemm/quantized_input/persistent/w8a8_block_store.cuh"
 #include "kernels/cuda/gemm/quantized_input/w8a8_flow.cuh"
-#include "kernels/cuda/gemm/quantized_input/w8a8_store.cuh"
 
 #define SW_A8L_T 256          /* tokens of a block */
 #define SW_A8L_NT 2           /* tiles of channels of a block, one a consumer warpgroup */
@@ -29,9 +29,15 @@
 template <int KIND, int MODE>
 using a8l_stage = w8a8_stage<KIND, SW_A8L_T, SW_A8L_NT, MODE != W8A8_PLAIN>;
 
+/* Of shared memory, what a warpgroup stores its sums with. */
+template <int KIND, int MODE> __host__ __device__ constexpr int a8l_part_bytes(void)
+{
+    return SW_A8L_CTAS(KIND, MODE) > 1 ? a8l_aside<SW_A8L_T>::bytes : SW_W8A8_PARK_BYTES;
+}
+
 template <int KIND, int MODE, int STAGES> constexpr int a8l_shared_bytes(void)
 {
-    return STAGES * a8l_stage<KIND, MODE>::bytes + 2 * SW_W8A8_PARK_BYTES + 1024;
+    return STAGES * a8l_stage<KIND, MODE>::bytes + SW_A8L_NT * a8l_part_bytes<KIND, MODE>() + 1024;
 }
 
 /* Blocks of Y side by side that the CTAs of a cluster go through together. */
@@ -124,17 +130,22 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
 
 template <int KIND, int MODE, typename type>
 static __device__ __forceinline__ void a8l_store(const type *total, const w8a8_args &a,
-                                                 const w8a8_place &p, uint32_t park)
+                                                 const w8a8_place &p, uint32_t part)
 {
     int n_tile = p.n_tile0 + (int)threadIdx.x / 128;
-    w8a8_channels c = w8a8_channels_of<KIND, MODE>(a, n_tile);
 
-    w8a8_store_own<KIND, SW_A8L_T, MODE>(total, a, p.token0, n_tile, c, a.x_scales, park);
+    if constexpr (SW_A8L_CTAS(KIND, MODE) > 1) {
+        a8l_store_block<KIND, SW_A8L_T>(total, a, p, n_tile, part);
+    } else {
+        w8a8_channels c = w8a8_channels_of<KIND, MODE>(a, n_tile);
+
+        w8a8_store_own<KIND, SW_A8L_T, MODE>(total, a, p.token0, n_tile, c, a.x_scales, part);
+    }
 }
 
 template <int KIND, int MODE, int STAGES>
 static __device__ __forceinline__ void a8l_consume(const w8a8_args &a, uint32_t ring_at,
-                                                   uint32_t full, uint32_t empty, uint32_t park,
+                                                   uint32_t full, uint32_t empty, uint32_t part,
                                                    uint32_t zero_addr)
 {
     constexpr int NC = SW_A8L_CTAS(KIND, MODE);
@@ -146,23 +157,25 @@ static __device__ __forceinline__ void a8l_consume(const w8a8_args &a, uint32_t 
     for (int block = (int)blockIdx.x / NC; block < n_blocks; block += (int)gridDim.x / NC) {
         w8a8_place p = a8l_place<NC>(a, block);
 
+        if constexpr (NC > 1)
+            a8l_fetch_aside<KIND, SW_A8L_T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part);
         if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN) {
             int total[1][128];
 
             w8a8_clear(total, zero_addr);
             w8a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT>(total, ring, a, p);
-            a8l_store<KIND, MODE>(&total[0][0], a, p, park);
+            a8l_store<KIND, MODE>(&total[0][0], a, p, part);
         } else if constexpr (NC > 1) {
             float total[128] = {};
 
             w8a8_flow<KIND, SW_A8L_T, 64, MODE>(total, ring, a, p);
-            a8l_store<KIND, MODE>(total, a, p, park);
+            a8l_store<KIND, MODE>(total, a, p, part);
         } else {
             float total[1][128];
 
             w8a8_clear(total, zero_addr);
             w8a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
-            a8l_store<KIND, MODE>(&total[0][0], a, p, park);
+            a8l_store<KIND, MODE>(&total[0][0], a, p, part);
         }
     }
 }
@@ -172,11 +185,12 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     swk_w8a8_persistent_sm90(const __grid_constant__ CUtensorMap x_map, const w8a8_args a)
 {
     constexpr int bytes = a8l_stage<KIND, MODE>::bytes, NC = SW_A8L_CTAS(KIND, MODE);
-    using registers = w8a8_registers<SW_A8L_NT, NC == 1 ? 40 : 24>;
+    /* Sums in fp32 beside those of the tensor cores take all that there are. */
+    using registers = w8a8_registers<SW_A8L_NT, w8a8_is_float(KIND) && (NC > 1) ? 24 : 40>;
     extern __shared__ uint8_t s_bytes[];
     __shared__ uint64_t s_full[STAGES], s_empty[STAGES];
     __shared__ uint32_t s_zero;
-    uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u, park = ring + STAGES * bytes;
+    uint32_t ring = (sw_smem_addr(s_bytes) + 1023) & ~1023u, parts = ring + STAGES * bytes;
     uint32_t full = sw_smem_addr(s_full), empty = sw_smem_addr(s_empty);
     /* From lane 0, so that the compiler knows that a warp does not diverge here. */
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
@@ -192,9 +206,9 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
             a8l_copy_all<KIND, MODE, STAGES>(&x_map, a, ring, full, empty);
     } else {
         sw_more_registers<registers::consumer>();
-        a8l_consume<KIND, MODE, STAGES>(a, ring, full, empty,
-                                        park + threadIdx.x / 128 * SW_W8A8_PARK_BYTES,
-                                        sw_smem_addr(&s_zero));
+        a8l_consume<KIND, MODE, STAGES>(
+            a, ring, full, empty, parts + threadIdx.x / 128 * a8l_part_bytes<KIND, MODE>(),
+            sw_smem_addr(&s_zero));
     }
     if (NC > 1) sw_cluster_part();
 }
