@@ -3,17 +3,26 @@
  * What the sums are multiplied by comes by copies that each warpgroup starts for itself when it
  * begins a block, so that it lies in shared memory when the sums are there. Read from global memory
  * between the stores, as w8a8_store_own does, it was sixteen trips to the L2 one after the other.
+ *
+ * Rows of Y are laid out in shared memory, 64 tokens of a tile of channels in 8 KB, and taken from
+ * there by the copy engine while the next block is multiplied. Room for them is the stage that a
+ * block ends with, which goes back to the ring when they have been read:
+ *
+ *   tokens    0.. 63  a warpgroup's own part of shared memory
+ *            64..127  its tile of weights in the last stage
+ *           128..255  its half of the inputs there, once both warpgroups are done with them
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_BLOCK_STORE_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_BLOCK_STORE_CUH
 
 #include "kernels/cuda/gemm/quantized_input/w8a8_store.cuh"
+#include "kernels/cuda/ptx/ptx_store.cuh"
 
-/* Byte offsets of one warpgroup's part of shared memory: rows of Y on their way, scales of the T
- * tokens of a block, scales and zero points of its tile of channels. */
+/* Byte offsets of one warpgroup's part of shared memory: scales of the T tokens of a block, scales
+ * and zero points of its tile of channels. */
 template <int T>
 struct a8l_aside {
-    static constexpr int x_at = SW_W8A8_PARK_BYTES;
+    static constexpr int x_at = 0;
     static constexpr int w_at = x_at + T * 4;
     static constexpr int zeros_at = w_at + SW_W8A8_RECORD_BYTES;
     static constexpr int bytes = (zeros_at + 64 + 127) / 128 * 128;
@@ -60,69 +69,149 @@ static __device__ __forceinline__ w8a8_channels a8l_channels_of(const w8a8_args 
     return c;
 }
 
+/* Codes of weights are less than they stand for by a zero point of their own: what that is of each
+ * sum. Apart from what all sums need, so that no branch stands between one sum and the next. */
+template <int T, typename type>
+static __device__ __forceinline__ void a8l_take_zeros(type *total, const w8a8_args &a, int first,
+                                                      const w8a8_channels &c)
+{
+#pragma unroll
+    for (int j = 0; j < T; j += 8)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            type of_x = (type)a.x_sums[min(first + j + (int)threadIdx.x % 4 * 2 + i, a.m - 1)];
+
+            total[j / 2 + i] -= (type)c.zero[0] * of_x;
+            total[j / 2 + 2 + i] -= (type)c.zero[1] * of_x;
+        }
+}
+
 /* Eight tokens of the lane's two channels, the first of them `token` of the block: sums[0..1] of
  * one channel and sums[2..3] of the other to out[0] and out[1]. */
-template <int KIND, int T, typename type>
-static __device__ __forceinline__ void a8l_pairs(uint32_t *out, const type *sums,
-                                                 const w8a8_args &a, const w8a8_place &p,
-                                                 uint32_t part, int token, const w8a8_channels &c)
+template <bool BF16, int T, typename type>
+static __device__ __forceinline__ void a8l_pairs(uint32_t *out, const type *sums, uint32_t aside,
+                                                 int token, const w8a8_channels &c)
 {
     int own = token + (int)threadIdx.x % 4 * 2;
-    uint2 scales = sw_shared8(part + a8l_aside<T>::x_at + (uint32_t)own * 4);
+    uint2 scales = sw_shared8(aside + a8l_aside<T>::x_at + (uint32_t)own * 4);
     const float x[2] = {__uint_as_float(scales.x), __uint_as_float(scales.y)};
 
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        float v[2];
+    for (int h = 0; h < 2; h++)
+        out[h] = sw_round16_pair((float)sums[2 * h] * c.scale[h] * x[0],
+                                 (float)sums[2 * h + 1] * c.scale[h] * x[1], BF16);
+}
+
+#ifdef STOREFIRST
+static __device__ __forceinline__ void hint_store_2d(const CUtensorMap *map, int x, int y, uint32_t src)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint "
+                 "[%0, {%1, %2}], [%3], %4;\n"
+                 "cp.async.bulk.commit_group;" ::"l"(map),
+                 "r"(x), "r"(y), "r"(src), "l"(sw_policy_evict_first())
+                 : "memory");
+}
+#define sw_tensor_store_2d hint_store_2d
+#endif
+/* Where a warpgroup lays out rows of Y: 8 KB each, in multiples of 1024. */
+struct a8l_rows {
+    uint32_t own, weights;
+    uint32_t inputs; /* 16 KB, that both warpgroups have been reading */
+};
+
+/* 64 tokens of the lane's sums, from `token` of the block on, as rows of 128 bytes at `rows` in the
+ * order of the 128-byte swizzle. */
+template <bool BF16, int T, typename type>
+static __device__ __forceinline__ void a8l_lay_out(const type *sums, uint32_t aside, int token,
+                                                   const w8a8_channels &c, uint32_t rows)
+{
+    int lane = (int)threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
+    uint32_t to = rows + (uint32_t)((matrix / 2 * 8 + row) * 128 +
+                                    (((int)threadIdx.x % 128 / 32 * 2 + matrix % 2) ^ row) * 16);
 
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            type sum = sums[2 * h + i];
+    for (int j = 0; j < 64; j += 16) {
+        uint32_t out[4];
 
-            if (KIND == W8A8_INT8 && a.zeros)
-                sum -= (type)(c.zero[h] * a.x_sums[min(p.token0 + own + i, a.m - 1)]);
-            v[i] = (float)sum * c.scale[h] * x[i];
-        }
-        out[h] = sw_round16_pair(v[0], v[1], a.y_is_bf16);
+        a8l_pairs<BF16, T>(out, sums + j / 2, aside, token + j, c);
+        a8l_pairs<BF16, T>(out + 2, sums + j / 2 + 4, aside, token + j + 8, c);
+        sw_store_transposed4(to + (uint32_t)j * 128, out);
     }
 }
 
-/* The sums of a lane to Y, 64 tokens at a time, so that rows are written 128 bytes at a time. */
-template <int KIND, int T, typename type>
-static __device__ __forceinline__ void a8l_store_block(const type *total, const w8a8_args &a,
-                                                       const w8a8_place &p, int n_tile,
-                                                       uint32_t part)
+/* Such rows to Y, by all threads: what the copy engine cannot do where rows of Y are not aligned. */
+static __device__ __forceinline__ void a8l_put_rows(const w8a8_args &a, int token0, int n_tile,
+                                                    uint32_t rows)
 {
-    int group = (int)threadIdx.x / 128, thread = (int)threadIdx.x % 128, lane = thread % 32;
-    int row = lane % 8, matrix = lane / 8;
-    uint32_t to = part + (uint32_t)((matrix / 2 * 8 + row) * 128 +
-                                    ((thread / 32 * 2 + matrix % 2) ^ row) * 16);
+    int thread = (int)threadIdx.x % 128;
+
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int token = i * 16 + thread / 8, chunk = thread % 8;
+
+        if (n_tile < a.n_tiles)
+            w8a8_put8(a, token0 + token, n_tile * 64 + chunk * 8,
+                      sw_shared16(rows + (uint32_t)(token * 128 + (chunk ^ token % 8) * 16)));
+    }
+}
+
+/* 64 n tokens of a lane's sums to Y, from `first` of the block on, through the warpgroup's own part
+ * alone: where Y is not aligned, or where what a copy leaves of a stage is multiplied. */
+template <bool BF16, int T, typename type>
+static __device__ __forceinline__ void
+a8l_store_slowly(const type *total, const w8a8_args &a, const w8a8_place &p, int n_tile, int first,
+                 int n, uint32_t aside, const w8a8_channels &c, uint32_t rows)
+{
+    int group = (int)threadIdx.x / 128;
+
+#pragma unroll
+    for (int q = 0; q < T / 64; q++) {
+        if (q >= n) break;
+        a8l_lay_out<BF16, T>(total + q * 32, aside, first + q * 64, c, rows);
+        sw_named_sync(2 + group, 128);
+        a8l_put_rows(a, p.token0 + first + q * 64, n_tile, rows);
+        sw_named_sync(2 + group, 128);
+    }
+}
+
+/* The sums of a lane to Y or, where is_half, the first half of them, those of half `rank` of the
+ * tokens. The stage of `rows` may go back when the first thread of the warpgroup finds that its
+ * stores have been read. */
+template <int KIND, bool BF16, int T, typename type>
+static __device__ __forceinline__ void
+a8l_store_block(type *total, const CUtensorMap *y_map, const w8a8_args &a,
+                const w8a8_place &p, int n_tile, bool is_half, uint32_t aside, const a8l_rows &rows)
+{
+    int group = (int)threadIdx.x / 128, first = is_half ? (int)p.rank * (T / 2) : 0;
+    int token0 = p.token0 + first;
+    bool stores = threadIdx.x % 128 == 0 && n_tile < a.n_tiles;
     w8a8_channels c;
 
     sw_copy_wait<0>();
+    sw_named_sync(2 + group, 128); /* also: this warpgroup has its weights of the stage */
+    c = a8l_channels_of<KIND, T>(a, aside);
+    if (KIND == W8A8_INT8 && a.zeros) a8l_take_zeros<T>(total, a, token0, c);
+    if (!w8a8_is_float(KIND) && (!a.y_is_aligned || a.k_tiles % 2)) {
+        a8l_store_slowly<BF16, T>(total, a, p, n_tile, first, T / (is_half ? 128 : 64), aside, c,
+                                  rows.own);
+        return;
+    }
+    a8l_lay_out<BF16, T>(total, aside, first, c, rows.own);
+    a8l_lay_out<BF16, T>(total + 32, aside, first + 64, c, rows.weights);
+    sw_proxy_fence();
+    sw_named_sync(1, 256); /* the inputs of the stage too have been multiplied by all */
+    if (stores) {
+        sw_tensor_store_2d(y_map, n_tile * 64, token0, rows.own);
+        sw_tensor_store_2d(y_map, n_tile * 64, token0 + 64, rows.weights);
+    }
+    if (is_half) return;
+    a8l_lay_out<BF16, T>(total + 64, aside, 128, c, rows.inputs);
+    a8l_lay_out<BF16, T>(total + 96, aside, 192, c, rows.inputs + 8192);
+    sw_proxy_fence();
     sw_named_sync(2 + group, 128);
-    c = a8l_channels_of<KIND, T>(a, part);
-#pragma unroll
-    for (int q = 0; q < T; q += 64) {
-#pragma unroll
-        for (int j = 0; j < 64; j += 16) {
-            const type *sums = total + (q + j) / 2;
-            uint32_t out[4];
-
-            a8l_pairs<KIND, T>(out, sums, a, p, part, q + j, c);
-            a8l_pairs<KIND, T>(out + 2, sums + 4, a, p, part, q + j + 8, c);
-            sw_store_transposed4(to + (uint32_t)j * 128, out);
-        }
-        sw_named_sync(2 + group, 128);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int token = i * 16 + thread / 8, chunk = thread % 8;
-
-            if (n_tile < a.n_tiles)
-                w8a8_put8(a, p.token0 + q + token, n_tile * 64 + chunk * 8,
-                          sw_shared16(part + (uint32_t)(token * 128 + (chunk ^ token % 8) * 16)));
-        }
-        sw_named_sync(2 + group, 128);
+    if (stores) {
+        sw_tensor_store_2d(y_map, n_tile * 64, token0 + 128, rows.inputs);
+        sw_tensor_store_2d(y_map, n_tile * 64, token0 + 192, rows.inputs + 8192);
     }
 }
 
