@@ -115,6 +115,10 @@ typedef struct sw_device_lm sw_device_lm;
 int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm);
 /* What of them routed experts are. */
 int64_t sw_device_lm_expert_bytes(const sw_device_engine *e, const sw_lm *lm);
+/* What has to find room on several (spread/spread_plan.h): need->layer_bytes [n_layers] is there to
+ * be filled, with what a session of one sequence keeps of max_seq tokens. */
+struct sw_spread_need;
+void sw_device_lm_need(struct sw_spread_need *need, const sw_device_engine *e, const sw_lm *lm);
 /* Copy all weights; `lm` must live as long. Blocks that do not fit into device memory beside a
  * session of one sequence stay in pinned host memory, and each is copied while the block before it
  * runs: slower, same results. SW_E_NOMEM: not even two blocks fit, or the host has too little. */

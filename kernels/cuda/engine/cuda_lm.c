@@ -6,7 +6,6 @@
 #include "formats/base/size.h"
 
 #define HEAD_BYTES ((int64_t)64 << 20) /* of logits on the device at a time */
-#define RESERVE_BYTES ((int64_t)8 << 20) /* for workspaces that grow, beside a streamed model */
 
 /* ---- what it takes ---- */
 
@@ -74,7 +73,7 @@ static int64_t cache_bytes(const sw_device_lm *part, const sw_kv_form *kv)
         n_far += sw_device_far_elems(m, l, e->max_positions);
     }
     return sw_device_kv_bytes(kv) * e->max_positions * width + n_state * (int64_t)sizeof(float) +
-           n_far * (int64_t)sizeof(sw_bf16) + RESERVE_BYTES;
+           n_far * (int64_t)sizeof(sw_bf16) + SW_LM_RESERVE_BYTES;
 }
 
 /* How many blocks from the part's first on stay: all, or those that leave room for two places in
@@ -155,6 +154,11 @@ static bool is_first(const sw_device_lm *part) { return part->first == 0; }
 
 static bool is_last(const sw_device_lm *part) { return part->end == part->e->m->n_layers; }
 
+int64_t sw_device_lm_head_rows(const sw_device_engine *e, int64_t vocab)
+{
+    return sw_max_i64(1, sw_min_i64(e->max_tokens, HEAD_BYTES / (4 * vocab)));
+}
+
 /* What tokens begin with. */
 static sw_code load_beginning(sw_device_lm *lm, const sw_lm *from, sw_err *err)
 {
@@ -176,8 +180,7 @@ static sw_code load_head(sw_device_lm *lm, const sw_lm *from, sw_err *err)
     const bool is_tied = from->head.dense == from->embed.dense && !from->head.tiles;
     sw_code rc;
 
-    lm->head_rows =
-        sw_max_i64(1, sw_min_i64(lm->e->max_tokens, HEAD_BYTES / (4 * from->head.n_out)));
+    lm->head_rows = sw_device_lm_head_rows(lm->e, from->head.n_out);
     if (is_tied && is_first(lm))
         lm->head = lm->embed;
     else if ((rc = load_table(&lm->head, lm, &from->head, err)) != SW_OK)

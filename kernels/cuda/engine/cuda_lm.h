@@ -41,6 +41,9 @@ sw_code sw_device_lm_part_new(sw_device_lm **out, sw_device_engine *e, const sw_
                               int64_t first, int64_t end, sw_err *err) SW_MUST_USE;
 /* Where the head is. */
 sw_device_lm *sw_device_lm_last(sw_device_lm *lm);
+/* What a part leaves for workspaces that grow, and how many rows of logits it holds at a time. */
+#define SW_LM_RESERVE_BYTES ((int64_t)8 << 20)
+int64_t sw_device_lm_head_rows(const sw_device_engine *e, int64_t vocab);
 /* Whether a part keeps keys and values that `layer` makes: it lies there, or before it, and a layer
  * of this part or of one behind it reads them. */
 bool sw_device_lm_keeps(const sw_device_lm *part, int64_t layer);

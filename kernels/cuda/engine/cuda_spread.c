@@ -8,6 +8,7 @@
  */
 #include "formats/base/size.h"
 #include "kernels/cuda/engine/cuda_lm.h"
+#include "kernels/engine/spread/spread_plan.h"
 
 sw_device_lm *sw_device_lm_last(sw_device_lm *lm)
 {
@@ -30,6 +31,55 @@ bool sw_device_lm_keeps(const sw_device_lm *part, int64_t layer)
     for (int64_t l = part->first; l < m->n_layers; l++)
         if (m->shares_kv[l] == layer + 1) return true;
     return false;
+}
+
+/* ---- what it takes ---- */
+
+/* Of a sequence of max_seq tokens: what a layer keeps, of which some goes with another part too. */
+static int64_t kept_bytes(const sw_device_engine *e, const sw_kv_form *kv, int64_t layer)
+{
+    const sw_model *m = e->m;
+    const int64_t width = sw_device_k_width(m, layer) + sw_device_v_width(m, layer);
+
+    return e->max_positions * width * sw_device_kv_bytes(kv) +
+           sw_device_state_floats(m, layer) * (int64_t)sizeof(float) +
+           sw_device_far_elems(m, layer, e->max_positions) * (int64_t)sizeof(sw_bf16);
+}
+
+/* What a layer keeps that others read may be on every device. */
+static int64_t each_bytes(const sw_device_engine *e, const sw_kv_form *kv)
+{
+    const sw_model *m = e->m;
+    int64_t sum = SW_LM_RESERVE_BYTES + e->max_tokens * m->hidden * (int64_t)sizeof(float);
+
+    for (int64_t l = 0; l < m->n_layers; l++) {
+        bool is_read = false;
+
+        for (int64_t by = l + 1; by < m->n_layers; by++)
+            is_read = is_read || m->shares_kv[by] == l + 1;
+        if (is_read) sum += kept_bytes(e, kv, l);
+    }
+    return sum;
+}
+
+void sw_device_lm_need(struct sw_spread_need *need, const sw_device_engine *e, const sw_lm *lm)
+{
+    const sw_model *m = e->m;
+    const sw_kv_form *kv = &lm->blocks[0].kv;
+    const int64_t vocab = lm->head.n_out;
+
+    need->n_layers = m->n_layers;
+    for (int64_t l = 0; l < m->n_layers; l++)
+        need->layer_bytes[l] = sw_device_block_bytes(e, &lm->blocks[l]) + kept_bytes(e, kv, l);
+    need->first_bytes = sw_device_weight_bytes(e, &lm->embed) +
+                        sw_device_weight_bytes(e, &lm->positions) + sw_device_side_bytes(e, lm) +
+                        e->max_tokens * (1 + m->n_layers * m->side_inputs) * 4;
+    need->last_bytes = sw_device_weight_bytes(e, &lm->head) +
+                       sw_device_lm_head_rows(e, vocab) * vocab * (int64_t)sizeof(float);
+    need->each_bytes = each_bytes(e, kv);
+    need->shared_bytes = lm->head.dense == lm->embed.dense && !lm->head.tiles
+                             ? sw_device_weight_bytes(e, &lm->embed)
+                             : 0;
 }
 
 /* ---- making one ---- */

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "kernels/engine/spread_plan.h"
+#include "kernels/engine/spread/spread_plan.h"
 #include "tests/support/toys/random.h"
 
 #define GB ((int64_t)1000000000)

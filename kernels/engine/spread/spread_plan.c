@@ -4,7 +4,7 @@
  * as fit that share of its room, which no other cut into the same rooms beats. The least share is
  * found by halving.
  */
-#include "kernels/engine/spread_plan.h"
+#include "kernels/engine/spread/spread_plan.h"
 
 #include <stdbool.h>
 #include <stdio.h>

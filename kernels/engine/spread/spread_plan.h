@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-#define SW_SPREAD_MAX 64 /* devices */
+#define SW_SPREAD_DEVICES_MAX 64 /* devices */
 
 /* What has to find room, in bytes. A head that is the embedding counts for both ends. */
 typedef struct sw_spread_need {
