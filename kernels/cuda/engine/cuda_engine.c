@@ -199,7 +199,10 @@ sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_mo
 
 void sw_device_engine_free(sw_device_engine *e)
 {
+    sw_err ignored = {0};
+
     if (!e) return;
+    (void)!sw_device_use(e->gpu, &ignored);
     sw_cublaslt_close(e->lt);
     sw_device_put(e->gpu, e->d_gemm_work);
     sw_device_store_free(&e->store);

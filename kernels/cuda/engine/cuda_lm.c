@@ -294,6 +294,9 @@ sw_code sw_device_lm_new(sw_device_lm **out, sw_device_engine *e, const sw_lm *f
 
 static void part_free(sw_device_lm *lm)
 {
+    sw_err ignored = {0};
+
+    (void)!sw_device_use(lm->e->gpu, &ignored);
     sw_device_hop_free(lm->hop);
     sw_device_stream_free(lm->streamed);
     for (int64_t l = 0; lm->blocks && l < lm->n_resident; l++) sw_device_block_free(lm->blocks[l]);

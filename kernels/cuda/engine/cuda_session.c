@@ -45,6 +45,13 @@ static sw_code cross_cache(const sw_device_session *s, const sw_session_part *fr
     return rc;
 }
 
+static sw_code fill_angles(const sw_session_part *p, int64_t first, int64_t end, sw_err *err)
+{
+    sw_code rc = sw_device_use(p->lm->e->gpu, err);
+
+    return rc == SW_OK ? sw_device_angles_fill(p->lm->e, first, end, err) : rc;
+}
+
 /* Angles of so many positions in every part, where they do not depend on the length. */
 static sw_code prepare(const sw_device_session *s, int64_t end, sw_err *err)
 {
@@ -55,7 +62,7 @@ static sw_code prepare(const sw_device_session *s, int64_t end, sw_err *err)
         (m->has_window_rope && sw_rope_depends_on(m, &m->window_rope, end)))
         return SW_OK;
     for (int i = 0; i < s->n_parts && rc == SW_OK; i++)
-        rc = sw_device_angles_fill(s->parts[i].lm->e, 0, end, err);
+        rc = fill_angles(&s->parts[i], 0, end, err);
     return rc;
 }
 
@@ -306,7 +313,7 @@ static sw_code prepare_step(sw_device_session *s, sw_err *err)
 
     for (int64_t i = 0; i < s->n_seqs && rc == SW_OK; i++) {
         for (int p = 0; p < s->n_parts && rc == SW_OK; p++)
-            rc = sw_device_angles_fill(s->parts[p].lm->e, s->n_fed[i], s->n_fed[i] + 1, err);
+            rc = fill_angles(&s->parts[p], s->n_fed[i], s->n_fed[i] + 1, err);
         s->n_fed[i]++;
     }
     return rc;

@@ -235,6 +235,7 @@ void sw_device_session_free(sw_device_session *s)
     for (int i = 0; i < s->n_parts && s->n_parts > 1; i++) /* the next part may still read of it */
         (void)!sw_device_sync(s->parts[i].lm->e->gpu, &ignored);
     for (int i = 0; i < s->n_parts; i++) {
+        (void)!sw_device_use(s->parts[i].lm->e->gpu, &ignored);
         sw_session_drop_graph(&s->parts[i]);
         sw_cuda_chain_free(s->parts[i].chain);
         sw_device_store_free(&s->parts[i].store);
