@@ -16,15 +16,15 @@ const char *sw_device_word(int i);
     {.name = "device", .group = SW_OPT_RESOURCES, .kind = SW_OPT_TEXT,                             \
      .offset = offsetof(type, field), .arg = "D", .offers = sw_device_word,                        \
      .help = "cpu (default), cuda: the first CUDA device and, where processes can share the "      \
-             "work, all that are like it, cuda:N, some as cuda:0,2, or auto: the first CUDA "      \
-             "device if there is one, else cpu"}
+             "work or a model's layers be spread, all that are like it, cuda:N, some as "          \
+             "cuda:0,2, or auto: the first CUDA device if there is one, else cpu"}
 
 /* And one for a `uint64_t` field, where a model may stream from host memory. */
 #define SW_DEVICE_MEMORY_ROW(type, field)                                                          \
     {.name = "device-memory", .group = SW_OPT_RESOURCES, .kind = SW_OPT_SIZE,                      \
      .offset = offsetof(type, field), .arg = "BYTES",                                              \
-     .help = "device memory to use at most (default: what is free); blocks of a model that do "    \
-             "not fit stay in host memory and are copied in turn"}
+     .help = "memory of each device to use at most (default: what is free); blocks of a model "    \
+             "that do not fit stay in host memory and are copied in turn"}
 
 /* *index = N of cuda:N, 0 of cuda and of auto where there is a device; -1: the CPU. SW_E_USAGE: no
  * such word. */
