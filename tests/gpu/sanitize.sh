@@ -53,6 +53,7 @@ test_quantize every_dense_architecture
 test_engine_memory qwen3_moe
 test_engine_memory gemma2
 test_solver
+test_solver_wide
 test_search
 test_marlin'
 
