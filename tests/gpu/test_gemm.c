@@ -131,6 +131,16 @@ static void check_all(gpu_case *c, int salt)
             }
 }
 
+static void check_shape(const gpu_shape *shape, int salt)
+{
+    gpu_case c;
+
+    gpu_case_new(&c, shape);
+    gpu_case_expect(&c);
+    check_all(&c, salt);
+    gpu_case_free(&c);
+}
+
 static void quantizes_as_defined(void **state)
 {
     static const int64_t sizes[][2] = {{1, 32}, {3, 200}, {2, 8192}, {5, 33000}, {17, 4096}};
@@ -184,13 +194,9 @@ static void exact_sums(void **state)
     for (int v = 0; v < N_VARIANTS; v++)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             gpu_shape s = shape_of(v, sizes[i][0], sizes[i][1], sizes[i][2]);
-            gpu_case c;
 
             s.is_exact = true;
-            gpu_case_new(&c, &s);
-            gpu_case_expect(&c);
-            check_all(&c, v + (int)i);
-            gpu_case_free(&c);
+            check_shape(&s, v + (int)i);
         }
 }
 
@@ -223,14 +229,10 @@ static void every_cut(void **state)
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             gpu_shape s = shape_of(v, 1 + (int64_t)(v * 7 + (int64_t)i * 31) % 140, sizes[i][0],
                                    sizes[i][1]);
-            gpu_case c;
 
             s.x_gap = v % 3 * 4;
             s.y_gap = v % 4 * 4;
-            gpu_case_new(&c, &s);
-            gpu_case_expect(&c);
-            check_all(&c, v);
-            gpu_case_free(&c);
+            check_shape(&s, v);
         }
 }
 
@@ -243,12 +245,8 @@ static void full_device(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         gpu_shape s = shape_of(of[i], 64, 8192, i ? 4096 : 16384);
-        gpu_case c;
 
-        gpu_case_new(&c, &s);
-        gpu_case_expect(&c);
-        check_all(&c, (int)i);
-        gpu_case_free(&c);
+        check_shape(&s, (int)i);
     }
 }
 
@@ -300,6 +298,25 @@ static void many_blocks(void **state)
                 if (sw_cuda_kernels[kernel].can_run(&c.problem, t)) check(&c, &plan);
             }
         }
+        gpu_case_free(&c);
+    }
+}
+
+/* Blocks of pairs of CTAs of which a cluster does some alone, and two share the last. */
+static void shared_rounds(void **state)
+{
+    static const int of[] = {15, 16, 18, 20};
+
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        sw_cuda_plan plan = {sw_cuda_kernel_find("w8a8_persistent"), 0, 1, {90, 9}, true, false};
+        gpu_shape s = shape_of(of[i % 4], 600, 520, 1024);
+        gpu_case c;
+
+        s.is_exact = i / 4;
+        gpu_case_new(&c, &s);
+        gpu_case_expect(&c);
+        check(&c, &plan);
         gpu_case_free(&c);
     }
 }
@@ -356,12 +373,8 @@ static void ring_turns(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         gpu_shape s = shape_of(of[i], 17, 256, 5120);
-        gpu_case c;
 
-        gpu_case_new(&c, &s);
-        gpu_case_expect(&c);
-        check_all(&c, (int)i);
-        gpu_case_free(&c);
+        check_shape(&s, (int)i);
     }
 }
 
@@ -412,13 +425,9 @@ static void whole_blocks(void **state)
     for (size_t i = 0; i < sizeof of / sizeof *of; i++)
         for (int64_t k = 128; k <= 1408; k += 640) {
             gpu_shape s = shape_of(of[i], 150, 512, k);
-            gpu_case c;
 
             s.is_exact = true;
-            gpu_case_new(&c, &s);
-            gpu_case_expect(&c);
-            check_all(&c, (int)i);
-            gpu_case_free(&c);
+            check_shape(&s, (int)i);
         }
 }
 
@@ -576,6 +585,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_cut), cmocka_unit_test(every_m),
         cmocka_unit_test(full_device), cmocka_unit_test(full_pairs), cmocka_unit_test(sixteens),
         cmocka_unit_test(cublas_has_rows), cmocka_unit_test(many_blocks),
+        cmocka_unit_test(shared_rounds),
         cmocka_unit_test(two_streams), cmocka_unit_test(older_devices),
         cmocka_unit_test(ring_turns), cmocka_unit_test(whole_blocks),
         cmocka_unit_test(refuses_what_it_cannot),

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda_gemm.h"
 
 static const sw_cuda_device h200 = {90, 132};
@@ -278,6 +279,29 @@ static void kinds_of_weights(void **state)
     goes(CHANNEL, 8192, 8192, 4, "mma_sync", NULL);
 }
 
+/* Whole rounds of blocks, and what is left of them: shared where that is half a round or less. */
+static void rounds_of_blocks(void **state)
+{
+    static const struct {
+        int64_t blocks, clusters, stages, n_whole, n_clusters;
+    } want[] = {
+        {132, 66, 64, 132, 66}, {133, 66, 64, 132, 66}, {165, 66, 64, 132, 66},
+        {166, 66, 64, 166, 66}, {33, 66, 64, 0, 66},    {34, 66, 64, 34, 34},
+        {1, 66, 64, 0, 2},      {1, 66, 8, 0, 2},       {1, 66, 6, 1, 1},
+        {1, 66, 9, 1, 1},       {1, 66, 0, 1, 1},       {5, 1, 64, 5, 1},
+        {9, 4, 64, 8, 4},       {11, 4, 64, 11, 4},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        w8a8_rounds have = sw_w8a8_rounds_of(want[i].blocks, want[i].clusters, want[i].stages);
+
+        if (have.n_whole != want[i].n_whole || have.n_clusters != want[i].n_clusters)
+            fail_msg("row %zu: have %lld blocks and %lld clusters", i, (long long)have.n_whole,
+                     (long long)have.n_clusters);
+    }
+}
+
 /* Rows of Y that the copy engine cannot store are left to others, and a name that is asked for is
  * taken where it can run. */
 static void what_else_decides(void **state)
@@ -300,7 +324,7 @@ int main(void)
         cmocka_unit_test(every_plan_can_run), cmocka_unit_test(few_multiprocessors),
         cmocka_unit_test(measured_best), cmocka_unit_test(measured_best_of_few),
         cmocka_unit_test(measured_best_of_pairs),
-        cmocka_unit_test(measured_best_of_bytes),
+        cmocka_unit_test(measured_best_of_bytes), cmocka_unit_test(rounds_of_blocks),
         cmocka_unit_test(kinds_of_weights), cmocka_unit_test(what_else_decides),
     };
 

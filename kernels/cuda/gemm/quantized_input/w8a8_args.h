@@ -24,8 +24,8 @@ typedef enum w8a8_kind {
 
 #define SW_W8A8_RECORD_BYTES 256 /* room for a tile's scales of a group */
 
-/* How clusters of a persistent kernel go through Y: blocks side by side by channel and by token, how
- * many of them a cluster does by itself, and the same with the halves of the others. */
+/* How clusters of a persistent kernel go through Y: blocks side by side by channel and by token,
+ * how many of them a cluster does by itself, and the same with the halves of the others. */
 typedef struct w8a8_grid {
     int by_channel, by_token, n_whole, n_all;
 } w8a8_grid;
@@ -46,7 +46,7 @@ typedef struct w8a8_args {
     int tile_bytes, zero_none;
     int split;               /* CTAs of a cluster, which share k */
     w8a8_grid grid;          /* of the persistent kernels */
-    int x_rows;              /* of a block's box of X: as many as there are tokens, if fewer */
+    int x_rows;              /* that a block brings of X: as many as there are tokens, if fewer */
     bool scales_are_bf16, y_is_bf16, y_is_aligned, has_x_groups;
 } w8a8_args;
 
@@ -63,7 +63,7 @@ typedef struct w8a8_maps {
 /* Of the persistent kernels. */
 typedef struct a8l_maps {
     CUtensorMap x; /* as above */
-    CUtensorMap y; /* [m, n_out]: 64 channels x 64 tokens; not set where rows of Y are not aligned */
+    CUtensorMap y; /* [m, n_out]: 64 channels x 64 tokens; not set where its rows are not aligned */
 } a8l_maps;
 
 typedef struct w8a8_kernel {

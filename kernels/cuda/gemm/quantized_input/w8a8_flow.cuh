@@ -1,9 +1,9 @@
 /* w8a8_flow.cuh - the main loop of a consumer warpgroup for many tokens whose sums leave the tensor
  * cores with every stage, which never run empty between the first stage of a block of Y and the
  * last: the tokens go through in pieces, and two are on their way at any time, be they of one stage
- * or of two. Where another block follows they go on to that, so that its first pieces are multiplied while
- * the sums of the one before are stored. w8a8_multiply_pieces lets them run empty with every stage,
- * with 16 registers less.
+ * or of two. Where another block follows they go on to that, so that its first pieces are
+ * multiplied while the sums of the one before are stored. w8a8_multiply_pieces lets them run empty
+ * with every stage, with 16 registers less.
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_FLOW_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_W8A8_FLOW_CUH

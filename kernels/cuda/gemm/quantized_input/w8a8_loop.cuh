@@ -169,7 +169,7 @@ struct w8a8_ring {
     }
 };
 
-/* The last stage of a block of Y is done with: what a ring does that keeps it for something else. */
+/* The last stage of a block of Y is done with, which some rings keep for something else. */
 template <typename ring_type>
 static __device__ __forceinline__ void w8a8_release_last(ring_type &ring, uint32_t stage_bar)
 {

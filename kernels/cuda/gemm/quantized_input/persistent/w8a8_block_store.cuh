@@ -102,17 +102,6 @@ static __device__ __forceinline__ void a8l_pairs(uint32_t *out, const type *sums
                                  (float)sums[2 * h + 1] * c.scale[h] * x[1], BF16);
 }
 
-#ifdef STOREFIRST
-static __device__ __forceinline__ void hint_store_2d(const CUtensorMap *map, int x, int y, uint32_t src)
-{
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group.L2::cache_hint "
-                 "[%0, {%1, %2}], [%3], %4;\n"
-                 "cp.async.bulk.commit_group;" ::"l"(map),
-                 "r"(x), "r"(y), "r"(src), "l"(sw_policy_evict_first())
-                 : "memory");
-}
-#define sw_tensor_store_2d hint_store_2d
-#endif
 /* Where a warpgroup lays out rows of Y: 8 KB each, in multiples of 1024. */
 struct a8l_rows {
     uint32_t own, weights;
@@ -139,7 +128,7 @@ static __device__ __forceinline__ void a8l_lay_out(const type *sums, uint32_t as
     }
 }
 
-/* Such rows to Y, by all threads: what the copy engine cannot do where rows of Y are not aligned. */
+/* Such rows to Y, by all threads: the copy engine cannot where rows of Y are not aligned. */
 static __device__ __forceinline__ void a8l_put_rows(const w8a8_args &a, int token0, int n_tile,
                                                     uint32_t rows)
 {

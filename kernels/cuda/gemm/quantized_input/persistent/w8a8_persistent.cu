@@ -2,7 +2,6 @@
  * table. */
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/gemm/quantized_input/persistent/w8a8_rounds.h"
 #include "kernels/cuda/gemm/quantized_input/w8a8_rows.h"
 #include "kernels/cuda/gemm/tensor_map.cuh"
 
@@ -94,7 +93,7 @@ static sw_code map_all(a8l_maps *maps, const sw_cuda_gemm *p, const w8a8_args *a
 {
     int64_t stride = sw_cuda_codes_stride(p->tiles.k_in);
     sw_code rc = sw_tensor_map_2d(&maps->x, p->x_codes.d_codes, 1, stride, p->m, stride, 128,
-                                  N_TOKENS / cluster, err);
+                                  args->x_rows / cluster, err);
 
     if (rc || !args->y_is_aligned) return rc;
     return sw_tensor_map_2d(&maps->y, p->d_y, 2, args->n_out, p->m, p->y_stride, 64, 64, err);
@@ -108,13 +107,15 @@ extern "C" sw_code sw_w8a8_persistent_run(const sw_cuda_gemm *p, const sw_cuda_p
     int64_t by_channel = sw_cuda_up(p->tiles.n_out, N_CHANNELS * cluster);
     int64_t by_token = sw_cuda_up(p->m, N_TOKENS);
     int64_t clusters = plan->device.n_sms > cluster ? plan->device.n_sms / cluster : 1;
-    w8a8_rounds rounds =
-        sw_w8a8_rounds_of(by_channel * by_token, clusters, cluster > 1 ? sw_cuda_up(args.k_tiles, 2) : 0);
+    int64_t shared_stages = cluster > 1 ? sw_cuda_up(args.k_tiles, 2) : 0;
+    w8a8_rounds rounds = sw_w8a8_rounds_of(by_channel * by_token, clusters, shared_stages);
     a8l_maps maps = {};
     void *params[] = {&maps, &args};
-    sw_code rc = map_all(&maps, p, &args, cluster, err);
+    sw_code rc;
 
     (void)d_workspace;
+    args.x_rows = (int)sw_cuda_up(sw_cuda_x_rows(p, &sw_w8a8_persistent_tiles[0]), 16) * 16;
+    rc = map_all(&maps, p, &args, cluster, err);
     if (rc) return rc;
     args.grid = {(int)by_channel, (int)by_token, (int)rounds.n_whole,
                  (int)(rounds.n_whole + (by_channel * by_token - rounds.n_whole) * cluster)};

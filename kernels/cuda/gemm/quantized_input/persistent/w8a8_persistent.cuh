@@ -24,9 +24,7 @@
 #define SW_A8L_T 256          /* tokens of a block */
 #define SW_A8L_NT 2           /* tiles of channels of a block, one a consumer warpgroup */
 #define SW_A8L_THREADS 384
-#ifndef SW_A8L_BAND
 #define SW_A8L_BAND 8         /* blocks of tokens that are walked side by side */
-#endif
 
 template <int KIND, int MODE>
 using a8l_stage = w8a8_stage<KIND, SW_A8L_T, SW_A8L_NT, MODE != W8A8_PLAIN>;
@@ -114,8 +112,7 @@ static __device__ __forceinline__ void a8l_copy_x(const CUtensorMap *map, const 
                                                   const w8a8_place &p, int it, uint32_t stage,
                                                   uint32_t bar, uint64_t policy, bool is_shared)
 {
-    constexpr int half = SW_A8L_T / 2;
-    int k = (p.stage0 + it) * 128;
+    int half = a.x_rows / 2, k = (p.stage0 + it) * 128;
 
     if constexpr (NC == 1)
         w8a8_copy_x<KIND, SW_A8L_T, SW_A8L_NT, MODE != W8A8_PLAIN>(map, a, p, it, stage, bar,
@@ -223,8 +220,8 @@ static __device__ __forceinline__ a8l_rows a8l_rows_of(const ring_type &ring, co
 }
 
 /* Of the sums that both CTAs of a pair have of the same block, each CTA's half of the tokens, to
- * the first half of its own: what it has of the other half goes through its ring, of which the stage
- * that is kept and the one behind it may be in use. */
+ * the first half of its own: what it has of the other half goes through its ring, of which the
+ * stage that is kept and the one behind it may be in use. */
 template <int STAGES, typename ring_type, typename type>
 static __device__ __forceinline__ void a8l_add_other(type (&total)[128], const ring_type &ring,
                                                      uint32_t rank)
@@ -307,7 +304,7 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
         w8a8_flow_stage<KIND, T, PIECE, MODE, 1, true>(total, way, ring, a, p, left == 0);
         if (left > 0) continue;
         a8l_store_pair<KIND, MODE, STAGES, BF16>(total, y_map, a, p, ring, part,
-                                           walk.is_shared(a.grid));
+                                                 walk.is_shared(a.grid));
         walk.next();
         if (!walk.is_there(a.grid)) break;
 #pragma unroll
@@ -319,64 +316,10 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
     if (left == 1) {
         w8a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, way, ring, a, p, true);
         a8l_store_pair<KIND, MODE, STAGES, BF16>(total, y_map, a, p, ring, part,
-                                           walk.is_shared(a.grid));
+                                                 walk.is_shared(a.grid));
     } else {
         sw_wgmma_wait<0>();
         ring.release(ring.bar());
-    }
-}
-
-/* All products of a block of Y by 8-bit integers, straight into the totals, two batches in the tensor
- * cores at any time: as w8a8_multiply, but they do not run empty where the loop turns. */
-template <int KIND, int MODE, typename ring_type>
-static __device__ __forceinline__ void a8l_multiply(int (&total)[128], ring_type &ring,
-                                                    const w8a8_args &a, const w8a8_place &p)
-{
-    int tile = (int)threadIdx.x / 128, left = p.n_stages;
-    uint32_t frag[2][16], before = 0;
-
-    ring.wait();
-    w8a8_load<KIND, SW_A8L_T, SW_A8L_NT, false>(frag[0], a, p, ring.stage(), tile);
-#pragma unroll 1
-    for (; left > 2; left -= 2)
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            uint32_t bar = ring.bar();
-
-            w8a8_issue(total, frag[i], ring.stage(), 1);
-            ring.turn();
-            ring.wait();
-            sw_wgmma_wait<1>();
-            if (before) ring.release(before);
-            w8a8_load<KIND, SW_A8L_T, SW_A8L_NT, false>(frag[1 - i], a, p, ring.stage(), tile);
-            before = bar;
-        }
-    if (left == 2) {
-        uint32_t bar = ring.bar();
-
-        w8a8_issue(total, frag[0], ring.stage(), 1);
-        ring.turn();
-        ring.wait();
-        sw_wgmma_wait<1>();
-        if (before) ring.release(before);
-        w8a8_load<KIND, SW_A8L_T, SW_A8L_NT, false>(frag[1], a, p, ring.stage(), tile);
-        before = bar;
-        bar = ring.bar();
-        w8a8_issue(total, frag[1], ring.stage(), 1);
-        ring.turn();
-        sw_wgmma_wait<0>();
-        sw_hold(total);
-        ring.release(before);
-        w8a8_release_last(ring, bar);
-    } else {
-        uint32_t bar = ring.bar();
-
-        w8a8_issue(total, frag[0], ring.stage(), 1);
-        ring.turn();
-        sw_wgmma_wait<0>();
-        sw_hold(total);
-        if (before) ring.release(before);
-        w8a8_release_last(ring, bar);
     }
 }
 
@@ -395,14 +338,11 @@ static __device__ __forceinline__ void a8l_consume_block(const CUtensorMap *y_ma
         a8l_fetch_aside<KIND, SW_A8L_T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
     w8a8_clear(total, zero_addr);
     if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN)
-#ifdef NODRAIN
-        a8l_multiply<KIND, MODE>(total[0], ring, a, p);
-#else
         w8a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT>(total, ring, a, p);
-#endif
     else w8a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
     if constexpr (NC > 1)
-        a8l_store_pair<KIND, MODE, STAGES, BF16>(total[0], y_map, a, p, ring, part, walk.is_shared(a.grid));
+        a8l_store_pair<KIND, MODE, STAGES, BF16>(total[0], y_map, a, p, ring, part,
+                                                 walk.is_shared(a.grid));
     else a8l_store_own<KIND, MODE>(total[0], a, p, part);
 }
 
@@ -443,11 +383,12 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
 
         sw_more_registers<registers::consumer>();
         sw_grid_wait_previous(); /* scales and sums of X, and Y, which it may still read */
-        if constexpr (flows) a8l_consume_flow<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk);
+        if constexpr (flows)
+            a8l_consume_flow<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk);
         else
             for (; walk.is_there(a.grid); walk.next())
                 a8l_consume_block<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk,
-                                                      sw_smem_addr(&s_zero));
+                                                            sw_smem_addr(&s_zero));
         ring.give_back();
         if (NC > 1 && threadIdx.x % 128 == 0) sw_bulk_wait();
     }
