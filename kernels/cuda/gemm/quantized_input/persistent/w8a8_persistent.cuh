@@ -12,8 +12,7 @@
  *   pairs: of 8-bit weights where nothing changes along k, two CTAs of a cluster take blocks of the
  *          same tokens side by side. Each brings half of the inputs of a stage to both, and a stage
  *          is replaced when both are done with it
- *   store: through shared memory, a quarter at a time, so that rows of Y are written 128 bytes at
- *          a time; for the pairs w8a8_block_store.cuh
+ *   store: w8a8_block_store.cuh, while the next block is multiplied
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
@@ -29,22 +28,10 @@
 template <int KIND, int MODE>
 using a8l_stage = w8a8_stage<KIND, SW_A8L_T, SW_A8L_NT, MODE != W8A8_PLAIN>;
 
-/* Of shared memory, what a warpgroup stores its sums with beside its rows of Y. */
-template <int KIND, int MODE> __host__ __device__ constexpr int a8l_aside_bytes(void)
-{
-    return SW_A8L_CTAS(KIND, MODE) > 1 ? a8l_aside<SW_A8L_T>::bytes : 0;
-}
-
 template <int KIND, int MODE, int STAGES> constexpr int a8l_shared_bytes(void)
 {
     return STAGES * a8l_stage<KIND, MODE>::bytes +
-           SW_A8L_NT * (SW_W8A8_PARK_BYTES + a8l_aside_bytes<KIND, MODE>()) + 1024;
-}
-
-/* Do products go on from block to block? */
-__host__ __device__ constexpr bool a8l_flows(int kind, int mode)
-{
-    return w8a8_is_float(kind) && SW_A8L_CTAS(kind, mode) > 1;
+           SW_A8L_NT * (SW_W8A8_PARK_BYTES + a8l_aside<SW_A8L_T>::bytes) + 1024;
 }
 
 /* What a block's sums end up in. */
@@ -177,10 +164,10 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
     }
 }
 
-/* The ring of a pair, whose consumers keep the last stage of a block for its rows of Y. */
+/* The ring, whose consumers keep the last stage of a block for its rows of Y. */
 template <int NC, int STAGES>
 struct a8l_ring : w8a8_cluster_ring<NC, STAGES> {
-    static constexpr bool keeps_last = NC > 1;
+    static constexpr bool keeps_last = true;
     uint32_t kept; /* the barrier of the stage that is kept; 0: none */
 
     /* The stage that is kept, back to the ring. */
@@ -194,7 +181,7 @@ struct a8l_ring : w8a8_cluster_ring<NC, STAGES> {
     }
     __device__ __forceinline__ void release(uint32_t stage_bar)
     {
-        if (keeps_last) give_back();
+        give_back();
         w8a8_cluster_ring<NC, STAGES>::release(stage_bar);
     }
     __device__ __forceinline__ void keep(uint32_t stage_bar)
@@ -254,29 +241,19 @@ static __device__ __forceinline__ void a8l_add_other(type (&total)[128], const r
     }
 }
 
-/* A pair's sums to Y. */
-template <int KIND, int MODE, int STAGES, bool BF16, typename ring_type, typename type>
+/* A block's sums to Y. */
+template <int KIND, int MODE, int STAGES, bool BF16, int NC, typename ring_type, typename type>
 static __device__ __forceinline__ void
-a8l_store_pair(type (&total)[128], const CUtensorMap *y_map, const w8a8_args &a,
+a8l_store(type (&total)[128], const CUtensorMap *y_map, const w8a8_args &a,
                const w8a8_place &p, const ring_type &ring, const a8l_part &part, bool is_shared)
 {
     constexpr int T = SW_A8L_T;
     int n_tile = p.n_tile0 + (int)threadIdx.x / 128;
     a8l_rows rows = a8l_rows_of<KIND, MODE>(ring, part);
 
-    if (is_shared) a8l_add_other<STAGES>(total, ring, p.rank);
-    a8l_store_block<KIND, BF16, T>(total, y_map, a, p, n_tile, is_shared, part.aside, rows);
-}
-
-/* Sums of a CTA alone. */
-template <int KIND, int MODE, typename type>
-static __device__ __forceinline__ void a8l_store_own(const type *total, const w8a8_args &a,
-                                                     const w8a8_place &p, const a8l_part &part)
-{
-    int n_tile = p.n_tile0 + (int)threadIdx.x / 128;
-    w8a8_channels c = w8a8_channels_of<KIND, MODE>(a, n_tile);
-
-    w8a8_store_own<KIND, SW_A8L_T, MODE>(total, a, p.token0, n_tile, c, a.x_scales, part.park);
+    if constexpr (NC > 1)
+        if (is_shared) a8l_add_other<STAGES>(total, ring, p.rank);
+    a8l_store_block<KIND, MODE, BF16, T>(total, y_map, a, p, n_tile, is_shared, part.aside, rows);
 }
 
 /* All blocks of a pair in E4M3, whose products never end in between: one row of stages, two a turn,
@@ -295,7 +272,7 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
     float total[T / 2] = {};
     int left = p.n_stages;
 
-    a8l_fetch_aside<KIND, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
+    a8l_fetch_aside<KIND, MODE, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
     w8a8_flow_begin<KIND, T, PIECE, MODE>(way, ring, a, p);
 #pragma unroll 1
     while (left > 1) {
@@ -303,20 +280,20 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
         left -= 2;
         w8a8_flow_stage<KIND, T, PIECE, MODE, 1, true>(total, way, ring, a, p, left == 0);
         if (left > 0) continue;
-        a8l_store_pair<KIND, MODE, STAGES, BF16>(total, y_map, a, p, ring, part,
-                                                 walk.is_shared(a.grid));
+        a8l_store<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
+                                                walk.is_shared(a.grid));
         walk.next();
         if (!walk.is_there(a.grid)) break;
 #pragma unroll
         for (int i = 0; i < T / 2; i++) total[i] = 0;
         p = a8l_place<NC>(a, walk);
         left = p.n_stages;
-        a8l_fetch_aside<KIND, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
+        a8l_fetch_aside<KIND, MODE, T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
     }
     if (left == 1) {
         w8a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, way, ring, a, p, true);
-        a8l_store_pair<KIND, MODE, STAGES, BF16>(total, y_map, a, p, ring, part,
-                                                 walk.is_shared(a.grid));
+        a8l_store<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
+                                                walk.is_shared(a.grid));
     } else {
         sw_wgmma_wait<0>();
         ring.release(ring.bar());
@@ -334,19 +311,16 @@ static __device__ __forceinline__ void a8l_consume_block(const CUtensorMap *y_ma
     w8a8_place p = a8l_place<NC>(a, walk);
     typename a8l_total<KIND, MODE>::type total[1][128];
 
-    if constexpr (NC > 1)
-        a8l_fetch_aside<KIND, SW_A8L_T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
+    a8l_fetch_aside<KIND, MODE, SW_A8L_T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
     w8a8_clear(total, zero_addr);
     if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN)
         w8a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT>(total, ring, a, p);
     else w8a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
-    if constexpr (NC > 1)
-        a8l_store_pair<KIND, MODE, STAGES, BF16>(total[0], y_map, a, p, ring, part,
-                                                 walk.is_shared(a.grid));
-    else a8l_store_own<KIND, MODE>(total[0], a, p, part);
+    a8l_store<KIND, MODE, STAGES, BF16, NC>(total[0], y_map, a, p, ring, part,
+                                            walk.is_shared(a.grid));
 }
 
-/* BF16: Y of a pair, else F16; of a CTA alone w8a8_args says it. */
+/* BF16: Y, else F16. */
 template <int KIND, int MODE, int STAGES, bool BF16>
 static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     swk_w8a8_persistent_sm90(const __grid_constant__ a8l_maps maps, const w8a8_args a)
@@ -375,7 +349,7 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
         else if (a8l_ends_shared<NC>(a.grid))
             sw_cluster_sync();
     } else {
-        uint32_t group = threadIdx.x / 128, aside = a8l_aside_bytes<KIND, MODE>();
+        uint32_t group = threadIdx.x / 128, aside = a8l_aside<SW_A8L_T>::bytes;
         a8l_part part = {parks + group * SW_W8A8_PARK_BYTES,
                          parks + SW_A8L_NT * SW_W8A8_PARK_BYTES + group * aside};
         a8l_ring<NC, STAGES> ring = {{{stages, full, empty, bytes, 0, 0}}, 0};
@@ -390,7 +364,7 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
                 a8l_consume_block<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk,
                                                             sw_smem_addr(&s_zero));
         ring.give_back();
-        if (NC > 1 && threadIdx.x % 128 == 0) sw_bulk_wait();
+        if (threadIdx.x % 128 == 0) sw_bulk_wait();
     }
     if (NC > 1) sw_cluster_part();
 }
