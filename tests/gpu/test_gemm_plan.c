@@ -158,7 +158,13 @@ static void measured_best(void **state)
     goes(W4A8F, 8192, 8192, 1024, "w8a8_persistent", NULL);
     goes(FP8, 4096, 28672, 256, "w8a8_persistent", NULL);
     goes(W8A8, 4096, 28672, 256, "w8a8_persistent", NULL);
-    goes(W8A8, 4096, 28672, 255, "w8a8_split_k", NULL);
+    goes(W8A8, 4096, 28672, 129, "w8a8_persistent", NULL);
+    goes(FP8, 8192, 10240, 160, "w8a8_persistent", NULL);
+    goes(FP8, 14336, 4096, 256, "w8a8_split_k", NULL);
+    goes(FP8, 4096, 4096, 320, "w8a8_persistent", NULL);
+    goes(W8A8, 4096, 6144, 512, "w8a8_persistent", NULL);
+    goes(W8A8, 14336, 4096, 768, "w8a8_persistent", NULL);
+    goes(FP8_BLOCK, 4096, 6144, 512, "w8a8_split_k", NULL);
     goes(FP8_BLOCK, 4096, 28672, 256, "w8a8_split_k", NULL);
     goes(W4A8F, 8192, 8192, 8, "w8a8_split_k", "t16_deep");
     goes(FP8, 8192, 8192, 8200, "w8a8_persistent", NULL); /* cuBLASLt wants sixteens */
@@ -245,7 +251,7 @@ static void measured_best_of_bytes(void **state)
         {W4A8, 4096, 28672, 16, "t16_c128", 1, true},
         {FP8, 4096, 28672, 32, "t32_c128", 1, true},
         {W4A8, 4096, 28672, 64, "t64_c128", 1, true},
-        {FP8, 4096, 28672, 255, "t256_c128", 1, false},
+        {FP8_BLOCK, 4096, 28672, 255, "t256_c128", 1, false},
     };
 
     (void)state;

@@ -27,6 +27,13 @@ __host__ __device__ constexpr bool a8l_flows(int kind, int mode)
     return w8a8_is_float(kind) && SW_A8L_CTAS(kind, mode) > 1;
 }
 
+/* Does a block keep the stage it ends with for its rows of Y? Those whose sums a CTA alone adds up
+ * in fp32 gain nothing, or lose by the stage that the ring is shorter. */
+__host__ __device__ constexpr bool a8l_keeps(int kind, int mode)
+{
+    return !w8a8_is_float(kind) || SW_A8L_CTAS(kind, mode) > 1;
+}
+
 /* Byte offsets of one warpgroup's part of shared memory: scales of the T tokens of a block, scales
  * and zero points of its tile of channels. */
 template <int T>
@@ -37,7 +44,7 @@ struct a8l_aside {
     static constexpr int bytes = (zeros_at + 64 + 127) / 128 * 128;
 };
 
-/* Ask for what sums are still to be multiplied by: where there are scales by groups, they have met
+/* Ask for what sums are still to be multiplied by: where W has scales by groups, they have met
  * those. The part must have been read for the block before. */
 template <int KIND, int MODE, int T>
 static __device__ __forceinline__ void a8l_fetch_aside(const w8a8_args &a, const w8a8_place &p,
@@ -46,10 +53,9 @@ static __device__ __forceinline__ void a8l_fetch_aside(const w8a8_args &a, const
     using at = a8l_aside<T>;
     int thread = (int)threadIdx.x % 128, from = thread * 16;
 
-    if constexpr (MODE != W8A8_X_GROUPS)
 #pragma unroll
-        for (int i = thread; i < T; i += 128)
-            sw_copy4(part + at::x_at + (uint32_t)i * 4, a.x_scales + min(p.token0 + i, a.m - 1));
+    for (int i = thread; i < T; i += 128)
+        sw_copy4(part + at::x_at + (uint32_t)i * 4, a.x_scales + min(p.token0 + i, a.m - 1));
     if (MODE == W8A8_PLAIN && n_tile < a.n_tiles) {
         if (from < 64 * a.scale_bytes)
             sw_copy16_plain(part + at::w_at + (uint32_t)from,
@@ -100,18 +106,14 @@ static __device__ __forceinline__ void a8l_take_zeros(type *total, const w8a8_ar
 
 /* Eight tokens of the lane's two channels, the first of them `token` of the block: sums[0..1] of
  * one channel and sums[2..3] of the other to out[0] and out[1]. */
-template <int MODE, bool BF16, int T, typename type>
+template <bool BF16, int T, typename type>
 static __device__ __forceinline__ void a8l_pairs(uint32_t *out, const type *sums, uint32_t aside,
                                                  int token, const w8a8_channels &c)
 {
     int own = token + (int)threadIdx.x % 4 * 2;
-    float x[2] = {1.0f, 1.0f};
+    uint2 scales = sw_shared8(aside + a8l_aside<T>::x_at + (uint32_t)own * 4);
+    const float x[2] = {__uint_as_float(scales.x), __uint_as_float(scales.y)};
 
-    if (MODE != W8A8_X_GROUPS) {
-        uint2 scales = sw_shared8(aside + a8l_aside<T>::x_at + (uint32_t)own * 4);
-
-        x[0] = __uint_as_float(scales.x), x[1] = __uint_as_float(scales.y);
-    }
 #pragma unroll
     for (int h = 0; h < 2; h++)
         out[h] = sw_round16_pair((float)sums[2 * h] * c.scale[h] * x[0],
@@ -126,7 +128,7 @@ struct a8l_rows {
 
 /* 64 tokens of the lane's sums, from `token` of the block on, as rows of 128 bytes at `rows` in the
  * order of the 128-byte swizzle. */
-template <int MODE, bool BF16, int T, typename type>
+template <bool BF16, int T, typename type>
 static __device__ __forceinline__ void a8l_lay_out(const type *sums, uint32_t aside, int token,
                                                    const w8a8_channels &c, uint32_t rows)
 {
@@ -138,8 +140,8 @@ static __device__ __forceinline__ void a8l_lay_out(const type *sums, uint32_t as
     for (int j = 0; j < 64; j += 16) {
         uint32_t out[4];
 
-        a8l_pairs<MODE, BF16, T>(out, sums + j / 2, aside, token + j, c);
-        a8l_pairs<MODE, BF16, T>(out + 2, sums + j / 2 + 4, aside, token + j + 8, c);
+        a8l_pairs<BF16, T>(out, sums + j / 2, aside, token + j, c);
+        a8l_pairs<BF16, T>(out + 2, sums + j / 2 + 4, aside, token + j + 8, c);
         sw_store_transposed4(to + (uint32_t)j * 128, out);
     }
 }
@@ -162,7 +164,7 @@ static __device__ __forceinline__ void a8l_put_rows(const w8a8_args &a, int toke
 
 /* 64 n tokens of a lane's sums to Y, from `first` of the block on, through the warpgroup's own part
  * alone: where Y is not aligned, or where what a copy leaves of a stage is multiplied. */
-template <int MODE, bool BF16, int T, typename type>
+template <bool BF16, int T, typename type>
 static __device__ __forceinline__ void
 a8l_store_slowly(const type *total, const w8a8_args &a, const w8a8_place &p, int n_tile, int first,
                  int n, uint32_t aside, const w8a8_channels &c, uint32_t rows)
@@ -172,7 +174,7 @@ a8l_store_slowly(const type *total, const w8a8_args &a, const w8a8_place &p, int
 #pragma unroll
     for (int q = 0; q < T / 64; q++) {
         if (q >= n) break;
-        a8l_lay_out<MODE, BF16, T>(total + q * 32, aside, first + q * 64, c, rows);
+        a8l_lay_out<BF16, T>(total + q * 32, aside, first + q * 64, c, rows);
         sw_named_sync(2 + group, 128);
         a8l_put_rows(a, p.token0 + first + q * 64, n_tile, rows);
         sw_named_sync(2 + group, 128);
@@ -194,18 +196,18 @@ static __device__ __forceinline__ void a8l_laid_out(void)
 }
 
 /* Tokens 64..255 of tiles of 4 bits: the first 64 are on their way. */
-template <int MODE, bool BF16, int T, typename type>
+template <bool BF16, int T, typename type>
 static __device__ __forceinline__ void
 a8l_store_rest(const type *total, const CUtensorMap *y_map, int n_tile, int token0, bool sends,
                uint32_t aside, const w8a8_channels &c, const a8l_rows &rows)
 {
-    a8l_lay_out<MODE, BF16, T>(total + 32, aside, 64, c, rows.inputs);
-    a8l_lay_out<MODE, BF16, T>(total + 64, aside, 128, c, rows.inputs + 8192);
+    a8l_lay_out<BF16, T>(total + 32, aside, 64, c, rows.inputs);
+    a8l_lay_out<BF16, T>(total + 64, aside, 128, c, rows.inputs + 8192);
     if (sends) sw_bulk_read_wait<0>(); /* the part of these, for the last ones */
     a8l_laid_out();
     a8l_send(y_map, n_tile, token0 + 64, rows.inputs, sends);
     a8l_send(y_map, n_tile, token0 + 128, rows.inputs + 8192, sends);
-    a8l_lay_out<MODE, BF16, T>(total + 96, aside, 192, c, rows.own);
+    a8l_lay_out<BF16, T>(total + 96, aside, 192, c, rows.own);
     a8l_laid_out();
     a8l_send(y_map, n_tile, token0 + 192, rows.own, sends);
 }
@@ -229,23 +231,23 @@ a8l_store_block(type *total, const CUtensorMap *y_map, const w8a8_args &a, const
     c = a8l_channels_of<KIND, MODE, T>(a, aside);
     if (KIND == W8A8_INT8 && MODE == W8A8_PLAIN && a.zeros) a8l_take_zeros<T>(total, a, token0, c);
     if (!a8l_flows(KIND, MODE) && (!a.y_is_aligned || a.k_tiles % 2)) {
-        a8l_store_slowly<MODE, BF16, T>(total, a, p, n_tile, first, T / (is_half ? 128 : 64), aside,
-                                        c, rows.own);
+        a8l_store_slowly<BF16, T>(total, a, p, n_tile, first, T / (is_half ? 128 : 64), aside, c,
+                                  rows.own);
         return;
     }
-    a8l_lay_out<MODE, BF16, T>(total, aside, first, c, rows.own);
-    if (!is_int4) a8l_lay_out<MODE, BF16, T>(total + 32, aside, first + 64, c, rows.weights);
+    a8l_lay_out<BF16, T>(total, aside, first, c, rows.own);
+    if (!is_int4) a8l_lay_out<BF16, T>(total + 32, aside, first + 64, c, rows.weights);
     sw_proxy_fence();
     sw_named_sync(1, 256); /* the inputs of the stage too have been multiplied by all */
     a8l_send(y_map, n_tile, token0, rows.own, sends);
     if constexpr (is_int4) {
-        a8l_store_rest<MODE, BF16, T>(total, y_map, n_tile, token0, sends, aside, c, rows);
+        a8l_store_rest<BF16, T>(total, y_map, n_tile, token0, sends, aside, c, rows);
         return;
     }
     a8l_send(y_map, n_tile, token0 + 64, rows.weights, sends);
     if (is_half) return;
-    a8l_lay_out<MODE, BF16, T>(total + 64, aside, 128, c, rows.inputs);
-    a8l_lay_out<MODE, BF16, T>(total + 96, aside, 192, c, rows.inputs + 8192);
+    a8l_lay_out<BF16, T>(total + 64, aside, 128, c, rows.inputs);
+    a8l_lay_out<BF16, T>(total + 96, aside, 192, c, rows.inputs + 8192);
     a8l_laid_out();
     a8l_send(y_map, n_tile, token0 + 128, rows.inputs, sends);
     a8l_send(y_map, n_tile, token0 + 192, rows.inputs + 8192, sends);

@@ -12,7 +12,9 @@
  *   pairs: of 8-bit weights where nothing changes along k, two CTAs of a cluster take blocks of the
  *          same tokens side by side. Each brings half of the inputs of a stage to both, and a stage
  *          is replaced when both are done with it
- *   store: w8a8_block_store.cuh, while the next block is multiplied
+ *   store: from the stage that a block ends with, while the next one is multiplied
+ *          (w8a8_block_store.cuh). Sums in fp32 of a CTA alone: through shared memory, a quarter at
+ *          a time, so that rows of Y are written 128 bytes at a time
  */
 #ifndef SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
 #define SW_KERNELS_CUDA_GEMM_QUANTIZED_INPUT_PERSISTENT_W8A8_PERSISTENT_CUH
@@ -28,10 +30,16 @@
 template <int KIND, int MODE>
 using a8l_stage = w8a8_stage<KIND, SW_A8L_T, SW_A8L_NT, MODE != W8A8_PLAIN>;
 
+/* Of shared memory, what a warpgroup stores its sums with beside its rows of Y. */
+template <int KIND, int MODE> __host__ __device__ constexpr int a8l_aside_bytes(void)
+{
+    return a8l_keeps(KIND, MODE) ? a8l_aside<SW_A8L_T>::bytes : 0;
+}
+
 template <int KIND, int MODE, int STAGES> constexpr int a8l_shared_bytes(void)
 {
     return STAGES * a8l_stage<KIND, MODE>::bytes +
-           SW_A8L_NT * (SW_W8A8_PARK_BYTES + a8l_aside<SW_A8L_T>::bytes) + 1024;
+           SW_A8L_NT * (SW_W8A8_PARK_BYTES + a8l_aside_bytes<KIND, MODE>()) + 1024;
 }
 
 /* What a block's sums end up in. */
@@ -164,10 +172,10 @@ static __device__ __forceinline__ void a8l_copy_all(const CUtensorMap *map, cons
     }
 }
 
-/* The ring, whose consumers keep the last stage of a block for its rows of Y. */
-template <int NC, int STAGES>
+/* The ring, whose consumers may keep the last stage of a block for its rows of Y. */
+template <int NC, int STAGES, bool KEEPS>
 struct a8l_ring : w8a8_cluster_ring<NC, STAGES> {
-    static constexpr bool keeps_last = true;
+    static constexpr bool keeps_last = KEEPS;
     uint32_t kept; /* the barrier of the stage that is kept; 0: none */
 
     /* The stage that is kept, back to the ring. */
@@ -181,7 +189,7 @@ struct a8l_ring : w8a8_cluster_ring<NC, STAGES> {
     }
     __device__ __forceinline__ void release(uint32_t stage_bar)
     {
-        give_back();
+        if (keeps_last) give_back();
         w8a8_cluster_ring<NC, STAGES>::release(stage_bar);
     }
     __device__ __forceinline__ void keep(uint32_t stage_bar)
@@ -241,10 +249,10 @@ static __device__ __forceinline__ void a8l_add_other(type (&total)[128], const r
     }
 }
 
-/* A block's sums to Y. */
+/* A block's sums to Y, by way of the stage that is kept. */
 template <int KIND, int MODE, int STAGES, bool BF16, int NC, typename ring_type, typename type>
 static __device__ __forceinline__ void
-a8l_store(type (&total)[128], const CUtensorMap *y_map, const w8a8_args &a,
+a8l_store_kept(type (&total)[128], const CUtensorMap *y_map, const w8a8_args &a,
                const w8a8_place &p, const ring_type &ring, const a8l_part &part, bool is_shared)
 {
     constexpr int T = SW_A8L_T;
@@ -254,6 +262,17 @@ a8l_store(type (&total)[128], const CUtensorMap *y_map, const w8a8_args &a,
     if constexpr (NC > 1)
         if (is_shared) a8l_add_other<STAGES>(total, ring, p.rank);
     a8l_store_block<KIND, MODE, BF16, T>(total, y_map, a, p, n_tile, is_shared, part.aside, rows);
+}
+
+/* The same by all threads, a quarter of the tokens after the other. */
+template <int KIND, int MODE, typename type>
+static __device__ __forceinline__ void a8l_store_own(const type *total, const w8a8_args &a,
+                                                     const w8a8_place &p, const a8l_part &part)
+{
+    int n_tile = p.n_tile0 + (int)threadIdx.x / 128;
+    w8a8_channels c = w8a8_channels_of<KIND, MODE>(a, n_tile);
+
+    w8a8_store_own<KIND, SW_A8L_T, MODE>(total, a, p.token0, n_tile, c, a.x_scales, part.park);
 }
 
 /* All blocks of a pair in E4M3, whose products never end in between: one row of stages, two a turn,
@@ -280,8 +299,8 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
         left -= 2;
         w8a8_flow_stage<KIND, T, PIECE, MODE, 1, true>(total, way, ring, a, p, left == 0);
         if (left > 0) continue;
-        a8l_store<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
-                                                walk.is_shared(a.grid));
+        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
+                                                     walk.is_shared(a.grid));
         walk.next();
         if (!walk.is_there(a.grid)) break;
 #pragma unroll
@@ -292,8 +311,8 @@ static __device__ __forceinline__ void a8l_consume_flow(const CUtensorMap *y_map
     }
     if (left == 1) {
         w8a8_flow_stage<KIND, T, PIECE, MODE, 0, false>(total, way, ring, a, p, true);
-        a8l_store<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
-                                                walk.is_shared(a.grid));
+        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total, y_map, a, p, ring, part,
+                                                     walk.is_shared(a.grid));
     } else {
         sw_wgmma_wait<0>();
         ring.release(ring.bar());
@@ -311,22 +330,25 @@ static __device__ __forceinline__ void a8l_consume_block(const CUtensorMap *y_ma
     w8a8_place p = a8l_place<NC>(a, walk);
     typename a8l_total<KIND, MODE>::type total[1][128];
 
-    a8l_fetch_aside<KIND, MODE, SW_A8L_T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
+    if constexpr (a8l_keeps(KIND, MODE))
+        a8l_fetch_aside<KIND, MODE, SW_A8L_T>(a, p, p.n_tile0 + (int)threadIdx.x / 128, part.aside);
     w8a8_clear(total, zero_addr);
     if constexpr (!w8a8_is_float(KIND) && MODE == W8A8_PLAIN)
         w8a8_multiply<KIND, SW_A8L_T, 1, SW_A8L_NT>(total, ring, a, p);
     else w8a8_multiply_pieces<KIND, SW_A8L_T, 64, MODE>(total[0], ring, a, p);
-    a8l_store<KIND, MODE, STAGES, BF16, NC>(total[0], y_map, a, p, ring, part,
-                                            walk.is_shared(a.grid));
+    if constexpr (a8l_keeps(KIND, MODE))
+        a8l_store_kept<KIND, MODE, STAGES, BF16, NC>(total[0], y_map, a, p, ring, part,
+                                                     walk.is_shared(a.grid));
+    else a8l_store_own<KIND, MODE>(total[0], a, p, part);
 }
 
-/* BF16: Y, else F16. */
+/* BF16: Y, else F16; where no stage is kept w8a8_args says it. */
 template <int KIND, int MODE, int STAGES, bool BF16>
 static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
     swk_w8a8_persistent_sm90(const __grid_constant__ a8l_maps maps, const w8a8_args a)
 {
     constexpr int bytes = a8l_stage<KIND, MODE>::bytes, NC = SW_A8L_CTAS(KIND, MODE);
-    constexpr bool flows = a8l_flows(KIND, MODE);
+    constexpr bool flows = a8l_flows(KIND, MODE), keeps = a8l_keeps(KIND, MODE);
     /* Sums in fp32 beside those of the tensor cores take all that there are. */
     using registers = w8a8_registers<SW_A8L_NT, flows ? 24 : 40>;
     extern __shared__ uint8_t s_bytes[];
@@ -349,10 +371,10 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
         else if (a8l_ends_shared<NC>(a.grid))
             sw_cluster_sync();
     } else {
-        uint32_t group = threadIdx.x / 128, aside = a8l_aside<SW_A8L_T>::bytes;
+        uint32_t group = threadIdx.x / 128, aside = a8l_aside_bytes<KIND, MODE>();
         a8l_part part = {parks + group * SW_W8A8_PARK_BYTES,
                          parks + SW_A8L_NT * SW_W8A8_PARK_BYTES + group * aside};
-        a8l_ring<NC, STAGES> ring = {{{stages, full, empty, bytes, 0, 0}}, 0};
+        a8l_ring<NC, STAGES, keeps> ring = {{{stages, full, empty, bytes, 0, 0}}, 0};
         a8l_walk<NC> walk;
 
         sw_more_registers<registers::consumer>();
@@ -363,8 +385,8 @@ static __global__ void __launch_bounds__(SW_A8L_THREADS, 1)
             for (; walk.is_there(a.grid); walk.next())
                 a8l_consume_block<KIND, MODE, STAGES, BF16>(&maps.y, a, ring, part, walk,
                                                             sw_smem_addr(&s_zero));
-        ring.give_back();
-        if (threadIdx.x % 128 == 0) sw_bulk_wait();
+        if (keeps) ring.give_back();
+        if (keeps && threadIdx.x % 128 == 0) sw_bulk_wait();
     }
     if (NC > 1) sw_cluster_part();
 }
