@@ -94,7 +94,7 @@ __device__ __forceinline__ void aw_copy_tail(const CUtensorMap *map, const aw_un
                              to + (uint32_t)(part * AW_KEYS * 8 + i) * 16), "r"(0) : "memory");
     sw_proxy_fence();
     __syncwarp();
-    if (threadIdx.x % 32 == 0) sw_mbar_arrive(bar);
+    if (SW_ARRIVES(0)) sw_mbar_arrive(bar);
 }
 
 template <class P> struct aw_copier {
@@ -118,6 +118,7 @@ template <class P> struct aw_copier {
         sw_mbar_sleep(bars.v_empty + 8 * v.s, v.parity);
         if (n >= AW_KEYS) {
             aw_copy_tile<P>(&maps.v, u, tile * AW_KEYS, to, bar);
+            if (SW_ARRIVALS > 1 && threadIdx.x % 32) sw_mbar_arrive(bar); /* one has, expecting */
         } else {
             aw_copy_tail<P>(&maps.v, u, tile * AW_KEYS, n, to, bar, bars.tail, tail_parity);
             tail_parity ^= 1;
@@ -484,7 +485,7 @@ __device__ __forceinline__ aw_bars aw_make_bars(uint64_t *s_bars)
     if (threadIdx.x == 0) {
         for (int i = 0; i < P::STAGES; i++) {
             sw_mbar_init(b.k_full + 8 * i, 1);
-            sw_mbar_init(b.v_full + 8 * i, 1);
+            sw_mbar_init(b.v_full + 8 * i, SW_ARRIVALS);
             sw_mbar_init(b.k_empty + 8 * i, P::consumers / 32 * SW_ARRIVALS);
             sw_mbar_init(b.v_empty + 8 * i, P::consumers / 32 * SW_ARRIVALS);
         }
