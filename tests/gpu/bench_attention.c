@@ -23,19 +23,33 @@
 
 typedef struct shape {
     int64_t n_seqs, seq_len, first;
-    int heads, kv_heads, dim;
+    int heads, kv_heads, dim, v_dim;
     int64_t window;
 } shape;
 
 static const shape prefills[] = {
-    {2, 2048, 0, 32, 8, 128, 0},  /* a call of a calibration of 2048 tokens a text */
-    {16, 2048, 0, 32, 8, 128, 0}, {1, 4096, 0, 32, 8, 128, 0},  {8, 4096, 0, 32, 8, 128, 0},
-    {1, 32768, 0, 32, 8, 128, 0}, {1, 512, 7680, 32, 8, 128, 0}, {1, 8192, 0, 32, 8, 128, 1024},
-    {2, 2048, 0, 32, 32, 64, 0},  {8, 4096, 0, 32, 32, 64, 0},  {1, 32768, 0, 32, 32, 64, 0},
+    {2, 2048, 0, 32, 8, 128, 128, 0},  /* a call of a calibration of 2048 tokens a text */
+    {16, 2048, 0, 32, 8, 128, 128, 0},
+    {1, 4096, 0, 32, 8, 128, 128, 0},
+    {8, 4096, 0, 32, 8, 128, 128, 0},
+    {1, 32768, 0, 32, 8, 128, 128, 0},
+    {1, 512, 7680, 32, 8, 128, 128, 0},
+    {1, 8192, 0, 32, 8, 128, 128, 1024},
+    {2, 2048, 0, 32, 32, 64, 64, 0},
+    {8, 4096, 0, 32, 32, 64, 64, 0},
+    {1, 32768, 0, 32, 32, 64, 64, 0},
+    {2, 2048, 0, 16, 8, 256, 256, 0},
+    {8, 4096, 0, 16, 2, 256, 256, 0},
+    {1, 32768, 0, 16, 2, 256, 256, 0},
+    {1, 8192, 0, 16, 8, 256, 256, 1024},
+    {2, 2048, 0, 16, 16, 192, 128, 0},
+    {8, 4096, 0, 16, 16, 192, 128, 0},
 };
 static const shape decodes[] = {
-    {8, 1, 4095, 32, 8, 128, 0}, {8, 1, 32767, 32, 8, 128, 0},
-    {1, 1, 32767, 32, 8, 128, 0}, {8, 1, 32767, 32, 32, 64, 0},
+    {8, 1, 4095, 32, 8, 128, 128, 0},
+    {8, 1, 32767, 32, 8, 128, 128, 0},
+    {1, 1, 32767, 32, 8, 128, 128, 0},
+    {8, 1, 32767, 32, 32, 64, 64, 0},
 };
 #define PEAK_TFLOPS 989.0
 #define ERROR_MAX 5e-3 /* relative L2 of the drawn rows: rounding of weights and of results */
@@ -44,7 +58,10 @@ enum { DRAWN_ROWS = 24, REPEATS = 20 };
 static sw_device *gpu;
 static sw_launch how;
 
-static int64_t width_of(const shape *s) { return (int64_t)(s->heads + 2 * s->kv_heads) * s->dim; }
+static int64_t width_of(const shape *s)
+{
+    return (int64_t)(s->heads + s->kv_heads) * s->dim + (int64_t)s->kv_heads * s->v_dim;
+}
 
 /* Rows of q, k and v beside each other, as one product leaves them, of n_tokens; random numbers
  * again and again. On the host too. */
@@ -73,14 +90,14 @@ static double wide(sw_bf16 b)
     return f;
 }
 
-/* One query's result in double, into out [dim]. */
+/* One query's result in double, into out [v_dim]. */
 static void expect(double *out, const shape *s, const sw_bf16 *q, const sw_bf16 *k,
                    const sw_bf16 *v, int64_t stride, int64_t position)
 {
     const int64_t begin = s->window && position >= s->window ? position - s->window + 1 : 0;
     double top = -INFINITY, sum = 0;
 
-    memset(out, 0, sizeof *out * (size_t)s->dim);
+    memset(out, 0, sizeof *out * (size_t)s->v_dim);
     for (int64_t key = begin; key <= position; key++) {
         double score = 0, shrink, weight;
 
@@ -90,10 +107,10 @@ static void expect(double *out, const shape *s, const sw_bf16 *q, const sw_bf16 
         top = fmax(top, score);
         weight = exp(score - top);
         sum = sum * shrink + weight;
-        for (int i = 0; i < s->dim; i++)
+        for (int i = 0; i < s->v_dim; i++)
             out[i] = out[i] * shrink + weight * wide(v[key * stride + i]);
     }
-    for (int i = 0; i < s->dim; i++) out[i] /= sum;
+    for (int i = 0; i < s->v_dim; i++) out[i] /= sum;
 }
 
 /* Device and host rows of a shape: q [tokens], k and v [seqs, keys], all with one stride. */
@@ -107,7 +124,7 @@ static double relative_error(const bench *b, const sw_bf16 *have)
 {
     const shape *s = b->s;
     test_rng rng = {5};
-    double want[128], off = 0, all = 0;
+    double want[256], off = 0, all = 0;
 
     for (int n = 0; n < DRAWN_ROWS; n++) {
         const int64_t seq = (int64_t)(test_uniform(&rng) * (double)s->n_seqs);
@@ -115,12 +132,12 @@ static double relative_error(const bench *b, const sw_bf16 *have)
                               : s->seq_len - 1;
         const int head = (int)(test_uniform(&rng) * s->heads);
         const int kv_head = head / (s->heads / s->kv_heads);
-        const sw_bf16 *out = have + (seq * s->seq_len + row) * b->a.out.stride + head * s->dim;
+        const sw_bf16 *out = have + (seq * s->seq_len + row) * b->a.out.stride + head * s->v_dim;
 
         expect(want, s, b->q + (seq * s->seq_len + row) * b->a.q.stride + head * s->dim,
                b->k + seq * b->a.k_seq + kv_head * s->dim,
-               b->v + seq * b->a.v_seq + kv_head * s->dim, b->a.k.stride, s->first + row);
-        for (int i = 0; i < s->dim; i++) {
+               b->v + seq * b->a.v_seq + kv_head * s->v_dim, b->a.k.stride, s->first + row);
+        for (int i = 0; i < s->v_dim; i++) {
             off += (wide(out[i]) - want[i]) * (wide(out[i]) - want[i]);
             all += want[i] * want[i];
         }
@@ -164,7 +181,7 @@ static bench set_up(const shape *s, bool is_decode)
 
     b.a = (sw_attn_args){.n_seqs = s->n_seqs, .seq_len = s->seq_len, .capacity = n_keys,
                          .n_heads = s->heads, .n_kv_heads = s->kv_heads, .head_dim = s->dim,
-                         .v_head_dim = s->dim, .window = s->window,
+                         .v_head_dim = s->v_dim, .window = s->window,
                          .scale = (float)(1 / sqrt(s->dim)),
                          .n_sms = sw_device_about(gpu)->n_sms};
     b.a.q = (sw_bf16_rows){random_rows(&b.q, s->n_seqs * s->seq_len, width_of(s)), width_of(s)};
@@ -180,8 +197,8 @@ static bench set_up(const shape *s, bool is_decode)
     b.a.k_seq = b.a.v_seq = n_keys * stride;
     for (int i = 0; i < 64; i++) first[i] = (int32_t)s->first;
     b.a.first = device_copy(gpu, first, sizeof first);
-    MUST(sw_device_take(&d, gpu, s->n_seqs * s->seq_len * s->heads * s->dim, 2, "bench", err));
-    b.a.out = (sw_bf16_rows){d, (int64_t)s->heads * s->dim};
+    MUST(sw_device_take(&d, gpu, s->n_seqs * s->seq_len * s->heads * s->v_dim, 2, "bench", err));
+    b.a.out = (sw_bf16_rows){d, (int64_t)s->heads * s->v_dim};
     if (!is_decode) return b;
     MUST(sw_device_take(&b.a.scratch, gpu, sw_cuda_decode_scratch_bytes(&b.a), 1, "bench", err));
     MUST(sw_device_fill(gpu, b.a.scratch, 0, sw_cuda_decode_scratch_bytes(&b.a), err));
@@ -203,8 +220,8 @@ static bool print_one(const bench *b, const char *kernel, double copy_tbs)
 {
     const shape *s = b->s;
     const int64_t n_out = s->n_seqs * s->seq_len * b->a.out.stride;
-    const double flops = 4 * pairs_of(s) * s->heads * s->dim;
-    const double n_bytes = 4 * pairs_of(s) * s->kv_heads * s->dim;
+    const double flops = 2 * pairs_of(s) * s->heads * (s->dim + s->v_dim);
+    const double n_bytes = 2 * pairs_of(s) * s->kv_heads * (s->dim + s->v_dim);
     sw_bf16 *have = malloc(2 * (size_t)n_out);
     double error, us, rate;
 
@@ -214,8 +231,8 @@ static bool print_one(const bench *b, const char *kernel, double copy_tbs)
     error = relative_error(b, have);
     us = time_us(&b->a, flops > 2e12 ? 5 : REPEATS);
     rate = (b->a.scratch ? n_bytes : flops) / us / 1e6;
-    printf("%d,%d,%d,%d/%d,%d,%d,%s,%.1f,%.2f,%.1f,%.1e\n", (int)s->n_seqs, (int)s->seq_len,
-           (int)s->first, s->heads, s->kv_heads, s->dim, (int)s->window, kernel, us, rate,
+    printf("%d,%d,%d,%d/%d,%d/%d,%d,%s,%.1f,%.2f,%.1f,%.1e\n", (int)s->n_seqs, (int)s->seq_len,
+           (int)s->first, s->heads, s->kv_heads, s->dim, s->v_dim, (int)s->window, kernel, us, rate,
            100 * rate / (b->a.scratch ? copy_tbs : PEAK_TFLOPS), error);
     fflush(stdout);
     free(have);

@@ -64,6 +64,7 @@ static const attn_case prefills[] = {
     {4, 4, 128, 128, 1, 1, 0, 0, 0, false, false, 0, 5},
     {8, 1, 128, 128, 2, 1, 511, 0, 0, false, false, 0, 9},
     {8, 8, 128, 128, 4, 640, 0, 0, 0, false, false, 0, 0},
+    {4, 2, 128, 128, 1, 200, 62, 0, 0, false, false, 0, 6},
     {4, 1, 128, 128, 2, 500, 77, 128, 0, false, false, 0, 1},
     {4, 2, 128, 128, 1, 400, 0, 129, 0, true, false, 0, 0},
     {4, 2, 128, 128, 1, 300, 200, 1, 0, false, false, 0, 7},
@@ -72,6 +73,13 @@ static const attn_case prefills[] = {
     {8, 2, 64, 64, 2, 600, 0, 127, 0, true, false, 0, 2},
     {16, 4, 64, 64, 6, 192, 192, 0, 0, false, false, 0, 0},
     {4, 4, 112, 40, 2, 260, 5, 0, 0, true, false, 0, 11},
+    /* wide heads: results where queries were, tiles of fewer keys */
+    {4, 2, 256, 256, 3, 300, 0, 0, 0, false, false, 0, 9},
+    {8, 1, 256, 256, 3, 193, 70, 100, 0, true, false, 0, 0},
+    {2, 1, 256, 256, 1, 500, 100, 0, 0, false, false, 128, 0},
+    {4, 4, 160, 200, 2, 260, 5, 0, 0, false, false, 0, 11},
+    {8, 8, 192, 128, 3, 400, 33, 0, 0, true, false, 0, 3},
+    {4, 4, 192, 128, 2, 129, 127, 70, 0, false, false, 0, 200},
 };
 static const attn_case decodes[] = {
     {8, 2, 128, 128, 3, 1, 299, 0, 0, false, false, 0},

@@ -23,13 +23,13 @@ static bool is_aligned(const sw_bf16_rows *rows)
 extern "C" bool sw_attention_wgmma_can_run(const sw_attn_args *a, const float *slopes)
 {
     return a->sm == 90 && a->n_sms > 0 && !slopes && !a->kv.is_e4m3 && !(a->cap > 0) &&
-           a->scale > 0 && a->head_dim <= 128 && a->v_head_dim <= 128 && a->head_dim % 8 == 0 &&
+           a->scale > 0 && a->head_dim <= 256 && a->v_head_dim <= 256 && a->head_dim % 8 == 0 &&
            a->v_head_dim % 8 == 0 && is_aligned(&a->q) && is_aligned(&a->k) &&
            is_aligned(&a->v) && is_aligned(&a->out) && n_rows(&a->k, a->k_seq) >= a->seq_len &&
            n_rows(&a->v, a->v_seq) >= a->seq_len && a->seq_len <= INT32_MAX - 256;
 }
 
-static sw_code make_maps(aw_maps *maps, const sw_attn_args *a, int rows, sw_err *err)
+static sw_code make_maps(aw_maps *maps, const sw_attn_args *a, int rows, int keys, sw_err *err)
 {
     const sw_heads_map q = {a->q.d, a->head_dim, a->n_heads, a->seq_len, a->n_seqs, a->q.stride,
                             a->seq_len * a->q.stride};
@@ -42,8 +42,8 @@ static sw_code make_maps(aw_maps *maps, const sw_attn_args *a, int rows, sw_err 
     sw_code rc;
 
     if ((rc = sw_tensor_map_heads(&maps->q, &q, rows, err)) != SW_OK ||
-        (rc = sw_tensor_map_heads(&maps->k, &k, AW_KEYS, err)) != SW_OK ||
-        (rc = sw_tensor_map_heads(&maps->v, &v, AW_KEYS, err)) != SW_OK)
+        (rc = sw_tensor_map_heads(&maps->k, &k, keys, err)) != SW_OK ||
+        (rc = sw_tensor_map_heads(&maps->v, &v, keys, err)) != SW_OK)
         return rc;
     return sw_tensor_map_heads(&maps->out, &out, 64, err);
 }
@@ -79,7 +79,7 @@ static sw_code run(const sw_attn_args *a, sw_launch how, sw_err *err)
     sw_code rc;
 
     if (n_units == 0) return SW_OK;
-    if ((rc = make_maps(&maps, a, P::rows, err)) != SW_OK ||
+    if ((rc = make_maps(&maps, a, P::rows, P::KEYS, err)) != SW_OK ||
         (rc = sw_device_check((int)cudaFuncSetAttribute(swk_attention_sm90<P>,
                                                         cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                         P::shared_bytes),
@@ -94,6 +94,10 @@ extern "C" sw_code sw_cuda_attention(const sw_attn_args *a, const float *slopes,
                                      sw_err *err)
 {
     if (!sw_attention_wgmma_can_run(a, slopes)) return sw_cuda_attention_mma(a, slopes, how, err);
-    if (a->head_dim <= 64 && a->v_head_dim <= 64) return run<aw_cut<64, 3, 4>>(a, how, err);
-    return run<aw_cut<128, 2, 2>>(a, how, err);
+    const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
+
+    if (dim <= 64) return run<aw_cut<64, 64, 128, 3, 4>>(a, how, err);
+    if (dim <= 128) return run<aw_cut<128, 128, 128, 2, 2>>(a, how, err);
+    if (dim <= 192 && a->v_head_dim <= 128) return run<aw_cut<192, 128, 128, 2, 2>>(a, how, err);
+    return run<aw_cut<256, 256, 80, 2, 2>>(a, how, err);
 }

@@ -24,20 +24,23 @@
 #include "kernels/cuda/ptx/ptx_store.cuh"
 #include "kernels/cuda/ptx/ptx_warp.cuh"
 
-#define AW_KEYS 128 /* of a tile */
-
-/* D: elements of a head, rounded up; NWG: warpgroups of 64 queries. */
-template <int D_, int NWG_, int STAGES_> struct aw_cut {
-    static constexpr int D = D_, NWG = NWG_, STAGES = STAGES_;
+/* D, DV: elements of a head of queries and keys, and of values, rounded up; KEYS: of a tile; NWG:
+ * warpgroups of 64 queries. */
+template <int D_, int DV_, int KEYS_, int NWG_, int STAGES_> struct aw_cut {
+    static constexpr int D = D_, DV = DV_, KEYS = KEYS_, NWG = NWG_, STAGES = STAGES_;
     static constexpr int rows = 64 * NWG, consumers = 128 * NWG, threads = consumers + 128;
 
-    /* shared memory: 64 elements of all rows, then the next 64 */
-    static constexpr int n_parts = D / 64;
-    static constexpr int q_bytes = rows * D * 2, tile_bytes = AW_KEYS * D * 2;
-    static constexpr int q_at = 0, out_at = q_bytes, k_at = 2 * q_bytes;
-    static constexpr int v_at = k_at + STAGES * tile_bytes;
-    static constexpr int shared_bytes = v_at + STAGES * tile_bytes + 1024;
+    /* shared memory: 64 elements of all rows, then the next 64. Of wide heads results lie where
+     * the queries were, which leaves the room to the keys. */
+    static constexpr bool shares_q = D > 128;
+    static constexpr int q_bytes = rows * D * 2, out_bytes = rows * DV * 2;
+    static constexpr int k_bytes = KEYS * D * 2, v_bytes = KEYS * DV * 2;
+    static constexpr int q_at = 0, out_at = shares_q ? 0 : q_bytes;
+    static constexpr int k_at = q_bytes + (shares_q ? 0 : out_bytes);
+    static constexpr int v_at = k_at + STAGES * k_bytes;
+    static constexpr int shared_bytes = v_at + STAGES * v_bytes + 1024;
     static_assert(shared_bytes <= 226 << 10, "a CTA has 227 KB, of which barriers take a little");
+    static_assert(!shares_q || DV <= D, "results fit where queries were");
 
     /* registers; they are given in eights */
     static constexpr int copier = NWG == 2 ? 24 : 32, consumer = NWG == 2 ? 240 : 160;
@@ -66,14 +69,15 @@ template <class P> __device__ __forceinline__ void aw_step(aw_place &at)
 
 /* ---- the warp that copies ---- */
 
-template <class P>
+/* A tile of keys or values of heads of DIM. */
+template <class P, int DIM>
 __device__ __forceinline__ void aw_copy_tile(const CUtensorMap *map, const aw_unit &u, int key0,
                                              uint32_t to, uint32_t bar)
 {
-    sw_warp_expect(bar, P::tile_bytes);
+    sw_warp_expect(bar, P::KEYS * DIM * 2);
 #pragma unroll
-    for (int i = 0; i < P::n_parts; i++)
-        sw_warp_load_4d(to + i * AW_KEYS * 128, map, {64 * i, u.kv_head, key0, u.seq}, bar,
+    for (int i = 0; i < DIM / 64; i++)
+        sw_warp_load_4d(to + i * P::KEYS * 128, map, {64 * i, u.kv_head, key0, u.seq}, bar,
                         sw_policy_evict_last());
 }
 
@@ -84,14 +88,14 @@ __device__ __forceinline__ void aw_copy_tail(const CUtensorMap *map, const aw_un
                                              int n, uint32_t to, uint32_t bar, uint32_t tail,
                                              uint32_t parity)
 {
-    aw_copy_tile<P>(map, u, key0, to, tail);
+    aw_copy_tile<P, P::DV>(map, u, key0, to, tail);
     sw_mbar_wait(tail, parity);
 #pragma unroll 1
-    for (int i = n * 8 + (int)threadIdx.x % 32; i < AW_KEYS * 8; i += 32)
+    for (int i = n * 8 + (int)threadIdx.x % 32; i < P::KEYS * 8; i += 32)
 #pragma unroll
-        for (int part = 0; part < P::n_parts; part++)
+        for (int part = 0; part < P::DV / 64; part++)
             asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(
-                             to + (uint32_t)(part * AW_KEYS * 8 + i) * 16), "r"(0) : "memory");
+                             to + (uint32_t)(part * P::KEYS * 8 + i) * 16), "r"(0) : "memory");
     sw_proxy_fence();
     __syncwarp();
     if (SW_ARRIVES(0)) sw_mbar_arrive(bar);
@@ -106,21 +110,21 @@ template <class P> struct aw_copier {
     __device__ __forceinline__ void keys(const aw_maps &maps, const aw_unit &u, int tile)
     {
         sw_mbar_sleep(bars.k_empty + 8 * k.s, k.parity);
-        aw_copy_tile<P>(&maps.k, u, tile * AW_KEYS, base + P::k_at + k.s * P::tile_bytes,
-                        bars.k_full + 8 * k.s);
+        aw_copy_tile<P, P::D>(&maps.k, u, tile * P::KEYS, base + P::k_at + k.s * P::k_bytes,
+                              bars.k_full + 8 * k.s);
         aw_step<P>(k);
     }
     __device__ __forceinline__ void values(const aw_maps &maps, const aw_unit &u, int tile)
     {
-        const int n = u.there - tile * AW_KEYS;
-        const uint32_t to = base + P::v_at + v.s * P::tile_bytes, bar = bars.v_full + 8 * v.s;
+        const int n = u.there - tile * P::KEYS;
+        const uint32_t to = base + P::v_at + v.s * P::v_bytes, bar = bars.v_full + 8 * v.s;
 
         sw_mbar_sleep(bars.v_empty + 8 * v.s, v.parity);
-        if (n >= AW_KEYS) {
-            aw_copy_tile<P>(&maps.v, u, tile * AW_KEYS, to, bar);
+        if (n >= P::KEYS) {
+            aw_copy_tile<P, P::DV>(&maps.v, u, tile * P::KEYS, to, bar);
             if (SW_ARRIVALS > 1 && threadIdx.x % 32) sw_mbar_arrive(bar); /* one has, expecting */
         } else {
-            aw_copy_tail<P>(&maps.v, u, tile * AW_KEYS, n, to, bar, bars.tail, tail_parity);
+            aw_copy_tail<P>(&maps.v, u, tile * P::KEYS, n, to, bar, bars.tail, tail_parity);
             tail_parity ^= 1;
         }
         aw_step<P>(v);
@@ -130,7 +134,7 @@ template <class P> struct aw_copier {
         sw_mbar_sleep(bars.q_empty, q.parity);
         sw_warp_expect(bars.q_full, P::q_bytes);
 #pragma unroll
-        for (int i = 0; i < P::n_parts; i++)
+        for (int i = 0; i < P::D / 64; i++)
             sw_warp_load_4d(base + P::q_at + i * P::rows * 128, &maps.q,
                             {64 * i, u.head, u.row0, u.seq}, bars.q_full,
                             sw_policy_evict_first());
@@ -150,7 +154,7 @@ __device__ __forceinline__ void aw_copy_all(const aw_maps &maps, const aw_args &
 
         if (round * (int)gridDim.x >= aw_n_units(a)) break;
         if (at >= aw_n_units(a)) continue;
-        const aw_unit u = aw_unit_of<P::rows, AW_KEYS>(a, at);
+        const aw_unit u = aw_unit_of<P::rows, P::KEYS>(a, at);
 
         to.keys(maps, u, u.last_tile);
         to.queries(maps, u);
@@ -168,8 +172,8 @@ __device__ __forceinline__ void aw_copy_all(const aw_maps &maps, const aw_args &
 /* What a warpgroup knows of its 64 queries in a unit. A lane has rows g and g + 8 of its warp's 16,
  * g its number / 4. */
 template <class P> struct aw_rows {
-    float out[P::D / 2];
-    uint32_t weights[AW_KEYS / 4]; /* pairs, as the products with values take them */
+    float out[P::DV / 2];
+    uint32_t weights[P::KEYS / 4]; /* pairs, as the products with values take them */
     float top[2], sum[2];          /* sum is this lane's share */
     int position;                  /* of the first of the 64 */
     int mine, seen[2];             /* the position of row g, and what rows g and g + 8 see */
@@ -181,17 +185,17 @@ __device__ __forceinline__ bool aw_is_cut(const aw_args &a, const aw_rows<P> &r,
 {
     const int last = r.position + 63;
 
-    if (key0 + AW_KEYS - 1 > r.position) return true;
+    if (key0 + P::KEYS - 1 > r.position) return true;
     return (a.window || a.chunk) && last + 1 - aw_seen(a, last) > key0;
 }
 
 template <class P>
-__device__ __forceinline__ void aw_mask(float (&s)[AW_KEYS / 2], const aw_rows<P> &r, int key0)
+__device__ __forceinline__ void aw_mask(float (&s)[P::KEYS / 2], const aw_rows<P> &r, int key0)
 {
     const int behind0 = r.mine - key0 - (int)threadIdx.x % 4 * 2;
 
 #pragma unroll
-    for (int i = 0; i < AW_KEYS / 2; i++) {
+    for (int i = 0; i < P::KEYS / 2; i++) {
         const int row = i / 2 % 2, behind = behind0 + 8 * row - i / 4 * 8 - i % 2;
 
         if ((unsigned)behind >= (unsigned)r.seen[row]) s[i] = -INFINITY;
@@ -201,13 +205,13 @@ __device__ __forceinline__ void aw_mask(float (&s)[AW_KEYS / 2], const aw_rows<P
 /* Scores to weights relative to the running maximum; by how much what was summed before must shrink
  * for it. Rows that have not seen a key yet stay without a maximum. */
 template <class P>
-__device__ __forceinline__ void aw_weigh(float (&s)[AW_KEYS / 2], aw_rows<P> &r, float factor,
+__device__ __forceinline__ void aw_weigh(float (&s)[P::KEYS / 2], aw_rows<P> &r, float factor,
                                          float (&shrink)[2])
 {
     float top[2] = {r.top[0], r.top[1]}, base[2];
 
 #pragma unroll
-    for (int i = 0; i < AW_KEYS / 2; i++) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[i]);
+    for (int i = 0; i < P::KEYS / 2; i++) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], s[i]);
 #pragma unroll
     for (int row = 0; row < 2; row++) {
         top[row] = fmaxf(top[row], __shfl_xor_sync(~0u, top[row], 1));
@@ -218,17 +222,17 @@ __device__ __forceinline__ void aw_weigh(float (&s)[AW_KEYS / 2], aw_rows<P> &r,
         r.sum[row] *= shrink[row];
     }
 #pragma unroll
-    for (int i = 0; i < AW_KEYS / 2; i++) {
+    for (int i = 0; i < P::KEYS / 2; i++) {
         s[i] = sw_exp2(fmaf(s[i], factor, -base[i / 2 % 2]));
         r.sum[i / 2 % 2] += s[i];
     }
 }
 
 template <class P>
-__device__ __forceinline__ void aw_pack(aw_rows<P> &r, const float (&s)[AW_KEYS / 2])
+__device__ __forceinline__ void aw_pack(aw_rows<P> &r, const float (&s)[P::KEYS / 2])
 {
 #pragma unroll
-    for (int i = 0; i < AW_KEYS / 4; i++)
+    for (int i = 0; i < P::KEYS / 4; i++)
         r.weights[i] = sw_round16_pair(s[2 * i], s[2 * i + 1], true);
 }
 
@@ -236,21 +240,21 @@ template <class P>
 __device__ __forceinline__ void aw_shrink(aw_rows<P> &r, const float (&shrink)[2])
 {
 #pragma unroll
-    for (int i = 0; i < P::D / 2; i++) r.out[i] *= shrink[i / 2 % 2];
+    for (int i = 0; i < P::DV / 2; i++) r.out[i] *= shrink[i / 2 % 2];
 }
 
 /* ---- products ---- */
 
 /* s = Q K^T: q are the warpgroup's rows, k a stage. */
 template <class P>
-__device__ __forceinline__ void aw_ask_scores(float (&s)[AW_KEYS / 2], uint32_t q, uint32_t k)
+__device__ __forceinline__ void aw_ask_scores(float (&s)[P::KEYS / 2], uint32_t q, uint32_t k)
 {
 #pragma unroll
     for (int step = 0; step < P::D / 16; step++) {
         const uint32_t in_part = step % 4 * 32;
 
         sw_wgmma_shared(s, sw_wgmma_desc(q + step / 4 * P::rows * 128 + in_part),
-                        sw_wgmma_desc(k + step / 4 * AW_KEYS * 128 + in_part), step > 0);
+                        sw_wgmma_desc(k + step / 4 * P::KEYS * 128 + in_part), step > 0);
     }
     sw_wgmma_commit();
 }
@@ -259,9 +263,9 @@ template <class P>
 __device__ __forceinline__ void aw_ask_sums(aw_rows<P> &r, uint32_t v, bool adds)
 {
 #pragma unroll
-    for (int step = 0; step < AW_KEYS / 16; step++)
+    for (int step = 0; step < P::KEYS / 16; step++)
         sw_wgmma_across(r.out, r.weights + 4 * step,
-                        sw_wgmma_desc_across(v + step * 16 * 128, AW_KEYS * 128),
+                        sw_wgmma_desc_across(v + step * 16 * 128, P::KEYS * 128),
                         adds || step > 0);
     sw_wgmma_commit();
 }
@@ -295,11 +299,11 @@ template <class P> struct aw_consumer {
     }
     __device__ __forceinline__ uint32_t k_stage(void) const
     {
-        return base + P::k_at + k.s * P::tile_bytes;
+        return base + P::k_at + k.s * P::k_bytes;
     }
     __device__ __forceinline__ uint32_t v_stage(void) const
     {
-        return base + P::v_at + v.s * P::tile_bytes;
+        return base + P::v_at + v.s * P::v_bytes;
     }
     /* Also keeps the compiler from putting what is ahead of it behind it. */
     __device__ __forceinline__ void await_k(bool is_any)
@@ -342,8 +346,8 @@ template <class P>
 __device__ __forceinline__ void aw_first_tile(aw_rows<P> &r, const aw_args &a, const aw_unit &u,
                                               aw_consumer<P> &c)
 {
-    float s[AW_KEYS / 2], shrink[2];
-    const int key0 = u.last_tile * AW_KEYS;
+    float s[P::KEYS / 2], shrink[2];
+    const int key0 = u.last_tile * P::KEYS;
 
     sw_mbar_wait(c.bars.q_full, c.q_parity);
     c.q_parity ^= 1;
@@ -353,7 +357,7 @@ __device__ __forceinline__ void aw_first_tile(aw_rows<P> &r, const aw_args &a, c
     sw_wgmma_wait<0>();
     sw_hold(s);
     c.release_k();
-    if (u.n_tiles == 1) sw_release_stage(c.bars.q_empty);
+    if (!P::shares_q && u.n_tiles == 1) sw_release_stage(c.bars.q_empty);
     if (aw_is_cut(a, r, key0)) aw_mask(s, r, key0);
     aw_weigh(s, r, a.factor, shrink);
     c.await_k(u.n_tiles > 1);
@@ -365,8 +369,8 @@ template <class P>
 __device__ __forceinline__ void aw_next_tile(aw_rows<P> &r, const aw_args &a, const aw_unit &u,
                                              aw_consumer<P> &c, int i)
 {
-    float s[AW_KEYS / 2], shrink[2];
-    const int key0 = (u.last_tile - i) * AW_KEYS;
+    float s[P::KEYS / 2], shrink[2];
+    const int key0 = (u.last_tile - i) * P::KEYS;
 
     aw_await_turn<P>(c.group);
     sw_hold(r.out);
@@ -379,7 +383,7 @@ __device__ __forceinline__ void aw_next_tile(aw_rows<P> &r, const aw_args &a, co
     sw_wgmma_wait<1>();
     sw_hold(s);
     c.release_k();
-    if (i == u.n_tiles - 1) sw_release_stage(c.bars.q_empty);
+    if (!P::shares_q && i == u.n_tiles - 1) sw_release_stage(c.bars.q_empty);
     if (aw_is_cut(a, r, key0)) aw_mask(s, r, key0);
     aw_weigh(s, r, a.factor, shrink);
     sw_hold(s);
@@ -405,14 +409,15 @@ __device__ __forceinline__ void aw_last_values(aw_rows<P> &r, const aw_unit &u, 
     c.release_v();
 }
 
-/* Rounded, to shared memory as the copy engine takes it: [64 rows][64 elements], then the next. */
+/* Rounded, to shared memory as the copy engine takes it. Where that is where the queries were, the
+ * next ones may come once it has been read. */
 template <class P>
 __device__ __forceinline__ void aw_store(const aw_rows<P> &r, const aw_maps &maps,
                                          const aw_unit &u, const aw_consumer<P> &c)
 {
     const int thread = (int)threadIdx.x % 128, lane = thread % 32, line = lane % 8;
     const int matrix = lane / 8, line_of_all = thread / 32 * 16 + matrix % 2 * 8 + line;
-    const uint32_t park = c.base + P::out_at + c.group * 64 * P::D * 2;
+    const uint32_t park = c.base + P::out_at + c.group * 64 * 128;
     float over[2];
 
 #pragma unroll
@@ -423,7 +428,7 @@ __device__ __forceinline__ void aw_store(const aw_rows<P> &r, const aw_maps &map
     if (thread == 0) sw_bulk_read_wait<0>();
     aw_meet<P>(c.group);
 #pragma unroll
-    for (int j = 0; j < P::D / 8; j += 2) {
+    for (int j = 0; j < P::DV / 8; j += 2) {
         uint32_t v[4];
 
 #pragma unroll
@@ -432,17 +437,22 @@ __device__ __forceinline__ void aw_store(const aw_rows<P> &r, const aw_maps &map
 
             v[e] = sw_round16_pair(r.out[at] * over[e % 2], r.out[at + 1] * over[e % 2], true);
         }
-        sw_store_matrices4(park + j / 8 * 64 * 128 + line_of_all * 128 +
+        sw_store_matrices4(park + j / 8 * P::rows * 128 + line_of_all * 128 +
                                ((j % 8 + matrix / 2) ^ line) * 16, v);
     }
     sw_proxy_fence();
     aw_meet<P>(c.group);
     if (thread == 0) {
 #pragma unroll
-        for (int i = 0; i < P::n_parts; i++)
+        for (int i = 0; i < P::DV / 64; i++)
             sw_tensor_store_4d(&maps.out, {64 * i, u.head, u.row0 + 64 * c.group, u.seq},
-                               park + i * 64 * 128);
+                               park + i * P::rows * 128);
         sw_bulk_commit();
+        if (P::shares_q) sw_bulk_read_wait<0>();
+    }
+    if (P::shares_q) {
+        __syncwarp();
+        sw_release_stage(c.bars.q_empty);
     }
 }
 
@@ -460,7 +470,7 @@ __device__ __forceinline__ void aw_attend_all(const aw_maps &maps, const aw_args
 
         if (round * (int)gridDim.x >= aw_n_units(a)) break;
         if (at >= aw_n_units(a)) continue;
-        const aw_unit u = aw_unit_of<P::rows, AW_KEYS>(a, at);
+        const aw_unit u = aw_unit_of<P::rows, P::KEYS>(a, at);
 
         aw_begin(r, a, u, c.group);
         aw_first_tile(r, a, u, c);

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* Whether sw_cuda_attention takes it: heads of up to 128 in BF16 whose rows the copy engine can
+/* Whether sw_cuda_attention takes it: heads of up to 256 in BF16 whose rows the copy engine can
  * read, without slopes or a cap, on a device of 9.0. */
 bool sw_attention_wgmma_can_run(const sw_attn_args *a, const float *slopes);
 

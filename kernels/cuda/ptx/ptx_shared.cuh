@@ -25,17 +25,24 @@ __device__ __forceinline__ uint64_t sw_wgmma_desc_across(uint32_t addr, uint32_t
               "%47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, "   \
               "%62, %63"
 
+#define SW_LIST128                                                                          \
+    SW_LIST64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, " \
+              "%79, %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, "   \
+              "%94, %95, %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, "     \
+              "%107, %108, %109, %110, %111, %112, %113, %114, %115, %116, %117, %118, "     \
+              "%119, %120, %121, %122, %123, %124, %125, %126, %127"
+
 /* D[64, N] += A B^T of BF16, both in shared memory as sw_wgmma_desc has them; one k-step of 16. */
 template <int N_ACC>
 __device__ __forceinline__ void sw_wgmma_shared(float (&d)[N_ACC], uint64_t a, uint64_t b,
                                                 int accumulate)
 {
-    static_assert(N_ACC == 32 || N_ACC == 64, "64 or 128 columns");
-    if constexpr (N_ACC == 32)
-        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
-                     "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" SW_LIST32 "}, "
-                     "%32, %33, p, 1, 1, 0, 0;\n}"
-                     : SW_D16("+f", 0), SW_D16("+f", 16)
+    static_assert(N_ACC == 40 || N_ACC == 64, "80 or 128 columns");
+    if constexpr (N_ACC == 40)
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %42, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n80k16.f32.bf16.bf16 {" SW_LIST32 ", "
+                     "%32, %33, %34, %35, %36, %37, %38, %39}, %40, %41, p, 1, 1, 0, 0;\n}"
+                     : SW_D16("+f", 0), SW_D16("+f", 16), SW_D4("+f", 32), SW_D4("+f", 36)
                      : "l"(a), "l"(b), "r"(accumulate));
     else
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
@@ -50,8 +57,14 @@ template <int N_ACC>
 __device__ __forceinline__ void sw_wgmma_across(float (&d)[N_ACC], const uint32_t *a, uint64_t desc,
                                                 int accumulate)
 {
-    static_assert(N_ACC == 32 || N_ACC == 64, "64 or 128 columns");
-    if constexpr (N_ACC == 32)
+    static_assert(N_ACC == 32 || N_ACC == 64 || N_ACC == 128, "64, 128 or 256 columns");
+    if constexpr (N_ACC == 128)
+        asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %133, 0;\n"
+                     "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" SW_LIST128 "}, "
+                     "{%128, %129, %130, %131}, %132, p, 1, 1, 1;\n}"
+                     : SW_D64("+f", 0), SW_D64("+f", 64)
+                     : SW_A("r"));
+    else if constexpr (N_ACC == 32)
         asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %37, 0;\n"
                      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" SW_LIST32 "}, "
                      "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n}"
