@@ -2,11 +2,11 @@
 # Our matrix kernels beside others', of one run on one device: peers_table.sh FORMAT... [K N]... -- M...
 #
 # Arguments are those of tests/gpu/bench_gemm, which checks and times ours and cuBLASLt. PEERS has
-# other programs, one a line (or behind a ';'): NAME=COMMAND. Each is run by bash with what is timed
-# in FORMATS, SHAPES and TOKENS ("w4a16,fp8", "8192x8192,4096x28672" as KxN, "1,16") and prints
-#   FORMAT,KxN,M,us
-# for what it has, times with the quantization of X where the format has one; lines that begin with
-# '#' are passed on. Of several lines for one cell the smallest counts.
+# other programs, one a line: NAME=COMMAND. Each is run by bash with what is timed in FORMATS, SHAPES
+# and TOKENS ("w4a16,fp8", "8192x8192,4096x28672" as KxN, "1,16") and prints
+#   FORMAT,KxN,M,us     or     FORMAT,KxN,M,us,OTHER
+# for what it has, under another name where it times several kernels; times with the quantization of
+# X where the format has one. Lines that begin with '#' are passed on. Of several lines for one cell the smallest counts.
 #
 # The table has a line for each cell: our time, the peers', and the ratio of ours to the best of
 # them, with a star where we are slower; the worst ratio comes last. cuBLASLt in FP8 gets codes of X,
@@ -50,10 +50,12 @@ while IFS='=' read -r name command; do
     bash -c "$command" >"$T/peer" 2>"$T/stderr" ||
         die "$name: exit $?: $(tail -n 1 "$T/stderr")"
     grep '^#' "$T/peer" >&2
-    bad=$(grep -v '^#' "$T/peer" | grep -Evm 1 '^[a-z0-9_]+,[0-9]+x[0-9]+,[0-9]+,[0-9]+(\.[0-9]+)?$')
+    bad=$(grep -v '^#' "$T/peer" | grep -Evm 1 \
+        '^[a-z0-9_]+,[0-9]+x[0-9]+,[0-9]+,[0-9]+(\.[0-9]+)?(,[A-Za-z0-9_-]+)?$')
     [ -z "$bad" ] || die "$name prints '$bad'; want FORMAT,KxN,M,us"
-    grep -v '^#' "$T/peer" | sed "s/^/$name,/" >>"$T/times"
-done < <(tr ';' '\n' <<<"${PEERS:-}" | sed 's/^ *//')
+    awk -F, -v name="$name" '!/^#/ {
+        print (NF > 4 ? $5 : name) "," $1 "," $2 "," $3 "," $4 }' "$T/peer" >>"$T/times"
+done <<<"${PEERS:-}"
 
 if [ -n "${CSV:-}" ]; then
     awk -F, 'BEGIN { print "format,K,N,M,name,us" }

@@ -34,8 +34,9 @@ layers_of() {
 }
 scales() { grep -ao "\"[A-Za-z0-9_.]*\.$1\"" "$T/out/model.safetensors" | sort -u | wc -l; }
 
-for name in $(ls "$RECIPES"); do
-    [ -d "$RECIPES/$name" ] && [[ $name =~ ${ONLY:-.} ]] || continue
+for dir in "$RECIPES"/*/; do
+    name=$(basename "$dir")
+    [[ $name =~ ${ONLY:-.} ]] || continue
     window=48
     [[ $name != *_sparse ]] || window=16
     "$EXPAND" "$RECIPES/$name" "$T/$name" || fail "no $name"
