@@ -17,23 +17,11 @@
 extern "C" {
 #endif
 
-/* Whether the CUDA engine takes texts beyond index_topk of models that choose single keys
- * (DeepSeek-V3.2, GLM-5). 0: it refuses them, since the kernels that choose
- * (cuda/engine/cuda_chosen.c) have been compiled and read, but never run on a device. Before it
- * becomes 1 there have to pass on one, in a build with -DSW_CUDA_CHOSEN_KEYS=1:
- * tests/gpu/test_engine_chosen, also under the four tools of tests/gpu/sanitize.sh, and
- * test_engine_recipes whole, whose last tests go beyond index_topk. */
-#ifndef SW_CUDA_CHOSEN_KEYS
-#define SW_CUDA_CHOSEN_KEYS 1
-#endif
-
 typedef struct sw_device_engine sw_device_engine; /* scratch, rope tables, handles; no weights */
 
 /* SW_E_UNSUPPORTED: the CUDA engine lacks an operation of this model; the message names it and the
  * remedy. Needs no device. */
 sw_code sw_device_supports(const sw_model *m, sw_err *err) SW_MUST_USE;
-/* SW_E_UNSUPPORTED: sequences of so many tokens need what the CUDA engine lacks; likewise. */
-sw_code sw_device_reaches(const sw_model *m, int64_t n_tokens, sw_err *err) SW_MUST_USE;
 /* Whether it chooses single keys of this model, where a sequence has more than are seen. */
 bool sw_device_chooses_keys(const sw_model *m);
 

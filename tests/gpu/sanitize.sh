@@ -25,7 +25,8 @@ test_gemm each_kernel_once'
 ops='test_chain
 test_routed exact_sums
 test_routed odd_shapes
-test_routed e4m3
+test_routed bytes
+test_routed int4_with_bytes
 test_routed whole_units
 test_routed e2m1
 test_routed e2m1_with_biases
@@ -52,6 +53,7 @@ test_quantize every_dense_architecture
 test_engine_memory qwen3_moe
 test_engine_memory gemma2
 test_solver
+test_solver_wide
 test_search
 test_marlin'
 
@@ -82,7 +84,8 @@ one()
     rc=$?
     ! reports "$tool" "$log" || what=REPORTS
     case $rc in
-        0) said=clean ;;
+        0) said=clean
+           grep -q '^\[       OK \]' "$log" || said='REPORTS: no such test' ;;
         9) said="REPORTS: $(grep "SUMMARY" "$log" | tail -n 1)"
            [ -n "$what" ] || grep -q '^\[  FAILED' "$log" || said="clean, but for kernels of libraries" ;;
         124) said="${what:+$what, and }not done in $LIMIT_S s" ;;

@@ -238,9 +238,8 @@ static sw_code fill_angles(sw_device_angles *angles, sw_device_engine *e, const 
 sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end, sw_err *err)
 {
     const sw_model *m = e->m;
-    sw_code rc = sw_device_reaches(m, end, err);
+    sw_code rc = SW_OK;
 
-    if (rc != SW_OK) return rc;
     if (end > e->max_positions)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; there are %lld", (long long)end - 1,
                        (long long)e->max_positions);
