@@ -103,6 +103,10 @@ typedef struct sw_device_lm sw_device_lm;
 int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm);
 /* What of them routed experts are. */
 int64_t sw_device_lm_expert_bytes(const sw_device_engine *e, const sw_lm *lm);
+/* What has to find room on several (spread/spread_plan.h): need->layer_bytes [n_layers] is there to
+ * be filled, with what a session of one sequence keeps of max_seq tokens. */
+struct sw_spread_need;
+void sw_device_lm_need(struct sw_spread_need *need, const sw_device_engine *e, const sw_lm *lm);
 /* Copy all weights; `lm` must live as long. Blocks that do not fit into device memory beside a
  * session of one sequence stay in pinned host memory, and each is copied while the block before it
  * runs: slower, same results. SW_E_NOMEM: not even two blocks fit, or the host has too little. */
@@ -110,12 +114,24 @@ sw_code sw_device_lm_new(sw_device_lm **out, sw_device_engine *e, const sw_lm *l
                          sw_err *err) SW_MUST_USE;
 void sw_device_lm_free(sw_device_lm *lm); /* accepts NULL */
 
+/* The same with layers on several devices: engine i, which is of a device of its own (or of the
+ * same card, opened once more), runs layers from ends[i - 1] (of the first: 0) up to ends[i], which
+ * rise to the number of layers. All engines are of one model, with the same max_tokens and max_seq.
+ * The embedding lies on the first device, norm and head on the last, a layer's part of a cache with
+ * the layer; between devices go the rows of the tokens. Every call that takes a model takes such a
+ * one, and gives the same bytes as on one device: what a block computes does not depend on where it
+ * lies. What does not fit a device streams there. SW_E_BUG: no such parts. */
+sw_code sw_device_lm_spread(sw_device_lm **out, sw_device_engine *const *engines,
+                            const int64_t *ends, int n_parts, const sw_lm *lm,
+                            sw_err *err) SW_MUST_USE;
+
 /* How the device runs quantized linears: counts of them. */
 typedef struct sw_device_lm_linears {
     int64_t n_coded;   /* multiplied as codes, inputs quantized as the scheme says */
     int64_t n_decoded; /* decoded to BF16, for there is no CUDA kernel for their format; */
     int64_t n_rounded; /* of these: with inputs rounded as the scheme says */
     int64_t n_streamed_blocks; /* that stay in host memory and are copied when they run */
+    int64_t n_devices;         /* that the layers lie on */
 } sw_device_lm_linears;
 void sw_device_lm_count(sw_device_lm_linears *out, const sw_device_lm *lm);
 

@@ -53,6 +53,7 @@ test_quantize_moe every_sparse_architecture
 test_quantize every_dense_architecture
 test_engine_memory qwen3_moe
 test_engine_memory gemma2
+test_engine_spread
 test_solver
 test_solver_wide
 test_search

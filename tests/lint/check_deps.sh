@@ -38,6 +38,7 @@ kernels/engine/mixers
 kernels/engine/sparse
 kernels/engine
 kernels/engine/operations
+kernels/engine/spread
 kernels/cuda
 kernels/cuda/ptx
 kernels/cuda/runtime

@@ -181,7 +181,9 @@ sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_mo
     if (max_tokens < 1 || max_tokens > INT32_MAX || max_seq < 1 || max_seq > INT32_MAX)
         return SW_FAIL(err, SW_E_BUG, "engine for %lld tokens, %lld positions",
                        (long long)max_tokens, (long long)max_seq);
-    if ((rc = SW_MEM_GET(&e, 1, "engine", err)) != SW_OK) return rc;
+    if ((rc = sw_device_use(gpu, err)) != SW_OK || /* of several */
+        (rc = SW_MEM_GET(&e, 1, "engine", err)) != SW_OK)
+        return rc;
     e->gpu = gpu;
     e->m = m;
     e->store.gpu = gpu;
@@ -197,7 +199,10 @@ sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_mo
 
 void sw_device_engine_free(sw_device_engine *e)
 {
+    sw_err ignored = {0};
+
     if (!e) return;
+    (void)!sw_device_use(e->gpu, &ignored);
     sw_cublaslt_close(e->lt);
     sw_device_put(e->gpu, e->d_gemm_work);
     sw_device_store_free(&e->store);
