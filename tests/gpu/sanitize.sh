@@ -35,6 +35,7 @@ test_engine_products test_one_step
 test_engine_products test_experts
 test_engine_products test_combine
 test_engine_ops test_prefill
+test_engine_ops test_prefill_here
 test_engine_ops test_decode
 test_engine_ops test_cache
 test_engine_ops test_pick
