@@ -1,4 +1,5 @@
-/* w4a16.cu - plan and launch the W4A16 kernels: one row of the table. */
+/* w4a16.cu - plan and launch the kernels of integer codes of 2, 3 and 4 bits: one row of the table.
+ */
 #include <string.h>
 
 #include "kernels/cuda/gemm/weight_only/weight_only_args.h"
@@ -8,19 +9,26 @@ extern "C" const sw_cuda_tile sw_w4a16_tiles[] = {
 #define SW_NW4_TILE(name, T, MT, NWG, KW, ST, PER_SM, MODE) \
     {#name, T, 64 * MT * NWG, ST, PER_SM, MODE == NW_SCALED},
 #define SW_NW4_PLAIN SW_NW4_TILE
+#define SW_NW4_FOUR SW_NW4_TILE
+#define SW_NW4_NARROW SW_NW4_TILE
 #include "kernels/cuda/gemm/weight_only/w4a16_tiles.def"
 #undef SW_NW4_PLAIN
+#undef SW_NW4_FOUR
+#undef SW_NW4_NARROW
 #undef SW_NW4_TILE
 };
 extern "C" const int sw_w4a16_n_tiles = (int)(sizeof sw_w4a16_tiles / sizeof *sw_w4a16_tiles);
 
 static const nw_kernel *kernel_of(const sw_cuda_gemm *p, int tile)
 {
-    int cut = sw_weight_only_cut_of(&p->tiles);
-    bool has_zeros = !p->tiles.spec.is_symmetric;
+    static const nw_kernel *(*const of[][2])(int, int, bool) = {
+        {sw_w4a16_bf16_2, sw_w4a16_f16_2},
+        {sw_w4a16_bf16_3, sw_w4a16_f16_3},
+        {sw_w4a16_bf16, sw_w4a16_f16},
+    };
 
-    return p->dtype == SW_DTYPE_BF16 ? sw_w4a16_bf16(tile, cut, has_zeros)
-                                     : sw_w4a16_f16(tile, cut, has_zeros);
+    return of[sw_weight_only_bits_of(&p->tiles) - 2][p->dtype != SW_DTYPE_BF16](
+        tile, sw_weight_only_cut_of(&p->tiles), !p->tiles.spec.is_symmetric);
 }
 
 /* Weights are scaled before a product in the type of X, after it in fp32. */
@@ -28,25 +36,31 @@ extern "C" bool sw_w4a16_can_run(const sw_cuda_gemm *p, int tile)
 {
     sw_dtype scales = p->tiles.spec.scale_dtype;
 
-    return sw_cuda_weights_of(&p->tiles) == SW_CUDA_W_INT4 && p->act.scope == SW_ACT_NONE &&
+    return sw_weight_only_bits_of(&p->tiles) && p->act.scope == SW_ACT_NONE &&
            sw_weight_only_cut_of(&p->tiles) >= 0 && scales != SW_DTYPE_F32 &&
            (!sw_w4a16_tiles[tile].is_scaled || scales == p->dtype) && kernel_of(p, tile)->entry;
 }
+
+static bool is_narrow(const sw_cuda_gemm *p) { return p->tiles.container_bits < 4; }
 
 /* Tiles for up to so many tokens, for weights of up to 8192 x 8192 and for larger ones: the first
  * that can run, of the best of those measured on an H200 (tests/bench/h200-narrow.csv). */
 static const struct {
     int64_t m_max;
-    const char *small[3], *large[4];
+    const char *small[3], *large[4], *narrow[2];
 } tiles_by_m[] = {
-    {8, {"t8_c128"}, {"t8_c256", "t8_c128"}},
-    {16, {"t16_c128"}, {"t16_c256", "t16_c128"}},
-    {32, {"t32_c128"}, {"t32_c256", "t32_c128"}},
-    {64, {"s64_c128", "t64_c128"}, {"s64_c128", "t64_c128"}},
-    {128, {"s128_c128", "t64_c128"}, {"s128_c256", "s128_c128", "t128_c256", "t64_c128"}},
+    {8, {"t8_c128"}, {"t8_c256", "t8_c128"}, {"m8_c128"}},
+    {16, {"t16_c128"}, {"t16_c256", "t16_c128"}, {"m16_c128"}},
+    {32, {"t32_c128"}, {"t32_c256", "t32_c128"}, {"m32_c128"}},
+    {64, {"s64_c128", "t64_c128"}, {"s64_c128", "t64_c128"}, {"s64_c128", "t64_c128"}},
+    {128,
+     {"s128_c128", "t64_c128"},
+     {"s128_c256", "s128_c128", "t128_c256", "t64_c128"},
+     {"s128_c128", "t64_c128"}},
     {INT64_MAX,
      {"s128_c128", "t128_c256", "t64_c128"},
-     {"s128_c256", "s128_c128", "t128_c256", "t64_c128"}},
+     {"s128_c256", "s128_c128", "t128_c256", "t64_c128"},
+     {"s128_c128", "t64_c128"}},
 };
 
 /* Where measuring found better than the rule below, in tests/bench/h200-narrow.csv; a row that
@@ -98,7 +112,9 @@ static int tile_for(const sw_cuda_gemm *p)
     int row = 0;
 
     while (p->m > tiles_by_m[row].m_max) row++;
-    names = is_large ? tiles_by_m[row].large : tiles_by_m[row].small;
+    names = is_narrow(p) ? tiles_by_m[row].narrow
+            : is_large ? tiles_by_m[row].large
+                       : tiles_by_m[row].small;
     while (!sw_w4a16_can_run(p, tile_named(*names))) names++;
     return tile_named(*names);
 }
@@ -115,12 +131,13 @@ static bool can_serve(const sw_cuda_measured *e, const sw_cuda_gemm *p)
     return e->tile ? sw_w4a16_can_run(p, tile_named(e->tile)) : suits_mma(p);
 }
 
-/* The row of `measured` for p, or NULL: none for more tokens takes the place of one that cannot
- * run. */
+/* The row of `measured`, which are of 4 bits, for p, or NULL: none for more tokens takes the place
+ * of one that cannot run. */
 static const sw_cuda_measured *measured_for(const sw_cuda_gemm *p)
 {
     int64_t m_max = INT64_MAX;
 
+    if (is_narrow(p)) return NULL;
     for (const sw_cuda_measured &e : measured) {
         if (e.k != p->tiles.k_in || e.n != p->tiles.n_out || p->m > e.m_max) continue;
         if (e.m_max > m_max) break;
