@@ -10,11 +10,11 @@ extern "C" const sw_cuda_tile sw_w4a16_tiles[] = {
     {#name, T, 64 * MT * NWG, ST, PER_SM, MODE == NW_SCALED},
 #define SW_NW4_PLAIN SW_NW4_TILE
 #define SW_NW4_FOUR SW_NW4_TILE
-#define SW_NW4_NARROW SW_NW4_TILE
+#define SW_NW4_USUAL SW_NW4_TILE
 #include "kernels/cuda/gemm/weight_only/w4a16_tiles.def"
 #undef SW_NW4_PLAIN
 #undef SW_NW4_FOUR
-#undef SW_NW4_NARROW
+#undef SW_NW4_USUAL
 #undef SW_NW4_TILE
 };
 extern "C" const int sw_w4a16_n_tiles = (int)(sizeof sw_w4a16_tiles / sizeof *sw_w4a16_tiles);
@@ -51,7 +51,7 @@ static const struct {
 } tiles_by_m[] = {
     {8, {"t8_c128"}, {"t8_c256", "t8_c128"}, {"m8_c128"}},
     {16, {"t16_c128"}, {"t16_c256", "t16_c128"}, {"m16_c128"}},
-    {32, {"t32_c128"}, {"t32_c256", "t32_c128"}, {"m32_c128"}},
+    {32, {"t32_c128"}, {"t32_c256", "t32_c128"}, {"t32_c128"}},
     {64, {"s64_c128", "t64_c128"}, {"s64_c128", "t64_c128"}, {"s64_c128", "t64_c128"}},
     {128,
      {"s128_c128", "t64_c128"},

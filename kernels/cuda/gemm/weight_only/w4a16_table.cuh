@@ -17,23 +17,28 @@ static const nw_kernel kernels[][3][2] = {
 #define SW_NW4_TILE(name, ...) \
     {SW_NW4_BOTH(1, __VA_ARGS__), SW_NW4_BOTH(2, __VA_ARGS__), SW_NW4_BOTH(4, __VA_ARGS__)},
 #define SW_NW4_NONE(name, ...) {},
+#define SW_NW4_OF_2(name, ...) {{}, {{}, SW_NW4_ENTRY(2, true, __VA_ARGS__)}, {}},
+#define SW_NW4_OF_34(name, ...) {{SW_NW4_ENTRY(1, false, __VA_ARGS__), {}}, {}, {}},
+#if !SW_X_IS_BF16
+#define SW_NW4_USUAL SW_NW4_NONE
+#elif SW_W_BITS == 2
+#define SW_NW4_USUAL SW_NW4_OF_2
+#else
+#define SW_NW4_USUAL SW_NW4_OF_34
+#endif
 #if SW_W_BITS < 4
-#define SW_NW4_NARROW SW_NW4_TILE
 #define SW_NW4_FOUR SW_NW4_NONE
 #define SW_NW4_PLAIN SW_NW4_NONE
 #else
-#define SW_NW4_NARROW SW_NW4_NONE
 #define SW_NW4_FOUR SW_NW4_TILE
-#if SW_X_IS_BF16
-#define SW_NW4_PLAIN(name, ...) {{SW_NW4_ENTRY(1, false, __VA_ARGS__), {}}, {}, {}},
-#else
-#define SW_NW4_PLAIN SW_NW4_NONE
-#endif
+#define SW_NW4_PLAIN SW_NW4_USUAL
 #endif
 #include "kernels/cuda/gemm/weight_only/w4a16_tiles.def"
 #undef SW_NW4_PLAIN
 #undef SW_NW4_FOUR
-#undef SW_NW4_NARROW
+#undef SW_NW4_USUAL
+#undef SW_NW4_OF_34
+#undef SW_NW4_OF_2
 #undef SW_NW4_NONE
 #undef SW_NW4_TILE
 #undef SW_NW4_BOTH
