@@ -17,8 +17,8 @@ typedef struct nw_kernel {
     int shared_bytes, n_threads;
 } nw_kernel;
 
-/* Those of 4, 3 and 2 bits; tile: a row of w4a16_tiles.def; cut: 0, 1, 2 for groups of at least 128,
- * of 64, of 32. An entry of NULL: not compiled. */
+/* Those of 4, 3 and 2 bits; tile: a row of w4a16_tiles.def; cut: 0, 1, 2 for groups of at least
+ * 128, of 64, of 32. An entry of NULL: not compiled. */
 const nw_kernel *sw_w4a16_bf16(int tile, int cut, bool has_zeros);
 const nw_kernel *sw_w4a16_f16(int tile, int cut, bool has_zeros);
 const nw_kernel *sw_w4a16_bf16_3(int tile, int cut, bool has_zeros);

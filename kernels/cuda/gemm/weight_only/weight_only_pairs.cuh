@@ -1,9 +1,9 @@
 /* weight_only_pairs.cuh - phase 3 for few tokens: products of a warp instead of a warpgroup's.
  *
  * With 8 or 16 tokens it is instructions that limit, and what a product of a warpgroup costs beside
- * the conversion of its codes: a descriptor in uniform registers, an arrival and a wait. Products of
- * a warp take X from registers, where one ldmatrix brings two k-steps of 8 tokens, and wait for
- * nothing but their operands.
+ * the conversion of its codes: a descriptor in uniform registers, an arrival and a wait. Those of a
+ * warp take X from registers, where one ldmatrix brings two k-steps of 8 tokens, and wait for their
+ * operands alone.
  *
  * A warp has two rows of 16 channels, 16 v and 16 v + 32 of a tile: in codes of 2 and 3 bits these
  * lie in the same bytes (narrow.h), so that one load serves both, and both are multiplied by the
@@ -190,12 +190,11 @@ __device__ __forceinline__ void nw_pair_add(float (&total)[P::T / 2], nw_pair_su
     nw_two_scales<BF16_SCALES>(scale, scales);
 #pragma unroll
     for (int i = 0; i < P::T / 2; i++) {
-        int half = i / 2 % 2;
+        int half = i / 2 % 2, bit = nw_pair_bit<P::KIND>(row, half);
 
         if (nw_pair_sums<P>())
-            sum.row[row][i] =
-                fmaf(-nw_raised_zero<P::KIND, P::ZEROS>(zeros, half, nw_pair_bit<P::KIND>(row, half)),
-                     sum.x[i % 2], sum.row[row][i]);
+            sum.row[row][i] = fmaf(-nw_raised_zero<P::KIND, P::ZEROS>(zeros, half, bit),
+                                   sum.x[i % 2], sum.row[row][i]);
         total[i] = fmaf(scale[half], sum.row[row][i], total[i]);
     }
 }
