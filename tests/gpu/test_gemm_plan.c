@@ -131,15 +131,17 @@ static void goes(int which, int64_t k, int64_t n, int64_t m, const char *kernel,
 static void measured_best(void **state)
 {
     (void)state;
-    goes(PLAIN, 8192, 8192, 1, "mma_sync", NULL);
-    goes(PLAIN, 8192, 8192, 8, "w4a16_split_k", "t8_c128");
-    goes(PLAIN, 8192, 8192, 16, "w4a16_split_k", "t16_c128k2");
+    goes(PLAIN, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 8192, 8, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 8192, 16, "w4a16_split_k", "m16_c128");
     goes(PLAIN, 8192, 8192, 32, "w4a16_split_k", "t32_c128");
     goes(PLAIN, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
     goes(PLAIN, 8192, 8192, 128, "w4a16_split_k", "s128_c128");
-    goes(PLAIN, 8192, 8192, 256, "w4a16_split_k", "s128_c128");
-    goes(PLAIN, 4096, 4096, 1, "w4a16_split_k", "t8_c128");
-    goes(PLAIN, 8192, 57344, 1, "w4a16_split_k", "t8_c256");
+    goes(PLAIN, 8192, 8192, 256, "w4a16_split_k", "s128_c256");
+    goes(PLAIN, 4096, 4096, 1, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 57344, 1, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 10240, 1, "w4a16_split_k", "m8_c128x3");
+    goes(PLAIN, 8192, 10240, 16, "w4a16_split_k", "m16_c128k1");
     goes(PLAIN, 8192, 57344, 32, "w4a16_split_k", "t32_c256");
     goes(PLAIN, 8192, 57344, 256, "w4a16_persistent", "l128_c256");
     goes(PLAIN, 28672, 8192, 256, "w4a16_split_k", "s128_c256");
@@ -272,13 +274,14 @@ static void kinds_of_weights(void **state)
     goes(HALF, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
     goes(CHANNEL, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
     goes(MIXED, 8192, 8192, 1024, "w4a16_split_k", NULL); /* scales of another type than X */
-    goes(ZEROS, 8192, 8192, 1, "w4a16_split_k", "t8_c128");
-    goes(ZEROS, 8192, 8192, 16, "w4a16_split_k", "t16_c128");
+    goes(ZEROS, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
+    goes(ZEROS, 8192, 10240, 1, "w4a16_split_k", "m8_c128");
+    goes(ZEROS, 8192, 8192, 16, "w4a16_split_k", "m16_c128");
     goes(ZEROS, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
     goes(GROUP_32, 4096, 4096, 128, "w4a16_split_k", "s64_c128");
     goes(HALF, 8192, 57344, 32, "w4a16_split_k", "t32_c128");
     goes(MIXED, 8192, 8192, 64, "w4a16_split_k", "t64_c128");
-    goes(CHANNEL, 8192, 8192, 4, "mma_sync", NULL);
+    goes(CHANNEL, 8192, 8192, 4, "w4a16_split_k", "m8_c128");
 }
 
 /* Codes of 2 and 3 bits in their own container, and in that of 4 bits. */
@@ -293,7 +296,9 @@ static void narrow_codes(void **state)
     for (int which = THREE; which <= TWO; which++) {
         goes(which, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
         goes(which, 4096, 28672, 16, "w4a16_split_k", "m16_c128");
-        goes(which, 8192, 8192, 64, "w4a16_split_k", NULL);
+        goes(which, 8192, 8192, 32, "w4a16_split_k", "t32_c128");
+        goes(which, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
+        goes(which, 4096, 28672, 128, "w4a16_split_k", "s128_c256");
         goes(which, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
     }
     goes(TWO_MIXED, 8192, 8192, 1024, "w4a16_split_k", "t64_c128");

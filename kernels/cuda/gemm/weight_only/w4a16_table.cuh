@@ -27,15 +27,12 @@ static const nw_kernel kernels[][3][2] = {
 #define SW_NW4_USUAL SW_NW4_OF_34
 #endif
 #if SW_W_BITS < 4
-#define SW_NW4_FOUR SW_NW4_NONE
 #define SW_NW4_PLAIN SW_NW4_NONE
 #else
-#define SW_NW4_FOUR SW_NW4_TILE
 #define SW_NW4_PLAIN SW_NW4_USUAL
 #endif
 #include "kernels/cuda/gemm/weight_only/w4a16_tiles.def"
 #undef SW_NW4_PLAIN
-#undef SW_NW4_FOUR
 #undef SW_NW4_USUAL
 #undef SW_NW4_OF_34
 #undef SW_NW4_OF_2
