@@ -10,9 +10,11 @@ extern "C" const sw_cuda_tile sw_w4a16_tiles[] = {
     {#name, T, 64 * MT * NWG, ST, PER_SM, MODE == NW_SCALED},
 #define SW_NW4_PLAIN SW_NW4_TILE
 #define SW_NW4_USUAL SW_NW4_TILE
+#define SW_NW4_NOT_2 SW_NW4_TILE
 #include "kernels/cuda/gemm/weight_only/w4a16_tiles.def"
 #undef SW_NW4_PLAIN
 #undef SW_NW4_USUAL
+#undef SW_NW4_NOT_2
 #undef SW_NW4_TILE
 };
 extern "C" const int sw_w4a16_n_tiles = (int)(sizeof sw_w4a16_tiles / sizeof *sw_w4a16_tiles);
@@ -40,7 +42,7 @@ extern "C" bool sw_w4a16_can_run(const sw_cuda_gemm *p, int tile)
 }
 
 /* Tiles for up to so many tokens, for weights of up to 8192 x 8192 and for larger ones: the first
- * that can run, of the best of those measured on an H200 (tests/bench/h200-narrow.csv). */
+ * that can run, of the best of those measured on an H200 (tests/bench/h200-narrow*.csv). */
 static const struct {
     int64_t m_max;
     const char *small[3], *large[4];
@@ -55,14 +57,14 @@ static const struct {
      {"s128_c256", "s128_c128", "t128_c256", "t64_c128"}},
 };
 
-/* Where measuring found better than the rule below, in tests/bench/h200-narrow.csv; a row that
- * cannot run is passed by. */
+/* Where measuring found better than the rule below, in tests/bench/h200-narrow.csv and, of up to 16
+ * tokens and of 2 and 3 bits, h200-narrow-codes.csv; a row that cannot run is passed by. */
 static const sw_cuda_measured measured[] = {
     {4096, 4096, 16, "m8_c128", 2},     {4096, 4096, 32, "m16_c128", 2},
     {4096, 4096, 64, "t32_c128", 2},    {4096, 4096, 128, "s64_c128", 2},
     {4096, 4096, 128, "t64_c128", 2},   {4096, 4096, 256, "s128_c128", 2},
     {4096, 6144, 8, "m8_c128", 4},      {4096, 6144, 16, "m16_c128k1", 5},
-    {4096, 6144, 16, "m8_c128", 2},     {4096, 6144, 32, "t32_c128", 4},
+    {4096, 6144, 16, "m16_c128", 2},    {4096, 6144, 32, "t32_c128", 4},
     {4096, 6144, 64, "s64_c128", 4},    {4096, 6144, 64, "t64_c128", 4},
     {4096, 6144, 128, "s128_c128", 2},  {4096, 6144, 256, "s128_c128", 1},
     {4096, 28672, 8, "m8_c128", 1},     {4096, 28672, 16, "m16_c128", 1},

@@ -26,6 +26,11 @@ static const nw_kernel kernels[][3][2] = {
 #else
 #define SW_NW4_USUAL SW_NW4_OF_34
 #endif
+#if SW_W_BITS == 2
+#define SW_NW4_NOT_2 SW_NW4_NONE
+#else
+#define SW_NW4_NOT_2 SW_NW4_USUAL
+#endif
 #if SW_W_BITS < 4
 #define SW_NW4_PLAIN SW_NW4_NONE
 #else
@@ -33,6 +38,7 @@ static const nw_kernel kernels[][3][2] = {
 #endif
 #include "kernels/cuda/gemm/weight_only/w4a16_tiles.def"
 #undef SW_NW4_PLAIN
+#undef SW_NW4_NOT_2
 #undef SW_NW4_USUAL
 #undef SW_NW4_OF_34
 #undef SW_NW4_OF_2

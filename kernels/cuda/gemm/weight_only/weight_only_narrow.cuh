@@ -29,21 +29,14 @@ template <bool BF16> __host__ __device__ constexpr uint32_t nw_power(int at)
     return mma_const<BF16>::magic - (uint32_t)at * (BF16 ? 0x00800080u : 0x04000400u);
 }
 
-/* The codes of both halves at bit `at` of `word`, in front of the power. */
+/* The codes of both halves at bit `at` of `word`, less those of `zero`, which has the power. */
 template <int KIND, bool BF16>
-__device__ __forceinline__ uint32_t nw_raised_at(uint32_t word, int at)
+__device__ __forceinline__ uint32_t nw_codes_at(uint32_t word, int at, uint32_t zero)
 {
     const uint32_t mask = KIND == NW_INT4 ? 0x000f000fu : KIND == NW_INT3 ? 0x00070007u
                                                                           : 0x00030003u;
 
-    return sw_and_or(word, mask << at, nw_power<BF16>(at));
-}
-
-/* The same less those of `zero`, which has the power too. */
-template <int KIND, bool BF16>
-__device__ __forceinline__ uint32_t nw_codes_at(uint32_t word, int at, uint32_t zero)
-{
-    return nw_subtract<BF16>(nw_raised_at<KIND, BF16>(word, at), zero);
+    return nw_subtract<BF16>(sw_and_or(word, mask << at, nw_power<BF16>(at)), zero);
 }
 
 /* A zero point for codes at bit `at`: byte `half` of `pair`, or the middle of the format. */
@@ -54,16 +47,6 @@ __device__ __forceinline__ uint32_t nw_zero_at(uint32_t pair, int half, int at)
 
     if constexpr (!ZEROS) return nw_power<BF16>(at) | (middle << at) * 0x10001u;
     return __byte_perm(pair << at, nw_power<BF16>(at), half ? 0x5151 : 0x5050);
-}
-
-/* The power and the zero point of BF16 as a float. */
-template <int KIND, bool ZEROS>
-__device__ __forceinline__ float nw_raised_zero(uint32_t pair, int half, int at)
-{
-    const uint32_t middle = KIND == NW_INT4 ? 8 : KIND == NW_INT3 ? 4 : 2;
-
-    if constexpr (!ZEROS) return (float)((128 >> at) + middle);
-    return __uint_as_float(__byte_perm(pair << at, nw_power<true>(at), half ? 0x5144 : 0x5044));
 }
 
 /* Where `mask` has a bit the bit of a, elsewhere that of b. */
@@ -85,20 +68,13 @@ __device__ __forceinline__ uint32_t nw_unfold(uint32_t low, uint32_t third, uint
     return nw_select(low, __funnelshift_l(third, third, 2 - warp), 0x33333333u);
 }
 
-/* The four registers of a k-step out of such a word, in front of their powers. */
+/* The four registers of a k-step out of such a word. */
 template <int KIND, bool BF16>
-__device__ __forceinline__ void nw_raised_step(uint32_t *frag, uint32_t word)
+__device__ __forceinline__ void nw_narrow_step(uint32_t *frag, uint32_t word, const uint32_t *zero)
 {
 #pragma unroll
     for (int j = 0; j < 4; j++)
-        frag[j] = nw_raised_at<KIND, BF16>(j < 2 ? word : word >> 8, 4 * (j & 1));
-}
-
-template <bool BF16>
-__device__ __forceinline__ void nw_lower_step(uint32_t *frag, const uint32_t *zero)
-{
-#pragma unroll
-    for (int j = 0; j < 4; j++) frag[j] = nw_subtract<BF16>(frag[j], zero[j & 1]);
+        frag[j] = nw_codes_at<KIND, BF16>(j < 2 ? word : word >> 8, 4 * (j & 1), zero[j & 1]);
 }
 
 /* Words of this lane for the k-steps of a batch: low bits, then of 3 bits the third ones. `from`:
@@ -137,9 +113,8 @@ __device__ __forceinline__ void nw_narrow_batch(uint32_t *frag, const uint32_t *
     for (int s = 0; s < P::steps; s++) {
         uint32_t third = P::KIND == NW_INT3 ? words[P::steps + s] : 0;
 
-        nw_raised_step<P::KIND, P::BF16>(
-            frag + 4 * s, nw_unfold<P::KIND>(words[s], third, threadIdx.x % 128 / 32));
-        nw_lower_step<P::BF16>(frag + 4 * s, zero);
+        nw_narrow_step<P::KIND, P::BF16>(
+            frag + 4 * s, nw_unfold<P::KIND>(words[s], third, threadIdx.x % 128 / 32), zero);
     }
 }
 

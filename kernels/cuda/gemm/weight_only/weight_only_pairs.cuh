@@ -58,11 +58,10 @@ template <int KIND> __host__ __device__ constexpr int nw_pair_bit(int row, int h
     return row ? 2 * (1 - half) : 4 * half;
 }
 
-/* Both rows of a k-step, in front of their powers. words: of 4 bits that of each row, else low bits
- * and third ones. */
+/* Both rows of a k-step. words: of 4 bits that of each row, else low bits and third ones. */
 template <class P>
 __device__ __forceinline__ void nw_pair_step(uint32_t (&frag)[2][4], const uint32_t (&words)[2],
-                                             uint32_t v)
+                                             const uint32_t (&zero)[2][2], uint32_t v)
 {
     constexpr int KIND = P::KIND;
     constexpr bool BF16 = P::BF16;
@@ -70,21 +69,22 @@ __device__ __forceinline__ void nw_pair_step(uint32_t (&frag)[2][4], const uint3
     if constexpr (KIND == NW_INT4) {
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            frag[i / 4][i % 4] = nw_raised_at<KIND, BF16>(words[i / 4] >> i % 4 * 4, 0);
+            frag[i / 4][i % 4] =
+                nw_codes_at<KIND, BF16>(words[i / 4] >> i % 4 * 4, 0, zero[i / 4][i & 1]);
     } else if constexpr (KIND == NW_INT3) {
         uint32_t third = words[1] >> v;
 
-        nw_raised_step<KIND, BF16>(frag[0], nw_select(words[0], third << 2, 0x33333333u));
-        nw_raised_step<KIND, BF16>(frag[1], nw_select(words[0] >> 2, third, 0x33333333u));
+        nw_narrow_step<KIND, BF16>(frag[0], nw_select(words[0], third << 2, 0x33333333u), zero[0]);
+        nw_narrow_step<KIND, BF16>(frag[1], nw_select(words[0] >> 2, third, 0x33333333u), zero[1]);
     } else {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
             uint32_t word = j < 2 ? words[0] : words[0] >> 8;
             int half = j & 1;
 
-            frag[0][j] = nw_raised_at<KIND, BF16>(word, 4 * half);
-            frag[1][j] = nw_raised_at<KIND, BF16>(half ? words[0] >> (j < 2 ? 6 : 14) : word,
-                                                  2 * (1 - half));
+            frag[0][j] = nw_codes_at<KIND, BF16>(word, 4 * half, zero[0][half]);
+            frag[1][j] = nw_codes_at<KIND, BF16>(half ? words[0] >> (j < 2 ? 6 : 14) : word,
+                                                 2 * (1 - half), zero[1][half]);
         }
     }
 }
@@ -128,74 +128,33 @@ __device__ __forceinline__ void nw_pair_words(uint32_t (&words)[4][2], const nw_
     }
 }
 
-/* Whether powers and zero points are taken off sums instead of codes: by the sum of X, which is a
- * product with ones. Of 8 tokens that is fewer instructions than a subtraction for each pair of
- * codes. F16 keeps them apart: its powers are larger by as much as its sums are to be finer. */
-template <class P> __host__ __device__ constexpr bool nw_pair_sums(void)
-{
-    return P::T == 8 && P::BF16;
-}
-
-/* What a warp sums in a group: its two rows, and X where that is asked for. */
-template <class P> struct nw_pair_sum {
-    float row[2][P::T / 2], x[4];
-};
-
 /* Products of a lane's codes of k-tile kt, from k-step `first` on; `adds`: to what is there. */
 template <class P>
-__device__ __forceinline__ void nw_pair_part(nw_pair_sum<P> &sum, const nw_pair_at &at,
+__device__ __forceinline__ void nw_pair_part(float (&sum)[2][P::T / 2], const nw_pair_at &at,
                                              const uint32_t (&zero)[2][2], uint32_t stage, int kt,
                                              int first, bool adds)
 {
-    const uint32_t ones[4] = {mma_const<P::BF16>::one, mma_const<P::BF16>::one,
-                              mma_const<P::BF16>::one, mma_const<P::BF16>::one};
-    uint32_t words[4][2] = {}, frag[2][4], x[P::T / 8][4];
+    uint32_t words[4][2] = {}, frag[2][4];
 
     nw_pair_words<P>(words, at, stage, kt, first);
 #pragma unroll
-    for (int s = 0; s < nw_pair_steps<P>(); s++) {
-        if (s % 2 == 0)
-#pragma unroll
-            for (int b = 0; b < P::T / 8; b++) {
-                uint4 m = sw_load_matrices(stage + (uint32_t)(kt * P::T * 128 + b * 1024) +
-                                           at.x[(first + s) / 2]);
-
-                x[b][0] = m.x, x[b][1] = m.y, x[b][2] = m.z, x[b][3] = m.w;
-            }
-        nw_pair_step<P>(frag, words[s], at.v);
-#pragma unroll
-        for (int row = 0; row < 2 && !nw_pair_sums<P>(); row++)
-            nw_lower_step<P::BF16>(frag[row], zero[row]);
-#pragma unroll
-        for (int b = 0; b < P::T / 8; b++) {
-            const uint32_t *two = x[b] + s % 2 * 2;
+    for (int s = 0; s < nw_pair_steps<P>(); s += 2) {
+        uint4 x[P::T / 8];
 
 #pragma unroll
-            for (int row = 0; row < 2; row++)
-                nw_pair_product<P::BF16>(sum.row[row] + 4 * b, frag[row], two[0], two[1],
-                                         adds || s);
-            if (nw_pair_sums<P>())
-                nw_pair_product<P::BF16>(sum.x, ones, two[0], two[1], adds || s);
+        for (int b = 0; b < P::T / 8; b++)
+            x[b] = sw_load_matrices(stage + (uint32_t)(kt * P::T * 128 + b * 1024) +
+                                    at.x[(first + s) / 2]);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            nw_pair_step<P>(frag, words[s + half], zero, at.v);
+#pragma unroll
+            for (int b = 0; b < P::T / 8; b++)
+#pragma unroll
+                for (int row = 0; row < 2; row++)
+                    nw_pair_product<P::BF16>(sum[row] + 4 * b, frag[row], half ? x[b].z : x[b].x,
+                                             half ? x[b].w : x[b].y, adds || s || half);
         }
-    }
-}
-
-/* total += scale * sum, without powers and zero points if those are in it. */
-template <class P, bool BF16_SCALES>
-__device__ __forceinline__ void nw_pair_add(float (&total)[P::T / 2], nw_pair_sum<P> &sum, int row,
-                                            uint32_t scales, uint32_t zeros)
-{
-    float scale[2];
-
-    nw_two_scales<BF16_SCALES>(scale, scales);
-#pragma unroll
-    for (int i = 0; i < P::T / 2; i++) {
-        int half = i / 2 % 2, bit = nw_pair_bit<P::KIND>(row, half);
-
-        if (nw_pair_sums<P>())
-            sum.row[row][i] = fmaf(-nw_raised_zero<P::KIND, P::ZEROS>(zeros, half, bit),
-                                   sum.x[i % 2], sum.row[row][i]);
-        total[i] = fmaf(scale[half], sum.row[row][i], total[i]);
     }
 }
 
@@ -205,18 +164,20 @@ __device__ __forceinline__ void nw_pair_group(float (&total)[2][P::T / 2], const
                                               uint32_t stage, int group)
 {
     constexpr int steps = nw_pair_steps<P>(), parts = 8 / P::GPS / steps;
-    nw_pair_sum<P> sum;
-    uint32_t zero[2][2], scales[2], zeros[2] = {};
+    float sum[2][P::T / 2], scale[2][2];
+    uint32_t zero[2][2];
 
 #pragma unroll
     for (int row = 0; row < 2; row++) {
-        scales[row] = sw_shared4(stage + at.scales + (uint32_t)(group * 128 + row * 64));
+        uint32_t record = stage + at.scales + (uint32_t)(group * 128 + row * 64), pair = 0;
+
+        nw_two_scales<BF16_SCALES>(scale[row], sw_shared4(record));
         if constexpr (P::ZEROS)
-            zeros[row] = nw_shared16(stage + at.zeros + (uint32_t)(group * 64 + row * 32));
+            pair = nw_shared16(stage + at.zeros + (uint32_t)(group * 64 + row * 32));
 #pragma unroll
         for (int half = 0; half < 2; half++)
             zero[row][half] = nw_zero_at<P::KIND, P::BF16, P::ZEROS>(
-                zeros[row], half, nw_pair_bit<P::KIND>(row, half));
+                pair, half, nw_pair_bit<P::KIND>(row, half));
     }
 #pragma unroll
     for (int part = 0; part < parts; part++) {
@@ -226,7 +187,9 @@ __device__ __forceinline__ void nw_pair_group(float (&total)[2][P::T / 2], const
     }
 #pragma unroll
     for (int row = 0; row < 2; row++)
-        nw_pair_add<P, BF16_SCALES>(total[row], sum, row, scales[row], zeros[row]);
+#pragma unroll
+        for (int i = 0; i < P::T / 2; i++)
+            total[row][i] = fmaf(scale[row][i / 2 % 2], sum[row][i], total[row][i]);
 }
 
 /* All stages of this warpgroup. */
