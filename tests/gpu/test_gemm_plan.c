@@ -26,7 +26,7 @@ typedef struct kind {
 #define BF SW_DTYPE_BF16
 #define HF SW_DTYPE_F16
 enum { PLAIN, ZEROS, GROUP_32, HALF, MIXED, CHANNEL, INT8, W8A8, W4A8, FP8, W4A8F, FP8_BLOCK,
-       N_KINDS };
+       THREE, TWO, TWO_MIXED, N_KINDS };
 static const kind kinds[] = {
     [PLAIN] = {I4, 128, true, BF, BF, SW_ACT_NONE, I8},
     [ZEROS] = {I4, 128, false, BF, BF, SW_ACT_NONE, I8},
@@ -39,6 +39,9 @@ static const kind kinds[] = {
     [W4A8] = {I4, 128, true, BF, BF, SW_ACT_TOKEN, I8},
     [FP8] = {SW_NUM_E4M3, 0, true, BF, SW_DTYPE_F32, SW_ACT_TOKEN, SW_NUM_E4M3},
     [W4A8F] = {I4, 128, true, BF, BF, SW_ACT_TOKEN, SW_NUM_E4M3},
+    [THREE] = {SW_NUM_INT3, 128, true, BF, BF, SW_ACT_NONE, I8},
+    [TWO] = {SW_NUM_INT2, 64, false, BF, BF, SW_ACT_NONE, I8},
+    [TWO_MIXED] = {SW_NUM_INT2, 64, false, BF, HF, SW_ACT_NONE, I8},
     [FP8_BLOCK] = {SW_NUM_E4M3, 128, true, BF, SW_DTYPE_F32, SW_ACT_GROUP, SW_NUM_E4M3},
 };
 
@@ -54,7 +57,7 @@ static sw_cuda_gemm problem_of(int which, int64_t k, int64_t n, int64_t m)
                       .may_overlap = true};
 
     p.tiles = (sw_tiles){.spec = spec, .n_out = n, .k_in = k, .n_groups = groups, .codes = d_memory,
-                         .container_bits = sw_tiles_container_bits(spec.num)};
+                         .container_bits = sw_tiles_stored_bits(spec.num)};
     if (a->scope != SW_ACT_NONE)
         p.act = (sw_act){&sw_nums[a->x_num], a->scope, a->scope == SW_ACT_GROUP ? 128 : 0,
                          SW_DTYPE_F32};
@@ -129,15 +132,17 @@ static void goes(int which, int64_t k, int64_t n, int64_t m, const char *kernel,
 static void measured_best(void **state)
 {
     (void)state;
-    goes(PLAIN, 8192, 8192, 1, "mma_sync", NULL);
-    goes(PLAIN, 8192, 8192, 8, "w4a16_split_k", "t8_c128");
-    goes(PLAIN, 8192, 8192, 16, "w4a16_split_k", "t16_c128k2");
+    goes(PLAIN, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 8192, 8, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 8192, 16, "w4a16_split_k", "m16_c128");
     goes(PLAIN, 8192, 8192, 32, "w4a16_split_k", "t32_c128");
     goes(PLAIN, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
     goes(PLAIN, 8192, 8192, 128, "w4a16_split_k", "s128_c128");
-    goes(PLAIN, 8192, 8192, 256, "w4a16_split_k", "s128_c128");
-    goes(PLAIN, 4096, 4096, 1, "w4a16_split_k", "t8_c128");
-    goes(PLAIN, 8192, 57344, 1, "w4a16_split_k", "t8_c256");
+    goes(PLAIN, 8192, 8192, 256, "w4a16_split_k", "s128_c256");
+    goes(PLAIN, 4096, 4096, 1, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 57344, 1, "w4a16_split_k", "m8_c128");
+    goes(PLAIN, 8192, 10240, 1, "w4a16_split_k", "m8_c128x3");
+    goes(PLAIN, 8192, 10240, 16, "w4a16_split_k", "m16_c128k1");
     goes(PLAIN, 8192, 57344, 32, "w4a16_split_k", "t32_c256");
     goes(PLAIN, 8192, 57344, 256, "w4a16_persistent", "l128_c256");
     goes(PLAIN, 28672, 8192, 256, "w4a16_split_k", "s128_c256");
@@ -276,13 +281,41 @@ static void kinds_of_weights(void **state)
     goes(HALF, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
     goes(CHANNEL, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
     goes(MIXED, 8192, 8192, 1024, "w4a16_split_k", NULL); /* scales of another type than X */
-    goes(ZEROS, 8192, 8192, 1, "w4a16_split_k", "t8_c128");
-    goes(ZEROS, 8192, 8192, 16, "w4a16_split_k", "t16_c128");
+    goes(ZEROS, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
+    goes(ZEROS, 8192, 10240, 1, "w4a16_split_k", "m8_c128");
+    goes(ZEROS, 8192, 8192, 16, "w4a16_split_k", "m16_c128");
     goes(ZEROS, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
     goes(GROUP_32, 4096, 4096, 128, "w4a16_split_k", "s64_c128");
     goes(HALF, 8192, 57344, 32, "w4a16_split_k", "t32_c128");
     goes(MIXED, 8192, 8192, 64, "w4a16_split_k", "t64_c128");
-    goes(CHANNEL, 8192, 8192, 4, "mma_sync", NULL);
+    goes(CHANNEL, 8192, 8192, 4, "w4a16_split_k", "m8_c128");
+}
+
+/* Codes of 2 and 3 bits in their own container, and in that of 4 bits. */
+static void narrow_codes(void **state)
+{
+    sw_cuda_gemm p = problem_of(TWO, 8192, 8192, 1);
+    const sw_cuda_device old = {80, 108};
+    sw_cuda_plan plan;
+    sw_err err = {0};
+
+    (void)state;
+    for (int which = THREE; which <= TWO; which++) {
+        goes(which, 8192, 8192, 1, "w4a16_split_k", "m8_c128");
+        goes(which, 4096, 28672, 16, "w4a16_split_k", "m16_c128");
+        goes(which, 8192, 8192, 32, "w4a16_split_k", "t32_c128");
+        goes(which, 8192, 8192, 64, "w4a16_split_k", "s64_c128");
+        goes(which, 4096, 28672, 128, "w4a16_split_k", "s128_c256");
+        goes(which, 8192, 8192, 1024, "w4a16_persistent", "l128_c256");
+    }
+    goes(TWO_MIXED, 8192, 8192, 1024, "w4a16_split_k", "t64_c128");
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &old, NULL, &err), SW_E_UNSUPPORTED);
+    p.tiles.container_bits = 4;
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &old, NULL, &err), SW_OK);
+    assert_string_equal(sw_cuda_kernels[plan.kernel].name, "mma_sync");
+    p = problem_of(THREE, 8192, 8192, 1);
+    p.tiles.container_bits = 4; /* without zero points their middle would be that of 4 bits */
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &h200, NULL, &err), SW_E_UNSUPPORTED);
 }
 
 /* Whole rounds of blocks, and what is left of them: shared where that is half a round or less. */
@@ -331,7 +364,8 @@ int main(void)
         cmocka_unit_test(measured_best), cmocka_unit_test(measured_best_of_few),
         cmocka_unit_test(measured_best_of_pairs),
         cmocka_unit_test(measured_best_of_bytes), cmocka_unit_test(rounds_of_blocks),
-        cmocka_unit_test(kinds_of_weights), cmocka_unit_test(what_else_decides),
+        cmocka_unit_test(kinds_of_weights), cmocka_unit_test(narrow_codes),
+        cmocka_unit_test(what_else_decides),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
