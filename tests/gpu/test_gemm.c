@@ -561,32 +561,6 @@ static void faults_show(void **state)
         }
 }
 
-static void refuses_what_it_cannot(void **state)
-{
-    gpu_shape s = shape_of(0, 1, 64, 96);
-    sw_cuda_plan plan;
-    sw_cuda_device old = {75, 72};
-    sw_err err = {0};
-    gpu_case c;
-
-    (void)state;
-    gpu_case_new(&c, &s);
-    c.problem.tiles.spec.group_elems = 96;
-    assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err), SW_E_UNSUPPORTED);
-    c.problem.tiles.spec.group_elems = 32;
-    assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &old, NULL, &err), SW_E_UNSUPPORTED);
-    /* the zero point of symmetric 3-bit codes is not that of their container */
-    c.problem.tiles.spec.num = &sw_nums[SW_NUM_INT3];
-    assert_int_equal(sw_cuda_gemm_plan(&plan, &c.problem, &h200, NULL, &err), SW_E_UNSUPPORTED);
-    c.problem.tiles.spec.num = &sw_nums[SW_NUM_INT4];
-    c.problem.tiles.spec.scale_dtype = SW_DTYPE_F16;
-    plan.kernel = sw_cuda_kernel_find("w4a16_split_k");
-    plan.tile = 0; /* weights are scaled before the product: scales must be of the type of X */
-    while (!sw_cuda_kernels[plan.kernel].tiles[plan.tile].is_scaled) plan.tile++;
-    assert_int_equal(sw_cuda_gemm_run(&c.problem, &plan, NULL, NULL, &err), SW_E_UNSUPPORTED);
-    gpu_case_free(&c);
-}
-
 /* All tests, or those named. */
 int main(int argc, char **argv)
 {
@@ -600,7 +574,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(shared_rounds),
         cmocka_unit_test(two_streams), cmocka_unit_test(older_devices),
         cmocka_unit_test(ring_turns), cmocka_unit_test(whole_blocks),
-        cmocka_unit_test(refuses_what_it_cannot),
     };
 
     if (!gpu_is_there()) return 77;

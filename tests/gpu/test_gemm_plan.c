@@ -313,9 +313,6 @@ static void narrow_codes(void **state)
     p.tiles.container_bits = 4;
     assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &old, NULL, &err), SW_OK);
     assert_string_equal(sw_cuda_kernels[plan.kernel].name, "mma_sync");
-    p = problem_of(THREE, 8192, 8192, 1);
-    p.tiles.container_bits = 4; /* without zero points their middle would be that of 4 bits */
-    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &h200, NULL, &err), SW_E_UNSUPPORTED);
 }
 
 /* Whole rounds of blocks, and what is left of them: shared where that is half a round or less. */
@@ -339,6 +336,29 @@ static void rounds_of_blocks(void **state)
             fail_msg("row %zu: have %lld blocks and %lld clusters", i, (long long)have.n_whole,
                      (long long)have.n_clusters);
     }
+}
+
+static void refuses_what_it_cannot(void **state)
+{
+    sw_cuda_gemm p = problem_of(PLAIN, 96, 64, 1);
+    const sw_cuda_device old = {75, 72};
+    sw_cuda_plan plan;
+    sw_err err = {0};
+
+    (void)state;
+    p.tiles.spec.group_elems = 96;
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &h200, NULL, &err), SW_E_UNSUPPORTED);
+    p.tiles.spec.group_elems = 32;
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &old, NULL, &err), SW_E_UNSUPPORTED);
+    /* the zero point of symmetric 3-bit codes is not that of a container of 4 */
+    p.tiles.spec.num = &sw_nums[SW_NUM_INT3];
+    assert_int_equal(sw_cuda_gemm_plan(&plan, &p, &h200, NULL, &err), SW_E_UNSUPPORTED);
+    p.tiles.spec.num = &sw_nums[SW_NUM_INT4];
+    p.tiles.spec.scale_dtype = SW_DTYPE_F16;
+    plan.kernel = sw_cuda_kernel_find("w4a16_split_k");
+    plan.tile = 0; /* weights are scaled before the product: scales must be of the type of X */
+    while (!sw_cuda_kernels[plan.kernel].tiles[plan.tile].is_scaled) plan.tile++;
+    assert_int_equal(sw_cuda_gemm_run(&p, &plan, NULL, NULL, &err), SW_E_UNSUPPORTED);
 }
 
 /* Rows of Y that the copy engine cannot store are left to others, and a name that is asked for is
@@ -365,7 +385,7 @@ int main(void)
         cmocka_unit_test(measured_best_of_pairs),
         cmocka_unit_test(measured_best_of_bytes), cmocka_unit_test(rounds_of_blocks),
         cmocka_unit_test(kinds_of_weights), cmocka_unit_test(narrow_codes),
-        cmocka_unit_test(what_else_decides),
+        cmocka_unit_test(refuses_what_it_cannot), cmocka_unit_test(what_else_decides),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
