@@ -101,6 +101,7 @@ typedef struct sw_device_factor {
     double *d_h;       /* [k, k] damped, stored order */
     double *d_u;       /* [k, k] unit upper, perm order */
     double *d_pivot;   /* [k] */
+    uint16_t *d_h_halves, *d_u_halves; /* [2, k, k] of both as solver_split.cu has them, or NULL */
 } sw_device_factor;
 
 /* Copies d_h [k, k] with its diagonal replaced, and perm, both from the host. */

@@ -393,7 +393,7 @@ static sw_code run(sw_device_forecast *out, const sw_forecast_request *r, int64_
         !sw_model_slot_path(path, r->model, head.layer, head.slot, head.expert) ||
         !r->is_selected(r->self, &head, path))
         n_layers--;
-    sw_ledger_take(&l, SW_DEVICE_HANDLES, SW_SOLVER_BLAS_BYTES);
+    sw_ledger_take(&l, SW_DEVICE_HANDLES, SW_SOLVER_HANDLE_BYTES);
     if ((rc = find_solvable(&l, n_layers, err)) != SW_OK) return rc;
     if (r->calib && !r->has_stats) {
         l.with_cross = (o->cap.input > 0 || o->cap.residual > 0) && o->algo->repairs_errors &&
