@@ -174,8 +174,8 @@ static void put_rows(sw_solve *v)
     void *taken[] = {(void *)(uintptr_t)r->w, r->target, r->work, r->slope, r->error, r->aim,
                      r->lift, r->block, r->codes, r->old_codes, r->scales, r->old_scales, r->zeros,
                      r->loss, r->is_settled, r->system, r->rhs, (void *)r->system_at,
-                     (void *)r->rhs_at, r->info, v->d_weight, v->d_ones, v->d_shared, v->halves.d, b->fit,
-                     b->fit_zeros, b->scales, b->zeros, b->loss};
+                     (void *)r->rhs_at, r->info, v->d_weight, v->d_ones, v->d_shared, v->halves.d,
+                     b->fit, b->fit_zeros, b->scales, b->zeros, b->loss};
 
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sw_device_put(v->s->gpu, taken[i]);
     sw_mem_put(v->perm);

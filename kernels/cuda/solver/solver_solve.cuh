@@ -19,7 +19,7 @@ typedef struct sw_solve {
     solve_rows r;       /* the chunk under way */
     clip_best best;     /* of clipping alone */
     int64_t row0;
-    sw_halves halves;   /* [n, k] of rows that are multiplied by them; none where the factor has none */
+    sw_halves halves;   /* [n, k] of rows that are multiplied; none where the factor has none */
     int32_t *perm;      /* [k] on the host; GPTQ alone */
     double *d_weight;   /* [k] diagonal of H; ones without a factor */
     double *d_ones;     /* [k] */

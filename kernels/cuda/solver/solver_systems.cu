@@ -3,9 +3,9 @@
  *
  * A[g][h] = c_g H c_h, c_g what the codes of group g are worth in scales: small whole numbers or
  * small floats, all of them BF16. 256 rows of a weight are a block, 32 of them a warp. It holds c_g
- * in registers and goes through h = 0..g: C_g H[g][h], 256 x 128, is summed on the tensor cores over
- * both halves of H and multiplied by c_h where it lies, so that a number a row and pair of groups is
- * all that is written.
+ * in registers and goes through h = 0..g: C_g H[g][h], 256 x 128, is summed on the tensor cores
+ * over both halves of H and multiplied by c_h where it lies, so that a number a row and pair of
+ * groups is all that is written.
  */
 #include "kernels/cuda/ptx/ptx_mma.cuh"
 #include "kernels/cuda/solver/solver_math.cuh"

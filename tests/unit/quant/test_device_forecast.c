@@ -14,7 +14,7 @@
 
 #define MB ((int64_t)1000000)
 #define GB (1000 * MB)
-#define LANE_HANDLES ((int64_t)64 << 20)
+#define LANE_HANDLES ((int64_t)96 << 20)
 
 static const char llama[] = "calib_data/tiny-llama", moe[] = "tests/golden/models/tiny-moe";
 
