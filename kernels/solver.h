@@ -131,6 +131,9 @@ sw_code sw_solver_widen(sw_solver *s, double *d_to, const float *from, int64_t n
 /* d_out [n, k] = alpha d_a [n, k] d_b [k, k] + beta d_out */
 sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, double alpha, const double *d_a,
                         const double *d_b, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
+/* d_out [n, k] -= d_w [n, k] d_b [k, k], d_w of BF16. */
+sw_code sw_solver_take_product(sw_solver *s, double *d_out, const uint16_t *d_w, const double *d_b,
+                               int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
 /* d_rows [n, k] <- d_rows inv(H), in place; d_scratch [n, k]. */
 sw_code sw_solver_times_inverse(sw_solver *s, double *d_rows, double *d_scratch,
                                 const sw_device_factor *f, int64_t n, sw_err *err) SW_MUST_USE;

@@ -70,6 +70,28 @@ static sw_code new_stats(sw_site_stats *out, const sw_block_job *job, int64_t la
     return rc;
 }
 
+/* Nothing before the streams move looks at the original one once a site has been observed. */
+static bool is_last_look(const sw_block_job *job, int site)
+{
+    const int end = site < SW_SITE_MLP_IN ? SW_SITE_MLP_IN : SW_SITE_COUNT;
+
+    for (int later = site + 1; later < end; later++)
+        if (sw_block_job_uses_site(job, later)) return false;
+    return mover(job) == &job->original;
+}
+
+/* What the wanted sites see. */
+static sw_code observe(sw_block_job *job, sw_streams *streams, sw_site_stats *stats, bool is_last,
+                       const sw_progress *progress, sw_err *err)
+{
+    sw_code rc;
+
+    streams->is_last_look = is_last;
+    rc = sw_streams_observe(streams, stats, &job->quantized, &job->original, progress, err);
+    streams->is_last_look = false;
+    return rc;
+}
+
 /* Observe and solve: one site after the other, or all in one pass. */
 static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t layer,
                                const sw_progress *progress, sw_err *err)
@@ -98,8 +120,8 @@ static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t l
         rc = sw_inputs_settle(job->input_scale, &stats, streams, job->linears, job->specs,
                               job->n_linears, &job->quantized, progress, err);
         if (rc == SW_OK)
-            rc = sw_streams_observe(streams, &stats, &job->quantized, &job->original, progress,
-                                    err);
+            rc = observe(job, streams, &stats, !one_pass && is_last_look(job, step), progress,
+                         err);
         if (rc == SW_OK) rc = sw_solve_sites(job, &stats, err);
         sw_site_stats_free(&stats);
     }

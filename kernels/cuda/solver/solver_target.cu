@@ -15,6 +15,11 @@ __global__ void swk_target_widen(double *to, const float *from, int64_t n)
     EACH(i, n) to[i] = (double)from[i];
 }
 
+__global__ void swk_target_widen_bf16(double *to, const __nv_bfloat16 *from, int64_t n)
+{
+    EACH(i, n) to[i] = (double)__bfloat162float(from[i]);
+}
+
 __global__ void swk_target_axpy(double *to, double scale, const double *from, int64_t n)
 {
     EACH(i, n) to[i] = add(to[i], mul(scale, from[i]));
@@ -103,6 +108,27 @@ extern "C" sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, dou
 {
     if (sw_solver_splits(k)) return times_by_halves(s, d_out, beta, alpha, d_a, d_b, n, k, err);
     return sw_solver_dgemm(s, d_out, k, d_a, k, d_b, k, n, k, k, alpha, beta, err);
+}
+
+extern "C" sw_code sw_solver_take_product(sw_solver *s, double *d_out, const uint16_t *d_w,
+                                          const double *d_b, int64_t n, int64_t k, sw_err *err)
+{
+    const int64_t n_rows = sw_solver_rows(s, n, 8 * k);
+    double *d_wide = NULL;
+    sw_code rc;
+
+    TRY(SW_SOLVER_TAKE(&d_wide, s, n_rows * k, "weight", err));
+    for (int64_t row = 0; row < n; row += n_rows) {
+        const int64_t some = n_rows < n - row ? n_rows : n - row;
+
+        swk_target_widen_bf16<<<grid_for(some * k), 256, 0, s->stream>>>(
+            d_wide, (const __nv_bfloat16 *)d_w + row * k, some * k);
+        TRY(launched("swk_target_widen_bf16", err));
+        TRY(sw_solver_times(s, d_out + row * k, 1.0, -1.0, d_wide, d_b, some, k, err));
+    }
+done:
+    sw_device_put(s->gpu, d_wide);
+    return rc;
 }
 
 /* rows <- rows U^T or rows U. By columns U is lower, and it comes from the left. */

@@ -23,11 +23,15 @@ typedef struct sw_cuda_streams {
     sw_device_block *original;   /* of the present block, once loaded from */
     const sw_block *original_of; /* this, */
     bool has_experts;            /* with its experts */
-    sw_device_block *observed;   /* the quantized block, while pieces of the text run through it */
-    uint16_t *d_kept, *d_kept0; /* [n_tokens, k_in] inputs of kept_at, of both models; or NULL */
+    sw_device_block *held;       /* the quantized block, until the streams have passed it; loaded */
+    const sw_block *held_of;     /* from this, */
+    const void *held_values[SW_SLOT_COUNT]; /* with these values of its linears */
+    bool held_has_experts;
+    uint16_t *d_kept;           /* [n_tokens, k_in] inputs of kept_at of the quantized model; or
+                                 * NULL */
     sw_site kept_at;
-    const sw_block *kept_of;    /* the original block that they were made by */
     int64_t kept_width;         /* its k_in */
+    bool is_original_ahead;     /* d_x0 has moved to the end of the half while it was observed */
 } sw_cuda_streams;
 
 /* Elements of one sequence. */
@@ -44,9 +48,17 @@ int64_t sw_cuda_batch_at(const sw_streams *s, int64_t seq);
 sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
                          int64_t seq, const sw_device_tap *tap, sw_site stop_at,
                          sw_err *err) SW_MUST_USE;
+/* A batch of a stream, d_x or d_x0, through that half, where it lies. `tap` may be NULL. */
+sw_code sw_cuda_move(sw_streams *s, float *d_stream, const sw_device_block *block, int64_t seq,
+                     sw_half half, const sw_device_tap *tap, sw_err *err) SW_MUST_USE;
 /* A block to the device. Its experts may be most of it: what does not run them does without. */
 sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_block *block,
                            bool with_experts, sw_err *err) SW_MUST_USE;
+/* The quantized block to on->held. What is there of it is not copied again: of linears without
+ * quantized inputs only those with other values are. */
+sw_code sw_cuda_hold_quantized(sw_streams *s, const sw_block *quantized, bool with_experts,
+                               sw_err *err) SW_MUST_USE;
+void sw_cuda_drop_held(sw_cuda_streams *on);
 /* The original block, unless it is there; nothing without a stream of the original model. */
 sw_code sw_cuda_load_original(sw_streams *s, const sw_block *original, bool with_experts,
                               sw_err *err) SW_MUST_USE;

@@ -66,7 +66,7 @@ static void test_parts(void **state)
     assert_int_equal(f.n_pieces, 8);
     assert_int_equal(f.n_alive, 3);
     assert_int_equal(f.part_bytes[SW_DEVICE_STREAMS], 2 * 4 * n_tokens * hidden);
-    assert_int_equal(f.part_bytes[SW_DEVICE_KEPT], 2 * 2 * n_tokens * k);
+    assert_int_equal(f.part_bytes[SW_DEVICE_KEPT], 2 * n_tokens * k);
     assert_int_equal(f.part_bytes[SW_DEVICE_SUMS], 3 * one + floats + watched);
     assert_int_equal(f.part_bytes[SW_DEVICE_SOLVE], 0);
     /* q, k and v are solved beside each other */
