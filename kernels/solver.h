@@ -122,7 +122,7 @@ sw_code sw_device_factor_finish(sw_device_factor *f, sw_solver *s, double lambda
 /* Rows of a weight that are worked on at a time: 64, 128, ... or so many at most. Libraries choose
  * by shapes how they sum products, so rows of a weight get the same bytes alone as in the whole
  * where they are cut at multiples of these. */
-#define SW_SOLVER_ROWS 2048
+#define SW_SOLVER_ROWS 4096
 /* How many of n rows to work on at a time when each takes so many bytes. */
 int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes);
 /* d_to [n] doubles = floats of the host. */

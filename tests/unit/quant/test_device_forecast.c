@@ -182,7 +182,7 @@ static void test_solve(void **state)
     gptq.has_shift = gptq.refines = true; /* lifts; systems of one scale a row */
     assert_int_equal(sw_solve_bytes(&gptq, SW_SOLVER_WORK_BYTES),
                      rounding + figures + sweep + 8 * n * k + n * (8 + 8 + 8 + 8 + 4));
-    assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100000, 40 * 28672), 2048);
+    assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100000, 40 * 28672), 4096);
     assert_int_equal(sw_solver_rows_in(SW_LANE_BYTES, 100000, 40 * 28672), 1024);
     assert_int_equal(sw_solver_rows_in(1, 100000, 1000), 64);
     assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100, 1000), 100);
