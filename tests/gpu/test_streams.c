@@ -53,6 +53,7 @@ static double distance(const double *have, const double *want, int64_t n)
         wrong += (have[i] - want[i]) * (have[i] - want[i]);
         size += want[i] * want[i];
     }
+    if (wrong == 0) return 0; /* the first block has no residual to repair */
     return isfinite(wrong) ? sqrt(wrong / size) : (double)INFINITY;
 }
 
@@ -195,7 +196,8 @@ static void check_look(const look *l)
     assert_int_equal(moves.is_weighed, l->has_products || stays.is_weighed);
     assert_int_equal(moves.stats.site[l->site].n_tokens, stays.stats.site[l->site].n_tokens);
     for (int i = 0; i < 2; i++) {
-        assert_true(distance(moves.wd[i], stays.wd[i], n) < 5e-3);
+        /* W x0 is rounded to BF16, of some thousand tokens */
+        assert_true(distance(moves.wd[i], stays.wd[i], n) < 0.03);
         assert_true(distance(moves.r[i], stays.r[i], n) < 1e-6);
     }
     assert_true(rows_apart(moves.x, stays.x, SEQS * LEN * 128) < 1e-6);

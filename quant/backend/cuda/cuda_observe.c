@@ -356,18 +356,19 @@ static int last_shown(const sw_site_stats *stats)
     return last;
 }
 
-/* Sums of W x0 with x to W D. */
-static sw_code take_products(const watcher *o, sw_site site, sw_err *err)
+/* W D of sums of W x0 with x: less W H, which is one product for the whole text. */
+sw_code sw_cuda_streams_observed(sw_streams *s, sw_site_stats *stats, sw_err *err)
 {
-    const sw_cuda_streams *on = o->s->own;
-    sw_hessian *sums[] = {&o->stats->site[site], &o->stats->held[site]};
-    const uint16_t *d_w = sw_device_block_values(on->original, o->weighs[site]);
+    sw_cuda_streams *on = s->own;
+    sw_hessian *sums[] = {&stats->site[on->products_at], &stats->held[on->products_at]};
     sw_code rc = SW_OK;
 
-    for (int i = 0; i < 2 && rc == SW_OK; i++)
+    for (int i = 0; i < 2 && rc == SW_OK && on->has_products; i++)
         if (sums[i]->n_tokens)
-            rc = sw_solver_take_product(on->solver, sums[i]->d, d_w, sums[i]->h,
-                                        sums[i]->n_out_residual, sums[i]->k_in, err);
+            rc = sw_solver_take_product(on->solver, sums[i]->d,
+                                        sw_device_block_values(on->original, on->products_of),
+                                        sums[i]->h, sums[i]->n_out_residual, sums[i]->k_in, err);
+    on->has_products = false;
     return rc;
 }
 
@@ -389,8 +390,12 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     if (rc == SW_OK) rc = observe_chunks(s, &o, on->held, (sw_site)stop_at, progress, err);
     if (rc == SW_OK) rc = fetch_sizes(&o, err);
     if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
-    if (rc == SW_OK && o.from_outputs) rc = take_products(&o, (sw_site)stop_at, err);
     if (o.is_moving) on->is_original_ahead = true;
+    if (o.from_outputs) {
+        on->has_products = true;
+        on->products_at = (sw_site)stop_at;
+        on->products_of = o.weighs[stop_at];
+    }
     if (on->held_has_experts && (rc != SW_OK || s->to == s->n_seqs)) sw_cuda_drop_held(on);
     watcher_free(&o);
     return rc;
