@@ -552,18 +552,6 @@ bool sw_launch_plan_can_begin(const sw_model *m, int64_t layer, sw_half half, sw
     return p.at < p.end;
 }
 
-bool sw_launch_plan_only_adds(const sw_model *m, int64_t layer, sw_half half, sw_site site)
-{
-    const sw_launch_step step = {.half = half, .from = site};
-    planner p = {.step = &step};
-    int n_ops;
-
-    p.ops = sw_model_ops(m, layer, &n_ops);
-    find_range(&p, n_ops);
-    return m->residual_scale == 1 && p.end - p.at == 2 && p.ops[p.at + 1].kind == SW_OP_ADD &&
-           p.ops[p.at + 1].dst == SW_BUF_X && p.ops[p.at + 1].src == p.ops[p.at].dst;
-}
-
 sw_code sw_launch_plan_make(sw_launch_plan *out, const sw_model *m, int64_t layer,
                             const sw_launch_weights *weights, const sw_launch_step *step,
                             sw_err *err)

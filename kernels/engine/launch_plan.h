@@ -112,10 +112,6 @@ bool sw_launch_plan_knows(sw_op_kind kind);
  * linear changes neither the stream nor what lies beside it, nor makes what is read after it. */
 bool sw_launch_plan_can_begin(const sw_model *m, int64_t layer, sw_half half, sw_site site);
 
-/* Whether that linear, the only one to read `site`, ends the half: what it makes is added to the
- * residual stream as it is, and nothing else happens to the stream after it. */
-bool sw_launch_plan_only_adds(const sw_model *m, int64_t layer, sw_half half, sw_site site);
-
 /* The launches of a layer in their order. Those without `may_chain` must find the chain empty.
  * SW_E_BUG: an operation that devices do not have (sw_device_supports refuses such models). */
 sw_code sw_launch_plan_make(sw_launch_plan *out, const sw_model *m, int64_t layer,

@@ -1,8 +1,8 @@
 /* cuda_observe.c - summing what the sites of a block read, of streams on a CUDA device (streams.h).
  */
 #include "formats/base/size.h"
-#include "kernels/engine/launch_plan.h"
 #include "quant/backend/cuda/cuda_experts_watch.h"
+#include "quant/backend/cuda/cuda_half.h"
 #include "quant/backend/cuda/cuda_sizes.h"
 #include "quant/backend/cuda/cuda_streams.h"
 
@@ -106,7 +106,7 @@ static void plan_move(watcher *o, const sw_block *original)
                              stats->site[at].n_out_residual);
     o->from_outputs = o->is_moving && slot != SW_SLOT_COUNT &&
                       !sw_block_weight((sw_block *)(uintptr_t)original, slot, -1)->bias &&
-                      sw_launch_plan_only_adds(m, stats->layer, o->moves, at);
+                      sw_cuda_half_only_adds(m, stats->layer, o->moves, at);
 }
 
 static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats,
@@ -162,7 +162,6 @@ static sw_code see_original(void *self, sw_site site, int64_t expert, const void
     watcher *o = self;
     const sw_cuda_streams *on = o->s->own;
     const int64_t hidden = o->s->model->hidden;
-    const float *d_r = o->is_moving ? on->d_x0 + o->first_here * hidden : on->d_work;
     sw_code rc = SW_OK;
 
     (void)token_ids;
@@ -170,7 +169,7 @@ static sw_code see_original(void *self, sw_site site, int64_t expert, const void
     if (o->d_x0[site])
         rc = sw_solver_keep(on->solver, o->d_x0[site], NULL, d_x, stride, n_tokens, k_in, err);
     if (rc != SW_OK || !o->d_r0[site]) return rc;
-    return sw_solver_copy(on->solver, o->d_r0[site], d_r, n_tokens * hidden * 4, err);
+    return sw_solver_copy(on->solver, o->d_r0[site], on->d_seen, n_tokens * hidden * 4, err);
 }
 
 /* Sizes of the inputs, where wanted; and from here on as the linears will round them. */
@@ -273,7 +272,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
                             err);
     if (rc == SW_OK && o->d_r0[site]) {
         d_dr = o->d_dr;
-        rc = sw_solver_to_bf16(on->solver, d_dr, o->d_r0[site], on->d_work,
+        rc = sw_solver_to_bf16(on->solver, d_dr, o->d_r0[site], on->d_seen,
                                n_tokens * o->s->model->hidden, err);
     }
     return rc == SW_OK ? add_chunks(o, site, d_x, stride, d_dr, n_tokens, err) : rc;
@@ -295,7 +294,9 @@ static sw_code run_original(sw_streams *s, watcher *o, int64_t seq, const sw_dev
     const int64_t n = sw_cuda_batch_at(s, seq) * sw_cuda_row_elems(s);
     sw_code rc;
 
-    if (!o->is_moving) return sw_cuda_run_copy(s, on->original, on->d_x0, seq, tap, stop_at, err);
+    if (!o->is_moving)
+        return sw_cuda_run_up_to(s, on->original, o->stats->layer, on->d_x0, seq, tap, stop_at,
+                                 err);
     rc = sw_cuda_move(s, on->d_x0, on->original, seq, o->moves, tap, err);
     if (rc != SW_OK || !o->from_outputs) return rc;
     return sw_solver_to_bf16(on->solver, o->d_weighed, on->d_x0 + seq * sw_cuda_row_elems(s),
@@ -318,7 +319,9 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *
         o->first_token = tap_q.first_token = sw_streams_token_at(s, seq);
         if (o->has_original)
             rc = run_original(s, o, seq, &tap, stop_at, err);
-        if (rc == SW_OK) rc = sw_cuda_run_copy(s, quantized, on->d_x, seq, &tap_q, stop_at, err);
+        if (rc == SW_OK)
+            rc = sw_cuda_run_up_to(s, quantized, o->stats->layer, on->d_x, seq, &tap_q, stop_at,
+                                   err);
     }
     return rc;
 }

@@ -2,6 +2,7 @@
 #include "quant/backend/cuda/cuda_streams.h"
 
 #include "formats/base/size.h"
+#include "quant/backend/cuda/cuda_half.h"
 #include "quant/backend/cuda/cuda_sizes.h"
 
 int64_t sw_cuda_row_elems(const sw_streams *s) { return s->seq_len * s->model->hidden; }
@@ -157,16 +158,22 @@ static sw_code take_side(const sw_streams *s, const float *d_stream, int64_t seq
                           n_seqs * n * (int64_t)sizeof *d_side, err);
 }
 
-sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
-                         int64_t seq, const sw_device_tap *tap, sw_site stop_at, sw_err *err)
+sw_code sw_cuda_run_up_to(sw_streams *s, const sw_device_block *block, int64_t layer,
+                          float *d_stream, int64_t seq, const sw_device_tap *tap, sw_site stop_at,
+                          sw_err *err)
 {
     sw_cuda_streams *on = s->own;
     int64_t n_seqs = sw_cuda_batch_at(s, seq);
-    sw_code rc = sw_solver_copy(on->solver, on->d_work, d_from + seq * sw_cuda_row_elems(s),
-                                n_seqs * sw_cuda_row_elems(s) * 4, err);
+    float *d_at = d_stream + seq * sw_cuda_row_elems(s);
+    sw_code rc = SW_OK;
 
-    if (rc == SW_OK) rc = sw_cuda_give_side(s, d_from, seq, n_seqs, 0, err);
-    return rc == SW_OK ? sw_device_engine_half(on->engine, block, on->d_work, n_seqs, s->seq_len,
+    if (!sw_cuda_half_leaves_stream(s->model, layer, s->ahead, stop_at)) {
+        rc = sw_solver_copy(on->solver, on->d_work, d_at, n_seqs * sw_cuda_row_elems(s) * 4, err);
+        d_at = on->d_work;
+    }
+    on->d_seen = d_at;
+    if (rc == SW_OK) rc = sw_cuda_give_side(s, d_stream, seq, n_seqs, 0, err);
+    return rc == SW_OK ? sw_device_engine_half(on->engine, block, d_at, n_seqs, s->seq_len,
                                                s->ahead, tap, stop_at, err)
                        : rc;
 }
@@ -248,7 +255,7 @@ sw_code sw_cuda_streams_visit(sw_streams *s, const sw_block *quantized, const sw
 
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += sw_cuda_batch_at(s, seq))
         if ((rc = sw_progress_check(progress, err)) == SW_OK)
-            rc = sw_cuda_run_copy(s, block, on->d_x, seq, tap, stop_at, err);
+            rc = sw_cuda_run_up_to(s, block, quantized->layer, on->d_x, seq, tap, stop_at, err);
     sw_device_block_free(block);
     return rc;
 }
@@ -256,11 +263,12 @@ sw_code sw_cuda_streams_visit(sw_streams *s, const sw_block *quantized, const sw
 sw_code sw_cuda_move(sw_streams *s, float *d_stream, const sw_device_block *block, int64_t seq,
                      sw_half half, const sw_device_tap *tap, sw_err *err)
 {
-    const sw_cuda_streams *on = s->own;
+    sw_cuda_streams *on = s->own;
     float *d_at = d_stream + seq * sw_cuda_row_elems(s);
     int64_t n_seqs = sw_cuda_batch_at(s, seq);
     sw_code rc = sw_cuda_give_side(s, d_stream, seq, n_seqs, 0, err);
 
+    on->d_seen = d_at;
     if (rc == SW_OK)
         rc = sw_device_engine_half(on->engine, block, d_at, n_seqs, s->seq_len, half, tap,
                                    (sw_site)SW_RUN_ALL, err);

@@ -18,7 +18,8 @@ typedef struct sw_cuda_streams {
     sw_device_engine *engine;
     float *d_x, *d_x0;      /* [n_tokens, hidden]; d_x0 NULL without the original */
     int64_t batch_seqs;     /* windows that run at a time: chunks, one or several */
-    float *d_work;          /* [batch tokens, hidden] what a batch runs on */
+    float *d_work;          /* [batch tokens, hidden] what a batch runs on that must not change */
+    const float *d_seen;    /* where the batch is that a tap is shown */
     float *d_side, *d_side0; /* [n_tokens, side_width] what tokens of both have besides, or NULL */
     sw_device_block *original;   /* of the present block, once loaded from */
     const sw_block *original_of; /* this, */
@@ -47,10 +48,10 @@ sw_code sw_cuda_give_side(const sw_streams *s, const float *d_stream, int64_t se
 /* Windows of the batch that begins with `seq`: never of two pieces of the text, so that a cut into
  * ranks changes no product. */
 int64_t sw_cuda_batch_at(const sw_streams *s, int64_t seq);
-/* A batch of a stream, copied to d_work, up to a site. */
-sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
-                         int64_t seq, const sw_device_tap *tap, sw_site stop_at,
-                         sw_err *err) SW_MUST_USE;
+/* A batch of a stream of a block of that layer up to a site, copied where that would change it. */
+sw_code sw_cuda_run_up_to(sw_streams *s, const sw_device_block *block, int64_t layer,
+                          float *d_stream, int64_t seq, const sw_device_tap *tap, sw_site stop_at,
+                          sw_err *err) SW_MUST_USE;
 /* A batch of a stream, d_x or d_x0, through that half, where it lies. `tap` may be NULL. */
 sw_code sw_cuda_move(sw_streams *s, float *d_stream, const sw_device_block *block, int64_t seq,
                      sw_half half, const sw_device_tap *tap, sw_err *err) SW_MUST_USE;
