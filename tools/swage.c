@@ -163,6 +163,7 @@ static int run_command(const sw_cmd *cmd, int argc, char *const argv[])
     if ((rc = sw_opt_parse(common, &args, cmd->options, argc, argv, &arena, &err)) != SW_OK ||
         (rc = check_args(cmd, &args, &err)) != SW_OK)
         goto done;
+    run.args = args.items;
     if ((rc = sw_ranks_begin(&run, cmd, common, &err)) != SW_OK) goto done;
     if (!common->threads) common->threads = sw_cpu_count();
     term.team = run.team;

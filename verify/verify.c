@@ -299,6 +299,7 @@ static sw_code ask(verifier *v, sw_err *err)
 {
     const sw_verify_options *o = v->options;
     sw_tasks_job job = {.paths = o->task_paths, .n_paths = o->n_tasks, .gpu = o->gpu,
+                        .gpus = o->gpus,
                         .n_threads = v->n_threads, .with_bos = o->with_bos, .window = o->window,
                         .bootstrap = o->bootstrap, .progress = o->progress,
                         .checkpoint = v->on_device.blocks ? &v->on_device : &v->kernels,
@@ -359,7 +360,7 @@ static sw_code evaluate_text(verifier *v, sw_err *err)
 {
     const sw_verify_options *o = v->options;
     sw_eval_job job = {.bootstrap = o->bootstrap, .n_threads = v->n_threads, .ranks = o->ranks,
-                       .gpu = o->gpu, .progress = o->progress};
+                       .gpu = o->gpu, .gpus = o->gpus, .progress = o->progress};
     sw_code rc = evaluate_together(&job, v, err);
 
     if (rc != SW_OK || sw_judge_rank(o->ranks) ||

@@ -10,19 +10,25 @@
 
 #define GROUP 32
 #define HALF 16
+#define FP4_GROUP 16 /* of NVFP4, whose blocks have four */
+#define FP4_GROUPS 4
+#define FP4_SCALE "NVFP4_scale"
 
 typedef struct code_type {
     sw_block_type type;
     sw_num_id num;
     bool is_symmetric, is_pow2;
     sw_dtype scale_dtype;
+    int64_t group_elems;
+    bool has_global;
 } code_type;
 
 static const code_type code_types[] = {
-    {SW_BLOCK_Q4_0, SW_NUM_INT4, true, false, SW_DTYPE_F16},
-    {SW_BLOCK_Q4_1, SW_NUM_INT4, false, false, SW_DTYPE_F16},
-    {SW_BLOCK_Q8_0, SW_NUM_INT8, true, false, SW_DTYPE_F16},
-    {SW_BLOCK_MXFP4, SW_NUM_E2M1, true, true, SW_DTYPE_F8_E8M0},
+    {SW_BLOCK_Q4_0, SW_NUM_INT4, true, false, SW_DTYPE_F16, GROUP, false},
+    {SW_BLOCK_Q4_1, SW_NUM_INT4, false, false, SW_DTYPE_F16, GROUP, false},
+    {SW_BLOCK_Q8_0, SW_NUM_INT8, true, false, SW_DTYPE_F16, GROUP, false},
+    {SW_BLOCK_MXFP4, SW_NUM_E2M1, true, true, SW_DTYPE_F8_E8M0, GROUP, false},
+    {SW_BLOCK_NVFP4, SW_NUM_E2M1, true, false, SW_DTYPE_F8_E4M3, FP4_GROUP, true},
 };
 #define N_CODE_TYPES (sizeof code_types / sizeof *code_types)
 
@@ -32,8 +38,8 @@ static void put_half(uint8_t *b, float v) { sw_store_le16(b, sw_f16_encode(v)); 
 static sw_qspec spec_of(const code_type *t)
 {
     return (sw_qspec){.num = &sw_nums[t->num], .is_symmetric = t->is_symmetric,
-                      .group_elems = GROUP, .scale_dtype = t->scale_dtype,
-                      .is_pow2_scale = t->is_pow2};
+                      .group_elems = t->group_elems, .scale_dtype = t->scale_dtype,
+                      .is_pow2_scale = t->is_pow2, .has_global = t->has_global};
 }
 
 bool sw_gguf_spec_of_type(sw_qspec *out, sw_block_type type)
@@ -77,17 +83,44 @@ bool sw_gguf_row_has_codes(const void *row, sw_block_type type, int64_t n)
     return true;
 }
 
-/* Element j in the low half of byte j, j + 16 in the high one. */
-static void put_nibbles(uint8_t *b, const uint8_t *codes)
+/* Element j in the low half of byte j, j + half in the high one. */
+static void put_nibbles(uint8_t *b, const uint8_t *codes, int half)
 {
-    for (int j = 0; j < HALF; j++) b[j] = (uint8_t)(codes[j] | codes[j + HALF] << 4);
+    for (int j = 0; j < half; j++) b[j] = (uint8_t)(codes[j] | codes[j + half] << 4);
 }
 
-static void take_nibbles(uint8_t *codes, const uint8_t *b)
+static void take_nibbles(uint8_t *codes, const uint8_t *b, int half)
 {
-    for (int j = 0; j < HALF; j++) {
+    for (int j = 0; j < half; j++) {
         codes[j] = b[j] & 15;
-        codes[j + HALF] = b[j] >> 4;
+        codes[j + half] = b[j] >> 4;
+    }
+}
+
+/* A block of NVFP4 has four scales, and behind them the codes of their groups. */
+static void encode_fp4_row(uint8_t *b, const sw_qtensor *q, int64_t n)
+{
+    const uint8_t *codes = q->codes + n * q->k_in;
+    const float *scales = q->scales + n * q->n_groups;
+
+    for (int64_t g = 0; g < q->n_groups; g += FP4_GROUPS) {
+        (void)!sw_float_encode_n(b, SW_DTYPE_F8_E4M3, scales + g, FP4_GROUPS, NULL);
+        b += FP4_GROUPS;
+        for (int r = 0; r < FP4_GROUPS; r++, b += FP4_GROUP / 2)
+            put_nibbles(b, codes + (g + r) * FP4_GROUP, FP4_GROUP / 2);
+    }
+}
+
+static void decode_fp4_row(sw_qtensor *q, const uint8_t *b, int64_t n)
+{
+    uint8_t *codes = q->codes + n * q->k_in;
+    float *scales = q->scales + n * q->n_groups;
+
+    for (int64_t g = 0; g < q->n_groups; g += FP4_GROUPS) {
+        (void)!sw_float_decode_n(scales + g, b, SW_DTYPE_F8_E4M3, FP4_GROUPS, NULL);
+        b += FP4_GROUPS;
+        for (int r = 0; r < FP4_GROUPS; r++, b += FP4_GROUP / 2)
+            take_nibbles(codes + (g + r) * FP4_GROUP, b, FP4_GROUP / 2);
     }
 }
 
@@ -96,6 +129,10 @@ void sw_gguf_encode_row(void *row, const sw_qtensor *q, int64_t n)
     const sw_block_type type = sw_gguf_type_of_spec(&q->spec);
     uint8_t *b = row;
 
+    if (type == SW_BLOCK_NVFP4) {
+        encode_fp4_row(b, q, n);
+        return;
+    }
     for (int64_t g = 0; g < q->n_groups; g++) {
         const float scale = q->scales[n * q->n_groups + g];
         const uint8_t *codes = q->codes + n * q->k_in + g * GROUP;
@@ -114,7 +151,7 @@ void sw_gguf_encode_row(void *row, const sw_qtensor *q, int64_t n)
         if (type == SW_BLOCK_Q8_0) {
             for (int j = 0; j < GROUP; j++) *b++ = (uint8_t)(codes[j] - 128);
         } else {
-            put_nibbles(b, codes);
+            put_nibbles(b, codes, HALF);
             b += HALF;
         }
     }
@@ -125,6 +162,10 @@ sw_code sw_gguf_decode_row(sw_qtensor *q, const void *row, int64_t n, sw_err *er
     const sw_block_type type = sw_gguf_type_of_spec(&q->spec);
     const uint8_t *b = row;
 
+    if (type == SW_BLOCK_NVFP4) {
+        decode_fp4_row(q, b, n);
+        return SW_OK;
+    }
     for (int64_t g = 0; g < q->n_groups; g++) {
         float *scale = &q->scales[n * q->n_groups + g];
         uint8_t *codes = q->codes + n * q->k_in + g * GROUP;
@@ -147,7 +188,7 @@ sw_code sw_gguf_decode_row(sw_qtensor *q, const void *row, int64_t n, sw_err *er
         if (type == SW_BLOCK_Q8_0) {
             for (int j = 0; j < GROUP; j++) codes[j] = (uint8_t)(*b++ + 128);
         } else {
-            take_nibbles(codes, b);
+            take_nibbles(codes, b, HALF);
             b += HALF;
         }
     }
@@ -158,14 +199,20 @@ sw_code sw_gguf_decode_row(sw_qtensor *q, const void *row, int64_t n, sw_err *er
 
 static sw_code can_hold(const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
 {
+    const sw_block_type type = spec->num ? sw_gguf_type_of_spec(spec) : SW_BLOCK_TYPE_COUNT;
+
     (void)n_out;
     if (spec->is_scattered)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "gguf: blocks are of neighbouring inputs, and a "
                        "g_idx scatters these (act-order)");
-    if (spec->num && sw_gguf_type_of_spec(spec) == SW_BLOCK_TYPE_COUNT)
+    if (spec->num && type == SW_BLOCK_TYPE_COUNT)
         return SW_FAIL(err, SW_E_UNSUPPORTED, "gguf: blocks hold int4 and symmetric int8 in groups "
-                       "of 32 under F16 scales (Q4_0, Q4_1, Q8_0) and MXFP4A16, with inputs as "
-                       "they are; quantize with --group-size 32");
+                       "of 32 under F16 scales (Q4_0, Q4_1, Q8_0), MXFP4A16 and NVFP4A16, with "
+                       "inputs as they are; quantize with --group-size 32");
+    if (spec->num && k_in % sw_block_sizes[type].elems)
+        return SW_FAIL(err, SW_E_UNSUPPORTED, "gguf: %lld inputs are no whole blocks of %s, which "
+                       "hold %d", (long long)k_in, sw_block_sizes[type].name,
+                       (int)sw_block_sizes[type].elems);
     return sw_hold_division("gguf", spec, k_in, err);
 }
 
@@ -185,10 +232,13 @@ static sw_code check_values(const sw_qtensor *q, sw_err *err)
 static int declare(sw_part out[SW_DIALECT_TENSORS_MAX], const sw_qspec *spec, int64_t n_out,
                    int64_t k_in)
 {
-    const sw_block_size *size = &sw_block_sizes[sw_gguf_type_of_spec(spec)];
+    const sw_block_type type = sw_gguf_type_of_spec(spec);
 
-    out[0] = sw_part_2d(size->name, SW_DTYPE_U8, n_out, k_in / GROUP * size->bytes);
-    return 1;
+    out[0] = sw_part_2d(sw_block_sizes[type].name, SW_DTYPE_U8, n_out, sw_block_bytes(type, k_in));
+    if (!spec->has_global) return 1;
+    out[1] = sw_part_1d(FP4_SCALE, SW_DTYPE_F32, 1);
+    out[1].is_optional = true;
+    return 2;
 }
 
 static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
@@ -199,6 +249,8 @@ static sw_code encode(void *const parts[], const sw_qtensor *q, sw_err *err)
 
     for (int64_t n = 0; n < q->n_out && rc == SW_OK; n++)
         sw_gguf_encode_row((uint8_t *)parts[0] + (size_t)n * row_bytes, q, n);
+    if (q->spec.has_global && rc == SW_OK)
+        sw_store_le32((uint8_t *)parts[1], sw_f32_bits(q->global_scale));
     return rc;
 }
 
@@ -210,6 +262,9 @@ static sw_code decode(sw_qtensor *q, const void *const parts[], sw_err *err)
 
     for (int64_t n = 0; n < q->n_out && rc == SW_OK; n++)
         rc = sw_gguf_decode_row(q, (const uint8_t *)parts[0] + (size_t)n * row_bytes, n, err);
+    q->global_scale = 1.0f;
+    if (q->spec.has_global && parts[1])
+        (void)!sw_float_decode_n(&q->global_scale, parts[1], SW_DTYPE_F32, 1, NULL);
     return rc;
 }
 

@@ -1,10 +1,12 @@
 /* dialect_gguf.h - GGUF blocks that are a logical weight in other bytes.
  *
- * Of a linear P of K inputs and N outputs, all in groups of 32 inputs:
+ * Of a linear P of K inputs and N outputs, in groups of 32 inputs unless said:
  *   P.Q4_0   U8 [N, K/32 * 18]  int4, symmetric, F16 scales
  *   P.Q4_1   U8 [N, K/32 * 20]  int4 with zero points, F16 scales; see below
  *   P.Q8_0   U8 [N, K/32 * 34]  int8, symmetric, F16 scales
  *   P.MXFP4  U8 [N, K/32 * 17]  e2m1 under E8M0 scales
+ *   P.NVFP4  U8 [N, K/64 * 36]  e2m1 in groups of 16 under E4M3 scales, times P.NVFP4_scale,
+ *                               F32 [1], or 1 where that is absent
  * These are the rows of the file in the order of the model. Q4_1 stores the value of code 0, which
  * is a zero point where it is minus the scale times 0..15, without rounding; blocks for which that
  * does not hold are floats and nothing else, and so are all other types.

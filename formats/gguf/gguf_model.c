@@ -286,6 +286,14 @@ static bool has_blocks(const gguf_maker *k)
     return true;
 }
 
+/* Pieces of one weight whose factors differ cannot share one. */
+static bool has_one_factor(const gguf_maker *k)
+{
+    for (int32_t p = 1; p < k->name->n_parts; p++)
+        if (k->pieces[p].factor != k->pieces[0].factor) return false;
+    return true;
+}
+
 /* Return whether every row of this linear can be kept as codes. Some types allow blocks that
  * cannot; of these the values are read, up to the first such block. */
 static bool has_codes(const gguf_maker *k)
@@ -354,8 +362,8 @@ static sw_code describe_factor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
     return SW_OK;
 }
 
-/* Add a tensor of the model to the table: as floats, as blocks, or as both and their factor. Blocks
- * of several pieces are given only without factors, since those may differ by piece. */
+/* Add a tensor of the model to the table: as floats, as blocks with their factor, or as all
+ * three. */
 static sw_code add_tensor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
                           const sw_gguf_name *name, sw_dtype dtype, sw_gguf_view view, sw_err *err)
 {
@@ -366,15 +374,14 @@ static sw_code add_tensor(sw_st_tensor *tensors, int64_t *n, gguf_model *m,
     if (rc != SW_OK) return rc;
     k = (const gguf_maker *)floats.maker;
     if (view == SW_GGUF_FLOATS || !k || (!name->is_linear && !name->is_table) || !has_blocks(k) ||
-        (name->n_parts > 1 && has_factor(k)) ||
+        !has_one_factor(k) ||
         (view == SW_GGUF_CODES && (!name->is_linear || !has_codes(k)))) {
         tensors[(*n)++] = floats;
         return SW_OK;
     }
     if ((rc = describe_blocks(&blocks, m, &floats, err)) != SW_OK) return rc;
     tensors[(*n)++] = blocks;
-    if (view != SW_GGUF_BLOCKS) return SW_OK;
-    tensors[(*n)++] = floats;
+    if (view == SW_GGUF_BLOCKS) tensors[(*n)++] = floats;
     return describe_factor(tensors, n, m, &floats, err);
 }
 

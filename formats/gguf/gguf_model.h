@@ -18,10 +18,10 @@
 typedef enum sw_gguf_view {
     SW_GGUF_FLOATS, /* "P.weight", F32 */
     SW_GGUF_CODES,  /* linears that are a logical weight as "P.Q4_0" and so on (dialect_gguf.h)
-                       instead of "P.weight"; the others as floats */
+                       instead of "P.weight", with "P.NVFP4_scale", F32 [1], where the file has
+                       one; the others as floats */
     SW_GGUF_BLOCKS  /* as floats, and besides all that lie in blocks as they are: "P.Q4_K", U8
-                       [n_out, bytes of a row], rows in the model's order, with "P.NVFP4_scale",
-                       F32 [1], where the file has one */
+                       [n_out, bytes of a row], rows in the model's order, and that scale */
 } sw_gguf_view;
 
 /* SW_E_IO, SW_E_FORMAT: a tensor is missing or shaped otherwise; SW_E_UNSUPPORTED: architecture,

@@ -17,23 +17,11 @@
 extern "C" {
 #endif
 
-/* Whether the CUDA engine takes texts beyond index_topk of models that choose single keys
- * (DeepSeek-V3.2, GLM-5). 0: it refuses them, since the kernels that choose
- * (cuda/engine/cuda_chosen.c) have been compiled and read, but never run on a device. Before it
- * becomes 1 there have to pass on one, in a build with -DSW_CUDA_CHOSEN_KEYS=1:
- * tests/gpu/test_engine_chosen, also under the four tools of tests/gpu/sanitize.sh, and
- * test_engine_recipes whole, whose last tests go beyond index_topk. */
-#ifndef SW_CUDA_CHOSEN_KEYS
-#define SW_CUDA_CHOSEN_KEYS 1
-#endif
-
 typedef struct sw_device_engine sw_device_engine; /* scratch, rope tables, handles; no weights */
 
 /* SW_E_UNSUPPORTED: the CUDA engine lacks an operation of this model; the message names it and the
  * remedy. Needs no device. */
 sw_code sw_device_supports(const sw_model *m, sw_err *err) SW_MUST_USE;
-/* SW_E_UNSUPPORTED: sequences of so many tokens need what the CUDA engine lacks; likewise. */
-sw_code sw_device_reaches(const sw_model *m, int64_t n_tokens, sw_err *err) SW_MUST_USE;
 /* Whether it chooses single keys of this model, where a sequence has more than are seen. */
 bool sw_device_chooses_keys(const sw_model *m);
 
@@ -122,6 +110,10 @@ typedef struct sw_device_lm sw_device_lm;
 int64_t sw_device_lm_bytes(const sw_device_engine *e, const sw_lm *lm);
 /* What of them routed experts are. */
 int64_t sw_device_lm_expert_bytes(const sw_device_engine *e, const sw_lm *lm);
+/* What has to find room on several (spread/spread_plan.h): need->layer_bytes [n_layers] is there to
+ * be filled, with what a session of one sequence keeps of max_seq tokens. */
+struct sw_spread_need;
+void sw_device_lm_need(struct sw_spread_need *need, const sw_device_engine *e, const sw_lm *lm);
 /* Copy all weights; `lm` must live as long. Blocks that do not fit into device memory beside a
  * session of one sequence stay in pinned host memory, and each is copied while the block before it
  * runs: slower, same results. SW_E_NOMEM: not even two blocks fit, or the host has too little. */
@@ -129,12 +121,24 @@ sw_code sw_device_lm_new(sw_device_lm **out, sw_device_engine *e, const sw_lm *l
                          sw_err *err) SW_MUST_USE;
 void sw_device_lm_free(sw_device_lm *lm); /* accepts NULL */
 
+/* The same with layers on several devices: engine i, which is of a device of its own (or of the
+ * same card, opened once more), runs layers from ends[i - 1] (of the first: 0) up to ends[i], which
+ * rise to the number of layers. All engines are of one model, with the same max_tokens and max_seq.
+ * The embedding lies on the first device, norm and head on the last, a layer's part of a cache with
+ * the layer; between devices go the rows of the tokens. Every call that takes a model takes such a
+ * one, and gives the same bytes as on one device: what a block computes does not depend on where it
+ * lies. What does not fit a device streams there. SW_E_BUG: no such parts. */
+sw_code sw_device_lm_spread(sw_device_lm **out, sw_device_engine *const *engines,
+                            const int64_t *ends, int n_parts, const sw_lm *lm,
+                            sw_err *err) SW_MUST_USE;
+
 /* How the device runs quantized linears: counts of them. */
 typedef struct sw_device_lm_linears {
     int64_t n_coded;   /* multiplied as codes, inputs quantized as the scheme says */
     int64_t n_decoded; /* decoded to BF16, for there is no CUDA kernel for their format; */
     int64_t n_rounded; /* of these: with inputs rounded as the scheme says */
     int64_t n_streamed_blocks; /* that stay in host memory and are copied when they run */
+    int64_t n_devices;         /* that the layers lie on */
 } sw_device_lm_linears;
 void sw_device_lm_count(sw_device_lm_linears *out, const sw_device_lm *lm);
 

@@ -36,18 +36,8 @@ sw_code sw_device_supports(const sw_model *m, sw_err *err)
                    "not have (%s); use --device cpu", m->arch->name, (long long)layer - 1, missing);
 }
 
-/* Keys of single tokens, not such that stand for several each. */
-static bool chooses_tokens(const sw_model *m) { return m->indexer.top_k && !m->o_groups; }
-
+/* Those of families with compressed keys stand for several tokens each. */
 bool sw_device_chooses_keys(const sw_model *m)
 {
-    return SW_CUDA_CHOSEN_KEYS && chooses_tokens(m);
-}
-
-sw_code sw_device_reaches(const sw_model *m, int64_t n_tokens, sw_err *err)
-{
-    if (!chooses_tokens(m) || SW_CUDA_CHOSEN_KEYS || n_tokens <= m->indexer.top_k) return SW_OK;
-    return SW_FAIL(err, SW_E_UNSUPPORTED, "%lld tokens in a sequence; beyond index_topk = %lld "
-                   "attention chooses its keys, which the engine of the device cannot; use "
-                   "--device cpu", (long long)n_tokens, (long long)m->indexer.top_k);
+    return m->indexer.top_k && !m->o_groups;
 }

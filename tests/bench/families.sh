@@ -8,7 +8,8 @@
 # bytes; and compares what lies outside of the decoder (towers, heads for further tokens) with the
 # original by digests. CSV gets one line each. Prints what did not pass, and counts; exit code 1
 # when something did not.
-# ONLY=REGEX: of "family scheme" only those. JOBS: at a time. SCHEMES: others than the three.
+# ONLY=REGEX: of "family scheme" only those. JOBS: at a time. SCHEMES: others than the three, each
+# with a method behind a colon if it is to be another ("W8A8:smoothquant+gptq").
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 csv=$1 build=${BUILD:-build/release}
@@ -69,10 +70,12 @@ make_one() {
 
 # one FAMILY SCHEME: a line
 one() {
-    local family=$1 scheme=$2 name=$1-$2 window=48 model=$T/$1 method=gptq extra=() n='' served='  '
+    local family=$1 scheme=${2%%:*} name=$1-${2/:/-} window=48 model=$T/$1 method=gptq extra=() n=''
+    local served='  '
     local floats='' parts='' back='' ratio='' verdict=failed
     [[ $scheme = W4* ]] && extra=(--group-size 32)
     [ "$scheme" = W4A16 ] || method=rtn
+    [[ $2 != *:* ]] || method=${2#*:}
     [[ $family != *_sparse ]] || window=16 # what their indexers let through
     : >"$T/$name.why"
     if make_one || { [[ $scheme = W4* ]] && grep -q 'groups of 32 do not' "$T/$name.log" &&
@@ -93,7 +96,7 @@ one() {
         tail -n 1 "$T/$name.log" >>"$T/$name.why"
         ! grep -q "model_type: .* is not supported" "$T/$name.log" || verdict=unsupported
     fi
-    echo "$family,$scheme,$n,${served// /,},$floats,$ratio,\"$parts\",$back,$verdict,\"$(
+    echo "$family,$2,$n,${served// /,},$floats,$ratio,\"$parts\",$back,$verdict,\"$(
         head -n 1 "$T/$name.why" | tr '"' "'" | sed "s|$T/||g")\""
     rm -rf "${T:?}/$name" "$T/$name".*
 }

@@ -32,6 +32,14 @@ expect 4 'blocks of Q4_K' "$SWAGE" convert "$T/Q4_K.gguf" --to gptq -o "$T/x" -q
 expect 0 '' "$SWAGE" convert "$T/Q4_K.gguf" --to gptq --allow-requantize -o "$T/again" -q
 expect 4 'allow-requantize' "$SWAGE" convert "$T/Q4_K.gguf" --to gguf --type Q8_0 -o "$T/x.gguf" -q
 
+# fp4 with a factor of each weight beside it goes there and back, bit by bit
+expect 0 '' "$SWAGE" quantize "$TINY" -o "$T/fp4" --method rtn --scheme NVFP4A16 -q \
+    --format compressed-tensors
+expect 0 '' "$SWAGE" convert "$T/fp4" --to gguf -o "$T/fp4.gguf" -q
+expect 0 '' "$SWAGE" convert "$T/fp4.gguf" --to compressed-tensors -o "$T/fp4-back" -q
+grep -q '"exact": *42' "$T/fp4-back/manifest.json" || fail 'NVFP4 does not come back exactly'
+[ "$(said "$T/fp4-back")" = "$(said "$T/fp4")" ] || fail 'NVFP4 through GGUF says something else'
+
 # codes of a model with latent attention, whose keys and values go as floats: the judge finds every
 # code again, also where the largest of a block is -128 and rounding would have scaled it otherwise
 use_recipes

@@ -45,6 +45,10 @@ grep -q '^tp 2 *legal$' "$T/stdout" || fail "tp 2: $(grep '^tp' "$T/stdout")"
 grep -q '^tp 3 *no: q_proj: 256 outputs are not divisible by 3$' "$T/stdout" || fail 'tp 3'
 grep -q '^tp 16 *no: ' "$T/stdout" || fail 'tp 16'
 grep -q '^warning .*cost more than is gained' "$T/stdout" || fail 'no warning for products of a microsecond'
+# the two experts of a token are one product: 14 of them in two layers, not 20, at 3.5 us each
+expect 0 '' "$SWAGE" plan tests/golden/arch/qwen3_moe --method rtn --group-size 64 --quiet
+awk '/^decoding *h200: / { ok = $3 > 0.95e6 / (14 * 3.5) && $3 < 1.05e6 / (14 * 3.5) } END { exit !ok }' "$T/stdout" ||
+    fail "experts: $(grep '^decoding' "$T/stdout")"
 use_recipes
 # what closes a half of a block is cut by its inputs, also where both halves stand beside each other
 cut_by_inputs() {

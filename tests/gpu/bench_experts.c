@@ -167,7 +167,7 @@ static void make_weights(layer *l)
     l->problem = (sw_routed){.n_experts = l->n_experts, .top_k = l->top_k,
                              .act_of_x = act_of(l->scheme), .up = tiles[0], .down = tiles[1],
                              .ups = l->d_experts[0], .downs = l->d_experts[1],
-                             .act = SW_MLP_SILU, .tries_all = true, .may_overlap = true};
+                             .act = SW_MLP_SILU, .may_overlap = true};
     free(experts);
 }
 

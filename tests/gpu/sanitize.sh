@@ -25,7 +25,8 @@ test_gemm each_kernel_once'
 ops='test_chain
 test_routed exact_sums
 test_routed odd_shapes
-test_routed e4m3
+test_routed bytes
+test_routed int4_with_bytes
 test_routed whole_units
 test_routed e2m1
 test_routed e2m1_with_biases
@@ -34,6 +35,7 @@ test_engine_products test_one_step
 test_engine_products test_experts
 test_engine_products test_combine
 test_engine_ops test_prefill
+test_engine_ops test_prefill_here
 test_engine_ops test_decode
 test_engine_ops test_cache
 test_engine_ops test_pick
@@ -51,7 +53,9 @@ test_quantize_moe every_sparse_architecture
 test_quantize every_dense_architecture
 test_engine_memory qwen3_moe
 test_engine_memory gemma2
+test_engine_spread
 test_solver
+test_solver_wide
 test_search
 test_marlin'
 
@@ -82,7 +86,8 @@ one()
     rc=$?
     ! reports "$tool" "$log" || what=REPORTS
     case $rc in
-        0) said=clean ;;
+        0) said=clean
+           grep -q '^\[       OK \]' "$log" || said='REPORTS: no such test' ;;
         9) said="REPORTS: $(grep "SUMMARY" "$log" | tail -n 1)"
            [ -n "$what" ] || grep -q '^\[  FAILED' "$log" || said="clean, but for kernels of libraries" ;;
         124) said="${what:+$what, and }not done in $LIMIT_S s" ;;

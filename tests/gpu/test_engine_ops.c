@@ -11,6 +11,7 @@
 
 #include "formats/model/model.h"
 #include "formats/num/act.h"
+#include "kernels/cuda/attention/attention_wgmma.h"
 #include "kernels/cuda/ops/engine_ops.h"
 #include "kernels/device.h"
 #include "kernels/engine/attention.h"
@@ -33,36 +34,66 @@ typedef struct attn_case {
     double cap;
     bool has_sinks, has_slopes;
     int chunk;
+    int64_t room;       /* positions of a sequence behind its last key, which hold NaNs */
 } attn_case;
 
+/* How one is run. */
+typedef struct attn_form {
+    bool is_decode, is_e4m3;
+    int n_sms, sm;
+} attn_form;
+
 static const attn_case prefills[] = {
-    {8, 2, 128, 128, 2, 300, 0, 0, 0, false, false, 0},
-    {4, 4, 64, 64, 1, 130, 0, 50, 0, false, false, 0},
-    {2, 1, 256, 256, 1, 200, 0, 0, 30, false, false, 0},
-    {4, 4, 192, 128, 1, 97, 0, 0, 0, false, false, 0},
-    {4, 2, 80, 80, 3, 64, 0, 0, 0, true, false, 0},
-    {2, 2, 96, 96, 1, 1, 0, 0, 0, false, false, 0},
-    {8, 1, 128, 128, 1, 70, 450, 0, 0, false, false, 0},
-    {4, 2, 32, 32, 1, 600, 100, 64, 20, true, false, 0},
-    {4, 2, 64, 64, 1, 150, 37, 0, 0, false, false, 50},
-    {4, 4, 128, 128, 2, 100, 0, 0, 0, false, true, 0},
-    {3, 1, 32, 32, 1, 1, 300, 0, 0, false, true, 0},
-    {2, 1, 512, 512, 1, 130, 20, 60, 0, false, false, 0},
-    {4, 2, 320, 264, 2, 70, 0, 0, 0, false, false, 0},
+    {8, 2, 128, 128, 2, 300, 0, 0, 0, false, false, 0, 0},
+    {4, 4, 64, 64, 1, 130, 0, 50, 0, false, false, 0, 0},
+    {2, 1, 256, 256, 1, 200, 0, 0, 30, false, false, 0, 0},
+    {4, 4, 192, 128, 1, 97, 0, 0, 0, false, false, 0, 0},
+    {4, 2, 80, 80, 3, 64, 0, 0, 0, true, false, 0, 0},
+    {2, 2, 96, 96, 1, 1, 0, 0, 0, false, false, 0, 0},
+    {8, 1, 128, 128, 1, 70, 450, 0, 0, false, false, 0, 0},
+    {4, 2, 32, 32, 1, 600, 100, 64, 20, true, false, 0, 0},
+    {4, 2, 64, 64, 1, 150, 37, 0, 0, false, false, 50, 0},
+    {4, 4, 128, 128, 2, 100, 0, 0, 0, false, true, 0, 0},
+    {3, 1, 32, 32, 1, 1, 300, 0, 0, false, true, 0, 0},
+    {2, 1, 512, 512, 1, 130, 20, 60, 0, false, false, 0, 0},
+    {4, 2, 320, 264, 2, 70, 0, 0, 0, false, false, 0, 0},
+    /* blocks of 64 to 192 queries and tiles of 128 keys: their edges, and more than one round */
+    {4, 4, 128, 128, 2, 128, 0, 0, 0, false, false, 0, 3},
+    {8, 2, 128, 128, 2, 385, 0, 0, 0, false, false, 0, 128},
+    {8, 1, 128, 128, 3, 129, 127, 0, 0, false, false, 0, 200},
+    {4, 4, 128, 128, 1, 1, 0, 0, 0, false, false, 0, 5},
+    {8, 1, 128, 128, 2, 1, 511, 0, 0, false, false, 0, 9},
+    {8, 8, 128, 128, 4, 640, 0, 0, 0, false, false, 0, 0},
+    {4, 2, 128, 128, 1, 200, 62, 0, 0, false, false, 0, 6},
+    {4, 1, 128, 128, 2, 500, 77, 128, 0, false, false, 0, 1},
+    {4, 2, 128, 128, 1, 400, 0, 129, 0, true, false, 0, 0},
+    {4, 2, 128, 128, 1, 300, 200, 1, 0, false, false, 0, 7},
+    {4, 2, 128, 128, 1, 700, 0, 0, 0, false, false, 256, 0},
+    {8, 1, 64, 64, 3, 577, 63, 0, 0, false, false, 0, 90},
+    {8, 2, 64, 64, 2, 600, 0, 127, 0, true, false, 0, 2},
+    {16, 4, 64, 64, 6, 192, 192, 0, 0, false, false, 0, 0},
+    {4, 4, 112, 40, 2, 260, 5, 0, 0, true, false, 0, 11},
+    /* wide heads: results where queries were, tiles of fewer keys */
+    {4, 2, 256, 256, 3, 300, 0, 0, 0, false, false, 0, 9},
+    {8, 1, 256, 256, 3, 193, 70, 100, 0, true, false, 0, 0},
+    {2, 1, 256, 256, 1, 500, 100, 0, 0, false, false, 128, 0},
+    {4, 4, 160, 200, 2, 260, 5, 0, 0, false, false, 0, 11},
+    {8, 8, 192, 128, 3, 400, 33, 0, 0, true, false, 0, 3},
+    {4, 4, 192, 128, 2, 129, 127, 70, 0, false, false, 0, 200},
 };
 static const attn_case decodes[] = {
-    {8, 2, 128, 128, 3, 1, 299, 0, 0, false, false, 0},
-    {4, 4, 64, 64, 1, 1, 1000, 50, 0, false, false, 0},
-    {2, 1, 256, 256, 2, 1, 77, 0, 30, false, false, 0},
-    {7, 1, 128, 128, 1, 1, 2047, 0, 0, true, false, 0},
-    {16, 1, 64, 64, 2, 1, 513, 0, 0, false, false, 0},
-    {4, 4, 192, 128, 1, 1, 63, 0, 0, false, false, 0},
-    {3, 1, 80, 80, 1, 1, 64, 0, 0, true, false, 0},
-    {4, 2, 32, 32, 5, 1, 0, 0, 0, false, false, 0},
-    {24, 2, 96, 96, 1, 1, 700, 100, 20, true, false, 0},
-    {8, 2, 128, 128, 2, 1, 1300, 0, 0, true, false, 0},
-    {8, 2, 64, 64, 2, 1, 1000, 0, 0, false, false, 300},
-    {8, 2, 64, 64, 1, 1, 640, 0, 0, false, false, 300},
+    {8, 2, 128, 128, 3, 1, 299, 0, 0, false, false, 0, 0},
+    {4, 4, 64, 64, 1, 1, 1000, 50, 0, false, false, 0, 0},
+    {2, 1, 256, 256, 2, 1, 77, 0, 30, false, false, 0, 0},
+    {7, 1, 128, 128, 1, 1, 2047, 0, 0, true, false, 0, 0},
+    {16, 1, 64, 64, 2, 1, 513, 0, 0, false, false, 0, 0},
+    {4, 4, 192, 128, 1, 1, 63, 0, 0, false, false, 0, 0},
+    {3, 1, 80, 80, 1, 1, 64, 0, 0, true, false, 0, 0},
+    {4, 2, 32, 32, 5, 1, 0, 0, 0, false, false, 0, 0},
+    {24, 2, 96, 96, 1, 1, 700, 100, 20, true, false, 0, 0},
+    {8, 2, 128, 128, 2, 1, 1300, 0, 0, true, false, 0, 0},
+    {8, 2, 64, 64, 2, 1, 1000, 0, 0, false, false, 300, 0},
+    {8, 2, 64, 64, 1, 1, 640, 0, 0, false, false, 300, 0},
 };
 /* Multiprocessors that decode plans for: keys in parts, or few warps that have many of them. */
 static const int decode_sms[] = {132, 3, 1};
@@ -82,6 +113,23 @@ static float *expect_attention(const attn_case *c, const float *q, const float *
     sw_attention_run(&a);
     free(a.scratch);
     return out;
+}
+
+/* Rows of n_keys * width elements a sequence with room behind, on the device. */
+static void *device_in_room(const void *d_rows, const attn_case *c, int64_t row_bytes)
+{
+    const int64_t n_keys = c->first + c->seq_len, seq_bytes = (n_keys + c->room) * row_bytes;
+    uint8_t *all = malloc((size_t)(c->n_seqs * seq_bytes));
+    void *d;
+
+    memset(all, 0xff, (size_t)(c->n_seqs * seq_bytes)); /* a NaN of BF16 and of E4M3 */
+    for (int64_t seq = 0; seq < c->n_seqs; seq++)
+        MUST(sw_device_download(gpu, all + seq * seq_bytes,
+                                (const uint8_t *)d_rows + seq * n_keys * row_bytes,
+                                n_keys * row_bytes, err));
+    d = device_copy(gpu, all, c->n_seqs * seq_bytes);
+    free(all);
+    return d;
 }
 
 static sw_code attend(const sw_attn_args *a, const float *d_slopes, bool is_decode, sw_err *err)
@@ -105,20 +153,39 @@ static void *device_codes(float *values, int64_t n, float scale)
     return d;
 }
 
-static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, int n_sms)
+/* What attention put out, [rows, width], into poisoned rows a little further apart. */
+static float *attended(const sw_attn_args *a, const float *d_slopes, bool is_decode)
+{
+    const int64_t rows = a->n_seqs * a->seq_len, width = (int64_t)a->n_heads * a->v_head_dim;
+    float *all, *have = malloc(4 * (size_t)(rows * width));
+
+    MUST(sw_device_fill(gpu, a->out.d, 0xff, rows * a->out.stride * 2, err));
+    MUST(attend(a, d_slopes, is_decode, err));
+    all = device_fetch(gpu, a->out.d, rows * a->out.stride);
+    for (int64_t row = 0; row < rows; row++) {
+        memcpy(have + row * width, all + row * a->out.stride, 4 * (size_t)width);
+        for (int64_t i = width; i < a->out.stride; i++)
+            if (!isnan(all[row * a->out.stride + i])) fail_msg("written behind row %d", (int)row);
+    }
+    free(all);
+    return have;
+}
+
+static void check_attention(const attn_case *c, attn_form form)
 {
     const int64_t n_keys = c->first + c->seq_len, rows = c->n_seqs * c->seq_len;
     const int64_t n_q = rows * c->heads * c->dim, n_k = c->n_seqs * n_keys * c->kv_heads * c->dim;
     const int64_t n_v = c->n_seqs * n_keys * c->kv_heads * c->v_dim;
-    const int64_t n_out = rows * c->heads * c->v_dim;
+    const int64_t n_out = rows * c->heads * c->v_dim, elem_bytes = form.is_e4m3 ? 1 : 2;
     float *q = malloc(4 * (size_t)n_q), *k = malloc(4 * (size_t)n_k), *v = malloc(4 * (size_t)n_v);
     float sinks[64], slopes[64], *want, *have, *again, *d_slopes = NULL;
     int32_t first[8];
     void *d_out = NULL, *d_scratch = NULL;
-    sw_attn_args a = {.n_seqs = c->n_seqs, .seq_len = c->seq_len, .capacity = n_keys,
+    sw_attn_args a = {.n_seqs = c->n_seqs, .seq_len = c->seq_len, .capacity = n_keys + c->room,
                       .n_heads = c->heads, .n_kv_heads = c->kv_heads, .head_dim = c->dim,
                       .v_head_dim = c->v_dim, .window = c->window, .chunk = c->chunk,
-                      .scale = (float)(1 / sqrt(c->dim)), .cap = (float)c->cap, .n_sms = n_sms};
+                      .scale = (float)(1 / sqrt(c->dim)), .cap = (float)c->cap,
+                      .n_sms = form.n_sms, .sm = form.sm};
     double error;
 
     for (int h = 0; h < c->heads; h++) {
@@ -130,50 +197,65 @@ static void check_attention(const attn_case *c, bool is_decode, bool is_e4m3, in
     a.q = (sw_bf16_rows){device_random_rows(gpu, q, n_q, 1.5, 1), c->heads * c->dim};
     a.k = (sw_bf16_rows){device_random_rows(gpu, k, n_k, 1.5, 2), c->kv_heads * c->dim};
     a.v = (sw_bf16_rows){device_random_rows(gpu, v, n_v, 1, 3), c->kv_heads * c->v_dim};
-    a.kv = (sw_kv_form){is_e4m3, 0.0625f, 0.03f};
-    if (is_e4m3) {
+    a.kv = (sw_kv_form){form.is_e4m3, 0.0625f, 0.03f};
+    if (form.is_e4m3) {
         a.k.d = device_codes(k, n_k, a.kv.k_scale);
         a.v.d = device_codes(v, n_v, a.kv.v_scale);
     }
-    a.k_seq = n_keys * a.k.stride;
-    a.v_seq = n_keys * a.v.stride;
+    a.k.d = device_in_room(a.k.d, c, a.k.stride * elem_bytes);
+    a.v.d = device_in_room(a.v.d, c, a.v.stride * elem_bytes);
+    a.k_seq = a.capacity * a.k.stride;
+    a.v_seq = a.capacity * a.v.stride;
     a.first = device_copy(gpu, first, sizeof first);
     if (c->has_sinks) a.sinks = device_copy(gpu, sinks, sizeof sinks);
-    MUST(sw_device_take(&d_out, gpu, n_out, 2, "test", err));
-    MUST(sw_device_fill(gpu, d_out, 0xff, n_out * 2, err));
-    a.out = (sw_bf16_rows){d_out, c->heads * c->v_dim};
-    if (is_decode) {
+    a.out.stride = c->heads * c->v_dim + (form.is_decode ? 0 : 16);
+    MUST(sw_device_take(&d_out, gpu, rows * a.out.stride, 2, "test", err));
+    a.out.d = d_out;
+    if (form.is_decode) {
         MUST(sw_device_take(&d_scratch, gpu, sw_cuda_decode_scratch_bytes(&a), 1, "test", err));
         MUST(sw_device_fill(gpu, d_scratch, 0, sw_cuda_decode_scratch_bytes(&a), err));
         a.scratch = d_scratch;
     }
-    MUST(attend(&a, d_slopes, is_decode, err));
-    have = device_fetch(gpu, d_out, n_out);
-    MUST(sw_device_fill(gpu, d_out, 0xff, n_out * 2, err));
-    MUST(attend(&a, d_slopes, is_decode, err));
-    again = device_fetch(gpu, d_out, n_out);
+    have = attended(&a, d_slopes, form.is_decode);
+    again = attended(&a, d_slopes, form.is_decode);
     want = expect_attention(c, q, k, v, c->has_sinks ? sinks : NULL,
                             c->has_slopes ? slopes : NULL);
     error = relative_l2(have, want, n_out);
-    print_message("%s%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
-                  is_decode ? "decode" : "prefill", is_e4m3 ? " of codes" : "", c->heads,
-                  c->kv_heads, c->dim, c->v_dim,
-                  (long long)c->seq_len, (long long)c->first, error);
+    print_message("%s%s%s %d/%d heads of %d, %d, %lld after %lld: %.2e\n",
+                  form.is_decode ? "decode" : "prefill", form.is_e4m3 ? " of codes" : "",
+                  !form.is_decode && sw_attention_wgmma_can_run(&a, d_slopes) ? " (wgmma)" : "",
+                  c->heads, c->kv_heads, c->dim, c->v_dim, (long long)c->seq_len,
+                  (long long)c->first, error);
     if (!(error <= ROUNDING)) fail_msg("error %g", error);
     assert_memory_equal(have, again, (size_t)n_out * 4);
     a.scale *= 1.25f; /* of which one key knows nothing */
-    MUST(attend(&a, d_slopes, is_decode, err));
     free(again);
-    again = device_fetch(gpu, d_out, n_out);
-    assert_true(n_keys == 1 || relative_l2(again, want, n_out) > ROUNDING);
+    again = attended(&a, d_slopes, form.is_decode);
+    assert_true(n_keys == 1 || c->window == 1 || relative_l2(again, want, n_out) > ROUNDING);
     free(q), free(k), free(v), free(want), free(have), free(again);
 }
 
 static void test_prefill(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < 2 * (sizeof prefills / sizeof *prefills); i++)
-        check_attention(&prefills[i / 2], false, i % 2, 132);
+    for (size_t i = 0; i < sizeof prefills / sizeof *prefills; i++) {
+        check_attention(&prefills[i], (attn_form){.is_e4m3 = true, .n_sms = 132});
+        check_attention(&prefills[i], (attn_form){.n_sms = 132});
+    }
+}
+
+/* By the kernel that this device has of its own, where it has one; as if of few multiprocessors
+ * too, which then take one block of queries after the other. */
+static void test_prefill_here(void **state)
+{
+    const int sm = sw_device_about(gpu)->arch;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof prefills / sizeof *prefills; i++) {
+        check_attention(&prefills[i], (attn_form){.is_e4m3 = true, .n_sms = 132, .sm = sm});
+        check_attention(&prefills[i], (attn_form){.n_sms = 132, .sm = sm});
+        check_attention(&prefills[i], (attn_form){.n_sms = 5, .sm = sm});
+    }
 }
 
 static void test_decode(void **state)
@@ -181,7 +263,8 @@ static void test_decode(void **state)
     (void)state;
     for (size_t i = 0; i < 2 * (sizeof decodes / sizeof *decodes); i++)
         for (size_t n = 0; n < sizeof decode_sms / sizeof *decode_sms; n++)
-            check_attention(&decodes[i / 2], true, i % 2, decode_sms[n]);
+            check_attention(&decodes[i / 2], (attn_form){.is_decode = true, .is_e4m3 = i % 2,
+                                                         .n_sms = decode_sms[n]});
 }
 
 /* Keys and values into a cache at their positions, nothing turned: bit by bit, no other byte. */
@@ -433,7 +516,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_limits),   cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_rounding), cmocka_unit_test(test_pick),
         cmocka_unit_test(test_decode),   cmocka_unit_test(test_prefill),
-        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_cache),    cmocka_unit_test(test_prefill_here),
     };
     int failed = device_open(&gpu);
 

@@ -106,10 +106,8 @@ static const recipe recipes[] = {
     {"falcon_h1", LIMIT, NULL, false},
     {"nemotron_h", ROUTED, TIES, false},
     {"nemotron_h_latent", ROUTED, TIES, false},
-#if SW_CUDA_CHOSEN_KEYS /* texts of these are longer than index_topk */
     {"deepseek_v32_sparse", ROUTED, TIES, false},
     {"glm_moe_dsa_sparse", ROUTED, TIES, false},
-#endif
     {"deepseek_v4", ROUTED, TIES, false},
 };
 #define N_RECIPES (sizeof recipes / sizeof recipes[0])

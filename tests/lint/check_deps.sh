@@ -38,6 +38,7 @@ kernels/engine/mixers
 kernels/engine/sparse
 kernels/engine
 kernels/engine/operations
+kernels/engine/spread
 kernels/cuda
 kernels/cuda/ptx
 kernels/cuda/runtime
@@ -52,6 +53,7 @@ kernels/cuda/gemm/quantized_input/two_ctas
 kernels/cuda/gemm/quantized_input/persistent
 kernels/cuda/ops
 kernels/cuda/ops/mixers
+kernels/cuda/attention
 kernels/cuda/experts
 kernels/cuda/solver
 kernels/cuda/decode

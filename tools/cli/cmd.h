@@ -15,6 +15,7 @@
 
 typedef struct sw_cmd_common {
     int json, quiet, help, follow_links;
+    int spread_layers; /* over all devices, also those of a model that one has room for */
     int64_t threads; /* at least 1 */
     int64_t ranks;   /* 0: not given */
     const char *profile, *progress, *color, *arch_like;
@@ -70,6 +71,8 @@ typedef struct sw_run {
     sw_arena *arena;  /* freed after the command */
     bool has_result;  /* set once a result is on stdout */
     sw_team *team;    /* of a command whose work ranks may share; NULL: one rank */
+    /* Several, that the layers of a model may lie on; NULL: the one that the options name. */
+    const struct sw_device_list *devices;
     const char *note; /* on the devices that are used, to be said once notes can be; NULL: none */
 } sw_run;
 
@@ -87,6 +90,11 @@ typedef struct sw_cmd {
     bool has_ranks;      /* several processes may share its work (tools/device/ranks.h) */
     /* Have ranks nothing to share with these options? Then --device cuda is one device. */
     bool (*is_alone)(const void *options);
+    /* May the layers of a model lie on several devices with these options? NULL: never. */
+    bool (*may_spread)(const void *options);
+    /* Of a command that ranks share: bytes of the files of all models that each would have on its
+     * device, 0: not known, and what it may take of that, 0: all. */
+    int64_t (*model_bytes)(int64_t *cap_bytes, const void *options, const char *const *args);
     bool is_long;        /* works for a while: a signal asks it to stop */
     const char *const *examples; /* whole command lines, ends with NULL */
     sw_code (*run)(sw_run *run, sw_err *err);

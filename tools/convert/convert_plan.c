@@ -206,7 +206,7 @@ static sw_code refuse(const sw_convert_linear *l, const sw_err *why, sw_err *err
 /* Why blocks are read as floats and no other way. */
 static const char *why_floats(const char *blocks)
 {
-    if (!strcmp(blocks, "NVFP4")) return "which are read as floats alone";
+    if (!strcmp(blocks, "NVFP4")) return "in pieces whose factors differ";
     return strcmp(blocks, "Q4_1") ? "whose values do not lie on one scale per group"
                                   : "whose minimum is not a whole number of scales everywhere";
 }

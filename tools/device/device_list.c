@@ -10,6 +10,7 @@
 #define CUDA "cuda"
 #define INDEX_MAX 1023
 #define MEMORY_SHARE 20 /* alike: memory differs by less than such a part */
+#define WORK_SHARE 10   /* of a device is for more than weights: rows, workspaces, the driver */
 
 static sw_code add(sw_device_list *list, int64_t index, const char *word, sw_err *err)
 {
@@ -92,4 +93,22 @@ sw_code sw_device_list_choose(sw_device_list *list, const char *word, const sw_d
             return SW_FAIL(err, SW_E_CUDA, "--device %s: there is no cuda:%d; this machine has "
                            "cuda:0 to cuda:%d", word, list->items[i], n_there - 1);
     return SW_OK;
+}
+
+bool sw_device_list_spreads(const sw_device_list *list, const sw_device_info *there, int n_there,
+                            int64_t cap_bytes, int64_t n_bytes)
+{
+    int64_t least = INT64_MAX, sum = 0;
+
+    for (int i = 0; i < list->n; i++) {
+        int64_t room;
+
+        if (list->items[i] >= n_there) return false;
+        room = there[list->items[i]].total_bytes;
+        if (cap_bytes && cap_bytes < room) room = cap_bytes;
+        room -= room / WORK_SHARE;
+        sum += room;
+        if (room < least) least = room;
+    }
+    return list->n > 1 && n_bytes > least && n_bytes <= sum;
 }

@@ -28,6 +28,12 @@ sw_code sw_device_list_parse(sw_device_list *out, const char *word, sw_err *err)
 sw_code sw_device_list_choose(sw_device_list *list, const char *word, const sw_device_info *there,
                               int n_there, sw_err *err) SW_MUST_USE;
 
+/* Whether models of so many bytes, which have no room on every device of the list, have room on all
+ * of them together: then one process spreads them, where otherwise each device would have a process
+ * of its own. cap_bytes: of each device at most, 0: all it has. n_bytes 0 (not known): no. */
+bool sw_device_list_spreads(const sw_device_list *list, const sw_device_info *there, int n_there,
+                            int64_t cap_bytes, int64_t n_bytes);
+
 /* Fills `there` [SW_DEVICES_MAX] and returns how many there are. */
 int sw_devices_look(sw_device_info *there);
 /* The same by a process that ends with it: who forks afterwards may not have met the driver before.

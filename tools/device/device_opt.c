@@ -42,6 +42,25 @@ sw_code sw_device_option_open(sw_device **out, const char *word, uint64_t cap_by
     return sw_device_open(out, (int)index, (int64_t)cap_bytes, err);
 }
 
+sw_code sw_device_option_open_set(sw_device_set *set, const char *word, uint64_t cap_bytes,
+                                  const sw_device_list *devices, bool spreads_all,
+                                  sw_err *err)
+{
+    sw_device *first = NULL;
+    sw_code rc = sw_device_option_open(&first, word, cap_bytes, err);
+
+    memset(set, 0, sizeof *set);
+    if (rc != SW_OK || !first) return rc;
+    set->n = 1;
+    set->indices[0] = sw_device_about(first)->index;
+    set->gpus[0] = first;
+    set->cap_bytes = (int64_t)cap_bytes;
+    set->spreads_all = spreads_all;
+    set->may_stream = devices && devices->is_all && !spreads_all;
+    for (int i = 1; devices && i < devices->n; i++) set->indices[set->n++] = devices->items[i];
+    return SW_OK;
+}
+
 sw_code sw_device_option_open_backend(sw_device **gpu, sw_quant_options *options, const char *word,
                                       const sw_progress *progress, sw_err *err)
 {

@@ -30,17 +30,21 @@ static const char **device_of(const sw_cmd *cmd, sw_cmd_common *common)
 
 /* --- devices --- */
 
-/* A process that is a rank already may ask the driver itself; ranks that are still to be forked
- * from this one could not use a device if it had. */
-static sw_code choose_devices(sw_device_list *devices, const char *word, const sw_run *run,
-                              sw_err *err)
-{
+/* What there is of the host's devices. */
+typedef struct host_devices {
     sw_device_info there[SW_DEVICES_MAX];
     int n;
+} host_devices;
 
+/* A process that is a rank already, or forks none, may ask the driver itself; ranks that are still
+ * to be forked from this one could not use a device if it had. */
+static sw_code choose_devices(sw_device_list *devices, host_devices *host, const char *word,
+                              bool forks, sw_err *err)
+{
+    host->n = 0;
     if (!devices->is_all && !devices->n) return SW_OK;
-    n = run->team ? sw_devices_look(there) : sw_devices_look_apart(there);
-    return sw_device_list_choose(devices, word, there, n, err);
+    host->n = forks ? sw_devices_look_apart(host->there) : sw_devices_look(host->there);
+    return sw_device_list_choose(devices, word, host->there, host->n, err);
 }
 
 /* The device of this rank: those of one host take the list in turn. */
@@ -74,6 +78,51 @@ static sw_code take_first(const char **word, const sw_device_list *devices, cons
     if (rc != SW_OK) return rc;
     run->note = text;
     return take_device(word, devices, run, err);
+}
+
+/* All of them for the layers of a model; the first is the device of the options. */
+static sw_code keep_devices(sw_run *run, const sw_device_list *devices, sw_err *err)
+{
+    sw_device_list *kept = NULL;
+    sw_code rc;
+
+    if (devices->n < 2) return SW_OK;
+    if ((rc = SW_ARENA_TAKE(&kept, run->arena, 1, err)) != SW_OK) return rc;
+    *kept = *devices;
+    run->devices = kept;
+    return SW_OK;
+}
+
+static bool may_spread(const sw_cmd *cmd, const sw_cmd_common *common)
+{
+    return cmd->may_spread && cmd->may_spread(common);
+}
+
+/* --spread-layers where nothing can be spread. */
+static sw_code check_spread(const sw_cmd *cmd, const sw_cmd_common *common, const char *word,
+                            const sw_device_list *devices, sw_err *err)
+{
+    if (!common->spread_layers) return SW_OK;
+    if (!may_spread(cmd, common))
+        return SW_FAIL(err, SW_E_USAGE, "--spread-layers: swage %s uses one device with these "
+                       "options", cmd->name);
+    if (common->ranks)
+        return SW_FAIL(err, SW_E_USAGE, "--spread-layers: one process has the layers of all "
+                       "devices; leave --ranks out");
+    if (devices->is_all || devices->n > 1) return SW_OK;
+    return SW_FAIL(err, SW_E_USAGE, "--spread-layers takes several devices, such as --device cuda "
+                   "or --device cuda:0,1, and here is --device %s", word ? word : "cpu");
+}
+
+/* Of a command that has no ranks. */
+static sw_code take_several(const char **word, sw_device_list *devices, sw_run *run, sw_err *err)
+{
+    host_devices host;
+    sw_code rc = choose_devices(devices, &host, *word, false, err);
+
+    devices->left[0] = '\0'; /* nobody misses those that would not be needed */
+    if (rc == SW_OK) rc = keep_devices(run, devices, err);
+    return rc == SW_OK ? take_device(word, devices, run, err) : rc;
 }
 
 /* Sums of processors and of devices differ in their last bits, so a run is on one kind of both. */
@@ -140,9 +189,23 @@ static void let_another_speak(void)
     }
 }
 
-static sw_code find_team(sw_run *run, const sw_cmd_common *common, sw_device_list *devices,
-                         const char *word, sw_err *err)
+/* One process with the layers of all devices, or one for each? */
+static bool is_for_one(const sw_run *run, const sw_cmd *cmd, const sw_cmd_common *common,
+                       const sw_device_list *devices, const host_devices *host)
 {
+    int64_t n_bytes, cap_bytes = 0;
+
+    if (!may_spread(cmd, common)) return false;
+    if (common->spread_layers || (cmd->is_alone && cmd->is_alone(common))) return true;
+    if (devices->n < 2 || !cmd->model_bytes) return false;
+    n_bytes = cmd->model_bytes(&cap_bytes, common, run->args);
+    return sw_device_list_spreads(devices, host->there, host->n, cap_bytes, n_bytes);
+}
+
+static sw_code find_team(sw_run *run, const sw_cmd *cmd, const sw_cmd_common *common,
+                         sw_device_list *devices, const char *word, sw_err *err)
+{
+    host_devices host;
     sw_code rc = sw_team_join_mpi(&run->team, err);
 
     if (rc != SW_OK) {
@@ -152,14 +215,18 @@ static sw_code find_team(sw_run *run, const sw_cmd_common *common, sw_device_lis
     if (run->team && common->ranks && common->ranks != sw_team_size(run->team))
         return SW_FAIL(err, SW_E_USAGE, "--ranks %d: the launcher has started %d already; leave "
                        "--ranks out", (int)common->ranks, sw_team_size(run->team));
+    if (run->team && common->spread_layers)
+        return SW_FAIL(err, SW_E_USAGE, "--spread-layers: one process has the layers of all "
+                       "devices, and the launcher has started %d", sw_team_size(run->team));
     if (!run->team && !common->ranks) {
-        if ((rc = choose_devices(devices, word, run, err)) != SW_OK) return rc;
+        if ((rc = choose_devices(devices, &host, word, true, err)) != SW_OK) return rc;
+        if (is_for_one(run, cmd, common, devices, &host)) return keep_devices(run, devices, err);
         return sw_team_fork_local(&run->team, devices->n > 1 ? devices->n : 1, err);
     }
     if (!run->team) rc = sw_team_fork_local(&run->team, (int)common->ranks, err);
     if (rc != SW_OK || !run->team) return rc;
     devices->is_all = devices->is_all || (word && !strcmp(word, "auto"));
-    return choose_devices(devices, word, run, err);
+    return choose_devices(devices, &host, word, !run->team, err);
 }
 
 /* What only one may do. */
@@ -181,12 +248,17 @@ sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common, sw
     int n_sharers = 1;
     sw_code rc;
 
-    if ((rc = sw_device_list_parse(&devices, word, err)) != SW_OK) return rc;
-    if (cmd->is_alone && cmd->is_alone(common)) devices.is_all = false; /* cuda is cuda:0 */
+    if ((rc = sw_device_list_parse(&devices, word, err)) != SW_OK ||
+        (rc = check_spread(cmd, common, word, &devices, err)) != SW_OK)
+        return rc;
+    if (cmd->is_alone && cmd->is_alone(common) && !may_spread(cmd, common))
+        devices.is_all = false; /* cuda is cuda:0 */
+    if (!cmd->has_ranks && may_spread(cmd, common))
+        return devices.is_all || devices.n ? take_several(device, &devices, run, err) : SW_OK;
     if (!cmd->has_ranks) /* with --ranks all the same it plans for all of a list */
         return devices.n && !row_of(cmd, "ranks") ? take_first(device, &devices, cmd, run, err)
                                                   : SW_OK;
-    if ((rc = find_team(run, common, &devices, word, err)) != SW_OK) return rc;
+    if ((rc = find_team(run, cmd, common, &devices, word, err)) != SW_OK) return rc;
     if (!run->team && !devices.n) return SW_OK;
     be_quiet(run, common);
     if ((rc = take_device(device, &devices, run, err)) != SW_OK) return rc;

@@ -15,10 +15,19 @@
              "--device takes); on several machines they come from mpirun or srun. The result does "\
              "not depend on it"}
 
+#define SW_SPREAD_ROW                                                                              \
+    {.name = "spread-layers", .group = SW_OPT_EXPERT, .kind = SW_OPT_FLAG,                         \
+     .offset = offsetof(sw_cmd_common, spread_layers), .set_to = 1,                                \
+     .help = "lay the layers of a model over all devices of --device, also where it has room on "  \
+             "the first alone; the result does not depend on it"}
+
 /* Several ranks where the options or the environment ask for them, and run->team among them; else
  * that stays NULL. To be called before any thread exists; returns in every rank, with the threads
  * and the device that are its own in `common` and in the options' row "device". A command without
- * has_ranks takes the first of a list of devices. SW_E_USAGE, SW_E_CUDA: no such devices. */
+ * has_ranks takes the first of a list of devices, or has all of them in run->devices, over which a
+ * model that has no room on one may be spread; so has one whose ranks would each hold models that
+ * no device has room for. run->args are the words of the line. SW_E_USAGE, SW_E_CUDA: no such
+ * devices, or none that layers could be spread over. */
 sw_code sw_ranks_begin(sw_run *run, const sw_cmd *cmd, sw_cmd_common *common,
                        sw_err *err) SW_MUST_USE;
 /* How many there are, and which devices are left out, to be said by rank 0. */

@@ -7,6 +7,7 @@
 #include "tools/cli/family.h"
 #include "tools/inspect/inspection.h"
 #include "tools/inspect/tensor_look.h"
+#include "tools/recipe/presets.h"
 #include "tools/terminal/table.h"
 
 typedef struct inspect_options {
@@ -47,8 +48,20 @@ static const char *main_type(const sw_inspection *in)
     return sw_block_sizes[most].name;
 }
 
+/* What `quantize --recipe` is recommended for the family: by the model_type of the file, of which
+ * several may be read as one family, else by that of the family. NULL: it is quantized already. */
+static const sw_preset *recommended(const sw_inspection *in)
+{
+    const sw_preset *preset;
+
+    if (!in->has_model || in->model.found || in->dialect || is_gguf(in)) return NULL;
+    if ((preset = sw_preset_for(sw_family_type(in->config))) != NULL) return preset;
+    return sw_preset_for(in->model.arch->name);
+}
+
 static void print_model(const sw_inspection *in)
 {
+    const sw_preset *preset = recommended(in);
     const sw_model *m = &in->model;
     char family[SW_FAMILY_TEXT_BYTES];
 
@@ -75,6 +88,9 @@ static void print_model(const sw_inspection *in)
                                             : "dense");
     if (in->tokenizer_vocab)
         (void)printf("tokenizer  %lld tokens\n", (long long)in->tokenizer_vocab);
+    if (preset)
+        (void)printf("recipe     %s: swage quantize %s --recipe %s -o OUT  # `swage list recipes` "
+                     "says why\n", preset->name, in->path, preset->name);
 }
 
 static void print_total(const char *name, const sw_dtype_total *t, bool with_bits)
@@ -194,6 +210,7 @@ static bool add_total(cJSON *object, const char *name, const sw_dtype_total *t)
 
 static bool add_model(cJSON *object, const sw_inspection *in)
 {
+    const sw_preset *preset = recommended(in);
     const sw_model *m = &in->model;
     cJSON *row;
 
@@ -206,6 +223,7 @@ static bool add_model(cJSON *object, const sw_inspection *in)
            add_number(row, "experts", m->n_experts) &&
            (!m->is_like || cJSON_AddStringToObject(row, "arch_like", m->arch->name)) &&
            (!m->found || cJSON_AddBoolToObject(row, "weights_alone", true)) &&
+           (!preset || cJSON_AddStringToObject(row, "recipe", preset->name)) &&
            cJSON_AddBoolToObject(row, "tied_embeddings", m->is_tied);
 }
 

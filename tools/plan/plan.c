@@ -186,7 +186,8 @@ static bool has_figures(const sw_plan *plan, const sw_device_figures *device)
     return all;
 }
 
-/* Each linear is a product of its own. Experts count as often as they are used. */
+/* Each linear is a product of its own. Those of a layer's routed experts are one grouped product,
+ * which reads the experts that a token uses. */
 static void add_speed(planner *p, sw_plan_speed *speed, const char *name, double nominal_gb_s,
                       const sw_device_figures *device)
 {
@@ -197,12 +198,13 @@ static void add_speed(planner *p, sw_plan_speed *speed, const char *name, double
     speed->is_measured = by_kernel;
     for (int i = 0; i < p->out->n_classes; i++) {
         const sw_plan_class *c = &p->out->classes[i];
-        double used = c->is_expert ? (double)m->n_experts_used / (double)m->n_experts : 1;
-        double n = (double)c->n_linears, calls = n * used, before, after;
+        double n = (double)c->n_linears, before, after;
+        double calls = c->is_expert ? n / (double)m->n_experts : n;
+        double linears = c->is_expert ? (double)m->n_experts_used : 1; /* of a call */
         const sw_device_cost *dense = by_kernel ? &device->dense16 : NULL;
         const sw_device_cost *cost = by_kernel && c->spec ? &device->int4 : dense;
-        before = sw_device_product_s(dense, nominal_gb_s, c->bytes_before / n);
-        after = sw_device_product_s(cost, nominal_gb_s, c->bytes_after / n);
+        before = sw_device_product_s(dense, nominal_gb_s, linears * c->bytes_before / n);
+        after = sw_device_product_s(cost, nominal_gb_s, linears * c->bytes_after / n);
         speed->before_s += calls * before;
         speed->after_s += calls * after;
         if (c->spec && after > 0.9 * before && !speed->slow[0])

@@ -252,6 +252,19 @@ static sw_code check_kv(const job *j, sw_err *err)
                    "use --format compressed-tensors or fp8", j->dialect->name);
 }
 
+/* Scales that no layer has would be left out without a word. */
+static sw_code check_cache(const job *j, sw_err *err)
+{
+    const sw_model *m = &j->source.model;
+    char path[256];
+
+    if (!j->settings.quant.has_kv_scales) return SW_OK;
+    for (int64_t l = 0; l < m->n_layers; l++)
+        if (sw_model_attention_path(path, m, l)) return SW_OK;
+    return SW_FAIL(err, SW_E_UNSUPPORTED, "%s: no layer caches keys and values apart from each "
+                   "other, which the scales are for; leave out --kv-cache", m->arch->name);
+}
+
 static sw_code check_target(const job *j, sw_err *err)
 {
     const quantize_options *o = j->o;
@@ -449,7 +462,7 @@ sw_code sw_quantize_job_check(sw_quantize_job *j, sw_err *err)
     settings_of(&j->settings, o);
     j->dialect = sw_dialect_find(o->format);
     if ((rc = check_request(j, err)) != SW_OK) return rc;
-    if ((rc = open_source(j, err)) != SW_OK) return rc;
+    if ((rc = open_source(j, err)) != SW_OK || (rc = check_cache(j, err)) != SW_OK) return rc;
     if ((rc = check_scheme(o, err)) != SW_OK) return rc;
     sw_dialect_fit_spec(&j->settings.quant.spec, j->dialect, j->source.model.dtype);
     if ((rc = select_linears(j, err)) != SW_OK) return rc;

@@ -15,6 +15,7 @@
 #include "tools/cli/cmd.h"
 #include "tools/cli/names.h"
 #include "tools/device/device_opt.h"
+#include "tools/device/ranks.h"
 #include "tools/run/chat_prompt.h"
 
 typedef struct generate_options {
@@ -74,6 +75,7 @@ static const sw_opt options[] = {
     SW_KV_CACHE_ROW(generate_options, kv_cache),
     SW_DEVICE_ROW(generate_options, device),
     SW_DEVICE_MEMORY_ROW(generate_options, device_bytes),
+    SW_SPREAD_ROW,
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -88,9 +90,8 @@ typedef struct job {
     sw_tokenizer *tok;
     sw_lm lm;
     sw_engine *engine;
-    sw_device *gpu; /* NULL: the CPU, else in place of engine: */
-    sw_device_engine *gpu_engine;
-    sw_device_lm *gpu_lm;
+    sw_device_set gpus; /* none: the CPU, else in place of engine: */
+    sw_device_model on_gpus;
     sw_ids prompt, sample; /* sample: new tokens of the one being drawn */
     sw_sample_file file;
     size_t printed_bytes;
@@ -104,9 +105,8 @@ static void job_free(job *j)
     sw_ids_free(&j->prompt);
     sw_ids_free(&j->sample);
     sw_engine_free(j->engine);
-    sw_device_lm_free(j->gpu_lm);
-    sw_device_engine_free(j->gpu_engine);
-    sw_device_close(j->gpu);
+    sw_device_model_close(&j->on_gpus);
+    sw_device_set_close(&j->gpus);
     sw_lm_free(&j->lm);
     sw_tokenizer_free(j->tok);
     sw_checkpoint_close(&j->ckpt);
@@ -125,9 +125,11 @@ static sw_code make_engine(job *j, sw_err *err)
     const int64_t n = j->prompt.n, length = n + j->o->n_tokens;
     sw_code rc;
 
-    if (!j->gpu) return sw_engine_new(&j->engine, m, n, length, (int)j->o->common.threads, err);
-    rc = sw_device_engine_new(&j->gpu_engine, j->gpu, m, sw_min_i64(n, GPU_CHUNK), length, err);
-    return rc == SW_OK ? sw_device_lm_new(&j->gpu_lm, j->gpu_engine, &j->lm, err) : rc;
+    if (!j->gpus.n) return sw_engine_new(&j->engine, m, n, length, (int)j->o->common.threads, err);
+    rc = sw_device_model_open(&j->on_gpus, &j->gpus, &j->lm, sw_min_i64(n, GPU_CHUNK), length, err);
+    if (rc == SW_OK && j->on_gpus.text[0])
+        sw_progress_note(&j->run->term->progress, "%s", j->on_gpus.text);
+    return rc;
 }
 
 static void note_prompt(const job *j)
@@ -163,7 +165,9 @@ static sw_code load(job *j, sw_err *err)
     const sw_model *m;
     sw_code rc;
 
-    if ((rc = sw_device_option_open(&j->gpu, j->o->device, j->o->device_bytes, err)) != SW_OK ||
+    if ((rc = sw_device_option_open_set(&j->gpus, j->o->device, j->o->device_bytes,
+                                        j->run->devices, j->o->common.spread_layers != 0, err)) !=
+            SW_OK ||
         (rc = sw_checkpoint_open(&j->ckpt, j->model_dir, err)) != SW_OK)
         return rc;
     m = &j->ckpt.model;
@@ -177,7 +181,7 @@ static sw_code load(job *j, sw_err *err)
     if (wants_tokens(j->o) && j->o->n_tokens <= j->prompt.n)
         return SW_FAIL(err, SW_E_USAGE, "--n-tokens %lld leaves no room after a prompt of %lld",
                        (long long)j->o->n_tokens, (long long)j->prompt.n);
-    how.keeps_marlin = j->gpu != NULL;
+    how.keeps_marlin = j->gpus.n > 0;
     how.keeps_e4m3 = sw_kv_cache_is_fp8(j->o->kv_cache);
     if ((rc = sw_lm_open(&j->lm, &j->ckpt, &how, err)) != SW_OK) return rc;
     return make_engine(j, err);
@@ -231,7 +235,8 @@ static sw_code draw_on_device(job *j, const sw_generate_options *g, const sw_tok
 {
     sw_device_session *session = NULL;
     sw_code rc =
-        sw_device_session_new(&session, j->gpu_lm, 1, j->prompt.n + g->max_new, &g->sampling, err);
+        sw_device_session_new(&session, j->on_gpus.lm, 1, j->prompt.n + g->max_new, &g->sampling,
+                              err);
 
     if (rc == SW_OK) sw_device_session_watch(session, &j->run->term->progress);
     if (rc == SW_OK)
@@ -255,7 +260,7 @@ static sw_code draw_sample(job *j, int64_t i, sw_err *err)
 
     j->sample.n = 0;
     j->printed_bytes = 0;
-    rc = (j->gpu ? draw_on_device : draw_here)(j, &g, &sink, err);
+    rc = (j->gpus.n ? draw_on_device : draw_here)(j, &g, &sink, err);
     j->seconds += sw_clock_s() - start;
     return rc;
 }
@@ -353,10 +358,17 @@ static sw_code run_generate(sw_run *run, sw_err *err)
     return rc;
 }
 
+static bool may_spread(const void *given)
+{
+    (void)given;
+    return true;
+}
+
 static const char *const examples[] = {
     "swage generate calib_data/tiny-llama --prompt 'The function returns' -n 40",
     "swage generate OUT --prompt 'Once' --temperature 0.8 --top-p 0.95 --seed 7",
     "swage generate MODEL --chat --system 'Be brief.' --prompt 'Why is the sky blue?' -n 200",
+    "swage generate MODEL --prompt 'Once' --device cuda:0,1",
     "swage generate MODEL --samples 64 -n 512 --temperature 1 --seed 1000 -o build/calib.u16",
     NULL};
 
@@ -370,13 +382,17 @@ const sw_cmd sw_cmd_generate = {
             "answer ends with the token that the template puts behind one, or with an end token "
             "of\n"
             "generation_config.json. A construct of a template that is not known here is refused\n"
-            "with its line and column.\n",
+            "with its line and column.\n"
+            "With several devices (--device cuda, cuda:0,1) a model that has room on the first\n"
+            "lies there alone; one that has not has its layers spread over all of them, and\n"
+            "tokens run through them in turn. The text is the same.\n",
     .options = options,
     .options_bytes = sizeof(generate_options),
     .defaults = &defaults,
     .min_args = 1,
     .max_args = 1,
     .is_long = true,
+    .may_spread = may_spread,
     .examples = examples,
     .run = run_generate,
 };

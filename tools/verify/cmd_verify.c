@@ -100,6 +100,7 @@ static const sw_opt options[] = {
     SW_DEVICE_ROW(verify_options, device),
     SW_DEVICE_MEMORY_ROW(verify_options, device_bytes),
     SW_RANKS_ROW,
+    SW_SPREAD_ROW,
     SW_CMD_THREADS_ROW,
     SW_CMD_MODEL_ROW,
     SW_CMD_COMMON_ROWS,
@@ -228,14 +229,19 @@ static sw_code run_verify(sw_run *run, sw_err *err)
     sw_speed_request speed = {.prompt = o->prompt, .n_steps = o->steps,
                               .n_rounds = (int)o->rounds};
     sw_judge_ranks ranks;
+    sw_device_set gpus = {.n = 0};
     sw_report report = {0};
     sw_code rc = sw_int_list(speed.batches, &speed.n_batches, SW_SPEED_BATCHES_MAX, o->batches,
                              "--batch", err);
 
     if (rc != SW_OK || (rc = check_outputs(o, err)) != SW_OK ||
         (rc = sw_verify_ranks_check(run->team, models, o->kv_cache, err)) != SW_OK ||
-        (rc = sw_device_option_open(&settings.gpu, o->device, o->device_bytes, err)) != SW_OK)
+        (rc = sw_device_option_open_set(&gpus, o->device, o->device_bytes, run->devices,
+                                        o->common.spread_layers != 0, err)) != SW_OK)
         return rc;
+    if (gpus.n) settings.gpu = gpus.gpus[0];
+    if (gpus.n > 1) settings.gpus = &gpus;
+    gpus.may_stream = !o->common.spread_layers; /* as it would in a process of each device */
     if (o->with_speed) settings.speed = &speed;
     settings.ranks = sw_verify_ranks_of(&ranks, run->team);
     if ((rc = sw_verify_run(&report, &settings, err)) != SW_OK ||
@@ -247,8 +253,25 @@ static sw_code run_verify(sw_run *run, sw_err *err)
     if (rc == SW_OK) rc = sw_report_verdict(&report, err);
 done:
     sw_report_free(&report);
-    sw_device_close(settings.gpu);
+    sw_device_set_close(&gpus);
     return rc;
+}
+
+/* What is timed is one device's. */
+static bool may_spread(const void *given)
+{
+    return !((const verify_options *)given)->with_speed;
+}
+
+/* Both models are on the device for a text. */
+static int64_t model_bytes(int64_t *cap_bytes, const void *given, const char *const *args)
+{
+    const verify_options *o = given;
+    const int64_t have = sw_verify_files_bytes(args[0]);
+    const int64_t against = o->against ? sw_verify_files_bytes(o->against) : 0;
+
+    *cap_bytes = o->device_bytes > INT64_MAX ? INT64_MAX : (int64_t)o->device_bytes;
+    return have && (against || !o->against) ? have + against : 0;
 }
 
 /* Ranks share the windows of a text and nothing else. */
@@ -298,7 +321,9 @@ const sw_cmd sw_cmd_verify = {
             "measured on the CPU.\n"
             "With --ranks, several devices or a launcher such as mpirun the windows of the text\n"
             "are run by several processes, each with both models in memory; the report is that\n"
-            "of one process. Everything else is done by the first.\n",
+            "of one process. Everything else is done by the first. Where several devices are\n"
+            "taken and the models have no room on each, but on all of them together, one process\n"
+            "spreads their layers instead, and says so; the report is the same.\n",
     .options = options,
     .options_bytes = sizeof(verify_options),
     .defaults = &defaults,
@@ -308,6 +333,8 @@ const sw_cmd sw_cmd_verify = {
     .is_long = true,
     .has_ranks = true,
     .is_alone = is_alone,
+    .may_spread = may_spread,
+    .model_bytes = model_bytes,
     .examples = examples,
     .run = run_verify,
 };

@@ -1,7 +1,14 @@
 /* verify_ranks.c - see verify_ranks.h. */
 #include "tools/verify/verify_ranks.h"
 
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
 #include "tools/calibrate/same_inputs.h"
+
+#define PATH_BYTES 4096
 
 /* sw_team_agree would end the team, and rank 0 may forgive. */
 static sw_code meet(void *self, sw_code code, sw_err *err)
@@ -82,4 +89,32 @@ sw_code sw_verify_ranks_check(sw_team *team, const char *const dirs[2], const ch
     for (int i = 0; i < 2 && rc == SW_OK; i++)
         if (dirs[i]) rc = check_model(team, dirs[i], err);
     return rc;
+}
+
+static bool is_weights(const char *name)
+{
+    static const char ends[] = ".safetensors";
+    const size_t n = strlen(name), n_ends = sizeof ends - 1;
+
+    return n > n_ends && !strcmp(name + n - n_ends, ends);
+}
+
+int64_t sw_verify_files_bytes(const char *path)
+{
+    struct stat about;
+    int64_t sum = 0;
+    DIR *stream;
+
+    if (stat(path, &about) != 0) return 0;
+    if (!S_ISDIR(about.st_mode)) return (int64_t)about.st_size;
+    if (!(stream = opendir(path))) return 0;
+    for (const struct dirent *entry; (entry = readdir(stream)) != NULL;) {
+        char file[PATH_BYTES];
+        const int n = snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+
+        if (n > 0 && n < (int)sizeof file && is_weights(entry->d_name) && stat(file, &about) == 0)
+            sum += (int64_t)about.st_size;
+    }
+    (void)closedir(stream);
+    return sum;
 }

@@ -13,4 +13,8 @@ const sw_judge_ranks *sw_verify_ranks_of(sw_judge_ranks *out, sw_team *team);
 sw_code sw_verify_ranks_check(sw_team *team, const char *const dirs[2], const char *kv_cache,
                               sw_err *err) SW_MUST_USE;
 
+/* Bytes of a model's weights as they are stored: those of a GGUF file, or of a directory's
+ * .safetensors; 0: there are none, as of a name that is looked for elsewhere. */
+int64_t sw_verify_files_bytes(const char *path);
+
 #endif

@@ -4,7 +4,7 @@
 
 #include "formats/base/progress.h"
 #include "formats/file/safetensors.h"
-#include "kernels/device.h"
+#include "kernels/engine/spread/device_spread.h"
 #include "verify/base/ranks.h"
 #include "verify/base/report.h"
 
@@ -30,6 +30,7 @@ typedef struct sw_verify_options {
     const char *states_path;     /* hidden states of the original (hidden_file.h); NULL: none */
     const sw_judge_ranks *ranks; /* every one of them asks the same; NULL: one process */
     sw_device *gpu;              /* the models run over the text there; NULL: here */
+    sw_device_set *gpus;         /* and on others of these, where they have no room there; NULL */
     const sw_progress *progress; /* stages "tensors", "hashes", "perplexity"; may be NULL */
 } sw_verify_options;
 

@@ -42,7 +42,8 @@ static void eval_free(eval *e)
 
 static sw_code runner_new(sw_runner *out, const sw_eval_job *job, const sw_lm *lm, sw_err *err)
 {
-    if (job->gpu) return sw_runner_new_on(out, job->gpu, lm, &job->windows, err);
+    if (job->gpu)
+        return sw_runner_new_on(out, job->gpu, job->gpus, lm, &job->windows, job->progress, err);
     return sw_runner_new(out, lm, &job->windows, job->n_threads, err);
 }
 

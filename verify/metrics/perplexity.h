@@ -19,6 +19,7 @@ typedef struct sw_eval_job {
     const sw_lm *checkpoint; /* as it will be served: integer kernels */
     const sw_lm *original;   /* or NULL: then only the checkpoint's NLL */
     sw_device *gpu;          /* run both on it; NULL: on the CPU */
+    sw_device_set *gpus;     /* as sw_verify_options has them */
     sw_hidden_file *states;  /* of the original: read, or made; NULL: none. Not with gpu */
     sw_windows windows;
     sw_bootstrap bootstrap;

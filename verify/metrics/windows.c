@@ -58,26 +58,24 @@ sw_code sw_runner_new(sw_runner *out, const sw_lm *lm, const sw_windows *w, int 
     return SW_OK;
 }
 
-sw_code sw_runner_new_on(sw_runner *out, sw_device *gpu, const sw_lm *lm, const sw_windows *w,
-                         sw_err *err)
+sw_code sw_runner_new_on(sw_runner *out, sw_device *gpu, sw_device_set *gpus, const sw_lm *lm,
+                         const sw_windows *w, const sw_progress *progress, sw_err *err)
 {
-    int64_t n_tokens = sw_windows_batch(w) * w->length;
+    sw_device_set alone = {.n = 1, .gpus = {gpu}};
     sw_runner r = {.lm = lm};
-    sw_code rc;
+    sw_code rc = sw_device_model_open(&r.on_gpus, gpus ? gpus : &alone, lm,
+                                      sw_windows_batch(w) * w->length, w->length, err);
 
-    rc = sw_device_engine_new(&r.gpu_engine, gpu, lm->model, n_tokens, w->length, err);
-    if (rc == SW_OK) rc = sw_device_lm_new(&r.gpu_lm, r.gpu_engine, lm, err);
-    if (rc == SW_OK)
-        *out = r;
-    else
-        sw_runner_free(&r);
-    return rc;
+    if (rc != SW_OK) return rc;
+    r.gpu_lm = r.on_gpus.lm;
+    if (r.on_gpus.text[0]) sw_progress_note(progress, "%s", r.on_gpus.text);
+    *out = r;
+    return SW_OK;
 }
 
 void sw_runner_free(sw_runner *r)
 {
-    sw_device_lm_free(r->gpu_lm);
-    sw_device_engine_free(r->gpu_engine);
+    sw_device_model_close(&r->on_gpus);
     sw_engine_free(r->engine);
     sw_mem_put(r->x);
     memset(r, 0, sizeof *r);

@@ -6,7 +6,8 @@
 #ifndef SW_VERIFY_METRICS_WINDOWS_H
 #define SW_VERIFY_METRICS_WINDOWS_H
 
-#include "kernels/engine/device_engine.h"
+#include "formats/base/progress.h"
+#include "kernels/engine/spread/device_spread.h"
 
 typedef struct sw_windows {
     const uint32_t *ids; /* borrowed */
@@ -38,12 +39,15 @@ typedef struct sw_runner {
     const sw_lm *lm;
     sw_engine *engine;
     float *x; /* [batch * length, hidden] */
-    sw_device_engine *gpu_engine; /* in place of engine and x */
-    sw_device_lm *gpu_lm;
+    sw_device_model on_gpus; /* in place of engine and x; */
+    sw_device_lm *gpu_lm;    /* that one's, NULL: it is here */
 } sw_runner;
 
-/* On a device: the weights are copied to it, and sw_runner_head is the only way to the logits. */
-sw_code sw_runner_new_on(sw_runner *out, sw_device *gpu, const sw_lm *lm, const sw_windows *w,
+/* On a device, or (gpus not NULL) on as many of those as it needs, of which it is the first: the
+ * weights are copied there, and sw_runner_head is the only way to the logits. `progress` is told
+ * where they lie, if on several. */
+sw_code sw_runner_new_on(sw_runner *out, sw_device *gpu, sw_device_set *gpus, const sw_lm *lm,
+                         const sw_windows *w, const sw_progress *progress,
                          sw_err *err) SW_MUST_USE;
 sw_code sw_runner_new(sw_runner *out, const sw_lm *lm, const sw_windows *w, int n_threads,
                       sw_err *err) SW_MUST_USE;

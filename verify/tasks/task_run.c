@@ -263,7 +263,8 @@ static sw_code open_run(run *r, sw_err *err)
     if ((rc = SW_MEM_GET(&r->logits, r->head_rows * vocab, "logits", err)) != SW_OK ||
         (rc = SW_MEM_GET(&r->looks, r->head_rows, "sums of logits", err)) != SW_OK)
         return rc;
-    return how->gpu ? sw_runner_new_on(&r->model, how->gpu, how->lm, &room, err)
+    return how->gpu ? sw_runner_new_on(&r->model, how->gpu, how->gpus, how->lm, &room,
+                                       how->progress, err)
                     : sw_runner_new(&r->model, how->lm, &room, how->n_threads, err);
 }
 

@@ -26,6 +26,7 @@ typedef struct sw_task_score {
 typedef struct sw_task_runner {
     const sw_lm *lm;
     sw_device *gpu; /* NULL: the CPU */
+    sw_device_set *gpus; /* as sw_verify_options has them */
     int n_threads;
     const sw_progress *progress;
     const char *stage;  /* what the progress is called */

@@ -148,8 +148,9 @@ static sw_code measure(sw_report_task *out, const sw_tasks_job *job, const char 
     sw_task task;
     sw_task_set set = {.task = &task, .tok = job->tok};
     sw_task_score *have = NULL, *ref = NULL;
-    sw_task_runner runner = {.lm = job->checkpoint, .gpu = job->gpu, .n_threads = job->n_threads,
-                             .progress = job->progress, .stage = "tasks"};
+    sw_task_runner runner = {.lm = job->checkpoint, .gpu = job->gpu, .gpus = job->gpus,
+                             .n_threads = job->n_threads, .progress = job->progress,
+                             .stage = "tasks"};
     sw_code rc;
 
     if ((rc = sw_task_read(&task, arena, path, err)) != SW_OK ||

@@ -12,6 +12,7 @@ typedef struct sw_tasks_job {
     sw_tokenizer *tok;
     const sw_lm *checkpoint, *original; /* original NULL: none */
     sw_device *gpu;                     /* NULL: the CPU */
+    sw_device_set *gpus;                /* as sw_verify_options has them */
     int n_threads;
     bool with_bos;
     int64_t window;          /* tokens of a sequence; 0: the model's positions */

@@ -62,14 +62,11 @@ sw_block_type sw_gguf_export_type(const sw_gguf_name *name, const sw_gguf_option
 static sw_code carrier(sw_qspec *out, bool *is_conditional, sw_block_type type,
                        const sw_qspec *spec, int64_t n_out, int64_t k_in, sw_err *err)
 {
+    sw_qspec weight = *spec;
     sw_code rc;
 
-    if (type == SW_BLOCK_NVFP4 && sw_gguf_holds_nvfp4(spec, k_in)) {
-        *out = *spec;
-        *is_conditional = false;
-        return SW_OK;
-    }
-    rc = sw_conversion_exact(out, is_conditional, spec, &sw_dialect_gguf, n_out, k_in, err);
+    if (type == SW_BLOCK_NVFP4) memset(&weight.act, 0, sizeof weight.act); /* engines choose it */
+    rc = sw_conversion_exact(out, is_conditional, &weight, &sw_dialect_gguf, n_out, k_in, err);
     if (rc != SW_OK || sw_gguf_type_of_spec(out) == type) return rc;
     return SW_FAIL(err, SW_E_UNSUPPORTED, "its codes are those of %s, not of %s",
                    sw_block_sizes[sw_gguf_type_of_spec(out)].name, sw_block_sizes[type].name);
@@ -142,11 +139,6 @@ static sw_code encode_row(unsigned char *to, float *floats, const job *j, int64_
     return rc;
 }
 
-static void encode_nvfp4(void *row, const sw_qtensor *q, int64_t n)
-{
-    sw_gguf_nvfp4_row(row, q, n);
-}
-
 /* Codes go over as they are, in the file's order. */
 static sw_code carry_row(unsigned char *to, const job *j, int64_t i, sw_err *err)
 {
@@ -156,8 +148,7 @@ static sw_code carry_row(unsigned char *to, const job *j, int64_t i, sw_err *err
         SW_MEM_GET(&blocks, sw_block_bytes(j->type, name->row_elems), "row of blocks", err);
 
     if (rc != SW_OK) return rc;
-    (j->type == SW_BLOCK_NVFP4 ? encode_nvfp4 : sw_gguf_encode_row)(blocks, &j->q,
-                                                                   sw_gguf_model_row(name, i));
+    sw_gguf_encode_row(blocks, &j->q, sw_gguf_model_row(name, i));
     sw_gguf_move_blocks(to, blocks, name, j->type, true);
     sw_mem_put(blocks);
     return SW_OK;

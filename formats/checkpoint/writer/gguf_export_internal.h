@@ -17,9 +17,7 @@ sw_code sw_gguf_export_put(sw_gguf_writer *w, sw_gguf_report *report, const sw_c
                            const sw_gguf_name *name, sw_block_type type, const sw_gguf_options *o,
                            sw_err *err) SW_MUST_USE;
 
-/* NVFP4, see gguf_nvfp4.c: does a block hold this scheme, one row of it, and its factor. */
-bool sw_gguf_holds_nvfp4(const sw_qspec *spec, int64_t k_in);
-void sw_gguf_nvfp4_row(unsigned char *to, const sw_qtensor *q, int64_t row);
+/* The factor of a weight of NVFP4, of which experts in one tensor have one each. */
 sw_code sw_gguf_declare_factor(sw_gguf_writer *w, const sw_gguf_name *name,
                                sw_err *err) SW_MUST_USE;
 sw_code sw_gguf_put_factor(sw_gguf_writer *w, const sw_gguf_name *name, float factor,

@@ -181,7 +181,9 @@ sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_mo
     if (max_tokens < 1 || max_tokens > INT32_MAX || max_seq < 1 || max_seq > INT32_MAX)
         return SW_FAIL(err, SW_E_BUG, "engine for %lld tokens, %lld positions",
                        (long long)max_tokens, (long long)max_seq);
-    if ((rc = SW_MEM_GET(&e, 1, "engine", err)) != SW_OK) return rc;
+    if ((rc = sw_device_use(gpu, err)) != SW_OK || /* of several */
+        (rc = SW_MEM_GET(&e, 1, "engine", err)) != SW_OK)
+        return rc;
     e->gpu = gpu;
     e->m = m;
     e->store.gpu = gpu;
@@ -197,7 +199,10 @@ sw_code sw_device_engine_new(sw_device_engine **out, sw_device *gpu, const sw_mo
 
 void sw_device_engine_free(sw_device_engine *e)
 {
+    sw_err ignored = {0};
+
     if (!e) return;
+    (void)!sw_device_use(e->gpu, &ignored);
     sw_cublaslt_close(e->lt);
     sw_device_put(e->gpu, e->d_gemm_work);
     sw_device_store_free(&e->store);
@@ -238,9 +243,8 @@ static sw_code fill_angles(sw_device_angles *angles, sw_device_engine *e, const 
 sw_code sw_device_angles_fill(sw_device_engine *e, int64_t first, int64_t end, sw_err *err)
 {
     const sw_model *m = e->m;
-    sw_code rc = sw_device_reaches(m, end, err);
+    sw_code rc = SW_OK;
 
-    if (rc != SW_OK) return rc;
     if (end > e->max_positions)
         return SW_FAIL(err, SW_E_USAGE, "position %lld; there are %lld", (long long)end - 1,
                        (long long)e->max_positions);

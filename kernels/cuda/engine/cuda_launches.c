@@ -250,7 +250,8 @@ static sw_attn_args attention_args(const sw_device_run *run, const sw_planned_la
                       .window = is_window ? m->sliding_window : 0,
                       .chunk = is_window ? (int)sw_min_i64(m->attention_chunk, INT32_MAX) : 0,
                       .scale = (float)m->attention_scale, .cap = (float)m->attention_cap,
-                      .scratch = run->d_decode_scratch, .n_sms = e->device.n_sms};
+                      .scratch = run->d_decode_scratch, .n_sms = e->device.n_sms,
+                      .sm = e->device.sm};
 
     a.k_seq = run->seq_len * a.k.stride;
     a.v_seq = run->seq_len * a.v.stride;

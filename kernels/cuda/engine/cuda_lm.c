@@ -6,7 +6,6 @@
 #include "formats/base/size.h"
 
 #define HEAD_BYTES ((int64_t)64 << 20) /* of logits on the device at a time */
-#define RESERVE_BYTES ((int64_t)8 << 20) /* for workspaces that grow, beside a streamed model */
 
 /* ---- what it takes ---- */
 
@@ -59,45 +58,51 @@ int64_t sw_device_lm_expert_bytes(const sw_device_engine *e, const sw_lm *lm)
     return sum;
 }
 
-/* What a session of one sequence will want besides. */
-static int64_t cache_bytes(const sw_device_engine *e, const sw_kv_form *kv)
+/* What a session of one sequence will want besides, for the layers of a part. */
+static int64_t cache_bytes(const sw_device_lm *part, const sw_kv_form *kv)
 {
+    const sw_device_engine *e = part->e;
     const sw_model *m = e->m;
     int64_t width = 0, n_state = 0, n_far = 0;
 
-    for (int64_t l = 0; l < m->n_layers; l++) {
-        width += sw_device_k_width(m, l) + sw_device_v_width(m, l);
+    for (int64_t l = 0; l < part->end; l++) {
+        if (sw_device_lm_keeps(part, l))
+            width += sw_device_k_width(m, l) + sw_device_v_width(m, l);
+        if (l < part->first) continue;
         n_state += sw_device_state_floats(m, l);
         n_far += sw_device_far_elems(m, l, e->max_positions);
     }
     return sw_device_kv_bytes(kv) * e->max_positions * width + n_state * (int64_t)sizeof(float) +
-           n_far * (int64_t)sizeof(sw_bf16) + RESERVE_BYTES;
+           n_far * (int64_t)sizeof(sw_bf16) + SW_LM_RESERVE_BYTES;
 }
 
-/* How many blocks from the first on stay: all, or those that leave room for two places in which
- * the others take turns, and for a session. */
-static int64_t count_resident(const sw_device_engine *e, const sw_lm *from, int64_t *place_bytes)
+/* How many blocks from the part's first on stay: all, or those that leave room for two places in
+ * which the others take turns, and for a session. */
+static int64_t count_resident(const sw_device_lm *part, const sw_lm *from, int64_t *place_bytes)
 {
-    const int64_t n = from->model->n_layers;
-    int64_t left = sw_device_left_bytes(e->gpu) - cache_bytes(e, &from->blocks[0].kv);
-    int64_t sum = 0, most = 0, n_stay = 0;
+    const sw_device_engine *e = part->e;
+    int64_t left = sw_device_left_bytes(e->gpu) - cache_bytes(part, &from->blocks[0].kv);
+    int64_t sum = 0, most = 0, l = part->first;
 
-    for (int64_t l = 0; l < n; l++) {
+    for (; l < part->end; l++) {
         const int64_t size_bytes = sw_device_block_bytes(e, &from->blocks[l]);
 
         sum += size_bytes;
         most = sw_max_i64(most, size_bytes);
     }
     *place_bytes = most;
-    if (sum <= left) return n;
-    for (left -= 2 * most; n_stay < n; n_stay++)
-        if ((left -= sw_device_block_bytes(e, &from->blocks[n_stay])) < 0) break;
-    return n_stay;
+    if (sum <= left) return part->end - part->first;
+    for (left -= 2 * most, l = part->first; l < part->end; l++)
+        if ((left -= sw_device_block_bytes(e, &from->blocks[l])) < 0) break;
+    return l - part->first;
 }
 
-static const sw_device_block *block_of(const sw_device_lm *lm, int64_t l)
+/* Layer l of a part. */
+static const sw_device_block *block_of(const sw_device_lm *part, int64_t l)
 {
-    return l < lm->n_resident ? lm->blocks[l] : sw_device_stream_look(lm->streamed, l);
+    const int64_t i = l - part->first;
+
+    return i < part->n_resident ? part->blocks[i] : sw_device_stream_look(part->streamed, l);
 }
 
 static void count_linear(sw_device_lm_linears *sum, const sw_device_weight *w)
@@ -112,9 +117,12 @@ void sw_device_lm_count(sw_device_lm_linears *out, const sw_device_lm *lm)
     const sw_model *m = lm->e->m;
 
     memset(out, 0, sizeof *out);
-    out->n_streamed_blocks = m->n_layers - lm->n_resident;
+    for (const sw_device_lm *part = lm; part; part = part->next) {
+        out->n_streamed_blocks += part->end - part->first - part->n_resident;
+        out->n_devices++;
+    }
     for (int64_t l = 0; l < m->n_layers; l++) {
-        const sw_device_block *b = block_of(lm, l);
+        const sw_device_block *b = block_of(sw_device_lm_part_of(lm, l), l);
 
         for (int s = 0; s < SW_SLOT_COUNT; s++) count_linear(out, &b->linear[s]);
         for (int i = 0; i < 3 && b->experts[i]; i++)
@@ -142,29 +150,56 @@ static sw_code load_norm(float **out, sw_device_lm *lm, const float *from, sw_er
     return rc;
 }
 
-static sw_code load_ends(sw_device_lm *lm, const sw_lm *from, sw_err *err)
+static bool is_first(const sw_device_lm *part) { return part->first == 0; }
+
+static bool is_last(const sw_device_lm *part) { return part->end == part->e->m->n_layers; }
+
+int64_t sw_device_lm_head_rows(const sw_device_engine *e, int64_t vocab)
 {
-    sw_device_engine *e = lm->e;
+    return sw_max_i64(1, sw_min_i64(e->max_tokens, HEAD_BYTES / (4 * vocab)));
+}
+
+/* What tokens begin with. */
+static sw_code load_beginning(sw_device_lm *lm, const sw_lm *from, sw_err *err)
+{
     sw_code rc;
 
-    lm->head_rows = sw_max_i64(1, sw_min_i64(e->max_tokens, HEAD_BYTES / (4 * from->head.n_out)));
     if ((rc = load_table(&lm->embed, lm, &from->embed, err)) != SW_OK) return rc;
-    if (from->head.dense == from->embed.dense && !from->head.tiles)
+    if (from->positions.dense && (rc = load_table(&lm->positions, lm, &from->positions, err)))
+        return rc;
+    if ((rc = load_norm(&lm->embed_norm, lm, from->embed_norm, err)) != SW_OK ||
+        (rc = load_norm(&lm->embed_norm_bias, lm, from->embed_norm_bias, err)) != SW_OK ||
+        (rc = sw_device_side_load(lm, from, err)) != SW_OK)
+        return rc;
+    return SW_STORE_TAKE(&lm->d_ids, &lm->store, lm->e->max_tokens, "tokens", err);
+}
+
+/* And what they end with. A head that is the embedding lies on the device once, or on two. */
+static sw_code load_head(sw_device_lm *lm, const sw_lm *from, sw_err *err)
+{
+    const bool is_tied = from->head.dense == from->embed.dense && !from->head.tiles;
+    sw_code rc;
+
+    lm->head_rows = sw_device_lm_head_rows(lm->e, from->head.n_out);
+    if (is_tied && is_first(lm))
         lm->head = lm->embed;
     else if ((rc = load_table(&lm->head, lm, &from->head, err)) != SW_OK)
         return rc;
-    if (from->positions.dense && (rc = load_table(&lm->positions, lm, &from->positions, err)))
-        return rc;
     if ((rc = load_norm(&lm->norm, lm, from->final_norm, err)) != SW_OK ||
-        (rc = load_norm(&lm->norm_bias, lm, from->final_norm_bias, err)) != SW_OK ||
-        (rc = load_norm(&lm->embed_norm, lm, from->embed_norm, err)) != SW_OK ||
-        (rc = load_norm(&lm->embed_norm_bias, lm, from->embed_norm_bias, err)) != SW_OK ||
-        (rc = sw_device_side_load(lm, from, err)) != SW_OK ||
-        (rc = SW_STORE_TAKE(&lm->d_ids, &lm->store, e->max_tokens, "tokens", err)) != SW_OK ||
-        (rc = SW_STORE_TAKE(&lm->d_x, &lm->store, e->max_tokens * e->m->hidden, "hidden rows",
-                            err)) != SW_OK)
+        (rc = load_norm(&lm->norm_bias, lm, from->final_norm_bias, err)) != SW_OK)
         return rc;
     return SW_STORE_TAKE(&lm->d_logits, &lm->store, lm->head_rows * lm->head.n_out, "logits", err);
+}
+
+static sw_code load_ends(sw_device_lm *lm, const sw_lm *from, sw_err *err)
+{
+    const sw_device_engine *e = lm->e;
+    sw_code rc = SW_OK;
+
+    if (is_first(lm)) rc = load_beginning(lm, from, err);
+    if (rc == SW_OK && is_last(lm)) rc = load_head(lm, from, err);
+    if (rc != SW_OK) return rc;
+    return SW_STORE_TAKE(&lm->d_x, &lm->store, e->max_tokens * e->m->hidden, "hidden rows", err);
 }
 
 static bool shares_kv(const sw_model *m)
@@ -174,7 +209,7 @@ static bool shares_kv(const sw_model *m)
     return false;
 }
 
-/* One place for all layers, or one for each. */
+/* One place for all layers, or one for each that lies here or is read here. */
 static sw_code take_passing(sw_device_lm *lm, sw_err *err)
 {
     const sw_device_engine *e = lm->e;
@@ -189,11 +224,12 @@ static sw_code take_passing(sw_device_lm *lm, sw_err *err)
         k = sw_max_i64(k, sw_device_k_width(e->m, l));
         v = sw_max_i64(v, sw_device_v_width(e->m, l));
     }
-    for (int64_t l = 0; l < e->m->n_layers && rc == SW_OK; l++) {
+    for (int64_t l = 0; l < lm->end && rc == SW_OK; l++) {
         sw_device_kv *kv = &lm->passing[l];
 
-        *kv = lm->passing[0];
-        if ((l && !is_each) || e->m->shares_kv[l]) continue;
+        if (is_each ? !sw_device_lm_keeps(lm, l) : l < lm->first) continue;
+        *kv = lm->passing[lm->first];
+        if (!is_each && l > lm->first) continue;
         rc = sw_device_store_take(&kv->d_k, &lm->store, e->max_tokens * k, 1, "keys", err);
         if (rc == SW_OK)
             rc = sw_device_store_take(&kv->d_v, &lm->store, e->max_tokens * v, 1, "values", err);
@@ -201,45 +237,86 @@ static sw_code take_passing(sw_device_lm *lm, sw_err *err)
     return rc;
 }
 
-sw_code sw_device_lm_new(sw_device_lm **out, sw_device_engine *e, const sw_lm *from, sw_err *err)
+static sw_code copy_forms(sw_device_lm *lm, const sw_lm *from, sw_err *err)
 {
-    const int64_t n_layers = e->m->n_layers;
+    const int64_t n_layers = lm->e->m->n_layers;
+    sw_code rc = SW_ARENA_TAKE(&lm->forms, &lm->store.arena, n_layers, err);
+
+    for (int64_t l = 0; l < n_layers && rc == SW_OK; l++) lm->forms[l] = from->blocks[l].kv;
+    return rc;
+}
+
+static sw_code load_blocks(sw_device_lm *lm, const sw_lm *from, sw_err *err)
+{
+    const int64_t n_blocks = lm->end - lm->first;
     int64_t place_bytes;
+    sw_code rc = SW_OK;
+
+    lm->n_resident = count_resident(lm, from, &place_bytes);
+    if (lm->n_resident < n_blocks) {
+        lm->e->how.overlaps = false; /* kernels would ask for weights not copied yet */
+        rc = sw_device_stream_new(&lm->streamed, lm->e, from->blocks, lm->first + lm->n_resident,
+                                  lm->end, place_bytes, err);
+    }
+    for (int64_t i = 0; i < lm->n_resident && rc == SW_OK; i++)
+        rc = sw_device_block_load(&lm->blocks[i], lm->e, &from->blocks[lm->first + i], err);
+    return rc;
+}
+
+sw_code sw_device_lm_part_new(sw_device_lm **out, sw_device_engine *e, const sw_lm *from,
+                              int64_t first, int64_t end, sw_err *err)
+{
     sw_device_lm *lm = NULL;
     sw_code rc = SW_MEM_GET(&lm, 1, "model", err);
 
     if (rc != SW_OK) return rc;
     lm->e = e;
+    lm->first = first;
+    lm->end = end;
     lm->store.gpu = e->gpu;
-    if ((rc = SW_MEM_GET(&lm->blocks, n_layers, "blocks", err)) != SW_OK) goto done;
     lm->kv = from->blocks[0].kv;
-    if ((rc = load_ends(lm, from, err)) != SW_OK || (rc = take_passing(lm, err)) != SW_OK)
-        goto done;
-    lm->n_resident = count_resident(e, from, &place_bytes);
-    if (lm->n_resident < n_layers) {
-        e->how.overlaps = false; /* kernels would ask for weights before they have been copied */
-        rc = sw_device_stream_new(&lm->streamed, e, from->blocks, lm->n_resident, n_layers,
-                                  place_bytes, err);
-    }
-    for (int64_t l = 0; l < lm->n_resident && rc == SW_OK; l++)
-        rc = sw_device_block_load(&lm->blocks[l], e, &from->blocks[l], err);
-    if (rc == SW_OK) {
+    if ((rc = sw_device_use(e->gpu, err)) == SW_OK &&
+        (rc = SW_MEM_GET(&lm->blocks, end - first, "blocks", err)) == SW_OK &&
+        (rc = copy_forms(lm, from, err)) == SW_OK && (rc = load_ends(lm, from, err)) == SW_OK &&
+        (rc = take_passing(lm, err)) == SW_OK)
+        rc = load_blocks(lm, from, err);
+    if (rc == SW_OK)
         *out = lm;
-        lm = NULL;
-    }
-done:
-    sw_device_lm_free(lm);
+    else
+        sw_device_lm_free(lm);
     return rc;
 }
 
-void sw_device_lm_free(sw_device_lm *lm)
+sw_code sw_device_lm_new(sw_device_lm **out, sw_device_engine *e, const sw_lm *from, sw_err *err)
 {
-    if (!lm) return;
+    return sw_device_lm_part_new(out, e, from, 0, e->m->n_layers, err);
+}
+
+static void part_free(sw_device_lm *lm)
+{
+    sw_err ignored = {0};
+
+    (void)!sw_device_use(lm->e->gpu, &ignored);
+    sw_device_hop_free(lm->hop);
     sw_device_stream_free(lm->streamed);
     for (int64_t l = 0; lm->blocks && l < lm->n_resident; l++) sw_device_block_free(lm->blocks[l]);
     sw_mem_put(lm->blocks);
     sw_device_store_free(&lm->store);
     sw_mem_put(lm);
+}
+
+void sw_device_lm_free(sw_device_lm *lm)
+{
+    sw_err ignored = {0};
+
+    for (sw_device_lm *part = lm; part && lm->next; part = part->next)
+        (void)!sw_device_sync(part->e->gpu, &ignored); /* the next one may still read of it */
+    while (lm) {
+        sw_device_lm *next = lm->next;
+
+        part_free(lm);
+        lm = next;
+    }
 }
 
 /* ---- running ---- */
@@ -263,8 +340,8 @@ static sw_code run_block(sw_device_lm *lm, sw_device_run *run, int64_t l, sw_err
 {
     sw_code rc;
 
-    if (l < lm->n_resident) {
-        run->block = lm->blocks[l];
+    if (l - lm->first < lm->n_resident) {
+        run->block = lm->blocks[l - lm->first];
         return sw_device_run_block(run, err);
     }
     if ((rc = sw_device_stream_enter(&run->block, lm->streamed, l, err)) != SW_OK ||
@@ -291,7 +368,8 @@ static sw_code embed_tokens(sw_device_lm *lm, const sw_device_run *run, const ui
     return rc == SW_OK ? sw_device_side_embed(lm, run, d_ids, err) : rc;
 }
 
-/* Keys and values of layer l from sequence `seq` on, perhaps an earlier layer's. */
+/* Keys and values of layer l from sequence `seq` on, perhaps an earlier layer's, which may lie in
+ * another part. */
 static sw_device_kv kv_of(const sw_device_lm *lm, const sw_device_kv *kv, int64_t seq, int64_t l)
 {
     const sw_model *m = lm->e->m;
@@ -299,7 +377,7 @@ static sw_device_kv kv_of(const sw_device_lm *lm, const sw_device_kv *kv, int64_
     sw_device_kv layer = kv[from];
     const int64_t n_before = seq * layer.capacity * sw_device_kv_bytes(&lm->kv);
 
-    layer.form = block_of(lm, from)->kv;
+    layer.form = lm->forms[from];
     if (layer.d_state) layer.d_state += seq * sw_device_state_floats(m, l);
     if (layer.d_far) layer.d_far += seq * sw_device_far_elems(m, l, layer.capacity);
     if (!layer.d_k) return layer;
@@ -308,52 +386,26 @@ static sw_device_kv kv_of(const sw_device_lm *lm, const sw_device_kv *kv, int64_
     return layer;
 }
 
-sw_code sw_device_lm_run(sw_device_lm *lm, sw_device_run *run, const sw_device_kv *kv, int64_t seq,
-                         const uint32_t *d_ids, sw_err *err)
+sw_code sw_device_lm_run(sw_device_lm *part, sw_device_run *run, const sw_device_kv *kv,
+                         int64_t seq, const uint32_t *d_ids, sw_err *err)
 {
-    sw_device_engine *e = lm->e;
-    const int64_t n_layers = e->m->n_layers;
-    sw_code rc = embed_tokens(lm, run, d_ids, err);
+    sw_device_engine *e = part->e;
+    sw_code rc = is_first(part) ? embed_tokens(part, run, d_ids, err) : SW_OK;
 
-    if (!kv) kv = lm->passing;
+    if (!kv) kv = part->passing;
     run->e = e;
     run->stop_at = (sw_site)SW_RUN_ALL;
-    for (int64_t l = 0; l < n_layers && rc == SW_OK; l++) {
-        const sw_device_kv layer = kv ? kv_of(lm, kv, seq, l) : (sw_device_kv){0};
+    for (int64_t l = part->first; l < part->end && rc == SW_OK; l++) {
+        const sw_device_kv layer = kv ? kv_of(part, kv, seq, l) : (sw_device_kv){0};
 
         run->kv = layer.d_k || layer.d_state || layer.d_far ? &layer : NULL;
-        run->may_leave_sum = l + 1 < n_layers;
-        rc = run_block(lm, run, l, err);
+        run->may_leave_sum = l + 1 < part->end;
+        rc = run_block(part, run, l, err);
         run->kv = NULL;
     }
     if (rc == SW_OK) return sw_cuda_chain_run(run->chain, e->how, err);
     sw_cuda_chain_clear(run->chain);
     return rc;
-}
-
-sw_code sw_device_lm_forward(sw_device_lm *lm, const uint32_t *ids, int64_t n_seqs, int64_t seq_len,
-                             sw_err *err)
-{
-    sw_device_engine *e = lm->e;
-    sw_device_run run = {.d_x = lm->d_x,
-                         .n_seqs = n_seqs,
-                         .seq_len = seq_len,
-                         .n_tokens = n_seqs * seq_len};
-    sw_code rc;
-
-    if (n_seqs < 1 || seq_len < 1 || seq_len > e->max_tokens / n_seqs)
-        return SW_FAIL(err, SW_E_USAGE, "%lld sequences of %lld tokens; at most %lld tokens fit",
-                       (long long)n_seqs, (long long)seq_len, (long long)e->max_tokens);
-    lm->n_rows = 0;
-    for (int64_t l = 0; lm->passing && l < e->m->n_layers; l++)
-        lm->passing[l].capacity = seq_len;
-    if ((rc = sw_device_lm_check_ids(lm, ids, run.n_tokens, seq_len, err)) != SW_OK ||
-        (rc = sw_device_angles_fill(e, 0, seq_len, err)) != SW_OK ||
-        (rc = sw_device_upload(e->gpu, lm->d_ids, ids, 4 * run.n_tokens, err)) != SW_OK ||
-        (rc = sw_device_lm_run(lm, &run, NULL, 0, lm->d_ids, err)) != SW_OK)
-        return rc;
-    lm->n_rows = run.n_tokens;
-    return SW_OK;
 }
 
 sw_code sw_device_lm_logits(sw_device_lm *lm, float *d_logits, const float *d_x, int64_t n,
@@ -380,19 +432,22 @@ sw_code sw_device_lm_logits(sw_device_lm *lm, float *d_logits, const float *d_x,
 
 sw_code sw_device_lm_head(sw_device_lm *lm, float *logits, int64_t row0, int64_t n, sw_err *err)
 {
-    const int64_t vocab = lm->head.n_out, hidden = lm->e->m->hidden;
-    sw_code rc = SW_OK;
+    sw_device_lm *last = sw_device_lm_last(lm);
+    const int64_t vocab = last->head.n_out, hidden = lm->e->m->hidden;
+    sw_code rc = sw_device_use(last->e->gpu, err);
 
+    if (rc != SW_OK) return rc;
     if (row0 < 0 || n < 0 || n > lm->n_rows - row0)
         return SW_FAIL(err, SW_E_BUG, "rows %lld to %lld of %lld", (long long)row0,
                        (long long)(row0 + n), (long long)lm->n_rows);
-    for (int64_t at = 0; at < n && rc == SW_OK; at += lm->head_rows) {
-        const int64_t some = sw_min_i64(lm->head_rows, n - at);
+    for (int64_t at = 0; at < n && rc == SW_OK; at += last->head_rows) {
+        const int64_t some = sw_min_i64(last->head_rows, n - at);
 
-        rc = sw_device_lm_logits(lm, lm->d_logits, lm->d_x + (row0 + at) * hidden, some, err);
+        rc = sw_device_lm_logits(last, last->d_logits, last->d_x + (row0 + at) * hidden, some,
+                                 err);
         if (rc == SW_OK)
-            rc = sw_device_download(lm->e->gpu, logits + at * vocab, lm->d_logits, 4 * some * vocab,
-                                    err);
+            rc = sw_device_download(last->e->gpu, logits + at * vocab, last->d_logits,
+                                    4 * some * vocab, err);
     }
     return rc;
 }

@@ -19,9 +19,9 @@
  *   E4M3   inputs in E4M3 with a scale a token, weights with one a channel; or both in groups of
  *          128 inputs. X, and h after it, is quantized as formats/num/act.h defines, by a kernel
  *          of its own each
- *   int8   inputs in int8 with a scale a token, weights with one a channel; with tries_all alone
+ *   int8   inputs in int8 with a scale a token, weights with one a channel
  *   int4   with inputs in E4M3 with a scale a token (W4AFP8), symmetric, groups of multiples of
- *          128 inputs or one a channel; with tries_all alone
+ *          128 inputs or one a channel
  *
  * How rows are dealt to the multiprocessors follows from the plan and from how many rows each
  * expert has, so the same call gives the same bytes. Nothing here allocates or waits: calls may be
@@ -55,7 +55,6 @@ typedef struct sw_routed {
     float limit;              /* of the latter */
     int32_t *flags;           /* sw_routed_flags_bytes, zero before the first run, which leaves
                                  them so; of one stream */
-    bool tries_all;           /* take kernels that have not run on a device yet, too */
     bool may_overlap;         /* nothing that the kernel ahead in the stream writes is read but x,
                                  chosen, share and y */
 } sw_routed;

@@ -33,13 +33,12 @@ static const struct {
     const rt_kernel *(*kernel)(int rows, bool is_grouped);
     sw_num_id input;
     bool is_grouped, only_128, x_is_grouped;
-    bool has_run; /* on a device; else chosen only where p->tries_all */
 } bytes[] = {
-    {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, false, false, false, true},
-    {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, true, true, true, true},
-    {is_symmetric_int8, sw_routed_bytes_int8, SW_NUM_INT8, false, false, false, true},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, false, false, false, true},
-    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, true, false, false, true},
+    {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, false, false, false},
+    {is_e4m3, sw_routed_bytes_e4m3, SW_NUM_E4M3, true, true, true},
+    {is_symmetric_int8, sw_routed_bytes_int8, SW_NUM_INT8, false, false, false},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, false, false, false},
+    {is_symmetric_int4, sw_routed_bytes_int4_e4m3, SW_NUM_E4M3, true, false, false},
 };
 #define N_BYTES (int)(sizeof bytes / sizeof *bytes)
 
@@ -92,8 +91,7 @@ static bool is_input_of(int i, const sw_act *act)
 static int kind_of_bytes(const sw_routed *p)
 {
     for (int i = 0; i < N_BYTES; i++)
-        if ((bytes[i].has_run || p->tries_all) && is_input_of(i, &p->act_of_x) &&
-            is_weight_of(i, &p->up) && is_weight_of(i, &p->down))
+        if (is_input_of(i, &p->act_of_x) && is_weight_of(i, &p->up) && is_weight_of(i, &p->down))
             return RT_BYTES + i;
     return -1;
 }

@@ -129,13 +129,17 @@ typedef struct sw_attn_args {
     int64_t window;
     float scale, cap;
     void *scratch;               /* decode: sw_cuda_decode_scratch_bytes, zeroed at first */
-    int n_sms;
+    int n_sms, sm;               /* of the device; sm as in sw_cuda_device, 0: any */
 } sw_attn_args;
 
 /* Heads of up to SW_HEAD_DIM_MAX, a multiple of 8. Causal; keys 0 .. first + seq_len - 1 are
  * there. slopes [n_heads], or NULL: scores fall by them with the distance. */
 sw_code sw_cuda_attention(const sw_attn_args *a, const float *slopes, sw_launch how,
                           sw_err *err) SW_MUST_USE;
+/* The same by the kernel of any device, which sw_cuda_attention takes where attention_wgmma.h has
+ * none. */
+sw_code sw_cuda_attention_mma(const sw_attn_args *a, const float *slopes, sw_launch how,
+                              sw_err *err) SW_MUST_USE;
 /* seq_len 1: one query a sequence, keys cut over the device; heads of up to
  * SW_DECODE_DIM_MAX. With `heads` (else NULL) first what
  * sw_cuda_heads does: q as it came from its product, the new k and v into the cache. */

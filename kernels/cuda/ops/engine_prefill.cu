@@ -1,4 +1,5 @@
-/* engine_prefill.cu - causal attention of many queries on tensor cores. See engine_ops.h.
+/* engine_prefill.cu - causal attention of many queries on the tensor cores of any device. See
+ * engine_ops.h.
  *
  * A CTA of four warps takes 64 queries of one head, a warp 16 of them, and walks the keys in tiles
  * with the running maximum of Milakov and Gimelshein, Online normalizer calculation for softmax
@@ -341,8 +342,8 @@ static sw_code run_dim(const sw_attn_args *a, const float *slopes, sw_launch how
                          : run<D, sw_bf16>(a, slopes, how, err);
 }
 
-extern "C" sw_code sw_cuda_attention(const sw_attn_args *a, const float *slopes, sw_launch how,
-                                     sw_err *err)
+extern "C" sw_code sw_cuda_attention_mma(const sw_attn_args *a, const float *slopes, sw_launch how,
+                                         sw_err *err)
 {
     const int dim = a->head_dim > a->v_head_dim ? a->head_dim : a->v_head_dim;
 

@@ -10,6 +10,7 @@
 #include "formats/base/size.h"
 #include "kernels/cuda/runtime/cuda_check.h"
 #include "kernels/cuda/runtime/cuda_upload.h"
+#include "kernels/cuda/runtime/device_hop.h"
 
 #define RESERVE_BYTES ((int64_t)256 << 20) /* for the driver: modules, local memory, graphs */
 #define OLDEST_ARCH 80
@@ -117,6 +118,19 @@ static sw_code make_pool(sw_device *gpu, sw_err *err)
 
     if ((rc = CHECK(cudaMemPoolCreate(&gpu->pool, &props), err)) != SW_OK) return rc;
     return CHECK(cudaMemPoolSetAttribute(gpu->pool, cudaMemPoolAttrReleaseThreshold, &keep), err);
+}
+
+void sw_device_pool_show(const sw_device *of, const sw_device *to)
+{
+    const struct cudaMemAccessDesc access = {
+        .location = {.type = cudaMemLocationTypeDevice, .id = to->info.index},
+        .flags = cudaMemAccessFlagsProtReadWrite};
+    int can = 0;
+
+    if (of->info.index == to->info.index) return;
+    if (cudaDeviceCanAccessPeer(&can, to->info.index, of->info.index) != cudaSuccess || !can ||
+        cudaMemPoolSetAccess(of->pool, &access, 1) != cudaSuccess)
+        (void)cudaGetLastError(); /* then copies go another way */
 }
 
 static int upload_threads(void)

@@ -248,7 +248,7 @@ static void describe(routed_case *c)
                      .adds = s->adds, .act_of_x = act_of(s), .up = tiles_of(&c->up[0]),
                      .down = tiles_of(&c->down[0]),
                      .ups = d_experts, .downs = d_experts + n, .act = s->act, .limit = LIMIT,
-                     .tries_all = true, .may_overlap = s->seed % 2};
+                     .may_overlap = s->seed % 2};
     p->x = (sw_bf16_rows){put_rows(c->x, (size_t)(s->n_tokens * s->hidden)), s->hidden};
     p->y = (sw_bf16_rows){(sw_bf16 *)(d_y + GUARD_BYTES), s->hidden};
     p->chosen = device_copy(c->chosen, n_pairs * sizeof *c->chosen);

@@ -12,8 +12,10 @@
 
 #include "formats/base/json.h"
 #include "quant/search/fold.h"
+#include "tests/support/scratch.h"
 #include "tests/support/toys/open_model.h"
 #include "tests/support/toys/random.h"
+#include "tests/support/toys/recipe_model.h"
 #include "tests/support/toys/st_build.h"
 
 enum { LINEARS_MAX = 512, TOKENS = 48 };
@@ -155,6 +157,46 @@ static void run_dir(const char *dir, const char *skip, int n_folds_min)
     open_model_close(&f->m);
     open_model_close(&f->twin);
     free(f);
+}
+
+/* The same of a toy that a recipe describes: every family has some folds. */
+static void run_recipe(const char *name)
+{
+    folding *f = calloc(1, sizeof *f);
+    char from[256];
+    sw_err err = {0};
+    scratch s;
+
+    assert_non_null(f);
+    scratch_open(&s);
+    (void)snprintf(from, sizeof from, "tests/golden/recipes/%s", name);
+    if (recipe_model_make(s.dir, from, "config.json", &err) != SW_OK) fail_msg("%s", err.text);
+    open_model_dir(&f->m, s.dir);
+    open_model_dir(&f->twin, s.dir);
+    expect_unchanged(f);
+    print_message("  %s: %d folds in %d layers\n", name, f->n_folds, (int)f->m.model.n_layers);
+    assert_true(f->n_folds > 0);
+    open_model_close(&f->m);
+    open_model_close(&f->twin);
+    scratch_close(&s);
+    free(f);
+}
+
+static void test_every_family(void **state)
+{
+    DIR *d = opendir("tests/golden/recipes");
+    const struct dirent *entry;
+    int n = 0;
+
+    (void)state;
+    assert_non_null(d);
+    while ((entry = readdir(d))) {
+        if (strchr(entry->d_name, '.')) continue;
+        run_recipe(entry->d_name);
+        n++;
+    }
+    (void)closedir(d);
+    assert_true(n >= 59);
 }
 
 static void test_every_architecture(void **state)
@@ -318,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_maps_follow_the_programs),
         cmocka_unit_test(test_parts_of_linears),
         cmocka_unit_test(test_every_architecture),
+        cmocka_unit_test(test_every_family),
         cmocka_unit_test(test_unquantized_readers_and_producers),
         cmocka_unit_test(test_a_trained_model),
         cmocka_unit_test(test_values_that_heads_do_not_share),

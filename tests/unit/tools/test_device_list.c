@@ -113,6 +113,40 @@ static void test_many(void **state)
     assert_non_null(strstr(err.text, "at most 64 devices"));
 }
 
+/* One process for models that have room on all devices together and not on each; a tenth of a
+ * device is for other things than weights. */
+static void test_spreads(void **state)
+{
+    static const struct {
+        const char *word;
+        int64_t cap_gb, n_gb;
+        bool want;
+    } of_two[] = {
+        {"cuda:0,1", 0, 0, false},    {"cuda:0,1", 0, 60, false},  {"cuda:0,1", 0, 72, false},
+        {"cuda:0,1", 0, 73, true},    {"cuda:0,1", 0, 144, true},  {"cuda:0,1", 0, 145, false},
+        {"cuda:0,1", 40, 37, true},   {"cuda:0,1", 40, 73, false}, {"cuda:0,1", 200, 72, false},
+        {"cuda:0,2", 0, 73, true},    {"cuda:0,2", 0, 198, true},  {"cuda:0,2", 0, 199, false},
+        {"cuda:0,1,2", 0, 270, true}, {"cuda", 0, 73, true},       {"cuda:0", 0, 73, false},
+        {"cuda:0,3", 0, 73, false},
+    };
+    const sw_device_info there[3] = {{.index = 0, .total_bytes = 80 * GB},
+                                     {.index = 1, .total_bytes = 80 * GB},
+                                     {.index = 2, .total_bytes = 140 * GB}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof of_two / sizeof *of_two; i++) {
+        sw_device_list list;
+        sw_err err = {0};
+
+        assert_int_equal(sw_device_list_parse(&list, of_two[i].word, &err), SW_OK);
+        if (list.is_all)
+            assert_int_equal(sw_device_list_choose(&list, "cuda", there, 3, &err), SW_OK);
+        if (sw_device_list_spreads(&list, there, 3, of_two[i].cap_gb * GB, of_two[i].n_gb * GB) !=
+            of_two[i].want)
+            fail_msg("case %zu, %s: %lld GB", i, of_two[i].word, (long long)of_two[i].n_gb);
+    }
+}
+
 static void test_none_here(void **state)
 {
     sw_device_info there[SW_DEVICES_MAX];
@@ -128,6 +162,7 @@ static void test_none_here(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_choice), cmocka_unit_test(test_many),
+                                       cmocka_unit_test(test_spreads),
                                        cmocka_unit_test(test_none_here)};
 
     return cmocka_run_group_tests_name("list of devices", tests, NULL, NULL);

@@ -52,17 +52,13 @@ static inline int64_t sw_form_scratch_bytes(const sw_form_cut *c)
     return c->keys_bytes + c->heads_bytes + c->values_bytes + 4 * c->state_floats;
 }
 
-/* Two loops of chunk_channels.cuh were written anew after its tests had passed on a device, and
- * have not run there since. Until they have, decays by channel are walked. */
-#define SW_CHANNEL_CHUNKS 1
-
 /* Whether the form serves: norms of whole heads, tokens enough, and a stage of a chunk that fits
  * in shared memory twice. */
 static inline bool sw_form_suits(const sw_walk_args *a, bool corrects)
 {
     const bool has_kernel =
         !a->is_by_channel ||
-        (SW_CHANNEL_CHUNKS && a->n_groups == a->n_heads && a->d_k == SW_CHANNEL_KEYS);
+        (a->n_groups == a->n_heads && a->d_k == SW_CHANNEL_KEYS);
 
     return has_kernel && a->conv.seq_len >= SW_FORM_MIN &&
            a->d_k <= (corrects ? 128 : SW_MIXER_KEYS_MAX) &&

@@ -1,0 +1,301 @@
+/* bench_attention.c - attention on the device: of whole texts by the kernel of any device and by
+ * that of Hopper, and of one query a sequence over long caches. Each is compared with a reference
+ * in double at drawn places before it is timed. Prints a table; exit 77 without a GPU, 1 where a
+ * result is wrong. Rates: TFLOP/s of the keys that queries see, two products; of one query TB/s of
+ * keys and values. Percent: of 989 TFLOP/s, and of what a long copy of the device moves.
+ *
+ *   bench_attention [prefill|decode]
+ */
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "formats/num/act.h"
+#include "kernels/cuda/attention/attention_wgmma.h"
+#include "tests/gpu/support/device_case.h"
+#include "tests/support/toys/random.h"
+
+typedef struct shape {
+    int64_t n_seqs, seq_len, first;
+    int heads, kv_heads, dim, v_dim;
+    int64_t window;
+} shape;
+
+static const shape prefills[] = {
+    {2, 2048, 0, 32, 8, 128, 128, 0},  /* a call of a calibration of 2048 tokens a text */
+    {16, 2048, 0, 32, 8, 128, 128, 0},
+    {1, 4096, 0, 32, 8, 128, 128, 0},
+    {8, 4096, 0, 32, 8, 128, 128, 0},
+    {1, 32768, 0, 32, 8, 128, 128, 0},
+    {1, 512, 7680, 32, 8, 128, 128, 0},
+    {1, 8192, 0, 32, 8, 128, 128, 1024},
+    {2, 2048, 0, 32, 32, 64, 64, 0},
+    {8, 4096, 0, 32, 32, 64, 64, 0},
+    {1, 32768, 0, 32, 32, 64, 64, 0},
+    {2, 2048, 0, 16, 8, 256, 256, 0},
+    {8, 4096, 0, 16, 2, 256, 256, 0},
+    {1, 32768, 0, 16, 2, 256, 256, 0},
+    {1, 8192, 0, 16, 8, 256, 256, 1024},
+    {2, 2048, 0, 16, 16, 192, 128, 0},
+    {8, 4096, 0, 16, 16, 192, 128, 0},
+};
+static const shape decodes[] = {
+    {8, 1, 4095, 32, 8, 128, 128, 0},
+    {8, 1, 32767, 32, 8, 128, 128, 0},
+    {1, 1, 32767, 32, 8, 128, 128, 0},
+    {8, 1, 32767, 32, 32, 64, 64, 0},
+};
+#define PEAK_TFLOPS 989.0
+#define ERROR_MAX 5e-3 /* relative L2 of the drawn rows: rounding of weights and of results */
+enum { DRAWN_ROWS = 24, REPEATS = 20 };
+
+static sw_device *gpu;
+static sw_launch how;
+
+static int64_t width_of(const shape *s)
+{
+    return (int64_t)(s->heads + s->kv_heads) * s->dim + (int64_t)s->kv_heads * s->v_dim;
+}
+
+/* Rows of q, k and v beside each other, as one product leaves them, of n_tokens; random numbers
+ * again and again. On the host too. */
+static sw_bf16 *random_rows(sw_bf16 **host, int64_t n_tokens, int64_t width)
+{
+    const int64_t n = n_tokens * width, n_drawn = ((int64_t)1 << 20) + 8 * 37;
+    float *values = malloc(4 * (size_t)n_drawn);
+    sw_bf16 *d_drawn = device_random_rows(gpu, values, n_drawn, 1, 3), *all;
+    void *d = NULL;
+
+    all = malloc(2 * (size_t)(n + n_drawn));
+    MUST(sw_device_download(gpu, all, d_drawn, 2 * n_drawn, err));
+    for (int64_t at = n_drawn; at < n; at += n_drawn) memcpy(all + at, all, 2 * (size_t)n_drawn);
+    d = device_copy(gpu, all, 2 * n);
+    free(values);
+    *host = all;
+    return d;
+}
+
+static double wide(sw_bf16 b)
+{
+    const uint32_t bits = (uint32_t)b << 16;
+    float f;
+
+    memcpy(&f, &bits, 4);
+    return f;
+}
+
+/* One query's result in double, into out [v_dim]. */
+static void expect(double *out, const shape *s, const sw_bf16 *q, const sw_bf16 *k,
+                   const sw_bf16 *v, int64_t stride, int64_t position)
+{
+    const int64_t begin = s->window && position >= s->window ? position - s->window + 1 : 0;
+    double top = -INFINITY, sum = 0;
+
+    memset(out, 0, sizeof *out * (size_t)s->v_dim);
+    for (int64_t key = begin; key <= position; key++) {
+        double score = 0, shrink, weight;
+
+        for (int i = 0; i < s->dim; i++) score += wide(q[i]) * wide(k[key * stride + i]);
+        score /= sqrt(s->dim);
+        shrink = score > top ? exp(top - score) : 1;
+        top = fmax(top, score);
+        weight = exp(score - top);
+        sum = sum * shrink + weight;
+        for (int i = 0; i < s->v_dim; i++)
+            out[i] = out[i] * shrink + weight * wide(v[key * stride + i]);
+    }
+    for (int i = 0; i < s->v_dim; i++) out[i] /= sum;
+}
+
+/* Device and host rows of a shape: q [tokens], k and v [seqs, keys], all with one stride. */
+typedef struct bench {
+    const shape *s;
+    sw_attn_args a;
+    sw_bf16 *q, *k, *v; /* on the host */
+} bench;
+
+static double relative_error(const bench *b, const sw_bf16 *have)
+{
+    const shape *s = b->s;
+    test_rng rng = {5};
+    double want[256], off = 0, all = 0;
+
+    for (int n = 0; n < DRAWN_ROWS; n++) {
+        const int64_t seq = (int64_t)(test_uniform(&rng) * (double)s->n_seqs);
+        const int64_t row = n ? (int64_t)(test_uniform(&rng) * (double)s->seq_len)
+                              : s->seq_len - 1;
+        const int head = (int)(test_uniform(&rng) * s->heads);
+        const int kv_head = head / (s->heads / s->kv_heads);
+        const sw_bf16 *out = have + (seq * s->seq_len + row) * b->a.out.stride + head * s->v_dim;
+
+        expect(want, s, b->q + (seq * s->seq_len + row) * b->a.q.stride + head * s->dim,
+               b->k + seq * b->a.k_seq + kv_head * s->dim,
+               b->v + seq * b->a.v_seq + kv_head * s->v_dim, b->a.k.stride, s->first + row);
+        for (int i = 0; i < s->v_dim; i++) {
+            off += (wide(out[i]) - want[i]) * (wide(out[i]) - want[i]);
+            all += want[i] * want[i];
+        }
+    }
+    return sqrt(off / all);
+}
+
+static sw_code attend(const sw_attn_args *a, sw_err *err)
+{
+    return a->scratch ? sw_cuda_attention_decode(a, NULL, how, err)
+                      : sw_cuda_attention(a, NULL, how, err);
+}
+
+static double time_us(const sw_attn_args *a, int repeats)
+{
+    cudaEvent_t begin, end;
+    float ms = 0;
+
+    (void)cudaEventCreate(&begin);
+    (void)cudaEventCreate(&end);
+    for (int i = -2; i < repeats; i++) {
+        if (i == 0) (void)cudaEventRecord(begin, how.stream);
+        MUST(attend(a, err));
+    }
+    (void)cudaEventRecord(end, how.stream);
+    (void)cudaEventSynchronize(end);
+    (void)cudaEventElapsedTime(&ms, begin, end);
+    (void)cudaEventDestroy(begin);
+    (void)cudaEventDestroy(end);
+    return (double)ms * 1e3 / repeats;
+}
+
+static bench set_up(const shape *s, bool is_decode)
+{
+    const int64_t n_keys = s->first + s->seq_len, kv_width = (int64_t)s->kv_heads * s->dim;
+    const bool is_one = s->first == 0; /* keys and values lie beside the queries */
+    const int64_t stride = is_one ? width_of(s) : kv_width;
+    int32_t first[64];
+    void *d = NULL;
+    bench b = {.s = s};
+
+    b.a = (sw_attn_args){.n_seqs = s->n_seqs, .seq_len = s->seq_len, .capacity = n_keys,
+                         .n_heads = s->heads, .n_kv_heads = s->kv_heads, .head_dim = s->dim,
+                         .v_head_dim = s->v_dim, .window = s->window,
+                         .scale = (float)(1 / sqrt(s->dim)),
+                         .n_sms = sw_device_about(gpu)->n_sms};
+    b.a.q = (sw_bf16_rows){random_rows(&b.q, s->n_seqs * s->seq_len, width_of(s)), width_of(s)};
+    b.a.k = b.a.v = (sw_bf16_rows){b.a.q.d + s->heads * s->dim, stride};
+    b.k = b.q + s->heads * s->dim;
+    b.v = b.k + kv_width;
+    if (is_one) b.a.v.d += kv_width;
+    else {
+        b.a.k.d = random_rows(&b.k, s->n_seqs * n_keys, kv_width);
+        b.a.v.d = random_rows(&b.v, s->n_seqs * n_keys + 1, kv_width) + 8;
+        b.v += 8;
+    }
+    b.a.k_seq = b.a.v_seq = n_keys * stride;
+    for (int i = 0; i < 64; i++) first[i] = (int32_t)s->first;
+    b.a.first = device_copy(gpu, first, sizeof first);
+    MUST(sw_device_take(&d, gpu, s->n_seqs * s->seq_len * s->heads * s->v_dim, 2, "bench", err));
+    b.a.out = (sw_bf16_rows){d, (int64_t)s->heads * s->v_dim};
+    if (!is_decode) return b;
+    MUST(sw_device_take(&b.a.scratch, gpu, sw_cuda_decode_scratch_bytes(&b.a), 1, "bench", err));
+    MUST(sw_device_fill(gpu, b.a.scratch, 0, sw_cuda_decode_scratch_bytes(&b.a), err));
+    return b;
+}
+
+/* Keys that all queries of a head see. */
+static double pairs_of(const shape *s)
+{
+    double n = 0;
+
+    for (int64_t i = s->first; i < s->first + s->seq_len; i++)
+        n += (double)(s->window && i >= s->window ? s->window : i + 1);
+    return n * (double)s->n_seqs;
+}
+
+/* Of attention as `b` has it, in the unit of its kind; false where its result is wrong. */
+static bool print_one(const bench *b, const char *kernel, double copy_tbs)
+{
+    const shape *s = b->s;
+    const int64_t n_out = s->n_seqs * s->seq_len * b->a.out.stride;
+    const double flops = 2 * pairs_of(s) * s->heads * (s->dim + s->v_dim);
+    const double n_bytes = 2 * pairs_of(s) * s->kv_heads * (s->dim + s->v_dim);
+    sw_bf16 *have = malloc(2 * (size_t)n_out);
+    double error, us, rate;
+
+    MUST(sw_device_fill(gpu, b->a.out.d, 0xff, 2 * n_out, err));
+    MUST(attend(&b->a, err));
+    MUST(sw_device_download(gpu, have, b->a.out.d, 2 * n_out, err));
+    error = relative_error(b, have);
+    us = time_us(&b->a, flops > 2e12 ? 5 : REPEATS);
+    rate = (b->a.scratch ? n_bytes : flops) / us / 1e6;
+    printf("%d,%d,%d,%d/%d,%d/%d,%d,%s,%.1f,%.2f,%.1f,%.1e\n", (int)s->n_seqs, (int)s->seq_len,
+           (int)s->first, s->heads, s->kv_heads, s->dim, s->v_dim, (int)s->window, kernel, us, rate,
+           100 * rate / (b->a.scratch ? copy_tbs : PEAK_TFLOPS), error);
+    fflush(stdout);
+    free(have);
+    return error <= ERROR_MAX;
+}
+
+/* TB/s read and written by a copy of a GB. */
+static double copy_rate(void)
+{
+    const int64_t n_bytes = (int64_t)1 << 30;
+    void *from = NULL, *to = NULL;
+    cudaEvent_t begin, end;
+    float ms = 0;
+
+    MUST(sw_device_take(&from, gpu, n_bytes, 1, "bench", err));
+    MUST(sw_device_take(&to, gpu, n_bytes, 1, "bench", err));
+    (void)cudaEventCreate(&begin);
+    (void)cudaEventCreate(&end);
+    for (int i = -2; i < 8; i++) {
+        if (i == 0) (void)cudaEventRecord(begin, how.stream);
+        (void)cudaMemcpyAsync(to, from, (size_t)n_bytes, cudaMemcpyDeviceToDevice, how.stream);
+    }
+    (void)cudaEventRecord(end, how.stream);
+    (void)cudaEventSynchronize(end);
+    (void)cudaEventElapsedTime(&ms, begin, end);
+    return 2e-9 * (double)n_bytes * 8 / (double)ms;
+}
+
+/* Of a device opened for it alone, so that its memory is given back. */
+static bool run_shape(const shape *s, bool is_decode)
+{
+    bool is_right = true;
+    sw_err err = {0};
+    double copy;
+    bench b;
+
+    if (sw_device_open(&gpu, 0, 0, &err) != SW_OK) return false;
+    how = device_launch(gpu);
+    copy = is_decode ? copy_rate() : 0;
+    b = set_up(s, is_decode);
+    if (is_decode) is_right = print_one(&b, "decode", copy);
+    else is_right = print_one(&b, "any_device", 0);
+    b.a.sm = sw_device_about(gpu)->arch;
+    if (!is_decode && sw_attention_wgmma_can_run(&b.a, NULL))
+        is_right = print_one(&b, "wgmma", 0) && is_right;
+    free(b.q);
+    if (s->first) free(b.k), free(b.v - 8);
+    sw_device_close(gpu);
+    return is_right;
+}
+
+int main(int argc, char **argv)
+{
+    const int missing = device_missing();
+    bool is_right = true;
+
+    if (missing) return missing;
+    printf("sequences,queries,after,heads,dim,window,kernel,microseconds,rate,percent,error\n");
+    for (size_t i = 0; i < sizeof prefills / sizeof *prefills; i++)
+        if (argc < 2 || !strcmp(argv[1], "prefill"))
+            is_right = run_shape(&prefills[i], false) && is_right;
+    for (size_t i = 0; i < sizeof decodes / sizeof *decodes; i++)
+        if (argc < 2 || !strcmp(argv[1], "decode"))
+            is_right = run_shape(&decodes[i], true) && is_right;
+    return is_right ? 0 : 1;
+}
