@@ -101,6 +101,7 @@ typedef struct sw_device_factor {
     double *d_h;       /* [k, k] damped, stored order */
     double *d_u;       /* [k, k] unit upper, perm order */
     double *d_pivot;   /* [k] */
+    uint16_t *d_h_halves, *d_u_halves; /* [2, k, k] of both as solver_split.cu has them, or NULL */
 } sw_device_factor;
 
 /* Copies d_h [k, k] with its diagonal replaced, and perm, both from the host. */
@@ -121,7 +122,7 @@ sw_code sw_device_factor_finish(sw_device_factor *f, sw_solver *s, double lambda
 /* Rows of a weight that are worked on at a time: 64, 128, ... or so many at most. Libraries choose
  * by shapes how they sum products, so rows of a weight get the same bytes alone as in the whole
  * where they are cut at multiples of these. */
-#define SW_SOLVER_ROWS 2048
+#define SW_SOLVER_ROWS 4096
 /* How many of n rows to work on at a time when each takes so many bytes. */
 int64_t sw_solver_rows(const sw_solver *s, int64_t n, int64_t row_bytes);
 /* d_to [n] doubles = floats of the host. */
@@ -130,6 +131,9 @@ sw_code sw_solver_widen(sw_solver *s, double *d_to, const float *from, int64_t n
 /* d_out [n, k] = alpha d_a [n, k] d_b [k, k] + beta d_out */
 sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, double alpha, const double *d_a,
                         const double *d_b, int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
+/* d_out [n, k] -= d_w [n, k] d_b [k, k], d_w of BF16. */
+sw_code sw_solver_take_product(sw_solver *s, double *d_out, const uint16_t *d_w, const double *d_b,
+                               int64_t n, int64_t k, sw_err *err) SW_MUST_USE;
 /* d_rows [n, k] <- d_rows inv(H), in place; d_scratch [n, k]. */
 sw_code sw_solver_times_inverse(sw_solver *s, double *d_rows, double *d_scratch,
                                 const sw_device_factor *f, int64_t n, sw_err *err) SW_MUST_USE;

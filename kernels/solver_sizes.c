@@ -48,7 +48,7 @@ int64_t sw_solve_bytes(const sw_solve_size *p, int64_t work_bytes)
     int64_t bytes = n * (4 * k + 8 * k + k + 8 * p->n_groups) + 8 * k;
 
     if (!p->has_factor) return bytes;
-    bytes += n * (3 * 8 * k + 4 * 8) + 8 * k;
+    bytes += n * (3 * 8 * k + 4 * 8) + 8 * k + sw_halves_bytes(n, k);
     if (p->is_gptq) bytes += gptq_bytes(p, n);
     if (p->is_clip) bytes += 5 * 8 * n * p->n_groups;
     return bytes;

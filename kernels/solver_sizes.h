@@ -19,6 +19,12 @@ extern "C" {
 #define SW_SOLVER_WORK_BYTES ((int64_t)8 << 30)  /* most that a solve takes beside its operands */
 #define SW_SOLVER_SYSTEM_BYTES ((int64_t)4 << 30) /* of systems of scales at a time */
 #define SW_SOLVE_COLS 128 /* of a lazy-update block */
+/* Products of doubles go by halves of them (solver_split.cu) from so many inputs on, where they are
+ * what a solve waits for; below they are as exact as the CPU's. */
+#ifndef SW_SPLIT_INPUTS_MIN
+#define SW_SPLIT_INPUTS_MIN 2048
+#endif
+#define SW_SPLIT_PART_ELEMS ((int64_t)8 << 20) /* sums in floats that such products have room for */
 #define SW_FACTOR_BASE 32 /* rows of the diagonal blocks that are inverted directly */
 
 /* See sw_solver_rows. */
@@ -30,8 +36,22 @@ static inline int64_t sw_solver_rows_in(int64_t work_bytes, int64_t n, int64_t r
     return rows < n ? rows : n;
 }
 
+/* What a handle of the solver keeps, one of every lane. */
+#define SW_SOLVER_HANDLE_BYTES (SW_SOLVER_BLAS_BYTES + 4 * SW_SPLIT_PART_ELEMS)
+
+static inline bool sw_solver_splits(int64_t k) { return k >= SW_SPLIT_INPUTS_MIN; }
+
+/* Halves of n rows of k inputs, where there are any. */
+static inline int64_t sw_halves_bytes(int64_t n, int64_t k)
+{
+    return sw_solver_splits(k) ? 4 * n * k : 0;
+}
+
 /* A factor of k inputs while it lives, and what making it takes besides. */
-static inline int64_t sw_factor_bytes(int64_t k) { return 16 * k * k + 12 * k; }
+static inline int64_t sw_factor_bytes(int64_t k)
+{
+    return 16 * k * k + 12 * k + 2 * sw_halves_bytes(k, k);
+}
 static inline int64_t sw_factor_scratch_elems(int64_t k)
 {
     return (k + 1) / 2 * ((k + 1) / 2 + SW_FACTOR_BASE);
@@ -58,7 +78,8 @@ static inline int64_t sw_solve_row_bytes(const sw_solve_size *p)
     const int64_t n_doubles =
         p->has_factor ? n_wide * p->k_in + SW_SOLVE_COLS + 4 * p->n_groups + 4 : p->k_in;
 
-    return 8 * n_doubles + 2 * p->k_in + 4 * p->k_in + 12 * p->n_groups;
+    return 8 * n_doubles + 2 * p->k_in + 4 * p->k_in + 12 * p->n_groups +
+           (p->has_factor ? sw_halves_bytes(1, p->k_in) : 0);
 }
 
 /* Rows of it that are solved at a time by a solver that may take so much. */

@@ -50,10 +50,17 @@ void sw_device_block_free(sw_device_block *block); /* accepts NULL */
 sw_code sw_device_block_put(sw_device_block *block, sw_slot slot, int64_t expert,
                             const float *d_values, sw_err *err) SW_MUST_USE;
 
+/* The same with the values of a dense linear of that slot of `from`, in memory. */
+sw_code sw_device_block_take(sw_device_block *block, sw_slot slot, const sw_block *from,
+                             sw_err *err) SW_MUST_USE;
+
 /* d_y BF16 [n, n_out], dense, = rows of d_x BF16, `stride` elements apart, times a loaded dense
  * linear as it is: without its bias, whatever its inputs are rounded to. */
 sw_code sw_device_block_times(const sw_device_block *block, sw_slot slot, void *d_y,
                               const void *d_x, int64_t stride, int64_t n, sw_err *err) SW_MUST_USE;
+
+/* The values BF16 [n_out, k_in] of a loaded dense linear, on the device. */
+const uint16_t *sw_device_block_values(const sw_device_block *block, sw_slot slot);
 
 /* As sw_tap, with BF16 rows on the device, `stride` elements apart, valid until the call returns:
  * what is enqueued on the device's stream may read them. Experts are shown with their tokens only:

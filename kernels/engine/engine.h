@@ -134,6 +134,9 @@ typedef enum sw_half { SW_HALF_BOTH, SW_HALF_ATTENTION, SW_HALF_MLP } sw_half;
 /* The half that a site is in; BOTH where attention and MLP run beside each other and the second
  * half is the whole block. */
 sw_half sw_engine_half_of(const sw_model *m, int64_t layer, sw_site site);
+/* How many ops are the attention half: up to and with the first addition to the residual stream; 0
+ * where that comes after the MLP. */
+int sw_ops_of_attention(const sw_op *ops, int n_ops);
 /* sw_engine_block without a cache, for a half; a stop in the other half is never reached. */
 sw_code sw_engine_half(sw_engine *e, const sw_block *block, float *x, int64_t n_seqs,
                        int64_t seq_len, sw_half half, const sw_tap *tap, sw_site stop_at,

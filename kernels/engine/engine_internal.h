@@ -117,9 +117,6 @@ struct sw_attention;
 void sw_attend_caches(const sw_run *run, const struct sw_attention *all);
 /* A whole block of a call of sw_engine_step, checked as one of sw_engine_block is. */
 sw_code sw_engine_run_step(sw_run *run, sw_err *err) SW_MUST_USE;
-/* How many ops are the attention half: up to and with the first addition to the residual stream; 0
- * where that comes after the MLP. */
-int sw_ops_of_attention(const sw_op *ops, int n_ops);
 /* Show x [n_tokens, k_in] to the tap once per site; sets has_stopped when the run ends here. */
 sw_code sw_run_reach(sw_run *run, sw_site site, const float *x, int64_t k_in,
                      sw_err *err) SW_MUST_USE;

@@ -7,6 +7,8 @@ void sw_block_job_free(sw_block_job *job)
 {
     for (int64_t i = 0; job->values && i < job->n_linears; i++) sw_mem_put(job->values[i]);
     sw_mem_put(job->values);
+    for (int64_t i = 0; job->ahead && i < job->n_linears; i++) sw_mem_put(job->ahead[i]);
+    sw_mem_put(job->ahead);
     sw_mem_put(job->spare);
     sw_mem_put(job->linears);
     sw_mem_put(job->specs);

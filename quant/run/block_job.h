@@ -21,6 +21,7 @@ typedef struct sw_block_job {
     sw_qspec *specs;        /* [n_linears] what each becomes */
     int64_t n_linears;
     float **values;         /* [n_linears] decoded weights that `quantized` borrows */
+    float **ahead;          /* [n_linears] weights that were read before they are solved, or NULL */
     float *spare;           /* where nobody runs the block: room for the largest weight, which all
                              * use in turn, so that memory need not be cleared for each */
     float input_scale[SW_SITE_COUNT]; /* calibrated, for linears whose spec asks for one */

@@ -9,6 +9,7 @@
 #include "quant/lanes.h"
 #include "quant/run/linear_solve.h"
 #include "quant/run/share.h"
+#include "quant/run/weights_ahead.h"
 #include "quant/stats/ranges.h"
 #include "quant/stats/stats.h"
 #include "quant/stats/sums.h"
@@ -68,6 +69,7 @@ static sw_code solve_linears(sw_block_job *job, const int64_t *linear, int64_t n
     for (int64_t i = 0; rc == SW_OK && loaded && i < n; i++) {
         s.out[i].w = loaded[linear[i]];
         loaded[linear[i]] = NULL;
+        if (!s.out[i].w) s.out[i].w = sw_weights_ahead_take(job, linear[i]);
     }
     if (rc == SW_OK) rc = sw_lanes_run(&at, lanes_max_shared(job), n, &work, err);
     for (int64_t i = 0; s.out && i < n; i++) sw_solved_free(&s.out[i], job);
@@ -144,11 +146,14 @@ static sw_code choose_strength(void *self, int64_t item, const sw_place *at, sw_
     const int64_t i = s->linear[item];
     const sw_linear_ref *ref = &s->job->linears[i];
     const sw_factor factor = sw_factor_in(s->factor, at);
-    float *w = NULL;
+    float *w = sw_weights_ahead_take(s->job, i);
     char path[256];
-    sw_code rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
+    sw_code rc = SW_OK;
 
-    if (rc == SW_OK) rc = sw_linear_load(w, s->job, ref, at->n_threads, err);
+    if (!w) {
+        rc = SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", err);
+        if (rc == SW_OK) rc = sw_linear_load(w, s->job, ref, at->n_threads, err);
+    }
     if (rc == SW_OK)
         rc = sw_share_strengths(&s->out[i], &factor, s->seen, s->held, w, ref->n_out,
                                 s->job->options->cap, s->job->options->team, err);

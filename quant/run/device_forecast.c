@@ -133,6 +133,21 @@ static void load_original(sw_device_ledger *l, bool with_experts)
     l->has_experts = with_experts;
 }
 
+/* sw_cuda_hold_quantized: until the streams have passed it. */
+static void hold_quantized(sw_device_ledger *l)
+{
+    if (!l->has_quantized)
+        sw_ledger_take(l, SW_DEVICE_WEIGHTS, sw_device_layer_bytes(l->r->model, l->layer, false));
+    l->has_quantized = true;
+}
+
+static void drop_quantized(sw_device_ledger *l)
+{
+    if (l->has_quantized)
+        sw_ledger_put(l, SW_DEVICE_WEIGHTS, sw_device_layer_bytes(l->r->model, l->layer, false));
+    l->has_quantized = false;
+}
+
 /* sw_cuda_streams_advance */
 static void advance(sw_device_ledger *l, sw_half half)
 {
@@ -142,12 +157,16 @@ static void advance(sw_device_ledger *l, sw_half half)
     l->step = "moving the streams";
     if (!l->out->has_streams) return;
     load_original(l, with_experts);
-    sw_ledger_pass(l, SW_DEVICE_WEIGHTS, sw_device_layer_bytes(m, l->layer, with_experts));
+    hold_quantized(l);
+    if (with_experts)
+        sw_ledger_pass(l, SW_DEVICE_WEIGHTS, sw_device_layer_bytes(m, l->layer, true) -
+                                                 sw_device_layer_bytes(m, l->layer, false));
     l->now[SW_DEVICE_KEPT] = 0;
     if (half == SW_HALF_ATTENTION) return;
     if (l->has_original)
         sw_ledger_put(l, SW_DEVICE_WEIGHTS, sw_device_layer_bytes(m, l->layer, l->has_experts));
     l->has_original = false;
+    drop_quantized(l);
 }
 
 /* --- observing --- */
@@ -173,7 +192,7 @@ static void keep_inputs(sw_device_ledger *l, sw_site site, int64_t k)
     if (!sw_cuda_may_keep(l->r->model, l->layer, site) ||
         sw_cuda_keep_bytes(n_bytes, k) > sw_ledger_left(l))
         return;
-    sw_ledger_take(l, SW_DEVICE_KEPT, n_bytes * copies_of(l));
+    sw_ledger_take(l, SW_DEVICE_KEPT, n_bytes);
 }
 
 /* Without streams on the device: rows of a chunk go there, as floats and as BF16. */
@@ -212,12 +231,9 @@ static int64_t observe(sw_device_ledger *l, const bool wanted[SW_SITE_COUNT], in
             keep_inputs(l, (sw_site)site, sw_model_site_width(l->r->model, l->layer,
                                                               (sw_site)site));
     if (there) load_original(l, false);
-    sw_ledger_take(l, SW_DEVICE_WEIGHTS,
-                   there ? sw_device_layer_bytes(l->r->model, l->layer, false) : 0);
+    if (there) hold_quantized(l);
     sw_ledger_take(l, SW_DEVICE_SUMS, (l->out->n_alive - 1) * live + part + watchers);
     sw_ledger_put(l, SW_DEVICE_SUMS, (l->out->n_alive - 1) * live + part + watchers);
-    if (there)
-        sw_ledger_put(l, SW_DEVICE_WEIGHTS, sw_device_layer_bytes(l->r->model, l->layer, false));
     return live;
 }
 
@@ -304,6 +320,7 @@ static sw_code take_layer(sw_device_ledger *l, int64_t n_layers, sw_err *err)
             sw_ledger_put(l, SW_DEVICE_WEIGHTS,
                           sw_device_layer_bytes(l->r->model, l->layer, l->has_experts));
         l->has_original = false;
+        drop_quantized(l);
     } else {
         sw_ledger_round(l);
     }
@@ -393,7 +410,7 @@ static sw_code run(sw_device_forecast *out, const sw_forecast_request *r, int64_
         !sw_model_slot_path(path, r->model, head.layer, head.slot, head.expert) ||
         !r->is_selected(r->self, &head, path))
         n_layers--;
-    sw_ledger_take(&l, SW_DEVICE_HANDLES, SW_SOLVER_BLAS_BYTES);
+    sw_ledger_take(&l, SW_DEVICE_HANDLES, SW_SOLVER_HANDLE_BYTES);
     if ((rc = find_solvable(&l, n_layers, err)) != SW_OK) return rc;
     if (r->calib && !r->has_stats) {
         l.with_cross = (o->cap.input > 0 || o->cap.residual > 0) && o->algo->repairs_errors &&

@@ -21,7 +21,8 @@ typedef struct sw_device_ledger {
     int64_t layer;
     sw_linear_ref *refs;            /* [n_refs] selected linears of the layer */
     int64_t n_refs;
-    bool has_original, has_experts; /* the original block lies there, with its experts */
+    bool has_original, has_experts; /* the original block lies there, with its experts; */
+    bool has_quantized;             /* and the quantized one, without them */
     sw_half ahead;
 } sw_device_ledger;
 

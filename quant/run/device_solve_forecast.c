@@ -13,7 +13,7 @@ static int64_t lanes_for(sw_device_ledger *l, int64_t n_items, int64_t item_byte
     const int64_t n = sw_max_i64(1, sw_min_i64(sw_min_i64(there, lanes_max), n_items));
 
     if (n_items > 1 && lanes_max > 1 && n > l->n_lanes) {
-        sw_ledger_take(l, SW_DEVICE_HANDLES, (n - l->n_lanes) * SW_SOLVER_BLAS_BYTES);
+        sw_ledger_take(l, SW_DEVICE_HANDLES, (n - l->n_lanes) * SW_SOLVER_HANDLE_BYTES);
         l->n_lanes = n;
     }
     return n;

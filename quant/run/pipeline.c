@@ -6,6 +6,7 @@
 #include "kernels/blas.h"
 #include "quant/run/block_job.h"
 #include "quant/run/share.h"
+#include "quant/run/weights_ahead.h"
 #include "quant/search/fold.h"
 #include "quant/stats/kv_scales.h"
 #include "quant/stats/ranges.h"
@@ -70,6 +71,32 @@ static sw_code new_stats(sw_site_stats *out, const sw_block_job *job, int64_t la
     return rc;
 }
 
+/* Nothing before the streams move looks at the original one once a site has been observed. */
+static bool is_last_look(const sw_block_job *job, int site)
+{
+    const int end = site < SW_SITE_MLP_IN ? SW_SITE_MLP_IN : SW_SITE_COUNT;
+
+    for (int later = site + 1; later < end; later++)
+        if (sw_block_job_uses_site(job, later)) return false;
+    return mover(job) == &job->original;
+}
+
+/* What the wanted sites see, while weights of what is solved by it are read. */
+static sw_code observe(sw_block_job *job, sw_streams *streams, sw_site_stats *stats,
+                       const bool wanted[SW_SITE_COUNT], bool is_last, const sw_progress *progress,
+                       sw_err *err)
+{
+    sw_weights_ahead ahead;
+    sw_code rc;
+
+    sw_weights_ahead_begin(&ahead, job, wanted);
+    streams->is_last_look = is_last;
+    rc = sw_streams_observe(streams, stats, &job->quantized, &job->original, progress, err);
+    streams->is_last_look = false;
+    sw_weights_ahead_end(&ahead);
+    return rc;
+}
+
 /* Observe and solve: one site after the other, or all in one pass. */
 static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t layer,
                                const sw_progress *progress, sw_err *err)
@@ -98,8 +125,8 @@ static sw_code calibrate_block(sw_block_job *job, sw_streams *streams, int64_t l
         rc = sw_inputs_settle(job->input_scale, &stats, streams, job->linears, job->specs,
                               job->n_linears, &job->quantized, progress, err);
         if (rc == SW_OK)
-            rc = sw_streams_observe(streams, &stats, &job->quantized, &job->original, progress,
-                                    err);
+            rc = observe(job, streams, &stats, wanted, !one_pass && is_last_look(job, step),
+                         progress, err);
         if (rc == SW_OK) rc = sw_solve_sites(job, &stats, err);
         sw_site_stats_free(&stats);
     }

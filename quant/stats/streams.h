@@ -33,6 +33,8 @@ typedef struct sw_streams {
     float *side0;    /* and of the original one (sw_engine_side); NULL: nothing */
     int64_t side_width;
     sw_half ahead;   /* what is left of the present block */
+    bool is_last_look; /* the caller moves the streams, the original one by the block that it
+                        * observes it with, before it looks at that one again: it may move now */
     const uint8_t *parts; /* [n_text_seqs] what each window is for (windows.h), borrowed, or NULL */
 } sw_streams;
 

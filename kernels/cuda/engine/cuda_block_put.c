@@ -27,22 +27,47 @@ static sw_code put_expert(sw_device_block *b, int part, int64_t expert, const fl
     return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, w->k_in, b->e->how, err);
 }
 
-sw_code sw_device_block_put(sw_device_block *b, sw_slot slot, int64_t expert, const float *d_values,
-                            sw_err *err)
+/* Where the rows of a slot lie in the weight that holds them. */
+static sw_code rows_of(sw_bf16_rows *out, int64_t *n_out, const sw_device_block *b, sw_slot slot,
+                       sw_err *err)
 {
     const sw_slot home = home_of(b, slot);
     const sw_device_weight *w = &b->linear[home];
-    sw_bf16_rows to = {w->d_dense, w->k_in};
-    int64_t n_out = 0, k_in = 0;
+    int64_t k_in = 0;
 
-    if (expert >= 0) return put_expert(b, (int)slot - SW_SLOT_GATE, expert, d_values, err);
+    *out = (sw_bf16_rows){w->d_dense, w->k_in};
+    *n_out = 0;
     for (int s = (int)home; s <= (int)slot; s++) {
-        to.d += n_out * k_in;
-        sw_model_slot_shape(b->e->m, b->layer, (sw_slot)s, &n_out, &k_in);
+        out->d += *n_out * k_in;
+        sw_model_slot_shape(b->e->m, b->layer, (sw_slot)s, n_out, &k_in);
     }
     if (!w->d_dense || k_in != w->k_in)
         return SW_FAIL(err, SW_E_BUG, "a linear that is not loaded as floats");
-    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, k_in, b->e->how, err);
+    return SW_OK;
+}
+
+sw_code sw_device_block_put(sw_device_block *b, sw_slot slot, int64_t expert, const float *d_values,
+                            sw_err *err)
+{
+    sw_bf16_rows to;
+    int64_t n_out;
+    sw_code rc;
+
+    if (expert >= 0) return put_expert(b, (int)slot - SW_SLOT_GATE, expert, d_values, err);
+    if ((rc = rows_of(&to, &n_out, b, slot, err)) != SW_OK) return rc;
+    return sw_cuda_to_bf16(to, d_values, (sw_bf16_rows){0}, n_out, to.stride, b->e->how, err);
+}
+
+sw_code sw_device_block_take(sw_device_block *b, sw_slot slot, const sw_block *from, sw_err *err)
+{
+    const sw_weight *w = &from->linear[slot];
+    sw_bf16_rows to;
+    int64_t n_out;
+    sw_code rc = rows_of(&to, &n_out, b, slot, err);
+
+    if (rc != SW_OK) return rc;
+    return sw_device_copy_as_bf16(b->e->gpu, to.d, w->dense, w->dense_dtype, n_out * to.stride,
+                                  err);
 }
 
 sw_code sw_device_block_times(const sw_device_block *b, sw_slot slot, void *d_y, const void *d_x,
@@ -55,4 +80,9 @@ sw_code sw_device_block_times(const sw_device_block *b, sw_slot slot, void *d_y,
     if (!w->d_dense)
         return SW_FAIL(err, SW_E_BUG, "a product with a linear that is not loaded as floats");
     return sw_device_linear(b->e, d_y, w->n_out, false, x, n, &plain, err);
+}
+
+const uint16_t *sw_device_block_values(const sw_device_block *b, sw_slot slot)
+{
+    return b->linear[slot].d_dense;
 }

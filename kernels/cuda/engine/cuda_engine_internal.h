@@ -42,6 +42,9 @@ typedef struct sw_device_weight {
     int n_coded, n_decoded; /* quantized linears in it: multiplied as codes, or as BF16 */
 } sw_device_weight;
 
+/* n stored elements to BF16 on the device. */
+sw_code sw_device_copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
+                               int64_t n, sw_err *err) SW_MUST_USE;
 /* `parts` (1 to 3 with the same k_in) as one weight. SW_OK with out->n_out 0 when they cannot be
  * put together; one part always can. */
 sw_code sw_device_weight_load(sw_device_weight *out, sw_device_engine *e, sw_device_store *store,

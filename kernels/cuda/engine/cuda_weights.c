@@ -65,9 +65,9 @@ void sw_device_store_free(sw_device_store *store)
 
 #define CHUNK_ELEMS ((int64_t)1 << 20)
 
-/* n stored elements to BF16 on the device; through a buffer unless they are BF16 already. */
-static sw_code copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
-                            int64_t n, sw_err *err)
+/* Through a buffer unless they are BF16 already. */
+sw_code sw_device_copy_as_bf16(sw_device *gpu, sw_bf16 *d_to, const void *from, sw_dtype dtype,
+                               int64_t n, sw_err *err)
 {
     const int64_t elem_bytes = sw_dtype_bits(dtype) / 8;
     float *values = NULL;
@@ -168,7 +168,8 @@ static sw_code decode_on_host(sw_device *gpu, sw_bf16 *d_to, const sw_weight *w,
     if (rc == SW_OK) rc = SW_MEM_GET(&values, w->n_out * w->k_in, "decoded weight", err);
     if (rc == SW_OK) {
         sw_qtensor_decode(values, &q);
-        rc = copy_as_bf16(gpu, d_to, values, SW_DTYPE_F32, w->n_out * w->k_in, err);
+        rc = sw_device_copy_as_bf16(gpu, d_to, values, SW_DTYPE_F32, w->n_out * w->k_in,
+                                    err);
     }
     sw_mem_put(values);
     sw_qtensor_free(&q);
@@ -302,8 +303,9 @@ static sw_code load_dense(sw_device_weight *out, sw_device_engine *e, sw_device_
         sw_bf16 *d_to = out->d_dense + row * out->k_in;
 
         rc = parts[i]->tiles ? decode_tiles(e, d_to, parts[i], err)
-                             : copy_as_bf16(e->gpu, d_to, parts[i]->dense, parts[i]->dense_dtype,
-                                            parts[i]->n_out * parts[i]->k_in, err);
+                             : sw_device_copy_as_bf16(e->gpu, d_to, parts[i]->dense,
+                                                      parts[i]->dense_dtype,
+                                                      parts[i]->n_out * parts[i]->k_in, err);
         row += parts[i]->n_out;
     }
     return rc;

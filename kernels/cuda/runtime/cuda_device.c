@@ -179,7 +179,8 @@ sw_code sw_device_branch(sw_device **out, const sw_device *of, sw_err *err)
     gpu->pool = of->pool;
     gpu->is_branch = true;
     rc = CHECK(cudaStreamCreateWithFlags(&gpu->stream, cudaStreamNonBlocking), err);
-    if (rc == SW_OK) rc = sw_upload_new(&gpu->upload, 1, err); /* others copy meanwhile */
+    if (rc == SW_OK) /* others copy meanwhile, but seldom all of them */
+        rc = sw_upload_new(&gpu->upload, (upload_threads() + 1) / 2, err);
     if (rc == SW_OK) *out = gpu;
     else sw_device_close(gpu);
     return rc;

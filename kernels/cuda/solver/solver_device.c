@@ -75,6 +75,7 @@ void sw_solver_close(sw_solver *s)
     if (s->blas) (void)s->libs.cublasDestroy_v2_fn(s->blas);
     sw_device_put(s->gpu, s->d_info);
     sw_device_put(s->gpu, s->d_blas_work);
+    sw_device_put(s->gpu, s->d_split_part);
     sw_solver_libs_unload(&s->libs);
     sw_device_close(own);
     sw_mem_put(s);

@@ -46,6 +46,8 @@ extern "C" void sw_device_factor_free(sw_device_factor *f, sw_solver *s)
     sw_device_put(s->gpu, f->d_pivot);
     sw_device_put(s->gpu, f->d_h);
     sw_device_put(s->gpu, f->d_u);
+    sw_device_put(s->gpu, f->d_h_halves);
+    sw_device_put(s->gpu, f->d_u_halves);
     memset(f, 0, sizeof *f);
 }
 
@@ -218,6 +220,19 @@ __global__ void swk_factor_units(double *unit, const double *u, int64_t k)
     if (i < k) unit[i] = u[i * k + i];
 }
 
+/* *out [2, k, k]: the halves of a matrix of the factor. */
+static sw_code halve(uint16_t **out, sw_solver *s, const double *d_m, int64_t k, sw_err *err)
+{
+    sw_halves h = {*out, k, k * k};
+    sw_code rc = SW_OK;
+
+    if (!h.d) TRY(sw_halves_new(&h, s, k, k, err));
+    *out = h.d;
+    TRY(sw_solver_halve(s, &h, d_m, k, k, 0, k, err));
+done:
+    return rc;
+}
+
 extern "C" sw_code sw_device_factor_finish(sw_device_factor *f, sw_solver *s, double lambda,
                                            sw_err *err)
 {
@@ -236,6 +251,9 @@ extern "C" sw_code sw_device_factor_finish(sw_device_factor *f, sw_solver *s, do
     TRY(launched("swk_factor_pivots", err));
     swk_factor_diagonal<<<n_blocks, 256, 0, s->stream>>>(f->d_h, NULL, lambda, k);
     TRY(launched("swk_factor_diagonal", err));
+    if (!sw_solver_splits(k)) return SW_OK;
+    TRY(halve(&f->d_h_halves, s, f->d_h, k, err));
+    TRY(halve(&f->d_u_halves, s, f->d_u, k, err));
 done:
     return rc;
 }

@@ -93,31 +93,53 @@ static sw_code sweep(sw_solve *v, sw_err *err)
     TRY(sw_rows_permute(r, f->d_perm, v->s->stream, err));
     for (int64_t b = 0; b < r->k; b += wide) {
         int64_t end = sw_min_i64(b + wide, r->k);
-        if (b > 0)
-            TRY(sw_solver_dgemm(v->s, r->work + b, r->k, r->error, r->k, f->d_u + b, r->k, r->n,
-                                end - b, b, -1.0, 1.0, err));
+        const solve_product before = {.out = r->work, .in = r->error, .by_u = true, .to = b,
+                                      .begin = b, .end = end, .alpha = -1.0, .beta = 1.0};
+        if (b > 0) TRY(sw_solve_times(v, &before, err));
         TRY(sweep_wide(v, b, end, err));
+        TRY(sw_solve_halve(v, r->error, b, end, err));
     }
     TRY(sw_rows_weigh(r->loss, r, f->d_pivot, v->s->stream, err));
 done:
     return rc;
 }
 
+/* Systems by a product for each group. */
+static sw_code make_systems(const sw_solve *v, int64_t row0, int64_t n, sw_err *err)
+{
+    const solve_rows *r = &v->r;
+    const double *h = v->p->factor->d_h;
+    sw_code rc = SW_OK;
+
+    for (int64_t g = 0; g < r->n_groups; g++) {
+        int64_t from = g * r->group_elems, end = sw_min_i64(from + r->group_elems, r->k);
+        TRY(sw_solver_dgemm(v->s, r->work + row0 * r->k, r->k, r->error + row0 * r->k + from,
+                            r->k, h + from * r->k, r->k, n, end, end - from, 1.0, 0.0, err));
+        TRY(sw_rows_system(r, g, row0, n, v->s->stream, err));
+    }
+done:
+    return rc;
+}
+
+/* By the kernel that makes all of them, whose tiles fit into the shared memory of sm_90. */
+static bool has_whole_groups(const sw_solve *v)
+{
+    return v->halves.d && v->r.group_elems == SW_SYSTEM_GROUP && v->r.k % SW_SYSTEM_GROUP == 0 &&
+           sw_device_about(v->s->gpu)->arch >= 90;
+}
+
 /* Systems of a range of rows: products first, then a Cholesky of each. */
 static sw_code solve_systems(const sw_solve *v, int64_t row0, int64_t n, sw_err *err)
 {
     const solve_rows *r = &v->r;
-    const double *h = v->p->factor->d_h;
     sw_solver *s = v->s;
     int n_g = (int)r->n_groups;
     sw_code rc;
 
-    for (int64_t g = 0; g < r->n_groups; g++) {
-        int64_t from = g * r->group_elems, end = sw_min_i64(from + r->group_elems, r->k);
-        TRY(sw_solver_dgemm(s, r->work + row0 * r->k, r->k, r->error + row0 * r->k + from, r->k,
-                            h + from * r->k, r->k, n, end, end - from, 1.0, 0.0, err));
-        TRY(sw_rows_system(r, g, row0, n, s->stream, err));
-    }
+    if (has_whole_groups(v))
+        TRY(sw_rows_systems(r, v->halves.d, v->p->factor->d_h_halves, row0, n, s->stream, err));
+    else
+        TRY(make_systems(v, row0, n, err));
     TRY(sw_rows_ridge(r, row0, n, s->stream, err));
     LIB(s->libs.cusolverDnDpotrfBatched_fn(s->lapack, CUBLAS_FILL_MODE_UPPER, n_g, r->system_at,
                                            n_g, r->info, (int)n));
@@ -138,7 +160,9 @@ static bool has_free_scales(const sw_solve *v)
 static sw_code fit_all_scales(const sw_solve *v, sw_err *err)
 {
     const solve_rows *r = &v->r;
-    sw_code rc = sw_rows_error(r, &v->shape, true, v->s->stream, err);
+    sw_code rc = has_whole_groups(v)
+                     ? sw_rows_levels(v->halves.d, r, &v->shape, v->s->stream, err)
+                     : sw_rows_error(r, &v->shape, true, v->s->stream, err);
 
     for (int64_t row = 0; row < r->n && rc == SW_OK; row += r->system_rows)
         rc = solve_systems(v, row, sw_min_i64(r->system_rows, r->n - row), err);
@@ -168,11 +192,13 @@ done:
 static sw_code descend_once(const sw_solve *v, bool is_last, sw_err *err)
 {
     const solve_rows *r = &v->r;
-    const double *h = v->p->factor->d_h;
     sw_code rc = SW_OK;
 
     for (int64_t b = 0; b < r->k; b += SW_SOLVE_WIDE) {
         int64_t end = sw_min_i64(b + SW_SOLVE_WIDE, r->k), from = is_last ? b : 0;
+        const solve_product right = {.out = r->slope, .in = r->error, .from = from, .to = r->k,
+                                     .begin = b, .end = end, .alpha = 1.0,
+                                     .beta = from > 0 ? 1.0 : 0.0};
         if (from > 0) {
             TRY(sw_solve_times_left(v, r->work, r->error, b, end, err));
             CUDA(cudaMemcpy2DAsync(r->slope + b, (size_t)r->k * sizeof *r->slope, r->work + b,
@@ -180,9 +206,9 @@ static sw_code descend_once(const sw_solve *v, bool is_last, sw_err *err)
                                    (size_t)(end - b) * sizeof *r->work, (size_t)r->n,
                                    cudaMemcpyDeviceToDevice, v->s->stream));
         }
-        TRY(sw_solver_dgemm(v->s, r->slope + b, r->k, r->error + from, r->k, h + from * r->k + b,
-                            r->k, r->n, end - b, r->k - from, 1.0, from > 0 ? 1.0 : 0.0, err));
+        TRY(sw_solve_times(v, &right, err));
         TRY(descend_wide(v, b, end, err));
+        TRY(sw_solve_halve(v, r->error, b, end, err));
         if (is_last) TRY(sw_solve_times_corner(v, r->work, r->error, b, end, err));
     }
 done:
@@ -196,6 +222,7 @@ static sw_code descend(const sw_solve *v, sw_err *err)
     sw_code rc;
 
     TRY(sw_rows_error(r, &v->shape, false, v->s->stream, err));
+    TRY(sw_solve_halve(v, r->error, 0, r->k, err));
     for (int sweep_no = 0; sweep_no < SWEEPS_PER_ROUND; sweep_no++)
         TRY(descend_once(v, sweep_no + 1 == SWEEPS_PER_ROUND, err));
     TRY(sw_rows_dot(r->new_loss, r->error, r->work, r->n, r->k, v->s->stream, err));
@@ -229,12 +256,13 @@ done:
 static sw_code lift_aim(const sw_solve *v, sw_err *err)
 {
     const solve_rows *r = &v->r;
-    int64_t k = r->k;
+    const solve_product product = {.out = r->lift, .in = r->shift, .to = r->k, .end = r->k,
+                                   .alpha = 1.0 / r->global};
     sw_code rc;
 
-    TRY(sw_solver_dgemm(v->s, r->lift, k, r->shift, k, v->p->factor->d_h, k, r->n, k, k,
-                        1.0 / r->global, 0.0, err));
-    TRY(sw_solver_axpy(v->s, r->aim, 1.0, r->lift, r->n * k, err));
+    TRY(sw_solve_halve(v, r->shift, 0, r->k, err));
+    TRY(sw_solve_times(v, &product, err));
+    TRY(sw_solver_axpy(v->s, r->aim, 1.0, r->lift, r->n * r->k, err));
 done:
     return rc;
 }

@@ -22,6 +22,7 @@ struct sw_solver {
     cusolverDnParams_t params;
     void *d_blas_work;
     int *d_info;         /* of cuSOLVER */
+    float *d_split_part; /* [SW_SPLIT_PART_ELEMS] sums of halves, once asked for */
     int64_t work_bytes;  /* most that a solve may take */
     sw_solver *lane[SW_SOLVER_LANES]; /* once asked for */
     bool is_lane;        /* the device is a branch, and its own */
@@ -44,6 +45,27 @@ sw_code sw_solver_check(int status, const char *what, sw_err *err) SW_MUST_USE;
 sw_code sw_solver_dgemm(sw_solver *s, double *d_c, int64_t ldc, const double *d_a, int64_t lda,
                         const double *d_b, int64_t ldb, int64_t m, int64_t n, int64_t k,
                         double alpha, double beta, sw_err *err) SW_MUST_USE;
+
+/* ---- products of doubles by halves of them (solver_split.cu) ---- */
+
+/* A matrix of doubles as the sum of two of BF16: element (i, j) is d[i * stride + j] and that
+ * `low` elements further on. A zeroed one is none. */
+typedef struct sw_halves {
+    uint16_t *d;
+    int64_t stride, low;
+} sw_halves;
+
+sw_code sw_halves_new(sw_halves *out, sw_solver *s, int64_t n_rows, int64_t n_cols,
+                      sw_err *err) SW_MUST_USE;
+/* Columns [begin, end) of d_from [n_rows, from_stride] into those of `to`. */
+sw_code sw_solver_halve(sw_solver *s, const sw_halves *to, const double *d_from,
+                        int64_t from_stride, int64_t n_rows, int64_t begin, int64_t end,
+                        sw_err *err) SW_MUST_USE;
+/* sw_solver_dgemm of halves, B turned or not: to about 1e-5 of the sizes of what is added. The low
+ * half of A begins right behind its m rows. */
+sw_code sw_halves_product(sw_solver *s, double *d_c, int64_t ldc, const sw_halves *a,
+                          const sw_halves *b, bool is_b_turned, int64_t m, int64_t n, int64_t k,
+                          double alpha, double beta, sw_err *err) SW_MUST_USE;
 
 #ifdef __cplusplus
 }

@@ -108,6 +108,15 @@ sw_code sw_rows_descend(const solve_rows *r, const double *d_h, const grid_shape
 /* Rows of system and rhs of groups [g, g + 1) from products r->work [n, (g + 1) * group]. */
 sw_code sw_rows_system(const solve_rows *r, int64_t g, int64_t row0, int64_t n_rows,
                        cudaStream_t stream, sw_err *err) SW_MUST_USE;
+/* All of system and rhs at once, of whole groups of SW_SYSTEM_GROUP columns: first what codes are
+ * worth in scales, d_levels BF16 [n, k], and rhs of it; then the systems of rows [row0, row0 + n).
+ * d_h_halves [2, k, k]. */
+#define SW_SYSTEM_GROUP 128
+sw_code sw_rows_levels(uint16_t *d_levels, const solve_rows *r, const grid_shape *g,
+                       cudaStream_t stream, sw_err *err) SW_MUST_USE;
+sw_code sw_rows_systems(const solve_rows *r, const uint16_t *d_levels, const uint16_t *d_h_halves,
+                        int64_t row0, int64_t n_rows, cudaStream_t stream,
+                        sw_err *err) SW_MUST_USE;
 /* A light pull towards the present scales; pointers for the batched routines. */
 sw_code sw_rows_ridge(const solve_rows *r, int64_t row0, int64_t n_rows, cudaStream_t stream,
                       sw_err *err) SW_MUST_USE;

@@ -23,6 +23,17 @@ static __device__ __forceinline__ double mul(double a, double b) { return __dmul
 static __device__ __forceinline__ double add(double a, double b) { return __dadd_rn(a, b); }
 static __device__ __forceinline__ double sub(double a, double b) { return __dsub_rn(a, b); }
 
+/* a / b as the CPU rounds it, given inverse = 1 / b, rounded: two corrections by what is left over
+ * (Markstein, "Computation of elementary functions on the IBM RISC System/6000", 1990), a third of
+ * the way of __ddiv_rn. Of sizes whose products neither overflow nor vanish. */
+static __device__ __forceinline__ double quotient(double a, double b, double inverse)
+{
+    double q = mul(a, inverse);
+
+    q = __fma_rn(__fma_rn(-q, b, a), inverse, q);
+    return __fma_rn(__fma_rn(-q, b, a), inverse, q);
+}
+
 /* rint for what is clamped afterwards: beyond 2^51 it is coarse, but as large. */
 static __device__ __forceinline__ double nearest(double v)
 {

@@ -124,6 +124,7 @@ static sw_code take_statistics_rows(sw_solve *v, int64_t n, sw_err *err)
     r->loss_rtn = r->new_loss + n;
     r->power = r->loss_rtn + n;
     TRY(sw_solver_take_diagonal(v->d_weight, s, v->p->factor->d_h, r->k, err));
+    if (v->p->factor->d_h_halves) TRY(sw_halves_new(&v->halves, s, n, r->k, err));
     if (v->p->method == SW_DEVICE_GPTQ) TRY(take_gptq_rows(v, n, err));
     if (v->p->method == SW_DEVICE_CLIP) TRY(sw_solve_clip_take(v, n, err));
 done:
@@ -173,8 +174,8 @@ static void put_rows(sw_solve *v)
     void *taken[] = {(void *)(uintptr_t)r->w, r->target, r->work, r->slope, r->error, r->aim,
                      r->lift, r->block, r->codes, r->old_codes, r->scales, r->old_scales, r->zeros,
                      r->loss, r->is_settled, r->system, r->rhs, (void *)r->system_at,
-                     (void *)r->rhs_at, r->info, v->d_weight, v->d_ones, v->d_shared, b->fit,
-                     b->fit_zeros, b->scales, b->zeros, b->loss};
+                     (void *)r->rhs_at, r->info, v->d_weight, v->d_ones, v->d_shared, v->halves.d,
+                     b->fit, b->fit_zeros, b->scales, b->zeros, b->loss};
 
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) sw_device_put(v->s->gpu, taken[i]);
     sw_mem_put(v->perm);
@@ -215,22 +216,44 @@ sw_code sw_solve_fit(sw_solve *v, const double *d_weight, sw_err *err)
     return sw_rows_fit(r, &span, &v->shape, d_weight != NULL, v->s->stream, err);
 }
 
+sw_code sw_solve_halve(const sw_solve *v, const double *d_in, int64_t begin, int64_t end,
+                       sw_err *err)
+{
+    if (!v->halves.d) return SW_OK;
+    return sw_solver_halve(v->s, &v->halves, d_in, v->r.k, v->r.n, begin, end, err);
+}
+
+sw_code sw_solve_times(const sw_solve *v, const solve_product *p, sw_err *err)
+{
+    const sw_device_factor *f = v->p->factor;
+    const int64_t k = v->r.k, at = p->from * k + p->begin;
+    const sw_halves m = {(p->by_u ? f->d_u_halves : f->d_h_halves) + at, k, k * k};
+    const sw_halves rows = {v->halves.d + p->from, k, v->halves.low};
+
+    if (!v->halves.d)
+        return sw_solver_dgemm(v->s, p->out + p->begin, k, p->in + p->from, k,
+                               (p->by_u ? f->d_u : f->d_h) + at, k, v->r.n, p->end - p->begin,
+                               p->to - p->from, p->alpha, p->beta, err);
+    return sw_halves_product(v->s, p->out + p->begin, k, &rows, &m, false, v->r.n,
+                             p->end - p->begin, p->to - p->from, p->alpha, p->beta, err);
+}
+
 sw_code sw_solve_times_h(const sw_solve *v, double *d_out, const double *d_in, sw_err *err)
 {
-    int64_t k = v->r.k;
+    const int64_t k = v->r.k;
+    const solve_product p = {.out = d_out, .in = d_in, .to = k, .end = k, .alpha = 1.0};
+    const sw_code rc = sw_solve_halve(v, d_in, 0, k, err);
 
-    return sw_solver_dgemm(v->s, d_out, k, d_in, k, v->p->factor->d_h, k, v->r.n, k, k, 1.0, 0.0,
-                           err);
+    return rc == SW_OK ? sw_solve_times(v, &p, err) : rc;
 }
 
 sw_code sw_solve_times_left(const sw_solve *v, double *d_out, const double *d_in, int64_t begin,
                             int64_t end, sw_err *err)
 {
-    int64_t k = v->r.k;
+    const solve_product p = {.out = d_out, .in = d_in, .to = begin, .begin = begin, .end = end,
+                             .alpha = 1.0};
 
-    if (begin == 0) return SW_OK;
-    return sw_solver_dgemm(v->s, d_out + begin, k, d_in, k, v->p->factor->d_h + begin, k, v->r.n,
-                           end - begin, begin, 1.0, 0.0, err);
+    return begin == 0 ? SW_OK : sw_solve_times(v, &p, err);
 }
 
 sw_code sw_solve_times_corner(const sw_solve *v, double *d_out, const double *d_in, int64_t begin,
@@ -249,6 +272,7 @@ sw_code sw_solve_quadratic(const sw_solve *v, double *d_loss, const double *d_e,
     int64_t k = v->r.k;
     sw_code rc;
 
+    TRY(sw_solve_halve(v, d_e, 0, k, err));
     for (int64_t b = 0; b < k; b += SW_SOLVE_WIDE) {
         int64_t end = sw_min_i64(b + SW_SOLVE_WIDE, k);
         TRY(sw_solve_times_left(v, d_scratch, d_e, b, end, err));
@@ -305,6 +329,7 @@ static sw_code load_rows(sw_solve *v, int64_t row0, int64_t n, sw_err *err)
 
     v->row0 = row0;
     v->r.n = n;
+    v->halves.low = n * k;
     v->r.shift = p->d_shift ? p->d_shift + row0 * k : NULL;
     rc = p->d_w ? sw_solver_copy(v->s, d_to, p->d_w + row0 * k, n_bytes, err)
                 : sw_device_upload(v->s->gpu, d_to, p->w + row0 * k, n_bytes, err);

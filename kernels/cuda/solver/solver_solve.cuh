@@ -19,6 +19,7 @@ typedef struct sw_solve {
     solve_rows r;       /* the chunk under way */
     clip_best best;     /* of clipping alone */
     int64_t row0;
+    sw_halves halves;   /* [n, k] of rows that are multiplied; none where the factor has none */
     int32_t *perm;      /* [k] on the host; GPTQ alone */
     double *d_weight;   /* [k] diagonal of H; ones without a factor */
     double *d_ones;     /* [k] */
@@ -31,11 +32,25 @@ typedef struct sw_solve {
 sw_code sw_solve_count(sw_solve *v, sw_stage stage, sw_err *err) SW_MUST_USE;
 /* Scales of all groups: shared ones, by search under a weight a column, or (NULL) of the range. */
 sw_code sw_solve_fit(sw_solve *v, const double *d_weight, sw_err *err) SW_MUST_USE;
-/* out [n, k] = in [n, k] H */
+/* A product with a matrix of the factor, U or H: columns [begin, end) of out [n, k] = alpha in M +
+ * beta out, where of `in` only columns [from, to) count. By halves where the factor has them: those
+ * of the columns of `in` have been made last, by sw_solve_halve. */
+typedef struct solve_product {
+    double *out;
+    const double *in;
+    bool by_u;
+    int64_t from, to, begin, end;
+    double alpha, beta;
+} solve_product;
+sw_code sw_solve_times(const sw_solve *v, const solve_product *p, sw_err *err) SW_MUST_USE;
+/* Nothing without halves. */
+sw_code sw_solve_halve(const sw_solve *v, const double *d_in, int64_t begin, int64_t end,
+                       sw_err *err) SW_MUST_USE;
+/* out [n, k] = in [n, k] H; makes the halves. */
 sw_code sw_solve_times_h(const sw_solve *v, double *d_out, const double *d_in,
                          sw_err *err) SW_MUST_USE;
 /* Columns [begin, end) of out [n, k] = those of in H_left, where only what lies left of begin
- * counts. Nothing where begin is 0. */
+ * counts, whose halves have been made. Nothing where begin is 0. */
 sw_code sw_solve_times_left(const sw_solve *v, double *d_out, const double *d_in, int64_t begin,
                             int64_t end, sw_err *err) SW_MUST_USE;
 /* The same columns of out = in H_corner + 2 out, of H's rows [begin, end) alone: with the products

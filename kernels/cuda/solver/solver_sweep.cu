@@ -63,14 +63,16 @@ swk_solver_sweep(solve_rows r, const double *u, const int32_t *perm, grid_shape 
     }
 #pragma unroll
     for (int stride = 0; stride < STRIDES; stride++) {
+        const double scale = l.scale[stride], zero = l.zero[stride];
+        const double inverse = __drcp_rn(scale);
 #pragma unroll 1
         for (int t = 0; t < LANES && LANES * stride + t < n_steps; t++) {
             int i = LANES * stride + t;
-            double w = __shfl_sync(~0u, l.v[stride], t, LANES);
-            double scale = __shfl_sync(~0u, l.scale[stride], t, LANES);
-            double zero = __shfl_sync(~0u, l.zero[stride], t, LANES);
-            double level = level_near<SMALL>(__ddiv_rn(w, scale), zero, shape);
-            double e = sub(w, mul(scale, sub(level, zero)));
+            /* every lane for its own column; that of lane t is the one in turn */
+            double w = l.v[stride];
+            double level = level_near<SMALL>(quotient(w, scale, inverse), zero, shape);
+            double own = sub(w, mul(scale, sub(level, zero)));
+            double e = __shfl_sync(~0u, own, t, LANES);
             const double *s_row = s_u + triangle_at(stride, t) + lane;
 #pragma unroll
             for (int j = stride; j < STRIDES; j++)
@@ -113,16 +115,17 @@ swk_solver_descend(solve_rows r, const double *h, grid_shape shape, int64_t begi
     }
 #pragma unroll
     for (int stride = 0; stride < STRIDES; stride++) {
+        const bool is_there = LANES * stride + lane < width;
+        const double scale = l.scale[stride], zero = l.zero[stride], old = levels[stride];
+        const double curvature = is_there ? s_h[triangle_at(stride, lane) + lane] : 1.0;
+        const double bend = mul(curvature, scale), inverse = __drcp_rn(bend);
 #pragma unroll 1
         for (int t = 0; t < LANES && LANES * stride + t < width; t++) {
+            /* every lane for its own column; that of lane t is the one in turn */
             const double *s_row = s_h + triangle_at(stride, t);
-            double slope = __shfl_sync(~0u, l.v[stride], t, LANES), curvature = s_row[t];
-            double scale = __shfl_sync(~0u, l.scale[stride], t, LANES);
-            double zero = __shfl_sync(~0u, l.zero[stride], t, LANES);
-            double old = __shfl_sync(~0u, levels[stride], t, LANES);
-            double wish = sub(sub(old, zero), __ddiv_rn(slope, mul(curvature, scale)));
+            double wish = sub(sub(old, zero), quotient(l.v[stride], bend, inverse));
             double level = level_near<SMALL>(wish, zero, shape);
-            double step = mul(scale, sub(level, old));
+            double step = __shfl_sync(~0u, mul(scale, sub(level, old)), t, LANES);
 #pragma unroll
             for (int j = stride; j < STRIDES; j++)
                 l.v[j] = add(l.v[j], mul(s_row[lane + LANES * (j - stride)], step));

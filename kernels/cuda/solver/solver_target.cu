@@ -15,6 +15,11 @@ __global__ void swk_target_widen(double *to, const float *from, int64_t n)
     EACH(i, n) to[i] = (double)from[i];
 }
 
+__global__ void swk_target_widen_bf16(double *to, const __nv_bfloat16 *from, int64_t n)
+{
+    EACH(i, n) to[i] = (double)__bfloat162float(from[i]);
+}
+
 __global__ void swk_target_axpy(double *to, double scale, const double *from, int64_t n)
 {
     EACH(i, n) to[i] = add(to[i], mul(scale, from[i]));
@@ -79,11 +84,51 @@ extern "C" sw_code sw_solver_axpy(sw_solver *s, double *d_to, double scale, cons
     return launched("swk_target_axpy", err);
 }
 
+static sw_code times_by_halves(sw_solver *s, double *d_out, double beta, double alpha,
+                               const double *d_a, const double *d_b, int64_t n, int64_t k,
+                               sw_err *err)
+{
+    sw_halves a = {}, b = {};
+    sw_code rc;
+
+    TRY(sw_halves_new(&a, s, n, k, err));
+    TRY(sw_halves_new(&b, s, k, k, err));
+    TRY(sw_solver_halve(s, &a, d_a, k, n, 0, k, err));
+    TRY(sw_solver_halve(s, &b, d_b, k, k, 0, k, err));
+    TRY(sw_halves_product(s, d_out, k, &a, &b, false, n, k, k, alpha, beta, err));
+done:
+    sw_device_put(s->gpu, a.d);
+    sw_device_put(s->gpu, b.d);
+    return rc;
+}
+
 extern "C" sw_code sw_solver_times(sw_solver *s, double *d_out, double beta, double alpha,
                                    const double *d_a, const double *d_b, int64_t n, int64_t k,
                                    sw_err *err)
 {
+    if (sw_solver_splits(k)) return times_by_halves(s, d_out, beta, alpha, d_a, d_b, n, k, err);
     return sw_solver_dgemm(s, d_out, k, d_a, k, d_b, k, n, k, k, alpha, beta, err);
+}
+
+extern "C" sw_code sw_solver_take_product(sw_solver *s, double *d_out, const uint16_t *d_w,
+                                          const double *d_b, int64_t n, int64_t k, sw_err *err)
+{
+    const int64_t n_rows = sw_solver_rows(s, n, 8 * k);
+    double *d_wide = NULL;
+    sw_code rc;
+
+    TRY(SW_SOLVER_TAKE(&d_wide, s, n_rows * k, "weight", err));
+    for (int64_t row = 0; row < n; row += n_rows) {
+        const int64_t some = n_rows < n - row ? n_rows : n - row;
+
+        swk_target_widen_bf16<<<grid_for(some * k), 256, 0, s->stream>>>(
+            d_wide, (const __nv_bfloat16 *)d_w + row * k, some * k);
+        TRY(launched("swk_target_widen_bf16", err));
+        TRY(sw_solver_times(s, d_out + row * k, 1.0, -1.0, d_wide, d_b, some, k, err));
+    }
+done:
+    sw_device_put(s->gpu, d_wide);
+    return rc;
 }
 
 /* rows <- rows U^T or rows U. By columns U is lower, and it comes from the left. */
@@ -100,6 +145,52 @@ done:
     return rc;
 }
 
+#define UNIT_COLS 512 /* of a triangle at a time */
+
+/* to <- rows U^T or rows U, by halves; `rows` [n, k] are in `from`. */
+static sw_code times_unit_halves(sw_solver *s, double *d_to, const sw_halves *from,
+                                 const sw_device_factor *f, int64_t n, bool is_turned, sw_err *err)
+{
+    const int64_t k = f->k_in;
+    sw_code rc = SW_OK;
+
+    for (int64_t at = 0; at < k && rc == SW_OK; at += UNIT_COLS) {
+        const int64_t end = at + UNIT_COLS < k ? at + UNIT_COLS : k;
+        const int64_t first = is_turned ? at : 0, last = is_turned ? k : end;
+        const sw_halves rows = {from->d + first, k, from->low};
+        const sw_halves u = {f->d_u_halves + (is_turned ? at * k + first : at), k, k * k};
+
+        rc = sw_halves_product(s, d_to + at, k, &rows, &u, is_turned, n, end - at, last - first,
+                               1.0, 0.0, err);
+    }
+    return rc;
+}
+
+/* As below; what is in perm order changes between scratch and rows. */
+static sw_code times_inverse_halves(sw_solver *s, double *d_rows, double *d_scratch,
+                                    const sw_device_factor *f, int64_t n, sw_err *err)
+{
+    const int64_t k = f->k_in;
+    const unsigned grid = grid_for(n * k);
+    sw_halves h = {};
+    sw_code rc;
+
+    TRY(sw_halves_new(&h, s, n, k, err));
+    swk_target_gather<<<grid, 256, 0, s->stream>>>(d_scratch, d_rows, f->d_perm, n, k);
+    TRY(launched("swk_target_gather", err));
+    TRY(sw_solver_halve(s, &h, d_scratch, k, n, 0, k, err));
+    TRY(times_unit_halves(s, d_rows, &h, f, n, true, err));
+    swk_target_divide<<<grid, 256, 0, s->stream>>>(d_rows, f->d_pivot, n, k);
+    TRY(launched("swk_target_divide", err));
+    TRY(sw_solver_halve(s, &h, d_rows, k, n, 0, k, err));
+    TRY(times_unit_halves(s, d_scratch, &h, f, n, false, err));
+    swk_target_scatter<<<grid, 256, 0, s->stream>>>(d_rows, d_scratch, f->d_perm, n, k);
+    TRY(launched("swk_target_scatter", err));
+done:
+    sw_device_put(s->gpu, h.d);
+    return rc;
+}
+
 /* inv(H) = U^T diag(1 / pivot) U in perm order, U unit upper. */
 extern "C" sw_code sw_solver_times_inverse(sw_solver *s, double *d_rows, double *d_scratch,
                                            const sw_device_factor *f, int64_t n, sw_err *err)
@@ -108,6 +199,7 @@ extern "C" sw_code sw_solver_times_inverse(sw_solver *s, double *d_rows, double 
     unsigned grid = grid_for(n * k);
     sw_code rc;
 
+    if (f->d_u_halves) return times_inverse_halves(s, d_rows, d_scratch, f, n, err);
     swk_target_gather<<<grid, 256, 0, s->stream>>>(d_scratch, d_rows, f->d_perm, n, k);
     TRY(launched("swk_target_gather", err));
     TRY(times_unit(s, d_scratch, f, n, CUBLAS_OP_T, err));

@@ -123,6 +123,14 @@ static sw_code advance_one(sw_streams *s, float *x, const sw_block *block, int64
     return rc;
 }
 
+sw_code sw_cpu_streams_observed(sw_streams *s, sw_site_stats *stats, sw_err *err)
+{
+    (void)s;
+    (void)stats;
+    (void)err;
+    return SW_OK;
+}
+
 sw_code sw_cpu_streams_advance(sw_streams *s, const sw_block *quantized, const sw_block *original,
                                sw_half half, const sw_progress *progress, sw_err *err)
 {

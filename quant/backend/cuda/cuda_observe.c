@@ -2,6 +2,7 @@
  */
 #include "formats/base/size.h"
 #include "quant/backend/cuda/cuda_experts_watch.h"
+#include "quant/backend/cuda/cuda_half.h"
 #include "quant/backend/cuda/cuda_sizes.h"
 #include "quant/backend/cuda/cuda_streams.h"
 
@@ -13,7 +14,10 @@ typedef struct watcher {
     float *d_r0[SW_SITE_COUNT];    /* [batch tokens, hidden], sites that write the residual */
     uint16_t *d_dr;                /* [batch tokens, hidden] */
     sw_slot weighs[SW_SITE_COUNT]; /* the linear whose W D is summed; SW_SLOT_COUNT: D itself is */
-    uint16_t *d_weighed;           /* [batch tokens, hidden] W (x0 - x) */
+    uint16_t *d_weighed;           /* [batch tokens, hidden] W (x0 - x), or W x0 */
+    sw_half moves;                 /* the original stream moves through this half as it is seen; */
+    bool is_moving;
+    bool from_outputs;             /* and what that adds to it is W x0 */
     uint16_t *d_rounded;           /* [batch tokens, widest], NULL when inputs stay floats */
     sw_cuda_range range[SW_SITE_COUNT];
     sw_cuda_sizes sizes[SW_SITE_COUNT];
@@ -60,15 +64,16 @@ static sw_code watch_sizes(watcher *o, sw_err *err)
     return rc == SW_OK && width ? take(&o->d_rounded, gpu_of(o), n * width, 2, err) : rc;
 }
 
-/* Let the sums of a site be of W (x0 - x) where that is less. */
+/* Let the sums of a site be of W (x0 - x) where that is less. Where the original stream moves
+ * anyway, W x0 is there: W D is then what its products with x sum to, less W H. */
 static sw_code weigh(watcher *o, sw_site site, sw_err *err)
 {
     const sw_streams *s = o->s;
     sw_hessian *seen = &o->stats->site[site], *held = &o->stats->held[site];
     sw_code rc;
 
-    o->weighs[site] = sw_cuda_weighing_slot(s->model, o->stats->layer, site, seen->k_in,
-                                            seen->n_out_residual);
+    o->weighs[site] = (o->from_outputs ? sw_cuda_only_slot : sw_cuda_weighing_slot)(
+        s->model, o->stats->layer, site, seen->k_in, seen->n_out_residual);
     if (o->weighs[site] == SW_SLOT_COUNT) return SW_OK;
     if ((rc = sw_hessian_weigh(seen, err)) != SW_OK ||
         (rc = sw_hessian_weigh(held, err)) != SW_OK || o->d_weighed)
@@ -76,18 +81,48 @@ static sw_code weigh(watcher *o, sw_site site, sw_err *err)
     return take(&o->d_weighed, gpu_of(o), batch_tokens(s) * s->model->hidden, 2, err);
 }
 
-static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats, sw_err *err)
+/* Whether the original stream can move while its last look is taken: at the one site that is
+ * wanted, whose linear ends the half. */
+static void plan_move(watcher *o, const sw_block *original)
+{
+    const sw_site_stats *stats = o->stats;
+    const sw_streams *s = o->s;
+    const sw_model *m = s->model;
+    sw_site at = SW_SITE_COUNT;
+    sw_slot slot;
+    int n_wanted = 0;
+
+    for (int site = 0; site < SW_SITE_COUNT; site++)
+        if (stats->is_wanted[site]) n_wanted++, at = (sw_site)site;
+    if (!s->is_last_look || n_wanted != 1 || stats->experts || !stats->site[at].d ||
+        !sw_cuda_may_keep(m, stats->layer, at))
+        return;
+    o->moves = sw_engine_half_of(m, stats->layer, at);
+    o->is_moving = o->moves == SW_HALF_ATTENTION
+                       ? s->ahead == SW_HALF_BOTH
+                       : o->moves == SW_HALF_MLP && s->ahead == SW_HALF_MLP &&
+                             !sw_model_is_sparse(m, stats->layer);
+    slot = sw_cuda_only_slot(m, stats->layer, at, stats->site[at].k_in,
+                             stats->site[at].n_out_residual);
+    o->from_outputs = o->is_moving && slot != SW_SLOT_COUNT &&
+                      !sw_block_weight((sw_block *)(uintptr_t)original, slot, -1)->bias &&
+                      sw_cuda_half_only_adds(m, stats->layer, o->moves, at);
+}
+
+static sw_code watcher_new(watcher *o, const sw_streams *s, sw_site_stats *stats,
+                           const sw_block *original, sw_err *err)
 {
     int64_t n = batch_tokens(s), hidden = s->model->hidden;
     sw_device *gpu = sw_cuda_gpu(&s->place);
     sw_code rc = SW_OK;
 
     *o = (watcher){.s = s, .stats = stats};
+    plan_move(o, original);
     for (int site = 0; site < SW_SITE_COUNT && rc == SW_OK; site++) {
         const sw_hessian *h = &stats->site[site];
         if (!h->d) continue;
         o->has_original = true;
-        rc = take(&o->d_x0[site], gpu, n * h->k_in, 2, err);
+        if (!o->from_outputs) rc = take(&o->d_x0[site], gpu, n * h->k_in, 2, err);
         if (rc == SW_OK && h->n_out_residual) rc = take(&o->d_r0[site], gpu, n * hidden, 4, err);
         if (rc == SW_OK && h->n_out_residual && !o->d_dr)
             rc = take(&o->d_dr, gpu, n * hidden, 2, err);
@@ -113,11 +148,11 @@ static void watcher_free(watcher *o)
 }
 
 /* Where rows of this batch are kept until the streams move; NULL: nowhere. */
-static uint16_t *kept_rows(const watcher *o, uint16_t *d_kept, sw_site site, int64_t k_in)
+static uint16_t *kept_rows(const watcher *o, sw_site site, int64_t k_in)
 {
     const sw_cuda_streams *on = o->s->own;
 
-    return d_kept && on->kept_at == site ? d_kept + o->first_here * k_in : NULL;
+    return on->d_kept && on->kept_at == site ? on->d_kept + o->first_here * k_in : NULL;
 }
 
 static sw_code see_original(void *self, sw_site site, int64_t expert, const void *d_x,
@@ -126,17 +161,15 @@ static sw_code see_original(void *self, sw_site site, int64_t expert, const void
 {
     watcher *o = self;
     const sw_cuda_streams *on = o->s->own;
-    uint16_t *d_to;
-    sw_code rc;
+    const int64_t hidden = o->s->model->hidden;
+    sw_code rc = SW_OK;
 
     (void)token_ids;
-    if (expert >= 0 || !o->d_x0[site]) return SW_OK;
-    d_to = kept_rows(o, on->d_kept0, site, k_in);
-    rc = sw_solver_keep(on->solver, d_to ? d_to : o->d_x0[site], NULL, d_x, stride, n_tokens, k_in,
-                        err);
+    if (expert >= 0) return SW_OK;
+    if (o->d_x0[site])
+        rc = sw_solver_keep(on->solver, o->d_x0[site], NULL, d_x, stride, n_tokens, k_in, err);
     if (rc != SW_OK || !o->d_r0[site]) return rc;
-    return sw_solver_copy(on->solver, o->d_r0[site], on->d_work, n_tokens * o->s->model->hidden * 4,
-                          err);
+    return sw_solver_copy(on->solver, o->d_r0[site], on->d_seen, n_tokens * hidden * 4, err);
 }
 
 /* Sizes of the inputs, where wanted; and from here on as the linears will round them. */
@@ -198,7 +231,10 @@ static sw_code add_chunks(watcher *o, sw_site site, const uint16_t *d_x, int64_t
     const uint16_t *d_dx = o->d_x0[site];
     sw_code rc = SW_OK;
 
-    if (d_dx && o->weighs[site] != SW_SLOT_COUNT) {
+    if (o->from_outputs) {
+        d_dx = o->d_weighed;
+        dx_width = s->model->hidden;
+    } else if (d_dx && o->weighs[site] != SW_SLOT_COUNT) {
         rc = sw_device_block_times(on->original, o->weighs[site], o->d_weighed, d_dx, k, n_tokens,
                                    err);
         d_dx = o->d_weighed;
@@ -222,8 +258,7 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
 {
     watcher *o = self;
     const sw_cuda_streams *on = o->s->own;
-    const uint16_t *d_x0 = kept_rows(o, on->d_kept0, site, k_in);
-    uint16_t *d_dr = NULL, *d_to = kept_rows(o, on->d_kept, site, k_in);
+    uint16_t *d_dr = NULL, *d_to = kept_rows(o, site, k_in);
     sw_code rc = SW_OK;
 
     if (expert >= 0 && o->stats->experts)
@@ -233,11 +268,11 @@ static sw_code see_quantized(void *self, sw_site site, int64_t expert, const voi
     if (d_to) rc = sw_solver_keep(on->solver, d_to, NULL, d_x, stride, n_tokens, k_in, err);
     if (rc == SW_OK) rc = look_at(o, site, &d_x, &stride, n_tokens, k_in, err);
     if (rc == SW_OK && o->d_x0[site])
-        rc = sw_solver_keep(on->solver, o->d_x0[site], d_x0 ? d_x0 : o->d_x0[site], d_x, stride,
-                            n_tokens, k_in, err);
+        rc = sw_solver_keep(on->solver, o->d_x0[site], o->d_x0[site], d_x, stride, n_tokens, k_in,
+                            err);
     if (rc == SW_OK && o->d_r0[site]) {
         d_dr = o->d_dr;
-        rc = sw_solver_to_bf16(on->solver, d_dr, o->d_r0[site], on->d_work,
+        rc = sw_solver_to_bf16(on->solver, d_dr, o->d_r0[site], on->d_seen,
                                n_tokens * o->s->model->hidden, err);
     }
     return rc == SW_OK ? add_chunks(o, site, d_x, stride, d_dr, n_tokens, err) : rc;
@@ -249,6 +284,23 @@ static sw_code see_all(void *self, int64_t expert, const void *d_x, int64_t n_to
     watcher *o = self;
 
     return sw_cuda_experts_all(&o->experts, expert, d_x, n_tokens, k_in, stride, err);
+}
+
+/* The original model's turn: up to the site, or with its stream to the end of the half. */
+static sw_code run_original(sw_streams *s, watcher *o, int64_t seq, const sw_device_tap *tap,
+                            sw_site stop_at, sw_err *err)
+{
+    const sw_cuda_streams *on = s->own;
+    const int64_t n = sw_cuda_batch_at(s, seq) * sw_cuda_row_elems(s);
+    sw_code rc;
+
+    if (!o->is_moving)
+        return sw_cuda_run_up_to(s, on->original, o->stats->layer, on->d_x0, seq, tap, stop_at,
+                                 err);
+    rc = sw_cuda_move(s, on->d_x0, on->original, seq, o->moves, tap, err);
+    if (rc != SW_OK || !o->from_outputs) return rc;
+    return sw_solver_to_bf16(on->solver, o->d_weighed, on->d_x0 + seq * sw_cuda_row_elems(s),
+                             o->d_r0[stop_at], n, err);
 }
 
 static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *quantized,
@@ -266,23 +318,23 @@ static sw_code observe_chunks(sw_streams *s, watcher *o, const sw_device_block *
         o->first_here = seq * s->seq_len;
         o->first_token = tap_q.first_token = sw_streams_token_at(s, seq);
         if (o->has_original)
-            rc = sw_cuda_run_copy(s, on->original, on->d_x0, seq, &tap, stop_at, err);
-        if (rc == SW_OK) rc = sw_cuda_run_copy(s, quantized, on->d_x, seq, &tap_q, stop_at, err);
+            rc = run_original(s, o, seq, &tap, stop_at, err);
+        if (rc == SW_OK)
+            rc = sw_cuda_run_up_to(s, quantized, o->stats->layer, on->d_x, seq, &tap_q, stop_at,
+                                   err);
     }
     return rc;
 }
 
 /* What the last linear of a half reads need not be made again when the streams move, if there is
  * room for it beside what solving will take. All before it is settled when it is seen alone. */
-static void keep_inputs(sw_streams *s, const sw_site_stats *stats, const sw_block *original,
-                        int64_t layer, sw_err *err)
+static void keep_inputs(sw_streams *s, const sw_site_stats *stats, int64_t layer, sw_err *err)
 {
     sw_cuda_streams *on = s->own;
     int64_t n_tokens = s->n_seqs * s->seq_len;
     int n_wanted = 0;
 
     sw_cuda_drop_kept(on);
-    on->kept_of = original;
     for (int site = 0; site < SW_SITE_COUNT; site++) n_wanted += stats->is_wanted[site];
     for (int site = 0; n_wanted == 1 && site < SW_SITE_COUNT; site++) {
         int64_t k = stats->site[site].k_in, n_bytes = 2 * n_tokens * k;
@@ -292,9 +344,7 @@ static void keep_inputs(sw_streams *s, const sw_site_stats *stats, const sw_bloc
             return;
         on->kept_at = (sw_site)site;
         on->kept_width = k;
-        if (take(&on->d_kept, on->gpu, n_bytes, 1, err) != SW_OK ||
-            (on->d_x0 && take(&on->d_kept0, on->gpu, n_bytes, 1, err) != SW_OK))
-            sw_cuda_drop_kept(on);
+        if (take(&on->d_kept, on->gpu, n_bytes, 1, err) != SW_OK) sw_cuda_drop_kept(on);
     }
 }
 
@@ -309,15 +359,20 @@ static int last_shown(const sw_site_stats *stats)
     return last;
 }
 
-/* The block stays on the device from the first piece of the text to the last. */
-static sw_code load_observed(sw_streams *s, const sw_block *quantized, bool with_downs, sw_err *err)
+/* W D of sums of W x0 with x: less W H, which is one product for the whole text. */
+sw_code sw_cuda_streams_observed(sw_streams *s, sw_site_stats *stats, sw_err *err)
 {
     sw_cuda_streams *on = s->own;
+    sw_hessian *sums[] = {&stats->site[on->products_at], &stats->held[on->products_at]};
+    sw_code rc = SW_OK;
 
-    if (s->from > 0 && on->observed) return SW_OK;
-    sw_device_block_free(on->observed);
-    on->observed = NULL;
-    return sw_cuda_load_block(&on->observed, s, quantized, with_downs, err);
+    for (int i = 0; i < 2 && rc == SW_OK && on->has_products; i++)
+        if (sums[i]->n_tokens)
+            rc = sw_solver_take_product(on->solver, sums[i]->d,
+                                        sw_device_block_values(on->original, on->products_of),
+                                        sums[i]->h, sums[i]->n_out_residual, sums[i]->k_in, err);
+    on->has_products = false;
+    return rc;
 }
 
 sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_block *quantized,
@@ -329,18 +384,22 @@ sw_code sw_cuda_streams_observe(sw_streams *s, sw_site_stats *stats, const sw_bl
     sw_cuda_streams *on = s->own;
     sw_err no_room = {0};
     watcher o;
-    sw_code rc = watcher_new(&o, s, stats, err);
+    sw_code rc = watcher_new(&o, s, stats, original, err);
 
-    if (s->from == 0) keep_inputs(s, stats, original, quantized->layer, &no_room);
+    if (s->from == 0) keep_inputs(s, stats, quantized->layer, &no_room);
     if (rc == SW_OK && o.has_original) rc = sw_cuda_load_original(s, original, false, err);
-    if (rc == SW_OK) rc = load_observed(s, quantized, with_downs, err);
-    if (rc == SW_OK) rc = observe_chunks(s, &o, on->observed, (sw_site)stop_at, progress, err);
+    if (rc == SW_OK && (s->from == 0 || !on->held)) /* else it was there for the piece before */
+        rc = sw_cuda_hold_quantized(s, quantized, with_downs, err);
+    if (rc == SW_OK) rc = observe_chunks(s, &o, on->held, (sw_site)stop_at, progress, err);
     if (rc == SW_OK) rc = fetch_sizes(&o, err);
     if (rc == SW_OK) rc = sw_site_stats_settle(stats, err);
-    if (rc != SW_OK || s->to == s->n_seqs) {
-        sw_device_block_free(on->observed);
-        on->observed = NULL;
+    if (o.is_moving) on->is_original_ahead = true;
+    if (o.from_outputs) {
+        on->has_products = true;
+        on->products_at = (sw_site)stop_at;
+        on->products_of = o.weighs[stop_at];
     }
+    if (on->held_has_experts && (rc != SW_OK || s->to == s->n_seqs)) sw_cuda_drop_held(on);
     watcher_free(&o);
     return rc;
 }

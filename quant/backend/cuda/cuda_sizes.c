@@ -50,7 +50,7 @@ int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model)
 
 int64_t sw_cuda_keep_bytes(int64_t n_bytes, int64_t k)
 {
-    return 2 * n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k;
+    return n_bytes + KEEP_SPARE_BYTES + SOLVE_BYTES_PER_ELEM * k * k;
 }
 
 bool sw_cuda_may_keep(const sw_model *model, int64_t layer, sw_site site)
@@ -62,14 +62,14 @@ bool sw_cuda_may_keep(const sw_model *model, int64_t layer, sw_site site)
                                                sw_engine_half_of(model, layer, site), site);
 }
 
-sw_slot sw_cuda_weighing_slot(const sw_model *model, int64_t layer, sw_site site, int64_t k,
-                              int64_t n_out_residual)
+sw_slot sw_cuda_only_slot(const sw_model *model, int64_t layer, sw_site site, int64_t k,
+                          int64_t n_out_residual)
 {
     sw_linear_ref refs[SW_SLOT_COUNT];
     int64_t n = sw_model_linears(model, layer, NULL, 0);
     sw_slot slot = SW_SLOT_COUNT;
 
-    if (2 * n_out_residual >= k || !n_out_residual || n > SW_SLOT_COUNT) return SW_SLOT_COUNT;
+    if (n_out_residual > k || !n_out_residual || n > SW_SLOT_COUNT) return SW_SLOT_COUNT;
     n = sw_model_linears(model, layer, refs, SW_SLOT_COUNT);
     for (int64_t i = 0; i < n; i++) {
         if (refs[i].site != site) continue;
@@ -78,4 +78,11 @@ sw_slot sw_cuda_weighing_slot(const sw_model *model, int64_t layer, sw_site site
         slot = refs[i].slot;
     }
     return slot;
+}
+
+sw_slot sw_cuda_weighing_slot(const sw_model *model, int64_t layer, sw_site site, int64_t k,
+                              int64_t n_out_residual)
+{
+    if (2 * n_out_residual >= k) return SW_SLOT_COUNT;
+    return sw_cuda_only_slot(model, layer, site, k, n_out_residual);
 }

@@ -13,10 +13,14 @@ int64_t sw_cuda_batch_seqs(const sw_model *model, int64_t chunk_seqs, int64_t se
                            int64_t n_seqs, int64_t cap_bytes);
 /* Bytes that the sums of experts may take at a time where so much is left. */
 int64_t sw_cuda_sums_bytes_in(int64_t left_bytes, const sw_model *model);
-/* Bytes that must be left for inputs of k to be kept, n_bytes of each of the two models. */
+/* Bytes that must be left for n_bytes of inputs of k to be kept. */
 int64_t sw_cuda_keep_bytes(int64_t n_bytes, int64_t k);
 /* Are a site's inputs such that they may be kept for moving the streams? */
 bool sw_cuda_may_keep(const sw_model *model, int64_t layer, sw_site site);
+/* The one linear that reads a site of k inputs, if its outputs go into the residual stream and are
+ * no more; else SW_SLOT_COUNT. */
+sw_slot sw_cuda_only_slot(const sw_model *model, int64_t layer, sw_site site, int64_t k,
+                          int64_t n_out_residual);
 /* The one linear that reads a site of k inputs, if it is one whose W D is less to sum than D, the
  * product that makes its rows included; else SW_SLOT_COUNT. */
 sw_slot sw_cuda_weighing_slot(const sw_model *model, int64_t layer, sw_site site, int64_t k,

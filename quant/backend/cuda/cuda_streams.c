@@ -2,6 +2,7 @@
 #include "quant/backend/cuda/cuda_streams.h"
 
 #include "formats/base/size.h"
+#include "quant/backend/cuda/cuda_half.h"
 #include "quant/backend/cuda/cuda_sizes.h"
 
 int64_t sw_cuda_row_elems(const sw_streams *s) { return s->seq_len * s->model->hidden; }
@@ -68,8 +69,23 @@ sw_code sw_cuda_streams_new(sw_streams *s, bool with_original, const char *spill
 void sw_cuda_drop_kept(sw_cuda_streams *on)
 {
     sw_device_put(on->gpu, on->d_kept);
-    sw_device_put(on->gpu, on->d_kept0);
-    on->d_kept = on->d_kept0 = NULL;
+    on->d_kept = NULL;
+}
+
+void sw_cuda_drop_held(sw_cuda_streams *on)
+{
+    sw_device_block_free(on->held);
+    on->held = NULL;
+    on->held_has_experts = false;
+}
+
+void sw_cuda_streams_forget(sw_streams *s)
+{
+    sw_cuda_streams *on = s->own;
+
+    sw_device_block_free(on->original);
+    on->original = NULL;
+    sw_cuda_drop_held(on);
 }
 
 void sw_cuda_streams_free(sw_streams *s)
@@ -78,8 +94,7 @@ void sw_cuda_streams_free(sw_streams *s)
 
     if (!on) return;
     sw_cuda_drop_kept(on);
-    sw_device_block_free(on->original);
-    sw_device_block_free(on->observed);
+    sw_cuda_streams_forget(s);
     sw_device_engine_free(on->engine);
     sw_device_put(on->gpu, on->d_x);
     sw_device_put(on->gpu, on->d_x0);
@@ -143,26 +158,24 @@ static sw_code take_side(const sw_streams *s, const float *d_stream, int64_t seq
                           n_seqs * n * (int64_t)sizeof *d_side, err);
 }
 
-sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
-                         int64_t seq, const sw_device_tap *tap, sw_site stop_at, sw_err *err)
+sw_code sw_cuda_run_up_to(sw_streams *s, const sw_device_block *block, int64_t layer,
+                          float *d_stream, int64_t seq, const sw_device_tap *tap, sw_site stop_at,
+                          sw_err *err)
 {
     sw_cuda_streams *on = s->own;
     int64_t n_seqs = sw_cuda_batch_at(s, seq);
-    sw_code rc = sw_solver_copy(on->solver, on->d_work, d_from + seq * sw_cuda_row_elems(s),
-                                n_seqs * sw_cuda_row_elems(s) * 4, err);
+    float *d_at = d_stream + seq * sw_cuda_row_elems(s);
+    sw_code rc = SW_OK;
 
-    if (rc == SW_OK) rc = sw_cuda_give_side(s, d_from, seq, n_seqs, 0, err);
-    return rc == SW_OK ? sw_device_engine_half(on->engine, block, on->d_work, n_seqs, s->seq_len,
+    if (!sw_cuda_half_leaves_stream(s->model, layer, s->ahead, stop_at)) {
+        rc = sw_solver_copy(on->solver, on->d_work, d_at, n_seqs * sw_cuda_row_elems(s) * 4, err);
+        d_at = on->d_work;
+    }
+    on->d_seen = d_at;
+    if (rc == SW_OK) rc = sw_cuda_give_side(s, d_stream, seq, n_seqs, 0, err);
+    return rc == SW_OK ? sw_device_engine_half(on->engine, block, d_at, n_seqs, s->seq_len,
                                                s->ahead, tap, stop_at, err)
                        : rc;
-}
-
-void sw_cuda_streams_forget(sw_streams *s)
-{
-    sw_cuda_streams *on = s->own;
-
-    sw_device_block_free(on->original);
-    on->original = NULL;
 }
 
 sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_block *block,
@@ -175,15 +188,59 @@ sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_
     return sw_device_block_load(out, on->engine, &part, err);
 }
 
+/* A linear that `on->held` has to get again; `all`: the block has to be loaded anew, since what
+ * rounds inputs goes with how weights lie. */
+static bool is_other(bool *all, const sw_cuda_streams *on, const sw_block *quantized, int slot)
+{
+    const sw_weight *w = &quantized->linear[slot];
+
+    if (!w->n_out || w->dense == on->held_values[slot]) return false;
+    *all = *all || w->tiles || !w->dense || w->act.scope != SW_ACT_NONE;
+    return true;
+}
+
+static sw_code hold_anew(sw_streams *s, const sw_block *quantized, bool with_experts, sw_err *err)
+{
+    sw_cuda_streams *on = s->own;
+
+    sw_cuda_drop_held(on);
+    on->held_of = quantized;
+    on->held_has_experts = with_experts;
+    for (int slot = 0; slot < SW_SLOT_COUNT; slot++)
+        on->held_values[slot] = quantized->linear[slot].dense;
+    return sw_cuda_load_block(&on->held, s, quantized, with_experts, err);
+}
+
+sw_code sw_cuda_hold_quantized(sw_streams *s, const sw_block *quantized, bool with_experts,
+                               sw_err *err)
+{
+    sw_cuda_streams *on = s->own;
+    const bool has_experts = with_experts && quantized->experts[2];
+    bool all = !on->held || on->held_of != quantized || has_experts || on->held_has_experts;
+    sw_code rc = SW_OK;
+
+    for (int slot = 0; slot < SW_SLOT_COUNT && !all; slot++)
+        (void)is_other(&all, on, quantized, slot);
+    if (all) return hold_anew(s, quantized, has_experts, err);
+    for (int slot = 0; slot < SW_SLOT_COUNT && rc == SW_OK; slot++) {
+        if (!is_other(&all, on, quantized, slot)) continue;
+        rc = sw_device_block_take(on->held, (sw_slot)slot, quantized, err);
+        on->held_values[slot] = quantized->linear[slot].dense;
+    }
+    return rc;
+}
+
 sw_code sw_cuda_load_original(sw_streams *s, const sw_block *original, bool with_experts,
                               sw_err *err)
 {
     sw_cuda_streams *on = s->own;
 
+    with_experts = with_experts && original->experts[2];
     if (!on->d_x0 || (on->original && on->original_of == original &&
                       (on->has_experts || !with_experts)))
         return SW_OK;
-    sw_cuda_streams_forget(s);
+    sw_device_block_free(on->original);
+    on->original = NULL;
     on->original_of = original;
     on->has_experts = with_experts;
     return sw_cuda_load_block(&on->original, s, original, with_experts, err);
@@ -198,28 +255,49 @@ sw_code sw_cuda_streams_visit(sw_streams *s, const sw_block *quantized, const sw
 
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += sw_cuda_batch_at(s, seq))
         if ((rc = sw_progress_check(progress, err)) == SW_OK)
-            rc = sw_cuda_run_copy(s, block, on->d_x, seq, tap, stop_at, err);
+            rc = sw_cuda_run_up_to(s, block, quantized->layer, on->d_x, seq, tap, stop_at, err);
     sw_device_block_free(block);
     return rc;
 }
 
-static sw_code advance_one(sw_streams *s, float *d_x, const sw_device_block *block,
-                           const uint16_t *d_kept, int64_t seq, sw_half half, sw_err *err)
+sw_code sw_cuda_move(sw_streams *s, float *d_stream, const sw_device_block *block, int64_t seq,
+                     sw_half half, const sw_device_tap *tap, sw_err *err)
+{
+    sw_cuda_streams *on = s->own;
+    float *d_at = d_stream + seq * sw_cuda_row_elems(s);
+    int64_t n_seqs = sw_cuda_batch_at(s, seq);
+    sw_code rc = sw_cuda_give_side(s, d_stream, seq, n_seqs, 0, err);
+
+    on->d_seen = d_at;
+    if (rc == SW_OK)
+        rc = sw_device_engine_half(on->engine, block, d_at, n_seqs, s->seq_len, half, tap,
+                                   (sw_site)SW_RUN_ALL, err);
+    return rc == SW_OK ? take_side(s, d_stream, seq, n_seqs, err) : rc;
+}
+
+/* The quantized stream, from what is kept of it where that ends the half. */
+static sw_code move_quantized(sw_streams *s, const sw_device_block *block, int64_t seq,
+                              sw_half half, sw_err *err)
 {
     const sw_cuda_streams *on = s->own;
     bool is_end = half == (on->kept_at < SW_SITE_MLP_IN ? SW_HALF_ATTENTION : SW_HALF_MLP);
-    float *d_at = d_x + seq * sw_cuda_row_elems(s);
     int64_t n_seqs = sw_cuda_batch_at(s, seq);
-    sw_code rc = sw_cuda_give_side(s, d_x, seq, n_seqs, 0, err);
+    sw_code rc;
 
-    if (rc != SW_OK) return rc;
-    if (d_kept && is_end)
-        rc = sw_device_engine_rest(on->engine, block, d_at, n_seqs, s->seq_len, half, on->kept_at,
-                                   d_kept + seq * s->seq_len * on->kept_width, err);
-    else
-        rc = sw_device_engine_half(on->engine, block, d_at, n_seqs, s->seq_len, half, NULL,
-                                   (sw_site)SW_RUN_ALL, err);
-    return rc == SW_OK ? take_side(s, d_x, seq, n_seqs, err) : rc;
+    if (!on->d_kept || !is_end) return sw_cuda_move(s, on->d_x, block, seq, half, NULL, err);
+    rc = sw_cuda_give_side(s, on->d_x, seq, n_seqs, 0, err);
+    if (rc == SW_OK)
+        rc = sw_device_engine_rest(on->engine, block, on->d_x + seq * sw_cuda_row_elems(s), n_seqs,
+                                   s->seq_len, half, on->kept_at,
+                                   on->d_kept + seq * s->seq_len * on->kept_width, err);
+    return rc == SW_OK ? take_side(s, on->d_x, seq, n_seqs, err) : rc;
+}
+
+/* What of that half is left for the original stream; false: nothing. */
+static bool original_is_left(sw_half *left, const sw_cuda_streams *on, sw_half half)
+{
+    *left = on->is_original_ahead ? SW_HALF_MLP : half;
+    return on->d_x0 && !(on->is_original_ahead && half != SW_HALF_BOTH);
 }
 
 sw_code sw_cuda_streams_advance(sw_streams *s, const sw_block *quantized,
@@ -227,21 +305,21 @@ sw_code sw_cuda_streams_advance(sw_streams *s, const sw_block *quantized,
                                 const sw_progress *progress, sw_err *err)
 {
     sw_cuda_streams *on = s->own;
-    const uint16_t *d_kept0 = on->kept_of == original ? on->d_kept0 : NULL; /* of these weights */
     bool with_experts = half != SW_HALF_ATTENTION;
-    sw_device_block *block = NULL;
-    sw_code rc = sw_cuda_load_original(s, original, with_experts, err);
+    sw_half left;
+    const bool is_left = original_is_left(&left, on, half);
+    sw_code rc = is_left ? sw_cuda_load_original(s, original, with_experts, err) : SW_OK;
 
-    if (rc == SW_OK) rc = sw_cuda_load_block(&block, s, quantized, with_experts, err);
+    if (rc == SW_OK) rc = sw_cuda_hold_quantized(s, quantized, with_experts, err);
     for (int64_t seq = 0; seq < s->n_seqs && rc == SW_OK; seq += sw_cuda_batch_at(s, seq)) {
         if ((rc = sw_progress_check(progress, err)) != SW_OK) break;
-        rc = advance_one(s, on->d_x, block, on->d_kept, seq, half, err);
-        if (rc == SW_OK && on->d_x0)
-            rc = advance_one(s, on->d_x0, on->original, d_kept0, seq, half, err);
+        rc = move_quantized(s, on->held, seq, half, err);
+        if (rc == SW_OK && is_left)
+            rc = sw_cuda_move(s, on->d_x0, on->original, seq, left, NULL, err);
     }
+    on->is_original_ahead = false;
     sw_cuda_drop_kept(on);
     if (rc == SW_OK) rc = sw_device_sync(on->gpu, err);
-    sw_device_block_free(block);
     if (half == SW_HALF_ATTENTION && rc == SW_OK) return SW_OK;
     sw_cuda_streams_forget(s);
     return rc;

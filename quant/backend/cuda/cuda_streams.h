@@ -18,16 +18,24 @@ typedef struct sw_cuda_streams {
     sw_device_engine *engine;
     float *d_x, *d_x0;      /* [n_tokens, hidden]; d_x0 NULL without the original */
     int64_t batch_seqs;     /* windows that run at a time: chunks, one or several */
-    float *d_work;          /* [batch tokens, hidden] what a batch runs on */
+    float *d_work;          /* [batch tokens, hidden] what a batch runs on that must not change */
+    const float *d_seen;    /* where the batch is that a tap is shown */
     float *d_side, *d_side0; /* [n_tokens, side_width] what tokens of both have besides, or NULL */
     sw_device_block *original;   /* of the present block, once loaded from */
     const sw_block *original_of; /* this, */
     bool has_experts;            /* with its experts */
-    sw_device_block *observed;   /* the quantized block, while pieces of the text run through it */
-    uint16_t *d_kept, *d_kept0; /* [n_tokens, k_in] inputs of kept_at, of both models; or NULL */
+    sw_device_block *held;       /* the quantized block, until the streams have passed it; loaded */
+    const sw_block *held_of;     /* from this, */
+    const void *held_values[SW_SLOT_COUNT]; /* with these values of its linears */
+    bool held_has_experts;
+    uint16_t *d_kept;           /* [n_tokens, k_in] inputs of kept_at of the quantized model; or
+                                 * NULL */
     sw_site kept_at;
-    const sw_block *kept_of;    /* the original block that they were made by */
     int64_t kept_width;         /* its k_in */
+    bool is_original_ahead;     /* d_x0 has moved to the end of the half while it was observed; */
+    bool has_products;          /* and sums of products_at are of W x0 with x instead of W D, */
+    sw_site products_at;
+    sw_slot products_of;        /* for this W */
 } sw_cuda_streams;
 
 /* Elements of one sequence. */
@@ -40,13 +48,21 @@ sw_code sw_cuda_give_side(const sw_streams *s, const float *d_stream, int64_t se
 /* Windows of the batch that begins with `seq`: never of two pieces of the text, so that a cut into
  * ranks changes no product. */
 int64_t sw_cuda_batch_at(const sw_streams *s, int64_t seq);
-/* A batch of a stream, copied to d_work, up to a site. */
-sw_code sw_cuda_run_copy(sw_streams *s, const sw_device_block *block, const float *d_from,
-                         int64_t seq, const sw_device_tap *tap, sw_site stop_at,
-                         sw_err *err) SW_MUST_USE;
+/* A batch of a stream of a block of that layer up to a site, copied where that would change it. */
+sw_code sw_cuda_run_up_to(sw_streams *s, const sw_device_block *block, int64_t layer,
+                          float *d_stream, int64_t seq, const sw_device_tap *tap, sw_site stop_at,
+                          sw_err *err) SW_MUST_USE;
+/* A batch of a stream, d_x or d_x0, through that half, where it lies. `tap` may be NULL. */
+sw_code sw_cuda_move(sw_streams *s, float *d_stream, const sw_device_block *block, int64_t seq,
+                     sw_half half, const sw_device_tap *tap, sw_err *err) SW_MUST_USE;
 /* A block to the device. Its experts may be most of it: what does not run them does without. */
 sw_code sw_cuda_load_block(sw_device_block **out, const sw_streams *s, const sw_block *block,
                            bool with_experts, sw_err *err) SW_MUST_USE;
+/* The quantized block to on->held. What is there of it is not copied again: of linears without
+ * quantized inputs only those with other values are. */
+sw_code sw_cuda_hold_quantized(sw_streams *s, const sw_block *quantized, bool with_experts,
+                               sw_err *err) SW_MUST_USE;
+void sw_cuda_drop_held(sw_cuda_streams *on);
 /* The original block, unless it is there; nothing without a stream of the original model. */
 sw_code sw_cuda_load_original(sw_streams *s, const sw_block *original, bool with_experts,
                               sw_err *err) SW_MUST_USE;

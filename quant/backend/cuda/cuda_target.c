@@ -87,7 +87,7 @@ sw_code sw_cuda_target_form(double (*by_row)[5], const sw_factor *f, const sw_he
     if (rc == SW_OK) rc = take(&r.t, f, n, err);
     for (int64_t row = 0; row < n_out && rc == SW_OK; row += n) {
         r.n = sw_min_i64(n, n_out - row);
-        rc = sw_solver_widen(s, r.wide, w + row * k, r.n * k, err);
+        if (!seen->is_weighed) rc = sw_solver_widen(s, r.wide, w + row * k, r.n * k, err);
         if (rc == SW_OK) rc = form_rows(by_row + row, &r, f, seen, held, row, with_residual, err);
     }
     put_rows(&r, f);

@@ -14,7 +14,7 @@
 
 #define MB ((int64_t)1000000)
 #define GB (1000 * MB)
-#define LANE_HANDLES ((int64_t)64 << 20)
+#define LANE_HANDLES ((int64_t)96 << 20)
 
 static const char llama[] = "calib_data/tiny-llama", moe[] = "tests/golden/models/tiny-moe";
 
@@ -66,7 +66,7 @@ static void test_parts(void **state)
     assert_int_equal(f.n_pieces, 8);
     assert_int_equal(f.n_alive, 3);
     assert_int_equal(f.part_bytes[SW_DEVICE_STREAMS], 2 * 4 * n_tokens * hidden);
-    assert_int_equal(f.part_bytes[SW_DEVICE_KEPT], 2 * 2 * n_tokens * k);
+    assert_int_equal(f.part_bytes[SW_DEVICE_KEPT], 2 * n_tokens * k);
     assert_int_equal(f.part_bytes[SW_DEVICE_SUMS], 3 * one + floats + watched);
     assert_int_equal(f.part_bytes[SW_DEVICE_SOLVE], 0);
     /* q, k and v are solved beside each other */
@@ -182,7 +182,7 @@ static void test_solve(void **state)
     gptq.has_shift = gptq.refines = true; /* lifts; systems of one scale a row */
     assert_int_equal(sw_solve_bytes(&gptq, SW_SOLVER_WORK_BYTES),
                      rounding + figures + sweep + 8 * n * k + n * (8 + 8 + 8 + 8 + 4));
-    assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100000, 40 * 28672), 2048);
+    assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100000, 40 * 28672), 4096);
     assert_int_equal(sw_solver_rows_in(SW_LANE_BYTES, 100000, 40 * 28672), 1024);
     assert_int_equal(sw_solver_rows_in(1, 100000, 1000), 64);
     assert_int_equal(sw_solver_rows_in(SW_SOLVER_WORK_BYTES, 100, 1000), 100);

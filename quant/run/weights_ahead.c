@@ -1,0 +1,58 @@
+/* weights_ahead.c - see weights_ahead.h. */
+#include "quant/run/weights_ahead.h"
+
+#include "formats/base/size.h"
+#include "formats/io/profile.h"
+#include "quant/run/linear_solve.h"
+
+static float *load(const sw_block_job *job, const sw_linear_ref *ref)
+{
+    const int n_threads = (int)sw_max_i64(1, job->options->n_threads / 2); /* others launch */
+    sw_err ignored = {0};
+    float *w = NULL;
+
+    if (SW_MEM_GET(&w, ref->n_out * ref->k_in, "weight", &ignored) != SW_OK) return NULL;
+    if (sw_linear_load(w, job, ref, n_threads, &ignored) == SW_OK) return w;
+    sw_mem_put(w);
+    return NULL;
+}
+
+static void *run(void *self)
+{
+    const sw_weights_ahead *ahead = self;
+    const sw_block_job *job = ahead->job;
+    const sw_span span = sw_span_open("weights ahead");
+
+    for (int64_t i = 0; i < job->n_linears; i++)
+        if (ahead->wanted[job->linears[i].site] && job->linears[i].expert < 0 && !job->ahead[i])
+            job->ahead[i] = load(job, &job->linears[i]);
+    sw_span_close(span, NULL);
+    return NULL;
+}
+
+void sw_weights_ahead_begin(sw_weights_ahead *out, sw_block_job *job,
+                            const bool wanted[SW_SITE_COUNT])
+{
+    sw_err ignored = {0};
+
+    *out = (sw_weights_ahead){.job = job, .wanted = wanted};
+    if (sw_block_job_runs_on(job) == &sw_backend_cpu) return;
+    if (!job->ahead &&
+        SW_MEM_GET(&job->ahead, job->n_linears, "weights read ahead", &ignored) != SW_OK)
+        return;
+    out->has_thread = pthread_create(&out->thread, NULL, run, out) == 0;
+}
+
+void sw_weights_ahead_end(sw_weights_ahead *ahead)
+{
+    if (ahead->has_thread) (void)pthread_join(ahead->thread, NULL);
+    ahead->has_thread = false;
+}
+
+float *sw_weights_ahead_take(const sw_block_job *job, int64_t i)
+{
+    float *w = job->ahead ? job->ahead[i] : NULL;
+
+    if (w) job->ahead[i] = NULL;
+    return w;
+}

@@ -1,0 +1,249 @@
+/* test_streams.c - the original stream, which may move while its last look is taken, on a device.
+ * Exit 77 without a GPU.
+ *
+ * A block is observed twice from the same streams: once so that they stay, once so that the
+ * original one moves. Sums, W D and where both streams arrive have to agree. In between a linear
+ * gets other values, as it does when it is solved: the first time all of the block is copied again,
+ * the second time what has changed.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "quant/backend/cuda/cuda_streams.h"
+#include "tests/support/cases/stats_case.h"
+#include "tests/support/toys/random.h"
+
+enum { SEQS = 80, LEN = 128 };
+
+static sw_device *gpu;
+static sw_solver *solver;
+
+#define MUST(call) \
+    do { sw_err err = {0}; if ((call) != SW_OK) fail_msg("%s: %s", #call, err.text); } while (0)
+
+/* What came of one way of observing; rows in memory. */
+typedef struct seen {
+    sw_site_stats stats;
+    double *wd[2];   /* [n_out, k_in] W D, of tokens seen and of those kept back */
+    double *r[2];    /* [n_out, k_in] */
+    float *x, *x0;   /* both streams, once they have moved */
+    int64_t n_out, k_in;
+    bool is_weighed;
+} seen;
+
+static void *fetch(const void *d, int64_t size_bytes)
+{
+    void *host = malloc((size_t)size_bytes);
+
+    MUST(sw_device_download(gpu, host, d, size_bytes, &err));
+    return host;
+}
+
+static double distance(const double *have, const double *want, int64_t n)
+{
+    double wrong = 0, size = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        wrong += (have[i] - want[i]) * (have[i] - want[i]);
+        size += want[i] * want[i];
+    }
+    if (wrong == 0) return 0; /* the first block has no residual to repair */
+    return isfinite(wrong) ? sqrt(wrong / size) : (double)INFINITY;
+}
+
+static double rows_apart(const float *have, const float *want, int64_t n)
+{
+    double wrong = 0, size = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        const double d = (double)have[i] - (double)want[i];
+        wrong += d * d;
+        size += (double)want[i] * (double)want[i];
+    }
+    return isfinite(wrong) ? sqrt(wrong / size) : (double)INFINITY;
+}
+
+/* A linear of the block with other values; the caller frees them. */
+static float *disturb(sw_block *block, sw_slot slot, double size)
+{
+    sw_weight *w = sw_block_weight(block, slot, -1);
+    const int64_t n = w->n_out * w->k_in;
+    float *values = malloc(sizeof *values * (size_t)n);
+    test_rng rng = {41};
+
+    MUST(sw_float_decode_n(values, w->dense, w->dense_dtype, n, &err));
+    for (int64_t i = 0; i < n; i++)
+        values[i] = sw_num_round_to((float)((double)values[i] * (1 + size * test_gauss(&rng))),
+                                    SW_DTYPE_BF16);
+    w->dense = values;
+    w->dense_dtype = SW_DTYPE_F32;
+    return values;
+}
+
+/* W D in memory, of sums that are of D or of W D. */
+static double *weigh(const sw_hessian *h, const sw_block *block, sw_slot slot)
+{
+    const sw_weight *w = sw_block_weight((sw_block *)(uintptr_t)block, slot, -1);
+    const int64_t n = h->n_out_residual, k = h->k_in;
+    double *d = fetch(h->d, sw_hessian_d_elems(h) * 8), *wd;
+    float *values;
+
+    if (h->is_weighed) return d;
+    wd = calloc((size_t)(n * k), sizeof *wd);
+    values = malloc(sizeof *values * (size_t)(n * k));
+    MUST(sw_float_decode_n(values, w->dense, w->dense_dtype, n * k, &err));
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t l = 0; l < k; l++) {
+            const double v = (double)sw_num_round_to(values[i * k + l], SW_DTYPE_BF16);
+            for (int64_t j = 0; j < k; j++) wd[i * k + j] += v * d[l * k + j];
+        }
+    free(values);
+    free(d);
+    return wd;
+}
+
+typedef struct look {
+    const char *arch;
+    sw_site site;
+    sw_slot slot;
+    sw_half half;
+    bool has_products; /* W D comes from what the original stream gains */
+} look;
+
+/* The first block, whose quantized twin makes other values of attention and of its MLP. */
+static void observe(seen *out, const look *l, bool is_last_look)
+{
+    const sw_place at = {.backend = &sw_backend_cuda, .device = solver, .n_threads = 4};
+    bool wanted[SW_SITE_COUNT] = {false};
+    sw_block original = {0}, quantized = {0};
+    float *v, *up, *solved;
+    uint32_t *ids = malloc(sizeof *ids * SEQS * LEN);
+    test_rng rng = {17};
+    sw_streams s = {0};
+    const sw_cuda_streams *on;
+    int64_t n_bytes;
+    stats_case c;
+
+    stats_case_open(&c, l->arch);
+    for (int i = 0; i < SEQS * LEN; i++)
+        ids[i] = (uint32_t)(test_uniform(&rng) * test_uniform(&rng) * (double)c.ckpt.model.vocab);
+    c.calib = (sw_calib){ids, SEQS, LEN};
+    MUST(sw_streams_new(&s, &at, &c.ckpt.model, c.ckpt.st, &c.calib, true, NULL, &err));
+    on = s.own;
+    MUST(sw_block_load(&original, &c.ckpt.model, c.ckpt.st, 0, &err));
+    MUST(sw_block_load(&quantized, &c.ckpt.model, c.ckpt.st, 0, &err));
+    v = disturb(&quantized, SW_SLOT_O, 0.05);
+    up = disturb(&quantized, l->half == SW_HALF_ATTENTION ? SW_SLOT_V : SW_SLOT_UP, 0.05);
+    if (l->half == SW_HALF_MLP)
+        MUST(sw_streams_advance(&s, &quantized, &original, SW_HALF_ATTENTION, NULL, &err));
+    wanted[l->site] = true;
+    MUST(sw_site_stats_new(&out->stats, &c.ckpt.model, 0, wanted, true, SW_EXPERTS_COUNT, &at,
+                           &err));
+    s.is_last_look = is_last_look;
+    MUST(sw_streams_observe(&s, &out->stats, &quantized, &original, NULL, &err));
+    s.is_last_look = false;
+    for (int i = 0; i < 2; i++) {
+        const sw_hessian *h = i ? &out->stats.held[l->site] : &out->stats.site[l->site];
+        out->wd[i] = weigh(h, &original, l->slot);
+        out->r[i] = fetch(h->r, h->n_out_residual * h->k_in * 8);
+        out->n_out = h->n_out_residual;
+        out->k_in = h->k_in;
+        out->is_weighed = h->is_weighed;
+    }
+    assert_int_equal(on->is_original_ahead, is_last_look);
+    solved = disturb(&quantized, l->slot, 0.1);
+    if (!is_last_look) sw_streams_forget(&s);
+    MUST(sw_streams_advance(&s, &quantized, &original,
+                            l->half == SW_HALF_ATTENTION ? l->half : SW_HALF_BOTH, NULL, &err));
+    assert_false(on->is_original_ahead);
+    n_bytes = SEQS * LEN * c.ckpt.model.hidden * 4;
+    out->x = fetch(on->d_x, n_bytes);
+    out->x0 = fetch(on->d_x0, n_bytes);
+    sw_block_free(&original);
+    sw_block_free(&quantized);
+    sw_streams_free(&s);
+    stats_case_close(&c);
+    free(v), free(up), free(solved), free(ids);
+}
+
+static void seen_free(seen *s)
+{
+    for (int i = 0; i < 2; i++) free(s->wd[i]), free(s->r[i]);
+    free(s->x), free(s->x0);
+    sw_site_stats_free(&s->stats);
+}
+
+static void check_look(const look *l)
+{
+    seen stays = {0}, moves = {0};
+    int64_t n;
+
+    observe(&stays, l, false);
+    observe(&moves, l, true);
+    n = stays.n_out * stays.k_in;
+    printf("%s site %d: W D %.1e and %.1e apart, R %.1e, streams %.1e and %.1e; they are %.1e of "
+           "each other\n", l->arch, (int)l->site, distance(moves.wd[0], stays.wd[0], n),
+           distance(moves.wd[1], stays.wd[1], n), distance(moves.r[0], stays.r[0], n),
+           rows_apart(moves.x, stays.x, SEQS * LEN * 128),
+           rows_apart(moves.x0, stays.x0, SEQS * LEN * 128),
+           rows_apart(stays.x, stays.x0, SEQS * LEN * 128));
+    assert_int_equal(moves.is_weighed, l->has_products || stays.is_weighed);
+    assert_int_equal(moves.stats.site[l->site].n_tokens, stays.stats.site[l->site].n_tokens);
+    for (int i = 0; i < 2; i++) {
+        /* W x0 is rounded to BF16, of some thousand tokens */
+        assert_true(distance(moves.wd[i], stays.wd[i], n) < 0.03);
+        assert_true(distance(moves.r[i], stays.r[i], n) < 1e-6);
+    }
+    assert_true(rows_apart(moves.x, stays.x, SEQS * LEN * 128) < 1e-6);
+    assert_true(rows_apart(moves.x0, stays.x0, SEQS * LEN * 128) < 1e-6);
+    assert_true(rows_apart(stays.x, stays.x0, SEQS * LEN * 128) > 1e-3);
+    seen_free(&stays);
+    seen_free(&moves);
+}
+
+static void original_moves_while_it_is_seen(void **state)
+{
+    static const look looks[] = {
+        {"llama", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, true},
+        {"llama", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, true},
+        {"gemma2", SW_SITE_O_IN, SW_SLOT_O, SW_HALF_ATTENTION, false}, /* a norm comes after it */
+        {"gemma2", SW_SITE_DOWN_IN, SW_SLOT_DOWN, SW_HALF_MLP, false},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) check_look(&looks[i]);
+}
+
+static int open_all(void **state)
+{
+    (void)state;
+    MUST(sw_device_open(&gpu, 0, 0, &err));
+    MUST(sw_solver_open(&solver, gpu, 0, &err));
+    return 0;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    sw_solver_close(solver);
+    assert_int_equal(sw_device_taken_bytes(gpu), 0);
+    sw_device_close(gpu);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(original_moves_while_it_is_seen)};
+
+    if (sw_device_count() < 1) {
+        printf("no CUDA device: nothing was tested\n");
+        return 77;
+    }
+    return cmocka_run_group_tests(tests, open_all, close_all);
+}
